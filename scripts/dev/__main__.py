@@ -248,9 +248,10 @@ VERBS = {
                  "restore by Velero, on a cluster of plain processes", do_demo),
     "e2e": Verb("[group] [--csi-driver PATH]", "run the scenarios on the real stack, or those of volume groups with all that is "
                 "too long for CI; other arguments go to pytest", do_e2e),
-    "bench": Verb("plugin | engine | sources | mover | control | group | micro", "measure the plugin beside what Velero has, the "
-                  "engine beside restic and kopia, lists of changed blocks beside upstream's client, the data mover's controller "
-                  "at hundreds of volumes, parts of the engine alone",
+    "bench": Verb("plugin | engine | sources | mover | control | group | line | worker | micro | packs | verbs",
+                  "measure the plugin beside what Velero has, the engine beside restic and kopia, lists of changed blocks beside "
+                  "upstream's client, the data mover's controller at hundreds of volumes, uploads over slow lines, parts of the "
+                  "engine alone, verbs in the memory of a worker",
                   do_bench),
     "docs": Verb("[--serve]", "build the documentation site into build/docs; --serve: read it in a browser of this machine", do_docs),
     "interop": Verb("", "repositories shared with the restic of three Debian releases, and with rustic; killed restores of each format", do_interop),

@@ -18,7 +18,8 @@ HOST_PREFIXES = ("pluginmanager::", "host::")
 CHECKS = ("checks::fmt", "checks::house")
 # What `./dev test` has not, and the verb that has it.
 ELSEWHERE = {"rustic": "interop", "marks": "interop", "checks::clang-tidy": "lint",
-             "checks::clang-tidy tests": "lint ^tests/", "checks::fuzz": "fuzz all", "checks::dev": "build dev"}
+             "checks::clang-tidy tests": "lint ^tests/", "checks::fuzz": "fuzz all", "checks::dev": "build dev",
+             "checks::packs": "bench packs --chunks-per-pack 8"}
 TIERS = ("checks", "scripts", "docs", "unit", "host", "s3", "restic", "root", "image", "journeys")
 _PYTHON_TEST = re.compile(r"^(?:async )?def (test_\w+)\(", re.MULTILINE)
 

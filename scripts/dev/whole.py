@@ -2,6 +2,7 @@
 
 import time
 
+import benches
 import build
 import capacity
 import changed
@@ -57,6 +58,7 @@ def _other_steps(run, items):
         "host": lambda: (prepare.real_tests(), prepare.hosts(), tiers.run_host(run.tiers)),
         "root": lambda: (prepare.root_tests(), tiers.run_root(run.tiers)),
         "fuzz": check("fuzz", lambda: fuzz.run_all(fuzz.ALL_SECONDS)),
+        "packs": check("packs", lambda: benches.run(benches.MILLION_PACKS)),
         "clang-tidy tests": check("clang-tidy tests", lambda: lint.clang_tidy("^tests/")),
         "dev": lambda: _dev(run),
     }

@@ -67,6 +67,17 @@ std::size_t Utf8Bytes(absl::string_view text) {
   return wrong ? 0 : length;
 }
 
+bool IsUtf8(absl::string_view text) {
+  while (!text.empty()) {
+    const std::size_t bytes = Utf8Bytes(text);
+    if (bytes == 0) {
+      return false;
+    }
+    text.remove_prefix(bytes);
+  }
+  return true;
+}
+
 void AppendUtf8(std::string& out, uint32_t code) {
   if (code < 0x80) {
     out.push_back(static_cast<char>(code));

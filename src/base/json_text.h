@@ -17,6 +17,9 @@ std::string JsonText(absl::string_view text);
 // not empty.
 std::size_t Utf8Bytes(absl::string_view text);
 
+// Whether all of `text` is well-formed UTF-8.
+bool IsUtf8(absl::string_view text);
+
 // A code point as UTF-8. REQUIRES one that is, below 0x110000.
 void AppendUtf8(std::string& out, uint32_t code);
 

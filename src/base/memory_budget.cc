@@ -92,6 +92,16 @@ absl::StatusOr<MemoryBudget::Share> MemoryBudget::Keep(int64_t bytes, absl::stri
   return Hold(bytes, /*is_kept=*/true, what);
 }
 
+absl::Status MemoryBudget::Grow(Share& share, int64_t bytes, absl::string_view what) {
+  if (bytes <= share.bytes_) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(Share more, Keep(bytes - share.bytes_, what));
+  more.bytes_ += std::exchange(share.bytes_, 0);
+  share = std::move(more);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<MemoryBudget::Share> MemoryBudget::Wait(const CallContext& ctx, int64_t bytes,
                                                        absl::string_view what) {
   MutexLock lock(mutex_);

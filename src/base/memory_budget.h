@@ -1,9 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -25,6 +28,7 @@ class MemoryBudget {
   static constexpr int64_t kProgramBytes = int64_t{40} << 20;
   // More than one table takes of a large budget has no use.
   static constexpr int64_t kTableBytesMax = int64_t{64} << 20;
+  static constexpr int64_t kListBytesMin = int64_t{4} << 10;
 
   // Bytes that are held. They are given back by the destructor, or by Reset(). Movable.
   class Share {
@@ -80,6 +84,14 @@ class MemoryBudget {
   // The same, for what stays as long as the work does: a table, a plan. No thread waits for it.
   absl::StatusOr<Share> Keep(int64_t bytes, absl::string_view what);
 
+  // Has `share`, which is empty or was kept, hold `bytes`, if it holds less: of what grows while it
+  // is made. Errors as Keep().
+  absl::Status Grow(Share& share, int64_t bytes, absl::string_view what);
+
+  // Appends to a list, of which `share`, that of several lists perhaps, holds what it takes.
+  template <typename T>
+  absl::Status Append(Share& share, std::vector<T>& list, const T& element, absl::string_view what);
+
   // The same as Take(), but waits for other threads to give back enough. Fails at once only when
   // the bytes would not fit beside the program and what is kept; CANCELLED or DEADLINE_EXCEEDED as
   // `ctx` has it. REQUIRES that this thread holds no share that is not kept.
@@ -101,5 +113,22 @@ class MemoryBudget {
   int64_t kept_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // of those
   int64_t peak_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
 };
+
+template <typename T>
+absl::Status MemoryBudget::Append(Share& share, std::vector<T>& list, const T& element,
+                                  absl::string_view what) {
+  if (list.size() == list.capacity()) {
+    const auto bytes = static_cast<int64_t>(list.capacity() * sizeof(T));
+    const int64_t more_bytes = std::max<int64_t>(bytes / 2 * 3, kListBytesMin);
+    const absl::Status grown = Grow(share, share.bytes() + more_bytes, what);
+    if (!grown.ok()) {
+      return grown;
+    }
+    list.reserve(static_cast<std::size_t>(more_bytes) / sizeof(T));
+    share.Shrink(share.bytes() - bytes);
+  }
+  list.push_back(element);
+  return absl::OkStatus();
+}
 
 }  // namespace csidelta

@@ -25,7 +25,6 @@ using engine::ClusterBase;
 using engine::ClusterSnapshot;
 using engine::ExamineTarget;
 using engine::RestoreTarget;
-using incremental::BlockCopier;
 using incremental::CopyOptions;
 using incremental::CopyResult;
 using incremental::FileBlockDevice;
@@ -200,7 +199,7 @@ absl::StatusOr<CopyResult> DeviceCopyCommand::Copy(const CallContext& ctx, Sessi
         meter.ReportBytes("copy", progress.done_bytes, progress.total_bytes);
       }};
   absl::StatusOr<CopyResult> result =
-      BlockCopier(source, target, *session.environment().random).Run(ctx, options);
+      incremental::CopyBlocks(ctx, source, target, *session.environment().random, options);
   if (!result.ok() && incremental::HasRestoreMark(CallContext{}, target).value_or(false)) {
     return absl::Status(result.status().code(),
                         absl::StrCat(result.status().message(), "; ", target_,

@@ -11,7 +11,7 @@
 #include "cli/snapshot_filter.h"
 #include "cli/text.h"
 #include "cli/volume_diff.h"
-#include "incremental/validating_source.h"
+#include "incremental/checked_listing.h"
 #include "incremental/volume_record.h"
 
 namespace csidelta::cli {
@@ -142,18 +142,17 @@ absl::StatusOr<ExitCode> DiffCommand::AskCluster(const CallContext& ctx, Session
   if (print_extents_) {
     PrintBase(console, base.handle);
   }
-  incremental::ValidatingSource validated(*source);
-  RETURN_IF_ERROR(validated.ListExtents(ctx,
-                                        {.base = base.handle,
-                                         .target = cluster_flags_.query.volume_snapshot,
-                                         .size_bytes = volume_bytes},
-                                        [&](const incremental::ListedExtent& listed) {
-                                          map.Add(listed);
-                                          if (print_extents_) {
-                                            PrintExtent(console, listed);
-                                          }
-                                          return console.Check();
-                                        }));
+  RETURN_IF_ERROR(incremental::ListChecked(ctx, *source,
+                                           {.base = base.handle,
+                                            .target = cluster_flags_.query.volume_snapshot,
+                                            .size_bytes = volume_bytes},
+                                           [&](const incremental::ListedExtent& listed) {
+                                             map.Add(listed);
+                                             if (print_extents_) {
+                                               PrintExtent(console, listed);
+                                             }
+                                             return console.Check();
+                                           }));
   if (print_extents_) {
     console.Print(kEndOfExtents);
     return ExitCode::kOk;

@@ -29,8 +29,9 @@ class ExtendLocksCommand : public Command {
         .details =
             "An object lock ends at the date that it was given. This gives config, keys, index "
             "files, snapshots, sidecars and the packs that snapshots use a later one: "
-            "s3.object-lock-days from now, when less than half of these are left. Run it once a "
-            "day, with the options of your backups. Ends with exit code 3 when an object could "
+            "s3.object-lock-days from now, unless half of these will be left at the object's next "
+            "turn. Run it once a day, with the options of your backups. Ends with exit code 3 when "
+            "an object could "
             "not be extended, and names it.",
         .table = std::move(table),
         .family = VerbFamily::kRepository};

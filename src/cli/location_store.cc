@@ -28,6 +28,12 @@ GlobalOptions OptionsOf(const datamover::JobRepository& repository) {
       options.store_options.push_back(absl::StrCat(name, "=", *value));
     }
   }
+  if (repository.object_lock.has_value()) {
+    options.store_options.push_back(
+        absl::StrCat("s3.object-lock-mode=", repository.object_lock->mode));
+    options.store_options.push_back(
+        absl::StrCat("s3.object-lock-days=", repository.object_lock->days));
+  }
   return options;
 }
 

@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "cli/command.h"
 #include "cli/progress.h"
@@ -101,8 +102,15 @@ void PrintPruned(Console& console, const engine::PruneOutcome& outcome, bool dry
   result["packs_deleted"] = outcome.done.packs_deleted;
   result["index_files_written"] = outcome.done.index_files_written;
   result["index_files_removed"] = outcome.done.index_files_removed;
+  result["packs_locked"] = outcome.locked.locked;
+  result["locked_until"] =
+      outcome.locked.locked == 0 ? Json(nullptr) : Json(FormatRfc3339Seconds(outcome.locked.until));
   result["scratch_bytes"] = outcome.scratch_bytes;
-  console.PrintResult(result, FiguresText(outcome.figures, dry_run));
+  std::string text = FiguresText(outcome.figures, dry_run);
+  if (const std::string locked = engine::TextOf(outcome.locked); !locked.empty()) {
+    absl::StrAppend(&text, locked, "\n");
+  }
+  console.PrintResult(result, text);
 }
 
 std::unique_ptr<Command> MakePruneCommand() { return std::make_unique<PruneCommand>(); }

@@ -24,15 +24,6 @@ void DeclareFilterFlags(ArgumentTable& table, SnapshotFilter& filter,
                 filter.tags);
 }
 
-std::function<void(const repository::Id&, const absl::Status&)> UnreadableSnapshots::Teller() {
-  return [this](const repository::Id& id, const absl::Status& status) {
-    any_ = true;
-    console_.Warn(absl::StrCat("the file snapshots/", id.Hex(),
-                               " does not read: ", status.message(), "; csi-delta forget ",
-                               id.Hex(), " removes this file"));
-  };
-}
-
 absl::StatusOr<StoredSnapshot> ChooseSnapshot(const CallContext& ctx, Console& console,
                                               const repository::Repository& repository,
                                               const std::string& id, const SnapshotFilter& filter,

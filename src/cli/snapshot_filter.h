@@ -33,19 +33,13 @@ absl::StatusOr<repository::StoredSnapshot> ChooseSnapshot(const CallContext& ctx
                                                           const SnapshotFilter& filter,
                                                           LatestOf latest_of = LatestOf::kAll);
 
-// Tells of snapshots that did not read, and with which exit code to end over them.
-class UnreadableSnapshots {
+// Tells the console, and with which exit code to end over them.
+class UnreadableSnapshots : public engine::UnreadableSnapshots {
  public:
-  explicit UnreadableSnapshots(Console& console) : console_(console) {}
+  explicit UnreadableSnapshots(Console& console)
+      : engine::UnreadableSnapshots(ListenerOf(console)) {}
 
-  // For Repository::ListSnapshots().
-  std::function<void(const repository::Id&, const absl::Status&)> Teller();
-
-  ExitCode code() const { return any_ ? ExitCode::kIncomplete : ExitCode::kOk; }
-
- private:
-  Console& console_;
-  bool any_ = false;
+  ExitCode code() const { return any() ? ExitCode::kIncomplete : ExitCode::kOk; }
 };
 
 // Those that are named, as ChooseSnapshot() finds them; none named: all that match.

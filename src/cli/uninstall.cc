@@ -94,14 +94,18 @@ absl::StatusOr<ExitCode> UninstallCommand::Run(const CallContext& ctx, Session& 
   ASSIGN_OR_RETURN(const std::string cluster, datamover::ReadClusterUid(ctx, *api));
   RETURN_IF_ERROR(CheckDeletion(cluster));
   request_.keep_data = delete_data_of_.empty();
-  const datamover::MoverEnvironment env = {.api = *api,
-                                           .random = *session.environment().random,
-                                           .secure_random = SecureRandom::Real(),
-                                           .mover_namespace = mover_namespace_,
-                                           .cluster = cluster,
-                                           .image = "",
-                                           .worker_service_account = "",
-                                           .settings = {}};
+  // They may name who deletes; an uninstallation does not need them otherwise.
+  const absl::StatusOr<datamover::MoverSettings> settings =
+      datamover::ReadMoverSettings(ctx, *api, mover_namespace_);
+  const datamover::MoverEnvironment env = {
+      .api = *api,
+      .random = *session.environment().random,
+      .secure_random = SecureRandom::Real(),
+      .mover_namespace = mover_namespace_,
+      .cluster = cluster,
+      .image = "",
+      .worker_service_account = "",
+      .settings = settings.value_or(datamover::MoverSettings())};
   ASSIGN_OR_RETURN(const UninstallPlan plan, datamover::PlanUninstall(ctx, env, request_));
   if (!plan.running.empty()) {
     return StillRunning(plan.running);

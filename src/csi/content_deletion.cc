@@ -70,9 +70,9 @@ absl::Status DeleteLater(const CallContext& ctx, const Environment& env, const T
 // Copies of which no object in the cluster tells any more: the VolumeSnapshot that a PVC was made
 // of is gone, or in another namespace.
 absl::Status RequireNoCopies(const CallContext& ctx, const Environment& env, const Target& target) {
-  ASSIGN_OR_RETURN(
-      const std::vector<std::string> copies,
-      PopulationReader(ctx, env.api, &env).UnfilledFromSnapshot(target.driver, target.handle, {}));
+  ASSIGN_OR_RETURN(const std::vector<std::string> copies,
+                   PopulationReader(ctx, env.api, &env)
+                       .UnfilledFromSnapshot(target.driver, target.handle, "", {}));
   return copies.empty() ? absl::OkStatus()
                         : absl::FailedPreconditionError(absl::StrCat(
                               Describe(target), " is kept: data is copied from it: ",

@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "csi/object_events.h"
 #include "csi/settings.h"
@@ -14,6 +15,7 @@
 #include "objects/client.h"
 #include "objects/csi_driver.h"
 #include "objects/keys.h"
+#include "objects/swap_record.h"
 #include "velero/volume_decision.h"
 
 namespace csidelta::csi {
@@ -28,23 +30,34 @@ constexpr char kCloneFailedReason[] = "VolumeCloneFailed";
 
 struct FilledWhenBound {
   absl::string_view driver;
-  absl::string_view reason;
+  absl::string_view fact;
+  absl::string_view source;  // project and file, or page, as read on 28 November 2026
 };
 
-// As their public code and documentation say; none but the first was run here. A driver that is
-// not known stays out: docs/csi-drivers.md says what then counts.
-constexpr std::array<FilledWhenBound, 10> kFilledWhenBound = {{
-    {"hostpath.csi.k8s.io", "CreateVolume copies"},
+// None but the first was run here. What a driver does when its source is deleted while it copies
+// must be known too: without a source for that, it stays out, and docs/csi-drivers.md names it.
+constexpr std::array<FilledWhenBound, 7> kFilledWhenBound = {{
+    {"hostpath.csi.k8s.io", "CreateVolume copies before it answers",
+     "kubernetes-csi/csi-driver-host-path, pkg/hostpath/controllerserver.go"},
     {"rbd.csi.ceph.com",
-     "a clone shares the snapshot's objects, which stay for as long as it does"},
-    {"cephfs.csi.ceph.com", "CreateVolume is refused until the clone is complete"},
-    {"ebs.csi.aws.com", "reads at once; EBS keeps what it needs when the snapshot is deleted"},
-    {"pd.csi.storage.gke.io", "CreateVolume waits until the disk is ready"},
-    {"disk.csi.azure.com", "reads at once; a disk does not depend on the snapshot that it is of"},
-    {"csi.vsphere.vmware.com", "CreateVolume waits for the task that copies"},
-    {"csi.trident.netapp.io", "a clone shares the snapshot's blocks, which cannot be deleted then"},
-    {"topolvm.io", "a thin snapshot shares its origin's blocks and does not depend on it"},
-    {"linstor.csi.linbit.com", "CreateVolume restores the snapshot before it answers"},
+     "CreateVolume makes a layered clone of an image that backs the snapshot; deleting the "
+     "snapshot "
+     "moves that image to the trash",
+     "ceph/ceph-csi, design proposal rbd-snap-clone"},
+    {"cephfs.csi.ceph.com", "CreateVolume answers ABORTED until the clone is complete",
+     "ceph/ceph-csi, internal/cephfs/controllerserver.go and core/clone.go"},
+    {"ebs.csi.aws.com",
+     "CreateVolume waits for \"available\"; the volume reads at once and loads in the background; "
+     "deleting a snapshot has no effect on volumes",
+     "kubernetes-sigs/aws-ebs-csi-driver, pkg/cloud/cloud.go; EBS user guide, Delete an Amazon EBS "
+     "snapshot"},
+    {"pd.csi.storage.gke.io",
+     "CreateVolume waits for the operation, and fails until disks are READY",
+     "kubernetes-sigs/gcp-compute-persistent-disk-csi-driver, pkg/gce-pd-csi-driver/controller.go"},
+    {"csi.vsphere.vmware.com", "CreateVolume waits for the task of vCenter that makes the volume",
+     "kubernetes-sigs/vsphere-csi-driver, pkg/common/cns-lib/volume/manager.go"},
+    {"topolvm.io", "CreateVolume takes a thin snapshot, which does not depend on its source",
+     "topolvm/topolvm, proposal thin-snapshots-restore"},
 }};
 
 absl::Status WithoutRefusal(const absl::Status& status) {
@@ -250,6 +263,37 @@ absl::StatusOr<std::vector<longhorn::Volume>> PopulationReader::ListVolumes() {
                                                 : std::move(all);
 }
 
+absl::StatusOr<bool> PopulationReader::IsHandleGone(const std::string& driver,
+                                                    absl::string_view handle) {
+  if (driver != velero::kLonghornDriver ||
+      !absl::ConsumePrefix(&handle, longhorn::kSnapshotHandlePrefix)) {
+    return false;
+  }
+  ASSIGN_OR_RETURN(const std::vector<longhorn::Volume>* const volumes, Volumes());
+  // An installation without a Volume is another one than that of the snapshot.
+  return volumes != nullptr && !volumes->empty() &&
+         std::none_of(volumes->begin(), volumes->end(), [&](const longhorn::Volume& one) {
+           return one.name() == handle.substr(0, handle.find('/'));
+         });
+}
+
+absl::Status PopulationReader::ReadRestored() {
+  if (restored_.has_value()) {
+    return absl::OkStatus();
+  }
+  const auto volumes = objects::List<PersistentVolume>(
+      ctx_, api_, "", {.label_selector = std::string(objects::kInPlaceLabel)});
+  RETURN_IF_ERROR(WithoutRefusal(volumes.status()));
+  restored_.emplace();
+  for (const PersistentVolume& volume : volumes.value_or(std::vector<PersistentVolume>())) {
+    const absl::StatusOr<objects::SwapRecord> record = objects::ParseSwapRecord(volume);
+    if (record.ok() && record->side == objects::SwapSide::kRestored) {
+      (*restored_)[record->snapshot_uid].push_back(VolumeOf(volume));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status PopulationReader::ReadPods(const std::string& namespace_name) {
   if (pods_.contains(namespace_name)) {
     return absl::OkStatus();
@@ -261,8 +305,8 @@ absl::Status PopulationReader::ReadPods(const std::string& namespace_name) {
 }
 
 absl::StatusOr<std::vector<std::string>> PopulationReader::UnfilledFromSnapshot(
-    const std::string& driver, const std::string& handle,
-    const std::vector<PopulatedVolume>& pvcs) {
+    const std::string& driver, const std::string& handle, const std::string& snapshot_uid,
+    std::vector<PopulatedVolume> pvcs) {
   std::vector<std::string> unfilled;
   if (driver == velero::kLonghornDriver) {
     ASSIGN_OR_RETURN(const std::vector<longhorn::Volume>* const volumes, Volumes());
@@ -277,7 +321,13 @@ absl::StatusOr<std::vector<std::string>> PopulationReader::UnfilledFromSnapshot(
       return unfilled;
     }
   }
-  for (PopulatedVolume volume : pvcs) {
+  ASSIGN_OR_RETURN(const bool is_filled, SaysFilledWhenBound(driver));
+  if (!is_filled && !driver.empty() && !snapshot_uid.empty()) {
+    RETURN_IF_ERROR(ReadRestored());
+    const std::vector<PopulatedVolume>& restored = (*restored_)[snapshot_uid];
+    pvcs.insert(pvcs.end(), restored.begin(), restored.end());
+  }
+  for (PopulatedVolume& volume : pvcs) {
     volume.driver = driver.empty() ? volume.driver : driver;
     ASSIGN_OR_RETURN(const Population population, Read(volume));
     if (population.state != PopulationState::kFilled) {

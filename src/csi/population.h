@@ -75,17 +75,26 @@ class PopulationReader {
 
   // What is still copied, or may be, from the driver's snapshot of this handle: one line each,
   // "PVC shop/copy: Longhorn's clone of ...: initiated". `pvcs` are those known to be made of it.
-  absl::StatusOr<std::vector<std::string>> UnfilledFromSnapshot(
-      const std::string& driver, const std::string& handle,
-      const std::vector<PopulatedVolume>& pvcs);
+  // `snapshot_uid`: of its VolumeSnapshot, "" where that is not known; a PVC that was restored into
+  // in place does not name it, but its PersistentVolume does, if these may be listed.
+  absl::StatusOr<std::vector<std::string>> UnfilledFromSnapshot(const std::string& driver,
+                                                                const std::string& handle,
+                                                                const std::string& snapshot_uid,
+                                                                std::vector<PopulatedVolume> pvcs);
   // The same from a volume, or a snapshot inside of it. Only Longhorn keeps snapshots there, of
   // the drivers that are known to copy late.
   absl::StatusOr<std::vector<std::string>> UnfilledFromVolume(const PopulatedVolume& volume);
+
+  // Whether the storage does not have the snapshot of this handle any more, though its
+  // VolumeSnapshot stays Ready: Longhorn keeps snapshots inside of a volume, and this is gone. To
+  // be called after the VolumeSnapshot was read. False where it is not known.
+  absl::StatusOr<bool> IsHandleGone(const std::string& driver, absl::string_view handle);
 
  private:
   absl::StatusOr<Population> ReadByLonghorn(const PopulatedVolume& volume);
   absl::StatusOr<Population> ReadByPods(const PopulatedVolume& volume, const std::string& why);
   absl::StatusOr<bool> SaysFilledWhenBound(const std::string& driver);
+  absl::Status ReadRestored();
   absl::StatusOr<std::optional<longhorn::Volume>> FindVolume(const std::string& name);
   absl::StatusOr<std::string> LonghornNamespace();
   // Null where they may not be read; then `why_no_volumes_` says so.
@@ -100,6 +109,8 @@ class PopulationReader {
   std::map<std::string, bool> is_filled_when_bound_;  // by driver
   std::optional<std::vector<longhorn::Volume>> volumes_;
   std::string why_no_volumes_;
+  // Volumes of unfinished in-place restores, by the uid of the VolumeSnapshot.
+  std::optional<std::map<std::string, std::vector<PopulatedVolume>>> restored_;
   // By namespace; nothing where they may not be listed.
   std::map<std::string, std::optional<std::vector<objects::Pod>>> pods_;
 };

@@ -57,6 +57,7 @@ class PromotionPlanner {
   struct ReadContent {
     ContentReading::Kind kind = ContentReading::Kind::kUnknown;
     std::optional<VolumeSnapshotContent> content = {};
+    bool is_handle_gone = false;
   };
 
   absl::Status ReadLabels();
@@ -136,7 +137,12 @@ absl::StatusOr<PromotionPlanner::ReadContent> PromotionPlanner::ReadContentOf(
   if (!found->has_value()) {
     return ReadContent{.kind = ContentReading::Kind::kGone};
   }
-  return ReadContent{.kind = ContentReading::Kind::kPresent, .content = *std::move(found)};
+  ASSIGN_OR_RETURN(
+      const bool is_gone,
+      PopulationReader(ctx_, api_).IsHandleGone((*found)->driver(), (*found)->handle()));
+  return ReadContent{.kind = ContentReading::Kind::kPresent,
+                     .content = *std::move(found),
+                     .is_handle_gone = is_gone};
 }
 
 absl::StatusOr<std::optional<PersistentVolumeClaim>> PromotionPlanner::ReadSource(
@@ -170,7 +176,8 @@ absl::StatusOr<Promotion> PromotionPlanner::PlanOne(const PromotionTarget& targe
   ASSIGN_OR_RETURN(std::optional<PersistentVolumeClaim> taken_by, ReadTaken(target.wish));
   const PromotionSurroundings around = {
       .content = {.kind = read.kind,
-                  .content = read.content.has_value() ? &*read.content : nullptr},
+                  .content = read.content.has_value() ? &*read.content : nullptr,
+                  .is_handle_gone = read.is_handle_gone},
       .source_pvc = source.has_value() ? &*source : nullptr,
       .storage_classes = classes_.has_value() ? &*classes_ : nullptr,
       .taken_by = taken_by.has_value() ? &*taken_by : nullptr,

@@ -14,6 +14,7 @@
 #include "base/quantity.h"
 #include "base/status_macros.h"
 #include "csi/copy_record.h"
+#include "csi/population.h"
 #include "csi/snapshot_creation.h"
 #include "csi/volume_guard.h"
 #include "csi/volume_lease.h"
@@ -111,8 +112,9 @@ RestoreVerdict RestoreChecker::Check() {
 }
 
 void RestoreChecker::CheckState() {
-  const Usability found =
-      UsabilityOf(info_.snapshot, {.kind = info_.content_kind, .content = content()});
+  const Usability found = UsabilityOf(
+      info_.snapshot,
+      {.kind = info_.content_kind, .content = content(), .is_handle_gone = info_.is_handle_gone});
   if (found.kind == Usability::Kind::kNotYet) {
     Refuse(Reason::kNotReady,
            absl::StrCat(found.why, "; wait until csi-delta snapshot list shows it as Ready"));
@@ -381,6 +383,11 @@ class RestoreInfoReader {
       info_.content = *std::move(found);
       info_.content_kind =
           info_.content.has_value() ? ContentReading::Kind::kPresent : ContentReading::Kind::kGone;
+    }
+    if (info_.content.has_value()) {
+      ASSIGN_OR_RETURN(info_.is_handle_gone,
+                       PopulationReader(ctx_, api_)
+                           .IsHandleGone(info_.content->driver(), info_.content->handle()));
     }
     return absl::OkStatus();
   }

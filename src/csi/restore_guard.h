@@ -95,6 +95,7 @@ struct RestoreInfo {
   objects::VolumeSnapshot snapshot;
   ContentReading::Kind content_kind = ContentReading::Kind::kUnknown;
   std::optional<objects::VolumeSnapshotContent> content = {};  // with kPresent
+  bool is_handle_gone = false;                                 // as in ContentReading
   std::string pvc_name;
   std::optional<objects::PersistentVolumeClaim> pvc = {};  // nothing: it does not exist
   bool is_volume_read = false;

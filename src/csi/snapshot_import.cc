@@ -31,17 +31,6 @@ std::string ImportHash(absl::string_view driver, absl::string_view handle) {
   return Sha256Hex(absl::StrCat(driver, "\n", handle)).substr(0, kNameHashBytes);
 }
 
-bool IsUtf8(absl::string_view text) {
-  while (!text.empty()) {
-    const std::size_t length = Utf8Bytes(text);
-    if (length == 0) {
-      return false;
-    }
-    text.remove_prefix(length);
-  }
-  return true;
-}
-
 absl::Status CheckImportRequest(const ImportRequest& request) {
   if (!k8s::IsObjectName(request.driver)) {
     return absl::InvalidArgumentError(

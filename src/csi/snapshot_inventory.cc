@@ -52,7 +52,8 @@ struct Surroundings {
   std::map<NamespacedName, std::vector<std::string>> pending;
   std::map<NamespacedName, std::vector<PopulatedVolume>> bound;
   std::map<NamespacedName, std::vector<std::string>> unfilled;
-  std::set<std::string> listed_shares;                          // names of contents
+  std::set<std::string> gone_handles;   // contents that name a snapshot the storage lacks
+  std::set<std::string> listed_shares;  // names of contents
   std::map<std::string, std::vector<std::string>> shared_with;  // by the content that is shared
 };
 
@@ -401,9 +402,16 @@ absl::Status InventoryReader::ReadUnfilled() {
         populations.UnfilledFromSnapshot(
             is_present ? reading.content->driver() : "",
             is_present ? reading.content->handle_or_source() : "",
+            request_.requires_all || !names_.empty() ? snapshot.uid() : "",
             bound == around_.bound.end() ? std::vector<PopulatedVolume>() : bound->second));
     if (!unfilled.empty()) {
       around_.unfilled.emplace(name, std::move(unfilled));
+    }
+    ASSIGN_OR_RETURN(const bool is_gone,
+                     populations.IsHandleGone(is_present ? reading.content->driver() : "",
+                                              is_present ? reading.content->handle() : ""));
+    if (is_gone) {
+      around_.gone_handles.insert(reading.content->name());
     }
   }
   return absl::OkStatus();
@@ -441,7 +449,9 @@ absl::Status InventoryReader::Excuse(const absl::Status& status, absl::string_vi
 ContentReading InventoryReader::ContentOf(const VolumeSnapshot& snapshot) const {
   const auto found = around_.contents.find(snapshot.bound_content());
   if (found != around_.contents.end() && found->second.has_value()) {
-    return {.kind = ContentReading::Kind::kPresent, .content = &*found->second};
+    return {.kind = ContentReading::Kind::kPresent,
+            .content = &*found->second,
+            .is_handle_gone = around_.gone_handles.contains(found->first)};
   }
   const bool is_gone = found != around_.contents.end() || around_.are_contents_listed;
   return !snapshot.bound_content().empty() && is_gone

@@ -56,10 +56,10 @@ absl::StatusOr<std::vector<Protection>> NeedsOf(const VolumeSnapshot& snapshot,
   const PvcsOfSnapshot made_of_it = found == pvcs.end() ? PvcsOfSnapshot() : found->second;
   input.pending_pvcs = made_of_it.pending;
   if (requester != Requester::kBaseCleanUp) {
-    ASSIGN_OR_RETURN(input.unfilled,
-                     populations.UnfilledFromSnapshot(
-                         content == nullptr ? "" : content->driver(),
-                         content == nullptr ? "" : content->handle_or_source(), made_of_it.bound));
+    ASSIGN_OR_RETURN(input.unfilled, populations.UnfilledFromSnapshot(
+                                         content == nullptr ? "" : content->driver(),
+                                         content == nullptr ? "" : content->handle_or_source(),
+                                         snapshot.uid(), made_of_it.bound));
   }
   return ProtectionsOf(snapshot, input, requester);
 }

@@ -110,7 +110,11 @@ class CheckStep {
   absl::StatusOr<RepositoryAccess> Access() const;
   absl::StatusOr<WorkerRun::NextPod> MakePod(const VolumeTask& task);
   absl::StatusOr<CheckWork> Work() const;
+  void AddRenewal(CheckWork& work) const;
   absl::StatusOr<absl::Time> Conclude(const VolumeTaskStatus& ended);
+  // Where the renewal of object locks goes on; nothing where the job asks for none.
+  std::optional<objects::LockRenewal> NextLocks(const CheckWork& work, absl::Time began,
+                                                const std::optional<LockFigures>& done) const;
   // Where the verification goes on after a check of this work, which began then.
   Verification Next(const CheckWork& work, absl::Time began, bool is_good) const;
   absl::Status Record(const Verification& next);
@@ -273,6 +277,7 @@ absl::StatusOr<CheckWork> CheckStep::Work() const {
   if (before.read_until.has_value()) {
     work.read_newer_than = *before.read_until - kCheckOverlap;
   }
+  AddRenewal(work);
   ASSIGN_OR_RETURN(const std::vector<objects::DataUpload> uploads, Uploads());
   if (uploads.size() > objects::kKnownTagsMax) {
     return work;
@@ -284,6 +289,17 @@ absl::StatusOr<CheckWork> CheckStep::Work() const {
     work.known_tags.push_back(TaskNameOf("DataUpload", upload.uid()));
   }
   return work;
+}
+
+// After a change of the settings all objects are looked at.
+void CheckStep::AddRenewal(CheckWork& work) const {
+  work.renew_locks = ForLocation(env_.settings, volume_.spec().location).immutability;
+  const objects::LockRenewal before =
+      status_.verification.value_or(Verification()).locks.value_or(objects::LockRenewal());
+  if (work.renew_locks.has_value() && before.mode == work.renew_locks->mode &&
+      before.days == work.renew_locks->days) {
+    work.locks_renewed_at = before.renewed_at;
+  }
 }
 
 absl::StatusOr<absl::Time> CheckStep::Conclude(const VolumeTaskStatus& ended) {
@@ -305,6 +321,7 @@ absl::StatusOr<absl::Time> CheckStep::Conclude(const VolumeTaskStatus& ended) {
       ended.outcome->check.value_or(CheckFigures{.errors = 1, .broken_snapshots = 1});
   Verification next = Next(*work, began, figures.errors == 0);
   next.read_bytes = figures.read_bytes;
+  next.locks = is_gone ? next.locks : NextLocks(*work, began, figures.locks);
   if (is_gone) {
     next.broken_backups = {status_.last_good.value_or(objects::LastGoodBackup()).backup};
     next.finding =
@@ -320,6 +337,40 @@ absl::StatusOr<absl::Time> CheckStep::Conclude(const VolumeTaskStatus& ended) {
   RETURN_IF_ERROR(RemoveWorker());
   queue_.EndPostponing(task_name_);
   return began + kCheckEvery;
+}
+
+std::optional<objects::LockRenewal> CheckStep::NextLocks(
+    const CheckWork& work, absl::Time began, const std::optional<LockFigures>& done) const {
+  if (!work.renew_locks.has_value()) {
+    return std::nullopt;
+  }
+  const LockFigures figures = done.value_or(LockFigures{
+      .failed = 1,
+      .findings = {"the worker reports nothing of object locks; update the CRDs of csi-delta"}});
+  objects::LockRenewal next{.mode = work.renew_locks->mode,
+                            .days = work.renew_locks->days,
+                            .renewed_at = work.locks_renewed_at,
+                            .locked_until = {},
+                            .objects = figures.objects,
+                            .extended = figures.extended};
+  const absl::Time half = began + absl::Hours(24) * (next.days / 2) - kCheckOverlap;
+  if (figures.failed == 0) {
+    next.renewed_at = began;
+    next.locked_until = work.locks_renewed_at.has_value() ? half : figures.earliest.value_or(half);
+    return next;
+  }
+  next.finding = absl::StrCat("object locks were not renewed: ", Counted(figures.failed, "failure"),
+                              figures.findings.empty() ? "" : ", the first: ",
+                              figures.findings.empty() ? "" : figures.findings.front());
+  // By the run before, as far as that was for the same days, and by what was looked at since.
+  if (work.locks_renewed_at.has_value() && status_.verification.has_value() &&
+      status_.verification->locks.has_value()) {
+    next.locked_until = status_.verification->locks->locked_until;
+  }
+  if (figures.earliest.has_value() && next.locked_until.has_value()) {
+    next.locked_until = std::min(*next.locked_until, *figures.earliest);
+  }
+  return next;
 }
 
 Verification CheckStep::Next(const CheckWork& work, absl::Time began, bool is_good) const {
@@ -359,6 +410,15 @@ absl::Status CheckStep::Record(const Verification& next) {
   } else if (!before.finding.empty()) {
     EmitMoverEvent(ctx_, env_, volume_, k8s::EventType::kNormal, "Verified",
                    "what an earlier check found is gone");
+  }
+  const auto locks = [](const Verification& one) {
+    return one.locks.has_value() ? one.locks->finding : "";
+  };
+  if (!locks(next).empty()) {
+    EmitMoverEvent(ctx_, env_, volume_, k8s::EventType::kWarning, "LocksNotRenewed", locks(next));
+  } else if (!locks(before).empty() && next.locks.has_value()) {
+    EmitMoverEvent(ctx_, env_, volume_, k8s::EventType::kNormal, "LocksRenewed",
+                   "what snapshots need is locked again");
   }
   CSIDELTA_LOG(kInfo, "repository checked", {"namespace", volume_.namespace_name()},
                {"name", volume_.name()}, {"finding", next.finding});

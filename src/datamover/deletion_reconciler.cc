@@ -321,6 +321,7 @@ absl::StatusOr<RepositoryAccess> Deletion::Access() {
                      .location = spec_.location,
                      .repository_path = velero::RepositoryPath(reference_),
                      .for_writing = true,
+                     .for_deleting = true,
                      .written_with_key = reference_.key});
 }
 
@@ -365,6 +366,10 @@ absl::StatusOr<absl::Time> Deletion::Conclude(const VolumeTaskStatus& task) {
                    }));
   RETURN_IF_ERROR(run_.RemoveWithTask(ctx_));
   NoteDone(message, now, status_);
+  if (!is_gone && !MessageOf(task).empty()) {
+    absl::StrAppend(&status_.message, "; ", MessageOf(task));
+    status_.message = CutText(status_.message, kDeletionMessageBytesMax);
+  }
   if (others > 0) {
     absl::StrAppend(&status_.message, ", with that of ", others, " other DataDeletions");
   }

@@ -27,6 +27,8 @@
 namespace csidelta::datamover {
 namespace {
 
+// A bucket has other clients. A million objects a fortnight take 70,000 a day: half an hour.
+constexpr int kLockRequestsPerSecondMax = 100;
 // Space comes back a part at a time: what is left over is done after the next deletion.
 constexpr int64_t kRepackBytesMax = int64_t{2} << 30;
 
@@ -112,8 +114,10 @@ absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session,
   };
   ASSIGN_OR_RETURN(const engine::ForgetOutcome outcome,
                    engine::RunForget(ctx, session, job, stages));
-  RETURN_IF_ERROR(engine::FreeSpace(ctx, session, job, outcome, stages).status());
-  return Outcome{.code = OutcomeCode::kDone};
+  ASSIGN_OR_RETURN(const std::optional<engine::PruneOutcome> pruned,
+                   engine::FreeSpace(ctx, session, job, outcome, stages));
+  return Outcome{.code = OutcomeCode::kDone,
+                 .message = pruned.has_value() ? engine::TextOf(pruned->locked) : ""};
 }
 
 // Collects the repository snapshots that the job of a check does not name.
@@ -170,6 +174,17 @@ objects::RepositoryDamage DamageOf(const repository::CheckReport& report) {
   return damage;
 }
 
+std::optional<repository::RenewLocksOptions> RenewalOf(const CheckWork& work) {
+  if (!work.renew_locks.has_value()) {
+    return std::nullopt;
+  }
+  return repository::RenewLocksOptions{
+      .mode = work.renew_locks->mode,
+      .days = static_cast<int>(work.renew_locks->days),
+      .renewed_at = work.locks_renewed_at.value_or(absl::InfinitePast()),
+      .requests_per_second_max = kLockRequestsPerSecondMax};
+}
+
 absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session,
                            const k8s::ClientSettings& /*cluster*/, const CheckWork& work,
                            const TaskProgress& progress) {
@@ -178,6 +193,7 @@ absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session,
       .read_data = repository::ReadPart{.part = work.part, .parts = work.parts},
       .read_newer_than = work.read_newer_than.value_or(absl::InfiniteFuture()),
       .beside_backups = true,
+      .renew_locks = RenewalOf(work),
       .on_snapshot = [&orphans](const repository::StoredSnapshot& one) { orphans.Look(one); }};
   // A task tells of bytes; things are no measure of them.
   const engine::Progress stages = [&progress](absl::string_view stage, int64_t, int64_t) {
@@ -186,6 +202,9 @@ absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session,
   ASSIGN_OR_RETURN(const engine::CheckOutcome outcome, engine::RunCheck(ctx, session, job, stages));
   CheckFigures figures = FiguresOf(outcome.report);
   orphans.AddTo(figures);
+  if (outcome.locks.has_value()) {
+    figures.locks = FiguresOf(*outcome.locks);
+  }
   return Outcome{.code = OutcomeCode::kDone, .check = std::move(figures)};
 }
 
@@ -222,6 +241,29 @@ BackupFigures FiguresOf(const incremental::BackupResult& result) {
   if (result.repository.has_value()) {
     figures.repository_bytes = result.repository->pack_bytes;
     figures.repository_snapshots = result.repository->snapshots;
+  }
+  return figures;
+}
+
+LockFigures FiguresOf(const absl::StatusOr<repository::RenewLocksResult>& result) {
+  if (!result.ok()) {
+    return {.failed = 1, .findings = {std::string(result.status().message())}};
+  }
+  LockFigures figures{.objects = result->objects,
+                      .due = result->due,
+                      .extended = result->extended,
+                      .failed = result->failed,
+                      .findings = result->failures,
+                      .requests = result->requests};
+  if (!result->undecided.empty()) {
+    ++figures.failed;
+    figures.findings.insert(
+        figures.findings.begin(),
+        absl::StrCat("what snapshots need is unknown, so that all objects were extended: ",
+                     result->undecided));
+  }
+  if (result->earliest > absl::InfinitePast() && result->earliest < absl::InfiniteFuture()) {
+    figures.earliest = result->earliest;
   }
   return figures;
 }

@@ -10,6 +10,7 @@
 #include "incremental/block_downloader.h"
 #include "k8s/config.h"
 #include "repository/checker.h"
+#include "repository/lock_renewal.h"
 
 // What a worker does for a VolumeTask: the same that the verbs of csi-delta do.
 namespace csidelta::datamover {
@@ -26,5 +27,7 @@ Outcome OutcomeOf(const incremental::BackupResult& result);
 BackupFigures FiguresOf(const incremental::BackupResult& result);
 RestoreFigures FiguresOf(const incremental::RestoreResult& result);
 CheckFigures FiguresOf(const repository::CheckReport& report);
+// A renewal that ended with an error counts as one that failed for one object.
+LockFigures FiguresOf(const absl::StatusOr<repository::RenewLocksResult>& result);
 
 }  // namespace csidelta::datamover

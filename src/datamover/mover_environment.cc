@@ -40,6 +40,11 @@ absl::StatusOr<RepositoryAccess> OpenAccess(const CallContext& ctx, const MoverE
                                             RepositoryAccessRequest request) {
   request.mover_namespace = env.mover_namespace;
   request.velero_namespaces = env.velero_namespaces;
+  const StorageLocationSettings settings = ForLocation(env.settings, request.location);
+  request.object_lock = settings.immutability;
+  if (request.for_deleting) {
+    request.credential = settings.deletion_credential;
+  }
   k8s::RecentReader api(env.api, env.recent_reads);
   return OpenRepositoryAccess(ctx, api, request, env.secure_random);
 }

@@ -270,6 +270,14 @@ struct VolumeSamples {
 // Velero's namespace, location, namespace and name of the PVC.
 using VolumeLabels = std::tuple<std::string, std::string, std::string, std::string>;
 
+void AddSample(const VolumeLabels& labels, double value, MetricsPage& page) {
+  page.Add({{"velero_namespace", std::get<0>(labels)},
+            {"location", std::get<1>(labels)},
+            {"namespace", std::get<2>(labels)},
+            {"claim", std::get<3>(labels)}},
+           value);
+}
+
 // Of those whose PVC is there. Where a PVC was made again under its name, the newest record counts.
 std::map<VolumeLabels, VolumeSamples> SamplesOf(const VolumeRecords& records, absl::Time now) {
   std::map<VolumeLabels, VolumeSamples> volumes;
@@ -295,14 +303,65 @@ void AddVolumes(const std::map<VolumeLabels, VolumeSamples>& volumes, MetricsPag
     page.Begin(kVolumeFamilies[i].name, "gauge", kVolumeFamilies[i].help);
     for (const auto& [labels, samples] : volumes) {
       if (samples.values[i].has_value()) {
-        page.Add({{"velero_namespace", std::get<0>(labels)},
-                  {"location", std::get<1>(labels)},
-                  {"namespace", std::get<2>(labels)},
-                  {"claim", std::get<3>(labels)}},
-                 *samples.values[i]);
+        AddSample(labels, *samples.values[i], page);
       }
     }
   }
+}
+
+// Of a volume whose location asks for object locks, whether its PVC is there or not.
+struct LockSamples {
+  double asked_seconds = 0;
+  double locked_seconds = 0;
+  double findings = 0;
+};
+
+LockSamples LockSamplesOf(const objects::ProtectedVolumeStatus& status, int64_t days,
+                          absl::Time now) {
+  const objects::LockRenewal locks =
+      status.verification.value_or(objects::Verification()).locks.value_or(objects::LockRenewal());
+  const absl::Duration lasts = locks.locked_until.value_or(absl::InfinitePast()) - now;
+  return {.asked_seconds = absl::ToDoubleSeconds(absl::Hours(24) * days),
+          .locked_seconds = absl::ToDoubleSeconds(std::max(absl::ZeroDuration(), lasts)),
+          .findings = locks.finding.empty() ? 0.0 : 1.0};
+}
+
+// The worst of the records with the same labels.
+std::map<VolumeLabels, LockSamples> LocksOf(const VolumeRecords& records,
+                                            const MoverSettings& settings, absl::Time now) {
+  std::map<VolumeLabels, LockSamples> volumes;
+  records.ForEach([&](const ProtectedVolumeRecord& record) {
+    const StorageLocationSettings location = ForLocation(settings, record.spec.location);
+    if (!location.immutability.has_value() || !record.status.last_good.has_value()) {
+      return;
+    }
+    const LockSamples samples = LockSamplesOf(record.status, location.immutability->days, now);
+    const auto [at, is_new] = volumes.try_emplace(
+        {record.velero_namespace, record.spec.location, record.spec.pvc_namespace, record.spec.pvc},
+        samples);
+    at->second.locked_seconds = std::min(at->second.locked_seconds, samples.locked_seconds);
+    at->second.findings = std::max(at->second.findings, samples.findings);
+  });
+  return volumes;
+}
+
+void AddLocks(const std::map<VolumeLabels, LockSamples>& volumes, MetricsPage& page) {
+  const auto add = [&](absl::string_view name, absl::string_view help, double LockSamples::*value) {
+    page.Begin(name, "gauge", help);
+    for (const auto& [labels, samples] : volumes) {
+      AddSample(labels, samples.*value, page);
+    }
+  };
+  add("immutability_seconds",
+      "How long object locks are to last, by the setting immutability of the volume's location.",
+      &LockSamples::asked_seconds);
+  add("locked_seconds",
+      "How long all that the volume's backups need stays locked at least, by the newest renewal "
+      "that ended without a failure; 0 without one.",
+      &LockSamples::locked_seconds);
+  add("lock_renewal_findings",
+      "1 where the newest renewal of the volume's object locks failed for an object, else 0.",
+      &LockSamples::findings);
 }
 
 const std::map<std::string, int64_t>& NoEnds() {
@@ -378,6 +437,10 @@ std::string MoverMetrics::Text(absl::Time now, const MoverState& state) const {
   AddVolumes(state.records == nullptr ? std::map<VolumeLabels, VolumeSamples>()
                                       : SamplesOf(*state.records, now),
              page);
+  AddLocks(state.records == nullptr || state.settings == nullptr
+               ? std::map<VolumeLabels, LockSamples>()
+               : LocksOf(*state.records, *state.settings, now),
+           page);
   const MutexLock lock(mutex_);
   page.Begin("key_unconfirmed", "gauge",
              "1 while no copy of the key is confirmed that a location's newest backup needs.");

@@ -11,6 +11,7 @@
 #include "csi/base_index.h"
 #include "datamover/download_reconciler.h"
 #include "datamover/group_windows.h"
+#include "datamover/settings.h"
 #include "datamover/transfer_scheduler.h"
 #include "datamover/upload_reconciler.h"
 #include "datamover/volume_records.h"
@@ -37,6 +38,7 @@ struct MoverState {
   GroupFigures groups = {};
   std::map<std::string, k8s::QueueFigures> queues = {};  // by name
   const VolumeRecords* records = nullptr;                // of all volumes; null: none
+  const MoverSettings* settings = nullptr;               // null: the defaults
   csi::BaseCounts bases = {};
 };
 

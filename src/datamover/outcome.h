@@ -7,6 +7,7 @@ namespace csidelta::datamover {
 
 using objects::BackupFigures;
 using objects::CheckFigures;
+using objects::LockFigures;
 using objects::Outcome;
 using objects::OutcomeCause;
 using objects::OutcomeCode;

@@ -103,6 +103,7 @@ absl::StatusOr<JobRepository> RepositoryIn(const StorageLocation& location,
       .encryption = kms_key.empty() ? location.Config("serverSideEncryption") : "aws:kms",
       .kms_key_id = kms_key,
       .tagging = location.Config("tagging"),
+      .object_lock = request.object_lock,
       .insecure_tls = location.Flag("insecureSkipTLSVerify"),
       .is_read_only = location.read_only};
 }
@@ -127,12 +128,14 @@ absl::Status AddCertificates(const CallContext& ctx, k8s::ApiClient& api,
 }
 
 absl::Status AddCredentials(const CallContext& ctx, k8s::ApiClient& api,
-                            const StorageLocation& location, RepositoryAccess& access) {
+                            const StorageLocation& location, const velero::SecretKeyName& other,
+                            RepositoryAccess& access) {
   const std::string profile = location.Config("profile");
   if (!profile.empty()) {
     access.env["AWS_PROFILE"] = profile;
   }
-  velero::SecretKeyName name = location.credential;
+  access.has_other_credential = !other.name.empty();
+  velero::SecretKeyName name = access.has_other_credential ? other : location.credential;
   absl::StatusOr<Secret> cloud = Secret();
   if (name.name.empty()) {
     name = {.name = kDefaultCredentialSecret, .key = kDefaultCredentialKey};
@@ -188,7 +191,7 @@ absl::StatusOr<RepositoryAccess> WithoutKeys(const CallContext& ctx, k8s::ApiCli
   RepositoryAccess access;
   ASSIGN_OR_RETURN(access.repository, RepositoryIn(location, request));
   RETURN_IF_ERROR(AddCertificates(ctx, api, location, access));
-  RETURN_IF_ERROR(AddCredentials(ctx, api, location, access));
+  RETURN_IF_ERROR(AddCredentials(ctx, api, location, request.credential, access));
   return access;
 }
 
@@ -365,12 +368,14 @@ std::string WithMissingKey(const VolumeTaskStatus& failed,
 }
 
 absl::StatusOr<RepositoryAccess> OpenLocationAccess(const CallContext& ctx, k8s::ApiClient& api,
-                                                    const StorageLocation& location) {
+                                                    const StorageLocation& location,
+                                                    const velero::SecretKeyName& credential) {
   absl::StatusOr<RepositoryAccess> access =
       WithoutKeys(ctx, api, location,
                   {.velero_namespace = location.namespace_name,
                    .location = location.name,
-                   .repository_path = velero::kRepositoryRoot});
+                   .repository_path = velero::kRepositoryRoot,
+                   .credential = credential});
   if (!access.ok()) {
     return Annotate(access.status(), LocationName(location.namespace_name, location.name));
   }
@@ -410,6 +415,9 @@ absl::Time AccessKeeper::Keep(const CallContext& ctx, k8s::ApiClient& api,
 
 void AccessKeeper::NoteMade(const RepositoryAccess& access, const std::string& name,
                             absl::Time now) {
+  if (access.has_other_credential) {
+    return;
+  }
   std::map<std::string, Secret> data = access.secret_data;
   data.erase(kKeyringFile);
   Note(access.location, std::move(data));

@@ -40,9 +40,14 @@ struct RepositoryAccessRequest {
   std::string mover_namespace = {};
   std::string repository_path = {};  // below the location's prefix: velero::RepositoryPath()
   bool for_writing = false;
+  bool for_deleting = false;  // of data: OpenAccess() takes the credentials for that
   // Fingerprint of the key that the data was written with; "": any, or a new one. Others may open
   // the repository by now, so one that is not there is no reason not to try.
   std::string written_with_key = {};
+  // Each object is locked so when it is put; nothing: as the bucket does by itself.
+  std::optional<objects::JobObjectLock> object_lock = {};
+  // Instead of the location's own credentials; without a name these.
+  velero::SecretKeyName credential = {};
   // Where more than one is served: of an upload, their locations are compared with its own.
   std::set<std::string> velero_namespaces = {};
 };
@@ -57,6 +62,8 @@ struct RepositoryAccess {
   // What to say where none of the keys opens the repository: that the one which the data was
   // written with is not there; "" where it is.
   std::string missing_key;
+  // The credentials are not the location's own, and no other worker is to get them.
+  bool has_other_credential = false;
 };
 
 // Reads the location, the Secrets that it names, and the keyring, which is made at the first use
@@ -77,9 +84,11 @@ absl::StatusOr<RepositoryAccess> OpenRepositoryAccess(const CallContext& ctx, k8
 std::string WithMissingKey(const VolumeTaskStatus& failed,
                            const absl::StatusOr<RepositoryAccess>& access);
 
-// The same for the folder of all repositories of a location, without keys.
+// The same for the folder of all repositories of a location, without keys. `credential`: as in
+// RepositoryAccessRequest.
 absl::StatusOr<RepositoryAccess> OpenLocationAccess(const CallContext& ctx, k8s::ApiClient& api,
-                                                    const velero::StorageLocation& location);
+                                                    const velero::StorageLocation& location,
+                                                    const velero::SecretKeyName& credential = {});
 
 inline constexpr absl::Duration kAccessKeptEvery = absl::Seconds(15);
 // How often a worker's Secret is compared though its location says nothing new.
@@ -97,7 +106,8 @@ class AccessKeeper {
   // logged: the worker may do with what it has.
   absl::Time Keep(const CallContext& ctx, k8s::ApiClient& api,
                   const RepositoryAccessRequest& request, const std::string& name);
-  // The Secret `name` was just made of `access`, which was just read.
+  // The Secret `name` was just made of `access`, which was just read. Not kept where it has other
+  // credentials than those of the location.
   void NoteMade(const RepositoryAccess& access, const std::string& name, absl::Time now);
   // Whether it is to be said again that no copy of the location's key is confirmed: at most every
   // kKeyWarnedEvery, for all of its uploads.

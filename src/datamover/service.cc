@@ -395,6 +395,7 @@ MoverState Service::State() const {
     state.queues[queue] += loop->figures();
   }
   state.records = &records_;
+  state.settings = &env_.settings;
   if (env_.bases != nullptr) {
     state.bases = env_.bases->counts();
   }

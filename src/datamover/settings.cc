@@ -161,6 +161,46 @@ void ReadWindows(JsonSection& section, std::vector<DailyWindow>& out) {
                    });
 }
 
+void ReadImmutability(JsonSection& section, StorageLocationSettings& out) {
+  section.Inner("immutability", [&out](JsonSection& immutability) {
+    objects::JobObjectLock lock;
+    immutability.Number("days", objects::kObjectLockDaysMin, objects::kObjectLockDaysMax,
+                        lock.days);
+    std::string mode;
+    immutability.Text("mode", mode, "governance or compliance", [](absl::string_view text) {
+      return text == "governance" || text == "compliance";
+    });
+    immutability.Require("days", lock.days > 0 || immutability.Take("days") != nullptr);
+    immutability.Require("mode", !mode.empty() || immutability.Take("mode") != nullptr);
+    lock.mode = absl::AsciiStrToUpper(mode);
+    out.immutability = lock;
+  });
+}
+
+void ReadLocation(JsonSection& section, StorageLocationSettings& out) {
+  ReadCount(section, "limit", kTransfersMax, out.transfers_max);
+  ReadImmutability(section, out);
+  section.Inner("deletionCredential", [&out](JsonSection& credential) {
+    ReadName(credential, "name", out.deletion_credential.name);
+    ReadName(credential, "key", out.deletion_credential.key);
+    credential.Require("name", credential.Take("name") != nullptr);
+    credential.Require("key", credential.Take("key") != nullptr);
+  });
+}
+
+// What daily checks are to do needs them.
+absl::Status CheckLocksAreRenewed(const MoverSettings& settings) {
+  for (const auto& [name, location] : settings.locations) {
+    if (location.immutability.has_value() && settings.checks.percent_per_day == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("backupStorageLocations.", name,
+                       ".immutability needs the daily checks, which renew the object locks; set "
+                       "checks.percentPerDay to at least 1"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 void ReadChecks(JsonSection& section, CheckSettings& out) {
   int64_t percent = out.percent_per_day;
   section.Number("percentPerDay", 0, 100, percent);
@@ -194,7 +234,7 @@ void ReadAll(JsonSection& section, MoverSettings& out) {
     ReadSelector(one, settings.node_selector);
   });
   section.Sections("backupStorageLocations", [&out](const std::string& name, JsonSection& one) {
-    ReadCount(one, "limit", kTransfersMax, out.locations[name].transfers_max);
+    ReadLocation(one, out.locations[name]);
   });
   section.Sections("drivers", [&out](const std::string& name, JsonSection& one) {
     bool keep_base = true;
@@ -227,6 +267,7 @@ absl::StatusOr<MoverSettings> ParseMoverSettings(absl::string_view text) {
   }
   RETURN_IF_ERROR(
       ReadJsonText(text, kValuesMax, [&settings](JsonSection& all) { ReadAll(all, settings); }));
+  RETURN_IF_ERROR(CheckLocksAreRenewed(settings));
   return settings;
 }
 
@@ -263,6 +304,11 @@ StorageClassSettings ForStorageClass(const MoverSettings& settings,
                                      absl::string_view storage_class) {
   const auto found = settings.storage_classes.find(std::string(storage_class));
   return found == settings.storage_classes.end() ? StorageClassSettings() : found->second;
+}
+
+StorageLocationSettings ForLocation(const MoverSettings& settings, absl::string_view location) {
+  const auto found = settings.locations.find(std::string(location));
+  return found == settings.locations.end() ? StorageLocationSettings() : found->second;
 }
 
 const std::vector<CostlyBase>& CostlyBases() {

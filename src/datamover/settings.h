@@ -15,6 +15,8 @@
 #include "engine/backup.h"
 #include "k8s/api_client.h"
 #include "objects/scheduling.h"
+#include "objects/volume_job.h"
+#include "velero/storage_location.h"
 
 namespace csidelta::datamover {
 
@@ -30,8 +32,12 @@ struct StorageClassSettings {
 };
 
 // What holds for one BackupStorageLocation.
-struct LocationLimits {
+struct StorageLocationSettings {
   int transfers_max = 0;  // at once; 0 for no limit of its own
+  // Objects are locked when they are put, and what snapshots need is locked again before that ends.
+  std::optional<objects::JobObjectLock> immutability = {};
+  // Deletions run with these, all else with the location's own; no name: deletions, too.
+  velero::SecretKeyName deletion_credential = {};
 };
 
 // Quantities as Kubernetes writes them; "" for none.
@@ -96,7 +102,7 @@ struct MoverSettings {
   bool is_paused = false;                   // no transfer is admitted
   std::vector<DailyWindow> upload_windows;  // in which uploads are admitted; empty: always
   std::map<std::string, StorageClassSettings> storage_classes;  // by name
-  std::map<std::string, LocationLimits> locations;              // by name
+  std::map<std::string, StorageLocationSettings> locations;     // by name
   std::map<std::string, bool> keep_base;                        // by driver
   absl::Duration base_age_max = absl::Hours(14 * 24);           // older bases are dropped
   DeletionSettings deletions;
@@ -124,6 +130,9 @@ absl::Status CheckWritesIntoExisting(const MoverSettings& settings);
 // What holds for a storage class; the defaults when nothing is set.
 StorageClassSettings ForStorageClass(const MoverSettings& settings,
                                      absl::string_view storage_class);
+
+// What holds for a BackupStorageLocation; the defaults when nothing is set.
+StorageLocationSettings ForLocation(const MoverSettings& settings, absl::string_view location);
 
 // A driver that pays for each volume snapshot it holds, and why its base is not kept.
 struct CostlyBase {

@@ -586,7 +586,10 @@ void Planner::PlanDataOf(const objects::BackupStorageLocation& object) {
 absl::StatusOr<Holding> Planner::Look(const absl::StatusOr<velero::StorageLocation>& location,
                                       Place& place) {
   RETURN_IF_ERROR(location.status());
-  ASSIGN_OR_RETURN(const RepositoryAccess access, OpenLocationAccess(ctx_, env_.api, *location));
+  ASSIGN_OR_RETURN(
+      const RepositoryAccess access,
+      OpenLocationAccess(ctx_, env_.api, *location,
+                         ForLocation(env_.settings, location->name).deletion_credential));
   ASSIGN_OR_RETURN(std::unique_ptr<storage::OpenedStore> opened, request_.open_store(access));
   place.opened = std::move(opened);
   place.address = access.repository.address;

@@ -331,7 +331,8 @@ absl::StatusOr<VolumeRecordWriter::Outcome> VolumeRecordWriter::WriteOne(const C
       patch.SetPvcGoneAt(gone_at);
     }
   }
-  if (leads && gone_at.has_value() && now >= *gone_at + rules_.keep_after_pvc) {
+  if (leads && gone_at.has_value() && now >= *gone_at + rules_.keep_after_pvc &&
+      !IsKeptForLocks(record->status)) {
     return Remove(ctx, *record);
   }
   if (!patch.is_empty() || taken.is_pvc_due) {

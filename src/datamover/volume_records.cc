@@ -66,6 +66,11 @@ ProtectedVolumeRecord ReadProtectedVolume(const objects::ProtectedVolume& object
           .status = object.status()};
 }
 
+bool IsKeptForLocks(const objects::ProtectedVolumeStatus& status) {
+  return status.last_good.has_value() && status.verification.has_value() &&
+         status.verification->locks.has_value();
+}
+
 std::string NextStepOf(const ProtectedVolumeRecord& record, const RecordSettings& rules,
                        absl::Time now) {
   const objects::ProtectedVolumeStatus& status = record.status;
@@ -75,10 +80,18 @@ std::string NextStepOf(const ProtectedVolumeRecord& record, const RecordSettings
         status.last_good.has_value()
             ? absl::StrCat("restore backup ", status.last_good->backup, " if it is missed; ")
             : "",
-        "this record goes at ", FormatRfc3339Seconds(*status.pvc_gone_at + rules.keep_after_pvc));
+        IsKeptForLocks(status)
+            ? "this record goes after its last backup, whose object locks are renewed until then"
+            : absl::StrCat("this record goes at ",
+                           FormatRfc3339Seconds(*status.pvc_gone_at + rules.keep_after_pvc)));
   }
   if (status.verification.has_value() && !status.verification->finding.empty()) {
     return FindingStep(*status.verification);
+  }
+  if (status.verification.has_value() && status.verification->locks.has_value() &&
+      !status.verification->locks->finding.empty()) {
+    return absl::StrCat(CauseOf(status.verification->locks->finding),
+                        "; correct that, such as a missing right of the credentials");
   }
   if (status.failures > 0) {
     return FailureText(status);

@@ -36,6 +36,10 @@ struct ProtectedVolumeRecord {
 };
 ProtectedVolumeRecord ReadProtectedVolume(const objects::ProtectedVolume& object);
 
+// Whether the record stays though its PVC is gone for long: its check renews the object locks of
+// backups that are there. Pure.
+bool IsKeptForLocks(const objects::ProtectedVolumeStatus& status);
+
 // Velero's namespace, and the name of the record.
 using VolumeRecordKey = std::pair<std::string, std::string>;
 

@@ -98,6 +98,9 @@ void CheckLonghornInBackups(CheckContext& context);
 // device_probe.cc
 void CheckDeviceAccess(CheckContext& context);
 
+// immutability_checks.cc
+void CheckLocationImmutable(CheckContext& context);
+
 // shared_location_check.cc
 void CheckLocationShared(CheckContext& context);
 

@@ -55,6 +55,8 @@ constexpr std::array kChecks = {
           CheckLocationCredentials},
     Check{"location-readable", "can the buckets be listed?", CheckLocationReadable},
     Check{"location-writable", "can objects be written into the buckets?", CheckLocationWritable},
+    Check{"location-immutable", "do object locks and lifecycle rules keep what backups need?",
+          CheckLocationImmutable},
     Check{"keyring-present", "is there a keyring for each storage location?", CheckKeyringPresent},
     Check{"keyring-whole", "does each key fit its fingerprint?", CheckKeyringWhole},
     Check{"keyring-confirmed", "has each key been backed up?", CheckKeyringConfirmed},
@@ -289,10 +291,12 @@ std::string Listed(const std::vector<std::string>& names) {
 
 std::string WordOf(Severity severity) { return EnumName(kSeverityWords, severity); }
 
-void CheckContext::Unknown(std::string subject, const absl::Status& status) {
+void CheckContext::Unknown(std::string subject, const absl::Status& status,
+                           std::string remediation) {
   Say(Severity::kUnknown, std::move(subject), std::string(status.message()),
-      absl::IsPermissionDenied(status) ? "run it as a user who may read this"
-                                       : "see to it that the API server answers, and ask again");
+      !remediation.empty()               ? std::move(remediation)
+      : absl::IsPermissionDenied(status) ? "run it as a user who may read this"
+                                         : "see to it that the API server answers, and ask again");
 }
 
 void CheckContext::Say(Severity severity, std::string subject, std::string text,

@@ -56,7 +56,7 @@ class CheckContext {
     Say(Severity::kFault, std::move(subject), std::move(text), std::move(remediation));
   }
   // What could not be read, and why.
-  void Unknown(std::string subject, const absl::Status& status);
+  void Unknown(std::string subject, const absl::Status& status, std::string remediation = "");
   // After a finding that explains what the checks would find that have this one as a prerequisite:
   // they are not made.
   void ExplainsOthers() { explains_others_ = true; }

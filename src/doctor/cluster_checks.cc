@@ -1,4 +1,4 @@
-#include <set>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "csi/deletion_proof.h"
+#include "csi/population.h"
 #include "csi/snapshot_state.h"
 #include "csi/swap_state.h"
 #include "datamover/mover_kinds.h"
@@ -149,19 +150,25 @@ void CheckMoverKinds(CheckContext& context) {
 
 void CheckStuckSnapshots(CheckContext& context) {
   const auto contents = context.cache().List<objects::VolumeSnapshotContent>();
-  std::set<std::string> names;
+  std::map<std::string, const objects::VolumeSnapshotContent*> by_name;
   if (contents.ok()) {
     for (const objects::VolumeSnapshotContent& content : *contents) {
-      names.insert(content.name());
+      by_name.emplace(content.name(), &content);
     }
   }
+  csi::PopulationReader populations(context.ctx(), context.cache().api());
   for (const auto& snapshot : context.Look<objects::VolumeSnapshot>()) {
     // A younger one may have been made after the contents were listed.
     if (!context.IsPast(snapshot.created_at(), kSnapshotTimeMax)) {
       continue;
     }
     csi::ContentReading reading;
-    if (contents.ok() && !names.contains(snapshot.bound_content())) {
+    const auto content = by_name.find(snapshot.bound_content());
+    if (content != by_name.end()) {
+      reading.is_handle_gone =
+          populations.IsHandleGone(content->second->driver(), content->second->handle())
+              .value_or(false);
+    } else if (contents.ok()) {
       reading.kind = csi::ContentReading::Kind::kGone;
     }
     const csi::SnapshotStatus status = csi::StatusOf(snapshot, reading);

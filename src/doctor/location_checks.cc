@@ -50,9 +50,9 @@ using BucketProbe =
     absl::FunctionRef<absl::Status(const CallContext& ctx, storage::ObjectStore& store)>;
 
 void ProbeBucket(CheckContext& context, const StorageLocation& location, absl::string_view doing,
-                 BucketProbe probe) {
+                 BucketProbe probe, const velero::SecretKeyName& credential = {}) {
   const absl::StatusOr<datamover::RepositoryAccess> access =
-      datamover::OpenLocationAccess(context.ctx(), context.cache().api(), location);
+      datamover::OpenLocationAccess(context.ctx(), context.cache().api(), location, credential);
   if (!access.ok()) {
     context.Unknown(SubjectOf(location), access.status());
     return;
@@ -67,6 +67,36 @@ void ProbeBucket(CheckContext& context, const StorageLocation& location, absl::s
   } else {
     context.Fault(SubjectOf(location), absl::StrCat(doing, " fails: ", status.message()),
                   "check bucket, endpoint, credentials and the policy of the bucket");
+  }
+}
+
+// With which deletions run; no name: with the location's own.
+velero::SecretKeyName DeletionCredential(CheckContext& context, const StorageLocation& location) {
+  const absl::StatusOr<datamover::MoverSettings> settings = ReadSettings(context);
+  return settings.ok() ? datamover::ForLocation(*settings, location.name).deletion_credential
+                       : velero::SecretKeyName();
+}
+
+void ExamineCredential(CheckContext& context, const StorageLocation& location,
+                       const velero::SecretKeyName& credential, absl::string_view named_by,
+                       absl::string_view correct) {
+  if (credential.name.empty()) {
+    return;
+  }
+  const std::string subject =
+      absl::StrCat("secret ", location.namespace_name, "/", credential.name);
+  const auto secret =
+      objects::Get<objects::Secret>(context.ctx(), context.cache().api(),
+                                    objects::Secret::Key(location.namespace_name, credential.name));
+  if (absl::IsNotFound(secret.status())) {
+    context.Fault(subject, absl::StrCat("does not exist, but ", named_by, " names it"),
+                  "make it, as for velero install --secret-file");
+  } else if (!secret.ok()) {
+    context.Unknown(subject, secret.status());
+  } else if (secret->EncodedValue(credential.key).empty()) {
+    context.Fault(subject,
+                  absl::StrCat("has no key ", credential.key, ", which ", named_by, " names"),
+                  absl::StrCat("add it, or correct ", correct));
   }
 }
 
@@ -145,11 +175,20 @@ void CheckLocationWritable(CheckContext& context) {
     }
     const std::string key = absl::StrCat(
         kProbeFolder, "/", absl::Hex(context.random().Below(uint64_t{1} << 62), absl::kZeroPad16));
+    const velero::SecretKeyName remover = DeletionCredential(context, location);
     ProbeBucket(context, location, "writing",
-                [&key](const CallContext& ctx, storage::ObjectStore& store) {
+                [&](const CallContext& ctx, storage::ObjectStore& store) {
                   RETURN_IF_ERROR(store.Put(ctx, key, "csi-delta doctor", {}));
-                  return store.Delete(ctx, key);
+                  return remover.name.empty() ? store.Delete(ctx, key) : absl::OkStatus();
                 });
+    if (!remover.name.empty()) {
+      ProbeBucket(
+          context, location, "deleting with deletionCredential",
+          [&key](const CallContext& ctx, storage::ObjectStore& store) {
+            return store.Delete(ctx, key);
+          },
+          remover);
+    }
   }
 }
 
@@ -240,25 +279,12 @@ void CheckLocationTls(CheckContext& context) {
 
 void CheckLocationCredentials(CheckContext& context) {
   for (const auto& [object, location] : Locations(context)) {
-    if (location.credential.name.empty()) {
-      continue;
-    }
-    const std::string subject =
-        absl::StrCat("secret ", location.namespace_name, "/", location.credential.name);
-    const auto secret = objects::Get<objects::Secret>(
-        context.ctx(), context.cache().api(),
-        objects::Secret::Key(location.namespace_name, location.credential.name));
-    if (absl::IsNotFound(secret.status())) {
-      context.Fault(subject, absl::StrCat("does not exist, but ", SubjectOf(location), " names it"),
-                    "make it, as for velero install --secret-file");
-    } else if (!secret.ok()) {
-      context.Unknown(subject, secret.status());
-    } else if (secret->EncodedValue(location.credential.key).empty()) {
-      context.Fault(subject,
-                    absl::StrCat("has no key ", location.credential.key, ", which ",
-                                 SubjectOf(location), " names"),
-                    "add it, or correct spec.credential.key");
-    }
+    ExamineCredential(context, location, location.credential, SubjectOf(location),
+                      "spec.credential.key");
+    ExamineCredential(
+        context, location, DeletionCredential(context, location),
+        absl::StrCat("the setting backupStorageLocations.", location.name, ".deletionCredential"),
+        "its key");
   }
 }
 

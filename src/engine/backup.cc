@@ -31,7 +31,6 @@ namespace csidelta::engine {
 namespace {
 
 using incremental::BackupResult;
-using incremental::BlockUploader;
 using incremental::ChangedBlockSource;
 using incremental::ExtentListSource;
 using incremental::FileBlockDevice;
@@ -177,13 +176,16 @@ absl::Status BackupRun::ChooseParent(Repository& repository, UploadOptions& opti
                                                     job_.parent, {}, LatestOf::kOneVolume));
     return absl::OkStatus();
   }
-  absl::StatusOr<std::optional<StoredSnapshot>> end = repository::FindChainEnd(
-      ctx_, repository, repository::ChainOf(options.snapshot.hostname, options.snapshot.paths));
-  if (absl::IsDataLoss(end.status())) {
-    options.parent_damage = end.status();
-    return absl::OkStatus();
+  UnreadableSnapshots unreadable(session_.listener());
+  ASSIGN_OR_RETURN(
+      options.parent,
+      repository::FindChainEnd(
+          ctx_, repository, repository::ChainOf(options.snapshot.hostname, options.snapshot.paths),
+          unreadable.Teller()));
+  if (!options.parent.has_value() && unreadable.any()) {
+    options.parent_damage =
+        absl::DataLossError("files of snapshots/ do not read, and no other is of this volume");
   }
-  ASSIGN_OR_RETURN(options.parent, std::move(end));
   return absl::OkStatus();
 }
 
@@ -341,7 +343,7 @@ absl::StatusOr<BackupResult> BackupRun::Run(const Progress& progress) {
     progress(now.stage, now.done_bytes, now.total_bytes);
   };
   absl::StatusOr<BackupResult> result =
-      BlockUploader(*repository, *device, *source, session_.random()).Run(ctx_, options);
+      incremental::UploadBlocks(ctx_, *repository, *device, *source, session_.random(), options);
   NoteEnd(ctx_, *repository, unfinished, result.ok());
   if (!result.ok() && ctx_.stop.stop_requested()) {
     return absl::CancelledError(unfinished.memory_bytes_missing > 0

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -12,6 +13,7 @@
 #include "engine/listener.h"
 #include "engine/session.h"
 #include "repository/checker.h"
+#include "repository/lock_renewal.h"
 
 namespace csidelta::engine {
 
@@ -20,6 +22,8 @@ struct CheckJob {
   absl::Time read_newer_than = absl::InfiniteFuture();  // as in repository::CheckOptions
   // Backups may run at the same time: the lock is a shared one.
   bool beside_backups = false;
+  // First, extend object locks; the lock is a shared one that is there.
+  std::optional<repository::RenewLocksOptions> renew_locks = {};
   // As in repository::CheckOptions.
   std::function<void(const repository::StoredSnapshot& snapshot)> on_snapshot = {};
 };
@@ -27,6 +31,8 @@ struct CheckJob {
 struct CheckOutcome {
   repository::CheckReport report = {};
   uint64_t seed = 0;  // of what was drawn
+  // Nothing where the job does not ask for it. An error is no reason not to check.
+  std::optional<absl::StatusOr<repository::RenewLocksResult>> locks = {};
 };
 
 // Proves that the session's repository is whole, which it opens alone unless the job says

@@ -31,25 +31,20 @@ std::set<std::string> TagsOf(const ForgetJob& job, const ForgetGroup& named) {
   return tags;
 }
 
-// Adds the snapshots that are named by a tag. A file that does not read keeps no snapshot that is
-// named by its id in the repository.
-absl::Status AddTagged(const CallContext& ctx, const Listener& listener,
+// Adds the snapshots that are named by a tag, of those that read.
+absl::Status AddTagged(const CallContext& ctx, UnreadableSnapshots& unreadable,
                        const Repository& repository, const ForgetJob& job, ForgetGroup& group) {
   const std::set<std::string> tags = TagsOf(job, group);
   if (tags.empty()) {
     return absl::OkStatus();
   }
-  absl::StatusOr<std::vector<StoredSnapshot>> all = repository.ListSnapshots(ctx);
-  if (absl::IsDataLoss(all.status()) && job.tags.empty()) {
-    listener.warn(absl::StrCat("siblings are not looked for: ", all.status().message()));
-    return absl::OkStatus();
-  }
-  RETURN_IF_ERROR(all.status());
+  ASSIGN_OR_RETURN(std::vector<StoredSnapshot> all,
+                   repository.ListSnapshots(ctx, unreadable.Teller()));
   std::set<Id> known;
   for (const StoredSnapshot& stored : group.remove) {
     known.insert(stored.id);
   }
-  for (StoredSnapshot& stored : *all) {
+  for (StoredSnapshot& stored : all) {
     if (absl::c_any_of(stored.snapshot.tags,
                        [&tags](const std::string& tag) { return tags.contains(tag); }) &&
         known.insert(stored.id).second) {
@@ -61,11 +56,17 @@ absl::Status AddTagged(const CallContext& ctx, const Listener& listener,
 
 // A file that does not read goes when it is named by all of its id: then there is no doubt which.
 absl::StatusOr<ForgetGroup> Named(const CallContext& ctx, const Listener& listener,
-                                  const Repository& repository, const ForgetJob& job) {
+                                  UnreadableSnapshots& unreadable, const Repository& repository,
+                                  const ForgetJob& job) {
   ForgetGroup group;
   for (const std::string& id : job.ids) {
-    absl::StatusOr<StoredSnapshot> stored =
-        ChooseSnapshot(ctx, listener, repository, id, job.filter, LatestOf::kOneVolume);
+    absl::StatusOr<StoredSnapshot> stored = ChooseSnapshot(
+        ctx, listener, repository, id, job.filter, LatestOf::kOneVolume, &unreadable);
+    if (id == "latest" && unreadable.any()) {
+      return absl::DataLossError(
+          "a file of snapshots/ does not read, so which snapshot is the latest is not known; name "
+          "the one to forget by its id");
+    }
     if (job.ignore_missing && absl::IsNotFound(stored.status())) {
       continue;
     }
@@ -75,7 +76,7 @@ absl::StatusOr<ForgetGroup> Named(const CallContext& ctx, const Listener& listen
       group.remove.push_back({.id = *whole, .snapshot = {}});
       continue;
     }
-    if (absl::IsDataLoss(stored.status()) && id != "latest") {
+    if (absl::IsDataLoss(stored.status())) {
       return absl::DataLossError(absl::StrCat(stored.status().message(),
                                               "; to remove a file that does not read, name it by "
                                               "its whole id, which csi-delta snapshots says"));
@@ -83,22 +84,24 @@ absl::StatusOr<ForgetGroup> Named(const CallContext& ctx, const Listener& listen
     RETURN_IF_ERROR(stored.status());
     group.remove.push_back(*std::move(stored));
   }
-  RETURN_IF_ERROR(AddTagged(ctx, listener, repository, job, group));
+  RETURN_IF_ERROR(AddTagged(ctx, unreadable, repository, job, group));
   return group;
 }
 
 absl::StatusOr<std::vector<ForgetGroup>> Decide(const CallContext& ctx, const Listener& listener,
                                                 const Repository& repository,
                                                 const ForgetJob& job) {
+  UnreadableSnapshots unreadable(listener);
   if (!job.ids.empty() || !job.tags.empty()) {
     if (!job.rules.IsEmpty()) {
       return absl::InvalidArgumentError(
           "snapshots are named both by id and by rules; leave one of them out");
     }
-    ASSIGN_OR_RETURN(ForgetGroup group, Named(ctx, listener, repository, job));
+    ASSIGN_OR_RETURN(ForgetGroup group, Named(ctx, listener, unreadable, repository, job));
     return std::vector<ForgetGroup>{std::move(group)};
   }
-  ASSIGN_OR_RETURN(std::vector<StoredSnapshot> snapshots, repository.ListSnapshots(ctx));
+  ASSIGN_OR_RETURN(std::vector<StoredSnapshot> snapshots,
+                   repository.ListSnapshots(ctx, unreadable.Teller()));
   std::erase_if(snapshots,
                 [&](const StoredSnapshot& stored) { return !job.filter.Matches(stored.snapshot); });
   for (const StoredSnapshot& stored : snapshots) {

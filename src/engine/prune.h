@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <limits>
+#include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "base/call_context.h"
 #include "engine/listener.h"
 #include "engine/session.h"
@@ -18,9 +20,22 @@ struct PruneJob {
   repository::DistrustedPacks distrusted = {};  // as in repository::PruneOptions
 };
 
+// Of the packs that a prune deletes, how many a bucket with object lock keeps as versions.
+struct LockedPacks {
+  int64_t asked = 0;  // at most kLockedPacksAskedMax
+  int64_t locked = 0;
+  absl::Time until = absl::InfinitePast();  // the last end of their locks
+};
+inline constexpr int64_t kLockedPacksAskedMax = 100;
+
+// "3 of the deleted packs stay in the bucket as versions, locked until ..."; "" where none is.
+// Pure.
+std::string TextOf(const LockedPacks& packs);
+
 struct PruneOutcome {
   repository::PruneFigures figures = {};
   repository::PruneResult done = {};  // all 0 after a dry run
+  LockedPacks locked = {};            // likewise; all 0 also where it is not known
   int64_t scratch_bytes = 0;          // the most that lay in scratch files
 };
 

@@ -14,7 +14,6 @@
 namespace csidelta::engine {
 namespace {
 
-using incremental::BlockDownloader;
 using incremental::FileBlockDevice;
 using incremental::RestoreResult;
 using incremental::VolumeRecord;
@@ -52,8 +51,9 @@ absl::StatusOr<RestoreResult> Write(const CallContext& ctx, Session& session,
           [&progress](const incremental::DownloadProgress& now) {
             progress("restore", now.done_bytes, now.total_bytes);
           }};
-  ASSIGN_OR_RETURN(const RestoreResult result,
-                   BlockDownloader(repository, gated, session.random()).Run(ctx, record, options));
+  ASSIGN_OR_RETURN(
+      const RestoreResult result,
+      incremental::DownloadBlocks(ctx, repository, gated, session.random(), record, options));
   if (result.damaged_copies > 0) {
     session.listener().warn(absl::StrCat(
         result.damaged_copies,

@@ -47,7 +47,7 @@ using RestoreConsent = std::function<absl::Status(const RestorePlan& plan)>;
 // Writes a volume back, from the session's repository, which it opens. What the target holds is
 // overwritten, zeros included; until all is written it begins with a mark that says so. Errors
 // beside those of Session::Open(), ChooseSnapshot(), ExamineTarget() and
-// incremental::BlockDownloader:
+// incremental::DownloadBlocks():
 //   INVALID_ARGUMENT     the job contradicts itself
 //   FAILED_PRECONDITION  it is too late to begin
 //   OUT_OF_RANGE         marked as IsTargetTooSmall(); nothing was written

@@ -24,6 +24,7 @@ bool Contains(const std::vector<std::string>& values, absl::string_view wanted) 
 }
 
 constexpr std::size_t kVolumesNamedMax = 8;
+constexpr int64_t kUnreadableNamedMax = 8;
 
 // FAILED_PRECONDITION when snapshots of several volumes match.
 absl::Status RefuseSeveral(const std::vector<StoredSnapshot>& all, const SnapshotFilter& filter) {
@@ -83,13 +84,36 @@ std::string SayFuture(const StoredSnapshot& stored) {
                       FormatMoment(stored.snapshot.time));
 }
 
+repository::DamagedSnapshotSink UnreadableSnapshots::Teller() {
+  return [this, is_first = listings_++ == 0](const repository::Id& id, const absl::Status& why) {
+    count_ += is_first ? 1 : 0;
+    if (is_first && count_ <= kUnreadableNamedMax) {
+      listener_.warn(absl::StrCat("the file snapshots/", id.Hex(),
+                                  " does not read: ", why.message(), "; csi-delta forget ",
+                                  id.Hex(), " removes this file"));
+    }
+  };
+}
+
+UnreadableSnapshots::~UnreadableSnapshots() {
+  if (count_ > kUnreadableNamedMax) {
+    listener_.warn(absl::StrCat(count_ - kUnreadableNamedMax,
+                                " other files of snapshots/ do not read; csi-delta repair "
+                                "snapshots lists them"));
+  }
+}
+
 absl::StatusOr<StoredSnapshot> ChooseSnapshot(const CallContext& ctx, const Listener& listener,
                                               const Repository& repository, const std::string& id,
-                                              const SnapshotFilter& filter, LatestOf latest_of) {
+                                              const SnapshotFilter& filter, LatestOf latest_of,
+                                              UnreadableSnapshots* unreadable) {
   constexpr absl::string_view kWay = "; csi-delta snapshots lists what there is";
   const absl::Time now = ctx.clock->Now();
   if (id == "latest") {
-    ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> all, repository.ListSnapshots(ctx));
+    UnreadableSnapshots own(listener);
+    ASSIGN_OR_RETURN(
+        const std::vector<StoredSnapshot> all,
+        repository.ListSnapshots(ctx, (unreadable == nullptr ? own : *unreadable).Teller()));
     if (latest_of == LatestOf::kOneVolume) {
       RETURN_IF_ERROR(RefuseSeveral(all, filter));
     }

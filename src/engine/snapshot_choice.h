@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -26,6 +28,25 @@ struct SnapshotFilter {
 // The tags of all of `lists`, which are texts with commas, each once, in their order.
 std::vector<std::string> SplitTags(const std::vector<std::string>& lists);
 
+// Tells of snapshots that do not read, each once: the first few by their names, and at its end how
+// many others there are. Thread-compatible.
+class UnreadableSnapshots {
+ public:
+  explicit UnreadableSnapshots(Listener listener) : listener_(std::move(listener)) {}
+  ~UnreadableSnapshots();
+  UnreadableSnapshots(const UnreadableSnapshots&) = delete;
+  UnreadableSnapshots& operator=(const UnreadableSnapshots&) = delete;
+
+  // For one listing; those of a second one are not told again.
+  repository::DamagedSnapshotSink Teller();
+  bool any() const { return count_ > 0; }
+
+ private:
+  const Listener listener_;
+  int listings_ = 0;
+  int64_t count_ = 0;
+};
+
 // What "latest" may be where snapshots of several volumes, that is of several hosts and paths,
 // match.
 enum class LatestOf {
@@ -35,11 +56,12 @@ enum class LatestOf {
 
 // The snapshot whose id begins with `id`, or, for "latest", the newest that matches, as
 // repository::NewestOf() has it. Warns of one that is dated in the future, whether it is the one or
-// was passed over for another. Errors end with the way to the list; DATA_LOSS for "latest" when any
-// snapshot does not read.
+// was passed over for another, and of those that do not read, which cannot be the latest. Errors
+// end with the way to the list.
 absl::StatusOr<repository::StoredSnapshot> ChooseSnapshot(
     const CallContext& ctx, const Listener& listener, const repository::Repository& repository,
-    const std::string& id, const SnapshotFilter& filter, LatestOf latest_of = LatestOf::kAll);
+    const std::string& id, const SnapshotFilter& filter, LatestOf latest_of = LatestOf::kAll,
+    UnreadableSnapshots* unreadable = nullptr);
 
 // "host:/path, /other", as a person knows a volume.
 std::string VolumeName(const repository::RepoSnapshot& snapshot);

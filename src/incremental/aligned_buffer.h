@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 #include "absl/strings/string_view.h"
@@ -33,6 +34,10 @@ class AlignedBuffer {
 };
 
 // Whether all bytes are zero. Stops at the first that is not. Pure.
-bool IsZero(absl::string_view bytes);
+inline bool IsZero(absl::string_view bytes) {
+  // Each byte equals its neighbour and the first is zero.
+  return bytes.empty() ||
+         (bytes[0] == 0 && std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0);
+}
 
 }  // namespace csidelta::incremental

@@ -3,10 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
-#include <string>
-#include <utility>
 
-#include "base/check.h"
 #include "base/status_macros.h"
 
 namespace csidelta::incremental {

@@ -4,7 +4,6 @@
 #include <functional>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/call_context.h"

@@ -21,46 +21,22 @@ struct Candidates {
   int64_t count = 0;
 };
 
-// Numbers of a seed, the same with every library.
-class SeededNumbers {
- public:
-  explicit SeededNumbers(uint64_t seed) : engine_(seed) {}
-
-  // From [0, bound), evenly.
-  int64_t Below(int64_t bound) {
-    const auto unsigned_bound = static_cast<uint64_t>(bound);
-    const uint64_t even_end = engine_.max() - engine_.max() % unsigned_bound;
-    uint64_t number = engine_();
-    while (number >= even_end) {
-      number = engine_();
-    }
-    return static_cast<int64_t>(number % unsigned_bound);
+// A number from [0, bound), evenly; of one seed the same with every library.
+int64_t Below(std::mt19937_64& engine, int64_t bound) {
+  const auto unsigned_bound = static_cast<uint64_t>(bound);
+  const uint64_t even_end = engine.max() - engine.max() % unsigned_bound;
+  uint64_t number = engine();
+  while (number >= even_end) {
+    number = engine();
   }
-
- private:
-  std::mt19937_64 engine_;
-};
-
-// `count` different numbers below `bound`, ascending.
-std::vector<int64_t> Choose(int64_t bound, int64_t count, SeededNumbers& numbers) {
-  std::vector<int64_t> all(static_cast<std::size_t>(bound));
-  for (int64_t i = 0; i < bound; ++i) {
-    all[static_cast<std::size_t>(i)] = i;
-  }
-  for (int64_t i = 0; i < count; ++i) {
-    std::swap(all[static_cast<std::size_t>(i)],
-              all[static_cast<std::size_t>(i + numbers.Below(bound - i))]);
-  }
-  all.resize(static_cast<std::size_t>(count));
-  std::sort(all.begin(), all.end());
-  return all;
+  return static_cast<int64_t>(number % unsigned_bound);
 }
 
 // `count` different numbers below `bound`, ascending, in memory for `count` alone.
-std::vector<int64_t> ChooseOfMany(int64_t bound, int64_t count, SeededNumbers& numbers) {
+std::vector<int64_t> Choose(int64_t bound, int64_t count, std::mt19937_64& engine) {
   absl::flat_hash_set<int64_t> chosen;
   for (int64_t last = bound - count; last < bound; ++last) {
-    if (!chosen.insert(numbers.Below(last + 1)).second) {
+    if (!chosen.insert(Below(engine, last + 1)).second) {
       chosen.insert(last);
     }
   }
@@ -121,15 +97,15 @@ AuditDraw DrawAudit(int64_t leaf_count, absl::FunctionRef<int64_t(int64_t leaf)>
                     uint64_t seed, int64_t one_in) {
   AuditDraw draw;
   std::vector<Candidates> eligible = Eligible(leaf_count, candidates_in_leaf, draw);
-  SeededNumbers numbers(seed);
+  std::mt19937_64 engine(seed);
   for (std::size_t i = 0; i + 1 < eligible.size(); ++i) {
     const auto left = static_cast<int64_t>(eligible.size() - i);
-    std::swap(eligible[i], eligible[i + static_cast<std::size_t>(numbers.Below(left))]);
+    std::swap(eligible[i], eligible[i + static_cast<std::size_t>(Below(engine, left))]);
   }
   const std::vector<int64_t> shares = Shares(eligible, AuditChunkCount(draw.candidates, one_in));
   for (std::size_t i = 0; i < eligible.size() && shares[i] > 0; ++i) {
     draw.leaves.push_back(
-        {.leaf = eligible[i].leaf, .ordinals = Choose(eligible[i].count, shares[i], numbers)});
+        {.leaf = eligible[i].leaf, .ordinals = Choose(eligible[i].count, shares[i], engine)});
     draw.chunks += shares[i];
   }
   std::sort(draw.leaves.begin(), draw.leaves.end(),
@@ -143,10 +119,10 @@ AuditDraw DrawSingly(int64_t leaf_count,
   AuditDraw draw;
   const std::vector<Candidates> eligible = Eligible(leaf_count, candidates_in_leaf, draw);
   draw.chunks = std::min(chunks, draw.candidates);
-  SeededNumbers numbers(seed);
+  std::mt19937_64 engine(seed);
   int64_t before = 0;  // candidates in the leaves before
   auto leaf = eligible.begin();
-  for (const int64_t number : ChooseOfMany(draw.candidates, draw.chunks, numbers)) {
+  for (const int64_t number : Choose(draw.candidates, draw.chunks, engine)) {
     for (; number >= before + leaf->count; ++leaf) {
       before += leaf->count;
     }

@@ -34,6 +34,11 @@ struct StoreNumbers {
   int64_t writes = 0;
   int64_t retries = 0;
   int64_t put_bytes = 0;
+
+  StoreNumbers operator-(const StoreNumbers& before) const {
+    return {requests - before.requests, writes - before.writes, retries - before.retries,
+            put_bytes - before.put_bytes};
+  }
 };
 
 // What a backup did. The program adds nothing to it but its exit code, and the repository's size.

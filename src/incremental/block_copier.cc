@@ -1,7 +1,6 @@
 #include "incremental/block_copier.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <utility>
 
@@ -13,10 +12,10 @@
 #include "incremental/audit_plan.h"
 #include "incremental/backup_result.h"
 #include "incremental/block_difference.h"
+#include "incremental/checked_listing.h"
 #include "incremental/extent_list_source.h"
 #include "incremental/file_system.h"
 #include "incremental/restore_mark.h"
-#include "incremental/validating_source.h"
 
 namespace csidelta::incremental {
 namespace {
@@ -304,6 +303,38 @@ std::vector<Extent> ToCompare(const std::vector<Extent>* listed, int64_t volume_
   return MergeExtents(std::move(extents));
 }
 
+// Whether a sample of what is not listed is equal.
+absl::StatusOr<bool> AuditUnlisted(const CallContext& ctx, BlockDevice& source, BlockDevice& target,
+                                   Random& random, const std::vector<Extent>& listed,
+                                   CopyResult& result) {
+  const std::vector<bool> unlisted = UnlistedUnits(listed, result.logical_bytes);
+  const auto units = static_cast<int64_t>(unlisted.size());
+  const AuditDraw draw = DrawAudit(
+      (units + kAuditLeafUnits - 1) / kAuditLeafUnits,
+      [&](int64_t leaf) {
+        const auto first = unlisted.begin() + leaf * kAuditLeafUnits;
+        return std::count(first, unlisted.begin() + std::min((leaf + 1) * kAuditLeafUnits, units),
+                          true);
+      },
+      random.Below(uint64_t{1} << 63));
+  bool is_equal = true;
+  const auto compare = [&](const Piece& piece, uint64_t) {
+    const int64_t length = piece.extent.length_bytes;
+    is_equal = is_equal && piece.is_held && piece.source.View(length) == piece.target.View(length);
+    result.audit_bytes += length;
+    return absl::OkStatus();
+  };
+  PairReader reader(source, target, compare);
+  RETURN_IF_ERROR(reader.Open());
+  for (const Extent& extent : DrawnExtents(draw, unlisted, result.logical_bytes)) {
+    if (is_equal) {
+      RETURN_IF_ERROR(reader.Add(ctx, extent));
+    }
+  }
+  RETURN_IF_ERROR(reader.Finish(ctx));
+  return is_equal;
+}
+
 }  // namespace
 
 Json ToJson(const CopyResult& result) {
@@ -328,71 +359,41 @@ Json ToJson(const CopyResult& result) {
 absl::StatusOr<std::vector<Extent>> GatherListed(const CallContext& ctx, ChangedBlockSource& source,
                                                  const DiffRequest& request, int64_t volume_bytes) {
   std::vector<Extent> listed;
-  ValidatingSource validating(source);
-  RETURN_IF_ERROR(
-      validating.ListExtents(ctx, request, [&](const ListedExtent& item) -> absl::Status {
-        const std::optional<Extent> inside = ClipExtent(item.extent, volume_bytes);
-        if (!inside.has_value()) {
-          return absl::OkStatus();
-        }
-        ASSIGN_OR_RETURN(Extent blocks, AlignOutwards(*inside, kDifferenceBytes));
-        blocks.length_bytes = std::min(blocks.end_bytes(), volume_bytes) - blocks.offset_bytes;
-        // They ascend, so what is joined here stays joined.
-        if (!listed.empty() && blocks.offset_bytes <= listed.back().end_bytes()) {
-          listed.back().length_bytes =
-              std::max(listed.back().end_bytes(), blocks.end_bytes()) - listed.back().offset_bytes;
-          return absl::OkStatus();
-        }
-        if (std::ssize(listed) >= kExtentListExtentsMax) {
-          return absl::ResourceExhaustedError(
-              absl::StrCat("more than ", kExtentListExtentsMax, " extents"));
-        }
-        listed.push_back(blocks);
-        return absl::OkStatus();
-      }));
+  RETURN_IF_ERROR(ListChecked(ctx, source, request, [&](const ListedExtent& item) -> absl::Status {
+    const std::optional<Extent> inside = ClipExtent(item.extent, volume_bytes);
+    if (!inside.has_value()) {
+      return absl::OkStatus();
+    }
+    ASSIGN_OR_RETURN(Extent blocks, AlignOutwards(*inside, kDifferenceBytes));
+    blocks.length_bytes = std::min(blocks.end_bytes(), volume_bytes) - blocks.offset_bytes;
+    // They ascend, so what is joined here stays joined.
+    if (!listed.empty() && blocks.offset_bytes <= listed.back().end_bytes()) {
+      listed.back().length_bytes =
+          std::max(listed.back().end_bytes(), blocks.end_bytes()) - listed.back().offset_bytes;
+      return absl::OkStatus();
+    }
+    if (std::ssize(listed) >= kExtentListExtentsMax) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("more than ", kExtentListExtentsMax, " extents"));
+    }
+    listed.push_back(blocks);
+    return absl::OkStatus();
+  }));
   return listed;
 }
 
-absl::StatusOr<bool> BlockCopier::Audit(const CallContext& ctx, const std::vector<Extent>& listed,
-                                        CopyResult& result) {
-  const std::vector<bool> unlisted = UnlistedUnits(listed, result.logical_bytes);
-  const auto units = static_cast<int64_t>(unlisted.size());
-  const AuditDraw draw = DrawAudit(
-      (units + kAuditLeafUnits - 1) / kAuditLeafUnits,
-      [&](int64_t leaf) {
-        const auto first = unlisted.begin() + leaf * kAuditLeafUnits;
-        return std::count(first, unlisted.begin() + std::min((leaf + 1) * kAuditLeafUnits, units),
-                          true);
-      },
-      random_.Below(uint64_t{1} << 63));
-  bool is_equal = true;
-  const auto compare = [&](const Piece& piece, uint64_t) {
-    const int64_t length = piece.extent.length_bytes;
-    is_equal = is_equal && piece.is_held && piece.source.View(length) == piece.target.View(length);
-    result.audit_bytes += length;
-    return absl::OkStatus();
-  };
-  PairReader reader(source_, target_, compare);
-  RETURN_IF_ERROR(reader.Open());
-  for (const Extent& extent : DrawnExtents(draw, unlisted, result.logical_bytes)) {
-    if (is_equal) {
-      RETURN_IF_ERROR(reader.Add(ctx, extent));
-    }
-  }
-  RETURN_IF_ERROR(reader.Finish(ctx));
-  return is_equal;
-}
-
-absl::StatusOr<CopyResult> BlockCopier::Run(const CallContext& ctx, const CopyOptions& options) {
-  const int64_t volume_bytes = source_.info().size_bytes;
-  if (target_.info().size_bytes < volume_bytes) {
-    return absl::OutOfRangeError(absl::StrCat("the target has ", target_.info().size_bytes,
+absl::StatusOr<CopyResult> CopyBlocks(const CallContext& ctx, BlockDevice& source,
+                                      BlockDevice& target, Random& random,
+                                      const CopyOptions& options) {
+  const int64_t volume_bytes = source.info().size_bytes;
+  if (target.info().size_bytes < volume_bytes) {
+    return absl::OutOfRangeError(absl::StrCat("the target has ", target.info().size_bytes,
                                               " bytes, the source ", volume_bytes));
   }
-  CopyResult result{.engine = target_.info().engine, .logical_bytes = volume_bytes};
+  CopyResult result{.engine = target.info().engine, .logical_bytes = volume_bytes};
   const absl::Duration began = ctx.clock->Uptime();
   const auto elapsed_ms = [&] { return absl::ToInt64Milliseconds(ctx.clock->Uptime() - began); };
-  const absl::StatusOr<bool> is_marked = HasRestoreMark(ctx, target_);
+  const absl::StatusOr<bool> is_marked = HasRestoreMark(ctx, target);
   if (!is_marked.ok() && !absl::IsDataLoss(is_marked.status())) {
     return is_marked.status();
   }
@@ -401,14 +402,15 @@ absl::StatusOr<CopyResult> BlockCopier::Run(const CallContext& ctx, const CopyOp
     result.listed_bytes = TotalBytes(*options.listed);
   }
   if (options.listed.has_value() && !result.was_unfinished) {
-    ASSIGN_OR_RETURN(result.used_list, Audit(ctx, *options.listed, result));
+    ASSIGN_OR_RETURN(result.used_list,
+                     AuditUnlisted(ctx, source, target, random, *options.listed, result));
     result.audit_mismatch = !result.used_list;
     result.duration_ms["audit"] = elapsed_ms();
   }
   const std::vector<Extent> extents =
       ToCompare(result.used_list ? &*options.listed : nullptr, volume_bytes);
-  MarkedTarget marked(target_, volume_bytes);
-  DifferenceWriter writer(ctx, source_, marked, options, result);
+  MarkedTarget marked(target, volume_bytes);
+  DifferenceWriter writer(ctx, source, marked, options, result);
   const int64_t before_ms = elapsed_ms();
   RETURN_IF_ERROR(writer.Do(extents));
   if (writer.wrote()) {
@@ -417,7 +419,7 @@ absl::StatusOr<CopyResult> BlockCopier::Run(const CallContext& ctx, const CopyOp
   }
   result.duration_ms["transfer"] = elapsed_ms() - before_ms;
   result.kept_bytes = volume_bytes - result.written_bytes - result.zero_bytes;
-  ASSIGN_OR_RETURN(result.file_system, ReadFileSystem(ctx, target_));
+  ASSIGN_OR_RETURN(result.file_system, ReadFileSystem(ctx, target));
   result.duration_ms["total"] = elapsed_ms();
   result.peak_memory_bytes = PeakMemoryBytes();
   return result;

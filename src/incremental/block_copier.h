@@ -51,7 +51,7 @@ Json ToJson(const CopyResult& result);
 
 // What `source` lists between `request`'s base and target, in whole blocks of kDifferenceBytes, as
 // a normal list inside of the first `volume_bytes`. RESOURCE_EXHAUSTED where there are too many
-// extents; else errors of the source. Nothing of what it returns is trusted: see BlockCopier.
+// extents; else errors of the source. Nothing of what it returns is trusted: see CopyBlocks().
 absl::StatusOr<std::vector<Extent>> GatherListed(const CallContext& ctx, ChangedBlockSource& source,
                                                  const DiffRequest& request, int64_t volume_bytes);
 
@@ -70,25 +70,11 @@ absl::StatusOr<std::vector<Extent>> GatherListed(const CallContext& ctx, Changed
 // the target. A target that differs nowhere is not written to at all.
 //
 // What the target cannot read is written. Bytes of a larger target behind the source are left as
-// they are. Durable when Run() returns OK. Memory is 16 MiB, whatever the volume, beside the list
-// and a bit for each 256 KiB. For one thread; borrows both devices. Errors, beside those of the
-// devices:
+// they are. Durable when it returns OK. Memory is 16 MiB, whatever the volume, beside the list and
+// a bit for each 256 KiB. Errors, beside those of the devices:
 //   OUT_OF_RANGE  the target is smaller than the source; nothing was written
-class BlockCopier {
- public:
-  BlockCopier(BlockDevice& source, BlockDevice& target, Random& random)
-      : source_(source), target_(target), random_(random) {}
-
-  absl::StatusOr<CopyResult> Run(const CallContext& ctx, const CopyOptions& options);
-
- private:
-  // Whether the sample is equal.
-  absl::StatusOr<bool> Audit(const CallContext& ctx, const std::vector<Extent>& listed,
-                             CopyResult& result);
-
-  BlockDevice& source_;
-  BlockDevice& target_;
-  Random& random_;
-};
+absl::StatusOr<CopyResult> CopyBlocks(const CallContext& ctx, BlockDevice& source,
+                                      BlockDevice& target, Random& random,
+                                      const CopyOptions& options);
 
 }  // namespace csidelta::incremental

@@ -58,26 +58,18 @@ Json ToJson(const RestoreResult& result);
 // Every blob is proven by its hash before it is written; where one copy is damaged, another is
 // taken. What was zero is made zero, whatever the target held, unless the target is zero already.
 // With only_differing a chunk is read from the target first and its hash compared with its id.
-// Bytes of a larger target past the end of the volume are left as they are. Durable when Run()
-// returns OK; until then the target begins with a mark that says so, and lacks its
-// first and last bytes (restore_mark.h).
+// Bytes of a larger target past the end of the volume are left as they are. Durable when it returns
+// OK; until then the target begins with a mark that says so, and lacks its first and last bytes
+// (restore_mark.h).
 //
 // Loads the whole index. Errors, beside those of device and repository:
 //   OUT_OF_RANGE         the target is smaller than the volume; nothing was written
 //   FAILED_PRECONDITION  target_is_zero, and it is not; nothing was written
 //   DATA_LOSS            a blob has no copy that proves itself; the target is incomplete
-class BlockDownloader {
- public:
-  BlockDownloader(repository::Repository& repository, BlockDevice& target, Random& random)
-      : repository_(repository), target_(target), random_(random) {}
-
-  absl::StatusOr<RestoreResult> Run(const CallContext& ctx, const VolumeRecord& record,
-                                    const DownloadOptions& options);
-
- private:
-  repository::Repository& repository_;
-  BlockDevice& target_;
-  Random& random_;
-};
+absl::StatusOr<RestoreResult> DownloadBlocks(const CallContext& ctx,
+                                             repository::Repository& repository,
+                                             BlockDevice& target, Random& random,
+                                             const VolumeRecord& record,
+                                             const DownloadOptions& options);
 
 }  // namespace csidelta::incremental

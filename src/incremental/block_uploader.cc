@@ -6,12 +6,12 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "base/check.h"
 #include "base/final_context.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "base/status_mark.h"
 #include "incremental/audit.h"
+#include "incremental/checked_listing.h"
 #include "incremental/chunk_journal.h"
 #include "incremental/chunk_plan.h"
 #include "incremental/chunk_reader.h"
@@ -19,11 +19,9 @@
 #include "incremental/held_proof.h"
 #include "incremental/image_builder.h"
 #include "incremental/listing_failure.h"
-#include "incremental/metered_source.h"
 #include "incremental/process_limits.h"
 #include "incremental/tree_fetcher.h"
 #include "incremental/tree_positions.h"
-#include "incremental/validating_source.h"
 #include "incremental/volume_group_tags.h"
 #include "incremental/volume_record.h"
 #include "repository/blob_writer.h"
@@ -329,7 +327,7 @@ absl::Status UploadRun::LearnPacks() {
   }
   const absl::Time listed_at = ctx_.clock->Now();
   ASSIGN_OR_RETURN(
-      absl::flat_hash_set<repository::PackId> unusable,
+      repository::PackBits unusable,
       repository::FindUnusablePacks(ctx_, repository_, *index,
                                     options_.damage.value_or(repository::DistrustedPacks())));
   stored_ = std::make_shared<repository::StoredBlobs>(*index, std::move(unusable), listed_at);
@@ -401,10 +399,9 @@ absl::Status UploadRun::Feed(Listing listing, ImageBuilder& builder, absl::Statu
                : absl::OkStatus();
   };
   FullScanSource everything(options_.image);
-  MeteredSource metered(listing == Listing::kEverything ? everything : source_, listing_stats_);
-  ValidatingSource validated(metered);
+  ChangedBlockSource& source = listing == Listing::kEverything ? everything : source_;
   absl::Status of_sink;
-  const absl::Status listed = validated.ListExtents(ctx_, request, [&](const ListedExtent& extent) {
+  const auto take_extent = [&](const ListedExtent& extent) {
     if (extent.kind == ExtentKind::kUnknown) {
       result_.unknown_bytes += extent.extent.length_bytes;
     }
@@ -414,7 +411,8 @@ absl::Status UploadRun::Feed(Listing listing, ImageBuilder& builder, absl::Statu
       of_sink = planner.Add(extent);
     }
     return of_sink;
-  });
+  };
+  const absl::Status listed = ListChecked(ctx_, source, request, take_extent, &listing_stats_);
   RETURN_IF_ERROR(of_sink);
   of_source = listed;
   RETURN_IF_ERROR(listed);
@@ -754,11 +752,7 @@ void UploadRun::Count(int64_t other_stored_bytes) {
   result_.data_blobs = counts.data_blobs;
   result_.tree_blobs = counts.tree_blobs;
   result_.objects = counts.packs + counts.index_files;
-  const StoreNumbers now = Numbers();
-  result_.store = {.requests = now.requests - numbers_before_.requests,
-                   .writes = now.writes - numbers_before_.writes,
-                   .retries = now.retries - numbers_before_.retries,
-                   .put_bytes = now.put_bytes - numbers_before_.put_bytes};
+  result_.store = Numbers() - numbers_before_;
   result_.stored_bytes =
       options_.store_numbers ? result_.store.put_bytes : counts.stored_bytes + other_stored_bytes;
   result_.peak_memory_bytes = PeakMemoryBytes();
@@ -805,9 +799,10 @@ absl::StatusOr<BackupResult> UploadRun::Do() {
 
 bool IsFallbackRefused(const absl::Status& status) { return kFallbackRefused.IsOn(status); }
 
-absl::StatusOr<BackupResult> BlockUploader::Run(const CallContext& ctx,
-                                                const UploadOptions& options) {
-  return UploadRun(ctx, repository_, device_, source_, random_, options).Do();
+absl::StatusOr<BackupResult> UploadBlocks(const CallContext& ctx, Repository& repository,
+                                          BlockDevice& device, ChangedBlockSource& source,
+                                          Random& random, const UploadOptions& options) {
+  return UploadRun(ctx, repository, device, source, random, options).Do();
 }
 
 }  // namespace csidelta::incremental

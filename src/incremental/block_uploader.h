@@ -6,12 +6,10 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/random.h"
 #include "incremental/audit_plan.h"
@@ -108,23 +106,12 @@ struct UploadOptions {
 //   INVALID_ARGUMENT     the volume is empty, or the budget too small
 //   DATA_LOSS            a full, or packs are distrusted, and the index does not read; a pack that
 //                        was put is not there
-// One run at a time for each object; borrows all it is given.
-class BlockUploader {
- public:
-  BlockUploader(repository::Repository& repository, BlockDevice& device, ChangedBlockSource& source,
-                Random& random)
-      : repository_(repository), device_(device), source_(source), random_(random) {}
+absl::StatusOr<BackupResult> UploadBlocks(const CallContext& ctx,
+                                          repository::Repository& repository, BlockDevice& device,
+                                          ChangedBlockSource& source, Random& random,
+                                          const UploadOptions& options);
 
-  absl::StatusOr<BackupResult> Run(const CallContext& ctx, const UploadOptions& options);
-
- private:
-  repository::Repository& repository_;
-  BlockDevice& device_;
-  ChangedBlockSource& source_;
-  Random& random_;
-};
-
-// A status of Run() that stands for fail_on_fallback: exit code 21.
+// A status of UploadBlocks() that stands for fail_on_fallback: exit code 21.
 bool IsFallbackRefused(const absl::Status& status);
 
 }  // namespace csidelta::incremental

@@ -43,7 +43,7 @@ using ExtentSink = absl::FunctionRef<absl::Status(const ListedExtent&)>;
 // A source may over-report (a clean extent costs bandwidth) but must never under-report (a missed
 // one is silent data loss, against which the audit samples). With a base, what is not listed is
 // called unchanged; without one it is called zero. Extents are non-empty, ascending, disjoint and
-// inside the volume; ValidatingSource enforces this. Owns nothing it is given. Thread-safe.
+// inside the volume; ListChecked() enforces this. Owns nothing it is given. Thread-safe.
 class ChangedBlockSource {
  public:
   virtual ~ChangedBlockSource() = default;

@@ -1,15 +1,12 @@
 #include "incremental/chunk_journal.h"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/mutex.h"
 #include "repository/little_endian.h"
-#include "repository/sealer.h"
 
 namespace csidelta::incremental {
 namespace {
@@ -59,9 +56,7 @@ std::string HeadOf(const VolumeLayout& layout) {
 }
 
 JournalEntry ReadEntry(absl::string_view bytes, std::size_t at) {
-  std::array<uint8_t, Id::kBytes> id;
-  std::memcpy(id.data(), bytes.data() + at + 4, id.size());
-  return {.chunk = repository::ReadLe32(bytes, at), .id = Id(id)};
+  return {.chunk = repository::ReadLe32(bytes, at), .id = repository::ReadId(bytes, at + 4)};
 }
 
 bool HasLowerChunk(const JournalEntry& left, const JournalEntry& right) {
@@ -76,7 +71,7 @@ std::string EncodeJournal(const VolumeLayout& layout, const JournalFile& file) {
   text.reserve(text.size() + file.entries.size() * kEntryBytes);
   for (const JournalEntry& entry : file.entries) {
     repository::AppendLe32(text, entry.chunk);
-    absl::StrAppend(&text, repository::AsText(entry.id.bytes()));
+    repository::AppendId(text, entry.id);
   }
   return text;
 }
@@ -171,12 +166,10 @@ void ChunkJournal::Note(const CallContext& ctx, int64_t chunk, const BlobId& id,
     }
     new_bytes_ = 0;
   }
-  Store(ctx);
+  Flush(ctx);
 }
 
-void ChunkJournal::Flush(const CallContext& ctx) { Store(ctx); }
-
-void ChunkJournal::Store(const CallContext& ctx) {
+void ChunkJournal::Flush(const CallContext& ctx) {
   const MutexLock storing(store_mutex_);
   JournalFile file;
   bool is_full = false;

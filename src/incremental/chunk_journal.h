@@ -101,7 +101,6 @@ class ChunkJournal {
   void Remove(const CallContext& ctx);
 
  private:
-  void Store(const CallContext& ctx);
   bool IsFull() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return std::ssize(noted_) >= sizes_.entries_per_file;
   }

@@ -1,7 +1,6 @@
 #include "incremental/chunk_plan.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "base/check.h"
 #include "base/status_macros.h"
@@ -124,8 +123,6 @@ absl::Status ChunkPlanner::Add(const ListedExtent& listed) {
   }
   return absl::OkStatus();
 }
-
-absl::Status ChunkPlanner::Finish() { return AdvanceTo(layout_.level1_count()); }
 
 ChunkLedger::ChunkLedger(const VolumeLayout& layout)
     : layout_(layout), level1_(static_cast<std::size_t>(layout.level1_count())) {}

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <vector>
 
@@ -43,7 +42,7 @@ class ChunkPlanner {
 
   // REQUIRES extents as a source promises them: ascending, disjoint, inside.
   absl::Status Add(const ListedExtent& listed);
-  absl::Status Finish();
+  absl::Status Finish() { return AdvanceTo(layout_.level1_count()); }
 
  private:
   // Emits every level-1 tree that must be before `level1`, and begins that one.

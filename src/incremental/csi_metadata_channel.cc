@@ -3,7 +3,6 @@
 #include <grpcpp/grpcpp.h>
 
 #include <stop_token>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -46,33 +45,6 @@ grpc::ByteBuffer EncodeQuery(const MetadataQuery& query) {
   return ToBuffer(request);
 }
 
-class GrpcChannel : public CsiMetadataChannel {
- public:
-  explicit GrpcChannel(std::shared_ptr<grpc::Channel> channel) : channel_(std::move(channel)) {}
-
-  StreamEnd Read(const CallContext& ctx, const MetadataQuery& query, absl::Duration time_max,
-                 MessageReceiver receiver) override {
-    GrpcReader reader(channel_, query.base.empty() ? kAllocatedMethod : kDeltaMethod,
-                      EncodeQuery(query), time_max);
-    const std::stop_callback on_stop(ctx.stop, [&reader] { reader.Cancel(); });
-    StreamEnd end;
-    grpc::ByteBuffer buffer;
-    while (end.status.ok() && reader.Read(buffer, gpr_inf_future(GPR_CLOCK_MONOTONIC))) {
-      end.status = ReceiveWhole(buffer, receiver);
-    }
-    if (!end.status.ok()) {
-      end.receiver_spoke = true;
-      return end;
-    }
-    end.status = StatusOfServer(reader.Finish(), {query.token.Reveal()});
-    end.server_spoke = channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY;
-    return end;
-  }
-
- private:
-  const std::shared_ptr<grpc::Channel> channel_;
-};
-
 grpc::ChannelArguments ChannelOptions(const std::string& server_name, int64_t message_bytes_max) {
   grpc::ChannelArguments options;
   options.SetSslTargetNameOverride(server_name);
@@ -93,9 +65,29 @@ grpc::ChannelArguments ChannelOptions(const std::string& server_name, int64_t me
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<CsiMetadataChannel>> CsiMetadataChannel::Open(
-    const CallContext& ctx, const MetadataEndpoint& endpoint, int64_t message_bytes_max,
-    int attempt) {
+StreamEnd CsiMetadataChannel::Read(const CallContext& ctx, const MetadataQuery& query,
+                                   absl::Duration time_max, MessageReceiver receiver) {
+  GrpcReader reader(channel_, query.base.empty() ? kAllocatedMethod : kDeltaMethod,
+                    EncodeQuery(query), time_max);
+  const std::stop_callback on_stop(ctx.stop, [&reader] { reader.Cancel(); });
+  StreamEnd end;
+  grpc::ByteBuffer buffer;
+  while (end.status.ok() && reader.Read(buffer, gpr_inf_future(GPR_CLOCK_MONOTONIC))) {
+    end.status = ReceiveWhole(buffer, receiver);
+  }
+  if (!end.status.ok()) {
+    end.receiver_spoke = true;
+    return end;
+  }
+  end.status = StatusOfServer(reader.Finish(), {query.token.Reveal()});
+  end.server_spoke = channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY;
+  return end;
+}
+
+absl::StatusOr<CsiMetadataChannel> CsiMetadataChannel::Open(const CallContext& ctx,
+                                                            const MetadataEndpoint& endpoint,
+                                                            int64_t message_bytes_max,
+                                                            int attempt) {
   const absl::StatusOr<net::Url> url = net::ParseUrl(absl::StrCat("https://", endpoint.address));
   if (!url.ok() || url->target != "/" || !url->user_info.empty() ||
       !absl::EndsWith(endpoint.address, absl::StrCat(":", url->port))) {
@@ -112,7 +104,7 @@ absl::StatusOr<std::unique_ptr<CsiMetadataChannel>> CsiMetadataChannel::Open(
   grpc::SslCredentialsOptions tls;
   tls.pem_root_certs = endpoint.ca_pem;
   const std::string& server_name = endpoint.server_name.empty() ? url->host : endpoint.server_name;
-  return std::make_unique<GrpcChannel>(grpc::CreateCustomChannel(
+  return CsiMetadataChannel(grpc::CreateCustomChannel(
       target, grpc::SslCredentials(tls), ChannelOptions(server_name, message_bytes_max)));
 }
 

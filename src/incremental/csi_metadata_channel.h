@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -11,6 +12,10 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/secret.h"
+
+namespace grpc {
+class Channel;
+}  // namespace grpc
 
 namespace csidelta::incremental {
 
@@ -43,22 +48,24 @@ struct StreamEnd {
 // Thread-safe.
 class CsiMetadataChannel {
  public:
-  virtual ~CsiMetadataChannel() = default;
-
   // Resolves the name; connects when the first stream is opened. `attempt` 0, 1, ... takes one
   // address after the other. INVALID_ARGUMENT for an address that is none; errors of
   // net::ResolveHost. `message_bytes_max`: what a server may send at once.
-  static absl::StatusOr<std::unique_ptr<CsiMetadataChannel>> Open(const CallContext& ctx,
-                                                                  const MetadataEndpoint& endpoint,
-                                                                  int64_t message_bytes_max,
-                                                                  int attempt);
+  static absl::StatusOr<CsiMetadataChannel> Open(const CallContext& ctx,
+                                                 const MetadataEndpoint& endpoint,
+                                                 int64_t message_bytes_max, int attempt);
 
   // Feeds `receiver` every message, whole, until the stream ends, `receiver` returns an error, ctx
   // is stopped, or `time_max` is over, which the server is told. Codes are gRPC's, which are
   // Abseil's; the server's text is made harmless and never holds the token.
-  virtual StreamEnd Read(const CallContext& ctx, const MetadataQuery& query,
-                         absl::Duration time_max,
-                         absl::FunctionRef<absl::Status(absl::string_view wire)> receiver) = 0;
+  StreamEnd Read(const CallContext& ctx, const MetadataQuery& query, absl::Duration time_max,
+                 absl::FunctionRef<absl::Status(absl::string_view wire)> receiver);
+
+ private:
+  explicit CsiMetadataChannel(std::shared_ptr<grpc::Channel> channel)
+      : channel_(std::move(channel)) {}
+
+  const std::shared_ptr<grpc::Channel> channel_;
 };
 
 }  // namespace csidelta::incremental

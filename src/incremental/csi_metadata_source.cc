@@ -1,7 +1,6 @@
 #include "incremental/csi_metadata_source.h"
 
 #include <algorithm>
-#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -48,22 +47,25 @@ class Listing {
 
  private:
   enum class Next { kComplete, kGoOn };
-
   absl::Status LookAtTarget();
+
+  // Everything that a stream needs and that the one before did not leave.
   absl::Status Prepare();
   StreamEnd ReadStream();
+
   absl::StatusOr<Next> AfterOk(int64_t from_bytes);
   absl::StatusOr<Next> AfterError(const StreamEnd& end, int64_t from_bytes);
+
   absl::StatusOr<Next> AfterOutOfRange(const absl::Status& status);
   absl::StatusOr<Next> AfterUnavailable(const StreamEnd& end);
-  absl::StatusOr<Next> AfterNotFound(const absl::Status& status);
+
   absl::StatusOr<Next> AfterUnauthenticated(const absl::Status& status);
   absl::StatusOr<Next> WaitAndGoOn(const absl::Status& status);
-  // The same where the service did not say that waiting helps.
-  absl::StatusOr<Next> TryAgain(const absl::Status& status);
-  absl::Status Unavailable(const absl::Status& status) const;
-  absl::Status RefusedBase(ListingFailure failure, const absl::Status& status) const;
 
+  absl::Status Unavailable(const absl::Status& status) const;
+
+  // An old service takes the base for a name, and what it then says means nothing.
+  absl::Status RefusedBase(ListingFailure failure, const absl::Status& status) const;
   bool is_delta() const { return !request_.base.empty(); }
 
   const CallContext& ctx_;
@@ -76,7 +78,7 @@ class Listing {
   int32_t results_max_;
   std::optional<BoundSnapshot> target_;
   std::optional<MetadataService> service_;
-  std::unique_ptr<CsiMetadataChannel> channel_;
+  std::optional<CsiMetadataChannel> channel_;
   Secret token_;
   std::optional<ExtentAssembler> assembler_;
   absl::Duration stream_deadline_;  // By the clock's Uptime().
@@ -87,6 +89,31 @@ class Listing {
   bool restarted_ = false;
   bool ended_well_ = false;  // the stream before ended with OK: this one asks for the tail
 };
+
+absl::Status Listing::Do() {
+  RETURN_IF_ERROR(ctx_.Check());
+  RETURN_IF_ERROR(LookAtTarget());
+  if (is_delta()) {
+    RETURN_IF_ERROR(CompareWithBase(options_.base, *target_));
+  }
+  Next next = Next::kGoOn;
+  while (next == Next::kGoOn) {
+    const absl::Status prepared = Prepare();
+    RETURN_IF_ERROR(ctx_.Check());
+    RETURN_IF_ERROR(prepared);
+    const int64_t from_bytes = assembler_->next_offset_bytes();
+    const StreamEnd end = ReadStream();
+    if (end.receiver_spoke) {
+      return assembler_->sink_failed() ? end.status
+                                       : GiveUp(ListingFailure::kMalformedList, end.status, "");
+    }
+    ASSIGN_OR_RETURN(next, end.status.ok() ? AfterOk(from_bytes) : AfterError(end, from_bytes));
+  }
+  const absl::Status finished = assembler_->Finish();
+  return finished.ok() || assembler_->sink_failed()
+             ? finished
+             : GiveUp(ListingFailure::kMalformedList, finished, "");
+}
 
 absl::Status Listing::LookAtTarget() {
   ASSIGN_OR_RETURN(BoundSnapshot found, ReadTarget(ctx_, api_, request_));
@@ -101,7 +128,6 @@ absl::Status Listing::LookAtTarget() {
   return absl::OkStatus();
 }
 
-// Everything that a stream needs and that the one before did not leave.
 absl::Status Listing::Prepare() {
   if (!service_.has_value()) {
     absl::StatusOr<MetadataService> service = csi::FindMetadataService(ctx_, api_, target_->driver);
@@ -125,8 +151,8 @@ absl::Status Listing::Prepare() {
 }
 
 StreamEnd Listing::ReadStream() {
-  if (channel_ == nullptr) {
-    absl::StatusOr<std::unique_ptr<CsiMetadataChannel>> channel =
+  if (!channel_.has_value()) {
+    absl::StatusOr<CsiMetadataChannel> channel =
         CsiMetadataChannel::Open(ctx_,
                                  {.address = service_->address,
                                   .server_name = options_.server_name,
@@ -135,7 +161,7 @@ StreamEnd Listing::ReadStream() {
     if (!channel.ok()) {
       return {.status = absl::UnavailableError(channel.status().message())};
     }
-    channel_ = *std::move(channel);
+    channel_.emplace(*std::move(channel));
   }
   const absl::Duration now = ctx_.clock->Uptime();
   stream_deadline_ = std::min(ctx_.deadline, now + options_.stream_time_max);
@@ -154,76 +180,6 @@ StreamEnd Listing::ReadStream() {
   });
 }
 
-absl::Status Listing::Unavailable(const absl::Status& status) const {
-  return GiveUp(ListingFailure::kMetadataUnavailable, status,
-                absl::StrCat("look at the service of SnapshotMetadataService ", target_->driver));
-}
-
-// An old service takes the base for a name, and what it then says means nothing.
-absl::Status Listing::RefusedBase(ListingFailure failure, const absl::Status& status) const {
-  if (is_delta() && service_->may_be_old()) {
-    return GiveUp(ListingFailure::kMetadataVersion, status,
-                  absl::StrCat("SnapshotMetadataService ", target_->driver,
-                               " is of v1alpha1, which may not know handles: upgrade it"));
-  }
-  return GiveUp(failure, status, "");
-}
-
-absl::StatusOr<Listing::Next> Listing::WaitAndGoOn(const absl::Status& status) {
-  if (!backoff_.MayTryAgain()) {
-    return Unavailable(status);
-  }
-  ctx_.clock->SleepFor(std::min(ctx_.TimeLeft(), backoff_.NextDelay()), ctx_.stop);
-  RETURN_IF_ERROR(ctx_.Check());
-  return Next::kGoOn;
-}
-
-absl::StatusOr<Listing::Next> Listing::TryAgain(const absl::Status& status) {
-  return ++unexplained_ > kUnexplainedMax ? Unavailable(status) : WaitAndGoOn(status);
-}
-
-absl::StatusOr<Listing::Next> Listing::AfterOutOfRange(const absl::Status& status) {
-  if (ended_well_ || assembler_->reached_capacity()) {
-    return Next::kComplete;
-  }
-  if (assembler_->delivered() || restarted_) {
-    return Unavailable(status);
-  }
-  restarted_ = true;
-  assembler_.emplace(request_.size_bytes, sink_);
-  return Next::kGoOn;
-}
-
-absl::StatusOr<Listing::Next> Listing::AfterUnavailable(const StreamEnd& end) {
-  // Some services return UNAVAILABLE for permanent errors, too.
-  RETURN_IF_ERROR(LookAtTarget());
-  if (end.server_spoke && is_delta() && service_->may_be_old() && !backoff_.MayTryAgain()) {
-    return RefusedBase(ListingFailure::kMetadataUnavailable, end.status);
-  }
-  // The service may have moved, or have another certificate.
-  channel_.reset();
-  service_.reset();
-  return WaitAndGoOn(end.status);
-}
-
-absl::StatusOr<Listing::Next> Listing::AfterNotFound(const absl::Status& status) {
-  RETURN_IF_ERROR(LookAtTarget());
-  return RefusedBase(is_delta() ? ListingFailure::kBaseGone : ListingFailure::kMetadataUnavailable,
-                     status);
-}
-
-absl::StatusOr<Listing::Next> Listing::AfterUnauthenticated(const absl::Status& status) {
-  if (token_refused_) {
-    return GiveUp(
-        ListingFailure::kPermanent, status,
-        absl::StrCat("the service does not take tokens for the audience ", service_->audience,
-                     " that SnapshotMetadataService ", target_->driver, " names"));
-  }
-  token_refused_ = true;
-  tokens_.Refuse(ctx_, service_->audience, token_);
-  return Next::kGoOn;
-}
-
 absl::StatusOr<Listing::Next> Listing::AfterOk(int64_t from_bytes) {
   const bool brought_something = assembler_->next_offset_bytes() > from_bytes;
   if (assembler_->reached_capacity()) {
@@ -238,9 +194,9 @@ absl::StatusOr<Listing::Next> Listing::AfterOk(int64_t from_bytes) {
     return ++silent_ > kSilentMax
                ? absl::StatusOr<Next>(GiveUp(
                      ListingFailure::kMalformedList,
-                     absl::InvalidArgumentError(
-                         "the driver ended the list twice without any message, which does not say "
-                         "that there is nothing to list"),
+                     absl::InvalidArgumentError("the driver ended the list twice without "
+                                                "any message, which does not say "
+                                                "that there is nothing to list"),
                      absl::StrCat("a driver says that by a message without blocks: ask the vendor "
                                   "of ",
                                   target_->driver)))
@@ -270,7 +226,9 @@ absl::StatusOr<Listing::Next> Listing::AfterError(const StreamEnd& end, int64_t 
     case absl::StatusCode::kUnavailable:
       return AfterUnavailable(end);
     case absl::StatusCode::kNotFound:
-      return AfterNotFound(status);
+      RETURN_IF_ERROR(LookAtTarget());
+      return RefusedBase(
+          is_delta() ? ListingFailure::kBaseGone : ListingFailure::kMetadataUnavailable, status);
     case absl::StatusCode::kUnauthenticated:
       return AfterUnauthenticated(status);
     case absl::StatusCode::kAborted:
@@ -293,37 +251,69 @@ absl::StatusOr<Listing::Next> Listing::AfterError(const StreamEnd& end, int64_t 
                     absl::StrCat("the service account needs to get volumesnapshots in namespace ",
                                  target_->namespace_name, ", all of them"));
     default:
-      return TryAgain(status);
+      // The service did not say that waiting helps.
+      return ++unexplained_ > kUnexplainedMax ? Unavailable(status) : WaitAndGoOn(status);
   }
 }
 
-absl::Status Listing::Do() {
-  RETURN_IF_ERROR(ctx_.Check());
+absl::StatusOr<Listing::Next> Listing::AfterOutOfRange(const absl::Status& status) {
+  if (ended_well_ || assembler_->reached_capacity()) {
+    return Next::kComplete;
+  }
+  if (assembler_->delivered() || restarted_) {
+    return Unavailable(status);
+  }
+  restarted_ = true;
+  assembler_.emplace(request_.size_bytes, sink_);
+  return Next::kGoOn;
+}
+
+absl::StatusOr<Listing::Next> Listing::AfterUnavailable(const StreamEnd& end) {
+  // Some services return UNAVAILABLE for permanent errors, too.
   RETURN_IF_ERROR(LookAtTarget());
-  if (is_delta()) {
-    RETURN_IF_ERROR(CompareWithBase(options_.base, *target_));
+  if (end.server_spoke && is_delta() && service_->may_be_old() && !backoff_.MayTryAgain()) {
+    return RefusedBase(ListingFailure::kMetadataUnavailable, end.status);
   }
-  Next next = Next::kGoOn;
-  while (next == Next::kGoOn) {
-    const absl::Status prepared = Prepare();
-    RETURN_IF_ERROR(ctx_.Check());
-    RETURN_IF_ERROR(prepared);
-    const int64_t from_bytes = assembler_->next_offset_bytes();
-    const StreamEnd end = ReadStream();
-    if (end.receiver_spoke) {
-      return assembler_->sink_failed() ? end.status
-                                       : GiveUp(ListingFailure::kMalformedList, end.status, "");
-    }
-    ASSIGN_OR_RETURN(next, end.status.ok() ? AfterOk(from_bytes) : AfterError(end, from_bytes));
-  }
-  const absl::Status finished = assembler_->Finish();
-  return finished.ok() || assembler_->sink_failed()
-             ? finished
-             : GiveUp(ListingFailure::kMalformedList, finished, "");
+  // The service may have moved, or have another certificate.
+  channel_.reset();
+  service_.reset();
+  return WaitAndGoOn(end.status);
 }
 
-// Whether an error is the source's own, which says where it comes from.
-bool IsOwn(const absl::Status& status) { return FailureOf(status).has_value(); }
+absl::StatusOr<Listing::Next> Listing::AfterUnauthenticated(const absl::Status& status) {
+  if (token_refused_) {
+    return GiveUp(
+        ListingFailure::kPermanent, status,
+        absl::StrCat("the service does not take tokens for the audience ", service_->audience,
+                     " that SnapshotMetadataService ", target_->driver, " names"));
+  }
+  token_refused_ = true;
+  tokens_.Refuse(ctx_, service_->audience, token_);
+  return Next::kGoOn;
+}
+
+absl::StatusOr<Listing::Next> Listing::WaitAndGoOn(const absl::Status& status) {
+  if (!backoff_.MayTryAgain()) {
+    return Unavailable(status);
+  }
+  ctx_.clock->SleepFor(std::min(ctx_.TimeLeft(), backoff_.NextDelay()), ctx_.stop);
+  RETURN_IF_ERROR(ctx_.Check());
+  return Next::kGoOn;
+}
+
+absl::Status Listing::Unavailable(const absl::Status& status) const {
+  return GiveUp(ListingFailure::kMetadataUnavailable, status,
+                absl::StrCat("look at the service of SnapshotMetadataService ", target_->driver));
+}
+
+absl::Status Listing::RefusedBase(ListingFailure failure, const absl::Status& status) const {
+  if (is_delta() && service_->may_be_old()) {
+    return GiveUp(ListingFailure::kMetadataVersion, status,
+                  absl::StrCat("SnapshotMetadataService ", target_->driver,
+                               " is of v1alpha1, which may not know handles: upgrade it"));
+  }
+  return GiveUp(failure, status, "");
+}
 
 }  // namespace
 
@@ -336,8 +326,9 @@ CsiMetadataSource::CsiMetadataSource(k8s::ApiClient& api, csi::AudienceTokens& t
 absl::Status CsiMetadataSource::ListExtents(const CallContext& ctx, const DiffRequest& request,
                                             ExtentSink sink) {
   absl::Status status = Listing(ctx, api_, tokens_, random_, options_, request, sink).Do();
-  return IsOwn(status) ? Annotate(status, absl::StrCat("changed blocks of ", request.target))
-                       : status;
+  return FailureOf(status).has_value()
+             ? Annotate(status, absl::StrCat("changed blocks of ", request.target))
+             : status;
 }
 
 }  // namespace csidelta::incremental

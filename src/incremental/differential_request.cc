@@ -144,15 +144,23 @@ class Request {
 
  private:
   absl::Status ListOnce();
+
+  // Of runs that died where no controller looks after them. What cannot be done is not needed
+  // either.
   void DropLeftovers();
   Json MakeObject(const std::string& name) const;
+
   absl::StatusOr<Json> Create(const k8s::ObjectKey& key);
   void Delete(const k8s::ObjectKey& key) const;
+
+  // The object when it has succeeded; why not, else.
   absl::StatusOr<Json> AwaitEnd(const k8s::ObjectKey& key, Json object);
+
   // Waits while `wanted` does not hold of the object; false when the time is over.
   absl::StatusOr<bool> Await(const k8s::ObjectKey& key, absl::Duration time_max,
                              absl::FunctionRef<bool(State)> wanted, Json& object);
   absl::Status CheckResolved(const Json& object) const;
+
   absl::Status Read(const ServedList& served);
 
   const CallContext& ctx_;
@@ -167,6 +175,64 @@ class Request {
   int64_t passed_to_bytes_ = 0;  // The end of what the sink has.
   bool object_gone_ = false;
 };
+
+absl::Status Request::Do() {
+  RETURN_IF_ERROR(ctx_.Check());
+  ASSIGN_OR_RETURN(target_, ReadTarget(ctx_, api_, request_));
+  if (!request_.base.empty()) {
+    RETURN_IF_ERROR(CompareWithBase(options_.base, *target_));
+  }
+  DropLeftovers();
+  absl::Status status;
+  for (int objects = 0; objects < options_.objects_max; ++objects) {
+    object_gone_ = false;
+    status = ListOnce();
+    RETURN_IF_ERROR(of_sink_);
+    if (!object_gone_ && !IsResultGone(status)) {
+      return status;
+    }
+  }
+  return status;
+}
+
+absl::Status Request::ListOnce() {
+  const std::string name = absl::StrFormat("csi-delta-%08x%08x", random_.Below(uint64_t{1} << 32),
+                                           random_.Below(uint64_t{1} << 32));
+  const k8s::ObjectKey key{.type = objects::DifferentialSnapshot::Type(),
+                           .namespace_name = target_->namespace_name,
+                           .name = name};
+  absl::Cleanup drop = [&] { Delete(key); };
+  absl::StatusOr<Json> object = Create(key);
+  if (!object.ok()) {
+    if (SurelyNotMade(object.status())) {
+      std::move(drop).Cancel();
+    }
+    return object.status();
+  }
+  ASSIGN_OR_RETURN(object, AwaitEnd(key, *std::move(object)));
+  ASSIGN_OR_RETURN(const ServedList served, ParseServed(*object));
+  RETURN_IF_ERROR(CheckResolved(*object));
+  return Read(served);
+}
+
+void Request::DropLeftovers() {
+  const absl::StatusOr<k8s::ObjectList> all =
+      api_.List(ctx_, objects::DifferentialSnapshot::Type(), target_->namespace_name,
+                {.label_selector = absl::StrCat(objects::kAppManagedByLabel, "=", kMadeBy),
+                 .field_selector = "",
+                 .may_be_old = true});
+  if (!all.ok()) {
+    return;
+  }
+  for (const Json& object : all->items) {
+    const std::optional<absl::Time> made = k8s::CreatedAt(object);
+    if (made.has_value() && ctx_.clock->Now() - *made > options_.leftover_age_max) {
+      Delete({.type = objects::DifferentialSnapshot::Type(),
+              .namespace_name = target_->namespace_name,
+              .name = k8s::Name(object)});
+    }
+  }
+}
 
 Json Request::MakeObject(const std::string& name) const {
   Json object = {{"apiVersion", absl::StrCat(objects::DifferentialSnapshot::Type().group, "/",
@@ -216,49 +282,6 @@ void Request::Delete(const k8s::ObjectKey& key) const {
   api_.Delete(ctx.WithTimeout(kDeleteTimeMax), key, {}).IgnoreError();
 }
 
-// Of runs that died where no controller looks after them. What cannot be done is not needed either.
-void Request::DropLeftovers() {
-  const absl::StatusOr<k8s::ObjectList> all =
-      api_.List(ctx_, objects::DifferentialSnapshot::Type(), target_->namespace_name,
-                {.label_selector = absl::StrCat(objects::kAppManagedByLabel, "=", kMadeBy),
-                 .field_selector = "",
-                 .may_be_old = true});
-  if (!all.ok()) {
-    return;
-  }
-  for (const Json& object : all->items) {
-    const std::optional<absl::Time> made = k8s::CreatedAt(object);
-    if (made.has_value() && ctx_.clock->Now() - *made > options_.leftover_age_max) {
-      Delete({.type = objects::DifferentialSnapshot::Type(),
-              .namespace_name = target_->namespace_name,
-              .name = k8s::Name(object)});
-    }
-  }
-}
-
-absl::StatusOr<bool> Request::Await(const k8s::ObjectKey& key, absl::Duration time_max,
-                                    absl::FunctionRef<bool(State)> wanted, Json& object) {
-  const Json known = object;
-  const absl::Status status = k8s::WaitFor(
-      ctx_.WithTimeout(time_max), api_, key,
-      [&](const Json* now) -> absl::StatusOr<bool> {
-        if (now == nullptr) {
-          object_gone_ = true;
-          return absl::NotFoundError("another client has deleted the object");
-        }
-        object = *now;
-        return wanted(StateOf(object));
-      },
-      &known);
-  RETURN_IF_ERROR(ctx_.Check());
-  if (status.ok() || absl::IsDeadlineExceeded(status)) {
-    return status.ok();
-  }
-  return object_gone_ ? GiveUp(ListingFailure::kMetadataUnavailable, status, "")
-                      : OfApiServer(status);
-}
-
-// The object when it has succeeded; why not, else.
 absl::StatusOr<Json> Request::AwaitEnd(const k8s::ObjectKey& key, Json object) {
   ASSIGN_OR_RETURN(
       const bool accepted,
@@ -296,25 +319,42 @@ absl::StatusOr<Json> Request::AwaitEnd(const k8s::ObjectKey& key, Json object) {
                 "");
 }
 
+absl::StatusOr<bool> Request::Await(const k8s::ObjectKey& key, absl::Duration time_max,
+                                    absl::FunctionRef<bool(State)> wanted, Json& object) {
+  const Json known = object;
+  const absl::Status status = k8s::WaitFor(
+      ctx_.WithTimeout(time_max), api_, key,
+      [&](const Json* now) -> absl::StatusOr<bool> {
+        if (now == nullptr) {
+          object_gone_ = true;
+          return absl::NotFoundError("another client has deleted the object");
+        }
+        object = *now;
+        return wanted(StateOf(object));
+      },
+      &known);
+  RETURN_IF_ERROR(ctx_.Check());
+  if (status.ok() || absl::IsDeadlineExceeded(status)) {
+    return status.ok();
+  }
+  return object_gone_ ? GiveUp(ListingFailure::kMetadataUnavailable, status, "")
+                      : OfApiServer(status);
+}
+
 absl::Status Request::CheckResolved(const Json& object) const {
-  const auto differs = [&](absl::string_view member, absl::string_view asked) {
+  const std::pair<absl::string_view, absl::string_view> wanted[] = {
+      {"driver", target_->driver},
+      {"targetHandle", target_->snapshot_handle},
+      {"baseHandle", request_.base},
+      {"volumeHandle", target_->volume_handle}};
+  for (const auto& [member, asked] : wanted) {
     const std::string found = GetString(object, {"status", "resolved", member});
-    return found == asked
-               ? std::string()
-               : absl::StrCat("the list is of another ", member, " than was asked for: \"",
-                              HarmlessText(found, {}), "\" instead of \"", asked, "\"");
-  };
-  std::string difference = differs("driver", target_->driver);
-  if (difference.empty()) {
-    difference = differs("targetHandle", target_->snapshot_handle);
+    if (found != asked && !(member == "volumeHandle" && asked.empty())) {
+      return Malformed(absl::StrCat("the list is of another ", member, " than was asked for: \"",
+                                    HarmlessText(found, {}), "\" instead of \"", asked, "\""));
+    }
   }
-  if (difference.empty()) {
-    difference = differs("baseHandle", request_.base);
-  }
-  if (difference.empty() && !target_->volume_handle.empty()) {
-    difference = differs("volumeHandle", target_->volume_handle);
-  }
-  return difference.empty() ? absl::OkStatus() : Malformed(difference);
+  return absl::OkStatus();
 }
 
 absl::Status Request::Read(const ServedList& served) {
@@ -345,45 +385,6 @@ absl::Status Request::Read(const ServedList& served) {
     passed_to_bytes_ = listed.extent.end_bytes();
     return of_sink_;
   });
-}
-
-absl::Status Request::ListOnce() {
-  const std::string name = absl::StrFormat("csi-delta-%08x%08x", random_.Below(uint64_t{1} << 32),
-                                           random_.Below(uint64_t{1} << 32));
-  const k8s::ObjectKey key{.type = objects::DifferentialSnapshot::Type(),
-                           .namespace_name = target_->namespace_name,
-                           .name = name};
-  absl::Cleanup drop = [&] { Delete(key); };
-  absl::StatusOr<Json> object = Create(key);
-  if (!object.ok()) {
-    if (SurelyNotMade(object.status())) {
-      std::move(drop).Cancel();
-    }
-    return object.status();
-  }
-  ASSIGN_OR_RETURN(object, AwaitEnd(key, *std::move(object)));
-  ASSIGN_OR_RETURN(const ServedList served, ParseServed(*object));
-  RETURN_IF_ERROR(CheckResolved(*object));
-  return Read(served);
-}
-
-absl::Status Request::Do() {
-  RETURN_IF_ERROR(ctx_.Check());
-  ASSIGN_OR_RETURN(target_, ReadTarget(ctx_, api_, request_));
-  if (!request_.base.empty()) {
-    RETURN_IF_ERROR(CompareWithBase(options_.base, *target_));
-  }
-  DropLeftovers();
-  absl::Status status;
-  for (int objects = 0; objects < options_.objects_max; ++objects) {
-    object_gone_ = false;
-    status = ListOnce();
-    RETURN_IF_ERROR(of_sink_);
-    if (!object_gone_ && !IsResultGone(status)) {
-      return status;
-    }
-  }
-  return status;
 }
 
 }  // namespace

@@ -21,20 +21,6 @@ constexpr absl::Duration kExpirySkew = absl::Seconds(60);
 constexpr int64_t kEntriesMin = 256;
 constexpr StatusMark kResultGone("csi-delta/result-gone");
 
-std::string PercentEncode(absl::string_view text) {
-  constexpr absl::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~";
-  std::string encoded;
-  for (const char c : text) {
-    if (kPlain.find(c) != kPlain.npos) {
-      encoded.push_back(c);
-    } else {
-      absl::StrAppend(&encoded, "%", absl::Hex(static_cast<uint8_t>(c), absl::kZeroPad2));
-    }
-  }
-  return encoded;
-}
-
 absl::Status ResultGone(absl::Status status) {
   return WithFailure(kResultGone.On(std::move(status)), ListingFailure::kMetadataUnavailable);
 }
@@ -101,20 +87,33 @@ bool MayPass(Code code) {
 // One call of ListExtents().
 class DifferentialSource::Listing {
  public:
-  Listing(DifferentialSource& source, const CallContext& ctx, int64_t device_bytes,
-          ExtentSink sink);
+  Listing(DifferentialSource& source, const CallContext& ctx, int64_t device_bytes, ExtentSink sink)
+      : source_(source),
+        ctx_(ctx),
+        device_bytes_(device_bytes),
+        sink_(sink),
+        backoff_(source.options_.backoff, source.random_),
+        entries_max_(source.options_.entries_max),
+        listed_to_bytes_(source.options_.from_bytes),
+        passed_to_bytes_(source.options_.from_bytes) {
+    if (listed_to_bytes_ > 0) {
+      cursor_ = absl::StrCat(listed_to_bytes_);
+    }
+  }
+
   absl::Status Run();
 
  private:
   using Answer = std::variant<DifferentialPage, DifferentialError>;
-
   absl::StatusOr<Answer> Fetch();
 
   // OK: the loop may ask again.
   absl::Status Recover(const DifferentialError& error);
   absl::Status Take(DifferentialPage& page);
+
   absl::Status CheckAgainstPagesBefore(DifferentialPage& page);
   absl::Status Pass(const ChangedBlock& block);
+
   absl::Status PassTail();
   absl::Status Flush();
 
@@ -135,21 +134,6 @@ class DifferentialSource::Listing {
   std::optional<ListedExtent> pending_;
 };
 
-DifferentialSource::Listing::Listing(DifferentialSource& source, const CallContext& ctx,
-                                     int64_t device_bytes, ExtentSink sink)
-    : source_(source),
-      ctx_(ctx),
-      device_bytes_(device_bytes),
-      sink_(sink),
-      backoff_(source.options_.backoff, source.random_),
-      entries_max_(source.options_.entries_max),
-      listed_to_bytes_(source.options_.from_bytes),
-      passed_to_bytes_(source.options_.from_bytes) {
-  if (listed_to_bytes_ > 0) {
-    cursor_ = absl::StrCat(listed_to_bytes_);
-  }
-}
-
 absl::Status DifferentialSource::Listing::Run() {
   do {
     RETURN_IF_ERROR(ctx_.Check());
@@ -169,7 +153,7 @@ absl::StatusOr<DifferentialSource::Listing::Answer> DifferentialSource::Listing:
   net::HttpRequest request{.method = "GET", .url = source_.options_.url, .headers = {}, .body = ""};
   absl::StrAppend(&request.url.target, "?maxEntries=", entries_max_);
   if (!cursor_.empty()) {
-    absl::StrAppend(&request.url.target, "&startOffset=", PercentEncode(cursor_));
+    absl::StrAppend(&request.url.target, "&startOffset=", net::PercentEncode(cursor_));
   }
   request.headers = {{"Accept", "application/json"},
                      {"Authorization", absl::StrCat("Bearer ", token.Reveal())}};
@@ -274,7 +258,8 @@ absl::Status DifferentialSource::Listing::Pass(const ChangedBlock& block) {
 }
 
 absl::Status DifferentialSource::Listing::PassTail() {
-  // A device may be longer than the volume that the driver lists: what is there is read as unknown.
+  // A device may be longer than the volume that the driver lists: what is there is read as
+  // unknown.
   const int64_t told_bytes = std::max(volume_size_bytes_, passed_to_bytes_);
   return told_bytes >= device_bytes_ ? absl::OkStatus()
                                      : sink_({.extent = {told_bytes, device_bytes_ - told_bytes},

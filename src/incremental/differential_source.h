@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <string>
 
 #include "absl/status/statusor.h"
 #include "base/backoff.h"

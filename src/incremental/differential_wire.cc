@@ -136,17 +136,6 @@ bool TakeBool(JsonReader& reader) {
   return first == 't';
 }
 
-bool IsUtf8(absl::string_view text) {
-  while (!text.empty()) {
-    const std::size_t bytes = Utf8Bytes(text);
-    if (bytes == 0) {
-      return false;
-    }
-    text.remove_prefix(bytes);
-  }
-  return true;
-}
-
 std::string TakeContext(JsonReader& reader) {
   std::string context;
   const absl::string_view text = reader.String();
@@ -319,19 +308,15 @@ DifferentialError ParseError(int http_status, absl::string_view body) {
   DifferentialError error;
   error.message = object.ok() ? GetString(*object, {"message"}) : "";
   error.message.resize(std::min(error.message.size(), kErrorMessageBytesMax));
-  const auto* found = std::find_if(
-      std::begin(kErrors), std::end(kErrors),
-      [&](const ErrorRow& row) { return row.http_status == http_status && row.name == name; });
-  if (found == std::end(kErrors)) {
-    found = std::find_if(std::begin(kErrors), std::end(kErrors),
-                         [&](const ErrorRow& row) { return row.http_status == http_status; });
+  const ErrorRow* found = nullptr;
+  for (const ErrorRow& row : kErrors) {
+    if (row.http_status == http_status && (found == nullptr || row.name == name)) {
+      found = &row;
+    }
   }
-  if (found != std::end(kErrors)) {
-    error.code = found->code;
-  } else {
-    error.code = http_status / 100 == 4 ? DifferentialErrorCode::kInvalidArgument
+  error.code = found != nullptr         ? found->code
+               : http_status / 100 == 4 ? DifferentialErrorCode::kInvalidArgument
                                         : DifferentialErrorCode::kInternal;
-  }
   if (error.message.empty()) {
     error.message = absl::StrCat("HTTP status ", http_status);
   }

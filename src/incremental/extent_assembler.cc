@@ -8,8 +8,6 @@
 
 namespace csidelta::incremental {
 
-void ExtentAssembler::BeginStream() { stream_end_bytes_ = 0; }
-
 absl::Status ExtentAssembler::TakeMessage(const BlockMessage& message) {
   if (message.volume_capacity_bytes <= 0) {
     return absl::InvalidArgumentError(

@@ -29,7 +29,7 @@ class ExtentAssembler {
       : size_bytes_(size_bytes), sink_(sink), next_offset_bytes_(from_bytes) {}
 
   // A new stream begins; it was asked for from next_offset_bytes() on.
-  void BeginStream();
+  void BeginStream() { stream_end_bytes_ = 0; }
 
   // The contents of one message. Errors of the sink are returned as they are.
   absl::Status TakeMessage(const BlockMessage& message);

@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <limits>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/annotate.h"
 #include "base/json.h"
 #include "base/status_macros.h"
 #include "incremental/listing_failure.h"
@@ -156,18 +156,16 @@ absl::Status ExtentListReader::Feed(absl::string_view bytes) {
 
 absl::Status ExtentListReader::TakeLine(absl::string_view text) {
   ++line_number_;
-  absl::StatusOr<ExtentListLine> line = ParseExtentListLine(text);
-  if (!line.ok()) {
-    return Annotate(line.status(), absl::StrCat("line ", line_number_));
-  }
-  if (!line->end && !line->extent.has_value() && !line->base.has_value()) {
+  ASSIGN_OR_RETURN(ExtentListLine line,
+                   Annotate(ParseExtentListLine(text), absl::StrCat("line ", line_number_)));
+  if (!line.end && !line.extent.has_value() && !line.base.has_value()) {
     return absl::OkStatus();
   }
   if (ended_) {
     return absl::InvalidArgumentError(
         absl::StrCat("line ", line_number_, " stands past the end of the list"));
   }
-  if (line->base.has_value() == base_.has_value()) {
+  if (line.base.has_value() == base_.has_value()) {
     return absl::InvalidArgumentError(
         base_.has_value()
             ? absl::StrCat("line ", line_number_, " says a second time what the list is")
@@ -175,12 +173,12 @@ absl::Status ExtentListReader::TakeLine(absl::string_view text) {
                            " does not say what the list is; begin it with {\"base\":ID}, the "
                            "snapshot since which the extents changed, or {\"allocated\":true}"));
   }
-  if (line->base.has_value()) {
-    base_ = *std::move(line->base);
+  if (line.base.has_value()) {
+    base_ = *std::move(line.base);
     return absl::OkStatus();
   }
-  ended_ = ended_ || line->end;
-  return line->extent.has_value() ? Add(*line->extent) : absl::OkStatus();
+  ended_ = ended_ || line.end;
+  return line.extent.has_value() ? Add(*line.extent) : absl::OkStatus();
 }
 
 absl::Status ExtentListReader::Add(const ListedExtent& listed) {
@@ -229,14 +227,9 @@ absl::StatusOr<ExtentListSource> ExtentListSource::Open(const CallContext& ctx,
   }
   const int fd = path == "-" ? STDIN_FILENO : opened.get();
   ExtentListReader reader;
-  if (absl::Status status = FeedAll(ctx, fd, reader); !status.ok()) {
-    return Annotate(status, what);
-  }
-  absl::StatusOr<ExtentList> list = reader.Finish();
-  if (!list.ok()) {
-    return Annotate(list.status(), what);
-  }
-  return ExtentListSource(*std::move(list));
+  RETURN_IF_ERROR(Annotate(FeedAll(ctx, fd, reader), what));
+  ASSIGN_OR_RETURN(ExtentList list, Annotate(reader.Finish(), what));
+  return ExtentListSource(std::move(list));
 }
 
 bool ExtentListSource::IsOfBase(const DiffRequest& request) const {

@@ -71,7 +71,7 @@ class ExtentListReader {
 // A list that another program made beforehand. It answers for the base that it names and for no
 // other, since what it does not list is unchanged or zero only by that: FAILED_PRECONDITION with
 // ListingFailure::kOtherBase. Beyond what ExtentListReader refuses nothing is believed:
-// ValidatingSource checks it against the volume and the audit against its bytes. Thread-safe.
+// ListChecked() checks it against the volume and the audit against its bytes. Thread-safe.
 class ExtentListSource : public ChangedBlockSource {
  public:
   // Reads `path`, or standard input for "-". Blocks until the end of input.

@@ -6,6 +6,7 @@
 
 #include "base/status_macros.h"
 #include "incremental/aligned_buffer.h"
+#include "repository/little_endian.h"
 
 namespace csidelta::incremental {
 namespace {
@@ -26,14 +27,6 @@ constexpr absl::string_view kXfsMagic = "XFSB";
 constexpr std::size_t kBtrfsMagicAt = 0x10040;
 constexpr absl::string_view kBtrfsMagic = "_BHRfS_M";
 
-uint32_t WordAt(absl::string_view bytes, std::size_t offset) {
-  uint32_t word = 0;
-  for (std::size_t i = 4; i-- > 0;) {
-    word = word << 8 | static_cast<uint8_t>(bytes[offset + i]);
-  }
-  return word;
-}
-
 bool HasAt(absl::string_view bytes, std::size_t offset, absl::string_view wanted) {
   return bytes.size() >= offset + wanted.size() && bytes.substr(offset, wanted.size()) == wanted;
 }
@@ -51,12 +44,12 @@ std::string FileSystemOf(absl::string_view beginning) {
     return "";
   }
   const bool is_newer =
-      (WordAt(beginning, kExtIncompatible) & ~kIncompatibleOfExt3) != 0 ||
-      (WordAt(beginning, kExtReadOnlyCompatible) & ~kReadOnlyCompatibleOfExt3) != 0;
+      (repository::ReadLe32(beginning, kExtIncompatible) & ~kIncompatibleOfExt3) != 0 ||
+      (repository::ReadLe32(beginning, kExtReadOnlyCompatible) & ~kReadOnlyCompatibleOfExt3) != 0;
   if (is_newer) {
     return "ext4";
   }
-  return (WordAt(beginning, kExtCompatible) & kHasJournal) != 0 ? "ext3" : "ext2";
+  return (repository::ReadLe32(beginning, kExtCompatible) & kHasJournal) != 0 ? "ext3" : "ext2";
 }
 
 absl::StatusOr<std::string> ReadFileSystem(const CallContext& ctx, BlockDevice& device) {

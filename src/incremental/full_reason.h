@@ -3,7 +3,6 @@
 #include <optional>
 #include <string>
 
-#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
@@ -32,6 +31,7 @@ enum class FullReason {
 struct FullReasonText {
   FullReason reason;
   absl::string_view name;       // "no-parent"; stable, for programs
+  absl::string_view label;      // "first backup": see LabelOf()
   bool is_fallback;             // an increment was to be had, and something was wrong
   absl::string_view sentence;   // what happened
   absl::string_view next_step;  // what to do about it, if anything

@@ -36,7 +36,7 @@ absl::Status AddBlobsOf(const CallContext& ctx, const VolumeRecord& record, Tree
 
 absl::Status ProveWhole(const CallContext& ctx, const repository::Repository& repository,
                         const VolumeRecord& parent, TreeFetcher& fetcher,
-                        const absl::flat_hash_set<repository::PackId>& unusable,
+                        const repository::PackBits& unusable,
                         const repository::DistrustedPacks& distrusted) {
   repository::NeededBlobs blobs(repository, unusable, distrusted);
   RETURN_IF_ERROR(AddBlobsOf(ctx, parent, fetcher, blobs));

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "base/call_context.h"
 #include "incremental/tree_fetcher.h"
@@ -22,7 +21,7 @@ absl::Status AddBlobsOf(const CallContext& ctx, const VolumeRecord& record, Tree
 // NOT_FOUND, names what does not; other errors are those of the store.
 absl::Status ProveWhole(const CallContext& ctx, const repository::Repository& repository,
                         const VolumeRecord& parent, TreeFetcher& fetcher,
-                        const absl::flat_hash_set<repository::PackId>& unusable,
+                        const repository::PackBits& unusable,
                         const repository::DistrustedPacks& distrusted);
 
 }  // namespace csidelta::incremental

@@ -62,8 +62,6 @@ ImageBuilder::ImageBuilder(const VolumeLayout& layout, const VolumeRecord* paren
   }
 }
 
-bool ImageBuilder::IsWholeZero(const BlobId& id) const { return id == zero_chunk_; }
-
 absl::Status ImageBuilder::ParentError(const absl::Status& status) {
   if (absl::IsDataLoss(status) || absl::IsNotFound(status)) {
     parent_failed_ = true;
@@ -71,31 +69,23 @@ absl::Status ImageBuilder::ParentError(const absl::Status& status) {
   return Annotate(status, "parent");
 }
 
-absl::StatusOr<ImageBuilder::ParentLeaves> ImageBuilder::LoadParentLeaves(int64_t level1) {
-  ParentLeaves leaves;
+absl::StatusOr<std::vector<BlobId>> ImageBuilder::LoadParentLeaves(int64_t level1) {
   if (parent_ == nullptr || level1 >= parent_->layout.level1_count()) {
-    return leaves;
+    return std::vector<BlobId>();
   }
   absl::StatusOr<std::vector<BlobId>> trees = LoadLeafIds(ctx_, *parent_, *fetcher_, level1);
-  if (!trees.ok()) {
-    return ParentError(trees.status());
-  }
-  leaves.trees = *std::move(trees);
-  return leaves;
+  return trees.ok() ? std::move(trees) : ParentError(trees.status());
 }
 
 absl::StatusOr<std::vector<std::vector<BlobId>>> ImageBuilder::LoadParentChunks(
     absl::Span<const int64_t> leaves, absl::Span<const BlobId> trees) {
   absl::StatusOr<std::vector<std::vector<BlobId>>> chunks =
       LoadChunkIds(ctx_, *parent_, *fetcher_, leaves, trees);
-  if (!chunks.ok()) {
-    return ParentError(chunks.status());
-  }
-  return chunks;
+  return chunks.ok() ? std::move(chunks) : ParentError(chunks.status());
 }
 
 absl::StatusOr<std::vector<int64_t>> ImageBuilder::SortLeaves(const Level1Plan& plan,
-                                                              const ParentLeaves& parent,
+                                                              const std::vector<BlobId>& parent,
                                                               Level1Job& job) {
   std::vector<int64_t> dirty;
   for (int64_t index = 0; index < layout_.LeavesInLevel1(plan.level1); ++index) {
@@ -105,13 +95,13 @@ absl::StatusOr<std::vector<int64_t>> ImageBuilder::SortLeaves(const Level1Plan& 
     const bool named =
         std::any_of(first, last, [](ChunkState state) { return state != ChunkState::kUnlisted; });
     const auto at = static_cast<std::size_t>(index);
-    if (!named && at < parent.trees.size() &&
+    if (!named && at < parent.size() &&
         parent_->layout.LeafBytes(leaf) == layout_.LeafBytes(leaf)) {
-      job.leaves[at] = parent.trees[at];
+      job.leaves[at] = parent[at];
       continue;
     }
     const bool read = std::find(first, last, ChunkState::kRead) != last;
-    if (!read && at >= parent.trees.size() &&
+    if (!read && at >= parent.size() &&
         layout_.LeafBytes(leaf) == kLeafChunks * layout_.chunk_bytes()) {
       job.leaves[at] = repository::ZeroLeafTreeId(layout_.chunk_bytes());
       zero_chunks_ += kLeafChunks;
@@ -124,7 +114,7 @@ absl::StatusOr<std::vector<int64_t>> ImageBuilder::SortLeaves(const Level1Plan& 
 }
 
 absl::StatusOr<std::vector<std::shared_ptr<ImageBuilder::LeafJob>>> ImageBuilder::MakeLeafJobs(
-    const std::vector<int64_t>& dirty, const ParentLeaves& parent,
+    const std::vector<int64_t>& dirty, const std::vector<BlobId>& parent,
     const std::shared_ptr<Level1Job>& level1) {
   std::vector<std::shared_ptr<LeafJob>> jobs;
   std::vector<int64_t> known;
@@ -134,8 +124,8 @@ absl::StatusOr<std::vector<std::shared_ptr<ImageBuilder::LeafJob>>> ImageBuilder
     job->level1 = level1;
     job->leaf = leaf;
     const auto index = static_cast<std::size_t>(repository::IndexOfLeaf(leaf));
-    if (index < parent.trees.size()) {
-      job->parents_tree = parent.trees[index];
+    if (index < parent.size()) {
+      job->parents_tree = parent[index];
       known.push_back(leaf);
       trees.push_back(job->parents_tree);
     }
@@ -173,11 +163,11 @@ absl::Status ImageBuilder::AddLevel1(const Level1Plan& plan) {
 }
 
 absl::StatusOr<ImageBuilder::Prepared> ImageBuilder::Prepare(Level1Plan plan) {
-  ASSIGN_OR_RETURN(const ParentLeaves parent, LoadParentLeaves(plan.level1));
+  ASSIGN_OR_RETURN(const std::vector<BlobId> parent, LoadParentLeaves(plan.level1));
   auto job = std::make_shared<Level1Job>();
   job->level1 = plan.level1;
   job->leaves.resize(static_cast<std::size_t>(layout_.LeavesInLevel1(plan.level1)));
-  if (!parent.trees.empty()) {
+  if (!parent.empty()) {
     job->parents_tree = parent_->level1_trees[static_cast<std::size_t>(plan.level1)];
   }
   ASSIGN_OR_RETURN(const std::vector<int64_t> dirty, SortLeaves(plan, parent, *job));
@@ -222,7 +212,7 @@ absl::Status ImageBuilder::StartLeaf(const Level1Plan& plan, const std::shared_p
       }
     }
     if (state == ChunkState::kZero || (state == ChunkState::kUnlisted && id.IsNull())) {
-      if (!IsWholeZero(id) || !trusts_parent_) {
+      if (id != zero_chunk_ || !trusts_parent_) {
         RETURN_IF_ERROR(EnsureZeroChunk());
       }
       id = zero_chunk_;
@@ -245,7 +235,7 @@ absl::Status ImageBuilder::TakeChunk(const std::shared_ptr<LeafJob>& job, int64_
   BlobId now = zero_chunk_;
   bool is_new = false;
   if (static_cast<int64_t>(bytes.size()) == layout_.chunk_bytes() && IsZero(bytes)) {
-    if (!IsWholeZero(id) || !trusts_parent_) {
+    if (id != zero_chunk_ || !trusts_parent_) {
       RETURN_IF_ERROR(EnsureZeroChunk());
     }
   } else {
@@ -302,7 +292,7 @@ absl::Status ImageBuilder::WriteTree(const repository::TreePosition& position, c
   ASSIGN_OR_RETURN(const bool written, writer_.AddBlob(BlobType::kTree, id, text));
   if (id != parents || written) {
     const MutexLock lock(mutex_);
-    moved_.push_back({position, id});
+    moved_.push_back({id, position});
   }
   return absl::OkStatus();
 }
@@ -344,9 +334,9 @@ absl::Status ImageBuilder::UncountLostZeros() {
   const VolumeLayout& before = parent_->layout;
   for (int64_t leaf = layout_.leaf_count(); leaf < before.leaf_count();) {
     const int64_t level1 = repository::Level1OfLeaf(leaf);
-    ASSIGN_OR_RETURN(const ParentLeaves parent, LoadParentLeaves(level1));
+    ASSIGN_OR_RETURN(const std::vector<BlobId> parent, LoadParentLeaves(level1));
     const auto from = static_cast<std::size_t>(repository::IndexOfLeaf(leaf));
-    const absl::Span<const BlobId> trees = absl::MakeConstSpan(parent.trees).subspan(from);
+    const absl::Span<const BlobId> trees = absl::MakeConstSpan(parent).subspan(from);
     std::vector<int64_t> leaves(trees.size());
     std::iota(leaves.begin(), leaves.end(), leaf);
     ASSIGN_OR_RETURN(const std::vector<std::vector<BlobId>> chunks,

@@ -31,11 +31,6 @@ struct ImageCounts {
   int64_t resumed_bytes = 0;  // of chunks that an earlier run has read
 };
 
-struct PlacedTree {
-  repository::TreePosition position;
-  repository::BlobId id;
-};
-
 // Builds the trees of a volume from plans: reads the chunks that a plan names, writes those that
 // are new, and builds the leaves and level-1 trees above them again. What no plan names is the
 // parent's, unread; without a parent it is zero.
@@ -85,21 +80,18 @@ class ImageBuilder {
   };
   static constexpr std::size_t kPreparedMax = 2;  // 2 MiB of ids each
 
-  // The parent's side of one level-1 tree.
-  struct ParentLeaves {
-    std::vector<repository::BlobId> trees;  // empty where the parent has none
-  };
-
   absl::Status ParentError(const absl::Status& status);
-  absl::StatusOr<ParentLeaves> LoadParentLeaves(int64_t level1);
+  // The parent's leaf trees of one level-1 tree; empty where it has none.
+  absl::StatusOr<std::vector<repository::BlobId>> LoadParentLeaves(int64_t level1);
   // Chunks of some of the parent's leaves.
   absl::StatusOr<std::vector<std::vector<repository::BlobId>>> LoadParentChunks(
       absl::Span<const int64_t> leaves, absl::Span<const repository::BlobId> trees);
   // Leaves of the plan that must be built; the ids of the others are set in `job`.
   absl::StatusOr<std::vector<int64_t>> SortLeaves(const Level1Plan& plan,
-                                                  const ParentLeaves& parent, Level1Job& job);
+                                                  const std::vector<repository::BlobId>& parent,
+                                                  Level1Job& job);
   absl::StatusOr<std::vector<std::shared_ptr<LeafJob>>> MakeLeafJobs(
-      const std::vector<int64_t>& dirty, const ParentLeaves& parent,
+      const std::vector<int64_t>& dirty, const std::vector<repository::BlobId>& parent,
       const std::shared_ptr<Level1Job>& level1);
   absl::StatusOr<Prepared> Prepare(Level1Plan plan);
   // Waits for what was prepared first, and reads its chunks.
@@ -113,7 +105,6 @@ class ImageBuilder {
   absl::Status FinishLeaf(LeafJob& job);
   absl::Status Release(const std::shared_ptr<Level1Job>& job);
 
-  bool IsWholeZero(const repository::BlobId& id) const;
   // Takes the zeros of what a volume that shrank has lost out of the count.
   absl::Status UncountLostZeros();
   // Writes a tree that is not the parent's at this place.

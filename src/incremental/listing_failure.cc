@@ -1,9 +1,7 @@
 #include "incremental/listing_failure.h"
 
 #include <algorithm>
-#include <array>
 #include <string>
-#include <utility>
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_replace.h"
@@ -29,18 +27,9 @@ constexpr EnumNames<ListingFailure, 8> kNames = {
 
 }  // namespace
 
-absl::string_view ListingFailureName(ListingFailure failure) {
-  for (const auto& [known, name] : kNames) {
-    if (known == failure) {
-      return name;
-    }
-  }
-  return "permanent";
-}
-
 absl::Status WithFailure(absl::Status status, ListingFailure failure) {
   CSIDELTA_CHECK(!status.ok());
-  status.SetPayload(kPayload, absl::Cord(ListingFailureName(failure)));
+  status.SetPayload(kPayload, absl::Cord(EnumName(kNames, failure)));
   return status;
 }
 

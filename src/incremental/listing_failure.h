@@ -22,11 +22,6 @@ enum class ListingFailure {
   kPermanent,            // a person must act; reading everything would hide it
 };
 
-// "base-snapshot-gone", "driver-has-no-metadata-service", "metadata-unavailable",
-// "metadata-version", "not-comparable", "malformed-list", "other-base",
-// "permanent".
-absl::string_view ListingFailureName(ListingFailure failure);
-
 // `status`, which is an error, with the class as a payload. Annotate() keeps it.
 absl::Status WithFailure(absl::Status status, ListingFailure failure);
 

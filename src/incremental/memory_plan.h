@@ -58,17 +58,7 @@ struct MemoryRequest {
 int64_t LeastMemoryBytes(int64_t chunk_bytes);
 
 // Divides the budget of a backup. It climbs a ladder whose every step adds an upload, a MiB to all
-// packs, a worker or an open pack, as far as the memory reaches:
-//
-//   workers  open packs  uploads  pack
-//         1           1        1   4 MiB
-//         2           1        4   4 MiB
-//         4           2        8   4 MiB
-//         8           2        8   8 MiB
-//         8           2       16   8 MiB
-//        16           3       16  16 MiB
-//        32           4       32  16 MiB
-//        64           4       32  32 MiB, and then pack_bytes_max where that is more
+// packs, a worker or an open pack, as far as the memory reaches. Its lines are kLadder's.
 //
 // With pack_bytes_first all packs from the second line on are at least that long, so that a large
 // volume gets fewer uploads and longer packs out of the same memory: of 224 MiB and chunks of 1 MiB

@@ -42,8 +42,6 @@ std::optional<int64_t> NumberAt(const std::vector<std::string>& words, std::size
   return limits ? std::optional<int64_t>(number) : std::nullopt;
 }
 
-constexpr int64_t kLargestVolumeBytes = std::numeric_limits<int64_t>::max();
-
 // Where the process is in each hierarchy, by controller; "" is that of version 2.
 std::map<std::string, std::string> OwnGroups(const std::string& root) {
   std::ifstream file(absl::StrCat(root, "/proc/self/cgroup"));
@@ -132,7 +130,8 @@ int64_t BudgetWithin(int64_t asked_bytes, const ProcessLimits& limits) {
   if (!limits.memory_bytes.has_value()) {
     return asked_bytes;
   }
-  const int64_t least_bytes = LeastMemoryBytes(repository::DefaultChunkBytes(kLargestVolumeBytes));
+  const int64_t least_bytes =
+      LeastMemoryBytes(repository::DefaultChunkBytes(std::numeric_limits<int64_t>::max()));
   return std::min(asked_bytes, std::max(*limits.memory_bytes - kOutsidePlanBytes, least_bytes));
 }
 

@@ -2,57 +2,17 @@
 
 #include <algorithm>
 #include <cstring>
-#include <deque>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/check.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
+#include "incremental/filtered_queue.h"
 
 namespace csidelta::incremental {
-
-// Passes on what is not of the parts that are kept back.
-class MarkedTarget::Queue : public IoQueue {
- public:
-  Queue(MarkedTarget& target, std::unique_ptr<IoQueue> inner)
-      : target_(target), inner_(std::move(inner)) {}
-
-  int depth() const override { return inner_->depth(); }
-  int in_flight() const override {
-    return inner_->in_flight() + static_cast<int>(kept_tags_.size());
-  }
-
-  void Submit(const IoRequest& request) override {
-    IoRequest rest = request;
-    const Extent extent =
-        target_.Keep(request.kind, {request.offset_bytes, request.length_bytes}, request.memory);
-    rest.offset_bytes = extent.offset_bytes;
-    rest.length_bytes = extent.length_bytes;
-    rest.memory += extent.offset_bytes - request.offset_bytes;
-    if (rest.length_bytes == 0) {
-      kept_tags_.push_back(request.tag);
-    } else {
-      inner_->Submit(rest);
-    }
-  }
-
-  absl::StatusOr<IoCompletion> Wait(const CallContext& ctx) override {
-    if (kept_tags_.empty()) {
-      return inner_->Wait(ctx);
-    }
-    const uint64_t tag = kept_tags_.front();
-    kept_tags_.pop_front();
-    return IoCompletion{.tag = tag, .status = absl::OkStatus()};
-  }
-
- private:
-  MarkedTarget& target_;
-  const std::unique_ptr<IoQueue> inner_;
-  std::deque<uint64_t> kept_tags_;  // Transfers of which nothing was left to do.
-};
 
 MarkedTarget::MarkedTarget(BlockDevice& inner, int64_t volume_bytes, int64_t chunk_bytes)
     : inner_(inner) {
@@ -145,7 +105,16 @@ absl::Status MarkedTarget::Begin(const CallContext& ctx, absl::string_view text,
 
 absl::StatusOr<std::unique_ptr<IoQueue>> MarkedTarget::OpenQueue(int depth) {
   ASSIGN_OR_RETURN(std::unique_ptr<IoQueue> queue, inner_.OpenQueue(depth));
-  return std::make_unique<Queue>(*this, std::move(queue));
+  // Passes on what is not of the parts that are kept back.
+  return std::make_unique<FilteredQueue>(
+      std::move(queue), [this](IoRequest& request) -> std::optional<absl::Status> {
+        const Extent rest =
+            Keep(request.kind, {request.offset_bytes, request.length_bytes}, request.memory);
+        request.memory += rest.offset_bytes - request.offset_bytes;
+        request.offset_bytes = rest.offset_bytes;
+        request.length_bytes = rest.length_bytes;
+        return rest.length_bytes == 0 ? std::optional(absl::OkStatus()) : std::nullopt;
+      });
 }
 
 absl::Status MarkedTarget::MakeZero(const CallContext& ctx, const Extent& extent) {

@@ -58,7 +58,6 @@ class MarkedTarget : public BlockDevice {
   absl::Status Flush(const CallContext& ctx) override;
 
  private:
-  class Queue;
   struct Part {
     Extent extent;
     AlignedBuffer memory;

@@ -39,10 +39,8 @@ struct Job {
 
 absl::Status LoadByIndex(const CallContext& ctx, repository::Repository& repository, std::size_t at,
                          Job& job) {
-  absl::StatusOr<std::string> text =
-      repository.LoadTree(ctx, job.unique[at], std::nullopt, kTreeBytesMax);
-  RETURN_IF_ERROR(text.status());
-  job.texts[at] = *std::move(text);
+  ASSIGN_OR_RETURN(job.texts[at],
+                   repository.LoadTree(ctx, job.unique[at], std::nullopt, kTreeBytesMax));
   return absl::OkStatus();
 }
 
@@ -105,7 +103,7 @@ absl::string_view PartOf(const PackRange& range, const PackRange::Part& part,
 }
 
 absl::StatusOr<std::optional<BlobLocation>> TreeFetcher::FindByIndex(const CallContext& ctx,
-                                                                     const WantedTree& tree) {
+                                                                     const PlacedTree& tree) {
   RETURN_IF_ERROR(repository_.LoadReadableIndex(ctx));
   BlobLocation location;
   ASSIGN_OR_RETURN(const bool found,
@@ -118,16 +116,16 @@ absl::StatusOr<std::optional<BlobLocation>> TreeFetcher::FindByIndex(const CallC
 }
 
 absl::StatusOr<std::vector<std::string>> TreeFetcher::Load(const CallContext& ctx,
-                                                           absl::Span<const WantedTree> trees) {
+                                                           absl::Span<const PlacedTree> trees) {
   std::vector<repository::TreePosition> positions;
-  for (const WantedTree& tree : trees) {
+  for (const PlacedTree& tree : trees) {
     positions.push_back(tree.position);
   }
   RETURN_IF_ERROR(places_.Load(ctx, positions));
   Job job;
   absl::flat_hash_map<BlobId, std::size_t> place_of;
   std::vector<WantedBlob> wanted;
-  for (const WantedTree& tree : trees) {
+  for (const PlacedTree& tree : trees) {
     const std::size_t at = job.unique.size();
     if (!place_of.emplace(tree.id, at).second) {
       continue;
@@ -172,7 +170,7 @@ absl::StatusOr<std::vector<std::string>> TreeFetcher::Load(const CallContext& ct
   }
   std::vector<std::string> texts;
   texts.reserve(trees.size());
-  for (const WantedTree& tree : trees) {
+  for (const PlacedTree& tree : trees) {
     texts.push_back(job.texts[place_of[tree.id]]);
   }
   return texts;

@@ -47,8 +47,8 @@ std::vector<PackRange> CoalesceRanges(std::vector<WantedBlob> wanted, int64_t ra
 absl::string_view PartOf(const PackRange& range, const PackRange::Part& part,
                          absl::string_view range_bytes);
 
-// A tree to load, and where in the volume it stands.
-struct WantedTree {
+// A tree, and where in the volume it stands.
+struct PlacedTree {
   repository::BlobId id;
   repository::TreePosition position;
 };
@@ -63,11 +63,11 @@ class TreeFetcher {
 
   // The texts of `trees`, in their order. NOT_FOUND and DATA_LOSS name the tree.
   absl::StatusOr<std::vector<std::string>> Load(const CallContext& ctx,
-                                                absl::Span<const WantedTree> trees);
+                                                absl::Span<const PlacedTree> trees);
 
  private:
   absl::StatusOr<std::optional<repository::BlobLocation>> FindByIndex(const CallContext& ctx,
-                                                                      const WantedTree& tree);
+                                                                      const PlacedTree& tree);
 
   repository::Repository& repository_;
   TreePositions& places_;

@@ -1,7 +1,6 @@
 #include "incremental/tree_positions.h"
 
 #include <algorithm>
-#include <limits>
 #include <set>
 #include <string>
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/annotate.h"
 #include "base/check.h"
 #include "base/status_macros.h"
 
@@ -45,12 +46,9 @@ absl::StatusOr<std::unique_ptr<VolumeRecord>> OpenVolumeRecord(
   const auto places = std::make_shared<TreePositions>(
       repository, loaded.ok() ? *std::move(loaded) : repository::TreeLocator());
   const repository::TreeLocator& locator = places->locator();
-  absl::StatusOr<std::string> root_text =
-      repository.LoadTree(ctx, stored.snapshot.tree, locator.root);
-  if (!root_text.ok()) {
-    return Annotate(root_text.status(), what);
-  }
-  absl::StatusOr<repository::RootTree> root = repository::DecodeRootTree(*root_text);
+  ASSIGN_OR_RETURN(const std::string root_text,
+                   Annotate(repository.LoadTree(ctx, stored.snapshot.tree, locator.root), what));
+  absl::StatusOr<repository::RootTree> root = repository::DecodeRootTree(root_text);
   if (!root.ok()) {
     return absl::FailedPreconditionError(
         absl::StrCat(what, " is no backup of a volume: ", root.status().message()));
@@ -68,38 +66,30 @@ absl::StatusOr<std::unique_ptr<VolumeRecord>> OpenVolumeRecord(
                    VolumeLayout::Make(manifest->size_bytes, manifest->chunk_bytes));
   ASSIGN_OR_RETURN(const std::string image_text,
                    repository.LoadTree(ctx, root->image_tree, locator.image_tree));
-  absl::StatusOr<std::vector<BlobId>> level1_trees =
-      repository::DecodeImageTree(image_text, layout.level1_count());
-  if (!level1_trees.ok()) {
-    return Annotate(level1_trees.status(), what);
-  }
+  ASSIGN_OR_RETURN(std::vector<BlobId> level1_trees,
+                   Annotate(repository::DecodeImageTree(image_text, layout.level1_count()), what));
   return std::make_unique<VolumeRecord>(VolumeRecord{.stored = stored,
                                                      .places = places,
                                                      .root = *root,
                                                      .manifest = *std::move(manifest),
                                                      .layout = layout,
-                                                     .level1_trees = *std::move(level1_trees)});
+                                                     .level1_trees = std::move(level1_trees)});
 }
 
 absl::StatusOr<std::vector<BlobId>> LoadLeafIds(const CallContext& ctx, const VolumeRecord& record,
                                                 TreeFetcher& fetcher, int64_t level1) {
   const VolumeLayout& layout = record.layout;
   const BlobId& tree = record.level1_trees[static_cast<std::size_t>(level1)];
-  if (tree == repository::ZeroLevel1TreeId(layout.chunk_bytes())) {
-    // Wherever it stands; one that does not fit the volume is found out by its leaves' number.
-    if (layout.LeavesInLevel1(level1) == repository::kFanout) {
-      return std::vector<BlobId>(static_cast<std::size_t>(repository::kFanout),
-                                 repository::ZeroLeafTreeId(layout.chunk_bytes()));
-    }
+  // Wherever it stands; one that does not fit the volume is found out by its leaves' number.
+  if (tree == repository::ZeroLevel1TreeId(layout.chunk_bytes()) &&
+      layout.LeavesInLevel1(level1) == repository::kFanout) {
+    return std::vector<BlobId>(static_cast<std::size_t>(repository::kFanout),
+                               repository::ZeroLeafTreeId(layout.chunk_bytes()));
   }
   ASSIGN_OR_RETURN(const std::vector<std::string> texts,
                    fetcher.Load(ctx, {{tree, {.is_leaf = false, .number = level1}}}));
-  absl::StatusOr<std::vector<BlobId>> leaves =
-      repository::DecodeLevel1Tree(texts[0], layout.LeavesInLevel1(level1));
-  if (!leaves.ok()) {
-    return Annotate(leaves.status(), absl::StrCat("level-1 tree ", tree.ShortHex()));
-  }
-  return leaves;
+  return Annotate(repository::DecodeLevel1Tree(texts[0], layout.LeavesInLevel1(level1)),
+                  absl::StrCat("level-1 tree ", tree.ShortHex()));
 }
 
 absl::StatusOr<std::vector<std::vector<BlobId>>> LoadChunkIds(const CallContext& ctx,
@@ -113,7 +103,7 @@ absl::StatusOr<std::vector<std::vector<BlobId>>> LoadChunkIds(const CallContext&
   const auto is_zero = [&](std::size_t i) {
     return leaf_trees[i] == zero_leaf && layout.ChunksInLeaf(leaves[i]) == repository::kLeafChunks;
   };
-  std::vector<WantedTree> wanted;
+  std::vector<PlacedTree> wanted;
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     if (!is_zero(i)) {
       wanted.push_back({leaf_trees[i], {.is_leaf = true, .number = leaves[i]}});
@@ -128,12 +118,10 @@ absl::StatusOr<std::vector<std::vector<BlobId>>> LoadChunkIds(const CallContext&
                        repository::ZeroChunkId(layout.chunk_bytes()));
       continue;
     }
-    absl::StatusOr<std::vector<BlobId>> decoded = repository::DecodeLeafTree(
-        texts[next++], layout.ChunksInLeaf(leaves[i]), layout.LeafBytes(leaves[i]));
-    if (!decoded.ok()) {
-      return Annotate(decoded.status(), absl::StrCat("tree of leaf ", leaves[i]));
-    }
-    chunks[i] = *std::move(decoded);
+    ASSIGN_OR_RETURN(chunks[i], Annotate(repository::DecodeLeafTree(texts[next++],
+                                                                    layout.ChunksInLeaf(leaves[i]),
+                                                                    layout.LeafBytes(leaves[i])),
+                                         absl::StrCat("tree of leaf ", leaves[i])));
   }
   return chunks;
 }

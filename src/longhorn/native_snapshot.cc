@@ -74,7 +74,8 @@ bool IsNativeSnapshotName(absl::string_view name) {
 
 bool IsNativeMadeAgain(const Snapshot& snapshot) {
   return IsNativeSnapshotName(snapshot.name()) &&
-         snapshot.Label(objects::kLonghornMadeByLabel).empty();
+         snapshot.Label(objects::kLonghornMadeByLabel).empty() &&
+         !snapshot.EngineLabel(objects::kLonghornEngineBackupUidLabel).empty();
 }
 
 Json MakeNativeSnapshot(const NativeRequest& request, absl::string_view name) {

@@ -56,8 +56,9 @@ Json MakeNativeSnapshot(const NativeRequest& request, absl::string_view name);
 
 // Whether it is the object of a native snapshot that has lost its own: Longhorn makes one again,
 // with another uid and without the labels, for what the engine still has. No archive names that
-// uid, so no restore fills a volume from it, and no deletion of a backup deletes it. Its name
-// tells. Pure.
+// uid, so no restore fills a volume from it, and no deletion of a backup deletes it. Its name and
+// the engine's labels tell. A clone's first snapshot has the same name, but none of these labels:
+// it is not a backup's, and the clone needs it. Pure.
 bool IsNativeMadeAgain(const Snapshot& snapshot);
 
 // Whether it was made for `request`, by an earlier call. Pure.

@@ -63,6 +63,16 @@ constexpr auto kOrphanFields = [](auto& fields, auto& orphan) {
   fields("madeAt", orphan.made_at, kTextMax);
 };
 
+constexpr auto kLockFields = [](auto& fields, auto& figures) {
+  fields("objects", figures.objects);
+  fields("due", figures.due);
+  fields("extended", figures.extended);
+  fields("failed", figures.failed);
+  fields("findings", figures.findings, CountMax{kCheckFindingsMax}, kTextMax);
+  fields("requests", figures.requests);
+  fields("earliest", figures.earliest, WholeSeconds());
+};
+
 constexpr auto kCheckFields = [](auto& fields, auto& figures) {
   fields("packs", figures.packs);
   fields("packsRead", figures.packs_read);
@@ -75,6 +85,7 @@ constexpr auto kCheckFields = [](auto& fields, auto& figures) {
   fields("orphansFound", figures.orphans_found);
   fields("orphans", figures.orphans, CountMax{kOrphansMax}, kOrphanFields);
   fields("damage", figures.damage, kRepositoryDamageFields);
+  fields.IfSet("locks", figures.locks, kLockFields);
 };
 
 bool IsLockId(absl::string_view text) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "base/json.h"
 #include "objects/repository_damage.h"
 
@@ -87,6 +88,20 @@ struct OrphanedSnapshot {
   friend bool operator==(const OrphanedSnapshot&, const OrphanedSnapshot&) = default;
 };
 
+// What a renewal of object locks did.
+struct LockFigures {
+  int64_t objects = 0;  // that snapshots need
+  int64_t due = 0;      // of these, whose turn it was
+  int64_t extended = 0;
+  int64_t failed = 0;                      // all, also those that are not among `findings`
+  std::vector<std::string> findings = {};  // for people, at most kCheckFindingsMax
+  int64_t requests = 0;
+  std::optional<absl::Time> earliest =
+      {};  // the first end of a lock among the objects that were due
+
+  friend bool operator==(const LockFigures&, const LockFigures&) = default;
+};
+
 // What a check of a repository read and found. A check that finds damage is Done: it did its work.
 struct CheckFigures {
   int64_t packs = 0;
@@ -100,6 +115,7 @@ struct CheckFigures {
   int64_t orphans_found = 0;                   // all, also those that are not among `orphans`
   std::vector<OrphanedSnapshot> orphans = {};  // the oldest, at most kOrphansMax
   RepositoryDamage damage = {};
+  std::optional<LockFigures> locks = {};  // where the job asks for a renewal
 
   friend bool operator==(const CheckFigures&, const CheckFigures&) = default;
 };
@@ -107,7 +123,8 @@ struct CheckFigures {
 struct Outcome {
   OutcomeCode code = OutcomeCode::kFailed;
   OutcomeCause cause = OutcomeCause::kNone;
-  std::string message = {};             // what went wrong, in one sentence; "" when nothing did
+  // What went wrong, in one sentence; of a deletion that is done, what stays locked; else "".
+  std::string message = {};
   std::vector<std::string> locks = {};  // of kLocked: their ids, 64 hexadecimal digits each
   std::optional<BackupFigures> backup = {};
   std::optional<RestoreFigures> restore = {};

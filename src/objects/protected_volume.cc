@@ -51,6 +51,16 @@ constexpr auto kBaseFields = [](auto& fields, auto& base) {
   fields("takenAt", base.taken_at, WholeSeconds());
 };
 
+constexpr auto kLockRenewalFields = [](auto& fields, auto& locks) {
+  fields("mode", locks.mode);
+  fields("days", locks.days);
+  fields("renewedAt", locks.renewed_at, WholeSeconds());
+  fields("lockedUntil", locks.locked_until, WholeSeconds());
+  fields("objects", locks.objects);
+  fields("extended", locks.extended);
+  fields("finding", locks.finding, kRecordTextMax);
+};
+
 constexpr auto kVerificationFields = [](auto& fields, auto& verification) {
   fields("at", verification.at, WholeSeconds());
   fields("allSince", verification.all_since, WholeSeconds());
@@ -65,6 +75,7 @@ constexpr auto kVerificationFields = [](auto& fields, auto& verification) {
   fields("orphans", verification.orphans, CountMax{kOrphansInRecordMax}, kRecordTextMax);
   fields("unattributedSnapshots", verification.unattributed_snapshots);
   fields("damage", verification.damage, kRepositoryDamageFields);
+  fields("locks", verification.locks, kLockRenewalFields);
 };
 
 constexpr auto kSizeFields = [](auto& fields, auto& size) {

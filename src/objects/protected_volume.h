@@ -60,6 +60,19 @@ struct VolumeBase {
   std::optional<absl::Time> taken_at = {};
 };
 
+// What became of the object locks of what the repository's snapshots need.
+struct LockRenewal {
+  std::string mode = {};  // of the locks: "GOVERNANCE", "COMPLIANCE"
+  int64_t days = 0;
+  // When the newest run began that ended without a failure.
+  std::optional<absl::Time> renewed_at = {};
+  // Until then all needed objects are locked at least, by that run; nothing: not known.
+  std::optional<absl::Time> locked_until = {};
+  int64_t objects = 0;       // needed, by the newest run
+  int64_t extended = 0;      // by the newest run
+  std::string finding = {};  // of the newest run; "": it ended without a failure
+};
+
 // What checks of the repository found.
 struct Verification {
   std::optional<absl::Time> at = {};  // the newest check
@@ -81,6 +94,7 @@ struct Verification {
   // Whose DataUpload is gone, and which name no Backup: versions before made them.
   int64_t unattributed_snapshots = 0;
   std::optional<RepositoryDamage> damage = {};  // set with `finding`; versions before have it not
+  std::optional<LockRenewal> locks = {};        // where the settings ask for it
 };
 inline constexpr std::size_t kOrphansInRecordMax = 20;
 

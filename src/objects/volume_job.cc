@@ -13,6 +13,12 @@
 namespace csidelta::objects {
 namespace {
 
+// The program refuses a mode that it does not know.
+constexpr auto kObjectLockFields = [](auto& fields, auto& lock) {
+  fields("mode", lock.mode, Required());
+  fields("days", lock.days, NumberRange{kObjectLockDaysMin, kObjectLockDaysMax});
+};
+
 constexpr auto kRepositoryFields = [](auto& fields, auto& repository) {
   fields("address", repository.address, Required());
   fields("region", repository.region);
@@ -20,6 +26,8 @@ constexpr auto kRepositoryFields = [](auto& fields, auto& repository) {
   fields("encryption", repository.encryption);
   fields("kmsKeyID", repository.kms_key_id);
   fields("tagging", repository.tagging);
+  // As below: where it is not set, no field stands in the task.
+  fields("objectLock", repository.object_lock, kObjectLockFields);
   fields("insecureTLS", repository.insecure_tls);
   fields("readOnly", repository.is_read_only);
   fields("hasCertificates", repository.has_certificates);
@@ -62,6 +70,8 @@ constexpr auto kCheckWorkFields = [](auto& fields, auto& work) {
   fields("host", work.host);
   fields("knownTags", work.known_tags);
   fields("orphansBefore", work.orphans_before);
+  fields("renewLocks", work.renew_locks, kObjectLockFields);
+  fields("locksRenewedAt", work.locks_renewed_at);
 };
 
 constexpr auto kForgetFields = [](auto& fields, auto& work) {

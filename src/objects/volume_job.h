@@ -20,6 +20,16 @@
 // schema.
 namespace csidelta::objects {
 
+// How each object is locked when it is put, and by a renewal.
+struct JobObjectLock {
+  std::string mode = {};  // "GOVERNANCE", "COMPLIANCE"
+  int64_t days = 0;
+
+  friend bool operator==(const JobObjectLock&, const JobObjectLock&) = default;
+};
+inline constexpr int64_t kObjectLockDaysMin = 14;
+inline constexpr int64_t kObjectLockDaysMax = 36'500;
+
 // The repository, and how to get at it.
 struct JobRepository {
   std::string address = {};        // as --repo of csi-delta and -r of restic have it
@@ -28,6 +38,7 @@ struct JobRepository {
   std::string encryption = {};     // of the bucket: "AES256", "aws:kms"; "": none is asked for
   std::string kms_key_id = {};
   std::string tagging = {};  // KEY=VALUE&KEY=VALUE
+  std::optional<JobObjectLock> object_lock = {};
   bool insecure_tls = false;
   bool is_read_only = false;      // no lock is taken, and nothing written
   bool has_certificates = false;  // kCaFile of the Secret is trusted besides
@@ -100,6 +111,10 @@ struct CheckWork {
   std::string host = {};
   std::vector<std::string> known_tags = {};  // "du-<uid>", at most kKnownTagsMax
   std::optional<absl::Time> orphans_before = {};
+  // Before the check, extend the object locks of what snapshots need: of the objects whose turn
+  // came since `locks_renewed_at`, or of all. Nothing: extend none.
+  std::optional<JobObjectLock> renew_locks = {};
+  std::optional<absl::Time> locks_renewed_at = {};
 
   friend bool operator==(const CheckWork&, const CheckWork&) = default;
 };

@@ -21,6 +21,7 @@
 #include "repository/pack_headers.h"
 #include "repository/pack_writer.h"
 #include "repository/stored_packs.h"
+#include "repository/upload_window.h"
 
 namespace csidelta::repository {
 namespace {
@@ -147,7 +148,9 @@ class BlobWriter::Impl {
   std::vector<std::unique_ptr<BlobCodec>> free_codecs_ ABSL_GUARDED_BY(mutex_);
   std::vector<ByteBuffer> buffers_ ABSL_GUARDED_BY(mutex_);  // Of packs that are stored.
   std::deque<Pack> queue_ ABSL_GUARDED_BY(mutex_);
-  int uploads_ ABSL_GUARDED_BY(mutex_) = 0;     // Packs in queue_ and on their way.
+  int uploads_ ABSL_GUARDED_BY(mutex_) = 0;  // Packs in queue_ and on their way.
+  int puts_ ABSL_GUARDED_BY(mutex_) = 0;     // Of these, on their way.
+  UploadWindow window_ ABSL_GUARDED_BY(mutex_);
   int packs_held_ ABSL_GUARDED_BY(mutex_) = 0;  // These and the open ones that hold a blob.
   std::vector<IndexedPack> pending_ ABSL_GUARDED_BY(mutex_);  // Stored, in no index yet.
   int64_t pending_blobs_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -162,7 +165,8 @@ BlobWriter::Impl::Impl(const CallContext& ctx, Repository& repository,
       options_(options),
       outer_stop_(ctx.stop),
       ctx_(ctx),
-      packs_(repository.scratch(), kIdSortBytes) {
+      packs_(repository.scratch(), kIdSortBytes),
+      window_(options.uploads_in_flight_max) {
   ctx_.stop = stop_.get_token();
   if (repository.config().version != kRepositoryVersion) {
     error_ = absl::FailedPreconditionError(
@@ -419,12 +423,13 @@ absl::Status BlobWriter::Impl::Enqueue(Pack pack) {
 std::optional<Pack> BlobWriter::Impl::NextToStore() {
   MutexLock lock(mutex_);
   if (!changed_.wait(lock, ctx_.stop, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-        return error_.ok() && !queue_.empty();
+        return error_.ok() && !queue_.empty() && puts_ < window_.width();
       })) {
     return std::nullopt;
   }
   Pack pack = std::move(queue_.front());
   queue_.pop_front();
+  ++puts_;
   return pack;
 }
 
@@ -441,6 +446,7 @@ absl::Status BlobWriter::Impl::Upload(Pack& pack) {
   const auto pack_bytes = static_cast<int64_t>(pack.bytes.size());
   storage::PutOptions options;
   options.sha256_hex = pack.id.Hex();
+  const absl::Duration began = ctx_.clock->Uptime();
   const absl::Status put =
       repository_.store().Put(ctx_, PackKey(pack.id), pack.bytes.view(), options);
   if (absl::IsDataLoss(put)) {
@@ -452,6 +458,8 @@ absl::Status BlobWriter::Impl::Upload(Pack& pack) {
   }
   RETURN_IF_ERROR(List(pack));
   const MutexLock lock(mutex_);
+  --puts_;
+  window_.Ended(pack_bytes, began, ctx_.clock->Uptime(), !queue_.empty());
   ++counts_.packs;
   counts_.stored_bytes += pack_bytes;
   --uploads_;

@@ -55,115 +55,137 @@ const ChainNote* EndOf(const std::map<Id, ChainNote>& notes, const Id& chain, ab
 // One search for the end of a chain.
 class ChainSearch {
  public:
-  ChainSearch(const CallContext& ctx, Repository& repository)
-      : ctx_(ctx), repository_(repository) {}
+  ChainSearch(const CallContext& ctx, Repository& repository, const DamagedSnapshotSink& damaged)
+      : ctx_(ctx), repository_(repository), damaged_(damaged) {}
 
-  absl::StatusOr<std::optional<StoredSnapshot>> Run(const Id& chain) {
-    ASSIGN_OR_RETURN(const std::vector<FileInfo> files,
-                     repository_.ListFiles(ctx_, FileKind::kSnapshot));
-    if (files.size() > kUnnotedMax) {
-      RETURN_IF_ERROR(LoadNotes(files));
-    }
-    std::vector<Id> unnoted;
-    for (const FileInfo& file : files) {
-      if (!notes_.contains(file.id)) {
-        unnoted.push_back(file.id);
-      }
-    }
-    RETURN_IF_ERROR(Read(unnoted));
-    const ChainNote* end = EndOf(notes_, chain, ctx_.clock->Now());
-    if (end != nullptr && !read_.contains(end->id)) {
-      ASSIGN_OR_RETURN(const bool is_true, ReadNoted(*end));
-      if (!is_true) {
-        ASSIGN_OR_RETURN(end, ReadAll(files, chain));
-      }
-    }
-    if (read_.size() > kUnnotedMax) {
-      SaveNotes();
-    }
-    if (end == nullptr) {
-      return std::optional<StoredSnapshot>();
-    }
-    return StoredSnapshot{.id = end->id, .snapshot = std::move(read_.at(end->id))};
-  }
+  absl::StatusOr<std::optional<StoredSnapshot>> Run(const Id& chain);
 
  private:
   // Of the snapshots in `files`. What cannot be had is not needed.
-  absl::Status LoadNotes(const std::vector<FileInfo>& files) {
-    std::set<Id> listed;
-    for (const FileInfo& file : files) {
-      listed.insert(file.id);
-    }
-    const absl::StatusOr<std::string> bytes = repository_.LoadSidecar(ctx_, kChainNotesKey);
-    RETURN_IF_ERROR(ctx_.Check());
-    const absl::StatusOr<std::vector<ChainNote>> notes =
-        bytes.ok() ? DecodeChainNotes(*bytes) : bytes.status();
-    if (!notes.ok()) {
-      return absl::OkStatus();
-    }
-    for (const ChainNote& note : *notes) {
-      if (listed.contains(note.id)) {
-        notes_.emplace(note.id, note);
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status Read(const std::vector<Id>& ids) {
-    ASSIGN_OR_RETURN(std::vector<StoredSnapshot> snapshots, repository_.LoadSnapshots(ctx_, ids));
-    for (StoredSnapshot& stored : snapshots) {
-      notes_.insert_or_assign(stored.id, NoteOf(stored));
-      read_.insert_or_assign(stored.id, std::move(stored.snapshot));
-    }
-    return absl::OkStatus();
-  }
+  absl::Status LoadNotes(const std::vector<FileInfo>& files);
+  absl::Status Read(const std::vector<Id>& ids);
 
   // Whether the snapshot is what its note says.
-  absl::StatusOr<bool> ReadNoted(const ChainNote& note) {
-    ASSIGN_OR_RETURN(std::vector<StoredSnapshot> snapshots,
-                     repository_.LoadSnapshots(ctx_, {note.id}));
-    if (snapshots.empty() || NoteOf(snapshots.front()) != note) {
-      return false;
-    }
-    read_.insert_or_assign(note.id, std::move(snapshots.front().snapshot));
-    return true;
-  }
+  absl::StatusOr<bool> ReadNoted(const ChainNote& note);
 
   // For when the notes are of no use.
-  absl::StatusOr<const ChainNote*> ReadAll(const std::vector<FileInfo>& files, const Id& chain) {
-    std::vector<Id> all;
-    all.reserve(files.size());
-    for (const FileInfo& file : files) {
-      all.push_back(file.id);
-    }
-    notes_.clear();
-    RETURN_IF_ERROR(Read(all));
-    return EndOf(notes_, chain, ctx_.clock->Now());
-  }
-
-  void SaveNotes() {
-    std::vector<ChainNote> notes;
-    notes.reserve(notes_.size());
-    for (const auto& [id, note] : notes_) {
-      notes.push_back(note);
-    }
-    // Parents and chains compress where they stand close together.
-    std::sort(notes.begin(), notes.end(), [](const ChainNote& a, const ChainNote& b) {
-      return std::tie(a.chain, a.time, a.id) < std::tie(b.chain, b.time, b.id);
-    });
-    const absl::Status saved =
-        repository_.SaveSidecarAs(ctx_, kChainNotesKey, EncodeChainNotes(notes));
-    if (!saved.ok()) {
-      CSIDELTA_LOG(kInfo, "which snapshots build on which was not noted down",
-                   {"error", std::string(saved.message())});
-    }
-  }
+  absl::StatusOr<const ChainNote*> ReadAll(const std::vector<FileInfo>& files, const Id& chain);
+  void SaveNotes();
 
   const CallContext& ctx_;
   Repository& repository_;
+  const DamagedSnapshotSink& damaged_;
+  bool found_damage_ = false;
   std::map<Id, ChainNote> notes_;
   std::map<Id, RepoSnapshot> read_;
 };
+
+absl::StatusOr<std::optional<StoredSnapshot>> ChainSearch::Run(const Id& chain) {
+  ASSIGN_OR_RETURN(const std::vector<FileInfo> files,
+                   repository_.ListFiles(ctx_, FileKind::kSnapshot));
+  if (files.size() > kUnnotedMax) {
+    RETURN_IF_ERROR(LoadNotes(files));
+  }
+  std::vector<Id> unnoted;
+  for (const FileInfo& file : files) {
+    if (!notes_.contains(file.id)) {
+      unnoted.push_back(file.id);
+    }
+  }
+  RETURN_IF_ERROR(Read(unnoted));
+  const ChainNote* end = EndOf(notes_, chain, ctx_.clock->Now());
+  if (end != nullptr && !read_.contains(end->id)) {
+    ASSIGN_OR_RETURN(const bool is_true, ReadNoted(*end));
+    if (!is_true) {
+      ASSIGN_OR_RETURN(end, ReadAll(files, chain));
+    }
+  }
+  if (read_.size() > kUnnotedMax || found_damage_) {
+    SaveNotes();
+  }
+  if (end == nullptr) {
+    return std::optional<StoredSnapshot>();
+  }
+  return StoredSnapshot{.id = end->id, .snapshot = std::move(read_.at(end->id))};
+}
+
+absl::Status ChainSearch::LoadNotes(const std::vector<FileInfo>& files) {
+  std::set<Id> listed;
+  for (const FileInfo& file : files) {
+    listed.insert(file.id);
+  }
+  const absl::StatusOr<std::string> bytes = repository_.LoadSidecar(ctx_, kChainNotesKey);
+  RETURN_IF_ERROR(ctx_.Check());
+  const absl::StatusOr<std::vector<ChainNote>> notes =
+      bytes.ok() ? DecodeChainNotes(*bytes) : bytes.status();
+  if (!notes.ok()) {
+    return absl::OkStatus();
+  }
+  for (const ChainNote& note : *notes) {
+    if (listed.contains(note.id)) {
+      notes_.emplace(note.id, note);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ChainSearch::Read(const std::vector<Id>& ids) {
+  const auto note_damaged = [this](const Id& id, const absl::Status& why) {
+    damaged_(id, why);
+    if (!absl::IsResourceExhausted(why)) {  // Who has more memory may read it.
+      notes_.insert_or_assign(
+          id, ChainNote{.id = id, .chain = {}, .parent = {}, .time = absl::UnixEpoch()});
+      found_damage_ = true;
+    }
+  };
+  ASSIGN_OR_RETURN(std::vector<StoredSnapshot> snapshots,
+                   repository_.LoadSnapshots(ctx_, ids, note_damaged));
+  for (StoredSnapshot& stored : snapshots) {
+    notes_.insert_or_assign(stored.id, NoteOf(stored));
+    read_.insert_or_assign(stored.id, std::move(stored.snapshot));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> ChainSearch::ReadNoted(const ChainNote& note) {
+  ASSIGN_OR_RETURN(std::vector<StoredSnapshot> snapshots,
+                   repository_.LoadSnapshots(ctx_, {note.id}, [](const Id&, const auto&) {}));
+  if (snapshots.empty() || NoteOf(snapshots.front()) != note) {
+    return false;
+  }
+  read_.insert_or_assign(note.id, std::move(snapshots.front().snapshot));
+  return true;
+}
+
+absl::StatusOr<const ChainNote*> ChainSearch::ReadAll(const std::vector<FileInfo>& files,
+                                                      const Id& chain) {
+  std::vector<Id> all;
+  all.reserve(files.size());
+  for (const FileInfo& file : files) {
+    all.push_back(file.id);
+  }
+  notes_.clear();
+  RETURN_IF_ERROR(Read(all));
+  return EndOf(notes_, chain, ctx_.clock->Now());
+}
+
+void ChainSearch::SaveNotes() {
+  std::vector<ChainNote> notes;
+  notes.reserve(notes_.size());
+  for (const auto& [id, note] : notes_) {
+    notes.push_back(note);
+  }
+  // Parents and chains compress where they stand close together.
+  std::sort(notes.begin(), notes.end(), [](const ChainNote& a, const ChainNote& b) {
+    return std::tie(a.chain, a.time, a.id) < std::tie(b.chain, b.time, b.id);
+  });
+  const absl::Status saved =
+      repository_.SaveSidecarAs(ctx_, kChainNotesKey, EncodeChainNotes(notes));
+  if (!saved.ok()) {
+    CSIDELTA_LOG(kInfo, "which snapshots build on which was not noted down",
+                 {"error", std::string(saved.message())});
+  }
+}
 
 }  // namespace
 
@@ -214,9 +236,9 @@ absl::StatusOr<std::vector<ChainNote>> DecodeChainNotes(absl::string_view bytes)
 }
 
 absl::StatusOr<std::optional<StoredSnapshot>> FindChainEnd(const CallContext& ctx,
-                                                           Repository& repository,
-                                                           const Id& chain) {
-  return ChainSearch(ctx, repository).Run(chain);
+                                                           Repository& repository, const Id& chain,
+                                                           const DamagedSnapshotSink& damaged) {
+  return ChainSearch(ctx, repository, damaged).Run(chain);
 }
 
 }  // namespace csidelta::repository

@@ -25,7 +25,7 @@ inline constexpr std::size_t kUnnotedMax = 1;
 // What there is to know of a snapshot.
 struct ChainNote {
   Id id;
-  Id chain;  // as ChainOf() says; null for what is none of a volume
+  Id chain;  // as ChainOf() says; null for what is none of a volume, or does not read
   std::optional<Id> parent;
   absl::Time time;
 
@@ -43,9 +43,11 @@ std::string EncodeChainNotes(const std::vector<ChainNote>& notes);
 absl::StatusOr<std::vector<ChainNote>> DecodeChainNotes(absl::string_view bytes);
 
 // The snapshot of a volume that a new one should build on: the newest that no other one builds on,
-// and that is not dated in the future where there is another; nullopt when none exists. DATA_LOSS
-// when one does not read that may be it: which is the end is not known then.
-absl::StatusOr<std::optional<StoredSnapshot>> FindChainEnd(const CallContext& ctx,
-                                                           Repository& repository, const Id& chain);
+// and that is not dated in the future where there is another; nullopt when none exists. One that
+// does not read is passed over, a stranger's or damage: it is given to `damaged` and noted down, so
+// that it is read and told of once.
+absl::StatusOr<std::optional<StoredSnapshot>> FindChainEnd(
+    const CallContext& ctx, Repository& repository, const Id& chain,
+    const DamagedSnapshotSink& damaged = [](const Id&, const absl::Status&) {});
 
 }  // namespace csidelta::repository

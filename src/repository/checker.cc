@@ -42,9 +42,9 @@ constexpr char kNotNeeded[] = "no snapshot needs what is lost with it; repair in
 
 constexpr int64_t kMebibyte = int64_t{1} << 20;
 // The bits that are held for each copy of a blob (bad copies; bad, inner and visited trees;
-// whole leaves and level-1 trees) and for each pack (stored, needed, damaged).
+// whole leaves and level-1 trees) and for each pack (missing, bad, needed, damaged).
 constexpr int64_t kCheckBitsPerCopy = 6;
-constexpr int64_t kCheckBitsPerPack = 3;
+constexpr int64_t kCheckBitsPerPack = 4;
 // Of one request that reads a pack.
 constexpr int64_t kPieceBytesMax = 16 * kMebibyte;
 // Of one pack, in what is said of it.
@@ -68,7 +68,11 @@ class Checker {
   // False when a file does not read; all of them are named then.
   absl::StatusOr<bool> CheckIndex();
   absl::Status CheckPacks();
-  void CheckPack(const FileInfo& file, uint32_t ordinal);
+  absl::Status CheckPack(const FileInfo& file, uint32_t ordinal);
+  template <typename T>
+  absl::Status Note(std::vector<T>& list, const T& element) {
+    return repository_.memory().Append(lists_share_, list, element, "a check of many packs");
+  }
   // Before the index: what a backup adds afterwards, beside this check, is in neither.
   absl::Status ListSnapshots();
   absl::Status CheckTrees();
@@ -121,11 +125,19 @@ class Checker {
   // What is left of packs of another length.
   absl::Status ReadWrongSizes();
 
-  // A pack that is not as the index has it.
+  // A pack that is stored, and not as the index has it.
   struct BadPack {
-    FindingKind kind = FindingKind::kPackMissing;
-    std::string detail;
+    FindingKind kind = FindingKind::kPackDamaged;
+    std::string detail = "is damaged";
   };
+  void CallBad(uint32_t ordinal, FindingKind kind, std::string detail) {
+    bad_[ordinal] = true;
+    has_bad_ = true;
+    if (bad_packs_.size() < kFindingsMax) {
+      bad_packs_.emplace(ordinal, BadPack{.kind = kind, .detail = std::move(detail)});
+    }
+  }
+  void TellOfPack(uint32_t ordinal);
 
   const CallContext& ctx_;
   Repository& repository_;
@@ -139,14 +151,18 @@ class Checker {
   std::atomic<int64_t> trees_done_ = 0;
   std::atomic<int64_t> trees_lost_ = 0;
   MemoryBudget::Share marks_share_;
+  MemoryBudget::Share lists_share_;
+  PackBits missing_packs_;               // that the index lists and the store does not have
   std::optional<BlobMarks> bad_copies_;  // By their own numbers: read, and not what they should be.
   std::optional<BlobMarks> bad_trees_;   // That do not read, or lack something.
   std::optional<BlobMarks> inner_trees_;           // With trees below them.
   absl::flat_hash_set<Id> malformed_;              // Snapshots of volumes.
   Mutex mutex_;                                    // Guards what follows while threads are at work.
-  std::map<uint32_t, BadPack> bad_packs_;          // By ordinal; complete once the packs were read.
-  std::vector<bool> needed_;                       // By ordinal: a snapshot lacks a blob of it.
-  std::vector<bool> damaged_;                      // By ordinal: no backup is to rely on it.
+  PackBits bad_;                                   // Stored; complete once the packs were read.
+  bool has_bad_ = false;                           // or missing ones
+  std::map<uint32_t, BadPack> bad_packs_;          // Of these; at most kFindingsMax.
+  PackBits needed_;                                // A snapshot lacks a blob of it.
+  PackBits damaged_;                               // No backup is to rely on it.
   absl::flat_hash_map<BlobId, uint32_t> missing_;  // In no index; and a tree that names it.
   CheckReport report_;
 };
@@ -167,8 +183,9 @@ absl::StatusOr<CheckReport> Checker::Run() {
   bad_copies_.emplace(index());
   bad_trees_.emplace(index());
   inner_trees_.emplace(index());
-  needed_.resize(index().packs().size());
-  damaged_.resize(index().packs().size());
+  for (PackBits* bits : {&bad_, &needed_, &damaged_}) {
+    bits->resize(index().pack_count());
+  }
   for (const PackId& pack : repository_.packs_listed_differently()) {
     CallDamaged(*index().FindPack(pack));
   }
@@ -229,45 +246,41 @@ absl::StatusOr<bool> Checker::CheckIndex() {
 }
 
 absl::Status Checker::CheckPacks() {
-  std::vector<bool> stored(index().packs().size());
+  missing_packs_.assign(index().pack_count(), true);
   RETURN_IF_ERROR(repository_.ListPacks(ctx_, [&](const FileInfo& file) {
     const std::optional<uint32_t> ordinal = index().FindPack(file.id);
-    if (!ordinal.has_value()) {
-      Add(FindingKind::kPackUnindexed, false, PackName(file.id),
-          "is in no index, as backups leave packs that were cut off", "prune removes it");
-      unindexed_.push_back(file);
-    } else {
-      stored[*ordinal] = true;
-      CheckPack(file, *ordinal);
+    if (ordinal.has_value()) {
+      missing_packs_[*ordinal] = false;
+      return CheckPack(file, *ordinal);
     }
-    return absl::OkStatus();
+    Add(FindingKind::kPackUnindexed, false, PackName(file.id),
+        "is in no index, as backups leave packs that were cut off", "prune removes it");
+    return Note(unindexed_, file);
   }));
-  for (uint32_t i = 0; i < stored.size(); ++i) {
-    if (!stored[i] && index().FindPack(index().PackAt(i)) == i) {
-      bad_packs_.emplace(
-          i, BadPack{.kind = FindingKind::kPackMissing, .detail = "is indexed, but not stored"});
+  for (uint32_t i = 0; i < missing_packs_.size(); ++i) {
+    // One that is listed in two ways is here twice.
+    if (missing_packs_[i]) {
+      missing_packs_[i] = index().FindPack(index().PackAt(i)) == i;
+      has_bad_ |= missing_packs_[i];
     }
   }
   return absl::OkStatus();
 }
 
-void Checker::CheckPack(const FileInfo& file, uint32_t ordinal) {
+absl::Status Checker::CheckPack(const FileInfo& file, uint32_t ordinal) {
   const PackInfo info = index().info(ordinal);
   if (file.size_bytes != info.stored_bytes) {
-    bad_packs_.emplace(ordinal,
-                       BadPack{.kind = FindingKind::kPackWrongSize,
-                               .detail = absl::StrCat("has ", file.size_bytes, " bytes instead of ",
-                                                      info.stored_bytes)});
-    wrong_size_.emplace_back(ordinal, file.size_bytes);
-    return;
+    CallBad(ordinal, FindingKind::kPackWrongSize,
+            absl::StrCat("has ", file.size_bytes, " bytes instead of ", info.stored_bytes));
+    return Note(wrong_size_, std::pair(ordinal, file.size_bytes));
   }
   if (info.has_data && info.has_tree) {
     Add(FindingKind::kPackMixed, false, PackName(file.id), "holds data and trees",
         "prune separates them");
   }
-  if (MayBeChosen(file, options_.read_data, options_.read_newer_than)) {
-    readable_packs_.push_back(file);
-  }
+  return MayBeChosen(file, options_.read_data, options_.read_newer_than)
+             ? Note(readable_packs_, file)
+             : absl::OkStatus();
 }
 
 absl::Status Checker::ListSnapshots() {
@@ -379,14 +392,13 @@ absl::Status Checker::NoteNeeded(const BlobHandle& handle) {
 }
 
 absl::StatusOr<bool> Checker::IsLost(const IndexedCopy& first) const {
-  if (bad_packs_.empty()) {
+  if (!has_bad_) {
     return false;
   }
   bool lost = true;
   RETURN_IF_ERROR(index().ForEachCopyOf(first.entry.handle, [this, &lost](const IndexedCopy& copy) {
-    const auto pack = bad_packs_.find(copy.pack_ordinal);
-    lost = pack != bad_packs_.end() &&
-           (pack->second.kind == FindingKind::kPackMissing || bad_copies_->Contains(copy.number));
+    lost = missing_packs_[copy.pack_ordinal] ||
+           (bad_[copy.pack_ordinal] && bad_copies_->Contains(copy.number));
     return lost;
   }));
   return lost;
@@ -481,20 +493,28 @@ absl::Status Checker::TellOfBlobs() {
 }
 
 void Checker::TellOfPacks() {
-  for (const auto& [ordinal, pack] : bad_packs_) {
-    const PackId& id = index().packs()[ordinal];
-    const bool is_gone = pack.kind == FindingKind::kPackMissing;
-    std::string step = kRepairPacks;
-    if (!needed_[ordinal]) {
-      step = is_gone ? kNotNeeded : absl::StrCat("run repair packs ", id.Hex(), " --drop-lost");
-    } else if (!is_gone) {
-      step = absl::StrCat("with the volume at hand run repair packs ", id.Hex(),
-                          " --from it; without it repair packs ", id.Hex(),
-                          " --drop-lost, then repair snapshots");
+  for (uint32_t i = 0; has_bad_ && i < index().pack_count(); ++i) {
+    if (missing_packs_[i] || bad_[i]) {
+      TellOfPack(i);
+      CallDamaged(i);
     }
-    Add(pack.kind, true, PackName(id), pack.detail, step);
-    CallDamaged(ordinal);
   }
+}
+
+void Checker::TellOfPack(uint32_t ordinal) {
+  const PackId id = index().PackAt(ordinal);
+  if (missing_packs_[ordinal]) {
+    Add(FindingKind::kPackMissing, true, PackName(id), "is indexed, but not stored",
+        needed_[ordinal] ? kRepairPacks : kNotNeeded);
+    return;
+  }
+  const auto found = bad_packs_.find(ordinal);
+  const BadPack pack = found != bad_packs_.end() ? found->second : BadPack();
+  const std::string drop = absl::StrCat("repair packs ", id.Hex(), " --drop-lost");
+  Add(pack.kind, true, PackName(id), pack.detail,
+      needed_[ordinal] ? absl::StrCat("with the volume at hand run repair packs ", id.Hex(),
+                                      " --from it; without it ", drop, ", then repair snapshots")
+                       : absl::StrCat("run ", drop));
 }
 
 absl::Status Checker::ListDamaged() {
@@ -649,8 +669,7 @@ absl::Status Checker::ReadPack(const FileInfo& pack, std::vector<NumberedEntry>&
       bad_copies_->Mark(indexed[number].copy);
     }
     const MutexLock lock(mutex_);
-    bad_packs_.emplace(*index().FindPack(pack.id), BadPack{.kind = FindingKind::kPackDamaged,
-                                                           .detail = std::move(read.detail)});
+    CallBad(*index().FindPack(pack.id), FindingKind::kPackDamaged, std::move(read.detail));
   } else if (!read.is_listed_so) {
     Add(FindingKind::kPackListedDifferently, true, PackName(pack.id),
         "its header lists other blobs than the index", kRepairIndex);

@@ -119,8 +119,8 @@ struct CheckOptions {
 // Damage is a finding; the status is an error only when the store does not answer or `ctx` ends. A
 // lock is the caller's: beside a running prune there is no clean result. Backups may run: what they
 // add after the call began is not looked at. Memory is taken from the repository's budget: beside
-// the index a few bits per blob and pack, 56 bytes for each pack that is read, that of
-// ContentCheck, and when reading data pieces of packs, as many and as long as is free.
+// the index a few bits per blob and pack, 56 bytes for each pack that is read or in no index, that
+// of ContentCheck, and when reading data pieces of packs, as many and as long as is free.
 absl::StatusOr<CheckReport> CheckRepository(const CallContext& ctx, Repository& repository,
                                             const CheckOptions& options);
 

@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 #include "base/memory_budget.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
@@ -112,7 +113,7 @@ Copier::Copier(const CallContext& ctx, Repository& from, Repository& to, Lock& l
 absl::StatusOr<std::vector<CopiedSnapshot>> Copier::Run(
     absl::Span<const StoredSnapshot> snapshots) {
   const absl::Time listed_at = ctx_.clock->Now();
-  ASSIGN_OR_RETURN(absl::flat_hash_set<PackId> absent, FindAbsentPacks(ctx_, to_, to_.index()));
+  ASSIGN_OR_RETURN(PackBits absent, FindAbsentPacks(ctx_, to_, to_.index()));
   stored_ = std::make_shared<StoredBlobs>(to_.index(), std::move(absent), listed_at);
   RETURN_IF_ERROR(FindExisting());
   for (const StoredSnapshot& snapshot : snapshots) {
@@ -331,7 +332,10 @@ absl::Status Copier::CopyData(std::vector<BlobToFetch> blobs, BlobWriter& writer
 absl::StatusOr<std::vector<StoredSnapshot>> Select(const CallContext& ctx, const Repository& from,
                                                    absl::Span<const Id> ids) {
   if (ids.empty()) {
-    return from.ListSnapshots(ctx);
+    return from.ListSnapshots(ctx, [](const Id& id, const absl::Status& why) {
+      CSIDELTA_LOG(kWarn, "a snapshot does not read, and is not copied", {"snapshot", id.Hex()},
+                   {"error", std::string(why.message())});
+    });
   }
   std::vector<StoredSnapshot> selected;
   for (const Id& id : ids) {

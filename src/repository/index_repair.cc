@@ -1,33 +1,43 @@
 #include <algorithm>
 #include <cstddef>
+#include <tuple>
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
+#include "absl/algorithm/container.h"
 #include "base/status_macros.h"
 #include "repository/index_rewriter.h"
 #include "repository/pack_headers.h"
 #include "repository/pack_reader.h"
+#include "repository/record_sorter.h"
 #include "repository/repairer.h"
 
 namespace csidelta::repository {
 namespace {
 
-// What is known of a pack that is stored or listed.
+// That a pack is stored, or what an index file lists of it.
+struct PackFact {
+  PackId id;
+  bool is_listed = false;  // Sorted, what is stored comes first.
+  uint64_t fingerprint = 0;
+  int64_t bytes = 0;
+
+  uint64_t SortPrefix() const { return id.OrderedPrefix64(); }
+  friend bool operator<(const PackFact& a, const PackFact& b) {
+    return std::tie(a.id, a.is_listed, a.fingerprint) < std::tie(b.id, b.is_listed, b.fingerprint);
+  }
+};
+
+// What is known of a pack.
 struct PackState {
+  PackId id;
   int64_t stored_bytes = -1;  // Negative: not stored.
   bool listed = false;
   bool doubtful = false;     // Listed with another length, or twice, differently.
   uint64_t fingerprint = 0;  // Of what a file lists in it.
 };
 
-// What an index file lists of one pack.
-struct ListedPack {
-  PackId id;
-  uint64_t fingerprint = 0;
-  int64_t stored_bytes = 0;
-};
+constexpr int64_t kFactTableShare = 4;
 
 // Writers list a pack's blobs in any order.
 uint64_t FingerprintOf(IndexedPack pack) {
@@ -41,36 +51,49 @@ uint64_t FingerprintOf(IndexedPack pack) {
 class IndexRepair {
  public:
   IndexRepair(const CallContext& ctx, Repository& repository, const RepairIndexOptions& options)
-      : ctx_(ctx), repository_(repository), options_(options) {}
+      : ctx_(ctx),
+        repository_(repository),
+        options_(options),
+        facts_(repository.scratch(),
+               repository.scratch().options().table_memory_bytes_max / kFactTableShare) {}
 
   absl::StatusOr<RepairIndexResult> Run(Lock& lock);
 
  private:
   absl::Status ReadFiles();
-  void NoteListed(const ListedPack& pack);
 
   // Sorts the packs into those to drop, and those whose headers say what they hold.
+  absl::Status JudgePacks();
+  void Learn(const PackFact& fact, PackState& state) const;
+  absl::Status Judge(const PackState& state);
   absl::Status ReadHeaders();
+  template <typename T>
+  absl::Status Note(std::vector<T>& list, const T& element) {
+    return repository_.memory().Append(lists_share_, list, element, "repairing the index");
+  }
   absl::Status Rewrite(Lock& lock);
 
   // Replaces a file that lists any of `replaced` by one that does not.
-  absl::Status MoveFile(const FileInfo& file, const absl::flat_hash_set<PackId>& replaced,
-                        IndexRewriter& rewriter);
+  absl::Status MoveFile(const FileInfo& file, PackPredicate is_replaced, IndexRewriter& rewriter);
 
   const CallContext& ctx_;
   Repository& repository_;
   const RepairIndexOptions& options_;
-  absl::flat_hash_map<PackId, PackState> packs_;
+  RecordSorter<PackFact> facts_;
+  MemoryBudget::Share lists_share_;
+  std::vector<FileInfo> to_read_;  // Packs, ascending.
+  std::vector<FileInfo> added_;
   std::vector<FileInfo> readable_files_;
   RepairIndexResult result_;
 };
 
 absl::StatusOr<RepairIndexResult> IndexRepair::Run(Lock& lock) {
   RETURN_IF_ERROR(repository_.ListPacks(ctx_, [this](const FileInfo& file) {
-    packs_[file.id].stored_bytes = file.size_bytes;
-    return absl::OkStatus();
+    const PackFact fact = {.id = file.id, .bytes = file.size_bytes};
+    return facts_.Add(absl::MakeConstSpan(&fact, 1));
   }));
   RETURN_IF_ERROR(ReadFiles());
+  RETURN_IF_ERROR(JudgePacks());
   RETURN_IF_ERROR(ReadHeaders());
   if (options_.dry_run || !result_.changed()) {
     return std::move(result_);
@@ -87,19 +110,18 @@ absl::Status IndexRepair::ReadFiles() {
     Report(options_.progress, "index files", static_cast<int64_t>(i),
            static_cast<int64_t>(files.size()));
     // What a file lists counts only if all of it reads.
-    std::vector<ListedPack> listed;
+    std::vector<PackFact> listed;
     const absl::Status status =
         repository_.ReadIndexFile(ctx_, files[i], [&](const IndexedPack& pack) {
-          listed.push_back({.id = pack.id,
-                            .fingerprint = FingerprintOf(pack),
-                            .stored_bytes = PackBytes(pack.entries)});
-          return absl::OkStatus();
+          return Note(listed, {.id = pack.id,
+                               .is_listed = true,
+                               .fingerprint = FingerprintOf(pack),
+                               .bytes = PackBytes(pack.entries)});
         });
+    lists_share_.Reset();
     if (status.ok()) {
       readable_files_.push_back(files[i]);
-      for (const ListedPack& pack : listed) {
-        NoteListed(pack);
-      }
+      RETURN_IF_ERROR(facts_.Add(listed));
     } else if (IsDamage(status)) {
       result_.unreadable_files.push_back(files[i].id);
     } else {
@@ -109,53 +131,74 @@ absl::Status IndexRepair::ReadFiles() {
   return absl::OkStatus();
 }
 
-void IndexRepair::NoteListed(const ListedPack& pack) {
-  PackState& state = packs_[pack.id];
-  const bool contradicts = state.listed && state.fingerprint != pack.fingerprint;
-  const bool wrong_length = state.stored_bytes >= 0 && state.stored_bytes != pack.stored_bytes;
+absl::Status IndexRepair::JudgePacks() {
+  PackState state;
+  RETURN_IF_ERROR(facts_.Drain([&](absl::Span<const PackFact> facts) -> absl::Status {
+    for (const PackFact& fact : facts) {
+      if (fact.id != state.id) {
+        RETURN_IF_ERROR(Judge(state));
+        state = {.id = fact.id};
+      }
+      Learn(fact, state);
+    }
+    return absl::OkStatus();
+  }));
+  return Judge(state);
+}
+
+void IndexRepair::Learn(const PackFact& fact, PackState& state) const {
+  if (!fact.is_listed) {
+    state.stored_bytes = fact.bytes;
+    return;
+  }
+  const bool contradicts = state.listed && state.fingerprint != fact.fingerprint;
+  const bool wrong_length = state.stored_bytes >= 0 && state.stored_bytes != fact.bytes;
   state.doubtful |= contradicts || wrong_length || options_.read_all_packs;
   state.listed = true;
-  state.fingerprint = pack.fingerprint;
+  state.fingerprint = fact.fingerprint;
+}
+
+absl::Status IndexRepair::Judge(const PackState& state) {
+  if (state.stored_bytes < 0) {
+    return state.listed ? Note(result_.packs_dropped, state.id) : absl::OkStatus();
+  }
+  return state.listed && !state.doubtful
+             ? absl::OkStatus()
+             : Note(to_read_, {.id = state.id, .size_bytes = state.stored_bytes});
 }
 
 absl::Status IndexRepair::ReadHeaders() {
-  std::vector<FileInfo> to_read;
-  for (const auto& [id, state] : packs_) {
-    if (state.stored_bytes < 0) {
-      result_.packs_dropped.push_back(id);
-    } else if (!state.listed || state.doubtful) {
-      to_read.push_back({.id = id, .size_bytes = state.stored_bytes});
-    }
-  }
   int64_t done = 0;
   return ReadPackHeaders(
-      ctx_, repository_, to_read, PackProof::kHeader,
-      [&](const FileInfo& pack, const absl::StatusOr<std::vector<PackEntry>>& entries) {
-        Report(options_.progress, "packs", done++, static_cast<int64_t>(to_read.size()));
-        if (!entries.ok() && !IsDamage(entries.status())) {
-          return entries.status();
+      ctx_, repository_, to_read_, PackProof::kHeader,
+      [&](const FileInfo& pack,
+          const absl::StatusOr<std::vector<PackEntry>>& entries) -> absl::Status {
+        Report(options_.progress, "packs", done++, static_cast<int64_t>(to_read_.size()));
+        if (!entries.ok()) {
+          return IsDamage(entries.status()) ? Note(result_.packs_unreadable, pack.id)
+                                            : entries.status();
         }
-        (entries.ok() ? result_.packs_added : result_.packs_unreadable).push_back(pack.id);
-        return absl::OkStatus();
+        RETURN_IF_ERROR(Note(added_, pack));
+        return Note(result_.packs_added, pack.id);
       });
 }
 
 absl::Status IndexRepair::Rewrite(Lock& lock) {
+  RETURN_IF_ERROR(repository_.LoadReadableIndex(ctx_));
   IndexRewriter rewriter(repository_, lock);
-  std::vector<FileInfo> added;
-  for (const PackId& id : result_.packs_added) {
-    added.push_back({.id = id, .size_bytes = packs_[id].stored_bytes});
-  }
   const auto list = [&](const FileInfo& pack,
                         absl::StatusOr<std::vector<PackEntry>> entries) -> absl::Status {
     RETURN_IF_ERROR(entries.status());
     return rewriter.Add(ctx_, {.id = pack.id, .entries = *std::move(entries)});
   };
-  RETURN_IF_ERROR(ReadPackHeaders(ctx_, repository_, added, PackProof::kHeader, list));
-  absl::flat_hash_set<PackId> replaced(result_.packs_added.begin(), result_.packs_added.end());
-  replaced.insert(result_.packs_dropped.begin(), result_.packs_dropped.end());
+  RETURN_IF_ERROR(ReadPackHeaders(ctx_, repository_, added_, PackProof::kHeader, list));
+  std::sort(result_.packs_added.begin(), result_.packs_added.end());
+  const auto is_replaced = [this](const PackId& id) {
+    return absl::c_binary_search(result_.packs_added, id) ||
+           absl::c_binary_search(result_.packs_dropped, id);
+  };
   for (const FileInfo& file : readable_files_) {
-    RETURN_IF_ERROR(MoveFile(file, replaced, rewriter));
+    RETURN_IF_ERROR(MoveFile(file, is_replaced, rewriter));
   }
   for (const Id& file : result_.unreadable_files) {
     rewriter.Supersede(file);
@@ -166,15 +209,13 @@ absl::Status IndexRepair::Rewrite(Lock& lock) {
   return absl::OkStatus();
 }
 
-absl::Status IndexRepair::MoveFile(const FileInfo& file,
-                                   const absl::flat_hash_set<PackId>& replaced,
+absl::Status IndexRepair::MoveFile(const FileInfo& file, PackPredicate is_replaced,
                                    IndexRewriter& rewriter) {
   bool names_any = false;
   RETURN_IF_ERROR(repository_.ReadIndexFile(ctx_, file, [&](const IndexedPack& pack) {
-    names_any |= replaced.contains(pack.id);
+    names_any |= is_replaced(pack.id);
     return absl::OkStatus();
   }));
-  const auto is_replaced = [&](const PackId& id) { return replaced.contains(id); };
   return names_any ? rewriter.Move(ctx_, file, is_replaced) : absl::OkStatus();
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -50,7 +51,7 @@ absl::StatusOr<std::vector<IndexFileInfo>> LookAtAll(const CallContext& ctx,
 }  // namespace
 
 absl::Status IndexRewriter::Add(const CallContext& ctx, const IndexedPack& pack) {
-  if (pack.entries.empty() || !added_.insert(pack.id).second) {
+  if (pack.entries.empty()) {
     return absl::OkStatus();
   }
   pending_blobs_ += static_cast<int64_t>(pack.entries.size());
@@ -82,8 +83,17 @@ absl::StatusOr<IndexRewriteCounts> IndexRewriter::Commit(const CallContext& ctx)
 
 absl::Status IndexRewriter::Move(const CallContext& ctx, const FileInfo& file,
                                  PackPredicate dropped) {
+  const BlobIndex& index = repository_.index();
   RETURN_IF_ERROR(repository_.ReadIndexFile(ctx, file, [&](const IndexedPack& pack) {
-    return dropped(pack.id) ? absl::OkStatus() : Add(ctx, pack);
+    const std::optional<uint32_t> ordinal = index.FindPack(pack.id);
+    const bool is_again = ordinal.has_value() && moved_[*ordinal];
+    if (is_again || dropped(pack.id)) {
+      return absl::OkStatus();
+    }
+    if (ordinal.has_value()) {
+      moved_[*ordinal] = true;
+    }
+    return Add(ctx, pack);
   }));
   superseded_.push_back(file.id);
   return absl::OkStatus();

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -13,6 +12,7 @@
 #include "repository/lock.h"
 #include "repository/maintenance.h"
 #include "repository/repository.h"
+#include "repository/stored_packs.h"
 
 namespace csidelta::repository {
 
@@ -30,12 +30,14 @@ struct IndexRewriteCounts {
 class IndexRewriter {
  public:
   // REQUIRES that `lock` is exclusive. Borrows both.
-  IndexRewriter(Repository& repository, Lock& lock) : repository_(repository), lock_(lock) {}
+  IndexRewriter(Repository& repository, Lock& lock)
+      : repository_(repository), lock_(lock), moved_(repository.index().pack_count()) {}
 
-  // Lists a pack in a new file. One that was added before is left out.
+  // Lists a pack in a new file.
   absl::Status Add(const CallContext& ctx, const IndexedPack& pack);
 
-  // Lists what a file lists, but for packs that are dropped, and has Commit() delete it.
+  // Lists what a file lists, but for packs that are dropped, and has Commit() delete it. Of a pack
+  // that several files list, and that the repository's index has, what the first of them lists.
   absl::Status Move(const CallContext& ctx, const FileInfo& file, PackPredicate dropped);
 
   // Has Commit() delete this file.
@@ -52,7 +54,7 @@ class IndexRewriter {
   std::vector<Id> superseded_;
   std::vector<IndexedPack> pending_;
   int64_t pending_blobs_ = 0;
-  absl::flat_hash_set<PackId> added_;
+  PackBits moved_;  // of the repository's index
   IndexRewriteCounts counts_;
 };
 

@@ -29,8 +29,18 @@ struct ForeignLock {
   Id id;
   LockFile file;
   bool readable = false;
+  absl::Time stored_at;       // By the clock of the store, where it says.
   absl::Duration first_seen;  // By our clock's Uptime().
 };
+
+// Stale locks that do not read are removed so many at a time.
+constexpr int kUnreadableRemovedMax = 64;
+
+// Whether it does not read, and is older than a lock of the living.
+bool IsOldJunk(const ForeignLock& lock, absl::Time now) {
+  return !lock.readable && lock.stored_at > absl::InfinitePast() &&
+         now - lock.stored_at >= kLockStaleAfter;
+}
 
 // For people: who it is, where, and for how long by now.
 std::string DescribeOwner(const ForeignLock& lock, absl::Time now) {
@@ -57,104 +67,25 @@ class ForeignLocks {
       : repository_(repository), liveness_probes_(liveness_probes), clock_(clock) {}
 
   // Looks at all locks but `own`, removes those whose owners are dead, and returns the rest. Where
-  // credentials may not delete, a lock whose owner is proven dead counts as removed.
-  absl::StatusOr<std::vector<ForeignLock>> Look(const CallContext& ctx, const std::set<Id>& own) {
-    ASSIGN_OR_RETURN(const std::vector<FileInfo> files,
-                     repository_.ListFiles(ctx, FileKind::kLock));
-    std::vector<Id> others;
-    for (const FileInfo& file : files) {
-      // A file of no length is a lock that its writer never finished.
-      if (!own.contains(file.id) && file.size_bytes > 0) {
-        others.push_back(file.id);
-      }
-    }
-    std::vector<std::optional<ForeignLock>> locks(others.size());
-    RETURN_IF_ERROR(ParallelFor(others.size(), kMaintenanceThreads,
-                                [&](std::size_t i) { return LookAt(ctx, others[i], locks[i]); }));
-    seen_.clear();
-    std::vector<ForeignLock> alive;
-    for (const std::optional<ForeignLock>& lock : locks) {
-      if (lock.has_value()) {
-        seen_.emplace(lock->id, *lock);
-        if (!IsDead(*lock) || !(Remove(ctx, *lock) || IsProven(*lock))) {
-          alive.push_back(*lock);
-        }
-      }
-    }
-    return alive;
-  }
+  // credentials may not delete, a lock whose owner is proven dead counts as removed, and so does a
+  // stale one that does not read. Whether that is stale the store's clock says, by one of `own`.
+  absl::StatusOr<std::vector<ForeignLock>> Look(const CallContext& ctx, const std::set<Id>& own);
 
   // Whether waiting for this one was not reported yet.
   bool FirstMention(const Id& id) { return mentioned_.insert(id).second; }
 
   // Locks that were removed, and those of the last look that were not.
-  Lock::Unfinished unfinished() const {
-    Lock::Unfinished unfinished = {.removed = static_cast<int>(removed_.size()), .others = 0};
-    for (const auto& [id, lock] : seen_) {
-      unfinished.others += removed_.contains(id) ? 0 : 1;
-    }
-    return unfinished;
-  }
+  Lock::Unfinished unfinished() const;
 
  private:
-  absl::Status LookAt(const CallContext& ctx, const Id& id,
-                      std::optional<ForeignLock>& present) const {
-    if (const auto found = seen_.find(id); found != seen_.end()) {
-      present = found->second;
-      return absl::OkStatus();
-    }
-    ForeignLock lock = {.id = id, .file = {}, .first_seen = clock_.Uptime()};
-    const absl::StatusOr<std::string> text = repository_.LoadFile(ctx, FileKind::kLock, id);
-    if (absl::IsNotFound(text.status())) {
-      return absl::OkStatus();  // Released since the listing.
-    }
-    if (!text.ok() && !absl::IsDataLoss(text.status())) {
-      return text.status();
-    }
-    if (text.ok()) {
-      if (absl::StatusOr<LockFile> file = DecodeLock(*text); file.ok()) {
-        lock.file = *std::move(file);
-        lock.readable = true;
-      }
-    }
-    present = std::move(lock);
-    return absl::OkStatus();
-  }
+  absl::Status LookAt(const CallContext& ctx, const FileInfo& listed,
+                      std::optional<ForeignLock>& present) const;
+  bool IsDead(const ForeignLock& lock) const;
 
-  bool IsDead(const ForeignLock& lock) const {
-    // A living client replaces a lock by one with another id each five minutes.
-    return clock_.Uptime() - lock.first_seen >= kLockStaleAfter || IsProven(lock);
-  }
+  bool IsProven(const ForeignLock& lock) const;
 
-  bool IsProven(const ForeignLock& lock) const {
-    const std::optional<LockOwner> owner =
-        lock.readable ? DecodeLockHostname(lock.file.hostname) : std::nullopt;
-    return owner.has_value() && IsProvenDead(*owner, liveness_probes_);
-  }
-
-  bool Remove(const CallContext& ctx, const ForeignLock& lock) {
-    if (may_not_delete_) {
-      return false;
-    }
-    absl::Status status;
-    if ((lock.file.exclusive || !lock.readable) && !IsProven(lock)) {
-      // Only frozen, perhaps: a prune that goes on has requests under way.
-      status = repository_.store().Put(ctx, kMayStillDeleteKey, "1", {});
-    }
-    if (status.ok()) {
-      status = repository_.RemoveFile(ctx, FileKind::kLock, lock.id);
-    }
-    if (!status.ok()) {
-      may_not_delete_ = absl::IsPermissionDenied(status);
-      CSIDELTA_LOG(kInfo, "a stale lock stays", {"lock", lock.id.Hex()},
-                   {"error", std::string(status.message())});
-      return false;
-    }
-    removed_.insert(lock.id);
-    CSIDELTA_LOG(kInfo, "removed a lock whose owner is dead",
-                 {"lock", DescribeOwner(lock, clock_.Now())});
-    return true;
-  }
+  // Whether it no longer counts.
+  bool Remove(const CallContext& ctx, const ForeignLock& lock);
 
   Repository& repository_;
   const LivenessProbes& liveness_probes_;
@@ -163,7 +94,114 @@ class ForeignLocks {
   std::set<Id> mentioned_;
   std::set<Id> removed_;
   bool may_not_delete_ = false;  // Refused once: the others are not tried.
+  absl::Time store_now_ = absl::InfinitePast();
+  bool is_marked_ = false;  // in this look
+  int removals_left_ = 0;
 };
+
+absl::StatusOr<std::vector<ForeignLock>> ForeignLocks::Look(const CallContext& ctx,
+                                                            const std::set<Id>& own) {
+  ASSIGN_OR_RETURN(const std::vector<FileInfo> files, repository_.ListFiles(ctx, FileKind::kLock));
+  std::vector<FileInfo> others;
+  for (const FileInfo& file : files) {
+    if (own.contains(file.id)) {
+      store_now_ = std::max(store_now_, file.modified_at);
+    } else if (file.size_bytes > 0) {  // Else it is a lock that its writer never finished.
+      others.push_back(file);
+    }
+  }
+  std::vector<std::optional<ForeignLock>> locks(others.size());
+  RETURN_IF_ERROR(ParallelFor(others.size(), kMaintenanceThreads,
+                              [&](std::size_t i) { return LookAt(ctx, others[i], locks[i]); }));
+  seen_.clear();
+  is_marked_ = false;
+  removals_left_ = kUnreadableRemovedMax;
+  std::vector<ForeignLock> alive;
+  for (const std::optional<ForeignLock>& lock : locks) {
+    if (lock.has_value()) {
+      seen_.emplace(lock->id, *lock);
+      if (!IsDead(*lock) || !(Remove(ctx, *lock) || IsProven(*lock))) {
+        alive.push_back(*lock);
+      }
+    }
+  }
+  return alive;
+}
+
+Lock::Unfinished ForeignLocks::unfinished() const {
+  Lock::Unfinished unfinished = {.removed = static_cast<int>(removed_.size()), .others = 0};
+  for (const auto& [id, lock] : seen_) {
+    unfinished.others += removed_.contains(id) ? 0 : 1;
+  }
+  return unfinished;
+}
+
+absl::Status ForeignLocks::LookAt(const CallContext& ctx, const FileInfo& listed,
+                                  std::optional<ForeignLock>& present) const {
+  const Id& id = listed.id;
+  if (const auto found = seen_.find(id); found != seen_.end()) {
+    present = found->second;
+    return absl::OkStatus();
+  }
+  ForeignLock lock = {
+      .id = id, .file = {}, .stored_at = listed.modified_at, .first_seen = clock_.Uptime()};
+  const absl::StatusOr<std::string> text = repository_.LoadFile(ctx, FileKind::kLock, id);
+  if (absl::IsNotFound(text.status())) {
+    return absl::OkStatus();  // Released since the listing.
+  }
+  if (!text.ok() && !absl::IsDataLoss(text.status())) {
+    return text.status();
+  }
+  if (text.ok()) {
+    if (absl::StatusOr<LockFile> file = DecodeLock(*text); file.ok()) {
+      lock.file = *std::move(file);
+      lock.readable = true;
+    }
+  }
+  present = std::move(lock);
+  return absl::OkStatus();
+}
+
+bool ForeignLocks::IsDead(const ForeignLock& lock) const {
+  // A living client replaces a lock by one with another id each five minutes.
+  return clock_.Uptime() - lock.first_seen >= kLockStaleAfter || IsProven(lock) ||
+         IsOldJunk(lock, store_now_);
+}
+
+bool ForeignLocks::IsProven(const ForeignLock& lock) const {
+  const std::optional<LockOwner> owner =
+      lock.readable ? DecodeLockHostname(lock.file.hostname) : std::nullopt;
+  return owner.has_value() && IsProvenDead(*owner, liveness_probes_);
+}
+
+bool ForeignLocks::Remove(const CallContext& ctx, const ForeignLock& lock) {
+  if (lock.readable && may_not_delete_) {
+    return false;
+  }
+  absl::Status status;
+  if ((lock.file.exclusive || !lock.readable) && !IsProven(lock) && !is_marked_) {
+    // Only frozen, perhaps: a prune that goes on has requests under way.
+    status = repository_.store().Put(ctx, kMayStillDeleteKey, "1", {});
+    is_marked_ = status.ok();
+  }
+  // A stranger's are many, perhaps: the rest is left to those who come later.
+  if (status.ok() && !lock.readable && (may_not_delete_ || removals_left_-- <= 0)) {
+    return true;
+  }
+  if (status.ok()) {
+    status = repository_.RemoveFile(ctx, FileKind::kLock, lock.id);
+  }
+  if (!status.ok()) {
+    may_not_delete_ |= absl::IsPermissionDenied(status);
+    CSIDELTA_LOG(kInfo, "a stale lock stays", {"lock", lock.id.Hex()},
+                 {"error", std::string(status.message())});
+    return !lock.readable && absl::IsPermissionDenied(status);
+  }
+  removed_.insert(lock.id);
+  CSIDELTA_LOG(kInfo, "removed a lock whose owner is dead",
+               {"lock", DescribeOwner(lock, clock_.Now())});
+  return true;
+}
 
 namespace {
 
@@ -236,7 +274,10 @@ absl::StatusOr<Id> Lock::WriteOwn(const CallContext& ctx) {
 // Writes our lock and keeps it if no other client did the same. ABORTED (IsLocked) when others hold
 // conflicting ones.
 absl::Status Lock::TryTake(const CallContext& ctx, ForeignLocks& foreign) {
-  ASSIGN_OR_RETURN(const std::vector<ForeignLock> before, foreign.Look(ctx, leftovers_));
+  ASSIGN_OR_RETURN(std::vector<ForeignLock> before, foreign.Look(ctx, leftovers_));
+  // By our clock; that of the store decides, once it has our lock.
+  std::erase_if(before,
+                [now = clock_.Now()](const ForeignLock& lock) { return IsOldJunk(lock, now); });
   std::vector<ForeignLock> conflicts = Conflicting(before, options_.exclusive);
   if (conflicts.empty()) {
     const Moment written_at = Look();

@@ -118,7 +118,7 @@ class ForeignLocks;
 // five minutes by a thread of its own. Credentials that may not delete are enough: then its files
 // stay, until a client that may delete removes them. Before acquiring, locks whose owners are
 // proven dead are removed, and so are those that our own clock has seen unchanged for
-// kLockStaleAfter.
+// kLockStaleAfter, and those that do not read and are as old by the store's.
 //
 //   absent --Acquire--> held --Release--> absent
 //                       held --it was removed, or no refresh succeeded--> lost: Fence() fails

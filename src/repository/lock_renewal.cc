@@ -11,6 +11,7 @@
 #include "absl/strings/strip.h"
 #include "base/crypto.h"
 #include "base/mutex.h"
+#include "base/rate_limiter.h"
 #include "base/status_macros.h"
 #include "repository/parallel.h"
 #include "repository/pruner.h"
@@ -28,6 +29,8 @@ constexpr int64_t kHashedBytes = int64_t{4} << 20;
 constexpr absl::Duration kDay = absl::Hours(24);
 // An object that a run extended just before is skipped by the run that resumes it.
 constexpr absl::Duration kResumedAfterMax = absl::Hours(1);
+
+int64_t DayOf(absl::Time time) { return absl::ToUnixSeconds(time) / absl::ToInt64Seconds(kDay); }
 
 // What one object is, among its versions.
 struct Target {
@@ -53,8 +56,12 @@ class NeededObjects {
       index_ = nullptr;
       return std::string(plan.status().message());
     }
-    unneeded_packs_.insert(plan->unused.begin(), plan->unused.end());
-    unneeded_packs_.insert(plan->removed.begin(), plan->removed.end());
+    unneeded_packs_.resize(index_->pack_count());
+    for (const std::vector<uint32_t>* packs : {&plan->unused, &plan->removed}) {
+      for (const uint32_t pack : *packs) {
+        unneeded_packs_[pack] = true;
+      }
+    }
     unneeded_sidecars_.insert(plan->sidecar_keys.begin(), plan->sidecar_keys.end());
     return "";
   }
@@ -63,9 +70,14 @@ class NeededObjects {
     absl::string_view name = key;
     if (absl::ConsumePrefix(&name, "data/")) {
       const absl::StatusOr<PackId> pack = PackId::Parse(name.substr(name.rfind('/') + 1));
-      return pack.ok() && key == PackKey(*pack) &&
-             (index_ == nullptr ||
-              (index_->FindPack(*pack).has_value() && !unneeded_packs_.contains(*pack)));
+      if (!pack.ok() || key != PackKey(*pack)) {
+        return false;
+      }
+      if (index_ == nullptr) {
+        return true;
+      }
+      const std::optional<uint32_t> ordinal = index_->FindPack(*pack);
+      return ordinal.has_value() && !unneeded_packs_[*ordinal];
     }
     return key == kConfigKey || absl::StartsWith(key, "keys/") || absl::StartsWith(key, "index/") ||
            absl::StartsWith(key, "snapshots/") ||
@@ -74,7 +86,7 @@ class NeededObjects {
 
  private:
   const BlobIndex* index_ = nullptr;  // null: what is needed is unknown
-  absl::flat_hash_set<PackId> unneeded_packs_;
+  PackBits unneeded_packs_;
   absl::flat_hash_set<std::string> unneeded_sidecars_;
 };
 
@@ -86,6 +98,7 @@ class Renewal {
         options_(options),
         all_are_due_(options.renewed_at == absl::InfinitePast()),
         turns_(std::max(1, options.days / 2)),
+        pace_(options.requests_per_second_max, options.requests_per_second_max),
         now_(ctx.clock->Now()),
         until_(absl::FromUnixSeconds(absl::ToUnixSeconds(now_)) + options.days * kDay) {}
 
@@ -94,9 +107,9 @@ class Renewal {
  private:
   static void Note(const ObjectVersion& version, std::optional<Target>& current);
 
-  // Whether the turn of the object came after the last run. Turns are days since 1970, so that
-  // they do not depend on when the runs are.
-  bool IsDue(const std::string& key) const;
+  // The first day after the one of `time` on which it is this object's turn. Turns are days since
+  // 1970, so that they do not depend on when the runs are.
+  int64_t NextTurn(const std::string& key, absl::Time time) const;
 
   absl::Status Collect(Target target);
 
@@ -116,9 +129,12 @@ class Renewal {
   absl::StatusOr<bool> Extend(const std::string& key, const std::string& version,
                               absl::Time& until);
 
-  void Count() {
+  // Before each request.
+  absl::Status Count() {
+    RETURN_IF_ERROR(pace_.Take(ctx_));
     const MutexLock lock(mutex_);
     ++result_.requests;
+    return absl::OkStatus();
   }
 
   const CallContext& ctx_;
@@ -126,6 +142,7 @@ class Renewal {
   const RenewLocksOptions& options_;
   const bool all_are_due_;
   const int64_t turns_;
+  RateLimiter pace_;
   const absl::Time now_;
   const absl::Time until_;
   std::vector<Target> collected_;
@@ -139,7 +156,7 @@ absl::StatusOr<RenewLocksResult> Renewal::Run(Repository& repository) {
   std::optional<Target> current;
   storage::VersionCursor from;
   do {
-    ++result_.requests;
+    RETURN_IF_ERROR(Count());
     ASSIGN_OR_RETURN(const storage::VersionPage page, store_.ListVersions(ctx_, "", from));
     for (const ObjectVersion& version : page.versions) {
       if (current.has_value() && current->key != version.key) {
@@ -173,17 +190,11 @@ void Renewal::Note(const ObjectVersion& version, std::optional<Target>& current)
   }
 }
 
-bool Renewal::IsDue(const std::string& key) const {
-  if (all_are_due_) {
-    return true;
-  }
-  const int64_t today = absl::ToUnixSeconds(now_) / absl::ToInt64Seconds(kDay);
-  const int64_t last = absl::ToUnixSeconds(options_.renewed_at) / absl::ToInt64Seconds(kDay);
+int64_t Renewal::NextTurn(const std::string& key, absl::Time time) const {
   const Id name = Id::Of(key);
   const int64_t turn = (name.bytes()[0] << 8 | name.bytes()[1]) % turns_;
-  // The first day after the last run on which it is this object's turn.
-  const int64_t wait = ((turn - (last + 1)) % turns_ + turns_) % turns_;
-  return last + 1 + wait <= today;
+  const int64_t next = DayOf(time) + 1;
+  return next + ((turn - next) % turns_ + turns_) % turns_;
 }
 
 absl::Status Renewal::Collect(Target target) {
@@ -193,7 +204,7 @@ absl::Status Renewal::Collect(Target target) {
     return absl::OkStatus();
   }
   ++result_.objects;
-  if (!IsDue(target.key)) {
+  if (!all_are_due_ && NextTurn(target.key, options_.renewed_at) > DayOf(now_)) {
     return absl::OkStatus();
   }
   collected_.push_back(std::move(target));
@@ -263,18 +274,18 @@ absl::StatusOr<bool> Renewal::Extend(const std::string& key, const std::string& 
     return absl::NotFoundError("has no version left");
   }
   // Asked first: servers exist that take an earlier date, too.
-  Count();
+  RETURN_IF_ERROR(Count());
   ASSIGN_OR_RETURN(const Retention old, store_.GetRetention(ctx_, key, version));
   until = old.mode.empty() ? absl::InfinitePast() : old.until;
-  // Half of the time must be left until the next run, a day later; or until its next turn.
-  const absl::Time enough =
-      all_are_due_ ? now_ + options_.days * kDay / 2 + kDay : until_ - kResumedAfterMax;
+  // At its next turn half of the time must be left.
+  const absl::Time enough = now_ + options_.days * kDay / 2 +
+                            (NextTurn(key, now_) - DayOf(now_)) * kDay - kResumedAfterMax;
   const bool is_weaker = old.mode != "COMPLIANCE" && options_.mode == "COMPLIANCE";
   if (until >= enough && !is_weaker) {
     return false;
   }
   const absl::Time later = std::max(until, until_);
-  Count();
+  RETURN_IF_ERROR(Count());
   RETURN_IF_ERROR(store_.SetRetention(
       ctx_, key, version,
       {.mode = old.mode == "COMPLIANCE" ? old.mode : options_.mode, .until = later}));

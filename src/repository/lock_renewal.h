@@ -18,9 +18,9 @@ struct RenewLocksOptions {
   std::string mode = "GOVERNANCE";  // or "COMPLIANCE"
   int days = 30;
   // When the run before this ended without a failure, so that only objects whose turn has come
-  // since are due: each object has one every days / 2 days. InfinitePast(): all objects are due,
-  // and the store is asked for the date of each before it is changed.
+  // since are due: each object has one every days / 2 days. InfinitePast(): all objects are due.
   absl::Time renewed_at = absl::InfinitePast();
+  int requests_per_second_max = 0;  // that count in RenewLocksResult::requests; 0: no limit
   ProgressReporter progress = nullptr;
 };
 
@@ -40,7 +40,9 @@ struct RenewLocksResult {
   std::string undecided = {};
 };
 
-// Extends the retention of every needed object that is due to `days` from now. Where a key has
+// Extends the retention of every needed object that is due to `days` from now, unless half of the
+// days will be left at its next turn. So from a run without a failure on, while such runs follow
+// each day, each is retained for days / 2 at least, less the time between two runs. Where a key has
 // several versions, the current one is extended if its bytes have the hash in its name. Otherwise
 // the version that was put first is, and the object counts as failed: it was written over, and
 // `repair versions` must bring it back. Objects that a delete marker hides are not needed, as after

@@ -71,16 +71,17 @@ absl::StatusOr<double> ParsePercent(absl::string_view text) {
   return number;
 }
 
-absl::Status DeletePacks(const CallContext& ctx, Lock& lock, absl::Span<const PackId> packs,
+absl::Status DeletePacks(const CallContext& ctx, Lock& lock, std::size_t count,
+                         absl::FunctionRef<PackId(std::size_t)> pack_at,
                          const ProgressReporter& progress) {
   std::atomic<int64_t> done = 0;
-  return ParallelFor(packs.size(), kMaintenanceThreads, [&](std::size_t i) {
+  return ParallelFor(count, kMaintenanceThreads, [&](std::size_t i) {
     const absl::Status status = ctx.Check();
     if (!status.ok()) {
       return status;
     }
-    const absl::Status deleted = lock.Delete(ctx, PackKey(packs[i]));
-    Report(progress, "deleting packs", ++done, static_cast<int64_t>(packs.size()));
+    const absl::Status deleted = lock.Delete(ctx, PackKey(pack_at(i)));
+    Report(progress, "deleting packs", ++done, static_cast<int64_t>(count));
     return deleted;
   });
 }

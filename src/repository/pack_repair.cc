@@ -63,7 +63,7 @@ class PacksRepair {
   const RepairPacksOptions& options_;
   BlobWriter writer_;
   Mutex alone_;
-  absl::flat_hash_set<PackId> absent_;
+  PackBits absent_;
   absl::flat_hash_set<BlobId> missing_;
   WantedChunks wanted_;
   RepairPacksResult result_;
@@ -105,18 +105,22 @@ absl::StatusOr<RepairPacksResult> PacksRepair::Run(Lock& lock, absl::Span<const 
                         ctx_, repository_, lock,
                         [&](const PackId& id) { return dropped.contains(id); }, options_.progress)
                         .status());
-    RETURN_IF_ERROR(DeletePacks(ctx_, lock, removed, options_.progress));
+    RETURN_IF_ERROR(DeletePacks(
+        ctx_, lock, removed.size(), [&](std::size_t i) { return removed[i]; }, options_.progress));
   }
   return std::move(result_);
 }
 
 std::vector<uint32_t> PacksRepair::OrdinalsOf(absl::Span<const PackId> packs) {
-  const absl::flat_hash_set<PackId> wanted =
-      packs.empty() ? absent_ : absl::flat_hash_set<PackId>(packs.begin(), packs.end());
+  const BlobIndex& index = repository_.index();
   std::vector<uint32_t> ordinals;
-  for (const PackId& pack : wanted) {
-    const std::optional<uint32_t> found = repository_.index().FindPack(pack);
-    if (found.has_value()) {
+  for (uint32_t i = 0; packs.empty() && i < index.pack_count(); ++i) {
+    if (absent_[i] && index.FindPack(index.PackAt(i)) == i) {
+      ordinals.push_back(i);
+    }
+  }
+  for (const PackId& pack : absl::flat_hash_set<PackId>(packs.begin(), packs.end())) {
+    if (const std::optional<uint32_t> found = index.FindPack(pack); found.has_value()) {
       ordinals.push_back(*found);
     } else {
       result_.unlisted.push_back(pack);
@@ -171,8 +175,7 @@ absl::Status PacksRepair::FindMissing(absl::Span<const uint32_t> repaired) {
         bool held = false;
         if (copy != nullptr) {
           RETURN_IF_ERROR(index.ForEachCopyOf(copy->entry.handle, [&](const IndexedCopy& one) {
-            held = handled.contains(one.pack_ordinal) ||
-                   !absent_.contains(index.packs()[one.pack_ordinal]);
+            held = handled.contains(one.pack_ordinal) || !absent_[one.pack_ordinal];
             return !held;
           }));
         }

@@ -87,8 +87,8 @@ class Planner {
 
   absl::Status SumUpBlobs();
   int64_t UnusedMax() const;
-  void ChoosePacks();
-  void ChooseRepacked(std::vector<Candidate> candidates);
+  absl::Status ChoosePacks();
+  absl::Status ChooseRepacked(std::vector<Candidate> candidates);
 
   static bool MustBeRepacked(const PackInfo& info, const PackUse& use) {
     return (info.has_data && info.has_tree) || info.has_plain_tree ||
@@ -99,7 +99,11 @@ class Planner {
   }
 
   // False when the limit is reached.
-  bool Repack(uint32_t pack);
+  absl::StatusOr<bool> Repack(uint32_t pack);
+  template <typename T>
+  absl::Status Note(std::vector<T>& list, const T& element) {
+    return repository_.memory().Append(plan_.lists_share, list, element, "planning a prune");
+  }
   // Packs below it are small ones.
   int64_t SmallPackBytes() const;
   void SumUpPlan();
@@ -126,7 +130,7 @@ absl::StatusOr<PrunePlan> Planner::Make() {
   const int64_t packs = index().pack_count();
   ASSIGN_OR_RETURN(
       plan_.share,
-      repository_.memory().Take(
+      repository_.memory().Keep(
           copies * kPruneBitsPerCopy / 8 + packs * static_cast<int64_t>(sizeof(PackUse)),
           absl::StrCat("planning a prune of ", copies, " blobs in ", packs, " packs")));
   RETURN_IF_ERROR(FindUsed());
@@ -134,7 +138,7 @@ absl::StatusOr<PrunePlan> Planner::Make() {
   RETURN_IF_ERROR(ComparePacks());
   RETURN_IF_ERROR(ChooseKeepers());
   RETURN_IF_ERROR(SumUpBlobs());
-  ChoosePacks();
+  RETURN_IF_ERROR(ChoosePacks());
   return std::move(plan_);
 }
 
@@ -146,7 +150,11 @@ absl::Status Planner::FindUsed() {
   // What a snapshot needs whose file does not read is unknown: pruning could remove it.
   if (!damaged.empty()) {
     const std::string hex = damaged.front().Hex();
-    return Refuse(absl::StrCat("the file snapshots/", hex, " does not read"),
+    return Refuse(absl::StrCat("the file snapshots/", hex, " does not read",
+                               damaged.size() == 1 ? ""
+                                                   : absl::StrCat(", nor do ", damaged.size() - 1,
+                                                                  " others, which csi-delta repair "
+                                                                  "snapshots lists")),
                   absl::StrCat("csi-delta forget ", hex, " removes this file"));
   }
   std::vector<BlobId> roots;
@@ -239,17 +247,19 @@ absl::Status Planner::ComparePacks() {
   // A pack of another size than its index says was not written to its end, or was replaced: none of
   // its copies counts, and what only it holds is found missing in ChooseKeepers().
   packs_.resize(index().pack_count());
-  return repository_.ListPacks(ctx_, [&](const FileInfo& file) {
+  RETURN_IF_ERROR(repository_.ListPacks(ctx_, [&](const FileInfo& file) -> absl::Status {
     const std::optional<uint32_t> ordinal = index().FindPack(file.id);
     if (!ordinal.has_value()) {
-      plan_.unindexed.push_back(file.id);
+      RETURN_IF_ERROR(Note(plan_.unindexed, file.id));
       plan_.figures.bytes_unindexed += file.size_bytes;
     } else if (index().info(*ordinal).stored_bytes == file.size_bytes) {
       packs_[*ordinal].present = true;
       packs_[*ordinal].distrusted = options_.distrusted.Contains(file);
     }
     return absl::OkStatus();
-  });
+  }));
+  std::sort(plan_.unindexed.begin(), plan_.unindexed.end());
+  return absl::OkStatus();
 }
 
 void Planner::Keep(const IndexedCopy& copy) {
@@ -338,7 +348,7 @@ int64_t Planner::SmallPackBytes() const {
   return writer.pack_bytes / 4;
 }
 
-void Planner::ChoosePacks() {
+absl::Status Planner::ChoosePacks() {
   const int64_t small_bytes = SmallPackBytes();
   std::vector<Candidate> candidates;
   std::vector<uint32_t> small[2];  // By type.
@@ -346,32 +356,34 @@ void Planner::ChoosePacks() {
     const PackUse& use = packs_[i];
     const PackInfo info = index().info(i);
     if (use.keepers == 0) {
-      (use.used ? plan_.removed : plan_.unused).push_back(index().PackAt(i));
+      RETURN_IF_ERROR(Note(use.used ? plan_.removed : plan_.unused, i));
       ++(use.present ? plan_.figures.packs_removed : plan_.figures.packs_missing);
       plan_.figures.bytes_removed += use.present ? info.stored_bytes : 0;
     } else if (use.distrusted) {
       continue;  // What it holds may not read, which would end the prune.
     } else if (MustBeRepacked(info, use) || use.keepers < info.blobs) {
-      candidates.push_back({.pack = i,
+      RETURN_IF_ERROR(
+          Note(candidates, {.pack = i,
                             .unused_share = static_cast<float>(info.stored_bytes - use.used_bytes) /
                                             static_cast<float>(info.stored_bytes),
-                            .must = MustBeRepacked(info, use)});
+                            .must = MustBeRepacked(info, use)}));
     } else if (info.stored_bytes < small_bytes && info.blobs < kPackEntriesTarget / 4) {
-      small[info.has_tree ? 1 : 0].push_back(i);
+      RETURN_IF_ERROR(Note(small[info.has_tree ? 1 : 0], i));
     }
   }
-  ChooseRepacked(std::move(candidates));
+  RETURN_IF_ERROR(ChooseRepacked(std::move(candidates)));
   for (const std::vector<uint32_t>& packs : small) {
     if (options_.merge_small_packs && packs.size() >= kSmallPacksToMerge) {
       for (const uint32_t pack : packs) {
-        Repack(pack);
+        RETURN_IF_ERROR(Repack(pack).status());
       }
     }
   }
   SumUpPlan();
+  return absl::OkStatus();
 }
 
-void Planner::ChooseRepacked(std::vector<Candidate> candidates) {
+absl::Status Planner::ChooseRepacked(std::vector<Candidate> candidates) {
   // The greatest share of unused bytes first: it frees the most for the bytes that are written
   // again.
   std::sort(candidates.begin(), candidates.end(),
@@ -385,12 +397,14 @@ void Planner::ChooseRepacked(std::vector<Candidate> candidates) {
   }
   for (const Candidate& one : candidates) {
     if (one.must || unused_after > UnusedMax()) {
-      unused_after -= Repack(one.pack) ? UnusedBlobBytes(one.pack) : 0;
+      ASSIGN_OR_RETURN(const bool is_repacked, Repack(one.pack));
+      unused_after -= is_repacked ? UnusedBlobBytes(one.pack) : 0;
     }
   }
+  return absl::OkStatus();
 }
 
-bool Planner::Repack(uint32_t pack) {
+absl::StatusOr<bool> Planner::Repack(uint32_t pack) {
   // A pack that does not fit is left for the next prune, while smaller ones after it may still fit.
   int64_t& repacked = plan_.figures.bytes_repacked;
   const int64_t stored_bytes = index().info(pack).stored_bytes;
@@ -398,7 +412,7 @@ bool Planner::Repack(uint32_t pack) {
     return false;
   }
   repacked += stored_bytes;
-  plan_.repack.push_back(pack);
+  RETURN_IF_ERROR(Note(plan_.repack, pack));
   return true;
 }
 

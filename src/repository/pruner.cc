@@ -6,7 +6,6 @@
 #include <optional>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
@@ -114,29 +113,38 @@ absl::Status DeleteUnindexed(const CallContext& ctx, Repository& repository, Loc
   if (plan.unindexed.empty()) {
     return absl::OkStatus();
   }
-  const absl::flat_hash_set<PackId> unindexed(plan.unindexed.begin(), plan.unindexed.end());
   ASSIGN_OR_RETURN(const bool listed, IsAnyListed(ctx, repository, [&](const PackId& id) {
-                     return unindexed.contains(id);
+                     return std::binary_search(plan.unindexed.begin(), plan.unindexed.end(), id);
                    }));
   if (listed) {
     return absl::AbortedError("the index has changed since the prune was planned: run it again");
   }
-  return DeletePacks(ctx, lock, plan.unindexed, options.progress);
+  return DeletePacks(
+      ctx, lock, plan.unindexed.size(), [&](std::size_t i) { return plan.unindexed[i]; },
+      options.progress);
 }
 
 // Takes packs out of the index, then out of the store.
 absl::Status DropPacks(const CallContext& ctx, Repository& repository, Lock& lock,
-                       const std::vector<PackId>& packs, const PruneOptions& options,
+                       absl::Span<const uint32_t> packs, const PruneOptions& options,
                        PruneResult& result) {
   RETURN_IF_ERROR(lock.Fence(ctx));
-  const absl::flat_hash_set<PackId> dropped(packs.begin(), packs.end());
+  const BlobIndex& index = repository.index();
+  PackBits dropped(index.pack_count());
+  for (const uint32_t pack : packs) {
+    dropped[pack] = true;
+  }
+  const auto is_dropped = [&](const PackId& id) {
+    const std::optional<uint32_t> ordinal = index.FindPack(id);
+    return ordinal.has_value() && dropped[*ordinal];
+  };
   ASSIGN_OR_RETURN(const IndexRewriteCounts rewritten,
-                   DropFromIndex(
-                       ctx, repository, lock,
-                       [&](const PackId& id) { return dropped.contains(id); }, options.progress));
+                   DropFromIndex(ctx, repository, lock, is_dropped, options.progress));
   result.index_files_written += rewritten.files_written;
   result.index_files_removed += rewritten.files_removed;
-  RETURN_IF_ERROR(DeletePacks(ctx, lock, packs, options.progress));
+  RETURN_IF_ERROR(DeletePacks(
+      ctx, lock, packs.size(), [&](std::size_t i) { return index.PackAt(packs[i]); },
+      options.progress));
   result.packs_deleted += static_cast<int64_t>(packs.size());
   return absl::OkStatus();
 }
@@ -149,17 +157,15 @@ absl::StatusOr<PruneResult> RunPrune(const CallContext& ctx, Repository& reposit
   PruneResult result;
   RETURN_IF_ERROR(DeleteUnindexed(ctx, repository, lock, plan, options));
   result.packs_deleted = static_cast<int64_t>(plan.unindexed.size());
-  std::vector<PackId> old_packs = plan.unused;
+  std::vector<uint32_t> old_packs = plan.repack;
   if (!plan.repack.empty()) {
-    if (!old_packs.empty()) {
+    if (!plan.unused.empty()) {
       // Makes room for what is written now: the disk may be full.
-      RETURN_IF_ERROR(DropPacks(ctx, repository, lock, old_packs, options, result));
-      old_packs.clear();
+      RETURN_IF_ERROR(DropPacks(ctx, repository, lock, plan.unused, options, result));
     }
     RETURN_IF_ERROR(RepackBlobs(ctx, repository, lock, plan, options, result));
-    for (const uint32_t pack : plan.repack) {
-      old_packs.push_back(repository.index().packs()[pack]);
-    }
+  } else {
+    old_packs = plan.unused;
   }
   old_packs.insert(old_packs.end(), plan.removed.begin(), plan.removed.end());
   RETURN_IF_ERROR(DropPacks(ctx, repository, lock, old_packs, options, result));

@@ -29,7 +29,8 @@
 //
 // Dead at any point of this, it leaves a repository that checks clean and that the next prune
 // finishes. Memory is taken from the repository's budget: beside the index five bits per copy of a
-// blob and 12 bytes per pack, then what reads and packs take, see maintenance_memory.h.
+// blob, 12 bytes per pack, 4 more for each that does not stay and 32 for each that no index lists;
+// then what reads and packs take, see maintenance_memory.h.
 // Of a blob with several copies one stays, and it is read only if its pack is written again: where
 // damage is suspected, check with data reading first, and say what it found.
 namespace csidelta::repository {
@@ -83,10 +84,11 @@ struct PruneFigures {
 // What a prune would do. Holds for the index it was made with.
 struct PrunePlan {
   PruneFigures figures;
-  std::vector<uint32_t> repack;   // Ordinals of packs in the index.
-  std::vector<PackId> unused;     // Indexed packs without any used blob, and missing ones.
-  std::vector<PackId> removed;    // Indexed packs of which another copy of each used blob stays.
-  std::vector<PackId> unindexed;  // Not in any index.
+  // Ordinals of packs in the index.
+  std::vector<uint32_t> repack;
+  std::vector<uint32_t> unused;   // without any used blob, and missing ones
+  std::vector<uint32_t> removed;  // of which another copy of each used blob stays
+  std::vector<PackId> unindexed;  // In no index; ascending.
   // Sidecars of snapshots that are gone, what no other sidecar names, and what runs left that did
   // not end.
   std::vector<std::string> sidecar_keys;
@@ -95,6 +97,7 @@ struct PrunePlan {
   // The longest of these, up to kLargeBlobBytes: it closes a pack.
   int64_t blob_bytes_max = 0;
   MemoryBudget::Share share;  // What the plan holds of the repository's budget.
+  MemoryBudget::Share lists_share;
 };
 
 // Reads every tree. FAILED_PRECONDITION, with the next step, when the repository is damaged such

@@ -53,6 +53,8 @@ constexpr int64_t kLargestPackBytes = kPackEntriesMax * 2 * int64_t{sizeof(PackE
 // Ids do not compress: the text of an index file is not this many times longer than its bytes.
 constexpr int64_t kIndexTextPerStored = 64;
 constexpr int64_t kIndexTextOfNone = int64_t{1} << 20;
+// No writer makes longer ones: who reads them goes on without a longer one that does not fit.
+constexpr int64_t kIndexStoredBytesUsual = int64_t{64} << 20;
 constexpr char kCompressedMarker = 2;
 // Of what the budget leaves: one text, of which eight threads hold several forms; one sidecar.
 constexpr int64_t kTextShare = 64;
@@ -777,8 +779,12 @@ absl::Status Repository::ReadIndexFile(
     const CallContext& ctx, const FileInfo& file,
     absl::FunctionRef<absl::Status(const IndexedPack&)> sink) const {
   const std::string name = Describe(FileKind::kIndex, file.id);
-  ASSIGN_OR_RETURN(MemoryBudget::Share share,
-                   memory().Wait(ctx, 2 * file.size_bytes + kIndexDecodingBytes, name));
+  const int64_t needed_bytes = 2 * file.size_bytes + kIndexDecodingBytes;
+  absl::StatusOr<MemoryBudget::Share> held = memory().Wait(ctx, needed_bytes, name);
+  if (absl::IsResourceExhausted(held.status()) && file.size_bytes > kIndexStoredBytesUsual) {
+    return kTooLong.On(held.status());
+  }
+  ASSIGN_OR_RETURN(MemoryBudget::Share share, std::move(held));
   ASSIGN_OR_RETURN(
       const std::string opened,
       OpenFile(ctx, FileKind::kIndex, file.id, std::min(file.size_bytes, kIndexTextBytesMax)));
@@ -864,8 +870,7 @@ absl::Status Repository::ExpectForgotten(const CallContext& ctx, const std::set<
 }
 
 absl::StatusOr<std::vector<StoredSnapshot>> Repository::ListSnapshots(
-    const CallContext& ctx,
-    const std::function<void(const Id&, const absl::Status&)>& damaged) const {
+    const CallContext& ctx, const DamagedSnapshotSink& damaged) const {
   ASSIGN_OR_RETURN(const std::vector<FileInfo> files, ListFiles(ctx, FileKind::kSnapshot));
   std::vector<Id> ids;
   ids.reserve(files.size());
@@ -876,25 +881,24 @@ absl::StatusOr<std::vector<StoredSnapshot>> Repository::ListSnapshots(
 }
 
 absl::StatusOr<std::vector<StoredSnapshot>> Repository::LoadSnapshots(
-    const CallContext& ctx, const std::vector<Id>& ids,
-    const std::function<void(const Id&, const absl::Status&)>& damaged) const {
+    const CallContext& ctx, const std::vector<Id>& ids, const DamagedSnapshotSink& damaged) const {
   Mutex mutex;
   std::vector<StoredSnapshot> snapshots;
-  int64_t text_bytes = 0;
+  const std::string what = absl::StrCat("the list of ", Counted(std::ssize(ids), "snapshot"));
+  MemoryBudget::Share share;
   std::set<Id> gone;
   RETURN_IF_ERROR(ParallelFor(ids.size(), kLoadThreads, [&](std::size_t i) -> absl::Status {
     absl::StatusOr<std::string> text = LoadFile(ctx, FileKind::kSnapshot, ids[i]);
     absl::StatusOr<RepoSnapshot> snapshot = DecodeSnapshotFile(ids[i], text);
     const MutexLock lock(mutex);
     if (snapshot.ok()) {
-      text_bytes += std::ssize(*text);
-      if (text_bytes > std::min(kSnapshotsTextBytesMax, memory().free_bytes())) {
-        return absl::ResourceExhaustedError(
-            absl::StrCat("the snapshots are too long to be listed together in a memory budget of ",
-                         FormatBytes(memory().bytes_max()), "; name one by its id"));
-      }
       snapshots.push_back({.id = ids[i], .snapshot = *std::move(snapshot)});
-      return absl::OkStatus();
+      const int64_t bytes = share.bytes() + std::ssize(*text);
+      const absl::Status held = memory().Grow(share, bytes, what);
+      // If all are as long, they need so much.
+      return held.ok()
+                 ? held
+                 : memory().Grow(share, bytes / std::ssize(snapshots) * std::ssize(ids), what);
     }
     if (absl::IsNotFound(snapshot.status())) {
       gone.insert(ids[i]);
@@ -970,6 +974,7 @@ absl::Status Repository::LoadReadableIndex(const CallContext& ctx) {
   ASSIGN_OR_RETURN(const std::vector<FileInfo> files, ListFiles(ctx, FileKind::kIndex));
   BlobIndexBuilder builder(*scratch_);
   index_conflicts_.clear();
+  index_files_.clear();
   unreadable_index_.clear();
   index_damage_ = absl::OkStatus();
   Mutex mutex;
@@ -977,13 +982,12 @@ absl::Status Repository::LoadReadableIndex(const CallContext& ctx) {
     RETURN_IF_ERROR(ctx.Check());
     absl::Status read = ReadIndexFile(
         ctx, files[i], [&](const IndexedPack& pack) { return builder.AddPack(pack); });
-    if (absl::IsDataLoss(read)) {
-      CSIDELTA_LOG(kWarn, "an index file does not read, and is left out",
-                   {"file", FileKey(FileKind::kIndex, files[i].id)},
-                   {"error", std::string(read.message())});
-      const MutexLock noting(mutex);
+    const MutexLock noting(mutex);
+    if (absl::IsDataLoss(read) || kTooLong.IsOn(read)) {
       unreadable_index_.push_back(files[i].id);
       index_damage_ = std::exchange(read, absl::OkStatus());
+    } else {
+      index_files_.push_back(files[i].id);
     }
     return read;
   };
@@ -993,11 +997,11 @@ absl::Status Repository::LoadReadableIndex(const CallContext& ctx) {
   RETURN_IF_ERROR(ParallelFor(files.size(), kIndexThreads, load));
   ASSIGN_OR_RETURN(index_, builder.Build(&index_conflicts_));
   index_memory_.Shrink(index_.memory_bytes());
-  index_files_.clear();
-  for (const FileInfo& file : files) {
-    if (!absl::c_linear_search(unreadable_index_, file.id)) {
-      index_files_.push_back(file.id);
-    }
+  if (!index_damage_.ok()) {
+    CSIDELTA_LOG(kWarn, "index files do not read, and are left out",
+                 {"count", absl::StrCat(unreadable_index_.size())},
+                 {"first", FileKey(FileKind::kIndex, unreadable_index_.front())},
+                 {"error", std::string(index_damage_.message())});
   }
   index_loaded_ = true;
   return absl::OkStatus();

@@ -61,6 +61,9 @@ struct FileInfo {
   absl::Time modified_at = absl::InfinitePast();  // as storage::ObjectInfo has it
 };
 
+// Takes snapshots that do not read, one at a time.
+using DamagedSnapshotSink = std::function<void(const Id& id, const absl::Status& why)>;
+
 struct KeyInfo {
   Id id;
   absl::StatusOr<KeyFile>
@@ -155,12 +158,11 @@ class Repository {
   // All, oldest first. Each that does not read is given to `damaged`; where that is null, one such
   // is DATA_LOSS, which names it: what was not read may be the newest, or the one that counts.
   absl::StatusOr<std::vector<StoredSnapshot>> ListSnapshots(
-      const CallContext& ctx,
-      const std::function<void(const Id&, const absl::Status&)>& damaged = nullptr) const;
+      const CallContext& ctx, const DamagedSnapshotSink& damaged = nullptr) const;
   // Of these, which were listed.
   absl::StatusOr<std::vector<StoredSnapshot>> LoadSnapshots(
       const CallContext& ctx, const std::vector<Id>& ids,
-      const std::function<void(const Id&, const absl::Status&)>& damaged = nullptr) const;
+      const DamagedSnapshotSink& damaged = nullptr) const;
   // The one snapshot whose id begins with `prefix` (lower-case digits), or for "latest" the one of
   // NewestOf(). NOT_FOUND, or INVALID_ARGUMENT when several do; DATA_LOSS for "latest" when any
   // snapshot does not read.

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/final_context.h"
 #include "base/status_macros.h"
@@ -71,9 +72,8 @@ class Prover {
   absl::StatusOr<bool> AreIndexFilesThere(const IdSet& files) const;
   absl::StatusOr<SnapshotNeeds> ProveByIndex(const StoredBlobs* known,
                                              const Inherited* inherited) const;
-  absl::StatusOr<absl::flat_hash_set<PackId>> FindAbsent(const StoredBlobs* known) const;
-  absl::Status ProveKnown(const StoredBlobs& known,
-                          const absl::flat_hash_set<PackId>& absent) const;
+  absl::StatusOr<PackBits> FindAbsent(const StoredBlobs* known) const;
+  absl::Status ProveKnown(const StoredBlobs& known, const PackBits& absent) const;
 
   bool IsOld(absl::Time listed_at) const {
     const absl::Duration age = ctx_.clock->Now() - listed_at;
@@ -99,7 +99,7 @@ absl::StatusOr<SnapshotProof> Prover::Run(const StoredBlobs* known,
     }
     if (there.value_or(false)) {
       if (known != nullptr) {
-        ASSIGN_OR_RETURN(const absl::flat_hash_set<PackId> absent, FindAbsent(known));
+        ASSIGN_OR_RETURN(const PackBits absent, FindAbsent(known));
         RETURN_IF_ERROR(ProveKnown(*known, absent));
       }
       return SnapshotProof(std::move(needs));
@@ -179,7 +179,7 @@ absl::StatusOr<SnapshotNeeds> Prover::ProveByIndex(const StoredBlobs* known,
     RETURN_IF_ERROR(repository_.LoadReadableIndex(ctx_));
   }
   const absl::Time now = ctx_.clock->Now();
-  ASSIGN_OR_RETURN(const absl::flat_hash_set<PackId> absent, FindAbsent(known));
+  ASSIGN_OR_RETURN(const PackBits absent, FindAbsent(known));
   NeededBlobs blobs(repository_, absent);
   bool is_indexed = inherited == nullptr;
   if (inherited != nullptr && inherited->needs.has_value()) {
@@ -204,7 +204,7 @@ absl::StatusOr<SnapshotNeeds> Prover::ProveByIndex(const StoredBlobs* known,
   return needs;
 }
 
-absl::StatusOr<absl::flat_hash_set<PackId>> Prover::FindAbsent(const StoredBlobs* known) const {
+absl::StatusOr<PackBits> Prover::FindAbsent(const StoredBlobs* known) const {
   const BlobIndex& index = repository_.index();
   if (known != nullptr && std::ssize(index.packs()) > limits_.packs_listed_at_once &&
       !IsOld(known->listed_at())) {
@@ -214,22 +214,17 @@ absl::StatusOr<absl::flat_hash_set<PackId>> Prover::FindAbsent(const StoredBlobs
 }
 
 // The run relied on these since it began, which may be long ago.
-absl::Status Prover::ProveKnown(const StoredBlobs& known,
-                                const absl::flat_hash_set<PackId>& absent) const {
-  return known.ForEachUsed([&](absl::Span<const PackId> packs) -> absl::Status {
-    for (const PackId& pack : packs) {
-      if (absent.contains(pack)) {
-        return absl::DataLossError(
-            absl::StrCat("pack ", pack.ShortHex(),
-                         ", which this run relies on, is gone since it began; nothing was saved, "
-                         "run it again"));
-      }
-    }
-    return absl::OkStatus();
-  });
+absl::Status Prover::ProveKnown(const StoredBlobs& known, const PackBits& absent) const {
+  const std::optional<PackId> gone = known.FindUsed(absent);
+  return gone.has_value()
+             ? absl::DataLossError(absl::StrCat(
+                   "pack ", gone->ShortHex(),
+                   ", which this run relies on, is gone since it began; nothing was saved, run it "
+                   "again"))
+             : absl::OkStatus();
 }
 
-NeededBlobs::NeededBlobs(const Repository& repository, absl::flat_hash_set<PackId> unusable,
+NeededBlobs::NeededBlobs(const Repository& repository, PackBits unusable,
                          const DistrustedPacks& distrusted)
     : index_(repository.index()),
       stored_(repository.index(), std::move(unusable)),
@@ -308,14 +303,14 @@ absl::StatusOr<SnapshotProof> ProveNeeds(const CallContext& ctx, Repository& rep
 }
 
 absl::StatusOr<bool> AreIndexed(const CallContext& ctx, const Repository& repository,
-                                const SnapshotNeeds& needs,
-                                const absl::flat_hash_set<PackId>& unusable) {
+                                const SnapshotNeeds& needs, const PackBits& unusable) {
   const BlobIndex& index = repository.index();
   bool all = true;
   const absl::Status read =
       ForEachId(ctx, repository, needs.packs, [&](absl::Span<const Id> packs) {
         all = all && std::all_of(packs.begin(), packs.end(), [&](const PackId& pack) {
-                return index.ContainsPack(pack) && !unusable.contains(pack);
+                const std::optional<uint32_t> ordinal = index.FindPack(pack);
+                return ordinal.has_value() && !unusable[*ordinal];
               });
         return absl::OkStatus();
       });

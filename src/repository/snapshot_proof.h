@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -39,7 +38,7 @@ struct ProofLimits {
 // count that are not in `unusable`. Thread-safe; borrows all.
 class NeededBlobs {
  public:
-  NeededBlobs(const Repository& repository, absl::flat_hash_set<PackId> unusable,
+  NeededBlobs(const Repository& repository, PackBits unusable,
               const DistrustedPacks& distrusted = {});
 
   // DATA_LOSS, which names the blob, when no such pack holds it.
@@ -101,8 +100,7 @@ absl::StatusOr<SnapshotProof> ProveNeeds(const CallContext& ctx, Repository& rep
 // Whether each pack of `needs` is in the index, which is loaded, and not in `unusable`. Needs that
 // cannot be read are not.
 absl::StatusOr<bool> AreIndexed(const CallContext& ctx, const Repository& repository,
-                                const SnapshotNeeds& needs,
-                                const absl::flat_hash_set<PackId>& unusable);
+                                const SnapshotNeeds& needs, const PackBits& unusable);
 
 struct CommittedSnapshot {
   Id id;

@@ -28,33 +28,28 @@ absl::Status NotStored(absl::string_view pack, int64_t bytes_found) {
 
 }  // namespace
 
-absl::StatusOr<absl::flat_hash_set<PackId>> FindAbsentPacks(const CallContext& ctx,
-                                                            const Repository& repository,
-                                                            const BlobIndex& index) {
+absl::StatusOr<PackBits> FindAbsentPacks(const CallContext& ctx, const Repository& repository,
+                                         const BlobIndex& index) {
   return FindUnusablePacks(ctx, repository, index, {});
 }
 
-absl::StatusOr<absl::flat_hash_set<PackId>> FindUnusablePacks(const CallContext& ctx,
-                                                              const Repository& repository,
-                                                              const BlobIndex& index,
-                                                              const DistrustedPacks& distrusted) {
-  std::vector<bool> usable(index.packs().size());
+absl::StatusOr<PackBits> FindUnusablePacks(const CallContext& ctx, const Repository& repository,
+                                           const BlobIndex& index,
+                                           const DistrustedPacks& distrusted) {
+  PackBits unusable(index.pack_count(), true);
   const auto take = [&](const FileInfo& file) {
-    const std::optional<uint32_t> ordinal = index.FindPack(file.id);
-    if (ordinal.has_value() && index.info(*ordinal).stored_bytes == file.size_bytes &&
+    const std::optional<uint32_t> first = index.FindPack(file.id);
+    if (first.has_value() && index.info(*first).stored_bytes == file.size_bytes &&
         !distrusted.Contains(file)) {
-      usable[*ordinal] = true;
+      // One that is listed in two ways is here twice.
+      for (uint32_t i = *first; i < index.pack_count() && index.PackAt(i) == file.id; ++i) {
+        unusable[i] = false;
+      }
     }
     return absl::OkStatus();
   };
   RETURN_IF_ERROR(
       ListPacksFast(ctx, repository, kPacksListedAtOnce, /*beyond=*/true, take).status());
-  absl::flat_hash_set<PackId> unusable;
-  for (uint32_t i = 0; i < usable.size(); ++i) {
-    if (!usable[i] && index.FindPack(index.packs()[i]) == i) {
-      unusable.insert(index.packs()[i]);
-    }
-  }
   return unusable;
 }
 
@@ -88,7 +83,7 @@ absl::StatusOr<bool> ListPacksFast(const CallContext& ctx, const Repository& rep
 std::optional<BlobLocation> StoredBlobs::Find(const BlobHandle& handle) {
   std::optional<BlobLocation> found;
   const absl::Status read = index_.ForEachCopyOf(handle, [&](const IndexedCopy& copy) {
-    if (unusable_.contains(index_.packs()[copy.pack_ordinal])) {
+    if (unusable_[copy.pack_ordinal]) {
       return true;
     }
     found = index_.LocationOf(copy);
@@ -108,6 +103,15 @@ absl::Status StoredBlobs::ForEachUsed(
     }
   }
   return absl::OkStatus();
+}
+
+std::optional<PackId> StoredBlobs::FindUsed(const PackBits& packs) const {
+  for (std::size_t i = 0; i < used_.size(); ++i) {
+    if (packs[i] && used_[i].load() != kUnused) {
+      return index_.packs()[i];
+    }
+  }
+  return std::nullopt;
 }
 
 absl::Status StoredBlobs::TakeUsed(absl::FunctionRef<absl::Status(absl::Span<const PackId>)> take) {

@@ -20,11 +20,13 @@
 // Whether packs are where an index, or the answer of a store, says that they are.
 namespace csidelta::repository {
 
+// Some packs of an index: a bit for each that it lists, by its ordinal.
+using PackBits = std::vector<bool>;
+
 // Packs that `index` lists and that are not stored, or not in their whole length. Lists data/:
 // of an index that was loaded before, every pack that was there then is seen.
-absl::StatusOr<absl::flat_hash_set<PackId>> FindAbsentPacks(const CallContext& ctx,
-                                                            const Repository& repository,
-                                                            const BlobIndex& index);
+absl::StatusOr<PackBits> FindAbsentPacks(const CallContext& ctx, const Repository& repository,
+                                         const BlobIndex& index);
 
 // Packs that are not to be relied on though they may be stored: a check found them damaged.
 struct DistrustedPacks {
@@ -40,10 +42,9 @@ struct DistrustedPacks {
 };
 
 // Absent packs, and those of `distrusted`.
-absl::StatusOr<absl::flat_hash_set<PackId>> FindUnusablePacks(const CallContext& ctx,
-                                                              const Repository& repository,
-                                                              const BlobIndex& index,
-                                                              const DistrustedPacks& distrusted);
+absl::StatusOr<PackBits> FindUnusablePacks(const CallContext& ctx, const Repository& repository,
+                                           const BlobIndex& index,
+                                           const DistrustedPacks& distrusted);
 
 // Lists data/: at once up to `listed_at_once` packs. If there are more, and `beyond`, it is listed
 // again by the first bytes of the names, many of them at a time. Calls `take` for each pack, for
@@ -58,7 +59,7 @@ inline constexpr int64_t kPacksListedAtOnce = 10'000;
 class StoredBlobs {
  public:
   // `listed_at` is when data/ was listed, by which `unusable` are known.
-  StoredBlobs(const BlobIndex& index, absl::flat_hash_set<PackId> unusable,
+  StoredBlobs(const BlobIndex& index, PackBits unusable,
               absl::Time listed_at = absl::InfinitePast())
       : index_(index),
         unusable_(std::move(unusable)),
@@ -66,7 +67,7 @@ class StoredBlobs {
         used_(index.packs().size()) {}
 
   const BlobIndex& index() const { return index_; }
-  const absl::flat_hash_set<PackId>& unusable() const { return unusable_; }
+  const PackBits& unusable() const { return unusable_; }
   absl::Time listed_at() const { return listed_at_; }
 
   // Where the blob is stored; from then on its pack is one that the run relies on. Absent also when
@@ -76,12 +77,14 @@ class StoredBlobs {
   // The packs of which a blob was found, in no order. TakeUsed() gives each of them once.
   absl::Status ForEachUsed(absl::FunctionRef<absl::Status(absl::Span<const PackId>)> take) const;
   absl::Status TakeUsed(absl::FunctionRef<absl::Status(absl::Span<const PackId>)> take);
+  // One of these, if there is any that is among `packs`.
+  std::optional<PackId> FindUsed(const PackBits& packs) const;
 
  private:
   enum Use : uint8_t { kUnused, kUsed, kTaken };
 
   const BlobIndex& index_;
-  const absl::flat_hash_set<PackId> unusable_;
+  const PackBits unusable_;
   const absl::Time listed_at_;
   std::vector<std::atomic<Use>> used_;  // by the ordinals of the index
 };

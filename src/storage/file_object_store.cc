@@ -16,6 +16,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/annotate.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "storage/object_rules.h"
@@ -79,7 +80,7 @@ absl::StatusOr<OpenedFile> OpenObject(const std::string& root, const std::string
   if (absl::IsNotFound(file.status())) {
     return NoSuchObject(key);
   }
-  return file.ok() ? std::move(file) : Annotate(file.status(), key);
+  return Annotate(std::move(file), key);
 }
 
 // Makes the store's own directory where it is missing, with those above it.
@@ -295,11 +296,6 @@ absl::string_view KeyOfUnfinished(absl::string_view path) {
 FileObjectStore::FileObjectStore(std::string root, Random& random)
     : root_(WithoutSlashes(std::move(root))), random_(random) {}
 
-bool FileObjectStore::IsDurable(const std::string& folder) const {
-  const MutexLock lock(mutex_);
-  return durable_.contains(folder);
-}
-
 // Whether the group of the repository may read what is stored. What is not there yet, or cannot be
 // asked, keeps others out.
 bool FileObjectStore::IsShared() {
@@ -311,19 +307,10 @@ bool FileObjectStore::IsShared() {
   return is_shared_.value_or(false);
 }
 
-void FileObjectStore::SetDurable(const std::string& folder, bool is_durable) {
-  const MutexLock lock(mutex_);
-  if (is_durable) {
-    durable_.insert(folder);
-  } else {
-    durable_.erase(folder);
-  }
-}
-
 // Makes the folder, and those above it, and their entries safe from a loss of power. A folder that
 // is there already counts only when this object has synced it: its maker may not have done so yet.
 absl::Status FileObjectStore::EnsureFolder(const std::string& folder) {
-  if (IsDurable(folder)) {
+  if (const MutexLock lock(mutex_); durable_.contains(folder)) {
     return absl::OkStatus();
   }
   if (folder.empty()) {
@@ -335,7 +322,8 @@ absl::Status FileObjectStore::EnsureFolder(const std::string& folder) {
     RETURN_IF_ERROR(MakeFolder(above, place.name, IsShared()));
     RETURN_IF_ERROR(SyncFolder(above.get(), "directory"));
   }
-  SetDurable(folder, true);
+  const MutexLock lock(mutex_);
+  durable_.insert(folder);
   return absl::OkStatus();
 }
 
@@ -356,10 +344,10 @@ absl::Status FileObjectStore::Put(const CallContext& ctx, const std::string& key
   absl::StatusOr<UniqueFd> folder = open_folder();
   if (absl::IsNotFound(folder.status())) {
     // Removed since we made it: once more, from the top.
-    for (std::string gone = place.folder; !gone.empty(); gone = Split(gone).folder) {
-      SetDurable(gone, false);
+    {
+      const MutexLock lock(mutex_);
+      durable_.clear();
     }
-    SetDurable("", false);
     folder = open_folder();
   }
   if (absl::IsNotFound(folder.status())) {
@@ -384,8 +372,7 @@ absl::StatusOr<std::string> FileObjectStore::Get(const CallContext& ctx, const s
   if (file.size_bytes > size_bytes_max) {
     return ObjectTooLarge(key, size_bytes_max);
   }
-  absl::StatusOr<std::string> bytes = ReadBytes(ctx, file.fd.get(), 0, file.size_bytes);
-  return bytes.ok() ? std::move(bytes) : Annotate(bytes.status(), absl::StrCat("get ", key));
+  return Annotate(ReadBytes(ctx, file.fd.get(), 0, file.size_bytes), absl::StrCat("get ", key));
 }
 
 absl::StatusOr<std::string> FileObjectStore::GetRange(const CallContext& ctx,
@@ -396,9 +383,8 @@ absl::StatusOr<std::string> FileObjectStore::GetRange(const CallContext& ctx,
   if (range.offset_bytes + range.length_bytes > file.size_bytes) {
     return ObjectEndsBefore(key, range, file.size_bytes);
   }
-  absl::StatusOr<std::string> bytes =
-      ReadBytes(ctx, file.fd.get(), range.offset_bytes, range.length_bytes);
-  return bytes.ok() ? std::move(bytes) : Annotate(bytes.status(), absl::StrCat("get ", key));
+  return Annotate(ReadBytes(ctx, file.fd.get(), range.offset_bytes, range.length_bytes),
+                  absl::StrCat("get ", key));
 }
 
 absl::StatusOr<ObjectInfo> FileObjectStore::Stat(const CallContext& ctx, const std::string& key) {
@@ -428,7 +414,7 @@ absl::Status FileObjectStore::List(const CallContext& ctx, const std::string& pr
     return Walk(ctx, std::move(folder), prefix, [&](const FoundFile& file) {
       return file.IsObject() ? sink({.key = file.path,
                                      .size_bytes = file.info.st_size,
-                                     .modified_at = absl::TimeFromTimespec(file.info.st_mtim)})
+                                     .modified_at = ModifiedAt(file.info)})
                              : absl::OkStatus();
     });
   });

@@ -56,8 +56,6 @@ class FileObjectStore : public ObjectStore {
 
  private:
   bool IsShared();
-  bool IsDurable(const std::string& folder) const;
-  void SetDurable(const std::string& folder, bool is_durable);
   absl::Status EnsureFolder(const std::string& folder);
   absl::Status InFolder(const CallContext& ctx, const std::string& prefix,
                         absl::FunctionRef<absl::Status(UniqueFd)> look) const;

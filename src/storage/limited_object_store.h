@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <deque>
 #include <stop_token>
-#include <string>
 
 #include "base/mutex.h"
 #include "base/rate_limiter.h"
@@ -29,30 +28,12 @@ class LimitedObjectStore : public ForwardingObjectStore {
  public:
   LimitedObjectStore(ObjectStore& inner, const StoreLimits& limits);
 
-  absl::Status Put(const CallContext& ctx, const std::string& key, absl::string_view bytes,
-                   const PutOptions& options) override;
-  absl::StatusOr<std::string> Get(const CallContext& ctx, const std::string& key,
-                                  int64_t size_bytes_max) override;
-  absl::StatusOr<std::string> GetRange(const CallContext& ctx, const std::string& key,
-                                       ByteRange range) override;
-  absl::StatusOr<ObjectInfo> Stat(const CallContext& ctx, const std::string& key) override;
-  absl::Status List(const CallContext& ctx, const std::string& prefix, ObjectSink sink) override;
-  absl::Status ListFolder(const CallContext& ctx, const std::string& prefix,
-                          ObjectSink sink) override;
-  absl::Status Delete(const CallContext& ctx, const std::string& key) override;
-
  protected:
-  absl::Status Versioned(const CallContext& ctx, VersionedCall, PassedCall pass) override;
+  absl::Status Pass(const CallContext& ctx, const PassedCall& call,
+                    absl::FunctionRef<absl::Status(const CallContext&)> pass) override;
 
  private:
-  // A place among the requests in flight, given back when it goes.
-  class Slot;
-
-  struct Waiter {
-    uint64_t ticket = 0;
-    std::stop_source turn;  // Requested when it has come.
-  };
-
+  // A place among the requests in flight.
   absl::Status TakeSlot(const CallContext& ctx);
   void ReleaseSlot();
 
@@ -62,8 +43,7 @@ class LimitedObjectStore : public ForwardingObjectStore {
   RateLimiter download_bytes_;
   Mutex mutex_;
   int in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t next_ticket_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::deque<Waiter> queue_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::stop_source> queue_ ABSL_GUARDED_BY(mutex_);  // each requested at its turn
 };
 
 }  // namespace csidelta::storage

@@ -148,10 +148,9 @@ class Stack : public OpenedStore {
   Stack(const StoreSettings& settings, Random& random) : settings_(settings), random_(random) {}
 
   void UseDirectory(const std::string& directory) {
-    place_ = std::make_unique<FileObjectStore>(directory, random_);
     RetryOptions retry = settings_.retry;
     retry.backoff.attempts_max = std::min(retry.backoff.attempts_max, kDirectoryAttemptsMax);
-    Decorate(retry);
+    Decorate(std::make_unique<FileObjectStore>(directory, random_), retry);
   }
 
   void UseS3(S3Options options) {
@@ -166,22 +165,22 @@ class Stack : public OpenedStore {
       environment.region = options.region;
     }
     credentials_ = std::make_unique<CredentialsChain>(std::move(environment), *sts_, *metadata_);
-    place_ = std::make_unique<S3ObjectStore>(std::move(options), *http_, *credentials_, meter_);
-    Decorate(settings_.retry);
+    Decorate(std::make_unique<S3ObjectStore>(std::move(options), *http_, *credentials_, meter_),
+             settings_.retry);
   }
 
-  ObjectStore& store() override { return *top_; }
+  ObjectStore& store() override { return *stores_.back(); }
   const StoreMeter& meter() const override { return meter_; }
 
  private:
-  void Decorate(const RetryOptions& retry) {
-    metered_ = std::make_unique<MeteredObjectStore>(*place_, meter_);
-    retrying_ = std::make_unique<RetryingObjectStore>(*metered_, retry, random_, meter_);
-    limited_ = std::make_unique<LimitedObjectStore>(*retrying_, settings_.limits);
-    top_ = limited_.get();
+  void Decorate(std::unique_ptr<ObjectStore> place, const RetryOptions& retry) {
+    stores_.push_back(std::move(place));
+    stores_.push_back(std::make_unique<MeteredObjectStore>(*stores_.back(), meter_));
+    stores_.push_back(
+        std::make_unique<RetryingObjectStore>(*stores_.back(), retry, random_, meter_));
+    stores_.push_back(std::make_unique<LimitedObjectStore>(*stores_.back(), settings_.limits));
     if (settings_.read_only) {
-      read_only_ = std::make_unique<ReadOnlyObjectStore>(*limited_);
-      top_ = read_only_.get();
+      stores_.push_back(std::make_unique<ReadOnlyObjectStore>(*stores_.back()));
     }
   }
 
@@ -192,12 +191,7 @@ class Stack : public OpenedStore {
   std::unique_ptr<net::HttpClient> sts_;
   std::unique_ptr<net::HttpClient> metadata_;
   std::unique_ptr<CredentialsProvider> credentials_;
-  std::unique_ptr<ObjectStore> place_;
-  std::unique_ptr<ObjectStore> metered_;
-  std::unique_ptr<ObjectStore> retrying_;
-  std::unique_ptr<ObjectStore> limited_;
-  std::unique_ptr<ObjectStore> read_only_;
-  ObjectStore* top_ = nullptr;
+  std::vector<std::unique_ptr<ObjectStore>> stores_;  // each around the one before
 };
 
 }  // namespace

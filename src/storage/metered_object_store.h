@@ -14,29 +14,18 @@ class MeteredObjectStore : public ForwardingObjectStore {
   MeteredObjectStore(ObjectStore& inner, StoreMeter& meter)
       : ForwardingObjectStore(inner), meter_(meter) {}
 
-  absl::Status Put(const CallContext& ctx, const std::string& key, absl::string_view bytes,
-                   const PutOptions& options) override;
-  absl::StatusOr<std::string> Get(const CallContext& ctx, const std::string& key,
-                                  int64_t size_bytes_max) override;
-  absl::StatusOr<std::string> GetRange(const CallContext& ctx, const std::string& key,
-                                       ByteRange range) override;
-  absl::StatusOr<ObjectInfo> Stat(const CallContext& ctx, const std::string& key) override;
-  absl::Status List(const CallContext& ctx, const std::string& prefix, ObjectSink sink) override;
   absl::Status ListAfter(const CallContext& ctx, const std::string& prefix,
-                         const std::string& after, ObjectSink sink) override;
-  absl::Status ListFolder(const CallContext& ctx, const std::string& prefix,
-                          ObjectSink sink) override;
-  absl::Status Delete(const CallContext& ctx, const std::string& key) override;
+                         const std::string& after, ObjectSink sink) override {
+    return Pass(ctx, {CallKind::kList}, [&](const CallContext& passed) {
+      return inner().ListAfter(passed, prefix, after, sink);
+    });
+  }
 
  protected:
-  absl::Status Versioned(const CallContext& ctx, VersionedCall call, PassedCall pass) override;
+  absl::Status Pass(const CallContext& ctx, const PassedCall& call,
+                    absl::FunctionRef<absl::Status(const CallContext&)> pass) override;
 
  private:
-  // Counts one request and passes its result on.
-  template <typename Result>
-  Result Count(StoreMeter::Counter requests, Result result);
-  absl::StatusOr<std::string> CountBytes(absl::StatusOr<std::string> result);
-
   StoreMeter& meter_;
 };
 

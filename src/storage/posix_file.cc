@@ -108,6 +108,16 @@ int64_t ReadDirect(const CallContext& ctx, int fd, int64_t offset_bytes, absl::S
   return done_bytes;
 }
 
+// 0, or why not as an errno.
+int Sync(int fd) {
+  while (fsync(fd) != 0) {
+    if (errno != EINTR) {
+      return errno;
+    }
+  }
+  return 0;
+}
+
 }  // namespace
 
 absl::Status PosixError(int error, absl::string_view what) {
@@ -240,20 +250,6 @@ absl::Status WriteBytes(const CallContext& ctx, int fd, absl::string_view bytes)
   }
   return absl::OkStatus();
 }
-
-namespace {
-
-// 0, or why not as an errno.
-int Sync(int fd) {
-  while (fsync(fd) != 0) {
-    if (errno != EINTR) {
-      return errno;
-    }
-  }
-  return 0;
-}
-
-}  // namespace
 
 absl::Status SyncFile(int fd, absl::string_view what) {
   const int error = Sync(fd);

@@ -19,16 +19,16 @@ class ReadOnlyObjectStore : public ForwardingObjectStore {
   absl::Status Delete(const CallContext&, const std::string& key) override {
     return Refuse("delete", key);
   }
-  absl::StatusOr<int64_t> RemoveLeftovers(const CallContext&, absl::Span<const std::string>,
-                                          KeyPredicate, absl::Duration) override {
-    return 0;
-  }
 
  protected:
-  absl::Status Versioned(const CallContext& ctx, VersionedCall call, PassedCall pass) override {
-    return call == VersionedCall::kGet || call == VersionedCall::kList
-               ? pass(ctx)
-               : Refuse("change", "versions");
+  absl::Status Pass(const CallContext& ctx, const PassedCall& call,
+                    absl::FunctionRef<absl::Status(const CallContext&)> pass) override {
+    if (call.kind == CallKind::kRemoveLeftovers) {
+      return absl::OkStatus();  // None were removed.
+    }
+    const bool changes =
+        call.kind == CallKind::kPutVersioned || call.kind == CallKind::kDeleteVersion;
+    return changes ? Refuse("change", "versions") : pass(ctx);
   }
 
  private:

@@ -5,7 +5,6 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/hash/hash.h"
-#include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 
@@ -89,37 +88,10 @@ absl::Status RetryingObjectStore::Put(const CallContext& ctx, const std::string&
   });
 }
 
-template <typename Value>
-absl::StatusOr<Value> RetryingObjectStore::RetryUntilAnswered(
-    const CallContext& ctx, absl::Duration total_max,
-    absl::FunctionRef<absl::StatusOr<Value>(const CallContext&)> attempt) {
-  Value value = {};
-  RETURN_IF_ERROR(RetryUntilDone(ctx, total_max, [&](const CallContext& limited) -> absl::Status {
-    ASSIGN_OR_RETURN(value, attempt(limited));
-    return absl::OkStatus();
-  }));
-  return value;
-}
-
-absl::StatusOr<std::string> RetryingObjectStore::Get(const CallContext& ctx, const std::string& key,
-                                                     int64_t size_bytes_max) {
-  return RetryUntilAnswered<std::string>(ctx, kNoLimit, [&](const CallContext& limited) {
-    return inner().Get(limited, key, size_bytes_max);
-  });
-}
-
-absl::StatusOr<std::string> RetryingObjectStore::GetRange(const CallContext& ctx,
-                                                          const std::string& key, ByteRange range) {
-  return RetryUntilAnswered<std::string>(ctx, kNoLimit, [&](const CallContext& limited) {
-    return inner().GetRange(limited, key, range);
-  });
-}
-
-absl::StatusOr<ObjectInfo> RetryingObjectStore::Stat(const CallContext& ctx,
-                                                     const std::string& key) {
-  return RetryUntilAnswered<ObjectInfo>(ctx, options_.total_max, [&](const CallContext& limited) {
-    return inner().Stat(limited, key);
-  });
+absl::Status RetryingObjectStore::Pass(const CallContext& ctx, const PassedCall& call,
+                                       absl::FunctionRef<absl::Status(const CallContext&)> pass) {
+  const bool is_long = call.kind == CallKind::kGet || call.kind == CallKind::kRemoveLeftovers;
+  return RetryUntilDone(ctx, is_long ? kNoLimit : options_.total_max, pass);
 }
 
 absl::Status RetryingObjectStore::PassOnOnce(
@@ -161,20 +133,6 @@ absl::Status RetryingObjectStore::ListFolder(const CallContext& ctx, const std::
                                              ObjectSink sink) {
   return PassOnOnce(ctx, sink, [&](const CallContext& limited, const std::string&, auto once) {
     return inner().ListFolder(limited, prefix, once);
-  });
-}
-
-absl::Status RetryingObjectStore::Delete(const CallContext& ctx, const std::string& key) {
-  return RetryUntilDone(ctx, options_.total_max,
-                        [&](const CallContext& limited) { return inner().Delete(limited, key); });
-}
-
-absl::StatusOr<int64_t> RetryingObjectStore::RemoveLeftovers(const CallContext& ctx,
-                                                             absl::Span<const std::string> folders,
-                                                             KeyPredicate is_managed,
-                                                             absl::Duration age_min) {
-  return RetryUntilAnswered<int64_t>(ctx, kNoLimit, [&](const CallContext& limited) {
-    return inner().RemoveLeftovers(limited, folders, is_managed, age_min);
   });
 }
 

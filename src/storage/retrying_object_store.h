@@ -45,23 +45,13 @@ class RetryingObjectStore : public ForwardingObjectStore {
 
   absl::Status Put(const CallContext& ctx, const std::string& key, absl::string_view bytes,
                    const PutOptions& options) override;
-  absl::StatusOr<std::string> Get(const CallContext& ctx, const std::string& key,
-                                  int64_t size_bytes_max) override;
-  absl::StatusOr<std::string> GetRange(const CallContext& ctx, const std::string& key,
-                                       ByteRange range) override;
-  absl::StatusOr<ObjectInfo> Stat(const CallContext& ctx, const std::string& key) override;
   absl::Status List(const CallContext& ctx, const std::string& prefix, ObjectSink sink) override;
   absl::Status ListFolder(const CallContext& ctx, const std::string& prefix,
                           ObjectSink sink) override;
-  absl::Status Delete(const CallContext& ctx, const std::string& key) override;
-  absl::StatusOr<int64_t> RemoveLeftovers(const CallContext& ctx,
-                                          absl::Span<const std::string> folders,
-                                          KeyPredicate is_managed, absl::Duration age_min) override;
 
  protected:
-  absl::Status Versioned(const CallContext& ctx, VersionedCall, PassedCall pass) override {
-    return RetryUntilDone(ctx, options_.total_max, pass);
-  }
+  absl::Status Pass(const CallContext& ctx, const PassedCall& call,
+                    absl::FunctionRef<absl::Status(const CallContext&)> pass) override;
 
  private:
   // `has_moved` says whether the last attempt brought anything: then attempts are counted again
@@ -71,10 +61,6 @@ class RetryingObjectStore : public ForwardingObjectStore {
       absl::FunctionRef<absl::Status(const CallContext&)> attempt,
       absl::FunctionRef<bool(const absl::Status&)> may_heal = MayHeal,
       absl::FunctionRef<bool()> has_moved = [] { return false; });
-  template <typename Value>
-  absl::StatusOr<Value> RetryUntilAnswered(
-      const CallContext& ctx, absl::Duration total_max,
-      absl::FunctionRef<absl::StatusOr<Value>(const CallContext&)> attempt);
 
   // Either listing: each attempt calls `list`, which may begin behind the key `after`.
   absl::Status PassOnOnce(

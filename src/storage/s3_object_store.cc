@@ -524,7 +524,8 @@ absl::StatusOr<Retention> S3ObjectStore::GetRetention(const CallContext& ctx,
       const net::HttpResponse response,
       Send(ctx, {.method = "GET",
                  .key = key,
-                 .query = absl::StrCat("retention=&versionId=", net::PercentEncode(version)),
+                 .query = absl::StrCat("retention=", version.empty() ? "" : "&versionId=",
+                                       net::PercentEncode(version)),
                  .answer_bytes_max = kErrorBytesMax}));
   if (ReadS3Error(response).code == "NoSuchObjectLockConfiguration") {
     return Retention();
@@ -628,6 +629,24 @@ absl::Status S3ObjectStore::DeleteVersion(const CallContext& ctx, const std::str
               absl::StrCat("delete a version of ", key))
           .status();
   return absl::IsNotFound(status) ? absl::OkStatus() : status;
+}
+
+absl::StatusOr<std::string> S3ObjectStore::GetBucketDocument(const CallContext& ctx,
+                                                             BucketDocument document) {
+  const std::string name = document == BucketDocument::kVersioning   ? "versioning"
+                           : document == BucketDocument::kObjectLock ? "object-lock"
+                                                                     : "lifecycle";
+  ASSIGN_OR_RETURN(net::HttpResponse response, Send(ctx, {.method = "GET",
+                                                          .query = absl::StrCat(name, "="),
+                                                          .answer_bytes_max = kXmlBytesMax}));
+  const std::string code = ReadS3Error(response).code;
+  if (code == "NoSuchLifecycleConfiguration" || code == "ObjectLockConfigurationNotFoundError") {
+    return "";
+  }
+  if (!IsSuccess(response)) {
+    return Annotate(Failure(response), absl::StrCat("get the bucket's ", name));
+  }
+  return std::move(response.body);
 }
 
 }  // namespace csidelta::storage

@@ -82,6 +82,8 @@ class S3ObjectStore : public ObjectStore {
                               const std::string& version) override;
   absl::Status DeleteVersion(const CallContext& ctx, const std::string& key,
                              const std::string& version) override;
+  absl::StatusOr<std::string> GetBucketDocument(const CallContext& ctx,
+                                                BucketDocument document) override;
   std::string Describe() const override;
 
  private:

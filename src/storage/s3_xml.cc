@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
-#include "absl/functional/function_ref.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -22,9 +21,6 @@
 
 namespace csidelta::storage {
 namespace {
-
-// Called at the end of each element, with its path ("Error/Code") and the text directly in it.
-using ElementSink = absl::FunctionRef<absl::Status(absl::string_view path, std::string text)>;
 
 // One document on its way through the parser. Its callbacks stop it at the first fault.
 class Reader {
@@ -106,14 +102,14 @@ class Reader {
   absl::Status status_;
 };
 
-absl::Status ReadXml(absl::string_view xml, ElementSink sink) { return Reader(sink).Read(xml); }
-
 // What encoding-type=url did to a key.
 std::string DecodeKey(const std::string& key) {
   return net::PercentDecode(absl::StrReplaceAll(key, {{"+", " "}}));
 }
 
 }  // namespace
+
+absl::Status ReadXml(absl::string_view xml, ElementSink sink) { return Reader(sink).Read(xml); }
 
 absl::StatusOr<ListPage> ParseListPage(absl::string_view xml) {
   ListPage page;

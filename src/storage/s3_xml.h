@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -20,6 +22,12 @@ namespace csidelta::storage {
 inline constexpr int64_t kXmlBytesMax = int64_t{8} << 20;  // A page has 1000 keys of 1 KiB at most.
 inline constexpr int kXmlDepthMax = 16;
 inline constexpr int64_t kXmlTextBytesMax = int64_t{64} << 10;
+
+// Called at the end of each element, with its path ("Error/Code") and the text directly in it.
+using ElementSink = absl::FunctionRef<absl::Status(absl::string_view path, std::string text)>;
+
+// Feeds `sink` a document. The first error of `sink` ends it and is returned.
+absl::Status ReadXml(absl::string_view xml, ElementSink sink);
 
 struct ListedObject {
   std::string key;  // as it stands in the bucket, decoded

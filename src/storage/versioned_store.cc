@@ -38,6 +38,10 @@ absl::Status VersionedStore::DeleteVersion(const CallContext&, const std::string
   return HasNoVersions();
 }
 
+absl::StatusOr<std::string> VersionedStore::GetBucketDocument(const CallContext&, BucketDocument) {
+  return HasNoVersions();
+}
+
 absl::Status ForEachVersion(const CallContext& ctx, VersionedStore& store,
                             const std::string& prefix,
                             absl::FunctionRef<absl::Status(const ObjectVersion&)> sink) {

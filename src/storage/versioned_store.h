@@ -39,6 +39,9 @@ struct VersionPage {
   VersionCursor next = {};                   // without a key: this is the last page
 };
 
+// What a bucket does by itself with what is put into it, as the XML document that S3 has of it.
+enum class BucketDocument { kVersioning, kObjectLock, kLifecycle };
+
 // What a store with versions and object locks can do besides. A store without them answers
 // UNIMPLEMENTED to each call. `version` is an id of ListVersions(). Errors are those of
 // ObjectStore; thread-safe; every call may be repeated.
@@ -46,7 +49,7 @@ class VersionedStore {
  public:
   virtual ~VersionedStore() = default;
 
-  // A version without a lock has a Retention without a mode.
+  // A version without a lock has a Retention without a mode. "": of the current version.
   virtual absl::StatusOr<Retention> GetRetention(const CallContext& ctx, const std::string& key,
                                                  const std::string& version);
   // PERMISSION_DENIED when it would shorten the retention, or weaken its mode, and when the right
@@ -64,6 +67,9 @@ class VersionedStore {
   // Removes one version for good; of a delete marker: shows again what it hid.
   virtual absl::Status DeleteVersion(const CallContext& ctx, const std::string& key,
                                      const std::string& version);
+  // "" when the bucket has none. PERMISSION_DENIED when the right is missing.
+  virtual absl::StatusOr<std::string> GetBucketDocument(const CallContext& ctx,
+                                                        BucketDocument document);
 };
 
 // Feeds `sink` every version below `prefix`, by key, the newest of a key first. An error of `sink`

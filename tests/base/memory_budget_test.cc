@@ -5,6 +5,7 @@
 #include <stop_token>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "tests/support/status_matchers.h"
 
@@ -77,6 +78,27 @@ TEST(MemoryBudgetTest, WaitDoesNotWaitForWhatIsKept) {
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("at least 150 MiB")));
   kept->Shrink(40 * kMiB);
   EXPECT_THAT(budget.Wait({}, 50 * kMiB, "pack"), IsOk());
+}
+
+TEST(MemoryBudgetTest, ListsThatGrowAreCounted) {
+  MemoryBudget budget(kProgram + 100 * kMiB);
+  MemoryBudget::Share share;
+  std::vector<int64_t> one;
+  std::vector<int64_t> two;
+  absl::Status status;
+  while (status.ok()) {
+    status = budget.Append(share, one, int64_t{1}, "a list");
+    status.Update(budget.Append(share, two, int64_t{2}, "a list"));
+    ASSERT_EQ(share.bytes(), budget.held_bytes());
+    ASSERT_GE(static_cast<std::size_t>(share.bytes()),
+              (one.capacity() + two.capacity()) * sizeof(int64_t));
+  }
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("a list needs ")));
+  EXPECT_GT(share.bytes(), 30 * kMiB);
+  EXPECT_THAT(budget.Wait({}, 101 * kMiB - share.bytes(), "pack"),
+              StatusIs(absl::StatusCode::kResourceExhausted));
+  share.Reset();
+  EXPECT_EQ(budget.held_bytes(), 0);
 }
 
 TEST(MemoryBudgetTest, TablesGrowWithTheBudgetToTheirLimit) {

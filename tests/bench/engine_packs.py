@@ -17,18 +17,20 @@ import socket
 import subprocess
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent),
+                str(pathlib.Path(__file__).resolve().parents[1] / "s3")]
 
 import engine_lab  # noqa: E402
 import engine_memory  # noqa: E402
 import engine_s3  # noqa: E402
+import gateway  # noqa: E402
 
 MIB = 1 << 20
 ENTRIES = 10_000_000
 CHUNKS_PER_PACK = (64, 8, 1)
 SEALED_CHUNK = (256 << 10) + 32
 VOLUME = 64 * MIB
-BUDGET = "224MiB"
+OUTSIDE_MIB = 32  # of the limit: what the data mover keeps from a worker's budget
 ENVIRONMENT = {"RESTIC_PASSWORD": "generated", "AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench",
                "AWS_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true"}
 
@@ -45,12 +47,14 @@ def _answers(port):
 
 
 @contextlib.contextmanager
-def seeded(folder, packs, bytes_each):
+def seeded(folder, packs=0, bytes_each=0, flags=()):
     """Serves a folder's objects and so many packs that are computed; gives the URL of the bucket."""
     port = engine_s3.free_port()
     command = [sys.executable, pathlib.Path(__file__).with_name("seeded_store.py"), "--folder", folder, "--port", port,
-               "--packs", packs, "--pack-bytes", bytes_each]
-    with subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL) as process:
+               "--packs", packs, "--pack-bytes", bytes_each, *flags]
+    # pylint: disable-next=subprocess-popen-preexec-fn
+    with subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL,
+                          preexec_fn=gateway.end_with_parent) as process:
         try:
             engine_lab.processes.wait_until(lambda: _answers(port), 20, "an answer of the store")
             yield f"s3:http://127.0.0.1:{port}/bucket"
@@ -63,6 +67,7 @@ class Row:
 
     def __init__(self, lab, entries, chunks, limit_mib):
         self.lab, self.entries, self.chunks, self.limit = lab, entries, chunks, limit_mib * MIB
+        self.budget = f"{limit_mib - OUTSIDE_MIB}MiB"
         self.folder = lab.folder / f"packs-of-{chunks}"
         self.volume = lab.folder / "volume"
         self.steps = []
@@ -74,7 +79,7 @@ class Row:
 
     def step(self, repository, name, *words):
         try:
-            sample = self.csi_delta(repository, *words, limit=self.limit)
+            sample = self.csi_delta(repository, "--memory-budget", self.budget, *words, limit=self.limit)
         except engine_lab.BenchError as error:
             self.missed.append(f"{self.made['packs']} packs: {name}: {error}")
             print(f"  {name}: FAILED: {error}", file=sys.stderr, flush=True)
@@ -102,13 +107,12 @@ class Row:
         self.make()
         with seeded(self.folder, self.made["packs"], pack_bytes(self.chunks)) as url:
             target = self.lab.folder / "restored"
-            self.step(url, "restore", "restore", "--memory-budget", BUDGET, "--path", self.volume, "--target", target,
-                      "latest")
+            self.step(url, "restore", "restore", "--path", self.volume, "--target", target, "latest")
             if not target.exists() or target.read_bytes() != self.volume.read_bytes():
                 self.missed.append(f"{self.made['packs']} packs: the restored volume is another")
             target.unlink(missing_ok=True)
             self.step(url, "check", "check")
-            self.step(url, "full with a history", "backup", "--memory-budget", BUDGET, "--new-chain", self.volume)
+            self.step(url, "full with a history", "backup", "--new-chain", self.volume)
             copy = self.lab.folder / "copy"
             self.csi_delta(copy, "init")
             newest = json.loads(self.csi_delta(url, "snapshots").output.strip().splitlines()[-1])

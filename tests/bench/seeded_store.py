@@ -1,10 +1,11 @@
 #!/usr/bin/python3
 """An S3 server whose packs are computed: a repository of millions of packs without a file for each.
 
-    seeded_store.py --folder FOLDER --port PORT [--packs N --pack-bytes B]
+    seeded_store.py --folder FOLDER --port PORT [--packs N --pack-bytes B] [--hollow]
 
 Objects lie in FOLDER, as a folder repository has them; beside them there are N packs of B bytes below data/, whose ids
 follow from their numbers as in generate_repository.cc, and whose bytes are zeros. They can be listed, read and deleted.
+--hollow: of a pack that is put only the length is kept.
 No signature is checked, and no request is logged. One bucket, path style: get, head, put, delete, ListObjectsV2.
 """
 
@@ -13,6 +14,7 @@ import array
 import bisect
 import contextlib
 import http.server
+import os
 import pathlib
 import socketserver
 import threading
@@ -78,8 +80,8 @@ class Packs:
 class Store:
     """What is served."""
 
-    def __init__(self, folder, packs):
-        self.folder, self.packs = pathlib.Path(folder), packs
+    def __init__(self, folder, packs, hollow):
+        self.folder, self.packs, self.hollow = pathlib.Path(folder), packs, hollow
         self.lock = threading.Lock()
         self.keys = sorted(str(path.relative_to(self.folder)) for path in self.folder.rglob("*") if path.is_file())
 
@@ -89,7 +91,11 @@ class Store:
     def put(self, key, data):
         path = self.path(key)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+        if self.hollow and key.startswith("data/"):
+            path.touch()
+            os.truncate(path, len(data))
+        else:
+            path.write_bytes(data)
         with self.lock:
             place = bisect.bisect_left(self.keys, key)
             if self.keys[place:place + 1] != [key]:
@@ -208,7 +214,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_PUT(self):  # noqa: N802
         key, _ = self._target()
-        data = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        length = int(self.headers.get("Content-Length", "0"))
+        data = self.rfile.read(length)
+        if len(data) < length:  # The client gave up, and may have put it again by now.
+            self.close_connection = True
+            return
         if self.headers.get("If-None-Match") == "*" and self.store.path(key).is_file():
             self._answer(412, b"<Error><Code>PreconditionFailed</Code></Error>")
             return
@@ -231,9 +241,10 @@ def main():
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--packs", type=int, default=0)
     parser.add_argument("--pack-bytes", type=int, default=0)
+    parser.add_argument("--hollow", action="store_true")
     options = parser.parse_args()
     server = Server(("127.0.0.1", options.port), Handler)  # Who connects now waits for the packs to be sorted.
-    Handler.store = Store(options.folder, Packs(options.packs, options.pack_bytes))
+    Handler.store = Store(options.folder, Packs(options.packs, options.pack_bytes), options.hollow)
     server.serve_forever()
 
 

@@ -84,8 +84,9 @@ absl::Status Measure(const Words& words, int cores, int mib, Row& row) {
     options.immutable_identity = "bench";
   }
   const absl::Duration began = ctx.clock->Uptime();
-  incremental::BlockUploader uploader(*repository, device, source, Random::Real());
-  RETURN_IF_ERROR(uploader.Run(ctx, options).status());
+  RETURN_IF_ERROR(
+      incremental::UploadBlocks(ctx, *repository, device, source, Random::Real(), options)
+          .status());
   row.counts = store.counts();
   row.mb_per_second = static_cast<double>(row.counts.pack_bytes) / 1e6 /
                       absl::ToDoubleSeconds(ctx.clock->Uptime() - began);

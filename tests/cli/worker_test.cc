@@ -338,16 +338,18 @@ TEST_F(WorkerTest, WithoutItsTaskThereIsNoWork) {
 
 // Where a worker reads and trusts what is which the controller found in a location.
 TEST(WorkerOptionsTest, SayAllThatAJobSaysOfItsRepository) {
-  const GlobalOptions options = OptionsOf(datamover::JobRepository{.address = "s3:https://h/b",
-                                                                   .region = "r",
-                                                                   .bucket_lookup = "dns",
-                                                                   .encryption = "aws:kms",
-                                                                   .kms_key_id = "k",
-                                                                   .tagging = "a=b&c=d",
-                                                                   .insecure_tls = true,
-                                                                   .is_read_only = true,
-                                                                   .has_certificates = true,
-                                                                   .has_keyring = true});
+  const GlobalOptions options =
+      OptionsOf(datamover::JobRepository{.address = "s3:https://h/b",
+                                         .region = "r",
+                                         .bucket_lookup = "dns",
+                                         .encryption = "aws:kms",
+                                         .kms_key_id = "k",
+                                         .tagging = "a=b&c=d",
+                                         .object_lock = {{"COMPLIANCE", 30}},
+                                         .insecure_tls = true,
+                                         .is_read_only = true,
+                                         .has_certificates = true,
+                                         .has_keyring = true});
   EXPECT_EQ(options.choice.repository, "s3:https://h/b");
   EXPECT_EQ(options.choice.keyring_file, "/secrets/keyring");
   EXPECT_EQ(options.added_ca_file, "/secrets/ca.crt");
@@ -362,6 +364,9 @@ TEST(WorkerOptionsTest, SayAllThatAJobSaysOfItsRepository) {
   EXPECT_EQ(settings.s3.server_side_encryption, "aws:kms");
   EXPECT_EQ(settings.s3.kms_key_id, "k");
   EXPECT_EQ(settings.s3.tagging, "a=b&c=d");
+  EXPECT_EQ(settings.s3.object_lock_mode, "COMPLIANCE");
+  EXPECT_EQ(settings.s3.object_lock_duration, absl::Hours(24 * 30));
+  EXPECT_THAT(settings.s3.object_lock_exempt_prefixes, testing::ElementsAre("locks/"));
   const GlobalOptions plain = OptionsOf(datamover::JobRepository{.address = "/repo"});
   EXPECT_EQ(plain.choice.keyring_file, "");
   EXPECT_EQ(plain.added_ca_file, "");

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "incremental/checked_listing.h"
 #include "incremental/listing_failure.h"
-#include "incremental/validating_source.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::contract {
@@ -47,11 +47,11 @@ std::vector<Extent> Allocated(const VolumeWorkload& story) {
 
 absl::StatusOr<std::vector<Extent>> ChangedBlockContract::List(const DiffRequest& request) {
   std::vector<Extent> listed;
-  incremental::ValidatingSource validated(*subject_->source());
-  RETURN_IF_ERROR(validated.ListExtents(ctx_, request, [&](const ListedExtent& extent) {
-    listed.push_back(extent.extent);
-    return absl::OkStatus();
-  }));
+  RETURN_IF_ERROR(
+      incremental::ListChecked(ctx_, *subject_->source(), request, [&](const ListedExtent& extent) {
+        listed.push_back(extent.extent);
+        return absl::OkStatus();
+      }));
   return MergeExtents(std::move(listed));
 }
 

@@ -26,6 +26,7 @@
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/late_copies.h"
+#include "tests/support/late_copy_world.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/sweep_sample.h"
@@ -50,206 +51,10 @@ constexpr char kUnknownDriver[] = "late.example.com";
 const k8s::ResourceType kPods{"", "v1", "pods", "Pod", true};
 const k8s::ResourceType kCsiDrivers{"storage.k8s.io", "v1", "csidrivers", "CSIDriver", false};
 
-// The PVC shop/data holds "new" and its VolumeSnapshot monday "old", on a driver that binds before
-// it copies. Each look at a Volume of Longhorn brings its copy one of `stages` further.
-class World {
- public:
-  explicit World(std::vector<std::string> stages = {"", "initiated", "completed"},
-                 int looks_per_stage = 1)
-      : stages_(std::move(stages)), looks_per_stage_(looks_per_stage) {
-    ctx_.clock = &clock_;
-    clock_.SetAutoAdvance(true);
-    cluster.strict = true;
-    Json one = support::MakeObject("storage.k8s.io/v1", "StorageClass", "", "fast");
-    one["provisioner"] = kLonghorn;
-    one["volumeBindingMode"] = "Immediate";
-    api.Seed(StorageClassType(), one);
-    api.Seed(VolumeSnapshotClassType(), support::MakeClassObject("snaps", kLonghorn));
-    Json pvc = support::MakeObject("v1", "PersistentVolumeClaim", "shop", "data");
-    pvc["spec"] = {{"storageClassName", "fast"},
-                   {"accessModes", {"ReadWriteOnce"}},
-                   {"volumeMode", "Filesystem"},
-                   {"resources", {{"requests", {{"storage", "1Gi"}}}}}};
-    EXPECT_THAT(api.Create(ctx_, PersistentVolumeClaimType(), "shop", pvc), IsOk());
-    original_ = HandleOf("data");
-    cluster.driver().Write(original_, "old");
-    Json snapshot =
-        support::MakeObject("snapshot.storage.k8s.io/v1", "VolumeSnapshot", "shop", "monday");
-    snapshot["spec"] = {{"source", {{"persistentVolumeClaimName", "data"}}},
-                        {"volumeSnapshotClassName", "snaps"}};
-    EXPECT_THAT(api.Create(ctx_, VolumeSnapshotType(), "shop", snapshot), IsOk());
-    cluster.driver().Write(original_, "new");
-    api.SetInterceptor([this](const support::ApiCall& call, const Json*) { return See(call); });
-  }
-
-  // --- The verbs, as their programs run them
-
-  absl::Status Promote() {
-    const CallContext ctx = Ctx();
-    PromotionRequest request;
-    request.targets.push_back(
-        {.snapshot = Monday(), .wish = {.namespace_name = "shop", .name = "copy"}});
-    absl::StatusOr<PromotionPlan> plan = PlanPromotions(ctx, api, request);
-    if (!plan.ok() || !plan->promotions.front().refusals.empty()) {
-      return plan.ok() ? absl::FailedPreconditionError("refused") : plan.status();
-    }
-    absl::StatusOr<std::vector<PersistentVolumeClaim>> made = MakePvcs(ctx, api, *plan);
-    if (!made.ok()) {
-      return made.status();
-    }
-    return AwaitPvc(ctx, api, made->front(),
-                    {.source = plan->promotions.front().snapshot, .driver = kLonghorn}, not_checked)
-        .status();
-  }
-  absl::Status Restore() {
-    const CallContext ctx = Ctx();
-    const SwapTarget target = {.namespace_name = "shop",
-                               .pvc_name = "data",
-                               .snapshot_name = "monday",
-                               .snapshot = Monday(),
-                               .takes_safety_snapshot = false};
-    const absl::StatusOr<RestoreSurroundings> around = ReadRestoreSurroundings(ctx, api, "shop");
-    if (!around.ok()) {
-      return around.status();
-    }
-    absl::StatusOr<SwapPlan> plan = PlanSwap(ctx, api, *around, target);
-    if (!plan.ok() || !plan->refusals.empty()) {
-      return plan.ok() ? RefusalStatus("shop", "data", plan->refusals) : plan.status();
-    }
-    VolumeSwap swap(ctx, api, Random::Real(), target, [](const SwapNews&) {});
-    const absl::Status prepared = swap.Prepare(*plan);
-    if (!prepared.ok()) {
-      return prepared;
-    }
-    const absl::StatusOr<SwapResult> result = swap.Exchange();
-    if (result.ok()) {
-      not_checked = result->not_checked;
-    }
-    return result.status();
-  }
-  absl::Status Finish() {
-    const CallContext ctx = Ctx();
-    return VolumeSwap(ctx, api, Random::Real(), {.namespace_name = "shop", .pvc_name = "data"},
-                      [](const SwapNews&) {})
-        .Finish()
-        .status();
-  }
-  // As `snapshot delete monday --last-too`.
-  absl::Status DeleteSnapshot() {
-    const CallContext ctx = Ctx();
-    const absl::StatusOr<Inventory> inventory = ReadInventory(
-        ctx, api, {.namespace_name = "shop", .names = {"monday"}, .now = ctx.clock->Now()});
-    if (!inventory.ok() || inventory->entries.empty()) {
-      return inventory.ok() ? absl::NotFoundError("monday") : inventory.status();
-    }
-    const std::vector<PlannedRemoval> plan = PlanRemoval(*inventory, {0}, {.last_too = true});
-    if (plan.front().verdict != RemovalVerdict::kDelete) {
-      return absl::FailedPreconditionError(
-          plan.front().kept_for.empty() ? "being deleted" : plan.front().kept_for.front().message);
-    }
-    return RemoveAsRead(ctx, api, plan.front().entry, {}).status();
-  }
-  // The archive has the content of monday.
-  absl::Status DeleteBackup() {
-    const CallContext ctx = Ctx();
-    if (!archived_.has_value()) {
-      return absl::NotFoundError("no backup");
-    }
-    return DeleteSnapshotOfBackup(ctx, env_, *VolumeSnapshotContent::Of(*archived_),
-                                  velero::Backup{.name = "nightly", .uid = "backup-uid"},
-                                  absl::Seconds(1))
-        .status();
-  }
-  void ArchiveMonday() {
-    const std::string content = GetString(*api.Find(VolumeSnapshotKey("shop", "monday")),
-                                          {"status", "boundVolumeSnapshotContentName"});
-    api.Mutate(VolumeSnapshotContentKey(content), [](Json& object) {
-      SetJson(object, {"metadata", "labels", objects::kBackupNameLabel}, "nightly");
-    });
-    archived_ = *api.Find(VolumeSnapshotContentKey(content));
-  }
-
-  // Before the call of that position, of those that the verb makes, `act` runs once.
-  void Before(int position, std::function<void()> act) {
-    calls_left_ = position;
-    act_ = std::move(act);
-  }
-  bool has_acted() const { return act_ == nullptr; }
-
-  VolumeSnapshot Monday() const {
-    return *VolumeSnapshot::Of(*api.Find(VolumeSnapshotKey("shop", "monday")));
-  }
-  bool HasMonday() const { return !cluster.driver().snapshots().empty(); }
-  std::string DataOf(const std::string& pvc) const {
-    return cluster.driver().volumes()[HandleOf(pvc)];
-  }
-  bool HasOriginal() const { return cluster.driver().volumes().contains(original_); }
-  std::string HandleOf(const std::string& pvc) const {
-    const std::optional<Json> found = api.Find(ClaimKey("shop", pvc));
-    const std::string volume = found.has_value() ? GetString(*found, {"spec", "volumeName"}) : "";
-    const std::optional<Json> pv = api.Find(VolumeKey(volume));
-    return pv.has_value() ? GetString(*pv, {"spec", "csi", "volumeHandle"}) : "";
-  }
-  CallContext Ctx() const { return ctx_.WithTimeout(absl::Minutes(5)); }
-
-  void RunPod(const std::string& pvc) {
-    api.Seed(kPods,
-             {{"metadata", {{"name", "user-of-" + pvc}, {"namespace", "shop"}}},
-              {"spec",
-               {{"volumes", {{{"name", "v"}, {"persistentVolumeClaim", {{"claimName", pvc}}}}}}}},
-              {"status", {{"phase", "Running"}}}});
-  }
-
-  std::vector<std::string> not_checked;
-
- private:
-  absl::Status See(const support::ApiCall& call) {
-    if (is_acting_) {
-      return absl::OkStatus();
-    }
-    is_acting_ = true;
-    // What must hold at each moment.
-    EXPECT_FALSE(copies.has_lost_a_source()) << "before " << call.verb << " " << call.plural;
-    EXPECT_TRUE(HasOriginal() || copies.all_complete()) << call.verb << " " << call.plural;
-    if (act_ != nullptr && calls_left_-- == 0) {
-      std::exchange(act_, nullptr)();
-    }
-    if (call.plural == "volumes" && copies.size() > 0 && ++looks_ % looks_per_stage_ == 0) {
-      copies.Show(stages_[std::min(stage_++, stages_.size() - 1)]);
-    }
-    is_acting_ = false;
-    return absl::OkStatus();
-  }
-
-  const std::vector<std::string> stages_;
-  const int looks_per_stage_;
-  std::size_t stage_ = 0;
-  int looks_ = 0;
-  bool is_acting_ = false;
-  int calls_left_ = 0;
-  std::function<void()> act_;
-  std::optional<Json> archived_;
-  std::string original_;
-  support::FakeClock clock_;
-  CallContext ctx_;
-
- public:
-  support::FakeApiClient api{clock_};
-  support::FakeSnapshotCluster cluster{api};
-  LateCopies copies{api, cluster};
-
- private:
-  Environment env_{.api = api,
-                   .clock = clock_,
-                   .random = Random::Real(),
-                   .velero_namespace = "velero",
-                   .enable_csi = true};
-};
-
 // --- The three commands that lost data on a real Longhorn
 
 TEST(PopulationTest, APromotionIsDoneWhenTheDataIsThereAndItsSourceStaysUntilThen) {
-  World world({"", "", "initiated", "initiated", "completed"});
+  LateCopyWorld world({"", "", "initiated", "initiated", "completed"});
   ASSERT_THAT(world.Promote(), IsOk());
   EXPECT_EQ(world.DataOf("copy"), "old");
   EXPECT_THAT(world.DeleteSnapshot(), IsOk());
@@ -258,7 +63,8 @@ TEST(PopulationTest, APromotionIsDoneWhenTheDataIsThereAndItsSourceStaysUntilThe
 }
 
 TEST(PopulationTest, ARestoreIntoAPvcIsDoneWhenTheDataIsThereAndFinishes) {
-  World world({"", "initiated", "initiated", "copy-completed-awaiting-healthy", "completed"});
+  LateCopyWorld world(
+      {"", "initiated", "initiated", "copy-completed-awaiting-healthy", "completed"});
   ASSERT_THAT(world.Restore(), IsOk());
   EXPECT_EQ(world.DataOf("data"), "old");
   EXPECT_TRUE(world.HasOriginal());
@@ -269,7 +75,7 @@ TEST(PopulationTest, ARestoreIntoAPvcIsDoneWhenTheDataIsThereAndFinishes) {
 }
 
 TEST(PopulationTest, WhileLonghornCopiesNothingDeletesTheSource) {
-  World world({"initiated"});
+  LateCopyWorld world({"initiated"});
   world.ArchiveMonday();
   EXPECT_THAT(world.Promote(),
               StatusIs(absl::StatusCode::kDeadlineExceeded,
@@ -284,7 +90,7 @@ TEST(PopulationTest, WhileLonghornCopiesNothingDeletesTheSource) {
 }
 
 TEST(PopulationTest, OfACopyWhoseObjectsAreGoneTheBackupIsNotDeleted) {
-  World world({"initiated"});
+  LateCopyWorld world({"initiated"});
   world.ArchiveMonday();
   EXPECT_FALSE(world.Promote().ok());
   // As after a restore that another program cleaned up.
@@ -304,7 +110,7 @@ TEST(PopulationTest, OfACopyWhoseObjectsAreGoneTheBackupIsNotDeleted) {
 
 TEST(PopulationTest, AFailedCopyIsAnErrorWithTheDriversMessage) {
   for (const bool is_promotion : {true, false}) {
-    World world({"initiated", "failed"});
+    LateCopyWorld world({"initiated", "failed"});
     EXPECT_THAT(is_promotion ? world.Promote() : world.Restore(),
                 StatusIs(absl::StatusCode::kFailedPrecondition,
                          HasSubstr("VolumeCloneFailed: cannot read the source")));
@@ -318,7 +124,7 @@ TEST(PopulationTest, AFailedCopyIsAnErrorWithTheDriversMessage) {
 
 // A restore of a version before this one, or a run that was killed, may have exchanged early.
 TEST(PopulationTest, AnExchangedVolumeThatIsNotFilledIsNotFinished) {
-  World world;
+  LateCopyWorld world;
   ASSERT_THAT(world.Restore(), IsOk());
   const std::string volume = world.HandleOf("data");
   const auto show = [&](const std::string& state) {
@@ -339,7 +145,7 @@ TEST(PopulationTest, AnExchangedVolumeThatIsNotFilledIsNotFinished) {
 }
 
 TEST(PopulationTest, WithoutRightsOnVolumesThePodThatRunsIsTheProof) {
-  World world;
+  LateCopyWorld world;
   world.api.Forbid("get", "volumes");
   world.api.Forbid("list", "volumes");
   ASSERT_THAT(world.Restore(), IsOk());
@@ -381,6 +187,10 @@ TEST_F(PopulationReaderTest, OfAKnownDriverBoundIsFilled) {
     EXPECT_EQ(Read(driver).state, PopulationState::kFilled) << driver;
   }
   EXPECT_FALSE(IsFilledWhenBound("notrbd.csi.ceph.com.example"));
+  for (const char* driver :
+       {"disk.csi.azure.com", "csi.trident.netapp.io", "linstor.csi.linbit.com"}) {
+    EXPECT_EQ(Read(driver).state, PopulationState::kUnknown) << driver << ": nothing shows it";
+  }
   EXPECT_FALSE(IsFilledWhenBound(kLonghorn));
   EXPECT_FALSE(IsFilledWhenBound(""));
 }
@@ -440,87 +250,53 @@ TEST_F(PopulationReaderTest, WhatIsCopiedFromAVolumeIsFoundByTheVolumesSource) {
   const auto copies = reader.UnfilledFromVolume({.driver = kLonghorn, .handle = "old"});
   ASSERT_THAT(copies, IsOk());
   EXPECT_THAT(*copies, ElementsAre(HasSubstr("Volume a"), HasSubstr("Volume b")));
-  const auto one = reader.UnfilledFromSnapshot(kLonghorn, "snap://old/one", {});
+  const auto one = reader.UnfilledFromSnapshot(kLonghorn, "snap://old/one", "", {});
   ASSERT_THAT(one, IsOk());
   EXPECT_THAT(*one, ElementsAre(HasSubstr("Volume a")));
 }
 
-// --- At each moment
+// --- A snapshot that went with its volume
 
-struct Point {
-  bool is_promotion = false;
-  std::string end;  // of the copy
-  int looks_per_stage = 1;
-  int attack = 0;
-  int position = 0;  // of the call before which the attack comes
-};
-std::ostream& operator<<(std::ostream& out, const Point& point) {
-  return out << (point.is_promotion ? "promote" : "restore") << ", copy " << point.end << " after "
-             << point.looks_per_stage << " looks each, attack " << point.attack << " before call "
-             << point.position;
-}
+// Longhorn keeps snapshots inside of a volume, and shows their VolumeSnapshots as Ready for ever.
+TEST_F(PopulationReaderTest, ASnapshotOfAVolumeThatIsGoneIsLostAndNothingIsMadeOfIt) {
+  for (const char* volume : {"old", "here"}) {
+    const std::string name = absl::StrCat("of-", volume);
+    Json snapshot = support::MakeSnapshotObject("shop", name, "content-" + name);
+    SetJson(snapshot, {"status", "readyToUse"}, true);
+    SetJson(snapshot, {"status", "restoreSize"}, "1Gi");
+    bed_.api.Seed(VolumeSnapshotType(), snapshot);
+    Json content = support::MakeContentObject("content-" + name, "shop", name,
+                                              absl::StrCat("snap://", volume, "/one"));
+    SetJson(content, {"spec", "driver"}, kLonghorn);
+    bed_.api.Seed(VolumeSnapshotContentType(), content);
+  }
+  const auto state_of = [&](const std::string& name) {
+    const absl::StatusOr<Inventory> inventory = ReadInventory(
+        bed_.ctx, bed_.api,
+        {.namespace_name = "shop", .names = {name}, .only_names = true, .now = bed_.clock.Now()});
+    EXPECT_THAT(inventory, IsOk());
+    return inventory->entries.at(0).status.state;
+  };
+  EXPECT_EQ(state_of("of-old"), SnapshotState::kReady) << "no Volume is known at all";
+  bed_.api.Seed(longhorn::Volume::Type(),
+                {{"metadata", {{"name", "here"}, {"namespace", longhorn::kDefaultNamespace}}}});
+  EXPECT_EQ(state_of("of-old"), SnapshotState::kLost);
+  EXPECT_EQ(state_of("of-here"), SnapshotState::kReady);
 
-// What other people and programs do to the source meanwhile, by the product.
-absl::Status Attack(World& world, int attack) {
-  switch (attack) {
-    case 0:
-      return world.DeleteSnapshot();
-    case 1:
-      return world.Finish();
-    default:
-      return world.DeleteBackup();
-  }
-}
+  PromotionRequest promotion;
+  const auto snapshot = *VolumeSnapshot::Of(*bed_.api.Find(VolumeSnapshotKey("shop", "of-old")));
+  promotion.targets.push_back(
+      {.snapshot = snapshot, .wish = {.namespace_name = "shop", .name = "copy"}});
+  const absl::StatusOr<PromotionPlan> plan = PlanPromotions(bed_.ctx, bed_.api, promotion);
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_THAT(plan->promotions.front().refusals,
+              testing::Contains(testing::Field(&Refusal::message, HasSubstr("is Lost"))));
+  const absl::StatusOr<RestoreInfo> info = ReadRestoreInfo(bed_.ctx, bed_.api, snapshot, "data");
+  ASSERT_THAT(info, IsOk());
+  EXPECT_TRUE(info->is_handle_gone);
 
-constexpr int kAttacks = 3;
-constexpr int kCallsMax = 80;  // More than either verb makes.
-
-// Whether the attack came at all.
-bool Try(const Point& point) {
-  World world({"", "initiated", point.end}, point.looks_per_stage);
-  world.ArchiveMonday();
-  world.Before(point.position,
-               [&] { Attack(world, point.attack).IgnoreError(); });  // World looks at what it did.
-  const absl::Status done = point.is_promotion ? world.Promote() : world.Restore();
-  const bool has_acted = world.has_acted();
-  if (done.ok()) {
-    EXPECT_TRUE(world.copies.all_complete());
-    EXPECT_EQ(world.DataOf(point.is_promotion ? "copy" : "data"), "old");
-    EXPECT_NE(point.end, "failed");
-  }
-  for (int attack = 0; attack < kAttacks; ++attack) {
-    Attack(world, attack).IgnoreError();
-    EXPECT_FALSE(world.copies.has_lost_a_source()) << "attack " << attack << " at the end";
-    EXPECT_TRUE(world.HasOriginal() || world.copies.all_complete());
-  }
-  if (point.end == "failed" && world.copies.size() > 0) {
-    EXPECT_FALSE(done.ok());
-    EXPECT_TRUE(world.HasMonday());
-  }
-  return has_acted;
-}
-
-TEST(PopulationSweepTest, NoSourceGoesAndNothingIsDoneBeforeTheCopyIsComplete) {
-  const support::SweepSample sample;
-  std::vector<Point> points;
-  for (const bool is_promotion : {true, false}) {
-    for (const char* end : {"completed", "copy-completed-awaiting-healthy", "failed"}) {
-      for (const int looks : {1, 2}) {
-        for (int attack = 0; attack < kAttacks; ++attack) {
-          for (int position = 0; position < kCallsMax; ++position) {
-            points.push_back({is_promotion, end, looks, attack, position});
-          }
-        }
-      }
-    }
-  }
-  int tried = 0;
-  for (const Point& point : sample.Of(std::move(points), 60)) {
-    SCOPED_TRACE(testing::PrintToString(point));
-    tried += Try(point) ? 1 : 0;
-  }
-  RecordProperty("points", tried);
-  EXPECT_GT(tried, 0);
+  bed_.api.Forbid("list", "volumes");
+  EXPECT_EQ(state_of("of-old"), SnapshotState::kReady) << "it is not known";
 }
 
 }  // namespace

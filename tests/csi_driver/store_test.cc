@@ -154,6 +154,34 @@ TEST_F(StoreTest, VolumeFromAVolumeIsItsCopy) {
               Bytes(store_->VolumePath(spec.source.volume_id)));
 }
 
+TEST_F(StoreTest, ALateCopyHasItsBytesWhenItEndsAndDiesWithItsSource) {
+  const std::string source = CreateVolume(BlockSpec("source"));
+  WriteAt(store_->VolumePath(source), 0, "data");
+  const std::string zeros(4 * kMiB, '\0');
+  for (const bool is_deleted : {false, true}) {
+    VolumeSpec spec = BlockSpec(absl::StrCat("late ", is_deleted));
+    spec.source.snapshot_id = CreateSnapshot(absl::StrCat("snapshot ", is_deleted), source);
+    spec.is_copied_late = true;
+    const std::string late = CreateVolume(spec);
+    const absl::StatusOr<VolumeRecord> bound = store_->GetVolume(late);
+    ASSERT_THAT(bound, IsOk());
+    EXPECT_EQ(bound->copy, kCopying);
+    EXPECT_TRUE(Bytes(store_->VolumePath(late)) == zeros) << "bound, and not filled";
+    EXPECT_THAT(CheckCopied(*bound), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                              HasSubstr("has not finished copying its data")));
+    EXPECT_THAT(store_->CreateSnapshot("of a copy", late),
+                StatusIs(absl::StatusCode::kFailedPrecondition));
+    Reopen();
+    EXPECT_EQ(store_->EndCopy(late, /*fails=*/true)->copy, kCopyFailed);
+    if (is_deleted) {
+      ASSERT_THAT(store_->DeleteSnapshot(spec.source.snapshot_id), IsOk()) << "not refused";
+    }
+    EXPECT_EQ(store_->EndCopy(late)->copy, is_deleted ? kCopyFailed : "");
+    EXPECT_EQ(Bytes(store_->VolumePath(late)) == zeros, is_deleted);
+  }
+  EXPECT_THAT(store_->EndCopy(source), StatusIs(absl::StatusCode::kFailedPrecondition));
+}
+
 TEST_F(StoreTest, SourcesMustExistAndFit) {
   VolumeSpec spec = BlockSpec("b", 2 * kMiB);
   spec.source.snapshot_id = "snap-gone";

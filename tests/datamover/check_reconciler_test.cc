@@ -239,6 +239,75 @@ TEST_F(CheckReconcilerTest, TheRecordNamesDamagedPacksUntilACheckFindsNothing) {
 }
 
 // Else a change of checks.percentPerDay would pass for a repair.
+TEST_F(CheckReconcilerTest, WithImmutabilityACheckRenewsLocksAndTheRecordSaysUntilWhen) {
+  const objects::JobObjectLock lock{.mode = "COMPLIANCE", .days = 30};
+  Add("data");
+  Look();
+  EXPECT_FALSE(Work().renew_locks.has_value());
+  EXPECT_FALSE(bed_.Job(TaskName()).repository.object_lock.has_value());
+  EndWith({});
+  EXPECT_FALSE(Verified().locks.has_value());
+
+  bed_.env.settings.locations["default"].immutability = lock;
+  bed_.clock.Advance(kCheckEvery);
+  Look();
+  EXPECT_EQ(Work().renew_locks, lock);
+  EXPECT_FALSE(Work().locks_renewed_at.has_value()) << "the first run looks at all";
+  EXPECT_EQ(bed_.Job(TaskName()).repository.object_lock, lock);
+  const absl::Time earliest = bed_.clock.Now() + absl::Hours(24 * 17);
+  EndWith({.locks = LockFigures{.objects = 9, .due = 9, .extended = 3, .earliest = earliest}});
+  ASSERT_TRUE(Verified().locks.has_value());
+  EXPECT_EQ(Verified().locks->renewed_at, Verified().at);
+  EXPECT_EQ(Verified().locks->locked_until, absl::FromUnixSeconds(absl::ToUnixSeconds(earliest)));
+  EXPECT_EQ(Verified().locks->objects, 9);
+  EXPECT_EQ(Verified().locks->extended, 3);
+  const absl::Time first = *Verified().at;
+
+  bed_.clock.Advance(kCheckEvery);
+  Look();
+  EXPECT_EQ(Work().locks_renewed_at, first);
+  EndWith({.locks = LockFigures{.objects = 9, .due = 1, .extended = 1}});
+  EXPECT_EQ(Verified().locks->locked_until, *Verified().at + absl::Hours(24 * 15) - kCheckOverlap);
+  EXPECT_THAT(bed_.EventReasons(), IsEmpty());
+
+  bed_.env.settings.locations["default"].immutability->days = 60;
+  bed_.clock.Advance(kCheckEvery);
+  Look();
+  EXPECT_FALSE(Work().locks_renewed_at.has_value()) << "for other days all are looked at again";
+}
+
+TEST_F(CheckReconcilerTest, LocksThatWereNotRenewedAreTheRecordsFindingAndAnEvent) {
+  bed_.env.settings.locations["default"].immutability =
+      objects::JobObjectLock{.mode = "GOVERNANCE", .days = 30};
+  Add("data");
+  Look();
+  EndWith({.locks = LockFigures{.objects = 9, .due = 9}});
+  const absl::Time renewed_at = *Verified().at;
+  const absl::Time locked_until = *Verified().locks->locked_until;
+
+  const absl::Time earliest =
+      absl::FromUnixSeconds(absl::ToUnixSeconds(bed_.clock.Now())) + absl::Hours(24 * 3);
+  CheckNextDay({.locks = LockFigures{.objects = 9,
+                                     .due = 9,
+                                     .failed = 2,
+                                     .findings = {"config: AccessDenied", "data/00: AccessDenied"},
+                                     .earliest = earliest}});
+  EXPECT_EQ(Verified().locks->finding,
+            "object locks were not renewed: 2 failures, the first: config: AccessDenied");
+  EXPECT_EQ(Verified().locks->renewed_at, renewed_at);
+  EXPECT_LT(earliest, locked_until);
+  EXPECT_EQ(Verified().locks->locked_until, earliest);
+  EXPECT_EQ(Verified().finding, "") << "the data is good";
+  EXPECT_THAT(bed_.EventReasons(), ElementsAre("Warning LocksNotRenewed"));
+
+  CheckNextDay({});  // A CRD of the version before drops what the worker reports.
+  EXPECT_THAT(Verified().locks->finding, HasSubstr("update the CRDs"));
+  CheckNextDay({.locks = LockFigures{.objects = 9, .due = 3, .extended = 3}});
+  EXPECT_EQ(Verified().locks->finding, "");
+  EXPECT_EQ(Verified().locks->renewed_at, Verified().at);
+  EXPECT_THAT(bed_.EventReasons(), Contains("Normal LocksRenewed"));
+}
+
 TEST_F(CheckReconcilerTest, WhileSomethingIsWrongThePartsStayAsTheyAre) {
   Add("data");
   Look();

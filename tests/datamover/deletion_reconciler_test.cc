@@ -36,6 +36,7 @@ using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::SizeIs;
 
 class DeletionReconcilerTest : public testing::Test {
@@ -180,6 +181,32 @@ TEST_F(DeletionReconcilerTest, ForgetsTheOneSnapshotInTheRepositoryOfItsWriter) 
   EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kCompleted);
   EXPECT_EQ(Deletion().attempts, 1);
   ExpectNoWorkers();
+}
+
+TEST_F(DeletionReconcilerTest, DeletionsRunWithTheCredentialsForDeletion) {
+  const std::string text = "[default]\naws_access_key_id=remover\naws_secret_access_key=shh\n";
+  bed_.env.settings.locations["default"].deletion_credential = {.name = "remover", .key = "keys"};
+  bed_.worker = MoverBed::Worker::kRuns;
+  Add("one", reference_);
+  Look(3);
+  EXPECT_THAT(Deletion().message, HasSubstr("Secret velero/remover is not there"));
+  bed_.api.Seed(csi::SecretType(), {{"metadata", {{"name", "remover"}, {"namespace", "velero"}}},
+                                    {"data", {{"keys", absl::Base64Escape(text)}}}});
+  bed_.clock.Advance(*Deletion().next_attempt_at - bed_.clock.Now());
+  Look(3);
+  const k8s::ObjectKey secret = {csi::SecretType(), MoverBed::kMover, TaskName()};
+  EXPECT_EQ(GetString(*bed_.api.Find(secret), {"data", "cloud"}), absl::Base64Escape(text));
+  // A worker that runs with the location's own credentials is not given these.
+  bed_.api.Seed(csi::SecretType(),
+                {{"metadata", {{"name", "du-1"}, {"namespace", MoverBed::kMover}}},
+                 {"data", {{"cloud", absl::Base64Escape("old")}}}});
+  bed_.env.access_keeper->Keep(
+      bed_.ctx, bed_.api,
+      {.velero_namespace = "velero", .location = "default", .mover_namespace = MoverBed::kMover},
+      "du-1");
+  EXPECT_THAT(
+      bed_.api.Find({csi::SecretType(), MoverBed::kMover, "du-1"})->dump(),
+      AllOf(Not(HasSubstr(absl::Base64Escape(text))), Not(HasSubstr(absl::Base64Escape("old")))));
 }
 
 TEST_F(DeletionReconcilerTest, WhatAnUploadLeftIsFoundByItsTag) {

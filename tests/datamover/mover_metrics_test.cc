@@ -23,6 +23,7 @@
 namespace csidelta::datamover::mover_metrics_test {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -112,6 +113,33 @@ TEST(MoverMetricsTest, VolumeSamplesComeFromItsRecord) {
     EXPECT_THAT(text, HasSubstr(absl::StrCat("csi_delta_mover_", parts[0], kData, parts[1], "\n")));
   }
   EXPECT_THAT(text, Not(HasSubstr("never_backed_up{")));
+}
+
+TEST(MoverMetricsTest, SaysHowLongWhatBackupsNeedStaysLocked) {
+  MoverSettings settings;
+  settings.locations["default"].immutability =
+      objects::JobObjectLock{.mode = "GOVERNANCE", .days = 14};
+  Json good = {{"lastGoodBackup", {{"completedAt", At(absl::Hours(1))}}}};
+  Json renewed = good;
+  renewed["verification"] = {{"locks", {{"days", 14}, {"lockedUntil", At(-absl::Hours(2))}}}};
+  Json failed = renewed;
+  failed["pvcGoneAt"] = At(absl::Hours(1));  // Its backups need their locks all the same.
+  failed["verification"]["locks"]["finding"] = "AccessDenied";
+  const auto text = [&](const std::vector<Json>& statuses, const MoverSettings* told) {
+    const std::unique_ptr<VolumeRecords> records = RecordsOf(statuses);
+    return MoverMetrics().Text(kNow, {.records = records.get(), .settings = told});
+  };
+  const auto line = [](const char* name, const char* value) {
+    return HasSubstr(absl::StrCat("csi_delta_mover_", name, kData, value, "\n"));
+  };
+  EXPECT_THAT(text({good}, &settings),
+              AllOf(line("immutability_seconds", "1.2096e+06"), line("locked_seconds", "0"),
+                    line("lock_renewal_findings", "0")));
+  EXPECT_THAT(text({renewed}, &settings), line("locked_seconds", "7200"));
+  EXPECT_THAT(text({failed, renewed}, &settings),
+              AllOf(line("locked_seconds", "7200"), line("lock_renewal_findings", "1")));
+  settings.locations.clear();
+  EXPECT_THAT(text({renewed}, &settings), Not(HasSubstr("locked_seconds{")));
 }
 
 TEST(MoverMetricsTest, AVolumeThatWasNeverBackedUpHasARecoveryPointAgeFromItsRecordOn) {

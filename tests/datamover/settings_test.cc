@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -93,6 +96,18 @@ TEST(MoverSettings, SayWhatIsWritten) {
   EXPECT_EQ(settings->worker.download_kib_per_second_max, 4096);
 }
 
+TEST(MoverSettings, ALocationIsImmutableAndDeletedFromByOthers) {
+  const auto settings = ParseMoverSettings(R"({"backupStorageLocations": {
+    "safe": {"immutability": {"days": 30, "mode": "compliance"},
+             "deletionCredential": {"name": "remover", "key": "cloud"}}}})");
+  ASSERT_THAT(settings, IsOk());
+  const StorageLocationSettings safe = ForLocation(*settings, "safe");
+  EXPECT_EQ(safe.immutability, (objects::JobObjectLock{.mode = "COMPLIANCE", .days = 30}));
+  EXPECT_EQ(safe.deletion_credential, (velero::SecretKeyName{.name = "remover", .key = "cloud"}));
+  EXPECT_EQ(safe.transfers_max, 0);
+  EXPECT_FALSE(ForLocation(*settings, "other").immutability.has_value());
+}
+
 TEST(MoverSettings, NoGroupsAreNotTheDefaultOnes) {
   const auto settings = ParseMoverSettings(R"({"worker": {"supplementalGroups": []}})");
   ASSERT_THAT(settings, IsOk());
@@ -104,50 +119,64 @@ TEST(MoverSettings, WrongOnesAreRefusedByNameAndValue) {
     const char* text;
     const char* path;
   };
-  for (const Case& test : std::vector<Case>{
-           {R"({"prepareTimeout": "30s"})", "prepareTimeout: \\\"30s\\\""},
-           {R"({"prepareTimeout": 30})", "prepareTimeout: 30"},
-           {R"({"bases": {"maxAge": "30m"}})", "bases.maxAge: \\\"30m\\\""},
-           {R"({"bases": {"maxAge": "8761h"}})", "bases.maxAge"},
-           {R"({"bases": {"maxage": "48h"}})", "bases.maxage"},
-           {R"({"onFallback": "maybe"})", "onFallback"},
-           {R"({"deletions": {"workers": 101}})", "deletions.workers: 101"},
-           {R"({"deletions": {"giveUpAfter": "59m"}})", "deletions.giveUpAfter"},
-           {R"({"deletions": {"giveUpAfter": "8761h"}})", "from 1h to 8760h"},
-           {R"({"limits": {"total": 0}})", "limits.total: 0"},
-           {R"({"checks": {"percentPerDay": 101}})", "checks.percentPerDay: 101"},
-           {R"({"limits": {"total": 1.5}})", "limits.total: 1.5"},
-           {R"({"limits": {"perNode": 100000}})", "limits.perNode"},
-           {R"({"limits": {"perNamespace": 0}})", "limits.perNamespace"},
-           {R"({"limits": []})", "limits: []"},
-           {R"({"paused": "yes"})", "paused"},
-           {R"({"worker": {"podSecurity": "none"}})", "worker.podSecurity"},
-           {R"({"uploadWindows": ["22:00"]})", "uploadWindows: \\\"22:00\\\""},
-           {R"({"uploadWindows": [7]})", "uploadWindows: 7"},
-           {R"({"uploadWindows": "22:00-06:00"})", "uploadWindows"},
-           {R"({"backupStorageLocations": {"far": {"limit": 0}}})", "backupStorageLocations.far"},
-           {R"({"restore": {"ignoreDelayBinding": "yes"}})", "restore.ignoreDelayBinding"},
-           {R"({"restore": {"intoExistingVolumes": 1}})", "restore.intoExistingVolumes"},
-           {R"({"storageClasses": {"fast": 1}})", "storageClasses.fast"},
-           {R"({"storageClasses": {"fast": {"limit": -1}}})", "storageClasses.fast.limit"},
-           {R"({"drivers": {"d": {"keepBase": 1}}})", "drivers.d.keepBase"},
-           {R"({"worker": {"scratchSize": "much"}})", "worker.scratchSize"},
-           {R"({"worker": {"limitUpload": 0}})", "worker.limitUpload: 0"},
-           {R"({"worker": {"limitDownload": "1M"}})", "worker.limitDownload"},
-           {R"({"worker": {"scratchSize": "-1Gi"}})", "worker.scratchSize"},
-           {R"({"worker": {"supplementalGroups": [0]}})", "worker.supplementalGroups"},
-           {R"({"worker": {"supplementalGroups": 6}})", "worker.supplementalGroups"},
-           {R"({"worker": {"resources": {"limits": {"memory": "64Mi"}}}})", "128Mi"},
-           {R"({"worker": {"imagePullPolicy": "Sometimes"}})", "worker.imagePullPolicy"},
-           {R"({"worker": {"imagePullSecrets": [1]}})", "worker.imagePullSecrets"},
-           {R"({"worker": {"podLabels": {"velero.io/data-upload": "x"}}})", "podLabels.velero.io"},
-           {R"({"worker": {"podLabels": {"mover.csi-delta.io/task": "x"}}})", "podLabels.mover"},
-           {R"({"worker": {"podLabels": {"a": "no space"}}})", "worker.podLabels.a"},
-           {R"({"worker": {"podAnnotations": {"a": 1}}})", "worker.podAnnotations.a"},
-           {R"({"worker": {"tolerations": [{"kee": "x"}]}})", "worker.tolerations"},
-           {R"({"worker": {"affinity": {"nodeAffinity": 1}}})", "worker.affinity.nodeAffinity"},
-           {R"([])", ""},
-           {R"({)", ""}}) {
+  for (
+      const Case& test : std::vector<Case>{
+          {R"({"prepareTimeout": "30s"})", "prepareTimeout: \\\"30s\\\""},
+          {R"({"prepareTimeout": 30})", "prepareTimeout: 30"},
+          {R"({"bases": {"maxAge": "30m"}})", "bases.maxAge: \\\"30m\\\""},
+          {R"({"bases": {"maxAge": "8761h"}})", "bases.maxAge"},
+          {R"({"bases": {"maxage": "48h"}})", "bases.maxage"},
+          {R"({"onFallback": "maybe"})", "onFallback"},
+          {R"({"deletions": {"workers": 101}})", "deletions.workers: 101"},
+          {R"({"deletions": {"giveUpAfter": "59m"}})", "deletions.giveUpAfter"},
+          {R"({"deletions": {"giveUpAfter": "8761h"}})", "from 1h to 8760h"},
+          {R"({"limits": {"total": 0}})", "limits.total: 0"},
+          {R"({"checks": {"percentPerDay": 101}})", "checks.percentPerDay: 101"},
+          {R"({"limits": {"total": 1.5}})", "limits.total: 1.5"},
+          {R"({"limits": {"perNode": 100000}})", "limits.perNode"},
+          {R"({"limits": {"perNamespace": 0}})", "limits.perNamespace"},
+          {R"({"limits": []})", "limits: []"},
+          {R"({"paused": "yes"})", "paused"},
+          {R"({"worker": {"podSecurity": "none"}})", "worker.podSecurity"},
+          {R"({"uploadWindows": ["22:00"]})", "uploadWindows: \\\"22:00\\\""},
+          {R"({"uploadWindows": [7]})", "uploadWindows: 7"},
+          {R"({"uploadWindows": "22:00-06:00"})", "uploadWindows"},
+          {R"({"backupStorageLocations": {"far": {"limit": 0}}})", "backupStorageLocations.far"},
+          {R"({"backupStorageLocations": {"far": {"immutability": {"days": 30}}}})",
+           "backupStorageLocations.far.immutability.mode is missing"},
+          {R"({"backupStorageLocations": {"far": {"immutability": {"mode": "governance"}}}})",
+           "immutability.days is missing"},
+          {R"({"backupStorageLocations": {"far": {"immutability": {"days": 7, "mode": "governance"}}}})",
+           "immutability.days: 7 is not a number from 14 to 36500"},
+          {R"({"backupStorageLocations": {"far": {"immutability": {"days": 30, "mode": "WORM"}}}})",
+           "immutability.mode: \\\"WORM\\\" is not governance or compliance"},
+          {R"({"checks": {"percentPerDay": 0},
+                "backupStorageLocations": {"far": {"immutability": {"days": 30, "mode": "governance"}}}})",
+           "set checks.percentPerDay to at least 1"},
+          {R"({"backupStorageLocations": {"far": {"deletionCredential": {"name": "x"}}}})",
+           "deletionCredential.key is missing"},
+          {R"({"restore": {"ignoreDelayBinding": "yes"}})", "restore.ignoreDelayBinding"},
+          {R"({"restore": {"intoExistingVolumes": 1}})", "restore.intoExistingVolumes"},
+          {R"({"storageClasses": {"fast": 1}})", "storageClasses.fast"},
+          {R"({"storageClasses": {"fast": {"limit": -1}}})", "storageClasses.fast.limit"},
+          {R"({"drivers": {"d": {"keepBase": 1}}})", "drivers.d.keepBase"},
+          {R"({"worker": {"scratchSize": "much"}})", "worker.scratchSize"},
+          {R"({"worker": {"limitUpload": 0}})", "worker.limitUpload: 0"},
+          {R"({"worker": {"limitDownload": "1M"}})", "worker.limitDownload"},
+          {R"({"worker": {"scratchSize": "-1Gi"}})", "worker.scratchSize"},
+          {R"({"worker": {"supplementalGroups": [0]}})", "worker.supplementalGroups"},
+          {R"({"worker": {"supplementalGroups": 6}})", "worker.supplementalGroups"},
+          {R"({"worker": {"resources": {"limits": {"memory": "64Mi"}}}})", "128Mi"},
+          {R"({"worker": {"imagePullPolicy": "Sometimes"}})", "worker.imagePullPolicy"},
+          {R"({"worker": {"imagePullSecrets": [1]}})", "worker.imagePullSecrets"},
+          {R"({"worker": {"podLabels": {"velero.io/data-upload": "x"}}})", "podLabels.velero.io"},
+          {R"({"worker": {"podLabels": {"mover.csi-delta.io/task": "x"}}})", "podLabels.mover"},
+          {R"({"worker": {"podLabels": {"a": "no space"}}})", "worker.podLabels.a"},
+          {R"({"worker": {"podAnnotations": {"a": 1}}})", "worker.podAnnotations.a"},
+          {R"({"worker": {"tolerations": [{"kee": "x"}]}})", "worker.tolerations"},
+          {R"({"worker": {"affinity": {"nodeAffinity": 1}}})", "worker.affinity.nodeAffinity"},
+          {R"([])", ""},
+          {R"({)", ""}}) {
     EXPECT_THAT(ParseMoverSettings(test.text),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(test.path)))
         << test.text;
@@ -186,58 +215,13 @@ Json Resolve(const Json& schema, const Json& node) {
              : *FindJson(schema, {"definitions", reference.substr(reference.rfind('/') + 1)});
 }
 
-struct Leaf {
-  std::vector<std::string> path;
-  Json node;
-  std::string description;
-};
-
-// Every key that is no section, with where it stands; "*" stands for a name.
-void Collect(const Json& schema, const Json& node, std::vector<std::string> path,
-             std::vector<Leaf>& leaves) {
-  const Json resolved = Resolve(schema, node);
-  const bool is_section = resolved.contains("properties") && !node.contains("description");
-  if (is_section) {
-    EXPECT_EQ(resolved["additionalProperties"], false) << absl::StrJoin(path, ".");
-    for (const auto& [key, value] : resolved["properties"].items()) {
-      std::vector<std::string> inner = path;
-      inner.push_back(key);
-      Collect(schema, value, inner, leaves);
-    }
-  } else if (const Json* each = FindJson(resolved, {"additionalProperties", "properties"});
-             each != nullptr) {
-    for (const auto& [key, value] : each->items()) {
-      std::vector<std::string> inner = path;
-      inner.insert(inner.end(), {"*", key});
-      Collect(schema, value, inner, leaves);
-    }
-  } else {
-    leaves.push_back({path, resolved, GetString(node, {"description"})});
-  }
-}
-
-std::vector<Leaf> SchemaLeaves() {
-  const auto schema = ParseJson(support::ReadSource("deploy/chart/files/settings.schema.json"));
-  EXPECT_THAT(schema, IsOk());
-  std::vector<Leaf> leaves;
-  Collect(*schema, *schema, {}, leaves);
-  return leaves;
-}
-
-Json At(const std::vector<std::string>& path, Json value) {
-  for (auto step = path.rbegin(); step != path.rend(); ++step) {
-    value = Json{{*step == "*" ? "some-name" : *step, value}};
-  }
-  return value;
-}
-
 Json SomeLegalValue(const Json& node) {
   if (node.contains("enum")) {
     return node["enum"].back();
   }
   const std::string type = GetString(node, {"type"});
   if (type == "integer") {
-    return 7;
+    return std::max<int64_t>(7, GetInt(node, {"minimum"}, 0));
   }
   if (type == "boolean") {
     return true;
@@ -255,19 +239,78 @@ Json SomeLegalValue(const Json& node) {
   return absl::StrContains(pattern, "(s|m|h)") ? "1h" : "512Mi";
 }
 
+struct Leaf {
+  std::vector<std::string> path;
+  Json node;
+  std::string description;
+  Json beside = Json::object();  // what must stand in the same section
+};
+
+// A legal value for each key that `section` requires.
+Json RequiredOf(const Json& schema, const Json& section) {
+  Json values = Json::object();
+  for (const Json& key : section.value("required", Json::array())) {
+    const std::string name = key.get<std::string>();
+    values[name] = SomeLegalValue(Resolve(schema, section["properties"][name]));
+  }
+  return values;
+}
+
+// Every key that is no section, with where it stands; "*" stands for a name.
+void Collect(const Json& schema, const Json& node, std::vector<std::string> path,
+             std::vector<Leaf>& leaves, const Json& beside = Json::object()) {
+  const Json resolved = Resolve(schema, node);
+  const bool is_section = resolved.contains("properties") && !node.contains("description");
+  if (is_section) {
+    EXPECT_EQ(resolved["additionalProperties"], false) << absl::StrJoin(path, ".");
+    for (const auto& [key, value] : resolved["properties"].items()) {
+      std::vector<std::string> inner = path;
+      inner.push_back(key);
+      Collect(schema, value, inner, leaves, RequiredOf(schema, resolved));
+    }
+  } else if (const Json* each = FindJson(resolved, {"additionalProperties", "properties"});
+             each != nullptr) {
+    for (const auto& [key, value] : each->items()) {
+      std::vector<std::string> inner = path;
+      inner.insert(inner.end(), {"*", key});
+      Collect(schema, value, inner, leaves);
+    }
+  } else {
+    leaves.push_back({path, resolved, GetString(node, {"description"}), beside});
+  }
+}
+
+std::vector<Leaf> SchemaLeaves() {
+  const auto schema = ParseJson(support::ReadSource("deploy/chart/files/settings.schema.json"));
+  EXPECT_THAT(schema, IsOk());
+  std::vector<Leaf> leaves;
+  Collect(*schema, *schema, {}, leaves);
+  return leaves;
+}
+
+Json At(const std::vector<std::string>& path, Json value, const Json& beside) {
+  Json section = beside;
+  section[path.back()] = std::move(value);
+  for (auto step = std::next(path.rbegin()); step != path.rend(); ++step) {
+    section = Json{{*step == "*" ? "some-name" : *step, section}};
+  }
+  return section;
+}
+
 TEST(MoverSettings, TheSchemaKnowsTheSameKeysAndKindsOfValues) {
   const std::vector<Leaf> leaves = SchemaLeaves();
-  EXPECT_EQ(leaves.size(), 39U);
+  EXPECT_EQ(leaves.size(), 43U);
   for (const Leaf& leaf : leaves) {
     const std::string path = absl::StrJoin(leaf.path, ".");
-    EXPECT_THAT(ParseMoverSettings(DumpJson(At(leaf.path, SomeLegalValue(leaf.node)))), IsOk())
+    EXPECT_THAT(ParseMoverSettings(DumpJson(At(leaf.path, SomeLegalValue(leaf.node), leaf.beside))),
+                IsOk())
         << path;
-    EXPECT_THAT(ParseMoverSettings(DumpJson(At(leaf.path, nullptr))),
+    EXPECT_THAT(ParseMoverSettings(DumpJson(At(leaf.path, nullptr, leaf.beside))),
                 StatusIs(absl::StatusCode::kInvalidArgument))
         << path;
     std::vector<std::string> misspelt = leaf.path;
     misspelt.back() += "x";
-    EXPECT_THAT(ParseMoverSettings(DumpJson(At(misspelt, SomeLegalValue(leaf.node)))),
+    EXPECT_THAT(ParseMoverSettings(DumpJson(At(misspelt, SomeLegalValue(leaf.node), leaf.beside))),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("is not known here")))
         << path;
   }

@@ -350,6 +350,29 @@ TEST_F(VolumeRecordsTest, ARecordGoesWithItsPvcAfterATime) {
       << "a DataUpload that is left does not bring it back";
 }
 
+TEST_F(VolumeRecordsTest, ARecordWhoseLocksAreRenewedStaysUntilItsLastBackupGoes) {
+  End("one", "Completed");
+  bed_.api.Mutate(ProtectedVolume::Key("velero", Record().name), [](Json& record) {
+    record["status"]["verification"] = {{"at", "2026-11-28T00:00:00Z"},
+                                        {"locks", {{"mode", "GOVERNANCE"}, {"days", 30}}}};
+  });
+  Deliver();
+  bed_.api.Remove({csi::PersistentVolumeClaimType(), "shop", "data"});
+  bed_.clock.Advance(kRecordPvcEvery);
+  Work();
+  ASSERT_TRUE(Record().status.pvc_gone_at.has_value());
+  EXPECT_THAT(Record().status.next_step, HasSubstr("goes after its last backup"));
+  bed_.clock.Advance(rules_.keep_after_pvc + absl::Hours(1));
+  Work();
+  EXPECT_THAT(bed_.api.All(ProtectedVolume::Type()), SizeIs(1));
+  bed_.api.Mutate(ProtectedVolume::Key("velero", Record().name),
+                  [](Json& record) { record["status"]["lastGoodBackup"] = nullptr; });
+  Deliver();
+  bed_.clock.Advance(kRecordPvcEvery);
+  Work();
+  EXPECT_THAT(bed_.api.All(ProtectedVolume::Type()), IsEmpty());
+}
+
 TEST_F(VolumeRecordsTest, APvcOfTheSameNameIsAnother) {
   End("one", "Completed");
   bed_.api.Mutate({csi::PersistentVolumeClaimType(), "shop", "data"},
@@ -511,6 +534,18 @@ TEST_F(VolumeRecordsTest, AFindingOfACheckIsANextStepAtOnce) {
   Deliver();
   Work();
   EXPECT_THAT(Record().status.next_step, HasSubstr("the next backup does not rely on"));
+}
+
+TEST_F(VolumeRecordsTest, LocksThatWereNotRenewedAreANextStep) {
+  End("one", "Completed");
+  bed_.api.Mutate(ProtectedVolume::Key("velero", Record().name), [](Json& record) {
+    record["status"]["verification"] = {
+        {"at", "2026-11-28T00:00:00Z"},
+        {"locks", {{"finding", "object locks were not renewed: 1 failure"}}}};
+  });
+  Deliver();
+  Work();
+  EXPECT_THAT(Record().status.next_step, HasSubstr("object locks were not renewed: 1 failure"));
 }
 
 TEST_F(VolumeRecordsTest, OrphanedRepositorySnapshotsAreTheLastNextStep) {

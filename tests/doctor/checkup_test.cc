@@ -34,11 +34,13 @@
 #include "objects/deployment.h"
 #include "objects/keys.h"
 #include "objects/node.h"
+#include "objects/protected_volume.h"
 #include "objects/resource_quota.h"
 #include "objects/service_account.h"
 #include "objects/storage_class.h"
 #include "objects/swap_record.h"
 #include "objects/volume_task.h"
+#include "tests/support/fake_locked_store.h"
 #include "tests/support/fake_object_store.h"
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/http_test_server.h"
@@ -75,6 +77,8 @@ class Cluster {
 
   FakeApiClient& api() { return api_; }
   support::FakeObjectStore& bucket() { return bucket_; }
+  support::FakeLockedStore& locked_bucket() { return locked_bucket_; }
+  bool has_locked_bucket = false;  // instead of the other
   support::FakeClock& clock() { return clock_; }
   std::string Now() { return FormatRfc3339(clock_.Now()); }
 
@@ -113,7 +117,8 @@ class Cluster {
     options.velero_namespaces = velero_namespaces;
     options.open_store = [this](const datamover::RepositoryAccess&)
         -> absl::StatusOr<std::unique_ptr<storage::OpenedStore>> {
-      return std::make_unique<support::LentStore>(bucket_);
+      return std::make_unique<support::LentStore>(
+          has_locked_bucket ? static_cast<storage::ObjectStore&>(locked_bucket_) : bucket_);
     };
     RunCheckup(ctx, api_, options, Random::Real(),
                [&](const Finding& finding) { findings.push_back(finding); });
@@ -236,6 +241,7 @@ class Cluster {
   support::FakeClock clock_;
   FakeApiClient api_{clock_};
   support::FakeObjectStore bucket_;
+  support::FakeLockedStore locked_bucket_{clock_};
   std::unique_ptr<support::HttpTestServer> metadata_server_;
 };
 
@@ -511,6 +517,109 @@ void SeedTask(Cluster& cluster, const std::string& velero_namespace) {
           .json());
 }
 
+constexpr char kImmutable[] =
+    R"({"backupStorageLocations": {"default": {"immutability": {"days": 30, "mode": "compliance"}}}})";
+
+// A volume with a backup, and what its record says of object locks.
+void SeedLocks(Cluster& cluster, const Json& locks) {
+  Json record = MakeObject("mover.csi-delta.io/v1alpha1", "ProtectedVolume", "velero", "orders");
+  SetJson(record, {"spec"},
+          Json{{"namespace", "shop"},
+               {"pvc", "orders"},
+               {"pvcUID", "1"},
+               {"backupStorageLocation", "default"}});
+  SetJson(record, {"status", "lastGoodBackup"}, Json{{"backup", "nightly"}});
+  SetJson(record, {"status", "verification", "locks"}, locks);
+  cluster.api().Seed(objects::ProtectedVolume::Type(), record);
+}
+
+constexpr char kNoncurrent[] =
+    "<LifecycleConfiguration><Rule><ID>old</ID><Prefix/><Status>Enabled</Status>"
+    "<NoncurrentVersionExpiration><NoncurrentDays>60</NoncurrentDays>"
+    "</NoncurrentVersionExpiration></Rule></LifecycleConfiguration>";
+
+void SetDocument(Cluster& cluster, storage::BucketDocument document,
+                 absl::StatusOr<std::string> answer) {
+  cluster.has_locked_bucket = true;
+  cluster.locked_bucket().SetBucketDocument(document, std::move(answer));
+}
+
+// A bucket with object lock, as the settings ask for it, and with a rule for old versions.
+void MakeImmutable(Cluster& cluster) {
+  SetSettings(cluster, kImmutable);
+  SetDocument(cluster, storage::BucketDocument::kLifecycle, kNoncurrent);
+}
+
+std::vector<Ailment> OfImmutability() {
+  using storage::BucketDocument;
+  return {
+      {"location-immutable", Severity::kFault, "has no object lock: nothing is locked",
+       [](Cluster& c) {
+         MakeImmutable(c);
+         SetDocument(c, BucketDocument::kObjectLock, "");
+       }},
+      {"location-immutable", Severity::kWarning, "no lock is extended",
+       [](Cluster& c) {
+         SetDocument(c, BucketDocument::kLifecycle, kNoncurrent);
+         c.locked_bucket().SetDefaultRetention("COMPLIANCE", absl::Hours(24 * 7));
+       }},
+      {"location-immutable", Severity::kUnknown, "not known: whether the bucket has object lock",
+       [](Cluster& c) {
+         MakeImmutable(c);
+         SetDocument(c, BucketDocument::kObjectLock, absl::PermissionDeniedError("AccessDenied"));
+       }},
+      {"location-immutable", Severity::kUnknown, "not known: whether the bucket keeps versions",
+       [](Cluster& c) {
+         MakeImmutable(c);
+         SetDocument(c, BucketDocument::kVersioning, absl::PermissionDeniedError("AccessDenied"));
+       }},
+      {"location-immutable", Severity::kUnknown, "not known: which lifecycle rules",
+       [](Cluster& c) {
+         MakeImmutable(c);
+         SetDocument(c, BucketDocument::kLifecycle, "<html>");
+       }},
+      {"location-immutable", Severity::kFault, "does not keep versions",
+       [](Cluster& c) {
+         MakeImmutable(c);
+         SetDocument(c, BucketDocument::kVersioning, "<VersioningConfiguration/>");
+       }},
+      {"location-immutable", Severity::kWarning, "no lifecycle rule removes noncurrent versions",
+       [](Cluster& c) {
+         MakeImmutable(c);
+         SetDocument(c, BucketDocument::kLifecycle, "");
+       }},
+      {"location-immutable", Severity::kFault, "\"35 days\" removes objects by their age",
+       [](Cluster& c) {
+         SetDocument(c, BucketDocument::kObjectLock, "");
+         SetDocument(c, BucketDocument::kLifecycle,
+                     "<LifecycleConfiguration><Rule><ID>35 days</ID><Prefix>plugins/</Prefix>"
+                     "<Status>Enabled</Status><Expiration><Days>35</Days></Expiration></Rule>"
+                     "</LifecycleConfiguration>");
+       }},
+      {"location-immutable", Severity::kFault, "PVC shop/orders: AccessDenied",
+       [](Cluster& c) {
+         MakeImmutable(c);
+         SeedLocks(c, {{"finding", "AccessDenied"}});
+       }},
+      {"location-immutable", Severity::kWarning, "not renewed yet: PVC shop/orders",
+       [](Cluster& c) {
+         MakeImmutable(c);
+         SeedLocks(c, Json::object());
+       }},
+      {"location-immutable", Severity::kFault, "the renewal is late",
+       [](Cluster& c) {
+         MakeImmutable(c);
+         SeedLocks(c, {{"lockedUntil", FormatRfc3339(c.clock().Now() + absl::Hours(24 * 7))}});
+       }},
+      {"location-credentials", Severity::kFault,
+       "does not exist, but the setting backupStorageLocations.default.deletionCredential",
+       [](Cluster& c) {
+         SetSettings(c, R"({"backupStorageLocations": {"default": {"deletionCredential":
+                         {"name": "remover", "key": "cloud"}}}})");
+       }},
+  };
+}
+
 std::vector<Ailment> OfMover() {
   return {
       {"mover-namespace", Severity::kFault, "does not exist",
@@ -715,7 +824,10 @@ void SeedNative(Cluster& cluster, const std::string& name, const std::string& ba
 // own.
 void SeedNativeMadeAgain(Cluster& cluster, char digit, const Json& more) {
   Json native = {{"spec", {{"createSnapshot", false}}},
-                 {"status", {{"labels", {{objects::kLonghornEngineBackupLabel, "nightly"}}}}}};
+                 {"status",
+                  {{"labels",
+                    {{objects::kLonghornEngineBackupLabel, "nightly"},
+                     {objects::kLonghornEngineBackupUidLabel, "nightly-uid"}}}}}};
   native.merge_patch(more);
   SeedLonghornSnapshot(cluster, absl::StrCat("csd-", std::string(40, digit)), native);
 }
@@ -1148,6 +1260,10 @@ std::string NameOf(const ::testing::TestParamInfo<Ailment>& info) {
 INSTANTIATE_TEST_SUITE_P(Cluster, AilmentTest, ::testing::ValuesIn(OfCluster()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Velero, AilmentTest, ::testing::ValuesIn(OfVelero()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Locations, AilmentTest, ::testing::ValuesIn(OfLocations()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Immutability, AilmentTest, ::testing::ValuesIn(OfImmutability()),
+                         [](const auto& test) {
+                           return absl::StrCat(NameOf(test), "_", test.index);
+                         });
 INSTANTIATE_TEST_SUITE_P(Mover, AilmentTest, ::testing::ValuesIn(OfMover()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Queue, AilmentTest, ::testing::ValuesIn(OfTheQueue()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Workers, AilmentTest, ::testing::ValuesIn(OfWorkers()),
@@ -1186,8 +1302,8 @@ SeverityCounts PlacesInSource() {
                                  std::pair(Severity::kWarning, "context.Warn("),
                                  std::pair(Severity::kFault, "context.Fault(")};
   SeverityCounts places;
-  for (const char* part : {"admission", "base", "cluster", "velero", "location", "mover", "worker",
-                           "clock", "queue", "driver", "longhorn"}) {
+  for (const char* part : {"admission", "base", "cluster", "immutability", "velero", "location",
+                           "mover", "worker", "clock", "queue", "driver", "longhorn"}) {
     const std::string source = support::ReadSource(absl::StrCat("src/doctor/", part, "_checks.cc"));
     std::vector<absl::string_view> functions = absl::StrSplit(source, "\nvoid Check");
     for (const absl::string_view function : absl::MakeSpan(functions).subspan(1)) {
@@ -1213,8 +1329,8 @@ TEST(CheckupTest, EachFindingOfACheckHasAnAilment) {
   std::set<std::string> checks;
   SeverityCounts ailing;
   for (const auto& ailments :
-       {OfCluster(), OfVelero(), OfLocations(), OfMover(), OfAPausedMover(), OfTheQueue(),
-        OfWorkers(), OfDrivers(), OfLonghorn(), OfLonghornObjects(), OfAdmission(),
+       {OfCluster(), OfVelero(), OfLocations(), OfImmutability(), OfMover(), OfAPausedMover(),
+        OfTheQueue(), OfWorkers(), OfDrivers(), OfLonghorn(), OfLonghornObjects(), OfAdmission(),
         OfOtherKeysAndNamespaces(), OfTheSameChecks()}) {
     for (const Ailment& ailment : ailments) {
       checks.insert(ailment.check);
@@ -1410,15 +1526,17 @@ TEST(CheckupTest, ANativeSnapshotWhoseObjectLonghornMadeAgainIsNamed) {
     SeedLonghornSnapshot(cluster, name, {{"spec", {{"createSnapshot", false}}}});
   }
   EXPECT_EQ(WordOf(cluster.FindingOf("longhorn-native").severity), WordOf(Severity::kGood));
-  // Where the engine keeps no labels either, the name alone tells.
   SeedNativeMadeAgain(cluster, '6', Json::object());
-  SeedNativeMadeAgain(cluster, '7', {{"status", {{"labels", nullptr}}}});
+  SeedNativeMadeAgain(cluster, '7', Json::object());
+  // The first snapshot of a clone has the name of its source's, and no labels.
+  SeedNativeMadeAgain(cluster, '8', {{"status", {{"labels", nullptr}}}});
   cluster.api().Forbid("list", "backups");
   const std::vector<Finding> findings = cluster.FindingsOf("longhorn-native");
   ASSERT_THAT(findings, ::testing::SizeIs(2));
   EXPECT_EQ(WordOf(findings[0].severity), WordOf(Severity::kWarning));
   EXPECT_THAT(findings[0].text, HasSubstr("2 that lost their object"));
   EXPECT_THAT(findings[0].text, HasSubstr("6 (backup nightly), csd-7"));
+  EXPECT_THAT(findings[0].text, testing::Not(HasSubstr("csd-8")));
   EXPECT_THAT(findings[0].remediation,
               HasSubstr("kubectl -n longhorn-system delete snapshots.longhorn.io"));
   EXPECT_EQ(WordOf(findings[1].severity), WordOf(Severity::kUnknown)) << "of that with a backup";
@@ -1797,6 +1915,32 @@ TEST(CheckupTest, EachFieldOfTheShippedKindsIsMissedByItsName) {
     cluster.api().Mutate(key, [&](Json& definition) { definition["spec"] = shipped["spec"]; });
   }
   EXPECT_GE(fields, 25);
+}
+
+TEST(CheckupTest, AnImmutableLocationSaysUntilWhenAllIsLocked) {
+  Cluster cluster;
+  EXPECT_EQ(cluster.FindingOf("location-immutable").text, "nothing asks for object locks");
+  MakeImmutable(cluster);
+  cluster.locked_bucket().SetDefaultRetention("COMPLIANCE", absl::Hours(24 * 7));
+  SeedLocks(cluster, {{"lockedUntil", "2126-01-01T00:00:00Z"}});
+  const Finding finding = cluster.FindingOf("location-immutable");
+  EXPECT_EQ(finding.severity, Severity::kGood) << finding.text;
+  for (const char* text :
+       {"a default retention of 7 days, COMPLIANCE", "\"old\" removes versions 60 days after",
+        "all that backups need is locked until 2126-01-01T00:00:00Z at least"}) {
+    EXPECT_THAT(finding.text, HasSubstr(text));
+  }
+}
+
+TEST(CheckupTest, WithACredentialForDeletionTheProbeIsDeletedByIt) {
+  Cluster cluster;
+  SetSettings(cluster, R"({"backupStorageLocations": {"default": {"deletionCredential":
+                       {"name": "cloud", "key": "cloud"}}}})");
+  const std::vector<Finding> findings = cluster.FindingsOf("location-writable");
+  ASSERT_EQ(findings.size(), 2U);
+  EXPECT_EQ(findings[0].text, "writing works");
+  EXPECT_EQ(findings[1].text, "deleting with deletionCredential works");
+  EXPECT_TRUE(cluster.bucket().objects().empty());
 }
 
 TEST(CheckupTest, LeavesNothingInTheBucket) {

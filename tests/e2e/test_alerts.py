@@ -15,6 +15,8 @@ pytestmark = pytest.mark.moves
 # Alerts whose state is not made here, each with the tests that show state, metric and remedy.
 ELSEWHERE = {
     "CsiDeltaVerificationFinding": "tests/e2e/test_mover_checks.py damages a pack, and follows the runbook",
+    "CsiDeltaLocksNotRenewed": "tests/datamover/check_reconciler_test.cc and mover_metrics_test.cc: the bed's bucket has no object lock",
+    "CsiDeltaLockRenewalLate": "tests/datamover/check_reconciler_test.cc and mover_metrics_test.cc: the bed's bucket has no object lock",
     "CsiDeltaApplicationsFrozenLong": "tests/e2e/test_mover_groups.py has a driver that takes 11 seconds, in a bed with groups",
 }
 HERE = ("CsiDeltaMoverNotLeading", "CsiDeltaVolumeNeverBackedUp", "CsiDeltaUploadsFail", "CsiDeltaKeyUnconfirmed",

@@ -3,12 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/backup.h"
@@ -18,7 +23,9 @@
 #include "engine/restore.h"
 #include "incremental/block_uploader.h"
 #include "tests/support/cheap_scrypt.h"
+#include "tests/support/fake_locked_store.h"
 #include "tests/support/fake_secure_random.h"
+#include "tests/support/lent_store.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
 
@@ -31,6 +38,7 @@ using support::StatusIs;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
+constexpr int64_t kMiB = int64_t{1} << 20;
 constexpr std::size_t kImageBytes = std::size_t{2} << 20;
 
 class WorkTest : public testing::Test {
@@ -50,6 +58,17 @@ class WorkTest : public testing::Test {
   }
 
   SessionOptions Options() {
+    SessionOptions options = OptionsOfFolder();
+    if (is_locked_) {
+      options.open_store = [this](
+                               const storage::Location&, const storage::StoreSettings&,
+                               Random&) -> absl::StatusOr<std::unique_ptr<storage::OpenedStore>> {
+        return std::make_unique<support::LentStore>(locked_);
+      };
+    }
+    return options;
+  }
+  SessionOptions OptionsOfFolder() {
     return {.place = [this]() -> absl::StatusOr<RepositoryTarget> {
               ++opened_;
               return RepositoryTarget{.location = {.directory = Path("repo")}, .settings = {}};
@@ -64,6 +83,7 @@ class WorkTest : public testing::Test {
             .host = "here",
             .user = "another client",
             .scratch_folder = folder_.path(),
+            .memory_budget_bytes = memory_budget_bytes_,
             .no_lock = no_lock_,
             .retry_lock = absl::ZeroDuration(),
             .scrypt = support::kCheapScrypt,
@@ -96,6 +116,9 @@ class WorkTest : public testing::Test {
   CallContext ctx_;
   std::string password_ = "secret";
   bool no_lock_ = false;
+  int64_t memory_budget_bytes_ = incremental::kMemoryBudgetBytes;
+  bool is_locked_ = false;  // The repository is in locked_, not in the folder.
+  support::FakeLockedStore locked_{Clock::Real()};
   int opened_ = 0;
   std::vector<std::string> notes_;
   std::vector<std::string> warnings_;
@@ -297,6 +320,75 @@ TEST_F(WorkTest, SnapshotsAreNamedByIdsOrByRules) {
               StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
+// A stranger's: each verb that reads names a few of them, once, and counts the others.
+TEST_F(WorkTest, JunkAmongTheSnapshotsIsNamedAndStopsNoVerbThatReads) {
+  const BackupResult backup = Backed();
+  for (int i = 0; i < 100; ++i) {
+    const std::string bytes(static_cast<std::size_t>(i + 1), 'j');
+    Write("repo/snapshots/" + repository::Id::Of(bytes).Hex(), bytes);
+  }
+  const auto told = [&] {
+    return std::count_if(warnings_.begin(), warnings_.end(), [](const std::string& text) {
+      return text.find("snapshots/") != std::string::npos;
+    });
+  };
+  EXPECT_THAT(Restore({.snapshot = "latest", .target = Path("restored")}), IsOk());
+  EXPECT_EQ(told(), 9);
+  EXPECT_THAT(warnings_.back(), testing::StartsWith("92 other files of snapshots/ do not read"));
+  warnings_.clear();
+  ForgetJob job{.tags = {"none"}};
+  EXPECT_THAT(RunForget(ctx_, *NewSession(), job, Ignored()), IsOk());
+  job = {.ids = {}};
+  job.rules.last = 1;
+  EXPECT_THAT(RunForget(ctx_, *NewSession(), job, Ignored()), IsOk());
+  EXPECT_EQ(told(), 18);
+  EXPECT_THAT(RunForget(ctx_, *NewSession(), {.ids = {"latest"}}, Ignored()).status(),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("by its id")));
+  EXPECT_THAT(RunPrune(ctx_, *NewSession(), {}, Ignored()).status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("nor do 99 others")));
+  // A backup builds on what reads, and tells of the others once.
+  warnings_.clear();
+  const absl::StatusOr<BackupResult> next = Backup({.device = Path("image"), .path = "/app"});
+  ASSERT_THAT(next, IsOk());
+  EXPECT_EQ(next->base, backup.snapshot.Hex());
+  EXPECT_EQ(told(), 9);
+  EXPECT_THAT(Backup({.device = Path("image"), .path = "/app"}), IsOk());
+  EXPECT_EQ(told(), 9);
+}
+
+TEST_F(WorkTest, EachVerbRefusesWithTheBudgetThatIsEnough) {
+  Backed();
+  const std::vector<std::pair<const char*, std::function<absl::Status()>>> verbs = {
+      {"restore",
+       [&] { return Restore({.snapshot = "latest", .target = Path("restored")}).status(); }},
+      {"forget",
+       [&] {
+         ForgetJob job;
+         job.rules.last = 1;
+         return RunForget(ctx_, *NewSession(), job, Ignored()).status();
+       }},
+      {"check", [&] { return RunCheck(ctx_, *NewSession(), {}, Ignored()).status(); }},
+      {"prune", [&] { return RunPrune(ctx_, *NewSession(), {}, Ignored()).status(); }}};
+  for (const auto& [name, run] : verbs) {
+    SCOPED_TRACE(name);
+    memory_budget_bytes_ = 40 * kMiB;
+    absl::Status refusal = run();
+    EXPECT_FALSE(refusal.ok());
+    for (int tries = 0; tries < 8 && !refusal.ok(); ++tries) {
+      const std::string text(refusal.message());
+      const std::string before = "memory budget of at least ";
+      const std::size_t at = text.find(before);
+      ASSERT_NE(at, std::string::npos) << refusal;
+      const int64_t said_bytes = std::atoll(text.c_str() + at + before.size()) * kMiB;
+      ASSERT_GT(said_bytes, memory_budget_bytes_) << refusal;
+      ASSERT_LE(said_bytes, 96 * kMiB) << refusal;
+      memory_budget_bytes_ = said_bytes;
+      refusal = run();
+    }
+    EXPECT_THAT(refusal, IsOk());
+  }
+}
+
 TEST_F(WorkTest, ACheckFindsDamageAndSaysWithWhichSeed) {
   Backed();
   const CheckJob job{.read_data = repository::ReadEverything{}};
@@ -317,6 +409,61 @@ TEST_F(WorkTest, ACheckFindsDamageAndSaysWithWhichSeed) {
   ASSERT_THAT(bad, IsOk());
   EXPECT_FALSE(bad->report.ok());
   EXPECT_NE(bad->seed, good->seed);
+}
+
+TEST_F(WorkTest, ACheckRenewsLocksFirstAndSaysWhatCameOfIt) {
+  const repository::RenewLocksOptions renewal{.mode = "COMPLIANCE", .days = 30};
+  Backed();
+  // A folder has no object locks; that is an error, and the check is made all the same.
+  const absl::StatusOr<CheckOutcome> without =
+      RunCheck(ctx_, *NewSession(), {.beside_backups = true, .renew_locks = renewal}, Ignored());
+  ASSERT_THAT(without, IsOk());
+  ASSERT_TRUE(without->locks.has_value());
+  EXPECT_THAT(without->locks->status(), StatusIs(absl::StatusCode::kUnimplemented));
+  EXPECT_EQ(without->report.snapshots, 1);
+
+  is_locked_ = true;
+  ASSERT_THAT(NewSession()->Init(ctx_), IsOk());
+  Backed();
+  EXPECT_FALSE(RunCheck(ctx_, *NewSession(), {}, Ignored())->locks.has_value());
+  const absl::StatusOr<CheckOutcome> with =
+      RunCheck(ctx_, *NewSession(), {.beside_backups = true, .renew_locks = renewal}, Ignored());
+  ASSERT_THAT(with, IsOk());
+  EXPECT_TRUE(with->report.ok());
+  ASSERT_THAT(*with->locks, IsOk());
+  EXPECT_GT((*with->locks)->objects, 5);
+  EXPECT_EQ((*with->locks)->extended, (*with->locks)->objects);
+  locked_.MaySetRetention(false);
+  const absl::StatusOr<CheckOutcome> refused = RunCheck(
+      ctx_, *NewSession(),
+      {.beside_backups = true, .renew_locks = {{.mode = "COMPLIANCE", .days = 90}}}, Ignored());
+  ASSERT_THAT(refused, IsOk());
+  EXPECT_EQ((*refused->locks)->failed, (*refused->locks)->objects);
+}
+
+TEST_F(WorkTest, APruneSaysWhatStaysLockedAndUntilWhen) {
+  is_locked_ = true;
+  locked_.LockPuts("GOVERNANCE", absl::Hours(24 * 30));
+  ASSERT_THAT(NewSession()->Init(ctx_), IsOk());
+  const BackupResult first = Backed();
+  Write("image", support::Noise(kImageBytes, 2));
+  Backed();
+  const absl::Time before = absl::Now();
+  const auto forget = [&](const std::string& id) {
+    const std::unique_ptr<Session> session = NewSession();
+    const ForgetJob job{.ids = {id}, .frees_space = true, .prune = {.unused_max = {.percent = 0}}};
+    const absl::StatusOr<ForgetOutcome> outcome = RunForget(ctx_, *session, job, Ignored());
+    EXPECT_THAT(outcome, IsOk());
+    const auto pruned = FreeSpace(ctx_, *session, job, *outcome, Ignored());
+    EXPECT_THAT(pruned, IsOk());
+    return pruned->value_or(PruneOutcome());
+  };
+  const PruneOutcome pruned = forget(first.snapshot.Hex());
+  EXPECT_GT(pruned.locked.asked, 0);
+  EXPECT_EQ(pruned.locked.locked, pruned.locked.asked);
+  EXPECT_GE(pruned.locked.until, before + absl::Hours(24 * 29));
+  EXPECT_THAT(TextOf(pruned.locked), HasSubstr("deleted packs stay in the bucket as versions"));
+  EXPECT_EQ(TextOf(LockedPacks()), "");
 }
 
 TEST_F(WorkTest, WithoutALockNothingIsWritten) {

@@ -38,7 +38,7 @@ absl::StatusOr<CopyResult> Copy(FakeBlockDevice& source, BlockDevice& target,
                                 const CopyOptions& options = {}, uint64_t seed = 1,
                                 const CallContext& ctx = {}) {
   SeededRandom random(seed);
-  return BlockCopier(source, target, random).Run(ctx, options);
+  return CopyBlocks(ctx, source, target, random, options);
 }
 
 // A volume of random bytes, and the same as it was before.

@@ -259,7 +259,7 @@ TEST(BlockDownloaderTest, AnyFailureOfTheStoreIsAnErrorAndTheNextRunRestores) {
     FakeBlockDevice target(kSize, 512, 0xA5);
     SeededRandom random(1);
     const auto restored =
-        BlockDownloader(v.volume.repository(), target, random).Run(v.volume.ctx(), **record, {});
+        DownloadBlocks(v.volume.ctx(), v.volume.repository(), target, random, **record, {});
     const bool reached = v.volume.store().call_count() >= call;
     v.volume.store().Restart();
     if (!reached) {

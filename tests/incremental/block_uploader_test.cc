@@ -627,7 +627,7 @@ TEST(BlockUploaderTest, AStopBehindTheSnapshotDoesNotTakeItBack) {
     return fence_ctx.Check();
   };
   SeededRandom random(1);
-  EXPECT_THAT(BlockUploader(volume.repository(), device, source, random).Run(ctx, options), IsOk());
+  EXPECT_THAT(UploadBlocks(ctx, volume.repository(), device, source, random, options), IsOk());
   EXPECT_EQ(looks, 3);
 }
 
@@ -647,7 +647,7 @@ TEST(BlockUploaderTest, AStopEndsTheBackup) {
   FullScanSource source;
   SeededRandom random(1);
   EXPECT_THAT(
-      BlockUploader(volume.repository(), device, source, random).Run(ctx, VolumeFixture::Options()),
+      UploadBlocks(ctx, volume.repository(), device, source, random, VolumeFixture::Options()),
       StatusIs(absl::StatusCode::kCancelled));
 }
 

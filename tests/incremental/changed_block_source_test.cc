@@ -16,11 +16,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "incremental/checked_listing.h"
 #include "incremental/extent_list_source.h"
 #include "incremental/full_scan_source.h"
 #include "incremental/image_extent_source.h"
 #include "incremental/listing_failure.h"
-#include "incremental/validating_source.h"
 #include "tests/support/scratch_file.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/sweep_sample.h"
@@ -48,29 +48,29 @@ ListedExtent Zero(int64_t offset, int64_t length) {
 absl::StatusOr<std::vector<ListedExtent>> ListAll(ChangedBlockSource& source, int64_t size_bytes,
                                                   const std::string& base = "") {
   std::vector<ListedExtent> all;
-  const absl::Status status = source.ListExtents(
-      {}, {.base = base, .target = "", .size_bytes = size_bytes}, [&](const ListedExtent& listed) {
-        all.push_back(listed);
-        return absl::OkStatus();
-      });
+  const absl::Status status =
+      ListChecked({}, source, {.base = base, .target = "", .size_bytes = size_bytes},
+                  [&](const ListedExtent& listed) {
+                    all.push_back(listed);
+                    return absl::OkStatus();
+                  });
   if (!status.ok()) {
     return status;
   }
   return all;
 }
 
-// --- ValidatingSource ---
+// --- ListChecked() ---
 
 struct ContractCase {
   const char* name;
   std::vector<ListedExtent> extents;
   const char* fault;  // "": none
 };
-class ValidatingSourceTest : public testing::TestWithParam<ContractCase> {};
+class CheckedSourceTest : public testing::TestWithParam<ContractCase> {};
 
-TEST_P(ValidatingSourceTest, HoldsTheSourceToItsContract) {
-  ExtentListSource inner({.base = "", .extents = GetParam().extents});
-  ValidatingSource source(inner);
+TEST_P(CheckedSourceTest, HoldsTheSourceToItsContract) {
+  ExtentListSource source({.base = "", .extents = GetParam().extents});
   const absl::StatusOr<std::vector<ListedExtent>> all = ListAll(source, 1000);
   if (GetParam().fault[0] == '\0') {
     EXPECT_THAT(all, IsOkAndHolds(GetParam().extents));
@@ -95,14 +95,13 @@ const ContractCase kContractCases[] = {
     {"Duplicate", {Data(0, 10), Data(0, 10)}, "begins before the end"},
     {"Backwards", {Data(100, 10), Data(0, 10)}, "begins before the end"},
 };
-INSTANTIATE_TEST_SUITE_P(Table, ValidatingSourceTest, testing::ValuesIn(kContractCases),
+INSTANTIATE_TEST_SUITE_P(Table, CheckedSourceTest, testing::ValuesIn(kContractCases),
                          [](const auto& test) { return std::string(test.param.name); });
 
-TEST(ValidatingSourceTest, AnErrorOfTheSinkIsReturnedUnchanged) {
-  FullScanSource inner;
-  ValidatingSource source(inner);
-  EXPECT_THAT(source.ListExtents({}, {.base = "", .target = "", .size_bytes = 10},
-                                 [](const ListedExtent&) { return absl::DataLossError("mine"); }),
+TEST(CheckedSourceTest, AnErrorOfTheSinkIsReturnedUnchanged) {
+  FullScanSource source;
+  EXPECT_THAT(ListChecked({}, source, {.base = "", .target = "", .size_bytes = 10},
+                          [](const ListedExtent&) { return absl::DataLossError("mine"); }),
               StatusIs(absl::StatusCode::kDataLoss, "mine"));
 }
 
@@ -399,8 +398,7 @@ TEST_P(ImageExtentSourceTest, WhatIsNotListedAsDataReadsAsZeros) {
     ::close(fd);
     absl::StatusOr<ImageExtentSource> image = ImageExtentSource::Open(file.path(), GetParam());
     ASSERT_THAT(image, IsOk());
-    ValidatingSource source(*image);
-    const auto all = ListAll(source, kBlock * kBlocks + 100, "parent");
+    const auto all = ListAll(*image, kBlock * kBlocks + 100, "parent");
     ASSERT_THAT(all, IsOk());
     int64_t at = 0;
     for (const ListedExtent& listed : *all) {
@@ -416,7 +414,7 @@ TEST_P(ImageExtentSourceTest, WhatIsNotListedAsDataReadsAsZeros) {
       }
     }
     EXPECT_EQ(at, kBlock * kBlocks + 100);
-    const auto allocated = ListAll(source, kBlock * kBlocks + 100);
+    const auto allocated = ListAll(*image, kBlock * kBlocks + 100);
     ASSERT_THAT(allocated, IsOk());
     for (const ListedExtent& listed : *allocated) {
       EXPECT_EQ(listed.kind, ExtentKind::kData);
@@ -430,7 +428,7 @@ INSTANTIATE_TEST_SUITE_P(Listing, ImageExtentSourceTest,
                            return test.param == ImageListing::kSeek ? "Seek" : "Fiemap";
                          });
 
-TEST(FullScanSourceTest, HolesOfAnImageAreZerosThatNobodyReads) {
+TEST(FullScanSourceTest, HolesOfAnImageAreZerosWithoutARead) {
   constexpr int64_t kBlock = 64 << 10;
   const ScratchFile file(".");
   const int fd = ::open(file.path().c_str(), O_RDWR);

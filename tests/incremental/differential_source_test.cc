@@ -125,7 +125,7 @@ TEST_F(DifferentialSourceTest, ReadsPageAfterPage) {
       IsOk());
   EXPECT_THAT(Listed(), ElementsAre(Extent{0, 10}, Extent{20, 10}));
   EXPECT_EQ(Target(0), "/ns/a?maxEntries=1000");
-  EXPECT_EQ(Target(1), "/ns/a?maxEntries=1000&startOffset=o%3a10%20%26%2f%3d%2b%c3%a9");
+  EXPECT_EQ(Target(1), "/ns/a?maxEntries=1000&startOffset=o%3A10%20%26%2F%3D%2B%C3%A9");
   EXPECT_EQ(Target(2), "/ns/a?maxEntries=1000&startOffset=t");
   EXPECT_EQ(requests_.front().headers.at("authorization"), "Bearer old");
 }

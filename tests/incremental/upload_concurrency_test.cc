@@ -47,8 +47,7 @@ class UploadConcurrencyTest : public testing::Test {
     EXPECT_THAT(repository, IsOk());
     FullScanSource source;
     SeededRandom random(1);
-    const auto result =
-        BlockUploader(**repository, device_, source, random).Run(volume.ctx(), options);
+    const auto result = UploadBlocks(volume.ctx(), **repository, device_, source, random, options);
     EXPECT_THAT(result, IsOk());
     EXPECT_EQ(result.ok() ? result->uploads_in_flight : 0, wanted);
     return meeting.most();

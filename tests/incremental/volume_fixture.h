@@ -87,7 +87,7 @@ class VolumeFixture {
 
   absl::StatusOr<BackupResult> Backup(support::FakeBlockDevice& device, ChangedBlockSource& source,
                                       UploadOptions options) {
-    return BlockUploader(*repository_, device, source, random_).Run(ctx_, options);
+    return UploadBlocks(ctx_, *repository_, device, source, random_, options);
   }
 
   absl::StatusOr<BackupResult> FullBackup(support::FakeBlockDevice& device) {
@@ -117,7 +117,7 @@ class VolumeFixture {
     if (!record.ok()) {
       return record.status();
     }
-    return BlockDownloader(*repository_, target, random_).Run(ctx_, **record, options);
+    return DownloadBlocks(ctx_, *repository_, target, random_, **record, options);
   }
 
   // The mark, all else, what was kept back, the beginning; a volume that is shorter than the mark

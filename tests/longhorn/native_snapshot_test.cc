@@ -303,6 +303,34 @@ TEST_F(NativeSnapshotTest, OneWhoseObjectLonghornMadeAgainIsKnown) {
   EXPECT_EQ(StateOf(&again, made.uid()), NativeState::kGone) << "for its backup, and its restore";
 }
 
+// Longhorn gives a clone's first snapshot the name of its source's, and makes an object for it as
+// soon as no other has the name: after each native restore whose backup is deleted.
+TEST_F(NativeSnapshotTest, TheFirstSnapshotOfACloneIsNotALostOne) {
+  const std::string name = NativeSnapshotName("backup-uid", "volume-uid");
+  const auto made = CreateNative(Soon(), bed_.api(), request_, name);
+  ASSERT_THAT(made, IsOk());
+  bed_.Pass(absl::Seconds(6));
+  bed_.AddSnapshot("newer");
+  bed_.Do([&] {
+    bed_.longhorn.AddVolume("clone", support::kLonghornVolumeBytes);
+    const k8s::ObjectKey key = {longhorn_stand_in::VolumeType(), support::kLonghornNamespace,
+                                "clone"};
+    ASSERT_THAT(bed_.api().Patch({}, key, k8s::PatchKind::kMerge,
+                                 {{"spec", {{"dataSource", "snap://pvc-1/" + name}}}}, ""),
+                IsOk());
+    bed_.longhorn.Attach("clone");
+  });
+  bed_.Pass(absl::Minutes(5));
+  bed_.Do([&] {
+    ASSERT_THAT(bed_.api().Delete({}, support::NativeBed::SnapshotKey(name), {}), IsOk());
+  });
+  bed_.Pass(absl::Minutes(5));
+  const Snapshot of_clone = Get(name);
+  ASSERT_EQ(of_clone.volume(), "clone");
+  EXPECT_NE(of_clone.uid(), made->uid());
+  EXPECT_FALSE(IsNativeMadeAgain(of_clone));
+}
+
 TEST_F(NativeSnapshotTest, RemovalThatTheRolesForbidIsNotRetried) {
   const auto made = Create();
   ASSERT_THAT(made, IsOk());

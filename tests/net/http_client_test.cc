@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -12,6 +14,8 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "base/unique_fd.h"
 #include "net/resolver.h"
 #include "net/system_bundle.h"
 #include "net/tls_context.h"
@@ -384,6 +388,106 @@ TEST_F(HttpClientTest, AServerThatDribblesIsAllButSilent) {
   EXPECT_THAT(stream(1000), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("all but silent")));
   EXPECT_LT(delivered, 100);
   EndServer();
+}
+
+// Counts who looks at it.
+class WatchedClock : public support::FakeClock {
+ public:
+  absl::Duration Uptime() const override {
+    ++looks_;
+    return FakeClock::Uptime();
+  }
+
+  // Returns when the client has looked a few times, so has seen what has moved; or is gone.
+  void AwaitLooks(const std::function<bool()>& is_gone) const {
+    const int until = looks_ + 12;
+    support::Await("the client to look at its clock", [&] { return looks_ >= until || is_gone(); });
+  }
+
+ private:
+  mutable std::atomic<int> looks_ = 0;
+};
+
+// Takes one connection, and of what is sent on it a part in each `interval` of a clock; answers
+// 200 after `body_bytes`. Its socket holds little, the client's much more than is read in a minute.
+class SlowReader {
+ public:
+  SlowReader(WatchedClock& clock, std::size_t body_bytes, std::size_t part_bytes,
+             absl::Duration interval)
+      : listener_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const int room_bytes = 64 << 10;
+    setsockopt(listener_.get(), SOL_SOCKET, SO_RCVBUF, &room_bytes, sizeof(room_bytes));
+    sockaddr_in address{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t length = sizeof(address);
+    EXPECT_EQ(bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+    EXPECT_EQ(listen(listener_.get(), 1), 0);
+    EXPECT_EQ(getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+    port_ = ntohs(address.sin_port);
+    thread_ = std::jthread([this, &clock, body_bytes, part_bytes, interval] {
+      Serve(clock, body_bytes, part_bytes, interval);
+    });
+  }
+
+  Url url() const { return *ParseUrl(absl::StrCat("http://127.0.0.1:", port_, "/")); }
+
+  // The client is gone. What it has sent may hide that.
+  void End() { is_over_ = true; }
+
+ private:
+  void Serve(WatchedClock& clock, std::size_t body_bytes, std::size_t part_bytes,
+             absl::Duration interval) {
+    const UniqueFd fd(accept(listener_.get(), nullptr, nullptr));
+    std::string part(part_bytes, ' ');
+    for (std::size_t taken = 0; taken < body_bytes && !is_over_;) {
+      if (part_bytes > 0) {
+        const ssize_t count = recv(fd.get(), part.data(), part.size(), MSG_WAITALL);
+        taken += count > 0 ? static_cast<std::size_t>(count) : 0;
+      }
+      clock.AwaitLooks([this] { return is_over_.load(); });
+      clock.Advance(interval);
+    }
+    constexpr absl::string_view kAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    send(fd.get(), kAnswer.data(), kAnswer.size(), MSG_NOSIGNAL);
+    support::Await("the client to leave", [this] { return is_over_.load(); });
+  }
+
+  const UniqueFd listener_;
+  uint16_t port_ = 0;
+  std::atomic<bool> is_over_ = false;
+  std::jthread thread_;
+};
+
+// On a slow line the socket's buffer takes for long what the client sends, and then nothing for
+// longer than a server may be silent: what is acknowledged meanwhile counts.
+TEST_F(HttpClientTest, APutGoesOnWhileItsPeerReadsAndNoLonger) {
+  const std::string body(std::size_t{4} << 20, 'x');
+  struct Row {
+    std::size_t part_bytes;
+    absl::Duration interval;
+    bool ends;
+  };
+  for (const Row& row : {Row{256 << 10, absl::Seconds(40), true},  // more than 128 KiB a minute
+                         Row{32 << 10, absl::Seconds(40), false},  // less
+                         Row{0, absl::Seconds(40), false}}) {      // nothing
+    SCOPED_TRACE(absl::StrCat(row.part_bytes, " bytes at a time"));
+    WatchedClock clock;
+    SlowReader peer(clock, body.size(), row.part_bytes, row.interval);
+    options_.limits.silence_max = absl::Seconds(60);
+    options_.limits.silence_bytes_min = 128 << 10;
+    HttpClient client(options_);
+    CallContext ctx;
+    ctx.clock = &clock;
+    const absl::Duration began = clock.Uptime();
+    const auto response =
+        client.Send(ctx, {.method = "PUT", .url = peer.url(), .headers = {}, .body = body});
+    peer.End();
+    if (row.ends) {
+      EXPECT_THAT(response, IsOk());
+      EXPECT_GE(clock.Uptime() - began, 5 * options_.limits.silence_max);
+    } else {
+      EXPECT_THAT(response, StatusIs(absl::StatusCode::kUnavailable, HasSubstr("silent")));
+    }
+  }
 }
 
 TEST_F(HttpClientTest, AForeignClocksDeadlineCountsToo) {

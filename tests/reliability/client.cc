@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
@@ -24,7 +25,6 @@ namespace csidelta::reliability {
 namespace {
 
 using incremental::BackupResult;
-using incremental::BlockUploader;
 using incremental::UploadOptions;
 using repository::Id;
 using repository::Lock;
@@ -100,12 +100,14 @@ absl::StatusOr<BackupResult> Client::Backup(const std::string& volume, const Vol
   options.snapshot.paths = {volume};
   options.snapshot.hostname = "cluster";
   options.manifest.snapshot_handle = handle;
-  absl::StatusOr<std::optional<repository::StoredSnapshot>> end = repository::FindChainEnd(
-      ctx_, repository, repository::ChainOf(options.snapshot.hostname, options.snapshot.paths));
-  if (absl::IsDataLoss(end.status())) {
-    options.parent_damage = end.status();
-  } else {
-    ASSIGN_OR_RETURN(options.parent, std::move(end));
+  const auto note_damage = [&](const Id&, const absl::Status& why) { options.parent_damage = why; };
+  ASSIGN_OR_RETURN(
+      options.parent,
+      repository::FindChainEnd(
+          ctx_, repository, repository::ChainOf(options.snapshot.hostname, options.snapshot.paths),
+          note_damage));
+  if (options.parent.has_value()) {
+    options.parent_damage = absl::OkStatus();
   }
   options.chunk_bytes = kModelChunkBytes;
   options.incremental_asked = choice.incremental;
@@ -141,7 +143,7 @@ absl::StatusOr<BackupResult> Client::Backup(const std::string& volume, const Vol
   const std::unique_ptr<support::FakeBlockDevice> device = MakeDevice(state);
   ModelSource source(state, known);
   absl::StatusOr<BackupResult> result =
-      BlockUploader(repository, *device, source, random_).Run(ctx_, options);
+      incremental::UploadBlocks(ctx_, repository, *device, source, random_, options);
   engine::NoteEnd(ctx_, repository, unfinished, result.ok());
   return result;
 }
@@ -245,8 +247,9 @@ absl::StatusOr<Id> Client::PlainBackup(const std::string& image) {
   ASSIGN_OR_RETURN(const Session session, OpenLocked(/*exclusive=*/false));
   RETURN_IF_ERROR(session.repository->LoadIndex(ctx_));
   repository::BlobWriterOptions options;
-  options.known = std::make_shared<repository::StoredBlobs>(session.repository->index(),
-                                                            absl::flat_hash_set<Id>());
+  const repository::BlobIndex& index = session.repository->index();
+  options.known =
+      std::make_shared<repository::StoredBlobs>(index, repository::PackBits(index.pack_count()));
   options.pack_target_bytes = kPackBytes;
   return repository::BackUpImage(ctx_, *session.repository, image, kModelChunkBytes, options);
 }
@@ -286,9 +289,8 @@ absl::Status Client::Restores(const Id& id, const VolumeState& state) {
   incremental::DownloadOptions options;
   options.memory_budget_bytes = kBackupMemoryBytes;
   options.workers_max = 1;
-  RETURN_IF_ERROR(incremental::BlockDownloader(*repository, target, random_)
-                      .Run(ctx_, *record, options)
-                      .status());
+  RETURN_IF_ERROR(
+      incremental::DownloadBlocks(ctx_, *repository, target, random_, *record, options).status());
   return target.Equals(*MakeDevice(state), state.size_bytes)
              ? absl::OkStatus()
              : absl::DataLossError("what is restored has other bytes");

@@ -86,7 +86,7 @@ class FrozenProcessTest : public testing::Test {
     return options;
   }
 
-  // Backs `state` up, at the latest when a lock that nobody renews is out of date.
+  // Backs `state` up, at the latest when a lock is out of date that is not refreshed.
   absl::StatusOr<Id> MustBackUp(storage::ObjectStore& store, const VolumeState& state) {
     absl::Status last;
     for (int i = 0; i < kAttemptsMax; ++i) {

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <condition_variable>
+#include <mutex>
 #include <set>
 #include <string>
 #include <thread>
@@ -13,6 +15,7 @@
 #include "base/status_macros.h"
 #include "repository/pack_reader.h"
 #include "repository/stored_packs.h"
+#include "repository/upload_window.h"
 #include "tests/repository/repository_fixture.h"
 #include "tests/repository/test_volume.h"
 #include "tests/repository/verify_pack.h"
@@ -188,6 +191,38 @@ TEST_F(BlobWriterTest, ManyCallersShareFewPacksAndAllUploadsTravel) {
   // Filled one after the other: few are small at the end.
   EXPECT_LE(writer.counts().packs, writer.counts().packed_bytes / options_.pack_target_bytes + 3);
   ExpectAllReadable(kBlobs);
+}
+
+// On a slow line more puts only make each other late.
+TEST_F(BlobWriterTest, FewPacksTravelUntilTheFirstAreStored) {
+  constexpr int kPutsFirst = UploadWindow::kPutsFirst;
+  options_.uploads_in_flight_max = 2 * kPutsFirst;
+  options_.pack_target_bytes = 1;
+  support::WatchedStore watched(store_);
+  std::mutex mutex;
+  std::condition_variable changed;
+  int travelling = 0;
+  bool is_held = true;
+  watched.before_put = [&](const std::string& /*key*/) {
+    std::unique_lock lock(mutex);
+    ++travelling;
+    changed.notify_all();
+    support::AwaitOn(changed, lock, "the test to let it pass", [&] { return !is_held; });
+  };
+  auto repository = Repository::Open(ctx_, watched, kTestPassword, environment_);
+  ASSERT_THAT(repository, IsOk());
+  BlobWriter writer(ctx_, **repository, options_);
+  for (int i = 0; i < options_.uploads_in_flight_max; ++i) {
+    ASSERT_THAT(Add(writer, Blob(i)), IsOkAndHolds(true));
+  }
+  {
+    std::unique_lock lock(mutex);
+    support::AwaitOn(changed, lock, "the first packs", [&] { return travelling >= kPutsFirst; });
+    EXPECT_EQ(travelling, kPutsFirst);
+    is_held = false;
+    changed.notify_all();
+  }
+  ASSERT_THAT(writer.Flush(), IsOk());
 }
 
 TEST_F(BlobWriterTest, AnErrorEndsCallersThatWaitForAPack) {

@@ -200,8 +200,8 @@ TEST_F(LockRenewalTest, EverythingNeededIsLockedAfterItsFirstRetention) {
   const absl::StatusOr<PrunePlan> plan = PlanPrune(ctx_, *repository, {});
   ASSERT_THAT(plan, IsOk());
   std::set<std::string> unused;
-  for (const PackId& pack : plan->unused) {
-    unused.insert(PackKey(pack));
+  for (const uint32_t pack : plan->unused) {
+    unused.insert(PackKey(repository->index().PackAt(pack)));
   }
   for (const auto& [key, bytes] : store_.objects()) {
     if (!unused.contains(key)) {
@@ -289,6 +289,32 @@ TEST_F(LockRenewalTest, DailyRunsExtendEachObjectOncePerHalfOfTheDays) {
   // A mover that was off for a month makes up for it.
   clock_.Advance(kDays * kDay);
   EXPECT_EQ(Renew(renewed_at_).due, objects);
+}
+
+TEST_F(LockRenewalTest, TheFirstRunCaresForThoseWhoseTurnIsFarAway) {
+  BackUp();
+  clock_.Advance(13 * kDay);  // So 17 days are left, and the last turn is 15 days away.
+  EXPECT_EQ(Renew().failed, 0);
+  for (int day = 0; day < kDays; ++day) {
+    renewed_at_ = clock_.Now();
+    clock_.Advance(kDay);
+    EXPECT_EQ(Renew(renewed_at_).failed, 0);
+    for (const storage::ObjectVersion& version : Versions()) {
+      const absl::StatusOr<storage::Retention> retention =
+          store_.GetRetention(ctx_, version.key, version.id);
+      ASSERT_THAT(retention, IsOk());
+      EXPECT_GE(retention->until, clock_.Now() + (kDays / 2 - 1) * kDay) << version.key;
+    }
+  }
+}
+
+TEST_F(LockRenewalTest, MakesNoMoreRequestsThanItMay) {
+  BackUp();
+  const absl::Duration before = clock_.Uptime();
+  const absl::StatusOr<RenewLocksResult> result =
+      RenewLocks(ctx_, *Open(), {.days = kDays, .requests_per_second_max = 2});
+  ASSERT_THAT(result, IsOk());
+  EXPECT_GE(clock_.Uptime() - before, absl::Seconds(result->requests / 2 - 2));
 }
 
 TEST_F(LockRenewalTest, NamesObjectsThatItMayNotExtend) {

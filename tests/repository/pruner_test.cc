@@ -287,8 +287,8 @@ TEST_F(PrunerTest, AnotherCopyOfAUsedBlobDoesNotGoFirst) {
   ASSERT_THAT(plan, IsOk());
   EXPECT_THAT(plan->unused, Not(IsEmpty()));
   EXPECT_THAT(plan->removed, Not(IsEmpty()));
-  for (const PackId& pack : plan->unused) {
-    EXPECT_THAT(once, testing::Contains(PackKey(pack)));
+  for (const uint32_t pack : plan->unused) {
+    EXPECT_THAT(once, testing::Contains(PackKey(repository->index().PackAt(pack))));
   }
   ASSERT_THAT(Prune(Thorough()), IsOk());
   ExpectAllRight();

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "base/call_context.h"
@@ -18,7 +17,8 @@ namespace csidelta::repository {
 
 // What the index of a repository lists, as if all of it were stored.
 inline std::shared_ptr<StoredBlobs> KnownIn(const Repository& repository) {
-  return std::make_shared<StoredBlobs>(repository.index(), absl::flat_hash_set<PackId>());
+  return std::make_shared<StoredBlobs>(repository.index(),
+                                       PackBits(repository.index().pack_count()));
 }
 
 // Writes `image` as one repository snapshot, the plain way: every chunk is read, every tree made.

@@ -14,11 +14,13 @@
 #include "absl/strings/str_cat.h"
 #include "base/memory_budget.h"
 #include "repository/copier.h"
+#include "repository/forget.h"
 #include "repository/maintenance_memory.h"
 #include "repository/repairer.h"
 #include "storage/forwarding_object_store.h"
 #include "tests/repository/maintenance_fixture.h"
 #include "tests/support/sweep_sample.h"
+#include "tests/support/unproven.h"
 
 namespace csidelta::repository::verb_memory_test {
 namespace {
@@ -163,7 +165,21 @@ class VerbMemoryTest : public MaintenanceFixture {
     return absl::OkStatus();
   }
 
+  // What a forget by rules holds.
+  absl::Status RunForget(Repository& repository) {
+    ASSIGN_OR_RETURN(const std::unique_ptr<Lock> lock, TakeLock(repository));
+    ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> snapshots,
+                     repository.ListSnapshots(ctx_, [](const Id&, const absl::Status&) {}));
+    KeepRules rules;
+    rules.last = 1;
+    ASSIGN_OR_RETURN(const std::vector<ForgetGroup> groups,
+                     DecideForget(snapshots, rules, {}, ctx_.clock->Now()));
+    EXPECT_EQ(groups.size(), 1u);
+    return RemoveSnapshots(ctx_, repository, *lock, {});
+  }
+
   const std::vector<std::pair<const char*, Verb>> kVerbs = {{"check", &VerbMemoryTest::RunCheck},
+                                                            {"forget", &VerbMemoryTest::RunForget},
                                                             {"prune", &VerbMemoryTest::RunPrune},
                                                             {"copy", &VerbMemoryTest::RunCopy},
                                                             {"repair", &VerbMemoryTest::RunRepair}};
@@ -214,6 +230,28 @@ TEST_F(VerbMemoryTest, EachVerbRefusesWithTheBudgetThatIsEnough) {
     }
     EXPECT_THAT(refusal, IsOk());
   }
+}
+
+TEST_F(VerbMemoryTest, AListOfSnapshotsSaysHowMuchMemoryAllOfThemNeed) {
+  constexpr int kSnapshots = 16;
+  RepoSnapshot snapshot;
+  snapshot.tree = Id::Of("tree");
+  for (int i = 0; i < kSnapshots; ++i) {
+    snapshot.tags = {absl::StrCat(i, std::string(kMiB / 4, 't'))};
+    ASSERT_THAT(Open()->SaveSnapshot(ctx_, snapshot, support::Unproven()), IsOk());
+  }
+  const auto list = [&](int64_t budget_bytes) -> absl::Status {
+    MemoryBudget budget(budget_bytes);
+    Environment environment = environment_;
+    environment.memory = &budget;
+    ASSIGN_OR_RETURN(const std::unique_ptr<Repository> repository,
+                     Repository::Open(ctx_, store_, kTestPassword, environment));
+    return repository->ListSnapshots(ctx_).status();
+  };
+  const absl::Status refusal = list(MemoryBudget::kProgramBytes + 2 * kMiB);
+  EXPECT_THAT(refusal, StatusIs(absl::StatusCode::kResourceExhausted,
+                                HasSubstr("the list of 16 snapshots needs ")));
+  EXPECT_THAT(list(SaidBudget(refusal) + kMiB), IsOk());
 }
 
 TEST(PlanWriterTest, KeepsThePacksOfTheVolumeWithinTheBudget) {

@@ -179,6 +179,16 @@ def test_extended_locks(tmp_path):
         assert (done["objects"], done["failed"]) == (0, 0), done
 
 
+def test_rules_of_object_lock(tmp_path):
+    """The suite that the fake bucket with object lock passes, on a real server."""
+    with gateway.Gateway(tmp_path / "server", locks=True) as server:
+        environment = {**os.environ, **gateway.ENVIRONMENT,
+                       "CSI_DELTA_TEST_LOCKED_STORE": server.repository("rules")}
+        report = tmp_path / "report.json"
+        run(environment, CONTRACT_TEST, "--gtest_filter=*LockedStoreContract*/Real", f"--gtest_output=json:{report}")
+        assert json.loads(report.read_text())["tests"] >= 10
+
+
 @pytest.mark.parametrize("by", ["flag", "RESTIC_CACERT", "AWS_CA_BUNDLE"])
 def test_private_authority(secure_server, authority, by):
     """A client that names the authority is let in."""

@@ -8,6 +8,7 @@ import seeds
 import sweep
 from results import PASSED, SKIPPED, Test, Tier
 
+LINE = Test("slow_line scaled::4 Mbit/s", PASSED)
 SOURCE = "TEST_P(KillTest, One) {}\nINSTANTIATE_TEST_SUITE_P(All, KillTest, x);\n"
 CASE = "<testcase name='One' status='run'><properties><property name='points' value='12'/></properties></testcase>"
 REPORT = "<testsuites><testsuite name='KillTest'>{cases}</testsuite></testsuites>"
@@ -46,10 +47,12 @@ def fixture_run(program, tmp_path, monkeypatch):
     monkeypatch.setattr(sweep.build, "build", lambda *_: None)
     monkeypatch.setattr(sweep.prepare, "for_scenarios", lambda: None)
 
-    def run(seed=None, cases=CASE, code=0, scenario=Test("tests/e2e/a.py::test_a", PASSED, points=3)):
+    def run(seed=None, cases=CASE, code=0, scenario=Test("tests/e2e/a.py::test_a", PASSED, points=3), row=lambda _: None):
+        monkeypatch.setattr(sweep.benches, "run", row)
         path = tmp_path / "p"
         path.write_text(PROGRAM.format(report=REPORT.format(cases=cases), code=code))
         path.chmod(0o755)
+        monkeypatch.setattr(sweep, "run_slow_lines", lambda into: into.append(Tier("slow lines", [LINE], ran=True)))
         monkeypatch.setattr(sweep.tiers, "run_e2e", lambda into, name, extra: into.append(Tier(name, [scenario], ran=True)))
         return sweep.run(seed)
     return run
@@ -62,6 +65,18 @@ def test_points_are_counted_and_the_seed_is_that_of_all(run, tmp_path, capsys):
     assert run("7")
     assert "sweep: seed 7: 15\n" in capsys.readouterr().out
     assert "sweeps 7" in (tmp_path / "results" / "sweep" / "p.log").read_text()
+
+
+def test_all_points_come_with_the_rows_of_large_repositories(run, capsys):
+    rows = []
+    assert run(row=rows.append)
+    assert rows == list(sweep.benches.OTHER_ROWS)
+    assert run("7", row=rows.append) and len(rows) == len(sweep.benches.OTHER_ROWS)
+
+    def killed(row):
+        raise console.Failure("killed")
+    assert not run(row=killed)
+    assert "failed: rows::verbs" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("how,words", [

@@ -186,6 +186,23 @@ TEST_F(S3ObjectStoreTest, ReadsTheRetentionOfOneVersion) {
   EXPECT_THAT(store_->GetRetention(ctx_, "config", "v1"), Not(IsOk()));
 }
 
+TEST_F(S3ObjectStoreTest, ReadsWhatTheBucketDoesByItself) {
+  Start();
+  AnswerWith("GET", 404, ErrorXml("NoSuchLifecycleConfiguration"));
+  EXPECT_EQ(store_->GetBucketDocument(ctx_, BucketDocument::kLifecycle).value_or("none"), "");
+  AnswerWith("GET", 404, ErrorXml("ObjectLockConfigurationNotFoundError"));
+  EXPECT_EQ(store_->GetBucketDocument(ctx_, BucketDocument::kObjectLock).value_or("none"), "");
+  AnswerWith("GET", 200, "<VersioningConfiguration/>");
+  EXPECT_EQ(store_->GetBucketDocument(ctx_, BucketDocument::kVersioning).value_or(""),
+            "<VersioningConfiguration/>");
+  EXPECT_EQ(server_->requests().back().target, "/bucket/?versioning=");
+  AnswerWith("GET", 403, ErrorXml("AccessDenied"));
+  EXPECT_THAT(store_->GetBucketDocument(ctx_, BucketDocument::kVersioning),
+              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("versioning")));
+  AnswerWith("GET", 501, ErrorXml("NotImplemented"));
+  EXPECT_THAT(store_->GetBucketDocument(ctx_, BucketDocument::kLifecycle), Not(IsOk()));
+}
+
 TEST_F(S3ObjectStoreTest, ListsVersionsAndDeleteMarkersNewestFirst) {
   Start({}, {.prefix = "p/"});
   constexpr char kPage[] =

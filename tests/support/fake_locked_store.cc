@@ -34,6 +34,9 @@ FakeLockedStore::Version* FakeLockedStore::Find(const std::string& key,
   if (found == histories_.end()) {
     return nullptr;
   }
+  if (version.empty()) {
+    return found->second.back().is_delete_marker ? nullptr : &found->second.back();
+  }
   const auto at = std::find_if(found->second.begin(), found->second.end(),
                                [&](const Version& one) { return one.id == version; });
   return at == found->second.end() ? nullptr : &*at;
@@ -240,6 +243,30 @@ absl::Status FakeLockedStore::DeleteVersion(const CallContext& ctx, const std::s
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::string> FakeLockedStore::GetBucketDocument(const CallContext& ctx,
+                                                               storage::BucketDocument document) {
+  RETURN_IF_ERROR(ctx.Check());
+  std::scoped_lock lock(mutex_);
+  if (const auto set = documents_.find(document); set != documents_.end()) {
+    return set->second;
+  }
+  switch (document) {
+    case storage::BucketDocument::kVersioning:
+      return "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
+    case storage::BucketDocument::kObjectLock:
+      return absl::StrCat("<ObjectLockConfiguration><ObjectLockEnabled>Enabled</ObjectLockEnabled>",
+                          default_mode_.empty()
+                              ? ""
+                              : absl::StrCat("<Rule><DefaultRetention><Mode>", default_mode_,
+                                             "</Mode><Days>", default_duration_ / absl::Hours(24),
+                                             "</Days></DefaultRetention></Rule>"),
+                          "</ObjectLockConfiguration>");
+    case storage::BucketDocument::kLifecycle:
+      break;
+  }
+  return "";
+}
+
 void FakeLockedStore::LockPuts(const std::string& mode, absl::Duration duration) {
   std::scoped_lock lock(mutex_);
   put_mode_ = mode;
@@ -250,6 +277,12 @@ void FakeLockedStore::SetDefaultRetention(const std::string& mode, absl::Duratio
   std::scoped_lock lock(mutex_);
   default_mode_ = mode;
   default_duration_ = duration;
+}
+
+void FakeLockedStore::SetBucketDocument(storage::BucketDocument document,
+                                        absl::StatusOr<std::string> answer) {
+  std::scoped_lock lock(mutex_);
+  documents_.insert_or_assign(document, std::move(answer));
 }
 
 void FakeLockedStore::SetLegalHold(const std::string& key, const std::string& version, bool on) {

@@ -45,11 +45,15 @@ class FakeLockedStore : public storage::ObjectStore {
                               const std::string& version) override;
   absl::Status DeleteVersion(const CallContext& ctx, const std::string& key,
                              const std::string& version) override;
+  // Its default retention in days; there are no lifecycle rules. Or what SetBucketDocument() said.
+  absl::StatusOr<std::string> GetBucketDocument(const CallContext& ctx,
+                                                storage::BucketDocument document) override;
   std::string Describe() const override { return "fake bucket with object lock"; }
 
   // What a Put() asks for; "": the bucket's default retention. Not below locks/.
   void LockPuts(const std::string& mode, absl::Duration duration);
   void SetDefaultRetention(const std::string& mode, absl::Duration duration);
+  void SetBucketDocument(storage::BucketDocument document, absl::StatusOr<std::string> answer);
   void SetLegalHold(const std::string& key, const std::string& version, bool on);
   void MayBypassGovernance(bool may);
   // Whether SetRetention() is allowed at all.
@@ -89,6 +93,7 @@ class FakeLockedStore : public storage::ObjectStore {
   absl::Duration put_duration_;
   std::string default_mode_;
   absl::Duration default_duration_;
+  std::map<storage::BucketDocument, absl::StatusOr<std::string>> documents_;
   bool may_bypass_ = false;
   bool may_set_retention_ = true;
 };

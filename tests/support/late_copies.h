@@ -16,13 +16,14 @@ namespace csidelta::support {
 // Volumes that are bound before their data is there, as Longhorn's are, on a FakeSnapshotCluster.
 // What is made of a snapshot reads as kCopying until the copy is said to be complete; a source that
 // goes before ends the copy for good, as nothing in Longhorn refuses that. Its Volumes show each
-// state. Not thread-safe.
+// state, if any do. Not thread-safe.
 class LateCopies {
  public:
   static constexpr char kCopying[] = "(copying)";
 
-  LateCopies(FakeApiClient& api, FakeSnapshotCluster& cluster) : api_(api), cluster_(cluster) {
-    cluster.driver_name = "driver.longhorn.io";
+  // `is_shown`: by Volumes of Longhorn; else nothing shows it.
+  LateCopies(FakeApiClient& api, FakeSnapshotCluster& cluster, bool is_shown = true)
+      : api_(api), cluster_(cluster), is_shown_(is_shown) {
     cluster.fills_when_bound = false;
     cluster.on_volume = [this](const Json& claim, const std::string& handle,
                                const std::string& source) { Begin(claim, handle, source); };
@@ -65,6 +66,19 @@ class LateCopies {
     return true;
   }
   std::size_t size() const { return copies_.size(); }
+  bool is_complete(const std::string& handle) const {
+    const auto found = copies_.find(handle);
+    return found != copies_.end() && found->second.is_complete;
+  }
+  // As a program found them that did not wait for their end.
+  void BeginAgain() {
+    for (auto& [handle, copy] : copies_) {
+      copy.is_complete = false;
+      cluster_.driver().Write(handle, kCopying);
+      Publish(handle, copy);
+    }
+    Show("initiated");
+  }
 
  private:
   struct Copy {
@@ -87,6 +101,9 @@ class LateCopies {
   }
 
   void Publish(const std::string& handle, const Copy& copy) {
+    if (!is_shown_) {
+      return;
+    }
     api_.Seed(longhorn::Volume::Type(),
               {{"metadata",
                 {{"name", handle},
@@ -108,6 +125,7 @@ class LateCopies {
 
   FakeApiClient& api_;
   FakeSnapshotCluster& cluster_;
+  const bool is_shown_;
   std::map<std::string, Copy> copies_;  // by the handle of the volume
 };
 

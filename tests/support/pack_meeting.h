@@ -7,13 +7,15 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "repository/upload_window.h"
 #include "tests/support/await.h"
 #include "tests/support/watched_store.h"
 
 namespace csidelta::support {
 
 // Holds every put of a pack until as many as are wanted travel at the same time: what a network
-// that is far away does, without the time. Ends the program when they never do. Thread-safe.
+// that is far away does, without the time. The first few end when they have met: a writer begins
+// with them alone. Ends the program when they never meet. Thread-safe.
 class PackMeeting {
  public:
   PackMeeting(WatchedStore& store, int wanted) : wanted_(wanted) {
@@ -37,8 +39,9 @@ class PackMeeting {
     std::unique_lock lock(mutex_);
     most_ = std::max(most_, ++travelling_);
     changed_.notify_all();
-    AwaitOn(changed_, lock, absl::StrCat(wanted_, " packs to travel at the same time"),
-            [this] { return most_ >= wanted_; });
+    const int needed = ++begun_ <= kPutsFirst ? std::min<int>(kPutsFirst, wanted_) : wanted_;
+    AwaitOn(changed_, lock, absl::StrCat(needed, " packs to travel at the same time"),
+            [&] { return most_ >= needed; });
   }
 
   void End(const std::string& key) {
@@ -46,9 +49,12 @@ class PackMeeting {
     travelling_ -= IsPack(key) ? 1 : 0;
   }
 
+  static constexpr int kPutsFirst = repository::UploadWindow::kPutsFirst;
+
   const int wanted_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
+  int begun_ = 0;
   int travelling_ = 0;
   int most_ = 0;
 };

@@ -69,6 +69,7 @@ absl::StatusOr<Json> VolumesJson(const Store& store) {
                     {"mode", volume.mode == VolumeMode::kBlock ? "block" : "filesystem"},
                     {"source_snapshot", volume.source.snapshot_id},
                     {"source_volume", volume.source.volume_id},
+                    {"copy", volume.copy},
                     {"path", store.VolumePath(volume.id)}});
   }
   return list;
@@ -148,6 +149,10 @@ absl::StatusOr<Json> Perform(const Json& request, Faults& faults, Store& store) 
   } else if (op == "delete_snapshot") {
     RETURN_IF_ERROR(
         store.DeleteSnapshot(GetString(request, {"id"}), GetBool(request, {"keep_change_data"})));
+  } else if (op == "end_copy") {
+    ASSIGN_OR_RETURN(const VolumeRecord volume,
+                     store.EndCopy(GetString(request, {"id"}), GetBool(request, {"fails"})));
+    answer["copy"] = volume.copy;
   } else if (op == "delete_group") {
     RETURN_IF_ERROR(DeleteGroup(GetString(request, {"id"}), store));
   } else {

@@ -73,7 +73,8 @@ class ControllerService final : public pb::Controller::Service {
                             pb::CreateVolumeResponse* response) override {
     return ServeCall(faults_, "CreateVolume", context, *request,
                      [&](const std::set<Lie>&) -> absl::Status {
-                       ASSIGN_OR_RETURN(const VolumeSpec spec, ToSpec(*request));
+                       ASSIGN_OR_RETURN(VolumeSpec spec, ToSpec(*request));
+                       spec.is_copied_late = options_.late_copies;
                        ASSIGN_OR_RETURN(const VolumeRecord volume, store_.CreateVolume(spec));
                        FillVolume(volume, response->mutable_volume());
                        return absl::OkStatus();

@@ -26,6 +26,7 @@ constexpr char kUsage[] =
     "usage: csi-delta-test-driver --endpoint unix://PATH --state-dir DIR --driver-name NAME\n"
     "           --node-id ID [--control-socket PATH] [--no-list-snapshots]\n"
     "           [--no-snapshot-metadata] [--differential-snapshot] [--keep-change-data]\n"
+    "           [--late-copies]\n"
     "           [--block-type fixed|variable] [--block-bytes N] [--page-extents N]\n"
     "           [--cursors numeric|opaque] [--result-seconds N]\n"
     "           [--volumes-dir DIR] [--group-snapshots] [--groups-whole] [--group-secret "
@@ -40,6 +41,7 @@ const std::map<absl::string_view, void (*)(DriverOptions&)>& Switches() {
       {"--group-snapshots", [](DriverOptions& o) { o.group_snapshots = true; }},
       {"--groups-whole", [](DriverOptions& o) { o.groups_whole = true; }},
       {"--keep-change-data", [](DriverOptions& o) { o.keep_change_data = true; }},
+      {"--late-copies", [](DriverOptions& o) { o.late_copies = true; }},
   };
   return *kSwitches;
 }

@@ -119,6 +119,7 @@ class NodeService final : public pb::Node::Service {
     RETURN_IF_ERROR(Require(request.staging_target_path(), "staging_target_path"));
     RETURN_IF_ERROR(CheckCapability(request.volume_capability()));
     ASSIGN_OR_RETURN(const VolumeRecord volume, store_.GetVolume(request.volume_id()));
+    RETURN_IF_ERROR(CheckCopied(volume));
     ASSIGN_OR_RETURN(const std::string device, AttachLoop(store_.VolumePath(volume.id)));
     if (request.volume_capability().has_block()) {
       return absl::OkStatus();

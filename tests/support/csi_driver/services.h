@@ -25,6 +25,7 @@ struct DriverOptions {
   bool groups_whole = false;      // Whether a member goes with its group alone.
   std::map<std::string, std::string> group_secret = {};  // What calls about groups must carry.
   bool keep_change_data = false;  // Whether a deleted volume snapshot can still be a base.
+  bool late_copies = false;       // Whether CreateVolume answers before it copies a source.
   bool differential_snapshot = false;
   bool opaque_cursors = false;  // In differential snapshots: no numbers, and of one pair each.
   int64_t result_seconds = 0;   // How long their results are kept; 0: for ever.

@@ -67,7 +67,8 @@ Json ToJson(const VolumeRecord& volume) {
           {"size_bytes", volume.size_bytes},
           {"mode", volume.mode == VolumeMode::kBlock ? "block" : "filesystem"},
           {"source_snapshot", volume.source.snapshot_id},
-          {"source_volume", volume.source.volume_id}};
+          {"source_volume", volume.source.volume_id},
+          {"copy", volume.copy}};
 }
 
 void FromJson(const Json& json, VolumeRecord& volume) {
@@ -77,6 +78,7 @@ void FromJson(const Json& json, VolumeRecord& volume) {
   volume.mode = GetString(json, {"mode"}) == "block" ? VolumeMode::kBlock : VolumeMode::kFilesystem;
   volume.source.snapshot_id = GetString(json, {"source_snapshot"});
   volume.source.volume_id = GetString(json, {"source_volume"});
+  volume.copy = GetString(json, {"copy"});
 }
 
 Json ToJson(const SnapshotRecord& snapshot) {
@@ -391,6 +393,7 @@ absl::StatusOr<SnapshotRecord> Store::CreateSnapshot(const std::string& name,
         absl::StrCat("snapshot ", name, " exists of volume ", existing->volume_id));
   }
   ASSIGN_OR_RETURN(const VolumeRecord volume, GetVolume(volume_id));
+  RETURN_IF_ERROR(CheckCopied(volume));
   const SnapshotRecord snapshot{.id = NewId(NamePrefix(kSnapshotPrefix, name)),
                                 .name = name,
                                 .volume_id = volume_id,
@@ -633,7 +636,8 @@ absl::StatusOr<VolumeRecord> Store::MakeVolume(const VolumeSpec& spec,
                       .name = spec.name,
                       .size_bytes = size_bytes,
                       .mode = spec.mode,
-                      .source = spec.source};
+                      .source = spec.source,
+                      .copy = spec.is_copied_late && !spec.source.empty() ? kCopying : ""};
   const std::string partial = absl::StrCat(volumes_folder_, "/", kPartial, "/", volume.id);
   RETURN_IF_ERROR(FillVolume(volume, partial));
   RETURN_IF_ERROR(RenameDurably(partial, VolumePath(volume.id)));
@@ -641,7 +645,34 @@ absl::StatusOr<VolumeRecord> Store::MakeVolume(const VolumeSpec& spec,
   return volume;
 }
 
+absl::StatusOr<VolumeRecord> Store::EndCopy(const std::string& id, bool fails) {
+  ASSIGN_OR_RETURN(const FileLock lock, FileLock::Take(absl::StrCat(folder_, "/lock")));
+  ASSIGN_OR_RETURN(VolumeRecord volume, GetVolume(id));
+  if (volume.copy.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat("volume ", id, " has its bytes"));
+  }
+  if (fails || !SourceBytes(volume.source).ok()) {
+    volume.copy = kCopyFailed;
+  } else {
+    volume.copy.clear();
+    const std::string partial = absl::StrCat(volumes_folder_, "/", kPartial, "/", volume.id);
+    RETURN_IF_ERROR(FillVolume(volume, partial));
+    RETURN_IF_ERROR(RenameDurably(partial, VolumePath(volume.id)));
+  }
+  RETURN_IF_ERROR(WriteRecord(folder_, volume));
+  return volume;
+}
+
+absl::Status CheckCopied(const VolumeRecord& volume) {
+  return volume.copy.empty() ? absl::OkStatus()
+                             : absl::FailedPreconditionError(absl::StrCat(
+                                   "volume ", volume.id, " has not finished copying its data"));
+}
+
 absl::Status Store::FillVolume(const VolumeRecord& volume, const std::string& path) const {
+  if (!volume.copy.empty()) {
+    return CreateSparse(path, volume.size_bytes);
+  }
   if (volume.source.empty()) {
     RETURN_IF_ERROR(CreateSparse(path, volume.size_bytes));
     return volume.mode == VolumeMode::kFilesystem ? MakeFilesystem(path) : absl::OkStatus();

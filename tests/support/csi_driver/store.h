@@ -43,7 +43,12 @@ struct VolumeSpec {
   SizeRange size;
   VolumeMode mode = VolumeMode::kBlock;
   ContentSource source;
+  bool is_copied_late = false;  // With a source: it has zeros until EndCopy().
 };
+
+// How far the copy of a volume's source is.
+inline constexpr char kCopying[] = "copying";
+inline constexpr char kCopyFailed[] = "failed";
 
 struct VolumeRecord {
   std::string id;
@@ -51,7 +56,11 @@ struct VolumeRecord {
   int64_t size_bytes = 0;
   VolumeMode mode = VolumeMode::kBlock;
   ContentSource source;
+  std::string copy = {};  // One of those, or empty: it has its bytes.
 };
+
+// FAILED_PRECONDITION unless the volume has its bytes.
+absl::Status CheckCopied(const VolumeRecord& volume);
 
 struct SnapshotRecord {
   std::string id;
@@ -142,6 +151,11 @@ class Store {
   // The same name and the same wishes give the same volume. ALREADY_EXISTS when the wishes differ,
   // NOT_FOUND when the source is gone, OUT_OF_RANGE when the size cannot be.
   absl::StatusOr<VolumeRecord> CreateVolume(const VolumeSpec& spec);
+
+  // Brings a volume its bytes; or, with `fails` or when its source is gone, shows that its copy has
+  // failed, which is no error. FAILED_PRECONDITION for a volume that has its bytes. Until then such
+  // a volume cannot be used, and nothing keeps its source from being deleted.
+  absl::StatusOr<VolumeRecord> EndCopy(const std::string& id, bool fails = false);
 
   // FAILED_PRECONDITION while a loop device holds the volume. An unknown id is success.
   absl::Status DeleteVolume(const std::string& id);

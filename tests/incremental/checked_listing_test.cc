@@ -1,4 +1,4 @@
-#include "incremental/metered_source.h"
+#include "incremental/checked_listing.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::incremental::metered_source_test {
+namespace csidelta::incremental::checked_listing_test {
 namespace {
 
 using support::FakeClock;
@@ -39,18 +39,18 @@ class SlowSource : public ChangedBlockSource {
   const std::vector<ListedExtent> extents_;
 };
 
-class MeteredSourceTest : public testing::Test {
+class CheckedListingTest : public testing::Test {
  protected:
-  MeteredSourceTest() { ctx_.clock = &clock_; }
+  CheckedListingTest() { ctx_.clock = &clock_; }
 
   ListingStats Meter(std::vector<ListedExtent> extents, absl::Status of_sink = absl::OkStatus()) {
     SlowSource slow(clock_, std::move(extents));
-    MeteredSource metered(slow, info_);
-    status_ = metered.ListExtents(ctx_, {.base = "", .target = "", .size_bytes = kSize},
-                                  [&](const ListedExtent&) {
-                                    clock_.Advance(absl::Minutes(1));
-                                    return of_sink;
-                                  });
+    const auto take = [&](const ListedExtent&) {
+      clock_.Advance(absl::Minutes(1));
+      return of_sink;
+    };
+    status_ =
+        ListChecked(ctx_, slow, {.base = "", .target = "", .size_bytes = kSize}, take, &info_);
     return info_;
   }
 
@@ -60,7 +60,7 @@ class MeteredSourceTest : public testing::Test {
   absl::Status status_;
 };
 
-TEST_F(MeteredSourceTest, CountsExtentsTheirGrainAndTheTimeOfTheSourceAlone) {
+TEST_F(CheckedListingTest, CountsExtentsTheirGrainAndTheTimeOfTheSourceAlone) {
   EXPECT_EQ(Meter({{{8192, 4096}}, {{40960, 20480}}, {{999'424, 576}}}),
             (ListingStats{.extents = 3, .grain_bytes = 4096, .waited = absl::Seconds(3)}));
   EXPECT_THAT(status_, IsOk());
@@ -68,7 +68,7 @@ TEST_F(MeteredSourceTest, CountsExtentsTheirGrainAndTheTimeOfTheSourceAlone) {
   EXPECT_EQ(Meter({}), ListingStats());
 }
 
-TEST_F(MeteredSourceTest, ChangesNothing) {
+TEST_F(CheckedListingTest, ChangesNothing) {
   Meter({{{0, 1}}, {{2, 1}}}, absl::DataLossError("disk"));
   EXPECT_THAT(status_, StatusIs(absl::StatusCode::kDataLoss, "disk"));
   EXPECT_EQ(info_.extents, 1);
@@ -82,4 +82,4 @@ TEST(ListingStatsTest, AreKeptAsJson) {
 }
 
 }  // namespace
-}  // namespace csidelta::incremental::metered_source_test
+}  // namespace csidelta::incremental::checked_listing_test

@@ -23,24 +23,13 @@ Json ToJson(const ListingStats& info);
 // What is not there, or malformed, is 0.
 ListingStats ListingStatsOf(const Json& json);
 
-// Another source, watched: `facts` are those of the listing that runs, or ran last. Changes
-// nothing. One listing at a time; borrows both.
-class MeteredSource : public ChangedBlockSource {
- public:
-  MeteredSource(ChangedBlockSource& inner, ListingStats& info) : inner_(inner), info_(info) {}
-
-  absl::string_view name() const override { return inner_.name(); }
-  bool lists_allocated() const override { return inner_.lists_allocated(); }
-  bool compares() const override { return inner_.compares(); }
-  bool lists_changes() const override { return inner_.lists_changes(); }
-  int64_t memory_bytes() const override { return inner_.memory_bytes(); }
-
-  absl::Status ListExtents(const CallContext& ctx, const DiffRequest& request,
-                           ExtentSink sink) override;
-
- private:
-  ChangedBlockSource& inner_;
-  ListingStats& info_;
-};
+// Lists as `source` does, and holds it to its contract: the first extent that is empty, negative,
+// outside of the volume, or not behind the one before ends the listing with FAILED_PRECONDITION
+// naming the extent and the source. The caller then trusts nothing of that source and scans. As
+// thread-safe as the source. `stats`, which may be null, are those of the listing as far as it
+// came.
+absl::Status ListChecked(const CallContext& ctx, ChangedBlockSource& source,
+                         const DiffRequest& request, ExtentSink sink,
+                         ListingStats* stats = nullptr);
 
 }  // namespace csidelta::incremental
