@@ -77,10 +77,10 @@ TEST(UploadWindowTest, AFullLineKeepsFewPuts) {
   }
 }
 
-TEST(UploadWindowTest, AFarStoreGetsAllPutsAfterThreeRounds) {
+TEST(UploadWindowTest, AFarStoreGetsAllPutsAfterTwoRounds) {
   Line line(32);
   line.Carry(kNoLimit, 4e6);
-  line.Put(4 + 8 + 16);
+  line.Put(UploadWindow::kPutsFirst + 16);
   EXPECT_EQ(line.puts(), 32);
   line.Put(1'000);
   EXPECT_EQ(line.puts(), 32);
@@ -134,24 +134,24 @@ TEST(UploadWindowTest, RoundsInWhichNoPackWaitsSayNothing) {
       window.Ended(kPackBytes, began, now += each, others_wait);
     }
   };
-  end(4, absl::Seconds(1), /*others_wait=*/false);
-  EXPECT_EQ(window.width(), 8);  // The first round has nothing to be compared with.
+  end(UploadWindow::kPutsFirst, absl::Seconds(1), /*others_wait=*/false);
+  EXPECT_EQ(window.width(), 16);  // The first round has nothing to be compared with.
   for (int i = 1; i < 100; ++i) {
-    end(8, absl::Milliseconds(1'000 / i), /*others_wait=*/false);
-    EXPECT_EQ(window.width(), 8) << i;
+    end(16, absl::Milliseconds(1'000 / i), /*others_wait=*/false);
+    EXPECT_EQ(window.width(), 16) << i;
   }
 }
 
 // All puts of a round may end at once, and take the packs that wait before others are full.
 TEST(UploadWindowTest, ARoundCountsThoughFewPacksWait) {
-  UploadWindow window(11);
+  UploadWindow window(22);
   absl::Duration now = absl::Hours(1);
-  for (const int puts : {4, 8, 11}) {
+  for (const int puts : {UploadWindow::kPutsFirst, 16, 22}) {
     EXPECT_EQ(window.width(), puts);
     const absl::Duration began = now;
     now += absl::Seconds(1);
     for (int ended = 0; ended < puts; ++ended) {
-      window.Ended(kPackBytes, began, now, /*others_wait=*/ended < 11 - puts);
+      window.Ended(kPackBytes, began, now, /*others_wait=*/ended < 22 - puts);
     }
   }
 }
