@@ -157,8 +157,8 @@ TEST(VolumeTask, TheSchemaKnowsEveryFieldThatIsWritten) {
   VolumeTaskStatus status;
   status.stage = status.node = "x";
   status.started_at = status.heartbeat_at = status.completed_at = absl::UnixEpoch();
-  status.outcome =
-      Outcome{.backup = BackupFigures(), .restore = RestoreFigures(), .check = CheckFigures()};
+  status.outcome = Outcome{.backup = BackupFigures(), .restore = RestoreFigures()};
+  status.outcome->check.emplace().locks = LockFigures();
   const Json written = ToJson(status);
   for (const auto& [name, value] : written.items()) {
     EXPECT_TRUE(properties.at("status").at("properties").contains(name)) << name;
