@@ -291,8 +291,8 @@ TEST_F(VolumeSnapshotTest, TheServiceToAskMayBeChosen) {
 }
 
 TEST_F(VolumeSnapshotTest, WithoutEitherEverythingIsReadAndItIsSaid) {
-  WriteAt(0, std::string(kImageBytes, 'x'));  // Holes of an image are not read.
   ASSERT_EQ(Backup("app/old").code, ExitCode::kOk);
+  WriteAt(0, std::string(kImageBytes, 'x'));  // Holes of an image are not read.
   cluster_.api.Remove({support::MetadataServiceType(), "", support::kDriver});
   const auto expect_full = [this] {
     const Outcome full = Backup("app/new");
