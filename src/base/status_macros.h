@@ -12,6 +12,11 @@ namespace csidelta {
 // returned as it is. Add context once per layer, naming the thing: Annotate(status, "get
 // volumesnapshot ns/name").
 absl::Status Annotate(const absl::Status& status, absl::string_view context);
+// The same of a result: its value as it is, or its error with the context.
+template <typename T>
+absl::StatusOr<T> Annotate(absl::StatusOr<T> result, absl::string_view context) {
+  return result.ok() ? std::move(result) : absl::StatusOr<T>(Annotate(result.status(), context));
+}
 
 // Whether the same call may succeed when made again later: UNAVAILABLE, RESOURCE_EXHAUSTED,
 // ABORTED. The one place that decides it. Only decorators and reconcile loops retry.

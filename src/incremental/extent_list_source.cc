@@ -11,7 +11,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/annotate.h"
 #include "base/json.h"
 #include "base/status_macros.h"
 #include "incremental/listing_failure.h"

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/annotate.h"
 #include "base/check.h"
 #include "base/status_macros.h"
 

@@ -50,8 +50,6 @@ inline constexpr int64_t kIndexTextBytesMax = int64_t{512} << 20;
 inline constexpr int64_t kLocatorTextBytesMax = int64_t{128} << 20;
 inline constexpr int64_t kSnapshotTextBytesMax = int64_t{16} << 20;
 inline constexpr int64_t kLockTextBytesMax = int64_t{64} << 10;
-// All snapshots that are listed together.
-inline constexpr int64_t kSnapshotsTextBytesMax = int64_t{256} << 20;
 inline constexpr int64_t kSnapshotValuesMax = int64_t{1} << 18;
 inline constexpr int64_t kKeyFileBytesMax = 64 << 10;
 inline constexpr int64_t kConfigBytesMax = 64 << 10;
