@@ -82,7 +82,6 @@ class IndexRepair {
   RecordSorter<PackFact> facts_;
   MemoryBudget::Share lists_share_;
   std::vector<FileInfo> to_read_;  // Packs, ascending.
-  std::vector<FileInfo> added_;
   std::vector<FileInfo> readable_files_;
   RepairIndexResult result_;
 };
@@ -178,7 +177,6 @@ absl::Status IndexRepair::ReadHeaders() {
           return IsDamage(entries.status()) ? Note(result_.packs_unreadable, pack.id)
                                             : entries.status();
         }
-        RETURN_IF_ERROR(Note(added_, pack));
         return Note(result_.packs_added, pack.id);
       });
 }
@@ -191,8 +189,11 @@ absl::Status IndexRepair::Rewrite(Lock& lock) {
     RETURN_IF_ERROR(entries.status());
     return rewriter.Add(ctx_, {.id = pack.id, .entries = *std::move(entries)});
   };
-  RETURN_IF_ERROR(ReadPackHeaders(ctx_, repository_, added_, PackProof::kHeader, list));
   std::sort(result_.packs_added.begin(), result_.packs_added.end());
+  std::erase_if(to_read_, [this](const FileInfo& pack) {
+    return !absl::c_binary_search(result_.packs_added, pack.id);
+  });
+  RETURN_IF_ERROR(ReadPackHeaders(ctx_, repository_, to_read_, PackProof::kHeader, list));
   const auto is_replaced = [this](const PackId& id) {
     return absl::c_binary_search(result_.packs_added, id) ||
            absl::c_binary_search(result_.packs_dropped, id);
