@@ -65,7 +65,7 @@ absl::Status ConfirmLost(const CallContext& ctx, repository::Repository& again,
       return absl::FailedPreconditionError(absl::StrCat(
           "snapshot ", id.ShortHex(),
           " did not read the first time, and a second reading says otherwise: the repository, or "
-          "the way to it, answers now this and now that; nothing was removed; run it again"));
+          "the way to it, gives different answers; nothing was removed; run it again"));
     }
   }
   return absl::OkStatus();
