@@ -474,6 +474,10 @@ void Lock::RefreshLoop(const std::stop_token& stop) {
   }
 }
 
+bool MayStillDelete(const CallContext& ctx, const Repository& repository) {
+  return !absl::IsNotFound(repository.store().Stat(ctx, kMayStillDeleteKey).status());
+}
+
 absl::StatusOr<Id> SaveIndex(const CallContext& ctx, Repository& repository,
                              absl::Span<const IndexedPack> packs, const LockFence& fence,
                              int64_t* stored_bytes) {

@@ -206,6 +206,10 @@ class Lock {
   std::jthread refresher_;
 };
 
+// Whether packs that no index lists may be deleted any moment: see kMayStillDeleteKey. A store that
+// does not answer has not denied it.
+bool MayStillDelete(const CallContext& ctx, const Repository& repository);
+
 using LockFence = std::function<absl::Status(const CallContext&)>;
 
 // Stores an index file, unless `fence`, where there is one, says that the lock is gone. If it went
