@@ -407,5 +407,104 @@ TEST_F(AppendOnlyTest, BackupsEndWellAndWhoMayDeleteRemovesTheirLocks) {
   ExpectGood({});
 }
 
+// A store that refuses some deletions, as one does whose policy excepts a prefix.
+class RefusedDeletionTest : public AppendOnlyTest {
+ protected:
+  void Refuse(const std::string& prefix) {
+    store_.AddFault({.operation = support::StoreOperation::kDelete,
+                     .key_prefix = prefix,
+                     .last_call = 1'000'000,
+                     .status = absl::PermissionDeniedError("AccessDenied")});
+  }
+
+  // What `words` deletes below `prefix`.
+  std::vector<std::string> DeletedBy(const std::vector<std::string>& words,
+                                     const std::string& prefix) {
+    const std::map<std::string, std::string> before = store_.objects();
+    MustRun(words);
+    std::vector<std::string> deleted;
+    for (const auto& [key, bytes] : before) {
+      if (key.starts_with(prefix) && !store_.objects().contains(key)) {
+        deleted.push_back(key);
+      }
+    }
+    store_.SetObjects(before);
+    return deleted;
+  }
+};
+
+TEST_F(RefusedDeletionTest, PruneGoesOnNamesThemAndTheNextOneDeletesThem) {
+  const std::string old = Backup();
+  WriteImage({11, 12, 13, 14, 15, 16});
+  Backup();
+  MustRun({"forget", old});
+  const std::vector<std::string> prune = {"prune", "--max-unused", "0"};
+  const std::vector<std::string> packs = DeletedBy(prune, "data/");
+  ASSERT_GE(packs.size(), 2u);
+  Refuse(packs[0]);
+  const Outcome outcome = Run(prune);
+  EXPECT_EQ(outcome.code, ExitCode::kIncomplete) << outcome.error;
+  EXPECT_THAT(outcome.error,
+              testing::AllOf(testing::HasSubstr("refuses to delete 1 object: " + packs[0]),
+                             testing::HasSubstr("AccessDenied")));
+  EXPECT_EQ(GetInt(outcome.Result(), {"not_deleted"}), 1);
+  EXPECT_EQ(GetInt(outcome.Result(), {"packs_deleted"}), std::ssize(packs) - 1);
+  EXPECT_TRUE(store_.objects().contains(packs[0]));
+  for (std::size_t i = 1; i < packs.size(); ++i) {
+    EXPECT_FALSE(store_.objects().contains(packs[i]));
+  }
+  store_.ClearFaults();
+  ExpectGood({});
+  MustRun(prune);
+  EXPECT_FALSE(store_.objects().contains(packs[0]));
+}
+
+// Its index would list packs that are gone.
+TEST_F(RefusedDeletionTest, PruneDeletesNoPackWhoseIndexFileStays) {
+  const std::string old = Backup();
+  WriteImage({11, 12, 13, 14, 15, 16});
+  Backup();
+  MustRun({"forget", old});
+  const std::vector<std::string> packs = DeletedBy({"prune", "--max-unused", "0"}, "data/");
+  Refuse("index/");
+  EXPECT_EQ(Run({"prune", "--max-unused", "0"}).code, ExitCode::kFailed);
+  for (const std::string& pack : packs) {
+    EXPECT_TRUE(store_.objects().contains(pack));
+  }
+  store_.ClearFaults();
+  ExpectGood({});
+}
+
+TEST_F(RefusedDeletionTest, ForgetGoesOnAndASnapshotThatStaysKeepsItsSidecar) {
+  const std::vector<std::string> ids = {Backup(), Backup(), Backup()};
+  Refuse("snapshots/" + ids[0]);
+  Refuse("aux/v1/" + ids[1]);
+  const Outcome outcome = Run({"forget", ids[0], ids[1]});
+  EXPECT_EQ(outcome.code, ExitCode::kIncomplete) << outcome.error;
+  EXPECT_THAT(outcome.error, testing::HasSubstr("refuses to delete 1 object: snapshots/" + ids[0]));
+  EXPECT_EQ(GetInt(outcome.Result(), {"removed"}), 1);
+  EXPECT_TRUE(store_.objects().contains("snapshots/" + ids[0]));
+  EXPECT_TRUE(store_.objects().contains("aux/v1/" + ids[0]));
+  EXPECT_FALSE(store_.objects().contains("snapshots/" + ids[1]));
+  store_.ClearFaults();
+  MustRun({"forget", ids[0], "--prune"});
+  EXPECT_FALSE(store_.objects().contains("aux/v1/" + ids[1]));
+  ExpectGood({});
+}
+
+// Credentials that may delete nothing are found out soon.
+TEST_F(RefusedDeletionTest, PruneEndsWhenAHundredWereRefusedAndNoneDeleted) {
+  Backup();
+  for (uint64_t i = 0; i < 300; ++i) {
+    const std::string bytes = support::Noise(100, i);
+    const repository::Id id = repository::Id::Of(bytes);
+    store_.SetObject(repository::PackKey(id), bytes);
+  }
+  Refuse("");
+  const std::size_t calls = store_.calls().size();
+  EXPECT_EQ(Run({"prune"}).code, ExitCode::kFailed);
+  EXPECT_LT(store_.calls().size() - calls, 250u);
+}
+
 }  // namespace
 }  // namespace csidelta::cli::freeze_sweep_test
