@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -813,18 +812,17 @@ absl::Status Repository::RemoveFiles(const CallContext& ctx, Lock& lock, FileKin
       return absl::UnavailableError(
           absl::StrCat(Describe(kind, listed.front()), " was removed, but is listed all the same"));
     }
-    absl::flat_hash_set<Id> removed;
+    std::set<Id> removed;
     for (const Id& id : listed) {
       RETURN_IF_ERROR(ctx.Check());
       before_each();
-      ASSIGN_OR_RETURN(const bool is_gone, lock.TryDelete(ctx, FileKey(kind, id)));
-      if (is_gone) {
-        removed.insert(id);
-      } else if (refused == nullptr) {
-        return lock.refused().why;
+      bool is_gone = true;
+      if (refused != nullptr) {
+        ASSIGN_OR_RETURN(is_gone, lock.TryDelete(ctx, FileKey(kind, id)));
       } else {
-        refused->insert(id);
+        RETURN_IF_ERROR(lock.Delete(ctx, FileKey(kind, id)));
       }
+      (is_gone ? removed : *refused).insert(id);
     }
     ASSIGN_OR_RETURN(const std::vector<FileInfo> files, ListFiles(ctx, kind));
     listed.clear();
@@ -1184,10 +1182,6 @@ absl::StatusOr<std::string> Repository::LoadLocatorRange(const CallContext& ctx,
                                                          int64_t length_bytes) const {
   return store_.GetRange(ctx, LocatorFileKey(file),
                          {.offset_bytes = offset_bytes, .length_bytes = length_bytes});
-}
-
-absl::Status Repository::RemoveLocator(const CallContext& ctx, const Id& snapshot) {
-  return store_.Delete(ctx, SidecarKey(snapshot));
 }
 
 }  // namespace csidelta::repository

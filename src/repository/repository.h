@@ -139,7 +139,7 @@ class Repository {
   absl::Status ReadIndexFile(const CallContext& ctx, const FileInfo& file,
                              absl::FunctionRef<absl::Status(const IndexedPack&)> sink) const;
   absl::Status RemoveFile(const CallContext& ctx, FileKind kind, const Id& id);
-  // Removes files with Lock::TryDelete(), and sees in a listing that they are gone; UNAVAILABLE
+  // Removes files with Lock::Delete(), and sees in a listing that they are gone; UNAVAILABLE
   // when one is listed even after its second removal. Those that the store refuses to delete are
   // added to `refused`; where that is null, the first is an error. Removes nothing where `ids` is
   // empty.
@@ -224,7 +224,6 @@ class Repository {
                            int64_t* stored_bytes = nullptr);
   // One of version 2 or 3, which is not bound to its name, has `is_bound` false.
   absl::StatusOr<TreeLocator> LoadLocator(const CallContext& ctx, const Id& snapshot) const;
-  absl::Status RemoveLocator(const CallContext& ctx, const Id& snapshot);
   // Another sidecar, in `folder`, with a random name. Returns its key.
   absl::StatusOr<std::string> SaveSidecar(const CallContext& ctx, const std::string& folder,
                                           absl::string_view text);

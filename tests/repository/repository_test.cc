@@ -391,7 +391,7 @@ TEST_F(RepositoryTest, TheLocatorSavesTheIndexAndMayBeWrong) {
   const BlobLocation stale = {.pack = Id::Of("gone"), .span = {.sealed_bytes = 100}};
   EXPECT_THAT(reader->LoadTree(ctx_, id, stale), IsOkAndHolds(blob));
   EXPECT_THAT(reader->LoadTree(ctx_, id, std::nullopt), IsOkAndHolds(blob));
-  ASSERT_THAT(reader->RemoveLocator(ctx_, snapshot), IsOk());
+  ASSERT_THAT(reader->store().Delete(ctx_, SidecarKey(snapshot)), IsOk());
   EXPECT_THAT(reader->LoadLocator(ctx_, snapshot), StatusIs(absl::StatusCode::kNotFound));
 }
 
