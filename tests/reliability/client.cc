@@ -130,7 +130,9 @@ absl::StatusOr<BackupResult> Client::Backup(const std::string& volume, const Vol
     options.journal.step_bytes = 1;
     has_journal = incremental::ChunkJournal::Exists(ctx_, repository, options.immutable_identity);
   }
-  engine::OrphanScope scope = {.all = session.lock->unfinished().others == 0, .own = {}};
+  engine::OrphanScope scope = {.all = session.lock->unfinished().others == 0,
+                               .own = {},
+                               .fence = options.fence_if_old};
   if (has_journal && !scope.all) {
     scope.own = incremental::ChunkJournal::Blobs(ctx_, repository, options.immutable_identity,
                                                  kBackupMemoryBytes);
@@ -229,7 +231,11 @@ absl::StatusOr<std::vector<repository::CopiedSnapshot>> Client::CopyFrom(
     storage::ObjectStore& from) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Repository> source, Open(from));
   ASSIGN_OR_RETURN(const Session session, OpenLocked(/*exclusive=*/false));
-  const engine::OrphanScope scope = {.all = session.lock->unfinished().others == 0, .own = {}};
+  const engine::OrphanScope scope = {.all = session.lock->unfinished().others == 0,
+                                     .own = {},
+                                     .fence = [&session](const CallContext& fence_ctx) {
+                                       return session.lock->FenceIfOld(fence_ctx);
+                                     }};
   ASSIGN_OR_RETURN(const engine::ResumeAnswer unfinished,
                    engine::FindUnfinished(ctx_, *session.repository, false,
                                           std::numeric_limits<int64_t>::max(), scope));
