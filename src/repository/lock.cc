@@ -448,10 +448,11 @@ absl::Status Lock::Delete(const CallContext& ctx, const std::string& key) {
 absl::StatusOr<bool> Lock::TryDelete(const CallContext& ctx, const std::string& key) {
   const absl::Status deleted = Delete(ctx, key);
   const MutexLock lock(mutex_);
-  if (!absl::IsPermissionDenied(deleted) || (refused_.count >= kRefusedMax && !has_deleted_)) {
-    has_deleted_ |= deleted.ok();
+  if (!absl::IsPermissionDenied(deleted) || refused_in_a_row_ == kRefusedInARowMax) {
+    refused_in_a_row_ = deleted.ok() ? 0 : refused_in_a_row_;
     return deleted.ok() ? absl::StatusOr<bool>(true) : deleted;
   }
+  ++refused_in_a_row_;
   ++refused_.count;
   refused_.why.Update(deleted);
   if (refused_.first.size() < kRefusedNamedMax) {

@@ -120,7 +120,7 @@ struct RefusedDeletions {
   std::vector<std::string> first = {};  // keys, kRefusedNamedMax at most
   absl::Status why = {};                // of the first; OK where the store refused none
 };
-inline constexpr int64_t kRefusedMax = 100;
+inline constexpr int kRefusedInARowMax = 100;
 inline constexpr std::size_t kRefusedNamedMax = 5;
 
 // The right to use a repository, as restic knows it: a file under locks/ that is replaced every
@@ -168,7 +168,7 @@ class Lock {
   // and of the store.
   absl::Status Delete(const CallContext& ctx, const std::string& key);
   // Delete(); false, and remembered, where the store refuses it for this object. PERMISSION_DENIED
-  // when it refused the first kRefusedMax and deleted none.
+  // when it refused kRefusedInARowMax before: then it may be so for all.
   absl::StatusOr<bool> TryDelete(const CallContext& ctx, const std::string& key);
   RefusedDeletions refused() const {
     const MutexLock lock(mutex_);
@@ -219,7 +219,7 @@ class Lock {
   bool may_not_delete_ ABSL_GUARDED_BY(mutex_) = false;
   Moment refreshed_at_ ABSL_GUARDED_BY(mutex_);
   RefusedDeletions refused_ ABSL_GUARDED_BY(mutex_);
-  bool has_deleted_ ABSL_GUARDED_BY(mutex_) = false;
+  int refused_in_a_row_ ABSL_GUARDED_BY(mutex_) = 0;
   Moment looked_at_ ABSL_GUARDED_BY(mutex_);  // When the lock was last seen in the store.
   std::jthread refresher_;
 };

@@ -489,7 +489,7 @@ TEST_F(RefusedDeletionTest, ForgetGoesOnAndASnapshotThatStaysKeepsItsSidecar) {
 }
 
 // Credentials that may delete nothing are found out soon.
-TEST_F(RefusedDeletionTest, PruneEndsWhenAHundredWereRefusedAndNoneDeleted) {
+TEST_F(RefusedDeletionTest, PruneEndsWhenAHundredInARowWereRefused) {
   Backup();
   for (uint64_t i = 0; i < 300; ++i) {
     const std::string bytes = support::Noise(100, i);

@@ -130,9 +130,8 @@ absl::StatusOr<BackupResult> Client::Backup(const std::string& volume, const Vol
     options.journal.step_bytes = 1;
     has_journal = incremental::ChunkJournal::Exists(ctx_, repository, options.immutable_identity);
   }
-  engine::OrphanScope scope = {.all = session.lock->unfinished().others == 0,
-                               .own = {},
-                               .fence = options.fence_if_old};
+  engine::OrphanScope scope = {
+      .all = session.lock->unfinished().others == 0, .own = {}, .fence = options.fence_if_old};
   if (has_journal && !scope.all) {
     scope.own = incremental::ChunkJournal::Blobs(ctx_, repository, options.immutable_identity,
                                                  kBackupMemoryBytes);
