@@ -108,29 +108,7 @@ class PairReader {
   }
 
  private:
-  absl::Status AddPiece(const CallContext& ctx, const Extent& extent) {
-    if (next_ - oldest_ == kPieces) {
-      RETURN_IF_ERROR(ShowOldest(ctx));
-    }
-    const uint64_t tag = static_cast<uint64_t>(next_ % kPieces);
-    Piece& piece = pieces_[tag];
-    while (piece.writes > 0) {
-      RETURN_IF_ERROR(ReapWrite(ctx));
-    }
-    piece.extent = extent;
-    IoRequest read{.kind = IoKind::kRead,
-                   .offset_bytes = extent.offset_bytes,
-                   .length_bytes = extent.length_bytes,
-                   .memory = piece.source.data(),
-                   .tag = tag};
-    piece.source_pending = true;
-    source_->Submit(read);
-    read.memory = piece.target.data();
-    piece.target_pending = true;
-    target_->Submit(read);
-    ++next_;
-    return absl::OkStatus();
-  }
+  absl::Status AddPiece(const CallContext& ctx, const Extent& extent);
 
   absl::Status AwaitReads(const CallContext& ctx, const Piece& piece) {
     while (piece.source_pending) {
@@ -175,6 +153,30 @@ class PairReader {
   std::unique_ptr<IoQueue> target_;
   std::unique_ptr<IoQueue> writes_;
 };
+
+absl::Status PairReader::AddPiece(const CallContext& ctx, const Extent& extent) {
+  if (next_ - oldest_ == kPieces) {
+    RETURN_IF_ERROR(ShowOldest(ctx));
+  }
+  const uint64_t tag = static_cast<uint64_t>(next_ % kPieces);
+  Piece& piece = pieces_[tag];
+  while (piece.writes > 0) {
+    RETURN_IF_ERROR(ReapWrite(ctx));
+  }
+  piece.extent = extent;
+  IoRequest read{.kind = IoKind::kRead,
+                 .offset_bytes = extent.offset_bytes,
+                 .length_bytes = extent.length_bytes,
+                 .memory = piece.source.data(),
+                 .tag = tag};
+  piece.source_pending = true;
+  source_->Submit(read);
+  read.memory = piece.target.data();
+  piece.target_pending = true;
+  target_->Submit(read);
+  ++next_;
+  return absl::OkStatus();
+}
 
 // Compares ranges and writes what differs.
 class DifferenceWriter {
