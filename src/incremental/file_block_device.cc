@@ -122,12 +122,6 @@ absl::Status SyncFolderOf(const std::string& path) {
                          : ErrnoToStatus(errno, absl::StrCat("sync folder ", folder));
 }
 
-bool IsAllZero(const uint8_t* bytes, int64_t length_bytes) {
-  return length_bytes == 0 ||
-         (bytes[0] == 0 &&
-          std::memcmp(bytes, bytes + 1, static_cast<std::size_t>(length_bytes - 1)) == 0);
-}
-
 }  // namespace
 
 absl::Status FileBlockDevice::Examine(bool direct) {
@@ -202,16 +196,8 @@ absl::StatusOr<std::unique_ptr<FileBlockDevice>> FileBlockDevice::OpenForWrite(
   return device;
 }
 
-RawFile FileBlockDevice::Raw() const {
-  return {.fd = file_.get(),
-          .size_bytes = info_.size_bytes,
-          .alignment_bytes = info_.alignment_bytes,
-          .is_block_device = info_.is_block_device};
-}
-
 absl::StatusOr<std::unique_ptr<IoQueue>> FileBlockDevice::OpenQueue(int depth) {
-  CSIDELTA_CHECK(depth >= 1 && depth <= kQueueDepthMax);
-  return std::make_unique<ThreadQueue>(Raw(), depth);
+  return std::make_unique<ThreadQueue>(OpenFile{file_.get(), info_}, depth);
 }
 
 // What a kernel call that makes zeros has answered; UNIMPLEMENTED when the kernel cannot.
@@ -239,11 +225,11 @@ absl::Status FileBlockDevice::ZeroWhatIsNot(const CallContext& ctx, const Extent
     RETURN_IF_ERROR(ctx.Check());
     const Extent piece{at, std::min(kZeroWriteBytes, extent.end_bytes() - at)};
     // What does not read is written: that may heal a bad block.
-    const absl::Status read = DoTransfer(Raw(), {.kind = IoKind::kRead,
-                                                 .offset_bytes = piece.offset_bytes,
-                                                 .length_bytes = piece.length_bytes,
-                                                 .memory = memory.data()});
-    if (read.ok() && IsAllZero(memory.data(), piece.length_bytes)) {
+    const absl::Status read = DoTransfer({file_.get(), info_}, {.kind = IoKind::kRead,
+                                                                .offset_bytes = piece.offset_bytes,
+                                                                .length_bytes = piece.length_bytes,
+                                                                .memory = memory.data()});
+    if (read.ok() && IsZero(memory.View(piece.length_bytes))) {
       continue;
     }
     uint64_t range[2] = {static_cast<uint64_t>(piece.offset_bytes),
@@ -264,11 +250,11 @@ absl::Status FileBlockDevice::ZeroByWriting(const CallContext& ctx, const Extent
   std::memset(zeros.data(), 0, static_cast<std::size_t>(zeros.capacity_bytes()));
   for (int64_t at = extent.offset_bytes; at < extent.end_bytes(); at += kZeroWriteBytes) {
     RETURN_IF_ERROR(ctx.Check());
-    RETURN_IF_ERROR(
-        DoTransfer(Raw(), {.kind = IoKind::kWrite,
-                           .offset_bytes = at,
-                           .length_bytes = std::min(kZeroWriteBytes, extent.end_bytes() - at),
-                           .memory = zeros.data()}));
+    RETURN_IF_ERROR(DoTransfer({file_.get(), info_},
+                               {.kind = IoKind::kWrite,
+                                .offset_bytes = at,
+                                .length_bytes = std::min(kZeroWriteBytes, extent.end_bytes() - at),
+                                .memory = zeros.data()}));
   }
   return absl::OkStatus();
 }
