@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -16,11 +17,9 @@
 #include "incremental/chunk_plan.h"
 #include "incremental/chunk_reader.h"
 #include "incremental/full_scan_source.h"
-#include "incremental/held_proof.h"
 #include "incremental/image_builder.h"
 #include "incremental/listing_failure.h"
 #include "incremental/process_limits.h"
-#include "incremental/tree_fetcher.h"
 #include "incremental/tree_positions.h"
 #include "incremental/volume_group_tags.h"
 #include "incremental/volume_record.h"
@@ -76,6 +75,32 @@ std::optional<FullReason> ReasonOf(const absl::Status& of_source) {
       return std::nullopt;
   }
   return std::nullopt;
+}
+
+// Adds every tree and chunk of a volume to `blobs`, some chunks many times. Reads all of its trees,
+// those below one level-1 tree at a time. REQUIRES a loaded index. An error names what cannot be
+// read, or is DATA_LOSS as AddTree() has it.
+absl::Status AddBlobsOf(const CallContext& ctx, const VolumeRecord& record,
+                        repository::NeededBlobs& blobs) {
+  RETURN_IF_ERROR(blobs.AddTree(record.stored.snapshot.tree));
+  RETURN_IF_ERROR(blobs.AddTree(record.root.image_tree));
+  RETURN_IF_ERROR(blobs.AddData({record.root.manifest_blob}));
+  for (int64_t level1 = 0; level1 < record.layout.level1_count(); ++level1) {
+    RETURN_IF_ERROR(ctx.Check());
+    RETURN_IF_ERROR(blobs.AddTree(record.level1_trees[static_cast<std::size_t>(level1)]));
+    ASSIGN_OR_RETURN(const std::vector<BlobId> trees, LoadLeafIds(ctx, record, level1));
+    for (const BlobId& tree : trees) {
+      RETURN_IF_ERROR(blobs.AddTree(tree));
+    }
+    std::vector<int64_t> leaves(trees.size());
+    std::iota(leaves.begin(), leaves.end(), level1 * repository::kFanout);
+    ASSIGN_OR_RETURN(const std::vector<std::vector<BlobId>> chunks,
+                     LoadChunkIds(ctx, record, leaves, trees));
+    for (const std::vector<BlobId>& ids : chunks) {
+      RETURN_IF_ERROR(blobs.AddData(ids));
+    }
+  }
+  return absl::OkStatus();
 }
 
 // The stages' clock: how long each took, in the order of the run.
@@ -160,7 +185,6 @@ class UploadRun {
   void SaveSidecar(const BlobId& root, const absl::StatusOr<repository::SnapshotNeeds>& needs,
                    int64_t& stored_bytes);
   std::string MakeManifest() const;
-  void DropParent();
   ChunkReaderOptions ReaderOptions() const;
   StoreNumbers Numbers() const;
   void Report(absl::string_view stage, int64_t done_bytes) const;
@@ -180,7 +204,6 @@ class UploadRun {
   MemoryPlan plan_;
   std::optional<VolumeLayout> layout_;
   std::shared_ptr<VolumeRecord> parent_;
-  std::optional<TreeFetcher> fetcher_;
   std::optional<ChunkLedger> ledger_;
   std::optional<BlobWriter> writer_;
   std::shared_ptr<repository::StoredBlobs> stored_;  // what LearnPacks() found
@@ -211,11 +234,6 @@ void UploadRun::ReportLeaf(absl::string_view stage, int64_t leaf) const {
   Report(stage, layout_->ChunkOffset(leaf * repository::kLeafChunks));
 }
 
-void UploadRun::DropParent() {
-  fetcher_.reset();
-  parent_.reset();
-}
-
 absl::Status UploadRun::OpenParent() {
   result_.mode_asked = options_.incremental_asked ? "incremental" : "full";
   result_.logical_bytes = device_.info().size_bytes;
@@ -233,7 +251,6 @@ absl::Status UploadRun::OpenParent() {
                                          : OpenVolumeRecord(ctx_, repository_, *options_.parent);
   if (parent.ok()) {
     parent_ = *std::move(parent);
-    fetcher_.emplace(repository_, *parent_->places);
     // A full that was asked for takes nothing of it unseen.
     return options_.damage.has_value() && options_.incremental_asked ? ProveParent()
                                                                      : absl::OkStatus();
@@ -247,15 +264,18 @@ absl::Status UploadRun::GiveUpParent(const absl::Status& why) {
   if (!unusable) {
     return why;
   }
-  DropParent();
+  parent_.reset();
   const WhyFull& damaged = SetWhy(FullReason::kParentDamaged, why.message());
   return options_.fail_on_fallback ? FallbackRefused(damaged) : absl::OkStatus();
 }
 
 absl::Status UploadRun::ProveParent() {
   RETURN_IF_ERROR(LearnPacks());
-  const absl::Status whole =
-      ProveWhole(ctx_, repository_, *parent_, *fetcher_, stored_->unusable(), *options_.damage);
+  repository::NeededBlobs blobs(repository_, stored_->unusable(), *options_.damage);
+  absl::Status whole = AddBlobsOf(ctx_, *parent_, blobs);
+  if (whole.ok()) {
+    whole = blobs.Resolve();
+  }
   if (options_.damage->empty() && !repository_.UnreadableIndexNote().empty()) {
     return absl::OkStatus();  // The index is the damage, and repair index mends it.
   }
@@ -277,7 +297,7 @@ absl::Status UploadRun::ChooseLayout() {
           absl::StrCat("this chain has chunks of ", parents, " bytes, not ", chunk_bytes,
                        "; a new chunk size begins a new chain: --new-chain"));
     }
-    DropParent();
+    parent_.reset();
     SetWhy(FullReason::kChunkSizeChanged);
   }
   result_.chunk_bytes = chunk_bytes;
@@ -431,9 +451,8 @@ absl::StatusOr<UploadRun::PassEnd> UploadRun::Pass(Listing listing, absl::string
   ASSIGN_OR_RETURN(std::unique_ptr<ChunkReader> reader,
                    ChunkReader::Make(ctx_, device_, ReaderOptions()));
   trusted_parent_ = TrustsParent(listing);
-  ImageBuilder builder(*layout_, parent_.get(), trusted_parent_,
-                       fetcher_.has_value() ? &*fetcher_ : nullptr, *reader, *writer_,
-                       journal_.get(), [&](int64_t leaf) { ReportLeaf(stage, leaf); });
+  ImageBuilder builder(*layout_, parent_.get(), trusted_parent_, *reader, *writer_, journal_.get(),
+                       [&](int64_t leaf) { ReportLeaf(stage, leaf); });
   // The reader's threads call the builder: they end first.
   const absl::Cleanup stop_reader = [&reader] { reader.reset(); };
   absl::Status of_source;
@@ -474,7 +493,7 @@ absl::Status UploadRun::Rescan(const WhyFull& why) {
   }
   ASSIGN_OR_RETURN(PassEnd end, Pass(Listing::kEverything, "rescan"));
   if (end == PassEnd::kParentFailed) {
-    DropParent();
+    parent_.reset();
     result_.base.clear();
     ASSIGN_OR_RETURN(end, Pass(Listing::kEverything, "rescan"));
   }
@@ -532,7 +551,7 @@ absl::Status UploadRun::Transfer() {
   }
   timer_.End("transfer");
   if (end == PassEnd::kParentFailed) {
-    DropParent();
+    parent_.reset();
     result_.base.clear();
   }
   if (end != PassEnd::kDone) {
@@ -559,7 +578,6 @@ absl::Status UploadRun::Audit() {
                {.layout = *layout_,
                 .ledger = *ledger_,
                 .parent = parent_.get(),
-                .fetcher = fetcher_.has_value() ? &*fetcher_ : nullptr,
                 .resumed = resumed_,
                 .journal = journal_.get(),
                 .reader = ReaderOptions(),
@@ -586,7 +604,7 @@ absl::Status UploadRun::Audit() {
   }
   if (audit.parent_failed) {
     const WhyFull why = SetWhy(FullReason::kParentDamaged, status.message());
-    DropParent();
+    parent_.reset();
     result_.base.clear();
     return Rescan(why);
   }
@@ -600,9 +618,7 @@ absl::Status UploadRun::Audit() {
 absl::Status UploadRun::Prove() {
   const repository::Inherited inherited = {
       .needs = trusted_parent_ ? parent_->places->locator().needs : std::nullopt,
-      .walk = [this](repository::NeededBlobs& blobs) {
-        return AddBlobsOf(ctx_, *parent_, *fetcher_, blobs);
-      }};
+      .walk = [this](repository::NeededBlobs& blobs) { return AddBlobsOf(ctx_, *parent_, blobs); }};
   ASSIGN_OR_RETURN(proof_, repository::ProveNeeds(ctx_, repository_, *writer_,
                                                   trusted_parent_ ? &inherited : nullptr,
                                                   options_.proof_limits));

@@ -36,13 +36,11 @@ struct ImageBuilder::LeafJob {
 };
 
 ImageBuilder::ImageBuilder(const VolumeLayout& layout, const VolumeRecord* parent,
-                           bool trusts_parent, TreeFetcher* fetcher, ChunkReader& reader,
-                           repository::BlobWriter& writer, ChunkJournal* journal,
-                           std::function<void(int64_t leaf)> on_leaf)
+                           bool trusts_parent, ChunkReader& reader, repository::BlobWriter& writer,
+                           ChunkJournal* journal, std::function<void(int64_t leaf)> on_leaf)
     : layout_(layout),
       parent_(parent),
       trusts_parent_(trusts_parent),
-      fetcher_(fetcher),
       reader_(reader),
       writer_(writer),
       journal_(journal),
@@ -52,7 +50,6 @@ ImageBuilder::ImageBuilder(const VolumeLayout& layout, const VolumeRecord* paren
       level1_trees_(static_cast<std::size_t>(layout.level1_count()),
                     repository::ZeroLevel1TreeId(layout.chunk_bytes())),
       planned_(level1_trees_.size(), false) {
-  CSIDELTA_CHECK((parent == nullptr) == (fetcher == nullptr));
   if (parent_ != nullptr) {
     CSIDELTA_CHECK(parent_->layout.chunk_bytes() == layout_.chunk_bytes());
     std::copy_n(parent_->level1_trees.begin(),
@@ -73,14 +70,14 @@ absl::StatusOr<std::vector<BlobId>> ImageBuilder::LoadParentLeaves(int64_t level
   if (parent_ == nullptr || level1 >= parent_->layout.level1_count()) {
     return std::vector<BlobId>();
   }
-  absl::StatusOr<std::vector<BlobId>> trees = LoadLeafIds(ctx_, *parent_, *fetcher_, level1);
+  absl::StatusOr<std::vector<BlobId>> trees = LoadLeafIds(ctx_, *parent_, level1);
   return trees.ok() ? std::move(trees) : ParentError(trees.status());
 }
 
 absl::StatusOr<std::vector<std::vector<BlobId>>> ImageBuilder::LoadParentChunks(
     absl::Span<const int64_t> leaves, absl::Span<const BlobId> trees) {
   absl::StatusOr<std::vector<std::vector<BlobId>>> chunks =
-      LoadChunkIds(ctx_, *parent_, *fetcher_, leaves, trees);
+      LoadChunkIds(ctx_, *parent_, leaves, trees);
   return chunks.ok() ? std::move(chunks) : ParentError(chunks.status());
 }
 

@@ -39,15 +39,14 @@ struct ImageCounts {
 //
 // Both belong to one thread; chunks are worked on by those of `reader`, and the one that finishes
 // the last chunk of a leaf builds the leaf, and so on upwards. Borrows all it is given. `parent`
-// and `fetcher` may both be null.
+// may be null.
 class ImageBuilder {
  public:
   // `on_leaf` is told each leaf as it is begun, on the owner's thread. `journal` may be null. With
   // `trusts_parent` what is the parent's counts as stored; without it only what `writer` knows.
   ImageBuilder(const repository::VolumeLayout& layout, const VolumeRecord* parent,
-               bool trusts_parent, TreeFetcher* fetcher, ChunkReader& reader,
-               repository::BlobWriter& writer, ChunkJournal* journal,
-               std::function<void(int64_t leaf)> on_leaf);
+               bool trusts_parent, ChunkReader& reader, repository::BlobWriter& writer,
+               ChunkJournal* journal, std::function<void(int64_t leaf)> on_leaf);
 
   // Fetches the parent's trees ahead, for kPreparedMax level-1 trees: what is read is one of those
   // before, if there are more.
@@ -117,7 +116,6 @@ class ImageBuilder {
   const repository::VolumeLayout layout_;
   const VolumeRecord* const parent_;
   const bool trusts_parent_;
-  TreeFetcher* const fetcher_;
   ChunkReader& reader_;
   repository::BlobWriter& writer_;
   ChunkJournal* const journal_;

@@ -12,6 +12,7 @@
 #include "base/status_macros.h"
 #include "base/worker_pool.h"
 #include "incremental/tree_positions.h"
+#include "repository/repository.h"
 
 namespace csidelta::incremental {
 namespace {
@@ -42,6 +43,20 @@ absl::Status LoadByIndex(const CallContext& ctx, repository::Repository& reposit
   ASSIGN_OR_RETURN(job.texts[at],
                    repository.LoadTree(ctx, job.unique[at], std::nullopt, kTreeBytesMax));
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<BlobLocation>> FindByIndex(const CallContext& ctx,
+                                                        TreePositions& places,
+                                                        const PlacedTree& tree) {
+  RETURN_IF_ERROR(places.repository().LoadReadableIndex(ctx));
+  BlobLocation location;
+  ASSIGN_OR_RETURN(const bool found,
+                   places.repository().index().FindAny({BlobType::kTree, tree.id}, location));
+  if (!found) {
+    return std::nullopt;
+  }
+  places.Note(tree.position, location);
+  return location;
 }
 
 // A locator may be stale in any way; only a stop or a store that is away are errors here.
@@ -102,26 +117,14 @@ absl::string_view PartOf(const PackRange& range, const PackRange::Part& part,
                             part.span.sealed_bytes);
 }
 
-absl::StatusOr<std::optional<BlobLocation>> TreeFetcher::FindByIndex(const CallContext& ctx,
-                                                                     const PlacedTree& tree) {
-  RETURN_IF_ERROR(repository_.LoadReadableIndex(ctx));
-  BlobLocation location;
-  ASSIGN_OR_RETURN(const bool found,
-                   repository_.index().FindAny({BlobType::kTree, tree.id}, location));
-  if (!found) {
-    return std::nullopt;
-  }
-  places_.Note(tree.position, location);
-  return location;
-}
-
-absl::StatusOr<std::vector<std::string>> TreeFetcher::Load(const CallContext& ctx,
-                                                           absl::Span<const PlacedTree> trees) {
+absl::StatusOr<std::vector<std::string>> LoadTrees(const CallContext& ctx, TreePositions& places,
+                                                   absl::Span<const PlacedTree> trees) {
+  repository::Repository& repository = places.repository();
   std::vector<repository::TreePosition> positions;
   for (const PlacedTree& tree : trees) {
     positions.push_back(tree.position);
   }
-  RETURN_IF_ERROR(places_.Load(ctx, positions));
+  RETURN_IF_ERROR(places.Load(ctx, positions));
   Job job;
   absl::flat_hash_map<BlobId, std::size_t> place_of;
   std::vector<WantedBlob> wanted;
@@ -131,9 +134,9 @@ absl::StatusOr<std::vector<std::string>> TreeFetcher::Load(const CallContext& ct
       continue;
     }
     job.unique.push_back(tree.id);
-    std::optional<BlobLocation> place = places_.Find(tree.position);
+    std::optional<BlobLocation> place = places.Find(tree.position);
     if (!place.has_value()) {
-      ASSIGN_OR_RETURN(place, FindByIndex(ctx, tree));
+      ASSIGN_OR_RETURN(place, FindByIndex(ctx, places, tree));
     }
     if (place.has_value() && place->span.sealed_bytes <= kTreeRangeBytesMax &&
         place->span.plaintext_bytes() <= kTreeBytesMax) {
@@ -149,14 +152,14 @@ absl::StatusOr<std::vector<std::string>> TreeFetcher::Load(const CallContext& ct
 
   std::atomic<int64_t> next = 0;
   const auto work = [&](const CallContext& worker_ctx, int) -> absl::Status {
-    const std::unique_ptr<BlobCodec> codec = repository_.MakeCodec();
+    const std::unique_ptr<BlobCodec> codec = repository.MakeCodec();
     const auto ranges = static_cast<int64_t>(job.ranges.size());
     for (int64_t task = next++; task < job.tasks(); task = next++) {
       RETURN_IF_ERROR(worker_ctx.Check());
       RETURN_IF_ERROR(
-          task < ranges ? LoadRange(worker_ctx, repository_,
+          task < ranges ? LoadRange(worker_ctx, repository,
                                     job.ranges[static_cast<std::size_t>(task)], *codec, job)
-                        : LoadByIndex(worker_ctx, repository_,
+                        : LoadByIndex(worker_ctx, repository,
                                       job.unplaced[static_cast<std::size_t>(task - ranges)], job));
     }
     return absl::OkStatus();

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,7 +8,6 @@
 #include "absl/types/span.h"
 #include "base/call_context.h"
 #include "repository/blob.h"
-#include "repository/repository.h"
 #include "repository/tree_locator.h"
 
 namespace csidelta::incremental {
@@ -53,24 +51,10 @@ struct PlacedTree {
   repository::TreePosition position;
 };
 
-// Loads many trees at a time, in few requests side by side: where the locator says, or for those it
-// does not know where the index says; what does not prove itself there, from any copy. Borrows
-// both. Thread-safe.
-class TreeFetcher {
- public:
-  TreeFetcher(repository::Repository& repository, TreePositions& places)
-      : repository_(repository), places_(places) {}
-
-  // The texts of `trees`, in their order. NOT_FOUND and DATA_LOSS name the tree.
-  absl::StatusOr<std::vector<std::string>> Load(const CallContext& ctx,
-                                                absl::Span<const PlacedTree> trees);
-
- private:
-  absl::StatusOr<std::optional<repository::BlobLocation>> FindByIndex(const CallContext& ctx,
-                                                                      const PlacedTree& tree);
-
-  repository::Repository& repository_;
-  TreePositions& places_;
-};
+// The texts of `trees`, in their order, loaded in few requests side by side: where the locator
+// says, or for those it does not know where the index says; what does not prove itself there, from
+// any copy. NOT_FOUND and DATA_LOSS name the tree. Thread-safe.
+absl::StatusOr<std::vector<std::string>> LoadTrees(const CallContext& ctx, TreePositions& places,
+                                                   absl::Span<const PlacedTree> trees);
 
 }  // namespace csidelta::incremental
