@@ -62,16 +62,19 @@ absl::StatusOr<Opened> OpenPath(const std::string& path, int flags) {
   return ErrnoToStatus(EINVAL, absl::StrCat("open ", path));
 }
 
-// What kind of thing `path` is, as st_mode; 0 when there is nothing.
+absl::Status NeitherDeviceNorFile(const std::string& path) {
+  return absl::InvalidArgumentError(absl::StrCat(path, " is neither device nor image file"));
+}
+
+// Whether `path` is a device or a file, as st_mode; 0 when there is nothing.
 absl::StatusOr<mode_t> ModeOf(const std::string& path) {
   struct stat info {};
-  if (::stat(path.c_str(), &info) == 0) {
-    return info.st_mode;
+  if (::stat(path.c_str(), &info) != 0) {
+    return errno == ENOENT ? absl::StatusOr<mode_t>(mode_t{0})
+                           : ErrnoToStatus(errno, absl::StrCat("stat ", path));
   }
-  if (errno == ENOENT) {
-    return mode_t{0};
-  }
-  return ErrnoToStatus(errno, absl::StrCat("stat ", path));
+  return S_ISREG(info.st_mode) || S_ISBLK(info.st_mode) ? absl::StatusOr<mode_t>(info.st_mode)
+                                                        : NeitherDeviceNorFile(path);
 }
 
 absl::StatusOr<Opened> OpenTarget(const std::string& path) {
@@ -143,7 +146,7 @@ absl::Status FileBlockDevice::Examine(bool direct) {
     info_.size_bytes = info.st_size;
     info_.alignment_bytes = direct ? FileAlignment(file_.get()) : 1;
   } else {
-    return absl::InvalidArgumentError(absl::StrCat(path_, " is neither device nor image file"));
+    return NeitherDeviceNorFile(path_);
   }
   if (info_.alignment_bytes < 1 || kIoAlignmentBytes % info_.alignment_bytes != 0) {
     // Blocks that are larger than what is written at a time: the page cache puts them together.
@@ -160,10 +163,7 @@ absl::Status FileBlockDevice::Examine(bool direct) {
 
 absl::StatusOr<std::unique_ptr<FileBlockDevice>> FileBlockDevice::OpenForRead(
     const std::string& path) {
-  ASSIGN_OR_RETURN(const mode_t mode, ModeOf(path));
-  if (mode != 0 && !S_ISREG(mode) && !S_ISBLK(mode)) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " is neither device nor image file"));
-  }
+  RETURN_IF_ERROR(ModeOf(path).status());
   ASSIGN_OR_RETURN(Opened opened, OpenPath(path, O_RDONLY));
   // Not make_unique: the constructor is private.
   std::unique_ptr<FileBlockDevice> device(new FileBlockDevice(path, std::move(opened.file)));
@@ -174,10 +174,6 @@ absl::StatusOr<std::unique_ptr<FileBlockDevice>> FileBlockDevice::OpenForRead(
 absl::StatusOr<std::unique_ptr<FileBlockDevice>> FileBlockDevice::OpenForWrite(
     const std::string& path, int64_t volume_bytes) {
   CSIDELTA_CHECK(volume_bytes >= 0);
-  ASSIGN_OR_RETURN(const mode_t mode, ModeOf(path));
-  if (mode != 0 && !S_ISREG(mode) && !S_ISBLK(mode)) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " is neither device nor image file"));
-  }
   ASSIGN_OR_RETURN(Opened opened, OpenTarget(path));
   std::unique_ptr<FileBlockDevice> device(new FileBlockDevice(path, std::move(opened.file)));
   device->created_ = opened.created;
