@@ -86,7 +86,7 @@ class ChunkWriter {
 
   // A blob of a range on its way to the target.
   struct Piece {
-    const PackRange::Part* part;
+    const WantedBlob* part;
     absl::string_view envelope;
     absl::Span<const ChunkPosition> places;
     std::size_t slot = 0;
@@ -183,7 +183,7 @@ absl::Status ChunkWriter::WritePieces(const CallContext& ctx, absl::Span<Piece> 
 }
 
 absl::Status ChunkWriter::CheckPlaces(const Piece& piece) const {
-  const int64_t length = piece.part->span.plaintext_bytes();
+  const int64_t length = piece.part->location.span.plaintext_bytes();
   for (const ChunkPosition& place : piece.places) {
     if (layout_.ChunkLength(place.chunk) != length) {
       return absl::DataLossError(absl::StrCat("chunk ", place.chunk, " of ",
@@ -197,9 +197,9 @@ absl::Status ChunkWriter::CheckPlaces(const Piece& piece) const {
 absl::Status ChunkWriter::Decode(const CallContext& ctx, absl::Span<const Piece> pieces) {
   const auto sealed = [&](const Piece& piece) -> repository::BlobCodec::Sealed {
     return {.handle = piece.part->handle,
-            .span = piece.part->span,
+            .span = piece.part->location.span,
             .envelope = piece.envelope,
-            .out = {slots_[piece.slot].buffer.data(), piece.part->span.plaintext_bytes()}};
+            .out = {slots_[piece.slot].buffer.data(), piece.part->location.span.plaintext_bytes()}};
   };
   const repository::BlobCodec::Sealed first = sealed(pieces.front());
   if (pieces.size() == 1) {
@@ -228,7 +228,7 @@ absl::Status ChunkWriter::TakeOtherCopy(const CallContext& ctx,
 }
 
 absl::Status ChunkWriter::Submit(const CallContext& ctx, const Piece& piece) {
-  const int64_t length = piece.part->span.plaintext_bytes();
+  const int64_t length = piece.part->location.span.plaintext_bytes();
   for (const ChunkPosition& place : piece.places) {
     std::vector<Extent> ranges = {{0, length}};
     if (held_io_ != nullptr) {
@@ -270,7 +270,7 @@ absl::Status ChunkWriter::WriteTask(const CallContext& ctx, const RestoreTask& t
   RETURN_IF_ERROR(bytes.status());
   Shared(counts_.fetched_bytes) += task.range.length_bytes;
   std::vector<Piece> pieces;
-  for (const PackRange::Part& part : task.range.parts) {
+  for (const WantedBlob& part : task.range.parts) {
     const auto first = task.places->begin() + part.tag;
     const auto last = std::find_if(first, task.places->end(), [&](const ChunkPosition& place) {
       return place.id != part.handle.id;
@@ -315,7 +315,7 @@ absl::StatusOr<std::vector<Extent>> ChunkWriter::RangesToWrite(const CallContext
 absl::Status ChunkWriter::WriteDiffering(const CallContext& ctx, const RestoreTask& task) {
   auto places = std::make_shared<std::vector<ChunkPosition>>();
   std::vector<WantedBlob> wanted;
-  for (const PackRange::Part& part : task.range.parts) {
+  for (const WantedBlob& part : task.range.parts) {
     const auto tag = std::ssize(*places);
     for (std::size_t i = static_cast<std::size_t>(part.tag);
          i < task.places->size() && (*task.places)[i].id == part.handle.id; ++i) {
@@ -328,9 +328,7 @@ absl::Status ChunkWriter::WriteDiffering(const CallContext& ctx, const RestoreTa
       }
     }
     if (tag < std::ssize(*places)) {
-      wanted.push_back({.handle = part.handle,
-                        .location = {.pack = task.range.pack, .span = part.span},
-                        .tag = tag});
+      wanted.push_back({.handle = part.handle, .location = part.location, .tag = tag});
     }
   }
   for (PackRange& range : CoalesceRanges(std::move(wanted), kRangeBytesMax)) {
@@ -521,7 +519,7 @@ absl::Status RestoreRun::QueueAll() {
 
 void RestoreRun::Report() const {
   if (options_.on_progress) {
-    options_.on_progress({.done_bytes = DoneBytes(), .total_bytes = layout_.size_bytes()});
+    options_.on_progress({"transfer", DoneBytes(), layout_.size_bytes()});
   }
 }
 

@@ -23,12 +23,15 @@
 
 namespace csidelta::incremental {
 
-struct ImageCounts {
+struct BuiltImage {
+  repository::BlobId tree;
   int64_t listed_bytes = 0;  // of chunks that were named, or forced by a change of size
   int64_t zero_chunks = 0;   // of the whole image
   int64_t leaves_touched = 0;
   int64_t level1_touched = 0;
-  int64_t resumed_bytes = 0;  // of chunks that an earlier run has read
+  int64_t resumed_bytes = 0;                 // of chunks that an earlier run has read
+  std::vector<PlacedTree> moved_trees = {};  // that the parent does not have at their place
+  std::vector<uint32_t> resumed = {};        // chunks whose ids are the journal's, ascending
 };
 
 // Builds the trees of a volume from plans: reads the chunks that a plan names, writes those that
@@ -52,21 +55,12 @@ class ImageBuilder {
   // before, if there are more.
   absl::Status AddLevel1(const Level1Plan& plan);
 
-  // The id of the image tree. Finishes the reader.
-  absl::StatusOr<repository::BlobId> Finish();
+  // Last call. Finishes the reader.
+  absl::StatusOr<BuiltImage> Finish();
 
   // Whether the error that ended this is one of the parent's trees: the volume can still be backed
   // up without it.
   bool parent_failed() const { return parent_failed_; }
-
-  // After Finish().
-  ImageCounts counts() const;
-  // Trees that the parent does not have at their place. After Finish(): no thread adds any more.
-  std::vector<PlacedTree> TakeMovedTrees() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    return std::move(moved_);
-  }
-  // Chunks whose ids are the journal's, ascending.
-  std::vector<uint32_t> TakeResumed() { return std::move(resumed_); }
 
  private:
   struct Level1Job;
@@ -79,12 +73,10 @@ class ImageBuilder {
   };
   static constexpr std::size_t kPreparedMax = 2;  // 2 MiB of ids each
 
-  absl::Status ParentError(const absl::Status& status);
+  template <typename T>
+  absl::StatusOr<T> OfParent(absl::StatusOr<T> loaded);
   // The parent's leaf trees of one level-1 tree; empty where it has none.
   absl::StatusOr<std::vector<repository::BlobId>> LoadParentLeaves(int64_t level1);
-  // Chunks of some of the parent's leaves.
-  absl::StatusOr<std::vector<std::vector<repository::BlobId>>> LoadParentChunks(
-      absl::Span<const int64_t> leaves, absl::Span<const repository::BlobId> trees);
   // Leaves of the plan that must be built; the ids of the others are set in `job`.
   absl::StatusOr<std::vector<int64_t>> SortLeaves(const Level1Plan& plan,
                                                   const std::vector<repository::BlobId>& parent,
@@ -127,12 +119,10 @@ class ImageBuilder {
   std::vector<repository::BlobId> level1_trees_;  // each written by one job
   std::vector<bool> planned_;                     // the owner's
   std::atomic<bool> zero_leaf_written_ = false;
-  int64_t listed_bytes_ = 0;  // the owner's
   std::atomic<int64_t> zero_chunks_ = 0;
   std::atomic<int64_t> leaves_touched_ = 0;
   std::atomic<int64_t> level1_touched_ = 0;
-  int64_t resumed_bytes_ = 0;      // the owner's
-  std::vector<uint32_t> resumed_;  // the owner's
+  BuiltImage built_;  // the owner's
   std::atomic<bool> zero_chunk_written_ = false;
   Mutex mutex_;
   std::vector<PlacedTree> moved_ ABSL_GUARDED_BY(mutex_);

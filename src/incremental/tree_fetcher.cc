@@ -71,11 +71,11 @@ absl::Status LoadRange(const CallContext& ctx, repository::Repository& repositor
   if (!bytes.ok() && !IsStale(bytes.status())) {
     return bytes.status();
   }
-  for (const PackRange::Part& part : range.parts) {
+  for (const WantedBlob& part : range.parts) {
     const auto at = static_cast<std::size_t>(part.tag);
     if (bytes.ok()) {
       const absl::StatusOr<absl::string_view> text =
-          codec.Decode(part.handle, part.span, PartOf(range, part, *bytes));
+          codec.Decode(part.handle, part.location.span, PartOf(range, part, *bytes));
       if (text.ok()) {
         job.texts[at].assign(text->data(), text->size());
         continue;
@@ -105,16 +105,17 @@ std::vector<PackRange> CoalesceRanges(std::vector<WantedBlob> wanted, int64_t ra
       last = &ranges.back();
     }
     last->length_bytes = std::max(last->length_bytes, end - last->offset_bytes);
-    last->parts.push_back({.handle = blob.handle, .span = blob.location.span, .tag = blob.tag});
+    last->parts.push_back(blob);
   }
   return ranges;
 }
 
-absl::string_view PartOf(const PackRange& range, const PackRange::Part& part,
+absl::string_view PartOf(const PackRange& range, const WantedBlob& part,
                          absl::string_view range_bytes) {
   CSIDELTA_CHECK(static_cast<int64_t>(range_bytes.size()) == range.length_bytes);
-  return range_bytes.substr(static_cast<std::size_t>(part.span.offset_bytes - range.offset_bytes),
-                            part.span.sealed_bytes);
+  const repository::BlobSpan& span = part.location.span;
+  return range_bytes.substr(static_cast<std::size_t>(span.offset_bytes - range.offset_bytes),
+                            span.sealed_bytes);
 }
 
 absl::StatusOr<std::vector<std::string>> LoadTrees(const CallContext& ctx, TreePositions& places,

@@ -14,25 +14,19 @@ namespace csidelta::incremental {
 
 class TreePositions;
 
-// Blobs of one pack that are fetched by one request, gaps included.
-struct PackRange {
-  struct Part {
-    repository::BlobHandle handle;
-    repository::BlobSpan span;
-    int64_t tag = 0;  // the caller's
-  };
-
-  repository::PackId pack;
-  int64_t offset_bytes = 0;
-  int64_t length_bytes = 0;
-  std::vector<Part> parts = {};  // ascending by offset
-};
-
 // A blob to fetch, and where it lies.
 struct WantedBlob {
   repository::BlobHandle handle;
   repository::BlobLocation location = {};
-  int64_t tag = 0;
+  int64_t tag = 0;  // the caller's
+};
+
+// Blobs of one pack that are fetched by one request, gaps included.
+struct PackRange {
+  repository::PackId pack;
+  int64_t offset_bytes = 0;
+  int64_t length_bytes = 0;
+  std::vector<WantedBlob> parts = {};  // ascending by offset
 };
 
 inline constexpr int64_t kRangeGapBytesMax = int64_t{1} << 20;
@@ -42,7 +36,7 @@ inline constexpr int64_t kRangeGapBytesMax = int64_t{1} << 20;
 std::vector<PackRange> CoalesceRanges(std::vector<WantedBlob> wanted, int64_t range_bytes_max);
 
 // The envelope of one part in the bytes of its range.
-absl::string_view PartOf(const PackRange& range, const PackRange::Part& part,
+absl::string_view PartOf(const PackRange& range, const WantedBlob& part,
                          absl::string_view range_bytes);
 
 // A tree, and where in the volume it stands.
