@@ -339,7 +339,7 @@ absl::StatusOr<BackupResult> BackupRun::Run(const Progress& progress) {
   }
   ASSIGN_OR_RETURN(const ResumeAnswer unfinished,
                    UseUnfinished(*repository, device->info().size_bytes, options));
-  options.on_progress = [&progress](const incremental::UploadProgress& now) {
+  options.on_progress = [&progress](const incremental::TransferProgress& now) {
     progress(now.stage, now.done_bytes, now.total_bytes);
   };
   absl::StatusOr<BackupResult> result =

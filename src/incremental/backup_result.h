@@ -16,6 +16,12 @@ namespace csidelta::incremental {
 
 inline constexpr int kResultSchemaVersion = 1;
 
+struct TransferProgress {
+  absl::string_view stage;  // "transfer", of an upload also "audit", "rescan", "commit"
+  int64_t done_bytes = 0;   // of the volume, in its order: what was passed over counts
+  int64_t total_bytes = 0;  // of a copy: to compare
+};
+
 // What the audit read again of one kind of claim.
 struct AuditKindResult {
   std::string kind;  // "unchanged", "unlisted", "zeroed", "resumed"

@@ -10,7 +10,6 @@
 #include "base/status_macros.h"
 #include "incremental/aligned_buffer.h"
 #include "incremental/audit_plan.h"
-#include "incremental/backup_result.h"
 #include "incremental/block_difference.h"
 #include "incremental/checked_listing.h"
 #include "incremental/extent_list_source.h"
@@ -231,7 +230,7 @@ class DifferenceWriter {
     }
     result_.compared_bytes += length;
     if (options_.on_progress) {
-      options_.on_progress({.done_bytes = result_.compared_bytes, .total_bytes = total_bytes_});
+      options_.on_progress({"transfer", result_.compared_bytes, total_bytes_});
     }
     return absl::OkStatus();
   }
@@ -384,18 +383,11 @@ absl::StatusOr<std::vector<Extent>> GatherListed(const CallContext& ctx, Changed
     }
     ASSIGN_OR_RETURN(Extent blocks, AlignOutwards(*inside, kDifferenceBytes));
     blocks.length_bytes = std::min(blocks.end_bytes(), volume_bytes) - blocks.offset_bytes;
-    // They ascend, so what is joined here stays joined.
-    if (!listed.empty() && blocks.offset_bytes <= listed.back().end_bytes()) {
-      listed.back().length_bytes =
-          std::max(listed.back().end_bytes(), blocks.end_bytes()) - listed.back().offset_bytes;
-      return absl::OkStatus();
-    }
-    if (std::ssize(listed) >= kExtentListExtentsMax) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("more than ", kExtentListExtentsMax, " extents"));
-    }
-    listed.push_back(blocks);
-    return absl::OkStatus();
+    AppendExtent(listed, blocks);  // They ascend, so what is joined here stays joined.
+    return std::ssize(listed) <= kExtentListExtentsMax
+               ? absl::OkStatus()
+               : absl::ResourceExhaustedError(
+                     absl::StrCat("more than ", kExtentListExtentsMax, " extents"));
   }));
   return listed;
 }

@@ -27,11 +27,6 @@ constexpr char kMadeBy[] = "csi-delta-mover";
 // The last thing that a run does, also one that was stopped.
 constexpr absl::Duration kDeleteTimeMax = absl::Seconds(10);
 
-absl::Status Malformed(absl::string_view what) {
-  return GiveUp(ListingFailure::kMalformedList, absl::InvalidArgumentError(what),
-                "none of it is believed");
-}
-
 // What a code in status.error means.
 ListingFailure FailureOfCode(absl::string_view code) {
   constexpr std::pair<absl::string_view, ListingFailure> kCodes[] = {
@@ -48,10 +43,6 @@ ListingFailure FailureOfCode(absl::string_view code) {
     }
   }
   return ListingFailure::kMetadataUnavailable;  // NotReady, InvalidOffset, Internal, and unheard of
-}
-
-std::string ErrorOf(const Json& object) {
-  return HarmlessText(GetString(object, {"status", "error"}), {});
 }
 
 bool IsAccepted(const Json& object) {
@@ -301,7 +292,7 @@ absl::StatusOr<Json> Request::AwaitEnd(const k8s::ObjectKey& key, Json object) {
           key, options_.answer_time_max,
           [](State state) { return state == State::kSuccess || state == State::kFailure; },
           object));
-  const std::string error = ErrorOf(object);
+  const std::string error = HarmlessText(GetString(object, {"status", "error"}), {});
   if (!ended) {
     return GiveUp(ListingFailure::kMetadataUnavailable,
                   absl::UnavailableError(
@@ -350,8 +341,11 @@ absl::Status Request::CheckResolved(const Json& object) const {
   for (const auto& [member, asked] : wanted) {
     const std::string found = GetString(object, {"status", "resolved", member});
     if (found != asked && !(member == "volumeHandle" && asked.empty())) {
-      return Malformed(absl::StrCat("the list is of another ", member, " than was asked for: \"",
-                                    HarmlessText(found, {}), "\" instead of \"", asked, "\""));
+      return GiveUp(ListingFailure::kMalformedList,
+                    absl::InvalidArgumentError(
+                        absl::StrCat("the list is of another ", member, " than was asked for: \"",
+                                     HarmlessText(found, {}), "\" instead of \"", asked, "\"")),
+                    "none of it is believed");
     }
   }
   return absl::OkStatus();

@@ -549,7 +549,7 @@ TEST(BlockUploaderTest, ProgressMovesWithEveryLeaf) {
   FullScanSource source;
   UploadOptions options = VolumeFixture::Options();
   std::vector<int64_t> done;
-  options.on_progress = [&](const UploadProgress& progress) {
+  options.on_progress = [&](const TransferProgress& progress) {
     if (progress.stage == "transfer") {
       done.push_back(progress.done_bytes);
     }

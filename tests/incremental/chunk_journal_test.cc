@@ -86,7 +86,7 @@ class ResumeTest : public testing::Test {
 
   // Once it is in this leaf, and data of those before is in the store.
   void RunAndKillAtLeaf(int64_t leaf, UploadOptions options = Options()) {
-    options.on_progress = [&, leaf](const UploadProgress& progress) {
+    options.on_progress = [&, leaf](const TransferProgress& progress) {
       if (progress.done_bytes >= leaf * kLeafBytes && !volume_.store().is_cut()) {
         support::Await("data in the store", [this] { return HasPutData(); });
         Kill();
