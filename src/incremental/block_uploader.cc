@@ -352,8 +352,8 @@ absl::Status UploadRun::LearnPacks() {
   const absl::Time listed_at = ctx_.clock->Now();
   ASSIGN_OR_RETURN(
       repository::PackBits unusable,
-      repository::FindUnusablePacks(ctx_, repository_, *index,
-                                    options_.damage.value_or(repository::DistrustedPacks())));
+      repository::FindAbsentPacks(ctx_, repository_, *index,
+                                  options_.damage.value_or(repository::DistrustedPacks())));
   stored_ = std::make_shared<repository::StoredBlobs>(*index, std::move(unusable), listed_at);
   return absl::OkStatus();
 }

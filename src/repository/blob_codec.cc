@@ -1,6 +1,5 @@
 #include "repository/blob_codec.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

@@ -2,7 +2,6 @@
 #include <atomic>
 #include <bit>
 #include <cstddef>
-#include <cstring>
 #include <limits>
 #include <tuple>
 #include <utility>

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "repository/format.h"
-#include "repository/pack_headers.h"
+#include "repository/pack_reader.h"
 
 namespace csidelta::repository {
 namespace {
@@ -195,14 +195,8 @@ absl::StatusOr<std::unique_ptr<BlobWriter::OpenPack>> BlobWriter::TakePack(BlobT
   {
     MutexLock lock(mutex_);
     OpenPacks& packs = PacksOf(type);
-    const bool running =
-        packs.freed.wait(lock, ctx_.stop, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-          return !error_.ok() || !packs.free.empty() || packs.made < packs.made_max;
-        });
-    RETURN_IF_ERROR(error_);
-    if (!running) {
-      return absl::CancelledError("stop requested");
-    }
+    RETURN_IF_ERROR(Await(lock, packs.freed,
+                          [&] { return !packs.free.empty() || packs.made < packs.made_max; }));
     if (packs.free.empty()) {
       ++packs.made;
     } else {
@@ -257,13 +251,9 @@ absl::Status BlobWriter::SetError(const absl::Status& status) {
 
 absl::Status BlobWriter::Enqueue(Pack pack) {
   MutexLock lock(mutex_);
-  const bool running = changed_.wait(lock, ctx_.stop, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return !error_.ok() || uploads_ < options_.uploads_in_flight_max;
-  });
-  RETURN_IF_ERROR(error_);
-  if (!running) {
-    return absl::CancelledError("stop requested");
-  }
+  RETURN_IF_ERROR(Await(lock, changed_, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return uploads_ < options_.uploads_in_flight_max;
+  }));
   ++uploads_;
   queue_.push_back(std::move(pack));
   changed_.notify_all();
@@ -402,8 +392,14 @@ absl::Status BlobWriter::FinishPacks(std::vector<std::unique_ptr<OpenPack>>& pac
 
 absl::Status BlobWriter::AwaitUploads() {
   MutexLock lock(mutex_);
-  const bool running = changed_.wait(lock, ctx_.stop, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return !error_.ok() || uploads_ == 0;
+  return Await(lock, changed_,
+               [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return uploads_ == 0; });
+}
+
+absl::Status BlobWriter::Await(MutexLock& lock, std::condition_variable_any& changed,
+                               absl::FunctionRef<bool()> is_due) {
+  const bool running = changed.wait(lock, ctx_.stop, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !error_.ok() || is_due();
   });
   RETURN_IF_ERROR(error_);
   return running ? absl::OkStatus() : absl::CancelledError("stop requested");

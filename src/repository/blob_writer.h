@@ -183,6 +183,8 @@ class BlobWriter {
   // Few packs out of several begun ones: those that fit together become one.
   absl::Status FinishPacks(std::vector<std::unique_ptr<OpenPack>>& packs);
   absl::Status AwaitUploads();
+  absl::Status Await(MutexLock& lock, std::condition_variable_any& changed,
+                     absl::FunctionRef<bool()> is_due) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Repository& repository_;
   const BlobWriterOptions options_;

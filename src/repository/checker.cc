@@ -5,11 +5,11 @@
 #include <atomic>
 #include <cstddef>
 #include <map>
-#include <memory>
 #include <numeric>
 #include <optional>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
@@ -19,10 +19,9 @@
 #include "repository/blob_marks.h"
 #include "repository/content_check.h"
 #include "repository/format.h"
-#include "repository/index_rewriter.h"
 #include "repository/maintenance_memory.h"
 #include "repository/pack_contents.h"
-#include "repository/pack_headers.h"
+#include "repository/pack_reader.h"
 #include "repository/pack_scan.h"
 #include "repository/parallel.h"
 #include "repository/tree_walk.h"
@@ -90,8 +89,7 @@ class Checker {
 
   // Whether no copy can be had of a blob that the index lists.
   absl::StatusOr<bool> IsLost(const IndexedCopy& first) const;
-  absl::Status WalkAndCheckContent(const std::vector<BlobId>& roots, BlobMarks& visited,
-                                   VolumeCheck& volumes);
+  absl::Status WalkAndCheckContent(BlobMarks& visited, VolumeCheck& volumes);
   absl::Status CheckTree(const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
                          std::vector<BlobId>& below, ContentCheck& content);
   absl::Status AddMissing(const BlobId& blob, uint32_t tree);
@@ -106,7 +104,7 @@ class Checker {
 
   // Reads the tree again for the file's name: rather than keep the names of all files.
   absl::Status AddWrongSize(const ContentCheck::WrongSize& wrong);
-  absl::Status CheckVolumes(const std::vector<StoredSnapshot>& snapshots, VolumeCheck& volumes);
+  absl::Status CheckVolumes(VolumeCheck& volumes);
   absl::Status ReadPacks();
   absl::Status ReadBatch(absl::Span<const FileInfo> packs, absl::Span<const uint32_t> ordinals,
                          std::size_t total);
@@ -299,19 +297,14 @@ absl::Status Checker::CheckTrees() {
     report_.unreadable.push_back(id);
   }
   report_.snapshots = static_cast<int64_t>(snapshots_.size());
-  std::vector<BlobId> roots;
-  roots.reserve(snapshots_.size());
-  for (const StoredSnapshot& snapshot : snapshots_) {
-    roots.push_back(snapshot.snapshot.tree);
-    if (options_.on_snapshot) {
-      options_.on_snapshot(snapshot);
-    }
+  if (options_.on_snapshot) {
+    absl::c_for_each(snapshots_, options_.on_snapshot);
   }
   BlobMarks visited(index());
   VolumeCheck volumes(repository_);
-  RETURN_IF_ERROR(WalkAndCheckContent(roots, visited, volumes));
+  RETURN_IF_ERROR(WalkAndCheckContent(visited, volumes));
   report_.trees = visited.count();
-  RETURN_IF_ERROR(CheckVolumes(snapshots_, volumes));
+  RETURN_IF_ERROR(CheckVolumes(volumes));
   RETURN_IF_ERROR(FindAncestors());
   for (const StoredSnapshot& stored : snapshots_) {
     ASSIGN_OR_RETURN(const bool is_bad, IsBadTree(stored.snapshot.tree));
@@ -328,8 +321,7 @@ absl::Status Checker::CheckTrees() {
 }
 
 absl::StatusOr<bool> Checker::IsBadTree(const BlobId& tree) const {
-  ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy,
-                   index().Find({.type = BlobType::kTree, .id = tree}));
+  ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy, index().FindTree(tree));
   return !copy.has_value() || bad_trees_->Contains(copy->first);
 }
 
@@ -374,8 +366,7 @@ absl::Status Checker::CheckByChildren(const BlobHandle& handle,
 }
 
 absl::Status Checker::MarkBad(const BlobId& tree) {
-  ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy,
-                   index().Find({.type = BlobType::kTree, .id = tree}));
+  ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy, index().FindTree(tree));
   if (copy.has_value()) {
     bad_trees_->Mark(copy->first);
     RETURN_IF_ERROR(NoteNeeded(copy->entry.handle));
@@ -404,8 +395,7 @@ absl::StatusOr<bool> Checker::IsLost(const IndexedCopy& first) const {
   return lost;
 }
 
-absl::Status Checker::WalkAndCheckContent(const std::vector<BlobId>& roots, BlobMarks& visited,
-                                          VolumeCheck& volumes) {
+absl::Status Checker::WalkAndCheckContent(BlobMarks& visited, VolumeCheck& volumes) {
   const auto missing = [this](const BlobId& blob, uint32_t tree) { return AddMissing(blob, tree); };
   const auto listed = [this](const IndexedCopy& first, uint32_t tree) -> absl::Status {
     ASSIGN_OR_RETURN(const bool lost, IsLost(first));
@@ -421,7 +411,7 @@ absl::Status Checker::WalkAndCheckContent(const std::vector<BlobId>& roots, Blob
   ContentCheck content(index(), repository_.scratch(), volumes,
                        {.missing = missing, .listed = listed, .wrong_size = wrong_size});
   RETURN_IF_ERROR(
-      WalkTrees(ctx_, repository_, roots, visited,
+      WalkTrees(ctx_, repository_, RootsOf(snapshots_), visited,
                 [&](const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
                     std::vector<BlobId>& below) { return CheckTree(tree, text, below, content); }));
   Report(options_.progress, "content", 0, 0);
@@ -433,8 +423,7 @@ absl::Status Checker::CheckTree(const BlobId& tree, const absl::StatusOr<absl::s
   Report(options_.progress, "trees", ++trees_done_, 0);
   absl::Status status = text.status();
   if (status.ok()) {
-    ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy,
-                     index().Find({.type = BlobType::kTree, .id = tree}));
+    ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy, index().FindTree(tree));
     uint32_t nodes = 0;
     status = ReadTreeNodes(*text, below, [&](const Node& node) {
       const uint32_t number = nodes++;
@@ -555,19 +544,18 @@ absl::Status Checker::AddWrongSize(const ContentCheck::WrongSize& wrong) {
   });
 }
 
-absl::Status Checker::CheckVolumes(const std::vector<StoredSnapshot>& snapshots,
-                                   VolumeCheck& volumes) {
-  for (std::size_t i = 0; i < snapshots.size(); ++i) {
-    Report(options_.progress, "volumes", static_cast<int64_t>(i),
-           static_cast<int64_t>(snapshots.size()));
-    if (!IsVolume(snapshots[i].snapshot)) {
+absl::Status Checker::CheckVolumes(VolumeCheck& volumes) {
+  int64_t done = 0;
+  for (const auto& [id, snapshot] : snapshots_) {
+    Report(options_.progress, "volumes", done++, snapshots_.size());
+    if (!IsVolume(snapshot)) {
       continue;
     }
-    const absl::Status status = volumes.Check(ctx_, snapshots[i].snapshot);
+    const absl::Status status = volumes.Check(ctx_, snapshot);
     if (IsDamage(status) || absl::IsFailedPrecondition(status)) {
-      Add(FindingKind::kVolumeMalformed, true, absl::StrCat("snapshot ", snapshots[i].id.Hex()),
+      Add(FindingKind::kVolumeMalformed, true, absl::StrCat("snapshot ", id.Hex()),
           status.message(), kBackUpAgain);
-      malformed_.insert(snapshots[i].id);
+      malformed_.insert(id);
     } else if (!status.ok()) {
       return status;
     }
@@ -610,7 +598,7 @@ absl::Status Checker::ReadBatch(absl::Span<const FileInfo> packs,
     RETURN_IF_ERROR(ReadPack(packs[i], contents.at(ordinals[i]), piece_bytes));
     const MutexLock lock(mutex_);
     report_.bytes_read += packs[i].size_bytes;
-    Report(options_.progress, "packs", ++report_.packs_read, static_cast<int64_t>(total));
+    Report(options_.progress, "packs", ++report_.packs_read, total);
     return absl::OkStatus();
   });
 }

@@ -122,8 +122,7 @@ absl::StatusOr<std::vector<CopiedSnapshot>> Copier::Run(
   const std::vector<const StoredSnapshot*> order = ParentsFirst(snapshots);
   std::vector<CopiedSnapshot> result;
   for (const StoredSnapshot* snapshot : order) {
-    Report(options_.progress, "snapshots", static_cast<int64_t>(result.size()),
-           static_cast<int64_t>(order.size()));
+    Report(options_.progress, "snapshots", result.size(), order.size());
     ASSIGN_OR_RETURN(CopiedSnapshot copied, Copy(*snapshot));
     copies_.emplace(snapshot->id, copied.copy);
     result.push_back(std::move(copied));

@@ -110,7 +110,7 @@ absl::Status RemoveSnapshots(const CallContext& ctx, Repository& repository, Loc
   }));
   // Only caches: one that stays behind goes with the next prune.
   for (const Id& id : ids) {
-    RETURN_IF_ERROR(repository.RemoveLocator(ctx, id));
+    RETURN_IF_ERROR(repository.store().Delete(ctx, SidecarKey(id)));
   }
   Report(progress, "snapshots", std::ssize(ids), std::ssize(ids));
   return absl::OkStatus();

@@ -72,6 +72,9 @@ class BlobIndex {
 
   // The first copy, or nothing.
   absl::StatusOr<std::optional<IndexedCopy>> Find(const BlobHandle& handle) const;
+  absl::StatusOr<std::optional<IndexedCopy>> FindTree(const BlobId& tree) const {
+    return Find({.type = BlobType::kTree, .id = tree});
+  }
   absl::StatusOr<bool> Contains(const BlobHandle& handle) const;
   // The first copy; false when none exists.
   absl::StatusOr<bool> FindAny(const BlobHandle& handle, BlobLocation& location) const;

@@ -7,7 +7,6 @@
 #include "absl/algorithm/container.h"
 #include "base/status_macros.h"
 #include "repository/index_rewriter.h"
-#include "repository/pack_headers.h"
 #include "repository/pack_reader.h"
 #include "repository/record_sorter.h"
 #include "repository/repairer.h"
@@ -106,8 +105,7 @@ absl::Status IndexRepair::ReadFiles() {
                    repository_.ListFiles(ctx_, FileKind::kIndex));
   for (std::size_t i = 0; i < files.size(); ++i) {
     RETURN_IF_ERROR(ctx_.Check());
-    Report(options_.progress, "index files", static_cast<int64_t>(i),
-           static_cast<int64_t>(files.size()));
+    Report(options_.progress, "index files", i, files.size());
     // What a file lists counts only if all of it reads.
     std::vector<PackFact> listed;
     const absl::Status status =
@@ -172,7 +170,7 @@ absl::Status IndexRepair::ReadHeaders() {
       ctx_, repository_, to_read_, PackProof::kHeader,
       [&](const FileInfo& pack,
           const absl::StatusOr<std::vector<PackEntry>>& entries) -> absl::Status {
-        Report(options_.progress, "packs", done++, static_cast<int64_t>(to_read_.size()));
+        Report(options_.progress, "packs", done++, to_read_.size());
         if (!entries.ok()) {
           return IsDamage(entries.status()) ? Note(result_.packs_unreadable, pack.id)
                                             : entries.status();

@@ -14,7 +14,6 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
-#include "repository/lock_conflict.h"
 #include "repository/maintenance.h"
 #include "repository/parallel.h"
 

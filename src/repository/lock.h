@@ -10,7 +10,6 @@
 #include <thread>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -111,6 +110,9 @@ struct LockOptions {
   // False: who holds the lock calls Refresh() each kLockRefreshEvery.
   bool refresh_by_thread = true;
 };
+
+// Which locks stood in the way, as hexadecimal digits: of a status that IsLocked().
+std::vector<std::string> LocksOf(const absl::Status& status);
 
 class ForeignLocks;
 

@@ -1,6 +1,5 @@
 #include "repository/maintenance.h"
 
-#include <algorithm>
 #include <atomic>
 #include <cmath>
 
@@ -8,7 +7,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "base/status_macros.h"
 #include "repository/parallel.h"
 
 namespace csidelta::repository {
@@ -81,7 +79,7 @@ absl::Status DeletePacks(const CallContext& ctx, Lock& lock, std::size_t count,
       return status;
     }
     const absl::Status deleted = lock.Delete(ctx, PackKey(pack_at(i)));
-    Report(progress, "deleting packs", ++done, static_cast<int64_t>(count));
+    Report(progress, "deleting packs", ++done, count);
     return deleted;
   });
 }

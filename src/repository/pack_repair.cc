@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
@@ -87,8 +86,7 @@ absl::StatusOr<RepairPacksResult> PacksRepair::Run(Lock& lock, absl::Span<const 
   RETURN_IF_ERROR(PrepareRepairSource(contents));
   for (const uint32_t ordinal : ordinals) {
     RETURN_IF_ERROR(ctx_.Check());
-    Report(options_.progress, "packs", static_cast<int64_t>(result_.packs.size()),
-           static_cast<int64_t>(ordinals.size()));
+    Report(options_.progress, "packs", result_.packs.size(), ordinals.size());
     ASSIGN_OR_RETURN(PackRepair repair,
                      Repair(repository_.index().packs()[ordinal], contents.at(ordinal)));
     if (repair.removed) {
@@ -134,17 +132,12 @@ absl::Status PacksRepair::FindMissing(absl::Span<const uint32_t> repaired) {
   // One that does not read names nothing that could be looked for.
   ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> snapshots,
                    repository_.ListSnapshots(ctx_, [](const Id&, const absl::Status&) {}));
-  std::vector<BlobId> roots;
-  roots.reserve(snapshots.size());
-  for (const StoredSnapshot& stored : snapshots) {
-    roots.push_back(stored.snapshot.tree);
-  }
   const BlobIndex& index = repository_.index();
   BlobMarks visited(index);
   BlobReferences content(repository_.scratch());
   Mutex mutex;
   int64_t trees = 0;
-  RETURN_IF_ERROR(WalkTrees(ctx_, repository_, roots, visited,
+  RETURN_IF_ERROR(WalkTrees(ctx_, repository_, RootsOf(snapshots), visited,
                             [&](const BlobId&, const absl::StatusOr<absl::string_view>& text,
                                 std::vector<BlobId>& below) {
                               absl::Status status = text.status();

@@ -11,7 +11,6 @@
 #include "base/call_context.h"
 #include "base/mutex.h"
 #include "repository/blob.h"
-#include "repository/blob_codec.h"
 #include "repository/repository.h"
 
 namespace csidelta::repository {

@@ -1,19 +1,15 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/crypto.h"
-#include "base/random.h"
 #include "repository/blob.h"
 #include "repository/blob_codec.h"
 #include "repository/byte_buffer.h"
-#include "repository/sealer.h"
 
 namespace csidelta::repository {
 

@@ -157,14 +157,12 @@ absl::Status Planner::FindUsed() {
                                                                   "snapshots lists")),
                   absl::StrCat("csi-delta forget ", hex, " removes this file"));
   }
-  std::vector<BlobId> roots;
   for (const StoredSnapshot& snapshot : snapshots) {
-    roots.push_back(snapshot.snapshot.tree);
     snapshots_.insert(snapshot.id);
   }
   plan_.figures.snapshots = static_cast<int64_t>(snapshots.size());
   std::atomic<int64_t> trees = 0;
-  RETURN_IF_ERROR(WalkTrees(ctx_, repository_, roots, used_,
+  RETURN_IF_ERROR(WalkTrees(ctx_, repository_, RootsOf(snapshots), used_,
                             [&](const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
                                 std::vector<BlobId>& below) {
                               Report(options_.progress, "trees", ++trees, 0);
@@ -182,8 +180,7 @@ absl::Status Planner::NoteContent(const BlobId& tree, const absl::StatusOr<absl:
                                   std::vector<BlobId>& below) {
   absl::Status status = text.status();
   if (status.ok()) {
-    ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy,
-                     index().Find({.type = BlobType::kTree, .id = tree}));
+    ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy, index().FindTree(tree));
     status = ReadTreeNodes(*text, below, [&](const Node& node) {
       return node.content.has_value() ? content_.Add(copy->first, *node.content) : absl::OkStatus();
     });

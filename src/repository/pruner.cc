@@ -1,7 +1,6 @@
 #include "repository/pruner.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <optional>
 #include <utility>
@@ -89,8 +88,7 @@ absl::Status RepackBlobs(const CallContext& ctx, Repository& repository, Lock& l
   BlobWriter writer(ctx, repository, room.options);
   absl::Span<const uint32_t> packs = plan.repack;
   while (!packs.empty()) {
-    Report(options.progress, "repacking", static_cast<int64_t>(plan.repack.size() - packs.size()),
-           static_cast<int64_t>(plan.repack.size()));
+    Report(options.progress, "repacking", plan.repack.size() - packs.size(), plan.repack.size());
     const std::size_t pass = PacksOfPass(repository.index(), packs, blobs_max);
     ASSIGN_OR_RETURN(const MemoryBudget::Share lists_share,
                      TakePackContents(memory, repository.index(), packs.first(pass)));

@@ -5,13 +5,10 @@
 #include <limits>
 #include <set>
 #include <tuple>
-#include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/civil_time.h"
 #include "base/json_text.h"
 #include "base/keep_rules.h"
 #include "base/rfc3339.h"
@@ -167,6 +164,15 @@ std::string TagValue(const RepoSnapshot& snapshot, absl::string_view name) {
     }
   }
   return "";
+}
+
+std::vector<BlobId> RootsOf(absl::Span<const StoredSnapshot> snapshots) {
+  std::vector<BlobId> roots;
+  roots.reserve(snapshots.size());
+  for (const StoredSnapshot& stored : snapshots) {
+    roots.push_back(stored.snapshot.tree);
+  }
+  return roots;
 }
 
 std::string EncodeSnapshot(const RepoSnapshot& snapshot) {

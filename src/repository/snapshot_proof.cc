@@ -124,10 +124,8 @@ absl::StatusOr<bool> Prover::AreThere(SnapshotNeeds& needs) const {
 absl::StatusOr<bool> Prover::AreIndexFilesThere(const IdSet& files) const {
   ASSIGN_OR_RETURN(const std::vector<FileInfo> listed,
                    repository_.ListFiles(ctx_, FileKind::kIndex));
-  absl::flat_hash_set<Id> there;
-  for (const FileInfo& file : listed) {
-    there.insert(file.id);
-  }
+  const std::vector<Id> listed_ids = IdsOf(listed);
+  const absl::flat_hash_set<Id> there(listed_ids.begin(), listed_ids.end());
   bool all = true;
   RETURN_IF_ERROR(ForEachId(ctx_, repository_, files, [&](absl::Span<const Id> ids) {
     all = all &&
@@ -262,8 +260,7 @@ absl::StatusOr<SnapshotNeeds> NeededBlobs::ToNeeds(const CallContext& ctx, Repos
   RETURN_IF_ERROR(Resolve());
   IdSetBuilder packs(repository, {}, limits.recent_ids_max);
   IdSetBuilder files(repository, {}, limits.recent_ids_max);
-  RETURN_IF_ERROR(
-      stored_.ForEachUsed([&](absl::Span<const PackId> some) { return packs.Add(some); }));
+  RETURN_IF_ERROR(stored_.TakeUsed([&](absl::Span<const PackId> some) { return packs.Add(some); }));
   RETURN_IF_ERROR(files.Add(repository.index_files()));
   SnapshotNeeds needs = {.listed_at = listed_at,
                          .packs_listed = static_cast<uint32_t>(index_.packs().size())};

@@ -304,7 +304,8 @@ TEST_F(HostileVolumeTest, ALocatorThatLiesIsHarmless) {
                                                .files = {*file},
                                                .level1_shards = {shard_place},
                                                .leaf_shards = {shard_place}};
-      ASSERT_THAT(volume_.repository().RemoveLocator(volume_.ctx(), good_), IsOk());
+      ASSERT_THAT(volume_.repository().store().Delete(volume_.ctx(), repository::SidecarKey(good_)),
+                  IsOk());
       ASSERT_THAT(volume_.repository().SaveLocator(volume_.ctx(), good_, locator), IsOk());
       volume_.ExpectRestores(good_, image_);
     }

@@ -41,7 +41,8 @@ class FlippedBytesTest : public MaintenanceFixture {
     ASSIGN_OR_RETURN(const std::unique_ptr<Repository> repository,
                      Repository::Open(ctx_, store_, kTestPassword, environment_));
     ASSIGN_OR_RETURN(const std::unique_ptr<Lock> lock, TakeSharedLock(*repository));
-    ASSIGN_OR_RETURN(const StoredSnapshot stored, repository->FindSnapshot(ctx_, "latest"));
+    ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> all, repository->ListSnapshots(ctx_));
+    const StoredSnapshot& stored = all.back();
     const absl::StatusOr<TreeLocator> locator = repository->LoadLocator(ctx_, stored.id);
     ASSIGN_OR_RETURN(const std::string root_text,
                      repository->LoadTree(ctx_, stored.snapshot.tree,
