@@ -137,7 +137,11 @@ absl::StatusOr<ExitCode> CopyCommand::Run(const CallContext& ctx, Session& sessi
   }
   std::vector<CopiedSnapshot> copied;
   if (!ids.empty()) {
-    const engine::OrphanScope scope = {.all = session.lock()->unfinished().others == 0, .own = {}};
+    const engine::OrphanScope scope = {.all = session.lock()->unfinished().others == 0,
+                                       .own = {},
+                                       .fence = [&session](const CallContext& fence_ctx) {
+                                         return session.lock()->FenceIfOld(fence_ctx);
+                                       }};
     ASSIGN_OR_RETURN(
         const engine::ResumeAnswer unfinished,
         engine::FindUnfinished(ctx, *to, false, std::numeric_limits<int64_t>::max(), scope));

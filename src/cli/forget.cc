@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "cli/command.h"
 #include "cli/keep_flags.h"
@@ -106,7 +107,7 @@ VerbSyntax ForgetCommand::Declare() {
 }
 
 void ForgetCommand::Tell(Session& session, const engine::ForgetOutcome& outcome) const {
-  const auto& [groups, removed] = outcome;
+  const auto& [groups, removed, locked, refused] = outcome;
   if (groups.empty() && !job_.filter.IsEmpty()) {
     session.console().Warn("no snapshot matches --host, --path and --tag as they are given");
   }
@@ -118,11 +119,19 @@ void ForgetCommand::Tell(Session& session, const engine::ForgetOutcome& outcome)
   }
   absl::StrAppend(&text, job_.is_dry_run ? "would remove " : "removed ",
                   Counted(removed, "snapshot"), "\n");
-  session.console().PrintResult({{"message_type", "result"},
-                                 {"dry_run", job_.is_dry_run},
-                                 {"removed", removed},
-                                 {"groups", std::move(list)}},
-                                text);
+  if (const std::string waits = engine::TextOf(locked, "files of snapshots"); !waits.empty()) {
+    absl::StrAppend(&text, waits, "\n");
+  }
+  session.console().PrintResult(
+      {{"message_type", "result"},
+       {"dry_run", job_.is_dry_run},
+       {"removed", removed},
+       {"not_deleted", refused.count},
+       {"files_locked", locked.locked},
+       {"locked_until",
+        locked.locked == 0 ? Json(nullptr) : Json(FormatRfc3339Seconds(locked.until))},
+       {"groups", std::move(list)}},
+      text);
 }
 
 absl::StatusOr<engine::ForgetJob> ForgetCommand::Job() const {
@@ -152,7 +161,8 @@ absl::StatusOr<ExitCode> ForgetCommand::Run(const CallContext& ctx, Session& ses
   if (pruned.has_value()) {
     PrintPruned(session.console(), *pruned, /*dry_run=*/false);
   }
-  return ExitCode::kOk;
+  return WarnOfRefused(session.console(),
+                       pruned.has_value() ? pruned->done.refused : outcome.refused);
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ class PruneCommand : public Command {
     ASSIGN_OR_RETURN(const engine::PruneOutcome outcome,
                      engine::RunPrune(ctx, session.engine(), job, CountsOf(meter)));
     PrintPruned(session.console(), outcome, dry_run_);
-    return ExitCode::kOk;
+    return WarnOfRefused(session.console(), outcome.done.refused);
   }
 
  private:
@@ -102,15 +102,24 @@ void PrintPruned(Console& console, const engine::PruneOutcome& outcome, bool dry
   result["packs_deleted"] = outcome.done.packs_deleted;
   result["index_files_written"] = outcome.done.index_files_written;
   result["index_files_removed"] = outcome.done.index_files_removed;
+  result["not_deleted"] = outcome.done.refused.count;
   result["packs_locked"] = outcome.locked.locked;
   result["locked_until"] =
       outcome.locked.locked == 0 ? Json(nullptr) : Json(FormatRfc3339Seconds(outcome.locked.until));
   result["scratch_bytes"] = outcome.scratch_bytes;
   std::string text = FiguresText(outcome.figures, dry_run);
-  if (const std::string locked = engine::TextOf(outcome.locked); !locked.empty()) {
+  if (const std::string locked = engine::TextOf(outcome.locked, "packs"); !locked.empty()) {
     absl::StrAppend(&text, locked, "\n");
   }
   console.PrintResult(result, text);
+}
+
+ExitCode WarnOfRefused(Console& console, const repository::RefusedDeletions& refused) {
+  if (refused.count == 0) {
+    return ExitCode::kOk;
+  }
+  console.Warn(std::string(engine::StatusOf(refused).message()));
+  return ExitCode::kIncomplete;
 }
 
 std::unique_ptr<Command> MakePruneCommand() { return std::make_unique<PruneCommand>(); }

@@ -5,6 +5,7 @@
 #include "absl/status/statusor.h"
 #include "cli/arguments.h"
 #include "cli/console.h"
+#include "cli/exit_code.h"
 #include "engine/prune.h"
 
 namespace csidelta::cli {
@@ -19,6 +20,9 @@ void DeclarePruneFlags(ArgumentTable& table, PruneFlags& flags);
 
 // But for whether it is a dry run.
 absl::StatusOr<engine::PruneJob> ReadPruneFlags(const PruneFlags& flags);
+
+// Names what the store refuses to delete; kIncomplete when there is any.
+ExitCode WarnOfRefused(Console& console, const repository::RefusedDeletions& refused);
 
 void PrintPruned(Console& console, const engine::PruneOutcome& outcome, bool dry_run);
 

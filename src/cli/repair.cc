@@ -55,6 +55,10 @@ class RepairIndexCommand : public Command {
     table.Add("--read-all-packs", "trust no index file, read the header of every pack",
               options_.read_all_packs);
     table.Add("-n,--dry-run", "only print what would be done", options_.dry_run);
+    table.Add("--assume-ended",
+              "list packs again although a client whose exclusive lock ran out may still delete "
+              "them: you know that it has ended",
+              options_.assume_ended);
     return {.name = "repair index",
             .summary = "Make the index agree with the packs that are stored",
             .table = std::move(table),

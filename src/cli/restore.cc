@@ -25,6 +25,16 @@ std::string SnapshotText(const StoredSnapshot& stored) {
                       FormatMoment(stored.snapshot.time));
 }
 
+// Whether what was asked for is what was chosen.
+ExitCode CodeOf(Console& console, const RestorePlan& plan) {
+  if (!plan.may_be_older) {
+    return ExitCode::kOk;
+  }
+  console.Warn(absl::StrCat("snapshot ", plan.snapshot.id.ShortHex(),
+                            " is the latest that reads; one that does not read may be newer"));
+  return ExitCode::kIncomplete;
+}
+
 // REQUIRES that it was no dry run.
 std::string Summary(const engine::RestoreOutcome& outcome, const std::string& path) {
   const incremental::RestoreResult& result = *outcome.result;
@@ -85,7 +95,9 @@ VerbSyntax RestoreCommand::Declare() {
           "is refused. So is a path below /dev that is not a device, and \"latest\" where "
           "snapshots of several hosts and paths match. On a terminal you are asked before anything "
           "is overwritten. Every byte is verified before it is written. Until the restore has "
-          "finished, the target begins with a text that says so. With --into the data of a PVC is "
+          "finished, the target begins with a text that says so. Exit code 3 when \"latest\" was "
+          "restored, and a snapshot does not read that may be newer. With --into the data of a PVC "
+          "is "
           "replaced, by a Pod in its namespace and with the caller's rights there, or with "
           "--upload "
           "by the data mover; then the repository is not read here.",
@@ -113,14 +125,15 @@ absl::StatusOr<ExitCode> RestoreCommand::Run(const CallContext& ctx, Session& se
                    engine::RunRestore(ctx, session.engine(), job, consent, BytesOf(meter)));
   if (!outcome.result.has_value()) {
     PrintPlan(session.console(), outcome.plan);
-    return ExitCode::kOk;
+    return CodeOf(session.console(), outcome.plan);
   }
   Json json = incremental::ToJson(*outcome.result);
   json["target"] = job_.target;
   json["target_kind"] = NameOf(outcome.plan.target.kind);
+  json["may_be_older"] = outcome.plan.may_be_older;
   session.console().PrintResult(json, Summary(outcome, job_.target));
   pod_.LeaveResult(json);
-  return ExitCode::kOk;
+  return CodeOf(session.console(), outcome.plan);
 }
 
 absl::StatusOr<engine::RestoreJob> RestoreCommand::Job() const {
@@ -154,7 +167,7 @@ std::string RestoreCommand::Loss(const RestoreTarget& target, int64_t volume_byt
 }
 
 void RestoreCommand::PrintPlan(Console& console, const RestorePlan& plan) const {
-  const auto& [stored, target, volume_bytes] = plan;
+  const auto& [stored, target, volume_bytes, may_be_older] = plan;
   const std::string loss = Loss(target, volume_bytes);
   console.PrintResult(
       {{"message_type", "result"},
@@ -163,14 +176,15 @@ void RestoreCommand::PrintPlan(Console& console, const RestorePlan& plan) const 
        {"logical_bytes", volume_bytes},
        {"target", job_.target},
        {"target_kind", NameOf(target.kind)},
-       {"target_bytes", target.size_bytes}},
+       {"target_bytes", target.size_bytes},
+       {"may_be_older", may_be_older}},
       absl::StrCat("would restore ", SnapshotText(stored), ", ", FormatBytes(volume_bytes), "\n",
                    loss.empty() ? absl::StrCat(job_.target, " would be made") : loss, "\n"));
 }
 
 absl::Status RestoreCommand::Announce(const CallContext& ctx, Session& session,
                                       const RestorePlan& plan) const {
-  const auto& [stored, target, volume_bytes] = plan;
+  const auto& [stored, target, volume_bytes, may_be_older] = plan;
   const std::string loss = Loss(target, volume_bytes);
   if (loss.empty()) {
     return absl::OkStatus();

@@ -194,6 +194,13 @@ absl::StatusOr<ExitCode> RestoreIntoRun::Carry(const IntoPlan& plan) {
   json.update(CopyResultJson(result->copy));
   console_.PrintResult(json, absl::StrCat("restored into PVC ", flags_.pvc, ": ",
                                           CopyResultText(result->copy), "\n"));
+  if (result->copy.may_be_older) {
+    console_.Warn(
+        absl::StrCat("a snapshot does not read that may be newer than the one which was "
+                     "restored into PVC ",
+                     flags_.pvc));
+    return ExitCode::kIncomplete;
+  }
   return ExitCode::kOk;
 }
 

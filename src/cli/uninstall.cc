@@ -94,9 +94,12 @@ absl::StatusOr<ExitCode> UninstallCommand::Run(const CallContext& ctx, Session& 
   ASSIGN_OR_RETURN(const std::string cluster, datamover::ReadClusterUid(ctx, *api));
   RETURN_IF_ERROR(CheckDeletion(cluster));
   request_.keep_data = delete_data_of_.empty();
-  // They may name who deletes; an uninstallation does not need them otherwise.
+  // They may name the credentials that delete; an uninstallation does not need them otherwise.
   const absl::StatusOr<datamover::MoverSettings> settings =
       datamover::ReadMoverSettings(ctx, *api, mover_namespace_);
+  if (!request_.keep_data) {
+    RETURN_IF_ERROR(settings.status());
+  }
   const datamover::MoverEnvironment env = {
       .api = *api,
       .random = *session.environment().random,

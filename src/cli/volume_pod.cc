@@ -64,7 +64,8 @@ Json CopyResultJson(const csi::VolumeCopyResult& result) {
   return {{"logical_bytes", result.logical_bytes},   {"compared_bytes", result.compared_bytes},
           {"written_bytes", result.written_bytes},   {"zero_bytes", result.zero_bytes},
           {"kept_bytes", result.kept_bytes},         {"used_list", result.used_list},
-          {"audit_mismatch", result.audit_mismatch}, {"list_refused", result.list_refused}};
+          {"audit_mismatch", result.audit_mismatch}, {"list_refused", result.list_refused},
+          {"may_be_older", result.may_be_older}};
 }
 
 }  // namespace csidelta::cli

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "datamover/mover_environment.h"
@@ -116,8 +117,14 @@ absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session,
                    engine::RunForget(ctx, session, job, stages));
   ASSIGN_OR_RETURN(const std::optional<engine::PruneOutcome> pruned,
                    engine::FreeSpace(ctx, session, job, outcome, stages));
-  return Outcome{.code = OutcomeCode::kDone,
-                 .message = pruned.has_value() ? engine::TextOf(pruned->locked) : ""};
+  RETURN_IF_ERROR(
+      engine::StatusOf(pruned.has_value() ? pruned->done.refused : outcome.refused));
+  std::vector<std::string> texts = {engine::TextOf(outcome.locked, "files of snapshots")};
+  if (pruned.has_value()) {
+    texts.push_back(engine::TextOf(pruned->locked, "packs"));
+  }
+  std::erase(texts, "");
+  return Outcome{.code = OutcomeCode::kDone, .message = absl::StrJoin(texts, "; ")};
 }
 
 // Collects the repository snapshots that the job of a check does not name.

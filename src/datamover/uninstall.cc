@@ -578,8 +578,17 @@ void Planner::PlanDataOf(const objects::BackupStorageLocation& object) {
   item.text =
       absl::StrCat(Counted(holding->objects, "object"), " with ", FormatBytes(holding->bytes),
                    " below ", velero::kRepositoryRoot, "/", folder_);
-  Add(std::move(item), [opened = place.opened, folder = folder_](const CallContext& ctx) {
-    return DeleteFolder(ctx, opened->store(), folder);
+  const bool has_own = !location.ok() ||
+                       !ForLocation(env_.settings, location->name).deletion_credential.name.empty();
+  Add(std::move(item), [opened = place.opened, folder = folder_, has_own](const CallContext& ctx) {
+    const absl::Status deleted = DeleteFolder(ctx, opened->store(), folder);
+    return has_own || !absl::IsPermissionDenied(deleted)
+               ? deleted
+               : absl::PermissionDeniedError(
+                     absl::StrCat(deleted.message(),
+                                  "; the credentials of the location were used, because the "
+                                  "settings of the data mover name no deletionCredential; helm "
+                                  "uninstall removes the settings"));
   });
 }
 

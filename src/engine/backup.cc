@@ -250,7 +250,8 @@ absl::StatusOr<ResumeAnswer> BackupRun::UseUnfinished(Repository& repository, in
                                                  ctx_, repository, options.immutable_identity);
   // While others are at work, packs without an index may belong to them. What a journal names is of
   // this run.
-  OrphanScope scope = {.all = session_.lock()->unfinished().others == 0, .own = {}};
+  OrphanScope scope = {
+      .all = session_.lock()->unfinished().others == 0, .own = {}, .fence = options.fence_if_old};
   if (has_journal && !scope.all) {
     scope.own = incremental::ChunkJournal::Blobs(ctx_, repository, options.immutable_identity,
                                                  memory_budget_bytes_ / kKnownShare);

@@ -121,6 +121,16 @@ bool CountsAsRemoved(const ForgetJob& job) {
                                            [](const std::string& id) { return id != "latest"; });
 }
 
+// Keys of the objects of their own that the first of these snapshots have.
+std::vector<std::string> FirstKeys(const std::vector<Id>& ids) {
+  std::vector<std::string> keys;
+  for (std::size_t i = 0; i < ids.size() && std::ssize(keys) < kLockedAskedMax; ++i) {
+    keys.push_back(repository::FileKey(repository::FileKind::kSnapshot, ids[i]));
+    keys.push_back(repository::SidecarKey(ids[i]));
+  }
+  return keys;
+}
+
 // Who has no snapshot left has nothing to go on with, either.
 absl::StatusOr<bool> SparesUnfinished(const CallContext& ctx, const Repository& repository,
                                       const ForgetJob& job) {
@@ -147,7 +157,10 @@ absl::StatusOr<ForgetOutcome> RunForget(const CallContext& ctx, Session& session
   }
   outcome.removed = ids.size();
   if (!job.is_dry_run) {
+    outcome.locked = CountLocked(ctx, repository->store(), FirstKeys(ids));
     RETURN_IF_ERROR(repository::RemoveSnapshots(ctx, *repository, *session.lock(), ids, progress));
+    outcome.refused = session.lock()->refused();
+    outcome.removed -= static_cast<std::size_t>(outcome.refused.count);
   }
   return outcome;
 }

@@ -37,6 +37,9 @@ struct ForgetJob {
 struct ForgetOutcome {
   std::vector<repository::ForgetGroup> groups = {};
   std::size_t removed = 0;  // or, after a dry run, what would be
+  // Files of snapshots, and their sidecars; not after a dry run.
+  LockedObjects locked = {};
+  repository::RefusedDeletions refused = {};  // snapshots that stay
 };
 
 // Removes the snapshots from the session's repository, which it opens alone. What only they used

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/human_text.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "repository/maintenance_memory.h"
@@ -14,42 +17,43 @@
 namespace csidelta::engine {
 namespace {
 
-using repository::PackId;
 using repository::PrunePlan;
 using storage::BucketDocument;
 
-// The first packs that a plan deletes.
-std::vector<PackId> FirstDeleted(const repository::BlobIndex& index, const PrunePlan& plan) {
-  constexpr std::size_t kMost = kLockedPacksAskedMax;
-  std::vector<PackId> packs;
+// The keys of the first packs that a plan deletes.
+std::vector<std::string> FirstDeleted(const repository::BlobIndex& index, const PrunePlan& plan) {
+  std::vector<std::string> keys;
   for (const std::vector<uint32_t>* const listed : {&plan.unused, &plan.removed}) {
-    for (std::size_t i = 0; i < listed->size() && packs.size() < kMost; ++i) {
-      packs.push_back(index.PackAt((*listed)[i]));
+    for (std::size_t i = 0; i < listed->size() && std::ssize(keys) < kLockedAskedMax; ++i) {
+      keys.push_back(repository::PackKey(index.PackAt((*listed)[i])));
     }
   }
-  const std::size_t more = std::min(kMost - packs.size(), plan.unindexed.size());
-  packs.insert(packs.end(), plan.unindexed.begin(),
-               plan.unindexed.begin() + static_cast<std::ptrdiff_t>(more));
-  return packs;
+  for (std::size_t i = 0; i < plan.unindexed.size() && std::ssize(keys) < kLockedAskedMax; ++i) {
+    keys.push_back(repository::PackKey(plan.unindexed[i]));
+  }
+  return keys;
 }
 
+}  // namespace
+
 // What is to be deleted leaves only a marker in such a bucket. That a right or the feature is
-// missing is no reason not to prune.
-LockedPacks CountLocked(const CallContext& ctx, const repository::Repository& repository,
-                        const PrunePlan& plan) {
-  LockedPacks counted;
-  storage::ObjectStore& store = repository.store();
+// missing is no reason not to delete.
+LockedObjects CountLocked(const CallContext& ctx, storage::ObjectStore& store,
+                          absl::Span<const std::string> keys) {
+  LockedObjects counted;
   const absl::StatusOr<std::string> document =
       store.GetBucketDocument(ctx, BucketDocument::kObjectLock);
   if (!document.ok() ||
       !storage::ParseObjectLock(*document).value_or(storage::ObjectLockRule()).is_enabled) {
     return counted;
   }
-  for (const PackId& pack : FirstDeleted(repository.index(), plan)) {
-    const absl::StatusOr<storage::Retention> retention =
-        store.GetRetention(ctx, repository::PackKey(pack), "");
+  for (const std::string& key : keys.first(std::min<std::size_t>(keys.size(), kLockedAskedMax))) {
+    const absl::StatusOr<storage::Retention> retention = store.GetRetention(ctx, key, "");
     if (absl::IsPermissionDenied(retention.status())) {
-      return LockedPacks();
+      return LockedObjects();
+    }
+    if (absl::IsNotFound(retention.status())) {
+      continue;
     }
     ++counted.asked;
     if (retention.ok() && !retention->mode.empty() && retention->until > ctx.clock->Now()) {
@@ -60,15 +64,21 @@ LockedPacks CountLocked(const CallContext& ctx, const repository::Repository& re
   return counted;
 }
 
-}  // namespace
-
-std::string TextOf(const LockedPacks& packs) {
-  if (packs.locked == 0) {
+std::string TextOf(const LockedObjects& objects, absl::string_view what) {
+  if (objects.locked == 0) {
     return "";
   }
-  return absl::StrCat(packs.locked, " of the ", packs.asked == kLockedPacksAskedMax ? "first " : "",
-                      packs.asked, " deleted packs stay in the bucket as versions, locked until ",
-                      FormatRfc3339Seconds(packs.until), " at the latest");
+  return absl::StrCat(objects.locked, " of the ", objects.asked == kLockedAskedMax ? "first " : "",
+                      objects.asked, " deleted ", what,
+                      " stay in the bucket as versions, locked until ",
+                      FormatRfc3339Seconds(objects.until), " at the latest");
+}
+
+absl::Status StatusOf(const repository::RefusedDeletions& refused) {
+  return Annotate(refused.why,
+                  absl::StrCat("the store refuses to delete ", Counted(refused.count, "object"),
+                               ": ", absl::StrJoin(refused.first, ", "),
+                               refused.count > std::ssize(refused.first) ? ", ..." : ""));
 }
 
 absl::StatusOr<PruneOutcome> RunPrune(const CallContext& ctx, Session& session, const PruneJob& job,
@@ -93,7 +103,7 @@ absl::StatusOr<PruneOutcome> PruneOpened(const CallContext& ctx, Session& sessio
                    repository::PlanPrune(ctx, repository, options));
   PruneOutcome outcome{.figures = plan.figures};
   if (!job.is_dry_run) {
-    outcome.locked = CountLocked(ctx, repository, plan);
+    outcome.locked = CountLocked(ctx, repository.store(), FirstDeleted(repository.index(), plan));
     ASSIGN_OR_RETURN(outcome.done,
                      repository::RunPrune(ctx, repository, *session.lock(), plan, options));
   }

@@ -4,12 +4,17 @@
 #include <limits>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "base/call_context.h"
 #include "engine/listener.h"
 #include "engine/session.h"
+#include "repository/lock.h"
 #include "repository/pruner.h"
+#include "storage/object_store.h"
 
 namespace csidelta::engine {
 
@@ -20,22 +25,31 @@ struct PruneJob {
   repository::DistrustedPacks distrusted = {};  // as in repository::PruneOptions
 };
 
-// Of the packs that a prune deletes, how many a bucket with object lock keeps as versions.
-struct LockedPacks {
-  int64_t asked = 0;  // at most kLockedPacksAskedMax
+// Of objects that are deleted, how many a bucket with object lock keeps as versions.
+struct LockedObjects {
+  int64_t asked = 0;  // at most kLockedAskedMax
   int64_t locked = 0;
   absl::Time until = absl::InfinitePast();  // the last end of their locks
 };
-inline constexpr int64_t kLockedPacksAskedMax = 100;
+inline constexpr int64_t kLockedAskedMax = 100;
 
-// "3 of the deleted packs stay in the bucket as versions, locked until ..."; "" where none is.
-// Pure.
-std::string TextOf(const LockedPacks& packs);
+// Looks at the first kLockedAskedMax of `keys`, before they are deleted. All 0 where it is not
+// known, and in a store without object lock.
+LockedObjects CountLocked(const CallContext& ctx, storage::ObjectStore& store,
+                          absl::Span<const std::string> keys);
+
+// "3 of the 7 deleted packs stay in the bucket as versions, locked until ..."; "" where none does.
+// `what` are these objects, in the plural. Pure.
+std::string TextOf(const LockedObjects& objects, absl::string_view what);
+
+// "the store refuses to delete 2 objects: data/..., data/...: ...", as the error of the first; OK
+// without any. Pure.
+absl::Status StatusOf(const repository::RefusedDeletions& refused);
 
 struct PruneOutcome {
   repository::PruneFigures figures = {};
   repository::PruneResult done = {};  // all 0 after a dry run
-  LockedPacks locked = {};            // likewise; all 0 also where it is not known
+  LockedObjects locked = {};          // likewise: packs
   int64_t scratch_bytes = 0;          // the most that lay in scratch files
 };
 

@@ -77,9 +77,11 @@ absl::StatusOr<RestoreOutcome> RunRestore(const CallContext& ctx, Session& sessi
   }
   ASSIGN_OR_RETURN(repository::Repository * repository, session.Open(ctx, LockKind::kRead));
   RestoreOutcome outcome;
+  UnreadableSnapshots unreadable(session.listener());
   ASSIGN_OR_RETURN(outcome.plan.snapshot,
                    ChooseSnapshot(ctx, session.listener(), *repository, job.snapshot, job.filter,
-                                  LatestOf::kOneVolume));
+                                  LatestOf::kOneVolume, &unreadable));
+  outcome.plan.may_be_older = unreadable.any();
   ASSIGN_OR_RETURN(const std::unique_ptr<VolumeRecord> record,
                    incremental::OpenVolumeRecord(ctx, *repository, outcome.plan.snapshot));
   outcome.plan.volume_bytes = record->manifest.size_bytes;

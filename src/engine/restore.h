@@ -34,6 +34,8 @@ struct RestorePlan {
   repository::StoredSnapshot snapshot = {};
   RestoreTarget target = {};
   int64_t volume_bytes = 0;
+  // "latest" was asked for, and a file of snapshots/ does not read: it may be that of a newer one.
+  bool may_be_older = false;
 };
 
 struct RestoreOutcome {

@@ -24,12 +24,6 @@ constexpr int64_t kTableBytesLeast = 16 << 10;
 // know it.
 constexpr int64_t kStoredPerMemory = 48;
 
-// Whether packs that no index lists may be deleted any moment. A store that does not answer has not
-// denied it.
-bool MayStillDelete(const CallContext& ctx, const Repository& repository) {
-  return !absl::IsNotFound(repository.store().Stat(ctx, repository::kMayStillDeleteKey).status());
-}
-
 }  // namespace
 
 void MarkUnfinished(const CallContext& ctx, Repository& repository) {
@@ -48,7 +42,7 @@ absl::StatusOr<ResumeAnswer> FindUnfinished(const CallContext& ctx, Repository& 
   if (!look && !answer.marked) {
     return answer;
   }
-  answer.held_back = MayStillDelete(ctx, repository);
+  answer.held_back = repository::MayStillDelete(ctx, repository);
   if (answer.held_back) {
     answer.marked = false;  // What was left stays, and so does the mark.
     if (!look) {
@@ -68,8 +62,9 @@ absl::StatusOr<ResumeAnswer> FindUnfinished(const CallContext& ctx, Repository& 
   repository.scratch().LimitTables(std::max(memory_bytes_max / kTablesShare, kTableBytesLeast));
   RETURN_IF_ERROR(repository.LoadReadableIndex(ctx));
   if ((scope.all || !scope.own.empty()) && !answer.held_back) {
-    ASSIGN_OR_RETURN(answer.packs_found, repository::AdoptOrphanPacks(
-                                             ctx, repository, scope.all ? nullptr : &scope.own));
+    ASSIGN_OR_RETURN(answer.packs_found,
+                     repository::AdoptOrphanPacks(ctx, repository, scope.fence,
+                                                  scope.all ? nullptr : &scope.own));
   }
   answer.memory_bytes_missing =
       std::max<int64_t>(0, repository.index().memory_bytes() - memory_bytes_max);

@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
 #include "repository/index.h"
+#include "repository/lock.h"
 #include "repository/repository.h"
 
 // How a backup finds what one before it stored without finishing. A run that failed leaves
@@ -35,6 +36,7 @@ struct OrphanScope {
   bool all = true;
   // Then only packs with one of these blobs, sorted: our own journal names them.
   std::vector<repository::BlobId> own;
+  repository::LockFence fence = nullptr;  // asked before and after they are listed
 };
 
 // Loads the index and adds packs that no index lists, when `look` or when there is a mark. The

@@ -28,6 +28,7 @@ constexpr auto kCopyResultFields = [](auto& fields, auto& result) {
   fields("kept_bytes", result.kept_bytes);
   fields.IfSet("used_list", result.used_list);
   fields.IfSet("audit_mismatch", result.audit_mismatch);
+  fields.IfSet("may_be_older", result.may_be_older);
   fields.IfSet("list_refused", result.list_refused);
 };
 

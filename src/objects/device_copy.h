@@ -25,6 +25,7 @@ struct VolumeCopyResult {
   int64_t kept_bytes = 0;
   bool used_list = false;
   bool audit_mismatch = false;
+  bool may_be_older = false;      // of a repository: not the latest snapshot, perhaps
   std::string list_refused = {};  // why the driver's list was not used; ""
 };
 

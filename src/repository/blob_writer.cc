@@ -433,6 +433,7 @@ absl::Status KeepThoseWith(const CallContext& ctx, const Repository& repository,
 }  // namespace
 
 absl::StatusOr<int64_t> AdoptOrphanPacks(const CallContext& ctx, Repository& repository,
+                                         const LockFence& fence,
                                          const std::vector<BlobId>* only_with) {
   std::vector<FileInfo> orphans;
   RETURN_IF_ERROR(repository.ListPacks(ctx, [&](const FileInfo& pack) {
@@ -448,7 +449,7 @@ absl::StatusOr<int64_t> AdoptOrphanPacks(const CallContext& ctx, Repository& rep
   int64_t blobs = 0;
   int64_t adopted_count = 0;
   const auto list = [&]() -> absl::Status {
-    RETURN_IF_ERROR(SaveIndex(ctx, repository, adopted, nullptr).status());
+    RETURN_IF_ERROR(SaveIndex(ctx, repository, adopted, fence).status());
     adopted_count += static_cast<int64_t>(adopted.size());
     adopted.clear();
     blobs = 0;

@@ -223,9 +223,10 @@ class BlobWriter {
 // Packs that are stored and in no index: those of a run that died, or of one that is at work and
 // has not come to its index file yet. Reads them and writes an index for those that are what their
 // names say; returns how many. With `only_with`, which is sorted, only for those that hold one of
-// these blobs; of the others no more than the header is read. REQUIRES a loaded index, which is
-// then loaded again.
+// these blobs; of the others no more than the header is read. `fence` is that of SaveIndex().
+// REQUIRES a loaded index, which is then loaded again.
 absl::StatusOr<int64_t> AdoptOrphanPacks(const CallContext& ctx, Repository& repository,
+                                         const LockFence& fence,
                                          const std::vector<BlobId>* only_with = nullptr);
 
 }  // namespace csidelta::repository

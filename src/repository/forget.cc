@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -104,13 +105,19 @@ absl::StatusOr<std::vector<ForgetGroup>> DecideForget(absl::Span<const StoredSna
 absl::Status RemoveSnapshots(const CallContext& ctx, Repository& repository, Lock& lock,
                              absl::Span<const Id> ids, const ProgressReporter& progress) {
   int64_t begun = 0;
+  std::set<Id> refused;
   RETURN_IF_ERROR(lock.Fence(ctx));
-  RETURN_IF_ERROR(repository.RemoveFiles(ctx, lock, FileKind::kSnapshot, ids, [&] {
-    Report(progress, "snapshots", std::min(begun++, std::ssize(ids)), std::ssize(ids));
-  }));
+  RETURN_IF_ERROR(repository.RemoveFiles(
+      ctx, lock, FileKind::kSnapshot, ids,
+      [&] { Report(progress, "snapshots", std::min(begun++, std::ssize(ids)), std::ssize(ids)); },
+      &refused));
   // Only caches: one that stays behind goes with the next prune.
   for (const Id& id : ids) {
-    RETURN_IF_ERROR(repository.store().Delete(ctx, SidecarKey(id)));
+    const absl::Status removed =
+        refused.contains(id) ? absl::OkStatus() : repository.store().Delete(ctx, SidecarKey(id));
+    if (!absl::IsPermissionDenied(removed)) {
+      RETURN_IF_ERROR(removed);
+    }
   }
   Report(progress, "snapshots", std::ssize(ids), std::ssize(ids));
   return absl::OkStatus();

@@ -52,7 +52,8 @@ absl::StatusOr<std::vector<ForgetGroup>> DecideForget(absl::Span<const StoredSna
                                                       absl::Time now);
 
 // Removes these snapshots, then their sidecars; the data goes with the next prune. One that is gone
-// already is no error. REQUIRES that `lock` is exclusive. An error leaves the rest in place.
+// already is no error, and one that the store refuses to delete stays, with its sidecar:
+// Lock::refused() tells. REQUIRES that `lock` is exclusive. An error leaves the rest in place.
 absl::Status RemoveSnapshots(const CallContext& ctx, Repository& repository, Lock& lock,
                              absl::Span<const Id> ids, const ProgressReporter& progress = nullptr);
 

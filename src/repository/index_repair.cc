@@ -80,6 +80,7 @@ class IndexRepair {
   const RepairIndexOptions& options_;
   RecordSorter<PackFact> facts_;
   MemoryBudget::Share lists_share_;
+  bool has_unlisted_ = false;
   std::vector<FileInfo> to_read_;  // Packs, ascending.
   std::vector<FileInfo> readable_files_;
   RepairIndexResult result_;
@@ -92,6 +93,13 @@ absl::StatusOr<RepairIndexResult> IndexRepair::Run(Lock& lock) {
   }));
   RETURN_IF_ERROR(ReadFiles());
   RETURN_IF_ERROR(JudgePacks());
+  // A backup could come to rely on what is listed again, and lose it afterwards.
+  if (has_unlisted_ && !options_.assume_ended && MayStillDelete(ctx_, repository_)) {
+    return absl::FailedPreconditionError(
+        "packs are in no index file, and a client whose exclusive lock ran out may still delete "
+        "them; if the index has lost nothing, csi-delta prune ends this; else make sure that the "
+        "client has ended, and pass --assume-ended");
+  }
   RETURN_IF_ERROR(ReadHeaders());
   if (options_.dry_run || !result_.changed()) {
     return std::move(result_);
@@ -156,6 +164,7 @@ void IndexRepair::Learn(const PackFact& fact, PackState& state) const {
 }
 
 absl::Status IndexRepair::Judge(const PackState& state) {
+  has_unlisted_ |= state.stored_bytes >= 0 && !state.listed;
   if (state.stored_bytes < 0) {
     return state.listed ? Note(result_.packs_dropped, state.id) : absl::OkStatus();
   }

@@ -444,6 +444,28 @@ absl::Status Lock::Delete(const CallContext& ctx, const std::string& key) {
   }
 }
 
+absl::StatusOr<bool> Lock::TryDelete(const CallContext& ctx, const std::string& key) {
+  const absl::Status deleted = Delete(ctx, key);
+  const MutexLock lock(mutex_);
+  has_deleted_ |= deleted.ok();
+  if (deleted.ok() || !absl::IsPermissionDenied(deleted) ||
+      (refused_.count >= kRefusedMax && !has_deleted_)) {
+    RETURN_IF_ERROR(deleted);
+    return true;
+  }
+  ++refused_.count;
+  refused_.why.Update(deleted);
+  if (refused_.first.size() < kRefusedNamedMax) {
+    refused_.first.push_back(key);
+  }
+  return false;
+}
+
+RefusedDeletions Lock::refused() const {
+  const MutexLock lock(mutex_);
+  return refused_;
+}
+
 absl::Status Lock::Release(const CallContext& ctx) {
   refresher_ = std::jthread();
   const MutexLock lock(mutex_);
@@ -471,6 +493,10 @@ void Lock::RefreshLoop(const std::stop_token& stop) {
       return;  // Lost: Fence() will say so.
     }
   }
+}
+
+bool MayStillDelete(const CallContext& ctx, const Repository& repository) {
+  return !absl::IsNotFound(repository.store().Stat(ctx, kMayStillDeleteKey).status());
 }
 
 absl::StatusOr<Id> SaveIndex(const CallContext& ctx, Repository& repository,

@@ -116,6 +116,15 @@ std::vector<std::string> LocksOf(const absl::Status& status);
 
 class ForeignLocks;
 
+// Objects that the store refuses to delete.
+struct RefusedDeletions {
+  int64_t count = 0;
+  std::vector<std::string> first = {};  // keys, kRefusedNamedMax at most
+  absl::Status why = {};                // of the first; OK when there is none
+};
+inline constexpr int64_t kRefusedMax = 100;
+inline constexpr std::size_t kRefusedNamedMax = 5;
+
 // The right to use a repository, as restic knows it: a file under locks/ that is replaced every
 // five minutes by a thread of its own. Credentials that may not delete are enough: then its files
 // stay, until a client that may delete removes them. Before acquiring, locks whose owners are
@@ -160,6 +169,10 @@ class Lock {
   // machine that slept, meanwhile looks again before it sends another. Errors are those of Fence()
   // and of the store.
   absl::Status Delete(const CallContext& ctx, const std::string& key);
+  // Delete(); false, and remembered, where the store refuses it for this object. PERMISSION_DENIED
+  // when it refused the first kRefusedMax and deleted none.
+  absl::StatusOr<bool> TryDelete(const CallContext& ctx, const std::string& key);
+  RefusedDeletions refused() const;
 
   // Replaces the lock's file now. Done by the thread; exposed for tests. OK once the new file is
   // written: an old one that cannot be removed goes later, with the others of this lock.
@@ -204,9 +217,15 @@ class Lock {
   std::set<Id> leftovers_;  // Files of this lock that are to be removed. Guarded but for Acquire().
   bool may_not_delete_ ABSL_GUARDED_BY(mutex_) = false;
   Moment refreshed_at_ ABSL_GUARDED_BY(mutex_);
+  RefusedDeletions refused_ ABSL_GUARDED_BY(mutex_);
+  bool has_deleted_ ABSL_GUARDED_BY(mutex_) = false;
   Moment looked_at_ ABSL_GUARDED_BY(mutex_);  // When the lock was last seen in the store.
   std::jthread refresher_;
 };
+
+// Whether packs that no index lists may be deleted any moment: see kMayStillDeleteKey. A store that
+// does not answer has not denied it.
+bool MayStillDelete(const CallContext& ctx, const Repository& repository);
 
 using LockFence = std::function<absl::Status(const CallContext&)>;
 

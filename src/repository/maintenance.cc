@@ -69,19 +69,19 @@ absl::StatusOr<double> ParsePercent(absl::string_view text) {
   return number;
 }
 
-absl::Status DeletePacks(const CallContext& ctx, Lock& lock, std::size_t count,
-                         absl::FunctionRef<PackId(std::size_t)> pack_at,
-                         const ProgressReporter& progress) {
+absl::StatusOr<int64_t> DeletePacks(const CallContext& ctx, Lock& lock, std::size_t count,
+                                    absl::FunctionRef<PackId(std::size_t)> pack_at,
+                                    const ProgressReporter& progress) {
   std::atomic<int64_t> done = 0;
-  return ParallelFor(count, kMaintenanceThreads, [&](std::size_t i) {
-    const absl::Status status = ctx.Check();
-    if (!status.ok()) {
-      return status;
-    }
-    const absl::Status deleted = lock.Delete(ctx, PackKey(pack_at(i)));
+  std::atomic<int64_t> deleted = 0;
+  RETURN_IF_ERROR(ParallelFor(count, kMaintenanceThreads, [&](std::size_t i) -> absl::Status {
+    RETURN_IF_ERROR(ctx.Check());
+    ASSIGN_OR_RETURN(const bool is_gone, lock.TryDelete(ctx, PackKey(pack_at(i))));
+    deleted += is_gone ? 1 : 0;
     Report(progress, "deleting packs", ++done, count);
-    return deleted;
-  });
+    return absl::OkStatus();
+  }));
+  return deleted.load();
 }
 
 }  // namespace csidelta::repository

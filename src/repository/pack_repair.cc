@@ -104,7 +104,10 @@ absl::StatusOr<RepairPacksResult> PacksRepair::Run(Lock& lock, absl::Span<const 
                         [&](const PackId& id) { return dropped.contains(id); }, options_.progress)
                         .status());
     RETURN_IF_ERROR(DeletePacks(
-        ctx_, lock, removed.size(), [&](std::size_t i) { return removed[i]; }, options_.progress));
+                        ctx_, lock, removed.size(), [&](std::size_t i) { return removed[i]; },
+                        options_.progress)
+                        .status());
+    RETURN_IF_ERROR(lock.refused().why);
   }
   return std::move(result_);
 }

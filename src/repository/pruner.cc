@@ -106,10 +106,10 @@ absl::Status RepackBlobs(const CallContext& ctx, Repository& repository, Lock& l
 // First of all, since a full disk may need the space. A plan that was made with an index from
 // before the lock would call packs unindexed that a backup has listed since: that must not cost
 // data.
-absl::Status DeleteUnindexed(const CallContext& ctx, Repository& repository, Lock& lock,
-                             const PrunePlan& plan, const PruneOptions& options) {
+absl::StatusOr<int64_t> DeleteUnindexed(const CallContext& ctx, Repository& repository, Lock& lock,
+                                        const PrunePlan& plan, const PruneOptions& options) {
   if (plan.unindexed.empty()) {
-    return absl::OkStatus();
+    return 0;
   }
   ASSIGN_OR_RETURN(const bool listed, IsAnyListed(ctx, repository, [&](const PackId& id) {
                      return std::binary_search(plan.unindexed.begin(), plan.unindexed.end(), id);
@@ -140,10 +140,11 @@ absl::Status DropPacks(const CallContext& ctx, Repository& repository, Lock& loc
                    DropFromIndex(ctx, repository, lock, is_dropped, options.progress));
   result.index_files_written += rewritten.files_written;
   result.index_files_removed += rewritten.files_removed;
-  RETURN_IF_ERROR(DeletePacks(
-      ctx, lock, packs.size(), [&](std::size_t i) { return index.PackAt(packs[i]); },
-      options.progress));
-  result.packs_deleted += static_cast<int64_t>(packs.size());
+  ASSIGN_OR_RETURN(const int64_t deleted,
+                   DeletePacks(
+                       ctx, lock, packs.size(),
+                       [&](std::size_t i) { return index.PackAt(packs[i]); }, options.progress));
+  result.packs_deleted += deleted;
   return absl::OkStatus();
 }
 
@@ -153,8 +154,7 @@ absl::StatusOr<PruneResult> RunPrune(const CallContext& ctx, Repository& reposit
                                      const PrunePlan& plan, const PruneOptions& options) {
   CSIDELTA_CHECK(plan.keepers.size() == static_cast<std::size_t>(repository.index().entry_count()));
   PruneResult result;
-  RETURN_IF_ERROR(DeleteUnindexed(ctx, repository, lock, plan, options));
-  result.packs_deleted = static_cast<int64_t>(plan.unindexed.size());
+  ASSIGN_OR_RETURN(result.packs_deleted, DeleteUnindexed(ctx, repository, lock, plan, options));
   std::vector<uint32_t> old_packs = plan.repack;
   if (!plan.repack.empty()) {
     if (!plan.unused.empty()) {
@@ -168,9 +168,12 @@ absl::StatusOr<PruneResult> RunPrune(const CallContext& ctx, Repository& reposit
   old_packs.insert(old_packs.end(), plan.removed.begin(), plan.removed.end());
   RETURN_IF_ERROR(DropPacks(ctx, repository, lock, old_packs, options, result));
   for (const std::string& key : plan.sidecar_keys) {
-    RETURN_IF_ERROR(lock.Delete(ctx, key));
+    RETURN_IF_ERROR(lock.TryDelete(ctx, key).status());
   }
-  RETURN_IF_ERROR(lock.Delete(ctx, kMayStillDeleteKey));
+  result.refused = lock.refused();
+  if (result.refused.count == 0) {
+    RETURN_IF_ERROR(lock.Delete(ctx, kMayStillDeleteKey));
+  }
   RETURN_IF_ERROR(
       repository.store().RemoveLeftovers(ctx, OwnFolders(), IsOwnKey, kLeftoverAgeMin).status());
   return result;

@@ -112,6 +112,7 @@ struct PruneResult {
   int64_t packs_deleted = 0;
   int64_t index_files_written = 0;
   int64_t index_files_removed = 0;
+  RefusedDeletions refused = {};  // packs and sidecars, which the next prune tries again
 };
 
 // Does it. REQUIRES that `lock` is exclusive and was held when the index was loaded; ABORTED when

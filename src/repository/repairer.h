@@ -24,6 +24,7 @@ namespace csidelta::repository {
 struct RepairIndexOptions {
   bool read_all_packs = false;  // Trust no index file: every pack's header is read.
   bool dry_run = false;
+  bool assume_ended = false;  // No client deletes packs any more, whatever MayStillDelete() says.
   ProgressReporter progress = nullptr;
 };
 
@@ -45,6 +46,7 @@ struct RepairIndexResult {
 // Makes the index agree with the packs: index files that do not read go, packs that are gone are
 // dropped, and packs that no file lists, or lists with another length, or two list differently, are
 // listed by their headers. REQUIRES that `lock` is exclusive. The index need not be loaded.
+// FAILED_PRECONDITION, and nothing was changed, when packs that no file lists may still be deleted.
 absl::StatusOr<RepairIndexResult> RepairIndex(const CallContext& ctx, Repository& repository,
                                               Lock& lock, const RepairIndexOptions& options);
 

@@ -783,19 +783,26 @@ absl::Status Repository::RemoveFile(const CallContext& ctx, FileKind kind, const
 
 absl::Status Repository::RemoveFiles(const CallContext& ctx, Lock& lock, FileKind kind,
                                      absl::Span<const Id> ids,
-                                     absl::FunctionRef<void()> before_each) {
+                                     absl::FunctionRef<void()> before_each, std::set<Id>* refused) {
   std::vector<Id> listed(ids.begin(), ids.end());
   for (int round = 0; !listed.empty(); ++round) {
     if (round == kRemovalRounds) {
       return absl::UnavailableError(
           absl::StrCat(Describe(kind, listed.front()), " was removed, but is listed all the same"));
     }
+    absl::flat_hash_set<Id> removed;
     for (const Id& id : listed) {
       RETURN_IF_ERROR(ctx.Check());
       before_each();
-      RETURN_IF_ERROR(lock.Delete(ctx, FileKey(kind, id)));
+      ASSIGN_OR_RETURN(const bool is_gone, lock.TryDelete(ctx, FileKey(kind, id)));
+      if (is_gone) {
+        removed.insert(id);
+      } else if (refused == nullptr) {
+        return lock.refused().why;
+      } else {
+        refused->insert(id);
+      }
     }
-    const absl::flat_hash_set<Id> removed(listed.begin(), listed.end());
     ASSIGN_OR_RETURN(const std::vector<FileInfo> files, ListFiles(ctx, kind));
     listed.clear();
     for (const FileInfo& file : files) {

@@ -140,10 +140,13 @@ class Repository {
   absl::Status ReadIndexFile(const CallContext& ctx, const FileInfo& file,
                              absl::FunctionRef<absl::Status(const IndexedPack&)> sink) const;
   absl::Status RemoveFile(const CallContext& ctx, FileKind kind, const Id& id);
-  // Removes files with Lock::Delete(), and sees in a listing that they are gone; UNAVAILABLE when
-  // one is listed even after its second removal. Removes nothing where `ids` is empty.
+  // Removes files with Lock::TryDelete(), and sees in a listing that they are gone; UNAVAILABLE
+  // when one is listed even after its second removal. Those that the store refuses to delete are
+  // added to `refused`; where that is null, the first is an error. Removes nothing where `ids` is
+  // empty.
   absl::Status RemoveFiles(const CallContext& ctx, Lock& lock, FileKind kind,
-                           absl::Span<const Id> ids, absl::FunctionRef<void()> before_each);
+                           absl::Span<const Id> ids, absl::FunctionRef<void()> before_each,
+                           std::set<Id>* refused = nullptr);
   // Names that are not ids are left out.
   absl::StatusOr<std::vector<FileInfo>> ListFiles(const CallContext& ctx, FileKind kind) const;
   // Packs of data/, one call each; of one `folder` below it (0 ... 255), or of all.

@@ -212,13 +212,23 @@ TEST_F(RepairTest, ASnapshotThatDoesNotReadIsNamedAndWhatDeletesDoesNotPassItOve
     EXPECT_THAT(outcome.error, HasSubstr(second.substr(0, 8))) << words.front();
     EXPECT_THAT(outcome.error, Not(HasSubstr("no snapshots"))) << words.front();
   }
-  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
-           {"restore", "latest", "--target", Path("target")},
-           {"restore", "latest", "--path", "/volume", "--target", Path("target")},
-           {"ls", "latest"},
-           {"diff", first, "latest"},
-           {"stats", "latest"},
-           {"forget", "--keep-last", "1"}}) {
+  // All of it was restored, but it may not be what was asked for.
+  for (const std::vector<std::string>& more :
+       std::vector<std::vector<std::string>>{{}, {"--path", "/volume"}, {"-n"}}) {
+    std::vector<std::string> words = {"--json", "restore", "latest", "--target", Path("target")};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = MustRun(words, ExitCode::kIncomplete);
+    EXPECT_THAT(outcome.error,
+                AllOf(HasSubstr(file), HasSubstr("csi-delta forget " + second),
+                      HasSubstr(first.substr(0, 8) + " is the latest that reads; one that does "
+                                                     "not read may be newer")));
+    EXPECT_EQ(outcome.Result()["may_be_older"], true);
+  }
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"ls", "latest"},
+                                             {"diff", first, "latest"},
+                                             {"stats", "latest"},
+                                             {"forget", "--keep-last", "1"}}) {
     EXPECT_THAT(MustRun(words).error,
                 AllOf(HasSubstr(file), HasSubstr("csi-delta forget " + second)))
         << words.front();

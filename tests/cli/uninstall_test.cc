@@ -8,6 +8,7 @@
 #include "base/rfc3339.h"
 #include "datamover/mover_environment.h"
 #include "datamover/repository_access.h"
+#include "datamover/settings.h"
 #include "datamover/volume_task.h"
 #include "objects/backup_storage_location.h"
 #include "objects/differential_snapshot.h"
@@ -100,6 +101,20 @@ TEST_F(CliUninstallTest, DataIsDeletedOnlyOfTheClusterThatIsNamed) {
   EXPECT_EQ(both.code, ExitCode::kFailed);
   EXPECT_THAT(both.error, HasSubstr("exclude each other"));
   EXPECT_THAT(Contents(), SizeIs(1));
+}
+
+// They may name the credentials that delete.
+TEST_F(CliUninstallTest, DataIsNotDeletedWhenTheSettingsDoNotRead) {
+  bed_.api.Seed(
+      csi::ConfigMapType(),
+      {{"metadata", {{"name", datamover::kSettingsConfigMap}, {"namespace", MoverBed::kMover}}},
+       {"data", {{datamover::kSettingsKey, "{"}}}});
+  const Outcome outcome = Uninstall({"--yes", "--delete-data", bed_.env.cluster});
+  EXPECT_EQ(outcome.code, ExitCode::kFailed);
+  EXPECT_THAT(outcome.error, HasSubstr(datamover::kSettingsConfigMap));
+  EXPECT_THAT(Contents(), SizeIs(1));
+  EXPECT_EQ(Uninstall({"--yes"}).code, ExitCode::kOk);
+  EXPECT_THAT(Contents(), SizeIs(0));
 }
 
 TEST_F(CliUninstallTest, WhileTheDataMoverWorksItIsRefused) {

@@ -13,13 +13,16 @@
 #include "base/log.h"
 #include "csi/group_deletion.h"
 #include "csi/orphan_sweep.h"
+#include "csi/restore_guard.h"
 #include "csi/static_content.h"
 #include "k8s/cached_client.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
+#include "objects/swap_record.h"
 #include "tests/csi/deletion_sidecar.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/kind_names.h"
+#include "tests/support/manifest_rights.h"
 #include "tests/support/snapshot_fields.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
@@ -36,6 +39,8 @@ using support::IsOkAndHolds;
 using support::MakeContentObject;
 using support::MakeSnapshotObject;
 using testing::HasSubstr;
+
+constexpr char kLateDriver[] = "late.example.com";  // binds before it copies, perhaps
 
 absl::StatusOr<DeletionResult> DeleteContent(ActionBed& bed, const Json& archived) {
   const auto backup = velero::ParseBackup(support::MakeBackupObject("nightly", "Deleting"));
@@ -295,6 +300,43 @@ TEST_F(ContentDeletionTest, TemporaryContentCarriesAllThatDeletionNeeds) {
   EXPECT_EQ(k8s::Label(made, objects::kManagedByLabel), "node-7");
   EXPECT_EQ(*FindJson(made, {"metadata", "finalizers"}),
             Json::array({objects::kContentBoundProtectionFinalizer, objects::kDeletionFinalizer}));
+}
+
+// The PVC that a VolumeSnapshot is restored into in place is made of another object, and only its
+// PersistentVolume tells of the copy. The plugin has the rights of deploy/rbac.yaml.
+TEST_F(ContentDeletionTest, AnInPlaceRestoreUnderWayKeepsItsSourceByTheRightsThatAreListed) {
+  const std::set<std::string> rights =
+      support::RightsOfRole("deploy/rbac.yaml", "velero-csi-delta", "");
+  bed_.api.SetInterceptor([&rights](const support::ApiCall& call, const Json*) {
+    const std::string right = absl::StrCat(call.verb, " ", call.plural, " ");
+    return call.namespace_name == support::kVeleroNamespace || rights.contains(right)
+               ? absl::OkStatus()
+               : absl::PermissionDeniedError(right);
+  });
+  SeedRestored();
+  ASSERT_TRUE(bed_.api.Mutate(VolumeSnapshotContentKey("restored"),
+                              [](Json& content) { content["spec"]["driver"] = kLateDriver; }));
+  Json archived = Archived();
+  archived["spec"]["driver"] = kLateDriver;
+  const std::string snapshot_uid =
+      k8s::Uid(*bed_.api.Find(VolumeSnapshotKey("shop-2", "restored")));
+  bed_.api.Seed(
+      PersistentVolumeType(),
+      support::MakeObject("v1", "PersistentVolume", "", "pv-new",
+                          {{objects::kInPlaceLabel, RestoreLabelValue("shop-2", "data")}},
+                          {{objects::kInPlaceRecordAnnotation,
+                            objects::FormatSwapRecord({.side = objects::SwapSide::kRestored,
+                                                       .namespace_name = "shop-2",
+                                                       .pvc = "data",
+                                                       .snapshot = "restored",
+                                                       .snapshot_uid = snapshot_uid,
+                                                       .policy = "Delete",
+                                                       .peer = "pv-old"})}}));
+  EXPECT_THAT(Delete(archived), IsOkAndHolds(DeletionResult::kDeferred));
+  EXPECT_TRUE(sidecar_.snapshots.contains("handle-1"));
+  bed_.api.Remove(VolumeKey("pv-new"));
+  EXPECT_THAT(Delete(archived), IsOkAndHolds(DeletionResult::kGone));
+  EXPECT_FALSE(sidecar_.snapshots.contains("handle-1"));
 }
 
 // Counts the contents that it is given.

@@ -11,9 +11,13 @@
 #include <string>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "engine/check.h"
 #include "engine/snapshot_choice.h"
 #include "objects/former_outcome.h"
+#include "storage/forwarding_object_store.h"
+#include "storage/location.h"
+#include "storage/object_rules.h"
 #include "tests/support/cheap_scrypt.h"
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/scratch_folder.h"
@@ -25,6 +29,28 @@ namespace {
 using support::IsOk;
 
 constexpr std::size_t kImageBytes = std::size_t{1} << 20;
+
+// Deletes nothing below a prefix, for an object lock.
+class RetainingStore : public storage::OpenedStore, private storage::ForwardingObjectStore {
+ public:
+  RetainingStore(std::unique_ptr<storage::OpenedStore> opened, std::string prefix)
+      : ForwardingObjectStore(opened->store()),
+        opened_(std::move(opened)),
+        prefix_(std::move(prefix)) {}
+
+  storage::ObjectStore& store() override { return *this; }
+  const storage::StoreMeter& meter() const override { return opened_->meter(); }
+
+ private:
+  absl::Status Delete(const CallContext& ctx, const std::string& key) override {
+    return key.starts_with(prefix_)
+               ? storage::AsRetained(absl::PermissionDeniedError("object lock"))
+               : ForwardingObjectStore::Delete(ctx, key);
+  }
+
+  const std::unique_ptr<storage::OpenedStore> opened_;
+  const std::string prefix_;
+};
 
 class JobTest : public testing::Test {
  protected:
@@ -50,6 +76,15 @@ class JobTest : public testing::Test {
         .host = "here",
         .scratch_folder = folder_.path()};
     options.scrypt = support::kCheapScrypt;
+    if (!retained_.empty()) {
+      options.open_store = [this](const storage::Location& location,
+                                  const storage::StoreSettings& settings, Random& random)
+          -> absl::StatusOr<std::unique_ptr<storage::OpenedStore>> {
+        ASSIGN_OR_RETURN(std::unique_ptr<storage::OpenedStore> opened,
+                         storage::OpenStore(location, settings, random));
+        return std::make_unique<RetainingStore>(std::move(opened), retained_);
+      };
+    }
     return std::make_unique<engine::Session>(std::move(options));
   }
   absl::StatusOr<Outcome> Do(VolumeWork work) {
@@ -88,6 +123,7 @@ class JobTest : public testing::Test {
   }
 
   const support::ScratchFolder folder_;
+  std::string retained_;  // prefix of keys that may not be deleted; "" for none
   CallContext ctx_;
   std::set<std::string> stages_;
   int64_t done_bytes_ = 0;
@@ -165,6 +201,22 @@ TEST_F(JobTest, WhatIsForgottenCountsNoBytes) {
   EXPECT_EQ(total_bytes_, 0);
   EXPECT_THAT(Do(DownloadWork{.device = Path("restored"), .snapshot_id = id}).status(),
               support::StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_F(JobTest, WhatAnObjectLockRetainsIsNamedAndTriedAgain) {
+  const VolumeWork forget = ForgetWork{.items = {{.snapshot_id = Backed()}}};
+  retained_ = "data/";
+  for (int i = 0; i < 2; ++i) {
+    const absl::Status refused = Do(forget).status();
+    EXPECT_TRUE(storage::IsRetained(refused)) << refused;
+    EXPECT_THAT(refused.message(), testing::HasSubstr("refuses to delete"));
+    EXPECT_THAT(refused.message(), testing::HasSubstr(": data/"));
+  }
+  retained_ = "";
+  EXPECT_THAT(Do(forget), IsOk());
+  for (const auto& file : std::filesystem::recursive_directory_iterator(Path("repo") + "/data")) {
+    EXPECT_FALSE(file.is_regular_file()) << file.path();
+  }
 }
 
 // The figures of a task are those that the program prints, and that tasks of the version before

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
@@ -50,8 +51,9 @@ class UninstallTest : public testing::Test {
     EXPECT_TRUE(request_.keep_data) << "by default";
     request_.keep_data = false;
     request_.velero_namespaces = {"velero"};
-    request_.open_store =
-        [this](const RepositoryAccess&) -> absl::StatusOr<std::unique_ptr<storage::OpenedStore>> {
+    request_.open_store = [this](const RepositoryAccess& access)
+        -> absl::StatusOr<std::unique_ptr<storage::OpenedStore>> {
+      opened_with_ = access.secret_data.at("cloud").Reveal();
       return std::make_unique<support::LentStore>(bucket_);
     };
     for (const char* part :
@@ -146,6 +148,7 @@ class UninstallTest : public testing::Test {
 
   MoverBed bed_;
   support::FakeObjectStore bucket_;
+  std::string opened_with_;  // the credentials
   UninstallRequest request_;
 };
 
@@ -341,6 +344,32 @@ TEST_F(UninstallTest, KeysOutliveDataThatDoesNotGo) {
   bucket_.ClearFaults();
   EXPECT_THAT(Uninstall(), IsEmpty());
   EXPECT_FALSE(HasKeys());
+}
+
+TEST_F(UninstallTest, DataIsDeletedWithTheCredentialsForDeletion) {
+  BackUp();
+  bed_.env.settings.locations["default"].deletion_credential = {.name = "remover", .key = "keys"};
+  EXPECT_THAT(Uninstall(), ElementsAre(HasSubstr("Secret velero/remover is not there")));
+  EXPECT_TRUE(HasKeys());
+  EXPECT_THAT(bucket_.objects(), SizeIs(7));
+  const std::string text = "[default]\naws_access_key_id=remover\naws_secret_access_key=shh\n";
+  bed_.api.Seed(csi::SecretType(), {{"metadata", {{"name", "remover"}, {"namespace", "velero"}}},
+                                    {"data", {{"keys", absl::Base64Escape(text)}}}});
+  EXPECT_THAT(Uninstall(), IsEmpty());
+  EXPECT_EQ(opened_with_, text);
+  EXPECT_FALSE(HasKeys());
+  EXPECT_THAT(bucket_.objects(), SizeIs(1));
+}
+
+// The settings may be gone: the chart makes them.
+TEST_F(UninstallTest, CredentialsThatMayNotDeleteLeadToTheSetting) {
+  BackUp();
+  bucket_.AddFault({.operation = StoreOperation::kDelete,
+                    .last_call = 1000,
+                    .status = absl::PermissionDeniedError("AccessDenied")});
+  EXPECT_THAT(Uninstall(),
+              Contains(AllOf(HasSubstr("AccessDenied"), HasSubstr("name no deletionCredential"))));
+  EXPECT_TRUE(HasKeys());
 }
 
 TEST_F(UninstallTest, KeysStayWhereDataWasNotLookedFor) {

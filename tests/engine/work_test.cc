@@ -441,7 +441,7 @@ TEST_F(WorkTest, ACheckRenewsLocksFirstAndSaysWhatCameOfIt) {
   EXPECT_EQ((*refused->locks)->failed, (*refused->locks)->objects);
 }
 
-TEST_F(WorkTest, APruneSaysWhatStaysLockedAndUntilWhen) {
+TEST_F(WorkTest, ForgetAndPruneSayWhatStaysLockedAndUntilWhen) {
   is_locked_ = true;
   locked_.LockPuts("GOVERNANCE", absl::Hours(24 * 30));
   ASSERT_THAT(NewSession()->Init(ctx_), IsOk());
@@ -454,6 +454,9 @@ TEST_F(WorkTest, APruneSaysWhatStaysLockedAndUntilWhen) {
     const ForgetJob job{.ids = {id}, .frees_space = true, .prune = {.unused_max = {.percent = 0}}};
     const absl::StatusOr<ForgetOutcome> outcome = RunForget(ctx_, *session, job, Ignored());
     EXPECT_THAT(outcome, IsOk());
+    EXPECT_EQ(outcome->locked.asked, 2) << "its file and the sidecar";
+    EXPECT_EQ(outcome->locked.locked, 2);
+    EXPECT_GE(outcome->locked.until, before + absl::Hours(24 * 29));
     const auto pruned = FreeSpace(ctx_, *session, job, *outcome, Ignored());
     EXPECT_THAT(pruned, IsOk());
     return pruned->value_or(PruneOutcome());
@@ -462,8 +465,9 @@ TEST_F(WorkTest, APruneSaysWhatStaysLockedAndUntilWhen) {
   EXPECT_GT(pruned.locked.asked, 0);
   EXPECT_EQ(pruned.locked.locked, pruned.locked.asked);
   EXPECT_GE(pruned.locked.until, before + absl::Hours(24 * 29));
-  EXPECT_THAT(TextOf(pruned.locked), HasSubstr("deleted packs stay in the bucket as versions"));
-  EXPECT_EQ(TextOf(LockedPacks()), "");
+  EXPECT_THAT(TextOf(pruned.locked, "packs"),
+              HasSubstr("deleted packs stay in the bucket as versions"));
+  EXPECT_EQ(TextOf(LockedObjects(), "packs"), "");
 }
 
 TEST_F(WorkTest, WithoutALockNothingIsWritten) {

@@ -460,8 +460,8 @@ TEST_F(BlobWriterTest, PacksOfADeadRunAreAdopted) {
   store_.SetObject(PackKey(Id::Of("broken")), "this is no pack");
   std::unique_ptr<Repository> next = Open();
   ASSERT_THAT(next->LoadIndex(ctx_), IsOk());
-  EXPECT_THAT(AdoptOrphanPacks(ctx_, *next), IsOkAndHolds(static_cast<int64_t>(packs)));
-  EXPECT_THAT(AdoptOrphanPacks(ctx_, *next), IsOkAndHolds(0));
+  EXPECT_THAT(AdoptOrphanPacks(ctx_, *next, nullptr), IsOkAndHolds(static_cast<int64_t>(packs)));
+  EXPECT_THAT(AdoptOrphanPacks(ctx_, *next, nullptr), IsOkAndHolds(0));
   options_.known = KnownIn(*next);
   BlobWriter writer(ctx_, *next, options_);
   EXPECT_THAT(Add(writer, Blob(7)), IsOkAndHolds(false));
