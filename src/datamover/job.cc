@@ -117,8 +117,7 @@ absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session,
                    engine::RunForget(ctx, session, job, stages));
   ASSIGN_OR_RETURN(const std::optional<engine::PruneOutcome> pruned,
                    engine::FreeSpace(ctx, session, job, outcome, stages));
-  RETURN_IF_ERROR(
-      engine::StatusOf(pruned.has_value() ? pruned->done.refused : outcome.refused));
+  RETURN_IF_ERROR(engine::StatusOf(pruned.has_value() ? pruned->done.refused : outcome.refused));
   std::vector<std::string> texts = {engine::TextOf(outcome.locked, "files of snapshots")};
   if (pruned.has_value()) {
     texts.push_back(engine::TextOf(pruned->locked, "packs"));

@@ -77,9 +77,9 @@ class JobTest : public testing::Test {
         .scratch_folder = folder_.path()};
     options.scrypt = support::kCheapScrypt;
     if (!retained_.empty()) {
-      options.open_store = [this](const storage::Location& location,
-                                  const storage::StoreSettings& settings, Random& random)
-          -> absl::StatusOr<std::unique_ptr<storage::OpenedStore>> {
+      options.open_store =
+          [this](const storage::Location& location, const storage::StoreSettings& settings,
+                 Random& random) -> absl::StatusOr<std::unique_ptr<storage::OpenedStore>> {
         ASSIGN_OR_RETURN(std::unique_ptr<storage::OpenedStore> opened,
                          storage::OpenStore(location, settings, random));
         return std::make_unique<RetainingStore>(std::move(opened), retained_);
