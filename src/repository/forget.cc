@@ -113,10 +113,8 @@ absl::Status RemoveSnapshots(const CallContext& ctx, Repository& repository, Loc
       &refused));
   // Only caches: one that stays behind goes with the next prune.
   for (const Id& id : ids) {
-    const absl::Status removed =
-        refused.contains(id) ? absl::OkStatus() : repository.store().Delete(ctx, SidecarKey(id));
-    if (!absl::IsPermissionDenied(removed)) {
-      RETURN_IF_ERROR(removed);
+    if (!refused.contains(id)) {
+      repository.store().Delete(ctx, SidecarKey(id)).IgnoreError();
     }
   }
   Report(progress, "snapshots", std::ssize(ids), std::ssize(ids));

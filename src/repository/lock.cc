@@ -447,11 +447,9 @@ absl::Status Lock::Delete(const CallContext& ctx, const std::string& key) {
 absl::StatusOr<bool> Lock::TryDelete(const CallContext& ctx, const std::string& key) {
   const absl::Status deleted = Delete(ctx, key);
   const MutexLock lock(mutex_);
-  has_deleted_ |= deleted.ok();
-  if (deleted.ok() || !absl::IsPermissionDenied(deleted) ||
-      (refused_.count >= kRefusedMax && !has_deleted_)) {
-    RETURN_IF_ERROR(deleted);
-    return true;
+  if (!absl::IsPermissionDenied(deleted) || (refused_.count >= kRefusedMax && !has_deleted_)) {
+    has_deleted_ |= deleted.ok();
+    return deleted.ok() ? absl::StatusOr<bool>(true) : deleted;
   }
   ++refused_.count;
   refused_.why.Update(deleted);
@@ -459,11 +457,6 @@ absl::StatusOr<bool> Lock::TryDelete(const CallContext& ctx, const std::string& 
     refused_.first.push_back(key);
   }
   return false;
-}
-
-RefusedDeletions Lock::refused() const {
-  const MutexLock lock(mutex_);
-  return refused_;
 }
 
 absl::Status Lock::Release(const CallContext& ctx) {

@@ -120,7 +120,7 @@ class ForeignLocks;
 struct RefusedDeletions {
   int64_t count = 0;
   std::vector<std::string> first = {};  // keys, kRefusedNamedMax at most
-  absl::Status why = {};                // of the first; OK when there is none
+  absl::Status why = {};                // of the first; OK where the store refused none
 };
 inline constexpr int64_t kRefusedMax = 100;
 inline constexpr std::size_t kRefusedNamedMax = 5;
@@ -172,7 +172,10 @@ class Lock {
   // Delete(); false, and remembered, where the store refuses it for this object. PERMISSION_DENIED
   // when it refused the first kRefusedMax and deleted none.
   absl::StatusOr<bool> TryDelete(const CallContext& ctx, const std::string& key);
-  RefusedDeletions refused() const;
+  RefusedDeletions refused() const {
+    const MutexLock lock(mutex_);
+    return refused_;
+  }
 
   // Replaces the lock's file now. Done by the thread; exposed for tests. OK once the new file is
   // written: an old one that cannot be removed goes later, with the others of this lock.

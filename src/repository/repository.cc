@@ -7,7 +7,6 @@
 #include <tuple>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -790,18 +789,17 @@ absl::Status Repository::RemoveFiles(const CallContext& ctx, Lock& lock, FileKin
       return absl::UnavailableError(
           absl::StrCat(Describe(kind, listed.front()), " was removed, but is listed all the same"));
     }
-    absl::flat_hash_set<Id> removed;
+    std::set<Id> removed;
     for (const Id& id : listed) {
       RETURN_IF_ERROR(ctx.Check());
       before_each();
-      ASSIGN_OR_RETURN(const bool is_gone, lock.TryDelete(ctx, FileKey(kind, id)));
-      if (is_gone) {
-        removed.insert(id);
-      } else if (refused == nullptr) {
-        return lock.refused().why;
+      bool is_gone = true;
+      if (refused != nullptr) {
+        ASSIGN_OR_RETURN(is_gone, lock.TryDelete(ctx, FileKey(kind, id)));
       } else {
-        refused->insert(id);
+        RETURN_IF_ERROR(lock.Delete(ctx, FileKey(kind, id)));
       }
+      (is_gone ? removed : *refused).insert(id);
     }
     ASSIGN_OR_RETURN(const std::vector<FileInfo> files, ListFiles(ctx, kind));
     listed.clear();

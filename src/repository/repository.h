@@ -140,7 +140,7 @@ class Repository {
   absl::Status ReadIndexFile(const CallContext& ctx, const FileInfo& file,
                              absl::FunctionRef<absl::Status(const IndexedPack&)> sink) const;
   absl::Status RemoveFile(const CallContext& ctx, FileKind kind, const Id& id);
-  // Removes files with Lock::TryDelete(), and sees in a listing that they are gone; UNAVAILABLE
+  // Removes files with Lock::Delete(), and sees in a listing that they are gone; UNAVAILABLE
   // when one is listed even after its second removal. Those that the store refuses to delete are
   // added to `refused`; where that is null, the first is an error. Removes nothing where `ids` is
   // empty.

@@ -151,7 +151,7 @@ class FreezeSweepTest : public SweepFixture {
       const bool may_be_refused = words == kRepairIndex;
       const Outcome outcome = may_be_refused ? Run(words, other) : MustRun(words, other);
       if (outcome.code != ExitCode::kOk) {
-        EXPECT_THAT(outcome.error, testing::HasSubstr("may still delete them"));
+        EXPECT_THAT(outcome.error, testing::HasSubstr(kAssumeEnded));
       }
       if (words.front() == "backup") {
         saved_.push_back(GetString(outcome.Result(), {"snapshot_id"}));
@@ -187,11 +187,7 @@ class FreezeSweepTest : public SweepFixture {
       Run(words);
       freezing_.FreezeAt(0, Moment::kBefore, nullptr);
       if (words.front() == "repair") {
-        std::vector<std::string> again = words;
-        if (words == kRepairIndex) {
-          again.push_back("--assume-ended");
-        }
-        MustRun(again);
+        RunAgain(words);
       }
       ExpectNothingLost();
       if (HasFailure()) {

@@ -102,7 +102,7 @@ class ResumeTest : public testing::Test {
     volume_.Reopen();
     repository::Repository& repository = volume_.repository();
     EXPECT_THAT(repository.LoadIndex(volume_.ctx()), IsOk());
-    EXPECT_THAT(repository::AdoptOrphanPacks(volume_.ctx(), repository), IsOk());
+    EXPECT_THAT(repository::AdoptOrphanPacks(volume_.ctx(), repository, nullptr), IsOk());
     options.known = &repository.index();
     FullScanSource source;
     auto backup = volume_.Backup(device_, source, options);
@@ -142,7 +142,7 @@ class ResumeTest : public testing::Test {
   std::vector<JournalEntry> Stored(std::vector<JournalEntry> entries) {
     repository::Repository& repository = volume_.repository();
     EXPECT_THAT(repository.LoadIndex(volume_.ctx()), IsOk());
-    EXPECT_THAT(repository::AdoptOrphanPacks(volume_.ctx(), repository), IsOk());
+    EXPECT_THAT(repository::AdoptOrphanPacks(volume_.ctx(), repository, nullptr), IsOk());
     std::erase_if(entries, [&](const JournalEntry& entry) {
       return HasData(entry) &&
              !repository.index().Contains({repository::BlobType::kData, entry.id}).value();

@@ -57,7 +57,7 @@ UploadOptions OptionsOf(const std::string& claim, const std::string& identity) {
 
 absl::Status Adopt(VolumeFixture& volume) {
   RETURN_IF_ERROR(volume.repository().LoadIndex(volume.ctx()));
-  return repository::AdoptOrphanPacks(volume.ctx(), volume.repository()).status();
+  return repository::AdoptOrphanPacks(volume.ctx(), volume.repository(), nullptr).status();
 }
 
 // A run of the whole volume that dies before its end, and leaves its journal.

@@ -173,9 +173,11 @@ absl::StatusOr<repository::CheckReport> Client::Check(bool read_data) {
   return repository::CheckRepository(ctx_, *session.repository, options);
 }
 
-absl::StatusOr<repository::RepairIndexResult> Client::RepairIndex(bool read_all_packs) {
+absl::StatusOr<repository::RepairIndexResult> Client::RepairIndex(bool read_all_packs,
+                                                                  bool assume_ended) {
   ASSIGN_OR_RETURN(const Session session, OpenLocked(/*exclusive=*/true));
   repository::RepairIndexOptions options;
+  options.assume_ended = assume_ended;
   options.read_all_packs = read_all_packs;
   return repository::RepairIndex(ctx_, *session.repository, *session.lock, options);
 }

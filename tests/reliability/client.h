@@ -72,7 +72,8 @@ class Client {
   absl::Status Forget(const std::vector<repository::Id>& ids);
   absl::Status Prune();
   absl::StatusOr<repository::CheckReport> Check(bool read_data = false);
-  absl::StatusOr<repository::RepairIndexResult> RepairIndex(bool read_all_packs = false);
+  absl::StatusOr<repository::RepairIndexResult> RepairIndex(bool read_all_packs = false,
+                                                            bool assume_ended = true);
   // With the volume as what fills in lost chunks, where it is given.
   absl::StatusOr<repository::RepairPacksResult> RepairPacks(const VolumeState* live = nullptr);
   // The snapshots that were removed since they cannot be restored.

@@ -300,7 +300,9 @@ std::string Storm::MaintainOnce(Client& client, SharedStore& store, Draws& draws
     case 6:
       return draws() % 2 == 0
                  ? absl::StrCat("repair index: ",
-                                client.RepairIndex(draws() % 2 == 0).status().ToString())
+                                client.RepairIndex(draws() % 2 == 0, /*assume_ended=*/false)
+                                    .status()
+                                    .ToString())
                  : absl::StrCat("repair packs: ", client.RepairPacks().status().ToString());
     default: {
       model_.Removed();

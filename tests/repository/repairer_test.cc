@@ -173,6 +173,21 @@ TEST_F(RepairerTest, APackWithoutAHeaderStaysListed) {
   ExpectAllRight();
 }
 
+TEST_F(RepairerTest, ListsNothingAgainThatMayStillBeDeleted) {
+  BackUp(Image({4}));
+  const std::string index = KeysBelow("index/").front();
+  store_.SetObject(kMayStillDeleteKey, "1");
+  EXPECT_THAT(Repair(), IsOk()) << "all is listed";
+  store_.RemoveObject(index);
+  const auto before = store_.objects();
+  EXPECT_THAT(Repair(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                 testing::HasSubstr("pass --assume-ended")));
+  EXPECT_EQ(store_.objects(), before);
+  ASSERT_THAT(Repair({.assume_ended = true, .progress = nullptr}), IsOk());
+  ExpectClean(/*read_data=*/false);
+  ExpectRestores(id_, image_);
+}
+
 TEST_F(RepairerTest, IndexRepairMayDieAtAnyCall) {
   BackUp(Image({4}));
   Flip(KeysBelow("index/").front(), 60);
@@ -186,7 +201,7 @@ TEST_F(RepairerTest, IndexRepairMayDieAtAnyCall) {
       const absl::Status status = Repair(*repository).status();
       const bool cut = store_.is_cut();
       store_.Restart();
-      ASSERT_THAT(Repair(), IsOk());
+      ASSERT_THAT(Repair({.assume_ended = true, .progress = nullptr}), IsOk());
       ExpectClean(/*read_data=*/false);
       ExpectRestores(id_, image_);
       if (!cut) {
