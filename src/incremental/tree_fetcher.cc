@@ -105,12 +105,12 @@ absl::string_view PartOf(const PackRange& range, const PackRange::Part& part,
 absl::StatusOr<std::optional<BlobLocation>> TreeFetcher::FindByIndex(const CallContext& ctx,
                                                                      const PlacedTree& tree) {
   RETURN_IF_ERROR(repository_.LoadReadableIndex(ctx));
-  BlobLocation location;
-  ASSIGN_OR_RETURN(const bool found,
-                   repository_.index().FindAny({BlobType::kTree, tree.id}, location));
-  if (!found) {
+  ASSIGN_OR_RETURN(const std::optional<repository::IndexedCopy> found,
+                   repository_.index().FindTree(tree.id));
+  if (!found.has_value()) {
     return std::nullopt;
   }
+  const BlobLocation location = repository_.index().LocationOf(*found);
   places_.Note(tree.position, location);
   return location;
 }

@@ -80,8 +80,7 @@ class Checker {
   // Calls bad what is above a bad tree, a level at a time: only when there is any are the trees
   // read again that have others below them, of a volume one in 257.
   absl::Status FindAncestors();
-  absl::Status CheckByChildren(const BlobHandle& handle,
-                               const absl::StatusOr<absl::string_view>& text);
+  absl::Status CheckByChildren(const FetchedBlob& tree);
   absl::Status MarkBad(const BlobId& tree);
 
   // A snapshot needs this blob: whose packs are bad, these are not to be dropped for nothing.
@@ -106,8 +105,11 @@ class Checker {
   absl::Status AddWrongSize(const ContentCheck::WrongSize& wrong);
   absl::Status CheckVolumes(VolumeCheck& volumes);
   absl::Status ReadPacks();
-  absl::Status ReadBatch(absl::Span<const FileInfo> packs, absl::Span<const uint32_t> ordinals,
-                         std::size_t total);
+  using PackReader = absl::FunctionRef<absl::Status(
+      const FileInfo&, std::vector<NumberedEntry>& indexed, int64_t piece_bytes)>;
+  // By several threads at the same time.
+  absl::Status ForEachPack(absl::Span<const FileInfo> packs, int64_t piece_bytes_max,
+                           PackReader read);
   // What a scan of a pack finds.
   struct PackRead {
     std::string detail = {};                // what is wrong with it; "" for nothing
@@ -144,7 +146,7 @@ class Checker {
   std::vector<std::pair<Id, absl::Status>> unreadable_snapshots_;
   std::vector<FileInfo> readable_packs_;
   std::vector<FileInfo> unindexed_;
-  std::vector<std::pair<uint32_t, int64_t>> wrong_size_;  // By ordinal, with what is stored.
+  std::vector<FileInfo> wrong_size_;
   Mutex alone_;  // Of blobs that are longer than a piece, one is in memory.
   std::atomic<int64_t> trees_done_ = 0;
   std::atomic<int64_t> trees_lost_ = 0;
@@ -222,7 +224,7 @@ absl::StatusOr<bool> Checker::CheckIndex() {
       Add(FindingKind::kPackListedDifferently, true, PackName(pack),
           "two index files list different blobs in it", kRepairIndex);
     }
-    report_.packs = static_cast<int64_t>(index().packs().size());
+    report_.packs = index().pack_count();
     report_.blobs = index().entry_count();
     return true;
   }
@@ -270,7 +272,7 @@ absl::Status Checker::CheckPack(const FileInfo& file, uint32_t ordinal) {
   if (file.size_bytes != info.stored_bytes) {
     CallBad(ordinal, FindingKind::kPackWrongSize,
             absl::StrCat("has ", file.size_bytes, " bytes instead of ", info.stored_bytes));
-    return Note(wrong_size_, std::pair(ordinal, file.size_bytes));
+    return Note(wrong_size_, file);
   }
   if (info.has_data && info.has_tree) {
     Add(FindingKind::kPackMixed, false, PackName(file.id), "holds data and trees",
@@ -338,22 +340,18 @@ absl::Status Checker::FindAncestors() {
   }
   while (found) {
     const int64_t before = bad_trees_->count();
-    RETURN_IF_ERROR(
-        FetchBlobs(ctx_, repository_, inner,
-                   [this](const BlobHandle& handle, const absl::StatusOr<absl::string_view>& text) {
-                     return CheckByChildren(handle, text);
-                   }));
+    RETURN_IF_ERROR(FetchBlobs(ctx_, repository_, inner,
+                               [this](const FetchedBlob& blob) { return CheckByChildren(blob); }));
     found = bad_trees_->count() > before;
   }
   return absl::OkStatus();
 }
 
-absl::Status Checker::CheckByChildren(const BlobHandle& handle,
-                                      const absl::StatusOr<absl::string_view>& text) {
+absl::Status Checker::CheckByChildren(const FetchedBlob& tree) {
   std::vector<BlobId> below;
-  absl::Status read = text.status();
+  absl::Status read = tree.plaintext.status();
   if (read.ok()) {
-    read = ReadTreeNodes(*text, below, [](const Node&) { return absl::OkStatus(); });
+    read = ReadTreeNodes(*tree.plaintext, below, [](const Node&) { return absl::OkStatus(); });
   }
   if (!read.ok() && !IsDamage(read)) {
     return read;
@@ -362,7 +360,7 @@ absl::Status Checker::CheckByChildren(const BlobHandle& handle,
   for (std::size_t i = 0; i < below.size() && !is_bad; ++i) {
     ASSIGN_OR_RETURN(is_bad, IsBadTree(below[i]));
   }
-  return is_bad ? MarkBad(handle.id) : absl::OkStatus();
+  return is_bad ? MarkBad(tree.handle.id) : absl::OkStatus();
 }
 
 absl::Status Checker::MarkBad(const BlobId& tree) {
@@ -441,7 +439,7 @@ absl::Status Checker::CheckTree(const BlobId& tree, const absl::StatusOr<absl::s
     RETURN_IF_ERROR(index().ForEachCopyOf(
         {.type = BlobType::kTree, .id = tree}, [this](const IndexedCopy& copy) {
           const MutexLock lock(mutex_);
-          CallDamaged(*index().FindPack(index().packs()[copy.pack_ordinal]));
+          CallDamaged(*index().FindPack(index().PackAt(copy.pack_ordinal)));
           return true;
         }));
     return MarkBad(tree);
@@ -566,49 +564,49 @@ absl::Status Checker::CheckVolumes(VolumeCheck& volumes) {
 absl::Status Checker::ReadPacks() {
   const std::vector<FileInfo> packs = ChoosePacks(std::move(readable_packs_), options_.read_data,
                                                   options_.read_newer_than, options_.seed);
+  const auto read = [&](const FileInfo& pack, std::vector<NumberedEntry>& indexed,
+                        int64_t piece_bytes) -> absl::Status {
+    RETURN_IF_ERROR(ReadPack(pack, indexed, piece_bytes));
+    const MutexLock lock(mutex_);
+    report_.bytes_read += pack.size_bytes;
+    Report(options_.progress, "packs", ++report_.packs_read, packs.size());
+    return absl::OkStatus();
+  };
+  return ForEachPack(packs, kPieceBytesMax, read);
+}
+
+absl::Status Checker::ForEachPack(absl::Span<const FileInfo> packs, int64_t piece_bytes_max,
+                                  PackReader read) {
+  MemoryBudget& memory = repository_.memory();
   std::vector<uint32_t> ordinals;
-  ordinals.reserve(packs.size());
   for (const FileInfo& pack : packs) {
     ordinals.push_back(*index().FindPack(pack.id));
   }
-  const int64_t blobs_max = BlobsPerPass(repository_.memory().free_bytes());
-  for (std::size_t begin = 0; begin < packs.size();) {
-    const auto rest = absl::MakeConstSpan(ordinals).subspan(begin);
-    const std::size_t pass = PacksOfPass(index(), rest, blobs_max);
-    RETURN_IF_ERROR(
-        ReadBatch(absl::MakeConstSpan(packs).subspan(begin, pass), rest.first(pass), packs.size()));
-    begin += pass;
+  const int64_t blobs_max = BlobsPerPass(memory.free_bytes());
+  absl::Span<const uint32_t> left = ordinals;
+  while (!left.empty()) {
+    const absl::Span<const uint32_t> pass = left.first(PacksOfPass(index(), left, blobs_max));
+    ASSIGN_OR_RETURN(HeldContents held, TakeContents(memory, index(), pass));
+    // A whole pack where memory allows: one request.
+    const int64_t piece_bytes =
+        RangeBytesFor(memory.free_bytes() / (ScanBytes(kMebibyte) / kMebibyte), 0, piece_bytes_max);
+    ASSIGN_OR_RETURN(const ThreadRoom room,
+                     TakeThreadRoom(memory, ScanBytes(piece_bytes), "reading packs"));
+    RETURN_IF_ERROR(ParallelFor(pass.size(), room.threads, [&](std::size_t i) -> absl::Status {
+      RETURN_IF_ERROR(ctx_.Check());
+      return read(packs[i], held.contents.at(pass[i]), piece_bytes);
+    }));
+    packs.remove_prefix(pass.size());
+    left.remove_prefix(pass.size());
   }
   return absl::OkStatus();
-}
-
-absl::Status Checker::ReadBatch(absl::Span<const FileInfo> packs,
-                                absl::Span<const uint32_t> ordinals, std::size_t total) {
-  MemoryBudget& memory = repository_.memory();
-  ASSIGN_OR_RETURN(const MemoryBudget::Share contents_share,
-                   TakePackContents(memory, index(), ordinals));
-  ASSIGN_OR_RETURN(PackContents contents, ContentsOf(index(), ordinals));
-  // A whole pack where memory allows: one request.
-  const int64_t piece_bytes =
-      RangeBytesFor(memory.free_bytes() / (ScanBytes(kMebibyte) / kMebibyte), 0, kPieceBytesMax);
-  ASSIGN_OR_RETURN(const ThreadRoom room,
-                   TakeThreadRoom(memory, ScanBytes(piece_bytes), "reading packs"));
-  return ParallelFor(packs.size(), room.threads, [&](std::size_t i) -> absl::Status {
-    RETURN_IF_ERROR(ctx_.Check());
-    RETURN_IF_ERROR(ReadPack(packs[i], contents.at(ordinals[i]), piece_bytes));
-    const MutexLock lock(mutex_);
-    report_.bytes_read += packs[i].size_bytes;
-    Report(options_.progress, "packs", ++report_.packs_read, total);
-    return absl::OkStatus();
-  });
 }
 
 absl::StatusOr<Checker::PackRead> Checker::Scan(const FileInfo& pack,
                                                 absl::Span<const PackEntry> blobs,
                                                 int64_t piece_bytes) {
   PackRead read;
-  const auto note = [&](std::size_t number, absl::string_view,
-                        const absl::StatusOr<absl::string_view>& plaintext) {
+  const auto note = [&](std::size_t number, const absl::StatusOr<absl::string_view>& plaintext) {
     if (!plaintext.ok()) {
       read.damaged.push_back(number);
       if (read.damaged.size() <= kBlobsNamedMax) {
@@ -668,32 +666,16 @@ absl::Status Checker::ReadPack(const FileInfo& pack, std::vector<NumberedEntry>&
 }
 
 absl::Status Checker::ReadWrongSizes() {
-  std::vector<uint32_t> ordinals;
-  for (const auto& [ordinal, size_bytes] : wrong_size_) {
-    ordinals.push_back(ordinal);
-  }
-  const int64_t blobs_max = BlobsPerPass(repository_.memory().free_bytes());
-  for (std::size_t begin = 0; begin < ordinals.size();) {
-    const auto rest = absl::MakeConstSpan(ordinals).subspan(begin);
-    const auto pass = rest.first(PacksOfPass(index(), rest, blobs_max));
-    ASSIGN_OR_RETURN(const MemoryBudget::Share share,
-                     TakePackContents(repository_.memory(), index(), pass));
-    ASSIGN_OR_RETURN(PackContents contents, ContentsOf(index(), pass));
-    ASSIGN_OR_RETURN(const ThreadRoom room,
-                     TakeThreadRoom(repository_.memory(), ScanBytes(kMebibyte), "reading packs"));
-    for (std::size_t i = begin; i < begin + pass.size(); ++i) {
-      std::vector<NumberedEntry>& indexed = contents.at(ordinals[i]);
-      const std::vector<PackEntry> blobs = SortByOffset(indexed);
-      ASSIGN_OR_RETURN(const PackRead read, Scan({.id = index().packs()[ordinals[i]],
-                                                  .size_bytes = wrong_size_[i].second},
-                                                 blobs, kMebibyte));
-      for (const std::size_t number : read.damaged) {
-        bad_copies_->Mark(indexed[number].copy);
-      }
-    }
-    begin += pass.size();
-  }
-  return absl::OkStatus();
+  return ForEachPack(wrong_size_, kMebibyte,
+                     [&](const FileInfo& pack, std::vector<NumberedEntry>& indexed,
+                         int64_t piece_bytes) -> absl::Status {
+                       const std::vector<PackEntry> blobs = SortByOffset(indexed);
+                       ASSIGN_OR_RETURN(const PackRead read, Scan(pack, blobs, piece_bytes));
+                       for (const std::size_t number : read.damaged) {
+                         bad_copies_->Mark(indexed[number].copy);
+                       }
+                       return absl::OkStatus();
+                     });
 }
 
 }  // namespace

@@ -319,10 +319,10 @@ absl::Status Copier::CopyData(std::vector<BlobToFetch> blobs, BlobWriter& writer
                    from_.memory().Take(std::ssize(blobs) * kPassBytesPerBlob, "copying blobs"));
   return FetchBlobs(
       ctx_, from_, std::move(blobs),
-      [&](const BlobHandle& handle, const absl::StatusOr<absl::string_view>& plaintext) {
-        RETURN_IF_ERROR(plaintext.status());
+      [&](const FetchedBlob& blob) {
+        RETURN_IF_ERROR(blob.plaintext.status());
         Report(options_.progress, "blobs", ++blobs_done_, 0);
-        return writer.AddBlob(handle.type, handle.id, *plaintext).status();
+        return writer.AddBlob(blob.handle.type, blob.handle.id, *blob.plaintext).status();
       },
       {.sink_writes = true});
 }
