@@ -61,7 +61,7 @@ class Checker {
  private:
   const BlobIndex& index() const { return repository_.index(); }
 
-  void Add(FindingKind kind, bool is_error, std::string thing, absl::string_view detail,
+  void Add(FindingKind kind, std::string thing, absl::string_view detail,
            absl::string_view next_step);
 
   // False when a file does not read; all of them are named then.
@@ -91,7 +91,6 @@ class Checker {
   absl::Status WalkAndCheckContent(BlobMarks& visited, VolumeCheck& volumes);
   absl::Status CheckTree(const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
                          std::vector<BlobId>& below, ContentCheck& content);
-  absl::Status AddMissing(const BlobId& blob, uint32_t tree);
 
   // What is in no index may still be in a pack that is in none: only then is there an index to
   // repair.
@@ -201,8 +200,9 @@ absl::StatusOr<CheckReport> Checker::Run() {
   return std::move(report_);
 }
 
-void Checker::Add(FindingKind kind, bool is_error, std::string thing, absl::string_view detail,
+void Checker::Add(FindingKind kind, std::string thing, absl::string_view detail,
                   absl::string_view next_step) {
+  const bool is_error = kind != FindingKind::kPackMixed && kind != FindingKind::kPackUnindexed;
   const MutexLock lock(mutex_);
   ++(is_error ? report_.errors : report_.notes);
   if (report_.findings.size() < kFindingsMax) {
@@ -221,7 +221,7 @@ absl::StatusOr<bool> Checker::CheckIndex() {
   const absl::Status loaded = repository_.LoadIndex(ctx_);
   if (loaded.ok()) {
     for (const PackId& pack : repository_.packs_listed_differently()) {
-      Add(FindingKind::kPackListedDifferently, true, PackName(pack),
+      Add(FindingKind::kPackListedDifferently, PackName(pack),
           "two index files list different blobs in it", kRepairIndex);
     }
     report_.packs = index().pack_count();
@@ -236,8 +236,8 @@ absl::StatusOr<bool> Checker::CheckIndex() {
     const absl::Status status =
         repository_.ReadIndexFile(ctx_, file, [](const IndexedPack&) { return absl::OkStatus(); });
     if (IsDamage(status)) {
-      Add(FindingKind::kIndexUnreadable, true, absl::StrCat("index ", file.id.Hex()),
-          status.message(), kRepairIndex);
+      Add(FindingKind::kIndexUnreadable, absl::StrCat("index ", file.id.Hex()), status.message(),
+          kRepairIndex);
     } else if (!status.ok()) {
       return status;
     }
@@ -253,7 +253,7 @@ absl::Status Checker::CheckPacks() {
       missing_packs_[*ordinal] = false;
       return CheckPack(file, *ordinal);
     }
-    Add(FindingKind::kPackUnindexed, false, PackName(file.id),
+    Add(FindingKind::kPackUnindexed, PackName(file.id),
         "is in no index, as backups leave packs that were cut off", "prune removes it");
     return Note(unindexed_, file);
   }));
@@ -275,8 +275,7 @@ absl::Status Checker::CheckPack(const FileInfo& file, uint32_t ordinal) {
     return Note(wrong_size_, file);
   }
   if (info.has_data && info.has_tree) {
-    Add(FindingKind::kPackMixed, false, PackName(file.id), "holds data and trees",
-        "prune separates them");
+    Add(FindingKind::kPackMixed, PackName(file.id), "holds data and trees", "prune separates them");
   }
   return MayBeChosen(file, options_.read_data, options_.read_newer_than)
              ? Note(readable_packs_, file)
@@ -293,7 +292,7 @@ absl::Status Checker::ListSnapshots() {
 
 absl::Status Checker::CheckTrees() {
   for (const auto& [id, why] : unreadable_snapshots_) {
-    Add(FindingKind::kSnapshotUnreadable, true, absl::StrCat("snapshot ", id.Hex()), why.message(),
+    Add(FindingKind::kSnapshotUnreadable, absl::StrCat("snapshot ", id.Hex()), why.message(),
         absl::StrCat("forget ", id.Hex(), " removes the file"));
     report_.unrestorable.push_back(id);
     report_.unreadable.push_back(id);
@@ -394,7 +393,14 @@ absl::StatusOr<bool> Checker::IsLost(const IndexedCopy& first) const {
 }
 
 absl::Status Checker::WalkAndCheckContent(BlobMarks& visited, VolumeCheck& volumes) {
-  const auto missing = [this](const BlobId& blob, uint32_t tree) { return AddMissing(blob, tree); };
+  const auto missing = [this](const BlobId& blob, uint32_t tree) {
+    bad_trees_->Mark(tree);
+    const MutexLock lock(mutex_);
+    if (missing_.size() < kFindingsMax) {
+      missing_.emplace(blob, tree);
+    }
+    return absl::OkStatus();
+  };
   const auto listed = [this](const IndexedCopy& first, uint32_t tree) -> absl::Status {
     ASSIGN_OR_RETURN(const bool lost, IsLost(first));
     if (lost) {
@@ -433,7 +439,7 @@ absl::Status Checker::CheckTree(const BlobId& tree, const absl::StatusOr<absl::s
     }
   }
   if (IsDamage(status)) {
-    Add(FindingKind::kTreeUnreadable, true, absl::StrCat("tree ", tree.Hex()), status.message(),
+    Add(FindingKind::kTreeUnreadable, absl::StrCat("tree ", tree.Hex()), status.message(),
         kBackUpAgain);
     ++trees_lost_;
     RETURN_IF_ERROR(index().ForEachCopyOf(
@@ -445,15 +451,6 @@ absl::Status Checker::CheckTree(const BlobId& tree, const absl::StatusOr<absl::s
     return MarkBad(tree);
   }
   return status;
-}
-
-absl::Status Checker::AddMissing(const BlobId& blob, uint32_t tree) {
-  bad_trees_->Mark(tree);
-  const MutexLock lock(mutex_);
-  if (missing_.size() < kFindingsMax) {
-    missing_.emplace(blob, tree);
-  }
-  return absl::OkStatus();
 }
 
 absl::Status Checker::TellOfBlobs() {
@@ -472,7 +469,7 @@ absl::Status Checker::TellOfBlobs() {
   }
   for (const auto& [blob, tree] : missing_) {
     ASSIGN_OR_RETURN(const PackEntry entry, index().EntryOf(tree));
-    Add(FindingKind::kBlobMissing, true, absl::StrCat("data blob ", blob.Hex()),
+    Add(FindingKind::kBlobMissing, absl::StrCat("data blob ", blob.Hex()),
         absl::StrCat("is in no index, but in tree ", entry.handle.id.Hex()),
         in_packs.contains(blob) ? kRepairIndex : kRepairPacks);
   }
@@ -491,14 +488,14 @@ void Checker::TellOfPacks() {
 void Checker::TellOfPack(uint32_t ordinal) {
   const PackId id = index().PackAt(ordinal);
   if (missing_packs_[ordinal]) {
-    Add(FindingKind::kPackMissing, true, PackName(id), "is indexed, but not stored",
+    Add(FindingKind::kPackMissing, PackName(id), "is indexed, but not stored",
         needed_[ordinal] ? kRepairPacks : kNotNeeded);
     return;
   }
   const auto found = bad_packs_.find(ordinal);
   const BadPack pack = found != bad_packs_.end() ? found->second : BadPack();
   const std::string drop = absl::StrCat("repair packs ", id.Hex(), " --drop-lost");
-  Add(pack.kind, true, PackName(id), pack.detail,
+  Add(pack.kind, PackName(id), pack.detail,
       needed_[ordinal] ? absl::StrCat("with the volume at hand run repair packs ", id.Hex(),
                                       " --from it; without it ", drop, ", then repair snapshots")
                        : absl::StrCat("run ", drop));
@@ -532,7 +529,7 @@ absl::Status Checker::AddWrongSize(const ContentCheck::WrongSize& wrong) {
   uint32_t nodes = 0;
   return DecodeTree(text, [&](const Node& node) {
     if (nodes++ == wrong.node) {
-      Add(FindingKind::kFileWrongSize, true,
+      Add(FindingKind::kFileWrongSize,
           absl::StrCat("file \"", node.name, "\" in tree ", entry.handle.id.Hex()),
           absl::StrCat("says ", node.size_bytes, " bytes, but its content has ",
                        node.size_bytes - wrong.absent_bytes),
@@ -551,8 +548,8 @@ absl::Status Checker::CheckVolumes(VolumeCheck& volumes) {
     }
     const absl::Status status = volumes.Check(ctx_, snapshot);
     if (IsDamage(status) || absl::IsFailedPrecondition(status)) {
-      Add(FindingKind::kVolumeMalformed, true, absl::StrCat("snapshot ", id.Hex()),
-          status.message(), kBackUpAgain);
+      Add(FindingKind::kVolumeMalformed, absl::StrCat("snapshot ", id.Hex()), status.message(),
+          kBackUpAgain);
       malformed_.insert(id);
     } else if (!status.ok()) {
       return status;
@@ -657,7 +654,7 @@ absl::Status Checker::ReadPack(const FileInfo& pack, std::vector<NumberedEntry>&
     const MutexLock lock(mutex_);
     CallBad(*index().FindPack(pack.id), FindingKind::kPackDamaged, std::move(read.detail));
   } else if (!read.is_listed_so) {
-    Add(FindingKind::kPackListedDifferently, true, PackName(pack.id),
+    Add(FindingKind::kPackListedDifferently, PackName(pack.id),
         "its header lists other blobs than the index", kRepairIndex);
     const MutexLock lock(mutex_);
     CallDamaged(*index().FindPack(pack.id));

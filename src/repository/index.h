@@ -92,7 +92,6 @@ class BlobIndex {
   PackInfo info(uint32_t pack_ordinal) const;
   // The first ordinal of a pack; nothing when it is not listed.
   std::optional<uint32_t> FindPack(const PackId& pack) const;
-  bool ContainsPack(const PackId& pack) const { return FindPack(pack).has_value(); }
 
   uint32_t pack_count() const { return static_cast<uint32_t>(packs_.size()); }
   int64_t entry_count() const { return static_cast<int64_t>(copies_.size()); }

@@ -31,7 +31,8 @@ constexpr int kReadsMax = 3;
 
 class PacksRepair {
  public:
-  PacksRepair(const CallContext& ctx, Repository& repository, const RepairPacksOptions& options);
+  PacksRepair(const CallContext& ctx, Repository& repository, const RepairPacksOptions& options)
+      : ctx_(ctx), repository_(repository), options_(options) {}
   absl::StatusOr<RepairPacksResult> Run(Lock& lock, absl::Span<const PackId> packs);
 
  private:
@@ -60,20 +61,13 @@ class PacksRepair {
   const CallContext& ctx_;
   Repository& repository_;
   const RepairPacksOptions& options_;
-  BlobWriter writer_;
+  BlobWriter writer_{ctx_, repository_, options_.writer};
   Mutex alone_;
   PackBits absent_;
   absl::flat_hash_set<BlobId> missing_;
   WantedChunks wanted_;
   RepairPacksResult result_;
 };
-
-PacksRepair::PacksRepair(const CallContext& ctx, Repository& repository,
-                         const RepairPacksOptions& options)
-    : ctx_(ctx),
-      repository_(repository),
-      options_(options),
-      writer_(ctx, repository, options.writer) {}
 
 absl::StatusOr<RepairPacksResult> PacksRepair::Run(Lock& lock, absl::Span<const PackId> packs) {
   ASSIGN_OR_RETURN(absent_, FindAbsentPacks(ctx_, repository_, repository_.index()));
@@ -320,10 +314,9 @@ absl::StatusOr<bool> PacksRepair::IsElsewhere(const BlobHandle& handle, const Pa
 }
 
 absl::StatusOr<std::optional<std::string>> PacksRepair::LoadFromSource(const BlobHandle& handle) {
-  if (options_.repair_source == nullptr) {
-    return std::optional<std::string>();
-  }
-  absl::StatusOr<std::string> plaintext = options_.repair_source(ctx_, handle);
+  absl::StatusOr<std::string> plaintext = options_.repair_source != nullptr
+                                              ? options_.repair_source(ctx_, handle)
+                                              : absl::NotFoundError("no source");
   if (absl::IsNotFound(plaintext.status())) {
     return std::optional<std::string>();
   }

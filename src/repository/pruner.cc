@@ -32,7 +32,7 @@ bool IsOwnKey(absl::string_view key) {
   if (key == kConfigKey || absl::StartsWith(key, kSidecarFolder)) {
     return true;
   }
-  const absl::StatusOr<Id> id = Id::Parse(key.substr(key.rfind('/') + 1));
+  const absl::StatusOr<Id> id = IdOfKey(key);
   return id.ok() &&
          (key == PackKey(*id) || key == FileKey(FileKind::kIndex, *id) ||
           key == FileKey(FileKind::kSnapshot, *id) || key == FileKey(FileKind::kLock, *id) ||

@@ -68,7 +68,6 @@ class Prover {
  private:
   // By listings alone. Notes in `needs` what they showed.
   absl::StatusOr<bool> AreThere(SnapshotNeeds& needs) const;
-  absl::StatusOr<bool> AreListed(SnapshotNeeds& needs) const;
   absl::StatusOr<bool> AreIndexFilesThere(const IdSet& files) const;
   absl::StatusOr<SnapshotNeeds> ProveByIndex(const StoredBlobs* known,
                                              const Inherited* inherited) const;
@@ -113,14 +112,6 @@ absl::StatusOr<SnapshotProof> Prover::Run(const StoredBlobs* known,
   return SnapshotProof(std::move(needs));
 }
 
-absl::StatusOr<bool> Prover::AreThere(SnapshotNeeds& needs) const {
-  ASSIGN_OR_RETURN(const bool files_there, AreIndexFilesThere(needs.index_files));
-  if (!files_there) {
-    return false;
-  }
-  return AreListed(needs);
-}
-
 absl::StatusOr<bool> Prover::AreIndexFilesThere(const IdSet& files) const {
   ASSIGN_OR_RETURN(const std::vector<FileInfo> listed,
                    repository_.ListFiles(ctx_, FileKind::kIndex));
@@ -135,7 +126,11 @@ absl::StatusOr<bool> Prover::AreIndexFilesThere(const IdSet& files) const {
   return all;
 }
 
-absl::StatusOr<bool> Prover::AreListed(SnapshotNeeds& needs) const {
+absl::StatusOr<bool> Prover::AreThere(SnapshotNeeds& needs) const {
+  ASSIGN_OR_RETURN(const bool files_there, AreIndexFilesThere(needs.index_files));
+  if (!files_there) {
+    return false;
+  }
   const bool is_old = IsOld(needs.listed_at);
   if (!is_old && needs.packs_listed > limits_.packs_listed_at_once) {
     return true;

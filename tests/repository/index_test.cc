@@ -387,7 +387,7 @@ TEST(BlobIndexMemoryTest, DoesNotGrowWithItsPacks) {
     EXPECT_EQ(index->PackAt(*ordinal), id);
     EXPECT_EQ(index->info(*ordinal).blobs, 1U);
   }
-  EXPECT_FALSE(index->ContainsPack(TestPack(kPacks, 1).id));
+  EXPECT_FALSE(index->FindPack(TestPack(kPacks, 1).id).has_value());
 }
 
 TEST(BlobIndexMemoryTest, AFolderThatIsNotThereIsSaid) {
