@@ -74,6 +74,14 @@ class PairReader {
     return absl::OkStatus();
   }
 
+  // Waits for the reads of all pieces that are to be shown.
+  absl::Status AwaitReads(const CallContext& ctx) {
+    for (int64_t piece = oldest_; piece < next_; ++piece) {
+      RETURN_IF_ERROR(AwaitReads(ctx, pieces_[static_cast<std::size_t>(piece % kPieces)]));
+    }
+    return absl::OkStatus();
+  }
+
   // A write out of a piece that is being shown.
   absl::Status Write(const CallContext& ctx, Piece& piece, uint64_t tag, const Extent& extent) {
     while (writes_->in_flight() == writes_->depth()) {
@@ -124,9 +132,7 @@ class PairReader {
     return absl::OkStatus();
   }
 
-  absl::Status ShowOldest(const CallContext& ctx) {
-    const uint64_t tag = static_cast<uint64_t>(oldest_ % kPieces);
-    Piece& piece = pieces_[tag];
+  absl::Status AwaitReads(const CallContext& ctx, const Piece& piece) {
     while (piece.source_pending) {
       ASSIGN_OR_RETURN(const IoCompletion done, source_->Wait(ctx));
       RETURN_IF_ERROR(Annotate(done.status, "source"));
@@ -141,7 +147,13 @@ class PairReader {
       pieces_[done.tag].is_held = done.status.ok();
       pieces_[done.tag].target_pending = false;
     }
-    RETURN_IF_ERROR(visit_(piece, tag));
+    return absl::OkStatus();
+  }
+
+  absl::Status ShowOldest(const CallContext& ctx) {
+    const uint64_t tag = static_cast<uint64_t>(oldest_ % kPieces);
+    RETURN_IF_ERROR(AwaitReads(ctx, pieces_[tag]));
+    RETURN_IF_ERROR(visit_(pieces_[tag], tag));
     ++oldest_;
     return absl::OkStatus();
   }
@@ -234,8 +246,12 @@ class DifferenceWriter {
   }
 
   absl::Status MarkBeforeTheFirstWrite() {
-    return std::exchange(wrote_, true) ? absl::OkStatus()
-                                       : target_.Begin(ctx_, options_.mark_text, true);
+    if (std::exchange(wrote_, true)) {
+      return absl::OkStatus();
+    }
+    // A read that was sent before the mark, and is done after it, would compare the mark.
+    RETURN_IF_ERROR(reader_.AwaitReads(ctx_));
+    return target_.Begin(ctx_, options_.mark_text, true);
   }
 
   const CallContext& ctx_;

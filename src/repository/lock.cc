@@ -471,12 +471,17 @@ absl::StatusOr<Id> SaveIndex(const CallContext& ctx, Repository& repository,
   ASSIGN_OR_RETURN(const Id id,
                    repository.SaveFile(ctx, FileKind::kIndex, EncodeIndex(packs), stored_bytes));
   const absl::Status held = fence ? fence(ctx) : absl::OkStatus();
-  const CallContext last = FinalContext(ctx);
-  const auto is_gone = [&](const IndexedPack& pack) {
-    return absl::IsNotFound(repository.store().Stat(last, PackKey(pack.id)).status());
-  };
-  if (absl::IsAborted(held) && absl::c_all_of(packs, is_gone)) {
-    repository.RemoveFile(FinalContext(ctx), FileKind::kIndex, id).IgnoreError();
+  if (absl::IsAborted(held)) {
+    const CallContext last = FinalContext(ctx);
+    std::vector<IndexedPack> stored(packs.begin(), packs.end());
+    std::erase_if(stored, [&](const IndexedPack& pack) {
+      return absl::IsNotFound(repository.store().Stat(last, PackKey(pack.id)).status());
+    });
+    const bool is_whole = stored.size() == packs.size();
+    if (!is_whole &&
+        (stored.empty() || repository.SaveFile(last, FileKind::kIndex, EncodeIndex(stored)).ok())) {
+      repository.RemoveFile(last, FileKind::kIndex, id).IgnoreError();
+    }
   }
   RETURN_IF_ERROR(held);
   return id;

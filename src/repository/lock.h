@@ -216,9 +216,9 @@ class Lock {
 using LockFence = std::function<absl::Status(const CallContext&)>;
 
 // Stores an index file, unless `fence`, where there is one, says that the lock is gone. If it went
-// meanwhile, others may have removed the packs that the file lists: when none is left, it is
-// removed again. Else it stays, since others may have come to rely on it. Adds its size to
-// `stored_bytes`, where that is given.
+// meanwhile, others may have removed packs that the file lists, and come to rely on the rest: one
+// that lists the rest, if there is any, takes its place. Adds its size to `stored_bytes`, where
+// that is given.
 absl::StatusOr<Id> SaveIndex(const CallContext& ctx, Repository& repository,
                              absl::Span<const IndexedPack> packs, const LockFence& fence,
                              int64_t* stored_bytes = nullptr);
