@@ -87,13 +87,6 @@ absl::StatusOr<BlobSpan> BlobCodec::AppendSealed(const Compressed& blob, ByteBuf
   return span;
 }
 
-absl::StatusOr<BlobSpan> BlobCodec::AppendSealed(const BlobHandle& handle,
-                                                 absl::string_view plaintext, ByteBuffer& out,
-                                                 Sha256Hasher& pack_hasher) {
-  ASSIGN_OR_RETURN(const Compressed blob, Compress(handle, plaintext));
-  return AppendSealed(blob, out, pack_hasher);
-}
-
 absl::StatusOr<absl::string_view> BlobCodec::Decode(const BlobHandle& handle, const BlobSpan& span,
                                                     absl::string_view envelope) {
   if (!IsPossible(handle.type, span) || envelope.size() != span.sealed_bytes) {

@@ -94,21 +94,6 @@ absl::StatusOr<bool> BlobWriter::AddIfNew(const BlobHandle& handle,
   return true;
 }
 
-bool BlobWriter::IsKnown(const BlobHandle& handle) const {
-  const MutexLock lock(mutex_);
-  return written_.contains(handle) || IsStored(handle);
-}
-
-void BlobWriter::UseKnown(std::shared_ptr<StoredBlobs> known) {
-  const MutexLock lock(mutex_);
-  known_ = std::move(known);
-}
-
-StoredBlobs* BlobWriter::known() const {
-  const MutexLock lock(mutex_);
-  return known_.get();
-}
-
 absl::Status BlobWriter::TakeStored(IdSetBuilder& packs, IdSetBuilder& index_files) {
   RETURN_IF_ERROR(index_files.Add(index_files_));
   return packs_.Drain([&](absl::Span<const MarkedId> some) {
@@ -118,11 +103,6 @@ absl::Status BlobWriter::TakeStored(IdSetBuilder& packs, IdSetBuilder& index_fil
     }
     return packs.Add(ids);
   });
-}
-
-void BlobWriter::RememberPlace(const BlobId& data_blob) {
-  const MutexLock lock(mutex_);
-  placed_data_.insert(data_blob);
 }
 
 absl::Status BlobWriter::Flush() {
@@ -142,18 +122,9 @@ absl::Status BlobWriter::Flush() {
   return status.ok() ? status : SetError(status);
 }
 
-BlobWriterCounts BlobWriter::counts() const {
-  const MutexLock lock(mutex_);
-  return counts_;
-}
-
 bool BlobWriter::FitTogether(const PackBuilder& one, const PackBuilder& other) const {
   return one.bytes() + other.bytes() <= options_.pack_target_bytes + kPackSlackBytes &&
          EntriesOf(one) + EntriesOf(other) <= options_.pack_entries_target;
-}
-
-bool BlobWriter::IsStored(const BlobHandle& handle) const {
-  return known_ != nullptr && known_->Find(handle).has_value();
 }
 
 bool BlobWriter::Remember(const BlobHandle& handle) {
@@ -437,7 +408,7 @@ absl::StatusOr<int64_t> AdoptOrphanPacks(const CallContext& ctx, Repository& rep
                                          const std::vector<BlobId>* only_with) {
   std::vector<FileInfo> orphans;
   RETURN_IF_ERROR(repository.ListPacks(ctx, [&](const FileInfo& pack) {
-    if (!repository.index().ContainsPack(pack.id)) {
+    if (!repository.index().FindPack(pack.id).has_value()) {
       orphans.push_back(pack);
     }
     return absl::OkStatus();

@@ -93,15 +93,27 @@ class BlobWriter {
   absl::StatusOr<bool> AddSealed(const PackEntry& entry, absl::string_view envelope);
 
   // Whether a blob need not be added.
-  bool IsKnown(const BlobHandle& handle) const;
+  bool IsKnown(const BlobHandle& handle) const {
+    const MutexLock lock(mutex_);
+    return written_.contains(handle) || IsStored(handle);
+  }
 
   // From now on what `known` has need not be written. Instead of BlobWriterOptions::known; not
   // while blobs are added.
-  void UseKnown(std::shared_ptr<StoredBlobs> known);
-  StoredBlobs* known() const;
+  void UseKnown(std::shared_ptr<StoredBlobs> known) {
+    const MutexLock lock(mutex_);
+    known_ = std::move(known);
+  }
+  StoredBlobs* known() const {
+    const MutexLock lock(mutex_);
+    return known_.get();
+  }
 
   // Has tree_places() list also this data blob, which is added later.
-  void RememberPlace(const BlobId& data_blob);
+  void RememberPlace(const BlobId& data_blob) {
+    const MutexLock lock(mutex_);
+    placed_data_.insert(data_blob);
+  }
 
   // Lists what is stored so far in an index file, so that the next run finds it: for a run that is
   // about to be stopped, which is why it takes a context of its own. Works after an error.
@@ -112,7 +124,10 @@ class BlobWriter {
   // it took.
   absl::Status Flush();
 
-  BlobWriterCounts counts() const;
+  BlobWriterCounts counts() const {
+    const MutexLock lock(mutex_);
+    return counts_;
+  }
 
   // Adds the packs and the index files that this writer put. Once, after Flush().
   absl::Status TakeStored(IdSetBuilder& packs, IdSetBuilder& index_files);
@@ -136,7 +151,9 @@ class BlobWriter {
   // Whether two begun packs may become one.
   bool FitTogether(const PackBuilder& one, const PackBuilder& other) const;
 
-  bool IsStored(const BlobHandle& handle) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsStored(const BlobHandle& handle) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return known_ != nullptr && known_->Find(handle).has_value();
+  }
 
   // Whether the blob has to be written.
   bool Remember(const BlobHandle& handle) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -72,9 +72,6 @@ class IndexRepair {
   }
   absl::Status Rewrite(Lock& lock);
 
-  // Replaces a file that lists any of `replaced` by one that does not.
-  absl::Status MoveFile(const FileInfo& file, PackPredicate is_replaced, IndexRewriter& rewriter);
-
   const CallContext& ctx_;
   Repository& repository_;
   const RepairIndexOptions& options_;
@@ -206,7 +203,12 @@ absl::Status IndexRepair::Rewrite(Lock& lock) {
            absl::c_binary_search(result_.packs_dropped, id);
   };
   for (const FileInfo& file : readable_files_) {
-    RETURN_IF_ERROR(MoveFile(file, is_replaced, rewriter));
+    bool names_any = false;
+    RETURN_IF_ERROR(repository_.ReadIndexFile(ctx_, file, [&](const IndexedPack& pack) {
+      names_any |= is_replaced(pack.id);
+      return absl::OkStatus();
+    }));
+    RETURN_IF_ERROR(names_any ? rewriter.Move(ctx_, file, is_replaced) : absl::OkStatus());
   }
   for (const Id& file : result_.unreadable_files) {
     rewriter.Supersede(file);
@@ -215,16 +217,6 @@ absl::Status IndexRepair::Rewrite(Lock& lock) {
   result_.files_written = counts.files_written;
   result_.files_removed = counts.files_removed;
   return absl::OkStatus();
-}
-
-absl::Status IndexRepair::MoveFile(const FileInfo& file, PackPredicate is_replaced,
-                                   IndexRewriter& rewriter) {
-  bool names_any = false;
-  RETURN_IF_ERROR(repository_.ReadIndexFile(ctx_, file, [&](const IndexedPack& pack) {
-    names_any |= is_replaced(pack.id);
-    return absl::OkStatus();
-  }));
-  return names_any ? rewriter.Move(ctx_, file, is_replaced) : absl::OkStatus();
 }
 
 }  // namespace

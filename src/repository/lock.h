@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -145,7 +146,10 @@ class Lock {
   ~Lock();
 
   // False when the store takes no locks and options.required was false.
-  bool held() const;
+  bool held() const {
+    const MutexLock lock(mutex_);
+    return held_;
+  }
 
   // What Acquire() met of other runs: the locks that it removed because their owners are dead, and
   // all others, of csi-delta and of other programs, whose owners may be at work.
@@ -184,7 +188,8 @@ class Lock {
   absl::Status Release(const CallContext& ctx);
 
  private:
-  Lock(Repository& repository, LockOptions options, const Clock& clock);
+  Lock(Repository& repository, LockOptions options, const Clock& clock)
+      : repository_(repository), options_(std::move(options)), clock_(clock) {}
   void RefreshLoop(const std::stop_token& stop);
   absl::StatusOr<Id> WriteOwn(const CallContext& ctx);
   absl::Status TryTake(const CallContext& ctx, ForeignLocks& foreign);

@@ -22,20 +22,9 @@ bool ParseDecimal(absl::string_view text, double& number) {
 }
 
 double UnitOf(char letter) {
-  switch (absl::ascii_toupper(static_cast<unsigned char>(letter))) {
-    case 'B':
-      return 1;
-    case 'K':
-      return 1024;
-    case 'M':
-      return 1024.0 * 1024;
-    case 'G':
-      return 1024.0 * 1024 * 1024;
-    case 'T':
-      return 1024.0 * 1024 * 1024 * 1024;
-    default:
-      return 0;
-  }
+  constexpr absl::string_view kUnits = "BKMGT";
+  const std::size_t at = kUnits.find(absl::ascii_toupper(static_cast<unsigned char>(letter)));
+  return at == absl::string_view::npos ? 0 : std::pow(1024.0, static_cast<double>(at));
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -57,24 +56,6 @@ absl::StatusOr<PackEntry> TakeEntry(absl::string_view& header, int64_t offset_by
   }
   header.remove_prefix(static_cast<std::size_t>(entry_bytes));
   return entry;
-}
-
-// The sealed header at the end of `tail`, or nullopt when `tail` is too short for it.
-absl::StatusOr<std::optional<absl::string_view>> FindHeader(absl::string_view tail,
-                                                            int64_t pack_bytes) {
-  if (static_cast<int64_t>(tail.size()) < kHeaderLengthBytes) {
-    return Malformed("too short");
-  }
-  const int64_t sealed_bytes = ReadLe32(tail, tail.size() - kHeaderLengthBytes);
-  if (sealed_bytes < kEnvelopeBytes + kPlainEntryBytes || sealed_bytes > kPackHeaderBytesMax ||
-      sealed_bytes + kHeaderLengthBytes > pack_bytes) {
-    return Malformed("impossible length");
-  }
-  if (sealed_bytes + kHeaderLengthBytes > static_cast<int64_t>(tail.size())) {
-    return std::optional<absl::string_view>();
-  }
-  tail.remove_suffix(kHeaderLengthBytes);
-  return std::optional(tail.substr(tail.size() - static_cast<std::size_t>(sealed_bytes)));
 }
 
 constexpr int64_t kPieceBytes = int64_t{4} << 20;
@@ -167,10 +148,9 @@ absl::StatusOr<std::vector<PackEntry>> ReadPackHeader(const CallContext& ctx,
   for (int requests = 0; requests < 2; ++requests) {
     ASSIGN_OR_RETURN(const std::string tail,
                      store.GetRange(ctx, PackKey(id), {pack_bytes - tail_bytes, tail_bytes}));
-    ASSIGN_OR_RETURN(const std::optional<absl::string_view> sealed, FindHeader(tail, pack_bytes));
-    if (sealed.has_value()) {
-      ASSIGN_OR_RETURN(const std::string header, sealer.Open(*sealed));
-      return DecodePackHeader(header, pack_bytes);
+    absl::StatusOr<std::vector<PackEntry>> entries = OpenPackTail(tail, pack_bytes, sealer);
+    if (!absl::IsOutOfRange(entries.status())) {
+      return entries;
     }
     tail_bytes = kHeaderLengthBytes + ReadLe32(tail, tail.size() - kHeaderLengthBytes);
   }
@@ -179,11 +159,20 @@ absl::StatusOr<std::vector<PackEntry>> ReadPackHeader(const CallContext& ctx,
 
 absl::StatusOr<std::vector<PackEntry>> OpenPackTail(absl::string_view tail, int64_t pack_bytes,
                                                     Sealer& sealer) {
-  ASSIGN_OR_RETURN(const std::optional<absl::string_view> sealed, FindHeader(tail, pack_bytes));
-  if (!sealed.has_value()) {
+  if (std::ssize(tail) < kHeaderLengthBytes) {
+    return Malformed("too short");
+  }
+  const int64_t sealed_bytes = ReadLe32(tail, tail.size() - kHeaderLengthBytes);
+  if (sealed_bytes < kEnvelopeBytes + kPlainEntryBytes || sealed_bytes > kPackHeaderBytesMax ||
+      sealed_bytes + kHeaderLengthBytes > pack_bytes) {
+    return Malformed("impossible length");
+  }
+  if (sealed_bytes + kHeaderLengthBytes > std::ssize(tail)) {
     return absl::OutOfRangeError("the header of the pack begins before these bytes");
   }
-  ASSIGN_OR_RETURN(const std::string header, sealer.Open(*sealed));
+  tail.remove_suffix(kHeaderLengthBytes);
+  ASSIGN_OR_RETURN(const std::string header,
+                   sealer.Open(tail.substr(tail.size() - static_cast<std::size_t>(sealed_bytes))));
   return DecodePackHeader(header, pack_bytes);
 }
 

@@ -77,20 +77,14 @@ std::string Describe(FileKind kind, const Id& id) {
   return absl::StrCat(About(kind).name, " ", id.ShortHex());
 }
 
-// The id at the end of a key, or nullopt for a file that is none of the repository's.
-std::optional<Id> IdOfKey(absl::string_view key) {
-  const absl::StatusOr<Id> id = Id::Parse(key.substr(key.rfind('/') + 1));
-  return id.ok() ? std::optional<Id>(*id) : std::nullopt;
-}
-
 absl::Status ListIds(const CallContext& ctx, storage::ObjectStore& store, const std::string& prefix,
                      absl::FunctionRef<absl::Status(const FileInfo&)> sink) {
   return store.List(ctx, prefix, [&](const storage::ObjectInfo& object) {
-    const std::optional<Id> id = IdOfKey(object.key);
-    return id.has_value() ? sink({.id = *id,
-                                  .size_bytes = object.size_bytes,
-                                  .modified_at = object.modified_at})
-                          : absl::OkStatus();
+    const absl::StatusOr<Id> id = IdOfKey(object.key);
+    return id.ok() ? sink({.id = *id,
+                           .size_bytes = object.size_bytes,
+                           .modified_at = object.modified_at})
+                   : absl::OkStatus();
   });
 }
 
@@ -359,6 +353,10 @@ std::string PackKey(const PackId& id) {
 
 std::string FileKey(FileKind kind, const Id& id) {
   return absl::StrCat(About(kind).folder, "/", id.Hex());
+}
+
+absl::StatusOr<Id> IdOfKey(absl::string_view key) {
+  return Id::Parse(key.substr(key.rfind('/') + 1));
 }
 
 std::vector<Id> IdsOf(absl::Span<const FileInfo> files) {
@@ -1090,11 +1088,9 @@ absl::StatusOr<TreeLocator> Repository::LoadLocator(const CallContext& ctx,
 }
 
 absl::StatusOr<std::string> Repository::SaveSidecar(const CallContext& ctx,
-                                                    const std::string& folder,
+                                                    absl::string_view folder,
                                                     absl::string_view text) {
-  std::array<uint8_t, Id::kBytes> name;
-  environment_.random->Fill(absl::MakeSpan(name));
-  const std::string key = absl::StrCat(folder, Id(name).Hex());
+  const std::string key = absl::StrCat(folder, RandomId(*environment_.random).Hex());
   RETURN_IF_ERROR(SaveSidecarAs(ctx, key, text));
   return key;
 }

@@ -47,6 +47,8 @@ absl::Status AsLocked(absl::Status status);
 std::string PackKey(const PackId& id);
 std::string FileKey(FileKind kind, const Id& id);
 std::string SidecarKey(const Id& snapshot);
+// The id at the end of a key; INVALID_ARGUMENT where none is.
+absl::StatusOr<Id> IdOfKey(absl::string_view key);
 std::string LocatorFileKey(const Id& file);
 inline constexpr char kSidecarFolder[] = "aux/v1/";
 // There while packs that no index lists may still be deleted: by a client whose exclusive lock was
@@ -225,7 +227,7 @@ class Repository {
   // One of version 2 or 3, which is not bound to its name, has `is_bound` false.
   absl::StatusOr<TreeLocator> LoadLocator(const CallContext& ctx, const Id& snapshot) const;
   // Another sidecar, in `folder`, with a random name. Returns its key.
-  absl::StatusOr<std::string> SaveSidecar(const CallContext& ctx, const std::string& folder,
+  absl::StatusOr<std::string> SaveSidecar(const CallContext& ctx, absl::string_view folder,
                                           absl::string_view text);
   // Another, whose name stays while its content changes.
   absl::Status SaveSidecarAs(const CallContext& ctx, const std::string& key, absl::string_view text,

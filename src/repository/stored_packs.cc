@@ -90,19 +90,19 @@ std::optional<BlobLocation> StoredBlobs::Find(const BlobHandle& handle) {
 }
 
 std::optional<PackId> StoredBlobs::FindUsed(const PackBits& packs) const {
-  for (std::size_t i = 0; i < used_.size(); ++i) {
+  for (uint32_t i = 0; i < used_.size(); ++i) {
     if (packs[i] && used_[i].load() != kUnused) {
-      return index_.packs()[i];
+      return index_.PackAt(i);
     }
   }
   return std::nullopt;
 }
 
 absl::Status StoredBlobs::TakeUsed(absl::FunctionRef<absl::Status(absl::Span<const PackId>)> take) {
-  for (std::size_t i = 0; i < used_.size(); ++i) {
+  for (uint32_t i = 0; i < used_.size(); ++i) {
     Use used = kUsed;
     if (used_[i].compare_exchange_strong(used, kTaken)) {
-      const PackId pack = index_.packs()[i];
+      const PackId pack = index_.PackAt(i);
       RETURN_IF_ERROR(take(absl::MakeConstSpan(&pack, 1)));
     }
   }

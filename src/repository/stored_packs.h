@@ -60,7 +60,7 @@ class StoredBlobs {
       : index_(index),
         unusable_(std::move(unusable)),
         listed_at_(listed_at),
-        used_(index.packs().size()) {}
+        used_(index.pack_count()) {}
 
   const BlobIndex& index() const { return index_; }
   const PackBits& unusable() const { return unusable_; }

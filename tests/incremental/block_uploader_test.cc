@@ -572,7 +572,7 @@ TEST(BlockUploaderTest, ARunThatFailsListsWhatItStoredForTheNext) {
   volume.store().Restart();
   volume.Reopen();
   ASSERT_THAT(volume.repository().LoadIndex(volume.ctx()), IsOk());
-  EXPECT_GE(volume.repository().index().packs().size(), 2u);
+  EXPECT_GE(volume.repository().index().pack_count(), 2u);
 }
 
 TEST(BlockUploaderTest, ABadSectorEndsTheBackupWithItsOffset) {

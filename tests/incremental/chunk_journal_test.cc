@@ -10,6 +10,7 @@
 #include "repository/blob_writer.h"
 #include "tests/incremental/volume_fixture.h"
 #include "tests/support/await.h"
+#include "tests/support/index_lookup.h"
 
 namespace csidelta::incremental::chunk_journal_test {
 namespace {
@@ -145,7 +146,8 @@ class ResumeTest : public testing::Test {
     EXPECT_THAT(repository::AdoptOrphanPacks(volume_.ctx(), repository, nullptr), IsOk());
     std::erase_if(entries, [&](const JournalEntry& entry) {
       return HasData(entry) &&
-             !repository.index().Contains({repository::BlobType::kData, entry.id}).value();
+             !support::Contains(repository.index(), {repository::BlobType::kData, entry.id})
+                  .value();
     });
     return entries;
   }
