@@ -49,12 +49,12 @@ absl::StatusOr<std::optional<BlobLocation>> FindByIndex(const CallContext& ctx,
                                                         TreePositions& places,
                                                         const PlacedTree& tree) {
   RETURN_IF_ERROR(places.repository().LoadReadableIndex(ctx));
-  BlobLocation location;
-  ASSIGN_OR_RETURN(const bool found,
-                   places.repository().index().FindAny({BlobType::kTree, tree.id}, location));
-  if (!found) {
+  const repository::BlobIndex& index = places.repository().index();
+  ASSIGN_OR_RETURN(const std::optional<repository::IndexedCopy> found, index.FindTree(tree.id));
+  if (!found.has_value()) {
     return std::nullopt;
   }
+  const BlobLocation location = index.LocationOf(*found);
   places.Note(tree.position, location);
   return location;
 }
