@@ -59,7 +59,7 @@ HOMES = (
     (r"CLI/", ("cli/command_line.cc",)),
     (r"zstd", ("repository",)),
     (r"(grpc|grpcpp|google/protobuf)/", ("net", "csi", "plugin", "diffsnap", "conformance",
-                                         "incremental/csi_metadata_channel", "incremental/grpc_call")),
+                                         "incremental/csi_metadata_source.cc", "incremental/grpc_call")),
 )
 
 # Bare JSON ends in objects/, whose types name what the fields are. No file of these folders sees it, by whichever

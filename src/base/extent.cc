@@ -41,6 +41,16 @@ std::vector<Extent> MergeExtents(std::vector<Extent> extents) {
   return extents;
 }
 
+void AppendExtent(std::vector<Extent>& extents, const Extent& extent) {
+  if (extents.empty() || extent.offset_bytes < extents.back().offset_bytes ||
+      extent.offset_bytes > extents.back().end_bytes()) {
+    extents.push_back(extent);
+    return;
+  }
+  Extent& last = extents.back();
+  last.length_bytes = std::max(last.end_bytes(), extent.end_bytes()) - last.offset_bytes;
+}
+
 std::vector<Extent> SubtractExtents(const std::vector<Extent>& from,
                                     const std::vector<Extent>& removed) {
   std::vector<Extent> left;

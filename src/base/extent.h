@@ -37,6 +37,9 @@ inline bool IsWellFormed(const Extent& extent) {
 // order, overlaps and duplicates.
 std::vector<Extent> MergeExtents(std::vector<Extent> extents);
 
+// Appends `extent`, or joins it to the last one where it begins inside of that or at its end.
+void AppendExtent(std::vector<Extent>& extents, const Extent& extent);
+
 // The bytes of `from` that are not in `removed`. REQUIRES both normal; the result is.
 std::vector<Extent> SubtractExtents(const std::vector<Extent>& from,
                                     const std::vector<Extent>& removed);

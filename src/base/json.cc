@@ -126,6 +126,19 @@ bool GetBool(const Json& value, JsonPath path, bool fallback) {
   return found != nullptr && found->is_boolean() ? found->get<bool>() : fallback;
 }
 
+std::vector<std::string> GetStringList(const Json& value, JsonPath path) {
+  std::vector<std::string> elements;
+  const Json* found = FindJson(value, path);
+  if (found != nullptr && found->is_array()) {
+    for (const Json& element : *found) {
+      if (element.is_string()) {
+        elements.push_back(element.get<std::string>());
+      }
+    }
+  }
+  return elements;
+}
+
 std::map<std::string, std::string> GetStringMap(const Json& value, JsonPath path) {
   std::map<std::string, std::string> members;
   const Json* found = FindJson(value, path);

@@ -51,7 +51,9 @@ std::string GetString(const Json& value, JsonPath path);
 // The number at `path`; `fallback` when absent or not an integer that fits.
 int64_t GetInt(const Json& value, JsonPath path, int64_t fallback = 0);
 bool GetBool(const Json& value, JsonPath path, bool fallback = false);
-// The members of the object at `path` that are strings; empty when absent.
+// The elements of the list at `path`, or the members of the object, that are strings; empty when
+// absent.
+std::vector<std::string> GetStringList(const Json& value, JsonPath path);
 std::map<std::string, std::string> GetStringMap(const Json& value, JsonPath path);
 
 // A value that may not be known: null then. A time is a text as FormatRfc3339() has it.

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace csidelta {
 namespace {
@@ -94,6 +95,11 @@ void AppendUtf8(std::string& out, uint32_t code) {
     out.push_back(static_cast<char>(0x80 | (code >> 6 & 0x3F)));
     out.push_back(static_cast<char>(0x80 | (code & 0x3F)));
   }
+}
+
+std::string JsonTextList(absl::Span<const std::string> texts) {
+  const auto append = [](std::string* out, const std::string& text) { *out += JsonText(text); };
+  return absl::StrCat("[", absl::StrJoin(texts, ",", append), "]");
 }
 
 std::string JsonText(absl::string_view text) {

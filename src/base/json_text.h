@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace csidelta {
 
@@ -12,6 +13,8 @@ namespace csidelta {
 // are hashes of text, so that equal content must be equal text. Bytes that are not UTF-8 become
 // U+FFFD.
 std::string JsonText(absl::string_view text);
+// The same of a list.
+std::string JsonTextList(absl::Span<const std::string> texts);
 
 // The length of the well-formed UTF-8 sequence at the front of `text`, or 0. REQUIRES text that is
 // not empty.

@@ -195,7 +195,7 @@ absl::StatusOr<CopyResult> DeviceCopyCommand::Copy(const CallContext& ctx, Sessi
                                 FormatRfc3339(ctx.clock->Now()),
                                 ".\nAs long as this stands here, a part of it is missing, and the "
                                 "rest is old: copy it again.\n"),
-      .on_progress = [&meter](const incremental::CopyProgress& progress) {
+      .on_progress = [&meter](const incremental::TransferProgress& progress) {
         meter.ReportBytes("copy", progress.done_bytes, progress.total_bytes);
       }};
   absl::StatusOr<CopyResult> result =

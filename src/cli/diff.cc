@@ -108,15 +108,14 @@ absl::StatusOr<ExitCode> DiffCommand::CompareSnapshots(const CallContext& ctx, S
   int64_t changed_bytes = 0;
   {
     ProgressMeter meter(console, *ctx.clock);
-    RETURN_IF_ERROR(
-        CompareVolumes(ctx, *repository, *before, *after, meter, [&](const Extent& extent) {
-          ++extents;
-          changed_bytes += extent.length_bytes;
-          if (print_extents_) {
-            PrintExtent(console, {.extent = extent});
-          }
-          return console.Check();
-        }));
+    RETURN_IF_ERROR(CompareVolumes(ctx, *before, *after, meter, [&](const Extent& extent) {
+      ++extents;
+      changed_bytes += extent.length_bytes;
+      if (print_extents_) {
+        PrintExtent(console, {.extent = extent});
+      }
+      return console.Check();
+    }));
   }
   if (print_extents_) {
     console.Print(kEndOfExtents);

@@ -90,11 +90,11 @@ absl::StatusOr<ExitCode> MapCommand::Run(const CallContext& ctx, Session& sessio
   ChangeMap map(layout.size_bytes(), LinesOf(layout));
   {
     ProgressMeter meter(session.console(), *ctx.clock);
-    RETURN_IF_ERROR(CompareVolumes(ctx, *repository, *pair.before, *pair.after, meter,
-                                   [&](const Extent& extent) {
-                                     map.Add({.extent = extent});
-                                     return absl::OkStatus();
-                                   }));
+    RETURN_IF_ERROR(
+        CompareVolumes(ctx, *pair.before, *pair.after, meter, [&](const Extent& extent) {
+          map.Add({.extent = extent});
+          return absl::OkStatus();
+        }));
   }
   Print(session.console(), pair, map);
   return ExitCode::kOk;

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
 #include "cli/completion.h"
-#include "repository/lock_conflict.h"
+#include "repository/lock.h"
 #include "repository/repository.h"
 
 namespace csidelta::cli {

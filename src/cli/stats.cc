@@ -96,7 +96,7 @@ absl::StatusOr<ExitCode> StatsCommand::RunRaw(const CallContext& ctx, Session& s
   const double ratio = size.stored_bytes == 0 ? 1
                                               : static_cast<double>(size.plaintext_bytes) /
                                                     static_cast<double>(size.stored_bytes);
-  const std::size_t packs = repository.index().packs().size();
+  const std::size_t packs = repository.index().pack_count();
   session.console().PrintResult(
       {{"total_size", size.stored_bytes},
        {"total_uncompressed_size", size.plaintext_bytes},

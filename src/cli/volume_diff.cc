@@ -6,15 +6,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "incremental/tree_fetcher.h"
 
 namespace csidelta::cli {
 namespace {
 
-using incremental::TreeFetcher;
 using incremental::VolumeRecord;
 using repository::BlobId;
-using repository::Repository;
 using repository::VolumeLayout;
 
 // Leaf trees that are compared at a time: 17 KiB of text each, on both sides.
@@ -23,13 +20,9 @@ constexpr int64_t kLeavesAtOnce = 64;
 // Where two volumes with chunks of one size differ, level by level: equal trees are not read.
 class VolumeDiff {
  public:
-  VolumeDiff(Repository& repository, const VolumeRecord& before, const VolumeRecord& after,
+  VolumeDiff(const VolumeRecord& before, const VolumeRecord& after,
              absl::FunctionRef<absl::Status(const Extent&)> found)
-      : found_(found),
-        before_(before),
-        after_(after),
-        before_fetcher_(repository, *before.places),
-        after_fetcher_(repository, *after.places) {}
+      : found_(found), before_(before), after_(after) {}
 
   absl::Status Compare(const CallContext& ctx, ProgressMeter& meter) {
     const VolumeLayout& layout = after_.layout;
@@ -48,11 +41,10 @@ class VolumeDiff {
   static std::size_t Index(int64_t number) { return static_cast<std::size_t>(number); }
 
   absl::Status CompareLevel1(const CallContext& ctx, int64_t level1) {
-    ASSIGN_OR_RETURN(const std::vector<BlobId> after,
-                     LoadLeafIds(ctx, after_, after_fetcher_, level1));
+    ASSIGN_OR_RETURN(const std::vector<BlobId> after, LoadLeafIds(ctx, after_, level1));
     std::vector<BlobId> before;
     if (level1 < before_.layout.level1_count()) {
-      ASSIGN_OR_RETURN(before, LoadLeafIds(ctx, before_, before_fetcher_, level1));
+      ASSIGN_OR_RETURN(before, LoadLeafIds(ctx, before_, level1));
     }
     const int64_t first = level1 * repository::kFanout;
     Leaves changed;
@@ -84,9 +76,9 @@ class VolumeDiff {
       return absl::OkStatus();
     }
     ASSIGN_OR_RETURN(const std::vector<std::vector<BlobId>> before,
-                     LoadChunkIds(ctx, before_, before_fetcher_, leaves.numbers, leaves.before));
+                     LoadChunkIds(ctx, before_, leaves.numbers, leaves.before));
     ASSIGN_OR_RETURN(const std::vector<std::vector<BlobId>> after,
-                     LoadChunkIds(ctx, after_, after_fetcher_, leaves.numbers, leaves.after));
+                     LoadChunkIds(ctx, after_, leaves.numbers, leaves.after));
     for (std::size_t i = 0; i < leaves.numbers.size(); ++i) {
       for (std::size_t slot = 0; slot < after[i].size(); ++slot) {
         if (slot >= before[i].size() || before[i][slot] != after[i][slot]) {
@@ -114,8 +106,6 @@ class VolumeDiff {
   const absl::FunctionRef<absl::Status(const Extent&)> found_;
   const VolumeRecord& before_;
   const VolumeRecord& after_;
-  TreeFetcher before_fetcher_;
-  TreeFetcher after_fetcher_;
   Extent last_;  // not told yet
 };
 
@@ -130,12 +120,11 @@ absl::Status RequireEqualChunks(const VolumeRecord& before, const VolumeRecord& 
   return absl::OkStatus();
 }
 
-absl::Status CompareVolumes(const CallContext& ctx, Repository& repository,
-                            const VolumeRecord& before, const VolumeRecord& after,
-                            ProgressMeter& meter,
+absl::Status CompareVolumes(const CallContext& ctx, const VolumeRecord& before,
+                            const VolumeRecord& after, ProgressMeter& meter,
                             absl::FunctionRef<absl::Status(const Extent&)> found) {
   RETURN_IF_ERROR(RequireEqualChunks(before, after));
-  return VolumeDiff(repository, before, after, found).Compare(ctx, meter);
+  return VolumeDiff(before, after, found).Compare(ctx, meter);
 }
 
 }  // namespace csidelta::cli

@@ -6,7 +6,6 @@
 #include "base/extent.h"
 #include "cli/progress.h"
 #include "incremental/volume_record.h"
-#include "repository/repository.h"
 
 namespace csidelta::cli {
 
@@ -19,8 +18,7 @@ absl::Status RequireEqualChunks(const incremental::VolumeRecord& before,
 // side only differs too. Compares level by level and reads no data; equal trees are not read.
 // Memory does not grow with the volume. Errors: those of RequireEqualChunks(), and of the
 // repository.
-absl::Status CompareVolumes(const CallContext& ctx, repository::Repository& repository,
-                            const incremental::VolumeRecord& before,
+absl::Status CompareVolumes(const CallContext& ctx, const incremental::VolumeRecord& before,
                             const incremental::VolumeRecord& after, ProgressMeter& meter,
                             absl::FunctionRef<absl::Status(const Extent&)> found);
 

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "base/check.h"
-#include "repository/lock_conflict.h"
+#include "repository/lock.h"
 #include "repository/repository.h"
 #include "storage/object_rules.h"
 

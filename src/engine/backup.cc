@@ -291,10 +291,24 @@ absl::StatusOr<ResumeAnswer> BackupRun::UseUnfinished(Repository& repository, in
   return answer;
 }
 
+// By the lists of packs and snapshots: one request for a thousand of them.
+absl::StatusOr<incremental::RepositorySize> MeasureRepository(const CallContext& ctx,
+                                                              const Repository& repository) {
+  incremental::RepositorySize size;
+  RETURN_IF_ERROR(repository.ListPacks(ctx, [&size](const repository::FileInfo& pack) {
+    size.pack_bytes += pack.size_bytes;
+    return absl::OkStatus();
+  }));
+  ASSIGN_OR_RETURN(const std::vector<repository::FileInfo> snapshots,
+                   repository.ListFiles(ctx, repository::FileKind::kSnapshot));
+  size.snapshots = std::ssize(snapshots);
+  return size;
+}
+
 // The backup is good without it.
 void BackupRun::Measure(const Repository& repository, BackupResult& result) const {
-  const absl::StatusOr<repository::RepositorySize> size =
-      repository::MeasureRepository(ctx_.WithTimeout(kMeasureTimeMax), repository);
+  const absl::StatusOr<incremental::RepositorySize> size =
+      MeasureRepository(ctx_.WithTimeout(kMeasureTimeMax), repository);
   if (size.ok()) {
     result.repository = *size;
   } else {
@@ -340,7 +354,7 @@ absl::StatusOr<BackupResult> BackupRun::Run(const Progress& progress) {
   }
   ASSIGN_OR_RETURN(const ResumeAnswer unfinished,
                    UseUnfinished(*repository, device->info().size_bytes, options));
-  options.on_progress = [&progress](const incremental::UploadProgress& now) {
+  options.on_progress = [&progress](const incremental::TransferProgress& now) {
     progress(now.stage, now.done_bytes, now.total_bytes);
   };
   absl::StatusOr<BackupResult> result =

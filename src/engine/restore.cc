@@ -48,7 +48,7 @@ absl::StatusOr<RestoreResult> Write(const CallContext& ctx, Session& session,
       .memory_budget_bytes = session.memory().bytes_max(),
       .store_numbers = [&session] { return session.Numbers(); },
       .on_progress =
-          [&progress](const incremental::DownloadProgress& now) {
+          [&progress](const incremental::TransferProgress& now) {
             progress("restore", now.done_bytes, now.total_bytes);
           }};
   ASSIGN_OR_RETURN(

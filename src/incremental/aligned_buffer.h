@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <cstring>
-#include <span>
 
 #include "absl/strings/string_view.h"
 #include "base/aligned_memory.h"
@@ -23,9 +22,6 @@ class AlignedBuffer {
 
   absl::string_view View(int64_t length_bytes) const {
     return {reinterpret_cast<const char*>(memory_.get()), static_cast<std::size_t>(length_bytes)};
-  }
-  std::span<uint8_t> Span(int64_t length_bytes) const {
-    return {memory_.get(), static_cast<std::size_t>(length_bytes)};
   }
 
  private:

@@ -69,13 +69,13 @@ absl::Status LookUpParent(const CallContext& ctx, const AuditInput& input,
   for (const AuditLeaf& leaf : leaves) {
     if (leaf.leaf / kFanout != loaded_level1) {
       loaded_level1 = leaf.leaf / kFanout;
-      ASSIGN_OR_RETURN(level1, LoadLeafIds(ctx, *input.parent, *input.fetcher, loaded_level1));
+      ASSIGN_OR_RETURN(level1, LoadLeafIds(ctx, *input.parent, loaded_level1));
     }
     numbers.push_back(leaf.leaf);
     trees.push_back(level1[static_cast<std::size_t>(leaf.leaf % kFanout)]);
   }
   ASSIGN_OR_RETURN(const std::vector<std::vector<BlobId>> ids,
-                   LoadChunkIds(ctx, *input.parent, *input.fetcher, numbers, trees));
+                   LoadChunkIds(ctx, *input.parent, numbers, trees));
   std::size_t at = 0;
   for (Expected& expected : chunks) {
     while (numbers[at] != expected.chunk / kLeafChunks) {

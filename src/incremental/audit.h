@@ -13,7 +13,6 @@
 #include "incremental/chunk_journal.h"
 #include "incremental/chunk_plan.h"
 #include "incremental/chunk_reader.h"
-#include "incremental/tree_fetcher.h"
 #include "incremental/volume_record.h"
 
 namespace csidelta::incremental {
@@ -30,7 +29,6 @@ struct AuditInput {
   repository::VolumeLayout layout;
   const ChunkLedger& ledger;
   const VolumeRecord* parent = nullptr;  // null: what was unlisted is said to be zero
-  TreeFetcher* fetcher = nullptr;        // of the parent
   // Chunks that were taken from the journal of an earlier run, ascending, and that journal.
   absl::Span<const uint32_t> resumed = {};
   const ChunkJournal* journal = nullptr;

@@ -10,11 +10,22 @@
 #include "base/json.h"
 #include "incremental/full_reason.h"
 #include "repository/blob.h"
-#include "repository/repository_size.h"
 
 namespace csidelta::incremental {
 
 inline constexpr int kResultSchemaVersion = 1;
+
+struct TransferProgress {
+  absl::string_view stage;  // "transfer", of an upload also "audit", "rescan", "commit"
+  int64_t done_bytes = 0;   // of the volume, in its order: what was passed over counts
+  int64_t total_bytes = 0;  // of a copy: to compare
+};
+
+// What a repository weighs.
+struct RepositorySize {
+  int64_t pack_bytes = 0;
+  int64_t snapshots = 0;
+};
 
 // What the audit read again of one kind of claim.
 struct AuditKindResult {
@@ -86,7 +97,7 @@ struct BackupResult {
   std::vector<AuditKindResult> audit;
   std::vector<std::string> warnings;  // the backup is good; this could not be done beside it
 
-  std::optional<repository::RepositorySize> repository;  // where it was measured
+  std::optional<RepositorySize> repository;  // where it was measured
 };
 
 Json ToJson(const BackupResult& result);

@@ -10,7 +10,6 @@
 #include "base/status_macros.h"
 #include "incremental/aligned_buffer.h"
 #include "incremental/audit_plan.h"
-#include "incremental/backup_result.h"
 #include "incremental/block_difference.h"
 #include "incremental/checked_listing.h"
 #include "incremental/extent_list_source.h"
@@ -51,17 +50,16 @@ class PairReader {
  public:
   using Visit = absl::FunctionRef<absl::Status(Piece&, uint64_t tag)>;
 
-  PairReader(BlockDevice& source, BlockDevice& target, Visit visit)
-      : source_device_(source), target_device_(target), visit_(visit) {}
+  explicit PairReader(Visit visit) : visit_(visit) {}
 
-  absl::Status Open() {
+  absl::Status Open(BlockDevice& source, BlockDevice& target) {
     for (int i = 0; i < kPieces; ++i) {
       pieces_.push_back(
           {.source = AlignedBuffer(kPieceBytes), .target = AlignedBuffer(kPieceBytes)});
     }
-    ASSIGN_OR_RETURN(source_, source_device_.OpenQueue(kPieces));
-    ASSIGN_OR_RETURN(target_, target_device_.OpenQueue(kPieces));
-    ASSIGN_OR_RETURN(writes_, target_device_.OpenQueue(kCopyWritesInFlight));
+    ASSIGN_OR_RETURN(source_, source.OpenQueue(kPieces));
+    ASSIGN_OR_RETURN(target_, target.OpenQueue(kPieces));
+    ASSIGN_OR_RETURN(writes_, target.OpenQueue(kCopyWritesInFlight));
     return absl::OkStatus();
   }
 
@@ -74,10 +72,21 @@ class PairReader {
     return absl::OkStatus();
   }
 
-  // Waits for the reads of all pieces that are to be shown.
-  absl::Status AwaitReads(const CallContext& ctx) {
-    for (int64_t piece = oldest_; piece < next_; ++piece) {
-      RETURN_IF_ERROR(AwaitReads(ctx, pieces_[static_cast<std::size_t>(piece % kPieces)]));
+  // Waits for the reads of a piece, or of all.
+  absl::Status AwaitReads(const CallContext& ctx, const Piece* piece = nullptr) {
+    while (piece != nullptr ? piece->source_pending : source_->in_flight() > 0) {
+      ASSIGN_OR_RETURN(const IoCompletion done, source_->Wait(ctx));
+      RETURN_IF_ERROR(Annotate(done.status, "source"));
+      pieces_[done.tag].source_pending = false;
+    }
+    while (piece != nullptr ? piece->target_pending : target_->in_flight() > 0) {
+      ASSIGN_OR_RETURN(const IoCompletion done, target_->Wait(ctx));
+      // What does not read is written: that may heal a bad block.
+      if (!done.status.ok() && !absl::IsDataLoss(done.status)) {
+        return Annotate(done.status, "target");
+      }
+      pieces_[done.tag].is_held = done.status.ok();
+      pieces_[done.tag].target_pending = false;
     }
     return absl::OkStatus();
   }
@@ -108,51 +117,11 @@ class PairReader {
   }
 
  private:
-  absl::Status AddPiece(const CallContext& ctx, const Extent& extent) {
-    if (next_ - oldest_ == kPieces) {
-      RETURN_IF_ERROR(ShowOldest(ctx));
-    }
-    const uint64_t tag = static_cast<uint64_t>(next_ % kPieces);
-    Piece& piece = pieces_[tag];
-    while (piece.writes > 0) {
-      RETURN_IF_ERROR(ReapWrite(ctx));
-    }
-    piece.extent = extent;
-    IoRequest read{.kind = IoKind::kRead,
-                   .offset_bytes = extent.offset_bytes,
-                   .length_bytes = extent.length_bytes,
-                   .memory = piece.source.data(),
-                   .tag = tag};
-    piece.source_pending = true;
-    source_->Submit(read);
-    read.memory = piece.target.data();
-    piece.target_pending = true;
-    target_->Submit(read);
-    ++next_;
-    return absl::OkStatus();
-  }
-
-  absl::Status AwaitReads(const CallContext& ctx, const Piece& piece) {
-    while (piece.source_pending) {
-      ASSIGN_OR_RETURN(const IoCompletion done, source_->Wait(ctx));
-      RETURN_IF_ERROR(Annotate(done.status, "source"));
-      pieces_[done.tag].source_pending = false;
-    }
-    while (piece.target_pending) {
-      ASSIGN_OR_RETURN(const IoCompletion done, target_->Wait(ctx));
-      // What does not read is written: that may heal a bad block.
-      if (!done.status.ok() && !absl::IsDataLoss(done.status)) {
-        return Annotate(done.status, "target");
-      }
-      pieces_[done.tag].is_held = done.status.ok();
-      pieces_[done.tag].target_pending = false;
-    }
-    return absl::OkStatus();
-  }
+  absl::Status AddPiece(const CallContext& ctx, const Extent& extent);
 
   absl::Status ShowOldest(const CallContext& ctx) {
     const uint64_t tag = static_cast<uint64_t>(oldest_ % kPieces);
-    RETURN_IF_ERROR(AwaitReads(ctx, pieces_[tag]));
+    RETURN_IF_ERROR(AwaitReads(ctx, &pieces_[tag]));
     RETURN_IF_ERROR(visit_(pieces_[tag], tag));
     ++oldest_;
     return absl::OkStatus();
@@ -164,8 +133,6 @@ class PairReader {
     return Annotate(done.status, "target");
   }
 
-  BlockDevice& source_device_;
-  BlockDevice& target_device_;
   const Visit visit_;
   std::vector<Piece> pieces_;
   int64_t next_ = 0;    // to be read, counted from the first
@@ -175,6 +142,30 @@ class PairReader {
   std::unique_ptr<IoQueue> target_;
   std::unique_ptr<IoQueue> writes_;
 };
+
+absl::Status PairReader::AddPiece(const CallContext& ctx, const Extent& extent) {
+  if (next_ - oldest_ == kPieces) {
+    RETURN_IF_ERROR(ShowOldest(ctx));
+  }
+  const uint64_t tag = static_cast<uint64_t>(next_ % kPieces);
+  Piece& piece = pieces_[tag];
+  while (piece.writes > 0) {
+    RETURN_IF_ERROR(ReapWrite(ctx));
+  }
+  piece.extent = extent;
+  IoRequest read{.kind = IoKind::kRead,
+                 .offset_bytes = extent.offset_bytes,
+                 .length_bytes = extent.length_bytes,
+                 .memory = piece.source.data(),
+                 .tag = tag};
+  piece.source_pending = true;
+  source_->Submit(read);
+  read.memory = piece.target.data();
+  piece.target_pending = true;
+  target_->Submit(read);
+  ++next_;
+  return absl::OkStatus();
+}
 
 // Compares ranges and writes what differs.
 class DifferenceWriter {
@@ -186,12 +177,12 @@ class DifferenceWriter {
         target_(target),
         options_(options),
         result_(result),
-        reader_(source, target, look_) {}
+        reader_(look_) {}
 
   // REQUIRES a normal list that begins with the volume's first block.
   absl::Status Do(const std::vector<Extent>& extents) {
     total_bytes_ = TotalBytes(extents);
-    RETURN_IF_ERROR(reader_.Open());
+    RETURN_IF_ERROR(reader_.Open(source_, target_));
     for (const Extent& extent : extents) {
       RETURN_IF_ERROR(reader_.Add(ctx_, extent));
     }
@@ -229,7 +220,7 @@ class DifferenceWriter {
     }
     result_.compared_bytes += length;
     if (options_.on_progress) {
-      options_.on_progress({.done_bytes = result_.compared_bytes, .total_bytes = total_bytes_});
+      options_.on_progress({"transfer", result_.compared_bytes, total_bytes_});
     }
     return absl::OkStatus();
   }
@@ -340,8 +331,8 @@ absl::StatusOr<bool> AuditUnlisted(const CallContext& ctx, BlockDevice& source, 
     result.audit_bytes += length;
     return absl::OkStatus();
   };
-  PairReader reader(source, target, compare);
-  RETURN_IF_ERROR(reader.Open());
+  PairReader reader(compare);
+  RETURN_IF_ERROR(reader.Open(source, target));
   for (const Extent& extent : DrawnExtents(draw, unlisted, result.logical_bytes)) {
     if (is_equal) {
       RETURN_IF_ERROR(reader.Add(ctx, extent));
@@ -382,18 +373,11 @@ absl::StatusOr<std::vector<Extent>> GatherListed(const CallContext& ctx, Changed
     }
     ASSIGN_OR_RETURN(Extent blocks, AlignOutwards(*inside, kDifferenceBytes));
     blocks.length_bytes = std::min(blocks.end_bytes(), volume_bytes) - blocks.offset_bytes;
-    // They ascend, so what is joined here stays joined.
-    if (!listed.empty() && blocks.offset_bytes <= listed.back().end_bytes()) {
-      listed.back().length_bytes =
-          std::max(listed.back().end_bytes(), blocks.end_bytes()) - listed.back().offset_bytes;
-      return absl::OkStatus();
-    }
-    if (std::ssize(listed) >= kExtentListExtentsMax) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("more than ", kExtentListExtentsMax, " extents"));
-    }
-    listed.push_back(blocks);
-    return absl::OkStatus();
+    AppendExtent(listed, blocks);  // They ascend, so what is joined here stays joined.
+    return std::ssize(listed) <= kExtentListExtentsMax
+               ? absl::OkStatus()
+               : absl::ResourceExhaustedError(
+                     absl::StrCat("more than ", kExtentListExtentsMax, " extents"));
   }));
   return listed;
 }

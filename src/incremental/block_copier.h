@@ -12,22 +12,18 @@
 #include "base/extent.h"
 #include "base/json.h"
 #include "base/random.h"
+#include "incremental/backup_result.h"
 #include "incremental/block_device.h"
 #include "incremental/changed_block_source.h"
 
 namespace csidelta::incremental {
-
-struct CopyProgress {
-  int64_t done_bytes = 0;   // compared
-  int64_t total_bytes = 0;  // to compare
-};
 
 struct CopyOptions {
   // Where source and target may differ, as GatherListed() returns it; nothing: anywhere.
   std::optional<std::vector<Extent>> listed = {};
   // What the mark of an unfinished copy says, beside that it is one.
   std::string mark_text = {};
-  std::function<void(const CopyProgress&)> on_progress = nullptr;  // on the caller's thread
+  std::function<void(const TransferProgress&)> on_progress = nullptr;  // on the caller's thread
 };
 
 struct CopyResult {

@@ -14,13 +14,8 @@ std::vector<Extent> DifferingRanges(absl::string_view wanted, absl::string_view 
   const auto size = static_cast<int64_t>(wanted.size());
   for (int64_t at = 0; at < size; at += kDifferenceBytes) {
     const int64_t length = std::min(kDifferenceBytes, size - at);
-    if (std::memcmp(wanted.data() + at, held.data() + at, static_cast<std::size_t>(length)) == 0) {
-      continue;
-    }
-    if (!ranges.empty() && ranges.back().end_bytes() == at) {
-      ranges.back().length_bytes += length;
-    } else {
-      ranges.push_back({at, length});
+    if (std::memcmp(wanted.data() + at, held.data() + at, static_cast<std::size_t>(length)) != 0) {
+      AppendExtent(ranges, {at, length});
     }
   }
   return ranges;

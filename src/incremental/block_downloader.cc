@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -53,14 +54,8 @@ struct RestoreTask {
   std::shared_ptr<const std::vector<ChunkPosition>> places;
 };
 
-// What all writers of a restore count together.
-struct RestoreCounts {
-  std::atomic<int64_t> written_bytes = 0;
-  std::atomic<int64_t> kept_bytes = 0;      // that the target held already
-  std::atomic<int64_t> compared_bytes = 0;  // of the target, read to see that
-  std::atomic<int64_t> fetched_bytes = 0;
-  std::atomic<int64_t> damaged_copies = 0;
-};
+// A number of a RestoreResult that all writers of a restore count together.
+std::atomic_ref<int64_t> Shared(int64_t& count) { return std::atomic_ref(count); }
 
 // One request; smaller than a pack, so that several workers share one.
 constexpr int64_t kRangeBytesMax = int64_t{8} << 20;
@@ -71,10 +66,11 @@ constexpr int64_t kRangeBytesMax = int64_t{8} << 20;
 // does not read is written. For one thread. Borrows all it is given.
 class ChunkWriter {
  public:
-  static absl::StatusOr<std::unique_ptr<ChunkWriter>> Make(repository::Repository& repository,
-                                                           const VolumeLayout& layout,
-                                                           BlockDevice& target, bool only_differing,
-                                                           RestoreCounts& counts);
+  ChunkWriter(repository::Repository& repository, const VolumeLayout& layout, RestoreResult& counts)
+      : repository_(repository), layout_(layout), counts_(counts), codec_(repository.MakeCodec()) {}
+
+  // First call.
+  absl::Status Open(BlockDevice& target, bool only_differing);
 
   // Writes may be in flight still when it returns; their errors come with a later call.
   absl::Status Do(const CallContext& ctx, const RestoreTask& task);
@@ -90,14 +86,11 @@ class ChunkWriter {
 
   // A blob of a range on its way to the target.
   struct Piece {
-    const PackRange::Part* part;
+    const WantedBlob* part;
     absl::string_view envelope;
     absl::Span<const ChunkPosition> places;
     std::size_t slot = 0;
   };
-  ChunkWriter(repository::Repository& repository, const VolumeLayout& layout, RestoreCounts& counts)
-      : repository_(repository), layout_(layout), counts_(counts), codec_(repository.MakeCodec()) {}
-
   // A slot whose buffer is unused.
   absl::StatusOr<std::size_t> FreeSlot(const CallContext& ctx);
   absl::Status Reap(const CallContext& ctx);
@@ -127,7 +120,7 @@ class ChunkWriter {
 
   repository::Repository& repository_;
   const VolumeLayout layout_;
-  RestoreCounts& counts_;
+  RestoreResult& counts_;
   std::unique_ptr<repository::BlobCodec> codec_;
   std::vector<Slot> slots_;
   AlignedBuffer held_;  // a chunk of the target
@@ -136,22 +129,16 @@ class ChunkWriter {
   std::unique_ptr<IoQueue> held_io_;  // nullptr: everything is written
 };
 
-absl::StatusOr<std::unique_ptr<ChunkWriter>> ChunkWriter::Make(repository::Repository& repository,
-                                                               const VolumeLayout& layout,
-                                                               BlockDevice& target,
-                                                               bool only_differing,
-                                                               RestoreCounts& counts) {
-  // Not make_unique: the constructor is private.
-  std::unique_ptr<ChunkWriter> writer(new ChunkWriter(repository, layout, counts));
+absl::Status ChunkWriter::Open(BlockDevice& target, bool only_differing) {
   for (int i = 0; i < kWritesInFlight; ++i) {
-    writer->slots_.push_back({.buffer = AlignedBuffer(layout.chunk_bytes())});
+    slots_.push_back({.buffer = AlignedBuffer(layout_.chunk_bytes())});
   }
-  ASSIGN_OR_RETURN(writer->io_, target.OpenQueue(kWritesInFlight));
+  ASSIGN_OR_RETURN(io_, target.OpenQueue(kWritesInFlight));
   if (only_differing) {
-    writer->held_ = AlignedBuffer(layout.chunk_bytes());
-    ASSIGN_OR_RETURN(writer->held_io_, target.OpenQueue(1));
+    held_ = AlignedBuffer(layout_.chunk_bytes());
+    ASSIGN_OR_RETURN(held_io_, target.OpenQueue(1));
   }
-  return writer;
+  return absl::OkStatus();
 }
 
 absl::Status ChunkWriter::Do(const CallContext& ctx, const RestoreTask& task) {
@@ -196,7 +183,7 @@ absl::Status ChunkWriter::WritePieces(const CallContext& ctx, absl::Span<Piece> 
 }
 
 absl::Status ChunkWriter::CheckPlaces(const Piece& piece) const {
-  const int64_t length = piece.part->span.plaintext_bytes();
+  const int64_t length = piece.part->location.span.plaintext_bytes();
   for (const ChunkPosition& place : piece.places) {
     if (layout_.ChunkLength(place.chunk) != length) {
       return absl::DataLossError(absl::StrCat("chunk ", place.chunk, " of ",
@@ -210,9 +197,9 @@ absl::Status ChunkWriter::CheckPlaces(const Piece& piece) const {
 absl::Status ChunkWriter::Decode(const CallContext& ctx, absl::Span<const Piece> pieces) {
   const auto sealed = [&](const Piece& piece) -> repository::BlobCodec::Sealed {
     return {.handle = piece.part->handle,
-            .span = piece.part->span,
+            .span = piece.part->location.span,
             .envelope = piece.envelope,
-            .out = {slots_[piece.slot].buffer.data(), piece.part->span.plaintext_bytes()}};
+            .out = {slots_[piece.slot].buffer.data(), piece.part->location.span.plaintext_bytes()}};
   };
   const repository::BlobCodec::Sealed first = sealed(pieces.front());
   if (pieces.size() == 1) {
@@ -229,7 +216,7 @@ absl::Status ChunkWriter::Decode(const CallContext& ctx, absl::Span<const Piece>
 
 absl::Status ChunkWriter::TakeOtherCopy(const CallContext& ctx,
                                         const repository::BlobCodec::Sealed& damaged) {
-  ++counts_.damaged_copies;
+  ++Shared(counts_.damaged_copies);
   ASSIGN_OR_RETURN(const std::string other, repository_.LoadBlob(ctx, damaged.handle));
   if (other.size() != damaged.out.size()) {
     return absl::DataLossError(absl::StrCat(Describe(damaged.handle), " has ", other.size(),
@@ -241,13 +228,13 @@ absl::Status ChunkWriter::TakeOtherCopy(const CallContext& ctx,
 }
 
 absl::Status ChunkWriter::Submit(const CallContext& ctx, const Piece& piece) {
-  const int64_t length = piece.part->span.plaintext_bytes();
+  const int64_t length = piece.part->location.span.plaintext_bytes();
   for (const ChunkPosition& place : piece.places) {
     std::vector<Extent> ranges = {{0, length}};
     if (held_io_ != nullptr) {
       ASSIGN_OR_RETURN(ranges,
                        RangesToWrite(ctx, place.chunk, slots_[piece.slot].buffer.View(length)));
-      counts_.kept_bytes += length - TotalBytes(ranges);
+      Shared(counts_.kept_bytes) += length - TotalBytes(ranges);
     }
     for (const Extent& range : ranges) {
       RETURN_IF_ERROR(SubmitRange(ctx, piece.slot, place.chunk, range));
@@ -268,7 +255,7 @@ absl::Status ChunkWriter::SubmitRange(const CallContext& ctx, std::size_t slot, 
                .memory = slots_[slot].buffer.data() + range.offset_bytes,
                .tag = slot});
   ++slots_[slot].users;
-  counts_.written_bytes += range.length_bytes;
+  Shared(counts_.written_bytes) += range.length_bytes;
   return absl::OkStatus();
 }
 
@@ -281,9 +268,9 @@ absl::Status ChunkWriter::WriteTask(const CallContext& ctx, const RestoreTask& t
     bytes = std::string(static_cast<std::size_t>(task.range.length_bytes), '\0');
   }
   RETURN_IF_ERROR(bytes.status());
-  counts_.fetched_bytes += task.range.length_bytes;
+  Shared(counts_.fetched_bytes) += task.range.length_bytes;
   std::vector<Piece> pieces;
-  for (const PackRange::Part& part : task.range.parts) {
+  for (const WantedBlob& part : task.range.parts) {
     const auto first = task.places->begin() + part.tag;
     const auto last = std::find_if(first, task.places->end(), [&](const ChunkPosition& place) {
       return place.id != part.handle.id;
@@ -305,7 +292,7 @@ absl::StatusOr<bool> ChunkWriter::ReadHeld(const CallContext& ctx, int64_t chunk
   if (!read.ok() && !absl::IsDataLoss(read)) {
     return read;
   }
-  counts_.compared_bytes += extent.length_bytes;
+  Shared(counts_.compared_bytes) += extent.length_bytes;
   return read.ok();
 }
 
@@ -328,22 +315,20 @@ absl::StatusOr<std::vector<Extent>> ChunkWriter::RangesToWrite(const CallContext
 absl::Status ChunkWriter::WriteDiffering(const CallContext& ctx, const RestoreTask& task) {
   auto places = std::make_shared<std::vector<ChunkPosition>>();
   std::vector<WantedBlob> wanted;
-  for (const PackRange::Part& part : task.range.parts) {
+  for (const WantedBlob& part : task.range.parts) {
     const auto tag = std::ssize(*places);
     for (std::size_t i = static_cast<std::size_t>(part.tag);
          i < task.places->size() && (*task.places)[i].id == part.handle.id; ++i) {
       const ChunkPosition& place = (*task.places)[i];
       ASSIGN_OR_RETURN(const bool held, Holds(ctx, place));
       if (held) {
-        counts_.kept_bytes += layout_.ChunkLength(place.chunk);
+        Shared(counts_.kept_bytes) += layout_.ChunkLength(place.chunk);
       } else {
         places->push_back(place);
       }
     }
     if (tag < std::ssize(*places)) {
-      wanted.push_back({.handle = part.handle,
-                        .location = {.pack = task.range.pack, .span = part.span},
-                        .tag = tag});
+      wanted.push_back({.handle = part.handle, .location = part.location, .tag = tag});
     }
   }
   for (PackRange& range : CoalesceRanges(std::move(wanted), kRangeBytesMax)) {
@@ -378,18 +363,19 @@ DownloadPlan PlanRun(const MemoryBudget& memory, const DownloadOptions& options,
 class RestoreRun {
  public:
   RestoreRun(const CallContext& ctx, repository::Repository& repository, BlockDevice& target,
-             const VolumeRecord& record, const DownloadOptions& options, const DownloadPlan& plan)
+             const VolumeRecord& record, const DownloadOptions& options, const DownloadPlan& plan,
+             RestoreResult& result)
       : plan_(plan),
         repository_(repository),
         target_(target),
         record_(record),
         layout_(record.layout),
         options_(options),
+        result_(result),
         tasks_(kTasksWaitingMax),
-        pool_(ctx),
-        fetcher_(repository, *record.places) {}
+        pool_(ctx) {}
 
-  absl::Status Do(RestoreResult& result);
+  absl::Status Do();
 
  private:
   absl::Status Work(const CallContext& ctx);
@@ -402,7 +388,9 @@ class RestoreRun {
   absl::Status FlushZeros();
 
   absl::Status QueueAll();
-  int64_t DoneBytes() const { return counts_.written_bytes + counts_.kept_bytes + zero_bytes_; }
+  int64_t DoneBytes() const {
+    return Shared(result_.written_bytes) + Shared(result_.kept_bytes) + result_.zero_bytes;
+  }
 
   void Report() const;
 
@@ -412,15 +400,13 @@ class RestoreRun {
   const VolumeRecord& record_;
   const VolumeLayout layout_;
   const DownloadOptions& options_;
+  RestoreResult& result_;
   BoundedQueue<RestoreTask> tasks_;
-  RestoreCounts counts_;
   WorkerPool pool_;
-  TreeFetcher fetcher_;
   std::optional<Extent> zeros_;
-  int64_t zero_bytes_ = 0;
 };
 
-absl::Status RestoreRun::Do(RestoreResult& result) {
+absl::Status RestoreRun::Do() {
   pool_.Start(plan_.workers, [this](const CallContext& ctx, int) { return Work(ctx); });
   const absl::Status queued = QueueAll();
   tasks_.Close();
@@ -433,43 +419,27 @@ absl::Status RestoreRun::Do(RestoreResult& result) {
     return absl::InternalError(
         absl::StrCat("restored ", DoneBytes(), " of ", layout_.size_bytes(), " bytes"));
   }
-  result.written_bytes = counts_.written_bytes;
-  result.kept_bytes = counts_.kept_bytes;
-  result.compared_bytes = counts_.compared_bytes;
-  result.zero_bytes = zero_bytes_;
-  result.fetched_bytes = counts_.fetched_bytes;
-  result.damaged_copies = counts_.damaged_copies;
   return absl::OkStatus();
 }
 
 absl::Status RestoreRun::Work(const CallContext& ctx) {
-  ASSIGN_OR_RETURN(
-      const std::unique_ptr<ChunkWriter> writer,
-      ChunkWriter::Make(repository_, layout_, target_, options_.only_differing, counts_));
+  ChunkWriter writer(repository_, layout_, result_);
+  RETURN_IF_ERROR(writer.Open(target_, options_.only_differing));
   while (const std::optional<RestoreTask> task = tasks_.Pop(ctx.stop)) {
-    RETURN_IF_ERROR(writer->Do(ctx, *task));
+    RETURN_IF_ERROR(writer.Do(ctx, *task));
   }
   RETURN_IF_ERROR(ctx.Check());
-  return writer->Finish(ctx);
+  return writer.Finish(ctx);
 }
 
 absl::Status RestoreRun::RestoreLevel1(int64_t level1) {
   const CallContext& ctx = pool_.context();
   const int64_t chunk_bytes = layout_.chunk_bytes();
-  const BlobId& tree = record_.level1_trees[static_cast<std::size_t>(level1)];
-  const int64_t level1_bytes = repository::kLevel1Chunks * chunk_bytes;
-  if (tree == repository::ZeroLevel1TreeId(chunk_bytes) &&
-      (level1 + 1) * level1_bytes <= layout_.size_bytes()) {
-    return AddZeros({level1 * level1_bytes, level1_bytes});
-  }
-  ASSIGN_OR_RETURN(const std::vector<BlobId> leaf_trees,
-                   LoadLeafIds(ctx, record_, fetcher_, level1));
-  std::vector<int64_t> leaves;
-  for (std::size_t i = 0; i < leaf_trees.size(); ++i) {
-    leaves.push_back(level1 * kFanout + static_cast<int64_t>(i));
-  }
+  ASSIGN_OR_RETURN(const std::vector<BlobId> leaf_trees, LoadLeafIds(ctx, record_, level1));
+  std::vector<int64_t> leaves(leaf_trees.size());
+  std::iota(leaves.begin(), leaves.end(), level1 * kFanout);
   ASSIGN_OR_RETURN(const std::vector<std::vector<BlobId>> chunks,
-                   LoadChunkIds(ctx, record_, fetcher_, leaves, leaf_trees));
+                   LoadChunkIds(ctx, record_, leaves, leaf_trees));
   const BlobId& zero_chunk = repository::ZeroChunkId(chunk_bytes);
   std::vector<ChunkPosition> places;
   for (std::size_t i = 0; i < leaves.size(); ++i) {
@@ -534,7 +504,7 @@ absl::Status RestoreRun::FlushZeros() {
     return absl::OkStatus();
   }
   const Extent extent = *std::exchange(zeros_, std::nullopt);
-  zero_bytes_ += extent.length_bytes;
+  result_.zero_bytes += extent.length_bytes;
   return options_.target_is_zero ? absl::OkStatus() : target_.MakeZero(pool_.context(), extent);
 }
 
@@ -549,7 +519,7 @@ absl::Status RestoreRun::QueueAll() {
 
 void RestoreRun::Report() const {
   if (options_.on_progress) {
-    options_.on_progress({.done_bytes = DoneBytes(), .total_bytes = layout_.size_bytes()});
+    options_.on_progress({"transfer", DoneBytes(), layout_.size_bytes()});
   }
 }
 
@@ -638,7 +608,7 @@ absl::StatusOr<RestoreResult> DownloadBlocks(const CallContext& ctx,
                   absl::StrCat("restoring chunks of ", FormatBytes(record.layout.chunk_bytes()))));
   MarkedTarget marked(target, record.layout.size_bytes(), record.layout.chunk_bytes());
   RETURN_IF_ERROR(marked.Begin(ctx, MarkText(ctx, record), options.only_differing));
-  RETURN_IF_ERROR(RestoreRun(ctx, repository, marked, record, options, plan).Do(result));
+  RETURN_IF_ERROR(RestoreRun(ctx, repository, marked, record, options, plan, result).Do());
   result.duration_ms["transfer"] = elapsed_ms() - result.duration_ms["open"];
   RETURN_IF_ERROR(marked.Flush(ctx));
   ASSIGN_OR_RETURN(result.file_system, ReadFileSystem(ctx, target));

@@ -17,11 +17,6 @@
 
 namespace csidelta::incremental {
 
-struct DownloadProgress {
-  int64_t done_bytes = 0;
-  int64_t total_bytes = 0;
-};
-
 struct DownloadOptions {
   // The target reads as zeros already: checked on a sample before anything is written.
   bool target_is_zero = false;
@@ -32,7 +27,7 @@ struct DownloadOptions {
   int cores = 0;        // 0: those that the process may use
   int workers_max = 0;  // 0: as many as the plan has
   std::function<StoreNumbers()> store_numbers = nullptr;
-  std::function<void(const DownloadProgress&)> on_progress = nullptr;  // on the caller's thread
+  std::function<void(const TransferProgress&)> on_progress = nullptr;  // on the caller's thread
 };
 
 struct RestoreResult {

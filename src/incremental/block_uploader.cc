@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -16,11 +17,10 @@
 #include "incremental/chunk_plan.h"
 #include "incremental/chunk_reader.h"
 #include "incremental/full_scan_source.h"
-#include "incremental/held_proof.h"
 #include "incremental/image_builder.h"
+#include "incremental/image_extent_source.h"
 #include "incremental/listing_failure.h"
 #include "incremental/process_limits.h"
-#include "incremental/tree_fetcher.h"
 #include "incremental/tree_positions.h"
 #include "incremental/volume_group_tags.h"
 #include "incremental/volume_record.h"
@@ -78,6 +78,32 @@ std::optional<FullReason> ReasonOf(const absl::Status& of_source) {
   return std::nullopt;
 }
 
+// Adds every tree and chunk of a volume to `blobs`, some chunks many times. Reads all of its trees,
+// those below one level-1 tree at a time. REQUIRES a loaded index. An error names what cannot be
+// read, or is DATA_LOSS as AddTree() has it.
+absl::Status AddBlobsOf(const CallContext& ctx, const VolumeRecord& record,
+                        repository::NeededBlobs& blobs) {
+  RETURN_IF_ERROR(blobs.AddTree(record.stored.snapshot.tree));
+  RETURN_IF_ERROR(blobs.AddTree(record.root.image_tree));
+  RETURN_IF_ERROR(blobs.AddData({record.root.manifest_blob}));
+  for (int64_t level1 = 0; level1 < record.layout.level1_count(); ++level1) {
+    RETURN_IF_ERROR(ctx.Check());
+    RETURN_IF_ERROR(blobs.AddTree(record.level1_trees[static_cast<std::size_t>(level1)]));
+    ASSIGN_OR_RETURN(const std::vector<BlobId> trees, LoadLeafIds(ctx, record, level1));
+    for (const BlobId& tree : trees) {
+      RETURN_IF_ERROR(blobs.AddTree(tree));
+    }
+    std::vector<int64_t> leaves(trees.size());
+    std::iota(leaves.begin(), leaves.end(), level1 * repository::kFanout);
+    ASSIGN_OR_RETURN(const std::vector<std::vector<BlobId>> chunks,
+                     LoadChunkIds(ctx, record, leaves, trees));
+    for (const std::vector<BlobId>& ids : chunks) {
+      RETURN_IF_ERROR(blobs.AddData(ids));
+    }
+  }
+  return absl::OkStatus();
+}
+
 // The stages' clock: how long each took, in the order of the run.
 class StageTimer {
  public:
@@ -112,7 +138,13 @@ class UploadRun {
         timer_(*ctx.clock, result_),
         began_(ctx.clock->Now()) {}
 
-  absl::StatusOr<BackupResult> Do();
+  absl::StatusOr<BackupResult> Do() {
+    if (const absl::Status status = RunStages(); !status.ok()) {
+      SaveProgress();
+      return status;
+    }
+    return std::move(result_);
+  }
 
  private:
   // What a pass over the volume goes by. With a parent, changed means since then, and allocated
@@ -137,7 +169,9 @@ class UploadRun {
   // After a check that found damage: drops a parent that needs what is damaged.
   absl::Status ProveParent();
   // Whether a pass takes the parent's word for what is stored.
-  bool TrustsParent(Listing listing) const;
+  bool TrustsParent(Listing listing) const {
+    return parent_ != nullptr && listing == Listing::kChanged && source_.compares();
+  }
   Listing FirstListing();
   absl::StatusOr<PassEnd> Pass(Listing listing, absl::string_view stage);
   absl::Status Feed(Listing listing, ImageBuilder& builder, absl::Status& of_source);
@@ -160,11 +194,23 @@ class UploadRun {
   void SaveSidecar(const BlobId& root, const absl::StatusOr<repository::SnapshotNeeds>& needs,
                    int64_t& stored_bytes);
   std::string MakeManifest() const;
-  void DropParent();
-  ChunkReaderOptions ReaderOptions() const;
-  StoreNumbers Numbers() const;
-  void Report(absl::string_view stage, int64_t done_bytes) const;
-  void ReportLeaf(absl::string_view stage, int64_t leaf) const;
+  ChunkReaderOptions ReaderOptions() const {
+    return {.chunk_bytes = layout_->chunk_bytes(),
+            .queue_depth = plan_.queue_depth,
+            .workers = plan_.workers,
+            .buffers = plan_.buffers};
+  }
+  StoreNumbers Numbers() const {
+    return options_.store_numbers ? options_.store_numbers() : StoreNumbers{};
+  }
+  void Report(absl::string_view stage, int64_t done_bytes) const {
+    if (options_.on_progress) {
+      options_.on_progress({stage, done_bytes, layout_->size_bytes()});
+    }
+  }
+  void ReportLeaf(absl::string_view stage, int64_t leaf) const {
+    Report(stage, layout_->ChunkOffset(leaf * repository::kLeafChunks));
+  }
 
   const CallContext& ctx_;
   Repository& repository_;
@@ -180,7 +226,6 @@ class UploadRun {
   MemoryPlan plan_;
   std::optional<VolumeLayout> layout_;
   std::shared_ptr<VolumeRecord> parent_;
-  std::optional<TreeFetcher> fetcher_;
   std::optional<ChunkLedger> ledger_;
   std::optional<BlobWriter> writer_;
   std::shared_ptr<repository::StoredBlobs> stored_;  // what LearnPacks() found
@@ -189,32 +234,9 @@ class UploadRun {
   std::unique_ptr<ChunkJournal> journal_;  // of an immutable source
   ListingStats listing_stats_;             // of the last pass
   bool trusted_parent_ = false;            // in the last pass
-  BlobId image_tree_;
   BlobId manifest_blob_;
-  ImageCounts counts_;
-  std::vector<PlacedTree> moved_trees_;
-  std::vector<uint32_t> resumed_;
+  BuiltImage image_;
 };
-
-StoreNumbers UploadRun::Numbers() const {
-  return options_.store_numbers ? options_.store_numbers() : StoreNumbers{};
-}
-
-void UploadRun::Report(absl::string_view stage, int64_t done_bytes) const {
-  if (options_.on_progress) {
-    options_.on_progress(
-        {.stage = stage, .done_bytes = done_bytes, .total_bytes = layout_->size_bytes()});
-  }
-}
-
-void UploadRun::ReportLeaf(absl::string_view stage, int64_t leaf) const {
-  Report(stage, layout_->ChunkOffset(leaf * repository::kLeafChunks));
-}
-
-void UploadRun::DropParent() {
-  fetcher_.reset();
-  parent_.reset();
-}
 
 absl::Status UploadRun::OpenParent() {
   result_.mode_asked = options_.incremental_asked ? "incremental" : "full";
@@ -233,7 +255,6 @@ absl::Status UploadRun::OpenParent() {
                                          : OpenVolumeRecord(ctx_, repository_, *options_.parent);
   if (parent.ok()) {
     parent_ = *std::move(parent);
-    fetcher_.emplace(repository_, *parent_->places);
     // A full that was asked for takes nothing of it unseen.
     return options_.damage.has_value() && options_.incremental_asked ? ProveParent()
                                                                      : absl::OkStatus();
@@ -247,15 +268,18 @@ absl::Status UploadRun::GiveUpParent(const absl::Status& why) {
   if (!unusable) {
     return why;
   }
-  DropParent();
+  parent_.reset();
   const WhyFull& damaged = SetWhy(FullReason::kParentDamaged, why.message());
   return options_.fail_on_fallback ? FallbackRefused(damaged) : absl::OkStatus();
 }
 
 absl::Status UploadRun::ProveParent() {
   RETURN_IF_ERROR(LearnPacks());
-  const absl::Status whole =
-      ProveWhole(ctx_, repository_, *parent_, *fetcher_, stored_->unusable(), *options_.damage);
+  repository::NeededBlobs blobs(repository_, stored_->unusable(), *options_.damage);
+  absl::Status whole = AddBlobsOf(ctx_, *parent_, blobs);
+  if (whole.ok()) {
+    whole = blobs.Resolve();
+  }
   if (options_.damage->empty() && !repository_.UnreadableIndexNote().empty()) {
     return absl::OkStatus();  // The index is the damage, and repair index mends it.
   }
@@ -277,7 +301,7 @@ absl::Status UploadRun::ChooseLayout() {
           absl::StrCat("this chain has chunks of ", parents, " bytes, not ", chunk_bytes,
                        "; a new chunk size begins a new chain: --new-chain"));
     }
-    DropParent();
+    parent_.reset();
     SetWhy(FullReason::kChunkSizeChanged);
   }
   result_.chunk_bytes = chunk_bytes;
@@ -328,8 +352,8 @@ absl::Status UploadRun::LearnPacks() {
   const absl::Time listed_at = ctx_.clock->Now();
   ASSIGN_OR_RETURN(
       repository::PackBits unusable,
-      repository::FindUnusablePacks(ctx_, repository_, *index,
-                                    options_.damage.value_or(repository::DistrustedPacks())));
+      repository::FindAbsentPacks(ctx_, repository_, *index,
+                                  options_.damage.value_or(repository::DistrustedPacks())));
   stored_ = std::make_shared<repository::StoredBlobs>(*index, std::move(unusable), listed_at);
   return absl::OkStatus();
 }
@@ -339,10 +363,6 @@ absl::Status UploadRun::LearnStored() {
   writer_->UseKnown(stored_);
   uses_stored_ = true;
   return absl::OkStatus();
-}
-
-bool UploadRun::TrustsParent(Listing listing) const {
-  return parent_ != nullptr && listing == Listing::kChanged && source_.compares();
 }
 
 void UploadRun::OpenJournal() {
@@ -358,13 +378,6 @@ void UploadRun::OpenJournal() {
     journal_->Load(ctx_,
                    std::clamp<int64_t>(spare_bytes / 2, 0, memory.budget_bytes / kJournalShare));
   }
-}
-
-ChunkReaderOptions UploadRun::ReaderOptions() const {
-  return {.chunk_bytes = layout_->chunk_bytes(),
-          .queue_depth = plan_.queue_depth,
-          .workers = plan_.workers,
-          .buffers = plan_.buffers};
 }
 
 // Lists and plans. `of_source` is the source's own error, as opposed to one of what is behind it.
@@ -388,16 +401,9 @@ absl::Status UploadRun::Feed(Listing listing, ImageBuilder& builder, absl::Statu
       }
     }
   }
+  const auto add = [&](const ListedExtent& extent) { return planner.Add(extent); };
   // Beside a parent, what is not listed would be called unchanged.
-  const bool gaps_are_zero = parent_ != nullptr && listing == Listing::kAllocated;
-  int64_t listed_to = 0;
-  const auto add_gap = [&](int64_t end_bytes) {
-    const int64_t begin_bytes = std::exchange(listed_to, end_bytes);
-    return gaps_are_zero && begin_bytes < end_bytes
-               ? planner.Add(
-                     {.extent = {begin_bytes, end_bytes - begin_bytes}, .kind = ExtentKind::kZero})
-               : absl::OkStatus();
-  };
+  GapFiller gaps(parent_ != nullptr && listing == Listing::kAllocated, layout_->size_bytes(), add);
   FullScanSource everything(options_.image);
   ChangedBlockSource& source = listing == Listing::kEverything ? everything : source_;
   absl::Status of_sink;
@@ -405,18 +411,13 @@ absl::Status UploadRun::Feed(Listing listing, ImageBuilder& builder, absl::Statu
     if (extent.kind == ExtentKind::kUnknown) {
       result_.unknown_bytes += extent.extent.length_bytes;
     }
-    of_sink = add_gap(extent.extent.offset_bytes);
-    if (of_sink.ok()) {
-      listed_to = extent.extent.end_bytes();
-      of_sink = planner.Add(extent);
-    }
-    return of_sink;
+    return of_sink = gaps.Add(extent);
   };
   const absl::Status listed = ListChecked(ctx_, source, request, take_extent, &listing_stats_);
   RETURN_IF_ERROR(of_sink);
   of_source = listed;
   RETURN_IF_ERROR(listed);
-  RETURN_IF_ERROR(add_gap(layout_->size_bytes()));
+  RETURN_IF_ERROR(gaps.Finish());
   return planner.Finish();
 }
 
@@ -431,20 +432,16 @@ absl::StatusOr<UploadRun::PassEnd> UploadRun::Pass(Listing listing, absl::string
   ASSIGN_OR_RETURN(std::unique_ptr<ChunkReader> reader,
                    ChunkReader::Make(ctx_, device_, ReaderOptions()));
   trusted_parent_ = TrustsParent(listing);
-  ImageBuilder builder(*layout_, parent_.get(), trusted_parent_,
-                       fetcher_.has_value() ? &*fetcher_ : nullptr, *reader, *writer_,
-                       journal_.get(), [&](int64_t leaf) { ReportLeaf(stage, leaf); });
+  ImageBuilder builder(*layout_, parent_.get(), trusted_parent_, *reader, *writer_, journal_.get(),
+                       [&](int64_t leaf) { ReportLeaf(stage, leaf); });
   // The reader's threads call the builder: they end first.
   const absl::Cleanup stop_reader = [&reader] { reader.reset(); };
   absl::Status of_source;
   const absl::Status fed = Feed(listing, builder, of_source);
-  absl::StatusOr<BlobId> image_tree = fed.ok() ? builder.Finish() : fed;
+  absl::StatusOr<BuiltImage> image = fed.ok() ? builder.Finish() : fed;
   result_.read_bytes += reader->read_bytes();
-  if (image_tree.ok()) {
-    image_tree_ = *image_tree;
-    counts_ = builder.counts();
-    moved_trees_ = builder.TakeMovedTrees();
-    resumed_ = builder.TakeResumed();
+  if (image.ok()) {
+    image_ = *std::move(image);
     return PassEnd::kDone;
   }
   if (const std::optional<FullReason> refused = ReasonOf(of_source); refused.has_value()) {
@@ -462,10 +459,10 @@ absl::StatusOr<UploadRun::PassEnd> UploadRun::Pass(Listing listing, absl::string
     return PassEnd::kSourceRefused;
   }
   if (builder.parent_failed()) {
-    SetWhy(FullReason::kParentDamaged, image_tree.status().message());
+    SetWhy(FullReason::kParentDamaged, image.status().message());
     return PassEnd::kParentFailed;
   }
-  return image_tree.status();
+  return image.status();
 }
 
 absl::Status UploadRun::Rescan(const WhyFull& why) {
@@ -474,7 +471,7 @@ absl::Status UploadRun::Rescan(const WhyFull& why) {
   }
   ASSIGN_OR_RETURN(PassEnd end, Pass(Listing::kEverything, "rescan"));
   if (end == PassEnd::kParentFailed) {
-    DropParent();
+    parent_.reset();
     result_.base.clear();
     ASSIGN_OR_RETURN(end, Pass(Listing::kEverything, "rescan"));
   }
@@ -532,7 +529,7 @@ absl::Status UploadRun::Transfer() {
   }
   timer_.End("transfer");
   if (end == PassEnd::kParentFailed) {
-    DropParent();
+    parent_.reset();
     result_.base.clear();
   }
   if (end != PassEnd::kDone) {
@@ -559,8 +556,7 @@ absl::Status UploadRun::Audit() {
                {.layout = *layout_,
                 .ledger = *ledger_,
                 .parent = parent_.get(),
-                .fetcher = fetcher_.has_value() ? &*fetcher_ : nullptr,
-                .resumed = resumed_,
+                .resumed = image_.resumed,
                 .journal = journal_.get(),
                 .reader = ReaderOptions(),
                 .seed = result_.audit_seed,
@@ -586,7 +582,7 @@ absl::Status UploadRun::Audit() {
   }
   if (audit.parent_failed) {
     const WhyFull why = SetWhy(FullReason::kParentDamaged, status.message());
-    DropParent();
+    parent_.reset();
     result_.base.clear();
     return Rescan(why);
   }
@@ -600,9 +596,7 @@ absl::Status UploadRun::Audit() {
 absl::Status UploadRun::Prove() {
   const repository::Inherited inherited = {
       .needs = trusted_parent_ ? parent_->places->locator().needs : std::nullopt,
-      .walk = [this](repository::NeededBlobs& blobs) {
-        return AddBlobsOf(ctx_, *parent_, *fetcher_, blobs);
-      }};
+      .walk = [this](repository::NeededBlobs& blobs) { return AddBlobsOf(ctx_, *parent_, blobs); }};
   ASSIGN_OR_RETURN(proof_, repository::ProveNeeds(ctx_, repository_, *writer_,
                                                   trusted_parent_ ? &inherited : nullptr,
                                                   options_.proof_limits));
@@ -613,7 +607,7 @@ std::string UploadRun::MakeManifest() const {
   repository::VolumeManifest manifest = options_.manifest;
   manifest.size_bytes = layout_->size_bytes();
   manifest.chunk_bytes = layout_->chunk_bytes();
-  manifest.image_tree = image_tree_;
+  manifest.image_tree = image_.tree;
   manifest.source = result_.source;
   if (result_.source != kFullScan) {
     manifest.unknown[kListingMember] = ToJson(listing_stats_);  // Unknown to the layout.
@@ -621,10 +615,10 @@ std::string UploadRun::MakeManifest() const {
   manifest.kind = result_.mode_done;
   manifest.reason = NameOf(result_.why);
   manifest.parent_snapshot = result_.base;
-  manifest.extents_bytes = counts_.listed_bytes;
+  manifest.extents_bytes = image_.listed_bytes;
   manifest.read_bytes = result_.read_bytes;
   manifest.new_bytes = writer_->counts().plaintext_bytes;
-  manifest.zero_chunks = counts_.zero_chunks;
+  manifest.zero_chunks = image_.zero_chunks;
   manifest.program = options_.snapshot.program_version;
   manifest.created = FormatRfc3339(began_);
   return repository::EncodeManifest(manifest);
@@ -647,8 +641,8 @@ repository::RepoSnapshot UploadRun::MakeSnapshot(const BlobId& root) const {
   snapshot.summary = repository::SnapshotSummary{
       .backup_start = began_,
       .backup_end = ctx_.clock->Now(),
-      .files_changed = static_cast<uint64_t>(counts_.leaves_touched),
-      .files_unmodified = static_cast<uint64_t>(layout_->leaf_count() - counts_.leaves_touched),
+      .files_changed = static_cast<uint64_t>(image_.leaves_touched),
+      .files_unmodified = static_cast<uint64_t>(layout_->leaf_count() - image_.leaves_touched),
       .data_blobs = counts.data_blobs,
       .tree_blobs = counts.tree_blobs,
       .data_added = static_cast<uint64_t>(counts.plaintext_bytes),
@@ -659,7 +653,7 @@ repository::RepoSnapshot UploadRun::MakeSnapshot(const BlobId& root) const {
       repository::VolumeSummary{.mode = result_.mode_done,
                                 .reason = NameOf(result_.why),
                                 .changed_bytes = ListsChanges(result_.mode_done, result_.source)
-                                                     ? std::optional<int64_t>(counts_.listed_bytes)
+                                                     ? std::optional<int64_t>(image_.listed_bytes)
                                                      : std::nullopt};
   return snapshot;
 }
@@ -684,13 +678,13 @@ LocatorChange UploadRun::MakeLocatorChange(const BlobId& root,
       .volume = repository::ChainOf(options_.snapshot.hostname, options_.snapshot.paths),
       .trees = {},
       .root = find(BlobType::kTree, root),
-      .image_tree = find(BlobType::kTree, image_tree_),
+      .image_tree = find(BlobType::kTree, image_.tree),
       .manifest = find(BlobType::kData, manifest_blob_),
       .needs = std::move(needs)};
-  if (parent_ != nullptr && parent_->root.image_tree == image_tree_ && trusted_parent_) {
+  if (parent_ != nullptr && parent_->root.image_tree == image_.tree && trusted_parent_) {
     change.image_tree = parent_->places->locator().image_tree;
   }
-  for (const PlacedTree& tree : moved_trees_) {
+  for (const PlacedTree& tree : image_.moved_trees) {
     change.trees.push_back({.position = tree.position, .place = find(BlobType::kTree, tree.id)});
   }
   return change;
@@ -702,7 +696,7 @@ absl::Status UploadRun::Commit() {
   manifest_blob_ = BlobId::Of(manifest);
   writer_->RememberPlace(manifest_blob_);
   RETURN_IF_ERROR(writer_->AddBlob(BlobType::kData, manifest_blob_, manifest).status());
-  const std::string root_text = repository::EncodeRootTree(image_tree_, manifest_blob_,
+  const std::string root_text = repository::EncodeRootTree(image_.tree, manifest_blob_,
                                                            static_cast<int64_t>(manifest.size()));
   const BlobId root = BlobId::Of(root_text);
   RETURN_IF_ERROR(writer_->AddBlob(BlobType::kTree, root, root_text).status());
@@ -741,13 +735,13 @@ void UploadRun::SaveSidecar(const BlobId& root,
 
 void UploadRun::Count(int64_t other_stored_bytes) {
   const repository::BlobWriterCounts counts = writer_->counts();
-  result_.image_tree = image_tree_;
+  result_.image_tree = image_.tree;
   result_.allocated_bytes =
-      std::max<int64_t>(0, layout_->size_bytes() - counts_.zero_chunks * layout_->chunk_bytes());
-  result_.changed_bytes = counts_.listed_bytes;
-  result_.resumed_bytes = counts_.resumed_bytes;
-  result_.leaves_touched = counts_.leaves_touched;
-  result_.level1_touched = counts_.level1_touched;
+      std::max<int64_t>(0, layout_->size_bytes() - image_.zero_chunks * layout_->chunk_bytes());
+  result_.changed_bytes = image_.listed_bytes;
+  result_.resumed_bytes = image_.resumed_bytes;
+  result_.leaves_touched = image_.leaves_touched;
+  result_.level1_touched = image_.level1_touched;
   result_.new_bytes = counts.plaintext_bytes;
   result_.data_blobs = counts.data_blobs;
   result_.tree_blobs = counts.tree_blobs;
@@ -784,15 +778,6 @@ void UploadRun::SaveProgress() {
       journal_->Flush(ctx);
     }
   }
-}
-
-absl::StatusOr<BackupResult> UploadRun::Do() {
-  const absl::Status status = RunStages();
-  if (!status.ok()) {
-    SaveProgress();
-    return status;
-  }
-  return std::move(result_);
 }
 
 }  // namespace

@@ -38,12 +38,6 @@ inline constexpr char kLayoutTag[] = "layout=";
 inline constexpr std::array<absl::string_view, 5> kReservedTags = {kModeTag, kKindTag, kLayoutTag,
                                                                    "vol-uid=", "backup="};
 
-struct UploadProgress {
-  absl::string_view stage;  // "transfer", "audit", "rescan", "commit"
-  int64_t done_bytes = 0;   // of the volume, in its order: what was passed over counts
-  int64_t total_bytes = 0;
-};
-
 struct UploadOptions {
   // The backup to build on. Its chunk size is kept.
   std::optional<repository::StoredSnapshot> parent;
@@ -87,7 +81,7 @@ struct UploadOptions {
   std::function<absl::Status(const CallContext& ctx)> fence;
   repository::LockFence fence_if_old;  // the same, where a look of late is good enough
   std::function<StoreNumbers()> store_numbers;
-  std::function<void(const UploadProgress&)> on_progress;  // on the caller's thread
+  std::function<void(const TransferProgress&)> on_progress;  // on the caller's thread
 };
 
 // Backs one volume up into a repository: reads what a source lists, writes what is new, audits what

@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/backoff.h"
+#include "base/check.h"
 #include "base/random.h"
 #include "csi/audience_tokens.h"
 #include "incremental/changed_block_source.h"
@@ -56,7 +58,10 @@ class CsiMetadataSource : public ChangedBlockSource {
  public:
   // REQUIRES options.results_per_message_max > 0.
   CsiMetadataSource(k8s::ApiClient& api, csi::AudienceTokens& tokens, Random& random,
-                    CsiMetadataOptions options);
+                    CsiMetadataOptions options)
+      : api_(api), tokens_(tokens), random_(random), options_(std::move(options)) {
+    CSIDELTA_CHECK(options_.results_per_message_max > 0);
+  }
 
   absl::string_view name() const override { return "csi-metadata"; }
   bool lists_allocated() const override { return true; }

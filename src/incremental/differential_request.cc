@@ -4,11 +4,13 @@
 #include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/final_context.h"
 #include "base/json.h"
 #include "base/status_macros.h"
 #include "incremental/differential_source.h"
@@ -22,15 +24,9 @@ namespace csidelta::incremental {
 namespace {
 
 using csi::BoundSnapshot;
+using objects::DifferentialSnapshot;
 
 constexpr char kMadeBy[] = "csi-delta-mover";
-// The last thing that a run does, also one that was stopped.
-constexpr absl::Duration kDeleteTimeMax = absl::Seconds(10);
-
-absl::Status Malformed(absl::string_view what) {
-  return GiveUp(ListingFailure::kMalformedList, absl::InvalidArgumentError(what),
-                "none of it is believed");
-}
 
 // What a code in status.error means.
 ListingFailure FailureOfCode(absl::string_view code) {
@@ -50,38 +46,20 @@ ListingFailure FailureOfCode(absl::string_view code) {
   return ListingFailure::kMetadataUnavailable;  // NotReady, InvalidOffset, Internal, and unheard of
 }
 
-std::string ErrorOf(const Json& object) {
-  return HarmlessText(GetString(object, {"status", "error"}), {});
+std::string StateOf(const Json& object) { return GetString(object, {"status", "state"}); }
+
+// Whether a controller has it in its hands.
+bool IsProcessed(const Json& object) {
+  return !StateOf(object).empty() ||
+         absl::c_any_of(objects::JsonArrayAt(object, {"status", "conditions"}),
+                        [](const Json& condition) {
+                          return GetString(condition, {"type"}) == "Accepted" &&
+                                 GetString(condition, {"status"}) == "True";
+                        });
 }
 
-bool IsAccepted(const Json& object) {
-  const Json* const conditions = FindJson(object, {"status", "conditions"});
-  if (conditions == nullptr || !conditions->is_array()) {
-    return false;
-  }
-  for (const Json& condition : *conditions) {
-    if (GetString(condition, {"type"}) == "Accepted" &&
-        GetString(condition, {"status"}) == "True") {
-      return true;
-    }
-  }
-  return false;
-}
-
-enum class State { kNew, kAccepted, kPending, kSuccess, kFailure };
-
-State StateOf(const Json& object) {
-  const std::string state = GetString(object, {"status", "state"});
-  if (state == "Success") {
-    return State::kSuccess;
-  }
-  if (state == "Failure") {
-    return State::kFailure;
-  }
-  if (state == "Pending") {
-    return State::kPending;
-  }
-  return IsAccepted(object) ? State::kAccepted : State::kNew;
+bool IsEnded(const Json& object) {
+  return StateOf(object) == "Success" || StateOf(object) == "Failure";
 }
 
 // Where a list is served, and the audience of its token.
@@ -158,7 +136,7 @@ class Request {
 
   // Waits while `wanted` does not hold of the object; false when the time is over.
   absl::StatusOr<bool> Await(const k8s::ObjectKey& key, absl::Duration time_max,
-                             absl::FunctionRef<bool(State)> wanted, Json& object);
+                             absl::FunctionRef<bool(const Json&)> wanted, Json& object);
   absl::Status CheckResolved(const Json& object) const;
 
   absl::Status Read(const ServedList& served);
@@ -198,9 +176,7 @@ absl::Status Request::Do() {
 absl::Status Request::ListOnce() {
   const std::string name = absl::StrFormat("csi-delta-%08x%08x", random_.Below(uint64_t{1} << 32),
                                            random_.Below(uint64_t{1} << 32));
-  const k8s::ObjectKey key{.type = objects::DifferentialSnapshot::Type(),
-                           .namespace_name = target_->namespace_name,
-                           .name = name};
+  const k8s::ObjectKey key = DifferentialSnapshot::Key(target_->namespace_name, name);
   absl::Cleanup drop = [&] { Delete(key); };
   absl::StatusOr<Json> object = Create(key);
   if (!object.ok()) {
@@ -217,7 +193,7 @@ absl::Status Request::ListOnce() {
 
 void Request::DropLeftovers() {
   const absl::StatusOr<k8s::ObjectList> all =
-      api_.List(ctx_, objects::DifferentialSnapshot::Type(), target_->namespace_name,
+      api_.List(ctx_, DifferentialSnapshot::Type(), target_->namespace_name,
                 {.label_selector = absl::StrCat(objects::kAppManagedByLabel, "=", kMadeBy),
                  .field_selector = "",
                  .may_be_old = true});
@@ -227,22 +203,15 @@ void Request::DropLeftovers() {
   for (const Json& object : all->items) {
     const std::optional<absl::Time> made = k8s::CreatedAt(object);
     if (made.has_value() && ctx_.clock->Now() - *made > options_.leftover_age_max) {
-      Delete({.type = objects::DifferentialSnapshot::Type(),
-              .namespace_name = target_->namespace_name,
-              .name = k8s::Name(object)});
+      Delete(DifferentialSnapshot::Key(target_->namespace_name, k8s::Name(object)));
     }
   }
 }
 
 Json Request::MakeObject(const std::string& name) const {
-  Json object = {{"apiVersion", absl::StrCat(objects::DifferentialSnapshot::Type().group, "/",
-                                             objects::DifferentialSnapshot::Type().version)},
-                 {"kind", objects::DifferentialSnapshot::Type().kind},
-                 {"metadata",
-                  {{"name", name},
-                   {"namespace", target_->namespace_name},
-                   {"labels", {{objects::kAppManagedByLabel, kMadeBy}}}}},
-                 {"spec", {{"targetVolumeSnapshotName", target_->name}, {"mode", "Block"}}}};
+  Json object = DifferentialSnapshot::Make(target_->namespace_name, name).json();
+  object["metadata"]["labels"][objects::kAppManagedByLabel] = kMadeBy;
+  object["spec"] = {{"targetVolumeSnapshotName", target_->name}, {"mode", "Block"}};
   if (!request_.base.empty()) {
     SetJson(object, {"spec", "baseSnapshotHandle"}, request_.base);
   }
@@ -277,16 +246,11 @@ absl::StatusOr<Json> Request::Create(const k8s::ObjectKey& key) {
 
 void Request::Delete(const k8s::ObjectKey& key) const {
   // The caller's context may be what ended the run.
-  CallContext ctx;
-  ctx.clock = ctx_.clock;
-  api_.Delete(ctx.WithTimeout(kDeleteTimeMax), key, {}).IgnoreError();
+  api_.Delete(FinalContext(ctx_), key, {}).IgnoreError();
 }
 
 absl::StatusOr<Json> Request::AwaitEnd(const k8s::ObjectKey& key, Json object) {
-  ASSIGN_OR_RETURN(
-      const bool accepted,
-      Await(
-          key, options_.accept_time_max, [](State state) { return state != State::kNew; }, object));
+  ASSIGN_OR_RETURN(const bool accepted, Await(key, options_.accept_time_max, IsProcessed, object));
   if (!accepted) {
     return GiveUp(ListingFailure::kDriverHasNoService,
                   absl::FailedPreconditionError(
@@ -295,13 +259,8 @@ absl::StatusOr<Json> Request::AwaitEnd(const k8s::ObjectKey& key, Json object) {
                   absl::StrCat("is there a controller of DifferentialSnapshots alongside driver ",
                                target_->driver, "?"));
   }
-  ASSIGN_OR_RETURN(
-      const bool ended,
-      Await(
-          key, options_.answer_time_max,
-          [](State state) { return state == State::kSuccess || state == State::kFailure; },
-          object));
-  const std::string error = ErrorOf(object);
+  ASSIGN_OR_RETURN(const bool ended, Await(key, options_.answer_time_max, IsEnded, object));
+  const std::string error = HarmlessText(GetString(object, {"status", "error"}), {});
   if (!ended) {
     return GiveUp(ListingFailure::kMetadataUnavailable,
                   absl::UnavailableError(
@@ -309,7 +268,7 @@ absl::StatusOr<Json> Request::AwaitEnd(const k8s::ObjectKey& key, Json object) {
                                    absl::FormatDuration(options_.answer_time_max), ": ", error)),
                   "look at the controller of DifferentialSnapshots alongside the driver");
   }
-  if (StateOf(object) == State::kSuccess) {
+  if (StateOf(object) == "Success") {
     return object;
   }
   const ListingFailure failure = FailureOfCode(absl::string_view(error).substr(0, error.find(':')));
@@ -320,7 +279,7 @@ absl::StatusOr<Json> Request::AwaitEnd(const k8s::ObjectKey& key, Json object) {
 }
 
 absl::StatusOr<bool> Request::Await(const k8s::ObjectKey& key, absl::Duration time_max,
-                                    absl::FunctionRef<bool(State)> wanted, Json& object) {
+                                    absl::FunctionRef<bool(const Json&)> wanted, Json& object) {
   const Json known = object;
   const absl::Status status = k8s::WaitFor(
       ctx_.WithTimeout(time_max), api_, key,
@@ -330,7 +289,7 @@ absl::StatusOr<bool> Request::Await(const k8s::ObjectKey& key, absl::Duration ti
           return absl::NotFoundError("another client has deleted the object");
         }
         object = *now;
-        return wanted(StateOf(object));
+        return wanted(object);
       },
       &known);
   RETURN_IF_ERROR(ctx_.Check());
@@ -350,8 +309,11 @@ absl::Status Request::CheckResolved(const Json& object) const {
   for (const auto& [member, asked] : wanted) {
     const std::string found = GetString(object, {"status", "resolved", member});
     if (found != asked && !(member == "volumeHandle" && asked.empty())) {
-      return Malformed(absl::StrCat("the list is of another ", member, " than was asked for: \"",
-                                    HarmlessText(found, {}), "\" instead of \"", asked, "\""));
+      return GiveUp(ListingFailure::kMalformedList,
+                    absl::InvalidArgumentError(
+                        absl::StrCat("the list is of another ", member, " than was asked for: \"",
+                                     HarmlessText(found, {}), "\" instead of \"", asked, "\"")),
+                    "none of it is believed");
     }
   }
   return absl::OkStatus();

@@ -182,22 +182,14 @@ absl::Status ExtentListReader::TakeLine(absl::string_view text) {
 
 absl::Status ExtentListReader::Add(const ListedExtent& listed) {
   std::vector<Extent>& list = listed.kind == ExtentKind::kZero ? zero_ : data_;
-  // The common case, a sorted list, never grows by what touches.
-  if (!list.empty() && listed.extent.offset_bytes >= list.back().offset_bytes &&
-      listed.extent.offset_bytes <= list.back().end_bytes()) {
-    Extent& last = list.back();
-    last.length_bytes = std::max(last.end_bytes(), listed.extent.end_bytes()) - last.offset_bytes;
-    return absl::OkStatus();
-  }
+  AppendExtent(list, listed.extent);  // A sorted list never grows by what touches.
   if (list.size() >= kCompactFrom && list.size() == list.capacity()) {
     list = MergeExtents(std::move(list));
   }
-  if (static_cast<int64_t>(data_.size() + zero_.size()) >= extents_max_) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("more than ", extents_max_, " extents; merge them, or scan"));
-  }
-  list.push_back(listed.extent);
-  return absl::OkStatus();
+  return std::ssize(data_) + std::ssize(zero_) <= extents_max_
+             ? absl::OkStatus()
+             : absl::ResourceExhaustedError(
+                   absl::StrCat("more than ", extents_max_, " extents; merge them, or scan"));
 }
 
 absl::StatusOr<ExtentList> ExtentListReader::Finish() {

@@ -62,16 +62,19 @@ absl::StatusOr<Opened> OpenPath(const std::string& path, int flags) {
   return ErrnoToStatus(EINVAL, absl::StrCat("open ", path));
 }
 
-// What kind of thing `path` is, as st_mode; 0 when there is nothing.
+absl::Status NeitherDeviceNorFile(const std::string& path) {
+  return absl::InvalidArgumentError(absl::StrCat(path, " is neither device nor image file"));
+}
+
+// Whether `path` is a device or a file, as st_mode; 0 when there is nothing.
 absl::StatusOr<mode_t> ModeOf(const std::string& path) {
   struct stat info {};
-  if (::stat(path.c_str(), &info) == 0) {
-    return info.st_mode;
+  if (::stat(path.c_str(), &info) != 0) {
+    return errno == ENOENT ? absl::StatusOr<mode_t>(mode_t{0})
+                           : ErrnoToStatus(errno, absl::StrCat("stat ", path));
   }
-  if (errno == ENOENT) {
-    return mode_t{0};
-  }
-  return ErrnoToStatus(errno, absl::StrCat("stat ", path));
+  return S_ISREG(info.st_mode) || S_ISBLK(info.st_mode) ? absl::StatusOr<mode_t>(info.st_mode)
+                                                        : NeitherDeviceNorFile(path);
 }
 
 absl::StatusOr<Opened> OpenTarget(const std::string& path) {
@@ -122,12 +125,6 @@ absl::Status SyncFolderOf(const std::string& path) {
                          : ErrnoToStatus(errno, absl::StrCat("sync folder ", folder));
 }
 
-bool IsAllZero(const uint8_t* bytes, int64_t length_bytes) {
-  return length_bytes == 0 ||
-         (bytes[0] == 0 &&
-          std::memcmp(bytes, bytes + 1, static_cast<std::size_t>(length_bytes - 1)) == 0);
-}
-
 }  // namespace
 
 absl::Status FileBlockDevice::Examine(bool direct) {
@@ -149,7 +146,7 @@ absl::Status FileBlockDevice::Examine(bool direct) {
     info_.size_bytes = info.st_size;
     info_.alignment_bytes = direct ? FileAlignment(file_.get()) : 1;
   } else {
-    return absl::InvalidArgumentError(absl::StrCat(path_, " is neither device nor image file"));
+    return NeitherDeviceNorFile(path_);
   }
   if (info_.alignment_bytes < 1 || kIoAlignmentBytes % info_.alignment_bytes != 0) {
     // Blocks that are larger than what is written at a time: the page cache puts them together.
@@ -166,10 +163,7 @@ absl::Status FileBlockDevice::Examine(bool direct) {
 
 absl::StatusOr<std::unique_ptr<FileBlockDevice>> FileBlockDevice::OpenForRead(
     const std::string& path) {
-  ASSIGN_OR_RETURN(const mode_t mode, ModeOf(path));
-  if (mode != 0 && !S_ISREG(mode) && !S_ISBLK(mode)) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " is neither device nor image file"));
-  }
+  RETURN_IF_ERROR(ModeOf(path).status());
   ASSIGN_OR_RETURN(Opened opened, OpenPath(path, O_RDONLY));
   // Not make_unique: the constructor is private.
   std::unique_ptr<FileBlockDevice> device(new FileBlockDevice(path, std::move(opened.file)));
@@ -180,10 +174,6 @@ absl::StatusOr<std::unique_ptr<FileBlockDevice>> FileBlockDevice::OpenForRead(
 absl::StatusOr<std::unique_ptr<FileBlockDevice>> FileBlockDevice::OpenForWrite(
     const std::string& path, int64_t volume_bytes) {
   CSIDELTA_CHECK(volume_bytes >= 0);
-  ASSIGN_OR_RETURN(const mode_t mode, ModeOf(path));
-  if (mode != 0 && !S_ISREG(mode) && !S_ISBLK(mode)) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " is neither device nor image file"));
-  }
   ASSIGN_OR_RETURN(Opened opened, OpenTarget(path));
   std::unique_ptr<FileBlockDevice> device(new FileBlockDevice(path, std::move(opened.file)));
   device->created_ = opened.created;
@@ -202,16 +192,8 @@ absl::StatusOr<std::unique_ptr<FileBlockDevice>> FileBlockDevice::OpenForWrite(
   return device;
 }
 
-RawFile FileBlockDevice::Raw() const {
-  return {.fd = file_.get(),
-          .size_bytes = info_.size_bytes,
-          .alignment_bytes = info_.alignment_bytes,
-          .is_block_device = info_.is_block_device};
-}
-
 absl::StatusOr<std::unique_ptr<IoQueue>> FileBlockDevice::OpenQueue(int depth) {
-  CSIDELTA_CHECK(depth >= 1 && depth <= kQueueDepthMax);
-  return std::make_unique<ThreadQueue>(Raw(), depth);
+  return std::make_unique<ThreadQueue>(OpenFile{file_.get(), info_}, depth);
 }
 
 // What a kernel call that makes zeros has answered; UNIMPLEMENTED when the kernel cannot.
@@ -239,11 +221,11 @@ absl::Status FileBlockDevice::ZeroWhatIsNot(const CallContext& ctx, const Extent
     RETURN_IF_ERROR(ctx.Check());
     const Extent piece{at, std::min(kZeroWriteBytes, extent.end_bytes() - at)};
     // What does not read is written: that may heal a bad block.
-    const absl::Status read = DoTransfer(Raw(), {.kind = IoKind::kRead,
-                                                 .offset_bytes = piece.offset_bytes,
-                                                 .length_bytes = piece.length_bytes,
-                                                 .memory = memory.data()});
-    if (read.ok() && IsAllZero(memory.data(), piece.length_bytes)) {
+    const absl::Status read = DoTransfer({file_.get(), info_}, {.kind = IoKind::kRead,
+                                                                .offset_bytes = piece.offset_bytes,
+                                                                .length_bytes = piece.length_bytes,
+                                                                .memory = memory.data()});
+    if (read.ok() && IsZero(memory.View(piece.length_bytes))) {
       continue;
     }
     uint64_t range[2] = {static_cast<uint64_t>(piece.offset_bytes),
@@ -264,11 +246,11 @@ absl::Status FileBlockDevice::ZeroByWriting(const CallContext& ctx, const Extent
   std::memset(zeros.data(), 0, static_cast<std::size_t>(zeros.capacity_bytes()));
   for (int64_t at = extent.offset_bytes; at < extent.end_bytes(); at += kZeroWriteBytes) {
     RETURN_IF_ERROR(ctx.Check());
-    RETURN_IF_ERROR(
-        DoTransfer(Raw(), {.kind = IoKind::kWrite,
-                           .offset_bytes = at,
-                           .length_bytes = std::min(kZeroWriteBytes, extent.end_bytes() - at),
-                           .memory = zeros.data()}));
+    RETURN_IF_ERROR(DoTransfer({file_.get(), info_},
+                               {.kind = IoKind::kWrite,
+                                .offset_bytes = at,
+                                .length_bytes = std::min(kZeroWriteBytes, extent.end_bytes() - at),
+                                .memory = zeros.data()}));
   }
   return absl::OkStatus();
 }

@@ -8,7 +8,6 @@
 #include "absl/status/statusor.h"
 #include "incremental/block_device.h"
 #include "incremental/posix_file.h"
-#include "incremental/raw_io.h"
 
 namespace csidelta::incremental {
 
@@ -41,7 +40,6 @@ class FileBlockDevice : public BlockDevice {
 
   // Fills facts_ from the open descriptor.
   absl::Status Examine(bool direct);
-  RawFile Raw() const;
   static absl::Status ZeroAnswer(int result, const Extent& extent);
   absl::Status ZeroByHole(const Extent& extent);
   absl::Status ZeroWhatIsNot(const CallContext& ctx, const Extent& extent);

@@ -36,13 +36,11 @@ struct ImageBuilder::LeafJob {
 };
 
 ImageBuilder::ImageBuilder(const VolumeLayout& layout, const VolumeRecord* parent,
-                           bool trusts_parent, TreeFetcher* fetcher, ChunkReader& reader,
-                           repository::BlobWriter& writer, ChunkJournal* journal,
-                           std::function<void(int64_t leaf)> on_leaf)
+                           bool trusts_parent, ChunkReader& reader, repository::BlobWriter& writer,
+                           ChunkJournal* journal, std::function<void(int64_t leaf)> on_leaf)
     : layout_(layout),
       parent_(parent),
       trusts_parent_(trusts_parent),
-      fetcher_(fetcher),
       reader_(reader),
       writer_(writer),
       journal_(journal),
@@ -52,7 +50,6 @@ ImageBuilder::ImageBuilder(const VolumeLayout& layout, const VolumeRecord* paren
       level1_trees_(static_cast<std::size_t>(layout.level1_count()),
                     repository::ZeroLevel1TreeId(layout.chunk_bytes())),
       planned_(level1_trees_.size(), false) {
-  CSIDELTA_CHECK((parent == nullptr) == (fetcher == nullptr));
   if (parent_ != nullptr) {
     CSIDELTA_CHECK(parent_->layout.chunk_bytes() == layout_.chunk_bytes());
     std::copy_n(parent_->level1_trees.begin(),
@@ -62,26 +59,19 @@ ImageBuilder::ImageBuilder(const VolumeLayout& layout, const VolumeRecord* paren
   }
 }
 
-absl::Status ImageBuilder::ParentError(const absl::Status& status) {
-  if (absl::IsDataLoss(status) || absl::IsNotFound(status)) {
+template <typename T>
+absl::StatusOr<T> ImageBuilder::OfParent(absl::StatusOr<T> loaded) {
+  if (absl::IsDataLoss(loaded.status()) || absl::IsNotFound(loaded.status())) {
     parent_failed_ = true;
   }
-  return Annotate(status, "parent");
+  return Annotate(std::move(loaded), "parent");
 }
 
 absl::StatusOr<std::vector<BlobId>> ImageBuilder::LoadParentLeaves(int64_t level1) {
   if (parent_ == nullptr || level1 >= parent_->layout.level1_count()) {
     return std::vector<BlobId>();
   }
-  absl::StatusOr<std::vector<BlobId>> trees = LoadLeafIds(ctx_, *parent_, *fetcher_, level1);
-  return trees.ok() ? std::move(trees) : ParentError(trees.status());
-}
-
-absl::StatusOr<std::vector<std::vector<BlobId>>> ImageBuilder::LoadParentChunks(
-    absl::Span<const int64_t> leaves, absl::Span<const BlobId> trees) {
-  absl::StatusOr<std::vector<std::vector<BlobId>>> chunks =
-      LoadChunkIds(ctx_, *parent_, *fetcher_, leaves, trees);
-  return chunks.ok() ? std::move(chunks) : ParentError(chunks.status());
+  return OfParent(LoadLeafIds(ctx_, *parent_, level1));
 }
 
 absl::StatusOr<std::vector<int64_t>> ImageBuilder::SortLeaves(const Level1Plan& plan,
@@ -133,7 +123,7 @@ absl::StatusOr<std::vector<std::shared_ptr<ImageBuilder::LeafJob>>> ImageBuilder
   }
   std::vector<std::vector<BlobId>> chunks;
   if (!known.empty()) {
-    ASSIGN_OR_RETURN(chunks, LoadParentChunks(known, trees));
+    ASSIGN_OR_RETURN(chunks, OfParent(LoadChunkIds(ctx_, *parent_, known, trees)));
   }
   std::size_t next = 0;
   for (const std::shared_ptr<LeafJob>& job : jobs) {
@@ -152,7 +142,8 @@ absl::Status ImageBuilder::AddLevel1(const Level1Plan& plan) {
   planned_[static_cast<std::size_t>(plan.level1)] = true;
   for (std::size_t i = 0; i < plan.states.size(); ++i) {
     if (plan.states[i] != ChunkState::kUnlisted) {
-      listed_bytes_ += layout_.ChunkLength(plan.level1 * kLevel1Chunks + static_cast<int64_t>(i));
+      built_.listed_bytes +=
+          layout_.ChunkLength(plan.level1 * kLevel1Chunks + static_cast<int64_t>(i));
     }
   }
   // Without a parent there is nothing to wait for.
@@ -205,8 +196,8 @@ absl::Status ImageBuilder::StartLeaf(const Level1Plan& plan, const std::shared_p
     if (state == ChunkState::kRead) {
       if (const BlobId* known = FindInJournal(first_chunk + slot)) {
         id = *known;
-        resumed_bytes_ += layout_.ChunkLength(first_chunk + slot);
-        resumed_.push_back(static_cast<uint32_t>(first_chunk + slot));
+        built_.resumed_bytes += layout_.ChunkLength(first_chunk + slot);
+        built_.resumed.push_back(static_cast<uint32_t>(first_chunk + slot));
       } else {
         reads.push_back(first_chunk + slot);
       }
@@ -340,7 +331,7 @@ absl::Status ImageBuilder::UncountLostZeros() {
     std::vector<int64_t> leaves(trees.size());
     std::iota(leaves.begin(), leaves.end(), leaf);
     ASSIGN_OR_RETURN(const std::vector<std::vector<BlobId>> chunks,
-                     LoadParentChunks(leaves, trees));
+                     OfParent(LoadChunkIds(ctx_, *parent_, leaves, trees)));
     for (const std::vector<BlobId>& ids : chunks) {
       zero_chunks_ -= std::count(ids.begin(), ids.end(), zero_chunk_);
     }
@@ -349,7 +340,7 @@ absl::Status ImageBuilder::UncountLostZeros() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<BlobId> ImageBuilder::Finish() {
+absl::StatusOr<BuiltImage> ImageBuilder::Finish() {
   while (!prepared_.empty()) {
     RETURN_IF_ERROR(StartFirst());
   }
@@ -365,19 +356,16 @@ absl::StatusOr<BlobId> ImageBuilder::Finish() {
     }
   }
   const std::string text = repository::EncodeImageTree(level1_trees_);
-  const BlobId id = BlobId::Of(text);
-  if (parent_ == nullptr || !trusts_parent_ || id != parent_->root.image_tree) {
-    RETURN_IF_ERROR(writer_.AddBlob(BlobType::kTree, id, text).status());
+  built_.tree = BlobId::Of(text);
+  if (parent_ == nullptr || !trusts_parent_ || built_.tree != parent_->root.image_tree) {
+    RETURN_IF_ERROR(writer_.AddBlob(BlobType::kTree, built_.tree, text).status());
   }
-  return id;
-}
-
-ImageCounts ImageBuilder::counts() const {
-  return {.listed_bytes = listed_bytes_,
-          .zero_chunks = std::clamp<int64_t>(zero_chunks_, 0, layout_.chunk_count()),
-          .leaves_touched = leaves_touched_,
-          .level1_touched = level1_touched_,
-          .resumed_bytes = resumed_bytes_};
+  built_.zero_chunks = std::clamp<int64_t>(zero_chunks_, 0, layout_.chunk_count());
+  built_.leaves_touched = leaves_touched_;
+  built_.level1_touched = level1_touched_;
+  const MutexLock lock(mutex_);
+  built_.moved_trees = std::move(moved_);
+  return std::move(built_);
 }
 
 }  // namespace csidelta::incremental

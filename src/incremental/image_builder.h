@@ -23,12 +23,15 @@
 
 namespace csidelta::incremental {
 
-struct ImageCounts {
+struct BuiltImage {
+  repository::BlobId tree;
   int64_t listed_bytes = 0;  // of chunks that were named, or forced by a change of size
   int64_t zero_chunks = 0;   // of the whole image
   int64_t leaves_touched = 0;
   int64_t level1_touched = 0;
-  int64_t resumed_bytes = 0;  // of chunks that an earlier run has read
+  int64_t resumed_bytes = 0;                 // of chunks that an earlier run has read
+  std::vector<PlacedTree> moved_trees = {};  // that the parent does not have at their place
+  std::vector<uint32_t> resumed = {};        // chunks whose ids are the journal's, ascending
 };
 
 // Builds the trees of a volume from plans: reads the chunks that a plan names, writes those that
@@ -39,35 +42,25 @@ struct ImageCounts {
 //
 // Both belong to one thread; chunks are worked on by those of `reader`, and the one that finishes
 // the last chunk of a leaf builds the leaf, and so on upwards. Borrows all it is given. `parent`
-// and `fetcher` may both be null.
+// may be null.
 class ImageBuilder {
  public:
   // `on_leaf` is told each leaf as it is begun, on the owner's thread. `journal` may be null. With
   // `trusts_parent` what is the parent's counts as stored; without it only what `writer` knows.
   ImageBuilder(const repository::VolumeLayout& layout, const VolumeRecord* parent,
-               bool trusts_parent, TreeFetcher* fetcher, ChunkReader& reader,
-               repository::BlobWriter& writer, ChunkJournal* journal,
-               std::function<void(int64_t leaf)> on_leaf);
+               bool trusts_parent, ChunkReader& reader, repository::BlobWriter& writer,
+               ChunkJournal* journal, std::function<void(int64_t leaf)> on_leaf);
 
   // Fetches the parent's trees ahead, for kPreparedMax level-1 trees: what is read is one of those
   // before, if there are more.
   absl::Status AddLevel1(const Level1Plan& plan);
 
-  // The id of the image tree. Finishes the reader.
-  absl::StatusOr<repository::BlobId> Finish();
+  // Last call. Finishes the reader.
+  absl::StatusOr<BuiltImage> Finish();
 
   // Whether the error that ended this is one of the parent's trees: the volume can still be backed
   // up without it.
   bool parent_failed() const { return parent_failed_; }
-
-  // After Finish().
-  ImageCounts counts() const;
-  // Trees that the parent does not have at their place. After Finish(): no thread adds any more.
-  std::vector<PlacedTree> TakeMovedTrees() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    return std::move(moved_);
-  }
-  // Chunks whose ids are the journal's, ascending.
-  std::vector<uint32_t> TakeResumed() { return std::move(resumed_); }
 
  private:
   struct Level1Job;
@@ -80,12 +73,10 @@ class ImageBuilder {
   };
   static constexpr std::size_t kPreparedMax = 2;  // 2 MiB of ids each
 
-  absl::Status ParentError(const absl::Status& status);
+  template <typename T>
+  absl::StatusOr<T> OfParent(absl::StatusOr<T> loaded);
   // The parent's leaf trees of one level-1 tree; empty where it has none.
   absl::StatusOr<std::vector<repository::BlobId>> LoadParentLeaves(int64_t level1);
-  // Chunks of some of the parent's leaves.
-  absl::StatusOr<std::vector<std::vector<repository::BlobId>>> LoadParentChunks(
-      absl::Span<const int64_t> leaves, absl::Span<const repository::BlobId> trees);
   // Leaves of the plan that must be built; the ids of the others are set in `job`.
   absl::StatusOr<std::vector<int64_t>> SortLeaves(const Level1Plan& plan,
                                                   const std::vector<repository::BlobId>& parent,
@@ -117,7 +108,6 @@ class ImageBuilder {
   const repository::VolumeLayout layout_;
   const VolumeRecord* const parent_;
   const bool trusts_parent_;
-  TreeFetcher* const fetcher_;
   ChunkReader& reader_;
   repository::BlobWriter& writer_;
   ChunkJournal* const journal_;
@@ -129,12 +119,10 @@ class ImageBuilder {
   std::vector<repository::BlobId> level1_trees_;  // each written by one job
   std::vector<bool> planned_;                     // the owner's
   std::atomic<bool> zero_leaf_written_ = false;
-  int64_t listed_bytes_ = 0;  // the owner's
   std::atomic<int64_t> zero_chunks_ = 0;
   std::atomic<int64_t> leaves_touched_ = 0;
   std::atomic<int64_t> level1_touched_ = 0;
-  int64_t resumed_bytes_ = 0;      // the owner's
-  std::vector<uint32_t> resumed_;  // the owner's
+  BuiltImage built_;  // the owner's
   std::atomic<bool> zero_chunk_written_ = false;
   Mutex mutex_;
   std::vector<PlacedTree> moved_ ABSL_GUARDED_BY(mutex_);

@@ -21,40 +21,6 @@ namespace {
 
 constexpr std::size_t kFiemapExtentsPerCall = 512;
 
-// Turns extents that may have gaps into a listing, with or without the gaps as zeros.
-class GapFiller {
- public:
-  GapFiller(bool list_gaps, int64_t size_bytes, ExtentSink sink)
-      : list_gaps_(list_gaps), size_bytes_(size_bytes), sink_(sink) {}
-
-  absl::Status Add(ListedExtent listed) {
-    const std::optional<Extent> inside = ClipExtent(listed.extent, size_bytes_);
-    if (!inside.has_value() || (listed.kind == ExtentKind::kZero && !list_gaps_)) {
-      return absl::OkStatus();
-    }
-    RETURN_IF_ERROR(FillTo(inside->offset_bytes));
-    at_bytes_ = inside->end_bytes();
-    return sink_({.extent = *inside, .kind = listed.kind});
-  }
-
-  absl::Status Finish() { return FillTo(size_bytes_); }
-
- private:
-  absl::Status FillTo(int64_t end_bytes) {
-    if (!list_gaps_ || end_bytes <= at_bytes_) {
-      return absl::OkStatus();
-    }
-    const Extent gap{at_bytes_, end_bytes - at_bytes_};
-    at_bytes_ = end_bytes;
-    return sink_({.extent = gap, .kind = ExtentKind::kZero});
-  }
-
-  const bool list_gaps_;
-  const int64_t size_bytes_;
-  ExtentSink sink_;
-  int64_t at_bytes_ = 0;
-};
-
 bool CannotList(int error) {
   return error == EINVAL || error == EOPNOTSUPP || error == ENOTTY || error == ENOSYS;
 }
@@ -94,8 +60,11 @@ absl::Status ImageExtentSource::ListExtents(const CallContext& ctx, const DiffRe
   if (::fsync(file_.get()) != 0) {
     return ErrnoToStatus(errno, absl::StrCat("sync ", path_));
   }
-  GapFiller gaps(!request.base.empty(), request.size_bytes, sink);
-  const auto add = [&](const ListedExtent& listed) { return gaps.Add(listed); };
+  const bool list_zeros = !request.base.empty();
+  GapFiller gaps(list_zeros, request.size_bytes, sink);
+  const auto add = [&](const ListedExtent& listed) {
+    return listed.kind == ExtentKind::kZero && !list_zeros ? absl::OkStatus() : gaps.Add(listed);
+  };
   absl::Status status = listing_ == ImageListing::kSeek
                             ? ListBySeek(ctx, request.size_bytes, add)
                             : ListByFiemap(ctx, request.size_bytes, add);

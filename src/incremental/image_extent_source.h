@@ -1,14 +1,51 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "base/status_macros.h"
 #include "incremental/changed_block_source.h"
 #include "incremental/posix_file.h"
 
 namespace csidelta::incremental {
+
+// Passes extents on, which ascend, cut at the end of the volume, and with `list_gaps` what is
+// between them as zeros. `sink` outlives it.
+class GapFiller {
+ public:
+  GapFiller(bool list_gaps, int64_t size_bytes, ExtentSink sink)
+      : list_gaps_(list_gaps), size_bytes_(size_bytes), sink_(sink) {}
+
+  absl::Status Add(const ListedExtent& listed) {
+    const std::optional<Extent> inside = ClipExtent(listed.extent, size_bytes_);
+    if (!inside.has_value()) {
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(FillTo(inside->offset_bytes));
+    at_bytes_ = inside->end_bytes();
+    return sink_({.extent = *inside, .kind = listed.kind});
+  }
+
+  absl::Status Finish() { return FillTo(size_bytes_); }
+
+ private:
+  absl::Status FillTo(int64_t end_bytes) {
+    if (!list_gaps_ || end_bytes <= at_bytes_) {
+      return absl::OkStatus();
+    }
+    const Extent gap{at_bytes_, end_bytes - at_bytes_};
+    at_bytes_ = end_bytes;
+    return sink_({.extent = gap, .kind = ExtentKind::kZero});
+  }
+
+  const bool list_gaps_;
+  const int64_t size_bytes_;
+  ExtentSink sink_;
+  int64_t at_bytes_ = 0;
+};
 
 // How a file system is asked what of a file is allocated.
 enum class ImageListing {

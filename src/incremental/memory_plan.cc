@@ -45,23 +45,19 @@ Rung Within(Rung rung, const MemoryRequest& request) {
   return rung;
 }
 
-MemoryParts PartsOf(const Rung& rung, int buffers, int64_t chunk_bytes, int64_t reserved_bytes) {
+int64_t PlannedBytes(const Rung& rung, int buffers, int64_t chunk_bytes, int64_t reserved_bytes) {
   // A pack is closed by the chunk that makes it long enough.
   const int64_t pack_room_bytes = rung.pack_bytes + chunk_bytes;
-  return {.fixed_bytes = kMemoryFixedBytes,
-          .reserved_bytes = reserved_bytes,
-          .buffer_bytes = buffers * chunk_bytes,
-          .worker_bytes = rung.workers * (kBlobsPerWorker * chunk_bytes + kCompressorBytes),
-          .open_pack_bytes = (rung.open_packs + kTreePacks) * pack_room_bytes,
-          .upload_bytes = rung.uploads * pack_room_bytes};
+  return kMemoryFixedBytes + reserved_bytes + buffers * chunk_bytes +
+         rung.workers * (kBlobsPerWorker * chunk_bytes + kCompressorBytes) +
+         (rung.open_packs + kTreePacks + rung.uploads) * pack_room_bytes;
 }
 
 int BuffersOf(int workers) { return kQueueDepth + kBuffersPerWorker * workers; }
 
 int64_t NeededBytes(const Rung& rung, const MemoryRequest& request) {
-  return PartsOf(Within(rung, request), BuffersOf(rung.workers), request.chunk_bytes,
-                 request.reserved_bytes)
-      .total_bytes();
+  return PlannedBytes(Within(rung, request), BuffersOf(rung.workers), request.chunk_bytes,
+                      request.reserved_bytes);
 }
 
 // Raises `rung` step by step to `goal`, one member after the other; false where the memory ends
@@ -85,7 +81,7 @@ bool Climb(const MemoryRequest& request, const Rung& goal, Rung& rung) {
 }  // namespace
 
 int64_t LeastMemoryBytes(int64_t chunk_bytes) {
-  return PartsOf(kLadder[0], BuffersOf(kLadder[0].workers), chunk_bytes, 0).total_bytes();
+  return PlannedBytes(kLadder[0], BuffersOf(kLadder[0].workers), chunk_bytes, 0);
 }
 
 absl::StatusOr<MemoryPlan> PlanMemory(const MemoryRequest& request) {
@@ -118,14 +114,11 @@ absl::StatusOr<MemoryPlan> PlanMemory(const MemoryRequest& request) {
                   .buffers = BuffersOf(used.workers),
                   .open_packs = used.open_packs,
                   .pack_bytes = used.pack_bytes,
-                  .uploads_in_flight = used.uploads,
-                  .parts = {}};
-  const auto parts = [&] {
-    return PartsOf(used, plan.buffers, request.chunk_bytes, request.reserved_bytes);
-  };
-  const int64_t left_bytes = request.budget_bytes - parts().total_bytes();
+                  .uploads_in_flight = used.uploads};
+  const int64_t left_bytes =
+      request.budget_bytes -
+      PlannedBytes(used, plan.buffers, request.chunk_bytes, request.reserved_bytes);
   plan.buffers += static_cast<int>(std::min(left_bytes, kReadAheadBytesMax) / request.chunk_bytes);
-  plan.parts = parts();
   return plan;
 }
 

@@ -15,21 +15,6 @@ inline constexpr int64_t kMemoryBudgetBytes = int64_t{256} << 20;
 // The program itself, tables, trees, connections: what no queue counts.
 inline constexpr int64_t kMemoryFixedBytes = int64_t{64} << 20;
 
-// What each part of a plan may take. A value.
-struct MemoryParts {
-  int64_t fixed_bytes = 0;
-  int64_t reserved_bytes = 0;  // what the caller holds besides
-  int64_t buffer_bytes = 0;    // chunks between device and workers
-  int64_t worker_bytes = 0;
-  int64_t open_pack_bytes = 0;
-  int64_t upload_bytes = 0;
-
-  int64_t total_bytes() const {
-    return fixed_bytes + reserved_bytes + buffer_bytes + worker_bytes + open_pack_bytes +
-           upload_bytes;
-  }
-};
-
 // What one byte budget comes to. A value.
 struct MemoryPlan {
   int64_t budget_bytes = 0;
@@ -39,7 +24,6 @@ struct MemoryPlan {
   int open_packs = 0;   // of data, shared by the workers; one of trees is open besides
   int64_t pack_bytes = 0;
   int uploads_in_flight = 0;
-  MemoryParts parts;
 };
 
 struct MemoryRequest {
@@ -66,8 +50,8 @@ int64_t LeastMemoryBytes(int64_t chunk_bytes);
 //
 // Between two lines uploads grow first, then packs, then open packs and workers. Uploads and packs
 // stop at the request's maximum. A worker for which there is no core is not used, and its memory
-// becomes buffers, up to 24 MiB more: time for the workers while a disk is busy. The parts are
-// never more than the budget. INVALID_ARGUMENT when not even one worker and one upload fit. Pure.
+// becomes buffers, up to 24 MiB more: time for the workers while a disk is busy. Together they take
+// no more than the budget. INVALID_ARGUMENT when not even one worker and one upload fit. Pure.
 absl::StatusOr<MemoryPlan> PlanMemory(const MemoryRequest& request);
 
 struct DownloadMemoryRequest {

@@ -9,15 +9,24 @@
 
 #include "base/mutex.h"
 #include "incremental/block_device.h"
-#include "incremental/raw_io.h"
 
 namespace csidelta::incremental {
+
+// What plain system calls need to know of a file or device. The descriptor is borrowed.
+struct OpenFile {
+  int fd = -1;
+  DeviceInfo info;
+};
+
+// Does a whole transfer by pread and pwrite. A write whose last block is not whole reads that block
+// and writes it back; a file keeps its size. Blocks. Thread-safe for transfers that share no block.
+absl::Status DoTransfer(const OpenFile& file, const IoRequest& request);
 
 // Transfers by pread and pwrite, each on one of `depth` threads. Containers mostly forbid io_uring,
 // which was about as fast.
 class ThreadQueue : public IoQueue {
  public:
-  ThreadQueue(const RawFile& file, int depth);
+  ThreadQueue(const OpenFile& file, int depth);
   ~ThreadQueue() override;
 
   int depth() const override { return static_cast<int>(threads_.size()); }
@@ -30,7 +39,7 @@ class ThreadQueue : public IoQueue {
   std::optional<IoRequest> Take(const std::stop_token& stop);
   void Work(const std::stop_token& stop);
 
-  const RawFile file_;
+  const OpenFile file_;
   int in_flight_ = 0;  // the owner's
   Mutex mutex_;
   std::condition_variable_any submitted_;

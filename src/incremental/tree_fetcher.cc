@@ -12,6 +12,7 @@
 #include "base/status_macros.h"
 #include "base/worker_pool.h"
 #include "incremental/tree_positions.h"
+#include "repository/repository.h"
 
 namespace csidelta::incremental {
 namespace {
@@ -44,6 +45,20 @@ absl::Status LoadByIndex(const CallContext& ctx, repository::Repository& reposit
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::optional<BlobLocation>> FindByIndex(const CallContext& ctx,
+                                                        TreePositions& places,
+                                                        const PlacedTree& tree) {
+  RETURN_IF_ERROR(places.repository().LoadReadableIndex(ctx));
+  const repository::BlobIndex& index = places.repository().index();
+  ASSIGN_OR_RETURN(const std::optional<repository::IndexedCopy> found, index.FindTree(tree.id));
+  if (!found.has_value()) {
+    return std::nullopt;
+  }
+  const BlobLocation location = index.LocationOf(*found);
+  places.Note(tree.position, location);
+  return location;
+}
+
 // A locator may be stale in any way; only a stop or a store that is away are errors here.
 bool IsStale(const absl::Status& status) {
   return absl::IsNotFound(status) || absl::IsDataLoss(status) || absl::IsOutOfRange(status);
@@ -56,11 +71,11 @@ absl::Status LoadRange(const CallContext& ctx, repository::Repository& repositor
   if (!bytes.ok() && !IsStale(bytes.status())) {
     return bytes.status();
   }
-  for (const PackRange::Part& part : range.parts) {
+  for (const WantedBlob& part : range.parts) {
     const auto at = static_cast<std::size_t>(part.tag);
     if (bytes.ok()) {
       const absl::StatusOr<absl::string_view> text =
-          codec.Decode(part.handle, part.span, PartOf(range, part, *bytes));
+          codec.Decode(part.handle, part.location.span, PartOf(range, part, *bytes));
       if (text.ok()) {
         job.texts[at].assign(text->data(), text->size());
         continue;
@@ -90,38 +105,27 @@ std::vector<PackRange> CoalesceRanges(std::vector<WantedBlob> wanted, int64_t ra
       last = &ranges.back();
     }
     last->length_bytes = std::max(last->length_bytes, end - last->offset_bytes);
-    last->parts.push_back({.handle = blob.handle, .span = blob.location.span, .tag = blob.tag});
+    last->parts.push_back(blob);
   }
   return ranges;
 }
 
-absl::string_view PartOf(const PackRange& range, const PackRange::Part& part,
+absl::string_view PartOf(const PackRange& range, const WantedBlob& part,
                          absl::string_view range_bytes) {
   CSIDELTA_CHECK(static_cast<int64_t>(range_bytes.size()) == range.length_bytes);
-  return range_bytes.substr(static_cast<std::size_t>(part.span.offset_bytes - range.offset_bytes),
-                            part.span.sealed_bytes);
+  const repository::BlobSpan& span = part.location.span;
+  return range_bytes.substr(static_cast<std::size_t>(span.offset_bytes - range.offset_bytes),
+                            span.sealed_bytes);
 }
 
-absl::StatusOr<std::optional<BlobLocation>> TreeFetcher::FindByIndex(const CallContext& ctx,
-                                                                     const PlacedTree& tree) {
-  RETURN_IF_ERROR(repository_.LoadReadableIndex(ctx));
-  BlobLocation location;
-  ASSIGN_OR_RETURN(const bool found,
-                   repository_.index().FindAny({BlobType::kTree, tree.id}, location));
-  if (!found) {
-    return std::nullopt;
-  }
-  places_.Note(tree.position, location);
-  return location;
-}
-
-absl::StatusOr<std::vector<std::string>> TreeFetcher::Load(const CallContext& ctx,
-                                                           absl::Span<const PlacedTree> trees) {
+absl::StatusOr<std::vector<std::string>> LoadTrees(const CallContext& ctx, TreePositions& places,
+                                                   absl::Span<const PlacedTree> trees) {
+  repository::Repository& repository = places.repository();
   std::vector<repository::TreePosition> positions;
   for (const PlacedTree& tree : trees) {
     positions.push_back(tree.position);
   }
-  RETURN_IF_ERROR(places_.Load(ctx, positions));
+  RETURN_IF_ERROR(places.Load(ctx, positions));
   Job job;
   absl::flat_hash_map<BlobId, std::size_t> place_of;
   std::vector<WantedBlob> wanted;
@@ -131,9 +135,9 @@ absl::StatusOr<std::vector<std::string>> TreeFetcher::Load(const CallContext& ct
       continue;
     }
     job.unique.push_back(tree.id);
-    std::optional<BlobLocation> place = places_.Find(tree.position);
+    std::optional<BlobLocation> place = places.Find(tree.position);
     if (!place.has_value()) {
-      ASSIGN_OR_RETURN(place, FindByIndex(ctx, tree));
+      ASSIGN_OR_RETURN(place, FindByIndex(ctx, places, tree));
     }
     if (place.has_value() && place->span.sealed_bytes <= kTreeRangeBytesMax &&
         place->span.plaintext_bytes() <= kTreeBytesMax) {
@@ -149,14 +153,14 @@ absl::StatusOr<std::vector<std::string>> TreeFetcher::Load(const CallContext& ct
 
   std::atomic<int64_t> next = 0;
   const auto work = [&](const CallContext& worker_ctx, int) -> absl::Status {
-    const std::unique_ptr<BlobCodec> codec = repository_.MakeCodec();
+    const std::unique_ptr<BlobCodec> codec = repository.MakeCodec();
     const auto ranges = static_cast<int64_t>(job.ranges.size());
     for (int64_t task = next++; task < job.tasks(); task = next++) {
       RETURN_IF_ERROR(worker_ctx.Check());
       RETURN_IF_ERROR(
-          task < ranges ? LoadRange(worker_ctx, repository_,
+          task < ranges ? LoadRange(worker_ctx, repository,
                                     job.ranges[static_cast<std::size_t>(task)], *codec, job)
-                        : LoadByIndex(worker_ctx, repository_,
+                        : LoadByIndex(worker_ctx, repository,
                                       job.unplaced[static_cast<std::size_t>(task - ranges)], job));
     }
     return absl::OkStatus();

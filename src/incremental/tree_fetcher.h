@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,32 +8,25 @@
 #include "absl/types/span.h"
 #include "base/call_context.h"
 #include "repository/blob.h"
-#include "repository/repository.h"
 #include "repository/tree_locator.h"
 
 namespace csidelta::incremental {
 
 class TreePositions;
 
-// Blobs of one pack that are fetched by one request, gaps included.
-struct PackRange {
-  struct Part {
-    repository::BlobHandle handle;
-    repository::BlobSpan span;
-    int64_t tag = 0;  // the caller's
-  };
-
-  repository::PackId pack;
-  int64_t offset_bytes = 0;
-  int64_t length_bytes = 0;
-  std::vector<Part> parts = {};  // ascending by offset
-};
-
 // A blob to fetch, and where it lies.
 struct WantedBlob {
   repository::BlobHandle handle;
   repository::BlobLocation location = {};
-  int64_t tag = 0;
+  int64_t tag = 0;  // the caller's
+};
+
+// Blobs of one pack that are fetched by one request, gaps included.
+struct PackRange {
+  repository::PackId pack;
+  int64_t offset_bytes = 0;
+  int64_t length_bytes = 0;
+  std::vector<WantedBlob> parts = {};  // ascending by offset
 };
 
 inline constexpr int64_t kRangeGapBytesMax = int64_t{1} << 20;
@@ -44,7 +36,7 @@ inline constexpr int64_t kRangeGapBytesMax = int64_t{1} << 20;
 std::vector<PackRange> CoalesceRanges(std::vector<WantedBlob> wanted, int64_t range_bytes_max);
 
 // The envelope of one part in the bytes of its range.
-absl::string_view PartOf(const PackRange& range, const PackRange::Part& part,
+absl::string_view PartOf(const PackRange& range, const WantedBlob& part,
                          absl::string_view range_bytes);
 
 // A tree, and where in the volume it stands.
@@ -53,24 +45,10 @@ struct PlacedTree {
   repository::TreePosition position;
 };
 
-// Loads many trees at a time, in few requests side by side: where the locator says, or for those it
-// does not know where the index says; what does not prove itself there, from any copy. Borrows
-// both. Thread-safe.
-class TreeFetcher {
- public:
-  TreeFetcher(repository::Repository& repository, TreePositions& places)
-      : repository_(repository), places_(places) {}
-
-  // The texts of `trees`, in their order. NOT_FOUND and DATA_LOSS name the tree.
-  absl::StatusOr<std::vector<std::string>> Load(const CallContext& ctx,
-                                                absl::Span<const PlacedTree> trees);
-
- private:
-  absl::StatusOr<std::optional<repository::BlobLocation>> FindByIndex(const CallContext& ctx,
-                                                                      const PlacedTree& tree);
-
-  repository::Repository& repository_;
-  TreePositions& places_;
-};
+// The texts of `trees`, in their order, loaded in few requests side by side: where the locator
+// says, or for those it does not know where the index says; what does not prove itself there, from
+// any copy. NOT_FOUND and DATA_LOSS name the tree. Thread-safe.
+absl::StatusOr<std::vector<std::string>> LoadTrees(const CallContext& ctx, TreePositions& places,
+                                                   absl::Span<const PlacedTree> trees);
 
 }  // namespace csidelta::incremental

@@ -85,9 +85,7 @@ class LocatorMaker {
   LocatorMaker(Repository& repository, const LocatorChange& change, TreePositions* parent)
       : repository_(repository), change_(change), parent_(parent) {
     if (parent_ != nullptr) {
-      locator_.files = parent_->locator().files;
-      locator_.level1_shards = parent_->locator().level1_shards;
-      locator_.leaf_shards = parent_->locator().leaf_shards;
+      locator_ = parent_->locator();
     }
     locator_.level1_shards.resize(
         static_cast<std::size_t>(ShardCount(change.layout.level1_count())));
@@ -223,7 +221,7 @@ absl::Status TreePositions::Load(const CallContext& ctx, absl::Span<const TreePo
     const PackRange& range = ranges[i];
     const absl::StatusOr<std::string> bytes =
         repository_.LoadLocatorRange(ctx, range.pack, range.offset_bytes, range.length_bytes);
-    for (const PackRange::Part& part : range.parts) {
+    for (const WantedBlob& part : range.parts) {
       LocatorShard shard;
       if (bytes.ok()) {
         const TreePosition& first = missing[static_cast<std::size_t>(part.tag)];

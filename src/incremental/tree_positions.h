@@ -25,6 +25,7 @@ class TreePositions {
   explicit TreePositions(repository::Repository& repository, repository::TreeLocator locator = {})
       : repository_(repository), locator_(std::move(locator)) {}
 
+  repository::Repository& repository() const { return repository_; }
   const repository::TreeLocator& locator() const { return locator_; }
 
   // Loads the shards of these trees, in few requests side by side. An error only when ctx ends.

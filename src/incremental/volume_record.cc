@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status_macros.h"
+#include "incremental/tree_fetcher.h"
 
 namespace csidelta::incremental {
 namespace {
@@ -76,7 +77,7 @@ absl::StatusOr<std::unique_ptr<VolumeRecord>> OpenVolumeRecord(
 }
 
 absl::StatusOr<std::vector<BlobId>> LoadLeafIds(const CallContext& ctx, const VolumeRecord& record,
-                                                TreeFetcher& fetcher, int64_t level1) {
+                                                int64_t level1) {
   const VolumeLayout& layout = record.layout;
   const BlobId& tree = record.level1_trees[static_cast<std::size_t>(level1)];
   // Wherever it stands; one that does not fit the volume is found out by its leaves' number.
@@ -86,14 +87,13 @@ absl::StatusOr<std::vector<BlobId>> LoadLeafIds(const CallContext& ctx, const Vo
                                repository::ZeroLeafTreeId(layout.chunk_bytes()));
   }
   ASSIGN_OR_RETURN(const std::vector<std::string> texts,
-                   fetcher.Load(ctx, {{tree, {.is_leaf = false, .number = level1}}}));
+                   LoadTrees(ctx, *record.places, {{tree, {.is_leaf = false, .number = level1}}}));
   return Annotate(repository::DecodeLevel1Tree(texts[0], layout.LeavesInLevel1(level1)),
                   absl::StrCat("level-1 tree ", tree.ShortHex()));
 }
 
 absl::StatusOr<std::vector<std::vector<BlobId>>> LoadChunkIds(const CallContext& ctx,
                                                               const VolumeRecord& record,
-                                                              TreeFetcher& fetcher,
                                                               absl::Span<const int64_t> leaves,
                                                               absl::Span<const BlobId> leaf_trees) {
   CSIDELTA_CHECK(leaves.size() == leaf_trees.size());
@@ -108,7 +108,7 @@ absl::StatusOr<std::vector<std::vector<BlobId>>> LoadChunkIds(const CallContext&
       wanted.push_back({leaf_trees[i], {.is_leaf = true, .number = leaves[i]}});
     }
   }
-  ASSIGN_OR_RETURN(const std::vector<std::string> texts, fetcher.Load(ctx, wanted));
+  ASSIGN_OR_RETURN(const std::vector<std::string> texts, LoadTrees(ctx, *record.places, wanted));
   std::vector<std::vector<BlobId>> chunks(leaves.size());
   std::size_t next = 0;
   for (std::size_t i = 0; i < leaves.size(); ++i) {

@@ -5,7 +5,6 @@
 
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
-#include "incremental/tree_fetcher.h"
 #include "incremental/tree_positions.h"
 #include "repository/repo_snapshot.h"
 #include "repository/repository.h"
@@ -33,12 +32,12 @@ absl::StatusOr<std::unique_ptr<VolumeRecord>> OpenVolumeRecord(
 // The leaf trees of a level-1 tree.
 absl::StatusOr<std::vector<repository::BlobId>> LoadLeafIds(const CallContext& ctx,
                                                             const VolumeRecord& record,
-                                                            TreeFetcher& fetcher, int64_t level1);
+                                                            int64_t level1);
 
 // The chunks of some leaves: `leaf_trees[i]` is the tree of leaf `leaves[i]`. Trees of zeros are
 // not fetched.
 absl::StatusOr<std::vector<std::vector<repository::BlobId>>> LoadChunkIds(
-    const CallContext& ctx, const VolumeRecord& record, TreeFetcher& fetcher,
-    absl::Span<const int64_t> leaves, absl::Span<const repository::BlobId> leaf_trees);
+    const CallContext& ctx, const VolumeRecord& record, absl::Span<const int64_t> leaves,
+    absl::Span<const repository::BlobId> leaf_trees);
 
 }  // namespace csidelta::incremental

@@ -1,6 +1,5 @@
 #include "repository/blob_codec.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -86,13 +85,6 @@ absl::StatusOr<BlobSpan> BlobCodec::AppendSealed(const Compressed& blob, ByteBuf
     return Annotate(verified, "reading back what was just sealed");
   }
   return span;
-}
-
-absl::StatusOr<BlobSpan> BlobCodec::AppendSealed(const BlobHandle& handle,
-                                                 absl::string_view plaintext, ByteBuffer& out,
-                                                 Sha256Hasher& pack_hasher) {
-  ASSIGN_OR_RETURN(const Compressed blob, Compress(handle, plaintext));
-  return AppendSealed(blob, out, pack_hasher);
 }
 
 absl::StatusOr<absl::string_view> BlobCodec::Decode(const BlobHandle& handle, const BlobSpan& span,

@@ -50,10 +50,6 @@ class BlobCodec {
   absl::StatusOr<BlobSpan> AppendSealed(const Compressed& blob, ByteBuffer& out,
                                         Sha256Hasher& pack_hasher);
 
-  // Both.
-  absl::StatusOr<BlobSpan> AppendSealed(const BlobHandle& handle, absl::string_view plaintext,
-                                        ByteBuffer& out, Sha256Hasher& pack_hasher);
-
   // The plaintext of an envelope, proven by its hash; valid until the next call. DATA_LOSS when
   // MAC, frame, length or hash are wrong.
   absl::StatusOr<absl::string_view> Decode(const BlobHandle& handle, const BlobSpan& span,

@@ -73,7 +73,7 @@ std::vector<Range> MakeRanges(absl::Span<const BlobToFetch> sorted, int64_t rang
 class Fetch {
  public:
   Fetch(const CallContext& ctx, const Repository& repository, absl::Span<const BlobToFetch> blobs,
-        SealedBlobSink sink, const FetchOptions& options)
+        BlobSink sink, const FetchOptions& options)
       : ctx_(ctx), repository_(repository), blobs_(blobs), sink_(sink), options_(options) {}
 
   absl::Status Run();
@@ -86,7 +86,7 @@ class Fetch {
   const CallContext& ctx_;
   const Repository& repository_;
   const absl::Span<const BlobToFetch> blobs_;
-  SealedBlobSink sink_;
+  BlobSink sink_;
   const FetchOptions& options_;
 };
 
@@ -131,10 +131,10 @@ absl::Status Fetch::Run() {
 
 absl::Status Fetch::FetchOther(const BlobHandle& handle) {
   const absl::StatusOr<std::string> blob = repository_.LoadBlob(ctx_, handle);
-  if (!blob.ok()) {
-    return IsDamage(blob.status()) ? sink_(handle, blob.status(), std::nullopt, "") : blob.status();
+  if (!blob.ok() && !IsDamage(blob.status())) {
+    return blob.status();
   }
-  return sink_(handle, absl::string_view(*blob), std::nullopt, "");
+  return sink_({.handle = handle, .plaintext = blob});
 }
 
 absl::Status Fetch::FetchRange(const Range& range) {
@@ -158,9 +158,10 @@ absl::Status Fetch::FetchRange(const Range& range) {
       const absl::StatusOr<absl::string_view> plaintext =
           codec->Decode(blob.handle, blob.location.span, envelope);
       if (plaintext.ok()) {
-        RETURN_IF_ERROR(sink_(blob.handle, plaintext,
-                              PackEntry{.handle = blob.handle, .span = blob.location.span},
-                              envelope));
+        RETURN_IF_ERROR(sink_({.handle = blob.handle,
+                               .plaintext = plaintext,
+                               .entry = {{.handle = blob.handle, .span = blob.location.span}},
+                               .envelope = envelope}));
         continue;
       }
     }
@@ -174,16 +175,6 @@ absl::Status Fetch::FetchRange(const Range& range) {
 absl::Status FetchBlobs(const CallContext& ctx, const Repository& repository,
                         std::vector<BlobToFetch> blobs, BlobSink sink,
                         const FetchOptions& options) {
-  return FetchSealedBlobs(
-      ctx, repository, std::move(blobs),
-      [&](const BlobHandle& handle, const absl::StatusOr<absl::string_view>& plaintext,
-          const std::optional<PackEntry>&, absl::string_view) { return sink(handle, plaintext); },
-      options);
-}
-
-absl::Status FetchSealedBlobs(const CallContext& ctx, const Repository& repository,
-                              std::vector<BlobToFetch> blobs, SealedBlobSink sink,
-                              const FetchOptions& options) {
   std::sort(blobs.begin(), blobs.end(), [](const BlobToFetch& left, const BlobToFetch& right) {
     return std::tie(left.location.pack, left.location.span.offset_bytes) <
            std::tie(right.location.pack, right.location.span.offset_bytes);

@@ -18,14 +18,16 @@ struct BlobToFetch {
   BlobLocation location;  // The copy to begin with.
 };
 
-// Takes a blob: its plaintext, valid during the call, or why no copy reads.
-using BlobSink = absl::FunctionRef<absl::Status(
-    const BlobHandle& handle, const absl::StatusOr<absl::string_view>& plaintext)>;
-// The same with the bytes that were verified, as the pack has them; `entry` is empty where another
-// copy than the one named was read.
-using SealedBlobSink = absl::FunctionRef<absl::Status(
-    const BlobHandle& handle, const absl::StatusOr<absl::string_view>& plaintext,
-    const std::optional<PackEntry>& entry, absl::string_view envelope)>;
+// A blob that was looked for; valid during a call.
+struct FetchedBlob {
+  BlobHandle handle;
+  absl::StatusOr<absl::string_view> plaintext;  // or why no copy reads
+  // The bytes that were verified, as the pack has them; empty where another copy than the one named
+  // was read.
+  std::optional<PackEntry> entry = {};
+  absl::string_view envelope = {};
+};
+using BlobSink = absl::FunctionRef<absl::Status(const FetchedBlob& blob)>;
 
 struct FetchOptions {
   bool sink_writes =
@@ -43,8 +45,5 @@ struct FetchOptions {
 absl::Status FetchBlobs(const CallContext& ctx, const Repository& repository,
                         std::vector<BlobToFetch> blobs, BlobSink sink,
                         const FetchOptions& options = {});
-absl::Status FetchSealedBlobs(const CallContext& ctx, const Repository& repository,
-                              std::vector<BlobToFetch> blobs, SealedBlobSink sink,
-                              const FetchOptions& options = {});
 
 }  // namespace csidelta::repository

@@ -1,19 +1,11 @@
 #include <algorithm>
-#include <atomic>
-#include <bit>
-#include <cstddef>
-#include <cstring>
 #include <limits>
-#include <tuple>
-#include <utility>
 
 #include "base/check.h"
 #include "base/status_macros.h"
 #include "repository/format.h"
 #include "repository/index.h"
 #include "repository/pack_reader.h"
-#include "repository/record_sorter.h"
-#include "repository/sorted_table.h"
 
 namespace csidelta::repository {
 namespace {
@@ -29,7 +21,6 @@ constexpr uint32_t kListedBefore = std::numeric_limits<uint32_t>::max();
 // Packs take this part of what a table may, beside the copies.
 constexpr int64_t kPackTableShare = 4;
 constexpr std::size_t kConflictsMax = std::size_t{1} << 17;
-constexpr uint32_t kTreeBit = uint32_t{1} << 31;
 
 constexpr std::size_t kFenceCopies = 64;
 // Of an index that is in a scratch file.
@@ -37,72 +28,142 @@ constexpr std::size_t kResidentBytesMax = std::size_t{32} << 20;
 // What is read at once where neighbours are wanted.
 constexpr std::size_t kWindowCopies = 64 * kFenceCopies;
 
-uint64_t BigEndianPrefix(const Id& id) {
-  const uint64_t prefix = id.Prefix64();
-  return std::endian::native == std::endian::little ? __builtin_bswap64(prefix) : prefix;
+}  // namespace
+
+// --- Reading ---
+
+IndexedCopy BlobIndex::CopyAt(std::size_t number, std::size_t first, const Copy& copy) {
+  return {.number = static_cast<uint32_t>(number),
+          .first = static_cast<uint32_t>(first),
+          .pack_ordinal = copy.pack(),
+          .entry = copy.entry()};
 }
 
-// Ascends with type (trees first) and id.
-uint64_t PrefixOf(BlobType type, const BlobId& id) {
-  return BigEndianPrefix(id) >> 1 | (type == BlobType::kData ? uint64_t{1} << 63 : 0);
+absl::StatusOr<std::size_t> BlobIndex::LowerBound(const BlobHandle& handle,
+                                                  std::vector<Copy>& buffer) const {
+  return copies_.LowerBound(Copy::PrefixOf(handle), buffer,
+                            [&](const Copy& copy) { return copy.IsBefore(handle); });
 }
 
-uint64_t PrefixOf(const BlobHandle& handle) { return PrefixOf(handle.type, handle.id); }
+BlobIndex::PackRow BlobIndex::Pack(std::size_t ordinal) const {
+  PackRow row;
+  // The index would answer with another pack: a scratch disk that loses what was written is not
+  // survived.
+  CSIDELTA_CHECK(ordinal < packs_.size() && packs_.Read(ordinal, absl::MakeSpan(&row, 1)).ok());
+  return row;
+}
 
-// One copy of a blob. Not a PackEntry with a pack's id: that would take twice the memory.
-struct Copy {
-  BlobId id;
-  uint32_t pack_and_type = 0;  // Pack's ordinal; the top bit says tree.
-  BlobSpan span;
+absl::StatusOr<std::optional<IndexedCopy>> BlobIndex::Find(const BlobHandle& handle) const {
+  std::optional<IndexedCopy> found;
+  RETURN_IF_ERROR(ForEachCopyOf(handle, [&found](const IndexedCopy& copy) {
+    found = copy;
+    return false;
+  }));
+  return found;
+}
 
-  BlobType type() const {
-    return (pack_and_type & kTreeBit) != 0 ? BlobType::kTree : BlobType::kData;
-  }
-  uint32_t pack() const { return pack_and_type & ~kTreeBit; }
-  BlobHandle handle() const { return {.type = type(), .id = id}; }
-  PackEntry entry() const { return {.handle = handle(), .span = span}; }
-  uint64_t SortPrefix() const { return PrefixOf(type(), id); }
-
-  // By blob.
-  bool IsBefore(const BlobHandle& other) const {
-    return type() != other.type ? type() == BlobType::kTree : id < other.id;
-  }
-  bool Is(const BlobHandle& other) const { return id == other.id && type() == other.type; }
-
-  friend bool operator<(const Copy& a, const Copy& b) {
-    const uint64_t left = a.SortPrefix();
-    const uint64_t right = b.SortPrefix();
-    if (left != right) {
-      return left < right;
+absl::Status BlobIndex::ForEachCopyOf(const BlobHandle& handle,
+                                      absl::FunctionRef<bool(const IndexedCopy&)> visit) const {
+  std::vector<Copy> buffer;
+  ASSIGN_OR_RETURN(std::size_t number, LowerBound(handle, buffer));
+  const std::size_t first = number;
+  while (number < copies_.size()) {
+    const std::size_t length = std::min(kFenceCopies, copies_.size() - number);
+    ASSIGN_OR_RETURN(const Copy* window, copies_.View(number, length, buffer));
+    for (std::size_t i = 0; i < length; ++i, ++number) {
+      if (!window[i].Is(handle) || !visit(CopyAt(number, first, window[i]))) {
+        return absl::OkStatus();
+      }
     }
-    if (!a.Is(b.handle())) {
-      return a.IsBefore(b.handle());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<BlobLocation>> BlobIndex::Lookup(const BlobHandle& handle) const {
+  std::vector<BlobLocation> locations;
+  RETURN_IF_ERROR(ForEachCopyOf(handle, [&](const IndexedCopy& copy) {
+    locations.push_back(LocationOf(copy));
+    return true;
+  }));
+  return locations;
+}
+
+absl::StatusOr<PackEntry> BlobIndex::EntryOf(uint32_t number) const {
+  CSIDELTA_CHECK(number < copies_.size());
+  std::vector<Copy> buffer;
+  ASSIGN_OR_RETURN(const Copy* copy, copies_.View(number, 1, buffer));
+  return copy->entry();
+}
+
+absl::Status BlobIndex::ForEach(absl::FunctionRef<void(const IndexedCopy&)> visit) const {
+  std::vector<Copy> buffer;
+  BlobHandle previous;
+  std::size_t first = 0;
+  for (std::size_t number = 0; number < copies_.size();) {
+    const std::size_t length = std::min(kWindowCopies, copies_.size() - number);
+    ASSIGN_OR_RETURN(const Copy* copies, copies_.View(number, length, buffer));
+    for (std::size_t i = 0; i < length; ++i, ++number) {
+      if (!copies[i].Is(previous)) {
+        previous = copies[i].handle();
+        first = number;
+      }
+      visit(CopyAt(number, first, copies[i]));
     }
-    return std::pair(a.pack(), a.span.offset_bytes) < std::pair(b.pack(), b.span.offset_bytes);
   }
-};
-static_assert(sizeof(Copy) == 48);
+  return absl::OkStatus();
+}
 
-// What index files list of one pack.
-struct PackRow {
-  PackId id;
-  uint64_t fingerprint = 0;  // Of what is listed.
-  int64_t stored_bytes = 0;
-  uint32_t blobs = 0;
-  uint32_t ordinal_and_kinds = 0;  // In the order of AddPack(); kinds are in the top bits.
+PackInfo BlobIndex::info(uint32_t pack_ordinal) const {
+  const PackRow row = Pack(pack_ordinal);
+  return {.stored_bytes = row.stored_bytes,
+          .blobs = row.blobs,
+          .has_data = (row.ordinal_and_kinds & kHasData) != 0,
+          .has_tree = (row.ordinal_and_kinds & kHasTree) != 0,
+          .has_plain_tree = (row.ordinal_and_kinds & kHasPlainTree) != 0};
+}
 
-  uint64_t SortPrefix() const { return BigEndianPrefix(id); }
-  friend bool operator<(const PackRow& a, const PackRow& b) {
-    return std::tie(a.id, a.fingerprint, a.ordinal_and_kinds) <
-           std::tie(b.id, b.fingerprint, b.ordinal_and_kinds);
+std::optional<uint32_t> BlobIndex::FindPack(const PackId& pack) const {
+  std::vector<PackRow> buffer;
+  const absl::StatusOr<std::size_t> number = packs_.LowerBound(
+      pack.OrderedPrefix64(), buffer, [&](const PackRow& row) { return row.id < pack; });
+  CSIDELTA_CHECK(number.ok());  // As in Pack().
+  if (*number == packs_.size() || Pack(*number).id != pack) {
+    return std::nullopt;
   }
-  bool ListsTheSame(const PackRow& other) const {
-    return id == other.id && fingerprint == other.fingerprint;
-  }
-};
-static_assert(sizeof(PackRow) == 56);
+  return static_cast<uint32_t>(*number);
+}
 
-PackRow RowOf(const IndexedPack& pack) {
+// --- In order ---
+
+absl::StatusOr<const IndexedCopy*> BlobIndex::Cursor::Find(const BlobHandle& handle) {
+  const bool is_covered =
+      length_ > 0 && copies_[0].IsBefore(handle) && !copies_[length_ - 1].IsBefore(handle);
+  if (!is_covered) {
+    const std::size_t near_end = begin_ + length_ + kWindowCopies;
+    length_ = 0;
+    ASSIGN_OR_RETURN(const std::size_t number, index_.LowerBound(handle, buffer_));
+    // One more in front, which shows what is covered; many behind where the last one was not far
+    // away.
+    begin_ = number == 0 ? 0 : number - 1;
+    const std::size_t length =
+        std::min(number <= near_end ? kWindowCopies : kFenceCopies, index_.copies_.size() - begin_);
+    ASSIGN_OR_RETURN(copies_, index_.copies_.View(begin_, length, buffer_));
+    length_ = length;
+  }
+  const Copy* end = copies_ + length_;
+  const Copy* found =
+      std::partition_point(copies_, end, [&](const Copy& copy) { return copy.IsBefore(handle); });
+  if (found == end || !found->Is(handle)) {
+    return nullptr;
+  }
+  const std::size_t number = begin_ + static_cast<std::size_t>(found - copies_);
+  answer_ = CopyAt(number, number, *found);
+  return &answer_;
+}
+
+// --- Building ---
+
+BlobIndex::PackRow BlobIndexBuilder::RowOf(const IndexedPack& pack) {
   PackRow row = {.id = pack.id,
                  .stored_bytes = PackBytes(pack.entries),
                  .blobs = static_cast<uint32_t>(pack.entries.size())};
@@ -114,226 +175,17 @@ PackRow RowOf(const IndexedPack& pack) {
   return row;
 }
 
-}  // namespace
-
-// --- Reading ---
-
-struct BlobIndex::State {
-  SortedTable<PackRow> packs;
-  SortedTable<Copy> copies;
-
-  absl::StatusOr<std::size_t> LowerBound(const BlobHandle& handle,
-                                         std::vector<Copy>& buffer) const {
-    return copies.LowerBound(PrefixOf(handle), buffer,
-                             [&](const Copy& copy) { return copy.IsBefore(handle); });
-  }
-
-  PackRow Pack(std::size_t ordinal) const {
-    PackRow row;
-    // The index would answer with another pack: a scratch disk that loses what was written is not
-    // survived.
-    CSIDELTA_CHECK(ordinal < packs.size() && packs.Read(ordinal, absl::MakeSpan(&row, 1)).ok());
-    return row;
-  }
-
-  // Calls `visit` with the number of each copy of `handle` until it returns false.
-  template <typename Visit>
-  absl::Status ForEachOf(const BlobHandle& handle, Visit visit) const {
-    std::vector<Copy> buffer;
-    ASSIGN_OR_RETURN(std::size_t number, LowerBound(handle, buffer));
-    const std::size_t first = number;
-    while (number < copies.size()) {
-      const std::size_t length = std::min(kFenceCopies, copies.size() - number);
-      ASSIGN_OR_RETURN(const Copy* window, copies.View(number, length, buffer));
-      for (std::size_t i = 0; i < length; ++i, ++number) {
-        if (!window[i].Is(handle) || !visit(CopyAt(number, first, window[i]))) {
-          return absl::OkStatus();
-        }
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  static IndexedCopy CopyAt(std::size_t number, std::size_t first, const Copy& copy) {
-    return {.number = static_cast<uint32_t>(number),
-            .first = static_cast<uint32_t>(first),
-            .pack_ordinal = copy.pack(),
-            .entry = copy.entry()};
-  }
-};
-
-BlobIndex::BlobIndex() : state_(std::make_unique<State>()) {}
-BlobIndex::~BlobIndex() = default;
-BlobIndex::BlobIndex(BlobIndex&&) noexcept = default;
-BlobIndex& BlobIndex::operator=(BlobIndex&&) noexcept = default;
-
-absl::StatusOr<std::optional<IndexedCopy>> BlobIndex::Find(const BlobHandle& handle) const {
-  std::optional<IndexedCopy> found;
-  RETURN_IF_ERROR(state_->ForEachOf(handle, [&found](const IndexedCopy& copy) {
-    found = copy;
-    return false;
-  }));
-  return found;
-}
-
-absl::StatusOr<bool> BlobIndex::Contains(const BlobHandle& handle) const {
-  ASSIGN_OR_RETURN(const std::optional<IndexedCopy> found, Find(handle));
-  return found.has_value();
-}
-
-absl::StatusOr<bool> BlobIndex::FindAny(const BlobHandle& handle, BlobLocation& location) const {
-  ASSIGN_OR_RETURN(const std::optional<IndexedCopy> found, Find(handle));
-  if (found.has_value()) {
-    location = LocationOf(*found);
-  }
-  return found.has_value();
-}
-
-absl::Status BlobIndex::ForEachCopyOf(const BlobHandle& handle,
-                                      absl::FunctionRef<bool(const IndexedCopy&)> visit) const {
-  return state_->ForEachOf(handle, visit);
-}
-
-absl::StatusOr<std::vector<BlobLocation>> BlobIndex::Lookup(const BlobHandle& handle) const {
-  std::vector<BlobLocation> locations;
-  RETURN_IF_ERROR(state_->ForEachOf(handle, [&](const IndexedCopy& copy) {
-    locations.push_back(LocationOf(copy));
-    return true;
-  }));
-  return locations;
-}
-
-absl::StatusOr<PackEntry> BlobIndex::EntryOf(uint32_t number) const {
-  CSIDELTA_CHECK(number < state_->copies.size());
-  std::vector<Copy> buffer;
-  ASSIGN_OR_RETURN(const Copy* copy, state_->copies.View(number, 1, buffer));
-  return copy->entry();
-}
-
-absl::Status BlobIndex::ForEach(absl::FunctionRef<void(const IndexedCopy&)> visit) const {
-  std::vector<Copy> buffer;
-  BlobHandle previous;
-  std::size_t first = 0;
-  for (std::size_t number = 0; number < state_->copies.size();) {
-    const std::size_t length = std::min(kWindowCopies, state_->copies.size() - number);
-    ASSIGN_OR_RETURN(const Copy* copies, state_->copies.View(number, length, buffer));
-    for (std::size_t i = 0; i < length; ++i, ++number) {
-      if (!copies[i].Is(previous)) {
-        previous = copies[i].handle();
-        first = number;
-      }
-      visit(State::CopyAt(number, first, copies[i]));
-    }
-  }
-  return absl::OkStatus();
-}
-
-PackId BlobIndex::PackAt(uint32_t pack_ordinal) const { return state_->Pack(pack_ordinal).id; }
-
-uint32_t BlobIndex::pack_count() const { return static_cast<uint32_t>(state_->packs.size()); }
-
-PackInfo BlobIndex::info(uint32_t pack_ordinal) const {
-  const PackRow row = state_->Pack(pack_ordinal);
-  return {.stored_bytes = row.stored_bytes,
-          .blobs = row.blobs,
-          .has_data = (row.ordinal_and_kinds & kHasData) != 0,
-          .has_tree = (row.ordinal_and_kinds & kHasTree) != 0,
-          .has_plain_tree = (row.ordinal_and_kinds & kHasPlainTree) != 0};
-}
-
-std::optional<uint32_t> BlobIndex::FindPack(const PackId& pack) const {
-  std::vector<PackRow> buffer;
-  const absl::StatusOr<std::size_t> number = state_->packs.LowerBound(
-      BigEndianPrefix(pack), buffer, [&](const PackRow& row) { return row.id < pack; });
-  CSIDELTA_CHECK(number.ok());  // As in Pack().
-  if (*number == state_->packs.size() || state_->Pack(*number).id != pack) {
-    return std::nullopt;
-  }
-  return static_cast<uint32_t>(*number);
-}
-
-int64_t BlobIndex::entry_count() const { return static_cast<int64_t>(state_->copies.size()); }
-
-int64_t BlobIndex::memory_bytes() const {
-  return state_->copies.memory_bytes() + state_->packs.memory_bytes();
-}
-
-// --- In order ---
-
-// Copies [begin, begin + length) of the index, where the last answer was.
-struct BlobIndex::Cursor::Window {
-  std::size_t begin = 0;
-  std::size_t length = 0;
-  const Copy* copies = nullptr;
-  std::vector<Copy> buffer;
-  IndexedCopy answer;
-
-  // Whether the place of `handle` is certainly in here.
-  bool Covers(const BlobHandle& handle) const {
-    return length > 0 && copies[0].IsBefore(handle) && !copies[length - 1].IsBefore(handle);
-  }
-};
-
-BlobIndex::Cursor::Cursor(const BlobIndex& index)
-    : index_(index), window_(std::make_unique<Window>()) {}
-BlobIndex::Cursor::~Cursor() = default;
-
-absl::StatusOr<const IndexedCopy*> BlobIndex::Cursor::Find(const BlobHandle& handle) {
-  const State& state = *index_.state_;
-  Window& window = *window_;
-  if (!window.Covers(handle)) {
-    const std::size_t near_end = window.begin + window.length + kWindowCopies;
-    window.length = 0;
-    ASSIGN_OR_RETURN(const std::size_t number, state.LowerBound(handle, window.buffer));
-    // One more in front, by which Covers() knows; many behind where the last one was not far away.
-    window.begin = number == 0 ? 0 : number - 1;
-    const std::size_t length = std::min(number <= near_end ? kWindowCopies : kFenceCopies,
-                                        state.copies.size() - window.begin);
-    ASSIGN_OR_RETURN(window.copies, state.copies.View(window.begin, length, window.buffer));
-    window.length = length;
-  }
-  const Copy* found = std::lower_bound(
-      window.copies, window.copies + window.length, handle,
-      [](const Copy& copy, const BlobHandle& wanted) { return copy.IsBefore(wanted); });
-  if (found == window.copies + window.length || !found->Is(handle)) {
-    return nullptr;
-  }
-  const std::size_t number = window.begin + static_cast<std::size_t>(found - window.copies);
-  window.answer = State::CopyAt(number, number, *found);
-  return &window.answer;
-}
-
-// --- Building ---
-
-struct BlobIndexBuilder::State {
-  explicit State(ScratchSpace& space)
-      : scratch(space),
-        table_bytes(space.options().table_memory_bytes_max),
-        sorter(space),
-        pack_sorter(space, table_bytes / kPackTableShare) {}
-
-  // Sorts the packs; returns where each is, by its number in the order of AddPack().
-  absl::StatusOr<std::vector<uint32_t>> BuildPacks(SortedTable<PackRow>& out,
-                                                   std::vector<PackId>* listed_differently);
-
-  ScratchSpace& scratch;
-  const int64_t table_bytes;
-  RecordSorter<Copy> sorter;
-  RecordSorter<PackRow> pack_sorter;
-  std::atomic<uint32_t> packs = 0;
-  std::atomic<int64_t> copies = 0;
-};
-
 BlobIndexBuilder::BlobIndexBuilder(ScratchSpace& scratch)
-    : state_(std::make_unique<State>(scratch)) {}
-BlobIndexBuilder::~BlobIndexBuilder() = default;
+    : scratch_(scratch),
+      table_bytes_(scratch.options().table_memory_bytes_max),
+      sorter_(scratch),
+      pack_sorter_(scratch, table_bytes_ / kPackTableShare) {}
 
 absl::Status BlobIndexBuilder::AddPack(const IndexedPack& pack) {
-  State& state = *state_;
   std::vector<Copy> copies;
   copies.reserve(pack.entries.size());
   for (const PackEntry& entry : pack.entries) {
-    const uint32_t tree_bit = entry.handle.type == BlobType::kTree ? kTreeBit : 0;
+    const uint32_t tree_bit = entry.handle.type == BlobType::kTree ? Copy::kTreeBit : 0;
     copies.push_back({.id = entry.handle.id, .pack_and_type = tree_bit, .span = entry.span});
   }
   // Writers list a pack's blobs in any order.
@@ -344,28 +196,28 @@ absl::Status BlobIndexBuilder::AddPack(const IndexedPack& pack) {
   row.fingerprint =
       Id::Of({reinterpret_cast<const char*>(copies.data()), copies.size() * sizeof(Copy)})
           .Prefix64();
-  const uint32_t ordinal = state.packs++;
+  const uint32_t ordinal = packs_++;
   if (ordinal >= kPacksMax ||
-      (state.copies += static_cast<int64_t>(copies.size())) > int64_t{kOrdinalMax}) {
+      (copies_ += static_cast<int64_t>(copies.size())) > int64_t{kOrdinalMax}) {
     return absl::ResourceExhaustedError("the index has too many blobs");
   }
   row.ordinal_and_kinds |= ordinal;
   for (Copy& copy : copies) {
     copy.pack_and_type |= ordinal;
   }
-  RETURN_IF_ERROR(state.pack_sorter.Add(absl::MakeConstSpan(&row, 1)));
-  return state.sorter.Add(copies);
+  RETURN_IF_ERROR(pack_sorter_.Add(absl::MakeConstSpan(&row, 1)));
+  return sorter_.Add(copies);
 }
 
-absl::StatusOr<std::vector<uint32_t>> BlobIndexBuilder::State::BuildPacks(
+absl::StatusOr<std::vector<uint32_t>> BlobIndexBuilder::BuildPacks(
     SortedTable<PackRow>& out, std::vector<PackId>* listed_differently) {
-  const auto total = static_cast<std::size_t>(pack_sorter.count());
-  const auto memory_bytes = static_cast<std::size_t>(table_bytes / kPackTableShare);
-  RETURN_IF_ERROR(out.Reserve(scratch, total, memory_bytes, /*resident_bytes_max=*/0));
+  const auto total = static_cast<std::size_t>(pack_sorter_.count());
+  const auto memory_bytes = static_cast<std::size_t>(table_bytes_ / kPackTableShare);
+  RETURN_IF_ERROR(out.Reserve(scratch_, total, memory_bytes, /*resident_bytes_max=*/0));
   std::vector<uint32_t> ordinals(total, kListedBefore);
   std::optional<PackRow> last;
   std::vector<PackRow> rows;
-  RETURN_IF_ERROR(pack_sorter.Drain([&](absl::Span<const PackRow> sorted) -> absl::Status {
+  RETURN_IF_ERROR(pack_sorter_.Drain([&](absl::Span<const PackRow> sorted) -> absl::Status {
     rows.clear();
     for (const PackRow& row : sorted) {
       if (last.has_value() && row.ListsTheSame(*last)) {
@@ -386,14 +238,11 @@ absl::StatusOr<std::vector<uint32_t>> BlobIndexBuilder::State::BuildPacks(
 }
 
 absl::StatusOr<BlobIndex> BlobIndexBuilder::Build(std::vector<PackId>* listed_differently) {
-  State& state = *state_;
   BlobIndex index;
-  BlobIndex::State& made = *index.state_;
   ASSIGN_OR_RETURN(const std::vector<uint32_t> ordinals,
-                   state.BuildPacks(made.packs, listed_differently));
-  RETURN_IF_ERROR(made.copies.Reserve(state.scratch, static_cast<std::size_t>(state.sorter.count()),
-                                      static_cast<std::size_t>(state.table_bytes),
-                                      kResidentBytesMax));
+                   BuildPacks(index.packs_, listed_differently));
+  RETURN_IF_ERROR(index.copies_.Reserve(scratch_, static_cast<std::size_t>(sorter_.count()),
+                                        static_cast<std::size_t>(table_bytes_), kResidentBytesMax));
   std::vector<Copy> kept;
   const auto append = [&](absl::Span<const Copy> copies) -> absl::Status {
     // A drain in memory passes all at once.
@@ -403,19 +252,19 @@ absl::StatusOr<BlobIndex> BlobIndexBuilder::Build(std::vector<PackId>* listed_di
       for (Copy copy : copies.first(count)) {
         const uint32_t ordinal = ordinals[copy.pack()];
         if (ordinal != kListedBefore) {
-          copy.pack_and_type = (copy.pack_and_type & kTreeBit) | ordinal;
+          copy.pack_and_type = (copy.pack_and_type & Copy::kTreeBit) | ordinal;
           kept.push_back(copy);
         }
       }
       copies.remove_prefix(count);
-      const absl::Status appended = made.copies.Append(kept);
+      const absl::Status appended = index.copies_.Append(kept);
       if (!appended.ok()) {
         return appended;
       }
     }
     return absl::OkStatus();
   };
-  RETURN_IF_ERROR(state.sorter.Drain(append));
+  RETURN_IF_ERROR(sorter_.Drain(append));
   return index;
 }
 

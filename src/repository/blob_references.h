@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "base/status_macros.h"
 #include "repository/blob.h"
 #include "repository/index.h"
 #include "repository/record_sorter.h"
@@ -24,14 +26,31 @@ class BlobReferences {
   explicit BlobReferences(ScratchSpace& scratch) : sorter_(scratch) {}
 
   // `content` as file number `file` names it.
-  absl::Status Add(uint32_t file, absl::Span<const BlobId> content);
+  absl::Status Add(uint32_t file, absl::Span<const BlobId> content) {
+    std::vector<Reference> references;
+    references.reserve(content.size());
+    for (const BlobId& blob : content) {
+      references.push_back({.blob = blob, .file = file});
+    }
+    return sorter_.Add(references);
+  }
 
   // Calls `visit` once for each time that a blob was named, with its first copy or null, in no
   // order that the caller knows. An error of it ends the pass and is returned.
   absl::Status Resolve(
       const BlobIndex& index,
       absl::FunctionRef<absl::Status(const BlobId& blob, uint32_t file, const IndexedCopy* copy)>
-          visit);
+          visit) {
+    BlobIndex::Cursor cursor(index);
+    return sorter_.Drain([&](absl::Span<const Reference> references) -> absl::Status {
+      for (const Reference& reference : references) {
+        ASSIGN_OR_RETURN(const IndexedCopy* copy,
+                         cursor.Find({.type = BlobType::kData, .id = reference.blob}));
+        RETURN_IF_ERROR(visit(reference.blob, reference.file, copy));
+      }
+      return absl::OkStatus();
+    });
+  }
 
  private:
   struct Reference {

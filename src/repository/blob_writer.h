@@ -1,19 +1,31 @@
 #pragma once
 
+#include <array>
+#include <condition_variable>
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <memory>
+#include <optional>
+#include <stop_token>
+#include <thread>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/call_context.h"
+#include "base/mutex.h"
 #include "repository/blob.h"
 #include "repository/id_set.h"
 #include "repository/index.h"
 #include "repository/lock.h"
+#include "repository/pack_writer.h"
 #include "repository/repository.h"
 #include "repository/stored_packs.h"
+#include "repository/upload_window.h"
 
 namespace csidelta::repository {
 
@@ -81,36 +93,148 @@ class BlobWriter {
   absl::StatusOr<bool> AddSealed(const PackEntry& entry, absl::string_view envelope);
 
   // Whether a blob need not be added.
-  bool IsKnown(const BlobHandle& handle) const;
+  bool IsKnown(const BlobHandle& handle) const {
+    const MutexLock lock(mutex_);
+    return written_.contains(handle) || IsStored(handle);
+  }
 
   // From now on what `known` has need not be written. Instead of BlobWriterOptions::known; not
   // while blobs are added.
-  void UseKnown(std::shared_ptr<StoredBlobs> known);
-  StoredBlobs* known() const;
+  void UseKnown(std::shared_ptr<StoredBlobs> known) {
+    const MutexLock lock(mutex_);
+    known_ = std::move(known);
+  }
+  StoredBlobs* known() const {
+    const MutexLock lock(mutex_);
+    return known_.get();
+  }
 
   // Has tree_places() list also this data blob, which is added later.
-  void RememberPlace(const BlobId& data_blob);
+  void RememberPlace(const BlobId& data_blob) {
+    const MutexLock lock(mutex_);
+    placed_data_.insert(data_blob);
+  }
 
   // Lists what is stored so far in an index file, so that the next run finds it: for a run that is
   // about to be stopped, which is why it takes a context of its own. Works after an error.
-  absl::Status Checkpoint(const CallContext& ctx);
+  absl::Status Checkpoint(const CallContext& ctx) { return WriteIndex(ctx, TakePending()); }
 
   // Uploads all open packs, looks for every pack of this writer, then writes the last index. After
   // OK every blob added is durable and listed. DATA_LOSS when the store does not have a pack that
   // it took.
   absl::Status Flush();
 
-  BlobWriterCounts counts() const;
+  BlobWriterCounts counts() const {
+    const MutexLock lock(mutex_);
+    return counts_;
+  }
 
   // Adds the packs and the index files that this writer put. Once, after Flush().
   absl::Status TakeStored(IdSetBuilder& packs, IdSetBuilder& index_files);
 
   // Where the trees went that this writer wrote, and the blobs of RememberPlace(). After Flush().
-  const std::vector<TreeLocation>& tree_places() const;
+  const std::vector<TreeLocation>& tree_places() const { return places_; }
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  struct OpenPack;
+
+  // The open packs of one type.
+  struct OpenPacks {
+    int made_max = 1;
+    int made = 0;
+    std::vector<std::unique_ptr<OpenPack>> free;  // The last is taken first.
+    std::condition_variable_any freed;
+  };
+
+  static int64_t EntriesOf(const PackBuilder& builder) { return std::ssize(builder.entries()); }
+
+  // Whether two begun packs may become one.
+  bool FitTogether(const PackBuilder& one, const PackBuilder& other) const;
+
+  bool IsStored(const BlobHandle& handle) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return known_ != nullptr && known_->Find(handle).has_value();
+  }
+
+  // Whether the blob has to be written.
+  bool Remember(const BlobHandle& handle) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // Does `add` for a blob that is not stored yet.
+  absl::StatusOr<bool> AddIfNew(const BlobHandle& handle, absl::FunctionRef<absl::Status()> add);
+
+  // Has one blob added to an open pack. If that is full then, it goes before its place is given
+  // back: so there are never more packs than places and uploads.
+  absl::Status Fill(BlobType type, absl::FunctionRef<absl::Status(PackBuilder&)> add);
+  absl::Status FinishPack(PackBuilder& builder);
+
+  // The pack that was used last, so that few callers leave few open ones. Blocks while all are in
+  // use.
+  absl::StatusOr<std::unique_ptr<OpenPack>> TakePack(BlobType type);
+
+  OpenPacks& PacksOf(BlobType type) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return open_packs_[static_cast<std::size_t>(type)];
+  }
+
+  std::unique_ptr<BlobCodec> MakeCodec() const {
+    return repository_.MakeCodec(options_.data_compression_level);
+  }
+
+  // As many are made as there are callers at a time.
+  std::unique_ptr<BlobCodec> TakeCodec();
+  void CountBlob(const PackEntry& entry);
+  absl::Status SetError(const absl::Status& status);
+
+  // Blocks while as many packs travel as may.
+  absl::Status Enqueue(Pack pack);
+
+  // The next one to store; nothing once this writer has failed or is stopped.
+  std::optional<Pack> NextToStore();
+  void UploadLoop();
+  absl::Status Upload(Pack& pack);
+
+  // Notes a stored pack, and writes an index when enough have come together.
+  absl::Status List(Pack& pack);
+  std::vector<IndexedPack> TakePending();
+  absl::Status WriteIndex(const CallContext& ctx, std::vector<IndexedPack> packs);
+  absl::Status FinishOpenPacks();
+
+  // Few packs out of several begun ones: those that fit together become one.
+  absl::Status FinishPacks(std::vector<std::unique_ptr<OpenPack>>& packs);
+  absl::Status AwaitUploads();
+  absl::Status Await(MutexLock& lock, std::condition_variable_any& changed,
+                     absl::FunctionRef<bool()> is_due) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  Repository& repository_;
+  const BlobWriterOptions options_;
+  std::stop_source stop_;
+  const std::stop_token outer_stop_;
+  const std::stop_callback<std::function<void()>> on_outer_stop_{outer_stop_,
+                                                                 [this] { stop_.request_stop(); }};
+  CallContext ctx_;  // Stops with the caller's, and with this writer.
+
+  mutable Mutex mutex_;
+  std::condition_variable_any changed_;
+  absl::Status error_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<StoredBlobs> known_ ABSL_GUARDED_BY(mutex_) = options_.known;
+  // By mutex_ until Flush() has awaited all that add:
+  PutPacks put_packs_;
+  IdSorter packs_;
+  std::vector<Id> index_files_;
+  std::vector<TreeLocation> places_;
+  absl::flat_hash_set<BlobHandle> written_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_set<BlobId> placed_data_ ABSL_GUARDED_BY(mutex_);
+  std::array<OpenPacks, 2> open_packs_ ABSL_GUARDED_BY(mutex_);  // By type.
+  std::vector<std::unique_ptr<BlobCodec>> free_codecs_ ABSL_GUARDED_BY(mutex_);
+  std::vector<ByteBuffer> buffers_ ABSL_GUARDED_BY(mutex_);  // Of packs that are stored.
+  std::deque<Pack> queue_ ABSL_GUARDED_BY(mutex_);
+  int uploads_ ABSL_GUARDED_BY(mutex_) = 0;  // Packs in queue_ and on their way.
+  int puts_ ABSL_GUARDED_BY(mutex_) = 0;     // Of these, on their way.
+  UploadWindow window_ ABSL_GUARDED_BY(mutex_);
+  int packs_held_ ABSL_GUARDED_BY(mutex_) = 0;  // These and the open ones that hold a blob.
+  std::vector<IndexedPack> pending_ ABSL_GUARDED_BY(mutex_);  // Stored, in no index yet.
+  int64_t pending_blobs_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Duration pending_since_ ABSL_GUARDED_BY(mutex_);
+  BlobWriterCounts counts_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::jthread> uploaders_;
 };
 
 // Packs that are stored and in no index: those of a run that died, or of one that is at work and

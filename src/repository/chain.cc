@@ -23,7 +23,7 @@ constexpr std::size_t kNoteBytes = 3 * Id::kBytes + 12;
 
 ChainNote NoteOf(const StoredSnapshot& stored) {
   const RepoSnapshot& snapshot = stored.snapshot;
-  const bool is_volume = TagValue(snapshot, "mode") == "block";
+  const bool is_volume = IsVolume(snapshot);
   return {.id = stored.id,
           .chain = is_volume ? ChainOf(snapshot.hostname, snapshot.paths) : Id(),
           .parent = snapshot.parent,
@@ -61,15 +61,13 @@ class ChainSearch {
   absl::StatusOr<std::optional<StoredSnapshot>> Run(const Id& chain);
 
  private:
-  // Of the snapshots in `files`. What cannot be had is not needed.
-  absl::Status LoadNotes(const std::vector<FileInfo>& files);
+  // What cannot be had is not needed.
+  absl::Status LoadNotes(const std::set<Id>& listed);
   absl::Status Read(const std::vector<Id>& ids);
 
   // Whether the snapshot is what its note says.
   absl::StatusOr<bool> ReadNoted(const ChainNote& note);
 
-  // For when the notes are of no use.
-  absl::StatusOr<const ChainNote*> ReadAll(const std::vector<FileInfo>& files, const Id& chain);
   void SaveNotes();
 
   const CallContext& ctx_;
@@ -83,21 +81,21 @@ class ChainSearch {
 absl::StatusOr<std::optional<StoredSnapshot>> ChainSearch::Run(const Id& chain) {
   ASSIGN_OR_RETURN(const std::vector<FileInfo> files,
                    repository_.ListFiles(ctx_, FileKind::kSnapshot));
-  if (files.size() > kUnnotedMax) {
-    RETURN_IF_ERROR(LoadNotes(files));
+  const std::vector<Id> ids = IdsOf(files);
+  if (ids.size() > kUnnotedMax) {
+    RETURN_IF_ERROR(LoadNotes(std::set<Id>(ids.begin(), ids.end())));
   }
-  std::vector<Id> unnoted;
-  for (const FileInfo& file : files) {
-    if (!notes_.contains(file.id)) {
-      unnoted.push_back(file.id);
-    }
-  }
+  std::vector<Id> unnoted = ids;
+  std::erase_if(unnoted, [this](const Id& id) { return notes_.contains(id); });
   RETURN_IF_ERROR(Read(unnoted));
   const ChainNote* end = EndOf(notes_, chain, ctx_.clock->Now());
   if (end != nullptr && !read_.contains(end->id)) {
     ASSIGN_OR_RETURN(const bool is_true, ReadNoted(*end));
     if (!is_true) {
-      ASSIGN_OR_RETURN(end, ReadAll(files, chain));
+      // The notes are of no use.
+      notes_.clear();
+      RETURN_IF_ERROR(Read(ids));
+      end = EndOf(notes_, chain, ctx_.clock->Now());
     }
   }
   if (read_.size() > kUnnotedMax || found_damage_) {
@@ -109,11 +107,7 @@ absl::StatusOr<std::optional<StoredSnapshot>> ChainSearch::Run(const Id& chain) 
   return StoredSnapshot{.id = end->id, .snapshot = std::move(read_.at(end->id))};
 }
 
-absl::Status ChainSearch::LoadNotes(const std::vector<FileInfo>& files) {
-  std::set<Id> listed;
-  for (const FileInfo& file : files) {
-    listed.insert(file.id);
-  }
+absl::Status ChainSearch::LoadNotes(const std::set<Id>& listed) {
   const absl::StatusOr<std::string> bytes = repository_.LoadSidecar(ctx_, kChainNotesKey);
   RETURN_IF_ERROR(ctx_.Check());
   const absl::StatusOr<std::vector<ChainNote>> notes =
@@ -155,18 +149,6 @@ absl::StatusOr<bool> ChainSearch::ReadNoted(const ChainNote& note) {
   }
   read_.insert_or_assign(note.id, std::move(snapshots.front().snapshot));
   return true;
-}
-
-absl::StatusOr<const ChainNote*> ChainSearch::ReadAll(const std::vector<FileInfo>& files,
-                                                      const Id& chain) {
-  std::vector<Id> all;
-  all.reserve(files.size());
-  for (const FileInfo& file : files) {
-    all.push_back(file.id);
-  }
-  notes_.clear();
-  RETURN_IF_ERROR(Read(all));
-  return EndOf(notes_, chain, ctx_.clock->Now());
 }
 
 void ChainSearch::SaveNotes() {

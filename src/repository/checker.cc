@@ -5,11 +5,11 @@
 #include <atomic>
 #include <cstddef>
 #include <map>
-#include <memory>
 #include <numeric>
 #include <optional>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
@@ -19,10 +19,9 @@
 #include "repository/blob_marks.h"
 #include "repository/content_check.h"
 #include "repository/format.h"
-#include "repository/index_rewriter.h"
 #include "repository/maintenance_memory.h"
 #include "repository/pack_contents.h"
-#include "repository/pack_headers.h"
+#include "repository/pack_reader.h"
 #include "repository/pack_scan.h"
 #include "repository/parallel.h"
 #include "repository/tree_walk.h"
@@ -62,7 +61,7 @@ class Checker {
  private:
   const BlobIndex& index() const { return repository_.index(); }
 
-  void Add(FindingKind kind, bool is_error, std::string thing, absl::string_view detail,
+  void Add(FindingKind kind, std::string thing, absl::string_view detail,
            absl::string_view next_step);
 
   // False when a file does not read; all of them are named then.
@@ -81,8 +80,7 @@ class Checker {
   // Calls bad what is above a bad tree, a level at a time: only when there is any are the trees
   // read again that have others below them, of a volume one in 257.
   absl::Status FindAncestors();
-  absl::Status CheckByChildren(const BlobHandle& handle,
-                               const absl::StatusOr<absl::string_view>& text);
+  absl::Status CheckByChildren(const FetchedBlob& tree);
   absl::Status MarkBad(const BlobId& tree);
 
   // A snapshot needs this blob: whose packs are bad, these are not to be dropped for nothing.
@@ -90,11 +88,9 @@ class Checker {
 
   // Whether no copy can be had of a blob that the index lists.
   absl::StatusOr<bool> IsLost(const IndexedCopy& first) const;
-  absl::Status WalkAndCheckContent(const std::vector<BlobId>& roots, BlobMarks& visited,
-                                   VolumeCheck& volumes);
+  absl::Status WalkAndCheckContent(BlobMarks& visited, VolumeCheck& volumes);
   absl::Status CheckTree(const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
                          std::vector<BlobId>& below, ContentCheck& content);
-  absl::Status AddMissing(const BlobId& blob, uint32_t tree);
 
   // What is in no index may still be in a pack that is in none: only then is there an index to
   // repair.
@@ -106,10 +102,13 @@ class Checker {
 
   // Reads the tree again for the file's name: rather than keep the names of all files.
   absl::Status AddWrongSize(const ContentCheck::WrongSize& wrong);
-  absl::Status CheckVolumes(const std::vector<StoredSnapshot>& snapshots, VolumeCheck& volumes);
+  absl::Status CheckVolumes(VolumeCheck& volumes);
   absl::Status ReadPacks();
-  absl::Status ReadBatch(absl::Span<const FileInfo> packs, absl::Span<const uint32_t> ordinals,
-                         std::size_t total);
+  using PackReader = absl::FunctionRef<absl::Status(
+      const FileInfo&, std::vector<NumberedEntry>& indexed, int64_t piece_bytes)>;
+  // By several threads at the same time.
+  absl::Status ForEachPack(absl::Span<const FileInfo> packs, int64_t piece_bytes_max,
+                           PackReader read);
   // What a scan of a pack finds.
   struct PackRead {
     std::string detail = {};                // what is wrong with it; "" for nothing
@@ -146,7 +145,7 @@ class Checker {
   std::vector<std::pair<Id, absl::Status>> unreadable_snapshots_;
   std::vector<FileInfo> readable_packs_;
   std::vector<FileInfo> unindexed_;
-  std::vector<std::pair<uint32_t, int64_t>> wrong_size_;  // By ordinal, with what is stored.
+  std::vector<FileInfo> wrong_size_;
   Mutex alone_;  // Of blobs that are longer than a piece, one is in memory.
   std::atomic<int64_t> trees_done_ = 0;
   std::atomic<int64_t> trees_lost_ = 0;
@@ -201,8 +200,9 @@ absl::StatusOr<CheckReport> Checker::Run() {
   return std::move(report_);
 }
 
-void Checker::Add(FindingKind kind, bool is_error, std::string thing, absl::string_view detail,
+void Checker::Add(FindingKind kind, std::string thing, absl::string_view detail,
                   absl::string_view next_step) {
+  const bool is_error = kind != FindingKind::kPackMixed && kind != FindingKind::kPackUnindexed;
   const MutexLock lock(mutex_);
   ++(is_error ? report_.errors : report_.notes);
   if (report_.findings.size() < kFindingsMax) {
@@ -221,10 +221,10 @@ absl::StatusOr<bool> Checker::CheckIndex() {
   const absl::Status loaded = repository_.LoadIndex(ctx_);
   if (loaded.ok()) {
     for (const PackId& pack : repository_.packs_listed_differently()) {
-      Add(FindingKind::kPackListedDifferently, true, PackName(pack),
+      Add(FindingKind::kPackListedDifferently, PackName(pack),
           "two index files list different blobs in it", kRepairIndex);
     }
-    report_.packs = static_cast<int64_t>(index().packs().size());
+    report_.packs = index().pack_count();
     report_.blobs = index().entry_count();
     return true;
   }
@@ -236,8 +236,8 @@ absl::StatusOr<bool> Checker::CheckIndex() {
     const absl::Status status =
         repository_.ReadIndexFile(ctx_, file, [](const IndexedPack&) { return absl::OkStatus(); });
     if (IsDamage(status)) {
-      Add(FindingKind::kIndexUnreadable, true, absl::StrCat("index ", file.id.Hex()),
-          status.message(), kRepairIndex);
+      Add(FindingKind::kIndexUnreadable, absl::StrCat("index ", file.id.Hex()), status.message(),
+          kRepairIndex);
     } else if (!status.ok()) {
       return status;
     }
@@ -253,7 +253,7 @@ absl::Status Checker::CheckPacks() {
       missing_packs_[*ordinal] = false;
       return CheckPack(file, *ordinal);
     }
-    Add(FindingKind::kPackUnindexed, false, PackName(file.id),
+    Add(FindingKind::kPackUnindexed, PackName(file.id),
         "is in no index, as backups leave packs that were cut off", "prune removes it");
     return Note(unindexed_, file);
   }));
@@ -272,11 +272,10 @@ absl::Status Checker::CheckPack(const FileInfo& file, uint32_t ordinal) {
   if (file.size_bytes != info.stored_bytes) {
     CallBad(ordinal, FindingKind::kPackWrongSize,
             absl::StrCat("has ", file.size_bytes, " bytes instead of ", info.stored_bytes));
-    return Note(wrong_size_, std::pair(ordinal, file.size_bytes));
+    return Note(wrong_size_, file);
   }
   if (info.has_data && info.has_tree) {
-    Add(FindingKind::kPackMixed, false, PackName(file.id), "holds data and trees",
-        "prune separates them");
+    Add(FindingKind::kPackMixed, PackName(file.id), "holds data and trees", "prune separates them");
   }
   return MayBeChosen(file, options_.read_data, options_.read_newer_than)
              ? Note(readable_packs_, file)
@@ -293,25 +292,20 @@ absl::Status Checker::ListSnapshots() {
 
 absl::Status Checker::CheckTrees() {
   for (const auto& [id, why] : unreadable_snapshots_) {
-    Add(FindingKind::kSnapshotUnreadable, true, absl::StrCat("snapshot ", id.Hex()), why.message(),
+    Add(FindingKind::kSnapshotUnreadable, absl::StrCat("snapshot ", id.Hex()), why.message(),
         absl::StrCat("forget ", id.Hex(), " removes the file"));
     report_.unrestorable.push_back(id);
     report_.unreadable.push_back(id);
   }
   report_.snapshots = static_cast<int64_t>(snapshots_.size());
-  std::vector<BlobId> roots;
-  roots.reserve(snapshots_.size());
-  for (const StoredSnapshot& snapshot : snapshots_) {
-    roots.push_back(snapshot.snapshot.tree);
-    if (options_.on_snapshot) {
-      options_.on_snapshot(snapshot);
-    }
+  if (options_.on_snapshot) {
+    absl::c_for_each(snapshots_, options_.on_snapshot);
   }
   BlobMarks visited(index());
   VolumeCheck volumes(repository_);
-  RETURN_IF_ERROR(WalkAndCheckContent(roots, visited, volumes));
+  RETURN_IF_ERROR(WalkAndCheckContent(visited, volumes));
   report_.trees = visited.count();
-  RETURN_IF_ERROR(CheckVolumes(snapshots_, volumes));
+  RETURN_IF_ERROR(CheckVolumes(volumes));
   RETURN_IF_ERROR(FindAncestors());
   for (const StoredSnapshot& stored : snapshots_) {
     ASSIGN_OR_RETURN(const bool is_bad, IsBadTree(stored.snapshot.tree));
@@ -328,8 +322,7 @@ absl::Status Checker::CheckTrees() {
 }
 
 absl::StatusOr<bool> Checker::IsBadTree(const BlobId& tree) const {
-  ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy,
-                   index().Find({.type = BlobType::kTree, .id = tree}));
+  ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy, index().FindTree(tree));
   return !copy.has_value() || bad_trees_->Contains(copy->first);
 }
 
@@ -346,22 +339,18 @@ absl::Status Checker::FindAncestors() {
   }
   while (found) {
     const int64_t before = bad_trees_->count();
-    RETURN_IF_ERROR(
-        FetchBlobs(ctx_, repository_, inner,
-                   [this](const BlobHandle& handle, const absl::StatusOr<absl::string_view>& text) {
-                     return CheckByChildren(handle, text);
-                   }));
+    RETURN_IF_ERROR(FetchBlobs(ctx_, repository_, inner,
+                               [this](const FetchedBlob& blob) { return CheckByChildren(blob); }));
     found = bad_trees_->count() > before;
   }
   return absl::OkStatus();
 }
 
-absl::Status Checker::CheckByChildren(const BlobHandle& handle,
-                                      const absl::StatusOr<absl::string_view>& text) {
+absl::Status Checker::CheckByChildren(const FetchedBlob& tree) {
   std::vector<BlobId> below;
-  absl::Status read = text.status();
+  absl::Status read = tree.plaintext.status();
   if (read.ok()) {
-    read = ReadTreeNodes(*text, below, [](const Node&) { return absl::OkStatus(); });
+    read = ReadTreeNodes(*tree.plaintext, below, [](const Node&) { return absl::OkStatus(); });
   }
   if (!read.ok() && !IsDamage(read)) {
     return read;
@@ -370,12 +359,11 @@ absl::Status Checker::CheckByChildren(const BlobHandle& handle,
   for (std::size_t i = 0; i < below.size() && !is_bad; ++i) {
     ASSIGN_OR_RETURN(is_bad, IsBadTree(below[i]));
   }
-  return is_bad ? MarkBad(handle.id) : absl::OkStatus();
+  return is_bad ? MarkBad(tree.handle.id) : absl::OkStatus();
 }
 
 absl::Status Checker::MarkBad(const BlobId& tree) {
-  ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy,
-                   index().Find({.type = BlobType::kTree, .id = tree}));
+  ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy, index().FindTree(tree));
   if (copy.has_value()) {
     bad_trees_->Mark(copy->first);
     RETURN_IF_ERROR(NoteNeeded(copy->entry.handle));
@@ -404,9 +392,15 @@ absl::StatusOr<bool> Checker::IsLost(const IndexedCopy& first) const {
   return lost;
 }
 
-absl::Status Checker::WalkAndCheckContent(const std::vector<BlobId>& roots, BlobMarks& visited,
-                                          VolumeCheck& volumes) {
-  const auto missing = [this](const BlobId& blob, uint32_t tree) { return AddMissing(blob, tree); };
+absl::Status Checker::WalkAndCheckContent(BlobMarks& visited, VolumeCheck& volumes) {
+  const auto missing = [this](const BlobId& blob, uint32_t tree) {
+    bad_trees_->Mark(tree);
+    const MutexLock lock(mutex_);
+    if (missing_.size() < kFindingsMax) {
+      missing_.emplace(blob, tree);
+    }
+    return absl::OkStatus();
+  };
   const auto listed = [this](const IndexedCopy& first, uint32_t tree) -> absl::Status {
     ASSIGN_OR_RETURN(const bool lost, IsLost(first));
     if (lost) {
@@ -421,7 +415,7 @@ absl::Status Checker::WalkAndCheckContent(const std::vector<BlobId>& roots, Blob
   ContentCheck content(index(), repository_.scratch(), volumes,
                        {.missing = missing, .listed = listed, .wrong_size = wrong_size});
   RETURN_IF_ERROR(
-      WalkTrees(ctx_, repository_, roots, visited,
+      WalkTrees(ctx_, repository_, RootsOf(snapshots_), visited,
                 [&](const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
                     std::vector<BlobId>& below) { return CheckTree(tree, text, below, content); }));
   Report(options_.progress, "content", 0, 0);
@@ -433,8 +427,7 @@ absl::Status Checker::CheckTree(const BlobId& tree, const absl::StatusOr<absl::s
   Report(options_.progress, "trees", ++trees_done_, 0);
   absl::Status status = text.status();
   if (status.ok()) {
-    ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy,
-                     index().Find({.type = BlobType::kTree, .id = tree}));
+    ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy, index().FindTree(tree));
     uint32_t nodes = 0;
     status = ReadTreeNodes(*text, below, [&](const Node& node) {
       const uint32_t number = nodes++;
@@ -446,27 +439,18 @@ absl::Status Checker::CheckTree(const BlobId& tree, const absl::StatusOr<absl::s
     }
   }
   if (IsDamage(status)) {
-    Add(FindingKind::kTreeUnreadable, true, absl::StrCat("tree ", tree.Hex()), status.message(),
+    Add(FindingKind::kTreeUnreadable, absl::StrCat("tree ", tree.Hex()), status.message(),
         kBackUpAgain);
     ++trees_lost_;
     RETURN_IF_ERROR(index().ForEachCopyOf(
         {.type = BlobType::kTree, .id = tree}, [this](const IndexedCopy& copy) {
           const MutexLock lock(mutex_);
-          CallDamaged(*index().FindPack(index().packs()[copy.pack_ordinal]));
+          CallDamaged(*index().FindPack(index().PackAt(copy.pack_ordinal)));
           return true;
         }));
     return MarkBad(tree);
   }
   return status;
-}
-
-absl::Status Checker::AddMissing(const BlobId& blob, uint32_t tree) {
-  bad_trees_->Mark(tree);
-  const MutexLock lock(mutex_);
-  if (missing_.size() < kFindingsMax) {
-    missing_.emplace(blob, tree);
-  }
-  return absl::OkStatus();
 }
 
 absl::Status Checker::TellOfBlobs() {
@@ -485,7 +469,7 @@ absl::Status Checker::TellOfBlobs() {
   }
   for (const auto& [blob, tree] : missing_) {
     ASSIGN_OR_RETURN(const PackEntry entry, index().EntryOf(tree));
-    Add(FindingKind::kBlobMissing, true, absl::StrCat("data blob ", blob.Hex()),
+    Add(FindingKind::kBlobMissing, absl::StrCat("data blob ", blob.Hex()),
         absl::StrCat("is in no index, but in tree ", entry.handle.id.Hex()),
         in_packs.contains(blob) ? kRepairIndex : kRepairPacks);
   }
@@ -504,14 +488,14 @@ void Checker::TellOfPacks() {
 void Checker::TellOfPack(uint32_t ordinal) {
   const PackId id = index().PackAt(ordinal);
   if (missing_packs_[ordinal]) {
-    Add(FindingKind::kPackMissing, true, PackName(id), "is indexed, but not stored",
+    Add(FindingKind::kPackMissing, PackName(id), "is indexed, but not stored",
         needed_[ordinal] ? kRepairPacks : kNotNeeded);
     return;
   }
   const auto found = bad_packs_.find(ordinal);
   const BadPack pack = found != bad_packs_.end() ? found->second : BadPack();
   const std::string drop = absl::StrCat("repair packs ", id.Hex(), " --drop-lost");
-  Add(pack.kind, true, PackName(id), pack.detail,
+  Add(pack.kind, PackName(id), pack.detail,
       needed_[ordinal] ? absl::StrCat("with the volume at hand run repair packs ", id.Hex(),
                                       " --from it; without it ", drop, ", then repair snapshots")
                        : absl::StrCat("run ", drop));
@@ -545,7 +529,7 @@ absl::Status Checker::AddWrongSize(const ContentCheck::WrongSize& wrong) {
   uint32_t nodes = 0;
   return DecodeTree(text, [&](const Node& node) {
     if (nodes++ == wrong.node) {
-      Add(FindingKind::kFileWrongSize, true,
+      Add(FindingKind::kFileWrongSize,
           absl::StrCat("file \"", node.name, "\" in tree ", entry.handle.id.Hex()),
           absl::StrCat("says ", node.size_bytes, " bytes, but its content has ",
                        node.size_bytes - wrong.absent_bytes),
@@ -555,19 +539,18 @@ absl::Status Checker::AddWrongSize(const ContentCheck::WrongSize& wrong) {
   });
 }
 
-absl::Status Checker::CheckVolumes(const std::vector<StoredSnapshot>& snapshots,
-                                   VolumeCheck& volumes) {
-  for (std::size_t i = 0; i < snapshots.size(); ++i) {
-    Report(options_.progress, "volumes", static_cast<int64_t>(i),
-           static_cast<int64_t>(snapshots.size()));
-    if (!IsVolume(snapshots[i].snapshot)) {
+absl::Status Checker::CheckVolumes(VolumeCheck& volumes) {
+  int64_t done = 0;
+  for (const auto& [id, snapshot] : snapshots_) {
+    Report(options_.progress, "volumes", done++, snapshots_.size());
+    if (!IsVolume(snapshot)) {
       continue;
     }
-    const absl::Status status = volumes.Check(ctx_, snapshots[i].snapshot);
+    const absl::Status status = volumes.Check(ctx_, snapshot);
     if (IsDamage(status) || absl::IsFailedPrecondition(status)) {
-      Add(FindingKind::kVolumeMalformed, true, absl::StrCat("snapshot ", snapshots[i].id.Hex()),
-          status.message(), kBackUpAgain);
-      malformed_.insert(snapshots[i].id);
+      Add(FindingKind::kVolumeMalformed, absl::StrCat("snapshot ", id.Hex()), status.message(),
+          kBackUpAgain);
+      malformed_.insert(id);
     } else if (!status.ok()) {
       return status;
     }
@@ -578,49 +561,49 @@ absl::Status Checker::CheckVolumes(const std::vector<StoredSnapshot>& snapshots,
 absl::Status Checker::ReadPacks() {
   const std::vector<FileInfo> packs = ChoosePacks(std::move(readable_packs_), options_.read_data,
                                                   options_.read_newer_than, options_.seed);
+  const auto read = [&](const FileInfo& pack, std::vector<NumberedEntry>& indexed,
+                        int64_t piece_bytes) -> absl::Status {
+    RETURN_IF_ERROR(ReadPack(pack, indexed, piece_bytes));
+    const MutexLock lock(mutex_);
+    report_.bytes_read += pack.size_bytes;
+    Report(options_.progress, "packs", ++report_.packs_read, packs.size());
+    return absl::OkStatus();
+  };
+  return ForEachPack(packs, kPieceBytesMax, read);
+}
+
+absl::Status Checker::ForEachPack(absl::Span<const FileInfo> packs, int64_t piece_bytes_max,
+                                  PackReader read) {
+  MemoryBudget& memory = repository_.memory();
   std::vector<uint32_t> ordinals;
-  ordinals.reserve(packs.size());
   for (const FileInfo& pack : packs) {
     ordinals.push_back(*index().FindPack(pack.id));
   }
-  const int64_t blobs_max = BlobsPerPass(repository_.memory().free_bytes());
-  for (std::size_t begin = 0; begin < packs.size();) {
-    const auto rest = absl::MakeConstSpan(ordinals).subspan(begin);
-    const std::size_t pass = PacksOfPass(index(), rest, blobs_max);
-    RETURN_IF_ERROR(
-        ReadBatch(absl::MakeConstSpan(packs).subspan(begin, pass), rest.first(pass), packs.size()));
-    begin += pass;
+  const int64_t blobs_max = BlobsPerPass(memory.free_bytes());
+  absl::Span<const uint32_t> left = ordinals;
+  while (!left.empty()) {
+    const absl::Span<const uint32_t> pass = left.first(PacksOfPass(index(), left, blobs_max));
+    ASSIGN_OR_RETURN(HeldContents held, TakeContents(memory, index(), pass));
+    // A whole pack where memory allows: one request.
+    const int64_t piece_bytes =
+        RangeBytesFor(memory.free_bytes() / (ScanBytes(kMebibyte) / kMebibyte), 0, piece_bytes_max);
+    ASSIGN_OR_RETURN(const ThreadRoom room,
+                     TakeThreadRoom(memory, ScanBytes(piece_bytes), "reading packs"));
+    RETURN_IF_ERROR(ParallelFor(pass.size(), room.threads, [&](std::size_t i) -> absl::Status {
+      RETURN_IF_ERROR(ctx_.Check());
+      return read(packs[i], held.contents.at(pass[i]), piece_bytes);
+    }));
+    packs.remove_prefix(pass.size());
+    left.remove_prefix(pass.size());
   }
   return absl::OkStatus();
-}
-
-absl::Status Checker::ReadBatch(absl::Span<const FileInfo> packs,
-                                absl::Span<const uint32_t> ordinals, std::size_t total) {
-  MemoryBudget& memory = repository_.memory();
-  ASSIGN_OR_RETURN(const MemoryBudget::Share contents_share,
-                   TakePackContents(memory, index(), ordinals));
-  ASSIGN_OR_RETURN(PackContents contents, ContentsOf(index(), ordinals));
-  // A whole pack where memory allows: one request.
-  const int64_t piece_bytes =
-      RangeBytesFor(memory.free_bytes() / (ScanBytes(kMebibyte) / kMebibyte), 0, kPieceBytesMax);
-  ASSIGN_OR_RETURN(const ThreadRoom room,
-                   TakeThreadRoom(memory, ScanBytes(piece_bytes), "reading packs"));
-  return ParallelFor(packs.size(), room.threads, [&](std::size_t i) -> absl::Status {
-    RETURN_IF_ERROR(ctx_.Check());
-    RETURN_IF_ERROR(ReadPack(packs[i], contents.at(ordinals[i]), piece_bytes));
-    const MutexLock lock(mutex_);
-    report_.bytes_read += packs[i].size_bytes;
-    Report(options_.progress, "packs", ++report_.packs_read, static_cast<int64_t>(total));
-    return absl::OkStatus();
-  });
 }
 
 absl::StatusOr<Checker::PackRead> Checker::Scan(const FileInfo& pack,
                                                 absl::Span<const PackEntry> blobs,
                                                 int64_t piece_bytes) {
   PackRead read;
-  const auto note = [&](std::size_t number, absl::string_view,
-                        const absl::StatusOr<absl::string_view>& plaintext) {
+  const auto note = [&](std::size_t number, const absl::StatusOr<absl::string_view>& plaintext) {
     if (!plaintext.ok()) {
       read.damaged.push_back(number);
       if (read.damaged.size() <= kBlobsNamedMax) {
@@ -671,7 +654,7 @@ absl::Status Checker::ReadPack(const FileInfo& pack, std::vector<NumberedEntry>&
     const MutexLock lock(mutex_);
     CallBad(*index().FindPack(pack.id), FindingKind::kPackDamaged, std::move(read.detail));
   } else if (!read.is_listed_so) {
-    Add(FindingKind::kPackListedDifferently, true, PackName(pack.id),
+    Add(FindingKind::kPackListedDifferently, PackName(pack.id),
         "its header lists other blobs than the index", kRepairIndex);
     const MutexLock lock(mutex_);
     CallDamaged(*index().FindPack(pack.id));
@@ -680,32 +663,16 @@ absl::Status Checker::ReadPack(const FileInfo& pack, std::vector<NumberedEntry>&
 }
 
 absl::Status Checker::ReadWrongSizes() {
-  std::vector<uint32_t> ordinals;
-  for (const auto& [ordinal, size_bytes] : wrong_size_) {
-    ordinals.push_back(ordinal);
-  }
-  const int64_t blobs_max = BlobsPerPass(repository_.memory().free_bytes());
-  for (std::size_t begin = 0; begin < ordinals.size();) {
-    const auto rest = absl::MakeConstSpan(ordinals).subspan(begin);
-    const auto pass = rest.first(PacksOfPass(index(), rest, blobs_max));
-    ASSIGN_OR_RETURN(const MemoryBudget::Share share,
-                     TakePackContents(repository_.memory(), index(), pass));
-    ASSIGN_OR_RETURN(PackContents contents, ContentsOf(index(), pass));
-    ASSIGN_OR_RETURN(const ThreadRoom room,
-                     TakeThreadRoom(repository_.memory(), ScanBytes(kMebibyte), "reading packs"));
-    for (std::size_t i = begin; i < begin + pass.size(); ++i) {
-      std::vector<NumberedEntry>& indexed = contents.at(ordinals[i]);
-      const std::vector<PackEntry> blobs = SortByOffset(indexed);
-      ASSIGN_OR_RETURN(const PackRead read, Scan({.id = index().packs()[ordinals[i]],
-                                                  .size_bytes = wrong_size_[i].second},
-                                                 blobs, kMebibyte));
-      for (const std::size_t number : read.damaged) {
-        bad_copies_->Mark(indexed[number].copy);
-      }
-    }
-    begin += pass.size();
-  }
-  return absl::OkStatus();
+  return ForEachPack(wrong_size_, kMebibyte,
+                     [&](const FileInfo& pack, std::vector<NumberedEntry>& indexed,
+                         int64_t piece_bytes) -> absl::Status {
+                       const std::vector<PackEntry> blobs = SortByOffset(indexed);
+                       ASSIGN_OR_RETURN(const PackRead read, Scan(pack, blobs, piece_bytes));
+                       for (const std::size_t number : read.damaged) {
+                         bad_copies_->Mark(indexed[number].copy);
+                       }
+                       return absl::OkStatus();
+                     });
 }
 
 }  // namespace

@@ -20,23 +20,23 @@ constexpr int kLevelMax = 19;
 constexpr int kWindowLogMax = 27;
 constexpr int kWindowLogMin = 10;
 
+ZSTD_DCtx* MakeContext(int window_log) {
+  ZSTD_DCtx* context = ZSTD_createDCtx();
+  CSIDELTA_CHECK(context != nullptr &&
+                 !ZSTD_isError(ZSTD_DCtx_setParameter(context, ZSTD_d_windowLogMax, window_log)));
+  return context;
+}
+
 }  // namespace
 
-struct Compressor::State {
-  ZSTD_CCtx* context = ZSTD_createCCtx();
-  std::vector<uint8_t> frame;
+void FreeContext::operator()(ZSTD_CCtx_s* context) const { ZSTD_freeCCtx(context); }
+void FreeContext::operator()(ZSTD_DCtx_s* context) const { ZSTD_freeDCtx(context); }
 
-  ~State() { ZSTD_freeCCtx(context); }
-};
-
-Compressor::Compressor(int level) : state_(std::make_unique<State>()) {
-  CSIDELTA_CHECK(level >= kLevelMin && level <= kLevelMax && state_->context != nullptr);
+Compressor::Compressor(int level) : context_(ZSTD_createCCtx()) {
+  CSIDELTA_CHECK(level >= kLevelMin && level <= kLevelMax && context_ != nullptr);
   CSIDELTA_CHECK(
-      !ZSTD_isError(ZSTD_CCtx_setParameter(state_->context, ZSTD_c_compressionLevel, level)));
+      !ZSTD_isError(ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_compressionLevel, level)));
 }
-Compressor::~Compressor() = default;
-Compressor::Compressor(Compressor&&) noexcept = default;
-Compressor& Compressor::operator=(Compressor&&) noexcept = default;
 
 absl::Span<const uint8_t> Compressor::Shrink(absl::Span<const uint8_t> plaintext) {
   if (plaintext.size() < 2) {
@@ -44,20 +44,20 @@ absl::Span<const uint8_t> Compressor::Shrink(absl::Span<const uint8_t> plaintext
   }
   // No room for a frame that is not shorter: the library gives up when it runs out.
   const std::size_t room = plaintext.size() - 1;
-  if (state_->frame.size() < room) {
-    state_->frame.resize(room);
+  if (frame_.size() < room) {
+    frame_.resize(room);
   }
-  const std::size_t written = ZSTD_compress2(state_->context, state_->frame.data(), room,
-                                             plaintext.data(), plaintext.size());
+  const std::size_t written =
+      ZSTD_compress2(context_.get(), frame_.data(), room, plaintext.data(), plaintext.size());
   if (ZSTD_isError(written)) {
     return {};
   }
-  return {state_->frame.data(), written};
+  return {frame_.data(), written};
 }
 
 std::string Compressor::Compress(absl::string_view plaintext) {
   std::string frame(ZSTD_compressBound(plaintext.size()), '\0');
-  const std::size_t written = ZSTD_compress2(state_->context, frame.data(), frame.size(),
+  const std::size_t written = ZSTD_compress2(context_.get(), frame.data(), frame.size(),
                                              plaintext.data(), plaintext.size());
   CSIDELTA_CHECK(!ZSTD_isError(written));  // Only too little memory could make it fail.
   frame.resize(written);
@@ -86,25 +86,12 @@ bool MayExpandTo(absl::Span<const uint8_t> frame, int64_t plaintext_bytes) {
   return said == ZSTD_CONTENTSIZE_UNKNOWN || said == static_cast<uint64_t>(plaintext_bytes);
 }
 
-struct Decompressor::State {
-  ZSTD_DCtx* context = ZSTD_createDCtx();
-
-  ~State() { ZSTD_freeDCtx(context); }
-};
-
-Decompressor::Decompressor() : state_(std::make_unique<State>()) {
-  CSIDELTA_CHECK(state_->context != nullptr);
-  CSIDELTA_CHECK(
-      !ZSTD_isError(ZSTD_DCtx_setParameter(state_->context, ZSTD_d_windowLogMax, kWindowLogMax)));
-}
-Decompressor::~Decompressor() = default;
-Decompressor::Decompressor(Decompressor&&) noexcept = default;
-Decompressor& Decompressor::operator=(Decompressor&&) noexcept = default;
+Decompressor::Decompressor() : context_(MakeContext(kWindowLogMax)) {}
 
 absl::Status Decompressor::DecompressExactly(absl::Span<const uint8_t> frame,
                                              absl::Span<uint8_t> out) {
   const std::size_t written =
-      ZSTD_decompressDCtx(state_->context, out.data(), out.size(), frame.data(), frame.size());
+      ZSTD_decompressDCtx(context_.get(), out.data(), out.size(), frame.data(), frame.size());
   if (ZSTD_isError(written)) {
     return absl::DataLossError(absl::StrCat("zstd: ", ZSTD_getErrorName(written)));
   }
@@ -130,50 +117,36 @@ absl::StatusOr<std::string> Decompressor::Decompress(absl::string_view frames, i
   }
 }
 
-struct FrameReader::State {
-  ZSTD_DCtx* context = ZSTD_createDCtx();
-  ZSTD_inBuffer input;
-  int64_t bytes_left;
-  const int64_t bytes_max;
-  std::size_t hint = 1;  // Zero: a frame has ended.
-  std::string piece = std::string(ZSTD_DStreamOutSize(), '\0');
-
-  ~State() { ZSTD_freeDCtx(context); }
-};
-
 FrameReader::FrameReader(absl::string_view frames, int64_t bytes_max)
-    : state_(new State{.input = {frames.data(), frames.size(), 0},
-                       .bytes_left = bytes_max,
-                       .bytes_max = bytes_max}) {
+    : left_(frames),
+      bytes_left_(bytes_max),
+      bytes_max_(bytes_max),
+      piece_(ZSTD_DStreamOutSize(), '\0') {
   const auto window = static_cast<uint64_t>(WindowBytesOf(frames));
-  const int window_log =
-      std::clamp(static_cast<int>(std::bit_width(std::max<uint64_t>(window, 1) - 1)), kWindowLogMin,
-                 kWindowLogMax);
-  CSIDELTA_CHECK(state_->context != nullptr);
-  CSIDELTA_CHECK(
-      !ZSTD_isError(ZSTD_DCtx_setParameter(state_->context, ZSTD_d_windowLogMax, window_log)));
+  context_.reset(
+      MakeContext(std::clamp(static_cast<int>(std::bit_width(std::max<uint64_t>(window, 1) - 1)),
+                             kWindowLogMin, kWindowLogMax)));
 }
-FrameReader::~FrameReader() = default;
 
 absl::StatusOr<absl::string_view> FrameReader::Next() {
-  State& state = *state_;
-  while (state.input.pos < state.input.size || state.hint != 0) {
-    ZSTD_outBuffer output = {state.piece.data(), state.piece.size(), 0};
-    const std::size_t before = state.input.pos;
-    state.hint = ZSTD_decompressStream(state.context, &output, &state.input);
-    if (ZSTD_isError(state.hint)) {
-      return absl::DataLossError(absl::StrCat("zstd: ", ZSTD_getErrorName(state.hint)));
+  while (!left_.empty() || hint_ != 0) {
+    ZSTD_outBuffer output = {piece_.data(), piece_.size(), 0};
+    ZSTD_inBuffer input = {left_.data(), left_.size(), 0};
+    hint_ = ZSTD_decompressStream(context_.get(), &output, &input);
+    left_.remove_prefix(input.pos);
+    if (ZSTD_isError(hint_)) {
+      return absl::DataLossError(absl::StrCat("zstd: ", ZSTD_getErrorName(hint_)));
     }
-    if (state.hint != 0 && state.input.pos == before && output.pos == 0) {
+    if (hint_ != 0 && input.pos == 0 && output.pos == 0) {
       return absl::DataLossError("zstd: the frame ends early");
     }
-    state.bytes_left -= static_cast<int64_t>(output.pos);
-    if (state.bytes_left < 0) {
+    bytes_left_ -= static_cast<int64_t>(output.pos);
+    if (bytes_left_ < 0) {
       return absl::ResourceExhaustedError(
-          absl::StrCat("decompresses to more than ", state.bytes_max, " bytes"));
+          absl::StrCat("decompresses to more than ", bytes_max_, " bytes"));
     }
     if (output.pos > 0) {
-      return absl::string_view(state.piece.data(), output.pos);
+      return absl::string_view(piece_.data(), output.pos);
     }
   }
   return absl::string_view();

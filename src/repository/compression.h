@@ -3,13 +3,22 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
+struct ZSTD_CCtx_s;
+struct ZSTD_DCtx_s;
+
 namespace csidelta::repository {
+
+struct FreeContext {
+  void operator()(ZSTD_CCtx_s* context) const;
+  void operator()(ZSTD_DCtx_s* context) const;
+};
 
 // zstd frames, one per call. Keeps its working memory (about 1 MiB at level 1, more above) between
 // calls. Thread-compatible: one per thread.
@@ -17,9 +26,6 @@ class Compressor {
  public:
   // REQUIRES a level from 1 to 19.
   explicit Compressor(int level);
-  ~Compressor();
-  Compressor(Compressor&&) noexcept;
-  Compressor& operator=(Compressor&&) noexcept;
 
   // A frame of `plaintext` that is shorter than it, valid until the next call; empty when none
   // exists.
@@ -29,8 +35,8 @@ class Compressor {
   std::string Compress(absl::string_view plaintext);
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<ZSTD_CCtx_s, FreeContext> context_;
+  std::vector<uint8_t> frame_;
 };
 
 // The memory that decoding takes by the header of the first frame: its window. 0 when it is no
@@ -44,9 +50,6 @@ bool MayExpandTo(absl::Span<const uint8_t> frame, int64_t plaintext_bytes);
 class Decompressor {
  public:
   Decompressor();
-  ~Decompressor();
-  Decompressor(Decompressor&&) noexcept;
-  Decompressor& operator=(Decompressor&&) noexcept;
 
   // Fills `out` exactly. DATA_LOSS when the frame is malformed, has another length or is followed
   // by anything.
@@ -57,8 +60,7 @@ class Decompressor {
   absl::StatusOr<std::string> Decompress(absl::string_view frames, int64_t bytes_max);
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<ZSTD_DCtx_s, FreeContext> context_;
 };
 
 // The same content, piece by piece. Memory: a piece of 128 KiB, and the window that the first frame
@@ -66,14 +68,17 @@ class Decompressor {
 class FrameReader {
  public:
   FrameReader(absl::string_view frames, int64_t bytes_max);
-  ~FrameReader();
 
   // Valid until the next call; empty at the end. Errors as Decompress().
   absl::StatusOr<absl::string_view> Next();
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<ZSTD_DCtx_s, FreeContext> context_;
+  absl::string_view left_;
+  int64_t bytes_left_;
+  const int64_t bytes_max_;
+  std::size_t hint_ = 1;  // Zero: a frame has ended.
+  std::string piece_;
 };
 
 }  // namespace csidelta::repository

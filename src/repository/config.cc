@@ -42,6 +42,12 @@ uint64_t RandomUint64(SecureRandom& random) {
 
 }  // namespace
 
+Id RandomId(SecureRandom& random) {
+  std::array<uint8_t, Id::kBytes> bytes;
+  random.Fill(absl::MakeSpan(bytes));
+  return Id(bytes);
+}
+
 bool IsIrreducible(uint64_t polynomial) {
   const bool shape = std::bit_width(polynomial) == kPolynomialDegree + 1 && (polynomial & 1) != 0 &&
                      std::popcount(polynomial) % 2 == 1;
@@ -61,9 +67,7 @@ bool IsIrreducible(uint64_t polynomial) {
 Config MakeConfig(SecureRandom& random) {
   Config config;
   config.version = kRepositoryVersion;
-  std::array<uint8_t, Id::kBytes> id;
-  random.Fill(absl::MakeSpan(id));
-  config.id = Id(id);
+  config.id = RandomId(random);
   constexpr uint64_t kTop = uint64_t{1} << kPolynomialDegree;
   do {
     config.chunker_polynomial = (RandomUint64(random) & (kTop - 1)) | kTop | 1;

@@ -18,6 +18,7 @@ struct Config {
   uint64_t chunker_polynomial = 0;
 };
 
+Id RandomId(SecureRandom& random);
 Config MakeConfig(SecureRandom& random);
 
 // INVALID_ARGUMENT when malformed or the polynomial is not irreducible; FAILED_PRECONDITION for a

@@ -3,7 +3,6 @@
 #include <iterator>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -65,14 +64,8 @@ absl::StatusOr<std::unique_ptr<Repository>> Repository::RepairConfig(
   const std::string sealed =
       Sealer(repository->master_key_, *environment.random)
           .Seal(absl::string_view(EncodeConfig(MakeConfig(*environment.random))));
-  storage::PutOptions options;
-  options.if_absent = !found.ok();
-  absl::Status put = store.Put(ctx, kConfigKey, sealed, options);
-  if (absl::IsUnimplemented(put)) {
-    options.if_absent = false;
-    put = store.Put(ctx, kConfigKey, sealed, options);
-  }
-  RETURN_IF_ERROR(put);
+  RETURN_IF_ERROR(found.ok() ? store.Put(ctx, kConfigKey, sealed, {})
+                             : repository->PutNewConfig(ctx, sealed));
   return Open(ctx, store, password, environment);
 }
 

@@ -55,7 +55,8 @@ std::vector<const StoredSnapshot*> ParentsFirst(absl::Span<const StoredSnapshot>
 class Copier {
  public:
   Copier(const CallContext& ctx, Repository& from, Repository& to, Lock& lock,
-         const CopyOptions& options);
+         const CopyOptions& options)
+      : ctx_(ctx), from_(from), to_(to), lock_(lock), options_(options) {}
   absl::StatusOr<std::vector<CopiedSnapshot>> Run(absl::Span<const StoredSnapshot> snapshots);
 
  private:
@@ -93,8 +94,9 @@ class Copier {
   absl::flat_hash_map<Id, Id> copies_;                       // From a source to its copy.
   absl::flat_hash_map<Id, const StoredSnapshot*> sources_;
   std::shared_ptr<StoredBlobs> stored_;  // In the target, from before this run.
-  std::optional<BlobMarks> visited_;
-  std::optional<BlobMarks> copied_;  // Written for this snapshot or an earlier one of this run.
+  std::optional<BlobMarks> visited_{std::in_place, from_.index()};
+  std::optional<BlobMarks> copied_{std::in_place, from_.index()};
+  // Written for this snapshot or an earlier one of this run.
   // What all copies of this run need: they may share what was written for the first of them.
   absl::StatusOr<Inherited> needs_ = Inherited{};
   absl::flat_hash_map<BlobId, BlobLocation> places_;  // Of trees that this run wrote.
@@ -102,13 +104,6 @@ class Copier {
   Mutex mutex_;
   std::vector<BlobToFetch> waiting_ ABSL_GUARDED_BY(mutex_);
 };
-
-Copier::Copier(const CallContext& ctx, Repository& from, Repository& to, Lock& lock,
-               const CopyOptions& options)
-    : ctx_(ctx), from_(from), to_(to), lock_(lock), options_(options) {
-  visited_.emplace(from.index());
-  copied_.emplace(from.index());
-}
 
 absl::StatusOr<std::vector<CopiedSnapshot>> Copier::Run(
     absl::Span<const StoredSnapshot> snapshots) {
@@ -122,8 +117,7 @@ absl::StatusOr<std::vector<CopiedSnapshot>> Copier::Run(
   const std::vector<const StoredSnapshot*> order = ParentsFirst(snapshots);
   std::vector<CopiedSnapshot> result;
   for (const StoredSnapshot* snapshot : order) {
-    Report(options_.progress, "snapshots", static_cast<int64_t>(result.size()),
-           static_cast<int64_t>(order.size()));
+    Report(options_.progress, "snapshots", result.size(), order.size());
     ASSIGN_OR_RETURN(CopiedSnapshot copied, Copy(*snapshot));
     copies_.emplace(snapshot->id, copied.copy);
     result.push_back(std::move(copied));
@@ -154,11 +148,8 @@ absl::StatusOr<CopiedSnapshot> Copier::Copy(const StoredSnapshot& source) {
   }
   RepoSnapshot copy = source.snapshot;
   copy.original = OriginOf(source);
-  copy.parent = std::nullopt;
-  if (source.snapshot.parent.has_value()) {
-    const auto parent = copies_.find(*source.snapshot.parent);
-    copy.parent = parent != copies_.end() ? std::optional<Id>(parent->second) : std::nullopt;
-  }
+  const auto parent = copies_.find(source.snapshot.parent.value_or(Id()));
+  copy.parent = parent != copies_.end() ? std::optional<Id>(parent->second) : std::nullopt;
   const bool inherits = needs_.ok() && needs_->needs.has_value();
   ASSIGN_OR_RETURN(const SnapshotProof proof,
                    ProveNeeds(ctx_, to_, writer, inherits ? &*needs_ : nullptr, options_.limits));
@@ -249,11 +240,10 @@ absl::Status Copier::Note(const StoredSnapshot& source, const CopiedSnapshot& re
                      .copy_parent = std::nullopt,
                      .needs = *needs,
                      .find = [this](const BlobHandle& handle) { return Find(handle); }};
-  const std::optional<Id>& parent = source.snapshot.parent;
-  const auto parents_copy = parent.has_value() ? copies_.find(*parent) : copies_.end();
-  if (!result.was_there && parents_copy != copies_.end()) {
-    copy.source_parent = sources_.at(*parent);
-    copy.copy_parent = parents_copy->second;
+  const auto parent = copies_.find(source.snapshot.parent.value_or(Id()));
+  if (!result.was_there && parent != copies_.end()) {
+    copy.source_parent = sources_.at(parent->first);
+    copy.copy_parent = parent->second;
   }
   return options_.note(ctx_, copy);
 }
@@ -320,10 +310,10 @@ absl::Status Copier::CopyData(std::vector<BlobToFetch> blobs, BlobWriter& writer
                    from_.memory().Take(std::ssize(blobs) * kPassBytesPerBlob, "copying blobs"));
   return FetchBlobs(
       ctx_, from_, std::move(blobs),
-      [&](const BlobHandle& handle, const absl::StatusOr<absl::string_view>& plaintext) {
-        RETURN_IF_ERROR(plaintext.status());
+      [&](const FetchedBlob& blob) {
+        RETURN_IF_ERROR(blob.plaintext.status());
         Report(options_.progress, "blobs", ++blobs_done_, 0);
-        return writer.AddBlob(handle.type, handle.id, *plaintext).status();
+        return writer.AddBlob(blob.handle.type, blob.handle.id, *blob.plaintext).status();
       },
       {.sink_writes = true});
 }

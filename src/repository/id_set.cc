@@ -145,7 +145,7 @@ absl::Status IdSetBuilder::Write(const CallContext& ctx, std::vector<IdSet::Part
       return absl::OkStatus();
     }
     ASSIGN_OR_RETURN(const std::string key, repository_.SaveSidecar(ctx, kIdSetFolder, text));
-    ASSIGN_OR_RETURN(const Id file, Id::Parse(absl::string_view(key).substr(key.rfind('/') + 1)));
+    ASSIGN_OR_RETURN(const Id file, IdOfKey(key));
     parts.push_back({.file = file, .count = static_cast<uint32_t>(text.size() / Id::kBytes)});
     stored_bytes += static_cast<int64_t>(text.size());
     text.clear();

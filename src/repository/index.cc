@@ -167,8 +167,11 @@ void ReadPack(JsonReader& reader, IndexedPack& pack) {
   }
 }
 
-absl::Status ReadIndex(JsonReader& reader,
-                       absl::FunctionRef<absl::Status(const IndexedPack&)> sink) {
+}  // namespace
+
+absl::Status DecodeIndex(JsonReader::More json,
+                         absl::FunctionRef<absl::Status(const IndexedPack&)> sink) {
+  JsonReader reader(json);
   IndexedPack pack;
   absl::string_view key;
   reader.BeginObject();
@@ -190,8 +193,6 @@ absl::Status ReadIndex(JsonReader& reader,
   return reader.Finish();
 }
 
-}  // namespace
-
 std::string EncodeIndex(absl::Span<const IndexedPack> packs) {
   std::size_t entries = packs.size();
   for (const IndexedPack& pack : packs) {
@@ -212,18 +213,6 @@ std::string EncodeIndex(absl::Span<const IndexedPack> packs) {
   }
   out.append("]}");
   return out;
-}
-
-absl::Status DecodeIndex(absl::string_view json,
-                         absl::FunctionRef<absl::Status(const IndexedPack&)> sink) {
-  JsonReader reader(json);
-  return ReadIndex(reader, sink);
-}
-
-absl::Status DecodeIndex(JsonReader::More json,
-                         absl::FunctionRef<absl::Status(const IndexedPack&)> sink) {
-  JsonReader reader(json);
-  return ReadIndex(reader, sink);
 }
 
 }  // namespace csidelta::repository

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -13,7 +15,9 @@
 #include "absl/types/span.h"
 #include "base/json_reader.h"
 #include "repository/blob.h"
+#include "repository/record_sorter.h"
 #include "repository/scratch.h"
+#include "repository/sorted_table.h"
 
 namespace csidelta::repository {
 
@@ -26,13 +30,10 @@ struct IndexedPack {
 // The JSON of an index file. All blobs of a pack stand in one file.
 std::string EncodeIndex(absl::Span<const IndexedPack> packs);
 
-// Feeds `sink` each pack of an index file, one at a time. The argument is valid during the call.
-// INVALID_ARGUMENT when malformed, beyond the limits of the format, or listing blobs that overlap
-// 4 GiB or are more than a pack's header can list; an error of `sink` is returned unchanged.
-absl::Status DecodeIndex(absl::string_view json,
-                         absl::FunctionRef<absl::Status(const IndexedPack&)> sink);
-// The same, from a text that comes piece by piece. Memory: one pack's entries. An error of `json`
-// is returned unchanged.
+// Feeds `sink` each pack of an index file, one at a time, from a text that comes piece by piece.
+// The argument is valid during the call. INVALID_ARGUMENT when malformed, beyond the limits of the
+// format, or listing blobs that overlap 4 GiB or are more than a pack's header can list; an error
+// of `json` or `sink` is returned unchanged. Memory: one pack's entries.
 absl::Status DecodeIndex(JsonReader::More json,
                          absl::FunctionRef<absl::Status(const IndexedPack&)> sink);
 
@@ -65,16 +66,11 @@ struct IndexedCopy {
 // is an error of the scratch file.
 class BlobIndex {
  public:
-  BlobIndex();
-  ~BlobIndex();
-  BlobIndex(BlobIndex&&) noexcept;
-  BlobIndex& operator=(BlobIndex&&) noexcept;
-
   // The first copy, or nothing.
   absl::StatusOr<std::optional<IndexedCopy>> Find(const BlobHandle& handle) const;
-  absl::StatusOr<bool> Contains(const BlobHandle& handle) const;
-  // The first copy; false when none exists.
-  absl::StatusOr<bool> FindAny(const BlobHandle& handle, BlobLocation& location) const;
+  absl::StatusOr<std::optional<IndexedCopy>> FindTree(const BlobId& tree) const {
+    return Find({.type = BlobType::kTree, .id = tree});
+  }
   // Calls `visit` with each copy until it returns false.
   absl::Status ForEachCopyOf(const BlobHandle& handle,
                              absl::FunctionRef<bool(const IndexedCopy&)> visit) const;
@@ -83,7 +79,6 @@ class BlobIndex {
 
   // The copy of this number. REQUIRES that there is one.
   absl::StatusOr<PackEntry> EntryOf(uint32_t number) const;
-  PackId PackAt(uint32_t pack_ordinal) const;
   BlobLocation LocationOf(const IndexedCopy& copy) const {
     return {.pack = PackAt(copy.pack_ordinal), .span = copy.entry.span};
   }
@@ -91,72 +86,105 @@ class BlobIndex {
   // All copies, in order of their numbers.
   absl::Status ForEach(absl::FunctionRef<void(const IndexedCopy&)> visit) const;
 
-  // All packs, in ascending order of their ids; one that is listed in two ways is here twice. An
-  // element, like info(), may cost a read of the scratch file.
-  class PackList;
-  PackList packs() const;
+  // Packs ascend with their ids; one that is listed in two ways is here twice. May cost a read of
+  // the scratch file.
+  PackId PackAt(uint32_t pack_ordinal) const { return Pack(pack_ordinal).id; }
   PackInfo info(uint32_t pack_ordinal) const;
-  // Where in packs() it is; nothing when it is not.
+  // The first ordinal of a pack; nothing when it is not listed.
   std::optional<uint32_t> FindPack(const PackId& pack) const;
-  bool ContainsPack(const PackId& pack) const { return FindPack(pack).has_value(); }
 
-  uint32_t pack_count() const;
-  int64_t entry_count() const;
-  int64_t memory_bytes() const;
+  uint32_t pack_count() const { return static_cast<uint32_t>(packs_.size()); }
+  int64_t entry_count() const { return static_cast<int64_t>(copies_.size()); }
+  int64_t memory_bytes() const { return copies_.memory_bytes() + packs_.memory_bytes(); }
 
   // Finds blobs in ascending order (by type, trees first, and id), reading each place once.
   class Cursor;
 
  private:
   friend class BlobIndexBuilder;
-  struct State;
 
-  std::unique_ptr<State> state_;
-};
+  // One copy of a blob. Not a PackEntry with a pack's id: that would take twice the memory.
+  struct Copy {
+    static constexpr uint32_t kTreeBit = uint32_t{1} << 31;
+    BlobId id;
+    uint32_t pack_and_type = 0;  // Pack's ordinal; the top bit says tree.
+    BlobSpan span;
 
-// The ids of an index's packs, by their ordinals. A value; outlived by the index.
-class BlobIndex::PackList {
- public:
-  class Iterator {
-   public:
-    Iterator(const BlobIndex* index, uint32_t at) : index_(index), at_(at) {}
-    PackId operator*() const { return index_->PackAt(at_); }
-    Iterator& operator++() {
-      ++at_;
-      return *this;
+    BlobType type() const {
+      return (pack_and_type & kTreeBit) != 0 ? BlobType::kTree : BlobType::kData;
     }
-    bool operator!=(const Iterator& other) const { return at_ != other.at_; }
+    uint32_t pack() const { return pack_and_type & ~kTreeBit; }
+    BlobHandle handle() const { return {.type = type(), .id = id}; }
+    PackEntry entry() const { return {.handle = handle(), .span = span}; }
+    uint64_t SortPrefix() const { return PrefixOf(handle()); }
+    // Ascends with type (trees first) and id.
+    static uint64_t PrefixOf(const BlobHandle& handle) {
+      return handle.id.OrderedPrefix64() >> 1 |
+             (handle.type == BlobType::kData ? uint64_t{1} << 63 : 0);
+    }
 
-   private:
-    const BlobIndex* index_;
-    uint32_t at_;
+    // By blob.
+    bool IsBefore(const BlobHandle& other) const {
+      return type() != other.type ? type() == BlobType::kTree : id < other.id;
+    }
+    bool Is(const BlobHandle& other) const { return id == other.id && type() == other.type; }
+
+    friend bool operator<(const Copy& a, const Copy& b) {
+      const uint64_t left = a.SortPrefix();
+      const uint64_t right = b.SortPrefix();
+      if (left != right) {
+        return left < right;
+      }
+      if (!a.Is(b.handle())) {
+        return a.IsBefore(b.handle());
+      }
+      return std::pair(a.pack(), a.span.offset_bytes) < std::pair(b.pack(), b.span.offset_bytes);
+    }
   };
+  static_assert(sizeof(Copy) == 48);
 
-  explicit PackList(const BlobIndex* index) : index_(index) {}
-  std::size_t size() const { return static_cast<std::size_t>(index_->pack_count()); }
-  PackId operator[](std::size_t ordinal) const {
-    return index_->PackAt(static_cast<uint32_t>(ordinal));
-  }
-  Iterator begin() const { return {index_, 0}; }
-  Iterator end() const { return {index_, index_->pack_count()}; }
+  // What index files list of one pack.
+  struct PackRow {
+    PackId id;
+    uint64_t fingerprint = 0;  // Of what is listed.
+    int64_t stored_bytes = 0;
+    uint32_t blobs = 0;
+    uint32_t ordinal_and_kinds = 0;  // In the order of AddPack(); kinds are in the top bits.
 
- private:
-  const BlobIndex* index_;
+    uint64_t SortPrefix() const { return id.OrderedPrefix64(); }
+    friend bool operator<(const PackRow& a, const PackRow& b) {
+      return std::tie(a.id, a.fingerprint, a.ordinal_and_kinds) <
+             std::tie(b.id, b.fingerprint, b.ordinal_and_kinds);
+    }
+    bool ListsTheSame(const PackRow& other) const {
+      return id == other.id && fingerprint == other.fingerprint;
+    }
+  };
+  static_assert(sizeof(PackRow) == 56);
+
+  static IndexedCopy CopyAt(std::size_t number, std::size_t first, const Copy& copy);
+  absl::StatusOr<std::size_t> LowerBound(const BlobHandle& handle, std::vector<Copy>& buffer) const;
+  PackRow Pack(std::size_t ordinal) const;
+
+  SortedTable<PackRow> packs_;
+  SortedTable<Copy> copies_;
 };
-inline BlobIndex::PackList BlobIndex::packs() const { return PackList(this); }
 
 class BlobIndex::Cursor {
  public:
-  explicit Cursor(const BlobIndex& index);
-  ~Cursor();
+  explicit Cursor(const BlobIndex& index) : index_(index) {}
 
   // The first copy, or null; valid until the next call. REQUIRES that handles do not descend.
   absl::StatusOr<const IndexedCopy*> Find(const BlobHandle& handle);
 
  private:
-  struct Window;
   const BlobIndex& index_;
-  std::unique_ptr<Window> window_;
+  // Copies [begin, begin + length), where the last answer was.
+  std::size_t begin_ = 0;
+  std::size_t length_ = 0;
+  const Copy* copies_ = nullptr;
+  std::vector<Copy> buffer_;
+  IndexedCopy answer_;
 };
 
 // Collects what index files list.
@@ -168,7 +196,6 @@ class BlobIndex::Cursor {
 class BlobIndexBuilder {
  public:
   explicit BlobIndexBuilder(ScratchSpace& scratch);
-  ~BlobIndexBuilder();
 
   // Adds all blobs of a pack. RESOURCE_EXHAUSTED beyond 2^29 packs or 2^31 entries, and as
   // ScratchFile has it.
@@ -180,8 +207,20 @@ class BlobIndexBuilder {
   absl::StatusOr<BlobIndex> Build(std::vector<PackId>* listed_differently = nullptr);
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  using Copy = BlobIndex::Copy;
+  using PackRow = BlobIndex::PackRow;
+
+  static PackRow RowOf(const IndexedPack& pack);
+  // Sorts the packs; returns where each is, by its number in the order of AddPack().
+  absl::StatusOr<std::vector<uint32_t>> BuildPacks(SortedTable<PackRow>& out,
+                                                   std::vector<PackId>* listed_differently);
+
+  ScratchSpace& scratch_;
+  const int64_t table_bytes_;
+  RecordSorter<Copy> sorter_;
+  RecordSorter<PackRow> pack_sorter_;
+  std::atomic<uint32_t> packs_ = 0;
+  std::atomic<int64_t> copies_ = 0;
 };
 
 }  // namespace csidelta::repository

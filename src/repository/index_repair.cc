@@ -7,7 +7,6 @@
 #include "absl/algorithm/container.h"
 #include "base/status_macros.h"
 #include "repository/index_rewriter.h"
-#include "repository/pack_headers.h"
 #include "repository/pack_reader.h"
 #include "repository/record_sorter.h"
 #include "repository/repairer.h"
@@ -73,9 +72,6 @@ class IndexRepair {
   }
   absl::Status Rewrite(Lock& lock);
 
-  // Replaces a file that lists any of `replaced` by one that does not.
-  absl::Status MoveFile(const FileInfo& file, PackPredicate is_replaced, IndexRewriter& rewriter);
-
   const CallContext& ctx_;
   Repository& repository_;
   const RepairIndexOptions& options_;
@@ -114,8 +110,7 @@ absl::Status IndexRepair::ReadFiles() {
                    repository_.ListFiles(ctx_, FileKind::kIndex));
   for (std::size_t i = 0; i < files.size(); ++i) {
     RETURN_IF_ERROR(ctx_.Check());
-    Report(options_.progress, "index files", static_cast<int64_t>(i),
-           static_cast<int64_t>(files.size()));
+    Report(options_.progress, "index files", i, files.size());
     // What a file lists counts only if all of it reads.
     std::vector<PackFact> listed;
     const absl::Status status =
@@ -181,7 +176,7 @@ absl::Status IndexRepair::ReadHeaders() {
       ctx_, repository_, to_read_, PackProof::kHeader,
       [&](const FileInfo& pack,
           const absl::StatusOr<std::vector<PackEntry>>& entries) -> absl::Status {
-        Report(options_.progress, "packs", done++, static_cast<int64_t>(to_read_.size()));
+        Report(options_.progress, "packs", done++, to_read_.size());
         if (!entries.ok()) {
           return IsDamage(entries.status()) ? Note(result_.packs_unreadable, pack.id)
                                             : entries.status();
@@ -208,7 +203,12 @@ absl::Status IndexRepair::Rewrite(Lock& lock) {
            absl::c_binary_search(result_.packs_dropped, id);
   };
   for (const FileInfo& file : readable_files_) {
-    RETURN_IF_ERROR(MoveFile(file, is_replaced, rewriter));
+    bool names_any = false;
+    RETURN_IF_ERROR(repository_.ReadIndexFile(ctx_, file, [&](const IndexedPack& pack) {
+      names_any |= is_replaced(pack.id);
+      return absl::OkStatus();
+    }));
+    RETURN_IF_ERROR(names_any ? rewriter.Move(ctx_, file, is_replaced) : absl::OkStatus());
   }
   for (const Id& file : result_.unreadable_files) {
     rewriter.Supersede(file);
@@ -217,16 +217,6 @@ absl::Status IndexRepair::Rewrite(Lock& lock) {
   result_.files_written = counts.files_written;
   result_.files_removed = counts.files_removed;
   return absl::OkStatus();
-}
-
-absl::Status IndexRepair::MoveFile(const FileInfo& file, PackPredicate is_replaced,
-                                   IndexRewriter& rewriter) {
-  bool names_any = false;
-  RETURN_IF_ERROR(repository_.ReadIndexFile(ctx_, file, [&](const IndexedPack& pack) {
-    names_any |= is_replaced(pack.id);
-    return absl::OkStatus();
-  }));
-  return names_any ? rewriter.Move(ctx_, file, is_replaced) : absl::OkStatus();
 }
 
 }  // namespace

@@ -4,9 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <optional>
-#include <string>
 
-#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "repository/format.h"
 #include "repository/parallel.h"
@@ -36,7 +34,7 @@ absl::StatusOr<std::vector<IndexFileInfo>> LookAtAll(const CallContext& ctx,
   std::atomic<int64_t> done = 0;
   const auto look = [&](std::size_t i) -> absl::Status {
     RETURN_IF_ERROR(ctx.Check());
-    Report(progress, kStage, done++, static_cast<int64_t>(files.size()));
+    Report(progress, kStage, done++, files.size());
     info[i].file = files[i];
     return repository.ReadIndexFile(ctx, files[i], [&](const IndexedPack& pack) {
       info[i].blobs += std::ssize(pack.entries);

@@ -2,13 +2,11 @@
 
 #include <string>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/cipher.h"
 #include "base/random.h"
-#include "repository/blob.h"
 #include "repository/sealer.h"
 
 namespace csidelta::repository {

@@ -14,7 +14,6 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
-#include "repository/lock_conflict.h"
 #include "repository/maintenance.h"
 #include "repository/parallel.h"
 
@@ -206,14 +205,11 @@ bool ForeignLocks::Remove(const CallContext& ctx, const ForeignLock& lock) {
 namespace {
 
 // Those of `locks` that conflict with our lock.
-std::vector<ForeignLock> Conflicting(const std::vector<ForeignLock>& locks, bool exclusive) {
-  std::vector<ForeignLock> conflicts;
-  for (const ForeignLock& lock : locks) {
-    if (exclusive || lock.file.exclusive || !lock.readable) {
-      conflicts.push_back(lock);
-    }
-  }
-  return conflicts;
+std::vector<ForeignLock> Conflicting(std::vector<ForeignLock> locks, bool exclusive) {
+  std::erase_if(locks, [exclusive](const ForeignLock& lock) {
+    return !exclusive && !lock.file.exclusive && lock.readable;
+  });
+  return locks;
 }
 
 absl::Status Conflict(const std::vector<ForeignLock>& conflicts, absl::Time now) {
@@ -243,9 +239,6 @@ std::vector<std::string> LocksOf(const absl::Status& status) {
   return absl::StrSplit(std::string(*locks), ',');
 }
 
-Lock::Lock(Repository& repository, LockOptions options, const Clock& clock)
-    : repository_(repository), options_(std::move(options)), clock_(clock) {}
-
 Lock::~Lock() {
   refresher_ = std::jthread();  // Stops and joins.
   CallContext ctx;
@@ -255,11 +248,6 @@ Lock::~Lock() {
     CSIDELTA_LOG(kInfo, "our lock stays; it runs out by itself",
                  {"error", std::string(status.message())});
   }
-}
-
-bool Lock::held() const {
-  const MutexLock lock(mutex_);
-  return held_;
 }
 
 absl::StatusOr<Id> Lock::WriteOwn(const CallContext& ctx) {
@@ -278,7 +266,7 @@ absl::Status Lock::TryTake(const CallContext& ctx, ForeignLocks& foreign) {
   // By our clock; that of the store decides, once it has our lock.
   std::erase_if(before,
                 [now = clock_.Now()](const ForeignLock& lock) { return IsOldJunk(lock, now); });
-  std::vector<ForeignLock> conflicts = Conflicting(before, options_.exclusive);
+  std::vector<ForeignLock> conflicts = Conflicting(std::move(before), options_.exclusive);
   if (conflicts.empty()) {
     const Moment written_at = Look();
     ASSIGN_OR_RETURN(const Id id, WriteOwn(ctx));

@@ -8,9 +8,9 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -112,6 +112,9 @@ struct LockOptions {
   bool refresh_by_thread = true;
 };
 
+// Which locks stood in the way, as hexadecimal digits: of a status that IsLocked().
+std::vector<std::string> LocksOf(const absl::Status& status);
+
 class ForeignLocks;
 
 // Objects that the store refuses to delete.
@@ -143,7 +146,10 @@ class Lock {
   ~Lock();
 
   // False when the store takes no locks and options.required was false.
-  bool held() const;
+  bool held() const {
+    const MutexLock lock(mutex_);
+    return held_;
+  }
 
   // What Acquire() met of other runs: the locks that it removed because their owners are dead, and
   // all others, of csi-delta and of other programs, whose owners may be at work.
@@ -182,7 +188,8 @@ class Lock {
   absl::Status Release(const CallContext& ctx);
 
  private:
-  Lock(Repository& repository, LockOptions options, const Clock& clock);
+  Lock(Repository& repository, LockOptions options, const Clock& clock)
+      : repository_(repository), options_(std::move(options)), clock_(clock) {}
   void RefreshLoop(const std::stop_token& stop);
   absl::StatusOr<Id> WriteOwn(const CallContext& ctx);
   absl::Status TryTake(const CallContext& ctx, ForeignLocks& foreign);

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <fstream>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"

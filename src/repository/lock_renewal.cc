@@ -8,7 +8,6 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "base/crypto.h"
 #include "base/mutex.h"
 #include "base/rate_limiter.h"
@@ -67,9 +66,8 @@ class NeededObjects {
   }
 
   bool Contains(absl::string_view key) const {
-    absl::string_view name = key;
-    if (absl::ConsumePrefix(&name, "data/")) {
-      const absl::StatusOr<PackId> pack = PackId::Parse(name.substr(name.rfind('/') + 1));
+    if (absl::StartsWith(key, "data/")) {
+      const absl::StatusOr<PackId> pack = IdOfKey(key);
       if (!pack.ok() || key != PackKey(*pack)) {
         return false;
       }
@@ -114,8 +112,6 @@ class Renewal {
   absl::Status Collect(Target target);
 
   absl::Status RenewCollected();
-
-  static bool IsContent(absl::string_view key) { return !absl::StartsWith(key, kSidecarFolder); }
 
   absl::Status Renew(const Target& target);
 
@@ -199,7 +195,7 @@ int64_t Renewal::NextTurn(const std::string& key, absl::Time time) const {
 
 absl::Status Renewal::Collect(Target target) {
   // What was deleted is needed no more, unless it cannot be told what is.
-  const bool is_kept = !result_.undecided.empty() && IsContent(target.key);
+  const bool is_kept = !result_.undecided.empty() && !absl::StartsWith(target.key, kSidecarFolder);
   if (target.latest.is_delete_marker && target.key != kConfigKey && !is_kept) {
     return absl::OkStatus();
   }

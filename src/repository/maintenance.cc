@@ -1,6 +1,5 @@
 #include "repository/maintenance.h"
 
-#include <algorithm>
 #include <atomic>
 #include <cmath>
 
@@ -8,7 +7,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "base/status_macros.h"
 #include "repository/parallel.h"
 
 namespace csidelta::repository {
@@ -24,20 +22,9 @@ bool ParseDecimal(absl::string_view text, double& number) {
 }
 
 double UnitOf(char letter) {
-  switch (absl::ascii_toupper(static_cast<unsigned char>(letter))) {
-    case 'B':
-      return 1;
-    case 'K':
-      return 1024;
-    case 'M':
-      return 1024.0 * 1024;
-    case 'G':
-      return 1024.0 * 1024 * 1024;
-    case 'T':
-      return 1024.0 * 1024 * 1024 * 1024;
-    default:
-      return 0;
-  }
+  constexpr absl::string_view kUnits = "BKMGT";
+  const std::size_t at = kUnits.find(absl::ascii_toupper(static_cast<unsigned char>(letter)));
+  return at == absl::string_view::npos ? 0 : std::pow(1024.0, static_cast<double>(at));
 }
 
 }  // namespace
@@ -80,7 +67,7 @@ absl::StatusOr<int64_t> DeletePacks(const CallContext& ctx, Lock& lock, std::siz
     RETURN_IF_ERROR(ctx.Check());
     ASSIGN_OR_RETURN(const bool is_gone, lock.TryDelete(ctx, PackKey(pack_at(i))));
     deleted += is_gone ? 1 : 0;
-    Report(progress, "deleting packs", ++done, static_cast<int64_t>(count));
+    Report(progress, "deleting packs", ++done, count);
     return absl::OkStatus();
   }));
   return deleted.load();

@@ -8,11 +8,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 #include "base/call_context.h"
 #include "repository/blob.h"
 #include "repository/lock.h"
-#include "repository/repository.h"
 
 // What forget, prune, check, repair and copy share.
 namespace csidelta::repository {
@@ -24,10 +22,10 @@ inline constexpr std::size_t kMaintenanceThreads = 8;
 // called by several threads at the same time.
 using ProgressReporter = std::function<void(absl::string_view stage, int64_t done, int64_t total)>;
 
-inline void Report(const ProgressReporter& progress, absl::string_view stage, int64_t done,
-                   int64_t total) {
+inline void Report(const ProgressReporter& progress, absl::string_view stage, auto done,
+                   auto total) {
   if (progress != nullptr) {
-    progress(stage, done, total);
+    progress(stage, static_cast<int64_t>(done), static_cast<int64_t>(total));
   }
 }
 

@@ -34,30 +34,31 @@ struct NumberedEntry {
   PackEntry entry;
 };
 
-// What ContentsOf() holds, with a list of these blobs to fetch.
-inline absl::StatusOr<MemoryBudget::Share> TakePackContents(
-    MemoryBudget& memory, const BlobIndex& index, absl::Span<const uint32_t> pack_ordinals) {
+// What the index lists in packs, by the packs' ordinals, in the order of the index; and the memory
+// that it holds, with a list of these blobs to fetch.
+using PackContents = absl::flat_hash_map<uint32_t, std::vector<NumberedEntry>>;
+struct HeldContents {
+  PackContents contents = {};
+  MemoryBudget::Share share = {};
+};
+inline absl::StatusOr<HeldContents> TakeContents(MemoryBudget& memory, const BlobIndex& index,
+                                                 absl::Span<const uint32_t> pack_ordinals) {
+  HeldContents held;
   int64_t blobs = 0;
   for (const uint32_t pack : pack_ordinals) {
     blobs += index.info(pack).blobs;
   }
-  return memory.Take(blobs * kPassBytesPerBlob, "the lists of packs");
-}
-
-// What the index lists in these packs, by the packs' ordinals, in the order of the index.
-using PackContents = absl::flat_hash_map<uint32_t, std::vector<NumberedEntry>>;
-inline absl::StatusOr<PackContents> ContentsOf(const BlobIndex& index,
-                                               absl::Span<const uint32_t> pack_ordinals) {
-  PackContents contents;
+  ASSIGN_OR_RETURN(held.share, memory.Take(blobs * kPassBytesPerBlob, "the lists of packs"));
   for (const uint32_t pack : pack_ordinals) {
-    contents[pack].reserve(index.info(pack).blobs);
+    held.contents[pack].reserve(index.info(pack).blobs);
   }
   RETURN_IF_ERROR(index.ForEach([&](const IndexedCopy& copy) {
-    if (const auto found = contents.find(copy.pack_ordinal); found != contents.end()) {
+    const auto found = held.contents.find(copy.pack_ordinal);
+    if (found != held.contents.end()) {
       found->second.push_back({.copy = copy.number, .entry = copy.entry});
     }
   }));
-  return contents;
+  return held;
 }
 
 // Puts the blobs of a pack in the order of the pack, which an index need not have, and returns

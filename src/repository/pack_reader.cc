@@ -3,15 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <optional>
 #include <string>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/crypto.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "repository/format.h"
 #include "repository/little_endian.h"
-#include "repository/repository.h"
+#include "repository/maintenance_memory.h"
+#include "repository/parallel.h"
 
 namespace csidelta::repository {
 namespace {
@@ -57,22 +58,33 @@ absl::StatusOr<PackEntry> TakeEntry(absl::string_view& header, int64_t offset_by
   return entry;
 }
 
-// The sealed header at the end of `tail`, or nullopt when `tail` is too short for it.
-absl::StatusOr<std::optional<absl::string_view>> FindHeader(absl::string_view tail,
-                                                            int64_t pack_bytes) {
-  if (static_cast<int64_t>(tail.size()) < kHeaderLengthBytes) {
-    return Malformed("too short");
+constexpr int64_t kPieceBytes = int64_t{4} << 20;
+// A piece; or a header of as many entries as our packs have, in three forms.
+constexpr int64_t kBytesPerThread = int64_t{6} << 20;
+
+// Whether a pack hashes to its name.
+absl::Status ProveName(const CallContext& ctx, storage::ObjectStore& store, const FileInfo& pack) {
+  Sha256Hasher hasher;
+  for (int64_t at = 0; at < pack.size_bytes; at += kPieceBytes) {
+    ASSIGN_OR_RETURN(const std::string piece,
+                     store.GetRange(ctx, PackKey(pack.id),
+                                    {.offset_bytes = at,
+                                     .length_bytes = std::min(kPieceBytes, pack.size_bytes - at)}));
+    hasher.Update(piece);
   }
-  const int64_t sealed_bytes = ReadLe32(tail, tail.size() - kHeaderLengthBytes);
-  if (sealed_bytes < kEnvelopeBytes + kPlainEntryBytes || sealed_bytes > kPackHeaderBytesMax ||
-      sealed_bytes + kHeaderLengthBytes > pack_bytes) {
-    return Malformed("impossible length");
+  return Id(hasher.Finish()) == pack.id
+             ? absl::OkStatus()
+             : absl::DataLossError(
+                   absl::StrCat("pack ", pack.id.ShortHex(), " does not hash to its name"));
+}
+
+absl::StatusOr<std::vector<PackEntry>> ReadOne(const CallContext& ctx, const Repository& repository,
+                                               const FileInfo& pack, PackProof proof) {
+  if (proof == PackProof::kWhole) {
+    RETURN_IF_ERROR(ProveName(ctx, repository.store(), pack));
   }
-  if (sealed_bytes + kHeaderLengthBytes > static_cast<int64_t>(tail.size())) {
-    return std::optional<absl::string_view>();
-  }
-  tail.remove_suffix(kHeaderLengthBytes);
-  return std::optional(tail.substr(tail.size() - static_cast<std::size_t>(sealed_bytes)));
+  Sealer sealer(repository.master_key(), *repository.environment().random);
+  return ReadPackHeader(ctx, repository.store(), pack.id, pack.size_bytes, sealer);
 }
 
 }  // namespace
@@ -136,10 +148,9 @@ absl::StatusOr<std::vector<PackEntry>> ReadPackHeader(const CallContext& ctx,
   for (int requests = 0; requests < 2; ++requests) {
     ASSIGN_OR_RETURN(const std::string tail,
                      store.GetRange(ctx, PackKey(id), {pack_bytes - tail_bytes, tail_bytes}));
-    ASSIGN_OR_RETURN(const std::optional<absl::string_view> sealed, FindHeader(tail, pack_bytes));
-    if (sealed.has_value()) {
-      ASSIGN_OR_RETURN(const std::string header, sealer.Open(*sealed));
-      return DecodePackHeader(header, pack_bytes);
+    absl::StatusOr<std::vector<PackEntry>> entries = OpenPackTail(tail, pack_bytes, sealer);
+    if (!absl::IsOutOfRange(entries.status())) {
+      return entries;
     }
     tail_bytes = kHeaderLengthBytes + ReadLe32(tail, tail.size() - kHeaderLengthBytes);
   }
@@ -148,12 +159,36 @@ absl::StatusOr<std::vector<PackEntry>> ReadPackHeader(const CallContext& ctx,
 
 absl::StatusOr<std::vector<PackEntry>> OpenPackTail(absl::string_view tail, int64_t pack_bytes,
                                                     Sealer& sealer) {
-  ASSIGN_OR_RETURN(const std::optional<absl::string_view> sealed, FindHeader(tail, pack_bytes));
-  if (!sealed.has_value()) {
+  if (std::ssize(tail) < kHeaderLengthBytes) {
+    return Malformed("too short");
+  }
+  const int64_t sealed_bytes = ReadLe32(tail, tail.size() - kHeaderLengthBytes);
+  if (sealed_bytes < kEnvelopeBytes + kPlainEntryBytes || sealed_bytes > kPackHeaderBytesMax ||
+      sealed_bytes + kHeaderLengthBytes > pack_bytes) {
+    return Malformed("impossible length");
+  }
+  if (sealed_bytes + kHeaderLengthBytes > std::ssize(tail)) {
     return absl::OutOfRangeError("the header of the pack begins before these bytes");
   }
-  ASSIGN_OR_RETURN(const std::string header, sealer.Open(*sealed));
+  tail.remove_suffix(kHeaderLengthBytes);
+  ASSIGN_OR_RETURN(const std::string header,
+                   sealer.Open(tail.substr(tail.size() - static_cast<std::size_t>(sealed_bytes))));
   return DecodePackHeader(header, pack_bytes);
+}
+
+absl::Status ReadPackHeaders(const CallContext& ctx, const Repository& repository,
+                             absl::Span<const FileInfo> packs, PackProof proof,
+                             PackHeaderSink sink) {
+  Mutex mutex;
+  ASSIGN_OR_RETURN(const ThreadRoom room, TakeThreadRoom(repository.memory(), kBytesPerThread,
+                                                         "reading the headers of packs"));
+  return ParallelFor(packs.size(), room.threads, [&](std::size_t i) -> absl::Status {
+    RETURN_IF_ERROR(ctx.Check());
+    const FileInfo& pack = packs[i];
+    absl::StatusOr<std::vector<PackEntry>> entries = ReadOne(ctx, repository, pack, proof);
+    const MutexLock lock(mutex);
+    return sink(pack, std::move(entries));
+  });
 }
 
 }  // namespace csidelta::repository

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
@@ -32,7 +31,8 @@ constexpr int kReadsMax = 3;
 
 class PacksRepair {
  public:
-  PacksRepair(const CallContext& ctx, Repository& repository, const RepairPacksOptions& options);
+  PacksRepair(const CallContext& ctx, Repository& repository, const RepairPacksOptions& options)
+      : ctx_(ctx), repository_(repository), options_(options) {}
   absl::StatusOr<RepairPacksResult> Run(Lock& lock, absl::Span<const PackId> packs);
 
  private:
@@ -61,7 +61,7 @@ class PacksRepair {
   const CallContext& ctx_;
   Repository& repository_;
   const RepairPacksOptions& options_;
-  BlobWriter writer_;
+  BlobWriter writer_{ctx_, repository_, options_.writer};
   Mutex alone_;
   PackBits absent_;
   absl::flat_hash_set<BlobId> missing_;
@@ -69,28 +69,19 @@ class PacksRepair {
   RepairPacksResult result_;
 };
 
-PacksRepair::PacksRepair(const CallContext& ctx, Repository& repository,
-                         const RepairPacksOptions& options)
-    : ctx_(ctx),
-      repository_(repository),
-      options_(options),
-      writer_(ctx, repository, options.writer) {}
-
 absl::StatusOr<RepairPacksResult> PacksRepair::Run(Lock& lock, absl::Span<const PackId> packs) {
   ASSIGN_OR_RETURN(absent_, FindAbsentPacks(ctx_, repository_, repository_.index()));
   const std::vector<uint32_t> ordinals = OrdinalsOf(packs);
   std::vector<PackId> removed;
-  ASSIGN_OR_RETURN(const MemoryBudget::Share share,
-                   TakePackContents(repository_.memory(), repository_.index(), ordinals));
-  ASSIGN_OR_RETURN(PackContents contents, ContentsOf(repository_.index(), ordinals));
+  ASSIGN_OR_RETURN(HeldContents held,
+                   TakeContents(repository_.memory(), repository_.index(), ordinals));
   RETURN_IF_ERROR(FindMissing(ordinals));
-  RETURN_IF_ERROR(PrepareRepairSource(contents));
+  RETURN_IF_ERROR(PrepareRepairSource(held.contents));
   for (const uint32_t ordinal : ordinals) {
     RETURN_IF_ERROR(ctx_.Check());
-    Report(options_.progress, "packs", static_cast<int64_t>(result_.packs.size()),
-           static_cast<int64_t>(ordinals.size()));
+    Report(options_.progress, "packs", result_.packs.size(), ordinals.size());
     ASSIGN_OR_RETURN(PackRepair repair,
-                     Repair(repository_.index().packs()[ordinal], contents.at(ordinal)));
+                     Repair(repository_.index().PackAt(ordinal), held.contents.at(ordinal)));
     if (repair.removed) {
       removed.push_back(repair.pack);
     }
@@ -137,17 +128,12 @@ absl::Status PacksRepair::FindMissing(absl::Span<const uint32_t> repaired) {
   // One that does not read names nothing that could be looked for.
   ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> snapshots,
                    repository_.ListSnapshots(ctx_, [](const Id&, const absl::Status&) {}));
-  std::vector<BlobId> roots;
-  roots.reserve(snapshots.size());
-  for (const StoredSnapshot& stored : snapshots) {
-    roots.push_back(stored.snapshot.tree);
-  }
   const BlobIndex& index = repository_.index();
   BlobMarks visited(index);
   BlobReferences content(repository_.scratch());
   Mutex mutex;
   int64_t trees = 0;
-  RETURN_IF_ERROR(WalkTrees(ctx_, repository_, roots, visited,
+  RETURN_IF_ERROR(WalkTrees(ctx_, repository_, RootsOf(snapshots), visited,
                             [&](const BlobId&, const absl::StatusOr<absl::string_view>& text,
                                 std::vector<BlobId>& below) {
                               absl::Status status = text.status();
@@ -245,12 +231,11 @@ absl::StatusOr<PackRepair> PacksRepair::Repair(const PackId& pack,
   std::vector<bool> intact(entries.size());
   // What was read wrong may have been the way, not the pack, which may go for it.
   for (int reads = 0; reads < kReadsMax && absl::c_linear_search(intact, false); ++reads) {
-    RETURN_IF_ERROR(Scan(file, entries,
-                         [&](std::size_t number, absl::string_view,
-                             const absl::StatusOr<absl::string_view>& plaintext) {
-                           intact[number] = intact[number] || plaintext.ok();
-                           return absl::OkStatus();
-                         }));
+    RETURN_IF_ERROR(Scan(
+        file, entries, [&](std::size_t number, const absl::StatusOr<absl::string_view>& plaintext) {
+          intact[number] = intact[number] || plaintext.ok();
+          return absl::OkStatus();
+        }));
   }
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const BlobHandle& handle = entries[i].handle;
@@ -299,19 +284,19 @@ absl::Status PacksRepair::Scan(const FileInfo& file, absl::Span<const PackEntry>
 
 absl::Status PacksRepair::Move(const FileInfo& file, absl::Span<const PackEntry> entries,
                                const std::vector<bool>& intact) {
-  return Scan(file, entries,
-              [&](std::size_t number, absl::string_view,
-                  const absl::StatusOr<absl::string_view>& plaintext) -> absl::Status {
-                const BlobHandle& handle = entries[number].handle;
-                if (!intact[number]) {
-                  return absl::OkStatus();
-                }
-                if (!plaintext.ok()) {
-                  return absl::DataLossError(
-                      absl::StrCat(Describe(handle), " read a moment ago and does not any more"));
-                }
-                return writer_.AddBlob(handle.type, handle.id, *plaintext).status();
-              });
+  return Scan(
+      file, entries,
+      [&](std::size_t number, const absl::StatusOr<absl::string_view>& plaintext) -> absl::Status {
+        const BlobHandle& handle = entries[number].handle;
+        if (!intact[number]) {
+          return absl::OkStatus();
+        }
+        if (!plaintext.ok()) {
+          return absl::DataLossError(
+              absl::StrCat(Describe(handle), " read a moment ago and does not any more"));
+        }
+        return writer_.AddBlob(handle.type, handle.id, *plaintext).status();
+      });
 }
 
 absl::StatusOr<bool> PacksRepair::IsElsewhere(const BlobHandle& handle, const PackId& pack) {
@@ -332,10 +317,9 @@ absl::StatusOr<bool> PacksRepair::IsElsewhere(const BlobHandle& handle, const Pa
 }
 
 absl::StatusOr<std::optional<std::string>> PacksRepair::LoadFromSource(const BlobHandle& handle) {
-  if (options_.repair_source == nullptr) {
-    return std::optional<std::string>();
-  }
-  absl::StatusOr<std::string> plaintext = options_.repair_source(ctx_, handle);
+  absl::StatusOr<std::string> plaintext = options_.repair_source != nullptr
+                                              ? options_.repair_source(ctx_, handle)
+                                              : absl::NotFoundError("no source");
   if (absl::IsNotFound(plaintext.status())) {
     return std::optional<std::string>();
   }

@@ -4,7 +4,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/crypto.h"
@@ -110,15 +109,14 @@ absl::Status Scan::Skip(int64_t end_bytes) {
 }
 
 absl::Status Scan::Decode(std::size_t number, absl::string_view envelope) {
-  return sink_(number, envelope,
-               codec_->Decode(blobs_[number].handle, blobs_[number].span, envelope));
+  return sink_(number, codec_->Decode(blobs_[number].handle, blobs_[number].span, envelope));
 }
 
 // Its bytes are hashed by the pieces, wherever it lies.
 absl::Status Scan::ReadAlone(std::size_t number) {
   const PackEntry& blob = blobs_[number];
   if (EndOf(blob) > pack_.size_bytes || !IsPossible(blob.handle.type, blob.span)) {
-    return sink_(number, "",
+    return sink_(number,
                  absl::DataLossError(absl::StrCat(Describe(blob.handle), ": impossible length")));
   }
   const std::unique_lock<Mutex> one_at_a_time(alone_);
@@ -129,7 +127,7 @@ absl::Status Scan::ReadAlone(std::size_t number) {
   const absl::StatusOr<std::string> envelope =
       repository_.LoadPackRange(ctx_, pack_.id, blob.span.offset_bytes, blob.span.sealed_bytes);
   if (!envelope.ok()) {
-    return IsDamage(envelope.status()) ? sink_(number, "", envelope.status()) : envelope.status();
+    return IsDamage(envelope.status()) ? sink_(number, envelope.status()) : envelope.status();
   }
   RETURN_IF_ERROR(Decode(number, *envelope));
   codec_ = repository_.MakeCodec();  // Its buffers are as long as the blob.
@@ -157,7 +155,7 @@ absl::StatusOr<std::size_t> Scan::ReadTogether(std::size_t first) {
   }
   for (std::size_t i = first; i < last; ++i) {
     if (!piece.ok()) {
-      RETURN_IF_ERROR(sink_(i, "", piece.status()));
+      RETURN_IF_ERROR(sink_(i, piece.status()));
       continue;
     }
     RETURN_IF_ERROR(

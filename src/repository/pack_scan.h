@@ -11,7 +11,6 @@
 #include "base/call_context.h"
 #include "base/mutex.h"
 #include "repository/blob.h"
-#include "repository/blob_codec.h"
 #include "repository/repository.h"
 
 namespace csidelta::repository {
@@ -22,11 +21,10 @@ struct PackScan {
   absl::StatusOr<std::vector<PackEntry>> header{};  // as DecodePackHeader()
 };
 
-// Takes a blob of those that were asked for, by its number: the envelope that the pack has and its
-// plaintext, valid during the call, or why it does not read.
-using PackBlobSink =
-    absl::FunctionRef<absl::Status(std::size_t number, absl::string_view envelope,
-                                   const absl::StatusOr<absl::string_view>& plaintext)>;
+// Takes a blob of those that were asked for, by its number: its plaintext, valid during the call,
+// or why it does not read.
+using PackBlobSink = absl::FunctionRef<absl::Status(
+    std::size_t number, const absl::StatusOr<absl::string_view>& plaintext)>;
 
 // Reads a pack once, piece by piece, and decodes these blobs, whose offsets ascend, on the way.
 // Memory: that of ScanBytes(), which is the caller's to take; of blobs that do not fit into

@@ -17,23 +17,15 @@ void PackBuilder::UseBuffer(ByteBuffer buffer, int64_t reserve_bytes) {
   bytes_.Reserve(static_cast<std::size_t>(reserve_bytes));
 }
 
-absl::Status PackBuilder::Add(const BlobId& id, absl::string_view plaintext) {
-  const BlobHandle handle = {.type = type_, .id = id};
-  return Take(handle, codec_->AppendSealed(handle, plaintext, bytes_, hasher_));
-}
-
 absl::Status PackBuilder::Add(const BlobCodec::Compressed& blob, BlobCodec& codec) {
   CSIDELTA_CHECK(blob.handle.type == type_);
-  return Take(blob.handle, codec.AppendSealed(blob, bytes_, hasher_));
-}
-
-absl::Status PackBuilder::Take(const BlobHandle& handle, const absl::StatusOr<BlobSpan>& span) {
+  const absl::StatusOr<BlobSpan> span = codec.AppendSealed(blob, bytes_, hasher_);
   if (!span.ok()) {
     hasher_.Finish();
     hasher_.Update(bytes_.view());
     return span.status();
   }
-  Count({.handle = handle, .span = *span});
+  Count({.handle = blob.handle, .span = *span});
   return absl::OkStatus();
 }
 
@@ -50,7 +42,10 @@ void PackBuilder::Append(PackBuilder& other) {
   for (const PackEntry& entry : other.entries_) {
     AddSealed(entry, other.bytes_.view().substr(entry.span.offset_bytes, entry.span.sealed_bytes));
   }
-  other.Clear();
+  other.bytes_.Truncate(0);
+  other.entries_.clear();
+  other.header_bytes_ = 0;
+  other.hasher_.Finish();
 }
 
 void PackBuilder::Count(const PackEntry& entry) {
@@ -82,13 +77,6 @@ absl::StatusOr<Pack> PackBuilder::Finish() {
   entries_.clear();
   header_bytes_ = 0;
   return pack;
-}
-
-void PackBuilder::Clear() {
-  bytes_.Truncate(0);
-  entries_.clear();
-  header_bytes_ = 0;
-  hasher_.Finish();
 }
 
 int64_t PackBuilder::bytes() const {

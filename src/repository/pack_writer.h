@@ -1,19 +1,15 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/crypto.h"
-#include "base/random.h"
 #include "repository/blob.h"
 #include "repository/blob_codec.h"
 #include "repository/byte_buffer.h"
-#include "repository/sealer.h"
 
 namespace csidelta::repository {
 
@@ -36,12 +32,9 @@ class PackBuilder {
   // Memory for the pack to grow in, such as that of a pack that was uploaded.
   void UseBuffer(ByteBuffer buffer, int64_t reserve_bytes);
 
-  // Appends a blob. DATA_LOSS when `id` is not that of `plaintext`, or when what was sealed does
-  // not read back: memory or processor are not to be trusted; the pack is then as before the call.
-  // INVALID_ARGUMENT for an empty plaintext or one beyond the limits of format.h.
-  absl::Status Add(const BlobId& id, absl::string_view plaintext);
-
-  // The same for a blob that is compressed already, with the codec that did it.
+  // Appends a blob that `codec` has compressed. DATA_LOSS when its id is not that of its plaintext,
+  // or when what was sealed does not read back: memory or processor are not to be trusted; the pack
+  // is then as before the call.
   absl::Status Add(const BlobCodec::Compressed& blob, BlobCodec& codec);
 
   // Moves the sealed blobs of `other`, of the same type and key, to the end of this pack.
@@ -54,9 +47,6 @@ class PackBuilder {
   // when the header does not read back. REQUIRES at least one blob.
   absl::StatusOr<Pack> Finish();
 
-  // Drops what was added.
-  void Clear();
-
   BlobType type() const { return type_; }
   bool empty() const { return entries_.empty(); }
   // The length of the pack, were it finished now.
@@ -64,8 +54,6 @@ class PackBuilder {
   const std::vector<PackEntry>& entries() const { return entries_; }
 
  private:
-  // Takes what was sealed to the end of the pack into account, or what was not out of it.
-  absl::Status Take(const BlobHandle& handle, const absl::StatusOr<BlobSpan>& span);
   void Count(const PackEntry& entry);
 
   BlobType type_;

@@ -46,7 +46,8 @@ int64_t BytesInPack(const PackEntry& entry) {
 
 class Planner {
  public:
-  Planner(const CallContext& ctx, Repository& repository, const PruneOptions& options);
+  Planner(const CallContext& ctx, Repository& repository, const PruneOptions& options)
+      : ctx_(ctx), repository_(repository), options_(options) {}
   absl::StatusOr<PrunePlan> Make();
 
  private:
@@ -111,19 +112,12 @@ class Planner {
   const CallContext& ctx_;
   Repository& repository_;
   const PruneOptions& options_;
-  BlobMarks used_;
-  BlobReferences content_;      // What trees name.
-  std::vector<PackUse> packs_;  // By ordinal.
+  BlobMarks used_{repository_.index()};
+  BlobReferences content_{repository_.scratch()};  // What trees name.
+  std::vector<PackUse> packs_;                     // By ordinal.
   absl::flat_hash_set<Id> snapshots_;
   PrunePlan plan_;
 };
-
-Planner::Planner(const CallContext& ctx, Repository& repository, const PruneOptions& options)
-    : ctx_(ctx),
-      repository_(repository),
-      options_(options),
-      used_(repository.index()),
-      content_(repository.scratch()) {}
 
 absl::StatusOr<PrunePlan> Planner::Make() {
   const int64_t copies = index().entry_count();
@@ -157,14 +151,12 @@ absl::Status Planner::FindUsed() {
                                                                   "snapshots lists")),
                   absl::StrCat("csi-delta forget ", hex, " removes this file"));
   }
-  std::vector<BlobId> roots;
   for (const StoredSnapshot& snapshot : snapshots) {
-    roots.push_back(snapshot.snapshot.tree);
     snapshots_.insert(snapshot.id);
   }
   plan_.figures.snapshots = static_cast<int64_t>(snapshots.size());
   std::atomic<int64_t> trees = 0;
-  RETURN_IF_ERROR(WalkTrees(ctx_, repository_, roots, used_,
+  RETURN_IF_ERROR(WalkTrees(ctx_, repository_, RootsOf(snapshots), used_,
                             [&](const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
                                 std::vector<BlobId>& below) {
                               Report(options_.progress, "trees", ++trees, 0);
@@ -182,8 +174,7 @@ absl::Status Planner::NoteContent(const BlobId& tree, const absl::StatusOr<absl:
                                   std::vector<BlobId>& below) {
   absl::Status status = text.status();
   if (status.ok()) {
-    ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy,
-                     index().Find({.type = BlobType::kTree, .id = tree}));
+    ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy, index().FindTree(tree));
     status = ReadTreeNodes(*text, below, [&](const Node& node) {
       return node.content.has_value() ? content_.Add(copy->first, *node.content) : absl::OkStatus();
     });
@@ -210,8 +201,7 @@ absl::Status Planner::FindSidecars() {
   std::vector<Id> kept;
   RETURN_IF_ERROR(repository_.store().List(
       ctx_, kSidecarFolder, [&](const storage::ObjectInfo& object) -> absl::Status {
-        const absl::StatusOr<Id> id =
-            Id::Parse(absl::string_view(object.key).substr(object.key.rfind('/') + 1));
+        const absl::StatusOr<Id> id = IdOfKey(object.key);
         if (!id.ok()) {
           return absl::OkStatus();
         }
@@ -236,7 +226,7 @@ absl::Status Planner::FindSidecars() {
     }
   }
   for (const std::string& part : parts) {
-    if (!needed.contains(*Id::Parse(absl::string_view(part).substr(part.rfind('/') + 1)))) {
+    if (!needed.contains(*IdOfKey(part))) {
       plan_.sidecar_keys.push_back(part);
     }
   }

@@ -1,7 +1,6 @@
 #include "repository/pruner.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <optional>
 #include <utility>
@@ -33,24 +32,21 @@ bool IsOwnKey(absl::string_view key) {
   if (key == kConfigKey || absl::StartsWith(key, kSidecarFolder)) {
     return true;
   }
-  const absl::StatusOr<Id> id = Id::Parse(key.substr(key.rfind('/') + 1));
+  const absl::StatusOr<Id> id = IdOfKey(key);
   return id.ok() &&
          (key == PackKey(*id) || key == FileKey(FileKind::kIndex, *id) ||
           key == FileKey(FileKind::kSnapshot, *id) || key == FileKey(FileKind::kLock, *id) ||
           key == absl::StrCat(kKeyFolder, id->Hex()));
 }
 
-absl::StatusOr<std::vector<BlobToFetch>> BlobsToKeep(const Repository& repository,
-                                                     const PrunePlan& plan,
-                                                     absl::Span<const uint32_t> packs) {
+std::vector<BlobToFetch> BlobsToKeep(const BlobIndex& index, const PrunePlan& plan,
+                                     const PackContents& contents) {
   std::vector<BlobToFetch> blobs;
-  ASSIGN_OR_RETURN(const PackContents contents, ContentsOf(repository.index(), packs));
   for (const auto& [pack, entries] : contents) {
     for (const NumberedEntry& numbered : entries) {
       if (plan.keepers[numbered.copy]) {
-        blobs.push_back(
-            {.handle = numbered.entry.handle,
-             .location = {.pack = repository.index().packs()[pack], .span = numbered.entry.span}});
+        blobs.push_back({.handle = numbered.entry.handle,
+                         .location = {.pack = index.PackAt(pack), .span = numbered.entry.span}});
       }
     }
   }
@@ -60,17 +56,14 @@ absl::StatusOr<std::vector<BlobToFetch>> BlobsToKeep(const Repository& repositor
 // As they are sealed, but for trees that format version 1 left uncompressed.
 absl::Status MoveBlobs(const CallContext& ctx, const Repository& repository,
                        std::vector<BlobToFetch> blobs, BlobWriter& writer) {
-  return FetchSealedBlobs(
-      ctx, repository, std::move(blobs),
-      [&](const BlobHandle& handle, const absl::StatusOr<absl::string_view>& plaintext,
-          const std::optional<PackEntry>& entry, absl::string_view envelope) {
-        RETURN_IF_ERROR(plaintext.status());
-        const bool is_plain_tree =
-            handle.type == BlobType::kTree && !(entry.has_value() && entry->span.compressed());
-        return entry.has_value() && !is_plain_tree
-                   ? writer.AddSealed(*entry, envelope).status()
-                   : writer.AddBlob(handle.type, handle.id, *plaintext).status();
-      });
+  return FetchBlobs(ctx, repository, std::move(blobs), [&](const FetchedBlob& blob) {
+    RETURN_IF_ERROR(blob.plaintext.status());
+    const BlobHandle& handle = blob.handle;
+    const bool moves =
+        blob.entry.has_value() && (handle.type == BlobType::kData || blob.entry->span.compressed());
+    return moves ? writer.AddSealed(*blob.entry, blob.envelope).status()
+                 : writer.AddBlob(handle.type, handle.id, *blob.plaintext).status();
+  });
 }
 
 // Writes the blobs to keep of all packs that are repacked, and their index.
@@ -89,14 +82,12 @@ absl::Status RepackBlobs(const CallContext& ctx, Repository& repository, Lock& l
   BlobWriter writer(ctx, repository, room.options);
   absl::Span<const uint32_t> packs = plan.repack;
   while (!packs.empty()) {
-    Report(options.progress, "repacking", static_cast<int64_t>(plan.repack.size() - packs.size()),
-           static_cast<int64_t>(plan.repack.size()));
+    Report(options.progress, "repacking", plan.repack.size() - packs.size(), plan.repack.size());
     const std::size_t pass = PacksOfPass(repository.index(), packs, blobs_max);
-    ASSIGN_OR_RETURN(const MemoryBudget::Share lists_share,
-                     TakePackContents(memory, repository.index(), packs.first(pass)));
-    ASSIGN_OR_RETURN(std::vector<BlobToFetch> blobs,
-                     BlobsToKeep(repository, plan, packs.first(pass)));
-    RETURN_IF_ERROR(MoveBlobs(ctx, repository, std::move(blobs), writer));
+    ASSIGN_OR_RETURN(const HeldContents held,
+                     TakeContents(memory, repository.index(), packs.first(pass)));
+    RETURN_IF_ERROR(
+        MoveBlobs(ctx, repository, BlobsToKeep(repository.index(), plan, held.contents), writer));
     packs.remove_prefix(pass);
   }
   RETURN_IF_ERROR(writer.Flush());

@@ -4,7 +4,6 @@
 #include <limits>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/call_context.h"

@@ -5,13 +5,9 @@
 #include <limits>
 #include <set>
 #include <tuple>
-#include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/time/civil_time.h"
 #include "base/json_text.h"
 #include "base/keep_rules.h"
 #include "base/rfc3339.h"
@@ -27,15 +23,6 @@ constexpr std::array<absl::string_view, 14> kKnownMembers = {
     "time", "parent",   "tree", "paths",    "hostname",        "username", "uid",
     "gid",  "excludes", "tags", "original", "program_version", "summary",  kVolumeMember};
 
-std::string JsonList(const std::vector<std::string>& values) {
-  return absl::StrCat("[",
-                      absl::StrJoin(values, ",",
-                                    [](std::string* out, const std::string& value) {
-                                      out->append(JsonText(value));
-                                    }),
-                      "]");
-}
-
 void AppendText(std::string& out, absl::string_view name, const std::string& value) {
   if (!value.empty()) {
     absl::StrAppend(&out, ",\"", name, "\":", JsonText(value));
@@ -44,7 +31,7 @@ void AppendText(std::string& out, absl::string_view name, const std::string& val
 
 void AppendList(std::string& out, absl::string_view name, const std::vector<std::string>& values) {
   if (!values.empty()) {
-    absl::StrAppend(&out, ",\"", name, "\":", JsonList(values));
+    absl::StrAppend(&out, ",\"", name, "\":", JsonTextList(values));
   }
 }
 
@@ -89,19 +76,6 @@ uint32_t GetUint32(const Json& json, JsonPath path) {
   const int64_t value = GetInt(json, path);
   return value < 0 || value > std::numeric_limits<uint32_t>::max() ? 0
                                                                    : static_cast<uint32_t>(value);
-}
-
-std::vector<std::string> GetList(const Json& json, JsonPath path) {
-  std::vector<std::string> values;
-  const Json* list = FindJson(json, path);
-  if (list != nullptr && list->is_array()) {
-    for (const Json& value : *list) {
-      if (value.is_string()) {
-        values.push_back(value.get<std::string>());
-      }
-    }
-  }
-  return values;
 }
 
 absl::StatusOr<std::optional<Id>> GetId(const Json& json, const std::string& name) {
@@ -169,13 +143,22 @@ std::string TagValue(const RepoSnapshot& snapshot, absl::string_view name) {
   return "";
 }
 
+std::vector<BlobId> RootsOf(absl::Span<const StoredSnapshot> snapshots) {
+  std::vector<BlobId> roots;
+  roots.reserve(snapshots.size());
+  for (const StoredSnapshot& stored : snapshots) {
+    roots.push_back(stored.snapshot.tree);
+  }
+  return roots;
+}
+
 std::string EncodeSnapshot(const RepoSnapshot& snapshot) {
   std::string out = absl::StrCat("{\"time\":\"", FormatRfc3339(snapshot.time), "\"");
   if (snapshot.parent.has_value()) {
     absl::StrAppend(&out, ",\"parent\":\"", snapshot.parent->Hex(), "\"");
   }
   absl::StrAppend(&out, ",\"tree\":\"", snapshot.tree.Hex(),
-                  "\",\"paths\":", JsonList(snapshot.paths));
+                  "\",\"paths\":", JsonTextList(snapshot.paths));
   AppendText(out, "hostname", snapshot.hostname);
   AppendText(out, "username", snapshot.username);
   AppendNumber(out, "uid", snapshot.uid);
@@ -208,13 +191,13 @@ absl::StatusOr<RepoSnapshot> DecodeSnapshot(absl::string_view text) {
   }
   snapshot.time = *time;
   RETURN_IF_ERROR(DecodeIds(json, snapshot));
-  snapshot.paths = GetList(json, {"paths"});
+  snapshot.paths = GetStringList(json, {"paths"});
   snapshot.hostname = GetString(json, {"hostname"});
   snapshot.username = GetString(json, {"username"});
   snapshot.uid = GetUint32(json, {"uid"});
   snapshot.gid = GetUint32(json, {"gid"});
-  snapshot.excludes = GetList(json, {"excludes"});
-  snapshot.tags = GetList(json, {"tags"});
+  snapshot.excludes = GetStringList(json, {"excludes"});
+  snapshot.tags = GetStringList(json, {"tags"});
   snapshot.program_version = GetString(json, {"program_version"});
   if (const Json* summary = FindJson(json, {"summary"});
       summary != nullptr && summary->is_object()) {

@@ -73,6 +73,10 @@ const StoredSnapshot* NewestOf(absl::Span<const StoredSnapshot> all,
 
 // The value of the tag "<name>=<value>", or "".
 std::string TagValue(const RepoSnapshot& snapshot, absl::string_view name);
+// Whether a snapshot says that it holds a volume in our layout.
+inline bool IsVolume(const RepoSnapshot& snapshot) { return TagValue(snapshot, "mode") == "block"; }
+// The trees that snapshots begin with.
+std::vector<BlobId> RootsOf(absl::Span<const StoredSnapshot> snapshots);
 
 std::string EncodeSnapshot(const RepoSnapshot& snapshot);
 

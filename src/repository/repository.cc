@@ -7,7 +7,6 @@
 #include <tuple>
 #include <utility>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -60,48 +59,32 @@ constexpr int64_t kTextShare = 64;
 constexpr int64_t kSidecarShare = 4;
 constexpr int64_t kTextBytesLeast = int64_t{1} << 20;
 
-absl::string_view FolderOf(FileKind kind) {
-  switch (kind) {
-    case FileKind::kIndex:
-      return "index";
-    case FileKind::kSnapshot:
-      return "snapshots";
-    case FileKind::kLock:
-      break;
-  }
-  return "locks";
-}
+struct KindOfFile {
+  absl::string_view folder;
+  absl::string_view name;
+  int64_t text_bytes_max;
+};
 
-absl::string_view NameOf(FileKind kind) {
-  switch (kind) {
-    case FileKind::kIndex:
-      return "index";
-    case FileKind::kSnapshot:
-      return "snapshot";
-    case FileKind::kLock:
-      break;
-  }
-  return "lock";
+const KindOfFile& About(FileKind kind) {
+  static constexpr std::array<KindOfFile, 3> kKinds = {
+      {{"index", "index", kIndexTextBytesMax},
+       {"snapshots", "snapshot", kSnapshotTextBytesMax},
+       {"locks", "lock", kLockTextBytesMax}}};
+  return kKinds[static_cast<std::size_t>(kind)];
 }
 
 std::string Describe(FileKind kind, const Id& id) {
-  return absl::StrCat(NameOf(kind), " ", id.ShortHex());
-}
-
-// The id at the end of a key, or nullopt for a file that is none of the repository's.
-std::optional<Id> IdOfKey(absl::string_view key) {
-  const absl::StatusOr<Id> id = Id::Parse(key.substr(key.rfind('/') + 1));
-  return id.ok() ? std::optional<Id>(*id) : std::nullopt;
+  return absl::StrCat(About(kind).name, " ", id.ShortHex());
 }
 
 absl::Status ListIds(const CallContext& ctx, storage::ObjectStore& store, const std::string& prefix,
                      absl::FunctionRef<absl::Status(const FileInfo&)> sink) {
   return store.List(ctx, prefix, [&](const storage::ObjectInfo& object) {
-    const std::optional<Id> id = IdOfKey(object.key);
-    return id.has_value() ? sink({.id = *id,
-                                  .size_bytes = object.size_bytes,
-                                  .modified_at = object.modified_at})
-                          : absl::OkStatus();
+    const absl::StatusOr<Id> id = IdOfKey(object.key);
+    return id.ok() ? sink({.id = *id,
+                           .size_bytes = object.size_bytes,
+                           .modified_at = object.modified_at})
+                   : absl::OkStatus();
   });
 }
 
@@ -120,18 +103,6 @@ std::string KeyFileKey(const Id& id) { return absl::StrCat("keys/", id.Hex()); }
 std::string NameOfKey(const Id& id) { return absl::StrCat("key ", id.ShortHex()); }
 
 uint64_t WorkOf(const KeyInfo& key) { return key.file.ok() ? CostOf(key.file->scrypt).work : 0; }
-
-int64_t TextBytesMax(FileKind kind) {
-  switch (kind) {
-    case FileKind::kIndex:
-      return kIndexTextBytesMax;
-    case FileKind::kSnapshot:
-      return kSnapshotTextBytesMax;
-    case FileKind::kLock:
-      break;
-  }
-  return kLockTextBytesMax;
-}
 
 // The whole object; DATA_LOSS when it is longer than anything honest.
 absl::StatusOr<std::string> GetWhole(const CallContext& ctx, storage::ObjectStore& store,
@@ -343,15 +314,6 @@ class IndexText {
   MemoryBudget::Share pack_share_;
 };
 
-// Of a snapshot that may be the one that is asked for.
-absl::Status UnreadableSnapshot(const Id& id, const absl::Status& why) {
-  return absl::DataLossError(absl::StrCat(
-      "the file snapshots/", id.Hex(), " does not read (", why.message(),
-      "), so which snapshot is the newest is not known; name one by its id, which csi-delta "
-      "snapshots lists, or remove this file with csi-delta forget ",
-      id.Hex()));
-}
-
 absl::StatusOr<RepoSnapshot> DecodeSnapshotFile(const Id& id,
                                                 const absl::StatusOr<std::string>& text) {
   RETURN_IF_ERROR(text.status());
@@ -390,7 +352,20 @@ std::string PackKey(const PackId& id) {
 }
 
 std::string FileKey(FileKind kind, const Id& id) {
-  return absl::StrCat(FolderOf(kind), "/", id.Hex());
+  return absl::StrCat(About(kind).folder, "/", id.Hex());
+}
+
+absl::StatusOr<Id> IdOfKey(absl::string_view key) {
+  return Id::Parse(key.substr(key.rfind('/') + 1));
+}
+
+std::vector<Id> IdsOf(absl::Span<const FileInfo> files) {
+  std::vector<Id> ids;
+  ids.reserve(files.size());
+  for (const FileInfo& file : files) {
+    ids.push_back(file.id);
+  }
+  return ids;
 }
 
 std::string SidecarKey(const Id& snapshot) { return absl::StrCat(kSidecarFolder, snapshot.Hex()); }
@@ -429,23 +404,27 @@ absl::StatusOr<std::unique_ptr<Repository>> Repository::Init(const CallContext& 
   repository->config_ = MakeConfig(*environment.random);
   const std::string sealed =
       Sealer(repository->master_key_, *environment.random).Seal(EncodeConfig(repository->config_));
-  storage::PutOptions options;
-  options.if_absent = true;
-  absl::Status put = store.Put(ctx, kConfigKey, sealed, options);
-  if (absl::IsUnimplemented(put)) {
-    // Deriving the key took a while: no other client may have been faster.
-    options.if_absent = false;
-    const absl::Status seen = store.Stat(ctx, kConfigKey).status();
-    put = absl::IsNotFound(seen) ? store.Put(ctx, kConfigKey, sealed, options)
-          : seen.ok()            ? ExistsAlready(store)
-                                 : seen;
-  }
+  const absl::Status put = repository->PutNewConfig(ctx, sealed);
   // ALREADY_EXISTS is also the answer to a PUT that was repeated after the first did its work.
   if (!put.ok() && !absl::IsAlreadyExists(put)) {
     return put;
   }
   RETURN_IF_ERROR(repository->ConfirmConfig(ctx, password, sealed, absl::IsAlreadyExists(put)));
   return repository;
+}
+
+absl::Status Repository::PutNewConfig(const CallContext& ctx, absl::string_view sealed) const {
+  storage::PutOptions options;
+  options.if_absent = true;
+  absl::Status put = store_.Put(ctx, kConfigKey, sealed, options);
+  if (absl::IsUnimplemented(put)) {
+    // Deriving the key took a while: no other client may have been faster.
+    const absl::Status seen = store_.Stat(ctx, kConfigKey).status();
+    put = absl::IsNotFound(seen) ? store_.Put(ctx, kConfigKey, sealed, {})
+          : seen.ok()            ? ExistsAlready(store_)
+                                 : seen;
+  }
+  return put;
 }
 
 // REQUIRES that our config was written or refused. Of several runs of Init() at the same time one
@@ -483,7 +462,7 @@ absl::Status Repository::ConfirmConfig(const CallContext& ctx, absl::string_view
   // Another run may have gone on with our key. Then it is as good as ours, and must stay.
   const absl::Status key = store_.Stat(ctx, KeyFileKey(key_id_)).status();
   if (absl::IsNotFound(key)) {
-    ASSIGN_OR_RETURN(key_id_, SaveKey(ctx, password));
+    ASSIGN_OR_RETURN(key_id_, AddKey(ctx, password));
   } else if (!key.ok()) {
     return key;
   }
@@ -505,7 +484,7 @@ absl::Status Repository::PrepareKey(const CallContext& ctx, absl::string_view pa
     return OpenWith(ctx, password, std::nullopt).ok() ? absl::OkStatus() : parts;
   }
   master_key_ = MakeMasterKey(*environment_.random);
-  ASSIGN_OR_RETURN(key_id_, SaveKey(ctx, password));
+  ASSIGN_OR_RETURN(key_id_, AddKey(ctx, password));
   return absl::OkStatus();
 }
 
@@ -636,7 +615,7 @@ absl::Status Repository::OpenWith(const CallContext& ctx, absl::string_view pass
 
 // --- Keys ---
 
-absl::StatusOr<Id> Repository::SaveKey(const CallContext& ctx, absl::string_view password) {
+absl::StatusOr<Id> Repository::AddKey(const CallContext& ctx, absl::string_view password) {
   const KeyOwner owner = {.username = environment_.username, .hostname = environment_.hostname};
   ASSIGN_OR_RETURN(const KeyFile file, WrapMasterKey(master_key_, password, owner, ctx.clock->Now(),
                                                      environment_.scrypt, *environment_.random));
@@ -655,10 +634,6 @@ absl::StatusOr<std::vector<KeyInfo>> Repository::ListKeys(const CallContext& ctx
     }
   }
   return keys;
-}
-
-absl::StatusOr<Id> Repository::AddKey(const CallContext& ctx, absl::string_view password) {
-  return SaveKey(ctx, password);
 }
 
 absl::Status Repository::RemoveKey(const CallContext& ctx, Lock& lock, const Id& id) {
@@ -691,7 +666,7 @@ absl::Status Repository::DeleteKeyFile(const CallContext& ctx, Lock& lock, const
 
 absl::Status Repository::ChangePassword(const CallContext& ctx, Lock& lock,
                                         absl::string_view password) {
-  ASSIGN_OR_RETURN(const Id added, SaveKey(ctx, password));
+  ASSIGN_OR_RETURN(const Id added, AddKey(ctx, password));
   ASSIGN_OR_RETURN(const KeyFile file, LoadKeyFile(ctx, added));
   RETURN_IF_ERROR(UnwrapMasterKey(file, password, *environment_.random).status());
   const Id old = std::exchange(key_id_, added);
@@ -764,7 +739,7 @@ absl::StatusOr<std::string> Repository::OpenFile(const CallContext& ctx, FileKin
 
 absl::StatusOr<std::string> Repository::LoadFile(const CallContext& ctx, FileKind kind,
                                                  const Id& id) const {
-  const TextLimit limit(memory(), TextBytesMax(kind), kTextShare);
+  const TextLimit limit(memory(), About(kind).text_bytes_max, kTextShare);
   absl::StatusOr<std::string> opened = OpenFile(ctx, kind, id, limit.bytes());
   if (!opened.ok()) {
     return limit.Explain(opened.status(), Describe(kind, id));
@@ -837,7 +812,7 @@ absl::Status Repository::RemoveFiles(const CallContext& ctx, Lock& lock, FileKin
 
 absl::StatusOr<std::vector<FileInfo>> Repository::ListFiles(const CallContext& ctx,
                                                             FileKind kind) const {
-  return CollectIds(ctx, store_, absl::StrCat(FolderOf(kind), "/"));
+  return CollectIds(ctx, store_, absl::StrCat(About(kind).folder, "/"));
 }
 
 absl::Status Repository::ListPacks(const CallContext& ctx,
@@ -877,12 +852,7 @@ absl::Status Repository::ExpectForgotten(const CallContext& ctx, const std::set<
 absl::StatusOr<std::vector<StoredSnapshot>> Repository::ListSnapshots(
     const CallContext& ctx, const DamagedSnapshotSink& damaged) const {
   ASSIGN_OR_RETURN(const std::vector<FileInfo> files, ListFiles(ctx, FileKind::kSnapshot));
-  std::vector<Id> ids;
-  ids.reserve(files.size());
-  for (const FileInfo& file : files) {
-    ids.push_back(file.id);
-  }
-  return LoadSnapshots(ctx, ids, damaged);
+  return LoadSnapshots(ctx, IdsOf(files), damaged);
 }
 
 absl::StatusOr<std::vector<StoredSnapshot>> Repository::LoadSnapshots(
@@ -912,12 +882,9 @@ absl::StatusOr<std::vector<StoredSnapshot>> Repository::LoadSnapshots(
     const bool broken =
         absl::IsDataLoss(snapshot.status()) || absl::IsInvalidArgument(snapshot.status());
     // A stranger may have made it so long: it must not keep the others from being listed.
-    const bool left_out = damaged != nullptr && kTooLong.IsOn(text.status());
-    if (!broken && !left_out) {
+    const bool left_out = kTooLong.IsOn(text.status());
+    if (damaged == nullptr || (!broken && !left_out)) {
       return snapshot.status();
-    }
-    if (damaged == nullptr) {
-      return UnreadableSnapshot(ids[i], snapshot.status());
     }
     damaged(ids[i], snapshot.status());
     return absl::OkStatus();
@@ -931,15 +898,6 @@ absl::StatusOr<std::vector<StoredSnapshot>> Repository::LoadSnapshots(
 
 absl::StatusOr<StoredSnapshot> Repository::FindSnapshot(const CallContext& ctx,
                                                         absl::string_view prefix) const {
-  if (prefix == "latest") {
-    ASSIGN_OR_RETURN(std::vector<StoredSnapshot> all, ListSnapshots(ctx));
-    const StoredSnapshot* newest = NewestOf(
-        all, [](const RepoSnapshot&) { return true; }, ctx.clock->Now());
-    if (newest == nullptr) {
-      return absl::NotFoundError("the repository has no snapshots");
-    }
-    return *newest;
-  }
   std::optional<Id> match;
   ASSIGN_OR_RETURN(const std::vector<FileInfo> files, ListFiles(ctx, FileKind::kSnapshot));
   for (const FileInfo& file : files) {
@@ -1130,11 +1088,9 @@ absl::StatusOr<TreeLocator> Repository::LoadLocator(const CallContext& ctx,
 }
 
 absl::StatusOr<std::string> Repository::SaveSidecar(const CallContext& ctx,
-                                                    const std::string& folder,
+                                                    absl::string_view folder,
                                                     absl::string_view text) {
-  std::array<uint8_t, Id::kBytes> name;
-  environment_.random->Fill(absl::MakeSpan(name));
-  const std::string key = absl::StrCat(folder, Id(name).Hex());
+  const std::string key = absl::StrCat(folder, RandomId(*environment_.random).Hex());
   RETURN_IF_ERROR(SaveSidecarAs(ctx, key, text));
   return key;
 }

@@ -47,6 +47,8 @@ absl::Status AsLocked(absl::Status status);
 std::string PackKey(const PackId& id);
 std::string FileKey(FileKind kind, const Id& id);
 std::string SidecarKey(const Id& snapshot);
+// The id at the end of a key; INVALID_ARGUMENT where none is.
+absl::StatusOr<Id> IdOfKey(absl::string_view key);
 std::string LocatorFileKey(const Id& file);
 inline constexpr char kSidecarFolder[] = "aux/v1/";
 // There while packs that no index lists may still be deleted: by a client whose exclusive lock was
@@ -60,6 +62,7 @@ struct FileInfo {
   int64_t size_bytes = 0;
   absl::Time modified_at = absl::InfinitePast();  // as storage::ObjectInfo has it
 };
+std::vector<Id> IdsOf(absl::Span<const FileInfo> files);
 
 // Takes snapshots that do not read, one at a time.
 using DamagedSnapshotSink = std::function<void(const Id& id, const absl::Status& why)>;
@@ -158,17 +161,16 @@ class Repository {
   absl::StatusOr<Id> SaveSnapshot(const CallContext& ctx, const RepoSnapshot& snapshot,
                                   const SnapshotProof& proof, int64_t* stored_bytes = nullptr);
   absl::StatusOr<RepoSnapshot> LoadSnapshot(const CallContext& ctx, const Id& id) const;
-  // All, oldest first. Each that does not read is given to `damaged`; where that is null, one such
-  // is DATA_LOSS, which names it: what was not read may be the newest, or the one that counts.
+  // All, oldest first. Each that does not read is given to `damaged`; where that is null, its error
+  // is returned.
   absl::StatusOr<std::vector<StoredSnapshot>> ListSnapshots(
       const CallContext& ctx, const DamagedSnapshotSink& damaged = nullptr) const;
   // Of these, which were listed.
   absl::StatusOr<std::vector<StoredSnapshot>> LoadSnapshots(
       const CallContext& ctx, const std::vector<Id>& ids,
       const DamagedSnapshotSink& damaged = nullptr) const;
-  // The one snapshot whose id begins with `prefix` (lower-case digits), or for "latest" the one of
-  // NewestOf(). NOT_FOUND, or INVALID_ARGUMENT when several do; DATA_LOSS for "latest" when any
-  // snapshot does not read.
+  // The one snapshot whose id begins with `prefix` (lower-case digits). NOT_FOUND, or
+  // INVALID_ARGUMENT when several do.
   absl::StatusOr<StoredSnapshot> FindSnapshot(const CallContext& ctx,
                                               absl::string_view prefix) const;
 
@@ -225,7 +227,7 @@ class Repository {
   // One of version 2 or 3, which is not bound to its name, has `is_bound` false.
   absl::StatusOr<TreeLocator> LoadLocator(const CallContext& ctx, const Id& snapshot) const;
   // Another sidecar, in `folder`, with a random name. Returns its key.
-  absl::StatusOr<std::string> SaveSidecar(const CallContext& ctx, const std::string& folder,
+  absl::StatusOr<std::string> SaveSidecar(const CallContext& ctx, absl::string_view folder,
                                           absl::string_view text);
   // Another, whose name stays while its content changes.
   absl::Status SaveSidecarAs(const CallContext& ctx, const std::string& key, absl::string_view text,
@@ -248,6 +250,7 @@ class Repository {
   absl::Status OpenWithKey(const KeyInfo& key, absl::string_view password);
   absl::Status OpenWithoutConfig(const CallContext& ctx, absl::string_view password);
   absl::Status ExplainNoConfig(const CallContext& ctx) const;
+  absl::Status PutNewConfig(const CallContext& ctx, absl::string_view sealed) const;
   absl::Status PrepareKey(const CallContext& ctx, absl::string_view password);
   absl::Status ConfirmConfig(const CallContext& ctx, absl::string_view password,
                              const std::string& own, bool was_refused);
@@ -264,7 +267,6 @@ class Repository {
   absl::Status ExpectForgotten(const CallContext& ctx, const std::set<Id>& gone) const;
   absl::StatusOr<std::string> LoadText(const CallContext& ctx, const std::string& key,
                                        absl::Span<const SealKey> seal_keys, bool& is_first) const;
-  absl::StatusOr<Id> SaveKey(const CallContext& ctx, absl::string_view password);
 
   storage::ObjectStore& store_;
   Environment environment_;

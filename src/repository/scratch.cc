@@ -8,7 +8,6 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
-#include "base/status_macros.h"
 #include "storage/posix_file.h"
 
 namespace csidelta::repository {

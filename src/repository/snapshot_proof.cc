@@ -20,7 +20,7 @@ constexpr uint8_t kListed = 0;
 constexpr uint8_t kNeeded = 1;
 
 absl::Status ConfirmSnapshot(const CallContext& ctx, Repository& repository, const Id& snapshot,
-                             const std::function<absl::Status(const CallContext&)>& fence) {
+                             const LockFence& fence) {
   absl::Status held = fence(ctx);
   if (!held.ok() && !ctx.Check().ok()) {
     // A stop that comes now does not make it right to doubt what is stored.
@@ -68,7 +68,6 @@ class Prover {
  private:
   // By listings alone. Notes in `needs` what they showed.
   absl::StatusOr<bool> AreThere(SnapshotNeeds& needs) const;
-  absl::StatusOr<bool> AreListed(SnapshotNeeds& needs) const;
   absl::StatusOr<bool> AreIndexFilesThere(const IdSet& files) const;
   absl::StatusOr<SnapshotNeeds> ProveByIndex(const StoredBlobs* known,
                                              const Inherited* inherited) const;
@@ -113,21 +112,11 @@ absl::StatusOr<SnapshotProof> Prover::Run(const StoredBlobs* known,
   return SnapshotProof(std::move(needs));
 }
 
-absl::StatusOr<bool> Prover::AreThere(SnapshotNeeds& needs) const {
-  ASSIGN_OR_RETURN(const bool files_there, AreIndexFilesThere(needs.index_files));
-  if (!files_there) {
-    return false;
-  }
-  return AreListed(needs);
-}
-
 absl::StatusOr<bool> Prover::AreIndexFilesThere(const IdSet& files) const {
   ASSIGN_OR_RETURN(const std::vector<FileInfo> listed,
                    repository_.ListFiles(ctx_, FileKind::kIndex));
-  absl::flat_hash_set<Id> there;
-  for (const FileInfo& file : listed) {
-    there.insert(file.id);
-  }
+  const std::vector<Id> listed_ids = IdsOf(listed);
+  const absl::flat_hash_set<Id> there(listed_ids.begin(), listed_ids.end());
   bool all = true;
   RETURN_IF_ERROR(ForEachId(ctx_, repository_, files, [&](absl::Span<const Id> ids) {
     all = all &&
@@ -137,7 +126,11 @@ absl::StatusOr<bool> Prover::AreIndexFilesThere(const IdSet& files) const {
   return all;
 }
 
-absl::StatusOr<bool> Prover::AreListed(SnapshotNeeds& needs) const {
+absl::StatusOr<bool> Prover::AreThere(SnapshotNeeds& needs) const {
+  ASSIGN_OR_RETURN(const bool files_there, AreIndexFilesThere(needs.index_files));
+  if (!files_there) {
+    return false;
+  }
   const bool is_old = IsOld(needs.listed_at);
   if (!is_old && needs.packs_listed > limits_.packs_listed_at_once) {
     return true;
@@ -206,7 +199,7 @@ absl::StatusOr<SnapshotNeeds> Prover::ProveByIndex(const StoredBlobs* known,
 
 absl::StatusOr<PackBits> Prover::FindAbsent(const StoredBlobs* known) const {
   const BlobIndex& index = repository_.index();
-  if (known != nullptr && std::ssize(index.packs()) > limits_.packs_listed_at_once &&
+  if (known != nullptr && index.pack_count() > limits_.packs_listed_at_once &&
       !IsOld(known->listed_at())) {
     return known->unusable();
   }
@@ -262,11 +255,10 @@ absl::StatusOr<SnapshotNeeds> NeededBlobs::ToNeeds(const CallContext& ctx, Repos
   RETURN_IF_ERROR(Resolve());
   IdSetBuilder packs(repository, {}, limits.recent_ids_max);
   IdSetBuilder files(repository, {}, limits.recent_ids_max);
-  RETURN_IF_ERROR(
-      stored_.ForEachUsed([&](absl::Span<const PackId> some) { return packs.Add(some); }));
+  RETURN_IF_ERROR(stored_.TakeUsed([&](absl::Span<const PackId> some) { return packs.Add(some); }));
   RETURN_IF_ERROR(files.Add(repository.index_files()));
   SnapshotNeeds needs = {.listed_at = listed_at,
-                         .packs_listed = static_cast<uint32_t>(index_.packs().size())};
+                         .packs_listed = static_cast<uint32_t>(index_.pack_count())};
   int64_t stored_bytes = 0;
   ASSIGN_OR_RETURN(needs.packs, packs.Finish(ctx, stored_bytes));
   ASSIGN_OR_RETURN(needs.index_files, files.Finish(ctx, stored_bytes));
@@ -320,10 +312,11 @@ absl::StatusOr<bool> AreIndexed(const CallContext& ctx, const Repository& reposi
   return all && read.ok();
 }
 
-absl::StatusOr<CommittedSnapshot> CommitSnapshot(
-    const CallContext& ctx, Repository& repository, BlobWriter& writer, const SnapshotProof& proof,
-    const std::function<absl::Status(const CallContext&)>& fence,
-    absl::FunctionRef<RepoSnapshot()> record, const ProofLimits& limits) {
+absl::StatusOr<CommittedSnapshot> CommitSnapshot(const CallContext& ctx, Repository& repository,
+                                                 BlobWriter& writer, const SnapshotProof& proof,
+                                                 const LockFence& fence,
+                                                 absl::FunctionRef<RepoSnapshot()> record,
+                                                 const ProofLimits& limits) {
   RETURN_IF_ERROR(writer.Flush());
   if (fence) {
     RETURN_IF_ERROR(fence(ctx));

@@ -16,6 +16,7 @@
 #include "repository/blob.h"
 #include "repository/blob_writer.h"
 #include "repository/id_set.h"
+#include "repository/lock.h"
 #include "repository/repo_snapshot.h"
 #include "repository/repository.h"
 #include "repository/stored_packs.h"
@@ -113,9 +114,10 @@ struct CommittedSnapshot {
 // repeated for minutes, or of a machine that was stopped, others may have removed the lock and then
 // the packs. If they have, the snapshot is removed again, and the error says whether it is.
 // `fence` may be null.
-absl::StatusOr<CommittedSnapshot> CommitSnapshot(
-    const CallContext& ctx, Repository& repository, BlobWriter& writer, const SnapshotProof& proof,
-    const std::function<absl::Status(const CallContext&)>& fence,
-    absl::FunctionRef<RepoSnapshot()> record, const ProofLimits& limits = {});
+absl::StatusOr<CommittedSnapshot> CommitSnapshot(const CallContext& ctx, Repository& repository,
+                                                 BlobWriter& writer, const SnapshotProof& proof,
+                                                 const LockFence& fence,
+                                                 absl::FunctionRef<RepoSnapshot()> record,
+                                                 const ProofLimits& limits = {});
 
 }  // namespace csidelta::repository

@@ -29,13 +29,8 @@ absl::Status NotStored(absl::string_view pack, int64_t bytes_found) {
 }  // namespace
 
 absl::StatusOr<PackBits> FindAbsentPacks(const CallContext& ctx, const Repository& repository,
-                                         const BlobIndex& index) {
-  return FindUnusablePacks(ctx, repository, index, {});
-}
-
-absl::StatusOr<PackBits> FindUnusablePacks(const CallContext& ctx, const Repository& repository,
-                                           const BlobIndex& index,
-                                           const DistrustedPacks& distrusted) {
+                                         const BlobIndex& index,
+                                         const DistrustedPacks& distrusted) {
   PackBits unusable(index.pack_count(), true);
   const auto take = [&](const FileInfo& file) {
     const std::optional<uint32_t> first = index.FindPack(file.id);
@@ -94,31 +89,20 @@ std::optional<BlobLocation> StoredBlobs::Find(const BlobHandle& handle) {
   return read.ok() ? found : std::nullopt;
 }
 
-absl::Status StoredBlobs::ForEachUsed(
-    absl::FunctionRef<absl::Status(absl::Span<const PackId>)> take) const {
-  for (std::size_t i = 0; i < used_.size(); ++i) {
-    if (used_[i].load() != kUnused) {
-      const PackId pack = index_.packs()[i];
-      RETURN_IF_ERROR(take(absl::MakeConstSpan(&pack, 1)));
-    }
-  }
-  return absl::OkStatus();
-}
-
 std::optional<PackId> StoredBlobs::FindUsed(const PackBits& packs) const {
-  for (std::size_t i = 0; i < used_.size(); ++i) {
+  for (uint32_t i = 0; i < used_.size(); ++i) {
     if (packs[i] && used_[i].load() != kUnused) {
-      return index_.packs()[i];
+      return index_.PackAt(i);
     }
   }
   return std::nullopt;
 }
 
 absl::Status StoredBlobs::TakeUsed(absl::FunctionRef<absl::Status(absl::Span<const PackId>)> take) {
-  for (std::size_t i = 0; i < used_.size(); ++i) {
+  for (uint32_t i = 0; i < used_.size(); ++i) {
     Use used = kUsed;
     if (used_[i].compare_exchange_strong(used, kTaken)) {
-      const PackId pack = index_.packs()[i];
+      const PackId pack = index_.PackAt(i);
       RETURN_IF_ERROR(take(absl::MakeConstSpan(&pack, 1)));
     }
   }
@@ -158,20 +142,17 @@ absl::Status PutPacks::Prove(const CallContext& ctx, const Repository& repositor
       return absl::OkStatus();
     }
     std::vector<Put> found;
-    const std::string prefix = absl::StrFormat("data/%02x/", folder);
-    RETURN_IF_ERROR(repository.store().List(
-        ctx, prefix, [&](const storage::ObjectInfo& object) -> absl::Status {
-          const absl::StatusOr<Id> id =
-              Id::Parse(absl::string_view(object.key).substr(prefix.size()));
-          if (id.ok()) {
-            found.push_back({.name = id->Prefix64(), .stored_bytes = object.size_bytes});
-          }
+    RETURN_IF_ERROR(repository.ListPacks(
+        ctx,
+        [&found](const FileInfo& pack) {
+          found.push_back({.name = pack.id.Prefix64(), .stored_bytes = pack.size_bytes});
           return absl::OkStatus();
-        }));
+        },
+        static_cast<uint8_t>(folder)));
     std::sort(found.begin(), found.end());
     for (const Put& put : folders[folder]) {
       if (!std::binary_search(found.begin(), found.end(), put)) {
-        return NotStored(absl::StrCat("of ", prefix), -1);
+        return NotStored(absl::StrFormat("of data/%02x/", folder), -1);
       }
     }
     return absl::OkStatus();

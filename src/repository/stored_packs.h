@@ -23,11 +23,6 @@ namespace csidelta::repository {
 // Some packs of an index: a bit for each that it lists, by its ordinal.
 using PackBits = std::vector<bool>;
 
-// Packs that `index` lists and that are not stored, or not in their whole length. Lists data/:
-// of an index that was loaded before, every pack that was there then is seen.
-absl::StatusOr<PackBits> FindAbsentPacks(const CallContext& ctx, const Repository& repository,
-                                         const BlobIndex& index);
-
 // Packs that are not to be relied on though they may be stored: a check found them damaged.
 struct DistrustedPacks {
   absl::flat_hash_set<PackId> packs = {};  // those that no index lists are ignored
@@ -41,10 +36,11 @@ struct DistrustedPacks {
   }
 };
 
-// Absent packs, and those of `distrusted`.
-absl::StatusOr<PackBits> FindUnusablePacks(const CallContext& ctx, const Repository& repository,
-                                           const BlobIndex& index,
-                                           const DistrustedPacks& distrusted);
+// Packs that `index` lists and that are not stored, not in their whole length, or `distrusted`.
+// Lists data/: of an index that was loaded before, every pack that was there then is seen.
+absl::StatusOr<PackBits> FindAbsentPacks(const CallContext& ctx, const Repository& repository,
+                                         const BlobIndex& index,
+                                         const DistrustedPacks& distrusted = {});
 
 // Lists data/: at once up to `listed_at_once` packs. If there are more, and `beyond`, it is listed
 // again by the first bytes of the names, many of them at a time. Calls `take` for each pack, for
@@ -64,7 +60,7 @@ class StoredBlobs {
       : index_(index),
         unusable_(std::move(unusable)),
         listed_at_(listed_at),
-        used_(index.packs().size()) {}
+        used_(index.pack_count()) {}
 
   const BlobIndex& index() const { return index_; }
   const PackBits& unusable() const { return unusable_; }
@@ -74,8 +70,7 @@ class StoredBlobs {
   // the index cannot be read: to store a blob twice is harmless.
   std::optional<BlobLocation> Find(const BlobHandle& handle);
 
-  // The packs of which a blob was found, in no order. TakeUsed() gives each of them once.
-  absl::Status ForEachUsed(absl::FunctionRef<absl::Status(absl::Span<const PackId>)> take) const;
+  // The packs of which a blob was found, in no order, each of them once.
   absl::Status TakeUsed(absl::FunctionRef<absl::Status(absl::Span<const PackId>)> take);
   // One of these, if there is any that is among `packs`.
   std::optional<PackId> FindUsed(const PackBits& packs) const;

@@ -35,4 +35,8 @@ absl::Status DecodeTree(absl::string_view text, absl::FunctionRef<absl::Status(N
 // The same, collected.
 absl::StatusOr<std::vector<Node>> DecodeTree(absl::string_view text);
 
+// The bytes of a node's name, which restic writes as the inside of a quoted Go string.
+// False when malformed.
+bool UnquoteName(absl::string_view quoted, std::string& name);
+
 }  // namespace csidelta::repository

@@ -4,19 +4,17 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/check.h"
 #include "base/status_macros.h"
 #include "repository/format.h"
 #include "repository/little_endian.h"
+#include "repository/repository.h"
 
 namespace csidelta::repository {
 namespace {
 
 constexpr absl::string_view kLocatorMagic = "CSDL";
 constexpr uint32_t kLocatorVersion = 4;
-constexpr uint32_t kVersionWithSample = 3;
 constexpr uint32_t kVersionWithoutNeeds = 2;
-constexpr absl::string_view kLocatorFolderName = "aux/v1/trees/";
 constexpr std::size_t kNeedsHeadBytes = 12;
 constexpr std::size_t kLocatorHeadBytes = 20;
 constexpr std::size_t kSpanBytes = 12;
@@ -155,7 +153,7 @@ void TreeLocator::AddFilesTo(absl::flat_hash_set<Id>& files_named) const {
 }
 
 std::string TreeLocator::ShardName(const TreePosition& first) const {
-  return absl::StrCat(kLocatorFolderName, volume.Hex(), first.is_leaf ? "/leaf/" : "/level1/",
+  return absl::StrCat(kLocatorFolder, volume.Hex(), first.is_leaf ? "/leaf/" : "/level1/",
                       first.number);
 }
 

@@ -28,9 +28,7 @@ class Walk {
       open_.resize(open_.size() - count);
       RETURN_IF_ERROR(FetchBlobs(
           ctx_, repository_, std::move(batch),
-          [this](const BlobHandle& handle, const absl::StatusOr<absl::string_view>& text) {
-            return Take(handle.id, text);
-          },
+          [this](const FetchedBlob& blob) { return Take(blob.handle.id, blob.plaintext); },
           {.sink_writes = options_.sink_writes}));
       RETURN_IF_ERROR(options_.after_batch ? options_.after_batch() : absl::OkStatus());
       RETURN_IF_ERROR(Push(TakeFound()));

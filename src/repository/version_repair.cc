@@ -3,9 +3,11 @@
 #include <optional>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "repository/repository.h"
 
 namespace csidelta::repository {
 namespace {
@@ -53,12 +55,10 @@ class VersionRepair {
 
  private:
   static bool IsRepaired(absl::string_view key) {
-    for (const absl::string_view folder : {"keys/", "index/", "snapshots/", "data/", "aux/"}) {
-      if (absl::StartsWith(key, folder)) {
-        return true;
-      }
-    }
-    return key == "config";
+    constexpr absl::string_view kRepaired[] = {"keys/", "index/", "snapshots/", "data/", "aux/"};
+    return key == kConfigKey || absl::c_any_of(kRepaired, [key](absl::string_view folder) {
+             return absl::StartsWith(key, folder);
+           });
   }
 
   void Note(const ObjectVersion& version, History& history) const {

@@ -11,12 +11,6 @@
 
 namespace csidelta::repository {
 
-bool IsVolume(const RepoSnapshot& snapshot) { return TagValue(snapshot, "mode") == "block"; }
-
-absl::StatusOr<std::optional<IndexedCopy>> VolumeCheck::FindTree(const BlobId& tree) const {
-  return repository_.index().Find({.type = BlobType::kTree, .id = tree});
-}
-
 VolumeCheck::Whole& VolumeCheck::WholeOf(int64_t chunk_bytes) {
   const MutexLock lock(mutex_);
   return whole_.try_emplace(chunk_bytes, repository_.index()).first->second;
@@ -64,7 +58,7 @@ absl::Status VolumeCheck::CheckLevel1(const CallContext& ctx, const BlobId& tree
   Whole& whole = WholeOf(layout.chunk_bytes());
   const int64_t whole_leaf_bytes = layout.chunk_bytes() * kLeafChunks;
   const bool all_whole = (level1 + 1) * kFanout * whole_leaf_bytes <= layout.size_bytes();
-  ASSIGN_OR_RETURN(const std::optional<IndexedCopy> found, FindTree(tree));
+  ASSIGN_OR_RETURN(const std::optional<IndexedCopy> found, repository_.index().FindTree(tree));
   if (all_whole && found.has_value() && whole.level1_trees.Contains(found->first)) {
     return absl::OkStatus();
   }
@@ -73,7 +67,8 @@ absl::Status VolumeCheck::CheckLevel1(const CallContext& ctx, const BlobId& tree
                    DecodeLevel1Tree(text, layout.LeavesInLevel1(level1)));
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     const int64_t leaf = level1 * kFanout + static_cast<int64_t>(i);
-    ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy, FindTree(leaves[i]));
+    ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy,
+                     repository_.index().FindTree(leaves[i]));
     const bool is_whole = layout.LeafBytes(leaf) == whole_leaf_bytes;
     if (!is_whole || !copy.has_value() || !whole.leaves.Contains(copy->first)) {
       RETURN_IF_ERROR(CheckLeaf(ctx, leaves[i], leaf, layout));

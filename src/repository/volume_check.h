@@ -17,9 +17,6 @@
 
 namespace csidelta::repository {
 
-// Whether a snapshot says that it holds a volume in our layout.
-bool IsVolume(const RepoSnapshot& snapshot);
-
 // Proves that the trees of volumes are exactly those of a volume of the recorded size: nothing
 // missing, nothing too much, every chunk of its length. Leaves are noted when the content of all
 // trees is looked up anyway (NoteWholeLeaf), volumes afterwards (Check), which reads per volume
@@ -46,7 +43,6 @@ class VolumeCheck {
   };
 
   Whole& WholeOf(int64_t chunk_bytes);
-  absl::StatusOr<std::optional<IndexedCopy>> FindTree(const BlobId& tree) const;
   absl::Status CheckLevel1(const CallContext& ctx, const BlobId& tree, int64_t level1,
                            const VolumeLayout& layout);
   absl::Status CheckLeaf(const CallContext& ctx, const BlobId& tree, int64_t leaf,

@@ -1,6 +1,5 @@
 #include "repository/volume_layout.h"
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <optional>
@@ -100,32 +99,6 @@ absl::StatusOr<VolumeLayout> VolumeLayout::Make(int64_t size_bytes, int64_t chun
                                                    " does not fit the layout"));
   }
   return VolumeLayout(size_bytes, chunk_bytes);
-}
-
-int64_t VolumeLayout::ChunkLength(int64_t chunk) const {
-  return std::min(chunk_bytes_, size_bytes_ - ChunkOffset(chunk));
-}
-
-int64_t VolumeLayout::ChunksInLeaf(int64_t leaf) const {
-  return std::min(kLeafChunks, chunk_count() - leaf * kLeafChunks);
-}
-
-int64_t VolumeLayout::LeavesInLevel1(int64_t level1) const {
-  return std::min(kFanout, leaf_count() - level1 * kFanout);
-}
-
-int64_t VolumeLayout::LeafBytes(int64_t leaf) const {
-  const int64_t leaf_bytes = kLeafChunks * chunk_bytes_;
-  return std::min(leaf_bytes, size_bytes_ - leaf * leaf_bytes);
-}
-
-int64_t DefaultChunkBytes(int64_t size_bytes) {
-  return size_bytes <= kSmallChunkVolumeBytesMax ? 512 << 10 : 1 << 20;
-}
-
-bool IsLegalChunkBytes(int64_t chunk_bytes) {
-  return chunk_bytes >= kChunkBytesMin && chunk_bytes <= kChunkBytesMax &&
-         std::has_single_bit(static_cast<uint64_t>(chunk_bytes));
 }
 
 std::string Level1Name(int64_t level1) { return absl::StrFormat("%03x", level1); }

@@ -1,7 +1,8 @@
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,12 +52,21 @@ class VolumeLayout {
 
   int64_t ChunkOffset(int64_t chunk) const { return chunk * chunk_bytes_; }
   // Shorter for the last chunk only.
-  int64_t ChunkLength(int64_t chunk) const;
+  int64_t ChunkLength(int64_t chunk) const {
+    return std::min(chunk_bytes_, size_bytes_ - ChunkOffset(chunk));
+  }
   // Chunks in a leaf, leaves in a level-1 tree: fewer in the last only.
-  int64_t ChunksInLeaf(int64_t leaf) const;
-  int64_t LeavesInLevel1(int64_t level1) const;
+  int64_t ChunksInLeaf(int64_t leaf) const {
+    return std::min(kLeafChunks, chunk_count() - leaf * kLeafChunks);
+  }
+  int64_t LeavesInLevel1(int64_t level1) const {
+    return std::min(kFanout, leaf_count() - level1 * kFanout);
+  }
   // Bytes of the volume that a leaf covers.
-  int64_t LeafBytes(int64_t leaf) const;
+  int64_t LeafBytes(int64_t leaf) const {
+    const int64_t leaf_bytes = kLeafChunks * chunk_bytes_;
+    return std::min(leaf_bytes, size_bytes_ - leaf * leaf_bytes);
+  }
 
  private:
   VolumeLayout(int64_t size_bytes, int64_t chunk_bytes)
@@ -71,8 +81,13 @@ inline int64_t Level1OfLeaf(int64_t leaf) { return leaf / kFanout; }
 inline int64_t IndexOfLeaf(int64_t leaf) { return leaf % kFanout; }
 
 // For the first backup of a volume: 512 KiB up to 4 TiB, 1 MiB above.
-int64_t DefaultChunkBytes(int64_t size_bytes);
-bool IsLegalChunkBytes(int64_t chunk_bytes);
+inline int64_t DefaultChunkBytes(int64_t size_bytes) {
+  return size_bytes <= kSmallChunkVolumeBytesMax ? 512 << 10 : 1 << 20;
+}
+inline bool IsLegalChunkBytes(int64_t chunk_bytes) {
+  return chunk_bytes >= kChunkBytesMin && chunk_bytes <= kChunkBytesMax &&
+         std::has_single_bit(static_cast<uint64_t>(chunk_bytes));
+}
 
 // "00a" and "1f".
 std::string Level1Name(int64_t level1);

@@ -1,8 +1,8 @@
 #include <array>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "base/json_text.h"
 #include "base/status_macros.h"
 #include "repository/volume_layout.h"
@@ -43,22 +43,9 @@ constexpr std::array<absl::string_view, 8> kStructure = {
     "fanout", "image_tree", "pvc",         "access_modes"};
 
 bool IsKnown(absl::string_view name) {
-  for (const absl::string_view known : kStructure) {
-    if (name == known) {
-      return true;
-    }
-  }
-  for (const auto& [known, member] : kTexts) {
-    if (name == known) {
-      return true;
-    }
-  }
-  for (const auto& [known, member] : kNumbers) {
-    if (name == known) {
-      return true;
-    }
-  }
-  return false;
+  const auto is_it = [name](const auto& known) { return known.first == name; };
+  return absl::c_linear_search(kStructure, name) || absl::c_any_of(kTexts, is_it) ||
+         absl::c_any_of(kNumbers, is_it);
 }
 
 std::string EncodeClaim(const VolumeManifest& manifest) {
@@ -83,10 +70,7 @@ std::string EncodeManifest(const VolumeManifest& manifest) {
     }
   }
   if (!manifest.access_modes.empty()) {
-    const std::string modes = absl::StrJoin(
-        manifest.access_modes, ",",
-        [](std::string* list, const std::string& mode) { list->append(JsonText(mode)); });
-    absl::StrAppend(&out, ",\"access_modes\":[", modes, "]");
+    absl::StrAppend(&out, ",\"access_modes\":", JsonTextList(manifest.access_modes));
   }
   for (const auto& [name, member] : kNumbers) {
     absl::StrAppend(&out, ",\"", name, "\":", manifest.*member);
@@ -125,13 +109,7 @@ absl::StatusOr<VolumeManifest> DecodeManifest(absl::string_view text) {
   for (const auto& [name, member] : kNumbers) {
     manifest.*member = GetInt(json, {name});
   }
-  if (const Json* modes = FindJson(json, {"access_modes"}); modes != nullptr && modes->is_array()) {
-    for (const Json& mode : *modes) {
-      if (mode.is_string()) {
-        manifest.access_modes.push_back(mode.get<std::string>());
-      }
-    }
-  }
+  manifest.access_modes = GetStringList(json, {"access_modes"});
   for (const auto& [name, value] : json.items()) {
     if (!IsKnown(name)) {
       manifest.unknown[name] = value;

@@ -49,17 +49,13 @@ absl::Status ReadRule(absl::string_view path, std::string text, LifecycleRule& r
 }  // namespace
 
 absl::StatusOr<bool> ParseVersioning(const std::string& xml) {
-  bool is_document = false;
-  bool is_enabled = false;
-  RETURN_IF_ERROR(ReadXml(xml, [&](absl::string_view path, const std::string& text) {
-    is_document = is_document || path == "VersioningConfiguration";
-    is_enabled = is_enabled || (path == "VersioningConfiguration/Status" && text == "Enabled");
-    return absl::OkStatus();
-  }));
-  if (!is_document) {
-    return absl::InvalidArgumentError("not the versioning of a bucket");
-  }
-  return is_enabled;
+  std::string status;
+  RETURN_IF_ERROR(ReadXmlBelow("VersioningConfiguration", "the versioning of a bucket", xml,
+                               [&](absl::string_view path, const std::string& text) {
+                                 PickText(path, text, {{"Status", &status}});
+                                 return absl::OkStatus();
+                               }));
+  return status == "Enabled";
 }
 
 absl::StatusOr<ObjectLockRule> ParseObjectLock(const std::string& xml) {
@@ -67,16 +63,10 @@ absl::StatusOr<ObjectLockRule> ParseObjectLock(const std::string& xml) {
   if (xml.empty()) {
     return rule;
   }
-  bool is_document = false;
-  RETURN_IF_ERROR(ReadXml(xml, [&](absl::string_view path, std::string text) -> absl::Status {
-    is_document = is_document || path == "ObjectLockConfiguration";
-    if (!absl::ConsumePrefix(&path, "ObjectLockConfiguration/")) {
-      return absl::OkStatus();
-    }
+  const auto take = [&](absl::string_view path, const std::string& text) -> absl::Status {
+    PickText(path, text, {{"Rule/DefaultRetention/Mode", &rule.mode}});
     if (path == "ObjectLockEnabled") {
       rule.is_enabled = text == "Enabled";
-    } else if (path == "Rule/DefaultRetention/Mode") {
-      rule.mode = std::move(text);
     } else if (path == "Rule/DefaultRetention/Days") {
       ASSIGN_OR_RETURN(rule.days, ReadDays(text));
     } else if (path == "Rule/DefaultRetention/Years") {
@@ -84,10 +74,9 @@ absl::StatusOr<ObjectLockRule> ParseObjectLock(const std::string& xml) {
       rule.days = years * kDaysOfYear;
     }
     return absl::OkStatus();
-  }));
-  if (!is_document) {
-    return absl::InvalidArgumentError("not the object lock of a bucket");
-  }
+  };
+  RETURN_IF_ERROR(
+      ReadXmlBelow("ObjectLockConfiguration", "the object lock of a bucket", xml, take));
   if (!rule.mode.empty() && rule.mode != "GOVERNANCE" && rule.mode != "COMPLIANCE") {
     return absl::InvalidArgumentError("the default retention of a bucket has an unknown mode");
   }
@@ -100,28 +89,22 @@ absl::StatusOr<std::vector<LifecycleRule>> ParseLifecycle(const std::string& xml
     return rules;
   }
   LifecycleRule rule;
-  bool is_document = false;
-  bool is_enabled = false;
-  RETURN_IF_ERROR(ReadXml(xml, [&](absl::string_view path, std::string text) -> absl::Status {
-    is_document = is_document || path == "LifecycleConfiguration";
-    if (path == "LifecycleConfiguration/Rule") {
+  std::string status;
+  const auto take = [&](absl::string_view path, std::string text) -> absl::Status {
+    PickText(path, text, {{"Rule/Status", &status}});
+    if (path == "Rule") {
       if (rules.size() >= kLifecycleRulesMax) {
         return absl::InvalidArgumentError("a bucket has too many lifecycle rules");
       }
       LifecycleRule done = std::exchange(rule, {});
-      if (std::exchange(is_enabled, false)) {
+      if (std::exchange(status, "") == "Enabled") {
         rules.push_back(std::move(done));
       }
-    } else if (path == "LifecycleConfiguration/Rule/Status") {
-      is_enabled = text == "Enabled";
-    } else if (absl::ConsumePrefix(&path, "LifecycleConfiguration/Rule/")) {
-      return ReadRule(path, std::move(text), rule);
     }
-    return absl::OkStatus();
-  }));
-  if (!is_document) {
-    return absl::InvalidArgumentError("not the lifecycle of a bucket");
-  }
+    return absl::ConsumePrefix(&path, "Rule/") ? ReadRule(path, std::move(text), rule)
+                                               : absl::OkStatus();
+  };
+  RETURN_IF_ERROR(ReadXmlBelow("LifecycleConfiguration", "the lifecycle of a bucket", xml, take));
   return rules;
 }
 

@@ -87,10 +87,7 @@ absl::StatusOr<Credentials> ParseJsonCredentials(const std::string& text,
   return credentials;
 }
 
-bool IsPlain(absl::string_view text) {
-  return absl::c_all_of(text,
-                        [](char c) { return absl::ascii_isgraph(static_cast<unsigned char>(c)); });
-}
+bool IsPlain(absl::string_view text) { return absl::c_all_of(text, absl::ascii_isgraph); }
 
 // A line break at the end of a mounted secret would be seen by the server as another key.
 absl::Status CheckPlain(const Credentials& credentials) {
@@ -115,12 +112,6 @@ bool MayBeAskedForKeys(const net::Url& url) {
          absl::StartsWith(url.host, "127.");
 }
 
-// Whether the same question may be answered otherwise a little later.
-bool MayPass(int status) {
-  return (status / 100 == 5 && status != 501 && status != 505) || status == 408 || status == 425 ||
-         status == 429;
-}
-
 // No answer, while there was time left for one: never that something is not there.
 absl::Status NotAnswered(const CallContext& ctx, const absl::Status& status,
                          absl::string_view source) {
@@ -132,13 +123,12 @@ absl::Status NotAnswered(const CallContext& ctx, const absl::Status& status,
 
 // The answer's body; errors say `source`.
 absl::StatusOr<std::string> BodyOf(const net::HttpResponse& response, absl::string_view source) {
-  if (MayPass(response.status)) {
-    return absl::UnavailableError(absl::StrCat(source, " answered ", response.status));
+  if (response.status == 200) {
+    return response.body;
   }
-  if (response.status != 200) {
-    return absl::UnauthenticatedError(absl::StrCat(source, " answered ", response.status));
-  }
-  return response.body;
+  const std::string text = absl::StrCat(source, " answered ", response.status);
+  return IsRetryable(S3Status(response, {}, "")) ? absl::UnavailableError(text)
+                                                 : absl::UnauthenticatedError(text);
 }
 
 }  // namespace

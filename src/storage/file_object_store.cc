@@ -69,7 +69,9 @@ absl::StatusOr<UniqueFd> OpenBelow(const std::string& root, const std::string& f
   return fd;
 }
 
-absl::StatusOr<OpenedFile> OpenObject(const std::string& root, const std::string& key) {
+absl::StatusOr<OpenedFile> OpenObject(const CallContext& ctx, const std::string& root,
+                                      const std::string& key) {
+  RETURN_IF_ERROR(ctx.Check());
   const Place place = Split(key);
   const auto open = [&]() -> absl::StatusOr<OpenedFile> {
     ASSIGN_OR_RETURN(const UniqueFd folder, OpenBelow(root, place.folder));
@@ -366,8 +368,7 @@ absl::Status FileObjectStore::Put(const CallContext& ctx, const std::string& key
 absl::StatusOr<std::string> FileObjectStore::Get(const CallContext& ctx, const std::string& key,
                                                  int64_t size_bytes_max) {
   RETURN_IF_ERROR(CheckKey(key));
-  RETURN_IF_ERROR(ctx.Check());
-  ASSIGN_OR_RETURN(const OpenedFile file, OpenObject(root_, key));
+  ASSIGN_OR_RETURN(const OpenedFile file, OpenObject(ctx, root_, key));
   if (file.size_bytes > size_bytes_max) {
     return ObjectTooLarge(key, size_bytes_max);
   }
@@ -377,8 +378,7 @@ absl::StatusOr<std::string> FileObjectStore::Get(const CallContext& ctx, const s
 absl::StatusOr<std::string> FileObjectStore::GetRange(const CallContext& ctx,
                                                       const std::string& key, ByteRange range) {
   RETURN_IF_ERROR(CheckGetRange(key, range));
-  RETURN_IF_ERROR(ctx.Check());
-  ASSIGN_OR_RETURN(const OpenedFile file, OpenObject(root_, key));
+  ASSIGN_OR_RETURN(const OpenedFile file, OpenObject(ctx, root_, key));
   if (range.offset_bytes + range.length_bytes > file.size_bytes) {
     return ObjectEndsBefore(key, range, file.size_bytes);
   }
@@ -388,8 +388,7 @@ absl::StatusOr<std::string> FileObjectStore::GetRange(const CallContext& ctx,
 
 absl::StatusOr<ObjectInfo> FileObjectStore::Stat(const CallContext& ctx, const std::string& key) {
   RETURN_IF_ERROR(CheckKey(key));
-  RETURN_IF_ERROR(ctx.Check());
-  ASSIGN_OR_RETURN(const OpenedFile file, OpenObject(root_, key));
+  ASSIGN_OR_RETURN(const OpenedFile file, OpenObject(ctx, root_, key));
   return ObjectInfo{.key = key, .size_bytes = file.size_bytes};
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -33,9 +34,8 @@ absl::Status Malformed(absl::string_view what) {
 bool IsBucketName(absl::string_view name) {
   constexpr std::size_t kNameBytesMax = 255;  // Old buckets of us-east-1 may be so long.
   return !name.empty() && name.size() <= kNameBytesMax && name != "." && name != ".." &&
-         std::all_of(name.begin(), name.end(), [](char c) {
-           return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '.' ||
-                  c == '_';
+         absl::c_all_of(name, [](char c) {
+           return absl::ascii_isalnum(static_cast<unsigned char>(c)) || absl::StrContains("-._", c);
          });
 }
 
@@ -86,14 +86,12 @@ absl::StatusOr<Location> ParseS3(absl::string_view rest) {
 }
 
 bool IsAws(absl::string_view host) {
-  return std::any_of(std::begin(kAwsSuffixes), std::end(kAwsSuffixes),
-                     [&](absl::string_view suffix) { return absl::EndsWith(host, suffix); });
+  return absl::c_any_of(kAwsSuffixes,
+                        [&](absl::string_view suffix) { return absl::EndsWith(host, suffix); });
 }
 
 bool IsAddress(absl::string_view host) {
-  return absl::StrContains(host, ":") || std::all_of(host.begin(), host.end(), [](char c) {
-           return c == '.' || absl::ascii_isdigit(static_cast<unsigned char>(c));
-         });
+  return absl::StrContains(host, ":") || host.find_first_not_of(".0123456789") == host.npos;
 }
 
 // They become headers.
@@ -102,8 +100,7 @@ absl::Status CheckTexts(const S3Options& options) {
        {std::pair("region", &options.region), std::pair("storage class", &options.storage_class),
         std::pair("encryption", &options.server_side_encryption),
         std::pair("KMS key", &options.kms_key_id), std::pair("tagging", &options.tagging)}) {
-    if (!std::all_of(text->begin(), text->end(),
-                     [](char c) { return absl::ascii_isgraph(static_cast<unsigned char>(c)); })) {
+    if (!absl::c_all_of(*text, absl::ascii_isgraph)) {
       return absl::InvalidArgumentError(
           absl::StrCat("the ", name, " has a blank or another character that none has"));
     }

@@ -114,35 +114,37 @@ absl::Status CheckRange(const net::HttpResponse& response, const std::string& ke
 // A listing, as it is asked for and passed on.
 struct Listing {
   absl::string_view root;  // what stands before every key in the bucket
-  absl::string_view prefix;
+  absl::string_view prefix = {};
   bool is_deep = true;  // Else only what lies directly below the prefix.
+  std::string what;
 };
 
-// Hands what one page shows to `sink`; what has no key of csi-delta is passed over.
-absl::Status PassOn(const ListPage& page, const Listing& listing, ObjectSink sink) {
-  const std::string what = absl::StrCat("list ", listing.prefix);
-  const auto key_of = [&](absl::string_view key) -> absl::StatusOr<absl::string_view> {
-    if (!absl::ConsumePrefix(&key, listing.root) || !absl::StartsWith(key, listing.prefix)) {
-      return absl::DataLossError(absl::StrCat(what, ": the server names objects from elsewhere"));
-    }
-    return key;
-  };
-  for (const ListedObject& listed : page.objects) {
-    ASSIGN_OR_RETURN(const absl::string_view key, key_of(listed.key));
-    if (!listing.is_deep && absl::StrContains(key.substr(listing.prefix.size()), "/")) {
-      return absl::DataLossError(absl::StrCat(what, ": the server does not heed the delimiter"));
-    }
-    if (CheckKey(key).ok()) {
-      RETURN_IF_ERROR(sink({.key = std::string(key),
-                            .size_bytes = listed.size_bytes,
-                            .modified_at = listed.modified_at}));
-    }
+// Takes off a key what stands before it in the bucket.
+absl::Status CutRoot(const Listing& listing, std::string& key) {
+  absl::string_view rest = key;
+  if (!absl::ConsumePrefix(&rest, listing.root) || !absl::StartsWith(rest, listing.prefix)) {
+    return absl::DataLossError(
+        absl::StrCat(listing.what, ": the server names objects from elsewhere"));
   }
-  for (const std::string& listed : page.folders) {
-    ASSIGN_OR_RETURN(const absl::string_view folder, key_of(listed));
-    absl::string_view segment = folder.substr(listing.prefix.size());
+  key.erase(0, listing.root.size());
+  return absl::OkStatus();
+}
+
+// Hands what one page shows to `sink`; what has no key of csi-delta is passed over.
+absl::Status PassOn(ListPage& page, const Listing& listing, ObjectSink sink) {
+  for (ObjectInfo& object : page.objects) {
+    RETURN_IF_ERROR(CutRoot(listing, object.key));
+    if (!listing.is_deep && absl::StrContains(object.key.substr(listing.prefix.size()), "/")) {
+      return absl::DataLossError(
+          absl::StrCat(listing.what, ": the server does not heed the delimiter"));
+    }
+    RETURN_IF_ERROR(CheckKey(object.key).ok() ? sink(object) : absl::OkStatus());
+  }
+  for (std::string& folder : page.folders) {
+    RETURN_IF_ERROR(CutRoot(listing, folder));
+    absl::string_view segment = absl::string_view(folder).substr(listing.prefix.size());
     if (absl::ConsumeSuffix(&segment, "/") && IsKeySegment(segment) && CheckPrefix(folder).ok()) {
-      RETURN_IF_ERROR(sink({.key = std::string(folder), .size_bytes = 0}));
+      RETURN_IF_ERROR(sink({.key = folder, .size_bytes = 0}));
     }
   }
   return absl::OkStatus();
@@ -244,8 +246,7 @@ bool S3ObjectStore::AwaitOthers(const CallContext& ctx, const Credentials& refus
   return false;
 }
 
-// Any answer that is neither a wrong clock nor refused credentials, when that could be helped.
-absl::StatusOr<net::HttpResponse> S3ObjectStore::Send(const CallContext& ctx, const Call& call) {
+absl::StatusOr<net::HttpResponse> S3ObjectStore::Answer(const CallContext& ctx, const Call& call) {
   constexpr int kCorrectionsMax = 2;
   int looks_for_host = 0;
   int same_keys = 0;
@@ -267,12 +268,14 @@ absl::StatusOr<net::HttpResponse> S3ObjectStore::Send(const CallContext& ctx, co
       return absl::UnavailableError("a gateway answered with a page in the store's place");
     }
     const bool is_read = call.method == "GET" || call.method == "HEAD";
-    if (is_read && IsSuccess(*response) && response->status != 200 && response->status != 206) {
+    const int partial = call.headers.empty() ? 200 : 206;
+    if (is_read && IsSuccess(*response) && response->status != 200 && response->status != partial) {
       return absl::UnavailableError(absl::StrCat("the server answered ", response->status,
                                                  ", which is not an answer of a store to a read"));
     }
     if (IsSuccess(*response)) {
       was_let_in_ = true;
+      return response;
     }
     // Some servers say so once in a long while, of a request like any other.
     if (was_let_in_ && ReadS3Error(*response).code == "SignatureDoesNotMatch" &&
@@ -291,18 +294,18 @@ absl::StatusOr<net::HttpResponse> S3ObjectStore::Send(const CallContext& ctx, co
   }
 }
 
-absl::Status S3ObjectStore::Failure(const net::HttpResponse& response) const {
+absl::Status S3ObjectStore::Failure(const net::HttpResponse& response, const Call& call) const {
   const S3Error error = ReadS3Error(response);
   absl::Status status =
       Annotate(S3Status(response, error, options_.region),
                absl::StrCat("bucket ", options_.bucket, " at ", options_.endpoint.HostHeader()));
   if (was_let_in_ && error.code == "SignatureDoesNotMatch") {
-    return {status.code(),
-            absl::StrCat(status.message(),
-                         "; the same place accepted earlier requests, so the keys were changed, or "
-                         "a proxy on the way changes requests")};
+    status = {status.code(),
+              absl::StrCat(status.message(),
+                           "; the same place accepted earlier requests, so the keys were changed, "
+                           "or a proxy on the way changes requests")};
   }
-  return status;
+  return Annotate(status, call.what);
 }
 
 bool S3ObjectStore::IsRetained(const std::string& key) const {
@@ -333,52 +336,53 @@ absl::Status S3ObjectStore::Put(const CallContext& ctx, const std::string& key,
   if (known.sha256_hex.empty()) {
     known.sha256_hex = Sha256Hex(bytes);
   }
-  const std::string what = absl::StrCat("put ", key);
-  absl::StatusOr<net::HttpResponse> response = Send(ctx, {.method = "PUT",
-                                                          .key = key,
-                                                          .headers = PutHeaders(known),
-                                                          .is_retained = IsRetained(key),
-                                                          .body = bytes,
-                                                          .sha256_hex = known.sha256_hex,
-                                                          .answer_bytes_max = kErrorBytesMax});
-  RETURN_IF_ERROR(Annotate(response.status(), what));
-  if (IsSuccess(*response)) {
-    const std::string stored = net::Header(*response, "x-amz-checksum-sha256");
-    if (stored.empty() && net::Header(*response, "etag").empty()) {
+  const Call call{.what = absl::StrCat("put ", key),
+                  .method = "PUT",
+                  .key = key,
+                  .headers = PutHeaders(known),
+                  .is_retained = IsRetained(key),
+                  .body = bytes,
+                  .sha256_hex = known.sha256_hex,
+                  .answer_bytes_max = kErrorBytesMax};
+  ASSIGN_OR_RETURN(const net::HttpResponse response, Send(ctx, call));
+  if (IsSuccess(response)) {
+    const std::string stored = net::Header(response, "x-amz-checksum-sha256");
+    if (stored.empty() && net::Header(response, "etag").empty()) {
       return absl::UnavailableError(absl::StrCat(
-          what, ": the answer does not name what was stored, as that of a store does"));
+          call.what, ": the answer does not name what was stored, as that of a store does"));
     }
     return stored.empty() || stored == Base64OfHex(known.sha256_hex)
                ? absl::OkStatus()
-               : absl::DataLossError(absl::StrCat(what, ": the server stored other bytes"));
+               : absl::DataLossError(absl::StrCat(call.what, ": the server stored other bytes"));
   }
-  if (response->status == 412 && options.if_absent) {
+  if (response.status == 412 && options.if_absent) {
     return ObjectExists(key);
   }
-  const absl::Status status = Failure(*response);
+  const absl::Status status = Failure(response, call);
   // Servers that are older than the condition refuse it in different ways.
   const bool knows_no_condition =
       options.if_absent && absl::IsFailedPrecondition(status) &&
-      (response->status == 501 ||
-       (response->status == 400 && ReadS3Error(*response).region.empty()));
-  if (knows_no_condition) {
-    return absl::UnimplementedError(absl::StrCat(what, " if absent: ", status.message()));
-  }
-  return Annotate(status, what);
+      (response.status == 501 || (response.status == 400 && ReadS3Error(response).region.empty()));
+  return knows_no_condition
+             ? absl::UnimplementedError(absl::StrCat(
+                   call.what, " if absent", absl::StripPrefix(status.message(), call.what)))
+             : status;
 }
 
 absl::StatusOr<std::string> S3ObjectStore::Get(const CallContext& ctx, const std::string& key,
                                                int64_t size_bytes_max) {
   RETURN_IF_ERROR(CheckKey(key));
-  absl::StatusOr<net::HttpResponse> response = Send(
-      ctx,
-      {.method = "GET", .key = key, .answer_bytes_max = std::max(size_bytes_max, kErrorBytesMax)});
+  const Call call{.what = absl::StrCat("get ", key),
+                  .method = "GET",
+                  .key = key,
+                  .answer_bytes_max = std::max(size_bytes_max, kErrorBytesMax)};
+  absl::StatusOr<net::HttpResponse> response = Send(ctx, call);
   if (absl::IsDataLoss(response.status())) {
     return ObjectTooLarge(key, size_bytes_max);  // The client's limit, set by us.
   }
-  RETURN_IF_ERROR(Annotate(response.status(), absl::StrCat("get ", key)));
-  if (response->status != 200) {
-    return Annotate(Failure(*response), absl::StrCat("get ", key));
+  RETURN_IF_ERROR(response.status());
+  if (!IsSuccess(*response)) {
+    return Failure(*response, call);
   }
   if (std::ssize(response->body) > size_bytes_max) {
     return ObjectTooLarge(key, size_bytes_max);
@@ -390,62 +394,50 @@ absl::StatusOr<std::string> S3ObjectStore::GetRange(const CallContext& ctx, cons
                                                     ByteRange range) {
   RETURN_IF_ERROR(CheckGetRange(key, range));
   const int64_t last = range.offset_bytes + range.length_bytes - 1;
-  absl::StatusOr<net::HttpResponse> response =
-      Send(ctx, {.method = "GET",
-                 .key = key,
-                 .headers = {{"range", absl::StrCat("bytes=", range.offset_bytes, "-", last)}},
-                 .answer_bytes_max = std::max(range.length_bytes, kErrorBytesMax)});
-  RETURN_IF_ERROR(Annotate(response.status(), absl::StrCat("get ", key)));
-  if (!IsSuccess(*response)) {
-    return Annotate(Failure(*response), absl::StrCat("get ", key));
-  }
-  RETURN_IF_ERROR(CheckRange(*response, key, range));
-  return std::move(response->body);
+  ASSIGN_OR_RETURN(
+      net::HttpResponse response,
+      Succeed(ctx, {.what = absl::StrCat("get ", key),
+                    .method = "GET",
+                    .key = key,
+                    .headers = {{"range", absl::StrCat("bytes=", range.offset_bytes, "-", last)}},
+                    .answer_bytes_max = std::max(range.length_bytes, kErrorBytesMax)}));
+  RETURN_IF_ERROR(CheckRange(response, key, range));
+  return std::move(response.body);
 }
 
 absl::StatusOr<ObjectInfo> S3ObjectStore::Stat(const CallContext& ctx, const std::string& key) {
   RETURN_IF_ERROR(CheckKey(key));
-  absl::StatusOr<net::HttpResponse> response =
-      Send(ctx, {.method = "HEAD", .key = key, .answer_bytes_max = kErrorBytesMax});
-  if (response.ok() && IsUntold(*response)) {
+  const Call call{.what = absl::StrCat("stat ", key),
+                  .method = "HEAD",
+                  .key = key,
+                  .answer_bytes_max = kErrorBytesMax};
+  ASSIGN_OR_RETURN(net::HttpResponse response, Send(ctx, call));
+  if (IsUntold(response)) {
     const absl::StatusOr<std::string> byte =
         GetRange(ctx, key, {.offset_bytes = 0, .length_bytes = 1});
     if (!byte.ok() && !absl::IsOutOfRange(byte.status())) {  // An empty object has no first byte.
       return byte.status();
     }
-    response = Send(ctx, {.method = "HEAD", .key = key, .answer_bytes_max = kErrorBytesMax});
+    ASSIGN_OR_RETURN(response, Send(ctx, call));
   }
-  RETURN_IF_ERROR(Annotate(response.status(), absl::StrCat("stat ", key)));
-  if (response->status != 200) {
-    return Annotate(Failure(*response), absl::StrCat("stat ", key));
+  if (!IsSuccess(response)) {
+    return Failure(response, call);
   }
   ObjectInfo object{.key = key, .size_bytes = 0};
-  if (!absl::SimpleAtoi(net::Header(*response, "content-length"), &object.size_bytes) ||
+  if (!absl::SimpleAtoi(net::Header(response, "content-length"), &object.size_bytes) ||
       object.size_bytes < 0) {
-    return absl::DataLossError(absl::StrCat("stat ", key, ": the answer has no size"));
+    return absl::DataLossError(absl::StrCat(call.what, ": the answer has no size"));
   }
   return object;
-}
-
-absl::Status S3ObjectStore::List(const CallContext& ctx, const std::string& prefix,
-                                 ObjectSink sink) {
-  return ListPages(ctx, prefix, "", /*is_deep=*/true, sink);
-}
-
-absl::Status S3ObjectStore::ListAfter(const CallContext& ctx, const std::string& prefix,
-                                      const std::string& after, ObjectSink sink) {
-  return ListPages(ctx, prefix, after, /*is_deep=*/true, sink);
-}
-
-absl::Status S3ObjectStore::ListFolder(const CallContext& ctx, const std::string& prefix,
-                                       ObjectSink sink) {
-  return ListPages(ctx, prefix, "", /*is_deep=*/false, sink);
 }
 
 absl::Status S3ObjectStore::ListPages(const CallContext& ctx, const std::string& prefix,
                                       const std::string& after, bool is_deep, ObjectSink sink) {
   RETURN_IF_ERROR(CheckPrefix(prefix));
-  const std::string what = absl::StrCat("list ", prefix);
+  const Listing listing{.root = options_.prefix,
+                        .prefix = prefix,
+                        .is_deep = is_deep,
+                        .what = absl::StrCat("list ", prefix)};
   const std::string base =
       absl::StrCat(is_deep ? "" : "delimiter=%2F&",
                    "encoding-type=url&list-type=2&max-keys=", options_.page_objects_max,
@@ -453,7 +445,8 @@ absl::Status S3ObjectStore::ListPages(const CallContext& ctx, const std::string&
   std::string token;
   int64_t empty_pages = 0;
   for (int64_t pages = 0; pages < kListPagesMax; ++pages) {
-    Call call{.method = "GET", .query = base, .answer_bytes_max = kXmlBytesMax};
+    Call call{
+        .what = listing.what, .method = "GET", .query = base, .answer_bytes_max = kXmlBytesMax};
     if (pages > 0) {
       meter_.Add(&StoreUsage::list_requests, 1);
       absl::StrAppend(&call.query, "&continuation-token=", net::PercentEncode(token));
@@ -461,18 +454,13 @@ absl::Status S3ObjectStore::ListPages(const CallContext& ctx, const std::string&
       absl::StrAppend(&call.query,
                       "&start-after=", net::PercentEncode(absl::StrCat(options_.prefix, after)));
     }
-    absl::StatusOr<net::HttpResponse> response = Send(ctx, call);
-    RETURN_IF_ERROR(Annotate(response.status(), what));
-    if (response->status != 200) {
-      return Annotate(Failure(*response), what);
-    }
-    absl::StatusOr<ListPage> page = ParseListPage(response->body);
+    ASSIGN_OR_RETURN(const net::HttpResponse response, Succeed(ctx, call));
+    absl::StatusOr<ListPage> page = ParseListPage(response.body);
     if (!page.ok()) {
       // Cut off, or of another server that answered once; never a listing of nothing.
-      return absl::UnavailableError(absl::StrCat(what, ": ", page.status().message()));
+      return absl::UnavailableError(absl::StrCat(listing.what, ": ", page.status().message()));
     }
-    RETURN_IF_ERROR(
-        PassOn(*page, {.root = options_.prefix, .prefix = prefix, .is_deep = is_deep}, sink));
+    RETURN_IF_ERROR(PassOn(*page, listing, sink));
     if (page->next_token.empty()) {
       return absl::OkStatus();
     }
@@ -483,18 +471,20 @@ absl::Status S3ObjectStore::ListPages(const CallContext& ctx, const std::string&
     }
     token = std::move(page->next_token);
   }
-  return absl::DataLossError(absl::StrCat(what, ": the listing has no end"));
+  return absl::DataLossError(absl::StrCat(listing.what, ": the listing has no end"));
 }
 
 absl::Status S3ObjectStore::Delete(const CallContext& ctx, const std::string& key) {
   RETURN_IF_ERROR(CheckKey(key));
-  absl::StatusOr<net::HttpResponse> response =
-      Send(ctx, {.method = "DELETE", .key = key, .answer_bytes_max = kErrorBytesMax});
-  RETURN_IF_ERROR(Annotate(response.status(), absl::StrCat("delete ", key)));
-  if (IsSuccess(*response)) {
+  const Call call{.what = absl::StrCat("delete ", key),
+                  .method = "DELETE",
+                  .key = key,
+                  .answer_bytes_max = kErrorBytesMax};
+  ASSIGN_OR_RETURN(const net::HttpResponse response, Send(ctx, call));
+  if (IsSuccess(response)) {
     return absl::OkStatus();
   }
-  const absl::Status status = Annotate(Failure(*response), absl::StrCat("delete ", key));
+  const absl::Status status = Failure(response, call);
   if (absl::IsPermissionDenied(status)) {
     return AsRetained(absl::PermissionDeniedError(
         absl::StrCat(status.message(),
@@ -503,14 +493,14 @@ absl::Status S3ObjectStore::Delete(const CallContext& ctx, const std::string& ke
   return absl::IsNotFound(status) ? absl::OkStatus() : status;
 }
 
-absl::StatusOr<net::HttpResponse> S3ObjectStore::Succeed(const CallContext& ctx, const Call& call,
-                                                         absl::string_view what) {
-  RETURN_IF_ERROR(Annotate(call.key.empty() ? absl::OkStatus() : CheckKey(call.key), what));
-  absl::StatusOr<net::HttpResponse> response = Send(ctx, call);
-  RETURN_IF_ERROR(Annotate(response.status(), what));
-  // Of a copy, a failure may come in an answer that began as a success.
-  if (!IsSuccess(*response) || !ReadS3Error(*response).code.empty()) {
-    return Annotate(Failure(*response), what);
+absl::StatusOr<net::HttpResponse> S3ObjectStore::Succeed(const CallContext& ctx, const Call& call) {
+  RETURN_IF_ERROR(Annotate(call.key.empty() ? absl::OkStatus() : CheckKey(call.key), call.what));
+  ASSIGN_OR_RETURN(net::HttpResponse response, Send(ctx, call));
+  // Of a copy, a failure may come in an answer that began as a success; an object may hold
+  // anything.
+  const bool is_object = call.method == "GET" && !call.key.empty();
+  if (!IsSuccess(response) || (!is_object && !ReadS3Error(response).code.empty())) {
+    return Failure(response, call);
   }
   return response;
 }
@@ -518,24 +508,19 @@ absl::StatusOr<net::HttpResponse> S3ObjectStore::Succeed(const CallContext& ctx,
 absl::StatusOr<Retention> S3ObjectStore::GetRetention(const CallContext& ctx,
                                                       const std::string& key,
                                                       const std::string& version) {
-  const std::string what = absl::StrCat("get the retention of ", key);
   RETURN_IF_ERROR(CheckKey(key));
-  ASSIGN_OR_RETURN(
-      const net::HttpResponse response,
-      Send(ctx, {.method = "GET",
-                 .key = key,
-                 .query = absl::StrCat("retention=", version.empty() ? "" : "&versionId=",
-                                       net::PercentEncode(version)),
-                 .answer_bytes_max = kErrorBytesMax}));
+  const Call call{.what = absl::StrCat("get the retention of ", key),
+                  .method = "GET",
+                  .key = key,
+                  .query = absl::StrCat("retention=", version.empty() ? "" : "&versionId=",
+                                        net::PercentEncode(version)),
+                  .answer_bytes_max = kErrorBytesMax};
+  ASSIGN_OR_RETURN(const net::HttpResponse response, Send(ctx, call));
   if (ReadS3Error(response).code == "NoSuchObjectLockConfiguration") {
     return Retention();
   }
-  if (!IsSuccess(response)) {
-    return Annotate(Failure(response), what);
-  }
-  absl::StatusOr<Retention> retention = ParseRetention(response.body);
-  RETURN_IF_ERROR(Annotate(retention.status(), what));
-  return retention;
+  return IsSuccess(response) ? Annotate(ParseRetention(response.body), call.what)
+                             : Failure(response, call);
 }
 
 absl::Status S3ObjectStore::SetRetention(const CallContext& ctx, const std::string& key,
@@ -545,16 +530,15 @@ absl::Status S3ObjectStore::SetRetention(const CallContext& ctx, const std::stri
                    retention.mode, "</Mode><RetainUntilDate>",
                    FormatRfc3339Seconds(retention.until), "</RetainUntilDate></Retention>");
   const std::string sha256_hex = Sha256Hex(body);
-  return Succeed(ctx,
-                 {.method = "PUT",
-                  .key = key,
-                  .query = absl::StrCat("retention=&versionId=", net::PercentEncode(version)),
-                  .headers = {{"content-type", "application/xml"},
-                              {"x-amz-checksum-sha256", Base64OfHex(sha256_hex)}},
-                  .body = body,
-                  .sha256_hex = sha256_hex,
-                  .answer_bytes_max = kErrorBytesMax},
-                 absl::StrCat("extend the retention of ", key))
+  return Succeed(ctx, {.what = absl::StrCat("extend the retention of ", key),
+                       .method = "PUT",
+                       .key = key,
+                       .query = absl::StrCat("retention=&versionId=", net::PercentEncode(version)),
+                       .headers = {{"content-type", "application/xml"},
+                                   {"x-amz-checksum-sha256", Base64OfHex(sha256_hex)}},
+                       .body = body,
+                       .sha256_hex = sha256_hex,
+                       .answer_bytes_max = kErrorBytesMax})
       .status();
 }
 
@@ -562,7 +546,7 @@ absl::StatusOr<VersionPage> S3ObjectStore::ListVersions(const CallContext& ctx,
                                                         const std::string& prefix,
                                                         const VersionCursor& from) {
   RETURN_IF_ERROR(CheckPrefix(prefix));
-  const std::string what = absl::StrCat("list versions of ", prefix);
+  const Listing listing{.root = options_.prefix, .what = absl::StrCat("list versions of ", prefix)};
   std::string query = "encoding-type=url";
   if (!from.key.empty()) {
     absl::StrAppend(&query,
@@ -574,26 +558,20 @@ absl::StatusOr<VersionPage> S3ObjectStore::ListVersions(const CallContext& ctx,
     absl::StrAppend(&query, "&version-id-marker=", net::PercentEncode(from.id));
   }
   absl::StrAppend(&query, "&versions=");
-  ASSIGN_OR_RETURN(
-      const net::HttpResponse response,
-      Succeed(ctx, {.method = "GET", .query = query, .answer_bytes_max = kXmlBytesMax}, what));
+  ASSIGN_OR_RETURN(const net::HttpResponse response,
+                   Succeed(ctx, {.what = listing.what,
+                                 .method = "GET",
+                                 .query = query,
+                                 .answer_bytes_max = kXmlBytesMax}));
   absl::StatusOr<VersionPage> page = ParseVersionPage(response.body);
   if (!page.ok()) {
-    return absl::UnavailableError(absl::StrCat(what, ": ", page.status().message()));
+    return absl::UnavailableError(absl::StrCat(listing.what, ": ", page.status().message()));
   }
-  const auto is_foreign = [&](std::string& key) {
-    absl::string_view rest = key;
-    const bool is_inside = absl::ConsumePrefix(&rest, options_.prefix);
-    key = std::string(rest);
-    return !is_inside;
-  };
   for (ObjectVersion& version : page->versions) {
-    if (is_foreign(version.key)) {
-      return absl::DataLossError(absl::StrCat(what, ": the server names objects from elsewhere"));
-    }
+    RETURN_IF_ERROR(CutRoot(listing, version.key));
   }
-  if (!page->next.key.empty() && is_foreign(page->next.key)) {
-    return absl::DataLossError(absl::StrCat(what, ": the server continues elsewhere"));
+  if (!page->next.key.empty()) {
+    RETURN_IF_ERROR(CutRoot(listing, page->next.key));
   }
   std::erase_if(page->versions,
                 [](const ObjectVersion& version) { return !CheckKey(version.key).ok(); });
@@ -608,25 +586,23 @@ absl::Status S3ObjectStore::RestoreVersion(const CallContext& ctx, const std::st
   headers.emplace_back(
       "x-amz-copy-source",
       absl::StrCat(EncodePath(source), "?versionId=", net::PercentEncode(version)));
-  return Succeed(ctx,
-                 {.method = "PUT",
-                  .key = key,
-                  .headers = std::move(headers),
-                  .is_retained = IsRetained(key),
-                  .answer_bytes_max = kErrorBytesMax},
-                 absl::StrCat("restore a version of ", key))
+  return Succeed(ctx, {.what = absl::StrCat("restore a version of ", key),
+                       .method = "PUT",
+                       .key = key,
+                       .headers = std::move(headers),
+                       .is_retained = IsRetained(key),
+                       .answer_bytes_max = kErrorBytesMax})
       .status();
 }
 
 absl::Status S3ObjectStore::DeleteVersion(const CallContext& ctx, const std::string& key,
                                           const std::string& version) {
   const absl::Status status =
-      Succeed(ctx,
-              {.method = "DELETE",
-               .key = key,
-               .query = absl::StrCat("versionId=", net::PercentEncode(version)),
-               .answer_bytes_max = kErrorBytesMax},
-              absl::StrCat("delete a version of ", key))
+      Succeed(ctx, {.what = absl::StrCat("delete a version of ", key),
+                    .method = "DELETE",
+                    .key = key,
+                    .query = absl::StrCat("versionId=", net::PercentEncode(version)),
+                    .answer_bytes_max = kErrorBytesMax})
           .status();
   return absl::IsNotFound(status) ? absl::OkStatus() : status;
 }
@@ -636,15 +612,17 @@ absl::StatusOr<std::string> S3ObjectStore::GetBucketDocument(const CallContext& 
   const std::string name = document == BucketDocument::kVersioning   ? "versioning"
                            : document == BucketDocument::kObjectLock ? "object-lock"
                                                                      : "lifecycle";
-  ASSIGN_OR_RETURN(net::HttpResponse response, Send(ctx, {.method = "GET",
-                                                          .query = absl::StrCat(name, "="),
-                                                          .answer_bytes_max = kXmlBytesMax}));
+  const Call call{.what = absl::StrCat("get the bucket's ", name),
+                  .method = "GET",
+                  .query = absl::StrCat(name, "="),
+                  .answer_bytes_max = kXmlBytesMax};
+  ASSIGN_OR_RETURN(net::HttpResponse response, Send(ctx, call));
   const std::string code = ReadS3Error(response).code;
   if (code == "NoSuchLifecycleConfiguration" || code == "ObjectLockConfigurationNotFoundError") {
     return "";
   }
   if (!IsSuccess(response)) {
-    return Annotate(Failure(response), absl::StrCat("get the bucket's ", name));
+    return Failure(response, call);
   }
   return std::move(response.body);
 }

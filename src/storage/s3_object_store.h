@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "net/http_client.h"
 #include "net/url.h"
 #include "storage/credentials.h"
@@ -66,11 +67,17 @@ class S3ObjectStore : public ObjectStore {
   absl::StatusOr<std::string> GetRange(const CallContext& ctx, const std::string& key,
                                        ByteRange range) override;
   absl::StatusOr<ObjectInfo> Stat(const CallContext& ctx, const std::string& key) override;
-  absl::Status List(const CallContext& ctx, const std::string& prefix, ObjectSink sink) override;
+  absl::Status List(const CallContext& ctx, const std::string& prefix, ObjectSink sink) override {
+    return ListAfter(ctx, prefix, "", sink);
+  }
   absl::Status ListAfter(const CallContext& ctx, const std::string& prefix,
-                         const std::string& after, ObjectSink sink) override;
+                         const std::string& after, ObjectSink sink) override {
+    return ListPages(ctx, prefix, after, /*is_deep=*/true, sink);
+  }
   absl::Status ListFolder(const CallContext& ctx, const std::string& prefix,
-                          ObjectSink sink) override;
+                          ObjectSink sink) override {
+    return ListPages(ctx, prefix, "", /*is_deep=*/false, sink);
+  }
   absl::Status Delete(const CallContext& ctx, const std::string& key) override;
   absl::StatusOr<Retention> GetRetention(const CallContext& ctx, const std::string& key,
                                          const std::string& version) override;
@@ -89,10 +96,11 @@ class S3ObjectStore : public ObjectStore {
  private:
   // One request, before it is signed.
   struct Call {
+    std::string what;  // Begins each error: "get KEY".
     std::string method;
-    std::string key = {};    // "" for the bucket itself
-    std::string query = {};  // percent-encoded
-    HeaderList headers = {};
+    std::string key = {};      // "" for the bucket itself
+    std::string query = {};    // percent-encoded
+    HeaderList headers = {};   // of a read: it asks for a part of an object
     bool is_retained = false;  // Asks for the object lock of the options.
     absl::string_view body = {};
     std::string sha256_hex = {};  // of the body
@@ -102,13 +110,16 @@ class S3ObjectStore : public ObjectStore {
   absl::Status ListPages(const CallContext& ctx, const std::string& prefix,
                          const std::string& after, bool is_deep, ObjectSink sink);
   net::HttpRequest Sign(const Call& call, const Credentials& credentials, absl::Time time) const;
-  absl::StatusOr<net::HttpResponse> Send(const CallContext& ctx, const Call& call);
-  // An answer that is not a success is an error, which begins with `what`.
-  absl::StatusOr<net::HttpResponse> Succeed(const CallContext& ctx, const Call& call,
-                                            absl::string_view what);
+  // Any answer that is neither a wrong clock nor refused credentials, when that could be helped.
+  absl::StatusOr<net::HttpResponse> Answer(const CallContext& ctx, const Call& call);
+  absl::StatusOr<net::HttpResponse> Send(const CallContext& ctx, const Call& call) {
+    return Annotate(Answer(ctx, call), call.what);
+  }
+  // An answer that is not a success is an error.
+  absl::StatusOr<net::HttpResponse> Succeed(const CallContext& ctx, const Call& call);
   bool Correct(const CallContext& ctx, const net::HttpResponse& response);
   bool AwaitOthers(const CallContext& ctx, const Credentials& refused);
-  absl::Status Failure(const net::HttpResponse& response) const;
+  absl::Status Failure(const net::HttpResponse& response, const Call& call) const;
   HeaderList PutHeaders(const PutOptions& options) const;
   bool IsRetained(const std::string& key) const;
 

@@ -102,121 +102,125 @@ class Reader {
   absl::Status status_;
 };
 
-// What encoding-type=url did to a key.
-std::string DecodeKey(const std::string& key) {
-  return net::PercentDecode(absl::StrReplaceAll(key, {{"+", " "}}));
+// Takes back what encoding-type=url did to a key.
+void Decode(absl::string_view encoding, std::string& key) {
+  if (encoding == "url") {
+    key = net::PercentDecode(absl::StrReplaceAll(key, {{"+", " "}}));
+  }
+}
+
+absl::Status ReadSize(absl::string_view text, int64_t& size_bytes) {
+  return absl::SimpleAtoi(text, &size_bytes) && size_bytes >= 0
+             ? absl::OkStatus()
+             : absl::InvalidArgumentError("the size of a listed object is not a number");
 }
 
 }  // namespace
 
 absl::Status ReadXml(absl::string_view xml, ElementSink sink) { return Reader(sink).Read(xml); }
 
+absl::Status ReadXmlBelow(absl::string_view root, absl::string_view what, absl::string_view xml,
+                          ElementSink sink) {
+  bool is_root = false;
+  RETURN_IF_ERROR(ReadXml(xml, [&](absl::string_view path, std::string text) {
+    is_root = is_root || path == root;
+    return absl::ConsumePrefix(&path, root) && absl::ConsumePrefix(&path, "/")
+               ? sink(path, std::move(text))
+               : absl::OkStatus();
+  }));
+  return is_root ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrCat("not ", what));
+}
+
+void PickText(absl::string_view path, const std::string& text,
+              std::initializer_list<std::pair<absl::string_view, std::string*>> places) {
+  for (const auto& [known, place] : places) {
+    if (path == known) {
+      *place = text;
+    }
+  }
+}
+
 absl::StatusOr<ListPage> ParseListPage(absl::string_view xml) {
   ListPage page;
-  ListedObject object;
-  bool is_list = false;
-  std::optional<bool> is_truncated;
-  bool is_encoded = false;
-  RETURN_IF_ERROR(ReadXml(xml, [&](absl::string_view path, std::string text) -> absl::Status {
-    if (path == "ListBucketResult/Contents/Key") {
-      object.key = std::move(text);
-    } else if (path == "ListBucketResult/Contents/Size") {
-      if (!absl::SimpleAtoi(text, &object.size_bytes) || object.size_bytes < 0) {
-        return absl::InvalidArgumentError("a listed object's size is no number");
-      }
-    } else if (path == "ListBucketResult/Contents/LastModified") {
+  ObjectInfo object;
+  std::string truncated;
+  std::string encoding;
+  const auto take = [&](absl::string_view path, std::string text) -> absl::Status {
+    PickText(path, text,
+             {{"Contents/Key", &object.key},
+              {"IsTruncated", &truncated},
+              {"NextContinuationToken", &page.next_token},
+              {"EncodingType", &encoding}});
+    if (path == "Contents/Size") {
+      RETURN_IF_ERROR(ReadSize(text, object.size_bytes));
+    } else if (path == "Contents/LastModified") {
       object.modified_at = ParseRfc3339(text).value_or(absl::InfinitePast());
-    } else if (path == "ListBucketResult/Contents") {
+    } else if (path == "Contents") {
       page.objects.push_back(std::exchange(object, {}));
-    } else if (path == "ListBucketResult/CommonPrefixes/Prefix") {
+    } else if (path == "CommonPrefixes/Prefix") {
       page.folders.push_back(std::move(text));
-    } else if (path == "ListBucketResult/IsTruncated") {
-      if (text != "true" && text != "false") {
-        return absl::InvalidArgumentError("IsTruncated of a listing is neither true nor false");
-      }
-      is_truncated = text == "true";
-    } else if (path == "ListBucketResult/NextContinuationToken") {
-      page.next_token = std::move(text);
-    } else if (path == "ListBucketResult/EncodingType") {
-      is_encoded = text == "url";
-    } else if (path == "ListBucketResult") {
-      is_list = true;
     }
     return absl::OkStatus();
-  }));
-  if (!is_list) {
-    return absl::InvalidArgumentError("not a listing of a bucket");
+  };
+  RETURN_IF_ERROR(ReadXmlBelow("ListBucketResult", "a listing of a bucket", xml, take));
+  if (truncated != "true" && truncated != "false") {
+    return absl::InvalidArgumentError(
+        truncated.empty() ? "a page of a listing does not say whether it is the last"
+                          : "IsTruncated of a listing is neither true nor false");
   }
-  if (!is_truncated.has_value()) {
-    return absl::InvalidArgumentError("a page of a listing does not say whether it is the last");
-  }
-  if (*is_truncated && page.next_token.empty()) {
+  if (truncated == "true" && page.next_token.empty()) {
     return absl::InvalidArgumentError("a page of a listing does not say where the next begins");
   }
-  if (!*is_truncated) {
+  if (truncated == "false") {
     page.next_token.clear();
   }
-  for (ListedObject& listed : page.objects) {
-    listed.key = is_encoded ? DecodeKey(listed.key) : std::move(listed.key);
+  for (ObjectInfo& listed : page.objects) {
+    Decode(encoding, listed.key);
   }
   for (std::string& folder : page.folders) {
-    folder = is_encoded ? DecodeKey(folder) : std::move(folder);
+    Decode(encoding, folder);
   }
   return page;
 }
 
 absl::StatusOr<VersionPage> ParseVersionPage(absl::string_view xml) {
-  constexpr absl::string_view kRoot = "ListVersionsResult";
   VersionPage page;
   ObjectVersion version;
-  bool is_list = false;
-  bool is_truncated = false;
-  bool is_encoded = false;
-  RETURN_IF_ERROR(ReadXml(xml, [&](absl::string_view path, std::string text) -> absl::Status {
-    is_list = is_list || path == kRoot;
-    if (!absl::ConsumePrefix(&path, kRoot) || !absl::ConsumePrefix(&path, "/")) {
+  std::string truncated;
+  std::string encoding;
+  const auto take = [&](absl::string_view path, const std::string& text) -> absl::Status {
+    PickText(path, text,
+             {{"IsTruncated", &truncated},
+              {"NextKeyMarker", &page.next.key},
+              {"NextVersionIdMarker", &page.next.id},
+              {"EncodingType", &encoding}});
+    const bool is_marker = absl::ConsumePrefix(&path, "DeleteMarker");
+    if (!is_marker && !absl::ConsumePrefix(&path, "Version")) {
       return absl::OkStatus();
     }
-    const bool is_marker = absl::ConsumePrefix(&path, "DeleteMarker");
-    if (is_marker || absl::ConsumePrefix(&path, "Version")) {
-      if (path == "/Key") {
-        version.key = std::move(text);
-      } else if (path == "/VersionId") {
-        version.id = std::move(text);
-      } else if (path == "/IsLatest") {
-        version.is_latest = text == "true";
-      } else if (path == "/LastModified") {
-        version.modified_at = ParseRfc3339(text).value_or(absl::InfinitePast());
-      } else if (path == "/Size" &&
-                 (!absl::SimpleAtoi(text, &version.size_bytes) || version.size_bytes < 0)) {
-        return absl::InvalidArgumentError("the size of a listed version is not a number");
-      } else if (path.empty()) {
-        version.is_delete_marker = is_marker;
-        page.versions.push_back(std::exchange(version, {}));
-      }
-    } else if (path == "IsTruncated") {
-      is_truncated = text == "true";
-    } else if (path == "NextKeyMarker") {
-      page.next.key = std::move(text);
-    } else if (path == "NextVersionIdMarker") {
-      page.next.id = std::move(text);
-    } else if (path == "EncodingType") {
-      is_encoded = text == "url";
+    PickText(path, text, {{"/Key", &version.key}, {"/VersionId", &version.id}});
+    if (path == "/IsLatest") {
+      version.is_latest = text == "true";
+    } else if (path == "/LastModified") {
+      version.modified_at = ParseRfc3339(text).value_or(absl::InfinitePast());
+    } else if (path == "/Size") {
+      RETURN_IF_ERROR(ReadSize(text, version.size_bytes));
+    } else if (path.empty()) {
+      version.is_delete_marker = is_marker;
+      page.versions.push_back(std::exchange(version, {}));
     }
     return absl::OkStatus();
-  }));
-  if (!is_list || (is_truncated && page.next.key.empty())) {
-    return absl::InvalidArgumentError(is_list ? "a page of versions does not say what follows"
-                                              : "not a listing of versions");
+  };
+  RETURN_IF_ERROR(ReadXmlBelow("ListVersionsResult", "a listing of versions", xml, take));
+  if (truncated == "true" && page.next.key.empty()) {
+    return absl::InvalidArgumentError("a page of versions does not say what follows");
   }
-  if (!is_truncated) {
+  if (truncated != "true") {
     page.next = {};
   }
-  if (is_encoded) {
-    page.next.key = DecodeKey(page.next.key);
-    for (ObjectVersion& listed : page.versions) {
-      listed.key = DecodeKey(listed.key);
-    }
+  Decode(encoding, page.next.key);
+  for (ObjectVersion& listed : page.versions) {
+    Decode(encoding, listed.key);
   }
   absl::c_stable_sort(page.versions, [](const ObjectVersion& a, const ObjectVersion& b) {
     return std::tuple(a.key, !a.is_latest, b.modified_at) <
@@ -245,16 +249,13 @@ absl::StatusOr<Retention> ParseRetention(absl::string_view xml) {
 
 absl::StatusOr<S3Error> ParseS3Error(absl::string_view xml) {
   S3Error error;
-  RETURN_IF_ERROR(ReadXml(xml, [&](absl::string_view path, std::string text) {
-    if (path == "Error/Code" || path == "ErrorResponse/Error/Code") {
-      error.code = std::move(text);
-    } else if (path == "Error/Message" || path == "ErrorResponse/Error/Message") {
-      error.message = std::move(text);
-    } else if (path == "Error/Region") {
-      error.region = std::move(text);
-    } else if (path == "Error/Endpoint") {
-      error.endpoint = std::move(text);
-    }
+  RETURN_IF_ERROR(ReadXml(xml, [&](absl::string_view path, const std::string& text) {
+    absl::ConsumePrefix(&path, "ErrorResponse/");
+    PickText(path, text,
+             {{"Error/Code", &error.code},
+              {"Error/Message", &error.message},
+              {"Error/Region", &error.region},
+              {"Error/Endpoint", &error.endpoint}});
     return absl::OkStatus();
   }));
   if (error.code.empty()) {
@@ -264,26 +265,22 @@ absl::StatusOr<S3Error> ParseS3Error(absl::string_view xml) {
 }
 
 absl::StatusOr<Credentials> ParseAssumeRoleResponse(absl::string_view xml) {
-  constexpr absl::string_view kBase =
-      "AssumeRoleWithWebIdentityResponse/AssumeRoleWithWebIdentityResult/Credentials/";
   Credentials credentials;
+  std::string secret;
+  std::string token;
   std::string expiration;
-  RETURN_IF_ERROR(ReadXml(xml, [&](absl::string_view path, std::string text) {
-    if (!absl::StartsWith(path, kBase)) {
-      return absl::OkStatus();
-    }
-    path.remove_prefix(kBase.size());
-    if (path == "AccessKeyId") {
-      credentials.access_key_id = std::move(text);
-    } else if (path == "SecretAccessKey") {
-      credentials.secret_access_key = Secret(std::move(text));
-    } else if (path == "SessionToken") {
-      credentials.session_token = Secret(std::move(text));
-    } else if (path == "Expiration") {
-      expiration = std::move(text);
-    }
+  RETURN_IF_ERROR(ReadXml(xml, [&](absl::string_view path, const std::string& text) {
+    absl::ConsumePrefix(&path,
+                        "AssumeRoleWithWebIdentityResponse/AssumeRoleWithWebIdentityResult/");
+    PickText(path, text,
+             {{"Credentials/AccessKeyId", &credentials.access_key_id},
+              {"Credentials/SecretAccessKey", &secret},
+              {"Credentials/SessionToken", &token},
+              {"Credentials/Expiration", &expiration}});
     return absl::OkStatus();
   }));
+  credentials.secret_access_key = Secret(std::move(secret));
+  credentials.session_token = Secret(std::move(token));
   const std::optional<absl::Time> expires_at = ParseRfc3339(expiration);
   if (credentials.access_key_id.empty() || credentials.secret_access_key.empty() ||
       credentials.session_token.empty() || !expires_at.has_value()) {

@@ -1,16 +1,17 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/time.h"
+#include "storage/object_store.h"
 #include "storage/s3_signer.h"
-#include "storage/versioned_store.h"
 
 namespace csidelta::storage {
 
@@ -28,16 +29,19 @@ using ElementSink = absl::FunctionRef<absl::Status(absl::string_view path, std::
 
 // Feeds `sink` a document. The first error of `sink` ends it and is returned.
 absl::Status ReadXml(absl::string_view xml, ElementSink sink);
+// The same of what is below `root`, with paths from there. A document with another root is "not
+// `what`".
+absl::Status ReadXmlBelow(absl::string_view root, absl::string_view what, absl::string_view xml,
+                          ElementSink sink);
 
-struct ListedObject {
-  std::string key;  // as it stands in the bucket, decoded
-  int64_t size_bytes = 0;
-  absl::Time modified_at = absl::InfinitePast();  // where the answer has a time
-};
+// Puts `text` where the place of `path` is, if it has one.
+void PickText(absl::string_view path, const std::string& text,
+              std::initializer_list<std::pair<absl::string_view, std::string*>> places);
 
+// Keys as they stand in the bucket, decoded.
 struct ListPage {
-  std::vector<ListedObject> objects;
-  std::vector<std::string> folders;  // decoded, with "/" behind; of a listing with a delimiter
+  std::vector<ObjectInfo> objects;
+  std::vector<std::string> folders;  // with "/" behind; of a listing with a delimiter
   std::string next_token;            // "": this is the last page
 };
 

@@ -4,43 +4,6 @@
 #include "base/status_macros.h"
 
 namespace csidelta::storage {
-namespace {
-
-absl::Status HasNoVersions() {
-  return absl::UnimplementedError(
-      "this store has no object locks and no versions; they need a bucket with object lock");
-}
-
-}  // namespace
-
-absl::StatusOr<Retention> VersionedStore::GetRetention(const CallContext&, const std::string&,
-                                                       const std::string&) {
-  return HasNoVersions();
-}
-
-absl::Status VersionedStore::SetRetention(const CallContext&, const std::string&,
-                                          const std::string&, const Retention&) {
-  return HasNoVersions();
-}
-
-absl::StatusOr<VersionPage> VersionedStore::ListVersions(const CallContext&, const std::string&,
-                                                         const VersionCursor&) {
-  return HasNoVersions();
-}
-
-absl::Status VersionedStore::RestoreVersion(const CallContext&, const std::string&,
-                                            const std::string&) {
-  return HasNoVersions();
-}
-
-absl::Status VersionedStore::DeleteVersion(const CallContext&, const std::string&,
-                                           const std::string&) {
-  return HasNoVersions();
-}
-
-absl::StatusOr<std::string> VersionedStore::GetBucketDocument(const CallContext&, BucketDocument) {
-  return HasNoVersions();
-}
 
 absl::Status ForEachVersion(const CallContext& ctx, VersionedStore& store,
                             const std::string& prefix,

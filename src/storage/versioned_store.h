@@ -50,26 +50,46 @@ class VersionedStore {
   virtual ~VersionedStore() = default;
 
   // A version without a lock has a Retention without a mode. "": of the current version.
-  virtual absl::StatusOr<Retention> GetRetention(const CallContext& ctx, const std::string& key,
-                                                 const std::string& version);
+  virtual absl::StatusOr<Retention> GetRetention(const CallContext& /*ctx*/,
+                                                 const std::string& /*key*/,
+                                                 const std::string& /*version*/) {
+    return HasNoVersions();
+  }
   // PERMISSION_DENIED when it would shorten the retention, or weaken its mode, and when the right
   // is missing.
-  virtual absl::Status SetRetention(const CallContext& ctx, const std::string& key,
-                                    const std::string& version, const Retention& retention);
+  virtual absl::Status SetRetention(const CallContext& /*ctx*/, const std::string& /*key*/,
+                                    const std::string& /*version*/,
+                                    const Retention& /*retention*/) {
+    return HasNoVersions();
+  }
   // The versions of all objects whose key starts with `prefix` ("" or ending in "/"), a page of
   // them. What has no key of csi-delta is left out.
-  virtual absl::StatusOr<VersionPage> ListVersions(const CallContext& ctx,
-                                                   const std::string& prefix,
-                                                   const VersionCursor& from);
+  virtual absl::StatusOr<VersionPage> ListVersions(const CallContext& /*ctx*/,
+                                                   const std::string& /*prefix*/,
+                                                   const VersionCursor& /*from*/) {
+    return HasNoVersions();
+  }
   // Puts a copy of `version` over what is there now, within the store, retained as after Put().
-  virtual absl::Status RestoreVersion(const CallContext& ctx, const std::string& key,
-                                      const std::string& version);
+  virtual absl::Status RestoreVersion(const CallContext& /*ctx*/, const std::string& /*key*/,
+                                      const std::string& /*version*/) {
+    return HasNoVersions();
+  }
   // Removes one version for good; of a delete marker: shows again what it hid.
-  virtual absl::Status DeleteVersion(const CallContext& ctx, const std::string& key,
-                                     const std::string& version);
+  virtual absl::Status DeleteVersion(const CallContext& /*ctx*/, const std::string& /*key*/,
+                                     const std::string& /*version*/) {
+    return HasNoVersions();
+  }
   // "" when the bucket has none. PERMISSION_DENIED when the right is missing.
-  virtual absl::StatusOr<std::string> GetBucketDocument(const CallContext& ctx,
-                                                        BucketDocument document);
+  virtual absl::StatusOr<std::string> GetBucketDocument(const CallContext& /*ctx*/,
+                                                        BucketDocument /*document*/) {
+    return HasNoVersions();
+  }
+
+ private:
+  static absl::Status HasNoVersions() {
+    return absl::UnimplementedError(
+        "this store has no object locks and no versions; they need a bucket with object lock");
+  }
 };
 
 // Feeds `sink` every version below `prefix`, by key, the newest of a key first. An error of `sink`

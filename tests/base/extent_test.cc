@@ -53,6 +53,14 @@ TEST(ClipExtentTest, CutsAtTheVolumesEnd) {
   EXPECT_EQ(ClipExtent({1, kMax - 1}, 2), (Extent{1, 1}));
 }
 
+TEST(AppendExtentTest, JoinsWhatBeginsInsideOfTheLastOrAtItsEnd) {
+  std::vector<Extent> extents;
+  for (const Extent& extent : {Extent{10, 5}, {15, 5}, {12, 2}, {21, 1}, {5, 10}}) {
+    AppendExtent(extents, extent);
+  }
+  EXPECT_EQ(extents, (std::vector<Extent>{{10, 10}, {21, 1}, {5, 10}}));
+}
+
 TEST(AlignOutwardsTest, CoversWholeUnits) {
   EXPECT_THAT(AlignOutwards({0, 1}, 4096), IsOkAndHolds(Extent{0, 4096}));
   EXPECT_THAT(AlignOutwards({4095, 2}, 4096), IsOkAndHolds(Extent{0, 8192}));

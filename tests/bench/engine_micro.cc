@@ -127,10 +127,9 @@ void LookUp(benchmark::State& state) {
   for (int64_t i = 0; i < kPacks; ++i) {
     wanted.push_back({repository::BlobType::kData, NumberedId(i * 61)});
   }
-  repository::BlobLocation location;
   std::size_t next = 0;
   for (auto _ : state) {
-    benchmark::DoNotOptimize(index->FindAny(wanted[next++ % wanted.size()], location));
+    benchmark::DoNotOptimize(index->Find(wanted[next++ % wanted.size()]));
   }
   state.SetItemsProcessed(state.iterations());
 }

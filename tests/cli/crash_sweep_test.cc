@@ -64,7 +64,8 @@ class CrashSweepTest : public SweepFixture {
     const auto repository = repository::Repository::Open(ctx, store_, kPassword, {});
     ASSERT_TRUE(repository.ok()) << repository.status();
     ASSERT_TRUE((*repository)->LoadIndex(ctx).ok());
-    for (const repository::PackId& pack : (*repository)->index().packs()) {
+    for (uint32_t i = 0; i < (*repository)->index().pack_count(); ++i) {
+      const repository::PackId pack = (*repository)->index().PackAt(i);
       EXPECT_TRUE(store_.objects().contains(repository::PackKey(pack))) << pack.Hex();
     }
   }

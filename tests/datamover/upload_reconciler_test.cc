@@ -567,7 +567,7 @@ TEST_F(UploadReconcilerTest, WhatAWorkersProgramWritesIsRead) {
   result.read_bytes = 12;
   result.audit_bytes = 13;
   result.stored_bytes = 14;
-  result.repository = repository::RepositorySize{.pack_bytes = 15, .snapshots = 16};
+  result.repository = incremental::RepositorySize{.pack_bytes = 15, .snapshots = 16};
   EXPECT_THAT(RunTask(bed_.ctx, bed_.api, task, "node-9",
                       [&](const CallContext&, const VolumeJob&, const TaskProgress& progress) {
                         progress("transfer", 3 << 20, MoverBed::kClaimBytes);

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "repository/blob_writer.h"
 #include "tests/repository/repository_fixture.h"
+#include "tests/support/index_lookup.h"
 
 namespace csidelta::engine::resume_test {
 namespace {
@@ -126,7 +127,8 @@ TEST_F(ResumeTest, AnIndexLargerThanTheMemoryIsUsedAllTheSame) {
   EXPECT_EQ(answer->memory_bytes_missing, 0);
   EXPECT_GT(next->scratch().peak_bytes(), 0);
   EXPECT_LE(next->index().memory_bytes(), kRoom);
-  EXPECT_THAT(next->index().Contains({BlobType::kData, Id::Of("blob 12345")}), IsOkAndHolds(true));
+  EXPECT_THAT(support::Contains(next->index(), {BlobType::kData, Id::Of("blob 12345")}),
+              IsOkAndHolds(true));
 }
 
 // Rather a blob twice than a process that is killed for its memory.

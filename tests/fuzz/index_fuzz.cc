@@ -8,13 +8,14 @@
 #include "absl/strings/string_view.h"
 #include "base/check.h"
 #include "repository/index.h"
+#include "tests/support/index_lookup.h"
 
 namespace csidelta::repository::index_fuzz {
 namespace {
 
 absl::StatusOr<std::vector<IndexedPack>> Decode(absl::string_view text) {
   std::vector<IndexedPack> packs;
-  const absl::Status status = DecodeIndex(text, [&packs](const IndexedPack& pack) {
+  const absl::Status status = support::DecodeIndexText(text, [&packs](const IndexedPack& pack) {
     packs.push_back(pack);
     return absl::OkStatus();
   });
@@ -38,7 +39,7 @@ void Check(absl::string_view text) {
   CSIDELTA_CHECK(index.ok());
   for (const IndexedPack& pack : *packs) {
     for (const PackEntry& entry : pack.entries) {
-      CSIDELTA_CHECK(*index->Contains(entry.handle));
+      CSIDELTA_CHECK(*support::Contains(*index, entry.handle));
     }
   }
 }

@@ -12,7 +12,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t bytes) {
   const absl::string_view xml(reinterpret_cast<const char*>(data), bytes);
   if (const auto page = csidelta::storage::ParseListPage(xml); page.ok()) {
-    for (const csidelta::storage::ListedObject& object : page->objects) {
+    for (const csidelta::storage::ObjectInfo& object : page->objects) {
       CSIDELTA_CHECK(object.size_bytes >= 0);
       CSIDELTA_CHECK(object.key.size() <= bytes);
     }

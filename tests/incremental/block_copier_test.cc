@@ -211,7 +211,7 @@ TEST(BlockCopierTest, ProgressEndsAtAllThatIsCompared) {
   std::vector<int64_t> done;
   ASSERT_THAT(Copy(pair.source, pair.target,
                    {.on_progress =
-                        [&](const CopyProgress& progress) {
+                        [&](const TransferProgress& progress) {
                           EXPECT_EQ(progress.total_bytes, kVolumeBytes);
                           done.push_back(progress.done_bytes);
                         }}),

@@ -549,7 +549,7 @@ TEST(BlockUploaderTest, ProgressMovesWithEveryLeaf) {
   FullScanSource source;
   UploadOptions options = VolumeFixture::Options();
   std::vector<int64_t> done;
-  options.on_progress = [&](const UploadProgress& progress) {
+  options.on_progress = [&](const TransferProgress& progress) {
     if (progress.stage == "transfer") {
       done.push_back(progress.done_bytes);
     }
@@ -572,7 +572,7 @@ TEST(BlockUploaderTest, ARunThatFailsListsWhatItStoredForTheNext) {
   volume.store().Restart();
   volume.Reopen();
   ASSERT_THAT(volume.repository().LoadIndex(volume.ctx()), IsOk());
-  EXPECT_GE(volume.repository().index().packs().size(), 2u);
+  EXPECT_GE(volume.repository().index().pack_count(), 2u);
 }
 
 TEST(BlockUploaderTest, ABadSectorEndsTheBackupWithItsOffset) {

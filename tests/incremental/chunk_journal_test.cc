@@ -10,6 +10,7 @@
 #include "repository/blob_writer.h"
 #include "tests/incremental/volume_fixture.h"
 #include "tests/support/await.h"
+#include "tests/support/index_lookup.h"
 
 namespace csidelta::incremental::chunk_journal_test {
 namespace {
@@ -86,7 +87,7 @@ class ResumeTest : public testing::Test {
 
   // Once it is in this leaf, and data of those before is in the store.
   void RunAndKillAtLeaf(int64_t leaf, UploadOptions options = Options()) {
-    options.on_progress = [&, leaf](const UploadProgress& progress) {
+    options.on_progress = [&, leaf](const TransferProgress& progress) {
       if (progress.done_bytes >= leaf * kLeafBytes && !volume_.store().is_cut()) {
         support::Await("data in the store", [this] { return HasPutData(); });
         Kill();
@@ -145,7 +146,8 @@ class ResumeTest : public testing::Test {
     EXPECT_THAT(repository::AdoptOrphanPacks(volume_.ctx(), repository, nullptr), IsOk());
     std::erase_if(entries, [&](const JournalEntry& entry) {
       return HasData(entry) &&
-             !repository.index().Contains({repository::BlobType::kData, entry.id}).value();
+             !support::Contains(repository.index(), {repository::BlobType::kData, entry.id})
+                  .value();
     });
     return entries;
   }

@@ -48,9 +48,9 @@ class DamagedPacksTest : public testing::Test {
     EXPECT_THAT(volume_.repository().LoadIndex(volume_.ctx()), IsOk());
     const repository::BlobIndex& index = volume_.repository().index();
     std::vector<PackId> packs;
-    for (uint32_t i = 0; of_trees && i < index.packs().size(); ++i) {
+    for (uint32_t i = 0; of_trees && i < index.pack_count(); ++i) {
       if (index.info(i).has_tree) {
-        packs.push_back(index.packs()[i]);
+        packs.push_back(index.PackAt(i));
       }
     }
     if (!of_trees) {

@@ -391,7 +391,7 @@ TEST_F(HeldProofTest, APackThatIsLostWhileABackupRunsEndsIt) {
   UploadOptions options = VolumeFixture::Options();
   options.parent = volume_.Stored(last_);
   options.incremental_asked = false;
-  options.on_progress = [&](const UploadProgress& progress) {
+  options.on_progress = [&](const TransferProgress& progress) {
     if (progress.stage == "audit" && progress.done_bytes == 0) {
       LosePack();
     }

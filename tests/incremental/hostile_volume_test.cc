@@ -247,7 +247,7 @@ TEST_F(HostileVolumeTest, AnIndexThatGivesABlobTwoLengthsIsDamage) {
   const repository::BlobIndex& index = volume_.repository().index();
   std::map<repository::PackId, std::vector<repository::PackEntry>> entries;
   const absl::Status visited = index.ForEach([&](const repository::IndexedCopy& copy) {
-    std::vector<repository::PackEntry>& blobs = entries[index.packs()[copy.pack_ordinal]];
+    std::vector<repository::PackEntry>& blobs = entries[index.PackAt(copy.pack_ordinal)];
     if (copy.entry.handle.id == Id::Of(small)) {
       blobs.push_back(copy.entry);
       blobs.back().span.uncompressed_bytes = 100;

@@ -84,7 +84,7 @@ class IncrementMetadataTest : public testing::Test {
     const storage::StoreUsage before = volume.Usage();
     storage::StoreUsage audit_begins;
     storage::StoreUsage audit_ends;
-    options.on_progress = [&](const UploadProgress& progress) {
+    options.on_progress = [&](const TransferProgress& progress) {
       if (progress.stage == "audit" && progress.done_bytes == 0 && audit_begins.requests() == 0) {
         audit_begins = volume.Usage();
         calls_before_audit_ = static_cast<std::size_t>(volume.store().call_count());

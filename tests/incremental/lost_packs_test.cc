@@ -160,9 +160,9 @@ TEST_F(LostPacksTest, LostTreesAreStoredAgain) {
   EXPECT_THAT(volume_.repository().LoadIndex(volume_.ctx()), IsOk());
   const repository::BlobIndex& index = volume_.repository().index();
   std::vector<PackId> trees;
-  for (uint32_t i = 0; i < index.packs().size(); ++i) {
+  for (uint32_t i = 0; i < index.pack_count(); ++i) {
     if (index.info(i).has_tree) {
-      trees.push_back(index.packs()[i]);
+      trees.push_back(index.PackAt(i));
     }
   }
   ASSERT_THAT(trees, Not(IsEmpty()));

@@ -153,11 +153,11 @@ class VolumeFixture {
         index.Lookup({repository::BlobType::kData, (*record)->root.manifest_blob});
     EXPECT_THAT(manifest, support::IsOk());
     std::vector<repository::PackId> packs;
-    for (uint32_t i = 0; i < index.packs().size(); ++i) {
+    for (uint32_t i = 0; i < index.pack_count(); ++i) {
       const repository::PackInfo info = index.info(i);
       if (info.has_data && info.stored_bytes > 10 * kChunk &&
-          index.packs()[i] != manifest->front().pack) {
-        packs.push_back(index.packs()[i]);
+          index.PackAt(i) != manifest->front().pack) {
+        packs.push_back(index.PackAt(i));
       }
     }
     return packs;

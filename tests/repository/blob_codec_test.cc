@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "base/status_macros.h"
 #include "repository/format.h"
 #include "repository/key.h"
 #include "tests/support/fake_secure_random.h"
@@ -22,6 +23,12 @@ using support::StatusIs;
 
 class BlobCodecTest : public testing::Test {
  protected:
+  absl::StatusOr<BlobSpan> AppendSealed(BlobCodec& codec, const BlobHandle& handle,
+                                        absl::string_view text, ByteBuffer& out) {
+    ASSIGN_OR_RETURN(const BlobCodec::Compressed blob, codec.Compress(handle, text));
+    return codec.AppendSealed(blob, out, hasher_);
+  }
+
   FakeSecureRandom random_;
   const SealKey key_ = MakeMasterKey(random_);
   BlobCodec codec_{key_, kDataCompressionLevel, random_};
@@ -32,7 +39,7 @@ TEST_F(BlobCodecTest, BlobsComeBackIntoTheCallersBuffer) {
   for (const std::string& blob : {std::string("x"), Prose(524288, 1), Noise(524288, 2)}) {
     const BlobHandle handle = {.type = BlobType::kData, .id = Id::Of(blob)};
     ByteBuffer sealed;
-    const absl::StatusOr<BlobSpan> span = codec_.AppendSealed(handle, blob, sealed, hasher_);
+    const absl::StatusOr<BlobSpan> span = AppendSealed(codec_, handle, blob, sealed);
     ASSERT_THAT(span, IsOk());
     std::string out(blob.size(), '\0');
     const absl::Span<uint8_t> bytes(reinterpret_cast<uint8_t*>(out.data()), out.size());
@@ -54,7 +61,7 @@ TEST_F(BlobCodecTest, TwoBlobsAreProvenEachForItself) {
       BlobCodec::Sealed sealed[2];
       for (int i = 0; i < 2; ++i) {
         const BlobHandle handle = {.type = BlobType::kData, .id = right[i]};
-        const auto span = codec_.AppendSealed(handle, texts[i], envelopes[i], hasher_);
+        const auto span = AppendSealed(codec_, handle, texts[i], envelopes[i]);
         ASSERT_THAT(span, IsOk());
         sealed[i] = {.handle = {BlobType::kData, good[i] ? right[i] : right[1 - i]},
                      .span = *span,
@@ -77,8 +84,8 @@ TEST_F(BlobCodecTest, LevelNoneCompressesTreesOnly) {
   BlobCodec codec(key_, kNoCompression, random_);
   const std::string blob = Prose(10'000, 1);
   ByteBuffer sealed;
-  const auto data = codec.AppendSealed({BlobType::kData, Id::Of(blob)}, blob, sealed, hasher_);
-  const auto tree = codec.AppendSealed({BlobType::kTree, Id::Of(blob)}, blob, sealed, hasher_);
+  const auto data = AppendSealed(codec, {BlobType::kData, Id::Of(blob)}, blob, sealed);
+  const auto tree = AppendSealed(codec, {BlobType::kTree, Id::Of(blob)}, blob, sealed);
   ASSERT_THAT(data, IsOk());
   ASSERT_THAT(tree, IsOk());
   EXPECT_FALSE(data->compressed());
@@ -90,7 +97,7 @@ TEST_F(BlobCodecTest, AnotherContentIsDamage) {
   const std::string blob = Prose(10'000, 1);
   ByteBuffer sealed;
   const BlobHandle handle = {.type = BlobType::kData, .id = Id::Of(blob)};
-  const absl::StatusOr<BlobSpan> span = codec_.AppendSealed(handle, blob, sealed, hasher_);
+  const absl::StatusOr<BlobSpan> span = AppendSealed(codec_, handle, blob, sealed);
   ASSERT_THAT(span, IsOk());
   EXPECT_THAT(codec_.Decode({BlobType::kData, Id::Of("other")}, *span, sealed.view()),
               StatusIs(absl::StatusCode::kDataLoss, testing::HasSubstr("hash")));
@@ -104,7 +111,7 @@ TEST_F(BlobCodecTest, AnotherContentIsDamage) {
 TEST_F(BlobCodecTest, ABlobBeyondTheLimitIsRefused) {
   ByteBuffer sealed;
   const std::string blob(static_cast<std::size_t>(kDataBlobBytesMax) + 1, 'x');
-  EXPECT_THAT(codec_.AppendSealed({BlobType::kData, Id::Of(blob)}, blob, sealed, hasher_),
+  EXPECT_THAT(AppendSealed(codec_, {BlobType::kData, Id::Of(blob)}, blob, sealed),
               StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_EQ(sealed.size(), 0U);
 }

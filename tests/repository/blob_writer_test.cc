@@ -21,6 +21,7 @@
 #include "tests/repository/verify_pack.h"
 #include "tests/support/await.h"
 #include "tests/support/fake_clock.h"
+#include "tests/support/index_lookup.h"
 #include "tests/support/pack_meeting.h"
 #include "tests/support/watched_store.h"
 
@@ -363,12 +364,12 @@ TEST_F(BlobWriterTest, IndexesListOnlyWhatIsStored) {
       const auto text =
           repository_->LoadFile(ctx_, FileKind::kIndex, *Id::Parse(call.key.substr(6)));
       ASSERT_THAT(text, IsOk());
-      ASSERT_THAT(DecodeIndex(*text,
-                              [&](const IndexedPack& pack) {
-                                EXPECT_TRUE(stored.contains(PackKey(pack.id)));
-                                EXPECT_TRUE(listed.insert(pack.id).second);
-                                return absl::OkStatus();
-                              }),
+      ASSERT_THAT(support::DecodeIndexText(*text,
+                                           [&](const IndexedPack& pack) {
+                                             EXPECT_TRUE(stored.contains(PackKey(pack.id)));
+                                             EXPECT_TRUE(listed.insert(pack.id).second);
+                                             return absl::OkStatus();
+                                           }),
                   IsOk());
     }
   }
@@ -497,7 +498,7 @@ TEST_F(BlobWriterTest, ACheckpointListsWhatIsStored) {
   ASSERT_THAT(writer.Checkpoint(ctx_), IsOk());
   std::unique_ptr<Repository> next = Open();
   ASSERT_THAT(next->LoadIndex(ctx_), IsOk());
-  EXPECT_THAT(next->index().Contains({BlobType::kData, Id::Of(Blob(0))}),
+  EXPECT_THAT(support::Contains(next->index(), {BlobType::kData, Id::Of(Blob(0))}),
               support::IsOkAndHolds(true));
   ASSERT_THAT(writer.Flush(), IsOk());
   ExpectAllReadable(60);

@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "tests/repository/maintenance_fixture.h"
+#include "tests/support/index_lookup.h"
 
 namespace csidelta::repository::flipped_bytes_test {
 namespace {
@@ -22,7 +23,7 @@ class FlippedBytesTest : public MaintenanceFixture {
     EXPECT_THAT(repository->LoadIndex(ctx_), IsOk());
     const BlobHandle root = {BlobType::kTree, repository->LoadSnapshot(ctx_, good_)->tree};
     BlobLocation place;
-    EXPECT_THAT(repository->index().FindAny(root, place), IsOkAndHolds(true));
+    EXPECT_THAT(support::FindAny(repository->index(), root, place), IsOkAndHolds(true));
     const TreeLocator locator = {.root = place};
     EXPECT_THAT(repository->SaveLocator(ctx_, good_, locator), IsOk());
     const auto lock = TakeSharedLock(*repository);
@@ -41,7 +42,8 @@ class FlippedBytesTest : public MaintenanceFixture {
     ASSIGN_OR_RETURN(const std::unique_ptr<Repository> repository,
                      Repository::Open(ctx_, store_, kTestPassword, environment_));
     ASSIGN_OR_RETURN(const std::unique_ptr<Lock> lock, TakeSharedLock(*repository));
-    ASSIGN_OR_RETURN(const StoredSnapshot stored, repository->FindSnapshot(ctx_, "latest"));
+    ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> all, repository->ListSnapshots(ctx_));
+    const StoredSnapshot& stored = all.back();
     const absl::StatusOr<TreeLocator> locator = repository->LoadLocator(ctx_, stored.id);
     ASSIGN_OR_RETURN(const std::string root_text,
                      repository->LoadTree(ctx_, stored.snapshot.tree,

@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "tests/support/index_lookup.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::repository::index_test {
@@ -47,7 +48,7 @@ IndexedPack TestPack(int number, int blobs) {
 
 absl::StatusOr<std::vector<IndexedPack>> Decode(absl::string_view text) {
   std::vector<IndexedPack> packs;
-  const absl::Status status = DecodeIndex(text, [&](const IndexedPack& pack) {
+  const absl::Status status = support::DecodeIndexText(text, [&](const IndexedPack& pack) {
     packs.push_back(pack);
     return absl::OkStatus();
   });
@@ -155,11 +156,11 @@ TEST(IndexFileTest, RefusesWhatIsMalformed) {
 TEST(IndexFileTest, AnErrorOfTheSinkEndsIt) {
   const std::vector<IndexedPack> packs = {TestPack(1, 1), TestPack(2, 1)};
   int calls = 0;
-  EXPECT_THAT(DecodeIndex(EncodeIndex(packs),
-                          [&](const IndexedPack&) {
-                            ++calls;
-                            return absl::CancelledError("enough");
-                          }),
+  EXPECT_THAT(support::DecodeIndexText(EncodeIndex(packs),
+                                       [&](const IndexedPack&) {
+                                         ++calls;
+                                         return absl::CancelledError("enough");
+                                       }),
               StatusIs(absl::StatusCode::kCancelled));
   EXPECT_EQ(calls, 1);
 }
@@ -202,7 +203,7 @@ TEST_P(BlobIndexTest, FindsEveryBlob) {
   const std::vector<IndexedPack> packs = ManyPacks();
   const BlobIndex index = Build(packs);
   EXPECT_EQ(index.entry_count(), 3880);
-  EXPECT_EQ(index.packs().size(), 40U);
+  EXPECT_EQ(index.pack_count(), 40U);
   EXPECT_EQ(scratch_.peak_bytes() > 0, GetParam() != kTableMemoryBytesMax);
   for (const IndexedPack& pack : packs) {
     EXPECT_EQ(index.info(*index.FindPack(pack.id)).blobs, pack.entries.size());
@@ -211,20 +212,24 @@ TEST_P(BlobIndexTest, FindsEveryBlob) {
                   IsOkAndHolds(ElementsAre(BlobLocation{.pack = pack.id, .span = entry.span})));
     }
   }
-  EXPECT_THAT(index.Contains({.type = BlobType::kData, .id = TestId(-1)}), IsOkAndHolds(false));
+  EXPECT_THAT(support::Contains(index, {.type = BlobType::kData, .id = TestId(-1)}),
+              IsOkAndHolds(false));
 }
 
 TEST_P(BlobIndexTest, AnEmptyOneHasNothing) {
   const BlobIndex index = Build({});
-  EXPECT_THAT(index.Contains({.type = BlobType::kData, .id = TestId(1)}), IsOkAndHolds(false));
+  EXPECT_THAT(support::Contains(index, {.type = BlobType::kData, .id = TestId(1)}),
+              IsOkAndHolds(false));
   BlobIndex::Cursor cursor(index);
   EXPECT_THAT(cursor.Find({.type = BlobType::kData, .id = TestId(1)}), IsOkAndHolds(IsNull()));
 }
 
 TEST_P(BlobIndexTest, TheTypeIsPartOfTheName) {
   const BlobIndex index = Build({TestPack(1, 5)});
-  EXPECT_THAT(index.Contains({.type = BlobType::kTree, .id = TestId(1004)}), IsOkAndHolds(true));
-  EXPECT_THAT(index.Contains({.type = BlobType::kData, .id = TestId(1004)}), IsOkAndHolds(false));
+  EXPECT_THAT(support::Contains(index, {.type = BlobType::kTree, .id = TestId(1004)}),
+              IsOkAndHolds(true));
+  EXPECT_THAT(support::Contains(index, {.type = BlobType::kData, .id = TestId(1004)}),
+              IsOkAndHolds(false));
 }
 
 TEST_P(BlobIndexTest, FindsAllCopiesHoweverMany) {
@@ -320,9 +325,10 @@ TEST_P(BlobIndexTest, APackListedTwice) {
   const BlobIndex& index = *built;
   EXPECT_THAT(listed_differently, ElementsAre(TestPack(1, 3).id));
   EXPECT_EQ(index.entry_count(), 7);
-  EXPECT_EQ(index.packs().size(), 2U);
+  EXPECT_EQ(index.pack_count(), 2U);
   EXPECT_THAT(index.FindPack(TestPack(1, 3).id), Optional(0U));
-  EXPECT_THAT(index.Contains({.type = BlobType::kData, .id = TestId(1003)}), IsOkAndHolds(true));
+  EXPECT_THAT(support::Contains(index, {.type = BlobType::kData, .id = TestId(1003)}),
+              IsOkAndHolds(true));
 }
 
 TEST_P(BlobIndexTest, IsMadeByManyThreads) {
@@ -378,10 +384,10 @@ TEST(BlobIndexMemoryTest, DoesNotGrowWithItsPacks) {
     const PackId id = TestPack(number, 1).id;
     const std::optional<uint32_t> ordinal = index->FindPack(id);
     ASSERT_TRUE(ordinal.has_value());
-    EXPECT_EQ(index->packs()[*ordinal], id);
+    EXPECT_EQ(index->PackAt(*ordinal), id);
     EXPECT_EQ(index->info(*ordinal).blobs, 1U);
   }
-  EXPECT_FALSE(index->ContainsPack(TestPack(kPacks, 1).id));
+  EXPECT_FALSE(index->FindPack(TestPack(kPacks, 1).id).has_value());
 }
 
 TEST(BlobIndexMemoryTest, AFolderThatIsNotThereIsSaid) {

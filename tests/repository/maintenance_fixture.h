@@ -14,6 +14,7 @@
 #include "repository/pruner.h"
 #include "tests/repository/repository_fixture.h"
 #include "tests/repository/test_volume.h"
+#include "tests/support/index_lookup.h"
 
 namespace csidelta::repository {
 
@@ -131,8 +132,9 @@ class MaintenanceFixture : public RepositoryFixture {
     std::unique_ptr<Repository> repository = Open();
     EXPECT_THAT(repository->LoadIndex(ctx_), support::IsOk());
     BlobLocation location;
-    EXPECT_THAT(repository->index().FindAny({BlobType::kData, Id::Of(plaintext)}, location),
-                support::IsOkAndHolds(true));
+    EXPECT_THAT(
+        support::FindAny(repository->index(), {BlobType::kData, Id::Of(plaintext)}, location),
+        support::IsOkAndHolds(true));
     return location.pack;
   }
 
@@ -141,8 +143,9 @@ class MaintenanceFixture : public RepositoryFixture {
     std::unique_ptr<Repository> repository = Open();
     EXPECT_THAT(repository->LoadIndex(ctx_), support::IsOk());
     BlobLocation location;
-    EXPECT_THAT(repository->index().FindAny(
-                    {BlobType::kTree, repository->LoadSnapshot(ctx_, snapshot)->tree}, location),
+    EXPECT_THAT(support::FindAny(repository->index(),
+                                 {BlobType::kTree, repository->LoadSnapshot(ctx_, snapshot)->tree},
+                                 location),
                 support::IsOkAndHolds(true));
     return location.pack;
   }

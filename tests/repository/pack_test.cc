@@ -25,10 +25,16 @@ using support::StatusIs;
 
 class PackTest : public testing::Test {
  protected:
+  absl::Status Add(PackBuilder& builder, const BlobId& id, absl::string_view text) {
+    ASSIGN_OR_RETURN(const BlobCodec::Compressed blob,
+                     codec_.Compress({.type = builder.type(), .id = id}, text));
+    return builder.Add(blob, codec_);
+  }
+
   Pack MakePack(BlobType type, const std::vector<std::string>& blobs) {
     PackBuilder builder(type, codec_);
     for (const std::string& blob : blobs) {
-      EXPECT_THAT(builder.Add(Id::Of(blob), blob), IsOk());
+      EXPECT_THAT(Add(builder, Id::Of(blob), blob), IsOk());
     }
     const int64_t bytes = builder.bytes();
     absl::StatusOr<Pack> pack = builder.Finish();
@@ -108,10 +114,10 @@ TEST_F(PackTest, AHeaderThatIsLongerThanTheFirstRequestTakesTwo) {
 
 TEST_F(PackTest, AnIdThatIsNotTheContentsIsRefused) {
   PackBuilder builder(BlobType::kData, codec_);
-  ASSERT_THAT(builder.Add(Id::Of("one"), "one"), IsOk());
+  ASSERT_THAT(Add(builder, Id::Of("one"), "one"), IsOk());
   const int64_t bytes = builder.bytes();
-  EXPECT_THAT(builder.Add(Id::Of("two"), "2"), StatusIs(absl::StatusCode::kDataLoss));
-  EXPECT_THAT(builder.Add(Id::Of(""), ""), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(Add(builder, Id::Of("two"), "2"), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(Add(builder, Id::Of(""), ""), StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_EQ(builder.bytes(), bytes);
   const absl::StatusOr<Pack> pack = builder.Finish();
   ASSERT_THAT(pack, IsOk());
@@ -122,25 +128,18 @@ TEST_F(PackTest, BuildersThatJoinMakeOnePack) {
   BlobCodec other_codec(key_, 1, random_);
   PackBuilder first(BlobType::kData, codec_);
   PackBuilder second(BlobType::kData, other_codec);
-  ASSERT_THAT(first.Add(Id::Of("one"), "one"), IsOk());
-  ASSERT_THAT(second.Add(Id::Of("two"), "two"), IsOk());
+  ASSERT_THAT(Add(first, Id::Of("one"), "one"), IsOk());
+  ASSERT_THAT(Add(second, Id::Of("two"), "two"), IsOk());
   second.Append(first);
-  EXPECT_TRUE(first.empty());
-  const absl::StatusOr<Pack> pack = second.Finish();
-  ASSERT_THAT(pack, IsOk());
-  EXPECT_EQ(pack->entries.size(), 2U);
-  EXPECT_THAT(Verify(pack->id, pack->bytes.view()), IsOkAndHolds(pack->entries));
-}
-
-TEST_F(PackTest, AnEmptiedBuilderStartsOver) {
-  PackBuilder builder(BlobType::kData, codec_);
-  ASSERT_THAT(builder.Add(Id::Of("one"), "one"), IsOk());
-  builder.Clear();
-  EXPECT_TRUE(builder.empty());
-  ASSERT_THAT(builder.Add(Id::Of("two"), "two"), IsOk());
-  const absl::StatusOr<Pack> pack = builder.Finish();
-  ASSERT_THAT(pack, IsOk());
-  EXPECT_THAT(Verify(pack->id, pack->bytes.view()), IsOkAndHolds(pack->entries));
+  EXPECT_TRUE(first.empty()) << "and starts over";
+  ASSERT_THAT(Add(first, Id::Of("three"), "three"), IsOk());
+  for (PackBuilder* builder : {&first, &second}) {
+    const std::size_t blobs = builder->entries().size();
+    const absl::StatusOr<Pack> pack = builder->Finish();
+    ASSERT_THAT(pack, IsOk());
+    EXPECT_EQ(pack->entries.size(), blobs);
+    EXPECT_THAT(Verify(pack->id, pack->bytes.view()), IsOkAndHolds(pack->entries));
+  }
 }
 
 TEST_F(PackTest, AnyFlippedByteIsFound) {

@@ -8,6 +8,7 @@
 #include "repository/index_rewriter.h"
 #include "repository/pack_reader.h"
 #include "tests/repository/maintenance_fixture.h"
+#include "tests/support/index_lookup.h"
 
 namespace csidelta::repository::repairer_test {
 namespace {
@@ -221,7 +222,7 @@ TEST_F(RepairerTest, MovesWhatIsIntactAndFillsInTheRest) {
   std::unique_ptr<Repository> repository = Open();
   ASSERT_THAT(repository->LoadIndex(ctx_), IsOk());
   BlobLocation location;
-  ASSERT_THAT(repository->index().FindAny({BlobType::kData, Id::Of(damaged)}, location),
+  ASSERT_THAT(support::FindAny(repository->index(), {BlobType::kData, Id::Of(damaged)}, location),
               support::IsOkAndHolds(true));
   Flip(PackKey(pack), location.span.offset_bytes + 50);
 

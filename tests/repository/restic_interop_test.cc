@@ -97,10 +97,10 @@ TEST_P(ResticInteropTest, WeReadWhatResticWrote) {
   ExpectRestic("backup --tag t " + source.string());
 
   std::unique_ptr<Repository> reader = Open();
-  const absl::StatusOr<StoredSnapshot> latest = reader->FindSnapshot(ctx_, "latest");
-  ASSERT_THAT(latest, IsOk());
-  EXPECT_THAT(latest->snapshot.tags, testing::ElementsAre("t"));
-  BlobId tree = latest->snapshot.tree;
+  const absl::StatusOr<std::vector<StoredSnapshot>> all = reader->ListSnapshots(ctx_);
+  ASSERT_THAT(all, IsOkAndHolds(SizeIs(1)));
+  EXPECT_THAT(all->front().snapshot.tags, testing::ElementsAre("t"));
+  BlobId tree = all->front().snapshot.tree;
   std::vector<Node> nodes;
   do {  // Down to the directory that was backed up.
     const absl::StatusOr<std::string> text = reader->LoadBlob(ctx_, {BlobType::kTree, tree});

@@ -22,6 +22,7 @@
 #include "tests/support/fake_clock.h"
 #include "tests/support/fake_locked_store.h"
 #include "tests/support/fake_secure_random.h"
+#include "tests/support/index_lookup.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::repository::restic_maintenance_test {
@@ -175,9 +176,10 @@ TEST_P(ResticMaintenanceTest, ResticApprovesOurRepairs) {
     std::unique_ptr<Repository> repository = Open();
     ASSERT_THAT(repository->LoadIndex(ctx_), IsOk());
     BlobLocation location;
-    ASSERT_THAT(repository->index().FindAny(
-                    {BlobType::kData, Id::Of(image.substr(0, kInteropChunkBytes))}, location),
-                support::IsOkAndHolds(true));
+    ASSERT_THAT(
+        support::FindAny(repository->index(),
+                         {BlobType::kData, Id::Of(image.substr(0, kInteropChunkBytes))}, location),
+        support::IsOkAndHolds(true));
     ASSERT_THAT(store_->Delete(ctx_, PackKey(location.pack)), IsOk());
     EXPECT_NE(RunRestic("check").exit_code, 0);
     const std::unique_ptr<Lock> lock = TakeLock(*repository);

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "repository/node_name.h"
 #include "repository/volume_layout.h"
 #include "tests/support/encode_tree.h"
 #include "tests/support/status_matchers.h"

@@ -28,7 +28,7 @@ def tree(tmp_path, path, line):
     ("net/a.cc", "#include <openssl/ssl.h>"),
     ("base/crypto.cc", "#include <openssl/evp.h>"),
     ("plugin/lister.h", '#include "PluginLister.grpc.pb.h"'),
-    ("incremental/csi_metadata_channel.cc", "#include <grpcpp/grpcpp.h>"),
+    ("incremental/csi_metadata_source.cc", "#include <grpcpp/grpcpp.h>"),
 ])
 def test_allowed(tmp_path, path, line):
     assert check_layers.check(tree(tmp_path, path, line)) == ([], 1)
