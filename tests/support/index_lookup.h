@@ -31,8 +31,7 @@ inline absl::StatusOr<bool> Contains(const repository::BlobIndex& index,
 
 // Of an index file whose text comes in one piece.
 inline absl::Status DecodeIndexText(
-    absl::string_view text,
-    absl::FunctionRef<absl::Status(const repository::IndexedPack&)> sink) {
+    absl::string_view text, absl::FunctionRef<absl::Status(const repository::IndexedPack&)> sink) {
   return repository::DecodeIndex(
       [&]() -> absl::StatusOr<absl::string_view> { return std::exchange(text, {}); }, sink);
 }
