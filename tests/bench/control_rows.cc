@@ -124,7 +124,7 @@ absl::Status AwaitNight(Lab& lab, const NightRow& row) {
 
 struct NightEnd {
   int ended = 0;
-  std::map<std::string, int> others = {};  // uploads by phase, but for Completed
+  std::map<std::string, int> others = {};  // uploads by phase and its message, but for Completed
   absl::Time last = absl::InfinitePast();
   std::vector<double> handled_seconds = {};
   std::multimap<double, absl::Time, std::greater<>> slowest = {};  // and when their worker ended
@@ -135,7 +135,9 @@ NightEnd LookAtNight(const Lab& lab, UploadTracks& tracks) {
   for (const UploadTrack& track : tracks.Look()) {
     night.ended += HasEnded(track) ? 1 : 0;
     if (track.phase != "Completed") {
-      ++night.others[track.phase.empty() ? "New" : track.phase];
+      ++night.others[track.phase.empty()     ? "New"
+                     : track.message.empty() ? track.phase
+                                             : absl::StrCat(track.phase, " (", track.message, ")")];
     }
     const absl::Time seen_at = track.ended_at.value_or(lab.clock.Now());
     night.last = std::max(night.last, seen_at);

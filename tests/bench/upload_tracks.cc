@@ -33,6 +33,7 @@ void UploadTracks::Note(const Json& upload) {
     return;
   }
   track.phase = phase;
+  track.message = GetString(upload, {"status", "message"});
   if (phase == "Canceling") {
     track.canceling_at = now;
   } else if (IsLast(phase)) {

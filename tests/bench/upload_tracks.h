@@ -20,6 +20,7 @@ namespace csidelta::bench {
 struct UploadTrack {
   std::string name = {};
   std::string phase = {};
+  std::string message = {};  // of that phase
   std::optional<absl::Time> worker_ended_at = {};
   std::optional<absl::Time> canceling_at = {};
   std::optional<absl::Time> ended_at = {};  // its last phase
