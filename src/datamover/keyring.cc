@@ -290,11 +290,19 @@ absl::StatusOr<Keyring> OpenKeyring(const CallContext& ctx, k8s::ApiClient& api,
   const k8s::ObjectKey key = KeyringSecretKey(mover_namespace, owner);
   absl::StatusOr<objects::Secret> secret = objects::Get<objects::Secret>(ctx, api, key);
   if (absl::IsNotFound(secret.status()) && make) {
-    RETURN_IF_ERROR(AnnotateSecret(CheckNotLost(ctx, api, owner), mover_namespace, owner));
-    const RepositoryKey first = MakeRepositoryKey(random);
-    secret = objects::CreateOrGet(
-        ctx, api,
-        MakeSecret(mover_namespace, owner, {.keys = {first}, .newest = first.fingerprint}));
+    const absl::Status lost = CheckNotLost(ctx, api, owner);
+    if (lost.ok()) {
+      const RepositoryKey first = MakeRepositoryKey(random);
+      secret = objects::CreateOrGet(
+          ctx, api,
+          MakeSecret(mover_namespace, owner, {.keys = {first}, .newest = first.fingerprint}));
+    } else {
+      // Another upload may have made it since, and been encrypted with it.
+      secret = objects::Get<objects::Secret>(ctx, api, key);
+      if (absl::IsNotFound(secret.status())) {
+        return AnnotateSecret(lost, mover_namespace, owner);
+      }
+    }
   }
   if (absl::IsNotFound(secret.status())) {
     return absl::NotFoundError(

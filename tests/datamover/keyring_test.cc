@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "objects/data_upload.h"
@@ -262,6 +264,24 @@ class LostKeyringTest : public KeyringTest {
 TEST_F(LostKeyringTest, IsNotReplacedWhereADataUploadNamesAKey) {
   AddUpload("default", kKey);
   ExpectNoneIsMade("DataUpload velero/u-default was encrypted with key 0123456789abcdef");
+}
+
+// Two uploads are the first of a location.
+TEST_F(LostKeyringTest, IsNotLostIfAnotherUploadMadeItMeanwhile) {
+  std::string others;
+  bool is_begun = false;
+  api_.SetInterceptor([&](const support::ApiCall& call, const Json* /*body*/) {
+    if (call.verb == "list" && !std::exchange(is_begun, true)) {
+      const auto made = Open(/*make=*/true);
+      EXPECT_THAT(made, IsOk());
+      others = made->newest().fingerprint;
+      AddUpload("default", others);
+    }
+    return absl::OkStatus();
+  });
+  const auto keyring = Open(/*make=*/true);
+  ASSERT_THAT(keyring, IsOk());
+  EXPECT_EQ(keyring->newest().fingerprint, others);
 }
 
 TEST_F(LostKeyringTest, IsNotReplacedWhereARecordHasAGoodBackup) {
