@@ -139,9 +139,7 @@ absl::StatusOr<ExitCode> CopyCommand::Run(const CallContext& ctx, Session& sessi
   if (!ids.empty()) {
     const engine::OrphanScope scope = {.all = session.lock()->unfinished().others == 0,
                                        .own = {},
-                                       .fence = [&session](const CallContext& fence_ctx) {
-                                         return session.lock()->FenceIfOld(fence_ctx);
-                                       }};
+                                       .fence = session.lock()->AsFence()};
     ASSIGN_OR_RETURN(
         const engine::ResumeAnswer unfinished,
         engine::FindUnfinished(ctx, *to, false, std::numeric_limits<int64_t>::max(), scope));

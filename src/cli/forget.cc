@@ -3,7 +3,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "cli/command.h"
 #include "cli/keep_flags.h"
@@ -122,16 +121,14 @@ void ForgetCommand::Tell(Session& session, const engine::ForgetOutcome& outcome)
   if (const std::string waits = engine::TextOf(locked, "files of snapshots"); !waits.empty()) {
     absl::StrAppend(&text, waits, "\n");
   }
-  session.console().PrintResult(
-      {{"message_type", "result"},
-       {"dry_run", job_.is_dry_run},
-       {"removed", removed},
-       {"not_deleted", refused.count},
-       {"files_locked", locked.locked},
-       {"locked_until",
-        locked.locked == 0 ? Json(nullptr) : Json(FormatRfc3339Seconds(locked.until))},
-       {"groups", std::move(list)}},
-      text);
+  session.console().PrintResult({{"message_type", "result"},
+                                 {"dry_run", job_.is_dry_run},
+                                 {"removed", removed},
+                                 {"not_deleted", refused.count},
+                                 {"files_locked", locked.locked},
+                                 {"locked_until", LockedUntil(locked)},
+                                 {"groups", std::move(list)}},
+                                text);
 }
 
 absl::StatusOr<engine::ForgetJob> ForgetCommand::Job() const {

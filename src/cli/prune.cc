@@ -104,14 +104,17 @@ void PrintPruned(Console& console, const engine::PruneOutcome& outcome, bool dry
   result["index_files_removed"] = outcome.done.index_files_removed;
   result["not_deleted"] = outcome.done.refused.count;
   result["packs_locked"] = outcome.locked.locked;
-  result["locked_until"] =
-      outcome.locked.locked == 0 ? Json(nullptr) : Json(FormatRfc3339Seconds(outcome.locked.until));
+  result["locked_until"] = LockedUntil(outcome.locked);
   result["scratch_bytes"] = outcome.scratch_bytes;
   std::string text = FiguresText(outcome.figures, dry_run);
   if (const std::string locked = engine::TextOf(outcome.locked, "packs"); !locked.empty()) {
     absl::StrAppend(&text, locked, "\n");
   }
   console.PrintResult(result, text);
+}
+
+Json LockedUntil(const engine::LockedObjects& objects) {
+  return objects.locked == 0 ? Json(nullptr) : Json(FormatRfc3339Seconds(objects.until));
 }
 
 ExitCode WarnOfRefused(Console& console, const repository::RefusedDeletions& refused) {

@@ -24,6 +24,9 @@ absl::StatusOr<engine::PruneJob> ReadPruneFlags(const PruneFlags& flags);
 // Names what the store refuses to delete; kIncomplete when there is any.
 ExitCode WarnOfRefused(Console& console, const repository::RefusedDeletions& refused);
 
+// The member "locked_until" of a result; null where nothing is locked.
+Json LockedUntil(const engine::LockedObjects& objects);
+
 void PrintPruned(Console& console, const engine::PruneOutcome& outcome, bool dry_run);
 
 }  // namespace csidelta::cli

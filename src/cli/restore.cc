@@ -97,10 +97,8 @@ VerbSyntax RestoreCommand::Declare() {
           "is overwritten. Every byte is verified before it is written. Until the restore has "
           "finished, the target begins with a text that says so. Exit code 3 when \"latest\" was "
           "restored, and a snapshot does not read that may be newer. With --into the data of a PVC "
-          "is "
-          "replaced, by a Pod in its namespace and with the caller's rights there, or with "
-          "--upload "
-          "by the data mover; then the repository is not read here.",
+          "is replaced, by a Pod in its namespace and with the caller's rights there, or with "
+          "--upload by the data mover; then the repository is not read here.",
       .table = std::move(table),
       .family = VerbFamily::kRepository};
 }

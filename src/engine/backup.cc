@@ -211,9 +211,7 @@ absl::StatusOr<UploadOptions> BackupRun::MakeOptions(Repository& repository) con
   options.fence = [lock = session_.lock()](const CallContext& fence_ctx) {
     return lock->Fence(fence_ctx);
   };
-  options.fence_if_old = [lock = session_.lock()](const CallContext& fence_ctx) {
-    return lock->FenceIfOld(fence_ctx);
-  };
+  options.fence_if_old = session_.lock()->AsFence();
   options.store_numbers = [this] { return session_.Numbers(); };
   return options;
 }

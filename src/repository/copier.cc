@@ -72,7 +72,7 @@ class Copier {
   BlobWriterOptions WriterOptions() const {
     BlobWriterOptions options = options_.writer;
     options.known = stored_;
-    options.fence = [this](const CallContext& fence_ctx) { return lock_.FenceIfOld(fence_ctx); };
+    options.fence = lock_.AsFence();
     return options;
   }
   absl::Status CopyBlobs(const BlobId& root, BlobWriter& writer);

@@ -61,8 +61,7 @@ absl::Status IndexRewriter::Write(const CallContext& ctx) {
   if (pending_.empty()) {
     return absl::OkStatus();
   }
-  const auto fence = [this](const CallContext& fence_ctx) { return lock_.FenceIfOld(fence_ctx); };
-  RETURN_IF_ERROR(SaveIndex(ctx, repository_, pending_, fence).status());
+  RETURN_IF_ERROR(SaveIndex(ctx, repository_, pending_, lock_.AsFence()).status());
   ++counts_.files_written;
   pending_.clear();
   pending_blobs_ = 0;

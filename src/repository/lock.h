@@ -117,6 +117,8 @@ std::vector<std::string> LocksOf(const absl::Status& status);
 
 class ForeignLocks;
 
+using LockFence = std::function<absl::Status(const CallContext&)>;
+
 // Objects that the store refuses to delete.
 struct RefusedDeletions {
   int64_t count = 0;
@@ -167,6 +169,10 @@ class Lock {
 
   // Fence(), but a look of the last kLockLookAgain is good enough.
   absl::Status FenceIfOld(const CallContext& ctx);
+  // FenceIfOld() for who writes index files. This lock outlives it.
+  LockFence AsFence() {
+    return [this](const CallContext& ctx) { return FenceIfOld(ctx); };
+  }
 
   // Deletes an object that only the lock's owner may delete. The lock was looked at no longer than
   // kLockLookAgeMax before each request is sent, by either clock: a process that was stopped, or a
@@ -234,8 +240,6 @@ class Lock {
 // Whether packs that no index lists may be deleted any moment: see kMayStillDeleteKey. A store that
 // does not answer has not denied it.
 bool MayStillDelete(const CallContext& ctx, const Repository& repository);
-
-using LockFence = std::function<absl::Status(const CallContext&)>;
 
 // Stores an index file, unless `fence`, where there is one, says that the lock is gone. If it went
 // meanwhile, others may have removed packs that the file lists, and come to rely on the rest: one

@@ -347,9 +347,7 @@ absl::StatusOr<RepairPacksResult> RepairPacks(const CallContext& ctx, Repository
                    TakeWriterRoomLike(repository.memory(), repository.index(), options.writer));
   RepairPacksOptions bounded = options;
   bounded.writer = room.options;
-  bounded.writer.fence = [&lock](const CallContext& fence_ctx) {
-    return lock.FenceIfOld(fence_ctx);
-  };
+  bounded.writer.fence = lock.AsFence();
   return PacksRepair(ctx, repository, bounded).Run(lock, packs);
 }
 

@@ -73,7 +73,7 @@ absl::Status RepackBlobs(const CallContext& ctx, Repository& repository, Lock& l
   const int64_t blobs_max = BlobsPerPass(memory.free_bytes());
   BlobWriterOptions like;
   like.data_compression_level = options.data_compression_level;
-  like.fence = [&lock](const CallContext& fence_ctx) { return lock.FenceIfOld(fence_ctx); };
+  like.fence = lock.AsFence();
   ASSIGN_OR_RETURN(const WriterRoom room,
                    TakeWriterRoom(memory,
                                   {.pack_bytes_wanted = options.pack_target_bytes,
