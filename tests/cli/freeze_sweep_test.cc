@@ -32,7 +32,7 @@ class FreezingStore : public storage::ForwardingObjectStore {
     std::scoped_lock lock(mutex_);
     return calls_;
   }
-  // Which of these calls deleted packs.
+  // Which of these calls deleted packs or index files.
   std::vector<int64_t> deletions() const {
     std::scoped_lock lock(mutex_);
     return deletions_;
@@ -65,11 +65,11 @@ class FreezingStore : public storage::ForwardingObjectStore {
   absl::Status Delete(const CallContext& ctx, const std::string& key) override {
     CallContext sent = ctx;
     return Pass([&] { return inner().Delete(sent, key); },
-                key.starts_with("data/") ? &sent : nullptr);
+                key.starts_with("data/") || key.starts_with("index/") ? &sent : nullptr);
   }
 
  private:
-  // Takes the limits from the context of a `deletion` of a pack when it is on its way.
+  // Takes the limits from the context of a `deletion` when it is on its way.
   template <typename Call>
   auto Pass(const Call& call, CallContext* deletion = nullptr) -> decltype(call()) {
     bool is_meant = false;

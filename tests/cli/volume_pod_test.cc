@@ -232,6 +232,16 @@ TEST_F(VolumePodTest, ARepositoryIsRestoredByAPodWithItsSecret) {
   EXPECT_THAT(api_.All(csi::PodType()), IsEmpty());
 }
 
+// The Pod has restored, and ends with exit code 3.
+TEST_F(VolumePodTest, ARestoreOfWhatMayNotBeTheLatestIsIncomplete) {
+  EndPods("Failed", R"({"message_type":"result","written_bytes":4096,"may_be_older":true})");
+  const Outcome outcome = RestoreInto({"--yes", "--json"});
+  EXPECT_EQ(outcome.code, ExitCode::kIncomplete);
+  EXPECT_THAT(outcome.out, HasSubstr(R"("may_be_older":true)"));
+  EXPECT_THAT(outcome.error, HasSubstr("may be newer than the one which was restored into PVC "
+                                       "shop/data"));
+}
+
 TEST_F(VolumePodTest, ARepositoryIsNotRestoredOverAnythingInUse) {
   EXPECT_THAT(RestoreInto({}).error, HasSubstr("--yes"));
   EXPECT_EQ(RestoreInto({"--dry-run"}).code, ExitCode::kOk);
