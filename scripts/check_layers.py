@@ -1,16 +1,20 @@
 #!/usr/bin/python3
-"""Includes only point down: checks every #include below src/ against the table of layers.
+"""Includes only point down, and no folder outgrows its budget: checks src/ against the tables of layers and of lines.
 
     check_layers.py [root]
 
-Prints one line per include that is not allowed and exits 1, or says how many it checked and exits 0.
+Prints one line per include that is not allowed and per folder with too many lines, and what the tree weighs
+(weight.py). Exits with 1 if anything is wrong.
 ARCHITECTURE.md draws the layers; this table is what holds them.
 """
 
+import collections
 import dataclasses
 import pathlib
 import re
 import sys
+
+import weight
 
 # Each folder below src/, lowest layer first, with the folders whose headers it may include. Siblings on one
 # layer never include each other.
@@ -39,6 +43,16 @@ ALLOWED = {
 EVERYTHING = tuple(ALLOWED)
 ALLOWED["cli"] = EVERYTHING
 ALLOWED["cmd"] = EVERYTHING + ("cli",)
+
+# Lines of .h and .cc that each folder may have, and of text below tests/. A commit that raises one does
+# nothing else, and says why.
+LINES_MAX = {
+    "backupitemactions": 3450, "base": 4400, "cli": 17200, "cmd": 200, "conformance": 2350, "csi": 22250,
+    "datamover": 14750, "deleteitemactions": 550, "diffsnap": 3850, "doctor": 4000, "engine": 2400,
+    "incremental": 10400, "itemblockactions": 150, "k8s": 4850, "longhorn": 2550, "net": 2500, "objects": 7600,
+    "plugin": 2200, "repository": 14600, "restoreitemactions": 2500, "storage": 4600, "velero": 2550,
+}
+TEST_LINES_MAX = 176_000
 
 # Messages that protoc made from proto/<group>/, with the folders that may see them.
 PROTO_USERS = {
@@ -162,9 +176,24 @@ def check(root):
     return faults, count
 
 
+def budget_faults(weighed):
+    """Folders that are heavier than they may be."""
+    lines = collections.Counter()
+    for folder, count in weighed.lines.items():
+        lines[folder.split("/")[0]] += count
+    counts = [*((f"src/{folder}", count, LINES_MAX.get(folder, 0)) for folder, count in lines.items()),
+              ("tests", weighed.test_lines, TEST_LINES_MAX)]
+    for folder, count, budget in counts:
+        if count > budget:
+            yield f"{folder}: {count:,} lines, its budget is {budget:,}: what can go?"
+
+
 def main(arguments):
     root = pathlib.Path(arguments[0] if arguments else pathlib.Path(__file__).resolve().parents[1])
     faults, count = check(root)
+    weighed = weight.weigh(root)
+    faults += budget_faults(weighed)
+    print("\n".join(f"weight: {line}" for line in weighed.figures()))
     for line in faults:
         print(line)
     print(f"check_layers: {count} includes, {len(faults)} faults")
