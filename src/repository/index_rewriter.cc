@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <optional>
+#include <utility>
 
 #include "base/status_macros.h"
 #include "repository/format.h"
@@ -102,6 +103,37 @@ absl::StatusOr<bool> IsAnyListed(const CallContext& ctx, const Repository& repos
                    LookAtAll(ctx, repository, packs, nullptr));
   return std::any_of(files.begin(), files.end(),
                      [](const IndexFileInfo& file) { return file.names_any; });
+}
+
+absl::Status ListAgain(const CallContext& ctx, Repository& repository, PackBits packs,
+                       absl::Time stays_since, const LockFence& fence) {
+  ASSIGN_OR_RETURN(std::vector<FileInfo> files, repository.ListFiles(ctx, FileKind::kIndex));
+  const auto stays = [&](const FileInfo& file) { return file.modified_at >= stays_since; };
+  std::partition(files.begin(), files.end(), stays);
+  std::vector<IndexedPack> again;
+  int64_t blobs = 0;
+  const auto save = [&](int64_t blobs_min) -> absl::Status {
+    if (blobs < blobs_min) {
+      return absl::OkStatus();
+    }
+    blobs = 0;
+    return SaveIndex(ctx, repository, std::exchange(again, {}), fence).status();
+  };
+  for (const FileInfo& file : files) {
+    RETURN_IF_ERROR(repository.ReadIndexFile(ctx, file, [&](const IndexedPack& pack) {
+      const std::optional<uint32_t> ordinal = repository.index().FindPack(pack.id);
+      if (!ordinal.has_value() || !packs[*ordinal]) {
+        return absl::OkStatus();
+      }
+      packs[*ordinal] = false;
+      if (!stays(file)) {
+        blobs += std::ssize(pack.entries);
+        again.push_back(pack);
+      }
+      return save(kIndexBlobsTarget);
+    }));
+  }
+  return save(1);
 }
 
 absl::StatusOr<IndexRewriteCounts> DropFromIndex(const CallContext& ctx, Repository& repository,

@@ -64,6 +64,11 @@ absl::StatusOr<IndexRewriteCounts> DropFromIndex(const CallContext& ctx, Reposit
                                                  Lock& lock, PackPredicate dropped,
                                                  const ProgressReporter& progress);
 
+// Lists in new files those of `packs`, by their ordinals in the repository's index, that no file
+// written at `stays_since` or later lists.
+absl::Status ListAgain(const CallContext& ctx, Repository& repository, PackBits packs,
+                       absl::Time stays_since, const LockFence& fence);
+
 // Whether any index file, as stored now, lists any of `packs`.
 absl::StatusOr<bool> IsAnyListed(const CallContext& ctx, const Repository& repository,
                                  PackPredicate packs);

@@ -479,7 +479,17 @@ void Lock::RefreshLoop(const std::stop_token& stop) {
 }
 
 bool MayStillDelete(const CallContext& ctx, const Repository& repository) {
-  return !absl::IsNotFound(repository.store().Stat(ctx, kMayStillDeleteKey).status());
+  return MayStillDeleteSince(ctx, repository).has_value();
+}
+
+std::optional<absl::Time> MayStillDeleteSince(const CallContext& ctx,
+                                              const Repository& repository) {
+  const absl::StatusOr<storage::ObjectInfo> mark = repository.store().Stat(ctx, kMayStillDeleteKey);
+  if (absl::IsNotFound(mark.status())) {
+    return std::nullopt;
+  }
+  const bool is_dated = mark.ok() && mark->modified_at > absl::InfinitePast();
+  return is_dated ? mark->modified_at : absl::InfiniteFuture();
 }
 
 absl::StatusOr<Id> SaveIndex(const CallContext& ctx, Repository& repository,

@@ -240,6 +240,9 @@ class Lock {
 // Whether packs that no index lists may be deleted any moment: see kMayStillDeleteKey. A store that
 // does not answer has not denied it.
 bool MayStillDelete(const CallContext& ctx, const Repository& repository);
+// Since when, by the clock of the store: index files that are older may still be deleted as well,
+// no newer ones. Never, where nothing may be; InfiniteFuture where that is not known.
+std::optional<absl::Time> MayStillDeleteSince(const CallContext& ctx, const Repository& repository);
 
 // Stores an index file, unless `fence`, where there is one, says that the lock is gone. If it went
 // meanwhile, others may have removed packs that the file lists, and come to rely on the rest: one

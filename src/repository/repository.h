@@ -51,8 +51,9 @@ std::string SidecarKey(const Id& snapshot);
 absl::StatusOr<Id> IdOfKey(absl::string_view key);
 std::string LocatorFileKey(const Id& file);
 inline constexpr char kSidecarFolder[] = "aux/v1/";
-// There while packs that no index lists may still be deleted: by a client whose exclusive lock was
-// removed for its age alone. A prune that finishes leaves no such pack, and removes it.
+// There while packs that no index lists, and index files that were replaced, may still be deleted:
+// by a client whose exclusive lock was removed for its age alone. A prune that finishes leaves
+// none of them, and removes it.
 inline constexpr char kMayStillDeleteKey[] = "aux/v1/may-still-delete";
 inline constexpr char kLocatorFolder[] = "aux/v1/trees/";
 inline constexpr char kConfigKey[] = "config";

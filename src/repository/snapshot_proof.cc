@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/final_context.h"
 #include "base/status_macros.h"
+#include "repository/index_rewriter.h"
 #include "repository/maintenance.h"
 
 namespace csidelta::repository {
@@ -38,6 +40,39 @@ absl::Status ConfirmSnapshot(const CallContext& ctx, Repository& repository, con
                 : absl::StrCat("snapshot ", snapshot.ShortHex(),
                                " may need data that is gone, and could not be removed again (",
                                removed.message(), "); forget it"));
+}
+
+// A client whose exclusive lock ran out may still delete index files that it has replaced, without
+// the packs that it means to delete next: what the snapshot needs of these is listed elsewhere too.
+absl::Status ListWhatMayGo(const CallContext& ctx, Repository& repository, const BlobWriter& writer,
+                           const SnapshotProof& proof, const LockFence& fence) {
+  const StoredBlobs* known = writer.known();
+  if (known == nullptr && proof.needs() == SnapshotNeeds{}) {
+    return absl::OkStatus();
+  }
+  const std::optional<absl::Time> since = MayStillDeleteSince(ctx, repository);
+  if (!since.has_value()) {
+    return absl::OkStatus();
+  }
+  if (known == nullptr) {
+    RETURN_IF_ERROR(repository.LoadReadableIndex(ctx));
+  }
+  const BlobIndex& index = repository.index();
+  PackBits needed(index.pack_count());
+  if (known != nullptr) {
+    known->AddUsed(needed);
+  }
+  RETURN_IF_ERROR(
+      ForEachId(ctx, repository, proof.needs().packs, [&](absl::Span<const PackId> packs) {
+        for (const PackId& pack : packs) {
+          const std::optional<uint32_t> ordinal = index.FindPack(pack);
+          if (ordinal.has_value()) {  // Else it is of this run, which has listed it.
+            needed[*ordinal] = true;
+          }
+        }
+        return absl::OkStatus();
+      }));
+  return ListAgain(ctx, repository, std::move(needed), *since, fence);
 }
 
 absl::StatusOr<SnapshotNeeds> NeedsOf(const CallContext& ctx, Repository& repository,
@@ -318,6 +353,7 @@ absl::StatusOr<CommittedSnapshot> CommitSnapshot(const CallContext& ctx, Reposit
                                                  absl::FunctionRef<RepoSnapshot()> record,
                                                  const ProofLimits& limits) {
   RETURN_IF_ERROR(writer.Flush());
+  RETURN_IF_ERROR(ListWhatMayGo(ctx, repository, writer, proof, fence));
   if (fence) {
     RETURN_IF_ERROR(fence(ctx));
   }

@@ -98,6 +98,12 @@ std::optional<PackId> StoredBlobs::FindUsed(const PackBits& packs) const {
   return std::nullopt;
 }
 
+void StoredBlobs::AddUsed(PackBits& packs) const {
+  for (uint32_t i = 0; i < used_.size(); ++i) {
+    packs[i] = packs[i] || used_[i].load() != kUnused;
+  }
+}
+
 absl::Status StoredBlobs::TakeUsed(absl::FunctionRef<absl::Status(absl::Span<const PackId>)> take) {
   for (uint32_t i = 0; i < used_.size(); ++i) {
     Use used = kUsed;

@@ -74,6 +74,8 @@ class StoredBlobs {
   absl::Status TakeUsed(absl::FunctionRef<absl::Status(absl::Span<const PackId>)> take);
   // One of these, if there is any that is among `packs`.
   std::optional<PackId> FindUsed(const PackBits& packs) const;
+  // Adds all of them, taken or not.
+  void AddUsed(PackBits& packs) const;
 
  private:
   enum Use : uint8_t { kUnused, kUsed, kTaken };
