@@ -244,7 +244,7 @@ class RepairSnapshotsCommand : public Command {
     const bool removes = forget_ && !dry_run_;
     if (removes && !lost.empty()) {
       ASSIGN_OR_RETURN(Repository * again, session.engine().OpenAgain());
-      RETURN_IF_ERROR(engine::ConfirmLost(ctx, *again, check, lost));
+      RETURN_IF_ERROR(engine::ConfirmLost(ctx, *again, check, report));
       RETURN_IF_ERROR(
           repository::RemoveSnapshots(ctx, *repository, *session.lock(), lost, check.progress));
     }

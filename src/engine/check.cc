@@ -22,6 +22,18 @@ absl::StatusOr<repository::RenewLocksResult> RenewLocks(
   return repository::RenewLocks(ctx, *repository, options);
 }
 
+// Sorted.
+std::vector<std::string> ErrorsOf(const repository::CheckReport& report) {
+  std::vector<std::string> errors;
+  for (const repository::Finding& finding : report.findings) {
+    if (finding.is_error) {
+      errors.push_back(absl::StrCat(finding.thing, ": ", finding.detail));
+    }
+  }
+  absl::c_sort(errors);
+  return errors;
+}
+
 }  // namespace
 
 absl::StatusOr<CheckOutcome> RunCheck(const CallContext& ctx, Session& session, const CheckJob& job,
@@ -56,19 +68,22 @@ std::vector<repository::Id> LostSnapshots(const repository::CheckReport& report)
 
 absl::Status ConfirmLost(const CallContext& ctx, repository::Repository& again,
                          const repository::CheckOptions& options,
-                         absl::Span<const repository::Id> lost) {
-  ASSIGN_OR_RETURN(const repository::CheckReport report,
+                         const repository::CheckReport& first) {
+  ASSIGN_OR_RETURN(const repository::CheckReport second,
                    repository::CheckRepository(ctx, again, options));
-  const std::vector<repository::Id> lost_again = LostSnapshots(report);
-  for (const repository::Id& id : lost) {
-    if (!absl::c_linear_search(lost_again, id)) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "snapshot ", id.ShortHex(),
-          " did not read the first time, and a second reading says otherwise: the repository, or "
-          "the way to it, gives different answers; nothing was removed; run it again"));
-    }
+  // A snapshot that lacks one thing the first time and another the second may lack neither.
+  std::vector<std::string> once;
+  absl::c_set_symmetric_difference(ErrorsOf(first), ErrorsOf(second), std::back_inserter(once));
+  const bool has_all = first.errors <= static_cast<int64_t>(repository::kFindingsMax);
+  if (LostSnapshots(first) == LostSnapshots(second) && first.errors == second.errors &&
+      (once.empty() || !has_all)) {
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "two readings found different damage",
+      once.empty() ? "" : absl::StrCat(", once: ", once.front()),
+      "; the repository, or the way to it, gives different answers; nothing was removed; run it "
+      "again"));
 }
 
 }  // namespace csidelta::engine

@@ -43,11 +43,11 @@ absl::StatusOr<CheckOutcome> RunCheck(const CallContext& ctx, Session& session, 
 // The snapshots of a report whose files read, and which cannot be restored.
 std::vector<repository::Id> LostSnapshots(const repository::CheckReport& report);
 
-// OK when `again`, by which nothing was read yet, cannot restore any of `lost` either: before they
-// are removed. What was read wrong, even twice, may have been the way. FAILED_PRECONDITION, naming
-// one that it can restore.
+// OK when a check of `again`, by which nothing was read yet, finds the same damage as the `first`
+// one: before snapshots are removed for it. What was read wrong, even twice, may have been the way.
+// FAILED_PRECONDITION, naming something that only one of them found.
 absl::Status ConfirmLost(const CallContext& ctx, repository::Repository& again,
                          const repository::CheckOptions& options,
-                         absl::Span<const repository::Id> lost);
+                         const repository::CheckReport& first);
 
 }  // namespace csidelta::engine

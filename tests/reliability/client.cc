@@ -220,7 +220,7 @@ absl::StatusOr<std::vector<Id>> Client::RepairSnapshots() {
   const std::vector<Id> lost = engine::LostSnapshots(report);
   if (!lost.empty()) {
     const std::unique_ptr<Repository> again = session.repository->Again(store_);
-    RETURN_IF_ERROR(engine::ConfirmLost(ctx_, *again, {}, lost));
+    RETURN_IF_ERROR(engine::ConfirmLost(ctx_, *again, {}, report));
   }
   RETURN_IF_ERROR(repository::RemoveSnapshots(ctx_, *session.repository, *session.lock, lost));
   return lost;
