@@ -377,8 +377,15 @@ absl::Status VolumeSwap::Prepare(const SwapPlan& plan) {
 }
 
 absl::StatusOr<SwapResult> VolumeSwap::Exchange() {
-  RETURN_IF_ERROR(Run([this](const SwapState& state) { return NextOfRestore(state, Wish()); },
-                      SwapStep::kDone));
+  const auto next = [this](const SwapState& state) -> absl::StatusOr<SwapStep> {
+    // Not begun once more: who ended it may have the PVC in use again.
+    return state.is_begun()
+               ? NextOfRestore(state, Wish())
+               : absl::FailedPreconditionError(absl::StrCat(
+                     "the restore into ", PvcText(),
+                     " was ended by another client meanwhile, with --finish or --undo"));
+  };
+  RETURN_IF_ERROR(Run(next, SwapStep::kDone));
   return Result();
 }
 

@@ -455,6 +455,21 @@ TEST(VolumeSwapTest, AnotherRestoreIsPossibleAfterFinish) {
   EXPECT_EQ(world.Data(), "old");
 }
 
+// Seen by LateCopiesSweepTest: it made a second volume, and would have taken the first one's place.
+TEST(VolumeSwapTest, WhatAnotherClientEndedIsNotBegunAgain) {
+  World world;
+  const auto plan = world.Plan(world.Target());
+  ASSERT_THAT(plan, IsOk());
+  const CallContext ctx = world.Ctx();
+  VolumeSwap swap(ctx, world.api, Random::Real(), world.Target(), [](const SwapNews&) {});
+  ASSERT_THAT(swap.Prepare(*plan), IsOk());
+  ASSERT_THAT(swap.Exchange(), IsOk());
+  ASSERT_THAT(world.Finish(), IsOk());
+  EXPECT_THAT(swap.Exchange(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                        HasSubstr("was ended by another client")));
+  world.ExpectFinished("old");
+}
+
 TEST(VolumeSwapTest, AClassThatRetainsGetsItsPolicyBackAsWell) {
   World world("Immediate", "Retain");
   ASSERT_THAT(world.Restore(), IsOk());
