@@ -29,7 +29,8 @@ inline int64_t KeptBackBytes(int64_t chunk_bytes) {
 
 // A device that a volume of `volume_bytes` is restored to, and that says so at its beginning as
 // long as that has not finished. An interrupted run, at whatever moment, leaves neither a file
-// system that is found and mounts nor a volume that looks whole.
+// system that is found and mounts nor a volume that looks whole. One moment is excepted: between
+// the writes of Begin() the old volume lacks its beginning, and nilfs2 is found by its end alone.
 //
 //   Begin: the mark, as `text` goes on; zeros instead of the rest of the first max(`chunk_bytes`,
 //          kKeptBackBytes) and of the last kKeptBackBytes -> durable

@@ -23,7 +23,10 @@ MIB = 1 << 20
 VOLUME_BYTES = 320 * MIB  # gfs2 and nilfs2 take no less than half of it.
 POINTS_MAX = 20
 CHANGES = ("pwrite64", "fallocate", "fsync", "fdatasync", "sync_file_range", "ftruncate")
+KEPT_BACK_BYTES = MIB  # of either end
 FOUND_NOTHING = 2  # blkid's code
+# Found by their ends alone, until these are erased as well: the second change of a restore.
+FOUND_BY_THE_END = ("nilfs2",)
 
 # How to make each on IMAGE; FOLDER has a few files. The second word of a name tells apart what blkid calls the same.
 FORMATS = {
@@ -60,7 +63,7 @@ class Volume:
     """A volume of one format in a repository, and a target for restores."""
 
     def __init__(self, folder, program, name):
-        self._folder, self._program, self._name = pathlib.Path(folder), program, name
+        self._folder, self._program, self.name = pathlib.Path(folder), program, name
         self._env = {**os.environ, "RESTIC_PASSWORD": "secret", "RESTIC_REPOSITORY": f"{folder}/repo",
                      "MKE2FS_DEVICE_SECTSIZE": "512"}
         files = self._folder / "files"
@@ -87,7 +90,7 @@ class Volume:
         path.write_bytes(b"")
         os.truncate(path, VOLUME_BYTES)
         places = {"IMAGE": path, "FOLDER": self._folder / "files", "PASSWORD": self._folder / "password"}
-        words = [str(places.get(word, word)) for word in FORMATS[self._name].split()]
+        words = [str(places.get(word, word)) for word in FORMATS[self.name].split()]
         words[0] = shutil.which(words[0], path="/usr/sbin:/sbin:/usr/bin:/bin") or words[0]
         self._expect(words, "1M,100M\n,\n" if "sfdisk" in words[0] else "")
         os.truncate(path, VOLUME_BYTES)  # Some make it as short as it can be.
@@ -125,6 +128,13 @@ class Volume:
                 counts[found.group(2), found.group(1)] += 1
         return sorted({(name, number) for (name, _), count in counts.items() for number in range(1, count + 1)})
 
+    def has_only_begun(self):
+        """Whether the target is the older volume, but for its beginning."""
+        with self.before.open("rb") as before, self.target.open("rb") as target:
+            for file in (before, target):
+                file.seek(KEPT_BACK_BYTES)
+            return all(before.read(MIB) == target.read(MIB) for _ in range(VOLUME_BYTES // MIB))
+
     def restore_killed_at(self, call, number):
         """Whether the restore was killed there."""
         self.prepare_target()
@@ -146,6 +156,8 @@ def check(volume):
         killed += 1
         if any(filecmp.cmp(whole, volume.target, shallow=False) for whole in (volume.before, volume.image)):
             continue  # Not begun, or all is there.
+        if volume.name in FOUND_BY_THE_END and volume.has_only_begun():
+            continue
         found = volume.kind(volume.target)
         assert not found, f"killed at {call} {number}: blkid finds {found}"
         assert not volume.mounts(volume.target), f"killed at {call} {number}: it mounts"
