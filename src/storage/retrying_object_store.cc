@@ -5,6 +5,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/hash/hash.h"
+#include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 
@@ -13,6 +14,9 @@ namespace {
 
 constexpr absl::Duration kNoLimit = absl::InfiniteDuration();
 constexpr int kFullAttemptsMax = 3;  // of a place without room
+// Of a listing that is longer only the last key is remembered, as long as keys ascend. S3's do, but
+// for directory buckets, whose order shows long before.
+constexpr int64_t kKeysRemembered = 10'000;
 
 // Stands for a key: two of them agree by chance once in 2^128 pairs.
 using Fingerprint = std::pair<uint64_t, uint64_t>;
@@ -97,25 +101,39 @@ absl::Status RetryingObjectStore::Pass(const CallContext& ctx, const PassedCall&
 absl::Status RetryingObjectStore::PassOnOnce(
     const CallContext& ctx, ObjectSink sink,
     absl::FunctionRef<absl::Status(const CallContext&, const std::string&, ObjectSink)> list) {
-  absl::flat_hash_set<Fingerprint> passed_on;
-  std::string last;        // The key that came last.
-  bool in_order = true;    // All keys came in their order.
-  std::size_t before = 0;  // What the attempts before the last passed on.
-  absl::Status refused;    // What `sink` said; not to be repeated here.
-  const auto attempt = [&](const CallContext& limited) {
+  absl::flat_hash_set<Fingerprint> first;  // Keys that were passed on, until order is relied on.
+  bool relies_on_order = false;
+  std::string last;      // The key that came last.
+  bool in_order = true;  // All keys came in their order.
+  int64_t passed_on = 0;
+  int64_t before = 0;    // What the attempts before the last passed on.
+  absl::Status refused;  // What `sink` said; not to be repeated here.
+  const auto attempt = [&](const CallContext& limited) -> absl::Status {
+    if (relies_on_order && !in_order) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("a listing was cut off after ", passed_on,
+                       " keys that are in no order: it cannot go on"));
+    }
     const std::string after = in_order ? last : "";
     last = after;
     const absl::Status listed = list(limited, after, [&](const ObjectInfo& object) -> absl::Status {
-      if (passed_on.insert(FingerprintOf(object.key)).second) {
+      const bool is_new =
+          relies_on_order ? after < object.key : first.insert(FingerprintOf(object.key)).second;
+      if (is_new) {
         in_order = in_order && last < object.key;
         last = object.key;
+        ++passed_on;
         refused = sink(object);
+      }
+      if (in_order && passed_on >= kKeysRemembered && !relies_on_order) {
+        relies_on_order = true;
+        first = {};
       }
       return refused;
     });
     return refused.ok() ? listed : absl::OkStatus();
   };
-  const auto has_moved = [&] { return std::exchange(before, passed_on.size()) < passed_on.size(); };
+  const auto has_moved = [&] { return std::exchange(before, passed_on) < passed_on; };
   const absl::Status status = RetryUntilDone(ctx, kNoLimit, attempt, MayHeal, has_moved);
   return refused.ok() ? status : refused;
 }

@@ -2,10 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "base/status_macros.h"
 #include "storage/limited_object_store.h"
 #include "storage/metered_object_store.h"
@@ -308,6 +310,58 @@ TEST_F(RetryingObjectStoreTest, AListingNamesEachObjectOnce) {
   FailTimes(2, absl::UnavailableError("reset"), /*after_effect=*/true);
   EXPECT_THAT(store_.ListFolder(ctx_, "", sink), IsOk());
   EXPECT_THAT(keys, ElementsAre("a", "b", "c"));
+}
+
+// Lists numbers, and is cut off once; `swapped` is listed behind the next number. Does not go on
+// behind a key.
+class LongListing : public FakeObjectStore {
+ public:
+  LongListing(int keys, int cut_at, int swapped = -1)
+      : keys_(keys), cut_at_(cut_at), swapped_(swapped) {}
+  absl::Status List(const CallContext&, const std::string&, storage::ObjectSink sink) override {
+    for (int i = 0; i < keys_; ++i) {
+      if (i == cut_at_) {
+        cut_at_ = -1;
+        return absl::UnavailableError("reset");
+      }
+      const int number = i == swapped_ ? i + 1 : i == swapped_ + 1 && swapped_ >= 0 ? i - 1 : i;
+      RETURN_IF_ERROR(sink({.key = absl::StrFormat("%06d", number), .size_bytes = 1}));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const int keys_;
+  int cut_at_;
+  const int swapped_;
+};
+
+// Not every key of ten million is remembered: 16 bytes for each were more than a worker has.
+TEST_F(RetryingObjectStoreTest, ALongListingNamesEachObjectOnce) {
+  constexpr int kKeys = 30'000;
+  constexpr int kLate = 20'000;
+  struct Case {
+    int cut_at;
+    int swapped;
+    absl::StatusCode want;
+  };
+  const auto kCutOff = absl::StatusCode::kFailedPrecondition;
+  for (const Case& c : {Case{5, -1, {}}, Case{kLate, -1, {}}, Case{kLate, 7, {}},
+                        Case{-1, kLate, {}}, Case{kLate + 5, kLate, kCutOff}}) {
+    SCOPED_TRACE(testing::Message() << "cut at " << c.cut_at << ", swapped " << c.swapped);
+    LongListing listing(kKeys, c.cut_at, c.swapped);
+    RetryingObjectStore store(listing, {}, Random::Real(), meter_);
+    std::set<std::string> keys;
+    int named = 0;
+    const absl::Status listed = store.List(ctx_, "", [&](const ObjectInfo& object) {
+      keys.insert(object.key);
+      ++named;
+      return absl::OkStatus();
+    });
+    EXPECT_EQ(listed.code(), c.want) << listed;
+    EXPECT_EQ(static_cast<std::size_t>(named), keys.size());
+    EXPECT_TRUE(!listed.ok() || named == kKeys);
+  }
 }
 
 TEST_F(RetryingObjectStoreTest, WhatTheSinkSaysIsNotRepeated) {
