@@ -1,3 +1,5 @@
+#include <malloc.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -30,12 +32,12 @@ absl::Status Refuse(absl::string_view what, absl::string_view next_step) {
 // What becomes of one pack. There are millions of them.
 struct PackUse {
   uint32_t used_bytes = 0;  // Of the copies to keep; a pack is shorter than 4 GiB.
-  uint32_t keepers = 0;
-  bool present = false;  // Stored, with exactly the bytes that the index lists.
-  bool used = false;     // Holds a used blob, which another pack may keep.
-  bool distrusted = false;
+  uint32_t keepers : 29 = 0;
+  uint32_t present : 1 = 0;  // Stored, with exactly the bytes that the index lists.
+  uint32_t used : 1 = 0;     // Holds a used blob, which another pack may keep.
+  uint32_t distrusted : 1 = 0;
 };
-static_assert(sizeof(PackUse) == 12);
+static_assert(sizeof(PackUse) == 8);  // There are ten million of them, perhaps.
 
 // The bits that plan and run hold for each copy: used, present, doubled, kept, keeper.
 constexpr int64_t kPruneBitsPerCopy = 5;
@@ -129,6 +131,7 @@ absl::StatusOr<PrunePlan> Planner::Make() {
           absl::StrCat("planning a prune of ", copies, " blobs in ", packs, " packs")));
   RETURN_IF_ERROR(FindUsed());
   RETURN_IF_ERROR(FindSidecars());
+  malloc_trim(0);  // Else what the walk gave back stays, beside as much that is allocated now.
   RETURN_IF_ERROR(ComparePacks());
   RETURN_IF_ERROR(ChooseKeepers());
   RETURN_IF_ERROR(SumUpBlobs());
@@ -243,8 +246,8 @@ absl::Status Planner::ComparePacks() {
       RETURN_IF_ERROR(Note(plan_.unindexed, file.id));
       plan_.figures.bytes_unindexed += file.size_bytes;
     } else if (index().info(*ordinal).stored_bytes == file.size_bytes) {
-      packs_[*ordinal].present = true;
-      packs_[*ordinal].distrusted = options_.distrusted.Contains(file);
+      packs_[*ordinal].present = 1;
+      packs_[*ordinal].distrusted = options_.distrusted.Contains(file) ? 1 : 0;
     }
     return absl::OkStatus();
   }));
@@ -310,7 +313,9 @@ absl::Status Planner::SumUpBlobs() {
   return index().ForEach([&](const IndexedCopy& copy) {
     const bool used = used_.Contains(copy.first);
     const bool keeper = plan_.keepers[copy.number];
-    packs_[copy.pack_ordinal].used |= used;
+    if (used) {
+      packs_[copy.pack_ordinal].used = 1;
+    }
     ++(keeper ? figures.blobs_used : used ? figures.blobs_duplicate : figures.blobs_unused);
     (keeper ? figures.bytes_used
      : used ? figures.bytes_duplicate
@@ -342,6 +347,7 @@ absl::Status Planner::ChoosePacks() {
   const int64_t small_bytes = SmallPackBytes();
   std::vector<Candidate> candidates;
   std::vector<uint32_t> small[2];  // By type.
+  int64_t small_found = 0;         // Of these bytes no more than may be repacked.
   for (uint32_t i = 0; i < packs_.size(); ++i) {
     const PackUse& use = packs_[i];
     const PackInfo info = index().info(i);
@@ -357,7 +363,9 @@ absl::Status Planner::ChoosePacks() {
                             .unused_share = static_cast<float>(info.stored_bytes - use.used_bytes) /
                                             static_cast<float>(info.stored_bytes),
                             .must = MustBeRepacked(info, use)}));
-    } else if (info.stored_bytes < small_bytes && info.blobs < kPackEntriesTarget / 4) {
+    } else if (info.stored_bytes < small_bytes && info.blobs < kPackEntriesTarget / 4 &&
+               info.stored_bytes <= options_.repack_bytes_max - small_found) {
+      small_found += info.stored_bytes;
       RETURN_IF_ERROR(Note(small[info.has_tree ? 1 : 0], i));
     }
   }
