@@ -120,9 +120,7 @@ absl::StatusOr<BackupResult> Client::Backup(const std::string& volume, const Vol
   options.audit_one_in = int64_t{1} << 40;
   options.audit_first_chunks = 1;
   options.fence = [&session](const CallContext& ctx) { return session.lock->Fence(ctx); };
-  options.fence_if_old = [&session](const CallContext& ctx) {
-    return session.lock->FenceIfOld(ctx);
-  };
+  options.fence_if_old = session.lock->AsFence();
   options.proof_limits = options_.limits;
   bool has_journal = false;
   if (!choice.immutable_id.empty()) {
@@ -230,11 +228,8 @@ absl::StatusOr<std::vector<repository::CopiedSnapshot>> Client::CopyFrom(
     storage::ObjectStore& from) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Repository> source, Open(from));
   ASSIGN_OR_RETURN(const Session session, OpenLocked(/*exclusive=*/false));
-  const engine::OrphanScope scope = {.all = session.lock->unfinished().others == 0,
-                                     .own = {},
-                                     .fence = [&session](const CallContext& fence_ctx) {
-                                       return session.lock->FenceIfOld(fence_ctx);
-                                     }};
+  const engine::OrphanScope scope = {
+      .all = session.lock->unfinished().others == 0, .own = {}, .fence = session.lock->AsFence()};
   ASSIGN_OR_RETURN(const engine::ResumeAnswer unfinished,
                    engine::FindUnfinished(ctx_, *session.repository, false,
                                           std::numeric_limits<int64_t>::max(), scope));
