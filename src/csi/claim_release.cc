@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "csi/claim_provisioning.h"
-#include "csi/in_place_volume.h"
 #include "k8s/find.h"
 #include "objects/client.h"
 #include "objects/keys.h"
@@ -37,7 +36,7 @@ absl::StatusOr<std::optional<PersistentVolume>> FindVolumeOf(const CallContext& 
 
 // It was made for `claim`, and its data is nothing but what the mover wrote there.
 bool IsMadeFor(const PersistentVolume& volume, const PersistentVolumeClaim& claim) {
-  return volume.is_csi() && volume.pvc_uid() == claim.uid() && !IsAlias(volume) &&
+  return volume.is_csi() && volume.pvc_uid() == claim.uid() && !objects::IsAlias(volume) &&
          volume.Annotation(objects::kVolumeOfAnnotation).empty() &&
          (volume.is_provisioned() || absl::StrContains(volume.name(), claim.uid()));
 }

@@ -53,7 +53,7 @@ k8s::ObjectKey AliasKey(const InPlaceRequest& request) {
 
 // The name is of this transfer alone.
 bool IsOwn(const objects::Object& object, const InPlaceRequest& request) {
-  return IsAlias(object) &&
+  return objects::IsAlias(object) &&
          object.Annotation(objects::kMoverClaimNamespaceAnnotation) == request.target_namespace &&
          object.Annotation(objects::kMoverClaimAnnotation) == request.target_claim;
 }
@@ -210,7 +210,7 @@ absl::StatusOr<PersistentVolume> InPlaceExposure::ReadVolume(const PersistentVol
                   absl::StrCat("PersistentVolume ", pvc.volume_name(), " does not exist"));
   }
   const PersistentVolume& volume = *found;
-  if (volume.pvc_uid() != pvc.uid() || volume.handle().empty() || IsAlias(volume)) {
+  if (volume.pvc_uid() != pvc.uid() || volume.handle().empty() || objects::IsAlias(volume)) {
     return Refuse(request_, absl::StrCat("PersistentVolume ", volume.name(),
                                          " is not its own, or not of a CSI driver"));
   }
@@ -472,10 +472,6 @@ std::string RefusedDriver(absl::string_view driver) {
                             " in place: its syncer deregisters the disk of any PersistentVolume "
                             "that is deleted; restore into a new PVC")
              : "";
-}
-
-bool IsAlias(const objects::Object& object) {
-  return !object.Annotation(objects::kAliasOfAnnotation).empty();
 }
 
 }  // namespace csidelta::csi

@@ -40,6 +40,12 @@
 // rights. Every step looks first: it may be repeated, and another process may have done half of it.
 namespace csidelta::csi {
 
+// Later the mover does not begin: the caller may have gone, and the PVC be in use again.
+inline constexpr absl::Duration kMoverStartTimeMax = absl::Minutes(30);
+// By how much the caller's clock, which that is counted by, may be ahead of the API server's, which
+// stamps the DataDownload: the mover refuses one that says that it may begin later than both.
+inline constexpr absl::Duration kMoverClockSkewMax = absl::Minutes(5);
+
 struct InPlaceRequest {
   std::string name;  // of what is made
   std::string mover_namespace;
@@ -94,9 +100,5 @@ absl::StatusOr<std::string> HideInPlace(const CallContext& ctx, k8s::ApiClient& 
 
 // Why volumes of a driver are not written into in this way; "": nothing is against it. Pure.
 std::string RefusedDriver(absl::string_view driver);
-
-// Whether a PVC or a PersistentVolume was made by ExposeInPlace(): its volume is another one's, and
-// must never be deleted with it. Pure.
-bool IsAlias(const objects::Object& object);
 
 }  // namespace csidelta::csi

@@ -41,12 +41,6 @@ namespace csidelta::csi {
 // mover.
 inline constexpr absl::Duration kMoverSilenceNoted = absl::Minutes(1);
 
-// Later the mover does not begin: the caller may have gone, and the PVC be in use again.
-inline constexpr absl::Duration kMoverStartTimeMax = absl::Minutes(30);
-// By how much the caller's clock, which that is counted by, may be ahead of the API server's, which
-// stamps the DataDownload: the mover refuses one that says that it may begin later than both.
-inline constexpr absl::Duration kMoverClockSkewMax = absl::Minutes(5);
-
 struct MovedSource {
   std::string velero_namespace;
   std::string upload;  // a DataUpload there

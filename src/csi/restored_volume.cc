@@ -10,7 +10,6 @@
 #include "csi/claim_provisioning.h"
 #include "csi/claim_release.h"
 #include "csi/exposed_snapshot.h"
-#include "csi/in_place_volume.h"
 #include "k8s/find.h"
 #include "objects/client.h"
 #include "objects/keys.h"
@@ -456,7 +455,7 @@ absl::Status VolumeRebinding::Reserve(const PersistentVolume& volume) {
 
 absl::Status SetReclaimPolicy(const CallContext& ctx, k8s::ApiClient& api,
                               const PersistentVolume& volume, const char* policy) {
-  if (volume.reclaim_policy() == policy || IsAlias(volume)) {
+  if (volume.reclaim_policy() == policy || objects::IsAlias(volume)) {
     return absl::OkStatus();  // The data of an alias is another volume's.
   }
   return k8s::IgnoreNotFound(
@@ -476,7 +475,7 @@ absl::Status RemoveClaim(const CallContext& ctx, k8s::ApiClient& api,
                          const RestoreRequest& request) {
   ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> claim,
                    objects::Find<PersistentVolumeClaim>(ctx, api, OwnClaimKey(request)));
-  if (!claim.has_value() || !claim->HasLabels(request.labels) || IsAlias(*claim)) {
+  if (!claim.has_value() || !claim->HasLabels(request.labels) || objects::IsAlias(*claim)) {
     return absl::OkStatus();
   }
   if (const std::string name = claim->volume_name(); !name.empty()) {

@@ -8,7 +8,6 @@
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/in_place_volume.h"
-#include "csi/mover_restore.h"
 #include "csi/restored_volume.h"
 #include "datamover/repository_access.h"
 #include "datamover/settings.h"

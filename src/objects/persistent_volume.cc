@@ -59,4 +59,6 @@ void PersistentVolume::ReserveFor(absl::string_view pvc_namespace, absl::string_
                              {"name", pvc_name}});
 }
 
+bool IsAlias(const Object& object) { return !object.Annotation(kAliasOfAnnotation).empty(); }
+
 }  // namespace csidelta::objects

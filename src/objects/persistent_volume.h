@@ -71,4 +71,8 @@ class PersistentVolume : public ObjectOf<PersistentVolume> {
   void ReserveFor(absl::string_view pvc_namespace, absl::string_view pvc_name);
 };
 
+// Whether a PVC or a PersistentVolume was made so that the data mover can write into the volume of
+// another PVC: it must never be deleted with that volume. Pure.
+bool IsAlias(const Object& object);
+
 }  // namespace csidelta::objects

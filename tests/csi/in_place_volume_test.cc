@@ -139,7 +139,7 @@ TEST_F(InPlaceVolumeTest, TheVolumeGetsASecondNameInTheMoversNamespace) {
   EXPECT_EQ(ready->storage_class, "fast");
   ASSERT_TRUE(Alias().has_value());
   const Json alias = *Alias();
-  EXPECT_TRUE(IsAlias(objects::Object(alias)));
+  EXPECT_TRUE(objects::IsAlias(objects::Object(alias)));
   EXPECT_EQ(GetString(alias, {"spec", "csi", "volumeHandle"}), "v-1");
   EXPECT_EQ(GetString(alias, {"spec", "csi", "volumeAttributes", "pool"}), "one");
   EXPECT_EQ(FindJson(alias, {"spec", "csi", "volumeAttributes",
