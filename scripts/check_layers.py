@@ -16,8 +16,8 @@ import sys
 
 import weight
 
-# Each folder below src/, lowest layer first, with the folders whose headers it may include. Siblings on one
-# layer never include each other.
+# Each folder below src/, lowest layer first, with the folders whose headers it may include, or the one header of a
+# folder. Siblings on one layer never include each other.
 ALLOWED = {
     "base": (),
     "net": ("base",),
@@ -27,6 +27,9 @@ ALLOWED = {
     "storage": ("net", "base"),
     "longhorn": ("objects", "k8s", "velero", "base"),
     "csi": ("longhorn", "objects", "k8s", "velero", "base"),  # velero: the labels and types of stock Velero, which is pure data.
+    # What a person asks for, with the caller's rights: Velero's server and the mover do neither.
+    "snapshots": ("csi", "longhorn", "objects", "k8s", "velero", "base"),
+    "inplace": ("snapshots", "csi", "longhorn", "objects", "k8s", "velero", "base"),
     "repository": ("storage", "base"),
     "incremental": ("csi", "objects", "k8s", "net", "repository", "base"),
     "backupitemactions": ("objects", "velero", "csi", "longhorn", "k8s", "base"),
@@ -35,10 +38,12 @@ ALLOWED = {
     "itemblockactions": ("objects", "velero", "csi", "k8s", "base"),
     "plugin": ("velero", "objects", "net", "base"),
     "engine": ("incremental", "repository", "csi", "objects", "k8s", "storage", "base"),
-    "datamover": ("engine", "incremental", "repository", "csi", "objects", "k8s", "net", "storage", "velero", "base"),
+    "datamover": ("engine", "incremental", "repository", "inplace/in_place_volume.h", "csi", "objects", "k8s", "net",
+                  "storage", "velero", "base"),
     "conformance": ("base",),
-    "diffsnap": ("incremental", "csi", "objects", "k8s", "net", "base"),
-    "doctor": ("datamover", "incremental", "csi", "longhorn", "objects", "k8s", "net", "storage", "velero", "base"),
+    "diffsnap": ("incremental", "snapshots", "csi", "objects", "k8s", "net", "base"),
+    "doctor": ("datamover", "incremental", "inplace", "snapshots", "csi", "longhorn", "objects", "k8s", "net",
+               "storage", "velero", "base"),
 }
 EVERYTHING = tuple(ALLOWED)
 ALLOWED["cli"] = EVERYTHING
@@ -47,10 +52,30 @@ ALLOWED["cmd"] = EVERYTHING + ("cli",)
 # Lines of .h and .cc that each folder may have, and of text below tests/. A commit that raises one does
 # nothing else, and says why.
 LINES_MAX = {
-    "backupitemactions": 3450, "base": 4400, "cli": 17200, "cmd": 200, "conformance": 2350, "csi": 22250,
-    "datamover": 14750, "deleteitemactions": 550, "diffsnap": 3850, "doctor": 4000, "engine": 2400,
-    "incremental": 10400, "itemblockactions": 150, "k8s": 4850, "longhorn": 2550, "net": 2500, "objects": 7600,
-    "plugin": 2200, "repository": 14650, "restoreitemactions": 2500, "storage": 4600, "velero": 2550,
+    "backupitemactions": 3450,
+    "base": 4400,
+    "cli": 17200,
+    "cmd": 200,
+    "conformance": 2350,
+    "csi": 9850,
+    "datamover": 14750,
+    "deleteitemactions": 550,
+    "diffsnap": 3850,
+    "doctor": 4000,
+    "engine": 2400,
+    "incremental": 10400,
+    "inplace": 4700,
+    "itemblockactions": 150,
+    "k8s": 4850,
+    "longhorn": 2550,
+    "net": 2500,
+    "objects": 7600,
+    "plugin": 2200,
+    "repository": 14650,
+    "restoreitemactions": 2500,
+    "snapshots": 7800,
+    "storage": 4600,
+    "velero": 2550,
 }
 TEST_LINES_MAX = 176_000
 
@@ -79,8 +104,8 @@ HOMES = (
 # Bare JSON ends in objects/, whose types name what the fields are. No file of these folders sees it, by whichever
 # way: its header, its name, the way out of a type, or what makes one of a type.
 _JSON = re.compile(r'"base/json\.h"|\bJson\b|(\.|->)json\(\)|\bToJson\(')
-WITHOUT_JSON = ("csi", "backupitemactions", "restoreitemactions", "deleteitemactions", "itemblockactions", "datamover",
-                "diffsnap", "doctor")
+WITHOUT_JSON = ("csi", "snapshots", "inplace", "backupitemactions", "restoreitemactions", "deleteitemactions",
+                "itemblockactions", "datamover", "diffsnap", "doctor")
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]')
 
@@ -141,7 +166,7 @@ def fault(include, root):
             return None
         return f"{include.folder} may not include messages of proto/{group}"
     target = include.target.split("/")[0]
-    if target == include.folder or target in ALLOWED[include.folder]:
+    if target == include.folder or not {target, include.target}.isdisjoint(ALLOWED[include.folder]):
         return None
     if target in ALLOWED:
         return f"{include.folder} may not include {target} ({include.target})"

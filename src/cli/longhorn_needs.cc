@@ -12,12 +12,12 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
-#include "csi/snapshot_prune.h"
 #include "k8s/find.h"
 #include "longhorn/types.h"
 #include "objects/persistent_volume_claim.h"
 #include "objects/read_pages.h"
 #include "objects/volume_snapshot.h"
+#include "snapshots/snapshot_prune.h"
 #include "velero/volume_decision.h"
 
 namespace csidelta::cli {
@@ -64,7 +64,7 @@ class NeedsReader {
     for (const SnapshotNeed& need : pending_) {
       inventory_.needs.Add(need.snapshot, longhorn::ProtectionReason::kPendingPvc, need.message);
     }
-    absl::StatusOr<std::set<std::string>> backups = csi::ReadBackupNames(ctx_, api_);
+    absl::StatusOr<std::set<std::string>> backups = snapshots::ReadBackupNames(ctx_, api_);
     RETURN_IF_ERROR(Excuse(backups.status(), "whether Backups of Velero are gone"));
     longhorn::Protect(inventory_, backups.ok() ? std::optional(*std::move(backups)) : std::nullopt,
                       ctx_.clock->Now());

@@ -12,7 +12,7 @@
 
 namespace csidelta::cli {
 
-// Flags of verbs that a Pod of csi/volume_copy.h runs, for the program that started the Pod.
+// Flags of verbs that a Pod of inplace/volume_copy.h runs, for the program that started the Pod.
 struct PodFlags {
   std::string start_before;
   std::string result_file;

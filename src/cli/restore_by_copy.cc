@@ -9,15 +9,15 @@
 #include "cli/progress.h"
 #include "cli/snapshot_text.h"
 #include "cli/text.h"
-#include "csi/in_place_copy.h"
+#include "inplace/in_place_copy.h"
 #include "objects/client.h"
 #include "objects/persistent_volume_claim.h"
 
 namespace csidelta::cli {
 namespace {
 
-using csi::CopyPlan;
-using csi::CopyRestoreResult;
+using inplace::CopyPlan;
+using inplace::CopyRestoreResult;
 
 std::string CopiedPvcName(const CopyPlan& plan) {
   return absl::StrCat(plan.pvc.namespace_name(), "/", plan.pvc.name());
@@ -42,15 +42,15 @@ std::string CopyPlanText(const CopyPlan& plan, const CopyMethod& method) {
                                ? "  a VolumeSnapshot of it is taken first, for safety\n"
                                : "  no VolumeSnapshot of it is taken first\n");
   }
-  absl::StrAppend(&text, "  Pod ", csi::CopyName(plan.pvc, plan.snapshot), " of image ",
+  absl::StrAppend(&text, "  Pod ", inplace::CopyName(plan.pvc, plan.snapshot), " of image ",
                   Printable(method.flags.pod.image),
                   " compares the two and writes what differs; PVC, uid and volume stay\n");
   return text;
 }
 
 absl::Status RefusedCopy(const CopyPlan& plan) {
-  absl::Status refused = csi::CopyRefusalStatus(plan.pvc, plan.refusals, plan.refused_by_copy);
-  return plan.refused_by_copy.empty() && csi::IsTooSmallAlone(plan.refusals)
+  absl::Status refused = inplace::CopyRefusalStatus(plan.pvc, plan.refusals, plan.refused_by_copy);
+  return plan.refused_by_copy.empty() && inplace::IsTooSmallAlone(plan.refusals)
              ? AsTargetTooSmall(std::move(refused))
              : refused;
 }
@@ -94,20 +94,20 @@ bool PrefersCopy(const CallContext& ctx, k8s::ApiClient& api, const CopyMethodFl
   const auto pvc = objects::Get<objects::PersistentVolumeClaim>(
       ctx, api, objects::PersistentVolumeClaim::Key(namespace_name, pvc_name));
   return pvc.ok() && pvc->mode() == objects::VolumeMode::kBlock &&
-         csi::CheckMayCopy(ctx, api, namespace_name).ok();
+         inplace::CheckMayCopy(ctx, api, namespace_name).ok();
 }
 
 absl::StatusOr<ExitCode> RunCopyMethod(const CallContext& ctx, k8s::ApiClient& api,
-                                       Session& session, const csi::RestoreSurroundings& around,
+                                       Session& session, const inplace::RestoreSurroundings& around,
                                        const CopyMethod& method) {
-  csi::CopyRestoreOptions options;
+  inplace::CopyRestoreOptions options;
   options.takes_safety_snapshot = method.takes_safety_snapshot;
   options.safety_timeout = method.timeout;
   ASSIGN_OR_RETURN(options.pod, method.flags.pod.Settings());
   options.pod.service_account = method.flags.service_account;
-  RETURN_IF_ERROR(csi::CheckMayCopy(ctx, api, around.namespace_name));
+  RETURN_IF_ERROR(inplace::CheckMayCopy(ctx, api, around.namespace_name));
   ASSIGN_OR_RETURN(const CopyPlan plan,
-                   csi::PlanCopy(ctx, api, around, method.snapshot, method.pvc_name));
+                   inplace::PlanCopy(ctx, api, around, method.snapshot, method.pvc_name));
   Console& console = session.console();
   for (const std::string& sentence : plan.not_checked) {
     console.Note(Printable(sentence));
@@ -122,7 +122,7 @@ absl::StatusOr<ExitCode> RunCopyMethod(const CallContext& ctx, k8s::ApiClient& a
   std::vector<std::string> not_checked;
   {
     ProgressMeter meter(console, *ctx.clock);
-    options.on_progress = [&meter](const csi::VolumeCopyProgress& progress) {
+    options.on_progress = [&meter](const objects::VolumeCopyProgress& progress) {
       meter.ReportBytes(progress.stage, progress.done_bytes, progress.total_bytes);
     };
     options.on_step = [&](const std::string& sentence) {
@@ -131,7 +131,7 @@ absl::StatusOr<ExitCode> RunCopyMethod(const CallContext& ctx, k8s::ApiClient& a
           absl::StrCat(Printable(sentence), "\n"));
     };
     result =
-        csi::RestoreByCopy(ctx, api, *session.environment().random, plan, options, not_checked);
+        inplace::RestoreByCopy(ctx, api, *session.environment().random, plan, options, not_checked);
   }
   for (const std::string& sentence : not_checked) {
     console.Note(Printable(sentence));

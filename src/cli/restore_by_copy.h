@@ -11,7 +11,7 @@
 #include "cli/exit_code.h"
 #include "cli/session.h"
 #include "cli/volume_pod.h"
-#include "csi/restore_guard.h"
+#include "inplace/restore_guard.h"
 #include "k8s/api_client.h"
 #include "objects/volume_snapshot.h"
 
@@ -41,7 +41,7 @@ bool PrefersCopy(const CallContext& ctx, k8s::ApiClient& api, const CopyMethodFl
                  const std::string& namespace_name, const std::string& pvc_name);
 
 absl::StatusOr<ExitCode> RunCopyMethod(const CallContext& ctx, k8s::ApiClient& api,
-                                       Session& session, const csi::RestoreSurroundings& around,
+                                       Session& session, const inplace::RestoreSurroundings& around,
                                        const CopyMethod& method);
 
 }  // namespace csidelta::cli

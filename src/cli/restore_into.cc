@@ -11,13 +11,13 @@
 #include "base/status_macros.h"
 #include "cli/progress.h"
 #include "cli/text.h"
-#include "csi/in_place_copy.h"
-#include "csi/mover_restore.h"
-#include "csi/restore_guard.h"
-#include "csi/snapshot_import.h"
 #include "datamover/settings.h"
+#include "inplace/in_place_copy.h"
+#include "inplace/mover_restore.h"
+#include "inplace/restore_guard.h"
 #include "k8s/access_review.h"
 #include "objects/config_map.h"
+#include "snapshots/snapshot_import.h"
 
 namespace csidelta::cli {
 namespace {
@@ -27,13 +27,13 @@ constexpr absl::Duration kIntoSafetyTimeout = absl::Minutes(10);
 // What is done, whichever process writes the volume.
 struct IntoPlan {
   const objects::PersistentVolumeClaim& pvc;
-  const std::vector<csi::RestoreRefusal>& refusals;
+  const std::vector<inplace::RestoreRefusal>& refusals;
   const std::vector<std::string>& refused_by_copy;
   const std::vector<std::string>& not_checked;
   bool goes_on = false;
   std::string source;  // "latest --path /orders", "DataUpload velero/nightly"
-  std::function<absl::StatusOr<csi::CopyRestoreResult>(const csi::CopyRestoreOptions& options,
-                                                       std::vector<std::string>& not_checked)>
+  std::function<absl::StatusOr<inplace::CopyRestoreResult>(
+      const inplace::CopyRestoreOptions& options, std::vector<std::string>& not_checked)>
       restore;
 };
 
@@ -50,7 +50,7 @@ class RestoreIntoRun {
   // Where it is off the data mover refuses, but only after a VolumeSnapshot was taken for safety.
   absl::Status CheckSwitchedOn();
   absl::StatusOr<std::optional<datamover::MoverSettings>> ReadMoverSettings();
-  absl::StatusOr<csi::RestoreSurroundings> ReadSurroundings();
+  absl::StatusOr<inplace::RestoreSurroundings> ReadSurroundings();
   void Note(const std::vector<std::string>& sentences);
 
   // From a plan to the end.
@@ -60,7 +60,7 @@ class RestoreIntoRun {
 
   void TellPlan(const IntoPlan& plan);
   absl::Status Confirm();
-  absl::StatusOr<csi::CopyRestoreResult> Restore(const IntoPlan& plan);
+  absl::StatusOr<inplace::CopyRestoreResult> Restore(const IntoPlan& plan);
 
   const CallContext& ctx_;
   Session& session_;
@@ -70,7 +70,7 @@ class RestoreIntoRun {
   const std::unique_ptr<k8s::ApiClient> api_;
   std::string namespace_name_;
   std::string pvc_name_;
-  csi::CopyRestoreOptions options_;
+  inplace::CopyRestoreOptions options_;
 };
 
 RestoreIntoRun::RestoreIntoRun(const CallContext& ctx, Session& session,
@@ -94,33 +94,33 @@ absl::StatusOr<ExitCode> RestoreIntoRun::Run() {
 
 absl::StatusOr<ExitCode> RestoreIntoRun::FromRepository() {
   ASSIGN_OR_RETURN(options_.pod, flags_.pod.Settings());
-  RETURN_IF_ERROR(csi::CheckMayCopy(ctx_, *api_, namespace_name_));
-  ASSIGN_OR_RETURN(const csi::RestoreSurroundings around, ReadSurroundings());
+  RETURN_IF_ERROR(inplace::CheckMayCopy(ctx_, *api_, namespace_name_));
+  ASSIGN_OR_RETURN(const inplace::RestoreSurroundings around, ReadSurroundings());
   ASSIGN_OR_RETURN(
-      const csi::RepositoryPlan plan,
-      csi::PlanRepositoryRestore(ctx_, *api_, around,
-                                 {.secret = flags_.secret, .words = wish_.words}, pvc_name_));
+      const inplace::RepositoryPlan plan,
+      inplace::PlanRepositoryRestore(ctx_, *api_, around,
+                                     {.secret = flags_.secret, .words = wish_.words}, pvc_name_));
   return Carry({.pvc = plan.pvc,
                 .refusals = plan.refusals,
                 .refused_by_copy = plan.refused_by_copy,
                 .not_checked = plan.not_checked,
                 .goes_on = plan.goes_on,
                 .source = absl::StrJoin(wish_.words, " "),
-                .restore = [&](const csi::CopyRestoreOptions& options,
+                .restore = [&](const inplace::CopyRestoreOptions& options,
                                std::vector<std::string>& not_checked) {
-                  return csi::RestoreFromRepository(ctx_, *api_, *session_.environment().random,
-                                                    plan, options, not_checked);
+                  return inplace::RestoreFromRepository(ctx_, *api_, *session_.environment().random,
+                                                        plan, options, not_checked);
                 }});
 }
 
 absl::StatusOr<ExitCode> RestoreIntoRun::FromMover() {
-  RETURN_IF_ERROR(csi::CheckMayAskMover(ctx_, *api_, flags_.velero_namespace, namespace_name_));
-  ASSIGN_OR_RETURN(const csi::RestoreSurroundings around, ReadSurroundings());
+  RETURN_IF_ERROR(inplace::CheckMayAskMover(ctx_, *api_, flags_.velero_namespace, namespace_name_));
+  ASSIGN_OR_RETURN(const inplace::RestoreSurroundings around, ReadSurroundings());
   ASSIGN_OR_RETURN(
-      const csi::MoverPlan plan,
-      csi::PlanMoverRestore(ctx_, *api_, around,
-                            {.velero_namespace = flags_.velero_namespace, .upload = flags_.upload},
-                            pvc_name_));
+      const inplace::MoverPlan plan,
+      inplace::PlanMoverRestore(
+          ctx_, *api_, around,
+          {.velero_namespace = flags_.velero_namespace, .upload = flags_.upload}, pvc_name_));
   if (!plan.goes_on) {
     RETURN_IF_ERROR(CheckSwitchedOn());
   }
@@ -130,10 +130,10 @@ absl::StatusOr<ExitCode> RestoreIntoRun::FromMover() {
                 .not_checked = plan.not_checked,
                 .goes_on = plan.goes_on,
                 .source = absl::StrCat("DataUpload ", flags_.velero_namespace, "/", flags_.upload),
-                .restore = [&](const csi::CopyRestoreOptions& options,
+                .restore = [&](const inplace::CopyRestoreOptions& options,
                                std::vector<std::string>& not_checked) {
-                  return csi::RestoreByMover(ctx_, *api_, *session_.environment().random, plan,
-                                             options, not_checked);
+                  return inplace::RestoreByMover(ctx_, *api_, *session_.environment().random, plan,
+                                                 options, not_checked);
                 }});
 }
 
@@ -157,13 +157,13 @@ absl::StatusOr<std::optional<datamover::MoverSettings>> RestoreIntoRun::ReadMove
                                       .type = objects::ConfigMap::Type(),
                                       .namespace_name = flags_.mover_namespace,
                                       .name = datamover::kSettingsConfigMap},
-                                     csi::kSnapshotAdminRole));
+                                     snapshots::kSnapshotAdminRole));
   return datamover::FindMoverSettings(ctx_, *api_, flags_.mover_namespace);
 }
 
-absl::StatusOr<csi::RestoreSurroundings> RestoreIntoRun::ReadSurroundings() {
-  ASSIGN_OR_RETURN(csi::RestoreSurroundings around,
-                   csi::ReadRestoreSurroundings(ctx_, *api_, namespace_name_));
+absl::StatusOr<inplace::RestoreSurroundings> RestoreIntoRun::ReadSurroundings() {
+  ASSIGN_OR_RETURN(inplace::RestoreSurroundings around,
+                   inplace::ReadRestoreSurroundings(ctx_, *api_, namespace_name_));
   Note(around.not_checked);
   return around;
 }
@@ -176,13 +176,13 @@ void RestoreIntoRun::Note(const std::vector<std::string>& sentences) {
 
 absl::StatusOr<ExitCode> RestoreIntoRun::Carry(const IntoPlan& plan) {
   Note(plan.not_checked);
-  RETURN_IF_ERROR(csi::CopyRefusalStatus(plan.pvc, plan.refusals, plan.refused_by_copy));
+  RETURN_IF_ERROR(inplace::CopyRefusalStatus(plan.pvc, plan.refusals, plan.refused_by_copy));
   if (wish_.is_dry_run) {
     TellPlan(plan);
     return ExitCode::kOk;
   }
   RETURN_IF_ERROR(Confirm());
-  absl::StatusOr<csi::CopyRestoreResult> result = Restore(plan);
+  absl::StatusOr<inplace::CopyRestoreResult> result = Restore(plan);
   if (absl::IsOutOfRange(result.status())) {
     return AsTargetTooSmall(result.status());
   }
@@ -233,14 +233,14 @@ absl::Status RestoreIntoRun::Confirm() {
                    : absl::FailedPreconditionError("nothing was written; --yes does not ask");
 }
 
-absl::StatusOr<csi::CopyRestoreResult> RestoreIntoRun::Restore(const IntoPlan& plan) {
+absl::StatusOr<inplace::CopyRestoreResult> RestoreIntoRun::Restore(const IntoPlan& plan) {
   options_.takes_safety_snapshot = takes_safety_snapshot();
   options_.safety_timeout = kIntoSafetyTimeout;
   std::vector<std::string> not_checked;
-  absl::StatusOr<csi::CopyRestoreResult> result;
+  absl::StatusOr<inplace::CopyRestoreResult> result;
   {
     ProgressMeter meter(console_, *ctx_.clock);
-    options_.on_progress = [&meter](const csi::VolumeCopyProgress& progress) {
+    options_.on_progress = [&meter](const objects::VolumeCopyProgress& progress) {
       meter.ReportBytes(progress.stage, progress.done_bytes, progress.total_bytes);
     };
     options_.on_step = [this](const std::string& sentence) { console_.Note(Printable(sentence)); };

@@ -1,4 +1,4 @@
-#include "csi/snapshot_audit.h"
+#include "snapshots/snapshot_audit.h"
 
 #include <filesystem>
 #include <iterator>
@@ -22,12 +22,12 @@
 namespace csidelta::cli {
 namespace {
 
-using csi::AuditFindings;
-using csi::AuditInfo;
-using csi::HandleTwice;
-using csi::KnownContent;
-using csi::KnownSnapshot;
-using csi::UnknownSnapshot;
+using snapshots::AuditFindings;
+using snapshots::AuditInfo;
+using snapshots::HandleTwice;
+using snapshots::KnownContent;
+using snapshots::KnownSnapshot;
+using snapshots::UnknownSnapshot;
 
 std::string SnapshotOf(const KnownContent& content) {
   return absl::StrCat(content.snapshot_namespace, "/", content.snapshot_name);
@@ -59,7 +59,7 @@ class SnapshotAuditCommand : public Command {
   absl::Status CheckAddress() const;
   static std::string CommandOf(const AuditInfo& info, const UnknownSnapshot& one,
                                const std::string& space);
-  static Json ValueOf(const csi::AuditReading& reading, const AuditFindings& findings,
+  static Json ValueOf(const snapshots::AuditReading& reading, const AuditFindings& findings,
                       const std::string& space);
   static std::string ContentsText(const char* head, const std::vector<KnownContent>& contents);
   static std::string UnknownText(const AuditInfo& info, const AuditFindings& findings,
@@ -102,13 +102,13 @@ absl::StatusOr<ExitCode> SnapshotAuditCommand::Run(const CallContext& ctx, Sessi
   if (!cluster.selector.empty()) {
     return absl::InvalidArgumentError("snapshot audit looks at everything: leave out -l");
   }
-  if (!driver_.empty() && !csi::IsDriverName(driver_)) {
+  if (!driver_.empty() && !snapshots::IsDriverName(driver_)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "\"", driver_, "\" is not the name of a CSI driver; kubectl get csidrivers lists them"));
   }
   RETURN_IF_ERROR(CheckAddress());
   const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
-  csi::StorageReader read_storage;
+  snapshots::StorageReader read_storage;
   if (!address_.empty()) {
     read_storage = [&] {
       const auto secrets = [&](const std::string& driver) {
@@ -117,12 +117,12 @@ absl::StatusOr<ExitCode> SnapshotAuditCommand::Run(const CallContext& ctx, Sessi
       return diffsnap::ListStorage(ctx, address_, driver_, secrets, {});
     };
   }
-  ASSIGN_OR_RETURN(const csi::AuditReading reading,
-                   csi::ReadAuditInfo(ctx, *api, driver_, read_storage));
+  ASSIGN_OR_RETURN(const snapshots::AuditReading reading,
+                   snapshots::ReadAuditInfo(ctx, *api, driver_, read_storage));
   for (const std::string& sentence : reading.not_checked) {
     session.console().Note(Printable(sentence));
   }
-  const AuditFindings findings = csi::Audit(reading.info);
+  const AuditFindings findings = snapshots::Audit(reading.info);
   PrintClusterResult(session, {.value = ValueOf(reading, findings, cluster.namespace_name),
                                .table = TextOf(reading.info, findings, cluster.namespace_name),
                                .names = NamesOf(findings)});
@@ -154,12 +154,12 @@ std::string SnapshotAuditCommand::CommandOf(const AuditInfo& info, const Unknown
   return ImportCommand(info.storage->driver, handle, space);
 }
 
-Json SnapshotAuditCommand::ValueOf(const csi::AuditReading& reading, const AuditFindings& findings,
-                                   const std::string& space) {
+Json SnapshotAuditCommand::ValueOf(const snapshots::AuditReading& reading,
+                                   const AuditFindings& findings, const std::string& space) {
   const AuditInfo& info = reading.info;
   Json unknown = Json::array();
   for (const UnknownSnapshot& one : findings.unknown) {
-    const csi::StorageSnapshot& snapshot = one.snapshot;
+    const snapshots::StorageSnapshot& snapshot = one.snapshot;
     unknown.push_back({{"handle", snapshot.handle},
                        {"driver", info.storage->driver},
                        {"volume", snapshot.volume_handle},
@@ -216,7 +216,7 @@ std::string SnapshotAuditCommand::UnknownText(const AuditInfo& info, const Audit
   std::vector<std::vector<std::string>> rows = {{"HANDLE", "VOLUME", "SIZE", "TAKEN", "IMPORT"}};
   rows.reserve(findings.unknown.size() + 1);
   for (const UnknownSnapshot& one : findings.unknown) {
-    const csi::StorageSnapshot& snapshot = one.snapshot;
+    const snapshots::StorageSnapshot& snapshot = one.snapshot;
     rows.push_back({snapshot.handle, snapshot.volume_handle,
                     snapshot.size_bytes.has_value() ? FormatBytes(*snapshot.size_bytes) : "",
                     SnapshotTimeText(snapshot.taken_at), CommandOf(info, one, space)});

@@ -22,23 +22,23 @@
 #include "cli/run_program.h"
 #include "cli/snapshot_text.h"
 #include "cli/text.h"
-#include "csi/creation_failure.h"
-#include "csi/group_creation.h"
-#include "csi/snapshot_creation.h"
-#include "csi/snapshot_inventory.h"
-#include "csi/snapshot_removal.h"
-#include "csi/snapshot_retention.h"
-#include "csi/snapshot_room.h"
-#include "csi/snapshot_source.h"
-#include "csi/volume_guard.h"
 #include "k8s/find.h"
 #include "objects/volume_snapshot.h"
+#include "snapshots/creation_failure.h"
+#include "snapshots/group_creation.h"
+#include "snapshots/snapshot_creation.h"
+#include "snapshots/snapshot_inventory.h"
+#include "snapshots/snapshot_removal.h"
+#include "snapshots/snapshot_retention.h"
+#include "snapshots/snapshot_room.h"
+#include "snapshots/snapshot_source.h"
+#include "snapshots/volume_guard.h"
 
 namespace csidelta::cli {
 namespace {
 
-using csi::Creation;
-using csi::CreationRequest;
+using snapshots::Creation;
+using snapshots::CreationRequest;
 
 constexpr int kAtOnceMax = 32;       // VolumeSnapshots that are being asked for
 constexpr int kRoomRoundsMax = 100;  // of making room, and trying again
@@ -54,8 +54,8 @@ absl::Duration TimeToTaken(const Creation& creation) {
   return creation.seen_taken_at.value_or(creation.asked_at) - creation.asked_at;
 }
 
-csi::SnapshotEntry EntryOf(const Creation& creation) {
-  return csi::EntryOf(creation.snapshot, csi::ReadingOf(creation));
+snapshots::SnapshotEntry EntryOf(const Creation& creation) {
+  return snapshots::EntryOf(creation.snapshot, snapshots::ReadingOf(creation));
 }
 
 Json ToJson(const Outcome& outcome) {
@@ -75,7 +75,7 @@ Json ToJson(const Outcome& outcome) {
 }
 
 std::vector<std::string> RowOf(const Creation& creation) {
-  const csi::SnapshotEntry entry = EntryOf(creation);
+  const snapshots::SnapshotEntry entry = EntryOf(creation);
   return {
       entry.name, entry.pvc, std::string(csi::ToString(entry.status.state)),
       entry.status.taken_at.has_value()
@@ -92,14 +92,14 @@ class SnapshotCreateCommand : public Command {
  private:
   // How several are taken at one instant.
   struct GroupPlan {
-    std::optional<csi::GroupChoice> choice;  // nothing: one by one
+    std::optional<snapshots::GroupChoice> choice;  // nothing: one by one
     std::string why_not;
-    csi::RoomInDriver on_full;
+    snapshots::RoomInDriver on_full;
   };
 
-  csi::RetentionRequest Retention(const std::vector<CreationRequest>& requests) const;
+  snapshots::RetentionRequest Retention(const std::vector<CreationRequest>& requests) const;
   static void TellRemovals(Console& console, absl::string_view flag,
-                           const csi::Retention& retention);
+                           const snapshots::Retention& retention);
 
   // What was taken is taken, whatever comes of this.
   ExitCode ApplyRules(const CallContext& ctx, k8s::ApiClient& api, Session& session,
@@ -114,28 +114,29 @@ class SnapshotCreateCommand : public Command {
                    absl::StatusOr<std::vector<Outcome>>& created) const;
 
   // What is called while the driver has no room for a snapshot of these: one at a time.
-  csi::RoomInDriver MakerOfRoom(const CallContext& ctx, k8s::ApiClient& api, Console& console,
-                                const std::vector<CreationRequest>& requests, Mutex& mutex) const;
+  snapshots::RoomInDriver MakerOfRoom(const CallContext& ctx, k8s::ApiClient& api, Console& console,
+                                      const std::vector<CreationRequest>& requests,
+                                      Mutex& mutex) const;
 
   // Room in the quotas for `one` and as many like it as are needed.
-  static absl::Status MakeRoom(Session& session, csi::RoomMaker& room, const CreationRequest& one,
-                               std::size_t needed);
+  static absl::Status MakeRoom(Session& session, snapshots::RoomMaker& room,
+                               const CreationRequest& one, std::size_t needed);
 
   // Before the application is held, and before some of a set are taken. Nothing goes for those that
   // another operation keeps from being taken, nor for those that an earlier run made.
   static absl::Status MakeRoomAhead(const CallContext& ctx, k8s::ApiClient& api, Session& session,
                                     const std::vector<CreationRequest>& requests,
-                                    const GroupPlan& group, csi::RoomMaker& room);
+                                    const GroupPlan& group, snapshots::RoomMaker& room);
 
   // Makes room and tries again, until all are taken or no more may go.
   void TryAgainWithRoom(const CallContext& ctx, k8s::ApiClient& api, Session& session,
                         const std::vector<CreationRequest>& requests, const GroupPlan& group,
-                        const std::function<void()>& on_taken, csi::RoomMaker& room,
+                        const std::function<void()>& on_taken, snapshots::RoomMaker& room,
                         absl::StatusOr<std::vector<Outcome>>& created) const;
   absl::StatusOr<std::vector<std::string>> HoldWords() const;
   absl::StatusOr<std::unique_ptr<HeldProgram>> Hold(const CallContext& ctx,
                                                     std::vector<std::string> words) const;
-  std::vector<CreationRequest> MakeRequests(std::vector<csi::SnapshotSource> sources,
+  std::vector<CreationRequest> MakeRequests(std::vector<snapshots::SnapshotSource> sources,
                                             const std::string& workload, absl::Time now) const;
   std::string SetTaskName() const;
 
@@ -147,7 +148,8 @@ class SnapshotCreateCommand : public Command {
     return absl::FailedPreconditionError(absl::StrCat("--group always: ", why_not));
   }
 
-  static std::vector<csi::SnapshotSource> SourcesOf(const std::vector<CreationRequest>& requests);
+  static std::vector<snapshots::SnapshotSource> SourcesOf(
+      const std::vector<CreationRequest>& requests);
 
   // As a group where that is planned and can be had, else one by one, at nearly the same time.
   absl::StatusOr<std::vector<Outcome>> CreateAllOrGroup(
@@ -175,7 +177,7 @@ class SnapshotCreateCommand : public Command {
   // What it means for the application.
   std::string LastLine(const std::vector<Outcome>& outcomes) const;
 
-  csi::PvcSelection selection_;
+  snapshots::PvcSelection selection_;
   std::string name_;
   std::string class_name_;
   std::string wait_ = "taken";
@@ -257,9 +259,10 @@ absl::StatusOr<ExitCode> SnapshotCreateCommand::Run(const CallContext& ctx, Sess
   ASSIGN_OR_RETURN(selection_.namespace_name, cluster.Namespace());
   selection_.label_selector = cluster.selector;
   const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
-  ASSIGN_OR_RETURN(const csi::SelectedPvcs selected, csi::SelectPvcs(ctx, *api, selection_));
-  ASSIGN_OR_RETURN(csi::SnapshotSources sources,
-                   csi::PrepareSources(ctx, *api, selected.pvcs, class_name_));
+  ASSIGN_OR_RETURN(const snapshots::SelectedPvcs selected,
+                   snapshots::SelectPvcs(ctx, *api, selection_));
+  ASSIGN_OR_RETURN(snapshots::SnapshotSources sources,
+                   snapshots::PrepareSources(ctx, *api, selected.pvcs, class_name_));
   session.console().NoteAll(sources.not_checked);
   std::vector<CreationRequest> requests =
       MakeRequests(std::move(sources.sources), selected.workload, ctx.clock->Now());
@@ -271,7 +274,7 @@ absl::StatusOr<ExitCode> SnapshotCreateCommand::Run(const CallContext& ctx, Sess
     }
     group.on_full = MakerOfRoom(ctx, *api, session.console(), requests, room_mutex);
   }
-  csi::RoomMaker room(ctx, *api, Retention(requests), timeout_.value_or(kTimeout));
+  snapshots::RoomMaker room(ctx, *api, Retention(requests), timeout_.value_or(kTimeout));
   if (makes_room_ && (requests.size() > 1 || !hold_.empty())) {
     RETURN_IF_ERROR(MakeRoomAhead(ctx, *api, session, requests, group, room));
   }
@@ -309,13 +312,13 @@ absl::StatusOr<ExitCode> SnapshotCreateCommand::Run(const CallContext& ctx, Sess
                                                    : ApplyRules(ctx, *api, session, requests);
 }
 
-csi::RetentionRequest SnapshotCreateCommand::Retention(
+snapshots::RetentionRequest SnapshotCreateCommand::Retention(
     const std::vector<CreationRequest>& requests) const {
-  csi::RetentionRequest request{.namespace_name = selection_.namespace_name,
-                                .pvcs = {},
-                                .rules = rules_,
-                                .any_maker = any_maker_,
-                                .mover_namespace = mover_namespace_};
+  snapshots::RetentionRequest request{.namespace_name = selection_.namespace_name,
+                                      .pvcs = {},
+                                      .rules = rules_,
+                                      .any_maker = any_maker_,
+                                      .mover_namespace = mover_namespace_};
   request.rules.zone = absl::LocalTimeZone();
   for (const CreationRequest& one : requests) {
     request.pvcs.insert(one.source.pvc.name());
@@ -324,9 +327,9 @@ csi::RetentionRequest SnapshotCreateCommand::Retention(
 }
 
 void SnapshotCreateCommand::TellRemovals(Console& console, absl::string_view flag,
-                                         const csi::Retention& retention) {
-  for (const csi::SnapshotEntry& entry : retention.deleted) {
-    const csi::DataAction action = csi::ActionOf(entry, /*with_data=*/false);
+                                         const snapshots::Retention& retention) {
+  for (const snapshots::SnapshotEntry& entry : retention.deleted) {
+    const snapshots::DataAction action = snapshots::ActionOf(entry, /*with_data=*/false);
     console.Note(Printable(absl::StrCat(flag, ": deleted VolumeSnapshot ", entry.name, " of PVC ",
                                         entry.pvc, ": ", DataActionText(entry, action))));
   }
@@ -340,7 +343,8 @@ ExitCode SnapshotCreateCommand::ApplyRules(const CallContext& ctx, k8s::ApiClien
                                            const std::vector<CreationRequest>& requests) const {
   const std::string word = KeepWords(rules_).front();
   const std::string flag = word.substr(0, word.find('='));
-  const absl::StatusOr<csi::Retention> retention = csi::ApplyRules(ctx, api, Retention(requests));
+  const absl::StatusOr<snapshots::Retention> retention =
+      snapshots::ApplyRules(ctx, api, Retention(requests));
   if (!retention.ok()) {
     session.console().Warn(
         Printable(absl::StrCat(flag, ": not all was deleted: ", retention.status().message())));
@@ -353,7 +357,7 @@ ExitCode SnapshotCreateCommand::ApplyRules(const CallContext& ctx, k8s::ApiClien
 std::vector<Outcome*> SnapshotCreateCommand::Lacking(std::vector<Outcome>& outcomes) {
   std::vector<Outcome*> lacking;
   for (Outcome& one : outcomes) {
-    if (csi::OutOfRoom(one.creation.status()).has_value()) {
+    if (snapshots::OutOfRoom(one.creation.status()).has_value()) {
       lacking.push_back(&one);
     }
   }
@@ -365,10 +369,10 @@ void SnapshotCreateCommand::ExplainLack(const CallContext& ctx, k8s::ApiClient& 
                                         absl::StatusOr<std::vector<Outcome>>& created) const {
   const auto explained = [&](const absl::Status& refused, std::size_t needed) {
     return absl::ResourceExhaustedError(
-        csi::ExplainRoom(ctx, api, Retention(requests), refused, static_cast<int>(needed)));
+        snapshots::ExplainRoom(ctx, api, Retention(requests), refused, static_cast<int>(needed)));
   };
   if (!created.ok()) {
-    if (csi::OutOfRoom(created.status()).has_value()) {
+    if (snapshots::OutOfRoom(created.status()).has_value()) {
       created = explained(created.status(), requests.size());
     }
     return;
@@ -381,21 +385,20 @@ void SnapshotCreateCommand::ExplainLack(const CallContext& ctx, k8s::ApiClient& 
   }
 }
 
-csi::RoomInDriver SnapshotCreateCommand::MakerOfRoom(const CallContext& ctx, k8s::ApiClient& api,
-                                                     Console& console,
-                                                     const std::vector<CreationRequest>& requests,
-                                                     Mutex& mutex) const {
+snapshots::RoomInDriver SnapshotCreateCommand::MakerOfRoom(
+    const CallContext& ctx, k8s::ApiClient& api, Console& console,
+    const std::vector<CreationRequest>& requests, Mutex& mutex) const {
   return [&ctx, &api, &console, &mutex, retention = Retention(requests),
           timeout = timeout_.value_or(kTimeout)](const absl::Status& refused) {
     const MutexLock lock(mutex);
-    csi::RoomMaker room(ctx, api, retention, timeout);
+    snapshots::RoomMaker room(ctx, api, retention, timeout);
     const absl::Status made = room.MakeInDriver(refused);
     TellRemovals(console, "--make-room", room.TakeReport());
     return made;
   };
 }
 
-absl::Status SnapshotCreateCommand::MakeRoom(Session& session, csi::RoomMaker& room,
+absl::Status SnapshotCreateCommand::MakeRoom(Session& session, snapshots::RoomMaker& room,
                                              const CreationRequest& one, std::size_t needed) {
   const absl::Status made = room.MakeInQuota(one, static_cast<int>(needed));
   TellRemovals(session.console(), "--make-room", room.TakeReport());
@@ -405,11 +408,12 @@ absl::Status SnapshotCreateCommand::MakeRoom(Session& session, csi::RoomMaker& r
 absl::Status SnapshotCreateCommand::MakeRoomAhead(const CallContext& ctx, k8s::ApiClient& api,
                                                   Session& session,
                                                   const std::vector<CreationRequest>& requests,
-                                                  const GroupPlan& group, csi::RoomMaker& room) {
+                                                  const GroupPlan& group,
+                                                  snapshots::RoomMaker& room) {
   std::vector<const CreationRequest*> needed;
   for (const CreationRequest& one : requests) {
-    const absl::Status free = csi::CheckFree(ctx, api, *session.environment().random, one);
-    if (csi::IsVolumeBusy(free) && requests.size() > 1 && !group.choice.has_value()) {
+    const absl::Status free = snapshots::CheckFree(ctx, api, *session.environment().random, one);
+    if (snapshots::IsVolumeBusy(free) && requests.size() > 1 && !group.choice.has_value()) {
       continue;  // The others are taken.
     }
     RETURN_IF_ERROR(free);
@@ -428,11 +432,11 @@ void SnapshotCreateCommand::TryAgainWithRoom(const CallContext& ctx, k8s::ApiCli
                                              const std::vector<CreationRequest>& requests,
                                              const GroupPlan& group,
                                              const std::function<void()>& on_taken,
-                                             csi::RoomMaker& room,
+                                             snapshots::RoomMaker& room,
                                              absl::StatusOr<std::vector<Outcome>>& created) const {
   for (int rounds = 0; rounds < kRoomRoundsMax; ++rounds) {
     if (!created.ok()) {  // of a group
-      if (!csi::OutOfRoom(created.status()).has_value()) {
+      if (!snapshots::OutOfRoom(created.status()).has_value()) {
         return;
       }
       const absl::Status made = MakeRoom(session, room, requests.front(), requests.size());
@@ -472,28 +476,29 @@ absl::StatusOr<std::unique_ptr<HeldProgram>> SnapshotCreateCommand::Hold(
 }
 
 std::vector<CreationRequest> SnapshotCreateCommand::MakeRequests(
-    std::vector<csi::SnapshotSource> sources, const std::string& workload, absl::Time now) const {
+    std::vector<snapshots::SnapshotSource> sources, const std::string& workload,
+    absl::Time now) const {
   const bool is_set = sources.size() > 1;
   const std::string set = !is_set          ? ""
-                          : !name_.empty() ? csi::FitName(name_)
-                                           : csi::NameForSnapshot(SetTaskName(), now);
+                          : !name_.empty() ? snapshots::FitName(name_)
+                                           : snapshots::NameForSnapshot(SetTaskName(), now);
   std::vector<CreationRequest> requests;
   requests.reserve(sources.size());
-  for (csi::SnapshotSource& source : sources) {
+  for (snapshots::SnapshotSource& source : sources) {
     const std::string pvc = source.pvc.name();
     requests.push_back({.source = std::move(source),
-                        .name = is_set           ? csi::FitName(absl::StrCat(set, "-", pvc))
+                        .name = is_set           ? snapshots::FitName(absl::StrCat(set, "-", pvc))
                                 : !name_.empty() ? name_
-                                                 : csi::NameForSnapshot(pvc, now),
+                                                 : snapshots::NameForSnapshot(pvc, now),
                         .may_join = !name_.empty(),
                         .set = set,
                         .workload = workload,
                         .note = note_,
                         .schedule = schedule_,
                         .waits_for_others = waits_for_others_,
-                        .awaited = wait_ == "no"      ? csi::AwaitedState::kNothing
-                                   : wait_ == "ready" ? csi::AwaitedState::kReady
-                                                      : csi::AwaitedState::kTaken,
+                        .awaited = wait_ == "no"      ? snapshots::AwaitedState::kNothing
+                                   : wait_ == "ready" ? snapshots::AwaitedState::kReady
+                                                      : snapshots::AwaitedState::kTaken,
                         .timeout = timeout_.value_or(kTimeout)});
   }
   return requests;
@@ -512,7 +517,8 @@ absl::StatusOr<SnapshotCreateCommand::GroupPlan> SnapshotCreateCommand::PlanGrou
   if (requests.size() < 2 || group_ == "never") {
     return plan;
   }
-  absl::StatusOr<csi::GroupChoice> choice = csi::ChooseGroup(ctx, api, SourcesOf(requests));
+  absl::StatusOr<snapshots::GroupChoice> choice =
+      snapshots::ChooseGroup(ctx, api, SourcesOf(requests));
   if (choice.ok()) {
     plan.choice = *std::move(choice);
     return plan;
@@ -524,9 +530,9 @@ absl::StatusOr<SnapshotCreateCommand::GroupPlan> SnapshotCreateCommand::PlanGrou
   return group_ == "always" ? NoGroup(plan.why_not) : absl::StatusOr<GroupPlan>(std::move(plan));
 }
 
-std::vector<csi::SnapshotSource> SnapshotCreateCommand::SourcesOf(
+std::vector<snapshots::SnapshotSource> SnapshotCreateCommand::SourcesOf(
     const std::vector<CreationRequest>& requests) {
-  std::vector<csi::SnapshotSource> sources;
+  std::vector<snapshots::SnapshotSource> sources;
   sources.reserve(requests.size());
   for (const CreationRequest& one : requests) {
     sources.push_back(one.source);
@@ -562,17 +568,18 @@ absl::StatusOr<std::vector<Outcome>> SnapshotCreateCommand::CreateAsGroup(
     const std::vector<CreationRequest>& requests, const GroupPlan& group,
     const std::function<void()>& on_taken) {
   const CreationRequest& first = requests.front();
-  const csi::GroupCreationRequest request = {.choice = *group.choice,
-                                             .sources = SourcesOf(requests),
-                                             .name = first.set,
-                                             .workload = first.workload,
-                                             .note = first.note,
-                                             .schedule = first.schedule,
-                                             .waits_for_others = first.waits_for_others,
-                                             .on_full = group.on_full,
-                                             .timeout = first.timeout,
-                                             .on_taken = on_taken};
-  ASSIGN_OR_RETURN(std::vector<Creation> creations, csi::CreateGroup(ctx, api, random, request));
+  const snapshots::GroupCreationRequest request = {.choice = *group.choice,
+                                                   .sources = SourcesOf(requests),
+                                                   .name = first.set,
+                                                   .workload = first.workload,
+                                                   .note = first.note,
+                                                   .schedule = first.schedule,
+                                                   .waits_for_others = first.waits_for_others,
+                                                   .on_full = group.on_full,
+                                                   .timeout = first.timeout,
+                                                   .on_taken = on_taken};
+  ASSIGN_OR_RETURN(std::vector<Creation> creations,
+                   snapshots::CreateGroup(ctx, api, random, request));
   std::vector<Outcome> outcomes;
   outcomes.reserve(creations.size());
   for (std::size_t i = 0; i < creations.size(); ++i) {
@@ -599,7 +606,8 @@ void SnapshotCreateCommand::CreateEach(const CallContext& ctx, k8s::ApiClient& a
   std::atomic<std::size_t> next = 0;
   const auto body = [&](const CallContext& worker_ctx, int) {
     for (std::size_t i = next++; i < outcomes.size(); i = next++) {
-      outcomes[i]->creation = csi::CreateSnapshot(worker_ctx, api, random, *outcomes[i]->request);
+      outcomes[i]->creation =
+          snapshots::CreateSnapshot(worker_ctx, api, random, *outcomes[i]->request);
     }
     return absl::OkStatus();  // One that fails stops no other.
   };

@@ -14,17 +14,17 @@
 #include "cli/command.h"
 #include "cli/snapshot_text.h"
 #include "cli/text.h"
-#include "csi/snapshot_inventory.h"
 #include "csi/snapshot_protection.h"
-#include "csi/snapshot_removal.h"
+#include "snapshots/snapshot_inventory.h"
+#include "snapshots/snapshot_removal.h"
 
 namespace csidelta::cli {
 namespace {
 
-using csi::DataAction;
-using csi::PlannedRemoval;
-using csi::RemovalVerdict;
-using csi::SnapshotEntry;
+using snapshots::DataAction;
+using snapshots::PlannedRemoval;
+using snapshots::RemovalVerdict;
+using snapshots::SnapshotEntry;
 
 constexpr absl::Duration kRemovalWaitDefault = absl::Minutes(5);
 
@@ -118,7 +118,7 @@ Json ItemJson(const DeletedItem& item) {
           {"driver", entry.driver},
           {"handle", entry.handle},
           {"policy", entry.deletion_policy},
-          {"data", std::string(csi::ToString(item.plan.action))},
+          {"data", std::string(snapshots::ToString(item.plan.action))},
           {"kept_for", ProtectionsJson(item.plan.kept_for)},
           {"error", std::string(item.error.message())}};
 }
@@ -133,7 +133,7 @@ class SnapshotDeleteCommand : public Command {
   absl::StatusOr<std::vector<DeletedItem>> Plan(const CallContext& ctx, k8s::ApiClient& api,
                                                 const std::string& space, Console& console) const;
   absl::StatusOr<std::vector<std::size_t>> Choose(const std::string& space,
-                                                  const csi::Inventory& inventory,
+                                                  const snapshots::Inventory& inventory,
                                                   const std::vector<std::string>& names,
                                                   std::vector<DeletedItem>& missing) const;
   absl::Status CheckContents(const std::vector<DeletedItem>& items) const;
@@ -198,7 +198,7 @@ absl::Status SnapshotDeleteCommand::CheckFlags(const ClusterOptions& cluster) co
 
 // The positions of what is named in the inventory, and what is not in it.
 absl::StatusOr<std::vector<std::size_t>> SnapshotDeleteCommand::Choose(
-    const std::string& space, const csi::Inventory& inventory,
+    const std::string& space, const snapshots::Inventory& inventory,
     const std::vector<std::string>& names, std::vector<DeletedItem>& missing) const {
   std::vector<std::size_t> chosen;
   if (!set_.empty()) {
@@ -242,17 +242,17 @@ absl::StatusOr<std::vector<DeletedItem>> SnapshotDeleteCommand::Plan(const CallC
       names.push_back(std::move(name));
     }
   }
-  ASSIGN_OR_RETURN(const csi::Inventory inventory,
-                   csi::ReadInventory(ctx, api,
-                                      {.namespace_name = space,
-                                       .label_selector = "",
-                                       .names = names,
-                                       .mover_namespace = mover_namespace_,
-                                       .now = ctx.clock->Now()}));
+  ASSIGN_OR_RETURN(const snapshots::Inventory inventory,
+                   snapshots::ReadInventory(ctx, api,
+                                            {.namespace_name = space,
+                                             .label_selector = "",
+                                             .names = names,
+                                             .mover_namespace = mover_namespace_,
+                                             .now = ctx.clock->Now()}));
   std::vector<DeletedItem> items;
   ASSIGN_OR_RETURN(const std::vector<std::size_t> chosen, Choose(space, inventory, names, items));
-  for (PlannedRemoval& one :
-       csi::PlanRemoval(inventory, chosen, {.with_data = with_data_, .last_too = last_too_})) {
+  for (PlannedRemoval& one : snapshots::PlanRemoval(
+           inventory, chosen, {.with_data = with_data_, .last_too = last_too_})) {
     DeletedItem item{.plan = std::move(one)};
     if (item.plan.verdict != RemovalVerdict::kDelete) {
       item.result = item.plan.verdict == RemovalVerdict::kProtected ? DeletionEnd::kKept
@@ -293,23 +293,24 @@ void SnapshotDeleteCommand::Announce(Session& session, const std::vector<Deleted
 
 void SnapshotDeleteCommand::Delete(const CallContext& ctx, k8s::ApiClient& api,
                                    DeletedItem& item) const {
-  absl::StatusOr<csi::Removal> removal = csi::RemoveAsRead(ctx, api, item.plan.entry,
-                                                           {.requester = csi::Requester::kPerson,
-                                                            .with_data = with_data_,
-                                                            .mover_namespace = mover_namespace_});
+  absl::StatusOr<snapshots::Removal> removal =
+      snapshots::RemoveAsRead(ctx, api, item.plan.entry,
+                              {.requester = csi::Requester::kPerson,
+                               .with_data = with_data_,
+                               .mover_namespace = mover_namespace_});
   if (!removal.ok()) {
     item.result = DeletionEnd::kFailed;
     item.error = removal.status();
     return;
   }
   switch (removal->end) {
-    case csi::Removal::End::kRequested:
+    case snapshots::Removal::End::kRequested:
       item.result = DeletionEnd::kDeleted;
       break;
-    case csi::Removal::End::kGone:
+    case snapshots::Removal::End::kGone:
       item.result = DeletionEnd::kGone;
       break;
-    case csi::Removal::End::kKept:
+    case snapshots::Removal::End::kKept:
       item.result = DeletionEnd::kKept;
       item.plan.kept_for = std::move(removal->kept_for);
       break;
@@ -322,7 +323,7 @@ void SnapshotDeleteCommand::Finish(const CallContext& limited, k8s::ApiClient& a
   const SnapshotEntry& entry = item.plan.entry;
   bool content_goes = item.plan.action == DataAction::kDeleted;
   if (item.plan.action == DataAction::kKept) {
-    const absl::Status removed = csi::RemoveKeptContent(limited, api, entry);
+    const absl::Status removed = snapshots::RemoveKeptContent(limited, api, entry);
     content_goes = removed.ok();
     if (!removed.ok() && !absl::IsCancelled(removed)) {
       console.Warn(Printable(absl::StrCat(
@@ -333,7 +334,7 @@ void SnapshotDeleteCommand::Finish(const CallContext& limited, k8s::ApiClient& a
   if (!wait_) {
     return;
   }
-  item.error = csi::AwaitRemoval(limited, api, entry, content_goes);
+  item.error = snapshots::AwaitRemoval(limited, api, entry, content_goes);
   if (item.error.ok()) {
     item.result = DeletionEnd::kGone;
   }
@@ -360,7 +361,7 @@ absl::Status SnapshotDeleteCommand::CarryOut(const CallContext& ctx, k8s::ApiCli
   RETURN_IF_ERROR(ctx.Check());
   // All deletions are under way: their waits run at the same time.
   const CallContext limited =
-      ctx.WithTimeout(wait_ ? timeout_.value_or(kRemovalWaitDefault) : csi::kKeptContentWait);
+      ctx.WithTimeout(wait_ ? timeout_.value_or(kRemovalWaitDefault) : snapshots::kKeptContentWait);
   for (DeletedItem& item : items) {
     if (item.result == DeletionEnd::kDeleted || item.result == DeletionEnd::kGone ||
         item.result == DeletionEnd::kBeingDeleted) {

@@ -11,11 +11,11 @@
 #include "cli/command.h"
 #include "cli/snapshot_text.h"
 #include "cli/text.h"
-#include "csi/promotion.h"
-#include "csi/snapshot_import.h"
 #include "csi/snapshot_state.h"
 #include "objects/client.h"
 #include "objects/volume_snapshot.h"
+#include "snapshots/promotion.h"
+#include "snapshots/snapshot_import.h"
 
 namespace csidelta::cli {
 namespace {
@@ -33,9 +33,10 @@ class SnapshotImportCommand : public Command {
   // Replaces `snapshot` by what it became. Both objects stay after an error.
   static absl::Status Await(const CallContext& limited, k8s::ApiClient& api,
                             VolumeSnapshot& snapshot);
-  void Tell(Session& session, const csi::ImportPlan& plan, const VolumeSnapshot* snapshot) const;
+  void Tell(Session& session, const snapshots::ImportPlan& plan,
+            const VolumeSnapshot* snapshot) const;
 
-  csi::ImportRequest request_;
+  snapshots::ImportRequest request_;
   std::string mode_;
   std::string policy_ = "Retain";
   bool wait_ = false;
@@ -78,7 +79,7 @@ absl::StatusOr<ExitCode> SnapshotImportCommand::Run(const CallContext& ctx, Sess
   request_.mode = objects::ParseVolumeMode(mode_);
   request_.is_retained = policy_ != "Delete";
   const std::unique_ptr<k8s::ApiClient> api = session.options().cluster.access.MakeClient();
-  ASSIGN_OR_RETURN(const csi::ImportPlan plan, csi::PlanImport(ctx, *api, request_));
+  ASSIGN_OR_RETURN(const snapshots::ImportPlan plan, snapshots::PlanImport(ctx, *api, request_));
   if (plan.was_begun) {
     session.console().Note("an earlier run has begun this: it is taken up");
   }
@@ -86,7 +87,7 @@ absl::StatusOr<ExitCode> SnapshotImportCommand::Run(const CallContext& ctx, Sess
     Tell(session, plan, nullptr);
     return ExitCode::kOk;
   }
-  ASSIGN_OR_RETURN(VolumeSnapshot snapshot, csi::CarryOutImport(ctx, *api, plan));
+  ASSIGN_OR_RETURN(VolumeSnapshot snapshot, snapshots::CarryOutImport(ctx, *api, plan));
   absl::Status outcome;
   if (wait_) {
     outcome = Await(ctx.WithTimeout(timeout_.value_or(kImportTimeout)), *api, snapshot);
@@ -106,7 +107,7 @@ absl::Status SnapshotImportCommand::Await(const CallContext& limited, k8s::ApiCl
       absl::StrCat("; csi-delta snapshot delete -n ", snapshot.namespace_name(), " ",
                    snapshot.name(), " removes it");
   absl::StatusOr<VolumeSnapshot> awaited =
-      csi::AwaitUsableSnapshot(limited, api, snapshot.namespace_name(), snapshot.name());
+      snapshots::AwaitUsableSnapshot(limited, api, snapshot.namespace_name(), snapshot.name());
   if (absl::IsDeadlineExceeded(awaited.status())) {
     return absl::DeadlineExceededError(absl::StrCat(awaited.status().message(), removal));
   }
@@ -122,14 +123,14 @@ absl::Status SnapshotImportCommand::Await(const CallContext& limited, k8s::ApiCl
                    csi::ToString(status.state), ": ", status.conditions.front().message, removal));
 }
 
-void SnapshotImportCommand::Tell(Session& session, const csi::ImportPlan& plan,
+void SnapshotImportCommand::Tell(Session& session, const snapshots::ImportPlan& plan,
                                  const VolumeSnapshot* snapshot) const {
   const std::string state(snapshot == nullptr ? "Planned"
                                               : csi::ToString(csi::StatusOf(*snapshot, {}).state));
   const std::optional<int64_t> size_bytes =
       snapshot == nullptr ? std::nullopt : snapshot->restore_size_bytes();
   const std::string policy = plan.pair.is_retained ? "Retain" : "Delete";
-  const csi::StaticPair& pair = plan.pair;
+  const snapshots::StaticPair& pair = plan.pair;
   PrintClusterResult(
       session, {.value = {{"name", pair.snapshot_name},
                           {"namespace", pair.namespace_name},

@@ -15,15 +15,15 @@
 #include "cli/command.h"
 #include "cli/snapshot_text.h"
 #include "cli/text.h"
-#include "csi/snapshot_inventory.h"
-#include "csi/snapshot_origin.h"
-#include "csi/snapshot_watch.h"
-#include "csi/swap_state.h"
+#include "inplace/swap_state.h"
+#include "snapshots/snapshot_inventory.h"
+#include "snapshots/snapshot_origin.h"
+#include "snapshots/snapshot_watch.h"
 
 namespace csidelta::cli {
 namespace {
 
-using csi::SnapshotEntry;
+using snapshots::SnapshotEntry;
 
 constexpr std::size_t kKeptVolumesMax = 5;  // that are named
 
@@ -76,7 +76,8 @@ std::vector<std::vector<std::string>> RowsOf(const Session& session,
 }
 
 // The row of a change: what only a list tells is not known.
-std::vector<std::string> ChangedRow(const Session& session, const csi::SnapshotChange& change) {
+std::vector<std::string> ChangedRow(const Session& session,
+                                    const snapshots::SnapshotChange& change) {
   const bool with_namespace = session.options().cluster.all_namespaces;
   std::vector<std::string> row = RowOf(change.entry, with_namespace, OutputForm(session) == "wide");
   const std::size_t first = with_namespace ? 1 : 0;
@@ -88,7 +89,7 @@ std::vector<std::string> ChangedRow(const Session& session, const csi::SnapshotC
   return row;
 }
 
-Json ChangedJson(const csi::SnapshotChange& change) {
+Json ChangedJson(const snapshots::SnapshotChange& change) {
   Json json = cli::ToJson(change.entry);
   json["used_by"] = nullptr;
   json["kept_for"] = nullptr;
@@ -109,12 +110,12 @@ class SnapshotListCommand : public Command {
                               const std::string& space);
   bool IsAskedFor(const SnapshotEntry& entry) const;
   absl::StatusOr<ExitCode> Watch(const CallContext& ctx, Session& session, k8s::ApiClient& api,
-                                 const csi::SnapshotWatchRequest& request,
-                                 const csi::SnapshotOrigin& origin);
+                                 const snapshots::SnapshotWatchRequest& request,
+                                 const snapshots::SnapshotOrigin& origin);
 
   // The list before the changes, in their form.
   void PrintFirst(Session& session, const std::vector<SnapshotEntry>& entries);
-  void PrintChange(Session& session, const csi::SnapshotChange& change);
+  void PrintChange(Session& session, const snapshots::SnapshotChange& change);
   void Print(Session& session, const std::vector<SnapshotEntry>& entries) const;
 
   std::string pvc_;
@@ -158,17 +159,18 @@ absl::StatusOr<ExitCode> SnapshotListCommand::Run(const CallContext& ctx, Sessio
   const ClusterOptions& cluster = session.options().cluster;
   ASSIGN_OR_RETURN(const std::string space, cluster.Namespace());
   const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
-  ASSIGN_OR_RETURN(const csi::SnapshotOrigin origin, csi::FindOrigin(ctx, *api,
-                                                                     {.namespace_name = space,
-                                                                      .pod = pod_,
-                                                                      .stateful_set = stateful_set_,
-                                                                      .volume = volume_}));
-  ASSIGN_OR_RETURN(csi::Inventory inventory,
-                   csi::ReadInventory(ctx, *api,
-                                      {.namespace_name = space,
-                                       .label_selector = cluster.selector,
-                                       .mover_namespace = mover_namespace_,
-                                       .now = ctx.clock->Now()}));
+  ASSIGN_OR_RETURN(const snapshots::SnapshotOrigin origin,
+                   snapshots::FindOrigin(ctx, *api,
+                                         {.namespace_name = space,
+                                          .pod = pod_,
+                                          .stateful_set = stateful_set_,
+                                          .volume = volume_}));
+  ASSIGN_OR_RETURN(snapshots::Inventory inventory,
+                   snapshots::ReadInventory(ctx, *api,
+                                            {.namespace_name = space,
+                                             .label_selector = cluster.selector,
+                                             .mover_namespace = mover_namespace_,
+                                             .now = ctx.clock->Now()}));
   std::vector<SnapshotEntry> entries;
   std::copy_if(
       inventory.entries.begin(), inventory.entries.end(), std::back_inserter(entries),
@@ -181,9 +183,9 @@ absl::StatusOr<ExitCode> SnapshotListCommand::Run(const CallContext& ctx, Sessio
     return ExitCode::kOk;
   }
   PrintFirst(session, entries);
-  const csi::SnapshotWatchRequest request{.namespace_name = space,
-                                          .label_selector = cluster.selector,
-                                          .known = std::move(inventory.entries)};
+  const snapshots::SnapshotWatchRequest request{.namespace_name = space,
+                                                .label_selector = cluster.selector,
+                                                .known = std::move(inventory.entries)};
   return Watch(ctx, session, *api, request, origin);
 }
 
@@ -200,14 +202,15 @@ std::vector<std::string> SnapshotListCommand::States() {
 
 void SnapshotListCommand::NoteKeptVolumes(const CallContext& ctx, Session& session,
                                           k8s::ApiClient& api, const std::string& space) {
-  const auto kept = csi::ListKeptVolumes(ctx, api, space);
+  const auto kept = inplace::ListKeptVolumes(ctx, api, space);
   if (!kept.ok()) {
     return;  // It is no part of the list.
   }
   for (std::size_t i = 0; i < std::min(kept->size(), kKeptVolumesMax); ++i) {
-    const csi::KeptVolume& one = kept->at(i);
-    session.console().Note(Printable(absl::StrCat(csi::KeptVolumeText(one, ctx.clock->Now()), "; ",
-                                                  csi::FinishCommand(one), " deletes it")));
+    const inplace::KeptVolume& one = kept->at(i);
+    session.console().Note(
+        Printable(absl::StrCat(inplace::KeptVolumeText(one, ctx.clock->Now()), "; ",
+                               inplace::FinishCommand(one), " deletes it")));
   }
   if (kept->size() > kKeptVolumesMax) {
     session.console().Note(
@@ -222,11 +225,11 @@ bool SnapshotListCommand::IsAskedFor(const SnapshotEntry& entry) const {
 
 absl::StatusOr<ExitCode> SnapshotListCommand::Watch(const CallContext& ctx, Session& session,
                                                     k8s::ApiClient& api,
-                                                    const csi::SnapshotWatchRequest& request,
-                                                    const csi::SnapshotOrigin& origin) {
-  const absl::Status ended = csi::WatchSnapshots(
+                                                    const snapshots::SnapshotWatchRequest& request,
+                                                    const snapshots::SnapshotOrigin& origin) {
+  const absl::Status ended = snapshots::WatchSnapshots(
       ctx, api, request,
-      [&](const csi::SnapshotChange& change) {
+      [&](const snapshots::SnapshotChange& change) {
         if (IsAskedFor(change.entry) && origin.is_of(change.entry)) {
           PrintChange(session, change);
         }
@@ -257,7 +260,7 @@ void SnapshotListCommand::PrintFirst(Session& session, const std::vector<Snapsho
   }
 }
 
-void SnapshotListCommand::PrintChange(Session& session, const csi::SnapshotChange& change) {
+void SnapshotListCommand::PrintChange(Session& session, const snapshots::SnapshotChange& change) {
   if (AsksForTable(session)) {
     const auto row = ChangedRow(session, change);
     growing_.Fit(row);

@@ -16,25 +16,25 @@
 #include "cli/command.h"
 #include "cli/progress.h"
 #include "cli/text.h"
-#include "csi/borrowed_snapshot.h"
-#include "csi/promotion.h"
-#include "csi/promotion_names.h"
 #include "objects/client.h"
 #include "objects/volume_snapshot.h"
+#include "snapshots/borrowed_snapshot.h"
+#include "snapshots/promotion.h"
+#include "snapshots/promotion_names.h"
 
 namespace csidelta::cli {
 namespace {
 
-using csi::Promotion;
-using csi::PvcState;
 using objects::PersistentVolumeClaim;
 using objects::VolumeSnapshot;
+using snapshots::Promotion;
+using snapshots::PvcState;
 
 constexpr absl::Duration kPromotionTimeout = absl::Minutes(5);
 
 // One PVC as it is told, made or not.
 struct PromotedPvc {
-  csi::PlannedPvc plan;
+  snapshots::PlannedPvc plan;
   std::string snapshot;  // namespace/name
   PvcState state = PvcState::kPlanned;
   std::optional<PersistentVolumeClaim> pvc = {};  // once it is made
@@ -59,7 +59,7 @@ Json PromotedJson(const PromotedPvc& one) {
   return {{"name", one.plan.name},
           {"namespace", one.plan.namespace_name},
           {"uid", one.pvc.has_value() ? one.pvc->uid() : ""},
-          {"state", csi::ToString(one.state)},
+          {"state", snapshots::ToString(one.state)},
           {"bound_at", OrNull(BoundAt(one))},
           {"size_bytes", SizeOf(one)},
           {"storage_class", one.plan.storage_class},
@@ -71,7 +71,7 @@ Json PromotedJson(const PromotedPvc& one) {
 std::vector<std::string> PromotedRow(const PromotedPvc& one) {
   const std::optional<absl::Time> bound_at = BoundAt(one);
   return {one.plan.name,
-          std::string(csi::ToString(one.state)),
+          std::string(snapshots::ToString(one.state)),
           bound_at.has_value() ? FormatMoment(*bound_at) : "",
           FormatBytes(SizeOf(one)),
           one.plan.storage_class,
@@ -95,14 +95,14 @@ void TellPromoted(Session& session, const std::vector<PromotedPvc>& all) {
 }
 
 // OK when nothing is against the plan. With kTargetTooSmall where a larger size is all it takes.
-absl::Status RefusedStatus(const csi::PromotionPlan& plan) {
+absl::Status RefusedStatus(const snapshots::PromotionPlan& plan) {
   std::vector<std::string> texts;
   bool is_size_alone = true;
   for (const Promotion& promotion : plan.promotions) {
     std::vector<std::string> messages;
-    for (const csi::Refusal& refusal : promotion.refusals) {
+    for (const snapshots::Refusal& refusal : promotion.refusals) {
       messages.push_back(refusal.message);
-      is_size_alone &= refusal.reason == csi::RefusalReason::kTooSmall;
+      is_size_alone &= refusal.reason == snapshots::RefusalReason::kTooSmall;
     }
     if (!messages.empty()) {
       texts.push_back(absl::StrCat("PVC ", promotion.pvc.name, " cannot be made of VolumeSnapshot ",
@@ -118,8 +118,8 @@ absl::Status RefusedStatus(const csi::PromotionPlan& plan) {
 }
 
 // Shows how long an object is waited for, and for what. Borrows `meter`.
-csi::WaitObserver ShowingWait(ProgressMeter& meter, absl::string_view kind, absl::string_view space,
-                              absl::string_view name) {
+snapshots::WaitObserver ShowingWait(ProgressMeter& meter, absl::string_view kind,
+                                    absl::string_view space, absl::string_view name) {
   return [&meter, subject = absl::StrCat(kind, " ", space, "/", name)](
              absl::string_view state, absl::string_view waits_for) {
     meter.ReportWait(subject, state, waits_for);
@@ -143,12 +143,12 @@ class SnapshotPromoteCommand : public Command {
   absl::Status CheckFlags() const;
   absl::Status CheckNaming() const;
   std::string pvc_name() const { return words_.size() > 1 ? words_[1] : ""; }
-  csi::PvcWish Wish(std::string name) const;
+  snapshots::PvcWish Wish(std::string name) const;
 
   absl::StatusOr<std::vector<VolumeSnapshot>> ReadSnapshots(const CallContext& limited,
                                                             k8s::ApiClient& api,
                                                             ProgressMeter& meter) const;
-  absl::StatusOr<std::vector<csi::PromotionTarget>> Targets(
+  absl::StatusOr<std::vector<snapshots::PromotionTarget>> Targets(
       std::vector<VolumeSnapshot> snapshots) const;
   absl::StatusOr<ExitCode> Promote(const CallContext& ctx, const CallContext& limited,
                                    k8s::ApiClient& api, Session& session) const;
@@ -165,7 +165,7 @@ class SnapshotPromoteCommand : public Command {
   std::string mode_;
   std::vector<std::string> access_modes_;
   std::string labels_of_;
-  csi::PvcNaming naming_;
+  snapshots::PvcNaming naming_;
   int64_t ordinal_ = -1;
   std::string from_namespace_;
   bool wait_ = false;
@@ -260,7 +260,7 @@ absl::Status SnapshotPromoteCommand::CheckNaming() const {
   return absl::OkStatus();
 }
 
-csi::PvcWish SnapshotPromoteCommand::Wish(std::string name) const {
+snapshots::PvcWish SnapshotPromoteCommand::Wish(std::string name) const {
   return {.namespace_name = namespace_,
           .name = std::move(name),
           .storage_class = storage_class_,
@@ -273,7 +273,7 @@ absl::StatusOr<std::vector<VolumeSnapshot>> SnapshotPromoteCommand::ReadSnapshot
     const CallContext& limited, k8s::ApiClient& api, ProgressMeter& meter) const {
   std::vector<VolumeSnapshot> snapshots;
   if (!set_.empty()) {
-    ASSIGN_OR_RETURN(snapshots, csi::SnapshotsOfSet(limited, api, namespace_, set_));
+    ASSIGN_OR_RETURN(snapshots, snapshots::SnapshotsOfSet(limited, api, namespace_, set_));
   } else {
     ASSIGN_OR_RETURN(std::optional<VolumeSnapshot> found,
                      objects::Find<VolumeSnapshot>(
@@ -288,7 +288,7 @@ absl::StatusOr<std::vector<VolumeSnapshot>> SnapshotPromoteCommand::ReadSnapshot
   for (VolumeSnapshot& snapshot : snapshots) {
     if (wait_ && !dry_run_ && !snapshot.is_ready()) {
       ASSIGN_OR_RETURN(snapshot,
-                       csi::AwaitUsableSnapshot(
+                       snapshots::AwaitUsableSnapshot(
                            limited, api, namespace_, snapshot.name(),
                            ShowingWait(meter, "VolumeSnapshot", namespace_, snapshot.name())));
     }
@@ -296,18 +296,18 @@ absl::StatusOr<std::vector<VolumeSnapshot>> SnapshotPromoteCommand::ReadSnapshot
   return snapshots;
 }
 
-absl::StatusOr<std::vector<csi::PromotionTarget>> SnapshotPromoteCommand::Targets(
+absl::StatusOr<std::vector<snapshots::PromotionTarget>> SnapshotPromoteCommand::Targets(
     std::vector<VolumeSnapshot> snapshots) const {
-  csi::PvcNaming naming = naming_;
+  snapshots::PvcNaming naming = naming_;
   if (ordinal_ >= 0) {
     naming.ordinal = ordinal_;
   }
-  std::vector<csi::PromotionTarget> targets;
+  std::vector<snapshots::PromotionTarget> targets;
   targets.reserve(snapshots.size());
   for (VolumeSnapshot& snapshot : snapshots) {
     std::string name = pvc_name();
     if (name.empty()) {
-      ASSIGN_OR_RETURN(name, csi::PvcNameFor(snapshot, naming));
+      ASSIGN_OR_RETURN(name, snapshots::PvcNameFor(snapshot, naming));
     }
     targets.push_back({.snapshot = std::move(snapshot), .wish = Wish(std::move(name))});
   }
@@ -319,13 +319,14 @@ absl::Status SnapshotPromoteCommand::Await(const CallContext& limited, k8s::ApiC
                                            PromotedPvc& one,
                                            std::vector<std::string>& notes) const {
   ASSIGN_OR_RETURN(
-      csi::AwaitedPvc awaited,
-      csi::AwaitPvc(limited, api, *one.pvc,
-                    {.source = promotion.snapshot,
-                     .driver = promotion.content.has_value() ? promotion.content->driver() : "",
-                     .waits_for_first_consumer = promotion.waits_for_first_consumer,
-                     .on_look = ShowingWait(meter, "PVC", one.plan.namespace_name, one.plan.name)},
-                    notes));
+      snapshots::AwaitedPvc awaited,
+      snapshots::AwaitPvc(
+          limited, api, *one.pvc,
+          {.source = promotion.snapshot,
+           .driver = promotion.content.has_value() ? promotion.content->driver() : "",
+           .waits_for_first_consumer = promotion.waits_for_first_consumer,
+           .on_look = ShowingWait(meter, "PVC", one.plan.namespace_name, one.plan.name)},
+          notes));
   one.pvc = std::move(awaited.pvc);
   one.state = awaited.state;
   if (one.state == PvcState::kWaitsForFirstConsumer) {
@@ -342,10 +343,10 @@ absl::StatusOr<ExitCode> SnapshotPromoteCommand::Promote(const CallContext& ctx,
                                                          Session& session) const {
   ProgressMeter meter(session.console(), *ctx.clock);
   ASSIGN_OR_RETURN(std::vector<VolumeSnapshot> snapshots, ReadSnapshots(limited, api, meter));
-  ASSIGN_OR_RETURN(std::vector<csi::PromotionTarget> targets, Targets(std::move(snapshots)));
-  ASSIGN_OR_RETURN(
-      const csi::PromotionPlan plan,
-      csi::PlanPromotions(ctx, api, {.targets = std::move(targets), .labels_of = labels_of_}));
+  ASSIGN_OR_RETURN(std::vector<snapshots::PromotionTarget> targets, Targets(std::move(snapshots)));
+  ASSIGN_OR_RETURN(const snapshots::PromotionPlan plan,
+                   snapshots::PlanPromotions(
+                       ctx, api, {.targets = std::move(targets), .labels_of = labels_of_}));
   session.console().NoteAll(plan.not_checked);
   RETURN_IF_ERROR(RefusedStatus(plan));
   std::vector<PromotedPvc> all;
@@ -353,7 +354,8 @@ absl::StatusOr<ExitCode> SnapshotPromoteCommand::Promote(const CallContext& ctx,
   std::transform(plan.promotions.begin(), plan.promotions.end(), std::back_inserter(all), Planned);
   absl::Status first_error;
   if (!dry_run_) {
-    ASSIGN_OR_RETURN(const std::vector<PersistentVolumeClaim> made, csi::MakePvcs(ctx, api, plan));
+    ASSIGN_OR_RETURN(const std::vector<PersistentVolumeClaim> made,
+                     snapshots::MakePvcs(ctx, api, plan));
     std::vector<std::string> notes;
     for (std::size_t i = 0; i < all.size(); ++i) {
       all[i].pvc = made[i];
@@ -375,13 +377,13 @@ absl::StatusOr<ExitCode> SnapshotPromoteCommand::Borrow(const CallContext& limit
                                                         Session& session) const {
   Console& console = session.console();
   const std::string name = pvc_name().empty() ? words_.front() : pvc_name();
-  ASSIGN_OR_RETURN(const csi::BorrowPlan plan,
-                   csi::PlanBorrowing(limited, api,
-                                      {.source_namespace = from_namespace_,
-                                       .snapshot_name = words_.front(),
-                                       .wish = Wish(name),
-                                       .labels_of = labels_of_,
-                                       .awaits_source = !dry_run_}));
+  ASSIGN_OR_RETURN(const snapshots::BorrowPlan plan,
+                   snapshots::PlanBorrowing(limited, api,
+                                            {.source_namespace = from_namespace_,
+                                             .snapshot_name = words_.front(),
+                                             .wish = Wish(name),
+                                             .labels_of = labels_of_,
+                                             .awaits_source = !dry_run_}));
   console.NoteAll(plan.plan.not_checked);
   RETURN_IF_ERROR(RefusedStatus(plan.plan));
   PromotedPvc one = Planned(plan.plan.promotions.front());
@@ -393,7 +395,7 @@ absl::StatusOr<ExitCode> SnapshotPromoteCommand::Borrow(const CallContext& limit
                             ": when that is deleted before the PVC is bound, this fails"));
   std::vector<std::string> notes;
   ProgressMeter meter(console, *limited.clock);
-  const absl::StatusOr<csi::Borrowed> borrowed = csi::CarryOutBorrowing(
+  const absl::StatusOr<snapshots::Borrowed> borrowed = snapshots::CarryOutBorrowing(
       limited, api, plan, notes, ShowingWait(meter, "PVC", one.plan.namespace_name, one.plan.name));
   console.NoteAll(notes);
   RETURN_IF_ERROR(borrowed.status());

@@ -1,4 +1,4 @@
-#include "csi/snapshot_prune.h"
+#include "snapshots/snapshot_prune.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -20,17 +20,17 @@
 #include "cli/keep_flags.h"
 #include "cli/snapshot_text.h"
 #include "cli/text.h"
-#include "csi/snapshot_inventory.h"
 #include "csi/snapshot_protection.h"
-#include "csi/snapshot_removal.h"
+#include "snapshots/snapshot_inventory.h"
+#include "snapshots/snapshot_removal.h"
 
 namespace csidelta::cli {
 namespace {
 
-using csi::DataAction;
-using csi::PruneDecision;
-using csi::PruneVerdict;
-using csi::SnapshotEntry;
+using snapshots::DataAction;
+using snapshots::PruneDecision;
+using snapshots::PruneVerdict;
+using snapshots::SnapshotEntry;
 
 // One that the rules were asked about, and how it ended.
 struct PrunedItem {
@@ -60,7 +60,7 @@ std::string PruneTable(const std::vector<PrunedItem>& items, bool with_namespace
     const SnapshotEntry& entry = *item.entry;
     rows.push_back({item.goes() ? (dry_run ? "would delete" : "delete") : "keep", entry.name,
                     entry.pvc, std::string(csi::ToString(entry.status.state)),
-                    SnapshotTimeText(csi::DateOf(entry)), WhyText(item)});
+                    SnapshotTimeText(snapshots::DateOf(entry)), WhyText(item)});
   }
   for (std::size_t i = 0; with_namespace && i < rows.size(); ++i) {
     rows[i].insert(rows[i].begin() + 1, i == 0 ? "NAMESPACE" : items[i - 1].entry->namespace_name);
@@ -76,10 +76,10 @@ Json ItemJson(const PrunedItem& item) {
           {"state", std::string(csi::ToString(entry.status.state))},
           {"taken_at", OrNull(entry.status.taken_at)},
           {"decision", item.goes() ? "delete" : "keep"},
-          {"reason", std::string(csi::ToString(item.decision.reason))},
+          {"reason", std::string(snapshots::ToString(item.decision.reason))},
           {"messages", item.decision.messages},
           {"kept_for", ProtectionsJson(item.decision.protections)},
-          {"data", std::string(csi::ToString(item.action))},
+          {"data", std::string(snapshots::ToString(item.action))},
           {"handle", entry.handle},
           {"driver", entry.driver},
           {"deleted", item.is_deleted},
@@ -92,10 +92,10 @@ class SnapshotPruneCommand : public Command {
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
 
  private:
-  absl::StatusOr<csi::Inventory> Read(const CallContext& ctx, k8s::ApiClient& api,
-                                      const ClusterOptions& cluster) const;
+  absl::StatusOr<snapshots::Inventory> Read(const CallContext& ctx, k8s::ApiClient& api,
+                                            const ClusterOptions& cluster) const;
   absl::StatusOr<std::vector<PrunedItem>> Decide(const CallContext& ctx, k8s::ApiClient& api,
-                                                 const csi::Inventory& inventory);
+                                                 const snapshots::Inventory& inventory);
   absl::Status CarryOut(const CallContext& ctx, k8s::ApiClient& api, Console& console,
                         std::vector<PrunedItem>& items) const;
   void Delete(const CallContext& ctx, k8s::ApiClient& api, PrunedItem& item) const;
@@ -131,18 +131,17 @@ VerbSyntax SnapshotPruneCommand::Declare() {
           .family = VerbFamily::kCluster};
 }
 
-absl::StatusOr<csi::Inventory> SnapshotPruneCommand::Read(const CallContext& ctx,
-                                                          k8s::ApiClient& api,
-                                                          const ClusterOptions& cluster) const {
+absl::StatusOr<snapshots::Inventory> SnapshotPruneCommand::Read(
+    const CallContext& ctx, k8s::ApiClient& api, const ClusterOptions& cluster) const {
   ASSIGN_OR_RETURN(const std::string space, cluster.Namespace());
-  absl::StatusOr<csi::Inventory> inventory =
-      csi::ReadInventory(ctx, api,
-                         {.namespace_name = space,
-                          .label_selector = cluster.selector,
-                          .reads_others = true,
-                          .requires_all = true,
-                          .mover_namespace = mover_namespace_,
-                          .now = ctx.clock->Now()});
+  absl::StatusOr<snapshots::Inventory> inventory =
+      snapshots::ReadInventory(ctx, api,
+                               {.namespace_name = space,
+                                .label_selector = cluster.selector,
+                                .reads_others = true,
+                                .requires_all = true,
+                                .mover_namespace = mover_namespace_,
+                                .now = ctx.clock->Now()});
   RETURN_IF_ERROR(Annotate(inventory.status(), "nothing was deleted"));
   for (SnapshotEntry& entry : inventory->entries) {
     entry.is_selected = entry.is_selected && (pvc_.empty() || entry.pvc == pvc_);
@@ -151,17 +150,18 @@ absl::StatusOr<csi::Inventory> SnapshotPruneCommand::Read(const CallContext& ctx
 }
 
 absl::StatusOr<std::vector<PrunedItem>> SnapshotPruneCommand::Decide(
-    const CallContext& ctx, k8s::ApiClient& api, const csi::Inventory& inventory) {
-  csi::PruneRequest request{.rules = rules_, .any_maker = any_maker_, .now = ctx.clock->Now()};
+    const CallContext& ctx, k8s::ApiClient& api, const snapshots::Inventory& inventory) {
+  snapshots::PruneRequest request{
+      .rules = rules_, .any_maker = any_maker_, .now = ctx.clock->Now()};
   request.rules.zone = absl::LocalTimeZone();
-  if (csi::ConcernsBackups(inventory.entries, any_maker_)) {
-    absl::StatusOr<std::set<std::string>> backups = csi::ReadBackupNames(ctx, api);
+  if (snapshots::ConcernsBackups(inventory.entries, any_maker_)) {
+    absl::StatusOr<std::set<std::string>> backups = snapshots::ReadBackupNames(ctx, api);
     RETURN_IF_ERROR(Annotate(backups.status(), "nothing was deleted: Backups cannot be checked"));
     request.backups = *std::move(backups);
   }
   std::vector<PrunedItem> items;
   items.reserve(inventory.entries.size());
-  for (PruneDecision& decision : csi::DecidePrune(inventory.entries, request)) {
+  for (PruneDecision& decision : snapshots::DecidePrune(inventory.entries, request)) {
     const SnapshotEntry& entry = inventory.entries[decision.entry];
     if (decision.verdict == PruneVerdict::kIgnored) {
       ignored_ += entry.is_selected ? 1 : 0;
@@ -169,7 +169,7 @@ absl::StatusOr<std::vector<PrunedItem>> SnapshotPruneCommand::Decide(
     }
     items.push_back({.decision = std::move(decision),
                      .entry = &entry,
-                     .action = csi::ActionOf(entry, /*with_data=*/false)});
+                     .action = snapshots::ActionOf(entry, /*with_data=*/false)});
   }
   return items;
 }
@@ -182,19 +182,20 @@ void SnapshotPruneCommand::Announce(Session& session, const std::vector<PrunedIt
 
 void SnapshotPruneCommand::Delete(const CallContext& ctx, k8s::ApiClient& api,
                                   PrunedItem& item) const {
-  absl::StatusOr<csi::Removal> removal = csi::RemoveAsRead(ctx, api, *item.entry,
-                                                           {.requester = csi::Requester::kPrune,
-                                                            .with_data = false,
-                                                            .mover_namespace = mover_namespace_});
+  absl::StatusOr<snapshots::Removal> removal =
+      snapshots::RemoveAsRead(ctx, api, *item.entry,
+                              {.requester = csi::Requester::kPrune,
+                               .with_data = false,
+                               .mover_namespace = mover_namespace_});
   if (!removal.ok()) {
     item.error = removal.status();
     return;
   }
-  item.is_deleted = removal->end != csi::Removal::End::kKept;
+  item.is_deleted = removal->end != snapshots::Removal::End::kKept;
   if (!item.is_deleted) {
     item.is_kept_late = true;
     item.decision.verdict = PruneVerdict::kKept;
-    item.decision.reason = csi::PruneReason::kProtected;
+    item.decision.reason = snapshots::PruneReason::kProtected;
     item.decision.messages = {ProtectionsText(removal->kept_for)};
     item.decision.protections = std::move(removal->kept_for);
   }
@@ -214,12 +215,12 @@ absl::Status SnapshotPruneCommand::CarryOut(const CallContext& ctx, k8s::ApiClie
     }
   }
   RETURN_IF_ERROR(ctx.Check());
-  const CallContext limited = ctx.WithTimeout(csi::kKeptContentWait);
+  const CallContext limited = ctx.WithTimeout(snapshots::kKeptContentWait);
   for (const PrunedItem& item : items) {
     if (!item.is_deleted || item.action != DataAction::kKept) {
       continue;
     }
-    const absl::Status removed = csi::RemoveKeptContent(limited, api, *item.entry);
+    const absl::Status removed = snapshots::RemoveKeptContent(limited, api, *item.entry);
     RETURN_IF_ERROR(ctx.Check());
     if (!removed.ok()) {
       console.Warn(Printable(absl::StrCat(
@@ -275,7 +276,7 @@ absl::StatusOr<ExitCode> SnapshotPruneCommand::Run(const CallContext& ctx, Sessi
   }
   const ClusterOptions& cluster = session.options().cluster;
   const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
-  ASSIGN_OR_RETURN(const csi::Inventory inventory, Read(ctx, *api, cluster));
+  ASSIGN_OR_RETURN(const snapshots::Inventory inventory, Read(ctx, *api, cluster));
   ASSIGN_OR_RETURN(std::vector<PrunedItem> items, Decide(ctx, *api, inventory));
   Announce(session, items);
   absl::Status done = absl::OkStatus();

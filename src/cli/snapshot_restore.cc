@@ -13,18 +13,18 @@
 #include "cli/restore_by_copy.h"
 #include "cli/snapshot_text.h"
 #include "cli/text.h"
-#include "csi/promotion.h"
-#include "csi/volume_guard.h"
-#include "csi/volume_swap.h"
+#include "inplace/volume_swap.h"
 #include "objects/client.h"
 #include "objects/volume_snapshot.h"
+#include "snapshots/promotion.h"
+#include "snapshots/volume_guard.h"
 
 namespace csidelta::cli {
 namespace {
 
-using csi::SwapPlan;
-using csi::SwapResult;
-using csi::SwapTarget;
+using inplace::SwapPlan;
+using inplace::SwapResult;
+using inplace::SwapTarget;
 using objects::SwapSide;
 using objects::VolumeSnapshot;
 
@@ -142,10 +142,10 @@ class RestoreTeller {
   void Tell(const Json& json, const std::string& text, const std::string& name = "") {
     PrintClusterEvent(session_, json, text, name);
   }
-  void TellStep(const csi::SwapNews& news) {
+  void TellStep(const inplace::SwapNews& news) {
     Tell({{"message_type", "step"},
           {"pvc", news.pvc},
-          {"step", csi::ToString(news.step)},
+          {"step", inplace::ToString(news.step)},
           {"message", news.text}},
          absl::StrCat(Printable(news.text), "\n"));
   }
@@ -165,11 +165,11 @@ class RestoreTeller {
 
 // OK when nothing is against any of them.
 absl::Status RefusedStatus(const std::vector<SwapPlan>& plans) {
-  std::vector<csi::RestoreRefusal> all;
+  std::vector<inplace::RestoreRefusal> all;
   std::vector<std::string> texts;
   for (const SwapPlan& plan : plans) {
     std::vector<std::string> messages = plan.refused_by_swap;
-    for (const csi::RestoreRefusal& refusal : plan.refusals) {
+    for (const inplace::RestoreRefusal& refusal : plan.refusals) {
       messages.push_back(refusal.message);
       all.push_back(refusal);
     }
@@ -186,11 +186,11 @@ absl::Status RefusedStatus(const std::vector<SwapPlan>& plans) {
   });
   absl::Status refused = absl::FailedPreconditionError(
       absl::StrCat(absl::StrJoin(texts, "; "), "; nothing is changed"));
-  if (are_all && csi::IsTooSmallAlone(all)) {
+  if (are_all && inplace::IsTooSmallAlone(all)) {
     return AsTargetTooSmall(std::move(refused));
   }
-  return are_all && csi::IsVolumeBusy(csi::RefusalStatus("", "", all))
-             ? csi::AsVolumeBusy(std::move(refused))
+  return are_all && snapshots::IsVolumeBusy(inplace::RefusalStatus("", "", all))
+             ? snapshots::AsVolumeBusy(std::move(refused))
              : refused;
 }
 
@@ -319,7 +319,8 @@ bool SnapshotRestoreCommand::UsesCopy(const CallContext& ctx, k8s::ApiClient& ap
   if (work() != RestoreWork::kRestore || method_ != "auto" || !set_.empty()) {
     return work() == RestoreWork::kRestore && method_ == "copy";
   }
-  const absl::StatusOr<csi::SwapState> state = csi::ReadSwapState(ctx, api, namespace_, into_);
+  const absl::StatusOr<inplace::SwapState> state =
+      inplace::ReadSwapState(ctx, api, namespace_, into_);
   const bool has_swap = state.ok() ? state->is_begun() : !absl::IsPermissionDenied(state.status());
   return !has_swap && PrefersCopy(ctx, api, copy_, namespace_, into_);
 }
@@ -333,8 +334,8 @@ absl::StatusOr<ExitCode> SnapshotRestoreCommand::Copy(const CallContext& ctx, k8
                                             " does not exist; csi-delta snapshot list shows those "
                                             "that do"));
   }
-  ASSIGN_OR_RETURN(const csi::RestoreSurroundings around,
-                   csi::ReadRestoreSurroundings(ctx, api, namespace_));
+  ASSIGN_OR_RETURN(const inplace::RestoreSurroundings around,
+                   inplace::ReadRestoreSurroundings(ctx, api, namespace_));
   RestoreTeller(session).NoteAll(around.not_checked);
   return RunCopyMethod(ctx, api, session, around,
                        {.pvc_name = into_,
@@ -348,7 +349,7 @@ absl::StatusOr<ExitCode> SnapshotRestoreCommand::Copy(const CallContext& ctx, k8
 
 absl::Status SnapshotRestoreCommand::CheckRights(const CallContext& ctx,
                                                  k8s::ApiClient& api) const {
-  const absl::Status allowed = csi::CheckSwapRights(ctx, api, namespace_);
+  const absl::Status allowed = inplace::CheckSwapRights(ctx, api, namespace_);
   if (!absl::IsPermissionDenied(allowed) || work() != RestoreWork::kRestore) {
     return allowed;
   }
@@ -366,7 +367,7 @@ absl::StatusOr<std::vector<SwapTarget>> SnapshotRestoreCommand::Targets(const Ca
   const bool takes_safety = safety_ == "yes";
   if (!set_.empty()) {
     ASSIGN_OR_RETURN(const std::vector<VolumeSnapshot> snapshots,
-                     csi::SnapshotsOfSet(ctx, api, namespace_, set_));
+                     snapshots::SnapshotsOfSet(ctx, api, namespace_, set_));
     for (const VolumeSnapshot& snapshot : snapshots) {
       if (snapshot.source_pvc().empty()) {
         return absl::FailedPreconditionError(
@@ -423,13 +424,13 @@ absl::StatusOr<ExitCode> SnapshotRestoreCommand::Restore(
     const CallContext& ctx, k8s::ApiClient& api, Session& session,
     const std::vector<SwapTarget>& targets) const {
   RestoreTeller teller(session);
-  ASSIGN_OR_RETURN(const csi::RestoreSurroundings around,
-                   csi::ReadRestoreSurroundings(ctx, api, namespace_));
+  ASSIGN_OR_RETURN(const inplace::RestoreSurroundings around,
+                   inplace::ReadRestoreSurroundings(ctx, api, namespace_));
   teller.NoteAll(around.not_checked);
   std::vector<SwapPlan> plans;
   plans.reserve(targets.size());
   for (const SwapTarget& target : targets) {
-    ASSIGN_OR_RETURN(SwapPlan plan, csi::PlanSwap(ctx, api, around, target));
+    ASSIGN_OR_RETURN(SwapPlan plan, inplace::PlanSwap(ctx, api, around, target));
     teller.NoteAll(plan.not_checked);
     plans.push_back(std::move(plan));
   }
@@ -459,12 +460,12 @@ absl::Status SnapshotRestoreCommand::SwapAll(const CallContext& ctx, k8s::ApiCli
                                              const std::vector<SwapPlan>& plans) const {
   RestoreTeller teller(session);
   const CallContext limited = ctx.WithTimeout(timeout_.value_or(kRestoreTimeout));
-  std::vector<std::unique_ptr<csi::VolumeSwap>> swaps;
+  std::vector<std::unique_ptr<inplace::VolumeSwap>> swaps;
   swaps.reserve(plans.size());
   for (const SwapPlan& plan : plans) {
-    swaps.push_back(std::make_unique<csi::VolumeSwap>(
+    swaps.push_back(std::make_unique<inplace::VolumeSwap>(
         limited, api, *session.environment().random, plan.target,
-        [&teller](const csi::SwapNews& news) { teller.TellStep(news); }));
+        [&teller](const inplace::SwapNews& news) { teller.TellStep(news); }));
   }
   // Of a set no PVC is touched before all can be.
   for (std::size_t i = 0; i < plans.size(); ++i) {
@@ -482,29 +483,29 @@ absl::Status SnapshotRestoreCommand::SwapAll(const CallContext& ctx, k8s::ApiCli
 // Of a set nothing is undone or finished unless all can be.
 absl::Status SnapshotRestoreCommand::CheckEnds(const CallContext& ctx, k8s::ApiClient& api,
                                                const std::vector<SwapTarget>& targets) const {
-  ASSIGN_OR_RETURN(const csi::RestoreSurroundings around,
-                   csi::ReadRestoreSurroundings(ctx, api, namespace_));
+  ASSIGN_OR_RETURN(const inplace::RestoreSurroundings around,
+                   inplace::ReadRestoreSurroundings(ctx, api, namespace_));
   for (const SwapTarget& target : targets) {
-    ASSIGN_OR_RETURN(const csi::SwapState state,
-                     csi::ReadSwapState(ctx, api, namespace_, target.pvc_name));
+    ASSIGN_OR_RETURN(const inplace::SwapState state,
+                     inplace::ReadSwapState(ctx, api, namespace_, target.pvc_name));
     if (!state.is_begun() && !state.pvc.has_value()) {
       return absl::NotFoundError(absl::StrCat("PVC ", NameOf(target),
                                               " does not exist, and no volume says that it was "
                                               "restored"));
     }
     if (work() == RestoreWork::kFinish) {
-      RETURN_IF_ERROR(csi::NextOfFinish(state).status());
-      RETURN_IF_ERROR(csi::CheckMayRelease(ctx, api, state));
+      RETURN_IF_ERROR(inplace::NextOfFinish(state).status());
+      RETURN_IF_ERROR(inplace::CheckMayRelease(ctx, api, state));
       continue;
     }
-    RETURN_IF_ERROR(csi::NextOfUndo(state).status());
+    RETURN_IF_ERROR(inplace::NextOfUndo(state).status());
     const bool has_restored = state.pvc.has_value() && state.restored.has_value() &&
                               state.pvc->volume_name() == state.restored->volume.name();
-    const auto users = around.pods.has_value() ? csi::UsersOf(*around.pods, target.pvc_name)
+    const auto users = around.pods.has_value() ? inplace::UsersOf(*around.pods, target.pvc_name)
                                                : std::vector<const objects::Pod*>();
     if (has_restored && !users.empty()) {
       return absl::FailedPreconditionError(
-          absl::StrCat("PVC ", NameOf(target), " is not changed: ", csi::UseText(users)));
+          absl::StrCat("PVC ", NameOf(target), " is not changed: ", inplace::UseText(users)));
     }
   }
   return absl::OkStatus();
@@ -523,8 +524,8 @@ absl::StatusOr<ExitCode> SnapshotRestoreCommand::EndAll(
   const CallContext limited = ctx.WithTimeout(timeout_.value_or(kRestoreTimeout));
   ExitCode code = ExitCode::kOk;
   for (const SwapTarget& target : targets) {
-    csi::VolumeSwap swap(limited, api, *session.environment().random, target,
-                         [&teller](const csi::SwapNews& news) { teller.TellStep(news); });
+    inplace::VolumeSwap swap(limited, api, *session.environment().random, target,
+                             [&teller](const inplace::SwapNews& news) { teller.TellStep(news); });
     const absl::StatusOr<SwapResult> result = undo_ ? swap.Undo() : swap.Finish();
     RETURN_IF_ERROR(WithWayOn(result.status()));
     teller.TellResult(target, work(), *result);

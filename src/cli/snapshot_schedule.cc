@@ -1,4 +1,4 @@
-#include "csi/snapshot_schedule.h"
+#include "snapshots/snapshot_schedule.h"
 
 #include <memory>
 #include <string>
@@ -71,13 +71,13 @@ class SnapshotScheduleCommand : public Command {
     request_.selection.label_selector = cluster.selector;
     ASSIGN_OR_RETURN(request_.selection.namespace_name, cluster.Namespace());
     request_.keep_words = KeepWords(rules_);
-    ASSIGN_OR_RETURN(const csi::SnapshotSchedule schedule, csi::MakeSchedule(request_));
+    ASSIGN_OR_RETURN(const snapshots::SnapshotSchedule schedule, snapshots::MakeSchedule(request_));
     Print(session, schedule);
     return ExitCode::kOk;
   }
 
  private:
-  void Print(Session& session, const csi::SnapshotSchedule& schedule) const {
+  void Print(Session& session, const snapshots::SnapshotSchedule& schedule) const {
     Console& console = session.console();
     const std::string form = OutputForm(session);
     if (rules_.IsEmpty()) {
@@ -101,16 +101,16 @@ class SnapshotScheduleCommand : public Command {
     }
   }
 
-  csi::ScheduleRequest request_ = {.name = "",
-                                   .cron = "",
-                                   .time_zone = "",
-                                   .is_suspended = false,
-                                   .image = "",
-                                   .selection = {},
-                                   .class_name = "",
-                                   .group = "auto",
-                                   .note = "",
-                                   .keep_words = {}};
+  snapshots::ScheduleRequest request_ = {.name = "",
+                                         .cron = "",
+                                         .time_zone = "",
+                                         .is_suspended = false,
+                                         .image = "",
+                                         .selection = {},
+                                         .class_name = "",
+                                         .group = "auto",
+                                         .note = "",
+                                         .keep_words = {}};
   KeepRules rules_;
   std::vector<std::string> words_;
 };

@@ -10,8 +10,8 @@
 #include "cli/command.h"
 #include "cli/snapshot_text.h"
 #include "cli/text.h"
-#include "csi/snapshot_share.h"
 #include "csi/snapshot_state.h"
+#include "snapshots/snapshot_share.h"
 
 namespace csidelta::cli {
 namespace {
@@ -52,21 +52,21 @@ class SnapshotShareCommand : public Command {
     ASSIGN_OR_RETURN(request_.source_namespace,
                      OneNamespace(session.options().cluster, "snapshot share"));
     const std::unique_ptr<k8s::ApiClient> api = session.options().cluster.access.MakeClient();
-    ASSIGN_OR_RETURN(const csi::SharePlan plan, csi::PlanShare(ctx, *api, request_));
+    ASSIGN_OR_RETURN(const snapshots::SharePlan plan, snapshots::PlanShare(ctx, *api, request_));
     if (dry_run_) {
       Tell(session, plan, "Planned");
       return ExitCode::kOk;
     }
     ASSIGN_OR_RETURN(
         const VolumeSnapshot shared,
-        csi::CarryOutShare(ctx.WithTimeout(timeout_.value_or(kShareTimeout)), *api, plan));
+        snapshots::CarryOutShare(ctx.WithTimeout(timeout_.value_or(kShareTimeout)), *api, plan));
     Tell(session, plan, std::string(csi::ToString(csi::StatusOf(shared, {}).state)));
     return ExitCode::kOk;
   }
 
  private:
-  static void Tell(Session& session, const csi::SharePlan& plan, const std::string& state) {
-    const csi::StaticPair& pair = plan.pair;
+  static void Tell(Session& session, const snapshots::SharePlan& plan, const std::string& state) {
+    const snapshots::StaticPair& pair = plan.pair;
     const std::string owner = absl::StrCat(plan.source.namespace_name(), "/", plan.source.name());
     PrintClusterResult(
         session, {.value = {{"name", pair.snapshot_name},
@@ -83,7 +83,7 @@ class SnapshotShareCommand : public Command {
                   .names = {SnapshotResourceName(pair.snapshot_name)}});
   }
 
-  csi::ShareRequest request_;
+  snapshots::ShareRequest request_;
   std::string word_;
   std::optional<absl::Duration> timeout_;
   bool dry_run_ = false;

@@ -14,15 +14,15 @@
 #include "cli/snapshot_text.h"
 #include "cli/text.h"
 #include "csi/object_events.h"
-#include "csi/snapshot_inventory.h"
-#include "csi/snapshot_removal.h"
 #include "objects/event.h"
+#include "snapshots/snapshot_inventory.h"
+#include "snapshots/snapshot_removal.h"
 
 namespace csidelta::cli {
 namespace {
 
-using csi::SnapshotEntry;
 using objects::Event;
+using snapshots::SnapshotEntry;
 using TableRows = std::vector<std::vector<std::string>>;
 
 // One VolumeSnapshot with all that is shown of it.
@@ -67,7 +67,7 @@ std::string SnapshotFields(const SnapshotEntry& entry) {
       {"Driver:", entry.driver},
       {"Handle:", entry.handle},
       {"Policy:", entry.deletion_policy},
-      {"If deleted:", DataActionText(entry, csi::ActionOf(entry, false))},
+      {"If deleted:", DataActionText(entry, snapshots::ActionOf(entry, false))},
       {"Set:", entry.set},
       {"Workload:", entry.workload},
       {"Note:", entry.note},
@@ -150,7 +150,7 @@ Json ToJson(const Shown& shown) {
   value["binding"] = {{"content", entry.content},
                       {"content_names", entry.content_names},
                       {"both_ways", is_read ? Json(entry.is_named_by_content) : Json()}};
-  value["data_if_deleted"] = std::string(csi::ToString(csi::ActionOf(entry, false)));
+  value["data_if_deleted"] = std::string(snapshots::ToString(snapshots::ActionOf(entry, false)));
   value["kept_for_person"] = ProtectionsJson(entry.kept_for_person);
   value["events"] = shown.events.has_value() ? EventsJson(*shown.events) : Json();
   return value;
@@ -177,13 +177,13 @@ class SnapshotShowCommand : public Command {
     ASSIGN_OR_RETURN(const std::string name, SnapshotNameOf(word_));
     ASSIGN_OR_RETURN(const std::string space, cluster.Namespace());
     const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
-    ASSIGN_OR_RETURN(csi::Inventory inventory,
-                     csi::ReadInventory(ctx, *api,
-                                        {.namespace_name = space,
-                                         .label_selector = "",
-                                         .names = {name},
-                                         .mover_namespace = mover_namespace_,
-                                         .now = ctx.clock->Now()}));
+    ASSIGN_OR_RETURN(snapshots::Inventory inventory,
+                     snapshots::ReadInventory(ctx, *api,
+                                              {.namespace_name = space,
+                                               .label_selector = "",
+                                               .names = {name},
+                                               .mover_namespace = mover_namespace_,
+                                               .now = ctx.clock->Now()}));
     const auto found = std::find_if(inventory.entries.begin(), inventory.entries.end(),
                                     [&](const SnapshotEntry& entry) { return entry.name == name; });
     if (found == inventory.entries.end()) {

@@ -55,10 +55,10 @@ absl::Status RefuseSelection(const ClusterOptions& cluster, absl::string_view ve
 
 absl::Status NoSuchSnapshots(absl::string_view namespace_name,
                              const std::vector<std::string>& missing,
-                             const std::vector<csi::SnapshotEntry>& entries) {
+                             const std::vector<snapshots::SnapshotEntry>& entries) {
   std::vector<std::string> names;
   names.reserve(entries.size());
-  for (const csi::SnapshotEntry& entry : entries) {
+  for (const snapshots::SnapshotEntry& entry : entries) {
     names.push_back(entry.name);
   }
   const std::string near = NearestOf(missing.front(), names);
@@ -88,22 +88,22 @@ std::string ImportCommand(absl::string_view driver, absl::string_view handle,
                       absl::StartsWith(handle, "-") ? " -- " : " ", ShellWord(handle));
 }
 
-std::string DataActionText(const csi::SnapshotEntry& entry, csi::DataAction action) {
+std::string DataActionText(const snapshots::SnapshotEntry& entry, snapshots::DataAction action) {
   switch (action) {
-    case csi::DataAction::kNone:
+    case snapshots::DataAction::kNone:
       return "it is bound to no VolumeSnapshotContent: it has no data yet";
-    case csi::DataAction::kUnknown:
+    case snapshots::DataAction::kUnknown:
       return absl::StrCat("VolumeSnapshotContent ", entry.content,
                           " may not be read: whether the storage keeps its data is not known");
-    case csi::DataAction::kContentGone:
+    case snapshots::DataAction::kContentGone:
       return absl::StrCat("VolumeSnapshotContent ", entry.content,
                           " does not exist: what the storage still has stays there");
-    case csi::DataAction::kNotItsOwn:
+    case snapshots::DataAction::kNotItsOwn:
       return absl::StrCat("VolumeSnapshotContent ", entry.content, " belongs to ",
                           entry.content_names, ", and stays");
-    case csi::DataAction::kDeleted:
+    case snapshots::DataAction::kDeleted:
       return "its data is gone for good";
-    case csi::DataAction::kKept:
+    case snapshots::DataAction::kKept:
       break;
   }
   return entry.handle.empty()
@@ -134,7 +134,7 @@ std::string ProtectionsText(const std::vector<csi::Protection>& protections) {
   });
 }
 
-Json ToJson(const csi::SnapshotEntry& entry) {
+Json ToJson(const snapshots::SnapshotEntry& entry) {
   Json conditions = Json::array();
   for (const csi::SnapshotCondition& one : entry.status.conditions) {
     Json condition = {{"type", one.type},

@@ -10,9 +10,9 @@
 #include "absl/time/time.h"
 #include "base/json.h"
 #include "cli/session.h"
-#include "csi/snapshot_inventory.h"
 #include "csi/snapshot_protection.h"
-#include "csi/snapshot_removal.h"
+#include "snapshots/snapshot_inventory.h"
+#include "snapshots/snapshot_removal.h"
 
 // What several verbs of `csi-delta snapshot` read and print alike.
 namespace csidelta::cli {
@@ -31,7 +31,7 @@ absl::Status RefuseSelection(const ClusterOptions& cluster, absl::string_view ve
 // near, and the verb that lists them. REQUIRES a name.
 absl::Status NoSuchSnapshots(absl::string_view namespace_name,
                              const std::vector<std::string>& missing,
-                             const std::vector<csi::SnapshotEntry>& entries);
+                             const std::vector<snapshots::SnapshotEntry>& entries);
 
 // In the zone of this machine, as far as it is known: "2026-11-23 05:00:00.25"; "" for none.
 std::string SnapshotTimeText(const std::optional<absl::Time>& time);
@@ -45,7 +45,7 @@ std::string ImportCommand(absl::string_view driver, absl::string_view handle,
 
 // What becomes of the data, as a sentence without a full stop: "its data is gone for good", "the
 // storage keeps its data: handle H; csi-delta snapshot import H --driver D brings it back".
-std::string DataActionText(const csi::SnapshotEntry& entry, csi::DataAction action);
+std::string DataActionText(const snapshots::SnapshotEntry& entry, snapshots::DataAction action);
 
 // Why a deletion failed: "was not deleted: ...", or where the API server's answer was lost, "may be
 // deleted or not: ...". REQUIRES an error.
@@ -59,6 +59,6 @@ std::string ProtectionsText(const std::vector<csi::Protection>& protections);
 // One object per VolumeSnapshot: name, namespace, pvc, state, conditions, asked_at, taken_at,
 // ready_at, size_bytes, driver, handle, content, class, policy, set, workload, note, used_by,
 // shared_with, kept_for. Pure.
-Json ToJson(const csi::SnapshotEntry& entry);
+Json ToJson(const snapshots::SnapshotEntry& entry);
 
 }  // namespace csidelta::cli

@@ -24,13 +24,13 @@ void VolumePodFlags::Declare(ArgumentTable& table) {
                 image_pull_secrets);
 }
 
-absl::StatusOr<csi::CopyPodSettings> VolumePodFlags::Settings() const {
+absl::StatusOr<inplace::CopyPodSettings> VolumePodFlags::Settings() const {
   if (image.empty()) {
     return absl::InvalidArgumentError(
         "a Pod copies, and what it runs is not known; name an image that has /bin/csi-delta with "
         "--image");
   }
-  csi::CopyPodSettings settings{.image = image, .image_pull_secrets = image_pull_secrets};
+  inplace::CopyPodSettings settings{.image = image, .image_pull_secrets = image_pull_secrets};
   if (supplemental_groups.empty()) {
     settings.supplemental_groups.push_back(kDiskGroup);
   }
@@ -45,7 +45,7 @@ absl::StatusOr<csi::CopyPodSettings> VolumePodFlags::Settings() const {
   return settings;
 }
 
-void NoteHowCompared(Console& console, const csi::VolumeCopyResult& result) {
+void NoteHowCompared(Console& console, const objects::VolumeCopyResult& result) {
   if (!result.list_refused.empty()) {
     console.Note(absl::StrCat("everything was compared: ", Printable(result.list_refused)));
   }
@@ -54,13 +54,13 @@ void NoteHowCompared(Console& console, const csi::VolumeCopyResult& result) {
   }
 }
 
-std::string CopyResultText(const csi::VolumeCopyResult& result) {
+std::string CopyResultText(const objects::VolumeCopyResult& result) {
   return absl::StrCat(FormatBytes(result.compared_bytes), " compared, ",
                       FormatBytes(result.written_bytes), " written, ",
                       FormatBytes(result.zero_bytes), " made zero");
 }
 
-Json CopyResultJson(const csi::VolumeCopyResult& result) {
+Json CopyResultJson(const objects::VolumeCopyResult& result) {
   return {{"logical_bytes", result.logical_bytes},   {"compared_bytes", result.compared_bytes},
           {"written_bytes", result.written_bytes},   {"zero_bytes", result.zero_bytes},
           {"kept_bytes", result.kept_bytes},         {"used_list", result.used_list},

@@ -14,7 +14,7 @@
 
 // What a component asks before it deletes a VolumeSnapshot of its own: the facts that
 // csi/snapshot_protection.h decides by, read from the cluster. Person and prune have them from
-// csi/snapshot_inventory.h, for many at once.
+// snapshots/snapshot_inventory.h, for many at once.
 namespace csidelta::csi {
 
 // The PVCs that are made of a VolumeSnapshot of their namespace.

@@ -73,7 +73,7 @@ std::vector<Protection> ProtectionsOf(const objects::VolumeSnapshot& snapshot,
                                       const ProtectionInput& input, Requester requester);
 
 // LastReady as ProtectionsOf() gives it, for what is decided about several VolumeSnapshots at once
-// (LastReadyOf() in csi/snapshot_inventory.h).
+// (LastReadyOf() in snapshots/snapshot_inventory.h).
 Protection LastReadyProtection();
 
 }  // namespace csidelta::csi

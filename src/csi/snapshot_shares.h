@@ -9,7 +9,7 @@
 #include "k8s/api_client.h"
 #include "objects/volume_snapshot.h"
 
-// Who shares the storage's snapshot of a content (csi/snapshot_share.h): an annotation of the
+// Who shares the storage's snapshot of a content (snapshots/snapshot_share.h): an annotation of the
 // content names VolumeSnapshots of other namespaces. It is written before they are made and may
 // name some that are gone: those are looked for by the names of their contents, which follow from
 // it.

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "csi/in_place_volume.h"
 #include "csi/restored_volume.h"
 #include "datamover/repository_access.h"
 #include "datamover/settings.h"
@@ -16,6 +15,7 @@
 #include "datamover/worker_run.h"
 #include "datamover/write_fence.h"
 #include "incremental/file_system.h"
+#include "inplace/in_place_volume.h"
 #include "k8s/event_recorder.h"
 #include "objects/client.h"
 #include "objects/data_download.h"
@@ -72,7 +72,7 @@ class DownloadStep : public TransferStep {
 
   // Its limit counts when the download is admitted, so it is known by then.
   void NoteClass(const std::string& storage_class);
-  csi::InPlaceRequest InPlace(std::optional<objects::OwnerReference> owner) const;
+  inplace::InPlaceRequest InPlace(std::optional<objects::OwnerReference> owner) const;
   absl::Time StartBefore() const;
 
   // What the worker has seen is so, whatever anybody expects.
@@ -97,7 +97,7 @@ class DownloadStep : public TransferStep {
   bool IsWatchedClosely() const override { return IsInPlace(); }
 
   absl::Status LookAtRunning() override {
-    return IsInPlace() ? csi::CheckInPlace(ctx_, env_.api, InPlace(std::nullopt))
+    return IsInPlace() ? inplace::CheckInPlace(ctx_, env_.api, InPlace(std::nullopt))
                        : absl::OkStatus();
   }
 
@@ -207,7 +207,7 @@ absl::Status DownloadStep::CheckStartBefore() const {
     return absl::FailedPreconditionError(
         absl::StrCat("its annotation ", objects::kStartBeforeAnnotation, " is no time"));
   }
-  const absl::Duration kLongest = csi::kMoverStartTimeMax + csi::kMoverClockSkewMax;
+  const absl::Duration kLongest = inplace::kMoverStartTimeMax + inplace::kMoverClockSkewMax;
   const absl::Time made_at = object_.object().created_at().value_or(absl::InfinitePast());
   return *start_before <= made_at + kLongest
              ? absl::OkStatus()
@@ -270,7 +270,7 @@ void DownloadStep::NoteClass(const std::string& storage_class) {
   }
 }
 
-csi::InPlaceRequest DownloadStep::InPlace(std::optional<objects::OwnerReference> owner) const {
+inplace::InPlaceRequest DownloadStep::InPlace(std::optional<objects::OwnerReference> owner) const {
   return {.name = task_name_,
           .mover_namespace = env_.mover_namespace,
           .target_namespace = download_.target_namespace,
@@ -298,8 +298,8 @@ std::string DownloadStep::FileSystem() const {
 absl::StatusOr<WorkerRun::NextPod> DownloadStep::PrepareWorker(const objects::VolumeTask& task) {
   if (IsInPlace()) {
     RETURN_IF_ERROR(MayAccept());  // Who makes it may write any phase.
-    ASSIGN_OR_RETURN(const csi::InPlaceVolume volume,
-                     csi::ExposeInPlace(ctx_, env_.api, InPlace(task.AsOwner())));
+    ASSIGN_OR_RETURN(const inplace::InPlaceVolume volume,
+                     inplace::ExposeInPlace(ctx_, env_.api, InPlace(task.AsOwner())));
     return volume.waiting_for.empty() ? PodFor(task, volume.storage_class, {})
                                       : WaitFor(volume.waiting_for);
   }
@@ -343,7 +343,7 @@ absl::StatusOr<WorkerRun::NextPod> DownloadStep::PodFor(
 
 absl::Status DownloadStep::LookAtClaim(const objects::VolumeTask& task) {
   if (IsInPlace()) {
-    return csi::ExposeInPlace(ctx_, env_.api, InPlace(task.AsOwner())).status();
+    return inplace::ExposeInPlace(ctx_, env_.api, InPlace(task.AsOwner())).status();
   }
   return csi::PrepareVolume(ctx_, env_.api, Restoring(task.AsOwner())).status();
 }
@@ -417,9 +417,10 @@ void DownloadStep::NoteBytes(const RestoreFigures& figures) {
 absl::StatusOr<csi::RebindResult> DownloadStep::RebindNow() {
   RETURN_IF_ERROR(run_.RemoveEnded(ctx_));
   if (IsInPlace()) {
-    RETURN_IF_ERROR(csi::CheckSameTarget(ctx_, env_.api, InPlace(std::nullopt)));
-    ASSIGN_OR_RETURN(std::string waiting_for,
-                     csi::HideInPlace(ctx_, env_.api, InPlace(std::nullopt), {.is_whole = true}));
+    RETURN_IF_ERROR(inplace::CheckSameTarget(ctx_, env_.api, InPlace(std::nullopt)));
+    ASSIGN_OR_RETURN(
+        std::string waiting_for,
+        inplace::HideInPlace(ctx_, env_.api, InPlace(std::nullopt), {.is_whole = true}));
     const bool is_done = waiting_for.empty();
     return csi::RebindResult{.is_done = is_done, .waiting_for = std::move(waiting_for)};
   }
@@ -480,10 +481,11 @@ absl::StatusOr<std::optional<absl::Time>> DownloadStep::CompleteAllTheSame(absl:
 absl::Status DownloadStep::RemoveAll() {
   ASSIGN_OR_RETURN(const bool has_ended, WritesNoMore(ctx_, run_));
   RETURN_IF_ERROR(run_.Remove(ctx_));
-  ASSIGN_OR_RETURN(still_there_, csi::HideInPlace(ctx_, env_.api, InPlace(std::nullopt),
-                                                  {.is_whole = IsInPlace() && IsConcluding(),
-                                                   .is_fenced = IsFenced(),
-                                                   .may_still_write = !has_ended && !IsFenced()}));
+  ASSIGN_OR_RETURN(still_there_,
+                   inplace::HideInPlace(ctx_, env_.api, InPlace(std::nullopt),
+                                        {.is_whole = IsInPlace() && IsConcluding(),
+                                         .is_fenced = IsFenced(),
+                                         .may_still_write = !has_ended && !IsFenced()}));
   if (!still_there_.empty()) {
     return absl::OkStatus();
   }
@@ -532,8 +534,8 @@ absl::StatusOr<absl::Time> FencedAt(const CallContext& ctx, const MoverEnvironme
 }
 
 // What is known of it once the DataDownload may be gone.
-csi::InPlaceRequest InPlaceLeftover(const MoverEnvironment& env, const std::string& task_name,
-                                    const VolumeTaskSpec& spec) {
+inplace::InPlaceRequest InPlaceLeftover(const MoverEnvironment& env, const std::string& task_name,
+                                        const VolumeTaskSpec& spec) {
   return {.name = task_name,
           .mover_namespace = env.mover_namespace,
           .target_namespace = spec.volume.namespace_name,
@@ -577,13 +579,14 @@ absl::Status RemoveDownloadLeftovers(const CallContext& ctx, const MoverEnvironm
   const auto remove_volume = [&](const VolumeTaskSpec& spec,
                                  const objects::DataTransfer* download) -> absl::Status {
     ASSIGN_OR_RETURN(const bool has_ended, WritesNoMore(ctx, WorkerRun(env, task_name)));
-    const csi::InPlaceRequest request = InPlaceLeftover(env, task_name, spec);
+    const inplace::InPlaceRequest request = InPlaceLeftover(env, task_name, spec);
     ASSIGN_OR_RETURN(std::string waiting_for,
-                     csi::HideInPlace(ctx, env.api, request, {.may_still_write = !has_ended}));
+                     inplace::HideInPlace(ctx, env.api, request, {.may_still_write = !has_ended}));
     if (!waiting_for.empty()) {
       ASSIGN_OR_RETURN(const absl::Time fenced_at, FencedAt(ctx, env, task_name));
       if (ctx.clock->Now() >= fenced_at) {
-        ASSIGN_OR_RETURN(waiting_for, csi::HideInPlace(ctx, env.api, request, {.is_fenced = true}));
+        ASSIGN_OR_RETURN(waiting_for,
+                         inplace::HideInPlace(ctx, env.api, request, {.is_fenced = true}));
       }
     }
     if (!waiting_for.empty()) {

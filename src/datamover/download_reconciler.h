@@ -44,7 +44,7 @@ inline constexpr absl::Duration kConsentTimeMax = absl::Minutes(1);
 // target names already stays the target's.
 //
 // With the annotation mover.csi-delta.io/into the target has a volume, which stays: the worker
-// writes what differs into that (csi/in_place_volume.h), and nothing is given.
+// writes what differs into that (inplace/in_place_volume.h), and nothing is given.
 class DownloadReconciler : public TransferReconciler {
  public:
   // Borrows both. `on_end` is told of each that ended, once or, after a crash, never.

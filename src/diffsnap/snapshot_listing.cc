@@ -23,7 +23,8 @@ class StorageLister {
  public:
   StorageLister(const CallContext& ctx, const std::string& address, const ListingLimits& limits,
                 const std::shared_ptr<grpc::Channel>& channel);
-  absl::StatusOr<csi::StorageList> List(const std::string& driver, const ListingSecrets& secrets);
+  absl::StatusOr<snapshots::StorageList> List(const std::string& driver,
+                                              const ListingSecrets& secrets);
 
  private:
   template <typename Stub, typename Request, typename Response>
@@ -65,7 +66,7 @@ class StorageLister {
   const ListingLimits& limits_;
   const std::unique_ptr<::csi::v1::Identity::Stub> identity_;
   const std::unique_ptr<::csi::v1::Controller::Stub> controller_;
-  csi::StorageList list_;
+  snapshots::StorageList list_;
 };
 
 StorageLister::StorageLister(const CallContext& ctx, const std::string& address,
@@ -77,8 +78,8 @@ StorageLister::StorageLister(const CallContext& ctx, const std::string& address,
       identity_(::csi::v1::Identity::NewStub(channel)),
       controller_(::csi::v1::Controller::NewStub(channel)) {}
 
-absl::StatusOr<csi::StorageList> StorageLister::List(const std::string& driver,
-                                                     const ListingSecrets& secrets) {
+absl::StatusOr<snapshots::StorageList> StorageLister::List(const std::string& driver,
+                                                           const ListingSecrets& secrets) {
   RETURN_IF_ERROR(ReadName(driver));
   RETURN_IF_ERROR(CheckCanList());
   ASSIGN_OR_RETURN(const std::vector<DriverSecrets> sets, secrets(list_.driver));
@@ -103,7 +104,7 @@ absl::Status StorageLister::ReadName(const std::string& driver) {
                      ": does it run, and is the folder of its socket mounted here?"));
   }
   RETURN_IF_ERROR(status);
-  if (!csi::IsDriverName(info.name())) {
+  if (!snapshots::IsDriverName(info.name())) {
     return absl::FailedPreconditionError(absl::StrCat(
         "the CSI driver at ", address_, " does not say what it is called by a driver's name"));
   }
@@ -181,8 +182,8 @@ absl::Status StorageLister::Add(const ::csi::v1::Snapshot& snapshot,
   if (list_.snapshots.size() >= limits_.snapshots_max) {
     return BadList(absl::StrCat("has more than ", limits_.snapshots_max, " snapshots"));
   }
-  csi::StorageSnapshot one{.handle = snapshot.snapshot_id(),
-                           .volume_handle = snapshot.source_volume_id()};
+  snapshots::StorageSnapshot one{.handle = snapshot.snapshot_id(),
+                                 .volume_handle = snapshot.source_volume_id()};
   if (snapshot.size_bytes() > 0) {
     one.size_bytes = snapshot.size_bytes();
   }
@@ -199,10 +200,11 @@ absl::StatusOr<std::vector<DriverSecrets>> NoListingSecrets(const std::string& /
   return std::vector<DriverSecrets>(1);
 }
 
-absl::StatusOr<csi::StorageList> ListStorage(const CallContext& ctx, const std::string& address,
-                                             const std::string& driver,
-                                             const ListingSecrets& secrets,
-                                             const ListingLimits& limits) {
+absl::StatusOr<snapshots::StorageList> ListStorage(const CallContext& ctx,
+                                                   const std::string& address,
+                                                   const std::string& driver,
+                                                   const ListingSecrets& secrets,
+                                                   const ListingLimits& limits) {
   ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel,
                    OpenCsiChannel(address, kListingMessageBytesMax));
   return StorageLister(ctx, address, limits, channel).List(driver, secrets);

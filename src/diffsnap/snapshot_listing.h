@@ -7,8 +7,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
-#include "csi/snapshot_audit.h"
 #include "diffsnap/class_secrets.h"
+#include "snapshots/snapshot_audit.h"
 
 namespace csidelta::diffsnap {
 
@@ -34,9 +34,10 @@ absl::StatusOr<std::vector<DriverSecrets>> NoListingSecrets(const std::string& d
 //                        snapshots, which needs LIST_SNAPSHOTS
 //   DATA_LOSS            its list does not end, is too long, or has one without a handle
 // and else what the driver says, made printable, or `secrets`.
-absl::StatusOr<csi::StorageList> ListStorage(const CallContext& ctx, const std::string& address,
-                                             const std::string& driver,
-                                             const ListingSecrets& secrets,
-                                             const ListingLimits& limits);
+absl::StatusOr<snapshots::StorageList> ListStorage(const CallContext& ctx,
+                                                   const std::string& address,
+                                                   const std::string& driver,
+                                                   const ListingSecrets& secrets,
+                                                   const ListingLimits& limits);
 
 }  // namespace csidelta::diffsnap

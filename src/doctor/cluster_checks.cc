@@ -9,9 +9,9 @@
 #include "csi/deletion_proof.h"
 #include "csi/population.h"
 #include "csi/snapshot_state.h"
-#include "csi/swap_state.h"
 #include "datamover/mover_kinds.h"
 #include "doctor/checks.h"
+#include "inplace/swap_state.h"
 #include "objects/client.h"
 #include "objects/cluster.h"
 #include "objects/custom_resource_definition.h"
@@ -219,12 +219,12 @@ void CheckStuckContents(CheckContext& context) {
 }
 
 void CheckRestoredVolumes(CheckContext& context) {
-  for (const csi::KeptVolume& kept :
-       csi::KeptVolumesAmong(context.Look<objects::PersistentVolume>())) {
+  for (const inplace::KeptVolume& kept :
+       inplace::KeptVolumesAmong(context.Look<objects::PersistentVolume>())) {
     context.Note(
         absl::StrCat("PersistentVolume ", kept.volume),
-        csi::KeptVolumeText(kept, context.ctx().clock->Now()),
-        absl::StrCat(csi::FinishCommand(kept), " deletes it, once its data is not needed"));
+        inplace::KeptVolumeText(kept, context.ctx().clock->Now()),
+        absl::StrCat(inplace::FinishCommand(kept), " deletes it, once its data is not needed"));
   }
 }
 

@@ -14,7 +14,6 @@
 #include "base/status_macros.h"
 #include "csi/environment.h"
 #include "csi/settings.h"
-#include "csi/snapshot_prune.h"
 #include "doctor/checks.h"
 #include "longhorn/kinds_guard.h"
 #include "longhorn/native_snapshot.h"
@@ -27,6 +26,7 @@
 #include "objects/keys.h"
 #include "objects/read_pages.h"
 #include "objects/volume_snapshot.h"
+#include "snapshots/snapshot_prune.h"
 #include "velero/backup.h"
 #include "velero/volume_decision.h"
 
@@ -398,7 +398,7 @@ void CheckLonghornNative(CheckContext& context) {
       continue;
     }
     // Read last: each Backup is older than its snapshots.
-    const auto backups = csi::ReadBackupNames(ctx, context.cache().api());
+    const auto backups = snapshots::ReadBackupNames(ctx, context.cache().api());
     if (!backups.ok()) {
       context.Unknown(subject, backups.status());
     } else if (const auto orphaned = NamedWithBackup(natives->of_backups, *backups);

@@ -22,15 +22,15 @@ class ActionTest : public testing::Test {
   ActionTest() : api_(clock_), cluster_(api_) {
     ctx_.clock = &clock_;
     clock_.SetAutoAdvance(true);
-    api_.Seed(csi::PersistentVolumeType(),
+    api_.Seed(PersistentVolumeType(),
               {{"metadata", {{"name", "pv-data"}}},
                {"spec",
                 {{"capacity", {{"storage", "1Gi"}}},
                  {"csi", {{"driver", "d.example.com"}, {"volumeHandle", "volume-1"}}}}}});
-    api_.Seed(csi::VolumeSnapshotClassType(),
+    api_.Seed(VolumeSnapshotClassType(),
               {{"metadata", {{"name", "fast"}}}, {"driver", "d.example.com"}});
     SetPolicy("{csi-delta: snapshot}");
-    claim_ = api_.Seed(csi::PersistentVolumeClaimType(),
+    claim_ = api_.Seed(PersistentVolumeClaimType(),
                        {{"metadata", {{"name", "data"}, {"namespace", "app"}}},
                         {"spec",
                          {{"volumeName", "pv-data"},
@@ -46,7 +46,7 @@ class ActionTest : public testing::Test {
 
   // The one rule of the backup's policy is for CSI volumes and has these parameters.
   void SetPolicy(const std::string& parameters) {
-    api_.Seed(csi::ConfigMapType(),
+    api_.Seed(ConfigMapType(),
               {{"metadata", {{"name", "policies"}, {"namespace", "velero"}}},
                {"data",
                 {{"policy.yaml",

@@ -78,7 +78,7 @@ class LonghornVolumeActionTest : public testing::Test {
     }
   }
   void SeedBackup(const std::string& name, const std::string& phase, const std::string& uid) {
-    bed_.api().Seed(csi::BackupType(), support::MakeBackupObject(name, phase, uid));
+    bed_.api().Seed(BackupType(), support::MakeBackupObject(name, phase, uid));
   }
   // As Velero does with what Execute() of the PVC asks to add.
   void Archive(const Json& snapshot, const Json& backup) {
@@ -93,7 +93,7 @@ class LonghornVolumeActionTest : public testing::Test {
     bed_.backup = support::MakeBackupObject(name, "InProgress", name + "-uid");
     SetJson(bed_.backup, {"spec", "resourcePolicy"},
             Json{{"kind", "configmap"}, {"name", "policies"}});
-    bed_.api().Seed(csi::BackupType(), bed_.backup);
+    bed_.api().Seed(BackupType(), bed_.backup);
     Restart();
     MustRun();
   }
@@ -102,7 +102,7 @@ class LonghornVolumeActionTest : public testing::Test {
     return found.has_value() && k8s::Uid(*found) == k8s::Uid(snapshot) &&
            !k8s::BeingDeleted(*found);
   }
-  std::vector<Json> Leases() { return bed_.api().All(csi::LeaseType()); }
+  std::vector<Json> Leases() { return bed_.api().All(LeaseType()); }
 
   support::NativeBed bed_;
   std::unique_ptr<velero::BackupItemAction> action_;
@@ -181,7 +181,7 @@ TEST_F(LonghornVolumeActionTest, LeavesAloneWhatNoRuleGivesToLonghornAndAsksForN
 }
 
 TEST_F(LonghornVolumeActionTest, AVolumeOfAnotherDriverIsAnErrorThatNamesTheRule) {
-  bed_.api().Seed(csi::PersistentVolumeType(),
+  bed_.api().Seed(PersistentVolumeType(),
                   {{"metadata", {{"name", "pv-data"}}},
                    {"spec", {{"csi", {{"driver", "ebs.csi.aws.com"}, {"volumeHandle", "v"}}}}}});
   EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kInvalidArgument,
@@ -394,7 +394,7 @@ TEST_F(LonghornVolumeActionTest, CancellingLeavesOneThatIsReady) {
 TEST_F(LonghornVolumeActionTest, AVolumeSnapshotOfThePvcThatIsBeingTakenIsNotWaitedFor) {
   Json others = support::MakeSnapshotObject("shop", "theirs", "");
   SetJson(others, {"metadata", "creationTimestamp"}, FormatRfc3339(bed_.clock.Now()));
-  bed_.api().Seed(csi::VolumeSnapshotType(), others);
+  bed_.api().Seed(VolumeSnapshotType(), others);
   bed_.on_call = [&](const ApiCall& call, const Json*) {
     if (call.verb == "create" && call.plural == "snapshots") {
       bed_.Do([&] { EXPECT_THAT(bed_.Create("snapshot-theirs-uid"), IsOk()); });
@@ -552,9 +552,8 @@ TEST_F(LonghornVolumeActionTest, AnAbsenceThatEndedDoesNotCount) {
   SeedBackup("nightly", "InProgress", "another-uid");
   RunNext("third");
   bed_.Do([&] {
-    EXPECT_THAT(
-        bed_.api().Delete({}, {csi::BackupType(), support::kVeleroNamespace, "nightly"}, {}),
-        IsOk());
+    EXPECT_THAT(bed_.api().Delete({}, {BackupType(), support::kVeleroNamespace, "nightly"}, {}),
+                IsOk());
   });
   bed_.clock.Advance(absl::Hours(25));
   RunNext("fourth");
@@ -578,9 +577,8 @@ TEST_F(LonghornVolumeActionTest, WhereTheRunningBackupIsNotSeenNothingIsDecided)
   bed_.on_call = [&](const ApiCall& call, const Json*) {
     if (call.verb == "list" && call.plural == "backups") {
       bed_.Do([&] {
-        EXPECT_THAT(
-            bed_.api().Delete({}, {csi::BackupType(), support::kVeleroNamespace, "next"}, {}),
-            IsOk());
+        EXPECT_THAT(bed_.api().Delete({}, {BackupType(), support::kVeleroNamespace, "next"}, {}),
+                    IsOk());
       });
     }
     return absl::OkStatus();
@@ -613,12 +611,12 @@ TEST_F(LonghornVolumeActionTest, ARecordGoesWhenItsSnapshotIsGoneForADay) {
       [&] { EXPECT_TRUE(bed_.api().Remove(support::NativeBed::SnapshotKey(k8s::Name(Only())))); });
   SeedBackup("nightly", "PartiallyFailed", "backup-uid");
   const auto record_is_there = [&] {
-    return bed_.api().Find({csi::LeaseType(), support::kVeleroNamespace, name}).has_value();
+    return bed_.api().Find({LeaseType(), support::kVeleroNamespace, name}).has_value();
   };
   RunNext();
   RunNext("third");
   EXPECT_TRUE(record_is_there()) << "a request whose answer was lost may be carried out late";
-  bed_.api().Mutate({csi::LeaseType(), support::kVeleroNamespace, name}, [&](Json& lease) {
+  bed_.api().Mutate({LeaseType(), support::kVeleroNamespace, name}, [&](Json& lease) {
     SetJson(lease, {"metadata", "creationTimestamp"},
             FormatRfc3339(bed_.clock.Now() - absl::Hours(25)));
   });
@@ -629,7 +627,7 @@ TEST_F(LonghornVolumeActionTest, ARecordGoesWhenItsSnapshotIsGoneForADay) {
 // Of the last backup with native snapshots, that is.
 TEST_F(LonghornVolumeActionTest, ARecordGoesThoughNoNativeSnapshotIsLeft) {
   MustRun();
-  const k8s::ObjectKey record = {csi::LeaseType(), support::kVeleroNamespace,
+  const k8s::ObjectKey record = {LeaseType(), support::kVeleroNamespace,
                                  "csi-delta-" + k8s::Name(Only())};
   bed_.Do(
       [&] { EXPECT_TRUE(bed_.api().Remove(support::NativeBed::SnapshotKey(k8s::Name(Only())))); });
@@ -646,7 +644,7 @@ TEST_F(LonghornVolumeActionTest, ARecordGoesThoughNoNativeSnapshotIsLeft) {
 TEST_F(LonghornVolumeActionTest, ARecordWhoseSnapshotIsThereStays) {
   MustRun();
   const std::string name = k8s::Name(Only());
-  const k8s::ObjectKey record = {csi::LeaseType(), support::kVeleroNamespace, "csi-delta-" + name};
+  const k8s::ObjectKey record = {LeaseType(), support::kVeleroNamespace, "csi-delta-" + name};
   bed_.api().Mutate(support::NativeBed::SnapshotKey(name), [](Json& snapshot) {
     EraseJson(snapshot, {"metadata", "labels", objects::kLonghornMadeByLabel});
   });

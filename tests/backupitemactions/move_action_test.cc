@@ -40,7 +40,7 @@ class MoveActionTest : public ActionTest {
     return action_->Execute(ctx_, objects::Object(claim_), objects::Object(backup_));
   }
 
-  std::vector<Json> Uploads() const { return api_.All(csi::DataUploadType()); }
+  std::vector<Json> Uploads() const { return api_.All(DataUploadType()); }
 
   Json Upload() const {
     EXPECT_THAT(Uploads(), SizeIs(1));
@@ -53,7 +53,7 @@ class MoveActionTest : public ActionTest {
 TEST_F(MoveActionTest, AsksTheMoverAsVelerosOwnActionDoes) {
   ASSERT_THAT(Execute(), IsOk());
   const Json upload = Upload();
-  const std::string snapshot = k8s::Name(api_.All(csi::VolumeSnapshotType()).front());
+  const std::string snapshot = k8s::Name(api_.All(VolumeSnapshotType()).front());
   EXPECT_EQ(*FindJson(upload, {"spec"}), (Json{{"snapshotType", "CSI"},
                                                {"csiSnapshot",
                                                 {{"volumeSnapshot", snapshot},
@@ -78,17 +78,17 @@ TEST_F(MoveActionTest, AsksTheMoverAsVelerosOwnActionDoes) {
 }
 
 TEST_F(MoveActionTest, AClassByWhichLonghornWouldUploadTheDataItselfIsRefused) {
-  api_.Mutate({csi::PersistentVolumeType(), "", "pv-data"}, [](Json& volume) {
+  api_.Mutate({PersistentVolumeType(), "", "pv-data"}, [](Json& volume) {
     SetJson(volume, {"spec", "csi", "driver"}, "driver.longhorn.io");
   });
   Json of_longhorn = support::MakeClassObject("backups", "driver.longhorn.io");
-  api_.Seed(csi::VolumeSnapshotClassType(), of_longhorn);
+  api_.Seed(VolumeSnapshotClassType(), of_longhorn);
   EXPECT_THAT(Execute(), StatusIs(absl::StatusCode::kFailedPrecondition,
                                   AllOf(HasSubstr("app/data"), HasSubstr("backups"),
                                         HasSubstr("uploaded twice"), HasSubstr("type: snap"))));
-  EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
+  EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
   SetJson(of_longhorn, {"parameters", "type"}, "snap");
-  api_.Seed(csi::VolumeSnapshotClassType(), of_longhorn);
+  api_.Seed(VolumeSnapshotClassType(), of_longhorn);
   action_ = MakePvcAction(env_);  // Each holds the classes of its backup.
   EXPECT_THAT(Execute(), IsOk());
 }
@@ -128,25 +128,24 @@ TEST_F(MoveActionTest, ASecondCallFindsWhatTheFirstDid) {
   const auto first = Execute();
   ASSERT_THAT(first, IsOk());
   // The mover took the VolumeSnapshot over.
-  api_.Remove({csi::VolumeSnapshotType(), "app",
+  api_.Remove({VolumeSnapshotType(), "app",
                GetString(Upload(), {"spec", "csiSnapshot", "volumeSnapshot"})});
   const auto second = Execute();
   ASSERT_THAT(second, IsOk());
   EXPECT_EQ(second->operation_id, first->operation_id);
   EXPECT_EQ(second->post_operation_items, first->post_operation_items);
   EXPECT_THAT(Uploads(), SizeIs(1));
-  EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
+  EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
 }
 
 TEST_F(MoveActionTest, AnUploadThatVeleroMadeIsLeftAlone) {
-  api_.Seed(csi::DataUploadType(),
-            {{"metadata",
-              {{"name", "nightly-x7k2p"},
-               {"namespace", "velero"},
-               {"labels",
-                {{objects::kAsyncOperationIdLabel,
-                  csi::UploadOperationId("backup-uid", k8s::Uid(claim_))}}}}},
-             {"spec", {{"datamover", "csi-delta"}}}});
+  api_.Seed(DataUploadType(), {{"metadata",
+                                {{"name", "nightly-x7k2p"},
+                                 {"namespace", "velero"},
+                                 {"labels",
+                                  {{objects::kAsyncOperationIdLabel,
+                                    csi::UploadOperationId("backup-uid", k8s::Uid(claim_))}}}}},
+                               {"spec", {{"datamover", "csi-delta"}}}});
   const auto result = Execute();
   ASSERT_THAT(result, IsOk());
   EXPECT_FALSE(result->item.has_value());
@@ -206,7 +205,7 @@ TEST_F(MoveActionTest, HandsOffWhileFinalizing) {
 TEST_F(MoveActionTest, ProgressAndCancelAreTheUploads) {
   const auto result = Execute();
   ASSERT_THAT(result, IsOk());
-  api_.Mutate({csi::DataUploadType(), "velero", k8s::Name(Upload())}, [](Json& upload) {
+  api_.Mutate({DataUploadType(), "velero", k8s::Name(Upload())}, [](Json& upload) {
     SetJson(upload, {"status"},
             Json{{"phase", "InProgress"},
                  {"startTimestamp", "2026-01-02T03:04:05Z"},

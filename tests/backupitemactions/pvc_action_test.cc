@@ -44,8 +44,8 @@ class PvcActionTest : public ActionTest {
 TEST_F(PvcActionTest, TakesTheVolumeThatThePolicyGivesToUs) {
   const auto result = Execute();
   ASSERT_THAT(result, IsOk());
-  ASSERT_THAT(api_.All(csi::VolumeSnapshotType()), SizeIs(1));
-  const std::string name = k8s::Name(api_.All(csi::VolumeSnapshotType()).front());
+  ASSERT_THAT(api_.All(VolumeSnapshotType()), SizeIs(1));
+  const std::string name = k8s::Name(api_.All(VolumeSnapshotType()).front());
   ASSERT_TRUE(result->item.has_value());
   EXPECT_EQ(result->item->Label("velero.io/volume-snapshot-name"), name);
   EXPECT_EQ(result->item->Label("velero.io/backup-name"), "nightly");
@@ -59,7 +59,7 @@ TEST_F(PvcActionTest, TakesTheVolumeThatThePolicyGivesToUs) {
   EXPECT_EQ(result->operation_id, "");
   EXPECT_THAT(result->post_operation_items, IsEmpty());
   // The claim in the cluster stays as it is.
-  EXPECT_EQ(*api_.Find({csi::PersistentVolumeClaimType(), "app", "data"}), claim_);
+  EXPECT_EQ(*api_.Find({PersistentVolumeClaimType(), "app", "data"}), claim_);
 }
 
 TEST_F(PvcActionTest, AnUnknownSizeChangesNoRequest) {
@@ -90,7 +90,7 @@ TEST_F(PvcActionTest, HandsOffWithoutTheFeature) {
 }
 
 TEST_F(PvcActionTest, AVolumeThatARuleGivesToLonghornIsLeftToItsAction) {
-  api_.Seed(csi::PersistentVolumeType(),
+  api_.Seed(PersistentVolumeType(),
             {{"metadata", {{"name", "pv-data"}}},
              {"spec", {{"csi", {{"driver", "driver.longhorn.io"}, {"volumeHandle", "pvc-1"}}}}}});
   SetPolicy("{csi-delta: longhorn}");
@@ -172,7 +172,7 @@ TEST_F(PvcActionTest, ARestoreIntoTheVolumeIsWarnedOfOnceAndNotArchived) {
                          .id = "download-uid",
                          .has_begun = true};
   EXPECT_EQ(run(record), 0) << "the DataDownload does not exist";
-  api_.Seed(csi::DataDownloadType(),
+  api_.Seed(DataDownloadType(),
             {{"metadata", {{"name", "x"}, {"namespace", "velero"}, {"uid", "download-uid"}}},
              {"status", {{"phase", "InProgress"}}}});
   EXPECT_EQ(run(record), 1);
@@ -217,11 +217,11 @@ TEST_F(PvcActionTest, HandsOffARestoredClaimWhoseVolumeVeleroTook) {
                 {"spec", {{"source", {{"persistentVolumeClaimName", "data"}}}}}};
   SetJson(taken, {"metadata", "labels"}, *FindJson(claim_, {"metadata", "labels"}));
   SetJson(taken, {"metadata", "creationTimestamp"}, "2023-11-14T22:13:20Z");
-  api_.Seed(csi::VolumeSnapshotType(), taken);
+  api_.Seed(VolumeSnapshotType(), taken);
   ExpectUntouched();
 
   SetJson(taken, {"metadata", "creationTimestamp"}, "2023-11-13T22:13:20Z");
-  api_.Seed(csi::VolumeSnapshotType(), taken);
+  api_.Seed(VolumeSnapshotType(), taken);
   const auto result = Execute();
   ASSERT_THAT(result, IsOk());
   EXPECT_TRUE(result->item.has_value()) << "a VolumeSnapshot from before the backup";
@@ -245,32 +245,31 @@ TEST_F(PvcActionTest, AWrongValueNamesClaimAndLegalOnes) {
 }
 
 TEST_F(PvcActionTest, AMissingClassSaysWhatToDo) {
-  api_.Remove({csi::VolumeSnapshotClassType(), "", "fast"});
+  api_.Remove({VolumeSnapshotClassType(), "", "fast"});
   EXPECT_THAT(Execute(), StatusIs(absl::StatusCode::kFailedPrecondition,
                                   AllOf(HasSubstr("app/data"), HasSubstr("create one"))));
-  EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
+  EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
 }
 
 TEST_F(PvcActionTest, TheClaimsAnnotationChoosesTheClass) {
-  api_.Seed(csi::VolumeSnapshotClassType(),
+  api_.Seed(VolumeSnapshotClassType(),
             {{"metadata", {{"name", "slow"}}}, {"driver", "d.example.com"}});
   SetJson(claim_, {"metadata", "annotations", "velero.io/csi-volumesnapshot-class"}, "slow");
   ASSERT_THAT(Execute(), IsOk());
-  EXPECT_EQ(
-      GetString(api_.All(csi::VolumeSnapshotType()).front(), {"spec", "volumeSnapshotClassName"}),
-      "slow");
+  EXPECT_EQ(GetString(api_.All(VolumeSnapshotType()).front(), {"spec", "volumeSnapshotClassName"}),
+            "slow");
 }
 
 TEST_F(PvcActionTest, TheDriversErrorReachesTheUser) {
   cluster_.driver().Refuse("CreateSnapshot", "Internal", "quota used up");
   EXPECT_THAT(Execute(), StatusIs(absl::StatusCode::kDeadlineExceeded,
                                   AllOf(HasSubstr("app/data"), HasSubstr("quota used up"))));
-  EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
-  EXPECT_THAT(api_.All(csi::VolumeSnapshotContentType()), IsEmpty());
+  EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
+  EXPECT_THAT(api_.All(VolumeSnapshotContentType()), IsEmpty());
 }
 
 TEST_F(PvcActionTest, WrongSettingsFailOnlyManagedVolumes) {
-  api_.Seed(csi::ConfigMapType(),
+  api_.Seed(ConfigMapType(),
             {{"metadata",
               {{"name", "settings"},
                {"namespace", "velero"},
@@ -342,14 +341,13 @@ TEST_F(PvcActionTest, NoFailingCallLeavesAnythingBehind) {
     hit = api_.sweep_hit();
     api_.ClearFaults();
     if (!result.ok()) {
-      EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
-      EXPECT_THAT(api_.All(csi::VolumeSnapshotContentType()), IsEmpty());
+      EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
+      EXPECT_THAT(api_.All(VolumeSnapshotContentType()), IsEmpty());
       EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
     }
-    EXPECT_THAT(api_.All(csi::LeaseType()), IsEmpty());
-    for (const Json& snapshot : api_.All(csi::VolumeSnapshotType())) {
-      EXPECT_THAT(api_.Delete(ctx_, csi::VolumeSnapshotKey("app", k8s::Name(snapshot)), {}),
-                  IsOk());
+    EXPECT_THAT(api_.All(LeaseType()), IsEmpty());
+    for (const Json& snapshot : api_.All(VolumeSnapshotType())) {
+      EXPECT_THAT(api_.Delete(ctx_, VolumeSnapshotKey("app", k8s::Name(snapshot)), {}), IsOk());
     }
   }
   EXPECT_GT(n, 10);

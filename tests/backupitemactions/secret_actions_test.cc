@@ -22,7 +22,7 @@ class SecretActionsTest : public ActionTest {
         MakePvcAction(env_)->Execute(ctx_, objects::Object(claim_), objects::Object(backup_)),
         IsOk());
     api_.ClearCalls();
-    return api_.All(csi::VolumeSnapshotContentType()).front();
+    return api_.All(VolumeSnapshotContentType()).front();
   }
 
   velero::BackupItemResult Execute(const Json& content) {
@@ -81,7 +81,7 @@ TEST_F(SecretActionsTest, AForgottenLabelIsWritten) {
   const Json content = TakeContent();
   const velero::BackupItemResult result = Execute(content);
   EXPECT_EQ(result.item->Label("velero.io/backup-name"), "nightly");
-  EXPECT_EQ(k8s::Label(api_.All(csi::VolumeSnapshotContentType()).front(), "velero.io/backup-name"),
+  EXPECT_EQ(k8s::Label(api_.All(VolumeSnapshotContentType()).front(), "velero.io/backup-name"),
             "nightly");
 }
 
@@ -114,7 +114,7 @@ TEST_F(SecretActionsTest, OtherContentsGetNoLabel) {
 TEST_F(SecretActionsTest, OwnersInNamespacesAreTakenOffBothCopies) {
   const Json owner = {{"apiVersion", "v1"}, {"kind", "Pod"}, {"name", "p"}, {"uid", "u"}};
   const Json content = TakeContent();
-  const auto key = csi::VolumeSnapshotContentKey(k8s::Name(content));
+  const auto key = VolumeSnapshotContentKey(k8s::Name(content));
   api_.Mutate(key, [&](Json& c) { c["metadata"]["ownerReferences"] = Json::array({owner}); });
   const velero::BackupItemResult result = Execute(*api_.Find(key));
   EXPECT_FALSE(result.item->json()["metadata"].contains("ownerReferences"));

@@ -56,14 +56,14 @@ class VolumeGroupTest : public ActionTest {
   }
 
   void SeedClass(const std::string& name, const std::string& driver = "d.example.com") {
-    api_.Seed(csi::VolumeGroupSnapshotClassType("v1"),
+    api_.Seed(VolumeGroupSnapshotClassType("v1"),
               {{"metadata", {{"name", name}}}, {"driver", driver}, {"deletionPolicy", "Delete"}});
   }
 
   Json SeedMember(int i, const std::string& driver = "d.example.com",
                   const std::string& phase = "Bound") {
     const std::string volume = absl::StrCat("pv-", i);
-    api_.Seed(csi::PersistentVolumeType(),
+    api_.Seed(PersistentVolumeType(),
               {{"metadata", {{"name", volume}}},
                {"spec",
                 {{"capacity", {{"storage", "1Gi"}}},
@@ -78,21 +78,21 @@ class VolumeGroupTest : public ActionTest {
                     {"storageClassName", "std"},
                     {"resources", {{"requests", {{"storage", "16Mi"}}}}}}},
                   {"status", {{"phase", phase}}}};
-    return api_.Seed(csi::PersistentVolumeClaimType(), claim);
+    return api_.Seed(PersistentVolumeClaimType(), claim);
   }
 
   static std::string Name(int i) { return absl::StrCat("data-", i); }
   static std::string Uid(int i) { return absl::StrCat("uid-", i); }
-  Json Claim(int i) const { return *api_.Find({csi::PersistentVolumeClaimType(), "app", Name(i)}); }
+  Json Claim(int i) const { return *api_.Find({PersistentVolumeClaimType(), "app", Name(i)}); }
   void Change(int i, const std::function<void(Json&)>& change) {
-    api_.Mutate(csi::ClaimKey("app", Name(i)), change);
+    api_.Mutate(ClaimKey("app", Name(i)), change);
   }
   Result Execute(int i) {
     return action_->Execute(ctx_, objects::Object(Claim(i)), objects::Object(backup_));
   }
 
   void Configure(const Json& data) {
-    api_.Seed(csi::ConfigMapType(),
+    api_.Seed(ConfigMapType(),
               {{"metadata",
                 {{"name", "settings"},
                  {"namespace", "velero"},
@@ -100,13 +100,13 @@ class VolumeGroupTest : public ActionTest {
                {"data", data}});
   }
 
-  Json Group() const { return api_.All(csi::VolumeGroupSnapshotType("v1")).front(); }
+  Json Group() const { return api_.All(VolumeGroupSnapshotType("v1")).front(); }
   // Saves the group, as the host does when the first claim was.
   Result Save() {
     return MakeVolumeGroupSnapshotAction(env_)->Execute(ctx_, objects::Object(Group()),
                                                         objects::Object(backup_));
   }
-  Json Content() const { return api_.All(csi::VolumeGroupSnapshotContentType("v1")).front(); }
+  Json Content() const { return api_.All(VolumeGroupSnapshotContentType("v1")).front(); }
 
   // Every claim is snapshotted alone, and nothing of a group is there.
   void ExpectAlone() {
@@ -117,11 +117,11 @@ class VolumeGroupTest : public ActionTest {
     }
     EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(3));
     EXPECT_THAT(cluster_.driver().groups(), IsEmpty());
-    EXPECT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), IsEmpty());
+    EXPECT_THAT(api_.All(VolumeGroupSnapshotType("v1")), IsEmpty());
   }
 
   void ExpectNoMarks() {
-    for (const Json& claim : api_.All(csi::PersistentVolumeClaimType())) {
+    for (const Json& claim : api_.All(PersistentVolumeClaimType())) {
       EXPECT_EQ(k8s::Label(claim, objects::kGroupMarkLabel), "");
     }
   }
@@ -134,7 +134,7 @@ TEST_F(VolumeGroupTest, ClaimsThatShareTheLabelAreCutTogether) {
     const Result result = Execute(i);
     ASSERT_THAT(result, IsOk());
     ASSERT_TRUE(result->item.has_value());
-    ASSERT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), SizeIs(1));
+    ASSERT_THAT(api_.All(VolumeGroupSnapshotType("v1")), SizeIs(1));
     const std::string snapshot = result->item->Annotation(objects::kVolumeSnapshotNameAnnotation);
     EXPECT_THAT(result->item->Label(objects::kVolumeSnapshotNameLabel), SizeIs(Le(63)));
     EXPECT_THAT(
@@ -143,8 +143,7 @@ TEST_F(VolumeGroupTest, ClaimsThatShareTheLabelAreCutTogether) {
                                                "volumegroupsnapshots", "app", k8s::Name(Group())},
                     velero::ResourceIdentifier{"snapshot.storage.k8s.io", "volumesnapshots", "app",
                                                snapshot}));
-    EXPECT_EQ(support::SourceClaimName(*api_.Find(csi::VolumeSnapshotKey("app", snapshot))),
-              Name(i));
+    EXPECT_EQ(support::SourceClaimName(*api_.Find(VolumeSnapshotKey("app", snapshot))), Name(i));
     EXPECT_EQ(result->item->Label("velero.io/volume-group"), "db");
     EXPECT_EQ(result->item->Label(objects::kGroupMarkLabel), "");
     EXPECT_EQ(result->item->Annotation(objects::kMustIncludeAnnotation), "true");
@@ -178,7 +177,7 @@ TEST_F(VolumeGroupTest, AGroupThatWasRemovedIsInNoClaim) {
   EXPECT_THAT(Execute(1), fails);
   Json another = group;
   SetJson(another, {"metadata", "uid"}, "another");
-  api_.Seed(csi::VolumeGroupSnapshotType("v1"), another);
+  api_.Seed(VolumeGroupSnapshotType("v1"), another);
   EXPECT_THAT(Execute(1), fails);
 }
 
@@ -227,7 +226,7 @@ TEST_F(VolumeGroupTest, TheBackupMayNameAnotherLabel) {
 TEST_F(VolumeGroupTest, OtherNamespacesAndGroupsAreNotTouched) {
   Json other = Claim(2);
   SetJson(other, {"metadata", "namespace"}, "elsewhere");
-  api_.Seed(csi::PersistentVolumeClaimType(), other);
+  api_.Seed(PersistentVolumeClaimType(), other);
   Change(2, [](Json& claim) {
     SetJson(claim, {"metadata", "labels", "velero.io/volume-group"}, "web");
   });
@@ -256,11 +255,11 @@ TEST_F(MovedVolumeGroupTest, ClaimsAreSnapshottedByOneCallAndMovedOneByOne) {
   EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
   EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
   EXPECT_EQ(api_.CallCount("create", "volumegroupsnapshots"), 1);
-  EXPECT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), IsEmpty()) << "adopted";
-  ASSERT_THAT(api_.All(csi::DataUploadType()), SizeIs(3));
-  for (const Json& upload : api_.All(csi::DataUploadType())) {
+  EXPECT_THAT(api_.All(VolumeGroupSnapshotType("v1")), IsEmpty()) << "adopted";
+  ASSERT_THAT(api_.All(DataUploadType()), SizeIs(3));
+  for (const Json& upload : api_.All(DataUploadType())) {
     const std::string snapshot = GetString(upload, {"spec", "csiSnapshot", "volumeSnapshot"});
-    const auto found = api_.Find(csi::VolumeSnapshotKey("app", snapshot));
+    const auto found = api_.Find(VolumeSnapshotKey("app", snapshot));
     ASSERT_TRUE(found.has_value());
     EXPECT_EQ(k8s::Annotation(*found, objects::kMemberClaimAnnotation),
               GetString(upload, {"spec", "sourcePVC"}));
@@ -287,13 +286,13 @@ class DyingPluginTest : public MovedVolumeGroupTest, public testing::WithParamIn
     SetJson(backup_, {"metadata", "name"}, name);
     SetJson(backup_, {"metadata", "uid"}, absl::StrCat(name, "-uid"));
     SetJson(backup_, {"status", "phase"}, "InProgress");
-    api_.Seed(csi::BackupType(), backup_);
+    api_.Seed(BackupType(), backup_);
     action_ = MakePvcAction(env_);
   }
 
   void End(const std::string& phase) {
     SetJson(backup_, {"status", "phase"}, phase);
-    api_.Seed(csi::BackupType(), backup_);
+    api_.Seed(BackupType(), backup_);
   }
 
   // Returns whether it died before it had an answer for the claim.
@@ -316,12 +315,12 @@ class DyingPluginTest : public MovedVolumeGroupTest, public testing::WithParamIn
 
   // The mover makes a base of what each DataUpload of the backup names, and releases the last.
   void Move() {
-    for (const Json& upload : api_.All(csi::DataUploadType())) {
+    for (const Json& upload : api_.All(DataUploadType())) {
       const std::string claim = GetString(upload, {"spec", "sourcePVC"});
       const std::string name = GetString(upload, {"spec", "csiSnapshot", "volumeSnapshot"});
-      const auto snapshot = api_.Find(csi::VolumeSnapshotKey("app", name));
+      const auto snapshot = api_.Find(VolumeSnapshotKey("app", name));
       ASSERT_TRUE(snapshot.has_value()) << "for " << claim;
-      const Json source = *api_.Find(csi::VolumeSnapshotContentKey(name));
+      const Json source = *api_.Find(VolumeSnapshotContentKey(name));
       csi::StaticContent content;
       content.name = absl::StrCat("du-", name);
       content.driver = "d.example.com";
@@ -336,7 +335,7 @@ class DyingPluginTest : public MovedVolumeGroupTest, public testing::WithParamIn
                                                    .cluster = "here"});
       content.annotations.merge(
           csi::MovedGroupAnnotations(support::As<objects::VolumeSnapshotContent>(source)));
-      api_.Seed(csi::VolumeSnapshotContentType(), csi::MakeStaticContent(content).json());
+      api_.Seed(VolumeSnapshotContentType(), csi::MakeStaticContent(content).json());
       EXPECT_THAT(csi::RetainAndForget(ctx_, api_, support::As<objects::VolumeSnapshot>(*snapshot)),
                   IsOk());
       EXPECT_THAT(
@@ -345,14 +344,14 @@ class DyingPluginTest : public MovedVolumeGroupTest, public testing::WithParamIn
               csi::ReadBase(support::As<objects::VolumeSnapshotContent>(Content(content.name)))
                   .owner),
           IsOk());
-      api_.Remove({csi::DataUploadType(), "velero", k8s::Name(upload)});
+      api_.Remove({DataUploadType(), "velero", k8s::Name(upload)});
     }
   }
 
   // The mover looks at all contents of groups until nothing changes.
   void Settle() {
     for (int round = 0; round < 4; ++round) {
-      for (const Json& content : api_.All(csi::VolumeSnapshotContentType())) {
+      for (const Json& content : api_.All(VolumeSnapshotContentType())) {
         if (!csi::MovedGroupOf(objects::Object(content)).empty()) {
           EXPECT_THAT(csi::FinalizeMovedGroup(ctx_, env_,
                                               support::As<objects::VolumeSnapshotContent>(content)),
@@ -362,24 +361,22 @@ class DyingPluginTest : public MovedVolumeGroupTest, public testing::WithParamIn
     }
   }
 
-  Json Content(const std::string& name) const {
-    return *api_.Find(csi::VolumeSnapshotContentKey(name));
-  }
+  Json Content(const std::string& name) const { return *api_.Find(VolumeSnapshotContentKey(name)); }
 
   // One group, whose members are the bases of all claims, and nothing else.
   void ExpectOneGroupAndNothingElse() {
     EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
-    const std::vector<Json> records = api_.All(csi::VolumeGroupSnapshotContentType("v1"));
+    const std::vector<Json> records = api_.All(VolumeGroupSnapshotContentType("v1"));
     EXPECT_THAT(records, SizeIs(1));
-    const std::vector<Json> contents = api_.All(csi::VolumeSnapshotContentType());
+    const std::vector<Json> contents = api_.All(VolumeSnapshotContentType());
     EXPECT_THAT(contents, SizeIs(3));
     for (const Json& content : contents) {
       EXPECT_EQ(k8s::Label(content, objects::kBaseLabel), "true") << k8s::Name(content);
       EXPECT_EQ(csi::MovedGroupOf(objects::Object(content)), k8s::Name(records.front()))
           << k8s::Name(content);
     }
-    EXPECT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), IsEmpty());
-    EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
+    EXPECT_THAT(api_.All(VolumeGroupSnapshotType("v1")), IsEmpty());
+    EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
     ExpectNoMarks();
   }
 };
@@ -419,17 +416,16 @@ INSTANTIATE_TEST_SUITE_P(Claims, DyingPluginTest, testing::Values(1, 3),
                          [](const auto& test) { return absl::StrCat("Of", test.param); });
 
 TEST_F(MovedVolumeGroupTest, ThoseThatAreKeptAreAGroupByThemselves) {
-  api_.Seed(csi::ConfigMapType(),
-            {{"metadata", {{"name", "policies"}, {"namespace", "velero"}}},
-             {"data",
-              {{"policy.yaml",
-                "version: v1\nvolumePolicies:\n"
-                "- conditions: {storageClass: [kept]}\n"
-                "  action: {type: custom, parameters: {csi-delta: snapshot}}\n"
-                "- conditions: {csi: {}}\n"
-                "  action: {type: custom, parameters: {csi-delta: move}}\n"}}}});
+  api_.Seed(ConfigMapType(), {{"metadata", {{"name", "policies"}, {"namespace", "velero"}}},
+                              {"data",
+                               {{"policy.yaml",
+                                 "version: v1\nvolumePolicies:\n"
+                                 "- conditions: {storageClass: [kept]}\n"
+                                 "  action: {type: custom, parameters: {csi-delta: snapshot}}\n"
+                                 "- conditions: {csi: {}}\n"
+                                 "  action: {type: custom, parameters: {csi-delta: move}}\n"}}}});
   for (int i = 0; i < 2; ++i) {
-    api_.Mutate(csi::VolumeKey(absl::StrCat("pv-", i)),
+    api_.Mutate(VolumeKey(absl::StrCat("pv-", i)),
                 [](Json& volume) { volume["spec"]["storageClassName"] = "kept"; });
   }
   for (int i = 0; i < 3; ++i) {
@@ -439,7 +435,7 @@ TEST_F(MovedVolumeGroupTest, ThoseThatAreKeptAreAGroupByThemselves) {
   EXPECT_THAT(csi::PlannedMembers(objects::Object(Group())),
               ElementsAre(objects::PlannedGroupMember{"data-0", "uid-0", "member-0"},
                           objects::PlannedGroupMember{"data-1", "uid-1", "member-1"}));
-  EXPECT_THAT(api_.All(csi::DataUploadType()), SizeIs(1));
+  EXPECT_THAT(api_.All(DataUploadType()), SizeIs(1));
   EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
 }
 
@@ -483,7 +479,7 @@ INSTANTIATE_TEST_SUITE_P(Table, LeftOutTest, testing::ValuesIn(kLeftOutCases),
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST_F(VolumeGroupTest, AClaimOfAnotherDriverIsTakenAlone) {
-  api_.Seed(csi::VolumeSnapshotClassType(),
+  api_.Seed(VolumeSnapshotClassType(),
             {{"metadata", {{"name", "other"}}}, {"driver", "other.example.com"}});
   SeedMember(1, "other.example.com");
   for (int i = 0; i < 3; ++i) {
@@ -494,7 +490,7 @@ TEST_F(VolumeGroupTest, AClaimOfAnotherDriverIsTakenAlone) {
 }
 
 TEST_F(VolumeGroupTest, VolumePoliciesDecideWhoIsAMember) {
-  api_.Seed(csi::ConfigMapType(),
+  api_.Seed(ConfigMapType(),
             {{"metadata", {{"name", "policies"}, {"namespace", "velero"}}},
              {"data",
               {{"policy.yaml",
@@ -502,7 +498,7 @@ TEST_F(VolumeGroupTest, VolumePoliciesDecideWhoIsAMember) {
                 "- conditions: {storageClass: [scratch]}\n  action: {type: skip}\n"
                 "- conditions: {csi: {}}\n"
                 "  action: {type: custom, parameters: {csi-delta: snapshot}}\n"}}}});
-  api_.Mutate(csi::VolumeKey("pv-1"), [](Json& volume) {
+  api_.Mutate(VolumeKey("pv-1"), [](Json& volume) {
     SetJson(volume, {"spec", "storageClassName"}, "scratch");
   });
   ASSERT_THAT(Execute(0), IsOk());
@@ -598,7 +594,7 @@ TEST_F(VolumeGroupTest, AControllerWhoseGateIsOffIsWaitedForOnceAndNothingIsLeft
                                            HasSubstr("no error from the driver"))));
   }
   EXPECT_LT(clock_.Now() - before, absl::Minutes(11));
-  EXPECT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), IsEmpty());
+  EXPECT_THAT(api_.All(VolumeGroupSnapshotType("v1")), IsEmpty());
   EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
   ExpectNoMarks();
 }
@@ -617,7 +613,7 @@ TEST_F(VolumeGroupTest, AClassOfAnotherDriverIsNotTaken) {
 TEST_F(VolumeGroupTest, TheFirstClaimOfABackupFinishesDeletionsOfGroups) {
   const std::string name = csi::GroupDeletionContentName("d.example.com", "old-group");
   const auto seed = [&] {
-    api_.Seed(csi::VolumeGroupSnapshotContentType("v1"),
+    api_.Seed(VolumeGroupSnapshotContentType("v1"),
               {{"metadata", {{"name", name}, {"labels", {{"velero.io/csi-delta", "velero"}}}}},
                {"spec",
                 {{"driver", "d.example.com"},
@@ -627,7 +623,7 @@ TEST_F(VolumeGroupTest, TheFirstClaimOfABackupFinishesDeletionsOfGroups) {
                     {{"volumeGroupSnapshotHandle", "old-group"},
                      {"volumeSnapshotHandles", Json::array({"old-member"})}}}}}}}});
   };
-  const auto stands = [&] { return api_.Find(csi::GroupContentKey("v1", name)).has_value(); };
+  const auto stands = [&] { return api_.Find(GroupContentKey("v1", name)).has_value(); };
   seed();
   ASSERT_THAT(Execute(0), IsOk());
   ASSERT_THAT(Save(), IsOk());
@@ -691,7 +687,7 @@ TEST_P(GroupFallbackTest, OrAnErrorThatNamesTheGroup) {
   }
   EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
   EXPECT_THAT(cluster_.driver().groups(), IsEmpty());
-  EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
+  EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
   ExpectNoMarks();
 }
 
@@ -709,7 +705,7 @@ const FallbackCase kFallbackCases[] = {
      "volumegroupsnapshotclasses"},
     {"NoClass",
      [](support::FakeApiClient& api, support::FakeSnapshotCluster&) {
-       api.Remove({csi::VolumeGroupSnapshotClassType("v1"), "", "groups"});
+       api.Remove({VolumeGroupSnapshotClassType("v1"), "", "groups"});
      },
      "no VolumeGroupSnapshotClass for driver d.example.com"},
     {"LabelRefused",
@@ -740,7 +736,7 @@ TEST_F(VolumeGroupTest, TwoClassesAreAnErrorThatNamesBoth) {
 
 TEST_F(VolumeGroupTest, TheDefaultClassIsTaken) {
   SeedClass("other-groups");
-  api_.Mutate({csi::VolumeGroupSnapshotClassType("v1"), "", "other-groups"}, [](Json& c) {
+  api_.Mutate({VolumeGroupSnapshotClassType("v1"), "", "other-groups"}, [](Json& c) {
     SetJson(c, {"metadata", "annotations", "groupsnapshot.storage.kubernetes.io/is-default-class"},
             "true");
   });
@@ -777,7 +773,7 @@ TEST_F(VolumeGroupTest, AGroupThatFailsFailsForEveryMember) {
   }
   EXPECT_LT(clock_.Now() - before, absl::Minutes(11));
   EXPECT_EQ(api_.CallCount("create", "volumegroupsnapshots"), 1);
-  EXPECT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), IsEmpty());
+  EXPECT_THAT(api_.All(VolumeGroupSnapshotType("v1")), IsEmpty());
   EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
   ExpectNoMarks();
 }
@@ -808,14 +804,14 @@ TEST_F(VolumeGroupTest, NoFailingCallLeavesAnythingBehind) {
     hit = api_.sweep_hit();
     api_.ClearFaults();
     if (!result.ok()) {
-      EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
-      EXPECT_THAT(api_.All(csi::VolumeSnapshotContentType()), IsEmpty());
-      EXPECT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), IsEmpty());
+      EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
+      EXPECT_THAT(api_.All(VolumeSnapshotContentType()), IsEmpty());
+      EXPECT_THAT(api_.All(VolumeGroupSnapshotType("v1")), IsEmpty());
       EXPECT_THAT(cluster_.driver().groups(), IsEmpty());
     }
-    EXPECT_THAT(api_.All(csi::LeaseType()), IsEmpty());
+    EXPECT_THAT(api_.All(LeaseType()), IsEmpty());
     ExpectNoMarks();
-    for (const Json& group : api_.All(csi::VolumeGroupSnapshotType("v1"))) {
+    for (const Json& group : api_.All(VolumeGroupSnapshotType("v1"))) {
       EXPECT_THAT(csi::RemoveGroup(ctx_, api_, support::As<objects::VolumeGroupSnapshot>(group)),
                   IsOk());
     }
@@ -875,8 +871,8 @@ TEST_F(GroupActionsTest, TheOperationWaitsForTheGroupAndEveryMember) {
   EXPECT_TRUE(progress().completed);
   EXPECT_EQ(progress().error, "");
   EXPECT_EQ(progress().description, "taken, freeze window 0, 3 members ready");
-  const Json member = api_.All(csi::VolumeSnapshotContentType()).front();
-  api_.Mutate(csi::VolumeSnapshotContentKey(k8s::Name(member)), [](Json& content) {
+  const Json member = api_.All(VolumeSnapshotContentType()).front();
+  api_.Mutate(VolumeSnapshotContentKey(k8s::Name(member)), [](Json& content) {
     SetJson(content, {"status", "readyToUse"}, false);
   });
   EXPECT_FALSE(progress().completed);
@@ -914,7 +910,7 @@ TEST_F(GroupActionsTest, AGroupThatNeverBecomesReadyIsVelerosToCancel) {
   EXPECT_EQ(progress->description, "taken, freeze window 0, not ready");
   EXPECT_THAT(group_action_->Cancel(ctx_, result->operation_id, objects::Object(backup_)), IsOk());
   EXPECT_THAT(cluster_.driver().groups(), IsEmpty());
-  EXPECT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), IsEmpty());
+  EXPECT_THAT(api_.All(VolumeGroupSnapshotType("v1")), IsEmpty());
 }
 
 TEST_F(GroupActionsTest, OperationsAreToldApart) {
@@ -942,18 +938,18 @@ TEST_F(GroupActionsTest, ACancelledGroupIsRemovedUnlessItIsReady) {
   });
   EXPECT_THAT(group_action_->Cancel(ctx_, result->operation_id, objects::Object(backup_)), IsOk());
   EXPECT_THAT(cluster_.driver().groups(), IsEmpty());
-  EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
+  EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
   EXPECT_THAT(group_action_->Cancel(ctx_, result->operation_id, objects::Object(backup_)), IsOk());
 }
 
 TEST_F(GroupActionsTest, AtTheEndTheDriverKeepsTheGroupAndNothingElseIsLeft) {
   ASSERT_THAT(Adopt(), IsOk());
-  std::vector<Json> members = api_.All(csi::VolumeSnapshotType());
+  std::vector<Json> members = api_.All(VolumeSnapshotType());
   for (Json& member : members) {
     ASSERT_THAT(snapshot_action_->Execute(ctx_, objects::Object(member), objects::Object(backup_)),
                 IsOk());
   }
-  members = api_.All(csi::VolumeSnapshotType());
+  members = api_.All(VolumeSnapshotType());
   const Json group = Group();
   Finalizing();
   for (const Json& member : members) {
@@ -961,7 +957,7 @@ TEST_F(GroupActionsTest, AtTheEndTheDriverKeepsTheGroupAndNothingElseIsLeft) {
         snapshot_action_->Execute(ctx_, objects::Object(member), objects::Object(backup_));
     ASSERT_THAT(finalized, IsOk());
   }
-  EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), SizeIs(3)) << "members go with their group";
+  EXPECT_THAT(api_.All(VolumeSnapshotType()), SizeIs(3)) << "members go with their group";
   const Result finalized =
       group_action_->Execute(ctx_, objects::Object(group), objects::Object(backup_));
   ASSERT_THAT(finalized, IsOk());
@@ -970,17 +966,17 @@ TEST_F(GroupActionsTest, AtTheEndTheDriverKeepsTheGroupAndNothingElseIsLeft) {
       "");
   EXPECT_EQ(finalized->operation_id, "");
   EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
-  EXPECT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), IsEmpty());
-  EXPECT_THAT(api_.All(csi::VolumeGroupSnapshotContentType("v1")), IsEmpty());
-  EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
-  EXPECT_THAT(api_.All(csi::VolumeSnapshotContentType()), IsEmpty());
+  EXPECT_THAT(api_.All(VolumeGroupSnapshotType("v1")), IsEmpty());
+  EXPECT_THAT(api_.All(VolumeGroupSnapshotContentType("v1")), IsEmpty());
+  EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
+  EXPECT_THAT(api_.All(VolumeSnapshotContentType()), IsEmpty());
 }
 
 TEST_F(GroupActionsTest, AGroupThatCannotBeArchivedIsRemoved) {
   api_.FailNext("patch", "volumegroupsnapshots", absl::InternalError("injected"));
   EXPECT_THAT(Adopt(), StatusIs(absl::StatusCode::kInternal));
   EXPECT_THAT(cluster_.driver().groups(), IsEmpty());
-  EXPECT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), IsEmpty());
+  EXPECT_THAT(api_.All(VolumeGroupSnapshotType("v1")), IsEmpty());
 }
 
 // The plugin may be killed while it saves the group, which Velero does not ask for again.
@@ -1000,24 +996,24 @@ TEST_F(GroupActionsTest, ClaimsOfAGroupThatIsNotInTheArchiveFail) {
 }
 
 TEST_F(GroupActionsTest, AMemberIsNotRemovedAlone) {
-  const Json member = api_.All(csi::VolumeSnapshotType()).front();
+  const Json member = api_.All(VolumeSnapshotType()).front();
   api_.FailNext("patch", "volumesnapshots", absl::InternalError("injected"));
   EXPECT_FALSE(
       snapshot_action_->Execute(ctx_, objects::Object(member), objects::Object(backup_)).ok());
-  EXPECT_FALSE(k8s::BeingDeleted(*api_.Find(csi::VolumeSnapshotKey("app", k8s::Name(member)))));
+  EXPECT_FALSE(k8s::BeingDeleted(*api_.Find(VolumeSnapshotKey("app", k8s::Name(member)))));
   const Result adopted =
       snapshot_action_->Execute(ctx_, objects::Object(member), objects::Object(backup_));
   ASSERT_THAT(adopted, IsOk());
-  api_.Mutate(csi::VolumeSnapshotKey("app", k8s::Name(member)), [](Json& snapshot) {
+  api_.Mutate(VolumeSnapshotKey("app", k8s::Name(member)), [](Json& snapshot) {
     SetJson(snapshot, {"status", "readyToUse"}, false);
   });
   EXPECT_THAT(snapshot_action_->Cancel(ctx_, adopted->operation_id, objects::Object(backup_)),
               IsOk());
-  EXPECT_FALSE(k8s::BeingDeleted(*api_.Find(csi::VolumeSnapshotKey("app", k8s::Name(member)))));
+  EXPECT_FALSE(k8s::BeingDeleted(*api_.Find(VolumeSnapshotKey("app", k8s::Name(member)))));
 }
 
 TEST_F(GroupActionsTest, AContentIsArchivedWithTheMembersOfItsGroup) {
-  api_.Mutate(csi::GroupContentKey("v1", k8s::Name(Content())), [](Json& content) {
+  api_.Mutate(GroupContentKey("v1", k8s::Name(Content())), [](Json& content) {
     SetJson(content, {"metadata", "annotations", objects::kGroupDeletionSecretNameAnnotation},
             "key");
     SetJson(content, {"metadata", "annotations", objects::kGroupDeletionSecretNamespaceAnnotation},
@@ -1072,7 +1068,7 @@ TEST_F(GroupActionsTest, MembersThatTheContentHidesAreArchivedAsTheGroupNotedThe
 
 TEST_F(GroupActionsTest, TheClaimsAreKnownWithoutTheContentsAnnotation) {
   ASSERT_THAT(Adopt(), IsOk());
-  api_.Mutate(csi::GroupContentKey("v1", k8s::Name(Content())), [](Json& content) {
+  api_.Mutate(GroupContentKey("v1", k8s::Name(Content())), [](Json& content) {
     EraseJson(content, {"metadata", "annotations"});
   });
   const Result result =
@@ -1101,7 +1097,7 @@ TEST_F(GroupActionsTest, AUsersGroupIsArchivedWithContentAndClassAndStays) {
   const Result finalized = Adopt();
   ASSERT_THAT(finalized, IsOk());
   EXPECT_FALSE(finalized->item.has_value());
-  ASSERT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), SizeIs(1));
+  ASSERT_THAT(api_.All(VolumeGroupSnapshotType("v1")), SizeIs(1));
   EXPECT_EQ(Group(), group);
   EXPECT_EQ(Writes(), writes);
 }

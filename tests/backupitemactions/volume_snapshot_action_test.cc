@@ -35,7 +35,7 @@ class VolumeSnapshotActionTest : public ActionTest {
         MakePvcAction(env_)->Execute(ctx_, objects::Object(claim_), objects::Object(backup_)),
         IsOk());
     api_.ClearCalls();
-    return api_.All(csi::VolumeSnapshotType()).front();
+    return api_.All(VolumeSnapshotType()).front();
   }
 
   // A VolumeSnapshot that a user made, with a content if it is bound.
@@ -47,7 +47,7 @@ class VolumeSnapshotActionTest : public ActionTest {
     if (!content.empty()) {
       SetJson(snapshot, {"status", "boundVolumeSnapshotContentName"}, content);
     }
-    return api_.Seed(csi::VolumeSnapshotType(), snapshot);
+    return api_.Seed(VolumeSnapshotType(), snapshot);
   }
 
   absl::StatusOr<velero::BackupItemResult> Execute(const Json& item) {
@@ -63,8 +63,8 @@ class VolumeSnapshotActionTest : public ActionTest {
     return *progress;
   }
 
-  Json Content() const { return api_.All(csi::VolumeSnapshotContentType()).front(); }
-  Json Snapshot() const { return api_.All(csi::VolumeSnapshotType()).front(); }
+  Json Content() const { return api_.All(VolumeSnapshotContentType()).front(); }
+  Json Snapshot() const { return api_.All(VolumeSnapshotType()).front(); }
 };
 
 // Velero up to 1.13: no other controller looks after the VolumeSnapshot.
@@ -73,7 +73,7 @@ TEST_F(VolumeSnapshotActionTest, AloneDoesAllThatStockDoes) {
   const auto result = Execute(snapshot);
   ASSERT_THAT(result, IsOk());
   const std::string handle = support::As<VolumeSnapshotContent>(Content()).handle();
-  for (const Json& object : {result->item->json(), api_.All(csi::VolumeSnapshotType()).front()}) {
+  for (const Json& object : {result->item->json(), api_.All(VolumeSnapshotType()).front()}) {
     EXPECT_EQ(k8s::Annotation(object, "velero.io/csi-volumesnapshot-handle"), handle);
     EXPECT_EQ(k8s::Annotation(object, "velero.io/csi-driver-name"), "d.example.com");
     EXPECT_EQ(k8s::Annotation(object, "velero.io/csi-vsc-deletion-policy"), "Delete");
@@ -134,7 +134,7 @@ TEST_F(VolumeSnapshotActionTest, VelerosOwnGoesBackByteForByte) {
 TEST_F(VolumeSnapshotActionTest, AUsersGoesAlongUntouched) {
   SeedUsers("");
   cluster_.Resync();
-  const Json bound = api_.All(csi::VolumeSnapshotType()).front();
+  const Json bound = api_.All(VolumeSnapshotType()).front();
   const auto result = Execute(bound);
   ASSERT_THAT(result, IsOk());
   EXPECT_THAT(result->additional_items, SizeIs(2));
@@ -163,11 +163,11 @@ TEST_F(VolumeSnapshotActionTest, FinalizeKeepsTheSnapshotAndNothingElse) {
   const Json snapshot = Take();
   ASSERT_THAT(Execute(snapshot), IsOk());
   Finalizing();
-  const Json annotated = api_.All(csi::VolumeSnapshotType()).front();
+  const Json annotated = api_.All(VolumeSnapshotType()).front();
   const auto result = Execute(annotated);
   ASSERT_THAT(result, IsOk());
-  EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
-  EXPECT_THAT(api_.All(csi::VolumeSnapshotContentType()), IsEmpty());
+  EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
+  EXPECT_THAT(api_.All(VolumeSnapshotContentType()), IsEmpty());
   EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
   ASSERT_TRUE(result->item.has_value());
   EXPECT_EQ(VolumeSnapshot::From(*result->item)->bound_content(),
@@ -197,7 +197,7 @@ TEST_F(VolumeSnapshotActionTest, FinalizeLeavesToVeleroWhatVeleroLooksAfter) {
   Finalizing();
   ASSERT_THAT(Execute(snapshot), IsOk());
   EXPECT_THAT(api_.calls(), IsEmpty());
-  EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), SizeIs(1));
+  EXPECT_THAT(api_.All(VolumeSnapshotType()), SizeIs(1));
 }
 
 TEST_F(VolumeSnapshotActionTest, AnUnknownSizeIsNotArchivedAsZeroAtTheEndEither) {
@@ -217,8 +217,8 @@ TEST_F(VolumeSnapshotActionTest, AnotherBackupsIsNotRetained) {
   ASSERT_THAT(Execute(Take()), IsOk());
   Finalizing();
   SetJson(backup_, {"metadata", "uid"}, "another-uid");
-  ASSERT_THAT(Execute(api_.All(csi::VolumeSnapshotType()).front()), IsOk());
-  EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), SizeIs(1));
+  ASSERT_THAT(Execute(api_.All(VolumeSnapshotType()).front()), IsOk());
+  EXPECT_THAT(api_.All(VolumeSnapshotType()), SizeIs(1));
 }
 
 TEST_F(VolumeSnapshotActionTest, HandsOffWithoutTheFeature) {
@@ -243,11 +243,10 @@ TEST_F(VolumeSnapshotActionTest, NoFailingCallLeavesHalf) {
       api_.ClearFaults();
       EXPECT_EQ(result.ok(), !hit);
       if (result.ok()) {
-        EXPECT_THAT(api_.Delete(ctx_, csi::VolumeSnapshotKey("app", k8s::Name(snapshot)), {}),
-                    IsOk());
+        EXPECT_THAT(api_.Delete(ctx_, VolumeSnapshotKey("app", k8s::Name(snapshot)), {}), IsOk());
       }
-      EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
-      EXPECT_THAT(api_.All(csi::VolumeSnapshotContentType()), IsEmpty());
+      EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
+      EXPECT_THAT(api_.All(VolumeSnapshotContentType()), IsEmpty());
       EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
     }
     EXPECT_GE(n, 3);
@@ -265,7 +264,7 @@ TEST_F(VolumeSnapshotActionTest, ProgressFollowsTheDriver) {
   EXPECT_THAT(progress.description, HasSubstr("not ready yet"));
   EXPECT_THAT(progress.description, HasSubstr("2023-11-14T22:13:20.5Z"));
 
-  const auto key = csi::VolumeSnapshotContentKey(k8s::Name(Content()));
+  const auto key = VolumeSnapshotContentKey(k8s::Name(Content()));
   api_.Mutate(key, [](Json& c) { SetJson(c, {"status", "error", "message"}, "copying"); });
   progress = Progress(result->operation_id);
   EXPECT_FALSE(progress.completed);
@@ -281,7 +280,7 @@ TEST_F(VolumeSnapshotActionTest, ProgressFollowsTheDriver) {
   progress = Progress(result->operation_id);
   EXPECT_FALSE(progress.completed);
   EXPECT_EQ(progress.error, "");
-  api_.Mutate(csi::VolumeSnapshotKey(k8s::Namespace(Snapshot()), k8s::Name(Snapshot())),
+  api_.Mutate(VolumeSnapshotKey(k8s::Namespace(Snapshot()), k8s::Name(Snapshot())),
               [](Json& snapshot) {
                 SetJson(snapshot, {"status", "readyToUse"}, true);
               });
@@ -309,15 +308,15 @@ TEST_F(VolumeSnapshotActionTest, AVanishedSnapshotIsAFailure) {
   const auto result = Execute(Take());
   ASSERT_THAT(result, IsOk());
   const Json content = Content();
-  api_.Remove(csi::VolumeSnapshotContentKey(k8s::Name(content)));
+  api_.Remove(VolumeSnapshotContentKey(k8s::Name(content)));
   EXPECT_THAT(Progress(result->operation_id).error, HasSubstr("deleted"));
-  const Json snapshot = api_.All(csi::VolumeSnapshotType()).front();
-  api_.Remove(csi::VolumeSnapshotKey("app", k8s::Name(snapshot)));
+  const Json snapshot = api_.All(VolumeSnapshotType()).front();
+  api_.Remove(VolumeSnapshotKey("app", k8s::Name(snapshot)));
   EXPECT_THAT(Progress(result->operation_id).error, HasSubstr("deleted"));
   // The same name, another object.
   Json other = snapshot;
   SetJson(other, {"metadata", "uid"}, "other");
-  api_.Seed(csi::VolumeSnapshotType(), other);
+  api_.Seed(VolumeSnapshotType(), other);
   EXPECT_THAT(Progress(result->operation_id).error, HasSubstr("deleted"));
 }
 
@@ -346,7 +345,7 @@ TEST_F(VolumeSnapshotActionTest, CancelRemovesWhatIsNotReady) {
   ASSERT_THAT(result, IsOk());
   const auto action = MakeVolumeSnapshotAction(env_);
   EXPECT_THAT(action->Cancel(ctx_, result->operation_id, objects::Object(backup_)), IsOk());
-  EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
+  EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
   EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
   EXPECT_THAT(action->Cancel(ctx_, result->operation_id, objects::Object(backup_)), IsOk());
   EXPECT_THAT(action->Cancel(ctx_, "odd", objects::Object(backup_)),

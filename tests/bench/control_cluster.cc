@@ -39,25 +39,25 @@ k8s::ResourceType NamespaceType() { return {"", "v1", "namespaces", "Namespace",
 
 std::vector<k8s::ResourceType> ServedTypes() {
   return {NamespaceType(),
-          csi::BackupType(),
-          csi::ConfigMapType(),
-          csi::DataDeletionType(),
+          BackupType(),
+          ConfigMapType(),
+          DataDeletionType(),
           objects::ProtectedVolume::Type(),
-          csi::DataDownloadType(),
-          csi::DataUploadType(),
-          csi::EventType(),
-          csi::LeaseType(),
-          csi::PersistentVolumeClaimType(),
-          csi::PersistentVolumeType(),
-          csi::PodType(),
-          csi::SecretType(),
-          csi::StorageClassType(),
-          csi::VolumeAttachmentType(),
-          csi::VolumeGroupSnapshotContentType("v1"),
-          csi::VolumeGroupSnapshotType("v1"),
-          csi::VolumeSnapshotClassType(),
-          csi::VolumeSnapshotContentType(),
-          csi::VolumeSnapshotType(),
+          DataDownloadType(),
+          DataUploadType(),
+          EventType(),
+          LeaseType(),
+          PersistentVolumeClaimType(),
+          PersistentVolumeType(),
+          PodType(),
+          SecretType(),
+          StorageClassType(),
+          VolumeAttachmentType(),
+          VolumeGroupSnapshotContentType("v1"),
+          VolumeGroupSnapshotType("v1"),
+          VolumeSnapshotClassType(),
+          VolumeSnapshotContentType(),
+          VolumeSnapshotType(),
           objects::CustomResourceDefinition::Type(),
           objects::BackupStorageLocation::Type(),
           datamover::VolumeTask::Type()};
@@ -139,20 +139,19 @@ ControlCluster::ControlCluster(const ScaledClock& clock, const ClusterOptions& o
 void ControlCluster::SeedMover(const ClusterOptions& options) {
   support::SeedMoverKinds(api_);
   api_.Seed(NamespaceType(), {{"metadata", {{"name", "kube-system"}, {"uid", kCluster}}}});
-  api_.Seed(csi::VolumeSnapshotClassType(),
+  api_.Seed(VolumeSnapshotClassType(),
             {{"metadata", {{"name", "fast"}}}, {"driver", "d.example.com"}});
-  api_.Seed(csi::StorageClassType(),
+  api_.Seed(StorageClassType(),
             {{"metadata", {{"name", "fast"}}}, {"volumeBindingMode", "Immediate"}});
   const Json settings = {{"limits", {{"total", options.admissions}}}};
-  api_.Seed(csi::ConfigMapType(),
-            {{"metadata", {{"name", "csi-delta-mover"}, {"namespace", kMover}}},
-             {"data", {{"config.json", DumpJson(settings)}}}});
+  api_.Seed(ConfigMapType(), {{"metadata", {{"name", "csi-delta-mover"}, {"namespace", kMover}}},
+                              {"data", {{"config.json", DumpJson(settings)}}}});
 }
 
 void ControlCluster::SeedVelero() {
   const std::string credentials = "[default]\naws_access_key_id=id\naws_secret_access_key=secret\n";
-  api_.Seed(csi::SecretType(), {{"metadata", {{"name", "creds"}, {"namespace", kVelero}}},
-                                {"data", {{"cloud", absl::Base64Escape(credentials)}}}});
+  api_.Seed(SecretType(), {{"metadata", {{"name", "creds"}, {"namespace", kVelero}}},
+                           {"data", {{"cloud", absl::Base64Escape(credentials)}}}});
   api_.Seed(objects::BackupStorageLocation::Type(),
             {{"metadata", {{"name", "default"}, {"namespace", kVelero}}},
              {"spec",
@@ -160,7 +159,7 @@ void ControlCluster::SeedVelero() {
                {"objectStorage", {{"bucket", "b"}, {"prefix", "p"}}},
                {"config", {{"region", "minio"}, {"s3Url", "http://s3:9000/"}}},
                {"credential", {{"name", "creds"}, {"key", "cloud"}}}}}});
-  api_.Seed(csi::BackupType(),
+  api_.Seed(BackupType(),
             {{"metadata", {{"name", kBackup}, {"namespace", kVelero}, {"uid", kBackupUid}}},
              {"status", {{"phase", "WaitingForPluginOperations"}}}});
 }
@@ -168,7 +167,7 @@ void ControlCluster::SeedVelero() {
 void ControlCluster::AddClaims(int first, int count) {
   for (int i = first; i < first + count; ++i) {
     api_.Seed(
-        csi::PersistentVolumeClaimType(),
+        PersistentVolumeClaimType(),
         {{"metadata",
           {{"name", ClaimName(i)}, {"namespace", SourceNamespace(i)}, {"uid", ClaimUid(i)}}},
          {"spec", {{"storageClassName", "fast"}, {"accessModes", Json::array({"ReadWriteOnce"})}}},
@@ -179,7 +178,7 @@ void ControlCluster::AddClaims(int first, int count) {
 void ControlCluster::AddVolumes(int first, int count) {
   AddClaims(first, count);
   for (int i = first; i < first + count; ++i) {
-    api_.Create({}, csi::VolumeSnapshotType(), SourceNamespace(i),
+    api_.Create({}, VolumeSnapshotType(), SourceNamespace(i),
                 {{"apiVersion", "snapshot.storage.k8s.io/v1"},
                  {"kind", "VolumeSnapshot"},
                  {"metadata",
@@ -215,12 +214,12 @@ void ControlCluster::AddUploads(int first, int count) {
                        {{"volumeSnapshot", SnapshotName(i)},
                         {"storageClass", "fast"},
                         {"snapshotClass", "fast"}}}};
-    api_.Create({}, csi::DataUploadType(), kVelero, upload).IgnoreError();
+    api_.Create({}, DataUploadType(), kVelero, upload).IgnoreError();
   }
 }
 
 void ControlCluster::Cancel(const std::string& upload) {
-  api_.Patch({}, {csi::DataUploadType(), kVelero, upload}, k8s::PatchKind::kMerge,
+  api_.Patch({}, {DataUploadType(), kVelero, upload}, k8s::PatchKind::kMerge,
              {{"spec", {{"cancel", true}}}}, "")
       .IgnoreError();
 }
@@ -245,7 +244,7 @@ absl::Status ControlCluster::AddDeletions(int repositories, int per_repository) 
                                                     .claim_uid = ClaimUid(volume),
                                                     .snapshot_id = absl::StrFormat("%064x", i),
                                                     .key = keyring.newest().fingerprint})}};
-    RETURN_IF_ERROR(api_.Create({}, csi::DataDeletionType(), kVelero, deletion).status());
+    RETURN_IF_ERROR(api_.Create({}, DataDeletionType(), kVelero, deletion).status());
   }
   return absl::OkStatus();
 }
@@ -268,20 +267,20 @@ absl::Time ControlCluster::deletions_done_at() const {
 
 void ControlCluster::AddFinished(int uploads, int bases) {
   for (int night = 0; night < kNights; ++night) {
-    api_.Seed(csi::BackupType(), {{"metadata",
-                                   {{"name", absl::StrCat("nightly-", night)},
-                                    {"namespace", kVelero},
-                                    {"uid", absl::StrCat("backup-uid-", night)}}},
-                                  {"status", {{"phase", "Completed"}}}});
+    api_.Seed(BackupType(), {{"metadata",
+                              {{"name", absl::StrCat("nightly-", night)},
+                               {"namespace", kVelero},
+                               {"uid", absl::StrCat("backup-uid-", night)}}},
+                             {"status", {{"phase", "Completed"}}}});
   }
   const std::string form = support::FinishedUpload();
   for (int i = 0; i < uploads; ++i) {
     const std::string text = support::FinishedUpload(form, i, kNights);
-    api_.Seed(csi::DataUploadType(), ParseJson(text).value_or(Json()));
+    api_.Seed(DataUploadType(), ParseJson(text).value_or(Json()));
   }
   AddClaims(0, bases);
   for (int i = 0; i < bases; ++i) {
-    api_.Seed(csi::VolumeSnapshotContentType(),
+    api_.Seed(VolumeSnapshotContentType(),
               {{"metadata",
                 {{"name", absl::StrFormat("du-%012d", i)},
                  {"labels", {{objects::kBaseLabel, "true"}}},
@@ -329,7 +328,7 @@ absl::StatusOr<absl::Duration> ControlCluster::TuneLatency(const std::string& ku
 
 bool ControlCluster::AwaitRest(absl::Duration rest, absl::Duration time_max,
                                const std::function<bool()>& goes_on) {
-  const k8s::ObjectKey lease{csi::LeaseType(), kMover, "csi-delta-datamover"};
+  const k8s::ObjectKey lease{LeaseType(), kMover, "csi-delta-datamover"};
   const auto leads = [&] {
     return !GetString(api_.Find(lease).value_or(Json()), {"spec", "holderIdentity"}).empty();
   };

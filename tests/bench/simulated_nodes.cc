@@ -94,7 +94,7 @@ void SimulatedNodes::OnPod(const Json& pod) {
     return;
   }
   const std::scoped_lock lock(mutex_);
-  runs_[k8s::Name(pod)] = {.pod = {csi::PodType(), k8s::Namespace(pod), k8s::Name(pod)},
+  runs_[k8s::Name(pod)] = {.pod = {PodType(), k8s::Namespace(pod), k8s::Name(pod)},
                            .task = *std::move(task),
                            .slot = k8s::Label(pod, objects::kSlotLabel)};
   queue_.emplace(clock_.Now(), k8s::Name(pod));

@@ -30,11 +30,11 @@ using testing::SizeIs;
 class BasesTest : public testing::Test {
  protected:
   BasesTest()
-      : server_(bed_.api,
-                {csi::VolumeSnapshotType(), csi::VolumeSnapshotContentType(),
-                 csi::DataDeletionType(), csi::ConfigMapType(), csi::PersistentVolumeClaimType(),
-                 datamover::VolumeTask::Type(), objects::Backup::Type(),
-                 objects::BackupStorageLocation::Type(), objects::ProtectedVolume::Type()}) {
+      : server_(
+            bed_.api,
+            {VolumeSnapshotType(), VolumeSnapshotContentType(), DataDeletionType(), ConfigMapType(),
+             PersistentVolumeClaimType(), datamover::VolumeTask::Type(), objects::Backup::Type(),
+             objects::BackupStorageLocation::Type(), objects::ProtectedVolume::Type()}) {
     bed_.AddBase("data", bed_.env.cluster);
     bed_.api.Mutate(kContent, [](Json& content) {
       content["metadata"]["annotations"][objects::kMoverTakenAtAnnotation] =
@@ -52,10 +52,10 @@ class BasesTest : public testing::Test {
     return program_.Run(words);
   }
 
-  void DeletePvc() { bed_.api.Remove(csi::ClaimKey("shop", "data")); }
-  std::vector<Json> Contents() const { return bed_.api.All(csi::VolumeSnapshotContentType()); }
+  void DeletePvc() { bed_.api.Remove(ClaimKey("shop", "data")); }
+  std::vector<Json> Contents() const { return bed_.api.All(VolumeSnapshotContentType()); }
 
-  const k8s::ObjectKey kContent = {csi::VolumeSnapshotContentType(), "", "du-1"};
+  const k8s::ObjectKey kContent = {VolumeSnapshotContentType(), "", "du-1"};
   MoverBed bed_;
   support::ApiTestServer server_;
   ProgramRunner program_;

@@ -48,16 +48,16 @@ class ControllerMemoryTest : public testing::Test {
  protected:
   ControllerMemoryTest()
       : server_(api_,
-                {csi::DataUploadType(),
-                 csi::DataDownloadType(),
-                 csi::DataDeletionType(),
+                {DataUploadType(),
+                 DataDownloadType(),
+                 DataDeletionType(),
                  objects::ProtectedVolume::Type(),
-                 csi::BackupType(),
-                 csi::LeaseType(),
-                 csi::PodType(),
-                 csi::ConfigMapType(),
-                 csi::SecretType(),
-                 csi::VolumeSnapshotContentType(),
+                 BackupType(),
+                 LeaseType(),
+                 PodType(),
+                 ConfigMapType(),
+                 SecretType(),
+                 VolumeSnapshotContentType(),
                  datamover::VolumeTask::Type(),
                  objects::CustomResourceDefinition::Type(),
                  {"", "v1", "namespaces", "Namespace", false}},
@@ -68,11 +68,11 @@ class ControllerMemoryTest : public testing::Test {
               {{"metadata", {{"name", "kube-system"}, {"uid", "cluster"}}}});
     support::SeedMoverKinds(api_);
     for (int i = 0; i < kBackups; ++i) {
-      api_.Seed(csi::BackupType(), {{"metadata",
-                                     {{"name", absl::StrCat("nightly-", i)},
-                                      {"namespace", "velero"},
-                                      {"uid", absl::StrCat("backup-uid-", i)}}},
-                                    {"status", {{"phase", "Completed"}}}});
+      api_.Seed(BackupType(), {{"metadata",
+                                {{"name", absl::StrCat("nightly-", i)},
+                                 {"namespace", "velero"},
+                                 {"uid", absl::StrCat("backup-uid-", i)}}},
+                               {"status", {{"phase", "Completed"}}}});
     }
     std::ofstream(absl::StrCat(folder_.path(), "/kubeconfig")) << server_.Kubeconfig("{token: a}");
   }

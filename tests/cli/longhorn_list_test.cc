@@ -123,11 +123,11 @@ TEST_F(LonghornListTest, WhatIsBeingTakenOrFilledKeepsIt) {
   SetJson(content, {"spec", "driver"}, "driver.longhorn.io");
   SetJson(content, {"spec", "volumeSnapshotRef", "uid"}, "uid-1");
   SetJson(content, {"spec", "source"}, Json{{"volumeHandle", "pvc-1"}});
-  api_.Seed(csi::VolumeSnapshotContentType(), content);
+  api_.Seed(VolumeSnapshotContentType(), content);
   Need("first", "monday");
   Json pvc = support::MakeObject("v1", "PersistentVolumeClaim", "shop", "copy");
   SetJson(pvc, {"spec", "dataSource"}, Json{{"kind", "VolumeSnapshot"}, {"name", "monday"}});
-  api_.Seed(csi::PersistentVolumeClaimType(), pvc);
+  api_.Seed(PersistentVolumeClaimType(), pvc);
   const Json list = RunJson({});
   EXPECT_EQ(
       list.at(0).at("kept_for"),
@@ -141,7 +141,7 @@ TEST_F(LonghornListTest, AContentThatWasImportedKeepsIt) {
   Json content = support::MakeContentObject("content-1", "shop", "imported", "");
   EraseJson(content, {"status"});
   SetJson(content, {"spec", "source"}, Json{{"snapshotHandle", "snap://pvc-1/first"}});
-  api_.Seed(csi::VolumeSnapshotContentType(), content);
+  api_.Seed(VolumeSnapshotContentType(), content);
   EXPECT_EQ(RunJson({}).at(0).at("kept_for").at(0).at("reason"), "VolumeSnapshot");
 }
 

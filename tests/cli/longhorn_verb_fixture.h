@@ -31,10 +31,10 @@ class LonghornVerbTest : public testing::Test {
  protected:
   explicit LonghornVerbTest(std::string verb)
       : verb_(std::move(verb)),
-        api_server_(api_, {longhorn::Snapshot::Type(), longhorn::Volume::Type(),
-                           longhorn::RecurringJob::Type(), longhorn::Backup::Type(),
-                           csi::VolumeSnapshotContentType(), csi::PersistentVolumeClaimType(),
-                           csi::BackupType()}) {
+        api_server_(api_,
+                    {longhorn::Snapshot::Type(), longhorn::Volume::Type(),
+                     longhorn::RecurringJob::Type(), longhorn::Backup::Type(),
+                     VolumeSnapshotContentType(), PersistentVolumeClaimType(), BackupType()}) {
     program_.Write("kubeconfig", api_server_.Kubeconfig());
     Volume("pvc-1", "data");
     longhorn_.Attach("pvc-1");
@@ -65,7 +65,7 @@ class LonghornVerbTest : public testing::Test {
   }
   // A VolumeSnapshot of namespace shop stands for it.
   void Need(const std::string& name, const std::string& volume_snapshot) {
-    api_.Seed(csi::VolumeSnapshotContentType(),
+    api_.Seed(VolumeSnapshotContentType(),
               support::MakeContentObject(absl::StrCat("content-of-", name), "shop", volume_snapshot,
                                          absl::StrCat("snap://pvc-1/", name)));
   }

@@ -26,7 +26,7 @@ using testing::Not;
 
 class MoverKeyTest : public testing::Test {
  protected:
-  MoverKeyTest() : api_server_(api_, {csi::SecretType()}) {
+  MoverKeyTest() : api_server_(api_, {SecretType()}) {
     program_.Write("kubeconfig", api_server_.Kubeconfig());
   }
 
@@ -138,14 +138,14 @@ TEST_F(MoverKeyTest, WhatIsNoKeyIsNotImportedAndNotShown) {
   const Outcome outcome = Run("import", "default", {Path("keys")});
   EXPECT_EQ(outcome.code, ExitCode::kFailed);
   EXPECT_THAT(outcome.error, AllOf(HasSubstr("line 1"), Not(HasSubstr("hunter2"))));
-  EXPECT_THAT(api_.All(csi::SecretType()), IsEmpty());
+  EXPECT_THAT(api_.All(SecretType()), IsEmpty());
 }
 
 TEST_F(MoverKeyTest, WhereThereAreNoKeysNoneAreMade) {
   const Outcome outcome = Run("export", "default", {});
   EXPECT_EQ(outcome.code, ExitCode::kFailed);
   EXPECT_THAT(outcome.error, HasSubstr("no keys for location velero/default"));
-  EXPECT_THAT(api_.All(csi::SecretType()), IsEmpty());
+  EXPECT_THAT(api_.All(SecretType()), IsEmpty());
   EXPECT_EQ(Run("export", "", {}).code, ExitCode::kFailed);
 }
 

@@ -76,7 +76,7 @@ TEST(ClusterAccessTest, LogsInByTheProgramOfTheKubeconfig) {
   std::vector<std::string> tokens;
   support::FakeApiClient api;
   support::ApiTestServer server(
-      api, {csi::PersistentVolumeClaimType()}, {},
+      api, {PersistentVolumeClaimType()}, {},
       [&](const support::ServedRequest& request, support::ServedConnection&) {
         tokens.push_back(request.headers.at("authorization"));
         return false;
@@ -97,7 +97,7 @@ TEST(ClusterAccessTest, LogsInByTheProgramOfTheKubeconfig) {
   const std::unique_ptr<k8s::ApiClient> client = access.MakeClient();
   // Each answer has expired when it comes, as one of ten seconds has in a wait of a minute.
   for (int i = 0; i < 2; ++i) {
-    EXPECT_THAT(client->List(CallContext(), csi::PersistentVolumeClaimType(), "shop", {}), IsOk());
+    EXPECT_THAT(client->List(CallContext(), PersistentVolumeClaimType(), "shop", {}), IsOk());
   }
   EXPECT_THAT(tokens, testing::ElementsAre("Bearer t1", "Bearer t2"));
 }

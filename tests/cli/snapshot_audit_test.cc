@@ -35,9 +35,9 @@ TEST_F(SnapshotAuditVerbTest, WithoutADriverOnlyTheClusterIsCompared) {
   EXPECT_THAT(outcome.out, HasSubstr("nothing was found; compared 2 VolumeSnapshotContents, 2 "
                                      "VolumeSnapshots\n"));
   EXPECT_THAT(outcome.error, AllOf(HasSubstr("not asked"), HasSubstr("--csi-address")));
-  ASSERT_TRUE(api_.Remove(csi::VolumeSnapshotKey("shop", "monday")));
-  ASSERT_TRUE(api_.Remove(csi::VolumeSnapshotContentKey("content-of-tuesday")));
-  api_.Seed(csi::VolumeSnapshotContentType(),
+  ASSERT_TRUE(api_.Remove(VolumeSnapshotKey("shop", "monday")));
+  ASSERT_TRUE(api_.Remove(VolumeSnapshotContentKey("content-of-tuesday")));
+  api_.Seed(VolumeSnapshotContentType(),
             support::MakeContentObject("second", "shop", "second", "handle-of-monday"));
   outcome = Run({});
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("content-of-monday"), HasSubstr("shop/monday"),
@@ -117,14 +117,14 @@ TEST_F(SnapshotAuditVerbTest, ADriverIsShownTheSecretOfItsClass) {
   SetJson(snapshot_class, {"parameters"},
           {{"csi.storage.k8s.io/snapshotter-list-secret-name", "ceph"},
            {"csi.storage.k8s.io/snapshotter-list-secret-namespace", "storage"}});
-  api_.Seed(csi::VolumeSnapshotClassType(), snapshot_class);
+  api_.Seed(VolumeSnapshotClassType(), snapshot_class);
   const Outcome without = Run({"--csi-address", driver.Address()});
   EXPECT_EQ(without.code, ExitCode::kFailed);
   EXPECT_THAT(without.error, HasSubstr("storage/ceph"));
   EXPECT_EQ(driver.calls, 0);
   Json secret = support::MakeObject("v1", "Secret", "storage", "ceph");
   SetJson(secret, {"data", "userKey"}, "azE=");
-  api_.Seed(csi::SecretType(), secret);
+  api_.Seed(SecretType(), secret);
   EXPECT_EQ(Run({"--csi-address", driver.Address()}).code, ExitCode::kOk);
   EXPECT_EQ(shown, "k1");
 }
@@ -134,7 +134,7 @@ class SnapshotAuditDriverTest : public csi_driver::DriverFixture {
  protected:
   SnapshotAuditDriverTest()
       : DriverFixture("/dev/shm"),
-        api_server_(api_, {csi::VolumeSnapshotType(), csi::VolumeSnapshotContentType()}) {
+        api_server_(api_, {VolumeSnapshotType(), VolumeSnapshotContentType()}) {
     program_.Write("kubeconfig", api_server_.Kubeconfig());
   }
 
@@ -153,10 +153,10 @@ class SnapshotAuditDriverTest : public csi_driver::DriverFixture {
 
   void Seed(const std::string& name, const std::string& handle) {
     const std::string content = "content-of-" + name;
-    api_.Seed(csi::VolumeSnapshotType(), support::MakeSnapshotObject("shop", name, content));
+    api_.Seed(VolumeSnapshotType(), support::MakeSnapshotObject("shop", name, content));
     Json object = support::MakeContentObject(content, "shop", name, handle);
     SetJson(object, {"spec", "driver"}, "fixture.csi-delta.io");
-    api_.Seed(csi::VolumeSnapshotContentType(), object);
+    api_.Seed(VolumeSnapshotContentType(), object);
   }
 
   Outcome Run(const std::vector<std::string>& more) const {

@@ -36,8 +36,7 @@ class SnapshotCreateTest : public SnapshotProgramTest {
     for (const char* pvc : {"data-db-0", "data-db-1"}) {
       SeedBoundPvc(api_, pvc, cluster_.driver_name);
     }
-    api_.Seed(csi::VolumeSnapshotClassType(),
-              support::MakeClassObject("fast", cluster_.driver_name));
+    api_.Seed(VolumeSnapshotClassType(), support::MakeClassObject("fast", cluster_.driver_name));
     SeedStatefulSet(api_);
   }
 
@@ -47,11 +46,11 @@ class SnapshotCreateTest : public SnapshotProgramTest {
   static Json Parsed(const Outcome& outcome) {
     return ParseJson(outcome.out).value_or(Json::array());
   }
-  std::vector<Json> Made() const { return api_.All(csi::VolumeSnapshotType()); }
+  std::vector<Json> Made() const { return api_.All(VolumeSnapshotType()); }
   void SeedUnderWay(const std::string& pvc) {
     Json other = support::MakeSnapshotObject("shop", "nightly-" + pvc, "");
     SetJson(other, {"spec", "source", "persistentVolumeClaimName"}, pvc);
-    api_.Seed(csi::VolumeSnapshotType(), other);
+    api_.Seed(VolumeSnapshotType(), other);
   }
 
   support::FakeSnapshotCluster cluster_{api_};
@@ -115,7 +114,7 @@ TEST_F(SnapshotCreateTest, OneOfSeveralThatFailsIsNamedAndTheApplicationMustNotG
 void SeedOld(support::FakeApiClient& api, const std::string& name, const std::string& taken,
              const support::Strings& labels) {
   SeedReady(api, "shop", name, taken, labels);
-  api.Mutate(csi::VolumeSnapshotKey("shop", name), [](Json& snapshot) {
+  api.Mutate(VolumeSnapshotKey("shop", name), [](Json& snapshot) {
     SetJson(snapshot, {"spec", "source", "persistentVolumeClaimName"}, "data-db-0");
   });
 }
@@ -153,7 +152,7 @@ TEST_F(SnapshotCreateTest, AQuotaThatIsUsedUpNamesWhatMakeRoomWouldDelete) {
   const support::Strings own = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
   SeedOld(api_, "first", "2020-11-20T05:00:00Z", own);
   SeedOld(api_, "second", "2020-11-23T05:00:00Z", own);
-  api_.SetQuota("snaps", csi::VolumeSnapshotType(), "shop", 2);
+  api_.SetQuota("snaps", VolumeSnapshotType(), "shop", 2);
   const Outcome refused = Run({"data-db-0", "--name", "new"});
   EXPECT_EQ(refused.code, ExitCode::kFailed);
   EXPECT_THAT(refused.error, HasSubstr("quota snaps: 2 of 2 used; --make-room removes the oldest 1 "
@@ -166,15 +165,15 @@ TEST_F(SnapshotCreateTest, AQuotaThatIsUsedUpNamesWhatMakeRoomWouldDelete) {
 }
 
 TEST_F(SnapshotCreateTest, RoomForAGroupIsMadeInTheQuotaAndInTheDriver) {
-  api_.Seed(csi::VolumeGroupSnapshotClassType("v1"),
+  api_.Seed(VolumeGroupSnapshotClassType("v1"),
             support::MakeGroupClassObject("groups", cluster_.driver_name));
   const support::Strings own = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
   for (const char* const name : {"1st", "2nd", "3rd"}) {
     SeedOld(api_, name, absl::StrCat("2020-11-2", std::string(1, name[0]), "T05:00:00Z"), own);
-    api_.Mutate(csi::VolumeSnapshotContentKey(absl::StrCat("content-of-", name)),
+    api_.Mutate(VolumeSnapshotContentKey(absl::StrCat("content-of-", name)),
                 [&](Json& content) { content["spec"]["driver"] = cluster_.driver_name; });
   }
-  api_.SetQuota("snaps", csi::VolumeSnapshotType(), "shop", 4);
+  api_.SetQuota("snaps", VolumeSnapshotType(), "shop", 4);
   const Outcome refused = Run({"--all", "--name", "week"});
   EXPECT_EQ(refused.code, ExitCode::kFailed);
   EXPECT_THAT(refused.error, HasSubstr("quota snaps: 3 of 4 used; --make-room removes the oldest 1 "
@@ -183,7 +182,7 @@ TEST_F(SnapshotCreateTest, RoomForAGroupIsMadeInTheQuotaAndInTheDriver) {
   cluster_.driver().Refuse("CreateVolumeGroupSnapshot", "ResourceExhausted", "2 of 2 snapshots");
   std::thread driver([&] {
     support::Await("the second one to be gone", [&] {
-      return !api_.Find(csi::VolumeSnapshotContentKey("content-of-2nd")).has_value();
+      return !api_.Find(VolumeSnapshotContentKey("content-of-2nd")).has_value();
     });
     cluster_.LetDriverWork();
   });
@@ -199,7 +198,7 @@ TEST_F(SnapshotCreateTest, RoomForAGroupIsMadeInTheQuotaAndInTheDriver) {
 TEST_F(SnapshotCreateTest, AGroupThatCannotBeHadEndsItBeforeAnythingIsDeleted) {
   SeedOld(api_, "first", "2020-11-20T05:00:00Z", {{objects::kMadeByLabel, objects::kMadeByVerbs}});
   SeedOld(api_, "second", "2020-11-23T05:00:00Z", {{objects::kMadeByLabel, objects::kMadeByVerbs}});
-  api_.SetQuota("snaps", csi::VolumeSnapshotType(), "shop", 2);
+  api_.SetQuota("snaps", VolumeSnapshotType(), "shop", 2);
   const Outcome outcome = Run({"--all", "--group", "always", "--make-room"});
   EXPECT_EQ(outcome.code, ExitCode::kFailed);
   EXPECT_THAT(outcome.error, HasSubstr("--group always: "));
@@ -211,7 +210,7 @@ TEST_F(SnapshotCreateTest, RoomForASetIsMadeBeforeTheApplicationIsHeld) {
   for (const char* const name : {"first", "second", "third"}) {
     SeedOld(api_, name, absl::StrCat("2020-11-2", std::string(name).size(), "T05:00:00Z"), own);
   }
-  api_.SetQuota("snaps", csi::VolumeSnapshotType(), "shop", 3);
+  api_.SetQuota("snaps", VolumeSnapshotType(), "shop", 3);
   program_.Write("hold", "echo held; : > \"$1\"; cat > /dev/null\n");
   const std::string log = program_.Path("log");
   api_.SetInterceptor([&](const support::ApiCall& call, const Json*) {
@@ -237,7 +236,7 @@ void SeedTwoOld(support::FakeApiClient& api) {
 TEST_F(SnapshotCreateTest, NothingIsDeletedOrHeldForAVolumeThatIsBusy) {
   SeedTwoOld(api_);
   SeedUnderWay("data-db-0");
-  api_.SetQuota("snaps", csi::VolumeSnapshotType(), "shop", 3);
+  api_.SetQuota("snaps", VolumeSnapshotType(), "shop", 3);
   program_.Write("hold", "echo held; : > \"$1\"; cat > /dev/null\n");
   const std::string log = program_.Path("log");
   const Outcome outcome = Run(
@@ -246,15 +245,15 @@ TEST_F(SnapshotCreateTest, NothingIsDeletedOrHeldForAVolumeThatIsBusy) {
   EXPECT_THAT(outcome.error, HasSubstr("nightly-data-db-0"));
   EXPECT_FALSE(std::filesystem::exists(log));
   EXPECT_EQ(Made().size(), 3);
-  EXPECT_THAT(api_.All(csi::LeaseType()), IsEmpty());
+  EXPECT_THAT(api_.All(LeaseType()), IsEmpty());
 }
 
 TEST_F(SnapshotCreateTest, NothingIsDeletedForAGroupOfWhichOneIsBusy) {
-  api_.Seed(csi::VolumeGroupSnapshotClassType("v1"),
+  api_.Seed(VolumeGroupSnapshotClassType("v1"),
             support::MakeGroupClassObject("groups", cluster_.driver_name));
   SeedTwoOld(api_);
   SeedUnderWay("data-db-1");
-  api_.SetQuota("snaps", csi::VolumeSnapshotType(), "shop", 4);
+  api_.SetQuota("snaps", VolumeSnapshotType(), "shop", 4);
   EXPECT_EQ(Run({"--all", "--make-room"}).code, ExitCode::kLocked);
   EXPECT_EQ(Made().size(), 3);
 }
@@ -262,7 +261,7 @@ TEST_F(SnapshotCreateTest, NothingIsDeletedForAGroupOfWhichOneIsBusy) {
 TEST_F(SnapshotCreateTest, RoomIsMadeForThoseThatAreFree) {
   SeedTwoOld(api_);
   SeedUnderWay("data-db-1");
-  api_.SetQuota("snaps", csi::VolumeSnapshotType(), "shop", 3);
+  api_.SetQuota("snaps", VolumeSnapshotType(), "shop", 3);
   const Outcome outcome = Run({"--all", "--group", "never", "--make-room"});
   EXPECT_EQ(outcome.code, ExitCode::kIncomplete) << outcome.error;
   EXPECT_THAT(outcome.error, AllOf(HasSubstr("--make-room: deleted VolumeSnapshot first"),
@@ -275,7 +274,7 @@ TEST_F(SnapshotCreateTest, WhatAnEarlierRunMadeNeedsNoRoom) {
   const std::vector<std::string> words = {"--all",  "--group", "never",
                                           "--name", "week",    "--make-room"};
   ASSERT_EQ(Run(words).code, ExitCode::kOk);
-  api_.SetQuota("snaps", csi::VolumeSnapshotType(), "shop", 4);
+  api_.SetQuota("snaps", VolumeSnapshotType(), "shop", 4);
   EXPECT_EQ(Run(words).code, ExitCode::kOk);
   EXPECT_EQ(Made().size(), 4);
 }
@@ -284,7 +283,7 @@ TEST_F(SnapshotCreateTest, NothingMakesRoomForAHoldThatCannotBe) {
   const support::Strings own = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
   SeedOld(api_, "first", "2020-11-20T05:00:00Z", own);
   SeedOld(api_, "second", "2020-11-23T05:00:00Z", own);
-  api_.SetQuota("snaps", csi::VolumeSnapshotType(), "shop", 2);
+  api_.SetQuota("snaps", VolumeSnapshotType(), "shop", 2);
   EXPECT_EQ(Run({"data-db-0", "--make-room", "--hold", "sh -c 'open"}).code, ExitCode::kFailed);
   EXPECT_EQ(Run({"data-db-0", "--make-room", "--hold", "cat", "--wait", "ready"}).code,
             ExitCode::kFailed);
@@ -295,13 +294,13 @@ TEST_F(SnapshotCreateTest, ADriverWithoutRoomIsAskedAgainOnceOneIsGone) {
   const support::Strings own = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
   for (const char* const name : {"first", "second"}) {
     SeedOld(api_, name, absl::StrCat("2020-11-2", name[0] == 'f' ? 0 : 3, "T05:00:00Z"), own);
-    api_.Mutate(csi::VolumeSnapshotContentKey(absl::StrCat("content-of-", name)),
+    api_.Mutate(VolumeSnapshotContentKey(absl::StrCat("content-of-", name)),
                 [&](Json& content) { content["spec"]["driver"] = cluster_.driver_name; });
   }
   cluster_.driver().Refuse("CreateSnapshot", "ResourceExhausted", "2 of 2 snapshots");
   std::thread driver([&] {
     support::Await("the first one to be gone", [&] {
-      return !api_.Find(csi::VolumeSnapshotContentKey("content-of-first")).has_value();
+      return !api_.Find(VolumeSnapshotContentKey("content-of-first")).has_value();
     });
     cluster_.LetDriverWork();
   });

@@ -201,10 +201,10 @@ TEST_F(SnapshotDeleteTest, DeletesByUidAndResourceVersion) {
   api_.SetInterceptor([&](const ApiCall& call, const Json*) {
     if (call.verb == "delete" && call.name == "monday") {
       // Another one of that name, between the listing and the deletion.
-      api_.Remove(csi::VolumeSnapshotKey("shop", "monday"));
+      api_.Remove(VolumeSnapshotKey("shop", "monday"));
       Json another = support::MakeSnapshotObject("shop", "monday", "");
       SetJson(another, {"metadata", "uid"}, "another-uid");
-      api_.Seed(csi::VolumeSnapshotType(), another);
+      api_.Seed(VolumeSnapshotType(), another);
     }
     return absl::OkStatus();
   });
@@ -254,7 +254,7 @@ TEST_F(SnapshotDeleteTest, WithDataTakesTheRightToReadAndPatchContents) {
   const Outcome done = Delete({"monday", "--with-data"});
   EXPECT_EQ(done.code, ExitCode::kOk) << done.error;
   EXPECT_THAT(done.out, HasSubstr("monday: its data is gone for good"));
-  EXPECT_EQ(GetString(*api_.Find(csi::VolumeSnapshotContentKey("content-of-monday")),
+  EXPECT_EQ(GetString(*api_.Find(VolumeSnapshotContentKey("content-of-monday")),
                       {"spec", "deletionPolicy"}),
             "Delete");
 }
@@ -262,7 +262,7 @@ TEST_F(SnapshotDeleteTest, WithDataTakesTheRightToReadAndPatchContents) {
 TEST_F(SnapshotDeleteTest, TheWaitEndsWhenTheContentIsGone) {
   api_.SetInterceptor([&](const ApiCall& call, const Json*) {
     if (call.verb == "watch" && call.plural == "volumesnapshotcontents") {
-      api_.Remove(csi::VolumeSnapshotContentKey("content-of-monday"));
+      api_.Remove(VolumeSnapshotContentKey("content-of-monday"));
     }
     return absl::OkStatus();
   });

@@ -85,20 +85,19 @@ class HostileMakerTest : public SnapshotVerbTest {
  protected:
   explicit HostileMakerTest(const std::string& verb = "create")
       : SnapshotVerbTest(verb),
-        server_(api_, {csi::VolumeSnapshotType(), csi::VolumeSnapshotContentType(),
-                       csi::VolumeSnapshotClassType(), csi::PersistentVolumeClaimType(),
-                       csi::PersistentVolumeType(), csi::StorageClassType(), csi::LeaseType(),
-                       csi::EventType(), kReviews}) {
+        server_(api_, {VolumeSnapshotType(), VolumeSnapshotContentType(), VolumeSnapshotClassType(),
+                       PersistentVolumeClaimType(), PersistentVolumeType(), StorageClassType(),
+                       LeaseType(), EventType(), kReviews}) {
     program_.Write("kubeconfig", server_.Kubeconfig());
     Json pvc = support::MakeObject("v1", "PersistentVolumeClaim", "shop", "data");
     SetJson(pvc, {"spec", "volumeName"}, "pv-data");
     SetJson(pvc, {"status", "phase"}, "Bound");
-    api_.Seed(csi::PersistentVolumeClaimType(), pvc);
+    api_.Seed(PersistentVolumeClaimType(), pvc);
     Json volume = support::MakeObject("v1", "PersistentVolume", "", "pv-data");
     SetJson(volume, {"spec", "csi"},
             Json{{"driver", support::kDriver}, {"volumeHandle", "volume-data"}});
-    api_.Seed(csi::PersistentVolumeType(), volume);
-    api_.Seed(csi::VolumeSnapshotClassType(), support::MakeClassObject("fast", support::kDriver));
+    api_.Seed(PersistentVolumeType(), volume);
+    api_.Seed(VolumeSnapshotClassType(), support::MakeClassObject("fast", support::kDriver));
     Ready("monday", "2023-11-13T05:00:00Z");
   }
 
@@ -106,7 +105,7 @@ class HostileMakerTest : public SnapshotVerbTest {
     Json one = support::MakeObject("storage.k8s.io/v1", "StorageClass", "", name);
     one["provisioner"] = provisioner;
     one["volumeBindingMode"] = "Immediate";
-    api_.Seed(csi::StorageClassType(), one);
+    api_.Seed(StorageClassType(), one);
   }
 
   // In each form; what others wrote is printed a few times.
@@ -165,7 +164,7 @@ TEST_F(HostilePromoteTest, WhatTheProvisionerReports) {
     event["involvedObject"] = {{"uid", k8s::Uid(pvc)}};
     event["reason"] = "ProvisioningFailed";
     event["message"] = "rpc error: code = InvalidArgument desc = " + HostileText();
-    api.Seed(csi::EventType(), event);
+    api.Seed(EventType(), event);
   });
   for (const char* const form : {"table", "json", "yaml"}) {
     const Outcome outcome = Run({"monday", std::string("copy-") + form, "--storage-class", "good",

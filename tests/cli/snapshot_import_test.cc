@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "csi/snapshot_import.h"
+#include "snapshots/snapshot_import.h"
 #include "tests/cli/snapshot_verb_fixture.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_snapshot_cluster.h"
@@ -52,7 +52,7 @@ TEST_F(SnapshotImportVerbTest, SaysStateAndSize) {
   const Json result = again.Result();
   EXPECT_EQ(GetString(result, {"state"}), "Ready");
   EXPECT_EQ(GetString(result, {"handle"}), "h");
-  EXPECT_EQ(GetString(result, {"content"}), csi::ImportContentName(kDriverName, "h"));
+  EXPECT_EQ(GetString(result, {"content"}), snapshots::ImportContentName(kDriverName, "h"));
   EXPECT_EQ(GetInt(result, {"size_bytes"}), 64 << 20);
 }
 
@@ -63,9 +63,9 @@ TEST_F(SnapshotImportVerbTest, UnverifiedWhereTheDriverGivesNoSize) {
   ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
   EXPECT_EQ(GetString(outcome.Result(), {"state"}), "Unverified");
   EXPECT_TRUE(outcome.Result()["size_bytes"].is_null());
-  EXPECT_EQ(GetString(outcome.Result(), {"name"}), csi::ImportName(kDriverName, "h"));
+  EXPECT_EQ(GetString(outcome.Result(), {"name"}), snapshots::ImportName(kDriverName, "h"));
   const std::optional<Json> content =
-      api_.Find(csi::VolumeSnapshotContentKey(csi::ImportContentName(kDriverName, "h")));
+      api_.Find(VolumeSnapshotContentKey(snapshots::ImportContentName(kDriverName, "h")));
   EXPECT_EQ(GetString(*content, {"spec", "deletionPolicy"}), "Delete");
 }
 
@@ -96,7 +96,7 @@ TEST_F(SnapshotImportVerbTest, RefusalsMakeNothing) {
   api_.ClearFaults();
   Json content = support::MakeContentObject("snapcontent-7", "team", "theirs", "h");
   content["spec"]["driver"] = kDriverName;
-  api_.Seed(csi::VolumeSnapshotContentType(), content);
+  api_.Seed(VolumeSnapshotContentType(), content);
   EXPECT_THAT(Run({"h", "--driver", kDriverName}).error,
               HasSubstr("already has VolumeSnapshotContent snapcontent-7, of VolumeSnapshot "
                         "team/theirs"));

@@ -40,7 +40,7 @@ class SnapshotListTest : public SnapshotProgramTest {
     Ready("team", "other", "2026-11-24T05:00:00Z");
     Json copy = support::MakeObject("v1", "PersistentVolumeClaim", "shop", "copy");
     SetJson(copy, {"spec", "dataSource"}, Json{{"kind", "VolumeSnapshot"}, {"name", "monday"}});
-    api_.Seed(csi::PersistentVolumeClaimType(), copy);
+    api_.Seed(PersistentVolumeClaimType(), copy);
   }
 
   void Ready(const std::string& space, const std::string& name, const std::string& taken) {
@@ -50,7 +50,7 @@ class SnapshotListTest : public SnapshotProgramTest {
   // A Ready one of PVC `pvc` of namespace shop, which need not exist.
   void ReadyOf(const std::string& pvc, const std::string& name, const std::string& workload = "") {
     Ready("shop", name, "2026-11-25T05:00:00Z");
-    api_.Mutate(csi::VolumeSnapshotKey("shop", name), [&](Json& snapshot) {
+    api_.Mutate(VolumeSnapshotKey("shop", name), [&](Json& snapshot) {
       SetJson(snapshot, {"spec", "source", "persistentVolumeClaimName"}, pvc);
       if (!workload.empty()) {
         SetJson(snapshot, {"metadata", "annotations", objects::kSnapshotWorkloadAnnotation},
@@ -125,7 +125,7 @@ TEST_F(SnapshotListTest, OfAStatefulSetAlsoWhenItsPvcsAreGone) {
   ReadyOf("data-db-x", "no-ordinal", "StatefulSet/other");
   Json set = support::MakeObject("apps/v1", "StatefulSet", "shop", "db");
   SetJson(set, {"spec", "volumeClaimTemplates"}, Json::array({{{"metadata", {{"name", "data"}}}}}));
-  api_.Seed(csi::StatefulSetType(), set);
+  api_.Seed(StatefulSetType(), set);
   EXPECT_THAT(Names(List({"-n", "shop", "--statefulset", "db"})),
               UnorderedElementsAre("first", "scaled-down", "by-word"));
   const Outcome gone = Run({"-n", "shop", "--statefulset", "other", "-o", "json"});
@@ -143,7 +143,7 @@ TEST_F(SnapshotListTest, OfAPod) {
   Json pod = support::MakeObject("v1", "Pod", "shop", "web");
   SetJson(pod, {"spec", "volumes"},
           Json::array({{{"name", "l"}, {"persistentVolumeClaim", {{"claimName", "logs"}}}}}));
-  api_.Seed(csi::PodType(), pod);
+  api_.Seed(PodType(), pod);
   EXPECT_THAT(Names(List({"-n", "shop", "--pod", "web"})),
               UnorderedElementsAre("of-logs", "by-word"));
   EXPECT_THAT(Run({"-A", "--pod", "web"}).error, HasSubstr("name it with -n"));
@@ -152,14 +152,14 @@ TEST_F(SnapshotListTest, OfAPod) {
 
 TEST_F(SnapshotListTest, OfAVolumeWhosePvcIsGone) {
   ReadyOf("gone", "of-two");
-  api_.Mutate(csi::VolumeSnapshotContentKey("content-of-of-two"), [](Json& content) {
+  api_.Mutate(VolumeSnapshotContentKey("content-of-of-two"), [](Json& content) {
     SetJson(content, {"spec", "source", "volumeHandle"}, "volume-2");
   });
   Json volume = support::MakeObject("v1", "PersistentVolume", "", "pv-2");
   SetJson(volume, {"spec", "csi"},
           Json{{"driver", support::kDriver}, {"volumeHandle", "volume-2"}});
   SetJson(volume, {"spec", "claimRef"}, Json{{"namespace", "shop"}, {"name", "data"}});
-  api_.Seed(csi::PersistentVolumeType(), volume);
+  api_.Seed(PersistentVolumeType(), volume);
   EXPECT_THAT(Names(List({"-A", "--volume", "pv-2"})), ElementsAre("of-two"));
   const Outcome gone = Run({"-A", "--volume", "volume-2", "-o", "json"});
   EXPECT_THAT(Names(ParseJson(gone.out).value_or(Json())), ElementsAre("of-two"));
@@ -186,14 +186,14 @@ class SnapshotListWatchTest : public SnapshotListTest {
     });
     api_.AwaitWatches(2);
     Grow("2Gi", 1);
-    api_.Remove(csi::VolumeSnapshotKey("shop", "tuesday"));
+    api_.Remove(VolumeSnapshotKey("shop", "tuesday"));
     Grow("3Gi", 2);
     stop.request_stop();
     program.join();
     return outcome;
   }
   void Grow(const std::string& size, int reads) {
-    api_.Mutate(csi::VolumeSnapshotKey("shop", "monday"), [&](Json& snapshot) {
+    api_.Mutate(VolumeSnapshotKey("shop", "monday"), [&](Json& snapshot) {
       SetJson(snapshot, {"status", "restoreSize"}, size);
     });
     support::Await("the change to be seen",
@@ -259,7 +259,7 @@ TEST_F(SnapshotListTest, LabelsLeaveOthersOutAndWithThemWhoIsLast) {
   Json labelled = support::MakeSnapshotObject("shop", "labelled", "", {{"app", "db"}});
   SetJson(labelled, {"status", "readyToUse"}, true);
   SetJson(labelled, {"metadata", "creationTimestamp"}, "2026-11-24T05:00:00Z");
-  api_.Seed(csi::VolumeSnapshotType(), labelled);
+  api_.Seed(VolumeSnapshotType(), labelled);
   const Outcome outcome = Run({"-n", "shop", "-l", "app=db", "-o", "json"});
   ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
   const Json list = ParseJson(outcome.out).value_or(Json());
@@ -269,7 +269,7 @@ TEST_F(SnapshotListTest, LabelsLeaveOthersOutAndWithThemWhoIsLast) {
 }
 
 TEST_F(SnapshotListTest, AContentThatIsGoneMakesItLost) {
-  api_.Remove(csi::VolumeSnapshotContentKey("content-of-monday"));
+  api_.Remove(VolumeSnapshotContentKey("content-of-monday"));
   const Json list = List({"-n", "shop"});
   EXPECT_EQ(GetString(list.at(1), {"state"}), "Lost");
   EXPECT_EQ(GetString(list.at(0).at("kept_for").at(0), {"reason"}), "LastReady");

@@ -43,7 +43,7 @@ class SnapshotPromoteTest : public SnapshotProgramTest {
     Json one = support::MakeObject("storage.k8s.io/v1", "StorageClass", "", name);
     one["provisioner"] = provisioner;
     one["volumeBindingMode"] = mode;
-    api_.Seed(csi::StorageClassType(), one);
+    api_.Seed(StorageClassType(), one);
   }
 
   void AddSnapshot(const std::string& name, const std::string& pvc, const Strings& labels = {},
@@ -52,24 +52,24 @@ class SnapshotPromoteTest : public SnapshotProgramTest {
     source["spec"] = {{"storageClassName", "fast"},
                       {"accessModes", {"ReadWriteOnce"}},
                       {"resources", {{"requests", {{"storage", "1Gi"}}}}}};
-    api_.Seed(csi::PersistentVolumeClaimType(), source);
+    api_.Seed(PersistentVolumeClaimType(), source);
     Json snapshot =
         support::MakeSnapshotObject("shop", name, "content-of-" + name, labels, annotations);
     snapshot["spec"]["source"]["persistentVolumeClaimName"] = pvc;
     snapshot["status"]["readyToUse"] = true;
     snapshot["status"]["restoreSize"] = "1Gi";
-    api_.Seed(csi::VolumeSnapshotType(), snapshot);
+    api_.Seed(VolumeSnapshotType(), snapshot);
     Json content = support::MakeContentObject("content-of-" + name, "shop", name, "h-" + name);
     content["spec"]["driver"] = kDriverName;
     content["spec"]["sourceVolumeMode"] = "Filesystem";
-    api_.Seed(csi::VolumeSnapshotContentType(), content);
+    api_.Seed(VolumeSnapshotContentType(), content);
   }
 
   Outcome Run(const std::vector<std::string>& more) const {
     return RunWords({"promote", "-n", "shop"}, more);
   }
   std::optional<Json> Claim(const std::string& name, const std::string& space = "shop") const {
-    return api_.Find(csi::ClaimKey(space, name));
+    return api_.Find(ClaimKey(space, name));
   }
   int made() const { return api_.CallCount("create", "persistentvolumeclaims"); }
 
@@ -78,8 +78,8 @@ class SnapshotPromoteTest : public SnapshotProgramTest {
     Json volume = support::MakeObject("v1", "PersistentVolume", "", "pvc-" + uid);
     volume["spec"] = {{"csi", {{"driver", kDriverName}, {"volumeHandle", "v-" + uid}}},
                       {"claimRef", {{"uid", uid}}}};
-    api.Seed(csi::PersistentVolumeType(), volume);
-    api.Mutate(csi::ClaimKey(k8s::Namespace(claim), k8s::Name(claim)), [&](Json& bound) {
+    api.Seed(PersistentVolumeType(), volume);
+    api.Mutate(ClaimKey(k8s::Namespace(claim), k8s::Name(claim)), [&](Json& bound) {
       bound["spec"]["volumeName"] = "pvc-" + uid;
       bound["status"] = {{"phase", "Bound"}, {"capacity", {{"storage", "2Gi"}}}};
       bound["metadata"]["managedFields"] =
@@ -155,7 +155,7 @@ TEST_F(SnapshotPromoteTest, WithJsonTheWaitIsToldLineByLineAndTheResultLast) {
     event["involvedObject"] = {{"uid", k8s::Uid(claim)}};
     event["reason"] = "Provisioning";
     event["message"] = "is asked for";
-    api.Seed(csi::EventType(), event);
+    api.Seed(EventType(), event);
   });
   const Outcome outcome = Run({"monday", "copy", "--wait", "--json"});
   ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
@@ -182,7 +182,7 @@ TEST_F(SnapshotPromoteTest, ARefusalOfTheProvisionerEndsTheWait) {
     event["involvedObject"] = {{"uid", k8s::Uid(claim)}};
     event["reason"] = "ProvisioningFailed";
     event["message"] = "rpc error: code = InvalidArgument desc = no \x1b[2J such\x07 pool";
-    api.Seed(csi::EventType(), event);
+    api.Seed(EventType(), event);
   });
   const Outcome outcome = Run({"monday", "copy", "--wait"});
   EXPECT_EQ(outcome.code, ExitCode::kFailed);
@@ -202,10 +202,10 @@ struct Case {
 };
 
 void SetSnapshot(support::FakeApiClient& api, const std::function<void(Json&)>& change) {
-  api.Mutate(csi::VolumeSnapshotKey("shop", "monday"), change);
+  api.Mutate(VolumeSnapshotKey("shop", "monday"), change);
 }
 void SetContent(support::FakeApiClient& api, const std::function<void(Json&)>& change) {
-  api.Mutate(csi::VolumeSnapshotContentKey("content-of-monday"), change);
+  api.Mutate(VolumeSnapshotContentKey("content-of-monday"), change);
 }
 
 std::vector<Case> Refusals() {
@@ -220,7 +220,7 @@ std::vector<Case> Refusals() {
        "with --wait this waits"},
       {"lost",
        [](support::FakeApiClient& api) {
-         api.Remove(csi::VolumeSnapshotContentKey("content-of-monday"));
+         api.Remove(VolumeSnapshotContentKey("content-of-monday"));
        },
        {"monday", "copy"},
        ExitCode::kFailed,
@@ -359,7 +359,7 @@ TEST_F(SnapshotPromoteSetTest, NamesByPrefixOrOfTheVolumeSnapshots) {
 }
 
 TEST_F(SnapshotPromoteSetTest, WhatIsAgainstOneIsAgainstAll) {
-  api_.Mutate(csi::VolumeSnapshotKey("shop", "nightly-2"),
+  api_.Mutate(VolumeSnapshotKey("shop", "nightly-2"),
               [](Json& snapshot) { snapshot["status"]["readyToUse"] = false; });
   Outcome outcome = Run({"--set", "nightly", "--replica-of", "test"});
   EXPECT_EQ(outcome.code, ExitCode::kFailed);

@@ -133,7 +133,7 @@ TEST_F(SnapshotPruneTest, NeverTakesWhatIsNeeded) {
 TEST_F(SnapshotPruneTest, WhatIsNotReadyIsNoGeneration) {
   Change("day-13", {"status", "readyToUse"}, false);
   Change("day-13", {"status", "error"}, Json{{"message", "busy"}});
-  api_.Remove(csi::VolumeSnapshotContentKey("content-of-day-11"));
+  api_.Remove(VolumeSnapshotContentKey("content-of-day-11"));
   EXPECT_THAT(Decisions(RunJson({"--keep-last", "1", "--yes"})),
               ElementsAre("day-13 keep NoNewerReady", "day-12 keep Rule", "day-11 delete Failed",
                           "day-10 delete NoRule"));
@@ -207,10 +207,10 @@ TEST_F(SnapshotPruneTest, AKeepLabelThatIsSetMeanwhileWins) {
 TEST_F(SnapshotPruneTest, AnotherOneOfTheSameNameIsLeftAlone) {
   api_.SetInterceptor([&](const ApiCall& call, const Json*) {
     if (call.verb == "delete" && call.name == "day-11") {
-      api_.Remove(csi::VolumeSnapshotKey("shop", "day-11"));
+      api_.Remove(VolumeSnapshotKey("shop", "day-11"));
       Json another = support::MakeSnapshotObject("shop", "day-11", "");
       SetJson(another, {"metadata", "uid"}, "another-uid");
-      api_.Seed(csi::VolumeSnapshotType(), another);
+      api_.Seed(VolumeSnapshotType(), another);
     }
     return absl::OkStatus();
   });

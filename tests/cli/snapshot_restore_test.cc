@@ -40,17 +40,17 @@ const k8s::ResourceType kEvents{"", "v1", "events", "Event", true};
 class SnapshotRestoreTest : public testing::Test {
  protected:
   SnapshotRestoreTest()
-      : api_server_(api_, {csi::VolumeSnapshotType(), csi::VolumeSnapshotContentType(),
-                           csi::VolumeSnapshotClassType(), csi::PersistentVolumeClaimType(),
-                           csi::PersistentVolumeType(), csi::StorageClassType(),
-                           objects::CsiDriver::Type(), csi::LeaseType(), csi::PodType(),
-                           csi::StatefulSetType(), csi::BackupType(), kEvents, kReviews}) {
+      : api_server_(api_,
+                    {VolumeSnapshotType(), VolumeSnapshotContentType(), VolumeSnapshotClassType(),
+                     PersistentVolumeClaimType(), PersistentVolumeType(), StorageClassType(),
+                     objects::CsiDriver::Type(), LeaseType(), PodType(), StatefulSetType(),
+                     BackupType(), kEvents, kReviews}) {
     program_.Write("kubeconfig", api_server_.Kubeconfig());
     Json storage_class = support::MakeObject("storage.k8s.io/v1", "StorageClass", "", "fast");
     storage_class["provisioner"] = kFakeDriver;
-    api_.Seed(csi::StorageClassType(), storage_class);
+    api_.Seed(StorageClassType(), storage_class);
     SeedFilledWhenBound(api_, kFakeDriver);
-    api_.Seed(csi::VolumeSnapshotClassType(), support::MakeClassObject("snaps", kFakeDriver));
+    api_.Seed(VolumeSnapshotClassType(), support::MakeClassObject("snaps", kFakeDriver));
     for (const char* pvc : {"data-db-0", "data-db-1"}) {
       AddPvc(pvc);
     }
@@ -62,23 +62,23 @@ class SnapshotRestoreTest : public testing::Test {
                    {"accessModes", {"ReadWriteOnce"}},
                    {"volumeMode", "Filesystem"},
                    {"resources", {{"requests", {{"storage", "1Gi"}}}}}};
-    ASSERT_THAT(api_.Create({}, csi::PersistentVolumeClaimType(), "shop", pvc), support::IsOk());
+    ASSERT_THAT(api_.Create({}, PersistentVolumeClaimType(), "shop", pvc), support::IsOk());
     cluster_.driver().Write(HandleOf(name), "old");
     Json snapshot =
         support::MakeObject("snapshot.storage.k8s.io/v1", "VolumeSnapshot", "shop",
                             absl::StrCat("week-", name), {{objects::kSnapshotSetLabel, "week"}});
     snapshot["spec"] = {{"source", {{"persistentVolumeClaimName", name}}},
                         {"volumeSnapshotClassName", "snaps"}};
-    ASSERT_THAT(api_.Create({}, csi::VolumeSnapshotType(), "shop", snapshot), support::IsOk());
+    ASSERT_THAT(api_.Create({}, VolumeSnapshotType(), "shop", snapshot), support::IsOk());
     cluster_.driver().Write(HandleOf(name), "new");
   }
 
   std::string VolumeOf(const std::string& pvc) const {
-    const auto found = api_.Find(csi::ClaimKey("shop", pvc));
+    const auto found = api_.Find(ClaimKey("shop", pvc));
     return found.has_value() ? GetString(*found, {"spec", "volumeName"}) : "";
   }
   std::string HandleOf(const std::string& pvc) const {
-    return GetString(*api_.Find(csi::VolumeKey(VolumeOf(pvc))), {"spec", "csi", "volumeHandle"});
+    return GetString(*api_.Find(VolumeKey(VolumeOf(pvc))), {"spec", "csi", "volumeHandle"});
   }
   std::string Data(const std::string& pvc = "data-db-0") const {
     return cluster_.driver().volumes()[HandleOf(pvc)];
@@ -182,7 +182,7 @@ TEST_F(SnapshotRestoreTest, ADryRunSaysThePlanAndChangesNothing) {
 }
 
 TEST_F(SnapshotRestoreTest, ADryRunNamesTheFinalizersOfOthers) {
-  api_.Mutate(csi::ClaimKey("shop", "data-db-0"), [](Json& pvc) {
+  api_.Mutate(ClaimKey("shop", "data-db-0"), [](Json& pvc) {
     SetJson(pvc, {"metadata", "finalizers"},
             Json::array({"kubernetes.io/pvc-protection", "example.com/ledger"}));
   });
@@ -239,7 +239,7 @@ TEST_F(SnapshotRestoreTest, OfASetNothingIsTouchedWhenOneIsRefused) {
   Json pod = support::MakeObject("v1", "Pod", "shop", "db-1");
   pod["spec"]["volumes"] = Json::array({{{"persistentVolumeClaim", {{"claimName", "data-db-1"}}}}});
   pod["status"]["phase"] = "Running";
-  api_.Seed(csi::PodType(), pod);
+  api_.Seed(PodType(), pod);
   api_.ClearCalls();
   const Outcome outcome = Run({"--set", "week", "--yes"});
   EXPECT_EQ(outcome.code, ExitCode::kFailed);
@@ -247,9 +247,9 @@ TEST_F(SnapshotRestoreTest, OfASetNothingIsTouchedWhenOneIsRefused) {
               AllOf(HasSubstr("PVC shop/data-db-1 is not restored: Pod/db-1 uses it"),
                     Not(HasSubstr("data-db-0 is not"))));
   EXPECT_EQ(writes(), 0);
-  api_.Remove({csi::PodType(), "shop", "db-1"});
+  api_.Remove({PodType(), "shop", "db-1"});
   ASSERT_EQ(Run({"--set", "week", "--yes"}).code, ExitCode::kOk);
-  api_.Seed(csi::PodType(), pod);
+  api_.Seed(PodType(), pod);
   api_.ClearCalls();
   const Outcome undo = Run({"--set", "week", "--undo", "--yes"});
   EXPECT_EQ(undo.code, ExitCode::kFailed);
@@ -258,21 +258,21 @@ TEST_F(SnapshotRestoreTest, OfASetNothingIsTouchedWhenOneIsRefused) {
 }
 
 TEST_F(SnapshotRestoreTest, ExitCodesTellTheRefusals) {
-  api_.Mutate(csi::VolumeSnapshotKey("shop", "week-data-db-0"),
+  api_.Mutate(VolumeSnapshotKey("shop", "week-data-db-0"),
               [](Json& snapshot) { snapshot["status"]["restoreSize"] = "2Gi"; });
   const Outcome small = Restore({"--yes"});
   EXPECT_EQ(small.code, ExitCode::kTargetTooSmall);
   EXPECT_THAT(small.error, HasSubstr("less than the 2Gi"));
-  api_.Mutate(csi::VolumeSnapshotKey("shop", "week-data-db-0"),
+  api_.Mutate(VolumeSnapshotKey("shop", "week-data-db-0"),
               [](Json& snapshot) { snapshot["status"]["restoreSize"] = "1Gi"; });
 
   Json other = support::MakeSnapshotObject("shop", "nightly", "");
   SetJson(other, {"spec", "source", "persistentVolumeClaimName"}, "data-db-0");
-  api_.Seed(csi::VolumeSnapshotType(), other);
+  api_.Seed(VolumeSnapshotType(), other);
   const Outcome busy = Restore({"--yes"});
   EXPECT_EQ(busy.code, ExitCode::kLocked);
   EXPECT_THAT(busy.error, AllOf(HasSubstr("VolumeSnapshot nightly"), Not(HasSubstr("--wait"))));
-  api_.Remove(csi::VolumeSnapshotKey("shop", "nightly"));
+  api_.Remove(VolumeSnapshotKey("shop", "nightly"));
 
   EXPECT_EQ(Run({"none", "--into", "data-db-0", "--yes"}).code, ExitCode::kFailed);
   EXPECT_EQ(Run({"week-data-db-0", "--into", "none", "--yes"}).code, ExitCode::kFailed);
@@ -339,7 +339,7 @@ TEST_F(SnapshotRestoreTest, TheListNamesOldVolumes) {
 }
 
 TEST_F(SnapshotRestoreTest, AVolumeThatTheDriverKeepsIsSaid) {
-  api_.Mutate(csi::VolumeKey(VolumeOf("data-db-0")), [](Json& volume) {
+  api_.Mutate(VolumeKey(VolumeOf("data-db-0")), [](Json& volume) {
     EraseJson(volume, {"metadata", "annotations", objects::kProvisionedByAnnotation});
   });
   const std::string handle = HandleOf("data-db-0");

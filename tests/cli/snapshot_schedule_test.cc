@@ -34,8 +34,7 @@ class SnapshotScheduleVerbTest : public SnapshotProgramTest {
  protected:
   SnapshotScheduleVerbTest() {
     SeedBoundPvc(api_, "data-db-0", cluster_.driver_name, {{"app", "db"}});
-    api_.Seed(csi::VolumeSnapshotClassType(),
-              support::MakeClassObject("fast", cluster_.driver_name));
+    api_.Seed(VolumeSnapshotClassType(), support::MakeClassObject("fast", cluster_.driver_name));
     SeedStatefulSet(api_);
   }
 
@@ -90,7 +89,7 @@ class SnapshotScheduleVerbTest : public SnapshotProgramTest {
       EXPECT_TRUE(is_allowed) << call;
     }
   }
-  std::vector<Json> Made() const { return api_.All(csi::VolumeSnapshotType()); }
+  std::vector<Json> Made() const { return api_.All(VolumeSnapshotType()); }
 
   support::FakeSnapshotCluster cluster_{api_};
 };
@@ -120,7 +119,7 @@ TEST_F(SnapshotScheduleVerbTest, WhatIsPrintedTakesAndPrunesWithItsRights) {
     EXPECT_THAT(prune.out, HasSubstr("deleted 0"));
     ExpectAllowed(objects[1]);
     for (const Json& one : Made()) {
-      ASSERT_TRUE(api_.Remove(csi::VolumeSnapshotKey("shop", k8s::Name(one))));
+      ASSERT_TRUE(api_.Remove(VolumeSnapshotKey("shop", k8s::Name(one))));
     }
   }
 }
@@ -141,8 +140,8 @@ TEST_F(SnapshotScheduleVerbTest, PrunesNothingThatAPersonTook) {
     SetJson(snapshot, {"metadata", "creationTimestamp"}, taken);
     SetJson(snapshot, {"status", "readyToUse"}, true);
     SetJson(snapshot, {"status", "creationTime"}, taken);
-    api_.Seed(csi::VolumeSnapshotType(), snapshot);
-    api_.Seed(csi::VolumeSnapshotContentType(),
+    api_.Seed(VolumeSnapshotType(), snapshot);
+    api_.Seed(VolumeSnapshotContentType(),
               support::MakeContentObject(content, "shop", name, absl::StrCat("handle-", name)));
   }
   const std::vector<Json> objects = Printed({"data", "--keep-last", "1"});

@@ -28,9 +28,7 @@ class SnapshotShareVerbTest : public SnapshotVerbTest {
     return program_.Run({"--kubeconfig", program_.Path("kubeconfig"), "snapshot", "delete",
                          "monday", "--last-too", "--wait", "-n", space});
   }
-  bool IsSharedThere() const {
-    return api_.Find(csi::VolumeSnapshotKey("team", "monday")).has_value();
-  }
+  bool IsSharedThere() const { return api_.Find(VolumeSnapshotKey("team", "monday")).has_value(); }
 
   support::FakeSnapshotCluster cluster_{api_};
 };

@@ -37,7 +37,7 @@ class SnapshotShowTest : public SnapshotVerbTest {
     SetJson(event, {"source", "component"}, "csi-snapshotter");
     SetJson(event, {"count"}, 3);
     SetJson(event, {"message"}, message);
-    api_.Seed(csi::EventType(), event);
+    api_.Seed(EventType(), event);
   }
 };
 
@@ -108,7 +108,7 @@ TEST_F(SnapshotShowTest, TheBindingIsShownBothWays) {
               AllOf(HasSubstr("names VolumeSnapshotContent content-of-monday, which names "
                               "bank/monday"),
                     HasSubstr("BoundToAnother")));
-  api_.Remove(csi::VolumeSnapshotContentKey("content-of-monday"));
+  api_.Remove(VolumeSnapshotContentKey("content-of-monday"));
   EXPECT_THAT(Run({"-n", "shop", "monday"}).out,
               AllOf(HasSubstr("which does not exist"), HasSubstr("ContentGone")));
   Change("monday", {"status"}, Json::object());

@@ -5,8 +5,8 @@
 
 #include <string>
 
-#include "csi/snapshot_inventory.h"
-#include "csi/snapshot_removal.h"
+#include "snapshots/snapshot_inventory.h"
+#include "snapshots/snapshot_removal.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::cli::snapshot_text_test {
@@ -41,21 +41,23 @@ TEST(SnapshotTextTest, ADeletionWhoseAnswerWasLostIsNotCalledRefused) {
 }
 
 TEST(SnapshotTextTest, EachActionIsPrinted) {
-  csi::SnapshotEntry entry;
+  snapshots::SnapshotEntry entry;
   entry.content = "c";
   entry.content_names = "bank/gold";
   entry.driver = "d.example.com";
-  EXPECT_THAT(DataActionText(entry, csi::DataAction::kNone), HasSubstr("no data yet"));
-  EXPECT_THAT(DataActionText(entry, csi::DataAction::kUnknown), HasSubstr("c may not be read"));
-  EXPECT_THAT(DataActionText(entry, csi::DataAction::kContentGone), HasSubstr("c does not exist"));
-  EXPECT_THAT(DataActionText(entry, csi::DataAction::kNotItsOwn),
+  EXPECT_THAT(DataActionText(entry, snapshots::DataAction::kNone), HasSubstr("no data yet"));
+  EXPECT_THAT(DataActionText(entry, snapshots::DataAction::kUnknown),
+              HasSubstr("c may not be read"));
+  EXPECT_THAT(DataActionText(entry, snapshots::DataAction::kContentGone),
+              HasSubstr("c does not exist"));
+  EXPECT_THAT(DataActionText(entry, snapshots::DataAction::kNotItsOwn),
               HasSubstr("belongs to bank/gold"));
-  EXPECT_THAT(DataActionText(entry, csi::DataAction::kDeleted), HasSubstr("gone for good"));
-  EXPECT_EQ(DataActionText(entry, csi::DataAction::kKept),
+  EXPECT_THAT(DataActionText(entry, snapshots::DataAction::kDeleted), HasSubstr("gone for good"));
+  EXPECT_EQ(DataActionText(entry, snapshots::DataAction::kKept),
             "the storage keeps its data; the driver has not given VolumeSnapshotContent c a handle "
             "yet");
   entry.handle = "h";
-  EXPECT_EQ(DataActionText(entry, csi::DataAction::kKept),
+  EXPECT_EQ(DataActionText(entry, snapshots::DataAction::kKept),
             "the storage keeps its data: handle h; csi-delta snapshot import --driver "
             "d.example.com h brings it back");
 }

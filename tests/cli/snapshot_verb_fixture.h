@@ -26,8 +26,8 @@ inline void SeedReady(support::FakeApiClient& api, const std::string& space,
   SetJson(snapshot, {"status", "readyToUse"}, true);
   SetJson(snapshot, {"status", "creationTime"}, taken);
   SetJson(snapshot, {"status", "restoreSize"}, "1Gi");
-  api.Seed(csi::VolumeSnapshotType(), snapshot);
-  api.Seed(csi::VolumeSnapshotContentType(),
+  api.Seed(VolumeSnapshotType(), snapshot);
+  api.Seed(VolumeSnapshotContentType(),
            support::MakeContentObject("content-of-" + name, space, name, "handle-of-" + name));
 }
 
@@ -37,18 +37,18 @@ inline void SeedBoundPvc(support::FakeApiClient& api, const std::string& name,
   Json claim = support::MakeObject("v1", "PersistentVolumeClaim", "shop", name, labels);
   SetJson(claim, {"spec", "volumeName"}, "pv-" + name);
   SetJson(claim, {"status", "phase"}, "Bound");
-  api.Seed(csi::PersistentVolumeClaimType(), claim);
+  api.Seed(PersistentVolumeClaimType(), claim);
   Json volume = support::MakeObject("v1", "PersistentVolume", "", "pv-" + name);
   SetJson(volume, {"spec", "csi", "driver"}, driver);
   SetJson(volume, {"spec", "csi", "volumeHandle"}, "volume-" + name);
-  api.Seed(csi::PersistentVolumeType(), volume);
+  api.Seed(PersistentVolumeType(), volume);
 }
 
 // The StatefulSet shop/db, whose PVCs are data-db-N.
 inline void SeedStatefulSet(support::FakeApiClient& api) {
   Json set = support::MakeObject("apps/v1", "StatefulSet", "shop", "db");
   SetJson(set, {"spec", "volumeClaimTemplates"}, Json::array({{{"metadata", {{"name", "data"}}}}}));
-  api.Seed(csi::StatefulSetType(), set);
+  api.Seed(StatefulSetType(), set);
 }
 
 // Volumes of the driver have their data once they are bound; tests of csi have others.
@@ -63,13 +63,11 @@ class SnapshotProgramTest : public testing::Test {
  protected:
   SnapshotProgramTest()
       : api_server_(
-            api_, {csi::VolumeSnapshotType(), csi::VolumeSnapshotContentType(),
-                   csi::VolumeSnapshotClassType(), csi::PersistentVolumeClaimType(),
-                   csi::PersistentVolumeType(), objects::CsiDriver::Type(), csi::StorageClassType(),
-                   csi::LeaseType(), csi::PodType(), csi::StatefulSetType(), csi::EventType(),
-                   csi::BackupType(), csi::ResourceQuotaType(), csi::SecretType(),
-                   csi::VolumeGroupSnapshotType("v1"), csi::VolumeGroupSnapshotContentType("v1"),
-                   csi::VolumeGroupSnapshotClassType("v1"),
+            api_, {VolumeSnapshotType(), VolumeSnapshotContentType(), VolumeSnapshotClassType(),
+                   PersistentVolumeClaimType(), PersistentVolumeType(), objects::CsiDriver::Type(),
+                   StorageClassType(), LeaseType(), PodType(), StatefulSetType(), EventType(),
+                   BackupType(), ResourceQuotaType(), SecretType(), VolumeGroupSnapshotType("v1"),
+                   VolumeGroupSnapshotContentType("v1"), VolumeGroupSnapshotClassType("v1"),
                    k8s::ResourceType{"authorization.k8s.io", "v1", "selfsubjectaccessreviews",
                                      "SelfSubjectAccessReview", false}}) {
     program_.Write("kubeconfig", api_server_.Kubeconfig());
@@ -97,11 +95,11 @@ class SnapshotVerbTest : public SnapshotProgramTest {
     SeedReady(api_, space, name, taken, {{objects::kMadeByLabel, objects::kMadeByVerbs}});
   }
   void Change(const std::string& name, JsonPath path, const Json& value) {
-    ASSERT_TRUE(api_.Mutate(csi::VolumeSnapshotKey("shop", name),
+    ASSERT_TRUE(api_.Mutate(VolumeSnapshotKey("shop", name),
                             [&](Json& snapshot) { SetJson(snapshot, path, value); }));
   }
   void ChangeContent(const std::string& name, JsonPath path, const Json& value) {
-    ASSERT_TRUE(api_.Mutate(csi::VolumeSnapshotContentKey("content-of-" + name),
+    ASSERT_TRUE(api_.Mutate(VolumeSnapshotContentKey("content-of-" + name),
                             [&](Json& content) { SetJson(content, path, value); }));
   }
   void Label(const std::string& name, const char* key, const std::string& value) {
@@ -111,13 +109,13 @@ class SnapshotVerbTest : public SnapshotProgramTest {
   void FillFrom(const std::string& name, const std::string& pvc) {
     Json claim = support::MakeObject("v1", "PersistentVolumeClaim", "shop", pvc);
     SetJson(claim, {"spec", "dataSource"}, Json{{"kind", "VolumeSnapshot"}, {"name", name}});
-    api_.Seed(csi::PersistentVolumeClaimType(), claim);
+    api_.Seed(PersistentVolumeClaimType(), claim);
   }
   bool IsThere(const std::string& name) const {
-    return api_.Find(csi::VolumeSnapshotKey("shop", name)).has_value();
+    return api_.Find(VolumeSnapshotKey("shop", name)).has_value();
   }
   bool IsContentThere(const std::string& name) const {
-    return api_.Find(csi::VolumeSnapshotContentKey("content-of-" + name)).has_value();
+    return api_.Find(VolumeSnapshotContentKey("content-of-" + name)).has_value();
   }
 
   Outcome Run(const std::vector<std::string>& more) const { return RunWords({verb_}, more); }

@@ -37,7 +37,7 @@ class StatusTest : public testing::Test {
  protected:
   StatusTest()
       : server_(api_,
-                {csi::DataUploadType(), csi::DataDownloadType(), csi::ConfigMapType(),
+                {DataUploadType(), DataDownloadType(), ConfigMapType(),
                  objects::ProtectedVolume::Type(), datamover::VolumeTask::Type()},
                 {}, [this](const ServedRequest& request, ServedConnection& connection) {
                   return AnswerUploads(request, connection);

@@ -33,10 +33,9 @@ class CliUninstallTest : public testing::Test {
  protected:
   CliUninstallTest()
       : server_(bed_.api,
-                {kNamespaces, csi::VolumeSnapshotType(), csi::VolumeSnapshotContentType(),
-                 csi::DataUploadType(), csi::DataDownloadType(), csi::DataDeletionType(),
-                 csi::LeaseType(), csi::SecretType(), csi::PodType(), csi::ConfigMapType(),
-                 csi::PersistentVolumeType(), csi::PersistentVolumeClaimType(),
+                {kNamespaces, VolumeSnapshotType(), VolumeSnapshotContentType(), DataUploadType(),
+                 DataDownloadType(), DataDeletionType(), LeaseType(), SecretType(), PodType(),
+                 ConfigMapType(), PersistentVolumeType(), PersistentVolumeClaimType(),
                  datamover::VolumeTask::Type(), objects::BackupStorageLocation::Type(),
                  objects::DifferentialSnapshot::Type(), objects::ProtectedVolume::Type()}) {
     bed_.api.Seed(kNamespaces,
@@ -53,7 +52,7 @@ class CliUninstallTest : public testing::Test {
     return program_.Run(words);
   }
 
-  std::vector<Json> Contents() const { return bed_.api.All(csi::VolumeSnapshotContentType()); }
+  std::vector<Json> Contents() const { return bed_.api.All(VolumeSnapshotContentType()); }
 
   MoverBed bed_;
   support::ApiTestServer server_;
@@ -106,7 +105,7 @@ TEST_F(CliUninstallTest, DataIsDeletedOnlyOfTheClusterThatIsNamed) {
 // They may name the credentials that delete.
 TEST_F(CliUninstallTest, DataIsNotDeletedWhenTheSettingsDoNotRead) {
   bed_.api.Seed(
-      csi::ConfigMapType(),
+      ConfigMapType(),
       {{"metadata", {{"name", datamover::kSettingsConfigMap}, {"namespace", MoverBed::kMover}}},
        {"data", {{datamover::kSettingsKey, "{"}}}});
   const Outcome outcome = Uninstall({"--yes", "--delete-data", bed_.env.cluster});
@@ -118,7 +117,7 @@ TEST_F(CliUninstallTest, DataIsNotDeletedWhenTheSettingsDoNotRead) {
 }
 
 TEST_F(CliUninstallTest, WhileTheDataMoverWorksItIsRefused) {
-  bed_.api.Seed(csi::LeaseType(),
+  bed_.api.Seed(LeaseType(),
                 {{"metadata", {{"name", datamover::kMoverLease}, {"namespace", MoverBed::kMover}}},
                  {"spec", {{"holderIdentity", "one"}, {"renewTime", FormatRfc3339(absl::Now())}}}});
   for (const char* name : {"u1", "u2", "u3", "u4", "u5", "u6", "u7"}) {
@@ -129,7 +128,7 @@ TEST_F(CliUninstallTest, WhileTheDataMoverWorksItIsRefused) {
   EXPECT_THAT(outcome.error,
               AllOf(HasSubstr("DataUpload velero/u1 (New), DataUpload velero/u2 (New)"),
                     HasSubstr("velero/u5 (New) and 2 more; wait until csi-delta status")));
-  EXPECT_TRUE(bed_.api.Find(csi::VolumeSnapshotContentKey("du-1")).has_value());
+  EXPECT_TRUE(bed_.api.Find(VolumeSnapshotContentKey("du-1")).has_value());
 }
 
 }  // namespace

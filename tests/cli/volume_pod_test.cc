@@ -36,28 +36,27 @@ const k8s::ResourceType kEvents{"", "v1", "events", "Event", true};
 class VolumePodTest : public testing::Test {
  protected:
   VolumePodTest()
-      : api_server_(
-            api_, {csi::VolumeSnapshotType(), csi::VolumeSnapshotContentType(),
-                   csi::VolumeSnapshotClassType(), csi::PersistentVolumeClaimType(),
-                   csi::PersistentVolumeType(), csi::StorageClassType(), csi::LeaseType(),
-                   csi::PodType(), csi::StatefulSetType(), csi::BackupType(), csi::DataUploadType(),
-                   csi::DataDownloadType(), csi::ConfigMapType(), kEvents, kReviews}) {
+      : api_server_(api_,
+                    {VolumeSnapshotType(), VolumeSnapshotContentType(), VolumeSnapshotClassType(),
+                     PersistentVolumeClaimType(), PersistentVolumeType(), StorageClassType(),
+                     LeaseType(), PodType(), StatefulSetType(), BackupType(), DataUploadType(),
+                     DataDownloadType(), ConfigMapType(), kEvents, kReviews}) {
     program_.Write("kubeconfig", api_server_.Kubeconfig());
     Json storage_class = support::MakeObject("storage.k8s.io/v1", "StorageClass", "", "fast");
     storage_class["provisioner"] = kFakeDriver;
-    api_.Seed(csi::StorageClassType(), storage_class);
-    api_.Seed(csi::VolumeSnapshotClassType(), support::MakeClassObject("snaps", kFakeDriver));
+    api_.Seed(StorageClassType(), storage_class);
+    api_.Seed(VolumeSnapshotClassType(), support::MakeClassObject("snaps", kFakeDriver));
     Json pvc = support::MakeObject("v1", "PersistentVolumeClaim", "shop", "data");
     pvc["spec"] = {{"storageClassName", "fast"},
                    {"accessModes", {"ReadWriteOnce"}},
                    {"volumeMode", "Block"},
                    {"resources", {{"requests", {{"storage", "1Gi"}}}}}};
-    EXPECT_THAT(api_.Create({}, csi::PersistentVolumeClaimType(), "shop", pvc), support::IsOk());
+    EXPECT_THAT(api_.Create({}, PersistentVolumeClaimType(), "shop", pvc), support::IsOk());
     Json snapshot =
         support::MakeObject("snapshot.storage.k8s.io/v1", "VolumeSnapshot", "shop", "monday");
     snapshot["spec"] = {{"source", {{"persistentVolumeClaimName", "data"}}},
                         {"volumeSnapshotClassName", "snaps"}};
-    EXPECT_THAT(api_.Create({}, csi::VolumeSnapshotType(), "shop", snapshot), support::IsOk());
+    EXPECT_THAT(api_.Create({}, VolumeSnapshotType(), "shop", snapshot), support::IsOk());
     api_.OnCreate("pods", [this](support::FakeApiClient&, const Json& made) { pod_ = made; });
     EndPods("Succeeded",
             R"({"message_type":"result","compared_bytes":1048576,"written_bytes":4096})");
@@ -68,7 +67,7 @@ class VolumePodTest : public testing::Test {
     api_.SetInterceptor(
         [this, phase, message](const support::ApiCall& call, const Json*) -> absl::Status {
           if (call.verb == "get" && call.plural == "pods" && call.subresource.empty()) {
-            api_.Mutate({csi::PodType(), "shop", call.name}, [&](Json& pod) {
+            api_.Mutate({PodType(), "shop", call.name}, [&](Json& pod) {
               pod["status"] = {
                   {"phase", phase},
                   {"containerStatuses", {{{"state", {{"terminated", {{"message", message}}}}}}}}};
@@ -109,12 +108,12 @@ class VolumePodTest : public testing::Test {
                                                     .claim_uid = "claim-uid",
                                                     .snapshot_id = std::string(64, 'a'),
                                                     .key = std::string(16, '0')})}};
-    api_.Seed(csi::DataUploadType(), upload);
+    api_.Seed(DataUploadType(), upload);
     SetMover(R"({"restore": {"intoExistingVolumes": true}})");
     EndDownloads("Completed", "");
   }
   void SetMover(const std::string& settings) {
-    api_.Seed(csi::ConfigMapType(),
+    api_.Seed(ConfigMapType(),
               {{"metadata", {{"name", "csi-delta-mover"}, {"namespace", "csi-delta"}}},
                {"data", {{"config.json", settings}}}});
   }
@@ -122,7 +121,7 @@ class VolumePodTest : public testing::Test {
     api_.SetInterceptor(
         [this, phase, message](const support::ApiCall& call, const Json*) -> absl::Status {
           if (call.verb == "get" && call.plural == "datadownloads") {
-            api_.Mutate({csi::DataDownloadType(), "velero", call.name}, [&](Json& download) {
+            api_.Mutate({DataDownloadType(), "velero", call.name}, [&](Json& download) {
               download["status"] = {{"phase", phase}, {"message", message}};
               SetJson(download, {"metadata", "annotations", objects::kRestoredBytesAnnotation},
                       R"({"compared_bytes":1048576,"written_bytes":4096})");
@@ -135,8 +134,8 @@ class VolumePodTest : public testing::Test {
     more.insert(more.begin(), {"restore", "--upload", "nightly", "--into", "shop/data"});
     return Run(more);
   }
-  std::size_t downloads() const { return api_.All(csi::DataDownloadType()).size(); }
-  std::size_t snapshots() const { return api_.All(csi::VolumeSnapshotType()).size(); }
+  std::size_t downloads() const { return api_.All(DataDownloadType()).size(); }
+  std::size_t snapshots() const { return api_.All(VolumeSnapshotType()).size(); }
 
   ProgramRunner program_;
   support::FakeApiClient api_;
@@ -146,17 +145,17 @@ class VolumePodTest : public testing::Test {
 };
 
 TEST_F(VolumePodTest, CopySaysItsPlanItsStepsAndTheWayBack) {
-  const std::string uid = k8s::Uid(*api_.Find(csi::ClaimKey("shop", "data")));
+  const std::string uid = k8s::Uid(*api_.Find(ClaimKey("shop", "data")));
   const Outcome outcome = Restore();
   ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
   EXPECT_THAT(outcome.out,
               AllOf(HasSubstr("PVC shop/data gets the data of VolumeSnapshot monday:"),
                     HasSubstr("is taken, for safety\n"), HasSubstr("4.0 KiB written"),
                     HasSubstr("back:   csi-delta snapshot restore data-before-restore-")));
-  EXPECT_EQ(k8s::Uid(*api_.Find(csi::ClaimKey("shop", "data"))), uid);
+  EXPECT_EQ(k8s::Uid(*api_.Find(ClaimKey("shop", "data"))), uid);
   EXPECT_EQ(snapshots(), 2U);
-  EXPECT_THAT(api_.All(csi::PodType()), IsEmpty());
-  EXPECT_EQ(api_.All(csi::PersistentVolumeClaimType()).size(), 1U);
+  EXPECT_THAT(api_.All(PodType()), IsEmpty());
+  EXPECT_EQ(api_.All(PersistentVolumeClaimType()).size(), 1U);
 }
 
 TEST_F(VolumePodTest, AutoCopiesOnlyWhereAnImageIsKnownAndPodsMayBeMade) {
@@ -177,17 +176,16 @@ TEST_F(VolumePodTest, AutoCopiesOnlyWhereAnImageIsKnownAndPodsMayBeMade) {
 
 TEST_F(VolumePodTest, CopyIsRefusedBeforeAnythingIsMade) {
   EXPECT_THAT(Restore({"--method", "copy", "--yes"}).error, HasSubstr("--image"));
-  api_.Mutate(csi::ClaimKey("shop", "data"),
+  api_.Mutate(ClaimKey("shop", "data"),
               [](Json& pvc) { pvc["spec"]["volumeMode"] = "Filesystem"; });
   const Outcome of_files = Restore();
   EXPECT_EQ(of_files.code, ExitCode::kFailed);
   EXPECT_THAT(of_files.error, HasSubstr("Filesystem"));
-  api_.Mutate(csi::ClaimKey("shop", "data"),
-              [](Json& pvc) { pvc["spec"]["volumeMode"] = "Block"; });
+  api_.Mutate(ClaimKey("shop", "data"), [](Json& pvc) { pvc["spec"]["volumeMode"] = "Block"; });
   Json app = support::MakeObject("v1", "Pod", "shop", "app");
   app["spec"]["volumes"] =
       Json::array({{{"name", "v"}, {"persistentVolumeClaim", {{"claimName", "data"}}}}});
-  api_.Seed(csi::PodType(), app);
+  api_.Seed(PodType(), app);
   EXPECT_THAT(Restore().error, HasSubstr("Pod/app"));
   api_.Forbid("create", "pods");
   EXPECT_THAT(Restore().error, HasSubstr("csi-delta-snapshot-user"));
@@ -229,7 +227,7 @@ TEST_F(VolumePodTest, ARepositoryIsRestoredByAPodWithItsSecret) {
                                  Contains("--path"), Contains("/orders")));
   EXPECT_EQ(pod_["spec"]["containers"][0]["envFrom"][0]["secretRef"]["name"], "repository");
   EXPECT_EQ(snapshots(), 2U);
-  EXPECT_THAT(api_.All(csi::PodType()), IsEmpty());
+  EXPECT_THAT(api_.All(PodType()), IsEmpty());
 }
 
 // The Pod has restored, and ends with exit code 3.
@@ -248,7 +246,7 @@ TEST_F(VolumePodTest, ARepositoryIsNotRestoredOverAnythingInUse) {
   Json app = support::MakeObject("v1", "Pod", "shop", "app");
   app["spec"]["volumes"] =
       Json::array({{{"name", "v"}, {"persistentVolumeClaim", {{"claimName", "data"}}}}});
-  api_.Seed(csi::PodType(), app);
+  api_.Seed(PodType(), app);
   EXPECT_THAT(RestoreInto().error, HasSubstr("Pod/app"));
   EXPECT_EQ(api_.CallCount("create", "pods"), 0);
   EXPECT_EQ(snapshots(), 1U);
@@ -291,7 +289,7 @@ TEST_F(VolumePodTest, TheMoverIsNotAskedForWhatIsRefused) {
   Json app = support::MakeObject("v1", "Pod", "shop", "app");
   app["spec"]["volumes"] =
       Json::array({{{"name", "v"}, {"persistentVolumeClaim", {{"claimName", "data"}}}}});
-  api_.Seed(csi::PodType(), app);
+  api_.Seed(PodType(), app);
   EXPECT_THAT(RestoreUpload().error, HasSubstr("Pod/app"));
   EXPECT_EQ(api_.CallCount("create", "datadownloads"), 0);
   EXPECT_EQ(snapshots(), 1U);
@@ -319,7 +317,7 @@ TEST_F(VolumePodTest, WhereTheSettingsCannotBeReadThatIsSaidAndTheMoverDecides) 
   const std::vector<Case> cases = {
       {"ConfigMap csi-delta/csi-delta-mover was not found",
        [&] {
-         api_.Remove({csi::ConfigMapType(), "csi-delta", "csi-delta-mover"});
+         api_.Remove({ConfigMapType(), "csi-delta", "csi-delta-mover"});
        }},
       {"config.json", [&] { SetMover("no settings"); }},
       {"you may not get configmaps", [&] { api_.Forbid("get", "configmaps"); }}};

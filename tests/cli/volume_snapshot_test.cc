@@ -64,8 +64,8 @@ class VolumeSnapshotTest : public testing::Test {
   VolumeSnapshotTest()
       : api_server_(
             cluster_.api,
-            {csi::VolumeSnapshotType(),
-             csi::VolumeSnapshotContentType(),
+            {VolumeSnapshotType(),
+             VolumeSnapshotContentType(),
              support::MetadataServiceType(),
              objects::DifferentialSnapshot::Type(),
              {"", "v1", "serviceaccounts", "ServiceAccount", true},
@@ -377,7 +377,7 @@ TEST_F(VolumeSnapshotTest, DiffOfTheClusterTakesOneTargetAndOneBase) {
 
 TEST_F(VolumeSnapshotTest, AChangeIdIsTheBaseWhereTheDriverHasOne) {
   for (const char* name : {"old", "new"}) {
-    cluster_.api.Mutate(csi::VolumeSnapshotKey("app", name), [&](Json& snapshot) {
+    cluster_.api.Mutate(VolumeSnapshotKey("app", name), [&](Json& snapshot) {
       SetJson(snapshot, {"metadata", "annotations", "csi.example/change-id"},
               absl::StrCat("change-", name));
     });
@@ -390,7 +390,7 @@ TEST_F(VolumeSnapshotTest, AChangeIdIsTheBaseWhereTheDriverHasOne) {
 
 TEST_F(VolumeSnapshotTest, AnotherVolumesSnapshotIsNotCompared) {
   ASSERT_EQ(Backup("app/old").code, ExitCode::kOk);
-  cluster_.api.Mutate(csi::VolumeSnapshotContentKey("content-new"), [](Json& content) {
+  cluster_.api.Mutate(VolumeSnapshotContentKey("content-new"), [](Json& content) {
     SetJson(content, {"spec", "source", "volumeHandle"}, "volume-2");
   });
   const Outcome full = Backup("app/new");

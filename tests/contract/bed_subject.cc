@@ -51,9 +51,9 @@ class BedSubject : public ChangedBlockSubject {
   // The controllers take it away when they come to it; that is not awaited here.
   ~BedSubject() override {
     for (const char* snapshot : {"old", "new"}) {
-      admin_->Delete(Soon(), csi::VolumeSnapshotKey(namespace_.name, snapshot), {}).IgnoreError();
+      admin_->Delete(Soon(), VolumeSnapshotKey(namespace_.name, snapshot), {}).IgnoreError();
     }
-    admin_->Delete(Soon(), {csi::PersistentVolumeClaimType(), namespace_.name, kClaim}, {})
+    admin_->Delete(Soon(), {PersistentVolumeClaimType(), namespace_.name, kClaim}, {})
         .IgnoreError();
     admin_->Delete(Soon(), namespace_, {}).IgnoreError();
   }
@@ -71,8 +71,8 @@ class BedSubject : public ChangedBlockSubject {
 
   incremental::ChangedBlockSource* source() override { return &source_; }
 
-  void RemoveBase() override { Remove(csi::VolumeSnapshotKey(namespace_.name, "old")); }
-  void RemoveTarget() override { Remove(csi::VolumeSnapshotKey(namespace_.name, "new")); }
+  void RemoveBase() override { Remove(VolumeSnapshotKey(namespace_.name, "old")); }
+  void RemoveTarget() override { Remove(VolumeSnapshotKey(namespace_.name, "new")); }
 
  private:
   static CallContext Soon() { return CallContext().WithTimeout(absl::Seconds(60)); }
@@ -87,13 +87,13 @@ class BedSubject : public ChangedBlockSubject {
                        {"storageClassName", GetString(bed_, {"storage_class"})},
                        {"resources", {{"requests", {{"storage", absl::StrCat(size_bytes)}}}}}}}};
     CSIDELTA_CHECK(
-        admin_->Create(Soon(), csi::PersistentVolumeClaimType(), namespace_.name, claim).ok());
+        admin_->Create(Soon(), PersistentVolumeClaimType(), namespace_.name, claim).ok());
     std::string volume;
-    Await({csi::PersistentVolumeClaimType(), namespace_.name, kClaim}, [&](const Json* object) {
+    Await({PersistentVolumeClaimType(), namespace_.name, kClaim}, [&](const Json* object) {
       volume = object == nullptr ? "" : GetString(*object, {"spec", "volumeName"});
       return object != nullptr && GetString(*object, {"status", "phase"}) == "Bound";
     });
-    const Json bound = admin_->Get(Soon(), {csi::PersistentVolumeType(), "", volume}).value();
+    const Json bound = admin_->Get(Soon(), {PersistentVolumeType(), "", volume}).value();
     volume_path_ = absl::StrCat(GetString(bed_, {"volumes"}), "/",
                                 GetString(bound, {"spec", "csi", "volumeHandle"}));
   }
@@ -115,15 +115,13 @@ class BedSubject : public ChangedBlockSubject {
                         {"spec",
                          {{"volumeSnapshotClassName", GetString(bed_, {"snapshot_class"})},
                           {"source", {{"persistentVolumeClaimName", kClaim}}}}}};
-    CSIDELTA_CHECK(
-        admin_->Create(Soon(), csi::VolumeSnapshotType(), namespace_.name, snapshot).ok());
+    CSIDELTA_CHECK(admin_->Create(Soon(), VolumeSnapshotType(), namespace_.name, snapshot).ok());
     std::string content;
-    Await(csi::VolumeSnapshotKey(namespace_.name, name), [&](const Json* object) {
+    Await(VolumeSnapshotKey(namespace_.name, name), [&](const Json* object) {
       content = object == nullptr ? "" : support::BoundContentName(*object);
       return object != nullptr && GetBool(*object, {"status", "readyToUse"});
     });
-    return support::SnapshotHandle(
-        admin_->Get(Soon(), csi::VolumeSnapshotContentKey(content)).value());
+    return support::SnapshotHandle(admin_->Get(Soon(), VolumeSnapshotContentKey(content)).value());
   }
 
   // With what stands behind it: the controllers take their finalizers off when that is gone.
@@ -137,7 +135,7 @@ class BedSubject : public ChangedBlockSubject {
     const auto is_gone = [](const Json* left) { return left == nullptr; };
     Await(key, is_gone);
     if (!content.empty()) {
-      Await(csi::VolumeSnapshotContentKey(content), is_gone);
+      Await(VolumeSnapshotContentKey(content), is_gone);
     }
   }
 

@@ -41,11 +41,11 @@ class CsiMetadataSubject : public ChangedBlockSubject {
 
   void RemoveBase() override {
     base_gone_ = true;
-    cluster_.api.Remove(csi::VolumeSnapshotKey("app", "old"));
-    cluster_.api.Remove(csi::VolumeSnapshotContentKey("content-old"));
+    cluster_.api.Remove(VolumeSnapshotKey("app", "old"));
+    cluster_.api.Remove(VolumeSnapshotContentKey("content-old"));
   }
 
-  void RemoveTarget() override { cluster_.api.Remove(csi::VolumeSnapshotKey("app", "new")); }
+  void RemoveTarget() override { cluster_.api.Remove(VolumeSnapshotKey("app", "new")); }
 
  private:
   absl::Status Serve(const ServedQuery& query, ServedStream& stream) {
@@ -104,11 +104,11 @@ class DifferentialSubject : public ChangedBlockSubject, private diffsnap::Differ
 
   void RemoveBase() override {
     base_gone_ = true;
-    cluster_.api.Remove(csi::VolumeSnapshotKey("app", "old"));
-    cluster_.api.Remove(csi::VolumeSnapshotContentKey("content-old"));
+    cluster_.api.Remove(VolumeSnapshotKey("app", "old"));
+    cluster_.api.Remove(VolumeSnapshotContentKey("content-old"));
   }
 
-  void RemoveTarget() override { cluster_.api.Remove(csi::VolumeSnapshotKey("app", "new")); }
+  void RemoveTarget() override { cluster_.api.Remove(VolumeSnapshotKey("app", "new")); }
 
  private:
   absl::StatusOr<diffsnap::DriverPage> GetPage(const CallContext& ctx,

@@ -31,7 +31,7 @@ SnapshotClusterContract::Check ErrorSays(const std::string& text) {
       [text](const Json& object) { return absl::StrContains(support::ErrorMessage(object), text); };
 }
 
-k8s::ResourceType GroupType() { return csi::VolumeGroupSnapshotType("v1"); }
+k8s::ResourceType GroupType() { return VolumeGroupSnapshotType("v1"); }
 
 }  // namespace
 
@@ -100,14 +100,14 @@ Json SnapshotClusterContract::ExpectStays(const k8s::ObjectKey& key, const std::
 }
 
 k8s::ObjectKey SnapshotClusterContract::SnapshotKey(const std::string& name) const {
-  return csi::VolumeSnapshotKey(namespace_, name);
+  return VolumeSnapshotKey(namespace_, name);
 }
 
 k8s::ObjectKey SnapshotClusterContract::ContentKeyOf(const std::string& snapshot) {
   const Json bound = Await(SnapshotKey(snapshot), "bound", [](const Json& object) {
     return !support::BoundContentName(object).empty();
   });
-  return csi::VolumeSnapshotContentKey(support::BoundContentName(bound));
+  return VolumeSnapshotContentKey(support::BoundContentName(bound));
 }
 
 Json SnapshotClusterContract::MustCreate(const k8s::ResourceType& type, Json object) {
@@ -129,16 +129,16 @@ void SnapshotClusterContract::MustDelete(const k8s::ObjectKey& key) {
 
 std::string SnapshotClusterContract::MakeClass(const std::string& policy) {
   return k8s::Name(
-      MustCreate(csi::VolumeSnapshotClassType(), {{"metadata", {{"generateName", "contract-"}}},
-                                                  {"driver", subject_->driver_name()},
-                                                  {"deletionPolicy", policy}}));
+      MustCreate(VolumeSnapshotClassType(), {{"metadata", {{"generateName", "contract-"}}},
+                                             {"driver", subject_->driver_name()},
+                                             {"deletionPolicy", policy}}));
 }
 
 std::string SnapshotClusterContract::MakeGroupClass() {
-  return k8s::Name(MustCreate(csi::VolumeGroupSnapshotClassType("v1"),
-                              {{"metadata", {{"generateName", "contract-"}}},
-                               {"driver", subject_->driver_name()},
-                               {"deletionPolicy", "Delete"}}));
+  return k8s::Name(
+      MustCreate(VolumeGroupSnapshotClassType("v1"), {{"metadata", {{"generateName", "contract-"}}},
+                                                      {"driver", subject_->driver_name()},
+                                                      {"deletionPolicy", "Delete"}}));
 }
 
 std::string SnapshotClusterContract::MakeClaim(const std::string& name, const std::string& group,
@@ -157,21 +157,21 @@ std::string SnapshotClusterContract::MakeClaim(const std::string& name, const st
                                    {"kind", "VolumeSnapshot"},
                                    {"name", from_snapshot}};
   }
-  MustCreate(csi::PersistentVolumeClaimType(), claim);
-  const Json bound = Await(csi::ClaimKey(namespace_, name), "bound", [](const Json& object) {
+  MustCreate(PersistentVolumeClaimType(), claim);
+  const Json bound = Await(ClaimKey(namespace_, name), "bound", [](const Json& object) {
     return GetString(object, {"status", "phase"}) == "Bound";
   });
-  const Json volume = Await(csi::VolumeKey(GetString(bound, {"spec", "volumeName"})), "there",
+  const Json volume = Await(VolumeKey(GetString(bound, {"spec", "volumeName"})), "there",
                             [](const Json&) { return true; });
   return GetString(volume, {"spec", "csi", "volumeHandle"});
 }
 
 void SnapshotClusterContract::MakeSnapshot(const std::string& name, const std::string& claim,
                                            const std::string& class_name) {
-  MustCreate(csi::VolumeSnapshotType(), {{"metadata", {{"name", name}}},
-                                         {"spec",
-                                          {{"volumeSnapshotClassName", class_name},
-                                           {"source", {{"persistentVolumeClaimName", claim}}}}}});
+  MustCreate(VolumeSnapshotType(), {{"metadata", {{"name", name}}},
+                                    {"spec",
+                                     {{"volumeSnapshotClassName", class_name},
+                                      {"source", {{"persistentVolumeClaimName", claim}}}}}});
 }
 
 Json SnapshotClusterContract::TakeSnapshot(const std::string& name, const std::string& policy) {
@@ -211,7 +211,7 @@ std::string SnapshotClusterContract::MakeContent(const std::string& base_name,
   if (finalizer) {
     content["metadata"]["finalizers"] = {objects::kContentBoundProtectionFinalizer};
   }
-  return k8s::Name(MustCreate(csi::VolumeSnapshotContentType(), content));
+  return k8s::Name(MustCreate(VolumeSnapshotContentType(), content));
 }
 
 TEST_P(SnapshotClusterContract, ASnapshotIsBoundAndReady) {
@@ -241,7 +241,7 @@ TEST_P(SnapshotClusterContract, BothAreProtectedWhileBound) {
     return HasFinalizer(snapshot, objects::kSnapshotBoundProtectionFinalizer) &&
            HasFinalizer(snapshot, objects::kSnapshotSourceProtectionFinalizer);
   });
-  Await(csi::ClaimKey(namespace_, "data"), "released", [](const Json& claim) {
+  Await(ClaimKey(namespace_, "data"), "released", [](const Json& claim) {
     return !HasFinalizer(claim, "snapshot.storage.kubernetes.io/pvc-as-source-protection");
   });
 }
@@ -257,7 +257,7 @@ TEST_P(SnapshotClusterContract, ARetainedSnapshotIsNotBoundProtected) {
 TEST_P(SnapshotClusterContract, DeletingTakesContentAndSnapshotAlong) {
   const Json content = TakeSnapshot("snap");
   MustDelete(SnapshotKey("snap"));
-  AwaitGone(csi::VolumeSnapshotContentKey(k8s::Name(content)));
+  AwaitGone(VolumeSnapshotContentKey(k8s::Name(content)));
   AwaitGone(SnapshotKey("snap"));
   AwaitDriver(support::SnapshotHandle(content), false);
 }
@@ -266,7 +266,7 @@ TEST_P(SnapshotClusterContract, RetainKeepsContentAndSnapshot) {
   const Json content = TakeSnapshot("snap", "Retain");
   MustDelete(SnapshotKey("snap"));
   AwaitGone(SnapshotKey("snap"));
-  const k8s::ObjectKey key = csi::VolumeSnapshotContentKey(k8s::Name(content));
+  const k8s::ObjectKey key = VolumeSnapshotContentKey(k8s::Name(content));
   ExpectStays(key, "marked and kept", [](const Json& object) {
     return !k8s::BeingDeleted(object) &&
            k8s::Annotation(object, objects::kContentBeingDeletedAnnotation) == "yes";
@@ -277,7 +277,7 @@ TEST_P(SnapshotClusterContract, RetainKeepsContentAndSnapshot) {
   AwaitGone(key);
   EXPECT_TRUE(subject_->DriverSnapshots().contains(support::SnapshotHandle(content)));
   MakeContent("end", support::SnapshotHandle(content), "none", "", true);  // Nothing is to be left.
-  const k8s::ObjectKey end = csi::VolumeSnapshotContentKey(absl::StrCat(namespace_, "-end"));
+  const k8s::ObjectKey end = VolumeSnapshotContentKey(absl::StrCat(namespace_, "-end"));
   Await(end, "ready", IsReady);
   MustDelete(end);
   AwaitDriver(support::SnapshotHandle(content), false);
@@ -285,7 +285,7 @@ TEST_P(SnapshotClusterContract, RetainKeepsContentAndSnapshot) {
 
 TEST_P(SnapshotClusterContract, ABoundContentWaitsForItsSnapshot) {
   const Json content = TakeSnapshot("snap");
-  const k8s::ObjectKey key = csi::VolumeSnapshotContentKey(k8s::Name(content));
+  const k8s::ObjectKey key = VolumeSnapshotContentKey(k8s::Name(content));
   MustDelete(key);
   ExpectStays(key, "being deleted", k8s::BeingDeleted);
   EXPECT_TRUE(subject_->DriverSnapshots().contains(support::SnapshotHandle(content)));
@@ -298,15 +298,14 @@ TEST_P(SnapshotClusterContract, ABoundContentWaitsForItsSnapshot) {
 TEST_P(SnapshotClusterContract, AnExistingSnapshotIsBoundByBothSides) {
   const std::string handle = support::SnapshotHandle(TakeSnapshot("snap"));
   const std::string name = MakeContent("static", handle, "copy", "", false);
-  MustCreate(csi::VolumeSnapshotType(),
-             {{"metadata", {{"name", "copy"}}},
-              {"spec", {{"source", {{"volumeSnapshotContentName", name}}}}}});
+  MustCreate(VolumeSnapshotType(), {{"metadata", {{"name", "copy"}}},
+                                    {"spec", {{"source", {{"volumeSnapshotContentName", name}}}}}});
   const Json copy = Await(SnapshotKey("copy"), "ready", IsReady);
   EXPECT_EQ(support::BoundContentName(copy), name);
-  const Json content = Await(csi::VolumeSnapshotContentKey(name), "ready", IsReady);
+  const Json content = Await(VolumeSnapshotContentKey(name), "ready", IsReady);
   EXPECT_EQ(support::SnapshotHandle(content), handle);
   EXPECT_EQ(GetString(content, {"spec", "volumeSnapshotRef", "uid"}), k8s::Uid(copy));
-  Await(csi::VolumeSnapshotContentKey(name), "protected", [](const Json& object) {
+  Await(VolumeSnapshotContentKey(name), "protected", [](const Json& object) {
     return HasFinalizer(object, objects::kContentBoundProtectionFinalizer);
   });
 }
@@ -314,7 +313,7 @@ TEST_P(SnapshotClusterContract, AnExistingSnapshotIsBoundByBothSides) {
 TEST_P(SnapshotClusterContract, AnUnboundContentWithFinalizerTakesItsSnapshotAlong) {
   const std::string handle = support::SnapshotHandle(TakeSnapshot("snap", "Retain"));
   const k8s::ObjectKey key =
-      csi::VolumeSnapshotContentKey(MakeContent("unbound", handle, "none", "", true));
+      VolumeSnapshotContentKey(MakeContent("unbound", handle, "none", "", true));
   Await(key, "ready", IsReady);
   MustDelete(key);
   AwaitGone(key);
@@ -325,7 +324,7 @@ TEST_P(SnapshotClusterContract, AnUnboundContentWithFinalizerTakesItsSnapshotAlo
 TEST_P(SnapshotClusterContract, AContentThatIsHeldTellsThatItsSnapshotWasDeleted) {
   const std::string handle = support::SnapshotHandle(TakeSnapshot("snap", "Retain"));
   const k8s::ObjectKey key =
-      csi::VolumeSnapshotContentKey(MakeContent("held", handle, "none", "", true));
+      VolumeSnapshotContentKey(MakeContent("held", handle, "none", "", true));
   const auto set_finalizers = [&](const Json& finalizers) {
     const Json patch = {{"metadata", {{"finalizers", finalizers}}}};
     EXPECT_TRUE(client_.Patch({}, key, k8s::PatchKind::kMerge, patch, "").ok());
@@ -352,7 +351,7 @@ TEST_P(SnapshotClusterContract, AHandleThatIsWrittenToAHeldContentIsDeleted) {
   const std::string handle = support::SnapshotHandle(TakeSnapshot("snap", "Retain"));
   subject_->Fail("ListSnapshots", handle, "UNAVAILABLE", "the array is busy");
   const k8s::ObjectKey key =
-      csi::VolumeSnapshotContentKey(MakeContent("held", handle, "none", "", true));
+      VolumeSnapshotContentKey(MakeContent("held", handle, "none", "", true));
   const auto patch = [&](const Json& change, const char* subresource) {
     EXPECT_TRUE(client_.Patch({}, key, k8s::PatchKind::kMerge, change, subresource).ok());
   };
@@ -375,7 +374,7 @@ TEST_P(SnapshotClusterContract, AHandleThatIsWrittenToAHeldContentIsDeleted) {
 TEST_P(SnapshotClusterContract, AContentWithoutFinalizerLeavesItsSnapshot) {
   const std::string handle = support::SnapshotHandle(TakeSnapshot("snap"));
   const k8s::ObjectKey key =
-      csi::VolumeSnapshotContentKey(MakeContent("bare", handle, "none", "", false));
+      VolumeSnapshotContentKey(MakeContent("bare", handle, "none", "", false));
   Await(key, "ready", IsReady);
   MustDelete(key);
   AwaitGone(key);
@@ -385,7 +384,7 @@ TEST_P(SnapshotClusterContract, AContentWithoutFinalizerLeavesItsSnapshot) {
 
 TEST_P(SnapshotClusterContract, AContentOfAMissingSnapshotWaitsForTheMark) {
   const std::string handle = support::SnapshotHandle(TakeSnapshot("snap", "Retain"));
-  const k8s::ObjectKey key = csi::VolumeSnapshotContentKey(
+  const k8s::ObjectKey key = VolumeSnapshotContentKey(
       MakeContent("foreign", handle, "gone", "00000000-0000-4000-8000-00000000beef", true));
   Await(key, "ready", IsReady);
   MustDelete(key);
@@ -453,7 +452,7 @@ TEST_P(SnapshotClusterContract, ARefusedDeletionKeepsTheContent) {
   const std::string handle = support::SnapshotHandle(content);
   subject_->Fail("DeleteSnapshot", handle, "FAILED_PRECONDITION", "kept by the array");
   MustDelete(SnapshotKey("snap"));
-  const k8s::ObjectKey key = csi::VolumeSnapshotContentKey(k8s::Name(content));
+  const k8s::ObjectKey key = VolumeSnapshotContentKey(k8s::Name(content));
   Await(key, "being deleted", k8s::BeingDeleted);
   ExpectStays(key, "with its handle and finalizer", [&](const Json& object) {
     return support::SnapshotHandle(object) == handle &&
@@ -473,7 +472,7 @@ TEST_P(SnapshotClusterContract, WhatIsMissingIsToldInTheSnapshot) {
   Await(SnapshotKey("classless"), "in error", ErrorSays("there-is-no-such-class"));
   MakeSnapshot("claimless", "there-is-no-such-claim", MakeClass("Delete"));
   Await(SnapshotKey("claimless"), "in error", ErrorSays("Failed to create snapshot content"));
-  MustCreate(csi::VolumeSnapshotType(),
+  MustCreate(VolumeSnapshotType(),
              {{"metadata", {{"name", "contentless"}}},
               {"spec", {{"source", {{"volumeSnapshotContentName", "not-there"}}}}}});
   Await(SnapshotKey("contentless"), "in error", ErrorSays("VolumeSnapshotContent is missing"));
@@ -481,10 +480,9 @@ TEST_P(SnapshotClusterContract, WhatIsMissingIsToldInTheSnapshot) {
 
 TEST_P(SnapshotClusterContract, AnExistingSnapshotThatIsGoneIsAnError) {
   const std::string name = MakeContent("lost", "there-is-no-such-handle", "lost", "", false);
-  MustCreate(csi::VolumeSnapshotType(),
-             {{"metadata", {{"name", "lost"}}},
-              {"spec", {{"source", {{"volumeSnapshotContentName", name}}}}}});
-  Await(csi::VolumeSnapshotContentKey(name), "in error",
+  MustCreate(VolumeSnapshotType(), {{"metadata", {{"name", "lost"}}},
+                                    {"spec", {{"source", {{"volumeSnapshotContentName", name}}}}}});
+  Await(VolumeSnapshotContentKey(name), "in error",
         ErrorSays(
             "Failed to check and update snapshot content: failed to list snapshot for content "));
   Await(SnapshotKey("lost"), "in error", ErrorSays("failed to list snapshot"));
@@ -504,9 +502,9 @@ TEST_P(SnapshotClusterContract, AVolumeIsKeptReservedBoundAgainAndGoesByItsPolic
     EXPECT_TRUE(patched.ok()) << patched.status();
   };
   MakeClaim("data");
-  const k8s::ObjectKey claim = csi::ClaimKey(namespace_, "data");
+  const k8s::ObjectKey claim = ClaimKey(namespace_, "data");
   Json again = Await(claim, "bound", is_in("Bound"));
-  const k8s::ObjectKey volume = csi::VolumeKey(GetString(again, {"spec", "volumeName"}));
+  const k8s::ObjectKey volume = VolumeKey(GetString(again, {"spec", "volumeName"}));
   patch(volume, {{"spec", {{"persistentVolumeReclaimPolicy", "Retain"}}}});
   MustDelete(claim);
   AwaitGone(claim);
@@ -516,7 +514,7 @@ TEST_P(SnapshotClusterContract, AVolumeIsKeptReservedBoundAgainAndGoesByItsPolic
   Await(volume, "reserved", is_in("Available"));
   again["metadata"] = {{"name", "data"}};
   again.erase("status");
-  MustCreate(csi::PersistentVolumeClaimType(), again);
+  MustCreate(PersistentVolumeClaimType(), again);
   const Json bound = Await(claim, "bound again", is_in("Bound"));
   Await(volume, "bound to it", [&](const Json& object) {
     return GetString(object, {"spec", "claimRef", "uid"}) == k8s::Uid(bound);
@@ -535,13 +533,13 @@ TEST_P(SnapshotClusterContract, AGroupHasMembersThatGoWithIt) {
   const Json group = TakeGroup("group");
   EXPECT_TRUE(HasFinalizer(group, objects::kGroupSnapshotBoundProtectionFinalizer));
   const k8s::ObjectKey content_key =
-      csi::GroupContentKey("v1", support::As<objects::VolumeGroupSnapshot>(group).bound_content());
+      GroupContentKey("v1", support::As<objects::VolumeGroupSnapshot>(group).bound_content());
   const Json content = Await(content_key, "there", [](const Json&) { return true; });
   EXPECT_EQ(k8s::Name(content), absl::StrCat("groupsnapcontent-", k8s::Uid(group)));
   EXPECT_TRUE(HasFinalizer(content, objects::kGroupContentBoundProtectionFinalizer));
   std::set<std::string> found;
   std::string member;
-  const auto members = client_.List({}, csi::VolumeSnapshotType(), namespace_, {});
+  const auto members = client_.List({}, VolumeSnapshotType(), namespace_, {});
   ASSERT_TRUE(members.ok() && members->items.size() == 2) << members.status();
   for (const Json& snapshot : members->items) {
     member = k8s::Name(snapshot);
@@ -577,7 +575,7 @@ TEST_P(SnapshotClusterContract, AGroupStaysUntilTheDriverHasDeletedIt) {
   const k8s::ObjectKey key{GroupType(), namespace_, "group"};
   const Json group = TakeGroup("group");
   const k8s::ObjectKey content_key =
-      csi::GroupContentKey("v1", support::As<objects::VolumeGroupSnapshot>(group).bound_content());
+      GroupContentKey("v1", support::As<objects::VolumeGroupSnapshot>(group).bound_content());
   const Json content = Await(content_key, "there", [](const Json&) { return true; });
   subject_->Fail("DeleteVolumeGroupSnapshot",
                  support::As<objects::VolumeGroupSnapshotContent>(content).handle_or_source(),

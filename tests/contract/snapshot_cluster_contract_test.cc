@@ -41,7 +41,7 @@ class FakeSubject : public SnapshotClusterSubject {
     cluster_.driver().takes_any_handle = false;
     cluster_.driver().cut_at_nanoseconds = 0;
     cluster_.driver().size_bytes = 1 << 20;
-    api_.Seed(csi::StorageClassType(),
+    api_.Seed(StorageClassType(),
               {{"metadata", {{"name", "fast"}}}, {"provisioner", "d.example.com"}});
     if (lag.has_value()) {
       cluster_.Run(*lag, absl::Milliseconds(20));

@@ -13,8 +13,8 @@
 #include "base/log.h"
 #include "csi/group_deletion.h"
 #include "csi/orphan_sweep.h"
-#include "csi/restore_guard.h"
 #include "csi/static_content.h"
+#include "inplace/restore_guard.h"
 #include "k8s/cached_client.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
@@ -323,7 +323,7 @@ TEST_F(ContentDeletionTest, AnInPlaceRestoreUnderWayKeepsItsSourceByTheRightsTha
   bed_.api.Seed(
       PersistentVolumeType(),
       support::MakeObject("v1", "PersistentVolume", "", "pv-new",
-                          {{objects::kInPlaceLabel, RestoreLabelValue("shop-2", "data")}},
+                          {{objects::kInPlaceLabel, inplace::RestoreLabelValue("shop-2", "data")}},
                           {{objects::kInPlaceRecordAnnotation,
                             objects::FormatSwapRecord({.side = objects::SwapSide::kRestored,
                                                        .namespace_name = "shop-2",

@@ -14,13 +14,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "csi/content_deletion.h"
-#include "csi/promotion.h"
-#include "csi/restore_guard.h"
-#include "csi/snapshot_inventory.h"
-#include "csi/snapshot_removal.h"
-#include "csi/volume_swap.h"
+#include "inplace/restore_guard.h"
+#include "inplace/volume_swap.h"
 #include "longhorn/types.h"
 #include "objects/keys.h"
+#include "snapshots/promotion.h"
+#include "snapshots/snapshot_inventory.h"
+#include "snapshots/snapshot_removal.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/fake_snapshot_cluster.h"
@@ -271,7 +271,7 @@ TEST_F(PopulationReaderTest, ASnapshotOfAVolumeThatIsGoneIsLostAndNothingIsMadeO
     bed_.api.Seed(VolumeSnapshotContentType(), content);
   }
   const auto state_of = [&](const std::string& name) {
-    const absl::StatusOr<Inventory> inventory = ReadInventory(
+    const absl::StatusOr<snapshots::Inventory> inventory = snapshots::ReadInventory(
         bed_.ctx, bed_.api,
         {.namespace_name = "shop", .names = {name}, .only_names = true, .now = bed_.clock.Now()});
     EXPECT_THAT(inventory, IsOk());
@@ -283,15 +283,18 @@ TEST_F(PopulationReaderTest, ASnapshotOfAVolumeThatIsGoneIsLostAndNothingIsMadeO
   EXPECT_EQ(state_of("of-old"), SnapshotState::kLost);
   EXPECT_EQ(state_of("of-here"), SnapshotState::kReady);
 
-  PromotionRequest promotion;
+  snapshots::PromotionRequest promotion;
   const auto snapshot = *VolumeSnapshot::Of(*bed_.api.Find(VolumeSnapshotKey("shop", "of-old")));
   promotion.targets.push_back(
       {.snapshot = snapshot, .wish = {.namespace_name = "shop", .name = "copy"}});
-  const absl::StatusOr<PromotionPlan> plan = PlanPromotions(bed_.ctx, bed_.api, promotion);
+  const absl::StatusOr<snapshots::PromotionPlan> plan =
+      snapshots::PlanPromotions(bed_.ctx, bed_.api, promotion);
   ASSERT_THAT(plan, IsOk());
-  EXPECT_THAT(plan->promotions.front().refusals,
-              testing::Contains(testing::Field(&Refusal::message, HasSubstr("is Lost"))));
-  const absl::StatusOr<RestoreInfo> info = ReadRestoreInfo(bed_.ctx, bed_.api, snapshot, "data");
+  EXPECT_THAT(
+      plan->promotions.front().refusals,
+      testing::Contains(testing::Field(&snapshots::Refusal::message, HasSubstr("is Lost"))));
+  const absl::StatusOr<inplace::RestoreInfo> info =
+      inplace::ReadRestoreInfo(bed_.ctx, bed_.api, snapshot, "data");
   ASSERT_THAT(info, IsOk());
   EXPECT_TRUE(info->is_handle_gone);
 

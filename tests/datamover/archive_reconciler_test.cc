@@ -27,7 +27,7 @@ class ArchiveReconcilerTest : public testing::Test {
     SetPhase("InProgress");
     bed_.AddUpload("nightly");
     const std::string uid = k8s::Uid(*bed_.api.Find(Key()));
-    bed_.api.Mutate({csi::DataUploadType(), "velero", "nightly"}, [&](Json& upload) {
+    bed_.api.Mutate({DataUploadType(), "velero", "nightly"}, [&](Json& upload) {
       upload["metadata"]["ownerReferences"] = Json::array(
           {{{"apiVersion", "velero.io/v1"}, {"kind", "Backup"}, {"name", "b"}, {"uid", uid}}});
       upload["status"] = {{"phase", "Completed"},
@@ -40,15 +40,15 @@ class ArchiveReconcilerTest : public testing::Test {
     });
   }
 
-  static k8s::ObjectKey Key() { return {csi::BackupType(), "velero", "b"}; }
+  static k8s::ObjectKey Key() { return {BackupType(), "velero", "b"}; }
   void SetPhase(const std::string& phase) {
     if (!bed_.api.Find(Key()).has_value()) {
-      bed_.api.Seed(csi::BackupType(), {{"metadata", {{"name", "b"}, {"namespace", "velero"}}}});
+      bed_.api.Seed(BackupType(), {{"metadata", {{"name", "b"}, {"namespace", "velero"}}}});
     }
     bed_.api.Mutate(Key(), [&](Json& backup) { backup["status"]["phase"] = phase; });
   }
   absl::StatusOr<absl::Time> Look() { return reconciler_.Reconcile(bed_.ctx, bed_.Upload()); }
-  std::vector<Json> Deletions() const { return bed_.api.All(csi::DataDeletionType()); }
+  std::vector<Json> Deletions() const { return bed_.api.All(DataDeletionType()); }
   std::vector<Json> Events() const { return bed_.api.All({"", "v1", "events", "Event", true}); }
 
   MoverBed bed_;
@@ -101,7 +101,7 @@ TEST_F(ArchiveReconcilerTest, WhatAnArchiveMayNameStays) {
 // The plugin died over the claim after it had made the DataUpload, and Velero knows nothing of
 // that.
 TEST_F(ArchiveReconcilerTest, WhatNeverEnteredTheArchiveOfABackupThatIsOverIsAskedToGo) {
-  bed_.api.Mutate({csi::DataUploadType(), "velero", "nightly"}, [](Json& upload) {
+  bed_.api.Mutate({DataUploadType(), "velero", "nightly"}, [](Json& upload) {
     SetJson(upload, {"metadata", "annotations", "velero.io/csi-delta-archived"}, "awaited");
   });
   EXPECT_THAT(Look(), IsOkAndHolds(bed_.clock.Now() + kArchiveLookEvery));
@@ -123,11 +123,11 @@ TEST_F(ArchiveReconcilerTest, WhatNeverEnteredTheArchiveOfABackupThatIsOverIsAsk
 
 TEST_F(ArchiveReconcilerTest, TheMarkThatCameSinceTheUploadWasReadCounts) {
   SetPhase("Completed");
-  bed_.api.Mutate({csi::DataUploadType(), "velero", "nightly"}, [](Json& upload) {
+  bed_.api.Mutate({DataUploadType(), "velero", "nightly"}, [](Json& upload) {
     SetJson(upload, {"metadata", "annotations", "velero.io/csi-delta-archived"}, "awaited");
   });
   const Json as_read = bed_.Upload();
-  bed_.api.Mutate({csi::DataUploadType(), "velero", "nightly"}, [](Json& upload) {
+  bed_.api.Mutate({DataUploadType(), "velero", "nightly"}, [](Json& upload) {
     SetJson(upload, {"metadata", "annotations", "velero.io/csi-delta-archived"}, "true");
   });
   EXPECT_THAT(reconciler_.Reconcile(bed_.ctx, as_read), IsOkAndHolds(absl::InfiniteFuture()));
@@ -141,7 +141,7 @@ TEST_F(ArchiveReconcilerTest, WithoutItsVeryOwnBackupItStays) {
   EXPECT_THAT(Look(), IsOkAndHolds(absl::InfiniteFuture()));
   SetPhase("Failed");  // Another one of that name.
   EXPECT_THAT(Look(), IsOkAndHolds(absl::InfiniteFuture()));
-  bed_.api.Mutate({csi::DataUploadType(), "velero", "nightly"},
+  bed_.api.Mutate({DataUploadType(), "velero", "nightly"},
                   [](Json& upload) { upload["metadata"].erase("ownerReferences"); });
   EXPECT_THAT(Look(), IsOkAndHolds(absl::InfiniteFuture()));
   EXPECT_THAT(Deletions(), IsEmpty());
@@ -161,7 +161,7 @@ TEST_F(ArchiveReconcilerTest, WhatBackupsThatAreOverMovedIsNotHeld) {
   EXPECT_FALSE(reconciler_.Concerns(bed_.Upload()));
   EXPECT_EQ(bed_.api.CallCount("list", "backups"), 1);
   EXPECT_EQ(bed_.api.CallCount("get", "backups"), 0);
-  bed_.api.Mutate({csi::DataUploadType(), "velero", "nightly"}, [](Json& upload) {
+  bed_.api.Mutate({DataUploadType(), "velero", "nightly"}, [](Json& upload) {
     SetJson(upload, {"metadata", "annotations", "velero.io/csi-delta-archived"}, "awaited");
   });
   EXPECT_TRUE(reconciler_.Concerns(bed_.Upload())) << "its mark is awaited";
@@ -169,7 +169,7 @@ TEST_F(ArchiveReconcilerTest, WhatBackupsThatAreOverMovedIsNotHeld) {
 
 TEST_F(ArchiveReconcilerTest, WhatIsHeldOfAnUploadIsAllThatIsAskedFor) {
   SetPhase("Failed");
-  bed_.api.Mutate({csi::DataUploadType(), "velero", "nightly"}, [](Json& upload) {
+  bed_.api.Mutate({DataUploadType(), "velero", "nightly"}, [](Json& upload) {
     SetJson(upload, {"metadata", "labels", "velero.io/backup-name"}, "b");
     SetJson(upload, {"metadata", "labels", "example.com/long"}, std::string(60, 'a'));
     SetJson(upload, {"metadata", "annotations", "example.com/long"}, std::string(1000, 'a'));
@@ -194,10 +194,10 @@ TEST_F(ArchiveReconcilerTest, WhatIsHeldOfAnUploadIsAllThatIsAskedFor) {
 
 TEST_F(ArchiveReconcilerTest, OthersAndUnfinishedOnesAreLeftAlone) {
   SetPhase("Failed");
-  bed_.api.Mutate({csi::DataUploadType(), "velero", "nightly"},
+  bed_.api.Mutate({DataUploadType(), "velero", "nightly"},
                   [](Json& upload) { upload["status"]["phase"] = "InProgress"; });
   EXPECT_THAT(Look(), IsOkAndHolds(absl::InfiniteFuture()));
-  bed_.api.Mutate({csi::DataUploadType(), "velero", "nightly"}, [](Json& upload) {
+  bed_.api.Mutate({DataUploadType(), "velero", "nightly"}, [](Json& upload) {
     upload["status"]["phase"] = "Completed";
     upload["spec"]["datamover"] = "velero";
   });

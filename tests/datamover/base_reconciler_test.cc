@@ -31,7 +31,7 @@ class BaseReconcilerTest : public ::testing::Test {
   Json AddBase() { return bed_.AddBase("data", bed_.env.cluster); }
 
   void DeleteClaim() {
-    ASSERT_THAT(bed_.api.Delete(bed_.ctx, csi::ClaimKey("shop", "data"), {}), IsOk());
+    ASSERT_THAT(bed_.api.Delete(bed_.ctx, ClaimKey("shop", "data"), {}), IsOk());
   }
 
   absl::Time LookAt(const Json& base) {
@@ -40,7 +40,7 @@ class BaseReconcilerTest : public ::testing::Test {
     return next.value_or(absl::InfinitePast());
   }
 
-  std::vector<Json> Bases() { return bed_.api.All(csi::VolumeSnapshotContentType()); }
+  std::vector<Json> Bases() { return bed_.api.All(VolumeSnapshotContentType()); }
 
   // Of the PVC and location of the base; the upload is that of the base, unless said otherwise.
   void AddRecord(const std::string& upload = "1", absl::Duration age = absl::Hours(1)) {
@@ -99,7 +99,7 @@ class BaseReconcilerTest : public ::testing::Test {
                       .json());
   }
 
-  const k8s::ObjectKey kContent = {csi::VolumeSnapshotContentType(), "", "du-1"};
+  const k8s::ObjectKey kContent = {VolumeSnapshotContentType(), "", "du-1"};
   const k8s::ObjectKey kLocation = objects::BackupStorageLocation::Key("velero", "default");
   MoverBed bed_;
   DeletedSnapshots deleted_;
@@ -137,7 +137,7 @@ TEST_F(BaseReconcilerTest, ThePvcOfABaseThatWasJustMadeIsNotReadAgain) {
 
 TEST_F(BaseReconcilerTest, AClaimThatWasMadeAgainIsAnotherVolume) {
   const Json base = AddBase();
-  bed_.api.Mutate(csi::ClaimKey("shop", "data"),
+  bed_.api.Mutate(ClaimKey("shop", "data"),
                   [](Json& claim) { claim["metadata"]["uid"] = "another"; });
   LookAt(base);
   EXPECT_THAT(Bases(), IsEmpty());

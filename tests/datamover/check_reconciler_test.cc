@@ -150,7 +150,7 @@ TEST_F(CheckReconcilerTest, ADueVolumeIsCheckedPartByPartAndNewDataFirst) {
   bed_.Finish(TaskName());
   Look();
   EXPECT_THAT(Tasks(), IsEmpty());
-  EXPECT_THAT(bed_.api.All(csi::PodType()), IsEmpty());
+  EXPECT_THAT(bed_.api.All(PodType()), IsEmpty());
   EXPECT_EQ(Verified().at, began);
   EXPECT_EQ(Verified().position, 1);
   EXPECT_EQ(Verified().parts, 34);
@@ -181,7 +181,7 @@ TEST_F(CheckReconcilerTest, AfterTheLastPartAllDataOfTheRoundWasRead) {
 
 TEST_F(CheckReconcilerTest, AFindingNamesBackupsAndIsLookedAtAgainUntilItIsGone) {
   Json upload = bed_.AddUpload("nightly");
-  bed_.api.Mutate({csi::DataUploadType(), "velero", "nightly"}, [](Json& one) {
+  bed_.api.Mutate({DataUploadType(), "velero", "nightly"}, [](Json& one) {
     one["metadata"]["labels"]["velero.io/backup-name"] = "backup-7";
   });
   Add("data");

@@ -34,7 +34,7 @@ constexpr char kName[] = "du-7";
 class ClaimBed : public MoverBed {
  public:
   explicit ClaimBed(const std::string& reclaim_policy = "Retain") {
-    const k8s::ObjectKey storage_class{csi::StorageClassType(), "", "shop-class"};
+    const k8s::ObjectKey storage_class{StorageClassType(), "", "shop-class"};
     api.Mutate(storage_class, [&](Json& object) { object["reclaimPolicy"] = reclaim_policy; });
     cluster.reclaim_policy = reclaim_policy;
   }
@@ -63,10 +63,10 @@ class ClaimBed : public MoverBed {
                 IsOk());
   }
   // As a garbage collector or a person does, who knows of no volume.
-  void DeleteClaim() { EXPECT_THAT(api.Delete(ctx, csi::ClaimKey(kMover, kName), {}), IsOk()); }
+  void DeleteClaim() { EXPECT_THAT(api.Delete(ctx, ClaimKey(kMover, kName), {}), IsOk()); }
 
   void NoteProvisioning() {
-    api.Mutate(csi::ClaimKey(kMover, kName), [](Json& claim) {
+    api.Mutate(ClaimKey(kMover, kName), [](Json& claim) {
       claim["metadata"]["annotations"][objects::kStorageProvisionerAnnotation] = "d.example.com";
     });
   }
@@ -74,7 +74,7 @@ class ClaimBed : public MoverBed {
   void MakeVolume(bool binds) {
     const Json claim = *Claim();
     const std::string name = absl::StrCat("pvc-", k8s::Uid(claim));
-    api.Seed(csi::PersistentVolumeType(),
+    api.Seed(PersistentVolumeType(),
              {{"metadata",
                {{"name", name},
                 {"annotations", {{objects::kProvisionedByAnnotation, "d.example.com"}}}}},
@@ -84,13 +84,12 @@ class ClaimBed : public MoverBed {
                 {"persistentVolumeReclaimPolicy", "Retain"}}},
               {"status", {{"phase", "Bound"}}}});
     if (binds) {
-      api.Mutate(csi::ClaimKey(kMover, kName),
-                 [&](Json& bound) { bound["spec"]["volumeName"] = name; });
+      api.Mutate(ClaimKey(kMover, kName), [&](Json& bound) { bound["spec"]["volumeName"] = name; });
     }
   }
 
-  std::optional<Json> Claim() const { return api.Find(csi::ClaimKey(kMover, kName)); }
-  std::vector<Json> Volumes() const { return api.All(csi::PersistentVolumeType()); }
+  std::optional<Json> Claim() const { return api.Find(ClaimKey(kMover, kName)); }
+  std::vector<Json> Volumes() const { return api.All(PersistentVolumeType()); }
 
   // When it is to be looked at again; InfinitePast after an error.
   absl::Time Look() {
@@ -160,7 +159,7 @@ TEST_F(ClaimReconcilerTest, OneOfAClassThatDeletesIsNotHeld) {
 
 TEST_F(ClaimReconcilerTest, OneThatWasMadeWithoutTheFinalizerGetsIt) {
   bed_.Expose();
-  bed_.api.Mutate(csi::ClaimKey(MoverBed::kMover, kName), [](Json& claim) {
+  bed_.api.Mutate(ClaimKey(MoverBed::kMover, kName), [](Json& claim) {
     EraseJson(claim, {"metadata", "finalizers"});
   });
   bed_.Expose();
@@ -239,7 +238,7 @@ TEST_F(ClaimReconcilerTest, AVolumeThatIsSharedIsNotTouched) {
     bed.NoteProvisioning();
     bed.MakeVolume(true);
     const std::string name = k8s::Name(bed.Volumes().at(0));
-    bed.api.Mutate(csi::VolumeKey(name), change);
+    bed.api.Mutate(VolumeKey(name), change);
     bed.DeleteClaim();
     EXPECT_EQ(bed.Look(), absl::InfiniteFuture());
     EXPECT_FALSE(bed.Claim().has_value());

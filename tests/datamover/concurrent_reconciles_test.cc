@@ -71,7 +71,7 @@ class ConcurrentReconcilesTest : public testing::Test {
   std::stop_source stop_;
   CallContext ctx_ = bed_.ctx;
   const k8s::WatchedObjects objects_{
-      .type = csi::DataUploadType(), .namespace_name = "velero", .label_selector = ""};
+      .type = DataUploadType(), .namespace_name = "velero", .label_selector = ""};
   EnqueueTable enqueue_table_;
   TransferScheduler scheduler_{LimitsFor(kUploads), bed_.clock, [] { return true; },
                                [this](const std::string& task) { enqueue_table_.Enqueue(task); }};
@@ -95,7 +95,7 @@ TEST_F(ConcurrentReconcilesTest, SlotsAreGivenEvenly) {
   Start();
   AwaitAll("all Pods", [this](const std::string& name) { return bed_.Pod(name).has_value(); });
   std::map<std::string, int> users;
-  for (const Json& pod : bed_.api.All(csi::PodType())) {
+  for (const Json& pod : bed_.api.All(PodType())) {
     ++users[k8s::Label(pod, objects::kSlotLabel)];
   }
   ASSERT_EQ(static_cast<int>(users.size()), bed_.env.settings.transfers_per_node_max);

@@ -48,7 +48,7 @@ class DeletionReconcilerTest : public testing::Test {
                }),
         reconciler_(bed_.env, queue_),
         loop_(
-            {.type = csi::DataDeletionType(), .namespace_name = "velero", .label_selector = ""},
+            {.type = DataDeletionType(), .namespace_name = "velero", .label_selector = ""},
             reconciler_, [] { return true; }, bed_.clock),
         handler_(DeletionSubjects(queue_), enqueue_table_, loop_) {
     bed_.api.SetStatusSubresource("datadeletions", true);
@@ -67,7 +67,7 @@ class DeletionReconcilerTest : public testing::Test {
   }
   void AddText(const std::string& name, const std::string& text) {
     bed_.api.Seed(
-        csi::DataDeletionType(),
+        DataDeletionType(),
         {{"metadata", {{"name", name}, {"namespace", "velero"}}},
          {"spec",
           {{"backupStorageLocation", "default"}, {"snapshotID", text}, {"backup", "nightly"}}}});
@@ -85,12 +85,12 @@ class DeletionReconcilerTest : public testing::Test {
   }
   void Look(int times = 1) {
     for (int i = 0; i < times; ++i) {
-      handler_.OnAll(bed_.api.All(csi::DataDeletionType()));
+      handler_.OnAll(bed_.api.All(DataDeletionType()));
       loop_.WorkOnce(bed_.ctx);
     }
   }
   Json Object(const std::string& name) const {
-    return bed_.api.Find({csi::DataDeletionType(), "velero", name}).value_or(Json());
+    return bed_.api.Find({DataDeletionType(), "velero", name}).value_or(Json());
   }
   objects::DataDeletionStatus Deletion(const std::string& name = "one") const {
     return support::As<objects::DataDeletion>(Object(name)).status();
@@ -117,9 +117,9 @@ class DeletionReconcilerTest : public testing::Test {
     Look(2);
   }
   void ExpectNoWorkers() const {
-    EXPECT_THAT(bed_.api.All(csi::PodType()), IsEmpty());
+    EXPECT_THAT(bed_.api.All(PodType()), IsEmpty());
     EXPECT_THAT(bed_.api.All(VolumeTask::Type()), IsEmpty());
-    EXPECT_THAT(bed_.api.All(csi::SecretType()), SizeIs(2));  // credentials and keyring
+    EXPECT_THAT(bed_.api.All(SecretType()), SizeIs(2));  // credentials and keyring
   }
 
   static constexpr int kWorkers = 2;
@@ -190,29 +190,28 @@ TEST_F(DeletionReconcilerTest, DeletionsRunWithTheCredentialsForDeletion) {
   Add("one", reference_);
   Look(3);
   EXPECT_THAT(Deletion().message, HasSubstr("Secret velero/remover is not there"));
-  bed_.api.Seed(csi::SecretType(), {{"metadata", {{"name", "remover"}, {"namespace", "velero"}}},
-                                    {"data", {{"keys", absl::Base64Escape(text)}}}});
+  bed_.api.Seed(SecretType(), {{"metadata", {{"name", "remover"}, {"namespace", "velero"}}},
+                               {"data", {{"keys", absl::Base64Escape(text)}}}});
   bed_.clock.Advance(*Deletion().next_attempt_at - bed_.clock.Now());
   Look(3);
-  const k8s::ObjectKey secret = {csi::SecretType(), MoverBed::kMover, TaskName()};
+  const k8s::ObjectKey secret = {SecretType(), MoverBed::kMover, TaskName()};
   EXPECT_EQ(GetString(*bed_.api.Find(secret), {"data", "cloud"}), absl::Base64Escape(text));
   // A worker that runs with the location's own credentials is not given these.
-  bed_.api.Seed(csi::SecretType(),
-                {{"metadata", {{"name", "du-1"}, {"namespace", MoverBed::kMover}}},
-                 {"data", {{"cloud", absl::Base64Escape("old")}}}});
+  bed_.api.Seed(SecretType(), {{"metadata", {{"name", "du-1"}, {"namespace", MoverBed::kMover}}},
+                               {"data", {{"cloud", absl::Base64Escape("old")}}}});
   bed_.env.access_keeper->Keep(
       bed_.ctx, bed_.api,
       {.velero_namespace = "velero", .location = "default", .mover_namespace = MoverBed::kMover},
       "du-1");
   EXPECT_THAT(
-      bed_.api.Find({csi::SecretType(), MoverBed::kMover, "du-1"})->dump(),
+      bed_.api.Find({SecretType(), MoverBed::kMover, "du-1"})->dump(),
       AllOf(Not(HasSubstr(absl::Base64Escape(text))), Not(HasSubstr(absl::Base64Escape("old")))));
 }
 
 TEST_F(DeletionReconcilerTest, WhatAnUploadLeftIsFoundByItsTag) {
   bed_.worker = MoverBed::Worker::kRuns;
   bed_.api.Seed(
-      csi::DataDeletionType(),
+      DataDeletionType(),
       MakeDeletionOfUnnamed(UploadOfUid("00000000-0000-4000-8000-00000000000b"), reference_,
                             /*worker_ended=*/false)
           .json());
@@ -244,7 +243,7 @@ TEST_F(DeletionReconcilerTest, TheWorkerIsToldWhatACheckFoundDamaged) {
 TEST_F(DeletionReconcilerTest, AnUploadThatIsNoUidIsRefused) {
   Json deletion = MakeDeletionOfUnnamed(UploadOfUid("b"), reference_, false).json();
   deletion["spec"]["upload"] = "b,latest --host x";
-  bed_.api.Seed(csi::DataDeletionType(), deletion);
+  bed_.api.Seed(DataDeletionType(), deletion);
   Look(2);
   EXPECT_EQ(Deletion("unnamed-b").phase, objects::DeletionPhase::kFailed);
   EXPECT_THAT(Deletion("unnamed-b").message, HasSubstr("spec.upload"));
@@ -377,14 +376,14 @@ TEST_F(DeletionReconcilerTest, PodsThatHaveEndedAreNamedToTheWorker) {
   Add("one", reference_);
   Look(2);
   EXPECT_THAT(bed_.Job(TaskName()).ended_pods, testing::ElementsAre("u-1"));
-  const auto pod = bed_.api.Find({csi::PodType(), MoverBed::kMover, TaskName()});
+  const auto pod = bed_.api.Find({PodType(), MoverBed::kMover, TaskName()});
   ASSERT_TRUE(pod.has_value());
   EXPECT_EQ(k8s::Annotation(*pod, objects::kRepositoryAnnotation), repository);
 }
 
 TEST_F(DeletionReconcilerTest, WhatAWorkerLeftThatIsKnownToHaveEndedGoesAtOnce) {
   bed_.worker = MoverBed::Worker::kRuns;
-  bed_.api.Seed(csi::DataDeletionType(),
+  bed_.api.Seed(DataDeletionType(),
                 MakeDeletionOfUnnamed(UploadOfUid("00000000-0000-4000-8000-00000000000b"),
                                       reference_, /*worker_ended=*/true)
                     .json());
@@ -423,7 +422,7 @@ TEST_F(DeletionReconcilerTest, DeletionsOfOneRepositoryAreOneJobOfTheOldest) {
   EXPECT_EQ(
       bed_.Job(TaskName()).work,
       VolumeWork(Forgets({std::string(64, 'a'), std::string(64, 'b'), std::string(64, 'c')})));
-  EXPECT_THAT(bed_.api.All(csi::PodType()), SizeIs(1));
+  EXPECT_THAT(bed_.api.All(PodType()), SizeIs(1));
   EXPECT_EQ(Deletion("b").phase, objects::DeletionPhase::kNone) << "it costs nothing until then";
   AddOf("late", 'd');
   Look(2);
@@ -448,7 +447,7 @@ TEST_F(DeletionReconcilerTest, AsManyRepositoriesAtOnceAsThereAreWorkers) {
     bed_.clock.Advance(absl::Seconds(1));
   }
   Look(3);
-  EXPECT_THAT(bed_.api.All(csi::PodType()), SizeIs(kWorkers));
+  EXPECT_THAT(bed_.api.All(PodType()), SizeIs(kWorkers));
   EXPECT_EQ(Deletion("d1").phase, objects::DeletionPhase::kInProgress);
   bed_.Finish(TaskName("d1"));
   loop_.Enqueue("velero", "d1");
@@ -463,7 +462,7 @@ TEST_F(DeletionReconcilerTest, APodThatDeletesTakesNoSlotOfTransfers) {
   bed_.worker = MoverBed::Worker::kRuns;
   Add("one", reference_);
   Look(2);
-  const auto pod = bed_.api.Find({csi::PodType(), MoverBed::kMover, TaskName()});
+  const auto pod = bed_.api.Find({PodType(), MoverBed::kMover, TaskName()});
   ASSERT_TRUE(pod.has_value());
   EXPECT_EQ(k8s::Label(*pod, objects::kSlotLabel), "");
 }
@@ -501,7 +500,7 @@ TEST_F(DeletionReconcilerTest, OneThatWaitsForAWorkerKeepsTheTextOfItsTrouble) {
   Look(2);
   bed_.clock.Advance(absl::Minutes(10));
   Look(3);
-  EXPECT_THAT(bed_.api.All(csi::PodType()), SizeIs(kWorkers));
+  EXPECT_THAT(bed_.api.All(PodType()), SizeIs(kWorkers));
   EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kWaiting);
   EXPECT_THAT(Deletion().message, HasSubstr("the plug was pulled"));
 }
@@ -526,7 +525,7 @@ TEST_F(DeletionReconcilerTest, WhatFailsForAWeekIsGivenUpAndCostsNothingUntilItI
   bed_.clock.Advance(absl::Hours(1000));
   Look(3);
   EXPECT_THAT(bed_.api.calls(), IsEmpty());
-  bed_.api.Mutate({csi::DataDeletionType(), "velero", "one"}, [](Json& deletion) {
+  bed_.api.Mutate({DataDeletionType(), "velero", "one"}, [](Json& deletion) {
     SetJson(deletion, {"metadata", "annotations", objects::kRetryAnnotation}, "");
   });
   Look(3);
@@ -548,7 +547,7 @@ TEST_F(DeletionReconcilerTest, OneThatIsRetriedDoesNotWaitForTheOldest) {
   FailWorker(OutcomeCause::kNone, "asleep");
   Look(3);
   ASSERT_EQ(Deletion("two").phase, objects::DeletionPhase::kWaiting);
-  bed_.api.Mutate({csi::DataDeletionType(), "velero", "two"}, [](Json& deletion) {
+  bed_.api.Mutate({DataDeletionType(), "velero", "two"}, [](Json& deletion) {
     SetJson(deletion, {"metadata", "annotations", objects::kRetryAnnotation}, "now");
   });
   Look(3);
@@ -602,7 +601,7 @@ class DeletionFiguresTest : public DeletionReconcilerTest {
         Add(absl::StrCat("d", i, "-", j), reference_);
       }
     }
-    const std::vector<Json> all = bed_.api.All(csi::DataDeletionType());
+    const std::vector<Json> all = bed_.api.All(DataDeletionType());
     cached_->OnAll(all);
     informed_.OnAll(all);
     bed_.api.OnEvent("datadeletions",
@@ -648,7 +647,7 @@ class DeletionFiguresTest : public DeletionReconcilerTest {
   }
 
   const k8s::WatchedObjects kWhich = {
-      .type = csi::DataDeletionType(), .namespace_name = "velero", .label_selector = ""};
+      .type = DataDeletionType(), .namespace_name = "velero", .label_selector = ""};
   DeletionQueue many_;
   DeletionReconciler deletions_;
   k8s::ReconcileLoop working_;
@@ -665,12 +664,12 @@ TEST_F(DeletionFiguresTest, ManyTakeTwoHoursOfFourWorkersAndFiveRequestsEach) {
   const absl::Time began = bed_.clock.Now();
   WorkToTheEnd();
   EXPECT_LE(bed_.clock.Now() - began, absl::Hours(2) / kScale);
-  for (const Json& deletion : bed_.api.All(csi::DataDeletionType())) {
+  for (const Json& deletion : bed_.api.All(DataDeletionType())) {
     ASSERT_EQ(GetString(deletion, {"status", "phase"}), "Completed") << deletion.dump();
   }
   bed_.clock.Advance(kDeletionKeptFor);
   working_.WorkOnce(bed_.ctx);
-  EXPECT_THAT(bed_.api.All(csi::DataDeletionType()), IsEmpty());
+  EXPECT_THAT(bed_.api.All(DataDeletionType()), IsEmpty());
   EXPECT_LE(bed_.api.calls().size(), 5U * kRepositories * kOfEach);
   RecordProperty(
       "requests_per_deletion",
@@ -740,10 +739,10 @@ TEST_F(DeletionReconcilerTest, WhatIsDoneGoesAfterADay) {
   ASSERT_EQ(Deletion().phase, objects::DeletionPhase::kCompleted);
   bed_.clock.Advance(kDeletionKeptFor - absl::Seconds(30));
   Look();
-  EXPECT_THAT(bed_.api.All(csi::DataDeletionType()), SizeIs(1));
+  EXPECT_THAT(bed_.api.All(DataDeletionType()), SizeIs(1));
   bed_.clock.Advance(absl::Minutes(1));
   Look();
-  EXPECT_THAT(bed_.api.All(csi::DataDeletionType()), IsEmpty());
+  EXPECT_THAT(bed_.api.All(DataDeletionType()), IsEmpty());
 }
 
 TEST_F(DeletionReconcilerTest, OneThatIsWithdrawnLeavesNoTask) {
@@ -751,7 +750,7 @@ TEST_F(DeletionReconcilerTest, OneThatIsWithdrawnLeavesNoTask) {
   Add("one", reference_);
   Look(2);
   ASSERT_THAT(bed_.api.All(VolumeTask::Type()), SizeIs(1));
-  bed_.api.Remove({csi::DataDeletionType(), "velero", "one"});
+  bed_.api.Remove({DataDeletionType(), "velero", "one"});
   Look(2);
   TaskReconciler tasks(bed_.env, enqueue_table_, [] { return true; });
   for (const Json& task : bed_.api.All(VolumeTask::Type())) {
@@ -775,13 +774,13 @@ TEST_F(DeletionReconcilerTest, OneThatGoesAsItsTaskEndsLeavesNoTaskEither) {
   of_tasks = &tasks;
   Add("one", reference_);
   for (int i = 0; i < 2; ++i) {
-    handler.OnAll(bed_.api.All(csi::DataDeletionType()));
+    handler.OnAll(bed_.api.All(DataDeletionType()));
     loop_.WorkOnce(bed_.ctx);
   }
   const Json deletion = Object("one");
   bed_.Finish(TaskName());
 
-  bed_.api.Remove({csi::DataDeletionType(), "velero", "one"});
+  bed_.api.Remove({DataDeletionType(), "velero", "one"});
   tasks.OnAll(bed_.api.All(VolumeTask::Type()));
   tasks.WorkOnce(bed_.ctx);
   loop_.WorkOnce(bed_.ctx);
@@ -808,7 +807,7 @@ TEST_F(DeletionReconcilerTest, AControllerThatDiesAnywhereIsFollowedByOneThatCar
       break;
     }
     bed_.api.ClearFaults();
-    bed_.api.Remove({csi::DataDeletionType(), "velero", name});
+    bed_.api.Remove({DataDeletionType(), "velero", name});
     ASSERT_LT(call, 100);
   }
 }

@@ -16,11 +16,11 @@
 #include "absl/time/time.h"
 #include "base/rfc3339.h"
 #include "csi/copy_record.h"
-#include "csi/mover_restore.h"
 #include "datamover/leftover_reconcilers.h"
 #include "datamover/repository_access.h"
 #include "datamover/upload_reconciler.h"
 #include "datamover/write_fence.h"
+#include "inplace/in_place_volume.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume_claim.h"
@@ -52,7 +52,7 @@ class DownloadBed : public MoverBed {
  public:
   DownloadBed() {
     cluster.ProtectVolumes();
-    api.Remove(csi::ClaimKey("shop", "data"));
+    api.Remove(ClaimKey("shop", "data"));
     reference_.cluster = kSourceCluster;
     reference_.namespace_name = "shop";
     reference_.claim_uid = kSourceClaim;
@@ -83,7 +83,7 @@ class DownloadBed : public MoverBed {
         {"resources", {{"requests", {{"storage", absl::StrCat(kClaimBytes)}}}}},
         {"selector", {{"matchLabels", {{objects::kDynamicPvRestoreLabel, "new.data.x"}}}}}};
     SetJson(claim, {"status", "phase"}, "Pending");
-    api.Seed(csi::PersistentVolumeClaimType(), claim);
+    api.Seed(PersistentVolumeClaimType(), claim);
   }
   // What restore --into asks for: a PVC that has a volume, which no Pod uses.
   void AddInPlace(const std::string& uid = "target-uid") {
@@ -94,7 +94,7 @@ class DownloadBed : public MoverBed {
                      {"volumeName", "pv-target"},
                      {"accessModes", Json::array({"ReadWriteOnce"})}};
     SetJson(claim, {"status", "phase"}, "Bound");
-    api.Seed(csi::PersistentVolumeClaimType(), claim);
+    api.Seed(PersistentVolumeClaimType(), claim);
     Json volume = {{"metadata", {{"name", "pv-target"}}}, {"status", {{"phase", "Bound"}}}};
     volume["spec"] = {{"accessModes", Json::array({"ReadWriteOnce"})},
                       {"capacity", {{"storage", absl::StrCat(kClaimBytes)}}},
@@ -102,7 +102,7 @@ class DownloadBed : public MoverBed {
                       {"csi", {{"driver", "d.example.com"}, {"volumeHandle", "v-target"}}},
                       {"persistentVolumeReclaimPolicy", "Delete"},
                       {"volumeMode", "Block"}};
-    api.Seed(csi::PersistentVolumeType(), volume);
+    api.Seed(PersistentVolumeType(), volume);
     AddDownloadOf(velero::FormatDataReference(reference_),
                   {{objects::kIntoAnnotation, uid},
                    {objects::kIntoUploadAnnotation, "nightly"},
@@ -111,16 +111,16 @@ class DownloadBed : public MoverBed {
     SetConsent(k8s::Uid(Download()));
   }
   void SetConsent(const std::string& uid) {
-    api.Mutate(csi::ClaimKey("new", "data"), [&](Json& claim) {
+    api.Mutate(ClaimKey("new", "data"), [&](Json& claim) {
       SetJson(claim, {"metadata", "annotations", objects::kMayWriteAnnotation}, uid);
     });
   }
   static constexpr absl::Duration kStartTime = absl::Minutes(30);
   void ChangeDownload(const std::function<void(Json&)>& change) {
-    api.Mutate({csi::DataDownloadType(), "velero", "restore-1"}, change);
+    api.Mutate({DataDownloadType(), "velero", "restore-1"}, change);
   }
   void AddUser() {
-    api.Seed(csi::PodType(),
+    api.Seed(PodType(),
              {{"metadata", {{"name", "app-0"}, {"namespace", "new"}}},
               {"spec",
                {{"volumes", Json::array({{{"persistentVolumeClaim", {{"claimName", "data"}}}}})}}},
@@ -136,7 +136,7 @@ class DownloadBed : public MoverBed {
   // The PVC has the volume that it had, which goes when the PVC does, and not before.
   void ExpectVolumeKept() const {
     EXPECT_EQ(GetString(Target(), {"spec", "volumeName"}), "pv-target");
-    const auto volume = api.Find(csi::VolumeKey("pv-target"));
+    const auto volume = api.Find(VolumeKey("pv-target"));
     ASSERT_TRUE(volume.has_value());
     EXPECT_EQ(GetString(*volume, {"spec", "persistentVolumeReclaimPolicy"}), "Delete");
     EXPECT_EQ(GetString(*volume, {"spec", "claimRef", "uid"}), "target-uid");
@@ -146,7 +146,7 @@ class DownloadBed : public MoverBed {
                      const std::map<std::string, std::string>& annotations = {},
                      const std::string& volume = "", const std::string& name = "restore-1",
                      const std::string& claim = "data") {
-    api.Seed(csi::DataDownloadType(),
+    api.Seed(DataDownloadType(),
              {{"metadata", {{"name", name}, {"namespace", "velero"}, {"annotations", annotations}}},
               {"spec",
                {{"datamover", "csi-delta"},
@@ -159,28 +159,27 @@ class DownloadBed : public MoverBed {
   }
 
   Json Download() const {
-    return api.Find({csi::DataDownloadType(), "velero", "restore-1"}).value_or(Json());
+    return api.Find({DataDownloadType(), "velero", "restore-1"}).value_or(Json());
   }
   std::string Phase() const { return GetString(Download(), {"status", "phase"}); }
   std::string Message() const { return GetString(Download(), {"status", "message"}); }
   std::string TaskName() const { return TaskNameOf("DataDownload", k8s::Uid(Download())); }
-  Json Target() const { return api.Find(csi::ClaimKey("new", "data")).value_or(Json()); }
+  Json Target() const { return api.Find(ClaimKey("new", "data")).value_or(Json()); }
   void Cancel() {
-    api.Mutate({csi::DataDownloadType(), "velero", "restore-1"},
+    api.Mutate({DataDownloadType(), "velero", "restore-1"},
                [](Json& download) { download["spec"]["cancel"] = true; });
   }
   std::string TargetPhase() const { return GetString(Target(), {"status", "phase"}); }
 
   // Volumes whose policy is Delete and whose claim is gone go; a driver does that.
   void PlayDriver() {
-    for (const Json& volume : api.All(csi::PersistentVolumeType())) {
-      const auto claim =
-          api.Find(csi::ClaimKey(GetString(volume, {"spec", "claimRef", "namespace"}),
-                                 GetString(volume, {"spec", "claimRef", "name"})));
+    for (const Json& volume : api.All(PersistentVolumeType())) {
+      const auto claim = api.Find(ClaimKey(GetString(volume, {"spec", "claimRef", "namespace"}),
+                                           GetString(volume, {"spec", "claimRef", "name"})));
       if (GetString(volume, {"spec", "persistentVolumeReclaimPolicy"}) == "Delete" &&
           (!claim.has_value() ||
            k8s::Uid(*claim) != GetString(volume, {"spec", "claimRef", "uid"}))) {
-        api.Remove(csi::VolumeKey(k8s::Name(volume)));
+        api.Remove(VolumeKey(k8s::Name(volume)));
       }
     }
   }
@@ -200,7 +199,7 @@ class Controller {
   void LookTimes(int times) {
     for (int i = 0; i < times; ++i) {
       bed_.TellWatchers();
-      for (const Json& download : bed_.api.All(csi::DataDownloadType())) {
+      for (const Json& download : bed_.api.All(DataDownloadType())) {
         if (std::optional<QueuedTransfer> queued = QueuedDownload(objects::Object(download));
             queued.has_value()) {
           scheduler_.Put(*std::move(queued));
@@ -237,7 +236,7 @@ class Controller {
  private:
   void ReleaseClaims() {
     ClaimReconciler claims(bed_.env);
-    for (const Json& claim : bed_.api.All(csi::PersistentVolumeClaimType())) {
+    for (const Json& claim : bed_.api.All(PersistentVolumeClaimType())) {
       if (claims.Concerns(claim)) {
         claims.Reconcile(bed_.ctx, claim).IgnoreError();
       }
@@ -251,11 +250,11 @@ class Controller {
 
 // What is left when nothing runs: the keyring, and what was there before.
 void ExpectNothingLeft(const DownloadBed& bed, std::size_t volumes) {
-  EXPECT_THAT(bed.api.All(csi::PodType()), IsEmpty());
+  EXPECT_THAT(bed.api.All(PodType()), IsEmpty());
   EXPECT_THAT(bed.api.All(VolumeTask::Type()), IsEmpty());
-  EXPECT_THAT(bed.api.All(csi::SecretType()), SizeIs(2));
-  EXPECT_THAT(bed.api.All(csi::PersistentVolumeClaimType()), SizeIs(1));
-  EXPECT_THAT(bed.api.All(csi::PersistentVolumeType()), SizeIs(volumes));
+  EXPECT_THAT(bed.api.All(SecretType()), SizeIs(2));
+  EXPECT_THAT(bed.api.All(PersistentVolumeClaimType()), SizeIs(1));
+  EXPECT_THAT(bed.api.All(PersistentVolumeType()), SizeIs(volumes));
   const Json download = bed.Download();
   if (const Json* finalizers = FindJson(download, {"metadata", "finalizers"})) {
     EXPECT_THAT(*finalizers, IsEmpty());
@@ -276,8 +275,7 @@ TEST_F(DownloadReconcilerTest, GoesFromNewToCompletedInEitherMode) {
     controller.LookTimes(8);
     EXPECT_EQ(bed.Phase(), "Completed") << bed.Message();
     EXPECT_EQ(bed.TargetPhase(), "Bound");
-    const auto volume =
-        bed.api.Find(csi::VolumeKey(GetString(bed.Target(), {"spec", "volumeName"})));
+    const auto volume = bed.api.Find(VolumeKey(GetString(bed.Target(), {"spec", "volumeName"})));
     ASSERT_TRUE(volume.has_value());
     EXPECT_EQ(GetString(*volume, {"spec", "volumeMode"}), mode);
     EXPECT_EQ(k8s::Label(*volume, objects::kDynamicPvRestoreLabel), "new.data.x");
@@ -296,14 +294,13 @@ TEST_F(DownloadReconcilerTest, AVolumeIsMountedAsWhatItHolds) {
     DownloadBed bed;
     bed.file_system = seen;
     bed.AddDownload("Filesystem");
-    bed.api.Mutate({csi::DataDownloadType(), "velero", "restore-1"}, [](Json& download) {
+    bed.api.Mutate({DataDownloadType(), "velero", "restore-1"}, [](Json& download) {
       SetJson(download, {"spec", "targetVolume", "fsType"}, "ext4");
     });
     Controller controller(bed);
     controller.LookTimes(8);
     ASSERT_EQ(bed.Phase(), "Completed") << bed.Message();
-    const auto volume =
-        bed.api.Find(csi::VolumeKey(GetString(bed.Target(), {"spec", "volumeName"})));
+    const auto volume = bed.api.Find(VolumeKey(GetString(bed.Target(), {"spec", "volumeName"})));
     ASSERT_TRUE(volume.has_value());
     EXPECT_EQ(GetString(*volume, {"spec", "csi", "fsType"}), mounted);
   }
@@ -342,7 +339,7 @@ TEST_F(DownloadReconcilerTest, AForeignSnapshotIdIsRefusedBeforeAnythingIsMade) 
     EXPECT_EQ(bed_.Phase(), "Failed");
     EXPECT_THAT(bed_.Message(), HasSubstr("snapshotID"));
     EXPECT_EQ(bed_.api.CallCount("create", "*"), 0);
-    bed_.api.Remove({csi::DataDownloadType(), "velero", "restore-1"});
+    bed_.api.Remove({DataDownloadType(), "velero", "restore-1"});
   }
 }
 
@@ -451,7 +448,7 @@ TEST_F(DownloadReconcilerTest, WhoMayNotReadARestoreWaitsForItsTarget) {
 // Restored without the Pods that use them, or with Pods that are started later.
 TEST_F(DownloadReconcilerTest, TargetsThatWaitForAConsumerHoldNoAdmissions) {
   bed_.worker = MoverBed::Worker::kRuns;
-  bed_.api.Mutate({csi::StorageClassType(), "", "shop-class"}, [](Json& storage_class) {
+  bed_.api.Mutate({StorageClassType(), "", "shop-class"}, [](Json& storage_class) {
     storage_class["volumeBindingMode"] = "WaitForFirstConsumer";
   });
   constexpr int kRestores = 12;
@@ -474,13 +471,13 @@ TEST_F(DownloadReconcilerTest, TargetsThatWaitForAConsumerHoldNoAdmissions) {
   }
   EXPECT_EQ(bed_.PhaseOf(), "InProgress") << bed_.MessageOf();
   // One gets its consumer.
-  bed_.api.Mutate(csi::ClaimKey("new", "data-1"), [](Json& claim) {
+  bed_.api.Mutate(ClaimKey("new", "data-1"), [](Json& claim) {
     SetJson(claim, {"metadata", "annotations", objects::kSelectedNodeAnnotation}, "node-1");
   });
   controller.LookTimes(6);
   EXPECT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
   EXPECT_EQ(controller.scheduler().counts().admitted, 2);
-  EXPECT_THAT(bed_.api.All(csi::PodType()), SizeIs(2));
+  EXPECT_THAT(bed_.api.All(PodType()), SizeIs(2));
 }
 
 TEST_F(DownloadReconcilerTest, TheLimitOfItsStorageClassHoldsForADownload) {
@@ -493,7 +490,7 @@ TEST_F(DownloadReconcilerTest, TheLimitOfItsStorageClassHoldsForADownload) {
   bed_.clock.Advance(absl::Seconds(1));
   bed_.AddDownloadOf(velero::FormatDataReference(bed_.reference_), {}, "", "restore-3", "data-3");
   const auto message = [&](const std::string& name) {
-    return GetString(bed_.api.Find({csi::DataDownloadType(), "velero", name}).value_or(Json()),
+    return GetString(bed_.api.Find({DataDownloadType(), "velero", name}).value_or(Json()),
                      {"status", "message"});
   };
   Controller controller(bed_);
@@ -566,7 +563,7 @@ TEST_F(DownloadReconcilerTest, AVolumeIsNotGivenAwayWhileALostPodMayWriteIntoIt)
   Controller controller(bed_);
   controller.LookTimes(5);
   ASSERT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
-  bed_.api.Remove({csi::PodType(), MoverBed::kMover, bed_.TaskName()});  // By force.
+  bed_.api.Remove({PodType(), MoverBed::kMover, bed_.TaskName()});  // By force.
   bed_.worker = MoverBed::Worker::kSucceeds;
   controller.LookTimes(2);
   bed_.clock.Advance(kFencedAfter - absl::Seconds(10));
@@ -601,9 +598,9 @@ TEST_F(DownloadReconcilerTest, ACompleteRestoreWaitsForHoursAndHoldsNoAdmission)
   Controller controller(bed_);
   controller.LookTimes(5);
   ASSERT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
-  const std::string volume = GetString(
-      *bed_.api.Find(csi::ClaimKey(MoverBed::kMover, bed_.TaskName())), {"spec", "volumeName"});
-  bed_.api.Mutate(csi::VolumeKey(volume), [](Json& attached) {
+  const std::string volume = GetString(*bed_.api.Find(ClaimKey(MoverBed::kMover, bed_.TaskName())),
+                                       {"spec", "volumeName"});
+  bed_.api.Mutate(VolumeKey(volume), [](Json& attached) {
     attached["metadata"]["finalizers"].push_back("external-attacher/d-example-com");
   });
   bed_.Finish(bed_.TaskName());
@@ -623,7 +620,7 @@ TEST_F(DownloadReconcilerTest, ACompleteRestoreWaitsForHoursAndHoldsNoAdmission)
     Controller(bed_).LookTimes(1);
     ASSERT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
   }
-  bed_.api.Remove(csi::VolumeKey(volume));
+  bed_.api.Remove(VolumeKey(volume));
   controller.LookTimes(6);
   EXPECT_EQ(bed_.Phase(), "Completed") << bed_.Message();
   EXPECT_EQ(bed_.TargetPhase(), "Bound");
@@ -635,7 +632,7 @@ TEST_F(DownloadReconcilerTest, ACompleteRestoreOfADeadNodeIsBound) {
   bed_.AddDownload();
   Controller controller(bed_);
   controller.LookTimes(5);
-  bed_.api.Mutate({csi::PodType(), MoverBed::kMover, bed_.TaskName()}, [](Json& pod) {
+  bed_.api.Mutate({PodType(), MoverBed::kMover, bed_.TaskName()}, [](Json& pod) {
     pod["metadata"]["finalizers"] = Json::array({support::kKubeletFinalizer});
   });
   bed_.Finish(bed_.TaskName());
@@ -668,7 +665,7 @@ TEST_F(DownloadReconcilerTest, WhatIsCancelledWhileTheBinderIsSlowStaysThePvcs) 
     bed.cluster.binder_runs = true;
     bed.cluster.Resync();
     EXPECT_EQ(bed.TargetPhase(), "Bound");
-    const std::vector<Json> volumes = bed.api.All(csi::PersistentVolumeType());
+    const std::vector<Json> volumes = bed.api.All(PersistentVolumeType());
     ASSERT_THAT(volumes, SizeIs(1));
     EXPECT_EQ(GetString(volumes[0], {"spec", "persistentVolumeReclaimPolicy"}), policy);
     EXPECT_EQ(k8s::Annotation(volumes[0], objects::kVolumeOfAnnotation), "");
@@ -700,8 +697,7 @@ TEST_F(DownloadReconcilerTest, ItIsCancelledInEveryPhase) {
       Controller controller(bed);
       for (int look = 0; look < looks; ++look) {
         controller.LookTimes(1);
-        if (pod == "says nothing" &&
-            bed.api.Find({csi::PodType(), MoverBed::kMover, bed.TaskName()})) {
+        if (pod == "says nothing" && bed.api.Find({PodType(), MoverBed::kMover, bed.TaskName()})) {
           bed.SetPodStatus(bed.TaskName(), {{"phase", "Running"}});
         }
       }
@@ -724,8 +720,7 @@ TEST_F(DownloadReconcilerTest, ADownloadThatIsDeletedIsCancelled) {
   bed_.AddDownload();
   Controller controller(bed_);
   controller.LookTimes(5);
-  ASSERT_THAT(bed_.api.Delete(bed_.ctx, {csi::DataDownloadType(), "velero", "restore-1"}, {}),
-              IsOk());
+  ASSERT_THAT(bed_.api.Delete(bed_.ctx, {DataDownloadType(), "velero", "restore-1"}, {}), IsOk());
   controller.LookTimes(20);
   EXPECT_TRUE(bed_.Download().is_null());
   bed_.PlayDriver();
@@ -734,7 +729,7 @@ TEST_F(DownloadReconcilerTest, ADownloadThatIsDeletedIsCancelled) {
 
 TEST_F(DownloadReconcilerTest, OtherMoversObjectsAreLeftAlone) {
   bed_.AddDownload();
-  bed_.api.Mutate({csi::DataDownloadType(), "velero", "restore-1"},
+  bed_.api.Mutate({DataDownloadType(), "velero", "restore-1"},
                   [](Json& download) { download["spec"]["datamover"] = "velero"; });
   Controller controller(bed_);
   controller.LookTimes(3);
@@ -771,7 +766,7 @@ TEST_F(DownloadReconcilerTest, InPlaceTheWorkerHasTheVolumeAndComparesIt) {
   ASSERT_NE(work, nullptr);
   EXPECT_TRUE(work->only_differing);
   EXPECT_TRUE(work->start_before.has_value());
-  const auto alias = bed_.api.Find(csi::VolumeKey(bed_.TaskName()));
+  const auto alias = bed_.api.Find(VolumeKey(bed_.TaskName()));
   ASSERT_TRUE(alias.has_value());
   EXPECT_EQ(GetString(*alias, {"spec", "csi", "volumeHandle"}), "v-target");
   ASSERT_TRUE(bed_.Record().has_value());
@@ -797,7 +792,7 @@ TEST_F(DownloadReconcilerTest, InPlaceNothingIsWrittenOverWhatIsInUseOrAnother) 
     EXPECT_EQ(bed.pods_made, pods_before);
     EXPECT_FALSE(bed.Record().has_value());
     bed.ExpectVolumeKept();
-    EXPECT_THAT(bed.api.All(csi::PersistentVolumeType()), SizeIs(1));
+    EXPECT_THAT(bed.api.All(PersistentVolumeType()), SizeIs(1));
     EXPECT_THAT(bed.api.All(VolumeTask::Type()), IsEmpty());
   }
 }
@@ -828,7 +823,7 @@ TEST_F(DownloadReconcilerTest, InPlaceItIsNotOverWhileItsVolumeIsAttached) {
     bed.AddInPlace();
     Controller controller(bed);
     controller.LookTimes(8);
-    bed.api.Mutate(csi::VolumeKey(bed.TaskName()), [](Json& alias) {
+    bed.api.Mutate(VolumeKey(bed.TaskName()), [](Json& alias) {
       alias["metadata"]["finalizers"] = Json::array({"external-attacher/d-example-com"});
     });
     bed.Cancel();
@@ -839,7 +834,7 @@ TEST_F(DownloadReconcilerTest, InPlaceItIsNotOverWhileItsVolumeIsAttached) {
     if (is_cut_off) {
       bed.clock.Advance(kFencedAfter);
     } else {
-      bed.api.Remove(csi::VolumeKey(bed.TaskName()));
+      bed.api.Remove(VolumeKey(bed.TaskName()));
     }
     controller.LookTimes(3);
     EXPECT_EQ(bed.Phase(), "Canceled") << bed.Message();
@@ -853,14 +848,14 @@ TEST_F(DownloadReconcilerTest, InPlaceWhatIsLeftOfOneThatIsGoneIsRemoved) {
   bed_.AddInPlace();
   Controller controller(bed_);
   controller.LookTimes(8);
-  bed_.api.Remove({csi::DataDownloadType(), "velero", "restore-1"});  // By force.
+  bed_.api.Remove({DataDownloadType(), "velero", "restore-1"});  // By force.
   // Of a Pod whose end was not observed.
   const std::vector<Json> tasks = bed_.api.All(VolumeTask::Type());
   ASSERT_THAT(tasks, SizeIs(1));
   EXPECT_THAT(RemoveDownloadLeftovers(bed_.ctx, bed_.env, support::As<VolumeTask>(tasks.front())),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("may still write")));
   EXPECT_TRUE(csi::IsWrittenByMover(*bed_.Record(), ""));
-  EXPECT_THAT(bed_.api.All(csi::PersistentVolumeType()), SizeIs(2));
+  EXPECT_THAT(bed_.api.All(PersistentVolumeType()), SizeIs(2));
   bed_.clock.Advance(kFencedAfter);
   // A program that uninstalls has the task as it was.
   EXPECT_THAT(RemoveDownloadLeftovers(bed_.ctx, bed_.env, support::As<VolumeTask>(tasks.front())),
@@ -928,7 +923,7 @@ TEST_F(DownloadReconcilerTest, InPlaceNothingBeginsLater) {
 
 // However it came to its phase: what is left behind must not begin when no client thinks of it.
 TEST_F(DownloadReconcilerTest, InPlaceNothingBeginsWithoutATimeOrWithOneThatIsFar) {
-  const absl::Duration kLongest = csi::kMoverStartTimeMax + csi::kMoverClockSkewMax;
+  const absl::Duration kLongest = inplace::kMoverStartTimeMax + inplace::kMoverClockSkewMax;
   for (const char* phase : {"", "Accepted"}) {
     for (const absl::Duration after :
          {absl::ZeroDuration(), kLongest, kLongest + absl::Seconds(1), absl::Hours(9000)}) {
@@ -962,11 +957,11 @@ TEST_F(DownloadReconcilerTest, InPlaceTheConsentIsToTheVeryDownload) {
     bed.AddInPlace();
     const std::string uid = k8s::Uid(bed.Download());
     Json another = bed.Download();
-    bed.api.Remove({csi::DataDownloadType(), "velero", "restore-1"});
+    bed.api.Remove({DataDownloadType(), "velero", "restore-1"});
     for (const char* field : {"uid", "creationTimestamp", "resourceVersion"}) {
       EraseJson(another, {"metadata", field});
     }
-    bed.api.Seed(csi::DataDownloadType(), another);
+    bed.api.Seed(DataDownloadType(), another);
     ASSERT_NE(k8s::Uid(bed.Download()), uid);
     Controller controller(bed);
     controller.LookTimes(6);
@@ -991,14 +986,13 @@ TEST_F(DownloadReconcilerTest, InPlaceItFailsWhenThePvcChangesUnderTheWorker) {
     const char* want;
     std::function<void(DownloadBed& bed)> change;
   };
-  for (const Case& test :
-       std::vector<Case>{{"a Pod started to use it", [](DownloadBed& bed) { bed.AddUser(); }},
-                         {"does not exist",
-                          [](DownloadBed& bed) { bed.api.Remove(csi::ClaimKey("new", "data")); }},
-                         {"pv-2", [](DownloadBed& bed) {
-                            bed.api.Mutate(csi::ClaimKey("new", "data"),
-                                           [](Json& pvc) { pvc["spec"]["volumeName"] = "pv-2"; });
-                          }}}) {
+  for (const Case& test : std::vector<Case>{
+           {"a Pod started to use it", [](DownloadBed& bed) { bed.AddUser(); }},
+           {"does not exist", [](DownloadBed& bed) { bed.api.Remove(ClaimKey("new", "data")); }},
+           {"pv-2", [](DownloadBed& bed) {
+              bed.api.Mutate(ClaimKey("new", "data"),
+                             [](Json& pvc) { pvc["spec"]["volumeName"] = "pv-2"; });
+            }}}) {
     for (const bool is_done : {false, true}) {
       SCOPED_TRACE(absl::StrCat(test.want, is_done));
       DownloadBed bed;
@@ -1058,7 +1052,7 @@ TEST_F(DownloadReconcilerTest, InPlaceTheFirstWorkerBeginsInTimeAndALaterOneFini
   controller.LookTimes(8);
   ASSERT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
   EXPECT_EQ(told(), start_before);
-  bed_.api.Remove({csi::PodType(), MoverBed::kMover, bed_.TaskName()});  // By force.
+  bed_.api.Remove({PodType(), MoverBed::kMover, bed_.TaskName()});  // By force.
   controller.LookTimes(2);
   bed_.clock.Advance(kFencedAfter);
   controller.LookTimes(8);
@@ -1071,16 +1065,16 @@ TEST_F(DownloadReconcilerTest, InPlaceItFailsWhenThePvcGoesBeforeTheEnd) {
   bed_.AddInPlace();
   Controller controller(bed_);
   controller.LookTimes(8);
-  bed_.api.Mutate(csi::VolumeKey(bed_.TaskName()), [](Json& alias) {
+  bed_.api.Mutate(VolumeKey(bed_.TaskName()), [](Json& alias) {
     alias["metadata"]["finalizers"] = Json::array({"external-attacher/d-example-com"});
   });
   bed_.Finish(bed_.TaskName());
   controller.LookTimes(4);
   ASSERT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
   EXPECT_THAT(bed_.Message(), HasSubstr("to be detached"));
-  bed_.api.Remove(csi::ClaimKey("new", "data"));
+  bed_.api.Remove(ClaimKey("new", "data"));
   controller.LookTimes(2);
-  bed_.api.Remove(csi::VolumeKey(bed_.TaskName()));
+  bed_.api.Remove(VolumeKey(bed_.TaskName()));
   controller.LookTimes(4);
   EXPECT_EQ(bed_.Phase(), "Failed");
   EXPECT_THAT(bed_.Message(), HasSubstr("does not exist"));
@@ -1092,7 +1086,7 @@ TEST_F(DownloadReconcilerTest, InPlaceWhatIsWholeIsNotMarkedThoughItsVolumeIsNot
   bed_.AddInPlace();
   Controller controller(bed_);
   controller.LookTimes(8);
-  bed_.api.Mutate(csi::VolumeKey(bed_.TaskName()), [](Json& alias) {
+  bed_.api.Mutate(VolumeKey(bed_.TaskName()), [](Json& alias) {
     alias["metadata"]["finalizers"] = Json::array({"external-attacher/d-example-com"});
   });
   bed_.Finish(bed_.TaskName());
@@ -1202,7 +1196,7 @@ TEST_P(KilledDownloadTest, AnotherEndsThoseOfAClassThatRetainsVolumes) {
     for (int call = 1;; ++call) {
       SCOPED_TRACE(call);
       DownloadBed bed;
-      bed.api.Mutate({csi::StorageClassType(), "", "shop-class"},
+      bed.api.Mutate({StorageClassType(), "", "shop-class"},
                      [](Json& object) { object["reclaimPolicy"] = "Retain"; });
       bed.cluster.reclaim_policy = "Retain";
       bed.worker = is_cancelled ? MoverBed::Worker::kRuns : MoverBed::Worker::kSucceeds;
@@ -1220,7 +1214,7 @@ TEST_P(KilledDownloadTest, AnotherEndsThoseOfAClassThatRetainsVolumes) {
       another.LookTimes(1);
       bed.PlayDriver();
       ExpectNothingLeft(bed, is_cancelled ? 0 : 1);
-      for (const Json& volume : bed.api.All(csi::PersistentVolumeType())) {
+      for (const Json& volume : bed.api.All(PersistentVolumeType())) {
         EXPECT_EQ(GetString(volume, {"spec", "persistentVolumeReclaimPolicy"}), "Retain");
       }
       if (!hit) {
@@ -1301,7 +1295,7 @@ TEST_P(KilledDownloadTest, AnotherEndsInPlaceWhatIsCancelledOrFails) {
       EXPECT_TRUE(bed.Record()->has_ended);
       EXPECT_EQ(bed.Consent(), "");
       bed.ExpectVolumeKept();
-      bed.api.Remove({csi::PodType(), "new", "app-0"});
+      bed.api.Remove({PodType(), "new", "app-0"});
       ExpectNothingLeft(bed, 1);
     }
     if (!hit) {

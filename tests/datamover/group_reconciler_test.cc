@@ -24,9 +24,9 @@ using testing::SizeIs;
 class GroupReconcilerTest : public testing::Test {
  protected:
   GroupReconcilerTest() {
-    bed_.api.Seed(csi::VolumeGroupSnapshotClassType("v1"),
+    bed_.api.Seed(VolumeGroupSnapshotClassType("v1"),
                   {{"metadata", {{"name", "groups"}}}, {"driver", "d.example.com"}});
-    bed_.api.Seed(csi::VolumeGroupSnapshotContentType("v1"),
+    bed_.api.Seed(VolumeGroupSnapshotContentType("v1"),
                   {{"metadata", {{"name", "record"}}},
                    {"spec",
                     {{"driver", "d.example.com"},
@@ -38,7 +38,7 @@ class GroupReconcilerTest : public testing::Test {
                    {"status", {{"volumeGroupSnapshotHandle", "group-1"}}}});
     for (const char* name : {"one", "two"}) {
       bed_.api.Seed(
-          csi::VolumeSnapshotContentType(),
+          VolumeSnapshotContentType(),
           {{"metadata", {{"name", name}, {"labels", {{objects::kMovedGroupLabel, "record"}}}}},
            {"spec",
             {{"driver", "d.example.com"},
@@ -49,10 +49,10 @@ class GroupReconcilerTest : public testing::Test {
   }
 
   Json Content(const std::string& name) const {
-    return bed_.api.Find(csi::VolumeSnapshotContentKey(name)).value_or(Json());
+    return bed_.api.Find(VolumeSnapshotContentKey(name)).value_or(Json());
   }
   void Release(const std::string& name) {
-    bed_.api.Mutate(csi::VolumeSnapshotContentKey(name), [](Json& content) {
+    bed_.api.Mutate(VolumeSnapshotContentKey(name), [](Json& content) {
       content["metadata"]["labels"][objects::kReleasedLabel] = "true";
     });
   }
@@ -73,22 +73,22 @@ TEST_F(GroupReconcilerTest, FollowsTheMembersOfMovedGroupsInAllNamespaces) {
 TEST_F(GroupReconcilerTest, AGroupStaysWhileASnapshotOfItIsNeeded) {
   Release("one");
   EXPECT_THAT(Reconcile("one"), IsOkAndHolds(bed_.clock.Now() + absl::Minutes(10)));
-  EXPECT_THAT(bed_.api.All(csi::VolumeGroupSnapshotContentType("v1")), SizeIs(1));
-  EXPECT_THAT(bed_.api.All(csi::VolumeSnapshotContentType()), SizeIs(2));
+  EXPECT_THAT(bed_.api.All(VolumeGroupSnapshotContentType("v1")), SizeIs(1));
+  EXPECT_THAT(bed_.api.All(VolumeSnapshotContentType()), SizeIs(2));
 }
 
 TEST_F(GroupReconcilerTest, AReleasedGroupIsDeletedWithItsMembers) {
   Release("one");
   Release("two");
   EXPECT_THAT(Reconcile("two"), IsOk());
-  EXPECT_THAT(bed_.api.All(csi::VolumeGroupSnapshotContentType("v1")), IsEmpty());
-  EXPECT_THAT(bed_.api.All(csi::VolumeSnapshotContentType()), IsEmpty());
+  EXPECT_THAT(bed_.api.All(VolumeGroupSnapshotContentType("v1")), IsEmpty());
+  EXPECT_THAT(bed_.api.All(VolumeSnapshotContentType()), IsEmpty());
 }
 
 TEST_F(GroupReconcilerTest, AMemberThatIsBeingDeletedIsLeftAlone) {
   Release("one");
   Release("two");
-  bed_.api.Mutate(csi::VolumeSnapshotContentKey("one"), [](Json& content) {
+  bed_.api.Mutate(VolumeSnapshotContentKey("one"), [](Json& content) {
     content["metadata"]["finalizers"] = Json::array({"a-finalizer"});
     content["metadata"]["deletionTimestamp"] = "2026-11-23T05:00:00Z";
   });
@@ -102,10 +102,10 @@ TEST_F(GroupReconcilerTest, ARefusalOfTheApiServerIsAnErrorAndTheNextReconcileGo
   Release("two");
   bed_.api.Forbid("delete", "volumegroupsnapshotcontents");
   EXPECT_THAT(Reconcile("one"), StatusIs(absl::StatusCode::kPermissionDenied));
-  EXPECT_THAT(bed_.api.All(csi::VolumeSnapshotContentType()), SizeIs(2));
+  EXPECT_THAT(bed_.api.All(VolumeSnapshotContentType()), SizeIs(2));
   bed_.api.ClearFaults();
   EXPECT_THAT(Reconcile("one"), IsOk());
-  EXPECT_THAT(bed_.api.All(csi::VolumeSnapshotContentType()), IsEmpty());
+  EXPECT_THAT(bed_.api.All(VolumeSnapshotContentType()), IsEmpty());
 }
 
 }  // namespace

@@ -130,7 +130,7 @@ class WatchGroupsTest : public GroupWindowsTest {
 
 TEST_F(WatchGroupsTest, GroupsAreFollowedInTheVersionThatIsServed) {
   api_.ServeVersion("volumegroupsnapshots", "v1beta2");
-  const k8s::ResourceType type = csi::VolumeGroupSnapshotType("v1beta2");
+  const k8s::ResourceType type = VolumeGroupSnapshotType("v1beta2");
   api_.Seed(type, Group("one", absl::Seconds(1)));
   std::jthread handler([&] { WatchGroups(ctx_, api_, windows_).IgnoreError(); });
   const absl::Cleanup stop = [this] { stop_.request_stop(); };
@@ -143,7 +143,7 @@ TEST_F(WatchGroupsTest, GroupsAreFollowedInTheVersionThatIsServed) {
 TEST_F(WatchGroupsTest, AClusterThatGetsTheKindsIsLookedAtAgain) {
   clock_.SetAutoAdvance(true);
   api_.FailNext("list", "volumegroupsnapshots", absl::NotFoundError("no such kind"), 7);
-  api_.Seed(csi::VolumeGroupSnapshotType("v1"), Group("one", absl::Seconds(1)));
+  api_.Seed(VolumeGroupSnapshotType("v1"), Group("one", absl::Seconds(1)));
   const absl::Time before = clock_.Now();
   std::jthread handler([&] { WatchGroups(ctx_, api_, windows_).IgnoreError(); });
   const absl::Cleanup stop = [this] { stop_.request_stop(); };

@@ -67,11 +67,11 @@ class MoverBed {
     clock.SetAutoAdvance(true);
     api.SetStatusSubresource("volumetasks", true);
     api.SetStatusSubresource("protectedvolumes", true);
-    api.Seed(csi::VolumeSnapshotClassType(),
+    api.Seed(VolumeSnapshotClassType(),
              {{"metadata", {{"name", "fast"}}}, {"driver", "d.example.com"}});
     api.Seed({"storage.k8s.io", "v1", "storageclasses", "StorageClass", false},
              {{"metadata", {{"name", "shop-class"}}}, {"volumeBindingMode", "Immediate"}});
-    api.Seed(csi::SecretType(),
+    api.Seed(SecretType(),
              {{"metadata", {{"name", "creds"}, {"namespace", "velero"}}},
               {"data",
                {{"cloud", absl::Base64Escape(
@@ -94,7 +94,7 @@ class MoverBed {
                      {"accessModes", Json::array({"ReadWriteOnce"})}};
     SetJson(claim, {"status", "capacity", "storage"}, absl::StrCat(kClaimBytes));
     SetJson(claim, {"status", "phase"}, "Bound");
-    api.Seed(csi::PersistentVolumeClaimType(), claim);
+    api.Seed(PersistentVolumeClaimType(), claim);
   }
   static std::string ClaimUid(const std::string& space, const std::string& name) {
     return absl::StrCat(
@@ -106,7 +106,7 @@ class MoverBed {
   Json AddUpload(const std::string& name, const std::string& space = "shop",
                  const std::string& claim = "data") {
     const std::string snapshot = absl::StrCat("velero-", name);
-    api.Create(ctx, csi::VolumeSnapshotType(), space,
+    api.Create(ctx, VolumeSnapshotType(), space,
                {{"apiVersion", "snapshot.storage.k8s.io/v1"},
                 {"kind", "VolumeSnapshot"},
                 {"metadata", {{"name", snapshot}, {"namespace", space}}},
@@ -115,7 +115,7 @@ class MoverBed {
                   {"volumeSnapshotClassName", "fast"}}}})
         .IgnoreError();
     const Json upload = api.Seed(
-        csi::DataUploadType(),
+        DataUploadType(),
         {{"metadata",
           {{"name", name},
            {"namespace", "velero"},
@@ -147,15 +147,15 @@ class MoverBed {
     content["spec"] = {{"driver", "d.example.com"},
                        {"deletionPolicy", "Retain"},
                        {"source", {{"snapshotHandle", "snap-1"}}}};
-    return api.Seed(csi::VolumeSnapshotContentType(), content);
+    return api.Seed(VolumeSnapshotContentType(), content);
   }
 
   void Cancel(const std::string& name) {
-    api.Mutate({csi::DataUploadType(), "velero", name},
+    api.Mutate({DataUploadType(), "velero", name},
                [](Json& upload) { upload["spec"]["cancel"] = true; });
   }
   Json Upload(const std::string& name = "nightly") const {
-    return api.Find({csi::DataUploadType(), "velero", name}).value_or(Json());
+    return api.Find({DataUploadType(), "velero", name}).value_or(Json());
   }
   std::string PhaseOf(const std::string& name = "nightly") const {
     return GetString(Upload(name), {"status", "phase"});
@@ -167,7 +167,7 @@ class MoverBed {
     return TaskNameOf("DataUpload", k8s::Uid(Upload(name)));
   }
   std::optional<Json> Pod(const std::string& name = "nightly") const {
-    return api.Find({csi::PodType(), kMover, TaskNameOfUpload(name)});
+    return api.Find({PodType(), kMover, TaskNameOfUpload(name)});
   }
   std::optional<Json> Task(const std::string& name = "nightly") const {
     return api.Find({VolumeTask::Type(), kMover, TaskNameOfUpload(name)});
@@ -210,18 +210,17 @@ class MoverBed {
     Deliver(
         {.type = VolumeTask::Type(), .namespace_name = kMover, .label_selector = std::string()});
     for (const k8s::ResourceType* type :
-         {&csi::PodType(), &csi::VolumeSnapshotType(), &csi::PersistentVolumeClaimType()}) {
+         {&PodType(), &VolumeSnapshotType(), &PersistentVolumeClaimType()}) {
       Deliver(made(*type));
     }
     Deliver(csi::SourceSnapshots());
-    for (const k8s::ResourceType* type :
-         {&csi::StorageClassType(), &csi::VolumeSnapshotClassType()}) {
+    for (const k8s::ResourceType* type : {&StorageClassType(), &VolumeSnapshotClassType()}) {
       Deliver({.type = *type, .namespace_name = "", .label_selector = ""});
     }
     const auto is_to_be_moved = objects::FilterOf<objects::DataTransfer>(
         [](const objects::DataTransfer& transfer) { return IsToBeMoved(transfer); });
-    Deliver(transfers(csi::DataUploadType()), is_to_be_moved);
-    Deliver(transfers(csi::DataDownloadType()), is_to_be_moved);
+    Deliver(transfers(DataUploadType()), is_to_be_moved);
+    Deliver(transfers(DataDownloadType()), is_to_be_moved);
     env.cache = &cache;
     env.bases = &bases;
     TellWatchers();
@@ -244,7 +243,7 @@ class MoverBed {
       env.running->NoteTask(support::As<VolumeTask>(task));
     }
     std::set<std::string> pods;
-    for (const Json& pod : api.All(csi::PodType())) {
+    for (const Json& pod : api.All(PodType())) {
       env.running->NotePod(support::As<objects::Pod>(pod));
       pods.insert(k8s::Name(pod));
     }
@@ -257,7 +256,7 @@ class MoverBed {
                [&](Json& task) { task["status"] = status; });
   }
   void SetPodStatus(const std::string& task_name, const Json& status) {
-    api.Mutate({csi::PodType(), kMover, task_name}, [&](Json& pod) { pod["status"] = status; });
+    api.Mutate({PodType(), kMover, task_name}, [&](Json& pod) { pod["status"] = status; });
   }
 
   // As the scheduler says it of a Pod that no node takes.
@@ -273,8 +272,8 @@ class MoverBed {
     SetUnschedulable(task_name,
                      "0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules.");
     const std::string slot =
-        k8s::Label(*api.Find({csi::PodType(), kMover, task_name}), objects::kSlotLabel);
-    api.Seed(csi::PodType(),
+        k8s::Label(*api.Find({PodType(), kMover, task_name}), objects::kSlotLabel);
+    api.Seed(PodType(),
              {{"metadata",
                {{"name", "du-other"},
                 {"namespace", kMover},
@@ -282,7 +281,7 @@ class MoverBed {
               {"spec", {{"nodeName", "node-1"}}},
               {"status", {{"phase", "Running"}}}});
   }
-  void GiveRoom() { api.Remove({csi::PodType(), kMover, "du-other"}); }
+  void GiveRoom() { api.Remove({PodType(), kMover, "du-other"}); }
 
   // Of the task that is called `stem`.
   Outcome OutcomeOfWorker(const std::string& task_name) const {
@@ -354,7 +353,7 @@ class MoverBed {
     if (worker == Worker::kPending) {
       return;
     }
-    api.Mutate({csi::PodType(), kMover, task_name}, [](Json& started) {
+    api.Mutate({PodType(), kMover, task_name}, [](Json& started) {
       started["spec"]["nodeName"] = "node-1";
       started["status"] = {{"phase", "Running"}};
     });

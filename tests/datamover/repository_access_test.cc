@@ -52,8 +52,8 @@ class RepositoryAccessTest : public testing::Test {
   }
 
   void SeedSecret(const std::string& name, const std::string& key, const std::string& text) {
-    api_.Seed(csi::SecretType(), {{"metadata", {{"name", name}, {"namespace", "velero"}}},
-                                  {"data", {{key, absl::Base64Escape(text)}}}});
+    api_.Seed(SecretType(), {{"metadata", {{"name", name}, {"namespace", "velero"}}},
+                             {"data", {{key, absl::Base64Escape(text)}}}});
   }
   void Config(const char* setting, const char* value) {
     location_["spec"]["config"][setting] = value;
@@ -301,9 +301,9 @@ class AccessKeeperTest : public RepositoryAccessTest {
     clock_.SetAutoAdvance(true);
     ctx_.clock = &clock_;
     const auto access = Open(/*for_writing=*/true);
-    api_.Seed(csi::SecretType(), MakeAccessSecret("mover", "du-1", {},
-                                                  objects::OwnerReference{.name = "du-1"}, *access)
-                                     .json());
+    api_.Seed(SecretType(), MakeAccessSecret("mover", "du-1", {},
+                                             objects::OwnerReference{.name = "du-1"}, *access)
+                                .json());
     Keep();
   }
 
@@ -314,7 +314,7 @@ class AccessKeeperTest : public RepositoryAccessTest {
   }
   std::string Held(const char* file, const std::string& name = "du-1") {
     std::string text;
-    absl::Base64Unescape(GetString(*api_.Find({csi::SecretType(), "mover", name}), {"data", file}),
+    absl::Base64Unescape(GetString(*api_.Find({SecretType(), "mover", name}), {"data", file}),
                          &text);
     return text;
   }
@@ -337,7 +337,7 @@ TEST_F(AccessKeeperTest, AWorkerThatRunsGetsCredentialsThatAreExchanged) {
 }
 
 TEST_F(AccessKeeperTest, ReadsALocationOnceForAllOfItsWorkers) {
-  const Json first = *api_.Find({csi::SecretType(), "mover", "du-1"});
+  const Json first = *api_.Find({SecretType(), "mover", "du-1"});
   const auto keep_all = [&] {
     for (int i = 1; i <= 20; ++i) {
       keeper_.Keep(
@@ -349,7 +349,7 @@ TEST_F(AccessKeeperTest, ReadsALocationOnceForAllOfItsWorkers) {
   for (int i = 2; i <= 20; ++i) {
     Json secret = first;
     secret["metadata"] = {{"name", absl::StrCat("du-", i)}, {"namespace", "mover"}};
-    api_.Seed(csi::SecretType(), secret);
+    api_.Seed(SecretType(), secret);
   }
   keep_all();  // Each Secret is compared once.
   api_.ClearCalls();
@@ -380,7 +380,7 @@ TEST_F(AccessKeeperTest, ASecretThatWasJustMadeIsNotCompared) {
   };
   keep();
   EXPECT_THAT(api_.calls(), testing::IsEmpty());
-  api_.Seed(csi::SecretType(),
+  api_.Seed(SecretType(),
             MakeAccessSecret("mover", "du-2", {}, objects::OwnerReference{.name = "du-2"}, *access)
                 .json());
   SeedSecret("creds", "cloud", Cloud("new"));
@@ -402,7 +402,7 @@ TEST_F(AccessKeeperTest, AFailedWriteIsDoneAgain) {
 
 TEST_F(AccessKeeperTest, ASecretThatOthersChangedIsMendedInTime) {
   const std::string before = Held("cloud");
-  api_.Mutate({csi::SecretType(), "mover", "du-1"},
+  api_.Mutate({SecretType(), "mover", "du-1"},
               [](Json& secret) { secret["data"]["cloud"] = absl::Base64Escape("nonsense"); });
   for (absl::Duration passed; passed < kAccessComparedEvery; passed += kAccessKeptEvery) {
     clock_.Advance(kAccessKeptEvery);
@@ -484,8 +484,8 @@ class SharedLocationTest : public RepositoryAccessTest {
                                           const std::string& written_with_key = "") {
     api_.Seed(objects::BackupStorageLocation::Type(), location_);
     api_.Seed(objects::BackupStorageLocation::Type(), other_);
-    api_.Seed(csi::SecretType(), {{"metadata", {{"name", "creds"}, {"namespace", "velero-two"}}},
-                                  {"data", {{"cloud", absl::Base64Escape(kCloud)}}}});
+    api_.Seed(SecretType(), {{"metadata", {{"name", "creds"}, {"namespace", "velero-two"}}},
+                             {"data", {{"cloud", absl::Base64Escape(kCloud)}}}});
     return OpenRepositoryAccess(CallContext(), api_,
                                 {.velero_namespace = velero_namespace,
                                  .location = "default",

@@ -130,8 +130,7 @@ TEST_F(RunningWorkersTest, AChangeByThisProcessEnqueuesNothing) {
   EnqueueTable enqueue_table;
   int woken = 0;
   enqueue_table.Put(kTask, [&] { ++woken; });
-  const k8s::WatchedObjects pods{
-      .type = csi::PodType(), .namespace_name = "", .label_selector = ""};
+  const k8s::WatchedObjects pods{.type = PodType(), .namespace_name = "", .label_selector = ""};
   k8s::ObjectCache cache;
   k8s::ObjectEventHandler& kept = cache.Add(pods);
   EndedPods ended;
@@ -140,7 +139,7 @@ TEST_F(RunningWorkersTest, AChangeByThisProcessEnqueuesNothing) {
     kept.OnEvent({.kind = kind, .object = pod});
     handler.OnEvent({.kind = kind, .object = pod});
   };
-  const k8s::ObjectKey key{csi::PodType(), k8s::Namespace(Pod("2")), kTask};
+  const k8s::ObjectKey key{PodType(), k8s::Namespace(Pod("2")), kTask};
   cache.NoteWritten(cache.Begin(), key, Pod("2"));
   tell(k8s::WatchEvent::Kind::kAdded, Pod("2"));
   EXPECT_EQ(woken, 0);

@@ -87,8 +87,7 @@ TEST(MoverServiceTest, WithKindsOfAnOlderVersionItDoesNotStart) {
 
 // What it answers, at the port that its Lease names.
 std::string Metrics(const CallContext& ctx, const MoverBed& bed) {
-  const Json lease =
-      bed.api.Find({csi::LeaseType(), "mover", "csi-delta-datamover"}).value_or(Json());
+  const Json lease = bed.api.Find({LeaseType(), "mover", "csi-delta-datamover"}).value_or(Json());
   const std::string holder = GetString(lease, {"spec", "holderIdentity"});
   const auto url = net::ParseUrl(absl::StrCat(
       "http://127.0.0.1:", holder.substr(std::min(holder.size(), holder.rfind(':') + 1)),
@@ -113,13 +112,13 @@ TEST(MoverServiceTest, MovesVolumesUntilItIsStopped) {
   bed.AddUpload("nightly");
   EXPECT_THAT(
       k8s::WaitFor(
-          ctx, bed.api, {csi::DataUploadType(), "velero", "nightly"},
+          ctx, bed.api, {DataUploadType(), "velero", "nightly"},
           [](const Json* object) -> absl::StatusOr<bool> {
             return object != nullptr && GetString(*object, {"status", "phase"}) == "Completed";
           }),
       IsOk());
   EXPECT_THAT(
-      k8s::WaitFor(ctx, bed.api, csi::VolumeSnapshotContentKey("du-1"),
+      k8s::WaitFor(ctx, bed.api, VolumeSnapshotContentKey("du-1"),
                    [](const Json* object) -> absl::StatusOr<bool> { return object == nullptr; }),
       IsOk())
       << "the base of a volume that is gone";
@@ -145,8 +144,7 @@ TEST(MoverServiceTest, MovesVolumesUntilItIsStopped) {
   stop.request_stop();
   service.join();
   EXPECT_THAT(ended, IsOk());
-  const Json lease =
-      bed.api.Find({csi::LeaseType(), "mover", "csi-delta-datamover"}).value_or(Json());
+  const Json lease = bed.api.Find({LeaseType(), "mover", "csi-delta-datamover"}).value_or(Json());
   EXPECT_EQ(GetString(lease, {"spec", "holderIdentity"}), "") << "it was given up";
 }
 
@@ -187,7 +185,7 @@ class ReplicaClient : public k8s::ForwardingClient {
 void AwaitCompleted(const CallContext& ctx, MoverBed& bed, const std::string& name) {
   EXPECT_THAT(
       k8s::WaitFor(
-          ctx, bed.api, {csi::DataUploadType(), "velero", name},
+          ctx, bed.api, {DataUploadType(), "velero", name},
           [](const Json* object) -> absl::StatusOr<bool> {
             return object != nullptr && GetString(*object, {"status", "phase"}) == "Completed";
           }),
@@ -212,7 +210,7 @@ TEST(MoverServiceTest, OfTwoReplicasOneWorksAndTheOtherTakesOver) {
   ReplicaClient second(bed.api);
   std::jthread first_replica(
       [&] { EXPECT_THAT(RunService(first_ctx, first, Settings()), IsOk()); });
-  const k8s::ObjectKey lease = {csi::LeaseType(), "mover", "csi-delta-datamover"};
+  const k8s::ObjectKey lease = {LeaseType(), "mover", "csi-delta-datamover"};
   EXPECT_THAT(
       k8s::WaitFor(
           ctx, bed.api, lease,
@@ -243,7 +241,7 @@ TEST(MoverServiceTest, AnUploadThatEndsLetsTheNextBegin) {
   support::SeedMoverKinds(bed.api);
   bed.api.Seed({"", "v1", "namespaces", "Namespace", false},
                {{"metadata", {{"name", "kube-system"}, {"uid", bed.env.cluster}}}});
-  bed.api.Seed(csi::ConfigMapType(),
+  bed.api.Seed(ConfigMapType(),
                {{"metadata", {{"name", kSettingsConfigMap}, {"namespace", MoverBed::kMover}}},
                 {"data", {{"config.json", R"({"limits": {"total": 1}})"}}}});
   const std::vector<std::string> names = {"one", "two", "three"};

@@ -197,10 +197,10 @@ TEST(MoverSettings, AreReadFromTheirConfigMapEachTime) {
   EXPECT_THAT(ReadMoverSettings({}, api, "mover"), IsOk());
   Json config_map = {{"metadata", {{"name", "csi-delta-mover"}, {"namespace", "mover"}}},
                      {"data", {{"config.json", R"({"onFallback": "fail"})"}}}};
-  api.Seed(csi::ConfigMapType(), config_map);
+  api.Seed(ConfigMapType(), config_map);
   EXPECT_EQ(ReadMoverSettings({}, api, "mover")->on_fallback, engine::OnFallback::kFail);
   config_map["data"]["config.json"] = R"({"onFallback": "fails"})";
-  api.Seed(csi::ConfigMapType(), config_map);
+  api.Seed(ConfigMapType(), config_map);
   EXPECT_THAT(ReadMoverSettings({}, api, "mover"),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("mover/csi-delta-mover"), HasSubstr("onFallback"))));

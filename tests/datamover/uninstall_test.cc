@@ -76,12 +76,12 @@ class UninstallTest : public testing::Test {
         [&](const std::string& task) { enqueue_table.Enqueue(task); });
     UploadReconciler reconciler(bed.env, scheduler, [](const UploadEnd&) {});
     k8s::ReconcileLoop loop(
-        {.type = csi::DataUploadType(), .namespace_name = "velero", .label_selector = ""},
-        reconciler, [] { return true; }, bed.clock);
+        {.type = DataUploadType(), .namespace_name = "velero", .label_selector = ""}, reconciler,
+        [] { return true; }, bed.clock);
     SubjectEventHandler handler(TransferSubjects("DataUpload", QueuedUpload, scheduler),
                                 enqueue_table, loop);
     for (int i = 0; i < times; ++i) {
-      handler.OnAll(bed.api.All(csi::DataUploadType()));
+      handler.OnAll(bed.api.All(DataUploadType()));
       loop.WorkOnce(bed.ctx);
       bed.clock.Advance(absl::Milliseconds(500));
     }
@@ -94,7 +94,7 @@ class UninstallTest : public testing::Test {
   }
   void SetLeader(absl::Duration ago) {
     bed_.api.Seed(
-        csi::LeaseType(),
+        LeaseType(),
         {{"metadata", {{"name", kMoverLease}, {"namespace", MoverBed::kMover}}},
          {"spec",
           {{"holderIdentity", "one"}, {"renewTime", FormatRfc3339(bed_.clock.Now() - ago)}}}});
@@ -136,14 +136,14 @@ class UninstallTest : public testing::Test {
   }
   void ExpectNothingInCluster() const {
     EXPECT_THAT(bed_.cluster.driver().snapshots(), IsEmpty());
-    EXPECT_THAT(bed_.api.All(csi::VolumeSnapshotContentType()), IsEmpty());
-    EXPECT_THAT(bed_.api.All(csi::VolumeSnapshotType()), IsEmpty());
+    EXPECT_THAT(bed_.api.All(VolumeSnapshotContentType()), IsEmpty());
+    EXPECT_THAT(bed_.api.All(VolumeSnapshotType()), IsEmpty());
     EXPECT_THAT(bed_.api.All(VolumeTask::Type()), IsEmpty());
-    EXPECT_THAT(bed_.api.All(csi::PodType()), IsEmpty());
-    EXPECT_THAT(bed_.api.All(csi::PersistentVolumeClaimType()), SizeIs(1)) << "the user's";
-    EXPECT_THAT(bed_.api.All(csi::DataDeletionType()), IsEmpty());
+    EXPECT_THAT(bed_.api.All(PodType()), IsEmpty());
+    EXPECT_THAT(bed_.api.All(PersistentVolumeClaimType()), SizeIs(1)) << "the user's";
+    EXPECT_THAT(bed_.api.All(DataDeletionType()), IsEmpty());
     EXPECT_THAT(bed_.api.All(objects::ProtectedVolume::Type()), IsEmpty());
-    EXPECT_THAT(bed_.api.All(csi::LeaseType()), IsEmpty());
+    EXPECT_THAT(bed_.api.All(LeaseType()), IsEmpty());
   }
 
   MoverBed bed_;
@@ -155,7 +155,7 @@ class UninstallTest : public testing::Test {
 TEST_F(UninstallTest, NothingManagedIsLeftAndAllOfOthers) {
   BackUp();
   SetLeader(absl::Minutes(5));
-  bed_.api.Seed(csi::DataDeletionType(), {{"metadata", {{"name", "d"}, {"namespace", "velero"}}}});
+  bed_.api.Seed(DataDeletionType(), {{"metadata", {{"name", "d"}, {"namespace", "velero"}}}});
   bed_.api.Seed(objects::ProtectedVolume::Type(),
                 {{"metadata", {{"name", "r"}, {"namespace", "velero"}}}});
   EXPECT_THAT(Uninstall(), IsEmpty());
@@ -167,8 +167,8 @@ TEST_F(UninstallTest, NothingManagedIsLeftAndAllOfOthers) {
 
 TEST_F(UninstallTest, AVolumeGroupGoesWithItsLastMember) {
   BackUp();
-  const k8s::ObjectKey record = csi::GroupContentKey("v1", "record");
-  bed_.api.Seed(csi::VolumeGroupSnapshotClassType("v1"), {{"metadata", {{"name", "groups"}}}});
+  const k8s::ObjectKey record = GroupContentKey("v1", "record");
+  bed_.api.Seed(VolumeGroupSnapshotClassType("v1"), {{"metadata", {{"name", "groups"}}}});
   const std::set<std::string> handles = bed_.cluster.driver().snapshots();
   bed_.cluster.driver().AddGroup("group-1", handles);
   Json group =
@@ -186,9 +186,9 @@ TEST_F(UninstallTest, AVolumeGroupGoesWithItsLastMember) {
                             .finalizers = {objects::kGroupContentBoundProtectionFinalizer}})
           .json();
   SetJson(group, {"status", "volumeGroupSnapshotHandle"}, "group-1");
-  bed_.api.Seed(csi::VolumeGroupSnapshotContentType("v1"), group);
-  for (const Json& content : bed_.api.All(csi::VolumeSnapshotContentType())) {
-    bed_.api.Mutate(csi::VolumeSnapshotContentKey(k8s::Name(content)), [](Json& member) {
+  bed_.api.Seed(VolumeGroupSnapshotContentType("v1"), group);
+  for (const Json& content : bed_.api.All(VolumeSnapshotContentType())) {
+    bed_.api.Mutate(VolumeSnapshotContentKey(k8s::Name(content)), [](Json& member) {
       SetJson(member, {"metadata", "labels", objects::kMovedGroupLabel}, "record");
     });
   }
@@ -196,7 +196,7 @@ TEST_F(UninstallTest, AVolumeGroupGoesWithItsLastMember) {
   EXPECT_FALSE(bed_.api.Find(record).has_value());
   EXPECT_THAT(bed_.cluster.driver().groups(), IsEmpty());
   EXPECT_EQ(bed_.cluster.driver().CallCount("DeleteSnapshot"), 0);
-  EXPECT_THAT(bed_.api.All(csi::VolumeSnapshotContentType()), IsEmpty());
+  EXPECT_THAT(bed_.api.All(VolumeSnapshotContentType()), IsEmpty());
 }
 
 TEST_F(UninstallTest, APlanWritesNothing) {
@@ -216,20 +216,19 @@ TEST_F(UninstallTest, WhoIsAtItIsNamedAndNothingElseIs) {
   EXPECT_THAT(Plan().steps, IsEmpty());
   bed_.worker = MoverBed::Worker::kRuns;
   Look(3);
-  bed_.api.Remove({csi::LeaseType(), MoverBed::kMover, kMoverLease});
+  bed_.api.Remove({LeaseType(), MoverBed::kMover, kMoverLease});
   EXPECT_THAT(Names(Plan().running),
               ElementsAre(absl::StrCat("Pod mover/", bed_.TaskNameOfUpload(), ": Running")))
       << "a worker goes on without a controller";
-  bed_.api.Remove({csi::DataUploadType(), "velero", "nightly"});
-  bed_.api.Remove({csi::PodType(), MoverBed::kMover, bed_.TaskNameOfUpload()});
+  bed_.api.Remove({DataUploadType(), "velero", "nightly"});
+  bed_.api.Remove({PodType(), MoverBed::kMover, bed_.TaskNameOfUpload()});
 }
 
 TEST_F(UninstallTest, ADeletionThatRunsIsWaitedForAndOneThatWaitsIsNot) {
   SetLeader(absl::ZeroDuration());
   for (const char* phase : {"InProgress", "Waiting"}) {
-    bed_.api.Seed(
-        csi::DataDeletionType(),
-        {{"metadata", {{"name", phase}, {"namespace", "velero"}}}, {"status", {{"phase", phase}}}});
+    bed_.api.Seed(DataDeletionType(), {{"metadata", {{"name", phase}, {"namespace", "velero"}}},
+                                       {"status", {{"phase", phase}}}});
   }
   EXPECT_THAT(Names(Plan().running), ElementsAre("DataDeletion velero/InProgress: InProgress"));
 }
@@ -256,7 +255,7 @@ TEST_F(UninstallTest, AnUploadThatWasNotAcceptedLosesItsSnapshot) {
 
 TEST_F(UninstallTest, OurFinalizerDelaysNoDeletion) {
   BackUp();
-  bed_.api.Mutate({csi::DataUploadType(), "velero", "nightly"}, [](Json& upload) {
+  bed_.api.Mutate({DataUploadType(), "velero", "nightly"}, [](Json& upload) {
     upload["metadata"]["finalizers"] = {objects::kMoverFinalizer, "another.client/finalizer"};
   });
   EXPECT_THAT(Uninstall(), IsEmpty());
@@ -267,7 +266,7 @@ TEST_F(UninstallTest, OurFinalizerDelaysNoDeletion) {
 TEST_F(UninstallTest, PvcsOfAClassThatRetainsGoWithTheirVolumes) {
   for (const bool has_volume : {true, false}) {
     SCOPED_TRACE(has_volume);
-    bed_.api.Mutate({csi::StorageClassType(), "", "shop-class"},
+    bed_.api.Mutate({StorageClassType(), "", "shop-class"},
                     [](Json& object) { object["reclaimPolicy"] = "Retain"; });
     bed_.cluster.reclaim_policy = "Retain";
     bed_.cluster.provisioner_runs = has_volume;
@@ -275,12 +274,12 @@ TEST_F(UninstallTest, PvcsOfAClassThatRetainsGoWithTheirVolumes) {
     bed_.worker = MoverBed::Worker::kRuns;
     bed_.AddUpload(name);
     Look(4);
-    const k8s::ObjectKey claim = csi::ClaimKey(MoverBed::kMover, bed_.TaskNameOfUpload(name));
+    const k8s::ObjectKey claim = ClaimKey(MoverBed::kMover, bed_.TaskNameOfUpload(name));
     ASSERT_TRUE(bed_.api.Find(claim).has_value());
     bed_.api.Mutate(claim, [](Json& asked) {
       asked["metadata"]["annotations"][objects::kStorageProvisionerAnnotation] = "d.example.com";
     });
-    bed_.api.Remove({csi::PodType(), MoverBed::kMover, bed_.TaskNameOfUpload(name)});
+    bed_.api.Remove({PodType(), MoverBed::kMover, bed_.TaskNameOfUpload(name)});
     const std::vector<std::string> failed = Uninstall();
     if (has_volume) {
       EXPECT_THAT(failed, IsEmpty());
@@ -288,13 +287,13 @@ TEST_F(UninstallTest, PvcsOfAClassThatRetainsGoWithTheirVolumes) {
       EXPECT_THAT(failed, ElementsAre(HasSubstr("kubectl patch pv pvc-")));
     }
     EXPECT_FALSE(bed_.api.Find(claim).has_value());
-    EXPECT_THAT(bed_.api.All(csi::PersistentVolumeType()), IsEmpty());
+    EXPECT_THAT(bed_.api.All(PersistentVolumeType()), IsEmpty());
   }
 }
 
 TEST_F(UninstallTest, OtherMoversObjectsStay) {
   bed_.AddUpload("theirs");
-  bed_.api.Mutate({csi::DataUploadType(), "velero", "theirs"}, [](Json& upload) {
+  bed_.api.Mutate({DataUploadType(), "velero", "theirs"}, [](Json& upload) {
     upload["spec"]["datamover"] = "velero";
     upload["metadata"]["finalizers"] = {objects::kMoverFinalizer};
   });
@@ -353,8 +352,8 @@ TEST_F(UninstallTest, DataIsDeletedWithTheCredentialsForDeletion) {
   EXPECT_TRUE(HasKeys());
   EXPECT_THAT(bucket_.objects(), SizeIs(7));
   const std::string text = "[default]\naws_access_key_id=remover\naws_secret_access_key=shh\n";
-  bed_.api.Seed(csi::SecretType(), {{"metadata", {{"name", "remover"}, {"namespace", "velero"}}},
-                                    {"data", {{"keys", absl::Base64Escape(text)}}}});
+  bed_.api.Seed(SecretType(), {{"metadata", {{"name", "remover"}, {"namespace", "velero"}}},
+                               {"data", {{"keys", absl::Base64Escape(text)}}}});
   EXPECT_THAT(Uninstall(), IsEmpty());
   EXPECT_EQ(opened_with_, text);
   EXPECT_FALSE(HasKeys());
@@ -440,12 +439,12 @@ TEST_F(UninstallTest, AClusterWithoutAUidDeletesNothing) {
 }
 
 TEST_F(UninstallTest, WhatTheUserMayStillWantGoneIsListed) {
-  bed_.api.Seed(csi::VolumeSnapshotType(), {{"metadata",
-                                             {{"name", "kept"},
-                                              {"namespace", "shop"},
-                                              {"labels", {{"velero.io/csi-delta", "velero"}}}}}});
+  bed_.api.Seed(VolumeSnapshotType(), {{"metadata",
+                                        {{"name", "kept"},
+                                         {"namespace", "shop"},
+                                         {"labels", {{"velero.io/csi-delta", "velero"}}}}}});
   for (const k8s::ResourceType& type :
-       {csi::VolumeSnapshotContentType(), csi::VolumeGroupSnapshotContentType("v1")}) {
+       {VolumeSnapshotContentType(), VolumeGroupSnapshotContentType("v1")}) {
     bed_.api.Seed(type,
                   {{"metadata",
                     {{"name", "pending"},
@@ -480,7 +479,7 @@ TEST_F(UninstallTest, WhatFailedIsDoneByTheNextRun) {
     Look(bed, 4);
     ASSERT_EQ(bed.PhaseOf(), "InProgress");
     bed.api.FailCall(n, absl::PermissionDeniedError("not now"));
-    bed.api.Remove({csi::PodType(), MoverBed::kMover, bed.TaskNameOfUpload()});
+    bed.api.Remove({PodType(), MoverBed::kMover, bed.TaskNameOfUpload()});
     for (int run = 0; run < 2; ++run) {
       const absl::StatusOr<UninstallPlan> plan = PlanUninstall(bed.ctx, bed.env, request_);
       if (plan.ok()) {
@@ -489,7 +488,7 @@ TEST_F(UninstallTest, WhatFailedIsDoneByTheNextRun) {
     }
     EXPECT_THAT(bed.cluster.driver().snapshots(), IsEmpty());
     EXPECT_THAT(bed.api.All(VolumeTask::Type()), IsEmpty());
-    EXPECT_THAT(bed.api.All(csi::VolumeSnapshotContentType()), IsEmpty());
+    EXPECT_THAT(bed.api.All(VolumeSnapshotContentType()), IsEmpty());
     if (!bed.api.sweep_hit()) {
       EXPECT_GT(n, 10);
       break;

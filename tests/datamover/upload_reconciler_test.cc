@@ -55,7 +55,7 @@ class Controller {
         reconciler_(
             bed.env, scheduler_, [this](const UploadEnd& end) { ends.push_back(end); }, records),
         loop_(
-            {.type = csi::DataUploadType(), .namespace_name = "velero", .label_selector = ""},
+            {.type = DataUploadType(), .namespace_name = "velero", .label_selector = ""},
             reconciler_, [] { return true; }, bed.clock, k8s::kConcurrentReconciles, &bed.cache),
         handler_(TransferSubjects("DataUpload", QueuedUpload, scheduler_), enqueue_table_, loop_),
         tasks_(bed.env, enqueue_table_, [] { return true; }),
@@ -64,12 +64,12 @@ class Controller {
   // Looks at everything that there is, once.
   void Look() {
     bed_.TellWatchers();
-    handler_.OnAll(bed_.api.All(csi::DataUploadType()));
+    handler_.OnAll(bed_.api.All(DataUploadType()));
     loop_.WorkOnce(bed_.ctx);
     for (const Json& task : bed_.api.All(VolumeTask::Type())) {
       tasks_.Reconcile(bed_.ctx, task).IgnoreError();
     }
-    for (const Json& content : bed_.api.All(csi::VolumeSnapshotContentType())) {
+    for (const Json& content : bed_.api.All(VolumeSnapshotContentType())) {
       contents_.Reconcile(bed_.ctx, content).IgnoreError();
     }
   }
@@ -95,13 +95,13 @@ class Controller {
 
 // What is left when nothing runs: the keyring, and what was there before.
 void ExpectNothingButBases(const MoverBed& bed, std::size_t bases) {
-  EXPECT_THAT(bed.api.All(csi::PodType()), IsEmpty());
+  EXPECT_THAT(bed.api.All(PodType()), IsEmpty());
   EXPECT_THAT(bed.api.All(VolumeTask::Type()), IsEmpty());
-  EXPECT_THAT(bed.api.All(csi::SecretType()), SizeIs(testing::Le(2U)));
-  EXPECT_THAT(bed.api.All(csi::PersistentVolumeClaimType()), SizeIs(1));
-  EXPECT_THAT(bed.api.All(csi::PersistentVolumeType()), IsEmpty());
-  EXPECT_THAT(bed.api.All(csi::VolumeSnapshotType()), IsEmpty());
-  EXPECT_THAT(bed.api.All(csi::VolumeSnapshotContentType()), SizeIs(bases));
+  EXPECT_THAT(bed.api.All(SecretType()), SizeIs(testing::Le(2U)));
+  EXPECT_THAT(bed.api.All(PersistentVolumeClaimType()), SizeIs(1));
+  EXPECT_THAT(bed.api.All(PersistentVolumeType()), IsEmpty());
+  EXPECT_THAT(bed.api.All(VolumeSnapshotType()), IsEmpty());
+  EXPECT_THAT(bed.api.All(VolumeSnapshotContentType()), SizeIs(bases));
   EXPECT_THAT(bed.cluster.driver().snapshots(), SizeIs(bases));
 }
 
@@ -205,7 +205,7 @@ TEST_F(UploadReconcilerTest, TheStepsThatUsuallyTakeSecondsAreNotWritten) {
 
 // A claim that waits for its Pod is bound when that is scheduled: too late to be seen before.
 TEST_F(UploadReconcilerTest, AVolumeThatItsClaimWasBoundToInsteadIsNotBackedUp) {
-  bed_.api.Mutate({csi::StorageClassType(), "", "shop-class"}, [](Json& storage_class) {
+  bed_.api.Mutate({StorageClassType(), "", "shop-class"}, [](Json& storage_class) {
     storage_class["volumeBindingMode"] = "WaitForFirstConsumer";
   });
   bed_.cluster.provisioner_runs = false;
@@ -214,10 +214,9 @@ TEST_F(UploadReconcilerTest, AVolumeThatItsClaimWasBoundToInsteadIsNotBackedUp) 
   Controller controller(bed_);
   controller.LookTimes(6);
   ASSERT_TRUE(bed_.Pod().has_value()) << bed_.MessageOf();
-  bed_.api.Seed(csi::PersistentVolumeType(),
-                {{"metadata", {{"name", "foreign"}}},
-                 {"spec", {{"claimRef", {{"uid", "of another claim"}}}}}});
-  bed_.api.Mutate(csi::ClaimKey(MoverBed::kMover, bed_.TaskNameOfUpload()), [](Json& claim) {
+  bed_.api.Seed(PersistentVolumeType(), {{"metadata", {{"name", "foreign"}}},
+                                         {"spec", {{"claimRef", {{"uid", "of another claim"}}}}}});
+  bed_.api.Mutate(ClaimKey(MoverBed::kMover, bed_.TaskNameOfUpload()), [](Json& claim) {
     claim["spec"]["volumeName"] = "foreign";
     claim["status"]["phase"] = "Bound";
   });
@@ -251,7 +250,7 @@ TEST_F(UploadReconcilerTest, TheWorkerIsToldWhatToDo) {
   EXPECT_EQ(job.limits.memory_bytes, MemoryBudgetBytes(bed_.env.settings.worker.resources));
   EXPECT_EQ(k8s::Label(pod, "velero.io/data-upload"), "");
   EXPECT_EQ(k8s::Label(pod, objects::kMoverTaskLabel), task_name);
-  EXPECT_TRUE(bed_.api.Find({csi::SecretType(), "mover", task_name}).has_value());
+  EXPECT_TRUE(bed_.api.Find({SecretType(), "mover", task_name}).has_value());
   const auto task = support::As<VolumeTask>(bed_.Task().value_or(Json())).spec();
   ASSERT_THAT(task, IsOk());
   EXPECT_EQ(task->subject.uid, k8s::Uid(bed_.Upload()));
@@ -314,7 +313,7 @@ TEST_F(UploadReconcilerTest, TheWorkerIsToldWhatACheckFoundDamaged) {
 TEST_F(UploadReconcilerTest, TheRepositorySnapshotNamesTheBackupThatOwnsTheUpload) {
   bed_.worker = MoverBed::Worker::kRuns;
   bed_.AddUpload("nightly");
-  bed_.api.Mutate({csi::DataUploadType(), "velero", "nightly"}, [](Json& upload) {
+  bed_.api.Mutate({DataUploadType(), "velero", "nightly"}, [](Json& upload) {
     upload["metadata"]["labels"]["velero.io/backup-name"] = "a-digest";
     upload["metadata"]["ownerReferences"] = {
         {{"apiVersion", "velero.io/v1"}, {"kind", "Backup"}, {"name", "backup-7"}, {"uid", "b"}}};
@@ -337,16 +336,14 @@ TEST_F(UploadReconcilerTest, TheWorkerIsToldItsBandwidth) {
 
 TEST_F(UploadReconcilerTest, AMemberOfAVolumeGroupSaysSo) {
   bed_.AddUpload("nightly");
-  const Json source = *bed_.api.Find(csi::VolumeSnapshotKey("shop", "velero-nightly"));
-  bed_.api.Mutate(
-      csi::VolumeSnapshotContentKey(support::BoundContentName(source)), [](Json& content) {
-        SetJson(content, {"metadata", "labels", objects::kMovedGroupLabel}, "record");
-        content["metadata"]["annotations"]["mover.csi-delta.io/group-name"] = "shop/db";
-        content["metadata"]["annotations"]["mover.csi-delta.io/group-snapshot"] = "velero-db-0123";
-        content["metadata"]["annotations"]["mover.csi-delta.io/group-cut-at"] =
-            "2026-11-23T05:00:00Z";
-        content["metadata"]["annotations"]["mover.csi-delta.io/group-members"] = "3";
-      });
+  const Json source = *bed_.api.Find(VolumeSnapshotKey("shop", "velero-nightly"));
+  bed_.api.Mutate(VolumeSnapshotContentKey(support::BoundContentName(source)), [](Json& content) {
+    SetJson(content, {"metadata", "labels", objects::kMovedGroupLabel}, "record");
+    content["metadata"]["annotations"]["mover.csi-delta.io/group-name"] = "shop/db";
+    content["metadata"]["annotations"]["mover.csi-delta.io/group-snapshot"] = "velero-db-0123";
+    content["metadata"]["annotations"]["mover.csi-delta.io/group-cut-at"] = "2026-11-23T05:00:00Z";
+    content["metadata"]["annotations"]["mover.csi-delta.io/group-members"] = "3";
+  });
   bed_.worker = MoverBed::Worker::kRuns;
   Controller controller(bed_);
   controller.LookTimes(3);
@@ -355,7 +352,7 @@ TEST_F(UploadReconcilerTest, AMemberOfAVolumeGroupSaysSo) {
                                      std::string("volume-group-snapshot=velero-db-0123"),
                                      std::string("volume-group-cut=2026-11-23T05:00:00Z"),
                                      std::string("volume-group-members=3")}));
-  const Json content = *bed_.api.Find(csi::VolumeSnapshotContentKey(bed_.TaskNameOfUpload()));
+  const Json content = *bed_.api.Find(VolumeSnapshotContentKey(bed_.TaskNameOfUpload()));
   EXPECT_EQ(csi::MovedGroupOf(objects::Object(content)), "record");
   bed_.Finish(bed_.TaskNameOfUpload());
   controller.LookTimes(3);
@@ -481,7 +478,7 @@ TEST_F(RunningUploadTest, WhatElseChangesOfTheTaskIsSeenAtOnce) {
 }
 
 TEST_F(RunningUploadTest, APodThatIsGoneIsSeenAtOnce) {
-  bed_.api.Remove({csi::PodType(), MoverBed::kMover, bed_.TaskNameOfUpload()});
+  bed_.api.Remove({PodType(), MoverBed::kMover, bed_.TaskNameOfUpload()});
   controller_.Look();
   EXPECT_THAT(bed_.MessageOf(), HasSubstr("was lost"));
 }
@@ -489,7 +486,7 @@ TEST_F(RunningUploadTest, APodThatIsGoneIsSeenAtOnce) {
 // Another controller, or a person, wrote into it since it was seen last.
 TEST_F(RunningUploadTest, ProgressIsNotWrittenOverWhatOthersWrote) {
   const Json seen = bed_.Upload();
-  bed_.api.Mutate({csi::DataUploadType(), "velero", "nightly"},
+  bed_.api.Mutate({DataUploadType(), "velero", "nightly"},
                   [](Json& upload) { upload["spec"]["cancel"] = true; });
   Write(3 << 20);
   bed_.TellWatchers();
@@ -508,7 +505,7 @@ TEST_F(UploadReconcilerTest, TheMadeClaimSaysWhichOneItStandsFor) {
   Controller controller(bed_);
   controller.LookTimes(3);
   const Json made =
-      bed_.api.Find(csi::ClaimKey(MoverBed::kMover, bed_.TaskNameOfUpload())).value_or(Json());
+      bed_.api.Find(ClaimKey(MoverBed::kMover, bed_.TaskNameOfUpload())).value_or(Json());
   EXPECT_EQ(k8s::Annotation(made, objects::kMoverClaimNamespaceAnnotation), "shop");
   EXPECT_EQ(k8s::Annotation(made, objects::kMoverClaimAnnotation), "data");
 }
@@ -520,7 +517,7 @@ TEST_F(UploadReconcilerTest, GoesOnWhenItsClaimIsGone) {
     bed.AddUpload("nightly");
     Controller controller(bed);
     controller.LookTimes(looks);
-    bed.api.Remove(csi::ClaimKey("shop", "data"));
+    bed.api.Remove(ClaimKey("shop", "data"));
     controller.LookTimes(6);
     EXPECT_EQ(bed.PhaseOf(), "Completed") << looks << ": " << bed.MessageOf();
   }
@@ -536,7 +533,7 @@ TEST_F(UploadReconcilerTest, WhatIsDoneIsCompletedAlsoWhenTheKubeletIsGone) {
   const std::string task_name = bed_.TaskNameOfUpload();
   bed_.Finish(task_name);
   bed_.SetPodStatus(task_name, {{"phase", "Running"}});
-  bed_.api.Mutate({csi::PodType(), MoverBed::kMover, task_name}, [](Json& pod) {
+  bed_.api.Mutate({PodType(), MoverBed::kMover, task_name}, [](Json& pod) {
     pod["metadata"]["finalizers"] = Json::array({"a-node/that-is-gone"});
   });
   controller.LookTimes(4);
@@ -616,7 +613,7 @@ TEST_F(UploadReconcilerTest, TheNewestSnapshotIsTheBase) {
   EXPECT_EQ(bed_.PhaseOf("tuesday"), "Completed");
   ExpectNothingButBases(bed_, 1);
   EXPECT_TRUE(
-      bed_.api.Find(csi::VolumeSnapshotContentKey(bed_.TaskNameOfUpload("tuesday"))).has_value());
+      bed_.api.Find(VolumeSnapshotContentKey(bed_.TaskNameOfUpload("tuesday"))).has_value());
 }
 
 TEST_F(UploadReconcilerTest, ADriverThatMissesItsBaseGetsItKeptFromThenOn) {
@@ -638,7 +635,7 @@ TEST_F(UploadReconcilerTest, ADriverThatMissesItsBaseGetsItKeptFromThenOn) {
 
 TEST_F(UploadReconcilerTest, OtherMoversObjectsAreLeftAlone) {
   bed_.AddUpload("nightly");
-  bed_.api.Mutate({csi::DataUploadType(), "velero", "nightly"},
+  bed_.api.Mutate({DataUploadType(), "velero", "nightly"},
                   [](Json& upload) { upload["spec"]["datamover"] = "velero"; });
   Controller controller(bed_);
   bed_.api.ClearCalls();
@@ -749,11 +746,10 @@ TEST_F(UploadReconcilerTest, APodThatNoNodeTakesGivesItsAdmissionToOthers) {
   EXPECT_THAT(bed_.MessageOf("cordoned"), HasSubstr(kCordoned));
   EXPECT_EQ(bed_.pods_made, 2) << "its Pod stays";
   // The node is back: it runs at once, and counts.
-  bed_.api.Mutate({csi::PodType(), MoverBed::kMover, bed_.TaskNameOfUpload("cordoned")},
-                  [](Json& pod) {
-                    pod["spec"]["nodeName"] = "node-1";
-                    pod["status"] = {{"phase", "Running"}};
-                  });
+  bed_.api.Mutate({PodType(), MoverBed::kMover, bed_.TaskNameOfUpload("cordoned")}, [](Json& pod) {
+    pod["spec"]["nodeName"] = "node-1";
+    pod["status"] = {{"phase", "Running"}};
+  });
   bed_.AddClaim("shop", "third");
   bed_.AddUpload("third", "shop", "third");
   bed_.Finish(bed_.TaskNameOfUpload("other"));
@@ -782,12 +778,12 @@ TEST_F(UploadReconcilerTest, WhereNoNodeTakesAnyPodAdmissionsAreKept) {
                     {"namespace", MoverBed::kMover},
                     {"labels", {{objects::kMoverTaskLabel, absl::StrCat("du-other-", i)}}}}},
                   {"status", pod["status"]}};
-    bed_.api.Seed(csi::PodType(), other);
+    bed_.api.Seed(PodType(), other);
   }
   bed_.clock.Advance(kUnschedulableTimeMax);
   controller.LookTimes(2);
   EXPECT_NE(k8s::Annotation(bed_.Upload(), objects::kAdmittedAtAnnotation), "");
-  bed_.api.Remove({csi::PodType(), MoverBed::kMover, "du-other-0"});
+  bed_.api.Remove({PodType(), MoverBed::kMover, "du-other-0"});
   controller.LookTimes(2);
   EXPECT_EQ(k8s::Annotation(bed_.Upload(), objects::kAdmittedAtAnnotation), "");
 }
@@ -809,7 +805,7 @@ TEST_F(UploadReconcilerTest, ASnapshotThatIsNotReadyHoldsNoAdmission) {
   bed_.env.settings.transfers_max = 1;
   bed_.worker = MoverBed::Worker::kRuns;
   bed_.AddUpload("slow");
-  const k8s::ObjectKey source = csi::VolumeSnapshotKey("shop", "velero-slow");
+  const k8s::ObjectKey source = VolumeSnapshotKey("shop", "velero-slow");
   bed_.api.Mutate(source, [](Json& snapshot) { snapshot["status"]["readyToUse"] = false; });
   Controller controller(bed_);
   controller.LookTimes(2);
@@ -823,7 +819,7 @@ TEST_F(UploadReconcilerTest, ASnapshotThatIsNotReadyHoldsNoAdmission) {
   controller.LookTimes(6);
   EXPECT_EQ(bed_.MessageOf("slow"), "waits: at most 1 transfer at once");
   EXPECT_FALSE(
-      bed_.api.Find(csi::ClaimKey(MoverBed::kMover, bed_.TaskNameOfUpload("slow"))).has_value());
+      bed_.api.Find(ClaimKey(MoverBed::kMover, bed_.TaskNameOfUpload("slow"))).has_value());
   for (int i = 0; i < 4; ++i) {
     bed_.clock.Advance(absl::Minutes(10));
     bed_.SetTaskStatus(
@@ -839,7 +835,7 @@ TEST_F(UploadReconcilerTest, ASnapshotThatIsNotReadyHoldsNoAdmission) {
 
 TEST_F(UploadReconcilerTest, ASnapshotThatNeverBecomesReadyEndsAtThePrepareTimeout) {
   bed_.AddUpload("slow");
-  bed_.api.Mutate(csi::VolumeSnapshotKey("shop", "velero-slow"),
+  bed_.api.Mutate(VolumeSnapshotKey("shop", "velero-slow"),
                   [](Json& snapshot) { snapshot["status"]["readyToUse"] = false; });
   Controller(bed_).LookTimes(4);
   bed_.clock.Advance(bed_.env.settings.prepare_timeout);
@@ -966,7 +962,7 @@ TEST_F(UploadReconcilerTest, ANodeRunsNoMoreWorkersThanTheSettingsAllow) {
   }
   Controller controller(bed_);
   controller.LookTimes(6);
-  const std::vector<Json> pods = bed_.api.All(csi::PodType());
+  const std::vector<Json> pods = bed_.api.All(PodType());
   ASSERT_THAT(pods, SizeIs(kUploads));
   std::vector<Json> running;  // on the only node
   for (const Json& pod : pods) {
@@ -1017,8 +1013,7 @@ TEST_F(UploadReconcilerTest, ACancelledOneLeavesTheBaseOfTheOneBefore) {
   controller.LookTimes(3);
   EXPECT_EQ(bed_.PhaseOf("second"), "Canceled");
   ExpectNothingButBases(bed_, 1);
-  EXPECT_TRUE(
-      bed_.api.Find(csi::VolumeSnapshotContentKey(bed_.TaskNameOfUpload("first"))).has_value());
+  EXPECT_TRUE(bed_.api.Find(VolumeSnapshotContentKey(bed_.TaskNameOfUpload("first"))).has_value());
 }
 
 TEST_F(UploadReconcilerTest, ADataUploadThatIsDeletedIsCancelled) {
@@ -1026,7 +1021,7 @@ TEST_F(UploadReconcilerTest, ADataUploadThatIsDeletedIsCancelled) {
   bed_.AddUpload("nightly");
   Controller controller(bed_);
   controller.LookTimes(4);
-  ASSERT_THAT(bed_.api.Delete(bed_.ctx, {csi::DataUploadType(), "velero", "nightly"}, {}), IsOk());
+  ASSERT_THAT(bed_.api.Delete(bed_.ctx, {DataUploadType(), "velero", "nightly"}, {}), IsOk());
   EXPECT_NE(bed_.Upload(), Json()) << "our finalizer";
   controller.LookTimes(3);
   EXPECT_EQ(bed_.Upload(), Json());
@@ -1050,7 +1045,7 @@ TEST_F(UploadReconcilerTest, AWorkerThatDoesNotEndHoldsNothingUpForLong) {
   bed_.AddUpload("nightly");
   Controller controller(bed_);
   controller.LookTimes(4);
-  bed_.api.Mutate({csi::PodType(), "mover", bed_.TaskNameOfUpload()},
+  bed_.api.Mutate({PodType(), "mover", bed_.TaskNameOfUpload()},
                   [](Json& pod) { pod["metadata"]["finalizers"] = {"test/kubelet"}; });
   const absl::Time begun = bed_.clock.Now();
   bed_.Cancel("nightly");
@@ -1073,7 +1068,7 @@ TEST_F(UploadReconcilerTest, WhatAWorkerStoresThatWasGivenUpIsAskedToGo) {
   bed_.Cancel("nightly");
   controller.LookTimes(4);
   EXPECT_EQ(bed_.PhaseOf(), "Canceled");
-  const std::vector<Json> deletions = bed_.api.All(csi::DataDeletionType());
+  const std::vector<Json> deletions = bed_.api.All(DataDeletionType());
   ASSERT_THAT(deletions, SizeIs(1));
   const objects::DataDeletionSpec deletion =
       support::As<objects::DataDeletion>(deletions[0]).spec();
@@ -1097,7 +1092,7 @@ TEST_F(UploadReconcilerTest, AWorkerThatSaidHowItEndedLeftNothing) {
   bed_.Cancel("nightly");
   controller.LookTimes(4);
   EXPECT_EQ(bed_.PhaseOf(), "Canceled");
-  EXPECT_THAT(bed_.api.All(csi::DataDeletionType()), IsEmpty());
+  EXPECT_THAT(bed_.api.All(DataDeletionType()), IsEmpty());
 }
 
 TEST_F(UploadReconcilerTest, WhatALostWorkerStoredIsAskedToGoWhateverTheNextOneSays) {
@@ -1125,7 +1120,7 @@ TEST_F(UploadReconcilerTest, WhatALostWorkerStoredIsAskedToGoWhateverTheNextOneS
   bed_.Cancel("nightly");
   controller.LookTimes(4);
   EXPECT_EQ(bed_.PhaseOf(), "Canceled");
-  const std::vector<Json> deletions = bed_.api.All(csi::DataDeletionType());
+  const std::vector<Json> deletions = bed_.api.All(DataDeletionType());
   ASSERT_THAT(deletions, SizeIs(1));
   EXPECT_TRUE(support::As<objects::DataDeletion>(deletions[0]).spec().worker_ended);
 }
@@ -1136,10 +1131,10 @@ TEST_F(UploadReconcilerTest, WhatWasStoredForADataUploadThatIsDeletedIsAskedToGo
   Controller controller(bed_);
   controller.LookTimes(4);
   bed_.Finish(bed_.TaskNameOfUpload());
-  ASSERT_THAT(bed_.api.Delete(bed_.ctx, {csi::DataUploadType(), "velero", "nightly"}, {}), IsOk());
+  ASSERT_THAT(bed_.api.Delete(bed_.ctx, {DataUploadType(), "velero", "nightly"}, {}), IsOk());
   controller.LookTimes(4);
-  EXPECT_THAT(bed_.api.All(csi::DataUploadType()), IsEmpty());
-  EXPECT_THAT(bed_.api.All(csi::DataDeletionType()), SizeIs(1));
+  EXPECT_THAT(bed_.api.All(DataUploadType()), IsEmpty());
+  EXPECT_THAT(bed_.api.All(DataDeletionType()), SizeIs(1));
   ExpectNothingButBases(bed_, 0);
 }
 
@@ -1150,11 +1145,11 @@ TEST_F(UploadReconcilerTest, ATerminatingNamespaceGetsItsDataUploadBack) {
   Controller controller(bed_);
   controller.LookTimes(4);
   bed_.api.TerminateNamespace("velero");
-  ASSERT_THAT(bed_.api.Delete(bed_.ctx, {csi::DataUploadType(), "velero", "nightly"}, {}), IsOk());
+  ASSERT_THAT(bed_.api.Delete(bed_.ctx, {DataUploadType(), "velero", "nightly"}, {}), IsOk());
   bed_.api.ClearCalls();
   controller.LookTimes(8);
-  EXPECT_THAT(bed_.api.All(csi::DataUploadType()), IsEmpty());
-  EXPECT_THAT(bed_.api.All(csi::DataDeletionType()), IsEmpty());
+  EXPECT_THAT(bed_.api.All(DataUploadType()), IsEmpty());
+  EXPECT_THAT(bed_.api.All(DataDeletionType()), IsEmpty());
   EXPECT_LE(bed_.api.CallCount("create", "datadeletions"), 1);
   ExpectNothingButBases(bed_, 0);
 }
@@ -1190,7 +1185,7 @@ TEST_F(UploadReconcilerTest, WhatIsLeftWaitsUntilTheTransfersLookIsOver) {
   controller.LookTimes(4);
   const std::string name = bed_.TaskNameOfUpload();
   const Json task = *bed_.Task();
-  bed_.api.Remove({csi::DataUploadType(), "velero", "nightly"});
+  bed_.api.Remove({DataUploadType(), "velero", "nightly"});
   const EnqueueTable nothing_is_known;
   TaskReconciler tasks(bed_.env, nothing_is_known, [] { return true; });
   bed_.env.running->BeginLook(name);
@@ -1481,7 +1476,7 @@ TEST_F(UploadReconcilerTest, AResultThatNamesNoSnapshotIsAFailure) {
 
 TEST_F(UploadReconcilerTest, WhatCannotBeUnderstoodHasFailed) {
   bed_.AddUpload("nightly");
-  bed_.api.Mutate({csi::DataUploadType(), "velero", "nightly"},
+  bed_.api.Mutate({DataUploadType(), "velero", "nightly"},
                   [](Json& upload) { upload["spec"]["csiSnapshot"] = nullptr; });
   Controller controller(bed_);
   controller.Look();
@@ -1495,7 +1490,7 @@ TEST_F(UploadReconcilerTest, UnownedObjectsAreRemoved) {
   Controller controller(bed_);
   controller.LookTimes(4);
   // The finalizer was taken off, and the DataUpload away.
-  bed_.api.Remove({csi::DataUploadType(), "velero", "first"});
+  bed_.api.Remove({DataUploadType(), "velero", "first"});
   controller.LookTimes(2);
   ExpectNothingButBases(bed_, 0);
 }
@@ -1510,24 +1505,23 @@ TEST_F(UploadReconcilerTest, AVolumeSnapshotWithoutItsTaskGoesWithItsUpload) {
   const std::string task_name = bed_.TaskNameOfUpload();
   // With the task everything that it owns.
   bed_.api.Remove({VolumeTask::Type(), "mover", task_name});
-  bed_.api.Remove({csi::PodType(), "mover", task_name});
-  bed_.api.Remove({csi::SecretType(), "mover", task_name});
-  bed_.api.Remove(csi::ClaimKey("mover", task_name));
-  bed_.api.Remove(csi::VolumeSnapshotKey("mover", task_name));
-  Json foreign = *bed_.api.Find(csi::VolumeSnapshotContentKey(task_name));
+  bed_.api.Remove({PodType(), "mover", task_name});
+  bed_.api.Remove({SecretType(), "mover", task_name});
+  bed_.api.Remove(ClaimKey("mover", task_name));
+  bed_.api.Remove(VolumeSnapshotKey("mover", task_name));
+  Json foreign = *bed_.api.Find(VolumeSnapshotContentKey(task_name));
   foreign["metadata"]["name"] = "du-foreign";
   foreign["metadata"]["labels"][objects::kMoverTaskLabel] = "du-foreign";
   foreign["spec"]["volumeSnapshotRef"]["namespace"] = "another-mover";
-  bed_.api.Seed(csi::VolumeSnapshotContentType(), foreign);
+  bed_.api.Seed(VolumeSnapshotContentType(), foreign);
   Controller(bed_).Look();
-  EXPECT_TRUE(bed_.api.Find(csi::VolumeSnapshotContentKey(task_name)).has_value()) << "on its way";
+  EXPECT_TRUE(bed_.api.Find(VolumeSnapshotContentKey(task_name)).has_value()) << "on its way";
   bed_.api.Remove({VolumeTask::Type(), "mover", task_name});
-  bed_.api.Remove({csi::DataUploadType(), "velero", "nightly"});
+  bed_.api.Remove({DataUploadType(), "velero", "nightly"});
   Controller(bed_).LookTimes(2);
-  EXPECT_FALSE(bed_.api.Find(csi::VolumeSnapshotContentKey(task_name)).has_value());
-  EXPECT_TRUE(bed_.api.Find(csi::VolumeSnapshotContentKey("du-foreign")).has_value());
-  EXPECT_TRUE(
-      bed_.api.Find(csi::VolumeSnapshotContentKey(bed_.TaskNameOfUpload("base"))).has_value());
+  EXPECT_FALSE(bed_.api.Find(VolumeSnapshotContentKey(task_name)).has_value());
+  EXPECT_TRUE(bed_.api.Find(VolumeSnapshotContentKey("du-foreign")).has_value());
+  EXPECT_TRUE(bed_.api.Find(VolumeSnapshotContentKey(bed_.TaskNameOfUpload("base"))).has_value());
 }
 
 // The controller dies at one of its calls; the next one goes on. A read whose answer is lost is a
@@ -1603,7 +1597,7 @@ TEST_P(KilledControllerTest, AnotherCancelsToTheEnd) {
     Controller(bed).LookTimes(6);
     ASSERT_EQ(bed.PhaseOf(), "Canceled") << bed.MessageOf();
     ExpectNothingButBases(bed, 0);
-    EXPECT_THAT(bed.api.All(csi::DataDeletionType()), SizeIs(1));
+    EXPECT_THAT(bed.api.All(DataDeletionType()), SizeIs(1));
   }
 }
 

@@ -330,7 +330,7 @@ TEST_F(VolumeRecordsTest, ARecordGoesWithItsPvcAfterATime) {
   EXPECT_LE(PvcReads(), 10) << "one each hour";
   EXPECT_FALSE(Record().status.pvc_gone_at.has_value());
 
-  bed_.api.Remove({csi::PersistentVolumeClaimType(), "shop", "data"});
+  bed_.api.Remove({PersistentVolumeClaimType(), "shop", "data"});
   bed_.clock.Advance(kRecordPvcEvery);
   Work();
   ASSERT_TRUE(Record().status.pvc_gone_at.has_value());
@@ -357,7 +357,7 @@ TEST_F(VolumeRecordsTest, ARecordWhoseLocksAreRenewedStaysUntilItsLastBackupGoes
                                         {"locks", {{"mode", "GOVERNANCE"}, {"days", 30}}}};
   });
   Deliver();
-  bed_.api.Remove({csi::PersistentVolumeClaimType(), "shop", "data"});
+  bed_.api.Remove({PersistentVolumeClaimType(), "shop", "data"});
   bed_.clock.Advance(kRecordPvcEvery);
   Work();
   ASSERT_TRUE(Record().status.pvc_gone_at.has_value());
@@ -375,7 +375,7 @@ TEST_F(VolumeRecordsTest, ARecordWhoseLocksAreRenewedStaysUntilItsLastBackupGoes
 
 TEST_F(VolumeRecordsTest, APvcOfTheSameNameIsAnother) {
   End("one", "Completed");
-  bed_.api.Mutate({csi::PersistentVolumeClaimType(), "shop", "data"},
+  bed_.api.Mutate({PersistentVolumeClaimType(), "shop", "data"},
                   [](Json& pvc) { pvc["metadata"]["uid"] = "another"; });
   bed_.clock.Advance(kRecordPvcEvery);
   Work();

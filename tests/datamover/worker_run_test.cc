@@ -71,7 +71,7 @@ class WorkerRunTest : public testing::Test {
         bed_.ctx, support::As<VolumeTask>(*bed_.api.Find(VolumeTask::Key("mover", kTaskName))));
   }
   void EndPod(const Json& status) { bed_.SetPodStatus(kTaskName, status); }
-  bool HasPod() { return bed_.api.Find({csi::PodType(), "mover", kTaskName}).has_value(); }
+  bool HasPod() { return bed_.api.Find({PodType(), "mover", kTaskName}).has_value(); }
 
   MoverBed bed_;
   WorkerRun run_{bed_.env, kTaskName};
@@ -131,7 +131,7 @@ TEST_F(WorkerRunTest, AllHaveSurelyEndedOnceTheEndOfEachWasSeen) {
   EXPECT_THAT(HasSurelyEnded(), IsOkAndHolds(true));
   StepOn();
   EXPECT_THAT(HasSurelyEnded(), IsOkAndHolds(false));
-  bed_.api.Remove({csi::PodType(), "mover", kTaskName});  // By force.
+  bed_.api.Remove({PodType(), "mover", kTaskName});  // By force.
   EXPECT_THAT(HasSurelyEnded(), IsOkAndHolds(false));
   StepOn();
   EndPod(terminated);
@@ -146,7 +146,7 @@ class RestoreRunTest : public WorkerRunTest {
 // It may write on, on an unreachable node, for as long as a worker goes on without its task.
 TEST_F(RestoreRunTest, AfterALostPodTheNextOneWaitsUntilThatWritesNoMore) {
   ASSERT_EQ(StepOn().state, State::kRunning);
-  bed_.api.Remove({csi::PodType(), "mover", kTaskName});  // By force.
+  bed_.api.Remove({PodType(), "mover", kTaskName});  // By force.
   const absl::Time lost_at = bed_.clock.Now();
   const WorkerView view = Step();
   EXPECT_GE(view.attempt_since, lost_at + 2 * kWriteFenceAfter);
@@ -171,7 +171,7 @@ TEST_F(WorkerRunTest, AfterFiveLostPodsItHasFailed) {
   for (int i = 1; i < kLostPodsMax; ++i) {
     ASSERT_EQ(StepOn().state, State::kRunning) << i;
     if (i % 2 == 0) {
-      bed_.api.Remove({csi::PodType(), "mover", kTaskName});
+      bed_.api.Remove({PodType(), "mover", kTaskName});
     } else {
       EndPod({{"phase", "Failed"}});
     }
@@ -197,7 +197,7 @@ TEST_F(WorkerRunTest, PodsThatAreTakenAwayAfterProgressDoNotCount) {
                                    {"stage", "transfer"},
                                    {"doneBytes", i << 20},
                                    {"totalBytes", MoverBed::kClaimBytes}});
-    bed_.api.Remove({csi::PodType(), "mover", kTaskName});  // With its node.
+    bed_.api.Remove({PodType(), "mover", kTaskName});  // With its node.
     const WorkerView view = Step();
     EXPECT_EQ(view.state, State::kStarting);
     EXPECT_EQ(view.pods_lost, i);
@@ -239,7 +239,7 @@ TEST_F(WorkerRunTest, ALastPhaseIsTheEndWhateverThePodDoes) {
   StepOn();
   bed_.Finish(kTaskName);
   EXPECT_EQ(Step().state, State::kEnded);
-  bed_.api.Remove({csi::PodType(), "mover", kTaskName});
+  bed_.api.Remove({PodType(), "mover", kTaskName});
   const WorkerView view = Step();
   EXPECT_EQ(view.state, State::kEnded);
   EXPECT_EQ(view.status.phase, TaskPhase::kSucceeded);
@@ -265,8 +265,7 @@ TEST_F(WorkerRunTest, AWorkerThatOnlyWaitsForANodeIsKnown) {
   bed_.worker = MoverBed::Worker::kPending;
   Step();
   EXPECT_FALSE(Step().waits_for_node);
-  EXPECT_EQ(k8s::Label(*bed_.api.Find({csi::PodType(), "mover", kTaskName}), objects::kSlotLabel),
-            "0");
+  EXPECT_EQ(k8s::Label(*bed_.api.Find({PodType(), "mover", kTaskName}), objects::kSlotLabel), "0");
   bed_.TakeRoomOf(kTaskName);
   EXPECT_TRUE(Step().waits_for_node);
   EXPECT_FALSE(Step().is_unschedulable);
@@ -277,11 +276,11 @@ TEST_F(WorkerRunTest, AWorkerThatOnlyWaitsForANodeIsKnown) {
 
 TEST_F(WorkerRunTest, IsStoppedByTheTaskAndByThePod) {
   StepOn();
-  bed_.api.Mutate({csi::PodType(), "mover", kTaskName},
+  bed_.api.Mutate({PodType(), "mover", kTaskName},
                   [](Json& pod) { pod["metadata"]["finalizers"] = {"test/kubelet"}; });
   EXPECT_THAT(run_.Stop(bed_.ctx), IsOkAndHolds(false));
   EXPECT_TRUE(GetBool(*bed_.api.Find(VolumeTask::Key("mover", kTaskName)), {"spec", "cancel"}));
-  EXPECT_TRUE(k8s::BeingDeleted(*bed_.api.Find({csi::PodType(), "mover", kTaskName})));
+  EXPECT_TRUE(k8s::BeingDeleted(*bed_.api.Find({PodType(), "mover", kTaskName})));
   EndPod({{"phase", "Succeeded"}});
   EXPECT_THAT(run_.Stop(bed_.ctx), IsOkAndHolds(true));
 }
@@ -348,10 +347,10 @@ TEST_F(CachedWorkerRunTest, APodThatTheInformerHasNotDeliveredIsFoundByTheCreate
     task["metadata"].erase("annotations");
     task.erase("status");
   });
-  Json pod = *bed_.api.Find({csi::PodType(), "mover", kTaskName});
-  bed_.api.Remove({csi::PodType(), "mover", kTaskName});
+  Json pod = *bed_.api.Find({PodType(), "mover", kTaskName});
+  bed_.api.Remove({PodType(), "mover", kTaskName});
   bed_.TellWatchers();
-  bed_.api.Seed(csi::PodType(), pod);
+  bed_.api.Seed(PodType(), pod);
   EXPECT_EQ(Step().state, State::kStarting);
   const WorkerView view = Step();
   EXPECT_EQ(view.state, State::kRunning);
@@ -361,15 +360,15 @@ TEST_F(CachedWorkerRunTest, APodThatTheInformerHasNotDeliveredIsFoundByTheCreate
 
 TEST_F(CachedWorkerRunTest, ACountedPodIsLostOnlyIfTheApiServerSaysSo) {
   Step();
-  const Json pod = *bed_.api.Find({csi::PodType(), "mover", kTaskName});
-  bed_.api.Remove({csi::PodType(), "mover", kTaskName});
+  const Json pod = *bed_.api.Find({PodType(), "mover", kTaskName});
+  bed_.api.Remove({PodType(), "mover", kTaskName});
   bed_.TellWatchers();
-  bed_.api.Seed(csi::PodType(), pod);
+  bed_.api.Seed(PodType(), pod);
   const WorkerView view = Step();
   EXPECT_EQ(view.state, State::kRunning);
   EXPECT_EQ(view.pods_lost, 0);
   bed_.TellWatchers("pods");
-  bed_.api.Remove({csi::PodType(), "mover", kTaskName});
+  bed_.api.Remove({PodType(), "mover", kTaskName});
   EXPECT_EQ(Step().pods_lost, 0) << "as of a moment ago";
   bed_.TellWatchers("pods");
   EXPECT_EQ(Step().pods_lost, 1);

@@ -42,7 +42,7 @@ class DataUploadActionTest : public testing::Test {
                                                    objects::Object(backup_));
   }
 
-  std::vector<Json> Deletions() { return bed_.api.All(csi::DataDeletionType()); }
+  std::vector<Json> Deletions() { return bed_.api.All(DataDeletionType()); }
 
   void ExpectNothingAsked() {
     EXPECT_THAT(Delete(), IsOk());
@@ -93,7 +93,7 @@ TEST_F(DataUploadActionTest, NothingWasBroughtNothingIsDeleted) {
 }
 
 TEST_F(DataUploadActionTest, AnUploadThatEndedAfterItsBackupIsFound) {
-  bed_.api.Seed(csi::DataUploadType(), upload_);
+  bed_.api.Seed(DataUploadType(), upload_);
   SetJson(upload_, {"status"}, Json{{"phase", "InProgress"}});
   ASSERT_THAT(Delete(), IsOk());
   EXPECT_THAT(Deletions(), SizeIs(1));
@@ -102,7 +102,7 @@ TEST_F(DataUploadActionTest, AnUploadThatEndedAfterItsBackupIsFound) {
 TEST_F(DataUploadActionTest, AnotherUploadOfTheNameSaysNothing) {
   Json other = upload_;
   SetJson(other, {"metadata", "uid"}, "other-uid");
-  bed_.api.Seed(csi::DataUploadType(), other);
+  bed_.api.Seed(DataUploadType(), other);
   SetJson(upload_, {"status"}, Json{{"phase", "InProgress"}});
   ExpectNothingAsked();
 }

@@ -17,8 +17,6 @@
 namespace csidelta::deleteitemactions::delete_actions_test {
 namespace {
 
-using csi::VolumeSnapshotContentType;
-using csi::VolumeSnapshotType;
 using support::ActionBed;
 using support::IsOk;
 using support::MakeContentObject;

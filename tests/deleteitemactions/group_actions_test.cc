@@ -26,7 +26,7 @@ using support::IsOkAndHolds;
 using support::MakeGroupContentObject;
 using testing::IsEmpty;
 
-k8s::ResourceType GroupContents() { return csi::VolumeGroupSnapshotContentType("v1"); }
+k8s::ResourceType GroupContents() { return VolumeGroupSnapshotContentType("v1"); }
 
 // What the driver of the backup holds.
 void AddGroup(FakeSnapshotCluster& cluster) {
@@ -90,9 +90,9 @@ class PluginProcess {
 };
 
 TEST_F(GroupDeletionActionsTest, EachContentOfAGroupIsEnoughAndTheDriverIsAskedOnce) {
-  bed_.api.Seed(csi::VolumeGroupSnapshotClassType("v1"),
+  bed_.api.Seed(VolumeGroupSnapshotClassType("v1"),
                 support::MakeGroupClassObject("a-groups", support::kDriver, "of-another-class"));
-  bed_.api.Seed(csi::VolumeGroupSnapshotClassType("v1"),
+  bed_.api.Seed(VolumeGroupSnapshotClassType("v1"),
                 support::MakeGroupClassObject(
                     "fast-groups", support::kDriver,
                     "${volumegroupsnapshot.namespace}-${volumegroupsnapshotcontent.name}"));

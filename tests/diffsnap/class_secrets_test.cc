@@ -27,12 +27,12 @@ class ClassSecretsTest : public testing::Test {
     SetJson(object, {"parameters"},
             {{"csi.storage.k8s.io/snapshotter-secret-name", name},
              {"csi.storage.k8s.io/snapshotter-secret-namespace", space}});
-    api_.Seed(csi::VolumeSnapshotClassType(), object);
+    api_.Seed(VolumeSnapshotClassType(), object);
   }
   void Store(const std::string& space, const std::string& name, const std::string& key) {
     Json object = support::MakeObject("v1", "Secret", space, name);
     SetJson(object, {"data", "userKey"}, absl::Base64Escape(key));
-    api_.Seed(csi::SecretType(), object);
+    api_.Seed(SecretType(), object);
   }
   absl::StatusOr<DriverSecrets> Read() { return secrets_.Read(ctx_, owner_); }
 
@@ -67,7 +67,7 @@ void SeedListingClass(support::FakeApiClient& api, const std::string& name,
            {"csi.storage.k8s.io/snapshotter-secret-namespace", "storage"},
            {"csi.storage.k8s.io/snapshotter-list-secret-name", secret},
            {"csi.storage.k8s.io/snapshotter-list-secret-namespace", "storage"}});
-  api.Seed(csi::VolumeSnapshotClassType(), object);
+  api.Seed(VolumeSnapshotClassType(), object);
 }
 
 TEST_F(ClassSecretsTest, ForListingTheyAreThoseOfTheClassesOfTheDriver) {
@@ -78,7 +78,7 @@ TEST_F(ClassSecretsTest, ForListingTheyAreThoseOfTheClassesOfTheDriver) {
   SeedListingClass(api_, "b", support::kDriver, "pool-b");
   SeedListingClass(api_, "template", support::kDriver, "key-${volumesnapshotcontent.name}");
   SeedListingClass(api_, "other", "other.example.com", "missing");
-  api_.Seed(csi::VolumeSnapshotClassType(), support::MakeClassObject("plain", support::kDriver));
+  api_.Seed(VolumeSnapshotClassType(), support::MakeClassObject("plain", support::kDriver));
   const auto sets = ReadListingSecrets(ctx_, api_, support::kDriver);
   ASSERT_THAT(sets, IsOk());
   EXPECT_EQ(*sets,
@@ -102,7 +102,7 @@ TEST_F(ClassSecretsTest, ForListingWhatMayNotBeReadIsNamed) {
 }
 
 TEST_F(ClassSecretsTest, WithoutAnyTheListIsEmpty) {
-  api_.Seed(csi::VolumeSnapshotClassType(), support::MakeClassObject("fast", support::kDriver));
+  api_.Seed(VolumeSnapshotClassType(), support::MakeClassObject("fast", support::kDriver));
   EXPECT_THAT(*Read(), testing::IsEmpty());
   owner_.class_name = "";
   api_.ClearCalls();

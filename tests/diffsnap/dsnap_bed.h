@@ -30,14 +30,14 @@ class DsnapBed {
     SetJson(content, {"spec", "source"},
             volume.empty() ? Json{{"snapshotHandle", handle}} : Json{{"volumeHandle", volume}});
     SetJson(content, {"status", "restoreSize"}, int64_t{1} << 30);
-    api.Seed(csi::VolumeSnapshotContentType(), content);
+    api.Seed(VolumeSnapshotContentType(), content);
     Json snapshot = support::MakeSnapshotObject(space, name, "content-" + name);
     SetJson(snapshot, {"status", "readyToUse"}, true);
-    api.Seed(csi::VolumeSnapshotType(), snapshot);
+    api.Seed(VolumeSnapshotType(), snapshot);
   }
 
   void SetReady(const std::string& name, bool ready) {
-    api.Mutate(csi::VolumeSnapshotKey("app", name), [&](Json& object) {
+    api.Mutate(VolumeSnapshotKey("app", name), [&](Json& object) {
       SetJson(object, {"status", "readyToUse"}, ready);
     });
   }
@@ -47,7 +47,7 @@ class DsnapBed {
     Json object =
         support::MakeObject("diffsnap.csi-delta.io/v1alpha1", "DifferentialSnapshot", "app", name);
     object["spec"] = std::move(spec);
-    contents.OnAll(api.All(csi::VolumeSnapshotContentType()));
+    contents.OnAll(api.All(VolumeSnapshotContentType()));
     return api.Seed(objects::DifferentialSnapshot::Type(), std::move(object));
   }
 

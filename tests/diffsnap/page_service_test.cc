@@ -220,7 +220,7 @@ TEST_F(PageServiceTest, TheDriverIsShownTheSecretsOfTheClass) {
   SetJson(snapshot_class, {"parameters"},
           {{"csi.storage.k8s.io/snapshotter-secret-name", "ceph"},
            {"csi.storage.k8s.io/snapshotter-secret-namespace", "storage"}});
-  api.Seed(csi::VolumeSnapshotClassType(), snapshot_class);
+  api.Seed(VolumeSnapshotClassType(), snapshot_class);
   ClassSecrets secrets(api);
   PageService service(pairs_, driver_, CursorCodec(Secret(std::string(32, 'k'))), &secrets);
   ResolvedPair pair = Pair("uid-c");
@@ -231,7 +231,7 @@ TEST_F(PageServiceTest, TheDriverIsShownTheSecretsOfTheClass) {
   EXPECT_TRUE(driver_.requests().empty());
   Json secret = support::MakeObject("v1", "Secret", "storage", "ceph");
   SetJson(secret, {"data", "userKey"}, "czNjcmV0");
-  api.Seed(csi::SecretType(), secret);
+  api.Seed(SecretType(), secret);
   EXPECT_TRUE(std::holds_alternative<DifferentialPage>(service.GetPage(ctx_, query)));
   EXPECT_EQ(driver_.requests().back().secrets, (DriverSecrets{{"userKey", Secret("s3cret")}}));
 }

@@ -82,7 +82,7 @@ TEST_F(ReconcilerTest, ALastStateIsNotLookedAtAgain) {
   bed_.Ask(Pair());
   Step();
   bed_.api.ClearCalls();
-  bed_.api.Remove(csi::VolumeSnapshotKey("app", "monday"));
+  bed_.api.Remove(VolumeSnapshotKey("app", "monday"));
   Step();
   EXPECT_TRUE(bed_.api.calls().empty());
   EXPECT_EQ(bed_.Asked().state(), objects::RequestState::kSuccess);

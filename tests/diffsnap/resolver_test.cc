@@ -82,13 +82,13 @@ TEST_F(ResolverTest, AnUnknownTargetIsUnclaimed) {
   EXPECT_EQ(GetFor(Json::object()).kind, Kind::kUnresolved);
   Json unbound = support::MakeSnapshotObject("app", "unbound", "");
   EraseJson(unbound, {"spec", "volumeSnapshotClassName"});
-  bed_.api.Seed(csi::VolumeSnapshotType(), unbound);
+  bed_.api.Seed(VolumeSnapshotType(), unbound);
   EXPECT_EQ(GetFor({{"targetVolumeSnapshotName", "unbound"}}).kind, Kind::kUnresolved);
 }
 
 TEST_F(ResolverTest, ATargetThatIsNotBoundIsOfTheDriverOfItsClass) {
-  bed_.api.Seed(csi::VolumeSnapshotType(), support::MakeSnapshotObject("app", "unbound", ""));
-  bed_.api.Seed(csi::VolumeSnapshotClassType(), support::MakeClassObject("fast", support::kDriver));
+  bed_.api.Seed(VolumeSnapshotType(), support::MakeSnapshotObject("app", "unbound", ""));
+  bed_.api.Seed(VolumeSnapshotClassType(), support::MakeClassObject("fast", support::kDriver));
   const Resolution resolution = GetFor({{"targetVolumeSnapshotName", "unbound"}});
   EXPECT_EQ(resolution.kind, Kind::kNotReady);
   EXPECT_THAT(resolution.error, HasSubstr("app/unbound is not ready to use yet"));
@@ -174,7 +174,7 @@ TEST_F(ResolverTest, AHandleThatIsNotKnownIsLookedUpAgainBeforeItIsTaken) {
   EXPECT_EQ(Get(object).kind, Kind::kNotReady);
   // Made just before the object, and reported to the index just after it.
   bed_.AddSnapshot("secret", "snap-secret", support::kDriver, "", "their-namespace");
-  bed_.contents.OnAll(bed_.api.All(csi::VolumeSnapshotContentType()));
+  bed_.contents.OnAll(bed_.api.All(VolumeSnapshotContentType()));
   bed_.clock.Advance(ContentIndex::kLagMax);
   EXPECT_EQ(Get(object).kind, Kind::kFailure);
 }
@@ -183,7 +183,7 @@ TEST_F(ResolverTest, ABaseByItsHandleIsNotTakenWhenThereAreTooManyContents) {
   const Json object =
       bed_.Ask({{"targetVolumeSnapshotName", "tuesday"}, {"baseSnapshotHandle", "snap-monday"}});
   ContentIndex overfull(support::kDriver, 1);
-  overfull.OnAll(bed_.api.All(csi::VolumeSnapshotContentType()));
+  overfull.OnAll(bed_.api.All(VolumeSnapshotContentType()));
   const auto resolution = Resolve(bed_.ctx, bed_.api, overfull, support::kDriver,
                                   support::As<objects::DifferentialSnapshot>(object));
   ASSERT_THAT(resolution, IsOk());
@@ -219,7 +219,7 @@ TEST_F(ResolverTest, OnlyItsOwnNamespaceIsLookedInto) {
 TEST_F(ResolverTest, AContentThatIsBoundToAnotherIsNotTaken) {
   Json thief = support::MakeSnapshotObject("app", "thief", "content-tuesday");
   SetJson(thief, {"status", "readyToUse"}, true);
-  bed_.api.Seed(csi::VolumeSnapshotType(), thief);
+  bed_.api.Seed(VolumeSnapshotType(), thief);
   const Resolution resolution = GetFor({{"targetVolumeSnapshotName", "thief"}});
   EXPECT_EQ(resolution.kind, Kind::kNotReady);
   EXPECT_THAT(resolution.error, HasSubstr("belongs to another VolumeSnapshot"));

@@ -36,12 +36,12 @@ TEST_F(SnapshotListingTest, AllPagesAreRead) {
   for (int i = 0; i < 7; ++i) {
     ASSERT_THAT(store_->CreateSnapshot(absl::StrCat("s", i), volume), IsOk());
   }
-  const absl::StatusOr<csi::StorageList> list =
+  const absl::StatusOr<snapshots::StorageList> list =
       ListStorage({}, Address(), "fixture.csi-delta.io", NoListingSecrets, {.page_entries = 3});
   ASSERT_THAT(list, IsOk());
   EXPECT_EQ(list->driver, "fixture.csi-delta.io");
   ASSERT_EQ(list->snapshots.size(), 7u);
-  for (const csi::StorageSnapshot& one : list->snapshots) {
+  for (const snapshots::StorageSnapshot& one : list->snapshots) {
     EXPECT_EQ(one.volume_handle, volume);
     EXPECT_EQ(one.size_bytes, 1 << 20);
     EXPECT_TRUE(one.taken_at.has_value());
@@ -90,7 +90,7 @@ TEST(LyingDriverTest, NoHandleIsNoSnapshotAndOneHandleIsOne) {
     }
     return grpc::Status::OK;
   };
-  const absl::StatusOr<csi::StorageList> list =
+  const absl::StatusOr<snapshots::StorageList> list =
       ListStorage({}, driver.Address(), "", NoListingSecrets, {});
   ASSERT_THAT(list, IsOk());
   ASSERT_EQ(list->snapshots.size(), 1u);
@@ -116,7 +116,7 @@ TEST(LyingDriverTest, AListThatGrewTooOldIsReadAgain) {
     answer.set_next_token("2");
     return grpc::Status::OK;
   };
-  const absl::StatusOr<csi::StorageList> list =
+  const absl::StatusOr<snapshots::StorageList> list =
       ListStorage({}, driver.Address(), "", NoListingSecrets, {});
   ASSERT_THAT(list, IsOk());
   EXPECT_EQ(list->snapshots.size(), 2u);

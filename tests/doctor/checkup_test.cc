@@ -177,7 +177,7 @@ class Cluster {
     api_.Seed(objects::BackupStorageLocation::Type(), location);
     Json secret = MakeObject("v1", "Secret", "velero", "cloud");
     SetJson(secret, {"data", "cloud"}, absl::Base64Escape(kCloud));
-    api_.Seed(csi::SecretType(), secret);
+    api_.Seed(SecretType(), secret);
   }
 
   void SeedMover() {
@@ -192,7 +192,7 @@ class Cluster {
     api_.OnCreate("pods", [this](FakeApiClient&, const Json& pod) { EndProbe(pod); });
     Json lease = MakeObject("coordination.k8s.io/v1", "Lease", kMover, "csi-delta-datamover");
     SetJson(lease, {"spec"}, Json{{"holderIdentity", "a"}, {"renewTime", Now()}});
-    api_.Seed(csi::LeaseType(), lease);
+    api_.Seed(LeaseType(), lease);
     for (const char* account : {"csi-delta-mover", "csi-delta-worker"}) {
       api_.Seed(objects::ServiceAccount::Type(),
                 MakeObject("v1", "ServiceAccount", kMover, account));
@@ -217,7 +217,7 @@ class Cluster {
     if (probe_phase.empty()) {
       return;
     }
-    api_.Mutate({csi::PodType(), kMover, k8s::Name(pod)}, [this](Json& object) {
+    api_.Mutate({PodType(), kMover, k8s::Name(pod)}, [this](Json& object) {
       object["status"]["phase"] = probe_phase;
       object["status"]["containerStatuses"] =
           Json::array({{{"state", {{"terminated", {{"message", probe_words}}}}}}});
@@ -228,14 +228,14 @@ class Cluster {
     api_.Seed(CsiDriverType(), MakeObject("storage.k8s.io/v1", "CSIDriver", "", support::kDriver));
     api_.Seed(objects::StorageClass::Type(),
               MakeObject("storage.k8s.io/v1", "StorageClass", "", "fast"));
-    api_.Seed(csi::VolumeSnapshotClassType(), support::MakeClassObject("snaps", support::kDriver));
+    api_.Seed(VolumeSnapshotClassType(), support::MakeClassObject("snaps", support::kDriver));
     Json pv = MakeObject("v1", "PersistentVolume", "", "pv-1");
     SetJson(pv, {"spec", "csi", "driver"}, support::kDriver);
-    api_.Seed(csi::PersistentVolumeType(), pv);
+    api_.Seed(PersistentVolumeType(), pv);
     Json claim = MakeObject("v1", "PersistentVolumeClaim", "shop", "orders");
     SetJson(claim, {"spec"}, Json{{"volumeName", "pv-1"}, {"storageClassName", "fast"}});
     SetJson(claim, {"status", "phase"}, "Bound");
-    api_.Seed(csi::PersistentVolumeClaimType(), claim);
+    api_.Seed(PersistentVolumeClaimType(), claim);
   }
 
   support::FakeClock clock_;
@@ -262,8 +262,8 @@ const k8s::ObjectKey kDeletionKind = {objects::CustomResourceDefinition::Type(),
                                       "datadeletions.mover.csi-delta.io"};
 const k8s::ObjectKey kServer = {objects::Deployment::Type(), "velero", "velero"};
 const k8s::ObjectKey kLocation = {objects::BackupStorageLocation::Type(), "velero", "default"};
-const k8s::ObjectKey kClaim = {csi::PersistentVolumeClaimType(), "shop", "orders"};
-const k8s::ObjectKey kVolume = {csi::PersistentVolumeType(), "", "pv-1"};
+const k8s::ObjectKey kClaim = {PersistentVolumeClaimType(), "shop", "orders"};
+const k8s::ObjectKey kVolume = {PersistentVolumeType(), "", "pv-1"};
 
 struct Ailment {
   std::string check;
@@ -309,7 +309,7 @@ void SeedKept(Cluster& c, const std::string& name, objects::SwapSide side,
       MakeObject("v1", "PersistentVolume", "", name, {},
                  {{objects::kInPlaceRecordAnnotation, objects::FormatSwapRecord(record)}});
   SetJson(volume, {"spec", "csi", "driver"}, support::kDriver);
-  c.api().Seed(csi::PersistentVolumeType(), volume);
+  c.api().Seed(PersistentVolumeType(), volume);
 }
 
 // What a restore that writes into the volume of the claim noted so long ago.
@@ -328,7 +328,7 @@ void SeedCopyPod(Cluster& c, const std::string& phase, absl::Duration age) {
                         {{objects::kCopiesIntoLabel, k8s::Uid(*c.api().Find(kClaim))}});
   SetJson(pod, {"metadata", "creationTimestamp"}, Ago(c, age));
   SetJson(pod, {"status", "phase"}, phase);
-  c.api().Seed(csi::PodType(), pod);
+  c.api().Seed(PodType(), pod);
 }
 
 std::vector<Ailment> OfCluster() {
@@ -358,13 +358,13 @@ std::vector<Ailment> OfCluster() {
        [](Cluster& c) {
          Json snapshot = support::MakeSnapshotObject("shop", "s1", "");
          SetJson(snapshot, {"metadata", "creationTimestamp"}, Ago(c, absl::Hours(2)));
-         c.api().Seed(csi::VolumeSnapshotType(), snapshot);
+         c.api().Seed(VolumeSnapshotType(), snapshot);
        }},
       {"stuck-contents", Severity::kWarning, "being deleted for over an hour",
        [](Cluster& c) {
          Json content = support::MakeContentObject("c1", "shop", "s1", "handle-1");
          SetJson(content, {"metadata", "deletionTimestamp"}, Ago(c, absl::Hours(2)));
-         c.api().Seed(csi::VolumeSnapshotContentType(), content);
+         c.api().Seed(VolumeSnapshotContentType(), content);
        }},
       {"restored-volumes", Severity::kNote, "of PVC shop/restored is kept for 3 days",
        [](Cluster& c) {
@@ -407,18 +407,15 @@ std::vector<Ailment> OfVelero() {
        }},
       {"uploads-waiting", Severity::kFault, "DataUpload velero/b1-x New for over five minutes",
        [](Cluster& c) {
-         c.api().Seed(csi::DataUploadType(),
-                      Transfer("DataUpload", "New", Ago(c, absl::Minutes(6))));
+         c.api().Seed(DataUploadType(), Transfer("DataUpload", "New", Ago(c, absl::Minutes(6))));
        }},
       {"downloads-waiting", Severity::kFault, "no mover takes it up",
        [](Cluster& c) {
-         c.api().Seed(csi::DataDownloadType(),
-                      Transfer("DataDownload", "", Ago(c, absl::Minutes(6))));
+         c.api().Seed(DataDownloadType(), Transfer("DataDownload", "", Ago(c, absl::Minutes(6))));
        }},
       {"uploads-failed", Severity::kWarning, "the bucket is gone",
        [](Cluster& c) {
-         c.api().Seed(csi::DataUploadType(),
-                      Transfer("DataUpload", "Failed", Ago(c, absl::Hours(3))));
+         c.api().Seed(DataUploadType(), Transfer("DataUpload", "Failed", Ago(c, absl::Hours(3))));
        }},
       {"deletions-pending", Severity::kWarning, "after an hour and 7 attempts: the lock is held",
        [](Cluster& c) {
@@ -426,7 +423,7 @@ std::vector<Ailment> OfVelero() {
          SetJson(deletion, {"metadata", "creationTimestamp"}, Ago(c, absl::Hours(2)));
          SetJson(deletion, {"status"},
                  Json{{"phase", "Waiting"}, {"attempts", 7}, {"message", "the lock is held"}});
-         c.api().Seed(csi::DataDeletionType(), deletion);
+         c.api().Seed(DataDeletionType(), deletion);
        }},
       {"location-default", Severity::kWarning, "0 of 1 storage locations",
        [](Cluster& c) {
@@ -446,7 +443,7 @@ std::vector<Ailment> OfVelero() {
        }},
       {"location-credentials", Severity::kFault, "does not exist",
        [](Cluster& c) {
-         c.api().Remove({csi::SecretType(), "velero", "cloud"});
+         c.api().Remove({SecretType(), "velero", "cloud"});
        }},
   };
 }
@@ -502,7 +499,7 @@ std::vector<Ailment> OfLocations() {
 void SetSettings(Cluster& cluster, const std::string& text) {
   Json map = MakeObject("v1", "ConfigMap", kMover, datamover::kSettingsConfigMap);
   SetJson(map, {"data", datamover::kSettingsKey}, text);
-  cluster.api().Seed(csi::ConfigMapType(), map);
+  cluster.api().Seed(ConfigMapType(), map);
 }
 
 // Of a DataUpload that is not there.
@@ -640,7 +637,7 @@ std::vector<Ailment> OfMover() {
        }},
       {"mover-leader", Severity::kFault, "it is not renewed",
        [](Cluster& c) {
-         c.api().Mutate({csi::LeaseType(), kMover, "csi-delta-datamover"}, [&](Json& lease) {
+         c.api().Mutate({LeaseType(), kMover, "csi-delta-datamover"}, [&](Json& lease) {
            SetJson(lease, {"spec", "renewTime"}, Ago(c, absl::Minutes(2)));
          });
        }},
@@ -684,7 +681,7 @@ std::vector<Ailment> OfMover() {
                  Json{{"driver", support::kDriver},
                       {"deletionPolicy", "Retain"},
                       {"source", {{"snapshotHandle", "snap-1"}}}});
-         c.api().Seed(csi::VolumeSnapshotContentType(), content);
+         c.api().Seed(VolumeSnapshotContentType(), content);
        }},
   };
 }
@@ -701,7 +698,7 @@ std::vector<Ailment> OfDrivers() {
        }},
       {"driver-snapshot-class", Severity::kFault, "VolumeSnapshotClass",
        [](Cluster& c) {
-         c.api().Remove({csi::VolumeSnapshotClassType(), "", "snaps"});
+         c.api().Remove({VolumeSnapshotClassType(), "", "snaps"});
        }},
       {"driver-changed-blocks", Severity::kNote, "every backup reads whole volumes",
        [](Cluster& c) { c.api().RemoveType("differentialsnapshots"); }},
@@ -725,7 +722,7 @@ std::vector<Ailment> OfDrivers() {
 }
 
 void SeedPendingGroupDeletion(Cluster& c) {
-  c.api().Seed(csi::VolumeGroupSnapshotContentType("v1"),
+  c.api().Seed(VolumeGroupSnapshotContentType("v1"),
                {{"metadata",
                  {{"name", "csi-delta-delete-group-1"},
                   {"finalizers", {objects::kDeletionFinalizer}},
@@ -737,7 +734,7 @@ void SeedLostSnapshot(Cluster& c) {
   Json snapshot = support::MakeSnapshotObject("shop", "s1", "gone-1");
   SetJson(snapshot, {"metadata", "creationTimestamp"}, Ago(c, absl::Hours(2)));
   SetJson(snapshot, {"status", "readyToUse"}, true);
-  c.api().Seed(csi::VolumeSnapshotType(), snapshot);
+  c.api().Seed(VolumeSnapshotType(), snapshot);
 }
 
 void SetServerImage(Cluster& c, const std::string& image) {
@@ -760,7 +757,7 @@ void SetPlugin(Cluster& cluster, const support::Strings& settings) {
   Json config_map = MakeObject("v1", "ConfigMap", "velero", "plugin",
                                {{objects::kPluginConfigLabel, ""}, {objects::kCsiDeltaLabel, ""}});
   SetJson(config_map, {"data"}, settings);
-  cluster.api().Seed(csi::ConfigMapType(), config_map);
+  cluster.api().Seed(ConfigMapType(), config_map);
 }
 
 void SeedSchedule(Cluster& cluster, const std::string& name, const Json& backup_spec) {
@@ -912,7 +909,7 @@ std::vector<Ailment> OfLonghorn() {
       {"longhorn-class", Severity::kWarning,
        "VolumeSnapshotClass backups without the parameter type",
        [](Cluster& c) {
-         c.api().Seed(csi::VolumeSnapshotClassType(),
+         c.api().Seed(VolumeSnapshotClassType(),
                       support::MakeClassObject("backups", "driver.longhorn.io"));
        }},
       {"longhorn-jobs", Severity::kWarning,
@@ -947,7 +944,7 @@ void SeedUpload(Cluster& c, const std::string& name, const Json& more) {
   SetJson(upload, {"spec", "backupStorageLocation"}, "default");
   SetJson(upload, {"spec", "csiSnapshot", "volumeSnapshot"}, name);
   upload.merge_patch(more);
-  c.api().Seed(csi::DataUploadType(), upload);
+  c.api().Seed(DataUploadType(), upload);
 }
 
 // `waiting` uploads, and one that took so long.
@@ -1042,7 +1039,7 @@ void SeedNode(Cluster& c, const std::string& name, absl::Duration ago, const std
   c.api().Seed(objects::Node::Type(), node);
   Json lease = MakeObject("coordination.k8s.io/v1", "Lease", "kube-node-lease", name);
   SetJson(lease, {"spec"}, Json{{"holderIdentity", name}, {"renewTime", Ago(c, ago)}});
-  c.api().Seed(csi::LeaseType(), lease);
+  c.api().Seed(LeaseType(), lease);
 }
 
 // The PVC of the cluster has so many bytes, and a DataUpload.
@@ -1050,7 +1047,7 @@ void SeedLargeVolume(Cluster& c, const std::string& capacity) {
   c.api().Mutate(kClaim, [&](Json& pvc) {
     SetJson(pvc, {"status", "capacity", "storage"}, capacity);
   });
-  c.api().Seed(csi::DataUploadType(), Transfer("DataUpload", "Completed", c.Now()));
+  c.api().Seed(DataUploadType(), Transfer("DataUpload", "Completed", c.Now()));
 }
 
 void SetMemoryLimit(Cluster& c, const std::string& limit) {
@@ -1074,7 +1071,7 @@ std::vector<Ailment> OfWorkers() {
       {"mover-worker-pod", Severity::kFault, "policy.example.com",
        [](Cluster& c) { Refuse(c, "pods", absl::FailedPreconditionError(kWebhook)); }},
       {"mover-worker-pod", Severity::kWarning, "exceeded quota: few",
-       [](Cluster& c) { c.api().SetQuota("few", csi::PodType(), kMover, 0); }},
+       [](Cluster& c) { c.api().SetQuota("few", PodType(), kMover, 0); }},
       {"mover-memory", Severity::kWarning,
        "its memory limit of 24Mi is less than 25Mi, which 1 DataUpload and 0 ProtectedVolumes take",
        [](Cluster& c) {
@@ -1103,19 +1100,18 @@ std::vector<Ailment> OfWorkers() {
        [](Cluster& c) {
          Json deletion = Deletion("d1", c.Now(), {{"phase", "Waiting"}});
          SetJson(deletion, {"spec", "backupStorageLocation"}, "gone");
-         c.api().Seed(csi::DataDeletionType(), deletion);
+         c.api().Seed(DataDeletionType(), deletion);
        }},
       {"deletions-failing", Severity::kWarning,
        "7 DataDeletions of velero has failed for over a day: no such bucket (d0, d1, d2, d3, d4 "
        "and 2 more)",
        [](Cluster& c) {
          for (int i = 0; i < 7; ++i) {
-           c.api().Seed(csi::DataDeletionType(),
-                        Deletion(absl::StrCat("d", i), Ago(c, absl::Hours(48)),
-                                 {{"phase", "Waiting"},
-                                  {"trouble", "Failed"},
-                                  {"troubleSince", Ago(c, absl::Hours(25))},
-                                  {"message", "no such bucket"}}));
+           c.api().Seed(DataDeletionType(), Deletion(absl::StrCat("d", i), Ago(c, absl::Hours(48)),
+                                                     {{"phase", "Waiting"},
+                                                      {"trouble", "Failed"},
+                                                      {"troubleSince", Ago(c, absl::Hours(25))},
+                                                      {"message", "no such bucket"}}));
          }
        }},
   };
@@ -1187,7 +1183,7 @@ std::vector<Ailment> OfTheSameChecks() {
        [](Cluster& c) {
          Json deletion = MakeObject("mover.csi-delta.io/v1alpha1", "DataDeletion", "velero", "d1");
          SetJson(deletion, {"status"}, Json{{"phase", "Failed"}, {"message", "the key is gone"}});
-         c.api().Seed(csi::DataDeletionType(), deletion);
+         c.api().Seed(DataDeletionType(), deletion);
        }},
       {"copies-into-volumes", Severity::kWarning, "writes into its volume for over 6 hours",
        [](Cluster& c) {
@@ -1203,7 +1199,7 @@ std::vector<Ailment> OfTheSameChecks() {
        }},
       {"location-credentials", Severity::kFault, "has no key cloud",
        [](Cluster& c) {
-         c.api().Mutate({csi::SecretType(), "velero", "cloud"},
+         c.api().Mutate({SecretType(), "velero", "cloud"},
                         [](Json& secret) { secret["data"].erase("cloud"); });
        }},
       {"location-writable", Severity::kNote, "is read-only",
@@ -1216,7 +1212,7 @@ std::vector<Ailment> OfTheSameChecks() {
        }},
       {"mover-leader", Severity::kFault, "no controller has ever led here",
        [](Cluster& c) {
-         c.api().Remove({csi::LeaseType(), kMover, "csi-delta-datamover"});
+         c.api().Remove({LeaseType(), kMover, "csi-delta-datamover"});
        }},
       {"mover-setting-names", Severity::kFault, "PriorityClass urgent, which does not exist",
        [](Cluster& c) { SetSettings(c, R"({"worker": {"priorityClassName": "urgent"}})"); }},
@@ -1378,14 +1374,14 @@ TEST(CheckupTest, KindsAreNamespacedAsTheApiServerHasThem) {
 TEST(CheckupTest, ASnapshotThatIsToBeDeletedForOverAnHourIsWarnedOfOnce) {
   Cluster cluster;
   Json content = support::MakeContentObject("c2", "shop", "s2", "handle-2");
-  cluster.api().Seed(csi::VolumeSnapshotContentType(), content);
+  cluster.api().Seed(VolumeSnapshotContentType(), content);
   SetJson(content, {"metadata", "name"}, "c3");
   SetJson(content, {"metadata", "deletionTimestamp"}, Ago(cluster, absl::Minutes(59)));
-  cluster.api().Seed(csi::VolumeSnapshotContentType(), content);
+  cluster.api().Seed(VolumeSnapshotContentType(), content);
   content = support::MakeContentObject("c1", "shop", "s1", "handle-1");
   SetJson(content, {"metadata", "deletionTimestamp"}, Ago(cluster, absl::Hours(2)));
   SetJson(content, {"metadata", "finalizers"}, Json::array({objects::kDeletionFinalizer}));
-  cluster.api().Seed(csi::VolumeSnapshotContentType(), content);
+  cluster.api().Seed(VolumeSnapshotContentType(), content);
   std::vector<std::string> warnings;
   for (const Finding& finding : cluster.Findings()) {
     if (finding.check == "stuck-contents") {
@@ -1409,12 +1405,12 @@ TEST(CheckupTest, ARestoreIntoAVolumeIsWarnedOfWhenNothingWritesAnyMore) {
               HasSubstr("csi-delta restore 5f3a --into shop/orders --repository-secret creds"));
 
   Json download = Transfer("DataDownload", "InProgress", cluster.Now());
-  cluster.api().Seed(csi::DataDownloadType(), download);
+  cluster.api().Seed(DataDownloadType(), download);
   const csi::CopyRecord by_mover = {
       .method = Method::kMover, .from = "velero/b1-x", .id = "transfer-uid", .upload = "nightly"};
   SeedCopy(cluster, by_mover, absl::Minutes(5));
   EXPECT_EQ(WordOf(cluster.FindingOf("copies-into-volumes").severity), WordOf(Severity::kGood));
-  cluster.api().Remove({csi::DataDownloadType(), "velero", "b1-x"});
+  cluster.api().Remove({DataDownloadType(), "velero", "b1-x"});
   EXPECT_THAT(cluster.FindingOf("copies-into-volumes").remediation,
               HasSubstr("csi-delta restore --upload nightly --into shop/orders"));
 }
@@ -1422,15 +1418,15 @@ TEST(CheckupTest, ARestoreIntoAVolumeIsWarnedOfWhenNothingWritesAnyMore) {
 // One that a killed program left is of no use to a new DataDownload, and stays.
 TEST(CheckupTest, AConsentThatIsLeftIsNamed) {
   Cluster cluster;
-  cluster.api().Seed(csi::DataDownloadType(), Transfer("DataDownload", "New", cluster.Now()));
+  cluster.api().Seed(DataDownloadType(), Transfer("DataDownload", "New", cluster.Now()));
   cluster.api().Mutate(kClaim, [](Json& pvc) {
     SetJson(pvc, {"metadata", "annotations", objects::kMayWriteAnnotation}, "transfer-uid");
   });
   EXPECT_EQ(WordOf(cluster.FindingOf("copies-into-volumes").severity), WordOf(Severity::kGood));
   for (const bool is_gone : {false, true}) {
-    cluster.api().Seed(csi::DataDownloadType(), Transfer("DataDownload", "Failed", cluster.Now()));
+    cluster.api().Seed(DataDownloadType(), Transfer("DataDownload", "Failed", cluster.Now()));
     if (is_gone) {
-      cluster.api().Remove({csi::DataDownloadType(), "velero", "b1-x"});
+      cluster.api().Remove({DataDownloadType(), "velero", "b1-x"});
     }
     const Finding finding = cluster.FindingOf("copies-into-volumes");
     EXPECT_EQ(WordOf(finding.severity), WordOf(Severity::kNote));
@@ -1492,13 +1488,13 @@ TEST(CheckupTest, LonghornIsGoodWhereTheSettingsOfThePluginSayItIs) {
 TEST(CheckupTest, ANativeSnapshotIsNamedOnceNoBackupOfItsNameIsThere) {
   Cluster cluster;
   const std::string backup = "nightly-" + std::string(80, 'x');
-  cluster.api().Seed(csi::BackupType(), support::MakeBackupObject(backup, "Completed"));
+  cluster.api().Seed(BackupType(), support::MakeBackupObject(backup, "Completed"));
   SeedNative(cluster, "csd-1", backup, Json::object());
   SeedNative(cluster, "csd-2", "gone", DeletedBefore(cluster, absl::Minutes(1)));
   SeedNative(cluster, "csd-3", "gone", {{"status", {{"markRemoved", true}}}});
   SeedLonghornSnapshot(cluster, "of-a-user", Json::object());
   EXPECT_EQ(WordOf(cluster.FindingOf("longhorn-native").severity), WordOf(Severity::kGood));
-  cluster.api().Remove({csi::BackupType(), "velero", backup});
+  cluster.api().Remove({BackupType(), "velero", backup});
   for (int i = 4; i < 10; ++i) {
     SeedNative(cluster, absl::StrCat("csd-", i), "gone", Json::object());
   }
@@ -1517,7 +1513,7 @@ TEST(CheckupTest, ANativeSnapshotIsNamedOnceNoBackupOfItsNameIsThere) {
 // Its backup may still be there: what that archived is another object, of another uid.
 TEST(CheckupTest, ANativeSnapshotWhoseObjectLonghornMadeAgainIsNamed) {
   Cluster cluster;
-  cluster.api().Seed(csi::BackupType(), support::MakeBackupObject("nightly", "Completed"));
+  cluster.api().Seed(BackupType(), support::MakeBackupObject("nightly", "Completed"));
   SeedNativeMadeAgain(cluster, '1', DeletedBefore(cluster, absl::Minutes(1)));
   SeedNativeMadeAgain(cluster, '2', {{"status", {{"markRemoved", true}}}});
   SeedNative(cluster, absl::StrCat("csd-", std::string(40, '3')), "nightly", Json::object());
@@ -1566,8 +1562,8 @@ TEST(CheckupTest, WhatThePageOfLonghornHasForMovingIsGood) {
   for (const absl::string_view block : absl::MakeSpan(blocks).subspan(1)) {
     const Json object = ParseYaml(Divide(block, "\n```\n").first).value();
     const bool is_of_snapshots = GetString(object, {"kind"}) == "VolumeSnapshotClass";
-    cluster.api().Seed(
-        is_of_snapshots ? csi::VolumeSnapshotClassType() : objects::StorageClass::Type(), object);
+    cluster.api().Seed(is_of_snapshots ? VolumeSnapshotClassType() : objects::StorageClass::Type(),
+                       object);
     classes.insert(k8s::Name(object));
     EXPECT_EQ(GetString(object, {is_of_snapshots ? "driver" : "provisioner"}),
               velero::kLonghornDriver);
@@ -1640,7 +1636,7 @@ TEST(CheckupTest, HarmlessJobsClassesAndWebhooksAreGood) {
                  {{"spec", {{"task", "snapshot"}, {"retain", 7}}}});
   Json snapshots = support::MakeClassObject("snapshots", "driver.longhorn.io");
   SetJson(snapshots, {"parameters", "type"}, "snap");
-  cluster.api().Seed(csi::VolumeSnapshotClassType(), snapshots);
+  cluster.api().Seed(VolumeSnapshotClassType(), snapshots);
   for (const auto& [policy, endpoints] : std::vector<std::pair<std::string, Json>>{
            {"Fail", Json::array({{{"conditions", {{"ready", false}}}}, Json::object()})},
            {"Fail", Json::array({{{"conditions", {{"ready", true}}}}})},
@@ -1838,7 +1834,7 @@ TEST(CheckupTest, MemoryAndScratchThatSufficeAreGood) {
   EXPECT_EQ(WordOf(cluster.FindingOf("mover-scratch").severity), WordOf(Severity::kGood));
   Cluster not_backed_up;
   SeedLargeVolume(not_backed_up, "6Ti");
-  not_backed_up.api().Remove({csi::DataUploadType(), "velero", "b1-x"});
+  not_backed_up.api().Remove({DataUploadType(), "velero", "b1-x"});
   EXPECT_EQ(WordOf(not_backed_up.FindingOf("mover-scratch").severity), WordOf(Severity::kGood));
 }
 
@@ -2026,7 +2022,7 @@ TEST(CheckupTest, OfManyClassesThoseLeftOutAreNamedAndMayBeAskedForAlone) {
   for (const char* name : {"a", "b", "c", "d", "zone-two"}) {
     Json claim = MakeObject("v1", "PersistentVolumeClaim", "shop", name);
     SetJson(claim, {"spec"}, Json{{"volumeName", "pv-1"}, {"storageClassName", name}});
-    cluster.api().Seed(csi::PersistentVolumeClaimType(), claim);
+    cluster.api().Seed(PersistentVolumeClaimType(), claim);
   }
   const Finding left_out = cluster.FindingOf("device-access", /*probe=*/true);
   EXPECT_EQ(left_out.severity, Severity::kNote);

@@ -89,7 +89,7 @@ class DerivedNamesTest : public testing::Test {
 
   // The one Lease that there is.
   Json TheLease() const {
-    const std::vector<Json> leases = api_.All(csi::LeaseType());
+    const std::vector<Json> leases = api_.All(LeaseType());
     EXPECT_THAT(leases, SizeIs(1));
     return leases.empty() ? Json() : leases.front();
   }
@@ -140,28 +140,28 @@ TEST_F(DerivedNamesTest, ContentsThatDelete) {
 // The VolumeGroupSnapshotContent that stands for the driver's group while its members are moved.
 TEST_F(DerivedNamesTest, RecordOfAMovedGroup) {
   const support::FakeSnapshotCluster cluster(api_);
-  api_.Seed(csi::VolumeGroupSnapshotClassType("v1"),
+  api_.Seed(VolumeGroupSnapshotClassType("v1"),
             {{"metadata", {{"name", "groups"}}}, {"driver", "d.example.com"}});
-  api_.Seed(csi::VolumeSnapshotClassType(),
+  api_.Seed(VolumeSnapshotClassType(),
             {{"metadata", {{"name", "snapshots"}}}, {"driver", "d.example.com"}});
-  api_.Seed(csi::PersistentVolumeType(),
+  api_.Seed(PersistentVolumeType(),
             {{"metadata", {{"name", "pv-0"}}},
              {"spec", {{"csi", {{"driver", "d.example.com"}, {"volumeHandle", "volume-0"}}}}}});
-  api_.Seed(csi::PersistentVolumeClaimType(),
+  api_.Seed(PersistentVolumeClaimType(),
             {{"metadata", {{"name", "data-db-0"}, {"namespace", "shop"}, {"uid", kClaimUid}}},
              {"spec", {{"volumeName", "pv-0"}}}});
   csi::GroupRequest request = Group("velero.io/volume-group", "db", true);
   request.members = {{.pvc = "data-db-0", .pvc_uid = kClaimUid, .volume_handle = "volume-0"}};
   absl::StatusOr<csi::TakenGroup> taken = csi::TakeGroup(ctx_, env_, request);
   ASSERT_THAT(taken, IsOk());
-  const k8s::ObjectKey content = csi::GroupContentKey("v1", taken->content.name());
+  const k8s::ObjectKey content = GroupContentKey("v1", taken->content.name());
   api_.Mutate(content, [](Json& object) {
     SetJson(object, {"status", "volumeGroupSnapshotHandle"}, "group-0001");
   });
   taken->content = support::As<objects::VolumeGroupSnapshotContent>(*api_.Find(content));
   ASSERT_THAT(csi::AdoptGroup(ctx_, env_, request, *taken), IsOk());
   std::vector<std::string> names;
-  for (const Json& record : api_.All(csi::VolumeGroupSnapshotContentType("v1"))) {
+  for (const Json& record : api_.All(VolumeGroupSnapshotContentType("v1"))) {
     names.push_back(k8s::Name(record));
   }
   // 32 digits of the SHA-256 of "d.example.com/group-0001".

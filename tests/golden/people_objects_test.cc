@@ -14,16 +14,16 @@
 #include "absl/strings/str_cat.h"
 #include "csi/base_snapshots.h"
 #include "csi/environment.h"
-#include "csi/group_creation.h"
 #include "csi/orphan_sweep.h"
-#include "csi/snapshot_creation.h"
-#include "csi/snapshot_import.h"
 #include "csi/snapshot_lifecycle.h"
-#include "csi/static_pair.h"
 #include "csi/volume_lease.h"
 #include "datamover/uninstall.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
+#include "snapshots/group_creation.h"
+#include "snapshots/snapshot_creation.h"
+#include "snapshots/snapshot_import.h"
+#include "snapshots/static_pair.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/group_objects.h"
 #include "tests/support/kind_names.h"
@@ -43,9 +43,9 @@ constexpr char kDriver[] = "d.example.com";
 constexpr char kVelero[] = "velero";
 
 std::vector<k8s::ResourceType> Types() {
-  return {csi::VolumeSnapshotType(),          csi::VolumeSnapshotContentType(),
-          csi::VolumeGroupSnapshotType("v1"), csi::VolumeGroupSnapshotContentType("v1"),
-          csi::PersistentVolumeClaimType(),   csi::LeaseType()};
+  return {VolumeSnapshotType(),          VolumeSnapshotContentType(),
+          VolumeGroupSnapshotType("v1"), VolumeGroupSnapshotContentType("v1"),
+          PersistentVolumeClaimType(),   LeaseType()};
 }
 
 // A cluster with the mover, in which people have made everything that the verbs make: a
@@ -57,7 +57,7 @@ class PeoplesObjectsTest : public testing::Test {
     for (const char* const name : {"data-0", "data-1"}) {
       AddPvc(name);
     }
-    bed_.api.Seed(csi::VolumeGroupSnapshotClassType("v1"),
+    bed_.api.Seed(VolumeGroupSnapshotClassType("v1"),
                   support::MakeGroupClassObject("groups", kDriver));
     bed_.cluster.driver().AddSnapshot("imported");
     bed_.cluster.driver().AddSnapshot("lent");
@@ -67,47 +67,47 @@ class PeoplesObjectsTest : public testing::Test {
   void AddPvc(const std::string& name) {
     Json volume = support::MakeObject("v1", "PersistentVolume", "", "pv-" + name);
     SetJson(volume, {"spec", "csi"}, Json{{"driver", kDriver}, {"volumeHandle", "of-" + name}});
-    bed_.api.Seed(csi::PersistentVolumeType(), volume);
+    bed_.api.Seed(PersistentVolumeType(), volume);
     Json pvc = support::MakeObject("v1", "PersistentVolumeClaim", "shop", name);
     SetJson(pvc, {"metadata", "uid"}, name + "-uid");
     SetJson(pvc, {"spec", "volumeName"}, "pv-" + name);
     sources_.push_back({.pvc = *objects::PersistentVolumeClaim::Of(
-                            bed_.api.Seed(csi::PersistentVolumeClaimType(), pvc)),
+                            bed_.api.Seed(PersistentVolumeClaimType(), pvc)),
                         .driver = kDriver,
                         .class_name = "fast"});
   }
 
   void Make() {
     const CallContext ctx = bed_.ctx.WithTimeout(absl::Minutes(5));
-    ASSERT_THAT(csi::CreateSnapshot(ctx, bed_.api, Random::Real(),
-                                    {.source = sources_.front(),
-                                     .name = "monday",
-                                     .set = "week",
-                                     .workload = "StatefulSet/data",
-                                     .note = "before the upgrade",
-                                     .schedule = "nightly",
-                                     .timeout = absl::Minutes(1)}),
+    ASSERT_THAT(snapshots::CreateSnapshot(ctx, bed_.api, Random::Real(),
+                                          {.source = sources_.front(),
+                                           .name = "monday",
+                                           .set = "week",
+                                           .workload = "StatefulSet/data",
+                                           .note = "before the upgrade",
+                                           .schedule = "nightly",
+                                           .timeout = absl::Minutes(1)}),
                 IsOk());
-    ASSERT_THAT(csi::CreateGroup(ctx, bed_.api, Random::Real(),
-                                 {.choice = {.version = "v1", .class_name = "groups"},
-                                  .sources = sources_,
-                                  .name = "both",
-                                  .workload = "StatefulSet/data",
-                                  .note = "before the upgrade",
-                                  .schedule = "nightly",
-                                  .timeout = absl::Minutes(1)}),
+    ASSERT_THAT(snapshots::CreateGroup(ctx, bed_.api, Random::Real(),
+                                       {.choice = {.version = "v1", .class_name = "groups"},
+                                        .sources = sources_,
+                                        .name = "both",
+                                        .workload = "StatefulSet/data",
+                                        .note = "before the upgrade",
+                                        .schedule = "nightly",
+                                        .timeout = absl::Minutes(1)}),
                 IsOk());
-    const absl::StatusOr<csi::ImportPlan> plan = csi::PlanImport(
+    const absl::StatusOr<snapshots::ImportPlan> plan = snapshots::PlanImport(
         ctx, bed_.api,
         {.driver = kDriver, .handle = "imported", .namespace_name = "shop", .is_retained = false});
     ASSERT_THAT(plan, IsOk());
-    ASSERT_THAT(csi::CarryOutImport(ctx, bed_.api, *plan), IsOk());
-    ASSERT_THAT(csi::MakePair(ctx, bed_.api,
-                              {.content_name = "csi-delta-lent",
-                               .driver = kDriver,
-                               .handle = "lent",
-                               .namespace_name = "team",
-                               .snapshot_name = "lent"}),
+    ASSERT_THAT(snapshots::CarryOutImport(ctx, bed_.api, *plan), IsOk());
+    ASSERT_THAT(snapshots::MakePair(ctx, bed_.api,
+                                    {.content_name = "csi-delta-lent",
+                                     .driver = kDriver,
+                                     .handle = "lent",
+                                     .namespace_name = "team",
+                                     .snapshot_name = "lent"}),
                 IsOk());
     std::string held_by;
     const auto lease = csi::VolumeLease::TakeIfFree(ctx, bed_.api,
@@ -145,15 +145,15 @@ class PeoplesObjectsTest : public testing::Test {
   }
 
   datamover::MoverBed bed_;
-  std::vector<csi::SnapshotSource> sources_;
+  std::vector<snapshots::SnapshotSource> sources_;
 };
 
 TEST_F(PeoplesObjectsTest, AllThatTheVerbsMakeIsThere) {
-  EXPECT_THAT(bed_.api.All(csi::VolumeSnapshotType()), SizeIs(5));
-  EXPECT_THAT(bed_.api.All(csi::VolumeSnapshotContentType()), SizeIs(5));
-  EXPECT_THAT(bed_.api.All(csi::VolumeGroupSnapshotType("v1")), SizeIs(1));
-  EXPECT_THAT(bed_.api.All(csi::VolumeGroupSnapshotContentType("v1")), SizeIs(1));
-  EXPECT_THAT(bed_.api.All(csi::LeaseType()), SizeIs(1));
+  EXPECT_THAT(bed_.api.All(VolumeSnapshotType()), SizeIs(5));
+  EXPECT_THAT(bed_.api.All(VolumeSnapshotContentType()), SizeIs(5));
+  EXPECT_THAT(bed_.api.All(VolumeGroupSnapshotType("v1")), SizeIs(1));
+  EXPECT_THAT(bed_.api.All(VolumeGroupSnapshotContentType("v1")), SizeIs(1));
+  EXPECT_THAT(bed_.api.All(LeaseType()), SizeIs(1));
 }
 
 // Never edited: versions that are out look for these.
@@ -192,18 +192,17 @@ TEST_F(PeoplesObjectsTest, NothingThatOlderVersionsSweepByIsOnThem) {
 // The plugin sweeps Leases that no client renews by a label which a person's have as well, in its
 // own namespace alone, so that a person's goes with its PVC, or when its holder releases it.
 TEST_F(PeoplesObjectsTest, StaleLeasesAreSweptInVelerosNamespaceAlone) {
-  const Json lease = bed_.api.All(csi::LeaseType()).front();
+  const Json lease = bed_.api.All(LeaseType()).front();
   EXPECT_EQ(k8s::Namespace(lease), "shop");
   EXPECT_EQ(k8s::Label(lease, "velero.io/csi-delta"), "volume-turn");
   bed_.clock.Advance(absl::Hours(1));
   ASSERT_THAT(csi::RemoveStaleVolumeLeases(bed_.ctx, bed_.api, kVelero), IsOk());
-  EXPECT_THAT(bed_.api.All(csi::LeaseType()), SizeIs(1));
+  EXPECT_THAT(bed_.api.All(LeaseType()), SizeIs(1));
 }
 
 TEST_F(PeoplesObjectsTest, SweepsBasesAndUninstallLeaveThemAsTheyAre) {
-  bed_.api.Seed(
-      csi::BackupType(),
-      support::MakeBackupObject("today", "InProgress", "11111111-0000-4000-8000-000000000000"));
+  bed_.api.Seed(BackupType(), support::MakeBackupObject("today", "InProgress",
+                                                        "11111111-0000-4000-8000-000000000000"));
   const std::map<std::string, Json> before = Everything();
   bed_.clock.Advance(absl::Hours(24 * 365));
 

@@ -113,8 +113,8 @@ Fixture& TheFixture() {
 // An object that was read in a list does not tell its group and kind.
 k8s::ResourceType TypeOf(const std::string& plural, const Json& object) {
   for (const k8s::ResourceType& type :
-       {csi::StorageClassType(), csi::PersistentVolumeClaimType(), csi::PersistentVolumeType(),
-        csi::PodType(), csi::SecretType(), csi::ConfigMapType()}) {
+       {StorageClassType(), PersistentVolumeClaimType(), PersistentVolumeType(), PodType(),
+        SecretType(), ConfigMapType()}) {
     if (type.plural == plural) {
       return type;
     }
@@ -177,7 +177,7 @@ class StatesFixtureTest : public testing::Test {
     EXPECT_TRUE(found.has_value()) << type.plural << " " << space << "/" << name;
     return found.value_or(Json());
   }
-  Json Backup(const std::string& name) const { return The(csi::BackupType(), "velero", name); }
+  Json Backup(const std::string& name) const { return The(BackupType(), "velero", name); }
 
   // The items of a kind in the archive of a backup.
   static std::vector<Json> Archived(const std::string& backup, const std::string& kind) {
@@ -193,12 +193,12 @@ class StatesFixtureTest : public testing::Test {
 
   // Workers end as they did then.
   void EndWorkers() {
-    for (const Json& pod : api_.All(csi::PodType())) {
+    for (const Json& pod : api_.All(PodType())) {
       const auto status = statuses_.find(k8s::Name(pod));
       if (status != statuses_.end()) {
         api_.Mutate({datamover::VolumeTask::Type(), mover_namespace_, k8s::Name(pod)},
                     [&](Json& task) { task["status"] = status->second; });
-        api_.Mutate({csi::PodType(), mover_namespace_, k8s::Name(pod)},
+        api_.Mutate({PodType(), mover_namespace_, k8s::Name(pod)},
                     [](Json& ended) { ended["status"]["phase"] = "Succeeded"; });
       }
     }
@@ -222,37 +222,37 @@ class StatesFixtureTest : public testing::Test {
 TEST_F(StatesFixtureTest, ASnapshotThatWasTakenIsTakenUp) {
   const support::FakeSnapshotCluster cluster(api_);
   Load("snapshot-taken");
-  const std::set<std::string> before = Names(api_.All(csi::VolumeSnapshotType()));
+  const std::set<std::string> before = Names(api_.All(VolumeSnapshotType()));
   const auto action = backupitemactions::MakePvcAction(env_);
   const auto result =
-      action->Execute(ctx_, objects::Object(The(csi::PersistentVolumeClaimType(), "shop", "data")),
+      action->Execute(ctx_, objects::Object(The(PersistentVolumeClaimType(), "shop", "data")),
                       objects::Object(Backup("local")));
   ASSERT_THAT(result, IsOk());
   ASSERT_THAT(result->additional_items, SizeIs(1));
   const velero::ResourceIdentifier& item = result->additional_items[0];
   EXPECT_THAT(before, Contains(absl::StrCat(item.namespace_name, "/", item.name)));
-  EXPECT_EQ(Names(api_.All(csi::VolumeSnapshotType())), before);
+  EXPECT_EQ(Names(api_.All(VolumeSnapshotType())), before);
 }
 
 TEST_F(StatesFixtureTest, AGroupThatWasTakenIsTakenUp) {
   support::FakeSnapshotCluster cluster(api_);
   Load("group-taken");
-  const std::set<std::string> groups = Names(api_.All(csi::VolumeGroupSnapshotType("v1")));
-  const std::set<std::string> members = Names(api_.All(csi::VolumeSnapshotType()));
+  const std::set<std::string> groups = Names(api_.All(VolumeGroupSnapshotType("v1")));
+  const std::set<std::string> members = Names(api_.All(VolumeSnapshotType()));
   ASSERT_THAT(groups, SizeIs(1));
   cluster.Resync();  // The snapshot controller goes on, too.
   const auto action = backupitemactions::MakePvcAction(env_);
   for (const char* claim : {"log", "wal"}) {
     const auto result =
-        action->Execute(ctx_, objects::Object(The(csi::PersistentVolumeClaimType(), "shop", claim)),
+        action->Execute(ctx_, objects::Object(The(PersistentVolumeClaimType(), "shop", claim)),
                         objects::Object(Backup("local")));
     ASSERT_THAT(result, IsOk()) << result.status();
     ASSERT_THAT(result->additional_items, SizeIs(2));
     EXPECT_THAT(groups, Contains(absl::StrCat("shop/", result->additional_items[0].name)));
     EXPECT_THAT(members, Contains(absl::StrCat("shop/", result->additional_items[1].name)));
   }
-  EXPECT_EQ(Names(api_.All(csi::VolumeGroupSnapshotType("v1"))), groups);
-  EXPECT_EQ(Names(api_.All(csi::VolumeSnapshotType())), members);
+  EXPECT_EQ(Names(api_.All(VolumeGroupSnapshotType("v1"))), groups);
+  EXPECT_EQ(Names(api_.All(VolumeSnapshotType())), members);
 }
 
 // Velero asks for what its archive holds, whichever version of the plugin answers.
@@ -308,12 +308,11 @@ TEST_F(StatesFixtureTest, BasesAreKept) {
   int bases = 0;
   // Before and after the grace periods.
   for (int hour = 0; hour < 3; ++hour) {
-    for (const Json& content : api_.All(csi::VolumeSnapshotContentType())) {
+    for (const Json& content : api_.All(VolumeSnapshotContentType())) {
       if (k8s::Label(content, objects::kBaseLabel) == "true") {
         ++bases;
         EXPECT_THAT(reconciler.Reconcile(ctx_, content), IsOk());
-        EXPECT_TRUE(
-            api_.Find({csi::VolumeSnapshotContentType(), "", k8s::Name(content)}).has_value())
+        EXPECT_TRUE(api_.Find({VolumeSnapshotContentType(), "", k8s::Name(content)}).has_value())
             << k8s::Name(content);
       }
     }
@@ -341,15 +340,15 @@ class ArchiveFixtureTest : public StatesFixtureTest {
 TEST_F(ArchiveFixtureTest, SnapshotsComeBackUnderTheNamesOfThen) {
   Load("local-restored");
   std::set<std::string> made_then;
-  for (const Json& snapshot : api_.All(csi::VolumeSnapshotType())) {
+  for (const Json& snapshot : api_.All(VolumeSnapshotType())) {
     if (k8s::Namespace(snapshot) == "copy-of-local") {
       made_then.insert(k8s::Name(snapshot));
     }
   }
   ASSERT_THAT(made_then, SizeIs(3));
   for (const std::string& name : made_then) {
-    api_.Remove(csi::VolumeSnapshotKey("copy-of-local", name));
-    api_.Remove(csi::VolumeSnapshotContentKey(name));
+    api_.Remove(VolumeSnapshotKey("copy-of-local", name));
+    api_.Remove(VolumeSnapshotContentKey(name));
   }
   std::set<std::string> snapshots;
   std::set<std::string> contents;
@@ -378,10 +377,10 @@ TEST_F(ArchiveFixtureTest, SnapshotsComeBackUnderTheNamesOfThen) {
 TEST_F(ArchiveFixtureTest, PvcsAreFilledFromThem) {
   Load("local-restored");
   std::map<std::string, std::string> sources_then;  // by PVC
-  for (const Json& claim : api_.All(csi::PersistentVolumeClaimType())) {
+  for (const Json& claim : api_.All(PersistentVolumeClaimType())) {
     if (k8s::Namespace(claim) == "copy-of-local") {
       sources_then[k8s::Name(claim)] = GetString(claim, {"spec", "dataSource", "name"});
-      api_.Remove(csi::ClaimKey("copy-of-local", k8s::Name(claim)));
+      api_.Remove(ClaimKey("copy-of-local", k8s::Name(claim)));
     }
   }
   const auto action = restoreitemactions::MakePvcAction(env_);
@@ -477,8 +476,7 @@ class MoverFixtureTest : public StatesFixtureTest, public testing::WithParamInte
     Load(state);
     programs_.driver().cut_at_nanoseconds = absl::ToUnixNanos(clock_.Now());
     // No client plays those that protect claims and volumes.
-    for (const k8s::ResourceType& type :
-         {csi::PersistentVolumeClaimType(), csi::PersistentVolumeType()}) {
+    for (const k8s::ResourceType& type : {PersistentVolumeClaimType(), PersistentVolumeType()}) {
       for (const Json& object : api_.All(type)) {
         api_.Mutate({type, k8s::Namespace(object), k8s::Name(object)}, [](Json& unprotected) {
           EraseJson(unprotected, {"metadata", "finalizers"});
@@ -489,7 +487,7 @@ class MoverFixtureTest : public StatesFixtureTest, public testing::WithParamInte
   }
 
   void Start(const Json& pod) {
-    api_.Mutate({csi::PodType(), mover_namespace_, k8s::Name(pod)}, [](Json& started) {
+    api_.Mutate({PodType(), mover_namespace_, k8s::Name(pod)}, [](Json& started) {
       started["spec"]["nodeName"] = "node-1";
       started["status"] = {{"phase", "Running"}};
     });
@@ -501,7 +499,7 @@ class MoverFixtureTest : public StatesFixtureTest, public testing::WithParamInte
   // What watches of tasks and Pods tell of them, as they are now.
   void TellWatchers() {
     std::set<std::string> pods;
-    for (const Json& pod : api_.All(csi::PodType())) {
+    for (const Json& pod : api_.All(PodType())) {
       mover_.running->NotePod(support::As<objects::Pod>(pod));
       pods.insert(k8s::Name(pod));
     }
@@ -516,8 +514,8 @@ class MoverFixtureTest : public StatesFixtureTest, public testing::WithParamInte
   std::set<std::string> Made() const {
     std::set<std::string> names;
     for (const k8s::ResourceType& type :
-         {datamover::VolumeTask::Type(), csi::PodType(), csi::PersistentVolumeClaimType(),
-          csi::VolumeSnapshotType(), csi::VolumeSnapshotContentType()}) {
+         {datamover::VolumeTask::Type(), PodType(), PersistentVolumeClaimType(),
+          VolumeSnapshotType(), VolumeSnapshotContentType()}) {
       for (const Json& object : api_.All(type)) {
         if (!k8s::Label(object, objects::kMoverTaskLabel).empty()) {
           names.insert(absl::StrCat(type.plural, "/", k8s::Name(object)));
@@ -538,7 +536,7 @@ class MoverFixtureTest : public StatesFixtureTest, public testing::WithParamInte
 
   void ExpectNoWorkers() const {
     EXPECT_THAT(api_.All(datamover::VolumeTask::Type()), IsEmpty());
-    for (const Json& pod : api_.All(csi::PodType())) {
+    for (const Json& pod : api_.All(PodType())) {
       EXPECT_EQ(k8s::Label(pod, objects::kMoverTaskLabel), "") << k8s::Name(pod);
     }
   }
@@ -578,13 +576,13 @@ TEST_P(UploadFixtureTest, GoesOnToItsEnd) {
   const std::set<std::string> before = Made();
   datamover::UploadReconciler reconciler(mover_, scheduler_, [](const datamover::UploadEnd&) {});
   k8s::ReconcileLoop loop(
-      {.type = csi::DataUploadType(), .namespace_name = "velero", .label_selector = ""}, reconciler,
+      {.type = DataUploadType(), .namespace_name = "velero", .label_selector = ""}, reconciler,
       [] { return true; }, clock_);
   datamover::SubjectEventHandler handler(
       datamover::TransferSubjects("DataUpload", datamover::QueuedUpload, scheduler_),
       enqueue_table_, loop);
   for (int look = 0; look < 40; ++look) {
-    handler.OnAll(api_.All(csi::DataUploadType()));
+    handler.OnAll(api_.All(DataUploadType()));
     loop.WorkOnce(ctx_);
     EndWorkers();
     TellWatchers();
@@ -595,7 +593,7 @@ TEST_P(UploadFixtureTest, GoesOnToItsEnd) {
       Then("moved-completed", "datauploads", objects::kBackupNameLabel, "moved");
   int compared = 0;
   for (const Json& was : then) {
-    const std::optional<Json> found = api_.Find({csi::DataUploadType(), "velero", k8s::Name(was)});
+    const std::optional<Json> found = api_.Find({DataUploadType(), "velero", k8s::Name(was)});
     if (!found.has_value()) {
       continue;  // The plugin had not asked for it yet.
     }
@@ -628,26 +626,26 @@ TEST_P(DownloadFixtureTest, GoesOnToItsEnd) {
   datamover::DownloadReconciler reconciler(mover_, scheduler_,
                                            [](const datamover::DownloadEnd&) {});
   k8s::ReconcileLoop loop(
-      {.type = csi::DataDownloadType(), .namespace_name = "velero", .label_selector = ""},
-      reconciler, [] { return true; }, clock_);
+      {.type = DataDownloadType(), .namespace_name = "velero", .label_selector = ""}, reconciler,
+      [] { return true; }, clock_);
   datamover::SubjectEventHandler handler(
       datamover::TransferSubjects("DataDownload", datamover::QueuedDownload, scheduler_),
       enqueue_table_, loop);
   for (int look = 0; look < 60; ++look) {
-    handler.OnAll(api_.All(csi::DataDownloadType()));
+    handler.OnAll(api_.All(DataDownloadType()));
     loop.WorkOnce(ctx_);
     EndWorkers();
     TellWatchers();
     clock_.Advance(absl::Milliseconds(500));
   }
-  const std::vector<Json> downloads = api_.All(csi::DataDownloadType());
+  const std::vector<Json> downloads = api_.All(DataDownloadType());
   EXPECT_THAT(downloads, Not(IsEmpty()));
   for (const Json& download : downloads) {
     EXPECT_EQ(GetString(download, {"status", "phase"}), "Completed")
         << GetString(download, {"status", "message"});
-    const Json target = The(csi::PersistentVolumeClaimType(),
-                            GetString(download, {"spec", "targetVolume", "namespace"}),
-                            GetString(download, {"spec", "targetVolume", "pvc"}));
+    const Json target =
+        The(PersistentVolumeClaimType(), GetString(download, {"spec", "targetVolume", "namespace"}),
+            GetString(download, {"spec", "targetVolume", "pvc"}));
     EXPECT_EQ(GetString(target, {"status", "phase"}), "Bound");
   }
   ExpectNothingMadeTwice(before);
@@ -672,18 +670,18 @@ TEST_P(DeletionFixtureTest, GoesOnToItsEnd) {
                                  });
   datamover::DeletionReconciler reconciler(mover_, queue);
   k8s::ReconcileLoop loop(
-      {.type = csi::DataDeletionType(), .namespace_name = "velero", .label_selector = ""},
-      reconciler, [] { return true; }, clock_);
+      {.type = DataDeletionType(), .namespace_name = "velero", .label_selector = ""}, reconciler,
+      [] { return true; }, clock_);
   looping = &loop;
   datamover::SubjectEventHandler handler(datamover::DeletionSubjects(queue), enqueue_table_, loop);
   for (int look = 0; look < 40; ++look) {
-    handler.OnAll(api_.All(csi::DataDeletionType()));
+    handler.OnAll(api_.All(DataDeletionType()));
     loop.WorkOnce(ctx_);
     EndWorkers();
     TellWatchers();
     clock_.Advance(absl::Milliseconds(500));
   }
-  const std::vector<Json> deletions = api_.All(csi::DataDeletionType());
+  const std::vector<Json> deletions = api_.All(DataDeletionType());
   EXPECT_THAT(deletions, Not(IsEmpty()));
   for (const Json& deletion : deletions) {
     EXPECT_EQ(GetString(deletion, {"status", "phase"}), "Completed") << deletion.dump();
@@ -714,7 +712,7 @@ class UpgradeFixtureTest : public MoverFixtureTest {
 
   std::set<std::string> Bases() const {
     std::set<std::string> names;
-    for (const Json& content : api_.All(csi::VolumeSnapshotContentType())) {
+    for (const Json& content : api_.All(VolumeSnapshotContentType())) {
       if (k8s::Label(content, objects::kBaseLabel) == "true") {
         names.insert(k8s::Name(content));
       }
@@ -744,14 +742,14 @@ class UpgradeFixtureTest : public MoverFixtureTest {
     snapshot["spec"] = {
         {"source", {{"persistentVolumeClaimName", GetString(last, {"spec", "sourcePVC"})}}},
         {"volumeSnapshotClassName", GetString(last, {"spec", "csiSnapshot", "snapshotClass"})}};
-    EXPECT_THAT(api_.Create(ctx_, csi::VolumeSnapshotType(), space, snapshot), IsOk());
+    EXPECT_THAT(api_.Create(ctx_, VolumeSnapshotType(), space, snapshot), IsOk());
     Json upload = {{"metadata",
                     {{"name", "after-upgrade"},
                      {"namespace", "velero"},
                      {"labels", last["metadata"]["labels"]}}},
                    {"spec", last["spec"]}};
     upload["spec"]["csiSnapshot"]["volumeSnapshot"] = "velero-after-upgrade";
-    const std::string uid = k8s::Uid(api_.Seed(csi::DataUploadType(), upload));
+    const std::string uid = k8s::Uid(api_.Seed(DataUploadType(), upload));
     std::string status = statuses_.at(datamover::TaskNameOf("DataUpload", k8s::Uid(last))).dump();
     const std::string before = k8s::Annotation(last, "mover.csi-delta.io/base");
     status = absl::StrReplaceAll(status,
@@ -768,14 +766,14 @@ class UpgradeFixtureTest : public MoverFixtureTest {
 
   // Every controller looks once.
   void Look() {
-    for (const Json& deletion : api_.All(csi::DataDeletionType())) {
+    for (const Json& deletion : api_.All(DataDeletionType())) {
       deleted_.Note(support::As<objects::DataDeletion>(deletion));
     }
-    deletion_follower_.OnAll(api_.All(csi::DataDeletionType()));
-    upload_follower_.OnAll(api_.All(csi::DataUploadType()));
+    deletion_follower_.OnAll(api_.All(DataDeletionType()));
+    upload_follower_.OnAll(api_.All(DataUploadType()));
     deletion_loop_.WorkOnce(ctx_);
     upload_loop_.WorkOnce(ctx_);
-    for (const Json& content : api_.All(csi::VolumeSnapshotContentType())) {
+    for (const Json& content : api_.All(VolumeSnapshotContentType())) {
       if (k8s::Label(content, objects::kBaseLabel) == "true") {
         EXPECT_THAT(bases_.Reconcile(ctx_, content), IsOk());
       }
@@ -795,7 +793,7 @@ class UpgradeFixtureTest : public MoverFixtureTest {
                                            }};
   datamover::DeletionReconciler deletions_{mover_, deletion_queue_};
   k8s::ReconcileLoop deletion_loop_{
-      {.type = csi::DataDeletionType(), .namespace_name = "velero", .label_selector = ""},
+      {.type = DataDeletionType(), .namespace_name = "velero", .label_selector = ""},
       deletions_,
       [] { return true; },
       clock_};
@@ -803,7 +801,7 @@ class UpgradeFixtureTest : public MoverFixtureTest {
                                                     enqueue_table_, deletion_loop_};
   datamover::UploadReconciler uploads_{mover_, scheduler_, [](const datamover::UploadEnd&) {}};
   k8s::ReconcileLoop upload_loop_{
-      {.type = csi::DataUploadType(), .namespace_name = "velero", .label_selector = ""},
+      {.type = DataUploadType(), .namespace_name = "velero", .label_selector = ""},
       uploads_,
       [] { return true; },
       clock_};
@@ -824,11 +822,10 @@ TEST_P(UpgradeFixtureTest, KeepsBasesKeysAndDeletions) {
   const Json key_data = api_.Find(ring_key).value()["data"];
   const Json last = LastUpload("data");
   const std::string base_name = datamover::TaskNameOf("DataUpload", BackUp(last));
-  const k8s::ObjectKey secret{csi::SecretType(), mover_namespace_, base_name};
+  const k8s::ObjectKey secret{SecretType(), mover_namespace_, base_name};
 
   // Until the next backup has its worker: with the base beside it, and the key of then.
-  for (int look = 0; look < 40 && !api_.Find({csi::PodType(), mover_namespace_, base_name});
-       ++look) {
+  for (int look = 0; look < 40 && !api_.Find({PodType(), mover_namespace_, base_name}); ++look) {
     Look();
   }
   EXPECT_EQ(Bases(), bases);
@@ -844,7 +841,7 @@ TEST_P(UpgradeFixtureTest, KeepsBasesKeysAndDeletions) {
     Look();
   }
   // The next increment: to the repository snapshot of then, whose base its own one has replaced.
-  const Json upload = The(csi::DataUploadType(), "velero", "after-upgrade");
+  const Json upload = The(DataUploadType(), "velero", "after-upgrade");
   EXPECT_EQ(GetString(upload, {"status", "phase"}), "Completed")
       << GetString(upload, {"status", "message"});
   EXPECT_EQ(k8s::Annotation(upload, "mover.csi-delta.io/mode"), "incremental");
@@ -854,7 +851,7 @@ TEST_P(UpgradeFixtureTest, KeepsBasesKeysAndDeletions) {
   then.insert(base_name);
   EXPECT_EQ(Bases(), then);
   EXPECT_EQ(api_.Find(ring_key).value()["data"], key_data);
-  const std::vector<Json> deletions = api_.All(csi::DataDeletionType());
+  const std::vector<Json> deletions = api_.All(DataDeletionType());
   EXPECT_THAT(deletions, Not(IsEmpty()));
   for (const Json& deletion : deletions) {
     EXPECT_EQ(GetString(deletion, {"status", "phase"}), "Completed") << deletion.dump();

@@ -225,7 +225,7 @@ TEST(WireFormsTest, DataDeletion) {
 // What a DataUpload says of its increment: reports, metrics and the next backup read it.
 TEST(WireFormsTest, AnnotationsOfADataUpload) {
   datamover::TransferObject upload(
-      csi::DataUploadType(),
+      DataUploadType(),
       support::As<objects::DataTransfer>({{"metadata",
                                            {{"name", "up"},
                                             {"namespace", "velero"},

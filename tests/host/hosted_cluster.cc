@@ -14,19 +14,19 @@ namespace {
 
 std::vector<k8s::ResourceType> Types() {
   std::vector<k8s::ResourceType> types = {
-      csi::VolumeSnapshotType(),
-      csi::VolumeSnapshotContentType(),
-      csi::VolumeSnapshotClassType(),
-      csi::PersistentVolumeClaimType(),
-      csi::PersistentVolumeType(),
-      csi::StorageClassType(),
-      csi::PodType(),
-      csi::SecretType(),
-      csi::ConfigMapType(),
-      csi::LeaseType(),
-      csi::BackupType(),
-      csi::DataUploadType(),
-      csi::DataDownloadType(),
+      VolumeSnapshotType(),
+      VolumeSnapshotContentType(),
+      VolumeSnapshotClassType(),
+      PersistentVolumeClaimType(),
+      PersistentVolumeType(),
+      StorageClassType(),
+      PodType(),
+      SecretType(),
+      ConfigMapType(),
+      LeaseType(),
+      BackupType(),
+      DataUploadType(),
+      DataDownloadType(),
       {"velero.io", "v1", "restores", "Restore", true},
       {"velero.io", "v1", "backupstoragelocations", "BackupStorageLocation", true},
       {"", "v1", "namespaces", "Namespace", false},
@@ -41,9 +41,9 @@ std::vector<k8s::ResourceType> Types() {
       {"authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", false},
   };
   for (const char* version : objects::kGroupVersions) {
-    types.push_back(csi::VolumeGroupSnapshotType(version));
-    types.push_back(csi::VolumeGroupSnapshotContentType(version));
-    types.push_back(csi::VolumeGroupSnapshotClassType(version));
+    types.push_back(VolumeGroupSnapshotType(version));
+    types.push_back(VolumeGroupSnapshotContentType(version));
+    types.push_back(VolumeGroupSnapshotClassType(version));
   }
   return types;
 }

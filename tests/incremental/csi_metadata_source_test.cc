@@ -358,7 +358,7 @@ TEST_F(CsiMetadataSourceTest, AnUnexplainedErrorIsTriedTwiceMore) {
 
 TEST_F(CsiMetadataSourceTest, AVolumeSnapshotThatIsGoneIsNotWaitedFor) {
   Serve([this](int, const ServedQuery&, ServedStream&) {
-    cluster_.api.Remove(csi::VolumeSnapshotKey("app", "new"));
+    cluster_.api.Remove(VolumeSnapshotKey("app", "new"));
     return absl::UnavailableError("get VolumeSnapshot: not found");
   });
   const absl::Status status = List();
@@ -576,7 +576,7 @@ TEST_F(CsiMetadataSourceTest, WhatTheApiServerForbidsIsForAPersonToMend) {
 // The service dies of a volume snapshot without a status.
 TEST_F(CsiMetadataSourceTest, NoServiceIsAskedBeforeTheSnapshotIsReady) {
   Serve(Honest);
-  cluster_.api.Mutate(csi::VolumeSnapshotKey("app", "new"),
+  cluster_.api.Mutate(VolumeSnapshotKey("app", "new"),
                       [](Json& snapshot) { snapshot.erase("status"); });
   EXPECT_THAT(List(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("not ready")));
   EXPECT_THAT(queries(), IsEmpty());

@@ -22,9 +22,9 @@ class PvcBlockTest : public testing::Test {
   void SeedPod(const char* name, const char* phase, const char* claim) {
     const Json source = {{"claimName", claim}};
     const Json volume = {{"name", "v"}, {"persistentVolumeClaim", source}};
-    api_.Seed(csi::PodType(), {{"metadata", {{"name", name}, {"namespace", "app"}}},
-                               {"spec", {{"volumes", Json::array({volume})}}},
-                               {"status", {{"phase", phase}}}});
+    api_.Seed(PodType(), {{"metadata", {{"name", name}, {"namespace", "app"}}},
+                          {"spec", {{"volumes", Json::array({volume})}}},
+                          {"status", {{"phase", phase}}}});
   }
 
   absl::StatusOr<std::vector<velero::ResourceIdentifier>> Related() {
@@ -58,7 +58,7 @@ TEST_F(PvcBlockTest, VolumeAndRunningPodsBelongTogether) {
 
 TEST_F(PvcBlockTest, ClaimsOfAVolumeGroupBelongTogether) {
   const auto seed = [&](const char* name, const char* group) {
-    return api_.Seed(csi::PersistentVolumeClaimType(),
+    return api_.Seed(PersistentVolumeClaimType(),
                      {{"metadata",
                        {{"name", name},
                         {"namespace", "app"},

@@ -64,22 +64,21 @@ class ClaimOperationTest : public testing::TestWithParam<ClaimCase> {
         SetJson(claim, {"metadata", "annotations", objects::kSelectedNodeAnnotation},
                 test.selected_node);
       }
-      bed_.api.Seed(csi::PersistentVolumeClaimType(), claim);
+      bed_.api.Seed(PersistentVolumeClaimType(), claim);
     }
     Json storage_class = support::MakeObject("storage.k8s.io/v1", "StorageClass", "", "fast");
     SetJson(storage_class, {"volumeBindingMode"}, test.binding_mode);
     SetJson(storage_class, {"provisioner"}, test.provisioner);
     bed_.api.Seed(kStorageClasses, storage_class);
     if (test.has_snapshot) {
-      bed_.api.Seed(csi::VolumeSnapshotType(),
-                    support::MakeSnapshotObject("shop", "snap", "content"));
+      bed_.api.Seed(VolumeSnapshotType(), support::MakeSnapshotObject("shop", "snap", "content"));
     }
     Json content = support::MakeContentObject("content", "shop", "snap", "handle-1");
     if (!test.content_error.empty()) {
       SetJson(content, {"status", "readyToUse"}, false);
       SetJson(content, {"status", "error", "message"}, test.content_error);
     }
-    bed_.api.Seed(csi::VolumeSnapshotContentType(), content);
+    bed_.api.Seed(VolumeSnapshotContentType(), content);
     if (!test.event.empty()) {
       SeedEvent("e1", "claim-uid", "ProvisioningFailed", test.event);
     }
@@ -97,7 +96,7 @@ class ClaimOperationTest : public testing::TestWithParam<ClaimCase> {
       SetJson(volume, {"metadata", "annotations", "pv.kubernetes.io/provisioned-by"},
               test.provisioned_by);
     }
-    bed_.api.Seed(csi::PersistentVolumeType(), volume);
+    bed_.api.Seed(PersistentVolumeType(), volume);
   }
 
   void SeedEvent(const std::string& name, const std::string& uid, const std::string& reason,

@@ -20,7 +20,6 @@
 namespace csidelta::restoreitemactions::group_restore_test {
 namespace {
 
-using csi::VolumeSnapshotContentKey;
 using support::ActionBed;
 using support::FakeApiClient;
 using support::IsOk;
@@ -68,11 +67,9 @@ class GroupRestoreTest : public testing::Test {
     }
   }
 
-  std::vector<Json> GroupContents() {
-    return bed_.api.All(csi::VolumeGroupSnapshotContentType("v1"));
-  }
+  std::vector<Json> GroupContents() { return bed_.api.All(VolumeGroupSnapshotContentType("v1")); }
   void SeedClass(const Json& group_class) {
-    bed_.api.Seed(csi::VolumeGroupSnapshotClassType("v1"), group_class);
+    bed_.api.Seed(VolumeGroupSnapshotClassType("v1"), group_class);
   }
 
   static std::string RestoredName() {
@@ -172,7 +169,7 @@ TEST_F(GroupRestoreTest, ThePlaceholderOfVelerosActionIsUsed) {
   Json stub = support::MakeObject(support::GroupApiVersion("v1"), "VolumeGroupSnapshotContent", "",
                                   PlaceholderName(), {{objects::kRestoreNameLabel, "r1"}});
   SetJson(stub, {"status", "volumeGroupSnapshotHandle"}, support::kGroupHandle);
-  bed_.api.Seed(csi::VolumeGroupSnapshotContentType("v1"), stub);
+  bed_.api.Seed(VolumeGroupSnapshotContentType("v1"), stub);
   Run(*snapshots_, support::MakeMemberObject(1));
   EXPECT_EQ(bed_.api.CallCount("create", "volumegroupsnapshotcontents"), 0);
   EXPECT_EQ(bed_.api.CallCount("patch", "volumegroupsnapshotcontents"), 0);
@@ -184,7 +181,7 @@ TEST_F(GroupRestoreTest, AComplaintThatComesLateDoesNotTakeTheHandleAway) {
   bed_.api.OnEvent("volumegroupsnapshotcontents", [&](support::FakeApiClient& api,
                                                       const k8s::WatchEvent& event) {
     if (event.kind == k8s::WatchEvent::Kind::kModified && ++complaints == 1) {
-      api.Mutate({csi::VolumeGroupSnapshotContentType("v1"), "", k8s::Name(event.object)},
+      api.Mutate({VolumeGroupSnapshotContentType("v1"), "", k8s::Name(event.object)},
                  [](Json& content) {
                    content["status"] = {{"error", {{"message", "a member is missing"}}}};
                  });
@@ -257,7 +254,7 @@ TEST_F(GroupRestoreTest, WithoutVolumesOnRequest) {
 TEST_F(GroupRestoreTest, OnRequestTheGroupComesBackBeforeItsMembers) {
   AskForGroups();
   SeedClass(support::MakeGroupClassObject("fast-groups", support::kDriver, "key"));
-  bed_.api.Seed(csi::VolumeGroupSnapshotContentType("v1"),
+  bed_.api.Seed(VolumeGroupSnapshotContentType("v1"),
                 support::MakeObject(support::GroupApiVersion("v1"), "VolumeGroupSnapshotContent",
                                     "", PlaceholderName(), {{objects::kRestoreNameLabel, "r1"}}));
 
@@ -321,7 +318,7 @@ TEST_F(GroupRestoreTest, AUsersGroupComesBackUnderItsName) {
 TEST_F(GroupRestoreTest, AGroupThatExistsIsLeftAlone) {
   Json existing = UsersGroup();
   SetJson(existing, {"metadata", "namespace"}, "shop-2");
-  bed_.api.Seed(csi::VolumeGroupSnapshotType("v1"), existing);
+  bed_.api.Seed(VolumeGroupSnapshotType("v1"), existing);
   EXPECT_TRUE(Run(*group_contents_, UsersContent()).skip_restore);
   EXPECT_THAT(GroupContents(), IsEmpty());
   EXPECT_THAT(log(), HasSubstr("exists already"));
@@ -370,7 +367,7 @@ TEST_F(GroupRestoreTest, ArchivesOfOneVersionComeBackWhereAnotherIsServed) {
     EXPECT_EQ(
         *FindJson(content, {"spec", "source", "groupSnapshotHandles", "volumeSnapshotHandles"}),
         Json::array({"handle-1", "handle-2"}));
-    bed_.api.Remove({csi::VolumeGroupSnapshotContentType("v1"), "", k8s::Name(content)});
+    bed_.api.Remove({VolumeGroupSnapshotContentType("v1"), "", k8s::Name(content)});
   }
 }
 
@@ -409,7 +406,7 @@ TEST_F(GroupRestoreTest, AContentSurvivesAnyFailingCall) {
                                     objects::Object(UsersContent()), objects::Object(restore_)),
                     IsOk());
       }
-      const auto made = bed.api.All(csi::VolumeGroupSnapshotContentType("v1"));
+      const auto made = bed.api.All(VolumeGroupSnapshotContentType("v1"));
       ASSERT_EQ(made.size(), 1u) << call;
       EXPECT_EQ(GetString(made[0], {"status", "volumeGroupSnapshotHandle"}), support::kGroupHandle)
           << call;
@@ -436,11 +433,11 @@ TEST_F(GroupRestoreTest, AMemberSurvivesAnyFailingCall) {
                                   objects::Object(restore_)),
                   IsOk())
           << call;
-      const auto made = bed.api.All(csi::VolumeGroupSnapshotContentType("v1"));
+      const auto made = bed.api.All(VolumeGroupSnapshotContentType("v1"));
       ASSERT_EQ(made.size(), 1u) << call;
       EXPECT_EQ(GetString(made[0], {"status", "volumeGroupSnapshotHandle"}), support::kGroupHandle)
           << call;
-      EXPECT_EQ(bed.api.All(csi::VolumeSnapshotContentType()).size(), 1u) << call;
+      EXPECT_EQ(bed.api.All(VolumeSnapshotContentType()).size(), 1u) << call;
     }
   }
 }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "csi/volume_swap.h"
+#include "inplace/volume_swap.h"
 #include "restoreitemactions/claim_operation.h"
 #include "tests/support/late_copy_world.h"
 #include "tests/support/status_matchers.h"

@@ -43,8 +43,8 @@ class LonghornRestoreTest : public testing::Test {
     archived_ = backed_up->item.value_or(objects::Object()).json();
     name_ = backed_up->additional_items.at(0).name;
     bed_.Pass(absl::Seconds(8));
-    bed_.api().Remove(csi::ClaimKey("shop", "data"));
-    bed_.api().Seed(csi::StorageClassType(),
+    bed_.api().Remove(ClaimKey("shop", "data"));
+    bed_.api().Seed(StorageClassType(),
                     {{"metadata", {{"name", "longhorn"}}}, {"provisioner", "driver.longhorn.io"}});
     restore_ = support::MakeRestoreObject("r1", "nightly");
     bed_.calls.clear();
@@ -67,9 +67,9 @@ class LonghornRestoreTest : public testing::Test {
                                             HasSubstr(why))));
     EXPECT_LE(bed_.clock.Now() - begun, absl::Seconds(30));
     EXPECT_THAT(Contents(), IsEmpty());
-    EXPECT_THAT(bed_.api().All(csi::VolumeSnapshotType()), IsEmpty());
+    EXPECT_THAT(bed_.api().All(VolumeSnapshotType()), IsEmpty());
   }
-  std::vector<Json> Contents() { return bed_.api().All(csi::VolumeSnapshotContentType()); }
+  std::vector<Json> Contents() { return bed_.api().All(VolumeSnapshotContentType()); }
   void DeleteSnapshot() {
     bed_.Do([&] { EXPECT_TRUE(bed_.api().Remove(support::NativeBed::SnapshotKey(name_))); });
   }
@@ -104,7 +104,7 @@ TEST_F(LonghornRestoreTest, ThePvcIsFilledFromAStaticContentOfTheSnapshot) {
   EXPECT_EQ(GetString(content, {"spec", "driver"}), "driver.longhorn.io");
   EXPECT_EQ(GetString(content, {"spec", "deletionPolicy"}), "Retain");
   EXPECT_EQ(GetString(content, {"spec", "volumeSnapshotRef", "name"}), name);
-  const Json snapshot = bed_.api().Find(csi::VolumeSnapshotKey("shop", name)).value_or(Json());
+  const Json snapshot = bed_.api().Find(VolumeSnapshotKey("shop", name)).value_or(Json());
   EXPECT_EQ(GetString(snapshot, {"spec", "source", "volumeSnapshotContentName"}),
             k8s::Name(content));
   EXPECT_EQ(k8s::Label(snapshot, objects::kRestoreNameLabel), "r1");
@@ -123,7 +123,7 @@ TEST_F(LonghornRestoreTest, IntoAMappedNamespaceWithoutEnableCsi) {
   action_ = MakeLonghornRestoreAction(bed_.env);
   SetJson(restore_, {"spec", "namespaceMapping"}, Json{{"shop", "copy"}});
   // The PVC that it is a copy of is still there.
-  bed_.api().Seed(csi::PersistentVolumeClaimType(), bed_.pvc);
+  bed_.api().Seed(PersistentVolumeClaimType(), bed_.pvc);
   MustRun();
   ASSERT_THAT(Contents(), SizeIs(1));
   EXPECT_EQ(GetString(Contents()[0], {"spec", "volumeSnapshotRef", "namespace"}), "copy");
@@ -142,7 +142,7 @@ TEST_F(LonghornRestoreTest, ACallThatIsRepeatedMakesNothingTwice) {
 }
 
 TEST_F(LonghornRestoreTest, AnExistingPvcIsLeftAlone) {
-  bed_.api().Seed(csi::PersistentVolumeClaimType(), bed_.pvc);
+  bed_.api().Seed(PersistentVolumeClaimType(), bed_.pvc);
   const auto result = Run();
   ASSERT_THAT(result, IsOk());
   EXPECT_FALSE(result->item.has_value());
@@ -254,7 +254,7 @@ TEST_F(LonghornRestoreTest, AnArchiveThatNamesNoSnapshotIsAnError) {
 }
 
 TEST_F(LonghornRestoreTest, AClassOfAnotherDriverIsAnError) {
-  bed_.api().Seed(csi::StorageClassType(),
+  bed_.api().Seed(StorageClassType(),
                   {{"metadata", {{"name", "longhorn"}}}, {"provisioner", "ebs.csi.aws.com"}});
   ExpectRefused(absl::StatusCode::kFailedPrecondition, "ebs.csi.aws.com");
 }
@@ -262,7 +262,7 @@ TEST_F(LonghornRestoreTest, AClassOfAnotherDriverIsAnError) {
 // Velero restores a PersistentVolume that is retained as it was, for the PVC: they would be bound.
 TEST_F(LonghornRestoreTest, ALiveVolumeThatIsReservedForThePvcIsAnError) {
   const auto reserve = [&](const Json& claim_ref) {
-    bed_.api().Mutate(csi::VolumeKey("pv-data"), [&](Json& pv) {
+    bed_.api().Mutate(VolumeKey("pv-data"), [&](Json& pv) {
       SetJson(pv, {"spec", "claimRef"}, claim_ref);
     });
   };
@@ -283,7 +283,7 @@ TEST_F(LonghornRestoreTest, AClusterWithoutVolumeSnapshotsIsAnErrorAndNothingIsL
 
 TEST_F(LonghornRestoreTest, AnotherVolumeSnapshotOfTheNameIsAnError) {
   const std::string name = velero::RestoredSnapshotName("restore-uid", name_);
-  bed_.api().Seed(csi::VolumeSnapshotType(),
+  bed_.api().Seed(VolumeSnapshotType(),
                   support::MakeSnapshotObject("shop", name, "another-content"));
   EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr(name)));
   EXPECT_THAT(Contents(), IsEmpty());
@@ -296,11 +296,11 @@ TEST_F(LonghornRestoreTest, TheOperationFailsWithLonghornsWordsWhenTheSnapshotVa
   ASSERT_THAT(result, IsOk());
   Json pvc = result->item->json();
   EraseJson(pvc, {"status"});
-  const Json made = bed_.api().Seed(csi::PersistentVolumeClaimType(), pvc);
+  const Json made = bed_.api().Seed(PersistentVolumeClaimType(), pvc);
   EXPECT_FALSE(
       action_->Progress(bed_.ctx, result->operation_id, objects::Object(restore_))->completed);
   bed_.api().Seed(
-      csi::EventType(),
+      EventType(),
       {{"metadata", {{"name", "e"}, {"namespace", "shop"}}},
        {"involvedObject", {{"uid", k8s::Uid(made)}}},
        {"reason", "ProvisioningFailed"},
@@ -326,12 +326,12 @@ class BoundLonghornRestoreTest : public LonghornRestoreTest {
     made_ = velero::RestoredSnapshotName("restore-uid", name_);
     Json pvc = result->item.value_or(objects::Object()).json();
     EraseJson(pvc, {"status"});
-    pvc_ = bed_.api().Seed(csi::PersistentVolumeClaimType(), pvc);
-    bed_.api().Mutate(csi::VolumeSnapshotKey("shop", made_), [&](Json& snapshot) {
+    pvc_ = bed_.api().Seed(PersistentVolumeClaimType(), pvc);
+    bed_.api().Mutate(VolumeSnapshotKey("shop", made_), [&](Json& snapshot) {
       SetJson(snapshot, {"status", "boundVolumeSnapshotContentName"}, made_);
     });
-    const std::string uid = k8s::Uid(*bed_.api().Find(csi::VolumeSnapshotKey("shop", made_)));
-    bed_.api().Mutate(csi::VolumeSnapshotContentKey(made_), [&](Json& content) {
+    const std::string uid = k8s::Uid(*bed_.api().Find(VolumeSnapshotKey("shop", made_)));
+    bed_.api().Mutate(VolumeSnapshotContentKey(made_), [&](Json& content) {
       SetJson(content, {"spec", "volumeSnapshotRef", "uid"}, uid);
     });
   }
@@ -360,18 +360,18 @@ class BoundLonghornRestoreTest : public LonghornRestoreTest {
   void Bind(const std::string& clone_state = "completed") {
     const std::string volume = "pvc-" + k8s::Uid(pvc_);
     ShowClone(clone_state);
-    bed_.api().Seed(csi::PersistentVolumeType(),
+    bed_.api().Seed(PersistentVolumeType(),
                     {{"metadata", {{"name", volume}}},
                      {"spec",
                       {{"claimRef", {{"uid", k8s::Uid(pvc_)}}},
                        {"csi", {{"driver", "driver.longhorn.io"}, {"volumeHandle", volume}}}}}});
-    bed_.api().Mutate(csi::ClaimKey("shop", "data"), [&](Json& pvc) {
+    bed_.api().Mutate(ClaimKey("shop", "data"), [&](Json& pvc) {
       SetJson(pvc, {"spec", "volumeName"}, volume);
       SetJson(pvc, {"status", "phase"}, "Bound");
     });
   }
   bool HasSource() {
-    const bool has = bed_.api().Find(csi::VolumeSnapshotKey("shop", made_)).has_value();
+    const bool has = bed_.api().Find(VolumeSnapshotKey("shop", made_)).has_value();
     EXPECT_EQ(Contents().size(), has ? 1U : 0U);
     return has;
   }
@@ -461,14 +461,14 @@ TEST_F(BoundLonghornRestoreTest, WithoutRightsOnVolumesAPodThatRunsIsTheProof) {
 // The driver would delete the native snapshot with the content.
 TEST_F(BoundLonghornRestoreTest, AContentThatSaysDeleteIsSetBackBeforeItGoes) {
   Bind();
-  bed_.api().Mutate(csi::VolumeSnapshotContentKey(made_), [](Json& content) {
+  bed_.api().Mutate(VolumeSnapshotContentKey(made_), [](Json& content) {
     SetJson(content, {"spec", "deletionPolicy"}, "Delete");
   });
   std::string last_policy;
   bed_.on_call = [&](const support::ApiCall& call, const Json*) {
     if (call.verb == "delete" && call.plural == "volumesnapshotcontents") {
-      last_policy = GetString(*bed_.api().Find(csi::VolumeSnapshotContentKey(made_)),
-                              {"spec", "deletionPolicy"});
+      last_policy =
+          GetString(*bed_.api().Find(VolumeSnapshotContentKey(made_)), {"spec", "deletionPolicy"});
     }
     return absl::OkStatus();
   };
@@ -477,9 +477,9 @@ TEST_F(BoundLonghornRestoreTest, AContentThatSaysDeleteIsSetBackBeforeItGoes) {
 }
 
 TEST_F(BoundLonghornRestoreTest, OfAPvcThatWaitsForItsFirstConsumerItStays) {
-  bed_.api().Seed(csi::StorageClassType(), {{"metadata", {{"name", "longhorn"}}},
-                                            {"provisioner", "driver.longhorn.io"},
-                                            {"volumeBindingMode", "WaitForFirstConsumer"}});
+  bed_.api().Seed(StorageClassType(), {{"metadata", {{"name", "longhorn"}}},
+                                       {"provisioner", "driver.longhorn.io"},
+                                       {"volumeBindingMode", "WaitForFirstConsumer"}});
   const support::ActionLog logged;
   const velero::OperationProgress progress = Progress();
   EXPECT_TRUE(progress.completed);
@@ -490,7 +490,7 @@ TEST_F(BoundLonghornRestoreTest, OfAPvcThatWaitsForItsFirstConsumerItStays) {
 
 TEST_F(BoundLonghornRestoreTest, OfAPvcThatWasBoundToAnotherVolumeItStays) {
   Bind();
-  bed_.api().Mutate(csi::VolumeKey("pvc-" + k8s::Uid(pvc_)), [](Json& volume) {
+  bed_.api().Mutate(VolumeKey("pvc-" + k8s::Uid(pvc_)), [](Json& volume) {
     SetJson(volume, {"spec", "claimRef", "uid"}, "another");
   });
   EXPECT_NE(Progress().error, "");
@@ -502,7 +502,7 @@ TEST_F(BoundLonghornRestoreTest, WhileAnotherPvcIsBeingFilledFromItItStays) {
   SetJson(other, {"metadata", "name"}, "other");
   SetJson(other, {"metadata", "uid"}, "other-uid");
   SetJson(other, {"status", "phase"}, "Pending");
-  bed_.api().Seed(csi::PersistentVolumeClaimType(), other);
+  bed_.api().Seed(PersistentVolumeClaimType(), other);
   Bind();
   EXPECT_TRUE(Progress().completed);
   EXPECT_TRUE(HasSource());
@@ -510,7 +510,7 @@ TEST_F(BoundLonghornRestoreTest, WhileAnotherPvcIsBeingFilledFromItItStays) {
 
 TEST_F(BoundLonghornRestoreTest, AVolumeSnapshotThatAnotherMadeUnderTheNameStays) {
   Bind();
-  bed_.api().Mutate(csi::VolumeSnapshotKey("shop", made_), [](Json& snapshot) {
+  bed_.api().Mutate(VolumeSnapshotKey("shop", made_), [](Json& snapshot) {
     SetJson(snapshot, {"metadata", "labels", objects::kRestoreNameLabel}, "r2");
   });
   EXPECT_TRUE(Progress().completed);

@@ -62,8 +62,8 @@ class LonghornPluginRightsTest : public testing::Test {
   }
 
   void Restore(const Json& archived) {
-    bed_.api().Remove(csi::ClaimKey("shop", "data"));
-    bed_.api().Seed(csi::StorageClassType(),
+    bed_.api().Remove(ClaimKey("shop", "data"));
+    bed_.api().Seed(StorageClassType(),
                     {{"metadata", {{"name", "longhorn"}}}, {"provisioner", "driver.longhorn.io"}});
     EXPECT_THAT(MakeLonghornRestoreAction(bed_.env)->Execute(
                     bed_.ctx, objects::Object(archived), objects::Object(archived),
@@ -86,7 +86,7 @@ class LonghornPluginRightsTest : public testing::Test {
     EXPECT_THAT(backupitemactions::MakeLonghornVolumeAction(bed_.env)->Execute(
                     bed_.ctx, objects::Object(bed_.pvc), objects::Object(bed_.backup)),
                 StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("nothing of it is kept")));
-    bed_.Do([this] { bed_.api().Seed(csi::BackupType(), bed_.backup); });
+    bed_.Do([this] { bed_.api().Seed(BackupType(), bed_.backup); });
     EXPECT_THAT(
         backupitemactions::SweepNativeSnapshots(
             bed_.ctx, bed_.env, velero::ParseBackup(bed_.backup).value_or(velero::Backup()), {}),

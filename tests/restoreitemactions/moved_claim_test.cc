@@ -46,7 +46,7 @@ class MovedClaimTest : public testing::Test {
   void SetBackup(bool moves_data) {
     Json backup = support::MakeBackupObject("nightly", "Completed");
     SetJson(backup, {"spec", "snapshotMoveData"}, moves_data);
-    bed_.api.Seed(csi::BackupType(), backup);
+    bed_.api.Seed(BackupType(), backup);
   }
 
   // What Velero's action on DataUploads leaves for the claim's.
@@ -56,7 +56,7 @@ class MovedClaimTest : public testing::Test {
                                        {objects::kRestoreUidLabel, "restore-uid"},
                                        {objects::kResourceUsageLabel, "DataUpload"}});
     SetJson(result, {"data", "restore-uid"}, content.dump());
-    bed_.api.Seed(csi::ConfigMapType(), result);
+    bed_.api.Seed(ConfigMapType(), result);
   }
 
   absl::StatusOr<velero::RestoreItemResult> Execute(const Json& item) {
@@ -65,7 +65,7 @@ class MovedClaimTest : public testing::Test {
   }
   absl::StatusOr<velero::RestoreItemResult> Execute() { return Execute(claim_); }
 
-  std::vector<Json> Downloads() { return bed_.api.All(csi::DataDownloadType()); }
+  std::vector<Json> Downloads() { return bed_.api.All(DataDownloadType()); }
 
   support::ActionBed bed_;
   Json claim_;
@@ -152,7 +152,7 @@ TEST_F(MovedClaimTest, AnUploadOfAnEarlierLifeDoesNotCount) {
 }
 
 TEST_F(MovedClaimTest, DataOfUnknownOriginFailThePvc) {
-  bed_.api.Remove({csi::ConfigMapType(), "velero", "result"});
+  bed_.api.Remove({ConfigMapType(), "velero", "result"});
   EXPECT_THAT(Execute(), StatusIs(absl::StatusCode::kNotFound,
                                   AllOf(HasSubstr("shop/data"), HasSubstr("velero/nightly-1"))));
 }
@@ -170,9 +170,9 @@ TEST_F(MovedClaimTest, AnUploadThatBroughtNothingFailsTheClaim) {
 }
 
 TEST_F(MovedClaimTest, AResultThatIsNoneFailsTheClaim) {
-  Json broken = bed_.api.All(csi::ConfigMapType()).front();
+  Json broken = bed_.api.All(ConfigMapType()).front();
   SetJson(broken, {"data", "restore-uid"}, "{");
-  bed_.api.Seed(csi::ConfigMapType(), broken);
+  bed_.api.Seed(ConfigMapType(), broken);
   EXPECT_THAT(Execute(), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
@@ -183,7 +183,7 @@ TEST_F(MovedClaimTest, WithoutVolumesOnRequest) {
 }
 
 TEST_F(MovedClaimTest, AClaimThatIsThereIsLeftAlone) {
-  bed_.api.Seed(csi::PersistentVolumeClaimType(),
+  bed_.api.Seed(PersistentVolumeClaimType(),
                 support::MakeObject("v1", "PersistentVolumeClaim", "shop-2", "data"));
   ASSERT_THAT(Execute(), IsOk());
   EXPECT_THAT(Downloads(), IsEmpty());
@@ -192,7 +192,7 @@ TEST_F(MovedClaimTest, AClaimThatIsThereIsLeftAlone) {
 TEST_F(MovedClaimTest, ProgressAndCancelAreTheDownloads) {
   const auto result = Execute();
   ASSERT_THAT(result, IsOk());
-  bed_.api.Mutate({csi::DataDownloadType(), "velero", k8s::Name(Downloads()[0])}, [](Json& object) {
+  bed_.api.Mutate({DataDownloadType(), "velero", k8s::Name(Downloads()[0])}, [](Json& object) {
     SetJson(object, {"status"}, Json{{"phase", "Failed"}, {"message", "no such key"}});
   });
   const auto progress =
@@ -201,7 +201,7 @@ TEST_F(MovedClaimTest, ProgressAndCancelAreTheDownloads) {
   EXPECT_TRUE(progress->completed);
   EXPECT_THAT(progress->error, HasSubstr("no such key"));
 
-  bed_.api.Mutate({csi::DataDownloadType(), "velero", k8s::Name(Downloads()[0])}, [](Json& object) {
+  bed_.api.Mutate({DataDownloadType(), "velero", k8s::Name(Downloads()[0])}, [](Json& object) {
     SetJson(object, {"status", "phase"}, "InProgress");
   });
   ASSERT_THAT(action_->Cancel(bed_.ctx, result->operation_id, objects::Object(restore_)), IsOk());

@@ -16,9 +16,6 @@
 namespace csidelta::restoreitemactions::restore_actions_test {
 namespace {
 
-using csi::VolumeSnapshotContentKey;
-using csi::VolumeSnapshotContentType;
-using csi::VolumeSnapshotType;
 using support::ActionBed;
 using support::IsOk;
 using support::MakeContentObject;
@@ -131,7 +128,7 @@ TEST_F(PvcRestoreTest, DoesEverythingWhereVeleroDoesNothing) {
 TEST_F(PvcRestoreTest, RefusesAClassThatFillsNoClaimFromTheSnapshot) {
   Json other = support::MakeObject("storage.k8s.io/v1", "StorageClass", "", "fast");
   SetJson(other, {"provisioner"}, "other.driver");
-  bed_.api.Seed(csi::StorageClassType(), other);
+  bed_.api.Seed(StorageClassType(), other);
   Json archived = ArchivedClaim();
   SetJson(archived, {"metadata", "annotations", objects::kStorageProvisionerAnnotation},
           support::kDriver);
@@ -176,7 +173,7 @@ TEST_F(PvcRestoreTest, OldNameThatVelero114GaveStays) {
 
 TEST_F(PvcRestoreTest, RaisesTheRequestThatAnOldBackupLeftTooSmall) {
   SeedRestored("shop");
-  bed_.api.Mutate(csi::VolumeSnapshotKey("shop", Restored("snap")), [](Json& snapshot) {
+  bed_.api.Mutate(VolumeSnapshotKey("shop", Restored("snap")), [](Json& snapshot) {
     SetJson(snapshot, {"metadata", "annotations", objects::kMisspeltRestoreSizeAnnotation}, "2Gi");
   });
   Json item = ArchivedClaim();
@@ -237,7 +234,7 @@ TEST_F(PvcRestoreTest, GoesOnWhenTheDriverSaysNothingInTime) {
 }
 
 TEST_F(PvcRestoreTest, ExistingClaimIsLeftAlone) {
-  bed_.api.Seed(csi::PersistentVolumeClaimType(), ArchivedClaim());
+  bed_.api.Seed(PersistentVolumeClaimType(), ArchivedClaim());
   const RestoreItemResult result = Run(*action_, ArchivedClaim(), ArchivedClaim());
   EXPECT_FALSE(result.item.has_value());
   EXPECT_TRUE(result.operation_id.empty());
@@ -297,7 +294,7 @@ TEST_F(PvcRestoreTest, MovedDataIsLeftToTheMover) {
   SetJson(claim, {"metadata", "annotations", objects::kDataUploadNameAnnotation}, "velero/du-1");
   Json backup = support::MakeBackupObject("nightly", "Completed");
   SetJson(backup, {"spec", "snapshotMoveData"}, true);
-  bed_.api.Seed(csi::BackupType(), backup);
+  bed_.api.Seed(BackupType(), backup);
   Json item = claim;
   SetJson(item, {"spec", "selector", "matchLabels", objects::kDynamicPvRestoreLabel}, "x");
   const RestoreItemResult result = Run(*action_, item, claim);
@@ -394,7 +391,7 @@ TEST_F(SnapshotRestoreTest, LeavesWhatVeleroDidAsItIs) {
 // An archive of older Velero, or a restore whose filters leave the content out.
 TEST_F(SnapshotRestoreTest, MakesTheContentWhereNoneExists) {
   SetJson(restore_, {"spec", "namespaceMapping"}, Json{{"shop", "shop-2"}});
-  bed_.api.Seed(csi::VolumeSnapshotClassType(), support::MakeClassObject("fast", support::kDriver));
+  bed_.api.Seed(VolumeSnapshotClassType(), support::MakeClassObject("fast", support::kDriver));
   Json archived = Archived();
   SetJson(archived, {"metadata", "annotations", objects::kDeleteSecretNameAnnotation}, "key");
   SetJson(archived, {"metadata", "annotations", objects::kDeleteSecretNamespaceAnnotation},
@@ -476,8 +473,8 @@ class ContentRestoreTest : public RestoreTest {
 
 TEST_F(ContentRestoreTest, IsMadeForTheDriversExistingSnapshot) {
   SetJson(restore_, {"spec", "namespaceMapping"}, Json{{"shop", "shop-2"}});
-  bed_.api.Seed(csi::VolumeSnapshotClassType(), support::MakeClassObject("other", "x.driver"));
-  bed_.api.Seed(csi::VolumeSnapshotClassType(), support::MakeClassObject("slow", support::kDriver));
+  bed_.api.Seed(VolumeSnapshotClassType(), support::MakeClassObject("other", "x.driver"));
+  bed_.api.Seed(VolumeSnapshotClassType(), support::MakeClassObject("slow", support::kDriver));
   Json item = Archived();
   EraseJson(item, {"status"});
   SetJson(
@@ -508,7 +505,7 @@ TEST_F(ContentRestoreTest, LeavesWhatVeleroDidAsItIs) {
 }
 
 TEST_F(ContentRestoreTest, GivesBackTheClassThatVelero1180TookAway) {
-  bed_.api.Seed(csi::VolumeSnapshotClassType(), support::MakeClassObject("fast", support::kDriver));
+  bed_.api.Seed(VolumeSnapshotClassType(), support::MakeClassObject("fast", support::kDriver));
   Json item = MakeContentObject(Restored("snap"), "shop", Restored("snap"), "");
   EraseJson(item, {"spec", "volumeSnapshotClassName"});
   const RestoreItemResult result = Run(*action_, item, Archived());

@@ -40,7 +40,7 @@ inline void SetPluginConfig(const Strings& settings, FakeApiClient& api) {
   Json config_map = MakeObject("v1", "ConfigMap", kVeleroNamespace, "csi-delta",
                                {{objects::kPluginConfigLabel, ""}, {objects::kCsiDeltaLabel, ""}});
   SetJson(config_map, {"data"}, settings);
-  api.Seed(csi::ConfigMapType(), config_map);
+  api.Seed(ConfigMapType(), config_map);
 }
 
 }  // namespace csidelta::support

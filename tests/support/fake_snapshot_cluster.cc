@@ -94,8 +94,8 @@ std::string DynamicGroupContentName(const Json& group) {
 std::string Text(const Json& object, JsonPath path) { return GetString(object, path); }
 
 ObjectKey SnapshotKeyOf(const Json& content) {
-  return csi::VolumeSnapshotKey(Text(content, {"spec", "volumeSnapshotRef", "namespace"}),
-                                Text(content, {"spec", "volumeSnapshotRef", "name"}));
+  return VolumeSnapshotKey(Text(content, {"spec", "volumeSnapshotRef", "namespace"}),
+                           Text(content, {"spec", "volumeSnapshotRef", "name"}));
 }
 
 bool RefersTo(const Json& content, const char* field, const Json& object) {
@@ -175,10 +175,10 @@ void FakeSnapshotCluster::Note(const std::string& kind, const Json& object, bool
   } else if (kind == "Pod") {
     NotePod(object);
   } else if (kind == "Backup" && gone) {
-    for (const Json& lease : api_.All(csi::LeaseType())) {  // The garbage collector.
+    for (const Json& lease : api_.All(LeaseType())) {  // The garbage collector.
       const Json* owners = FindJson(lease, {"metadata", "ownerReferences"});
       if (owners != nullptr && !owners->empty() && Text((*owners)[0], {"uid"}) == Uid(object)) {
-        api_.Remove({csi::LeaseType(), Namespace(lease), Name(lease)});
+        api_.Remove({LeaseType(), Namespace(lease), Name(lease)});
       }
     }
   }
@@ -191,10 +191,9 @@ void FakeSnapshotCluster::NoteSnapshot(const Json& snapshot, bool gone) {
       ReleaseClaim(Namespace(snapshot), claim, Name(snapshot));
     }
     const bool unprotected = !strict && controller_runs;
-    const auto content =
-        api_.Find(csi::VolumeSnapshotContentKey(support::BoundContentName(snapshot)));
+    const auto content = api_.Find(VolumeSnapshotContentKey(support::BoundContentName(snapshot)));
     if (unprotected && content.has_value() && RefersTo(*content, "volumeSnapshotRef", snapshot)) {
-      const ObjectKey key = csi::VolumeSnapshotContentKey(Name(*content));
+      const ObjectKey key = VolumeSnapshotContentKey(Name(*content));
       Change(key, [](Json& object) {
         SetJson(object, {"metadata", "annotations", objects::kContentBeingDeletedAnnotation},
                 "yes");
@@ -352,19 +351,19 @@ void FakeSnapshotCluster::ProtectVolumes() {
 }
 
 void FakeSnapshotCluster::Resync() {
-  for (const Json& object : api_.All(csi::VolumeSnapshotType())) {
+  for (const Json& object : api_.All(VolumeSnapshotType())) {
     NoteSnapshot(object, false);
   }
-  for (const Json& object : api_.All(csi::VolumeSnapshotContentType())) {
+  for (const Json& object : api_.All(VolumeSnapshotContentType())) {
     NoteContent(object, false);
   }
-  for (const Json& object : api_.All(csi::VolumeGroupSnapshotType(group_version))) {
+  for (const Json& object : api_.All(VolumeGroupSnapshotType(group_version))) {
     NoteGroup(object, false);
   }
-  for (const Json& object : api_.All(csi::VolumeGroupSnapshotContentType(group_version))) {
+  for (const Json& object : api_.All(VolumeGroupSnapshotContentType(group_version))) {
     Note("VolumeGroupSnapshotContent", object, false);
   }
-  for (const Json& object : api_.All(csi::PersistentVolumeClaimType())) {
+  for (const Json& object : api_.All(PersistentVolumeClaimType())) {
     NoteClaim(object, false);
   }
   if (!has_thread_) {
@@ -389,28 +388,28 @@ absl::Status FakeSnapshotCluster::Sync(const Key& key) {
   const absl::Cleanup rested = [] { looked_at_by_sidecar = nullptr; };
   switch (part) {
     case Part::kSnapshot:
-      object = find(csi::VolumeSnapshotType());
+      object = find(VolumeSnapshotType());
       return object && controller_runs ? SyncSnapshot(*object) : absl::OkStatus();
     case Part::kContent:
-      object = find(csi::VolumeSnapshotContentType());
+      object = find(VolumeSnapshotContentType());
       return object && controller_runs ? SyncContent(*object) : absl::OkStatus();
     case Part::kSidecarContent:
-      object = find(csi::VolumeSnapshotContentType());
+      object = find(VolumeSnapshotContentType());
       return object && sidecar_runs ? SideContent(*object) : absl::OkStatus();
     case Part::kGroup:
-      object = find(csi::VolumeGroupSnapshotType(group_version));
+      object = find(VolumeGroupSnapshotType(group_version));
       return object && controller_runs && groups_run ? SyncGroup(*object) : absl::OkStatus();
     case Part::kGroupContent:
-      object = find(csi::VolumeGroupSnapshotContentType(group_version));
+      object = find(VolumeGroupSnapshotContentType(group_version));
       return object && controller_runs && groups_run ? SyncGroupContent(*object) : absl::OkStatus();
     case Part::kSidecarGroupContent:
-      object = find(csi::VolumeGroupSnapshotContentType(group_version));
+      object = find(VolumeGroupSnapshotContentType(group_version));
       return object && sidecar_runs && groups_run ? SideGroupContent(*object) : absl::OkStatus();
     case Part::kClaim:
-      object = find(csi::PersistentVolumeClaimType());
+      object = find(PersistentVolumeClaimType());
       return object ? SyncClaim(*object) : absl::OkStatus();
     case Part::kVolume:
-      object = find(csi::PersistentVolumeType());
+      object = find(PersistentVolumeType());
       if (object) {
         SyncVolume(*object);
       }
@@ -454,7 +453,7 @@ void FakeSnapshotCluster::Delete(const ObjectKey& key) {
 
 absl::Status FakeSnapshotCluster::FailSnapshot(const Json& snapshot, const std::string& message) {
   if (support::ErrorMessage(snapshot) != message) {
-    Change(csi::VolumeSnapshotKey(Namespace(snapshot), Name(snapshot)), [&](Json& object) {
+    Change(VolumeSnapshotKey(Namespace(snapshot), Name(snapshot)), [&](Json& object) {
       object["status"]["error"] = ErrorOf(message);
       object["status"]["readyToUse"] = false;
     });
@@ -465,18 +464,18 @@ absl::Status FakeSnapshotCluster::FailSnapshot(const Json& snapshot, const std::
 // Takes the controller's finalizer off a claim that no unready VolumeSnapshot but `but` is of.
 void FakeSnapshotCluster::ReleaseClaim(const std::string& namespace_name, const std::string& claim,
                                        const std::string& but) {
-  const auto found = api_.Find(csi::ClaimKey(namespace_name, claim));
+  const auto found = api_.Find(ClaimKey(namespace_name, claim));
   if (!found.has_value() || !HasFinalizer(*found, kClaimFinalizer)) {
     return;
   }
-  const bool needed = api_.Any(csi::VolumeSnapshotType(), [&](const Json& other) {
+  const bool needed = api_.Any(VolumeSnapshotType(), [&](const Json& other) {
     return Namespace(other) == namespace_name && Name(other) != but &&
            support::SourceClaimName(other) == claim && !support::ReadyToUse(other);
   });
   if (needed) {
     return;
   }
-  Change(csi::ClaimKey(namespace_name, claim),
+  Change(ClaimKey(namespace_name, claim),
          [](Json& object) { DropFinalizer(object, kClaimFinalizer); });
 }
 
@@ -489,12 +488,12 @@ absl::Status FakeSnapshotCluster::SyncSnapshot(const Json& snapshot) {
     return SyncDeletedSnapshot(snapshot);
   }
   const std::string source = Text(snapshot, {"spec", "source", "volumeSnapshotContentName"});
-  const auto content = api_.Find(
-      csi::VolumeSnapshotContentKey(source.empty() ? DynamicContentName(snapshot) : source));
+  const auto content =
+      api_.Find(VolumeSnapshotContentKey(source.empty() ? DynamicContentName(snapshot) : source));
   const bool bound = content.has_value() &&
                      Text(*content, {"spec", "deletionPolicy"}) == "Delete" &&
                      Text(*content, {"spec", "volumeSnapshotRef", "name"}) == Name(snapshot);
-  const ObjectKey key = csi::VolumeSnapshotKey(Namespace(snapshot), Name(snapshot));
+  const ObjectKey key = VolumeSnapshotKey(Namespace(snapshot), Name(snapshot));
   if (!HasFinalizer(snapshot, objects::kSnapshotSourceProtectionFinalizer) ||
       (bound && !HasFinalizer(snapshot, objects::kSnapshotBoundProtectionFinalizer))) {
     Change(key, [&](Json& object) {
@@ -507,7 +506,7 @@ absl::Status FakeSnapshotCluster::SyncSnapshot(const Json& snapshot) {
   if (!support::ReadyToUse(snapshot) || support::BoundContentName(snapshot).empty()) {
     return SyncUnready(snapshot);
   }
-  const auto own = api_.Find(csi::VolumeSnapshotContentKey(support::BoundContentName(snapshot)));
+  const auto own = api_.Find(VolumeSnapshotContentKey(support::BoundContentName(snapshot)));
   if (!own.has_value()) {
     return strict ? FailSnapshot(snapshot, "VolumeSnapshotContent is missing") : absl::OkStatus();
   }
@@ -525,7 +524,7 @@ absl::Status FakeSnapshotCluster::SyncDeletedSnapshot(const Json& snapshot) {
   if (content_name.empty() && !support::SourceClaimName(snapshot).empty()) {
     content_name = DynamicContentName(snapshot);
   }
-  auto content = api_.Find(csi::VolumeSnapshotContentKey(content_name));
+  auto content = api_.Find(VolumeSnapshotContentKey(content_name));
   if (content.has_value() && !RefersTo(*content, "volumeSnapshotRef", snapshot)) {
     content.reset();
   }
@@ -540,18 +539,18 @@ absl::Status FakeSnapshotCluster::SyncDeletedSnapshot(const Json& snapshot) {
   }
   const std::string group = As<VolumeSnapshot>(snapshot).group_snapshot();
   if (!group.empty() &&
-      api_.Find({csi::VolumeGroupSnapshotType(group_version), Namespace(snapshot), group})) {
+      api_.Find({VolumeGroupSnapshotType(group_version), Namespace(snapshot), group})) {
     return absl::FailedPreconditionError("its group is there");
   }
   if (content.has_value()) {
-    Change(csi::VolumeSnapshotContentKey(Name(*content)), [](Json& object) {
+    Change(VolumeSnapshotContentKey(Name(*content)), [](Json& object) {
       SetJson(object, {"metadata", "annotations", objects::kContentBeingDeletedAnnotation}, "yes");
     });
   }
   if (deletes) {
-    Delete(csi::VolumeSnapshotContentKey(Name(*content)));
+    Delete(VolumeSnapshotContentKey(Name(*content)));
   }
-  Change(csi::VolumeSnapshotKey(Namespace(snapshot), Name(snapshot)), [&](Json& object) {
+  Change(VolumeSnapshotKey(Namespace(snapshot), Name(snapshot)), [&](Json& object) {
     DropFinalizer(object, objects::kSnapshotSourceProtectionFinalizer);
     if (!deletes) {
       DropFinalizer(object, objects::kSnapshotBoundProtectionFinalizer);
@@ -564,7 +563,7 @@ absl::Status FakeSnapshotCluster::SyncDeletedSnapshot(const Json& snapshot) {
 }
 
 bool FakeSnapshotCluster::IsBeingRestored(const Json& snapshot) const {
-  return strict && api_.Any(csi::PersistentVolumeClaimType(), [&](const Json& claim) {
+  return strict && api_.Any(PersistentVolumeClaimType(), [&](const Json& claim) {
     return Namespace(claim) == Namespace(snapshot) &&
            Text(claim, {"spec", "dataSource", "kind"}) == "VolumeSnapshot" &&
            Text(claim, {"spec", "dataSource", "name"}) == Name(snapshot) &&
@@ -577,11 +576,11 @@ absl::Status FakeSnapshotCluster::SyncUnready(const Json& snapshot) {
     return BindStatic(snapshot);
   }
   if (As<VolumeSnapshot>(snapshot).group_owner().has_value()) {
-    const auto own = api_.Find(csi::VolumeSnapshotContentKey(support::BoundContentName(snapshot)));
+    const auto own = api_.Find(VolumeSnapshotContentKey(support::BoundContentName(snapshot)));
     return own.has_value() ? UpdateSnapshotStatus(snapshot, *own)
                            : absl::FailedPreconditionError("a member without content");
   }
-  const auto content = api_.Find(csi::VolumeSnapshotContentKey(DynamicContentName(snapshot)));
+  const auto content = api_.Find(VolumeSnapshotContentKey(DynamicContentName(snapshot)));
   if (!content.has_value()) {
     return MakeContent(snapshot);
   }
@@ -594,7 +593,7 @@ absl::Status FakeSnapshotCluster::SyncUnready(const Json& snapshot) {
 
 absl::Status FakeSnapshotCluster::BindStatic(const Json& snapshot) {
   const std::string name = Text(snapshot, {"spec", "source", "volumeSnapshotContentName"});
-  const ObjectKey key = csi::VolumeSnapshotContentKey(name);
+  const ObjectKey key = VolumeSnapshotContentKey(name);
   auto content = api_.Find(key);
   if (!content.has_value()) {
     return FailSnapshot(snapshot, "VolumeSnapshotContent is missing");
@@ -642,7 +641,7 @@ absl::StatusOr<Json> FakeSnapshotCluster::ClassOf(const k8s::ResourceType& type,
 // The volume handle of a claim.
 absl::StatusOr<std::string> FakeSnapshotCluster::VolumeOf(const std::string& namespace_name,
                                                           const std::string& claim) const {
-  const auto object = api_.Find(csi::ClaimKey(namespace_name, claim));
+  const auto object = api_.Find(ClaimKey(namespace_name, claim));
   if (!strict && !object.has_value()) {
     return "volume-1";
   }
@@ -653,7 +652,7 @@ absl::StatusOr<std::string> FakeSnapshotCluster::VolumeOf(const std::string& nam
     return absl::FailedPreconditionError(absl::StrCat(
         "the PVC ", claim, " is not yet bound to a PV, will not attempt to take a snapshot"));
   }
-  const auto volume = api_.Find(csi::VolumeKey(Text(*object, {"spec", "volumeName"})));
+  const auto volume = api_.Find(VolumeKey(Text(*object, {"spec", "volumeName"})));
   const std::string handle =
       volume.has_value() ? Text(*volume, {"spec", "csi", "volumeHandle"}) : "";
   if (!handle.empty()) {
@@ -668,14 +667,14 @@ absl::StatusOr<std::string> FakeSnapshotCluster::VolumeOf(const std::string& nam
 absl::Status FakeSnapshotCluster::MakeContent(const Json& snapshot) {
   const std::string claim = support::SourceClaimName(snapshot);
   if (strict) {
-    Change(csi::ClaimKey(Namespace(snapshot), claim), [](Json& object) {
+    Change(ClaimKey(Namespace(snapshot), claim), [](Json& object) {
       if (!BeingDeleted(object)) {
         AddFinalizer(object, kClaimFinalizer);
       }
     });
   }
   const absl::StatusOr<Json> snapshot_class =
-      ClassOf(csi::VolumeSnapshotClassType(), Text(snapshot, {"spec", "volumeSnapshotClassName"}));
+      ClassOf(VolumeSnapshotClassType(), Text(snapshot, {"spec", "volumeSnapshotClassName"}));
   const absl::StatusOr<std::string> volume = VolumeOf(Namespace(snapshot), claim);
   const absl::Status wrong = !snapshot_class.ok() ? snapshot_class.status() : volume.status();
   if (!wrong.ok()) {
@@ -705,7 +704,7 @@ absl::Status FakeSnapshotCluster::MakeContent(const Json& snapshot) {
         {objects::kDeletionSecretNamespaceAnnotation,
          Text(*snapshot_class, {"parameters", objects::kSnapshotterSecretNamespace})}};
   }
-  return UpdateSnapshotStatus(snapshot, Make(csi::VolumeSnapshotContentType(), content));
+  return UpdateSnapshotStatus(snapshot, Make(VolumeSnapshotContentType(), content));
 }
 
 // Tells a VolumeSnapshot what its content's status says.
@@ -713,7 +712,7 @@ absl::Status FakeSnapshotCluster::UpdateSnapshotStatus(const Json& snapshot, con
   std::string group;
   const std::string group_handle = Text(content, {"status", "volumeGroupSnapshotHandle"});
   if (!group_handle.empty() && names_groups) {
-    for (const Json& one : api_.All(csi::VolumeGroupSnapshotContentType(group_version))) {
+    for (const Json& one : api_.All(VolumeGroupSnapshotContentType(group_version))) {
       if (Text(one, {"status", "volumeGroupSnapshotHandle"}) == group_handle) {
         group = Text(one, {"spec", "volumeGroupSnapshotRef", "name"});
       }
@@ -722,7 +721,7 @@ absl::Status FakeSnapshotCluster::UpdateSnapshotStatus(const Json& snapshot, con
       return absl::NotFoundError("cannot find the group snapshot");
     }
   }
-  Change(csi::VolumeSnapshotKey(Namespace(snapshot), Name(snapshot)), [&](Json& object) {
+  Change(VolumeSnapshotKey(Namespace(snapshot), Name(snapshot)), [&](Json& object) {
     Json& status = object["status"];
     if (!status.contains("boundVolumeSnapshotContentName")) {
       status["boundVolumeSnapshotContentName"] = Name(content);
@@ -758,7 +757,7 @@ absl::Status FakeSnapshotCluster::SyncContent(const Json& content) {
   if (Text(content, {"spec", "volumeSnapshotRef", "uid"}).empty()) {
     return absl::OkStatus();
   }
-  const ObjectKey key = csi::VolumeSnapshotContentKey(Name(content));
+  const ObjectKey key = VolumeSnapshotContentKey(Name(content));
   if (!BeingDeleted(content) && !HasFinalizer(content, objects::kContentBoundProtectionFinalizer)) {
     Change(key,
            [](Json& object) { AddFinalizer(object, objects::kContentBoundProtectionFinalizer); });
@@ -784,7 +783,7 @@ absl::StatusOr<std::vector<std::string>> FakeSnapshotCluster::SelectVolumes(
     const Json& group) const {
   const auto labels = GetStringMap(group, {"spec", "source", "selector", "matchLabels"});
   std::vector<std::string> volumes;
-  for (const Json& claim : api_.All(csi::PersistentVolumeClaimType())) {
+  for (const Json& claim : api_.All(PersistentVolumeClaimType())) {
     const bool selected = std::all_of(labels.begin(), labels.end(), [&](const auto& label) {
       return k8s::Label(claim, label.first) == label.second;
     });
@@ -796,7 +795,7 @@ absl::StatusOr<std::vector<std::string>> FakeSnapshotCluster::SelectVolumes(
           absl::StrCat("the PVC ", Name(claim),
                        " is not yet bound to a PV, will not attempt to take a group snapshot"));
     }
-    const auto volume = api_.Find(csi::VolumeKey(Text(claim, {"spec", "volumeName"})));
+    const auto volume = api_.Find(VolumeKey(Text(claim, {"spec", "volumeName"})));
     volumes.push_back(volume.has_value() ? Text(*volume, {"spec", "csi", "volumeHandle"}) : "");
   }
   if (volumes.empty()) {
@@ -817,7 +816,7 @@ absl::Status FakeSnapshotCluster::SyncGroup(const Json& group) {
   const bool is_ready = GetBool(group, {"status", "readyToUse"}) && !bound.empty();
   std::string name = source.empty() ? DynamicGroupContentName(group) : source;
   name = is_ready ? bound : name;
-  const auto content = api_.Find(csi::GroupContentKey(group_version, name));
+  const auto content = api_.Find(GroupContentKey(group_version, name));
   if (!content.has_value() && is_ready && !strict) {
     return absl::OkStatus();
   }
@@ -834,7 +833,7 @@ absl::Status FakeSnapshotCluster::SyncGroup(const Json& group) {
     return absl::OkStatus();
   }
   if (!source.empty()) {
-    Change(csi::GroupContentKey(group_version, source),
+    Change(GroupContentKey(group_version, source),
            [&](Json& object) { object["spec"]["volumeGroupSnapshotRef"]["uid"] = Uid(group); });
   } else if (!As<VolumeGroupSnapshotContent>(*content).handle_or_source().empty()) {
     const Json* members = FindJson(*content, {"status", group_list.c_str()});
@@ -868,7 +867,7 @@ absl::Status FakeSnapshotCluster::SyncGroup(const Json& group) {
 absl::Status FakeSnapshotCluster::MakeGroupContent(const Json& group) {
   const ObjectKey key = As<VolumeGroupSnapshot>(group).key();
   const absl::StatusOr<Json> group_class =
-      ClassOf(csi::VolumeGroupSnapshotClassType(group_version),
+      ClassOf(VolumeGroupSnapshotClassType(group_version),
               Text(group, {"spec", "volumeGroupSnapshotClassName"}));
   const absl::StatusOr<std::vector<std::string>> volumes = SelectVolumes(group);
   const absl::Status wrong = !group_class.ok() ? group_class.status() : volumes.status();
@@ -899,7 +898,7 @@ absl::Status FakeSnapshotCluster::MakeGroupContent(const Json& group) {
         {objects::kGroupDeletionSecretNamespaceAnnotation,
          Text(*group_class, {"parameters", objects::kGroupSnapshotterSecretNamespace})}};
   }
-  Make(csi::VolumeGroupSnapshotContentType(group_version), content);
+  Make(VolumeGroupSnapshotContentType(group_version), content);
   Change(key, [&](Json& object) {
     object["status"]["boundVolumeGroupSnapshotContentName"] = DynamicGroupContentName(group);
     object["status"]["readyToUse"] = false;
@@ -908,13 +907,13 @@ absl::Status FakeSnapshotCluster::MakeGroupContent(const Json& group) {
 }
 
 std::string FakeSnapshotCluster::ClaimOf(const std::string& volume_handle) const {
-  for (const Json& volume : api_.All(csi::PersistentVolumeType())) {
+  for (const Json& volume : api_.All(PersistentVolumeType())) {
     if (Text(volume, {"spec", "csi", "volumeHandle"}) == volume_handle) {
       const std::string name = Text(volume, {"spec", "claimRef", "name"});
       if (!name.empty()) {
         return name;
       }
-      for (const Json& claim : api_.All(csi::PersistentVolumeClaimType())) {
+      for (const Json& claim : api_.All(PersistentVolumeClaimType())) {
         if (Text(claim, {"spec", "volumeName"}) == Name(volume)) {
           return Name(claim);
         }
@@ -927,8 +926,8 @@ std::string FakeSnapshotCluster::ClaimOf(const std::string& volume_handle) const
 absl::Status FakeSnapshotCluster::MakeMember(const Json& group, const Json& content,
                                              const Json& member, bool second) {
   const std::string hash = Sha256Hex(absl::StrCat(Uid(group), Text(member, {"volumeHandle"})));
-  const ObjectKey content_key = csi::VolumeSnapshotContentKey("snapcontent-" + hash);
-  const ObjectKey key = csi::VolumeSnapshotKey(Namespace(group), "snapshot-" + hash);
+  const ObjectKey content_key = VolumeSnapshotContentKey("snapcontent-" + hash);
+  const ObjectKey key = VolumeSnapshotKey(Namespace(group), "snapshot-" + hash);
   if (!api_.Find(content_key).has_value()) {
     Json made = {
         {"metadata",
@@ -950,11 +949,11 @@ absl::Status FakeSnapshotCluster::MakeMember(const Json& group, const Json& cont
         made["metadata"]["annotations"][to] = Annotation(content, from);
       }
     }
-    Make(csi::VolumeSnapshotContentType(), made);
+    Make(VolumeSnapshotContentType(), made);
   }
   if (!api_.Find(key).has_value()) {
     Make(
-        csi::VolumeSnapshotType(),
+        VolumeSnapshotType(),
         {{"metadata",
           {{"name", key.name},
            {"namespace", key.namespace_name},
@@ -997,7 +996,7 @@ absl::Status FakeSnapshotCluster::MakeMember(const Json& group, const Json& cont
 std::vector<Json> FakeSnapshotCluster::Members(const Json& group, bool all) const {
   std::vector<Json> members;
   const std::string known = absl::StrCat(objects::kGroupSnapshotGroup, "/", controller_version);
-  for (const Json& json : api_.All(csi::VolumeSnapshotType())) {
+  for (const Json& json : api_.All(VolumeSnapshotType())) {
     const auto snapshot = As<VolumeSnapshot>(json);
     if (snapshot.IsMemberOf(Uid(group)) && (all || snapshot.group_owner()->api_version == known)) {
       members.push_back(json);
@@ -1011,7 +1010,7 @@ absl::Status FakeSnapshotCluster::SyncDeletedGroup(const Json& group) {
     return absl::OkStatus();
   }
   const ObjectKey content_key =
-      csi::GroupContentKey(group_version, As<VolumeGroupSnapshot>(group).bound_content());
+      GroupContentKey(group_version, As<VolumeGroupSnapshot>(group).bound_content());
   auto content = api_.Find(content_key);
   if (content.has_value() && !RefersTo(*content, "volumeGroupSnapshotRef", group)) {
     content.reset();
@@ -1032,7 +1031,7 @@ absl::Status FakeSnapshotCluster::SyncDeletedGroup(const Json& group) {
     Delete(content_key);
   }
   for (const Json& member : members) {
-    Delete(csi::VolumeSnapshotKey(Namespace(member), Name(member)));
+    Delete(VolumeSnapshotKey(Namespace(member), Name(member)));
   }
   if (!deletes) {  // Else it stays until its content is gone.
     Change(As<VolumeGroupSnapshot>(group).key(), [](Json& object) {
@@ -1045,7 +1044,7 @@ absl::Status FakeSnapshotCluster::SyncDeletedGroup(const Json& group) {
 absl::Status FakeSnapshotCluster::SyncGroupContent(const Json& content) {
   if (!Text(content, {"spec", "volumeGroupSnapshotRef", "uid"}).empty() && !BeingDeleted(content) &&
       !HasFinalizer(content, objects::kGroupContentBoundProtectionFinalizer)) {
-    Change(csi::GroupContentKey(group_version, Name(content)), [](Json& object) {
+    Change(GroupContentKey(group_version, Name(content)), [](Json& object) {
       AddFinalizer(object, objects::kGroupContentBoundProtectionFinalizer);
     });
   }
@@ -1073,7 +1072,7 @@ absl::Status FakeSnapshotCluster::CheckSecret(const Json& content, const char* n
                                               const char* namespace_name) const {
   const std::string secret = Annotation(content, name);
   if (strict && !secret.empty() &&
-      !api_.Find({csi::SecretType(), Annotation(content, namespace_name), secret})) {
+      !api_.Find({SecretType(), Annotation(content, namespace_name), secret})) {
     return absl::NotFoundError(
         absl::StrCat("cannot get credentials for snapshot content \"", Name(content), "\""));
   }
@@ -1099,7 +1098,7 @@ absl::Status FakeSnapshotCluster::SideContent(const Json& content) {
     return SideCreate(content);
   }
   if (support::ReadyToUse(content)) {
-    Change(csi::VolumeSnapshotContentKey(Name(content)), [](Json& object) {
+    Change(VolumeSnapshotContentKey(Name(content)), [](Json& object) {
       EraseJson(object, {"metadata", "annotations", kBeingCreated});
     });
     return absl::OkStatus();
@@ -1108,7 +1107,7 @@ absl::Status FakeSnapshotCluster::SideContent(const Json& content) {
 }
 
 absl::Status FakeSnapshotCluster::SideDelete(const Json& content) {
-  const ObjectKey key = csi::VolumeSnapshotContentKey(Name(content));
+  const ObjectKey key = VolumeSnapshotContentKey(Name(content));
   if (Text(content, {"spec", "deletionPolicy"}) == "Delete" &&
       !support::SnapshotHandle(content).empty() &&
       Text(content, {"status", "volumeGroupSnapshotHandle"}).empty()) {
@@ -1127,10 +1126,10 @@ absl::Status FakeSnapshotCluster::SideDelete(const Json& content) {
 }
 
 absl::Status FakeSnapshotCluster::SideCreate(const Json& content) {
-  const ObjectKey key = csi::VolumeSnapshotContentKey(Name(content));
+  const ObjectKey key = VolumeSnapshotContentKey(Name(content));
   const absl::Status input = [&]() -> absl::Status {
     RETURN_IF_ERROR(
-        ClassOf(csi::VolumeSnapshotClassType(), Text(content, {"spec", "volumeSnapshotClassName"}))
+        ClassOf(VolumeSnapshotClassType(), Text(content, {"spec", "volumeSnapshotClassName"}))
             .status());
     return CheckSecret(content, objects::kDeletionSecretNameAnnotation,
                        objects::kDeletionSecretNamespaceAnnotation);
@@ -1190,7 +1189,7 @@ absl::Status FakeSnapshotCluster::SideCreate(const Json& content) {
 
 // Asks the driver about a snapshot that exists, or that may.
 absl::Status FakeSnapshotCluster::SideUpdate(const Json& content) {
-  const ObjectKey key = csi::VolumeSnapshotContentKey(Name(content));
+  const ObjectKey key = VolumeSnapshotContentKey(Name(content));
   const bool member = !Text(content, {"status", "volumeGroupSnapshotHandle"}).empty() &&
                       !support::SnapshotHandle(content).empty();
   std::string handle = support::SnapshotHandle(content);
@@ -1242,7 +1241,7 @@ absl::Status FakeSnapshotCluster::SideUpdate(const Json& content) {
 }
 
 absl::Status FakeSnapshotCluster::SideGroupContent(const Json& content) {
-  const ObjectKey key = csi::GroupContentKey(group_version, Name(content));
+  const ObjectKey key = GroupContentKey(group_version, Name(content));
   const bool static_content =
       FindJson(content, {"spec", "source", "groupSnapshotHandles"}) != nullptr;
   if (strict && Text(content, {"spec", "driver"}) != driver_name) {
@@ -1287,7 +1286,7 @@ absl::Status FakeSnapshotCluster::SideGroupContent(const Json& content) {
 }
 
 absl::Status FakeSnapshotCluster::SideDeleteGroup(const Json& content) {
-  const ObjectKey key = csi::GroupContentKey(group_version, Name(content));
+  const ObjectKey key = GroupContentKey(group_version, Name(content));
   const std::string handle = Text(content, {"status", "volumeGroupSnapshotHandle"});
   if (Text(content, {"spec", "deletionPolicy"}) == "Delete" && !handle.empty()) {
     RETURN_IF_ERROR(CheckSecret(content, objects::kGroupDeletionSecretNameAnnotation,
@@ -1317,7 +1316,7 @@ absl::Status FakeSnapshotCluster::SideDeleteGroup(const Json& content) {
 }
 
 absl::Status FakeSnapshotCluster::CheckGroupInput(const Json& content) const {
-  const auto group_class = ClassOf(csi::VolumeGroupSnapshotClassType(group_version),
+  const auto group_class = ClassOf(VolumeGroupSnapshotClassType(group_version),
                                    Text(content, {"spec", "volumeGroupSnapshotClassName"}));
   const absl::Status input = !group_class.ok()
                                  ? group_class.status()
@@ -1331,7 +1330,7 @@ absl::Status FakeSnapshotCluster::CheckGroupInput(const Json& content) const {
 }
 
 absl::Status FakeSnapshotCluster::SideCreateGroup(const Json& content) {
-  const ObjectKey key = csi::GroupContentKey(group_version, Name(content));
+  const ObjectKey key = GroupContentKey(group_version, Name(content));
   const std::string failed = HasStatus(content)
                                  ? "Failed to check and update group snapshot content: "
                                  : "Failed to create group snapshot: ";
@@ -1414,7 +1413,7 @@ void FakeSnapshotCluster::NotePod(const Json& pod) {
 }
 
 bool FakeSnapshotCluster::IsUsedByPod(const Json& claim) const {
-  return api_.Any(csi::PodType(), [&](const Json& pod) {
+  return api_.Any(PodType(), [&](const Json& pod) {
     const Json* volumes = FindJson(pod, {"spec", "volumes"});
     return volumes != nullptr && Namespace(pod) == Namespace(claim) &&
            !Text(pod, {"spec", "nodeName"}).empty() &&
@@ -1427,7 +1426,7 @@ bool FakeSnapshotCluster::IsUsedByPod(const Json& claim) const {
 absl::Status FakeSnapshotCluster::SyncClaim(const Json& claim) {
   if (protects_volumes_ && BeingDeleted(claim) && HasFinalizer(claim, kClaimProtection) &&
       !IsUsedByPod(claim)) {
-    Change(csi::ClaimKey(Namespace(claim), Name(claim)),
+    Change(ClaimKey(Namespace(claim), Name(claim)),
            [](Json& object) { DropFinalizer(object, kClaimProtection); });
   }
   if (Text(claim, {"status", "phase"}) == "Bound" || BeingDeleted(claim)) {
@@ -1435,7 +1434,7 @@ absl::Status FakeSnapshotCluster::SyncClaim(const Json& claim) {
   }
   const std::string volume_name = Text(claim, {"spec", "volumeName"});
   if (!volume_name.empty()) {
-    if (const auto volume = api_.Find(csi::VolumeKey(volume_name)); volume.has_value()) {
+    if (const auto volume = api_.Find(VolumeKey(volume_name)); volume.has_value()) {
       SyncVolume(*volume);
     }
     return absl::OkStatus();
@@ -1444,7 +1443,7 @@ absl::Status FakeSnapshotCluster::SyncClaim(const Json& claim) {
     return absl::OkStatus();
   }
   const auto storage_class =
-      api_.Find({csi::StorageClassType(), "", Text(claim, {"spec", "storageClassName"})});
+      api_.Find({StorageClassType(), "", Text(claim, {"spec", "storageClassName"})});
   if (strict && (!storage_class.has_value() ||
                  (Text(*storage_class, {"volumeBindingMode"}) == "WaitForFirstConsumer" &&
                   Annotation(claim, objects::kSelectedNodeAnnotation).empty()))) {
@@ -1459,10 +1458,10 @@ absl::StatusOr<std::string> FakeSnapshotCluster::SourceOf(const Json& claim) con
     return "";
   }
   const std::string name = Text(claim, {"spec", "dataSource", "name"});
-  const auto snapshot = api_.Find(csi::VolumeSnapshotKey(Namespace(claim), name));
+  const auto snapshot = api_.Find(VolumeSnapshotKey(Namespace(claim), name));
   const auto content =
       snapshot.has_value()
-          ? api_.Find(csi::VolumeSnapshotContentKey(support::BoundContentName(*snapshot)))
+          ? api_.Find(VolumeSnapshotContentKey(support::BoundContentName(*snapshot)))
           : std::nullopt;
   if (content.has_value() && support::ReadyToUse(*snapshot)) {
     return support::SnapshotHandle(*content);
@@ -1522,8 +1521,8 @@ absl::Status FakeSnapshotCluster::Provision(const Json& claim) {
                 {{"name", driver_name},
                  {"annotations", {{objects::kFilledWhenBoundAnnotation, "true"}}}}}});
   }
-  Make(csi::PersistentVolumeType(), volume);
-  Bind(csi::ClaimKey(Namespace(claim), Name(claim)), name);
+  Make(PersistentVolumeType(), volume);
+  Bind(ClaimKey(Namespace(claim), Name(claim)), name);
   return absl::OkStatus();
 }
 
@@ -1544,7 +1543,7 @@ void FakeSnapshotCluster::Bind(const ObjectKey& claim_key, const std::string& vo
     SetJson(claim, {"status", "phase"}, "Bound");
     claim_uid = Uid(claim);
   });
-  Change(csi::VolumeKey(volume_name), [&](Json& volume) {
+  Change(VolumeKey(volume_name), [&](Json& volume) {
     volume["spec"]["claimRef"]["uid"] = claim_uid;
     SetJson(volume, {"status", "phase"}, "Bound");
   });
@@ -1553,8 +1552,7 @@ void FakeSnapshotCluster::Bind(const ObjectKey& claim_key, const std::string& vo
 void FakeSnapshotCluster::SyncVolume(const Json& volume) {
   if (protects_volumes_ && BeingDeleted(volume) && HasFinalizer(volume, kVolumeProtection) &&
       Text(volume, {"status", "phase"}) != "Bound") {
-    Change(csi::VolumeKey(Name(volume)),
-           [](Json& object) { DropFinalizer(object, kVolumeProtection); });
+    Change(VolumeKey(Name(volume)), [](Json& object) { DropFinalizer(object, kVolumeProtection); });
     return;
   }
   const std::string space = Text(volume, {"spec", "claimRef", "namespace"});
@@ -1563,13 +1561,13 @@ void FakeSnapshotCluster::SyncVolume(const Json& volume) {
   if (Text(volume, {"status", "phase"}) == "Bound" && !uid.empty()) {
     return;
   }
-  const auto claim = api_.Find(csi::ClaimKey(space, name));
+  const auto claim = api_.Find(ClaimKey(space, name));
   if (!uid.empty() && (!claim.has_value() || Uid(*claim) != uid)) {
     Reclaim(volume);
     return;
   }
   if (uid.empty() && !name.empty() && Text(volume, {"status", "phase"}) == "Released") {
-    Change(csi::VolumeKey(Name(volume)), [](Json& object) {
+    Change(VolumeKey(Name(volume)), [](Json& object) {
       SetJson(object, {"status", "phase"}, "Available");
     });
   }
@@ -1578,13 +1576,13 @@ void FakeSnapshotCluster::SyncVolume(const Json& volume) {
     return;
   }
   if (binder_runs && (uid.empty() || uid == Uid(*claim))) {
-    Bind(csi::ClaimKey(space, name), Name(volume));
+    Bind(ClaimKey(space, name), Name(volume));
   }
 }
 
 // A volume whose claim is gone: kept, or deleted by the provisioner that made it.
 void FakeSnapshotCluster::Reclaim(const Json& volume) {
-  const ObjectKey key = csi::VolumeKey(Name(volume));
+  const ObjectKey key = VolumeKey(Name(volume));
   if (Text(volume, {"spec", "persistentVolumeReclaimPolicy"}) != "Delete") {
     if (Text(volume, {"status", "phase"}) != "Released") {
       Change(key, [](Json& object) { SetJson(object, {"status", "phase"}, "Released"); });
@@ -1600,16 +1598,16 @@ void FakeSnapshotCluster::Reclaim(const Json& volume) {
 
 void FakeSnapshotCluster::ClaimGone(const Json& claim) {
   const std::string name = Text(claim, {"spec", "volumeName"});
-  const auto volume = api_.Find(csi::VolumeKey(name));
+  const auto volume = api_.Find(VolumeKey(name));
   if (name.empty() || !volume.has_value() ||
       Text(*volume, {"spec", "claimRef", "uid"}) != Uid(claim)) {
     return;
   }
   if (Text(*volume, {"spec", "persistentVolumeReclaimPolicy"}) == "Delete") {
-    api_.Remove(csi::VolumeKey(name));
+    api_.Remove(VolumeKey(name));
     driver_.DeleteVolume(Text(*volume, {"spec", "csi", "volumeHandle"})).IgnoreError();
   } else {
-    Change(csi::VolumeKey(name), [](Json& released) {
+    Change(VolumeKey(name), [](Json& released) {
       SetJson(released, {"status", "phase"}, "Released");
     });
   }

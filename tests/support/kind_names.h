@@ -20,7 +20,7 @@
 #include "objects/workload.h"
 
 // Short names for the kinds that a volume snapshot's life touches, as tests write them often.
-namespace csidelta::csi {
+namespace csidelta {
 
 inline const k8s::ResourceType& VolumeSnapshotType() { return objects::VolumeSnapshot::Type(); }
 inline const k8s::ResourceType& VolumeSnapshotContentType() {
@@ -73,4 +73,4 @@ inline k8s::ObjectKey GroupContentKey(absl::string_view version, absl::string_vi
   return objects::VolumeGroupSnapshotContent::Key(version, "", name);
 }
 
-}  // namespace csidelta::csi
+}  // namespace csidelta

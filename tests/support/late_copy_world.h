@@ -12,15 +12,15 @@
 
 #include "csi/content_deletion.h"
 #include "csi/environment.h"
-#include "csi/promotion.h"
-#include "csi/restore_guard.h"
-#include "csi/snapshot_inventory.h"
-#include "csi/snapshot_removal.h"
-#include "csi/volume_swap.h"
+#include "inplace/restore_guard.h"
+#include "inplace/volume_swap.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume_claim.h"
 #include "objects/volume_snapshot.h"
 #include "objects/workload.h"
+#include "snapshots/promotion.h"
+#include "snapshots/snapshot_inventory.h"
+#include "snapshots/snapshot_removal.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/fake_snapshot_cluster.h"
@@ -75,42 +75,45 @@ class LateCopyWorld {
 
   absl::Status Promote() {
     const CallContext ctx = Ctx();
-    PromotionRequest request;
+    snapshots::PromotionRequest request;
     request.targets.push_back(
         {.snapshot = Monday(), .wish = {.namespace_name = "shop", .name = "copy"}});
-    absl::StatusOr<PromotionPlan> plan = PlanPromotions(ctx, api, request);
+    absl::StatusOr<snapshots::PromotionPlan> plan = snapshots::PlanPromotions(ctx, api, request);
     if (!plan.ok() || !plan->promotions.front().refusals.empty()) {
       return plan.ok() ? absl::FailedPreconditionError("refused") : plan.status();
     }
-    absl::StatusOr<std::vector<objects::PersistentVolumeClaim>> made = MakePvcs(ctx, api, *plan);
+    absl::StatusOr<std::vector<objects::PersistentVolumeClaim>> made =
+        snapshots::MakePvcs(ctx, api, *plan);
     if (!made.ok()) {
       return made.status();
     }
-    return AwaitPvc(ctx, api, made->front(),
-                    {.source = plan->promotions.front().snapshot, .driver = driver_}, not_checked)
+    return snapshots::AwaitPvc(ctx, api, made->front(),
+                               {.source = plan->promotions.front().snapshot, .driver = driver_},
+                               not_checked)
         .status();
   }
   absl::Status Restore() {
     const CallContext ctx = Ctx();
-    const SwapTarget target = {.namespace_name = "shop",
-                               .pvc_name = "data",
-                               .snapshot_name = "monday",
-                               .snapshot = Monday(),
-                               .takes_safety_snapshot = false};
-    const absl::StatusOr<RestoreSurroundings> around = ReadRestoreSurroundings(ctx, api, "shop");
+    const inplace::SwapTarget target = {.namespace_name = "shop",
+                                        .pvc_name = "data",
+                                        .snapshot_name = "monday",
+                                        .snapshot = Monday(),
+                                        .takes_safety_snapshot = false};
+    const absl::StatusOr<inplace::RestoreSurroundings> around =
+        inplace::ReadRestoreSurroundings(ctx, api, "shop");
     if (!around.ok()) {
       return around.status();
     }
-    absl::StatusOr<SwapPlan> plan = PlanSwap(ctx, api, *around, target);
+    absl::StatusOr<inplace::SwapPlan> plan = inplace::PlanSwap(ctx, api, *around, target);
     if (!plan.ok() || !plan->refusals.empty()) {
-      return plan.ok() ? RefusalStatus("shop", "data", plan->refusals) : plan.status();
+      return plan.ok() ? inplace::RefusalStatus("shop", "data", plan->refusals) : plan.status();
     }
-    VolumeSwap swap(ctx, api, Random::Real(), target, [](const SwapNews&) {});
+    inplace::VolumeSwap swap(ctx, api, Random::Real(), target, [](const inplace::SwapNews&) {});
     const absl::Status prepared = swap.Prepare(*plan);
     if (!prepared.ok()) {
       return prepared;
     }
-    const absl::StatusOr<SwapResult> result = swap.Exchange();
+    const absl::StatusOr<inplace::SwapResult> result = swap.Exchange();
     if (result.ok()) {
       not_checked = result->not_checked;
     }
@@ -118,25 +121,27 @@ class LateCopyWorld {
   }
   absl::Status Finish() {
     const CallContext ctx = Ctx();
-    return VolumeSwap(ctx, api, Random::Real(), {.namespace_name = "shop", .pvc_name = "data"},
-                      [](const SwapNews&) {})
+    return inplace::VolumeSwap(ctx, api, Random::Real(),
+                               {.namespace_name = "shop", .pvc_name = "data"},
+                               [](const inplace::SwapNews&) {})
         .Finish()
         .status();
   }
   // As `snapshot delete monday --last-too`.
   absl::Status DeleteSnapshot() {
     const CallContext ctx = Ctx();
-    const absl::StatusOr<Inventory> inventory = ReadInventory(
+    const absl::StatusOr<snapshots::Inventory> inventory = snapshots::ReadInventory(
         ctx, api, {.namespace_name = "shop", .names = {"monday"}, .now = ctx.clock->Now()});
     if (!inventory.ok() || inventory->entries.empty()) {
       return inventory.ok() ? absl::NotFoundError("monday") : inventory.status();
     }
-    const std::vector<PlannedRemoval> plan = PlanRemoval(*inventory, {0}, {.last_too = true});
-    if (plan.front().verdict != RemovalVerdict::kDelete) {
+    const std::vector<snapshots::PlannedRemoval> plan =
+        snapshots::PlanRemoval(*inventory, {0}, {.last_too = true});
+    if (plan.front().verdict != snapshots::RemovalVerdict::kDelete) {
       return absl::FailedPreconditionError(
           plan.front().kept_for.empty() ? "being deleted" : plan.front().kept_for.front().message);
     }
-    return RemoveAsRead(ctx, api, plan.front().entry, {}).status();
+    return snapshots::RemoveAsRead(ctx, api, plan.front().entry, {}).status();
   }
   // The archive has the content of monday.
   absl::Status DeleteBackup() {

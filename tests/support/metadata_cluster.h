@@ -48,11 +48,11 @@ struct MetadataCluster {
   void AddSnapshot(const std::string& name, int64_t cut_seconds) {
     Json snapshot = MakeSnapshotObject("app", name, "content-" + name);
     SetJson(snapshot, {"status", "readyToUse"}, true);
-    api.Seed(csi::VolumeSnapshotType(), snapshot);
+    api.Seed(VolumeSnapshotType(), snapshot);
     Json content = MakeContentObject("content-" + name, "app", name, "handle-" + name);
     SetJson(content, {"status", "restoreSize"}, 1 << 30);
     SetJson(content, {"status", "creationTime"}, cut_seconds * 1'000'000'000);
-    api.Seed(csi::VolumeSnapshotContentType(), content);
+    api.Seed(VolumeSnapshotContentType(), content);
   }
 
   void Advertise(const std::string& address, const std::string& ca_pem,

@@ -62,11 +62,11 @@ class NativeBed {
     longhorn.Attach(kLonghornVolume);
     Pass(absl::Seconds(10));
     api().Seed(
-        csi::PersistentVolumeType(),
+        PersistentVolumeType(),
         {{"metadata", {{"name", "pv-data"}}},
          {"spec",
           {{"csi", {{"driver", "driver.longhorn.io"}, {"volumeHandle", kLonghornVolume}}}}}});
-    pvc = api().Seed(csi::PersistentVolumeClaimType(),
+    pvc = api().Seed(PersistentVolumeClaimType(),
                      {{"metadata", {{"name", "data"}, {"namespace", "shop"}}},
                       {"spec",
                        {{"volumeName", "pv-data"},
@@ -88,10 +88,10 @@ class NativeBed {
   Json AddPvc(const std::string& name, const std::string& volume) {
     Do([&] { longhorn.AddVolume(volume, kLonghornVolumeBytes); });
     const std::string pv = "pv-" + name;
-    api().Seed(csi::PersistentVolumeType(),
+    api().Seed(PersistentVolumeType(),
                {{"metadata", {{"name", pv}}},
                 {"spec", {{"csi", {{"driver", "driver.longhorn.io"}, {"volumeHandle", volume}}}}}});
-    return api().Seed(csi::PersistentVolumeClaimType(),
+    return api().Seed(PersistentVolumeClaimType(),
                       {{"metadata", {{"name", name}, {"namespace", "shop"}}},
                        {"spec",
                         {{"volumeName", pv},
@@ -108,7 +108,7 @@ class NativeBed {
                   "version: v1\nvolumePolicies:\n- conditions: {csi: {}}\n  action: {type: custom, "
                   "parameters: " +
                       parameters + "}\n"}});
-    api().Seed(csi::ConfigMapType(), policies);
+    api().Seed(ConfigMapType(), policies);
   }
 
   // Of Longhorn's time.

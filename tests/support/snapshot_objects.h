@@ -104,14 +104,14 @@ inline void SeedBlockPvc(FakeApiClient& api, const std::string& driver) {
   SetJson(pvc, {"spec"},
           Json{{"storageClassName", "fast"}, {"volumeMode", "Block"}, {"volumeName", "pv-1"}});
   SetJson(pvc, {"status"}, Json{{"phase", "Bound"}, {"capacity", {{"storage", "1Gi"}}}});
-  api.Seed(csi::PersistentVolumeClaimType(), pvc);
+  api.Seed(PersistentVolumeClaimType(), pvc);
   Json volume = MakeObject("v1", "PersistentVolume", "", "pv-1");
   SetJson(volume, {"spec"},
           Json{{"capacity", {{"storage", "1Gi"}}},
                {"claimRef", {{"namespace", "shop"}, {"name", "data"}, {"uid", "data-uid"}}},
                {"csi", {{"driver", driver}, {"volumeHandle", "v-1"}}}});
   SetJson(volume, {"status", "phase"}, "Bound");
-  api.Seed(csi::PersistentVolumeType(), volume);
+  api.Seed(PersistentVolumeType(), volume);
 }
 
 // An API server, a clock and the environment of an action that uses them.

@@ -1,0 +1,420 @@
+#include "inplace/mover_restore.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/rfc3339.h"
+#include "base/status_macros.h"
+#include "csi/copy_record.h"
+#include "csi/data_transfer.h"
+#include "csi/retry.h"
+#include "inplace/in_place_volume.h"
+#include "inplace/volume_copy.h"
+#include "k8s/access_review.h"
+#include "k8s/find.h"
+#include "objects/client.h"
+#include "objects/data_upload.h"
+#include "objects/keys.h"
+#include "snapshots/snapshot_import.h"
+#include "velero/data_reference.h"
+#include "velero/data_upload.h"
+
+namespace csidelta::inplace {
+namespace {
+
+using objects::DataDownload;
+using objects::DataUpload;
+using objects::PersistentVolumeClaim;
+using velero::DataPhase;
+
+constexpr absl::Duration kMoverLookIntervalMin = absl::Milliseconds(250);
+// Of single steps of Velero's own mover, which writes the same; the kind requires it.
+constexpr char kOperationTimeout[] = "10m0s";
+
+DataPhase PhaseOf(const DataDownload& download) { return velero::ParseDataPhase(download.phase()); }
+
+std::string NamedDownload(const DataDownload& download) {
+  return absl::StrCat("DataDownload ", download.namespace_name(), "/", download.name());
+}
+
+std::string NamedTarget(const PersistentVolumeClaim& pvc) {
+  return absl::StrCat("PVC ", pvc.namespace_name(), "/", pvc.name());
+}
+
+// The DataUpload, if what it moved can be restored.
+absl::StatusOr<DataUpload> ReadUpload(const CallContext& ctx, k8s::ApiClient& api,
+                                      const MovedSource& source) {
+  const std::string text = absl::StrCat("DataUpload ", source.velero_namespace, "/", source.upload);
+  ASSIGN_OR_RETURN(
+      std::optional<DataUpload> found,
+      objects::Find<DataUpload>(ctx, api, DataUpload::Key(source.velero_namespace, source.upload)));
+  if (!found.has_value()) {
+    return absl::NotFoundError(absl::StrCat(text, " was not found; kubectl get datauploads -n ",
+                                            source.velero_namespace, " lists them"));
+  }
+  ASSIGN_OR_RETURN(const velero::DataUpload upload, velero::ParseDataUpload(*found));
+  if (upload.data_mover != velero::kDataMoverName) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(text, " is of the data mover \"", upload.data_mover, "\", not of csi-delta"));
+  }
+  if (upload.phase != DataPhase::kCompleted) {
+    return absl::FailedPreconditionError(absl::StrCat(text, " is ", found->phase(),
+                                                      ": only what is Completed can be "
+                                                      "restored"));
+  }
+  RETURN_IF_ERROR(Annotate(velero::ParseDataReference(found->snapshot_id()).status(),
+                           absl::StrCat(text, ": status.snapshotID")));
+  return *std::move(found);
+}
+
+DataDownload DownloadOf(const DataUpload& upload, const PersistentVolumeClaim& pvc) {
+  DataDownload download = DataDownload::Make(
+      upload.namespace_name(),
+      csi::TransferName(upload.name(), absl::StrCat("into.", pvc.uid(), ".", upload.uid())));
+  // One that a restore of Velero brought back would write again.
+  download.SetLabel(objects::kExcludeFromBackupLabel, "true");
+  download.SetAnnotation(objects::kIntoAnnotation, pvc.uid());
+  download.SetAnnotation(objects::kIntoUploadAnnotation, upload.name());
+  download.SetDataMover(velero::kDataMoverName);
+  download.SetMovedSnapshot(upload.snapshot_id());
+  download.SetOperationTimeout(kOperationTimeout);
+  // A data mover that does not know of `into` refuses what names a volume.
+  download.SetTarget(pvc.namespace_name(), pvc.name(), pvc.volume_name());
+  download.SetStorageLocation(upload.storage_location());
+  download.SetSourceNamespace(upload.source_namespace());
+  return download;
+}
+
+// Makes, follows and removes the DataDownload.
+class MoverRestore {
+ public:
+  MoverRestore(const CallContext& ctx, k8s::ApiClient& api, const MoverPlan& plan,
+               const CopyRestoreOptions& options, std::vector<std::string>& not_checked);
+  absl::StatusOr<VolumeCopyResult> Run();
+
+ private:
+  void Tell(const std::string& sentence) const;
+
+  // One that has begun is gone on with; RemoveEarlier() has removed any other.
+  absl::Status Ensure();
+
+  // For the PVC as it was planned with, and no other.
+  objects::Patch PatchOfPvc() const { return objects::Patch().IfUid(plan_.pvc.uid()); }
+
+  // The right to change the PVC is what the mover asks for.
+  absl::Status Consent();
+
+  // The PVC may have consented although it was not said so.
+  void GiveUp();
+
+  // Where the mover does not: it ends it with its record. Says where it stays.
+  void EndConsent();
+
+  // One that no mover has accepted must not begin once the caller has gone; OK where it was
+  // removed.
+  absl::Status Withdraw();
+
+  // How it stands once the caller was told to end.
+  absl::Status Stopped(const absl::Status& why);
+  absl::Status TakeUp(DataDownload found);
+  absl::Status Follow();
+  absl::Status Look();
+
+  // What it waits for, once each; then how far it is.
+  void Report();
+
+  const CallContext& ctx_;
+  k8s::ApiClient& api_;
+  const MoverPlan& plan_;
+  const CopyRestoreOptions& options_;
+  std::vector<std::string>& not_checked_;
+  const k8s::ObjectKey key_;
+  const std::string text_;
+  DataDownload download_;
+  std::string told_;
+};
+
+MoverRestore::MoverRestore(const CallContext& ctx, k8s::ApiClient& api, const MoverPlan& plan,
+                           const CopyRestoreOptions& options, std::vector<std::string>& not_checked)
+    : ctx_(ctx),
+      api_(api),
+      plan_(plan),
+      options_(options),
+      not_checked_(not_checked),
+      key_(plan.download.key()),
+      text_(NamedDownload(plan.download)) {}
+
+absl::StatusOr<VolumeCopyResult> MoverRestore::Run() {
+  RETURN_IF_ERROR(Ensure());
+  RETURN_IF_ERROR(Follow());
+  if (PhaseOf(download_) != DataPhase::kCompleted) {
+    const std::string message = download_.message();
+    EndConsent();
+    return absl::FailedPreconditionError(
+        absl::StrCat("restore into ", NamedTarget(plan_.pvc), ": ", text_, " is ",
+                     velero::ToString(PhaseOf(download_)), ": ",
+                     message.empty() ? "the data mover gives no reason" : message,
+                     "; where it is partly old now its beginning says so: run this again"));
+  }
+  const std::string counted = download_.Annotation(objects::kRestoredBytesAnnotation);
+  const absl::Status removed = k8s::IgnoreGone(api_.Delete(ctx_, key_, {.uid = download_.uid()}));
+  if (!removed.ok()) {
+    not_checked_.push_back(absl::StrCat(text_, " stays: ", removed.message()));
+  }
+  return ParseVolumeCopyResult(counted);
+}
+
+void MoverRestore::Tell(const std::string& sentence) const {
+  if (options_.on_step) {
+    options_.on_step(sentence);
+  }
+}
+
+absl::Status MoverRestore::Ensure() {
+  if (plan_.goes_on) {
+    ASSIGN_OR_RETURN(std::optional<DataDownload> found,
+                     objects::Find<DataDownload>(ctx_, api_, key_));
+    return found.has_value() ? TakeUp(*std::move(found))
+                             : absl::AbortedError(absl::StrCat(text_,
+                                                               " has just ended; run this "
+                                                               "again"));
+  }
+  DataDownload download = plan_.download;
+  download.SetAnnotation(objects::kStartBeforeAnnotation,
+                         FormatRfc3339(ctx_.clock->Now() + kMoverStartTimeMax));
+  absl::StatusOr<DataDownload> made = objects::Create(ctx_, api_, download);
+  RETURN_IF_ERROR(Annotate(made.status(), "ask the data mover"));
+  download_ = *std::move(made);
+  if (const absl::Status consented = Consent(); !consented.ok()) {
+    GiveUp();
+    return consented;
+  }
+  Tell(absl::StrCat(text_, " asks the data mover to restore into ", NamedTarget(plan_.pvc)));
+  return absl::OkStatus();
+}
+
+absl::Status MoverRestore::Consent() {
+  const objects::Patch patch =
+      PatchOfPvc().SetAnnotation(objects::kMayWriteAnnotation, download_.uid());
+  const absl::Status consented =
+      csi::RetryTransient(ctx_, [&] { return objects::Apply(ctx_, api_, plan_.pvc.key(), patch); });
+  return Annotate(consented, absl::StrCat("annotation ", objects::kMayWriteAnnotation, " of ",
+                                          NamedTarget(plan_.pvc)));
+}
+
+void MoverRestore::GiveUp() {
+  const CallContext ctx = csi::CleanUpContext(*ctx_.clock, kCopyEndTimeMax);
+  const absl::Status removed = csi::RetryToTheEnd(
+      ctx, [&] { return k8s::IgnoreGone(api_.Delete(ctx, key_, {.uid = download_.uid()})); });
+  if (!removed.ok()) {
+    not_checked_.push_back(absl::StrCat(text_, " stays: ", removed.message()));
+  }
+  EndConsent();
+}
+
+void MoverRestore::EndConsent() {
+  const CallContext ctx = csi::CleanUpContext(*ctx_.clock, kCopyEndTimeMax);
+  const absl::Status ended = csi::RetryToTheEnd(ctx, [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> found,
+                     objects::Find<PersistentVolumeClaim>(ctx, api_, plan_.pvc.key()));
+    const bool is_there =
+        found.has_value() && found->Annotation(objects::kMayWriteAnnotation) == download_.uid();
+    return is_there ? k8s::IgnoreGone(objects::Apply(
+                          ctx, api_, plan_.pvc.key(),
+                          PatchOfPvc().RemoveAnnotation(objects::kMayWriteAnnotation)))
+                    : absl::OkStatus();
+  });
+  if (!ended.ok()) {
+    not_checked_.push_back(absl::StrCat("the annotation ", objects::kMayWriteAnnotation, " of ",
+                                        NamedTarget(plan_.pvc), " stays: ", ended.message()));
+  }
+}
+
+absl::Status MoverRestore::Withdraw() {
+  if (PhaseOf(download_) != DataPhase::kNew) {
+    return absl::FailedPreconditionError("it has begun");
+  }
+  RETURN_IF_ERROR(
+      api_.Delete(csi::CleanUpContext(*ctx_.clock, kCopyEndTimeMax), key_,
+                  {.uid = download_.uid(), .resource_version = download_.resource_version()}));
+  EndConsent();
+  return absl::OkStatus();
+}
+
+absl::Status MoverRestore::Stopped(const absl::Status& why) {
+  return Withdraw().ok()
+             ? Annotate(why, absl::StrCat(text_, " is deleted; nothing was written"))
+             : Annotate(why, absl::StrCat("the data mover goes on with ", text_,
+                                          "; run this again to follow it, or stop it: kubectl "
+                                          "patch datadownload ",
+                                          key_.name, " -n ", key_.namespace_name,
+                                          " --type merge -p '{\"spec\":{\"cancel\":true}}'"));
+}
+
+absl::Status MoverRestore::TakeUp(DataDownload found) {
+  if (found.Annotation(objects::kIntoAnnotation) != plan_.pvc.uid() ||
+      found.moved_snapshot() != plan_.download.moved_snapshot() ||
+      found.target_volume() != plan_.pvc.volume_name()) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(text_, " has the name that this restore would have, and is another one"));
+  }
+  download_ = std::move(found);
+  Tell(absl::StrCat(text_, " of an earlier run restores into ", NamedTarget(plan_.pvc)));
+  return absl::OkStatus();
+}
+
+absl::Status MoverRestore::Follow() {
+  const absl::Time silent_at = ctx_.clock->Now() + kMoverSilenceNoted;
+  absl::Duration interval = kMoverLookIntervalMin;
+  bool told_of_silence = false;
+  while (!velero::IsTerminal(PhaseOf(download_))) {
+    Report();
+    if (PhaseOf(download_) == DataPhase::kNew && !told_of_silence &&
+        ctx_.clock->Now() >= silent_at) {
+      told_of_silence = true;
+      Tell(absl::StrCat("no data mover has accepted ", text_,
+                        " yet; csi-delta doctor says whether one runs"));
+    }
+    ctx_.clock->SleepFor(interval, ctx_.stop);
+    interval = std::min(2 * interval, kCopyLookInterval);
+    if (const absl::Status over = ctx_.Check(); !over.ok()) {
+      return Stopped(over);
+    }
+    RETURN_IF_ERROR(Look());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MoverRestore::Look() {
+  absl::StatusOr<std::optional<DataDownload>> found = objects::Find<DataDownload>(ctx_, api_, key_);
+  if (!found.ok() && IsRetryable(found.status())) {
+    return absl::OkStatus();  // The mover goes on while the API server is away.
+  }
+  RETURN_IF_ERROR(found.status());
+  if (!found->has_value() || (*found)->uid() != download_.uid()) {
+    EndConsent();
+    return absl::FailedPreconditionError(absl::StrCat(
+        "another client deleted ", text_, ", which stops the data mover; where ",
+        NamedTarget(plan_.pvc), " is partly old now its beginning says so: run this again"));
+  }
+  download_ = **std::move(found);
+  return absl::OkStatus();
+}
+
+void MoverRestore::Report() {
+  const std::string message = download_.message();
+  if (!message.empty() && message != told_) {
+    Tell(message);
+  }
+  told_ = message;
+  if (PhaseOf(download_) == DataPhase::kInProgress && options_.on_progress) {
+    options_.on_progress({.stage = "restore",
+                          .done_bytes = download_.done_bytes(),
+                          .total_bytes = download_.total_bytes()});
+  }
+}
+
+// A DataDownload of an earlier run that has not begun to write, or is over: gone before a safety
+// snapshot is taken, so that it does not write meanwhile.
+absl::Status RemoveEarlier(const CallContext& ctx, k8s::ApiClient& api,
+                           const DataDownload& download) {
+  const k8s::ObjectKey key = download.key();
+  const CallContext until = ctx.WithTimeout(kCopyEndTimeMax);
+  ASSIGN_OR_RETURN(std::optional<DataDownload> found, objects::Find<DataDownload>(ctx, api, key));
+  if (!found.has_value()) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(k8s::IgnoreGone(api.Delete(ctx, key, {.uid = found->uid()})));
+  while (true) {
+    ASSIGN_OR_RETURN(found, objects::Find<DataDownload>(ctx, api, key));
+    if (!found.has_value()) {
+      return absl::OkStatus();
+    }
+    ctx.clock->SleepFor(kMoverLookIntervalMin, ctx.stop);
+    RETURN_IF_ERROR(Annotate(until.Check(), absl::StrCat(NamedDownload(download),
+                                                         " of an earlier run is being deleted, and "
+                                                         "not gone yet; run this again")));
+  }
+}
+
+// What of an earlier run is gone on with. One that does not write yet is not: it could begin while
+// the safety snapshot is taken.
+bool HasBegun(const PersistentVolumeClaim& pvc, const DataDownload& download) {
+  const std::optional<objects::CopyRecord> record = ParseCopyRecord(pvc);
+  return record.has_value() && record->method == objects::CopyRecord::Method::kMover &&
+         record->id == download.uid() && record->has_written && !record->has_ended;
+}
+
+// What keeps the mover away that does not keep away a Pod that finishes its own restore.
+void AddMoverRefusals(const RestoreInfo& info, MoverPlan& plan) {
+  const std::optional<objects::CopyRecord> record = ParseCopyRecord(*info.pvc);
+  if (record.has_value() && csi::IsWrittenByPod(*record)) {
+    plan.refusals.push_back({.reason = RestoreRefusalReason::kBusy,
+                             .message = csi::WrittenByPodText(*record, *info.pvc)});
+  }
+  if (info.volume.has_value()) {
+    if (std::string refused = RefusedDriver(info.volume->driver()); !refused.empty()) {
+      plan.refused_by_copy.push_back(std::move(refused));
+    }
+  }
+}
+
+}  // namespace
+
+absl::Status CheckMayAskMover(const CallContext& ctx, k8s::ApiClient& api,
+                              absl::string_view velero_namespace,
+                              absl::string_view namespace_name) {
+  const std::string veleros(velero_namespace);
+  const std::string here(namespace_name);
+  return k8s::RequireAccess(
+      ctx, api,
+      {{{"get", DataUpload::Type(), veleros}, snapshots::kSnapshotAdminRole},
+       {{"get", DataDownload::Type(), veleros}, snapshots::kSnapshotAdminRole},
+       {{"create", DataDownload::Type(), veleros}, snapshots::kSnapshotAdminRole},
+       {{"delete", DataDownload::Type(), veleros}, snapshots::kSnapshotAdminRole},
+       // Which is the consent.
+       {{"patch", PersistentVolumeClaim::Type(), here}, snapshots::kSnapshotAdminRole},
+       // Two that write at the same time would ruin the volume.
+       {{"list", objects::Pod::Type(), here}, snapshots::kSnapshotAdminRole}});
+}
+
+absl::StatusOr<MoverPlan> PlanMoverRestore(const CallContext& ctx, k8s::ApiClient& api,
+                                           const RestoreSurroundings& around,
+                                           const MovedSource& source, absl::string_view pvc_name) {
+  ASSIGN_OR_RETURN(const DataUpload upload, ReadUpload(ctx, api, source));
+  ASSIGN_OR_RETURN(RestoreInfo info, ReadPvcInfo(ctx, api, around.namespace_name, pvc_name));
+  if (!info.pvc.has_value()) {
+    return absl::NotFoundError(absl::StrCat("PVC ", around.namespace_name, "/", pvc_name,
+                                            " does not exist; restore the backup, or name a PVC "
+                                            "that does"));
+  }
+  DataDownload download = DownloadOf(upload, *info.pvc);
+  ASSIGN_OR_RETURN(const std::optional<DataDownload> found,
+                   objects::Find<DataDownload>(ctx, api, download.key()));
+  const bool is_under_way = found.has_value() && !velero::IsTerminal(PhaseOf(*found));
+  info.own_transfer = is_under_way ? found->uid() : "";
+  MoverPlan plan{PlanInto(around, info), std::move(download)};
+  plan.goes_on = is_under_way && HasBegun(plan.pvc, *found);
+  AddMoverRefusals(info, plan);
+  return plan;
+}
+
+absl::StatusOr<CopyRestoreResult> RestoreByMover(const CallContext& ctx, k8s::ApiClient& api,
+                                                 Random& random, const MoverPlan& plan,
+                                                 const CopyRestoreOptions& options,
+                                                 std::vector<std::string>& not_checked) {
+  if (!plan.goes_on) {
+    RETURN_IF_ERROR(RemoveEarlier(ctx, api, plan.download));
+  }
+  ASSIGN_OR_RETURN(const SecuredVolume secured,
+                   SecureVolume(ctx, api, random, plan, options,
+                                {.note = absl::StrCat("before ", NamedDownload(plan.download)),
+                                 .restore = plan.download.name()},
+                                not_checked));
+  return WithSafety(MoverRestore(ctx, api, plan, options, not_checked).Run(),
+                    secured.safety_snapshot);
+}
+
+}  // namespace csidelta::inplace

@@ -1,0 +1,165 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "csi/snapshot_state.h"
+#include "k8s/api_client.h"
+#include "objects/persistent_volume.h"
+#include "objects/persistent_volume_claim.h"
+#include "objects/volume_snapshot.h"
+#include "objects/workload.h"
+#include "velero/backup.h"
+
+// Whether the data of a VolumeSnapshot may replace that of a PVC which exists, asked before
+// anything is written: everything that would fail half-way, or take data from under an application.
+// Every reason that holds is returned, in this order:
+//
+//   reason             exit  when
+//   -----------------  ----  ---------------------------------------------------------------------
+//   NotReady              1  the VolumeSnapshot is Creating, Uploading, or Error and retried
+//   Unusable              1  it is Deleting, Lost, or Error that the driver means
+//   NotMutual             1  it and its content do not name each other, by its uid
+//   NoPvc                 1  the PVC does not exist
+//   PvcNotBound           1  it is Pending or Lost
+//   PvcBeingDeleted       1  its deletion was requested
+//   VolumeNotItsOwn       1  its PersistentVolume does not exist, or names another PVC
+//   OtherDriver           1  the volume is not of the driver of the content, or not of CSI
+//   TooSmall             22  the restoreSize is larger than the volume
+//   OtherMode             1  the source volume was in another mode than the PVC
+//   InUse                 1  a Pod that is Pending or Running names the PVC
+//   StatefulSetMakes      1  a StatefulSet has it among its templates, and replicas for it
+//   StatefulSetDeletes    1  one that has no replica for it deletes such PVCs
+//   Busy                 11  a snapshot of it is being taken, its Lease is held, or the data mover
+//                            writes into it; not for an earlier run of this restore
+//   InBackup              1  a backup of Velero that is not over includes its namespace
+//   Unfinished            1  an earlier restore into it was neither finished nor completed
+//
+// What may not be read decides nothing and is named, but for the PVC: if that cannot be read,
+// reading fails. A VolumeSnapshot that is Unverified may be used: what is made of it shows what it
+// holds before anything is replaced.
+namespace csidelta::inplace {
+
+enum class RestoreRefusalReason {
+  kNotReady,
+  kUnusable,
+  kNotMutual,
+  kNoPvc,
+  kPvcNotBound,
+  kPvcBeingDeleted,
+  kVolumeNotItsOwn,
+  kOtherDriver,
+  kTooSmall,
+  kOtherMode,
+  kInUse,
+  kStatefulSetMakes,
+  kStatefulSetDeletes,
+  kBusy,
+  kInBackup,
+  kUnfinished,
+};
+
+// "NotReady", ...
+absl::string_view ToString(RestoreRefusalReason reason);
+
+struct RestoreRefusal {
+  RestoreRefusalReason reason;
+  std::string message;  // what is wrong, and what to do: one line
+};
+
+// Of one namespace, for all restores into it. What is missing may not be read.
+struct RestoreSurroundings {
+  std::string namespace_name;
+  std::optional<std::vector<objects::Pod>> pods = {};
+  std::optional<std::vector<objects::StatefulSet>> stateful_sets = {};
+  std::optional<std::vector<objects::VolumeSnapshot>> snapshots = {};
+  std::optional<std::vector<velero::Backup>> backups = {};  // that are not over
+  absl::Time now;
+  std::vector<std::string> not_checked = {};  // "Velero backups not checked: ..."
+};
+
+// An in-place restore by swap of volumes that was begun and not finished: inplace/volume_swap.h.
+struct UnfinishedRestore {
+  std::string volume;    // a PersistentVolume that has its record
+  std::string snapshot;  // that it restores, by name
+};
+
+// Of one VolumeSnapshot and the PVC that it is to be restored into.
+struct RestoreInfo {
+  objects::VolumeSnapshot snapshot;
+  csi::ContentReading::Kind content_kind = csi::ContentReading::Kind::kUnknown;
+  std::optional<objects::VolumeSnapshotContent> content = {};  // with kPresent
+  bool is_handle_gone = false;                                 // as in ContentReading
+  std::string pvc_name;
+  std::optional<objects::PersistentVolumeClaim> pvc = {};  // nothing: it does not exist
+  bool is_volume_read = false;
+  std::optional<objects::PersistentVolume> volume = {};  // nothing: it does not exist
+  std::string lease_held_for = {};                       // "": the Lease of its volume is free
+  std::optional<UnfinishedRestore> unfinished = {};
+  // The uid of the DataDownload that this restore is done by, which is no other one; "".
+  std::string own_transfer = {};
+  // The DataDownload of the PVC's record is over or gone, and nothing of it is left.
+  bool is_transfer_over = false;
+  std::vector<std::string> not_checked = {};  // "binding not checked: ..."
+};
+
+struct RestoreVerdict {
+  std::vector<RestoreRefusal> refusals;  // none: it may be done, as far as that can be known
+  std::vector<std::string> not_checked;  // of this PVC: what was read, and does not say
+};
+
+// The table above. Pure.
+RestoreVerdict CheckRestore(const RestoreSurroundings& around, const RestoreInfo& info);
+
+// OK where none exist. IsVolumeBusy() where Busy is the only reason; FAILED_PRECONDITION else,
+// with all messages after "PVC shop/data is not restored: ". Pure.
+absl::Status RefusalStatus(absl::string_view namespace_name, absl::string_view pvc_name,
+                           const std::vector<RestoreRefusal>& refusals);
+// Whether a larger volume is all that it takes: exit code 22. Pure.
+bool IsTooSmallAlone(const std::vector<RestoreRefusal>& refusals);
+
+// The Pods of these that use the PVC and have not ended. Pure.
+std::vector<const objects::Pod*> UsersOf(const std::vector<objects::Pod>& pods,
+                                         absl::string_view pvc_name);
+// "StatefulSet/db uses it (Pod db-0 is Running); kubectl scale statefulset/db --replicas=0 -n
+// shop", for the first of them. REQUIRES one. Pure.
+std::string UseText(const std::vector<const objects::Pod*>& users);
+
+// What the VolumeSnapshot is called that a restore takes of the PVC before it changes anything: the
+// same in each run, so that what an earlier run holds is not held against the next. Pure.
+std::string SafetySnapshotName(const objects::PersistentVolumeClaim& pvc,
+                               const objects::VolumeSnapshot& snapshot);
+
+// What the PersistentVolumes of an in-place restore, and what it makes meanwhile, are labelled
+// with: it leads from the PVC to them, also while the PVC does not exist. Pure.
+std::string RestoreLabelValue(absl::string_view namespace_name, absl::string_view pvc_name);
+
+// One LIST of Pods, StatefulSets, VolumeSnapshots and Backups each.
+absl::StatusOr<RestoreSurroundings> ReadRestoreSurroundings(const CallContext& ctx,
+                                                            k8s::ApiClient& api,
+                                                            absl::string_view namespace_name);
+
+// Whether nothing is left of the DataDownload that the record of the PVC names, so that the data
+// mover writes no more though the record says so: it is gone or has its last phase, and no second
+// PersistentVolume of the volume (inplace/in_place_volume.h) is left. What may not be read may be
+// there.
+absl::StatusOr<bool> IsTransferOver(const CallContext& ctx, k8s::ApiClient& api,
+                                    const objects::PersistentVolumeClaim& pvc);
+
+// OK, or FAILED_PRECONDITION where the data mover may be writing into the volume.
+absl::Status CheckNotWrittenByMover(const CallContext& ctx, k8s::ApiClient& api,
+                                    const objects::PersistentVolumeClaim& pvc);
+
+// A GET of the content, the PVC, its volume and its Lease each, and a LIST of the volumes with the
+// label of the PVC. PERMISSION_DENIED when the PVC may not be read.
+absl::StatusOr<RestoreInfo> ReadRestoreInfo(const CallContext& ctx, k8s::ApiClient& api,
+                                            const objects::VolumeSnapshot& snapshot,
+                                            absl::string_view pvc_name);
+
+}  // namespace csidelta::inplace

@@ -1,0 +1,838 @@
+#include "inplace/volume_swap.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status_macros.h"
+#include "csi/claim_provisioning.h"
+#include "csi/population.h"
+#include "inplace/node_choice.h"
+#include "k8s/access_review.h"
+#include "k8s/find.h"
+#include "objects/client.h"
+#include "objects/keys.h"
+#include "objects/persistent_volume.h"
+#include "objects/persistent_volume_claim.h"
+#include "objects/storage_class.h"
+#include "snapshots/creation_failure.h"
+#include "snapshots/promotion.h"
+#include "snapshots/snapshot_creation.h"
+#include "snapshots/snapshot_import.h"
+#include "snapshots/snapshot_source.h"
+#include "snapshots/volume_guard.h"
+
+namespace csidelta::inplace {
+namespace {
+
+using objects::PersistentVolume;
+using objects::PersistentVolumeClaim;
+using objects::StorageClass;
+using objects::SwapRecord;
+using objects::SwapSide;
+using objects::VolumeSnapshot;
+
+// How often a step is tried that another writer got in the way of, or whose answer was lost.
+constexpr int kStepTriesMax = 10;
+constexpr absl::Duration kStepPause = absl::Milliseconds(100);
+// How long a deletion may take before the Pods are looked at, which may hold it.
+constexpr absl::Duration kDeletionSlice = absl::Seconds(2);
+// An older safety snapshot of the same restore does not hold what was written since.
+constexpr absl::Duration kSafetyAgeMax = absl::Minutes(10);
+constexpr int kSafetyNamesMax = 20;
+// How long a provisioner may take to begin with a volume that no provisioner made.
+constexpr absl::Duration kUnprovisionedWait = absl::Seconds(30);
+// No PVC has such a uid: a volume that is reserved for it is free for its driver to delete.
+constexpr char kNoPvcUid[] = "released-by-csi-delta";
+
+std::string CommandOf(const SwapTarget& target, absl::string_view flag) {
+  return absl::StrCat("csi-delta snapshot restore --into ", target.pvc_name, " -n ",
+                      target.namespace_name, " ", flag);
+}
+
+absl::Status WithAdvice(const absl::Status& status, absl::string_view advice) {
+  return status.ok() ? status : snapshots::WithMore(status, absl::StrCat("; ", advice));
+}
+
+objects::Patch WithoutRecord() {
+  return objects::Patch()
+      .RemoveLabel(objects::kInPlaceLabel)
+      .RemoveAnnotation(objects::kInPlaceRecordAnnotation);
+}
+
+// --- Planning
+
+class SwapPlanner {
+ public:
+  SwapPlanner(const CallContext& ctx, k8s::ApiClient& api, const RestoreSurroundings& around,
+              SwapPlan plan)
+      : ctx_(ctx), api_(api), around_(around), plan_(std::move(plan)) {}
+
+  absl::StatusOr<SwapPlan> Plan() {
+    const SwapTarget& target = plan_.target;
+    ASSIGN_OR_RETURN(plan_.state,
+                     ReadSwapState(ctx_, api_, target.namespace_name, target.pvc_name));
+    const SwapState& state = plan_.state;
+    plan_.was_begun = state.is_begun();
+    plan_.was_exchanging = state.original.has_value();
+    if (plan_.was_exchanging) {
+      plan_.original_volume = state.original->volume.name();
+      plan_.finalizers = ForeignFinalizers(*state.original->record.claim);
+      RETURN_IF_ERROR(NextOfRestore(state, WishOf(target)).status());
+      return std::move(plan_);
+    }
+    if (!target.snapshot.has_value()) {
+      return absl::NotFoundError(absl::StrCat("VolumeSnapshot ", target.namespace_name, "/",
+                                              target.snapshot_name,
+                                              " does not exist; csi-delta snapshot list -n ",
+                                              target.namespace_name, " shows those that do"));
+    }
+    ASSIGN_OR_RETURN(RestoreInfo info,
+                     ReadRestoreInfo(ctx_, api_, *target.snapshot, target.pvc_name));
+    info.unfinished.reset();  // The state says it better.
+    RestoreVerdict verdict = CheckRestore(around_, info);
+    plan_.refusals = std::move(verdict.refusals);
+    for (std::vector<std::string>* const notes : {&info.not_checked, &verdict.not_checked}) {
+      plan_.not_checked.insert(plan_.not_checked.end(), notes->begin(), notes->end());
+    }
+    if (plan_.refusals.empty()) {
+      RETURN_IF_ERROR(NextOfRestore(state, WishOf(target)).status());
+      RETURN_IF_ERROR(PlanVolume(info));
+    }
+    return std::move(plan_);
+  }
+
+  static SwapWish WishOf(const SwapTarget& target) {
+    return {.snapshot = target.snapshot_name,
+            .snapshot_uid = target.snapshot.has_value() ? target.snapshot->uid() : ""};
+  }
+
+ private:
+  // REQUIRES facts that nothing is against.
+  absl::Status PlanVolume(const RestoreInfo& info) {
+    const PersistentVolumeClaim& pvc = *info.pvc;
+    plan_.original_volume = pvc.volume_name();
+    plan_.temporary_pvc = TemporaryPvcName(pvc.name(), pvc.uid(), plan_.target.snapshot->uid());
+    plan_.storage_class = pvc.storage_class().value_or("");
+    plan_.finalizers = ForeignFinalizers(pvc);
+    plan_.driver = info.volume.has_value() ? info.volume->driver() : "";
+    const int64_t capacity = info.volume.has_value() ? info.volume->capacity_bytes().value_or(0)
+                                                     : pvc.capacity_bytes().value_or(0);
+    plan_.size_bytes = std::max(capacity, pvc.requested_bytes().value_or(0));
+    if (!info.is_volume_read) {
+      plan_.refused_by_swap.push_back("its PersistentVolume may not be read");
+      return absl::OkStatus();
+    }
+    return PlanClass(*info.volume);
+  }
+
+  absl::Status PlanClass(const PersistentVolume& volume) {
+    const absl::StatusOr<std::vector<StorageClass>> classes =
+        objects::List<StorageClass>(ctx_, api_, "");
+    if (absl::IsPermissionDenied(classes.status())) {
+      plan_.not_checked.push_back(
+          absl::StrCat("StorageClass not checked: ", classes.status().message()));
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(classes.status());
+    const auto found = std::find_if(classes->begin(), classes->end(), [&](const StorageClass& one) {
+      return one.name() == plan_.storage_class;
+    });
+    if (found == classes->end()) {
+      plan_.refused_by_swap.push_back(absl::StrCat(
+          "its StorageClass \"", plan_.storage_class,
+          "\" does not exist, and a volume of another class cannot be the PVC's; make a new PVC "
+          "with csi-delta snapshot promote"));
+    } else if (!csi::IsProvisionerOf(found->provisioner(), plan_.driver)) {
+      plan_.refused_by_swap.push_back(absl::StrCat("its StorageClass ", plan_.storage_class,
+                                                   " is of driver ", found->provisioner(),
+                                                   ", its volume of ", plan_.driver));
+    } else if (found->waits_for_first_consumer()) {
+      return PlanNode(volume);
+    }
+    return absl::OkStatus();
+  }
+
+  // The class leaves the volume unmade until a Pod uses it: no Pod will, so a node is chosen here.
+  absl::Status PlanNode(const PersistentVolume& volume) {
+    const absl::StatusOr<std::string> node = ChooseNode(ctx_, api_, volume);
+    if (absl::IsPermissionDenied(node.status()) || absl::IsNotFound(node.status())) {
+      plan_.refused_by_swap.push_back(
+          absl::StrCat("its StorageClass ", plan_.storage_class,
+                       " makes no volume until a Pod uses it, and no node can be chosen for it: ",
+                       node.status().message()));
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(node.status());
+    plan_.node = *node;
+    return absl::OkStatus();
+  }
+
+  const CallContext& ctx_;
+  k8s::ApiClient& api_;
+  const RestoreSurroundings& around_;
+  SwapPlan plan_;
+};
+
+}  // namespace
+
+absl::StatusOr<SwapPlan> PlanSwap(const CallContext& ctx, k8s::ApiClient& api,
+                                  const RestoreSurroundings& around, const SwapTarget& target) {
+  return SwapPlanner(ctx, api, around, {.target = target, .state = {}}).Plan();
+}
+
+absl::Status CheckSwapRights(const CallContext& ctx, k8s::ApiClient& api,
+                             absl::string_view namespace_name) {
+  const std::string here(namespace_name);
+  return k8s::RequireAccess(
+      ctx, api,
+      {{{"create", PersistentVolumeClaim::Type(), here}, snapshots::kSnapshotUserRole},
+       {{"patch", PersistentVolumeClaim::Type(), here}, snapshots::kSnapshotUserRole},
+       {{"delete", PersistentVolumeClaim::Type(), here}, snapshots::kSnapshotUserRole},
+       {{"list", PersistentVolumeClaim::Type(), here}, snapshots::kSnapshotUserRole},
+       {{"list", objects::Pod::Type(), here}, snapshots::kSnapshotAdminRole},
+       {{"get", PersistentVolume::Type()}, snapshots::kSnapshotReaderRole},
+       {{"list", PersistentVolume::Type()}, snapshots::kSnapshotAdminRole},
+       {{"patch", PersistentVolume::Type()}, snapshots::kSnapshotAdminRole},
+       {{"delete", PersistentVolume::Type()}, snapshots::kSnapshotAdminRole}});
+}
+
+absl::Status CheckMayRelease(const CallContext& ctx, k8s::ApiClient& api, const SwapState& state) {
+  const auto refused = [&](absl::string_view volume, absl::string_view why) {
+    return absl::FailedPreconditionError(absl::StrCat("PVC ", state.namespace_name, "/",
+                                                      state.pvc_name, ": its other volume ", volume,
+                                                      " is kept: ", why));
+  };
+  const bool has_restored = state.pvc.has_value() && state.restored.has_value() &&
+                            state.pvc->volume_name() == state.restored->volume.name();
+  const std::optional<SwapVolume>& other = has_restored ? state.original : state.restored;
+  if (!other.has_value()) {
+    return absl::OkStatus();
+  }
+  const std::string name = other->volume.name();
+  csi::PopulationReader reader(ctx, api);
+  if (has_restored) {
+    ASSIGN_OR_RETURN(const csi::Population population,
+                     reader.Read(csi::VolumeOf(state.restored->volume)));
+    if (population.state == csi::PopulationState::kFailed) {
+      return refused(name, absl::StrCat("the volume in use never got the VolumeSnapshot's data: ",
+                                        population.text, "; ",
+                                        "take the restore back (--undo) and restore again"));
+    }
+    if (population.state != csi::PopulationState::kFilled) {
+      return refused(name, absl::StrCat("the volume in use may not have its data yet: ",
+                                        population.text, "; run the same command again then"));
+    }
+  }
+  ASSIGN_OR_RETURN(const std::vector<std::string> copies,
+                   reader.UnfilledFromVolume(csi::VolumeOf(other->volume)));
+  return copies.empty()
+             ? absl::OkStatus()
+             : refused(name, absl::StrCat("it is still copied from: ", absl::StrJoin(copies, "; "),
+                                          "; run the same command again then"));
+}
+
+VolumeSwap::VolumeSwap(const CallContext& ctx, k8s::ApiClient& api, Random& random,
+                       SwapTarget target, SwapSink sink)
+    : ctx_(ctx), api_(api), random_(random), target_(std::move(target)), sink_(std::move(sink)) {}
+
+std::string VolumeSwap::PvcText() const {
+  return absl::StrCat("PVC ", target_.namespace_name, "/", target_.pvc_name);
+}
+
+void VolumeSwap::Tell(SwapStep step, std::string text) {
+  result_.did_anything = true;
+  sink_({.step = step,
+         .pvc = absl::StrCat(target_.namespace_name, "/", target_.pvc_name),
+         .text = std::move(text)});
+}
+
+const SwapVolume* VolumeSwap::other_volume() const {
+  const auto& other = state_.Volume(state_.goal() == SwapSide::kOriginal ? SwapSide::kRestored
+                                                                         : SwapSide::kOriginal);
+  return other.has_value() ? &*other : nullptr;
+}
+
+const SwapVolume& VolumeSwap::in_use() const {
+  const auto& wanted = state_.Volume(state_.goal());
+  return wanted.has_value() ? *wanted : *other_volume();
+}
+
+SwapWish VolumeSwap::Wish() const {
+  SwapWish wish = SwapPlanner::WishOf(target_);
+  wish.needs_safety_snapshot = target_.takes_safety_snapshot && result_.safety_snapshot.empty();
+  return wish;
+}
+
+SwapResult VolumeSwap::Result() const {
+  SwapResult result = result_;
+  if (state_.original.has_value()) {
+    result.original_volume = state_.original->volume.name();
+    result.safety_snapshot = state_.original->record.safety;
+    result.at = state_.original->record.at;
+  }
+  if (state_.restored.has_value()) {
+    result.restored_volume = state_.restored->volume.name();
+  }
+  const bool has_restored = state_.pvc.has_value() && state_.restored.has_value() &&
+                            state_.pvc->volume_name() == state_.restored->volume.name();
+  result.in_use = has_restored ? SwapSide::kRestored : SwapSide::kOriginal;
+  return result;
+}
+
+absl::Status VolumeSwap::Run(const Next& next, SwapStep until) {
+  int tries = 0;
+  std::optional<SwapStep> last;
+  while (true) {
+    RETURN_IF_ERROR(ctx_.Check());
+    ASSIGN_OR_RETURN(state_, ReadSwapState(ctx_, api_, target_.namespace_name, target_.pvc_name));
+    ASSIGN_OR_RETURN(const SwapStep step, next(state_));
+    if (step == until || step == SwapStep::kDone) {
+      return absl::OkStatus();
+    }
+    // A step that changes nothing, again and again, would be a defect of the tables.
+    tries = last == step ? tries + 1 : 0;
+    last = step;
+    const absl::Status taken = Take(step);
+    const bool is_worth_a_try = absl::IsAborted(taken) || absl::IsUnavailable(taken) || taken.ok();
+    if (!is_worth_a_try || tries >= kStepTriesMax) {
+      return taken.ok() ? absl::InternalError(absl::StrCat("in-place restore of ", PvcText(),
+                                                           " stays at ", ToString(step)))
+                        : taken;
+    }
+    if (tries > 0 && !ctx_.clock->SleepFor(tries * kStepPause, ctx_.stop)) {
+      return ctx_.Check();
+    }
+  }
+}
+
+absl::Status VolumeSwap::Take(SwapStep step) {
+  switch (step) {
+    case SwapStep::kTakeSafetySnapshot:
+      return TakeSafetySnapshot();
+    case SwapStep::kMakeTemporary:
+      return MakeTemporary();
+    case SwapStep::kAwaitTemporary:
+      return AwaitTemporary();
+    case SwapStep::kRecordRestored:
+      return RecordRestored();
+    case SwapStep::kRecordOriginal:
+      return RecordOriginal();
+    case SwapStep::kTurnBack:
+      return TurnBack();
+    case SwapStep::kRetain:
+      return Retain();
+    case SwapStep::kRemoveTemporary:
+      return RemoveTemporary();
+    case SwapStep::kAwaitTemporaryGone:
+      return AwaitTemporaryGone();
+    case SwapStep::kRemovePvc:
+      return RemovePvc();
+    case SwapStep::kAwaitPvcGone:
+      return AwaitPvcGone();
+    case SwapStep::kReserve:
+      return Reserve();
+    case SwapStep::kMakePvc:
+      return MakePvc();
+    case SwapStep::kAwaitPvc:
+      return AwaitPvc();
+    case SwapStep::kMarkPvc:
+      return MarkPvc();
+    case SwapStep::kReturnPolicy:
+      return ReturnPolicy();
+    case SwapStep::kAbandon:
+      return Abandon();
+    case SwapStep::kRelease:
+      return Release();
+    case SwapStep::kAwaitVolumeGone:
+      return AwaitVolumeGone();
+    case SwapStep::kCleanPvc:
+      return CleanPvc();
+    case SwapStep::kCleanVolume:
+      return CleanVolume();
+    case SwapStep::kDone:
+      break;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status VolumeSwap::Prepare(const SwapPlan& plan) {
+  plan_ = plan;
+  std::unique_ptr<snapshots::VolumeGuard> guard;
+  if (!target_.takes_safety_snapshot && !plan.was_exchanging) {
+    // Up to the records, by which other restores are kept away.
+    absl::StatusOr<std::unique_ptr<snapshots::VolumeGuard>> entered = snapshots::GuardRestore(
+        ctx_, api_, random_, *plan.state.pvc,
+        SafetySnapshotName(*plan.state.pvc, *target_.snapshot), result_.not_checked);
+    RETURN_IF_ERROR(WithAdvice(entered.status(), "nothing is changed"));
+    guard = *std::move(entered);
+  }
+  // RecordOriginal is the last step that belongs here, and the first after which there is no other.
+  return Run(
+      [this](const SwapState& state) -> absl::StatusOr<SwapStep> {
+        return state.original.has_value() ? absl::StatusOr<SwapStep>(SwapStep::kDone)
+                                          : NextOfRestore(state, Wish());
+      },
+      SwapStep::kDone);
+}
+
+absl::StatusOr<SwapResult> VolumeSwap::Exchange() {
+  const auto next = [this](const SwapState& state) -> absl::StatusOr<SwapStep> {
+    // Not begun once more: who ended it may have the PVC in use again.
+    return state.is_begun()
+               ? NextOfRestore(state, Wish())
+               : absl::FailedPreconditionError(absl::StrCat(
+                     "the restore into ", PvcText(),
+                     " was ended by another client meanwhile, with --finish or --undo"));
+  };
+  RETURN_IF_ERROR(Run(next, SwapStep::kDone));
+  return Result();
+}
+
+absl::StatusOr<SwapResult> VolumeSwap::Undo() {
+  RETURN_IF_ERROR(Run(NextOfUndo, SwapStep::kDone));
+  return Result();
+}
+
+absl::StatusOr<SwapResult> VolumeSwap::Finish() {
+  std::string original;
+  std::string restored;
+  RETURN_IF_ERROR(Run(
+      [&](const SwapState& state) {
+        original = state.original.has_value() ? state.original->volume.name() : original;
+        restored = state.restored.has_value() ? state.restored->volume.name() : restored;
+        return NextOfFinish(state);
+      },
+      SwapStep::kDone));
+  SwapResult result = Result();
+  result.original_volume = original;
+  result.restored_volume = restored;
+  const bool has_restored =
+      state_.pvc.has_value() && !restored.empty() && state_.pvc->volume_name() == restored;
+  result.in_use = has_restored ? SwapSide::kRestored : SwapSide::kOriginal;
+  return result;
+}
+
+// --- Preparing
+
+// The same name in each run, so that one that was killed is gone on with, unless that was long ago.
+absl::StatusOr<VolumeSwap::SafetySnapshot> VolumeSwap::FindSafetySnapshot() {
+  SafetySnapshot safety;
+  for (int i = 1; i <= kSafetyNamesMax; ++i) {
+    safety.name = snapshots::FitName(SafetySnapshotName(*state_.pvc, *target_.snapshot),
+                                     i == 1 ? "" : absl::StrCat("-", i));
+    ASSIGN_OR_RETURN(const std::optional<VolumeSnapshot> there,
+                     objects::Find<VolumeSnapshot>(
+                         ctx_, api_, VolumeSnapshot::Key(target_.namespace_name, safety.name)));
+    if (!there.has_value()) {
+      return safety;
+    }
+    const VolumeSnapshot& snapshot = *there;
+    const auto made = snapshot.created_at();
+    const bool is_young = made.has_value() && ctx_.clock->Now() - *made < kSafetyAgeMax;
+    if (is_young && !snapshot.is_being_deleted()) {
+      safety.is_taken = snapshot.Label(objects::kMadeByLabel) == objects::kMadeByVerbs &&
+                        snapshot.source_pvc() == target_.pvc_name &&
+                        (snapshot.is_ready() || snapshot.taken_at().has_value());
+      return safety;
+    }
+  }
+  return safety;
+}
+
+void VolumeSwap::NoteAll(const std::vector<std::string>& notes) {
+  result_.not_checked.insert(result_.not_checked.end(), notes.begin(), notes.end());
+}
+
+absl::Status VolumeSwap::TakeSafetySnapshot() {
+  ASSIGN_OR_RETURN(const SafetySnapshot safety, FindSafetySnapshot());
+  if (!safety.is_taken) {
+    ASSIGN_OR_RETURN(snapshots::SnapshotSources sources,
+                     snapshots::PrepareSources(ctx_, api_, {*state_.pvc}, ""));
+    const absl::StatusOr<snapshots::Creation> creation = snapshots::CreateSnapshot(
+        ctx_, api_, random_,
+        {.source = std::move(sources.sources.front()),
+         .name = safety.name,
+         .may_join = true,
+         .note = absl::StrCat("before the restore of ", target_.snapshot_name),
+         .awaited = snapshots::AwaitedState::kTaken,
+         .timeout = ctx_.TimeLeft()});
+    RETURN_IF_ERROR(WithAdvice(
+        creation.status(), "nothing is changed; --safety no --yes restores without a snapshot"));
+    NoteAll(sources.not_checked);
+    NoteAll(creation->not_checked);
+  }
+  result_.safety_snapshot = safety.name;
+  Tell(SwapStep::kTakeSafetySnapshot,
+       absl::StrCat("VolumeSnapshot ", target_.namespace_name, "/", safety.name, " of ", PvcText(),
+                    " is taken, for safety"));
+  return absl::OkStatus();
+}
+
+absl::Status VolumeSwap::MakeTemporary() {
+  const PersistentVolumeClaim& pvc = *state_.pvc;
+  const snapshots::PlannedPvc planned = {.namespace_name = target_.namespace_name,
+                                         .name = plan_->temporary_pvc,
+                                         .storage_class = plan_->storage_class,
+                                         .size_bytes = plan_->size_bytes,
+                                         .mode = pvc.mode(),
+                                         .access_modes = pvc.access_modes()};
+  PersistentVolumeClaim object = snapshots::MakePvcObject(
+      planned, target_.snapshot_name,
+      {{objects::kInPlaceLabel, RestoreLabelValue(target_.namespace_name, target_.pvc_name)},
+       {objects::kExcludeFromBackupLabel, "true"}});
+  object.SetAnnotation(objects::kInPlaceRecordAnnotation,
+                       objects::FormatTemporaryRecord({.pvc_uid = pvc.uid(),
+                                                       .snapshot = target_.snapshot_name,
+                                                       .snapshot_uid = target_.snapshot->uid()}));
+  if (!plan_->node.empty()) {
+    object.SetAnnotation(objects::kSelectedNodeAnnotation, plan_->node);
+  }
+  // A volume of another attributes class cannot be the PVC's.
+  if (const std::optional<std::string> attributes = pvc.attributes_class();
+      attributes.has_value()) {
+    object.SetAttributesClass(*attributes);
+  }
+  const absl::Status made = objects::Create(ctx_, api_, object).status();
+  if (absl::IsAlreadyExists(made)) {
+    return absl::AbortedError(made.message());  // Another run was quicker: the next look says so.
+  }
+  RETURN_IF_ERROR(
+      WithAdvice(made, absl::StrCat(PvcText(), " is as it was; the temporary PVC ", planned.name,
+                                    " is needed in addition for a moment")));
+  Tell(SwapStep::kMakeTemporary,
+       absl::StrCat("PVC ", target_.namespace_name, "/", planned.name,
+                    " is being made of VolumeSnapshot ", target_.snapshot_name));
+  return absl::OkStatus();
+}
+
+absl::Status VolumeSwap::AwaitTemporary() {
+  std::vector<std::string> notes;
+  const absl::StatusOr<snapshots::AwaitedPvc> awaited = snapshots::AwaitPvc(
+      ctx_, api_, *state_.temporary,
+      {.source = *target_.snapshot, .driver = plan_->driver, .stays = false, .has_no_pod = true},
+      notes);
+  for (std::string& note : notes) {
+    if (std::find(result_.not_checked.begin(), result_.not_checked.end(), note) ==
+        result_.not_checked.end()) {
+      result_.not_checked.push_back(std::move(note));
+    }
+  }
+  const std::string advice = absl::StrCat(PvcText(), " is as it was; ",
+                                          CommandOf(target_, "--undo removes what was made"));
+  RETURN_IF_ERROR(WithAdvice(awaited.status(), advice));
+  if (awaited->state != snapshots::PvcState::kBound) {
+    return absl::FailedPreconditionError(absl::StrCat("PVC ", state_.temporary->name(),
+                                                      " gets no volume until a Pod uses it: its ",
+                                                      "StorageClass waits for that; ", advice));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status VolumeSwap::PatchVolume(const PersistentVolume& volume, objects::Patch patch) {
+  patch.IfUid(volume.uid()).IfVersion(volume.resource_version());
+  return objects::Apply(ctx_, api_, volume.key(), patch);
+}
+
+absl::Status VolumeSwap::WriteRecord(const PersistentVolume& volume, const SwapRecord& record,
+                                     absl::string_view policy) {
+  return PatchVolume(volume,
+                     objects::Patch()
+                         .SetLabel(objects::kInPlaceLabel,
+                                   RestoreLabelValue(target_.namespace_name, target_.pvc_name))
+                         .SetAnnotation(objects::kInPlaceRecordAnnotation, FormatSwapRecord(record))
+                         .SetReclaimPolicy(policy));
+}
+
+absl::Status VolumeSwap::RecordRestored() {
+  const std::optional<PersistentVolume>& volume = state_.temporary_volume;
+  if (state_.restored.has_value()) {
+    return WriteRecord(state_.restored->volume, state_.restored->record, "Retain");
+  }
+  if (!volume.has_value()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "PersistentVolume ", state_.temporary->volume_name(), " of PVC ", state_.temporary->name(),
+        " does not exist, or is another's; ", CommandOf(target_, "--undo removes what was made")));
+  }
+  if (volume->capacity_bytes().value_or(0) < state_.pvc->requested_bytes().value_or(0)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "PersistentVolume ", volume->name(), " made of the VolumeSnapshot is smaller than ",
+        PvcText(), " requests; ", CommandOf(target_, "--undo removes what was made")));
+  }
+  // Also for a run that goes on after one that was killed: bound is not filled.
+  RETURN_IF_ERROR(AwaitTemporary());
+  RETURN_IF_ERROR(WriteRecord(*volume,
+                              {.side = SwapSide::kRestored,
+                               .namespace_name = target_.namespace_name,
+                               .pvc = target_.pvc_name,
+                               .snapshot = target_.snapshot_name,
+                               .snapshot_uid = target_.snapshot->uid(),
+                               .policy = volume->reclaim_policy(),
+                               .peer = state_.pvc->volume_name()},
+                              "Retain"));
+  Tell(SwapStep::kRecordRestored,
+       absl::StrCat("volume ", volume->name(), " holds VolumeSnapshot ", target_.snapshot_name));
+  return absl::OkStatus();
+}
+
+absl::Status VolumeSwap::RecordOriginal() {
+  ASSIGN_OR_RETURN(const PersistentVolume volume,
+                   objects::Get<PersistentVolume>(
+                       ctx_, api_, PersistentVolume::Key("", state_.pvc->volume_name())));
+  if (volume.pvc_uid() != state_.pvc->uid() || volume.is_being_deleted()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "PersistentVolume ", volume.name(), " of ", PvcText(), " is another's, or being deleted; ",
+        CommandOf(target_, "--undo removes what was made")));
+  }
+  const SwapRecord record = {.side = SwapSide::kOriginal,
+                             .namespace_name = target_.namespace_name,
+                             .pvc = target_.pvc_name,
+                             .snapshot = target_.snapshot_name,
+                             .snapshot_uid = target_.snapshot->uid(),
+                             .policy = volume.reclaim_policy(),
+                             .peer = state_.restored->volume.name(),
+                             .goal = SwapSide::kRestored,
+                             .at = ctx_.clock->Now(),
+                             .pvc_uid = state_.pvc->uid(),
+                             .safety = result_.safety_snapshot,
+                             .claim = ClaimToMake(*state_.pvc, "")};
+  RETURN_IF_ERROR(WriteRecord(volume, record, "Retain"));
+  Tell(SwapStep::kRecordOriginal,
+       absl::StrCat("volume ", volume.name(), " of ", PvcText(), " is kept, whatever happens"));
+  return absl::OkStatus();
+}
+
+// --- Exchanging
+
+absl::Status VolumeSwap::TurnBack() {
+  SwapRecord record = state_.original->record;
+  record.goal = SwapSide::kOriginal;
+  // What was changed on the PVC since, an application's label, is not lost on the way back.
+  if (state_.pvc.has_value() && !state_.pvc->is_being_deleted() && state_.restored.has_value() &&
+      state_.pvc->volume_name() == state_.restored->volume.name()) {
+    record.claim = ClaimToMake(*state_.pvc, "");
+  }
+  RETURN_IF_ERROR(WriteRecord(state_.original->volume, record, "Retain"));
+  Tell(SwapStep::kTurnBack, absl::StrCat("volume ", state_.original->volume.name(),
+                                         " is to be the one of ", PvcText(), " again"));
+  return absl::OkStatus();
+}
+
+absl::Status VolumeSwap::Retain() {
+  const SwapVolume& other = *other_volume();
+  RETURN_IF_ERROR(WriteRecord(other.volume, other.record, "Retain"));
+  Tell(SwapStep::kRetain, absl::StrCat("volume ", other.volume.name(), " of ", PvcText(),
+                                       " is kept, whatever happens"));
+  return absl::OkStatus();
+}
+
+absl::Status VolumeSwap::RemoveTemporary() {
+  const PersistentVolumeClaim& pvc = *state_.temporary;
+  RETURN_IF_ERROR(k8s::IgnoreNotFound(api_.Delete(
+      ctx_, pvc.key(), {.uid = pvc.uid(), .resource_version = pvc.resource_version()})));
+  Tell(SwapStep::kRemoveTemporary,
+       absl::StrCat("PVC ", pvc.namespace_name(), "/", pvc.name(), " is deleted"));
+  return absl::OkStatus();
+}
+
+absl::Status VolumeSwap::AwaitTemporaryGone() { return AwaitGone(*state_.temporary); }
+absl::Status VolumeSwap::AwaitPvcGone() { return AwaitGone(*state_.pvc); }
+
+absl::Status VolumeSwap::CheckNoPodUses(absl::string_view pvc_name, absl::string_view consequence) {
+  ASSIGN_OR_RETURN(const std::vector<objects::Pod> pods,
+                   objects::List<objects::Pod>(ctx_, api_, target_.namespace_name));
+  const std::vector<const objects::Pod*> users = UsersOf(pods, pvc_name);
+  if (users.empty()) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat("PVC ", target_.namespace_name, "/", pvc_name,
+                                                    ": ", consequence, ": ", UseText(users),
+                                                    ", then run the same command again"));
+}
+
+absl::Status VolumeSwap::RemovePvc() {
+  RETURN_IF_ERROR(CheckNoPodUses(target_.pvc_name,
+                                 "a Pod has started meanwhile, and nothing was "
+                                 "exchanged"));
+  const PersistentVolumeClaim& pvc = *state_.pvc;
+  // Its record is as old as the resourceVersion.
+  RETURN_IF_ERROR(CheckNotWrittenByMover(ctx_, api_, pvc));
+  RETURN_IF_ERROR(k8s::IgnoreNotFound(api_.Delete(
+      ctx_, pvc.key(), {.uid = pvc.uid(), .resource_version = pvc.resource_version()})));
+  Tell(SwapStep::kRemovePvc, absl::StrCat(PvcText(), " is deleted, to be made again; its volume ",
+                                          pvc.volume_name(), " is kept"));
+  return absl::OkStatus();
+}
+
+// A Pod that started between the look and the deletion holds the PVC, which Kubernetes then deletes
+// only after it.
+absl::Status VolumeSwap::AwaitGone(const PersistentVolumeClaim& pvc) {
+  const k8s::ObjectKey key = pvc.key();
+  while (true) {
+    const absl::Status gone = objects::WaitFor<PersistentVolumeClaim>(
+        ctx_.WithTimeout(kDeletionSlice), api_, key,
+        [&](const PersistentVolumeClaim* now) -> absl::StatusOr<bool> {
+          return now == nullptr || now->uid() != pvc.uid();
+        });
+    if (!absl::IsDeadlineExceeded(gone)) {
+      return gone;
+    }
+    if (const absl::Status over = ctx_.Check(); !over.ok()) {
+      const std::vector<std::string> holders = ForeignFinalizers(pvc);
+      return absl::Status(
+          over.code(),
+          absl::StrCat(
+              "PVC ", pvc.namespace_name(), "/", pvc.name(), " is being deleted, and not gone yet",
+              holders.empty() ? ""
+                              : absl::StrCat(": what set its finalizers has to remove them (",
+                                             absl::StrJoin(holders, ", "), ")"),
+              "; its volume is kept; run the same command again to go on"));
+    }
+    RETURN_IF_ERROR(CheckNoPodUses(
+        pvc.name(),
+        "it is being deleted, and a Pod that has started meanwhile holds it; nothing "
+        "is lost, its volume is kept"));
+  }
+}
+
+absl::Status VolumeSwap::Reserve() {
+  const PersistentVolume& volume = target_volume().volume;
+  RETURN_IF_ERROR(
+      PatchVolume(volume, objects::Patch().ReserveFor(target_.namespace_name, target_.pvc_name)));
+  Tell(SwapStep::kReserve, absl::StrCat("volume ", volume.name(), " is reserved for ", PvcText()));
+  return absl::OkStatus();
+}
+
+std::string VolumeSwap::mark() const {
+  const SwapVolume* const other = other_volume();
+  return other == nullptr ? target_volume().record.peer : other->volume.name();
+}
+
+absl::Status VolumeSwap::PatchPvc(objects::Patch patch) {
+  return objects::Apply(ctx_, api_,
+                        PersistentVolumeClaim::Key(target_.namespace_name, target_.pvc_name),
+                        patch.IfUid(state_.pvc->uid()));
+}
+
+absl::Status VolumeSwap::MakePvc() {
+  const std::string volume = target_volume().volume.name();
+  PersistentVolumeClaim object = ClaimToMake(*state_.original->record.claim, volume);
+  object.SetAnnotation(objects::kInPlaceRecordAnnotation, mark());
+  const absl::Status made = objects::Create(ctx_, api_, object).status();
+  // Another run was quicker, or another program: the next look says which.
+  if (absl::IsAlreadyExists(made)) {
+    return absl::AbortedError(made.message());
+  }
+  RETURN_IF_ERROR(
+      WithAdvice(made, absl::StrCat(PvcText(),
+                                    " does not exist now, and its volumes are kept; run the same "
+                                    "command again")));
+  Tell(SwapStep::kMakePvc, absl::StrCat(PvcText(), " is made again, with volume ", volume));
+  return absl::OkStatus();
+}
+
+absl::Status VolumeSwap::MarkPvc() {
+  RETURN_IF_ERROR(
+      PatchPvc(objects::Patch().SetAnnotation(objects::kInPlaceRecordAnnotation, mark())));
+  Tell(SwapStep::kMarkPvc,
+       absl::StrCat(PvcText(), " keeps its volume ", state_.pvc->volume_name()));
+  return absl::OkStatus();
+}
+
+absl::Status VolumeSwap::AwaitPvc() {
+  const std::string uid = state_.pvc->uid();
+  const absl::Status bound = objects::WaitFor<PersistentVolumeClaim>(
+      ctx_, api_, PersistentVolumeClaim::Key(target_.namespace_name, target_.pvc_name),
+      [&](const PersistentVolumeClaim* now) -> absl::StatusOr<bool> {
+        if (now == nullptr || now->uid() != uid) {
+          return absl::AbortedError(absl::StrCat(PvcText(), " was deleted by another client"));
+        }
+        return now->is_bound();
+      });
+  return WithAdvice(bound, "run the same command again to go on");
+}
+
+absl::Status VolumeSwap::ReturnPolicy() {
+  const SwapVolume& one = in_use();
+  RETURN_IF_ERROR(WriteRecord(one.volume, one.record, one.record.policy));
+  Tell(SwapStep::kReturnPolicy,
+       absl::StrCat("volume ", one.volume.name(), " has its reclaim policy ", one.record.policy,
+                    " again"));
+  return absl::OkStatus();
+}
+
+// --- Taking back, finishing
+
+absl::Status VolumeSwap::Abandon() {
+  const PersistentVolume& volume =
+      state_.restored.has_value() ? state_.restored->volume : *state_.temporary_volume;
+  RETURN_IF_ERROR(PatchVolume(volume, WithoutRecord().SetReclaimPolicy("Delete")));
+  Tell(SwapStep::kAbandon,
+       absl::StrCat("volume ", volume.name(), ", made of the VolumeSnapshot, is deleted"));
+  return absl::OkStatus();
+}
+
+absl::Status VolumeSwap::Release() {
+  const SwapVolume& other = *other_volume();
+  RETURN_IF_ERROR(CheckMayRelease(ctx_, api_, state_));
+  objects::Patch patch = objects::Patch().SetReclaimPolicy("Delete");
+  if (other.volume.pvc_uid().empty()) {
+    // One that is reserved for the name of the PVC is not Released, and would never be deleted.
+    patch.SetPvcUid(kNoPvcUid);
+  }
+  RETURN_IF_ERROR(PatchVolume(other.volume, std::move(patch)));
+  Tell(SwapStep::kRelease,
+       absl::StrCat("volume ", other.volume.name(), " is being deleted by its driver"));
+  return absl::OkStatus();
+}
+
+absl::Status VolumeSwap::AwaitVolumeGone() {
+  const PersistentVolume& volume = other_volume()->volume;
+  const k8s::ObjectKey key = volume.key();
+  const auto is_gone = [&](const PersistentVolume* now) -> absl::StatusOr<bool> {
+    return now == nullptr || now->uid() != volume.uid();
+  };
+  absl::Status gone = absl::OkStatus();
+  if (!volume.is_provisioned() && !volume.is_being_deleted()) {
+    // Made by hand: there may be no provisioner that deletes it. Then the object goes, and what it
+    // stood for stays.
+    gone = objects::WaitFor<PersistentVolume>(ctx_.WithTimeout(kUnprovisionedWait), api_, key,
+                                              is_gone);
+    if (absl::IsDeadlineExceeded(gone) && ctx_.Check().ok()) {
+      RETURN_IF_ERROR(k8s::IgnoreNotFound(api_.Delete(ctx_, key, {.uid = volume.uid()})));
+      result_.kept_handles.push_back(volume.handle());
+      gone = objects::WaitFor<PersistentVolume>(ctx_, api_, key, is_gone);
+    }
+  } else {
+    gone = objects::WaitFor<PersistentVolume>(ctx_, api_, key, is_gone);
+  }
+  RETURN_IF_ERROR(WithAdvice(
+      gone,
+      absl::StrCat("volume ", volume.name(), " is still there: kubectl describe pv ", volume.name(),
+                   " shows what its driver reports; run the same command again to go on")));
+  Tell(SwapStep::kAwaitVolumeGone,
+       result_.kept_handles.empty()
+           ? absl::StrCat("volume ", volume.name(), " is deleted")
+           : absl::StrCat("PersistentVolume ", volume.name(),
+                          " is deleted; no provisioner made it or deletes it, so its driver ",
+                          volume.driver(), " keeps volume ", volume.handle()));
+  return absl::OkStatus();
+}
+
+absl::Status VolumeSwap::CleanPvc() {
+  RETURN_IF_ERROR(PatchPvc(objects::Patch().RemoveAnnotation(objects::kInPlaceRecordAnnotation)));
+  Tell(SwapStep::kCleanPvc, absl::StrCat(PvcText(), " has no mark of the restore any more"));
+  return absl::OkStatus();
+}
+
+absl::Status VolumeSwap::CleanVolume() {
+  const PersistentVolume& volume = in_use().volume;
+  RETURN_IF_ERROR(PatchVolume(volume, WithoutRecord()));
+  Tell(SwapStep::kCleanVolume,
+       absl::StrCat("volume ", volume.name(), " has no record of the restore any more"));
+  return absl::OkStatus();
+}
+
+}  // namespace csidelta::inplace

@@ -1,0 +1,189 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "base/random.h"
+#include "inplace/restore_guard.h"
+#include "inplace/swap_state.h"
+#include "k8s/api_client.h"
+#include "objects/patch.h"
+#include "objects/volume_snapshot.h"
+
+// In-place restore by swap of volumes: the PVC gets a volume made of a VolumeSnapshot, and keeps
+// its name, labels, annotations, owners and spec. No byte is copied by us, any driver will do.
+//
+//   PVC -- original volume             VolumeSnapshot
+//       |  safety snapshot of the PVC
+//       |  temporary PVC of the VolumeSnapshot: its volume is "restored"
+//       |  restored: Retain, record.  original: Retain, record with the PVC as it is
+//       v  (up to here --undo removes what was made)
+//       |  temporary PVC deleted, restored stays
+//       |  no Pod uses the PVC: PVC deleted, original stays
+//       |  restored reserved for the name, PVC made again with it, bound; its reclaim policy again
+//       v
+//   PVC -- restored volume             original: kept (Retain)
+//       |  Undo: the same exchange, back        |  Finish: the volume not in use is deleted
+//       v                                       v
+//   PVC -- original volume             PVC -- volume in use, without records
+//
+// A finalizer that another program put on the PVC is asked as for any deletion: the exchange waits
+// until that program has removed it, and it is on the PVC again afterwards.
+//
+// Each step follows from one look at the objects (inplace/swap_state.h). Nothing is kept elsewhere:
+// any run of the same verb goes on where another one was killed, and two at a time get in each
+// other's way by preconditions only. The PVC does not exist between its deletion and its making; a
+// Pod that starts meanwhile waits.
+namespace csidelta::inplace {
+
+struct SwapTarget {
+  std::string namespace_name;
+  std::string pvc_name;
+  std::string snapshot_name = {};  // "" to undo and to finish
+  // Nothing: it does not exist, which matters only until the exchange has begun.
+  std::optional<objects::VolumeSnapshot> snapshot = {};
+  bool takes_safety_snapshot = true;
+};
+
+// What a restore will do, or what is against it.
+struct SwapPlan {
+  SwapTarget target;
+  SwapState state;
+  bool was_begun = false;            // by an earlier run
+  bool was_exchanging = false;       // and that had come so far that no check is left but for Pods
+  std::string original_volume = {};  // "" where it may not be known
+  std::string temporary_pvc = {};
+  std::string storage_class = {};
+  std::string driver = {};  // of the volume; "" when not known
+  int64_t size_bytes = 0;   // of the restored volume
+  // Of the PVC, which other programs set: its deletion waits for them, and the PVC that is made
+  // again has them.
+  std::vector<std::string> finalizers = {};
+  std::string node = {};  // where a class that waits for a consumer makes it; "": anywhere
+  std::vector<RestoreRefusal> refusals = {};
+  std::vector<std::string> refused_by_swap = {};  // what stands in the way of this method alone
+  std::vector<std::string> not_checked = {};
+};
+
+// The checks of inplace/restore_guard.h, and those of this method: the StorageClass of the PVC must
+// still make volumes of its driver, and where that waits for the first consumer, a node must be
+// known. Changes nothing. FAILED_PRECONDITION when another restore is unfinished.
+absl::StatusOr<SwapPlan> PlanSwap(const CallContext& ctx, k8s::ApiClient& api,
+                                  const RestoreSurroundings& around, const SwapTarget& target);
+
+// PERMISSION_DENIED, naming the ClusterRole, unless the caller may do all that a swap needs.
+absl::Status CheckSwapRights(const CallContext& ctx, k8s::ApiClient& api,
+                             absl::string_view namespace_name);
+
+// FAILED_PRECONDITION while the volume that --finish deletes is the last that surely has the data:
+// the restored one is not shown to be filled (csi/population.h), or a copy is still read from it.
+absl::Status CheckMayRelease(const CallContext& ctx, k8s::ApiClient& api, const SwapState& state);
+
+// Told after each step, in the order they are taken.
+struct SwapNews {
+  SwapStep step;
+  std::string pvc;   // namespace/name
+  std::string text;  // "PVC shop/data is deleted; its volume pv-1 is kept"
+};
+using SwapSink = std::function<void(const SwapNews& news)>;
+
+struct SwapResult {
+  std::string original_volume;
+  std::string restored_volume;
+  std::string safety_snapshot;  // "" for none
+  objects::SwapSide in_use = objects::SwapSide::kOriginal;
+  std::optional<absl::Time> at = {};      // when the restore took place
+  bool did_anything = false;              // false: there was nothing to do
+  std::vector<std::string> kept_handles;  // of Finish: what the storage keeps though it was told
+  std::vector<std::string> not_checked;
+};
+
+// One restore, undo or finish of one PVC. Borrows all but the target. Not thread-safe. Errors
+// beside those of the API server:
+//   FAILED_PRECONDITION  a Pod uses the PVC, another PVC has its name, the provisioner refuses, a
+//                        volume that is needed is gone: the message says what to do, and running
+//                        it again goes on
+//   DEADLINE_EXCEEDED    with what was waited for
+//   IsVolumeBusy()       a snapshot of the PVC is being taken: the safety snapshot was not
+class VolumeSwap {
+ public:
+  VolumeSwap(const CallContext& ctx, k8s::ApiClient& api, Random& random, SwapTarget target,
+             SwapSink sink);
+
+  // Up to the record on the original: all that can be taken back without a trace. REQUIRES a plan
+  // that nothing is against.
+  absl::Status Prepare(const SwapPlan& plan);
+  // The rest. REQUIRES Prepare().
+  absl::StatusOr<SwapResult> Exchange();
+
+  absl::StatusOr<SwapResult> Undo();
+  absl::StatusOr<SwapResult> Finish();
+
+ private:
+  using Next = std::function<absl::StatusOr<SwapStep>(const SwapState& state)>;
+
+  absl::Status Run(const Next& next, SwapStep until);
+  absl::Status Take(SwapStep step);
+  SwapWish Wish() const;
+  SwapResult Result() const;
+  void Tell(SwapStep step, std::string text);
+  void NoteAll(const std::vector<std::string>& notes);
+
+  struct SafetySnapshot {
+    std::string name;
+    bool is_taken = false;  // by an earlier run
+  };
+  absl::StatusOr<SafetySnapshot> FindSafetySnapshot();
+  absl::Status TakeSafetySnapshot();
+  absl::Status MakeTemporary();
+  absl::Status AwaitTemporary();
+  absl::Status RecordRestored();
+  absl::Status RecordOriginal();
+  absl::Status TurnBack();
+  absl::Status Retain();
+  absl::Status RemoveTemporary();
+  absl::Status AwaitTemporaryGone();
+  absl::Status RemovePvc();
+  absl::Status AwaitPvcGone();
+  absl::Status Reserve();
+  absl::Status MakePvc();
+  absl::Status AwaitPvc();
+  absl::Status MarkPvc();
+  absl::Status ReturnPolicy();
+  absl::Status Abandon();
+  absl::Status Release();
+  absl::Status AwaitVolumeGone();
+  absl::Status CleanPvc();
+  absl::Status CleanVolume();
+
+  absl::Status CheckNoPodUses(absl::string_view pvc_name, absl::string_view consequence);
+  std::string mark() const;  // of the PVC: the name of the volume that it does not have
+  absl::Status PatchPvc(objects::Patch patch);
+  absl::Status AwaitGone(const objects::PersistentVolumeClaim& pvc);
+  absl::Status PatchVolume(const objects::PersistentVolume& volume, objects::Patch patch);
+  absl::Status WriteRecord(const objects::PersistentVolume& volume,
+                           const objects::SwapRecord& record, absl::string_view policy);
+  const SwapVolume& target_volume() const { return *state_.Volume(state_.goal()); }
+  const SwapVolume* other_volume() const;
+  const SwapVolume& in_use() const;  // of Finish
+  std::string PvcText() const;
+
+  const CallContext& ctx_;
+  k8s::ApiClient& api_;
+  Random& random_;
+  const SwapTarget target_;
+  const SwapSink sink_;
+  std::optional<SwapPlan> plan_;  // while preparing
+  SwapState state_;               // as it was read last
+  SwapResult result_;
+};
+
+}  // namespace csidelta::inplace

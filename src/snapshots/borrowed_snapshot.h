@@ -1,0 +1,62 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/call_context.h"
+#include "k8s/api_client.h"
+#include "snapshots/promotion.h"
+#include "snapshots/static_pair.h"
+
+// A PVC made of a VolumeSnapshot of another namespace, by a caller with rights on both ends:
+//
+//   source VolumeSnapshot, its content names it by its uid
+//       |  PlanBorrowing: rights, binding, all of snapshots/promotion_check.h; changes nothing
+//       v
+//   plan without refusals
+//       |  a second content of the same handle, Retain, and a VolumeSnapshot here
+//       |  the PVC
+//       v
+//   PVC bound --> the pair is removed; the storage's snapshot stays that of the source
+//             --error--> PVC and pair are removed
+//             --waits for a Pod--> the pair stays until a second run finds the PVC bound
+//
+// A name or a handle is never enough: without the right to read the source nothing is made. The
+// names of the pair follow from source and PVC, so that an interrupted run is taken up by the next
+// one; where the VolumeSnapshot of a failed run is still being deleted the next one has another.
+namespace csidelta::snapshots {
+
+struct BorrowRequest {
+  std::string source_namespace;
+  std::string snapshot_name;
+  PvcWish wish;
+  std::string labels_of = {};
+  bool awaits_source = true;  // until it is ready; else it is refused
+};
+
+struct BorrowPlan {
+  PromotionPlan plan;      // of one
+  StaticPair pair;         // empty where the source has no content that names it
+  bool was_begun = false;  // the PVC is there, made by an earlier run of this
+};
+
+// INVALID_ARGUMENT for two equal namespaces; PERMISSION_DENIED names the right that is missing;
+// NOT_FOUND when the source does not exist.
+absl::StatusOr<BorrowPlan> PlanBorrowing(const CallContext& ctx, k8s::ApiClient& api,
+                                         const BorrowRequest& request);
+
+struct Borrowed {
+  AwaitedPvc pvc;
+  absl::Status removed;  // of the pair, when the PVC is bound
+};
+
+// REQUIRES a plan without refusals. After an error neither PVC nor pair are left, or the message
+// names what is. Adds to `not_checked`, as AwaitPvc().
+absl::StatusOr<Borrowed> CarryOutBorrowing(const CallContext& ctx, k8s::ApiClient& api,
+                                           const BorrowPlan& plan,
+                                           std::vector<std::string>& not_checked,
+                                           const WaitObserver& on_look = {});
+
+}  // namespace csidelta::snapshots

@@ -1,0 +1,200 @@
+#include "snapshots/creation_failure.h"
+
+#include "absl/strings/cord.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "csi/group_removal.h"
+#include "csi/retry.h"
+#include "csi/snapshot_lifecycle.h"
+#include "k8s/access_review.h"
+#include "k8s/find.h"
+#include "objects/client.h"
+#include "objects/resource_quota.h"
+#include "objects/volume_snapshot.h"
+
+namespace csidelta::snapshots {
+namespace {
+
+using objects::VolumeGroupSnapshotContent;
+using objects::VolumeSnapshotContent;
+
+constexpr char kRoomPayload[] = "csi-delta/out-of-room";
+constexpr absl::string_view kQuotaWords = "exceeded quota: ";  // of the API server's admission
+constexpr char kDriverCode[] = "code = ResourceExhausted ";
+// The resource of a quota on the number of VolumeSnapshots.
+constexpr char kCounted[] = "count/volumesnapshots.snapshot.storage.k8s.io";
+
+// The number of VolumeSnapshots in the list that begins with `title`:
+// ", used: count/...=10, pods=3, limited: ...".
+std::optional<int64_t> CountIn(absl::string_view message, absl::string_view title) {
+  const std::size_t begin = message.find(title);
+  if (begin == absl::string_view::npos) {
+    return std::nullopt;
+  }
+  absl::string_view list = message.substr(begin + title.size());
+  list = list.substr(0, list.find(": "));  // where the next list begins
+  const std::string counted = absl::StrCat(kCounted, "=");
+  const std::size_t at = list.find(counted);
+  if (at == absl::string_view::npos) {
+    return std::nullopt;
+  }
+  list.remove_prefix(at + counted.size());
+  int64_t count = 0;
+  if (!absl::SimpleAtoi(list.substr(0, list.find_first_not_of("0123456789")), &count)) {
+    return std::nullopt;
+  }
+  return count;
+}
+
+bool MayPatch(const CallContext& ctx, k8s::ApiClient& api, const k8s::ResourceType& type) {
+  const absl::StatusOr<k8s::AccessAnswer> answer =
+      k8s::ReviewAccess(ctx, api, {.verb = "patch", .type = type});
+  return answer.ok() && answer->is_allowed;
+}
+
+absl::Status DeleteByUid(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key,
+                         const std::string& uid) {
+  return csi::RetryTransient(ctx,
+                             [&] { return k8s::IgnoreGone(api.Delete(ctx, key, {.uid = uid})); });
+}
+
+// What stays of it in the storage, and why; "" where there is nothing. `Content`: that of a
+// VolumeSnapshot, or of a group.
+template <typename Content>
+std::string RetainedText(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key) {
+  const absl::StatusOr<Content> content = objects::Get<Content>(ctx, api, key);
+  if (absl::IsNotFound(content.status())) {
+    return "";
+  }
+  if (!content.ok()) {
+    return absl::StrCat("; whether the driver keeps what it took was not checked: ",
+                        content.status().message());
+  }
+  if (content->deletion_policy() != "Retain") {
+    return "";
+  }
+  const std::string handle = content->handle_or_source();
+  return absl::StrCat("; ", key.type.kind, " ", key.name,
+                      " says Retain, and stays, as does what the driver took",
+                      handle.empty() ? "" : absl::StrCat(": ", handle));
+}
+
+// `status`, and what became of what was made.
+absl::Status WithEnding(const absl::Status& status, const k8s::ObjectKey& key,
+                        const absl::Status& deleted, const std::string& retained) {
+  const std::string ending =
+      deleted.ok() ? absl::StrCat(" was deleted again", retained)
+                   : absl::StrCat(" is left, because it cannot be deleted: ", deleted.message());
+  return WithMore(status, absl::StrCat("; ", key.type.kind, " ", key.name, ending));
+}
+
+}  // namespace
+
+absl::Status WithMore(const absl::Status& status, absl::string_view more) {
+  absl::Status told(status.code(), absl::StrCat(status.message(), more));
+  status.ForEachPayload(
+      [&](absl::string_view type, const absl::Cord& payload) { told.SetPayload(type, payload); });
+  return told;
+}
+
+absl::Status ExplainTimeout(const absl::Status& status, absl::string_view what,
+                            absl::Duration timeout, absl::string_view driver_error) {
+  if (!absl::IsDeadlineExceeded(status)) {
+    return status;
+  }
+  const std::string text =
+      absl::StrCat("no snapshot of ", what, " was taken within ", absl::FormatDuration(timeout),
+                   driver_error.empty() ? ", and the driver reported no error"
+                                        : absl::StrCat(": the driver reports: ", driver_error));
+  return absl::DeadlineExceededError(text);
+}
+
+absl::Status WithdrawSnapshot(const Clock& clock, k8s::ApiClient& api, const k8s::ObjectKey& key,
+                              const std::string& uid, const absl::Status& status) {
+  const CallContext ctx = csi::CleanUpContext(clock);
+  if (MayPatch(ctx, api, VolumeSnapshotContent::Type())) {
+    return WithEnding(status, key, csi::RemoveSnapshot(ctx, api, key, uid), "");
+  }
+  const auto snapshot = objects::Get<objects::VolumeSnapshot>(ctx, api, key);
+  const std::string retained =
+      snapshot.ok() && snapshot->uid() == uid
+          ? RetainedText<VolumeSnapshotContent>(
+                ctx, api, VolumeSnapshotContent::Key("", csi::ContentNameOf(*snapshot)))
+          : "";
+  return WithEnding(status, key, DeleteByUid(ctx, api, key, uid), retained);
+}
+
+absl::Status WithdrawGroup(const Clock& clock, k8s::ApiClient& api,
+                           const objects::VolumeGroupSnapshot& group, const absl::Status& status) {
+  const CallContext ctx = csi::CleanUpContext(clock);
+  const k8s::ObjectKey key = group.key();
+  if (MayPatch(ctx, api, VolumeSnapshotContent::Type()) &&
+      MayPatch(ctx, api, VolumeGroupSnapshotContent::kKind.TypeOf(group.version()))) {
+    return WithEnding(status, key, csi::RemoveGroup(ctx, api, group), "");
+  }
+  const std::string retained = RetainedText<VolumeGroupSnapshotContent>(
+      ctx, api,
+      VolumeGroupSnapshotContent::Key(group.version(), "", csi::GroupContentNameOf(group)));
+  return WithEnding(status, key, DeleteByUid(ctx, api, key, group.uid()), retained);
+}
+
+std::optional<RoomLimit> OutOfRoom(const absl::Status& status) {
+  const auto payload = status.GetPayload(kRoomPayload);
+  if (!payload.has_value()) {
+    return std::nullopt;
+  }
+  return *payload == "quota" ? RoomLimit::kQuota : RoomLimit::kDriver;
+}
+
+absl::Status OutOfRoomError(RoomLimit limit, absl::string_view message) {
+  absl::Status status = absl::ResourceExhaustedError(message);
+  status.SetPayload(kRoomPayload, absl::Cord(limit == RoomLimit::kQuota ? "quota" : "driver"));
+  return status;
+}
+
+absl::Status AsQuotaRefusal(const absl::Status& status) {
+  return absl::IsPermissionDenied(status) && absl::StrContains(status.message(), kQuotaWords)
+             ? OutOfRoomError(RoomLimit::kQuota, status.message())
+             : status;
+}
+
+bool ReportsNoRoom(absl::string_view driver_error) {
+  return absl::StrContains(driver_error, kDriverCode);
+}
+
+std::optional<QuotaUse> ParseQuotaRefusal(absl::string_view message) {
+  const std::size_t begin = message.find(kQuotaWords);
+  if (begin == absl::string_view::npos) {
+    return std::nullopt;
+  }
+  const absl::string_view words = message.substr(begin + kQuotaWords.size());
+  const std::optional<int64_t> used = CountIn(words, ", used: ");
+  const std::optional<int64_t> limit = CountIn(words, ", limited: ");
+  if (!used.has_value() || !limit.has_value()) {
+    return std::nullopt;
+  }
+  return QuotaUse{.name = std::string(words.substr(0, words.find(", requested: "))),
+                  .used = *used,
+                  .limit = *limit};
+}
+
+absl::Status CheckQuotas(const CallContext& ctx, k8s::ApiClient& api,
+                         absl::string_view namespace_name, int needed) {
+  ASSIGN_OR_RETURN(const std::vector<objects::ResourceQuota> quotas,
+                   objects::List<objects::ResourceQuota>(ctx, api, namespace_name));
+  for (const objects::ResourceQuota& quota : quotas) {
+    const std::optional<int64_t> limit = quota.Hard(kCounted);
+    const std::optional<int64_t> used = quota.Used(kCounted);
+    if (limit.has_value() && used.has_value() && *limit - *used < needed) {
+      return OutOfRoomError(
+          RoomLimit::kQuota,
+          absl::StrCat(kQuotaWords, quota.name(), ", requested: ", kCounted, "=", needed,
+                       ", used: ", kCounted, "=", *used, ", limited: ", kCounted, "=", *limit));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace csidelta::snapshots

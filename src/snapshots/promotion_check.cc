@@ -1,0 +1,293 @@
+#include "snapshots/promotion_check.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/quantity.h"
+#include "csi/claim_provisioning.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
+
+namespace csidelta::snapshots {
+namespace {
+
+using objects::PersistentVolumeClaim;
+using objects::StorageClass;
+using objects::VolumeMode;
+using objects::VolumeSnapshot;
+using objects::VolumeSnapshotContent;
+
+constexpr int64_t kMebibyte = int64_t{1} << 20;
+constexpr char kReadWriteOnce[] = "ReadWriteOnce";
+constexpr char kReadWriteOncePod[] = "ReadWriteOncePod";
+constexpr std::array<absl::string_view, 4> kAccessModes = {kReadWriteOnce, "ReadOnlyMany",
+                                                           "ReadWriteMany", kReadWriteOncePod};
+
+const VolumeSnapshotContent* ContentIn(const PromotionSurroundings& around) {
+  return around.content.kind == csi::ContentReading::Kind::kPresent ? around.content.content
+                                                                    : nullptr;
+}
+
+// "" where it is not known.
+std::string DriverOf(const PromotionSurroundings& around) {
+  const VolumeSnapshotContent* const content = ContentIn(around);
+  return content == nullptr ? "" : content->driver();
+}
+
+std::string Named(const VolumeSnapshot& snapshot) {
+  return absl::StrCat("VolumeSnapshot ", snapshot.namespace_name(), "/", snapshot.name());
+}
+
+// The larger of what both objects say; 0 where neither does.
+int64_t RestoreSize(const VolumeSnapshot& snapshot, const PromotionSurroundings& around) {
+  const VolumeSnapshotContent* const content = ContentIn(around);
+  const int64_t of_content = content == nullptr ? 0 : content->restore_size_bytes().value_or(0);
+  return std::max(snapshot.restore_size_bytes().value_or(0), of_content);
+}
+
+int64_t RoundedUpToMebibyte(int64_t bytes) {
+  const int64_t missing = (kMebibyte - bytes % kMebibyte) % kMebibyte;
+  return bytes > std::numeric_limits<int64_t>::max() - missing ? bytes : bytes + missing;
+}
+
+std::vector<std::string> ClassesOfDriver(const std::vector<StorageClass>& classes,
+                                         const std::string& driver) {
+  std::vector<std::string> names;
+  for (const StorageClass& one : classes) {
+    if (csi::IsProvisionerOf(one.provisioner(), driver)) {
+      names.push_back(one.name());
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+const StorageClass* FindClass(const std::vector<StorageClass>& classes, const std::string& name) {
+  const auto found = std::find_if(classes.begin(), classes.end(),
+                                  [&](const StorageClass& one) { return one.name() == name; });
+  return found == classes.end() ? nullptr : &*found;
+}
+
+std::string ChooseClass(const PromotionSurroundings& around) {
+  if (around.source_pvc != nullptr && !around.source_pvc->storage_class().value_or("").empty()) {
+    return *around.source_pvc->storage_class();
+  }
+  const std::string driver = DriverOf(around);
+  if (around.storage_classes == nullptr || driver.empty()) {
+    return "";
+  }
+  const std::vector<std::string> names = ClassesOfDriver(*around.storage_classes, driver);
+  for (const std::string& name : names) {
+    if (FindClass(*around.storage_classes, name)->is_default()) {
+      return name;
+    }
+  }
+  return names.size() == 1 ? names.front() : "";
+}
+
+int64_t ChooseSize(const VolumeSnapshot& snapshot, const PromotionSurroundings& around) {
+  const int64_t requested =
+      around.source_pvc == nullptr ? 0 : around.source_pvc->requested_bytes().value_or(0);
+  return std::max(RoundedUpToMebibyte(RestoreSize(snapshot, around)), requested);
+}
+
+VolumeMode ChooseMode(const PromotionSurroundings& around) {
+  const VolumeSnapshotContent* const content = ContentIn(around);
+  if (content != nullptr && content->source_mode().has_value()) {
+    return *content->source_mode();
+  }
+  return around.source_pvc == nullptr ? VolumeMode::kFilesystem : around.source_pvc->mode();
+}
+
+std::vector<std::string> ChooseAccessModes(const PromotionSurroundings& around) {
+  std::vector<std::string> modes;
+  if (around.source_pvc != nullptr) {
+    modes = around.source_pvc->access_modes();
+  }
+  return modes.empty() ? std::vector<std::string>{kReadWriteOnce} : modes;
+}
+
+using MaybeRefusal = std::optional<Refusal>;
+
+MaybeRefusal CheckState(const VolumeSnapshot& snapshot, const PromotionSurroundings& around) {
+  const csi::Usability found = csi::UsabilityOf(snapshot, around.content);
+  switch (found.kind) {
+    case csi::Usability::Kind::kUsable:
+      break;
+    case csi::Usability::Kind::kNotYet:
+      return Refusal{RefusalReason::kNotReady,
+                     absl::StrCat(found.why, "; with --wait this waits until it is Ready")};
+    case csi::Usability::Kind::kNever:
+      return Refusal{RefusalReason::kUnusable, found.why};
+  }
+  return std::nullopt;
+}
+
+MaybeRefusal CheckBinding(const VolumeSnapshot& snapshot, const PromotionSurroundings& around) {
+  const VolumeSnapshotContent* const content = ContentIn(around);
+  const bool is_proven = content != nullptr && content->Names(snapshot) &&
+                         !snapshot.uid().empty() && content->snapshot_uid() == snapshot.uid();
+  if (is_proven ||
+      (!around.must_prove_binding && (content == nullptr || content->Names(snapshot)))) {
+    return std::nullopt;
+  }
+  if (content == nullptr) {
+    return Refusal{RefusalReason::kNotMutual,
+                   absl::StrCat(Named(snapshot), " has no VolumeSnapshotContent that names it")};
+  }
+  return Refusal{
+      RefusalReason::kNotMutual,
+      absl::StrCat(Named(snapshot), " names VolumeSnapshotContent ", content->name(),
+                   ", which belongs to ", content->snapshot_namespace(), "/",
+                   content->snapshot_name(), content->Names(snapshot) ? " without its uid" : "",
+                   content->snapshot_uid().empty()
+                       ? ""
+                       : absl::StrCat(" (uid ", content->snapshot_uid(), ")"),
+                   ": it is not used")};
+}
+
+MaybeRefusal CheckName(const VolumeSnapshot& snapshot, const PlannedPvc& pvc,
+                       const PromotionSurroundings& around) {
+  if (!k8s::IsObjectName(pvc.name)) {
+    return Refusal{RefusalReason::kBadName,
+                   absl::StrCat("\"", pvc.name,
+                                "\" is not a name for a PVC; use lower-case letters, digits, '-' "
+                                "and '.', at most 253")};
+  }
+  if (around.taken_by == nullptr) {
+    return std::nullopt;
+  }
+  const bool is_of_it = around.taken_by->source_snapshot() == snapshot.name() &&
+                        around.taken_by->namespace_name() == snapshot.namespace_name();
+  return Refusal{RefusalReason::kNameTaken,
+                 absl::StrCat("PVC ", pvc.namespace_name, "/", pvc.name, " exists already",
+                              is_of_it ? ", and is one of this VolumeSnapshot" : "",
+                              "; give another name, or delete it first")};
+}
+
+// Which StorageClasses would do.
+std::string ChoicesText(const std::string& driver, const PromotionSurroundings& around) {
+  if (around.storage_classes == nullptr || driver.empty()) {
+    return "which ones fit may not be read";
+  }
+  const std::vector<std::string> names = ClassesOfDriver(*around.storage_classes, driver);
+  return absl::StrCat("StorageClasses of driver ", driver, ": ",
+                      names.empty() ? "none" : absl::StrJoin(names, ", "));
+}
+
+MaybeRefusal CheckClass(const PlannedPvc& pvc, const PromotionSurroundings& around) {
+  const std::string driver = DriverOf(around);
+  const std::string choices = ChoicesText(driver, around);
+  if (pvc.storage_class.empty()) {
+    return Refusal{
+        RefusalReason::kNoStorageClass,
+        absl::StrCat("no StorageClass can be chosen; name one with --storage-class; ", choices)};
+  }
+  if (around.storage_classes == nullptr) {
+    return std::nullopt;
+  }
+  const StorageClass* const found = FindClass(*around.storage_classes, pvc.storage_class);
+  if (found == nullptr) {
+    return Refusal{RefusalReason::kNoSuchClass,
+                   absl::StrCat("StorageClass ", pvc.storage_class, " does not exist; ", choices)};
+  }
+  if (csi::IsProvisionerOf(found->provisioner(), driver)) {
+    return std::nullopt;
+  }
+  return Refusal{
+      RefusalReason::kOtherDriver,
+      absl::StrCat("StorageClass ", pvc.storage_class, " is of driver ", found->provisioner(),
+                   ", the VolumeSnapshot of ", driver, "; ", choices)};
+}
+
+MaybeRefusal CheckSize(const VolumeSnapshot& snapshot, const PlannedPvc& pvc,
+                       const PromotionSurroundings& around) {
+  const int64_t least = RestoreSize(snapshot, around);
+  if (pvc.size_bytes <= 0) {
+    return Refusal{RefusalReason::kNoSize,
+                   "the driver does not say how large the VolumeSnapshot is; give --size"};
+  }
+  if (pvc.size_bytes >= least) {
+    return std::nullopt;
+  }
+  return Refusal{
+      RefusalReason::kTooSmall,
+      absl::StrCat(FormatBinaryQuantity(pvc.size_bytes), " is less than the ",
+                   FormatBinaryQuantity(least), " that ", Named(snapshot), " needs; give --size ",
+                   FormatBinaryQuantity(RoundedUpToMebibyte(least)), " or more")};
+}
+
+MaybeRefusal CheckMode(const PlannedPvc& pvc, const PromotionSurroundings& around) {
+  const VolumeSnapshotContent* const content = ContentIn(around);
+  if (content == nullptr || content->source_mode().value_or(pvc.mode) == pvc.mode ||
+      content->allows_mode_change()) {
+    return std::nullopt;
+  }
+  return Refusal{RefusalReason::kOtherMode,
+                 absl::StrCat("the source volume is in mode ", ToString(*content->source_mode()),
+                              ", the PVC would be in mode ", ToString(pvc.mode),
+                              "; an administrator may allow it by the annotation ",
+                              objects::kModeChangeAnnotation,
+                              ": \"true\" on "
+                              "VolumeSnapshotContent ",
+                              content->name())};
+}
+
+MaybeRefusal CheckAccessModes(const PlannedPvc& pvc) {
+  for (const std::string& mode : pvc.access_modes) {
+    if (std::find(kAccessModes.begin(), kAccessModes.end(), mode) == kAccessModes.end()) {
+      return Refusal{RefusalReason::kBadAccessMode,
+                     absl::StrCat("\"", mode, "\" is not an access mode; use ",
+                                  absl::StrJoin(kAccessModes, ", "))};
+    }
+  }
+  const std::set<std::string> different(pvc.access_modes.begin(), pvc.access_modes.end());
+  if (different.size() > 1 && different.contains(kReadWriteOncePod)) {
+    return Refusal{RefusalReason::kBadAccessMode,
+                   "ReadWriteOncePod goes with no other access mode; leave one of them out"};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+absl::string_view ToString(RefusalReason reason) {
+  constexpr std::array<absl::string_view, 12> kNames = {
+      "NotReady",    "Unusable",    "NotMutual", "BadName",  "NameTaken", "NoStorageClass",
+      "NoSuchClass", "OtherDriver", "NoSize",    "TooSmall", "OtherMode", "BadAccessMode"};
+  return kNames[static_cast<std::size_t>(reason)];
+}
+
+PlannedPvc PlanPvc(const VolumeSnapshot& snapshot, const PvcWish& wish,
+                   const PromotionSurroundings& around) {
+  PlannedPvc pvc = {
+      .namespace_name = wish.namespace_name,
+      .name = wish.name,
+      .storage_class = wish.storage_class.has_value() ? *wish.storage_class : ChooseClass(around),
+      .size_bytes = wish.size_bytes.has_value() ? *wish.size_bytes : ChooseSize(snapshot, around),
+      .mode = wish.mode.has_value() ? *wish.mode : ChooseMode(around),
+      .access_modes = wish.access_modes.empty() ? ChooseAccessModes(around) : wish.access_modes};
+  return pvc;
+}
+
+std::vector<Refusal> CheckPromotion(const VolumeSnapshot& snapshot, const PlannedPvc& pvc,
+                                    const PromotionSurroundings& around) {
+  std::vector<Refusal> refusals;
+  for (MaybeRefusal& refusal : std::array<MaybeRefusal, 7>{
+           CheckState(snapshot, around), CheckBinding(snapshot, around),
+           CheckName(snapshot, pvc, around), CheckClass(pvc, around),
+           CheckSize(snapshot, pvc, around), CheckMode(pvc, around), CheckAccessModes(pvc)}) {
+    if (refusal.has_value()) {
+      refusals.push_back(*std::move(refusal));
+    }
+  }
+  return refusals;
+}
+
+}  // namespace csidelta::snapshots

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "csi/snapshot_state.h"
+#include "objects/persistent_volume_claim.h"
+#include "objects/storage_class.h"
+#include "objects/volume_mode.h"
+#include "objects/volume_snapshot.h"
+
+// Whether a PVC can be made of a VolumeSnapshot, asked before it is made: a PVC that cannot be
+// filled stays Pending, and says why only in its events. Pure.
+//
+// Every reason that holds is returned, in this order:
+//
+//   reason            when
+//   ----------------  ---------------------------------------------------------------------------
+//   NotReady          its state is Creating, Uploading, or Error and the driver is asked again
+//   Unusable          its state is Deleting, Lost, or Error that the driver means
+//   NotMutual         its content belongs to another VolumeSnapshot; where the binding must be
+//                     proven also: it is not bound, its content was not read, or does not name its
+//                     uid
+//   BadName           the name of the PVC is no name that Kubernetes takes
+//   NameTaken         a PVC of that name exists
+//   NoStorageClass    none was named and none can be chosen; the named one is ""
+//   NoSuchClass       the named StorageClass does not exist
+//   OtherDriver       the provisioner of the StorageClass is not the driver of the content
+//   NoSize            none was given, and the driver does not say how large the snapshot is
+//   TooSmall          smaller than the restoreSize of the VolumeSnapshot or of its content
+//   OtherMode         not the mode of the source volume, and the content does not allow a change
+//   BadAccessMode     an access mode that Kubernetes does not know, ReadWriteOncePod besides others
+//
+// A VolumeSnapshot that is Unverified may be promoted: the provisioner finds out. What may not be
+// read (the content, StorageClasses) decides nothing, unless the binding must be proven.
+namespace csidelta::snapshots {
+
+// What the caller wants. Nothing, or empty: see PlanPvc().
+struct PvcWish {
+  std::string namespace_name;  // of the PVC
+  std::string name;
+  std::optional<std::string> storage_class = {};
+  std::optional<int64_t> size_bytes = {};
+  std::optional<objects::VolumeMode> mode = {};
+  std::vector<std::string> access_modes = {};
+};
+
+// What is known around a VolumeSnapshot. Borrows what it points to.
+struct PromotionSurroundings {
+  csi::ContentReading content = {};
+  // That it was taken of, as it is now; null: it does not exist, or may not be read.
+  const objects::PersistentVolumeClaim* source_pvc = nullptr;
+  // All of the cluster; null: they may not be listed.
+  const std::vector<objects::StorageClass>* storage_classes = nullptr;
+  // The PVC that has the name already; null: none.
+  const objects::PersistentVolumeClaim* taken_by = nullptr;
+  bool must_prove_binding = false;
+};
+
+// The PVC that would be made.
+struct PlannedPvc {
+  std::string namespace_name;
+  std::string name;
+  std::string storage_class;  // "" where none can be chosen
+  int64_t size_bytes = 0;     // 0 where it is not known
+  objects::VolumeMode mode = objects::VolumeMode::kFilesystem;
+  std::vector<std::string> access_modes;
+};
+
+// `wish`, and where it says nothing:
+//   StorageClass  that of the source PVC; else, of those of the content's driver, the default class
+//                 of the cluster, or the only one
+//   size          the larger of restoreSize, rounded up to MiB, and what the source PVC requests
+//   mode          the content's source mode; else that of the source PVC; else Filesystem
+//   access modes  those of the source PVC; else ReadWriteOnce
+PlannedPvc PlanPvc(const objects::VolumeSnapshot& snapshot, const PvcWish& wish,
+                   const PromotionSurroundings& around);
+
+enum class RefusalReason {
+  kNotReady,
+  kUnusable,
+  kNotMutual,
+  kBadName,
+  kNameTaken,
+  kNoStorageClass,
+  kNoSuchClass,
+  kOtherDriver,
+  kNoSize,
+  kTooSmall,
+  kOtherMode,
+  kBadAccessMode,
+};
+
+// "NotReady", ...
+absl::string_view ToString(RefusalReason reason);
+
+struct Refusal {
+  RefusalReason reason;
+  std::string message;  // what is wrong, and what to do: one line
+};
+
+// None: it can be made, as far as that can be known.
+std::vector<Refusal> CheckPromotion(const objects::VolumeSnapshot& snapshot, const PlannedPvc& pvc,
+                                    const PromotionSurroundings& around);
+
+}  // namespace csidelta::snapshots

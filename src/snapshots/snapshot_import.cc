@@ -1,0 +1,213 @@
+#include "snapshots/snapshot_import.h"
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "base/crypto.h"
+#include "base/json_text.h"
+#include "base/status_macros.h"
+#include "csi/snapshot_lifecycle.h"
+#include "csi/snapshot_secrets.h"
+#include "csi/static_content.h"
+#include "k8s/access_review.h"
+#include "k8s/object.h"
+#include "objects/client.h"
+#include "objects/keys.h"
+#include "objects/read_pages.h"
+
+namespace csidelta::snapshots {
+namespace {
+
+using objects::VolumeSnapshot;
+using objects::VolumeSnapshotClass;
+using objects::VolumeSnapshotContent;
+
+// A byte that is in no driver's name keeps two pairs apart.
+std::string ImportHash(absl::string_view driver, absl::string_view handle) {
+  return Sha256Hex(absl::StrCat(driver, "\n", handle)).substr(0, csi::kNameHashBytes);
+}
+
+absl::Status CheckImportRequest(const ImportRequest& request) {
+  if (!k8s::IsObjectName(request.driver)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", request.driver,
+                     "\" is not the name of a CSI driver; kubectl get "
+                     "csidrivers lists them"));
+  }
+  // What is not UTF-8 cannot be written into an object.
+  if (request.handle.empty() || !IsUtf8(request.handle)) {
+    return absl::InvalidArgumentError(
+        "the handle is empty or not UTF-8; give it as the driver calls the snapshot");
+  }
+  if (!k8s::IsObjectName(request.name)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", request.name,
+                     "\" is not a name for a VolumeSnapshot; use lower-case letters, "
+                     "digits, '-' and '.', at most 253"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckImportRights(const CallContext& ctx, k8s::ApiClient& api,
+                               const ImportRequest& request) {
+  std::vector<k8s::NeededRight> rights = {
+      {{"list", VolumeSnapshotContent::Type()}, kSnapshotAdminRole},
+      {{"create", VolumeSnapshotContent::Type()}, kSnapshotAdminRole},
+      {{"create", VolumeSnapshot::Type(), request.namespace_name}, kSnapshotAdminRole}};
+  if (!request.is_retained) {
+    rights.push_back({{"patch", VolumeSnapshotContent::Type()}, kSnapshotAdminRole});
+  }
+  return k8s::RequireAccess(ctx, api, rights);
+}
+
+// The Secret of the class, as the sidecar wants to be told of it when it is to delete the snapshot.
+std::map<std::string, std::string> SecretAnnotations(const VolumeSnapshotClass& snapshot_class,
+                                                     const StaticPair& pair) {
+  const auto fill = [&](const std::string& text) {
+    return absl::StrReplaceAll(text, {{"${volumesnapshot.name}", pair.snapshot_name},
+                                      {"${volumesnapshot.namespace}", pair.namespace_name},
+                                      {"${volumesnapshotcontent.name}", pair.content_name}});
+  };
+  const csi::SecretName written = csi::SnapshotterSecretOf(snapshot_class);
+  const std::string name = fill(written.name);
+  const std::string space = fill(written.namespace_name);
+  if (name.empty() || space.empty() || absl::StrContains(name, "${") ||
+      absl::StrContains(space, "${")) {
+    return {};
+  }
+  return {{objects::kDeletionSecretNameAnnotation, name},
+          {objects::kDeletionSecretNamespaceAnnotation, space}};
+}
+
+absl::Status ReadImportClass(const CallContext& ctx, k8s::ApiClient& api, StaticPair& pair) {
+  if (pair.class_name.empty()) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const auto found, objects::Find<VolumeSnapshotClass>(
+                                         ctx, api, VolumeSnapshotClass::Key("", pair.class_name)));
+  if (!found.has_value()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("VolumeSnapshotClass ", pair.class_name, " does not exist"));
+  }
+  const std::string driver = found->driver();
+  if (driver != pair.driver) {
+    return absl::FailedPreconditionError(absl::StrCat("VolumeSnapshotClass ", pair.class_name,
+                                                      " is of driver ", driver, ", the handle of ",
+                                                      pair.driver));
+  }
+  pair.content_annotations = SecretAnnotations(*found, pair);
+  return absl::OkStatus();
+}
+
+// The content that the handle has already, or that has the name which this run would use.
+absl::StatusOr<std::optional<VolumeSnapshotContent>> FindContentOfHandle(const CallContext& ctx,
+                                                                         k8s::ApiClient& api,
+                                                                         const StaticPair& pair) {
+  std::optional<VolumeSnapshotContent> found;
+  const auto look = [&](std::vector<VolumeSnapshotContent> page, bool is_first) {
+    if (is_first) {
+      found.reset();
+    }
+    for (VolumeSnapshotContent& content : page) {
+      const bool is_of_handle =
+          content.driver() == pair.driver &&
+          (content.handle_or_source() == pair.handle || content.source_handle() == pair.handle);
+      // One of another run counts whatever else there is.
+      if (is_of_handle && (!found.has_value() || IsContentOf(*found, pair))) {
+        found = std::move(content);
+      }
+    }
+  };
+  RETURN_IF_ERROR(objects::ReadPages<VolumeSnapshotContent>(ctx, api, VolumeSnapshotContent::Type(),
+                                                            "", {}, look));
+  return found;
+}
+
+// What to do about a content that the handle has. One that nothing uses may go, where it is of no
+// backup or transfer: those have labels.
+absl::StatusOr<std::string> StepForTaken(const CallContext& ctx, k8s::ApiClient& api,
+                                         const VolumeSnapshotContent& content) {
+  std::map<std::string, std::string> labels = content.labels();
+  labels.erase(objects::kMadeByLabel);
+  labels.erase(objects::kImportPolicyLabel);
+  if (!content.is_retained() || content.is_being_deleted() || !labels.empty()) {
+    return "use that one, or remove it first";
+  }
+  ASSIGN_OR_RETURN(
+      const auto user,
+      objects::Find<VolumeSnapshot>(
+          ctx, api, VolumeSnapshot::Key(content.snapshot_namespace(), content.snapshot_name())));
+  const bool is_used =
+      user.has_value() && (content.snapshot_uid().empty() || user->uid() == content.snapshot_uid());
+  return is_used ? "use that one, or remove it first"
+                 : absl::StrCat(
+                       "that VolumeSnapshot does not exist: kubectl delete "
+                       "volumesnapshotcontent ",
+                       content.name(), " leaves the snapshot in the storage, then run this again");
+}
+
+}  // namespace
+
+std::string ImportName(absl::string_view driver, absl::string_view handle) {
+  return absl::StrCat("imported-", ImportHash(driver, handle));
+}
+
+std::string ImportContentName(absl::string_view driver, absl::string_view handle) {
+  return absl::StrCat("csi-delta-imported-", ImportHash(driver, handle));
+}
+
+absl::StatusOr<ImportPlan> PlanImport(const CallContext& ctx, k8s::ApiClient& api,
+                                      const ImportRequest& given) {
+  ImportRequest request = given;
+  if (request.name.empty()) {
+    request.name = ImportName(request.driver, request.handle);
+  }
+  RETURN_IF_ERROR(CheckImportRequest(request));
+  RETURN_IF_ERROR(CheckImportRights(ctx, api, request));
+  ImportPlan plan = {.pair = {.content_name = ImportContentName(request.driver, request.handle),
+                              .driver = request.driver,
+                              .handle = request.handle,
+                              .namespace_name = request.namespace_name,
+                              .snapshot_name = request.name,
+                              .class_name = request.class_name,
+                              .mode = request.mode,
+                              .is_retained = request.is_retained},
+                     .was_begun = false};
+  RETURN_IF_ERROR(ReadImportClass(ctx, api, plan.pair));
+  ASSIGN_OR_RETURN(const std::optional<VolumeSnapshotContent> content,
+                   FindContentOfHandle(ctx, api, plan.pair));
+  if (content.has_value()) {
+    if (!IsContentOf(*content, plan.pair)) {
+      ASSIGN_OR_RETURN(const std::string step, StepForTaken(ctx, api, *content));
+      return absl::AlreadyExistsError(absl::StrCat(SayTaken(*content), "; ", step));
+    }
+    plan.was_begun = true;
+  }
+  ASSIGN_OR_RETURN(const auto there,
+                   objects::Find<VolumeSnapshot>(
+                       ctx, api, VolumeSnapshot::Key(request.namespace_name, request.name)));
+  if (there.has_value()) {
+    if (!IsSnapshotOf(*there, plan.pair)) {
+      return absl::AlreadyExistsError(absl::StrCat("VolumeSnapshot ", request.namespace_name, "/",
+                                                   request.name,
+                                                   " exists already; give another with --name"));
+    }
+    plan.was_begun = true;
+  }
+  return plan;
+}
+
+absl::StatusOr<VolumeSnapshot> CarryOutImport(const CallContext& ctx, k8s::ApiClient& api,
+                                              const ImportPlan& plan) {
+  ASSIGN_OR_RETURN(VolumeSnapshot snapshot, MakePair(ctx, api, plan.pair));
+  if (!plan.pair.is_retained) {
+    RETURN_IF_ERROR(RetainNoMore(ctx, api, plan.pair));
+  }
+  return snapshot;
+}
+
+}  // namespace csidelta::snapshots

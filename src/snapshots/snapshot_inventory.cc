@@ -1,0 +1,608 @@
+#include "snapshots/snapshot_inventory.h"
+
+#include <algorithm>
+#include <latch>
+#include <map>
+#include <set>
+#include <stop_token>
+#include <thread>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/rfc3339.h"
+#include "base/status_macros.h"
+#include "csi/population.h"
+#include "csi/snapshot_shares.h"
+#include "objects/client.h"
+#include "objects/keys.h"
+#include "objects/persistent_volume_claim.h"
+#include "objects/read_pages.h"
+#include "objects/volume_snapshot.h"
+
+namespace csidelta::snapshots {
+namespace {
+
+using objects::PersistentVolumeClaim;
+using objects::VolumeSnapshot;
+using objects::VolumeSnapshotContent;
+using NamespacedName = std::pair<std::string, std::string>;
+
+constexpr char kVeleroPrefix[] = "velero.io/";
+// So many contents are read by name. Each costs a request; a LIST brings those of the whole
+// cluster.
+constexpr std::size_t kContentGetsMax = 32;
+constexpr char kOfContents[] = "binding, driver and handle";  // What only they say.
+
+// Without what nothing here reads.
+template <typename Kind>
+Kind Trimmed(Kind object) {
+  object.DropWriters();
+  return object;
+}
+
+// What is known of a namespace's contents and PVCs, by the VolumeSnapshot that they belong to.
+struct Surroundings {
+  bool are_contents_listed = false;
+  bool are_shares_listed = false;
+  // By name; nothing for one that does not exist.
+  std::map<std::string, std::optional<VolumeSnapshotContent>> contents;
+  std::map<NamespacedName, std::vector<std::string>> used_by;
+  std::map<NamespacedName, std::vector<std::string>> pending;
+  std::map<NamespacedName, std::vector<csi::PopulatedVolume>> bound;
+  std::map<NamespacedName, std::vector<std::string>> unfilled;
+  std::set<std::string> gone_handles;   // contents that name a snapshot the storage lacks
+  std::set<std::string> listed_shares;  // names of contents
+  std::map<std::string, std::vector<std::string>> shared_with;  // by the content that is shared
+};
+
+class InventoryReader {
+ public:
+  InventoryReader(const CallContext& ctx, k8s::ApiClient& api, const InventoryRequest& request);
+  absl::StatusOr<Inventory> Read();
+
+ private:
+  absl::Status ReadUnderLease();
+
+  // Of a whole cluster's contents few are wanted, and the API server takes as long to give all that
+  // it remembers as it takes to read the VolumeSnapshots: it does both at once. Which are wanted is
+  // known, and the answer looked at, when the VolumeSnapshots are there. What was missing in it is
+  // looked at again.
+  absl::Status ReadAtOnce();
+  absl::Status ReadSnapshots();
+  absl::Status ListSnapshots(const std::string& label_selector);
+  absl::Status ListSelected();
+  absl::Status GetSnapshots();
+
+  // The contents that matter: all; or those of the VolumeSnapshots that are meant, and of the Ready
+  // ones of the same PVCs, which decide whether one is the last.
+  std::set<std::string> WantedContents() const;
+  absl::Status ReadContents();
+
+  // Reading them all takes an API server seconds where it reads its store.
+  absl::Status ListContents(const std::set<std::string>& wanted);
+
+  // As they are now: those that may have changed since they were remembered, or all.
+  absl::Status ReadDoubtful(const std::set<std::string>& wanted);
+  void NoteContents(std::vector<VolumeSnapshotContent> page, bool is_first,
+                    const std::set<std::string>& wanted);
+
+  // Those that are missing, or are not bound to the VolumeSnapshot that names them.
+  std::set<std::string> DoubtfulContents() const;
+  absl::Status GetContents(const std::set<std::string>& wanted);
+
+  // Which of the shares that contents tell of are still there. Of those that are meant, or when all
+  // is needed, the VolumeSnapshots are looked at, too: a Retain content stays behind its own. Where
+  // the shares were not listed, so many are looked at, and the others believed.
+  absl::Status ReadShares();
+  absl::Status ReadPvcs();
+  absl::Status ReadUnfilled();
+  void NoteContent(VolumeSnapshotContent content);
+  void NotePvc(const PersistentVolumeClaim& pvc);
+
+  // What may not be read is named, and no error, unless everything is needed.
+  absl::Status Excuse(const absl::Status& status, absl::string_view what);
+  csi::ContentReading ContentOf(const VolumeSnapshot& snapshot) const;
+  void CountReady();
+  csi::ProtectionInput InputOf(const VolumeSnapshot& snapshot,
+                               const csi::SnapshotStatus& status) const;
+  SnapshotEntry CompleteEntryOf(const VolumeSnapshot& snapshot) const;
+
+  const CallContext& ctx_;
+  k8s::ApiClient& api_;
+  const InventoryRequest& request_;
+  const std::set<std::string> names_;
+  std::vector<VolumeSnapshot> snapshots_;
+  std::optional<std::set<std::string>> selected_;  // uids
+  Surroundings around_;
+  std::map<NamespacedName, int> ready_;  // by namespace and PVC
+  bool is_last_ready_known_ = true;
+  std::vector<std::string> not_checked_;
+};
+
+InventoryReader::InventoryReader(const CallContext& ctx, k8s::ApiClient& api,
+                                 const InventoryRequest& request)
+    : ctx_(ctx), api_(api), request_(request), names_(request.names.begin(), request.names.end()) {}
+
+absl::StatusOr<Inventory> InventoryReader::Read() {
+  // What decides over deletions is read as it is now, and what is named by name.
+  RETURN_IF_ERROR(request_.requires_all || !names_.empty() ? ReadUnderLease() : ReadAtOnce());
+  RETURN_IF_ERROR(ReadShares());
+  RETURN_IF_ERROR(ReadPvcs());
+  RETURN_IF_ERROR(ReadUnfilled());
+  CountReady();
+  Inventory inventory;
+  inventory.entries.reserve(snapshots_.size());
+  for (const VolumeSnapshot& snapshot : snapshots_) {
+    inventory.entries.push_back(CompleteEntryOf(snapshot));
+  }
+  std::sort(inventory.entries.begin(), inventory.entries.end(),
+            [](const SnapshotEntry& left, const SnapshotEntry& right) {
+              const auto key = [](const SnapshotEntry& one) {
+                return std::tie(one.namespace_name, one.pvc);
+              };
+              return key(left) != key(right) ? key(left) < key(right)
+                                             : std::tie(left.asked_at, left.name) >
+                                                   std::tie(right.asked_at, right.name);
+            });
+  inventory.not_checked = std::move(not_checked_);
+  inventory.is_last_ready_known = is_last_ready_known_;
+  return inventory;
+}
+
+absl::Status InventoryReader::ReadUnderLease() {
+  RETURN_IF_ERROR(ReadSnapshots());
+  // After the VolumeSnapshots: a content that one of them names and that is not there is gone.
+  return ReadContents();
+}
+
+absl::Status InventoryReader::ReadAtOnce() {
+  std::set<std::string> wanted;
+  std::latch are_snapshots_read(1);
+  std::stop_source stop;
+  const std::stop_callback forward(ctx_.stop, [&stop] { stop.request_stop(); });
+  absl::Status remembered;
+  std::jthread reader([&] {
+    CallContext ctx = ctx_;
+    ctx.stop = stop.get_token();
+    const auto is_wanted = [&](absl::string_view name) {
+      are_snapshots_read.wait();
+      return wanted.contains(std::string(name));
+    };
+    remembered = objects::ReadWanted<VolumeSnapshotContent>(
+        ctx, api_, VolumeSnapshotContent::Type(), "", is_wanted,
+        [&](std::vector<VolumeSnapshotContent> page, bool is_first) {
+          are_snapshots_read.wait();
+          NoteContents(std::move(page), is_first, wanted);
+        });
+  });
+  const absl::Status snapshots = ReadSnapshots();
+  if (snapshots.ok()) {
+    wanted = WantedContents();
+  } else {
+    stop.request_stop();
+  }
+  are_snapshots_read.count_down();
+  reader.join();
+  RETURN_IF_ERROR(snapshots);
+  around_.are_contents_listed = remembered.ok();
+  return Excuse(remembered.ok() ? ReadDoubtful(wanted) : remembered, kOfContents);
+}
+
+absl::Status InventoryReader::ReadSnapshots() {
+  if (request_.only_names) {
+    is_last_ready_known_ = false;
+    return GetSnapshots();
+  }
+  const bool with_labels = !request_.label_selector.empty();
+  const bool reads_others = with_labels && request_.reads_others;
+  const absl::Status listed = ListSnapshots(reads_others ? "" : request_.label_selector);
+  if (absl::IsPermissionDenied(listed) && !names_.empty() && !request_.requires_all) {
+    is_last_ready_known_ = false;
+    not_checked_.push_back(
+        absl::StrCat("the last Ready one of a PVC not checked: ", listed.message()));
+    return GetSnapshots();
+  }
+  RETURN_IF_ERROR(listed);
+  if (reads_others) {
+    return ListSelected();
+  }
+  if (with_labels) {
+    is_last_ready_known_ = false;
+    not_checked_.emplace_back(
+        "the last Ready one of a PVC not checked: the labels leave others out");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status InventoryReader::ListSnapshots(const std::string& label_selector) {
+  const k8s::ListOptions options = {.label_selector = label_selector,
+                                    .in_one_answer = !request_.namespace_name.empty()};
+  return objects::ReadPages<VolumeSnapshot>(ctx_, api_, VolumeSnapshot::Type(),
+                                            request_.namespace_name, options,
+                                            [&](std::vector<VolumeSnapshot> page, bool is_first) {
+                                              if (is_first) {
+                                                snapshots_.clear();
+                                              }
+                                              for (VolumeSnapshot& snapshot : page) {
+                                                snapshots_.push_back(Trimmed(std::move(snapshot)));
+                                              }
+                                            });
+}
+
+absl::Status InventoryReader::ListSelected() {
+  selected_.emplace();
+  return objects::ReadPages<VolumeSnapshot>(
+      ctx_, api_, VolumeSnapshot::Type(), request_.namespace_name,
+      {.label_selector = request_.label_selector},
+      [&](const std::vector<VolumeSnapshot>& page, bool is_first) {
+        if (is_first) {
+          selected_->clear();
+        }
+        for (const VolumeSnapshot& snapshot : page) {
+          selected_->insert(snapshot.uid());
+        }
+      });
+}
+
+absl::Status InventoryReader::GetSnapshots() {
+  snapshots_.clear();
+  for (const std::string& name : names_) {
+    ASSIGN_OR_RETURN(auto found,
+                     objects::Find<VolumeSnapshot>(
+                         ctx_, api_, VolumeSnapshot::Key(request_.namespace_name, name)));
+    if (found.has_value()) {
+      snapshots_.push_back(Trimmed(*std::move(found)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::set<std::string> InventoryReader::WantedContents() const {
+  std::set<NamespacedName> pvcs;
+  for (const VolumeSnapshot& snapshot : snapshots_) {
+    if (names_.contains(snapshot.name()) && !snapshot.source_pvc().empty()) {
+      pvcs.emplace(snapshot.namespace_name(), snapshot.source_pvc());
+    }
+  }
+  std::set<std::string> wanted;
+  for (const VolumeSnapshot& snapshot : snapshots_) {
+    const bool counts =
+        snapshot.is_ready() && pvcs.contains({snapshot.namespace_name(), snapshot.source_pvc()});
+    if (names_.empty() || names_.contains(snapshot.name()) || counts) {
+      wanted.insert(snapshot.bound_content());
+    }
+  }
+  wanted.erase("");
+  return wanted;
+}
+
+absl::Status InventoryReader::ReadContents() {
+  const std::set<std::string> wanted = WantedContents();
+  absl::Status read = absl::OkStatus();
+  if (!names_.empty() && wanted.size() <= kContentGetsMax) {
+    read = GetContents(wanted);
+  } else {
+    read = ListContents(wanted);
+    if (absl::IsPermissionDenied(read) && !names_.empty()) {
+      read = GetContents(wanted);
+    }
+  }
+  return Excuse(read, kOfContents);
+}
+
+absl::Status InventoryReader::ListContents(const std::set<std::string>& wanted) {
+  const absl::Status read = objects::ReadPages<VolumeSnapshotContent>(
+      ctx_, api_, VolumeSnapshotContent::Type(), "", {},
+      [&](std::vector<VolumeSnapshotContent> page, bool is_first) {
+        NoteContents(std::move(page), is_first, wanted);
+      });
+  around_.are_contents_listed = read.ok();
+  around_.are_shares_listed = read.ok();
+  return read;
+}
+
+absl::Status InventoryReader::ReadDoubtful(const std::set<std::string>& wanted) {
+  const std::set<std::string> doubtful = DoubtfulContents();
+  if (doubtful.size() <= kContentGetsMax && GetContents(doubtful).ok()) {
+    return absl::OkStatus();
+  }
+  return ListContents(wanted);
+}
+
+void InventoryReader::NoteContents(std::vector<VolumeSnapshotContent> page, bool is_first,
+                                   const std::set<std::string>& wanted) {
+  if (is_first) {
+    around_.contents.clear();
+    around_.listed_shares.clear();
+  }
+  for (VolumeSnapshotContent& content : page) {
+    if (!content.Annotation(objects::kSharedFromAnnotation).empty()) {
+      around_.listed_shares.insert(content.name());
+    }
+    if (wanted.contains(content.name())) {
+      NoteContent(std::move(content));
+    }
+  }
+}
+
+std::set<std::string> InventoryReader::DoubtfulContents() const {
+  std::set<std::string> doubtful;
+  for (const VolumeSnapshot& snapshot : snapshots_) {
+    const auto found = around_.contents.find(snapshot.bound_content());
+    const bool is_bound = found != around_.contents.end() && found->second.has_value() &&
+                          found->second->Names(snapshot);
+    if (!snapshot.bound_content().empty() && !is_bound) {
+      doubtful.insert(snapshot.bound_content());
+    }
+  }
+  return doubtful;
+}
+
+absl::Status InventoryReader::GetContents(const std::set<std::string>& wanted) {
+  for (const std::string& name : wanted) {
+    ASSIGN_OR_RETURN(auto found, objects::Find<VolumeSnapshotContent>(
+                                     ctx_, api_, VolumeSnapshotContent::Key("", name)));
+    if (found.has_value()) {
+      NoteContent(*std::move(found));
+    } else {
+      around_.contents.insert_or_assign(name, std::nullopt);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status InventoryReader::ReadShares() {
+  const bool looks_closer = !names_.empty() || request_.requires_all;
+  std::size_t looks = 0;
+  for (const auto& [name, content] : around_.contents) {
+    for (const csi::SharedSnapshot& share :
+         content.has_value() ? csi::SharesOf(*content) : std::vector<csi::SharedSnapshot>()) {
+      if (around_.are_shares_listed && !around_.listed_shares.contains(share.content_name)) {
+        continue;
+      }
+      bool is_there = true;
+      if (looks_closer || (!around_.are_shares_listed && looks++ < kContentGetsMax)) {
+        ASSIGN_OR_RETURN(is_there, csi::IsShareThere(ctx_, api_, share));
+      }
+      if (is_there) {
+        around_.shared_with[name].push_back(absl::StrCat(share.namespace_name, "/", share.name));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status InventoryReader::ReadPvcs() {
+  const absl::Status read = objects::ReadPages<PersistentVolumeClaim>(
+      ctx_, api_, PersistentVolumeClaim::Type(), request_.namespace_name, {},
+      [&](const std::vector<PersistentVolumeClaim>& page, bool is_first) {
+        if (is_first) {
+          around_.used_by.clear();
+          around_.pending.clear();
+          around_.bound.clear();
+        }
+        for (const PersistentVolumeClaim& pvc : page) {
+          NotePvc(pvc);
+        }
+      });
+  return Excuse(read, "PVCs that use a snapshot");
+}
+
+// Bound is not filled: what may still be copied from each.
+absl::Status InventoryReader::ReadUnfilled() {
+  csi::PopulationReader populations(ctx_, api_);
+  for (const VolumeSnapshot& snapshot : snapshots_) {
+    const NamespacedName name = {snapshot.namespace_name(), snapshot.name()};
+    const auto bound = around_.bound.find(name);
+    const csi::ContentReading reading = ContentOf(snapshot);
+    const bool is_present = reading.kind == csi::ContentReading::Kind::kPresent;
+    ASSIGN_OR_RETURN(
+        std::vector<std::string> unfilled,
+        populations.UnfilledFromSnapshot(
+            is_present ? reading.content->driver() : "",
+            is_present ? reading.content->handle_or_source() : "",
+            request_.requires_all || !names_.empty() ? snapshot.uid() : "",
+            bound == around_.bound.end() ? std::vector<csi::PopulatedVolume>() : bound->second));
+    if (!unfilled.empty()) {
+      around_.unfilled.emplace(name, std::move(unfilled));
+    }
+    ASSIGN_OR_RETURN(const bool is_gone,
+                     populations.IsHandleGone(is_present ? reading.content->driver() : "",
+                                              is_present ? reading.content->handle() : ""));
+    if (is_gone) {
+      around_.gone_handles.insert(reading.content->name());
+    }
+  }
+  return absl::OkStatus();
+}
+
+void InventoryReader::NoteContent(VolumeSnapshotContent content) {
+  std::string name = content.name();
+  around_.contents.insert_or_assign(std::move(name), Trimmed(std::move(content)));
+}
+
+void InventoryReader::NotePvc(const PersistentVolumeClaim& pvc) {
+  if (pvc.source_snapshot().empty()) {
+    return;
+  }
+  const NamespacedName snapshot = {pvc.namespace_name(), pvc.source_snapshot()};
+  around_.used_by[snapshot].push_back(pvc.name());
+  if (pvc.is_being_filled()) {
+    around_.pending[snapshot].push_back(pvc.name());
+  } else if (pvc.is_bound() && !pvc.is_being_deleted()) {
+    around_.bound[snapshot].push_back(csi::NamedVolumeOf(pvc));
+  }
+}
+
+absl::Status InventoryReader::Excuse(const absl::Status& status, absl::string_view what) {
+  if (!absl::IsPermissionDenied(status)) {
+    return status;
+  }
+  if (request_.requires_all) {
+    return Annotate(status, absl::StrCat(what, " cannot be checked"));
+  }
+  not_checked_.push_back(absl::StrCat(what, " not checked: ", status.message()));
+  return absl::OkStatus();
+}
+
+csi::ContentReading InventoryReader::ContentOf(const VolumeSnapshot& snapshot) const {
+  const auto found = around_.contents.find(snapshot.bound_content());
+  if (found != around_.contents.end() && found->second.has_value()) {
+    return {.kind = csi::ContentReading::Kind::kPresent,
+            .content = &*found->second,
+            .is_handle_gone = around_.gone_handles.contains(found->first)};
+  }
+  const bool is_gone = found != around_.contents.end() || around_.are_contents_listed;
+  return !snapshot.bound_content().empty() && is_gone
+             ? csi::ContentReading{.kind = csi::ContentReading::Kind::kGone}
+             : csi::ContentReading{};
+}
+
+void InventoryReader::CountReady() {
+  for (const VolumeSnapshot& snapshot : snapshots_) {
+    if (!snapshot.source_pvc().empty() &&
+        csi::StatusOf(snapshot, ContentOf(snapshot)).state == csi::SnapshotState::kReady) {
+      ++ready_[{snapshot.namespace_name(), snapshot.source_pvc()}];
+    }
+  }
+}
+
+csi::ProtectionInput InventoryReader::InputOf(const VolumeSnapshot& snapshot,
+                                              const csi::SnapshotStatus& status) const {
+  csi::ProtectionInput input = {.content = ContentOf(snapshot),
+                                .mover_namespace = request_.mover_namespace,
+                                .now = request_.now};
+  if (const auto found = around_.pending.find({snapshot.namespace_name(), snapshot.name()});
+      found != around_.pending.end()) {
+    input.pending_pvcs = found->second;
+  }
+  if (const auto found = around_.unfilled.find({snapshot.namespace_name(), snapshot.name()});
+      found != around_.unfilled.end()) {
+    input.unfilled = found->second;
+  }
+  if (const auto found = around_.shared_with.find(snapshot.bound_content());
+      found != around_.shared_with.end() && input.content.content->Names(snapshot)) {
+    input.shared_with = found->second;
+  }
+  const auto ready = ready_.find({snapshot.namespace_name(), snapshot.source_pvc()});
+  input.is_last_ready = is_last_ready_known_ && status.state == csi::SnapshotState::kReady &&
+                        ready != ready_.end() && ready->second == 1;
+  return input;
+}
+
+SnapshotEntry InventoryReader::CompleteEntryOf(const VolumeSnapshot& snapshot) const {
+  SnapshotEntry entry = EntryOf(snapshot, ContentOf(snapshot));
+  entry.is_selected = !selected_.has_value() || selected_->contains(entry.uid);
+  if (const auto found = around_.used_by.find({snapshot.namespace_name(), snapshot.name()});
+      found != around_.used_by.end()) {
+    entry.used_by = found->second;
+  }
+  const csi::ProtectionInput input = InputOf(snapshot, entry.status);
+  entry.shared_with = input.shared_with;
+  entry.kept_for = csi::ProtectionsOf(snapshot, input, csi::Requester::kPrune);
+  entry.kept_for_person = csi::ProtectionsOf(snapshot, input, csi::Requester::kPerson);
+  return entry;
+}
+
+void NoteContentIn(const VolumeSnapshot& snapshot, const csi::ContentReading& reading,
+                   SnapshotEntry& entry) {
+  entry.content_kind = reading.kind;
+  if (reading.kind != csi::ContentReading::Kind::kPresent) {
+    return;
+  }
+  const VolumeSnapshotContent& content = *reading.content;
+  entry.content_uid = content.uid();
+  entry.content_resource_version = content.resource_version();
+  entry.content_names = absl::StrCat(content.snapshot_namespace(), "/", content.snapshot_name());
+  entry.is_named_by_content = content.Names(snapshot);
+  entry.driver = content.driver();
+  entry.volume_handle = content.source_volume();
+  entry.handle = content.handle();
+  entry.deletion_policy = content.is_retained() ? "Retain" : "Delete";
+}
+
+void NoteMaker(const VolumeSnapshot& snapshot, SnapshotEntry& entry) {
+  entry.is_made_by_verbs = snapshot.Label(objects::kMadeByLabel) == objects::kMadeByVerbs;
+  entry.backup = snapshot.Label(objects::kBackupNameLabel);
+  const std::map<std::string, std::string> labels = snapshot.labels();
+  entry.has_velero_labels = std::any_of(labels.begin(), labels.end(), [](const auto& label) {
+    return absl::StartsWith(label.first, kVeleroPrefix);
+  });
+}
+
+}  // namespace
+
+SnapshotEntry EntryOf(const VolumeSnapshot& snapshot, const csi::ContentReading& reading) {
+  SnapshotEntry entry;
+  entry.namespace_name = snapshot.namespace_name();
+  entry.name = snapshot.name();
+  entry.uid = snapshot.uid();
+  entry.resource_version = snapshot.resource_version();
+  entry.pvc = snapshot.source_pvc();
+  entry.status = csi::StatusOf(snapshot, reading);
+  const auto asked = ParseRfc3339(snapshot.Annotation(objects::kSnapshotAskedAtAnnotation));
+  entry.asked_at = asked.has_value() ? asked : snapshot.created_at();
+  entry.ready_at = snapshot.ready_at();
+  entry.restore_size_bytes = snapshot.restore_size_bytes();
+  entry.class_name = snapshot.class_name();
+  entry.content = snapshot.bound_content();
+  NoteContentIn(snapshot, reading, entry);
+  entry.set = snapshot.Label(objects::kSnapshotSetLabel);
+  entry.workload = snapshot.Annotation(objects::kSnapshotWorkloadAnnotation);
+  entry.note = snapshot.Annotation(objects::kSnapshotNoteAnnotation);
+  NoteMaker(snapshot, entry);
+  return entry;
+}
+
+absl::StatusOr<Inventory> ReadInventory(const CallContext& ctx, k8s::ApiClient& api,
+                                        const InventoryRequest& request) {
+  return InventoryReader(ctx, api, request).Read();
+}
+
+std::optional<absl::Time> DateOf(const SnapshotEntry& entry) {
+  return entry.status.taken_at.has_value() ? entry.status.taken_at : entry.asked_at;
+}
+
+std::vector<std::size_t> LastReadyOf(const std::vector<SnapshotEntry>& entries,
+                                     const std::vector<bool>& goes) {
+  struct ReadyOnes {
+    bool one_stays = false;
+    std::size_t newest = 0;  // of those that go
+    bool one_goes = false;
+  };
+  std::map<NamespacedName, ReadyOnes> of_pvc;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const SnapshotEntry& entry = entries[i];
+    if (entry.status.state != csi::SnapshotState::kReady || entry.pvc.empty()) {
+      continue;
+    }
+    ReadyOnes& ready = of_pvc[{entry.namespace_name, entry.pvc}];
+    if (!goes[i]) {
+      ready.one_stays = true;
+    } else if (!ready.one_goes || DateOf(entries[ready.newest]) < DateOf(entry)) {
+      ready.one_goes = true;
+      ready.newest = i;
+    }
+  }
+  std::vector<std::size_t> spared;
+  for (const auto& [pvc, ready] : of_pvc) {
+    if (ready.one_goes && !ready.one_stays) {
+      spared.push_back(ready.newest);
+    }
+  }
+  return spared;
+}
+
+bool ReadsAlike(const SnapshotEntry& left, const SnapshotEntry& right) {
+  const auto told = [](const SnapshotEntry& one) {
+    return std::tie(one.name, one.namespace_name, one.pvc, one.status.state, one.status.conditions,
+                    one.asked_at, one.status.taken_at, one.ready_at, one.restore_size_bytes,
+                    one.driver, one.handle, one.content, one.class_name, one.deletion_policy,
+                    one.set, one.workload, one.note, one.used_by, one.shared_with, one.kept_for);
+  };
+  return told(left) == told(right);
+}
+
+}  // namespace csidelta::snapshots

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "base/keep_rules.h"
+#include "csi/snapshot_protection.h"
+#include "k8s/api_client.h"
+#include "snapshots/snapshot_inventory.h"
+
+// Which VolumeSnapshots a prune removes: the one decision, for `snapshot prune` and for what makes
+// room. Pure, but for ReadBackupNames().
+//
+// The keep rules are those of forget (base/keep_rules.h), asked for each PVC by itself. Only Ready
+// ones count as generations: one that failed is no copy of anything, and one that is not ready yet
+// may fail. The first row that holds decides:
+//
+//   maker     state                     further                            verdict  reason
+//   --------  ------------------------  ---------------------------------  -------  ------------
+//   another   any                       and not any_maker                  ignored  OtherMaker
+//   any       Creating, Uploading,      -                                  kept     NotFinished
+//             Deleting, Unverified
+//   any       any                       no PVC, or no date is recorded     kept     NotCounted
+//   any       Ready                     a keep rule keeps it               kept     Rule
+//   any       Error, Lost               no newer one of its PVC is Ready   kept     NoNewerReady
+//   any       any                       it is protected from prune         kept     Protected
+//   any       Ready                     no other Ready one of its PVC      kept     Protected
+//                                         would be left (LastReady)
+//   any       Ready                     -                                  removed  NoRule
+//   any       Error, Lost               -                                  removed  Failed
+//
+// So a failed one stays, to be seen, until a later attempt has succeeded; after that it only uses
+// up a quota. What is not selected (SnapshotEntry) is ignored like that of another maker; for
+// "would be left" the Ready ones of all count, for the other rows only those that are not ignored:
+// what a backup took goes with the backup.
+namespace csidelta::snapshots {
+
+struct PruneRequest {
+  KeepRules rules;
+  bool any_maker = false;  // else only what the verbs of `csi-delta snapshot` made
+  // The names of Velero's Backups, as labels have them; nothing: they were not read. Only for what
+  // is said of a VolumeSnapshot whose Backup is gone.
+  std::optional<std::set<std::string>> backups = {};
+  absl::Time now;
+};
+
+enum class PruneVerdict { kIgnored, kKept, kRemoved };
+enum class PruneReason {
+  kOtherMaker,
+  kNotFinished,
+  kNotCounted,
+  kRule,
+  kNoNewerReady,
+  kProtected,
+  kNoRule,
+  kFailed,
+};
+
+// "Rule", ...
+absl::string_view ToString(PruneReason reason);
+
+struct PruneDecision {
+  std::size_t entry = 0;  // its position in the inventory
+  PruneVerdict verdict = PruneVerdict::kIgnored;
+  PruneReason reason = PruneReason::kOtherMaker;
+  std::vector<std::string> messages;         // at least one, but of what is ignored
+  std::vector<csi::Protection> protections;  // of kProtected
+};
+
+// A decision for each entry, in their order. REQUIRES that the inventory has all VolumeSnapshots of
+// its PVCs.
+std::vector<PruneDecision> DecidePrune(const std::vector<SnapshotEntry>& entries,
+                                       const PruneRequest& request);
+
+// Whether Velero's Backups matter for these: when the VolumeSnapshots of other makers are pruned,
+// too, or one that the verbs made carries a label of Velero's. Pure.
+bool ConcernsBackups(const std::vector<SnapshotEntry>& entries, bool any_maker);
+
+// The names of all Backups of the cluster, as labels have them. Empty where Velero is not
+// installed.
+absl::StatusOr<std::set<std::string>> ReadBackupNames(const CallContext& ctx, k8s::ApiClient& api);
+
+}  // namespace csidelta::snapshots

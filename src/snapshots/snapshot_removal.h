@@ -1,0 +1,116 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "csi/snapshot_protection.h"
+#include "k8s/api_client.h"
+#include "snapshots/snapshot_inventory.h"
+
+// How a VolumeSnapshot is deleted on request: what becomes of its data, whether it may go, and the
+// deletion itself. For `snapshot delete`, `snapshot prune` and what makes room; a backup removes
+// its own by csi/snapshot_lifecycle.h.
+namespace csidelta::snapshots {
+
+// What becomes of the data when the VolumeSnapshot is deleted:
+//
+//   its content                    deletionPolicy  with_data  action
+//   -----------------------------  --------------  ---------  ------------
+//   not bound to one               -               any        kNone
+//   may not be read                -               any        kUnknown
+//   does not exist                 -               any        kContentGone
+//   names another VolumeSnapshot   any             any        kNotItsOwn
+//   names it                       Delete          any        kDeleted
+//   names it                       Retain          yes        kDeleted
+//   names it                       Retain          no         kKept
+//
+// With kKept the driver keeps its snapshot, and only the handle leads to it.
+enum class DataAction { kNone, kUnknown, kContentGone, kNotItsOwn, kDeleted, kKept };
+
+// "none", "unknown", "content-gone", "not-its-own", "deleted", "kept".
+absl::string_view ToString(DataAction action);
+
+DataAction ActionOf(const SnapshotEntry& entry, bool with_data);
+
+struct RemovalOptions {
+  bool with_data = false;  // the driver's snapshot goes, too, whatever the policy says
+  bool last_too = false;   // LastReady does not count
+};
+
+// Whether a person who names it may delete it:
+//
+//   state     kept from a person   with_data  verdict
+//   --------  -------------------  ---------  -------------
+//   Deleting  any                  no         kBeingDeleted: there is nothing left to do
+//   any       for some reason (1)  any        kProtected
+//   any       -                    any        kDelete
+//
+// (1) LastReady does not count with last_too, and where not all VolumeSnapshots of the PVC could be
+// read. It also holds for the newest Ready one of those that are chosen when no other Ready one of
+// its PVC would be left.
+enum class RemovalVerdict { kDelete, kBeingDeleted, kProtected };
+
+struct PlannedRemoval {
+  SnapshotEntry entry;
+  RemovalVerdict verdict = RemovalVerdict::kDelete;
+  std::vector<csi::Protection> kept_for;  // of kProtected
+  DataAction action = DataAction::kNone;
+};
+
+// One for each position in `chosen`. Pure.
+std::vector<PlannedRemoval> PlanRemoval(const Inventory& inventory,
+                                        const std::vector<std::size_t>& chosen,
+                                        const RemovalOptions& options);
+
+struct RemovalRequest {
+  csi::Requester requester = csi::Requester::kPerson;
+  bool with_data = false;
+  std::string mover_namespace;
+};
+
+struct Removal {
+  enum class End {
+    kRequested,  // the API server took the deletion
+    kGone,       // it, or this one of its name, did not exist any more
+    kKept,       // something protects it now that did not when it was read
+  };
+  End end = End::kRequested;
+  std::vector<csi::Protection> kept_for;  // of kKept
+};
+
+// Deletes the VolumeSnapshot as `entry` was read: by uid and resourceVersion, so that a change
+// since then (a label that keeps it, another one of the same name) is not overrun. One that has
+// changed is read again by name, and judged again by ProtectionsOf(). With `with_data` the policy
+// of its content becomes Delete first, which is confirmed by reading it back, and Retain again when
+// the VolumeSnapshot stays.
+//
+// Errors are those of the API server; PERMISSION_DENIED names the right. ABORTED: it changes again
+// and again. FAILED_PRECONDITION: the content belongs to another VolumeSnapshot, or its policy
+// stays Retain.
+absl::StatusOr<Removal> RemoveAsRead(const CallContext& ctx, k8s::ApiClient& api,
+                                     const SnapshotEntry& entry, const RemovalRequest& request);
+
+// How long a verb that does not wait otherwise gives RemoveKeptContent().
+inline constexpr absl::Duration kKeptContentWait = absl::Seconds(10);
+
+// For kKept, after RemoveAsRead(): the snapshot controller leaves the content of a VolumeSnapshot
+// that is gone, and as long as it is there its handle cannot be imported. Waits until the
+// VolumeSnapshot is gone, then deletes the content, which leaves the driver's snapshot alone.
+// Deletes nothing unless the content still says Retain and names this VolumeSnapshot.
+// DEADLINE_EXCEEDED from ctx.
+absl::Status RemoveKeptContent(const CallContext& ctx, k8s::ApiClient& api,
+                               const SnapshotEntry& entry);
+
+// Waits until the VolumeSnapshot is gone and then, where `with_content` says so and it was read,
+// its content. DEADLINE_EXCEEDED says what it waits for: the finalizers, and what is reported of
+// the content, as far as it may be read.
+absl::Status AwaitRemoval(const CallContext& ctx, k8s::ApiClient& api, const SnapshotEntry& entry,
+                          bool with_content);
+
+}  // namespace csidelta::snapshots

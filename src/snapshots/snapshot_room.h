@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "k8s/api_client.h"
+#include "snapshots/creation_failure.h"
+#include "snapshots/snapshot_creation.h"
+#include "snapshots/snapshot_retention.h"
+
+// Room for new VolumeSnapshots where a ResourceQuota, or the driver, allows no more: the oldest
+// that snapshots/snapshot_prune.h allows are deleted, as few as are needed. The rules hold at every
+// moment: what a rule keeps now is not deleted because a new one is about to be taken.
+//
+//   limit   who is asked first                   what may go              it is gone when
+//   ------  -----------------------------------  -----------------------  -----------------------
+//   quota   the API server, by a dry run, and    all that may be pruned   the VolumeSnapshot is,
+//           for more than one the quotas, where                           and the quota allows
+//           they may be read: where there is                              them
+//           room, or something else is in the
+//           way, nothing is deleted
+//   driver  none: only what it reports of a      those whose data goes    the content is, too;
+//           VolumeSnapshot tells, which stays    with them                the sidecar asks again
+//
+// What is being deleted already counts as room to come, and is waited for first.
+namespace csidelta::snapshots {
+
+// Which may go, the oldest first; as positions in the entries. Pure.
+std::vector<std::size_t> ChooseForRoom(const RetentionPlan& plan, RoomLimit limit);
+
+// What to do about `refused`, which is OutOfRoom(), where no room is made: the quota's use and the
+// VolumeSnapshots that would go for `needed` more, else why they are kept. A sentence without a
+// full stop. Reads what may be read.
+std::string ExplainRoom(const CallContext& ctx, k8s::ApiClient& api,
+                        const RetentionRequest& request, const absl::Status& refused, int needed);
+
+// Not thread-safe. Borrows all that it is given.
+class RoomMaker {
+ public:
+  // `wait_max`: for what was deleted to be gone.
+  RoomMaker(const CallContext& ctx, k8s::ApiClient& api, RetentionRequest request,
+            absl::Duration wait_max)
+      : ctx_(ctx), api_(api), request_(std::move(request)), wait_max_(wait_max) {}
+
+  // Makes room in the quotas for `needed` VolumeSnapshots like `one`. OK also where there is room.
+  //   RESOURCE_EXHAUSTED  the rules allow no more to go, in the words of ExplainRoom()
+  //   DEADLINE_EXCEEDED   what was deleted is not gone yet, or the quota does not show it
+  // and what the API server says of `one` or of what has to be listed.
+  absl::Status MakeInQuota(const CreationRequest& one, int needed);
+  // Deletes one of each of the PVCs that the driver has. Errors alike, where none may go.
+  absl::Status MakeInDriver(const absl::Status& refused);
+
+  // What was deleted, and what went wrong without ending it, since the last call.
+  Retention TakeReport();
+
+ private:
+  absl::Status AskQuotas(const CreationRequest& one, int needed);
+  absl::Status AwaitQuota(const CreationRequest& one, int needed, absl::Duration wait_max);
+  absl::Status Remove(RoomLimit limit, const absl::Status& refused, int needed);
+
+  const CallContext& ctx_;
+  k8s::ApiClient& api_;
+  const RetentionRequest request_;
+  const absl::Duration wait_max_;
+  bool has_deleted_ = false;
+  Retention report_;
+};
+
+}  // namespace csidelta::snapshots

@@ -1,0 +1,327 @@
+#include "snapshots/group_creation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/rfc3339.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
+#include "snapshots/creation_failure.h"
+#include "tests/support/fake_api_client.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/group_objects.h"
+#include "tests/support/kind_names.h"
+#include "tests/support/snapshot_objects.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::snapshots::group_creation_test {
+namespace {
+
+using support::IsOk;
+using support::StatusIs;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+
+class GroupCreationTest : public testing::Test {
+ protected:
+  GroupCreationTest() {
+    ctx_.clock = &clock_;
+    clock_.SetAutoAdvance(true);
+    for (const char* const name : {"data-0", "data-1", "data-2"}) {
+      SeedPvc(name);
+    }
+    api_.Seed(VolumeGroupSnapshotClassType("v1"),
+              support::MakeGroupClassObject("groups", "d.example.com"));
+  }
+
+  void SeedPvc(const std::string& name) {
+    Json volume = support::MakeObject("v1", "PersistentVolume", "", "pv-" + name);
+    SetJson(volume, {"spec", "csi"},
+            Json{{"driver", "d.example.com"}, {"volumeHandle", "volume-" + name}});
+    api_.Seed(PersistentVolumeType(), volume);
+    Json pvc = support::MakeObject("v1", "PersistentVolumeClaim", "shop", name, {{"app", "db"}});
+    SetJson(pvc, {"metadata", "uid"}, name + "-uid");
+    SetJson(pvc, {"spec", "volumeName"}, "pv-" + name);
+    sources_.push_back(
+        {.pvc = *objects::PersistentVolumeClaim::Of(api_.Seed(PersistentVolumeClaimType(), pvc)),
+         .driver = "d.example.com",
+         .class_name = "fast"});
+  }
+
+  GroupCreationRequest Request() const {
+    return {.choice = {.version = "v1", .class_name = "groups"},
+            .sources = sources_,
+            .name = "week",
+            .workload = "StatefulSet/db",
+            .note = "before the upgrade",
+            .timeout = absl::Minutes(5)};
+  }
+  absl::StatusOr<std::vector<Creation>> Create(const GroupCreationRequest& request) {
+    return CreateGroup(ctx_, api_, Random::Real(), request);
+  }
+
+  // Neither group nor Lease nor label is left.
+  void ExpectNothingLeft() {
+    cluster_.LetDriverWork();
+    EXPECT_THAT(api_.All(VolumeGroupSnapshotType("v1")), IsEmpty());
+    EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
+    EXPECT_THAT(cluster_.driver().groups(), IsEmpty());
+    ExpectNoMarks();
+  }
+  void ExpectNoMarks() {
+    EXPECT_THAT(api_.All(LeaseType()), IsEmpty());
+    for (const Json& pvc : api_.All(PersistentVolumeClaimType())) {
+      EXPECT_EQ(k8s::Label(pvc, objects::kPersonsGroupLabel), "") << k8s::Name(pvc);
+      EXPECT_EQ(k8s::Label(pvc, "app"), "db");
+    }
+  }
+
+  support::FakeClock clock_;
+  support::FakeApiClient api_{clock_};
+  support::FakeSnapshotCluster cluster_{api_};
+  CallContext ctx_;
+  std::vector<SnapshotSource> sources_;
+};
+
+TEST_F(GroupCreationTest, TakesAllAtOneInstant) {
+  int taken = 0;
+  GroupCreationRequest request = Request();
+  request.on_taken = [&] { ++taken; };
+  const auto creations = Create(request);
+  ASSERT_THAT(creations, IsOk());
+  ASSERT_THAT(*creations, SizeIs(3));
+  EXPECT_EQ(taken, 1);
+  EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
+  EXPECT_EQ(cluster_.driver().CallCount("CreateSnapshot"), 0);
+  for (std::size_t i = 0; i < creations->size(); ++i) {
+    const Creation& one = (*creations)[i];
+    EXPECT_EQ(one.snapshot.source_pvc(), absl::StrCat("data-", i));
+    EXPECT_EQ(one.status.taken_at, creations->front().status.taken_at);
+    EXPECT_TRUE(one.content.has_value());
+    EXPECT_EQ(one.snapshot.Label(objects::kSnapshotSetLabel), "week");
+    EXPECT_EQ(one.snapshot.Label(objects::kMadeByLabel), objects::kMadeByVerbs);
+    EXPECT_EQ(one.snapshot.Annotation(objects::kSnapshotWorkloadAnnotation), "StatefulSet/db");
+    EXPECT_EQ(one.snapshot.Annotation(objects::kSnapshotNoteAnnotation), "before the upgrade");
+  }
+  ExpectNoMarks();
+}
+
+TEST_F(GroupCreationTest, TheApplicationGoesOnBeforeTheMembersAreThere) {
+  GroupCreationRequest request = Request();
+  request.on_taken = [&] {
+    EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
+    EXPECT_THAT(api_.All(LeaseType()), SizeIs(3)) << "the volumes are still guarded";
+  };
+  EXPECT_THAT(Create(request), IsOk());
+}
+
+TEST_F(GroupCreationTest, AMemberThatIsBeingTakenMakesItBusy) {
+  Json other = support::MakeSnapshotObject("shop", "nightly", "");
+  SetJson(other, {"metadata", "creationTimestamp"}, FormatRfc3339(clock_.Now()));
+  SetJson(other, {"spec", "source", "persistentVolumeClaimName"}, "data-1");
+  api_.Seed(VolumeSnapshotType(), other);
+  const auto creations = Create(Request());
+  EXPECT_TRUE(IsVolumeBusy(creations.status())) << creations.status();
+  EXPECT_THAT(creations.status().message(), AllOf(HasSubstr("shop/data-1"), HasSubstr("nightly")));
+  EXPECT_THAT(api_.All(VolumeGroupSnapshotType("v1")), IsEmpty());
+  ExpectNoMarks();
+}
+
+TEST_F(GroupCreationTest, WhatCannotBeAGroupHereMayBeTakenSingly) {
+  api_.Forbid("patch", "persistentvolumeclaims");
+  EXPECT_THAT(Create(Request()),
+              StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("data-0 cannot be labelled")));
+  api_.ClearFaults();
+  api_.Forbid("create", "volumegroupsnapshots");
+  EXPECT_THAT(Create(Request()), StatusIs(absl::StatusCode::kUnimplemented));
+  ExpectNoMarks();
+  api_.ClearFaults();
+  cluster_.driver().Refuse("CreateVolumeGroupSnapshot", "Unimplemented", "no groups");
+  EXPECT_THAT(Create(Request()),
+              StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("takes no group snapshots")));
+  ExpectNothingLeft();
+}
+
+TEST_F(GroupCreationTest, ARefusalEndsItAndNothingStays) {
+  cluster_.driver().Refuse("CreateVolumeGroupSnapshot", "InvalidArgument", "volumes of two pools");
+  EXPECT_THAT(Create(Request()), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                          AllOf(HasSubstr("volumes of two pools"),
+                                                HasSubstr("week was deleted again"))));
+  ExpectNothingLeft();
+}
+
+TEST_F(GroupCreationTest, WhatWasTakenGoesAgainAlsoWhereTheClassRetains) {
+  Json retains = support::MakeGroupClassObject("groups", "d.example.com");
+  retains["deletionPolicy"] = "Retain";
+  api_.Seed(VolumeGroupSnapshotClassType("v1"), retains);
+  api_.FailNext("patch", "volumesnapshots", absl::InternalError("no label"));
+  EXPECT_THAT(Create(Request()),
+              StatusIs(absl::StatusCode::kInternal,
+                       AllOf(HasSubstr("week was deleted again"), Not(HasSubstr("Retain")))));
+  ExpectNothingLeft();
+}
+
+class RetainedGroupTest : public GroupCreationTest,
+                          public testing::WithParamInterface<const char*> {};
+
+TEST_P(RetainedGroupTest, IsNamedWithItsHandleWhereItsContentsMayNotBePatched) {
+  Json retains = support::MakeGroupClassObject("groups", "d.example.com");
+  retains["deletionPolicy"] = "Retain";
+  api_.Seed(VolumeGroupSnapshotClassType("v1"), retains);
+  api_.Forbid("patch", GetParam());
+  api_.FailNext("patch", "volumesnapshots", absl::InternalError("no label"));
+  const absl::Status status = Create(Request()).status();
+  ASSERT_THAT(cluster_.driver().groups(), SizeIs(1));
+  EXPECT_THAT(status.message(),
+              AllOf(HasSubstr("week was deleted again"), HasSubstr("says Retain, and stays"),
+                    HasSubstr(cluster_.driver().groups().begin()->first)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, RetainedGroupTest,
+                         testing::Values("volumesnapshotcontents", "volumegroupsnapshotcontents"),
+                         [](const auto& param) { return std::string(param.param); });
+
+TEST_F(GroupCreationTest, OutOfTimeSaysWhatTheDriverReported) {
+  cluster_.driver().Refuse("CreateVolumeGroupSnapshot", "Unavailable", "the array restarts");
+  EXPECT_THAT(Create(Request()),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       AllOf(HasSubstr("within 5m"), HasSubstr("the array restarts"))));
+  ExpectNothingLeft();
+}
+
+TEST_F(GroupCreationTest, AQuotaWithoutRoomForAllEndsItBeforeTheGroupIsMade) {
+  api_.SetQuota("snaps", VolumeSnapshotType(), "shop", 2);
+  const absl::Status refused = Create(Request()).status();
+  EXPECT_EQ(OutOfRoom(refused), RoomLimit::kQuota) << refused;
+  const auto use = ParseQuotaRefusal(refused.message());
+  ASSERT_TRUE(use.has_value()) << refused;
+  EXPECT_EQ(use->name, "snaps");
+  EXPECT_EQ(use->used, 0);
+  EXPECT_EQ(use->limit, 2);
+  EXPECT_EQ(api_.CallCount("create", "volumegroupsnapshots"), 0);
+  ExpectNothingLeft();
+}
+
+TEST_F(GroupCreationTest, AQuotaWithRoomForAllAllowsIt) {
+  api_.SetQuota("snaps", VolumeSnapshotType(), "shop", 3);
+  api_.SetQuota("elsewhere", VolumeSnapshotType(), "other", 0);
+  const auto creations = Create(Request());
+  ASSERT_THAT(creations, IsOk());
+  EXPECT_THAT(creations->front().not_checked, IsEmpty());
+}
+
+TEST_F(GroupCreationTest, QuotasThatMayNotBeReadAreNamed) {
+  api_.Forbid("list", "resourcequotas");
+  const auto creations = Create(Request());
+  ASSERT_THAT(creations, IsOk());
+  EXPECT_THAT(creations->front().not_checked, ElementsAre(HasSubstr("quotas not checked: ")));
+}
+
+TEST_F(GroupCreationTest, ADriverWithoutRoomIsAskedAgainOnceItHasSome) {
+  cluster_.driver().Refuse("CreateVolumeGroupSnapshot", "ResourceExhausted", "9 of 9 snapshots");
+  GroupCreationRequest request = Request();
+  int calls = 0;
+  request.on_full = [&](const absl::Status& refused) {
+    ++calls;
+    EXPECT_EQ(OutOfRoom(refused), RoomLimit::kDriver);
+    EXPECT_THAT(refused.message(), HasSubstr("9 of 9 snapshots"));
+    cluster_.LetDriverWork();
+    return absl::OkStatus();
+  };
+  EXPECT_THAT(Create(request), IsOk());
+  EXPECT_EQ(calls, 1);
+}
+
+TEST_F(GroupCreationTest, ADriverIsAskedAgainAlsoWhereContentsMayNotBeRead) {
+  api_.Forbid("get", "volumegroupsnapshotcontents");
+  api_.Forbid("get", "volumesnapshotcontents");
+  cluster_.driver().Refuse("CreateVolumeGroupSnapshot", "ResourceExhausted", "9 of 9 snapshots");
+  GroupCreationRequest request = Request();
+  int calls = 0;
+  request.on_full = [&](const absl::Status&) {
+    ++calls;
+    cluster_.LetDriverWork();
+    return absl::OkStatus();
+  };
+  EXPECT_THAT(Create(request), IsOk());
+  EXPECT_EQ(calls, 1);
+}
+
+TEST_F(GroupCreationTest, WithoutBeingAskedToADriverIsWaitedFor) {
+  cluster_.driver().Refuse("CreateVolumeGroupSnapshot", "ResourceExhausted", "9 of 9 snapshots");
+  EXPECT_THAT(Create(Request()),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       AllOf(HasSubstr("9 of 9 snapshots"), HasSubstr("; --make-room deletes"))));
+  ExpectNothingLeft();
+}
+
+TEST_F(GroupCreationTest, WhereNothingMayGoNothingStays) {
+  cluster_.driver().Refuse("CreateVolumeGroupSnapshot", "ResourceExhausted", "9 of 9 snapshots");
+  GroupCreationRequest request = Request();
+  request.on_full = [](const absl::Status&) {
+    return absl::ResourceExhaustedError("all are kept");
+  };
+  EXPECT_THAT(Create(request),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("all are kept"), HasSubstr("week was deleted again"))));
+  ExpectNothingLeft();
+}
+
+TEST_F(GroupCreationTest, MembersThatAreNotMadeAreCounted) {
+  GroupCreationRequest request = Request();
+  request.on_taken = [&] {
+    api_.Remove(VolumeSnapshotKey("shop", k8s::Name(api_.All(VolumeSnapshotType()).front())));
+  };
+  EXPECT_THAT(Create(request),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       AllOf(HasSubstr("is taken, but 1 of its 3 VolumeSnapshots were not made"),
+                             Not(HasSubstr("quota")), HasSubstr("week was deleted again"))));
+}
+
+TEST_F(GroupCreationTest, MembersThatAreNotMadeMayLackRoomInAQuotaThatWasNotRead) {
+  api_.Forbid("list", "resourcequotas");
+  GroupCreationRequest request = Request();
+  request.on_taken = [&] {
+    api_.Remove(VolumeSnapshotKey("shop", k8s::Name(api_.All(VolumeSnapshotType()).front())));
+  };
+  EXPECT_THAT(Create(request).status().message(), HasSubstr("a quota may have no room for them"));
+}
+
+TEST_F(GroupCreationTest, WithoutTheRightToReadContentsTheTimeCounts) {
+  api_.Forbid("get", "volumegroupsnapshotcontents");
+  api_.Forbid("get", "volumesnapshotcontents");
+  const auto creations = Create(Request());
+  ASSERT_THAT(creations, IsOk());
+  EXPECT_FALSE(creations->front().content.has_value());
+  EXPECT_TRUE(creations->front().status.taken_at.has_value());
+}
+
+TEST_F(GroupCreationTest, AGroupIsOfOneDriverWithAClass) {
+  const auto choice = ChooseGroup(ctx_, api_, sources_);
+  ASSERT_THAT(choice, IsOk());
+  EXPECT_EQ(choice->version, "v1");
+  EXPECT_EQ(choice->class_name, "groups");
+  sources_.back().driver = "other.example.com";
+  EXPECT_THAT(ChooseGroup(ctx_, api_, sources_),
+              StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("several drivers")));
+  sources_.back().driver = "";
+  EXPECT_THAT(ChooseGroup(ctx_, api_, sources_),
+              StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("may not be read")));
+  for (SnapshotSource& source : sources_) {
+    source.driver = "classless.example.com";
+  }
+  EXPECT_THAT(ChooseGroup(ctx_, api_, sources_), StatusIs(absl::StatusCode::kUnimplemented));
+}
+
+}  // namespace
+}  // namespace csidelta::snapshots::group_creation_test

@@ -1,0 +1,446 @@
+#include "snapshots/promotion_check.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "snapshots/promotion_names.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::snapshots::promotion_check_test {
+namespace {
+
+using objects::PersistentVolumeClaim;
+using objects::StorageClass;
+using objects::VolumeMode;
+using objects::VolumeSnapshot;
+using objects::VolumeSnapshotContent;
+using support::IsOkAndHolds;
+using support::StatusIs;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr char kTaken[] = "2023-11-14T22:13:20Z";
+constexpr int64_t kGibibyte = int64_t{1} << 30;
+constexpr char kModeChange[] = "snapshot.storage.kubernetes.io/allow-volume-mode-change";
+
+Json ClassObject(const char* name, const char* provisioner) {
+  return {{"metadata", {{"name", name}}}, {"provisioner", provisioner}};
+}
+
+// A VolumeSnapshot that is ready and bound both ways, its source PVC, and classes: nothing is
+// against a PVC of it. A case changes it.
+struct Cluster {
+  Json snapshot = {
+      {"metadata",
+       {{"name", "monday"}, {"namespace", "shop"}, {"uid", "u"}, {"creationTimestamp", kTaken}}},
+      {"spec", {{"source", {{"persistentVolumeClaimName", "data"}}}}},
+      {"status",
+       {{"boundVolumeSnapshotContentName", "c"},
+        {"readyToUse", true},
+        {"creationTime", kTaken},
+        {"restoreSize", "1Gi"}}}};
+  Json content = {
+      {"metadata", {{"name", "c"}}},
+      {"spec",
+       {{"driver", "d.example.com"},
+        {"sourceVolumeMode", "Filesystem"},
+        {"volumeSnapshotRef", {{"namespace", "shop"}, {"name", "monday"}, {"uid", "u"}}}}},
+      {"status", {{"snapshotHandle", "h"}}}};
+  Json source = {{"metadata", {{"name", "data"}, {"namespace", "shop"}}},
+                 {"spec",
+                  {{"storageClassName", "fast"},
+                   {"accessModes", {"ReadWriteMany"}},
+                   {"resources", {{"requests", {{"storage", "1Gi"}}}}}}}};
+  std::vector<Json> classes = {ClassObject("fast", "d.example.com"),
+                               ClassObject("slow", "d.example.com"),
+                               ClassObject("other", "ebs.csi.aws.com")};
+  Json taken_by;  // null: the name is free
+  PvcWish wish = {.namespace_name = "shop", .name = "copy"};
+  csi::ContentReading::Kind kind = csi::ContentReading::Kind::kPresent;
+  bool has_source = true;
+  bool may_list_classes = true;
+  bool must_prove_binding = false;
+};
+
+struct Decision {
+  PlannedPvc pvc;
+  std::vector<Refusal> refusals;
+};
+
+Decision Decide(const Cluster& cluster) {
+  const VolumeSnapshot snapshot = *VolumeSnapshot::Of(cluster.snapshot);
+  const VolumeSnapshotContent content = *VolumeSnapshotContent::Of(cluster.content);
+  const PersistentVolumeClaim source = *PersistentVolumeClaim::Of(cluster.source);
+  const PersistentVolumeClaim taken_by =
+      *PersistentVolumeClaim::Of(cluster.taken_by.is_null() ? Json::object() : cluster.taken_by);
+  std::vector<StorageClass> classes;
+  for (const Json& one : cluster.classes) {
+    classes.push_back(*StorageClass::Of(one));
+  }
+  const PromotionSurroundings around = {
+      .content = {.kind = cluster.kind,
+                  .content =
+                      cluster.kind == csi::ContentReading::Kind::kPresent ? &content : nullptr,
+                  .is_handle_gone = false},
+      .source_pvc = cluster.has_source ? &source : nullptr,
+      .storage_classes = cluster.may_list_classes ? &classes : nullptr,
+      .taken_by = cluster.taken_by.is_null() ? nullptr : &taken_by,
+      .must_prove_binding = cluster.must_prove_binding};
+  PlannedPvc pvc = PlanPvc(snapshot, cluster.wish, around);
+  std::vector<Refusal> refusals = CheckPromotion(snapshot, pvc, around);
+  return {.pvc = std::move(pvc), .refusals = std::move(refusals)};
+}
+
+std::vector<RefusalReason> Reasons(const Decision& decision) {
+  std::vector<RefusalReason> reasons;
+  for (const Refusal& refusal : decision.refusals) {
+    reasons.push_back(refusal.reason);
+  }
+  return reasons;
+}
+
+struct Case {
+  RefusalReason reason;
+  const char* what;
+  std::function<void(Cluster&)> change;
+  const char* message;
+};
+
+void ExpectRefusals(const std::vector<Case>& cases) {
+  for (const Case& one : cases) {
+    Cluster cluster;
+    one.change(cluster);
+    const Decision decision = Decide(cluster);
+    EXPECT_THAT(Reasons(decision), ElementsAre(one.reason)) << one.what;
+    ASSERT_FALSE(decision.refusals.empty()) << one.what;
+    EXPECT_THAT(decision.refusals.front().message, HasSubstr(one.message)) << one.what;
+  }
+}
+
+void NotReady(Cluster& c) { c.snapshot["status"]["readyToUse"] = false; }
+void Fail(Cluster& c, const char* message) {
+  NotReady(c);
+  c.snapshot["status"]["error"] = {{"message", message}, {"time", kTaken}};
+}
+
+TEST(PromotionCheckTest, NothingIsAgainstOneThatIsReadyAndBoundBothWays) {
+  EXPECT_THAT(Decide({}).refusals, IsEmpty());
+  Cluster proven;
+  proven.must_prove_binding = true;
+  EXPECT_THAT(Decide(proven).refusals, IsEmpty());
+}
+
+// The table of the header, row by row, each alone.
+TEST(PromotionCheckTest, RowsOfStateAndBinding) {
+  using enum RefusalReason;
+  ExpectRefusals(
+      {{kNotReady, "uploading", NotReady, "shop/monday is Uploading"},
+       {kNotReady, "creating",
+        [](Cluster& c) {
+          c.snapshot.erase("status");
+          c.content["status"] = {{"restoreSize", kGibibyte}};
+        },
+        "is Creating; with --wait"},
+       {kNotReady, "retried",
+        [](Cluster& c) { Fail(c, "rpc error: code = Unavailable desc = later"); },
+        "code = Unavailable desc = later; with --wait"},
+       {kUnusable, "refused",
+        [](Cluster& c) { Fail(c, "rpc error: code = InvalidArgument desc = no"); },
+        "is Error: rpc error: code = InvalidArgument desc = no"},
+       {kUnusable, "being deleted",
+        [](Cluster& c) { c.snapshot["metadata"]["deletionTimestamp"] = kTaken; }, "is Deleting"},
+       {kUnusable, "lost", [](Cluster& c) { c.kind = csi::ContentReading::Kind::kGone; },
+        "is Lost"},
+       {kNotMutual, "another's content",
+        [](Cluster& c) {
+          c.content["spec"]["volumeSnapshotRef"] = {
+              {"namespace", "team"}, {"name", "theirs"}, {"uid", "v"}};
+        },
+        "VolumeSnapshotContent c, which belongs to team/theirs (uid v): it is not used"},
+       {kNotMutual, "another of its name",
+        [](Cluster& c) { c.content["spec"]["volumeSnapshotRef"]["uid"] = "v"; }, "(uid v)"},
+       {kNotMutual, "to be proven, and no uid",
+        [](Cluster& c) {
+          c.must_prove_binding = true;
+          c.content["spec"]["volumeSnapshotRef"].erase("uid");
+        },
+        "without its uid"},
+       {kNotMutual, "to be proven, and not read",
+        [](Cluster& c) {
+          c.must_prove_binding = true;
+          c.kind = csi::ContentReading::Kind::kUnknown;
+        },
+        "no VolumeSnapshotContent that names it"},
+       {kNotMutual, "to be proven, and neither has a uid",
+        [](Cluster& c) {
+          c.must_prove_binding = true;
+          c.snapshot["metadata"].erase("uid");
+          c.content["spec"]["volumeSnapshotRef"].erase("uid");
+        },
+        "belongs to shop/monday"}});
+}
+
+TEST(PromotionCheckTest, RowsOfTheName) {
+  using enum RefusalReason;
+  ExpectRefusals(
+      {{kBadName, "upper case", [](Cluster& c) { c.wish.name = "Copy"; }, "\"Copy\" is not a name"},
+       {kBadName, "none", [](Cluster& c) { c.wish.name = ""; }, "is not a name"},
+       {kBadName, "a path", [](Cluster& c) { c.wish.name = "../copy"; }, "is not a name"},
+       {kNameTaken, "taken",
+        [](Cluster& c) {
+          c.taken_by = {{"metadata", {{"name", "copy"}, {"namespace", "shop"}}}};
+        },
+        "PVC shop/copy exists already; give another name"},
+       {kNameTaken, "by one of the same VolumeSnapshot",
+        [](Cluster& c) {
+          c.taken_by = {
+              {"metadata", {{"name", "copy"}, {"namespace", "shop"}}},
+              {"spec", {{"dataSource", {{"kind", "VolumeSnapshot"}, {"name", "monday"}}}}}};
+        },
+        "and is one of this VolumeSnapshot"}});
+}
+
+TEST(PromotionCheckTest, RowsOfTheStorageClass) {
+  using enum RefusalReason;
+  ExpectRefusals(
+      {{kNoStorageClass, "two, and no source", [](Cluster& c) { c.has_source = false; },
+        "--storage-class; StorageClasses of driver d.example.com: fast, slow"},
+       {kNoStorageClass, "none of the driver",
+        [](Cluster& c) {
+          c.has_source = false;
+          c.classes.resize(0);
+        },
+        "StorageClasses of driver d.example.com: none"},
+       {kNoStorageClass, "classes that may not be listed",
+        [](Cluster& c) {
+          c.has_source = false;
+          c.may_list_classes = false;
+        },
+        "may not be read"},
+       {kNoStorageClass, "named as none", [](Cluster& c) { c.wish.storage_class = ""; },
+        "--storage-class"},
+       {kNoSuchClass, "unknown", [](Cluster& c) { c.wish.storage_class = "quick"; },
+        "StorageClass quick does not exist; StorageClasses of driver d.example.com: fast, slow"},
+       {kOtherDriver, "of another driver", [](Cluster& c) { c.wish.storage_class = "other"; },
+        "StorageClass other is of driver ebs.csi.aws.com, the VolumeSnapshot of d.example.com; "
+        "StorageClasses of driver d.example.com: fast, slow"},
+       {kOtherDriver, "that provisions nothing",
+        [](Cluster& c) {
+          c.classes.push_back(ClassObject("local", "kubernetes.io/no-provisioner"));
+          c.wish.storage_class = "local";
+        },
+        "kubernetes.io/no-provisioner"}});
+}
+
+TEST(PromotionCheckTest, RowsOfSizeModeAndAccess) {
+  using enum RefusalReason;
+  ExpectRefusals(
+      {{kNoSize, "not known",
+        [](Cluster& c) {
+          c.has_source = false;
+          c.wish.storage_class = "fast";
+          c.snapshot["status"]["restoreSize"] = "0";
+        },
+        "give --size"},
+       {kTooSmall, "than the VolumeSnapshot", [](Cluster& c) { c.wish.size_bytes = kGibibyte - 1; },
+        "1073741823 is less than the 1Gi"},
+       {kTooSmall, "than its content",
+        [](Cluster& c) {
+          c.content["status"]["restoreSize"] = kGibibyte + 1;
+          c.wish.size_bytes = kGibibyte;
+        },
+        "give --size 1025Mi or more"},
+       {kOtherMode, "not allowed", [](Cluster& c) { c.wish.mode = VolumeMode::kBlock; },
+        "mode Filesystem, the PVC would be in mode Block"},
+       {kOtherMode, "forbidden in so many words",
+        [](Cluster& c) {
+          c.content["metadata"]["annotations"] = {{kModeChange, "false"}};
+          c.wish.mode = VolumeMode::kBlock;
+        },
+        kModeChange},
+       {kBadAccessMode, "unknown", [](Cluster& c) { c.wish.access_modes = {"RWO"}; },
+        "\"RWO\" is not an access mode; use ReadWriteOnce"},
+       {kBadAccessMode, "one Pod and more",
+        [](Cluster& c) {
+          c.wish.access_modes = {"ReadWriteOncePod", "ReadOnlyMany"};
+        },
+        "ReadWriteOncePod goes with no other"}});
+}
+
+TEST(PromotionCheckTest, WhatIsNotKnownDecidesNothing) {
+  const std::vector<std::function<void(Cluster&)>> changes = {
+      [](Cluster& c) { c.kind = csi::ContentReading::Kind::kUnknown; },
+      [](Cluster& c) {  // Then the driver is not known, either.
+        c.kind = csi::ContentReading::Kind::kUnknown;
+        c.wish.storage_class = "other";
+        c.wish.mode = VolumeMode::kBlock;
+      },
+      [](Cluster& c) {
+        c.may_list_classes = false;
+        c.wish.storage_class = "quick";
+      },
+      [](Cluster& c) {
+        c.content["spec"].erase("sourceVolumeMode");
+        c.wish.mode = VolumeMode::kBlock;
+      },
+      [](Cluster& c) { c.content["spec"]["volumeSnapshotRef"].erase("uid"); },
+      [](Cluster& c) {
+        c.snapshot["status"]["error"] = {{"message", "stale"}};
+      }};
+  for (const auto& change : changes) {
+    Cluster cluster;
+    change(cluster);
+    EXPECT_THAT(Decide(cluster).refusals, IsEmpty());
+  }
+}
+
+TEST(PromotionCheckTest, WhatIsAllowedPasses) {
+  const std::vector<std::function<void(Cluster&)>> changes = {
+      [](Cluster& c) { c.wish.size_bytes = kGibibyte; },
+      [](Cluster& c) { c.wish.access_modes = {"ReadWriteOncePod"}; },
+      [](Cluster& c) {
+        c.content["metadata"]["annotations"] = {{kModeChange, "true"}};
+        c.wish.mode = VolumeMode::kBlock;
+      },
+      [](Cluster& c) {  // An in-tree name is migrated to a CSI driver.
+        c.classes.push_back(ClassObject("tree", "kubernetes.io/aws-ebs"));
+        c.wish.storage_class = "tree";
+      },
+      [](Cluster& c) {  // Unverified: the provisioner finds out.
+        c.snapshot["spec"]["source"] = {{"volumeSnapshotContentName", "c"}};
+        c.snapshot["status"].erase("restoreSize");
+        c.has_source = false;
+        c.wish.storage_class = "fast";
+        c.wish.size_bytes = kGibibyte;
+      }};
+  for (const auto& change : changes) {
+    Cluster cluster;
+    change(cluster);
+    EXPECT_THAT(Decide(cluster).refusals, IsEmpty());
+  }
+}
+
+TEST(PromotionCheckTest, AllThatIsAgainstItIsSaidInTheOrderOfTheTable) {
+  using enum RefusalReason;
+  Cluster cluster;
+  NotReady(cluster);
+  cluster.wish = {.namespace_name = "shop",
+                  .name = "Copy",
+                  .storage_class = "other",
+                  .size_bytes = 1,
+                  .mode = VolumeMode::kBlock,
+                  .access_modes = {"RWO"}};
+  EXPECT_THAT(Reasons(Decide(cluster)), ElementsAre(kNotReady, kBadName, kOtherDriver, kTooSmall,
+                                                    kOtherMode, kBadAccessMode));
+  EXPECT_EQ(ToString(kNotReady), "NotReady");
+  EXPECT_EQ(ToString(kBadAccessMode), "BadAccessMode");
+}
+
+TEST(PromotionCheckTest, DefaultsAreThoseOfTheSource) {
+  const PlannedPvc pvc = Decide({}).pvc;
+  EXPECT_EQ(pvc.namespace_name, "shop");
+  EXPECT_EQ(pvc.name, "copy");
+  EXPECT_EQ(pvc.storage_class, "fast");
+  EXPECT_EQ(pvc.size_bytes, kGibibyte);
+  EXPECT_EQ(pvc.mode, VolumeMode::kFilesystem);
+  EXPECT_THAT(pvc.access_modes, ElementsAre("ReadWriteMany"));
+}
+
+TEST(PromotionCheckTest, TheSizeIsTheLargerOfWhatIsNeededAndWhatTheSourceRequests) {
+  Cluster cluster;
+  cluster.source["spec"]["resources"]["requests"]["storage"] = "3Gi";
+  EXPECT_EQ(Decide(cluster).pvc.size_bytes, 3 * kGibibyte);
+  cluster.has_source = false;
+  cluster.snapshot["status"]["restoreSize"] = "1073741825";
+  EXPECT_EQ(Decide(cluster).pvc.size_bytes, kGibibyte + (1 << 20));
+  cluster.snapshot["status"]["restoreSize"] = "9223372036854775807";
+  EXPECT_EQ(Decide(cluster).pvc.size_bytes, std::numeric_limits<int64_t>::max());
+}
+
+TEST(PromotionCheckTest, WithoutASourceTheClassIsTheDefaultOrTheOnlyOneOfTheDriver) {
+  Cluster cluster;
+  cluster.has_source = false;
+  cluster.classes[1]["metadata"]["annotations"] = {
+      {"storageclass.kubernetes.io/is-default-class", "true"}};
+  EXPECT_EQ(Decide(cluster).pvc.storage_class, "slow");
+  EXPECT_THAT(Decide(cluster).pvc.access_modes, ElementsAre("ReadWriteOnce"));
+  cluster.classes.erase(cluster.classes.begin() + 1);
+  EXPECT_EQ(Decide(cluster).pvc.storage_class, "fast");
+  cluster.classes[1]["metadata"]["annotations"] = {
+      // The default, but of another driver.
+      {"storageclass.kubernetes.io/is-default-class", "true"}};
+  EXPECT_EQ(Decide(cluster).pvc.storage_class, "fast");
+  cluster.kind = csi::ContentReading::Kind::kUnknown;
+  EXPECT_EQ(Decide(cluster).pvc.storage_class, "");
+}
+
+TEST(PromotionCheckTest, TheModeOfTheContentCountsBeforeThatOfThePvc) {
+  Cluster cluster;
+  cluster.source["spec"]["volumeMode"] = "Block";
+  EXPECT_EQ(Decide(cluster).pvc.mode, VolumeMode::kFilesystem);
+  cluster.content["spec"].erase("sourceVolumeMode");
+  EXPECT_EQ(Decide(cluster).pvc.mode, VolumeMode::kBlock);
+}
+
+// --- snapshots/promotion_names.h
+
+struct NameCase {
+  const char* source;    // PVC; "" for one of an existing content
+  const char* workload;  // annotation
+  PvcNaming naming;
+  const char* name;  // "": an error
+};
+
+std::string NameOf(const NameCase& one) {
+  Json json = {{"metadata", {{"name", "monday"}, {"namespace", "shop"}}}};
+  if (*one.workload != '\0') {
+    json["metadata"]["annotations"] = {{"snapshot.csi-delta.io/workload", one.workload}};
+  }
+  if (*one.source != '\0') {
+    json["spec"]["source"]["persistentVolumeClaimName"] = one.source;
+  }
+  const absl::StatusOr<std::string> name = PvcNameFor(*VolumeSnapshot::Of(json), one.naming);
+  if (!name.ok()) {
+    EXPECT_THAT(name, StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("shop/monday")));
+  }
+  return name.value_or("");
+}
+
+TEST(PromotionNamesTest, FollowTheirTable) {
+  const std::vector<NameCase> cases = {
+      {"data", "", {}, "monday"},
+      {"", "", {}, "monday"},
+      {"data", "", {.prefix = "old-"}, "old-data"},
+      {"data", "", {.suffix = "-old"}, "data-old"},
+      {"data", "", {.prefix = "a-", .suffix = "-b"}, "a-data-b"},
+      {"", "", {.prefix = "old-"}, ""},
+      {"data-db-2", "StatefulSet/db", {.replica_of = "test"}, "data-test-2"},
+      {"data-db-2", "StatefulSet/db", {.replica_of = "test", .ordinal = 0}, "data-test-0"},
+      {"data-db-2", "Pod/db-2", {.replica_of = "test"}, "data-test-2"},
+      {"data-db-2", "", {.replica_of = "db", .ordinal = 7}, "data-db-7"},
+      {"data-db-2", "", {.replica_of = "test"}, ""},
+      {"my-data-my-db-10", "StatefulSet/my-db", {.replica_of = "x"}, "my-data-x-10"},
+      {"data-db-2", "StatefulSet/other", {.replica_of = "test"}, ""},
+      {"data", "StatefulSet/db", {.replica_of = "test"}, ""},
+      {"-db-2", "StatefulSet/db", {.replica_of = "test"}, ""},
+      {"data-db-", "StatefulSet/db", {.replica_of = "test"}, ""},
+      {"data-db-two", "StatefulSet/db", {.replica_of = "test"}, ""},
+      {"data-db-99999999999999999999", "StatefulSet/db", {.replica_of = "test"}, ""},
+      {"", "", {.replica_of = "test"}, ""},
+      {"data-db-2", "Deployment/db", {.replica_of = "test"}, ""},
+  };
+  for (const NameCase& one : cases) {
+    EXPECT_EQ(NameOf(one), one.name) << one.source << " " << one.workload;
+  }
+}
+
+}  // namespace
+}  // namespace csidelta::snapshots::promotion_check_test

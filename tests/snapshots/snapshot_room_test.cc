@@ -1,0 +1,462 @@
+// Which VolumeSnapshots make room for others, and when none is deleted: snapshots/snapshot_room.h.
+#include "snapshots/snapshot_room.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
+#include "tests/support/fake_api_client.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/kind_names.h"
+#include "tests/support/snapshot_fields.h"
+#include "tests/support/snapshot_objects.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::snapshots::snapshot_room_test {
+namespace {
+
+using support::IsOk;
+using support::StatusIs;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+class SnapshotRoomTest : public testing::Test {
+ protected:
+  SnapshotRoomTest() {
+    ctx_.clock = &clock_;
+    clock_.SetAutoAdvance(true);
+    request_.namespace_name = "shop";
+    request_.pvcs = {"data"};
+  }
+
+  CreationRequest Request(const std::string& name) const {
+    Json pvc = support::MakeObject("v1", "PersistentVolumeClaim", "shop", "data");
+    SetJson(pvc, {"metadata", "uid"}, "data-uid");
+    return {.source = {.pvc = *objects::PersistentVolumeClaim::Of(pvc),
+                       .driver = cluster_.driver_name,
+                       .class_name = "fast"},
+            .name = name,
+            .may_join = true,
+            .awaited = AwaitedState::kReady,
+            .timeout = absl::Minutes(5)};
+  }
+  absl::Status Take(const std::string& name) {
+    return CreateSnapshot(ctx_, api_, Random::Real(), Request(name)).status();
+  }
+  // So many, an hour apart: "s1" is the oldest, and all may go but for the rules.
+  void TakeMany(int count) {
+    for (int i = 1; i <= count; ++i) {
+      ASSERT_THAT(Take(absl::StrCat("s", i)), IsOk());
+      clock_.Advance(absl::Hours(1));
+    }
+  }
+  void SetQuota(int limit) { api_.SetQuota("snaps", VolumeSnapshotType(), "shop", limit); }
+  std::vector<std::string> Left() const {
+    std::vector<std::string> names;
+    for (const Json& one : api_.All(VolumeSnapshotType())) {
+      names.push_back(k8s::Name(one));
+    }
+    return names;
+  }
+  int DryRuns() const {
+    int count = 0;
+    for (const support::ApiCall& call : api_.calls()) {
+      count += call.dry_run ? 1 : 0;
+    }
+    return count;
+  }
+  RoomMaker Maker() { return {ctx_, api_, request_, absl::Minutes(1)}; }
+
+  support::FakeClock clock_;
+  support::FakeApiClient api_{clock_};
+  support::FakeSnapshotCluster cluster_{api_};
+  CallContext ctx_;
+  RetentionRequest request_;
+};
+
+// --- A quota
+
+TEST_F(SnapshotRoomTest, TheOldestGoesAndThenThereIsRoom) {
+  TakeMany(3);
+  SetQuota(3);
+  const absl::Status refused = Take("new");
+  EXPECT_EQ(OutOfRoom(refused), RoomLimit::kQuota) << refused;
+  RoomMaker maker = Maker();
+  ASSERT_THAT(maker.MakeInQuota(Request("new"), 1), IsOk());
+  EXPECT_THAT(Left(), ElementsAre("s2", "s3"));
+  const Retention report = maker.TakeReport();
+  ASSERT_EQ(report.deleted.size(), 1);
+  EXPECT_EQ(report.deleted.front().name, "s1");
+  EXPECT_THAT(report.failures, IsEmpty());
+  EXPECT_THAT(Take("new"), IsOk());
+}
+
+TEST_F(SnapshotRoomTest, WhereThereIsRoomNothingGoes) {
+  TakeMany(3);
+  SetQuota(4);
+  EXPECT_THAT(Maker().MakeInQuota(Request("new"), 1), IsOk());
+  EXPECT_EQ(Left().size(), 3);
+  EXPECT_EQ(DryRuns(), 1);
+}
+
+TEST_F(SnapshotRoomTest, ADryRunComesBeforeTheFirstDeletion) {
+  TakeMany(3);
+  SetQuota(3);
+  api_.SetInterceptor([&](const support::ApiCall& call, const Json*) {
+    EXPECT_TRUE(call.verb != "delete" || call.plural != "volumesnapshots" || DryRuns() > 0);
+    return absl::OkStatus();
+  });
+  EXPECT_THAT(Maker().MakeInQuota(Request("new"), 1), IsOk());
+  EXPECT_GT(DryRuns(), 0);
+}
+
+TEST_F(SnapshotRoomTest, WhatElseIsInTheWayEndsItBeforeAnythingGoes) {
+  TakeMany(3);
+  SetQuota(3);
+  api_.Forbid("create", "volumesnapshots");
+  EXPECT_THAT(Maker().MakeInQuota(Request("new"), 1),
+              StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_EQ(Left().size(), 3);
+}
+
+TEST_F(SnapshotRoomTest, AsManyGoAsAreNeeded) {
+  TakeMany(5);
+  SetQuota(4);  // lowered since
+  ASSERT_THAT(Maker().MakeInQuota(Request("new"), 2), IsOk());
+  EXPECT_THAT(Left(), ElementsAre("s4", "s5"));
+}
+
+TEST_F(SnapshotRoomTest, RoomForOneIsNoRoomForAGroup) {
+  TakeMany(3);
+  SetQuota(4);
+  ASSERT_THAT(Maker().MakeInQuota(Request("new"), 3), IsOk());
+  EXPECT_THAT(Left(), ElementsAre("s3"));
+  EXPECT_THAT(Maker().MakeInQuota(Request("new"), 3), IsOk());
+  EXPECT_EQ(Left().size(), 1) << "there is room";
+}
+
+TEST_F(SnapshotRoomTest, WhereQuotasMayNotBeReadTheDryRunDecides) {
+  TakeMany(3);
+  SetQuota(4);
+  api_.Forbid("list", "resourcequotas");
+  EXPECT_THAT(Maker().MakeInQuota(Request("new"), 3), IsOk());
+  EXPECT_EQ(Left().size(), 3);
+}
+
+TEST_F(SnapshotRoomTest, RulesHoldAndNothingGoesWhereTooFewMay) {
+  TakeMany(3);
+  SetQuota(3);
+  request_.rules.last = 2;
+  EXPECT_THAT(Maker().MakeInQuota(Request("new"), 2),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("quota snaps: 3 of 3 used"),
+                             HasSubstr("nothing was deleted"), HasSubstr("s3: last snapshot"))));
+  EXPECT_EQ(Left().size(), 3);
+  EXPECT_THAT(Maker().MakeInQuota(Request("new"), 1), IsOk());
+  EXPECT_THAT(Left(), ElementsAre("s2", "s3"));
+}
+
+TEST_F(SnapshotRoomTest, WhatIsProtectedStays) {
+  TakeMany(2);
+  SetQuota(3);
+  ASSERT_THAT(Take("young"), IsOk());
+  api_.Mutate(VolumeSnapshotKey("shop", "s1"), [](Json& object) {
+    SetJson(object, {"metadata", "labels", objects::kKeepLabel}, "true");
+  });
+  ASSERT_THAT(Maker().MakeInQuota(Request("new"), 1), IsOk());
+  EXPECT_THAT(Left(), ElementsAre("s1", "young"));
+  ASSERT_THAT(Take("new"), IsOk());
+  EXPECT_THAT(Maker().MakeInQuota(Request("newer"), 1),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("younger than 5 minutes"), HasSubstr("s1: labelled"))));
+}
+
+TEST_F(SnapshotRoomTest, TheOnlyReadyOneStays) {
+  TakeMany(1);
+  SetQuota(1);
+  EXPECT_THAT(Maker().MakeInQuota(Request("new"), 1),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("the only Ready one")));
+}
+
+TEST_F(SnapshotRoomTest, OtherMakersAndOtherPvcsAreLeftAlone) {
+  TakeMany(3);
+  SetQuota(3);
+  const auto change = [&](const char* name, const auto& edit) {
+    ASSERT_TRUE(api_.Mutate(VolumeSnapshotKey("shop", name), edit));
+  };
+  change("s1", [](Json& one) { SetJson(one, {"metadata", "labels", objects::kMadeByLabel}, ""); });
+  change("s2", [](Json& one) {
+    SetJson(one, {"spec", "source", "persistentVolumeClaimName"}, "logs");
+  });
+  request_.rules.last = 1;
+  EXPECT_THAT(Maker().MakeInQuota(Request("new"), 1),
+              StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_EQ(Left().size(), 3);
+  request_.any_maker = true;
+  EXPECT_THAT(Maker().MakeInQuota(Request("new"), 1), IsOk());
+  EXPECT_THAT(Left(), ElementsAre("s2", "s3"));
+}
+
+TEST_F(SnapshotRoomTest, NothingGoesWhereNotAllMayBeRead) {
+  TakeMany(3);
+  SetQuota(3);
+  api_.Forbid("list", "volumesnapshotcontents");
+  EXPECT_THAT(Maker().MakeInQuota(Request("new"), 1),
+              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("nothing was deleted")));
+  EXPECT_EQ(Left().size(), 3);
+}
+
+TEST_F(SnapshotRoomTest, WhatIsBeingDeletedIsRoomToCome) {
+  TakeMany(3);
+  SetQuota(3);
+  api_.Mutate(VolumeSnapshotKey("shop", "s3"), [](Json& one) {
+    SetJson(one, {"metadata", "finalizers"}, Json::array({"example.com/slow"}));
+  });
+  ASSERT_THAT(api_.Delete(ctx_, VolumeSnapshotKey("shop", "s3"), {}), IsOk());
+  const absl::Status late = Maker().MakeInQuota(Request("new"), 1);
+  EXPECT_THAT(late, StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("s3")));
+  EXPECT_EQ(Left().size(), 3) << "it is waited for, and no other one goes";
+}
+
+TEST_F(SnapshotRoomTest, AQuotaThatCountsLateCostsNoSecondOne) {
+  TakeMany(3);
+  SetQuota(3);
+  int refusals = 4;
+  api_.SetInterceptor([&](const support::ApiCall& call, const Json*) {
+    return call.dry_run && refusals-- > 0
+               ? absl::PermissionDeniedError("exceeded quota: snaps, requested: pods=1")
+               : absl::OkStatus();
+  });
+  ASSERT_THAT(Maker().MakeInQuota(Request("new"), 1), IsOk());
+  EXPECT_EQ(refusals, -1);
+  EXPECT_THAT(Left(), ElementsAre("s2", "s3"));
+}
+
+TEST_F(SnapshotRoomTest, AfterADeletionARefusalCountsOnlyWhenItLasts) {
+  TakeMany(4);
+  SetQuota(4);
+  RoomMaker maker = Maker();
+  ASSERT_THAT(maker.MakeInQuota(Request("new"), 1), IsOk());
+  int refusals = 3;
+  api_.SetInterceptor([&](const support::ApiCall& call, const Json*) {
+    return call.dry_run && refusals-- > 0
+               ? absl::PermissionDeniedError("exceeded quota: snaps, requested: pods=1")
+               : absl::OkStatus();
+  });
+  ASSERT_THAT(maker.MakeInQuota(Request("new"), 1), IsOk());
+  EXPECT_THAT(Left(), ElementsAre("s2", "s3", "s4"));
+}
+
+TEST_F(SnapshotRoomTest, AQuotaThatNeverCountsEndsIt) {
+  TakeMany(3);
+  api_.SetInterceptor([&](const support::ApiCall& call, const Json*) {
+    return call.dry_run ? absl::PermissionDeniedError("exceeded quota: snaps, requested: pods=1")
+                        : absl::OkStatus();
+  });
+  RoomMaker maker = Maker();
+  EXPECT_THAT(maker.MakeInQuota(Request("new"), 1),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("does not show")));
+  EXPECT_THAT(Left(), ElementsAre("s2", "s3"));
+}
+
+TEST_F(SnapshotRoomTest, ARunThatWasKilledNeedsNoRoomForWhatItMade) {
+  TakeMany(2);
+  SetQuota(2);
+  EXPECT_THAT(Take("s2"), IsOk());
+  EXPECT_EQ(Left().size(), 2);
+}
+
+TEST_F(SnapshotRoomTest, SaysWhatMakeRoomWouldDelete) {
+  TakeMany(3);
+  SetQuota(3);
+  const absl::Status refused = Take("new");
+  EXPECT_EQ(ExplainRoom(ctx_, api_, request_, refused, 1),
+            "quota snaps: 3 of 3 used; --make-room removes the oldest 1 that rules allow (s1)");
+  request_.rules.last = 3;
+  EXPECT_THAT(ExplainRoom(ctx_, api_, request_, refused, 1),
+              AllOf(HasSubstr("all are kept: s3: last snapshot, s2: last snapshot"),
+                    HasSubstr("csi-delta snapshot list -n shop"), Not(HasSubstr("--make-room"))));
+  api_.Forbid("list", "volumesnapshots");
+  EXPECT_EQ(ExplainRoom(ctx_, api_, request_, refused, 1),
+            "quota snaps: 3 of 3 used; csi-delta snapshot list -n shop shows what could be "
+            "deleted");
+}
+
+// What an API server says of `used` and `limit`.
+absl::Status Refused(const std::string& used, const std::string& limit) {
+  const std::string counted = "count/volumesnapshots.snapshot.storage.k8s.io=";
+  return OutOfRoomError(RoomLimit::kQuota,
+                        absl::StrCat("exceeded quota: snaps, requested: ", counted,
+                                     "1, used: ", counted, used, ", limited: ", counted, limit));
+}
+
+TEST_F(SnapshotRoomTest, NumbersOfAQuotaAreOnlyAHint) {
+  TakeMany(2);
+  EXPECT_THAT(ExplainRoom(ctx_, api_, request_, Refused("2", "5"), 1),
+              HasSubstr("removes the oldest 1 that rules allow (s1)"));
+  EXPECT_THAT(ExplainRoom(ctx_, api_, request_, Refused("9223372036854775807", "0"), 1),
+              AllOf(HasSubstr("s2: the only Ready one"), Not(HasSubstr("--make-room"))));
+}
+
+TEST_F(SnapshotRoomTest, FewAreNamed) {
+  TakeMany(7);
+  EXPECT_THAT(ExplainRoom(ctx_, api_, request_, Refused("7", "2"), 1),
+              HasSubstr("allow (s1, s2, s3, s4, s5, ...)"));
+  EXPECT_THAT(ExplainRoom(ctx_, api_, request_, Refused("7", "3"), 1),
+              HasSubstr("allow (s1, s2, s3, s4, s5)"));
+  request_.rules.last = 7;
+  EXPECT_THAT(ExplainRoom(ctx_, api_, request_, Refused("7", "7"), 1), HasSubstr(", and 2 more"));
+}
+
+TEST_F(SnapshotRoomTest, WhereNoneCanBeDeletedThatIsSaid) {
+  TakeMany(3);
+  SetQuota(3);
+  api_.Forbid("delete", "volumesnapshots");
+  RoomMaker maker = Maker();
+  EXPECT_THAT(maker.MakeInQuota(Request("new"), 1),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("none could be deleted")));
+  EXPECT_EQ(maker.TakeReport().failures.size(), 1);
+}
+
+// --- A driver
+
+TEST_F(SnapshotRoomTest, ADriverWithoutRoomHasItAfterOneIsGone) {
+  TakeMany(3);
+  cluster_.driver().Refuse("CreateSnapshot", "ResourceExhausted", "3 of 3 snapshots");
+  RoomMaker maker = Maker();
+  CreationRequest request = Request("new");
+  int calls = 0;
+  request.on_full = [&](const absl::Status& refused) {
+    ++calls;
+    EXPECT_EQ(OutOfRoom(refused), RoomLimit::kDriver);
+    const absl::Status made = maker.MakeInDriver(refused);
+    EXPECT_EQ(cluster_.driver().snapshots().size(), 2) << "the driver's is gone, too";
+    cluster_.LetDriverWork();
+    return made;
+  };
+  ASSERT_THAT(CreateSnapshot(ctx_, api_, Random::Real(), request), IsOk());
+  EXPECT_EQ(calls, 1);
+  EXPECT_THAT(Left(), ElementsAre("new", "s2", "s3"));
+  EXPECT_EQ(maker.TakeReport().deleted.front().name, "s1");
+}
+
+// s1 and s3 of PVC logs, s2 and s4 of data.
+void ShareOut(support::FakeApiClient& api) {
+  for (const char* const name : {"s1", "s3"}) {
+    ASSERT_TRUE(api.Mutate(VolumeSnapshotKey("shop", name), [](Json& one) {
+      SetJson(one, {"spec", "source", "persistentVolumeClaimName"}, "logs");
+    }));
+  }
+}
+
+TEST_F(SnapshotRoomTest, ForAGroupTheOldestOfEachPvcGoes) {
+  TakeMany(4);
+  ShareOut(api_);
+  request_.pvcs = {"data", "logs"};
+  ASSERT_THAT(Maker().MakeInDriver(OutOfRoomError(RoomLimit::kDriver, "full")), IsOk());
+  EXPECT_THAT(Left(), ElementsAre("s3", "s4"));
+  EXPECT_THAT(Maker().MakeInDriver(OutOfRoomError(RoomLimit::kDriver, "full")),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("the only Ready one")));
+}
+
+TEST_F(SnapshotRoomTest, WhatIsBeingDeletedIsTheRoomOfItsPvc) {
+  TakeMany(4);
+  ShareOut(api_);
+  request_.pvcs = {"data", "logs"};
+  api_.Mutate(VolumeSnapshotKey("shop", "s3"), [](Json& one) {
+    SetJson(one, {"metadata", "finalizers"}, Json::array({"example.com/slow"}));
+  });
+  ASSERT_THAT(api_.Delete(ctx_, VolumeSnapshotKey("shop", "s3"), {}), IsOk());
+  EXPECT_THAT(Maker().MakeInDriver(OutOfRoomError(RoomLimit::kDriver, "full")),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("s3")));
+  EXPECT_THAT(Left(), ElementsAre("s1", "s3", "s4"));
+  request_.pvcs = {"data"};
+  EXPECT_THAT(Maker().MakeInDriver(OutOfRoomError(RoomLimit::kDriver, "full")),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("s4: the only Ready one")));
+  EXPECT_THAT(Left(), ElementsAre("s1", "s3", "s4"));
+}
+
+TEST_F(SnapshotRoomTest, OfOnePvcOneThatIsBeingDeletedIsEnough) {
+  TakeMany(4);
+  ShareOut(api_);
+  for (const char* const name : {"s1", "s3"}) {
+    api_.Mutate(VolumeSnapshotKey("shop", name), [](Json& one) {
+      SetJson(one, {"metadata", "finalizers"}, Json::array({"example.com/slow"}));
+    });
+    ASSERT_THAT(api_.Delete(ctx_, VolumeSnapshotKey("shop", name), {}), IsOk());
+  }
+  request_.pvcs = {"logs"};
+  api_.SetInterceptor([&](const support::ApiCall& call, const Json*) {
+    if (call.name == "s3" || call.verb == "watch") {  // It is waited for.
+      api_.Remove(VolumeSnapshotKey("shop", "s3"));
+      api_.Remove(VolumeSnapshotContentKey(
+          support::BoundContentName(api_.Find(VolumeSnapshotKey("shop", "s3")).value_or(Json()))));
+    }
+    return absl::OkStatus();
+  });
+  const absl::Status made = Maker().MakeInDriver(OutOfRoomError(RoomLimit::kDriver, "full"));
+  EXPECT_EQ(std::string(made.message()).find("s1"), std::string::npos) << made;
+}
+
+TEST_F(SnapshotRoomTest, MoreGoesOnlyWhenTheDriverStillHasNoneAfterAWhile) {
+  TakeMany(4);
+  cluster_.driver().Refuse("CreateSnapshot", "ResourceExhausted", "4 of 2 snapshots");
+  RoomMaker maker = Maker();
+  CreationRequest request = Request("new");
+  std::vector<absl::Time> calls;
+  request.on_full = [&](const absl::Status& refused) {
+    calls.push_back(clock_.Now());
+    const absl::Status made = maker.MakeInDriver(refused);
+    if (calls.size() == 2) {
+      cluster_.LetDriverWork();
+    }
+    return made;
+  };
+  ASSERT_THAT(CreateSnapshot(ctx_, api_, Random::Real(), request), IsOk());
+  ASSERT_EQ(calls.size(), 2);
+  EXPECT_GE(calls[1] - calls[0], absl::Minutes(1));
+  EXPECT_THAT(Left(), ElementsAre("new", "s3", "s4"));
+}
+
+TEST_F(SnapshotRoomTest, WhereRulesKeepAllTheCreationEnds) {
+  TakeMany(2);
+  cluster_.driver().Refuse("CreateSnapshot", "ResourceExhausted", "2 of 2 snapshots");
+  request_.rules.last = 2;
+  RoomMaker maker = Maker();
+  CreationRequest request = Request("new");
+  request.on_full = [&](const absl::Status& refused) { return maker.MakeInDriver(refused); };
+  EXPECT_THAT(CreateSnapshot(ctx_, api_, Random::Real(), request),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("2 of 2 snapshots"), HasSubstr("all are kept"),
+                             HasSubstr("new was deleted again"))));
+  EXPECT_EQ(cluster_.driver().snapshots().size(), 2);
+}
+
+TEST_F(SnapshotRoomTest, WhoseDataTheStorageKeepsMakesNoRoomInTheDriver) {
+  cluster_.class_policy = "Retain";
+  TakeMany(2);
+  const absl::Status refused = OutOfRoomError(RoomLimit::kDriver, "full");
+  EXPECT_THAT(Maker().MakeInDriver(refused),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("would keep its data")));
+  EXPECT_EQ(Left().size(), 2);
+}
+
+TEST_F(SnapshotRoomTest, WithoutBeingAskedToADriverIsWaitedFor) {
+  cluster_.driver().Refuse("CreateSnapshot", "ResourceExhausted", "3 of 3 snapshots");
+  EXPECT_THAT(CreateSnapshot(ctx_, api_, Random::Real(), Request("new")),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       AllOf(HasSubstr("3 of 3 snapshots"), HasSubstr("; --make-room deletes"))));
+}
+
+}  // namespace
+}  // namespace csidelta::snapshots::snapshot_room_test
