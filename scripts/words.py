@@ -100,7 +100,6 @@ RULES = (
 )
 
 EXCEPTIONS = (
-    Allowance("tests/golden/fbeb56d/*", r"(?s).+", "objects and repositories as released versions wrote them"),
     Allowance("*", r'["`](cure|fate|judgement|blobs_refilled|missing_refilled)["`]', "fields and values of --json"),
     Allowance("*", r"(csi-delta|group)-handed-over|handing-over(-at)?|volume-turn|turn-at",
               "names and values of labels and annotations of objects in clusters"),

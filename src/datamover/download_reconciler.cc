@@ -227,9 +227,6 @@ absl::Status DownloadStep::CheckTargetMayCome() const {
   }
   const auto restore = objects::Find<objects::Object>(
       ctx_, env_.api, {kRestoreKind.Type(), download_.namespace_name, owner->name});
-  if (absl::IsPermissionDenied(restore.status())) {
-    return absl::OkStatus();  // The roles of an older version.
-  }
   RETURN_IF_ERROR(restore.status());
   if (!restore->has_value() || (*restore)->uid() != owner->uid) {
     return absl::OkStatus();  // The DataDownload goes with it.

@@ -63,7 +63,7 @@ LostPods LostPodsOf(const VolumeTask& task) {
   LostPods lost;
   const std::string counted = task.Annotation(objects::kLostPodsAnnotation);
   if (!absl::SimpleAtoi(counted, &lost.counted) || lost.counted < 0) {
-    lost.counted = std::max(0, task.attempts() - 1);
+    lost.counted = 0;
   }
   const std::vector<std::string> position =
       absl::StrSplit(task.Annotation(objects::kFurthestAnnotation), ' ');

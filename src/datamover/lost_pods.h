@@ -33,8 +33,7 @@ struct LostPods {
   WorkPosition furthest;
 };
 
-// As the annotations of `task` say. Before the first loss that was noted, or in a task of an older
-// version, all Pods but the last one were lost and count. Pure.
+// As the annotations of `task` say; none counts before the first loss. Pure.
 LostPods LostPodsOf(const VolumeTask& task);
 
 // The same when its last Pod is lost, too; `pod` as above. Pure.

@@ -82,7 +82,7 @@ inline constexpr std::size_t kOrphansMax = 100;
 struct OrphanedSnapshot {
   std::string id = {};          // 64 hexadecimal digits
   std::string upload_tag = {};  // "du-<uid>"
-  std::string backup = {};      // "<namespace>/<name>" of the Backup; "": an older version made it
+  std::string backup = {};      // "<namespace>/<name>" of the Backup; "": not recorded
   std::string made_at = {};     // RFC 3339
 
   friend bool operator==(const OrphanedSnapshot&, const OrphanedSnapshot&) = default;

@@ -91,9 +91,9 @@ struct Verification {
   // while `orphans` is full, and which, for people: "<id> of backup <name>, made at <time>".
   int64_t orphaned_snapshots = 0;
   std::vector<std::string> orphans = {};  // at most kOrphansInRecordMax
-  // Whose DataUpload is gone, and which name no Backup: versions before made them.
+  // Whose DataUpload is gone, and which name no Backup.
   int64_t unattributed_snapshots = 0;
-  std::optional<RepositoryDamage> damage = {};  // set with `finding`; versions before have it not
+  std::optional<RepositoryDamage> damage = {};  // set with `finding`
   std::optional<LockRenewal> locks = {};        // where the settings ask for it
 };
 inline constexpr std::size_t kOrphansInRecordMax = 20;

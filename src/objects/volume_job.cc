@@ -47,7 +47,6 @@ constexpr auto kUploadFields = [](auto& fields, auto& work) {
   fields("volumeSnapshot", work.volume_snapshot);
   fields("tags", work.tags);
   fields("onFallback", work.on_fallback, kOnFallbackNames);
-  // Without damage no field stands in the task: workers of the version before refuse it.
   fields("damage", work.damage, kRepositoryDamageFields);
 };
 
@@ -156,19 +155,15 @@ class JobReader {
                         return only.is_legal(pack);
                       });
   }
-  // A controller of the version before wrote one item, without a list.
   void operator()(const char* name, std::vector<ForgetItem>& items, const auto& walk) {
-    const auto read = [&](JsonSection& section) {
+    section_.SectionList(name, 1, kForgetItemsMax, [&](JsonSection& section) {
       JobReader fields(section);
       walk(fields, items.emplace_back());
       if (items.back().snapshot_id.empty() == items.back().tag.empty()) {
         section.Refuse("has not one of snapshotID and tag");
       }
-    };
-    section_.SectionList(name, 1, kForgetItemsMax, read);
-    if (items.empty()) {
-      read(section_);
-    }
+    });
+    section_.Require(name, !items.empty());
   }
   void IfSet(const char* name, std::string& text) { section_.Text(name, text); }
   template <typename Work>
@@ -194,13 +189,7 @@ class JobReader {
 Json ToJson(const VolumeJob& job) {
   JobWriter fields;
   kJobFields(fields, job);
-  Json json = std::move(fields).Take();
-  if (std::holds_alternative<ForgetWork>(job.work)) {
-    for (const char* name : {"snapshotID", "tag"}) {
-      json["forget"][name] = nullptr;  // where the version before has its only item
-    }
-  }
-  return json;
+  return std::move(fields).Take();
 }
 
 Patch& Patch::SetJob(const VolumeJob& job) { return Set({"spec", "job"}, ToJson(job)); }

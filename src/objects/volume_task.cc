@@ -9,7 +9,6 @@
 #include "base/json_fields.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "objects/former_outcome.h"
 #include "objects/patch.h"
 
 namespace csidelta::objects {
@@ -62,9 +61,8 @@ constexpr auto kTaskStatusFields = [](auto& fields, auto& status) {
   fields.IfSet("node", status.node);
 };
 
-// Of the status. The last three: of a worker of the version before.
-constexpr const char* kFieldsOfOneRun[] = {
-    "stage", "completionTimestamp", "outcome", "exitCode", "message", "result"};
+// Of the status.
+constexpr const char* kFieldsOfOneRun[] = {"stage", "completionTimestamp", "outcome"};
 
 }  // namespace
 
@@ -149,8 +147,6 @@ VolumeTaskStatus VolumeTask::status() const {
   auto status = ReadFields<VolumeTaskStatus>(kTaskStatusFields, Find({"status"}));
   if (const Json* outcome = Find({"status", "outcome"}); outcome != nullptr) {
     status.outcome = ReadOutcome(*outcome);
-  } else if (IsLast(status.phase) || status.phase == TaskPhase::kInterrupted) {
-    status.outcome = FormerOutcome(*Find({"status"}));
   }
   return status;
 }

@@ -104,8 +104,6 @@ class VolumeTask : public ObjectOf<VolumeTask> {
   // Errors of ReadJob(); INVALID_ARGUMENT, too, when none exists yet, and when it is of another
   // type than the task.
   absl::StatusOr<VolumeJob> job() const;
-  // Also of a task whose worker was of the version before, which wrote no outcome
-  // (objects/former_outcome.h).
   VolumeTaskStatus status() const;
   int64_t done_bytes() const { return Number({"status", "doneBytes"}); }
   int64_t total_bytes() const { return Number({"status", "totalBytes"}); }  // 0: not known

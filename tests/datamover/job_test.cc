@@ -14,7 +14,6 @@
 #include "base/status_macros.h"
 #include "engine/check.h"
 #include "engine/snapshot_choice.h"
-#include "objects/former_outcome.h"
 #include "storage/forwarding_object_store.h"
 #include "storage/location.h"
 #include "storage/object_rules.h"
@@ -219,9 +218,7 @@ TEST_F(JobTest, WhatAnObjectLockRetainsIsNamedAndTriedAgain) {
   }
 }
 
-// The figures of a task are those that the program prints, and that tasks of the version before
-// held.
-TEST(JobFiguresTest, AreWhatTheProgramPrints) {
+TEST(JobFiguresTest, AreThoseOfTheResult) {
   incremental::BackupResult result;
   result.snapshot = repository::Id::Of("x");
   result.mode_done = "full";
@@ -236,10 +233,22 @@ TEST(JobFiguresTest, AreWhatTheProgramPrints) {
   result.duration_ms = {{"total", 7}, {"audit", 8}};
   result.peak_memory_bytes = 9;
   result.repository = {.pack_bytes = 10, .snapshots = 11};
-  EXPECT_EQ(FiguresOf(result), objects::FormerBackupFigures(ToJson(result)));
-  EXPECT_EQ(FiguresOf(result).retries, 6);
-  EXPECT_EQ(FiguresOf(result).audit_ms, 8);
-  EXPECT_EQ(FiguresOf(result).repository_bytes, 10);
+  EXPECT_EQ(FiguresOf(result), (objects::BackupFigures{.snapshot_id = result.snapshot.Hex(),
+                                                       .mode = "full",
+                                                       .reason = "base-snapshot-gone",
+                                                       .reason_detail = "gone",
+                                                       .base = "b",
+                                                       .logical_bytes = 1,
+                                                       .changed_bytes = 2,
+                                                       .read_bytes = 3,
+                                                       .audit_bytes = 4,
+                                                       .stored_bytes = 5,
+                                                       .retries = 6,
+                                                       .duration_ms = 7,
+                                                       .audit_ms = 8,
+                                                       .peak_memory_bytes = 9,
+                                                       .repository_bytes = 10,
+                                                       .repository_snapshots = 11}));
   incremental::RestoreResult restore;
   restore.file_system = "ext4";
   restore.logical_bytes = 1;
@@ -247,8 +256,12 @@ TEST(JobFiguresTest, AreWhatTheProgramPrints) {
   restore.written_bytes = 3;
   restore.zero_bytes = 4;
   restore.kept_bytes = 5;
-  EXPECT_EQ(FiguresOf(restore), objects::FormerRestoreFigures(ToJson(restore)));
-  EXPECT_EQ(FiguresOf(restore).kept_bytes, 5);
+  EXPECT_EQ(FiguresOf(restore), (objects::RestoreFigures{.file_system = "ext4",
+                                                         .logical_bytes = 1,
+                                                         .compared_bytes = 2,
+                                                         .written_bytes = 3,
+                                                         .zero_bytes = 4,
+                                                         .kept_bytes = 5}));
 }
 
 TEST_F(JobTest, ACheckReadsNewDataAndNamesWhatCannotBeRestored) {

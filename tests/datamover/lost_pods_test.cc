@@ -127,22 +127,11 @@ const LossCase kLosses[] = {
 INSTANTIATE_TEST_SUITE_P(Table, ProgressTest, testing::ValuesIn(kLosses),
                          [](const auto& test) { return std::string(test.param.name); });
 
-TEST(LostPodsTest, InATaskOfAnOlderVersionAllBeforeTheLastCount) {
-  Json task = Task({}, "Running", "transfer", 10'000);
-  task["metadata"]["annotations"].erase(objects::kLostPodsAnnotation);
-  task["metadata"]["annotations"].erase(objects::kFurthestAnnotation);
-  const objects::Pod aborted = support::As<objects::Pod>(Terminated("Error", 134));
-  EXPECT_EQ(LostPodsOf(As(task)).counted, 3);
-  EXPECT_EQ(AfterLoss(As(task), &aborted).counted, 4);
-  EXPECT_EQ(AfterLoss(As(task), nullptr).counted, 0);
-  EXPECT_EQ(LostPodsOf(VolumeTask()).counted, 0);
-}
-
 TEST(LostPodsTest, ForeignAnnotationsCountAsNothing) {
   Json task = Task({}, "Running", "", 0);
   task["metadata"]["annotations"][objects::kLostPodsAnnotation] = "-7";
   task["metadata"]["annotations"][objects::kFurthestAnnotation] = "transfer many";
-  EXPECT_EQ(LostPodsOf(As(task)).counted, 3);
+  EXPECT_EQ(LostPodsOf(As(task)).counted, 0);
   EXPECT_EQ(LostPodsOf(As(task)).furthest.stage, "");
 }
 

@@ -76,12 +76,12 @@ TEST(MoverServiceTest, WithKindsOfAnOlderVersionItDoesNotStart) {
   bed.api.Mutate(DefinitionOf(VolumeTask::Type()), [](Json& definition) {
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
               ["properties"]
-                  .erase("message");
+                  .erase("stage");
   });
   EXPECT_THAT(RunService(CallContext(), bed.api, Settings()),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        AllOf(HasSubstr("volumetasks.mover.csi-delta.io"),
-                             HasSubstr("drops status.message; kubectl apply"))));
+                             HasSubstr("drops status.stage; kubectl apply"))));
   EXPECT_EQ(bed.api.watches(), 0);
 }
 

@@ -145,14 +145,12 @@ TEST_F(TaskRunnerTest, WhatWasDoneIsNotDoneAgain) {
 
 TEST_F(TaskRunnerTest, AnInterruptedOneRunsAgainAndForgetsTheEndBefore) {
   const Json before = {{"phase", "Interrupted"},
-                       {"message", "interrupted"},
-                       {"exitCode", 130},
+                       {"outcome", {{"code", "Stopped"}, {"message", "interrupted"}}},
                        {"startTimestamp", "2026-01-01T00:00:00Z"}};
   api_.Mutate(task_, [&](Json& task) { task["status"] = before; });
   EXPECT_THAT(Run([](const CallContext&, const VolumeJob&, const TaskProgress&) { return Done(); }),
               IsOkAndHolds(TaskPhase::kSucceeded));
   EXPECT_EQ(MessageOf(Status()), "");
-  EXPECT_EQ(FindJson(*api_.Find(task_), {"status", "exitCode"}), nullptr);
   EXPECT_EQ(absl::FormatTime(absl::RFC3339_sec, *Status().started_at, absl::UTCTimeZone()),
             "2026-01-01T00:00:00+00:00");
 }

@@ -13,6 +13,7 @@
 #include "csi/claim_provisioning.h"
 #include "csi/moved_group.h"
 #include "datamover/data_deletion.h"
+#include "datamover/job.h"
 #include "datamover/keyring.h"
 #include "datamover/leftover_reconcilers.h"
 #include "datamover/task_runner.h"
@@ -20,7 +21,6 @@
 #include "datamover/transfer_object.h"
 #include "incremental/backup_result.h"
 #include "k8s/object.h"
-#include "objects/former_outcome.h"
 #include "objects/keys.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/await.h"
@@ -568,9 +568,7 @@ TEST_F(UploadReconcilerTest, WhatAWorkersProgramWritesIsRead) {
   EXPECT_THAT(RunTask(bed_.ctx, bed_.api, task, "node-9",
                       [&](const CallContext&, const VolumeJob&, const TaskProgress& progress) {
                         progress("transfer", 3 << 20, MoverBed::kClaimBytes);
-                        return Outcome{
-                            .code = OutcomeCode::kDone,
-                            .backup = objects::FormerBackupFigures(incremental::ToJson(result))};
+                        return Outcome{.code = OutcomeCode::kDone, .backup = FiguresOf(result)};
                       }),
               support::IsOkAndHolds(TaskPhase::kSucceeded));
   const Json written = bed_.api.Find(task).value_or(Json{{"status", nullptr}}).at("status");

@@ -228,7 +228,9 @@ TEST_F(WorkerRunTest, ACrashLoopEndsAfterFivePodsWhateverItReadsAgain) {
 
 TEST_F(WorkerRunTest, AnInterruptedWorkerHasASuccessor) {
   StepOn();
-  bed_.SetTaskStatus(kTaskName, {{"phase", "Interrupted"}, {"message", "the node is drained"}});
+  bed_.SetTaskStatus(kTaskName,
+                     {{"phase", "Interrupted"},
+                      {"outcome", {{"code", "Stopped"}, {"message", "the node is drained"}}}});
   EXPECT_EQ(Step().state, State::kRunning) << "its Pod has not ended yet";
   EndPod({{"phase", "Succeeded"}});
   EXPECT_THAT(Step().words, HasSubstr("the node is drained"));

@@ -22,7 +22,6 @@
 #include "datamover/upload_report.h"
 #include "datamover/volume_task.h"
 #include "k8s/object.h"
-#include "objects/former_outcome.h"
 #include "objects/keys.h"
 #include "objects/patch.h"
 #include "tests/support/kind_names.h"
@@ -161,37 +160,6 @@ TEST(WireFormsTest, StatusOfAVolumeTask) {
   EXPECT_EQ(ToJson(status), golden);
 }
 
-// As workers wrote it before there was an outcome; read for one release.
-TEST(WireFormsTest, FormerStatusOfAVolumeTask) {
-  const Json golden = *ParseJsonObject(R"json({
-    "phase": "Failed",
-    "stage": "transfer",
-    "doneBytes": 10,
-    "totalBytes": 20,
-    "startTimestamp": "2026-03-01T12:00:00Z",
-    "heartbeatTimestamp": "2026-03-01T12:00:10Z",
-    "completionTimestamp": "2026-03-01T12:00:20Z",
-    "node": "node-1",
-    "exitCode": 3,
-    "message": "no room",
-    "result": {"snapshot_id": "abc"}
-  })json");
-  const datamover::VolumeTaskStatus status = TaskStatusOf(golden);
-  EXPECT_EQ(status.phase, TaskPhase::kFailed);
-  EXPECT_EQ(status.stage, "transfer");
-  EXPECT_EQ(status.done_bytes, 10);
-  EXPECT_EQ(status.total_bytes, 20);
-  EXPECT_EQ(status.started_at, kNoon);
-  EXPECT_EQ(status.heartbeat_at, kNoon + absl::Seconds(10));
-  EXPECT_EQ(status.completed_at, kNoon + absl::Seconds(20));
-  EXPECT_EQ(status.node, "node-1");
-  ASSERT_TRUE(status.outcome.has_value());
-  EXPECT_EQ(status.outcome->code, datamover::OutcomeCode::kFailed);
-  EXPECT_EQ(datamover::MessageOf(status), "no room");
-  ASSERT_TRUE(status.outcome->backup.has_value());
-  EXPECT_EQ(status.outcome->backup->snapshot_id, "abc");
-}
-
 TEST(WireFormsTest, DataDeletion) {
   const Json golden = *ParseJsonObject(R"json({
     "metadata": {"namespace": "velero", "name": "delete-1", "uid": "uid-3"},
@@ -239,15 +207,22 @@ TEST(WireFormsTest, AnnotationsOfADataUpload) {
                                    .snapshot_taken_at = kNoon + absl::Seconds(1),
                                    .members = 2};
   datamover::AnnotateExposure(exposure, upload);
-  const Json result = *ParseJsonObject(R"json({
-    "snapshot_id": "abc", "mode_done": "full", "reason": "no_base", "reason_detail": "first",
-    "base": "def", "logical_bytes": 7, "changed_bytes": 1, "read_bytes": 2, "audit_bytes": 3,
-    "stored_bytes": 4, "repository_bytes": 5, "repository_snapshots": 6
-  })json");
+  const objects::BackupFigures figures = {.snapshot_id = "abc",
+                                          .mode = "full",
+                                          .reason = "no_base",
+                                          .reason_detail = "first",
+                                          .base = "def",
+                                          .logical_bytes = 7,
+                                          .changed_bytes = 1,
+                                          .read_bytes = 2,
+                                          .audit_bytes = 3,
+                                          .stored_bytes = 4,
+                                          .repository_bytes = 5,
+                                          .repository_snapshots = 6};
   datamover::VolumeTaskStatus task;
   task.node = "node-1";
   task.completed_at = kNoon + absl::Seconds(3);
-  datamover::AnnotateFigures(objects::FormerBackupFigures(result), task, upload);
+  datamover::AnnotateFigures(figures, task, upload);
   EXPECT_EQ(upload.object().json()["metadata"]["annotations"], *ParseJsonObject(R"json({
     "mover.csi-delta.io/asked-at": "2026-03-01T12:00:00Z",
     "mover.csi-delta.io/cut-at": "2026-03-01T12:00:01Z",

@@ -87,8 +87,7 @@ TEST(VolumeJob, WhatIsToldIsUnderstood) {
   }
 }
 
-// Workers of the version before know no such field: it stands there only where there is damage.
-TEST(VolumeJob, WhereNoCheckFoundDamageTheJobIsThatOfTheVersionBefore) {
+TEST(VolumeJob, DamageIsOmittedWhereNoCheckFoundAny) {
   EXPECT_FALSE(support::StoredJob(JobOf(Upload()))["upload"].contains("damage"));
   EXPECT_FALSE(
       support::StoredJob(JobOf(ForgetWork{.items = {{.tag = "a"}}}))["forget"].contains("damage"));
@@ -105,13 +104,6 @@ TEST(VolumeJob, OfDamagedPacksAsManyAsAllowedAreTold) {
   const Json stored = support::StoredJob(JobOf(work));
   EXPECT_EQ(stored["upload"]["damage"]["packs"].size(), kDamagedPacksMax);
   EXPECT_THAT(ReadJob(stored), support::IsOk());
-}
-
-// One that a controller of the version before wrote.
-TEST(VolumeJob, OneItemWithoutAListIsUnderstood) {
-  Json json = support::StoredJob(JobOf(ForgetWork{.items = {{.tag = "a"}}}));
-  json["forget"] = {{"snapshotID", "abc"}, {"tag", ""}};
-  EXPECT_THAT(ReadJob(json), IsOkAndHolds(JobOf(ForgetWork{.items = {{.snapshot_id = "abc"}}})));
 }
 
 // A task has another job after a Pod was lost, say without a time until which it may begin.
@@ -172,7 +164,6 @@ TEST(VolumeJob, WhatIsNotWhollyUnderstoodIsRefusedByItsName) {
       {"/endedPods", Json::array({"a", 1}), "is not a list of texts"},
       {"/upload", nullptr, "spec.job.upload: null is not an object"},
       {"/nothing", Json::object(), "spec.job.nothing is not known here"},
-      {"/forget", {{"tag", "a"}}, "spec.job has not one of upload, download, forget and check"},
       {"/download",
        {{"device", "d"}, {"snapshotID", "a"}},
        "spec.job has not one of upload, download, forget and check"},
