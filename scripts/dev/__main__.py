@@ -258,7 +258,7 @@ VERBS = {
     "sweep": Verb("[seed | storm]", "every crash point, fault and seed of which CI sees a sample; or the sample of a seed; storm: "
                   "its seeds alone, with their ledger",
                   do_sweep),
-    "mutants": Verb("[name] | --generated MINUTES", "break the program on purpose, expect a test to fail", do_mutants),
+    "mutants": Verb("[--generated MINUTES]", "break the program on purpose, expect a test to fail", do_mutants),
     "fuzz": Verb("<target>|all [seconds | --keep]", "feed a parser what it never saw (60 s); --keep adds what earlier runs "
                  "found to tests/fuzz/corpus", do_fuzz),
     "fmt": Verb("", "format the C++ sources in place", do_fmt),

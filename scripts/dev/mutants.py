@@ -1,15 +1,13 @@
 """./dev mutants: breaks the program on purpose and expects a test to notice.
 
-    ./dev mutants [name...]                 entries of tests/mutants.txt: breaks that only expensive tests notice
-    ./dev mutants --generated MINUTES ...   small changes of src/ that the unit tests of their folder should notice
+    ./dev mutants [--generated MINUTES] ...   small changes of src/ that the unit tests of their folder should notice
 
-Both work in a scratch copy of the working tree, kept in the cache, so that only what a change touches is compiled
+It works in a scratch copy of the working tree, kept in the cache, so that only what a change touches is compiled
 again. Nothing that a run found is taken for a verdict of a later one.
 """
 
 import argparse
 import collections
-import dataclasses
 import fcntl
 import hashlib
 import json
@@ -24,74 +22,14 @@ import console
 import lint
 import mutate
 import results
-import scenarios
-import supervisor
 from console import ROOT, Failure, say, stage
 
-TABLE = ROOT / "tests" / "mutants.txt"
 PRESET = "tidy"  # Quickest to build again: clang without optimization, precompiled headers, united sources.
 TEST_SECONDS_MAX = 3600
+MINUTES = 60
 BATCH = 25  # Mutants that one build holds.
 GRACE_SECONDS = 10  # Beyond five times what a program takes without a mutant; then it hangs, which is a failure.
 KILLED, SURVIVED, INVALID = "killed", "SURVIVED", "does not compile"
-
-
-@dataclasses.dataclass(frozen=True)
-class Change:
-    """Text that stands once in a file, and what it becomes."""
-
-    file: str
-    old: str
-    new: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Mutant:
-    """One entry of the table: the test must fail when the changes are made."""
-
-    name: str
-    test: str
-    changes: tuple
-
-
-def _parse_block(lines):
-    head = re.fullmatch(r"\[([\w.-]+)\] (\S+)", lines[0])
-    if not head:
-        raise Failure(f"mutants.txt: wants `[name] test`: {lines[0]}")
-    changes = []
-    for line in lines[1:]:
-        if line.startswith("file: "):
-            changes.append((line[len("file: "):].strip(), [], []))
-        elif line[:1] in "-+" and changes:
-            changes[-1]["-+".index(line[0]) + 1].append(line[2:])
-        else:
-            raise Failure(f"mutants.txt: {head[1]}: wants `file: path`, then lines of `- old` and `+ new`: {line}")
-    changes = tuple(Change(file, "\n".join(old), "\n".join(new)) for file, old, new in changes)
-    if not changes or not all(change.old.strip() for change in changes):
-        raise Failure(f"mutants.txt: {head[1]}: wants a file and its old text")
-    return Mutant(head[1], head[2], changes)
-
-
-def parse(text):
-    """The entries of the table, in order; tests/mutants.txt says how they are written."""
-    blocks = ([line for line in block.splitlines() if line.strip() and not line.startswith("#")]
-              for block in re.split(r"\n\s*\n", text))
-    found = [_parse_block(block) for block in blocks if block]
-    for name, count in collections.Counter(mutant.name for mutant in found).items():
-        if count != 1:
-            raise Failure(f"mutants.txt: {name} is there {count} times")
-    return found
-
-
-def broken(mutant, root=ROOT):
-    """The files that a mutant changes, and their new text. Failure unless each old text stands there exactly once."""
-    texts = {}
-    for change in mutant.changes:
-        text = texts.get(change.file) or (root / change.file).read_text()
-        if (count := text.count(change.old)) != 1:
-            raise Failure(f"mutant {mutant.name}: its old text stands {count} times in {change.file}, not once")
-        texts[change.file] = text.replace(change.old, change.new)
-    return texts
 
 
 class Scratch:
@@ -129,62 +67,6 @@ class Scratch:
         if not target.is_file() or target.read_bytes() != data:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(data)
-
-    def apply(self, mutant):
-        for file, text in broken(mutant).items():
-            self.write(file, text.encode())
-
-
-def outcome(test, code, lines):
-    """What `./dev test ID` said of the test: passed, failed, or None where it said neither."""
-    if any(line.startswith("failed: ") and scenarios.is_named(test, line.split()[1]) for line in lines):
-        return "failed"
-    return "passed" if code == 0 and any(re.match(r"[1-9]\d* passed, 0 failed", line) for line in lines) else None
-
-
-def _run_test(scratch, test):
-    code, lines = console.execute([scratch.root / "dev", "test", test], cwd=scratch.root, env=scratch.env, keep=True,
-                                  limit_seconds=TEST_SECONDS_MAX, grace_seconds=supervisor.GRACE_SECONDS)
-    return outcome(test, code, lines)
-
-
-def _judge(scratch, mutant, sound):
-    """One word for the table; `killed` is the good one. `sound` remembers what tests do without a mutant."""
-    scratch.refresh()
-    try:
-        if mutant.test not in sound:
-            sound[mutant.test] = _run_test(scratch, mutant.test)
-        if sound[mutant.test] != "passed":
-            return f"the test {sound[mutant.test] or 'did not run'} without the mutant"
-        scratch.apply(mutant)
-        found = _run_test(scratch, mutant.test)
-    except Failure as error:
-        return f"error: {error}"
-    return {"failed": KILLED, "passed": SURVIVED}.get(found, "the test did not run with the mutant")
-
-
-def run_table(names):
-    """Judges entries of the table, by name or by number, or all. False unless each is killed."""
-    mutants = parse(TABLE.read_text())
-    known = {mutant.name: mutant for mutant in mutants} | {str(at): one for at, one in enumerate(mutants, 1)}
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise Failure(f"no such mutant: {' '.join(unknown)}; there are {' '.join(one.name for one in mutants)}")
-    scratch, sound, rows = Scratch(), {}, []
-    scratch.claim()
-    for mutant in [known[name] for name in names] or mutants:
-        start = time.monotonic()
-        with stage(f"mutant {mutant.name}"):
-            verdict = _judge(scratch, mutant, sound)
-        rows.append((mutant, verdict, time.monotonic() - start))
-    width = max(len(mutant.name) for mutant, _, _ in rows)
-    for mutant, verdict, seconds in rows:
-        say(f"{mutant.name:<{width}}  {seconds:>5.0f} s  {verdict}; {mutant.test}")
-    say(f"{sum(verdict == KILLED for _, verdict, _ in rows)} of {len(rows)} killed")
-    return all(verdict == KILLED for _, verdict, _ in rows)
-
-
-# --- Generated mutants
 
 
 def changed_lines(revision):
@@ -374,10 +256,8 @@ def run_generated(arguments):
 def run(arguments):
     """Does what the arguments after `./dev mutants` ask for."""
     parser = argparse.ArgumentParser(prog="./dev mutants", description=__doc__.split("\n", 1)[0])
-    parser.add_argument("names", nargs="*", metavar="name", help="entries of tests/mutants.txt, by name or number")
-    parser.add_argument("--generated", type=float, metavar="MINUTES", help="generate mutants for so long")
+    parser.add_argument("--generated", type=float, default=MINUTES, metavar="MINUTES", help="generate mutants for so long; %(default)s")
     parser.add_argument("--since", metavar="REVISION", help="those of lines that changed since come first")
     parser.add_argument("--folder", action="append", help="only this folder of src/; may be given again")
     parser.add_argument("--seed", type=int, help="which mutants, and in which order")
-    parsed = parser.parse_args(arguments)
-    return run_table(parsed.names) if parsed.generated is None else run_generated(parsed)
+    return run_generated(parser.parse_args(arguments))

@@ -66,7 +66,6 @@ def fixture_select(tmp_path, monkeypatch):
     ("tests/e2e/images.py", set(), {"journeys", "s3"}),
     ("tests/e2e/build.py", {"sanity"}, {"journeys", "s3"}),
     ("deploy/crds.yaml", set(), {"unit", "s3", "journeys"}),
-    ("tests/mutants.txt", set(), set()),
 ])
 def test_a_path_touches(select, path, programs, tiers):
     selection = select(path)

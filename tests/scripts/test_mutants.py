@@ -1,60 +1,9 @@
-"""The mutant runner's own check result: its table, the copy of the tree it works in, the changes that it makes up."""
+"""The mutant runner's own check result: the copy of the tree it works in, the changes that it makes up."""
 
 import console
 import mutants
 import mutate
 import pytest
-import pytests
-import scenarios
-
-ENTRY = "# a comment\n[one] a_test::A.B\n# breaks it\nfile: a.cc\n- int a;\n+ int b;\n"
-
-
-def test_the_table():
-    """Each entry replaces text that stands once, and names a test that is there."""
-    for mutant in mutants.parse(mutants.TABLE.read_text()):
-        assert scenarios.is_declared(mutant.test), f"{mutant.name}: there is no test {mutant.test}"
-        for file, text in mutants.broken(mutant).items():
-            assert text != (console.ROOT / file).read_text(), f"{mutant.name} changes nothing in {file}"
-
-
-def test_an_entry():
-    first, second = mutants.parse(f"{ENTRY}\n[two] t\nfile: a.cc\n- x\n-   y\n-\n- z\nfile: b.cc\n- x\n")
-    assert first == mutants.Mutant("one", "a_test::A.B", (mutants.Change("a.cc", "int a;", "int b;"),))
-    assert second.changes == (mutants.Change("a.cc", "x\n  y\n\nz", ""), mutants.Change("b.cc", "x", ""))
-
-
-@pytest.mark.parametrize("text,words", [
-    (ENTRY.replace("[one]", "one"), "wants `.name. test`"), (ENTRY.replace(" a_test::A.B", ""), "wants `.name. test`"),
-    (ENTRY.replace("file: a.cc\n", ""), "wants `file: path`"), (ENTRY.replace("- int a;\n", ""), "its old text"),
-    (ENTRY + "\n" + ENTRY, "one is there 2 times"), (ENTRY + "int c;\n", "wants `file: path`"),
-])
-def test_a_malformed_entry_is_named(text, words):
-    with pytest.raises(console.Failure, match=words):
-        mutants.parse(text)
-
-
-@pytest.mark.parametrize("text,count", [("int b;\n", 0), ("int a; int a;\n", 2)])
-def test_old_text_stands_once(tmp_path, text, count):
-    (tmp_path / "a.cc").write_text(text)
-    with pytest.raises(console.Failure, match=f"stands {count} times in a.cc"):
-        mutants.broken(mutants.parse(ENTRY)[0], tmp_path)
-
-
-@pytest.mark.parametrize("code,lines,want", [
-    (0, ["x", "1 passed, 0 failed, 0 skipped"], "passed"), (1, ["failed: t[1]", "1 passed, 1 failed"], "failed"),
-    (1, ["failed: other"], None), (1, ["it does not compile"], None), (0, ["0 passed, 0 failed, 1 skipped"], None),
-])
-def test_only_the_named_test_counts(code, lines, want):
-    assert mutants.outcome("t", code, lines) == want
-
-
-def test_a_test_bed_has_the_time_to_go_down(monkeypatch, tmp_path):
-    seen = {}
-    monkeypatch.setattr(console, "cache_dir", lambda: tmp_path)
-    monkeypatch.setattr(console, "execute", lambda command, **how: (0, seen.update(how) or ["1 passed, 0 failed"]))
-    assert mutants._run_test(mutants.Scratch(), "t") == "passed"
-    assert seen["grace_seconds"] >= pytests.TIDY_UP_SECONDS
 
 
 @pytest.fixture
