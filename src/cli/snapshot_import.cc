@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/missing_flag.h"
 #include "base/status_macros.h"
 #include "cli/cluster_verb.h"
 #include "cli/command.h"

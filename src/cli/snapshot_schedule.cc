@@ -8,7 +8,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/keep_rules.h"
-#include "base/missing_flag.h"
 #include "base/status_macros.h"
 #include "base/yaml.h"
 #include "cli/cluster_verb.h"

@@ -2,7 +2,6 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "base/backoff.h"
 #include "base/call_context.h"
 #include "base/random.h"
 #include "base/retry.h"

@@ -10,9 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "base/backoff.h"
 #include "base/log.h"
-#include "base/missing_flag.h"
 #include "base/random.h"
 #include "base/retry.h"
 #include "base/status_macros.h"

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/backoff.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/random.h"

@@ -1,6 +1,6 @@
 #include "diffsnap/driver.h"
 
-#include "base/status_mark.h"
+#include "base/status_macros.h"
 
 namespace csidelta::diffsnap {
 namespace {

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/crypto.h"
 #include "base/log.h"
-#include "base/missing_flag.h"
 #include "base/status_macros.h"
 #include "diffsnap/class_secrets.h"
 #include "diffsnap/content_index.h"

@@ -11,7 +11,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "base/status_mark.h"
 #include "incremental/file_block_device.h"
 #include "incremental/posix_file.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/final_context.h"
+#include "base/call_context.h"
 #include "base/status_macros.h"
 #include "repository/blob_writer.h"
 

@@ -7,10 +7,9 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "base/final_context.h"
+#include "base/call_context.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "base/status_mark.h"
 #include "incremental/audit.h"
 #include "incremental/checked_listing.h"
 #include "incremental/chunk_journal.h"

@@ -10,7 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "base/final_context.h"
+#include "base/call_context.h"
 #include "base/json.h"
 #include "base/status_macros.h"
 #include "incremental/differential_source.h"

@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "base/status_mark.h"
 #include "incremental/listing_failure.h"
 
 namespace csidelta::incremental {

@@ -4,8 +4,8 @@
 #include <functional>
 
 #include "absl/status/statusor.h"
-#include "base/backoff.h"
 #include "base/random.h"
+#include "base/retry.h"
 #include "base/secret.h"
 #include "incremental/changed_block_source.h"
 #include "incremental/differential_wire.h"

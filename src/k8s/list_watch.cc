@@ -2,9 +2,9 @@
 
 #include <string>
 
-#include "base/backoff.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "base/retry.h"
 #include "base/status_macros.h"
 #include "k8s/object.h"
 

@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "base/backoff.h"
 #include "base/random.h"
+#include "base/retry.h"
 #include "base/status_macros.h"
 #include "k8s/object.h"
 

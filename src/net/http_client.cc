@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
-#include "base/status_mark.h"
 #include "net/connection.h"
 #include "net/tls_context.h"
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/final_context.h"
+#include "base/call_context.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "repository/format.h"

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "base/final_context.h"
+#include "base/call_context.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"

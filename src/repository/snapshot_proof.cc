@@ -7,7 +7,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "base/final_context.h"
+#include "base/call_context.h"
 #include "base/status_macros.h"
 #include "repository/index_rewriter.h"
 #include "repository/maintenance.h"

@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "base/status_mark.h"
 #include "csi/snapshot_state.h"
 #include "objects/client.h"
 #include "objects/volume_group_snapshot.h"

@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
-#include "base/status_mark.h"
 
 namespace csidelta::storage {
 namespace {

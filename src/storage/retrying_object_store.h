@@ -4,8 +4,8 @@
 #include <string>
 
 #include "absl/functional/function_ref.h"
-#include "base/backoff.h"
 #include "base/random.h"
+#include "base/retry.h"
 #include "storage/forwarding_object_store.h"
 #include "storage/object_rules.h"
 #include "storage/store_meter.h"

@@ -14,7 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "base/digits.h"
+#include "base/quantity.h"
 
 namespace csidelta::velero {
 namespace {

@@ -1,4 +1,3 @@
-#include "base/status_mark.h"
 
 #include <gtest/gtest.h>
 
