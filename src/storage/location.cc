@@ -13,8 +13,8 @@
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "storage/file_object_store.h"
+#include "storage/forwarding_object_store.h"
 #include "storage/metered_object_store.h"
-#include "storage/read_only_object_store.h"
 
 namespace csidelta::storage {
 namespace {

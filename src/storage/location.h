@@ -11,10 +11,10 @@
 #include "net/url.h"
 #include "storage/credentials.h"
 #include "storage/limited_object_store.h"
+#include "storage/metered_object_store.h"
 #include "storage/object_store.h"
 #include "storage/retrying_object_store.h"
 #include "storage/s3_object_store.h"
-#include "storage/store_meter.h"
 
 namespace csidelta::storage {
 

@@ -1,11 +1,59 @@
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <string>
 
 #include "storage/forwarding_object_store.h"
-#include "storage/store_meter.h"
 
 namespace csidelta::storage {
+
+// What a store was asked for. Requests are counted each time that they are made, so that a call
+// which is tried three times counts three; a listing counts one for each page.
+struct StoreUsage {
+  int64_t put_requests = 0;
+  int64_t get_requests = 0;  // whole objects and ranges
+  int64_t stat_requests = 0;
+  int64_t list_requests = 0;
+  int64_t delete_requests = 0;
+  int64_t failed_requests = 0;  // those among them that were not answered with OK
+  int64_t retries = 0;          // those among them that repeat another
+  int64_t put_bytes = 0;        // of objects stored; not of requests that failed
+  int64_t got_bytes = 0;
+  int64_t put_objects = 0;
+
+  int64_t requests() const {
+    return put_requests + get_requests + stat_requests + list_requests + delete_requests;
+  }
+  int64_t write_requests() const { return put_requests + delete_requests; }
+  bool operator==(const StoreUsage&) const = default;
+};
+
+// Counts for the decorators of one store. Thread-safe; a snapshot that is taken while requests are
+// under way may have counted parts of them.
+class StoreMeter {
+ public:
+  using Counter = int64_t StoreUsage::*;
+
+  void Add(Counter counter, int64_t count) {
+    std::atomic_ref<int64_t>(usage_.*counter).fetch_add(count, std::memory_order_relaxed);
+  }
+
+  StoreUsage Snapshot() const {
+    StoreUsage copy;
+    for (const Counter counter :
+         {&StoreUsage::put_requests, &StoreUsage::get_requests, &StoreUsage::stat_requests,
+          &StoreUsage::list_requests, &StoreUsage::delete_requests, &StoreUsage::failed_requests,
+          &StoreUsage::retries, &StoreUsage::put_bytes, &StoreUsage::got_bytes,
+          &StoreUsage::put_objects}) {
+      copy.*counter = std::atomic_ref<int64_t>(usage_.*counter).load(std::memory_order_relaxed);
+    }
+    return copy;
+  }
+
+ private:
+  mutable StoreUsage usage_;  // Touched only through atomic_ref.
+};
 
 // Counts in `meter` what passes to `inner` (both borrowed). Stands directly around the store and
 // inside RetryingObjectStore, so that it sees every attempt.

@@ -7,8 +7,8 @@
 #include "base/random.h"
 #include "base/retry.h"
 #include "storage/forwarding_object_store.h"
+#include "storage/metered_object_store.h"
 #include "storage/object_rules.h"
-#include "storage/store_meter.h"
 
 namespace csidelta::storage {
 

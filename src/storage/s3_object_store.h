@@ -9,8 +9,8 @@
 #include "net/http_client.h"
 #include "net/url.h"
 #include "storage/credentials.h"
+#include "storage/metered_object_store.h"
 #include "storage/object_store.h"
-#include "storage/store_meter.h"
 
 namespace csidelta::storage {
 

@@ -3,7 +3,7 @@
 #include <set>
 #include <utility>
 
-#include "storage/read_only_object_store.h"
+#include "storage/forwarding_object_store.h"
 #include "tests/cli/sweep_fixture.h"
 
 namespace csidelta::cli::read_only_test {

@@ -20,7 +20,6 @@
 #include "incremental/volume_record.h"
 #include "repository/repository.h"
 #include "storage/metered_object_store.h"
-#include "storage/store_meter.h"
 #include "tests/support/cheap_scrypt.h"
 #include "tests/support/fake_block_device.h"
 #include "tests/support/fake_object_store.h"

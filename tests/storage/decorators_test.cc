@@ -9,10 +9,10 @@
 
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
+#include "storage/forwarding_object_store.h"
 #include "storage/limited_object_store.h"
 #include "storage/metered_object_store.h"
 #include "storage/object_rules.h"
-#include "storage/read_only_object_store.h"
 #include "storage/retrying_object_store.h"
 #include "tests/support/await.h"
 #include "tests/support/fake_clock.h"

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "storage/location.h"
-#include "storage/store_meter.h"
+#include "storage/metered_object_store.h"
 
 namespace csidelta::support {
 
