@@ -9,8 +9,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
+#include "net/http_client.h"
 #include "net/listen_address.h"
-#include "net/system_bundle.h"
 
 namespace csidelta::cli {
 namespace {

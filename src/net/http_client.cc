@@ -1,6 +1,9 @@
 #include "net/http_client.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -158,6 +161,27 @@ absl::StatusOr<HttpResponse> HttpClient::Send(const CallContext& ctx, const Http
 absl::StatusOr<HttpResponse> HttpClient::Stream(const CallContext& ctx, const HttpRequest& request,
                                                 Sink sink) {
   return impl_->Run(ctx, request, &sink);
+}
+
+std::vector<std::string> SystemBundlePaths() {
+  if (const char* path = std::getenv("SSL_CERT_FILE"); path != nullptr && *path != '\0') {
+    return {path};
+  }
+  // Of Debian, Fedora, SUSE and Alpine.
+  return {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
+          "/etc/ssl/ca-bundle.pem", "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+          "/etc/ssl/cert.pem"};
+}
+
+std::string SystemBundle() {
+  for (const std::string& path : SystemBundlePaths()) {
+    std::ifstream file(path);
+    std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    if (!text.empty()) {
+      return text;
+    }
+  }
+  return "";
 }
 
 }  // namespace csidelta::net

@@ -105,4 +105,11 @@ class HttpClient {
 // Whether a failed Send() or Stream() is sure that the server has not seen the request.
 bool SurelyNotSent(const absl::Status& status);
 
+// Where the certificates are that this machine trusts: SSL_CERT_FILE alone, else where
+// distributions keep them.
+std::vector<std::string> SystemBundlePaths();
+
+// The text of the first of these that can be read; "" when none exists.
+std::string SystemBundle();
+
 }  // namespace csidelta::net

@@ -17,7 +17,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/unique_fd.h"
 #include "net/resolver.h"
-#include "net/system_bundle.h"
 #include "net/tls_context.h"
 #include "tests/support/await.h"
 #include "tests/support/fake_clock.h"
