@@ -8,7 +8,6 @@
 #include "base/status_macros.h"
 #include "csi/retry.h"
 #include "k8s/api_client.h"
-#include "k8s/find.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 

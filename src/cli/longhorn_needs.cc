@@ -12,7 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
-#include "k8s/find.h"
+#include "k8s/api_client.h"
 #include "longhorn/types.h"
 #include "objects/persistent_volume_claim.h"
 #include "objects/read_pages.h"

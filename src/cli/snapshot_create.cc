@@ -22,7 +22,7 @@
 #include "cli/run_program.h"
 #include "cli/snapshot_text.h"
 #include "cli/text.h"
-#include "k8s/find.h"
+#include "k8s/api_client.h"
 #include "objects/volume_snapshot.h"
 #include "snapshots/creation_failure.h"
 #include "snapshots/group_creation.h"

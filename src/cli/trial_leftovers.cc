@@ -10,7 +10,7 @@
 #include "absl/time/time.h"
 #include "base/status_macros.h"
 #include "cli/scratch_restore.h"
-#include "k8s/find.h"
+#include "k8s/api_client.h"
 #include "objects/client.h"
 #include "objects/cluster.h"
 #include "objects/data_download.h"

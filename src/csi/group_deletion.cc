@@ -16,7 +16,7 @@
 #include "csi/deletion_proof.h"
 #include "csi/moved_group.h"
 #include "csi/static_content.h"
-#include "k8s/find.h"
+#include "k8s/api_client.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 #include "velero/labels.h"

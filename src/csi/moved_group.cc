@@ -17,7 +17,7 @@
 #include "csi/owned_content.h"
 #include "csi/retry.h"
 #include "csi/static_content.h"
-#include "k8s/find.h"
+#include "k8s/api_client.h"
 #include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/group_plan.h"

@@ -16,7 +16,7 @@
 #include "csi/group_lifecycle.h"
 #include "csi/group_removal.h"
 #include "csi/snapshot_lifecycle.h"
-#include "k8s/find.h"
+#include "k8s/api_client.h"
 #include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/keys.h"

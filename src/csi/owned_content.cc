@@ -2,7 +2,7 @@
 
 #include "base/status_macros.h"
 #include "csi/moved_group.h"
-#include "k8s/find.h"
+#include "k8s/api_client.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 

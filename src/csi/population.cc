@@ -10,7 +10,7 @@
 #include "base/status_macros.h"
 #include "csi/object_events.h"
 #include "csi/settings.h"
-#include "k8s/find.h"
+#include "k8s/api_client.h"
 #include "longhorn/volume_data.h"
 #include "objects/client.h"
 #include "objects/csi_driver.h"

@@ -10,7 +10,7 @@
 #include "csi/claim_provisioning.h"
 #include "csi/claim_release.h"
 #include "csi/exposed_snapshot.h"
-#include "k8s/find.h"
+#include "k8s/api_client.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume.h"

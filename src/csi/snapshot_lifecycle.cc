@@ -13,7 +13,7 @@
 #include "csi/moved_group.h"
 #include "csi/retry.h"
 #include "csi/volume_lease.h"
-#include "k8s/find.h"
+#include "k8s/api_client.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 #include "velero/labels.h"

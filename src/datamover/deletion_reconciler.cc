@@ -16,7 +16,7 @@
 #include "datamover/repository_access.h"
 #include "datamover/volume_task.h"
 #include "datamover/worker_run.h"
-#include "k8s/find.h"
+#include "k8s/api_client.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/patch.h"

@@ -29,7 +29,7 @@
 #include "datamover/transfer_object.h"
 #include "datamover/volume_task.h"
 #include "incremental/listing_failure.h"
-#include "k8s/find.h"
+#include "k8s/api_client.h"
 #include "objects/backup_storage_location.h"
 #include "objects/client.h"
 #include "objects/data_deletion.h"

@@ -13,8 +13,8 @@
 #include "datamover/node_slots.h"
 #include "datamover/worker_pod.h"
 #include "datamover/write_fence.h"
+#include "k8s/api_client.h"
 #include "k8s/cached_client.h"
-#include "k8s/find.h"
 #include "objects/keys.h"
 #include "objects/secret.h"
 

@@ -11,7 +11,7 @@
 #include "csi/copy_record.h"
 #include "inplace/in_place_copy.h"
 #include "inplace/restore_guard.h"
-#include "k8s/find.h"
+#include "k8s/api_client.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume.h"

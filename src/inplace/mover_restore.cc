@@ -13,7 +13,7 @@
 #include "inplace/in_place_volume.h"
 #include "inplace/volume_copy.h"
 #include "k8s/access_review.h"
-#include "k8s/find.h"
+#include "k8s/api_client.h"
 #include "objects/client.h"
 #include "objects/data_upload.h"
 #include "objects/keys.h"

@@ -14,7 +14,7 @@
 #include "csi/retry.h"
 #include "inplace/restore_guard.h"
 #include "k8s/access_review.h"
-#include "k8s/find.h"
+#include "k8s/api_client.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/restricted_pod.h"

@@ -11,7 +11,7 @@
 #include "csi/population.h"
 #include "inplace/node_choice.h"
 #include "k8s/access_review.h"
-#include "k8s/find.h"
+#include "k8s/api_client.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume.h"

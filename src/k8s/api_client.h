@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -186,5 +187,32 @@ class ApiClient {
     return ListPages(ctx, type, namespace_name, {}, sink);
   }
 };
+
+// The object, or nothing where none exists. Other errors are those of Get().
+absl::StatusOr<std::optional<Json>> Find(const CallContext& ctx, ApiClient& api,
+                                         const ObjectKey& key);
+
+// OK for NOT_FOUND: for what is to go, or matters only while it is there. Pure.
+absl::Status IgnoreNotFound(const absl::Status& status);
+
+// OK for ABORTED as well: of what is to go, another one has taken the place. Pure.
+absl::Status IgnoreGone(const absl::Status& status);
+
+// What an API server's refusal says of admission. Both kinds of a webhook may come as HTTP 500, and
+// only the text tells them apart (k8s.io/apiserver: ToStatusErr() in
+// pkg/admission/plugin/webhook/errors/statuserror.go, the dispatchers beside it). `message` may
+// have words before it, as a Status of ApiClient has. Pure.
+
+// `admission webhook "NAME" denied the request: ...`: the webhook was asked, and this is its
+// answer, whatever HTTP status it chose. The same request is denied again.
+bool IsDeniedByWebhook(absl::string_view message);
+
+// `failed calling webhook "NAME": ...`: it was not asked, and the request was not done. It may
+// succeed once the webhook is there.
+bool IsWebhookAway(absl::string_view message);
+
+// `... because it is being terminated`: a namespace that is being deleted takes no new objects, and
+// will take none (plugin/pkg/admission/namespace/lifecycle/admission.go).
+bool IsNamespaceTerminating(absl::string_view message);
 
 }  // namespace csidelta::k8s

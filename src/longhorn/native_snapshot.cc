@@ -11,7 +11,7 @@
 #include "absl/strings/strip.h"
 #include "base/crypto.h"
 #include "base/status_macros.h"
-#include "k8s/find.h"
+#include "k8s/api_client.h"
 #include "k8s/object.h"
 #include "objects/client.h"
 #include "objects/keys.h"

@@ -5,8 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/rate_limiter.h"
 #include "base/status_macros.h"
-#include "k8s/find.h"
-#include "k8s/webhook_answer.h"
+#include "k8s/api_client.h"
 #include "longhorn/types.h"
 
 namespace csidelta::longhorn {

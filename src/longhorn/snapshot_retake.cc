@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/crypto.h"
 #include "base/status_macros.h"
-#include "k8s/find.h"
+#include "k8s/api_client.h"
 #include "k8s/object.h"
 #include "longhorn/native_snapshot.h"
 #include "objects/client.h"

@@ -9,7 +9,7 @@
 #include "base/status_macros.h"
 #include "csi/settings.h"
 #include "csi/static_content.h"
-#include "k8s/find.h"
+#include "k8s/api_client.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/volume_group_snapshot.h"

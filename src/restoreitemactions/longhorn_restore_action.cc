@@ -16,7 +16,7 @@
 #include "csi/retry.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/static_content.h"
-#include "k8s/find.h"
+#include "k8s/api_client.h"
 #include "longhorn/native_snapshot.h"
 #include "objects/client.h"
 #include "objects/keys.h"

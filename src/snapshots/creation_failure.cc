@@ -9,7 +9,7 @@
 #include "csi/retry.h"
 #include "csi/snapshot_lifecycle.h"
 #include "k8s/access_review.h"
-#include "k8s/find.h"
+#include "k8s/api_client.h"
 #include "objects/client.h"
 #include "objects/resource_quota.h"
 #include "objects/volume_snapshot.h"

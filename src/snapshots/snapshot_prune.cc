@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_state.h"
-#include "k8s/find.h"
+#include "k8s/api_client.h"
 #include "objects/backup.h"
 #include "objects/read_pages.h"
 #include "velero/labels.h"

@@ -11,7 +11,7 @@
 #include "csi/object_events.h"
 #include "csi/retry.h"
 #include "csi/snapshot_state.h"
-#include "k8s/find.h"
+#include "k8s/api_client.h"
 #include "objects/client.h"
 #include "objects/event.h"
 #include "objects/keys.h"

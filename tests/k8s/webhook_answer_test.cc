@@ -1,4 +1,4 @@
-#include "k8s/webhook_answer.h"
+#include "k8s/api_client.h"
 
 #include <gtest/gtest.h>
 
