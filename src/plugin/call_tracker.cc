@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "google/rpc/status.pb.h"
-#include "plugin/text.h"
+#include "plugin/convert.h"
 
 namespace csidelta::plugin {
 namespace {

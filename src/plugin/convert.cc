@@ -1,13 +1,14 @@
 #include "plugin/convert.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/json.h"
+#include "base/json_text.h"
 #include "base/status_macros.h"
-#include "plugin/text.h"
 
 namespace csidelta::plugin {
 namespace {
@@ -37,6 +38,8 @@ void SetTime(const std::optional<absl::Time>& time, Timestamp* to) {
   to->set_seconds(seconds);
   to->set_nanos(static_cast<int32_t>(nanos));
 }
+
+constexpr absl::string_view kReplacement = "\xEF\xBF\xBD";
 
 }  // namespace
 
@@ -118,6 +121,32 @@ absl::StatusOr<generated::OperationProgress> EncodeProgress(
     return ToProto(unknown);
   }
   return status;
+}
+
+std::string ToUtf8(absl::string_view text) {
+  std::string clean;
+  clean.reserve(text.size());
+  while (!text.empty()) {
+    const std::size_t length_bytes = Utf8Bytes(text);
+    const absl::string_view piece = length_bytes == 0 ? kReplacement : text.substr(0, length_bytes);
+    clean.append(piece.data(), piece.size());
+    text.remove_prefix(std::max<std::size_t>(length_bytes, 1));
+  }
+  return clean;
+}
+
+std::string ToErrorText(absl::string_view text) {
+  std::string clean = ToUtf8(text.substr(0, kErrorTextBytesMax));
+  if (text.size() > kErrorTextBytesMax) {
+    // The cut may have split a character, which then ended as replacements.
+    while (clean.size() >= kReplacement.size() &&
+           clean.compare(clean.size() - kReplacement.size(), kReplacement.size(),
+                         kReplacement.data(), kReplacement.size()) == 0) {
+      clean.resize(clean.size() - kReplacement.size());
+    }
+    clean += "…";
+  }
+  return clean;
 }
 
 }  // namespace csidelta::plugin

@@ -8,7 +8,6 @@
 #include "absl/time/time.h"
 #include "base/status_macros.h"
 #include "plugin/convert.h"
-#include "plugin/text.h"
 
 namespace csidelta::plugin {
 namespace {

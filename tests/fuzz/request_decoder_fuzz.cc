@@ -7,8 +7,8 @@
 
 #include "base/check.h"
 #include "base/json.h"
+#include "plugin/convert.h"
 #include "plugin/item_action_adapters.h"
-#include "plugin/text.h"
 
 namespace csidelta::plugin::request_decoder_fuzz {
 namespace {

@@ -1,4 +1,4 @@
-#include "plugin/text.h"
+#include "plugin/convert.h"
 
 #include <gtest/gtest.h>
 
