@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "base/mutex.h"
 #include "cli/console.h"
-#include "engine/listener.h"
+#include "engine/session.h"
 
 namespace csidelta::cli {
 

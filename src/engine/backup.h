@@ -9,7 +9,6 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "engine/cluster_snapshot.h"
-#include "engine/listener.h"
 #include "engine/session.h"
 #include "incremental/backup_result.h"
 #include "objects/on_fallback.h"

@@ -8,7 +8,6 @@
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
 #include "base/keep_rules.h"
-#include "engine/listener.h"
 #include "engine/prune.h"
 #include "engine/session.h"
 #include "engine/snapshot_choice.h"

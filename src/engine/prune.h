@@ -10,7 +10,6 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "base/call_context.h"
-#include "engine/listener.h"
 #include "engine/session.h"
 #include "repository/lock.h"
 #include "repository/pruner.h"

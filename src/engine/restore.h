@@ -9,7 +9,6 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
-#include "engine/listener.h"
 #include "engine/restore_target.h"
 #include "engine/session.h"
 #include "engine/snapshot_choice.h"

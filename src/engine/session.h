@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -9,12 +10,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/memory_budget.h"
 #include "base/random.h"
 #include "base/secret.h"
-#include "engine/listener.h"
 #include "incremental/backup_result.h"
 #include "incremental/memory_plan.h"
 #include "repository/keyring.h"
@@ -23,6 +24,18 @@
 #include "storage/location.h"
 
 namespace csidelta::engine {
+
+// What is told of work while it is under way; all of it may be called by several threads at once.
+
+// Sentences for people: `note` for those who want to know, `warn` for everybody.
+struct Listener {
+  std::function<void(absl::string_view sentence)> note = [](absl::string_view) {};
+  std::function<void(absl::string_view sentence)> warn = [](absl::string_view) {};
+};
+
+// How far it is, in what the work counts: bytes of a volume, or things. `total`: 0 where it is not
+// known.
+using Progress = std::function<void(absl::string_view stage, int64_t done, int64_t total)>;
 
 // How work holds the repository. Each kind waits for locks of other clients, by default until a
 // stale lock expires.

@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
-#include "engine/listener.h"
+#include "engine/session.h"
 #include "repository/repo_snapshot.h"
 #include "repository/repository.h"
 
