@@ -20,7 +20,6 @@
 #include "incremental/extent_list_source.h"
 #include "incremental/file_block_device.h"
 #include "incremental/full_reason.h"
-#include "incremental/full_scan_source.h"
 #include "incremental/image_extent_source.h"
 #include "incremental/process_limits.h"
 #include "incremental/source_identity.h"

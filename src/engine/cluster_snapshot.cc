@@ -10,7 +10,7 @@
 #include "csi/metadata_service.h"
 #include "incremental/csi_metadata_source.h"
 #include "incremental/differential_request.h"
-#include "incremental/full_scan_source.h"
+#include "incremental/image_extent_source.h"
 #include "k8s/rest_client.h"
 
 namespace csidelta::engine {

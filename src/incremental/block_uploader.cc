@@ -15,7 +15,6 @@
 #include "incremental/chunk_journal.h"
 #include "incremental/chunk_plan.h"
 #include "incremental/chunk_reader.h"
-#include "incremental/full_scan_source.h"
 #include "incremental/image_builder.h"
 #include "incremental/image_extent_source.h"
 #include "incremental/listing_failure.h"

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
-#include "incremental/filtered_queue.h"
+#include "incremental/gated_block_device.h"
 
 namespace csidelta::incremental {
 

@@ -25,7 +25,7 @@
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "incremental/block_uploader.h"
-#include "incremental/full_scan_source.h"
+#include "incremental/image_extent_source.h"
 #include "repository/repository.h"
 #include "tests/bench/distant_store.h"
 #include "tests/bench/noise_device.h"

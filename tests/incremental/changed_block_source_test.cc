@@ -18,7 +18,6 @@
 #include "absl/strings/str_cat.h"
 #include "incremental/checked_listing.h"
 #include "incremental/extent_list_source.h"
-#include "incremental/full_scan_source.h"
 #include "incremental/image_extent_source.h"
 #include "incremental/listing_failure.h"
 #include "tests/support/scratch_file.h"

@@ -15,7 +15,7 @@
 #include "incremental/block_downloader.h"
 #include "incremental/block_uploader.h"
 #include "incremental/extent_list_source.h"
-#include "incremental/full_scan_source.h"
+#include "incremental/image_extent_source.h"
 #include "incremental/restore_mark.h"
 #include "incremental/volume_record.h"
 #include "repository/repository.h"
