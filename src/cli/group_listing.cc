@@ -11,9 +11,9 @@
 #include "base/human_text.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
+#include "base/worker_pool.h"
 #include "cli/volume_groups.h"
 #include "repository/find_repositories.h"
-#include "repository/parallel.h"
 #include "repository/repository.h"
 #include "storage/folder_object_store.h"
 
@@ -171,7 +171,7 @@ absl::StatusOr<ExitCode> ListVolumeGroups(const CallContext& ctx, Session& sessi
         "there is no repository in ", place->Describe(), ", nor up to ", kRepositoryDepthMax,
         " folders below it, as in and below plugins/csi-delta of a location")));
   }
-  RETURN_IF_ERROR(repository::ParallelFor(folders.size(), kRepositoriesAtOnce,
+  RETURN_IF_ERROR(ParallelFor(folders.size(), kRepositoriesAtOnce,
                                           [&](std::size_t i) { return reader.Read(folders[i]); }));
   if (!reader.has_seen_any()) {
     return reader.unseen().begin()->second;

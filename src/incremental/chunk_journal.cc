@@ -6,7 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/mutex.h"
-#include "repository/little_endian.h"
+#include "repository/byte_buffer.h"
 
 namespace csidelta::incremental {
 namespace {

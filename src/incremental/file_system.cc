@@ -6,7 +6,7 @@
 
 #include "base/status_macros.h"
 #include "incremental/aligned_buffer.h"
-#include "repository/little_endian.h"
+#include "repository/byte_buffer.h"
 
 namespace csidelta::incremental {
 namespace {

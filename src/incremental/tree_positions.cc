@@ -6,8 +6,8 @@
 
 #include "base/mutex.h"
 #include "base/status_macros.h"
+#include "base/worker_pool.h"
 #include "incremental/tree_fetcher.h"
-#include "repository/parallel.h"
 #include "repository/sealer.h"
 
 namespace csidelta::incremental {
@@ -236,7 +236,7 @@ absl::Status TreePositions::Load(const CallContext& ctx, absl::Span<const TreePo
     }
     return ctx.Check();
   };
-  return repository::ParallelFor(ranges.size(), kShardFetchesInFlightMax, load);
+  return ParallelFor(ranges.size(), kShardFetchesInFlightMax, load);
 }
 
 std::optional<BlobLocation> TreePositions::Find(const TreePosition& position) const {

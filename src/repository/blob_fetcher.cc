@@ -10,11 +10,11 @@
 
 #include "base/memory_budget.h"
 #include "base/status_macros.h"
+#include "base/worker_pool.h"
 #include "repository/blob_codec.h"
 #include "repository/format.h"
 #include "repository/maintenance.h"
 #include "repository/maintenance_memory.h"
-#include "repository/parallel.h"
 
 namespace csidelta::repository {
 namespace {

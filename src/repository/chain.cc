@@ -11,7 +11,7 @@
 #include "base/keep_rules.h"
 #include "base/log.h"
 #include "base/status_macros.h"
-#include "repository/little_endian.h"
+#include "repository/byte_buffer.h"
 
 namespace csidelta::repository {
 namespace {

@@ -15,7 +15,7 @@
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "repository/blob_fetcher.h"
-#include "repository/blob_marks.h"
+#include "repository/index.h"
 #include "repository/maintenance_memory.h"
 #include "repository/tree_walk.h"
 

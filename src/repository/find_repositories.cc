@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
-#include "repository/parallel.h"
+#include "base/worker_pool.h"
 #include "repository/repository.h"
 
 namespace csidelta::repository {

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "repository/little_endian.h"
+#include "repository/byte_buffer.h"
 #include "repository/repository.h"
 
 namespace csidelta::repository {

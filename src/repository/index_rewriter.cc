@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "base/worker_pool.h"
 #include "repository/format.h"
-#include "repository/parallel.h"
 
 namespace csidelta::repository {
 namespace {

@@ -14,8 +14,8 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
+#include "base/worker_pool.h"
 #include "repository/maintenance.h"
-#include "repository/parallel.h"
 
 namespace csidelta::repository {
 namespace {

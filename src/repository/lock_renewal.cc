@@ -12,7 +12,7 @@
 #include "base/mutex.h"
 #include "base/rate_limiter.h"
 #include "base/status_macros.h"
-#include "repository/parallel.h"
+#include "base/worker_pool.h"
 #include "repository/pruner.h"
 
 namespace csidelta::repository {

@@ -7,7 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "repository/parallel.h"
+#include "base/worker_pool.h"
 
 namespace csidelta::repository {
 namespace {

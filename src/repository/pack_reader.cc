@@ -9,10 +9,10 @@
 #include "base/crypto.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
+#include "base/worker_pool.h"
+#include "repository/byte_buffer.h"
 #include "repository/format.h"
-#include "repository/little_endian.h"
 #include "repository/maintenance_memory.h"
-#include "repository/parallel.h"
 
 namespace csidelta::repository {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "base/check.h"
 #include "base/status_macros.h"
+#include "repository/byte_buffer.h"
 #include "repository/format.h"
-#include "repository/little_endian.h"
 #include "repository/pack_reader.h"
 
 namespace csidelta::repository {

@@ -16,10 +16,10 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
+#include "base/worker_pool.h"
 #include "repository/compression.h"
 #include "repository/format.h"
 #include "repository/lock.h"
-#include "repository/parallel.h"
 #include "storage/object_rules.h"
 
 namespace csidelta::repository {

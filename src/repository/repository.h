@@ -14,19 +14,34 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
+#include "base/cipher.h"
+#include "base/memory_budget.h"
 #include "base/mutex.h"
+#include "base/random.h"
 #include "repository/blob.h"
 #include "repository/blob_codec.h"
 #include "repository/config.h"
-#include "repository/environment.h"
 #include "repository/format.h"
 #include "repository/index.h"
 #include "repository/key.h"
 #include "repository/repo_snapshot.h"
+#include "repository/scratch.h"
 #include "repository/tree_locator.h"
 #include "storage/object_store.h"
 
 namespace csidelta::repository {
+
+// What the repository code takes from around it, beside the clock of the call context. Lives longer
+// than what is made with it.
+struct Environment {
+  SecureRandom* random = &SecureRandom::Real();
+  std::string hostname = "csi-delta";  // For key files; locks have their own.
+  std::string username = "csi-delta";
+  ScryptParameters scrypt = kScryptWritten;  // of keys that are made
+  ScratchOptions scratch;
+  // What all that is opened with this may hold together. Tables get their share of it.
+  MemoryBudget* memory = &MemoryBudget::Unlimited();
+};
 
 class Lock;
 class SnapshotProof;

@@ -10,7 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
-#include "repository/parallel.h"
+#include "base/worker_pool.h"
 
 namespace csidelta::repository {
 namespace {

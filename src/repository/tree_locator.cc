@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "repository/byte_buffer.h"
 #include "repository/format.h"
-#include "repository/little_endian.h"
 #include "repository/repository.h"
 
 namespace csidelta::repository {

@@ -11,7 +11,7 @@
 #include "absl/types/span.h"
 #include "base/call_context.h"
 #include "repository/blob.h"
-#include "repository/blob_marks.h"
+#include "repository/index.h"
 #include "repository/repository.h"
 #include "repository/tree.h"
 

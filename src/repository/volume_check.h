@@ -9,7 +9,7 @@
 #include "base/call_context.h"
 #include "base/mutex.h"
 #include "repository/blob.h"
-#include "repository/blob_marks.h"
+#include "repository/index.h"
 #include "repository/repo_snapshot.h"
 #include "repository/repository.h"
 #include "repository/tree.h"

@@ -9,8 +9,8 @@
 #include "absl/strings/string_view.h"
 #include "base/check.h"
 #include "repository/blob_codec.h"
+#include "repository/byte_buffer.h"
 #include "repository/compression.h"
-#include "repository/little_endian.h"
 
 namespace csidelta::repository::blob_codec_fuzz {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "repository/little_endian.h"
+#include "repository/byte_buffer.h"
 #include "repository/pack_reader.h"
 #include "repository/pack_writer.h"
 #include "repository/repository.h"
