@@ -13,7 +13,7 @@
 #include "csi/settings.h"
 #include "csi/volume_lease.h"
 #include "objects/client.h"
-#include "objects/config_map.h"
+#include "objects/core.h"
 
 namespace csidelta::backupitemactions {
 namespace {

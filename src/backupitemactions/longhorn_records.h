@@ -11,7 +11,7 @@
 #include "base/call_context.h"
 #include "csi/environment.h"
 #include "longhorn/native_snapshot.h"
-#include "objects/lease.h"
+#include "objects/core.h"
 
 // Which native snapshots (longhorn/native_snapshot.h) are in no archive? Nothing may be written to
 // an object of Longhorn, so each has a record beside it for as long as that is so: a Lease in

@@ -16,7 +16,7 @@
 #include "inplace/mover_restore.h"
 #include "inplace/restore_guard.h"
 #include "k8s/access_review.h"
-#include "objects/config_map.h"
+#include "objects/core.h"
 #include "snapshots/snapshot_import.h"
 
 namespace csidelta::cli {

@@ -25,10 +25,10 @@
 #include "datamover/settings.h"
 #include "datamover/volume_records.h"
 #include "k8s/list_watch.h"
+#include "objects/client.h"
 #include "objects/data_download.h"
 #include "objects/data_upload.h"
 #include "objects/protected_volume.h"
-#include "objects/read_pages.h"
 #include "objects/volume_task.h"
 #include "velero/data_upload.h"
 

@@ -21,13 +21,13 @@
 #include "objects/backup_storage_location.h"
 #include "objects/client.h"
 #include "objects/cluster.h"
-#include "objects/deployment.h"
+#include "objects/core.h"
 #include "objects/differential_snapshot.h"
-#include "objects/lease.h"
 #include "objects/persistent_volume.h"
 #include "objects/persistent_volume_claim.h"
 #include "objects/protected_volume.h"
 #include "objects/volume_snapshot.h"
+#include "objects/workload.h"
 
 namespace csidelta::cli {
 namespace {

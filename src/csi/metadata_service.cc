@@ -4,7 +4,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "objects/client.h"
-#include "objects/snapshot_metadata_service.h"
+#include "objects/storage_class.h"
 
 namespace csidelta::csi {
 namespace {

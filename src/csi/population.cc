@@ -13,8 +13,8 @@
 #include "k8s/api_client.h"
 #include "longhorn/volume_data.h"
 #include "objects/client.h"
-#include "objects/csi_driver.h"
 #include "objects/keys.h"
+#include "objects/storage_class.h"
 #include "objects/swap_record.h"
 #include "velero/volume_decision.h"
 

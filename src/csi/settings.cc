@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "objects/client.h"
-#include "objects/config_map.h"
+#include "objects/core.h"
 #include "objects/keys.h"
 
 namespace csidelta::csi {

@@ -9,7 +9,7 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "k8s/api_client.h"
-#include "objects/lease.h"
+#include "objects/core.h"
 
 namespace csidelta::csi {
 

@@ -16,8 +16,8 @@
 #include "base/status_macros.h"
 #include "datamover/known_keys.h"
 #include "objects/client.h"
+#include "objects/core.h"
 #include "objects/keys.h"
-#include "objects/secret.h"
 
 namespace csidelta::datamover {
 namespace {

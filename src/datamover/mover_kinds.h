@@ -7,7 +7,7 @@
 #include "absl/types/span.h"
 #include "base/call_context.h"
 #include "k8s/api_client.h"
-#include "objects/custom_resource_definition.h"
+#include "objects/cluster.h"
 
 // The CRDs of the mover's kinds, which Helm installs once and never updates. The API server prunes,
 // without an error, each field that a CRD does not declare.

@@ -19,8 +19,8 @@
 #include "datamover/volume_task.h"
 #include "k8s/api_client.h"
 #include "objects/backup_storage_location.h"
+#include "objects/core.h"
 #include "objects/object.h"
-#include "objects/secret.h"
 #include "storage/location.h"
 #include "velero/storage_location.h"
 

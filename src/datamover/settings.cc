@@ -12,7 +12,7 @@
 #include "base/quantity.h"
 #include "base/status_macros.h"
 #include "objects/client.h"
-#include "objects/config_map.h"
+#include "objects/core.h"
 #include "velero/go_duration.h"
 
 namespace csidelta::datamover {

@@ -15,8 +15,8 @@
 #include "datamover/write_fence.h"
 #include "k8s/api_client.h"
 #include "k8s/cached_client.h"
+#include "objects/core.h"
 #include "objects/keys.h"
-#include "objects/secret.h"
 
 namespace csidelta::datamover {
 namespace {

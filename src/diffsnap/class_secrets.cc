@@ -11,7 +11,7 @@
 #include "base/status_macros.h"
 #include "csi/snapshot_secrets.h"
 #include "objects/client.h"
-#include "objects/secret.h"
+#include "objects/core.h"
 #include "objects/volume_snapshot.h"
 
 namespace csidelta::diffsnap {

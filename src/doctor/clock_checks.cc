@@ -9,7 +9,7 @@
 #include "doctor/checks.h"
 #include "doctor/sample_worker.h"
 #include "objects/client.h"
-#include "objects/lease.h"
+#include "objects/core.h"
 #include "objects/node.h"
 
 namespace csidelta::doctor {

@@ -4,11 +4,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "objects/client.h"
 #include "objects/data_download.h"
 #include "objects/data_transfer.h"
 #include "objects/data_upload.h"
 #include "objects/keys.h"
-#include "objects/read_pages.h"
 #include "velero/data_upload.h"
 
 namespace csidelta::doctor {

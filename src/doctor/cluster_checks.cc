@@ -14,11 +14,10 @@
 #include "inplace/swap_state.h"
 #include "objects/client.h"
 #include "objects/cluster.h"
-#include "objects/custom_resource_definition.h"
-#include "objects/deployment.h"
 #include "objects/persistent_volume.h"
 #include "objects/volume_group_snapshot.h"
 #include "objects/volume_snapshot.h"
+#include "objects/workload.h"
 
 namespace csidelta::doctor {
 namespace {

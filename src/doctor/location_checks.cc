@@ -13,7 +13,7 @@
 #include "doctor/checks.h"
 #include "objects/backup_storage_location.h"
 #include "objects/client.h"
-#include "objects/secret.h"
+#include "objects/core.h"
 #include "storage/location.h"
 #include "velero/storage_location.h"
 

@@ -14,16 +14,14 @@
 #include "doctor/checks.h"
 #include "objects/client.h"
 #include "objects/cluster.h"
+#include "objects/core.h"
 #include "objects/data_download.h"
 #include "objects/data_upload.h"
-#include "objects/deployment.h"
 #include "objects/keys.h"
-#include "objects/lease.h"
-#include "objects/resource_quota.h"
-#include "objects/secret.h"
 #include "objects/service_account.h"
 #include "objects/storage_class.h"
 #include "objects/volume_task.h"
+#include "objects/workload.h"
 #include "velero/data_upload.h"
 
 namespace csidelta::doctor {

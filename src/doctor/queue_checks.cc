@@ -16,7 +16,7 @@
 #include "objects/client.h"
 #include "objects/data_download.h"
 #include "objects/data_upload.h"
-#include "objects/deployment.h"
+#include "objects/workload.h"
 
 namespace csidelta::doctor {
 namespace {

@@ -9,9 +9,9 @@
 #include "datamover/volume_task.h"
 #include "datamover/worker_pod.h"
 #include "doctor/checks.h"
-#include "objects/deployment.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume.h"
+#include "objects/workload.h"
 
 namespace csidelta::doctor {
 namespace {

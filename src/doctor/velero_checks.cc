@@ -20,7 +20,7 @@
 #include "objects/data_deletion.h"
 #include "objects/data_download.h"
 #include "objects/data_upload.h"
-#include "objects/deployment.h"
+#include "objects/workload.h"
 #include "velero/data_upload.h"
 
 namespace csidelta::doctor {

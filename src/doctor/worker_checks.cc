@@ -16,9 +16,9 @@
 #include "doctor/sample_worker.h"
 #include "objects/client.h"
 #include "objects/data_upload.h"
-#include "objects/deployment.h"
 #include "objects/persistent_volume_claim.h"
 #include "objects/protected_volume.h"
+#include "objects/workload.h"
 #include "velero/data_upload.h"
 
 namespace csidelta::doctor {

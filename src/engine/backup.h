@@ -11,7 +11,7 @@
 #include "engine/cluster_snapshot.h"
 #include "engine/session.h"
 #include "incremental/backup_result.h"
-#include "objects/on_fallback.h"
+#include "objects/volume_job.h"
 #include "repository/blob_writer.h"
 #include "repository/stored_packs.h"
 

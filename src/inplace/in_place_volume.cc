@@ -16,7 +16,6 @@
 #include "objects/keys.h"
 #include "objects/persistent_volume.h"
 #include "objects/persistent_volume_claim.h"
-#include "objects/volume_attachment.h"
 #include "objects/workload.h"
 #include "snapshots/volume_guard.h"
 

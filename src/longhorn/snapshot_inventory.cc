@@ -11,8 +11,8 @@
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "longhorn/types.h"
+#include "objects/client.h"
 #include "objects/keys.h"
-#include "objects/read_pages.h"
 
 namespace csidelta::longhorn {
 namespace {

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "objects/object.h"
 
 // What belongs to a cluster as a whole, and is only looked at.
@@ -60,6 +61,18 @@ class ValidatingAdmissionPolicyBinding : public ObjectOf<ValidatingAdmissionPoli
   std::string policy() const { return Text({"spec", "policyName"}); }
   // Whether a request against the policy is refused, and not only recorded.
   bool denies() const;
+};
+
+class CustomResourceDefinition : public ObjectOf<CustomResourceDefinition> {
+ public:
+  static constexpr KindName kKind = {"apiextensions.k8s.io", "v1", "customresourcedefinitions",
+                                     "CustomResourceDefinition", false};
+
+  std::string group() const { return Text({"spec", "group"}); }
+  std::string defined_kind() const { return Text({"spec", "names", "kind"}); }
+  // Whether the schema of that version declares a member of a part, "spec" or "status", such as
+  // "job" or "job.upload": the API server drops others.
+  bool Declares(absl::string_view version, absl::string_view part, absl::string_view member) const;
 };
 
 }  // namespace csidelta::objects

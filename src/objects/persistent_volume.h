@@ -9,9 +9,25 @@
 #include "absl/strings/string_view.h"
 #include "objects/node.h"
 #include "objects/object.h"
-#include "objects/volume_mode.h"
 
 namespace csidelta::objects {
+
+// How a Pod sees a volume: spec.volumeMode of a PVC, spec.sourceVolumeMode of a content.
+enum class VolumeMode { kFilesystem, kBlock };
+
+inline absl::string_view ToString(VolumeMode mode) {
+  return mode == VolumeMode::kBlock ? "Block" : "Filesystem";
+}
+
+// Nothing for any other text, "" included.
+inline std::optional<VolumeMode> ParseVolumeMode(absl::string_view text) {
+  for (const VolumeMode mode : {VolumeMode::kFilesystem, VolumeMode::kBlock}) {
+    if (text == ToString(mode)) {
+      return mode;
+    }
+  }
+  return std::nullopt;
+}
 
 class PersistentVolume : public ObjectOf<PersistentVolume> {
  public:
@@ -74,5 +90,16 @@ class PersistentVolume : public ObjectOf<PersistentVolume> {
 // Whether a PVC or a PersistentVolume was made so that the data mover can write into the volume of
 // another PVC: it must never be deleted with that volume. Pure.
 bool IsAlias(const Object& object);
+
+// That a volume is attached to a node, or is to be.
+class VolumeAttachment : public ObjectOf<VolumeAttachment> {
+ public:
+  static constexpr KindName kKind = {"storage.k8s.io", "v1", "volumeattachments",
+                                     "VolumeAttachment", false};
+
+  // The PersistentVolume; "" for one that is inline in a Pod.
+  std::string volume_name() const { return Text({"spec", "source", "persistentVolumeName"}); }
+  std::string node_name() const { return Text({"spec", "nodeName"}); }
+};
 
 }  // namespace csidelta::objects

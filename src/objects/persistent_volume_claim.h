@@ -9,7 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "objects/object.h"
-#include "objects/volume_mode.h"
+#include "objects/persistent_volume.h"
 
 namespace csidelta::objects {
 

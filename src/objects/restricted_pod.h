@@ -8,6 +8,7 @@
 
 #include "absl/strings/string_view.h"
 #include "base/json.h"
+#include "objects/object.h"
 #include "objects/workload.h"
 
 // Pods that meet the level restricted of Pod Security and run csi-delta once, as a user that is not
@@ -52,5 +53,19 @@ struct RestrictedPod {
 Json ToJson(const RestrictedPod& pod);
 
 Pod MakePod(absl::string_view namespace_name, absl::string_view name, const RestrictedPod& pod);
+
+// What a CronJob is made from: it starts one Pod at a time, which is not tried again when it fails.
+struct CronJobPlan {
+  std::string namespace_name;
+  std::string name;
+  std::string schedule;        // of cron
+  std::string time_zone = {};  // "": that of the cluster's controllers
+  bool is_suspended = false;
+  int start_seconds_max = 0;  // one that could not be started by then is left out
+  RestrictedPod pod;
+};
+
+// Of batch/v1.
+Object MakeCronJob(const CronJobPlan& plan);
 
 }  // namespace csidelta::objects

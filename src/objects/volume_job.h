@@ -9,9 +9,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "base/enum_names.h"
 #include "base/json.h"
-#include "objects/on_fallback.h"
 #include "objects/repository_damage.h"
 
 // What a worker is to do: VolumeTask.spec.job, which the controller writes before it makes the
@@ -19,6 +20,20 @@
 // secret in it: those are files of the worker's Secret. deploy/chart/crds/volumetask.yaml is its
 // schema.
 namespace csidelta::objects {
+
+// When an incremental backup would become a full one.
+enum class OnFallback { kProceed, kWarn, kFail };
+inline constexpr EnumNames<OnFallback, 3> kOnFallbackNames = {
+    {{OnFallback::kProceed, "proceed"}, {OnFallback::kWarn, "warn"}, {OnFallback::kFail, "fail"}}};
+
+// "warn".
+inline std::string ToString(OnFallback on_fallback) {
+  return EnumName(kOnFallbackNames, on_fallback);
+}
+// What ToString() says; nothing for any other text.
+inline std::optional<OnFallback> ParseOnFallback(absl::string_view text) {
+  return EnumValue(kOnFallbackNames, text);
+}
 
 // How each object is locked when it is put, and by a renewal.
 struct JobObjectLock {

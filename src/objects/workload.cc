@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "base/quantity.h"
 
 namespace csidelta::objects {
 namespace {
@@ -230,6 +231,24 @@ std::optional<int64_t> StatefulSet::OrdinalOf(absl::string_view pvc) const {
 
 bool StatefulSet::deletes_when_scaled() const {
   return Text({"spec", "persistentVolumeClaimRetentionPolicy", "whenScaled"}) == "Delete";
+}
+
+std::vector<DeployedContainer> Deployment::ContainersAt(absl::string_view field) const {
+  std::vector<DeployedContainer> containers;
+  for (const Json& json : ArrayAt({"spec", "template", "spec", field})) {
+    DeployedContainer container{.image = GetString(json, {"image"}), .arguments = {}};
+    if (const auto limit = ParseQuantity(GetString(json, {"resources", "limits", "memory"}));
+        limit.ok()) {
+      container.memory_limit_bytes = *limit;
+    }
+    for (const char* const list : {"command", "args"}) {
+      for (const Json& argument : JsonArrayAt(json, {list})) {
+        container.arguments.push_back(argument.is_string() ? argument.get<std::string>() : "");
+      }
+    }
+    containers.push_back(std::move(container));
+  }
+  return containers;
 }
 
 }  // namespace csidelta::objects

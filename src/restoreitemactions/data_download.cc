@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "objects/client.h"
-#include "objects/config_map.h"
+#include "objects/core.h"
 #include "objects/data_download.h"
 #include "objects/data_upload_result.h"
 #include "objects/keys.h"

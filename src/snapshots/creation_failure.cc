@@ -11,7 +11,7 @@
 #include "k8s/access_review.h"
 #include "k8s/api_client.h"
 #include "objects/client.h"
-#include "objects/resource_quota.h"
+#include "objects/core.h"
 #include "objects/volume_snapshot.h"
 
 namespace csidelta::snapshots {

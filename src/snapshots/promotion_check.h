@@ -7,9 +7,9 @@
 
 #include "absl/strings/string_view.h"
 #include "csi/snapshot_state.h"
+#include "objects/persistent_volume.h"
 #include "objects/persistent_volume_claim.h"
 #include "objects/storage_class.h"
-#include "objects/volume_mode.h"
 #include "objects/volume_snapshot.h"
 
 // Whether a PVC can be made of a VolumeSnapshot, asked before it is made: a PVC that cannot be

@@ -10,7 +10,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "objects/read_pages.h"
+#include "objects/client.h"
 #include "snapshots/snapshot_import.h"
 
 namespace csidelta::snapshots {

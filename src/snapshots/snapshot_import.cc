@@ -17,7 +17,6 @@
 #include "k8s/object.h"
 #include "objects/client.h"
 #include "objects/keys.h"
-#include "objects/read_pages.h"
 
 namespace csidelta::snapshots {
 namespace {

@@ -7,7 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "base/call_context.h"
 #include "k8s/api_client.h"
-#include "objects/volume_mode.h"
+#include "objects/persistent_volume.h"
 #include "objects/volume_snapshot.h"
 #include "snapshots/static_pair.h"
 

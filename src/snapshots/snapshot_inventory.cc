@@ -18,7 +18,6 @@
 #include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume_claim.h"
-#include "objects/read_pages.h"
 #include "objects/volume_snapshot.h"
 
 namespace csidelta::snapshots {

@@ -10,7 +10,7 @@
 #include "csi/snapshot_state.h"
 #include "k8s/api_client.h"
 #include "objects/backup.h"
-#include "objects/read_pages.h"
+#include "objects/client.h"
 #include "velero/labels.h"
 
 namespace csidelta::snapshots {

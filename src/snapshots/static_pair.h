@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
 #include "k8s/api_client.h"
-#include "objects/volume_mode.h"
+#include "objects/persistent_volume.h"
 #include "objects/volume_snapshot.h"
 
 // A VolumeSnapshot of a snapshot that the storage has already, and the pre-provisioned content that

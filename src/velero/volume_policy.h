@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "objects/config_map.h"
+#include "objects/core.h"
 #include "objects/persistent_volume.h"
 #include "objects/persistent_volume_claim.h"
 

@@ -1,6 +1,6 @@
 #include "tests/bench/control_cluster.h"
 #include "objects/backup_storage_location.h"
-#include "objects/custom_resource_definition.h"
+#include "objects/cluster.h"
 
 #include <algorithm>
 #include <map>

@@ -19,7 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "datamover/mover_kinds.h"
 #include "datamover/volume_task.h"
-#include "objects/custom_resource_definition.h"
+#include "objects/cluster.h"
 #include "objects/protected_volume.h"
 #include "tests/support/api_test_server.h"
 #include "tests/support/await.h"

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/json.h"
-#include "objects/csi_driver.h"
 #include "objects/keys.h"
+#include "objects/storage_class.h"
 #include "tests/cli/program_runner.h"
 #include "tests/support/api_test_server.h"
 #include "tests/support/fake_api_client.h"

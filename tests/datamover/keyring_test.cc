@@ -7,10 +7,10 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "objects/core.h"
 #include "objects/data_upload.h"
 #include "objects/keys.h"
 #include "objects/protected_volume.h"
-#include "objects/secret.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/status_matchers.h"

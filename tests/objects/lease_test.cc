@@ -1,4 +1,4 @@
-#include "objects/lease.h"
+#include "objects/core.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -4,12 +4,11 @@
 #include <gtest/gtest.h>
 
 #include "objects/client.h"
+#include "objects/core.h"
 #include "objects/group_plan.h"
 #include "objects/node.h"
 #include "objects/patch.h"
 #include "objects/persistent_volume_claim.h"
-#include "objects/read_pages.h"
-#include "objects/resource_quota.h"
 #include "objects/service_account.h"
 #include "objects/volume_group_snapshot.h"
 #include "tests/support/fake_api_client.h"

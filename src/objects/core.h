@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/quantity.h"
+#include "base/rfc3339.h"
+#include "objects/object.h"
+
+// Small kinds of Kubernetes itself that live in namespaces.
+namespace csidelta::objects {
+
+class ConfigMap : public ObjectOf<ConfigMap> {
+ public:
+  static constexpr KindName kKind = {"", "v1", "configmaps", "ConfigMap"};
+
+  std::string Value(absl::string_view key) const { return Text({"data", key}); }  // "": none
+};
+
+class Secret : public ObjectOf<Secret> {
+ public:
+  static constexpr KindName kKind = {"", "v1", "secrets", "Secret"};
+
+  // As they are stored: base64.
+  std::map<std::string, std::string> encoded_data() const { return GetStringMap(json(), {"data"}); }
+  // "" where none exists.
+  std::string EncodedValue(absl::string_view key) const { return Text({"data", key}); }
+
+  void SetType(absl::string_view type) { Set({"type"}, type); }  // such as Opaque
+  void SetEncodedData(const std::map<std::string, std::string>& data) { Set({"data"}, data); }
+};
+
+class ResourceQuota : public ObjectOf<ResourceQuota> {
+ public:
+  static constexpr KindName kKind = {"", "v1", "resourcequotas", "ResourceQuota"};
+
+  // Of what is counted, such as "count/volumesnapshots.snapshot.storage.k8s.io": how much there may
+  // be and how much there is, as the status says; nothing where it does not.
+  std::optional<int64_t> Hard(absl::string_view counted) const {
+    return CountAt({"status", "hard", counted});
+  }
+  std::optional<int64_t> Used(absl::string_view counted) const {
+    return CountAt({"status", "used", counted});
+  }
+
+ private:
+  std::optional<int64_t> CountAt(JsonPath path) const {  // 0 too
+    const absl::StatusOr<int64_t> count = ParseQuantity(Text(path));
+    return count.ok() ? std::optional(*count) : std::nullopt;
+  }
+};
+
+class Lease : public ObjectOf<Lease> {
+ public:
+  static constexpr KindName kKind = {"coordination.k8s.io", "v1", "leases", "Lease"};
+
+  std::string holder() const { return Text({"spec", "holderIdentity"}); }
+  // By the holder's clock; nothing where it was never renewed.
+  std::optional<absl::Time> renewed_at() const { return TimeAt({"spec", "renewTime"}); }
+
+  void SetHolder(absl::string_view holder) { Set({"spec", "holderIdentity"}, holder); }
+  // Acquired at `now`, to last for `duration` (whole seconds) unless it is renewed. Of the spec
+  // nothing else stays.
+  void Acquire(absl::string_view holder, absl::Duration duration, absl::Time now) {
+    const std::string text = FormatRfc3339Micros(now);
+    Set({"spec"}, {{"holderIdentity", holder},
+                   {"leaseDurationSeconds", absl::ToInt64Seconds(duration)},
+                   {"acquireTime", text},
+                   {"renewTime", text}});
+  }
+  void Renew(absl::Time now) { Set({"spec", "renewTime"}, FormatRfc3339Micros(now)); }
+};
+
+}  // namespace csidelta::objects
