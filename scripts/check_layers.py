@@ -31,7 +31,7 @@ ALLOWED = {
     "snapshots": ("csi", "longhorn", "objects", "k8s", "velero", "base"),
     "inplace": ("snapshots", "csi", "longhorn", "objects", "k8s", "velero", "base"),
     "repository": ("storage", "base"),
-    "incremental": ("csi", "objects", "k8s", "net", "repository", "base"),
+    "incremental": ("csi", "objects", "k8s", "net", "repository", "storage/posix_file.h", "base"),
     "backupitemactions": ("objects", "velero", "csi", "longhorn", "k8s", "base"),
     "restoreitemactions": ("objects", "velero", "csi", "longhorn", "k8s", "base"),
     "deleteitemactions": ("objects", "velero", "csi", "longhorn", "k8s", "base"),

@@ -16,12 +16,12 @@
 #include "base/unique_fd.h"
 #include "cli/run_program.h"
 #include "cli/text.h"
-#include "incremental/posix_file.h"
+#include "storage/posix_file.h"
 
 namespace csidelta::cli {
 namespace {
 
-using incremental::ErrnoToStatus;
+using storage::ErrnoToStatus;
 
 constexpr std::size_t kPasswordFileBytesMax = std::size_t{64} << 10;
 constexpr std::size_t kCertificatesBytesMax = std::size_t{4} << 20;

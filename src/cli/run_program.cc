@@ -15,14 +15,14 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/unique_fd.h"
-#include "incremental/posix_file.h"
+#include "storage/posix_file.h"
 
 extern char** environ;
 
 namespace csidelta::cli {
 namespace {
 
-using incremental::ErrnoToStatus;
+using storage::ErrnoToStatus;
 
 constexpr int kPollMilliseconds = 100;
 constexpr int kEndPollMilliseconds = 5;

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "incremental/file_block_device.h"
-#include "incremental/posix_file.h"
+#include "storage/posix_file.h"
 
 namespace csidelta::engine {
 namespace {
@@ -70,7 +70,7 @@ absl::StatusOr<RestoreTarget> ExamineTarget(const std::string& path, int64_t vol
   struct stat info {};
   const bool exists = ::stat(path.c_str(), &info) == 0;
   if (!exists && errno != ENOENT) {
-    return incremental::ErrnoToStatus(errno, absl::StrCat("stat ", path));
+    return storage::ErrnoToStatus(errno, absl::StrCat("stat ", path));
   }
   if ((!exists || !S_ISBLK(info.st_mode)) && IsBelowDev(path)) {
     return absl::FailedPreconditionError(

@@ -14,7 +14,7 @@
 #include "base/json.h"
 #include "base/status_macros.h"
 #include "incremental/listing_failure.h"
-#include "incremental/posix_file.h"
+#include "storage/posix_file.h"
 
 namespace csidelta::incremental {
 namespace {
@@ -90,7 +90,7 @@ absl::Status FeedAll(const CallContext& ctx, int fd, ExtentListReader& reader) {
       continue;
     }
     if (got < 0) {
-      return ErrnoToStatus(errno, "read");
+      return storage::ErrnoToStatus(errno, "read");
     }
     if (got == 0) {
       return absl::OkStatus();
@@ -213,7 +213,7 @@ absl::StatusOr<ExtentListSource> ExtentListSource::Open(const CallContext& ctx,
   if (path != "-") {
     opened = UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     if (!opened.valid()) {
-      return ErrnoToStatus(errno, absl::StrCat("open ", what));
+      return storage::ErrnoToStatus(errno, absl::StrCat("open ", what));
     }
   }
   const int fd = path == "-" ? STDIN_FILENO : opened.get();

@@ -33,7 +33,7 @@ struct Opened {
 
 // A device that must not be opened is a matter of its group, or in a Pod of the node's settings.
 absl::Status CannotOpen(const std::string& path, int error) {
-  absl::Status status = ErrnoToStatus(error, absl::StrCat("open ", path));
+  absl::Status status = storage::ErrnoToStatus(error, absl::StrCat("open ", path));
   struct stat info {};
   if (error != EACCES || ::stat(path.c_str(), &info) != 0 || !S_ISBLK(info.st_mode)) {
     return status;
@@ -59,7 +59,7 @@ absl::StatusOr<Opened> OpenPath(const std::string& path, int flags) {
       return CannotOpen(path, errno);
     }
   }
-  return ErrnoToStatus(EINVAL, absl::StrCat("open ", path));
+  return storage::ErrnoToStatus(EINVAL, absl::StrCat("open ", path));
 }
 
 absl::Status NeitherDeviceNorFile(const std::string& path) {
@@ -71,7 +71,7 @@ absl::StatusOr<mode_t> ModeOf(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) {
     return errno == ENOENT ? absl::StatusOr<mode_t>(mode_t{0})
-                           : ErrnoToStatus(errno, absl::StrCat("stat ", path));
+                           : storage::ErrnoToStatus(errno, absl::StrCat("stat ", path));
   }
   return S_ISREG(info.st_mode) || S_ISBLK(info.st_mode) ? absl::StatusOr<mode_t>(info.st_mode)
                                                         : NeitherDeviceNorFile(path);
@@ -122,7 +122,7 @@ absl::Status SyncFolderOf(const std::string& path) {
   }
   // Some file systems cannot sync folders; they keep them as they see fit.
   return CannotDo(errno) ? absl::OkStatus()
-                         : ErrnoToStatus(errno, absl::StrCat("sync folder ", folder));
+                         : storage::ErrnoToStatus(errno, absl::StrCat("sync folder ", folder));
 }
 
 }  // namespace
@@ -130,7 +130,7 @@ absl::Status SyncFolderOf(const std::string& path) {
 absl::Status FileBlockDevice::Examine(bool direct) {
   struct stat info {};
   if (::fstat(file_.get(), &info) != 0) {
-    return ErrnoToStatus(errno, absl::StrCat("stat ", path_));
+    return storage::ErrnoToStatus(errno, absl::StrCat("stat ", path_));
   }
   info_.is_block_device = S_ISBLK(info.st_mode);
   if (info_.is_block_device) {
@@ -138,7 +138,7 @@ absl::Status FileBlockDevice::Examine(bool direct) {
     int block_bytes = 0;
     if (::ioctl(file_.get(), BLKGETSIZE64, &size_bytes) != 0 ||
         ::ioctl(file_.get(), BLKSSZGET, &block_bytes) != 0) {
-      return ErrnoToStatus(errno, absl::StrCat("ask for the size of ", path_));
+      return storage::ErrnoToStatus(errno, absl::StrCat("ask for the size of ", path_));
     }
     info_.size_bytes = static_cast<int64_t>(size_bytes);
     info_.alignment_bytes = block_bytes;
@@ -152,7 +152,7 @@ absl::Status FileBlockDevice::Examine(bool direct) {
     // Blocks that are larger than what is written at a time: the page cache puts them together.
     const int flags = ::fcntl(file_.get(), F_GETFL);
     if (flags < 0 || ::fcntl(file_.get(), F_SETFL, flags & ~O_DIRECT) != 0) {
-      return ErrnoToStatus(errno, absl::StrCat("leave direct transfers of ", path_));
+      return storage::ErrnoToStatus(errno, absl::StrCat("leave direct transfers of ", path_));
     }
     direct = false;
     info_.alignment_bytes = 1;
@@ -181,7 +181,8 @@ absl::StatusOr<std::unique_ptr<FileBlockDevice>> FileBlockDevice::OpenForWrite(
   DeviceInfo& info = device->info_;
   if (!info.is_block_device && info.size_bytes == 0 && volume_bytes > 0) {
     if (::ftruncate(device->file_.get(), volume_bytes) != 0) {
-      return ErrnoToStatus(errno, absl::StrCat("make ", path, " of ", volume_bytes, " bytes"));
+      return storage::ErrnoToStatus(errno,
+                                    absl::StrCat("make ", path, " of ", volume_bytes, " bytes"));
     }
     info.size_bytes = volume_bytes;
   }
@@ -204,7 +205,7 @@ absl::Status FileBlockDevice::ZeroAnswer(int result, const Extent& extent) {
   if (CannotDo(errno)) {
     return absl::UnimplementedError("no kernel call makes zeros here");
   }
-  return ErrnoToStatus(errno, absl::StrCat("make zeros at offset ", extent.offset_bytes));
+  return storage::ErrnoToStatus(errno, absl::StrCat("make zeros at offset ", extent.offset_bytes));
 }
 
 // Gives the space back: of a file, and of a device where zeros that are not stored are certain.
@@ -277,7 +278,7 @@ absl::Status FileBlockDevice::MakeZero(const CallContext& ctx, const Extent& ext
 absl::Status FileBlockDevice::Flush(const CallContext& ctx) {
   RETURN_IF_ERROR(ctx.Check());
   if (::fsync(file_.get()) != 0) {
-    return ErrnoToStatus(errno, absl::StrCat("sync ", path_));
+    return storage::ErrnoToStatus(errno, absl::StrCat("sync ", path_));
   }
   return created_ ? SyncFolderOf(path_) : absl::OkStatus();
 }

@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "incremental/block_device.h"
-#include "incremental/posix_file.h"
+#include "storage/posix_file.h"
 
 namespace csidelta::incremental {
 

@@ -42,11 +42,11 @@ absl::StatusOr<ImageExtentSource> ImageExtentSource::Open(const std::string& pat
                                                           ImageListing listing) {
   UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.valid()) {
-    return ErrnoToStatus(errno, absl::StrCat("open ", path));
+    return storage::ErrnoToStatus(errno, absl::StrCat("open ", path));
   }
   struct stat info {};
   if (::fstat(file.get(), &info) != 0) {
-    return ErrnoToStatus(errno, absl::StrCat("stat ", path));
+    return storage::ErrnoToStatus(errno, absl::StrCat("stat ", path));
   }
   if (!S_ISREG(info.st_mode)) {
     return absl::FailedPreconditionError(
@@ -58,7 +58,7 @@ absl::StatusOr<ImageExtentSource> ImageExtentSource::Open(const std::string& pat
 absl::Status ImageExtentSource::ListExtents(const CallContext& ctx, const DiffRequest& request,
                                             ExtentSink sink) {
   if (::fsync(file_.get()) != 0) {
-    return ErrnoToStatus(errno, absl::StrCat("sync ", path_));
+    return storage::ErrnoToStatus(errno, absl::StrCat("sync ", path_));
   }
   const bool list_zeros = !request.base.empty();
   GapFiller gaps(list_zeros, request.size_bytes, sink);
@@ -94,7 +94,7 @@ absl::Status ImageExtentSource::ListBySeek(const CallContext& ctx, int64_t size_
     }
     const off_t hole = data < 0 ? -1 : ::lseek(file_.get(), data, SEEK_HOLE);
     if (hole < 0) {
-      return ErrnoToStatus(errno, absl::StrCat("list extents of ", path_, " from ", at));
+      return storage::ErrnoToStatus(errno, absl::StrCat("list extents of ", path_, " from ", at));
     }
     // A file that shrinks under our eyes may answer with nothing; never loop on it.
     if (data < at || hole <= data) {
@@ -123,7 +123,7 @@ absl::Status ImageExtentSource::ListByFiemap(const CallContext& ctx, int64_t siz
       if (at == 0 && CannotList(errno)) {
         return absl::UnimplementedError("no FIEMAP");
       }
-      return ErrnoToStatus(errno, absl::StrCat("map extents of ", path_, " from ", at));
+      return storage::ErrnoToStatus(errno, absl::StrCat("map extents of ", path_, " from ", at));
     }
     if (map->fm_mapped_extents == 0) {
       return absl::OkStatus();

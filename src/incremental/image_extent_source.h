@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "base/status_macros.h"
 #include "incremental/changed_block_source.h"
-#include "incremental/posix_file.h"
+#include "storage/posix_file.h"
 
 namespace csidelta::incremental {
 

@@ -12,7 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/unique_fd.h"
-#include "incremental/posix_file.h"
+#include "storage/posix_file.h"
 
 #ifndef BLKGETDISKSEQ  // Since Linux 5.15.
 #define BLKGETDISKSEQ _IOR(0x12, 128, __u64)
@@ -42,7 +42,7 @@ absl::StatusOr<SourceInfo> ReadSourceInfo(const std::string& path) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat found {};
   if (!fd.valid() || ::fstat(fd.get(), &found) != 0) {
-    return ErrnoToStatus(errno, absl::StrCat("open ", path));
+    return storage::ErrnoToStatus(errno, absl::StrCat("open ", path));
   }
   SourceInfo info;
   info.boot_id = FirstLine("/proc/sys/kernel/random/boot_id");
@@ -57,7 +57,7 @@ absl::StatusOr<SourceInfo> ReadSourceInfo(const std::string& path) {
   info.device = found.st_rdev;
   uint64_t size_bytes = 0;
   if (::ioctl(fd.get(), BLKGETSIZE64, &size_bytes) != 0) {
-    return ErrnoToStatus(errno, absl::StrCat("size of ", path));
+    return storage::ErrnoToStatus(errno, absl::StrCat("size of ", path));
   }
   info.size_bytes = static_cast<int64_t>(size_bytes);
   if (::ioctl(fd.get(), BLKGETDISKSEQ, &info.disk_sequence) != 0) {

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status_macros.h"
-#include "incremental/posix_file.h"
+#include "storage/posix_file.h"
 
 namespace csidelta::incremental {
 namespace {
@@ -21,7 +21,7 @@ constexpr std::chrono::milliseconds kWaitSlice{200};
 absl::string_view KindName(IoKind kind) { return kind == IoKind::kRead ? "read" : "write"; }
 
 absl::Status TransferError(IoKind kind, int64_t offset_bytes, int error) {
-  return ErrnoToStatus(error, absl::StrCat(KindName(kind), " at offset ", offset_bytes));
+  return storage::ErrnoToStatus(error, absl::StrCat(KindName(kind), " at offset ", offset_bytes));
 }
 
 absl::Status EarlyEnd(IoKind kind, int64_t offset_bytes) {

@@ -15,6 +15,12 @@ namespace csidelta::storage {
 // `what` names the call and the thing.
 absl::Status PosixError(int error, absl::string_view what);
 
+// The same for a call on devices and on files that are no objects: "`what`: No space left on
+// device". ENOENT is NOT_FOUND; EACCES, EPERM and EROFS PERMISSION_DENIED; ENOSPC and EDQUOT
+// RESOURCE_EXHAUSTED; EBUSY FAILED_PRECONDITION; EIO and what belongs to it DATA_LOSS, which is
+// never read over; the rest INTERNAL.
+absl::Status ErrnoToStatus(int error, absl::string_view what);
+
 // FAILED_PRECONDITION: there is something at `path` that is not looked at.
 absl::Status NotFollowed(absl::string_view path);
 
