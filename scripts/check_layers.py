@@ -63,7 +63,7 @@ LINES_MAX = {
     "diffsnap": 3850,
     "doctor": 4000,
     "engine": 2400,
-    "incremental": 10400,
+    "incremental": 10350,
     "inplace": 4700,
     "itemblockactions": 150,
     "k8s": 4850,
@@ -74,7 +74,7 @@ LINES_MAX = {
     "repository": 14650,
     "restoreitemactions": 2500,
     "snapshots": 7800,
-    "storage": 4600,
+    "storage": 4650,
     "velero": 2550,
 }
 TEST_LINES_MAX = 176_000
