@@ -172,7 +172,7 @@ absl::StatusOr<ExitCode> ListVolumeGroups(const CallContext& ctx, Session& sessi
         " folders below it, as in and below plugins/csi-delta of a location")));
   }
   RETURN_IF_ERROR(ParallelFor(folders.size(), kRepositoriesAtOnce,
-                                          [&](std::size_t i) { return reader.Read(folders[i]); }));
+                              [&](std::size_t i) { return reader.Read(folders[i]); }));
   if (!reader.has_seen_any()) {
     return reader.unseen().begin()->second;
   }

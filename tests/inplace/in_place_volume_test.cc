@@ -320,9 +320,9 @@ TEST_F(InPlaceVolumeTest, AVolumeThatWasNotWrittenIsUnchanged) {
 
 TEST_F(InPlaceVolumeTest, WhatWasPartlyOldBeforeStaysSo) {
   const csi::CopyRecord before{.method = csi::CopyRecord::Method::kSnapshot,
-                          .from = "monday",
-                          .has_begun = true,
-                          .has_ended = true};
+                               .from = "monday",
+                               .has_begun = true,
+                               .has_ended = true};
   ChangePvc([&](Json& pvc) {
     SetJson(pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
             FormatCopyRecord(before));
@@ -335,7 +335,8 @@ TEST_F(InPlaceVolumeTest, WhatWasPartlyOldBeforeStaysSo) {
 
 TEST_F(InPlaceVolumeTest, RecordAndConsentOfAnotherRestoreAreLeft) {
   ASSERT_THAT(ExposeToTheEnd(), IsOk());
-  const csi::CopyRecord other{.method = csi::CopyRecord::Method::kMover, .from = "velero/x", .id = "other"};
+  const csi::CopyRecord other{
+      .method = csi::CopyRecord::Method::kMover, .from = "velero/x", .id = "other"};
   ChangePvc([&](Json& pvc) {
     SetJson(pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
             FormatCopyRecord(other));

@@ -257,10 +257,10 @@ TEST_F(MoverRestoreTest, ARunThatWasKilledIsGoneOnWith) {
   api_.Mutate(ClaimKey("shop", "data"), [&](Json& pvc) {
     SetJson(pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
             csi::FormatCopyRecord({.method = csi::CopyRecord::Method::kMover,
-                              .from = absl::StrCat("velero/", k8s::Name(asked_.back())),
-                              .id = uid,
-                              .has_begun = true,
-                              .has_written = true}));
+                                   .from = absl::StrCat("velero/", k8s::Name(asked_.back())),
+                                   .id = uid,
+                                   .has_begun = true,
+                                   .has_written = true}));
   });
   ctx_.stop = {};
   steps_.clear();
@@ -411,10 +411,10 @@ TEST_F(MoverRestoreTest, OnlyWhatHasBegunIsGoneOnWith) {
   made["metadata"]["uid"] = "made-uid";
   api_.Seed(DataDownloadType(), made);
   const csi::CopyRecord begun{.method = csi::CopyRecord::Method::kMover,
-                         .from = "velero/x",
-                         .id = "made-uid",
-                         .has_begun = true,
-                         .has_written = true};
+                              .from = "velero/x",
+                              .id = "made-uid",
+                              .has_begun = true,
+                              .has_written = true};
   EXPECT_TRUE(goes_on("InProgress", begun));
   EXPECT_FALSE(goes_on("Failed", begun));
   csi::CopyRecord other = begun;
@@ -459,8 +459,9 @@ TEST_F(MoverRestoreTest, AnotherOneOfTheNameIsNotFollowed) {
 // Of two programs that write at once neither is right.
 TEST_F(MoverRestoreTest, APodThatMayCopyIsAgainstTheMover) {
   api_.Mutate(ClaimKey("shop", "data"), [](Json& pvc) {
-    SetJson(pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
-            csi::FormatCopyRecord({.method = csi::CopyRecord::Method::kSnapshot, .from = "monday"}));
+    SetJson(
+        pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
+        csi::FormatCopyRecord({.method = csi::CopyRecord::Method::kSnapshot, .from = "monday"}));
   });
   const auto plan = Plan();
   ASSERT_THAT(plan, IsOk());
@@ -546,10 +547,10 @@ TEST_F(MoverRestoreTest, TheMoverAtWorkIsAgainstOthers) {
             {{"metadata", {{"name", "other-1"}, {"namespace", "velero"}, {"uid", "other-uid"}}},
              {"status", {{"phase", "InProgress"}}}});
   api_.Mutate(ClaimKey("shop", "data"), [](Json& pvc) {
-    SetJson(
-        pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
-        csi::FormatCopyRecord(
-            {.method = csi::CopyRecord::Method::kMover, .from = "velero/other-1", .id = "other-uid"}));
+    SetJson(pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
+            csi::FormatCopyRecord({.method = csi::CopyRecord::Method::kMover,
+                                   .from = "velero/other-1",
+                                   .id = "other-uid"}));
   });
   const auto around = ReadRestoreSurroundings(ctx_, api_, "shop");
   ASSERT_THAT(around, IsOk());

@@ -473,7 +473,8 @@ class TransferOverTest : public testing::Test {
  protected:
   TransferOverTest() {
     support::SeedBlockPvc(bed_.api, "d.example.com");
-    SetRecord({.method = csi::CopyRecord::Method::kMover, .from = "velero/x", .id = "download-uid"});
+    SetRecord(
+        {.method = csi::CopyRecord::Method::kMover, .from = "velero/x", .id = "download-uid"});
     SetDownload("download-uid", "InProgress");
   }
 

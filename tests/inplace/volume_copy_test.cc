@@ -269,9 +269,10 @@ TEST_F(VolumeCopyTest, WhereNothingWasWrittenNothingIsPartlyOld) {
   EXPECT_FALSE(ParseCopyRecord(target_pvc()).has_value());
   // But what was partly old before still is.
   bed_.api.Mutate(ClaimKey("shop", "data"), [](Json& pvc) {
-    SetJson(pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
-            csi::FormatCopyRecord(
-                {.method = csi::CopyRecord::Method::kSnapshot, .from = "tuesday", .has_begun = true}));
+    SetJson(
+        pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
+        csi::FormatCopyRecord(
+            {.method = csi::CopyRecord::Method::kSnapshot, .from = "tuesday", .has_begun = true}));
   });
   looks_ = 0;
   Steps({Ended("Failed", R"({"message_type":"exit_error","code":22,"message":"too small"})")});
@@ -283,10 +284,10 @@ TEST_F(VolumeCopyTest, WhereNothingWasWrittenNothingIsPartlyOld) {
 TEST_F(VolumeCopyTest, APodIsWithdrawnWhereAnotherRestoreHasBegun) {
   bed_.api.OnCreate("pods", [](support::FakeApiClient& api, const Json&) {
     api.Mutate(ClaimKey("shop", "data"), [](Json& pvc) {
-      SetJson(
-          pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
-          csi::FormatCopyRecord(
-              {.method = csi::CopyRecord::Method::kMover, .from = "velero/x", .id = "download-uid"}));
+      SetJson(pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
+              csi::FormatCopyRecord({.method = csi::CopyRecord::Method::kMover,
+                                     .from = "velero/x",
+                                     .id = "download-uid"}));
     });
   });
   EXPECT_THAT(Copy(Request()),
@@ -407,9 +408,10 @@ TEST_F(VolumeCopyTest, NoPodIsMadeWhileTheMoverWrites) {
                 {{"metadata", {{"name", "x"}, {"namespace", "velero"}, {"uid", "download-uid"}}},
                  {"status", {{"phase", "InProgress"}}}});
   bed_.api.Mutate(ClaimKey("shop", "data"), [](Json& pvc) {
-    SetJson(pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
-            csi::FormatCopyRecord(
-                {.method = csi::CopyRecord::Method::kMover, .from = "velero/x", .id = "download-uid"}));
+    SetJson(
+        pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
+        csi::FormatCopyRecord(
+            {.method = csi::CopyRecord::Method::kMover, .from = "velero/x", .id = "download-uid"}));
   });
   EXPECT_THAT(Copy(Request()),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("DataDownload velero/x")));
@@ -589,9 +591,10 @@ TEST_F(VolumeCopyTest, ATemporaryPvcThatCannotBeUsedEndsIt) {
   EXPECT_THAT(Copy(Request()), StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("PVC")));
   // What an earlier run of the same restore left half-way still says so.
   bed_.api.Mutate(ClaimKey("shop", "data"), [](Json& target) {
-    SetJson(target, {"metadata", "annotations", objects::kCopyRecordAnnotation},
-            csi::FormatCopyRecord(
-                {.method = csi::CopyRecord::Method::kSnapshot, .from = "monday", .has_begun = true}));
+    SetJson(
+        target, {"metadata", "annotations", objects::kCopyRecordAnnotation},
+        csi::FormatCopyRecord(
+            {.method = csi::CopyRecord::Method::kSnapshot, .from = "monday", .has_begun = true}));
   });
   pvc["metadata"]["labels"] = {{objects::kCopiesIntoLabel, target_pvc().uid()}};
   pvc["metadata"]["deletionTimestamp"] = "2026-11-26T08:00:00Z";

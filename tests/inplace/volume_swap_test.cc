@@ -694,10 +694,10 @@ TEST(VolumeSwapTest, ThePvcStaysWhileTheMoverWritesIntoItsVolume) {
                   {"status", {{"phase", "InProgress"}}}});
   world.Before("delete", "persistentvolumeclaims", "", [&] {
     world.api.Mutate(ClaimKey("shop", "data"), [](Json& pvc) {
-      SetJson(
-          pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
-          csi::FormatCopyRecord(
-              {.method = csi::CopyRecord::Method::kMover, .from = "velero/x", .id = "download-uid"}));
+      SetJson(pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
+              csi::FormatCopyRecord({.method = csi::CopyRecord::Method::kMover,
+                                     .from = "velero/x",
+                                     .id = "download-uid"}));
     });
   });
   EXPECT_THAT(world.Restore(),
