@@ -1,6 +1,8 @@
 #include "incremental/restore_mark.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -13,6 +15,26 @@
 #include "incremental/gated_block_device.h"
 
 namespace csidelta::incremental {
+namespace {
+
+// A swap area as mkswap(8) lays it out in a page of 4 KiB.
+constexpr std::size_t kSwapHeaderAt = 1024;  // and the text of the mark ends before it
+constexpr char kSwapHeader[] = "\1\0\0\0\1\0\0\0\xff\xff\xff\xff";  // version, last page, bad pages
+constexpr std::size_t kSwapLabelAt = kSwapHeaderAt + 28;
+constexpr char kSwapLabel[] = "csi-delta";
+constexpr char kSwapMagic[] = "SWAPSPACE2";
+constexpr std::size_t kSwapMagicAt = kRestoreMarkBytes - sizeof(kSwapMagic) + 1;
+
+// REQUIRES kRestoreMarkBytes of zeros.
+void WriteMark(uint8_t* memory, absl::string_view text) {
+  const std::string begin = absl::StrCat(kRestoreMark, text).substr(0, kSwapHeaderAt);
+  std::memcpy(memory, begin.data(), begin.size());
+  std::memcpy(memory + kSwapHeaderAt, kSwapHeader, sizeof(kSwapHeader) - 1);
+  std::memcpy(memory + kSwapLabelAt, kSwapLabel, sizeof(kSwapLabel) - 1);
+  std::memcpy(memory + kSwapMagicAt, kSwapMagic, sizeof(kSwapMagic) - 1);
+}
+
+}  // namespace
 
 MarkedTarget::MarkedTarget(BlockDevice& inner, int64_t volume_bytes, int64_t chunk_bytes)
     : inner_(inner) {
@@ -91,9 +113,7 @@ absl::Status MarkedTarget::Begin(const CallContext& ctx, absl::string_view text,
   // In one write: until it is done, what the device held is there as a whole.
   const AlignedBuffer mark(head_.extent.length_bytes);
   std::memset(mark.data(), 0, static_cast<std::size_t>(head_.extent.length_bytes));
-  const std::string begin = absl::StrCat(kRestoreMark, text);
-  std::memcpy(mark.data(), begin.data(),
-              std::min(begin.size(), static_cast<std::size_t>(kRestoreMarkBytes)));
+  WriteMark(mark.data(), text);
   RETURN_IF_ERROR(WriteFully(ctx, *queue, head_.extent, mark.data()));
   if (tail_.extent.length_bytes > 0) {
     RETURN_IF_ERROR(inner_.MakeZero(ctx, tail_.extent));

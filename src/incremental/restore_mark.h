@@ -14,7 +14,9 @@
 
 namespace csidelta::incremental {
 
-// What a mark begins with, and how much of the volume it takes.
+// What a mark begins with, and how much of the volume it takes. The mark is also the header of a
+// swap area, which swapon(2) refuses: a node formats a volume of mode Filesystem in which libblkid
+// finds nothing, but does not mount swap as a file system.
 inline constexpr char kRestoreMark[] = "csi-delta: THIS RESTORE HAS NOT COME TO ITS END\n";
 inline constexpr int64_t kRestoreMarkBytes = kIoAlignmentBytes;
 // So much of the volume's beginning and of its end is kept back at least: superblocks, partition

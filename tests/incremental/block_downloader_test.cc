@@ -62,7 +62,10 @@ TEST(BlockDownloaderTest, ATargetThatIsNotDoneSaysSo) {
   target.BreakByte(20 * kChunk + 5);
   ASSERT_THAT(v.volume.Restore(v.backup->snapshot, target), StatusIs(absl::StatusCode::kDataLoss));
   EXPECT_THAT(HasRestoreMark({}, target), IsOkAndHolds(true));
-  EXPECT_THAT(target.Load(0, 4096), HasSubstr(v.backup->snapshot.Hex()));
+  EXPECT_THAT(target.Load(0, 1024), HasSubstr(v.backup->snapshot.Hex()));
+  // Swap of version 1 to libblkid, with more bad pages than swapon(2) accepts.
+  EXPECT_EQ(target.Load(1024, 12), std::string("\1\0\0\0\1\0\0\0\xff\xff\xff\xff", 12));
+  EXPECT_EQ(target.Load(1052, 16), std::string("csi-delta\0\0\0\0\0\0\0", 16));
   FakeBlockDevice good(kSize, 512, 0xA5);
   ASSERT_THAT(v.volume.Restore(v.backup->snapshot, good), IsOk());
   EXPECT_THAT(HasRestoreMark({}, good), IsOkAndHolds(false));
@@ -81,6 +84,7 @@ void ExpectUnusable(const FakeBlockDevice& target, const FakeBlockDevice& before
                     const FakeBlockDevice& volume, const MarkedTarget& marked) {
   const std::string head = target.Load(0, marked.head().length_bytes);
   EXPECT_TRUE(absl::StartsWith(head, kRestoreMark));
+  EXPECT_EQ(head.substr(kRestoreMarkBytes - 10, 10), "SWAPSPACE2");  // else a node would format it
   const std::string tail = target.Load(marked.tail().offset_bytes, marked.tail().length_bytes);
   const bool is_covered = IsZero(absl::string_view(head).substr(kRestoreMarkBytes)) && IsZero(tail);
   // Else nothing was written yet but the beginning, or all is durable but for what is kept back.

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""A restore that is killed leaves nothing that libblkid finds or the kernel mounts, for each format that Debian makes.
+"""A restore that is killed leaves swap to libblkid, and nothing that the kernel mounts, for each format that Debian makes.
 
     marks.py --program CSI_DELTA
 
@@ -24,9 +24,10 @@ VOLUME_BYTES = 320 * MIB  # gfs2 and nilfs2 take no less than half of it.
 POINTS_MAX = 20
 CHANGES = ("pwrite64", "fallocate", "fsync", "fdatasync", "sync_file_range", "ftruncate")
 KEPT_BACK_BYTES = MIB  # of either end
-FOUND_NOTHING = 2  # blkid's code
-# Found by their ends alone, until these are erased as well: the second change of a restore.
-FOUND_BY_THE_END = ("nilfs2",)
+FOUND_NOTHING, FOUND_SEVERAL = 2, 8  # blkid's codes; a node neither formats nor mounts what is several things
+MARKED = ("swap", "several")  # Other parts of the beginning are written before the mark goes.
+# Mounted by their ends alone, until these are erased as well: the second change of a restore.
+MOUNTED_BY_THE_END = ("nilfs2",)
 
 # How to make each on IMAGE; FOLDER has a few files. The second word of a name tells apart what blkid calls the same.
 FORMATS = {
@@ -101,8 +102,8 @@ class Volume:
     def kind(self, path):
         """What libblkid finds, or nothing."""
         code, said = self.run(["/sbin/blkid", "-p", "-o", "value", "-s", "TYPE", "-s", "PTTYPE", path])
-        assert code in (0, FOUND_NOTHING), said
-        return said.strip() if code == 0 else ""
+        assert code in (0, FOUND_NOTHING, FOUND_SEVERAL), said
+        return {0: said.strip(), FOUND_SEVERAL: "several"}.get(code, "")
 
     def mounts(self, path):
         """Whether the kernel takes it for a file system."""
@@ -156,10 +157,10 @@ def check(volume):
         killed += 1
         if any(filecmp.cmp(whole, volume.target, shallow=False) for whole in (volume.before, volume.image)):
             continue  # Not begun, or all is there.
-        if volume.name in FOUND_BY_THE_END and volume.has_only_begun():
+        if volume.name in MOUNTED_BY_THE_END and volume.has_only_begun():
             continue
         found = volume.kind(volume.target)
-        assert not found, f"killed at {call} {number}: blkid finds {found}"
+        assert found in MARKED, f"killed at {call} {number}: blkid finds {found or 'nothing'}"
         assert not volume.mounts(volume.target), f"killed at {call} {number}: it mounts"
     volume.ours("restore", "latest", "--target", volume.target)
     assert filecmp.cmp(volume.image, volume.target, shallow=False), "after kills the restore is not the volume"
