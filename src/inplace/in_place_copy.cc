@@ -50,20 +50,6 @@ std::string RefusedMode(const PersistentVolumeClaim& pvc) {
                             " is in mode Filesystem, and only blocks are compared and copied");
 }
 
-bool IsAboutThePvc(RestoreRefusalReason reason) {
-  switch (reason) {
-    case RestoreRefusalReason::kNotReady:
-    case RestoreRefusalReason::kUnusable:
-    case RestoreRefusalReason::kNotMutual:
-    case RestoreRefusalReason::kOtherDriver:
-    case RestoreRefusalReason::kTooSmall:
-    case RestoreRefusalReason::kOtherMode:
-      return false;
-    default:
-      return true;
-  }
-}
-
 // FAILED_PRECONDITION where a Pod uses the PVC, other than that of this restore.
 absl::Status CheckStillUnused(const CallContext& ctx, k8s::ApiClient& api,
                               const PersistentVolumeClaim& pvc, absl::string_view copy_name) {
@@ -162,21 +148,16 @@ absl::StatusOr<CopyRestoreResult> RestoreByCopy(const CallContext& ctx, k8s::Api
 absl::StatusOr<RestoreInfo> ReadPvcInfo(const CallContext& ctx, k8s::ApiClient& api,
                                         absl::string_view namespace_name,
                                         absl::string_view pvc_name) {
-  // Of a VolumeSnapshot that exists nowhere: what is said of it is not asked for.
-  return ReadRestoreInfo(ctx, api, VolumeSnapshot::Make(namespace_name, ""), pvc_name);
+  ASSIGN_OR_RETURN(RestoreInfo info,
+                   ReadRestoreInfo(ctx, api, VolumeSnapshot::Make(namespace_name, ""), pvc_name));
+  info.is_written_into = true;
+  return info;
 }
 
 InPlacePlan PlanInto(const RestoreSurroundings& around, const RestoreInfo& info) {
-  InPlacePlan plan{.pvc = *info.pvc, .not_checked = info.not_checked};
-  for (RestoreRefusal& refusal : CheckRestore(around, info).refusals) {
-    if (IsAboutThePvc(refusal.reason)) {
-      plan.refusals.push_back(std::move(refusal));
-    }
-  }
-  if (std::string refused = RefusedMode(plan.pvc); !refused.empty()) {
-    plan.refused_by_copy.push_back(std::move(refused));
-  }
-  return plan;
+  return {.pvc = *info.pvc,
+          .refusals = CheckRestore(around, info).refusals,
+          .not_checked = info.not_checked};
 }
 
 absl::Status CopyRefusalStatus(const PersistentVolumeClaim& pvc,
@@ -236,6 +217,9 @@ absl::StatusOr<RepositoryPlan> PlanRepositoryRestore(const CallContext& ctx, k8s
       around.pods.has_value() && DropOwnPod(*around.pods, *info.pvc, CopyName(*info.pvc, source));
   RepositoryPlan plan{PlanInto(around, info), std::move(source)};
   plan.goes_on = goes_on;
+  if (std::string refused = RefusedMode(plan.pvc); !refused.empty()) {
+    plan.refused_by_copy.push_back(std::move(refused));
+  }
   return plan;
 }
 

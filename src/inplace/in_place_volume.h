@@ -12,7 +12,7 @@
 
 // How the volume of a PVC becomes writable to a Pod in another namespace, as a raw block device:
 //
-//   PVC, bound, of mode Block
+//   PVC, bound, of mode Block or Filesystem
 //       |  the annotation mover.csi-delta.io/may-write holds the uid of the DataDownload: who may
 //       |  change the PVC consents. One of the same name that is made later has another uid
 //       |  inplace/restore_guard.h: nothing is against it, and all of it could be read; the volume has

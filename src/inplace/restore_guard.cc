@@ -37,6 +37,7 @@ using objects::VolumeSnapshot;
 using objects::VolumeSnapshotContent;
 using Reason = RestoreRefusalReason;
 
+constexpr char kReadWriteMany[] = "ReadWriteMany";
 constexpr std::size_t kLabelHashBytes = 32;
 constexpr std::size_t kSafetyHashBytes = 8;
 
@@ -84,6 +85,7 @@ class RestoreChecker {
   void CheckVolume();
   void CheckSize();
   void CheckMode();
+  void CheckShared();
   void CheckPods();
   void CheckStatefulSets();
   void CheckOthers();
@@ -103,6 +105,7 @@ RestoreVerdict RestoreChecker::Check() {
   CheckVolume();
   CheckSize();
   CheckMode();
+  CheckShared();
   CheckPods();
   CheckStatefulSets();
   CheckOthers();
@@ -112,6 +115,9 @@ RestoreVerdict RestoreChecker::Check() {
 }
 
 void RestoreChecker::CheckState() {
+  if (info_.is_written_into) {
+    return;
+  }
   const csi::Usability found = csi::UsabilityOf(
       info_.snapshot,
       {.kind = info_.content_kind, .content = content(), .is_handle_gone = info_.is_handle_gone});
@@ -224,6 +230,24 @@ void RestoreChecker::CheckMode() {
            absl::StrCat("the source volume was in mode ", ToString(*content()->source_mode()), ", ",
                         pvc_, " is in mode ", ToString(info_.pvc->mode()),
                         "; make a new PVC of it with csi-delta snapshot promote"));
+  }
+}
+
+// Such a volume is a share, which several nodes may have mounted, or not a block device at all.
+void RestoreChecker::CheckShared() {
+  if (!info_.is_written_into || !info_.pvc.has_value() ||
+      info_.pvc->mode() != objects::VolumeMode::kFilesystem) {
+    return;
+  }
+  std::vector<std::string> modes = info_.pvc->access_modes();
+  if (info_.volume.has_value()) {
+    const std::vector<std::string> of_volume = info_.volume->access_modes();
+    modes.insert(modes.end(), of_volume.begin(), of_volume.end());
+  }
+  if (std::find(modes.begin(), modes.end(), kReadWriteMany) != modes.end()) {
+    Refuse(Reason::kSharedVolume,
+           absl::StrCat(pvc_, " is in mode Filesystem and ", kReadWriteMany,
+                        ": its volume is not written into; restore the backup into a new PVC"));
   }
 }
 
@@ -497,11 +521,23 @@ absl::Status CheckNotWrittenByMover(const CallContext& ctx, k8s::ApiClient& api,
 }
 
 absl::string_view ToString(RestoreRefusalReason reason) {
-  constexpr std::array<absl::string_view, 16> kNames = {
-      "NotReady",        "Unusable",         "NotMutual",          "NoPvc",    "PvcNotBound",
-      "PvcBeingDeleted", "VolumeNotItsOwn",  "OtherDriver",        "TooSmall", "OtherMode",
-      "InUse",           "StatefulSetMakes", "StatefulSetDeletes", "Busy",     "InBackup",
-      "Unfinished"};
+  constexpr std::array<absl::string_view, 17> kNames = {"NotReady",
+                                                        "Unusable",
+                                                        "NotMutual",
+                                                        "NoPvc",
+                                                        "PvcNotBound",
+                                                        "PvcBeingDeleted",
+                                                        "VolumeNotItsOwn",
+                                                        "OtherDriver",
+                                                        "TooSmall",
+                                                        "OtherMode",
+                                                        "SharedVolume",
+                                                        "InUse",
+                                                        "StatefulSetMakes",
+                                                        "StatefulSetDeletes",
+                                                        "Busy",
+                                                        "InBackup",
+                                                        "Unfinished"};
   return kNames[static_cast<std::size_t>(reason)];
 }
 

@@ -33,6 +33,7 @@
 //   OtherDriver           1  the volume is not of the driver of the content, or not of CSI
 //   TooSmall             22  the restoreSize is larger than the volume
 //   OtherMode             1  the source volume was in another mode than the PVC
+//   SharedVolume          1  its volume is written into, in mode Filesystem and ReadWriteMany
 //   InUse                 1  a Pod that is Pending or Running names the PVC
 //   StatefulSetMakes      1  a StatefulSet has it among its templates, and replicas for it
 //   StatefulSetDeletes    1  one that has no replica for it deletes such PVCs
@@ -57,6 +58,7 @@ enum class RestoreRefusalReason {
   kOtherDriver,
   kTooSmall,
   kOtherMode,
+  kSharedVolume,
   kInUse,
   kStatefulSetMakes,
   kStatefulSetDeletes,
@@ -102,6 +104,8 @@ struct RestoreInfo {
   std::optional<objects::PersistentVolume> volume = {};  // nothing: it does not exist
   std::string lease_held_for = {};                       // "": the Lease of its volume is free
   std::optional<UnfinishedRestore> unfinished = {};
+  // The volume itself is written into, with data of no VolumeSnapshot: rows about one are left out.
+  bool is_written_into = false;
   // The uid of the DataDownload that this restore is done by, which is no other one; "".
   std::string own_transfer = {};
   // The DataDownload of the PVC's record is over or gone, and nothing of it is left.

@@ -7,7 +7,7 @@
 #include "objects/patch.h"
 #include "objects/persistent_volume_claim.h"
 
-// What stands on a PVC of mode Block while a restore writes into its volume in place, and until
+// What stands on a PVC while a restore writes into its volume in place, and until
 // such a restore is complete: JSON in the annotation snapshot.csi-delta.io/copy-record. Pure.
 //
 //   field     value

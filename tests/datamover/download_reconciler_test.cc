@@ -86,11 +86,11 @@ class DownloadBed : public MoverBed {
     api.Seed(PersistentVolumeClaimType(), claim);
   }
   // What restore --into asks for: a PVC that has a volume, which no Pod uses.
-  void AddInPlace(const std::string& uid = "target-uid") {
+  void AddInPlace(const std::string& uid = "target-uid", const std::string& mode = "Block") {
     env.settings.writes_into_existing = true;
     Json claim = {{"metadata", {{"name", "data"}, {"namespace", "new"}, {"uid", "target-uid"}}}};
     claim["spec"] = {{"storageClassName", "shop-class"},
-                     {"volumeMode", "Block"},
+                     {"volumeMode", mode},
                      {"volumeName", "pv-target"},
                      {"accessModes", Json::array({"ReadWriteOnce"})}};
     SetJson(claim, {"status", "phase"}, "Bound");
@@ -101,7 +101,7 @@ class DownloadBed : public MoverBed {
                       {"claimRef", {{"namespace", "new"}, {"name", "data"}, {"uid", "target-uid"}}},
                       {"csi", {{"driver", "d.example.com"}, {"volumeHandle", "v-target"}}},
                       {"persistentVolumeReclaimPolicy", "Delete"},
-                      {"volumeMode", "Block"}};
+                      {"volumeMode", mode}};
     api.Seed(PersistentVolumeType(), volume);
     AddDownloadOf(velero::FormatDataReference(reference_),
                   {{objects::kIntoAnnotation, uid},
@@ -1247,9 +1247,11 @@ TEST_P(KilledDownloadTest, AnotherCancelsToTheEnd) {
 
 TEST_P(KilledDownloadTest, AnotherGoesOnInPlaceToTheEnd) {
   for (int call = 1;; ++call) {
-    SCOPED_TRACE(call);
+    // Each call fails in both modes, once by each fault.
+    const bool is_block = (call % 2 == 0) == (GetParam() == Fault::kRefused);
+    SCOPED_TRACE(absl::StrCat(call, is_block ? " Block" : " Filesystem"));
     DownloadBed bed;
-    bed.AddInPlace();
+    bed.AddInPlace("target-uid", is_block ? "Block" : "Filesystem");
     const bool hit = IsKilledAt(bed, call, GetParam(), 12);
     Controller another(bed);
     another.LookUntilOver(16);
@@ -1272,7 +1274,7 @@ TEST_P(KilledDownloadTest, AnotherEndsInPlaceWhatIsCancelledOrFails) {
       SCOPED_TRACE(absl::StrCat(call, is_cancelled));
       DownloadBed bed;
       bed.worker = MoverBed::Worker::kRuns;
-      bed.AddInPlace();
+      bed.AddInPlace("target-uid", is_cancelled ? "Filesystem" : "Block");
       Controller(bed).LookTimes(8);
       is_cancelled ? bed.Cancel() : bed.AddUser();
       bed.api.FailCall(call, absl::UnavailableError("killed"), GetParam());

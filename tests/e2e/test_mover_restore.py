@@ -13,7 +13,7 @@ import objects
 import people
 from bed import ENDED
 from moving import (CHUNK_BYTES, CLAIMS, GONE_SECONDS_MAX, MIB, MOVE, MOVED_SECONDS_MAX, PHASE_SECONDS_MAX, await_nothing_left,
-                    await_phase, back_up, download_of, held_in_progress, restore_beside, restored_checksum, run_busybox,
+                    await_phase, back_up, download_of, held_in_progress, mode, restore_beside, restored_checksum, run_busybox,
                     write_chunks)
 
 VOLUME_BYTES, LARGER_BYTES = 32 * MIB, 48 * MIB
@@ -98,29 +98,53 @@ def test_a_larger_claim_has_the_volume_at_its_beginning(bed, workspace, backed_u
     await_nothing_left(bed)
 
 
-def test_what_was_moved_is_written_into_the_pvc_that_there_is(bed, workspace):
-    """In place, by a worker in the mover's namespace: PVC, uid and volume stay, and only chunks that differ are written."""
+def change(bed, app, volume_mode, seed):
+    """Changes two chunks, or a file, of the volume `data`; returns what contents_of() finds then."""
+    if volume_mode == "Filesystem":
+        run_busybox(bed, f"writer-{seed}", app, "dd if=/dev/urandom of=/data/file bs=1M count=4 2>/dev/null; sync -f /data/file")
+    else:
+        write_chunks(bed, app, (0, 9), seed)
+    return contents_of(bed, app, volume_mode, f"after-{seed}")
+
+
+def contents_of(bed, app, volume_mode, stem):
+    if volume_mode == "Filesystem":
+        return run_busybox(bed, stem, app, "sha256sum /data/file")
+    return data.checksum(bed.volume_path("data", app))
+
+
+@pytest.mark.parametrize("volume_mode", ["Block", pytest.param("Filesystem", marks=pytest.mark.own_driver(
+    "its file systems are folders, which no device can show"))])
+def test_what_was_moved_is_written_into_the_pvc_that_there_is(bed, workspace, volume_mode):
+    """In place, by a worker in the mover's namespace: PVC, uid and volume stay, only chunks that differ are written, and the
+    next backup is incremental."""
     app = workspace.namespace(bed, labels=mover.RESTRICTED)
-    bed.create_claim("data", app, VOLUME_BYTES)
-    path = bed.volume_path("data", app)
-    written = data.fill(path, 1, VOLUME_BYTES)
-    _, upload = back_up(bed, workspace, app, "backup")
-    chunks = (0, 9)
-    write_chunks(bed, app, chunks, seed=7)
+    bed.create_claim("data", app, VOLUME_BYTES, mode=volume_mode)
+    if volume_mode == "Block":
+        data.fill(bed.volume_path("data", app), 1, VOLUME_BYTES)
+    only_volumes = ("--include-resources", CLAIMS, *MOVE)
+    written = change(bed, app, volume_mode, 1)
+    _, upload = back_up(bed, workspace, app, "backup", *only_volumes)
+    assert change(bed, app, volume_mode, 7) != written
     before = bed.api.get("persistentvolumeclaims", "data", app)
     with mover.configured(bed, mover.INTO_EXISTING):
         told = bed.run([components.program_path(), "restore", "--upload", upload["metadata"]["name"], "--into", f"{app}/data",
                         "--velero-namespace", bed.namespace, "--yes", "--json"], timeout_seconds=MOVED_SECONDS_MAX)
     result = json.loads(told.stdout.splitlines()[-1])
-    differing = len(chunks) * CHUNK_BYTES  # These are compared as chunks, then block by block.
-    assert VOLUME_BYTES <= result["compared_bytes"] <= VOLUME_BYTES + differing, result
-    assert 0 < result["written_bytes"] <= differing, result
-    data.expect(path, written)
+    assert 0 < result["written_bytes"] < VOLUME_BYTES // 2, result
+    if volume_mode == "Block":
+        differing = 2 * CHUNK_BYTES  # These are compared as chunks, then block by block.
+        assert VOLUME_BYTES <= result["compared_bytes"] <= VOLUME_BYTES + differing, result
+        assert result["written_bytes"] <= differing, result
+    data.same(contents_of(bed, app, volume_mode, "reader"), written)
     after = bed.api.get("persistentvolumeclaims", "data", app)
     assert (after["metadata"]["uid"], after["spec"]["volumeName"]) == (before["metadata"]["uid"], before["spec"]["volumeName"])
     marks = {"snapshot.csi-delta.io/copy-record", "mover.csi-delta.io/may-write"}
     assert not marks & set(after["metadata"].get("annotations", {}))
-    assert volume_of(bed, app)["spec"]["persistentVolumeReclaimPolicy"] == "Delete"
+    spec = volume_of(bed, app)["spec"]
+    assert (spec["persistentVolumeReclaimPolicy"], spec["volumeMode"]) == ("Delete", volume_mode)
+    _, again = back_up(bed, workspace, app, "again", *only_volumes)
+    assert mode(again) == "incremental", again["metadata"]["annotations"]
     await_nothing_left(bed)
     people.run(bed, app, "delete", result["safety_snapshot"], "--last-too", "--wait")
 

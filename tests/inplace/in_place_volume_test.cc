@@ -162,6 +162,24 @@ TEST_F(InPlaceVolumeTest, TheVolumeGetsASecondNameInTheMoversNamespace) {
   EXPECT_FALSE(csi::IsWrittenByMover(*Record(), "download-uid"));
 }
 
+// The mover sees the blocks below a file system.
+TEST_F(InPlaceVolumeTest, AVolumeOfFilesHasASecondNameInModeBlock) {
+  ChangePvc([](Json& pvc) { pvc["spec"]["volumeMode"] = "Filesystem"; });
+  api_.Mutate(VolumeKey("pv-1"), [](Json& volume) {
+    volume["spec"]["volumeMode"] = "Filesystem";
+    volume["spec"]["mountOptions"] = {"noatime"};
+  });
+  const auto ready = ExposeToTheEnd();
+  ASSERT_THAT(ready, IsOk());
+  EXPECT_EQ(ready->waiting_for, "");
+  EXPECT_EQ(GetString(*Alias(), {"spec", "volumeMode"}), "Block");
+  EXPECT_EQ(FindJson(*Alias(), {"spec", "mountOptions"}), nullptr);
+  EXPECT_EQ(GetString(*api_.Find(ClaimKey("mover", kAlias)), {"spec", "volumeMode"}), "Block");
+  ASSERT_THAT(Hide({.is_whole = true}), IsOk());
+  EXPECT_EQ(GetString(*api_.Find(VolumeKey("pv-1")), {"spec", "volumeMode"}), "Filesystem");
+  ExpectVolumeUntouched();
+}
+
 TEST_F(InPlaceVolumeTest, ThePvcSaysWhoWritesBeforeAnythingIsMade) {
   const auto first = Expose();
   ASSERT_THAT(first, IsOk());
@@ -745,9 +763,12 @@ const RefusedCase kRefusedCases[] = {
            Json::array({{{"name", "v"}, {"persistentVolumeClaim", {{"claimName", "data"}}}}});
        api.Seed(PodType(), pod);
      }},
-    {"OfFiles", "Filesystem",
+    {"SharedFiles", "ReadWriteMany",
      [](support::FakeApiClient& api, InPlaceRequest&) {
-       ChangeTarget(api, [](Json& pvc) { pvc["spec"]["volumeMode"] = "Filesystem"; });
+       ChangeTarget(api, [](Json& pvc) {
+         pvc["spec"]["volumeMode"] = "Filesystem";
+         pvc["spec"]["accessModes"] = {"ReadWriteMany"};
+       });
      }},
     {"NotBound", "has no volume",
      [](support::FakeApiClient& api, InPlaceRequest&) {

@@ -535,9 +535,11 @@ TEST_F(MoverRestoreTest, WhatIsAgainstThePvcIsAgainstTheMoverToo) {
   ASSERT_THAT(plan, IsOk());
   ASSERT_THAT(plan->refusals, SizeIs(1));
   EXPECT_EQ(plan->refusals.front().reason, RestoreRefusalReason::kInUse);
-  api_.Mutate(ClaimKey("shop", "data"),
-              [](Json& pvc) { pvc["spec"]["volumeMode"] = "Filesystem"; });
-  EXPECT_THAT(Plan()->refused_by_copy, ElementsAre(HasSubstr("Filesystem")));
+  api_.Mutate(ClaimKey("shop", "data"), [](Json& pvc) {
+    pvc["spec"]["volumeMode"] = "Filesystem";
+    pvc["spec"]["accessModes"] = {"ReadWriteMany"};
+  });
+  EXPECT_EQ(Plan()->refusals.front().reason, RestoreRefusalReason::kSharedVolume);
   EXPECT_THAT(Plan("none"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("shop/none")));
 }
 

@@ -73,6 +73,7 @@ struct Cluster {
   std::vector<velero::Backup> backups;
   std::string lease_held_for;
   std::optional<UnfinishedRestore> unfinished;
+  bool is_written_into = false;
 };
 
 template <typename View>
@@ -97,7 +98,8 @@ RestoreVerdict Decide(const Cluster& c) {
                       .pvc_name = kPvc,
                       .is_volume_read = c.is_volume_read,
                       .lease_held_for = c.lease_held_for,
-                      .unfinished = c.unfinished};
+                      .unfinished = c.unfinished,
+                      .is_written_into = c.is_written_into};
   if (c.content_kind == csi::ContentReading::Kind::kPresent) {
     info.content = *VolumeSnapshotContent::Of(c.content);
   }
@@ -248,6 +250,34 @@ TEST(RestoreGuardTest, RowsOfTheVolume) {
                    [](Cluster& c) { c.pvc["spec"]["volumeMode"] = "Block"; },
                    "in mode Filesystem, PVC shop/data-db-1 is in mode Block"}});
   ExpectFine({[](Cluster& c) { c.volume["spec"]["capacity"]["storage"] = "2Gi"; }});
+}
+
+void Share(Json& object) { object["spec"]["accessModes"] = {"ReadWriteOnce", "ReadWriteMany"}; }
+
+TEST(RestoreGuardTest, RowsOfAVolumeThatIsWrittenInto) {
+  ExpectRefusals({{Reason::kSharedVolume, "by the PVC",
+                   [](Cluster& c) {
+                     c.is_written_into = true;
+                     Share(c.pvc);
+                   },
+                   "PVC shop/data-db-1 is in mode Filesystem and ReadWriteMany"},
+                  {Reason::kSharedVolume, "by the volume",
+                   [](Cluster& c) {
+                     c.is_written_into = true;
+                     Share(c.volume);
+                   },
+                   "restore the backup into a new PVC"}});
+  ExpectFine({[](Cluster& c) { Share(c.pvc); },
+              [](Cluster& c) {  // The VolumeSnapshot is not asked about.
+                c.is_written_into = true;
+                NotReady(c);
+              },
+              [](Cluster& c) {
+                c.is_written_into = true;
+                c.content["spec"]["sourceVolumeMode"] = "Block";
+                c.pvc["spec"]["volumeMode"] = "Block";
+                Share(c.pvc);
+              }});
 }
 
 TEST(RestoreGuardTest, RowsOfPods) {
