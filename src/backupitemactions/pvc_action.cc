@@ -17,7 +17,6 @@
 #include "base/log.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "csi/copy_record.h"
 #include "csi/data_transfer.h"
 #include "csi/moved_group.h"
 #include "csi/retry.h"
@@ -25,6 +24,7 @@
 #include "csi/snapshot_lifecycle.h"
 #include "longhorn/snapshot_class.h"
 #include "objects/client.h"
+#include "objects/copy_record.h"
 #include "objects/data_download.h"
 #include "objects/data_upload.h"
 #include "objects/keys.h"
@@ -92,7 +92,7 @@ class PvcAction : public velero::ActionOn<velero::BackupItemAction> {
 
   // Whether the DataDownload of the record is gone or has its last phase. What cannot be read may
   // go on.
-  bool IsTransferOver(const CallContext& ctx, const csi::CopyRecord& record);
+  bool IsTransferOver(const CallContext& ctx, const objects::CopyRecord& record);
 
   // An error names the claim that it is about.
   static absl::StatusOr<velero::BackupItemResult> NamingTheClaim(
@@ -203,18 +203,18 @@ void PvcAction::DropMarks(const PersistentVolumeClaim& item, velero::BackupItemR
 }
 
 void PvcAction::WarnOfRestoreInPlace(const CallContext& ctx, const PersistentVolumeClaim& item) {
-  const auto record = csi::ParseCopyRecord(item);
+  const auto record = objects::ParseCopyRecord(item);
   if (record.has_value() && record->has_begun && !record->has_ended &&
       !IsTransferOver(ctx, *record)) {
     CSIDELTA_LOG(kWarn, "a restore writes into the volume: the backup may have it partly old",
                  {"namespace", item.namespace_name()}, {"pvc", item.name()},
-                 {"record", csi::FormatCopyRecord(*record)});
+                 {"record", objects::FormatCopyRecord(*record)});
   }
 }
 
-bool PvcAction::IsTransferOver(const CallContext& ctx, const csi::CopyRecord& record) {
-  const csi::RecordedDownload named = csi::DownloadOf(record);
-  if (record.method != csi::CopyRecord::Method::kMover || named.name.empty()) {
+bool PvcAction::IsTransferOver(const CallContext& ctx, const objects::CopyRecord& record) {
+  const objects::RecordedDownload named = objects::DownloadOf(record);
+  if (named.name.empty()) {
     return false;
   }
   const absl::StatusOr<std::vector<objects::DataDownload>> list =

@@ -52,7 +52,6 @@ std::unique_ptr<Command> MakeConformanceCommand();
 std::unique_ptr<Command> MakeStatusCommand();
 std::unique_ptr<Command> MakeDoctorCommand();
 std::unique_ptr<Command> MakeWorkerCommand();
-std::unique_ptr<Command> MakeDeviceCopyCommand();
 std::unique_ptr<Command> MakeDeletionsListCommand();
 std::unique_ptr<Command> MakeDeletionsRetryCommand();
 std::unique_ptr<Command> MakeMoverKeyExportCommand();

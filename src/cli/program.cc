@@ -60,7 +60,6 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
                      MakeStatusCommand,
                      MakeDoctorCommand,
                      MakeWorkerCommand,
-                     MakeDeviceCopyCommand,
                      MakeMoverKeyExportCommand,
                      MakeMoverKeyImportCommand,
                      MakeMoverKeyRemoveCommand,

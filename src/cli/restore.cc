@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "cli/command.h"
-#include "cli/pod_flags.h"
 #include "cli/progress.h"
 #include "cli/restore_into.h"
 #include "cli/snapshot_filter.h"
@@ -53,11 +52,6 @@ class RestoreCommand : public Command {
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
 
  private:
-  absl::StatusOr<engine::RestoreJob> Job() const;
-
-  // What another restore is told to restore the same.
-  std::vector<std::string> SnapshotWords() const;
-
   // What is lost by it, in one sentence; "" when nothing is.
   std::string Loss(const RestoreTarget& target, int64_t volume_bytes) const;
   void PrintPlan(Console& console, const RestorePlan& plan) const;
@@ -65,7 +59,6 @@ class RestoreCommand : public Command {
 
   engine::RestoreJob job_;
   bool yes_ = false;
-  PodFlags pod_;
   RestoreIntoFlags into_;
 };
 
@@ -83,7 +76,6 @@ VerbSyntax RestoreCommand::Declare() {
             "read the target, and fetch and write only what differs from the snapshot",
             job_.only_differing);
   DeclareFilterFlags(table, job_.filter);
-  pod_.Declare(table);
   into_.Declare(table);
   return {
       .name = "restore",
@@ -96,9 +88,8 @@ VerbSyntax RestoreCommand::Declare() {
           "snapshots of several hosts and paths match. On a terminal you are asked before anything "
           "is overwritten. Every byte is verified before it is written. Until the restore has "
           "finished, the target begins with a text that says so. Exit code 3 when \"latest\" was "
-          "restored, and a snapshot does not read that may be newer. With --into the data of a PVC "
-          "is replaced, by a Pod in its namespace and with the caller's rights there, or with "
-          "--upload by the data mover; then the repository is not read here.",
+          "restored, and a snapshot does not read that may be newer. With --upload and --into the "
+          "data mover replaces the data of a PVC; then the repository is not read here.",
       .table = std::move(table),
       .family = VerbFamily::kRepository};
 }
@@ -111,16 +102,14 @@ absl::StatusOr<ExitCode> RestoreCommand::Run(const CallContext& ctx, Session& se
   }
   RETURN_IF_ERROR(into_.Check(job_.snapshot));
   if (into_.is_asked_for()) {
-    return RunRestoreInto(ctx, session, into_,
-                          {.words = SnapshotWords(), .is_dry_run = job_.is_dry_run, .yes = yes_});
+    return RunRestoreInto(ctx, session, into_, {.is_dry_run = job_.is_dry_run, .yes = yes_});
   }
-  ASSIGN_OR_RETURN(const engine::RestoreJob job, Job());
   const engine::RestoreConsent consent = [&](const RestorePlan& plan) {
     return Announce(ctx, session, plan);
   };
   ProgressMeter meter(session.console(), *ctx.clock);
   ASSIGN_OR_RETURN(const engine::RestoreOutcome outcome,
-                   engine::RunRestore(ctx, session.engine(), job, consent, BytesOf(meter)));
+                   engine::RunRestore(ctx, session.engine(), job_, consent, BytesOf(meter)));
   if (!outcome.result.has_value()) {
     PrintPlan(session.console(), outcome.plan);
     return CodeOf(session.console(), outcome.plan);
@@ -130,27 +119,7 @@ absl::StatusOr<ExitCode> RestoreCommand::Run(const CallContext& ctx, Session& se
   json["target_kind"] = NameOf(outcome.plan.target.kind);
   json["may_be_older"] = outcome.plan.may_be_older;
   session.console().PrintResult(json, Summary(outcome, job_.target));
-  pod_.LeaveResult(json);
   return CodeOf(session.console(), outcome.plan);
-}
-
-absl::StatusOr<engine::RestoreJob> RestoreCommand::Job() const {
-  engine::RestoreJob job = job_;
-  ASSIGN_OR_RETURN(job.start_before, pod_.StartBefore());
-  return job;
-}
-
-std::vector<std::string> RestoreCommand::SnapshotWords() const {
-  std::vector<std::string> words = {job_.snapshot};
-  const auto add = [&words](const char* flag, const std::vector<std::string>& values) {
-    for (const std::string& value : values) {
-      words.insert(words.end(), {flag, value});
-    }
-  };
-  add("--host", job_.filter.hosts);
-  add("--path", job_.filter.paths);
-  add("--tag", job_.filter.tags);
-  return words;
 }
 
 std::string RestoreCommand::Loss(const RestoreTarget& target, int64_t volume_bytes) const {

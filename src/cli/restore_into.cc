@@ -1,85 +1,64 @@
 #include "cli/restore_into.h"
 
-#include <functional>
+#include <cstdint>
 #include <memory>
 #include <optional>
-#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 #include "cli/progress.h"
 #include "cli/text.h"
 #include "datamover/settings.h"
-#include "inplace/in_place_copy.h"
 #include "inplace/mover_restore.h"
 #include "inplace/restore_guard.h"
 #include "k8s/access_review.h"
 #include "objects/core.h"
+#include "objects/outcome.h"
 #include "snapshots/snapshot_import.h"
 
 namespace csidelta::cli {
 namespace {
 
-constexpr absl::Duration kIntoSafetyTimeout = absl::Minutes(10);
-
-// What is done, whichever process writes the volume.
-struct IntoPlan {
-  const objects::PersistentVolumeClaim& pvc;
-  const std::vector<inplace::RestoreRefusal>& refusals;
-  const std::vector<std::string>& refused_by_copy;
-  const std::vector<std::string>& not_checked;
-  bool goes_on = false;
-  std::string source;  // "latest --path /orders", "DataUpload velero/nightly"
-  std::function<absl::StatusOr<inplace::CopyRestoreResult>(
-      const inplace::CopyRestoreOptions& options, std::vector<std::string>& not_checked)>
-      restore;
-};
-
 class RestoreIntoRun {
  public:
   RestoreIntoRun(const CallContext& ctx, Session& session, const RestoreIntoFlags& flags,
-                 const RestoreIntoWish& wish);
+                 const RestoreIntoOptions& options);
   absl::StatusOr<ExitCode> Run();
 
  private:
-  absl::StatusOr<ExitCode> FromRepository();
-  absl::StatusOr<ExitCode> FromMover();
+  absl::StatusOr<inplace::MoverPlan> Plan();
 
   // Where it is off the data mover refuses, but only after a VolumeSnapshot was taken for safety.
   absl::Status CheckSwitchedOn();
   absl::StatusOr<std::optional<datamover::MoverSettings>> ReadMoverSettings();
-  absl::StatusOr<inplace::RestoreSurroundings> ReadSurroundings();
   void Note(const std::vector<std::string>& sentences);
-
-  // From a plan to the end.
-  absl::StatusOr<ExitCode> Carry(const IntoPlan& plan);
 
   bool takes_safety_snapshot() const { return flags_.safety == "yes"; }
 
-  void TellPlan(const IntoPlan& plan);
+  void PrintPlan(const inplace::MoverPlan& plan);
   absl::Status Confirm();
-  absl::StatusOr<inplace::CopyRestoreResult> Restore(const IntoPlan& plan);
+  absl::StatusOr<inplace::MoverRestoreResult> Restore(const inplace::MoverPlan& plan);
+  void PrintResult(const inplace::MoverRestoreResult& result);
 
   const CallContext& ctx_;
   Session& session_;
   Console& console_;
   const RestoreIntoFlags& flags_;
-  const RestoreIntoWish& wish_;
+  const RestoreIntoOptions& options_;
   const std::unique_ptr<k8s::ApiClient> api_;
   std::string namespace_name_;
   std::string pvc_name_;
-  inplace::CopyRestoreOptions options_;
 };
 
 RestoreIntoRun::RestoreIntoRun(const CallContext& ctx, Session& session,
-                               const RestoreIntoFlags& flags, const RestoreIntoWish& wish)
+                               const RestoreIntoFlags& flags, const RestoreIntoOptions& options)
     : ctx_(ctx),
       session_(session),
       console_(session.console()),
       flags_(flags),
-      wish_(wish),
+      options_(options),
       api_(flags.cluster.MakeClient()) {}
 
 absl::StatusOr<ExitCode> RestoreIntoRun::Run() {
@@ -89,52 +68,33 @@ absl::StatusOr<ExitCode> RestoreIntoRun::Run() {
   }
   namespace_name_ = parts[0];
   pvc_name_ = parts[1];
-  return flags_.upload.empty() ? FromRepository() : FromMover();
+  ASSIGN_OR_RETURN(const inplace::MoverPlan plan, Plan());
+  Note(plan.not_checked);
+  RETURN_IF_ERROR(inplace::RefusalStatus(namespace_name_, pvc_name_, plan.refusals));
+  if (options_.is_dry_run) {
+    PrintPlan(plan);
+    return ExitCode::kOk;
+  }
+  RETURN_IF_ERROR(Confirm());
+  ASSIGN_OR_RETURN(const inplace::MoverRestoreResult result, Restore(plan));
+  PrintResult(result);
+  return ExitCode::kOk;
 }
 
-absl::StatusOr<ExitCode> RestoreIntoRun::FromRepository() {
-  ASSIGN_OR_RETURN(options_.pod, flags_.pod.Settings());
-  RETURN_IF_ERROR(inplace::CheckMayCopy(ctx_, *api_, namespace_name_));
-  ASSIGN_OR_RETURN(const inplace::RestoreSurroundings around, ReadSurroundings());
-  ASSIGN_OR_RETURN(
-      const inplace::RepositoryPlan plan,
-      inplace::PlanRepositoryRestore(ctx_, *api_, around,
-                                     {.secret = flags_.secret, .words = wish_.words}, pvc_name_));
-  return Carry({.pvc = plan.pvc,
-                .refusals = plan.refusals,
-                .refused_by_copy = plan.refused_by_copy,
-                .not_checked = plan.not_checked,
-                .goes_on = plan.goes_on,
-                .source = absl::StrJoin(wish_.words, " "),
-                .restore = [&](const inplace::CopyRestoreOptions& options,
-                               std::vector<std::string>& not_checked) {
-                  return inplace::RestoreFromRepository(ctx_, *api_, *session_.environment().random,
-                                                        plan, options, not_checked);
-                }});
-}
-
-absl::StatusOr<ExitCode> RestoreIntoRun::FromMover() {
+absl::StatusOr<inplace::MoverPlan> RestoreIntoRun::Plan() {
   RETURN_IF_ERROR(inplace::CheckMayAskMover(ctx_, *api_, flags_.velero_namespace, namespace_name_));
-  ASSIGN_OR_RETURN(const inplace::RestoreSurroundings around, ReadSurroundings());
+  ASSIGN_OR_RETURN(const inplace::RestoreSurroundings around,
+                   inplace::ReadRestoreSurroundings(ctx_, *api_, namespace_name_));
+  Note(around.not_checked);
   ASSIGN_OR_RETURN(
-      const inplace::MoverPlan plan,
+      inplace::MoverPlan plan,
       inplace::PlanMoverRestore(
           ctx_, *api_, around,
           {.velero_namespace = flags_.velero_namespace, .upload = flags_.upload}, pvc_name_));
   if (!plan.goes_on) {
     RETURN_IF_ERROR(CheckSwitchedOn());
   }
-  return Carry({.pvc = plan.pvc,
-                .refusals = plan.refusals,
-                .refused_by_copy = plan.refused_by_copy,
-                .not_checked = plan.not_checked,
-                .goes_on = plan.goes_on,
-                .source = absl::StrCat("DataUpload ", flags_.velero_namespace, "/", flags_.upload),
-                .restore = [&](const inplace::CopyRestoreOptions& options,
-                               std::vector<std::string>& not_checked) {
-                  return inplace::RestoreByMover(ctx_, *api_, *session_.environment().random, plan,
-                                                 options, not_checked);
-                }});
+  return plan;
 }
 
 absl::Status RestoreIntoRun::CheckSwitchedOn() {
@@ -161,63 +121,43 @@ absl::StatusOr<std::optional<datamover::MoverSettings>> RestoreIntoRun::ReadMove
   return datamover::FindMoverSettings(ctx_, *api_, flags_.mover_namespace);
 }
 
-absl::StatusOr<inplace::RestoreSurroundings> RestoreIntoRun::ReadSurroundings() {
-  ASSIGN_OR_RETURN(inplace::RestoreSurroundings around,
-                   inplace::ReadRestoreSurroundings(ctx_, *api_, namespace_name_));
-  Note(around.not_checked);
-  return around;
-}
-
 void RestoreIntoRun::Note(const std::vector<std::string>& sentences) {
   for (const std::string& sentence : sentences) {
     console_.Note(Printable(sentence));
   }
 }
 
-absl::StatusOr<ExitCode> RestoreIntoRun::Carry(const IntoPlan& plan) {
-  Note(plan.not_checked);
-  RETURN_IF_ERROR(inplace::CopyRefusalStatus(plan.pvc, plan.refusals, plan.refused_by_copy));
-  if (wish_.is_dry_run) {
-    TellPlan(plan);
-    return ExitCode::kOk;
-  }
-  RETURN_IF_ERROR(Confirm());
-  absl::StatusOr<inplace::CopyRestoreResult> result = Restore(plan);
-  if (absl::IsOutOfRange(result.status())) {
-    return AsTargetTooSmall(result.status());
-  }
-  RETURN_IF_ERROR(result.status());
-  Json json = {{"message_type", "result"},
-               {"pvc", pvc_name_},
-               {"namespace", namespace_name_},
-               {"safety_snapshot", result->safety_snapshot}};
-  json.update(CopyResultJson(result->copy));
-  console_.PrintResult(json, absl::StrCat("restored into PVC ", flags_.pvc, ": ",
-                                          CopyResultText(result->copy), "\n"));
-  if (result->copy.may_be_older) {
-    console_.Warn(
-        absl::StrCat("a snapshot does not read that may be newer than the one which was "
-                     "restored into PVC ",
-                     flags_.pvc));
-    return ExitCode::kIncomplete;
-  }
-  return ExitCode::kOk;
+void RestoreIntoRun::PrintPlan(const inplace::MoverPlan& plan) {
+  console_.PrintResult({{"message_type", "result"},
+                        {"dry_run", true},
+                        {"pvc", pvc_name_},
+                        {"namespace", namespace_name_},
+                        {"goes_on", plan.goes_on},
+                        {"safety_snapshot", takes_safety_snapshot() && !plan.goes_on}},
+                       absl::StrCat("would restore DataUpload ", Printable(flags_.velero_namespace),
+                                    "/", Printable(flags_.upload), " into PVC ", flags_.pvc,
+                                    plan.goes_on ? ", which an earlier run began" : "", "\n"));
 }
 
-void RestoreIntoRun::TellPlan(const IntoPlan& plan) {
+void RestoreIntoRun::PrintResult(const inplace::MoverRestoreResult& result) {
+  const objects::RestoreFigures& figures = result.figures;
   console_.PrintResult(
       {{"message_type", "result"},
-       {"dry_run", true},
        {"pvc", pvc_name_},
        {"namespace", namespace_name_},
-       {"goes_on", plan.goes_on},
-       {"safety_snapshot", takes_safety_snapshot() && !plan.goes_on}},
-      absl::StrCat("would restore ", Printable(plan.source), " into PVC ", flags_.pvc,
-                   plan.goes_on ? ", which an earlier run began" : "", "\n"));
+       {"safety_snapshot", result.safety_snapshot},
+       {"logical_bytes", figures.logical_bytes},
+       {"compared_bytes", figures.compared_bytes},
+       {"written_bytes", figures.written_bytes},
+       {"zero_bytes", figures.zero_bytes},
+       {"kept_bytes", figures.kept_bytes}},
+      absl::StrCat("restored into PVC ", flags_.pvc, ": ", FormatBytes(figures.compared_bytes),
+                   " compared, ", FormatBytes(figures.written_bytes), " written, ",
+                   FormatBytes(figures.zero_bytes), " made zero\n"));
 }
 
 absl::Status RestoreIntoRun::Confirm() {
-  if (wish_.yes) {
+  if (options_.yes) {
     return absl::OkStatus();
   }
   const auto& confirm = session_.environment().confirm;
@@ -233,18 +173,21 @@ absl::Status RestoreIntoRun::Confirm() {
                    : absl::FailedPreconditionError("nothing was written; --yes does not ask");
 }
 
-absl::StatusOr<inplace::CopyRestoreResult> RestoreIntoRun::Restore(const IntoPlan& plan) {
-  options_.takes_safety_snapshot = takes_safety_snapshot();
-  options_.safety_timeout = kIntoSafetyTimeout;
+absl::StatusOr<inplace::MoverRestoreResult> RestoreIntoRun::Restore(
+    const inplace::MoverPlan& plan) {
   std::vector<std::string> not_checked;
-  absl::StatusOr<inplace::CopyRestoreResult> result;
+  absl::StatusOr<inplace::MoverRestoreResult> result;
   {
     ProgressMeter meter(console_, *ctx_.clock);
-    options_.on_progress = [&meter](const objects::VolumeCopyProgress& progress) {
-      meter.ReportBytes(progress.stage, progress.done_bytes, progress.total_bytes);
-    };
-    options_.on_step = [this](const std::string& sentence) { console_.Note(Printable(sentence)); };
-    result = plan.restore(options_, not_checked);
+    const inplace::MoverRestoreOptions options = {
+        .takes_safety_snapshot = takes_safety_snapshot(),
+        .on_progress =
+            [&meter](int64_t done_bytes, int64_t total_bytes) {
+              meter.ReportBytes("restore", done_bytes, total_bytes);
+            },
+        .on_step = [this](const std::string& sentence) { console_.Note(Printable(sentence)); }};
+    result = inplace::RestoreByMover(ctx_, *api_, *session_.environment().random, plan, options,
+                                     not_checked);
   }
   Note(not_checked);
   return result;
@@ -253,13 +196,14 @@ absl::StatusOr<inplace::CopyRestoreResult> RestoreIntoRun::Restore(const IntoPla
 }  // namespace
 
 void RestoreIntoFlags::Declare(ArgumentTable& table) {
-  table.Add("--into", "NS/PVC",
-            "instead of --target: a PVC in mode Block that no Pod uses; a Pod there, or the data "
-            "mover, restores what differs",
-            pvc);
+  table.Add(
+      "--into", "NS/PVC",
+      "with --upload, instead of --target: a PVC that no Pod uses; the data mover restores what "
+      "differs",
+      pvc);
   table.Add("--upload", "DATAUPLOAD",
             "with --into, instead of ID: what the data mover moved for this DataUpload of Velero, "
-            "which it restores itself; needs no repository and no image",
+            "which it restores itself",
             upload);
   table.Add("--velero-namespace", "NS", "with --upload: the namespace of the DataUpload; velero",
             velero_namespace);
@@ -267,40 +211,27 @@ void RestoreIntoFlags::Declare(ArgumentTable& table) {
             "with --upload: the mover's namespace, whose setting restore.intoExistingVolumes is "
             "looked at first; csi-delta",
             mover_namespace);
-  table.Add("--repository-secret", "SECRET",
-            "with --into: a Secret of that namespace whose keys are the variables that say where "
-            "the repository is and how it opens: RESTIC_REPOSITORY, RESTIC_PASSWORD, ...",
-            secret);
   table.AddChoice("--safety", {"yes", "no"},
                   "with --into: whether a VolumeSnapshot of the PVC is taken first; yes", safety);
-  pod.Declare(table);
   cluster.Declare(table);
 }
 
 absl::Status RestoreIntoFlags::Check(const std::string& id) const {
-  if (!upload.empty() && !is_asked_for()) {
-    return absl::InvalidArgumentError("--upload needs --into: the PVC that gets the data");
-  }
-  if (!upload.empty() && (!id.empty() || !secret.empty() || pod.has_image())) {
+  if (upload.empty() == is_asked_for()) {
     return absl::InvalidArgumentError(
-        "with --upload the data mover restores: leave out ID, --repository-secret and --image");
+        "--upload and --into belong together: what the data mover moved, and the PVC that gets it");
   }
-  if (upload.empty() && id.empty()) {
-    return absl::InvalidArgumentError(
-        "name the snapshot: ID is the beginning of its id, or \"latest\"");
-  }
-  if (is_asked_for() && upload.empty() && secret.empty()) {
-    return absl::InvalidArgumentError(
-        "--into needs --repository-secret: the Pod must know where the repository is; or --upload, "
-        "for what the data mover moved");
-  }
-  return absl::OkStatus();
+  return upload.empty() == id.empty()
+             ? absl::InvalidArgumentError(
+                   "name one source: ID, the beginning of a snapshot's id or \"latest\", or a "
+                   "DataUpload with --upload")
+             : absl::OkStatus();
 }
 
 absl::StatusOr<ExitCode> RunRestoreInto(const CallContext& ctx, Session& session,
                                         const RestoreIntoFlags& flags,
-                                        const RestoreIntoWish& wish) {
-  return RestoreIntoRun(ctx, session, flags, wish).Run();
+                                        const RestoreIntoOptions& options) {
+  return RestoreIntoRun(ctx, session, flags, options).Run();
 }
 
 }  // namespace csidelta::cli

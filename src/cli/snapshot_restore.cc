@@ -10,7 +10,6 @@
 #include "base/status_macros.h"
 #include "cli/cluster_verb.h"
 #include "cli/command.h"
-#include "cli/restore_by_copy.h"
 #include "cli/snapshot_text.h"
 #include "cli/text.h"
 #include "inplace/volume_swap.h"
@@ -202,9 +201,6 @@ class SnapshotRestoreCommand : public Command {
     RETURN_IF_ERROR(CheckFlags());
     ASSIGN_OR_RETURN(namespace_, OneNamespace(session.options().cluster, "snapshot restore"));
     const std::unique_ptr<k8s::ApiClient> api = session.options().cluster.access.MakeClient();
-    if (UsesCopy(ctx, *api)) {
-      return Copy(ctx, *api, session);
-    }
     RETURN_IF_ERROR(CheckRights(ctx, *api));
     ASSIGN_OR_RETURN(std::vector<SwapTarget> targets, Targets(ctx, *api));
     return work() == RestoreWork::kRestore ? Restore(ctx, *api, session, targets)
@@ -217,9 +213,6 @@ class SnapshotRestoreCommand : public Command {
   }
   absl::Status CheckFlags() const;
   absl::Status CheckRights(const CallContext& ctx, k8s::ApiClient& api) const;
-  bool UsesCopy(const CallContext& ctx, k8s::ApiClient& api) const;
-  absl::StatusOr<ExitCode> Copy(const CallContext& ctx, k8s::ApiClient& api,
-                                Session& session) const;
   absl::StatusOr<std::vector<SwapTarget>> Targets(const CallContext& ctx,
                                                   k8s::ApiClient& api) const;
   absl::Status Confirm(const CallContext& ctx, Session& session,
@@ -236,14 +229,12 @@ class SnapshotRestoreCommand : public Command {
   std::string name_;
   std::string into_;
   std::string set_;
-  std::string method_ = "auto";
   std::string safety_ = "yes";
   bool undo_ = false;
   bool finish_ = false;
   bool dry_run_ = false;
   bool yes_ = false;
   std::optional<absl::Duration> timeout_;
-  CopyMethodFlags copy_;
   std::string namespace_;
 };
 
@@ -255,11 +246,6 @@ VerbSyntax SnapshotRestoreCommand::Declare() {
             "all VolumeSnapshots that were taken together under this name, each into the PVC that "
             "it was taken of",
             set_);
-  table.AddChoice("--method", {"auto", "swap", "copy"},
-                  "swap: a new volume takes the place of the old one, which is kept; copy: a Pod "
-                  "writes what differs into the volume, which must be in mode Block; auto: copy "
-                  "where it can be done and --image is given, else swap",
-                  method_);
   table.AddChoice("--safety", {"yes", "no"},
                   "whether a VolumeSnapshot of the PVC is taken first; yes. no takes --yes",
                   safety_);
@@ -269,19 +255,15 @@ VerbSyntax SnapshotRestoreCommand::Declare() {
   table.Add("--dry-run", "check all, and print what would be done", dry_run_);
   table.Add("--yes", "do not ask; required without a terminal", yes_);
   table.AddWait("--timeout", "how long to wait for the cluster; 10m", timeout_);
-  copy_.Declare(table);
   return {
       .name = "snapshot restore",
       .summary = "Replace the data of a PVC by that of a VolumeSnapshot",
       .details =
-          "The PVC keeps its name, labels, annotations and owners; by swap it gets a new uid, and "
-          "the next backup of it is a full one. All checks come before the first change: no Pod "
-          "uses "
-          "it, the VolumeSnapshot is Ready and of the same driver, its size and mode fit, no "
+          "The PVC keeps its name, labels, annotations and owners. It gets a new uid, and the next "
+          "backup of it is a full one. All checks come before the first change: no Pod uses it, "
+          "the VolumeSnapshot is Ready and of the same driver, its size and mode fit, no "
           "snapshot or backup of it is under way. Where it is interrupted, the same command "
-          "goes on. A swap takes the rights of the ClusterRole csi-delta-snapshot-admin, a copy "
-          "those of "
-          "csi-delta-snapshot-user. Exit code 22 "
+          "goes on. It takes the rights of the ClusterRole csi-delta-snapshot-admin. Exit code 22 "
           "when the volume is too small, 11 while another operation on it is under way.",
       .table = std::move(table),
       .family = VerbFamily::kCluster};
@@ -303,48 +285,11 @@ absl::Status SnapshotRestoreCommand::CheckFlags() const {
     return absl::InvalidArgumentError(
         "name either one VolumeSnapshot and --into PVC, or, with --set, a set");
   }
-  if (method_ == "copy" && !set_.empty()) {
-    return absl::InvalidArgumentError(
-        "--method copy restores one PVC; name it with --into, and the VolumeSnapshot");
-  }
   if (safety_ == "no" && !yes_ && !dry_run_) {
     return absl::InvalidArgumentError(
         "--safety no replaces data of which there is no snapshot; give --yes as well");
   }
   return absl::OkStatus();
-}
-
-// A swap that was begun goes on. Whatever may not be read stays with the swap, which names it.
-bool SnapshotRestoreCommand::UsesCopy(const CallContext& ctx, k8s::ApiClient& api) const {
-  if (work() != RestoreWork::kRestore || method_ != "auto" || !set_.empty()) {
-    return work() == RestoreWork::kRestore && method_ == "copy";
-  }
-  const absl::StatusOr<inplace::SwapState> state =
-      inplace::ReadSwapState(ctx, api, namespace_, into_);
-  const bool has_swap = state.ok() ? state->is_begun() : !absl::IsPermissionDenied(state.status());
-  return !has_swap && PrefersCopy(ctx, api, copy_, namespace_, into_);
-}
-
-absl::StatusOr<ExitCode> SnapshotRestoreCommand::Copy(const CallContext& ctx, k8s::ApiClient& api,
-                                                      Session& session) const {
-  ASSIGN_OR_RETURN(const std::vector<SwapTarget> targets, Targets(ctx, api));
-  const SwapTarget& target = targets.front();
-  if (!target.snapshot.has_value()) {
-    return absl::NotFoundError(absl::StrCat("VolumeSnapshot ", namespace_, "/", name_,
-                                            " does not exist; csi-delta snapshot list shows those "
-                                            "that do"));
-  }
-  ASSIGN_OR_RETURN(const inplace::RestoreSurroundings around,
-                   inplace::ReadRestoreSurroundings(ctx, api, namespace_));
-  RestoreTeller(session).NoteAll(around.not_checked);
-  return RunCopyMethod(ctx, api, session, around,
-                       {.pvc_name = into_,
-                        .snapshot = *target.snapshot,
-                        .takes_safety_snapshot = target.takes_safety_snapshot,
-                        .is_dry_run = dry_run_,
-                        .timeout = timeout_.value_or(kRestoreTimeout),
-                        .flags = copy_,
-                        .confirm = [&] { return Confirm(ctx, session, targets); }});
 }
 
 absl::Status SnapshotRestoreCommand::CheckRights(const CallContext& ctx,

@@ -19,7 +19,6 @@
 #include "k8s/event_recorder.h"
 #include "objects/client.h"
 #include "objects/data_download.h"
-#include "objects/device_copy.h"
 #include "objects/keys.h"
 #include "objects/patch.h"
 #include "objects/persistent_volume_claim.h"
@@ -111,7 +110,6 @@ class DownloadStep : public TransferStep {
   // "" where its claim is gone.
   absl::StatusOr<std::string> FilledVolume() const;
   static RestoreFigures FiguresOf(const VolumeTaskStatus& task);
-  void NoteBytes(const RestoreFigures& figures);
 
   // Whether the target has the volume now; in place, whether it has it for itself again.
   absl::StatusOr<csi::RebindResult> RebindNow();
@@ -375,7 +373,7 @@ absl::StatusOr<absl::Time> DownloadStep::Conclude(const VolumeTaskStatus& task) 
   object_.SetAnnotation(objects::kRestoredVolumeAnnotation, volume);
   const RestoreFigures figures = FiguresOf(task);
   if (IsInPlace()) {
-    NoteBytes(figures);
+    object_.SetAnnotation(objects::kRestoredBytesAnnotation, objects::FormatRestoredBytes(figures));
   }
   if (incremental::IsFileSystem(figures.file_system)) {
     object_.SetAnnotation(objects::kRestoredFileSystemAnnotation, figures.file_system);
@@ -400,15 +398,6 @@ absl::StatusOr<std::string> DownloadStep::FilledVolume() const {
 RestoreFigures DownloadStep::FiguresOf(const VolumeTaskStatus& task) {
   return task.outcome.has_value() ? task.outcome->restore.value_or(RestoreFigures())
                                   : RestoreFigures();
-}
-
-void DownloadStep::NoteBytes(const RestoreFigures& figures) {
-  object_.SetAnnotation(objects::kRestoredBytesAnnotation,
-                        objects::FormatVolumeCopyResult({.logical_bytes = figures.logical_bytes,
-                                                         .compared_bytes = figures.compared_bytes,
-                                                         .written_bytes = figures.written_bytes,
-                                                         .zero_bytes = figures.zero_bytes,
-                                                         .kept_bytes = figures.kept_bytes}));
 }
 
 absl::StatusOr<csi::RebindResult> DownloadStep::RebindNow() {

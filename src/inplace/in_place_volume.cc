@@ -8,11 +8,10 @@
 #include "absl/strings/str_join.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "csi/copy_record.h"
-#include "inplace/in_place_copy.h"
 #include "inplace/restore_guard.h"
 #include "k8s/api_client.h"
 #include "objects/client.h"
+#include "objects/copy_record.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume.h"
 #include "objects/persistent_volume_claim.h"
@@ -25,7 +24,6 @@ namespace {
 using objects::PersistentVolume;
 using objects::PersistentVolumeClaim;
 
-constexpr char kDeregisteringDriver[] = "csi.vsphere.vmware.com";
 constexpr char kRightsAdvice[] =
     "its chart gives it these rights with the setting restore.intoExistingVolumes";
 
@@ -59,8 +57,7 @@ bool IsOwn(const objects::Object& object, const InPlaceRequest& request) {
 
 // Whether the record is that of this very transfer.
 bool IsOwnRecord(const std::optional<objects::CopyRecord>& record, const InPlaceRequest& request) {
-  return record.has_value() && record->method == objects::CopyRecord::Method::kMover &&
-         record->id == request.transfer_uid;
+  return record.has_value() && !record->id.empty() && record->id == request.transfer_uid;
 }
 
 // The PVC, if it is the one that was named, with the volume that was.
@@ -213,9 +210,6 @@ absl::StatusOr<PersistentVolume> InPlaceExposure::ReadVolume(const PersistentVol
     return Refuse(request_, absl::StrCat("PersistentVolume ", volume.name(),
                                          " is not its own, or not of a CSI driver"));
   }
-  if (const std::string refused = RefusedDriver(volume.driver()); !refused.empty()) {
-    return Refuse(request_, refused);
-  }
   result_.volume_name = volume.name();
   result_.storage_class = pvc.storage_class().value_or("");
   return volume;
@@ -254,15 +248,12 @@ absl::StatusOr<std::string> InPlaceExposure::CheckAll(const PersistentVolumeClai
     return absl::AbortedError(absl::StrCat(TargetText(request_), " was just changed"));
   }
   info.own_transfer = request_.transfer_uid;
-  const InPlacePlan plan = PlanInto(around, info);
-  const absl::Status refused = CopyRefusalStatus(plan.pvc, plan.refusals, plan.refused_by_copy);
+  const absl::Status refused = RefusalStatus(request_.target_namespace, request_.target_claim,
+                                             CheckRestore(around, info).refusals);
   if (!refused.ok() && !snapshots::IsVolumeBusy(refused)) {
     return absl::FailedPreconditionError(refused.message());
   }
-  const std::optional<objects::CopyRecord> record = ParseCopyRecord(pvc);
-  return refused.ok() && record.has_value() && csi::IsWrittenByPod(*record)
-             ? csi::WrittenByPodText(*record, pvc)
-             : std::string(refused.message());
+  return std::string(refused.message());
 }
 
 absl::StatusOr<std::string> InPlaceExposure::OtherUseOf(const PersistentVolume& volume) const {
@@ -289,7 +280,6 @@ absl::StatusOr<std::string> InPlaceExposure::OtherUseOf(const PersistentVolume& 
 
 absl::Status InPlaceExposure::Announce(const PersistentVolumeClaim& pvc,
                                        objects::CopyRecord record) const {
-  record.method = objects::CopyRecord::Method::kMover;
   record.from = request_.transfer;
   record.id = request_.transfer_uid;
   record.upload = request_.upload;
@@ -465,14 +455,6 @@ absl::StatusOr<std::string> HideInPlace(const CallContext& ctx, k8s::ApiClient& 
   }
   RETURN_IF_ERROR(EndRecord(ctx, api, request, end.is_whole));
   return std::string();
-}
-
-std::string RefusedDriver(absl::string_view driver) {
-  return driver == kDeregisteringDriver
-             ? absl::StrCat("the data mover does not write into volumes of ", driver,
-                            " in place: its syncer deregisters the disk of any PersistentVolume "
-                            "that is deleted; restore into a new PVC")
-             : "";
 }
 
 }  // namespace csidelta::inplace

@@ -18,7 +18,7 @@
 //       |  inplace/restore_guard.h: nothing is against it, and all of it could be read; the volume has
 //       |  no other PersistentVolume, and is attached to no node
 //       v
-//   PVC with a record (csi/copy_record.h): other restores keep away
+//   PVC with a record (objects/copy_record.h): other restores keep away
 //       |  all is looked at once more
 //       v
 //   PersistentVolume `name`: the same CSI source, Retain, reserved for PVC `name` of the mover's
@@ -71,7 +71,7 @@ struct InPlaceVolume {
 // Goes as far as it can without waiting. To be called again until the Pod runs. Errors:
 //   FAILED_PRECONDITION  it is not done: the PVC is another one, does not consent, is in use, or
 //                        anything else that inplace/restore_guard.h is about, or that may not be read;
-//                        it is too late; or the driver is not supported. What is Busy is waited for
+//                        or it is too late. What is Busy is waited for
 //   ABORTED              the PVC changed meanwhile: call again
 // and what the API server says.
 absl::StatusOr<InPlaceVolume> ExposeInPlace(const CallContext& ctx, k8s::ApiClient& api,
@@ -97,8 +97,5 @@ struct InPlaceEnd {
 // Pod was asked to go. Idempotent.
 absl::StatusOr<std::string> HideInPlace(const CallContext& ctx, k8s::ApiClient& api,
                                         const InPlaceRequest& request, const InPlaceEnd& end);
-
-// Why volumes of a driver are not written into in this way; "": nothing is against it. Pure.
-std::string RefusedDriver(absl::string_view driver);
 
 }  // namespace csidelta::inplace

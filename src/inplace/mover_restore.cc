@@ -1,23 +1,28 @@
 #include "inplace/mover_restore.h"
 
 #include <algorithm>
+#include <iterator>
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "csi/copy_record.h"
 #include "csi/data_transfer.h"
 #include "csi/retry.h"
 #include "inplace/in_place_volume.h"
-#include "inplace/volume_copy.h"
 #include "k8s/access_review.h"
 #include "k8s/api_client.h"
 #include "objects/client.h"
+#include "objects/copy_record.h"
 #include "objects/data_upload.h"
 #include "objects/keys.h"
+#include "snapshots/creation_failure.h"
+#include "snapshots/snapshot_creation.h"
 #include "snapshots/snapshot_import.h"
+#include "snapshots/snapshot_source.h"
+#include "snapshots/volume_guard.h"
 #include "velero/data_reference.h"
 #include "velero/data_upload.h"
 
@@ -30,6 +35,10 @@ using objects::PersistentVolumeClaim;
 using velero::DataPhase;
 
 constexpr absl::Duration kMoverLookIntervalMin = absl::Milliseconds(250);
+constexpr absl::Duration kMoverLookIntervalMax = absl::Seconds(2);
+// For what was made to be removed again.
+constexpr absl::Duration kMoverRemovalTimeMax = absl::Seconds(60);
+constexpr absl::Duration kSafetyTimeMax = absl::Minutes(10);
 // Of single steps of Velero's own mover, which writes the same; the kind requires it.
 constexpr char kOperationTimeout[] = "10m0s";
 
@@ -91,8 +100,8 @@ DataDownload DownloadOf(const DataUpload& upload, const PersistentVolumeClaim& p
 class MoverRestore {
  public:
   MoverRestore(const CallContext& ctx, k8s::ApiClient& api, const MoverPlan& plan,
-               const CopyRestoreOptions& options, std::vector<std::string>& not_checked);
-  absl::StatusOr<VolumeCopyResult> Run();
+               const MoverRestoreOptions& options, std::vector<std::string>& not_checked);
+  absl::StatusOr<objects::RestoreFigures> Run();
 
  private:
   void Tell(const std::string& sentence) const;
@@ -128,7 +137,7 @@ class MoverRestore {
   const CallContext& ctx_;
   k8s::ApiClient& api_;
   const MoverPlan& plan_;
-  const CopyRestoreOptions& options_;
+  const MoverRestoreOptions& options_;
   std::vector<std::string>& not_checked_;
   const k8s::ObjectKey key_;
   const std::string text_;
@@ -137,7 +146,8 @@ class MoverRestore {
 };
 
 MoverRestore::MoverRestore(const CallContext& ctx, k8s::ApiClient& api, const MoverPlan& plan,
-                           const CopyRestoreOptions& options, std::vector<std::string>& not_checked)
+                           const MoverRestoreOptions& options,
+                           std::vector<std::string>& not_checked)
     : ctx_(ctx),
       api_(api),
       plan_(plan),
@@ -146,7 +156,7 @@ MoverRestore::MoverRestore(const CallContext& ctx, k8s::ApiClient& api, const Mo
       key_(plan.download.key()),
       text_(NamedDownload(plan.download)) {}
 
-absl::StatusOr<VolumeCopyResult> MoverRestore::Run() {
+absl::StatusOr<objects::RestoreFigures> MoverRestore::Run() {
   RETURN_IF_ERROR(Ensure());
   RETURN_IF_ERROR(Follow());
   if (PhaseOf(download_) != DataPhase::kCompleted) {
@@ -163,7 +173,7 @@ absl::StatusOr<VolumeCopyResult> MoverRestore::Run() {
   if (!removed.ok()) {
     not_checked_.push_back(absl::StrCat(text_, " stays: ", removed.message()));
   }
-  return ParseVolumeCopyResult(counted);
+  return objects::ParseRestoredBytes(counted);
 }
 
 void MoverRestore::Tell(const std::string& sentence) const {
@@ -205,7 +215,7 @@ absl::Status MoverRestore::Consent() {
 }
 
 void MoverRestore::GiveUp() {
-  const CallContext ctx = csi::CleanUpContext(*ctx_.clock, kCopyEndTimeMax);
+  const CallContext ctx = csi::CleanUpContext(*ctx_.clock, kMoverRemovalTimeMax);
   const absl::Status removed = csi::RetryToTheEnd(
       ctx, [&] { return k8s::IgnoreGone(api_.Delete(ctx, key_, {.uid = download_.uid()})); });
   if (!removed.ok()) {
@@ -215,7 +225,7 @@ void MoverRestore::GiveUp() {
 }
 
 void MoverRestore::EndConsent() {
-  const CallContext ctx = csi::CleanUpContext(*ctx_.clock, kCopyEndTimeMax);
+  const CallContext ctx = csi::CleanUpContext(*ctx_.clock, kMoverRemovalTimeMax);
   const absl::Status ended = csi::RetryToTheEnd(ctx, [&]() -> absl::Status {
     ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> found,
                      objects::Find<PersistentVolumeClaim>(ctx, api_, plan_.pvc.key()));
@@ -237,7 +247,7 @@ absl::Status MoverRestore::Withdraw() {
     return absl::FailedPreconditionError("it has begun");
   }
   RETURN_IF_ERROR(
-      api_.Delete(csi::CleanUpContext(*ctx_.clock, kCopyEndTimeMax), key_,
+      api_.Delete(csi::CleanUpContext(*ctx_.clock, kMoverRemovalTimeMax), key_,
                   {.uid = download_.uid(), .resource_version = download_.resource_version()}));
   EndConsent();
   return absl::OkStatus();
@@ -278,7 +288,7 @@ absl::Status MoverRestore::Follow() {
                         " yet; csi-delta doctor says whether one runs"));
     }
     ctx_.clock->SleepFor(interval, ctx_.stop);
-    interval = std::min(2 * interval, kCopyLookInterval);
+    interval = std::min(2 * interval, kMoverLookIntervalMax);
     if (const absl::Status over = ctx_.Check(); !over.ok()) {
       return Stopped(over);
     }
@@ -310,9 +320,7 @@ void MoverRestore::Report() {
   }
   told_ = message;
   if (PhaseOf(download_) == DataPhase::kInProgress && options_.on_progress) {
-    options_.on_progress({.stage = "restore",
-                          .done_bytes = download_.done_bytes(),
-                          .total_bytes = download_.total_bytes()});
+    options_.on_progress(download_.done_bytes(), download_.total_bytes());
   }
 }
 
@@ -321,7 +329,7 @@ void MoverRestore::Report() {
 absl::Status RemoveEarlier(const CallContext& ctx, k8s::ApiClient& api,
                            const DataDownload& download) {
   const k8s::ObjectKey key = download.key();
-  const CallContext until = ctx.WithTimeout(kCopyEndTimeMax);
+  const CallContext until = ctx.WithTimeout(kMoverRemovalTimeMax);
   ASSIGN_OR_RETURN(std::optional<DataDownload> found, objects::Find<DataDownload>(ctx, api, key));
   if (!found.has_value()) {
     return absl::OkStatus();
@@ -343,22 +351,51 @@ absl::Status RemoveEarlier(const CallContext& ctx, k8s::ApiClient& api,
 // the safety snapshot is taken.
 bool HasBegun(const PersistentVolumeClaim& pvc, const DataDownload& download) {
   const std::optional<objects::CopyRecord> record = ParseCopyRecord(pvc);
-  return record.has_value() && record->method == objects::CopyRecord::Method::kMover &&
-         record->id == download.uid() && record->has_written && !record->has_ended;
+  return record.has_value() && record->id == download.uid() && record->has_written &&
+         !record->has_ended;
 }
 
-// What keeps the mover away that does not keep away a Pod that finishes its own restore.
-void AddMoverRefusals(const RestoreInfo& info, MoverPlan& plan) {
-  const std::optional<objects::CopyRecord> record = ParseCopyRecord(*info.pvc);
-  if (record.has_value() && csi::IsWrittenByPod(*record)) {
-    plan.refusals.push_back({.reason = RestoreRefusalReason::kBusy,
-                             .message = csi::WrittenByPodText(*record, *info.pvc)});
+// FAILED_PRECONDITION where a Pod uses the PVC.
+absl::Status CheckStillUnused(const CallContext& ctx, k8s::ApiClient& api,
+                              const PersistentVolumeClaim& pvc) {
+  ASSIGN_OR_RETURN(const std::vector<objects::Pod> pods,
+                   objects::List<objects::Pod>(ctx, api, pvc.namespace_name()));
+  const std::vector<const objects::Pod*> users = UsersOf(pods, pvc.name());
+  return users.empty() ? absl::OkStatus()
+                       : absl::FailedPreconditionError(
+                             absl::StrCat(NamedTarget(pvc), " is not restored: ", UseText(users)));
+}
+
+// Its name.
+absl::StatusOr<std::string> TakeSafetySnapshot(const CallContext& ctx, k8s::ApiClient& api,
+                                               Random& random, const MoverPlan& plan,
+                                               const MoverRestoreOptions& options,
+                                               std::vector<std::string>& not_checked) {
+  const PersistentVolumeClaim& pvc = plan.pvc;
+  ASSIGN_OR_RETURN(snapshots::SnapshotSources sources,
+                   snapshots::PrepareSources(ctx, api, {pvc}, ""));
+  std::move(sources.not_checked.begin(), sources.not_checked.end(),
+            std::back_inserter(not_checked));
+  const std::string name =
+      snapshots::NameForSnapshot(absl::StrCat(pvc.name(), "-before-restore"), ctx.clock->Now());
+  absl::StatusOr<snapshots::Creation> creation =
+      snapshots::CreateSnapshot(ctx, api, random,
+                                {.source = std::move(sources.sources.front()),
+                                 .name = name,
+                                 .note = absl::StrCat("before ", NamedDownload(plan.download)),
+                                 .awaited = snapshots::AwaitedState::kTaken,
+                                 .timeout = kSafetyTimeMax});
+  if (!creation.ok()) {
+    return snapshots::WithMore(
+        creation.status(), "; nothing is changed; --safety no --yes restores without a snapshot");
   }
-  if (info.volume.has_value()) {
-    if (std::string refused = RefusedDriver(info.volume->driver()); !refused.empty()) {
-      plan.refused_by_copy.push_back(std::move(refused));
-    }
+  std::move(creation->not_checked.begin(), creation->not_checked.end(),
+            std::back_inserter(not_checked));
+  if (options.on_step) {
+    options.on_step(absl::StrCat("VolumeSnapshot ", pvc.namespace_name(), "/", name, " of ",
+                                 NamedTarget(pvc), " is taken, for safety"));
   }
+  return name;
 }
 
 }  // namespace
@@ -395,26 +432,41 @@ absl::StatusOr<MoverPlan> PlanMoverRestore(const CallContext& ctx, k8s::ApiClien
                    objects::Find<DataDownload>(ctx, api, download.key()));
   const bool is_under_way = found.has_value() && !velero::IsTerminal(PhaseOf(*found));
   info.own_transfer = is_under_way ? found->uid() : "";
-  MoverPlan plan{PlanInto(around, info), std::move(download)};
-  plan.goes_on = is_under_way && HasBegun(plan.pvc, *found);
-  AddMoverRefusals(info, plan);
-  return plan;
+  return MoverPlan{.pvc = *info.pvc,
+                   .download = std::move(download),
+                   .goes_on = is_under_way && HasBegun(*info.pvc, *found),
+                   .refusals = CheckRestore(around, info).refusals,
+                   .not_checked = std::move(info.not_checked)};
 }
 
-absl::StatusOr<CopyRestoreResult> RestoreByMover(const CallContext& ctx, k8s::ApiClient& api,
-                                                 Random& random, const MoverPlan& plan,
-                                                 const CopyRestoreOptions& options,
-                                                 std::vector<std::string>& not_checked) {
+absl::StatusOr<MoverRestoreResult> RestoreByMover(const CallContext& ctx, k8s::ApiClient& api,
+                                                  Random& random, const MoverPlan& plan,
+                                                  const MoverRestoreOptions& options,
+                                                  std::vector<std::string>& not_checked) {
+  MoverRestoreResult result;
+  std::unique_ptr<snapshots::VolumeGuard> guard;
   if (!plan.goes_on) {
     RETURN_IF_ERROR(RemoveEarlier(ctx, api, plan.download));
+    if (options.takes_safety_snapshot) {
+      ASSIGN_OR_RETURN(result.safety_snapshot,
+                       TakeSafetySnapshot(ctx, api, random, plan, options, not_checked));
+    } else {
+      ASSIGN_OR_RETURN(guard, snapshots::GuardRestore(ctx, api, random, plan.pvc,
+                                                      plan.download.name(), not_checked));
+    }
   }
-  ASSIGN_OR_RETURN(const SecuredVolume secured,
-                   SecureVolume(ctx, api, random, plan, options,
-                                {.note = absl::StrCat("before ", NamedDownload(plan.download)),
-                                 .restore = plan.download.name()},
-                                not_checked));
-  return WithSafety(MoverRestore(ctx, api, plan, options, not_checked).Run(),
-                    secured.safety_snapshot);
+  RETURN_IF_ERROR(CheckStillUnused(ctx, api, plan.pvc));
+  absl::StatusOr<objects::RestoreFigures> figures =
+      MoverRestore(ctx, api, plan, options, not_checked).Run();
+  if (!figures.ok()) {
+    return result.safety_snapshot.empty()
+               ? figures.status()
+               : snapshots::WithMore(figures.status(),
+                                     absl::StrCat("; what it held before is in VolumeSnapshot ",
+                                                  result.safety_snapshot));
+  }
+  result.figures = *std::move(figures);
+  return result;
 }
 
 }  // namespace csidelta::inplace

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -9,13 +11,15 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/random.h"
-#include "inplace/in_place_copy.h"
 #include "inplace/restore_guard.h"
 #include "k8s/api_client.h"
 #include "objects/data_download.h"
+#include "objects/outcome.h"
+#include "objects/persistent_volume_claim.h"
 
 // What the data mover moved comes back into a PVC that exists, by the data mover: it has the keys
-// and the credentials, which the caller needs not.
+// and the credentials, which the caller needs not. The PVC keeps its uid and its PersistentVolume,
+// so its next backup is an incremental one.
 //
 //   DataUpload, Completed; PVC
 //       |  PlanMoverRestore: inplace/restore_guard.h; changes nothing
@@ -46,8 +50,23 @@ struct MovedSource {
   std::string upload;  // a DataUpload there
 };
 
-struct MoverPlan : InPlacePlan {
+struct MoverPlan {
+  objects::PersistentVolumeClaim pvc;
   objects::DataDownload download;  // to make, or that of an earlier run
+  bool goes_on = false;            // with what an earlier run began
+  std::vector<RestoreRefusal> refusals = {};
+  std::vector<std::string> not_checked = {};
+};
+
+struct MoverRestoreOptions {
+  bool takes_safety_snapshot = true;
+  std::function<void(int64_t done_bytes, int64_t total_bytes)> on_progress = nullptr;
+  std::function<void(const std::string& sentence)> on_step = nullptr;  // after each step
+};
+
+struct MoverRestoreResult {
+  objects::RestoreFigures figures;
+  std::string safety_snapshot;  // "" for none
 };
 
 // Whether the caller may ask the mover, and know what uses the PVCs of a namespace:
@@ -63,16 +82,19 @@ absl::StatusOr<MoverPlan> PlanMoverRestore(const CallContext& ctx, k8s::ApiClien
                                            const RestoreSurroundings& around,
                                            const MovedSource& source, absl::string_view pvc_name);
 
-// REQUIRES a plan that nothing is against; `options.pod` is not used. Blocks until the mover is
-// done. Adds to `not_checked`. Errors, beside those of SecureVolume():
-//   FAILED_PRECONDITION  a Pod uses the PVC meanwhile; the mover failed, or was cancelled: why
+// REQUIRES a plan without refusals. Before the mover is asked, takes the safety snapshot, or guards
+// the PVC where none is wanted; for a run that goes on that was done before. Blocks until the mover
+// is done. Adds to `not_checked`. Errors, beside those of CreateSnapshot(), which say how to do
+// without, and of GuardRestore():
+//   FAILED_PRECONDITION  a Pod uses the PVC meanwhile; the mover failed, or was cancelled: why. The
+//                        message names the VolumeSnapshot that holds the data of before
+//   PERMISSION_DENIED    Pods may not be listed
 //   ABORTED              the one that was gone on with has just ended
-//   CANCELLED · DEADLINE_EXCEEDED  the mover goes on, and how to stop it; or it had not accepted
-//   the
+//   CANCELLED · DEADLINE_EXCEEDED  the mover goes on, and how to stop it; or it had not accepted the
 //                        DataDownload, which is deleted
-absl::StatusOr<CopyRestoreResult> RestoreByMover(const CallContext& ctx, k8s::ApiClient& api,
-                                                 Random& random, const MoverPlan& plan,
-                                                 const CopyRestoreOptions& options,
-                                                 std::vector<std::string>& not_checked);
+absl::StatusOr<MoverRestoreResult> RestoreByMover(const CallContext& ctx, k8s::ApiClient& api,
+                                                  Random& random, const MoverPlan& plan,
+                                                  const MoverRestoreOptions& options,
+                                                  std::vector<std::string>& not_checked);
 
 }  // namespace csidelta::inplace

@@ -13,11 +13,11 @@
 #include "base/crypto.h"
 #include "base/quantity.h"
 #include "base/status_macros.h"
-#include "csi/copy_record.h"
 #include "csi/population.h"
 #include "csi/volume_lease.h"
 #include "objects/backup.h"
 #include "objects/client.h"
+#include "objects/copy_record.h"
 #include "objects/data_download.h"
 #include "objects/keys.h"
 #include "objects/swap_record.h"
@@ -38,6 +38,7 @@ using objects::VolumeSnapshotContent;
 using Reason = RestoreRefusalReason;
 
 constexpr char kReadWriteMany[] = "ReadWriteMany";
+constexpr char kDeregisteringDriver[] = "csi.vsphere.vmware.com";
 constexpr std::size_t kLabelHashBytes = 32;
 constexpr std::size_t kSafetyHashBytes = 8;
 
@@ -86,6 +87,7 @@ class RestoreChecker {
   void CheckSize();
   void CheckMode();
   void CheckShared();
+  void CheckDriver();
   void CheckPods();
   void CheckStatefulSets();
   void CheckOthers();
@@ -106,6 +108,7 @@ RestoreVerdict RestoreChecker::Check() {
   CheckSize();
   CheckMode();
   CheckShared();
+  CheckDriver();
   CheckPods();
   CheckStatefulSets();
   CheckOthers();
@@ -251,6 +254,16 @@ void RestoreChecker::CheckShared() {
   }
 }
 
+void RestoreChecker::CheckDriver() {
+  if (info_.is_written_into && info_.volume.has_value() &&
+      info_.volume->driver() == kDeregisteringDriver) {
+    Refuse(Reason::kUnsafeDriver,
+           absl::StrCat("the data mover does not write into volumes of ", kDeregisteringDriver,
+                        " in place: its syncer deregisters the disk of any PersistentVolume that "
+                        "is deleted; restore into a new PVC"));
+  }
+}
+
 void RestoreChecker::CheckPods() {
   if (!around_.pods.has_value()) {
     return;
@@ -289,9 +302,9 @@ void RestoreChecker::CheckStatefulSets() {
 void RestoreChecker::CheckOthers() {
   const std::optional<objects::CopyRecord> copy =
       info_.pvc.has_value() ? ParseCopyRecord(*info_.pvc) : std::nullopt;
-  if (copy.has_value() && csi::IsWrittenByMover(*copy, info_.own_transfer) &&
+  if (copy.has_value() && objects::IsWrittenByMover(*copy, info_.own_transfer) &&
       !info_.is_transfer_over) {
-    return Refuse(Reason::kBusy, csi::WrittenByMoverText(*copy, *info_.pvc));
+    return Refuse(Reason::kBusy, objects::WrittenByMoverText(*copy, *info_.pvc));
   }
   if (!info_.lease_held_for.empty()) {
     return Refuse(Reason::kBusy, absl::StrCat("another operation on ", pvc_,
@@ -480,10 +493,10 @@ class RestoreInfoReader {
 absl::StatusOr<bool> IsTransferOver(const CallContext& ctx, k8s::ApiClient& api,
                                     const PersistentVolumeClaim& pvc) {
   const std::optional<objects::CopyRecord> record = ParseCopyRecord(pvc);
-  if (!record.has_value() || !csi::IsWrittenByMover(*record, "")) {
+  if (!record.has_value() || !objects::IsWrittenByMover(*record, "")) {
     return false;
   }
-  const csi::RecordedDownload named = csi::DownloadOf(*record);
+  const objects::RecordedDownload named = objects::DownloadOf(*record);
   if (named.name.empty()) {
     return false;
   }
@@ -512,32 +525,21 @@ absl::StatusOr<bool> IsTransferOver(const CallContext& ctx, k8s::ApiClient& api,
 absl::Status CheckNotWrittenByMover(const CallContext& ctx, k8s::ApiClient& api,
                                     const PersistentVolumeClaim& pvc) {
   const std::optional<objects::CopyRecord> record = ParseCopyRecord(pvc);
-  if (!record.has_value() || !csi::IsWrittenByMover(*record, "")) {
+  if (!record.has_value() || !objects::IsWrittenByMover(*record, "")) {
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const bool is_over, IsTransferOver(ctx, api, pvc));
   return is_over ? absl::OkStatus()
-                 : absl::FailedPreconditionError(csi::WrittenByMoverText(*record, pvc));
+                 : absl::FailedPreconditionError(objects::WrittenByMoverText(*record, pvc));
 }
 
 absl::string_view ToString(RestoreRefusalReason reason) {
-  constexpr std::array<absl::string_view, 17> kNames = {"NotReady",
-                                                        "Unusable",
-                                                        "NotMutual",
-                                                        "NoPvc",
-                                                        "PvcNotBound",
-                                                        "PvcBeingDeleted",
-                                                        "VolumeNotItsOwn",
-                                                        "OtherDriver",
-                                                        "TooSmall",
-                                                        "OtherMode",
-                                                        "SharedVolume",
-                                                        "InUse",
-                                                        "StatefulSetMakes",
-                                                        "StatefulSetDeletes",
-                                                        "Busy",
-                                                        "InBackup",
-                                                        "Unfinished"};
+  constexpr std::array<absl::string_view, 18> kNames = {
+      "NotReady",    "Unusable",         "NotMutual",          "NoPvc",
+      "PvcNotBound", "PvcBeingDeleted",  "VolumeNotItsOwn",    "OtherDriver",
+      "TooSmall",    "OtherMode",        "SharedVolume",       "UnsafeDriver",
+      "InUse",       "StatefulSetMakes", "StatefulSetDeletes", "Busy",
+      "InBackup",    "Unfinished"};
   return kNames[static_cast<std::size_t>(reason)];
 }
 
@@ -620,6 +622,15 @@ absl::StatusOr<RestoreInfo> ReadRestoreInfo(const CallContext& ctx, k8s::ApiClie
                                             const VolumeSnapshot& snapshot,
                                             absl::string_view pvc_name) {
   return RestoreInfoReader(ctx, api, snapshot, pvc_name).Read();
+}
+
+absl::StatusOr<RestoreInfo> ReadPvcInfo(const CallContext& ctx, k8s::ApiClient& api,
+                                        absl::string_view namespace_name,
+                                        absl::string_view pvc_name) {
+  ASSIGN_OR_RETURN(RestoreInfo info,
+                   ReadRestoreInfo(ctx, api, VolumeSnapshot::Make(namespace_name, ""), pvc_name));
+  info.is_written_into = true;
+  return info;
 }
 
 }  // namespace csidelta::inplace

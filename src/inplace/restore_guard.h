@@ -17,7 +17,7 @@
 #include "objects/workload.h"
 #include "velero/backup.h"
 
-// Whether the data of a VolumeSnapshot may replace that of a PVC which exists, asked before
+// Whether other data may replace that of a PVC which exists, asked before
 // anything is written: everything that would fail half-way, or take data from under an application.
 // Every reason that holds is returned, in this order:
 //
@@ -34,6 +34,7 @@
 //   TooSmall             22  the restoreSize is larger than the volume
 //   OtherMode             1  the source volume was in another mode than the PVC
 //   SharedVolume          1  its volume is written into, in mode Filesystem and ReadWriteMany
+//   UnsafeDriver          1  its volume is written into, and is of csi.vsphere.vmware.com
 //   InUse                 1  a Pod that is Pending or Running names the PVC
 //   StatefulSetMakes      1  a StatefulSet has it among its templates, and replicas for it
 //   StatefulSetDeletes    1  one that has no replica for it deletes such PVCs
@@ -59,6 +60,7 @@ enum class RestoreRefusalReason {
   kTooSmall,
   kOtherMode,
   kSharedVolume,
+  kUnsafeDriver,
   kInUse,
   kStatefulSetMakes,
   kStatefulSetDeletes,
@@ -165,5 +167,9 @@ absl::Status CheckNotWrittenByMover(const CallContext& ctx, k8s::ApiClient& api,
 absl::StatusOr<RestoreInfo> ReadRestoreInfo(const CallContext& ctx, k8s::ApiClient& api,
                                             const objects::VolumeSnapshot& snapshot,
                                             absl::string_view pvc_name);
+// The same of a volume that is written into: nothing is read of a VolumeSnapshot.
+absl::StatusOr<RestoreInfo> ReadPvcInfo(const CallContext& ctx, k8s::ApiClient& api,
+                                        absl::string_view namespace_name,
+                                        absl::string_view pvc_name);
 
 }  // namespace csidelta::inplace

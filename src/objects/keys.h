@@ -465,11 +465,7 @@ inline constexpr char kPersonsGroupLabel[] = "snapshot.csi-delta.io/group";
 // takes none.
 inline constexpr char kLeaseSnapshotAnnotation[] = "snapshot.csi-delta.io/taking";
 
-// Label on PVC, Pod; written by snapshot verbs; read by snapshot verbs. The uid of the PVC that the
-// Pod copies into, from the temporary PVC next to it.
-inline constexpr char kCopiesIntoLabel[] = "snapshot.csi-delta.io/copies-into";
-
-// Annotation on PVC; written by snapshot verbs, mover; read by snapshot verbs, mover, doctor. JSON:
+// Annotation on PVC; written by mover; read by snapshot verbs, mover, doctor. JSON:
 // the restore that writes into its volume in place, or was not finished.
 inline constexpr char kCopyRecordAnnotation[] = "snapshot.csi-delta.io/copy-record";
 

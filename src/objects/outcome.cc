@@ -56,6 +56,15 @@ constexpr auto kRestoreFields = [](auto& fields, auto& figures) {
   fields("keptBytes", figures.kept_bytes);
 };
 
+// As kRestoredBytesAnnotation has them.
+constexpr auto kRestoredBytesFields = [](auto& fields, auto& figures) {
+  fields("logical_bytes", figures.logical_bytes);
+  fields("compared_bytes", figures.compared_bytes);
+  fields("written_bytes", figures.written_bytes);
+  fields("zero_bytes", figures.zero_bytes);
+  fields("kept_bytes", figures.kept_bytes);
+};
+
 constexpr auto kOrphanFields = [](auto& fields, auto& orphan) {
   fields("snapshotID", orphan.id, kTextMax);
   fields("tag", orphan.upload_tag, kTextMax);
@@ -108,6 +117,15 @@ constexpr auto kOutcomeFields = [](auto& fields, auto& outcome) {
 std::string ToString(OutcomeCode code) { return EnumName(kCodes, code); }
 
 std::string ToString(OutcomeCause cause) { return EnumName(kCauses, cause); }
+
+std::string FormatRestoredBytes(const RestoreFigures& figures) {
+  return DumpJson(WriteFields(kRestoredBytesFields, figures));
+}
+
+RestoreFigures ParseRestoredBytes(absl::string_view text) {
+  const absl::StatusOr<Json> json = ParseJsonObject(text);
+  return ReadFields<RestoreFigures>(kRestoredBytesFields, json.ok() ? &*json : nullptr);
+}
 
 Json ToJson(const Outcome& outcome) { return WriteFields(kOutcomeFields, outcome); }
 

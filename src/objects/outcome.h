@@ -73,6 +73,11 @@ struct RestoreFigures {
   friend bool operator==(const RestoreFigures&, const RestoreFigures&) = default;
 };
 
+// The numbers as kRestoredBytesAnnotation has them: a JSON object. Reading, all are 0 in what is
+// none.
+std::string FormatRestoredBytes(const RestoreFigures& figures);
+RestoreFigures ParseRestoredBytes(absl::string_view text);
+
 inline constexpr std::size_t kCheckFindingsMax = 20;
 inline constexpr std::size_t kCheckTagsMax = 1000;
 

@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "backupitemactions/actions.h"
 #include "base/log.h"
-#include "csi/copy_record.h"
 #include "k8s/object.h"
+#include "objects/copy_record.h"
 #include "objects/keys.h"
 #include "tests/backupitemactions/action_fixture.h"
 #include "tests/support/kind_names.h"
@@ -149,10 +149,10 @@ TEST_F(PvcActionTest, AVolumeOfThePolicyThatCannotBeTakenIsWarnedOf) {
 
 TEST_F(PvcActionTest, ARestoreIntoTheVolumeIsWarnedOfOnceAndNotArchived) {
   static int warnings;
-  const auto run = [&](const csi::CopyRecord& record) {
+  const auto run = [&](const objects::CopyRecord& record) {
     warnings = 0;
     SetJson(claim_, {"metadata", "annotations", objects::kCopyRecordAnnotation},
-            csi::FormatCopyRecord(record));
+            objects::FormatCopyRecord(record));
     SetJson(claim_, {"metadata", "annotations", objects::kMayWriteAnnotation}, "velero/x");
     SetLogSink([](LogLevel level, const std::string& line) {
       warnings += level == LogLevel::kWarn && line.find("partly old") != std::string::npos &&
@@ -167,10 +167,7 @@ TEST_F(PvcActionTest, ARestoreIntoTheVolumeIsWarnedOfOnceAndNotArchived) {
     EXPECT_EQ(result->item->Annotation(objects::kMayWriteAnnotation), "");
     return warnings;
   };
-  csi::CopyRecord record{.method = csi::CopyRecord::Method::kMover,
-                         .from = "velero/x",
-                         .id = "download-uid",
-                         .has_begun = true};
+  objects::CopyRecord record{.from = "velero/x", .id = "download-uid", .has_begun = true};
   EXPECT_EQ(run(record), 0) << "the DataDownload does not exist";
   api_.Seed(DataDownloadType(),
             {{"metadata", {{"name", "x"}, {"namespace", "velero"}, {"uid", "download-uid"}}},

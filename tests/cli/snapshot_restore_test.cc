@@ -309,7 +309,6 @@ TEST_F(SnapshotRestoreTest, WordsThatDoNotGoTogetherAreRefused) {
            {"week-data-db-0", "--into", "data-db-0", "--undo"},
            {"--undo"},
            {"week-data-db-0", "--into", "data-db-0", "--safety", "no"},
-           {"week-data-db-0", "--into", "data-db-0", "--method", "magic"},
            {"week-data-db-0", "--into", "data-db-0", "-A"}}) {
     EXPECT_EQ(Run(words).code, ExitCode::kFailed) << testing::PrintToString(words);
   }

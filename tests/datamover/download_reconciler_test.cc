@@ -15,13 +15,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/rfc3339.h"
-#include "csi/copy_record.h"
 #include "datamover/leftover_reconcilers.h"
 #include "datamover/repository_access.h"
 #include "datamover/upload_reconciler.h"
 #include "datamover/write_fence.h"
 #include "inplace/in_place_volume.h"
 #include "k8s/object.h"
+#include "objects/copy_record.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume_claim.h"
 #include "tests/datamover/mover_bed.h"
@@ -130,8 +130,8 @@ class DownloadBed : public MoverBed {
   void EndWorker() { SetTaskStatus(TaskName(), {{"phase", "Canceled"}}); }
   std::string Consent() const { return k8s::Annotation(Target(), objects::kMayWriteAnnotation); }
   // What the PVC says of a restore that is not complete.
-  std::optional<csi::CopyRecord> Record() const {
-    return csi::ParseCopyRecord(*objects::PersistentVolumeClaim::Of(Target()));
+  std::optional<objects::CopyRecord> Record() const {
+    return objects::ParseCopyRecord(*objects::PersistentVolumeClaim::Of(Target()));
   }
   // The PVC has the volume that it had, which goes when the PVC does, and not before.
   void ExpectVolumeKept() const {
@@ -829,7 +829,7 @@ TEST_F(DownloadReconcilerTest, InPlaceItIsNotOverWhileItsVolumeIsAttached) {
     bed.EndWorker();
     controller.LookTimes(30);
     EXPECT_EQ(bed.Phase(), "Canceling") << bed.Message();
-    EXPECT_TRUE(csi::IsWrittenByMover(*bed.Record(), ""));
+    EXPECT_TRUE(objects::IsWrittenByMover(*bed.Record(), ""));
     if (is_cut_off) {
       bed.clock.Advance(kFencedAfter);
     } else {
@@ -837,7 +837,7 @@ TEST_F(DownloadReconcilerTest, InPlaceItIsNotOverWhileItsVolumeIsAttached) {
     }
     controller.LookTimes(3);
     EXPECT_EQ(bed.Phase(), "Canceled") << bed.Message();
-    EXPECT_FALSE(csi::IsWrittenByMover(*bed.Record(), ""));
+    EXPECT_FALSE(objects::IsWrittenByMover(*bed.Record(), ""));
     bed.ExpectVolumeKept();
   }
 }
@@ -853,7 +853,7 @@ TEST_F(DownloadReconcilerTest, InPlaceWhatIsLeftOfOneThatIsGoneIsRemoved) {
   ASSERT_THAT(tasks, SizeIs(1));
   EXPECT_THAT(RemoveDownloadLeftovers(bed_.ctx, bed_.env, support::As<VolumeTask>(tasks.front())),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("may still write")));
-  EXPECT_TRUE(csi::IsWrittenByMover(*bed_.Record(), ""));
+  EXPECT_TRUE(objects::IsWrittenByMover(*bed_.Record(), ""));
   EXPECT_THAT(bed_.api.All(PersistentVolumeType()), SizeIs(2));
   bed_.clock.Advance(kFencedAfter);
   // A program that uninstalls has the task as it was.
@@ -1115,7 +1115,7 @@ TEST_F(DownloadReconcilerTest, InPlaceItIsNotOverWhileALostWorkerMayWrite) {
     is_cancelled ? bed.Cancel() : bed.AddUser();
     controller.LookTimes(60);
     EXPECT_FALSE(bed.Phase() == "Canceled" || bed.Phase() == "Failed") << bed.Message();
-    EXPECT_TRUE(csi::IsWrittenByMover(*bed.Record(), ""));
+    EXPECT_TRUE(objects::IsWrittenByMover(*bed.Record(), ""));
     bed.clock.Advance(kFencedAfter);
     controller.LookTimes(3);
     EXPECT_EQ(bed.Phase(), is_cancelled ? "Canceled" : "Failed");

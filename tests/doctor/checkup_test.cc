@@ -18,7 +18,6 @@
 #include "base/quantity.h"
 #include "base/rfc3339.h"
 #include "base/yaml.h"
-#include "csi/copy_record.h"
 #include "datamover/keyring.h"
 #include "datamover/mover_kinds.h"
 #include "datamover/repository_access.h"
@@ -30,6 +29,7 @@
 #include "longhorn/types.h"
 #include "objects/backup_storage_location.h"
 #include "objects/cluster.h"
+#include "objects/copy_record.h"
 #include "objects/core.h"
 #include "objects/keys.h"
 #include "objects/node.h"
@@ -312,22 +312,13 @@ void SeedKept(Cluster& c, const std::string& name, objects::SwapSide side,
 }
 
 // What a restore that writes into the volume of the claim noted so long ago.
-void SeedCopy(Cluster& c, csi::CopyRecord record, absl::Duration age) {
+void SeedCopy(Cluster& c, objects::CopyRecord record, absl::Duration age) {
   record.at = c.clock().Now() - age;
   record.has_begun = true;
   c.api().Mutate(kClaim, [&](Json& pvc) {
     SetJson(pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
-            csi::FormatCopyRecord(record));
+            objects::FormatCopyRecord(record));
   });
-}
-
-// A Pod that copies into the claim, made so long ago.
-void SeedCopyPod(Cluster& c, const std::string& phase, absl::Duration age) {
-  Json pod = MakeObject("v1", "Pod", "shop", "csi-delta-copy-1",
-                        {{objects::kCopiesIntoLabel, k8s::Uid(*c.api().Find(kClaim))}});
-  SetJson(pod, {"metadata", "creationTimestamp"}, Ago(c, age));
-  SetJson(pod, {"status", "phase"}, phase);
-  c.api().Seed(PodType(), pod);
 }
 
 std::vector<Ailment> OfCluster() {
@@ -373,8 +364,7 @@ std::vector<Ailment> OfCluster() {
       {"copies-into-volumes", Severity::kWarning,
        "PVC shop/orders a restore into its volume did not",
        [](Cluster& c) {
-         SeedCopy(c, {.method = csi::CopyRecord::Method::kSnapshot, .from = "monday"},
-                  absl::Minutes(1));
+         SeedCopy(c, {.from = "velero/gone", .id = "gone-uid"}, absl::Minutes(1));
        }},
   };
 }
@@ -1186,9 +1176,8 @@ std::vector<Ailment> OfTheSameChecks() {
        }},
       {"copies-into-volumes", Severity::kWarning, "writes into its volume for over 6 hours",
        [](Cluster& c) {
-         SeedCopy(c, {.method = csi::CopyRecord::Method::kSnapshot, .from = "monday"},
-                  absl::Hours(7));
-         SeedCopyPod(c, "Running", absl::Hours(5));
+         c.api().Seed(DataDownloadType(), Transfer("DataDownload", "InProgress", c.Now()));
+         SeedCopy(c, {.from = "velero/b1-x", .id = "transfer-uid"}, absl::Hours(7));
        }},
       {"location-tls", Severity::kWarning, "insecureSkipTLSVerify is set",
        [](Cluster& c) {
@@ -1393,20 +1382,11 @@ TEST(CheckupTest, ASnapshotThatIsToBeDeletedForOverAnHourIsWarnedOfOnce) {
 
 // The command finishes it; while something still writes there is nothing to do.
 TEST(CheckupTest, ARestoreIntoAVolumeIsWarnedOfWhenNothingWritesAnyMore) {
-  using Method = csi::CopyRecord::Method;
   Cluster cluster;
-  SeedCopy(cluster, {.method = Method::kRepository, .from = "creds", .id = "5f3a"},
-           absl::Minutes(5));
-  SeedCopyPod(cluster, "Running", absl::Minutes(5));
-  EXPECT_EQ(WordOf(cluster.FindingOf("copies-into-volumes").severity), WordOf(Severity::kGood));
-  SeedCopyPod(cluster, "Failed", absl::Minutes(5));
-  EXPECT_THAT(cluster.FindingOf("copies-into-volumes").remediation,
-              HasSubstr("csi-delta restore 5f3a --into shop/orders --repository-secret creds"));
-
   Json download = Transfer("DataDownload", "InProgress", cluster.Now());
   cluster.api().Seed(DataDownloadType(), download);
-  const csi::CopyRecord by_mover = {
-      .method = Method::kMover, .from = "velero/b1-x", .id = "transfer-uid", .upload = "nightly"};
+  const objects::CopyRecord by_mover = {
+      .from = "velero/b1-x", .id = "transfer-uid", .upload = "nightly"};
   SeedCopy(cluster, by_mover, absl::Minutes(5));
   EXPECT_EQ(WordOf(cluster.FindingOf("copies-into-volumes").severity), WordOf(Severity::kGood));
   cluster.api().Remove({DataDownloadType(), "velero", "b1-x"});
@@ -1433,18 +1413,6 @@ TEST(CheckupTest, AConsentThatIsLeftIsNamed) {
     EXPECT_EQ(finding.remediation,
               "kubectl annotate pvc orders -n shop mover.csi-delta.io/may-write-");
   }
-}
-
-TEST(CheckupTest, WhatARestoreIntoAVolumeMadeIsWarnedOfAfterHours) {
-  Cluster cluster;
-  SeedCopyPod(cluster, "Succeeded", absl::Hours(5));
-  EXPECT_EQ(WordOf(cluster.FindingOf("copies-into-volumes").severity), WordOf(Severity::kGood));
-  SeedCopyPod(cluster, "Succeeded", absl::Hours(7));
-  const Finding finding = cluster.FindingOf("copies-into-volumes");
-  EXPECT_EQ(WordOf(finding.severity), WordOf(Severity::kWarning));
-  EXPECT_EQ(finding.subject, "Pod shop/csi-delta-copy-1");
-  EXPECT_THAT(finding.text, HasSubstr("for a restore into PVC shop/orders, and has ended"));
-  EXPECT_EQ(finding.remediation, "kubectl delete pod csi-delta-copy-1 -n shop");
 }
 
 TEST(CheckupTest, ALocationWhoseSecretMayNotBeReadIsUnknown) {

@@ -9,7 +9,6 @@ import tempfile
 import threading
 import time
 
-import cluster_api
 import components
 from call_gate import CallGate
 
@@ -150,38 +149,6 @@ class Person:
 
     def run(self, namespace, *words, **kwargs):
         return run(self.bed, namespace, *words, "--kubeconfig", self.config, **kwargs)
-
-
-COPIES_INTO = "snapshot.csi-delta.io/copies-into"
-
-
-@contextlib.contextmanager
-def copying_pods_that_succeed(bed, namespace, result):
-    """While the body runs, Pods of `restore --method copy` run for two seconds and end with a result, where there is no kubelet."""
-    ended = threading.Event()
-
-    def work():
-        while not ended.wait(0.2):
-            for pod in bed.api.list("pods", namespace, labelSelector=COPIES_INTO):
-                phase = pod.get("status", {}).get("phase")
-                if phase == "Pending":
-                    status = {"phase": "Running"}
-                elif phase == "Running" and not ended.wait(2):
-                    status = {"phase": "Succeeded", "containerStatuses": [{
-                        "name": "copy", "image": "none", "imageID": "", "ready": False, "restartCount": 0,
-                        "state": {"terminated": {"exitCode": 0, "message": json.dumps({"message_type": "result", **result})}}}]}
-                else:
-                    continue
-                with contextlib.suppress(cluster_api.ApiError):  # It is gone.
-                    bed.api.patch("pods", pod["metadata"]["name"], {"status": status}, namespace, "status")
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 class Gate(CallGate):

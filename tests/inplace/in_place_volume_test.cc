@@ -11,9 +11,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
-#include "csi/copy_record.h"
 #include "csi/restored_volume.h"
 #include "inplace/restore_guard.h"
+#include "objects/copy_record.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume_claim.h"
 #include "objects/swap_record.h"
@@ -93,7 +93,7 @@ class InPlaceVolumeTest : public testing::Test {
     pod["status"]["phase"] = "Pending";
     api_.Seed(PodType(), pod);
   }
-  std::optional<csi::CopyRecord> Record() const {
+  std::optional<objects::CopyRecord> Record() const {
     return ParseCopyRecord(*PersistentVolumeClaim::Of(*api_.Find(ClaimKey("shop", "data"))));
   }
   std::string Consent() const {
@@ -104,7 +104,7 @@ class InPlaceVolumeTest : public testing::Test {
       SetJson(pvc, {"metadata", "annotations", objects::kMayWriteAnnotation}, uid);
     });
   }
-  void SetRecord(const csi::CopyRecord& record) {
+  void SetRecord(const objects::CopyRecord& record) {
     ChangePvc([&](Json& pvc) {
       SetJson(pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
               FormatCopyRecord(record));
@@ -158,8 +158,8 @@ TEST_F(InPlaceVolumeTest, TheVolumeGetsASecondNameInTheMoversNamespace) {
   ExpectVolumeUntouched();
   ASSERT_TRUE(Record().has_value());
   EXPECT_TRUE(Record()->has_begun);
-  EXPECT_TRUE(csi::IsWrittenByMover(*Record(), ""));
-  EXPECT_FALSE(csi::IsWrittenByMover(*Record(), "download-uid"));
+  EXPECT_TRUE(objects::IsWrittenByMover(*Record(), ""));
+  EXPECT_FALSE(objects::IsWrittenByMover(*Record(), "download-uid"));
 }
 
 // The mover sees the blocks below a file system.
@@ -242,8 +242,7 @@ TEST_F(InPlaceVolumeTest, ItWaitsWhileASnapshotIsTakenOrAnotherDownloadWrites) {
   api_.Seed(DataDownloadType(),
             {{"metadata", {{"name", "x"}, {"namespace", "velero"}, {"uid", "other-uid"}}},
              {"status", {{"phase", "InProgress"}}}});
-  const csi::CopyRecord other{
-      .method = csi::CopyRecord::Method::kMover, .from = "velero/x", .id = "other-uid"};
+  const objects::CopyRecord other{.from = "velero/x", .id = "other-uid"};
   ChangePvc([&](Json& pvc) {
     SetJson(pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
             FormatCopyRecord(other));
@@ -276,7 +275,7 @@ TEST_F(InPlaceVolumeTest, WhatIsPartlyOldSaysSoOnceNothingWrites) {
   const auto waiting = Hide({});
   ASSERT_THAT(waiting, IsOk());
   EXPECT_THAT(*waiting, HasSubstr("detached"));
-  EXPECT_TRUE(csi::IsWrittenByMover(*Record(), ""));
+  EXPECT_TRUE(objects::IsWrittenByMover(*Record(), ""));
   api_.Mutate(VolumeKey(kAlias),
               [](Json& alias) { alias["metadata"]["finalizers"] = Json::array(); });
   api_.Remove(VolumeKey(kAlias));
@@ -285,7 +284,7 @@ TEST_F(InPlaceVolumeTest, WhatIsPartlyOldSaysSoOnceNothingWrites) {
   EXPECT_EQ(*done, "");
   ASSERT_TRUE(Record().has_value());
   EXPECT_TRUE(Record()->has_ended);
-  EXPECT_FALSE(csi::IsWrittenByMover(*Record(), ""));
+  EXPECT_FALSE(objects::IsWrittenByMover(*Record(), ""));
   ExpectVolumeUntouched();
 }
 
@@ -304,7 +303,7 @@ TEST_F(InPlaceVolumeTest, TheSecondNameStaysAsLongAsItsPod) {
     ASSERT_THAT(waiting, IsOk());
     EXPECT_THAT(*waiting, HasSubstr("persistentvolumeclaims mover/dd-1 to be detached and gone"));
     EXPECT_TRUE(Alias().has_value());
-    EXPECT_TRUE(csi::IsWrittenByMover(*Record(), ""));
+    EXPECT_TRUE(objects::IsWrittenByMover(*Record(), ""));
     EXPECT_EQ(Consent(), "download-uid");
     // Nothing restarts with what is going.
     EXPECT_THAT(Expose(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("deleted")));
@@ -337,10 +336,7 @@ TEST_F(InPlaceVolumeTest, AVolumeThatWasNotWrittenIsUnchanged) {
 }
 
 TEST_F(InPlaceVolumeTest, WhatWasPartlyOldBeforeStaysSo) {
-  const csi::CopyRecord before{.method = csi::CopyRecord::Method::kSnapshot,
-                               .from = "monday",
-                               .has_begun = true,
-                               .has_ended = true};
+  const objects::CopyRecord before{.from = "monday", .has_begun = true, .has_ended = true};
   ChangePvc([&](Json& pvc) {
     SetJson(pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
             FormatCopyRecord(before));
@@ -353,8 +349,7 @@ TEST_F(InPlaceVolumeTest, WhatWasPartlyOldBeforeStaysSo) {
 
 TEST_F(InPlaceVolumeTest, RecordAndConsentOfAnotherRestoreAreLeft) {
   ASSERT_THAT(ExposeToTheEnd(), IsOk());
-  const csi::CopyRecord other{
-      .method = csi::CopyRecord::Method::kMover, .from = "velero/x", .id = "other"};
+  const objects::CopyRecord other{.from = "velero/x", .id = "other"};
   ChangePvc([&](Json& pvc) {
     SetJson(pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
             FormatCopyRecord(other));
@@ -364,8 +359,8 @@ TEST_F(InPlaceVolumeTest, RecordAndConsentOfAnotherRestoreAreLeft) {
   ASSERT_TRUE(Record().has_value());
   EXPECT_EQ(Record()->id, "other");
   EXPECT_EQ(Consent(), "other");
-  // Nor that of a Pod, which has no id, by what is left of a DataDownload whose uid is lost.
-  SetRecord({.method = csi::CopyRecord::Method::kSnapshot, .from = "monday", .has_begun = true});
+  // Nor one without an id, by what is left of a DataDownload whose uid is lost.
+  SetRecord({.from = "monday", .has_begun = true});
   InPlaceRequest lost = Request();
   lost.transfer_uid = "";
   EXPECT_THAT(HideInPlace(ctx_, api_, lost, {}), IsOk());
@@ -421,7 +416,7 @@ TEST_F(InPlaceVolumeTest, WhileAWorkerMayWriteEverythingKeepsOthersAway) {
   ASSERT_THAT(waiting, IsOk());
   EXPECT_THAT(*waiting, HasSubstr("may still write"));
   EXPECT_TRUE(Alias().has_value());
-  EXPECT_TRUE(csi::IsWrittenByMover(*Record(), ""));
+  EXPECT_TRUE(objects::IsWrittenByMover(*Record(), ""));
   EXPECT_THAT(Hide({}), IsOk());
   EXPECT_FALSE(Alias().has_value());
   EXPECT_EQ(Consent(), "");
@@ -476,10 +471,7 @@ TEST_F(InPlaceVolumeTest, ItWaitsWhileTheVolumeHasAnotherPersistentVolume) {
 // Whichever process made the second name, nothing was written through it yet.
 TEST_F(InPlaceVolumeTest, ASecondNameAloneSkipsNoCheck) {
   ASSERT_THAT(ExposeToTheEnd(), IsOk());
-  SetRecord({.method = csi::CopyRecord::Method::kMover,
-             .from = "velero/nightly-5f3a",
-             .id = "download-uid",
-             .upload = "nightly"});
+  SetRecord({.from = "velero/nightly-5f3a", .id = "download-uid", .upload = "nightly"});
   api_.Seed(BackupType(), support::MakeBackupObject("nightly", "InProgress"));
   EXPECT_THAT(Expose(),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("backup velero/nightly")));
@@ -487,10 +479,7 @@ TEST_F(InPlaceVolumeTest, ASecondNameAloneSkipsNoCheck) {
 
 // That the volume is partly old by an earlier restore skips none either.
 TEST_F(InPlaceVolumeTest, WhatWasPartlyOldBeforeSkipsNoCheck) {
-  SetRecord({.method = csi::CopyRecord::Method::kSnapshot,
-             .from = "monday",
-             .has_begun = true,
-             .has_ended = true});
+  SetRecord({.from = "monday", .has_begun = true, .has_ended = true});
   ASSERT_THAT(Expose(), IsOk());
   ASSERT_TRUE(Record()->has_begun);
   Json alias = support::MakeObject("v1", "PersistentVolume", "", kAlias);
@@ -500,17 +489,9 @@ TEST_F(InPlaceVolumeTest, WhatWasPartlyOldBeforeSkipsNoCheck) {
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("backup velero/nightly")));
 }
 
-TEST_F(InPlaceVolumeTest, ItWaitsWhileAPodMayCopyIntoThePvc) {
-  SetRecord({.method = csi::CopyRecord::Method::kRepository, .from = "creds", .id = "latest"});
-  const auto waiting = ExposeToTheEnd();
-  ASSERT_THAT(waiting, IsOk());
-  EXPECT_THAT(waiting->waiting_for, HasSubstr("csi-delta restore latest --into shop/data"));
-  ExpectNothingMade();
-}
-
 // Nothing that anybody still has to wait for: the DataDownload of the record is gone.
 TEST_F(InPlaceVolumeTest, ARecordOfADownloadThatIsGoneBlocksNoRestore) {
-  SetRecord({.method = csi::CopyRecord::Method::kMover, .from = "velero/x", .id = "other-uid"});
+  SetRecord({.from = "velero/x", .id = "other-uid"});
   api_.Seed(DataDownloadType(),
             {{"metadata", {{"name", "x"}, {"namespace", "velero"}, {"uid", "other-uid"}}},
              {"status", {{"phase", "InProgress"}}}});
@@ -570,7 +551,7 @@ TEST_F(InPlaceVolumeTest, WithoutTheSecondNameAllIsCheckedAgain) {
 // Who ended it by hand, or wrote so, has it announced again.
 TEST_F(InPlaceVolumeTest, WhatHasEndedIsAnnouncedAgain) {
   ASSERT_THAT(ExposeToTheEnd(), IsOk());
-  csi::CopyRecord record = *Record();
+  objects::CopyRecord record = *Record();
   record.has_ended = true;
   SetRecord(record);
   EXPECT_THAT(Expose()->waiting_for, HasSubstr("second look"));
@@ -681,11 +662,10 @@ TEST_F(InPlaceVolumeTest, WhileAWorkerMayWriteNothingEndsThoughHalfOfItIsGone) {
     EXPECT_EQ(*Hide({}), "");
   }
   // Nor is it waited for where nothing was begun, where all has ended, or for what is another's.
-  const csi::CopyRecord own{
-      .method = csi::CopyRecord::Method::kMover, .from = "velero/x", .id = "download-uid"};
+  const objects::CopyRecord own{.from = "velero/x", .id = "download-uid"};
   SetRecord(own);
   EXPECT_EQ(*Hide({.may_still_write = true}), "");
-  csi::CopyRecord ended = own;
+  objects::CopyRecord ended = own;
   ended.has_begun = ended.has_ended = true;
   SetRecord(ended);
   EXPECT_EQ(*Hide({.may_still_write = true}), "");

@@ -14,7 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
-#include "csi/copy_record.h"
+#include "objects/copy_record.h"
 #include "objects/keys.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/kind_names.h"
@@ -60,9 +60,7 @@ class MoverRestoreTest : public testing::Test {
       steps_.push_back(sentence);
       is_followed_ = is_followed_ || sentence.find("DataDownload velero/") == 0;
     };
-    options_.on_progress = [this](const VolumeCopyProgress& progress) {
-      progress_.push_back(progress.done_bytes);
-    };
+    options_.on_progress = [this](int64_t done_bytes, int64_t) { progress_.push_back(done_bytes); };
     api_.OnCreate("datadownloads",
                   [this](support::FakeApiClient&, const Json& made) { asked_.push_back(made); });
   }
@@ -119,11 +117,10 @@ class MoverRestoreTest : public testing::Test {
     return PlanMoverRestore(ctx_, api_, *around,
                             {.velero_namespace = "velero", .upload = "nightly"}, pvc);
   }
-  absl::StatusOr<CopyRestoreResult> Restore() {
+  absl::StatusOr<MoverRestoreResult> Restore() {
     const auto plan = Plan();
     EXPECT_THAT(plan, IsOk());
     EXPECT_THAT(plan->refusals, IsEmpty());
-    EXPECT_THAT(plan->refused_by_copy, IsEmpty());
     return RestoreByMover(ctx_, api_, Random::Real(), *plan, options_, notes_);
   }
   std::string Consent() const {
@@ -136,7 +133,7 @@ class MoverRestoreTest : public testing::Test {
   support::FakeApiClient api_{clock_};
   support::FakeSnapshotCluster cluster_{api_};
   CallContext ctx_;
-  CopyRestoreOptions options_;
+  MoverRestoreOptions options_;
   std::vector<Json> asked_;
   std::vector<std::function<void()>> mover_steps_;
   std::size_t looks_ = 0;
@@ -165,8 +162,8 @@ TEST_F(MoverRestoreTest, TheMoverIsAskedForThePvcAfterASafetySnapshot) {
          Says("InProgress", "", 5), Says("InProgress", "", 7), Says("Completed")});
   const auto restored = Restore();
   ASSERT_THAT(restored, IsOk());
-  EXPECT_EQ(restored->copy.written_bytes, 8);
-  EXPECT_EQ(restored->copy.compared_bytes, 100);
+  EXPECT_EQ(restored->figures.written_bytes, 8);
+  EXPECT_EQ(restored->figures.compared_bytes, 100);
   EXPECT_THAT(restored->safety_snapshot, HasSubstr("data-before-restore"));
   EXPECT_EQ(snapshots_when_asked, 1U);
   EXPECT_THAT(progress_, ElementsAre(5, 7));
@@ -256,11 +253,10 @@ TEST_F(MoverRestoreTest, ARunThatWasKilledIsGoneOnWith) {
   const std::string uid = k8s::Uid(api_.All(DataDownloadType()).front());
   api_.Mutate(ClaimKey("shop", "data"), [&](Json& pvc) {
     SetJson(pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
-            csi::FormatCopyRecord({.method = csi::CopyRecord::Method::kMover,
-                                   .from = absl::StrCat("velero/", k8s::Name(asked_.back())),
-                                   .id = uid,
-                                   .has_begun = true,
-                                   .has_written = true}));
+            objects::FormatCopyRecord({.from = absl::StrCat("velero/", k8s::Name(asked_.back())),
+                                       .id = uid,
+                                       .has_begun = true,
+                                       .has_written = true}));
   });
   ctx_.stop = {};
   steps_.clear();
@@ -398,7 +394,7 @@ TEST_F(MoverRestoreTest, KilledAtAnyCallItLeavesNoConsentToAnythingElse) {
 // Gone on with is only what this very DataDownload has begun to write, and what may still go on.
 TEST_F(MoverRestoreTest, OnlyWhatHasBegunIsGoneOnWith) {
   const std::string name = Plan()->download.name();
-  const auto goes_on = [&](const char* phase, const csi::CopyRecord& record) {
+  const auto goes_on = [&](const char* phase, const objects::CopyRecord& record) {
     api_.Mutate({DataDownloadType(), "velero", name},
                 [&](Json& download) { download["status"]["phase"] = phase; });
     api_.Mutate(ClaimKey("shop", "data"), [&](Json& pvc) {
@@ -410,18 +406,12 @@ TEST_F(MoverRestoreTest, OnlyWhatHasBegunIsGoneOnWith) {
   Json made = Plan()->download.json();
   made["metadata"]["uid"] = "made-uid";
   api_.Seed(DataDownloadType(), made);
-  const csi::CopyRecord begun{.method = csi::CopyRecord::Method::kMover,
-                              .from = "velero/x",
-                              .id = "made-uid",
-                              .has_begun = true,
-                              .has_written = true};
+  const objects::CopyRecord begun{
+      .from = "velero/x", .id = "made-uid", .has_begun = true, .has_written = true};
   EXPECT_TRUE(goes_on("InProgress", begun));
   EXPECT_FALSE(goes_on("Failed", begun));
-  csi::CopyRecord other = begun;
+  objects::CopyRecord other = begun;
   other.id = "other-uid";
-  EXPECT_FALSE(goes_on("InProgress", other));
-  other = begun;
-  other.method = csi::CopyRecord::Method::kSnapshot;
   EXPECT_FALSE(goes_on("InProgress", other));
   other = begun;
   other.has_written = false;
@@ -456,24 +446,10 @@ TEST_F(MoverRestoreTest, AnotherOneOfTheNameIsNotFollowed) {
               StatusIs(absl::StatusCode::kAborted, HasSubstr("has just ended")));
 }
 
-// Of two programs that write at once neither is right.
-TEST_F(MoverRestoreTest, APodThatMayCopyIsAgainstTheMover) {
-  api_.Mutate(ClaimKey("shop", "data"), [](Json& pvc) {
-    SetJson(
-        pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
-        csi::FormatCopyRecord({.method = csi::CopyRecord::Method::kSnapshot, .from = "monday"}));
-  });
-  const auto plan = Plan();
-  ASSERT_THAT(plan, IsOk());
-  ASSERT_THAT(plan->refusals, SizeIs(1));
-  EXPECT_EQ(plan->refusals.front().reason, RestoreRefusalReason::kBusy);
-  EXPECT_THAT(plan->refusals.front().message, HasSubstr("snapshot restore monday --into data"));
-}
-
 TEST_F(MoverRestoreTest, ADriverThatDeregistersIsRefused) {
   api_.Mutate(VolumeKey("pv-1"),
               [](Json& volume) { volume["spec"]["csi"]["driver"] = "csi.vsphere.vmware.com"; });
-  EXPECT_THAT(Plan()->refused_by_copy, ElementsAre(HasSubstr("csi.vsphere.vmware.com")));
+  EXPECT_EQ(Plan()->refusals.front().reason, RestoreRefusalReason::kUnsafeDriver);
 }
 
 TEST_F(MoverRestoreTest, ADataDownloadThatIsDeletedIsAnError) {
@@ -550,23 +526,14 @@ TEST_F(MoverRestoreTest, TheMoverAtWorkIsAgainstOthers) {
              {"status", {{"phase", "InProgress"}}}});
   api_.Mutate(ClaimKey("shop", "data"), [](Json& pvc) {
     SetJson(pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
-            csi::FormatCopyRecord({.method = csi::CopyRecord::Method::kMover,
-                                   .from = "velero/other-1",
-                                   .id = "other-uid"}));
+            objects::FormatCopyRecord({.from = "velero/other-1", .id = "other-uid"}));
   });
-  const auto around = ReadRestoreSurroundings(ctx_, api_, "shop");
-  ASSERT_THAT(around, IsOk());
-  const auto of_repository = PlanRepositoryRestore(
-      ctx_, api_, *around, {.secret = "repository", .words = {"latest"}}, "data");
-  const auto of_mover = Plan();
-  ASSERT_THAT(of_repository, IsOk());
-  ASSERT_THAT(of_mover, IsOk());
-  for (const auto& refusals : {of_repository->refusals, of_mover->refusals}) {
-    ASSERT_THAT(refusals, SizeIs(1));
-    EXPECT_EQ(refusals.front().reason, RestoreRefusalReason::kBusy);
-    EXPECT_THAT(refusals.front().message,
-                AllOf(HasSubstr("DataDownload velero/other-1"), HasSubstr("kubectl annotate")));
-  }
+  const auto plan = Plan();
+  ASSERT_THAT(plan, IsOk());
+  ASSERT_THAT(plan->refusals, SizeIs(1));
+  EXPECT_EQ(plan->refusals.front().reason, RestoreRefusalReason::kBusy);
+  EXPECT_THAT(plan->refusals.front().message,
+              AllOf(HasSubstr("DataDownload velero/other-1"), HasSubstr("kubectl annotate")));
 }
 
 TEST_F(MoverRestoreTest, TheRightsAreAskedForBefore) {

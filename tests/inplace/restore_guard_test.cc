@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "csi/copy_record.h"
+#include "objects/copy_record.h"
 #include "objects/keys.h"
 #include "objects/swap_record.h"
 #include "snapshots/volume_guard.h"
@@ -255,7 +255,14 @@ TEST(RestoreGuardTest, RowsOfTheVolume) {
 void Share(Json& object) { object["spec"]["accessModes"] = {"ReadWriteOnce", "ReadWriteMany"}; }
 
 TEST(RestoreGuardTest, RowsOfAVolumeThatIsWrittenInto) {
-  ExpectRefusals({{Reason::kSharedVolume, "by the PVC",
+  ExpectRefusals({{Reason::kUnsafeDriver, "that deregisters",
+                   [](Cluster& c) {
+                     c.is_written_into = true;
+                     c.content_kind = csi::ContentReading::Kind::kUnknown;
+                     c.volume["spec"]["csi"]["driver"] = "csi.vsphere.vmware.com";
+                   },
+                   "its syncer deregisters"},
+                  {Reason::kSharedVolume, "by the PVC",
                    [](Cluster& c) {
                      c.is_written_into = true;
                      Share(c.pvc);
@@ -503,12 +510,11 @@ class TransferOverTest : public testing::Test {
  protected:
   TransferOverTest() {
     support::SeedBlockPvc(bed_.api, "d.example.com");
-    SetRecord(
-        {.method = csi::CopyRecord::Method::kMover, .from = "velero/x", .id = "download-uid"});
+    SetRecord({.from = "velero/x", .id = "download-uid"});
     SetDownload("download-uid", "InProgress");
   }
 
-  void SetRecord(const csi::CopyRecord& record) {
+  void SetRecord(const objects::CopyRecord& record) {
     bed_.api.Mutate(ClaimKey("shop", "data"), [&](Json& pvc) {
       SetJson(pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
               FormatCopyRecord(record));
@@ -566,17 +572,14 @@ TEST_F(TransferOverTest, WhatCannotBeSeenMayStillWrite) {
     Expect(false, false);
     bed_.api.ClearFaults();
   }
-  SetRecord({.method = csi::CopyRecord::Method::kMover, .from = "by hand", .id = "download-uid"});
+  SetRecord({.from = "by hand", .id = "download-uid"});
   Expect(false, false);
 }
 
 TEST_F(TransferOverTest, WhereNothingWasBegunThereIsNothingToWaitFor) {
-  SetRecord({.method = csi::CopyRecord::Method::kMover,
-             .from = "velero/x",
-             .id = "download-uid",
-             .has_ended = true});
+  SetRecord({.from = "velero/x", .id = "download-uid", .has_ended = true});
   Expect(false, true);
-  SetRecord({.method = csi::CopyRecord::Method::kSnapshot, .from = "monday"});
+  SetRecord({.from = "monday"});
   Expect(false, true);
 }
 

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "csi/copy_record.h"
 #include "inplace/restore_guard.h"
 #include "k8s/object.h"
+#include "objects/copy_record.h"
 #include "objects/keys.h"
 #include "objects/swap_record.h"
 #include "snapshots/snapshot_creation.h"
@@ -695,9 +695,7 @@ TEST(VolumeSwapTest, ThePvcStaysWhileTheMoverWritesIntoItsVolume) {
   world.Before("delete", "persistentvolumeclaims", "", [&] {
     world.api.Mutate(ClaimKey("shop", "data"), [](Json& pvc) {
       SetJson(pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
-              csi::FormatCopyRecord({.method = csi::CopyRecord::Method::kMover,
-                                     .from = "velero/x",
-                                     .id = "download-uid"}));
+              objects::FormatCopyRecord({.from = "velero/x", .id = "download-uid"}));
     });
   });
   EXPECT_THAT(world.Restore(),

@@ -166,6 +166,20 @@ TEST(OutcomeTest, OfDamageOnlyWhatMakesSenseIsRead) {
   EXPECT_THAT(cut["packs"], SizeIs(kDamagedPacksMax));
 }
 
+TEST(OutcomeTest, RestoredBytesAreReadAsTheyWereWritten) {
+  const RestoreFigures figures = {.logical_bytes = 1,
+                                  .compared_bytes = 2,
+                                  .written_bytes = 3,
+                                  .zero_bytes = 4,
+                                  .kept_bytes = 5};
+  const std::string text = FormatRestoredBytes(figures);
+  EXPECT_EQ(
+      text,
+      R"({"compared_bytes":2,"kept_bytes":5,"logical_bytes":1,"written_bytes":3,"zero_bytes":4})");
+  EXPECT_EQ(ParseRestoredBytes(text), figures);
+  EXPECT_EQ(ParseRestoredBytes("{\"zero_bytes\":"), RestoreFigures());
+}
+
 TEST(OutcomeTest, OnlyIdsOfLocksAreLocks) {
   const auto outcome = ReadOutcome(
       {{"code", "Failed"}, {"locks", {"--repo", 7, nullptr, std::string(64, '-'), kLock, "abc"}}});
