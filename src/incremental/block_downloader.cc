@@ -19,7 +19,6 @@
 #include "base/status_macros.h"
 #include "base/worker_pool.h"
 #include "incremental/audit_plan.h"
-#include "incremental/block_difference.h"
 #include "incremental/chunk_reader.h"
 #include "incremental/file_system.h"
 #include "incremental/process_limits.h"
@@ -575,6 +574,19 @@ Json ToJson(const RestoreResult& result) {
           {"duration_ms", result.duration_ms},
           {"peak_memory_bytes", result.peak_memory_bytes},
           {"scratch_bytes", result.scratch_bytes}};
+}
+
+std::vector<Extent> DifferingRanges(absl::string_view wanted, absl::string_view held) {
+  CSIDELTA_CHECK(wanted.size() == held.size());
+  std::vector<Extent> ranges;
+  const auto size = static_cast<int64_t>(wanted.size());
+  for (int64_t at = 0; at < size; at += kDifferenceBytes) {
+    const int64_t length = std::min(kDifferenceBytes, size - at);
+    if (std::memcmp(wanted.data() + at, held.data() + at, static_cast<std::size_t>(length)) != 0) {
+      AppendExtent(ranges, {at, length});
+    }
+  }
+  return ranges;
 }
 
 absl::StatusOr<RestoreResult> DownloadBlocks(const CallContext& ctx,

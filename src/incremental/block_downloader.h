@@ -4,9 +4,12 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "base/call_context.h"
+#include "base/extent.h"
 #include "base/json.h"
 #include "base/random.h"
 #include "incremental/backup_result.h"
@@ -48,6 +51,15 @@ struct RestoreResult {
 };
 
 Json ToJson(const RestoreResult& result);
+
+// What is compared, and written, at a time where only what differs is written: any direct I/O can
+// do that.
+inline constexpr int64_t kDifferenceBytes = 4096;
+
+// The ranges, counted from the beginning of both, in which `wanted` and `held` differ: whole blocks
+// of kDifferenceBytes, the last one as long as it is; neighbours are joined. A normal list.
+// REQUIRES both of one length. Pure.
+std::vector<Extent> DifferingRanges(absl::string_view wanted, absl::string_view held);
 
 // Writes a volume back: one level-1 tree at a time, so that memory does not follow the volume.
 // Every blob is proven by its hash before it is written; where one copy is damaged, another is

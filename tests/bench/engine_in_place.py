@@ -1,7 +1,6 @@
 """The row about restoring over a volume of which little changed: what differs is written, and no more."""
 
 import dataclasses
-import json
 import os
 import pathlib
 import random
@@ -16,7 +15,6 @@ PIECE_BYTES = 64 << 10
 FRACTION = 0.01
 SECTOR_BYTES = 512
 WRITTEN_MAX = 1.1
-BASE = "the bench's base"
 
 
 def pieces(size_bytes, seed):
@@ -55,22 +53,12 @@ class Way:
         if not self.words:
             return world.lab.measure(["dd", f"if={source}", f"of={device}", "bs=4M", "iflag=direct", "oflag=direct",
                                       "conv=fsync,notrunc"])
-        if self.place is not None:
-            return world.ours._call(world.lab, self.place, [*self.words, "--target", device])
-        return world.lab.measure([world.ours.program, *self.words, "--source", source, "--target", device, "--json"])
+        return world.ours._call(world.lab, self.place, [*self.words, "--target", device])
 
 
-def ways(place, listing):
-    return [Way("list", ("device-copy", "--extents", listing, "--base", BASE)), Way("compare", ("device-copy",)),
-            Way("everything, by dd"), Way("restore", ("restore", "latest"), place),
+def ways(place):
+    return [Way("everything, by dd"), Way("restore", ("restore", "latest"), place),
             Way("restore --differing", ("restore", "latest", "--differing"), place)]
-
-
-def write_listing(folder, extents):
-    listing = folder / "differs.jsonl"
-    lines = [{"base": BASE}, *({"offset": offset, "length": length} for offset, length in extents), {"end": True}]
-    listing.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="ascii")
-    return listing
 
 
 def in_place(world):
@@ -92,15 +80,15 @@ def in_place(world):
             subprocess.run(["cmp", source, device], check=True)
             return sample
 
-        outcome = duel(world, ways(place, write_listing(world.lab.folder, extents)), run, Outcome())
+        outcome = duel(world, ways(place), run, Outcome())
     whole = lab_module.median(outcome.samples["everything, by dd"])
-    for name in ("list", "compare", "restore --differing"):
-        outcome.verdicts.append(Verdict(f"{name}: written, of what differs", max(written[name]) / changed, WRITTEN_MAX,
-                                        at_most=True))
-        outcome.verdicts.append(Verdict(f"{name}: everything by dd takes", whole / lab_module.median(outcome.samples[name]),
-                                        None))
-        document = tools.result(outcome.samples[name][-1])
-        outcome.remarks.append(f"{name}: counted {document['written_bytes']} written and {document['compared_bytes']} compared")
+    name = "restore --differing"
+    outcome.verdicts.append(Verdict(f"{name}: written, of what differs", max(written[name]) / changed, WRITTEN_MAX,
+                                    at_most=True))
+    outcome.verdicts.append(Verdict(f"{name}: everything by dd takes", whole / lab_module.median(outcome.samples[name]),
+                                    None))
+    document = tools.result(outcome.samples[name][-1])
+    outcome.remarks.append(f"{name}: counted {document['written_bytes']} written and {document['compared_bytes']} compared")
     outcome.raw["written_bytes"] = written
     outcome.raw["changed_bytes"] = changed
     return outcome

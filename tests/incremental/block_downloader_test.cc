@@ -1,5 +1,6 @@
 #include "incremental/block_downloader.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <random>
@@ -8,7 +9,6 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "incremental/block_difference.h"
 #include "incremental/gated_block_device.h"
 #include "incremental/restore_mark.h"
 #include "tests/incremental/volume_fixture.h"
@@ -21,7 +21,9 @@ using support::FakeBlockDevice;
 using support::IsOk;
 using support::IsOkAndHolds;
 using support::StatusIs;
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 constexpr int64_t kChunk = VolumeFixture::kChunk;
 constexpr int64_t kBlock = kDifferenceBytes;
@@ -361,6 +363,38 @@ TEST(BlockDownloaderTest, HoweverATargetDiffersItIsRestored) {
     EXPECT_TRUE(target.Equals(v.device, kSize));
     EXPECT_EQ(restored->written_bytes + restored->kept_bytes + restored->zero_bytes, kSize);
   }
+}
+
+TEST(DifferingRangesTest, EqualBytesDifferNowhere) {
+  EXPECT_THAT(DifferingRanges("", ""), IsEmpty());
+  EXPECT_THAT(DifferingRanges(std::string(10'000, 'x'), std::string(10'000, 'x')), IsEmpty());
+}
+
+TEST(DifferingRangesTest, AByteThatDiffersMakesItsBlockARange) {
+  const std::string held(10 * kBlock, 'x');
+  for (const int64_t at : {int64_t{0}, kBlock - 1, kBlock, 9 * kBlock, 10 * kBlock - 1}) {
+    std::string wanted = held;
+    wanted[static_cast<std::size_t>(at)] = 'y';
+    EXPECT_THAT(DifferingRanges(wanted, held), ElementsAre(Extent{at / kBlock * kBlock, kBlock}))
+        << at;
+  }
+}
+
+TEST(DifferingRangesTest, NeighboursAreJoinedAndOthersAreNot) {
+  const std::string held(10 * kBlock, 'x');
+  std::string wanted = held;
+  for (const int64_t block : {1, 2, 4}) {
+    wanted[static_cast<std::size_t>(block * kBlock)] = 'y';
+  }
+  EXPECT_THAT(DifferingRanges(wanted, held),
+              ElementsAre(Extent{kBlock, 2 * kBlock}, Extent{4 * kBlock, kBlock}));
+}
+
+TEST(DifferingRangesTest, TheLastBlockIsAsLongAsItIs) {
+  std::string wanted(kBlock + 100, 'x');
+  const std::string held = wanted;
+  wanted.back() = 'y';
+  EXPECT_THAT(DifferingRanges(wanted, held), ElementsAre(Extent{kBlock, 100}));
 }
 
 }  // namespace
