@@ -1,18 +1,11 @@
 #include "base/extent.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 
 namespace csidelta {
-namespace {
-
-constexpr int64_t kOffsetMax = std::numeric_limits<int64_t>::max();
-
-}  // namespace
-
 std::string Describe(const Extent& extent) {
   if (!IsWellFormed(extent)) {
     return absl::StrCat("[", extent.offset_bytes, ", length ", extent.length_bytes, ")");
@@ -80,18 +73,6 @@ std::optional<Extent> ClipExtent(const Extent& extent, int64_t size_bytes) {
   }
   return Extent{extent.offset_bytes,
                 std::min(extent.length_bytes, size_bytes - extent.offset_bytes)};
-}
-
-absl::StatusOr<Extent> AlignOutwards(const Extent& extent, int64_t unit_bytes) {
-  CSIDELTA_CHECK(unit_bytes > 0);
-  const int64_t begin = extent.offset_bytes - extent.offset_bytes % unit_bytes;
-  const int64_t past = extent.end_bytes() % unit_bytes;
-  const int64_t missing = past == 0 ? 0 : unit_bytes - past;
-  if (missing > kOffsetMax - extent.end_bytes()) {
-    return absl::OutOfRangeError(
-        absl::StrCat("extent ", Describe(extent), " aligned to ", unit_bytes, " ends past 2^63"));
-  }
-  return Extent{begin, extent.end_bytes() + missing - begin};
 }
 
 int64_t TotalBytes(const std::vector<Extent>& extents) {

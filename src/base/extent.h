@@ -48,10 +48,6 @@ std::vector<Extent> SubtractExtents(const std::vector<Extent>& from,
 // 0.
 std::optional<Extent> ClipExtent(const Extent& extent, int64_t size_bytes);
 
-// The smallest extent that holds `extent` and begins and ends at multiples of `unit_bytes`, which
-// is positive. OUT_OF_RANGE when its end is no int64_t.
-absl::StatusOr<Extent> AlignOutwards(const Extent& extent, int64_t unit_bytes);
-
 // Bytes in all extents. REQUIRES the list normal.
 int64_t TotalBytes(const std::vector<Extent>& extents);
 

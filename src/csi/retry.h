@@ -32,15 +32,6 @@ auto RetryTransient(const CallContext& ctx, const Step& step) {
   return Retry(ctx, kBackoff, Random::Real(), IsRetryable, step);
 }
 
-// The same while it fails because an object that it read was changed by another before it wrote,
-// which is ABORTED, for some seconds: a PVC is changed at the end of each snapshot of it.
-template <typename Step>
-auto RetryConflict(const CallContext& ctx, const Step& step) {
-  constexpr BackoffOptions kBackoff = {
-      .delay_first = absl::Milliseconds(50), .delay_max = absl::Seconds(1), .attempts_max = 8};
-  return Retry(ctx, kBackoff, Random::Real(), absl::IsAborted, step);
-}
-
 // The same as often as it takes until `ctx` ends, a quarter of a second apart: for what keeps a
 // volume from its owner, or has it written into by two, when given up because the API server was
 // away for a moment. Retries DEADLINE_EXCEEDED as well. REQUIRES a deadline.

@@ -69,8 +69,6 @@ struct DeleteOptions {
 
 enum class PatchKind { kMerge, kJson };
 
-inline constexpr int kLogBytesMax = 64 << 10;
-
 // One event of a watch. Bookmarks carry only metadata.resourceVersion.
 struct WatchEvent {
   enum class Kind { kAdded, kModified, kDeleted, kBookmark };
@@ -158,15 +156,6 @@ class ApiClient {
 
   virtual absl::Status Delete(const CallContext& ctx, const ObjectKey& key,
                               const DeleteOptions& options) = 0;
-
-  // The last `lines` lines that the only container of a Pod wrote, at most kLogBytesMax of them: as
-  // the container wrote them, whatever that is. UNIMPLEMENTED where a client does not read logs.
-  virtual absl::StatusOr<std::string> ReadLog(const CallContext& ctx, const ObjectKey& pod,
-                                              int lines) {
-    static_cast<void>(ctx);
-    static_cast<void>(lines);
-    return absl::UnimplementedError(absl::StrCat("read the log of ", ToString(pod)));
-  }
 
   // Feeds `sink` every event after options.resource_version until `sink` returns false (then OK),
   // the server ends the stream (then OK: watch again from the last resourceVersion seen), or an

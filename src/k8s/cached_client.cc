@@ -82,11 +82,6 @@ absl::Status ForwardingClient::Delete(const CallContext& ctx, const ObjectKey& k
   return client_.Delete(ctx, key, options);
 }
 
-absl::StatusOr<std::string> ForwardingClient::ReadLog(const CallContext& ctx, const ObjectKey& pod,
-                                                      int lines) {
-  return client_.ReadLog(ctx, pod, lines);
-}
-
 absl::Status ForwardingClient::Watch(const CallContext& ctx, const ResourceType& type,
                                      absl::string_view namespace_name, const WatchOptions& options,
                                      absl::FunctionRef<bool(const WatchEvent&)> sink) {

@@ -38,8 +38,6 @@ class ForwardingClient : public ApiClient {
                              const Json& patch, absl::string_view subresource) override;
   absl::Status Delete(const CallContext& ctx, const ObjectKey& key,
                       const DeleteOptions& options) override;
-  absl::StatusOr<std::string> ReadLog(const CallContext& ctx, const ObjectKey& pod,
-                                      int lines) override;
   absl::Status Watch(const CallContext& ctx, const ResourceType& type,
                      absl::string_view namespace_name, const WatchOptions& options,
                      absl::FunctionRef<bool(const WatchEvent&)> sink) override;

@@ -247,8 +247,6 @@ class RestClient : public ApiClient {
                              const Json& patch, absl::string_view subresource) override;
   absl::Status Delete(const CallContext& ctx, const ObjectKey& key,
                       const DeleteOptions& options) override;
-  absl::StatusOr<std::string> ReadLog(const CallContext& ctx, const ObjectKey& pod,
-                                      int lines) override;
   absl::Status Watch(const CallContext& ctx, const ResourceType& type,
                      absl::string_view namespace_name, const WatchOptions& options,
                      absl::FunctionRef<bool(const WatchEvent&)> sink) override;
@@ -465,21 +463,6 @@ absl::Status RestClient::Delete(const CallContext& ctx, const ObjectKey& key,
                        .body = DumpJson(body),
                        .kind = RateLimiter::Kind::kGoesOn})
       .status();
-}
-
-absl::StatusOr<std::string> RestClient::ReadLog(const CallContext& ctx, const ObjectKey& pod,
-                                                int lines) {
-  const std::string what = absl::StrCat("get log of ", ToString(pod));
-  RETURN_IF_ERROR(Annotate(CheckKey(pod), what));
-  const Query query = {{"tailLines", std::to_string(lines)},
-                       {"limitBytes", std::to_string(kLogBytesMax)}};
-  absl::StatusOr<net::HttpResponse> response =
-      Run(ctx,
-          Call{.method = "GET",
-               .target = TargetOf(pod.type, pod.namespace_name, pod.name, "log", query)},
-          nullptr, nullptr);
-  RETURN_IF_ERROR(Annotate(response.status(), what));
-  return std::move(response->body);
 }
 
 absl::Status RestClient::Watch(const CallContext& ctx, const ResourceType& type,

@@ -117,35 +117,6 @@ void Pod::KeepAwayFrom(absl::string_view label, absl::string_view value) {
   Set({"spec", "affinity", "podAntiAffinity", kRequired}, std::move(terms));
 }
 
-std::string Pod::termination_message() const {
-  for (const Json& container : ArrayAt({"status", "containerStatuses"})) {
-    for (const char* state : {"state", "lastState"}) {
-      std::string message = GetString(container, {state, "terminated", "message"});
-      if (!message.empty()) {
-        return message;
-      }
-    }
-  }
-  return Text({"status", "message"});
-}
-
-std::string Pod::waiting_reason() const {
-  for (const Json& container : ArrayAt({"status", "containerStatuses"})) {
-    const std::string reason = GetString(container, {"state", "waiting", "reason"});
-    const std::string message = GetString(container, {"state", "waiting", "message"});
-    if (!reason.empty() && reason != "ContainerCreating") {
-      return absl::StrCat(reason, message.empty() ? "" : ": ", message);
-    }
-  }
-  for (const Json& condition : ArrayAt({"status", "conditions"})) {
-    const std::string message = GetString(condition, {"message"});
-    if (GetString(condition, {"status"}) == "False" && !message.empty()) {
-      return absl::StrCat(GetString(condition, {"reason"}), ": ", message);
-    }
-  }
-  return "";
-}
-
 bool Pod::has_running_container() const {
   const Json& containers = ArrayAt({"status", "containerStatuses"});
   return !containers.empty() && FindJson(containers.front(), {"state", "running"}) != nullptr;

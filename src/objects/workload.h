@@ -70,11 +70,6 @@ class Pod : public ObjectOf<Pod> {
   std::vector<ContainerStatus> containers() const;  // but for init containers
   // "" before the scheduler chose one.
   std::string node() const { return Text({"spec", "nodeName"}); }
-  // What its only container, or the last run of it, left behind when it ended; "" else.
-  std::string termination_message() const;
-  // Why it does not run yet: what the kubelet says of its container, else the scheduler; "" where
-  // neither says anything.
-  std::string waiting_reason() const;
   bool has_ended() const { return !is_active(); }
   bool has_running_container() const;  // the first one
   // What its first container, else its first init container, left behind when it ended; else what

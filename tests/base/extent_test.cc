@@ -9,14 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "tests/support/status_matchers.h"
 #include "tests/support/sweep_sample.h"
 
 namespace csidelta::extent_test {
 namespace {
-
-using support::IsOkAndHolds;
-using support::StatusIs;
 
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 
@@ -59,19 +55,6 @@ TEST(AppendExtentTest, JoinsWhatBeginsInsideOfTheLastOrAtItsEnd) {
     AppendExtent(extents, extent);
   }
   EXPECT_EQ(extents, (std::vector<Extent>{{10, 10}, {21, 1}, {5, 10}}));
-}
-
-TEST(AlignOutwardsTest, CoversWholeUnits) {
-  EXPECT_THAT(AlignOutwards({0, 1}, 4096), IsOkAndHolds(Extent{0, 4096}));
-  EXPECT_THAT(AlignOutwards({4095, 2}, 4096), IsOkAndHolds(Extent{0, 8192}));
-  EXPECT_THAT(AlignOutwards({4096, 4096}, 4096), IsOkAndHolds(Extent{4096, 4096}));
-  EXPECT_THAT(AlignOutwards({7, 5}, 1), IsOkAndHolds(Extent{7, 5}));
-}
-
-TEST(AlignOutwardsTest, RefusesAnEndPastTheLastNumber) {
-  EXPECT_THAT(AlignOutwards({kMax - 10, 10}, 4096), StatusIs(absl::StatusCode::kOutOfRange));
-  EXPECT_THAT(AlignOutwards({0, kMax}, 2), StatusIs(absl::StatusCode::kOutOfRange));
-  EXPECT_THAT(AlignOutwards({0, kMax}, 1), IsOkAndHolds(Extent{0, kMax}));
 }
 
 // Random lists against one bit per byte.

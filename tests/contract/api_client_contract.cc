@@ -316,11 +316,6 @@ TEST_P(ApiClientContract, WhatIsWantedOfAListIsInItSoon) {
   EXPECT_FALSE(absl::c_linear_search(names, "none"));
 }
 
-TEST_P(ApiClientContract, APodThatIsNotThereHasNoLog) {
-  EXPECT_THAT(client_.ReadLog(ctx_, Key(kPods, "none"), 1),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("none")));
-}
-
 TEST_P(ApiClientContract, ListedObjectsAreWhole) {
   MustCreate(kConfigMaps, ConfigMap("one"));
   for (const std::string& where : {namespace_, std::string()}) {

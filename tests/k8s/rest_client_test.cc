@@ -154,28 +154,6 @@ TEST_F(RestClientTest, UnknownFieldsAndLargeNumbersSurvive) {
   EXPECT_EQ((*read)["unknown"], object["unknown"]);
 }
 
-TEST_F(RestClientTest, ALogIsTextAndNotJson) {
-  const ObjectKey pod{{"", "v1", "pods", "Pod", true}, "ns", "p"};
-  Start([](const ServedRequest&, ServedConnection& connection) {
-    connection.Send(200, "first\nlast\n");
-    return true;
-  });
-  const absl::StatusOr<std::string> log = client_->ReadLog(ctx_, pod, 2);
-  ASSERT_THAT(log, IsOk());
-  EXPECT_EQ(*log, "first\nlast\n");
-  EXPECT_EQ(requests()[0].target, "/api/v1/namespaces/ns/pods/p/log?tailLines=2&limitBytes=65536");
-}
-
-TEST_F(RestClientTest, ALogThatMayNotBeReadIsNamed) {
-  const ObjectKey pod{{"", "v1", "pods", "Pod", true}, "ns", "p"};
-  Start([](const ServedRequest&, ServedConnection& connection) {
-    connection.Send(403, "{}");
-    return true;
-  });
-  EXPECT_THAT(client_->ReadLog(ctx_, pod, 1),
-              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("get log of pods ns/p")));
-}
-
 TEST_F(RestClientTest, PagesAreJoined) {
   settings_.page_items_max = 3;
   Start();

@@ -157,36 +157,5 @@ TEST(StatefulSetTest, SaysWhichPvcsItMakesAndDeletes) {
   EXPECT_FALSE(bare->deletes_when_scaled());
 }
 
-TEST(PodTest, SaysWhatItsContainerLeftBehind) {
-  Json pod = {{"kind", "Pod"}, {"status", {{"phase", "Failed"}}}};
-  EXPECT_EQ(Pod::Of(pod)->phase(), "Failed");
-  EXPECT_EQ(Pod::Of(pod)->termination_message(), "");
-  pod["status"]["message"] = "evicted";
-  EXPECT_EQ(Pod::Of(pod)->termination_message(), "evicted");
-  pod["status"]["containerStatuses"] =
-      Json::array({{{"lastState", {{"terminated", {{"message", "before"}}}}}}});
-  EXPECT_EQ(Pod::Of(pod)->termination_message(), "before");
-  pod["status"]["containerStatuses"][0]["state"] = {{"terminated", {{"message", "now"}}}};
-  EXPECT_EQ(Pod::Of(pod)->termination_message(), "now");
-}
-
-TEST(PodTest, SaysWhyItDoesNotRunYet) {
-  Json pod = {{"kind", "Pod"}};
-  EXPECT_EQ(Pod::Of(pod)->phase(), "");
-  EXPECT_EQ(Pod::Of(pod)->waiting_reason(), "");
-  pod["status"]["conditions"] =
-      Json::array({{{"type", "Ready"}, {"status", "True"}, {"message", "not this"}},
-                   {{"type", "PodScheduled"},
-                    {"status", "False"},
-                    {"reason", "Unschedulable"},
-                    {"message", "no node fits"}}});
-  EXPECT_EQ(Pod::Of(pod)->waiting_reason(), "Unschedulable: no node fits");
-  pod["status"]["containerStatuses"] =
-      Json::array({{{"state", {{"waiting", {{"reason", "ContainerCreating"}}}}}}});
-  EXPECT_EQ(Pod::Of(pod)->waiting_reason(), "Unschedulable: no node fits");
-  pod["status"]["containerStatuses"][0]["state"]["waiting"] = {{"reason", "ErrImagePull"}};
-  EXPECT_EQ(Pod::Of(pod)->waiting_reason(), "ErrImagePull");
-}
-
 }  // namespace
 }  // namespace csidelta::objects::workload_test

@@ -276,18 +276,7 @@ void ApiTestServer::HandleWatch(const k8s::ResourceType& type, const std::string
 void ApiTestServer::HandleObject(const ServedRequest& request, const k8s::ObjectKey& key,
                                  const std::string& subresource, ServedConnection& connection) {
   const Json body = ParseJson(request.body).value_or(Json());
-  if (request.method == "GET" && subresource == "log") {
-    const std::vector<std::string> halves = absl::StrSplit(request.target, absl::MaxSplits('?', 1));
-    int lines = 0;
-    (void)absl::SimpleAtoi(Value(ParseQuery(halves.size() > 1 ? halves[1] : ""), "tailLines"),
-                           &lines);
-    const absl::StatusOr<std::string> log = served_.ReadLog({}, key, lines);
-    if (log.ok()) {
-      connection.Send(200, *log, {{"Content-Type", "text/plain"}});
-    } else {
-      SendError(log.status(), connection);
-    }
-  } else if (request.method == "GET") {
+  if (request.method == "GET") {
     SendObject(served_.Get({}, key), 200, connection);
   } else if (request.method == "POST") {
     SendObject(served_.CreateSubresource({}, key, subresource, body), 201, connection);

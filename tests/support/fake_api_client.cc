@@ -10,8 +10,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "base/status_macros.h"
 #include "k8s/object.h"
@@ -568,30 +566,6 @@ absl::StatusOr<Json> FakeApiClient::CreateSubresource(const CallContext& ctx, co
           absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", clock_.Now() + absl::Seconds(seconds),
                            absl::UTCTimeZone()));
   return answer;
-}
-
-void FakeApiClient::SetLog(const ObjectKey& pod, const std::string& text) {
-  std::scoped_lock lock(mutex_);
-  logs_[{pod.namespace_name, pod.name}] = text;
-}
-
-absl::StatusOr<std::string> FakeApiClient::ReadLog(const CallContext& ctx, const ObjectKey& pod,
-                                                   int lines) {
-  const Admission admission =
-      Begin(ctx, {"get", pod.type.plural, pod.namespace_name, pod.name, "log"}, nullptr);
-  RETURN_IF_ERROR(admission.refused);
-  std::scoped_lock lock(mutex_);
-  const ObjectName name{pod.namespace_name, pod.name};
-  if (FindLocked({pod.type.group, pod.type.plural}, name) == nullptr) {
-    return absl::NotFoundError(absl::StrCat("get log of ", ToString(pod)));
-  }
-  const auto found = logs_.find(name);
-  std::vector<std::string> all =
-      absl::StrSplit(found == logs_.end() ? "" : found->second, '\n', absl::SkipEmpty());
-  if (std::ssize(all) > lines) {
-    all.erase(all.begin(), all.end() - lines);
-  }
-  return absl::StrCat(absl::StrJoin(all, "\n"), all.empty() ? "" : "\n");
 }
 
 void FakeApiClient::SetUsername(const std::string& username) {

@@ -73,9 +73,6 @@ class FakeApiClient : public k8s::ApiClient {
                              const Json& patch, absl::string_view subresource) override;
   absl::Status Delete(const CallContext& ctx, const k8s::ObjectKey& key,
                       const k8s::DeleteOptions& options) override;
-  // The call counts as "get" with subresource "log".
-  absl::StatusOr<std::string> ReadLog(const CallContext& ctx, const k8s::ObjectKey& pod,
-                                      int lines) override;
   absl::Status Watch(const CallContext& ctx, const k8s::ResourceType& type,
                      absl::string_view namespace_name, const k8s::WatchOptions& options,
                      absl::FunctionRef<bool(const k8s::WatchEvent&)> sink) override;
@@ -129,8 +126,6 @@ class FakeApiClient : public k8s::ApiClient {
   void AwaitEvents();
   // How many there are now.
   int watches() const;
-  // What the container of a Pod wrote so far.
-  void SetLog(const k8s::ObjectKey& pod, const std::string& text);
   // Who asks, as a SelfSubjectReview says.
   void SetUsername(const std::string& username);
   // Objects held; what a test of clean-up compares.
@@ -297,7 +292,6 @@ class FakeApiClient : public k8s::ApiClient {
   Interceptor interceptor_;
   AdmissionHook admission_;
   std::vector<ApiCall> calls_;
-  std::map<ObjectName, std::string> logs_;  // of Pods
 };
 
 }  // namespace csidelta::support
