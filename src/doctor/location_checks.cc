@@ -1,3 +1,4 @@
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -285,6 +286,23 @@ void CheckLocationCredentials(CheckContext& context) {
         context, location, DeletionCredential(context, location),
         absl::StrCat("the setting backupStorageLocations.", location.name, ".deletionCredential"),
         "its key");
+  }
+}
+
+void CheckLocationShared(CheckContext& context) {
+  std::vector<objects::BackupStorageLocation> all;
+  for (const std::string& space : context.options().velero_namespaces) {
+    std::vector<objects::BackupStorageLocation> locations =
+        context.Look<objects::BackupStorageLocation>(space);
+    std::move(locations.begin(), locations.end(), std::back_inserter(all));
+  }
+  for (const datamover::SharedAddress& shared : datamover::FindSharedAddresses(all)) {
+    context.Fault(
+        absl::StrCat("location ", shared.location),
+        absl::StrCat("has the bucket and prefix of location ", shared.oldest,
+                     ", but other keys: a PVC that is backed up to both has one repository, "
+                     "which one of them cannot open"),
+        "give it another prefix, or remove it");
   }
 }
 
