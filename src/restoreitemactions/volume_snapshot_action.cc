@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "csi/snapshot_secrets.h"
 #include "csi/static_content.h"
 #include "objects/client.h"
 #include "objects/keys.h"
@@ -145,10 +146,38 @@ class VolumeSnapshotAction : public SnapshotObjectAction<VolumeSnapshot> {
   const csi::Environment env_;
 };
 
+class VolumeSnapshotClassAction : public SnapshotObjectAction<objects::VolumeSnapshotClass> {
+ public:
+  VolumeSnapshotClassAction()
+      : SnapshotObjectAction("volumesnapshotclasses.snapshot.storage.k8s.io") {}
+
+ private:
+  absl::StatusOr<velero::RestoreItemResult> RestoreObject(
+      const CallContext& /*ctx*/, const velero::Restore& /*restore*/,
+      const objects::VolumeSnapshotClass& item,
+      const objects::VolumeSnapshotClass& item_from_backup) override {
+    velero::RestoreItemResult result;
+    // The archive holds the Secrets only when an action of the backup asked for them.
+    if (item_from_backup.Annotation(objects::kMustIncludeAnnotation) == "true" ||
+        !item_from_backup.Annotation(objects::kSnapshotterListSecretName).empty()) {
+      result.additional_items = csi::SecretsOfClass(item_from_backup);
+    }
+    if (objects::Object changed = item; changed.RemoveAnnotation(objects::kMustIncludeAnnotation)) {
+      result.item = std::move(changed);
+    }
+    return result;
+  }
+};
+
 }  // namespace
 
 std::unique_ptr<velero::RestoreItemAction> MakeVolumeSnapshotAction(const csi::Environment& env) {
   return std::make_unique<VolumeSnapshotAction>(env);
+}
+
+std::unique_ptr<velero::RestoreItemAction> MakeVolumeSnapshotClassAction(
+    const csi::Environment& /*env*/) {
+  return std::make_unique<VolumeSnapshotClassAction>();
 }
 
 }  // namespace csidelta::restoreitemactions
