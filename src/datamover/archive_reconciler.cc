@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
-#include "datamover/data_deletion.h"
+#include "datamover/deletion_queue.h"
 #include "datamover/transfer_object.h"
 #include "objects/backup.h"
 #include "objects/client.h"

@@ -1,6 +1,7 @@
 #include "datamover/deletion_queue.h"
 
 #include <algorithm>
+#include <string>
 
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
@@ -8,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "datamover/mover_environment.h"
+#include "objects/keys.h"
 
 namespace csidelta::datamover {
 namespace {
@@ -33,6 +35,8 @@ absl::Time EarliestOf(const objects::DataDeletion& deletion) {
              ? absl::InfinitePast()
              : deletion.created_at().value_or(absl::InfinitePast()) + kUnnamedDeletionAfter;
 }
+
+constexpr std::size_t kSnapshotDigits = 64;
 
 }  // namespace
 
@@ -247,6 +251,25 @@ void DeletionQueue::EnqueueNext(absl::Time now) const {
   for (const std::string& repository : Next(now)) {
     Enqueue(entries_.at(repositories_.at(repository).leader).name);
   }
+}
+
+objects::DataDeletion MakeDeletionOfUnnamed(const velero::DataTransfer& upload,
+                                            const velero::DataReference& reference,
+                                            bool worker_ended) {
+  velero::DataReference unnamed = reference;
+  unnamed.snapshot_id = std::string(kSnapshotDigits, '0');
+  const auto backup = upload.labels.find(objects::kBackupNameLabel);
+  const std::string backup_name = backup == upload.labels.end() ? "" : backup->second;
+  auto deletion =
+      objects::DataDeletion::Make(upload.namespace_name, absl::StrCat("unnamed-", upload.uid));
+  deletion.SetLabels(
+      {{objects::kBackupNameLabel, backup_name}, {objects::kExcludeFromBackupLabel, "true"}});
+  deletion.SetSpec({.location = upload.storage_location,
+                    .snapshot_id = velero::FormatDataReference(unnamed),
+                    .backup = backup_name,
+                    .upload = upload.uid,
+                    .worker_ended = worker_ended});
+  return deletion;
 }
 
 }  // namespace csidelta::datamover

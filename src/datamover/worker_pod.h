@@ -1,5 +1,8 @@
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+
 #include "absl/strings/string_view.h"
 #include "datamover/settings.h"
 #include "objects/worker_pod.h"
@@ -15,5 +18,35 @@ using objects::kVolumePath;
 // of the volume that it is about, which may say where workers run. Pure.
 objects::Pod MakeWorkerPod(objects::WorkerPodSpec pod, const MoverSettings& settings,
                            absl::string_view storage_class);
+
+// What a worker needs for a volume of so many bytes: a restore, a check and a deletion sort the
+// repository's index; see docs/cli.md "Plan memory and scratch space".
+
+// Chunks of a volume that began small, with a third for those of older backups.
+constexpr int64_t ChunksFor(int64_t volume_bytes) {
+  constexpr int64_t kChunkBytes = int64_t{512} << 10;
+  return (volume_bytes / kChunkBytes + 1) * 4 / 3;
+}
+
+// Of scratch space. The index has 48 bytes for each chunk, and twice as much while it is sorted;
+// prune has 36 more.
+constexpr int64_t ScratchBytesFor(int64_t volume_bytes) {
+  constexpr int64_t kBytesOfChunk = 2 * 48 + 36;
+  return ChunksFor(volume_bytes) * kBytesOfChunk;
+}
+
+// Of memory, as a limit of its container: the program and one reader, the marks of the index, and
+// its packs, which may be as short as 8 MiB. A ninth of all is for tables.
+constexpr int64_t RestoreMemoryBytesFor(int64_t volume_bytes) {
+  constexpr int64_t kMiB = int64_t{1} << 20;
+  constexpr int64_t kLeastBytes = 72 * kMiB;
+  constexpr int64_t kOutsideBytes = 32 * kMiB;
+  constexpr int64_t kPackBytes = 8 * kMiB;
+  constexpr int64_t kBytesOfPack = 5;
+  constexpr int64_t kChunksPerByte = 4;
+  const int64_t index_bytes =
+      ChunksFor(volume_bytes) / kChunksPerByte + volume_bytes / kPackBytes * 4 / 3 * kBytesOfPack;
+  return (kLeastBytes + index_bytes) / 8 * 9 + kOutsideBytes;
+}
 
 }  // namespace csidelta::datamover

@@ -12,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/yaml.h"
-#include "datamover/data_deletion.h"
 #include "datamover/deletion_queue.h"
 #include "datamover/keyring.h"
 #include "datamover/task_watch.h"

@@ -12,7 +12,7 @@
 #include "csi/base_snapshots.h"
 #include "csi/claim_provisioning.h"
 #include "csi/moved_group.h"
-#include "datamover/data_deletion.h"
+#include "datamover/deletion_queue.h"
 #include "datamover/job.h"
 #include "datamover/keyring.h"
 #include "datamover/leftover_reconcilers.h"

@@ -25,7 +25,7 @@
 #include "csi/moved_group.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/volume_lease.h"
-#include "datamover/data_deletion.h"
+#include "datamover/deletion_queue.h"
 #include "datamover/keyring.h"
 #include "datamover/mover_environment.h"
 #include "diffsnap/cursor.h"

@@ -15,7 +15,7 @@
 #include "csi/base_snapshots.h"
 #include "csi/exposed_snapshot.h"
 #include "csi/moved_group.h"
-#include "datamover/data_deletion.h"
+#include "datamover/deletion_queue.h"
 #include "datamover/keyring.h"
 #include "datamover/mover_environment.h"
 #include "datamover/transfer_object.h"
