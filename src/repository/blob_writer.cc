@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "repository/format.h"
+#include "repository/index_rewriter.h"
 #include "repository/pack_reader.h"
 
 namespace csidelta::repository {
@@ -416,34 +417,23 @@ absl::StatusOr<int64_t> AdoptOrphanPacks(const CallContext& ctx, Repository& rep
   if (only_with != nullptr) {
     RETURN_IF_ERROR(KeepThoseWith(ctx, repository, *only_with, orphans));
   }
-  std::vector<IndexedPack> adopted;
-  int64_t blobs = 0;
-  int64_t adopted_count = 0;
-  const auto list = [&]() -> absl::Status {
-    RETURN_IF_ERROR(SaveIndex(ctx, repository, adopted, fence).status());
-    adopted_count += static_cast<int64_t>(adopted.size());
-    adopted.clear();
-    blobs = 0;
-    return absl::OkStatus();
-  };
+  IndexRewriter index(repository, fence);
+  int64_t adopted = 0;
   const auto take = [&](const FileInfo& pack,
                         absl::StatusOr<std::vector<PackEntry>> entries) -> absl::Status {
     if (absl::IsDataLoss(entries.status()) || absl::IsNotFound(entries.status())) {
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(entries.status());
-    blobs += static_cast<int64_t>(entries->size());
-    adopted.push_back({.id = pack.id, .entries = *std::move(entries)});
-    return blobs >= kIndexBlobsTarget ? list() : absl::OkStatus();
+    ++adopted;
+    return index.Add(ctx, {.id = pack.id, .entries = *std::move(entries)});
   };
   RETURN_IF_ERROR(ReadPackHeaders(ctx, repository, orphans, PackProof::kWhole, take));
-  if (!adopted.empty()) {
-    RETURN_IF_ERROR(list());
-  }
-  if (adopted_count > 0) {
+  RETURN_IF_ERROR(index.Write(ctx));
+  if (adopted > 0) {
     RETURN_IF_ERROR(repository.ReloadIndex(ctx));
   }
-  return adopted_count;
+  return adopted;
 }
 
 }  // namespace csidelta::repository

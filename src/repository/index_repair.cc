@@ -187,7 +187,7 @@ absl::Status IndexRepair::ReadHeaders() {
 
 absl::Status IndexRepair::Rewrite(Lock& lock) {
   RETURN_IF_ERROR(repository_.LoadReadableIndex(ctx_));
-  IndexRewriter rewriter(repository_, lock);
+  IndexRewriter rewriter(repository_, lock.AsFence());
   const auto list = [&](const FileInfo& pack,
                         absl::StatusOr<std::vector<PackEntry>> entries) -> absl::Status {
     RETURN_IF_ERROR(entries.status());
@@ -213,7 +213,7 @@ absl::Status IndexRepair::Rewrite(Lock& lock) {
   for (const Id& file : result_.unreadable_files) {
     rewriter.Supersede(file);
   }
-  ASSIGN_OR_RETURN(const IndexRewriteCounts counts, rewriter.Commit(ctx_));
+  ASSIGN_OR_RETURN(const IndexRewriteCounts counts, rewriter.Commit(ctx_, lock));
   result_.files_written = counts.files_written;
   result_.files_removed = counts.files_removed;
   return absl::OkStatus();

@@ -62,18 +62,18 @@ absl::Status IndexRewriter::Write(const CallContext& ctx) {
   if (pending_.empty()) {
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(SaveIndex(ctx, repository_, pending_, lock_.AsFence()).status());
+  RETURN_IF_ERROR(SaveIndex(ctx, repository_, pending_, fence_).status());
   ++counts_.files_written;
   pending_.clear();
   pending_blobs_ = 0;
   return absl::OkStatus();
 }
 
-absl::StatusOr<IndexRewriteCounts> IndexRewriter::Commit(const CallContext& ctx) {
+absl::StatusOr<IndexRewriteCounts> IndexRewriter::Commit(const CallContext& ctx, Lock& lock) {
   RETURN_IF_ERROR(Write(ctx));
   // What is deleted next must not be listed any more, whatever the store said of the old files.
-  RETURN_IF_ERROR(lock_.Fence(ctx));
-  RETURN_IF_ERROR(repository_.RemoveFiles(ctx, lock_, FileKind::kIndex, superseded_, [] {}));
+  RETURN_IF_ERROR(lock.Fence(ctx));
+  RETURN_IF_ERROR(repository_.RemoveFiles(ctx, lock, FileKind::kIndex, superseded_, [] {}));
   counts_.files_removed += std::ssize(superseded_);
   superseded_.clear();
   return counts_;
@@ -110,15 +110,7 @@ absl::Status ListAgain(const CallContext& ctx, Repository& repository, PackBits 
   ASSIGN_OR_RETURN(std::vector<FileInfo> files, repository.ListFiles(ctx, FileKind::kIndex));
   const auto stays = [&](const FileInfo& file) { return file.modified_at >= stays_since; };
   std::partition(files.begin(), files.end(), stays);
-  std::vector<IndexedPack> again;
-  int64_t blobs = 0;
-  const auto save = [&](int64_t blobs_min) -> absl::Status {
-    if (blobs < blobs_min) {
-      return absl::OkStatus();
-    }
-    blobs = 0;
-    return SaveIndex(ctx, repository, std::exchange(again, {}), fence).status();
-  };
+  IndexRewriter again(repository, fence);
   for (const FileInfo& file : files) {
     RETURN_IF_ERROR(repository.ReadIndexFile(ctx, file, [&](const IndexedPack& pack) {
       const std::optional<uint32_t> ordinal = repository.index().FindPack(pack.id);
@@ -126,14 +118,10 @@ absl::Status ListAgain(const CallContext& ctx, Repository& repository, PackBits 
         return absl::OkStatus();
       }
       packs[*ordinal] = false;
-      if (!stays(file)) {
-        blobs += std::ssize(pack.entries);
-        again.push_back(pack);
-      }
-      return save(kIndexBlobsTarget);
+      return stays(file) ? absl::OkStatus() : again.Add(ctx, pack);
     }));
   }
-  return save(1);
+  return again.Write(ctx);
 }
 
 absl::StatusOr<IndexRewriteCounts> DropFromIndex(const CallContext& ctx, Repository& repository,
@@ -154,12 +142,12 @@ absl::StatusOr<IndexRewriteCounts> DropFromIndex(const CallContext& ctx, Reposit
   if (small.size() + (rewritten.empty() ? 0 : 1) >= 2) {
     rewritten.insert(rewritten.end(), small.begin(), small.end());
   }
-  IndexRewriter rewriter(repository, lock);
+  IndexRewriter rewriter(repository, lock.AsFence());
   for (const FileInfo& file : rewritten) {
     RETURN_IF_ERROR(ctx.Check());
     RETURN_IF_ERROR(rewriter.Move(ctx, file, dropped));
   }
-  return rewriter.Commit(ctx);
+  return rewriter.Commit(ctx, lock);
 }
 
 }  // namespace csidelta::repository

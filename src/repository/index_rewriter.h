@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -24,16 +25,18 @@ struct IndexRewriteCounts {
   int64_t files_removed = 0;
 };
 
-// Replaces index files: writes all new ones before it deletes the first old one. Between the two,
-// packs are listed twice with the same blobs, which is legal; so a run may die anywhere.
-// Thread-compatible.
+// Lists packs in new index files of the usual size, and may replace old files: it writes all new
+// ones before it deletes the first old one. Between the two, packs are listed twice with the same
+// blobs, which is legal; so a run may die anywhere. Thread-compatible.
 class IndexRewriter {
  public:
-  // REQUIRES that `lock` is exclusive. Borrows both.
-  IndexRewriter(Repository& repository, Lock& lock)
-      : repository_(repository), lock_(lock), moved_(repository.index().pack_count()) {}
+  // `fence`: of SaveIndex(). Borrows `repository`.
+  IndexRewriter(Repository& repository, LockFence fence)
+      : repository_(repository),
+        fence_(std::move(fence)),
+        moved_(repository.index().pack_count()) {}
 
-  // Lists a pack in a new file.
+  // Lists a pack in a new file, which is written once it is full.
   absl::Status Add(const CallContext& ctx, const IndexedPack& pack);
 
   // Lists what a file lists, but for packs that are dropped, and has Commit() delete it. Of a pack
@@ -43,14 +46,16 @@ class IndexRewriter {
   // Has Commit() delete this file.
   void Supersede(const Id& file) { superseded_.push_back(file); }
 
-  // Writes what is left, then deletes the superseded files and sees that they are gone.
-  absl::StatusOr<IndexRewriteCounts> Commit(const CallContext& ctx);
-
- private:
+  // Writes what is left.
   absl::Status Write(const CallContext& ctx);
 
+  // Write(), then deletes the superseded files and sees that they are gone. REQUIRES that `lock` is
+  // exclusive.
+  absl::StatusOr<IndexRewriteCounts> Commit(const CallContext& ctx, Lock& lock);
+
+ private:
   Repository& repository_;
-  Lock& lock_;
+  const LockFence fence_;
   std::vector<Id> superseded_;
   std::vector<IndexedPack> pending_;
   int64_t pending_blobs_ = 0;
