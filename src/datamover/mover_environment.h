@@ -42,11 +42,11 @@ struct MoverEnvironment {
   std::string worker_service_account;  // in the mover's namespace
   MoverSettings settings;
   std::set<std::string> velero_namespaces = {};  // that are served; empty: all
-  std::shared_ptr<EndedPods> ended_pods = std::make_shared<EndedPods>();
-  std::shared_ptr<SlotChooser> slots = std::make_shared<SlotChooser>();
-  std::shared_ptr<RunningWorkers> running = std::make_shared<RunningWorkers>();
-  std::shared_ptr<AccessKeeper> access_keeper = std::make_shared<AccessKeeper>();
-  std::shared_ptr<csi::ExaminedClaims> examined_claims = std::make_shared<csi::ExaminedClaims>();
+  std::unique_ptr<EndedPods> ended_pods = std::make_unique<EndedPods>();
+  std::unique_ptr<SlotChooser> slots = std::make_unique<SlotChooser>();
+  std::unique_ptr<RunningWorkers> running = std::make_unique<RunningWorkers>();
+  std::unique_ptr<AccessKeeper> access_keeper = std::make_unique<AccessKeeper>();
+  std::unique_ptr<csi::ExaminedClaims> examined_claims = std::make_unique<csi::ExaminedClaims>();
   const k8s::ObjectCache* cache = nullptr;   // null: everything is read from the API server
   k8s::RecentReads* recent_reads = nullptr;  // null: every Secret is read each time
   const csi::BaseIndex* bases = nullptr;     // null: bases are listed where they are asked for

@@ -57,9 +57,6 @@ class UploadStep : public TransferStep {
   velero::DataReference Reference() const;
   absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const objects::VolumeTask& task) override;
   UploadWork Work(const std::optional<csi::MovedGroup>& group) const;
-  // What the newest check of the repository found, which is this volume's alone; nothing: no
-  // damage.
-  absl::StatusOr<std::optional<objects::RepositoryDamage>> KnownDamage() const;
 
   // The DataUpload's own word counts, where it is one.
   engine::OnFallback OnFallback() const;
