@@ -34,6 +34,7 @@ using velero::DataPhase;
 
 // Nothing tells of PVCs and PersistentVolumes.
 constexpr absl::Duration kLookAtBindingAgainMax = absl::Seconds(15);
+constexpr absl::Duration kCheckInPlaceEvery = absl::Seconds(10);
 
 // Whether no worker of the task writes any more: it said so by the last phase, or its end was seen.
 absl::StatusOr<bool> WritesNoMore(const CallContext& ctx, const WorkerRun& run) {
@@ -44,81 +45,86 @@ absl::StatusOr<bool> WritesNoMore(const CallContext& ctx, const WorkerRun& run) 
   return run.HasSurelyEnded(ctx, task.value_or(objects::VolumeTask()));
 }
 
+// The uid of the target that a DataDownload writes into in place; "" for others. Fixed when it is
+// accepted: what is begun in one way is ended in that.
+std::string TargetInPlace(const velero::DataDownload& download, const objects::Object& object) {
+  return object.Annotation(download.phase == DataPhase::kNew ? objects::kIntoAnnotation
+                                                             : objects::kInPlaceAnnotation);
+}
+
+// Of one that is InProgress. Once its volume is known, only the target is waited for.
+const char* StageOf(const objects::Object& object) {
+  return object.Annotation(objects::kRestoredVolumeAnnotation).empty() ? "downloading" : "binding";
+}
+
+// Fills a volume of its own and gives it to the target.
 class DownloadStep : public TransferStep {
  public:
   DownloadStep(const CallContext& ctx, const MoverEnvironment& env, TransferScheduler& scheduler,
                const std::function<void(const DownloadEnd&)>& on_end, velero::DataDownload download,
                velero::DataReference reference, objects::DataTransfer object);
 
+ protected:
+  // Its limit counts when the download is admitted, so it is known by then.
+  absl::Status PrepareAccept() override;
+  absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const objects::VolumeTask& task) override;
+  absl::Status LookAtClaim(const objects::VolumeTask& task) override;
+
+  // From here on the volume is known, whatever becomes of the claim that it was filled through.
+  absl::StatusOr<absl::Time> Conclude(const VolumeTaskStatus& task) override;
+
+  // "" where its claim is gone.
+  virtual absl::StatusOr<std::string> FilledVolume() const;
+  // Whether the target has the volume now; in place, whether it has it for itself again.
+  virtual absl::StatusOr<csi::RebindResult> RebindNow();
+  // What happened until RebindNow() is done, for people.
+  virtual absl::string_view UnboundText() const {
+    return "its volume was filled, but not bound to it within ";
+  }
+
+  // Of both kinds, whatever this one says of itself by now.
+  absl::StatusOr<std::string> RemoveAll() override;
+
+  inplace::InPlaceRequest InPlace(std::optional<objects::OwnerReference> owner) const;
+  absl::Time StartBefore() const;
+  absl::StatusOr<WorkerRun::NextPod> PodFor(const objects::VolumeTask& task,
+                                            const std::string& storage_class,
+                                            const objects::NodeSelector& node_affinity,
+                                            DownloadWork work);
+  static WorkerRun::NextPod WaitFor(absl::string_view what) {
+    return {.pod = {}, .waiting_for = absl::StrCat("waits for ", what)};
+  }
+  static RestoreFigures FiguresOf(const VolumeTaskStatus& task);
+
+  const velero::DataDownload download_;
+  const std::string into_;  // TargetInPlace()
+
  private:
   absl::StatusOr<TaskVolume> Volume() override;
   csi::RestoreRequest Restoring(std::optional<objects::OwnerReference> owner) const;
 
-  // Fixed when it is accepted: what is begun in one way is ended in that.
-  std::string into() const;
-  bool IsInPlace() const { return !into().empty(); }
-
-  // Who may create a DataDownload may be anybody.
-  absl::Status MayAccept() override;
-
-  // Else one could be left behind that begins in a year. The time at which it was made is the API
-  // server's.
-  absl::Status CheckStartBefore() const;
-
   // FAILED_PRECONDITION when the target's PVC will not be made any more.
   absl::Status CheckTargetMayCome() const;
-  absl::Status NoteAccept() override;
-
-  // Its limit counts when the download is admitted, so it is known by then.
   void NoteClass(const std::string& storage_class);
-  inplace::InPlaceRequest InPlace(std::optional<objects::OwnerReference> owner) const;
-  absl::Time StartBefore() const;
 
   // What the worker has seen is so, whatever anybody expects.
   std::string FileSystem() const;
-  absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const objects::VolumeTask& task) override;
-
-  static WorkerRun::NextPod WaitFor(absl::string_view what) {
-    return {.pod = {}, .waiting_for = absl::StrCat("waits for ", what)};
-  }
-
-  absl::StatusOr<WorkerRun::NextPod> PodFor(const objects::VolumeTask& task,
-                                            const std::string& storage_class,
-                                            const objects::NodeSelector& node_affinity);
-
   std::string WordsOf(const VolumeTaskStatus& failed) override {
     return WithMissingKey(failed, Access());
-  }
-
-  absl::Status LookAtClaim(const objects::VolumeTask& task) override;
-
-  // Whether others use the volume meanwhile is told by no change of the worker's.
-  bool IsWatchedClosely() const override { return IsInPlace(); }
-
-  absl::Status LookAtRunning() override {
-    return IsInPlace() ? inplace::CheckInPlace(ctx_, env_.api, InPlace(std::nullopt))
-                       : absl::OkStatus();
   }
 
   absl::StatusOr<RepositoryAccess> Access();
 
   // --- From the worker's volume to the target's
 
-  // From here on the volume is known, whatever becomes of the claim that it was filled through.
-  absl::StatusOr<absl::Time> Conclude(const VolumeTaskStatus& task) override;
-
-  // "" where its claim is gone.
-  absl::StatusOr<std::string> FilledVolume() const;
-  static RestoreFigures FiguresOf(const VolumeTaskStatus& task);
-
-  // Whether the target has the volume now; in place, whether it has it for itself again.
-  absl::StatusOr<csi::RebindResult> RebindNow();
-
-  bool IsConcluding() const override {
+  // Whether Conclude() was reached, so that no worker is needed any more.
+  bool IsConcluding() const {
     return !object_.Annotation(objects::kRestoredVolumeAnnotation).empty();
   }
-
-  absl::StatusOr<absl::Time> GoOnConcluding() override;
+  absl::StatusOr<absl::Time> WorkOn() override {
+    return IsConcluding() ? Rebind() : TransferStep::WorkOn();
+  }
+  absl::StatusOr<absl::Time> Rebind();
 
   // --- Its end
 
@@ -127,22 +133,35 @@ class DownloadStep : public TransferStep {
   // Half given is sooner finished than taken back.
   absl::StatusOr<std::optional<absl::Time>> CompleteAllTheSame(absl::Time latest) override;
 
-  // Of both kinds, whatever this one says of itself by now.
-  absl::Status RemoveAll() override;
-
-  std::string StillThere() const override { return still_there_; }
-
-  std::string StageText() const override {
-    return IsConcluding() ? "binding" : TransferStep::StageText();
-  }
-
   void Tell(DataPhase phase, const std::string& message) override;
 
-  const velero::DataDownload download_;
   const velero::DataReference reference_;
   const std::function<void(const DownloadEnd&)>& on_end_;
   int64_t restored_bytes_ = 0;
-  std::string still_there_;
+};
+
+// Writes what differs into the volume that the target has.
+class RestoreInPlaceStep : public DownloadStep {
+ public:
+  using DownloadStep::DownloadStep;
+
+ private:
+  absl::Status PrepareAccept() override;
+  // FAILED_PRECONDITION if it may not write into a PVC. Untrusted clients may create DataDownloads.
+  absl::Status CheckAllowed() const;
+  // Else one could be left behind that begins in a year. The time at which it was made is the API
+  // server's.
+  absl::Status CheckStartBefore() const;
+  absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const objects::VolumeTask& task) override;
+  absl::Status LookAtClaim(const objects::VolumeTask& task) override;
+  // No change of the worker shows whether others use the volume meanwhile.
+  absl::StatusOr<absl::Time> CheckRunning() override;
+  absl::StatusOr<absl::Time> Conclude(const VolumeTaskStatus& task) override;
+  absl::StatusOr<std::string> FilledVolume() const override { return task_name_; }
+  absl::StatusOr<csi::RebindResult> RebindNow() override;
+  absl::string_view UnboundText() const override {
+    return "its data was restored, but its volume was not given free within ";
+  }
 };
 
 DownloadStep::DownloadStep(const CallContext& ctx, const MoverEnvironment& env,
@@ -154,10 +173,11 @@ DownloadStep::DownloadStep(const CallContext& ctx, const MoverEnvironment& env,
                    {.task = TaskKind::kDownload,
                     .type = objects::DataDownload::Type(),
                     .volume = absl::StrCat(download.target_namespace, "/", download.target_claim),
-                    .moving = "downloading",
+                    .moving = &StageOf,
                     .queued = QueuedDownload},
                    download, std::move(object)),
       download_(std::move(download)),
+      into_(TargetInPlace(download_, object_.object())),
       reference_(std::move(reference)),
       on_end_(on_end) {}
 
@@ -180,15 +200,13 @@ csi::RestoreRequest DownloadStep::Restoring(std::optional<objects::OwnerReferenc
           .owner = std::move(owner)};
 }
 
-std::string DownloadStep::into() const {
-  return object_.Annotation(download_.phase == DataPhase::kNew ? objects::kIntoAnnotation
-                                                               : objects::kInPlaceAnnotation);
+absl::Status RestoreInPlaceStep::PrepareAccept() {
+  RETURN_IF_ERROR(CheckAllowed());
+  object_.SetAnnotation(objects::kInPlaceAnnotation, into_);
+  return DownloadStep::PrepareAccept();
 }
 
-absl::Status DownloadStep::MayAccept() {
-  if (!IsInPlace()) {
-    return absl::OkStatus();
-  }
+absl::Status RestoreInPlaceStep::CheckAllowed() const {
   RETURN_IF_ERROR(CheckWritesIntoExisting(env_.settings));
   if (download_.labels.contains(objects::kRestoreNameLabel)) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -198,7 +216,7 @@ absl::Status DownloadStep::MayAccept() {
   return CheckStartBefore();
 }
 
-absl::Status DownloadStep::CheckStartBefore() const {
+absl::Status RestoreInPlaceStep::CheckStartBefore() const {
   const std::optional<absl::Time> start_before =
       ParseRfc3339(object_.Annotation(objects::kStartBeforeAnnotation));
   if (!start_before.has_value()) {
@@ -245,10 +263,7 @@ absl::Status DownloadStep::CheckTargetMayCome() const {
                                   ", and makes no more claims; its errors say why"));
 }
 
-absl::Status DownloadStep::NoteAccept() {
-  if (IsInPlace()) {
-    object_.SetAnnotation(objects::kInPlaceAnnotation, into());
-  }
+absl::Status DownloadStep::PrepareAccept() {
   ASSIGN_OR_RETURN(const auto target, objects::Find<objects::PersistentVolumeClaim>(
                                           ctx_, env_.api,
                                           objects::PersistentVolumeClaim::Key(
@@ -270,7 +285,7 @@ inplace::InPlaceRequest DownloadStep::InPlace(std::optional<objects::OwnerRefere
           .mover_namespace = env_.mover_namespace,
           .target_namespace = download_.target_namespace,
           .target_claim = download_.target_claim,
-          .target_uid = into(),
+          .target_uid = into_,
           .target_volume = download_.target_volume,
           .transfer = absl::StrCat(download_.namespace_name, "/", download_.name),
           .transfer_uid = download_.uid,
@@ -290,14 +305,24 @@ std::string DownloadStep::FileSystem() const {
   return seen.empty() ? object_.object().file_system() : seen;
 }
 
-absl::StatusOr<WorkerRun::NextPod> DownloadStep::PrepareWorker(const objects::VolumeTask& task) {
-  if (IsInPlace()) {
-    RETURN_IF_ERROR(MayAccept());  // Who makes it may write any phase.
-    ASSIGN_OR_RETURN(const inplace::InPlaceVolume volume,
-                     inplace::ExposeInPlace(ctx_, env_.api, InPlace(task.AsOwner())));
-    return volume.waiting_for.empty() ? PodFor(task, volume.storage_class, {})
-                                      : WaitFor(volume.waiting_for);
+absl::StatusOr<WorkerRun::NextPod> RestoreInPlaceStep::PrepareWorker(
+    const objects::VolumeTask& task) {
+  RETURN_IF_ERROR(CheckAllowed());  // Its creator may write any phase.
+  ASSIGN_OR_RETURN(const inplace::InPlaceVolume volume,
+                   inplace::ExposeInPlace(ctx_, env_.api, InPlace(task.AsOwner())));
+  if (!volume.waiting_for.empty()) {
+    return WaitFor(volume.waiting_for);
   }
+  // One that starts late must not begin once the PVC is in use again. A later attempt finishes what
+  // is partly old.
+  const absl::Time prepared = Now() + env_.settings.prepare_timeout;
+  return PodFor(
+      task, volume.storage_class, {},
+      {.only_differing = true,
+       .start_before = task.attempts() == 0 ? std::min(prepared, StartBefore()) : prepared});
+}
+
+absl::StatusOr<WorkerRun::NextPod> DownloadStep::PrepareWorker(const objects::VolumeTask& task) {
   csi::RestoreRequest request = Restoring(task.AsOwner());
   request.is_without_claim = !IsAdmitted();
   ASSIGN_OR_RETURN(const csi::RestoredVolume volume, csi::PrepareVolume(ctx_, env_.api, request));
@@ -314,21 +339,16 @@ absl::StatusOr<WorkerRun::NextPod> DownloadStep::PrepareWorker(const objects::Vo
     waiting.is_idle = volume.awaits_target;
     return waiting;
   }
-  return PodFor(task, volume.storage_class, volume.node_affinity);
+  return PodFor(task, volume.storage_class, volume.node_affinity, {});
 }
 
-absl::StatusOr<WorkerRun::NextPod> DownloadStep::PodFor(
-    const objects::VolumeTask& task, const std::string& storage_class,
-    const objects::NodeSelector& node_affinity) {
+absl::StatusOr<WorkerRun::NextPod> DownloadStep::PodFor(const objects::VolumeTask& task,
+                                                        const std::string& storage_class,
+                                                        const objects::NodeSelector& node_affinity,
+                                                        DownloadWork work) {
   ASSIGN_OR_RETURN(RepositoryAccess access, Access());
-  DownloadWork work{.device = kVolumePath, .snapshot_id = reference_.snapshot_id};
-  if (IsInPlace()) {
-    work.only_differing = true;
-    // One that starts late must not begin once the PVC is in use again. A later attempt finishes
-    // what is partly old.
-    const absl::Time prepared = Now() + env_.settings.prepare_timeout;
-    work.start_before = task.attempts() == 0 ? std::min(prepared, StartBefore()) : prepared;
-  }
+  work.device = objects::kVolumePath;
+  work.snapshot_id = reference_.snapshot_id;
   return run_.PodFor(ctx_, task,
                      {.work = std::move(work),
                       .access = std::move(access),
@@ -336,10 +356,16 @@ absl::StatusOr<WorkerRun::NextPod> DownloadStep::PodFor(
                       .node_affinity = node_affinity});
 }
 
+absl::Status RestoreInPlaceStep::LookAtClaim(const objects::VolumeTask& task) {
+  return inplace::ExposeInPlace(ctx_, env_.api, InPlace(task.AsOwner())).status();
+}
+
+absl::StatusOr<absl::Time> RestoreInPlaceStep::CheckRunning() {
+  RETURN_IF_ERROR(inplace::CheckInPlace(ctx_, env_.api, InPlace(std::nullopt)));
+  return Now() + kCheckInPlaceEvery;
+}
+
 absl::Status DownloadStep::LookAtClaim(const objects::VolumeTask& task) {
-  if (IsInPlace()) {
-    return inplace::ExposeInPlace(ctx_, env_.api, InPlace(task.AsOwner())).status();
-  }
   return csi::PrepareVolume(ctx_, env_.api, Restoring(task.AsOwner())).status();
 }
 
@@ -357,11 +383,18 @@ absl::StatusOr<RepositoryAccess> DownloadStep::Access() {
              : std::move(access);
 }
 
-absl::StatusOr<absl::Time> DownloadStep::Conclude(const VolumeTaskStatus& task) {
-  if (const absl::Status look = LookAtRunning(); !look.ok()) {
-    return absl::IsFailedPrecondition(look) ? BeginFailure(look.message())
-                                            : absl::StatusOr<absl::Time>(look);
+absl::StatusOr<absl::Time> RestoreInPlaceStep::Conclude(const VolumeTaskStatus& task) {
+  const absl::Status checked = inplace::CheckInPlace(ctx_, env_.api, InPlace(std::nullopt));
+  if (absl::IsFailedPrecondition(checked)) {
+    return BeginFailure(checked.message());
   }
+  RETURN_IF_ERROR(checked);
+  const RestoreFigures figures = FiguresOf(task);
+  object_.SetAnnotation(objects::kRestoredBytesAnnotation, objects::FormatRestoredBytes(figures));
+  return DownloadStep::Conclude(task);
+}
+
+absl::StatusOr<absl::Time> DownloadStep::Conclude(const VolumeTaskStatus& task) {
   ASSIGN_OR_RETURN(const std::string volume, FilledVolume());
   if (volume.empty()) {
     return BeginFailure("the volume that was filled is gone: its claim was deleted");
@@ -372,9 +405,6 @@ absl::StatusOr<absl::Time> DownloadStep::Conclude(const VolumeTaskStatus& task) 
   }
   object_.SetAnnotation(objects::kRestoredVolumeAnnotation, volume);
   const RestoreFigures figures = FiguresOf(task);
-  if (IsInPlace()) {
-    object_.SetAnnotation(objects::kRestoredBytesAnnotation, objects::FormatRestoredBytes(figures));
-  }
   if (incremental::IsFileSystem(figures.file_system)) {
     object_.SetAnnotation(objects::kRestoredFileSystemAnnotation, figures.file_system);
   }
@@ -385,9 +415,6 @@ absl::StatusOr<absl::Time> DownloadStep::Conclude(const VolumeTaskStatus& task) 
 }
 
 absl::StatusOr<std::string> DownloadStep::FilledVolume() const {
-  if (IsInPlace()) {
-    return task_name_;
-  }
   ASSIGN_OR_RETURN(
       const auto claim,
       objects::Find<objects::PersistentVolumeClaim>(
@@ -402,19 +429,20 @@ RestoreFigures DownloadStep::FiguresOf(const VolumeTaskStatus& task) {
 
 absl::StatusOr<csi::RebindResult> DownloadStep::RebindNow() {
   RETURN_IF_ERROR(run_.RemoveEnded(ctx_));
-  if (IsInPlace()) {
-    RETURN_IF_ERROR(inplace::CheckSameTarget(ctx_, env_.api, InPlace(std::nullopt)));
-    ASSIGN_OR_RETURN(
-        std::string waiting_for,
-        inplace::HideInPlace(ctx_, env_.api, InPlace(std::nullopt), {.is_whole = true}));
-    const bool is_done = waiting_for.empty();
-    return csi::RebindResult{.is_done = is_done, .waiting_for = std::move(waiting_for)};
-  }
   return csi::HandVolumeOver(ctx_, env_.api, Restoring(std::nullopt),
                              object_.Annotation(objects::kRestoredVolumeAnnotation));
 }
 
-absl::StatusOr<absl::Time> DownloadStep::GoOnConcluding() {
+absl::StatusOr<csi::RebindResult> RestoreInPlaceStep::RebindNow() {
+  RETURN_IF_ERROR(run_.RemoveEnded(ctx_));
+  RETURN_IF_ERROR(inplace::CheckSameTarget(ctx_, env_.api, InPlace(std::nullopt)));
+  ASSIGN_OR_RETURN(std::string waiting_for,
+                   inplace::HideInPlace(ctx_, env_.api, InPlace(std::nullopt), {.is_whole = true}));
+  const bool is_done = waiting_for.empty();
+  return csi::RebindResult{.is_done = is_done, .waiting_for = std::move(waiting_for)};
+}
+
+absl::StatusOr<absl::Time> DownloadStep::Rebind() {
   const absl::StatusOr<csi::RebindResult> over = RebindNow();
   if (absl::IsFailedPrecondition(over.status())) {
     return BeginFailure(over.status().message());
@@ -430,10 +458,8 @@ absl::StatusOr<absl::Time> DownloadStep::GoOnConcluding() {
   const std::string waits = over.ok() ? absl::StrCat("waits for ", over->waiting_for)
                                       : std::string(over.status().message());
   if (Now() >= deadline) {
-    return BeginFailure(absl::StrCat(
-        IsInPlace() ? "its data was restored, but its volume was not given free within "
-                    : "its volume was filled, but not bound to it within ",
-        absl::FormatDuration(kBindingTimeMax), ": ", waits));
+    return BeginFailure(
+        absl::StrCat(UnboundText(), absl::FormatDuration(kBindingTimeMax), ": ", waits));
   }
   if (IsAdmitted()) {
     GiveBackAdmission();
@@ -464,19 +490,20 @@ absl::StatusOr<std::optional<absl::Time>> DownloadStep::CompleteAllTheSame(absl:
   return may_wait ? std::optional(std::min(latest, Now() + kTransferLookAgain)) : std::nullopt;
 }
 
-absl::Status DownloadStep::RemoveAll() {
+absl::StatusOr<std::string> DownloadStep::RemoveAll() {
   ASSIGN_OR_RETURN(const bool has_ended, WritesNoMore(ctx_, run_));
   RETURN_IF_ERROR(run_.Remove(ctx_));
-  ASSIGN_OR_RETURN(still_there_,
+  ASSIGN_OR_RETURN(std::string waits_for,
                    inplace::HideInPlace(ctx_, env_.api, InPlace(std::nullopt),
-                                        {.is_whole = IsInPlace() && IsConcluding(),
+                                        {.is_whole = !into_.empty() && IsConcluding(),
                                          .is_fenced = IsFenced(),
                                          .may_still_write = !has_ended && !IsFenced()}));
-  if (!still_there_.empty()) {
-    return absl::OkStatus();
+  if (waits_for.empty()) {
+    RETURN_IF_ERROR(
+        csi::RemoveRestoredVolume(ctx_, env_.api, Restoring(std::nullopt),
+                                  object_.Annotation(objects::kRestoredVolumeAnnotation)));
   }
-  return csi::RemoveRestoredVolume(ctx_, env_.api, Restoring(std::nullopt),
-                                   object_.Annotation(objects::kRestoredVolumeAnnotation));
+  return waits_for;
 }
 
 void DownloadStep::Tell(DataPhase phase, const std::string& message) {
@@ -542,6 +569,10 @@ absl::StatusOr<std::unique_ptr<TransferStep>> DownloadReconciler::StepFor(
     const CallContext& ctx, objects::DataTransfer object) {
   ASSIGN_OR_RETURN(velero::DataDownload download, velero::ParseDataDownload(object));
   ASSIGN_OR_RETURN(velero::DataReference reference, ReferenceOf(download));
+  if (!TargetInPlace(download, object).empty()) {
+    return std::make_unique<RestoreInPlaceStep>(ctx, env_, scheduler_, on_end_, std::move(download),
+                                                std::move(reference), std::move(object));
+  }
   return std::make_unique<DownloadStep>(ctx, env_, scheduler_, on_end_, std::move(download),
                                         std::move(reference), std::move(object));
 }

@@ -24,7 +24,6 @@ constexpr absl::Duration kLookAgainAfterError = absl::Seconds(10);
 // Of the time of one look, what is kept for writing how it went, whatever took so long.
 constexpr absl::Duration kTimeToWrite = absl::Seconds(5);
 constexpr absl::Duration kLookAtParkedAgain = absl::Minutes(1);
-constexpr absl::Duration kLookCloselyEvery = absl::Seconds(10);
 
 bool WillNeverDo(const absl::Status& status) {
   return absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status);
@@ -62,7 +61,7 @@ absl::StatusOr<absl::Time> TransferStep::Run() {
       if (!is_unwanted) {
         return Accept();
       }
-      RETURN_IF_ERROR(RemoveAll());
+      RETURN_IF_ERROR(RemoveAll().status());
       return End(DataPhase::kCanceled, "cancelled before it began");
     case DataPhase::kAccepted:
     case DataPhase::kPrepared:
@@ -81,10 +80,12 @@ absl::StatusOr<absl::Time> TransferStep::Run() {
 absl::Time TransferStep::Stamp() const { return absl::FromUnixSeconds(absl::ToUnixSeconds(Now())); }
 
 absl::StatusOr<absl::Time> TransferStep::Accept() {
-  if (const absl::Status may = MayAccept(); WillNeverDo(may)) {
-    return End(DataPhase::kFailed, absl::StrCat("volume ", words_.volume, ": ", may.message()));
+  const absl::Status prepared = PrepareAccept();
+  if (WillNeverDo(prepared)) {
+    return End(DataPhase::kFailed,
+               absl::StrCat("volume ", words_.volume, ": ", prepared.message()));
   }
-  RETURN_IF_ERROR(NoteAccept());
+  RETURN_IF_ERROR(prepared);
   object_.AddFinalizer();
   object_.SetPhase(DataPhase::kAccepted);
   object_.SetAcceptedAt(Stamp());
@@ -108,7 +109,7 @@ absl::StatusOr<absl::Time> TransferStep::Advance() {
       return answer.ask_again;
     }
   }
-  return IsConcluding() ? GoOnConcluding() : WorkOn();
+  return WorkOn();
 }
 
 // The scheduler may not have seen yet that an admission was given back, and is told.
@@ -216,8 +217,9 @@ absl::StatusOr<absl::Time> TransferStep::WatchRunning(const WorkerView& view) {
   if (view.status.phase == TaskPhase::kNone && Now() >= DeadlineOf(view)) {
     return BeginFailure("the worker runs, but does not say so: may its Pod reach the API server?");
   }
-  if (const absl::Status look = LookAtRunning(); absl::IsFailedPrecondition(look)) {
-    return BeginFailure(look.message());
+  const absl::StatusOr<absl::Time> checked = CheckRunning();
+  if (absl::IsFailedPrecondition(checked.status())) {
+    return BeginFailure(checked.status().message());
   }
   object_.SetMessage("");
   const bool moves_on = transfer_.phase == DataPhase::kAccepted;
@@ -241,8 +243,9 @@ absl::StatusOr<absl::Time> TransferStep::WatchRunning(const WorkerView& view) {
   if (moves_on) {  // InProgress is a write of its own, so that watchers see both phases.
     return Now();
   }
-  if (IsWatchedClosely()) {
-    return std::min(view.look_again, Now() + kLookCloselyEvery);
+  const absl::Time check_again = checked.value_or(Now() + kLookAgainAfterError);
+  if (check_again != absl::InfiniteFuture()) {
+    return std::min(view.look_again, check_again);
   }
   if (view.status.phase == TaskPhase::kRunning) {
     const absl::Duration now = ctx_.clock->Uptime();
@@ -360,13 +363,12 @@ absl::Time TransferStep::DeadlineOf(const WorkerView& view) const {
 
 // --- Its end
 
-std::string TransferStep::StageText() const {
-  return transfer_.phase == DataPhase::kInProgress ? words_.moving : "preparing";
-}
-
 absl::StatusOr<absl::Time> TransferStep::BeginFailure(absl::string_view why) {
-  object_.SetAnnotation(objects::kFailureAnnotation,
-                        absl::StrCat("volume ", words_.volume, " (", StageText(), "): ", why));
+  const bool is_moving = transfer_.phase == DataPhase::kInProgress;
+  object_.SetAnnotation(
+      objects::kFailureAnnotation,
+      absl::StrCat("volume ", words_.volume, " (",
+                   is_moving ? words_.moving(object_.object()) : "preparing", "): ", why));
   object_.SetTime(objects::kStoppingAtAnnotation, Now());
   RETURN_IF_ERROR(Write());
   return WindUp();
@@ -396,8 +398,8 @@ absl::StatusOr<absl::Time> TransferStep::WindUp() {
   if (!is_stopped && Now() < latest) {
     return std::min(latest, Now() + kTransferLookAgain);
   }
-  RETURN_IF_ERROR(RemoveAll());
-  if (!StillThere().empty()) {
+  ASSIGN_OR_RETURN(const std::string waits_for, RemoveAll());
+  if (!waits_for.empty()) {
     return Now() + kTransferLookAgain;
   }
   return failure.empty() ? End(DataPhase::kCanceled, object_.object().message())

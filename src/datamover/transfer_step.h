@@ -91,8 +91,8 @@ class TransferStep {
   struct Words {
     TaskKind task;
     const k8s::ResourceType& type;
-    std::string volume;  // "namespace/claim"
-    std::string moving;  // "uploading"
+    std::string volume;                                    // "namespace/claim"
+    const char* (*moving)(const objects::Object& object);  // "uploading"
     std::optional<QueuedTransfer> (*queued)(const objects::Object& object);
   };
 
@@ -108,44 +108,36 @@ class TransferStep {
   virtual absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const objects::VolumeTask& task) = 0;
   // Whether the claim of a Pod that waits can still come.
   virtual absl::Status LookAtClaim(const objects::VolumeTask& task) = 0;
-  // Whether it may be accepted at all: FAILED_PRECONDITION where not, which it fails with.
-  virtual absl::Status MayAccept() { return absl::OkStatus(); }
-  // It is being accepted: what is fixed from then on.
-  virtual absl::Status NoteAccept() { return absl::OkStatus(); }
+  // Fixes what stays as it is from its acceptance on. FAILED_PRECONDITION, which it fails with:
+  // it may not be accepted.
+  virtual absl::Status PrepareAccept() { return absl::OkStatus(); }
   // The worker was seen to begin.
   virtual void NoteBegin() {}
   // The worker was seen to run for the first time: FAILED_PRECONDITION where it works on what it
   // must not work on.
   virtual absl::Status LookAtBegun(const objects::VolumeTask& /*task*/) { return absl::OkStatus(); }
-  // While the worker runs, at each look: FAILED_PRECONDITION where it must not go on.
-  virtual absl::Status LookAtRunning() { return absl::OkStatus(); }
-  // Whether LookAtRunning() is to see more than what changes of the Pod and the task.
-  virtual bool IsWatchedClosely() const { return false; }
+  // While the worker runs, at each look: FAILED_PRECONDITION if it must not continue; else until
+  // when nothing but its Pod and its task needs another look.
+  virtual absl::StatusOr<absl::Time> CheckRunning() { return absl::InfiniteFuture(); }
   // What the worker said of its failure, and what it cannot know.
   virtual std::string WordsOf(const VolumeTaskStatus& failed) { return MessageOf(failed); }
   // What a worker that was done leads to.
   virtual absl::StatusOr<absl::Time> Conclude(const VolumeTaskStatus& task) = 0;
-  // Whether Conclude() came so far that the worker is needed no more; then what is done from there.
-  virtual bool IsConcluding() const { return false; }
-  virtual absl::StatusOr<absl::Time> GoOnConcluding() { return absl::InfiniteFuture(); }
   // One that is cancelled, and whose worker was told so, may be done all the same: then it is
   // completed. It may also need a moment, not later than `latest`. Nothing: it is given up.
   virtual absl::StatusOr<std::optional<absl::Time>> CompleteAllTheSame(absl::Time latest) = 0;
-  // All that was made, whatever became of it.
-  virtual absl::Status RemoveAll() = 0;
-  // What the last phase waits for after RemoveAll(), because a worker may still write there:
-  // nothing
-  // (""), once IsFenced().
-  virtual std::string StillThere() const { return ""; }
+  // All that was made, whatever became of it. Returns what the last phase waits for, because a
+  // worker may still write there; "", once IsFenced(): nothing.
+  virtual absl::StatusOr<std::string> RemoveAll() = 0;
   // Whether a worker that was told to end, however it is cut off, writes no more.
   bool IsFenced() const;
-  // "preparing", "uploading".
-  virtual std::string StageText() const;
   // It has its last phase: Events, figures.
   virtual void Tell(velero::DataPhase phase, const std::string& message) = 0;
 
   // --- What a kind may use
 
+  // Of one that is admitted, up to Conclude(). A kind for which that is not the end adds to it.
+  virtual absl::StatusOr<absl::Time> WorkOn();
   absl::StatusOr<absl::Time> BeginFailure(absl::string_view why);
   absl::StatusOr<absl::Time> End(velero::DataPhase phase, const std::string& message);
   void Emit(k8s::EventType type, absl::string_view reason, absl::string_view message);
@@ -174,7 +166,6 @@ class TransferStep {
   QueuedTransfer EndAwaiting();
   TransferScheduler::Answer AskForAdmission();
   absl::StatusOr<WorkerRun::NextPod> NextPod(const objects::VolumeTask& task);
-  absl::StatusOr<absl::Time> WorkOn();
   absl::StatusOr<WorkerView> StepWorker();
   absl::StatusOr<WorkerView> StepTask();
   absl::StatusOr<absl::Time> AwaitDespite(const absl::Status& error);

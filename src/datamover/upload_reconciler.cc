@@ -59,7 +59,7 @@ class UploadStep : public TransferStep {
   UploadWork Work(const std::optional<csi::MovedGroup>& group) const;
 
   // The DataUpload's own word counts, where it is one.
-  engine::OnFallback OnFallback() const;
+  objects::OnFallback OnFallback() const;
 
   absl::Status LookAtClaim(const objects::VolumeTask& task) override {
     return csi::ExposeSnapshot(ctx_, env_.api, Exposing(task.AsOwner())).status();
@@ -85,7 +85,7 @@ class UploadStep : public TransferStep {
   // A driver that said once that the base is gone needs bases, whatever the settings say of it.
   absl::StatusOr<csi::SnapshotAction> FinalizeBase(const BackupFigures& figures);
   absl::Status RemoveWithSnapshot(csi::SnapshotAction action);
-  absl::Status RemoveAll() override;
+  absl::StatusOr<std::string> RemoveAll() override;
 
   // A worker that is given up before it says how it ends may be at its last step, or be done just
   // now; so may one have been that was lost before the last. Its snapshot goes by a DataDeletion,
@@ -112,7 +112,7 @@ UploadStep::UploadStep(const CallContext& ctx, const MoverEnvironment& env,
                    {.task = TaskKind::kUpload,
                     .type = objects::DataUpload::Type(),
                     .volume = absl::StrCat(upload.source_namespace, "/", upload.source_claim),
-                    .moving = "uploading",
+                    .moving = [](const objects::Object&) { return "uploading"; },
                     .queued = QueuedUpload},
                    upload, std::move(object)),
       upload_(std::move(upload)),
@@ -214,7 +214,7 @@ absl::StatusOr<WorkerRun::NextPod> UploadStep::PrepareWorker(const objects::Volu
 }
 
 UploadWork UploadStep::Work(const std::optional<csi::MovedGroup>& group) const {
-  UploadWork work{.device = kVolumePath,
+  UploadWork work{.device = objects::kVolumePath,
                   .host = env_.cluster,
                   .path = absl::StrCat("/", upload_.source_namespace, "/", upload_.source_claim),
                   .volume_snapshot = absl::StrCat(env_.mover_namespace, "/", task_name_),
@@ -238,11 +238,11 @@ UploadWork UploadStep::Work(const std::optional<csi::MovedGroup>& group) const {
   return work;
 }
 
-engine::OnFallback UploadStep::OnFallback() const {
+objects::OnFallback UploadStep::OnFallback() const {
   const auto asked = upload_.config.find("onFallback");
   return asked == upload_.config.end()
              ? env_.settings.on_fallback
-             : engine::ParseOnFallback(asked->second).value_or(env_.settings.on_fallback);
+             : objects::ParseOnFallback(asked->second).value_or(env_.settings.on_fallback);
 }
 
 absl::StatusOr<absl::Time> UploadStep::Conclude(const VolumeTaskStatus& task) {
@@ -331,9 +331,10 @@ absl::Status UploadStep::RemoveWithSnapshot(csi::SnapshotAction action) {
   return csi::RemoveExposure(ctx_, env_.api, Exposing(std::nullopt), action);
 }
 
-absl::Status UploadStep::RemoveAll() {
+absl::StatusOr<std::string> UploadStep::RemoveAll() {
   RETURN_IF_ERROR(ForgetUnnamed());
-  return RemoveWithSnapshot(csi::SnapshotAction::kDelete);
+  RETURN_IF_ERROR(RemoveWithSnapshot(csi::SnapshotAction::kDelete));
+  return "";
 }
 
 absl::Status UploadStep::ForgetUnnamed() {
