@@ -1,9 +1,6 @@
 #include "datamover/uninstall.h"
 
 #include <algorithm>
-#include <array>
-#include <atomic>
-#include <cstdint>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -16,7 +13,6 @@
 #include "base/check.h"
 #include "base/human_text.h"
 #include "base/status_macros.h"
-#include "base/worker_pool.h"
 #include "csi/base_snapshots.h"
 #include "csi/claim_release.h"
 #include "csi/deletion_proof.h"
@@ -44,6 +40,7 @@
 #include "objects/volume_snapshot.h"
 #include "objects/volume_task.h"
 #include "objects/workload.h"
+#include "repository/find_repositories.h"
 #include "velero/data_reference.h"
 #include "velero/data_upload.h"
 #include "velero/storage_location.h"
@@ -55,67 +52,13 @@ namespace {
 constexpr absl::Duration kLeaseAgeMax = absl::Minutes(1);
 // For what drivers and nodes remove.
 constexpr absl::Duration kGoneTimeMax = absl::Minutes(2);
-constexpr int kDeletersMax = 16;
+// Of a repository below the folder of its cluster: the namespace and the uid of the PVC.
+constexpr std::size_t kRepositoryDepth = 2;
 constexpr char kGivenUp[] = "the data mover was uninstalled";
-
-// The parts of a repository in the order in which they go: at no time does one refer to what is
-// gone.
-constexpr std::array<absl::string_view, 6> kPartsInOrder = {"snapshots", "index", "data",
-                                                            "",  // all others
-                                                            "keys",      "config"};
 
 std::string FullName(const objects::Object& object) {
   const std::string space = object.namespace_name();
   return absl::StrCat(space, space.empty() ? "" : "/", object.name());
-}
-
-struct Holding {
-  int64_t objects = 0;
-  int64_t bytes = 0;
-};
-
-absl::StatusOr<Holding> Measure(const CallContext& ctx, storage::ObjectStore& store,
-                                const std::string& folder) {
-  Holding holding;
-  RETURN_IF_ERROR(store.List(ctx, folder, [&](const storage::ObjectInfo& object) {
-    ++holding.objects;
-    holding.bytes += object.size_bytes;
-    return absl::OkStatus();
-  }));
-  return holding;
-}
-
-// "<cluster>/<namespace>/<claim uid>/<part>..."
-std::size_t OrderOf(absl::string_view key) {
-  const std::vector<absl::string_view> words = absl::StrSplit(key, '/');
-  const auto* const others = std::find(kPartsInOrder.begin(), kPartsInOrder.end(), "");
-  const auto* const found =
-      words.size() > 3 ? std::find(kPartsInOrder.begin(), kPartsInOrder.end(), words[3]) : others;
-  return static_cast<std::size_t>((found == kPartsInOrder.end() ? others : found) -
-                                  kPartsInOrder.begin());
-}
-
-absl::Status DeleteFolder(const CallContext& ctx, storage::ObjectStore& store,
-                          const std::string& folder) {
-  std::array<std::vector<std::string>, kPartsInOrder.size()> parts;
-  RETURN_IF_ERROR(store.List(ctx, folder, [&](const storage::ObjectInfo& object) {
-    CSIDELTA_CHECK(absl::StartsWith(object.key, folder));
-    parts[OrderOf(object.key)].push_back(object.key);
-    return absl::OkStatus();
-  }));
-  for (const std::vector<std::string>& keys : parts) {
-    std::atomic<std::size_t> next = 0;
-    WorkerPool pool(ctx);
-    pool.Start(static_cast<int>(std::min<std::size_t>(kDeletersMax, keys.size())),
-               [&](const CallContext& worker_ctx, int) {
-                 for (std::size_t i = next++; i < keys.size(); i = next++) {
-                   RETURN_IF_ERROR(store.Delete(worker_ctx, keys[i]));
-                 }
-                 return absl::OkStatus();
-               });
-    RETURN_IF_ERROR(pool.Join());
-  }
-  return absl::OkStatus();
 }
 
 UninstallItem MakeItem(const k8s::ResourceType& type, const objects::Object& object,
@@ -205,7 +148,8 @@ bool IsConfirmed(const objects::Secret& secret) {
 absl::Status DropKeys(const CallContext& ctx, k8s::ApiClient& api, storage::OpenedStore& opened,
                       const std::string& folder, const k8s::ObjectKey& key,
                       const std::string& uid) {
-  ASSIGN_OR_RETURN(const Holding left, Measure(ctx, opened.store(), folder));
+  ASSIGN_OR_RETURN(const repository::StoredSize left,
+                   repository::SizeOfAll(ctx, opened.store(), folder));
   if (left.objects > 0) {
     return absl::FailedPreconditionError(
         absl::StrCat(Counted(left.objects, "object"), " still there that need it"));
@@ -271,7 +215,7 @@ class Planner {
   // How to delete it is said beside it.
   std::string KeptText(const absl::StatusOr<velero::StorageLocation>& location) const;
   void PlanDataOf(const objects::BackupStorageLocation& object);
-  absl::StatusOr<Holding> Look(const absl::StatusOr<velero::StorageLocation>& location,
+  absl::StatusOr<repository::StoredSize> Look(const absl::StatusOr<velero::StorageLocation>& location,
                                Place& place);
 
   // What uploads that the cluster still has stored where their location does not point any more.
@@ -563,7 +507,7 @@ void Planner::PlanDataOf(const objects::BackupStorageLocation& object) {
     return;
   }
   Place& place = places_[FullName(object)];
-  const absl::StatusOr<Holding> holding = Look(location, place);
+  const absl::StatusOr<repository::StoredSize> holding = Look(location, place);
   if (!holding.ok()) {
     item.text = absl::StrCat("cannot be looked at: ", holding.status().message());
     Add(std::move(item), [status = holding.status()](const CallContext&) { return status; });
@@ -580,7 +524,7 @@ void Planner::PlanDataOf(const objects::BackupStorageLocation& object) {
   const bool has_own = !location.ok() ||
                        !ForLocation(env_.settings, location->name).deletion_credential.name.empty();
   Add(std::move(item), [opened = place.opened, folder = folder_, has_own](const CallContext& ctx) {
-    const absl::Status deleted = DeleteFolder(ctx, opened->store(), folder);
+    const absl::Status deleted = repository::DeleteAll(ctx, opened->store(), folder, kRepositoryDepth);
     return has_own || !absl::IsPermissionDenied(deleted)
                ? deleted
                : absl::PermissionDeniedError(
@@ -591,7 +535,7 @@ void Planner::PlanDataOf(const objects::BackupStorageLocation& object) {
   });
 }
 
-absl::StatusOr<Holding> Planner::Look(const absl::StatusOr<velero::StorageLocation>& location,
+absl::StatusOr<repository::StoredSize> Planner::Look(const absl::StatusOr<velero::StorageLocation>& location,
                                       Place& place) {
   RETURN_IF_ERROR(location.status());
   ASSIGN_OR_RETURN(
@@ -601,7 +545,7 @@ absl::StatusOr<Holding> Planner::Look(const absl::StatusOr<velero::StorageLocati
   ASSIGN_OR_RETURN(std::unique_ptr<storage::OpenedStore> opened, request_.open_store(access));
   place.opened = std::move(opened);
   place.address = access.repository.address;
-  return Measure(ctx_, place.opened->store(), folder_);
+  return repository::SizeOfAll(ctx_, place.opened->store(), folder_);
 }
 
 absl::Status Planner::NoteFormerPlaces() {

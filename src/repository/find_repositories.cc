@@ -1,11 +1,16 @@
 #include "repository/find_repositories.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <iterator>
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/check.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "base/worker_pool.h"
@@ -15,8 +20,21 @@ namespace csidelta::repository {
 namespace {
 
 constexpr std::size_t kListingsAtOnce = 8;
+constexpr std::size_t kDeletionsAtOnce = 16;
 // What a repository with a snapshot has besides its data.
 constexpr absl::string_view kParts[] = {"index/", "keys/", "snapshots/"};
+
+// The parts of a repository in the order in which they are deleted: at no time does one refer to
+// what is gone.
+constexpr std::array<absl::string_view, 6> kPartsInOrder = {"snapshots", "index", "data",
+                                                            "",  // all others
+                                                            "keys",      "config"};
+
+std::size_t OrderOf(absl::string_view part) {
+  const auto* found = absl::c_find(kPartsInOrder, part);
+  found = found == kPartsInOrder.end() ? absl::c_find(kPartsInOrder, "") : found;
+  return static_cast<std::size_t>(found - kPartsInOrder.begin());
+}
 
 struct Folder {
   bool is_repository = false;
@@ -83,6 +101,34 @@ absl::StatusOr<std::vector<std::string>> FindRepositories(
   }
   std::sort(repositories.begin(), repositories.end());
   return repositories;
+}
+
+absl::StatusOr<StoredSize> SizeOfAll(const CallContext& ctx, storage::ObjectStore& store,
+                                     const std::string& folder) {
+  StoredSize size;
+  RETURN_IF_ERROR(store.List(ctx, folder, [&](const storage::ObjectInfo& object) {
+    ++size.objects;
+    size.bytes += object.size_bytes;
+    return absl::OkStatus();
+  }));
+  return size;
+}
+
+absl::Status DeleteAll(const CallContext& ctx, storage::ObjectStore& store,
+                       const std::string& folder, std::size_t depth) {
+  std::array<std::vector<std::string>, kPartsInOrder.size()> parts;
+  RETURN_IF_ERROR(store.List(ctx, folder, [&](const storage::ObjectInfo& object) {
+    CSIDELTA_CHECK(absl::StartsWith(object.key, folder));
+    const std::vector<absl::string_view> names =
+        absl::StrSplit(absl::string_view(object.key).substr(folder.size()), '/');
+    parts[OrderOf(names.size() > depth ? names[depth] : "")].push_back(object.key);
+    return absl::OkStatus();
+  }));
+  for (const std::vector<std::string>& keys : parts) {
+    RETURN_IF_ERROR(ParallelFor(keys.size(), kDeletionsAtOnce,
+                                [&](std::size_t i) { return store.Delete(ctx, keys[i]); }));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace csidelta::repository

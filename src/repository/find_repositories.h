@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -24,5 +25,18 @@ inline constexpr int64_t kFoldersMax = 200'000;  // looked into by one search
 absl::StatusOr<std::vector<std::string>> FindRepositories(
     const CallContext& ctx, storage::ObjectStore& store, int depth_max,
     const std::function<void(const std::string& folder, const absl::Status&)>& unseen);
+
+// What lies below a folder that holds repositories alone, whether or not their parts are whole.
+struct StoredSize {
+  int64_t objects = 0;
+  int64_t bytes = 0;
+};
+absl::StatusOr<StoredSize> SizeOfAll(const CallContext& ctx, storage::ObjectStore& store,
+                                     const std::string& folder);
+
+// Deletes all of it, of each repository first what refers to other parts. `folder` ends in "/"; the
+// repositories lie `depth` folders below it. Idempotent.
+absl::Status DeleteAll(const CallContext& ctx, storage::ObjectStore& store,
+                       const std::string& folder, std::size_t depth);
 
 }  // namespace csidelta::repository
