@@ -4,10 +4,13 @@
 #include <array>
 #include <atomic>
 #include <deque>
+#include <initializer_list>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/log.h"
@@ -66,43 +69,58 @@ constexpr absl::Duration kStartAgainAfter = absl::Seconds(2);
 // Of what is only worth its time at the start when it is had soon.
 constexpr absl::Duration kBackupsListedWithin = absl::Seconds(10);
 
-// All rooms of the service, wired. Each informer has a thread, each loop several that work.
+// The service, wired: what a kind needs stands at its member, what delivers it in the constructor.
+// Each informer has a thread, each queue several that work.
 class Service {
  public:
   // `api` without the cache, which that of `env` writes into.
   Service(k8s::ApiClient& api, k8s::ObjectCache& cache, csi::BaseIndex& bases, MoverEnvironment env,
-          const std::vector<std::string>& velero_namespaces, int concurrent);
+          int concurrent);
   absl::Status Run(const CallContext& ctx, const std::string& listen_text);
 
  private:
+  // Of one kind, and of one namespace of Velero where its objects have one. `name`: for the
+  // metrics.
+  struct Queue {
+    template <typename... Arguments>
+    explicit Queue(std::string queue_name, Arguments&&... arguments)
+        : name(std::move(queue_name)), loop(std::forward<Arguments>(arguments)...) {}
+
+    const std::string name;
+    k8s::ReconcileLoop loop;
+  };
+
+  // The loop of a new queue, for the informer of the objects or a handler before it.
+  k8s::ReconcileLoop& Loop(const char* queue, const k8s::WatchedObjects& objects,
+                           k8s::Reconciler& reconciler, int concurrent = kOneAfterTheOther,
+                           const k8s::ObjectCache* own_writes = nullptr) {
+    return queues_
+        .emplace_back(queue, objects, reconciler, Leads(), Clock::Real(), concurrent, own_writes)
+        .loop;
+  }
   k8s::Informer& Uncached(const k8s::WatchedObjects& objects) {
     return informers_.emplace_back(objects);
   }
   k8s::Informer& Cached(const k8s::WatchedObjects& objects, k8s::ObjectCache::Filter filter = {});
   std::function<bool()> Leads() const;
+  // In whichever of these queues it is.
+  void Enqueue(absl::string_view queue, const std::string& namespace_name, const std::string& name);
 
+  void WatchNamespace(const std::string& velero_namespace);
   // Objects of Velero that wait for their admissions.
-  void WatchTransfers(const char* queue, const k8s::ResourceType& type,
-                      const std::string& velero_namespace, k8s::Reconciler& reconciler,
-                      TransferReader read);
-
-  // `follower` hands what `informer` delivers to `loop`, if it is not the loop. `queue`: for the
-  // metrics. Several may have the same, one in each namespace.
-  void Work(const char* queue, k8s::Informer& informer, k8s::ObjectEventHandler& handler,
-            k8s::ReconcileLoop& loop);
+  k8s::Informer& WatchTransfers(const char* queue, const k8s::ResourceType& type,
+                                const std::string& velero_namespace, k8s::Reconciler& reconciler,
+                                TransferReader read);
   void WatchDeletions(const std::string& velero_namespace);
-  // Whether there is nothing more urgent than checks.
-  bool MayCheck() const;
-
   void WatchRecords(const std::string& velero_namespace);
 
-  // DataUploads, for what becomes of them when they are over.
-  void AddArchives(k8s::Informer& uploads);
+  // Whether there is nothing more urgent than checks.
+  bool MayCheck() const;
   MoverState State() const;
-
+  bool AreSynced(std::initializer_list<absl::string_view> queues) const;
+  bool TransfersAreKnown() const { return AreSynced({"uploads", "downloads"}); }
   // Whether all objects that tasks are done for are known.
-  bool IsSynced() const;
-  bool TransfersAreKnown() const;
+  bool IsSynced() const { return AreSynced({"uploads", "downloads", "deletions", "checks"}); }
   net::HttpResponse Answer(const net::HttpCall& call) const;
 
   k8s::ApiClient& api_;
@@ -111,145 +129,118 @@ class Service {
   const int concurrent_;                                  // reconciles of one kind
   std::atomic<const k8s::LeaderLease*> lease_ = nullptr;  // of Run()
   MoverMetrics metrics_;
-  VolumeRecords records_;
-  VolumeRecordWriter record_writer_;
-  std::deque<VolumeRecords::Handler> record_handlers_;
-  TransferScheduler scheduler_;
-  EnqueueTable enqueue_table_;
-  UploadReconciler uploads_;
-  DownloadReconciler downloads_;
-  DeletionQueue deletion_queue_;
-  DeletionReconciler deletions_;
-  CheckQueue check_queue_;
-  CheckReconciler checks_;
-  ArchiveReconciler archives_;
-  TaskReconciler tasks_;
-  k8s::ReconcileLoop task_loop_;
-  ClaimReconciler claims_;
-  k8s::ReconcileLoop claim_loop_;
-  ContentReconciler contents_;
-  k8s::ReconcileLoop content_loop_;
-  GroupWindows group_windows_;
-  EntryCache<VolumeTask, std::string> task_entries_;  // stems
-  PodEventHandler pod_handler_;
+
+  // --- What is known of objects
+
+  VolumeRecords records_{env_.velero_namespaces.size(),
+                         [this](const VolumeRecordKey& key) { record_writer_.Enqueue(key); }};
   DeletedSnapshots deleted_snapshots_;
-  objects::NotingEventHandler<objects::DataDeletion> deletion_noter_;
-  BaseReconciler bases_;
-  k8s::ReconcileLoop base_loop_;
-  GroupReconciler groups_;
-  k8s::ReconcileLoop group_loop_;
-  EnqueueingEventHandler<objects::VolumeSnapshot> snapshot_handler_;
-  EnqueueingEventHandler<objects::PersistentVolumeClaim> claim_handler_;
-  std::deque<k8s::ReconcileLoop> transfer_loops_;
-  std::deque<k8s::ReconcileLoop> deletion_loops_;
-  std::deque<k8s::ReconcileLoop> archive_loops_;
-  std::deque<k8s::ReconcileLoop> check_loops_;
+  VolumeRecordWriter record_writer_{
+      env_,
+      records_,
+      {.leads = Leads(),
+       .is_synced = [this] { return TransfersAreKnown() && records_.is_synced(); },
+       .is_deleted = [this](absl::string_view id) { return deleted_snapshots_.Has(id); }}};
+  TransferScheduler scheduler_{LimitsOf(env_.settings), Clock::Real(),
+                               [this] { return Leads()() && TransfersAreKnown(); },
+                               [this](const std::string& task) { enqueue_table_.Enqueue(task); }};
+  EnqueueTable enqueue_table_{[this](const std::string& task) {
+    Enqueue("tasks", env_.mover_namespace, task);
+    Enqueue("contents", "", task);
+  }};
+  DeletionQueue deletion_queue_{env_.settings.deletions.workers_max, Clock::Real(),
+                                [this](const DeletionQueue::Name& name) {
+                                  Enqueue("deletions", name.namespace_name, name.name);
+                                }};
+  CheckQueue check_queue_{[this](const std::string& task) { enqueue_table_.Enqueue(task); }};
+  GroupWindows group_windows_{env_.velero_namespaces, Clock::Real().Now(), Leads()};
+
+  // --- Reconcilers, and the queues that they work on
+
+  UploadReconciler uploads_{env_, scheduler_, [this](const UploadEnd& end) { metrics_.Count(end); },
+                            &records_};
+  DownloadReconciler downloads_{env_, scheduler_,
+                                [this](const DownloadEnd& end) { metrics_.Count(end); }};
+  DeletionReconciler deletions_{env_, deletion_queue_, &records_};
+  CheckReconciler checks_{env_, check_queue_, [this] { return MayCheck(); }};
+  ArchiveReconciler archives_{env_};
+  TaskReconciler tasks_{env_, enqueue_table_, [this] { return IsSynced(); }};
+  ClaimReconciler claims_{env_};
+  ContentReconciler contents_{env_, enqueue_table_, env_.velero_namespaces,
+                              [this] { return IsSynced(); }};
+  BaseReconciler bases_{env_, deleted_snapshots_, records_};
+  GroupReconciler groups_{env_};
+  std::deque<Queue> queues_;
+
+  // --- Event handlers, before the loops that they hand objects to
+
+  std::optional<EntryCache<VolumeTask, std::string>> task_entries_;  // names
+  PodEventHandler pod_handler_{enqueue_table_, &cache_, *env_.ended_pods, *env_.running};
+  EnqueueingEventHandler<objects::VolumeSnapshot> snapshot_handler_{enqueue_table_, &cache_};
+  EnqueueingEventHandler<objects::PersistentVolumeClaim> claim_handler_{enqueue_table_, &cache_};
+  objects::NotingEventHandler<objects::DataDeletion> deletion_noter_{
+      [this](const objects::DataDeletion& deletion) {
+        deleted_snapshots_.Note(deletion);
+        record_writer_.Note(deletion);  // asks the one before it
+      }};
+  std::deque<VolumeRecords::Handler> record_handlers_;
   std::deque<SubjectEventHandler> subject_handlers_;
   std::deque<EntryCache<objects::DataDeletion, DeletionState>> deletion_entries_;
   std::deque<k8s::Informer> informers_;
-  std::vector<std::pair<std::string, k8s::ReconcileLoop*>> loops_;  // by queue
 };
 
 Service::Service(k8s::ApiClient& api, k8s::ObjectCache& cache, csi::BaseIndex& bases,
-                 MoverEnvironment env, const std::vector<std::string>& velero_namespaces,
-                 int concurrent)
-    : api_(api),
-      cache_(cache),
-      env_(std::move(env)),
-      concurrent_(concurrent),
-      records_(velero_namespaces.size(),
-               [this](const VolumeRecordKey& key) { record_writer_.Enqueue(key); }),
-      record_writer_(
-          env_, records_,
-          {.leads = Leads(),
-           .is_synced = [this] { return TransfersAreKnown() && records_.is_synced(); },
-           .is_deleted = [this](absl::string_view id) { return deleted_snapshots_.Has(id); }}),
-      scheduler_(
-          LimitsOf(env_.settings), Clock::Real(),
-          [this] { return Leads()() && TransfersAreKnown(); },
-          [this](const std::string& task) { enqueue_table_.Enqueue(task); }),
-      enqueue_table_([this](const std::string& task_name) {
-        task_loop_.Enqueue(env_.mover_namespace, task_name);
-        content_loop_.Enqueue("", task_name);
-      }),
-      uploads_(
-          env_, scheduler_, [this](const UploadEnd& end) { metrics_.Count(end); }, &records_),
-      downloads_(env_, scheduler_, [this](const DownloadEnd& end) { metrics_.Count(end); }),
-      deletion_queue_(env_.settings.deletions.workers_max, Clock::Real(),
-                      [this](const DeletionQueue::Name& name) {
-                        for (k8s::ReconcileLoop& loop : deletion_loops_) {
-                          loop.Enqueue(name.namespace_name, name.name);
-                        }
-                      }),
-      deletions_(env_, deletion_queue_, &records_),
-      check_queue_([this](const std::string& task) { enqueue_table_.Enqueue(task); }),
-      checks_(env_, check_queue_, [this] { return MayCheck(); }),
-      archives_(env_),
-      tasks_(env_, enqueue_table_, [this] { return IsSynced(); }),
-      task_loop_({.type = VolumeTask::Type(), .namespace_name = env_.mover_namespace}, tasks_,
-                 Leads(), Clock::Real(), concurrent_),
-      claims_(env_),
-      claim_loop_(MadeForTasks(objects::PersistentVolumeClaim::Type(), env_.mover_namespace),
-                  claims_, Leads(), Clock::Real()),
-      contents_(env_, enqueue_table_, {velero_namespaces.begin(), velero_namespaces.end()},
-                [this] { return IsSynced(); }),
-      content_loop_(MadeForTasks(objects::VolumeSnapshotContent::Type(), ""), contents_, Leads(),
-                    Clock::Real(), kOneAfterTheOther),
-      group_windows_({velero_namespaces.begin(), velero_namespaces.end()}, Clock::Real().Now(),
-                     Leads()),
-      task_entries_([](const VolumeTask& task) { return task.name(); }, task_loop_),
-      pod_handler_(enqueue_table_, &cache_, *env_.ended_pods, *env_.running),
-      deletion_noter_([this](const objects::DataDeletion& deletion) {
-        deleted_snapshots_.Note(deletion);
-        record_writer_.Note(deletion);  // asks the one before it
-      }),
-      bases_(env_, deleted_snapshots_, records_),
-      base_loop_(csi::BaseContents(), bases_, Leads(), Clock::Real(), kOneAfterTheOther),
-      groups_(env_),
-      group_loop_(GroupMemberContents(), groups_, Leads(), Clock::Real(), kOneAfterTheOther),
-      snapshot_handler_(enqueue_table_, &cache_),
-      claim_handler_(enqueue_table_, &cache_) {
-  Work("bases", Uncached(csi::BaseContents()), base_loop_, base_loop_);
-  informers_.back().Add(bases);
-  Work("groups", Uncached(GroupMemberContents()), group_loop_, group_loop_);
-  Work("tasks", Cached({.type = VolumeTask::Type(), .namespace_name = env_.mover_namespace}),
-       task_entries_, task_loop_);
-  Work("contents", Cached(MadeForTasks(objects::VolumeSnapshotContent::Type(), "")), content_loop_,
-       content_loop_);
+                 MoverEnvironment env, int concurrent)
+    : api_(api), cache_(cache), env_(std::move(env)), concurrent_(concurrent) {
+  k8s::Informer& base_contents = Uncached(csi::BaseContents());
+  base_contents.Add(Loop("bases", csi::BaseContents(), bases_));
+  base_contents.Add(bases);
+  Uncached(GroupMemberContents()).Add(Loop("groups", GroupMemberContents(), groups_));
+  const k8s::WatchedObjects tasks{.type = VolumeTask::Type(),
+                                  .namespace_name = env_.mover_namespace};
+  Cached(tasks).Add(task_entries_.emplace([](const VolumeTask& task) { return task.name(); },
+                                          Loop("tasks", tasks, tasks_, concurrent_)));
+  const auto contents = MadeForTasks(objects::VolumeSnapshotContent::Type(), "");
+  Cached(contents).Add(Loop("contents", contents, contents_));
   Cached(MadeForTasks(objects::Pod::Type(), env_.mover_namespace)).Add(pod_handler_);
   Cached(MadeForTasks(objects::VolumeSnapshot::Type(), env_.mover_namespace))
       .Add(snapshot_handler_);
-  Work("claims", Cached(MadeForTasks(objects::PersistentVolumeClaim::Type(), env_.mover_namespace)),
-       claim_handler_, claim_loop_);
-  informers_.back().Add(claim_loop_);
+  const auto claims = MadeForTasks(objects::PersistentVolumeClaim::Type(), env_.mover_namespace);
+  k8s::Informer& claim_informer = Cached(claims);
+  claim_informer.Add(claim_handler_);
+  claim_informer.Add(Loop("claims", claims, claims_, k8s::kConcurrentReconciles));
   Cached(csi::SourceSnapshots());
-  for (const k8s::ResourceType* type :
-       {&objects::StorageClass::Type(), &objects::VolumeSnapshotClass::Type()}) {
-    Cached({.type = *type});
+  Cached({.type = objects::StorageClass::Type()});
+  Cached({.type = objects::VolumeSnapshotClass::Type()});
+  for (const std::string& velero_namespace : env_.velero_namespaces) {
+    WatchNamespace(velero_namespace);
   }
-  for (const std::string& velero_namespace : velero_namespaces) {
-    WatchTransfers("uploads", objects::DataUpload::Type(), velero_namespace, uploads_,
-                   [this](const objects::Object& object) {
-                     if (const auto upload = objects::DataUpload::From(object); upload.ok()) {
-                       metrics_.Note(*upload);
-                       record_writer_.Note(*upload);
-                     }
-                     if (const auto backup = GoodBackupOf(object)) {
-                       scheduler_.NoteBackup(backup->volume, backup->taken_at);
-                     }
-                     return QueuedUpload(object);
-                   });
-    AddArchives(informers_.back());
-    WatchTransfers("downloads", objects::DataDownload::Type(), velero_namespace, downloads_,
-                   [this](const objects::Object& object) {
-                     if (const auto download = objects::DataDownload::From(object); download.ok()) {
-                       record_writer_.Note(*download);
-                     }
-                     return QueuedDownload(object);
-                   });
-    WatchDeletions(velero_namespace);
-    WatchRecords(velero_namespace);
-  }
+}
+
+void Service::WatchNamespace(const std::string& velero_namespace) {
+  k8s::Informer& uploads =
+      WatchTransfers("uploads", objects::DataUpload::Type(), velero_namespace, uploads_,
+                     [this](const objects::Object& object) {
+                       if (const auto upload = objects::DataUpload::From(object); upload.ok()) {
+                         metrics_.Note(*upload);
+                         record_writer_.Note(*upload);
+                       }
+                       if (const auto backup = GoodBackupOf(object)) {
+                         scheduler_.NoteBackup(backup->volume, backup->taken_at);
+                       }
+                       return QueuedUpload(object);
+                     });
+  // For what becomes of them when they are over.
+  uploads.Add(Loop("archives", uploads.objects(), archives_));
+  WatchTransfers("downloads", objects::DataDownload::Type(), velero_namespace, downloads_,
+                 [this](const objects::Object& object) {
+                   if (const auto download = objects::DataDownload::From(object); download.ok()) {
+                     record_writer_.Note(*download);
+                   }
+                   return QueuedDownload(object);
+                 });
+  WatchDeletions(velero_namespace);
+  WatchRecords(velero_namespace);
 }
 
 absl::Status Service::Run(const CallContext& ctx, const std::string& listen_text) {
@@ -285,8 +276,8 @@ absl::Status Service::Run(const CallContext& ctx, const std::string& listen_text
   }
   threads.emplace_back([this, &ctx] { WatchGroups(ctx, api_, group_windows_).IgnoreError(); });
   threads.emplace_back([this, &ctx] { record_writer_.Work(ctx); });
-  for (const auto& [queue, loop] : loops_) {
-    threads.emplace_back([&ctx, working = loop] { working->Work(ctx); });
+  for (Queue& queue : queues_) {
+    threads.emplace_back([&ctx, &queue] { queue.loop.Work(ctx); });
   }
   ctx.clock->SleepFor(absl::InfiniteDuration(), ctx.stop);
   CSIDELTA_LOG(kInfo, "stopping");
@@ -310,50 +301,46 @@ std::function<bool()> Service::Leads() const {
   };
 }
 
-void Service::WatchTransfers(const char* queue, const k8s::ResourceType& type,
-                             const std::string& velero_namespace, k8s::Reconciler& reconciler,
-                             TransferReader read) {
-  const k8s::WatchedObjects objects{.type = type, .namespace_name = velero_namespace};
-  k8s::ReconcileLoop& loop = transfer_loops_.emplace_back(objects, reconciler, Leads(),
-                                                          Clock::Real(), concurrent_, &cache_);
-  const auto is_to_be_moved = objects::FilterOf<objects::DataTransfer>(
-      [](const objects::DataTransfer& transfer) { return IsToBeMoved(transfer); });
-  Work(queue, Cached(objects, is_to_be_moved),
-       subject_handlers_.emplace_back(TransferSubjects(type.kind, std::move(read), scheduler_),
-                                      enqueue_table_, loop),
-       loop);
+void Service::Enqueue(absl::string_view queue, const std::string& namespace_name,
+                      const std::string& name) {
+  for (Queue& one : queues_) {
+    if (one.name == queue) {
+      one.loop.Enqueue(namespace_name, name);
+    }
+  }
 }
 
-void Service::Work(const char* queue, k8s::Informer& informer, k8s::ObjectEventHandler& handler,
-                   k8s::ReconcileLoop& loop) {
-  informer.Add(handler);
-  loops_.emplace_back(queue, &loop);
+k8s::Informer& Service::WatchTransfers(const char* queue, const k8s::ResourceType& type,
+                                       const std::string& velero_namespace,
+                                       k8s::Reconciler& reconciler, TransferReader read) {
+  const k8s::WatchedObjects objects{.type = type, .namespace_name = velero_namespace};
+  const auto is_to_be_moved = objects::FilterOf<objects::DataTransfer>(
+      [](const objects::DataTransfer& transfer) { return IsToBeMoved(transfer); });
+  k8s::Informer& informer = Cached(objects, is_to_be_moved);
+  informer.Add(subject_handlers_.emplace_back(
+      TransferSubjects(type.kind, std::move(read), scheduler_), enqueue_table_,
+      Loop(queue, objects, reconciler, concurrent_, &cache_)));
+  return informer;
 }
 
 void Service::WatchDeletions(const std::string& velero_namespace) {
   const k8s::WatchedObjects objects{.type = objects::DataDeletion::Type(),
                                     .namespace_name = velero_namespace};
-  k8s::ReconcileLoop& loop = deletion_loops_.emplace_back(
-      objects, deletions_, Leads(), Clock::Real(), kOneAfterTheOther, &cache_);
-  Work("deletions", Cached(objects),
-       deletion_entries_.emplace_back(
-           DeletionStateOf,
-           subject_handlers_.emplace_back(DeletionSubjects(deletion_queue_), enqueue_table_, loop)),
-       loop);
-  informers_.back().Add(deletion_noter_);
+  k8s::Informer& informer = Cached(objects);
+  informer.Add(deletion_entries_.emplace_back(
+      DeletionStateOf, subject_handlers_.emplace_back(
+                           DeletionSubjects(deletion_queue_), enqueue_table_,
+                           Loop("deletions", objects, deletions_, kOneAfterTheOther, &cache_))));
+  informer.Add(deletion_noter_);
 }
 
 void Service::WatchRecords(const std::string& velero_namespace) {
   const k8s::WatchedObjects objects{.type = objects::ProtectedVolume::Type(),
                                     .namespace_name = velero_namespace};
-  k8s::ReconcileLoop& loop =
-      check_loops_.emplace_back(objects, checks_, Leads(), Clock::Real(), kOneAfterTheOther);
   k8s::Informer& informer = Uncached(objects);
   informer.Add(record_handlers_.emplace_back(records_, velero_namespace));
-  Work("checks", informer,
-       subject_handlers_.emplace_back(CheckSubjects(env_.settings.checks, check_queue_),
-                                      enqueue_table_, loop),
-       loop);
+  informer.Add(subject_handlers_.emplace_back(CheckSubjects(env_.settings.checks, check_queue_),
+                                              enqueue_table_, Loop("checks", objects, checks_)));
 }
 
 bool Service::MayCheck() const {
@@ -372,25 +359,19 @@ bool Service::MayCheck() const {
   return waiting <= 0;
 }
 
-void Service::AddArchives(k8s::Informer& uploads) {
-  k8s::ReconcileLoop& loop = archive_loops_.emplace_back(uploads.objects(), archives_, Leads(),
-                                                         Clock::Real(), kOneAfterTheOther);
-  Work("archives", uploads, loop, loop);
-}
-
 MoverState Service::State() const {
   MoverState state = {.leads = Leads()(), .transfers = scheduler_.counts()};
   for (const auto& entries : deletion_entries_) {
     const std::vector<DeletionState> deletions = entries.All();
     state.deletions.insert(state.deletions.end(), deletions.begin(), deletions.end());
   }
-  const std::vector<std::string> task_names = task_entries_.All();
+  const std::vector<std::string> task_names = task_entries_->All();
   state.leftover_tasks = std::count_if(
       task_names.begin(), task_names.end(),
       [this](const std::string& task_name) { return !enqueue_table_.Has(task_name); });
   state.groups = group_windows_.figures();
-  for (const auto& [queue, loop] : loops_) {
-    state.queues[queue] += loop->figures();
+  for (const Queue& queue : queues_) {
+    state.queues[queue.name] += queue.loop.figures();
   }
   state.records = &records_;
   state.settings = &env_.settings;
@@ -400,16 +381,10 @@ MoverState Service::State() const {
   return state;
 }
 
-bool Service::IsSynced() const {
-  const auto is_synced = [](const k8s::ReconcileLoop& loop) { return loop.is_synced(); };
-  return TransfersAreKnown() &&
-         std::all_of(deletion_loops_.begin(), deletion_loops_.end(), is_synced) &&
-         std::all_of(check_loops_.begin(), check_loops_.end(), is_synced);
-}
-
-bool Service::TransfersAreKnown() const {
-  return std::all_of(transfer_loops_.begin(), transfer_loops_.end(),
-                     [](const k8s::ReconcileLoop& loop) { return loop.is_synced(); });
+bool Service::AreSynced(std::initializer_list<absl::string_view> queues) const {
+  return absl::c_all_of(queues_, [&](const Queue& queue) {
+    return !absl::c_linear_search(queues, queue.name) || queue.loop.is_synced();
+  });
 }
 
 net::HttpResponse Service::Answer(const net::HttpCall& call) const {
@@ -492,7 +467,7 @@ absl::Status RunService(const CallContext& ctx, k8s::ApiClient& api,
                   .cache = &cache,
                   .recent_reads = &recent_reads,
                   .bases = &bases},
-                 velero_namespaces, static_cast<int>(settings.concurrent_reconciles))
+                 static_cast<int>(settings.concurrent_reconciles))
       .Run(ctx, settings.listen);
 }
 
