@@ -163,7 +163,7 @@ ExitCode BackupCommand::Tell(Session& session, const BackupResult& result) {
 absl::StatusOr<engine::BackupJob> BackupCommand::Job() const {
   engine::BackupJob job = job_;
   job.cluster = cluster_flags_.Query();
-  job.on_fallback = engine::ParseOnFallback(on_fallback_).value_or(job.on_fallback);
+  job.on_fallback = objects::ParseOnFallback(on_fallback_).value_or(job.on_fallback);
   job.compression_level = CompressionLevel(compression_);
   job.pack_bytes = pack_mib_ << 20;
   job.tags = SplitTags(tags_);

@@ -12,7 +12,6 @@
 namespace csidelta::cli {
 namespace {
 
-using datamover::Keyring;
 using datamover::KeyringOwner;
 
 // Whose keys, and where they lie.
@@ -39,23 +38,23 @@ struct KeyringLocation {
   }
 };
 
-std::vector<std::string> FingerprintsOf(const Keyring& keyring) {
+std::vector<std::string> FingerprintsOf(const repository::Keyring& keyring) {
   std::vector<std::string> fingerprints;
-  for (const datamover::RepositoryKey& key : keyring.keys) {
+  for (const repository::RepositoryKey& key : keyring.keys) {
     fingerprints.push_back(key.fingerprint);
   }
   return fingerprints;
 }
 
 // What a ring looks like to who must not see the keys.
-Json Describe(absl::string_view message_type, const Keyring& keyring) {
+Json Describe(absl::string_view message_type, const repository::Keyring& keyring) {
   return {{"message_type", std::string(message_type)},
           {"newest", keyring.newest().fingerprint},
           {"keys", FingerprintsOf(keyring)},
           {"confirmed", keyring.confirmed}};
 }
 
-std::string KeysText(const KeyringOwner& owner, const Keyring& keyring) {
+std::string KeysText(const KeyringOwner& owner, const repository::Keyring& keyring) {
   return absl::StrCat("location ", owner.velero_namespace, "/", owner.location, " has ",
                       Counted(std::ssize(keyring.keys), "key"), ", of which ",
                       keyring.newest().fingerprint, " is the newest\n");
@@ -82,7 +81,7 @@ class MoverKeyExportCommand : public Command {
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
     ASSIGN_OR_RETURN(const std::unique_ptr<k8s::ApiClient> api, place_.MakeClient());
-    absl::StatusOr<Keyring> keyring =
+    absl::StatusOr<repository::Keyring> keyring =
         datamover::OpenKeyring(ctx, *api, place_.mover_namespace, place_.owner,
                                /*make=*/false, SecureRandom::Real());
     RETURN_IF_ERROR(keyring.status());
@@ -93,14 +92,14 @@ class MoverKeyExportCommand : public Command {
  private:
   // What is printed is noted before: it is what --confirm confirms, and no key that came later.
   absl::StatusOr<ExitCode> Export(const CallContext& ctx, k8s::ApiClient& api,
-                                  const Keyring& keyring, Session& session) const {
+                                  const repository::Keyring& keyring, Session& session) const {
     Console& console = session.console();
     const absl::Status noted = datamover::NoteExportedKeys(ctx, api, place_.mover_namespace,
                                                            place_.owner, FingerprintsOf(keyring));
     if (session.environment().make_out_private != nullptr) {
       RETURN_IF_ERROR(session.environment().make_out_private());
     }
-    console.Print(datamover::FormatKeyringFile(keyring));
+    console.Print(repository::FormatKeyringFile(keyring));
     console.Note(noted.ok()
                      ? "keep this outside of the cluster, then run the same with --confirm"
                      : absl::StrCat("keep this outside of the cluster; that it was exported could "
@@ -109,8 +108,8 @@ class MoverKeyExportCommand : public Command {
     return ExitCode::kOk;
   }
 
-  absl::StatusOr<ExitCode> Confirm(const CallContext& ctx, k8s::ApiClient& api, Keyring keyring,
-                                   Console& console) const {
+  absl::StatusOr<ExitCode> Confirm(const CallContext& ctx, k8s::ApiClient& api,
+                                   repository::Keyring keyring, Console& console) const {
     std::vector<std::string> exported;
     std::vector<std::string> left_out;
     for (const std::string& fingerprint : FingerprintsOf(keyring)) {
@@ -165,12 +164,13 @@ class MoverKeyImportCommand : public Command {
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
     ASSIGN_OR_RETURN(const std::unique_ptr<k8s::ApiClient> api, place_.MakeClient());
     ASSIGN_OR_RETURN(const std::string text, ReadSmallText(file_));
-    const absl::StatusOr<Keyring> keys = datamover::ParseKeyringFile(text);
+    const absl::StatusOr<repository::Keyring> keys = repository::ParseKeyringFile(text);
     if (!keys.ok()) {
       return Annotate(keys.status(), file_);
     }
-    ASSIGN_OR_RETURN(const Keyring keyring, datamover::ImportKeys(ctx, *api, place_.mover_namespace,
-                                                                  place_.owner, *keys, newest_));
+    ASSIGN_OR_RETURN(
+        const repository::Keyring keyring,
+        datamover::ImportKeys(ctx, *api, place_.mover_namespace, place_.owner, *keys, newest_));
     session.console().PrintResult(Describe("keys_imported", keyring),
                                   KeysText(place_.owner, keyring));
     return ExitCode::kOk;
@@ -199,8 +199,9 @@ class MoverKeyRemoveCommand : public Command {
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
     ASSIGN_OR_RETURN(const std::unique_ptr<k8s::ApiClient> api, place_.MakeClient());
-    ASSIGN_OR_RETURN(const Keyring keyring, datamover::RemoveKey(ctx, *api, place_.mover_namespace,
-                                                                 place_.owner, fingerprint_));
+    ASSIGN_OR_RETURN(
+        const repository::Keyring keyring,
+        datamover::RemoveKey(ctx, *api, place_.mover_namespace, place_.owner, fingerprint_));
     session.console().PrintResult(Describe("key_removed", keyring),
                                   KeysText(place_.owner, keyring));
     return ExitCode::kOk;

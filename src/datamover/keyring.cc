@@ -33,21 +33,21 @@ absl::Status Lacks(absl::string_view fingerprint, const KeyringOwner& owner) {
       " is not there, and data may be encrypted with it; bring it back: ", ImportCommand(owner)));
 }
 
-absl::StatusOr<std::vector<RepositoryKey>> ReadKeys(const objects::Secret& secret) {
-  std::vector<RepositoryKey> keys;
+absl::StatusOr<std::vector<repository::RepositoryKey>> ReadKeys(const objects::Secret& secret) {
+  std::vector<repository::RepositoryKey> keys;
   for (const auto& [fingerprint, encoded] : secret.encoded_data()) {
     std::string password;
     if (!absl::Base64Unescape(encoded, &password) || !repository::IsKeyPassword(password) ||
-        KeyFingerprint(password) != fingerprint) {
+        repository::KeyFingerprint(password) != fingerprint) {
       return absl::FailedPreconditionError(
           absl::StrCat("what it holds as key ", absl::CHexEscape(fingerprint),
                        " is another text; put the key back, or take the entry away"));
     }
     keys.push_back({.fingerprint = fingerprint, .password = Secret(std::move(password))});
   }
-  if (keys.size() > kKeysMax) {
+  if (keys.size() > repository::kKeysMax) {
     return absl::FailedPreconditionError(
-        absl::StrCat("it holds ", keys.size(), " keys, more than ", kKeysMax,
+        absl::StrCat("it holds ", keys.size(), " keys, more than ", repository::kKeysMax,
                      "; take away those that no repository has any more"));
   }
   return keys;
@@ -55,15 +55,16 @@ absl::StatusOr<std::vector<RepositoryKey>> ReadKeys(const objects::Secret& secre
 
 // What the Secret says, whether or not it is all there.
 struct Contents {
-  std::vector<RepositoryKey> keys = {};
+  std::vector<repository::RepositoryKey> keys = {};
   std::string newest = {};
   std::set<std::string> confirmed = {};
   std::set<std::string> exported = {};
   bool is_brought = false;
 
   bool Has(absl::string_view fingerprint) const {
-    return std::any_of(keys.begin(), keys.end(),
-                       [&](const RepositoryKey& key) { return key.fingerprint == fingerprint; });
+    return std::any_of(keys.begin(), keys.end(), [&](const repository::RepositoryKey& key) {
+      return key.fingerprint == fingerprint;
+    });
   }
 };
 
@@ -71,17 +72,17 @@ std::set<std::string> ListIn(const objects::Secret& secret, const char* annotati
   return absl::StrSplit(secret.Annotation(annotation), ',', absl::SkipEmpty());
 }
 
-absl::StatusOr<Keyring> ParseBrought(absl::string_view encoded) {
+absl::StatusOr<repository::Keyring> ParseBrought(absl::string_view encoded) {
   std::string text;
   if (!absl::Base64Unescape(encoded, &text)) {
     return absl::InvalidArgumentError("it is not base64");
   }
   const absl::string_view password = absl::StripTrailingAsciiWhitespace(text);
   if (repository::IsKeyPassword(password)) {
-    return Keyring{.keys = {{.fingerprint = KeyFingerprint(password),
-                             .password = Secret(std::string(password))}}};
+    return repository::Keyring{.keys = {{.fingerprint = repository::KeyFingerprint(password),
+                                         .password = Secret(std::string(password))}}};
   }
-  return ParseKeyringFile(text);
+  return repository::ParseKeyringFile(text);
 }
 
 absl::StatusOr<Contents> ReadBrought(const objects::Secret& secret) {
@@ -90,15 +91,16 @@ absl::StatusOr<Contents> ReadBrought(const objects::Secret& secret) {
         absl::StrCat("in addition to the field ", kBroughtKeyField,
                      " it holds others; leave that one, or let mover-key import make the Secret"));
   }
-  absl::StatusOr<Keyring> keyring = ParseBrought(secret.EncodedValue(kBroughtKeyField));
+  absl::StatusOr<repository::Keyring> keyring = ParseBrought(secret.EncodedValue(kBroughtKeyField));
   if (!keyring.ok()) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "its field ", kBroughtKeyField, " must hold one key, of at least ", kKeyPasswordBytesMin,
+        "its field ", kBroughtKeyField, " must hold one key, of at least ",
+        repository::kKeyPasswordBytesMin,
         " printable characters without blanks, or lines as mover-key export prints them: ",
         keyring.status().message()));
   }
   Contents contents{.newest = keyring->newest().fingerprint, .is_brought = true};
-  for (const RepositoryKey& key : keyring->keys) {
+  for (const repository::RepositoryKey& key : keyring->keys) {
     contents.confirmed.insert(key.fingerprint);  // The source of the Secret has it.
   }
   contents.keys = std::move(keyring->keys);
@@ -137,7 +139,7 @@ absl::StatusOr<Contents> ReadContents(const objects::Secret& secret, const Keyri
   return contents;
 }
 
-absl::StatusOr<Keyring> Complete(Contents contents, const KeyringOwner& owner) {
+absl::StatusOr<repository::Keyring> Complete(Contents contents, const KeyringOwner& owner) {
   if (!contents.Has(contents.newest)) {
     return Lacks(contents.newest.empty() ? "(the newest, which is not named)" : contents.newest,
                  owner);
@@ -148,19 +150,19 @@ absl::StatusOr<Keyring> Complete(Contents contents, const KeyringOwner& owner) {
     }
   }
   std::sort(contents.keys.begin(), contents.keys.end(),
-            [&](const RepositoryKey& a, const RepositoryKey& b) {
+            [&](const repository::RepositoryKey& a, const repository::RepositoryKey& b) {
               return std::pair(a.fingerprint != contents.newest, a.fingerprint) <
                      std::pair(b.fingerprint != contents.newest, b.fingerprint);
             });
-  return Keyring{.keys = std::move(contents.keys),
-                 .confirmed = std::move(contents.confirmed),
-                 .exported = std::move(contents.exported)};
+  return repository::Keyring{.keys = std::move(contents.keys),
+                             .confirmed = std::move(contents.confirmed),
+                             .exported = std::move(contents.exported)};
 }
 
 // What the Secret is to hold.
 void Put(const Contents& contents, const KeyringOwner& owner, objects::Secret& secret) {
   std::map<std::string, std::string> data;
-  for (const RepositoryKey& key : contents.keys) {
+  for (const repository::RepositoryKey& key : contents.keys) {
     data[key.fingerprint] = absl::Base64Escape(key.password.Reveal());
   }
   secret.SetEncodedData(data);
@@ -197,9 +199,9 @@ absl::Status RefuseIfBrought(const Contents& contents) {
 
 // Reads the ring, changes it and writes it, until no other process wrote between. What is not there
 // yet has no keys; what was brought is not written.
-absl::StatusOr<Keyring> Change(const CallContext& ctx, k8s::ApiClient& api,
-                               absl::string_view mover_namespace, const KeyringOwner& owner,
-                               absl::FunctionRef<absl::Status(Contents& contents)> change) {
+absl::StatusOr<repository::Keyring> Change(
+    const CallContext& ctx, k8s::ApiClient& api, absl::string_view mover_namespace,
+    const KeyringOwner& owner, absl::FunctionRef<absl::Status(Contents& contents)> change) {
   const k8s::ObjectKey key = KeyringSecretKey(mover_namespace, owner);
   absl::Status conflict;
   for (int attempt = 0; attempt < kConflictsMax; ++attempt) {
@@ -221,7 +223,7 @@ absl::StatusOr<Keyring> Change(const CallContext& ctx, k8s::ApiClient& api,
       conflict = objects::Create(ctx, api, MakeSecret(mover_namespace, owner, *contents)).status();
     }
     if (conflict.ok()) {
-      absl::StatusOr<Keyring> keyring = Complete(*std::move(contents), owner);
+      absl::StatusOr<repository::Keyring> keyring = Complete(*std::move(contents), owner);
       RETURN_IF_ERROR(AnnotateSecret(keyring.status(), mover_namespace, owner));
       return keyring;
     }
@@ -284,15 +286,16 @@ k8s::ObjectKey KeyringSecretKey(absl::string_view mover_namespace, const Keyring
   return objects::Secret::Key(mover_namespace, KeyringSecretName(owner));
 }
 
-absl::StatusOr<Keyring> OpenKeyring(const CallContext& ctx, k8s::ApiClient& api,
-                                    absl::string_view mover_namespace, const KeyringOwner& owner,
-                                    bool make, SecureRandom& random) {
+absl::StatusOr<repository::Keyring> OpenKeyring(const CallContext& ctx, k8s::ApiClient& api,
+                                                absl::string_view mover_namespace,
+                                                const KeyringOwner& owner, bool make,
+                                                SecureRandom& random) {
   const k8s::ObjectKey key = KeyringSecretKey(mover_namespace, owner);
   absl::StatusOr<objects::Secret> secret = objects::Get<objects::Secret>(ctx, api, key);
   if (absl::IsNotFound(secret.status()) && make) {
     const absl::Status lost = CheckNotLost(ctx, api, owner);
     if (lost.ok()) {
-      const RepositoryKey first = MakeRepositoryKey(random);
+      const repository::RepositoryKey first = repository::MakeRepositoryKey(random);
       secret = objects::CreateOrGet(
           ctx, api,
           MakeSecret(mover_namespace, owner, {.keys = {first}, .newest = first.fingerprint}));
@@ -313,28 +316,30 @@ absl::StatusOr<Keyring> OpenKeyring(const CallContext& ctx, k8s::ApiClient& api,
   RETURN_IF_ERROR(secret.status());
   absl::StatusOr<Contents> contents = ReadContents(*secret, owner);
   RETURN_IF_ERROR(AnnotateSecret(contents.status(), mover_namespace, owner));
-  absl::StatusOr<Keyring> keyring = Complete(*std::move(contents), owner);
+  absl::StatusOr<repository::Keyring> keyring = Complete(*std::move(contents), owner);
   RETURN_IF_ERROR(AnnotateSecret(keyring.status(), mover_namespace, owner));
   return keyring;
 }
 
-absl::StatusOr<Keyring> ImportKeys(const CallContext& ctx, k8s::ApiClient& api,
-                                   absl::string_view mover_namespace, const KeyringOwner& owner,
-                                   const Keyring& keys, bool newest) {
+absl::StatusOr<repository::Keyring> ImportKeys(const CallContext& ctx, k8s::ApiClient& api,
+                                               absl::string_view mover_namespace,
+                                               const KeyringOwner& owner,
+                                               const repository::Keyring& keys, bool newest) {
   return Change(ctx, api, mover_namespace, owner, [&](Contents& contents) {
     RETURN_IF_ERROR(RefuseIfBrought(contents));
     if (newest || contents.newest.empty()) {
       contents.newest = keys.newest().fingerprint;
     }
-    for (const RepositoryKey& key : keys.keys) {
+    for (const repository::RepositoryKey& key : keys.keys) {
       if (!contents.Has(key.fingerprint)) {
         contents.keys.push_back(key);
       }
       contents.confirmed.insert(key.fingerprint);  // Who brings a key has it.
     }
-    return contents.keys.size() <= kKeysMax ? absl::OkStatus()
-                                            : absl::FailedPreconditionError(absl::StrCat(
-                                                  "that makes more than ", kKeysMax, " keys"));
+    return contents.keys.size() <= repository::kKeysMax
+               ? absl::OkStatus()
+               : absl::FailedPreconditionError(
+                     absl::StrCat("that makes more than ", repository::kKeysMax, " keys"));
   });
 }
 
@@ -360,9 +365,10 @@ absl::Status ConfirmKeys(const CallContext& ctx, k8s::ApiClient& api,
       .status();
 }
 
-absl::StatusOr<Keyring> RemoveKey(const CallContext& ctx, k8s::ApiClient& api,
-                                  absl::string_view mover_namespace, const KeyringOwner& owner,
-                                  absl::string_view fingerprint) {
+absl::StatusOr<repository::Keyring> RemoveKey(const CallContext& ctx, k8s::ApiClient& api,
+                                              absl::string_view mover_namespace,
+                                              const KeyringOwner& owner,
+                                              absl::string_view fingerprint) {
   const std::string removed(fingerprint);
   return Change(ctx, api, mover_namespace, owner, [&](Contents& contents) {
     RETURN_IF_ERROR(RefuseIfBrought(contents));
@@ -372,7 +378,7 @@ absl::StatusOr<Keyring> RemoveKey(const CallContext& ctx, k8s::ApiClient& api,
           absl::StrCat("key ", removed, " is the newest; import another one with --newest first"));
     }
     std::erase_if(contents.keys,
-                  [&](const RepositoryKey& key) { return key.fingerprint == removed; });
+                  [&](const repository::RepositoryKey& key) { return key.fingerprint == removed; });
     contents.confirmed.erase(removed);
     contents.exported.erase(removed);
     return absl::OkStatus();

@@ -21,15 +21,6 @@
 // is never written to, since its source would replace it; its keys count as confirmed.
 namespace csidelta::datamover {
 
-using repository::FormatKeyringFile;
-using repository::KeyFingerprint;
-using repository::Keyring;
-using repository::kKeyPasswordBytesMin;
-using repository::kKeysMax;
-using repository::MakeRepositoryKey;
-using repository::ParseKeyringFile;
-using repository::RepositoryKey;
-
 // Whose keys.
 struct KeyringOwner {
   std::string velero_namespace;
@@ -53,9 +44,10 @@ inline constexpr char kBroughtKeyField[] = "key";
 // location or has neither form, when a key is not the one that its name says, when the newest or a
 // confirmed one is not there, since data may be encrypted with it, or when the whole Secret is
 // lost. Errors of the API server.
-absl::StatusOr<Keyring> OpenKeyring(const CallContext& ctx, k8s::ApiClient& api,
-                                    absl::string_view mover_namespace, const KeyringOwner& owner,
-                                    bool make, SecureRandom& random);
+absl::StatusOr<repository::Keyring> OpenKeyring(const CallContext& ctx, k8s::ApiClient& api,
+                                                absl::string_view mover_namespace,
+                                                const KeyringOwner& owner, bool make,
+                                                SecureRandom& random);
 
 // What to say of a Secret that is lost: the way to bring it back. Pure.
 std::string LostKeyring(const KnownKey& known, const KeyringOwner& owner);
@@ -63,9 +55,10 @@ std::string LostKeyring(const KnownKey& known, const KeyringOwner& owner);
 // Adds `keys`, which count as confirmed, to the owner's ring; the first of them becomes the newest
 // when `newest`. Makes the ring if need be, and mends one that lacks them. Returns it as it is
 // then; errors as above, and FAILED_PRECONDITION where the Secret was brought.
-absl::StatusOr<Keyring> ImportKeys(const CallContext& ctx, k8s::ApiClient& api,
-                                   absl::string_view mover_namespace, const KeyringOwner& owner,
-                                   const Keyring& keys, bool newest);
+absl::StatusOr<repository::Keyring> ImportKeys(const CallContext& ctx, k8s::ApiClient& api,
+                                               absl::string_view mover_namespace,
+                                               const KeyringOwner& owner,
+                                               const repository::Keyring& keys, bool newest);
 
 // Notes that the keys with these fingerprints were printed, or that the operator has a copy of
 // them. Changes nothing where the Secret was brought. NOT_FOUND when the ring, or one of them, is
@@ -79,8 +72,9 @@ absl::Status ConfirmKeys(const CallContext& ctx, k8s::ApiClient& api,
 
 // Takes one key away, which is not missed from then on. Returns the ring without it. NOT_FOUND when
 // it is not there; FAILED_PRECONDITION when it is the newest, or the Secret was brought.
-absl::StatusOr<Keyring> RemoveKey(const CallContext& ctx, k8s::ApiClient& api,
-                                  absl::string_view mover_namespace, const KeyringOwner& owner,
-                                  absl::string_view fingerprint);
+absl::StatusOr<repository::Keyring> RemoveKey(const CallContext& ctx, k8s::ApiClient& api,
+                                              absl::string_view mover_namespace,
+                                              const KeyringOwner& owner,
+                                              absl::string_view fingerprint);
 
 }  // namespace csidelta::datamover

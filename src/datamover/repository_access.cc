@@ -165,7 +165,7 @@ absl::Status AddKeys(const CallContext& ctx, k8s::ApiClient& api,
   const KeyringOwner owner = {.velero_namespace = request.velero_namespace,
                               .location = request.location};
   const bool make = request.for_writing && request.written_with_key.empty();
-  ASSIGN_OR_RETURN(const Keyring keyring,
+  ASSIGN_OR_RETURN(const repository::Keyring keyring,
                    OpenKeyring(ctx, api, request.mover_namespace, owner, make, random));
   // Only a hint: after a change of keys a newer one opens the repository, and the old one is gone.
   if (!request.written_with_key.empty() && !keyring.Has(request.written_with_key)) {
@@ -174,7 +174,7 @@ absl::Status AddKeys(const CallContext& ctx, k8s::ApiClient& api,
                                       request.mover_namespace, "/", KeyringSecretName(owner),
                                       "); bring it: ", ImportCommand(owner));
   }
-  access.secret_data[kKeyringFile] = Secret(FormatKeyringFile(keyring));
+  access.secret_data[kKeyringFile] = Secret(repository::FormatKeyringFile(keyring));
   access.repository.has_keyring = true;
   access.key_fingerprint = keyring.newest().fingerprint;
   access.key_confirmed = keyring.newest_confirmed();

@@ -213,10 +213,10 @@ void ReadAll(JsonSection& section, MoverSettings& out) {
   ReadWindows(section, out.upload_windows);
   ReadDuration(section, "prepareTimeout", absl::Minutes(1), absl::Hours(24),
                "a duration from 1m to 24h, such as \"30m\"", out.prepare_timeout);
-  std::string on_fallback = engine::ToString(out.on_fallback);
+  std::string on_fallback = ToString(out.on_fallback);
   section.Text("onFallback", on_fallback, "proceed, warn or fail",
-               [](absl::string_view text) { return engine::ParseOnFallback(text).has_value(); });
-  out.on_fallback = engine::ParseOnFallback(on_fallback).value_or(out.on_fallback);
+               [](absl::string_view text) { return objects::ParseOnFallback(text).has_value(); });
+  out.on_fallback = objects::ParseOnFallback(on_fallback).value_or(out.on_fallback);
   section.Inner("limits", [&out](JsonSection& limits) {
     ReadCount(limits, "total", kTransfersMax, out.transfers_max);
     ReadCount(limits, "perNode", kTransfersMax, out.transfers_per_node_max);

@@ -93,7 +93,7 @@ struct RecordSettings {
 // key means. A value.
 struct MoverSettings {
   absl::Duration prepare_timeout = absl::Minutes(30);
-  engine::OnFallback on_fallback = engine::OnFallback::kWarn;
+  objects::OnFallback on_fallback = objects::OnFallback::kWarn;
   int transfers_max = 10;  // uploads and downloads at once
   int transfers_per_node_max = 2;
   int transfers_per_namespace_max = 0;      // 0 for no limit of its own

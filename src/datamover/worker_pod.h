@@ -9,11 +9,6 @@
 
 namespace csidelta::datamover {
 
-using objects::kGraceSeconds;
-using objects::kScratchPath;
-using objects::kSecretsPath;
-using objects::kVolumePath;
-
 // The object to create: `pod`, and beside that what the settings say of workers. `storage_class`:
 // of the volume that it is about, which may say where workers run. Pure.
 objects::Pod MakeWorkerPod(objects::WorkerPodSpec pod, const MoverSettings& settings,

@@ -110,7 +110,7 @@ std::string RingSubject(CheckContext& context, const StorageLocation& location) 
                       datamover::KeyringSecretName(OwnerOf(location)));
 }
 
-absl::StatusOr<datamover::Keyring> Ring(CheckContext& context, const StorageLocation& location) {
+absl::StatusOr<repository::Keyring> Ring(CheckContext& context, const StorageLocation& location) {
   return datamover::OpenKeyring(context.ctx(), context.cache().api(),
                                 context.options().mover_namespace, OwnerOf(location),
                                 /*make=*/false, SecureRandom::Real());
@@ -216,11 +216,11 @@ void CheckKeyringWhole(CheckContext& context) {
 
 void CheckKeyringConfirmed(CheckContext& context) {
   for (const auto& [object, location] : Locations(context)) {
-    const absl::StatusOr<datamover::Keyring> ring = Ring(context, location);
+    const absl::StatusOr<repository::Keyring> ring = Ring(context, location);
     if (!ring.ok()) {
       continue;  // CheckKeyringPresent and CheckKeyringWhole have told.
     }
-    for (const datamover::RepositoryKey& key : ring->keys) {
+    for (const repository::RepositoryKey& key : ring->keys) {
       if (!ring->confirmed.contains(key.fingerprint)) {
         context.Fault(
             RingSubject(context, location),

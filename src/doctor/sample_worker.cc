@@ -77,7 +77,7 @@ objects::Pod SampleWorker(absl::string_view namespace_name, absl::string_view na
        .labels = Labels(name),
        .image = std::string(image),
        .service_account = kWorkerAccount,
-       .args = {"backup", datamover::kVolumePath, "--repo", std::string(repository)},
+       .args = {"backup", objects::kVolumePath, "--repo", std::string(repository)},
        .env = {{"RESTIC_PASSWORD", "a repository that is never read"}},
        .claim = std::string(name)},
       settings, storage_class);

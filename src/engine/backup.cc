@@ -196,7 +196,7 @@ absl::StatusOr<UploadOptions> BackupRun::MakeOptions(Repository& repository) con
   options.chunk_bytes = job_.chunk_bytes;
   options.new_chain = job_.new_chain;
   options.damage = job_.damage;
-  options.fail_on_fallback = job_.on_fallback == OnFallback::kFail;
+  options.fail_on_fallback = job_.on_fallback == objects::OnFallback::kFail;
   options.memory.budget_bytes = memory_budget_bytes_;
   options.memory.cores = static_cast<int>(job_.cores);
   options.memory.pack_bytes_max = job_.pack_bytes != 0   ? job_.pack_bytes
@@ -315,7 +315,7 @@ void BackupRun::Measure(const Repository& repository, BackupResult& result) cons
 }
 
 void BackupRun::TellOfFallback(const BackupResult& result) const {
-  const bool told = job_.on_fallback == OnFallback::kWarn || result.audit_mismatch;
+  const bool told = job_.on_fallback == objects::OnFallback::kWarn || result.audit_mismatch;
   if (result.why.has_value() && incremental::TextOf(result.why->reason).is_fallback && told) {
     session_.listener().warn(incremental::Explain(*result.why));
   }

@@ -17,10 +17,6 @@
 
 namespace csidelta::engine {
 
-using objects::OnFallback;
-using objects::ParseOnFallback;
-using objects::ToString;
-
 // What is to be backed up, and how.
 struct BackupJob {
   std::string device;                 // or an image file
@@ -33,7 +29,7 @@ struct BackupJob {
   bool immutable = false;
   std::string immutable_id = {};  // the name of its content; "": by what the system says of it
   bool measure = false;           // the size of the repository, too
-  OnFallback on_fallback = OnFallback::kWarn;
+  objects::OnFallback on_fallback = objects::OnFallback::kWarn;
   // A check found damage in the repository: incremental::UploadOptions::damage.
   std::optional<repository::DistrustedPacks> damage = {};
   int64_t chunk_bytes = 0;  // 0: the parent's, or by the volume's size

@@ -13,7 +13,6 @@
 namespace csidelta::cli::keyring_test {
 namespace {
 
-using datamover::RepositoryKey;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
@@ -22,20 +21,21 @@ using testing::UnorderedElementsAre;
 class CliKeyringTest : public testing::Test {
  protected:
   CliKeyringTest()
-      : older_(datamover::MakeRepositoryKey(random_)),
-        newer_(datamover::MakeRepositoryKey(random_)) {
+      : older_(repository::MakeRepositoryKey(random_)),
+        newer_(repository::MakeRepositoryKey(random_)) {
     program_.Write("image", support::Noise(4096, 1));
   }
 
   std::string Path(const std::string& name) const { return program_.Path(name); }
 
-  Outcome Run(const std::vector<RepositoryKey>& ring, std::vector<std::string> words) const {
-    program_.Write("ring", datamover::FormatKeyringFile({.keys = ring}));
+  Outcome Run(const std::vector<repository::RepositoryKey>& ring,
+              std::vector<std::string> words) const {
+    program_.Write("ring", repository::FormatKeyringFile({.keys = ring}));
     words.insert(words.end(), {"--keyring-file", Path("ring"), "--repo", Path("repo")});
     return program_.Run(words);
   }
 
-  std::vector<std::string> KeyNames(const std::vector<RepositoryKey>& ring) const {
+  std::vector<std::string> KeyNames(const std::vector<repository::RepositoryKey>& ring) const {
     std::vector<std::string> names;
     for (const Json& key : Run(ring, {"key", "list", "--json"}).Result()) {
       names.push_back(GetString(key, {"userName"}));
@@ -45,8 +45,8 @@ class CliKeyringTest : public testing::Test {
 
   ProgramRunner program_;
   support::FakeSecureRandom random_;
-  const RepositoryKey older_;
-  const RepositoryKey newer_;
+  const repository::RepositoryKey older_;
+  const repository::RepositoryKey newer_;
 };
 
 TEST_F(CliKeyringTest, ARepositoryIsMadeWithTheNewest) {

@@ -17,7 +17,6 @@
 namespace csidelta::cli::mover_key_test {
 namespace {
 
-using datamover::Keyring;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -41,7 +40,7 @@ class MoverKeyTest : public testing::Test {
   }
 
   // The ring of a location as the mover sees it.
-  absl::StatusOr<Keyring> Ring(const std::string& location, bool make = false) {
+  absl::StatusOr<repository::Keyring> Ring(const std::string& location, bool make = false) {
     return datamover::OpenKeyring(CallContext(), api_, "mover",
                                   {.velero_namespace = "velero", .location = location}, make,
                                   random_);
@@ -88,7 +87,7 @@ TEST_F(MoverKeyTest, ConfirmingMeansWhatWasExportedAndNoLaterKey) {
   EXPECT_THAT(too_early.error, HasSubstr("no key of this location was exported"));
   EXPECT_FALSE(Ring("default")->newest_confirmed());
   ASSERT_EQ(Run("export", "default", {}).code, ExitCode::kOk);
-  const datamover::RepositoryKey later = datamover::MakeRepositoryKey(random_);
+  const repository::RepositoryKey later = repository::MakeRepositoryKey(random_);
   ASSERT_TRUE(api_.Mutate(
       datamover::KeyringSecretKey("mover", {.velero_namespace = "velero", .location = "default"}),
       [&](Json& secret) {
@@ -115,8 +114,8 @@ TEST_F(MoverKeyTest, AnOldKeyIsRemovedOnceAnotherIsTheNewest) {
   const auto made = Ring("default", /*make=*/true);
   const std::string old = made->newest().fingerprint;
   EXPECT_EQ(Run("remove", "default", {old}).code, ExitCode::kFailed);
-  const datamover::RepositoryKey newer = datamover::MakeRepositoryKey(random_);
-  program_.Write("keys", datamover::FormatKeyringFile({.keys = {newer}}));
+  const repository::RepositoryKey newer = repository::MakeRepositoryKey(random_);
+  program_.Write("keys", repository::FormatKeyringFile({.keys = {newer}}));
   ASSERT_EQ(Run("import", "default", {Path("keys"), "--newest"}).code, ExitCode::kOk);
   const Outcome removed = Run("remove", "default", {old});
   ASSERT_EQ(removed.code, ExitCode::kOk) << removed.error;
@@ -125,8 +124,8 @@ TEST_F(MoverKeyTest, AnOldKeyIsRemovedOnceAnotherIsTheNewest) {
 
 TEST_F(MoverKeyTest, ANewKeyTakesOverOnlyWhenAsked) {
   const auto made = Ring("default", /*make=*/true);
-  const datamover::RepositoryKey newer = datamover::MakeRepositoryKey(random_);
-  program_.Write("keys", datamover::FormatKeyringFile({.keys = {newer}}));
+  const repository::RepositoryKey newer = repository::MakeRepositoryKey(random_);
+  program_.Write("keys", repository::FormatKeyringFile({.keys = {newer}}));
   ASSERT_EQ(Run("import", "default", {Path("keys")}).code, ExitCode::kOk);
   EXPECT_EQ(Ring("default")->newest(), made->newest());
   ASSERT_EQ(Run("import", "default", {Path("keys"), "--newest"}).code, ExitCode::kOk);

@@ -29,7 +29,7 @@ constexpr char kMover[] = "mover";
 
 class KeyringTest : public testing::Test {
  protected:
-  absl::StatusOr<Keyring> Open(bool make) {
+  absl::StatusOr<repository::Keyring> Open(bool make) {
     return OpenKeyring(CallContext(), api_, kMover, owner_, make, random_);
   }
   void Damage(const std::function<void(Json&)>& change) {
@@ -48,7 +48,8 @@ TEST_F(KeyringTest, IsMadeAtTheFirstUseAndThenKept) {
   std::string bytes;
   ASSERT_TRUE(absl::Base64Unescape(made->newest().password.Reveal(), &bytes));
   EXPECT_EQ(bytes.size(), 32U);
-  EXPECT_EQ(made->newest().fingerprint, KeyFingerprint(made->newest().password.Reveal()));
+  EXPECT_EQ(made->newest().fingerprint,
+            repository::KeyFingerprint(made->newest().password.Reveal()));
   EXPECT_FALSE(made->newest_confirmed());
   const auto again = Open(/*make=*/true);
   ASSERT_THAT(again, IsOk());
@@ -63,7 +64,7 @@ TEST_F(KeyringTest, ReadingMakesNoneAndSaysHowToBringThem) {
 }
 
 TEST_F(KeyringTest, OfTwoThatMakeItOneWins) {
-  const RepositoryKey others = MakeRepositoryKey(random_);
+  const repository::RepositoryKey others = repository::MakeRepositoryKey(random_);
   api_.SetInterceptor([&](const support::ApiCall& call, const Json* /*body*/) {
     if (call.verb == "create") {
       api_.Seed(KeyringSecretKey(kMover, owner_).type,
@@ -80,12 +81,12 @@ TEST_F(KeyringTest, OfTwoThatMakeItOneWins) {
   });
   const auto keyring = Open(/*make=*/true);
   ASSERT_THAT(keyring, IsOk());
-  EXPECT_EQ(keyring->keys, std::vector<RepositoryKey>{others});
+  EXPECT_EQ(keyring->keys, std::vector<repository::RepositoryKey>{others});
 }
 
 TEST_F(KeyringTest, ANewerKeyComesFirstAndTheOlderStays) {
   const auto made = Open(/*make=*/true);
-  const RepositoryKey newer = MakeRepositoryKey(random_);
+  const repository::RepositoryKey newer = repository::MakeRepositoryKey(random_);
   ASSERT_THAT(ImportKeys(CallContext(), api_, kMover, owner_, {.keys = {newer}}, /*newest=*/true),
               IsOk());
   const auto now = Open(/*make=*/false);
@@ -96,7 +97,7 @@ TEST_F(KeyringTest, ANewerKeyComesFirstAndTheOlderStays) {
 
 TEST_F(KeyringTest, AnOldKeyIsBroughtWithoutTakingOver) {
   const auto made = Open(/*make=*/true);
-  const RepositoryKey older = MakeRepositoryKey(random_);
+  const repository::RepositoryKey older = repository::MakeRepositoryKey(random_);
   ASSERT_THAT(ImportKeys(CallContext(), api_, kMover, owner_, {.keys = {older}}, /*newest=*/false),
               IsOk());
   EXPECT_THAT(Open(/*make=*/false)->keys, ElementsAre(made->newest(), older));
@@ -115,8 +116,8 @@ TEST_F(KeyringTest, ConfirmingNeedsTheKey) {
 // Data may be encrypted with it: nothing is written as if it had never been, until it is back.
 TEST_F(KeyringTest, AKeyThatWentIsMissedByItsFingerprintAndCanBeBroughtBack) {
   const auto made = Open(/*make=*/true);
-  const RepositoryKey lost = made->newest();
-  const RepositoryKey newer = MakeRepositoryKey(random_);
+  const repository::RepositoryKey lost = made->newest();
+  const repository::RepositoryKey newer = repository::MakeRepositoryKey(random_);
   ASSERT_THAT(ConfirmKeys(CallContext(), api_, kMover, owner_, {lost.fingerprint}), IsOk());
   ASSERT_THAT(ImportKeys(CallContext(), api_, kMover, owner_, {.keys = {newer}}, /*newest=*/true),
               IsOk());
@@ -169,7 +170,7 @@ class BroughtKeyTest : public KeyringTest {
 };
 
 TEST_F(BroughtKeyTest, OneKeyInTheFieldKeyIsUsedAtTheFirstUploadAndCountsAsConfirmed) {
-  const RepositoryKey key = MakeRepositoryKey(random_);
+  const repository::RepositoryKey key = repository::MakeRepositoryKey(random_);
   for (const char* end : {"", "\n"}) {
     Bring(absl::StrCat(key.password.Reveal(), end));
     api_.ClearCalls();
@@ -182,11 +183,12 @@ TEST_F(BroughtKeyTest, OneKeyInTheFieldKeyIsUsedAtTheFirstUploadAndCountsAsConfi
 }
 
 TEST_F(BroughtKeyTest, OfSeveralLinesTheFirstIsTheNewest) {
-  const RepositoryKey one = MakeRepositoryKey(random_);
-  const RepositoryKey two = MakeRepositoryKey(random_);
-  for (const std::vector<RepositoryKey>& keys :
-       {std::vector<RepositoryKey>{one, two}, std::vector<RepositoryKey>{two, one}}) {
-    Bring(FormatKeyringFile({.keys = keys}));
+  const repository::RepositoryKey one = repository::MakeRepositoryKey(random_);
+  const repository::RepositoryKey two = repository::MakeRepositoryKey(random_);
+  for (const std::vector<repository::RepositoryKey>& keys :
+       {std::vector<repository::RepositoryKey>{one, two},
+        std::vector<repository::RepositoryKey>{two, one}}) {
+    Bring(repository::FormatKeyringFile({.keys = keys}));
     const auto keyring = Open(/*make=*/true);
     ASSERT_THAT(keyring, IsOk());
     EXPECT_EQ(keyring->keys, keys);
@@ -206,20 +208,20 @@ TEST_F(BroughtKeyTest, WhatItHoldsInsteadIsRefusedBySecretFieldAndForm) {
   refused("lines as mover-key export prints them: line 1");
   Json other = Json::object();
   other["other"] = absl::Base64Escape("hunter2");
-  Bring(std::string(MakeRepositoryKey(random_).password.Reveal()), other);
+  Bring(std::string(repository::MakeRepositoryKey(random_).password.Reveal()), other);
   refused("in addition to the field key it holds others");
   Damage([](Json& secret) { secret["data"].erase("key"); });
   refused("it has no field key");
 }
 
 TEST_F(BroughtKeyTest, IsNotWrittenToSinceItsSourceWouldReplaceIt) {
-  const RepositoryKey key = MakeRepositoryKey(random_);
+  const repository::RepositoryKey key = repository::MakeRepositoryKey(random_);
   Bring(std::string(key.password.Reveal()));
   const auto before = api_.Find(KeyringSecretKey(kMover, owner_));
   EXPECT_THAT(ConfirmKeys(CallContext(), api_, kMover, owner_, {key.fingerprint}), IsOk());
   EXPECT_THAT(NoteExportedKeys(CallContext(), api_, kMover, owner_, {key.fingerprint}), IsOk());
   EXPECT_THAT(ImportKeys(CallContext(), api_, kMover, owner_,
-                         {.keys = {MakeRepositoryKey(random_)}}, /*newest=*/true),
+                         {.keys = {repository::MakeRepositoryKey(random_)}}, /*newest=*/true),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("its keys are in the field key, which the tool that made the "
                                  "Secret keeps; change them there")));
@@ -312,7 +314,7 @@ TEST_F(LostKeyringTest, WithoutTheKindOfRecordsTheFirstKeyIsMade) {
 // With the copy, or with a new key where none exists.
 TEST_F(LostKeyringTest, AnImportEndsIt) {
   AddUpload("default", kKey);
-  const RepositoryKey key = MakeRepositoryKey(random_);
+  const repository::RepositoryKey key = repository::MakeRepositoryKey(random_);
   ASSERT_THAT(ImportKeys(CallContext(), api_, kMover, owner_, {.keys = {key}}, /*newest=*/false),
               IsOk());
   EXPECT_THAT(Open(/*make=*/true)->keys, ElementsAre(key));
@@ -321,7 +323,7 @@ TEST_F(LostKeyringTest, AnImportEndsIt) {
 // --- One key for several clusters
 
 TEST_F(KeyringTest, AnImportBeforeTheFirstUploadMakesTheRing) {
-  const RepositoryKey key = MakeRepositoryKey(random_);
+  const repository::RepositoryKey key = repository::MakeRepositoryKey(random_);
   support::FakeApiClient other_cluster;
   for (support::FakeApiClient* cluster : {&api_, &other_cluster}) {
     ASSERT_THAT(
@@ -344,7 +346,7 @@ TEST_F(KeyringTest, AKeyThatIsRemovedIsNotMissed) {
   ASSERT_THAT(ConfirmKeys(CallContext(), api_, kMover, owner_, {old}), IsOk());
   EXPECT_THAT(RemoveKey(CallContext(), api_, kMover, owner_, old),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("is the newest")));
-  const RepositoryKey newer = MakeRepositoryKey(random_);
+  const repository::RepositoryKey newer = repository::MakeRepositoryKey(random_);
   ASSERT_THAT(ImportKeys(CallContext(), api_, kMover, owner_, {.keys = {newer}}, /*newest=*/true),
               IsOk());
   EXPECT_THAT(RemoveKey(CallContext(), api_, kMover, owner_, old), IsOk());
@@ -368,40 +370,41 @@ TEST(KeyringName, NoTwoOwnersShareOne) {
 
 TEST(KeyringFile, SurvivesItsText) {
   support::FakeSecureRandom random;
-  const Keyring keyring = {.keys = {MakeRepositoryKey(random), MakeRepositoryKey(random)},
-                           .confirmed = {}};
-  const auto read = ParseKeyringFile(FormatKeyringFile(keyring));
+  const repository::Keyring keyring = {
+      .keys = {repository::MakeRepositoryKey(random), repository::MakeRepositoryKey(random)},
+      .confirmed = {}};
+  const auto read = repository::ParseKeyringFile(repository::FormatKeyringFile(keyring));
   ASSERT_THAT(read, IsOk());
   EXPECT_EQ(read->keys, keyring.keys);
 }
 
 TEST(KeyringFile, HoldsSoManyKeysAndNoMore) {
   support::FakeSecureRandom random;
-  Keyring keyring;
-  for (std::size_t i = 0; i < kKeysMax; ++i) {
-    keyring.keys.push_back(MakeRepositoryKey(random));
+  repository::Keyring keyring;
+  for (std::size_t i = 0; i < repository::kKeysMax; ++i) {
+    keyring.keys.push_back(repository::MakeRepositoryKey(random));
   }
-  const auto full = ParseKeyringFile(FormatKeyringFile(keyring));
+  const auto full = repository::ParseKeyringFile(repository::FormatKeyringFile(keyring));
   ASSERT_THAT(full, IsOk());
-  EXPECT_EQ(full->keys.size(), kKeysMax);
-  keyring.keys.push_back(MakeRepositoryKey(random));
-  EXPECT_THAT(ParseKeyringFile(FormatKeyringFile(keyring)),
+  EXPECT_EQ(full->keys.size(), repository::kKeysMax);
+  keyring.keys.push_back(repository::MakeRepositoryKey(random));
+  EXPECT_THAT(repository::ParseKeyringFile(repository::FormatKeyringFile(keyring)),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("more than 64 keys")));
 }
 
 TEST(KeyringFile, WhatIsWrongIsToldByLineAndNeverByText) {
   support::FakeSecureRandom random;
-  const RepositoryKey key = MakeRepositoryKey(random);
+  const repository::RepositoryKey key = repository::MakeRepositoryKey(random);
   const std::string line = absl::StrCat(key.fingerprint, " ", key.password.Reveal(), "\n");
   const auto refused = [&](const std::string& text, const char* words) {
-    EXPECT_THAT(ParseKeyringFile(text),
+    EXPECT_THAT(repository::ParseKeyringFile(text),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          AllOf(HasSubstr(words), Not(HasSubstr(key.password.Reveal())))));
   };
   refused("", "there is no key");
   refused(absl::StrCat(line, key.password.Reveal(), "\n"), "line 2 is not");
   refused(absl::StrCat("0123456789abcdef ", key.password.Reveal(), "\n"), "line 1: the password");
-  EXPECT_THAT(ParseKeyringFile(absl::StrCat("# of velero/default\n\n", line)), IsOk());
+  EXPECT_THAT(repository::ParseKeyringFile(absl::StrCat("# of velero/default\n\n", line)), IsOk());
 }
 
 }  // namespace

@@ -93,7 +93,7 @@ TEST_F(RepositoryAccessTest, GivesWhatAWorkerNeedsAndNoMore) {
               UnorderedElementsAre(Pair("AWS_SHARED_CREDENTIALS_FILE", "/secrets/cloud")));
   ASSERT_EQ(access->secret_data.size(), 2U);
   EXPECT_EQ(access->secret_data.at("cloud").Reveal(), kCloud);
-  const auto keyring = ParseKeyringFile(access->secret_data.at("keyring").Reveal());
+  const auto keyring = repository::ParseKeyringFile(access->secret_data.at("keyring").Reveal());
   ASSERT_THAT(keyring, IsOk());
   EXPECT_EQ(access->key_fingerprint, keyring->newest().fingerprint);
   EXPECT_FALSE(access->key_confirmed);

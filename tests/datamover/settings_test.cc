@@ -33,7 +33,7 @@ TEST(MoverSettings, AreTheDefaultsWhereNothingIsSaid) {
     ASSERT_THAT(settings, IsOk());
     EXPECT_EQ(settings->prepare_timeout, absl::Minutes(30));
     EXPECT_EQ(settings->base_age_max, absl::Hours(14 * 24));
-    EXPECT_EQ(settings->on_fallback, engine::OnFallback::kWarn);
+    EXPECT_EQ(settings->on_fallback, objects::OnFallback::kWarn);
     EXPECT_FALSE(settings->writes_into_existing);
     EXPECT_EQ(settings->checks.percent_per_day, 3);
     EXPECT_EQ(settings->checks.parts(), 34);
@@ -64,7 +64,7 @@ TEST(MoverSettings, SayWhatIsWritten) {
                "affinity": {"podAntiAffinity": {}}}})");
   ASSERT_THAT(settings, IsOk());
   EXPECT_EQ(settings->prepare_timeout, absl::Minutes(45));
-  EXPECT_EQ(settings->on_fallback, engine::OnFallback::kFail);
+  EXPECT_EQ(settings->on_fallback, objects::OnFallback::kFail);
   EXPECT_TRUE(settings->is_paused);
   EXPECT_THAT(settings->upload_windows,
               ElementsAre(*ParseDailyWindow("22:00-06:00"), *ParseDailyWindow("12:00-13:00")));
@@ -198,7 +198,7 @@ TEST(MoverSettings, AreReadFromTheirConfigMapEachTime) {
   Json config_map = {{"metadata", {{"name", "csi-delta-mover"}, {"namespace", "mover"}}},
                      {"data", {{"config.json", R"({"onFallback": "fail"})"}}}};
   api.Seed(ConfigMapType(), config_map);
-  EXPECT_EQ(ReadMoverSettings({}, api, "mover")->on_fallback, engine::OnFallback::kFail);
+  EXPECT_EQ(ReadMoverSettings({}, api, "mover")->on_fallback, objects::OnFallback::kFail);
   config_map["data"]["config.json"] = R"({"onFallback": "fails"})";
   api.Seed(ConfigMapType(), config_map);
   EXPECT_THAT(ReadMoverSettings({}, api, "mover"),

@@ -156,7 +156,7 @@ TEST_F(UploadReconcilerTest, NoVolumeTaskHoldsASecret) {
   bed_.AddUpload("nightly");
   Controller controller(bed_);
   controller.LookTimes(3);
-  const absl::StatusOr<Keyring> ring =
+  const absl::StatusOr<repository::Keyring> ring =
       OpenKeyring(bed_.ctx, bed_.api, MoverBed::kMover,
                   {.velero_namespace = "velero", .location = "default"}, false, bed_.secure_random);
   ASSERT_THAT(ring, IsOk());

@@ -439,7 +439,7 @@ std::vector<Ailment> OfVelero() {
 
 const datamover::KeyringOwner kOwner = {.velero_namespace = "velero", .location = "default"};
 
-datamover::Keyring MakeRing(Cluster& cluster) {
+repository::Keyring MakeRing(Cluster& cluster) {
   support::FakeSecureRandom random;
   CallContext ctx;
   ctx.clock = &cluster.clock();
@@ -474,7 +474,7 @@ std::vector<Ailment> OfLocations() {
       {"keyring-present", Severity::kNote, "the first backup makes it", [](Cluster&) {}},
       {"keyring-whole", Severity::kFault, "is another text",
        [](Cluster& c) {
-         const datamover::Keyring ring = MakeRing(c);
+         const repository::Keyring ring = MakeRing(c);
          c.api().Mutate(datamover::KeyringSecretKey(kMover, kOwner), [&](Json& secret) {
            SetJson(secret, {"data", ring.newest().fingerprint},
                    absl::Base64Escape("another password, just as long as it has to be"));

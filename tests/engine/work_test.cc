@@ -158,13 +158,13 @@ TEST_F(WorkTest, ABackupThatMustNotReadEverythingFails) {
   Backed();
   Write("list", "{\"base\":\"another\"}\n{\"end\":true}\n");
   BackupJob job{.device = Path("image"), .extents = Path("list"), .path = "/app"};
-  job.on_fallback = OnFallback::kFail;
+  job.on_fallback = objects::OnFallback::kFail;
   EXPECT_TRUE(incremental::IsFallbackRefused(Backup(job).status()));
   EXPECT_THAT(warnings_, IsEmpty());
-  job.on_fallback = OnFallback::kProceed;
+  job.on_fallback = objects::OnFallback::kProceed;
   EXPECT_THAT(Backup(job), IsOk());
   EXPECT_THAT(warnings_, IsEmpty());
-  job.on_fallback = OnFallback::kWarn;
+  job.on_fallback = objects::OnFallback::kWarn;
   const absl::StatusOr<BackupResult> result = Backup(job);
   ASSERT_THAT(result, IsOk());
   EXPECT_TRUE(result->list_refused);

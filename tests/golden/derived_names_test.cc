@@ -307,7 +307,7 @@ TEST_F(DerivedNamesTest, KeysOfALocation) {
   EXPECT_EQ(datamover::KeyringSecretName(
                 {.velero_namespace = "velero", .location = std::string(240, 'l')}),
             "csi-delta-keys-velero." + std::string(214, 'l') + "-e1b041a1b3b350e0");
-  EXPECT_EQ(datamover::KeyFingerprint("correct horse battery staple"), "c4bbcb1fbec99d65");
+  EXPECT_EQ(repository::KeyFingerprint("correct horse battery staple"), "c4bbcb1fbec99d65");
 }
 
 // --- In the bucket
