@@ -227,7 +227,7 @@ void ControlCluster::Cancel(const std::string& upload) {
 absl::Status ControlCluster::AddDeletions(int repositories, int per_repository) {
   support::FakeSecureRandom random;
   ASSIGN_OR_RETURN(
-      const datamover::Keyring keyring,
+      const repository::Keyring keyring,
       datamover::OpenKeyring({}, api_, kMover, {.velero_namespace = kVelero, .location = "default"},
                              /*make=*/true, random));
   for (int i = 0; i < repositories * per_repository; ++i) {
