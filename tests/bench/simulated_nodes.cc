@@ -50,19 +50,17 @@ int64_t DeletionsOf(const std::optional<Json>& task) {
 }
 
 // The result document of a first backup.
-Json Result(int64_t bytes) {
-  return {{"snapshot_id", std::string(64, 'a')},
-          {"mode_done", "full"},
-          {"reason", "no-base"},
-          {"logical_bytes", bytes},
-          {"changed_bytes", bytes},
-          {"read_bytes", bytes},
-          {"audit_bytes", 0},
-          {"audit", {{"mismatch", false}}},
-          {"stored_bytes", bytes / 2},
-          {"repository_bytes", bytes / 2},
-          {"repository_snapshots", 1},
-          {"file_system", "ext4"}};
+objects::Outcome Done(int64_t bytes) {
+  return {.code = objects::OutcomeCode::kDone,
+          .backup = objects::BackupFigures{.snapshot_id = std::string(64, 'a'),
+                                           .mode = "full",
+                                           .reason = "no-base",
+                                           .logical_bytes = bytes,
+                                           .changed_bytes = bytes,
+                                           .read_bytes = bytes,
+                                           .stored_bytes = bytes / 2,
+                                           .repository_bytes = bytes / 2,
+                                           .repository_snapshots = 1}};
 }
 
 }  // namespace
@@ -237,11 +235,10 @@ std::optional<absl::Time> SimulatedNodes::Report(const Run& run) {
 std::optional<absl::Time> SimulatedNodes::End(const Run& run) {
   const absl::Time now = clock_.Now();
   Json status = {{"phase", run.is_canceled ? "Canceled" : "Succeeded"},
-                 {"completionTimestamp", FormatRfc3339Seconds(now)},
-                 {"exitCode", run.is_canceled ? 130 : 0}};
+                 {"completionTimestamp", FormatRfc3339Seconds(now)}};
   if (!run.is_canceled) {
     status["doneBytes"] = plan_.bytes;
-    status["result"] = Result(plan_.bytes);
+    status["outcome"] = ToJson(Done(plan_.bytes));
   }
   if (const std::optional<Json> task = api_.Find(run.task)) {
     listener_.on_end(*task, now);
