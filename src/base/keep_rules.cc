@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/civil_time.h"
+#include "base/check.h"
 
 namespace csidelta {
 namespace {
@@ -209,6 +210,31 @@ std::vector<std::vector<std::string>> DecideKeep(absl::Span<const DatedItem> new
     }
   }
   return reasons;
+}
+
+void PruneDecision::Protect(std::vector<Finding> by) {
+  CSIDELTA_CHECK(!by.empty());
+  Settle(PruneVerdict::kKept, "Protected", MessagesOf(by));
+  protections = std::move(by);
+}
+
+void KeepByRules(std::vector<PruneDecision*> competing, const KeepRules& rules, absl::Time now,
+                 absl::FunctionRef<absl::Time(std::size_t entry)> date_of) {
+  std::stable_sort(competing.begin(), competing.end(),
+                   [&](const PruneDecision* left, const PruneDecision* right) {
+                     return date_of(left->entry) > date_of(right->entry);
+                   });
+  std::vector<DatedItem> items;
+  items.reserve(competing.size());
+  for (const PruneDecision* one : competing) {
+    items.push_back({.time = date_of(one->entry)});
+  }
+  std::vector<std::vector<std::string>> reasons = DecideKeep(items, rules, now);
+  for (std::size_t i = 0; i < competing.size(); ++i) {
+    if (!reasons[i].empty()) {
+      competing[i]->Settle(PruneVerdict::kKept, "Rule", std::move(reasons[i]));
+    }
+  }
 }
 
 }  // namespace csidelta

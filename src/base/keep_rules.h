@@ -1,12 +1,16 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "base/finding.h"
 
 // Which of some dated things stay, by the keep rules of restic (`restic forget --help`, the
 // manual's "Removing backup snapshots"): repository snapshots and VolumeSnapshots alike. Pure.
@@ -72,5 +76,40 @@ struct DatedItem {
 // first.
 std::vector<std::vector<std::string>> DecideKeep(absl::Span<const DatedItem> newest_first,
                                                  const KeepRules& rules, absl::Time now);
+
+enum class PruneVerdict {
+  kOpen,  // not decided yet
+  kIgnored,
+  kKept,
+  kHeld,  // not needed, and cannot be deleted now
+  kRemoved,
+};
+
+// What a prune decides about one of several things: by the tables of snapshots/snapshot_prune.h and
+// longhorn/snapshot_prune.h.
+struct PruneDecision {
+  std::size_t entry = 0;  // its position in the inventory
+  PruneVerdict verdict = PruneVerdict::kOpen;
+  absl::string_view code = {};             // of the row: "NoRule"
+  std::vector<std::string> messages = {};  // at least one, unless it is ignored
+  std::vector<Finding> protections = {};   // with the code Protected
+
+  bool is_open() const { return verdict == PruneVerdict::kOpen; }
+  void Settle(PruneVerdict to, absl::string_view row, std::vector<std::string> why) {
+    verdict = to;
+    code = row;
+    messages = std::move(why);
+  }
+  void Keep(absl::string_view row, std::string why) {
+    Settle(PruneVerdict::kKept, row, {std::move(why)});
+  }
+  // With the code Protected. REQUIRES a protection.
+  void Protect(std::vector<Finding> by);
+};
+
+// Keeps those that a rule keeps, with the code Rule. `competing` compete with each other; of two
+// with one date the first counts as the newer one.
+void KeepByRules(std::vector<PruneDecision*> competing, const KeepRules& rules, absl::Time now,
+                 absl::FunctionRef<absl::Time(std::size_t entry)> date_of);
 
 }  // namespace csidelta

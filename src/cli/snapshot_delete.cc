@@ -69,13 +69,12 @@ std::string Announcement(const DeletedItem& item) {
   }
   switch (item.plan.verdict) {
     case RemovalVerdict::kProtected:
-      return absl::StrCat(entry.name, ": is kept: ", ProtectionsText(item.plan.kept_for),
-                          std::any_of(item.plan.kept_for.begin(), item.plan.kept_for.end(),
-                                      [](const csi::Protection& one) {
-                                        return one.reason == csi::ProtectionReason::kLastReady;
-                                      })
-                              ? " (--last-too deletes the last one, too)"
-                              : "");
+      return absl::StrCat(
+          entry.name, ": is kept: ", ProtectionsText(item.plan.kept_for),
+          std::any_of(item.plan.kept_for.begin(), item.plan.kept_for.end(),
+                      [](const Finding& one) { return one.code == csi::kLastReadyCode; })
+              ? " (--last-too deletes the last one, too)"
+              : "");
     case RemovalVerdict::kBeingDeleted:
       return absl::StrCat(entry.name, ": is being deleted already");
     case RemovalVerdict::kDelete:

@@ -27,14 +27,6 @@ using snapshots::SnapshotEntry;
 
 constexpr std::size_t kKeptVolumesMax = 5;  // that are named
 
-std::string KeptFor(const SnapshotEntry& entry) {
-  std::vector<std::string> reasons;
-  for (const csi::Protection& one : entry.kept_for) {
-    reasons.emplace_back(csi::ToString(one.reason));
-  }
-  return absl::StrJoin(reasons, ",");
-}
-
 std::vector<std::string> RowOf(const SnapshotEntry& entry, bool with_namespace, bool is_wide) {
   std::vector<std::string> row;
   if (with_namespace) {
@@ -45,7 +37,7 @@ std::vector<std::string> RowOf(const SnapshotEntry& entry, bool with_namespace, 
               std::string(csi::ToString(entry.status.state)),
               entry.status.taken_at.has_value() ? FormatMoment(*entry.status.taken_at) : "",
               entry.restore_size_bytes.has_value() ? FormatBytes(*entry.restore_size_bytes) : "",
-              entry.class_name, KeptFor(entry)});
+              entry.class_name, CodesText(entry.kept_for)});
   if (is_wide) {
     row.insert(row.end(),
                {entry.driver, entry.handle, entry.content, entry.deletion_policy, entry.set});

@@ -100,9 +100,9 @@ absl::Status RefusedStatus(const snapshots::PromotionPlan& plan) {
   bool is_size_alone = true;
   for (const Promotion& promotion : plan.promotions) {
     std::vector<std::string> messages;
-    for (const snapshots::Refusal& refusal : promotion.refusals) {
+    for (const Finding& refusal : promotion.refusals) {
       messages.push_back(refusal.message);
-      is_size_alone &= refusal.reason == snapshots::RefusalReason::kTooSmall;
+      is_size_alone &= refusal.code == snapshots::kTooSmallCode;
     }
     if (!messages.empty()) {
       texts.push_back(absl::StrCat("PVC ", promotion.pvc.name, " cannot be made of VolumeSnapshot ",

@@ -28,8 +28,6 @@ namespace csidelta::cli {
 namespace {
 
 using snapshots::DataAction;
-using snapshots::PruneDecision;
-using snapshots::PruneVerdict;
 using snapshots::SnapshotEntry;
 
 // One that the rules were asked about, and how it ended.
@@ -58,8 +56,8 @@ std::string PruneTable(const std::vector<PrunedItem>& items, bool with_namespace
   rows.push_back({"", "NAME", "PVC", "STATE", "DATE", "WHY"});
   for (const PrunedItem& item : items) {
     const SnapshotEntry& entry = *item.entry;
-    rows.push_back({item.goes() ? (dry_run ? "would delete" : "delete") : "keep", entry.name,
-                    entry.pvc, std::string(csi::ToString(entry.status.state)),
+    rows.push_back({DecisionText(item.decision, dry_run), entry.name, entry.pvc,
+                    std::string(csi::ToString(entry.status.state)),
                     SnapshotTimeText(snapshots::DateOf(entry)), WhyText(item)});
   }
   for (std::size_t i = 0; with_namespace && i < rows.size(); ++i) {
@@ -75,8 +73,8 @@ Json ItemJson(const PrunedItem& item) {
           {"pvc", entry.pvc},
           {"state", std::string(csi::ToString(entry.status.state))},
           {"taken_at", OrNull(entry.status.taken_at)},
-          {"decision", item.goes() ? "delete" : "keep"},
-          {"reason", std::string(snapshots::ToString(item.decision.reason))},
+          {"decision", DecisionText(item.decision, /*dry_run=*/false)},
+          {"reason", std::string(item.decision.code)},
           {"messages", item.decision.messages},
           {"kept_for", ProtectionsJson(item.decision.protections)},
           {"data", std::string(snapshots::ToString(item.action))},
@@ -194,10 +192,7 @@ void SnapshotPruneCommand::Delete(const CallContext& ctx, k8s::ApiClient& api,
   item.is_deleted = removal->end != snapshots::Removal::End::kKept;
   if (!item.is_deleted) {
     item.is_kept_late = true;
-    item.decision.verdict = PruneVerdict::kKept;
-    item.decision.reason = snapshots::PruneReason::kProtected;
-    item.decision.messages = {ProtectionsText(removal->kept_for)};
-    item.decision.protections = std::move(removal->kept_for);
+    item.decision.Protect(std::move(removal->kept_for));
   }
 }
 

@@ -107,12 +107,12 @@ std::string ConditionsText(const csi::SnapshotStatus& status) {
   return ShownSection("Conditions", {"TYPE", "STATUS", "REASON", "SINCE", "MESSAGE"}, rows, "none");
 }
 
-std::string KeptText(absl::string_view heading, const std::vector<csi::Protection>& protections,
+std::string KeptText(absl::string_view heading, const std::vector<Finding>& protections,
                      bool is_checked) {
   TableRows rows;
   rows.reserve(protections.size());
-  for (const csi::Protection& one : protections) {
-    rows.push_back({std::string(csi::ToString(one.reason)), one.message});
+  for (const Finding& one : protections) {
+    rows.push_back({std::string(one.code), one.message});
   }
   return ShownSection(heading, {}, rows, is_checked ? "by nothing" : "by nothing that may be read");
 }

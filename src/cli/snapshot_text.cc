@@ -120,18 +120,35 @@ std::string NotDeletedText(const absl::Status& error) {
                       error.message());
 }
 
-Json ProtectionsJson(const std::vector<csi::Protection>& protections) {
+Json ProtectionsJson(const std::vector<Finding>& protections) {
   Json list = Json::array();
-  for (const csi::Protection& one : protections) {
-    list.push_back({{"reason", std::string(csi::ToString(one.reason))}, {"message", one.message}});
+  for (const Finding& one : protections) {
+    list.push_back({{"reason", std::string(one.code)}, {"message", one.message}});
   }
   return list;
 }
 
-std::string ProtectionsText(const std::vector<csi::Protection>& protections) {
-  return absl::StrJoin(protections, "; ", [](std::string* out, const csi::Protection& one) {
-    absl::StrAppend(out, one.message);
-  });
+std::string CodesText(const std::vector<Finding>& findings) {
+  return absl::StrJoin(
+      findings, ",", [](std::string* out, const Finding& one) { absl::StrAppend(out, one.code); });
+}
+
+std::string ProtectionsText(const std::vector<Finding>& protections) {
+  return absl::StrJoin(MessagesOf(protections), "; ");
+}
+
+const char* DecisionText(const PruneDecision& decision, bool dry_run) {
+  switch (decision.verdict) {
+    case PruneVerdict::kHeld:
+      return "hold back";
+    case PruneVerdict::kRemoved:
+      return dry_run ? "would delete" : "delete";
+    case PruneVerdict::kOpen:
+    case PruneVerdict::kIgnored:
+    case PruneVerdict::kKept:
+      break;
+  }
+  return "keep";
 }
 
 Json ToJson(const snapshots::SnapshotEntry& entry) {

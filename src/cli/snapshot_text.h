@@ -8,9 +8,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "base/finding.h"
 #include "base/json.h"
+#include "base/keep_rules.h"
 #include "cli/session.h"
-#include "csi/snapshot_protection.h"
 #include "snapshots/snapshot_inventory.h"
 #include "snapshots/snapshot_removal.h"
 
@@ -52,9 +53,15 @@ std::string DataActionText(const snapshots::SnapshotEntry& entry, snapshots::Dat
 std::string NotDeletedText(const absl::Status& error);
 
 // [{"reason": "Keep", "message": "..."}, ...]
-Json ProtectionsJson(const std::vector<csi::Protection>& protections);
+Json ProtectionsJson(const std::vector<Finding>& protections);
+// "Backup,Young".
+std::string CodesText(const std::vector<Finding>& findings);
 // The messages, with "; " between them.
-std::string ProtectionsText(const std::vector<csi::Protection>& protections);
+std::string ProtectionsText(const std::vector<Finding>& protections);
+
+// "keep", "hold back", "delete" or in a dry run "would delete". REQUIRES a decision that is not
+// open and does not ignore.
+const char* DecisionText(const PruneDecision& decision, bool dry_run);
 
 // One object per VolumeSnapshot: name, namespace, pvc, state, conditions, asked_at, taken_at,
 // ready_at, size_bytes, driver, handle, content, class, policy, set, workload, note, used_by,

@@ -70,11 +70,11 @@ absl::Status DropAllBut(const CallContext& ctx, const Environment& env, const Ba
 }
 
 // A base has a VolumeSnapshot only while it is being read, or where a user made one.
-absl::StatusOr<std::vector<Protection>> WhyItStays(const CallContext& ctx, const Environment& env,
-                                                   const VolumeSnapshotContent& content) {
+absl::StatusOr<std::vector<Finding>> WhyItStays(const CallContext& ctx, const Environment& env,
+                                                const VolumeSnapshotContent& content) {
   ASSIGN_OR_RETURN(const auto snapshot, FindSnapshotOf(ctx, env.api, content));
   if (!snapshot.has_value()) {
-    return std::vector<Protection>();
+    return std::vector<Finding>();
   }
   ASSIGN_OR_RETURN(const PvcsBySource pvcs,
                    ListPvcsBySource(ctx, env.api, snapshot->namespace_name()));
@@ -199,7 +199,7 @@ absl::StatusOr<bool> DropBase(const CallContext& ctx, const Environment& env,
     return absl::FailedPreconditionError(absl::StrCat("VolumeSnapshotContent ", content_name,
                                                       " is not a base snapshot of csi-delta"));
   }
-  ASSIGN_OR_RETURN(const std::vector<Protection> needs, WhyItStays(ctx, env, *content));
+  ASSIGN_OR_RETURN(const std::vector<Finding> needs, WhyItStays(ctx, env, *content));
   if (!needs.empty()) {
     CSIDELTA_LOG(kInfo, "a base snapshot is left for later",
                  {"volume_snapshot_content", content->name()}, {"reason", needs.front().message});

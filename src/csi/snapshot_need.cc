@@ -42,11 +42,10 @@ absl::StatusOr<std::optional<VolumeSnapshot>> FindSnapshotOf(const CallContext& 
   return snapshot;
 }
 
-absl::StatusOr<std::vector<Protection>> NeedsOf(const VolumeSnapshot& snapshot,
-                                                const VolumeSnapshotContent* content,
-                                                const PvcsBySource& pvcs,
-                                                PopulationReader& populations,
-                                                Requester requester) {
+absl::StatusOr<std::vector<Finding>> NeedsOf(const VolumeSnapshot& snapshot,
+                                             const VolumeSnapshotContent* content,
+                                             const PvcsBySource& pvcs,
+                                             PopulationReader& populations, Requester requester) {
   // Neither its age nor the mover's namespace counts for those who own it.
   ProtectionInput input = {.content = {}, .mover_namespace = "", .now = absl::InfiniteFuture()};
   if (content != nullptr) {

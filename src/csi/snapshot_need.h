@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
+#include "base/finding.h"
 #include "csi/population.h"
 #include "csi/snapshot_protection.h"
 #include "k8s/api_client.h"
@@ -35,9 +36,9 @@ absl::StatusOr<std::optional<objects::VolumeSnapshot>> FindSnapshotOf(
 // Why `snapshot` must stay; nothing: it may go. `content`: where it was read, else null. `pvcs`: of
 // its namespace. Asks `populations` but for kBaseCleanUp: what the mover makes of its own
 // VolumeSnapshots it reads itself before it removes them.
-absl::StatusOr<std::vector<Protection>> NeedsOf(const objects::VolumeSnapshot& snapshot,
-                                                const objects::VolumeSnapshotContent* content,
-                                                const PvcsBySource& pvcs,
-                                                PopulationReader& populations, Requester requester);
+absl::StatusOr<std::vector<Finding>> NeedsOf(const objects::VolumeSnapshot& snapshot,
+                                             const objects::VolumeSnapshotContent* content,
+                                             const PvcsBySource& pvcs,
+                                             PopulationReader& populations, Requester requester);
 
 }  // namespace csidelta::csi

@@ -17,128 +17,102 @@ using objects::VolumeSnapshot;
 
 constexpr char kLastReadyMessage[] = "the only Ready one of its PVC";
 
-// A column of the table for each requester.
-struct Row {
-  ProtectionReason reason;
-  bool person;
-  bool prune;
-  bool backup_deletion;
-  bool base_clean_up;
-};
-constexpr std::array<Row, 8> kRows = {{
-    {ProtectionReason::kPendingSource, true, true, true, true},
-    {ProtectionReason::kGroupMember, true, true, false, false},
-    {ProtectionReason::kDeltaBase, true, true, true, false},
-    {ProtectionReason::kBackup, true, true, false, true},
-    {ProtectionReason::kKeep, true, true, false, false},
-    {ProtectionReason::kShared, true, true, false, false},
-    {ProtectionReason::kLastReady, true, true, false, false},
-    {ProtectionReason::kYoung, false, true, false, false},
-}};
-
-bool Counts(const Row& row, Requester requester) {
-  switch (requester) {
-    case Requester::kPerson:
-      return row.person;
-    case Requester::kPrune:
-      return row.prune;
-    case Requester::kBackupDeletion:
-      return row.backup_deletion;
-    case Requester::kBaseCleanUp:
-      break;
-  }
-  return row.base_clean_up;
-}
-
 bool IsDeltaBase(const VolumeSnapshot& snapshot, const ProtectionInput& input) {
   return (input.content.kind == ContentReading::Kind::kPresent &&
           !input.content.content->Label(objects::kBaseLabel).empty()) ||
          (!input.mover_namespace.empty() && snapshot.namespace_name() == input.mover_namespace);
 }
 
-// The message of a reason that holds.
-std::optional<std::string> Check(ProtectionReason reason, const VolumeSnapshot& snapshot,
-                                 const ProtectionInput& input) {
-  switch (reason) {
-    case ProtectionReason::kPendingSource:
-      if (!input.pending_pvcs.empty()) {
-        return absl::StrCat("PVC ", absl::StrJoin(input.pending_pvcs, ", "),
-                            " is being filled from it: wait until it is bound");
-      }
-      if (!input.unfilled.empty()) {
-        return absl::StrCat("data is copied from it, or may be: ",
-                            absl::StrJoin(input.unfilled, "; "));
-      }
-      break;
-    case ProtectionReason::kGroupMember:
-      if (const std::string group = snapshot.group_snapshot(); !group.empty()) {
-        return absl::StrCat("a member of VolumeGroupSnapshot ", group,
-                            ": delete that, and its members go with it");
-      }
-      break;
-    case ProtectionReason::kDeltaBase:
-      if (IsDeltaBase(snapshot, input)) {
-        return "the next backup of its PVC is compared with it (delta base)";
-      }
-      break;
-    case ProtectionReason::kBackup:
-      if (const std::string backup = snapshot.Label(objects::kBackupNameLabel);
-          !backup.empty() || IsMadeByUs(snapshot)) {
-        return backup.empty() ? "a backup made it, and deletes it"
-                              : absl::StrCat("backup ", backup, " made it, and deletes it");
-      }
-      break;
-    case ProtectionReason::kKeep:
-      if (snapshot.Label(objects::kKeepLabel) == "true") {
-        return absl::StrCat("labelled ", objects::kKeepLabel, "=true");
-      }
-      break;
-    case ProtectionReason::kShared:
-      if (!input.shared_with.empty()) {
-        return absl::StrCat("shared with ", absl::StrJoin(input.shared_with, ", "),
-                            ": delete that VolumeSnapshot first");
-      }
-      break;
-    case ProtectionReason::kLastReady:
-      if (input.is_last_ready) {
-        return kLastReadyMessage;
-      }
-      break;
-    case ProtectionReason::kYoung:
-      if (const std::optional<absl::Time> created = snapshot.created_at();
-          created.has_value() && input.now < *created + kYoungSnapshotAgeMax) {
-        return "younger than 5 minutes";
-      }
-      break;
+// The message of each row; "" where it does not hold.
+
+std::string PendingSource(const VolumeSnapshot& /*snapshot*/, const ProtectionInput& input) {
+  if (!input.pending_pvcs.empty()) {
+    return absl::StrCat("PVC ", absl::StrJoin(input.pending_pvcs, ", "),
+                        " is being filled from it: wait until it is bound");
   }
-  return std::nullopt;
+  return input.unfilled.empty() ? ""
+                                : absl::StrCat("data is copied from it, or may be: ",
+                                               absl::StrJoin(input.unfilled, "; "));
 }
+
+std::string GroupMember(const VolumeSnapshot& snapshot, const ProtectionInput& /*input*/) {
+  const std::string group = snapshot.group_snapshot();
+  return group.empty() ? ""
+                       : absl::StrCat("a member of VolumeGroupSnapshot ", group,
+                                      ": delete that, and its members go with it");
+}
+
+std::string DeltaBase(const VolumeSnapshot& snapshot, const ProtectionInput& input) {
+  return IsDeltaBase(snapshot, input)
+             ? "the next backup of its PVC is compared with it (delta base)"
+             : "";
+}
+
+std::string OfBackup(const VolumeSnapshot& snapshot, const ProtectionInput& /*input*/) {
+  const std::string backup = snapshot.Label(objects::kBackupNameLabel);
+  if (backup.empty() && !IsMadeByUs(snapshot)) {
+    return "";
+  }
+  return absl::StrCat(backup.empty() ? "a backup" : absl::StrCat("backup ", backup),
+                      " made it, and deletes it");
+}
+
+std::string Keep(const VolumeSnapshot& snapshot, const ProtectionInput& /*input*/) {
+  return snapshot.Label(objects::kKeepLabel) == "true"
+             ? absl::StrCat("labelled ", objects::kKeepLabel, "=true")
+             : "";
+}
+
+std::string Shared(const VolumeSnapshot& /*snapshot*/, const ProtectionInput& input) {
+  return input.shared_with.empty()
+             ? ""
+             : absl::StrCat("shared with ", absl::StrJoin(input.shared_with, ", "),
+                            ": delete that VolumeSnapshot first");
+}
+
+std::string LastReady(const VolumeSnapshot& /*snapshot*/, const ProtectionInput& input) {
+  return input.is_last_ready ? kLastReadyMessage : "";
+}
+
+std::string Young(const VolumeSnapshot& snapshot, const ProtectionInput& input) {
+  const std::optional<absl::Time> created = snapshot.created_at();
+  return created.has_value() && input.now < *created + kYoungSnapshotAgeMax
+             ? "younger than 5 minutes"
+             : "";
+}
+
+struct Row {
+  absl::string_view code;
+  std::array<bool, 4> counts_for;  // by Requester
+  std::string (*message)(const VolumeSnapshot& snapshot, const ProtectionInput& input);
+};
+constexpr std::array<Row, 8> kRows = {{
+    {"PendingSource", {true, true, true, true}, PendingSource},
+    {"GroupMember", {true, true, false, false}, GroupMember},
+    {"DeltaBase", {true, true, true, false}, DeltaBase},
+    {kBackupCode, {true, true, false, true}, OfBackup},
+    {"Keep", {true, true, false, false}, Keep},
+    {"Shared", {true, true, false, false}, Shared},
+    {kLastReadyCode, {true, true, false, false}, LastReady},
+    {"Young", {false, true, false, false}, Young},
+}};
 
 }  // namespace
 
-absl::string_view ToString(ProtectionReason reason) {
-  constexpr std::array<absl::string_view, 8> kNames = {"PendingSource", "GroupMember", "DeltaBase",
-                                                       "Backup",        "Keep",        "Shared",
-                                                       "LastReady",     "Young"};
-  return kNames[static_cast<std::size_t>(reason)];
-}
-
-std::vector<Protection> ProtectionsOf(const VolumeSnapshot& snapshot, const ProtectionInput& input,
-                                      Requester requester) {
-  std::vector<Protection> found;
+std::vector<Finding> ProtectionsOf(const VolumeSnapshot& snapshot, const ProtectionInput& input,
+                                   Requester requester) {
+  std::vector<Finding> found;
   for (const Row& row : kRows) {
-    if (!Counts(row, requester)) {
+    if (!row.counts_for[static_cast<std::size_t>(requester)]) {
       continue;
     }
-    if (std::optional<std::string> message = Check(row.reason, snapshot, input)) {
-      found.push_back({.reason = row.reason, .message = *std::move(message)});
+    if (std::string message = row.message(snapshot, input); !message.empty()) {
+      found.push_back({.code = row.code, .message = std::move(message)});
     }
   }
   return found;
 }
 
-Protection LastReadyProtection() {
-  return {.reason = ProtectionReason::kLastReady, .message = kLastReadyMessage};
-}
+Finding LastReadyProtection() { return {.code = kLastReadyCode, .message = kLastReadyMessage}; }
 
 }  // namespace csidelta::csi

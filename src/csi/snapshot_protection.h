@@ -5,6 +5,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "base/finding.h"
 #include "csi/snapshot_state.h"
 #include "objects/volume_snapshot.h"
 
@@ -14,7 +15,7 @@
 // It depends on the requester: a person who names it, prune (and what makes room), the deletion of
 // the backup that made it, the clean-up of delta bases.
 //
-//   reason         when                                         person  prune  backup  base
+//   code           when                                         person  prune  backup  base
 //   -------------  -------------------------------------------  ------  -----  ------  ----
 //   PendingSource  a PVC that is not bound is filled from it,   yes     yes    yes     yes
 //                  or a bound one may not have its data yet
@@ -29,19 +30,9 @@
 // (1) A person may overrule it (--last-too); the others only by removing what they say.
 namespace csidelta::csi {
 
-enum class ProtectionReason {
-  kPendingSource,
-  kGroupMember,
-  kDeltaBase,
-  kBackup,
-  kKeep,
-  kShared,
-  kLastReady,
-  kYoung,
-};
-
-// "PendingSource", ...
-absl::string_view ToString(ProtectionReason reason);
+// The codes that others look for.
+inline constexpr absl::string_view kBackupCode = "Backup";
+inline constexpr absl::string_view kLastReadyCode = "LastReady";
 
 enum class Requester { kPerson, kPrune, kBackupDeletion, kBaseCleanUp };
 
@@ -61,19 +52,12 @@ struct ProtectionInput {
   absl::Time now;
 };
 
-struct Protection {
-  ProtectionReason reason;
-  std::string message;  // why, and what would have to go first: one line
-
-  bool operator==(const Protection&) const = default;
-};
-
-// The reasons that hold for `requester`, in the order of the table; none: it may go.
-std::vector<Protection> ProtectionsOf(const objects::VolumeSnapshot& snapshot,
-                                      const ProtectionInput& input, Requester requester);
+// The rows that hold for `requester`, in the order of the table; none: it may go.
+std::vector<Finding> ProtectionsOf(const objects::VolumeSnapshot& snapshot,
+                                   const ProtectionInput& input, Requester requester);
 
 // LastReady as ProtectionsOf() gives it, for what is decided about several VolumeSnapshots at once
 // (LastReadyOf() in snapshots/snapshot_inventory.h).
-Protection LastReadyProtection();
+Finding LastReadyProtection();
 
 }  // namespace csidelta::csi

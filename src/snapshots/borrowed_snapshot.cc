@@ -237,9 +237,8 @@ absl::StatusOr<BorrowPlan> PlanBorrowing(const CallContext& ctx, k8s::ApiClient&
   plan.was_begun = promotion.taken_by.has_value() &&
                    promotion.taken_by->source_snapshot() == plan.pair.snapshot_name;
   if (plan.was_begun) {
-    std::erase_if(promotion.refusals, [](const Refusal& refusal) {
-      return refusal.reason == RefusalReason::kNameTaken;
-    });
+    std::erase_if(promotion.refusals,
+                  [](const Finding& refusal) { return refusal.code == kNameTakenCode; });
   }
   return plan;
 }

@@ -183,7 +183,7 @@ absl::StatusOr<Promotion> PromotionPlanner::PlanOne(const PromotionTarget& targe
       .taken_by = taken_by.has_value() ? &*taken_by : nullptr,
       .must_prove_binding = request_.must_check_all};
   PlannedPvc pvc = PlanPvc(target.snapshot, target.wish, around);
-  std::vector<Refusal> refusals = CheckPromotion(target.snapshot, pvc, around);
+  std::vector<Finding> refusals = CheckPromotion(target.snapshot, pvc, around);
   const bool waits = WaitsForConsumer(pvc.storage_class);
   return Promotion{.snapshot = target.snapshot,
                    .content = std::move(read.content),
@@ -206,7 +206,7 @@ void PromotionPlanner::RefuseSecondOfName(const std::vector<Promotion>& earlier,
   for (const Promotion& one : earlier) {
     if (one.pvc.name == promotion.pvc.name) {
       promotion.refusals.push_back(
-          {RefusalReason::kNameTaken,
+          {kNameTakenCode,
            absl::StrCat("PVC ", one.pvc.name, " would be made of VolumeSnapshot ",
                         one.snapshot.name(), " as well; make one of them by its own name")});
     }

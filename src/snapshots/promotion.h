@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
+#include "base/finding.h"
 #include "k8s/api_client.h"
 #include "objects/persistent_volume_claim.h"
 #include "objects/volume_snapshot.h"
@@ -58,7 +59,7 @@ struct Promotion {
   std::map<std::string, std::string> labels;               // of the PVC
   bool waits_for_first_consumer = false;                   // as far as its StorageClass was read
   std::optional<objects::PersistentVolumeClaim> taken_by;  // the PVC that has its name already
-  std::vector<Refusal> refusals;
+  std::vector<Finding> refusals;
 };
 
 struct PromotionPlan {

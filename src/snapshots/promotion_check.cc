@@ -113,23 +113,23 @@ std::vector<std::string> ChooseAccessModes(const PromotionSurroundings& around) 
   return modes.empty() ? std::vector<std::string>{kReadWriteOnce} : modes;
 }
 
-using MaybeRefusal = std::optional<Refusal>;
+using MaybeFinding = std::optional<Finding>;
 
-MaybeRefusal CheckState(const VolumeSnapshot& snapshot, const PromotionSurroundings& around) {
+MaybeFinding CheckState(const VolumeSnapshot& snapshot, const PromotionSurroundings& around) {
   const csi::Usability found = csi::UsabilityOf(snapshot, around.content);
   switch (found.kind) {
     case csi::Usability::Kind::kUsable:
       break;
     case csi::Usability::Kind::kNotYet:
-      return Refusal{RefusalReason::kNotReady,
+      return Finding{"NotReady",
                      absl::StrCat(found.why, "; with --wait this waits until it is Ready")};
     case csi::Usability::Kind::kNever:
-      return Refusal{RefusalReason::kUnusable, found.why};
+      return Finding{"Unusable", found.why};
   }
   return std::nullopt;
 }
 
-MaybeRefusal CheckBinding(const VolumeSnapshot& snapshot, const PromotionSurroundings& around) {
+MaybeFinding CheckBinding(const VolumeSnapshot& snapshot, const PromotionSurroundings& around) {
   const VolumeSnapshotContent* const content = ContentIn(around);
   const bool is_proven = content != nullptr && content->Names(snapshot) &&
                          !snapshot.uid().empty() && content->snapshot_uid() == snapshot.uid();
@@ -138,11 +138,11 @@ MaybeRefusal CheckBinding(const VolumeSnapshot& snapshot, const PromotionSurroun
     return std::nullopt;
   }
   if (content == nullptr) {
-    return Refusal{RefusalReason::kNotMutual,
+    return Finding{"NotMutual",
                    absl::StrCat(Named(snapshot), " has no VolumeSnapshotContent that names it")};
   }
-  return Refusal{
-      RefusalReason::kNotMutual,
+  return Finding{
+      "NotMutual",
       absl::StrCat(Named(snapshot), " names VolumeSnapshotContent ", content->name(),
                    ", which belongs to ", content->snapshot_namespace(), "/",
                    content->snapshot_name(), content->Names(snapshot) ? " without its uid" : "",
@@ -152,10 +152,10 @@ MaybeRefusal CheckBinding(const VolumeSnapshot& snapshot, const PromotionSurroun
                    ": it is not used")};
 }
 
-MaybeRefusal CheckName(const VolumeSnapshot& snapshot, const PlannedPvc& pvc,
+MaybeFinding CheckName(const VolumeSnapshot& snapshot, const PlannedPvc& pvc,
                        const PromotionSurroundings& around) {
   if (!k8s::IsObjectName(pvc.name)) {
-    return Refusal{RefusalReason::kBadName,
+    return Finding{"BadName",
                    absl::StrCat("\"", pvc.name,
                                 "\" is not a name for a PVC; use lower-case letters, digits, '-' "
                                 "and '.', at most 253")};
@@ -165,7 +165,7 @@ MaybeRefusal CheckName(const VolumeSnapshot& snapshot, const PlannedPvc& pvc,
   }
   const bool is_of_it = around.taken_by->source_snapshot() == snapshot.name() &&
                         around.taken_by->namespace_name() == snapshot.namespace_name();
-  return Refusal{RefusalReason::kNameTaken,
+  return Finding{kNameTakenCode,
                  absl::StrCat("PVC ", pvc.namespace_name, "/", pvc.name, " exists already",
                               is_of_it ? ", and is one of this VolumeSnapshot" : "",
                               "; give another name, or delete it first")};
@@ -181,12 +181,12 @@ std::string ChoicesText(const std::string& driver, const PromotionSurroundings& 
                       names.empty() ? "none" : absl::StrJoin(names, ", "));
 }
 
-MaybeRefusal CheckClass(const PlannedPvc& pvc, const PromotionSurroundings& around) {
+MaybeFinding CheckClass(const PlannedPvc& pvc, const PromotionSurroundings& around) {
   const std::string driver = DriverOf(around);
   const std::string choices = ChoicesText(driver, around);
   if (pvc.storage_class.empty()) {
-    return Refusal{
-        RefusalReason::kNoStorageClass,
+    return Finding{
+        "NoStorageClass",
         absl::StrCat("no StorageClass can be chosen; name one with --storage-class; ", choices)};
   }
   if (around.storage_classes == nullptr) {
@@ -194,42 +194,41 @@ MaybeRefusal CheckClass(const PlannedPvc& pvc, const PromotionSurroundings& arou
   }
   const StorageClass* const found = FindClass(*around.storage_classes, pvc.storage_class);
   if (found == nullptr) {
-    return Refusal{RefusalReason::kNoSuchClass,
+    return Finding{"NoSuchClass",
                    absl::StrCat("StorageClass ", pvc.storage_class, " does not exist; ", choices)};
   }
   if (csi::IsProvisionerOf(found->provisioner(), driver)) {
     return std::nullopt;
   }
-  return Refusal{
-      RefusalReason::kOtherDriver,
-      absl::StrCat("StorageClass ", pvc.storage_class, " is of driver ", found->provisioner(),
-                   ", the VolumeSnapshot of ", driver, "; ", choices)};
+  return Finding{"OtherDriver", absl::StrCat("StorageClass ", pvc.storage_class, " is of driver ",
+                                             found->provisioner(), ", the VolumeSnapshot of ",
+                                             driver, "; ", choices)};
 }
 
-MaybeRefusal CheckSize(const VolumeSnapshot& snapshot, const PlannedPvc& pvc,
+MaybeFinding CheckSize(const VolumeSnapshot& snapshot, const PlannedPvc& pvc,
                        const PromotionSurroundings& around) {
   const int64_t least = RestoreSize(snapshot, around);
   if (pvc.size_bytes <= 0) {
-    return Refusal{RefusalReason::kNoSize,
+    return Finding{"NoSize",
                    "the driver does not say how large the VolumeSnapshot is; give --size"};
   }
   if (pvc.size_bytes >= least) {
     return std::nullopt;
   }
-  return Refusal{
-      RefusalReason::kTooSmall,
+  return Finding{
+      kTooSmallCode,
       absl::StrCat(FormatBinaryQuantity(pvc.size_bytes), " is less than the ",
                    FormatBinaryQuantity(least), " that ", Named(snapshot), " needs; give --size ",
                    FormatBinaryQuantity(RoundedUpToMebibyte(least)), " or more")};
 }
 
-MaybeRefusal CheckMode(const PlannedPvc& pvc, const PromotionSurroundings& around) {
+MaybeFinding CheckMode(const PlannedPvc& pvc, const PromotionSurroundings& around) {
   const VolumeSnapshotContent* const content = ContentIn(around);
   if (content == nullptr || content->source_mode().value_or(pvc.mode) == pvc.mode ||
       content->allows_mode_change()) {
     return std::nullopt;
   }
-  return Refusal{RefusalReason::kOtherMode,
+  return Finding{"OtherMode",
                  absl::StrCat("the source volume is in mode ", ToString(*content->source_mode()),
                               ", the PVC would be in mode ", ToString(pvc.mode),
                               "; an administrator may allow it by the annotation ",
@@ -239,30 +238,22 @@ MaybeRefusal CheckMode(const PlannedPvc& pvc, const PromotionSurroundings& aroun
                               content->name())};
 }
 
-MaybeRefusal CheckAccessModes(const PlannedPvc& pvc) {
+MaybeFinding CheckAccessModes(const PlannedPvc& pvc) {
   for (const std::string& mode : pvc.access_modes) {
     if (std::find(kAccessModes.begin(), kAccessModes.end(), mode) == kAccessModes.end()) {
-      return Refusal{RefusalReason::kBadAccessMode,
-                     absl::StrCat("\"", mode, "\" is not an access mode; use ",
-                                  absl::StrJoin(kAccessModes, ", "))};
+      return Finding{"BadAccessMode", absl::StrCat("\"", mode, "\" is not an access mode; use ",
+                                                   absl::StrJoin(kAccessModes, ", "))};
     }
   }
   const std::set<std::string> different(pvc.access_modes.begin(), pvc.access_modes.end());
   if (different.size() > 1 && different.contains(kReadWriteOncePod)) {
-    return Refusal{RefusalReason::kBadAccessMode,
+    return Finding{"BadAccessMode",
                    "ReadWriteOncePod goes with no other access mode; leave one of them out"};
   }
   return std::nullopt;
 }
 
 }  // namespace
-
-absl::string_view ToString(RefusalReason reason) {
-  constexpr std::array<absl::string_view, 12> kNames = {
-      "NotReady",    "Unusable",    "NotMutual", "BadName",  "NameTaken", "NoStorageClass",
-      "NoSuchClass", "OtherDriver", "NoSize",    "TooSmall", "OtherMode", "BadAccessMode"};
-  return kNames[static_cast<std::size_t>(reason)];
-}
 
 PlannedPvc PlanPvc(const VolumeSnapshot& snapshot, const PvcWish& wish,
                    const PromotionSurroundings& around) {
@@ -276,10 +267,10 @@ PlannedPvc PlanPvc(const VolumeSnapshot& snapshot, const PvcWish& wish,
   return pvc;
 }
 
-std::vector<Refusal> CheckPromotion(const VolumeSnapshot& snapshot, const PlannedPvc& pvc,
+std::vector<Finding> CheckPromotion(const VolumeSnapshot& snapshot, const PlannedPvc& pvc,
                                     const PromotionSurroundings& around) {
-  std::vector<Refusal> refusals;
-  for (MaybeRefusal& refusal : std::array<MaybeRefusal, 7>{
+  std::vector<Finding> refusals;
+  for (MaybeFinding& refusal : std::array<MaybeFinding, 7>{
            CheckState(snapshot, around), CheckBinding(snapshot, around),
            CheckName(snapshot, pvc, around), CheckClass(pvc, around),
            CheckSize(snapshot, pvc, around), CheckMode(pvc, around), CheckAccessModes(pvc)}) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "base/finding.h"
 #include "csi/snapshot_state.h"
 #include "objects/persistent_volume.h"
 #include "objects/persistent_volume_claim.h"
@@ -15,9 +16,9 @@
 // Whether a PVC can be made of a VolumeSnapshot, asked before it is made: a PVC that cannot be
 // filled stays Pending, and says why only in its events. Pure.
 //
-// Every reason that holds is returned, in this order:
+// Every row that holds is returned, in this order:
 //
-//   reason            when
+//   code              when
 //   ----------------  ---------------------------------------------------------------------------
 //   NotReady          its state is Creating, Uploading, or Error and the driver is asked again
 //   Unusable          its state is Deleting, Lost, or Error that the driver means
@@ -79,31 +80,12 @@ struct PlannedPvc {
 PlannedPvc PlanPvc(const objects::VolumeSnapshot& snapshot, const PvcWish& wish,
                    const PromotionSurroundings& around);
 
-enum class RefusalReason {
-  kNotReady,
-  kUnusable,
-  kNotMutual,
-  kBadName,
-  kNameTaken,
-  kNoStorageClass,
-  kNoSuchClass,
-  kOtherDriver,
-  kNoSize,
-  kTooSmall,
-  kOtherMode,
-  kBadAccessMode,
-};
-
-// "NotReady", ...
-absl::string_view ToString(RefusalReason reason);
-
-struct Refusal {
-  RefusalReason reason;
-  std::string message;  // what is wrong, and what to do: one line
-};
+// The codes that others look for.
+inline constexpr absl::string_view kNameTakenCode = "NameTaken";
+inline constexpr absl::string_view kTooSmallCode = "TooSmall";
 
 // None: it can be made, as far as that can be known.
-std::vector<Refusal> CheckPromotion(const objects::VolumeSnapshot& snapshot, const PlannedPvc& pvc,
+std::vector<Finding> CheckPromotion(const objects::VolumeSnapshot& snapshot, const PlannedPvc& pvc,
                                     const PromotionSurroundings& around);
 
 }  // namespace csidelta::snapshots

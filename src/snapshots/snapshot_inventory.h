@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
+#include "base/finding.h"
 #include "csi/snapshot_protection.h"
 #include "csi/snapshot_state.h"
 #include "k8s/api_client.h"
@@ -50,12 +51,12 @@ struct SnapshotEntry {
   std::string note;
   bool is_made_by_verbs = false;
   bool has_velero_labels = false;
-  std::string backup;                     // that made it, as its label says it
-  bool is_selected = true;                // has the labels that were asked for
-  std::vector<std::string> used_by;       // PVCs that were made of it and exist
-  std::vector<std::string> shared_with;   // "ns/name" that share its snapshot (snapshot_share.h)
-  std::vector<csi::Protection> kept_for;  // what keeps it from a prune
-  std::vector<csi::Protection> kept_for_person;  // what keeps it from a person who names it
+  std::string backup;                    // that made it, as its label says it
+  bool is_selected = true;               // has the labels that were asked for
+  std::vector<std::string> used_by;      // PVCs that were made of it and exist
+  std::vector<std::string> shared_with;  // "ns/name" that share its snapshot (snapshot_share.h)
+  std::vector<Finding> kept_for;         // what keeps it from a prune
+  std::vector<Finding> kept_for_person;  // what keeps it from a person who names it
 };
 
 // What the VolumeSnapshot and its content say by themselves; without `used_by` and `kept_for`.

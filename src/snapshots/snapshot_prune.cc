@@ -1,12 +1,12 @@
 #include "snapshots/snapshot_prune.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "csi/snapshot_protection.h"
 #include "csi/snapshot_state.h"
 #include "k8s/api_client.h"
 #include "objects/backup.h"
@@ -23,6 +23,14 @@ bool HasFailed(const SnapshotEntry& entry) {
          entry.status.state == csi::SnapshotState::kLost;
 }
 
+// "Error (Refused)"
+std::string StateText(const SnapshotEntry& entry) {
+  const std::string reason =
+      entry.status.conditions.empty() ? "" : entry.status.conditions.front().reason;
+  return absl::StrCat(ToString(entry.status.state), reason.empty() ? "" : " (", reason,
+                      reason.empty() ? "" : ")");
+}
+
 // Decides in the order of the header's table: each step leaves what an earlier one decided.
 class Pruner {
  public:
@@ -35,53 +43,51 @@ class Pruner {
   }
 
   void NoteReady(const SnapshotEntry& entry);
-  void Settle(std::size_t i, PruneVerdict verdict, PruneReason reason,
-              std::vector<std::string> messages);
 
   // What needs no other one of the PVC but its newest Ready one.
-  void DecideAlone(std::size_t i);
+  void DecideAlone(const SnapshotEntry& entry, PruneDecision& decision) const;
   bool HasNewerReady(const SnapshotEntry& entry) const;
-
-  // "Error (Refused)"
-  static std::string StateText(const SnapshotEntry& entry);
-  void ApplyRules(std::vector<std::size_t>& positions);
+  void ApplyRules();
   void ApplyProtections();
-  void Protect(std::size_t i, std::vector<csi::Protection> protections);
-  void Remove(std::size_t i);
+  void Protect(const SnapshotEntry& entry, std::vector<Finding> protections,
+               PruneDecision& decision) const;
 
   const std::vector<SnapshotEntry>& entries_;
   const PruneRequest& request_;
   std::map<NamespacedName, std::optional<absl::Time>> newest_ready_;
-  std::vector<PruneDecision> decisions_;
-  std::vector<bool> is_open_;  // not decided yet: what stays so is removed
+  std::vector<PruneDecision> decisions_;  // what stays open is removed
 };
 
 Pruner::Pruner(const std::vector<SnapshotEntry>& entries, const PruneRequest& request)
-    : entries_(entries), request_(request), decisions_(entries.size()), is_open_(entries.size()) {
+    : entries_(entries), request_(request), decisions_(entries.size()) {
   for (std::size_t i = 0; i < entries.size(); ++i) {
     decisions_[i].entry = i;
-    is_open_[i] = entries[i].is_selected && (entries[i].is_made_by_verbs || request.any_maker);
-    if (is_open_[i]) {
+    if (entries[i].is_selected && (entries[i].is_made_by_verbs || request.any_maker)) {
       NoteReady(entries[i]);
+    } else {
+      decisions_[i].Settle(PruneVerdict::kIgnored, "OtherMaker", {});
     }
   }
 }
 
 std::vector<PruneDecision> Pruner::Decide() {
-  std::map<NamespacedName, std::vector<std::size_t>> ready;
   for (std::size_t i = 0; i < entries_.size(); ++i) {
-    DecideAlone(i);
-    if (is_open_[i] && !HasFailed(entries_[i])) {
-      ready[PvcOf(entries_[i])].push_back(i);
+    if (decisions_[i].is_open()) {
+      DecideAlone(entries_[i], decisions_[i]);
     }
   }
-  for (auto& [pvc, positions] : ready) {
-    ApplyRules(positions);
-  }
+  ApplyRules();
   ApplyProtections();
   for (std::size_t i = 0; i < entries_.size(); ++i) {
-    if (is_open_[i]) {
-      Remove(i);
+    if (!decisions_[i].is_open()) {
+      continue;
+    }
+    if (HasFailed(entries_[i])) {
+      decisions_[i].Settle(
+          PruneVerdict::kRemoved, "Failed",
+          {absl::StrCat("is ", StateText(entries_[i]), ", and a newer one of its PVC is Ready")});
+    } else {
+      decisions_[i].Settle(PruneVerdict::kRemoved, "NoRule", {"no rule keeps it"});
     }
   }
   return std::move(decisions_);
@@ -94,30 +100,17 @@ void Pruner::NoteReady(const SnapshotEntry& entry) {
   }
 }
 
-void Pruner::Settle(std::size_t i, PruneVerdict verdict, PruneReason reason,
-                    std::vector<std::string> messages) {
-  decisions_[i].verdict = verdict;
-  decisions_[i].reason = reason;
-  decisions_[i].messages = std::move(messages);
-  is_open_[i] = false;
-}
-
-void Pruner::DecideAlone(std::size_t i) {
-  const SnapshotEntry& entry = entries_[i];
-  if (!is_open_[i]) {
-    return;
-  }
+void Pruner::DecideAlone(const SnapshotEntry& entry, PruneDecision& decision) const {
   const bool has_failed = HasFailed(entry);
   if (entry.status.state != csi::SnapshotState::kReady && !has_failed) {
-    Settle(i, PruneVerdict::kKept, PruneReason::kNotFinished,
-           {absl::StrCat("is ", ToString(entry.status.state), ": no rule counts it")});
+    decision.Keep("NotFinished",
+                  absl::StrCat("is ", ToString(entry.status.state), ": no rule counts it"));
   } else if (entry.pvc.empty() || !DateOf(entry).has_value()) {
-    Settle(i, PruneVerdict::kKept, PruneReason::kNotCounted,
-           {entry.pvc.empty() ? "was not taken of a PVC: no rule counts it"
-                              : "has no date: no rule counts it"});
+    decision.Keep("NotCounted", entry.pvc.empty() ? "was not taken of a PVC: no rule counts it"
+                                                  : "has no date: no rule counts it");
   } else if (has_failed && !HasNewerReady(entry)) {
-    Settle(i, PruneVerdict::kKept, PruneReason::kNoNewerReady,
-           {absl::StrCat("is ", StateText(entry), ", and no newer one of its PVC is Ready")});
+    decision.Keep("NoNewerReady",
+                  absl::StrCat("is ", StateText(entry), ", and no newer one of its PVC is Ready"));
   }
 }
 
@@ -126,73 +119,45 @@ bool Pruner::HasNewerReady(const SnapshotEntry& entry) const {
   return newest != newest_ready_.end() && newest->second > DateOf(entry);
 }
 
-std::string Pruner::StateText(const SnapshotEntry& entry) {
-  const std::string reason =
-      entry.status.conditions.empty() ? "" : entry.status.conditions.front().reason;
-  return absl::StrCat(ToString(entry.status.state), reason.empty() ? "" : " (", reason,
-                      reason.empty() ? "" : ")");
-}
-
-void Pruner::ApplyRules(std::vector<std::size_t>& positions) {
-  std::stable_sort(positions.begin(), positions.end(), [this](std::size_t left, std::size_t right) {
-    return DateOf(entries_[left]) > DateOf(entries_[right]);
-  });
-  std::vector<DatedItem> items;
-  items.reserve(positions.size());
-  for (const std::size_t i : positions) {
-    items.push_back({.time = DateOf(entries_[i]).value_or(request_.now)});
-  }
-  std::vector<std::vector<std::string>> reasons = DecideKeep(items, request_.rules, request_.now);
-  for (std::size_t i = 0; i < positions.size(); ++i) {
-    if (!reasons[i].empty()) {
-      Settle(positions[i], PruneVerdict::kKept, PruneReason::kRule, std::move(reasons[i]));
+void Pruner::ApplyRules() {
+  std::map<NamespacedName, std::vector<PruneDecision*>> ready;
+  for (PruneDecision& one : decisions_) {
+    if (one.is_open() && !HasFailed(entries_[one.entry])) {
+      ready[PvcOf(entries_[one.entry])].push_back(&one);
     }
+  }
+  for (auto& [pvc, competing] : ready) {
+    KeepByRules(std::move(competing), request_.rules, request_.now,
+                [this](std::size_t i) { return DateOf(entries_[i]).value_or(request_.now); });
   }
 }
 
 void Pruner::ApplyProtections() {
+  std::vector<bool> goes;
   for (std::size_t i = 0; i < entries_.size(); ++i) {
-    if (is_open_[i] && !entries_[i].kept_for.empty()) {
-      Protect(i, entries_[i].kept_for);
+    if (decisions_[i].is_open() && !entries_[i].kept_for.empty()) {
+      Protect(entries_[i], entries_[i].kept_for, decisions_[i]);
     }
+    goes.push_back(decisions_[i].is_open());
   }
   // Each of two that no rule keeps has another beside it; both together are the last.
-  for (const std::size_t i : LastReadyOf(entries_, is_open_)) {
-    Protect(i, {csi::LastReadyProtection()});
+  for (const std::size_t i : LastReadyOf(entries_, goes)) {
+    Protect(entries_[i], {csi::LastReadyProtection()}, decisions_[i]);
   }
 }
 
-void Pruner::Protect(std::size_t i, std::vector<csi::Protection> protections) {
-  std::vector<std::string> messages;
-  messages.reserve(protections.size());
-  for (const csi::Protection& one : protections) {
-    const bool is_backup_gone = one.reason == csi::ProtectionReason::kBackup &&
-                                !entries_[i].backup.empty() && request_.backups.has_value() &&
-                                !request_.backups->contains(entries_[i].backup);
-    messages.push_back(absl::StrCat(
-        one.message, is_backup_gone ? "; that Backup is not in this cluster any more" : ""));
-  }
-  Settle(i, PruneVerdict::kKept, PruneReason::kProtected, std::move(messages));
-  decisions_[i].protections = std::move(protections);
-}
-
-void Pruner::Remove(std::size_t i) {
-  if (HasFailed(entries_[i])) {
-    Settle(i, PruneVerdict::kRemoved, PruneReason::kFailed,
-           {absl::StrCat("is ", StateText(entries_[i]), ", and a newer one of its PVC is Ready")});
-  } else {
-    Settle(i, PruneVerdict::kRemoved, PruneReason::kNoRule, {"no rule keeps it"});
+void Pruner::Protect(const SnapshotEntry& entry, std::vector<Finding> protections,
+                     PruneDecision& decision) const {
+  decision.Protect(std::move(protections));
+  for (std::size_t i = 0; i < decision.protections.size(); ++i) {
+    if (decision.protections[i].code == csi::kBackupCode && !entry.backup.empty() &&
+        request_.backups.has_value() && !request_.backups->contains(entry.backup)) {
+      decision.messages[i].append("; that Backup is not in this cluster any more");
+    }
   }
 }
 
 }  // namespace
-
-absl::string_view ToString(PruneReason reason) {
-  constexpr std::array<absl::string_view, 8> kNames = {"OtherMaker", "NotFinished",  "NotCounted",
-                                                       "Rule",       "NoNewerReady", "Protected",
-                                                       "NoRule",     "Failed"};
-  return kNames[static_cast<std::size_t>(reason)];
-}
 
 std::vector<PruneDecision> DecidePrune(const std::vector<SnapshotEntry>& entries,
                                        const PruneRequest& request) {

@@ -1,17 +1,14 @@
 #pragma once
 
-#include <cstddef>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/keep_rules.h"
-#include "csi/snapshot_protection.h"
 #include "k8s/api_client.h"
 #include "snapshots/snapshot_inventory.h"
 
@@ -22,7 +19,7 @@
 // ones count as generations: one that failed is no copy of anything, and one that is not ready yet
 // may fail. The first row that holds decides:
 //
-//   maker     state                     further                            verdict  reason
+//   maker     state                     further                            verdict  code
 //   --------  ------------------------  ---------------------------------  -------  ------------
 //   another   any                       and not any_maker                  ignored  OtherMaker
 //   any       Creating, Uploading,      -                                  kept     NotFinished
@@ -49,29 +46,6 @@ struct PruneRequest {
   // is said of a VolumeSnapshot whose Backup is gone.
   std::optional<std::set<std::string>> backups = {};
   absl::Time now;
-};
-
-enum class PruneVerdict { kIgnored, kKept, kRemoved };
-enum class PruneReason {
-  kOtherMaker,
-  kNotFinished,
-  kNotCounted,
-  kRule,
-  kNoNewerReady,
-  kProtected,
-  kNoRule,
-  kFailed,
-};
-
-// "Rule", ...
-absl::string_view ToString(PruneReason reason);
-
-struct PruneDecision {
-  std::size_t entry = 0;  // its position in the inventory
-  PruneVerdict verdict = PruneVerdict::kIgnored;
-  PruneReason reason = PruneReason::kOtherMaker;
-  std::vector<std::string> messages;         // at least one, but of what is ignored
-  std::vector<csi::Protection> protections;  // of kProtected
 };
 
 // A decision for each entry, in their order. REQUIRES that the inventory has all VolumeSnapshots of

@@ -229,9 +229,7 @@ absl::Status WithReportOfContent(const Clock& clock, k8s::ApiClient& api,
                                                         entry.content, ": ", report));
 }
 
-bool IsLastReady(const csi::Protection& one) {
-  return one.reason == csi::ProtectionReason::kLastReady;
-}
+bool IsLastReady(const Finding& one) { return one.code == csi::kLastReadyCode; }
 
 }  // namespace
 
@@ -322,7 +320,7 @@ absl::StatusOr<Removal> RemoveAsRead(const CallContext& ctx, k8s::ApiClient& api
       return Removal{.end = Removal::End::kGone, .kept_for = {}};
     }
     current = **std::move(again);
-    std::vector<csi::Protection>& kept_for =
+    std::vector<Finding>& kept_for =
         request.requester == csi::Requester::kPrune ? current.kept_for : current.kept_for_person;
     if (!kept_for.empty()) {
       RETURN_IF_ERROR(policy.PutBack(absl::OkStatus()));

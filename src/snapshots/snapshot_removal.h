@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
+#include "base/finding.h"
 #include "csi/snapshot_protection.h"
 #include "k8s/api_client.h"
 #include "snapshots/snapshot_inventory.h"
@@ -59,7 +60,7 @@ enum class RemovalVerdict { kDelete, kBeingDeleted, kProtected };
 struct PlannedRemoval {
   SnapshotEntry entry;
   RemovalVerdict verdict = RemovalVerdict::kDelete;
-  std::vector<csi::Protection> kept_for;  // of kProtected
+  std::vector<Finding> kept_for;  // of kProtected
   DataAction action = DataAction::kNone;
 };
 
@@ -81,7 +82,7 @@ struct Removal {
     kKept,       // something protects it now that did not when it was read
   };
   End end = End::kRequested;
-  std::vector<csi::Protection> kept_for;  // of kKept
+  std::vector<Finding> kept_for;  // of kKept
 };
 
 // Deletes the VolumeSnapshot as `entry` was read: by uid and resourceVersion, so that a change

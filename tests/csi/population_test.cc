@@ -290,9 +290,8 @@ TEST_F(PopulationReaderTest, ASnapshotOfAVolumeThatIsGoneIsLostAndNothingIsMadeO
   const absl::StatusOr<snapshots::PromotionPlan> plan =
       snapshots::PlanPromotions(bed_.ctx, bed_.api, promotion);
   ASSERT_THAT(plan, IsOk());
-  EXPECT_THAT(
-      plan->promotions.front().refusals,
-      testing::Contains(testing::Field(&snapshots::Refusal::message, HasSubstr("is Lost"))));
+  EXPECT_THAT(plan->promotions.front().refusals,
+              testing::Contains(testing::Field(&Finding::message, HasSubstr("is Lost"))));
   const absl::StatusOr<inplace::RestoreInfo> info =
       inplace::ReadRestoreInfo(bed_.ctx, bed_.api, snapshot, "data");
   ASSERT_THAT(info, IsOk());

@@ -29,7 +29,7 @@ struct Story {
       .content = {}, .mover_namespace = "csi-delta", .now = absl::FromUnixSeconds(1'700'000'000)};
 };
 
-std::vector<Protection> Protections(const Story& story, Requester requester) {
+std::vector<Finding> Protections(const Story& story, Requester requester) {
   const VolumeSnapshot snapshot = *VolumeSnapshot::Of(story.snapshot);
   const VolumeSnapshotContent content = *VolumeSnapshotContent::Of(story.content);
   ProtectionInput input = story.input;
@@ -38,7 +38,7 @@ std::vector<Protection> Protections(const Story& story, Requester requester) {
 }
 
 struct Case {
-  ProtectionReason reason;
+  const char* code;
   std::function<void(Story&)> change;
   std::set<Requester> holds_for;
   const char* message;
@@ -47,44 +47,46 @@ struct Case {
 // The table of the header, row by row, each alone.
 TEST(SnapshotProtectionTest, FollowsItsTable) {
   using enum Requester;
-  using enum ProtectionReason;
   const std::vector<Case> cases = {
-      {ProtectionReason::kPendingSource,
+      {"PendingSource",
        [](Story& s) { s.input.pending_pvcs = {"copy"}; },
        {kPerson, kPrune, kBackupDeletion, kBaseCleanUp},
        "PVC copy"},
-      {kGroupMember,
+      {"GroupMember",
        [](Story& s) { s.snapshot["status"]["volumeGroupSnapshotName"] = "db"; },
        {kPerson, kPrune},
        "VolumeGroupSnapshot db"},
-      {kDeltaBase,
+      {"DeltaBase",
        [](Story& s) {
          SetJson(s.content, {"metadata", "labels", objects::kBaseLabel}, "true");
        },
        {kPerson, kPrune, kBackupDeletion},
        "delta base"},
-      {kDeltaBase,
+      {"DeltaBase",
        [](Story& s) { s.snapshot["metadata"]["namespace"] = "csi-delta"; },
        {kPerson, kPrune, kBackupDeletion},
        "delta base"},
-      {kBackup,
+      {"Backup",
        [](Story& s) {
          SetJson(s.snapshot, {"metadata", "labels", objects::kBackupNameLabel}, "nightly");
        },
        {kPerson, kPrune, kBaseCleanUp},
        "backup nightly"},
-      {kKeep,
+      {"Keep",
        [](Story& s) {
          SetJson(s.snapshot, {"metadata", "labels", objects::kKeepLabel}, "true");
        },
        {kPerson, kPrune},
        objects::kKeepLabel},
-      {kShared,
+      {"Shared",
        [](Story& s) { s.input.shared_with = {"team-b/mon"}; },
        {kPerson, kPrune},
        "team-b/mon"},
-      {kLastReady, [](Story& s) { s.input.is_last_ready = true; }, {kPerson, kPrune}, "only Ready"},
-      {kYoung,
+      {"LastReady",
+       [](Story& s) { s.input.is_last_ready = true; },
+       {kPerson, kPrune},
+       "only Ready"},
+      {"Young",
        [](Story& s) { s.snapshot["metadata"]["creationTimestamp"] = "2023-11-14T22:08:21Z"; },
        {kPrune},
        "5 minutes"},
@@ -93,15 +95,13 @@ TEST(SnapshotProtectionTest, FollowsItsTable) {
     Story story;
     one.change(story);
     for (const Requester requester : {kPerson, kPrune, kBackupDeletion, kBaseCleanUp}) {
-      const std::vector<Protection> found = Protections(story, requester);
+      const std::vector<Finding> found = Protections(story, requester);
       if (!one.holds_for.contains(requester)) {
-        EXPECT_THAT(found, IsEmpty())
-            << ToString(one.reason) << ", requester " << static_cast<int>(requester);
+        EXPECT_THAT(found, IsEmpty()) << one.code << ", requester " << static_cast<int>(requester);
         continue;
       }
-      ASSERT_EQ(found.size(), 1u) << ToString(one.reason) << ", requester "
-                                  << static_cast<int>(requester);
-      EXPECT_EQ(found[0].reason, one.reason);
+      ASSERT_EQ(found.size(), 1u) << one.code << ", requester " << static_cast<int>(requester);
+      EXPECT_EQ(found[0].code, one.code);
       EXPECT_THAT(found[0].message, HasSubstr(one.message));
     }
   }
@@ -123,11 +123,11 @@ TEST(SnapshotProtectionTest, AllReasonsAreGivenInTheOrderOfTheTable) {
   story.input.pending_pvcs = {"a", "b"};
   story.input.is_last_ready = true;
   SetJson(story.snapshot, {"metadata", "labels", objects::kKeepLabel}, "true");
-  const std::vector<Protection> found = Protections(story, Requester::kPerson);
+  const std::vector<Finding> found = Protections(story, Requester::kPerson);
   ASSERT_EQ(found.size(), 3u);
-  EXPECT_EQ(ToString(found[0].reason), "PendingSource");
-  EXPECT_EQ(ToString(found[1].reason), "Keep");
-  EXPECT_EQ(ToString(found[2].reason), "LastReady");
+  EXPECT_EQ(found[0].code, "PendingSource");
+  EXPECT_EQ(found[1].code, "Keep");
+  EXPECT_EQ(found[2].code, "LastReady");
 }
 
 }  // namespace

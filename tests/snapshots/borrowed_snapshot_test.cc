@@ -72,7 +72,7 @@ class BorrowedSnapshotTest : public testing::Test {
     if (!plan.ok()) {
       return plan.status();
     }
-    for (const Refusal& refusal : plan->plan.promotions.front().refusals) {
+    for (const Finding& refusal : plan->plan.promotions.front().refusals) {
       return absl::FailedPreconditionError(refusal.message);
     }
     pair_ = plan->pair;

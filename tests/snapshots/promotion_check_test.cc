@@ -72,7 +72,7 @@ struct Cluster {
 
 struct Decision {
   PlannedPvc pvc;
-  std::vector<Refusal> refusals;
+  std::vector<Finding> refusals;
 };
 
 Decision Decide(const Cluster& cluster) {
@@ -95,20 +95,20 @@ Decision Decide(const Cluster& cluster) {
       .taken_by = cluster.taken_by.is_null() ? nullptr : &taken_by,
       .must_prove_binding = cluster.must_prove_binding};
   PlannedPvc pvc = PlanPvc(snapshot, cluster.wish, around);
-  std::vector<Refusal> refusals = CheckPromotion(snapshot, pvc, around);
+  std::vector<Finding> refusals = CheckPromotion(snapshot, pvc, around);
   return {.pvc = std::move(pvc), .refusals = std::move(refusals)};
 }
 
-std::vector<RefusalReason> Reasons(const Decision& decision) {
-  std::vector<RefusalReason> reasons;
-  for (const Refusal& refusal : decision.refusals) {
-    reasons.push_back(refusal.reason);
+std::vector<std::string> Codes(const Decision& decision) {
+  std::vector<std::string> codes;
+  for (const Finding& refusal : decision.refusals) {
+    codes.emplace_back(refusal.code);
   }
-  return reasons;
+  return codes;
 }
 
 struct Case {
-  RefusalReason reason;
+  std::string code;
   const char* what;
   std::function<void(Cluster&)> change;
   const char* message;
@@ -119,7 +119,7 @@ void ExpectRefusals(const std::vector<Case>& cases) {
     Cluster cluster;
     one.change(cluster);
     const Decision decision = Decide(cluster);
-    EXPECT_THAT(Reasons(decision), ElementsAre(one.reason)) << one.what;
+    EXPECT_THAT(Codes(decision), ElementsAre(one.code)) << one.what;
     ASSERT_FALSE(decision.refusals.empty()) << one.what;
     EXPECT_THAT(decision.refusals.front().message, HasSubstr(one.message)) << one.what;
   }
@@ -140,46 +140,45 @@ TEST(PromotionCheckTest, NothingIsAgainstOneThatIsReadyAndBoundBothWays) {
 
 // The table of the header, row by row, each alone.
 TEST(PromotionCheckTest, RowsOfStateAndBinding) {
-  using enum RefusalReason;
   ExpectRefusals(
-      {{kNotReady, "uploading", NotReady, "shop/monday is Uploading"},
-       {kNotReady, "creating",
+      {{"NotReady", "uploading", NotReady, "shop/monday is Uploading"},
+       {"NotReady", "creating",
         [](Cluster& c) {
           c.snapshot.erase("status");
           c.content["status"] = {{"restoreSize", kGibibyte}};
         },
         "is Creating; with --wait"},
-       {kNotReady, "retried",
+       {"NotReady", "retried",
         [](Cluster& c) { Fail(c, "rpc error: code = Unavailable desc = later"); },
         "code = Unavailable desc = later; with --wait"},
-       {kUnusable, "refused",
+       {"Unusable", "refused",
         [](Cluster& c) { Fail(c, "rpc error: code = InvalidArgument desc = no"); },
         "is Error: rpc error: code = InvalidArgument desc = no"},
-       {kUnusable, "being deleted",
+       {"Unusable", "being deleted",
         [](Cluster& c) { c.snapshot["metadata"]["deletionTimestamp"] = kTaken; }, "is Deleting"},
-       {kUnusable, "lost", [](Cluster& c) { c.kind = csi::ContentReading::Kind::kGone; },
+       {"Unusable", "lost", [](Cluster& c) { c.kind = csi::ContentReading::Kind::kGone; },
         "is Lost"},
-       {kNotMutual, "another's content",
+       {"NotMutual", "another's content",
         [](Cluster& c) {
           c.content["spec"]["volumeSnapshotRef"] = {
               {"namespace", "team"}, {"name", "theirs"}, {"uid", "v"}};
         },
         "VolumeSnapshotContent c, which belongs to team/theirs (uid v): it is not used"},
-       {kNotMutual, "another of its name",
+       {"NotMutual", "another of its name",
         [](Cluster& c) { c.content["spec"]["volumeSnapshotRef"]["uid"] = "v"; }, "(uid v)"},
-       {kNotMutual, "to be proven, and no uid",
+       {"NotMutual", "to be proven, and no uid",
         [](Cluster& c) {
           c.must_prove_binding = true;
           c.content["spec"]["volumeSnapshotRef"].erase("uid");
         },
         "without its uid"},
-       {kNotMutual, "to be proven, and not read",
+       {"NotMutual", "to be proven, and not read",
         [](Cluster& c) {
           c.must_prove_binding = true;
           c.kind = csi::ContentReading::Kind::kUnknown;
         },
         "no VolumeSnapshotContent that names it"},
-       {kNotMutual, "to be proven, and neither has a uid",
+       {"NotMutual", "to be proven, and neither has a uid",
         [](Cluster& c) {
           c.must_prove_binding = true;
           c.snapshot["metadata"].erase("uid");
@@ -189,17 +188,17 @@ TEST(PromotionCheckTest, RowsOfStateAndBinding) {
 }
 
 TEST(PromotionCheckTest, RowsOfTheName) {
-  using enum RefusalReason;
   ExpectRefusals(
-      {{kBadName, "upper case", [](Cluster& c) { c.wish.name = "Copy"; }, "\"Copy\" is not a name"},
-       {kBadName, "none", [](Cluster& c) { c.wish.name = ""; }, "is not a name"},
-       {kBadName, "a path", [](Cluster& c) { c.wish.name = "../copy"; }, "is not a name"},
-       {kNameTaken, "taken",
+      {{"BadName", "upper case", [](Cluster& c) { c.wish.name = "Copy"; },
+        "\"Copy\" is not a name"},
+       {"BadName", "none", [](Cluster& c) { c.wish.name = ""; }, "is not a name"},
+       {"BadName", "a path", [](Cluster& c) { c.wish.name = "../copy"; }, "is not a name"},
+       {"NameTaken", "taken",
         [](Cluster& c) {
           c.taken_by = {{"metadata", {{"name", "copy"}, {"namespace", "shop"}}}};
         },
         "PVC shop/copy exists already; give another name"},
-       {kNameTaken, "by one of the same VolumeSnapshot",
+       {"NameTaken", "by one of the same VolumeSnapshot",
         [](Cluster& c) {
           c.taken_by = {
               {"metadata", {{"name", "copy"}, {"namespace", "shop"}}},
@@ -209,30 +208,29 @@ TEST(PromotionCheckTest, RowsOfTheName) {
 }
 
 TEST(PromotionCheckTest, RowsOfTheStorageClass) {
-  using enum RefusalReason;
   ExpectRefusals(
-      {{kNoStorageClass, "two, and no source", [](Cluster& c) { c.has_source = false; },
+      {{"NoStorageClass", "two, and no source", [](Cluster& c) { c.has_source = false; },
         "--storage-class; StorageClasses of driver d.example.com: fast, slow"},
-       {kNoStorageClass, "none of the driver",
+       {"NoStorageClass", "none of the driver",
         [](Cluster& c) {
           c.has_source = false;
           c.classes.resize(0);
         },
         "StorageClasses of driver d.example.com: none"},
-       {kNoStorageClass, "classes that may not be listed",
+       {"NoStorageClass", "classes that may not be listed",
         [](Cluster& c) {
           c.has_source = false;
           c.may_list_classes = false;
         },
         "may not be read"},
-       {kNoStorageClass, "named as none", [](Cluster& c) { c.wish.storage_class = ""; },
+       {"NoStorageClass", "named as none", [](Cluster& c) { c.wish.storage_class = ""; },
         "--storage-class"},
-       {kNoSuchClass, "unknown", [](Cluster& c) { c.wish.storage_class = "quick"; },
+       {"NoSuchClass", "unknown", [](Cluster& c) { c.wish.storage_class = "quick"; },
         "StorageClass quick does not exist; StorageClasses of driver d.example.com: fast, slow"},
-       {kOtherDriver, "of another driver", [](Cluster& c) { c.wish.storage_class = "other"; },
+       {"OtherDriver", "of another driver", [](Cluster& c) { c.wish.storage_class = "other"; },
         "StorageClass other is of driver ebs.csi.aws.com, the VolumeSnapshot of d.example.com; "
         "StorageClasses of driver d.example.com: fast, slow"},
-       {kOtherDriver, "that provisions nothing",
+       {"OtherDriver", "that provisions nothing",
         [](Cluster& c) {
           c.classes.push_back(ClassObject("local", "kubernetes.io/no-provisioner"));
           c.wish.storage_class = "local";
@@ -241,34 +239,33 @@ TEST(PromotionCheckTest, RowsOfTheStorageClass) {
 }
 
 TEST(PromotionCheckTest, RowsOfSizeModeAndAccess) {
-  using enum RefusalReason;
   ExpectRefusals(
-      {{kNoSize, "not known",
+      {{"NoSize", "not known",
         [](Cluster& c) {
           c.has_source = false;
           c.wish.storage_class = "fast";
           c.snapshot["status"]["restoreSize"] = "0";
         },
         "give --size"},
-       {kTooSmall, "than the VolumeSnapshot", [](Cluster& c) { c.wish.size_bytes = kGibibyte - 1; },
-        "1073741823 is less than the 1Gi"},
-       {kTooSmall, "than its content",
+       {"TooSmall", "than the VolumeSnapshot",
+        [](Cluster& c) { c.wish.size_bytes = kGibibyte - 1; }, "1073741823 is less than the 1Gi"},
+       {"TooSmall", "than its content",
         [](Cluster& c) {
           c.content["status"]["restoreSize"] = kGibibyte + 1;
           c.wish.size_bytes = kGibibyte;
         },
         "give --size 1025Mi or more"},
-       {kOtherMode, "not allowed", [](Cluster& c) { c.wish.mode = VolumeMode::kBlock; },
+       {"OtherMode", "not allowed", [](Cluster& c) { c.wish.mode = VolumeMode::kBlock; },
         "mode Filesystem, the PVC would be in mode Block"},
-       {kOtherMode, "forbidden in so many words",
+       {"OtherMode", "forbidden in so many words",
         [](Cluster& c) {
           c.content["metadata"]["annotations"] = {{kModeChange, "false"}};
           c.wish.mode = VolumeMode::kBlock;
         },
         kModeChange},
-       {kBadAccessMode, "unknown", [](Cluster& c) { c.wish.access_modes = {"RWO"}; },
+       {"BadAccessMode", "unknown", [](Cluster& c) { c.wish.access_modes = {"RWO"}; },
         "\"RWO\" is not an access mode; use ReadWriteOnce"},
-       {kBadAccessMode, "one Pod and more",
+       {"BadAccessMode", "one Pod and more",
         [](Cluster& c) {
           c.wish.access_modes = {"ReadWriteOncePod", "ReadOnlyMany"};
         },
@@ -329,7 +326,6 @@ TEST(PromotionCheckTest, WhatIsAllowedPasses) {
 }
 
 TEST(PromotionCheckTest, AllThatIsAgainstItIsSaidInTheOrderOfTheTable) {
-  using enum RefusalReason;
   Cluster cluster;
   NotReady(cluster);
   cluster.wish = {.namespace_name = "shop",
@@ -338,10 +334,8 @@ TEST(PromotionCheckTest, AllThatIsAgainstItIsSaidInTheOrderOfTheTable) {
                   .size_bytes = 1,
                   .mode = VolumeMode::kBlock,
                   .access_modes = {"RWO"}};
-  EXPECT_THAT(Reasons(Decide(cluster)), ElementsAre(kNotReady, kBadName, kOtherDriver, kTooSmall,
-                                                    kOtherMode, kBadAccessMode));
-  EXPECT_EQ(ToString(kNotReady), "NotReady");
-  EXPECT_EQ(ToString(kBadAccessMode), "BadAccessMode");
+  EXPECT_THAT(Codes(Decide(cluster)), ElementsAre("NotReady", "BadName", "OtherDriver", "TooSmall",
+                                                  "OtherMode", "BadAccessMode"));
 }
 
 TEST(PromotionCheckTest, DefaultsAreThoseOfTheSource) {

@@ -219,7 +219,7 @@ TEST_F(PromotionTest, AForgedContentIsRefused) {
   });
   const absl::StatusOr<PromotionPlan> plan = Plan(Request({{"monday", "copy"}}));
   ASSERT_EQ(plan->promotions.front().refusals.size(), 1U);
-  EXPECT_EQ(plan->promotions.front().refusals.front().reason, RefusalReason::kNotMutual);
+  EXPECT_EQ(plan->promotions.front().refusals.front().code, "NotMutual");
 }
 
 TEST_F(PromotionTest, TwoOfOneNameAreRefused) {

@@ -73,12 +73,11 @@ class SnapshotInventoryTest : public testing::Test {
     ADD_FAILURE() << "there is no " << name;
     return inventory.entries.front();
   }
-  static std::vector<csi::ProtectionReason> Reasons(
-      const std::vector<csi::Protection>& protections) {
-    std::vector<csi::ProtectionReason> reasons;
+  static std::vector<std::string> Reasons(const std::vector<Finding>& protections) {
+    std::vector<std::string> reasons;
     reasons.reserve(protections.size());
-    for (const csi::Protection& one : protections) {
-      reasons.push_back(one.reason);
+    for (const Finding& one : protections) {
+      reasons.emplace_back(one.code);
     }
     return reasons;
   }
@@ -104,7 +103,7 @@ TEST_F(SnapshotInventoryTest, OnlyAPvcOfItsNamespaceThatIsBeingFilledNeedsIt) {
   const SnapshotEntry& monday = Of(inventory, "monday");
   EXPECT_THAT(monday.used_by, UnorderedElementsAre("waits", "filled", "lost-its-volume", "goes"));
   ASSERT_FALSE(monday.kept_for_person.empty());
-  EXPECT_EQ(monday.kept_for_person.front().reason, csi::ProtectionReason::kPendingSource);
+  EXPECT_EQ(monday.kept_for_person.front().code, "PendingSource");
   EXPECT_EQ(monday.kept_for_person.front().message,
             "PVC waits is being filled from it: wait until it is bound");
 }
@@ -116,9 +115,8 @@ TEST_F(SnapshotInventoryTest, TellsWhatKeepsOneFromAPersonAndFromPrune) {
   });
   const Inventory inventory = Read(Request());
   const SnapshotEntry& only = Of(inventory, "only");
-  EXPECT_THAT(Reasons(only.kept_for),
-              ElementsAre(csi::ProtectionReason::kLastReady, csi::ProtectionReason::kYoung));
-  EXPECT_THAT(Reasons(only.kept_for_person), ElementsAre(csi::ProtectionReason::kLastReady));
+  EXPECT_THAT(Reasons(only.kept_for), ElementsAre("LastReady", "Young"));
+  EXPECT_THAT(Reasons(only.kept_for_person), ElementsAre("LastReady"));
   EXPECT_TRUE(only.is_named_by_content);
   EXPECT_EQ(only.content_names, "shop/only");
   EXPECT_EQ(only.content_uid, "content-of-only-uid");
@@ -148,8 +146,7 @@ TEST_F(SnapshotInventoryTest, OfThoseThatAreNamedContentsAreReadByName) {
   EXPECT_THAT(Of(inventory, "a").kept_for_person, IsEmpty());
   // A sibling whose content is gone is not Ready.
   bed_.api.Remove(VolumeSnapshotContentKey("content-of-b"));
-  EXPECT_THAT(Reasons(Of(Read(request), "a").kept_for_person),
-              ElementsAre(csi::ProtectionReason::kLastReady));
+  EXPECT_THAT(Reasons(Of(Read(request), "a").kept_for_person), ElementsAre("LastReady"));
 }
 
 TEST_F(SnapshotInventoryTest, OfVeryManyContentsAreListed) {

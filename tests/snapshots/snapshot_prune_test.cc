@@ -54,9 +54,7 @@ PruneRequest KeepLast(int last) {
   return request;
 }
 
-csi::Protection Keep() {
-  return {.reason = csi::ProtectionReason::kKeep, .message = "labelled keep"};
-}
+Finding Keep() { return {.code = "Keep", .message = "labelled keep"}; }
 
 // "name verdict Reason" of each.
 std::vector<std::string> Decisions(const std::vector<SnapshotEntry>& entries,
@@ -67,7 +65,7 @@ std::vector<std::string> Decisions(const std::vector<SnapshotEntry>& entries,
                                 : one.verdict == PruneVerdict::kKept  ? "kept"
                                                                       : "removed";
     EXPECT_EQ(one.messages.empty(), one.verdict == PruneVerdict::kIgnored);
-    texts.push_back(absl::StrCat(entries[one.entry].name, " ", verdict, " ", ToString(one.reason)));
+    texts.push_back(absl::StrCat(entries[one.entry].name, " ", verdict, " ", one.code));
   }
   return texts;
 }
@@ -174,7 +172,7 @@ TEST(SnapshotPruneTest, APvcKeepsItsLastReadyOneWhateverTheRulesSay) {
   EXPECT_THAT(Decisions(entries, request), ElementsAre("a kept Protected", "b removed NoRule"));
   const std::vector<PruneDecision> decisions = DecidePrune(entries, request);
   ASSERT_EQ(decisions[0].protections.size(), 1u);
-  EXPECT_EQ(decisions[0].protections[0].reason, csi::ProtectionReason::kLastReady);
+  EXPECT_EQ(decisions[0].protections[0].code, "LastReady");
   // One that is not selected stays, and is enough.
   entries.push_back(Entry("unselected", absl::Hours(3)));
   entries.back().is_selected = false;
@@ -182,19 +180,12 @@ TEST(SnapshotPruneTest, APvcKeepsItsLastReadyOneWhateverTheRulesSay) {
               ElementsAre("a removed NoRule", "b removed NoRule", "unselected ignored OtherMaker"));
 }
 
-TEST(SnapshotPruneTest, OfTheFutureOnesNoRuleCounts) {
-  const std::vector<SnapshotEntry> entries = {
-      Entry("future", absl::Hours(-1)), Entry("new", absl::Hours(1)), Entry("old", absl::Hours(2))};
-  EXPECT_THAT(Decisions(entries, KeepLast(1)),
-              ElementsAre("future kept Rule", "new kept Rule", "old removed NoRule"));
-}
-
 TEST(SnapshotPruneTest, MessagesSayWhy) {
   std::vector<SnapshotEntry> entries = {Entry("new", absl::Hours(1)), Entry("kept", absl::Hours(2)),
                                         Entry("failed", absl::Hours(3), csi::SnapshotState::kError),
                                         Entry("nightly", absl::Hours(4))};
-  entries[1].kept_for = {Keep(), {.reason = csi::ProtectionReason::kYoung, .message = "young"}};
-  entries[3].kept_for = {{.reason = csi::ProtectionReason::kBackup, .message = "backup nightly"}};
+  entries[1].kept_for = {Keep(), {.code = "Young", .message = "young"}};
+  entries[3].kept_for = {{.code = "Backup", .message = "backup nightly"}};
   entries[3].backup = "nightly";
   PruneRequest request = KeepLast(1);
   std::vector<PruneDecision> decisions = DecidePrune(entries, request);

@@ -79,13 +79,11 @@ SnapshotEntry Entry(const std::string& name, absl::Duration age,
   return entry;
 }
 
-csi::Protection Keep() {
-  return {.reason = csi::ProtectionReason::kKeep, .message = "labelled keep"};
-}
+Finding Keep() { return {.code = "Keep", .message = "labelled keep"}; }
 
 struct VerdictRow {
   csi::SnapshotState state;
-  std::vector<csi::Protection> kept_for;
+  std::vector<Finding> kept_for;
   RemovalOptions options;
   RemovalVerdict verdict;
 };
@@ -133,7 +131,7 @@ TEST(SnapshotRemovalTest, AllReadyOnesTogetherAreTheLast) {
   EXPECT_EQ(plan[1].verdict, RemovalVerdict::kDelete);
   EXPECT_EQ(plan[2].verdict, RemovalVerdict::kProtected);
   ASSERT_EQ(plan[2].kept_for.size(), 1u);
-  EXPECT_EQ(plan[2].kept_for[0].reason, csi::ProtectionReason::kLastReady);
+  EXPECT_EQ(plan[2].kept_for[0].code, "LastReady");
   plan = PlanRemoval(inventory, {1, 2, 0}, {.with_data = false, .last_too = true});
   EXPECT_EQ(plan[2].verdict, RemovalVerdict::kDelete);
   // Where the others could not be read, it is not guessed.
@@ -219,7 +217,7 @@ TEST_F(RemoveAsReadTest, AKeepLabelThatWasSetMeanwhileWins) {
     ASSERT_THAT(removal, IsOk());
     EXPECT_EQ(removal->end, Removal::End::kKept);
     ASSERT_EQ(removal->kept_for.size(), 1u);
-    EXPECT_EQ(removal->kept_for[0].reason, csi::ProtectionReason::kKeep);
+    EXPECT_EQ(removal->kept_for[0].code, "Keep");
     EXPECT_TRUE(IsThere());
   }
 }

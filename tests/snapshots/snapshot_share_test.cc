@@ -87,9 +87,9 @@ class SnapshotShareTest : public testing::Test {
     EXPECT_EQ(inventory->entries.size(), 1);
     return inventory->entries.front();
   }
-  static bool IsKeptAsShared(const std::vector<csi::Protection>& kept_for) {
-    for (const csi::Protection& one : kept_for) {
-      if (one.reason == csi::ProtectionReason::kShared) {
+  static bool IsKeptAsShared(const std::vector<Finding>& kept_for) {
+    for (const Finding& one : kept_for) {
+      if (one.code == "Shared") {
         EXPECT_THAT(one.message, HasSubstr("shared with team/monday"));
         return true;
       }
