@@ -22,7 +22,7 @@
 #include "csi/retry.h"
 #include "csi/snapshot_class.h"
 #include "csi/snapshot_lifecycle.h"
-#include "longhorn/snapshot_class.h"
+#include "longhorn/volume_data.h"
 #include "objects/client.h"
 #include "objects/copy_record.h"
 #include "objects/data_download.h"

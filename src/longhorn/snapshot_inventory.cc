@@ -7,15 +7,24 @@
 #include <utility>
 
 #include "absl/functional/function_ref.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "k8s/api_client.h"
 #include "longhorn/types.h"
+#include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/keys.h"
+#include "objects/persistent_volume_claim.h"
+#include "objects/volume_snapshot.h"
+#include "velero/labels.h"
+#include "velero/volume_decision.h"
 
 namespace csidelta::longhorn {
 namespace {
+
+using objects::PersistentVolumeClaim;
+using objects::VolumeSnapshotContent;
 
 std::string Cut(std::string text) {
   if (text.size() > kTextBytesMax) {
@@ -88,14 +97,44 @@ struct LastBackup {
   std::optional<absl::Time> taken_at;
 };
 
+// The Snapshots that a content stands for. Longhorn's CSI driver calls the one that it takes for a
+// VolumeSnapshot after that one's uid; until it answers there is no handle.
+std::vector<std::string> SnapshotsOf(const VolumeSnapshotContent& content) {
+  std::vector<std::string> names;
+  for (const std::string& handle : {content.handle(), content.source_handle()}) {
+    if (absl::StartsWith(handle, kSnapshotHandlePrefix)) {
+      names.push_back(handle.substr(handle.rfind('/') + 1));
+    }
+  }
+  if (content.driver() == velero::kLonghornDriver && content.handle().empty() &&
+      content.source_handle().empty()) {
+    names.push_back(absl::StrCat("snapshot-", content.snapshot_uid()));
+  }
+  return names;
+}
+
+// What one row of the table says: Snapshots, and why each is needed.
+using Needs = std::vector<std::pair<std::string, std::string>>;
+
+std::vector<Finding> Shortened(std::vector<Finding> needs) {
+  if (needs.size() > kNeedsNamedMax) {
+    const std::size_t more = needs.size() - kNeedsNamedMax;
+    needs.resize(kNeedsNamedMax);
+    absl::StrAppend(&needs.back().message, ", and ", more, " more need it");
+  }
+  return needs;
+}
+
 class InventoryReader {
  public:
   InventoryReader(const CallContext& ctx, k8s::ApiClient& api, const InventoryRequest& request);
   absl::StatusOr<Inventory> Read();
 
  private:
+  // All of a kind in `namespace_name`; "": in all.
   template <typename Kind>
-  absl::Status ReadKind(const std::string& label_selector, absl::FunctionRef<void()> begin,
+  absl::Status ReadKind(const std::string& namespace_name, const std::string& label_selector,
+                        absl::FunctionRef<void()> begin,
                         absl::FunctionRef<void(const Kind& object)> note);
   absl::Status ReadSnapshots();
 
@@ -108,11 +147,15 @@ class InventoryReader {
   void NoteVolume(const Volume& volume);
   absl::Status ReadBackups();
   void NoteBackup(const Backup& backup);
+  absl::Status ReadContents();
+  absl::Status ReadPvcs();
+  absl::Status ReadVeleroBackups();
 
-  // What may not be read is named, unless all is required.
+  // What cannot be read is named, unless all is required.
   absl::Status Excuse(const absl::Status& read, const char* what, bool* is_known);
   void Complete();
   JobState JobStateOf(const SnapshotEntry& entry, const std::set<std::string>& jobs) const;
+  void Protect();
   void Sort();
 
   const CallContext& ctx_;
@@ -121,10 +164,16 @@ class InventoryReader {
   Inventory inventory_;
   std::map<std::string, std::size_t> volume_names_;
   std::vector<RecurringJob> jobs_;
-  std::vector<std::pair<std::string, std::string>> volume_needs_;   // Snapshot, message
-  std::vector<std::pair<std::string, std::string>> uploads_;        // Snapshot, Backup
+  Needs contents_;
+  // The Snapshots behind a VolumeSnapshot, by its namespace and name.
+  std::multimap<std::pair<std::string, std::string>, std::string> by_volume_snapshot_;
+  Needs pending_pvcs_;
+  Needs clones_;
+  Needs uploads_;
   std::map<std::pair<std::string, std::string>, LastBackup> last_;  // by target and volume
+  std::set<std::string> velero_backups_;                            // as labels have them
   bool are_volumes_known_ = true;
+  bool are_velero_backups_known_ = true;
 };
 
 InventoryReader::InventoryReader(const CallContext& ctx, k8s::ApiClient& api,
@@ -138,15 +187,20 @@ absl::StatusOr<Inventory> InventoryReader::Read() {
   RETURN_IF_ERROR(ReadJobs());
   RETURN_IF_ERROR(ReadVolumes());
   RETURN_IF_ERROR(ReadBackups());
+  RETURN_IF_ERROR(ReadContents());
+  RETURN_IF_ERROR(ReadPvcs());
+  RETURN_IF_ERROR(ReadVeleroBackups());
   Complete();
+  Protect();
   return std::move(inventory_);
 }
 
 template <typename Kind>
-absl::Status InventoryReader::ReadKind(const std::string& label_selector,
+absl::Status InventoryReader::ReadKind(const std::string& namespace_name,
+                                       const std::string& label_selector,
                                        absl::FunctionRef<void()> begin,
                                        absl::FunctionRef<void(const Kind& object)> note) {
-  return objects::ReadPages<Kind>(ctx_, api_, Kind::Type(), request_.namespace_name,
+  return objects::ReadPages<Kind>(ctx_, api_, Kind::Type(), namespace_name,
                                   {.label_selector = label_selector,
                                    .may_be_old = !request_.requires_all && !label_selector.empty(),
                                    .page_items_max = kPageItemsMax},
@@ -165,7 +219,7 @@ absl::Status InventoryReader::ReadSnapshots() {
       request_.volume.empty() ? ""
                               : absl::StrCat(objects::kLonghornVolumeLabel, "=", request_.volume);
   const absl::Status read = ReadKind<Snapshot>(
-      selector,
+      request_.namespace_name, selector,
       [&] {
         inventory_.snapshots.clear();
         volume_names_.clear();
@@ -185,10 +239,10 @@ absl::Status InventoryReader::ReadSnapshots() {
 }
 
 absl::Status InventoryReader::ReadJobs() {
-  return Excuse(
-      ReadKind<RecurringJob>(
-          "", [&] { jobs_.clear(); }, [&](const RecurringJob& job) { jobs_.push_back(job); }),
-      "whether jobs are gone", &inventory_.are_jobs_known);
+  return Excuse(ReadKind<RecurringJob>(
+                    request_.namespace_name, "", [&] { jobs_.clear(); },
+                    [&](const RecurringJob& job) { jobs_.push_back(job); }),
+                "whether jobs are gone", &inventory_.are_jobs_known);
 }
 
 absl::Status InventoryReader::ReadVolumes() {
@@ -196,21 +250,21 @@ absl::Status InventoryReader::ReadVolumes() {
   for (const auto& [name, position] : volume_names_) {
     inventory_.volumes[position].name = name;
   }
-  return Excuse(
-      ReadKind<Volume>(
-          "", [&] { volume_needs_.clear(); }, [&](const Volume& volume) { NoteVolume(volume); }),
-      "PVCs of volumes, jobs that apply to them, and clones", &are_volumes_known_);
+  return Excuse(ReadKind<Volume>(
+                    request_.namespace_name, "", [&] { clones_.clear(); },
+                    [&](const Volume& volume) { NoteVolume(volume); }),
+                "PVCs of volumes, jobs that apply to them, and clones", &are_volumes_known_);
 }
 
 void InventoryReader::NoteVolume(const Volume& volume) {
   const VolumeEntry entry = EntryOf(volume);
   if (entry.is_being_filled && !volume.cloned_from().empty()) {
-    volume_needs_.emplace_back(volume.cloned_from(),
-                               absl::StrCat("volume ", volume.name(), " is being cloned from it"));
+    clones_.emplace_back(volume.cloned_from(),
+                         absl::StrCat("volume ", volume.name(), " is being cloned from it"));
   }
   if (!volume.linked_to().empty()) {
-    volume_needs_.emplace_back(volume.linked_to(),
-                               absl::StrCat("volume ", volume.name(), " is a linked clone of it"));
+    clones_.emplace_back(volume.linked_to(),
+                         absl::StrCat("volume ", volume.name(), " is a linked clone of it"));
   }
   const auto found = volume_names_.find(volume.name());
   if (found == volume_names_.end()) {
@@ -228,7 +282,7 @@ void InventoryReader::NoteVolume(const Volume& volume) {
 absl::Status InventoryReader::ReadBackups() {
   bool are_known = true;
   return Excuse(ReadKind<Backup>(
-                    "",
+                    request_.namespace_name, "",
                     [&] {
                       uploads_.clear();
                       last_.clear();
@@ -242,7 +296,8 @@ void InventoryReader::NoteBackup(const Backup& backup) {
     return;
   }
   if (!backup.is_over()) {
-    uploads_.emplace_back(backup.snapshot(), backup.name());
+    uploads_.emplace_back(backup.snapshot(), absl::StrCat("Backup ", backup.name(),
+                                                          " of Longhorn is being made of it"));
   } else if (backup.is_completed() && !backup.is_being_deleted()) {
     LastBackup& last = last_[{backup.target(), backup.volume()}];
     // Nothing is less than any time.
@@ -252,6 +307,55 @@ void InventoryReader::NoteBackup(const Backup& backup) {
               .taken_at = backup.snapshot_taken_at()};
     }
   }
+}
+
+absl::Status InventoryReader::ReadContents() {
+  const absl::Status read = ReadKind<VolumeSnapshotContent>(
+      "", "",
+      [&] {
+        contents_.clear();
+        by_volume_snapshot_.clear();
+      },
+      [&](const VolumeSnapshotContent& content) {
+        const std::pair volume_snapshot(content.snapshot_namespace(), content.snapshot_name());
+        for (const std::string& snapshot : SnapshotsOf(content)) {
+          contents_.emplace_back(snapshot, absl::StrCat("VolumeSnapshot ", volume_snapshot.first,
+                                                        "/", volume_snapshot.second, " needs it"));
+          by_volume_snapshot_.emplace(volume_snapshot, snapshot);
+        }
+      });
+  // Without the kind there are no VolumeSnapshots.
+  bool are_known = true;
+  return Excuse(k8s::IgnoreNotFound(read), "VolumeSnapshots that need them", &are_known);
+}
+
+absl::Status InventoryReader::ReadPvcs() {
+  bool are_known = true;
+  return Excuse(ReadKind<PersistentVolumeClaim>(
+                    "", "", [&] { pending_pvcs_.clear(); },
+                    [&](const PersistentVolumeClaim& pvc) {
+                      if (!pvc.is_being_filled()) {
+                        return;
+                      }
+                      const auto [begin, end] = by_volume_snapshot_.equal_range(
+                          std::pair(pvc.namespace_name(), pvc.source_snapshot()));
+                      for (auto it = begin; it != end; ++it) {
+                        pending_pvcs_.emplace_back(
+                            it->second, absl::StrCat("PVC ", pvc.namespace_name(), "/", pvc.name(),
+                                                     " is being filled from it"));
+                      }
+                    }),
+                "PVCs that are filled from them", &are_known);
+}
+
+// Without the kind Velero is not installed, and no Backup is left.
+absl::Status InventoryReader::ReadVeleroBackups() {
+  return Excuse(k8s::IgnoreNotFound(ReadKind<objects::Backup>(
+                    "", "", [&] { velero_backups_.clear(); },
+                    [&](const objects::Backup& backup) {
+                      velero_backups_.insert(velero::ValidLabelValue(backup.name()));
+                    })),
+                "whether Backups of Velero are gone", &are_velero_backups_known_);
 }
 
 absl::Status InventoryReader::Excuse(const absl::Status& read, const char* what, bool* is_known) {
@@ -264,18 +368,6 @@ absl::Status InventoryReader::Excuse(const absl::Status& read, const char* what,
 }
 
 void InventoryReader::Complete() {
-  for (const auto& [snapshot, message] : volume_needs_) {
-    inventory_.needs.Add(snapshot, ProtectionReason::kClone, message);
-  }
-  for (const auto& [snapshot, backup] : uploads_) {
-    inventory_.needs.Add(snapshot, ProtectionReason::kUploading,
-                         absl::StrCat("Backup ", backup, " of Longhorn is being made of it"));
-  }
-  for (const auto& [volume, last] : last_) {
-    inventory_.needs.Add(
-        last.snapshot, ProtectionReason::kLastBackup,
-        absl::StrCat("the next Backup of Longhorn is compared with it (Backup ", last.name, ")"));
-  }
   inventory_.are_jobs_known = inventory_.are_jobs_known && are_volumes_known_;
   std::set<std::string> jobs;
   for (const RecurringJob& job : jobs_) {
@@ -285,6 +377,34 @@ void InventoryReader::Complete() {
     entry.job_state = JobStateOf(entry, jobs);
   }
   Sort();
+}
+
+void InventoryReader::Protect() {
+  Needs last_backups;
+  for (const auto& [volume, last] : last_) {
+    last_backups.emplace_back(
+        last.snapshot,
+        absl::StrCat("the next Backup of Longhorn is compared with it (Backup ", last.name, ")"));
+  }
+  std::map<std::string, std::vector<Finding>> needs;  // by the Snapshot's name
+  const auto add = [&](absl::string_view code, Needs& row) {
+    for (auto& [snapshot, message] : row) {
+      needs[snapshot].push_back({.code = code, .message = std::move(message)});
+    }
+  };
+  add("VolumeSnapshot", contents_);  // In the order of the table.
+  add("PendingPvc", pending_pvcs_);
+  add("Clone", clones_);
+  add("Uploading", uploads_);
+  add("LastBackup", last_backups);
+  for (SnapshotEntry& entry : inventory_.snapshots) {
+    const bool is_backup_gone = !entry.backup.empty() && are_velero_backups_known_ &&
+                                !velero_backups_.contains(entry.backup);
+    const auto of_it = needs.find(entry.name);
+    entry.kept_for = ProtectionsOf(
+        entry, of_it == needs.end() ? std::vector<Finding>() : Shortened(std::move(of_it->second)),
+        is_backup_gone, request_.now);
+  }
 }
 
 JobState InventoryReader::JobStateOf(const SnapshotEntry& entry,
@@ -321,10 +441,6 @@ void InventoryReader::Sort() {
             });
 }
 
-Json TimeJson(const std::optional<absl::Time>& time) {
-  return time.has_value() ? Json(FormatRfc3339(*time)) : Json();
-}
-
 }  // namespace
 
 absl::string_view ToString(SnapshotState state) {
@@ -344,20 +460,29 @@ absl::StatusOr<Inventory> ReadInventory(const CallContext& ctx, k8s::ApiClient& 
   return InventoryReader(ctx, api, request).Read();
 }
 
-void Protect(Inventory& inventory, const std::optional<std::set<std::string>>& backups,
-             absl::Time now) {
-  for (SnapshotEntry& entry : inventory.snapshots) {
-    const bool is_backup_gone =
-        !entry.backup.empty() && backups.has_value() && !backups->contains(entry.backup);
-    entry.kept_for = ProtectionsOf({.name = entry.name,
-                                    .is_newest = entry.is_newest,
-                                    .is_made_by_managed = entry.is_made_by_managed,
-                                    .backup = entry.backup,
-                                    .is_backup_gone = is_backup_gone,
-                                    .dated = DateOf(entry),
-                                    .now = now},
-                                   inventory.needs);
+std::vector<Finding> ProtectionsOf(const SnapshotEntry& entry, std::vector<Finding> needs,
+                                   bool is_backup_gone, absl::Time now) {
+  std::vector<Finding> found = std::move(needs);
+  if (entry.is_made_by_managed || !entry.backup.empty()) {
+    found.push_back(
+        {"Backup",
+         absl::StrCat(entry.backup.empty() ? "a backup" : "backup ", entry.backup,
+                      " made it, and deletes it",
+                      is_backup_gone ? "; that Backup is not in this cluster any more" : "")});
   }
+  if (entry.is_newest) {
+    found.push_back(
+        {"Newest", "the newest of its volume: Longhorn would mark it as removed, and leave it"});
+  }
+  if (entry.name.size() > kDeletableNameBytesMax) {
+    found.push_back(
+        {"LongName", absl::StrCat("its name has ", entry.name.size(), " characters, and Longhorn ",
+                                  "refuses to delete one of more than ", kDeletableNameBytesMax)});
+  }
+  if (const auto date = DateOf(entry); date.has_value() && *date > now - kYoungSnapshotAgeMax) {
+    found.push_back({"Young", "younger than 5 minutes"});
+  }
+  return found;
 }
 
 std::optional<absl::Time> DateOf(const SnapshotEntry& entry) {
@@ -383,34 +508,6 @@ bool IsSelected(const Inventory& inventory, const SnapshotEntry& entry,
 
 std::string PvcText(const VolumeEntry& volume) {
   return volume.pvc_name.empty() ? "" : absl::StrCat(volume.pvc_namespace, "/", volume.pvc_name);
-}
-
-Json ToJson(const Inventory& inventory, const SnapshotEntry& entry) {
-  const VolumeEntry& volume = inventory.volumes[entry.volume];
-  Json kept_for = Json::array();
-  for (const Protection& one : entry.kept_for) {
-    kept_for.push_back({{"reason", std::string(ToString(one.reason))}, {"message", one.message}});
-  }
-  return {{"name", entry.name},
-          {"namespace", inventory.namespace_name},
-          {"uid", entry.uid},
-          {"volume", volume.name},
-          {"pvc", PvcText(volume)},
-          {"job", entry.job},
-          {"job_state", std::string(ToString(entry.job_state))},
-          {"state", std::string(ToString(entry.state))},
-          {"kept_for", std::move(kept_for)},
-          {"parent", entry.parent},
-          {"children", entry.children},
-          {"markRemoved", entry.is_marked_removed},
-          {"userCreated", entry.is_user_created},
-          {"createSnapshot", entry.is_to_be_taken},
-          {"ready", entry.is_ready},
-          {"error", entry.error},
-          {"size", entry.size_bytes},
-          {"restoreSize", entry.restore_size_bytes},
-          {"creationTime", TimeJson(entry.taken_at)},
-          {"requestedTime", TimeJson(entry.requested_at)}};
 }
 
 }  // namespace csidelta::longhorn

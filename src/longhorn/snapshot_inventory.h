@@ -12,13 +12,12 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
-#include "base/json.h"
+#include "base/finding.h"
 #include "k8s/api_client.h"
-#include "longhorn/snapshot_protection.h"
 
-// The Snapshots of Longhorn, each as a small struct, with what belongs to them: a cluster has tens
-// of thousands, of which 42 MB would be read as JSON and held as hundreds. Costs a LIST of each
-// kind, in pages of which one is held at a time.
+// The Snapshots of Longhorn, each as a small struct, with what belongs to them and what keeps each
+// from a prune. A cluster has tens of thousands, of which 42 MB would be read as JSON and held as
+// hundreds. Costs a LIST of each kind, in pages of which one is held at a time.
 namespace csidelta::longhorn {
 
 // Of 30,000 Snapshots 60 requests are made.
@@ -27,6 +26,11 @@ inline constexpr int kPageItemsMax = 500;
 inline constexpr std::size_t kTextBytesMax = 256;
 // A Snapshot has one child, or two after a revert.
 inline constexpr std::size_t kChildrenMax = 16;
+// More objects that need one Snapshot are counted and not named.
+inline constexpr std::size_t kNeedsNamedMax = 8;
+inline constexpr absl::Duration kYoungSnapshotAgeMax = absl::Minutes(5);
+// The longest name that the validating webhook of Longhorn 1.12 and newer can look up as a label.
+inline constexpr std::size_t kDeletableNameBytesMax = 63;
 
 // Whether a Snapshot can be used, and counts as one for keep rules:
 //
@@ -88,8 +92,8 @@ struct SnapshotEntry {
   bool is_user_created = false;
   bool is_newest = false;
   bool is_made_by_managed = false;
-  std::string backup;                // of Velero, as its label says it; ""
-  std::vector<Protection> kept_for;  // what keeps it from a prune
+  std::string backup;             // of Velero, as its label says it; ""
+  std::vector<Finding> kept_for;  // what keeps it from a prune
 };
 
 struct Inventory {
@@ -97,8 +101,6 @@ struct Inventory {
   std::vector<VolumeEntry> volumes;  // those of the Snapshots, by name
   // By volume, and the oldest first.
   std::vector<SnapshotEntry> snapshots;
-  // What Volumes and Backups of Longhorn need, and what others put there before Protect().
-  SnapshotNeeds needs;
   // What the caller may not read, and what is not known for it.
   std::vector<std::string> not_checked;
   bool are_jobs_known = true;
@@ -107,20 +109,40 @@ struct Inventory {
 struct InventoryRequest {
   std::string namespace_name;  // Longhorn's
   std::string volume = {};     // "": of all
-  bool requires_all = false;   // What may not be read is an error, and not only named.
+  bool requires_all = false;   // What cannot be read is an error, and not only named.
+  absl::Time now;
 };
 
-// Without `kept_for`. Snapshots are read first: what needs one that is on the list may have come
-// since, and is seen. NOT_FOUND where the kind is not served. PERMISSION_DENIED when Snapshots may
-// not be listed; Volumes, RecurringJobs and Backups that may not be are named in `not_checked`.
-// Other errors of the API server end it.
+// Snapshots are read first: what needs one that is on the list may have come since, and is seen.
+// NOT_FOUND if the kind is not served. PERMISSION_DENIED when Snapshots cannot be listed. All other
+// kinds that cannot be are named in `not_checked`, or with `requires_all` an error: Volumes,
+// RecurringJobs and Backups of Longhorn, VolumeSnapshotContents, PVCs, Velero's Backups. Other
+// errors of the API server end it.
 absl::StatusOr<Inventory> ReadInventory(const CallContext& ctx, k8s::ApiClient& api,
                                         const InventoryRequest& request);
 
-// Sets `kept_for` of all. `backups` are the names of Velero's Backups as labels have them; nothing:
-// they were not read. Pure.
-void Protect(Inventory& inventory, const std::optional<std::set<std::string>>& backups,
-             absl::Time now);
+// Why a prune may not delete a Snapshot of Longhorn, for list and prune alike. Every row that holds
+// is returned, in this order; none: it may go. Pure.
+//
+//   code            when                                                      known from
+//   --------------  --------------------------------------------------------  --------------------
+//   VolumeSnapshot  a VolumeSnapshotContent names it (snap://VOLUME/NAME), or  needs
+//                   its driver is still to take it (snapshot-<uid>)
+//   PendingPvc      a PVC that is not bound is filled from it                 needs
+//   Clone           a Volume is being copied from it, or is a linked clone    needs
+//   Uploading       a Backup of Longhorn that is not over reads it            needs
+//   LastBackup      the next Backup of Longhorn is compared with it           needs
+//   Backup          a backup of Velero made it, and deletes it                its labels
+//   Newest          only volume-head comes after it: Longhorn would mark it   its children
+//                   as removed, and leave it
+//   LongName        Longhorn refuses to delete a name beyond 63 characters    its name
+//   Young           younger than 5 minutes: what needs it may be on its way   its date
+//
+// `needs` are the first five, which other objects give. They are found by the Snapshot's name
+// alone, which is unique in Longhorn's namespace: a handle that names another volume keeps it, too.
+// `is_backup_gone`: Velero's Backups were read, and the entry's is not among them.
+std::vector<Finding> ProtectionsOf(const SnapshotEntry& entry, std::vector<Finding> needs,
+                                   bool is_backup_gone, absl::Time now);
 
 // When it was taken; where that is not known, when that was requested, or its object made. Pure.
 std::optional<absl::Time> DateOf(const SnapshotEntry& entry);
@@ -136,11 +158,6 @@ struct Selection {
 };
 
 bool IsSelected(const Inventory& inventory, const SnapshotEntry& entry, const Selection& selection);
-
-// One object per Snapshot: name, namespace, volume, pvc, job, job_state, state, kept_for, and by
-// the names that Longhorn gives them parent, children, markRemoved, userCreated, createSnapshot,
-// ready, error, size, restoreSize, creationTime, requestedTime. Pure.
-Json ToJson(const Inventory& inventory, const SnapshotEntry& entry);
 
 // "shop/orders"; "" for none.
 std::string PvcText(const VolumeEntry& volume);

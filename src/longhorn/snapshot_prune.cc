@@ -1,157 +1,57 @@
 #include "longhorn/snapshot_prune.h"
 
-#include <algorithm>
-#include <array>
+#include <map>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/rate_limiter.h"
+#include "base/status_macros.h"
+#include "k8s/api_client.h"
+#include "longhorn/types.h"
 
 namespace csidelta::longhorn {
 namespace {
 
 constexpr char kAttached[] = "attached";
 
-std::string ProtectionsText(const std::vector<Protection>& protections) {
-  return absl::StrJoin(protections, "; ", [](std::string* out, const Protection& one) {
-    absl::StrAppend(out, one.message);
-  });
-}
-
-class Pruner {
- public:
-  Pruner(const Inventory& inventory, const PruneRequest& request)
-      : inventory_(inventory), request_(request) {}
-
-  std::vector<PruneDecision> Decide();
-
- private:
-  const SnapshotEntry& EntryAt(std::size_t i) const {
-    return inventory_.snapshots[decisions_[i].entry];
-  }
-
-  void Settle(std::size_t i, PruneVerdict verdict, PruneReason reason, std::string message);
-  void Keep(std::size_t i, PruneReason reason, std::string message) {
-    Settle(i, PruneVerdict::kKept, reason, std::move(message));
-  }
-
-  // What needs no other one.
-  void DecideAlone(std::size_t i);
-
-  // What competes are the open ones of a volume, which stand together, the oldest first.
-  void ApplyRules();
-  void ApplyRules(std::size_t begin, std::size_t end);
-  void DecideLast(std::size_t i);
-  std::string WhyRemoved(const SnapshotEntry& entry, const VolumeEntry& volume) const;
-
-  const Inventory& inventory_;
-  const PruneRequest& request_;
-  std::vector<PruneDecision> decisions_;
-  std::vector<bool> is_open_;  // not decided yet
-};
-
-std::vector<PruneDecision> Pruner::Decide() {
-  for (std::size_t i = 0; i < inventory_.snapshots.size(); ++i) {
-    if (IsSelected(inventory_, inventory_.snapshots[i], request_.selection)) {
-      decisions_.push_back({.entry = i});
-      is_open_.push_back(true);
-    }
-  }
-  for (std::size_t i = 0; i < decisions_.size(); ++i) {
-    DecideAlone(i);
-  }
-  if (!request_.rules.IsEmpty()) {
-    ApplyRules();
-  }
-  for (std::size_t i = 0; i < decisions_.size(); ++i) {
-    if (is_open_[i]) {
-      DecideLast(i);
-    }
-  }
-  return std::move(decisions_);
-}
-
-void Pruner::Settle(std::size_t i, PruneVerdict verdict, PruneReason reason, std::string message) {
-  decisions_[i].verdict = verdict;
-  decisions_[i].reason = reason;
-  decisions_[i].message = std::move(message);
-  is_open_[i] = false;
-}
-
-void Pruner::DecideAlone(std::size_t i) {
-  const SnapshotEntry& entry = EntryAt(i);
+// What needs no other one.
+void DecideAlone(const SnapshotEntry& entry, PruneDecision& decision) {
   if (entry.state == SnapshotState::kDeleting) {
-    Keep(i, PruneReason::kDeleting, "its deletion was requested before");
+    decision.Keep("Deleting", "its deletion was requested before");
   } else if (entry.state == SnapshotState::kRemoved) {
-    Keep(i, PruneReason::kRemoved, "marked as removed: it goes with the next purge");
+    decision.Keep("Removed", "marked as removed: it goes with the next purge");
   } else if (entry.state != SnapshotState::kReady) {
-    Keep(i, PruneReason::kNotReady,
-         absl::StrCat("is ", ToString(entry.state),
-                      entry.error.empty() ? "" : absl::StrCat(" (", entry.error, ")"),
-                      ": no rule counts it"));
+    decision.Keep("NotReady",
+                  absl::StrCat("is ", ToString(entry.state),
+                               entry.error.empty() ? "" : absl::StrCat(" (", entry.error, ")"),
+                               ": no rule counts it"));
   } else if (!entry.is_user_created) {
-    Keep(i, PruneReason::kSystem, "Longhorn took it itself, and removes it with the next purge");
+    decision.Keep("System", "Longhorn took it itself, and removes it with the next purge");
   } else if (!DateOf(entry).has_value()) {
-    Keep(i, PruneReason::kNotCounted, "has no date: no rule counts it");
+    decision.Keep("NotCounted", "has no date: no rule counts it");
   }
 }
 
-void Pruner::ApplyRules() {
-  std::size_t begin = 0;
-  while (begin < decisions_.size()) {
-    std::size_t end = begin;
-    while (end < decisions_.size() && EntryAt(end).volume == EntryAt(begin).volume) {
-      ++end;
-    }
-    ApplyRules(begin, end);
-    begin = end;
-  }
-}
-
-void Pruner::ApplyRules(std::size_t begin, std::size_t end) {
-  std::vector<std::size_t> newest_first;
-  std::vector<DatedItem> items;
-  for (std::size_t i = end; i-- > begin;) {
-    if (is_open_[i]) {
-      newest_first.push_back(i);
-      items.push_back({.time = DateOf(EntryAt(i)).value_or(request_.now)});
+// Those of a volume compete.
+void ApplyRules(const Inventory& inventory, const PruneRequest& request,
+                std::vector<PruneDecision>& decisions) {
+  std::map<std::size_t, std::vector<PruneDecision*>> competing;
+  for (std::size_t i = decisions.size(); i-- > 0;) {  // The newest first.
+    if (decisions[i].is_open()) {
+      competing[inventory.snapshots[decisions[i].entry].volume].push_back(&decisions[i]);
     }
   }
-  const std::vector<std::vector<std::string>> reasons =
-      DecideKeep(items, request_.rules, request_.now);
-  for (std::size_t i = 0; i < newest_first.size(); ++i) {
-    if (!reasons[i].empty()) {
-      Keep(newest_first[i], PruneReason::kRule, absl::StrJoin(reasons[i], ", "));
-    }
+  for (auto& [volume, of_volume] : competing) {
+    KeepByRules(std::move(of_volume), request.rules, request.now, [&](std::size_t i) {
+      return DateOf(inventory.snapshots[i]).value_or(request.now);
+    });
   }
 }
 
-void Pruner::DecideLast(std::size_t i) {
-  const SnapshotEntry& entry = EntryAt(i);
-  const VolumeEntry& volume = inventory_.volumes[entry.volume];
-  const auto hold = [&](PruneReason reason, std::string message) {
-    Settle(i, PruneVerdict::kHeld, reason, std::move(message));
-  };
-  if (!entry.kept_for.empty()) {
-    Keep(i, PruneReason::kProtected, ProtectionsText(entry.kept_for));
-  } else if (!volume.is_there) {
-    hold(PruneReason::kVolumeGone, "its volume was not found: Longhorn removes what is left");
-  } else if (volume.is_being_deleted) {
-    hold(PruneReason::kVolumeGone, "its volume is being deleted, and takes it along");
-  } else if (volume.is_migrating) {
-    hold(PruneReason::kVolumeBusy, "its volume is migrating");
-  } else if (volume.is_being_filled) {
-    hold(PruneReason::kVolumeBusy, "its volume is being restored or cloned");
-  } else if (volume.state != kAttached && !request_.also_detached) {
-    hold(PruneReason::kDetached,
-         absl::StrCat("its volume is ", volume.state.empty() ? "not attached" : volume.state,
-                      ": Longhorn deletes nothing of it until it is attached"));
-  } else {
-    Settle(i, PruneVerdict::kRemoved, PruneReason::kNoRule, WhyRemoved(entry, volume));
-  }
-}
-
-std::string Pruner::WhyRemoved(const SnapshotEntry& entry, const VolumeEntry& volume) const {
+std::string WhyRemoved(const SnapshotEntry& entry, const VolumeEntry& volume,
+                       const PruneRequest& request) {
   std::vector<std::string> reasons;
   if (entry.job_state == JobState::kGone) {
     reasons.push_back(absl::StrCat("RecurringJob ", entry.job, " is gone"));
@@ -159,27 +59,106 @@ std::string Pruner::WhyRemoved(const SnapshotEntry& entry, const VolumeEntry& vo
     reasons.push_back(
         absl::StrCat("RecurringJob ", entry.job, " does not apply to the volume any more"));
   }
-  if (request_.selection.before.has_value()) {
+  if (request.selection.before.has_value()) {
     reasons.emplace_back("older than asked for");
   }
-  if (!request_.rules.IsEmpty()) {
+  if (!request.rules.IsEmpty()) {
     reasons.emplace_back("no rule keeps it");
   }
   return absl::StrCat(absl::StrJoin(reasons, ", "),
                       volume.state == kAttached ? "" : "; goes when its volume is attached next");
 }
 
-}  // namespace
-
-absl::string_view ToString(PruneReason reason) {
-  constexpr std::array<absl::string_view, 11> kNames = {
-      "Deleting",  "Removed",    "NotReady",   "System",   "NotCounted", "Rule",
-      "Protected", "VolumeGone", "VolumeBusy", "Detached", "NoRule"};
-  return kNames[static_cast<std::size_t>(reason)];
+void DecideLast(const SnapshotEntry& entry, const VolumeEntry& volume, const PruneRequest& request,
+                PruneDecision& decision) {
+  const auto hold = [&](absl::string_view code, std::string message) {
+    decision.Settle(PruneVerdict::kHeld, code, {std::move(message)});
+  };
+  if (!entry.kept_for.empty()) {
+    decision.Protect(entry.kept_for);
+  } else if (!volume.is_there) {
+    hold("VolumeGone", "its volume was not found: Longhorn removes what is left");
+  } else if (volume.is_being_deleted) {
+    hold("VolumeGone", "its volume is being deleted, and takes it along");
+  } else if (volume.is_migrating) {
+    hold("VolumeBusy", "its volume is migrating");
+  } else if (volume.is_being_filled) {
+    hold("VolumeBusy", "its volume is being restored or cloned");
+  } else if (volume.state != kAttached && !request.also_detached) {
+    hold("Detached",
+         absl::StrCat("its volume is ", volume.state.empty() ? "not attached" : volume.state,
+                      ": Longhorn deletes nothing of it until it is attached"));
+  } else {
+    decision.Settle(PruneVerdict::kRemoved, "NoRule", {WhyRemoved(entry, volume, request)});
+  }
 }
 
+// With the next step, where there is one.
+absl::Status Explain(const absl::Status& status, absl::string_view namespace_name) {
+  if (k8s::IsWebhookAway(status.message())) {
+    return absl::Status(status.code(),
+                        absl::StrCat("Longhorn does not answer: is longhorn-manager running? Run ",
+                                     "the command again once it is: ", status.message()));
+  }
+  if (absl::IsPermissionDenied(status) && !k8s::IsDeniedByWebhook(status.message())) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        "you may not delete ", k8s::ToString(Snapshot::Type()), " in namespace ", namespace_name,
+        "; ask for the ClusterRole ", kPrunerRole, " there: ", status.message()));
+  }
+  return status;
+}
+
+// Whether the next deletion would end like this one.
+bool EndsAll(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsResourceExhausted(status) ||
+         absl::IsUnauthenticated(status) || absl::IsCancelled(status) ||
+         absl::IsDeadlineExceeded(status) ||
+         (absl::IsPermissionDenied(status) && !k8s::IsDeniedByWebhook(status.message()));
+}
+
+}  // namespace
+
 std::vector<PruneDecision> DecidePrune(const Inventory& inventory, const PruneRequest& request) {
-  return Pruner(inventory, request).Decide();
+  std::vector<PruneDecision> decisions;
+  for (std::size_t i = 0; i < inventory.snapshots.size(); ++i) {
+    if (IsSelected(inventory, inventory.snapshots[i], request.selection)) {
+      DecideAlone(inventory.snapshots[i], decisions.emplace_back(PruneDecision{.entry = i}));
+    }
+  }
+  if (!request.rules.IsEmpty()) {
+    ApplyRules(inventory, request, decisions);
+  }
+  for (PruneDecision& one : decisions) {
+    if (one.is_open()) {
+      const SnapshotEntry& entry = inventory.snapshots[one.entry];
+      DecideLast(entry, inventory.volumes[entry.volume], request, one);
+    }
+  }
+  return decisions;
+}
+
+absl::Status DeleteSnapshots(
+    const CallContext& ctx, k8s::ApiClient& api, absl::string_view namespace_name,
+    const std::vector<const SnapshotEntry*>& snapshots,
+    absl::FunctionRef<void(std::size_t position, const absl::Status& end)> note) {
+  RateLimiter limiter(kDeletionsPerSecond, /*burst=*/1);
+  for (std::size_t i = 0; i < snapshots.size(); ++i) {
+    RETURN_IF_ERROR(limiter.Take(ctx));
+    const k8s::ObjectKey key{.type = Snapshot::Type(),
+                             .namespace_name = std::string(namespace_name),
+                             .name = snapshots[i]->name};
+    // Without a uid the API server would delete whatever has the name.
+    const absl::Status deleted =
+        snapshots[i]->uid.empty()
+            ? absl::FailedPreconditionError("the API server listed it without a uid")
+            : k8s::IgnoreGone(api.Delete(ctx, key, {.uid = snapshots[i]->uid}));
+    const absl::Status end = Explain(deleted, namespace_name);
+    note(i, end);
+    if (EndsAll(deleted)) {
+      return end;
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace csidelta::longhorn

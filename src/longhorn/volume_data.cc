@@ -2,11 +2,16 @@
 
 #include <cstdint>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "velero/volume_decision.h"
 
 namespace csidelta::longhorn {
 namespace {
+
+constexpr char kSnapshotsType[] = "snap";
+constexpr char kBackingImagesType[] = "bi";
 
 // As its handle; the status is all that is left where the spec names none.
 std::string SourceOf(const Volume& volume) {
@@ -64,6 +69,22 @@ bool IsCopiedFromSnapshot(const Volume& volume, absl::string_view handle) {
 
 bool IsCopiedFromVolume(const Volume& volume, absl::string_view source_volume) {
   return !source_volume.empty() && volume.cloned_from_volume() == source_volume;
+}
+
+absl::Status CheckClassOfMove(const objects::VolumeSnapshotClass& snapshot_class) {
+  const std::string type = snapshot_class.Parameter("type");
+  if (!absl::EqualsIgnoreCase(snapshot_class.driver(), velero::kLonghornDriver) ||
+      type == kSnapshotsType) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "VolumeSnapshotClass ", snapshot_class.name(), " ",
+      type.empty() ? "without the parameter type" : absl::StrCat("of type \"", type, "\""),
+      type == kBackingImagesType
+          ? " makes Longhorn copy all data into a backing image"
+          : " makes Longhorn upload the data to its own backup target, so that it would be "
+            "uploaded twice",
+      "; name a class with the parameter type: snap"));
 }
 
 }  // namespace csidelta::longhorn

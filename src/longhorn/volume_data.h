@@ -2,8 +2,10 @@
 
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "longhorn/types.h"
+#include "objects/volume_snapshot.h"
 
 // Whether a Volume of Longhorn has its data yet. Longhorn answers CreateVolume before it copies
 // (csi/controller_server.go of longhorn-manager: "We won't wait for clone/restore to complete"), so
@@ -36,5 +38,12 @@ std::string DataText(const Volume& volume);
 bool IsCopiedFromSnapshot(const Volume& volume, absl::string_view handle);
 // Whether it is copied from this Volume, or a snapshot of it.
 bool IsCopiedFromVolume(const Volume& volume, absl::string_view source_volume);
+
+// Whether a VolumeSnapshot of this class is a snapshot in Longhorn, which a data mover can read and
+// upload. That takes the class's parameter `type: snap`. With "bak", and without the parameter,
+// Longhorn uploads the data to its own backup target; with "bi" it makes a backing image of it
+// (csi/controller_server.go of longhorn-manager 1.12). FAILED_PRECONDITION for these, saying what
+// would happen and what to do; OK for classes of other drivers. Pure.
+absl::Status CheckClassOfMove(const objects::VolumeSnapshotClass& snapshot_class);
 
 }  // namespace csidelta::longhorn

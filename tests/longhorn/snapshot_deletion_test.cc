@@ -1,4 +1,4 @@
-#include "longhorn/snapshot_deletion.h"
+#include "longhorn/snapshot_prune.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -82,23 +82,6 @@ class LonghornDeletionTest : public testing::Test {
   std::vector<absl::Status> ends_;
 };
 
-TEST_F(LonghornDeletionTest, RequestsEachAndLonghornDoesTheRest) {
-  const SnapshotEntry one = Take("one");
-  const SnapshotEntry two = Take("two");
-  Take("three");
-  EXPECT_THAT(Delete({one, two}), IsOk());
-  EXPECT_THAT(ends_, ElementsAre(IsOk(), IsOk()));
-  for (const support::ApiCall& call : longhorn_.api().calls()) {
-    EXPECT_EQ(call.verb, "delete") << call;
-  }
-  EXPECT_TRUE(k8s::BeingDeleted(*longhorn_.api().Find(Key("one"))))
-      << "the finalizer is Longhorn's";
-  longhorn_.Pass(absl::Seconds(30));
-  EXPECT_FALSE(longhorn_.api().Find(Key("one")).has_value());
-  EXPECT_FALSE(longhorn_.api().Find(Key("two")).has_value());
-  EXPECT_TRUE(longhorn_.api().Find(Key("three")).has_value());
-}
-
 TEST_F(LonghornDeletionTest, FiveASecond) {
   std::vector<SnapshotEntry> entries;
   for (int i = 0; i < 11; ++i) {
@@ -171,15 +154,6 @@ TEST_F(LonghornDeletionTest, WithoutLonghornItEnds) {
                              HasSubstr("failed calling webhook \"validator.longhorn.io\""))));
   EXPECT_EQ(ends_.size(), 1u);
   EXPECT_EQ(longhorn_.api().CallCount("delete", "*"), 1);
-}
-
-TEST_F(LonghornDeletionTest, WithoutTheRightItEndsAndNamesTheRole) {
-  const SnapshotEntry one = Take("one");
-  const SnapshotEntry two = Take("two");
-  longhorn_.api().Forbid("delete", "snapshots");
-  EXPECT_THAT(Delete({one, two}), StatusIs(absl::StatusCode::kPermissionDenied,
-                                           HasSubstr("ClusterRole csi-delta-longhorn-pruner")));
-  EXPECT_EQ(ends_.size(), 1u);
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,10 +12,12 @@
 #include "absl/strings/str_cat.h"
 #include "longhorn/snapshot_prune.h"
 #include "longhorn/types.h"
+#include "objects/backup.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/longhorn_objects.h"
 #include "tests/support/memory_growth.h"
 #include "tests/support/sanitized.h"
+#include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/sweep_sample.h"
 
@@ -35,6 +36,15 @@ using testing::IsEmpty;
 using testing::SizeIs;
 
 constexpr char kTaken[] = "2023-11-10T00:00:00Z";
+const absl::Time kNow = absl::FromUnixSeconds(1'800'000'000);
+
+std::vector<std::string> CodesOf(const std::vector<Finding>& findings) {
+  std::vector<std::string> codes;
+  for (const Finding& one : findings) {
+    codes.emplace_back(one.code);
+  }
+  return codes;
+}
 
 class LonghornInventoryTest : public testing::Test {
  protected:
@@ -54,9 +64,11 @@ class LonghornInventoryTest : public testing::Test {
                             [&](Json& object) { SetJson(object, path, value); }));
   }
   absl::StatusOr<Inventory> Read(bool requires_all = true, const std::string& volume = "") {
-    return ReadInventory(
-        {}, api_,
-        {.namespace_name = kDefaultNamespace, .volume = volume, .requires_all = requires_all});
+    return ReadInventory({}, api_,
+                         {.namespace_name = kDefaultNamespace,
+                          .volume = volume,
+                          .requires_all = requires_all,
+                          .now = kNow});
   }
   Inventory MustRead(bool requires_all = true, const std::string& volume = "") {
     absl::StatusOr<Inventory> inventory = Read(requires_all, volume);
@@ -67,19 +79,14 @@ class LonghornInventoryTest : public testing::Test {
   std::string JobStateOfOnly() {
     return std::string(ToString(MustRead().snapshots.at(0).job_state));
   }
-  // The reasons that keep it, once Velero's Backups were not read.
+  // The codes of what keeps it.
   std::vector<std::string> KeptFor(const std::string& name) {
-    Inventory inventory = MustRead();
-    Protect(inventory, std::nullopt, absl::FromUnixSeconds(1'800'000'000));
-    std::vector<std::string> reasons;
-    for (const SnapshotEntry& entry : inventory.snapshots) {
-      for (const Protection& one : entry.kept_for) {
-        if (entry.name == name) {
-          reasons.emplace_back(ToString(one.reason));
-        }
+    for (const SnapshotEntry& entry : MustRead().snapshots) {
+      if (entry.name == name) {
+        return CodesOf(entry.kept_for);
       }
     }
-    return reasons;
+    return {"not found"};
   }
 
   support::FakeApiClient api_;
@@ -241,15 +248,55 @@ TEST_F(LonghornInventoryTest, ABackupOfVeleroIsGoneOnlyWhereTheyWereRead) {
   Snapshot("one");
   Change(Snapshot::Type(), "one", {"metadata", "labels"},
          Json{{"velero.io/backup-name", "nightly"}});
-  Inventory inventory = MustRead();
-  const absl::Time now = absl::FromUnixSeconds(1'800'000'000);
-  const auto message = [&](const std::optional<std::set<std::string>>& backups) {
-    Protect(inventory, backups, now);
-    return inventory.snapshots.at(0).kept_for.at(0).message;
+  const auto message = [&] { return MustRead(false).snapshots.at(0).kept_for.at(0).message; };
+  EXPECT_EQ(message(),
+            "backup nightly made it, and deletes it; that Backup is not in this cluster any more");
+  api_.Forbid("list", "backups");
+  EXPECT_EQ(message(), "backup nightly made it, and deletes it");
+  api_.ClearFaults();
+  api_.Seed(objects::Backup::Type(),
+            support::MakeObject("velero.io/v1", "Backup", "velero", "nightly"));
+  EXPECT_EQ(message(), "backup nightly made it, and deletes it");
+}
+
+TEST(LonghornProtectionTest, FollowsItsTable) {
+  SnapshotEntry plain;
+  plain.name = std::string(63, 'n');
+  plain.taken_at = kNow - absl::Minutes(5);
+  EXPECT_THAT(ProtectionsOf(plain, {}, false, kNow), IsEmpty());
+  SnapshotEntry entry = plain;
+  entry.name = std::string(64, 'n');
+  EXPECT_THAT(ProtectionsOf(entry, {}, false, kNow).at(0).message,
+              testing::AllOf(HasSubstr("64"), HasSubstr("63")));
+  entry.is_newest = true;
+  entry.is_made_by_managed = true;
+  for (const absl::Duration age : {absl::Minutes(5) - absl::Seconds(1), -absl::Hours(1)}) {
+    entry.taken_at = kNow - age;
+    EXPECT_THAT(CodesOf(ProtectionsOf(entry, {{"Clone", "c"}}, false, kNow)),
+                ElementsAre("Clone", "Backup", "Newest", "LongName", "Young"));
+  }
+}
+
+TEST_F(LonghornInventoryTest, SeveralNeedsStandInTheOrderOfTheTableAndAFewAreNamed) {
+  Snapshot("one");
+  api_.Seed(Backup::Type(), MakeLonghornBackup("b", "one", "Completed", kTaken));
+  for (int i = 0; i < 5; ++i) {
+    api_.Seed(Backup::Type(), MakeLonghornBackup(absl::StrCat("u", i), "one", "InProgress"));
+  }
+  const auto clone = [&](int i) {
+    const std::string name = absl::StrCat("clone-", i);
+    api_.Seed(Volume::Type(), MakeLonghornVolume(name));
+    Change(Volume::Type(), name, {"spec", "dataSource"}, "snap://pvc-1/one");
   };
-  EXPECT_EQ(message(std::nullopt), "backup nightly made it, and deletes it");
-  EXPECT_EQ(message(std::set<std::string>{"nightly"}), "backup nightly made it, and deletes it");
-  EXPECT_THAT(message(std::set<std::string>{}), HasSubstr("not in this cluster any more"));
+  clone(0);
+  EXPECT_THAT(KeptFor("one"), ElementsAre("Clone", "Uploading", "Uploading", "Uploading",
+                                          "Uploading", "Uploading", "LastBackup"));
+  for (int i = 1; i < 20; ++i) {
+    clone(i);
+  }
+  const std::vector<Finding> kept_for = MustRead().snapshots.at(0).kept_for;
+  EXPECT_THAT(kept_for, SizeIs(kNeedsNamedMax));
+  EXPECT_THAT(kept_for.back().message, testing::EndsWith(", and 18 more need it"));
 }
 
 TEST_F(LonghornInventoryTest, OfOneVolumeNoOtherIsHeld) {
@@ -286,59 +333,14 @@ TEST_F(LonghornInventoryTest, ForeignTextsAreCut) {
   EXPECT_TRUE(entry.is_newest);
 }
 
-TEST_F(LonghornInventoryTest, SelectionsNarrow) {
-  Snapshot("one", "nightly", "pvc-1", "2023-11-10T00:00:00Z");
+// The verbs' tests select by all else.
+TEST_F(LonghornInventoryTest, OneWithoutADateIsNotOlder) {
+  Snapshot("one");
   const Inventory inventory = MustRead();
-  const SnapshotEntry& one = inventory.snapshots.at(0);
-  const absl::Time noon = absl::FromUnixSeconds(1'699'617'600);  // of that day
-  EXPECT_TRUE(IsSelected(inventory, one, {}));
-  EXPECT_TRUE(IsSelected(inventory, one,
-                         {.volume = "pvc-1",
-                          .pvc_namespace = "shop",
-                          .pvc_name = "data-of-pvc-1",
-                          .job = "nightly",
-                          .of_gone_jobs = true,
-                          .before = noon}));
-  EXPECT_FALSE(IsSelected(inventory, one, {.volume = "pvc-2"}));
-  EXPECT_FALSE(IsSelected(inventory, one, {.pvc_namespace = "else", .pvc_name = "data-of-pvc-1"}));
-  EXPECT_FALSE(IsSelected(inventory, one, {.pvc_namespace = "shop", .pvc_name = "other"}));
-  EXPECT_FALSE(IsSelected(inventory, one, {.job = "weekly"}));
-  EXPECT_FALSE(IsSelected(inventory, one, {.before = noon - absl::Hours(12)}));
-  SnapshotEntry dateless = one;
-  dateless.taken_at = dateless.requested_at = dateless.created_at = std::nullopt;
-  EXPECT_FALSE(IsSelected(inventory, dateless, {.before = noon}));
-  api_.Seed(RecurringJob::Type(), MakeLonghornJob("nightly", Json::array({"default"})));
-  const Inventory living = MustRead();
-  EXPECT_FALSE(IsSelected(living, living.snapshots.at(0), {.of_gone_jobs = true}));
-  api_.Seed(RecurringJob::Type(), MakeLonghornJob("nightly"));
-  const Inventory elsewhere = MustRead();
-  EXPECT_TRUE(IsSelected(elsewhere, elsewhere.snapshots.at(0), {.of_gone_jobs = true}));
-}
-
-TEST_F(LonghornInventoryTest, JsonHasLonghornsNamesForItsFields) {
-  Snapshot("one", "nightly");
-  const Inventory inventory = MustRead();
-  const Json json = ToJson(inventory, inventory.snapshots.at(0));
-  EXPECT_EQ(json, (Json{{"name", "one"},
-                        {"namespace", "longhorn-system"},
-                        {"uid", "uid-of-one"},
-                        {"volume", "pvc-1"},
-                        {"pvc", "shop/data-of-pvc-1"},
-                        {"job", "nightly"},
-                        {"job_state", "Gone"},
-                        {"state", "Ready"},
-                        {"kept_for", Json::array()},
-                        {"parent", "one-parent"},
-                        {"children", {"one-child"}},
-                        {"markRemoved", false},
-                        {"userCreated", true},
-                        {"createSnapshot", true},
-                        {"ready", true},
-                        {"error", ""},
-                        {"size", 1 << 20},
-                        {"restoreSize", int64_t{1} << 30},
-                        {"creationTime", "2023-11-10T00:00:00Z"},
-                        {"requestedTime", "2023-11-10T00:00:00Z"}}));
+  SnapshotEntry one = inventory.snapshots.at(0);
+  EXPECT_TRUE(IsSelected(inventory, one, {.before = kNow}));
+  one.taken_at = one.requested_at = one.created_at = std::nullopt;
+  EXPECT_FALSE(IsSelected(inventory, one, {.before = kNow}));
 }
 
 // Lists as many Snapshots as it is told to, a page at a time, without holding any.
@@ -385,16 +387,14 @@ TEST(LonghornInventoryScaleTest, ASnapshotAndItsDecisionAreHeldAsSmallStructs) {
   const int count = sample.is_everything() ? 30'000 : 3'000;
   EndlessApi api(count);
   EndlessApi warm(600);
-  EXPECT_THAT(ReadInventory({}, warm, {.namespace_name = kDefaultNamespace}), IsOk());
+  EXPECT_THAT(ReadInventory({}, warm, {.namespace_name = kDefaultNamespace, .now = kNow}), IsOk());
   const support::MemoryGrowth growth;
   absl::StatusOr<Inventory> inventory =
-      ReadInventory({}, api, {.namespace_name = kDefaultNamespace});
+      ReadInventory({}, api, {.namespace_name = kDefaultNamespace, .now = kNow});
   ASSERT_THAT(inventory, IsOk());
   EXPECT_THAT(inventory->snapshots, SizeIs(count));
   EXPECT_THAT(inventory->volumes, SizeIs(count / 30));
-  const absl::Time now = absl::FromUnixSeconds(1'800'000'000);
-  Protect(*inventory, std::nullopt, now);
-  PruneRequest request{.selection = {}, .rules = {}, .also_detached = true, .now = now};
+  PruneRequest request{.selection = {}, .rules = {}, .also_detached = true, .now = kNow};
   request.rules.last = 3;
   EXPECT_THAT(DecidePrune(*inventory, request), SizeIs(count));
   if (support::AssertsUnsanitized("memory of the inventory")) {
@@ -407,7 +407,7 @@ TEST(LonghornInventoryScaleTest, AListThatGrewTooOldBeginsAgain) {
   EndlessApi api(1200);
   api.grows_old_once_ = true;
   const absl::StatusOr<Inventory> inventory =
-      ReadInventory({}, api, {.namespace_name = kDefaultNamespace});
+      ReadInventory({}, api, {.namespace_name = kDefaultNamespace, .now = kNow});
   ASSERT_THAT(inventory, IsOk());
   EXPECT_THAT(inventory->snapshots, SizeIs(1200));
 }

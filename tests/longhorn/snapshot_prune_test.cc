@@ -46,11 +46,10 @@ class LonghornPruneTest : public testing::Test {
                             [&](Json& object) { SetJson(object, path, value); }));
   }
   std::vector<PruneDecision> Decide() {
-    absl::StatusOr<Inventory> inventory =
-        ReadInventory({}, api_, {.namespace_name = kDefaultNamespace, .requires_all = true});
+    absl::StatusOr<Inventory> inventory = ReadInventory(
+        {}, api_, {.namespace_name = kDefaultNamespace, .requires_all = true, .now = request_.now});
     EXPECT_THAT(inventory, support::IsOk());
     inventory_ = *std::move(inventory);
-    Protect(inventory_, std::nullopt, request_.now);
     return DecidePrune(inventory_, request_);
   }
   // "name Reason", in their order; of what is removed and held with a mark.
@@ -61,7 +60,7 @@ class LonghornPruneTest : public testing::Test {
                                    one.verdict == PruneVerdict::kRemoved ? " - "
                                    : one.verdict == PruneVerdict::kHeld  ? " ~ "
                                                                          : " ",
-                                   ToString(one.reason)));
+                                   one.code));
     }
     return texts;
   }
@@ -84,9 +83,10 @@ TEST_F(LonghornPruneTest, WithoutRulesWhatIsSelectedGoes) {
   request_.selection.of_gone_jobs = true;
   EXPECT_THAT(Decisions(), ElementsAre("day-10 - NoRule", "day-11 - NoRule", "day-12 - NoRule",
                                        "day-13 - NoRule"));
-  EXPECT_EQ(DecisionOf("day-10").message, "RecurringJob old is gone");
+  EXPECT_EQ(DecisionOf("day-10").messages.at(0), "RecurringJob old is gone");
   api_.Seed(RecurringJob::Type(), support::MakeLonghornJob("old"));
-  EXPECT_EQ(DecisionOf("day-10").message, "RecurringJob old does not apply to the volume any more");
+  EXPECT_EQ(DecisionOf("day-10").messages.at(0),
+            "RecurringJob old does not apply to the volume any more");
   request_.selection = {.volume = "pvc-2"};
   EXPECT_THAT(Decisions(), IsEmpty());
 }
@@ -97,8 +97,8 @@ TEST_F(LonghornPruneTest, RulesCompeteWithinAVolume) {
   request_.rules.last = 2;
   EXPECT_THAT(Decisions(), ElementsAre("day-10 - NoRule", "day-11 - NoRule", "day-12 Rule",
                                        "day-13 Rule", "other Rule"));
-  EXPECT_EQ(DecisionOf("day-13").message, "last snapshot");
-  EXPECT_THAT(DecisionOf("day-10").message, HasSubstr("no rule keeps it"));
+  EXPECT_EQ(DecisionOf("day-13").messages.at(0), "last snapshot");
+  EXPECT_THAT(DecisionOf("day-10").messages.at(0), HasSubstr("no rule keeps it"));
 }
 
 TEST_F(LonghornPruneTest, RulesCountWhatIsSelectedAndReady) {
@@ -108,7 +108,7 @@ TEST_F(LonghornPruneTest, RulesCountWhatIsSelectedAndReady) {
   request_.rules.last = 1;
   request_.selection.job = "old";
   EXPECT_THAT(Decisions(), ElementsAre("day-10 - NoRule", "day-11 Rule", "day-13 NotReady"));
-  EXPECT_THAT(DecisionOf("day-13").message, HasSubstr("no space"));
+  EXPECT_THAT(DecisionOf("day-13").messages.at(0), HasSubstr("no space"));
 }
 
 TEST_F(LonghornPruneTest, WhatIsNotReadyIsLeftAsItIs) {
@@ -131,55 +131,45 @@ TEST_F(LonghornPruneTest, OneWithoutADateIsNotCounted) {
                                        "day-13 Rule"));
 }
 
-TEST_F(LonghornPruneTest, WhatIsNeededStaysWhateverRulesSay) {
-  Change(Snapshot::Type(), "day-10", {"metadata", "labels", "velero.io/backup-name"}, "nightly");
-  Change(Snapshot::Type(), "day-11", {"status", "children"}, Json{{"volume-head", true}});
-  api_.Seed(Backup::Type(), support::MakeLonghornBackup("b", "day-12", "InProgress"));
-  request_.selection.of_gone_jobs = true;
-  EXPECT_THAT(Decisions(), ElementsAre("day-10 Protected", "day-11 Protected", "day-12 Protected",
-                                       "day-13 - NoRule"));
-  EXPECT_THAT(DecisionOf("day-12").message, HasSubstr("Backup b of Longhorn"));
-}
-
 TEST_F(LonghornPruneTest, OfAVolumeThatIsNotAttachedItIsHeldBack) {
   request_.selection = {.before = request_.now};
   for (const char* state : {"detached", "attaching", "detaching", ""}) {
     Change(Volume::Type(), "pvc-1", {"status", "state"}, state);
     const PruneDecision decision = DecisionOf("day-10");
     EXPECT_EQ(decision.verdict, PruneVerdict::kHeld) << state;
-    EXPECT_EQ(decision.reason, PruneReason::kDetached);
+    EXPECT_EQ(decision.code, "Detached");
   }
   request_.also_detached = true;
   Change(Volume::Type(), "pvc-1", {"status", "state"}, "detached");
   const PruneDecision decision = DecisionOf("day-10");
   EXPECT_EQ(decision.verdict, PruneVerdict::kRemoved);
-  EXPECT_THAT(decision.message, EndsWith("goes when its volume is attached next"));
+  EXPECT_THAT(decision.messages.at(0), EndsWith("goes when its volume is attached next"));
 }
 
 TEST_F(LonghornPruneTest, OfAVolumeThatIsGoneGoingOrBusyItIsHeldBack) {
   request_.selection.of_gone_jobs = true;
   request_.also_detached = true;  // These it does not overrule.
-  const auto held = [&](PruneReason reason) {
+  const auto held = [&](const char* code) {
     const PruneDecision decision = DecisionOf("day-10");
     EXPECT_EQ(decision.verdict, PruneVerdict::kHeld);
-    EXPECT_EQ(ToString(decision.reason), ToString(reason));
+    EXPECT_EQ(decision.code, code);
   };
-  const auto with = [&](JsonPath path, const Json& value, PruneReason reason) {
+  const auto with = [&](JsonPath path, const Json& value, const char* code) {
     api_.Seed(Volume::Type(), MakeLonghornVolume("pvc-1"));
     Change(Volume::Type(), "pvc-1", path, value);
-    held(reason);
+    held(code);
   };
-  with({"metadata", "deletionTimestamp"}, "2023-11-14T00:00:00Z", PruneReason::kVolumeGone);
-  with({"spec", "migrationNodeID"}, "node-2", PruneReason::kVolumeBusy);
-  with({"status", "restoreRequired"}, true, PruneReason::kVolumeBusy);
-  with({"spec", "dataSource"}, "snap://pvc-9/x", PruneReason::kVolumeBusy);
+  with({"metadata", "deletionTimestamp"}, "2023-11-14T00:00:00Z", "VolumeGone");
+  with({"spec", "migrationNodeID"}, "node-2", "VolumeBusy");
+  with({"status", "restoreRequired"}, true, "VolumeBusy");
+  with({"spec", "dataSource"}, "snap://pvc-9/x", "VolumeBusy");
   api_.Remove({Volume::Type(), kDefaultNamespace, "pvc-1"});
-  held(PruneReason::kVolumeGone);
+  held("VolumeGone");
 }
 
 TEST_F(LonghornPruneTest, SaysThatItIsOlderThanAskedFor) {
   request_.selection.before = request_.now;
-  EXPECT_EQ(DecisionOf("day-10").message, "RecurringJob old is gone, older than asked for");
+  EXPECT_EQ(DecisionOf("day-10").messages.at(0), "RecurringJob old is gone, older than asked for");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "longhorn/snapshot_class.h"
+#include "longhorn/volume_data.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include "tests/support/typed.h"
 #include "velero/volume_decision.h"
 
-namespace csidelta::longhorn::snapshot_class_test {
+namespace csidelta::longhorn::volume_data_test {
 namespace {
 
 using support::IsOk;
@@ -51,4 +51,4 @@ TEST(CheckClassOfMoveTest, ClassesOfOtherDriversAreTheirOwn) {
 }
 
 }  // namespace
-}  // namespace csidelta::longhorn::snapshot_class_test
+}  // namespace csidelta::longhorn::volume_data_test
