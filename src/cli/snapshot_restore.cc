@@ -164,11 +164,11 @@ class RestoreTeller {
 
 // OK when nothing is against any of them.
 absl::Status RefusedStatus(const std::vector<SwapPlan>& plans) {
-  std::vector<inplace::RestoreRefusal> all;
+  std::vector<Finding> all;
   std::vector<std::string> texts;
   for (const SwapPlan& plan : plans) {
     std::vector<std::string> messages = plan.refused_by_swap;
-    for (const inplace::RestoreRefusal& refusal : plan.refusals) {
+    for (const Finding& refusal : plan.refusals) {
       messages.push_back(refusal.message);
       all.push_back(refusal);
     }

@@ -54,7 +54,7 @@ struct MoverPlan {
   objects::PersistentVolumeClaim pvc;
   objects::DataDownload download;  // to make, or that of an earlier run
   bool goes_on = false;            // with what an earlier run began
-  std::vector<RestoreRefusal> refusals = {};
+  std::vector<Finding> refusals = {};
   std::vector<std::string> not_checked = {};
 };
 

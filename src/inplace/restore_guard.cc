@@ -35,7 +35,7 @@ using objects::Pod;
 using objects::StatefulSet;
 using objects::VolumeSnapshot;
 using objects::VolumeSnapshotContent;
-using Reason = RestoreRefusalReason;
+constexpr absl::string_view kTooSmallCode = "TooSmall";
 
 constexpr char kReadWriteMany[] = "ReadWriteMany";
 constexpr char kDeregisteringDriver[] = "csi.vsphere.vmware.com";
@@ -71,8 +71,8 @@ class RestoreChecker {
   RestoreVerdict Check();
 
  private:
-  void Refuse(Reason reason, std::string message) {
-    verdict_.refusals.push_back({.reason = reason, .message = std::move(message)});
+  void Refuse(absl::string_view code, std::string message) {
+    verdict_.refusals.push_back({.code = code, .message = std::move(message)});
   }
   void Note(std::string sentence) { verdict_.not_checked.push_back(std::move(sentence)); }
 
@@ -125,10 +125,10 @@ void RestoreChecker::CheckState() {
       info_.snapshot,
       {.kind = info_.content_kind, .content = content(), .is_handle_gone = info_.is_handle_gone});
   if (found.kind == csi::Usability::Kind::kNotYet) {
-    Refuse(Reason::kNotReady,
+    Refuse("NotReady",
            absl::StrCat(found.why, "; wait until csi-delta snapshot list shows it as Ready"));
   } else if (found.kind == csi::Usability::Kind::kNever) {
-    Refuse(Reason::kUnusable, found.why);
+    Refuse("Unusable", found.why);
   }
 }
 
@@ -139,7 +139,7 @@ void RestoreChecker::CheckBinding() {
   const bool is_proven = content()->Names(info_.snapshot) && !info_.snapshot.uid().empty() &&
                          content()->snapshot_uid() == info_.snapshot.uid();
   if (!is_proven) {
-    Refuse(Reason::kNotMutual,
+    Refuse("NotMutual",
            absl::StrCat(SnapshotText(info_.snapshot), " names VolumeSnapshotContent ",
                         content()->name(), ", which belongs to ", content()->snapshot_namespace(),
                         "/", content()->snapshot_name(),
@@ -152,18 +152,17 @@ void RestoreChecker::CheckBinding() {
 
 void RestoreChecker::CheckPvc() {
   if (!info_.pvc.has_value()) {
-    return Refuse(
-        Reason::kNoPvc,
-        absl::StrCat(pvc_,
-                     " does not exist; make it of the VolumeSnapshot: csi-delta "
-                     "snapshot promote ",
-                     info_.snapshot.name(), " ", info_.pvc_name, " -n ", around_.namespace_name));
+    return Refuse("NoPvc", absl::StrCat(pvc_,
+                                        " does not exist; make it of the VolumeSnapshot: csi-delta "
+                                        "snapshot promote ",
+                                        info_.snapshot.name(), " ", info_.pvc_name, " -n ",
+                                        around_.namespace_name));
   }
   if (info_.pvc->is_being_deleted()) {
-    return Refuse(Reason::kPvcBeingDeleted, absl::StrCat(pvc_, " is being deleted"));
+    return Refuse("PvcBeingDeleted", absl::StrCat(pvc_, " is being deleted"));
   }
   if (!info_.pvc->is_bound()) {
-    Refuse(Reason::kPvcNotBound,
+    Refuse("PvcNotBound",
            absl::StrCat(pvc_, " is ", info_.pvc->phase().empty() ? "new" : info_.pvc->phase(),
                         ", and has no volume whose data could be replaced; delete it, and make it "
                         "of the VolumeSnapshot with csi-delta snapshot promote"));
@@ -176,12 +175,12 @@ void RestoreChecker::CheckVolume() {
   }
   const std::string name = info_.pvc->volume_name();
   if (!info_.volume.has_value()) {
-    return Refuse(Reason::kVolumeNotItsOwn,
+    return Refuse("VolumeNotItsOwn",
                   absl::StrCat("PersistentVolume ", name, " of ", pvc_, " does not exist"));
   }
   if (info_.volume->pvc_uid() != info_.pvc->uid()) {
     return Refuse(
-        Reason::kVolumeNotItsOwn,
+        "VolumeNotItsOwn",
         absl::StrCat("PersistentVolume ", name, " is bound to ", info_.volume->pvc_namespace(), "/",
                      info_.volume->pvc_name(), " of another uid than ", pvc_));
   }
@@ -190,7 +189,7 @@ void RestoreChecker::CheckVolume() {
   }
   const std::string driver = info_.volume->driver();
   if (driver != content()->driver()) {
-    Refuse(Reason::kOtherDriver,
+    Refuse("OtherDriver",
            absl::StrCat("the volume of ", pvc_, " is of ",
                         driver.empty() ? "no CSI driver" : absl::StrCat("driver ", driver),
                         ", the VolumeSnapshot of driver ", content()->driver(),
@@ -213,7 +212,7 @@ void RestoreChecker::CheckSize() {
                              " does not say how large it is"));
   }
   if (needed > *room) {
-    Refuse(Reason::kTooSmall,
+    Refuse(kTooSmallCode,
            absl::StrCat("its volume has ", FormatBinaryQuantity(*room), ", less than the ",
                         FormatBinaryQuantity(needed), " that ", SnapshotText(info_.snapshot),
                         " needs; let the PVC request that much, where its StorageClass can "
@@ -229,7 +228,7 @@ void RestoreChecker::CheckMode() {
     return Note("volume mode not checked: the VolumeSnapshotContent does not say it");
   }
   if (*content()->source_mode() != info_.pvc->mode()) {
-    Refuse(Reason::kOtherMode,
+    Refuse("OtherMode",
            absl::StrCat("the source volume was in mode ", ToString(*content()->source_mode()), ", ",
                         pvc_, " is in mode ", ToString(info_.pvc->mode()),
                         "; make a new PVC of it with csi-delta snapshot promote"));
@@ -248,7 +247,7 @@ void RestoreChecker::CheckShared() {
     modes.insert(modes.end(), of_volume.begin(), of_volume.end());
   }
   if (std::find(modes.begin(), modes.end(), kReadWriteMany) != modes.end()) {
-    Refuse(Reason::kSharedVolume,
+    Refuse("SharedVolume",
            absl::StrCat(pvc_, " is in mode Filesystem and ", kReadWriteMany,
                         ": its volume is not written into; restore the backup into a new PVC"));
   }
@@ -257,7 +256,7 @@ void RestoreChecker::CheckShared() {
 void RestoreChecker::CheckDriver() {
   if (info_.is_written_into && info_.volume.has_value() &&
       info_.volume->driver() == kDeregisteringDriver) {
-    Refuse(Reason::kUnsafeDriver,
+    Refuse("UnsafeDriver",
            absl::StrCat("the data mover does not write into volumes of ", kDeregisteringDriver,
                         " in place: its syncer deregisters the disk of any PersistentVolume that "
                         "is deleted; restore into a new PVC"));
@@ -269,7 +268,7 @@ void RestoreChecker::CheckPods() {
     return;
   }
   if (const auto users = UsersOf(*around_.pods, info_.pvc_name); !users.empty()) {
-    Refuse(Reason::kInUse, UseText(users));
+    Refuse("InUse", UseText(users));
   }
 }
 
@@ -284,12 +283,12 @@ void RestoreChecker::CheckStatefulSets() {
     }
     const std::string text = absl::StrCat("StatefulSet ", set.name());
     if (*ordinal >= set.first_ordinal() && *ordinal - set.first_ordinal() < set.replicas()) {
-      Refuse(Reason::kStatefulSetMakes,
+      Refuse("StatefulSetMakes",
              absl::StrCat(text, " has ", set.replicas(), " replicas and would make ", pvc_,
                           " again, empty; kubectl scale statefulset/", set.name(), " --replicas=",
                           *ordinal - set.first_ordinal(), " -n ", around_.namespace_name));
     } else if (set.deletes_when_scaled()) {
-      Refuse(Reason::kStatefulSetDeletes,
+      Refuse("StatefulSetDeletes",
              absl::StrCat(text, " deletes the PVCs of Pods that it scales away, ", pvc_,
                           " too; kubectl patch statefulset ", set.name(), " -n ",
                           around_.namespace_name,
@@ -304,11 +303,11 @@ void RestoreChecker::CheckOthers() {
       info_.pvc.has_value() ? ParseCopyRecord(*info_.pvc) : std::nullopt;
   if (copy.has_value() && objects::IsWrittenByMover(*copy, info_.own_transfer) &&
       !info_.is_transfer_over) {
-    return Refuse(Reason::kBusy, objects::WrittenByMoverText(*copy, *info_.pvc));
+    return Refuse(kBusyCode, objects::WrittenByMoverText(*copy, *info_.pvc));
   }
   if (!info_.lease_held_for.empty()) {
-    return Refuse(Reason::kBusy, absl::StrCat("another operation on ", pvc_,
-                                              " is under way: ", info_.lease_held_for));
+    return Refuse(kBusyCode, absl::StrCat("another operation on ", pvc_,
+                                          " is under way: ", info_.lease_held_for));
   }
   if (!around_.snapshots.has_value()) {
     return;
@@ -317,8 +316,8 @@ void RestoreChecker::CheckOthers() {
     const bool is_own =
         info_.pvc.has_value() && one.name() == SafetySnapshotName(*info_.pvc, info_.snapshot);
     if (one.source_pvc() == info_.pvc_name && csi::IsBeingTaken(one, around_.now) && !is_own) {
-      return Refuse(Reason::kBusy, absl::StrCat("a snapshot of ", pvc_,
-                                                " is being taken: VolumeSnapshot ", one.name()));
+      return Refuse(kBusyCode, absl::StrCat("a snapshot of ", pvc_,
+                                            " is being taken: VolumeSnapshot ", one.name()));
     }
   }
 }
@@ -329,7 +328,7 @@ void RestoreChecker::CheckBackups() {
   }
   for (const velero::Backup& backup : *around_.backups) {
     if (backup.Running() && backup.IncludesNamespace(around_.namespace_name)) {
-      Refuse(Reason::kInBackup,
+      Refuse("InBackup",
              absl::StrCat("backup ", backup.namespace_name, "/", backup.name, " is ",
                           backup.phase.empty() ? "New" : backup.phase, " and includes namespace ",
                           around_.namespace_name, "; wait until it is over"));
@@ -341,7 +340,7 @@ void RestoreChecker::CheckUnfinished() {
   if (info_.unfinished.has_value()) {
     const std::string command = absl::StrCat("csi-delta snapshot restore --into ", info_.pvc_name,
                                              " -n ", around_.namespace_name);
-    Refuse(Reason::kUnfinished,
+    Refuse("Unfinished",
            absl::StrCat(pvc_, " was restored from VolumeSnapshot ", info_.unfinished->snapshot,
                         ", and its volume of before is still kept; ", command,
                         " --finish deletes that, --undo brings it back"));
@@ -533,43 +532,32 @@ absl::Status CheckNotWrittenByMover(const CallContext& ctx, k8s::ApiClient& api,
                  : absl::FailedPreconditionError(objects::WrittenByMoverText(*record, pvc));
 }
 
-absl::string_view ToString(RestoreRefusalReason reason) {
-  constexpr std::array<absl::string_view, 18> kNames = {
-      "NotReady",    "Unusable",         "NotMutual",          "NoPvc",
-      "PvcNotBound", "PvcBeingDeleted",  "VolumeNotItsOwn",    "OtherDriver",
-      "TooSmall",    "OtherMode",        "SharedVolume",       "UnsafeDriver",
-      "InUse",       "StatefulSetMakes", "StatefulSetDeletes", "Busy",
-      "InBackup",    "Unfinished"};
-  return kNames[static_cast<std::size_t>(reason)];
-}
-
 RestoreVerdict CheckRestore(const RestoreSurroundings& around, const RestoreInfo& info) {
   return RestoreChecker(around, info).Check();
 }
 
 absl::Status RefusalStatus(absl::string_view namespace_name, absl::string_view pvc_name,
-                           const std::vector<RestoreRefusal>& refusals) {
+                           const std::vector<Finding>& refusals) {
   if (refusals.empty()) {
     return absl::OkStatus();
   }
   std::vector<std::string> messages;
   messages.reserve(refusals.size());
-  for (const RestoreRefusal& refusal : refusals) {
+  for (const Finding& refusal : refusals) {
     messages.push_back(refusal.message);
   }
   const std::string text = absl::StrCat(NamedPvc(namespace_name, pvc_name),
                                         " is not restored: ", absl::StrJoin(messages, "; and "));
-  const bool is_busy_alone =
-      std::all_of(refusals.begin(), refusals.end(),
-                  [](const RestoreRefusal& one) { return one.reason == Reason::kBusy; });
+  const bool is_busy_alone = std::all_of(refusals.begin(), refusals.end(),
+                                         [](const Finding& one) { return one.code == kBusyCode; });
   return is_busy_alone ? snapshots::AsVolumeBusy(absl::FailedPreconditionError(text))
                        : absl::FailedPreconditionError(text);
 }
 
-bool IsTooSmallAlone(const std::vector<RestoreRefusal>& refusals) {
-  return !refusals.empty() &&
-         std::all_of(refusals.begin(), refusals.end(),
-                     [](const RestoreRefusal& one) { return one.reason == Reason::kTooSmall; });
+bool IsTooSmallAlone(const std::vector<Finding>& refusals) {
+  return !refusals.empty() && std::all_of(refusals.begin(), refusals.end(), [](const Finding& one) {
+    return one.code == kTooSmallCode;
+  });
 }
 
 std::vector<const Pod*> UsersOf(const std::vector<Pod>& pods, absl::string_view pvc_name) {

@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
+#include "base/finding.h"
 #include "csi/snapshot_state.h"
 #include "k8s/api_client.h"
 #include "objects/persistent_volume.h"
@@ -19,9 +20,9 @@
 
 // Whether other data may replace that of a PVC which exists, asked before
 // anything is written: everything that would fail half-way, or take data from under an application.
-// Every reason that holds is returned, in this order:
+// Every row that holds is returned, in this order:
 //
-//   reason             exit  when
+//   code               exit  when
 //   -----------------  ----  ---------------------------------------------------------------------
 //   NotReady              1  the VolumeSnapshot is Creating, Uploading, or Error and retried
 //   Unusable              1  it is Deleting, Lost, or Error that the driver means
@@ -48,34 +49,8 @@
 // holds before anything is replaced.
 namespace csidelta::inplace {
 
-enum class RestoreRefusalReason {
-  kNotReady,
-  kUnusable,
-  kNotMutual,
-  kNoPvc,
-  kPvcNotBound,
-  kPvcBeingDeleted,
-  kVolumeNotItsOwn,
-  kOtherDriver,
-  kTooSmall,
-  kOtherMode,
-  kSharedVolume,
-  kUnsafeDriver,
-  kInUse,
-  kStatefulSetMakes,
-  kStatefulSetDeletes,
-  kBusy,
-  kInBackup,
-  kUnfinished,
-};
-
-// "NotReady", ...
-absl::string_view ToString(RestoreRefusalReason reason);
-
-struct RestoreRefusal {
-  RestoreRefusalReason reason;
-  std::string message;  // what is wrong, and what to do: one line
-};
+// The code that others give, too.
+inline constexpr absl::string_view kBusyCode = "Busy";
 
 // Of one namespace, for all restores into it. What is missing may not be read.
 struct RestoreSurroundings {
@@ -116,7 +91,7 @@ struct RestoreInfo {
 };
 
 struct RestoreVerdict {
-  std::vector<RestoreRefusal> refusals;  // none: it may be done, as far as that can be known
+  std::vector<Finding> refusals;         // none: it may be done, as far as that can be known
   std::vector<std::string> not_checked;  // of this PVC: what was read, and does not say
 };
 
@@ -126,9 +101,9 @@ RestoreVerdict CheckRestore(const RestoreSurroundings& around, const RestoreInfo
 // OK where none exist. IsVolumeBusy() where Busy is the only reason; FAILED_PRECONDITION else,
 // with all messages after "PVC shop/data is not restored: ". Pure.
 absl::Status RefusalStatus(absl::string_view namespace_name, absl::string_view pvc_name,
-                           const std::vector<RestoreRefusal>& refusals);
+                           const std::vector<Finding>& refusals);
 // Whether a larger volume is all that it takes: exit code 22. Pure.
-bool IsTooSmallAlone(const std::vector<RestoreRefusal>& refusals);
+bool IsTooSmallAlone(const std::vector<Finding>& refusals);
 
 // The Pods of these that use the PVC and have not ended. Pure.
 std::vector<const objects::Pod*> UsersOf(const std::vector<objects::Pod>& pods,

@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
+#include "base/finding.h"
 #include "base/random.h"
 #include "inplace/restore_guard.h"
 #include "inplace/swap_state.h"
@@ -68,7 +69,7 @@ struct SwapPlan {
   // again has them.
   std::vector<std::string> finalizers = {};
   std::string node = {};  // where a class that waits for a consumer makes it; "": anywhere
-  std::vector<RestoreRefusal> refusals = {};
+  std::vector<Finding> refusals = {};
   std::vector<std::string> refused_by_swap = {};  // what stands in the way of this method alone
   std::vector<std::string> not_checked = {};
 };

@@ -449,7 +449,7 @@ TEST_F(MoverRestoreTest, AnotherOneOfTheNameIsNotFollowed) {
 TEST_F(MoverRestoreTest, ADriverThatDeregistersIsRefused) {
   api_.Mutate(VolumeKey("pv-1"),
               [](Json& volume) { volume["spec"]["csi"]["driver"] = "csi.vsphere.vmware.com"; });
-  EXPECT_EQ(Plan()->refusals.front().reason, RestoreRefusalReason::kUnsafeDriver);
+  EXPECT_EQ(Plan()->refusals.front().code, "UnsafeDriver");
 }
 
 TEST_F(MoverRestoreTest, ADataDownloadThatIsDeletedIsAnError) {
@@ -510,12 +510,12 @@ TEST_F(MoverRestoreTest, WhatIsAgainstThePvcIsAgainstTheMoverToo) {
   const auto plan = Plan();
   ASSERT_THAT(plan, IsOk());
   ASSERT_THAT(plan->refusals, SizeIs(1));
-  EXPECT_EQ(plan->refusals.front().reason, RestoreRefusalReason::kInUse);
+  EXPECT_EQ(plan->refusals.front().code, "InUse");
   api_.Mutate(ClaimKey("shop", "data"), [](Json& pvc) {
     pvc["spec"]["volumeMode"] = "Filesystem";
     pvc["spec"]["accessModes"] = {"ReadWriteMany"};
   });
-  EXPECT_EQ(Plan()->refusals.front().reason, RestoreRefusalReason::kSharedVolume);
+  EXPECT_EQ(Plan()->refusals.front().code, "SharedVolume");
   EXPECT_THAT(Plan("none"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("shop/none")));
 }
 
@@ -531,7 +531,7 @@ TEST_F(MoverRestoreTest, TheMoverAtWorkIsAgainstOthers) {
   const auto plan = Plan();
   ASSERT_THAT(plan, IsOk());
   ASSERT_THAT(plan->refusals, SizeIs(1));
-  EXPECT_EQ(plan->refusals.front().reason, RestoreRefusalReason::kBusy);
+  EXPECT_EQ(plan->refusals.front().code, "Busy");
   EXPECT_THAT(plan->refusals.front().message,
               AllOf(HasSubstr("DataDownload velero/other-1"), HasSubstr("kubectl annotate")));
 }

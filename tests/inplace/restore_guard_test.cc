@@ -33,7 +33,6 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using Reason = RestoreRefusalReason;
 
 constexpr char kTaken[] = "2023-11-14T22:13:20Z";
 constexpr char kPvc[] = "data-db-1";
@@ -149,7 +148,7 @@ void Fail(Cluster& c, const char* message) {
 }
 
 struct Case {
-  Reason reason;
+  const char* code;
   const char* what;
   std::function<void(Cluster&)> change;
   const char* message;
@@ -161,7 +160,7 @@ void ExpectRefusals(const std::vector<Case>& cases) {
     one.change(cluster);
     const RestoreVerdict verdict = Decide(cluster);
     ASSERT_EQ(verdict.refusals.size(), 1U) << one.what;
-    EXPECT_EQ(verdict.refusals.front().reason, one.reason) << one.what;
+    EXPECT_EQ(verdict.refusals.front().code, one.code) << one.what;
     EXPECT_THAT(verdict.refusals.front().message, HasSubstr(one.message)) << one.what;
   }
 }
@@ -185,68 +184,67 @@ TEST(RestoreGuardTest, NothingIsAgainstOneThatIsReadyIntoOneThatNothingUses) {
 
 TEST(RestoreGuardTest, RowsOfTheVolumeSnapshot) {
   ExpectRefusals(
-      {{Reason::kNotReady, "uploading", NotReady, "VolumeSnapshot shop/monday is Uploading"},
-       {Reason::kNotReady, "retried", [](Cluster& c) { Fail(c, "code = Unavailable"); },
+      {{"NotReady", "uploading", NotReady, "VolumeSnapshot shop/monday is Uploading"},
+       {"NotReady", "retried", [](Cluster& c) { Fail(c, "code = Unavailable"); },
         "wait until csi-delta snapshot list shows it as Ready"},
-       {Reason::kUnusable, "refused", [](Cluster& c) { Fail(c, "code = InvalidArgument"); },
+       {"Unusable", "refused", [](Cluster& c) { Fail(c, "code = InvalidArgument"); },
         "is Error: code = InvalidArgument"},
-       {Reason::kUnusable, "deleting",
+       {"Unusable", "deleting",
         [](Cluster& c) { c.snapshot["metadata"]["deletionTimestamp"] = kTaken; }, "is Deleting"},
-       {Reason::kUnusable, "lost",
-        [](Cluster& c) { c.content_kind = csi::ContentReading::Kind::kGone; }, "is Lost"},
-       {Reason::kNotMutual, "another's content",
+       {"Unusable", "lost", [](Cluster& c) { c.content_kind = csi::ContentReading::Kind::kGone; },
+        "is Lost"},
+       {"NotMutual", "another's content",
         [](Cluster& c) {
           c.content["spec"]["volumeSnapshotRef"] = {
               {"namespace", "team"}, {"name", "b"}, {"uid", "v"}};
         },
         "belongs to team/b (uid v): it is not used"},
-       {Reason::kNotMutual, "another of its name",
+       {"NotMutual", "another of its name",
         [](Cluster& c) { c.content["spec"]["volumeSnapshotRef"]["uid"] = "v"; },
         "belongs to shop/monday (uid v)"},
-       {Reason::kNotMutual, "without a uid",
+       {"NotMutual", "without a uid",
         [](Cluster& c) { c.content["spec"]["volumeSnapshotRef"].erase("uid"); },
         "without its uid"}});
 }
 
 TEST(RestoreGuardTest, RowsOfThePvc) {
   ExpectRefusals(
-      {{Reason::kNoPvc, "absent", [](Cluster& c) { c.pvc = nullptr; },
+      {{"NoPvc", "absent", [](Cluster& c) { c.pvc = nullptr; },
         "csi-delta snapshot promote monday data-db-1 -n shop"},
-       {Reason::kPvcNotBound, "pending",
+       {"PvcNotBound", "pending",
         [](Cluster& c) {
           c.pvc["status"]["phase"] = "Pending";
           c.pvc["spec"].erase("volumeName");
         },
         "PVC shop/data-db-1 is Pending"},
-       {Reason::kPvcNotBound, "lost", [](Cluster& c) { c.pvc["status"]["phase"] = "Lost"; },
-        "is Lost"},
-       {Reason::kPvcBeingDeleted, "deleting",
+       {"PvcNotBound", "lost", [](Cluster& c) { c.pvc["status"]["phase"] = "Lost"; }, "is Lost"},
+       {"PvcBeingDeleted", "deleting",
         [](Cluster& c) { c.pvc["metadata"]["deletionTimestamp"] = kTaken; }, "is being deleted"}});
 }
 
 TEST(RestoreGuardTest, RowsOfTheVolume) {
-  ExpectRefusals({{Reason::kVolumeNotItsOwn, "absent", [](Cluster& c) { c.volume = nullptr; },
+  ExpectRefusals({{"VolumeNotItsOwn", "absent", [](Cluster& c) { c.volume = nullptr; },
                    "PersistentVolume pv-1 of PVC shop/data-db-1 does not exist"},
-                  {Reason::kVolumeNotItsOwn, "another's",
+                  {"VolumeNotItsOwn", "another's",
                    [](Cluster& c) { c.volume["spec"]["claimRef"]["uid"] = "q"; }, "of another uid"},
-                  {Reason::kOtherDriver, "another driver",
+                  {"OtherDriver", "another driver",
                    [](Cluster& c) { c.volume["spec"]["csi"]["driver"] = "ebs.csi.aws.com"; },
                    "is of driver ebs.csi.aws.com, the VolumeSnapshot of driver d.example.com"},
-                  {Reason::kOtherDriver, "not of CSI",
-                   [](Cluster& c) { c.volume["spec"].erase("csi"); }, "is of no CSI driver"},
-                  {Reason::kTooSmall, "by the VolumeSnapshot",
+                  {"OtherDriver", "not of CSI", [](Cluster& c) { c.volume["spec"].erase("csi"); },
+                   "is of no CSI driver"},
+                  {"TooSmall", "by the VolumeSnapshot",
                    [](Cluster& c) { c.snapshot["status"]["restoreSize"] = "2Gi"; },
                    "has 1Gi, less than the 2Gi"},
-                  {Reason::kTooSmall, "by the content",
+                  {"TooSmall", "by the content",
                    [](Cluster& c) { c.content["status"]["restoreSize"] = (int64_t{1} << 30) + 1; },
                    "less than"},
-                  {Reason::kTooSmall, "by the PVC where the volume was not read",
+                  {"TooSmall", "by the PVC where the volume was not read",
                    [](Cluster& c) {
                      c.is_volume_read = false;
                      c.pvc["status"]["capacity"]["storage"] = "512Mi";
                    },
                    "has 512Mi"},
-                  {Reason::kOtherMode, "block of file system",
+                  {"OtherMode", "block of file system",
                    [](Cluster& c) { c.pvc["spec"]["volumeMode"] = "Block"; },
                    "in mode Filesystem, PVC shop/data-db-1 is in mode Block"}});
   ExpectFine({[](Cluster& c) { c.volume["spec"]["capacity"]["storage"] = "2Gi"; }});
@@ -290,14 +288,14 @@ TEST(RestoreGuardTest, RowsOfAVolumeThatIsWrittenInto) {
 TEST(RestoreGuardTest, RowsOfPods) {
   const auto pods = [](Json pod) { return [pod](Cluster& c) { c.pods = {pod}; }; };
   ExpectRefusals(
-      {{Reason::kInUse, "of a StatefulSet", pods(PodObject("Running", kPvc, "StatefulSet", "db")),
+      {{"InUse", "of a StatefulSet", pods(PodObject("Running", kPvc, "StatefulSet", "db")),
         "StatefulSet/db uses it (Pod db-1 is Running); kubectl scale statefulset/db --replicas=0 "
         "-n shop"},
-       {Reason::kInUse, "pending, alone", pods(PodObject("Pending", kPvc)),
+       {"InUse", "pending, alone", pods(PodObject("Pending", kPvc)),
         "Pod/db-1 uses it (Pod db-1 is Pending); kubectl delete pod/db-1 -n shop"},
-       {Reason::kInUse, "of a DaemonSet", pods(PodObject("Running", kPvc, "DaemonSet", "agent")),
+       {"InUse", "of a DaemonSet", pods(PodObject("Running", kPvc, "DaemonSet", "agent")),
         "kubectl delete daemonset/agent -n shop"},
-       {Reason::kInUse, "two",
+       {"InUse", "two",
         [](Cluster& c) {
           c.pods = {PodObject("Running", kPvc), PodObject("", kPvc)};
         },
@@ -308,35 +306,33 @@ TEST(RestoreGuardTest, RowsOfPods) {
 
 TEST(RestoreGuardTest, RowsOfStatefulSets) {
   const auto sets = [](Json set) { return [set](Cluster& c) { c.stateful_sets = {set}; }; };
-  ExpectRefusals(
-      {{Reason::kStatefulSetMakes, "has a replica for it", sets(SetObject(2, 0, "Retain")),
-        "kubectl scale statefulset/db --replicas=1 -n shop"},
-       {Reason::kStatefulSetMakes, "begins with it", sets(SetObject(1, 1, "Delete")),
-        "--replicas=0 -n shop"},
-       {Reason::kStatefulSetDeletes, "deletes what it scaled away", sets(SetObject(1, 0, "Delete")),
-        R"("whenScaled":"Retain")"}});
+  ExpectRefusals({{"StatefulSetMakes", "has a replica for it", sets(SetObject(2, 0, "Retain")),
+                   "kubectl scale statefulset/db --replicas=1 -n shop"},
+                  {"StatefulSetMakes", "begins with it", sets(SetObject(1, 1, "Delete")),
+                   "--replicas=0 -n shop"},
+                  {"StatefulSetDeletes", "deletes what it scaled away",
+                   sets(SetObject(1, 0, "Delete")), R"("whenScaled":"Retain")"}});
   ExpectFine({sets(SetObject(1, 0, "Retain")), sets(SetObject(3, 2, "Retain")),
               sets({{"metadata", {{"name", "other"}}}, {"spec", {{"replicas", 9}}}})});
 }
 
 TEST(RestoreGuardTest, RowsOfOtherOperations) {
   ExpectRefusals(
-      {{Reason::kBusy, "a Lease", [](Cluster& c) { c.lease_held_for = "backup nightly"; },
+      {{"Busy", "a Lease", [](Cluster& c) { c.lease_held_for = "backup nightly"; },
         "another operation on PVC shop/data-db-1 is under way: backup nightly"},
-       {Reason::kBusy, "being taken",
+       {"Busy", "being taken",
         [](Cluster& c) {
           c.snapshots = {{{"metadata", {{"name", "sunday"}, {"creationTimestamp", kTaken}}},
                           {"spec", {{"source", {{"persistentVolumeClaimName", kPvc}}}}}}};
         },
         "VolumeSnapshot sunday"},
-       {Reason::kInBackup, "all namespaces",
-        [](Cluster& c) { c.backups = {BackupIn("InProgress")}; },
+       {"InBackup", "all namespaces", [](Cluster& c) { c.backups = {BackupIn("InProgress")}; },
         "backup velero/nightly is InProgress and includes namespace shop; wait"},
-       {Reason::kInBackup, "this namespace",
+       {"InBackup", "this namespace",
         [](Cluster& c) { c.backups = {BackupIn("WaitingForPluginOperations", {"shop"})}; },
         "is WaitingForPluginOperations"},
-       {Reason::kInBackup, "not begun", [](Cluster& c) { c.backups = {BackupIn("")}; }, "is New"},
-       {Reason::kUnfinished, "an earlier restore",
+       {"InBackup", "not begun", [](Cluster& c) { c.backups = {BackupIn("")}; }, "is New"},
+       {"Unfinished", "an earlier restore",
         [](Cluster& c) { c.unfinished = {.volume = "pv-0", .snapshot = "sunday"}; },
         "csi-delta snapshot restore --into data-db-1 -n shop --finish deletes that"}});
   ExpectFine({[](Cluster& c) {
@@ -354,11 +350,11 @@ TEST(RestoreGuardTest, EveryReasonIsSaid) {
   NotReady(cluster);
   cluster.pods = {PodObject("Running", kPvc)};
   cluster.pvc["spec"]["volumeMode"] = "Block";
-  std::vector<std::string> reasons;
-  for (const RestoreRefusal& refusal : Decide(cluster).refusals) {
-    reasons.emplace_back(ToString(refusal.reason));
+  std::vector<std::string> codes;
+  for (const Finding& refusal : Decide(cluster).refusals) {
+    codes.emplace_back(refusal.code);
   }
-  EXPECT_THAT(reasons, ElementsAre("NotReady", "OtherMode", "InUse"));
+  EXPECT_THAT(codes, ElementsAre("NotReady", "OtherMode", "InUse"));
 }
 
 TEST(RestoreGuardTest, WhatMayNotBeReadDecidesNothing) {
@@ -381,11 +377,9 @@ TEST(RestoreGuardTest, WhatTheObjectsDoNotSayIsNamed) {
 }
 
 TEST(RestoreGuardTest, ARefusalHasTheExitCodeOfItsReason) {
-  const auto status = [](std::vector<RestoreRefusal> all) {
-    return RefusalStatus("shop", "data", all);
-  };
-  const RestoreRefusal busy = {Reason::kBusy, "a; b"};
-  const RestoreRefusal small = {Reason::kTooSmall, "c; d"};
+  const auto status = [](std::vector<Finding> all) { return RefusalStatus("shop", "data", all); };
+  const Finding busy = {"Busy", "a; b"};
+  const Finding small = {"TooSmall", "c; d"};
   EXPECT_THAT(status({}), IsOk());
   EXPECT_TRUE(snapshots::IsVolumeBusy(status({busy})));
   EXPECT_FALSE(snapshots::IsVolumeBusy(status({busy, small})));
@@ -415,18 +409,18 @@ class RestoreInfoTest : public testing::Test {
   absl::StatusOr<RestoreInfo> Info() {
     return ReadRestoreInfo(bed_.ctx, bed_.api, *VolumeSnapshot::Of(cluster_.snapshot), kPvc);
   }
-  std::vector<std::string> Reasons() {
+  std::vector<std::string> Codes() {
     const auto around = ReadRestoreSurroundings(bed_.ctx, bed_.api, "shop");
     const auto info = Info();
     EXPECT_THAT(around, IsOk());
     EXPECT_THAT(info, IsOk());
     notes_ = around->not_checked;
     notes_.insert(notes_.end(), info->not_checked.begin(), info->not_checked.end());
-    std::vector<std::string> reasons;
-    for (const RestoreRefusal& refusal : CheckRestore(*around, *info).refusals) {
-      reasons.emplace_back(ToString(refusal.reason));
+    std::vector<std::string> codes;
+    for (const Finding& refusal : CheckRestore(*around, *info).refusals) {
+      codes.emplace_back(refusal.code);
     }
-    return reasons;
+    return codes;
   }
 
   Cluster cluster_;
@@ -455,8 +449,7 @@ TEST_F(RestoreInfoTest, ReadsAllThatTheTableAsksForAndChangesNothing) {
       support::MakeObject("v1", "PersistentVolume", "", "pv-0",
                           {{objects::kInPlaceLabel, RestoreLabelValue("shop", kPvc)}},
                           {{objects::kInPlaceRecordAnnotation, FormatSwapRecord(record)}}));
-  EXPECT_THAT(Reasons(),
-              ElementsAre("InUse", "StatefulSetMakes", "Busy", "InBackup", "Unfinished"));
+  EXPECT_THAT(Codes(), ElementsAre("InUse", "StatefulSetMakes", "Busy", "InBackup", "Unfinished"));
   EXPECT_THAT(notes_, IsEmpty());
   EXPECT_EQ(Info()->unfinished->volume, "pv-0");
   for (const support::ApiCall& call : bed_.api.calls()) {
@@ -469,7 +462,7 @@ TEST_F(RestoreInfoTest, WhatMayNotBeReadIsNamed) {
   bed_.api.Forbid("get", "volumesnapshotcontents");
   bed_.api.Forbid("get", "persistentvolumes");
   bed_.api.Forbid("get", "leases");
-  EXPECT_THAT(Reasons(), IsEmpty());
+  EXPECT_THAT(Codes(), IsEmpty());
   EXPECT_THAT(notes_, ElementsAre(HasSubstr("whether a Pod uses the PVC not checked: "),
                                   HasSubstr("StatefulSets not checked: "),
                                   HasSubstr("other snapshots of the PVC not checked: "),
@@ -484,7 +477,7 @@ TEST_F(RestoreInfoTest, WhatMayNotBeReadIsNamed) {
 
 TEST_F(RestoreInfoTest, BackupsThatAreNotServedAreNamed) {
   bed_.api.RemoveType("backups");
-  EXPECT_THAT(Reasons(), ElementsAre("InUse", "StatefulSetMakes"));
+  EXPECT_THAT(Codes(), ElementsAre("InUse", "StatefulSetMakes"));
   EXPECT_THAT(notes_, ElementsAre(HasSubstr("Velero backups not checked: ")));
 }
 
