@@ -103,7 +103,7 @@ std::string AgeText(std::optional<absl::Duration> age) {
 std::string UseText(const ListedBase& listed) {
   const std::string use = listed.is_in_use ? "an upload of its PVC is under way" : "";
   return listed.useless.has_value()
-             ? absl::StrCat(datamover::TextOf(*listed.useless), use.empty() ? "" : "; ", use)
+             ? absl::StrCat(listed.useless->message, use.empty() ? "" : "; ", use)
              : use;
 }
 
@@ -127,7 +127,7 @@ Json ToJson(const ListedBase& listed, absl::Time now) {
       {"age_seconds", age.has_value() ? Json(absl::ToInt64Seconds(*age)) : Json()},
       {"size_bytes", OrNull(base.size_bytes)},
       {"in_use", listed.is_in_use},
-      {"reason", listed.useless.has_value() ? Json(datamover::ToString(*listed.useless)) : Json()}};
+      {"reason", listed.useless.has_value() ? Json(std::string(listed.useless->code)) : Json()}};
 }
 
 class BasesListCommand : public Command {

@@ -134,8 +134,8 @@ absl::StatusOr<absl::Time> BaseReconciler::ReconcileOne(
   }
   const absl::Time next = ctx.clock->Now() + kBaseLookedAtEvery;
   ASSIGN_OR_RETURN(const BaseInfo info, ReadInfo(ctx, base));
-  const std::optional<BaseUselessness> reason = WhyUseless(base, info);
-  if (!reason.has_value()) {
+  const std::optional<Finding> useless = WhyUseless(base, info);
+  if (!useless.has_value()) {
     return next;
   }
   ASSIGN_OR_RETURN(const bool is_being_uploaded, IsBeingUploaded(ctx, env_, owner));
@@ -148,15 +148,14 @@ absl::StatusOr<absl::Time> BaseReconciler::ReconcileOne(
   if (!was_dropped) {
     return next;
   }
-  ReportDrop(ctx, base, *reason);
+  ReportDrop(ctx, base, useless->message);
   return absl::InfiniteFuture();
 }
 
 void BaseReconciler::ReportDrop(const CallContext& ctx, const csi::BaseSnapshot& base,
-                                BaseUselessness reason) const {
+                                const std::string& reason) const {
   const csi::BaseOwner& owner = base.owner;
-  const std::string text(TextOf(reason));
-  CSIDELTA_LOG(kInfo, "a base snapshot is dropped", {"reason", text},
+  CSIDELTA_LOG(kInfo, "a base snapshot is dropped", {"reason", reason},
                {"namespace", owner.claim_namespace}, {"pvc", owner.claim},
                {"location", owner.location}, {"volume_snapshot_content", base.content_name},
                {"driver", base.driver}, {"snapshot_handle", base.snapshot_handle});
@@ -166,7 +165,7 @@ void BaseReconciler::ReportDrop(const CallContext& ctx, const csi::BaseSnapshot&
   }
   EmitMoverEvent(ctx, env_, **record, k8s::EventType::kNormal, "BaseDropped",
                  absl::StrCat("the base snapshot ", base.content_name, " of PVC ",
-                              owner.claim_namespace, "/", owner.claim, " was dropped: ", text,
+                              owner.claim_namespace, "/", owner.claim, " was dropped: ", reason,
                               "; the next backup of the PVC is a full one, if there is one"));
 }
 

@@ -62,7 +62,7 @@ class BaseReconciler : public objects::Reconciler<objects::VolumeSnapshotContent
   absl::StatusOr<objects::ProtectedVolumeStatus> FindStatus(const CallContext& ctx,
                                                             const csi::BaseOwner& owner) const;
   void ReportDrop(const CallContext& ctx, const csi::BaseSnapshot& base,
-                  BaseUselessness reason) const;
+                  const std::string& reason) const;
 
   const MoverEnvironment& env_;
   const DeletedSnapshots& deleted_;

@@ -155,71 +155,33 @@ absl::StatusOr<std::vector<csi::BaseSnapshot>> ReadBases(const BaseListRequest& 
 
 }  // namespace
 
-std::string ToString(BaseUselessness reason) {
-  switch (reason) {
-    case BaseUselessness::kPvcGone:
-      return "PvcGone";
-    case BaseUselessness::kLocationGone:
-      return "LocationGone";
-    case BaseUselessness::kDriverKeepsNone:
-      return "DriverKeepsNone";
-    case BaseUselessness::kSnapshotDeleted:
-      return "SnapshotDeleted";
-    case BaseUselessness::kSuperseded:
-      return "Superseded";
-    case BaseUselessness::kBackupGone:
-      return "BackupGone";
-    case BaseUselessness::kTooOld:
-      break;
-  }
-  return "TooOld";
-}
-
-absl::string_view TextOf(BaseUselessness reason) {
-  switch (reason) {
-    case BaseUselessness::kPvcGone:
-      return "its PVC was deleted";
-    case BaseUselessness::kLocationGone:
-      return "its BackupStorageLocation was not found";
-    case BaseUselessness::kDriverKeepsNone:
-      return "no base is kept for its driver, by drivers.*.keepBase or by default";
-    case BaseUselessness::kSnapshotDeleted:
-      return "its repository snapshot was deleted";
-    case BaseUselessness::kSuperseded:
-      return "a newer backup of the PVC was completed without it";
-    case BaseUselessness::kBackupGone:
-      return "its Backup was not found";
-    case BaseUselessness::kTooOld:
-      break;
-  }
-  return "it is older than the setting bases.maxAge";
-}
-
-std::optional<BaseUselessness> WhyUseless(const csi::BaseSnapshot& base, const BaseInfo& info) {
+std::optional<Finding> WhyUseless(const csi::BaseSnapshot& base, const BaseInfo& info) {
   const bool is_of_last_good = IsOfLastGood(base, info);
   const std::optional<absl::Time> taken_at = base.taken_at();
   if (info.pvc_is_gone) {
-    return BaseUselessness::kPvcGone;
+    return Finding{"PvcGone", "its PVC was deleted"};
   }
   if (info.location_missing_for >= kMissingGracePeriod) {
-    return BaseUselessness::kLocationGone;
+    return Finding{"LocationGone", "its BackupStorageLocation was not found"};
   }
   if (!info.is_kept) {
-    return BaseUselessness::kDriverKeepsNone;
+    return Finding{"DriverKeepsNone",
+                   "no base is kept for its driver, by drivers.*.keepBase or by default"};
   }
   if (is_of_last_good && info.snapshot_is_deleted) {
-    return BaseUselessness::kSnapshotDeleted;
+    return Finding{"SnapshotDeleted", "its repository snapshot was deleted"};
   }
   if (info.last_good.has_value() && IsSuperseded(base, *info.last_good)) {
-    return BaseUselessness::kSuperseded;
+    return Finding{"Superseded", "a newer backup of the PVC was completed without it"};
   }
   if ((is_of_last_good && info.backup_missing_for >= kMissingGracePeriod) ||
       (!base.upload.empty() && base.upload == info.deleted_upload)) {
-    return BaseUselessness::kBackupGone;
+    return Finding{"BackupGone", "its Backup was not found"};
   }
-  return taken_at.has_value() && info.now - *taken_at > info.age_max
-             ? std::optional(BaseUselessness::kTooOld)
-             : std::nullopt;
+  if (taken_at.has_value() && info.now - *taken_at > info.age_max) {
+    return Finding{"TooOld", "it is older than the setting bases.maxAge"};
+  }
+  return std::nullopt;
 }
 
 absl::StatusOr<std::vector<ListedBase>> ListBasesWithUse(const BaseListRequest& request,

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "base/finding.h"
 #include "csi/base_snapshots.h"
 #include "datamover/presence.h"
 #include "datamover/settings.h"
@@ -20,20 +21,15 @@
 
 namespace csidelta::datamover {
 
-// Why a base is of no use, in the order in which it is looked for.
-enum class BaseUselessness {
-  kPvcGone,
-  kLocationGone,     // the BackupStorageLocation
-  kDriverKeepsNone,  // by the settings
-  kSnapshotDeleted,  // the repository snapshot that it stands for
-  kSuperseded,       // a newer upload was completed, and left no base
-  kBackupGone,
-  kTooOld,
-};
-// "PvcGone".
-std::string ToString(BaseUselessness reason);
-// For people: "its PVC was deleted".
-absl::string_view TextOf(BaseUselessness reason);
+// Why a base is of no use, in the order in which it is looked for:
+//
+//   PvcGone
+//   LocationGone     the BackupStorageLocation
+//   DriverKeepsNone  by the settings
+//   SnapshotDeleted  the repository snapshot that it stands for
+//   Superseded       a newer upload was completed, and left no base
+//   BackupGone
+//   TooOld
 
 // What is known of a base besides its content. What is not known makes no base useless.
 struct BaseInfo {
@@ -52,13 +48,13 @@ struct BaseInfo {
   std::string deleted_upload = {};
 };
 
-// Nothing where the next upload of its volume can be compared with it. Pure.
-std::optional<BaseUselessness> WhyUseless(const csi::BaseSnapshot& base, const BaseInfo& info);
+// A row of that table. Nothing if the next upload of its volume can be compared with it. Pure.
+std::optional<Finding> WhyUseless(const csi::BaseSnapshot& base, const BaseInfo& info);
 
 // One base, for people.
 struct ListedBase {
   csi::BaseSnapshot base;
-  std::optional<BaseUselessness> useless;
+  std::optional<Finding> useless;
   bool is_in_use = false;  // an upload of its PVC is under way
 };
 

@@ -282,18 +282,18 @@ void CheckMoverBases(CheckContext& context) {
     context.Unknown(subject, all.status());
     return;
   }
-  std::map<datamover::BaseUselessness, std::vector<std::string>> by_reason;
+  std::map<std::string, std::vector<std::string>> by_reason;
   for (const datamover::ListedBase& listed : *all) {
     if (listed.useless.has_value() && !listed.is_in_use) {
       const csi::BaseOwner& owner = listed.base.owner;
-      by_reason[*listed.useless].push_back(absl::StrCat(listed.base.content_name, " of PVC ",
-                                                        owner.claim_namespace, "/", owner.claim));
+      by_reason[listed.useless->message].push_back(absl::StrCat(
+          listed.base.content_name, " of PVC ", owner.claim_namespace, "/", owner.claim));
     }
   }
   for (const auto& [reason, names] : by_reason) {
     context.Warn(subject,
-                 absl::StrCat(Counted(std::ssize(names), "base snapshot"),
-                              " of no use: ", datamover::TextOf(reason), ": ", Listed(names)),
+                 absl::StrCat(Counted(std::ssize(names), "base snapshot"), " of no use: ", reason,
+                              ": ", Listed(names)),
                  "the mover's controller drops them within ten minutes, or after an hour where a "
                  "Backup or a BackupStorageLocation was not found; where they stay, see that it "
                  "runs, or drop them: csi-delta bases drop --unused --yes");
