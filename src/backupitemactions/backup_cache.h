@@ -11,7 +11,6 @@
 #include "base/mutex.h"
 #include "csi/environment.h"
 #include "csi/group_lifecycle.h"
-#include "csi/namespace_pods.h"
 #include "csi/once_map.h"
 #include "objects/persistent_volume.h"
 #include "objects/persistent_volume_claim.h"

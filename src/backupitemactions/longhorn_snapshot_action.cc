@@ -5,7 +5,7 @@
 #include "backupitemactions/actions.h"
 #include "backupitemactions/longhorn_records.h"
 #include "base/status_macros.h"
-#include "csi/settings.h"
+#include "csi/environment.h"
 #include "longhorn/left_out_log.h"
 #include "longhorn/types.h"
 #include "objects/keys.h"

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
@@ -39,6 +40,11 @@ std::string CutText(absl::string_view text, std::size_t bytes_max) {
     --end;
   }
   return std::string(text.substr(0, end));
+}
+
+std::string Quoted(absl::string_view text) {
+  constexpr std::size_t kBytesMax = 64;
+  return absl::StrCat("\"", absl::CHexEscape(text.substr(0, kBytesMax)), "\"");
 }
 
 std::string FormatMoment(absl::Time time) {

@@ -13,7 +13,6 @@
 #include "cli/command.h"
 #include "cli/snapshot_text.h"
 #include "cli/text.h"
-#include "csi/object_events.h"
 #include "objects/event.h"
 #include "snapshots/snapshot_inventory.h"
 #include "snapshots/snapshot_removal.h"
@@ -203,7 +202,7 @@ class SnapshotShowCommand : public Command {
       const CallContext& ctx, k8s::ApiClient& api, const SnapshotEntry& entry,
       std::vector<std::string>& not_checked) {
     absl::StatusOr<std::vector<Event>> events =
-        csi::ReadEvents(ctx, api, entry.namespace_name, entry.uid);
+        objects::ReadEvents(ctx, api, entry.namespace_name, entry.uid);
     if (absl::IsPermissionDenied(events.status())) {
       not_checked.push_back(absl::StrCat("events not checked: ", events.status().message()));
       return std::optional<std::vector<Event>>();

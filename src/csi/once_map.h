@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/functional/function_ref.h"
@@ -15,6 +16,8 @@
 #include "base/call_context.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
+#include "k8s/api_client.h"
+#include "objects/workload.h"
 
 namespace csidelta::csi {
 
@@ -70,6 +73,20 @@ class OnceMap {
   std::map<std::string, Pointer> values_ ABSL_GUARDED_BY(mutex_);
   std::set<std::string> loading_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::string> order_ ABSL_GUARDED_BY(mutex_);  // keys of values_, oldest first
+};
+
+// The Pods that name PVCs among their volumes, listed once for each backup and namespace. Of each
+// no more than Essence() is kept. Thread-safe.
+class NamespacePods {
+ public:
+  explicit NamespacePods(k8s::ApiClient& api) : api_(api) {}
+
+  absl::StatusOr<std::shared_ptr<const std::vector<objects::Pod>>> Get(
+      const CallContext& ctx, const std::string& backup_uid, const std::string& namespace_name);
+
+ private:
+  k8s::ApiClient& api_;
+  OnceMap<std::vector<objects::Pod>> pods_{32};
 };
 
 }  // namespace csidelta::csi

@@ -8,11 +8,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
-#include "csi/object_events.h"
-#include "csi/settings.h"
+#include "csi/environment.h"
 #include "k8s/api_client.h"
 #include "longhorn/volume_data.h"
 #include "objects/client.h"
+#include "objects/event.h"
 #include "objects/keys.h"
 #include "objects/storage_class.h"
 #include "objects/swap_record.h"
@@ -188,7 +188,7 @@ absl::StatusOr<std::string> PopulationReader::LonghornNamespace() {
 // With Longhorn's own words, which are in an Event alone.
 std::string PopulationReader::Failure(const longhorn::Volume& volume) {
   std::string text = longhorn::DataText(volume);
-  const auto events = ReadEvents(ctx_, api_, volume.namespace_name(), volume.uid());
+  const auto events = objects::ReadEvents(ctx_, api_, volume.namespace_name(), volume.uid());
   std::string message;
   for (const objects::Event& event : events.value_or(std::vector<objects::Event>())) {
     if (event.reason() == kCloneFailedReason) {

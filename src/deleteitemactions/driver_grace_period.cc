@@ -3,7 +3,7 @@
 #include "absl/status/statusor.h"
 #include "base/log.h"
 #include "base/mutex.h"
-#include "csi/settings.h"
+#include "csi/environment.h"
 
 namespace csidelta::deleteitemactions {
 namespace {

@@ -13,7 +13,6 @@
 #include "absl/time/time.h"
 #include "base/status_macros.h"
 #include "csi/environment.h"
-#include "csi/settings.h"
 #include "doctor/checks.h"
 #include "longhorn/kinds_guard.h"
 #include "longhorn/native_snapshot.h"

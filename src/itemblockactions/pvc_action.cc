@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/group_lifecycle.h"
-#include "csi/namespace_pods.h"
 #include "csi/once_map.h"
 #include "itemblockactions/actions.h"
 #include "objects/client.h"

@@ -5,7 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "velero/quote.h"
+#include "base/human_text.h"
 
 namespace csidelta::longhorn {
 namespace {
@@ -106,7 +106,7 @@ std::optional<LeftOut> WhyLeftOut(const Json& object, absl::string_view target_n
   const std::string kind = GetString(object, {"kind"});
   const KnownKind* const known = FindKind(kind);
   const std::string resource =
-      known == nullptr ? velero::Quote(kind) : absl::StrCat(known->plural, ".", kGroup);
+      known == nullptr ? Quoted(kind) : absl::StrCat(known->plural, ".", kGroup);
   if (api_version == absl::StrCat(kGroup, "/", kDroppedVersion)) {
     return LeftOut{.resource = resource,
                    .reason = "it is of longhorn.io/v1beta1, which Longhorn dropped in 1.10"};

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
+#include "base/status_macros.h"
+#include "objects/client.h"
 
 namespace csidelta::objects {
 
@@ -23,6 +26,19 @@ std::optional<absl::Time> Event::last_seen_at() const {
     }
   }
   return created_at();
+}
+
+absl::StatusOr<std::vector<Event>> ReadEvents(const CallContext& ctx, k8s::ApiClient& api,
+                                              absl::string_view namespace_name,
+                                              absl::string_view uid) {
+  ASSIGN_OR_RETURN(std::vector<Event> events,
+                   List<Event>(ctx, api, namespace_name,
+                               {.field_selector = absl::StrCat("involvedObject.uid=", uid)}));
+  std::erase_if(events, [&](const Event& event) { return event.involved_uid() != uid; });
+  std::stable_sort(events.begin(), events.end(), [](const Event& left, const Event& right) {
+    return left.last_seen_at() < right.last_seen_at();
+  });
+  return events;
 }
 
 }  // namespace csidelta::objects

@@ -3,11 +3,14 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
+#include "k8s/api_client.h"
 #include "k8s/event_recorder.h"
 #include "objects/object.h"
 
@@ -27,6 +30,13 @@ class Event : public ObjectOf<Event> {
   // The last time; by whichever of its fields the reporter filled in.
   std::optional<absl::Time> last_seen_at() const;
 };
+
+// The Events of the object with this uid, the oldest first. Kubernetes keeps them for an hour
+// unless configured otherwise, and may show them a few seconds late. PERMISSION_DENIED if they
+// cannot be listed.
+absl::StatusOr<std::vector<Event>> ReadEvents(const CallContext& ctx, k8s::ApiClient& api,
+                                              absl::string_view namespace_name,
+                                              absl::string_view uid);
 
 // As that of k8s/event_recorder.h.
 inline absl::Status EmitEvent(const CallContext& ctx, k8s::ApiClient& api, const Object& about,

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "csi/settings.h"
+#include "csi/environment.h"
 #include "longhorn/kinds_guard.h"
 #include "longhorn/left_out_log.h"
 #include "longhorn/snapshot_retake.h"

@@ -10,7 +10,7 @@
 #include "base/quantity.h"
 #include "base/status_macros.h"
 #include "csi/data_transfer.h"
-#include "csi/settings.h"
+#include "csi/environment.h"
 #include "k8s/event_recorder.h"
 #include "objects/backup.h"
 #include "objects/client.h"

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
-#include "csi/object_events.h"
 #include "csi/retry.h"
 #include "csi/snapshot_state.h"
 #include "k8s/api_client.h"
@@ -207,7 +206,7 @@ std::string ReportOfContent(const CallContext& ctx, k8s::ApiClient& api,
     return error->message;
   }
   const absl::StatusOr<std::vector<objects::Event>> events =
-      csi::ReadEvents(ctx, api, kEventsOfClusterNamespace, entry.content_uid);
+      objects::ReadEvents(ctx, api, kEventsOfClusterNamespace, entry.content_uid);
   std::string report;
   for (const objects::Event& one : events.value_or(std::vector<objects::Event>())) {
     if (one.type() == "Warning") {

@@ -10,11 +10,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/enum_names.h"
+#include "base/human_text.h"
 #include "base/status_macros.h"
 #include "objects/keys.h"
 #include "velero/data_reference.h"
 #include "velero/go_duration.h"
-#include "velero/quote.h"
 
 namespace csidelta::velero {
 namespace {
@@ -90,12 +90,12 @@ absl::Status ReadKey(const std::string& key, const std::string& value, PluginCon
                                   [&](const PluginConfigKey& one) { return one.name == key; });
   if (known == keys.end()) {
     config.warnings.push_back(absl::StrCat(
-        "unknown key ", Quote(key), " is ignored; the nearest known key is ", NearestKey(key)));
+        "unknown key ", Quoted(key), " is ignored; the nearest known key is ", NearestKey(key)));
     return absl::OkStatus();
   }
   return known->read(value, config) ? absl::OkStatus()
                                     : absl::InvalidArgumentError(absl::StrCat(
-                                          key, ": ", Quote(value), " is not ", known->legal_form));
+                                          key, ": ", Quoted(value), " is not ", known->legal_form));
 }
 
 std::string FullName(const Json& config_map) {
@@ -181,7 +181,7 @@ absl::StatusOr<PluginConfig> ParsePluginConfig(const Json& config_map) {
   }
   for (const auto& [key, value] : data->items()) {
     if (!value.is_string()) {
-      return absl::InvalidArgumentError(absl::StrCat(name, ": ", Quote(key), ": not a text"));
+      return absl::InvalidArgumentError(absl::StrCat(name, ": ", Quoted(key), ": not a text"));
     }
     RETURN_IF_ERROR(Annotate(ReadKey(key, value.get<std::string>(), config), name));
   }

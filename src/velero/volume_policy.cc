@@ -9,11 +9,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/enum_names.h"
+#include "base/human_text.h"
 #include "base/json.h"
 #include "base/quantity.h"
 #include "base/status_macros.h"
 #include "base/yaml.h"
-#include "velero/quote.h"
 
 namespace csidelta::velero {
 
@@ -173,7 +173,7 @@ void NoteUnknownKeys(const Json& map, std::initializer_list<absl::string_view> k
                      absl::string_view where, VolumeRule& rule) {
   for (const auto& [key, value] : map.items()) {
     if (std::find(known.begin(), known.end(), absl::string_view(key)) == known.end()) {
-      NotUnderstood(rule, absl::StrCat("key ", Quote(key), " of ", where, " is not known"));
+      NotUnderstood(rule, absl::StrCat("key ", Quoted(key), " of ", where, " is not known"));
     }
   }
 }
@@ -245,7 +245,7 @@ absl::Status ReadCondition(const std::string& key, const Json& value, VolumeRule
     ASSIGN_OR_RETURN(const std::vector<std::string> modes, ReadTexts(value, key));
     rule.pvc_access_modes.insert(modes.begin(), modes.end());
   } else {
-    NotUnderstood(rule, absl::StrCat("condition ", Quote(key), " is not known"));
+    NotUnderstood(rule, absl::StrCat("condition ", Quoted(key), " is not known"));
   }
   return absl::OkStatus();
 }
@@ -266,7 +266,7 @@ absl::Status ReadAction(const Json& action, VolumeRule& rule) {
   }
   const std::optional<PolicyAction> known = EnumValue(kActions, type);
   if (!known.has_value()) {
-    NotUnderstood(rule, absl::StrCat("action type ", Quote(type), " is not known"));
+    NotUnderstood(rule, absl::StrCat("action type ", Quoted(type), " is not known"));
   }
   rule.action = known.value_or(rule.action);
   const Json parameters = action.value("parameters", Json::object());

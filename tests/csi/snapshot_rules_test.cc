@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "csi/namespace_pods.h"
+#include "csi/once_map.h"
 #include "csi/owner_references.h"
 #include "csi/snapshot_class.h"
 #include "csi/snapshot_secrets.h"

@@ -1,4 +1,4 @@
-#include "csi/namespace_pods.h"
+#include "csi/once_map.h"
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"

@@ -1,4 +1,4 @@
-#include "csi/settings.h"
+#include "csi/environment.h"
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
