@@ -28,11 +28,16 @@ struct Look {
   std::string resource_version;
 };
 
-// One waiter's state: what it waits for and how it has gone so far.
+// One waiter's state: what it waits for and how it has gone so far. Without a name in its key it
+// waits among all objects of the kind and namespace, and ignores that one is gone.
 class Waiter {
  public:
   Waiter(const CallContext& ctx, ApiClient& client, const ObjectKey& key, Predicate done)
-      : ctx_(ctx), client_(client), key_(key), done_(done) {}
+      : ctx_(ctx),
+        client_(client),
+        key_(key),
+        field_selector_(key.name.empty() ? "" : absl::StrCat("metadata.name=", key.name)),
+        done_(done) {}
 
   // `known` and `exists` each spare the first read.
   absl::Status Run(const Json* known, bool exists);
@@ -44,7 +49,7 @@ class Waiter {
   // A list by name instead of a get: only it tells the resourceVersion from which a watch goes on
   // without a gap when the object does not exist.
   absl::StatusOr<Look> LookByList();
-  absl::StatusOr<bool> LookByGet();
+  absl::StatusOr<Look> LookByGet();
 
   // Follows the object until it is done, or the watch ends. OK also when the watch is to be set up
   // again.
@@ -57,10 +62,10 @@ class Waiter {
   const CallContext& ctx_;
   ApiClient& client_;
   const ObjectKey& key_;
+  const std::string field_selector_;
   const Predicate done_;
   const Json* known_ = nullptr;  // until it was looked at
   bool exists_ = false;          // until a watch has looked
-  std::string last_resource_version_;
   bool saw_event_ = false;
   bool finished_ = false;
   absl::Status outcome_;
@@ -105,31 +110,33 @@ absl::StatusOr<Look> Waiter::LookAtKnown() {
 }
 
 absl::StatusOr<Look> Waiter::LookByList() {
-  const ListOptions options{.field_selector = absl::StrCat("metadata.name=", key_.name)};
-  absl::StatusOr<ObjectList> list = client_.List(ctx_, key_.type, key_.namespace_name, options);
-  if (absl::IsPermissionDenied(list.status())) {
-    ASSIGN_OR_RETURN(const bool done, LookByGet());
-    return Look{.done = done, .resource_version = last_resource_version_};
+  const absl::StatusOr<ObjectList> list =
+      client_.List(ctx_, key_.type, key_.namespace_name, {.field_selector = field_selector_});
+  if (absl::IsPermissionDenied(list.status()) && !key_.name.empty()) {
+    return LookByGet();
   }
   RETURN_IF_ERROR(list.status());
-  const Json* object = list->items.empty() ? nullptr : &list->items.front();
-  ASSIGN_OR_RETURN(const bool done, done_(object));
-  return Look{.done = done, .resource_version = list->resource_version};
+  Look look{.resource_version = list->resource_version};
+  if (list->items.empty() && !key_.name.empty()) {
+    ASSIGN_OR_RETURN(look.done, done_(nullptr));
+  }
+  for (auto object = list->items.begin(); object != list->items.end() && !look.done; ++object) {
+    ASSIGN_OR_RETURN(look.done, done_(&*object));
+  }
+  return look;
 }
 
-absl::StatusOr<bool> Waiter::LookByGet() {
+absl::StatusOr<Look> Waiter::LookByGet() {
   const absl::StatusOr<Json> object = client_.Get(ctx_, key_);
-  if (absl::IsNotFound(object.status())) {
-    last_resource_version_.clear();
-    return done_(nullptr);
+  if (!object.ok() && !absl::IsNotFound(object.status())) {
+    return object.status();
   }
-  RETURN_IF_ERROR(object.status());
-  last_resource_version_ = ResourceVersion(*object);
-  return done_(&*object);
+  ASSIGN_OR_RETURN(const bool done, done_(object.ok() ? &*object : nullptr));
+  return Look{.done = done, .resource_version = object.ok() ? ResourceVersion(*object) : ""};
 }
 
 absl::Status Waiter::WatchFrom(const std::string& resource_version) {
-  const WatchOptions options{.field_selector = absl::StrCat("metadata.name=", key_.name),
+  const WatchOptions options{.field_selector = field_selector_,
                              .resource_version = resource_version};
   const absl::Status status =
       client_.Watch(ctx_, key_.type, key_.namespace_name, options,
@@ -142,10 +149,10 @@ absl::Status Waiter::WatchFrom(const std::string& resource_version) {
 
 bool Waiter::Consider(const WatchEvent& event) {
   saw_event_ = true;
-  if (event.kind == WatchEvent::Kind::kBookmark) {
+  const bool gone = event.kind == WatchEvent::Kind::kDeleted;
+  if (event.kind == WatchEvent::Kind::kBookmark || (gone && key_.name.empty())) {
     return true;
   }
-  const bool gone = event.kind == WatchEvent::Kind::kDeleted;
   const absl::StatusOr<bool> done = done_(gone ? nullptr : &event.object);
   finished_ = !done.ok() || *done;
   outcome_ = done.status();
@@ -154,67 +161,13 @@ bool Waiter::Consider(const WatchEvent& event) {
 
 absl::Status Waiter::Poll() {
   while (true) {
-    ASSIGN_OR_RETURN(const bool done, LookByGet());
-    if (done) {
+    RETURN_IF_ERROR(ctx_.Pause(kPollInterval));
+    ASSIGN_OR_RETURN(const Look look, key_.name.empty() ? LookByList() : LookByGet());
+    if (look.done) {
       return absl::OkStatus();
     }
-    RETURN_IF_ERROR(ctx_.Pause(kPollInterval));
   }
 }
-
-// Waits among the objects of a kind in a namespace.
-class CrowdWaiter {
- public:
-  CrowdWaiter(const CallContext& ctx, ApiClient& client, const ResourceType& type,
-              absl::string_view namespace_name, Predicate done)
-      : ctx_(ctx), client_(client), type_(type), namespace_name_(namespace_name), done_(done) {}
-
-  absl::Status Run() {
-    Backoff backoff(kWatchAgainBackoff, Random::Real());
-    while (true) {
-      RETURN_IF_ERROR(ctx_.Check());
-      ASSIGN_OR_RETURN(const ObjectList all, client_.List(ctx_, type_, namespace_name_, {}));
-      for (const Json& object : all.items) {
-        ASSIGN_OR_RETURN(const bool done, done_(&object));
-        if (done) {
-          return absl::OkStatus();
-        }
-      }
-      const WatchOptions options{.resource_version = all.resource_version};
-      absl::StatusOr<bool> done = false;
-      bool saw_event = false;
-      const absl::Status status =
-          client_.Watch(ctx_, type_, namespace_name_, options, [&](const WatchEvent& event) {
-            saw_event = true;
-            if (event.kind == WatchEvent::Kind::kAdded ||
-                event.kind == WatchEvent::Kind::kModified) {
-              done = done_(&event.object);
-            }
-            return done.ok() && !*done;
-          });
-      if (!done.ok() || *done) {
-        return done.status();
-      }
-      if (!status.ok() && !absl::IsOutOfRange(status) && !IsRetryable(status) &&
-          !absl::IsPermissionDenied(status)) {
-        return status;
-      }
-      if (saw_event) {
-        backoff.Reset();
-        continue;
-      }
-      RETURN_IF_ERROR(
-          ctx_.Pause(absl::IsPermissionDenied(status) ? kPollInterval : backoff.NextDelay()));
-    }
-  }
-
- private:
-  const CallContext& ctx_;
-  ApiClient& client_;
-  const ResourceType& type_;
-  const absl::string_view namespace_name_;
-  const Predicate done_;
-};
 
 }  // namespace
 
@@ -234,7 +187,8 @@ absl::Status WaitForExisting(const CallContext& ctx, ApiClient& client, const Ob
 absl::Status WaitForAmong(const CallContext& ctx, ApiClient& client, const ResourceType& type,
                           absl::string_view namespace_name,
                           absl::FunctionRef<absl::StatusOr<bool>(const Json* object)> done) {
-  return Annotate(CrowdWaiter(ctx, client, type, namespace_name, done).Run(),
+  const ObjectKey any{type, std::string(namespace_name), ""};
+  return Annotate(Waiter(ctx, client, any, done).Run(nullptr, false),
                   absl::StrCat("wait among ", ToString(type)));
 }
 
