@@ -361,20 +361,13 @@ absl::StatusOr<VolumeSnapshotContent> Exposer::MakeContent(const VolumeSnapshot&
   if (size_bytes <= 0) {
     return Refuse("has no known size: neither its restoreSize nor its claim says it");
   }
-  StaticContent content;
+  StaticContent content = ContentBeside(retained);
   content.name = request_.name;
-  content.driver = exposure_.driver;
-  content.handle = retained.handle_or_source();
   content.snapshot_namespace = request_.mover_namespace;
   content.snapshot_name = request_.name;
-  content.deletion_policy = "Retain";
-  content.class_name = ClassOfDriver(classes, content.driver, retained.class_name());
-  content.labels = request_.labels;
+  content.class_name = ClassOfDriver(classes, content.driver, content.class_name);
+  content.labels.insert(request_.labels.begin(), request_.labels.end());
   content.labels.merge(MovedGroupLabels(retained));
-  if (const std::string node = retained.Label(objects::kManagedByLabel); !node.empty()) {
-    content.labels.emplace(objects::kManagedByLabel, node);
-  }
-  content.annotations = DeletionSecretAnnotations(retained);
   content.annotations.merge(MovedGroupAnnotations(retained));
   content.annotations.insert(request_.annotations.begin(), request_.annotations.end());
   content.annotations.emplace(objects::kModeChangeAnnotation, "true");

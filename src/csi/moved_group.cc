@@ -135,7 +135,7 @@ class GroupAdoption {
   absl::Status WriteRecordHandle();
   std::map<std::string, std::string> RecordAnnotations() const;
   SnapshotRequest RequestOf(const std::string& claim_uid, const TakenSnapshot& member) const;
-  std::map<std::string, std::string> Annotations(const VolumeSnapshotContent& member_content) const;
+  std::map<std::string, std::string> MemberAnnotations() const;
   absl::StatusOr<TakenSnapshot> EnsureMember(const SnapshotRequest& request,
                                              const TakenSnapshot& member);
   absl::StatusOr<VolumeSnapshotContent> EnsureContent(const SnapshotRequest& request,
@@ -247,13 +247,7 @@ absl::Status GroupAdoption::EnsureRecord() {
       .annotations = RecordAnnotations(),
       // Nothing is bound to it, so the snapshot controller would not protect it.
       .finalizers = {objects::kGroupContentBoundProtectionFinalizer}};
-  const absl::Status made =
-      objects::Create(ctx_, env_.api, VolumeGroupSnapshotContent::kKind.TypeOf(request_.version),
-                      MakeStaticGroup(record))
-          .status();
-  if (!made.ok() && !absl::IsAlreadyExists(made)) {
-    return made;
-  }
+  RETURN_IF_ERROR(EnsureStaticContent(ctx_, env_.api, record));
   return WriteRecordHandle();
 }
 
@@ -278,9 +272,8 @@ SnapshotRequest GroupAdoption::RequestOf(const std::string& claim_uid,
           .class_name = class_name_};
 }
 
-std::map<std::string, std::string> GroupAdoption::Annotations(
-    const VolumeSnapshotContent& member_content) const {
-  std::map<std::string, std::string> annotations = DeletionSecretAnnotations(member_content);
+std::map<std::string, std::string> GroupAdoption::MemberAnnotations() const {
+  std::map<std::string, std::string> annotations;
   annotations[objects::kMovedGroupNameAnnotation] =
       absl::StrCat(request_.namespace_name, "/", request_.label_value);
   annotations[objects::kGroupOfAnnotation] =
@@ -322,22 +315,16 @@ absl::StatusOr<TakenSnapshot> GroupAdoption::EnsureMember(const SnapshotRequest&
 
 absl::StatusOr<VolumeSnapshotContent> GroupAdoption::EnsureContent(const SnapshotRequest& request,
                                                                    const TakenSnapshot& member) {
-  StaticContent content = {.name = SnapshotName(request),
-                           .driver = driver_,
-                           .handle = member.content.handle(),
-                           .snapshot_namespace = request.claim_namespace,
-                           .snapshot_name = SnapshotName(request),
-                           .class_name = request.class_name,
-                           .labels = {{objects::kMovedGroupLabel, record_},
-                                      {objects::kBackupUidLabel, request_.backup.uid}},
-                           .annotations = Annotations(member.content)};
-  if (const std::string node = member.content.Label(objects::kManagedByLabel); !node.empty()) {
-    content.labels.emplace(objects::kManagedByLabel, node);
-  }
-  const absl::Status made = objects::Create(ctx_, env_.api, MakeStaticContent(content)).status();
-  if (!made.ok() && !absl::IsAlreadyExists(made)) {
-    return made;
-  }
+  StaticContent content = ContentBeside(member.content);
+  content.name = SnapshotName(request);
+  content.driver = driver_;
+  content.snapshot_namespace = request.claim_namespace;
+  content.snapshot_name = content.name;
+  content.class_name = request.class_name;
+  content.labels.insert(
+      {{objects::kMovedGroupLabel, record_}, {objects::kBackupUidLabel, request_.backup.uid}});
+  content.annotations.merge(MemberAnnotations());
+  RETURN_IF_ERROR(EnsureStaticContent(ctx_, env_.api, content));
   // What a driver that cannot be asked would not know.
   ASSIGN_OR_RETURN(VolumeSnapshotContent stored,
                    objects::Apply<VolumeSnapshotContent>(

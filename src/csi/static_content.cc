@@ -43,6 +43,28 @@ const Class* FindClassOf(const std::vector<Class>& classes, absl::string_view dr
 
 }  // namespace
 
+StaticContent ContentBeside(const VolumeSnapshotContent& content) {
+  StaticContent beside = {.driver = content.driver(),
+                          .handle = content.handle_or_source(),
+                          .class_name = content.class_name(),
+                          .annotations = DeletionSecretAnnotations(content)};
+  if (std::string node = content.Label(objects::kManagedByLabel); !node.empty()) {
+    beside.labels.emplace(objects::kManagedByLabel, std::move(node));
+  }
+  return beside;
+}
+
+absl::Status EnsureStaticContent(const CallContext& ctx, k8s::ApiClient& api,
+                                 const StaticContent& content) {
+  const absl::Status made =
+      content.version.empty()
+          ? objects::Create(ctx, api, MakeStaticContent(content)).status()
+          : objects::Create(ctx, api, VolumeGroupSnapshotContent::kKind.TypeOf(content.version),
+                            MakeStaticGroup(content))
+                .status();
+  return absl::IsAlreadyExists(made) ? absl::OkStatus() : made;
+}
+
 VolumeSnapshotContent MakeStaticContent(const StaticContent& content) {
   auto made = VolumeSnapshotContent::Make("", content.name);
   FillIn(content, made);

@@ -4,10 +4,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/call_context.h"
 #include "csi/environment.h"
+#include "k8s/api_client.h"
 #include "objects/volume_group_snapshot.h"
 #include "objects/volume_snapshot.h"
 
@@ -23,18 +25,28 @@ namespace csidelta::csi {
 // What the content of an existing snapshot, or group, is made from.
 struct StaticContent {
   std::string version = {};  // of the kinds of a group, as the cluster serves them
-  std::string name;
-  std::string driver;
-  std::string handle;
+  std::string name = {};
+  std::string driver = {};
+  std::string handle = {};
   std::vector<std::string> member_handles = {};  // of a group: of its snapshots
-  std::string snapshot_namespace;  // of the VolumeSnapshot, or group, that may bind to it
-  std::string snapshot_name;
+  std::string snapshot_namespace = {};  // of the VolumeSnapshot, or group, that may bind to it
+  std::string snapshot_name = {};
   std::string deletion_policy = "Retain";  // or Delete
   std::string class_name = {};             // "" for none
   std::map<std::string, std::string> labels = {};
   std::map<std::string, std::string> annotations = {};
   std::vector<std::string> finalizers = {};
 };
+
+// For the snapshot that `content` has: its driver, handle and class, the Secret for deleting it,
+// and the node whose sidecar alone has it with distributed snapshotting. The names are left to the
+// caller. Pure.
+StaticContent ContentBeside(const objects::VolumeSnapshotContent& content);
+
+// Makes the content, of a group if it says a version, unless one of its name exists, whatever made
+// that.
+absl::Status EnsureStaticContent(const CallContext& ctx, k8s::ApiClient& api,
+                                 const StaticContent& content);
 
 // The object to create. Pure.
 objects::VolumeSnapshotContent MakeStaticContent(const StaticContent& content);

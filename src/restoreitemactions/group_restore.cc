@@ -130,11 +130,7 @@ absl::Status EnsurePlaceholder(const CallContext& ctx, const csi::Environment& e
         .class_name = group_class == nullptr ? "" : group_class->name(),
         .labels = {{objects::kBackupNameLabel, velero::ValidLabelValue(restore.backup_name)},
                    {objects::kRestoreNameLabel, velero::ValidLabelValue(restore.name)}}};
-    const absl::Status created =
-        objects::Create(ctx, env.api, key.type, csi::MakeStaticGroup(group)).status();
-    if (!created.ok() && !absl::IsAlreadyExists(created)) {
-      return created;
-    }
+    RETURN_IF_ERROR(csi::EnsureStaticContent(ctx, env.api, group));
   }
   if (!placeholder.has_value() || placeholder->handle() != handle) {
     RETURN_IF_ERROR(WriteHandle(ctx, env, key, handle));

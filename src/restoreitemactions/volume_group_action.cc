@@ -190,11 +190,7 @@ class VolumeGroupSnapshotContentAction : public SnapshotObjectAction<VolumeGroup
   // the same.
   absl::Status Create(const CallContext& ctx, const csi::StaticContent& group) {
     const k8s::ObjectKey key = VolumeGroupSnapshotContent::Key(group.version, "", group.name);
-    const absl::Status created =
-        objects::Create(ctx, env_.api, key.type, csi::MakeStaticGroup(group)).status();
-    if (!created.ok() && !absl::IsAlreadyExists(created)) {
-      return created;
-    }
+    RETURN_IF_ERROR(csi::EnsureStaticContent(ctx, env_.api, group));
     const absl::Status written = objects::Apply(
         ctx, env_.api, key, objects::Patch().SetHandle(key.type, group.handle), "status");
     return absl::IsPermissionDenied(written) ? absl::OkStatus() : written;

@@ -135,11 +135,8 @@ class VolumeSnapshotAction : public SnapshotObjectAction<VolumeSnapshot> {
         {objects::kRestoreNameLabel, velero::ValidLabelValue(restore.name)},
     };
     content.annotations = csi::DeletionSecretAnnotations(from_backup);
-    const absl::Status created =
-        objects::Create(ctx, env_.api, csi::MakeStaticContent(content)).status();
-    if (!created.ok() && !absl::IsAlreadyExists(created)) {
-      return Annotate(created, absl::StrCat("restore snapshot ", content.handle));
-    }
+    RETURN_IF_ERROR(Annotate(csi::EnsureStaticContent(ctx, env_.api, content),
+                             absl::StrCat("restore snapshot ", content.handle)));
     return true;
   }
 

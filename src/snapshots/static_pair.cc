@@ -163,23 +163,19 @@ absl::Status UndoPairContent(const CallContext& ctx, k8s::ApiClient& api, const 
 }  // namespace
 
 StaticPair PairBeside(const VolumeSnapshotContent& content) {
-  StaticPair pair = {.content_name = "",
-                     .driver = content.driver(),
-                     .handle = content.handle(),
-                     .namespace_name = "",
-                     .snapshot_name = "",
-                     .class_name = content.class_name(),
-                     .mode = content.source_mode(),
-                     .content_labels = {},
-                     .content_annotations = csi::DeletionSecretAnnotations(content)};
+  csi::StaticContent beside = csi::ContentBeside(content);
   if (content.allows_mode_change()) {
-    pair.content_annotations[objects::kModeChangeAnnotation] = "true";
+    beside.annotations[objects::kModeChangeAnnotation] = "true";
   }
-  // With distributed snapshotting one node's sidecar alone has the snapshot.
-  if (const std::string node = content.Label(objects::kManagedByLabel); !node.empty()) {
-    pair.content_labels[objects::kManagedByLabel] = node;
-  }
-  return pair;
+  return {.content_name = "",
+          .driver = std::move(beside.driver),
+          .handle = std::move(beside.handle),
+          .namespace_name = "",
+          .snapshot_name = "",
+          .class_name = std::move(beside.class_name),
+          .mode = content.source_mode(),
+          .content_labels = std::move(beside.labels),
+          .content_annotations = std::move(beside.annotations)};
 }
 
 bool IsContentOf(const VolumeSnapshotContent& content, const StaticPair& pair) {
