@@ -112,8 +112,8 @@ absl::Status HoldForItsVolume(const CallContext& ctx, k8s::ApiClient& api,
   return SetFinalizers(ctx, api, held);
 }
 
-absl::StatusOr<bool> DetachVolume(const CallContext& ctx, k8s::ApiClient& api,
-                                  const PersistentVolumeClaim& claim) {
+absl::StatusOr<bool> DeleteVolumeWithPvc(const CallContext& ctx, k8s::ApiClient& api,
+                                         const PersistentVolumeClaim& claim) {
   ASSIGN_OR_RETURN(const auto volume, FindVolumeOf(ctx, api, claim));
   if (!volume.has_value()) {
     return false;
@@ -134,7 +134,7 @@ absl::StatusOr<ClaimRelease> ReleaseClaim(const CallContext& ctx, k8s::ApiClient
     return ClaimRelease{.is_done = true};
   }
   ClaimRelease release = {.is_done = true};
-  ASSIGN_OR_RETURN(const bool has_volume, DetachVolume(ctx, api, claim));
+  ASSIGN_OR_RETURN(const bool has_volume, DeleteVolumeWithPvc(ctx, api, claim));
   if (!has_volume) {
     ASSIGN_OR_RETURN(const bool may_get_volume, MayGetVolume(ctx, api, claim));
     const absl::Time now = ctx.clock->Now();

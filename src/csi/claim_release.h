@@ -38,11 +38,11 @@ absl::StatusOr<bool> RetainsVolumes(const CallContext& ctx, k8s::ApiClient& api,
 absl::Status HoldForItsVolume(const CallContext& ctx, k8s::ApiClient& api,
                               const objects::PersistentVolumeClaim& claim);
 
-// That a PersistentVolume goes with the PVC `claim` of csi-delta: its policy becomes Delete. Not
+// Has a PersistentVolume deleted with the PVC `claim` of csi-delta: its policy becomes Delete. Not
 // that of a volume that was there before, that another claim has, that is being passed on or that
 // stands for another volume. Whether `claim` has a PersistentVolume at all.
-absl::StatusOr<bool> DetachVolume(const CallContext& ctx, k8s::ApiClient& api,
-                                  const objects::PersistentVolumeClaim& claim);
+absl::StatusOr<bool> DeleteVolumeWithPvc(const CallContext& ctx, k8s::ApiClient& api,
+                                         const objects::PersistentVolumeClaim& claim);
 
 struct ClaimRelease {
   bool is_done = false;                               // the finalizer is off

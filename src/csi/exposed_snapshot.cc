@@ -608,7 +608,7 @@ absl::Status RemoveClaim(const CallContext& ctx, k8s::ApiClient& api,
   if (!claim.has_value() || !claim->HasLabels(request.labels)) {
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(DetachVolume(ctx, api, *claim).status());
+  RETURN_IF_ERROR(DeleteVolumeWithPvc(ctx, api, *claim).status());
   return claim->is_being_deleted()
              ? absl::OkStatus()
              : k8s::IgnoreNotFound(
