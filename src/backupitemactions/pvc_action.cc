@@ -18,6 +18,7 @@
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/data_transfer.h"
+#include "csi/drop.h"
 #include "csi/moved_group.h"
 #include "csi/retry.h"
 #include "csi/snapshot_class.h"
@@ -504,7 +505,7 @@ absl::StatusOr<DataUpload> PvcAction::RebindResult(const CallContext& ctx,
   }
   const absl::Status removed =
       there.ok()
-          ? csi::RemoveSnapshot(after, env_.api,
+          ? csi::DeleteSnapshot(after, env_.api,
                                 objects::VolumeSnapshot::Key(item.namespace_name(), snapshot),
                                 taken.snapshot.uid())
           : there.status();

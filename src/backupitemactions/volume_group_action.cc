@@ -11,8 +11,8 @@
 #include "base/log.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "csi/drop.h"
 #include "csi/group_lifecycle.h"
-#include "csi/group_removal.h"
 #include "csi/owner_references.h"
 #include "csi/retry.h"
 #include "csi/snapshot_secrets.h"
@@ -197,7 +197,8 @@ absl::StatusOr<VolumeGroupSnapshotContent> VolumeGroupSnapshotAction::Mark(
 }
 
 void VolumeGroupSnapshotAction::Remove(const VolumeGroupSnapshot& group) {
-  const absl::Status removed = csi::RemoveGroup(csi::CleanUpContext(env_.clock), env_.api, group);
+  const absl::Status removed =
+      csi::DropSnapshot(csi::CleanUpContext(env_.clock), env_.api, group, csi::Data::kDelete);
   if (!removed.ok()) {
     CSIDELTA_LOG(kWarn, "a volume group snapshot is left behind",
                  {"namespace", group.namespace_name()}, {"volume_group_snapshot", group.name()},
@@ -208,7 +209,7 @@ void VolumeGroupSnapshotAction::Remove(const VolumeGroupSnapshot& group) {
 absl::StatusOr<velero::BackupItemResult> VolumeGroupSnapshotAction::Finalize(
     const CallContext& ctx, const VolumeGroupSnapshot& group, const velero::Backup& backup) {
   if (group.Annotation(objects::kFinalizeAnnotation) == backup.uid) {
-    RETURN_IF_ERROR(csi::RetainAndForget(ctx, env_.api, group));
+    RETURN_IF_ERROR(csi::DropSnapshot(ctx, env_.api, group, csi::Data::kRetain));
   }
   velero::BackupItemResult result;
   VolumeGroupSnapshot archived = group;
@@ -322,7 +323,7 @@ absl::Status VolumeGroupSnapshotAction::Cancel(const CallContext& ctx,
   }
   CSIDELTA_LOG(kInfo, "removing a volume group snapshot that did not become ready",
                {"namespace", group->namespace_name()}, {"volume_group_snapshot", group->name()});
-  return csi::RemoveGroup(ctx, env_.api, *group);
+  return csi::DropSnapshot(ctx, env_.api, *group, csi::Data::kDelete);
 }
 
 // --- VolumeGroupSnapshotContents

@@ -11,6 +11,7 @@
 #include "base/quantity.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "csi/drop.h"
 #include "csi/group_lifecycle.h"
 #include "csi/owner_references.h"
 #include "csi/retry.h"
@@ -229,7 +230,7 @@ absl::StatusOr<VolumeSnapshotContent> VolumeSnapshotAction::Label(const CallCont
 
 void VolumeSnapshotAction::Remove(const VolumeSnapshot& item) {
   const absl::Status removed =
-      csi::RemoveSnapshot(csi::CleanUpContext(env_.clock), env_.api, item.key(), item.uid());
+      csi::DeleteSnapshot(csi::CleanUpContext(env_.clock), env_.api, item.key(), item.uid());
   if (!removed.ok()) {
     CSIDELTA_LOG(kWarn, "a volume snapshot is left behind", {"namespace", item.namespace_name()},
                  {"volume_snapshot", item.name()}, {"status", removed.ToString()});
@@ -249,7 +250,7 @@ absl::StatusOr<velero::BackupItemResult> VolumeSnapshotAction::Finalize(
   }
   if (item.Annotation(objects::kFinalizeAnnotation) == backup.uid &&
       csi::MemberGroupName(item).empty()) {
-    RETURN_IF_ERROR(csi::RetainAndForget(ctx, env_.api, item));
+    RETURN_IF_ERROR(csi::DropSnapshot(ctx, env_.api, item, csi::Data::kRetain));
   }
   archived.RemoveAnnotation(objects::kFinalizeAnnotation);
   AddTimes(archived);
@@ -334,7 +335,7 @@ absl::Status VolumeSnapshotAction::Cancel(const CallContext& ctx, absl::string_v
   }
   CSIDELTA_LOG(kInfo, "removing a volume snapshot that did not become ready",
                {"namespace", key.namespace_name}, {"volume_snapshot", key.name});
-  return csi::RemoveSnapshot(ctx, env_.api, key, operation.snapshot_uid);
+  return csi::DeleteSnapshot(ctx, env_.api, key, operation.snapshot_uid);
 }
 
 }  // namespace

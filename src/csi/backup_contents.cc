@@ -54,32 +54,6 @@ absl::StatusOr<std::vector<BackupContent>> LookAtContents(
   return all;
 }
 
-absl::Status SetContentPolicy(const CallContext& ctx, const Environment& env,
-                              const VolumeSnapshotContent& content, const std::string& policy) {
-  return k8s::IgnoreNotFound(
-      objects::Apply(ctx, env.api, content.key(), objects::Patch().SetDeletionPolicy(policy)));
-}
-
-absl::Status RemoveContent(const CallContext& ctx, const Environment& env,
-                           const BackupContent& content, const std::string& policy) {
-  RETURN_IF_ERROR(SetContentPolicy(ctx, env, content.content, policy));
-  if (content.snapshot.has_value()) {
-    RETURN_IF_ERROR(k8s::IgnoreNotFound(
-        env.api.Delete(ctx, content.snapshot->key(), {.uid = content.snapshot->uid()})));
-  }
-  // Only now: a content that is being deleted already goes with the mark at once, and for a
-  // VolumeSnapshot that still lives the controller would have another snapshot taken.
-  if (policy == "Delete") {
-    // By this mark the snapshot controller tells the sidecar that deletion is meant; it leaves the
-    // mark out where it sees no VolumeSnapshot.
-    RETURN_IF_ERROR(k8s::IgnoreNotFound(objects::Apply(
-        ctx, env.api, content.content.key(),
-        objects::Patch().SetAnnotation(objects::kContentBeingDeletedAnnotation, "yes"))));
-  }
-  return k8s::IgnoreNotFound(
-      env.api.Delete(ctx, content.content.key(), {.uid = content.content.uid()}));
-}
-
 absl::Status WriteHandle(const CallContext& ctx, const Environment& env, const k8s::ObjectKey& key,
                          const std::string& handle, absl::Duration grace_period) {
   bool needless = false;

@@ -32,16 +32,6 @@ absl::StatusOr<std::vector<BackupContent>> LookAtContents(
     const CallContext& ctx, const Environment& env,
     const std::vector<objects::VolumeSnapshotContent>& contents);
 
-// Sets what becomes of the driver's snapshot when the content goes. OK when it is gone.
-absl::Status SetContentPolicy(const CallContext& ctx, const Environment& env,
-                              const objects::VolumeSnapshotContent& content,
-                              const std::string& policy);
-
-// Removes the VolumeSnapshot and then the content; `policy`, "Delete" or "Retain", says whether the
-// driver's snapshot goes with them. OK when they are gone. Does not wait for the driver.
-absl::Status RemoveContent(const CallContext& ctx, const Environment& env,
-                           const BackupContent& content, const std::string& policy);
-
 // Has the status of an object that was made for what the driver has, a content of a VolumeSnapshot
 // or of a group, name the driver's handle, where the sidecar reads what it is to delete. Waits for
 // the sidecar's first word about the object, for `grace period` and five seconds at most, and

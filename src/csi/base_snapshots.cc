@@ -10,7 +10,7 @@
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/base_index.h"
-#include "csi/owned_content.h"
+#include "csi/drop.h"
 #include "csi/snapshot_need.h"
 #include "objects/client.h"
 #include "objects/keys.h"
@@ -205,7 +205,7 @@ absl::StatusOr<bool> DropBase(const CallContext& ctx, const Environment& env,
                  {"volume_snapshot_content", content->name()}, {"reason", needs.front().message});
     return false;
   }
-  RETURN_IF_ERROR(DropWithSnapshot(ctx, env.api, *content));
+  RETURN_IF_ERROR(DeleteContent(ctx, env.api, *content));
   return true;
 }
 

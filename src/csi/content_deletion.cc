@@ -10,6 +10,7 @@
 #include "base/status_macros.h"
 #include "csi/backup_contents.h"
 #include "csi/deletion_proof.h"
+#include "csi/drop.h"
 #include "csi/population.h"
 #include "csi/static_content.h"
 #include "k8s/api_client.h"
@@ -58,7 +59,7 @@ bool BelongsToBackup(const VolumeSnapshotContent& content, const Target& target)
 // Leaves the VolumeSnapshot for the sweep, which deletes the driver's snapshot with it.
 absl::Status DeleteLater(const CallContext& ctx, const Environment& env, const Target& target,
                          const BackupContent& owned) {
-  RETURN_IF_ERROR(SetContentPolicy(ctx, env, owned.content, "Delete"));
+  RETURN_IF_ERROR(SetPolicy(ctx, env.api, owned.content.key(), Data::kDelete).status());
   return k8s::IgnoreNotFound(
       objects::Apply(ctx, env.api, owned.snapshot->key(),
                      objects::Patch()
@@ -91,8 +92,10 @@ absl::StatusOr<bool> RemoveOwned(const CallContext& ctx, const Environment& env,
     RETURN_IF_ERROR(RequireNoCopies(ctx, env, target));
   }
   for (const BackupContent& owned : all) {
-    RETURN_IF_ERROR(owned.needed ? DeleteLater(ctx, env, target, owned)
-                                 : RemoveContent(ctx, env, owned, needed ? "Retain" : "Delete"));
+    RETURN_IF_ERROR(owned.needed
+                        ? DeleteLater(ctx, env, target, owned)
+                        : DropContent(ctx, env.api, IdOf(owned.content), IdOf(owned.snapshot),
+                                      needed ? Data::kRetain : Data::kDelete));
   }
   return needed;
 }

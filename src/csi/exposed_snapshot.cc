@@ -10,7 +10,7 @@
 #include "base/status_macros.h"
 #include "csi/claim_provisioning.h"
 #include "csi/claim_release.h"
-#include "csi/owned_content.h"
+#include "csi/drop.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_state.h"
 #include "csi/static_content.h"
@@ -291,11 +291,11 @@ absl::StatusOr<std::optional<VolumeSnapshotContent>> Exposer::ReadySource(
 
 absl::StatusOr<VolumeSnapshotContent> Exposer::Retain(const VolumeSnapshot& source,
                                                       const VolumeSnapshotContent& content) {
-  ASSIGN_OR_RETURN(VolumeSnapshotContent retained,
-                   objects::Apply<VolumeSnapshotContent>(
-                       ctx_, api_, content.key(), objects::Patch().SetDeletionPolicy("Retain")));
-  if (!retained.is_retained() || retained.snapshot_uid() != source.uid() ||
-      retained.handle_or_source().empty()) {
+  ASSIGN_OR_RETURN(const auto stored, SetPolicy(ctx_, api_, content.key(), Data::kRetain));
+  absl::StatusOr<VolumeSnapshotContent> retained =
+      VolumeSnapshotContent::From(stored.value_or(objects::Object()));
+  if (!retained.ok() || retained->snapshot_uid() != source.uid() ||
+      retained->handle_or_source().empty()) {
     return Refuse(
         absl::StrCat("cannot be retained: VolumeSnapshotContent ", content.name(), " changed"));
   }
@@ -467,7 +467,7 @@ absl::Status Exposer::ForgetSource(const VolumeSnapshotContent& content) {
           api_.Delete(ctx_, source->key(), {.uid = source->uid(), .resource_version = ""}));
     }
   }
-  return RetainAndForget(ctx_, api_, *source);
+  return DropSnapshot(ctx_, api_, *source, Data::kRetain);
 }
 
 PersistentVolumeClaim Exposer::MakeClaim(bool read_only_many, bool retains_volumes) const {
@@ -639,10 +639,11 @@ absl::Status RemoveSource(const CallContext& ctx, k8s::ApiClient& api, const Exp
     return absl::OkStatus();
   }
   if (content.has_value() && content->Annotation(objects::kSourceUidAnnotation) == source->uid()) {
-    return source->is_being_deleted() ? absl::OkStatus() : RetainAndForget(ctx, api, *source);
+    return source->is_being_deleted() ? absl::OkStatus()
+                                      : DropSnapshot(ctx, api, *source, Data::kRetain);
   }
   return action == SnapshotAction::kDelete && !content.has_value()
-             ? RemoveSnapshot(ctx, api, source->key(), source->uid())
+             ? DeleteSnapshot(ctx, api, source->key(), source->uid())
              : absl::OkStatus();
 }
 
@@ -696,7 +697,7 @@ absl::Status RemoveExposure(const CallContext& ctx, k8s::ApiClient& server,
     RETURN_IF_ERROR(RemoveSource(ctx, api, request, content, action));
   }
   if (action == SnapshotAction::kDelete && content.has_value() && !content->is_being_deleted()) {
-    return DropWithSnapshot(ctx, api, *content);
+    return DeleteContent(ctx, api, *content);
   }
   return absl::OkStatus();
 }

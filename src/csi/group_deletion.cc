@@ -14,6 +14,7 @@
 #include "csi/backup_contents.h"
 #include "csi/content_deletion.h"
 #include "csi/deletion_proof.h"
+#include "csi/drop.h"
 #include "csi/moved_group.h"
 #include "csi/static_content.h"
 #include "k8s/api_client.h"
@@ -145,34 +146,17 @@ absl::StatusOr<std::optional<VolumeGroupSnapshot>> FindGroupSnapshot(
   return snapshot;
 }
 
-// Removes a content and its VolumeGroupSnapshot; the driver keeps the group.
-absl::Status RemoveGroupContent(const CallContext& ctx, const Environment& env, const Group& group,
-                                const VolumeGroupSnapshotContent& content) {
-  ASSIGN_OR_RETURN(const auto snapshot, FindGroupSnapshot(ctx, env, group, content));
-  const k8s::ObjectKey key = content.key();
-  RETURN_IF_ERROR(k8s::IgnoreNotFound(
-      objects::Apply(ctx, env.api, key, objects::Patch().SetDeletionPolicy("Retain"))));
-  if (snapshot.has_value()) {
-    RETURN_IF_ERROR(
-        k8s::IgnoreNotFound(env.api.Delete(ctx, snapshot->key(), {.uid = snapshot->uid()})));
-  }
-  // Only now: a content that is being deleted already goes with the mark at once, and for a
-  // VolumeGroupSnapshot that still lives the controller would have another one taken.
-  RETURN_IF_ERROR(k8s::IgnoreNotFound(objects::Apply(
-      ctx, env.api, key,
-      objects::Patch().SetAnnotation(objects::kGroupBeingDeletedAnnotation, "yes"))));
-  return k8s::IgnoreNotFound(env.api.Delete(ctx, key, {.uid = content.uid()}));
-}
-
 // The group before its members: while it lives they cannot go.
 absl::Status RemoveOwned(const CallContext& ctx, const Environment& env, const Group& group,
                          const std::vector<BackupContent>& members) {
   ASSIGN_OR_RETURN(const auto contents, ListOwnedGroupContents(ctx, env, group));
   for (const VolumeGroupSnapshotContent& content : contents) {
-    RETURN_IF_ERROR(RemoveGroupContent(ctx, env, group, content));
+    ASSIGN_OR_RETURN(const auto snapshot, FindGroupSnapshot(ctx, env, group, content));
+    RETURN_IF_ERROR(DropContent(ctx, env.api, IdOf(content), IdOf(snapshot), Data::kRetain));
   }
   for (const BackupContent& member : members) {
-    RETURN_IF_ERROR(RemoveContent(ctx, env, member, "Retain"));
+    RETURN_IF_ERROR(
+        DropContent(ctx, env.api, IdOf(member.content), IdOf(member.snapshot), Data::kRetain));
   }
   return absl::OkStatus();
 }

@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "csi/group_removal.h"
+#include "csi/drop.h"
 #include "csi/lease_wait.h"
 #include "csi/retry.h"
 #include "csi/volume_lease.h"
@@ -527,7 +527,7 @@ absl::Status GroupMaker::TryCleanUp(const CallContext& after) {
   // One that entered the archive is referenced, and no sweep removes it.
   const bool is_orphaned =
       group.has_value() && IsManaged(*group, request_.backup) && !EnteredArchive(*group);
-  return is_orphaned ? RemoveGroup(after, env_.api, *group) : absl::OkStatus();
+  return is_orphaned ? DropSnapshot(after, env_.api, *group, Data::kDelete) : absl::OkStatus();
 }
 
 }  // namespace

@@ -26,9 +26,9 @@
 //       v
 //   VolumeGroupSnapshot, content with the driver's handle, members --error, timeout, cancel--+
 //       |  the driver                                                                       |
-//       v                                                                           RemoveGroup
+//       v                                                                 DropSnapshot(kDelete)
 //   ready --operation cancelled-------------------------------------------------------------+
-//       |  RetainAndForget                                                             v
+//       |  DropSnapshot(kRetain)                                                       v
 //       v                                                              everything made is gone
 //   the driver's group alone; the archive holds the objects
 namespace csidelta::csi {

@@ -12,9 +12,8 @@
 #include "csi/backup_contents.h"
 #include "csi/base_snapshots.h"
 #include "csi/content_deletion.h"
-#include "csi/group_removal.h"
+#include "csi/drop.h"
 #include "csi/lease_wait.h"
-#include "csi/owned_content.h"
 #include "csi/retry.h"
 #include "csi/static_content.h"
 #include "k8s/api_client.h"
@@ -52,8 +51,9 @@ absl::Status DeleteRecord(const CallContext& ctx, const Environment& env, const 
   }
   const auto secret =
       record->DeletionSecret(GroupClassOf(kinds.classes, record->driver(), record->class_name()));
-  RETURN_IF_ERROR(k8s::IgnoreNotFound(objects::Apply(
-      ctx, env.api, key, objects::Patch().SetDeletionPolicy("Delete").SetAnnotations(secret))));
+  RETURN_IF_ERROR(
+      SetPolicy(ctx, env.api, key, Data::kDelete, objects::Patch().SetAnnotations(secret))
+          .status());
   if (record->handle().empty()) {
     RETURN_IF_ERROR(WriteHandle(ctx, env, key, record->handle_or_source(), kSidecarGracePeriod));
   }
@@ -201,7 +201,7 @@ absl::StatusOr<TakenSnapshot> GroupAdoption::MakeMember(const std::string& claim
 }
 
 absl::Status GroupAdoption::ForgetGroup() {
-  RETURN_IF_ERROR(RetainAndForget(ctx_, env_.api, taken_.group));
+  RETURN_IF_ERROR(DropSnapshot(ctx_, env_.api, taken_.group, Data::kRetain));
   return objects::WaitFor<VolumeGroupSnapshot>(
       ctx_.WithTimeout(request_.backup.csi_snapshot_timeout), env_.api, taken_.group.key(),
       [&](const VolumeGroupSnapshot* group) -> absl::StatusOr<bool> {
@@ -351,15 +351,15 @@ absl::Status GroupAdoption::TryCleanUp(const CallContext& after) {
                      objects::Find<VolumeSnapshotContent>(after, env_.api,
                                                           VolumeSnapshotContent::Key("", name)));
     if (content.has_value() && MovedGroupOf(*content) == record_) {
-      RETURN_IF_ERROR(DeleteContent(after, env_.api, *content, "Retain"));
+      RETURN_IF_ERROR(DropContent(after, env_.api, IdOf(*content), std::nullopt, Data::kRetain));
     }
   }
   RETURN_IF_ERROR(DeleteRecord(after, env_, record_));
   // Some may have been retained before the rest could be.
   for (const auto& [claim_uid, member] : taken_.members) {
-    RETURN_IF_ERROR(SetContentPolicy(after, env_, member.content, "Delete"));
+    RETURN_IF_ERROR(SetPolicy(after, env_.api, member.content.key(), Data::kDelete).status());
   }
-  return RemoveGroup(after, env_.api, taken_.group);
+  return DropSnapshot(after, env_.api, taken_.group, Data::kDelete);
 }
 
 void GroupAdoption::CleanUp() {
@@ -590,13 +590,6 @@ absl::StatusOr<bool> DeleteOrphanedRecord(const CallContext& ctx, const Environm
   return true;
 }
 
-absl::Status ReleaseMember(const CallContext& ctx, k8s::ApiClient& api,
-                           const VolumeSnapshotContent& content) {
-  return k8s::IgnoreNotFound(objects::Apply(
-      ctx, api, content.key(),
-      objects::Patch().SetLabel(objects::kReleasedLabel, "true").RemoveLabel(objects::kBaseLabel)));
-}
-
 absl::Status FinalizeMovedGroup(const CallContext& ctx, const Environment& env,
                                 const VolumeSnapshotContent& content) {
   const std::string record = MovedGroupOf(content);
@@ -625,7 +618,7 @@ absl::Status FinalizeMovedGroup(const CallContext& ctx, const Environment& env,
                {"volume_group_snapshot_content", record},
                {"members", absl::StrCat(members.size())});
   for (const VolumeSnapshotContent* const member : members) {
-    RETURN_IF_ERROR(DeleteContent(ctx, env.api, *member, "Retain"));
+    RETURN_IF_ERROR(DropContent(ctx, env.api, IdOf(*member), std::nullopt, Data::kRetain));
   }
   return absl::OkStatus();
 }

@@ -82,11 +82,6 @@ absl::StatusOr<std::optional<TakenSnapshot>> ContinueAdoption(const CallContext&
                                                               const SnapshotRequest& request,
                                                               const std::string& version);
 
-// Says that the snapshot of a member is not needed any more; it is no base from here on. OK when
-// the content is gone. Idempotent.
-absl::Status ReleaseMember(const CallContext& ctx, k8s::ApiClient& api,
-                           const objects::VolumeSnapshotContent& content);
-
 // For what is left of a AdoptGroup() whose process died, once its backup is over, or an hour
 // after the record was made: releases members without a VolumeSnapshot, and deletes a record that
 // has no member, with the driver's group. Returns whether it deleted the record.

@@ -13,8 +13,8 @@
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/backup_contents.h"
+#include "csi/drop.h"
 #include "csi/group_lifecycle.h"
-#include "csi/group_removal.h"
 #include "csi/snapshot_lifecycle.h"
 #include "k8s/api_client.h"
 #include "objects/backup.h"
@@ -152,7 +152,7 @@ class Sweep {
   // may have entered its archive since: whatever is to be done is decided again on what it is now.
   absl::Status Settle(const Snapshot& listed);
   absl::Status Apply(SweepAction action, const Snapshot& snapshot);
-  absl::Status Remove(const Snapshot& snapshot);
+  absl::Status Drop(const Snapshot& snapshot, Data data);
   absl::Status Patch(const Snapshot& snapshot, const objects::Patch& patch);
 
   // Whether the driver's snapshot is meant to go with the VolumeSnapshot, or there is no content.
@@ -205,7 +205,7 @@ absl::Status Sweep::ReleaseLate(const Snapshot& snapshot) {
     ++result_.kept;
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(Remove(snapshot));
+  RETURN_IF_ERROR(Drop(snapshot, Data::kDelete));
   ++result_.released;
   return absl::OkStatus();
 }
@@ -235,8 +235,7 @@ absl::Status Sweep::Apply(SweepAction action, const Snapshot& snapshot) {
       return DiscardUnseen(snapshot);
     case SweepAction::kFinish:
       ++result_.finished;
-      return std::visit([&](const auto& one) { return RetainAndForget(ctx_, env_.api, one); },
-                        snapshot);
+      return Drop(snapshot, Data::kRetain);
     case SweepAction::kMarkOwned:
       ++result_.kept;
       return Patch(snapshot, objects::Patch()
@@ -257,11 +256,9 @@ absl::Status Sweep::Apply(SweepAction action, const Snapshot& snapshot) {
   return absl::OkStatus();
 }
 
-absl::Status Sweep::Remove(const Snapshot& snapshot) {
-  if (const auto* const group = std::get_if<VolumeGroupSnapshot>(&snapshot); group != nullptr) {
-    return RemoveGroup(ctx_, env_.api, *group);
-  }
-  return RemoveSnapshot(ctx_, env_.api, KeyOf(snapshot), AsObject(snapshot).uid());
+absl::Status Sweep::Drop(const Snapshot& snapshot, Data data) {
+  return std::visit([&](const auto& one) { return DropSnapshot(ctx_, env_.api, one, data); },
+                    snapshot);
 }
 
 absl::Status Sweep::Patch(const Snapshot& snapshot, const objects::Patch& patch) {
@@ -289,7 +286,7 @@ absl::Status Sweep::DiscardUnseen(const Snapshot& snapshot) {
 }
 
 absl::Status Sweep::Discard(const Snapshot& snapshot) {
-  RETURN_IF_ERROR(Remove(snapshot));
+  RETURN_IF_ERROR(Drop(snapshot, Data::kDelete));
   ++result_.swept;
   CSIDELTA_LOG(kInfo, "swept a volume snapshot that an unfinished backup left behind",
                {"namespace", AsObject(snapshot).namespace_name()},

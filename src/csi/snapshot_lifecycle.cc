@@ -9,8 +9,8 @@
 #include "base/log.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "csi/drop.h"
 #include "csi/lease_wait.h"
-#include "csi/moved_group.h"
 #include "csi/retry.h"
 #include "csi/volume_lease.h"
 #include "k8s/api_client.h"
@@ -114,58 +114,6 @@ absl::StatusOr<VolumeSnapshot> EnsureSnapshot(const CallContext& ctx, const Envi
   return snapshot;
 }
 
-// --- Removing
-
-// The snapshot controller calls the content so that it makes for a VolumeSnapshot of a claim.
-std::string MadeContentName(const VolumeSnapshot& snapshot) {
-  return absl::StrCat("snapcontent-", snapshot.uid());
-}
-
-// Has the content's snapshot deleted along with it. Whether there was such a content; one that
-// refers to another VolumeSnapshot is none. A content that the controller made needs no look.
-absl::StatusOr<bool> MarkForDeletion(const CallContext& ctx, k8s::ApiClient& api,
-                                     const k8s::ObjectKey& content,
-                                     const VolumeSnapshot& snapshot) {
-  if (content.name != MadeContentName(snapshot)) {
-    ASSIGN_OR_RETURN(const auto found, objects::Find<VolumeSnapshotContent>(ctx, api, content));
-    if (!found.has_value() || !found->Names(snapshot)) {
-      return false;
-    }
-    if (!MovedGroupOf(*found).empty()) {
-      RETURN_IF_ERROR(ReleaseMember(ctx, api, *found));
-      return true;
-    }
-  }
-  const absl::Status status =
-      objects::Apply(ctx, api, content, objects::Patch().SetDeletionPolicy("Delete"));
-  if (absl::IsNotFound(status)) {
-    return false;
-  }
-  RETURN_IF_ERROR(status);
-  return true;
-}
-
-// "" while it has none.
-std::string KnownContentName(const VolumeSnapshot& snapshot) {
-  const std::string bound = snapshot.bound_content();
-  return bound.empty() ? snapshot.source_content() : bound;
-}
-
-absl::Status TryRemove(const CallContext& ctx, k8s::ApiClient& api,
-                       const VolumeSnapshot& snapshot) {
-  const bool knows_content = !KnownContentName(snapshot).empty();
-  const k8s::ObjectKey content = VolumeSnapshotContent::Key("", ContentNameOf(snapshot));
-  ASSIGN_OR_RETURN(const bool marked, MarkForDeletion(ctx, api, content, snapshot));
-  RETURN_IF_ERROR(k8s::IgnoreGone(api.Delete(ctx, snapshot.key(), {.uid = snapshot.uid()})));
-  if (marked || knows_content) {
-    return absl::OkStatus();
-  }
-  // A content that came between the last read and the deletion would not be deleted by any
-  // controller.
-  ASSIGN_OR_RETURN(const bool came_late, MarkForDeletion(ctx, api, content, snapshot));
-  return came_late ? k8s::IgnoreGone(api.Delete(ctx, content, {})) : absl::OkStatus();
-}
-
 absl::Status TryCleanUp(const CallContext& ctx, const Environment& env,
                         const SnapshotRequest& request) {
   ASSIGN_OR_RETURN(
@@ -174,7 +122,7 @@ absl::Status TryCleanUp(const CallContext& ctx, const Environment& env,
           ctx, env.api, VolumeSnapshot::Key(request.claim_namespace, SnapshotName(request))));
   const bool is_orphaned =
       snapshot.has_value() && IsManaged(*snapshot, request.backup) && !EnteredArchive(*snapshot);
-  return is_orphaned ? TryRemove(ctx, env.api, *snapshot) : absl::OkStatus();
+  return is_orphaned ? DropSnapshot(ctx, env.api, *snapshot, Data::kDelete) : absl::OkStatus();
 }
 
 // Removes what TakeSnapshot made without use, in its own time. The name alone tells it, because the
@@ -207,33 +155,7 @@ absl::StatusOr<TakenSnapshot> MakeUnderLease(const CallContext& ctx, const Envir
   return taken;
 }
 
-absl::Status TryRetainAndForget(const CallContext& ctx, k8s::ApiClient& api,
-                                const VolumeSnapshot& snapshot) {
-  const k8s::ObjectKey content = VolumeSnapshotContent::Key("", snapshot.bound_content());
-  if (content.name.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat("VolumeSnapshot ", snapshot.namespace_name(),
-                                                      "/", snapshot.name(), " is not bound"));
-  }
-  const auto retained = objects::Apply<VolumeSnapshotContent>(
-      ctx, api, content, objects::Patch().SetDeletionPolicy("Retain"));
-  if (!absl::IsNotFound(retained.status())) {
-    RETURN_IF_ERROR(retained.status());
-    if (!retained->is_retained() || retained->snapshot_uid() != snapshot.uid()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("VolumeSnapshotContent ", content.name, " cannot be retained"));
-    }
-    RETURN_IF_ERROR(k8s::IgnoreGone(api.Delete(ctx, content, {.uid = retained->uid()})));
-  }
-  return k8s::IgnoreGone(api.Delete(ctx, snapshot.key(), {.uid = snapshot.uid()}));
-}
-
 }  // namespace
-
-std::string ContentNameOf(const VolumeSnapshot& snapshot) {
-  // The content may be there before the VolumeSnapshot knows it.
-  const std::string known = KnownContentName(snapshot);
-  return known.empty() ? MadeContentName(snapshot) : known;
-}
 
 bool EnteredArchive(const VolumeSnapshot& snapshot) {
   return !snapshot.Annotation(objects::kVolumeSnapshotHandleAnnotation).empty();
@@ -295,20 +217,6 @@ absl::StatusOr<TakenSnapshot> TakeSnapshot(const CallContext& ctx, const Environ
                                   return taken.status();
                                 }));
   return taken;
-}
-
-absl::Status RemoveSnapshot(const CallContext& ctx, k8s::ApiClient& api,
-                            const k8s::ObjectKey& snapshot, absl::string_view uid) {
-  return RetryTransient(ctx, [&]() -> absl::Status {
-    ASSIGN_OR_RETURN(const auto found, objects::Find<VolumeSnapshot>(ctx, api, snapshot));
-    return found.has_value() && found->uid() == uid ? TryRemove(ctx, api, *found)
-                                                    : absl::OkStatus();
-  });
-}
-
-absl::Status RetainAndForget(const CallContext& ctx, k8s::ApiClient& api,
-                             const VolumeSnapshot& snapshot) {
-  return RetryTransient(ctx, [&] { return TryRetainAndForget(ctx, api, snapshot); });
 }
 
 }  // namespace csidelta::csi

@@ -20,9 +20,9 @@
 //       v
 //   VolumeSnapshot, and content with the driver's handle --error, timeout, cancel-+
 //       |  the driver                                                             |
-//       v                                                               RemoveSnapshot
+//       v                                                    DropSnapshot(kDelete)
 //   ready --operation cancelled-------------------------------------------------+
-//       |  RetainAndForget                                                        v
+//       |  DropSnapshot(kRetain)                                                  v
 //       v                                                         everything made is gone
 //   the driver's snapshot alone; the archive holds the objects
 namespace csidelta::csi {
@@ -60,10 +60,6 @@ bool EnteredArchive(const objects::VolumeSnapshot& snapshot);
 // The same, for this backup. Pure.
 bool IsManaged(const objects::VolumeSnapshot& snapshot, const velero::Backup& backup);
 
-// What the content of a VolumeSnapshot is called, or is going to be: the one that it is bound to,
-// or is of, else the one that the snapshot controller makes for it. Pure.
-std::string ContentNameOf(const objects::VolumeSnapshot& snapshot);
-
 // Has the driver cut a snapshot of a claim's volume and returns as soon as the API server shows its
 // handle. Waits first until no other snapshot of that volume is being taken: for its turn, and for
 // VolumeSnapshots managed by another program. These waits end after the backup's csiSnapshotTimeout
@@ -77,17 +73,5 @@ std::string ContentNameOf(const objects::VolumeSnapshot& snapshot);
 // and what the API server says. After any error nothing of it is left, or the log names what is.
 absl::StatusOr<TakenSnapshot> TakeSnapshot(const CallContext& ctx, const Environment& env,
                                            const SnapshotRequest& request);
-
-// Removes a VolumeSnapshot together with the driver's snapshot: has its content deleted with it. OK
-// when it is gone already, or another one (by uid) has its name. Does not wait for the driver.
-absl::Status RemoveSnapshot(const CallContext& ctx, k8s::ApiClient& api,
-                            const k8s::ObjectKey& snapshot, absl::string_view uid);
-
-// Removes a VolumeSnapshot and its content while the driver keeps the snapshot, so that it survives
-// the claim's namespace. The objects live on in the archive. Changes nothing unless the API server
-// confirms that the content is to be retained. OK when it is done already. `snapshot` as read from
-// the API server.
-absl::Status RetainAndForget(const CallContext& ctx, k8s::ApiClient& api,
-                             const objects::VolumeSnapshot& snapshot);
 
 }  // namespace csidelta::csi

@@ -16,9 +16,9 @@
 #include "csi/base_snapshots.h"
 #include "csi/claim_release.h"
 #include "csi/deletion_proof.h"
+#include "csi/drop.h"
 #include "csi/exposed_snapshot.h"
 #include "csi/moved_group.h"
-#include "csi/owned_content.h"
 #include "datamover/keyring.h"
 #include "datamover/mover_kinds.h"
 #include "datamover/task_watch.h"
@@ -129,7 +129,7 @@ absl::Status DropContent(const CallContext& ctx, const MoverEnvironment& env,
   if (!content.has_value() || content->is_being_deleted()) {
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(csi::DropWithSnapshot(ctx, env.api, *content));
+  RETURN_IF_ERROR(csi::DeleteContent(ctx, env.api, *content));
   if (csi::MovedGroupOf(*content).empty()) {
     return absl::OkStatus();
   }

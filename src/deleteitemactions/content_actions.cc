@@ -8,7 +8,7 @@
 #include "csi/backup_contents.h"
 #include "csi/content_deletion.h"
 #include "csi/group_deletion.h"
-#include "csi/snapshot_lifecycle.h"
+#include "csi/drop.h"
 #include "deleteitemactions/actions.h"
 #include "deleteitemactions/driver_grace_period.h"
 #include "deleteitemactions/group_deletions.h"
@@ -110,7 +110,7 @@ class VolumeSnapshotAction : public velero::ActionOn<velero::DeleteItemAction> {
                ? absl::FailedPreconditionError(absl::StrCat(k8s::ToString(key),
                                                             " is kept: a PVC is being filled from "
                                                             "it; delete the backup again later"))
-               : csi::RemoveSnapshot(ctx, env_.api, key, item.uid());
+               : csi::DeleteSnapshot(ctx, env_.api, key, item.uid());
   }
 
  private:

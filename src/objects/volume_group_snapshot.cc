@@ -250,6 +250,16 @@ std::string DriverOf(const Object& content) {
   return GetString(content.json(), {"spec", "driver"});
 }
 
+std::string DeletionPolicyOf(const Object& content) {
+  return GetString(content.json(), {"spec", "deletionPolicy"});
+}
+
+std::string SnapshotUidOf(const k8s::ResourceType& type, const Object& content) {
+  return GetString(
+      content.json(),
+      {"spec", IsGroupKind(type) ? "volumeGroupSnapshotRef" : "volumeSnapshotRef", "uid"});
+}
+
 bool IsStatusCleared(const Object& content) {
   const Json* const status = FindJson(content.json(), {"status"});
   return status != nullptr && status->is_object() && !status->contains("readyToUse");

@@ -172,6 +172,9 @@ bool IsStatusCleared(const Object& content);
 // The driver reported the snapshot as one of a group.
 bool IsInGroup(const k8s::ResourceType& type, const Object& content);
 std::string DriverOf(const Object& content);
+std::string DeletionPolicyOf(const Object& content);
+// Of the VolumeSnapshot, or group, that it is bound to; "".
+std::string SnapshotUidOf(const k8s::ResourceType& type, const Object& content);
 
 // What a cluster serves of the kinds.
 struct GroupKinds {

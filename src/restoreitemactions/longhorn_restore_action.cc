@@ -13,8 +13,8 @@
 #include "base/quantity.h"
 #include "base/status_macros.h"
 #include "csi/backup_contents.h"
+#include "csi/drop.h"
 #include "csi/retry.h"
-#include "csi/snapshot_lifecycle.h"
 #include "csi/static_content.h"
 #include "k8s/api_client.h"
 #include "longhorn/native_snapshot.h"
@@ -339,7 +339,7 @@ absl::Status LonghornRestoreAction::TryRemoveSource(const CallContext& ctx,
   }
   ASSIGN_OR_RETURN(const bool is_needed, csi::IsStillNeeded(ctx, env_, *snapshot));
   return is_needed ? absl::FailedPreconditionError("another PVC is being filled from it")
-                   : csi::RetainAndForget(ctx, env_.api, *snapshot);
+                   : csi::DropSnapshot(ctx, env_.api, *snapshot, csi::Data::kRetain);
 }
 
 template <typename Kind>

@@ -5,7 +5,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "csi/group_removal.h"
+#include "csi/drop.h"
 #include "csi/retry.h"
 #include "csi/snapshot_lifecycle.h"
 #include "k8s/access_review.h"
@@ -115,7 +115,7 @@ absl::Status WithdrawSnapshot(const Clock& clock, k8s::ApiClient& api, const k8s
                               const std::string& uid, const absl::Status& status) {
   const CallContext ctx = csi::CleanUpContext(clock);
   if (MayPatch(ctx, api, VolumeSnapshotContent::Type())) {
-    return WithEnding(status, key, csi::RemoveSnapshot(ctx, api, key, uid), "");
+    return WithEnding(status, key, csi::DeleteSnapshot(ctx, api, key, uid), "");
   }
   const auto snapshot = objects::Get<objects::VolumeSnapshot>(ctx, api, key);
   const std::string retained =
@@ -132,11 +132,10 @@ absl::Status WithdrawGroup(const Clock& clock, k8s::ApiClient& api,
   const k8s::ObjectKey key = group.key();
   if (MayPatch(ctx, api, VolumeSnapshotContent::Type()) &&
       MayPatch(ctx, api, VolumeGroupSnapshotContent::kKind.TypeOf(group.version()))) {
-    return WithEnding(status, key, csi::RemoveGroup(ctx, api, group), "");
+    return WithEnding(status, key, csi::DropSnapshot(ctx, api, group, csi::Data::kDelete), "");
   }
   const std::string retained = RetainedText<VolumeGroupSnapshotContent>(
-      ctx, api,
-      VolumeGroupSnapshotContent::Key(group.version(), "", csi::GroupContentNameOf(group)));
+      ctx, api, VolumeGroupSnapshotContent::Key(group.version(), "", csi::ContentNameOf(group)));
   return WithEnding(status, key, DeleteByUid(ctx, api, key, group.uid()), retained);
 }
 

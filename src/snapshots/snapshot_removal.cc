@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
+#include "csi/drop.h"
 #include "csi/retry.h"
 #include "csi/snapshot_state.h"
 #include "k8s/api_client.h"
@@ -49,13 +50,12 @@ absl::StatusOr<std::optional<VolumeSnapshotContent>> FindContentOf(const CallCon
   return objects::Find<VolumeSnapshotContent>(ctx, api, VolumeSnapshotContent::Key("", name));
 }
 
-absl::Status PatchPolicy(const CallContext& ctx, k8s::ApiClient& api,
-                         const VolumeSnapshotContent& content, absl::string_view policy) {
-  return objects::Apply(ctx, api, content.key(),
-                        objects::Patch()
-                            .IfUid(content.uid())
-                            .IfVersion(content.resource_version())
-                            .SetDeletionPolicy(policy));
+// Of the content as it was read: else ABORTED.
+absl::Status SetPolicyAsRead(const CallContext& ctx, k8s::ApiClient& api,
+                             const VolumeSnapshotContent& content, csi::Data data) {
+  return csi::SetPolicy(ctx, api, content.key(), data,
+                        objects::Patch().IfUid(content.uid()).IfVersion(content.resource_version()))
+      .status();
 }
 
 // What makes the policy Delete for as long as the VolumeSnapshot is to go.
@@ -87,10 +87,7 @@ class ContentPolicy {
                          ", whose data it is: leave out --with-data"));
       }
       changed_ = content->name();  // Also when the answer is lost.
-      set = PatchPolicy(ctx_, api_, *content, "Delete");
-      if (set.ok()) {
-        return Confirm(entry);
-      }
+      set = SetPolicyAsRead(ctx_, api_, *content, csi::Data::kDelete);
       if (!absl::IsAborted(set)) {
         return set;
       }
@@ -112,7 +109,8 @@ class ContentPolicy {
       if (content.ok() && (!content->has_value() || (*content)->is_retained())) {
         return reason;
       }
-      put = content.ok() ? PatchPolicy(ctx, api_, **content, "Retain") : content.status();
+      put = content.ok() ? SetPolicyAsRead(ctx, api_, **content, csi::Data::kRetain)
+                         : content.status();
       if (!absl::IsAborted(put)) {
         break;
       }
@@ -126,16 +124,6 @@ class ContentPolicy {
   }
 
  private:
-  absl::Status Confirm(const SnapshotEntry& entry) {
-    ASSIGN_OR_RETURN(const std::optional<VolumeSnapshotContent> content,
-                     FindContentOf(ctx_, api_, entry.content));
-    return content.has_value() && content->is_retained()
-               ? absl::FailedPreconditionError(absl::StrCat("the policy of VolumeSnapshotContent ",
-                                                            entry.content,
-                                                            " stays Retain: nothing was deleted"))
-               : absl::OkStatus();
-  }
-
   const CallContext& ctx_;
   k8s::ApiClient& api_;
   std::string changed_;  // the content whose policy was Retain

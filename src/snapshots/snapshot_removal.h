@@ -15,8 +15,8 @@
 #include "snapshots/snapshot_inventory.h"
 
 // How a VolumeSnapshot is deleted on request: what becomes of its data, whether it may go, and the
-// deletion itself. For `snapshot delete`, `snapshot prune` and what makes room; a backup removes
-// its own by csi/snapshot_lifecycle.h.
+// deletion itself. For `snapshot delete`, `snapshot prune` and what makes room; all
+// others drop theirs by csi/drop.h.
 namespace csidelta::snapshots {
 
 // What becomes of the data when the VolumeSnapshot is deleted:
@@ -88,8 +88,8 @@ struct Removal {
 // Deletes the VolumeSnapshot as `entry` was read: by uid and resourceVersion, so that a change
 // since then (a label that keeps it, another one of the same name) is not overrun. One that has
 // changed is read again by name, and judged again by ProtectionsOf(). With `with_data` the policy
-// of its content becomes Delete first, which is confirmed by reading it back, and Retain again when
-// the VolumeSnapshot stays.
+// of its content becomes Delete first, which the API server confirms, and Retain again when the
+// VolumeSnapshot stays.
 //
 // Errors are those of the API server; PERMISSION_DENIED names the right. ABORTED: it changes again
 // and again. FAILED_PRECONDITION: the content belongs to another VolumeSnapshot, or its policy

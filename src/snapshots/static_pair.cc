@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "csi/drop.h"
 #include "csi/retry.h"
 #include "csi/static_content.h"
 #include "k8s/api_client.h"
@@ -113,23 +114,7 @@ absl::Status RemovePairContent(const CallContext& ctx, k8s::ApiClient& api,
   if (!content.has_value() || !IsContentOf(*content, pair)) {
     return absl::OkStatus();
   }
-  // The sidecar lets a bound content go only when its deletion is meant; with Retain that deletes
-  // the object alone.
-  const auto retained = objects::Apply<VolumeSnapshotContent>(
-      ctx, api, PairContentKey(pair),
-      objects::Patch()
-          .IfUid(content->uid())
-          .SetDeletionPolicy("Retain")
-          .SetAnnotation(objects::kContentBeingDeletedAnnotation, "yes"));
-  if (absl::IsNotFound(retained.status())) {
-    return absl::OkStatus();
-  }
-  RETURN_IF_ERROR(retained.status());
-  if (!retained->is_retained()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("VolumeSnapshotContent ", pair.content_name, " cannot be retained"));
-  }
-  return k8s::IgnoreGone(api.Delete(ctx, PairContentKey(pair), {.uid = content->uid()}));
+  return csi::DropContent(ctx, api, csi::IdOf(*content), std::nullopt, csi::Data::kRetain);
 }
 
 absl::Status TryRemovePair(const CallContext& ctx, k8s::ApiClient& api, const StaticPair& pair) {
@@ -215,10 +200,10 @@ absl::StatusOr<VolumeSnapshot> MakePair(const CallContext& ctx, k8s::ApiClient& 
 }
 
 absl::Status RetainNoMore(const CallContext& ctx, k8s::ApiClient& api, const StaticPair& pair) {
-  const absl::Status status = csi::RetryTransient(ctx, [&] {
-    return objects::Apply(ctx, api, PairContentKey(pair),
-                          objects::Patch().SetDeletionPolicy(kDeletePolicy));
-  });
+  const auto set = csi::RetryTransient(
+      ctx, [&] { return csi::SetPolicy(ctx, api, PairContentKey(pair), csi::Data::kDelete); });
+  const absl::Status status =
+      set.ok() && !set->has_value() ? absl::NotFoundError("it is gone") : set.status();
   return Annotate(status, absl::StrCat("VolumeSnapshotContent ", pair.content_name,
                                        " keeps the policy Retain"));
 }

@@ -14,9 +14,9 @@
 #include "absl/strings/string_view.h"
 #include "backupitemactions/actions.h"
 #include "csi/base_snapshots.h"
+#include "csi/drop.h"
 #include "csi/group_deletion.h"
 #include "csi/group_lifecycle.h"
-#include "csi/group_removal.h"
 #include "csi/moved_group.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/static_content.h"
@@ -170,7 +170,8 @@ TEST_F(VolumeGroupTest, LaterMembersCostOneRequestEach) {
 TEST_F(VolumeGroupTest, AGroupThatWasRemovedIsInNoClaim) {
   ASSERT_THAT(Execute(0), IsOk());
   const Json group = Group();
-  ASSERT_THAT(csi::RemoveGroup(ctx_, api_, support::As<objects::VolumeGroupSnapshot>(group)),
+  ASSERT_THAT(csi::DropSnapshot(ctx_, api_, support::As<objects::VolumeGroupSnapshot>(group),
+                                csi::Data::kDelete),
               IsOk());
   const auto fails = StatusIs(absl::StatusCode::kFailedPrecondition,
                               AllOf(HasSubstr("app/data-1"), HasSubstr(k8s::Name(group))));
@@ -336,7 +337,8 @@ class DyingPluginTest : public MovedVolumeGroupTest, public testing::WithParamIn
       content.annotations.merge(
           csi::MovedGroupAnnotations(support::As<objects::VolumeSnapshotContent>(source)));
       api_.Seed(VolumeSnapshotContentType(), csi::MakeStaticContent(content).json());
-      EXPECT_THAT(csi::RetainAndForget(ctx_, api_, support::As<objects::VolumeSnapshot>(*snapshot)),
+      EXPECT_THAT(csi::DropSnapshot(ctx_, api_, support::As<objects::VolumeSnapshot>(*snapshot),
+                                    csi::Data::kRetain),
                   IsOk());
       EXPECT_THAT(
           csi::KeepAsBase(
@@ -812,7 +814,8 @@ TEST_F(VolumeGroupTest, NoFailingCallLeavesAnythingBehind) {
     EXPECT_THAT(api_.All(LeaseType()), IsEmpty());
     ExpectNoMarks();
     for (const Json& group : api_.All(VolumeGroupSnapshotType("v1"))) {
-      EXPECT_THAT(csi::RemoveGroup(ctx_, api_, support::As<objects::VolumeGroupSnapshot>(group)),
+      EXPECT_THAT(csi::DropSnapshot(ctx_, api_, support::As<objects::VolumeGroupSnapshot>(group),
+                                    csi::Data::kDelete),
                   IsOk());
     }
   }

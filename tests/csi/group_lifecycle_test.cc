@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
-#include "csi/group_removal.h"
+#include "csi/drop.h"
 #include "csi/static_content.h"
 #include "csi/volume_lease.h"
 #include "k8s/object.h"
@@ -295,7 +295,7 @@ TEST_F(GroupLifecycleTest, OlderVersionsOfTheKindsAreSpokenToo) {
     ASSERT_THAT(taken, IsOk());
     EXPECT_THAT(taken->members, SizeIs(kClaims));
     EXPECT_EQ(taken->group.version(), version);
-    EXPECT_THAT(RemoveGroup(ctx_, api_, taken->group), IsOk());
+    EXPECT_THAT(DropSnapshot(ctx_, api_, taken->group, Data::kDelete), IsOk());
     ExpectNothingLeft();
   }
 }
@@ -337,13 +337,6 @@ TEST_F(GroupLifecycleTest, ADriverThatNeverAnswersIsWaitedForSoLong) {
 TEST_F(GroupLifecycleTest, AControllerThatIsNotThereLeavesNothing) {
   cluster_.controller_runs = false;
   EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kDeadlineExceeded));
-  ExpectNothingLeft();
-}
-
-TEST_F(GroupLifecycleTest, RetainingClassesLeaveNothingEither) {
-  cluster_.class_policy = "Retain";
-  cluster_.names_groups = false;
-  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("data-0")));
   ExpectNothingLeft();
 }
 
@@ -552,14 +545,14 @@ TEST_F(GroupLifecycleTest, NoFailingCallLeavesAnythingBehind) {
             EXPECT_FALSE(fails);
             EXPECT_THAT(taken->members, SizeIs(kClaims));
             EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
-            EXPECT_THAT(RemoveGroup(ctx_, api_, taken->group), IsOk());
+            EXPECT_THAT(DropSnapshot(ctx_, api_, taken->group, Data::kDelete), IsOk());
           }
           // A Lease or a label whose removal failed for good goes with the next one.
           clock_.Advance(absl::Minutes(30));
           if (absl::IsInternal(status)) {
             const auto next = Take();
             ASSERT_THAT(next, IsOk());
-            EXPECT_THAT(RemoveGroup(ctx_, api_, next->group), IsOk());
+            EXPECT_THAT(DropSnapshot(ctx_, api_, next->group, Data::kDelete), IsOk());
           }
           ExpectNothingLeft();
         }
@@ -572,96 +565,6 @@ TEST_F(GroupLifecycleTest, NoFailingCallLeavesAnythingBehind) {
                 Fault::kAnswerLost);
   EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kInternal, HasSubstr("injected")));
   ExpectNothingLeft();
-}
-
-TEST_F(GroupLifecycleTest, RetainedGroupsOutliveTheirObjects) {
-  for (const char* policy : {"Delete", "Retain"}) {
-    cluster_.class_policy = policy;
-    const auto taken = Take();
-    ASSERT_THAT(taken, IsOk());
-    EXPECT_THAT(RetainAndForget(ctx_, api_, taken->group), IsOk());
-    ExpectNoMarks();
-    EXPECT_THAT(api_.All(VolumeGroupSnapshotType("v1")), IsEmpty());
-    EXPECT_THAT(api_.All(VolumeGroupSnapshotContentType("v1")), IsEmpty());
-    EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
-    EXPECT_THAT(api_.All(VolumeSnapshotContentType()), IsEmpty());
-    EXPECT_THAT(RetainAndForget(ctx_, api_, taken->group), IsOk());
-  }
-  EXPECT_THAT(cluster_.driver().groups(), SizeIs(2));
-}
-
-// Velero >= 1.14 releases every member by itself, before ours or later.
-TEST_F(GroupLifecycleTest, MembersThatWereDeletedFirstGoWithTheirGroup) {
-  const auto taken = Take();
-  ASSERT_THAT(taken, IsOk());
-  for (const auto& [uid, member] : taken->members) {
-    const k8s::ObjectKey content = VolumeSnapshotContentKey(k8s::Name(member.content.json()));
-    EXPECT_THAT(api_.Patch(ctx_, content, k8s::PatchKind::kMerge,
-                           {{"spec", {{"deletionPolicy", "Retain"}}}}, ""),
-                IsOk());
-    EXPECT_THAT(api_.Delete(ctx_, content, {}), IsOk());
-    EXPECT_THAT(api_.Delete(ctx_, VolumeSnapshotKey("app", k8s::Name(member.snapshot.json())), {}),
-                IsOk());
-  }
-  EXPECT_THAT(api_.All(VolumeSnapshotType()), SizeIs(kClaims)) << "the group keeps its members";
-  EXPECT_THAT(RetainAndForget(ctx_, api_, taken->group), IsOk());
-  EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
-  EXPECT_THAT(api_.All(VolumeSnapshotContentType()), IsEmpty());
-  EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
-}
-
-TEST_F(GroupLifecycleTest, MembersOfAnotherVersionGoToo) {
-  const auto taken = Take();
-  ASSERT_THAT(taken, IsOk());
-  for (const auto& [uid, member] : taken->members) {
-    api_.Mutate(VolumeSnapshotKey("app", k8s::Name(member.snapshot.json())), [](Json& snapshot) {
-      snapshot["metadata"]["ownerReferences"][0]["apiVersion"] =
-          "groupsnapshot.storage.k8s.io/v1beta2";
-    });
-  }
-  const auto again = Take();
-  ASSERT_THAT(again, IsOk());
-  EXPECT_THAT(again->members, SizeIs(kClaims));
-  EXPECT_THAT(RetainAndForget(ctx_, api_, taken->group), IsOk());
-  EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
-  EXPECT_THAT(api_.All(VolumeSnapshotContentType()), IsEmpty());
-  EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
-}
-
-TEST_F(GroupLifecycleTest, NoFailingCallLosesARetainedGroup) {
-  int n = 1;
-  for (bool hit = true; hit; ++n) {
-    SCOPED_TRACE(absl::StrCat("call ", n));
-    const auto taken = Take();
-    ASSERT_THAT(taken, IsOk());
-    const size_t groups = cluster_.driver().groups().size();
-    api_.FailCall(n, absl::InternalError("injected"), n % 2 ? Fault::kRefused : Fault::kAnswerLost);
-    const absl::Status forgotten = RetainAndForget(ctx_, api_, taken->group);
-    hit = api_.sweep_hit();
-    api_.ClearFaults();
-    EXPECT_EQ(forgotten.ok(), !hit);
-    EXPECT_THAT(RetainAndForget(ctx_, api_, taken->group), IsOk());
-    EXPECT_THAT(cluster_.driver().groups(), SizeIs(groups));
-    EXPECT_THAT(api_.All(VolumeGroupSnapshotType("v1")), IsEmpty());
-    EXPECT_THAT(api_.All(VolumeGroupSnapshotContentType("v1")), IsEmpty());
-    EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
-    EXPECT_THAT(api_.All(VolumeSnapshotContentType()), IsEmpty());
-  }
-  EXPECT_GT(n, 2 * kClaims + 3);
-}
-
-TEST_F(GroupLifecycleTest, DoesNotForgetWhatIsNotRetained) {
-  const auto taken = Take();
-  ASSERT_THAT(taken, IsOk());
-  const std::string content = k8s::Name(taken->members.at("uid-1").content.json());
-  api_.Mutate(VolumeSnapshotContentKey(content), [](Json& object) {
-    SetJson(object, {"spec", "volumeSnapshotRef", "uid"}, "another");
-  });
-  EXPECT_THAT(RetainAndForget(ctx_, api_, taken->group),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(content)));
-  EXPECT_TRUE(api_.Find(Key()).has_value());
-  EXPECT_EQ(api_.CallCount("delete", "volumesnapshotcontents"), 0);
-  EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
 }
 
 }  // namespace

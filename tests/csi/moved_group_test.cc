@@ -10,12 +10,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
-#include "csi/backup_contents.h"
 #include "csi/base_snapshots.h"
+#include "csi/drop.h"
 #include "csi/group_deletion.h"
 #include "csi/group_lifecycle.h"
-#include "csi/group_removal.h"
-#include "csi/owned_content.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/static_content.h"
 #include "k8s/object.h"
@@ -136,7 +134,8 @@ class MovedGroupTest : public BackupFixture {
       content.annotations["mover.csi-delta.io/group-cut-at"] = snapshot_taken_at;
       api_.Seed(VolumeSnapshotContentType(), MakeStaticContent(content).json());
       const auto bound = api_.Find(VolumeSnapshotKey("app", k8s::Name(member.snapshot.json())));
-      EXPECT_THAT(RetainAndForget(ctx_, api_, support::As<objects::VolumeSnapshot>(bound.value())),
+      EXPECT_THAT(DropSnapshot(ctx_, api_, support::As<objects::VolumeSnapshot>(bound.value()),
+                               Data::kRetain),
                   IsOk());
       names.push_back(content.name);
     }
@@ -156,7 +155,7 @@ class MovedGroupTest : public BackupFixture {
   }
   void Drop(const std::string& name) {
     EXPECT_THAT(
-        DropWithSnapshot(ctx_, api_, support::As<objects::VolumeSnapshotContent>(Content(name))),
+        DeleteContent(ctx_, api_, support::As<objects::VolumeSnapshotContent>(Content(name))),
         IsOk());
   }
   void Settle(const std::string& name) {
@@ -350,7 +349,7 @@ TEST_F(MovedGroupTest, ASnapshotThatWasNotMovedIsReleasedToo) {
   ASSERT_THAT(members, IsOk());
   for (const auto& [uid, member] : *members) {
     EXPECT_THAT(
-        RemoveSnapshot(ctx_, api_, VolumeSnapshotKey("app", k8s::Name(member.snapshot.json())),
+        DeleteSnapshot(ctx_, api_, VolumeSnapshotKey("app", k8s::Name(member.snapshot.json())),
                        k8s::Uid(member.snapshot.json())),
         IsOk());
   }
@@ -434,17 +433,6 @@ TEST_F(MovedGroupTest, AMoverThatDiesWhileItFinalizesIsFollowedByOneThatContinue
     ASSERT_FALSE(HasFailure());
   }
   EXPECT_GT(calls, 8);
-}
-
-// As a plugin leaves them that dies between the first of a group's contents and the last.
-TEST_F(MovedGroupTest, AMemberThatWasRetainedAlreadyGoesWithItsGroup) {
-  const auto taken = TakeGroup(ctx_, env_, Request());
-  ASSERT_THAT(taken, IsOk());
-  const objects::VolumeSnapshotContent& retained = taken->members.at(Uid(0)).content;
-  EXPECT_THAT(SetContentPolicy(ctx_, env_, retained, "Retain"), IsOk());
-  EXPECT_THAT(RemoveGroup(ctx_, api_, taken->group), IsOk());
-  ExpectNothingLeft();
-  EXPECT_THAT(DriverGroups(), IsEmpty());
 }
 
 // A claim whose VolumeSnapshot the dead plugin did not make any more, and one whose it did.

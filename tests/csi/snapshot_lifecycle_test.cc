@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
+#include "csi/drop.h"
 #include "csi/lease_wait.h"
 #include "csi/snapshot_state.h"
 #include "csi/volume_lease.h"
@@ -155,13 +156,6 @@ TEST_F(SnapshotLifecycleTest, AContentThatComesLateGoesToo) {
   EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kDeadlineExceeded));
   ExpectNothingLeft();
   EXPECT_EQ(cluster_.driver().CallCount("CreateSnapshot"), 1);
-}
-
-TEST_F(SnapshotLifecycleTest, RetainingClassesLeaveNothingEither) {
-  cluster_.class_policy = "Retain";
-  cluster_.driver().Hold("CreateSnapshot");
-  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kDeadlineExceeded));
-  ExpectNothingLeftOnceTheDriverAnswers();
 }
 
 TEST_F(SnapshotLifecycleTest, CancelLeavesNothing) {
@@ -412,14 +406,14 @@ TEST_F(SnapshotLifecycleTest, NoFailingCallLeavesAnythingBehind) {
           if (taken.ok()) {
             EXPECT_FALSE(fails);
             EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
-            EXPECT_THAT(RemoveSnapshot(ctx_, api_, Key(), taken->snapshot.uid()), IsOk());
+            EXPECT_THAT(DeleteSnapshot(ctx_, api_, Key(), taken->snapshot.uid()), IsOk());
           }
           // A Lease whose deletion failed for good runs out by itself and goes with the next one.
           clock_.Advance(absl::Minutes(30));
           if (absl::IsInternal(status)) {
             const auto next = Take();
             ASSERT_THAT(next, IsOk());
-            EXPECT_THAT(RemoveSnapshot(ctx_, api_, Key(), next->snapshot.uid()), IsOk());
+            EXPECT_THAT(DeleteSnapshot(ctx_, api_, Key(), next->snapshot.uid()), IsOk());
           }
           ExpectNothingLeft();
         }
@@ -427,75 +421,6 @@ TEST_F(SnapshotLifecycleTest, NoFailingCallLeavesAnythingBehind) {
       }
     }
   }
-}
-
-TEST_F(SnapshotLifecycleTest, RemoveTakesOnlyTheOneMeant) {
-  ASSERT_THAT(Take(), IsOk());
-  EXPECT_THAT(RemoveSnapshot(ctx_, api_, Key(), "another-uid"), IsOk());
-  EXPECT_TRUE(api_.Find(Key()).has_value());
-  EXPECT_THAT(RemoveSnapshot(ctx_, api_, Key(), k8s::Uid(*api_.Find(Key()))), IsOk());
-  ExpectNothingLeft();
-  EXPECT_THAT(RemoveSnapshot(ctx_, api_, Key(), "gone"), IsOk());
-}
-
-TEST_F(SnapshotLifecycleTest, RemoveLeavesTheContentOfAnother) {
-  const auto taken = Take();
-  ASSERT_THAT(taken, IsOk());
-  Json others = taken->content.json();
-  SetJson(others, {"metadata", "name"}, "others");
-  SetJson(others, {"spec", "deletionPolicy"}, "Retain");
-  SetJson(others, {"spec", "volumeSnapshotRef", "uid"}, "another");
-  api_.Seed(VolumeSnapshotContentType(), others);
-  api_.Mutate(Key(), [](Json& object) {
-    SetJson(object, {"status", "boundVolumeSnapshotContentName"}, "others");
-  });
-  const k8s::ObjectKey content = VolumeSnapshotContentKey("others");
-  EXPECT_THAT(RemoveSnapshot(ctx_, api_, Key(), taken->snapshot.uid()), IsOk());
-  EXPECT_FALSE(api_.Find(Key()).has_value());
-  EXPECT_EQ(GetString(*api_.Find(content), {"spec", "deletionPolicy"}), "Retain");
-}
-
-TEST_F(SnapshotLifecycleTest, RetainedSnapshotsOutliveTheirObjects) {
-  const auto taken = Take();
-  ASSERT_THAT(taken, IsOk());
-  EXPECT_THAT(RetainAndForget(ctx_, api_, taken->snapshot), IsOk());
-  EXPECT_EQ(api_.object_count(), 0);
-  EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
-  EXPECT_THAT(RetainAndForget(ctx_, api_, taken->snapshot), IsOk());
-}
-
-TEST_F(SnapshotLifecycleTest, NoFailingCallLosesARetainedSnapshot) {
-  int n = 1;
-  for (bool hit = true; hit; ++n) {
-    SCOPED_TRACE(absl::StrCat("call ", n));
-    const auto taken = Take();
-    ASSERT_THAT(taken, IsOk());
-    api_.FailCall(n, absl::InternalError("injected"), n % 2 ? Fault::kRefused : Fault::kAnswerLost);
-    const absl::Status forgotten = RetainAndForget(ctx_, api_, taken->snapshot);
-    hit = api_.sweep_hit();
-    api_.ClearFaults();
-    EXPECT_EQ(forgotten.ok(), !hit);
-    EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
-    EXPECT_THAT(RetainAndForget(ctx_, api_, taken->snapshot), IsOk());
-    EXPECT_EQ(api_.object_count(), 0);
-    // For the next round, the driver's state is cleared.
-    cluster_.driver().RemoveSnapshot(taken->content.handle());
-    ExpectNothingLeft();
-  }
-  EXPECT_GT(n, 3);
-}
-
-TEST_F(SnapshotLifecycleTest, DoesNotForgetWhatIsNotRetained) {
-  const auto taken = Take();
-  ASSERT_THAT(taken, IsOk());
-  // The content belongs to another VolumeSnapshot by now.
-  api_.Mutate(taken->content.key(), [](Json& content) {
-    SetJson(content, {"spec", "volumeSnapshotRef", "uid"}, "another");
-  });
-  EXPECT_THAT(RetainAndForget(ctx_, api_, taken->snapshot),
-              StatusIs(absl::StatusCode::kFailedPrecondition));
-  EXPECT_TRUE(api_.Find(Key()).has_value());
-  EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
 }
 
 }  // namespace

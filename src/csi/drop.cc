@@ -1,0 +1,329 @@
+#include "csi/drop.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "csi/retry.h"
+#include "k8s/api_client.h"
+#include "objects/client.h"
+#include "objects/keys.h"
+
+namespace csidelta::csi {
+namespace {
+
+using objects::VolumeGroupSnapshot;
+using objects::VolumeGroupSnapshotContent;
+using objects::VolumeSnapshot;
+using objects::VolumeSnapshotContent;
+
+// "VolumeSnapshot shop/orders"
+std::string NameOf(const k8s::ObjectKey& key) {
+  return absl::StrCat(key.type.kind, " ", key.namespace_name, key.namespace_name.empty() ? "" : "/",
+                      key.name);
+}
+
+absl::Status DeleteObject(const CallContext& ctx, k8s::ApiClient& api, const ObjectId& object) {
+  return k8s::IgnoreGone(api.Delete(ctx, object.key, {.uid = object.uid}));
+}
+
+objects::Patch BeingDeletedMark(const k8s::ObjectKey& content) {
+  return objects::Patch().SetAnnotation(objects::IsGroupKind(content.type)
+                                            ? objects::kGroupBeingDeletedAnnotation
+                                            : objects::kContentBeingDeletedAnnotation,
+                                        "yes");
+}
+
+// --- A VolumeSnapshot, with its data
+
+// The snapshot controller calls the content so that it makes for a VolumeSnapshot of a claim.
+std::string MadeContentName(const VolumeSnapshot& snapshot) {
+  return absl::StrCat("snapcontent-", snapshot.uid());
+}
+
+// "" while it has none.
+std::string KnownContentName(const VolumeSnapshot& snapshot) {
+  const std::string bound = snapshot.bound_content();
+  return bound.empty() ? snapshot.source_content() : bound;
+}
+
+// Has the content's data deleted along with it. Whether there was such a content; one that refers
+// to another VolumeSnapshot is none. A content that the controller made needs no look.
+absl::StatusOr<bool> MarkForDeletion(const CallContext& ctx, k8s::ApiClient& api,
+                                     const k8s::ObjectKey& content,
+                                     const VolumeSnapshot& snapshot) {
+  if (content.name != MadeContentName(snapshot)) {
+    ASSIGN_OR_RETURN(const auto found, objects::Find<VolumeSnapshotContent>(ctx, api, content));
+    if (!found.has_value() || !found->Names(snapshot)) {
+      return false;
+    }
+    if (!found->Label(objects::kMovedGroupLabel).empty()) {
+      RETURN_IF_ERROR(ReleaseMember(ctx, api, *found));
+      return true;
+    }
+  }
+  ASSIGN_OR_RETURN(const auto marked, SetPolicy(ctx, api, content, Data::kDelete));
+  return marked.has_value();
+}
+
+absl::Status TryDelete(const CallContext& ctx, k8s::ApiClient& api,
+                       const VolumeSnapshot& snapshot) {
+  const bool knows_content = !KnownContentName(snapshot).empty();
+  const k8s::ObjectKey content = VolumeSnapshotContent::Key("", ContentNameOf(snapshot));
+  ASSIGN_OR_RETURN(const bool marked, MarkForDeletion(ctx, api, content, snapshot));
+  RETURN_IF_ERROR(DeleteObject(ctx, api, IdOf(snapshot)));
+  if (marked || knows_content) {
+    return absl::OkStatus();
+  }
+  // A content that came between the last read and the deletion would not be deleted by any
+  // controller.
+  ASSIGN_OR_RETURN(const bool came_late, MarkForDeletion(ctx, api, content, snapshot));
+  return came_late ? k8s::IgnoreGone(api.Delete(ctx, content, {})) : absl::OkStatus();
+}
+
+// --- A group, with its data
+
+absl::StatusOr<std::vector<VolumeSnapshot>> ListMembers(const CallContext& ctx, k8s::ApiClient& api,
+                                                        const VolumeGroupSnapshot& group) {
+  ASSIGN_OR_RETURN(std::vector<VolumeSnapshot> members,
+                   objects::List<VolumeSnapshot>(ctx, api, group.namespace_name()));
+  std::erase_if(members, [&](const VolumeSnapshot& one) { return !one.IsMemberOf(group.uid()); });
+  return members;
+}
+
+// Nothing unless it refers to `group`.
+absl::StatusOr<std::optional<VolumeGroupSnapshotContent>> FindContent(
+    const CallContext& ctx, k8s::ApiClient& api, const VolumeGroupSnapshot& group) {
+  ASSIGN_OR_RETURN(
+      auto content,
+      objects::Find<VolumeGroupSnapshotContent>(
+          ctx, api, VolumeGroupSnapshotContent::Key(group.version(), "", ContentNameOf(group))));
+  if (content.has_value() && content->snapshot_uid() != group.uid()) {
+    content.reset();
+  }
+  return content;
+}
+
+// A member that the controller does not know as one yet would keep this finalizer for ever.
+absl::Status UnprotectUnknownMember(const CallContext& ctx, k8s::ApiClient& api,
+                                    VolumeSnapshot snapshot) {
+  if (!snapshot.group_snapshot().empty() ||
+      !snapshot.RemoveFinalizer(objects::kSnapshotInGroupFinalizer)) {
+    return absl::OkStatus();
+  }
+  return k8s::IgnoreGone(objects::Apply(ctx, api, snapshot.key(),
+                                        objects::Patch()
+                                            .SetFinalizers(snapshot.finalizers())
+                                            .IfVersion(snapshot.resource_version())));
+}
+
+// Has everything deleted along with the VolumeGroupSnapshot, whatever its class says.
+absl::Status MarkForDeletion(const CallContext& ctx, k8s::ApiClient& api,
+                             const VolumeGroupSnapshot& group,
+                             const std::optional<VolumeGroupSnapshotContent>& content) {
+  ASSIGN_OR_RETURN(const std::vector<VolumeSnapshot> members, ListMembers(ctx, api, group));
+  for (const VolumeSnapshot& member : members) {
+    // Some may have been retained before the rest could be.
+    if (!member.bound_content().empty()) {
+      RETURN_IF_ERROR(
+          SetPolicy(ctx, api, VolumeSnapshotContent::Key("", member.bound_content()), Data::kDelete)
+              .status());
+    }
+    RETURN_IF_ERROR(UnprotectUnknownMember(ctx, api, member));
+  }
+  const bool is_kept = content.has_value() && content->deletion_policy() != "Delete";
+  return is_kept ? SetPolicy(ctx, api, content->key(), Data::kDelete).status() : absl::OkStatus();
+}
+
+// The controller gives a VolumeGroupSnapshot its finalizer a moment after it is bound. One that was
+// deleted before left its content and its members behind.
+absl::Status DeleteOrphans(const CallContext& ctx, k8s::ApiClient& api,
+                           const VolumeGroupSnapshot& group) {
+  ASSIGN_OR_RETURN(const auto content, FindContent(ctx, api, group));
+  RETURN_IF_ERROR(MarkForDeletion(ctx, api, group, content));
+  if (content.has_value()) {
+    RETURN_IF_ERROR(k8s::IgnoreGone(
+        objects::Apply(ctx, api, content->key(), BeingDeletedMark(content->key()))));
+    RETURN_IF_ERROR(DeleteObject(ctx, api, IdOf(*content)));
+  }
+  ASSIGN_OR_RETURN(const std::vector<VolumeSnapshot> members, ListMembers(ctx, api, group));
+  for (const VolumeSnapshot& member : members) {
+    RETURN_IF_ERROR(DeleteObject(ctx, api, IdOf(member)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TryDelete(const CallContext& ctx, k8s::ApiClient& api,
+                       const VolumeGroupSnapshot& group) {
+  ASSIGN_OR_RETURN(const auto content, FindContent(ctx, api, group));
+  RETURN_IF_ERROR(MarkForDeletion(ctx, api, group, content));
+  RETURN_IF_ERROR(DeleteObject(ctx, api, IdOf(group)));
+  ASSIGN_OR_RETURN(const auto now, objects::Find<VolumeGroupSnapshot>(ctx, api, group.key()));
+  const bool is_there = now.has_value() && now->uid() == group.uid();
+  return is_there ? absl::OkStatus() : DeleteOrphans(ctx, api, group);
+}
+
+// --- Either, without its data
+
+// A VolumeSnapshot, or a group, and the content that it is bound to.
+struct Bound {
+  ObjectId snapshot;
+  k8s::ObjectKey content;       // no name while it is not bound
+  bool is_taken_along = false;  // by the controller, with its group
+};
+
+// The last of `all` is the one that goes, the others are its members. No content is deleted before
+// all are retained.
+absl::Status Retain(const CallContext& ctx, k8s::ApiClient& api, const std::vector<Bound>& all) {
+  if (all.back().content.name.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(NameOf(all.back().snapshot.key), " is not bound"));
+  }
+  std::vector<ObjectId> retained;
+  for (const Bound& one : all) {
+    if (one.content.name.empty()) {
+      continue;
+    }
+    ASSIGN_OR_RETURN(const auto content, SetPolicy(ctx, api, one.content, Data::kRetain));
+    if (!content.has_value()) {
+      continue;
+    }
+    if (objects::SnapshotUidOf(one.content.type, *content) != one.snapshot.uid) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(NameOf(one.content), " does not belong to ", NameOf(one.snapshot.key)));
+    }
+    retained.push_back({.key = one.content, .uid = content->uid()});
+  }
+  for (const ObjectId& content : retained) {
+    RETURN_IF_ERROR(DeleteObject(ctx, api, content));
+  }
+  for (auto one = all.rbegin(); one != all.rend(); ++one) {
+    if (!one->is_taken_along) {
+      RETURN_IF_ERROR(DeleteObject(ctx, api, one->snapshot));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TryRetain(const CallContext& ctx, k8s::ApiClient& api,
+                       const VolumeSnapshot& snapshot) {
+  return Retain(ctx, api,
+                {{.snapshot = IdOf(snapshot),
+                  .content = VolumeSnapshotContent::Key("", snapshot.bound_content())}});
+}
+
+absl::Status TryRetain(const CallContext& ctx, k8s::ApiClient& api,
+                       const VolumeGroupSnapshot& group) {
+  std::vector<Bound> all;
+  if (!group.bound_content().empty()) {
+    ASSIGN_OR_RETURN(const std::vector<VolumeSnapshot> members, ListMembers(ctx, api, group));
+    for (const VolumeSnapshot& member : members) {
+      // Members that a controller of another version made are recognized as members only here.
+      const std::optional<objects::OwnerReference> owner = member.group_owner();
+      all.push_back(
+          {.snapshot = IdOf(member),
+           .content = VolumeSnapshotContent::Key("", member.bound_content()),
+           .is_taken_along = owner.has_value() && owner->api_version == group.api_version()});
+    }
+  }
+  all.push_back(
+      {.snapshot = IdOf(group),
+       .content = VolumeGroupSnapshotContent::Key(group.version(), "", group.bound_content())});
+  return Retain(ctx, api, all);
+}
+
+template <typename Snapshot>
+absl::Status DropEither(const CallContext& ctx, k8s::ApiClient& api, const Snapshot& snapshot,
+                        Data data) {
+  return RetryTransient(ctx, [&] {
+    return data == Data::kDelete ? TryDelete(ctx, api, snapshot) : TryRetain(ctx, api, snapshot);
+  });
+}
+
+}  // namespace
+
+std::string ContentNameOf(const VolumeSnapshot& snapshot) {
+  // The content may be there before the VolumeSnapshot knows it.
+  const std::string known = KnownContentName(snapshot);
+  return known.empty() ? MadeContentName(snapshot) : known;
+}
+
+std::string ContentNameOf(const VolumeGroupSnapshot& group) {
+  const std::string bound = group.bound_content();
+  // The snapshot controller calls so what it makes.
+  return bound.empty() ? absl::StrCat("groupsnapcontent-", group.uid()) : bound;
+}
+
+absl::Status DropSnapshot(const CallContext& ctx, k8s::ApiClient& api,
+                          const VolumeSnapshot& snapshot, Data data) {
+  return DropEither(ctx, api, snapshot, data);
+}
+
+absl::Status DropSnapshot(const CallContext& ctx, k8s::ApiClient& api,
+                          const VolumeGroupSnapshot& group, Data data) {
+  return DropEither(ctx, api, group, data);
+}
+
+absl::Status DeleteSnapshot(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key,
+                            absl::string_view uid) {
+  return RetryTransient(ctx, [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(const auto found, objects::Find<VolumeSnapshot>(ctx, api, key));
+    return found.has_value() && found->uid() == uid ? TryDelete(ctx, api, *found)
+                                                    : absl::OkStatus();
+  });
+}
+
+absl::Status DropContent(const CallContext& ctx, k8s::ApiClient& api, const ObjectId& content,
+                         const std::optional<ObjectId>& snapshot, Data data) {
+  const objects::Patch mark = BeingDeletedMark(content.key).IfUid(content.uid);
+  RETURN_IF_ERROR(SetPolicy(ctx, api, content.key, data,
+                            snapshot.has_value() ? objects::Patch().IfUid(content.uid) : mark)
+                      .status());
+  if (snapshot.has_value()) {
+    RETURN_IF_ERROR(DeleteObject(ctx, api, *snapshot));
+    RETURN_IF_ERROR(k8s::IgnoreNotFound(objects::Apply(ctx, api, content.key, mark)));
+  }
+  return DeleteObject(ctx, api, content);
+}
+
+absl::Status DeleteContent(const CallContext& ctx, k8s::ApiClient& api,
+                           const VolumeSnapshotContent& content) {
+  if (!content.Label(objects::kMovedGroupLabel).empty()) {
+    return ReleaseMember(ctx, api, content);
+  }
+  if (content.handle().empty()) {
+    RETURN_IF_ERROR(k8s::IgnoreNotFound(objects::Apply(
+        ctx, api, content.key(),
+        objects::Patch().SetTaken(content.handle_or_source(), std::nullopt, std::nullopt),
+        "status")));
+  }
+  return DropContent(ctx, api, IdOf(content), std::nullopt, Data::kDelete);
+}
+
+absl::StatusOr<std::optional<objects::Object>> SetPolicy(const CallContext& ctx,
+                                                         k8s::ApiClient& api,
+                                                         const k8s::ObjectKey& content, Data data,
+                                                         objects::Patch more) {
+  const absl::string_view policy = data == Data::kDelete ? "Delete" : "Retain";
+  auto stored = objects::Apply<objects::Object>(ctx, api, content, more.SetDeletionPolicy(policy));
+  if (absl::IsNotFound(stored.status())) {
+    return std::optional<objects::Object>();
+  }
+  RETURN_IF_ERROR(stored.status());
+  if (objects::DeletionPolicyOf(*stored) != policy) {
+    return absl::FailedPreconditionError(absl::StrCat("the policy of ", NameOf(content), " stays ",
+                                                      objects::DeletionPolicyOf(*stored),
+                                                      ": nothing was deleted"));
+  }
+  return std::optional(*std::move(stored));
+}
+
+absl::Status ReleaseMember(const CallContext& ctx, k8s::ApiClient& api,
+                           const VolumeSnapshotContent& content) {
+  return k8s::IgnoreNotFound(objects::Apply(
+      ctx, api, content.key(),
+      objects::Patch().SetLabel(objects::kReleasedLabel, "true").RemoveLabel(objects::kBaseLabel)));
+}
+
+}  // namespace csidelta::csi
