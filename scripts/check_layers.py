@@ -59,7 +59,7 @@ LINES_MAX = {
     "conformance": 2350,
     "csi": 9850,
     "datamover": 14750,
-    "deleteitemactions": 550,
+    "deleteitemactions": 560,
     "diffsnap": 3850,
     "doctor": 4000,
     "engine": 2400,

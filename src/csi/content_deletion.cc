@@ -8,10 +8,9 @@
 #include "base/crypto.h"
 #include "base/log.h"
 #include "base/status_macros.h"
-#include "csi/backup_contents.h"
-#include "csi/deletion_proof.h"
 #include "csi/drop.h"
 #include "csi/population.h"
+#include "csi/snapshot_need.h"
 #include "csi/static_content.h"
 #include "k8s/api_client.h"
 #include "objects/client.h"
@@ -85,7 +84,7 @@ absl::Status RequireNoCopies(const CallContext& ctx, const Environment& env, con
 absl::StatusOr<bool> RemoveOwned(const CallContext& ctx, const Environment& env,
                                  const Target& target,
                                  const std::vector<VolumeSnapshotContent>& contents) {
-  ASSIGN_OR_RETURN(const std::vector<BackupContent> all, LookAtContents(ctx, env, contents));
+  ASSIGN_OR_RETURN(const std::vector<BackupContent> all, ReadBackupContents(ctx, env, contents));
   const bool needed =
       std::any_of(all.begin(), all.end(), [](const BackupContent& owned) { return owned.needed; });
   if (!needed) {
@@ -100,69 +99,39 @@ absl::StatusOr<bool> RemoveOwned(const CallContext& ctx, const Environment& env,
   return needed;
 }
 
-DeletionResult StillThere(const CallContext& ctx, const Environment& env, const Target& target,
-                          const std::string& content_name) {
-  CSIDELTA_LOG(kWarn, "the driver has not deleted the snapshot yet and will be asked again",
-               {"driver", target.driver}, {"snapshot_handle", target.handle},
-               {"volume_snapshot_content", content_name},
-               {"last_error", LastError(ctx, env, VolumeSnapshotContent::Key("", content_name))});
-  return DeletionResult::kInProgress;
-}
-
-absl::StatusOr<VolumeSnapshotContent> TemporaryContent(
-    const CallContext& ctx, const Environment& env, const Target& target,
-    const VolumeSnapshotContent& archived_content) {
+absl::StatusOr<DeletionResult> RunTemporaryContent(const CallContext& ctx, const Environment& env,
+                                                   const Target& target,
+                                                   const VolumeSnapshotContent& archived_content,
+                                                   absl::Duration wait) {
   ASSIGN_OR_RETURN(const auto classes, ListSnapshotClasses(ctx, env));
-  const std::string name = DeletionContentName(target.driver, target.handle);
-  StaticContent content = {
-      .name = name,
-      .driver = target.driver,
-      .handle = target.handle,
-      .snapshot_namespace = env.velero_namespace,
-      .snapshot_name = name,
-      .deletion_policy = "Delete",
-      .class_name = ClassOfDriver(classes, target.driver, archived_content.class_name()),
-      .labels = {{objects::kCsiDeltaLabel, env.velero_namespace},
-                 {objects::kBackupNameLabel, target.backup_label}},
-      .annotations = DeletionSecretAnnotations(archived_content),
-      // Nothing is bound to it, so the snapshot controller would not protect it.
-      .finalizers = {objects::kContentBoundProtectionFinalizer, objects::kDeletionFinalizer}};
-  if (const std::string node = archived_content.Label(objects::kManagedByLabel); !node.empty()) {
-    content.labels.emplace(objects::kManagedByLabel, node);
-  }
-  return MakeStaticContent(content);
-}
-
-absl::StatusOr<DeletionState> RunTemporaryContent(const CallContext& ctx, const Environment& env,
-                                                  const Target& target,
-                                                  const VolumeSnapshotContent& archived_content,
-                                                  absl::Duration wait) {
-  ASSIGN_OR_RETURN(const VolumeSnapshotContent content,
-                   TemporaryContent(ctx, env, target, archived_content));
-  const k8s::ObjectKey key = content.key();
-  ASSIGN_OR_RETURN(const bool made, EnsurePendingDeletion(ctx, env, key, content, wait));
-  if (!made) {
-    return DeletionState::kPending;
-  }
+  StaticContent content = ContentBeside(archived_content);
+  content.name = DeletionContentName(target.driver, target.handle);
+  content.snapshot_namespace = env.velero_namespace;
+  content.snapshot_name = content.name;
+  content.deletion_policy = "Delete";
+  content.class_name = ClassOfDriver(classes, target.driver, content.class_name);
+  content.labels.insert({{objects::kCsiDeltaLabel, env.velero_namespace},
+                         {objects::kBackupNameLabel, target.backup_label}});
+  // Nothing is bound to it, so the snapshot controller would not protect it.
+  content.finalizers = {objects::kContentBoundProtectionFinalizer, objects::kDeletionFinalizer};
+  RETURN_IF_ERROR(EnsureStaticContent(ctx, env.api, content));
+  const k8s::ObjectKey key = VolumeSnapshotContent::Key("", content.name);
   RETURN_IF_ERROR(WriteHandle(ctx, env, key, target.handle, wait));
   return ProveDeletion(ctx, env, {.key = key, .handle = target.handle}, wait);
 }
 
-absl::StatusOr<DeletionResult> DeleteByTemporaryContent(
-    const CallContext& ctx, const Environment& env, const Target& target,
-    const VolumeSnapshotContent& archived_content, absl::Duration wait) {
-  const absl::StatusOr<DeletionState> state =
-      RunTemporaryContent(ctx, env, target, archived_content, wait);
-  RETURN_IF_ERROR(Annotate(state.status(), absl::StrCat("delete ", Describe(target))));
-  switch (*state) {
-    case DeletionState::kProven:
-      return DeletionResult::kGone;
-    case DeletionState::kDeclined:
-      return DeletionResult::kDeclined;
-    case DeletionState::kPending:
-      break;
+// Waits until the object does not exist; false when it still does after `wait`.
+absl::StatusOr<bool> AwaitGone(const CallContext& ctx, const Environment& env,
+                               const k8s::ObjectKey& key, absl::Duration wait) {
+  const absl::Status status = objects::WaitFor<objects::Object>(
+      ctx.WithTimeout(wait), env.api, key,
+      [](const objects::Object* object) -> absl::StatusOr<bool> { return object == nullptr; });
+  if (absl::IsDeadlineExceeded(status)) {
+    RETURN_IF_ERROR(ctx.Check());
+    return false;
   }
-  return StillThere(ctx, env, target, DeletionContentName(target.driver, target.handle));
+  RETURN_IF_ERROR(status);
+  return true;
 }
 
 }  // namespace
@@ -215,7 +184,10 @@ absl::StatusOr<DeletionResult> DeleteSnapshotOfBackup(const CallContext& ctx,
                  {"driver", target.driver}, {"snapshot_handle", target.handle});
     return DeletionResult::kDeferred;
   }
-  return DeleteByTemporaryContent(ctx, env, target, archived_content, wait);
+  absl::StatusOr<DeletionResult> result =
+      RunTemporaryContent(ctx, env, target, archived_content, wait);
+  RETURN_IF_ERROR(Annotate(result.status(), absl::StrCat("delete ", Describe(target))));
+  return result;
 }
 
 absl::StatusOr<int> FinishSnapshotDeletions(const CallContext& ctx, const Environment& env) {
@@ -230,18 +202,17 @@ absl::StatusOr<int> FinishSnapshotDeletions(const CallContext& ctx, const Enviro
     if (!IsPendingDeletion(content)) {
       continue;
     }
-    const absl::StatusOr<DeletionState> state =
+    const absl::StatusOr<DeletionResult> state =
         ProveDeletion(ctx, env, PendingDeletionOf(VolumeSnapshotContent::Type(), content),
                       end - ctx.clock->Now());
     RETURN_IF_ERROR(ctx.Check());
-    if (!state.ok() || *state == DeletionState::kPending) {
-      CSIDELTA_LOG(
-          kWarn, "the driver has not deleted the snapshot of a deleted backup yet",
-          {"driver", content.driver()}, {"snapshot_handle", content.handle_or_source()},
-          {"volume_snapshot_content", content.name()},
-          {"last_error", state.ok() ? content.error_message() : state.status().ToString()});
+    if (!state.ok()) {
+      CSIDELTA_LOG(kWarn, "the deletion of a snapshot could not be finished",
+                   {"driver", content.driver()}, {"snapshot_handle", content.handle_or_source()},
+                   {"volume_snapshot_content", content.name()},
+                   {"error", state.status().ToString()});
     }
-    proven += state.ok() && *state == DeletionState::kProven ? 1 : 0;
+    proven += state.ok() && *state == DeletionResult::kGone ? 1 : 0;
   }
   return proven;
 }

@@ -4,6 +4,7 @@
 
 #include "absl/time/time.h"
 #include "base/call_context.h"
+#include "csi/deletion_proof.h"
 #include "csi/environment.h"
 #include "objects/volume_snapshot.h"
 #include "velero/backup.h"
@@ -12,16 +13,6 @@ namespace csidelta::csi {
 
 // What the handle of a driver's snapshot or group is called in the names of objects. Pure.
 std::string DigestOfHandle(absl::string_view driver, absl::string_view handle);
-
-// How a deletion ended.
-enum class DeletionResult {
-  kNothing,     // the archived object names no snapshot of this backup
-  kGone,        // proven: the driver holds the snapshot no more
-  kInProgress,  // asked for, not proven yet: a content with our finalizer stands for it in the
-                // cluster, and a later backup goes on with it
-  kDeclined,    // the snapshot is a member of a group, and the sidecar deletes none of those alone
-  kDeferred,    // a claim is still being filled from the snapshot; the sweep deletes it afterwards
-};
 
 // Sees to it that the driver holds the snapshot of `archived_content`, a VolumeSnapshotContent from
 // the archive of `backup`, no more. What happens, in this order:

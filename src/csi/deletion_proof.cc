@@ -1,11 +1,12 @@
 #include "csi/deletion_proof.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 #include "base/status_macros.h"
-#include "csi/backup_contents.h"
 #include "k8s/api_client.h"
 #include "objects/client.h"
 #include "objects/keys.h"
@@ -19,6 +20,10 @@ using objects::Object;
 // Far more than it takes: one look of the sidecar is under way at a time, so a handle is lost once.
 // What comes to no end by then is gone on with by a later sweep.
 constexpr int kStepsMax = 20;
+// Without the right to write a status, the driver's sidecar is given this long to do it.
+constexpr absl::Duration kStatusWait = absl::Seconds(30);
+// How long the sidecar may take for its first report about a new object, where one runs.
+constexpr absl::Duration kFirstReportWait = absl::Seconds(5);
 
 enum class Step { kNone, kDelete, kWriteHandle, kWait, kRelease, kReleaseUndone };
 
@@ -74,6 +79,16 @@ absl::Status Do(Step step, const CallContext& ctx, const Environment& env,
   return absl::OkStatus();
 }
 
+void LogPending(const PendingDeletion& deletion, const Object& object) {
+  const bool is_group = IsGroupContent(deletion);
+  CSIDELTA_LOG(
+      kWarn, "the driver has not deleted what a deleted backup had yet and will be asked again",
+      {"driver", objects::DriverOf(object)},
+      {is_group ? "group_snapshot_handle" : "snapshot_handle", deletion.handle},
+      {is_group ? "volume_group_snapshot_content" : "volume_snapshot_content", deletion.key.name},
+      {"last_error", objects::ErrorInStatus(object)});
+}
+
 }  // namespace
 
 bool IsPendingDeletion(const Object& content) {
@@ -97,40 +112,35 @@ std::string DescribePendingDeletion(const k8s::ResourceType& type, const Object&
       objects::kDeletionFinalizer, " off");
 }
 
-absl::StatusOr<bool> EnsurePendingDeletion(const CallContext& ctx, const Environment& env,
-                                           const k8s::ObjectKey& key, const Object& content,
-                                           absl::Duration wait) {
-  for (int tries = 0; tries < kStepsMax; ++tries) {
-    const absl::Status created = objects::Create(ctx, env.api, key.type, content).status();
-    if (!absl::IsAlreadyExists(created)) {
-      RETURN_IF_ERROR(created);
-      return true;
-    }
-    ASSIGN_OR_RETURN(const auto there, objects::Find<Object>(ctx, env.api, key));
-    if (!there.has_value()) {
-      continue;
-    }
-    if (IsPendingDeletion(*there)) {
-      return true;
-    }
-    if (there->is_being_deleted()) {  // No finalizer can be added to it.
-      ASSIGN_OR_RETURN(const bool is_gone, AwaitGone(ctx, env, key, wait));
-      if (!is_gone) {
-        return false;
-      }
-      continue;
-    }
-    std::vector<std::string> finalizers = there->finalizers();
-    finalizers.emplace_back(objects::kDeletionFinalizer);
-    RETURN_IF_ERROR(k8s::IgnoreGone(objects::Apply(
-        ctx, env.api, key,
-        objects::Patch().SetFinalizers(finalizers).IfVersion(there->resource_version()))));
+absl::Status WriteHandle(const CallContext& ctx, const Environment& env, const k8s::ObjectKey& key,
+                         const std::string& handle, absl::Duration grace_period) {
+  bool needless = false;
+  const auto has_spoken = [&](const objects::Object* content) -> absl::StatusOr<bool> {
+    needless = content == nullptr || content->is_being_deleted() ||
+               !objects::HandleOf(key.type, *content).empty();
+    return needless || !objects::ErrorInStatus(*content).empty();
+  };
+  const auto wait = [&](absl::Duration time) {
+    return objects::WaitFor<objects::Object>(ctx.WithTimeout(time), env.api, key, has_spoken);
+  };
+  const absl::Status first = wait(std::min(grace_period, kFirstReportWait));
+  RETURN_IF_ERROR(ctx.Check());
+  if (!absl::IsDeadlineExceeded(first)) {
+    RETURN_IF_ERROR(first);
   }
-  return absl::AbortedError(absl::StrCat(ToString(key), " changes all the time"));
+  if (needless) {
+    return absl::OkStatus();
+  }
+  const absl::Status written =
+      objects::Apply(ctx, env.api, key, objects::Patch().SetHandle(key.type, handle), "status");
+  if (!absl::IsPermissionDenied(written)) {
+    return k8s::IgnoreNotFound(written);
+  }
+  return Annotate(wait(kStatusWait), absl::StrCat("wait for the sidecar to take up ", handle));
 }
 
-absl::StatusOr<DeletionState> ProveDeletion(const CallContext& ctx, const Environment& env,
-                                            const PendingDeletion& deletion, absl::Duration wait) {
+absl::StatusOr<DeletionResult> ProveDeletion(const CallContext& ctx, const Environment& env,
+                                             const PendingDeletion& deletion, absl::Duration wait) {
   const absl::Time end = ctx.clock->Now() + wait;
   bool was_undone = false;
   for (int steps = 0; steps < kStepsMax; ++steps) {
@@ -153,16 +163,17 @@ absl::StatusOr<DeletionState> ProveDeletion(const CallContext& ctx, const Enviro
       }
     }
     if (step == Step::kNone) {
-      return was_undone ? DeletionState::kDeclined : DeletionState::kProven;
+      return was_undone ? DeletionResult::kDeclined : DeletionResult::kGone;
     }
     if (step == Step::kWait) {
-      return DeletionState::kPending;
+      LogPending(deletion, *object);
+      return DeletionResult::kInProgress;
     }
     was_undone = step == Step::kReleaseUndone;
     // Another process may be at it as well: what it did shows when the object is read again.
     RETURN_IF_ERROR(k8s::IgnoreGone(Do(step, ctx, env, deletion, *object)));
   }
-  return DeletionState::kPending;
+  return DeletionResult::kInProgress;
 }
 
 }  // namespace csidelta::csi

@@ -26,11 +26,15 @@ struct PendingDeletion {
   std::string handle;  // of the driver's snapshot or group
 };
 
-enum class DeletionState {
-  kProven,    // the driver deleted it, and the object is gone
-  kPending,   // not yet: the object stands for what is to be done
-  kDeclined,  // the sidecar never asks the driver: the snapshot is a member of a group that the
-              // driver holds; the object is gone
+// How far a deletion is.
+enum class DeletionResult {
+  kNothing,     // the archived object names nothing of this backup
+  kGone,        // proven: the driver holds it no more, and the object is gone
+  kInProgress,  // requested, not proven yet: the object stands for it in the cluster, and a later
+                // backup continues
+  kDeclined,    // the snapshot is a member of a group, and the sidecar deletes none of those alone;
+                // the object is gone
+  kDeferred,    // a claim is still being filled from the snapshot; the sweep deletes it afterwards
 };
 
 // Whether it carries our finalizer. Pure.
@@ -42,17 +46,21 @@ PendingDeletion PendingDeletionOf(const k8s::ResourceType& type, const objects::
 // For a user who finds it: what it waits for, and what to do. Pure.
 std::string DescribePendingDeletion(const k8s::ResourceType& type, const objects::Object& content);
 
-// Makes `content`, which carries kDeletionFinalizer, unless there is one of its name; one that an
-// older version of us made gets the finalizer, or is waited for, at most `wait`, where it is being
-// deleted already. False when it stands even then.
-absl::StatusOr<bool> EnsurePendingDeletion(const CallContext& ctx, const Environment& env,
-                                           const k8s::ObjectKey& key,
-                                           const objects::Object& content, absl::Duration wait);
+// Has the status of an object that was made for what the driver has, a content of a VolumeSnapshot
+// or of a group, name the driver's handle: there the sidecar reads what it is to delete. Waits
+// first for the sidecar's first report about the object, for `grace_period` and five seconds at
+// most: an error of that first look replaces the whole status (external-snapshotter 8.6), and a
+// handle that was there would be lost, and the deletion with it. Without the right to write a
+// status, waits half a minute for the sidecar to do it. OK when the object is gone or is being
+// deleted.
+absl::Status WriteHandle(const CallContext& ctx, const Environment& env, const k8s::ObjectKey& key,
+                         const std::string& handle, absl::Duration grace_period);
 
 // Asks for the deletion of the content, has the sidecar delete what it names, and removes our
 // finalizer when the driver is proven to have done so; a handle that was lost is written again.
-// Waits at most `wait`, and looks once in any case. Idempotent; may run in two processes at once.
-absl::StatusOr<DeletionState> ProveDeletion(const CallContext& ctx, const Environment& env,
-                                            const PendingDeletion& deletion, absl::Duration wait);
+// Waits at most `wait`, and looks once in any case; logs what is not proven by then. Idempotent;
+// may run in two processes at once. kGone, kInProgress or kDeclined.
+absl::StatusOr<DeletionResult> ProveDeletion(const CallContext& ctx, const Environment& env,
+                                             const PendingDeletion& deletion, absl::Duration wait);
 
 }  // namespace csidelta::csi

@@ -11,11 +11,11 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
-#include "csi/backup_contents.h"
 #include "csi/content_deletion.h"
 #include "csi/deletion_proof.h"
 #include "csi/drop.h"
 #include "csi/moved_group.h"
+#include "csi/snapshot_need.h"
 #include "csi/static_content.h"
 #include "k8s/api_client.h"
 #include "objects/client.h"
@@ -116,7 +116,7 @@ absl::StatusOr<std::vector<BackupContent>> LookAtMembers(const CallContext& ctx,
            !group.member_handles.contains(content.handle_or_source()) ||
            !BelongsToBackup(content, group);
   });
-  return LookAtContents(ctx, env, contents);
+  return ReadBackupContents(ctx, env, contents);
 }
 
 bool OneIsNeeded(const std::vector<BackupContent>& members) {
@@ -161,12 +161,11 @@ absl::Status RemoveOwned(const CallContext& ctx, const Environment& env, const G
   return absl::OkStatus();
 }
 
-// Makes the temporary content, or gives the one that is there the Secret that is right now. False
-// where one that an older version of us made does not go.
-absl::StatusOr<bool> EnsureTemporaryContent(
-    const CallContext& ctx, const Environment& env, const Group& group,
-    const VolumeGroupSnapshotContent& archived_content,
-    const std::vector<objects::VolumeGroupSnapshotClass>& classes, absl::Duration wait) {
+// Makes the temporary content, or gives the one that is there the Secret that is right now.
+absl::Status EnsureTemporaryContent(const CallContext& ctx, const Environment& env,
+                                    const Group& group,
+                                    const VolumeGroupSnapshotContent& archived_content,
+                                    const std::vector<objects::VolumeGroupSnapshotClass>& classes) {
   const objects::VolumeGroupSnapshotClass* const group_class =
       GroupClassOf(classes, group.driver, archived_content.class_name());
   const StaticContent content = {
@@ -185,19 +184,16 @@ absl::StatusOr<bool> EnsureTemporaryContent(
       .annotations = archived_content.DeletionSecret(group_class),
       // Nothing is bound to it, so the snapshot controller would not protect it.
       .finalizers = {objects::kGroupContentBoundProtectionFinalizer, objects::kDeletionFinalizer}};
-  const k8s::ObjectKey key = TemporaryKey(group);
-  ASSIGN_OR_RETURN(const bool made,
-                   EnsurePendingDeletion(ctx, env, key, MakeStaticGroup(content), wait));
-  if (content.annotations.empty()) {
-    return made;
-  }
-  RETURN_IF_ERROR(k8s::IgnoreNotFound(
-      objects::Apply(ctx, env.api, key, objects::Patch().SetAnnotations(content.annotations))));
-  return made;
+  RETURN_IF_ERROR(EnsureStaticContent(ctx, env.api, content));
+  return content.annotations.empty() ? absl::OkStatus()
+                                     : k8s::IgnoreNotFound(objects::Apply(
+                                           ctx, env.api, TemporaryKey(group),
+                                           objects::Patch().SetAnnotations(content.annotations)));
 }
 
-absl::StatusOr<DeletionState> DeleteTemporaryContent(const CallContext& ctx, const Environment& env,
-                                                     const Group& group, absl::Duration wait) {
+absl::StatusOr<DeletionResult> DeleteTemporaryContent(const CallContext& ctx,
+                                                      const Environment& env, const Group& group,
+                                                      absl::Duration wait) {
   const k8s::ObjectKey key = TemporaryKey(group);
   RETURN_IF_ERROR(WriteHandle(ctx, env, key, group.handle, wait));
   return ProveDeletion(ctx, env, {.key = key, .handle = group.handle}, wait);
@@ -241,15 +237,9 @@ absl::StatusOr<bool> Finish(const CallContext& ctx, const Environment& env, cons
 absl::StatusOr<bool> FinishDeleted(const CallContext& ctx, const Environment& env,
                                    const VolumeGroupSnapshotContent& content) {
   const PendingDeletion pending = PendingDeletionOf(content.key().type, content);
-  ASSIGN_OR_RETURN(const DeletionState state,
+  ASSIGN_OR_RETURN(const DeletionResult state,
                    ProveDeletion(ctx, env, pending, kFinishGroupTimeMax));
-  if (state == DeletionState::kPending) {
-    CSIDELTA_LOG(kWarn, "the driver has not deleted the group of a deleted backup yet",
-                 {"driver", content.driver()}, {"group_snapshot_handle", pending.handle},
-                 {"volume_group_snapshot_content", content.name()},
-                 {"last_error", content.error_message()});
-  }
-  return state == DeletionState::kProven;
+  return state == DeletionResult::kGone;
 }
 
 // The same for any managed content, of either kind.
@@ -299,29 +289,17 @@ absl::StatusOr<DeletionResult> DeleteGroupOfBackup(
   group->version = kinds->version;
   const absl::StatusOr<std::vector<BackupContent>> members = LookAtMembers(ctx, env, *group);
   RETURN_IF_ERROR(failed(members.status()));
-  const absl::StatusOr<bool> made =
-      EnsureTemporaryContent(ctx, env, *group, archived_content, kinds->classes, wait);
-  RETURN_IF_ERROR(failed(made.status()));
+  RETURN_IF_ERROR(
+      failed(EnsureTemporaryContent(ctx, env, *group, archived_content, kinds->classes)));
   if (OneIsNeeded(*members)) {
     CSIDELTA_LOG(kInfo, "a claim is still being filled from the group: deleted later",
                  {"driver", group->driver}, {"group_snapshot_handle", group->handle});
     return DeletionResult::kDeferred;
   }
   RETURN_IF_ERROR(failed(RemoveOwned(ctx, env, *group, *members)));
-  absl::StatusOr<DeletionState> state = DeletionState::kPending;
-  if (*made) {
-    state = DeleteTemporaryContent(ctx, env, *group, wait);
-    RETURN_IF_ERROR(failed(state.status()));
-  }
-  const k8s::ObjectKey key = TemporaryKey(*group);
-  if (*state != DeletionState::kProven) {
-    CSIDELTA_LOG(kWarn, "the driver has not deleted the group yet and will be asked again",
-                 {"driver", group->driver}, {"group_snapshot_handle", group->handle},
-                 {"volume_group_snapshot_content", key.name},
-                 {"last_error", LastError(ctx, env, key)});
-    return DeletionResult::kInProgress;
-  }
-  return DeletionResult::kGone;
+  absl::StatusOr<DeletionResult> result = DeleteTemporaryContent(ctx, env, *group, wait);
+  RETURN_IF_ERROR(failed(result.status()));
+  return result;
 }
 
 absl::StatusOr<int> FinishGroupDeletions(const CallContext& ctx, const Environment& env) {

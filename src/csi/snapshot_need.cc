@@ -1,8 +1,11 @@
 #include "csi/snapshot_need.h"
 
+#include <utility>
+
 #include "absl/time/time.h"
 #include "base/status_macros.h"
 #include "objects/client.h"
+#include "objects/keys.h"
 #include "objects/persistent_volume_claim.h"
 
 namespace csidelta::csi {
@@ -61,6 +64,54 @@ absl::StatusOr<std::vector<Finding>> NeedsOf(const VolumeSnapshot& snapshot,
                                          snapshot.uid(), made_of_it.bound));
   }
   return ProtectionsOf(snapshot, input, requester);
+}
+
+bool IsRestored(const objects::Object& object) {
+  return !object.Label(objects::kRestoreNameLabel).empty();
+}
+
+absl::StatusOr<std::vector<BackupContent>> ReadBackupContents(
+    const CallContext& ctx, const Environment& env,
+    const std::vector<VolumeSnapshotContent>& contents) {
+  std::map<std::string, PvcsBySource> pvcs;  // by namespace
+  PopulationReader populations(ctx, env.api, &env);
+  std::vector<BackupContent> all;
+  for (const VolumeSnapshotContent& content : contents) {
+    BackupContent one{.content = content, .snapshot = std::nullopt};
+    ASSIGN_OR_RETURN(one.snapshot, FindSnapshotOf(ctx, env.api, content));
+    if (one.snapshot.has_value()) {
+      const std::string space = one.snapshot->namespace_name();
+      auto found = pvcs.find(space);
+      if (found == pvcs.end()) {
+        ASSIGN_OR_RETURN(PvcsBySource listed, ListPvcsBySource(ctx, env.api, space));
+        found = pvcs.emplace(space, std::move(listed)).first;
+      }
+      ASSIGN_OR_RETURN(
+          const std::vector<Protection> needs,
+          NeedsOf(*one.snapshot, &content, found->second, populations, Requester::kBackupDeletion));
+      one.needed = !needs.empty();
+    }
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
+absl::StatusOr<bool> IsStillNeeded(const CallContext& ctx, const Environment& env,
+                                   const VolumeSnapshot& snapshot) {
+  ASSIGN_OR_RETURN(const PvcsBySource pvcs,
+                   ListPvcsBySource(ctx, env.api, snapshot.namespace_name()));
+  const std::string name =
+      snapshot.bound_content().empty() ? snapshot.source_content() : snapshot.bound_content();
+  std::optional<VolumeSnapshotContent> content;
+  if (!name.empty()) {
+    ASSIGN_OR_RETURN(content, objects::Find<VolumeSnapshotContent>(
+                                  ctx, env.api, VolumeSnapshotContent::Key("", name)));
+  }
+  PopulationReader populations(ctx, env.api, &env);
+  ASSIGN_OR_RETURN(const std::vector<Protection> needs,
+                   NeedsOf(snapshot, content.has_value() ? &*content : nullptr, pvcs, populations,
+                           Requester::kBackupDeletion));
+  return !needs.empty();
 }
 
 }  // namespace csidelta::csi

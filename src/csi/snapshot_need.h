@@ -8,9 +8,11 @@
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
 #include "base/finding.h"
+#include "csi/environment.h"
 #include "csi/population.h"
 #include "csi/snapshot_protection.h"
 #include "k8s/api_client.h"
+#include "objects/object.h"
 #include "objects/volume_snapshot.h"
 
 // What a component asks before it deletes a VolumeSnapshot of its own: the facts that
@@ -40,5 +42,26 @@ absl::StatusOr<std::vector<Finding>> NeedsOf(const objects::VolumeSnapshot& snap
                                              const objects::VolumeSnapshotContent* content,
                                              const PvcsBySource& pvcs,
                                              PopulationReader& populations, Requester requester);
+
+// A VolumeSnapshotContent that a backup left in the cluster or that a restore of it made.
+struct BackupContent {
+  objects::VolumeSnapshotContent content;
+  std::optional<objects::VolumeSnapshot> snapshot;  // bound to it, or waits to be
+  bool needed = false;  // it is protected from the deletion of its backup
+};
+
+// Whether a restore made the object: Velero labels everything that it restores. Pure.
+bool IsRestored(const objects::Object& object);
+
+// Reads what is bound to each of `contents`: up to one request for each, and one for each of their
+// namespaces.
+absl::StatusOr<std::vector<BackupContent>> ReadBackupContents(
+    const CallContext& ctx, const Environment& env,
+    const std::vector<objects::VolumeSnapshotContent>& contents);
+
+// Whether the deletion of the backup that made the VolumeSnapshot must wait
+// (csi/snapshot_protection.h): a PVC is still being filled from it, or may be.
+absl::StatusOr<bool> IsStillNeeded(const CallContext& ctx, const Environment& env,
+                                   const objects::VolumeSnapshot& snapshot);
 
 }  // namespace csidelta::csi

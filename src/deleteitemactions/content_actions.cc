@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
-#include "csi/backup_contents.h"
+#include "csi/snapshot_need.h"
 #include "csi/content_deletion.h"
 #include "csi/group_deletion.h"
 #include "csi/drop.h"

@@ -6,11 +6,9 @@
 #include <map>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/log.h"
 #include "csi/group_deletion.h"
 #include "csi/orphan_sweep.h"
 #include "csi/static_content.h"
@@ -38,7 +36,6 @@ using support::IsOk;
 using support::IsOkAndHolds;
 using support::MakeContentObject;
 using support::MakeSnapshotObject;
-using testing::HasSubstr;
 
 constexpr char kLateDriver[] = "late.example.com";  // binds before it copies, perhaps
 
@@ -51,17 +48,7 @@ absl::StatusOr<DeletionResult> DeleteContent(ActionBed& bed, const Json& archive
 
 class ContentDeletionTest : public testing::Test {
  protected:
-  void SetUp() override {
-    SetLogSink([](LogLevel, const std::string& line) { log() += line; });
-    log().clear();
-    bed_.clock.SetAutoAdvance(true);
-  }
-  void TearDown() override { SetLogSink(nullptr); }
-
-  static std::string& log() {
-    static std::string text;
-    return text;
-  }
+  ContentDeletionTest() { bed_.clock.SetAutoAdvance(true); }
 
   static Json Archived(const std::string& handle = "handle-1") {
     return MakeContentObject("content", "shop", "snap", handle,
@@ -254,29 +241,6 @@ TEST_F(LostHandleTest, IsWrittenAgainByALaterBackupWhenThePluginDied) {
   EXPECT_THAT(FinishSnapshotDeletions(bed_.ctx, bed_.env), IsOkAndHolds(0));
 }
 
-// No finalizer can be added to it, so that it goes proves nothing.
-TEST_F(ContentDeletionTest, TheDeletionThatAnOlderVersionBeganIsDoneAgain) {
-  Json old =
-      MakeContentObject(DeletionContentName(support::kDriver, "handle-1"), "velero", "none", "");
-  SetJson(old, {"spec", "source"}, Json{{"snapshotHandle", "handle-1"}});
-  EraseJson(old, {"spec", "volumeSnapshotRef", "uid"});
-  SetJson(old, {"metadata", "finalizers"},
-          Json::array({objects::kContentBoundProtectionFinalizer}));
-  SetJson(old, {"metadata", "deletionTimestamp"}, "2026-01-01T00:00:00Z");
-  bed_.api.Seed(VolumeSnapshotContentType(), old);
-  bool looked = false;
-  bed_.api.SetInterceptor([&](const support::ApiCall& call, const Json*) {
-    if (call.verb == "watch" && !std::exchange(looked, true)) {
-      sidecar_.Sync(bed_.api, old);  // Without a handle: it goes, and the driver is not asked.
-    }
-    return absl::OkStatus();
-  });
-  EXPECT_THAT(Delete(Archived()), IsOk());
-  EXPECT_TRUE(looked);
-  EXPECT_FALSE(sidecar_.snapshots.contains("handle-1"));
-  EXPECT_EQ(Contents(), 0u);
-}
-
 TEST_F(ContentDeletionTest, TemporaryContentCarriesAllThatDeletionNeeds) {
   bed_.api.Seed(VolumeSnapshotClassType(), support::MakeClassObject("slow", "other.driver"));
   bed_.api.Seed(VolumeSnapshotClassType(), support::MakeClassObject("fast", support::kDriver));
@@ -461,24 +425,6 @@ TEST_F(ContentDeletionTest, NothingElseTakesTheSnapshotFromAClaimBeingFilled) {
   EXPECT_EQ(k8s::Annotation(left[0], objects::kDeleteWhenFilledAnnotation), "true");
 }
 
-TEST_F(ContentDeletionTest, RefusingDriverIsNamedAndFinishesLater) {
-  sidecar_.refuses = true;
-  EXPECT_THAT(Delete(Archived()), IsOkAndHolds(DeletionResult::kInProgress));
-  ASSERT_EQ(Contents(), 1u);
-  const Json content = bed_.api.All(VolumeSnapshotContentType())[0];
-  EXPECT_TRUE(k8s::BeingDeleted(content));
-  EXPECT_THAT(log(), HasSubstr("handle-1"));
-  EXPECT_THAT(log(), HasSubstr(support::kDriver));
-  EXPECT_THAT(FinishSnapshotDeletions(bed_.ctx, bed_.env), IsOkAndHolds(0));
-  EXPECT_THAT(log(), testing::Not(HasSubstr("no more")));
-
-  sidecar_.refuses = false;
-  sidecar_.Sync(bed_.api, content);
-  EXPECT_THAT(FinishSnapshotDeletions(bed_.ctx, bed_.env), IsOkAndHolds(1));
-  EXPECT_EQ(Contents(), 0u);
-  EXPECT_EQ(sidecar_.snapshots.count("handle-1"), 0u);
-}
-
 // Velero's may lose its handle and go without the snapshot.
 TEST_F(ContentDeletionTest, StandsBesideADeletionOfVelerosThatDoesNotEnd) {
   sidecar_.refuses = true;
@@ -502,18 +448,6 @@ TEST_F(ContentDeletionTest, StandsBesideADeletionOfVelerosThatDoesNotEnd) {
   EXPECT_EQ(support::SnapshotHandle(*own), "handle-1");
 }
 
-// As Velero 1.17 and 1.18 take groups: the archive has the members alone, and the sidecar lets
-// their contents go without asking the driver.
-TEST_F(ContentDeletionTest, AMemberOfAForeignGroupIsNotSaidToBeGone) {
-  ActionBed bed;
-  bed.clock.SetAutoAdvance(true);
-  support::FakeSnapshotCluster cluster(bed.api);
-  cluster.driver().AddGroup("group-1", {"handle-1"});
-  EXPECT_THAT(DeleteContent(bed, Archived()), IsOkAndHolds(DeletionResult::kDeclined));
-  EXPECT_TRUE(cluster.driver().groups().contains("group-1"));
-  EXPECT_THAT(bed.api.All(VolumeSnapshotContentType()), testing::IsEmpty());
-}
-
 TEST_F(ContentDeletionTest, WithoutTheRightToWriteStatusWaitsForTheSidecar) {
   bed_.api.SetInterceptor([](const support::ApiCall& call, const Json*) {
     return call.subresource == "status" ? absl::PermissionDeniedError("no") : absl::OkStatus();
@@ -525,12 +459,6 @@ TEST_F(ContentDeletionTest, WithoutTheRightToWriteStatusWaitsForTheSidecar) {
   });
   EXPECT_THAT(Delete(Archived()), IsOkAndHolds(DeletionResult::kGone));
   EXPECT_EQ(sidecar_.snapshots.count("handle-1"), 0u);
-}
-
-TEST_F(ContentDeletionTest, IsIdempotent) {
-  EXPECT_THAT(Delete(Archived()), IsOk());
-  EXPECT_THAT(Delete(Archived()), IsOk());
-  EXPECT_EQ(Contents(), 0u);
 }
 
 // Whatever call fails, the snapshot is deleted at once or when Velero asks again.

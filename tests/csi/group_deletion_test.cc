@@ -175,46 +175,6 @@ TEST_F(GroupDeletionTest, TheTemporaryContentCarriesAllThatDeletionNeeds) {
   EXPECT_EQ(GetString(at_its_end, {"status", "volumeGroupSnapshotHandle"}), support::kGroupHandle);
 }
 
-// An error of the sidecar's first look replaces the whole status, whatever others wrote meanwhile.
-TEST_F(GroupDeletionTest, AnErrorOfTheSidecarsFirstLookCostsNoHandle) {
-  const std::string name = GroupDeletionContentName(support::kDriver, support::kGroupHandle);
-  bool spoken = false;
-  cluster_.sidecar_runs = false;  // But for what is told here of its first look.
-  bed_.api.SetInterceptor([&](const support::ApiCall& call, const Json*) {
-    if (!spoken && (call.verb == "watch" || (call.verb == "delete" && call.name == name))) {
-      const k8s::ObjectKey key = {.type = GroupContents(), .namespace_name = "", .name = name};
-      spoken = bed_.api.Mutate(key, [](Json& content) {
-        content["status"] = {{"readyToUse", false}, {"error", {{"message", "conflict"}}}};
-      });
-      cluster_.sidecar_runs = spoken;
-    }
-    return absl::OkStatus();
-  });
-  EXPECT_THAT(Delete(MakeGroupContentObject()), IsOk());
-  EXPECT_TRUE(spoken);
-  EXPECT_FALSE(DriverHoldsGroup());
-}
-
-// A look that takes longer than we wait for the sidecar's first word.
-TEST_F(GroupDeletionTest, AHandleThatIsLostLaterIsWrittenAgain) {
-  const std::string name = GroupDeletionContentName(support::kDriver, support::kGroupHandle);
-  bool lost = false;
-  cluster_.sidecar_runs = false;
-  bed_.api.SetInterceptor([&](const support::ApiCall& call, const Json*) {
-    if (!lost && call.verb == "delete" && call.name == name) {
-      cluster_.sidecar_runs = true;
-      lost = bed_.api.Mutate(GroupContentKey("v1", name), [](Json& content) {
-        content["status"] = {{"readyToUse", false}, {"error", {{"message", "deadline"}}}};
-      });
-    }
-    return absl::OkStatus();
-  });
-  EXPECT_THAT(Delete(MakeGroupContentObject()), IsOk());
-  EXPECT_TRUE(lost);
-  EXPECT_FALSE(DriverHoldsGroup());
-  EXPECT_THAT(bed_.api.All(GroupContents()), IsEmpty());
-}
-
 TEST_F(GroupDeletionTest, TheSecretIsThatOfTheClassThatFitsNow) {
   Json archived = MakeGroupContentObject();
   SetJson(archived, {"metadata", "annotations", objects::kGroupDeletionSecretNameAnnotation},

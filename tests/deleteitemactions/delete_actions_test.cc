@@ -72,19 +72,6 @@ TEST_F(DeleteActionsTest, DriverHoldsTheSnapshotNoMore) {
   EXPECT_THAT(log(), HasSubstr("the driver holds the snapshot no more"));
 }
 
-TEST_F(DeleteActionsTest, LeavesAloneWhatIsNotTheBackups) {
-  Json foreign = Archived();
-  SetJson(foreign, {"metadata", "labels", objects::kBackupNameLabel}, "weekly");
-  Json unlabelled = Archived();
-  EraseJson(unlabelled, {"metadata", "labels"});
-  const Json without_handle = Archived("");
-  for (const Json& content : {foreign, unlabelled, without_handle}) {
-    EXPECT_THAT(Delete(content), IsOk());
-  }
-  EXPECT_EQ(sidecar_.snapshots.size(), 2u);
-  EXPECT_EQ(bed_.api.CallCount("create", "volumesnapshotcontents"), 0);
-}
-
 TEST_F(DeleteActionsTest, RefusingDriverIsNamedAndFinishesLater) {
   sidecar_.refuses = true;
   EXPECT_THAT(Delete(Archived()), IsOk());
