@@ -87,7 +87,7 @@ absl::StatusOr<std::vector<BackupContent>> ReadBackupContents(
         found = pvcs.emplace(space, std::move(listed)).first;
       }
       ASSIGN_OR_RETURN(
-          const std::vector<Protection> needs,
+          const std::vector<Finding> needs,
           NeedsOf(*one.snapshot, &content, found->second, populations, Requester::kBackupDeletion));
       one.needed = !needs.empty();
     }
@@ -108,7 +108,7 @@ absl::StatusOr<bool> IsStillNeeded(const CallContext& ctx, const Environment& en
                                   ctx, env.api, VolumeSnapshotContent::Key("", name)));
   }
   PopulationReader populations(ctx, env.api, &env);
-  ASSIGN_OR_RETURN(const std::vector<Protection> needs,
+  ASSIGN_OR_RETURN(const std::vector<Finding> needs,
                    NeedsOf(snapshot, content.has_value() ? &*content : nullptr, pvcs, populations,
                            Requester::kBackupDeletion));
   return !needs.empty();

@@ -215,8 +215,8 @@ class Planner {
   // How to delete it is said beside it.
   std::string KeptText(const absl::StatusOr<velero::StorageLocation>& location) const;
   void PlanDataOf(const objects::BackupStorageLocation& object);
-  absl::StatusOr<repository::StoredSize> Look(const absl::StatusOr<velero::StorageLocation>& location,
-                               Place& place);
+  absl::StatusOr<repository::StoredSize> Look(
+      const absl::StatusOr<velero::StorageLocation>& location, Place& place);
 
   // What uploads that the cluster still has stored where their location does not point any more.
   absl::Status NoteFormerPlaces();
@@ -524,7 +524,8 @@ void Planner::PlanDataOf(const objects::BackupStorageLocation& object) {
   const bool has_own = !location.ok() ||
                        !ForLocation(env_.settings, location->name).deletion_credential.name.empty();
   Add(std::move(item), [opened = place.opened, folder = folder_, has_own](const CallContext& ctx) {
-    const absl::Status deleted = repository::DeleteAll(ctx, opened->store(), folder, kRepositoryDepth);
+    const absl::Status deleted =
+        repository::DeleteAll(ctx, opened->store(), folder, kRepositoryDepth);
     return has_own || !absl::IsPermissionDenied(deleted)
                ? deleted
                : absl::PermissionDeniedError(
@@ -535,8 +536,8 @@ void Planner::PlanDataOf(const objects::BackupStorageLocation& object) {
   });
 }
 
-absl::StatusOr<repository::StoredSize> Planner::Look(const absl::StatusOr<velero::StorageLocation>& location,
-                                      Place& place) {
+absl::StatusOr<repository::StoredSize> Planner::Look(
+    const absl::StatusOr<velero::StorageLocation>& location, Place& place) {
   RETURN_IF_ERROR(location.status());
   ASSIGN_OR_RETURN(
       const RepositoryAccess access,

@@ -5,21 +5,21 @@
 
 #include "absl/strings/string_view.h"
 #include "base/check.h"
-#include "datamover/keyring.h"
+#include "repository/keyring.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t bytes) {
-  namespace datamover = csidelta::datamover;
+  namespace repository = csidelta::repository;
   const absl::string_view text(reinterpret_cast<const char*>(data), bytes);
-  const auto keyring = datamover::ParseKeyringFile(text);
+  const auto keyring = repository::ParseKeyringFile(text);
   if (!keyring.ok()) {
     CSIDELTA_CHECK(keyring.status().code() == absl::StatusCode::kInvalidArgument);
     return 0;
   }
-  CSIDELTA_CHECK(!keyring->keys.empty() && keyring->keys.size() <= datamover::kKeysMax);
-  for (const datamover::RepositoryKey& key : keyring->keys) {
-    CSIDELTA_CHECK(datamover::KeyFingerprint(key.password.Reveal()) == key.fingerprint);
+  CSIDELTA_CHECK(!keyring->keys.empty() && keyring->keys.size() <= repository::kKeysMax);
+  for (const repository::RepositoryKey& key : keyring->keys) {
+    CSIDELTA_CHECK(repository::KeyFingerprint(key.password.Reveal()) == key.fingerprint);
   }
-  const auto again = datamover::ParseKeyringFile(datamover::FormatKeyringFile(*keyring));
+  const auto again = repository::ParseKeyringFile(repository::FormatKeyringFile(*keyring));
   CSIDELTA_CHECK(again.ok() && again->keys == keyring->keys);
   return 0;
 }
