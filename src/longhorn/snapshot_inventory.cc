@@ -152,7 +152,7 @@ class InventoryReader {
   absl::Status ReadVeleroBackups();
 
   // What cannot be read is named, unless all is required.
-  absl::Status Excuse(const absl::Status& read, const char* what, bool* is_known);
+  absl::Status Excuse(const absl::Status& read, const char* what, bool* is_known = nullptr);
   void Complete();
   JobState JobStateOf(const SnapshotEntry& entry, const std::set<std::string>& jobs) const;
   void Protect();
@@ -280,7 +280,6 @@ void InventoryReader::NoteVolume(const Volume& volume) {
 }
 
 absl::Status InventoryReader::ReadBackups() {
-  bool are_known = true;
   return Excuse(ReadKind<Backup>(
                     request_.namespace_name, "",
                     [&] {
@@ -288,7 +287,7 @@ absl::Status InventoryReader::ReadBackups() {
                       last_.clear();
                     },
                     [&](const Backup& backup) { NoteBackup(backup); }),
-                "Backups of Longhorn", &are_known);
+                "Backups of Longhorn");
 }
 
 void InventoryReader::NoteBackup(const Backup& backup) {
@@ -325,12 +324,10 @@ absl::Status InventoryReader::ReadContents() {
         }
       });
   // Without the kind there are no VolumeSnapshots.
-  bool are_known = true;
-  return Excuse(k8s::IgnoreNotFound(read), "VolumeSnapshots that need them", &are_known);
+  return Excuse(k8s::IgnoreNotFound(read), "VolumeSnapshots that need them");
 }
 
 absl::Status InventoryReader::ReadPvcs() {
-  bool are_known = true;
   return Excuse(ReadKind<PersistentVolumeClaim>(
                     "", "", [&] { pending_pvcs_.clear(); },
                     [&](const PersistentVolumeClaim& pvc) {
@@ -345,7 +342,7 @@ absl::Status InventoryReader::ReadPvcs() {
                                                      " is being filled from it"));
                       }
                     }),
-                "PVCs that are filled from them", &are_known);
+                "PVCs that are filled from them");
 }
 
 // Without the kind Velero is not installed, and no Backup is left.
@@ -362,7 +359,9 @@ absl::Status InventoryReader::Excuse(const absl::Status& read, const char* what,
   if (!absl::IsPermissionDenied(read) || request_.requires_all) {
     return read;
   }
-  *is_known = false;
+  if (is_known != nullptr) {
+    *is_known = false;
+  }
   inventory_.not_checked.push_back(absl::StrCat(what, " not checked: ", read.message()));
   return absl::OkStatus();
 }
