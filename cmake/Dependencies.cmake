@@ -10,7 +10,6 @@ set(ZLIB_USE_STATIC_LIBS ON)
 find_package(ZLIB REQUIRED)           # gzip of our server's answers, gRPC's message compression
 find_package(nlohmann_json REQUIRED)  # JSON that keeps unknown fields and 64-bit integers
 find_package(yaml-cpp REQUIRED)       # volume policies, kubeconfig
-find_package(CLI11 REQUIRED)         # verbs with flags of their own, which Abseil's flags do not know (headers)
 find_package(Boost 1.81 REQUIRED)     # Beast and Asio (headers): HTTP that links statically
 if(CSIDELTA_BUILD_TESTS)
   find_package(GTest REQUIRED)

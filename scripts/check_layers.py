@@ -95,7 +95,6 @@ HOMES = (
     (r"boost/", ("net",)),
     (r"ares(_\w+)?\.h", ("net",)),
     (r"expat", ("storage/s3_xml.cc",)),
-    (r"CLI/", ("cli/command_line.cc",)),
     (r"zstd", ("repository",)),
     (r"(grpc|grpcpp|google/protobuf)/", ("net", "csi", "plugin", "diffsnap", "conformance",
                                          "incremental/csi_metadata_source.cc", "incremental/grpc_call")),

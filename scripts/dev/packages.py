@@ -18,7 +18,7 @@ PACKAGES = {
     "toolchain": ("g++-12", "binutils", "cmake", "ninja-build", "ccache", "mold", "git"),
     "libraries": ("libgrpc++-dev", "libgrpc-dev", "protobuf-compiler-grpc", "protobuf-compiler",
                   "libprotobuf-dev", "libabsl-dev", "libyaml-cpp-dev", "nlohmann-json3-dev",
-                  "libboost1.81-dev", "libcli11-dev", "libssl-dev", "libc-ares-dev",
+                  "libboost1.81-dev", "libssl-dev", "libc-ares-dev",
                   "libexpat1-dev", "libre2-dev", "zlib1g-dev", "libzstd-dev",
                   "libgtest-dev", "libgmock-dev",
                   "libbenchmark-dev"),

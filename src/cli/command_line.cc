@@ -1,7 +1,5 @@
-// The parser behind arguments.h, and the one place that knows the library for it.
-#include <CLI/CLI.hpp>
+// The parser behind arguments.h.
 #include <algorithm>
-#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -9,8 +7,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "base/check.h"
 #include "base/status_macros.h"
 #include "cli/arguments.h"
 #include "cli/text.h"
@@ -18,10 +17,10 @@
 namespace csidelta::cli {
 namespace {
 
-// A flag with what the library collected for it.
-struct BoundFlag {
+// A flag with the values that the line gives it.
+struct GivenFlag {
   const Flag* flag = nullptr;
-  CLI::Option* option = nullptr;
+  std::vector<std::string> values;
 };
 
 bool IsFlag(absl::string_view word) { return word.size() > 1 && word.front() == '-'; }
@@ -118,50 +117,49 @@ class VerbFinder {
   ValueNames value_names_;
 };
 
-// The flags and words of one line whose verb is known. All values are collected as texts; what they
-// mean is decided by the tables.
+// The flags and words of one line whose verb is known. All values are collected as texts; the
+// tables decide what they mean.
 class Parser {
  public:
   Parser(std::string program, std::string verb)
-      : program_(std::move(program)), verb_(std::move(verb)) {
-    app_.allow_extras();
-  }
+      : program_(std::move(program)), verb_(std::move(verb)) {}
 
   void Attach(const ArgumentTable& table) {
-    AddValueNames(table, value_names_);
     for (const Flag& flag : table.flags()) {
-      CLI::Option* option = nullptr;
-      if (flag.value_name.empty()) {
-        option = app_.add_flag(flag.names);
-      } else {
-        option = app_.add_option(flag.names, values_.emplace_back());
-        option->allow_extra_args(false);  // one word each time that the flag is given
+      for (const absl::string_view name : absl::StrSplit(flag.names, ',')) {
+        CSIDELTA_CHECK(by_name_.emplace(name, flags_.size()).second);  // a name means one flag
       }
-      flags_.push_back({.flag = &flag, .option = option});
+      flags_.push_back({.flag = &flag, .values = {}});
     }
   }
 
   // The words that are no flags; nothing when help was asked for.
   absl::StatusOr<std::optional<std::vector<std::string>>> Parse(
       absl::Span<const std::string> words) {
-    // Behind "--" there are only words.
+    std::vector<std::string> plain;
     const auto mark = std::find(words.begin(), words.end(), "--");
-    RETURN_IF_ERROR(RequireValues({words.begin(), mark}));
-    try {
-      std::vector<std::string> reversed = WithEmptyValues({words.begin(), mark});
-      std::reverse(reversed.begin(), reversed.end());
-      app_.parse(std::move(reversed));
-    } catch (const CLI::CallForHelp&) {
+    absl::Span<const std::string> left =
+        words.first(static_cast<std::size_t>(mark - words.begin()));
+    while (!left.empty()) {
+      const std::string& word = left.front();
+      left.remove_prefix(1);
+      if (IsFlag(word)) {
+        RETURN_IF_ERROR(ReadFlag(word, left));
+      } else {
+        plain.push_back(word);
+      }
+    }
+    if (is_help_) {
       return std::nullopt;
-    } catch (const CLI::ParseError& error) {
-      return Refuse(error.what());
     }
-    ASSIGN_OR_RETURN(std::vector<std::string> rest, PlainWords());
-    rest.insert(rest.end(), mark == words.end() ? mark : mark + 1, words.end());
-    for (const BoundFlag& bound : flags_) {
-      RETURN_IF_ERROR(Take(bound));
+    if (!unknown_.empty()) {
+      return Refuse(absl::StrCat("unexpected argument: ", unknown_.front()));
     }
-    return rest;
+    plain.insert(plain.end(), mark == words.end() ? mark : mark + 1, words.end());
+    for (const GivenFlag& given : flags_) {
+      RETURN_IF_ERROR(Take(given));
+    }
+    return plain;
   }
 
   absl::Status Refuse(absl::string_view what) const {
@@ -170,73 +168,68 @@ class Parser {
   }
 
  private:
-  // A flag at the end, or before another flag, has no value.
-  absl::Status RequireValues(const std::vector<std::string>& words) const {
-    for (std::size_t i = 0; i < words.size(); ++i) {
-      if (!value_names_.contains(words[i])) {
-        continue;
-      }
-      if (i + 1 == words.size()) {
-        return Refuse(absl::StrCat(words[i], " needs a value"));
-      }
-      if (IsFlag(words[i + 1])) {
-        return Refuse(
-            absl::StrCat(words[i], " needs a value; one that begins with a dash is written ",
-                         words[i], absl::StartsWith(words[i], "--") ? "=" : "", words[i + 1]));
-      }
-      ++i;
-    }
-    return absl::OkStatus();
-  }
-
-  // "--host=" as two words, the second of which is empty: the library would give the flag the word
-  // behind it.
-  std::vector<std::string> WithEmptyValues(const std::vector<std::string>& words) const {
-    std::vector<std::string> out;
-    for (const std::string& word : words) {
-      const std::string name = word.substr(0, word.find('='));
-      if (name.size() + 1 == word.size() && value_names_.contains(name)) {
-        out.push_back(name);
-        out.emplace_back();
-      } else {
-        out.push_back(word);
-      }
-    }
-    return out;
-  }
-
-  absl::Status Take(const BoundFlag& bound) const {
-    std::vector<std::string> values = bound.option->results();
-    if (!bound.flag->repeatable && values.size() > 1) {
-      values.erase(values.begin(), values.end() - 1);
-    }
-    for (const std::string& value : values) {
-      if (const absl::Status status = bound.flag->take(value); !status.ok()) {
-        return Refuse(absl::StrCat(bound.option->get_name(), ": ", status.message()));
+  // `word` is "--name", "--name=value", "-n", "-nvalue" or "-ab". A value that is a word of its own
+  // is removed from the front of `next`.
+  absl::Status ReadFlag(const std::string& word, absl::Span<const std::string>& next) {
+    const bool is_long = absl::StartsWith(word, "--");
+    const std::string name = is_long ? word.substr(0, word.find('=')) : word.substr(0, 2);
+    const auto found = by_name_.find(name);
+    if (name == "-h" || name == "--help") {
+      is_help_ = true;
+    } else if (found == by_name_.end()) {
+      unknown_.push_back(word);  // with --help it is no error
+    } else if (!flags_[found->second].flag->value_name.empty()) {
+      return ReadValue(name, word.substr(name.size()), flags_[found->second].values, next);
+    } else {
+      flags_[found->second].values.push_back(
+          is_long && word.size() > name.size() + 1 ? word.substr(name.size() + 1) : "true");
+      if (!is_long && word.size() > name.size()) {
+        return ReadFlag(absl::StrCat("-", word.substr(name.size())), next);
       }
     }
     return absl::OkStatus();
   }
 
-  // What the library could not place: words, and unknown flags. Left to it, words in
-  // brackets would be taken apart.
-  absl::StatusOr<std::vector<std::string>> PlainWords() const {
-    std::vector<std::string> plain;
-    for (std::string& word : app_.remaining(/*recurse=*/true)) {
-      if (IsFlag(word)) {
-        return Refuse(absl::StrCat("unexpected argument: ", word));
-      }
-      plain.push_back(std::move(word));
+  // `attached` follows the name in the same word. Without it, a flag at the end or before another
+  // flag has no value.
+  absl::Status ReadValue(const std::string& name, absl::string_view attached,
+                         std::vector<std::string>& values,
+                         absl::Span<const std::string>& next) const {
+    if (!attached.empty()) {
+      values.emplace_back(absl::StripPrefix(attached, "="));
+      return absl::OkStatus();
     }
-    return plain;
+    if (next.empty()) {
+      return Refuse(absl::StrCat(name, " needs a value"));
+    }
+    if (IsFlag(next.front())) {
+      return Refuse(absl::StrCat(name, " needs a value; one that begins with a dash is written ",
+                                 name, absl::StartsWith(name, "--") ? "=" : "", next.front()));
+    }
+    values.push_back(next.front());
+    next.remove_prefix(1);
+    return absl::OkStatus();
+  }
+
+  absl::Status Take(const GivenFlag& given) const {
+    const auto counted = given.flag->repeatable || given.values.empty() ? given.values.begin()
+                                                                        : given.values.end() - 1;
+    for (auto value = counted; value != given.values.end(); ++value) {
+      if (const absl::Status status = given.flag->take(*value); !status.ok()) {
+        // "-r,--repo" is named by its long form.
+        const std::vector<std::string> names = absl::StrSplit(given.flag->names, ',');
+        return Refuse(absl::StrCat(names.back(), ": ", status.message()));
+      }
+    }
+    return absl::OkStatus();
   }
 
   const std::string program_;
   const std::string verb_;
-  CLI::App app_;
-  std::deque<std::vector<std::string>> values_;  // the library writes here; pointers stay valid
-  ValueNames value_names_;
-  std::vector<BoundFlag> flags_;
+  std::vector<GivenFlag> flags_;
+  std::map<std::string, std::size_t, std::less<>> by_name_;  // positions in flags_
+  std::vector<std::string> unknown_;
+  bool is_help_ = false;
 };
 
 absl::Status TakeWords(const Parser& parser, const VerbSyntax& verb,

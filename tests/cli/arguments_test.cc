@@ -19,6 +19,7 @@ class ArgumentsTest : public testing::Test {
  protected:
   ArgumentsTest() {
     syntax_.shared.Add("--json", "as JSON", json_);
+    syntax_.shared.Add("-v,--verbose", "more", verbose_);
     ArgumentTable repository;
     repository.Add("-r,--repo", "REPO", "where", repo_);
     repository.Add("-o,--option", "X", "a setting", option_);
@@ -50,7 +51,7 @@ class ArgumentsTest : public testing::Test {
   }
 
   std::string repo_;
-  bool json_ = false;
+  bool json_ = false, verbose_ = false;
   std::string device_;
   std::vector<std::string> tags_;
   int64_t chunk_bytes_ = 0;
@@ -106,6 +107,17 @@ TEST_F(ArgumentsTest, TheLastOfARepeatedFlagCounts) {
   ASSERT_THAT(Parse({"save", "disk", "-n", "3", "-n", "4", "-r", "a", "--repo", "b"}), IsOk());
   EXPECT_EQ(count_, 4);
   EXPECT_EQ(repo_, "b");
+}
+
+TEST_F(ArgumentsTest, ShortFlagsShareADashAndTheirValueMayFollowAnEqualsSign) {
+  ASSERT_THAT(Parse({"save", "disk", "-vr=here", "-n=3"}), IsOk());
+  EXPECT_TRUE(verbose_);
+  EXPECT_EQ(repo_, "here");
+  EXPECT_EQ(count_, 3);
+  ASSERT_THAT(Parse({"save", "disk", "--verbose=false"}), IsOk());
+  EXPECT_FALSE(verbose_);
+  EXPECT_THAT(Parse({"save", "disk", "-vz"}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("argument: -z;")));
 }
 
 TEST_F(ArgumentsTest, AnEmptyValueIsOneAndTakesNoOtherWord) {
