@@ -78,7 +78,6 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
                      MakeSnapshotPromoteCommand,
                      MakeSnapshotRestoreCommand,
                      MakeSnapshotImportCommand,
-                     MakeSnapshotShareCommand,
                      MakeSnapshotScheduleCommand,
                      MakeSnapshotAuditCommand,
                      MakeLonghornListCommand,

@@ -181,7 +181,6 @@ Json ToJson(const snapshots::SnapshotEntry& entry) {
           {"workload", entry.workload},
           {"note", entry.note},
           {"used_by", entry.used_by},
-          {"shared_with", entry.shared_with},
           {"kept_for", ProtectionsJson(entry.kept_for)}};
 }
 

@@ -65,7 +65,7 @@ const char* DecisionText(const PruneDecision& decision, bool dry_run);
 
 // One object per VolumeSnapshot: name, namespace, pvc, state, conditions, asked_at, taken_at,
 // ready_at, size_bytes, driver, handle, content, class, policy, set, workload, note, used_by,
-// shared_with, kept_for. Pure.
+// kept_for. Pure.
 Json ToJson(const snapshots::SnapshotEntry& entry);
 
 }  // namespace csidelta::cli

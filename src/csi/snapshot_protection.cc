@@ -63,13 +63,6 @@ std::string Keep(const VolumeSnapshot& snapshot, const ProtectionInput& /*input*
              : "";
 }
 
-std::string Shared(const VolumeSnapshot& /*snapshot*/, const ProtectionInput& input) {
-  return input.shared_with.empty()
-             ? ""
-             : absl::StrCat("shared with ", absl::StrJoin(input.shared_with, ", "),
-                            ": delete that VolumeSnapshot first");
-}
-
 std::string LastReady(const VolumeSnapshot& /*snapshot*/, const ProtectionInput& input) {
   return input.is_last_ready ? kLastReadyMessage : "";
 }
@@ -86,13 +79,12 @@ struct Row {
   std::array<bool, 4> counts_for;  // by Requester
   std::string (*message)(const VolumeSnapshot& snapshot, const ProtectionInput& input);
 };
-constexpr std::array<Row, 8> kRows = {{
+constexpr std::array<Row, 7> kRows = {{
     {"PendingSource", {true, true, true, true}, PendingSource},
     {"GroupMember", {true, true, false, false}, GroupMember},
     {"DeltaBase", {true, true, true, false}, DeltaBase},
     {kBackupCode, {true, true, false, true}, OfBackup},
     {"Keep", {true, true, false, false}, Keep},
-    {"Shared", {true, true, false, false}, Shared},
     {kLastReadyCode, {true, true, false, false}, LastReady},
     {"Young", {false, true, false, false}, Young},
 }};

@@ -23,7 +23,6 @@
 //   DeltaBase      the next backup is compared with it          yes     yes    yes     -
 //   Backup         a backup made it, and deletes it             yes     yes    -       yes
 //   Keep           labelled snapshot.csi-delta.io/keep          yes     yes    -       -
-//   Shared         shared with another namespace (`snapshot share`)  yes     yes    -       -
 //   LastReady      the only Ready one of its PVC                yes(1)  yes    -       -
 //   Young          younger than 5 minutes                       -       yes    -       -
 //
@@ -47,8 +46,7 @@ struct ProtectionInput {
       {};  // PVCs of its namespace that are being filled from it
   // Bound ones that may not have its data yet (PopulationReader): one line each.
   std::vector<std::string> unfilled = {};
-  std::vector<std::string> shared_with = {};  // "ns/name" of VolumeSnapshots of other namespaces
-  bool is_last_ready = false;                 // the only Ready one of its PVC
+  bool is_last_ready = false;  // the only Ready one of its PVC
   absl::Time now;
 };
 

@@ -444,14 +444,6 @@ inline constexpr char kMadeByVerbs[] = "csi-delta";
 // for with import. The spec says so only once the VolumeSnapshot exists.
 inline constexpr char kImportPolicyLabel[] = "snapshot.csi-delta.io/policy";
 
-// Annotation on VolumeSnapshotContent; written by snapshot verbs; read by snapshot verbs. The
-// VolumeSnapshots of other namespaces that share its snapshot: NAMESPACE/NAME, with commas between.
-inline constexpr char kSharedWithAnnotation[] = "snapshot.csi-delta.io/shared-with";
-
-// Annotation on VolumeSnapshot, VolumeSnapshotContent; written by snapshot verbs; read by snapshot
-// verbs. The VolumeSnapshot whose snapshot it shares: NAMESPACE/NAME. What it holds is that one's.
-inline constexpr char kSharedFromAnnotation[] = "snapshot.csi-delta.io/shared-from";
-
 // Label on VolumeSnapshot; written by snapshot verbs; read by snapshot verbs. The name of the set
 // that was taken together.
 inline constexpr char kSnapshotSetLabel[] = "snapshot.csi-delta.io/set";

@@ -14,7 +14,6 @@
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/population.h"
-#include "csi/snapshot_shares.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume_claim.h"
@@ -44,16 +43,13 @@ Kind Trimmed(Kind object) {
 // What is known of a namespace's contents and PVCs, by the VolumeSnapshot that they belong to.
 struct Surroundings {
   bool are_contents_listed = false;
-  bool are_shares_listed = false;
   // By name; nothing for one that does not exist.
   std::map<std::string, std::optional<VolumeSnapshotContent>> contents;
   std::map<NamespacedName, std::vector<std::string>> used_by;
   std::map<NamespacedName, std::vector<std::string>> pending;
   std::map<NamespacedName, std::vector<csi::PopulatedVolume>> bound;
   std::map<NamespacedName, std::vector<std::string>> unfilled;
-  std::set<std::string> gone_handles;   // contents that name a snapshot the storage lacks
-  std::set<std::string> listed_shares;  // names of contents
-  std::map<std::string, std::vector<std::string>> shared_with;  // by the content that is shared
+  std::set<std::string> gone_handles;  // contents that name a snapshot the storage lacks
 };
 
 class InventoryReader {
@@ -91,10 +87,6 @@ class InventoryReader {
   std::set<std::string> DoubtfulContents() const;
   absl::Status GetContents(const std::set<std::string>& wanted);
 
-  // Which of the shares that contents tell of are still there. Of those that are meant, or when all
-  // is needed, the VolumeSnapshots are looked at, too: a Retain content stays behind its own. Where
-  // the shares were not listed, so many are looked at, and the others believed.
-  absl::Status ReadShares();
   absl::Status ReadPvcs();
   absl::Status ReadUnfilled();
   void NoteContent(VolumeSnapshotContent content);
@@ -127,7 +119,6 @@ InventoryReader::InventoryReader(const CallContext& ctx, k8s::ApiClient& api,
 absl::StatusOr<Inventory> InventoryReader::Read() {
   // What decides over deletions is read as it is now, and what is named by name.
   RETURN_IF_ERROR(request_.requires_all || !names_.empty() ? ReadUnderLease() : ReadAtOnce());
-  RETURN_IF_ERROR(ReadShares());
   RETURN_IF_ERROR(ReadPvcs());
   RETURN_IF_ERROR(ReadUnfilled());
   CountReady();
@@ -298,7 +289,6 @@ absl::Status InventoryReader::ListContents(const std::set<std::string>& wanted) 
         NoteContents(std::move(page), is_first, wanted);
       });
   around_.are_contents_listed = read.ok();
-  around_.are_shares_listed = read.ok();
   return read;
 }
 
@@ -314,12 +304,8 @@ void InventoryReader::NoteContents(std::vector<VolumeSnapshotContent> page, bool
                                    const std::set<std::string>& wanted) {
   if (is_first) {
     around_.contents.clear();
-    around_.listed_shares.clear();
   }
   for (VolumeSnapshotContent& content : page) {
-    if (!content.Annotation(objects::kSharedFromAnnotation).empty()) {
-      around_.listed_shares.insert(content.name());
-    }
     if (wanted.contains(content.name())) {
       NoteContent(std::move(content));
     }
@@ -347,27 +333,6 @@ absl::Status InventoryReader::GetContents(const std::set<std::string>& wanted) {
       NoteContent(*std::move(found));
     } else {
       around_.contents.insert_or_assign(name, std::nullopt);
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status InventoryReader::ReadShares() {
-  const bool looks_closer = !names_.empty() || request_.requires_all;
-  std::size_t looks = 0;
-  for (const auto& [name, content] : around_.contents) {
-    for (const csi::SharedSnapshot& share :
-         content.has_value() ? csi::SharesOf(*content) : std::vector<csi::SharedSnapshot>()) {
-      if (around_.are_shares_listed && !around_.listed_shares.contains(share.content_name)) {
-        continue;
-      }
-      bool is_there = true;
-      if (looks_closer || (!around_.are_shares_listed && looks++ < kContentGetsMax)) {
-        ASSIGN_OR_RETURN(is_there, csi::IsShareThere(ctx_, api_, share));
-      }
-      if (is_there) {
-        around_.shared_with[name].push_back(absl::StrCat(share.namespace_name, "/", share.name));
-      }
     }
   }
   return absl::OkStatus();
@@ -481,10 +446,6 @@ csi::ProtectionInput InventoryReader::InputOf(const VolumeSnapshot& snapshot,
       found != around_.unfilled.end()) {
     input.unfilled = found->second;
   }
-  if (const auto found = around_.shared_with.find(snapshot.bound_content());
-      found != around_.shared_with.end() && input.content.content->Names(snapshot)) {
-    input.shared_with = found->second;
-  }
   const auto ready = ready_.find({snapshot.namespace_name(), snapshot.source_pvc()});
   input.is_last_ready = is_last_ready_known_ && status.state == csi::SnapshotState::kReady &&
                         ready != ready_.end() && ready->second == 1;
@@ -499,7 +460,6 @@ SnapshotEntry InventoryReader::CompleteEntryOf(const VolumeSnapshot& snapshot) c
     entry.used_by = found->second;
   }
   const csi::ProtectionInput input = InputOf(snapshot, entry.status);
-  entry.shared_with = input.shared_with;
   entry.kept_for = csi::ProtectionsOf(snapshot, input, csi::Requester::kPrune);
   entry.kept_for_person = csi::ProtectionsOf(snapshot, input, csi::Requester::kPerson);
   return entry;
@@ -599,7 +559,7 @@ bool ReadsAlike(const SnapshotEntry& left, const SnapshotEntry& right) {
     return std::tie(one.name, one.namespace_name, one.pvc, one.status.state, one.status.conditions,
                     one.asked_at, one.status.taken_at, one.ready_at, one.restore_size_bytes,
                     one.driver, one.handle, one.content, one.class_name, one.deletion_policy,
-                    one.set, one.workload, one.note, one.used_by, one.shared_with, one.kept_for);
+                    one.set, one.workload, one.note, one.used_by, one.kept_for);
   };
   return told(left) == told(right);
 }

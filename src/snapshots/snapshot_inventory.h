@@ -54,7 +54,6 @@ struct SnapshotEntry {
   std::string backup;                    // that made it, as its label says it
   bool is_selected = true;               // has the labels that were asked for
   std::vector<std::string> used_by;      // PVCs that were made of it and exist
-  std::vector<std::string> shared_with;  // "ns/name" that share its snapshot (snapshot_share.h)
   std::vector<Finding> kept_for;         // what keeps it from a prune
   std::vector<Finding> kept_for_person;  // what keeps it from a person who names it
 };

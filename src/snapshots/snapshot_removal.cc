@@ -80,12 +80,6 @@ class ContentPolicy {
       if (!content->is_retained()) {
         return absl::OkStatus();
       }
-      if (const std::string owner = content->Annotation(objects::kSharedFromAnnotation);
-          !owner.empty()) {
-        return absl::FailedPreconditionError(
-            absl::StrCat(RemovedName(entry), " shares the snapshot of ", owner,
-                         ", whose data it is: leave out --with-data"));
-      }
       changed_ = content->name();  // Also when the answer is lost.
       set = SetPolicyAsRead(ctx_, api_, *content, csi::Data::kDelete);
       if (!absl::IsAborted(set)) {

@@ -51,7 +51,6 @@ VolumeSnapshotContent PairContentObject(const StaticPair& pair) {
 VolumeSnapshot PairSnapshotObject(const StaticPair& pair) {
   auto snapshot = VolumeSnapshot::Make(pair.namespace_name, pair.snapshot_name);
   snapshot.SetLabel(objects::kMadeByLabel, kPairMadeBy);
-  snapshot.SetAnnotations(pair.snapshot_annotations);
   snapshot.SetSourceContent(pair.content_name);
   if (!pair.class_name.empty()) {
     snapshot.SetClassName(pair.class_name);

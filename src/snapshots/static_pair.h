@@ -36,7 +36,6 @@ struct StaticPair {
   bool is_retained = true;                                 // false: meant for RetainNoMore()
   std::map<std::string, std::string> content_labels = {};  // besides those written for the pair
   std::map<std::string, std::string> content_annotations = {};
-  std::map<std::string, std::string> snapshot_annotations = {};
 };
 
 // A pair of the snapshot that `content` has, with all that its sidecar needs to be told of it; the

@@ -123,7 +123,6 @@ def test_another_namespace_needs_rights_on_both_ends(bed, workspace):
     people.run(bed, team, *words, "--wait")
     data.expect(bed.volume_path("copy", team), written)
     bed.wait_snapshots_gone(team)  # The pair that lent the snapshot.
-    _share_and_take_back(bed, shop, team, written)
     shown, = people.ask(bed, shop, "list")
     assert shown["state"] == "Ready"
     people.run(bed, shop, "delete", "monday", "--last-too", "--wait")
@@ -152,23 +151,6 @@ def _a_full_quota_is_named_and_nothing_goes(bed, shop):
         assert ("last snapshot" if "--keep-last" in more else "younger than 5 minutes") in refused.stderr, refused
     assert [one["metadata"]["name"] for one in bed.api.list("volumesnapshots", shop)] == ["monday"]
     bed.kubectl("delete", "quota", "snaps", "-n", shop)
-
-
-def _share_and_take_back(bed, shop, team, written):
-    """People of `team` use a VolumeSnapshot of shop's snapshot until it is deleted there; shop's data stays."""
-    for _ in range(2):  # A second run changes nothing.
-        people.run(bed, shop, "share", "monday", "--to", team)
-    class_name = bed.api.get("persistentvolumeclaims", "data", shop)["spec"]["storageClassName"]
-    people.run(bed, team, "promote", "monday", "theirs", "--storage-class", class_name, "--wait")
-    data.expect(bed.volume_path("theirs", team), written)
-    kept = people.run(bed, shop, "delete", "monday", "--last-too", check=False)
-    assert kept.returncode == 23 and f"shared with {team}/monday" in kept.stdout, kept
-    refused = people.run(bed, team, "delete", "monday", "--with-data", check=False)
-    assert refused.returncode == 3 and f"shares the snapshot of {shop}/monday" in refused.stdout, refused
-    people.run(bed, team, "delete", "monday", "--wait")
-    bed.wait_snapshots_gone(team)
-    handle = people.ask(bed, shop, "show", "monday")["handle"]
-    assert handle in bed.driver.snapshots(), "the data is shop's"
 
 
 @pytest.mark.journey
@@ -259,10 +241,6 @@ def _as_admin(bed, admin, app, team):
         refused = admin.run(team, "promote", "monday", "none", "--from-namespace", app, check=False)
         assert refused.returncode == 1 and not bed.api.get("persistentvolumeclaims", "none", team), refused.stderr
     admin.run(team, "promote", "monday", "copy", "--from-namespace", app)
-    admin.run(app, "share", "monday", "--to", team)
-    kept = admin.run(app, "delete", "monday", "--last-too", check=False)
-    assert kept.returncode == 23 and f"shared with {team}/monday" in kept.stdout, kept
-    admin.run(team, "delete", "monday", "--wait")
     bed.api.patch("volumesnapshotcontents", people.ask(bed, app, "show", "monday")["content"],
                   {"spec": {"deletionPolicy": "Retain"}})
     admin.run(app, "delete", "monday", "--last-too", "--wait")
