@@ -59,7 +59,6 @@ std::unique_ptr<Command> MakeMoverKeyImportCommand();
 std::unique_ptr<Command> MakeMoverKeyRemoveCommand();
 std::unique_ptr<Command> MakeBasesListCommand();
 std::unique_ptr<Command> MakeBasesDropCommand();
-std::unique_ptr<Command> MakeDrillCommand();
 std::unique_ptr<Command> MakeTryCommand();
 std::unique_ptr<Command> MakeUninstallCommand();
 std::unique_ptr<Command> MakeSnapshotCreateCommand();

@@ -67,7 +67,6 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
                      MakeBasesDropCommand,
                      MakeDeletionsListCommand,
                      MakeDeletionsRetryCommand,
-                     MakeDrillCommand,
                      MakeTryCommand,
                      MakeUninstallCommand,
                      MakeSnapshotCreateCommand,

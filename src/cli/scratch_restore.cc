@@ -83,12 +83,12 @@ k8s::ListOptions LabelledWith(absl::string_view label, absl::string_view name) {
           .field_selector = ""};
 }
 
-std::string ScratchName(absl::string_view namespace_name, absl::string_view suffix) {
-  return absl::StrCat(namespace_name.substr(0, kScratchBaseBytesMax), "-", suffix);
+std::string ScratchName(absl::string_view namespace_name) {
+  return absl::StrCat(namespace_name.substr(0, kScratchBaseBytesMax), "-try");
 }
 
-std::string RunName(absl::string_view verb, absl::Time now, absl::string_view namespace_name) {
-  return absl::StrCat(verb, "-", absl::FormatTime("%Y%m%d%H%M%S", now, absl::UTCTimeZone()), "-",
+std::string RunName(absl::Time now, absl::string_view namespace_name) {
+  return absl::StrCat("try-", absl::FormatTime("%Y%m%d%H%M%S", now, absl::UTCTimeZone()), "-",
                       namespace_name.substr(0, kRunBaseBytesMax));
 }
 

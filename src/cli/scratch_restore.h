@@ -12,7 +12,7 @@
 #include "k8s/api_client.h"
 
 // A namespace of a Backup, restored by Velero into a scratch namespace, compared with the Backup,
-// and removed: what csi-delta drill and csi-delta try have in common.
+// and removed: the second half of csi-delta try.
 namespace csidelta::cli {
 
 struct ScratchRestore {
@@ -31,12 +31,12 @@ int64_t CountFailed(const RestoredPvcs& pvcs);
 // Objects of Velero whose label names a Backup or Restore.
 k8s::ListOptions LabelledWith(absl::string_view label, absl::string_view name);
 
-// "shop-drill" of "shop" and "drill", good as the name of a namespace.
-std::string ScratchName(absl::string_view namespace_name, absl::string_view suffix);
+// "shop-try" of "shop", good as the name of a namespace.
+std::string ScratchName(absl::string_view namespace_name);
 
-// "drill-20261128070000-shop" of "drill" and "shop", good as the name of a Backup or Restore, and
-// as the value of a label; four further bytes fit.
-std::string RunName(absl::string_view verb, absl::Time now, absl::string_view namespace_name);
+// "try-20261128070000-shop" of "shop", good as the name of a Backup or Restore, and as the value of
+// a label; four further bytes fit.
+std::string RunName(absl::Time now, absl::string_view namespace_name);
 
 // INVALID_ARGUMENT unless both namespaces have good names that differ, FAILED_PRECONDITION when
 // the scratch namespace exists.

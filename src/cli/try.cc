@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -24,6 +23,7 @@
 #include "objects/client.h"
 #include "objects/data_upload.h"
 #include "objects/keys.h"
+#include "velero/backup.h"
 #include "velero/data_reference.h"
 #include "velero/data_upload.h"
 
@@ -38,11 +38,16 @@ constexpr absl::Duration kCleanUpTimeout = absl::Minutes(15);
 // What a run that was killed leaves, and no later one removes, Velero deletes by itself.
 constexpr absl::Duration kTrialLifetime = absl::Hours(24);
 constexpr int kVerdictColumns = 80;
+constexpr char kNewestBackup[] = "latest";
 
 // What a run makes.
 struct TrialPlan {
-  std::array<std::string, 2> backups = {};
-  ScratchRestore scratch = {};  // of the second backup
+  std::vector<std::string> backups = {};  // two; none with --backup
+  ScratchRestore scratch = {};            // of the second backup, or of the one that --backup names
+
+  std::string RestoredBackup() const {
+    return backups.empty() ? absl::StrCat("Backup ", scratch.backup) : "the second backup";
+  }
 };
 
 // What it found out.
@@ -53,14 +58,17 @@ struct TrialResult {
   std::vector<std::string> unmoved = {};  // PVCs that the data mover was not given
 
   bool is_restored() const {
-    return trouble.empty() && !pvcs.empty() && CountFailed(pvcs) == 0 && !costs.back().empty();
+    return trouble.empty() && !pvcs.empty() && CountFailed(pvcs) == 0 &&
+           (costs.empty() || !costs.back().empty());
   }
+  // True where no backup was made.
   bool is_incremental() const {
-    return !costs.back().empty() && absl::c_all_of(costs.back(), [](const UploadCost& cost) {
-      return cost.is_incremental();
-    });
+    return costs.empty() ||
+           (!costs.back().empty() && absl::c_all_of(costs.back(), [](const UploadCost& cost) {
+             return cost.is_incremental();
+           }));
   }
-  int64_t Sum(int64_t UploadCost::*bytes) const {  // of the second backup
+  int64_t Sum(int64_t UploadCost::*bytes) const {  // of the second backup, which was made
     int64_t sum = 0;
     for (const UploadCost& cost : costs.back()) {
       sum += cost.*bytes;
@@ -75,7 +83,8 @@ class TryCommand : public Command {
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
 
  private:
-  TrialPlan Plan(absl::Time now) const;
+  absl::StatusOr<TrialPlan> Plan(const CallContext& ctx, k8s::ApiClient& api) const;
+  absl::StatusOr<std::string> NewestBackup(const CallContext& ctx, k8s::ApiClient& api) const;
   // Removes what earlier runs left. Whether there was a run that is not over, and that stays.
   absl::StatusOr<bool> RemoveEarlier(const CallContext& ctx, k8s::ApiClient& api,
                                      Console& console) const;
@@ -101,10 +110,12 @@ class TryCommand : public Command {
 
   ClusterAccess access_;
   TrialRequest request_{.velero_namespace = "velero", .mover_namespace = "csi-delta"};
+  std::string backup_;  // "": two are made
   std::string into_;
   std::optional<absl::Duration> between_;
   std::optional<absl::Duration> timeout_;
   bool keep_ = false;
+  bool keep_namespace_ = false;
   bool clean_up_ = false;
 };
 
@@ -112,6 +123,8 @@ VerbSyntax TryCommand::Declare() {
   ArgumentTable table;
   access_.Declare(table);
   table.AddWord("NAMESPACE", "which is backed up and restored", request_.namespace_name);
+  table.Add("--backup", "NAME",
+            "make no backup, and restore this Backup of Velero; latest is the newest", backup_);
   table.Add("--into", "NS", "the scratch namespace; NAMESPACE-try", into_);
   table.Add("--location", "NAME", "the BackupStorageLocation; else Velero's default one",
             request_.location);
@@ -123,19 +136,24 @@ VerbSyntax TryCommand::Declare() {
                 between_);
   table.AddWait("--timeout", "how long each backup and the restore may take; 4h", timeout_);
   table.Add("--keep", "leave both Backups, as backups of yours", keep_);
+  table.Add("--keep-namespace",
+            "leave all that was made, to look at the application; --clean-up and the next run "
+            "remove it",
+            keep_namespace_);
   table.Add("--clean-up", "only remove what an earlier run left", clean_up_);
   return {
       .name = "try",
       .summary = "Back up a namespace twice, restore the second backup, and report the cost",
       .details =
           "Has Velero back the namespace up twice with the data mover, and restore the second "
-          "backup into a scratch namespace. Each block is compared with its hash on the way, and "
-          "the PVCs with those of the backup. The application's Pods run in the scratch namespace "
-          "meanwhile, as after any restore; yours are not touched. Then all that was made is "
-          "removed: scratch namespace, Restore, and both Backups unless --keep is given, also "
-          "after Ctrl-C; what a run that was killed leaves, the next one removes. Exit code 1 when "
-          "a backup or the restore failed, 3 when the restore is good, but the second backup was "
-          "not incremental or something could not be removed, 11 while another run is not over.",
+          "backup into a scratch namespace. With --backup it only restores. Each block is compared "
+          "with its hash on the way, and the PVCs with those of the backup. The application's Pods "
+          "run in the scratch namespace meanwhile, as after any restore; yours are not touched. "
+          "Then all that was made is removed: scratch namespace, Restore, and both Backups unless "
+          "--keep is given, also after Ctrl-C; what a run that was killed leaves, the next one "
+          "removes. Exit code 1 when a backup or the restore failed, 3 when the restore is good, "
+          "but the second backup was not incremental or something could not be removed, 11 while "
+          "another run is not over.",
       .table = std::move(table)};
 }
 
@@ -145,14 +163,21 @@ absl::StatusOr<ExitCode> TryCommand::Run(const CallContext& ctx, Session& sessio
   if (clean_up_) {
     return CleanUp(ctx, *api, console);
   }
+  if (!backup_.empty() && (keep_ || between_.has_value() || !request_.location.empty())) {
+    return absl::InvalidArgumentError(
+        "with --backup no backup is made; leave out --keep, --between and --location");
+  }
   request_.keeps_backups = keep_;
-  ASSIGN_OR_RETURN(const TrialNeeds needs, CheckTrialNeeds(ctx, *api, request_));
+  TrialNeeds needs;
+  if (backup_.empty()) {
+    ASSIGN_OR_RETURN(needs, CheckTrialNeeds(ctx, *api, request_));
+  }
   console.NoteAll(needs.notes);
   ASSIGN_OR_RETURN(const bool is_busy, RemoveEarlier(ctx, *api, console));
   if (is_busy) {
     return ExitCode::kLocked;
   }
-  const TrialPlan plan = Plan(ctx.clock->Now());
+  ASSIGN_OR_RETURN(const TrialPlan plan, Plan(ctx, *api));
   RETURN_IF_ERROR(CheckScratch(ctx, *api, plan.scratch));
   const absl::StatusOr<TrialResult> result = RunTrial(ctx, *api, plan, needs, console);
   if (absl::IsCancelled(result.status())) {
@@ -161,7 +186,8 @@ absl::StatusOr<ExitCode> TryCommand::Run(const CallContext& ctx, Session& sessio
                      "csi-delta try ",
                      request_.namespace_name, " --clean-up"));
   }
-  const absl::Status removed = RemoveAll(ctx, *api);
+  const absl::Status removed =
+      keep_namespace_ && result.ok() ? absl::OkStatus() : RemoveAll(ctx, *api);
   if (!removed.ok()) {
     console.Warn(CleanUpHint(removed));
   }
@@ -169,18 +195,46 @@ absl::StatusOr<ExitCode> TryCommand::Run(const CallContext& ctx, Session& sessio
   return Print(console, plan, *result, removed);
 }
 
-TrialPlan TryCommand::Plan(absl::Time now) const {
-  const std::string name = RunName("try", now, request_.namespace_name);
-  TrialPlan plan = {.backups = {absl::StrCat(name, "-1"), absl::StrCat(name, "-2")}};
+absl::StatusOr<TrialPlan> TryCommand::Plan(const CallContext& ctx, k8s::ApiClient& api) const {
+  const std::string name = RunName(ctx.clock->Now(), request_.namespace_name);
+  TrialPlan plan;
   plan.scratch = {
       .velero_namespace = request_.velero_namespace,
       .from = request_.namespace_name,
-      .backup = plan.backups.back(),
-      .into = into_.empty() ? ScratchName(request_.namespace_name, "try") : into_,
+      .backup = backup_,
+      .into = into_.empty() ? ScratchName(request_.namespace_name) : into_,
       .restore = name,
       .labels = {{objects::kTrialLabel, request_.namespace_name}},
   };
+  if (backup_.empty()) {
+    plan.backups = {absl::StrCat(name, "-1"), absl::StrCat(name, "-2")};
+    plan.scratch.backup = plan.backups.back();
+  } else if (backup_ == kNewestBackup) {
+    ASSIGN_OR_RETURN(plan.scratch.backup, NewestBackup(ctx, api));
+  }
   return plan;
+}
+
+absl::StatusOr<std::string> TryCommand::NewestBackup(const CallContext& ctx,
+                                                     k8s::ApiClient& api) const {
+  ASSIGN_OR_RETURN(const std::vector<Backup> backups,
+                   objects::List<Backup>(ctx, api, request_.velero_namespace));
+  const Backup* newest = nullptr;
+  for (const Backup& backup : backups) {
+    const absl::StatusOr<velero::Backup> read = velero::ParseBackup(backup);
+    if (read.ok() && read->phase == "Completed" && !backup.is_being_deleted() &&
+        read->IncludesNamespace(request_.namespace_name) &&
+        (newest == nullptr || backup.created_at() > newest->created_at())) {
+      newest = &backup;
+    }
+  }
+  if (newest == nullptr) {
+    return absl::NotFoundError(
+        absl::StrCat("no Backup in namespace ", request_.velero_namespace,
+                     " is Completed and includes namespace ", request_.namespace_name,
+                     "; name one by --backup, or another Velero by --velero-namespace"));
+  }
+  return newest->name();
 }
 
 absl::StatusOr<bool> TryCommand::RemoveEarlier(const CallContext& ctx, k8s::ApiClient& api,
@@ -246,7 +300,8 @@ absl::StatusOr<TrialResult> TryCommand::RunTrial(const CallContext& ctx, k8s::Ap
     ASSIGN_OR_RETURN(std::vector<UploadCost> costs, BackUp(ctx, api, backup));
     result.costs.push_back(std::move(costs));
   }
-  console.Note(absl::StrCat("it is being restored into namespace ", plan.scratch.into));
+  console.Note(absl::StrCat("Backup ", plan.scratch.backup, " is being restored into namespace ",
+                            plan.scratch.into));
   ASSIGN_OR_RETURN(result.trouble,
                    RestoreIntoScratch(ctx, api, plan.scratch, timeout_.value_or(kTrialTimeout)));
   ASSIGN_OR_RETURN(result.pvcs, CompareScratch(ctx, api, plan.scratch));
@@ -345,15 +400,17 @@ ExitCode TryCommand::Print(Console& console, const TrialPlan& plan, const TrialR
       {{"message_type", "result"},
        {"namespace", request_.namespace_name},
        {"ok", result.is_restored()},
-       {"incremental", result.is_incremental()},
+       {"incremental", result.costs.empty() ? Json() : Json(result.is_incremental())},
+       {"backup", plan.scratch.backup},
        {"backups", std::move(backups)},
        {"scratch_namespace", plan.scratch.into},
        {"error", result.trouble},
        {"volumes", std::move(volumes)},
        {"not_moved", result.unmoved},
        {"kept_backups", keep_},
-       {"removed", removed.ok()}},
-      absl::StrCat(FormatCosts(result.costs), "\n", Verdict(plan, result, removed)));
+       {"removed", removed.ok() && !keep_namespace_}},
+      absl::StrCat(result.costs.empty() ? "" : absl::StrCat(FormatCosts(result.costs), "\n"),
+                   Verdict(plan, result, removed)));
   if (!result.is_restored()) {
     return ExitCode::kFailed;
   }
@@ -380,16 +437,18 @@ std::string TryCommand::Verdict(const TrialPlan& plan, const TrialResult& result
                      "volume policy excludes it"));
   }
   if (!result.is_restored()) {
-    add("Not verified: the second backup could not be restored.");
+    add(absl::StrCat("Not verified: ", plan.RestoredBackup(), " could not be restored",
+                     result.pvcs.empty() ? ": no PVC was restored." : "."));
   } else {
-    add(absl::StrCat("Verified: the second backup was restored into namespace ", plan.scratch.into,
-                     ", ", Counted(static_cast<int64_t>(result.pvcs.size()), "PVC"),
+    add(absl::StrCat("Verified: ", plan.RestoredBackup(), " was restored into namespace ",
+                     plan.scratch.into, ", ",
+                     Counted(static_cast<int64_t>(result.pvcs.size()), "PVC"),
                      ", and each block was compared with its hash."));
   }
   if (!result.is_incremental()) {
     add("The second backup was not incremental for each PVC, so no incremental restore is "
         "verified. The reasons are above; docs/full-backups.md says what to do about each.");
-  } else {
+  } else if (!result.costs.empty()) {
     add(absl::StrCat("The second backup was incremental: of ",
                      FormatBytes(result.Sum(&UploadCost::logical_bytes)), " it read ",
                      FormatBytes(result.Sum(&UploadCost::read_bytes)), ", and uploaded ",
@@ -403,7 +462,10 @@ std::string TryCommand::Verdict(const TrialPlan& plan, const TrialResult& result
     add(absl::StrCat("Backups ", absl::StrJoin(plan.backups, " and "),
                      " stay; velero backup delete removes them."));
   }
-  if (removed.ok()) {
+  if (keep_namespace_) {
+    add(absl::StrCat("Namespace ", plan.scratch.into, " stays; csi-delta try ",
+                     request_.namespace_name, " --clean-up removes what was made."));
+  } else if (removed.ok()) {
     add(keep_ ? "All else that was made is removed." : "All that was made is removed.");
   }
   return text;

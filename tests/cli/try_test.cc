@@ -231,9 +231,9 @@ class TryTest : public testing::Test {
                    {"sourceNamespace", "shop"},
                    {"snapshotID", "s"},
                    {"targetVolume", {{"namespace", into}, {"pvc", pvc}, {"pv", ""}}}}},
-                 {"status", {{"phase", "Completed"}}}});
+                 {"status", {{"phase", download_phase_}, {"message", "pack 1 is damaged"}}}});
     }
-    SetPhase(Restore::Type(), k8s::Name(restore), "Completed");
+    SetPhase(Restore::Type(), k8s::Name(restore), restore_phase_);
   }
   void RunDeletion(const Json& request) {
     const std::string backup = GetString(request, {"spec", "backupName"});
@@ -260,6 +260,19 @@ class TryTest : public testing::Test {
   }
   void SetPhase(const k8s::ResourceType& type, const std::string& name, const std::string& phase) {
     api_.Mutate({type, "velero", name}, [&](Json& object) { object["status"]["phase"] = phase; });
+  }
+
+  // A Backup of the user with both PVCs, which no run made.
+  void AddBackup(const std::string& name, const std::string& created, const std::string& space,
+                 const std::string& phase = "Completed") {
+    api_.Seed(
+        Backup::Type(),
+        {{"metadata", {{"name", name}, {"namespace", "velero"}, {"creationTimestamp", created}}},
+         {"spec", {{"includedNamespaces", Json::array({space})}}},
+         {"status", {{"phase", phase}}}});
+    for (const std::string& pvc : moved_pvcs_) {
+      AddUpload(name, pvc, true, false);
+    }
   }
 
   // --- What earlier runs left.
@@ -315,6 +328,8 @@ class TryTest : public testing::Test {
   std::string backup_phase_ = "Completed";
   std::string upload_phase_ = "Completed";
   std::string upload_message_;
+  std::string download_phase_ = "Completed";
+  std::string restore_phase_ = "Completed";
   std::string second_mode_ = "incremental";
   std::string held_backup_;     // the end of its name: it is stopped while it runs
   std::string deletion_error_;  // of Velero
@@ -445,6 +460,58 @@ TEST_F(TryTest, RetainedVolumesOfTheScratchNamespaceGoWithIt) {
 
 TEST_F(TryTest, ApplicationsHaveTimeToWriteBetweenBoth) {
   EXPECT_THAT(Run({"--between", "400ms"}).error, HasSubstr("waiting"));
+}
+
+// --- A backup that exists
+
+TEST_F(TryTest, TheNewestBackupIsRestoredComparedAndStays) {
+  AddBackup("old", "2026-11-01T00:00:00Z", "shop");
+  AddBackup("newest", "2026-11-20T00:00:00Z", "shop");
+  AddBackup("of-others", "2026-11-21T00:00:00Z", "bank");
+  AddBackup("failed", "2026-11-22T00:00:00Z", "shop", "PartiallyFailed");
+  const Outcome outcome = Run({"--backup", "latest"});
+  EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  EXPECT_THAT(outcome.out, HasSubstr("Verified: Backup newest was restored into namespace "
+                                     "shop-try, 2 PVCs, and"));
+  EXPECT_THAT(api_.All(Backup::Type()), SizeIs(4));
+  EXPECT_THAT(api_.All(ProtectedVolume::Type()), SizeIs(2));
+  EXPECT_THAT(api_.All(Restore::Type()), IsEmpty());
+  EXPECT_FALSE(HasScratch());
+  const Json result = Json::parse(Run({"--backup", "old", "--json"}).out);
+  EXPECT_EQ(GetString(result, {"backup"}), "old");
+  EXPECT_TRUE(GetBool(result, {"ok"}) && GetBool(result, {"removed"}));
+  EXPECT_TRUE(result.at("incremental").is_null());
+}
+
+TEST_F(TryTest, DamagedDataFailsAndTheNamespaceStaysUntilTheCleanUp) {
+  AddBackup("nightly", "2026-11-20T00:00:00Z", "shop");
+  download_phase_ = "Failed";
+  restore_phase_ = "PartiallyFailed";
+  const Outcome outcome = Run({"--backup", "nightly", "--keep-namespace"});
+  EXPECT_EQ(outcome.code, ExitCode::kFailed);
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("pack 1 is damaged"), HasSubstr("PartiallyFailed"),
+                                 HasSubstr("try shop --clean-up removes")));
+  EXPECT_TRUE(HasScratch());
+  EXPECT_EQ(Run({"--clean-up"}).code, ExitCode::kOk);
+  EXPECT_FALSE(HasScratch());
+  EXPECT_THAT(api_.All(Backup::Type()), SizeIs(1));
+}
+
+TEST_F(TryTest, ABackupWithoutPvcsProvesNothing) {
+  moved_pvcs_.clear();
+  AddBackup("empty", "2026-11-25T00:00:00Z", "shop");
+  const Outcome outcome = Run({"--backup", "latest"});
+  EXPECT_EQ(outcome.code, ExitCode::kFailed);
+  EXPECT_THAT(outcome.out, HasSubstr("no PVC was restored"));
+}
+
+TEST_F(TryTest, ANamespaceWithoutBackupSaysWhatToName) {
+  AddBackup("of-others", "2026-11-21T00:00:00Z", "bank");
+  EXPECT_THAT(Run({"--backup", "latest"}).error, AllOf(HasSubstr("shop"), HasSubstr("--backup")));
+}
+
+TEST_F(TryTest, FlagsOfBackupsThatAreMadeAreRefusedWithOneThatExists) {
+  EXPECT_THAT(Run({"--backup", "nightly", "--keep"}).error, HasSubstr("leave out --keep"));
 }
 
 // --- Interruption and clean-up

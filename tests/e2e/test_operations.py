@@ -95,7 +95,7 @@ def dropped_fields(terminal):
 
 @pytest.mark.cluster(node=True)
 def test_every_command_of_the_page(bed, workspace, tmp_path):
-    for name in ("shop", "shop-drill"):
+    for name in ("shop", "shop-try"):
         workspace.expect_namespace(bed, name)
     workspace.expect_backup(bed, "shop-1")
     bed.create_namespace("shop")
@@ -103,8 +103,8 @@ def test_every_command_of_the_page(bed, workspace, tmp_path):
     written = data.fill(bed.volume_path("data", "shop"), 1, 16 * MIB)
     terminal = Terminal(bed, tmp_path)
     for command in commands():
-        if command.startswith("kubectl delete namespace shop-drill"):
-            data.expect(bed.volume_path("data", "shop-drill"), written)
+        if command.startswith("csi-delta try shop --clean-up"):
+            data.expect(bed.volume_path("data", "shop-try"), written)
         if command.startswith("csi-delta uninstall"):
             bed.wait_for(lambda: not moving.undone(bed), moving.MOVED_SECONDS_MAX, lambda: f"the deletion: {moving.undone(bed)}")
             moving.await_nothing_left(bed, (*moving.TRANSFERS, *moving.DELETIONS))

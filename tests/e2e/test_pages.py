@@ -20,7 +20,7 @@ sys.path.append(str(ROOT / "scripts"))
 import run_page  # noqa: E402  pylint: disable=wrong-import-position
 
 MIB = 1 << 20
-NAMESPACES = ("shop", "shop-drill", "shop-check", "shop-pvcs")
+NAMESPACES = ("shop", "shop-try", "shop-check", "shop-pvcs")
 BACKUPS = ("shop-1", "shop-2", "shop-now")
 PAGE_SECONDS_MAX = 600
 BEFORE = {"disaster-recovery": ("shop-2",)}  # Backups that a page has already.
