@@ -70,7 +70,6 @@ std::unique_ptr<Command> MakeSnapshotPromoteCommand();
 std::unique_ptr<Command> MakeSnapshotRestoreCommand();
 std::unique_ptr<Command> MakeSnapshotImportCommand();
 std::unique_ptr<Command> MakeSnapshotScheduleCommand();
-std::unique_ptr<Command> MakeSnapshotAuditCommand();
 std::unique_ptr<Command> MakeLonghornListCommand();
 std::unique_ptr<Command> MakeLonghornPruneCommand();
 std::unique_ptr<Command> MakeCompletionCommand();

@@ -12,6 +12,8 @@
 #include "cli/location_store.h"
 #include "cli/text.h"
 #include "datamover/repository_access.h"
+#include "diffsnap/class_secrets.h"
+#include "diffsnap/snapshot_listing.h"
 #include "doctor/checkup.h"
 
 namespace csidelta::cli {
@@ -33,6 +35,10 @@ class DoctorCommand : public Command {
               "also create a PVC of each storage class in use and a Pod that opens it, and delete "
               "them",
               options_.probe);
+    table.Add("--csi-address", "ADDRESS",
+              "socket of a CSI driver's controller, such as unix:///csi/csi.sock: asks whether the "
+              "storage has all snapshots that the cluster names",
+              csi_address_);
     table.Add("--class", "NAME", "with --probe: only this storage class, in use or not",
               options_.probe_class);
     return {.name = "doctor",
@@ -55,6 +61,14 @@ class DoctorCommand : public Command {
       return OpenLocationStore(session.environment(), access);
     };
     const std::unique_ptr<k8s::ApiClient> api = access_.MakeClient();
+    if (!csi_address_.empty()) {
+      options_.list_snapshots = [&](const CallContext& limited) {
+        const auto secrets = [&](const std::string& driver) {
+          return diffsnap::ReadListingSecrets(limited, *api, driver);
+        };
+        return diffsnap::ListStorage(limited, csi_address_, secrets, {});
+      };
+    }
     std::map<Severity, int64_t> counts;
     doctor::RunCheckup(ctx.WithTimeout(kTimeMax), *api, options_, *session.environment().random,
                        [&](const doctor::Finding& finding) {
@@ -100,6 +114,7 @@ class DoctorCommand : public Command {
   ClusterAccess access_;
   doctor::CheckupOptions options_;
   std::string velero_namespaces_ = "velero";
+  std::string csi_address_;
   bool all_ = false;
 };
 

@@ -78,7 +78,6 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
                      MakeSnapshotRestoreCommand,
                      MakeSnapshotImportCommand,
                      MakeSnapshotScheduleCommand,
-                     MakeSnapshotAuditCommand,
                      MakeLonghornListCommand,
                      MakeLonghornPruneCommand,
                      MakeCompletionCommand,

@@ -1,7 +1,6 @@
 #include "diffsnap/snapshot_listing.h"
 
 #include <memory>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +8,7 @@
 #include "csi.grpc.pb.h"
 #include "diffsnap/csi_connection.h"
 #include "incremental/grpc_call.h"
+#include "k8s/object.h"
 
 namespace csidelta::diffsnap {
 namespace {
@@ -23,8 +23,7 @@ class StorageLister {
  public:
   StorageLister(const CallContext& ctx, const std::string& address, const ListingLimits& limits,
                 const std::shared_ptr<grpc::Channel>& channel);
-  absl::StatusOr<snapshots::StorageList> List(const std::string& driver,
-                                              const ListingSecrets& secrets);
+  absl::StatusOr<StoredSnapshots> List(const ListingSecrets& secrets);
 
  private:
   template <typename Stub, typename Request, typename Response>
@@ -49,7 +48,7 @@ class StorageLister {
     return absl::StrCat("CSI driver ", list_.driver.empty() ? address_ : list_.driver);
   }
 
-  absl::Status ReadName(const std::string& driver);
+  absl::Status ReadName();
   absl::Status CheckCanList();
 
   absl::Status BadList(absl::string_view what) const {
@@ -58,15 +57,15 @@ class StorageLister {
 
   // What is shown decides what is listed: a driver may serve several storages.
   absl::Status ReadAll(const std::vector<DriverSecrets>& sets);
-  absl::Status ReadPages(const DriverSecrets& secrets, std::set<std::string>& handles);
-  absl::Status Add(const ::csi::v1::Snapshot& snapshot, std::set<std::string>& handles);
+  absl::Status ReadPages(const DriverSecrets& secrets);
+  absl::Status Add(const ::csi::v1::Snapshot& snapshot);
 
   const CallContext& ctx_;
   const std::string& address_;
   const ListingLimits& limits_;
   const std::unique_ptr<::csi::v1::Identity::Stub> identity_;
   const std::unique_ptr<::csi::v1::Controller::Stub> controller_;
-  snapshots::StorageList list_;
+  StoredSnapshots list_;
 };
 
 StorageLister::StorageLister(const CallContext& ctx, const std::string& address,
@@ -78,9 +77,8 @@ StorageLister::StorageLister(const CallContext& ctx, const std::string& address,
       identity_(::csi::v1::Identity::NewStub(channel)),
       controller_(::csi::v1::Controller::NewStub(channel)) {}
 
-absl::StatusOr<snapshots::StorageList> StorageLister::List(const std::string& driver,
-                                                           const ListingSecrets& secrets) {
-  RETURN_IF_ERROR(ReadName(driver));
+absl::StatusOr<StoredSnapshots> StorageLister::List(const ListingSecrets& secrets) {
+  RETURN_IF_ERROR(ReadName());
   RETURN_IF_ERROR(CheckCanList());
   ASSIGN_OR_RETURN(const std::vector<DriverSecrets> sets, secrets(list_.driver));
   absl::Status read = absl::OkStatus();
@@ -94,7 +92,7 @@ absl::StatusOr<snapshots::StorageList> StorageLister::List(const std::string& dr
   return std::move(list_);
 }
 
-absl::Status StorageLister::ReadName(const std::string& driver) {
+absl::Status StorageLister::ReadName() {
   ::csi::v1::GetPluginInfoResponse info;
   const absl::Status status =
       Call("GetPluginInfo", *identity_, &::csi::v1::Identity::Stub::GetPluginInfo, {}, info);
@@ -104,14 +102,9 @@ absl::Status StorageLister::ReadName(const std::string& driver) {
                      ": does it run, and is the folder of its socket mounted here?"));
   }
   RETURN_IF_ERROR(status);
-  if (!snapshots::IsDriverName(info.name())) {
+  if (!k8s::IsObjectName(info.name())) {
     return absl::FailedPreconditionError(absl::StrCat(
         "the CSI driver at ", address_, " does not say what it is called by a driver's name"));
-  }
-  if (!driver.empty() && driver != info.name()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the CSI driver at ", address_, " is ", info.name(), ", not ", driver,
-                     "; leave out --driver, or give the other socket"));
   }
   list_.driver = info.name();
   return absl::OkStatus();
@@ -130,22 +123,20 @@ absl::Status StorageLister::CheckCanList() {
       return absl::OkStatus();
     }
   }
-  return absl::FailedPreconditionError(absl::StrCat(
-      Who(), " at ", address_, " does not list its snapshots: it has no capability ",
-      "LIST_SNAPSHOTS there; without --csi-address only what the cluster says is compared"));
+  return absl::FailedPreconditionError(
+      absl::StrCat(Who(), " at ", address_, " does not list its snapshots: it has no capability ",
+                   "LIST_SNAPSHOTS there"));
 }
 
 absl::Status StorageLister::ReadAll(const std::vector<DriverSecrets>& sets) {
-  list_.snapshots.clear();
-  std::set<std::string> handles;
+  list_.handles.clear();
   for (const DriverSecrets& secrets : sets) {
-    RETURN_IF_ERROR(ReadPages(secrets, handles));
+    RETURN_IF_ERROR(ReadPages(secrets));
   }
   return absl::OkStatus();
 }
 
-absl::Status StorageLister::ReadPages(const DriverSecrets& secrets,
-                                      std::set<std::string>& handles) {
+absl::Status StorageLister::ReadPages(const DriverSecrets& secrets) {
   ::csi::v1::ListSnapshotsRequest request;
   for (const auto& [name, secret] : secrets) {
     (*request.mutable_secrets())[name] = secret.Reveal();
@@ -156,7 +147,7 @@ absl::Status StorageLister::ReadPages(const DriverSecrets& secrets,
     RETURN_IF_ERROR(Call("ListSnapshots", *controller_, &::csi::v1::Controller::Stub::ListSnapshots,
                          request, answer));
     for (const ::csi::v1::ListSnapshotsResponse::Entry& entry : answer.entries()) {
-      RETURN_IF_ERROR(Add(entry.snapshot(), handles));
+      RETURN_IF_ERROR(Add(entry.snapshot()));
     }
     if (answer.next_token().empty()) {
       return absl::OkStatus();
@@ -170,44 +161,24 @@ absl::Status StorageLister::ReadPages(const DriverSecrets& secrets,
   return BadList(absl::StrCat("has not ended after ", limits_.pages_max, " pages"));
 }
 
-absl::Status StorageLister::Add(const ::csi::v1::Snapshot& snapshot,
-                                std::set<std::string>& handles) {
-  if (snapshot.snapshot_id().empty() || snapshot.snapshot_id().size() > kHandleBytesMax ||
-      snapshot.source_volume_id().size() > kHandleBytesMax) {
+absl::Status StorageLister::Add(const ::csi::v1::Snapshot& snapshot) {
+  if (snapshot.snapshot_id().empty() || snapshot.snapshot_id().size() > kHandleBytesMax) {
     return BadList("has a snapshot whose handle is empty, or longer than 4 KiB");
   }
-  if (!handles.insert(snapshot.snapshot_id()).second) {
-    return absl::OkStatus();
-  }
-  if (list_.snapshots.size() >= limits_.snapshots_max) {
-    return BadList(absl::StrCat("has more than ", limits_.snapshots_max, " snapshots"));
-  }
-  snapshots::StorageSnapshot one{.handle = snapshot.snapshot_id(),
-                                 .volume_handle = snapshot.source_volume_id()};
-  if (snapshot.size_bytes() > 0) {
-    one.size_bytes = snapshot.size_bytes();
-  }
-  if (snapshot.has_creation_time() && snapshot.creation_time().seconds() > 0) {
-    one.taken_at = absl::FromUnixSeconds(snapshot.creation_time().seconds());
-  }
-  list_.snapshots.push_back(std::move(one));
-  return absl::OkStatus();
+  list_.handles.insert(snapshot.snapshot_id());
+  return list_.handles.size() > limits_.snapshots_max
+             ? BadList(absl::StrCat("has more than ", limits_.snapshots_max, " snapshots"))
+             : absl::OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<std::vector<DriverSecrets>> NoListingSecrets(const std::string& /*driver*/) {
-  return std::vector<DriverSecrets>(1);
-}
-
-absl::StatusOr<snapshots::StorageList> ListStorage(const CallContext& ctx,
-                                                   const std::string& address,
-                                                   const std::string& driver,
-                                                   const ListingSecrets& secrets,
-                                                   const ListingLimits& limits) {
+absl::StatusOr<StoredSnapshots> ListStorage(const CallContext& ctx, const std::string& address,
+                                            const ListingSecrets& secrets,
+                                            const ListingLimits& limits) {
   ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel,
                    OpenCsiChannel(address, kListingMessageBytesMax));
-  return StorageLister(ctx, address, limits, channel).List(driver, secrets);
+  return StorageLister(ctx, address, limits, channel).List(secrets);
 }
 
 }  // namespace csidelta::diffsnap

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -8,7 +9,6 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "diffsnap/class_secrets.h"
-#include "snapshots/snapshot_audit.h"
 
 namespace csidelta::diffsnap {
 
@@ -23,21 +23,22 @@ struct ListingLimits {
 // What the driver of this name is to be shown: it is asked once with each set.
 using ListingSecrets =
     std::function<absl::StatusOr<std::vector<DriverSecrets>>(const std::string& driver)>;
-// That it is asked once, and shown nothing.
-absl::StatusOr<std::vector<DriverSecrets>> NoListingSecrets(const std::string& driver);
 
-// All snapshots that the CSI driver behind `address` lists, in its order, each handle once; their
-// sizes and times as far as it knows them. A list whose pages grow too old is read again.
+// The snapshots that a storage has, as its driver lists them.
+struct StoredSnapshots {
+  std::string driver;
+  std::set<std::string> handles;
+};
+
+// All snapshots that the CSI driver behind `address` lists. A list whose pages grow too old is read
+// again.
 //   INVALID_ARGUMENT     `address` is no socket's
 //   UNAVAILABLE          no driver answers there
-//   FAILED_PRECONDITION  it is another driver than `driver`, where that is not ""; it does not list
-//                        snapshots, which needs LIST_SNAPSHOTS
+//   FAILED_PRECONDITION  it does not list snapshots, which needs LIST_SNAPSHOTS
 //   DATA_LOSS            its list does not end, is too long, or has one without a handle
 // and else what the driver says, made printable, or `secrets`.
-absl::StatusOr<snapshots::StorageList> ListStorage(const CallContext& ctx,
-                                                   const std::string& address,
-                                                   const std::string& driver,
-                                                   const ListingSecrets& secrets,
-                                                   const ListingLimits& limits);
+absl::StatusOr<StoredSnapshots> ListStorage(const CallContext& ctx, const std::string& address,
+                                            const ListingSecrets& secrets,
+                                            const ListingLimits& limits);
 
 }  // namespace csidelta::diffsnap

@@ -55,6 +55,7 @@ void CheckDriverChangedBlocks(CheckContext& context);
 void CheckDriverMetadataService(CheckContext& context);
 void CheckDriverBlockDevice(CheckContext& context);
 void CheckDriverSnapshotLimit(CheckContext& context);
+void CheckDriverSnapshots(CheckContext& context);
 void CheckVolumesNotCsi(CheckContext& context);
 void CheckClaimsUnbound(CheckContext& context);
 

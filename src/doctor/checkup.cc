@@ -98,6 +98,8 @@ constexpr std::array kChecks = {
           CheckDriverBlockDevice},
     Check{"driver-snapshot-limit", "which drivers keep few snapshots of a volume?",
           CheckDriverSnapshotLimit},
+    Check{"driver-snapshots", "has the storage all snapshots that the cluster names?",
+          CheckDriverSnapshots},
     Check{"volumes-not-csi", "which volumes belong to no CSI driver?", CheckVolumesNotCsi},
     Check{"claims-unbound", "which PVCs have no volume?", CheckClaimsUnbound},
     Check{"longhorn-found", "is Longhorn where the plugin looks for it?", CheckLonghornFound},
@@ -136,6 +138,7 @@ struct Prerequisite {
 constexpr std::array kPrerequisites = {
     Prerequisite{"stuck-", "snapshot-kinds"},
     Prerequisite{"driver-snapshot-class", "snapshot-kinds"},
+    Prerequisite{"driver-snapshots", "snapshot-kinds"},
     Prerequisite{"velero-", "velero-namespace"},
     Prerequisite{"uploads-", "velero-namespace"},
     Prerequisite{"downloads-", "velero-namespace"},

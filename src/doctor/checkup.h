@@ -12,6 +12,7 @@
 #include "base/call_context.h"
 #include "base/random.h"
 #include "datamover/repository_access.h"
+#include "diffsnap/snapshot_listing.h"
 #include "doctor/cluster_cache.h"
 #include "k8s/api_client.h"
 
@@ -39,6 +40,8 @@ struct CheckupOptions {
   std::vector<std::string> velero_namespaces = {"velero"};
   std::string mover_namespace = "csi-delta";
   datamover::StoreOpener open_store;
+  // Asks a CSI driver what its storage has; null: none is asked.
+  std::function<absl::StatusOr<diffsnap::StoredSnapshots>(const CallContext& ctx)> list_snapshots;
   bool probe = false;            // also make the checks that make objects
   std::string probe_class = {};  // of this storage class alone; "": of those in use
   // For the first answer of the API server, with retries and a log-in program.

@@ -1,18 +1,21 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/human_text.h"
 #include "csi/exposed_snapshot.h"
 #include "csi/metadata_service.h"
 #include "csi/snapshot_class.h"
 #include "doctor/checks.h"
 #include "net/http_client.h"
 #include "net/url.h"
+#include "objects/client.h"
 #include "objects/differential_snapshot.h"
 #include "objects/persistent_volume.h"
 #include "objects/persistent_volume_claim.h"
@@ -25,7 +28,9 @@ namespace {
 
 using objects::PersistentVolume;
 using objects::PersistentVolumeClaim;
+using objects::VolumeSnapshotContent;
 
+constexpr absl::Duration kListingTimeMax = absl::Seconds(20);
 constexpr absl::Duration kConnectTimeMax = absl::Seconds(10);
 
 struct SnapshotLimit {
@@ -209,6 +214,62 @@ void CheckDriverSnapshotLimit(CheckContext& context) {
       }
     }
   }
+}
+
+// Only the driver knows: the csi-snapshotter does not ask it again for a content that was Ready
+// once.
+void CheckDriverSnapshots(CheckContext& context) {
+  const std::vector<VolumeSnapshotContent> contents = context.Look<VolumeSnapshotContent>();
+  if (contents.empty()) {
+    return;
+  }
+  if (!context.options().list_snapshots) {
+    context.Note("", "not known: no CSI driver was asked",
+                 "run csi-delta doctor --csi-address unix:///csi/csi.sock where the controller of "
+                 "the driver runs");
+    return;
+  }
+  const absl::StatusOr<diffsnap::StoredSnapshots> stored =
+      context.options().list_snapshots(context.ctx().WithTimeout(kListingTimeMax));
+  if (!stored.ok()) {
+    context.Unknown("", stored.status(), "see the log of the driver's controller");
+    return;
+  }
+  int64_t asked = 0;
+  std::vector<std::string> lost;
+  for (const VolumeSnapshotContent& content : contents) {
+    const std::string handle = content.handle_or_source();
+    if (content.driver() != stored->driver || handle.empty()) {
+      continue;
+    }
+    ++asked;
+    if (stored->handles.contains(handle)) {
+      continue;
+    }
+    // It may have been deleted since the contents were listed.
+    const absl::StatusOr<std::optional<VolumeSnapshotContent>> now =
+        objects::Find<VolumeSnapshotContent>(context.ctx(), context.cache().api(), content.key());
+    if (!now.ok()) {
+      context.Unknown(content.name(), now.status());
+      return;
+    }
+    if (now->has_value() && !(*now)->is_being_deleted()) {
+      lost.push_back(absl::StrCat(content.name(), " of VolumeSnapshot ",
+                                  content.snapshot_namespace(), "/", content.snapshot_name()));
+    }
+  }
+  const std::string subject = absl::StrCat("driver ", stored->driver);
+  if (lost.empty()) {
+    context.Good(subject, absl::StrCat("has the snapshots of all ",
+                                       Counted(asked, "VolumeSnapshotContent")));
+    return;
+  }
+  context.Fault(
+      subject,
+      absl::StrCat("does not have the snapshots of ",
+                   Counted(std::ssize(lost), "VolumeSnapshotContent"), ": ", Listed(lost)),
+      "nothing can be restored from them: back up their PVCs again, and look in the "
+      "storage for what deleted them");
 }
 
 void CheckVolumesNotCsi(CheckContext& context) {

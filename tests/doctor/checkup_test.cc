@@ -104,6 +104,8 @@ class Cluster {
 
   std::string probe_class;
   std::vector<std::string> velero_namespaces = {"velero"};
+  std::set<std::string> stored_handles;  // that the driver lists, if any
+  std::function<void()> on_listing = [] {};
 
   std::vector<Finding> Findings(bool probe = false) {
     std::vector<Finding> findings;
@@ -119,6 +121,12 @@ class Cluster {
       return std::make_unique<support::LentStore>(
           has_locked_bucket ? static_cast<storage::ObjectStore&>(locked_bucket_) : bucket_);
     };
+    if (!stored_handles.empty()) {
+      options.list_snapshots = [this](const CallContext&) {
+        on_listing();
+        return diffsnap::StoredSnapshots{.driver = support::kDriver, .handles = stored_handles};
+      };
+    }
     RunCheckup(ctx, api_, options, Random::Real(),
                [&](const Finding& finding) { findings.push_back(finding); });
     return findings;
@@ -321,6 +329,11 @@ void SeedCopy(Cluster& c, objects::CopyRecord record, absl::Duration age) {
   });
 }
 
+void SeedContent(Cluster& c, const std::string& name) {
+  c.api().Seed(VolumeSnapshotContentType(),
+               support::MakeContentObject(name, "shop", name, "handle-of-" + name));
+}
+
 std::vector<Ailment> OfCluster() {
   return {
       {"cluster-reachable", Severity::kFault, "does not answer",
@@ -361,6 +374,8 @@ std::vector<Ailment> OfCluster() {
          SeedKept(c, "pv-old", objects::SwapSide::kOriginal, "pv-new");
          SeedKept(c, "pv-new", objects::SwapSide::kRestored, "pv-old");
        }},
+      {"driver-snapshots", Severity::kNote, "no CSI driver was asked",
+       [](Cluster& c) { SeedContent(c, "monday"); }},
       {"copies-into-volumes", Severity::kWarning,
        "PVC shop/orders a restore into its volume did not",
        [](Cluster& c) {
@@ -701,6 +716,12 @@ std::vector<Ailment> OfDrivers() {
        [](Cluster& c) { SetVolumeDriver(c, "nfs.csi.k8s.io"); }},
       {"driver-snapshot-limit", Severity::kNote, "at most 3 snapshots",
        [](Cluster& c) { SetVolumeDriver(c, "csi.vsphere.vmware.com"); }},
+      {"driver-snapshots", Severity::kFault,
+       "1 VolumeSnapshotContent: monday of VolumeSnapshot shop/",
+       [](Cluster& c) {
+         SeedContent(c, "monday");
+         c.stored_handles = {"handle-of-others"};
+       }},
       {"volumes-not-csi", Severity::kNote, "pv-1",
        [](Cluster& c) { c.api().Mutate(kVolume, [](Json& pv) { pv["spec"].erase("csi"); }); }},
       {"claims-unbound", Severity::kNote, "shop/orders",
@@ -1343,6 +1364,17 @@ TEST(CheckupTest, AServiceOfSnapshotMetadataWithItsOwnCertificateIsGood) {
   const Finding finding = cluster.FindingOf("driver-metadata-service");
   EXPECT_EQ(WordOf(finding.severity), WordOf(Severity::kGood)) << finding.text;
   EXPECT_THAT(finding.subject, HasSubstr("service 127.0.0.1:"));
+}
+
+TEST(CheckupTest, SnapshotsThatTheStorageHasAndThoseDeletedMeanwhileAreGood) {
+  Cluster cluster;
+  SeedContent(cluster, "monday");
+  SeedContent(cluster, "tuesday");
+  cluster.stored_handles = {"handle-of-monday"};
+  cluster.on_listing = [&] { cluster.api().Remove(csi::VolumeSnapshotContentKey("tuesday")); };
+  const Finding finding = cluster.FindingOf("driver-snapshots");
+  EXPECT_EQ(finding.severity, Severity::kGood);
+  EXPECT_THAT(finding.text, HasSubstr("has the snapshots of all"));
 }
 
 TEST(CheckupTest, KindsAreNamespacedAsTheApiServerHasThem) {
