@@ -25,8 +25,6 @@
 //   any other BackingImage                          left out   restored
 //   a kind that is restored                         restored   restored
 //   a kind that is not in KnownKinds()              left out   restored
-//
-// In place of a Snapshot that is left out a new one can be taken (snapshot_retake.h).
 namespace csidelta::longhorn {
 
 enum class KindRule {

@@ -520,10 +520,6 @@ inline constexpr char kLonghornVolumeAnnotation[] = "longhorn.csi-delta.io/volum
 // was taken, by the clock of Longhorn.
 inline constexpr char kLonghornTakenAtAnnotation[] = "longhorn.csi-delta.io/taken-at";
 
-// Annotation on Snapshot of Longhorn; written by plugin; read by you. The name of the archived
-// Snapshot that it was taken for, and not the data of it.
-inline constexpr char kLonghornRetakenOfAnnotation[] = "longhorn.csi-delta.io/retaken-of";
-
 // Engine label on Snapshot of Longhorn, and its volume; written by plugin; read by doctor, you. The
 // backup, through ValidLabelValue(). Longhorn keeps it in the volume.
 inline constexpr char kLonghornEngineBackupLabel[] = "csi-delta-backup";

@@ -159,12 +159,6 @@ const std::vector<PluginConfigKey>& PluginConfigKeys() {
        [](const std::string& value, PluginConfig& config) {
          return ReadChoice(value, kItems, config.longhorn_items);
        }},
-      {"longhornRetake", "false", kFlagForm,
-       "Ask Longhorn for a snapshot of today's data for each of its own that a restore leaves "
-       "out.",
-       [](const std::string& value, PluginConfig& config) {
-         return ReadChoice(value, kFlags, config.longhorn_retake);
-       }},
   };
   return keys;
 }

@@ -39,8 +39,6 @@ struct PluginConfig {
   bool longhorn_guard = true;
   // Longhorn's snapshot objects stay out of backups, or are archived.
   LonghornItems longhorn_items = LonghornItems::kSkip;
-  // In place of each of Longhorn's own snapshots that a restore leaves out, ask for a new one.
-  bool longhorn_retake = false;
 
   // One line per unknown key, naming the nearest known one.
   std::vector<std::string> warnings;

@@ -3,7 +3,6 @@
 import concurrent.futures
 import json
 import pathlib
-import re
 import shlex
 
 import pytest
@@ -118,26 +117,6 @@ def test_a_restore_takes_no_snapshot_under_an_old_name(bed, workspace, guard):
         shown = bed.kubectl("get", "lhsnap", "-n", longhorn.NAMESPACE, "-o", "name").stdout.split()
         assert shown == ["snapshot.longhorn.io/newer"]
         assert "old" not in json.loads(longhorn.ask(bed, "engine-snapshots/pvc-orders"))
-
-
-def test_on_request_a_restore_takes_a_snapshot_under_a_new_name(bed, workspace):
-    """Of today's data, where the archived one is gone; the archived name does not come back."""
-    with longhorn.running(bed), plugin_settings.during(bed, longhornItems="keep", longhornRetake="true"):
-        longhorn.grant(bed)
-        backup = archive_then_delete(bed, workspace)
-        restore = bed.restore(workspace.name("restore"), "--from-backup", backup)
-        bed.assert_clean("restore", restore)
-        shown = json.loads(bed.kubectl("get", "lhsnap", "-n", longhorn.NAMESPACE, "-o", "json").stdout)["items"]
-        kept, taken = sorted(shown, key=lambda one: one["metadata"]["name"])
-        assert kept["metadata"]["name"] == "newer"
-        name, meta = taken["metadata"]["name"], taken["metadata"]
-        assert re.fullmatch("old-rt-[0-9a-f]{8}", name), name
-        assert meta["labels"]["velero.io/restore-name"] == restore["metadata"]["name"]
-        assert meta["annotations"]["longhorn.csi-delta.io/retaken-of"] == "old"
-        longhorn.await_ready(bed, name)
-        assert longhorn.ask(bed, f"read/pvc-orders/{name}/0").strip() == "now"
-        assert longhorn.ask(bed, "read/pvc-orders/newer/0").strip() == "then"
-        assert set(json.loads(longhorn.ask(bed, "engine-snapshots/pvc-orders"))) == {"newer", name, "volume-head"}
 
 
 def test_nothing_of_longhorn_gets_into_a_mapped_namespace_and_that_can_be_deleted(bed, workspace):

@@ -8,15 +8,11 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/json.h"
-#include "k8s/object.h"
 #include "longhorn/kinds_guard.h"
-#include "longhorn/snapshot_retake.h"
 #include "longhorn/types.h"
-#include "objects/keys.h"
 #include "restoreitemactions/actions.h"
 #include "tests/support/action_log.h"
 #include "tests/support/await.h"
-#include "tests/support/longhorn_objects.h"
 #include "tests/support/memory_growth.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/snapshot_objects.h"
@@ -158,79 +154,6 @@ TEST_F(LonghornGuardTest, SwitchedOffItStillKeepsTheWorstOut) {
   for (const char* kind : {"Snapshot", "Engine", "SystemRestore"}) {
     EXPECT_FALSE(IsRestored(LonghornObject(kind))) << kind;
   }
-}
-
-// --- longhornRetake
-
-class LonghornRetakeTest : public LonghornGuardTest {
- protected:
-  LonghornRetakeTest() {
-    support::SetPluginConfig({{"longhornRetake", "true"}}, bed_.api);
-    bed_.api.Seed(longhorn::Volume::Type(), support::MakeLonghornVolume("pvc-1"));
-  }
-
-  std::vector<Json> Snapshots() { return bed_.api.All(longhorn::Snapshot::Type()); }
-
-  Json archived_ = support::MakeLonghornSnapshot("nightly-1", "pvc-1", "2026-10-01T02:00:00Z");
-};
-
-TEST_F(LonghornRetakeTest, AnotherOneIsAskedForAndTheArchivedOneLeftOut) {
-  EXPECT_FALSE(IsRestored(archived_));
-  ASSERT_THAT(Snapshots(), SizeIs(1));
-  EXPECT_EQ(k8s::Name(Snapshots()[0]), longhorn::RetakenName("nightly-1", "restore-uid"));
-  EXPECT_THAT(log_.told(),
-              ElementsAre(AllOf(HasSubstr("under the old name; longhornRetake asks for a new one, "
-                                          "of today's data, under another name"))));
-  EXPECT_THAT(log_.warnings(), IsEmpty());
-}
-
-TEST_F(LonghornRetakeTest, WhyNoneExistsIsReportedAndCounted) {
-  for (int i = 0; i < 10; ++i) {
-    EXPECT_FALSE(IsRestored(support::MakeLonghornSnapshot(absl::StrCat("nightly-", i), "pvc-gone",
-                                                          "2026-10-01T02:00:00Z")));
-  }
-  EXPECT_THAT(Snapshots(), IsEmpty());
-  EXPECT_THAT(log_.told(), ElementsAre(HasSubstr("longhornRetake asks for no new one: Longhorn "
-                                                 "does not have its volume"),
-                                       HasSubstr(": 10 are left out")));
-}
-
-TEST_F(LonghornRetakeTest, NothingElseAndNothingElsewhereIsTaken) {
-  for (const char* kind : {"Engine", "SystemRestore", "SnapshotGroup", "Volume"}) {
-    EXPECT_FALSE(IsRestored(LonghornObject(kind))) << kind;
-  }
-  Json dropped = archived_;
-  dropped["apiVersion"] = "longhorn.io/v1beta1";
-  EXPECT_FALSE(IsRestored(dropped));
-  SetJson(restore_, {"spec", "namespaceMapping"}, Json{{kDefaultNamespace, kMapped}});
-  EXPECT_FALSE(IsRestored(archived_));
-  EXPECT_THAT(Snapshots(), IsEmpty());
-}
-
-TEST_F(LonghornRetakeTest, IsIgnoredByTheGuard) {
-  support::SetPluginConfig({{"longhornRetake", "true"}, {"longhornGuard", "off"}}, bed_.api);
-  EXPECT_FALSE(IsRestored(archived_));
-  EXPECT_THAT(Snapshots(), SizeIs(1));
-}
-
-// The archive alone tells what it was: Velero has taken the status off the item.
-TEST_F(LonghornRetakeTest, TheStatusOfTheArchiveCounts) {
-  SetJson(archived_, {"status", "userCreated"}, false);
-  Json item = archived_;
-  EraseJson(item, {"status"});
-  EXPECT_THAT(action_->Execute(bed_.ctx, objects::Object(item), objects::Object(archived_),
-                               objects::Object(restore_)),
-              IsOk());
-  EXPECT_THAT(Snapshots(), IsEmpty());
-}
-
-TEST_F(LonghornRetakeTest, WithoutTheRightsItIsAnErrorThatNamesTheManifest) {
-  bed_.api.Forbid("create", "snapshots");
-  EXPECT_THAT(action_->Execute(bed_.ctx, objects::Object(archived_), objects::Object(archived_),
-                               objects::Object(restore_)),
-              StatusIs(absl::StatusCode::kPermissionDenied,
-                       AllOf(HasSubstr("longhornRetake: Snapshot nightly-1"),
-                             HasSubstr("deploy/longhorn-rbac.yaml"))));
 }
 
 TEST_F(LonghornGuardTest, ActsWithoutEnableCsi) {

@@ -37,7 +37,6 @@ TEST(ParsePluginConfigTest, HasDefaults) {
     EXPECT_EQ(config->longhorn_namespace, "longhorn-system");
     EXPECT_TRUE(config->longhorn_guard);
     EXPECT_EQ(config->longhorn_items, LonghornItems::kSkip);
-    EXPECT_FALSE(config->longhorn_retake);
     EXPECT_THAT(config->warnings, IsEmpty());
   }
 }
@@ -51,8 +50,7 @@ TEST(ParsePluginConfigTest, ReadsEveryKey) {
                                                   {"groupRestore", "preprovisioned"},
                                                   {"longhornNamespace", "storage-1"},
                                                   {"longhornGuard", "off"},
-                                                  {"longhornItems", "keep"},
-                                                  {"longhornRetake", "true"}}));
+                                                  {"longhornItems", "keep"}}));
   ASSERT_THAT(config, IsOk());
   EXPECT_FALSE(config->sweep_orphans);
   EXPECT_EQ(config->orphan_grace_period, absl::Minutes(90));
@@ -63,7 +61,6 @@ TEST(ParsePluginConfigTest, ReadsEveryKey) {
   EXPECT_EQ(config->longhorn_namespace, "storage-1");
   EXPECT_FALSE(config->longhorn_guard);
   EXPECT_EQ(config->longhorn_items, LonghornItems::kKeep);
-  EXPECT_TRUE(config->longhorn_retake);
   EXPECT_THAT(config->warnings, IsEmpty());
 }
 
@@ -86,7 +83,6 @@ TEST(ParsePluginConfigTest, DocumentedDefaultsAreTheDefaults) {
   EXPECT_EQ(written->longhorn_namespace, defaults->longhorn_namespace);
   EXPECT_EQ(written->longhorn_guard, defaults->longhorn_guard);
   EXPECT_EQ(written->longhorn_items, defaults->longhorn_items);
-  EXPECT_EQ(written->longhorn_retake, defaults->longhorn_retake);
 }
 
 struct UnknownKeyCase {
@@ -192,7 +188,6 @@ INSTANTIATE_TEST_SUITE_P(
         {"GuardTrue", {{"longhornGuard", "true"}}, "longhornGuard: \"true\" is not on or off"},
         {"GuardEmpty", {{"longhornGuard", ""}}, "longhornGuard: \"\" is not on or off"},
         {"ItemsOther", {{"longhornItems", "yes"}}, "longhornItems: \"yes\" is not skip or keep"},
-        {"RetakeOther", {{"longhornRetake", "on"}}, "longhornRetake: \"on\" is not true or false"},
     }),
     [](const auto& test) { return std::string(test.param.name); });
 
