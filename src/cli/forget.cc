@@ -7,7 +7,7 @@
 #include "cli/command.h"
 #include "cli/keep_flags.h"
 #include "cli/progress.h"
-#include "cli/prune_verb.h"
+#include "cli/prune.h"
 #include "cli/snapshot_filter.h"
 #include "cli/text.h"
 #include "engine/forget.h"

@@ -9,6 +9,35 @@
 namespace csidelta::cli {
 namespace {
 
+// Makes a repository with its first key.
+class InitCommand : public Command {
+ public:
+  VerbSyntax Declare() override {
+    return {.name = "init",
+            .summary = "Make a new repository",
+            .details =
+                "It is a repository of restic's format, version 2, with one key for the "
+                "password. A lost password cannot be replaced: the data is lost with it.",
+            .family = VerbFamily::kRepository};
+  }
+
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
+    absl::StatusOr<repository::Repository*> made = session.Init(ctx);
+    if (absl::IsAlreadyExists(made.status())) {
+      return absl::AlreadyExistsError(absl::StrCat(
+          made.status().message(), "; use it as it is, or give another place with --repo"));
+    }
+    RETURN_IF_ERROR(made.status());
+    const std::string id = (*made)->config().id.Hex();
+    session.console().PrintResult(
+        {{"message_type", "initialized"}, {"id", id}, {"repository", session.place()}},
+        absl::StrCat(
+            "created repository ", id.substr(0, 10), " at ", session.place(),
+            "\nWithout its password nothing in it can be read: keep a copy of it elsewhere.\n"));
+    return ExitCode::kOk;
+  }
+};
+
 using repository::Id;
 using repository::KeyInfo;
 using repository::Repository;
@@ -152,6 +181,8 @@ class KeyPasswdCommand : public Command {
 };
 
 }  // namespace
+
+std::unique_ptr<Command> MakeInitCommand() { return std::make_unique<InitCommand>(); }
 
 std::unique_ptr<Command> MakeKeyListCommand() { return std::make_unique<KeyListCommand>(); }
 std::unique_ptr<Command> MakeKeyAddCommand() { return std::make_unique<KeyAddCommand>(); }

@@ -8,11 +8,28 @@
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
 #include "cli/completion.h"
+#include "repository/format.h"
 #include "repository/lock.h"
 #include "repository/repository.h"
 
 namespace csidelta::cli {
 namespace {
+
+class VersionCommand : public Command {
+ public:
+  VerbSyntax Declare() override {
+    return {.name = "version", .summary = "Print the version of this program"};
+  }
+
+  absl::StatusOr<ExitCode> Run(const CallContext&, Session& session) override {
+    const std::string program = ProgramVersion();
+    session.console().PrintResult({{"message_type", "version"},
+                                   {"version", program.substr(program.find(' ') + 1)},
+                                   {"repository_version", repository::kRepositoryVersion}},
+                                  absl::StrCat(program, "\n"));
+    return ExitCode::kOk;
+  }
+};
 
 // Closes what the verb opened before its result is printed: a lock must not stay.
 absl::StatusOr<ExitCode> RunVerb(const CallContext& ctx, Command& command, Console& console,
@@ -28,6 +45,8 @@ absl::StatusOr<ExitCode> RunVerb(const CallContext& ctx, Command& command, Conso
 }
 
 }  // namespace
+
+std::unique_ptr<Command> MakeVersionCommand() { return std::make_unique<VersionCommand>(); }
 
 std::vector<std::unique_ptr<Command>> AllCommands() {
   std::vector<std::unique_ptr<Command>> commands;

@@ -5,7 +5,7 @@
 #include "base/status_macros.h"
 #include "cli/command.h"
 #include "cli/progress.h"
-#include "cli/prune_verb.h"
+#include "cli/prune.h"
 #include "cli/text.h"
 
 namespace csidelta::cli {
