@@ -754,7 +754,8 @@ TEST_F(VolumeGroupTest, BackupAndClaimMayNameTheClass) {
           "b");
   ASSERT_THAT(Execute(0), IsOk());
   EXPECT_EQ(GetString(Group(), {"spec", "volumeGroupSnapshotClassName"}), "b");
-  EXPECT_THAT(csi::RemoveGroup(ctx_, api_, support::As<objects::VolumeGroupSnapshot>(Group())),
+  EXPECT_THAT(csi::DropSnapshot(ctx_, api_, support::As<objects::VolumeGroupSnapshot>(Group()),
+                                csi::Data::kDelete),
               IsOk());
   Change(2, [](Json& claim) {
     SetJson(claim, {"metadata", "annotations", "velero.io/csi-volume-group-snapshot-class"}, "c");

@@ -123,7 +123,7 @@ PROVEN_BY = {
             "GroupKindsTest.AreThoseThatTheClusterServes",
             "test_groups.py::test_a_group_comes_back_from_one_instant_and_goes_with_its_backup",
         ],
-        "members are told by": ["GroupLifecycleTest.MembersOfAnotherVersionGoToo"],
+        "members are told by": ["DropSnapshotTest.MembersOfAnotherVersionGoToo"],
         "selector": [
             "GroupLifecycleTest.TheSelectorIsALabelOfThisBackupAlone",
             "LeftOutTest.TheOthersAreCutWithoutIt",
