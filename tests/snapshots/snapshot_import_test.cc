@@ -374,18 +374,6 @@ TEST_F(SnapshotImportTest, APairGoesAndTheSnapshotStays) {
   EXPECT_THAT(RemovePair(bed_.ctx, bed_.api, plan->pair), IsOk());
 }
 
-TEST_F(SnapshotImportTest, APairThatIsNotBoundYetGoesToo) {
-  cluster_.controller_runs = false;
-  const absl::StatusOr<ImportPlan> plan = Plan(Request());
-  ASSERT_THAT(CarryOutImport(bed_.ctx, bed_.api, *plan), IsOk());
-  EXPECT_EQ(GetString(*Content(), {"spec", "volumeSnapshotRef", "uid"}), "");
-  cluster_.controller_runs = true;
-  EXPECT_THAT(RemovePair(bed_.ctx, bed_.api, plan->pair), IsOk());
-  EXPECT_FALSE(Content().has_value());
-  EXPECT_FALSE(Snapshot().has_value());
-  EXPECT_EQ(cluster_.driver().CallCount("DeleteSnapshot"), 0);
-}
-
 TEST_F(SnapshotImportTest, WhatIsNotThePairsIsLeftAlone) {
   const absl::StatusOr<ImportPlan> plan = Plan(Request());
   bed_.api.Seed(VolumeSnapshotType(), support::MakeSnapshotObject("shop", "orders", ""));

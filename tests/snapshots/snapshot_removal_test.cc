@@ -491,24 +491,6 @@ class RemovalWithDriverTest : public testing::Test {
   support::FakeSnapshotCluster cluster_{bed_.api};
 };
 
-TEST_F(RemovalWithDriverTest, WithThePolicyDeleteTheDriversSnapshotGoes) {
-  const SnapshotEntry entry = Take("Delete");
-  ASSERT_THAT(cluster_.driver().snapshots(), ElementsAre(entry.handle));
-  EXPECT_EQ(ActionOf(entry, false), DataAction::kDeleted);
-  Remove(entry, false);
-  EXPECT_THAT(AwaitRemoval(bed_.ctx, bed_.api, entry, true), IsOk());
-  EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
-  EXPECT_EQ(bed_.api.object_count(), 0);
-}
-
-TEST_F(RemovalWithDriverTest, WithDataItGoesThoughThePolicySaysRetain) {
-  const SnapshotEntry entry = Take("Retain");
-  Remove(entry, true);
-  EXPECT_THAT(AwaitRemoval(bed_.ctx, bed_.api, entry, true), IsOk());
-  EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
-  EXPECT_EQ(bed_.api.object_count(), 0);
-}
-
 TEST_F(RemovalWithDriverTest, WithThePolicyRetainOnlyTheDriversSnapshotIsLeft) {
   const SnapshotEntry entry = Take("Retain");
   EXPECT_EQ(ActionOf(entry, false), DataAction::kKept);
