@@ -1371,7 +1371,7 @@ TEST(CheckupTest, SnapshotsThatTheStorageHasAndThoseDeletedMeanwhileAreGood) {
   SeedContent(cluster, "monday");
   SeedContent(cluster, "tuesday");
   cluster.stored_handles = {"handle-of-monday"};
-  cluster.on_listing = [&] { cluster.api().Remove(csi::VolumeSnapshotContentKey("tuesday")); };
+  cluster.on_listing = [&] { cluster.api().Remove(VolumeSnapshotContentKey("tuesday")); };
   const Finding finding = cluster.FindingOf("driver-snapshots");
   EXPECT_EQ(finding.severity, Severity::kGood);
   EXPECT_THAT(finding.text, HasSubstr("has the snapshots of all"));
