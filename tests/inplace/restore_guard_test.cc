@@ -253,20 +253,20 @@ TEST(RestoreGuardTest, RowsOfTheVolume) {
 void Share(Json& object) { object["spec"]["accessModes"] = {"ReadWriteOnce", "ReadWriteMany"}; }
 
 TEST(RestoreGuardTest, RowsOfAVolumeThatIsWrittenInto) {
-  ExpectRefusals({{Reason::kUnsafeDriver, "that deregisters",
+  ExpectRefusals({{"UnsafeDriver", "that deregisters",
                    [](Cluster& c) {
                      c.is_written_into = true;
                      c.content_kind = csi::ContentReading::Kind::kUnknown;
                      c.volume["spec"]["csi"]["driver"] = "csi.vsphere.vmware.com";
                    },
                    "its syncer deregisters"},
-                  {Reason::kSharedVolume, "by the PVC",
+                  {"SharedVolume", "by the PVC",
                    [](Cluster& c) {
                      c.is_written_into = true;
                      Share(c.pvc);
                    },
                    "PVC shop/data-db-1 is in mode Filesystem and ReadWriteMany"},
-                  {Reason::kSharedVolume, "by the volume",
+                  {"SharedVolume", "by the volume",
                    [](Cluster& c) {
                      c.is_written_into = true;
                      Share(c.volume);
