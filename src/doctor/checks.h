@@ -70,8 +70,6 @@ void CheckMoverAccounts(CheckContext& context);
 void CheckMoverQuota(CheckContext& context);
 void CheckMoverTasksSilent(CheckContext& context);
 void CheckMoverOrphans(CheckContext& context);
-
-// base_checks.cc
 void CheckMoverBases(CheckContext& context);
 
 // worker_checks.cc
@@ -102,10 +100,8 @@ void CheckDeviceAccess(CheckContext& context);
 // immutability_checks.cc
 void CheckLocationImmutable(CheckContext& context);
 
-// shared_location_check.cc
-void CheckLocationShared(CheckContext& context);
-
 // location_checks.cc
+void CheckLocationShared(CheckContext& context);
 void CheckLocationDefault(CheckContext& context);
 void CheckLocationAvailable(CheckContext& context);
 void CheckLocationProvider(CheckContext& context);
