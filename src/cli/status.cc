@@ -24,7 +24,7 @@
 #include "datamover/overview.h"
 #include "datamover/settings.h"
 #include "datamover/volume_records.h"
-#include "k8s/list_watch.h"
+#include "k8s/informer.h"
 #include "objects/client.h"
 #include "objects/data_download.h"
 #include "objects/data_upload.h"
@@ -236,9 +236,10 @@ class ChangeWatch final : private k8s::ObjectEventHandler {
   bool Await(std::stop_token stop);
 
  private:
-  void OnPage(const std::vector<Json>& /*objects*/, bool /*is_first*/) override {}
+  void OnObjectChanged(const Json& /*object*/) override { Note(); }
+  void OnObjectDeleted(const k8s::ObjectId& /*id*/, const Json* /*last*/) override { Note(); }
   void OnListed() override { Note(); }
-  void OnEvent(const k8s::WatchEvent& /*event*/) override { Note(); }
+  bool Holds(const k8s::ObjectId& /*id*/) const override { return false; }
   void Note();
 
   Mutex mutex_;
@@ -256,7 +257,7 @@ ChangeWatch::ChangeWatch(const CallContext& ctx, const ClusterAccess& access,
       context.stop = std::move(stop);
       const std::unique_ptr<k8s::ApiClient> api = access.MakeClient();
       // It ends with the stop alone.
-      k8s::ListAndWatch(context, *api, objects, *this).IgnoreError();
+      k8s::Informer(objects, {this}).Run(context, *api).IgnoreError();
     });
   }
 }

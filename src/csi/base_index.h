@@ -23,31 +23,22 @@ struct BaseCounts {
 };
 
 // The bases of all volumes as the informer of BaseContents() delivers them, so that the end of one
-// upload looks at those of its own volume alone. Thread-safe.
-class BaseIndex : public objects::EventHandler<objects::VolumeSnapshotContent> {
+// upload looks at those of its own volume alone. Those being deleted are none. Thread-safe.
+class BaseIndex : public objects::Index<objects::VolumeSnapshotContent, BaseSnapshot> {
  public:
-  // A moment old. Nothing until all are known. Those being deleted are none.
+  BaseIndex();
+
+  // A moment old. Nothing until all are known.
   std::optional<std::vector<BaseSnapshot>> OfClaim(absl::string_view claim_uid) const;
   // Whether any base of the driver is_needed.
   std::optional<bool> Needs(absl::string_view driver) const;
   BaseCounts counts() const;
 
  private:
-  void OnObjects(std::vector<objects::VolumeSnapshotContent> page, bool is_first) override;
-  void OnListComplete() override;
-  void OnChanged(const objects::VolumeSnapshotContent& content) override;
-  void OnDeleted(const objects::VolumeSnapshotContent& content) override;
-  void Note(const objects::VolumeSnapshotContent& content) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Drop(const std::string& content_name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::optional<BaseSnapshot> ReadOne(const objects::VolumeSnapshotContent& content);
 
-  mutable Mutex mutex_;
-  bool is_synced_ ABSL_GUARDED_BY(mutex_) = false;
-  std::map<std::string, BaseSnapshot> bases_ ABSL_GUARDED_BY(mutex_);  // by the content's name
-  // Names by the claim's uid, and of those that are needed by driver.
-  std::map<std::string, std::set<std::string>, std::less<>> by_claim_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, std::set<std::string>, std::less<>> needed_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, int64_t> by_driver_ ABSL_GUARDED_BY(mutex_);
-  std::set<std::string> listed_ ABSL_GUARDED_BY(mutex_);  // of a list that is not whole yet
+  mutable Mutex drivers_mutex_;
+  std::set<std::string> drivers_ ABSL_GUARDED_BY(drivers_mutex_);  // that had a base
 };
 
 }  // namespace csidelta::csi

@@ -12,7 +12,7 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "csi/environment.h"
-#include "k8s/list_watch.h"
+#include "k8s/informer.h"
 #include "objects/volume_snapshot.h"
 
 namespace csidelta::csi {

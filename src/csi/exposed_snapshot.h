@@ -18,7 +18,7 @@
 #include "base/mutex.h"
 #include "csi/moved_group.h"
 #include "k8s/api_client.h"
-#include "k8s/list_watch.h"
+#include "k8s/informer.h"
 #include "k8s/object_cache.h"
 #include "objects/node.h"
 #include "objects/object.h"

@@ -29,7 +29,7 @@ inline constexpr absl::Duration kBaseLookedAtEvery = absl::Minutes(10);
 // those of DataUpload::snapshot_id(). Of any number of namespaces. Thread-safe.
 class DeletedSnapshots {
  public:
-  // As it is, or was when it was deleted: what it deleted stays so.
+  // As it is. What it deleted stays so when it is gone.
   void Note(const objects::DataDeletion& deletion);
   bool Has(absl::string_view snapshot_id) const;
 

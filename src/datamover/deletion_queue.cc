@@ -5,10 +5,10 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "datamover/mover_environment.h"
+#include "k8s/object.h"
 #include "objects/keys.h"
 
 namespace csidelta::datamover {
@@ -21,12 +21,6 @@ bool IsOpen(const objects::DataDeletion& deletion) {
   const DeletionPhase phase = deletion.phase();
   return phase != DeletionPhase::kCompleted && phase != DeletionPhase::kFailed &&
          !deletion.is_being_deleted();
-}
-
-// Versions of one object are compared as numbers (KEP-5504).
-uint64_t VersionOf(const objects::DataDeletion& deletion) {
-  uint64_t version = 0;
-  return absl::SimpleAtoi(deletion.resource_version(), &version) ? version : 0;
 }
 
 absl::Time EarliestOf(const objects::DataDeletion& deletion) {
@@ -73,7 +67,7 @@ std::optional<DeletionQueue::Entry> DeletionQueue::EntryOf(const objects::DataDe
       .repository = absl::StrCat(deletion.namespace_name(), "/", spec.location, "/",
                                  velero::RepositoryPath(*reference)),
       .item = ItemOf(spec, *reference),
-      .version = VersionOf(deletion),
+      .version = k8s::VersionNumber(deletion.json()),
       .created_at = deletion.created_at().value_or(absl::InfinitePast()),
       .earliest = EarliestOf(deletion),
       .due_at = DueAt(deletion),
@@ -86,7 +80,7 @@ void DeletionQueue::Put(const objects::DataDeletion& deletion) {
   std::optional<Entry> entry = EntryOf(deletion);
   const MutexLock lock(mutex_);
   const auto known = entries_.find(deletion.uid());
-  if (known == entries_.end() || known->second.version <= VersionOf(deletion)) {
+  if (known == entries_.end() || known->second.version <= k8s::VersionNumber(deletion.json())) {
     Replace(deletion.uid(), std::move(entry));
   }
 }

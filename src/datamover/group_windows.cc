@@ -60,34 +60,17 @@ GroupWindows::GroupWindows(std::set<std::string> velero_namespaces, absl::Time s
                            std::function<bool()> leads)
     : velero_namespaces_(std::move(velero_namespaces)), since_(since), leads_(std::move(leads)) {}
 
-void GroupWindows::OnObjects(std::vector<objects::VolumeGroupSnapshot> groups, bool is_first) {
-  const MutexLock lock(mutex_);
-  if (is_first) {
-    listed_.clear();
-  }
-  for (const objects::VolumeGroupSnapshot& group : groups) {
-    listed_.insert(group.uid());
-    Note(group);
-  }
-}
-
-void GroupWindows::OnListComplete() {
-  const MutexLock lock(mutex_);
-  std::erase_if(seen_, [&](const std::string& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return !listed_.contains(uid);
-  });
-  listed_.clear();
-}
-
 void GroupWindows::OnChanged(const objects::VolumeGroupSnapshot& group) {
   const MutexLock lock(mutex_);
   Note(group);
 }
 
-void GroupWindows::OnDeleted(const objects::VolumeGroupSnapshot& group) {
+void GroupWindows::OnDeleted(const k8s::ObjectId& id, const objects::VolumeGroupSnapshot* last) {
   const MutexLock lock(mutex_);
-  Note(group);
-  seen_.erase(group.uid());
+  if (last != nullptr) {
+    Note(*last);
+  }
+  seen_.erase(id.uid);
 }
 
 GroupFigures GroupWindows::figures() const {
@@ -114,12 +97,17 @@ void GroupWindows::Note(const objects::VolumeGroupSnapshot& group) {
 
 absl::Status WatchGroups(const CallContext& ctx, k8s::ApiClient& api,
                          k8s::ObjectEventHandler& handler) {
+  std::optional<k8s::Informer> informer;  // knows what went between two looks for the version
   while (true) {
     RETURN_IF_ERROR(ctx.Check());
     const CallContext until_next_look = ctx.WithTimeout(kLookForVersionEvery);
     const absl::StatusOr<std::string> version = FindVersion(ctx, api);
     if (version.ok()) {
-      k8s::ListAndWatch(until_next_look, api, ManagedGroups(*version), handler).IgnoreError();
+      const k8s::WatchedObjects groups = ManagedGroups(*version);
+      if (!informer.has_value() || informer->objects().type != groups.type) {
+        informer.emplace(groups, std::vector<k8s::ObjectEventHandler*>{&handler});
+      }
+      informer->Run(until_next_look, api).IgnoreError();
       continue;
     }
     if (!absl::IsNotFound(version.status()) && !IsRetryable(version.status())) {

@@ -42,10 +42,8 @@ class GroupWindows : public objects::EventHandler<objects::VolumeGroupSnapshot> 
   GroupFigures figures() const;
 
  private:
-  void OnObjects(std::vector<objects::VolumeGroupSnapshot> groups, bool is_first) override;
-  void OnListComplete() override;
   void OnChanged(const objects::VolumeGroupSnapshot& group) override;
-  void OnDeleted(const objects::VolumeGroupSnapshot& group) override;
+  void OnDeleted(const k8s::ObjectId& id, const objects::VolumeGroupSnapshot* last) override;
   void Note(const objects::VolumeGroupSnapshot& group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::set<std::string> velero_namespaces_;
@@ -53,13 +51,12 @@ class GroupWindows : public objects::EventHandler<objects::VolumeGroupSnapshot> 
   const std::function<bool()> leads_;
   mutable Mutex mutex_;
   GroupFigures figures_ ABSL_GUARDED_BY(mutex_);
-  std::set<std::string> seen_ ABSL_GUARDED_BY(mutex_);    // Uids of answered groups that are there.
-  std::set<std::string> listed_ ABSL_GUARDED_BY(mutex_);  // Of a list that is not whole yet.
+  std::set<std::string> seen_ ABSL_GUARDED_BY(mutex_);  // Uids of answered groups that are there.
 };
 
-// Tells `follower` of the plugin's VolumeGroupSnapshots until `ctx` ends, and returns why it ended.
-// Clusters may serve the kind in any version or not at all, and change that: looks again for the
-// version now and then.
+// Reports the plugin's VolumeGroupSnapshots until `ctx` ends, and returns why it ended. Clusters
+// may serve the kind in any version or not at all, and change that: looks again for the version now
+// and then.
 absl::Status WatchGroups(const CallContext& ctx, k8s::ApiClient& api,
                          k8s::ObjectEventHandler& handler);
 

@@ -9,7 +9,7 @@
 #include "base/call_context.h"
 #include "datamover/mover_environment.h"
 #include "datamover/task_watch.h"
-#include "k8s/list_watch.h"
+#include "k8s/informer.h"
 #include "objects/persistent_volume_claim.h"
 #include "objects/reconciler.h"
 #include "objects/volume_snapshot.h"

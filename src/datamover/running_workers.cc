@@ -77,10 +77,10 @@ void RunningWorkers::NotePod(const objects::Pod& pod) {
   }
 }
 
-void RunningWorkers::NotePods(const std::set<std::string>& names) {
+void RunningWorkers::NotePodGone(const std::string& task) {
   const MutexLock lock(mutex_);
-  for (auto& [task, entry] : entries_) {
-    entry.is_changed = entry.is_changed || !names.contains(task);
+  if (const auto found = entries_.find(task); found != entries_.end()) {
+    found->second.is_changed = true;
   }
 }
 

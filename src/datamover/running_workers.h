@@ -59,10 +59,10 @@ class RunningWorkers {
 
   // A VolumeTask as it is now.
   void NoteTask(const objects::VolumeTask& task);
-  // The Pod of a task as it is now, or was when it was deleted.
+  // The Pod of a task as it is now.
   void NotePod(const objects::Pod& pod);
-  // These are all the Pods that there are, by name.
-  void NotePods(const std::set<std::string>& names);
+  // It is gone.
+  void NotePodGone(const std::string& task);
 
  private:
   struct Entry {

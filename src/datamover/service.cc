@@ -6,7 +6,6 @@
 #include <deque>
 #include <initializer_list>
 #include <memory>
-#include <optional>
 #include <thread>
 #include <utility>
 
@@ -26,7 +25,6 @@
 #include "datamover/deletion_queue.h"
 #include "datamover/deletion_reconciler.h"
 #include "datamover/download_reconciler.h"
-#include "datamover/entry_cache.h"
 #include "datamover/group_windows.h"
 #include "datamover/leftover_reconcilers.h"
 #include "datamover/mover_environment.h"
@@ -42,7 +40,6 @@
 #include "k8s/cached_client.h"
 #include "k8s/informer.h"
 #include "k8s/leader_lease.h"
-#include "k8s/list_watch.h"
 #include "k8s/object_cache.h"
 #include "k8s/reconcile_loop.h"
 #include "net/http_server.h"
@@ -51,6 +48,7 @@
 #include "objects/data_deletion.h"
 #include "objects/data_download.h"
 #include "objects/data_upload.h"
+#include "objects/event_handler.h"
 #include "objects/persistent_volume_claim.h"
 #include "objects/protected_volume.h"
 #include "objects/storage_class.h"
@@ -90,12 +88,12 @@ class Service {
     k8s::ReconcileLoop loop;
   };
 
-  // The loop of a new queue, for the informer of the objects or a handler before it.
-  k8s::ReconcileLoop& Loop(const char* queue, const k8s::WatchedObjects& objects,
+  // The loop of a new queue, for the informer of the objects.
+  k8s::ReconcileLoop& Loop(const char* queue, const k8s::ResourceType& type,
                            k8s::Reconciler& reconciler, int concurrent = kOneAfterTheOther,
                            const k8s::ObjectCache* own_writes = nullptr) {
     return queues_
-        .emplace_back(queue, objects, reconciler, Leads(), Clock::Real(), concurrent, own_writes)
+        .emplace_back(queue, type, reconciler, Leads(), Clock::Real(), concurrent, own_writes)
         .loop;
   }
   k8s::Informer& Uncached(const k8s::WatchedObjects& objects) {
@@ -108,9 +106,12 @@ class Service {
 
   void WatchNamespace(const std::string& velero_namespace);
   // Objects of Velero that wait for their admissions.
+  // Returns the informer, for further handlers.
   k8s::Informer& WatchTransfers(const char* queue, const k8s::ResourceType& type,
                                 const std::string& velero_namespace, k8s::Reconciler& reconciler,
                                 TransferReader read);
+  // `loop` gets the objects, which are in the table of tasks while `subjects` takes them.
+  void AddSubjects(k8s::Informer& informer, TaskSubjects subjects, k8s::ReconcileLoop& loop);
   void WatchDeletions(const std::string& velero_namespace);
   void WatchRecords(const std::string& velero_namespace);
 
@@ -132,8 +133,7 @@ class Service {
 
   // --- What is known of objects
 
-  VolumeRecords records_{env_.velero_namespaces.size(),
-                         [this](const VolumeRecordKey& key) { record_writer_.Enqueue(key); }};
+  VolumeRecords records_{[this](const VolumeRecordKey& key) { record_writer_.Enqueue(key); }};
   DeletedSnapshots deleted_snapshots_;
   VolumeRecordWriter record_writer_{
       env_,
@@ -172,43 +172,43 @@ class Service {
   GroupReconciler groups_{env_};
   std::deque<Queue> queues_;
 
-  // --- Event handlers, before the loops that they hand objects to
+  // --- Event handlers
 
-  std::optional<EntryCache<VolumeTask, std::string>> task_entries_;  // names
-  PodEventHandler pod_handler_{enqueue_table_, &cache_, *env_.ended_pods, *env_.running};
-  EnqueueingEventHandler<objects::VolumeSnapshot> snapshot_handler_{enqueue_table_, &cache_};
-  EnqueueingEventHandler<objects::PersistentVolumeClaim> claim_handler_{enqueue_table_, &cache_};
-  objects::NotingEventHandler<objects::DataDeletion> deletion_noter_{
+  objects::Index<VolumeTask, std::string> task_names_{
+      [](const VolumeTask& task) { return task.name(); }};
+  objects::Index<objects::DataDeletion, DeletionState> deletion_states_{
       [this](const objects::DataDeletion& deletion) {
         deleted_snapshots_.Note(deletion);
         record_writer_.Note(deletion);  // asks the one before it
+        return DeletionStateOf(deletion);
       }};
-  std::deque<VolumeRecords::Handler> record_handlers_;
+  PodEventHandler pod_handler_{enqueue_table_, &cache_, *env_.ended_pods, *env_.running};
+  EnqueueingEventHandler<objects::VolumeSnapshot> snapshot_handler_{enqueue_table_, &cache_};
+  EnqueueingEventHandler<objects::PersistentVolumeClaim> claim_handler_{enqueue_table_, &cache_};
   std::deque<SubjectEventHandler> subject_handlers_;
-  std::deque<EntryCache<objects::DataDeletion, DeletionState>> deletion_entries_;
   std::deque<k8s::Informer> informers_;
 };
 
 Service::Service(k8s::ApiClient& api, k8s::ObjectCache& cache, csi::BaseIndex& bases,
                  MoverEnvironment env, int concurrent)
     : api_(api), cache_(cache), env_(std::move(env)), concurrent_(concurrent) {
+  const k8s::ResourceType& content = objects::VolumeSnapshotContent::Type();
   k8s::Informer& base_contents = Uncached(csi::BaseContents());
-  base_contents.Add(Loop("bases", csi::BaseContents(), bases_));
+  base_contents.Add(Loop("bases", content, bases_));
   base_contents.Add(bases);
-  Uncached(GroupMemberContents()).Add(Loop("groups", GroupMemberContents(), groups_));
-  const k8s::WatchedObjects tasks{.type = VolumeTask::Type(),
-                                  .namespace_name = env_.mover_namespace};
-  Cached(tasks).Add(task_entries_.emplace([](const VolumeTask& task) { return task.name(); },
-                                          Loop("tasks", tasks, tasks_, concurrent_)));
-  const auto contents = MadeForTasks(objects::VolumeSnapshotContent::Type(), "");
-  Cached(contents).Add(Loop("contents", contents, contents_));
+  Uncached(GroupMemberContents()).Add(Loop("groups", content, groups_));
+  k8s::Informer& tasks =
+      Cached({.type = VolumeTask::Type(), .namespace_name = env_.mover_namespace});
+  tasks.Add(task_names_);
+  tasks.Add(Loop("tasks", VolumeTask::Type(), tasks_, concurrent_));
+  Cached(MadeForTasks(content, "")).Add(Loop("contents", content, contents_));
   Cached(MadeForTasks(objects::Pod::Type(), env_.mover_namespace)).Add(pod_handler_);
   Cached(MadeForTasks(objects::VolumeSnapshot::Type(), env_.mover_namespace))
       .Add(snapshot_handler_);
-  const auto claims = MadeForTasks(objects::PersistentVolumeClaim::Type(), env_.mover_namespace);
-  k8s::Informer& claim_informer = Cached(claims);
-  claim_informer.Add(claim_handler_);
-  claim_informer.Add(Loop("claims", claims, claims_, k8s::kConcurrentReconciles));
+  const k8s::ResourceType& claim = objects::PersistentVolumeClaim::Type();
+  k8s::Informer& claims = Cached(MadeForTasks(claim, env_.mover_namespace));
+  claims.Add(claim_handler_);
+  claims.Add(Loop("claims", claim, claims_, k8s::kConcurrentReconciles));
   Cached(csi::SourceSnapshots());
   Cached({.type = objects::StorageClass::Type()});
   Cached({.type = objects::VolumeSnapshotClass::Type()});
@@ -231,7 +231,7 @@ void Service::WatchNamespace(const std::string& velero_namespace) {
                        return QueuedUpload(object);
                      });
   // For what becomes of them when they are over.
-  uploads.Add(Loop("archives", uploads.objects(), archives_));
+  uploads.Add(Loop("archives", uploads.objects().type, archives_));
   WatchTransfers("downloads", objects::DataDownload::Type(), velero_namespace, downloads_,
                  [this](const objects::Object& object) {
                    if (const auto download = objects::DataDownload::From(object); download.ok()) {
@@ -290,7 +290,7 @@ absl::Status Service::Run(const CallContext& ctx, const std::string& listen_text
 k8s::Informer& Service::Cached(const k8s::WatchedObjects& objects,
                                k8s::ObjectCache::Filter filter) {
   k8s::Informer& informer = Uncached(objects);
-  informer.Add(cache_.Add(objects, std::move(filter)));
+  cache_.Add(informer, std::move(filter));
   return informer;
 }
 
@@ -313,34 +313,35 @@ void Service::Enqueue(absl::string_view queue, const std::string& namespace_name
 k8s::Informer& Service::WatchTransfers(const char* queue, const k8s::ResourceType& type,
                                        const std::string& velero_namespace,
                                        k8s::Reconciler& reconciler, TransferReader read) {
-  const k8s::WatchedObjects objects{.type = type, .namespace_name = velero_namespace};
   const auto is_to_be_moved = objects::FilterOf<objects::DataTransfer>(
       [](const objects::DataTransfer& transfer) { return IsToBeMoved(transfer); });
-  k8s::Informer& informer = Cached(objects, is_to_be_moved);
-  informer.Add(subject_handlers_.emplace_back(
-      TransferSubjects(type.kind, std::move(read), scheduler_), enqueue_table_,
-      Loop(queue, objects, reconciler, concurrent_, &cache_)));
+  k8s::Informer& informer =
+      Cached({.type = type, .namespace_name = velero_namespace}, is_to_be_moved);
+  AddSubjects(informer, TransferSubjects(type.kind, std::move(read), scheduler_),
+              Loop(queue, type, reconciler, concurrent_, &cache_));
   return informer;
 }
 
+void Service::AddSubjects(k8s::Informer& informer, TaskSubjects subjects,
+                          k8s::ReconcileLoop& loop) {
+  informer.Add(subject_handlers_.emplace_back(std::move(subjects), enqueue_table_, loop));
+  informer.Add(loop);
+}
+
 void Service::WatchDeletions(const std::string& velero_namespace) {
-  const k8s::WatchedObjects objects{.type = objects::DataDeletion::Type(),
-                                    .namespace_name = velero_namespace};
-  k8s::Informer& informer = Cached(objects);
-  informer.Add(deletion_entries_.emplace_back(
-      DeletionStateOf, subject_handlers_.emplace_back(
-                           DeletionSubjects(deletion_queue_), enqueue_table_,
-                           Loop("deletions", objects, deletions_, kOneAfterTheOther, &cache_))));
-  informer.Add(deletion_noter_);
+  const k8s::ResourceType& type = objects::DataDeletion::Type();
+  k8s::Informer& informer = Cached({.type = type, .namespace_name = velero_namespace});
+  informer.Add(deletion_states_);
+  AddSubjects(informer, DeletionSubjects(deletion_queue_),
+              Loop("deletions", type, deletions_, kOneAfterTheOther, &cache_));
 }
 
 void Service::WatchRecords(const std::string& velero_namespace) {
-  const k8s::WatchedObjects objects{.type = objects::ProtectedVolume::Type(),
-                                    .namespace_name = velero_namespace};
-  k8s::Informer& informer = Uncached(objects);
-  informer.Add(record_handlers_.emplace_back(records_, velero_namespace));
-  informer.Add(subject_handlers_.emplace_back(CheckSubjects(env_.settings.checks, check_queue_),
-                                              enqueue_table_, Loop("checks", objects, checks_)));
+  const k8s::ResourceType& type = objects::ProtectedVolume::Type();
+  k8s::Informer& informer = Uncached({.type = type, .namespace_name = velero_namespace});
+  records_.Add(informer);
+  AddSubjects(informer, CheckSubjects(env_.settings.checks, check_queue_),
+              Loop("checks", type, checks_));
 }
 
 bool Service::MayCheck() const {
@@ -360,12 +361,9 @@ bool Service::MayCheck() const {
 }
 
 MoverState Service::State() const {
-  MoverState state = {.leads = Leads()(), .transfers = scheduler_.counts()};
-  for (const auto& entries : deletion_entries_) {
-    const std::vector<DeletionState> deletions = entries.All();
-    state.deletions.insert(state.deletions.end(), deletions.begin(), deletions.end());
-  }
-  const std::vector<std::string> task_names = task_entries_->All();
+  MoverState state = {
+      .leads = Leads()(), .transfers = scheduler_.counts(), .deletions = deletion_states_.All()};
+  const std::vector<std::string> task_names = task_names_.All();
   state.leftover_tasks = std::count_if(
       task_names.begin(), task_names.end(),
       [this](const std::string& task_name) { return !enqueue_table_.Has(task_name); });

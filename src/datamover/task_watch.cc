@@ -1,10 +1,8 @@
 #include "datamover/task_watch.h"
 
-#include <iterator>
 #include <optional>
 #include <utility>
 
-#include "absl/algorithm/container.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
@@ -46,76 +44,34 @@ bool EnqueueTable::Has(const std::string& task_name) const {
   return enqueue_table_.contains(task_name);
 }
 
-void PodEventHandler::Note(const objects::Pod& pod) {
+void PodEventHandler::OnChanged(const objects::Pod& pod) {
   ended_.Note(pod);
   running_.NotePod(pod);
-}
-
-void PodEventHandler::OnObjects(std::vector<objects::Pod> page, bool is_first) {
-  if (is_first) {
-    listed_.clear();
-  }
-  for (const objects::Pod& pod : page) {
-    Note(pod);
-    listed_.insert(pod.name());
-  }
-  EnqueueingEventHandler::OnObjects(std::move(page), is_first);
-}
-
-// Those that went while nothing was watched are told of by nothing else.
-void PodEventHandler::OnListComplete() { running_.NotePods(std::exchange(listed_, {})); }
-
-void PodEventHandler::OnChanged(const objects::Pod& pod) {
-  Note(pod);
   EnqueueingEventHandler::OnChanged(pod);
 }
 
-void PodEventHandler::OnDeleted(const objects::Pod& pod) {
-  Note(pod);
-  EnqueueingEventHandler::OnDeleted(pod);
-}
-
-void SubjectEventHandler::OnObjects(std::vector<objects::Object> page, bool is_first) {
-  if (is_first) {
-    listed_.clear();
+void PodEventHandler::OnDeleted(const k8s::ObjectId& id, const objects::Pod* last) {
+  if (last != nullptr) {
+    ended_.Note(*last);
   }
-  for (const objects::Object& object : page) {
-    if (Note(object)) {
-      listed_.insert(object.uid());
-    }
-  }
-}
-
-void SubjectEventHandler::OnListComplete() {
-  std::vector<std::string> gone;
-  absl::c_set_difference(uids_, std::exchange(listed_, {}), std::back_inserter(gone));
-  for (const std::string& uid : gone) {
-    Forget(uid);
-  }
+  running_.NotePodGone(id.name);
+  EnqueueingEventHandler::OnDeleted(id, last);
 }
 
 void SubjectEventHandler::OnChanged(const objects::Object& object) {
-  if (!Note(object)) {
-    Forget(object.uid());
-  }
-}
-
-bool SubjectEventHandler::Note(const objects::Object& object) {
+  const std::string uid = object.uid();
   if (!subjects_.take(object)) {
-    return false;
+    Forget(uid);
+  } else if (!enqueue_table_.Has(TaskOf(uid))) {
+    enqueue_table_.Put(TaskOf(uid), [this, space = object.namespace_name(), name = object.name()] {
+      loop_.Enqueue(space, name);
+    });
   }
-  if (uids_.insert(object.uid()).second) {
-    enqueue_table_.Put(TaskNameOf(subjects_.kind, object.uid()),
-                       [this, space = object.namespace_name(), name = object.name()] {
-                         loop_.Enqueue(space, name);
-                       });
-  }
-  return true;
 }
 
 void SubjectEventHandler::Forget(const std::string& uid) {
-  if (uids_.erase(uid) > 0) {
-    enqueue_table_.Remove(TaskNameOf(subjects_.kind, uid));
+  if (enqueue_table_.Has(TaskOf(uid))) {
+    enqueue_table_.Remove(TaskOf(uid));
     subjects_.leave(uid);
   }
 }

@@ -62,17 +62,14 @@ class EnqueueingEventHandler : public objects::EventHandler<Kind> {
       : enqueue_table_(enqueue_table), cache_(cache) {}
 
  protected:
-  void OnObjects(std::vector<Kind> page, bool /*is_first*/) override {
-    for (const Kind& object : page) {
-      enqueue_table_.Enqueue(object.name());
-    }
-  }
   void OnChanged(const Kind& object) override {
     if (cache_ == nullptr || !cache_->IsOwnWrite(object.key())) {
       enqueue_table_.Enqueue(object.name());
     }
   }
-  void OnDeleted(const Kind& object) override { enqueue_table_.Enqueue(object.name()); }
+  void OnDeleted(const k8s::ObjectId& id, const Kind* /*last*/) override {
+    enqueue_table_.Enqueue(id.name);
+  }
 
  private:
   EnqueueTable& enqueue_table_;
@@ -87,15 +84,11 @@ class PodEventHandler : public EnqueueingEventHandler<objects::Pod> {
       : EnqueueingEventHandler(enqueue_table, cache), ended_(ended), running_(running) {}
 
  private:
-  void OnObjects(std::vector<objects::Pod> page, bool is_first) override;
-  void OnListComplete() override;
   void OnChanged(const objects::Pod& pod) override;
-  void OnDeleted(const objects::Pod& pod) override;
-  void Note(const objects::Pod& pod);
+  void OnDeleted(const k8s::ObjectId& id, const objects::Pod* last) override;
 
   EndedPods& ended_;
   RunningWorkers& running_;
-  std::set<std::string> listed_;  // of a list that is not whole yet
 };
 
 // The objects of one kind that tasks are done for.
@@ -107,30 +100,27 @@ struct TaskSubjects {
   std::function<void(const std::string& uid)> leave;
 };
 
-// All objects of one kind in one Velero namespace: those that are taken are in the table of tasks;
-// all go on to the loop that moves them.
+// All objects of one kind in one Velero namespace: those that are taken are in the table of tasks.
+// To be added to the informer before the loop that moves them.
 class SubjectEventHandler : public objects::EventHandler<objects::Object> {
  public:
   // Borrows the table and the loop.
   SubjectEventHandler(TaskSubjects subjects, EnqueueTable& enqueue_table, k8s::ReconcileLoop& loop)
-      : EventHandler(&loop),
-        subjects_(std::move(subjects)),
-        enqueue_table_(enqueue_table),
-        loop_(loop) {}
+      : subjects_(std::move(subjects)), enqueue_table_(enqueue_table), loop_(loop) {}
+
+  bool Holds(const k8s::ObjectId& id) const override { return enqueue_table_.Has(TaskOf(id.uid)); }
 
  private:
-  void OnObjects(std::vector<objects::Object> page, bool is_first) override;
-  void OnListComplete() override;
   void OnChanged(const objects::Object& object) override;
-  void OnDeleted(const objects::Object& object) override { Forget(object.uid()); }
-  bool Note(const objects::Object& object);
+  void OnDeleted(const k8s::ObjectId& id, const objects::Object* /*last*/) override {
+    Forget(id.uid);
+  }
+  std::string TaskOf(const std::string& uid) const { return TaskNameOf(subjects_.kind, uid); }
   void Forget(const std::string& uid);
 
   const TaskSubjects subjects_;
   EnqueueTable& enqueue_table_;
   k8s::ReconcileLoop& loop_;
-  std::set<std::string> uids_;    // that were taken
-  std::set<std::string> listed_;  // those of a list that is not whole yet
 };
 
 // What an object says to the scheduler; nothing for one that is over, or not managed.

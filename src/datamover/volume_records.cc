@@ -1,13 +1,15 @@
 #include "datamover/volume_records.h"
 
-#include <algorithm>
+#include <atomic>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "base/human_text.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "objects/client.h"
+#include "objects/event_handler.h"
 
 namespace csidelta::datamover {
 namespace {
@@ -116,28 +118,39 @@ std::string NextStepOf(const ProtectedVolumeRecord& record, const RecordSettings
              : OrphansText(status);
 }
 
-void VolumeRecords::Handler::OnObjects(std::vector<objects::ProtectedVolume> page, bool is_first) {
-  if (is_first) {
-    listed_.clear();
-  }
-  for (const objects::ProtectedVolume& object : page) {
-    listed_.insert(object.name());
-    records_.Put(object);
-  }
-}
+class VolumeRecords::Handler : public objects::EventHandler<objects::ProtectedVolume> {
+ public:
+  Handler(VolumeRecords& records, k8s::Informer& informer)
+      : records_(records), informer_(informer) {}
 
-void VolumeRecords::Handler::OnListComplete() {
-  records_.Keep(velero_namespace_, listed_);
-  listed_.clear();
-}
+  k8s::Informer& informer() { return informer_; }
+  bool is_synced() const { return is_synced_; }
+  bool Holds(const k8s::ObjectId& id) const override {
+    return records_.Find(VolumeRecordKey(id.namespace_name, id.name)).has_value();
+  }
+  void OnListed() override { is_synced_ = true; }
 
-void VolumeRecords::Handler::OnDeleted(const objects::ProtectedVolume& object) {
-  records_.Drop({object.namespace_name(), object.name()}, object.uid());
+ private:
+  void OnChanged(const objects::ProtectedVolume& object) override { records_.Keep(object); }
+  void OnDeleted(const k8s::ObjectId& id, const objects::ProtectedVolume* /*last*/) override {
+    records_.Drop({id.namespace_name, id.name}, id.uid);
+  }
+
+  VolumeRecords& records_;
+  k8s::Informer& informer_;
+  std::atomic<bool> is_synced_ = false;
+};
+
+VolumeRecords::VolumeRecords(OnChange on_change) : on_change_(std::move(on_change)) {}
+VolumeRecords::~VolumeRecords() = default;
+
+void VolumeRecords::Add(k8s::Informer& informer) {
+  informer.Add(*handlers_.emplace_back(std::make_unique<Handler>(*this, informer)));
 }
 
 bool VolumeRecords::is_synced() const {
-  const MutexLock lock(mutex_);
-  return synced_.size() >= namespaces_;
+  return !handlers_.empty() &&
+         absl::c_all_of(handlers_, [](const auto& handler) { return handler->is_synced(); });
 }
 
 std::size_t VolumeRecords::size() const {
@@ -167,6 +180,15 @@ void VolumeRecords::ForEach(
 }
 
 void VolumeRecords::Put(const objects::ProtectedVolume& object) {
+  for (const auto& handler : handlers_) {
+    if (handler->informer().objects().namespace_name == object.namespace_name()) {
+      handler->informer().Expect(k8s::IdOf(object.json()));
+    }
+  }
+  Keep(object);
+}
+
+void VolumeRecords::Keep(const objects::ProtectedVolume& object) {
   ProtectedVolumeRecord record = ReadProtectedVolume(object);
   VolumeRecordKey key(record.velero_namespace, record.name);
   // One that another program made would be taken for that of a volume that it does not name.
@@ -193,24 +215,6 @@ void VolumeRecords::Drop(const VolumeRecordKey& key, absl::string_view uid) {
     records_.erase(found);
   }
   on_change_(key);
-}
-
-void VolumeRecords::Keep(const std::string& velero_namespace, const std::set<std::string>& names) {
-  std::vector<VolumeRecordKey> gone;
-  {
-    const MutexLock lock(mutex_);
-    for (auto record = records_.lower_bound({velero_namespace, ""});
-         record != records_.end() && record->first.first == velero_namespace;) {
-      if (names.contains(record->first.second)) {
-        ++record;
-      } else {
-        gone.push_back(record->first);
-        record = records_.erase(record);
-      }
-    }
-    synced_.insert(velero_namespace);
-  }
-  std::for_each(gone.begin(), gone.end(), on_change_);
 }
 
 absl::StatusOr<std::optional<objects::RepositoryDamage>> FindDamage(const CallContext& ctx,

@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,7 +17,7 @@
 #include "base/mutex.h"
 #include "datamover/settings.h"
 #include "k8s/api_client.h"
-#include "objects/event_handler.h"
+#include "k8s/informer.h"
 #include "objects/protected_volume.h"
 
 namespace csidelta::datamover {
@@ -55,27 +55,12 @@ class VolumeRecords {
  public:
   using OnChange = std::function<void(const VolumeRecordKey& key)>;
 
-  // The event handler of one namespace, for its informer. Borrows `records`.
-  class Handler : public objects::EventHandler<objects::ProtectedVolume> {
-   public:
-    Handler(VolumeRecords& records, std::string velero_namespace)
-        : records_(records), velero_namespace_(std::move(velero_namespace)) {}
+  // `on_change`: told of each record that is new, changed or gone, without the lock held.
+  explicit VolumeRecords(OnChange on_change);
+  ~VolumeRecords();
 
-   private:
-    void OnObjects(std::vector<objects::ProtectedVolume> page, bool is_first) override;
-    void OnListComplete() override;
-    void OnChanged(const objects::ProtectedVolume& object) override { records_.Put(object); }
-    void OnDeleted(const objects::ProtectedVolume& object) override;
-
-    VolumeRecords& records_;
-    const std::string velero_namespace_;
-    std::set<std::string> listed_;  // of a list that is not whole yet
-  };
-
-  // `namespaces`: how many informers deliver. `on_change`: told of each record that is new, changed
-  // or gone, without the lock held.
-  VolumeRecords(std::size_t namespaces, OnChange on_change)
-      : namespaces_(namespaces), on_change_(std::move(on_change)) {}
+  // Follows the records of one namespace. Borrows the informer; before it runs.
+  void Add(k8s::Informer& informer);
 
   // Whether all that there were at the start are known.
   bool is_synced() const;
@@ -91,13 +76,15 @@ class VolumeRecords {
   void Put(const objects::ProtectedVolume& object);
 
  private:
-  void Drop(const VolumeRecordKey& key, absl::string_view uid);
-  void Keep(const std::string& velero_namespace, const std::set<std::string>& names);
+  // The event handler of one namespace.
+  class Handler;
 
-  const std::size_t namespaces_;
+  void Keep(const objects::ProtectedVolume& object);
+  void Drop(const VolumeRecordKey& key, absl::string_view uid);
+
   const OnChange on_change_;
+  std::vector<std::unique_ptr<Handler>> handlers_;
   mutable Mutex mutex_;
-  std::set<std::string> synced_ ABSL_GUARDED_BY(mutex_);  // Velero's namespaces
   std::map<VolumeRecordKey, ProtectedVolumeRecord> records_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -1,16 +1,12 @@
 #pragma once
 
 #include <functional>
-#include <set>
 #include <string>
-#include <utility>
-#include <vector>
 
-#include "absl/status/status.h"
 #include "base/call_context.h"
 #include "diffsnap/pair_table.h"
 #include "diffsnap/reconciler.h"
-#include "k8s/api_client.h"
+#include "k8s/informer.h"
 #include "k8s/reconcile_loop.h"
 #include "objects/differential_snapshot.h"
 #include "objects/event_handler.h"
@@ -21,7 +17,7 @@ namespace csidelta::diffsnap {
 // Success of our driver are in the table of what is served, and each is moved on by the loop. Every
 // replica follows; the one that leads also works.
 //
-// Follow() runs in one thread, Work() or WorkOnce() in another; Work() has more of its own.
+// The informer runs in one thread, Work() or WorkOnce() in another; Work() has more of its own.
 class Controller : public objects::EventHandler<objects::DifferentialSnapshot> {
  public:
   // Borrows all but the name. `leads`: whether this process may write, asked before each object
@@ -29,8 +25,7 @@ class Controller : public objects::EventHandler<objects::DifferentialSnapshot> {
   Controller(std::string driver, PairTable& pairs, Reconciler& reconciler,
              std::function<bool()> leads, const Clock& clock);
 
-  // Follows the objects until `ctx` ends.
-  absl::Status Follow(const CallContext& ctx, k8s::ApiClient& api);
+  k8s::Informer& informer() { return informer_; }
 
   // Moves what is due, again and again, until `ctx` ends.
   void Work(const CallContext& ctx) { loop_.Work(ctx); }
@@ -39,19 +34,16 @@ class Controller : public objects::EventHandler<objects::DifferentialSnapshot> {
   void WorkOnce(const CallContext& ctx) { loop_.WorkOnce(ctx); }
 
  private:
-  using Key = std::pair<std::string, std::string>;  // namespace, name
-
-  void OnObjects(std::vector<objects::DifferentialSnapshot> page, bool is_first) override;
-  void OnListComplete() override;
   void OnChanged(const objects::DifferentialSnapshot& object) override;
-  void OnDeleted(const objects::DifferentialSnapshot& object) override;
-  void Withdraw(const Key& key);
+  void OnDeleted(const k8s::ObjectId& id, const objects::DifferentialSnapshot* /*last*/) override {
+    pairs_.Remove(id.namespace_name, id.name);
+  }
+  void OnListed() override { pairs_.SetSynced(); }
 
   const std::string driver_;
   PairTable& pairs_;
   k8s::ReconcileLoop loop_;
-  std::set<Key> served_;    // Of the thread that follows.
-  std::set<Key> unlisted_;  // Of those, what a list that is not whole yet did not have.
+  k8s::Informer informer_;
 };
 
 }  // namespace csidelta::diffsnap

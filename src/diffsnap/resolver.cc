@@ -68,7 +68,7 @@ class Resolving {
   static std::string FaultOfBase(const BoundSnapshot& base, const BoundSnapshot& target);
 
   // What the contents that have the base's handle say against it; "" when nothing.
-  std::string FaultOfHandle(const std::vector<ContentIndex::Content>& known,
+  std::string FaultOfHandle(const std::vector<IndexedContent>& known,
                             const BoundSnapshot& target) const;
 
   const CallContext& ctx_;
@@ -181,7 +181,7 @@ std::string Resolving::FaultOfStartOffset(const BoundSnapshot& target) const {
 
 absl::StatusOr<std::optional<Resolution>> Resolving::ResolveBase(const BoundSnapshot& target) {
   if (const std::string handle = object_.base_handle(); !handle.empty()) {
-    const absl::StatusOr<std::vector<ContentIndex::Content>> known = contents_.Find(handle);
+    const absl::StatusOr<std::vector<IndexedContent>> known = contents_.FindByHandle(handle);
     if (absl::IsResourceExhausted(known.status())) {
       return Decided(Kind::kNotReady, absl::StrCat("NotReady: ", known.status().message()));
     }
@@ -233,10 +233,10 @@ std::string Resolving::FaultOfBase(const BoundSnapshot& base, const BoundSnapsho
   return "";
 }
 
-std::string Resolving::FaultOfHandle(const std::vector<ContentIndex::Content>& known,
+std::string Resolving::FaultOfHandle(const std::vector<IndexedContent>& known,
                                      const BoundSnapshot& target) const {
   bool is_managed = false;
-  for (const ContentIndex::Content& content : known) {
+  for (const IndexedContent& content : known) {
     if (!content.volume_handle.empty() && !target.volume_handle.empty()) {
       if (content.volume_handle != target.volume_handle) {
         return absl::StrCat(kMismatch);

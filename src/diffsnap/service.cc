@@ -82,7 +82,7 @@ class Service {
     std::stop_source stop;  // Later than ctx: until what is being answered is answered.
     CallContext inner = ctx;
     inner.stop = stop.get_token();
-    std::jthread following([&] { controller_.Follow(inner, api_).IgnoreError(); });
+    std::jthread following([&] { controller_.informer().Run(inner, api_).IgnoreError(); });
     std::jthread indexing;
     std::jthread leading;
     std::jthread working;
@@ -93,7 +93,9 @@ class Service {
                                .namespace_name = settings_.lease_namespace,
                                .name = absl::StrCat(kLeasePrefix, driver_name_),
                                .holder = absl::StrCat(net::HostName(), ":", http->port())});
-      indexing = std::jthread([&] { contents_.Follow(inner, api_).IgnoreError(); });
+      indexing = std::jthread([&] {
+        k8s::Informer(ContentIndex::Watched(), {&contents_}).Run(inner, api_).IgnoreError();
+      });
       leading = std::jthread([&] { lease_->Run(inner); });
       working = std::jthread([&] { controller_.Work(inner); });
     }

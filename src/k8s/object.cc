@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "base/rfc3339.h"
 
@@ -32,6 +33,11 @@ std::string Uid(const Json& object) { return GetString(object, {"metadata", "uid
 
 std::string ResourceVersion(const Json& object) {
   return GetString(object, {"metadata", "resourceVersion"});
+}
+
+uint64_t VersionNumber(const Json& object) {
+  uint64_t version = 0;
+  return absl::SimpleAtoi(ResourceVersion(object), &version) ? version : 0;
 }
 
 std::string Label(const Json& object, absl::string_view key) {

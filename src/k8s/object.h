@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -15,7 +16,8 @@ std::string Name(const Json& object);
 std::string Namespace(const Json& object);  // "" for objects of the cluster.
 std::string Uid(const Json& object);
 std::string ResourceVersion(const Json& object);
-std::string Label(const Json& object, absl::string_view key);       // "" when absent
+uint64_t VersionNumber(const Json& object);                    // the same; 0 where it is no number
+std::string Label(const Json& object, absl::string_view key);  // "" when absent
 std::string Annotation(const Json& object, absl::string_view key);  // "" when absent
 
 // The object without metadata.managedFields, which are two fifths of its text and are never read.

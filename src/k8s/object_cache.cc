@@ -6,19 +6,12 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "base/mutex.h"
 #include "k8s/object.h"
 
 namespace csidelta::k8s {
 namespace {
-
-// 0 where it is no number.
-uint64_t VersionOf(const Json& object) {
-  uint64_t version = 0;
-  return absl::SimpleAtoi(ResourceVersion(object), &version) ? version : 0;
-}
 
 bool HasLabels(const Json& object, absl::string_view selector) {
   const std::vector<absl::string_view> terms = absl::StrSplit(selector, ',', absl::SkipEmpty());
@@ -50,12 +43,16 @@ class ObjectCache::Kept : public ObjectEventHandler {
     std::string text = {};
   };
 
-  Kept(std::atomic<uint64_t>& calls, const WatchedObjects& objects, Filter filter)
-      : calls_(calls), objects_(objects), filter_(std::move(filter)) {}
+  Kept(std::atomic<uint64_t>& calls, Informer& informer, Filter filter)
+      : calls_(calls),
+        informer_(informer),
+        objects_(informer.objects()),
+        filter_(std::move(filter)) {}
 
-  void OnPage(const std::vector<Json>& objects, bool is_first) override;
+  void OnObjectChanged(const Json& object) override;
+  void OnObjectDeleted(const ObjectId& id, const Json* last) override;
   void OnListed() override;
-  void OnEvent(const WatchEvent& event) override;
+  bool Holds(const ObjectId& id) const override;
   bool Covers(const ObjectKey& key) const;
   bool Delivers(const ResourceType& type, absl::string_view namespace_name,
                 absl::string_view label_selector) const;
@@ -78,7 +75,6 @@ class ObjectCache::Kept : public ObjectEventHandler {
     std::string text = {};         // "" where only the version is known, or nothing
     uint64_t version = 0;          // no older one is taken
     uint64_t own_version = 0;      // the last one that this process has written
-    uint64_t list = 0;             // the last list that had it
     uint64_t uncertain_since = 0;  // a value of Begin(); 0: it is certain
   };
 
@@ -87,53 +83,56 @@ class ObjectCache::Kept : public ObjectEventHandler {
   // One that is not to be kept leaves its version, so that no older one that is kept comes after
   // it.
   void Replace(Entry& entry, uint64_t version, const Json& object) const;
-  void Deliver(const Json& object) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // An entry of an object that was not delivered yet.
+  Entry& AddEntry(const ObjectKey& key, const std::string& uid)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   std::atomic<uint64_t>& calls_;
-  const WatchedObjects objects_;
+  Informer& informer_;
+  const WatchedObjects& objects_;
   const Filter filter_;
   mutable Mutex mutex_;
   bool is_synced_ ABSL_GUARDED_BY(mutex_) = false;
-  uint64_t list_ ABSL_GUARDED_BY(mutex_) = 0;          // counts from 1
   uint64_t listed_at_ ABSL_GUARDED_BY(mutex_) = 0;     // a value of Begin()
   uint64_t newest_ ABSL_GUARDED_BY(mutex_) = 0;        // version that was delivered
   bool is_unordered_ ABSL_GUARDED_BY(mutex_) = false;  // some were delivered that are not kept
   std::map<Name, Entry> entries_ ABSL_GUARDED_BY(mutex_);
 };
 
-void ObjectCache::Kept::OnPage(const std::vector<Json>& objects, bool is_first) {
+void ObjectCache::Kept::OnObjectChanged(const Json& object) {
   const MutexLock lock(mutex_);
-  list_ += is_first ? 1 : 0;
-  for (const Json& object : objects) {
-    Deliver(object);
+  const Name name{Namespace(object), k8s::Name(object)};
+  const uint64_t version = VersionNumber(object);
+  newest_ = std::max(newest_, version);
+  is_unordered_ = is_unordered_ || version == 0;
+  const auto found = entries_.find(name);
+  if (Takes(object)) {
+    Replace(found == entries_.end() ? entries_[name] : found->second, version, object);
+  } else if (found != entries_.end() && version >= found->second.version) {
+    entries_.erase(found);
+  }
+}
+
+void ObjectCache::Kept::OnObjectDeleted(const ObjectId& id, const Json* last) {
+  const MutexLock lock(mutex_);
+  const uint64_t version = last == nullptr ? 0 : VersionNumber(*last);
+  newest_ = std::max(newest_, version);
+  const auto found = entries_.find({id.namespace_name, id.name});
+  // Another object may have the name of one that was deleted.
+  if (found != entries_.end() && (version == 0 || version >= found->second.version)) {
+    entries_.erase(found);
   }
 }
 
 void ObjectCache::Kept::OnListed() {
   const MutexLock lock(mutex_);
-  for (auto next = entries_.begin(); next != entries_.end();) {
-    const auto one = next++;
-    if (one->second.list != list_) {
-      entries_.erase(one);
-    }
-  }
   is_synced_ = true;
   listed_at_ = ++calls_;
 }
 
-void ObjectCache::Kept::OnEvent(const WatchEvent& event) {
+bool ObjectCache::Kept::Holds(const ObjectId& id) const {
   const MutexLock lock(mutex_);
-  if (event.kind != WatchEvent::Kind::kDeleted) {
-    Deliver(event.object);
-    return;
-  }
-  const uint64_t version = VersionOf(event.object);
-  newest_ = std::max(newest_, version);
-  const auto found = entries_.find({Namespace(event.object), k8s::Name(event.object)});
-  // Another object may have the name of one that was deleted.
-  if (found != entries_.end() && (version == 0 || version >= found->second.version)) {
-    entries_.erase(found);
-  }
+  return entries_.contains({id.namespace_name, id.name});
 }
 
 bool ObjectCache::Kept::Covers(const ObjectKey& key) const {
@@ -194,25 +193,23 @@ void ObjectCache::Kept::NoteMissing(const ObjectKey& key) {
 
 void ObjectCache::Kept::NoteCreateFailed(const ObjectKey& key) {
   const MutexLock lock(mutex_);
-  Entry& entry = entries_[{key.namespace_name, key.name}];
+  const auto found = entries_.find({key.namespace_name, key.name});
+  Entry& entry = found == entries_.end() ? AddEntry(key, "") : found->second;
   entry.uncertain_since = ++calls_;
-  entry.list = list_;
 }
 
 void ObjectCache::Kept::NoteWritten(uint64_t begun, const ObjectKey& key, const Json& object) {
-  const uint64_t version = VersionOf(object);
+  const uint64_t version = VersionNumber(object);
   const MutexLock lock(mutex_);
-  auto found = entries_.find({key.namespace_name, key.name});
-  if (found == entries_.end()) {
-    // The informer may be past it, and the object be deleted since.
-    if (!Takes(object) || version <= newest_ || listed_at_ > begun) {
-      return;
-    }
-    found = entries_.emplace(std::pair(key.namespace_name, key.name), Entry{.list = list_}).first;
+  const auto found = entries_.find({key.namespace_name, key.name});
+  // The informer may be past a new one, and the object be deleted since.
+  if (found == entries_.end() && (!Takes(object) || version <= newest_ || listed_at_ > begun)) {
+    return;
   }
-  found->second.own_version = std::max(found->second.own_version, version);
-  found->second.uncertain_since = 0;
-  Replace(found->second, version, object);
+  Entry& entry = found == entries_.end() ? AddEntry(key, Uid(object)) : found->second;
+  entry.own_version = std::max(entry.own_version, version);
+  entry.uncertain_since = 0;
+  Replace(entry, version, object);
 }
 
 void ObjectCache::Kept::NoteRead(uint64_t begun, const ObjectKey& key, const Json& object) {
@@ -221,14 +218,14 @@ void ObjectCache::Kept::NoteRead(uint64_t begun, const ObjectKey& key, const Jso
   if (found == entries_.end()) {
     return;
   }
-  Replace(found->second, VersionOf(object), object);
+  Replace(found->second, VersionNumber(object), object);
   if (found->second.uncertain_since <= begun) {
     found->second.uncertain_since = 0;
   }
 }
 
 bool ObjectCache::Kept::Takes(const Json& object) const {
-  return VersionOf(object) > 0 && HasLabels(object, objects_.label_selector) &&
+  return VersionNumber(object) > 0 && HasLabels(object, objects_.label_selector) &&
          (!filter_ || filter_(object));
 }
 
@@ -239,28 +236,17 @@ void ObjectCache::Kept::Replace(Entry& entry, uint64_t version, const Json& obje
   }
 }
 
-void ObjectCache::Kept::Deliver(const Json& object) {
-  const Name name{Namespace(object), k8s::Name(object)};
-  const uint64_t version = VersionOf(object);
-  newest_ = std::max(newest_, version);
-  is_unordered_ = is_unordered_ || version == 0;
-  const auto found = entries_.find(name);
-  if (!Takes(object)) {
-    if (found != entries_.end() && version >= found->second.version) {
-      entries_.erase(found);
-    }
-    return;
-  }
-  Entry& entry = found == entries_.end() ? entries_[name] : found->second;
-  entry.list = list_;
-  Replace(entry, version, object);
+ObjectCache::Kept::Entry& ObjectCache::Kept::AddEntry(const ObjectKey& key,
+                                                      const std::string& uid) {
+  informer_.Expect({key.namespace_name, key.name, uid});
+  return entries_[{key.namespace_name, key.name}];
 }
 
 ObjectCache::ObjectCache() = default;
 ObjectCache::~ObjectCache() = default;
 
-ObjectEventHandler& ObjectCache::Add(const WatchedObjects& objects, Filter filter) {
-  return *kept_.emplace_back(std::make_unique<Kept>(calls_, objects, std::move(filter)));
+void ObjectCache::Add(Informer& informer, Filter filter) {
+  informer.Add(*kept_.emplace_back(std::make_unique<Kept>(calls_, informer, std::move(filter))));
 }
 
 void ObjectCache::ForEachKeptOf(const ObjectKey& key, absl::FunctionRef<void(Kept&)> note) {

@@ -11,7 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "base/json.h"
 #include "k8s/api_client.h"
-#include "k8s/list_watch.h"
+#include "k8s/informer.h"
 
 namespace csidelta::k8s {
 
@@ -42,10 +42,10 @@ class ObjectCache {
   ObjectCache(const ObjectCache&) = delete;
   ObjectCache& operator=(const ObjectCache&) = delete;
 
-  // Caches `objects`. Returns the event handler for their informer, which must call it before any
-  // handler that reads the cache. The label selector is a list of "key" and "key=value". To be
+  // Caches the objects of `informer`, which is borrowed, as its next handler: those that read the
+  // cache are added to it later. The label selector is a list of "key" and "key=value". To be
   // called before the cache is used by several threads.
-  ObjectEventHandler& Add(const WatchedObjects& objects, Filter filter = {});
+  void Add(Informer& informer, Filter filter = {});
 
   Answer Find(const ObjectKey& key) const;
   // What was delivered or written last, though a write of this process may not be answered yet.

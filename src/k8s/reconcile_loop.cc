@@ -28,10 +28,9 @@ QueueFigures& QueueFigures::operator+=(const QueueFigures& other) {
   return *this;
 }
 
-ReconcileLoop::ReconcileLoop(WatchedObjects objects, Reconciler& reconciler,
-                             std::function<bool()> leads, const Clock& clock, int concurrent,
-                             const ObjectCache* cache)
-    : followed_(std::move(objects)),
+ReconcileLoop::ReconcileLoop(ResourceType type, Reconciler& reconciler, std::function<bool()> leads,
+                             const Clock& clock, int concurrent, const ObjectCache* cache)
+    : type_(std::move(type)),
       reconciler_(reconciler),
       leads_(std::move(leads)),
       clock_(clock),
@@ -40,44 +39,38 @@ ReconcileLoop::ReconcileLoop(WatchedObjects objects, Reconciler& reconciler,
   CSIDELTA_CHECK(concurrent_ >= 1);
 }
 
-absl::Status ReconcileLoop::ListAndWatch(const CallContext& ctx, ApiClient& api) {
-  return k8s::ListAndWatch(ctx, api, followed_, *this);
-}
-
-ReconcileLoop::Key ReconcileLoop::KeyOf(const Json& object) {
-  return {Namespace(object), Name(object)};
-}
-
 // --- What there is
 
-void ReconcileLoop::OnPage(const std::vector<Json>& objects, bool is_first) {
+void ReconcileLoop::OnObjectChanged(const Json& object) {
+  const Key key(Namespace(object), Name(object));
   const MutexLock lock(mutex_);
-  list_ += is_first ? 1 : 0;
-  for (const Json& object : objects) {
-    Keep(object);
+  if (!reconciler_.Concerns(object)) {
+    Drop(key);
+    return;
   }
+  const bool is_new = !objects_.contains(key);
+  Watched& watched = objects_[key];
+  watched.text = cache_ != nullptr && cache_->Has(CacheKey(key)) ? "" : TextOf(object);
+  if (is_new || !IsOwnChange(key)) {
+    Schedule(key, watched, clock_.Uptime());
+  }
+  changed_.notify_all();
+}
+
+void ReconcileLoop::OnObjectDeleted(const ObjectId& id, const Json* /*last*/) {
+  const MutexLock lock(mutex_);
+  Drop({id.namespace_name, id.name});
 }
 
 void ReconcileLoop::OnListed() {
   const MutexLock lock(mutex_);
-  for (auto next = objects_.begin(); next != objects_.end();) {
-    const auto one = next++;
-    if (one->second.list != list_) {
-      Drop(one->first);
-    }
-  }
   is_synced_ = true;
   changed_.notify_all();
 }
 
-void ReconcileLoop::OnEvent(const WatchEvent& event) {
+bool ReconcileLoop::Holds(const ObjectId& id) const {
   const MutexLock lock(mutex_);
-  if (event.kind == WatchEvent::Kind::kDeleted) {
-    Drop(KeyOf(event.object));
-  } else {
-    Keep(event.object);
-  }
-  changed_.notify_all();
+  return objects_.contains({id.namespace_name, id.name});
 }
 
 void ReconcileLoop::Enqueue(absl::string_view namespace_name, absl::string_view name) {
@@ -104,21 +97,6 @@ QueueFigures ReconcileLoop::figures() const {
     figures.oldest_wait = std::max(figures.oldest_wait, now - due);
   });
   return figures;
-}
-
-void ReconcileLoop::Keep(const Json& object) {
-  const Key key = KeyOf(object);
-  if (!reconciler_.Concerns(object)) {
-    Drop(key);
-    return;
-  }
-  const bool is_new = !objects_.contains(key);
-  Watched& watched = objects_[key];
-  watched.list = list_;
-  watched.text = cache_ != nullptr && cache_->Has(CacheKey(key)) ? "" : TextOf(object);
-  if (is_new || !IsOwnChange(key)) {
-    Schedule(key, watched, clock_.Uptime());
-  }
 }
 
 bool ReconcileLoop::IsOwnChange(const Key& key) const {
@@ -238,7 +216,7 @@ void ReconcileLoop::Reconcile(const CallContext& ctx, const Taken& taken) {
 }
 
 void ReconcileLoop::LogError(const Taken& taken, const absl::Status& error) const {
-  CSIDELTA_LOG(kWarn, "an object could not be moved on", {"kind", followed_.type.kind},
+  CSIDELTA_LOG(kWarn, "an object could not be moved on", {"kind", type_.kind},
                {"namespace", taken.key.first}, {"name", taken.key.second},
                {"error", std::string(error.message())});
 }

@@ -19,7 +19,7 @@
 #include "base/json.h"
 #include "base/mutex.h"
 #include "k8s/api_client.h"
-#include "k8s/list_watch.h"
+#include "k8s/informer.h"
 #include "k8s/object_cache.h"
 #include "k8s/work_queue.h"
 
@@ -76,8 +76,8 @@ struct QueueFigures {
 // With a cache of the same objects, that is where they are; and a change that this process has made
 // does not make them due, for their writer said when to look again. All writes of these objects
 // must then be conditional on their version. Else they are held here, as text, which takes a fifth
-// of the memory. Times are those of Clock::Uptime():
-// setting the clock does not hold the queue up. Thread-safe.
+// of the memory. Times are those of Clock::Uptime(): setting the clock does not hold the queue up.
+// Thread-safe.
 class ReconcileLoop : public ObjectEventHandler {
  public:
   // How often it is asked whether this process still leads.
@@ -86,16 +86,14 @@ class ReconcileLoop : public ObjectEventHandler {
   // Borrows `reconciler`, `clock` and `cache`, which may be null. `leads`: whether this process may
   // write, asked before each object and while it is reconciled. `concurrent`: how many are at once,
   // at least 1.
-  ReconcileLoop(WatchedObjects objects, Reconciler& reconciler, std::function<bool()> leads,
+  ReconcileLoop(ResourceType type, Reconciler& reconciler, std::function<bool()> leads,
                 const Clock& clock, int concurrent = kConcurrentReconciles,
                 const ObjectCache* cache = nullptr);
 
-  // Follows the objects until `ctx` ends.
-  absl::Status ListAndWatch(const CallContext& ctx, ApiClient& api);
-
-  void OnPage(const std::vector<Json>& objects, bool is_first) override;
+  void OnObjectChanged(const Json& object) override;
+  void OnObjectDeleted(const ObjectId& id, const Json* last) override;
   void OnListed() override;
-  void OnEvent(const WatchEvent& event) override;
+  bool Holds(const ObjectId& id) const override;
 
   // Reconciles what is due, in threads of its own, until `ctx` ends.
   void Work(const CallContext& ctx);
@@ -118,7 +116,6 @@ class ReconcileLoop : public ObjectEventHandler {
     std::string text;  // "" where the cache has it
     absl::Duration due = absl::InfiniteDuration();
     uint64_t sequence = 0;  // Among those that are due at the same moment.
-    uint64_t list = 0;      // The last one that had it.
     int errors = 0;         // In a row.
     bool is_woken = false;  // By another than the informer.
   };
@@ -129,12 +126,10 @@ class ReconcileLoop : public ObjectEventHandler {
     std::stop_token lead;  // Stopped when this process leads no longer.
   };
 
-  static Key KeyOf(const Json& object);
-  ObjectKey CacheKey(const Key& key) const { return {followed_.type, key.first, key.second}; }
+  ObjectKey CacheKey(const Key& key) const { return {type_, key.first, key.second}; }
   // Whether only this process changed it since.
   bool IsOwnChange(const Key& key) const;
   std::string TextOf(const Json& object) const;
-  void Keep(const Json& object) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Drop(const Key& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsDue() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Take(Taken& taken);
@@ -150,7 +145,7 @@ class ReconcileLoop : public ObjectEventHandler {
   void WorkOn(const CallContext& ctx);
   void StopUnlessLeading();
 
-  const WatchedObjects followed_;
+  const ResourceType type_;
   Reconciler& reconciler_;
   const std::function<bool()> leads_;
   const Clock& clock_;
@@ -160,7 +155,6 @@ class ReconcileLoop : public ObjectEventHandler {
   std::condition_variable_any changed_;
   std::stop_source lead_ ABSL_GUARDED_BY(mutex_);  // Of what is begun now.
   bool is_synced_ ABSL_GUARDED_BY(mutex_) = false;
-  uint64_t list_ ABSL_GUARDED_BY(mutex_) = 0;       // Counts from 1.
   uint64_t sequences_ ABSL_GUARDED_BY(mutex_) = 0;  // So far.
   QueueFigures done_ ABSL_GUARDED_BY(mutex_);       // What is summed up.
   std::map<Key, Watched> objects_ ABSL_GUARDED_BY(mutex_);

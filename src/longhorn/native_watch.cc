@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
@@ -17,9 +18,10 @@ NativeWatch::NativeWatch(k8s::ApiClient& api, const Clock& clock, std::string na
                          const std::string& backup_uid)
     : api_(api),
       clock_(clock),
-      followed_{.type = Snapshot::Type(),
-                .namespace_name = std::move(namespace_name),
-                .label_selector = absl::StrCat(objects::kBackupUidLabel, "=", backup_uid)} {}
+      informer_({.type = Snapshot::Type(),
+                 .namespace_name = std::move(namespace_name),
+                 .label_selector = absl::StrCat(objects::kBackupUidLabel, "=", backup_uid)},
+                {this}) {}
 
 NativeWatch::~NativeWatch() = default;
 
@@ -28,45 +30,23 @@ bool NativeWatch::BeginAt(const std::string& resource_version) {
   if (handler_.joinable()) {
     return false;
   }
-  followed_.after = resource_version;
-  handler_ = std::jthread([this](const std::stop_token& stop) {
+  handler_ = std::jthread([this, resource_version](const std::stop_token& stop) {
     const CallContext ctx{.stop = stop, .clock = &clock_};
-    k8s::ListAndWatch(ctx, api_, followed_, *this).IgnoreError();  // It ends with the stop alone.
+    informer_.Run(ctx, api_, resource_version).IgnoreError();  // It ends with the stop alone.
   });
   return true;
 }
 
-void NativeWatch::OnPage(const std::vector<Json>& objects, bool is_first) {
+bool NativeWatch::Holds(const k8s::ObjectId& id) const {
   const MutexLock lock(mutex_);
-  if (is_first) {
-    for (Interest* const interest : interests_) {
-      interest->is_missing_ = interest->is_made_;
-    }
-  }
-  for (const Json& object : objects) {
-    Show(object, /*is_gone=*/false);
-  }
+  return absl::c_any_of(interests_, [&](const Interest* one) { return one->name_ == id.name; });
 }
 
-void NativeWatch::OnListed() {
+void NativeWatch::Show(const std::string& name, const Json& object) {
   const MutexLock lock(mutex_);
   for (Interest* const interest : interests_) {
-    if (interest->is_missing_) {
-      interest->Tell(Json());
-    }
-  }
-}
-
-void NativeWatch::OnEvent(const k8s::WatchEvent& event) {
-  const MutexLock lock(mutex_);
-  Show(event.object, event.kind == k8s::WatchEvent::Kind::kDeleted);
-}
-
-void NativeWatch::Show(const Json& object, bool is_gone) {
-  for (Interest* const interest : interests_) {
-    if (interest->name_ == k8s::Name(object)) {
-      interest->is_missing_ = false;
-      interest->Tell(is_gone ? Json() : object);
+    if (interest->name_ == name) {
+      interest->Tell(object);
     }
   }
 }
@@ -90,6 +70,7 @@ absl::Status NativeWatch::Interest::Await(const CallContext& ctx, objects::Predi
     if (is_done) {
       return absl::OkStatus();
     }
+    watch_.informer_.Expect(k8s::IdOf(known->json()));
     if (!watch_.BeginAt(known->resource_version()) && !is_watched_) {
       read_at_ =
           watch_.clock_.Uptime();  // Another began it meanwhile, and later than with this one.
@@ -119,7 +100,6 @@ absl::Status NativeWatch::Interest::Await(const CallContext& ctx, objects::Predi
 
 std::optional<Json> NativeWatch::Interest::TakeNews(std::stop_source& wake) {
   const MutexLock lock(watch_.mutex_);
-  is_made_ = true;
   wake_ = wake;
   return std::exchange(news_, std::nullopt);
 }
@@ -127,7 +107,7 @@ std::optional<Json> NativeWatch::Interest::TakeNews(std::stop_source& wake) {
 absl::StatusOr<Json> NativeWatch::Interest::Read(const CallContext& ctx) {
   ASSIGN_OR_RETURN(
       std::optional<Json> found,
-      k8s::Find(ctx, watch_.api_, Snapshot::Key(watch_.followed_.namespace_name, name_)));
+      k8s::Find(ctx, watch_.api_, Snapshot::Key(watch_.informer_.objects().namespace_name, name_)));
   return std::move(found).value_or(Json());
 }
 

@@ -15,7 +15,8 @@
 #include "base/json.h"
 #include "base/mutex.h"
 #include "k8s/api_client.h"
-#include "k8s/list_watch.h"
+#include "k8s/informer.h"
+#include "k8s/object.h"
 #include "longhorn/types.h"
 #include "objects/client.h"
 
@@ -70,23 +71,23 @@ class NativeWatch : private k8s::ObjectEventHandler {
     // Guarded by the watch's lock, which the compiler does not know to be the one of its own watch:
     std::optional<Json> news_;
     std::stop_source wake_;
-    bool is_made_ = false;     // A list without it says that it is gone.
-    bool is_missing_ = false;  // in the list that is being read
   };
 
  private:
   // Whether this call began the watch.
   bool BeginAt(const std::string& resource_version);
-  void OnPage(const std::vector<Json>& objects, bool is_first) override;
-  void OnListed() override;
-  void OnEvent(const k8s::WatchEvent& event) override;
-  // Tells those that wait for it.
-  void Show(const Json& object, bool is_gone) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void OnObjectChanged(const Json& object) override { Show(k8s::Name(object), object); }
+  void OnObjectDeleted(const k8s::ObjectId& id, const Json* /*last*/) override {
+    Show(id.name, Json());
+  }
+  bool Holds(const k8s::ObjectId& id) const override;
+  // Tells those that wait for it; null: it is gone.
+  void Show(const std::string& name, const Json& object);
 
   k8s::ApiClient& api_;
   const Clock& clock_;
-  k8s::WatchedObjects followed_;  // Until the thread begins, which reads it.
-  Mutex mutex_;
+  k8s::Informer informer_;
+  mutable Mutex mutex_;
   std::list<Interest*> interests_ ABSL_GUARDED_BY(mutex_);
   std::jthread handler_ ABSL_GUARDED_BY(mutex_);  // Until the destructor.
 };

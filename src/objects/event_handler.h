@@ -2,87 +2,135 @@
 
 #include <cstddef>
 #include <functional>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/json.h"
-#include "k8s/list_watch.h"
+#include "base/mutex.h"
+#include "k8s/informer.h"
 #include "objects/client.h"
-#include "objects/object.h"
 
 namespace csidelta::objects {
 
-// An event handler of an informer, as k8s::ObjectEventHandler, for the objects of one kind. Objects
-// of another kind are ignored.
+// As k8s::ObjectEventHandler, for the objects of one kind; others are ignored.
 template <typename Kind>
 class EventHandler : public k8s::ObjectEventHandler {
  public:
-  // Borrows `next`, which gets the same calls afterwards; null: there is no further handler.
-  explicit EventHandler(k8s::ObjectEventHandler* next = nullptr) : next_(next) {}
-
-  void OnPage(const std::vector<Json>& objects, bool is_first) final {
-    // Few at a time: copies of a page would take as much memory as the page.
-    bool is_begin = is_first;
-    std::vector<Kind> few;
-    few.reserve(kCopiedMax);
-    for (const Json& json : objects) {
-      if (few.size() >= kCopiedMax) {
-        OnObjects(std::exchange(few, {}), std::exchange(is_begin, false));
-      }
-      if (absl::StatusOr<Kind> one = As<Kind>(json); one.ok()) {
-        few.push_back(*std::move(one));
-      }
-    }
-    OnObjects(std::move(few), is_begin);
-    if (next_ != nullptr) {
-      next_->OnPage(objects, is_first);
+  void OnObjectChanged(const Json& object) final {
+    if (const absl::StatusOr<Kind> one = As<Kind>(object); one.ok()) {
+      OnChanged(*one);
     }
   }
-  void OnListed() final {
-    OnListComplete();
-    if (next_ != nullptr) {
-      next_->OnListed();
-    }
-  }
-  void OnEvent(const k8s::WatchEvent& event) final {
-    const absl::StatusOr<Kind> object = As<Kind>(event.object);
-    if (object.ok()) {
-      event.kind == k8s::WatchEvent::Kind::kDeleted ? OnDeleted(*object) : OnChanged(*object);
-    }
-    if (next_ != nullptr) {
-      next_->OnEvent(event);
-    }
+  void OnObjectDeleted(const k8s::ObjectId& id, const Json* last) final {
+    const absl::StatusOr<Kind> one = As<Kind>(last == nullptr ? Json() : *last);
+    OnDeleted(id, last != nullptr && one.ok() ? &*one : nullptr);
   }
 
  private:
-  static constexpr std::size_t kCopiedMax = 10;
-
-  // A part of a page of a list, and otherwise as OnPage() of k8s::ObjectEventHandler.
-  virtual void OnObjects(std::vector<Kind> page, bool /*is_first*/) {
-    for (const Kind& object : page) {
-      OnChanged(object);
-    }
-  }
-  virtual void OnListComplete() {}                 // as OnListed()
-  virtual void OnChanged(const Kind& object) = 0;  // or new
-  virtual void OnDeleted(const Kind& object) = 0;
-
-  k8s::ObjectEventHandler* const next_;
+  virtual void OnChanged(const Kind& object) = 0;
+  virtual void OnDeleted(const k8s::ObjectId& id, const Kind* last) = 0;
 };
 
-// Calls a function with each object as it is, or was when it was deleted.
-template <typename Kind>
-class NotingEventHandler : public EventHandler<Kind> {
+// What was read of each object of a kind, while the object is there, by keys of the reader's
+// choice. A moment behind the API server. Thread-safe.
+template <typename Kind, typename Entry>
+class Index : public EventHandler<Kind> {
  public:
-  using Note = std::function<void(const Kind& object)>;
-  explicit NotingEventHandler(Note note) : note_(std::move(note)) {}
+  // Nothing: the object has no entry. Called with the lock held, as is `Keys`.
+  using Read = std::function<std::optional<Entry>(const Kind& object)>;
+  using Keys = std::function<std::set<std::string>(const Entry& entry)>;
+
+  // Objects above `entries_max` have no entry until a later list finds fewer.
+  explicit Index(
+      Read read, Keys keys = [](const Entry&) { return std::set<std::string>(); },
+      std::size_t entries_max = std::numeric_limits<std::size_t>::max())
+      : read_(std::move(read)), keys_(std::move(keys)), entries_max_(entries_max) {}
+
+  // Whether a list was whole.
+  bool is_synced() const {
+    const MutexLock lock(mutex_);
+    return is_synced_;
+  }
+  // Whether `entries_max` left no object out.
+  bool is_complete() const {
+    const MutexLock lock(mutex_);
+    return !is_over_max_ && !was_over_max_;
+  }
+
+  // In the order of namespaces and names, as Find().
+  std::vector<Entry> All() const {
+    std::vector<Entry> all;
+    const MutexLock lock(mutex_);
+    for (const auto& [name, entry] : entries_) {
+      all.push_back(entry);
+    }
+    return all;
+  }
+  std::vector<Entry> Find(const std::string& key) const {
+    std::vector<Entry> found;
+    const MutexLock lock(mutex_);
+    for (auto at = names_.lower_bound({key, {}}); at != names_.end() && at->first == key; ++at) {
+      found.push_back(entries_.at(at->second));
+    }
+    return found;
+  }
+
+  bool Holds(const k8s::ObjectId& id) const override {
+    const MutexLock lock(mutex_);
+    return entries_.contains({id.namespace_name, id.name});
+  }
+  void OnListed() override {
+    const MutexLock lock(mutex_);
+    is_synced_ = true;
+    was_over_max_ = std::exchange(is_over_max_, false);
+  }
 
  private:
-  void OnChanged(const Kind& object) override { note_(object); }
-  void OnDeleted(const Kind& object) override { note_(object); }
+  using Name = std::pair<std::string, std::string>;  // namespace, name
 
-  const Note note_;
+  void OnChanged(const Kind& object) override {
+    const Name name(object.namespace_name(), object.name());
+    const MutexLock lock(mutex_);
+    Drop(name);
+    std::optional<Entry> entry = read_(object);
+    if (entry.has_value() && entries_.size() >= entries_max_) {
+      is_over_max_ = true;
+    } else if (entry.has_value()) {
+      for (const std::string& key : keys_(*entry)) {
+        names_.emplace(key, name);
+      }
+      entries_.emplace(name, *std::move(entry));
+    }
+  }
+  void OnDeleted(const k8s::ObjectId& id, const Kind* /*last*/) override {
+    const MutexLock lock(mutex_);
+    Drop({id.namespace_name, id.name});
+  }
+  void Drop(const Name& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (const auto found = entries_.find(name); found != entries_.end()) {
+      for (const std::string& key : keys_(found->second)) {
+        names_.erase({key, name});
+      }
+      entries_.erase(found);
+    }
+  }
+
+  const Read read_;
+  const Keys keys_;
+  const std::size_t entries_max_;
+  mutable Mutex mutex_;
+  bool is_synced_ ABSL_GUARDED_BY(mutex_) = false;
+  // Whether an object was left out since the last list, and between that and the one before.
+  bool is_over_max_ ABSL_GUARDED_BY(mutex_) = false;
+  bool was_over_max_ ABSL_GUARDED_BY(mutex_) = false;
+  std::map<Name, Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::pair<std::string, Name>> names_ ABSL_GUARDED_BY(mutex_);  // by key
 };
 
 }  // namespace csidelta::objects

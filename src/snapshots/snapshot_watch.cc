@@ -13,7 +13,7 @@
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "k8s/access_review.h"
-#include "k8s/list_watch.h"
+#include "k8s/informer.h"
 #include "objects/client.h"
 #include "objects/event_handler.h"
 #include "snapshots/snapshot_import.h"
@@ -45,6 +45,22 @@ SnapshotMark MarkOfEntry(const SnapshotEntry& entry) {
           .is_bound = !entry.content.empty()};
 }
 
+class SnapshotEventHandler;
+
+// Contents, for the VolumeSnapshots that name them.
+class ContentEventHandler : public objects::EventHandler<VolumeSnapshotContent> {
+ public:
+  explicit ContentEventHandler(SnapshotEventHandler& snapshots) : snapshots_(snapshots) {}
+
+  bool Holds(const k8s::ObjectId& id) const override;
+
+ private:
+  void OnChanged(const VolumeSnapshotContent& content) override;
+  void OnDeleted(const k8s::ObjectId& id, const VolumeSnapshotContent* last) override;
+
+  SnapshotEventHandler& snapshots_;
+};
+
 class SnapshotEventHandler : public objects::EventHandler<VolumeSnapshot> {
  public:
   SnapshotEventHandler(const CallContext& ctx, k8s::ApiClient& api,
@@ -54,14 +70,14 @@ class SnapshotEventHandler : public objects::EventHandler<VolumeSnapshot> {
                        std::stop_source& stop);
   bool has_ended() const;
 
-  // A list that is not the newest may lack what was shown already: it is looked for by name.
-  void OnListComplete() override;
+  k8s::Informer& snapshots() { return snapshots_; }
 
   // --- Contents, of all namespaces
 
-  void OnContents(const std::vector<VolumeSnapshotContent>& contents, bool is_first);
-  void OnContentsListed();
-  void OnContent(const VolumeSnapshotContent& content, bool is_gone);
+  k8s::Informer& contents() { return contents_; }
+  bool Uses(const std::string& content) const;
+  // `version`: "" for one that is gone.
+  void OnContent(const std::string& content, const std::string& version);
 
   // Told once, of whatever may not be done.
   void NoteContents(const std::string& what, const absl::Status& status);
@@ -73,9 +89,8 @@ class SnapshotEventHandler : public objects::EventHandler<VolumeSnapshot> {
     SnapshotEntry entry;
   };
 
-  void OnObjects(std::vector<VolumeSnapshot> page, bool is_first) override;
   void OnChanged(const VolumeSnapshot& snapshot) override;
-  void OnDeleted(const VolumeSnapshot& snapshot) override;
+  void OnDeleted(const k8s::ObjectId& id, const VolumeSnapshot* last) override;
 
   void NoteContentsLocked(const std::string& what, const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -84,8 +99,6 @@ class SnapshotEventHandler : public objects::EventHandler<VolumeSnapshot> {
 
   // `is_newest`: it was read as it is now, and what is around it may have changed alone.
   void Take(const VolumeSnapshot& snapshot, bool is_newest = false)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void TakeContent(const VolumeSnapshotContent& content, bool is_gone)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // The VolumeSnapshot that an entry is of, as it is now; nothing where that is gone.
@@ -105,14 +118,14 @@ class SnapshotEventHandler : public objects::EventHandler<VolumeSnapshot> {
   const std::function<bool(const SnapshotChange& change)>& sink_;
   const std::function<void(const std::string& sentence)>& note_;
   std::stop_source& stop_;
+  k8s::Informer snapshots_;
+  ContentEventHandler content_handler_;
+  k8s::Informer contents_;
   mutable Mutex mutex_;  // contents are followed by a thread of their own
   std::map<std::string, Known> known_ ABSL_GUARDED_BY(mutex_);  // by uid
   std::map<std::string, std::set<std::string>> uids_of_content_
-      ABSL_GUARDED_BY(mutex_);                            // by the name of the content
-  std::set<std::string> gone_ ABSL_GUARDED_BY(mutex_);    // uids
-  std::set<std::string> listed_ ABSL_GUARDED_BY(mutex_);  // uids of the list that is being read
-  std::set<std::string> listed_contents_
-      ABSL_GUARDED_BY(mutex_);  // of the list that is being read, those that matter
+      ABSL_GUARDED_BY(mutex_);                          // by the name of the content
+  std::set<std::string> gone_ ABSL_GUARDED_BY(mutex_);  // uids
   bool may_read_contents_ ABSL_GUARDED_BY(mutex_) = true;
   bool has_noted_contents_ ABSL_GUARDED_BY(mutex_) = false;
   bool has_ended_ ABSL_GUARDED_BY(mutex_) = false;  // the sink has had enough
@@ -122,7 +135,19 @@ SnapshotEventHandler::SnapshotEventHandler(
     const CallContext& ctx, k8s::ApiClient& api, const SnapshotWatchRequest& request,
     const std::function<bool(const SnapshotChange& change)>& sink,
     const std::function<void(const std::string& sentence)>& note, std::stop_source& stop)
-    : ctx_(ctx), api_(api), request_(request), sink_(sink), note_(note), stop_(stop) {
+    : ctx_(ctx),
+      api_(api),
+      request_(request),
+      sink_(sink),
+      note_(note),
+      stop_(stop),
+      snapshots_({.type = VolumeSnapshot::Type(),
+                  .namespace_name = request.namespace_name,
+                  .label_selector = request.label_selector},
+                 {this}),
+      content_handler_(*this),
+      contents_({.type = VolumeSnapshotContent::Type()}, {&content_handler_}) {
+  const MutexLock lock(mutex_);
   for (const SnapshotEntry& entry : request.known) {
     Known& known = known_[entry.uid];
     known.mark = MarkOfEntry(entry);
@@ -131,6 +156,7 @@ SnapshotEventHandler::SnapshotEventHandler(
     copy.used_by.clear();
     copy.kept_for.clear();
     SetEntry(known, std::move(copy));
+    snapshots_.Expect({entry.namespace_name, entry.name, entry.uid});
   }
 }
 
@@ -139,78 +165,38 @@ bool SnapshotEventHandler::has_ended() const {
   return has_ended_;
 }
 
-void SnapshotEventHandler::OnObjects(std::vector<VolumeSnapshot> page, bool is_first) {
-  const MutexLock lock(mutex_);
-  if (is_first) {
-    listed_.clear();
-  }
-  for (const VolumeSnapshot& snapshot : page) {
-    listed_.insert(snapshot.uid());
-    Take(snapshot);
-  }
-}
-
-void SnapshotEventHandler::OnListComplete() {
-  const MutexLock lock(mutex_);
-  std::vector<std::string> missing;
-  for (const auto& [uid, known] : known_) {
-    if (!listed_.contains(uid)) {
-      missing.push_back(uid);
-    }
-  }
-  for (const std::string& uid : missing) {
-    if (IsGone(uid)) {
-      TellGone(uid);
-    }
-  }
-}
-
 void SnapshotEventHandler::OnChanged(const VolumeSnapshot& snapshot) {
   const MutexLock lock(mutex_);
   Take(snapshot);
 }
 
-void SnapshotEventHandler::OnDeleted(const VolumeSnapshot& snapshot) {
+void SnapshotEventHandler::OnDeleted(const k8s::ObjectId& id, const VolumeSnapshot* last) {
   const MutexLock lock(mutex_);
-  const std::string uid = snapshot.uid();
-  // With labels it may only have lost one.
-  if (request_.label_selector.empty() || IsGone(uid)) {
-    TellGone(uid);
+  // With labels it may only have lost one; and a list that is not the newest may lack it.
+  if ((last != nullptr && request_.label_selector.empty()) || IsGone(id.uid)) {
+    TellGone(id.uid);
+  } else if (known_.contains(id.uid)) {
+    snapshots_.Expect(id);
   }
 }
 
-void SnapshotEventHandler::OnContents(const std::vector<VolumeSnapshotContent>& contents,
-                                      bool is_first) {
+bool SnapshotEventHandler::Uses(const std::string& content) const {
   const MutexLock lock(mutex_);
-  if (is_first) {
-    listed_contents_.clear();
+  return uids_of_content_.contains(content);
+}
+
+void SnapshotEventHandler::OnContent(const std::string& content, const std::string& version) {
+  const MutexLock lock(mutex_);
+  const auto found = uids_of_content_.find(content);
+  if (found == uids_of_content_.end()) {
+    return;
   }
-  for (const VolumeSnapshotContent& content : contents) {
-    if (uids_of_content_.contains(content.name())) {
-      listed_contents_.insert(content.name());
-      TakeContent(content, /*is_gone=*/false);
+  const std::set<std::string> uids = found->second;
+  for (const std::string& uid : uids) {
+    if (version.empty() || known_.at(uid).entry.content_resource_version != version) {
+      LookAgain(uid);
     }
   }
-}
-
-void SnapshotEventHandler::OnContentsListed() {
-  const MutexLock lock(mutex_);
-  std::vector<std::string> missing;
-  for (const auto& [uid, known] : known_) {
-    if (known.entry.content_kind == csi::ContentReading::Kind::kPresent &&
-        !listed_contents_.contains(known.entry.content)) {
-      missing.push_back(uid);
-    }
-  }
-  listed_contents_.clear();
-  for (const std::string& uid : missing) {
-    LookAgain(uid);
-  }
-}
-
-void SnapshotEventHandler::OnContent(const VolumeSnapshotContent& content, bool is_gone) {
-  const MutexLock lock(mutex_);
-  TakeContent(content, is_gone);
 }
 
 void SnapshotEventHandler::NoteContents(const std::string& what, const absl::Status& status) {
@@ -266,20 +252,6 @@ void SnapshotEventHandler::Take(const VolumeSnapshot& snapshot, bool is_newest) 
   }
 }
 
-void SnapshotEventHandler::TakeContent(const VolumeSnapshotContent& content, bool is_gone) {
-  const auto found = uids_of_content_.find(content.name());
-  if (found == uids_of_content_.end()) {
-    return;
-  }
-  const std::set<std::string> uids = found->second;
-  for (const std::string& uid : uids) {
-    const SnapshotEntry& entry = known_.at(uid).entry;
-    if (is_gone || entry.content_resource_version != content.resource_version()) {
-      LookAgain(uid);
-    }
-  }
-}
-
 absl::StatusOr<std::optional<VolumeSnapshot>> SnapshotEventHandler::FindAgain(
     const SnapshotEntry& entry) {
   return objects::Find<VolumeSnapshot>(ctx_, api_,
@@ -297,6 +269,9 @@ void SnapshotEventHandler::SetEntry(Known& known, SnapshotEntry entry) {
   ForgetContent(known.entry);
   if (!entry.content.empty()) {
     uids_of_content_[entry.content].insert(entry.uid);
+    if (entry.content_kind == csi::ContentReading::Kind::kPresent) {
+      contents_.Expect({"", entry.content, ""});
+    }
   }
   known.entry = std::move(entry);
 }
@@ -336,25 +311,16 @@ void SnapshotEventHandler::Tell(const SnapshotChange& change) {
   }
 }
 
-class ContentEventHandler : public objects::EventHandler<VolumeSnapshotContent> {
- public:
-  explicit ContentEventHandler(SnapshotEventHandler& snapshots) : snapshots_(snapshots) {}
+void ContentEventHandler::OnChanged(const VolumeSnapshotContent& content) {
+  snapshots_.OnContent(content.name(), content.resource_version());
+}
 
-  void OnListComplete() override { snapshots_.OnContentsListed(); }
+void ContentEventHandler::OnDeleted(const k8s::ObjectId& id,
+                                    const VolumeSnapshotContent* /*last*/) {
+  snapshots_.OnContent(id.name, "");
+}
 
- private:
-  void OnObjects(std::vector<VolumeSnapshotContent> page, bool is_first) override {
-    snapshots_.OnContents(page, is_first);
-  }
-  void OnChanged(const VolumeSnapshotContent& content) override {
-    snapshots_.OnContent(content, /*is_gone=*/false);
-  }
-  void OnDeleted(const VolumeSnapshotContent& content) override {
-    snapshots_.OnContent(content, /*is_gone=*/true);
-  }
-
-  SnapshotEventHandler& snapshots_;
-};
+bool ContentEventHandler::Holds(const k8s::ObjectId& id) const { return snapshots_.Uses(id.name); }
 
 absl::Status RequireContents(const CallContext& ctx, k8s::ApiClient& api) {
   return k8s::RequireAccess(ctx, api,
@@ -406,22 +372,11 @@ absl::Status WatchSnapshots(const CallContext& ctx, k8s::ApiClient& api,
   SnapshotEventHandler handler(inner, api, request, sink, note, stop);
   std::jthread contents;
   if (const absl::Status allowed = RequireContents(inner, api); allowed.ok()) {
-    contents = std::jthread([&] {
-      ContentEventHandler content_follower(handler);
-      k8s::ListAndWatch(
-          inner, api,
-          {.type = VolumeSnapshotContent::Type(), .namespace_name = "", .label_selector = ""},
-          content_follower)
-          .IgnoreError();
-    });
+    contents = std::jthread([&] { handler.contents().Run(inner, api).IgnoreError(); });
   } else {
     handler.NoteContents("binding", allowed);
   }
-  const absl::Status ended = k8s::ListAndWatch(inner, api,
-                                               {.type = VolumeSnapshot::Type(),
-                                                .namespace_name = request.namespace_name,
-                                                .label_selector = request.label_selector},
-                                               handler);
+  const absl::Status ended = handler.snapshots().Run(inner, api);
   stop.request_stop();
   return handler.has_ended() ? absl::OkStatus() : ended;
 }

@@ -64,9 +64,7 @@ class CachedSubject : public ApiClientSubject {
   CachedSubject() {
     fake_.RemoveType(kUnknownKind.plural);
     for (const k8s::ResourceType& type : {kConfigMaps, kClaims, kPods, kStorageClasses}) {
-      k8s::Informer& informer = informers_.emplace_back(
-          k8s::WatchedObjects{.type = type, .namespace_name = "", .label_selector = ""});
-      informer.Add(cache_.Add(informer.objects()));
+      cache_.Add(informers_.emplace_back(k8s::WatchedObjects{.type = type}));
     }
     for (k8s::Informer& informer : informers_) {
       threads_.emplace_back([this, &informer](const std::stop_token& stop) {

@@ -41,13 +41,14 @@ class BaseIndexTest : public testing::Test {
     return names;
   }
   void Change(const Json& content) {
-    index_.OnEvent({.kind = k8s::WatchEvent::Kind::kModified, .object = content});
+    informer_.OnEvent({.kind = k8s::WatchEvent::Kind::kModified, .object = content});
   }
   void Delete(const Json& content) {
-    index_.OnEvent({.kind = k8s::WatchEvent::Kind::kDeleted, .object = content});
+    informer_.OnEvent({.kind = k8s::WatchEvent::Kind::kDeleted, .object = content});
   }
 
   BaseIndex index_;
+  k8s::Informer informer_{BaseContents(), {&index_}};
 };
 
 TEST(BaseSnapshotTest, IsReadAlikeFromWhatIsHeldOfItsContent) {
@@ -90,33 +91,17 @@ TEST(BaseSnapshotTest, IsReadAlikeFromWhatIsHeldOfItsContent) {
   EXPECT_EQ(whole.size_bytes, 8192);
 }
 
-// A list comes in pages, of which few objects are copied at once.
-TEST_F(BaseIndexTest, KnowsAllOfAPage) {
-  std::vector<Json> page;
-  for (int i = 0; i < 35; ++i) {
-    page.push_back(Base(absl::StrFormat("du-%02d", i), "a"));
-  }
-  index_.OnPage({page.begin(), page.begin() + 30}, /*is_first=*/true);
-  index_.OnPage({page.begin() + 30, page.end()}, /*is_first=*/false);
-  index_.OnListed();
-  EXPECT_EQ(Of("a").size(), 35);
-  index_.OnAll({page.begin() + 5, page.end()});
-  EXPECT_EQ(Of("a").size(), 30);
-  index_.OnAll({});
-  EXPECT_THAT(Of("a"), IsEmpty());
-}
-
 TEST_F(BaseIndexTest, KnowsNothingUntilTheListIsWhole) {
-  index_.OnPage({Base("du-1", "a")}, /*is_first=*/true);
+  informer_.OnPage({Base("du-1", "a")}, /*is_first=*/true);
   EXPECT_EQ(index_.OfClaim("a"), std::nullopt);
   EXPECT_EQ(index_.Needs("d.example.com"), std::nullopt);
-  index_.OnListed();
+  informer_.OnListed();
   EXPECT_THAT(Of("a"), ElementsAre("du-1"));
   EXPECT_THAT(Of("b"), IsEmpty());
 }
 
 TEST_F(BaseIndexTest, FollowsWhatIsDelivered) {
-  index_.OnAll({Base("du-1", "a"), Base("du-2", "b"), Base("du-3", "a")});
+  informer_.OnAll({Base("du-1", "a"), Base("du-2", "b"), Base("du-3", "a")});
   EXPECT_THAT(Of("a"), ElementsAre("du-1", "du-3"));
   Delete(Base("du-1", "a"));
   EXPECT_THAT(Of("a"), ElementsAre("du-3"));
@@ -127,13 +112,13 @@ TEST_F(BaseIndexTest, FollowsWhatIsDelivered) {
   Change(Base("du-2", "a"));
   EXPECT_THAT(Of("a"), ElementsAre("du-2")) << "its PVC was rebound";
   EXPECT_THAT(Of("b"), IsEmpty());
-  index_.OnAll({Base("du-4", "c")});
+  informer_.OnAll({Base("du-4", "c")});
   EXPECT_THAT(Of("a"), IsEmpty());
   EXPECT_THAT(Of("c"), ElementsAre("du-4"));
 }
 
 TEST_F(BaseIndexTest, OneBaseThatIsNeededIsEnough) {
-  index_.OnAll({Base("du-1", "a"), Base("du-2", "b", true), Base("du-3", "c", true)});
+  informer_.OnAll({Base("du-1", "a"), Base("du-2", "b", true), Base("du-3", "c", true)});
   EXPECT_EQ(index_.Needs("d.example.com"), true);
   EXPECT_EQ(index_.Needs("other.example.com"), false);
   Delete(Base("du-2", "b"));
@@ -149,7 +134,7 @@ TEST_F(BaseIndexTest, CountsBasesByDriverAndKnowsTheOldest) {
   old["metadata"]["annotations"][objects::kMoverTakenAtAnnotation] = "2026-11-01T00:00:00Z";
   Json newer = Base("du-2", "b");
   newer["metadata"]["creationTimestamp"] = "2026-11-02T00:00:00Z";
-  index_.OnAll({old, newer});
+  informer_.OnAll({old, newer});
   EXPECT_THAT(index_.counts().by_driver, ElementsAre(testing::Pair("d.example.com", 2)));
   EXPECT_EQ(index_.counts().oldest, ParseRfc3339("2026-11-01T00:00:00Z"));
   Delete(old);

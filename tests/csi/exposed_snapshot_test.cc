@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <deque>
 #include <string>
 #include <utility>
 #include <vector>
@@ -542,14 +543,17 @@ class CachedExposureTest : public ExposedSnapshotTest {
     for (const auto& [type, space] :
          {std::pair(VolumeSnapshotContentType(), ""), std::pair(VolumeSnapshotType(), "mover"),
           std::pair(PersistentVolumeClaimType(), "mover")}) {
-      Deliver({.type = type,
-               .namespace_name = space,
-               .label_selector = std::string(objects::kMoverTaskLabel)});
+      Deliver(cache_, {.type = type,
+                       .namespace_name = space,
+                       .label_selector = std::string(objects::kMoverTaskLabel)});
     }
-    Deliver(SourceSnapshots());
+    Deliver(cache_, SourceSnapshots());
   }
-  void Deliver(const k8s::WatchedObjects& objects) {
-    cache_.Add(objects).OnAll({});  // There is nothing, a moment ago.
+  // These are all that there are, a moment ago.
+  void Deliver(k8s::ObjectCache& cache, const k8s::WatchedObjects& which,
+               const std::vector<Json>& objects = {}) {
+    cache.Add(informers_.emplace_back(which));
+    informers_.back().OnAll(objects);
   }
   absl::StatusOr<Exposure> ExposeCached(k8s::ObjectCache& cache) {
     ExposeRequest request = Request();
@@ -558,6 +562,7 @@ class CachedExposureTest : public ExposedSnapshotTest {
     return ExposeSnapshot(ctx_, client, request);
   }
 
+  std::deque<k8s::Informer> informers_;
   k8s::ObjectCache cache_;
 };
 
@@ -583,12 +588,10 @@ TEST_F(CachedExposureTest, ASourceThatIsNotReadyCostsNoRequest) {
   Json source = *api_.Find(VolumeSnapshotKey("shop", "velero-data-x"));
   source["metadata"]["labels"][objects::kCsiDeltaLabel] = "velero";
   source["status"]["readyToUse"] = false;
-  cache.Add(SourceSnapshots()).OnAll({source});
-  cache
-      .Add({.type = VolumeSnapshotContentType(),
-            .namespace_name = "",
-            .label_selector = std::string(objects::kMoverTaskLabel)})
-      .OnAll({});
+  Deliver(cache, SourceSnapshots(), {source});
+  Deliver(cache, {.type = VolumeSnapshotContentType(),
+                  .namespace_name = "",
+                  .label_selector = std::string(objects::kMoverTaskLabel)});
   const auto exposure = ExposeCached(cache);
   ASSERT_THAT(exposure, IsOk());
   EXPECT_THAT(exposure->waiting_for, HasSubstr("shop/velero-data-x to be ready to use"));
@@ -604,7 +607,7 @@ TEST_F(CachedExposureTest, ASourceWithAnErrorIsLookedAtClosely) {
     source["status"]["readyToUse"] = false;
     source["status"]["error"] = {{"message", "VolumeSnapshotContent is missing"}};
   });
-  cache.Add(SourceSnapshots()).OnAll({*api_.Find(key)});
+  Deliver(cache, SourceSnapshots(), {*api_.Find(key)});
   api_.Remove(VolumeSnapshotContentKey(source_content_));
   EXPECT_THAT(ExposeCached(cache), StatusIs(absl::StatusCode::kFailedPrecondition,
                                             HasSubstr("lost its VolumeSnapshotContent")));
@@ -615,7 +618,7 @@ TEST_F(CachedExposureTest, ASourceThatIsReadyIsNotReadAgain) {
   const k8s::ObjectKey key = VolumeSnapshotKey("shop", "velero-data-x");
   api_.Mutate(
       key, [](Json& source) { source["metadata"]["labels"][objects::kCsiDeltaLabel] = "velero"; });
-  cache.Add(SourceSnapshots()).OnAll({*api_.Find(key)});
+  Deliver(cache, SourceSnapshots(), {*api_.Find(key)});
   api_.ClearCalls();
   ASSERT_THAT(ExposeCached(cache), IsOk());
   EXPECT_TRUE(Content().has_value());

@@ -103,7 +103,7 @@ class BaseReconcilerTest : public ::testing::Test {
   const k8s::ObjectKey kLocation = objects::BackupStorageLocation::Key("velero", "default");
   MoverBed bed_;
   DeletedSnapshots deleted_;
-  VolumeRecords records_{1, [](const VolumeRecordKey&) {}};
+  VolumeRecords records_{[](const VolumeRecordKey&) {}};
   BaseReconciler bases_{bed_.env, deleted_, records_};
 };
 

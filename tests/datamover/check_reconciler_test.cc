@@ -18,6 +18,7 @@
 #include "objects/patch.h"
 #include "objects/protected_volume.h"
 #include "tests/datamover/mover_bed.h"
+#include "tests/support/report_all.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/status_matchers.h"
 #include "velero/data_reference.h"
@@ -40,8 +41,7 @@ class CheckReconcilerTest : public testing::Test {
       : queue_([this](const std::string& task) { enqueue_table_.Enqueue(task); }),
         reconciler_(bed_.env, queue_, [this] { return may_begin_; }),
         loop_(
-            {.type = ProtectedVolume::Type(), .namespace_name = "velero", .label_selector = ""},
-            reconciler_, [] { return true; }, bed_.clock, 1),
+            ProtectedVolume::Type(), reconciler_, [] { return true; }, bed_.clock, 1),
         handler_(CheckSubjects(bed_.env.settings.checks, queue_), enqueue_table_, loop_) {
     bed_.worker = MoverBed::Worker::kRuns;
     bed_.api.SetStatusSubresource("protectedvolumes", true);
@@ -81,7 +81,7 @@ class CheckReconcilerTest : public testing::Test {
   }
   void Look(int times = 2) {
     for (int i = 0; i < times; ++i) {
-      handler_.OnAll(bed_.api.All(ProtectedVolume::Type()));
+      support::ReportAll(informer_, bed_.api.All(ProtectedVolume::Type()));
       loop_.WorkOnce(bed_.ctx);
     }
   }
@@ -134,6 +134,7 @@ class CheckReconcilerTest : public testing::Test {
   CheckReconciler reconciler_;
   k8s::ReconcileLoop loop_;
   SubjectEventHandler handler_;
+  k8s::Informer informer_{{.type = ProtectedVolume::Type()}, {&handler_, &loop_}};
 };
 
 TEST_F(CheckReconcilerTest, ADueVolumeIsCheckedPartByPartAndNewDataFirst) {
@@ -399,7 +400,7 @@ TEST_F(CheckReconcilerTest, TheOneThatWasVerifiedTheLongestAgoComesFirst) {
   SetVerifiedAt("a", absl::Hours(30));
   SetVerifiedAt("b", absl::Hours(50));
   SetVerifiedAt("c", absl::Hours(40));
-  handler_.OnAll(bed_.api.All(ProtectedVolume::Type()));
+  support::ReportAll(informer_, bed_.api.All(ProtectedVolume::Type()));
   may_begin_ = false;  // Until each has asked.
   Look();
   may_begin_ = true;
@@ -427,7 +428,7 @@ TEST_F(CheckReconcilerTest, FiveHundredRepositoriesADayTakeOneWorkerAtATime) {
   for (int i = 0; i < kVolumes; ++i) {
     Add(absl::StrCat("pvc-", i));
   }
-  handler_.OnAll(bed_.api.All(ProtectedVolume::Type()));
+  support::ReportAll(informer_, bed_.api.All(ProtectedVolume::Type()));
   const absl::Time began = bed_.clock.Now();
   std::size_t admissions = 0;
   while (bed_.clock.Now() < began + kCheckEvery) {
@@ -467,7 +468,7 @@ TEST_F(CheckReconcilerTest, ChecksThatAreOverdueAreMadeOneAtATimeThoughTransfers
     Add(absl::StrCat("pvc-", i), absl::ZeroDuration());
     SetVerifiedAt(absl::StrCat("pvc-", i), absl::Minutes(i));
   }
-  handler_.OnAll(bed_.api.All(ProtectedVolume::Type()));
+  support::ReportAll(informer_, bed_.api.All(ProtectedVolume::Type()));
   const absl::Time began = bed_.clock.Now();
   absl::Time first = absl::InfiniteFuture();
   while (bed_.pods_made < kVolumes && bed_.clock.Now() < began + 5 * kCheckEvery) {

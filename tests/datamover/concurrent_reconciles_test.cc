@@ -14,7 +14,7 @@
 #include "datamover/task_watch.h"
 #include "datamover/transfer_scheduler.h"
 #include "datamover/upload_reconciler.h"
-#include "k8s/list_watch.h"
+#include "k8s/informer.h"
 #include "k8s/object.h"
 #include "k8s/reconcile_loop.h"
 #include "objects/keys.h"
@@ -50,8 +50,9 @@ class ConcurrentReconcilesTest : public testing::Test {
 
   // Switches of the bed are set before.
   void Start() {
-    following_ = std::thread(
-        [this] { k8s::ListAndWatch(ctx_, bed_.api, objects_, handler_).IgnoreError(); });
+    following_ = std::thread([this] {
+      k8s::Informer(objects_, {&handler_, &loop_}).Run(ctx_, bed_.api).IgnoreError();
+    });
     working_ = std::thread([this] { loop_.Work(ctx_); });
   }
 
@@ -76,7 +77,7 @@ class ConcurrentReconcilesTest : public testing::Test {
   TransferScheduler scheduler_{LimitsFor(kUploads), bed_.clock, [] { return true; },
                                [this](const std::string& task) { enqueue_table_.Enqueue(task); }};
   UploadReconciler reconciler_{bed_.env, scheduler_, [](const UploadEnd&) {}};
-  k8s::ReconcileLoop loop_{objects_, reconciler_, [] { return true; }, bed_.clock};
+  k8s::ReconcileLoop loop_{objects_.type, reconciler_, [] { return true; }, bed_.clock};
   SubjectEventHandler handler_{TransferSubjects("DataUpload", QueuedUpload, scheduler_),
                                enqueue_table_, loop_};
   std::thread following_;

@@ -23,6 +23,7 @@
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/paths.h"
+#include "tests/support/report_all.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/status_matchers.h"
 #include "velero/data_reference.h"
@@ -47,8 +48,7 @@ class DeletionReconcilerTest : public testing::Test {
                }),
         reconciler_(bed_.env, queue_),
         loop_(
-            {.type = DataDeletionType(), .namespace_name = "velero", .label_selector = ""},
-            reconciler_, [] { return true; }, bed_.clock),
+            DataDeletionType(), reconciler_, [] { return true; }, bed_.clock),
         handler_(DeletionSubjects(queue_), enqueue_table_, loop_) {
     bed_.api.SetStatusSubresource("datadeletions", true);
     const auto keyring = OpenKeyring(bed_.ctx, bed_.api, MoverBed::kMover,
@@ -84,7 +84,7 @@ class DeletionReconcilerTest : public testing::Test {
   }
   void Look(int times = 1) {
     for (int i = 0; i < times; ++i) {
-      handler_.OnAll(bed_.api.All(DataDeletionType()));
+      support::ReportAll(informer_, bed_.api.All(DataDeletionType()));
       loop_.WorkOnce(bed_.ctx);
     }
   }
@@ -161,6 +161,7 @@ class DeletionReconcilerTest : public testing::Test {
   k8s::ReconcileLoop loop_;
   EnqueueTable enqueue_table_;
   SubjectEventHandler handler_;
+  k8s::Informer informer_{{.type = DataDeletionType()}, {&handler_, &loop_}};
   velero::DataReference reference_;
 };
 
@@ -370,7 +371,7 @@ TEST_F(DeletionReconcilerTest, PodsThatHaveEndedAreNamedToTheWorker) {
     pod["status"]["containerStatuses"] = Json::array(
         {{{"state", {{"terminated", {{"exitCode", 137}, {"containerID", "containerd://1"}}}}}}});
     PodEventHandler(enqueue_table_, nullptr, *bed_.env.ended_pods, *bed_.env.running)
-        .OnEvent({.kind = k8s::WatchEvent::Kind::kDeleted, .object = pod});
+        .OnObjectDeleted(k8s::IdOf(pod), &pod);
   }
   Add("one", reference_);
   Look(2);
@@ -585,11 +586,13 @@ class DeletionFiguresTest : public DeletionReconcilerTest {
               }),
         deletions_(bed_.env, many_),
         working_(
-            kWhich, deletions_, [] { return true; }, bed_.clock, 1, &bed_.cache),
+            kWhich.type, deletions_, [] { return true; }, bed_.clock, 1, &bed_.cache),
         informed_(DeletionSubjects(many_), enqueue_table_, working_) {
     bed_.worker = MoverBed::Worker::kRuns;
     bed_.UseCache();
-    cached_ = &bed_.cache.Add(kWhich);
+    bed_.cache.Add(many_informer_);
+    many_informer_.Add(informed_);
+    many_informer_.Add(working_);
   }
 
   void Seed(int repositories, int of_each) {
@@ -601,12 +604,10 @@ class DeletionFiguresTest : public DeletionReconcilerTest {
       }
     }
     const std::vector<Json> all = bed_.api.All(DataDeletionType());
-    cached_->OnAll(all);
-    informed_.OnAll(all);
+    many_informer_.OnAll(all);
     bed_.api.OnEvent("datadeletions",
                      [this](support::FakeApiClient&, const k8s::WatchEvent& event) {
-                       cached_->OnEvent(event);
-                       informed_.OnEvent(event);
+                       many_informer_.OnEvent(event);
                      });
     bed_.api.ClearCalls();
   }
@@ -651,7 +652,7 @@ class DeletionFiguresTest : public DeletionReconcilerTest {
   DeletionReconciler deletions_;
   k8s::ReconcileLoop working_;
   SubjectEventHandler informed_;
-  k8s::ObjectEventHandler* cached_ = nullptr;
+  k8s::Informer many_informer_{kWhich};
 };
 
 // The figure is of 15,000 in 500 repositories: of a part, in that part of the two hours.
@@ -766,25 +767,25 @@ TEST_F(DeletionReconcilerTest, OneThatGoesAsItsTaskEndsLeavesNoTaskEither) {
     of_tasks->Enqueue(MoverBed::kMover, task_name);
   });
   SubjectEventHandler handler(DeletionSubjects(queue_), enqueue_table, loop_);
+  k8s::Informer informer({.type = DataDeletionType()}, {&handler, &loop_});
   TaskReconciler reconciler(bed_.env, enqueue_table, [] { return true; });
   k8s::ReconcileLoop tasks(
-      {.type = VolumeTask::Type(), .namespace_name = MoverBed::kMover, .label_selector = ""},
-      reconciler, [] { return true; }, bed_.clock);
+      VolumeTask::Type(), reconciler, [] { return true; }, bed_.clock);
   of_tasks = &tasks;
   Add("one", reference_);
   for (int i = 0; i < 2; ++i) {
-    handler.OnAll(bed_.api.All(DataDeletionType()));
+    support::ReportAll(informer, bed_.api.All(DataDeletionType()));
     loop_.WorkOnce(bed_.ctx);
   }
   const Json deletion = Object("one");
   bed_.Finish(TaskName());
 
   bed_.api.Remove({DataDeletionType(), "velero", "one"});
-  tasks.OnAll(bed_.api.All(VolumeTask::Type()));
+  k8s::Informer({.type = VolumeTask::Type()}, {&tasks}).OnAll(bed_.api.All(VolumeTask::Type()));
   tasks.WorkOnce(bed_.ctx);
   loop_.WorkOnce(bed_.ctx);
   ASSERT_THAT(bed_.api.All(VolumeTask::Type()), SizeIs(1)) << "left to the registered callback";
-  handler.OnEvent({k8s::WatchEvent::Kind::kDeleted, deletion});
+  informer.OnEvent({k8s::WatchEvent::Kind::kDeleted, deletion});
   tasks.WorkOnce(bed_.ctx);
   ExpectNoWorkers();
 }

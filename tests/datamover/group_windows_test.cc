@@ -63,12 +63,13 @@ Json Group(const std::string& uid, absl::Duration window, const std::string& val
 class GroupWindowsTest : public testing::Test {
  protected:
   void See(const Json& group, EventKind kind = EventKind::kModified) {
-    windows_.OnEvent({.kind = kind, .object = group});
+    informer_.OnEvent({.kind = kind, .object = group});
   }
   std::string Metrics() const { return MoverMetrics().Text(kNow, {.groups = windows_.figures()}); }
 
   bool leads_ = true;
   GroupWindows windows_{{"velero", "velero-two"}, kNow, [this] { return leads_; }};
+  k8s::Informer informer_{{}, {&windows_}};
 };
 
 TEST_F(GroupWindowsTest, EachCutCountsOnce) {
@@ -77,10 +78,10 @@ TEST_F(GroupWindowsTest, EachCutCountsOnce) {
   EXPECT_EQ(windows_.figures().groups, 0);
   See(group);
   See(group);
-  windows_.OnAll({group});
+  informer_.OnAll({group});
   See(group, EventKind::kDeleted);
-  windows_.OnAll({Group("two", absl::Milliseconds(500)),
-                  Group("three", absl::Seconds(4), "web", "velero-two")});
+  informer_.OnAll({Group("two", absl::Milliseconds(500)),
+                   Group("three", absl::Seconds(4), "web", "velero-two")});
   EXPECT_THAT(Metrics(), HasSubstr("csi_delta_mover_groups_total 3\n"));
   EXPECT_THAT(Metrics(), HasSubstr("csi_delta_mover_group_freeze_seconds_total 6\n"));
   EXPECT_THAT(Metrics(), HasSubstr("csi_delta_mover_last_group_freeze_seconds{velero_namespace="
@@ -101,12 +102,12 @@ TEST_F(GroupWindowsTest, OfSeveralReplicasTheOneThatLeadsCounts) {
 
 TEST_F(GroupWindowsTest, AForeignGroupDoesNotCount) {
   GroupWindows later({"velero"}, kNow + absl::Hours(1), [] { return true; });
-  later.OnAll({Group("one", absl::Seconds(2))});
+  k8s::Informer({}, {&later}).OnAll({Group("one", absl::Seconds(2))});
   EXPECT_EQ(later.figures().groups, 0) << "counted before this process began";
   Json copy = Group("one", absl::Seconds(2));
   SetJson(copy, {"metadata", "name"}, "my-copy");
-  windows_.OnAll({copy, Group("two", absl::Seconds(2), "db", "of-others"), Json(), Json(7),
-                  Json{{"metadata", "x"}}, Json{{"metadata", {{"annotations", 5}}}}});
+  informer_.OnAll({copy, Group("two", absl::Seconds(2), "db", "of-others"), Json(), Json(7),
+                   Json{{"metadata", "x"}}, Json{{"metadata", {{"annotations", 5}}}}});
   EXPECT_EQ(windows_.figures().groups, 0);
   EXPECT_THAT(windows_.figures().last, IsEmpty());
 }

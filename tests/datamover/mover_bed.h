@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <set>
 #include <string>
@@ -19,6 +20,7 @@
 #include "datamover/transfer_step.h"
 #include "datamover/volume_task.h"
 #include "k8s/cached_client.h"
+#include "k8s/informer.h"
 #include "k8s/object.h"
 #include "k8s/object_cache.h"
 #include "objects/backup_storage_location.h"
@@ -198,29 +200,21 @@ class MoverBed {
     if (env.cache != nullptr) {
       return;
     }
-    const auto made = [](const k8s::ResourceType& type) {
-      return k8s::WatchedObjects{
-          .type = type, .namespace_name = kMover, .label_selector = objects::kMoverTaskLabel};
-    };
-    const auto transfers = [](const k8s::ResourceType& type) {
-      return k8s::WatchedObjects{.type = type, .namespace_name = "velero", .label_selector = ""};
-    };
-    delivered_.emplace_back(csi::BaseContents(), &bases);
+    informers_.emplace_back(csi::BaseContents()).Add(bases);
     Deliver(MadeForTasks(objects::VolumeSnapshotContent::Type(), ""));
-    Deliver(
-        {.type = VolumeTask::Type(), .namespace_name = kMover, .label_selector = std::string()});
+    Deliver({.type = VolumeTask::Type(), .namespace_name = kMover});
     for (const k8s::ResourceType* type :
          {&PodType(), &VolumeSnapshotType(), &PersistentVolumeClaimType()}) {
-      Deliver(made(*type));
+      Deliver(MadeForTasks(*type, kMover));
     }
     Deliver(csi::SourceSnapshots());
     for (const k8s::ResourceType* type : {&StorageClassType(), &VolumeSnapshotClassType()}) {
-      Deliver({.type = *type, .namespace_name = "", .label_selector = ""});
+      Deliver({.type = *type});
     }
     const auto is_to_be_moved = objects::FilterOf<objects::DataTransfer>(
         [](const objects::DataTransfer& transfer) { return IsToBeMoved(transfer); });
-    Deliver(transfers(DataUploadType()), is_to_be_moved);
-    Deliver(transfers(DataDownloadType()), is_to_be_moved);
+    Deliver({.type = DataUploadType(), .namespace_name = "velero"}, is_to_be_moved);
+    Deliver({.type = DataDownloadType(), .namespace_name = "velero"}, is_to_be_moved);
     env.cache = &cache;
     env.bases = &bases;
     TellWatchers();
@@ -228,16 +222,17 @@ class MoverBed {
 
   // What informers tell, as it is now; those of one kind alone, where its plural is named.
   void TellWatchers(const std::string& plural = "") {
-    for (const auto& [which, handler] : delivered_) {
+    for (k8s::Informer& informer : informers_) {
+      const k8s::WatchedObjects& which = informer.objects();
       if (!plural.empty() && plural != which.type.plural) {
         continue;
       }
       std::vector<Json> objects = api.All(which.type);
-      std::erase_if(objects, [&which = which](const Json& object) {
+      std::erase_if(objects, [&](const Json& object) {
         return (!which.namespace_name.empty() && k8s::Namespace(object) != which.namespace_name) ||
                !support::MatchesLabels(object, which.label_selector).value();
       });
-      handler->OnAll(objects);
+      informer.OnAll(objects);
     }
     for (const Json& task : api.All(VolumeTask::Type())) {
       env.running->NoteTask(support::As<VolumeTask>(task));
@@ -247,7 +242,11 @@ class MoverBed {
       env.running->NotePod(support::As<objects::Pod>(pod));
       pods.insert(k8s::Name(pod));
     }
-    env.running->NotePods(pods);
+    for (const std::string& pod : std::exchange(pods_, pods)) {
+      if (!pods.contains(pod)) {
+        env.running->NotePodGone(pod);
+      }
+    }
   }
 
   // As a worker writes it.
@@ -342,10 +341,11 @@ class MoverBed {
 
  private:
   void Deliver(const k8s::WatchedObjects& which, k8s::ObjectCache::Filter filter = {}) {
-    delivered_.emplace_back(which, &cache.Add(which, std::move(filter)));
+    cache.Add(informers_.emplace_back(which), std::move(filter));
   }
 
-  std::vector<std::pair<k8s::WatchedObjects, k8s::ObjectEventHandler*>> delivered_;
+  std::deque<k8s::Informer> informers_;
+  std::set<std::string> pods_;  // that there were
 
   void OnPod(const Json& pod) {
     ++pods_made;

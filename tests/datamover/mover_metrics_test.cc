@@ -49,7 +49,7 @@ Json Completed(const std::string& claim, absl::Duration ago, const std::string& 
 // A record of app/data at location "default", one hour old.
 std::unique_ptr<VolumeRecords> RecordsOf(const std::vector<Json>& statuses,
                                          const std::string& pvc = "data") {
-  auto records = std::make_unique<VolumeRecords>(1, [](const VolumeRecordKey&) {});
+  auto records = std::make_unique<VolumeRecords>([](const VolumeRecordKey&) {});
   int number = 0;
   for (const Json& status : statuses) {
     const std::string uid = absl::StrCat("a1000000-0000-4000-8000-00000000000", number);

@@ -52,7 +52,7 @@ TEST_F(RunningWorkersTest, ProgressEnqueuesNothing) {
   EXPECT_TRUE(OnlyProgressMatters());
   NoteTask(Task(2));
   NotePod(Pod("1"));
-  running_.NotePods({kTask, "du-2"});
+  running_.NotePodGone("du-2");
   ASSERT_TRUE(OnlyProgressMatters());
   EXPECT_EQ(running_.Find(kTask, kNow)->progress,
             (RunningWorkers::Progress{.done_bytes = 2, .total_bytes = 100}));
@@ -67,7 +67,7 @@ TEST_F(RunningWorkersTest, AllElseIs) {
         NoteTask(task);
       },
       [&] { NotePod(Pod("2")); },
-      [&] { running_.NotePods({"du-2"}); },
+      [&] { running_.NotePodGone(kTask); },
       [&] { running_.Remove(kTask); },
   };
   for (const auto& change : changes) {
@@ -104,25 +104,20 @@ TEST_F(RunningWorkersTest, NothingIsKeptOfThoseThatNothingIsMovedFor) {
   EXPECT_FALSE(OnlyProgressMatters());
 }
 
-TEST_F(RunningWorkersTest, APodThatWentWhileNothingWasWatchedIsMissed) {
+TEST_F(RunningWorkersTest, APodThatWentOrChangedMakesItsTransferDue) {
   EnqueueTable enqueue_table;
   EndedPods ended;
   PodEventHandler handler(enqueue_table, nullptr, ended, running_);
-  handler.OnPage({Pod("1")}, /*is_first=*/true);
-  handler.OnListed();
+  k8s::Informer informer({.type = PodType()}, {&handler});
+  informer.OnAll({Pod("1")});
   EXPECT_TRUE(OnlyProgressMatters());
-  handler.OnPage({}, /*is_first=*/true);
-  EXPECT_TRUE(OnlyProgressMatters()) << "the list is not whole yet";
-  handler.OnListed();
+  informer.OnAll({});
   EXPECT_FALSE(OnlyProgressMatters());
-}
-
-TEST_F(RunningWorkersTest, EachChangeOfAPodIsNoted) {
-  EnqueueTable enqueue_table;
-  EndedPods ended;
-  PodEventHandler handler(enqueue_table, nullptr, ended, running_);
-  handler.OnEvent({.kind = k8s::WatchEvent::Kind::kModified, .object = Pod("2")});
-  EXPECT_FALSE(OnlyProgressMatters());
+  Begin();
+  running_.Runs(kTask, kNow, kNow + kRunningLookedAtEvery);
+  EXPECT_TRUE(OnlyProgressMatters());
+  informer.OnAll({Pod("2")});
+  EXPECT_FALSE(OnlyProgressMatters()) << "each change is noted";
 }
 
 // The author of the change knows it, and has said when to look again.
@@ -130,14 +125,14 @@ TEST_F(RunningWorkersTest, AChangeByThisProcessEnqueuesNothing) {
   EnqueueTable enqueue_table;
   int woken = 0;
   enqueue_table.Put(kTask, [&] { ++woken; });
-  const k8s::WatchedObjects pods{.type = PodType(), .namespace_name = "", .label_selector = ""};
+  k8s::Informer informer({.type = PodType()});
   k8s::ObjectCache cache;
-  k8s::ObjectEventHandler& kept = cache.Add(pods);
+  cache.Add(informer);
   EndedPods ended;
   PodEventHandler handler(enqueue_table, &cache, ended, running_);
+  informer.Add(handler);
   const auto tell = [&](k8s::WatchEvent::Kind kind, const Json& pod) {
-    kept.OnEvent({.kind = kind, .object = pod});
-    handler.OnEvent({.kind = kind, .object = pod});
+    informer.OnEvent({.kind = kind, .object = pod});
   };
   const k8s::ObjectKey key{PodType(), k8s::Namespace(Pod("2")), kTask};
   cache.NoteWritten(cache.Begin(), key, Pod("2"));

@@ -26,6 +26,7 @@
 #include "tests/support/fake_object_store.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/lent_store.h"
+#include "tests/support/report_all.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::datamover::uninstall_test {
@@ -76,12 +77,12 @@ class UninstallTest : public testing::Test {
         [&](const std::string& task) { enqueue_table.Enqueue(task); });
     UploadReconciler reconciler(bed.env, scheduler, [](const UploadEnd&) {});
     k8s::ReconcileLoop loop(
-        {.type = DataUploadType(), .namespace_name = "velero", .label_selector = ""}, reconciler,
-        [] { return true; }, bed.clock);
+        DataUploadType(), reconciler, [] { return true; }, bed.clock);
     SubjectEventHandler handler(TransferSubjects("DataUpload", QueuedUpload, scheduler),
                                 enqueue_table, loop);
+    k8s::Informer informer({.type = DataUploadType()}, {&handler, &loop});
     for (int i = 0; i < times; ++i) {
-      handler.OnAll(bed.api.All(DataUploadType()));
+      support::ReportAll(informer, bed.api.All(DataUploadType()));
       loop.WorkOnce(bed.ctx);
       bed.clock.Advance(absl::Milliseconds(500));
     }

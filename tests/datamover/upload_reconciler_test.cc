@@ -25,6 +25,7 @@
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/await.h"
 #include "tests/support/kind_names.h"
+#include "tests/support/report_all.h"
 #include "tests/support/snapshot_fields.h"
 #include "tests/support/status_matchers.h"
 #include "velero/data_reference.h"
@@ -55,8 +56,8 @@ class Controller {
         reconciler_(
             bed.env, scheduler_, [this](const UploadEnd& end) { ends.push_back(end); }, records),
         loop_(
-            {.type = DataUploadType(), .namespace_name = "velero", .label_selector = ""},
-            reconciler_, [] { return true; }, bed.clock, k8s::kConcurrentReconciles, &bed.cache),
+            DataUploadType(), reconciler_, [] { return true; }, bed.clock,
+            k8s::kConcurrentReconciles, &bed.cache),
         handler_(TransferSubjects("DataUpload", QueuedUpload, scheduler_), enqueue_table_, loop_),
         tasks_(bed.env, enqueue_table_, [] { return true; }),
         contents_(bed.env, enqueue_table_, {"velero"}, [] { return true; }) {}
@@ -64,7 +65,7 @@ class Controller {
   // Looks at everything that there is, once.
   void Look() {
     bed_.TellWatchers();
-    handler_.OnAll(bed_.api.All(DataUploadType()));
+    support::ReportAll(informer_, bed_.api.All(DataUploadType()));
     loop_.WorkOnce(bed_.ctx);
     for (const Json& task : bed_.api.All(VolumeTask::Type())) {
       tasks_.Reconcile(bed_.ctx, task).IgnoreError();
@@ -89,6 +90,7 @@ class Controller {
   UploadReconciler reconciler_;
   k8s::ReconcileLoop loop_;
   SubjectEventHandler handler_;
+  k8s::Informer informer_{{.type = DataUploadType()}, {&handler_, &loop_}};
   TaskReconciler tasks_;
   ContentReconciler contents_;
 };
@@ -293,10 +295,11 @@ TEST_F(UploadReconcilerTest, TheWorkerIsToldWhatACheckFoundDamaged) {
           {objects::ProtectedVolume::Type(), "velero", record_of("data", "default")},
           [&](Json& record) { record["status"]["verification"] = VerificationJson(finding); });
     }
-    VolumeRecords records(1, [](const VolumeRecordKey&) {});
-    VolumeRecords::Handler handler(records, "velero");
+    VolumeRecords records([](const VolumeRecordKey&) {});
+    k8s::Informer informer({.type = objects::ProtectedVolume::Type()});
+    records.Add(informer);
     if (one.from_records) {
-      handler.OnAll(bed_.api.All(objects::ProtectedVolume::Type()));
+      informer.OnAll(bed_.api.All(objects::ProtectedVolume::Type()));
     }
     bed_.AddUpload(one.upload);
     Controller controller(bed_, &records);

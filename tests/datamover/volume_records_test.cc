@@ -44,16 +44,17 @@ class VolumeRecordsTest : public testing::Test {
   // As after a start: it knows what there is.
   struct Controller {
     Controller(MoverBed& bed, const bool& leads)
-        : records(1, [this](const VolumeRecordKey& key) { writer.Enqueue(key); }),
+        : records([this](const VolumeRecordKey& key) { writer.Enqueue(key); }),
           writer(bed.env, records,
                  {.leads = [&leads] { return leads; },
                   .is_synced = [this] { return records.is_synced(); },
-                  .is_deleted = [this](absl::string_view id) { return deleted.Has(id); }}),
-          handler(records, "velero") {}
+                  .is_deleted = [this](absl::string_view id) { return deleted.Has(id); }}) {
+      records.Add(informer);
+    }
 
     VolumeRecords records;
     VolumeRecordWriter writer;
-    VolumeRecords::Handler handler;
+    k8s::Informer informer{{.type = ProtectedVolume::Type(), .namespace_name = "velero"}};
     DeletedSnapshots deleted;
   };
 
@@ -65,10 +66,7 @@ class VolumeRecordsTest : public testing::Test {
   }
 
   // All ProtectedVolumes, as an informer lists them.
-  void Deliver() {
-    controller_->handler.OnPage(bed_.api.All(ProtectedVolume::Type()), true);
-    controller_->handler.OnListed();
-  }
+  void Deliver() { controller_->informer.OnAll(bed_.api.All(ProtectedVolume::Type())); }
 
   Json Upload(const std::string& name, const std::string& phase, const std::string& pvc = "data") {
     Json upload = {{"apiVersion", "velero.io/v2alpha1"},
@@ -561,8 +559,7 @@ TEST_F(VolumeRecordsTest, OrphanedRepositorySnapshotsAreTheLastNextStep) {
 
 TEST_F(VolumeRecordsTest, TheBaseIsThatOfTheVolume) {
   const Json base = bed_.AddBase("data", bed_.env.cluster);
-  bed_.bases.OnPage(std::vector<Json>(1, base), true);
-  bed_.bases.OnListed();
+  k8s::Informer(csi::BaseContents(), {&bed_.bases}).OnAll(std::vector<Json>(1, base));
   bed_.env.bases = &bed_.bases;
   End("one", "Completed");
   ASSERT_TRUE(Record().status.base.has_value());
@@ -626,7 +623,7 @@ TEST(VolumeRecordsMemoryTest, AThousandRecordsTakeLessThanEightMebibytes) {
            {"nextStep", std::string(300, 'n')}}}});
   };
   const support::MemoryGrowth growth;
-  VolumeRecords records(1, [](const VolumeRecordKey&) {});
+  VolumeRecords records([](const VolumeRecordKey&) {});
   for (int i = 0; i < kRecords; ++i) {
     records.Put(record(i));
   }
@@ -640,7 +637,7 @@ TEST(VolumeRecordsMemoryTest, MoreThanTheMostAreNotHeld) {
   if (!support::AssertsUnsanitized("at most 20,000 records are held")) {
     return;
   }
-  VolumeRecords records(1, [](const VolumeRecordKey&) {});
+  VolumeRecords records([](const VolumeRecordKey&) {});
   for (std::size_t i = 0; i < kVolumeRecordsMax + 5; ++i) {
     const std::string uid = absl::StrFormat("a1000000-0000-4000-8000-%012d", i);
     ProtectedVolume object =

@@ -30,46 +30,39 @@ Json Content(const std::string& name, const std::string& handle,
 class ContentIndexTest : public testing::Test {
  protected:
   std::vector<std::string> Volumes(const std::string& handle) {
-    const auto found = index_.Find(handle);
+    const auto found = index_.FindByHandle(handle);
     EXPECT_THAT(found, support::IsOk());
     std::vector<std::string> volumes;
-    for (const ContentIndex::Content& one : found.value_or(std::vector<ContentIndex::Content>())) {
+    for (const IndexedContent& one : found.value_or(std::vector<IndexedContent>())) {
       volumes.push_back(absl::StrCat(one.namespace_name, "/", one.volume_handle));
     }
     return volumes;
   }
 
   ContentIndex index_{support::kDriver, 3};
+  k8s::Informer informer_{ContentIndex::Watched(), {&index_}};
 };
 
 TEST_F(ContentIndexTest, FindsWhatTheInformerReports) {
-  EXPECT_THAT(index_.Find("h1"), StatusIs(absl::StatusCode::kAborted));
-  index_.OnPage({Content("one", "h1")}, true);
-  EXPECT_THAT(index_.Find("h1"), StatusIs(absl::StatusCode::kAborted)) << "the list goes on";
-  index_.OnPage({Content("copy", "h1"), Content("other", "h1", "other.csi.k8s.io")}, false);
-  index_.OnListed();
+  EXPECT_THAT(index_.FindByHandle("h1"), StatusIs(absl::StatusCode::kAborted));
+  informer_.OnPage({Content("one", "h1")}, true);
+  EXPECT_THAT(index_.FindByHandle("h1"), StatusIs(absl::StatusCode::kAborted))
+      << "the list goes on";
+  informer_.OnPage({Content("copy", "h1"), Content("other", "h1", "other.csi.k8s.io")}, false);
+  informer_.OnListed();
   EXPECT_THAT(Volumes("h1"), ElementsAre("app/volume-1", "app/volume-1"));
   EXPECT_THAT(Volumes("h2"), IsEmpty());
-  index_.OnEvent({.kind = k8s::WatchEvent::Kind::kModified, .object = Content("one", "h2")});
+  informer_.OnEvent({.kind = k8s::WatchEvent::Kind::kModified, .object = Content("one", "h2")});
   EXPECT_THAT(Volumes("h2"), ElementsAre("app/volume-1"));
-  index_.OnEvent({.kind = k8s::WatchEvent::Kind::kDeleted, .object = Content("copy", "h1")});
+  informer_.OnEvent({.kind = k8s::WatchEvent::Kind::kDeleted, .object = Content("copy", "h1")});
   EXPECT_THAT(Volumes("h1"), IsEmpty());
 }
 
 TEST_F(ContentIndexTest, FindsByTheHandleOfTheSource) {
   Json imported = Content("imported", "");
   SetJson(imported, {"spec", "source"}, Json{{"snapshotHandle", "h1"}});
-  index_.OnAll({imported});
+  informer_.OnAll({imported});
   EXPECT_THAT(Volumes("h1"), ElementsAre("app/"));
-}
-
-TEST_F(ContentIndexTest, ALaterListDropsWhatItDoesNotHave) {
-  index_.OnAll({Content("one", "h1"), Content("two", "h2")});
-  index_.OnPage({Content("two", "h2")}, true);
-  EXPECT_THAT(Volumes("h1"), ElementsAre("app/volume-1")) << "the list is not whole yet";
-  index_.OnListed();
-  EXPECT_THAT(Volumes("h1"), IsEmpty());
-  EXPECT_THAT(Volumes("h2"), ElementsAre("app/volume-1"));
 }
 
 TEST_F(ContentIndexTest, TooManyContentsAreAnErrorUntilThereAreFewer) {
@@ -77,16 +70,16 @@ TEST_F(ContentIndexTest, TooManyContentsAreAnErrorUntilThereAreFewer) {
   for (int i = 0; i < 4; ++i) {
     all.push_back(Content(absl::StrCat("c", i), absl::StrCat("h", i)));
   }
-  index_.OnAll(all);
-  EXPECT_THAT(index_.Find("h0"),
+  informer_.OnAll(all);
+  EXPECT_THAT(index_.FindByHandle("h0"),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("delete old ones")));
   all.pop_back();
-  index_.OnAll(all);
+  informer_.OnAll(all);
   EXPECT_THAT(Volumes("h0"), ElementsAre("app/volume-1"));
 }
 
 TEST_F(ContentIndexTest, AHandleThatNoRequestCanNameIsNotKept) {
-  index_.OnAll({Content("long", std::string(ContentIndex::kHandleBytesMax + 1, 'x'))});
+  informer_.OnAll({Content("long", std::string(ContentIndex::kHandleBytesMax + 1, 'x'))});
   EXPECT_THAT(Volumes(std::string(ContentIndex::kHandleBytesMax + 1, 'x')), IsEmpty());
 }
 

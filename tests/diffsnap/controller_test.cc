@@ -46,7 +46,7 @@ class ControllerTest : public testing::Test {
  protected:
   // What the API server holds, told at once.
   void TellAll(Replica& replica) {
-    replica.controller.OnAll(bed_.api.All(objects::DifferentialSnapshot::Type()));
+    replica.controller.informer().OnAll(bed_.api.All(objects::DifferentialSnapshot::Type()));
   }
 
   DsnapBed bed_;
@@ -92,15 +92,17 @@ TEST_F(ControllerTest, WhatIsGoneIsServedNoMore) {
   replica.controller.WorkOnce(bed_.ctx);
   TellAll(replica);
   // By an event, by a list without it, by a deletion that a foreign finalizer holds up.
-  replica.controller.OnEvent({.kind = k8s::WatchEvent::Kind::kDeleted, .object = bed_.Now("one")});
+  replica.controller.informer().OnEvent(
+      {.kind = k8s::WatchEvent::Kind::kDeleted, .object = bed_.Now("one")});
   EXPECT_EQ(replica.pairs.Find("app", "one"), nullptr);
   EXPECT_NE(replica.pairs.Find("app", "two"), nullptr);
   Json three = bed_.Now("three");
   SetJson(three, {"metadata", "deletionTimestamp"}, "2023-11-14T22:13:20Z");
-  replica.controller.OnEvent({.kind = k8s::WatchEvent::Kind::kModified, .object = three});
+  replica.controller.informer().OnEvent(
+      {.kind = k8s::WatchEvent::Kind::kModified, .object = three});
   EXPECT_EQ(replica.pairs.Find("app", "three"), nullptr);
   EXPECT_NE(replica.pairs.Find("app", "two"), nullptr);
-  replica.controller.OnAll({});
+  replica.controller.informer().OnAll({});
   EXPECT_EQ(replica.pairs.Find("app", "two"), nullptr);
 }
 
@@ -114,8 +116,8 @@ TEST_F(ControllerTest, ANamespaceThatAsksForManyDelaysItsOwnAlone) {
     SetJson(one, {"metadata", "name"}, absl::StrCat("flood-", i));
     all.push_back(std::move(one));
   }
-  replica.controller.OnAll(all);
-  replica.controller.OnEvent({.kind = k8s::WatchEvent::Kind::kAdded, .object = flood});
+  replica.controller.informer().OnAll(all);
+  replica.controller.informer().OnEvent({.kind = k8s::WatchEvent::Kind::kAdded, .object = flood});
   bed_.api.ClearCalls();
   std::size_t calls = 0;  // Up to the answer.
   bed_.api.OnEvent("differentialsnapshots",
@@ -142,7 +144,7 @@ TEST_F(ControllerTest, AnotherDriversSuccessIsNotServed) {
   Json object = bed_.Ask(Pair());
   SetJson(object, {"status"},
           {{"state", "Success"}, {"resolved", {{"driver", "other"}, {"targetHandle", "h"}}}});
-  replica.controller.OnAll({object});
+  replica.controller.informer().OnAll({object});
   EXPECT_EQ(replica.pairs.Find("app", "diff"), nullptr);
 }
 

@@ -47,7 +47,7 @@ class DsnapBed {
     Json object =
         support::MakeObject("diffsnap.csi-delta.io/v1alpha1", "DifferentialSnapshot", "app", name);
     object["spec"] = std::move(spec);
-    contents.OnAll(api.All(VolumeSnapshotContentType()));
+    contents_informer.OnAll(api.All(VolumeSnapshotContentType()));
     return api.Seed(objects::DifferentialSnapshot::Type(), std::move(object));
   }
 
@@ -62,6 +62,7 @@ class DsnapBed {
   support::FakeClock clock;
   support::FakeApiClient api{clock};
   ContentIndex contents{support::kDriver};  // As it was when Ask() was called last.
+  k8s::Informer contents_informer{ContentIndex::Watched(), {&contents}};
   CallContext ctx{.deadline = absl::InfiniteDuration(), .stop = {}, .clock = &clock};
 };
 

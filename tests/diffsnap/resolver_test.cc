@@ -174,7 +174,7 @@ TEST_F(ResolverTest, AHandleThatIsNotKnownIsLookedUpAgainBeforeItIsTaken) {
   EXPECT_EQ(Get(object).kind, Kind::kNotReady);
   // Made just before the object, and reported to the index just after it.
   bed_.AddSnapshot("secret", "snap-secret", support::kDriver, "", "their-namespace");
-  bed_.contents.OnAll(bed_.api.All(VolumeSnapshotContentType()));
+  bed_.contents_informer.OnAll(bed_.api.All(VolumeSnapshotContentType()));
   bed_.clock.Advance(ContentIndex::kLagMax);
   EXPECT_EQ(Get(object).kind, Kind::kFailure);
 }
@@ -183,7 +183,8 @@ TEST_F(ResolverTest, ABaseByItsHandleIsNotTakenWhenThereAreTooManyContents) {
   const Json object =
       bed_.Ask({{"targetVolumeSnapshotName", "tuesday"}, {"baseSnapshotHandle", "snap-monday"}});
   ContentIndex overfull(support::kDriver, 1);
-  overfull.OnAll(bed_.api.All(VolumeSnapshotContentType()));
+  k8s::Informer(ContentIndex::Watched(), {&overfull})
+      .OnAll(bed_.api.All(VolumeSnapshotContentType()));
   const auto resolution = Resolve(bed_.ctx, bed_.api, overfull, support::kDriver,
                                   support::As<objects::DifferentialSnapshot>(object));
   ASSERT_THAT(resolution, IsOk());

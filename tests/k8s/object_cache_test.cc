@@ -3,10 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
-#include <stop_token>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -50,6 +47,8 @@ WatchEvent Deleted(const Json& object) {
 
 class ObjectCacheTest : public testing::Test {
  protected:
+  ObjectCacheTest() { cache_.Add(informer_); }
+
   std::string StateOf(const std::string& name) const {
     const ObjectCache::Answer answer = cache_.Find(Key(name));
     switch (answer.presence) {
@@ -68,8 +67,7 @@ class ObjectCacheTest : public testing::Test {
   }
 
   ObjectCache cache_;
-  ObjectEventHandler& informer_ =
-      cache_.Add({.type = kConfigMaps, .namespace_name = "ns", .label_selector = "app=mover"});
+  Informer informer_{{.type = kConfigMaps, .namespace_name = "ns", .label_selector = "app=mover"}};
 };
 
 TEST_F(ObjectCacheTest, FindsWhatTheInformerDelivers) {
@@ -90,10 +88,12 @@ TEST_F(ObjectCacheTest, FindsWhatTheInformerDelivers) {
             Presence::kUnknown);
 }
 
-TEST_F(ObjectCacheTest, AListReplacesTheOneBefore) {
-  informer_.OnAll({Thing("a", 5, "one"), Thing("b", 6)});
-  informer_.OnAll({Thing("a", 9, "two")});
-  EXPECT_EQ(StateOf("a"), "two");
+TEST_F(ObjectCacheTest, AListEndsAnOwnObjectThatWasNeverDelivered) {
+  informer_.OnAll({});
+  Write(Thing("a", 5, "made"));
+  cache_.NoteCreateFailed(Key("b"));
+  informer_.OnAll({});
+  EXPECT_EQ(StateOf("a"), "absent");
   EXPECT_EQ(StateOf("b"), "absent");
 }
 
@@ -222,8 +222,8 @@ TEST_F(ObjectCacheTest, ListsWhatAnInformerDelivers) {
 }
 
 TEST_F(ObjectCacheTest, OfSeveralInformersTheNewestCounts) {
-  ObjectEventHandler& all =
-      cache_.Add({.type = kConfigMaps, .namespace_name = "", .label_selector = ""});
+  Informer all({.type = kConfigMaps});
+  cache_.Add(all);
   informer_.OnAll({Thing("a", 5, "one")});
   all.OnAll({Thing("a", 6, "two")});
   EXPECT_EQ(StateOf("a"), "two");
@@ -236,10 +236,10 @@ TEST_F(ObjectCacheTest, OfSeveralInformersTheNewestCounts) {
 // What ends an object must not be forgotten with it: an older version would be kept again.
 TEST(ObjectCacheFilterTest, WhatIsNotWorthKeepingIsUnknown) {
   ObjectCache cache;
-  ObjectEventHandler& informer = cache.Add(
-      {.type = kConfigMaps, .namespace_name = "ns", .label_selector = ""}, [](const Json& object) {
-        return GetString(object, {"data", "state"}) != "over";
-      });
+  Informer informer({.type = kConfigMaps, .namespace_name = "ns"});
+  cache.Add(informer, [](const Json& object) {
+    return GetString(object, {"data", "state"}) != "over";
+  });
   informer.OnAll({Thing("a", 5, "runs"), Thing("b", 5, "over")});
   EXPECT_EQ(cache.Find(Key("a")).presence, Presence::kFound);
   EXPECT_EQ(cache.Find(Key("b")).presence, Presence::kUnknown);
@@ -258,6 +258,8 @@ TEST(ObjectCacheFilterTest, WhatIsNotWorthKeepingIsUnknown) {
 
 class CachedClientTest : public testing::Test {
  protected:
+  CachedClientTest() { cache_.Add(informer_); }
+
   Json Map(const std::string& name, const std::string& state) {
     return Json{{"apiVersion", "v1"},
                 {"kind", "ConfigMap"},
@@ -279,8 +281,7 @@ class CachedClientTest : public testing::Test {
   support::FakeApiClient api_;
   CallContext ctx_;
   ObjectCache cache_;
-  ObjectEventHandler& informer_ =
-      cache_.Add({.type = kConfigMaps, .namespace_name = "ns", .label_selector = ""});
+  Informer informer_{{.type = kConfigMaps, .namespace_name = "ns"}};
   NotingClient client_{api_, cache_};
   CachedReader reader_{client_, &cache_};
 };
@@ -383,53 +384,6 @@ TEST_F(CachedClientTest, WithoutACacheEverythingIsRead) {
   EXPECT_THAT(plain.Get(ctx_, Key("a")), IsOk());
   EXPECT_THAT(plain.List(ctx_, kConfigMaps, "ns", {}), IsOk());
   EXPECT_EQ(api_.calls().size(), 2U);
-}
-
-// --- Informers
-
-// Notes what it is told.
-class Handler : public ObjectEventHandler {
- public:
-  Handler(std::string name, std::vector<std::string>& told) : name_(std::move(name)), told_(told) {}
-  void OnPage(const std::vector<Json>& objects, bool is_first) override {
-    told_.push_back(absl::StrCat(name_, is_first ? " first " : " page ", objects.size()));
-  }
-  void OnListed() override { told_.push_back(absl::StrCat(name_, " listed")); }
-  void OnEvent(const WatchEvent& event) override {
-    told_.push_back(absl::StrCat(name_, " ", k8s::Name(event.object)));
-    if (on_event) {
-      on_event();
-    }
-  }
-  std::function<void()> on_event;
-
- private:
-  const std::string name_;
-  std::vector<std::string>& told_;
-};
-
-TEST(InformerTest, OneListAndWatchServesAllHandlersInOrder) {
-  support::FakeApiClient api;
-  std::vector<std::string> told;
-  Handler one("one", told);
-  Handler two("two", told);
-  Informer informer({.type = kConfigMaps, .namespace_name = "ns", .label_selector = ""});
-  informer.Add(one);
-  informer.Add(two);
-  std::stop_source stop;
-  CallContext ctx = CallContext().WithTimeout(absl::Seconds(30));
-  ctx.stop = stop.get_token();
-  two.on_event = [&] { stop.request_stop(); };
-  std::jthread thread([&] { informer.Run(ctx, api).IgnoreError(); });
-  api.AwaitWatches(1);
-  api.Create({}, kConfigMaps, "ns",
-             Json{{"apiVersion", "v1"}, {"kind", "ConfigMap"}, {"metadata", {{"name", "a"}}}})
-      .IgnoreError();
-  thread.join();
-  EXPECT_THAT(told, ElementsAre("one first 0", "two first 0", "one listed", "two listed", "one a",
-                                "two a"));
-  EXPECT_EQ(api.CallCount("list", "configmaps"), 1);
-  EXPECT_EQ(api.CallCount("watch", "configmaps"), 1);
 }
 
 }  // namespace

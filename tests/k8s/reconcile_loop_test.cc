@@ -80,53 +80,44 @@ class ReconcileLoopTest : public testing::Test {
   CallContext ctx_{.deadline = absl::InfiniteDuration(), .stop = {}, .clock = &clock_};
   Notebook notebook_;
   bool leads_ = true;
-  ReconcileLoop loop_{{.type = kConfigMaps, .namespace_name = "ns", .label_selector = ""},
-                      notebook_,
-                      [this] { return leads_; },
-                      clock_};
+  ReconcileLoop loop_{kConfigMaps, notebook_, [this] { return leads_; }, clock_};
+  Informer informer_{{.type = kConfigMaps}, {&loop_}};
 };
 
 TEST_F(ReconcileLoopTest, WhatChangedIsLookedAtOnce) {
   EXPECT_FALSE(loop_.is_synced());
-  loop_.OnAll({Thing("a"), Thing("b")});
+  informer_.OnAll({Thing("a"), Thing("b")});
   EXPECT_TRUE(loop_.is_synced());
   EXPECT_THAT(Work(), ElementsAre("a", "b"));
   EXPECT_THAT(Work(), IsEmpty());
-  loop_.OnEvent({.kind = WatchEvent::Kind::kModified, .object = Thing("b", "2")});
+  informer_.OnEvent({.kind = WatchEvent::Kind::kModified, .object = Thing("b", "2")});
   EXPECT_THAT(Work(), ElementsAre("b2"));
-  loop_.OnEvent({.kind = WatchEvent::Kind::kModified, .object = Thing("b", "3")});
-  loop_.OnEvent({.kind = WatchEvent::Kind::kDeleted, .object = Thing("b", "3")});
+  informer_.OnEvent({.kind = WatchEvent::Kind::kModified, .object = Thing("b", "3")});
+  informer_.OnEvent({.kind = WatchEvent::Kind::kDeleted, .object = Thing("b", "3")});
   EXPECT_THAT(Work(), IsEmpty());
-  loop_.OnEvent({.kind = WatchEvent::Kind::kModified, .object = Thing("a", "4")});
-  loop_.OnAll({});
+  informer_.OnEvent({.kind = WatchEvent::Kind::kModified, .object = Thing("a", "4")});
+  informer_.OnAll({});
   EXPECT_THAT(Work(), IsEmpty());
 }
 
-TEST_F(ReconcileLoopTest, AListCountsWhenItIsWhole) {
-  loop_.OnPage({Thing("a"), Thing("b")}, /*is_first=*/true);
+TEST_F(ReconcileLoopTest, TheFirstListCountsWhenItIsWhole) {
+  informer_.OnPage({Thing("a")}, /*is_first=*/true);
   EXPECT_THAT(Work(), IsEmpty());
   EXPECT_FALSE(loop_.is_synced());
-  loop_.OnPage({Thing("b"), Thing("c")}, /*is_first=*/true);  // It had to begin again.
-  loop_.OnPage({Thing("d")}, /*is_first=*/false);
-  loop_.OnListed();
-  EXPECT_THAT(Work(), ElementsAre("b", "c", "d"));
-  loop_.OnPage({Thing("d", "2")}, /*is_first=*/true);
+  informer_.OnListed();
+  EXPECT_THAT(Work(), ElementsAre("a"));
+  informer_.OnPage({Thing("d", "2")}, /*is_first=*/true);
   EXPECT_THAT(Work(), ElementsAre("d2")) << "what is there already goes on meanwhile";
-  loop_.Enqueue("ns", "b");
-  EXPECT_THAT(Work(), ElementsAre("b"));
-  loop_.OnListed();
-  loop_.Enqueue("ns", "b");
-  EXPECT_THAT(Work(), IsEmpty());
 }
 
 TEST_F(ReconcileLoopTest, WhatIsOverIsNotHeld) {
   Json long_one = Thing("a");
   long_one["data"]["long"] = std::string(1000, 'x');
   long_one["metadata"]["managedFields"] = Json::array({1});
-  loop_.OnAll({long_one, Thing("b", "over")});
+  informer_.OnAll({long_one, Thing("b", "over")});
   EXPECT_THAT(Work(), ElementsAre("a"));
   EXPECT_EQ(notebook_.last, Thing("a"));
-  loop_.OnEvent({.kind = WatchEvent::Kind::kModified, .object = Thing("a", "over")});
+  informer_.OnEvent({.kind = WatchEvent::Kind::kModified, .object = Thing("a", "over")});
   loop_.Enqueue("ns", "a");
   loop_.Enqueue("ns", "b");
   EXPECT_THAT(Work(), IsEmpty());
@@ -134,7 +125,7 @@ TEST_F(ReconcileLoopTest, WhatIsOverIsNotHeld) {
 
 TEST_F(ReconcileLoopTest, ItsTimeComes) {
   notebook_.answers["a"] = {clock_.Now() + absl::Seconds(5)};
-  loop_.OnAll({Thing("a")});
+  informer_.OnAll({Thing("a")});
   EXPECT_THAT(Work(), ElementsAre("a"));
   clock_.Advance(absl::Seconds(4));
   EXPECT_THAT(Work(), IsEmpty());
@@ -144,7 +135,7 @@ TEST_F(ReconcileLoopTest, ItsTimeComes) {
 
 TEST_F(ReconcileLoopTest, WhoWakesItNeedNotKnowIt) {
   notebook_.answers["a"] = {clock_.Now() + absl::Hours(5)};
-  loop_.OnAll({Thing("a")});
+  informer_.OnAll({Thing("a")});
   EXPECT_THAT(Work(), ElementsAre("a"));
   loop_.Enqueue("ns", "a");
   loop_.Enqueue("ns", "unknown");
@@ -157,13 +148,13 @@ TEST_F(ReconcileLoopTest, WhatChangesWhileItIsLookedAtIsLookedAtAgain) {
     notebook_.on_look = nullptr;
     loop_.Enqueue("ns", "a");
   };
-  loop_.OnAll({Thing("a")});
+  informer_.OnAll({Thing("a")});
   EXPECT_THAT(Work(), ElementsAre("a", "a"));
 }
 
 TEST_F(ReconcileLoopTest, AfterAnErrorItIsLookedAtSoon) {
   notebook_.answers["a"] = {absl::UnavailableError("away"), absl::AbortedError("changed")};
-  loop_.OnAll({Thing("a")});
+  informer_.OnAll({Thing("a")});
   EXPECT_THAT(Work(), ElementsAre("a"));
   clock_.Advance(absl::Seconds(2));
   EXPECT_THAT(Work(), ElementsAre("a"));
@@ -176,7 +167,7 @@ TEST_F(ReconcileLoopTest, AfterAnErrorItIsLookedAtSoon) {
 TEST_F(ReconcileLoopTest, ErrorsInARowAreRetriedLessAndLessOften) {
   const absl::Status away = absl::UnavailableError("away");
   notebook_.answers["a"] = {away, away, away, away, away, away, clock_.Now(), away};
-  loop_.OnAll({Thing("a")});
+  informer_.OnAll({Thing("a")});
   EXPECT_THAT(Work(), ElementsAre("a"));
   for (const int seconds : {2, 4, 8, 16, 30}) {
     clock_.Advance(absl::Seconds(seconds) - absl::Milliseconds(1));
@@ -191,11 +182,11 @@ TEST_F(ReconcileLoopTest, ErrorsInARowAreRetriedLessAndLessOften) {
 }
 
 TEST_F(ReconcileLoopTest, WhoHasBeenDueForTheLongestComesFirst) {
-  loop_.OnAll({Thing("a"), Thing("b"), Thing("c")});
+  informer_.OnAll({Thing("a"), Thing("b"), Thing("c")});
   EXPECT_THAT(Work(), ElementsAre("a", "b", "c"));
   loop_.Enqueue("ns", "c");
   clock_.Advance(absl::Seconds(1));
-  loop_.OnEvent({.kind = WatchEvent::Kind::kModified, .object = Thing("a", "2")});
+  informer_.OnEvent({.kind = WatchEvent::Kind::kModified, .object = Thing("a", "2")});
   loop_.Enqueue("ns", "b");
   clock_.Advance(absl::Seconds(1));
   loop_.Enqueue("ns", "c");
@@ -228,7 +219,7 @@ TEST_F(ReconcileLoopTest, NoObjectStarvesUnderOverload) {
     }
     leads_ = clock_.Uptime() - begun < absl::Seconds(30);
   };
-  loop_.OnAll(things);
+  informer_.OnAll(things);
   Work();
   for (const auto& [name, seen] : last) {
     longest = std::max(longest, clock_.Uptime() - seen);
@@ -238,7 +229,7 @@ TEST_F(ReconcileLoopTest, NoObjectStarvesUnderOverload) {
 
 TEST_F(ReconcileLoopTest, WhoDoesNotLeadOnlyFollows) {
   leads_ = false;
-  loop_.OnAll({Thing("a")});
+  informer_.OnAll({Thing("a")});
   EXPECT_THAT(Work(), IsEmpty());
   leads_ = true;
   EXPECT_THAT(Work(), ElementsAre("a"));
@@ -334,7 +325,7 @@ class WorkingLoopTest : public testing::Test {
     working_.join();
   }
   void Change(const std::string& name) {
-    loop_.OnEvent({.kind = WatchEvent::Kind::kModified, .object = Thing(name)});
+    informer_.OnEvent({.kind = WatchEvent::Kind::kModified, .object = Thing(name)});
   }
 
   support::FakeClock clock_;
@@ -343,17 +334,15 @@ class WorkingLoopTest : public testing::Test {
       .deadline = absl::InfiniteDuration(), .stop = stop_.get_token(), .clock = &clock_};
   Gate gate_;
   std::atomic<bool> leads_ = true;
-  ReconcileLoop loop_{{.type = kConfigMaps, .namespace_name = "ns", .label_selector = ""},
-                      gate_,
-                      [this] { return leads_.load(); },
-                      clock_,
+  ReconcileLoop loop_{kConfigMaps, gate_, [this] { return leads_.load(); }, clock_,
                       /*concurrent=*/2};
+  Informer informer_{{.type = kConfigMaps}, {&loop_}};
   std::thread working_{[this] { loop_.Work(ctx_); }};
 };
 
 TEST_F(WorkingLoopTest, OneThatTakesLongHoldsNoneOfTheOthersUp) {
   gate_.Hold("a");
-  loop_.OnAll({Thing("a"), Thing("b"), Thing("c")});
+  informer_.OnAll({Thing("a"), Thing("b"), Thing("c")});
   gate_.AwaitLooks("a", 1);
   gate_.AwaitLooks("b", 1);
   gate_.AwaitLooks("c", 1);
@@ -364,13 +353,13 @@ TEST_F(WorkingLoopTest, OneThatTakesLongHoldsNoneOfTheOthersUp) {
 
 TEST_F(WorkingLoopTest, NoObjectIsWorkedAtByTwoAtOnce) {
   gate_.Hold("a");
-  loop_.OnAll({Thing("a"), Thing("b")});
+  informer_.OnAll({Thing("a"), Thing("b")});
   gate_.AwaitLooks("a", 1);
   gate_.AwaitLooks("b", 1);
   Change("a");
   Change("b");
   gate_.AwaitLooks("b", 2);
-  loop_.OnEvent({.kind = WatchEvent::Kind::kDeleted, .object = Thing("a")});
+  informer_.OnEvent({.kind = WatchEvent::Kind::kDeleted, .object = Thing("a")});
   Change("a");  // Made again.
   Change("b");
   gate_.AwaitLooks("b", 3);
@@ -383,7 +372,7 @@ TEST_F(WorkingLoopTest, NoObjectIsWorkedAtByTwoAtOnce) {
 TEST_F(WorkingLoopTest, WithoutTheLeadNothingGoesOn) {
   gate_.Hold("a");
   gate_.Hold("b");
-  loop_.OnAll({Thing("a"), Thing("b")});
+  informer_.OnAll({Thing("a"), Thing("b")});
   gate_.AwaitLooks("a", 1);
   gate_.AwaitLooks("b", 1);
   leads_ = false;
@@ -412,14 +401,15 @@ TEST_F(ReconcileLoopTest, FollowsAndWorksUntilItIsStopped) {
   support::FakeApiClient api(clock_);
   Marker marker(api);
   ReconcileLoop loop(
-      {.type = kConfigMaps, .namespace_name = "ns", .label_selector = ""}, marker,
-      [] { return true; }, clock_);
+      kConfigMaps, marker, [] { return true; }, clock_);
   std::stop_source stop;
   CallContext ctx = ctx_;
   ctx.stop = stop.get_token();
   clock_.SetAutoAdvance(true);
   absl::Status ended;
-  std::jthread following([&] { ended = loop.ListAndWatch(ctx, api); });
+  std::jthread following([&] {
+    ended = Informer({.type = kConfigMaps, .namespace_name = "ns"}, {&loop}).Run(ctx, api);
+  });
   std::jthread working([&] { loop.Work(ctx); });
   api.AwaitWatches(1);
   api.Seed(kConfigMaps, Thing("a"));
@@ -444,10 +434,13 @@ Json Stored(const std::string& name, int version, const std::string& state = "")
 
 class CachedReconcileLoopTest : public testing::Test {
  protected:
-  // As the handlers of one informer.
+  CachedReconcileLoopTest() {
+    cache_.Add(informer_, [this](const Json& object) { return notebook_.Concerns(object); });
+    informer_.Add(loop_);
+  }
+
   void Tell(const Json& object) {
-    kept_.OnEvent({.kind = WatchEvent::Kind::kModified, .object = object});
-    loop_.OnEvent({.kind = WatchEvent::Kind::kModified, .object = object});
+    informer_.OnEvent({.kind = WatchEvent::Kind::kModified, .object = object});
   }
   void Write(const Json& object) {
     cache_.NoteWritten(cache_.Begin(), {kConfigMaps, "ns", k8s::Name(object)}, object);
@@ -470,16 +463,14 @@ class CachedReconcileLoopTest : public testing::Test {
   CallContext ctx_{.deadline = absl::InfiniteDuration(), .stop = {}, .clock = &clock_};
   Notebook notebook_;
   const WatchedObjects objects_{.type = kConfigMaps, .namespace_name = "ns", .label_selector = ""};
+  Informer informer_{objects_};
   ObjectCache cache_;
-  ObjectEventHandler& kept_ =
-      cache_.Add(objects_, [this](const Json& object) { return notebook_.Concerns(object); });
-  ReconcileLoop loop_{objects_, notebook_, [] { return true; }, clock_, 1, &cache_};
+  ReconcileLoop loop_{objects_.type, notebook_, [] { return true; }, clock_, 1, &cache_};
   bool acted_ = false;
 };
 
 TEST_F(CachedReconcileLoopTest, LooksAtWhatTheCacheHas) {
-  kept_.OnAll({Stored("a", 5, "1")});
-  loop_.OnAll({Stored("a", 5, "1")});
+  informer_.OnAll({Stored("a", 5, "1")});
   Write(Stored("a", 6, "2"));
   EXPECT_THAT(Work(), ElementsAre("a2"));
   Tell(Stored("b", 7, "1"));
@@ -489,8 +480,7 @@ TEST_F(CachedReconcileLoopTest, LooksAtWhatTheCacheHas) {
 TEST_F(CachedReconcileLoopTest, ItsOwnChangeDoesNotMakeAnObjectDue) {
   notebook_.answers["a"] = {clock_.Now() + absl::Seconds(5)};
   WhileLooking([&] { Write(Stored("a", 6, "2")); });
-  kept_.OnAll({Stored("a", 5, "1")});
-  loop_.OnAll({Stored("a", 5, "1")});
+  informer_.OnAll({Stored("a", 5, "1")});
   EXPECT_THAT(Work(), ElementsAre("a1"));
   Tell(Stored("a", 6, "2"));
   EXPECT_THAT(Work(), IsEmpty());
@@ -506,8 +496,7 @@ TEST_F(CachedReconcileLoopTest, NorDoesOneThatIsToldBeforeItIsAnswered) {
     Tell(Stored("a", 6, "2"));
     Write(Stored("a", 6, "2"));
   });
-  kept_.OnAll({Stored("a", 5, "1")});
-  loop_.OnAll({Stored("a", 5, "1")});
+  informer_.OnAll({Stored("a", 5, "1")});
   EXPECT_THAT(Work(), ElementsAre("a1"));
 }
 
@@ -516,8 +505,7 @@ TEST_F(CachedReconcileLoopTest, AChangeByAnotherOrAWakeMeanwhileMakesItDue) {
     Write(Stored("a", 6, "2"));
     Tell(Stored("a", 7, "3"));
   });
-  kept_.OnAll({Stored("a", 5, "1")});
-  loop_.OnAll({Stored("a", 5, "1")});
+  informer_.OnAll({Stored("a", 5, "1")});
   EXPECT_THAT(Work(), ElementsAre("a1", "a3"));
   WhileLooking([&] {
     loop_.Enqueue("ns", "a");
@@ -530,8 +518,7 @@ TEST_F(CachedReconcileLoopTest, AChangeByAnotherOrAWakeMeanwhileMakesItDue) {
 }
 
 TEST_F(CachedReconcileLoopTest, WhatTheCacheCannotKeepIsHeldHere) {
-  kept_.OnAll({Thing("a", "1")});
-  loop_.OnAll({Thing("a", "1")});
+  informer_.OnAll({Thing("a", "1")});
   EXPECT_THAT(Work(), ElementsAre("a1"));
   Tell(Thing("a", "2"));
   EXPECT_THAT(Work(), ElementsAre("a2"));
@@ -540,8 +527,7 @@ TEST_F(CachedReconcileLoopTest, WhatTheCacheCannotKeepIsHeldHere) {
 TEST_F(CachedReconcileLoopTest, AnErrorAfterAnOwnChangeIsTriedAgain) {
   notebook_.answers["a"] = {absl::UnavailableError("away")};
   WhileLooking([&] { Write(Stored("a", 6, "2")); });
-  kept_.OnAll({Stored("a", 5, "1")});
-  loop_.OnAll({Stored("a", 5, "1")});
+  informer_.OnAll({Stored("a", 5, "1")});
   EXPECT_THAT(Work(), ElementsAre("a1"));
   Tell(Stored("a", 6, "2"));
   EXPECT_THAT(Work(), IsEmpty());
@@ -552,8 +538,7 @@ TEST_F(CachedReconcileLoopTest, AnErrorAfterAnOwnChangeIsTriedAgain) {
 TEST_F(CachedReconcileLoopTest, WhatThisProcessHasEndedIsNotLookedAtAgain) {
   notebook_.answers["a"] = {clock_.Now()};
   WhileLooking([&] { Write(Stored("a", 6, "over")); });
-  kept_.OnAll({Stored("a", 5, "1"), Stored("b", 5)});
-  loop_.OnAll({Stored("a", 5, "1"), Stored("b", 5)});
+  informer_.OnAll({Stored("a", 5, "1"), Stored("b", 5)});
   EXPECT_THAT(Work(), ElementsAre("a1", "b"));
   loop_.Enqueue("ns", "a");
   EXPECT_THAT(Work(), IsEmpty());
@@ -563,9 +548,9 @@ TEST_F(CachedReconcileLoopTest, WhatThisProcessHasEndedIsNotLookedAtAgain) {
 
 TEST_F(ReconcileLoopTest, TheFiguresOfItsQueue) {
   EXPECT_EQ(loop_.figures().due, 0);
-  loop_.OnAll({Thing("a"), Thing("b"), Thing("c")});
+  informer_.OnAll({Thing("a"), Thing("b"), Thing("c")});
   clock_.Advance(absl::Seconds(3));
-  loop_.OnEvent({.kind = WatchEvent::Kind::kModified, .object = Thing("d")});
+  informer_.OnEvent({.kind = WatchEvent::Kind::kModified, .object = Thing("d")});
   clock_.Advance(absl::Seconds(2));
   QueueFigures figures = loop_.figures();
   EXPECT_EQ(figures.due, 4);

@@ -360,10 +360,10 @@ class FullCluster {
   }
 
   void TellAll(Controller& controller) const {
-    controller.volumes().OnAll(volumes_);
-    controller.engines().OnAll(engine_objects_);
-    controller.attachments().OnAll(attachments_);
-    controller.snapshots().OnAll(snapshots_);
+    k8s::Informer({}, {&controller.volumes()}).OnAll(volumes_);
+    k8s::Informer({}, {&controller.engines()}).OnAll(engine_objects_);
+    k8s::Informer({}, {&controller.attachments()}).OnAll(attachments_);
+    k8s::Informer({}, {&controller.snapshots()}).OnAll(snapshots_);
   }
 
   support::FakeClock clock;

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "k8s/api_client.h"
-#include "k8s/list_watch.h"
+#include "k8s/informer.h"
 #include "tests/support/longhorn/admission.h"
 #include "tests/support/longhorn/engine.h"
 #include "tests/support/longhorn/record_table.h"

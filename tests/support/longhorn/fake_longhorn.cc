@@ -34,7 +34,7 @@ FakeLonghorn::FakeLonghorn(ControllerOptions options) : options_(std::move(optio
     api_.OnEvent(kind.type.plural, [this, follow = kind.follow](support::FakeApiClient&,
                                                                 const k8s::WatchEvent& event) {
       if (controller_ != nullptr) {
-        (*controller_.*follow)().OnEvent(event);
+        k8s::Informer({}, {&(*controller_.*follow)()}).OnEvent(event);
       }
     });
   }
@@ -46,7 +46,7 @@ void FakeLonghorn::StartManager() {
   controller_ = std::make_unique<Controller>(api_, engines_, clock_, options_);
   controller_->SetSwitches(switches_);
   for (const WatchedKind& kind : WatchedKinds()) {
-    (*controller_.*kind.follow)().OnAll(api_.All(kind.type));
+    k8s::Informer({}, {&(*controller_.*kind.follow)()}).OnAll(api_.All(kind.type));
   }
 }
 

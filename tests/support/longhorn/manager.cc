@@ -6,7 +6,7 @@
 #include "base/call_context.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
-#include "k8s/list_watch.h"
+#include "k8s/informer.h"
 #include "tests/support/longhorn/kinds.h"
 #include "tests/support/longhorn/webhook_server.h"
 
@@ -55,7 +55,7 @@ void Manager::StartThreads() {
                                                           .namespace_name = options_.namespace_name,
                                                           .label_selector = ""},
                            to = handler](const std::stop_token& stop) {
-      k8s::ListAndWatch({.stop = stop}, api_, followed, *to).IgnoreError();
+      k8s::Informer(followed, {to}).Run({.stop = stop}, api_).IgnoreError();
     });
   }
   threads_.emplace_back(

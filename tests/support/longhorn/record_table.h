@@ -4,14 +4,13 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/json.h"
 #include "k8s/api_client.h"
-#include "k8s/list_watch.h"
+#include "k8s/informer.h"
 #include "k8s/object.h"
 
 namespace csidelta::longhorn_stand_in {
@@ -29,37 +28,11 @@ class RecordTable : public k8s::ObjectEventHandler {
   RecordTable(std::string namespace_name, Read read, Changed changed)
       : namespace_(std::move(namespace_name)), read_(read), changed_(std::move(changed)) {}
 
-  void OnPage(const std::vector<Json>& objects, bool is_first) override {
-    if (is_first) {
-      listed_.clear();
-    }
-    for (const Json& object : objects) {
-      listed_.insert(k8s::Name(object));
-      Put(object);
-    }
-  }
+  void OnObjectChanged(const Json& object) override { Put(object); }
+  void OnObjectDeleted(const k8s::ObjectId& id, const Json* /*last*/) override { Drop(id.name); }
   void OnListed() override {
-    std::set<std::string> gone;
-    {
-      std::scoped_lock lock(mutex_);
-      for (const auto& [name, record] : records_) {
-        if (!listed_.contains(name)) {
-          gone.insert(name);
-        }
-      }
-      is_synced_ = true;
-    }
-    listed_.clear();
-    for (const std::string& name : gone) {
-      Drop(name);
-    }
-  }
-  void OnEvent(const k8s::WatchEvent& event) override {
-    if (event.kind == k8s::WatchEvent::Kind::kDeleted) {
-      Drop(k8s::Name(event.object));
-    } else {
-      Put(event.object);
-    }
+    std::scoped_lock lock(mutex_);
+    is_synced_ = true;
   }
 
   std::optional<Record> Find(const std::string& name) const {
@@ -120,7 +93,6 @@ class RecordTable : public k8s::ObjectEventHandler {
   mutable std::mutex mutex_;
   std::map<std::string, Record> records_;  // Guarded by mutex_.
   bool is_synced_ = false;                 // Guarded by mutex_.
-  std::set<std::string> listed_;           // Of the list that is being read; its follower's own.
 };
 
 }  // namespace csidelta::longhorn_stand_in
