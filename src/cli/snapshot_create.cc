@@ -22,9 +22,9 @@
 #include "cli/run_program.h"
 #include "cli/snapshot_text.h"
 #include "cli/text.h"
+#include "csi/driver_error.h"
 #include "k8s/api_client.h"
 #include "objects/volume_snapshot.h"
-#include "snapshots/creation_failure.h"
 #include "snapshots/group_creation.h"
 #include "snapshots/snapshot_creation.h"
 #include "snapshots/snapshot_inventory.h"
@@ -94,7 +94,7 @@ class SnapshotCreateCommand : public Command {
   struct GroupPlan {
     std::optional<snapshots::GroupChoice> choice;  // nothing: one by one
     std::string why_not;
-    snapshots::RoomInDriver on_full;
+    csi::RoomInDriver on_full;
   };
 
   snapshots::RetentionRequest Retention(const std::vector<CreationRequest>& requests) const;
@@ -114,9 +114,8 @@ class SnapshotCreateCommand : public Command {
                    absl::StatusOr<std::vector<Outcome>>& created) const;
 
   // What is called while the driver has no room for a snapshot of these: one at a time.
-  snapshots::RoomInDriver MakerOfRoom(const CallContext& ctx, k8s::ApiClient& api, Console& console,
-                                      const std::vector<CreationRequest>& requests,
-                                      Mutex& mutex) const;
+  csi::RoomInDriver MakerOfRoom(const CallContext& ctx, k8s::ApiClient& api, Console& console,
+                                const std::vector<CreationRequest>& requests, Mutex& mutex) const;
 
   // Room in the quotas for `one` and as many like it as are needed.
   static absl::Status MakeRoom(Session& session, snapshots::RoomMaker& room,
@@ -357,7 +356,7 @@ ExitCode SnapshotCreateCommand::ApplyRules(const CallContext& ctx, k8s::ApiClien
 std::vector<Outcome*> SnapshotCreateCommand::Lacking(std::vector<Outcome>& outcomes) {
   std::vector<Outcome*> lacking;
   for (Outcome& one : outcomes) {
-    if (snapshots::OutOfRoom(one.creation.status()).has_value()) {
+    if (csi::OutOfRoom(one.creation.status()).has_value()) {
       lacking.push_back(&one);
     }
   }
@@ -372,7 +371,7 @@ void SnapshotCreateCommand::ExplainLack(const CallContext& ctx, k8s::ApiClient& 
         snapshots::ExplainRoom(ctx, api, Retention(requests), refused, static_cast<int>(needed)));
   };
   if (!created.ok()) {
-    if (snapshots::OutOfRoom(created.status()).has_value()) {
+    if (csi::OutOfRoom(created.status()).has_value()) {
       created = explained(created.status(), requests.size());
     }
     return;
@@ -385,9 +384,10 @@ void SnapshotCreateCommand::ExplainLack(const CallContext& ctx, k8s::ApiClient& 
   }
 }
 
-snapshots::RoomInDriver SnapshotCreateCommand::MakerOfRoom(
-    const CallContext& ctx, k8s::ApiClient& api, Console& console,
-    const std::vector<CreationRequest>& requests, Mutex& mutex) const {
+csi::RoomInDriver SnapshotCreateCommand::MakerOfRoom(const CallContext& ctx, k8s::ApiClient& api,
+                                                     Console& console,
+                                                     const std::vector<CreationRequest>& requests,
+                                                     Mutex& mutex) const {
   return [&ctx, &api, &console, &mutex, retention = Retention(requests),
           timeout = timeout_.value_or(kTimeout)](const absl::Status& refused) {
     const MutexLock lock(mutex);
@@ -436,7 +436,7 @@ void SnapshotCreateCommand::TryAgainWithRoom(const CallContext& ctx, k8s::ApiCli
                                              absl::StatusOr<std::vector<Outcome>>& created) const {
   for (int rounds = 0; rounds < kRoomRoundsMax; ++rounds) {
     if (!created.ok()) {  // of a group
-      if (!snapshots::OutOfRoom(created.status()).has_value()) {
+      if (!csi::OutOfRoom(created.status()).has_value()) {
         return;
       }
       const absl::Status made = MakeRoom(session, room, requests.front(), requests.size());

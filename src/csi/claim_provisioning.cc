@@ -91,18 +91,6 @@ bool IsProvisionerOf(absl::string_view provisioner, absl::string_view driver) {
          (absl::StartsWith(provisioner, kInTreePrefix) && provisioner != kNoProvisioner);
 }
 
-bool IsDefiniteRefusal(absl::string_view message) {
-  return absl::StrContains(message, "code = NotFound") ||
-         absl::StrContains(message, "code = InvalidArgument") ||
-         absl::StrContains(message, "code = OutOfRange") ||
-         absl::StrContains(message, "code = Unimplemented") ||
-         // Longhorn's, with "code = Internal": the snapshot or its volume is gone.
-         (absl::StrContains(message, "failed to verify data source") &&
-          absl::StrContains(message, "not found")) ||
-         absl::StrContains(message, "is less than the size") ||
-         absl::StrContains(message, "modifies the mode of the source volume");
-}
-
 absl::StatusOr<bool> WaitsForFirstConsumer(const CallContext& ctx, k8s::ApiClient& api,
                                            absl::string_view storage_class) {
   if (storage_class.empty()) {

@@ -28,10 +28,6 @@ absl::StatusOr<ProvisioningNews> ReadProvisioningNews(const CallContext& ctx, k8
 // names, which are migrated to CSI drivers, fit any. Pure.
 bool IsProvisionerOf(absl::string_view provisioner, absl::string_view driver);
 
-// Whether `message`, of a provisioner's ProvisioningFailed event, is an answer that repeating the
-// request will not change: the snapshot is not there, or the request can never be met. Pure.
-bool IsDefiniteRefusal(absl::string_view message);
-
 // Whether a StorageClass leaves its volumes unmade until a pod uses them. False for one that does
 // not exist, and for "".
 absl::StatusOr<bool> WaitsForFirstConsumer(const CallContext& ctx, k8s::ApiClient& api,

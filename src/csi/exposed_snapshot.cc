@@ -11,6 +11,7 @@
 #include "csi/claim_provisioning.h"
 #include "csi/claim_release.h"
 #include "csi/drop.h"
+#include "csi/driver_error.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_state.h"
 #include "csi/static_content.h"

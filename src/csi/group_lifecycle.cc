@@ -16,6 +16,7 @@
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/drop.h"
+#include "csi/driver_error.h"
 #include "csi/lease_wait.h"
 #include "csi/retry.h"
 #include "csi/volume_lease.h"
@@ -110,7 +111,7 @@ class GroupMaker {
         env_(env),
         request_(request),
         turn_(lease),
-        word_(MessageAbout(ToString(request))) {}
+        errors_(ErrorsOf(ToString(request))) {}
 
   absl::StatusOr<TakenGroup> Make();
 
@@ -128,11 +129,11 @@ class GroupMaker {
   absl::StatusOr<VolumeGroupSnapshot> Ensure();
   absl::StatusOr<VolumeGroupSnapshot> EnsureOnce();
 
-  DriverMessage MessageAbout(std::string of) const {
-    return DriverMessage(std::move(of), "snapshot handle", request_.backup.csi_snapshot_timeout);
+  DriverErrors ErrorsOf(std::string what) const {
+    return DriverErrors(*ctx_.clock, std::move(what), request_.backup.csi_snapshot_timeout);
   }
 
-  absl::Status Hear(const std::string& error);
+  absl::Status CheckError(const std::string& error);
   absl::Status DeletedByAnother(absl::string_view kind, absl::string_view name) const;
   absl::Status AwaitBinding(LeaseWaiter& waiter, VolumeGroupSnapshot& group);
 
@@ -172,14 +173,13 @@ class GroupMaker {
 
   // Removes what became unreferenced, in its own time. The name alone tells it, because the answer
   // to the request that created it may have been lost.
-  void CleanUp();
-  absl::Status TryCleanUp(const CallContext& after);
+  absl::Status CleanUp(const absl::Status& status);
 
   const CallContext& ctx_;
   const Environment& env_;
   const GroupRequest& request_;
   VolumeLease& turn_;
-  DriverMessage word_;
+  DriverErrors errors_;
   std::string error_looked_at_;
   absl::Time answered_at_ = absl::InfiniteFuture();
   std::vector<std::string> marked_;  // claims that may carry the label
@@ -190,7 +190,7 @@ absl::StatusOr<TakenGroup> GroupMaker::Make() {
   absl::StatusOr<TakenGroup> taken = Try();
   Unmark();
   if (!taken.ok()) {
-    CleanUp();
+    return CleanUp(taken.status());
   }
   return taken;
 }
@@ -206,7 +206,7 @@ absl::StatusOr<TakenGroup> GroupMaker::Try() {
   if (status.ok()) {
     status = AwaitContent(waiter, taken);
   }
-  RETURN_IF_ERROR(Blame(word_.AddTo(status)));
+  RETURN_IF_ERROR(Blame(errors_.Explain(status)));
   std::map<std::string, VolumeSnapshot> snapshots;
   RETURN_IF_ERROR(AwaitMembers(waiter, taken.group, snapshots));
   for (const PlannedGroupMember& member : planned_) {
@@ -276,11 +276,11 @@ absl::StatusOr<VolumeGroupSnapshot> GroupMaker::EnsureOnce() {
   return group;
 }
 
-absl::Status GroupMaker::Hear(const std::string& error) {
-  if (absl::StrContains(error, "code = Unimplemented ")) {
+absl::Status GroupMaker::CheckError(const std::string& error) {
+  if (ReportsNoSuchCall(error)) {
     return absl::UnimplementedError(absl::StrCat("the driver makes no volume groups: ", error));
   }
-  return word_.Hear(error, ctx_.clock->Now());
+  return errors_.Check(error);
 }
 
 absl::Status GroupMaker::DeletedByAnother(absl::string_view kind, absl::string_view name) const {
@@ -297,7 +297,7 @@ absl::Status GroupMaker::AwaitBinding(LeaseWaiter& waiter, VolumeGroupSnapshot& 
           return DeletedByAnother("VolumeGroupSnapshot", made.name());
         }
         group = *now;
-        RETURN_IF_ERROR(Hear(now->error_message()));
+        RETURN_IF_ERROR(CheckError(now->error_message()));
         if (now->bound_content().empty()) {
           RETURN_IF_ERROR(CheckMarks());
           return false;
@@ -308,10 +308,10 @@ absl::Status GroupMaker::AwaitBinding(LeaseWaiter& waiter, VolumeGroupSnapshot& 
 }
 
 absl::Status GroupMaker::CheckMarks() {
-  if (word_.error().empty() || word_.error() == error_looked_at_) {
+  if (errors_.last().empty() || errors_.last() == error_looked_at_) {
     return absl::OkStatus();
   }
-  error_looked_at_ = word_.error();
+  error_looked_at_ = errors_.last();
   const auto marked = objects::List<PersistentVolumeClaim>(
       ctx_, env_.api, request_.namespace_name,
       {.label_selector = absl::StrCat(objects::kGroupMarkLabel, "=", GroupMark(request_))});
@@ -352,7 +352,7 @@ absl::Status GroupMaker::AwaitContent(LeaseWaiter& waiter, TakenGroup& taken) {
         }
         taken.content = *content;
         RETURN_IF_ERROR(CheckVolumes(*content));
-        RETURN_IF_ERROR(Hear(content->error_message()));
+        RETURN_IF_ERROR(CheckError(content->error_message()));
         if (content->handle_or_source().empty()) {
           return false;
         }
@@ -420,10 +420,10 @@ absl::Status GroupMaker::CheckVolumes(const VolumeGroupSnapshotContent& content)
 
 absl::Status GroupMaker::AwaitMembers(LeaseWaiter& waiter, const VolumeGroupSnapshot& group,
                                       std::map<std::string, VolumeSnapshot>& snapshots) {
-  std::map<std::string, DriverMessage> missing;
+  std::map<std::string, DriverErrors> missing;
   for (const PlannedGroupMember& member : planned_) {
-    missing.emplace(member.pvc, MessageAbout(absl::StrCat(ClaimText(request_, member.pvc), " in ",
-                                                          ToString(request_))));
+    missing.emplace(member.pvc, ErrorsOf(absl::StrCat(ClaimText(request_, member.pvc), " in ",
+                                                      ToString(request_))));
   }
   const absl::Status status = waiter.WaitForAmong<VolumeSnapshot>(
       request_.namespace_name, [&](const VolumeSnapshot* snapshot) -> absl::StatusOr<bool> {
@@ -435,23 +435,23 @@ absl::Status GroupMaker::AwaitMembers(LeaseWaiter& waiter, const VolumeGroupSnap
           return DeletedByAnother("VolumeSnapshot",
                                   absl::StrCat(snapshot->name(), " of claim ", member->first));
         }
-        RETURN_IF_ERROR(member->second.Hear(snapshot->error_message(), ctx_.clock->Now()));
+        RETURN_IF_ERROR(member->second.Check(snapshot->error_message()));
         if (!snapshot->bound_content().empty() && !snapshot->group_snapshot().empty()) {
           snapshots.insert_or_assign(member->first, *snapshot);
           missing.erase(member);
         }
         return missing.empty();
       });
-  for (const auto& [claim, word] : missing) {
-    if (!word.error().empty()) {
-      return word.AddTo(status);
+  for (const auto& [claim, errors] : missing) {
+    if (!errors.last().empty()) {
+      return errors.Explain(status);
     }
   }
-  return missing.empty() ? status : missing.begin()->second.AddTo(status);
+  return missing.empty() ? status : missing.begin()->second.Explain(status);
 }
 
 absl::Status GroupMaker::Blame(const absl::Status& status) const {
-  const std::string& error = word_.error();
+  const std::string& error = errors_.last();
   if (status.ok() || error.empty()) {
     return status;
   }
@@ -511,23 +511,19 @@ absl::StatusOr<Kind> GroupMaker::Patch(const k8s::ObjectKey& key, const objects:
   return RetryTransient(ctx_, [&] { return objects::Apply<Kind>(ctx_, env_.api, key, patch); });
 }
 
-void GroupMaker::CleanUp() {
-  const absl::Status removed = CleanUpInGracePeriod(
-      *ctx_.clock, [this](const CallContext& after) { return TryCleanUp(after); });
-  if (!removed.ok()) {
-    CSIDELTA_LOG(kWarn, "a volume group snapshot is left behind",
-                 {"namespace", request_.namespace_name},
-                 {"volume_group_snapshot", GroupName(request_)}, {"status", removed.ToString()});
-  }
-}
-
-absl::Status GroupMaker::TryCleanUp(const CallContext& after) {
-  ASSIGN_OR_RETURN(const auto group,
-                   objects::Find<VolumeGroupSnapshot>(after, env_.api, KeyOf(request_)));
-  // One that entered the archive is referenced, and no sweep removes it.
-  const bool is_orphaned =
-      group.has_value() && IsManaged(*group, request_.backup) && !EnteredArchive(*group);
-  return is_orphaned ? DropSnapshot(after, env_.api, *group, Data::kDelete) : absl::OkStatus();
+absl::Status GroupMaker::CleanUp(const absl::Status& status) {
+  return CleanUpAfter(
+      status, *ctx_.clock, absl::StrCat("VolumeGroupSnapshot ", GroupName(request_)),
+      [this](const CallContext& after) -> absl::StatusOr<std::string> {
+        ASSIGN_OR_RETURN(const auto group,
+                         objects::Find<VolumeGroupSnapshot>(after, env_.api, KeyOf(request_)));
+        // One that entered the archive is referenced, and no sweep removes it.
+        if (!group.has_value() || !IsManaged(*group, request_.backup) || EnteredArchive(*group)) {
+          return "";
+        }
+        RETURN_IF_ERROR(DropSnapshot(after, env_.api, *group, Data::kDelete));
+        return " was deleted again";
+      });
 }
 
 }  // namespace

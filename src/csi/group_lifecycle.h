@@ -103,7 +103,7 @@ std::optional<absl::Duration> FreezeWindow(const objects::VolumeGroupSnapshot& g
 //   ALREADY_EXISTS       something else stands under the name
 //   NOT_FOUND            another client deleted the group or a member meanwhile
 // and what the API server says. Messages name the claim that is to blame where that is known. After
-// any error nothing of the group is left, or the log names what is.
+// any error nothing of the group is left, or the message names what is.
 absl::StatusOr<TakenGroup> TakeGroup(const CallContext& ctx, const Environment& env,
                                      const GroupRequest& request);
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
@@ -16,43 +15,11 @@ namespace {
 
 using objects::VolumeSnapshot;
 
-// An API server that has just started refuses everybody until it knows its roles.
-constexpr absl::Duration kRefusalGracePeriod = absl::Seconds(15);
-constexpr absl::Duration kRefusalPause = absl::Milliseconds(500);
-
-// Whether `status` may be the answer of an API server that is starting.
-bool MayBeStarting(const absl::Status& status) {
-  return absl::IsPermissionDenied(status) || absl::IsUnauthenticated(status) ||
-         absl::IsNotFound(status) || IsRetryable(status);
-}
-
 bool IsOneBeingTaken(const VolumeSnapshot& snapshot, const OtherSnapshots& others, absl::Time now) {
   return others.concerns(snapshot) && IsBeingTaken(snapshot, now);
 }
 
-bool IsRefusal(absl::string_view error) {
-  for (const absl::string_view code :
-       {"InvalidArgument", "NotFound", "OutOfRange", "ResourceExhausted", "Unimplemented"}) {
-    if (absl::StrContains(error, absl::StrCat("code = ", code, " "))) {
-      return true;
-    }
-  }
-  return false;
-}
-
 }  // namespace
-
-absl::Status CleanUpInGracePeriod(
-    const Clock& clock, absl::FunctionRef<absl::Status(const CallContext& after)> remove) {
-  const CallContext after = CleanUpContext(clock);
-  const absl::Duration give_up_at = clock.Uptime() + kRefusalGracePeriod;
-  absl::Status removed = remove(after);
-  while (!removed.ok() && MayBeStarting(removed) && clock.Uptime() < give_up_at) {
-    clock.SleepFor(kRefusalPause, after.stop);
-    removed = remove(after);
-  }
-  return removed;
-}
 
 absl::Status LeaseWaiter::WaitInSlices(
     absl::FunctionRef<absl::Status(const CallContext& slice, Evaluated& evaluated)> once) {
@@ -81,7 +48,7 @@ absl::Status LeaseWaiter::WaitInSlices(
 }
 
 absl::Duration LeaseWaiter::RenewAt() const {
-  absl::Duration first = absl::InfiniteDuration();
+  absl::Duration first = ctx_.clock->Uptime() + kVolumeLeaseRenewAfter;
   for (const VolumeLease* const lease : leases_) {
     first = lease->lost() ? first : std::min(first, lease->renew_at());
   }
@@ -151,29 +118,6 @@ absl::Status RunUnderLease(const CallContext& ctx, const Environment& env,
       return made;
     }
   }
-}
-
-absl::Status DriverMessage::Hear(std::string error, absl::Time now) {
-  error_ = std::move(error);
-  if (!IsRefusal(error_)) {
-    refused_since_ = absl::InfiniteFuture();
-    return absl::OkStatus();
-  }
-  refused_since_ = std::min(refused_since_, now);
-  if (now < refused_since_ + kRefusalIsFinalAfter) {
-    return absl::OkStatus();
-  }
-  return absl::FailedPreconditionError(
-      absl::StrCat("the driver refuses to snapshot ", of_, ": ", error_));
-}
-
-absl::Status DriverMessage::AddTo(const absl::Status& status) const {
-  if (!absl::IsDeadlineExceeded(status)) {
-    return status;
-  }
-  return absl::DeadlineExceededError(absl::StrCat(
-      "no ", awaited_, " for ", of_, " within ", absl::FormatDuration(timeout_),
-      error_.empty() ? ", and no error from the driver" : ": the driver says: ", error_));
 }
 
 }  // namespace csidelta::csi

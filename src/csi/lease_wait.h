@@ -19,15 +19,6 @@
 // Waiting for what others make of a volume, or of several, while a turn is held.
 namespace csidelta::csi {
 
-// How long a refusal of the driver may stand and still pass: a quota that is raised, a limit
-// of calls per minute.
-inline constexpr absl::Duration kRefusalIsFinalAfter = absl::Minutes(1);
-
-// Removes what a call made without use, in its own time: `remove` is repeated while the API server
-// may be starting.
-absl::Status CleanUpInGracePeriod(const Clock& clock,
-                                  absl::FunctionRef<absl::Status(const CallContext& after)> remove);
-
 // Keeps its turn while it waits. A turn lost does not end the wait. A refusal does not end it at
 // once either, because the same was allowed a moment ago. Borrows everything.
 class LeaseWaiter {
@@ -116,31 +107,5 @@ absl::Status RunUnderLease(const CallContext& ctx, const Environment& env,
                            const VolumeLeaseRequest& request, const OtherSnapshots& others,
                            absl::Duration wait_max,
                            absl::FunctionRef<absl::Status(VolumeLease& lease)> make);
-
-// What the driver says through the status of the objects. Its sidecar asks again after every error;
-// one that asking again does not change is believed when it has stood for kRefusalIsFinalAfter.
-class DriverMessage {
- public:
-  // `of`: what is cut, for messages. `awaited`: "snapshot handle". `timeout`: how long the wait is.
-  DriverMessage(std::string of, std::string awaited, absl::Duration timeout)
-      : of_(std::move(of)), awaited_(std::move(awaited)), timeout_(timeout) {}
-
-  // Hears what an object's status says now (error_message() of it). FAILED_PRECONDITION when that
-  // is final.
-  absl::Status Hear(std::string error, absl::Time now);
-
-  // `status`; what the driver said last is in the message when the time ran out.
-  absl::Status AddTo(const absl::Status& status) const;
-
-  // "" when the driver had nothing to complain of last.
-  const std::string& error() const { return error_; }
-
- private:
-  std::string of_;
-  std::string awaited_;
-  absl::Duration timeout_;
-  std::string error_;
-  absl::Time refused_since_ = absl::InfiniteFuture();
-};
 
 }  // namespace csidelta::csi

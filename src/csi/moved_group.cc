@@ -14,6 +14,7 @@
 #include "csi/deletion_proof.h"
 #include "csi/drop.h"
 #include "csi/lease_wait.h"
+#include "csi/driver_error.h"
 #include "csi/retry.h"
 #include "csi/static_content.h"
 #include "k8s/api_client.h"
@@ -211,9 +212,10 @@ absl::Status GroupAdoption::ForgetGroup() {
 
 absl::Status GroupAdoption::AwaitReady() {
   const absl::Duration grace_period = request_.backup.csi_snapshot_timeout;
-  DriverMessage word(absl::StrCat("volume group ", request_.namespace_name, "/",
-                                  request_.label_value, ", which is to be moved"),
-                     "readiness", grace_period);
+  DriverErrors errors(*ctx_.clock,
+                      absl::StrCat("volume group ", request_.namespace_name, "/",
+                                   request_.label_value, ", which is to be moved,"),
+                      grace_period, {}, "ready");
   const absl::Status status = objects::WaitFor<VolumeGroupSnapshot>(
       ctx_.WithTimeout(grace_period), env_.api, taken_.group.key(),
       [&](const VolumeGroupSnapshot* group) -> absl::StatusOr<bool> {
@@ -221,10 +223,10 @@ absl::Status GroupAdoption::AwaitReady() {
           return absl::NotFoundError(absl::StrCat("VolumeGroupSnapshot ", taken_.group.name(),
                                                   " was deleted by another client"));
         }
-        RETURN_IF_ERROR(word.Hear(group->error_message(), ctx_.clock->Now()));
+        RETURN_IF_ERROR(errors.Check(group->error_message()));
         return group->is_ready();
       });
-  return word.AddTo(status);
+  return errors.Explain(status);
 }
 
 absl::Status GroupAdoption::EnsureRecord() {

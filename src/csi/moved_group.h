@@ -62,7 +62,7 @@ std::map<std::string, std::string> MovedGroupAnnotations(
 // Turns a group into a record and single snapshots of the members, by the claims' uids, named as
 // TakeSnapshot() names them. Waits until the driver's group is ready, for the backup's
 // csiSnapshotTimeout at most. An interrupted call is taken up. After an error nothing of the group
-// is left, or the log names what is.
+// is left, or the message names what is.
 absl::StatusOr<std::map<std::string, TakenSnapshot>> AdoptGroup(const CallContext& ctx,
                                                                 const Environment& env,
                                                                 const GroupRequest& request,

@@ -9,6 +9,7 @@
 #include "base/status_macros.h"
 #include "csi/claim_provisioning.h"
 #include "csi/claim_release.h"
+#include "csi/driver_error.h"
 #include "csi/exposed_snapshot.h"
 #include "k8s/api_client.h"
 #include "objects/client.h"

@@ -6,10 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "base/crypto.h"
-#include "base/log.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/drop.h"
+#include "csi/driver_error.h"
 #include "csi/lease_wait.h"
 #include "csi/retry.h"
 #include "csi/volume_lease.h"
@@ -57,7 +57,7 @@ absl::StatusOr<TakenSnapshot> AwaitHandle(const CallContext& ctx, const Environm
                                           const SnapshotRequest& request, VolumeLease& lease,
                                           const VolumeSnapshot& made) {
   LeaseWaiter waiter(ctx, env, lease);
-  DriverMessage word(ToString(request), "snapshot handle", request.backup.csi_snapshot_timeout);
+  DriverErrors errors(*ctx.clock, ToString(request), request.backup.csi_snapshot_timeout);
   TakenSnapshot taken;
   const k8s::ObjectKey key = VolumeSnapshot::Key(request.claim_namespace, SnapshotName(request));
   const auto is_bound = [&](const VolumeSnapshot* snapshot) -> absl::StatusOr<bool> {
@@ -66,12 +66,12 @@ absl::StatusOr<TakenSnapshot> AwaitHandle(const CallContext& ctx, const Environm
           absl::StrCat("VolumeSnapshot ", key.name, " was deleted by another client"));
     }
     taken.snapshot = *snapshot;
-    RETURN_IF_ERROR(word.Hear(snapshot->error_message(), ctx.clock->Now()));
+    RETURN_IF_ERROR(errors.Check(snapshot->error_message()));
     return !snapshot->bound_content().empty();
   };
   absl::Status status = waiter.WaitFor<VolumeSnapshot>(key, is_bound, &made);
   if (!status.ok()) {
-    return word.AddTo(status);
+    return errors.Explain(status);
   }
   const std::string content_name = taken.snapshot.bound_content();
   status = waiter.WaitForExisting<VolumeSnapshotContent>(
@@ -82,11 +82,11 @@ absl::StatusOr<TakenSnapshot> AwaitHandle(const CallContext& ctx, const Environm
                                                   " was deleted by another client"));
         }
         taken.content = *content;
-        RETURN_IF_ERROR(word.Hear(content->error_message(), ctx.clock->Now()));
+        RETURN_IF_ERROR(errors.Check(content->error_message()));
         return !content->handle().empty();
       });
   if (!status.ok()) {
-    return word.AddTo(status);
+    return errors.Explain(status);
   }
   return taken;
 }
@@ -114,26 +114,22 @@ absl::StatusOr<VolumeSnapshot> EnsureSnapshot(const CallContext& ctx, const Envi
   return snapshot;
 }
 
-absl::Status TryCleanUp(const CallContext& ctx, const Environment& env,
-                        const SnapshotRequest& request) {
-  ASSIGN_OR_RETURN(
-      const auto snapshot,
-      objects::Find<VolumeSnapshot>(
-          ctx, env.api, VolumeSnapshot::Key(request.claim_namespace, SnapshotName(request))));
-  const bool is_orphaned =
-      snapshot.has_value() && IsManaged(*snapshot, request.backup) && !EnteredArchive(*snapshot);
-  return is_orphaned ? DropSnapshot(ctx, env.api, *snapshot, Data::kDelete) : absl::OkStatus();
-}
-
-// Removes what TakeSnapshot made without use, in its own time. The name alone tells it, because the
+// Deletes what TakeSnapshot() made and nothing refers to. The name alone tells it, because the
 // answer to the request that created it may have been lost.
-void CleanUp(const Environment& env, const SnapshotRequest& request, const Clock& clock) {
-  const absl::Status removed = CleanUpInGracePeriod(
-      clock, [&](const CallContext& after) { return TryCleanUp(after, env, request); });
-  if (!removed.ok()) {
-    CSIDELTA_LOG(kWarn, "a volume snapshot is left behind", {"namespace", request.claim_namespace},
-                 {"volume_snapshot", SnapshotName(request)}, {"status", removed.ToString()});
-  }
+absl::Status CleanUp(const Environment& env, const SnapshotRequest& request, const Clock& clock,
+                     const absl::Status& status) {
+  const k8s::ObjectKey key = VolumeSnapshot::Key(request.claim_namespace, SnapshotName(request));
+  return CleanUpAfter(status, clock, absl::StrCat("VolumeSnapshot ", key.name),
+                      [&](const CallContext& after) -> absl::StatusOr<std::string> {
+                        ASSIGN_OR_RETURN(const auto snapshot,
+                                         objects::Find<VolumeSnapshot>(after, env.api, key));
+                        if (!snapshot.has_value() || !IsManaged(*snapshot, request.backup) ||
+                            EnteredArchive(*snapshot)) {
+                          return "";
+                        }
+                        RETURN_IF_ERROR(DropSnapshot(after, env.api, *snapshot, Data::kDelete));
+                        return " was deleted again";
+                      });
 }
 
 // --- Making, in turn
@@ -150,7 +146,7 @@ absl::StatusOr<TakenSnapshot> MakeUnderLease(const CallContext& ctx, const Envir
     taken = Annotate(made.status(), absl::StrCat("create a VolumeSnapshot of ", ToString(request)));
   }
   if (!taken.ok()) {
-    CleanUp(env, request, *ctx.clock);
+    return CleanUp(env, request, *ctx.clock, taken.status());
   }
   return taken;
 }

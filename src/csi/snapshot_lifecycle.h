@@ -70,7 +70,8 @@ bool IsManaged(const objects::VolumeSnapshot& snapshot, const velero::Backup& ba
 //                        change
 //   ALREADY_EXISTS       something else stands under the name
 //   NOT_FOUND            another client deleted the VolumeSnapshot meanwhile
-// and what the API server says. After any error nothing of it is left, or the log names what is.
+// and what the API server says. After any error nothing of it is left, or the message names what
+// is.
 absl::StatusOr<TakenSnapshot> TakeSnapshot(const CallContext& ctx, const Environment& env,
                                            const SnapshotRequest& request);
 

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "csi/claim_provisioning.h"
+#include "csi/driver_error.h"
 
 namespace csidelta::csi {
 namespace {

@@ -9,6 +9,7 @@
 #include "base/status_macros.h"
 #include "csi/claim_provisioning.h"
 #include "csi/population.h"
+#include "csi/retry.h"
 #include "inplace/node_choice.h"
 #include "k8s/access_review.h"
 #include "k8s/api_client.h"
@@ -17,7 +18,6 @@
 #include "objects/persistent_volume.h"
 #include "objects/persistent_volume_claim.h"
 #include "objects/storage_class.h"
-#include "snapshots/creation_failure.h"
 #include "snapshots/promotion.h"
 #include "snapshots/snapshot_creation.h"
 #include "snapshots/snapshot_import.h"
@@ -53,7 +53,7 @@ std::string CommandOf(const SwapTarget& target, absl::string_view flag) {
 }
 
 absl::Status WithAdvice(const absl::Status& status, absl::string_view advice) {
-  return status.ok() ? status : snapshots::WithMore(status, absl::StrCat("; ", advice));
+  return status.ok() ? status : csi::WithMore(status, absl::StrCat("; ", advice));
 }
 
 objects::Patch WithoutRecord() {

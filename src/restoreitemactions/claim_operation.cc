@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/claim_provisioning.h"
+#include "csi/driver_error.h"
 #include "csi/population.h"
 #include "k8s/event_recorder.h"
 #include "objects/client.h"

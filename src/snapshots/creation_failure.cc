@@ -1,7 +1,5 @@
 #include "snapshots/creation_failure.h"
 
-#include "absl/strings/cord.h"
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -20,9 +18,6 @@ namespace {
 using objects::VolumeGroupSnapshotContent;
 using objects::VolumeSnapshotContent;
 
-constexpr char kRoomPayload[] = "csi-delta/out-of-room";
-constexpr absl::string_view kQuotaWords = "exceeded quota: ";  // of the API server's admission
-constexpr char kDriverCode[] = "code = ResourceExhausted ";
 // The resource of a quota on the number of VolumeSnapshots.
 constexpr char kCounted[] = "count/volumesnapshots.snapshot.storage.k8s.io";
 
@@ -81,94 +76,53 @@ std::string RetainedText(const CallContext& ctx, k8s::ApiClient& api, const k8s:
                       handle.empty() ? "" : absl::StrCat(": ", handle));
 }
 
-// `status`, and what became of what was made.
-absl::Status WithEnding(const absl::Status& status, const k8s::ObjectKey& key,
-                        const absl::Status& deleted, const std::string& retained) {
-  const std::string ending =
-      deleted.ok() ? absl::StrCat(" was deleted again", retained)
-                   : absl::StrCat(" is left, because it cannot be deleted: ", deleted.message());
-  return WithMore(status, absl::StrCat("; ", key.type.kind, " ", key.name, ending));
-}
-
 }  // namespace
-
-absl::Status WithMore(const absl::Status& status, absl::string_view more) {
-  absl::Status told(status.code(), absl::StrCat(status.message(), more));
-  status.ForEachPayload(
-      [&](absl::string_view type, const absl::Cord& payload) { told.SetPayload(type, payload); });
-  return told;
-}
-
-absl::Status ExplainTimeout(const absl::Status& status, absl::string_view what,
-                            absl::Duration timeout, absl::string_view driver_error) {
-  if (!absl::IsDeadlineExceeded(status)) {
-    return status;
-  }
-  const std::string text =
-      absl::StrCat("no snapshot of ", what, " was taken within ", absl::FormatDuration(timeout),
-                   driver_error.empty() ? ", and the driver reported no error"
-                                        : absl::StrCat(": the driver reports: ", driver_error));
-  return absl::DeadlineExceededError(text);
-}
 
 absl::Status WithdrawSnapshot(const Clock& clock, k8s::ApiClient& api, const k8s::ObjectKey& key,
                               const std::string& uid, const absl::Status& status) {
-  const CallContext ctx = csi::CleanUpContext(clock);
-  if (MayPatch(ctx, api, VolumeSnapshotContent::Type())) {
-    return WithEnding(status, key, csi::DeleteSnapshot(ctx, api, key, uid), "");
-  }
-  const auto snapshot = objects::Get<objects::VolumeSnapshot>(ctx, api, key);
-  const std::string retained =
-      snapshot.ok() && snapshot->uid() == uid
-          ? RetainedText<VolumeSnapshotContent>(
-                ctx, api, VolumeSnapshotContent::Key("", csi::ContentNameOf(*snapshot)))
-          : "";
-  return WithEnding(status, key, DeleteByUid(ctx, api, key, uid), retained);
+  return csi::CleanUpAfter(
+      status, clock, absl::StrCat("VolumeSnapshot ", key.name),
+      [&](const CallContext& ctx) -> absl::StatusOr<std::string> {
+        if (MayPatch(ctx, api, VolumeSnapshotContent::Type())) {
+          RETURN_IF_ERROR(csi::DeleteSnapshot(ctx, api, key, uid));
+          return " was deleted again";
+        }
+        const auto snapshot = objects::Get<objects::VolumeSnapshot>(ctx, api, key);
+        const std::string retained =
+            snapshot.ok() && snapshot->uid() == uid
+                ? RetainedText<VolumeSnapshotContent>(
+                      ctx, api, VolumeSnapshotContent::Key("", csi::ContentNameOf(*snapshot)))
+                : "";
+        RETURN_IF_ERROR(DeleteByUid(ctx, api, key, uid));
+        return absl::StrCat(" was deleted again", retained);
+      });
 }
 
 absl::Status WithdrawGroup(const Clock& clock, k8s::ApiClient& api,
                            const objects::VolumeGroupSnapshot& group, const absl::Status& status) {
-  const CallContext ctx = csi::CleanUpContext(clock);
   const k8s::ObjectKey key = group.key();
-  if (MayPatch(ctx, api, VolumeSnapshotContent::Type()) &&
-      MayPatch(ctx, api, VolumeGroupSnapshotContent::kKind.TypeOf(group.version()))) {
-    return WithEnding(status, key, csi::DropSnapshot(ctx, api, group, csi::Data::kDelete), "");
-  }
-  const std::string retained = RetainedText<VolumeGroupSnapshotContent>(
-      ctx, api, VolumeGroupSnapshotContent::Key(group.version(), "", csi::ContentNameOf(group)));
-  return WithEnding(status, key, DeleteByUid(ctx, api, key, group.uid()), retained);
-}
-
-std::optional<RoomLimit> OutOfRoom(const absl::Status& status) {
-  const auto payload = status.GetPayload(kRoomPayload);
-  if (!payload.has_value()) {
-    return std::nullopt;
-  }
-  return *payload == "quota" ? RoomLimit::kQuota : RoomLimit::kDriver;
-}
-
-absl::Status OutOfRoomError(RoomLimit limit, absl::string_view message) {
-  absl::Status status = absl::ResourceExhaustedError(message);
-  status.SetPayload(kRoomPayload, absl::Cord(limit == RoomLimit::kQuota ? "quota" : "driver"));
-  return status;
-}
-
-absl::Status AsQuotaRefusal(const absl::Status& status) {
-  return absl::IsPermissionDenied(status) && absl::StrContains(status.message(), kQuotaWords)
-             ? OutOfRoomError(RoomLimit::kQuota, status.message())
-             : status;
-}
-
-bool ReportsNoRoom(absl::string_view driver_error) {
-  return absl::StrContains(driver_error, kDriverCode);
+  return csi::CleanUpAfter(
+      status, clock, absl::StrCat("VolumeGroupSnapshot ", key.name),
+      [&](const CallContext& ctx) -> absl::StatusOr<std::string> {
+        if (MayPatch(ctx, api, VolumeSnapshotContent::Type()) &&
+            MayPatch(ctx, api, VolumeGroupSnapshotContent::kKind.TypeOf(group.version()))) {
+          RETURN_IF_ERROR(csi::DropSnapshot(ctx, api, group, csi::Data::kDelete));
+          return " was deleted again";
+        }
+        const std::string retained = RetainedText<VolumeGroupSnapshotContent>(
+            ctx, api,
+            VolumeGroupSnapshotContent::Key(group.version(), "", csi::ContentNameOf(group)));
+        RETURN_IF_ERROR(DeleteByUid(ctx, api, key, group.uid()));
+        return absl::StrCat(" was deleted again", retained);
+      });
 }
 
 std::optional<QuotaUse> ParseQuotaRefusal(absl::string_view message) {
-  const std::size_t begin = message.find(kQuotaWords);
+  const std::size_t begin = message.find(csi::kQuotaRefusal);
   if (begin == absl::string_view::npos) {
     return std::nullopt;
   }
-  const absl::string_view words = message.substr(begin + kQuotaWords.size());
+  const absl::string_view words = message.substr(begin + csi::kQuotaRefusal.size());
   const std::optional<int64_t> used = CountIn(words, ", used: ");
   const std::optional<int64_t> limit = CountIn(words, ", limited: ");
   if (!used.has_value() || !limit.has_value()) {
@@ -187,9 +141,9 @@ absl::Status CheckQuotas(const CallContext& ctx, k8s::ApiClient& api,
     const std::optional<int64_t> limit = quota.Hard(kCounted);
     const std::optional<int64_t> used = quota.Used(kCounted);
     if (limit.has_value() && used.has_value() && *limit - *used < needed) {
-      return OutOfRoomError(
-          RoomLimit::kQuota,
-          absl::StrCat(kQuotaWords, quota.name(), ", requested: ", kCounted, "=", needed,
+      return csi::OutOfRoomError(
+          csi::RoomLimit::kQuota,
+          absl::StrCat(csi::kQuotaRefusal, quota.name(), ", requested: ", kCounted, "=", needed,
                        ", used: ", kCounted, "=", *used, ", limited: ", kCounted, "=", *limit));
     }
   }

@@ -83,7 +83,7 @@ class GroupCreator {
   const std::string namespace_name_;
   const k8s::ObjectKey key_;
   VolumeGuard guard_;
-  RoomWaiter room_;
+  csi::DriverErrors errors_;
   std::string quotas_not_checked_;  // "": they were
   std::vector<std::string> marked_;
   absl::Time asked_at_;
@@ -101,7 +101,8 @@ GroupCreator::GroupCreator(const CallContext& ctx, k8s::ApiClient& api, Random& 
              {.pvcs = PvcsOf(request.sources),
               .name = request.name,
               .waits_for_others = request.waits_for_others}),
-      room_(ctx, guard_, request.on_full, absl::StrCat("the group ", request.name)) {}
+      errors_(*ctx.clock, absl::StrCat("the group ", request.name), request.timeout,
+              ErrorRulesOf(request.on_full)) {}
 
 absl::StatusOr<std::vector<Creation>> GroupCreator::Create() {
   return guard_.Run([this] {
@@ -117,7 +118,7 @@ absl::StatusOr<std::vector<Creation>> GroupCreator::CreateGuarded() {
   RETURN_IF_ERROR(Mark());
   asked_at_ = ctx_.clock->Now();
   absl::StatusOr<VolumeGroupSnapshot> made = objects::Create(ctx_, api_, key_.type, ObjectToMake());
-  const absl::Status refused = AsQuotaRefusal(made.status());
+  const absl::Status refused = csi::AsQuotaRefusal(made.status());
   if (absl::IsPermissionDenied(refused) || absl::IsNotFound(refused)) {
     return absl::UnimplementedError(refused.message());
   }
@@ -132,7 +133,7 @@ absl::StatusOr<std::vector<Creation>> GroupCreator::CreateGuarded() {
 absl::StatusOr<std::vector<Creation>> GroupCreator::AwaitAll(const CallContext& limited,
                                                              const VolumeGroupSnapshot& made) {
   RETURN_IF_ERROR(guard_.LookAgain(made.resource_version()));
-  RETURN_IF_ERROR(room_.Explain(AwaitTaken(limited, made), request_.timeout));
+  RETURN_IF_ERROR(errors_.Explain(AwaitTaken(limited, made)));
   seen_taken_at_ = ctx_.clock->Now();
   request_.on_taken();
   return AwaitMembers(limited, made);
@@ -198,10 +199,10 @@ VolumeGroupSnapshot GroupCreator::ObjectToMake() const {
 
 absl::Status GroupCreator::CheckError(const std::optional<objects::SnapshotError>& error) {
   const std::string text = error.has_value() ? error->message : "";
-  if (absl::StrContains(text, "code = Unimplemented ")) {
+  if (csi::ReportsNoSuchCall(text)) {
     return absl::UnimplementedError(absl::StrCat("the driver takes no group snapshots: ", text));
   }
-  return room_.Consider(text);
+  return errors_.Check(text);
 }
 
 absl::Status GroupCreator::AwaitTaken(const CallContext& limited, const VolumeGroupSnapshot& made) {
@@ -217,7 +218,7 @@ absl::Status GroupCreator::AwaitTaken(const CallContext& limited, const VolumeGr
     is_taken = group->is_ready() || group->taken_at().has_value();
     return is_taken || !content.empty();
   };
-  RETURN_IF_ERROR(room_.WaitFor<VolumeGroupSnapshot>(limited, key_, is_bound, &made));
+  RETURN_IF_ERROR(guard_.Waiter(limited).WaitFor<VolumeGroupSnapshot>(key_, is_bound, &made));
   if (is_taken) {
     return absl::OkStatus();
   }
@@ -229,7 +230,7 @@ absl::Status GroupCreator::AwaitTaken(const CallContext& limited, const VolumeGr
       ASSIGN_OR_RETURN(const bool bound, is_bound(group));
       return bound && is_taken;
     };
-    return room_.WaitFor<VolumeGroupSnapshot>(limited, key_, has_time, nullptr);
+    return guard_.Waiter(limited).WaitFor<VolumeGroupSnapshot>(key_, has_time, nullptr);
   }
   RETURN_IF_ERROR(known.status());
   const auto has_handle = [&](const VolumeGroupSnapshotContent* seen) -> absl::StatusOr<bool> {
@@ -240,7 +241,8 @@ absl::Status GroupCreator::AwaitTaken(const CallContext& limited, const VolumeGr
     RETURN_IF_ERROR(CheckError(seen->error()));
     return !seen->handle_or_source().empty();
   };
-  return room_.WaitFor<VolumeGroupSnapshotContent>(limited, content_key, has_handle, &*known);
+  return guard_.Waiter(limited).WaitFor<VolumeGroupSnapshotContent>(content_key, has_handle,
+                                                                    &*known);
 }
 
 absl::StatusOr<std::vector<Creation>> GroupCreator::AwaitMembers(const CallContext& limited,

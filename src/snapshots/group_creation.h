@@ -9,7 +9,6 @@
 #include "base/call_context.h"
 #include "base/random.h"
 #include "k8s/api_client.h"
-#include "snapshots/room_wait.h"
 #include "snapshots/snapshot_creation.h"
 #include "snapshots/snapshot_source.h"
 
@@ -49,7 +48,7 @@ struct GroupCreationRequest {
   std::string note = {};
   std::string schedule = {};  // that takes them; "": a person does
   bool waits_for_others = false;
-  RoomInDriver on_full = {};
+  csi::RoomInDriver on_full = {};
   absl::Duration timeout;
   std::function<void()> on_taken = [] {};  // called once, before the VolumeSnapshots are there
 };

@@ -10,6 +10,7 @@
 #include "base/quantity.h"
 #include "base/status_macros.h"
 #include "csi/claim_provisioning.h"
+#include "csi/driver_error.h"
 #include "csi/population.h"
 #include "csi/retry.h"
 #include "k8s/api_client.h"
@@ -17,7 +18,6 @@
 #include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/storage_class.h"
-#include "snapshots/creation_failure.h"
 
 namespace csidelta::snapshots {
 namespace {
@@ -235,8 +235,8 @@ absl::StatusOr<PersistentVolumeClaim> MakePvc(const CallContext& ctx, k8s::ApiCl
         absl::StrCat(text, " was made by another client in the meantime; give another name"));
   }
   if (IsRetryable(made.status()) || absl::IsDeadlineExceeded(made.status())) {
-    return WithMore(made.status(),
-                    absl::StrCat("; whether ", text, " was made is not known: look at it"));
+    return csi::WithMore(made.status(),
+                         absl::StrCat("; whether ", text, " was made is not known: look at it"));
   }
   RETURN_IF_ERROR(Annotate(made.status(), text));
   return made;
@@ -252,9 +252,9 @@ absl::Status UndoPvcs(const CallContext& ctx, k8s::ApiClient& api,
     }
   }
   if (!left.empty()) {
-    return WithMore(status, absl::StrCat("; left behind: ", absl::StrJoin(left, ", ")));
+    return csi::WithMore(status, absl::StrCat("; left behind: ", absl::StrJoin(left, ", ")));
   }
-  return made.empty() ? status : WithMore(status, "; what was made before is removed again");
+  return made.empty() ? status : csi::WithMore(status, "; what was made before is removed again");
 }
 
 // --- Waiting
@@ -368,7 +368,8 @@ absl::Status PvcWaiter::CheckProvisioning(const csi::ProvisioningNews& news) {
   const absl::Status there =
       ctx_.Check().ok() ? CheckStillThere(ctx_, api_, wait_.source) : absl::OkStatus();
   if (absl::IsFailedPrecondition(there)) {
-    return WithMore(there, absl::StrCat(", and ", Text(), " is not filled yet", RemovalHint()));
+    return csi::WithMore(there,
+                         absl::StrCat(", and ", Text(), " is not filled yet", RemovalHint()));
   }
   return absl::OkStatus();
 }

@@ -82,7 +82,7 @@ class SnapshotCreator {
   const CreationRequest& request_;
   const std::string pvc_;
   VolumeGuard guard_;
-  RoomWaiter room_;
+  csi::DriverErrors errors_;
   std::string binding_not_checked_;
 };
 
@@ -93,7 +93,8 @@ SnapshotCreator::SnapshotCreator(const CallContext& ctx, k8s::ApiClient& api, Ra
       request_(request),
       pvc_(absl::StrCat(request.source.pvc.namespace_name(), "/", request.source.pvc.name())),
       guard_(ctx, api, random, GuardOf(request)),
-      room_(ctx, guard_, request.on_full, absl::StrCat("PVC ", pvc_)) {}
+      errors_(*ctx.clock, absl::StrCat("PVC ", pvc_), request.timeout,
+              ErrorRulesOf(request.on_full)) {}
 
 absl::StatusOr<Creation> SnapshotCreator::Create() {
   return guard_.Run([this] { return CreateGuarded(); });
@@ -126,9 +127,9 @@ absl::StatusOr<Creation> SnapshotCreator::Post() {
   if (absl::IsAlreadyExists(made.status())) {
     return Join();
   }
-  const absl::Status refused = AsQuotaRefusal(made.status());
+  const absl::Status refused = csi::AsQuotaRefusal(made.status());
   // A quota is asked before the name is: what an earlier run made needs no room.
-  if (OutOfRoom(refused).has_value() && request_.may_join) {
+  if (csi::OutOfRoom(refused).has_value() && request_.may_join) {
     absl::StatusOr<Creation> joined = Join();
     return absl::IsNotFound(joined.status()) ? refused : std::move(joined);
   }
@@ -176,7 +177,7 @@ absl::Status SnapshotCreator::CheckError(const std::optional<objects::SnapshotEr
     return absl::FailedPreconditionError(absl::StrCat("no class for a snapshot of PVC ", pvc_, ": ",
                                                       text, "; name one with --class"));
   }
-  return room_.Consider(text);
+  return errors_.Check(text);
 }
 
 absl::Status SnapshotCreator::AwaitTaken(const CallContext& limited, Creation& creation) {
@@ -187,8 +188,8 @@ absl::Status SnapshotCreator::AwaitTaken(const CallContext& limited, Creation& c
     RETURN_IF_ERROR(CheckError(creation.snapshot.error()));
     return !creation.snapshot.bound_content().empty();
   };
-  RETURN_IF_ERROR(room_.Explain(room_.WaitFor<VolumeSnapshot>(limited, key, is_bound, &known),
-                                request_.timeout));
+  RETURN_IF_ERROR(
+      errors_.Explain(guard_.Waiter(limited).WaitFor<VolumeSnapshot>(key, is_bound, &known)));
   ASSIGN_OR_RETURN(const bool is_content_read, AwaitHandle(limited, creation));
   if (is_content_read) {
     return absl::OkStatus();
@@ -199,8 +200,8 @@ absl::Status SnapshotCreator::AwaitTaken(const CallContext& limited, Creation& c
     RETURN_IF_ERROR(CheckError(creation.snapshot.error()));
     return creation.snapshot.taken_at().has_value() || creation.snapshot.is_ready();
   };
-  RETURN_IF_ERROR(room_.Explain(room_.WaitFor<VolumeSnapshot>(limited, key, is_taken, &bound),
-                                request_.timeout));
+  RETURN_IF_ERROR(
+      errors_.Explain(guard_.Waiter(limited).WaitFor<VolumeSnapshot>(key, is_taken, &bound)));
   creation.seen_taken_at = ctx_.clock->Now();
   creation.status = csi::StatusOf(creation.snapshot, {});
   return absl::OkStatus();
@@ -229,8 +230,8 @@ absl::StatusOr<bool> SnapshotCreator::AwaitHandle(const CallContext& limited, Cr
     creation.content = *content;
     return true;
   };
-  RETURN_IF_ERROR(room_.Explain(
-      room_.WaitFor<VolumeSnapshotContent>(limited, key, has_handle, &*known), request_.timeout));
+  RETURN_IF_ERROR(errors_.Explain(
+      guard_.Waiter(limited).WaitFor<VolumeSnapshotContent>(key, has_handle, &*known)));
   if (creation.status.state == csi::SnapshotState::kError) {
     return absl::FailedPreconditionError(creation.status.conditions.front().message);
   }
@@ -281,6 +282,13 @@ std::map<std::string, std::string> CreationAnnotations(absl::Time asked_at,
                        {objects::kSnapshotNoteAnnotation, note}});
 }
 
+csi::ErrorRules ErrorRulesOf(csi::RoomInDriver on_full) {
+  return {.refusal_is_final_after = absl::ZeroDuration(),
+          .no_room_is_final_after = absl::InfiniteDuration(),
+          .on_full = std::move(on_full),
+          .room_hint = "; --make-room deletes the oldest that the keep rules allow"};
+}
+
 csi::ContentReading ReadingOf(const Creation& creation) {
   return creation.content.has_value()
              ? csi::ContentReading{.kind = csi::ContentReading::Kind::kPresent,
@@ -319,7 +327,7 @@ absl::Status TryCreate(const CallContext& ctx, k8s::ApiClient& api,
   const absl::Status answer =
       objects::DryRunCreate(ctx, api, ObjectToMake(request, ctx.clock->Now())).status();
   const bool may_be_joined = absl::IsAlreadyExists(answer) && request.may_join;
-  return may_be_joined ? absl::OkStatus() : AsQuotaRefusal(answer);
+  return may_be_joined ? absl::OkStatus() : csi::AsQuotaRefusal(answer);
 }
 
 }  // namespace csidelta::snapshots

@@ -11,10 +11,10 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/random.h"
+#include "csi/driver_error.h"
 #include "csi/snapshot_state.h"
 #include "k8s/api_client.h"
 #include "objects/volume_snapshot.h"
-#include "snapshots/room_wait.h"
 #include "snapshots/snapshot_source.h"
 #include "snapshots/volume_guard.h"
 
@@ -35,7 +35,7 @@ struct CreationRequest {
   std::string note = {};
   std::string schedule = {};  // that takes it; "": a person does
   bool waits_for_others = false;
-  RoomInDriver on_full = {};
+  csi::RoomInDriver on_full = {};
   AwaitedState awaited = AwaitedState::kTaken;
   absl::Duration timeout;
 };
@@ -58,6 +58,9 @@ std::map<std::string, std::string> CreationAnnotations(absl::Time asked_at,
                                                        const std::string& workload,
                                                        const std::string& note);
 
+// Persons are told at once what the driver refuses, and wait for it while it has no room.
+csi::ErrorRules ErrorRulesOf(csi::RoomInDriver on_full);
+
 // What StatusOf() needs of the content of a creation. Borrows it. Pure.
 csi::ContentReading ReadingOf(const Creation& creation);
 
@@ -71,7 +74,7 @@ std::string NameForSnapshot(absl::string_view prefix, absl::Time now);
 // API server shows its handle, or the time of it where contents may not be read.
 //   FAILED_PRECONDITION  IsVolumeBusy(), or the driver refused with an error that asking again does
 //                        not change
-//   RESOURCE_EXHAUSTED   a quota refused: OutOfRoom() of snapshots/creation_failure.h
+//   RESOURCE_EXHAUSTED   a quota refused: OutOfRoom() of csi/driver_error.h
 //   DEADLINE_EXCEEDED    not taken within the timeout; with what the driver reported last
 //   ALREADY_EXISTS       another VolumeSnapshot has the name
 //   NOT_FOUND            the VolumeSnapshot was deleted meanwhile

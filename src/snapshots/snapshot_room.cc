@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
+#include "snapshots/creation_failure.h"
 #include "snapshots/snapshot_removal.h"
 
 namespace csidelta::snapshots {
@@ -35,12 +36,13 @@ std::string QuotaUseText(const absl::Status& refused, const std::optional<QuotaU
   return std::string(refused.message());
 }
 
-bool MakesRoom(const SnapshotEntry& entry, RoomLimit limit) {
-  return limit == RoomLimit::kQuota || ActionOf(entry, /*with_data=*/false) == DataAction::kDeleted;
+bool MakesRoom(const SnapshotEntry& entry, csi::RoomLimit limit) {
+  return limit == csi::RoomLimit::kQuota ||
+         ActionOf(entry, /*with_data=*/false) == DataAction::kDeleted;
 }
 
 // Why those of the PVCs stay that might have gone.
-std::string WhyNone(const RetentionPlan& plan, RoomLimit limit) {
+std::string WhyNone(const RetentionPlan& plan, csi::RoomLimit limit) {
   std::vector<std::string> reasons;
   for (const PruneDecision& one : plan.decisions) {
     const SnapshotEntry& entry = plan.entries[one.entry];
@@ -86,7 +88,7 @@ Leaving LeavingForQuota(const RetentionPlan& plan, std::size_t needed) {
       leaving.going.push_back(i);
     }
   }
-  leaving.chosen = ChooseForRoom(plan, RoomLimit::kQuota);
+  leaving.chosen = ChooseForRoom(plan, csi::RoomLimit::kQuota);
   const std::size_t count = needed - leaving.going.size();
   leaving.is_enough = leaving.chosen.size() >= count;
   leaving.chosen.resize(std::min(count, leaving.chosen.size()));
@@ -104,7 +106,7 @@ Leaving LeavingForDriver(const RetentionPlan& plan) {
       leaving.going.push_back(i);
     }
   }
-  for (const std::size_t i : ChooseForRoom(plan, RoomLimit::kDriver)) {
+  for (const std::size_t i : ChooseForRoom(plan, csi::RoomLimit::kDriver)) {
     if (pvcs.insert(plan.entries[i].pvc).second) {
       leaving.chosen.push_back(i);
     }
@@ -115,7 +117,7 @@ Leaving LeavingForDriver(const RetentionPlan& plan) {
 
 }  // namespace
 
-std::vector<std::size_t> ChooseForRoom(const RetentionPlan& plan, RoomLimit limit) {
+std::vector<std::size_t> ChooseForRoom(const RetentionPlan& plan, csi::RoomLimit limit) {
   std::vector<std::size_t> chosen;
   for (const PruneDecision& one : plan.decisions) {
     if (one.verdict == PruneVerdict::kRemoved && MakesRoom(plan.entries[one.entry], limit)) {
@@ -131,7 +133,7 @@ std::vector<std::size_t> ChooseForRoom(const RetentionPlan& plan, RoomLimit limi
 
 std::string ExplainRoom(const CallContext& ctx, k8s::ApiClient& api,
                         const RetentionRequest& request, const absl::Status& refused, int needed) {
-  const RoomLimit limit = OutOfRoom(refused).value_or(RoomLimit::kQuota);
+  const csi::RoomLimit limit = csi::OutOfRoom(refused).value_or(csi::RoomLimit::kQuota);
   const std::optional<QuotaUse> use = ParseQuotaRefusal(refused.message());
   const std::string text = QuotaUseText(refused, use);
   const absl::StatusOr<RetentionPlan> plan = PlanRetention(ctx, api, request);
@@ -152,20 +154,20 @@ absl::Status RoomMaker::MakeInQuota(const CreationRequest& one, int needed) {
   // What was deleted before may not be counted yet: nothing more goes for that.
   const absl::Status refused =
       has_deleted_ ? AwaitQuota(one, needed, kQuotaLagMax) : AskQuotas(one, needed);
-  if (OutOfRoom(refused) != RoomLimit::kQuota) {
+  if (csi::OutOfRoom(refused) != csi::RoomLimit::kQuota) {
     return refused;
   }
-  RETURN_IF_ERROR(Remove(RoomLimit::kQuota, refused,
+  RETURN_IF_ERROR(Remove(csi::RoomLimit::kQuota, refused,
                          CountToRemove(ParseQuotaRefusal(refused.message()), needed)));
   const absl::Status counted = AwaitQuota(one, needed, kQuotaLagMax);
-  return OutOfRoom(counted).has_value()
+  return csi::OutOfRoom(counted).has_value()
              ? absl::DeadlineExceededError(
                    absl::StrCat("the quota does not show what was deleted: ", counted.message()))
              : counted;
 }
 
 absl::Status RoomMaker::MakeInDriver(const absl::Status& refused) {
-  return Remove(RoomLimit::kDriver, refused, 1);
+  return Remove(csi::RoomLimit::kDriver, refused, 1);
 }
 
 Retention RoomMaker::TakeReport() { return std::exchange(report_, {}); }
@@ -187,7 +189,7 @@ absl::Status RoomMaker::AwaitQuota(const CreationRequest& one, int needed,
   absl::Duration pause = kQuotaPauseFirst;
   while (true) {
     const absl::Status answer = AskQuotas(one, needed);
-    if (!OutOfRoom(answer).has_value() || ctx_.clock->Uptime() + pause >= end) {
+    if (!csi::OutOfRoom(answer).has_value() || ctx_.clock->Uptime() + pause >= end) {
       return answer;
     }
     ctx_.clock->SleepFor(pause, ctx_.stop);
@@ -196,11 +198,11 @@ absl::Status RoomMaker::AwaitQuota(const CreationRequest& one, int needed,
   }
 }
 
-absl::Status RoomMaker::Remove(RoomLimit limit, const absl::Status& refused, int needed) {
+absl::Status RoomMaker::Remove(csi::RoomLimit limit, const absl::Status& refused, int needed) {
   const absl::StatusOr<RetentionPlan> plan = PlanRetention(ctx_, api_, request_);
   RETURN_IF_ERROR(
       Annotate(plan.status(), absl::StrCat(refused.message(), "; nothing was deleted")));
-  const Leaving leaving = limit == RoomLimit::kQuota
+  const Leaving leaving = limit == csi::RoomLimit::kQuota
                               ? LeavingForQuota(*plan, static_cast<std::size_t>(needed))
                               : LeavingForDriver(*plan);
   if (!leaving.is_enough) {
@@ -224,7 +226,8 @@ absl::Status RoomMaker::Remove(RoomLimit limit, const absl::Status& refused, int
   }
   const CallContext limited = ctx_.WithTimeout(wait_max_);
   for (const std::size_t i : going) {
-    RETURN_IF_ERROR(AwaitRemoval(limited, api_, plan->entries[i], limit == RoomLimit::kDriver));
+    RETURN_IF_ERROR(
+        AwaitRemoval(limited, api_, plan->entries[i], limit == csi::RoomLimit::kDriver));
   }
   return absl::OkStatus();
 }

@@ -7,8 +7,8 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
+#include "csi/driver_error.h"
 #include "k8s/api_client.h"
-#include "snapshots/creation_failure.h"
 #include "snapshots/snapshot_creation.h"
 #include "snapshots/snapshot_retention.h"
 
@@ -30,7 +30,7 @@
 namespace csidelta::snapshots {
 
 // Which may go, the oldest first; as positions in the entries. Pure.
-std::vector<std::size_t> ChooseForRoom(const RetentionPlan& plan, RoomLimit limit);
+std::vector<std::size_t> ChooseForRoom(const RetentionPlan& plan, csi::RoomLimit limit);
 
 // What to do about `refused`, which is OutOfRoom(), where no room is made: the quota's use and the
 // VolumeSnapshots that would go for `needed` more, else why they are kept. A sentence without a
@@ -60,7 +60,7 @@ class RoomMaker {
  private:
   absl::Status AskQuotas(const CreationRequest& one, int needed);
   absl::Status AwaitQuota(const CreationRequest& one, int needed, absl::Duration wait_max);
-  absl::Status Remove(RoomLimit limit, const absl::Status& refused, int needed);
+  absl::Status Remove(csi::RoomLimit limit, const absl::Status& refused, int needed);
 
   const CallContext& ctx_;
   k8s::ApiClient& api_;

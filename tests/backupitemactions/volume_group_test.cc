@@ -593,7 +593,7 @@ TEST_F(VolumeGroupTest, AControllerWhoseGateIsOffIsWaitedForOnceAndNothingIsLeft
   for (int i = 0; i < 3; ++i) {
     EXPECT_THAT(Execute(i), StatusIs(absl::StatusCode::kDeadlineExceeded,
                                      AllOf(HasSubstr("app/" + Name(i)), HasSubstr("group app/db"),
-                                           HasSubstr("no error from the driver"))));
+                                           HasSubstr("the driver reported no error"))));
   }
   EXPECT_LT(clock_.Now() - before, absl::Minutes(11));
   EXPECT_THAT(api_.All(VolumeGroupSnapshotType("v1")), IsEmpty());

@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "csi/driver_error.h"
+#include "csi/retry.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::snapshots::creation_failure_test {
@@ -22,15 +24,16 @@ constexpr char kRefusal[] =
     "limited: count/volumesnapshots.snapshot.storage.k8s.io=9";
 
 TEST(CreationFailureTest, AQuotaIsNoMissingRight) {
-  const absl::Status refused = AsQuotaRefusal(absl::PermissionDeniedError(kRefusal));
+  const absl::Status refused = csi::AsQuotaRefusal(absl::PermissionDeniedError(kRefusal));
   EXPECT_TRUE(absl::IsResourceExhausted(refused));
-  EXPECT_EQ(OutOfRoom(refused), RoomLimit::kQuota);
-  EXPECT_EQ(OutOfRoom(WithMore(refused, "; other")), RoomLimit::kQuota);
+  EXPECT_EQ(csi::OutOfRoom(refused), csi::RoomLimit::kQuota);
+  EXPECT_EQ(csi::OutOfRoom(csi::WithMore(refused, "; other")), csi::RoomLimit::kQuota);
   const absl::Status right = absl::PermissionDeniedError("user may not");
-  EXPECT_EQ(AsQuotaRefusal(right), right);
+  EXPECT_EQ(csi::AsQuotaRefusal(right), right);
   // A server that is busy is not full.
-  EXPECT_EQ(OutOfRoom(absl::ResourceExhaustedError(kRefusal)), std::nullopt);
-  EXPECT_EQ(OutOfRoom(OutOfRoomError(RoomLimit::kDriver, "full")), RoomLimit::kDriver);
+  EXPECT_EQ(csi::OutOfRoom(absl::ResourceExhaustedError(kRefusal)), std::nullopt);
+  EXPECT_EQ(csi::OutOfRoom(csi::OutOfRoomError(csi::RoomLimit::kDriver, "full")),
+            csi::RoomLimit::kDriver);
 }
 
 TEST(CreationFailureTest, ReadsTheUseOfAQuota) {
@@ -67,20 +70,22 @@ TEST(CreationFailureTest, OtherTextsSayNothingOfAQuota) {
 }
 
 TEST(CreationFailureTest, KnowsADriverWithoutRoom) {
-  EXPECT_TRUE(ReportsNoRoom("rpc error: code = ResourceExhausted desc = 250 of 250"));
-  EXPECT_FALSE(ReportsNoRoom("rpc error: code = Unavailable desc = ResourceExhausted"));
+  EXPECT_TRUE(csi::ReportsNoRoom("rpc error: code = ResourceExhausted desc = 250 of 250"));
+  EXPECT_FALSE(csi::ReportsNoRoom("rpc error: code = Unavailable desc = ResourceExhausted"));
 }
 
-TEST(CreationFailureTest, ATimeoutTellsWhatTheDriverReported) {
+TEST(CreationFailureTest, ATimeoutQuotesTheDriver) {
+  csi::DriverErrors errors(Clock::Real(), "PVC shop/data", absl::Minutes(5));
   const absl::Status late = absl::DeadlineExceededError("late");
-  EXPECT_THAT(ExplainTimeout(late, "PVC shop/data", absl::Minutes(5), "no pool"),
+  EXPECT_THAT(errors.Explain(late),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("reported no error")));
+  EXPECT_THAT(errors.Check("no pool"), support::IsOk());
+  EXPECT_THAT(errors.Explain(late),
               StatusIs(absl::StatusCode::kDeadlineExceeded,
                        "no snapshot of PVC shop/data was taken within 5m: the driver reports: "
                        "no pool"));
-  EXPECT_THAT(ExplainTimeout(late, "PVC shop/data", absl::Minutes(5), ""),
-              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("reported no error")));
   const absl::Status other = absl::NotFoundError("gone");
-  EXPECT_EQ(ExplainTimeout(other, "", absl::Minutes(5), ""), other);
+  EXPECT_EQ(errors.Explain(other), other);
 }
 
 }  // namespace

@@ -202,7 +202,7 @@ TEST_F(GroupCreationTest, OutOfTimeSaysWhatTheDriverReported) {
 TEST_F(GroupCreationTest, AQuotaWithoutRoomForAllEndsItBeforeTheGroupIsMade) {
   api_.SetQuota("snaps", VolumeSnapshotType(), "shop", 2);
   const absl::Status refused = Create(Request()).status();
-  EXPECT_EQ(OutOfRoom(refused), RoomLimit::kQuota) << refused;
+  EXPECT_EQ(csi::OutOfRoom(refused), csi::RoomLimit::kQuota) << refused;
   const auto use = ParseQuotaRefusal(refused.message());
   ASSERT_TRUE(use.has_value()) << refused;
   EXPECT_EQ(use->name, "snaps");
@@ -233,7 +233,7 @@ TEST_F(GroupCreationTest, ADriverWithoutRoomIsAskedAgainOnceItHasSome) {
   int calls = 0;
   request.on_full = [&](const absl::Status& refused) {
     ++calls;
-    EXPECT_EQ(OutOfRoom(refused), RoomLimit::kDriver);
+    EXPECT_EQ(csi::OutOfRoom(refused), csi::RoomLimit::kDriver);
     EXPECT_THAT(refused.message(), HasSubstr("9 of 9 snapshots"));
     cluster_.LetDriverWork();
     return absl::OkStatus();

@@ -90,7 +90,7 @@ TEST_F(SnapshotRoomTest, TheOldestGoesAndThenThereIsRoom) {
   TakeMany(3);
   SetQuota(3);
   const absl::Status refused = Take("new");
-  EXPECT_EQ(OutOfRoom(refused), RoomLimit::kQuota) << refused;
+  EXPECT_EQ(csi::OutOfRoom(refused), csi::RoomLimit::kQuota) << refused;
   RoomMaker maker = Maker();
   ASSERT_THAT(maker.MakeInQuota(Request("new"), 1), IsOk());
   EXPECT_THAT(Left(), ElementsAre("s2", "s3"));
@@ -295,9 +295,10 @@ TEST_F(SnapshotRoomTest, SaysWhatMakeRoomWouldDelete) {
 // What an API server says of `used` and `limit`.
 absl::Status Refused(const std::string& used, const std::string& limit) {
   const std::string counted = "count/volumesnapshots.snapshot.storage.k8s.io=";
-  return OutOfRoomError(RoomLimit::kQuota,
-                        absl::StrCat("exceeded quota: snaps, requested: ", counted,
-                                     "1, used: ", counted, used, ", limited: ", counted, limit));
+  return csi::OutOfRoomError(
+      csi::RoomLimit::kQuota,
+      absl::StrCat("exceeded quota: snaps, requested: ", counted, "1, used: ", counted, used,
+                   ", limited: ", counted, limit));
 }
 
 TEST_F(SnapshotRoomTest, NumbersOfAQuotaAreOnlyAHint) {
@@ -338,7 +339,7 @@ TEST_F(SnapshotRoomTest, ADriverWithoutRoomHasItAfterOneIsGone) {
   int calls = 0;
   request.on_full = [&](const absl::Status& refused) {
     ++calls;
-    EXPECT_EQ(OutOfRoom(refused), RoomLimit::kDriver);
+    EXPECT_EQ(csi::OutOfRoom(refused), csi::RoomLimit::kDriver);
     const absl::Status made = maker.MakeInDriver(refused);
     EXPECT_EQ(cluster_.driver().snapshots().size(), 2) << "the driver's is gone, too";
     cluster_.LetDriverWork();
@@ -363,9 +364,9 @@ TEST_F(SnapshotRoomTest, ForAGroupTheOldestOfEachPvcGoes) {
   TakeMany(4);
   ShareOut(api_);
   request_.pvcs = {"data", "logs"};
-  ASSERT_THAT(Maker().MakeInDriver(OutOfRoomError(RoomLimit::kDriver, "full")), IsOk());
+  ASSERT_THAT(Maker().MakeInDriver(csi::OutOfRoomError(csi::RoomLimit::kDriver, "full")), IsOk());
   EXPECT_THAT(Left(), ElementsAre("s3", "s4"));
-  EXPECT_THAT(Maker().MakeInDriver(OutOfRoomError(RoomLimit::kDriver, "full")),
+  EXPECT_THAT(Maker().MakeInDriver(csi::OutOfRoomError(csi::RoomLimit::kDriver, "full")),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("the only Ready one")));
 }
 
@@ -377,11 +378,11 @@ TEST_F(SnapshotRoomTest, WhatIsBeingDeletedIsTheRoomOfItsPvc) {
     SetJson(one, {"metadata", "finalizers"}, Json::array({"example.com/slow"}));
   });
   ASSERT_THAT(api_.Delete(ctx_, VolumeSnapshotKey("shop", "s3"), {}), IsOk());
-  EXPECT_THAT(Maker().MakeInDriver(OutOfRoomError(RoomLimit::kDriver, "full")),
+  EXPECT_THAT(Maker().MakeInDriver(csi::OutOfRoomError(csi::RoomLimit::kDriver, "full")),
               StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("s3")));
   EXPECT_THAT(Left(), ElementsAre("s1", "s3", "s4"));
   request_.pvcs = {"data"};
-  EXPECT_THAT(Maker().MakeInDriver(OutOfRoomError(RoomLimit::kDriver, "full")),
+  EXPECT_THAT(Maker().MakeInDriver(csi::OutOfRoomError(csi::RoomLimit::kDriver, "full")),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("s4: the only Ready one")));
   EXPECT_THAT(Left(), ElementsAre("s1", "s3", "s4"));
 }
@@ -404,7 +405,8 @@ TEST_F(SnapshotRoomTest, OfOnePvcOneThatIsBeingDeletedIsEnough) {
     }
     return absl::OkStatus();
   });
-  const absl::Status made = Maker().MakeInDriver(OutOfRoomError(RoomLimit::kDriver, "full"));
+  const absl::Status made =
+      Maker().MakeInDriver(csi::OutOfRoomError(csi::RoomLimit::kDriver, "full"));
   EXPECT_EQ(std::string(made.message()).find("s1"), std::string::npos) << made;
 }
 
@@ -445,7 +447,7 @@ TEST_F(SnapshotRoomTest, WhereRulesKeepAllTheCreationEnds) {
 TEST_F(SnapshotRoomTest, WhoseDataTheStorageKeepsMakesNoRoomInTheDriver) {
   cluster_.class_policy = "Retain";
   TakeMany(2);
-  const absl::Status refused = OutOfRoomError(RoomLimit::kDriver, "full");
+  const absl::Status refused = csi::OutOfRoomError(csi::RoomLimit::kDriver, "full");
   EXPECT_THAT(Maker().MakeInDriver(refused),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("would keep its data")));
   EXPECT_EQ(Left().size(), 2);

@@ -1,0 +1,100 @@
+#include "csi/driver_error.h"
+
+#include <algorithm>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace csidelta::csi {
+namespace {
+
+constexpr char kRoomPayload[] = "csi-delta/out-of-room";
+constexpr absl::Duration kRoomPause = absl::Minutes(1);
+
+}  // namespace
+
+bool IsDefiniteRefusal(absl::string_view message) {
+  return absl::StrContains(message, "code = NotFound") ||
+         absl::StrContains(message, "code = InvalidArgument") ||
+         absl::StrContains(message, "code = OutOfRange") ||
+         absl::StrContains(message, "code = Unimplemented") ||
+         // Longhorn's, with "code = Internal": the snapshot or its volume is gone.
+         (absl::StrContains(message, "failed to verify data source") &&
+          absl::StrContains(message, "not found")) ||
+         absl::StrContains(message, "is less than the size") ||
+         absl::StrContains(message, "modifies the mode of the source volume");
+}
+
+bool ReportsNoRoom(absl::string_view driver_error) {
+  return absl::StrContains(driver_error, "code = ResourceExhausted ");
+}
+
+bool ReportsNoSuchCall(absl::string_view driver_error) {
+  return absl::StrContains(driver_error, "code = Unimplemented ");
+}
+
+std::optional<RoomLimit> OutOfRoom(const absl::Status& status) {
+  const auto payload = status.GetPayload(kRoomPayload);
+  if (!payload.has_value()) {
+    return std::nullopt;
+  }
+  return *payload == "quota" ? RoomLimit::kQuota : RoomLimit::kDriver;
+}
+
+absl::Status OutOfRoomError(RoomLimit limit, absl::string_view message) {
+  absl::Status status = absl::ResourceExhaustedError(message);
+  status.SetPayload(kRoomPayload, absl::Cord(limit == RoomLimit::kQuota ? "quota" : "driver"));
+  return status;
+}
+
+absl::Status AsQuotaRefusal(const absl::Status& status) {
+  return absl::IsPermissionDenied(status) && absl::StrContains(status.message(), kQuotaRefusal)
+             ? OutOfRoomError(RoomLimit::kQuota, status.message())
+             : status;
+}
+
+absl::Status DriverErrors::Check(absl::string_view error) {
+  last_ = std::string(error);
+  const bool has_no_room = ReportsNoRoom(error);
+  if (has_no_room && rules_.on_full) {
+    return MakeRoom();
+  }
+  if (!has_no_room && !IsDefiniteRefusal(error)) {
+    refused_since_ = absl::InfiniteFuture();
+    return absl::OkStatus();
+  }
+  const absl::Time now = clock_.Now();
+  refused_since_ = std::min(refused_since_, now);
+  if (now < refused_since_ +
+                (has_no_room ? rules_.no_room_is_final_after : rules_.refusal_is_final_after)) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("the driver refuses to take a snapshot of ", what_, ": ", last_));
+}
+
+absl::Status DriverErrors::MakeRoom() {
+  if (last_ == full_error_ && clock_.Uptime() < room_wanted_at_) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(rules_.on_full(OutOfRoomError(RoomLimit::kDriver, last_)));
+  full_error_ = last_;
+  room_wanted_at_ = clock_.Uptime() + kRoomPause;
+  return absl::OkStatus();
+}
+
+absl::Status DriverErrors::Explain(const absl::Status& status) const {
+  if (!absl::IsDeadlineExceeded(status)) {
+    return status;
+  }
+  const bool could_make_room = !rules_.on_full && ReportsNoRoom(last_);
+  return absl::DeadlineExceededError(absl::StrCat(
+      "no snapshot of ", what_, " was ", awaited_, " within ", absl::FormatDuration(timeout_),
+      last_.empty() ? ", and the driver reported no error"
+                    : absl::StrCat(": the driver reports: ", last_,
+                                   could_make_room ? rules_.room_hint : "")));
+}
+
+}  // namespace csidelta::csi
