@@ -23,7 +23,7 @@
 #include "base/mutex.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "csi/lease_wait.h"
+#include "csi/lock.h"
 #include "csi/retry.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/volume_lease.h"
@@ -104,7 +104,7 @@ class LonghornVolumeAction : public velero::ActionOn<velero::BackupItemAction> {
   absl::StatusOr<longhorn::Volume> FindVolume(const CallContext& ctx,
                                               const longhorn::NativeRequest& request);
 
-  // Others' VolumeSnapshots of the PVC are not waited for (csi::RunUnderLease()): drivers may
+  // Others' VolumeSnapshots of the PVC are not waited for (csi::VolumeLock): drivers may
   // refuse two at once, and Longhorn's engine takes one after the other.
   absl::StatusOr<longhorn::Snapshot> Take(const CallContext& ctx, const velero::Backup& backup,
                                           const longhorn::NativeRequest& request);
@@ -342,7 +342,7 @@ absl::StatusOr<longhorn::Snapshot> LonghornVolumeAction::Await(
   const longhorn::Snapshot* known = &made;
   const CallContext limited = ctx.WithTimeout(timeout);
   const absl::Status status =
-      csi::LeaseWaiter(limited, env_, lease)
+      csi::LeaseWaiter(limited, env_.api, {&lease})
           .Wait<longhorn::Snapshot>(
               is_done, [&](const CallContext& slice, objects::Predicate<longhorn::Snapshot> judge) {
                 return interest.Await(slice, judge, std::exchange(known, nullptr));

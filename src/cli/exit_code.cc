@@ -2,9 +2,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "csi/lock.h"
 #include "incremental/block_uploader.h"
 #include "repository/repository.h"
-#include "snapshots/volume_guard.h"
 
 namespace csidelta::cli {
 namespace {
@@ -46,7 +46,7 @@ ExitCode ExitCodeOf(const absl::Status& status) {
   if (repository::IsWrongPassword(status)) {
     return ExitCode::kWrongPassword;
   }
-  if (repository::IsLocked(status) || snapshots::IsVolumeBusy(status)) {
+  if (repository::IsLocked(status) || csi::IsVolumeBusy(status)) {
     return ExitCode::kLocked;
   }
   if (incremental::IsFallbackRefused(status)) {
@@ -74,10 +74,10 @@ std::string Explain(const absl::Status& status, absl::string_view place) {
       return absl::StrCat("the password does not open ", place,
                           "; give the right one with --password-file or RESTIC_PASSWORD");
     case ExitCode::kLocked:
-      if (snapshots::IsVolumeBusy(status) && absl::StrContains(message, kNothingChanged)) {
+      if (csi::IsVolumeBusy(status) && absl::StrContains(message, kNothingChanged)) {
         return std::string(message);  // of an in-place restore, which does not wait
       }
-      if (snapshots::IsVolumeBusy(status)) {
+      if (csi::IsVolumeBusy(status)) {
         return absl::StrCat(message, "; wait for it with --wait-lease, or try again later");
       }
       return absl::StrCat(message, "; wait for it with --retry-lock, or try again later");

@@ -23,6 +23,7 @@
 #include "cli/snapshot_text.h"
 #include "cli/text.h"
 #include "csi/driver_error.h"
+#include "csi/lock.h"
 #include "k8s/api_client.h"
 #include "objects/volume_snapshot.h"
 #include "snapshots/group_creation.h"
@@ -32,7 +33,6 @@
 #include "snapshots/snapshot_retention.h"
 #include "snapshots/snapshot_room.h"
 #include "snapshots/snapshot_source.h"
-#include "snapshots/volume_guard.h"
 
 namespace csidelta::cli {
 namespace {
@@ -413,7 +413,7 @@ absl::Status SnapshotCreateCommand::MakeRoomAhead(const CallContext& ctx, k8s::A
   std::vector<const CreationRequest*> needed;
   for (const CreationRequest& one : requests) {
     const absl::Status free = snapshots::CheckFree(ctx, api, *session.environment().random, one);
-    if (snapshots::IsVolumeBusy(free) && requests.size() > 1 && !group.choice.has_value()) {
+    if (csi::IsVolumeBusy(free) && requests.size() > 1 && !group.choice.has_value()) {
       continue;  // The others are taken.
     }
     RETURN_IF_ERROR(free);

@@ -12,11 +12,11 @@
 #include "cli/command.h"
 #include "cli/snapshot_text.h"
 #include "cli/text.h"
+#include "csi/lock.h"
 #include "inplace/volume_swap.h"
 #include "objects/client.h"
 #include "objects/volume_snapshot.h"
 #include "snapshots/promotion.h"
-#include "snapshots/volume_guard.h"
 
 namespace csidelta::cli {
 namespace {
@@ -188,8 +188,8 @@ absl::Status RefusedStatus(const std::vector<SwapPlan>& plans) {
   if (are_all && inplace::IsTooSmallAlone(all)) {
     return AsTargetTooSmall(std::move(refused));
   }
-  return are_all && snapshots::IsVolumeBusy(inplace::RefusalStatus("", "", all))
-             ? snapshots::AsVolumeBusy(std::move(refused))
+  return are_all && csi::IsVolumeBusy(inplace::RefusalStatus("", "", all))
+             ? csi::AsVolumeBusy(std::move(refused))
              : refused;
 }
 

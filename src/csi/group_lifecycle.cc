@@ -17,9 +17,8 @@
 #include "base/status_macros.h"
 #include "csi/drop.h"
 #include "csi/driver_error.h"
-#include "csi/lease_wait.h"
+#include "csi/lock.h"
 #include "csi/retry.h"
-#include "csi/volume_lease.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume_claim.h"
@@ -102,15 +101,15 @@ bool IsRefused(const absl::Status& status) {
 
 // --- Making
 
-// One call of TakeGroup while it has its turn.
+// One call of TakeGroup while it has the lock.
 class GroupMaker {
  public:
   GroupMaker(const CallContext& ctx, const Environment& env, const GroupRequest& request,
-             VolumeLease& lease)
+             VolumeLock& lock)
       : ctx_(ctx),
         env_(env),
         request_(request),
-        turn_(lease),
+        lock_(lock),
         errors_(ErrorsOf(ToString(request))) {}
 
   absl::StatusOr<TakenGroup> Make();
@@ -178,7 +177,7 @@ class GroupMaker {
   const CallContext& ctx_;
   const Environment& env_;
   const GroupRequest& request_;
-  VolumeLease& turn_;
+  VolumeLock& lock_;
   DriverErrors errors_;
   std::string error_looked_at_;
   absl::Time answered_at_ = absl::InfiniteFuture();
@@ -201,7 +200,7 @@ absl::StatusOr<TakenGroup> GroupMaker::Try() {
   ASSIGN_OR_RETURN(taken.group, Ensure());
   planned_ = PlannedMembers(taken.group);
   const CallContext waiting = ctx_.WithTimeout(request_.backup.csi_snapshot_timeout);
-  LeaseWaiter waiter(waiting, env_, turn_);
+  LeaseWaiter waiter = lock_.Waiter(waiting);
   absl::Status status = AwaitBinding(waiter, taken.group);
   if (status.ok()) {
     status = AwaitContent(waiter, taken);
@@ -597,36 +596,28 @@ std::optional<absl::Duration> FreezeWindow(const VolumeGroupSnapshot& group) {
 
 absl::StatusOr<TakenGroup> TakeGroup(const CallContext& ctx, const Environment& env,
                                      const GroupRequest& request) {
-  const VolumeLeaseRequest lease_request{
-      .lease_namespace = env.velero_namespace,
-      .claim_namespace = request.namespace_name,
-      .claim_name = request.label_value,
-      .claim_uid = absl::StrCat("group-", HashOfGroup(request).substr(0, kNameHashBytes)),
-      .backup_name = request.backup.name,
-      .backup_uid = request.backup.uid,
-      .holder = absl::StrCat(request.backup.uid, "_", absl::Hex(env.random.Below(UINT64_MAX))),
-      .subject = "volume group"};
-  std::set<std::string> claims;
-  for (const PlannedGroupMember& member : request.members) {
-    claims.insert(member.pvc);
-  }
-  const OtherSnapshots others{
+  LockRequest lock_request{
+      .leases = {{.lease_namespace = env.velero_namespace,
+                  .claim_namespace = request.namespace_name,
+                  .claim_name = request.label_value,
+                  .claim_uid =
+                      absl::StrCat("group-", HashOfGroup(request).substr(0, kNameHashBytes)),
+                  .backup_name = request.backup.name,
+                  .backup_uid = request.backup.uid,
+                  .holder = absl::StrCat(request.backup.uid, "_",
+                                         absl::Hex(env.random.Below(UINT64_MAX))),
+                  .subject = "volume group"}},
       .namespace_name = request.namespace_name,
-      .concerns =
-          [&](const VolumeSnapshot& snapshot) {
-            const auto owner = snapshot.group_owner();
-            return claims.contains(snapshot.source_pvc()) &&
-                   (!owner.has_value() || owner->name != GroupName(request));
-          },
-      .managed_too = true,  // Those of single claims have turns of their own.
-      .of = ToString(request)};
-  absl::StatusOr<TakenGroup> taken;
-  RETURN_IF_ERROR(RunUnderLease(ctx, env, lease_request, others,
-                                request.backup.csi_snapshot_timeout, [&](VolumeLease& lease) {
-                                  taken = GroupMaker(ctx, env, request, lease).Make();
-                                  return taken.status();
-                                }));
-  return taken;
+      .pvcs = {},
+      .subject = "claim",
+      .name = GroupName(request),
+      .wait_max = LockWaitMax(request.backup),
+      .counts_backups = true};  // Those of single claims have Leases of their own.
+  for (const PlannedGroupMember& member : request.members) {
+    lock_request.pvcs[member.pvc] = {};
+  }
+  VolumeLock lock(ctx, env.api, std::move(lock_request));
+  return lock.Run([&] { return GroupMaker(ctx, env, request, lock).Make(); });
 }
 
 absl::Status UnmarkClaim(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& claim,

@@ -13,7 +13,7 @@
 #include "csi/content_deletion.h"
 #include "csi/deletion_proof.h"
 #include "csi/drop.h"
-#include "csi/lease_wait.h"
+#include "csi/lock.h"
 #include "csi/driver_error.h"
 #include "csi/retry.h"
 #include "csi/static_content.h"

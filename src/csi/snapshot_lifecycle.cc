@@ -8,9 +8,10 @@
 #include "base/crypto.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "csi/drop.h"
 #include "csi/driver_error.h"
-#include "csi/lease_wait.h"
+#include "csi/drop.h"
+#include "csi/lock.h"
+#include "csi/moved_group.h"
 #include "csi/retry.h"
 #include "csi/volume_lease.h"
 #include "k8s/api_client.h"
@@ -53,10 +54,9 @@ VolumeSnapshot MakeSnapshot(const Environment& env, const SnapshotRequest& reque
   return snapshot;
 }
 
-absl::StatusOr<TakenSnapshot> AwaitHandle(const CallContext& ctx, const Environment& env,
-                                          const SnapshotRequest& request, VolumeLease& lease,
-                                          const VolumeSnapshot& made) {
-  LeaseWaiter waiter(ctx, env, lease);
+absl::StatusOr<TakenSnapshot> AwaitHandle(const CallContext& ctx, const SnapshotRequest& request,
+                                          VolumeLock& lock, const VolumeSnapshot& made) {
+  LeaseWaiter waiter = lock.Waiter(ctx);
   DriverErrors errors(*ctx.clock, ToString(request), request.backup.csi_snapshot_timeout);
   TakenSnapshot taken;
   const k8s::ObjectKey key = VolumeSnapshot::Key(request.claim_namespace, SnapshotName(request));
@@ -135,13 +135,12 @@ absl::Status CleanUp(const Environment& env, const SnapshotRequest& request, con
 // --- Making, in turn
 
 absl::StatusOr<TakenSnapshot> MakeUnderLease(const CallContext& ctx, const Environment& env,
-                                             const SnapshotRequest& request, VolumeLease& lease) {
+                                             const SnapshotRequest& request, VolumeLock& lock) {
   const absl::StatusOr<VolumeSnapshot> made =
       RetryTransient(ctx, [&] { return EnsureSnapshot(ctx, env, request); });
   absl::StatusOr<TakenSnapshot> taken;
   if (made.ok()) {
-    taken = AwaitHandle(ctx.WithTimeout(request.backup.csi_snapshot_timeout), env, request, lease,
-                        *made);
+    taken = AwaitHandle(ctx.WithTimeout(request.backup.csi_snapshot_timeout), request, lock, *made);
   } else {
     taken = Annotate(made.status(), absl::StrCat("create a VolumeSnapshot of ", ToString(request)));
   }
@@ -152,6 +151,10 @@ absl::StatusOr<TakenSnapshot> MakeUnderLease(const CallContext& ctx, const Envir
 }
 
 }  // namespace
+
+absl::Duration LockWaitMax(const velero::Backup& backup) {
+  return std::max(backup.csi_snapshot_timeout, 2 * kVolumeLeaseDuration);
+}
 
 bool EnteredArchive(const VolumeSnapshot& snapshot) {
   return !snapshot.Annotation(objects::kVolumeSnapshotHandleAnnotation).empty();
@@ -190,29 +193,21 @@ bool IsManaged(const VolumeSnapshot& snapshot, const velero::Backup& backup) {
 
 absl::StatusOr<TakenSnapshot> TakeSnapshot(const CallContext& ctx, const Environment& env,
                                            const SnapshotRequest& request) {
-  const VolumeLeaseRequest lease_request{
-      .lease_namespace = env.velero_namespace,
-      .claim_namespace = request.claim_namespace,
-      .claim_name = request.claim_name,
-      .claim_uid = request.claim_uid,
-      .backup_name = request.backup.name,
-      .backup_uid = request.backup.uid,
-      .holder = absl::StrCat(request.backup.uid, "_", absl::Hex(env.random.Below(UINT64_MAX))),
-  };
-  const OtherSnapshots others{.namespace_name = request.claim_namespace,
-                              .concerns =
-                                  [&](const VolumeSnapshot& snapshot) {
-                                    return snapshot.source_pvc() == request.claim_name &&
-                                           snapshot.name() != SnapshotName(request);
-                                  },
-                              .of = ToString(request)};
-  absl::StatusOr<TakenSnapshot> taken;
-  RETURN_IF_ERROR(RunUnderLease(ctx, env, lease_request, others,
-                                request.backup.csi_snapshot_timeout, [&](VolumeLease& lease) {
-                                  taken = MakeUnderLease(ctx, env, request, lease);
-                                  return taken.status();
-                                }));
-  return taken;
+  VolumeLock lock(ctx, env.api,
+                  {.leases = {{.lease_namespace = env.velero_namespace,
+                               .claim_namespace = request.claim_namespace,
+                               .claim_name = request.claim_name,
+                               .claim_uid = request.claim_uid,
+                               .backup_name = request.backup.name,
+                               .backup_uid = request.backup.uid,
+                               .holder = absl::StrCat(request.backup.uid, "_",
+                                                      absl::Hex(env.random.Below(UINT64_MAX)))}},
+                   .namespace_name = request.claim_namespace,
+                   .pvcs = {{request.claim_name, {}}},
+                   .subject = "claim",
+                   .name = SnapshotName(request),
+                   .wait_max = LockWaitMax(request.backup)});
+  return lock.Run([&] { return MakeUnderLease(ctx, env, request, lock); });
 }
 
 }  // namespace csidelta::csi

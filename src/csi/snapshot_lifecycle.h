@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "base/call_context.h"
 #include "csi/environment.h"
 #include "k8s/api_client.h"
@@ -26,6 +27,10 @@
 //       v                                                         everything made is gone
 //   the driver's snapshot alone; the archive holds the objects
 namespace csidelta::csi {
+
+// How long a backup waits for other operations on a volume: long enough to see the Lease of a
+// holder that died run out.
+absl::Duration LockWaitMax(const velero::Backup& backup);
 
 // How much of a hash goes into the name of an object that we make.
 inline constexpr std::size_t kNameHashBytes = 20;

@@ -8,6 +8,8 @@
 #include "absl/strings/str_join.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "csi/lock.h"
+#include "inplace/in_place_copy.h"
 #include "inplace/restore_guard.h"
 #include "k8s/api_client.h"
 #include "objects/client.h"
@@ -16,7 +18,6 @@
 #include "objects/persistent_volume.h"
 #include "objects/persistent_volume_claim.h"
 #include "objects/workload.h"
-#include "snapshots/volume_guard.h"
 
 namespace csidelta::inplace {
 namespace {
@@ -250,7 +251,7 @@ absl::StatusOr<std::string> InPlaceExposure::CheckAll(const PersistentVolumeClai
   info.own_transfer = request_.transfer_uid;
   const absl::Status refused = RefusalStatus(request_.target_namespace, request_.target_claim,
                                              CheckRestore(around, info).refusals);
-  if (!refused.ok() && !snapshots::IsVolumeBusy(refused)) {
+  if (!refused.ok() && !csi::IsVolumeBusy(refused)) {
     return absl::FailedPreconditionError(refused.message());
   }
   return std::string(refused.message());

@@ -13,6 +13,7 @@
 #include "base/crypto.h"
 #include "base/quantity.h"
 #include "base/status_macros.h"
+#include "csi/lock.h"
 #include "csi/population.h"
 #include "csi/volume_lease.h"
 #include "objects/backup.h"
@@ -22,7 +23,6 @@
 #include "objects/keys.h"
 #include "objects/swap_record.h"
 #include "snapshots/snapshot_creation.h"
-#include "snapshots/volume_guard.h"
 #include "velero/data_upload.h"
 
 namespace csidelta::inplace {
@@ -550,7 +550,7 @@ absl::Status RefusalStatus(absl::string_view namespace_name, absl::string_view p
                                         " is not restored: ", absl::StrJoin(messages, "; and "));
   const bool is_busy_alone = std::all_of(refusals.begin(), refusals.end(),
                                          [](const Finding& one) { return one.code == kBusyCode; });
-  return is_busy_alone ? snapshots::AsVolumeBusy(absl::FailedPreconditionError(text))
+  return is_busy_alone ? csi::AsVolumeBusy(absl::FailedPreconditionError(text))
                        : absl::FailedPreconditionError(text);
 }
 

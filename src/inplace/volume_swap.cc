@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "csi/claim_provisioning.h"
+#include "csi/lock.h"
 #include "csi/population.h"
 #include "csi/retry.h"
 #include "inplace/node_choice.h"
@@ -22,7 +23,6 @@
 #include "snapshots/snapshot_creation.h"
 #include "snapshots/snapshot_import.h"
 #include "snapshots/snapshot_source.h"
-#include "snapshots/volume_guard.h"
 
 namespace csidelta::inplace {
 namespace {
@@ -360,10 +360,10 @@ absl::Status VolumeSwap::Take(SwapStep step) {
 
 absl::Status VolumeSwap::Prepare(const SwapPlan& plan) {
   plan_ = plan;
-  std::unique_ptr<snapshots::VolumeGuard> guard;
+  std::unique_ptr<csi::VolumeLock> guard;
   if (!target_.takes_safety_snapshot && !plan.was_exchanging) {
     // Up to the records, by which other restores are kept away.
-    absl::StatusOr<std::unique_ptr<snapshots::VolumeGuard>> entered = snapshots::GuardRestore(
+    absl::StatusOr<std::unique_ptr<csi::VolumeLock>> entered = snapshots::GuardRestore(
         ctx_, api_, random_, *plan.state.pvc,
         SafetySnapshotName(*plan.state.pvc, *target_.snapshot), result_.not_checked);
     RETURN_IF_ERROR(WithAdvice(entered.status(), "nothing is changed"));

@@ -16,7 +16,6 @@
 #include "objects/keys.h"
 #include "objects/volume_group_snapshot.h"
 #include "snapshots/creation_failure.h"
-#include "snapshots/volume_guard.h"
 
 namespace csidelta::snapshots {
 namespace {
@@ -82,7 +81,7 @@ class GroupCreator {
   const GroupCreationRequest& request_;
   const std::string namespace_name_;
   const k8s::ObjectKey key_;
-  VolumeGuard guard_;
+  csi::VolumeLock lock_;
   csi::DriverErrors errors_;
   std::string quotas_not_checked_;  // "": they were
   std::vector<std::string> marked_;
@@ -97,15 +96,13 @@ GroupCreator::GroupCreator(const CallContext& ctx, k8s::ApiClient& api, Random& 
       request_(request),
       namespace_name_(request.sources.front().pvc.namespace_name()),
       key_(VolumeGroupSnapshot::Key(request.choice.version, namespace_name_, request.name)),
-      guard_(ctx, api, random,
-             {.pvcs = PvcsOf(request.sources),
-              .name = request.name,
-              .waits_for_others = request.waits_for_others}),
+      lock_(ctx, api,
+            LockOf(PvcsOf(request.sources), request.name, request.waits_for_others, random)),
       errors_(*ctx.clock, absl::StrCat("the group ", request.name), request.timeout,
               ErrorRulesOf(request.on_full)) {}
 
 absl::StatusOr<std::vector<Creation>> GroupCreator::Create() {
-  return guard_.Run([this] {
+  return lock_.Run([this] {
     absl::StatusOr<std::vector<Creation>> creations = CreateGuarded();
     Unmark();
     return creations;
@@ -132,7 +129,7 @@ absl::StatusOr<std::vector<Creation>> GroupCreator::CreateGuarded() {
 
 absl::StatusOr<std::vector<Creation>> GroupCreator::AwaitAll(const CallContext& limited,
                                                              const VolumeGroupSnapshot& made) {
-  RETURN_IF_ERROR(guard_.LookAgain(made.resource_version()));
+  RETURN_IF_ERROR(lock_.CheckAtPost(made.resource_version()));
   RETURN_IF_ERROR(errors_.Explain(AwaitTaken(limited, made)));
   seen_taken_at_ = ctx_.clock->Now();
   request_.on_taken();
@@ -218,7 +215,7 @@ absl::Status GroupCreator::AwaitTaken(const CallContext& limited, const VolumeGr
     is_taken = group->is_ready() || group->taken_at().has_value();
     return is_taken || !content.empty();
   };
-  RETURN_IF_ERROR(guard_.Waiter(limited).WaitFor<VolumeGroupSnapshot>(key_, is_bound, &made));
+  RETURN_IF_ERROR(lock_.Waiter(limited).WaitFor<VolumeGroupSnapshot>(key_, is_bound, &made));
   if (is_taken) {
     return absl::OkStatus();
   }
@@ -230,7 +227,7 @@ absl::Status GroupCreator::AwaitTaken(const CallContext& limited, const VolumeGr
       ASSIGN_OR_RETURN(const bool bound, is_bound(group));
       return bound && is_taken;
     };
-    return guard_.Waiter(limited).WaitFor<VolumeGroupSnapshot>(key_, has_time, nullptr);
+    return lock_.Waiter(limited).WaitFor<VolumeGroupSnapshot>(key_, has_time, nullptr);
   }
   RETURN_IF_ERROR(known.status());
   const auto has_handle = [&](const VolumeGroupSnapshotContent* seen) -> absl::StatusOr<bool> {
@@ -241,8 +238,8 @@ absl::Status GroupCreator::AwaitTaken(const CallContext& limited, const VolumeGr
     RETURN_IF_ERROR(CheckError(seen->error()));
     return !seen->handle_or_source().empty();
   };
-  return guard_.Waiter(limited).WaitFor<VolumeGroupSnapshotContent>(content_key, has_handle,
-                                                                    &*known);
+  return lock_.Waiter(limited).WaitFor<VolumeGroupSnapshotContent>(content_key, has_handle,
+                                                                   &*known);
 }
 
 absl::StatusOr<std::vector<Creation>> GroupCreator::AwaitMembers(const CallContext& limited,
@@ -261,7 +258,7 @@ absl::StatusOr<std::vector<Creation>> GroupCreator::AwaitMembers(const CallConte
         [&](const SnapshotSource& source) { return found.contains(source.pvc.name()); });
   };
   const absl::Status there =
-      guard_.Waiter(limited).WaitForAmong<VolumeSnapshot>(namespace_name_, all_there);
+      lock_.Waiter(limited).WaitForAmong<VolumeSnapshot>(namespace_name_, all_there);
   RETURN_IF_ERROR(AddMissing(there, request_.sources.size() - found.size()));
   std::vector<Creation> creations;
   creations.reserve(request_.sources.size());
@@ -270,7 +267,7 @@ absl::StatusOr<std::vector<Creation>> GroupCreator::AwaitMembers(const CallConte
     creations.push_back(std::move(creation));
   }
   std::vector<std::string>& not_checked = creations.front().not_checked;
-  not_checked = guard_.not_checked();
+  not_checked = lock_.not_checked();
   if (!quotas_not_checked_.empty()) {
     not_checked.push_back(quotas_not_checked_);
   }

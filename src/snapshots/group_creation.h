@@ -17,7 +17,7 @@
 // snapshot.csi-delta.io/group, by which its selector takes them; nothing that outlives the call
 // does.
 //
-//   one operation per volume: volume_guard.h, for all of them
+//   one operation per volume: csi/lock.h, for all of them
 //     |
 //   label the PVCs, create the VolumeGroupSnapshot
 //     |

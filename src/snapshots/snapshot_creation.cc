@@ -1,6 +1,7 @@
 #include "snapshots/snapshot_creation.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -40,12 +41,6 @@ VolumeSnapshot ObjectToMake(const CreationRequest& request, absl::Time asked_at)
   return snapshot;
 }
 
-GuardRequest GuardOf(const CreationRequest& request) {
-  return {.pvcs = {request.source.pvc},
-          .name = request.name,
-          .waits_for_others = request.waits_for_others};
-}
-
 // One attempt after the other at one VolumeSnapshot. Borrows everything.
 class SnapshotCreator {
  public:
@@ -81,9 +76,8 @@ class SnapshotCreator {
   k8s::ApiClient& api_;
   const CreationRequest& request_;
   const std::string pvc_;
-  VolumeGuard guard_;
+  csi::VolumeLock lock_;
   csi::DriverErrors errors_;
-  std::string binding_not_checked_;
 };
 
 SnapshotCreator::SnapshotCreator(const CallContext& ctx, k8s::ApiClient& api, Random& random,
@@ -92,12 +86,12 @@ SnapshotCreator::SnapshotCreator(const CallContext& ctx, k8s::ApiClient& api, Ra
       api_(api),
       request_(request),
       pvc_(absl::StrCat(request.source.pvc.namespace_name(), "/", request.source.pvc.name())),
-      guard_(ctx, api, random, GuardOf(request)),
+      lock_(ctx, api, LockOf({request.source.pvc}, request.name, request.waits_for_others, random)),
       errors_(*ctx.clock, absl::StrCat("PVC ", pvc_), request.timeout,
               ErrorRulesOf(request.on_full)) {}
 
 absl::StatusOr<Creation> SnapshotCreator::Create() {
-  return guard_.Run([this] { return CreateGuarded(); });
+  return lock_.Run([this] { return CreateGuarded(); });
 }
 
 absl::StatusOr<Creation> SnapshotCreator::Join() {
@@ -106,7 +100,8 @@ absl::StatusOr<Creation> SnapshotCreator::Join() {
   const bool is_of_verbs = snapshot.Label(objects::kMadeByLabel) == objects::kMadeByVerbs &&
                            snapshot.source_pvc() == request_.source.pvc.name();
   if (is_of_verbs && !request_.may_join && csi::IsBeingTaken(snapshot, ctx_.clock->Now())) {
-    return VolumeBusyError(pvc_, absl::StrCat("VolumeSnapshot ", request_.name));
+    return csi::VolumeBusyError(absl::StrCat("PVC ", pvc_),
+                                absl::StrCat("VolumeSnapshot ", request_.name));
   }
   if (!is_of_verbs || !request_.may_join || snapshot.is_being_deleted()) {
     return absl::AlreadyExistsError(
@@ -142,7 +137,7 @@ absl::StatusOr<Creation> SnapshotCreator::CreateGuarded() {
   ASSIGN_OR_RETURN(Creation creation, Post());
   absl::Status status = absl::OkStatus();
   if (!creation.has_joined) {
-    status = guard_.LookAgain(creation.snapshot.resource_version());
+    status = lock_.CheckAtPost(creation.snapshot.resource_version());
   }
   if (status.ok() && request_.awaited != AwaitedState::kNothing) {
     status = AwaitTaken(limited, creation);
@@ -150,12 +145,9 @@ absl::StatusOr<Creation> SnapshotCreator::CreateGuarded() {
   if (!status.ok()) {
     return AfterFailure(status, creation);
   }
-  creation.not_checked = guard_.not_checked();
-  if (!binding_not_checked_.empty()) {
-    creation.not_checked.push_back(binding_not_checked_);
-  }
+  creation.not_checked = lock_.not_checked();
   if (request_.awaited == AwaitedState::kReady) {
-    guard_.Leave();
+    lock_.Leave();
     RETURN_IF_ERROR(AwaitReady(limited, creation));
   }
   return creation;
@@ -189,7 +181,7 @@ absl::Status SnapshotCreator::AwaitTaken(const CallContext& limited, Creation& c
     return !creation.snapshot.bound_content().empty();
   };
   RETURN_IF_ERROR(
-      errors_.Explain(guard_.Waiter(limited).WaitFor<VolumeSnapshot>(key, is_bound, &known)));
+      errors_.Explain(lock_.Waiter(limited).WaitFor<VolumeSnapshot>(key, is_bound, &known)));
   ASSIGN_OR_RETURN(const bool is_content_read, AwaitHandle(limited, creation));
   if (is_content_read) {
     return absl::OkStatus();
@@ -201,7 +193,7 @@ absl::Status SnapshotCreator::AwaitTaken(const CallContext& limited, Creation& c
     return creation.snapshot.taken_at().has_value() || creation.snapshot.is_ready();
   };
   RETURN_IF_ERROR(
-      errors_.Explain(guard_.Waiter(limited).WaitFor<VolumeSnapshot>(key, is_taken, &bound)));
+      errors_.Explain(lock_.Waiter(limited).WaitFor<VolumeSnapshot>(key, is_taken, &bound)));
   creation.seen_taken_at = ctx_.clock->Now();
   creation.status = csi::StatusOf(creation.snapshot, {});
   return absl::OkStatus();
@@ -211,7 +203,7 @@ absl::StatusOr<bool> SnapshotCreator::AwaitHandle(const CallContext& limited, Cr
   const k8s::ObjectKey key = VolumeSnapshotContent::Key("", creation.snapshot.bound_content());
   const auto known = objects::Get<VolumeSnapshotContent>(limited, api_, key);
   if (absl::IsPermissionDenied(known.status())) {
-    binding_not_checked_ = absl::StrCat("binding not checked: ", known.status().message());
+    RETURN_IF_ERROR(lock_.NoteMissingRight("binding not checked", known.status()));
     return false;
   }
   RETURN_IF_ERROR(known.status());
@@ -231,7 +223,7 @@ absl::StatusOr<bool> SnapshotCreator::AwaitHandle(const CallContext& limited, Cr
     return true;
   };
   RETURN_IF_ERROR(errors_.Explain(
-      guard_.Waiter(limited).WaitFor<VolumeSnapshotContent>(key, has_handle, &*known)));
+      lock_.Waiter(limited).WaitFor<VolumeSnapshotContent>(key, has_handle, &*known)));
   if (creation.status.state == csi::SnapshotState::kError) {
     return absl::FailedPreconditionError(creation.status.conditions.front().message);
   }
@@ -245,7 +237,7 @@ absl::Status SnapshotCreator::AwaitReady(const CallContext& limited, Creation& c
   };
   const VolumeSnapshot known = creation.snapshot;
   const absl::Status waited =
-      guard_.Waiter(limited).WaitFor<VolumeSnapshot>(KeyOf(request_.name), is_ready, &known);
+      lock_.Waiter(limited).WaitFor<VolumeSnapshot>(KeyOf(request_.name), is_ready, &known);
   if (absl::IsDeadlineExceeded(waited)) {
     return absl::DeadlineExceededError(absl::StrCat(
         "VolumeSnapshot ", request_.name, " of PVC ", pvc_, " is taken, but not ready within ",
@@ -312,6 +304,48 @@ std::string NameForSnapshot(absl::string_view prefix, absl::Time now) {
   return FitName(prefix, absl::FormatTime("-%Y%m%d-%H%M%S", now, absl::UTCTimeZone()));
 }
 
+csi::LockRequest LockOf(const std::vector<objects::PersistentVolumeClaim>& pvcs,
+                        const std::string& name, bool waits_for_others, Random& random) {
+  csi::LockRequest request{
+      .leases = {},
+      .namespace_name = pvcs.front().namespace_name(),
+      .pvcs = {},
+      .subject = "PVC",
+      .name = name,
+      .wait_max = waits_for_others ? absl::InfiniteDuration() : absl::ZeroDuration(),
+      .counts_backups = true,
+      .is_thorough = true,
+      .may_lack_rights = true};
+  const std::string holder = absl::StrCat(name, "_", absl::Hex(random.Below(UINT64_MAX)));
+  // In the order of their names: two that want several wait for each other in one direction only.
+  for (const objects::PersistentVolumeClaim& pvc : pvcs) {
+    request.pvcs[pvc.name()] = pvc.labels();
+    request.leases.push_back({.lease_namespace = pvc.namespace_name(),
+                              .claim_namespace = pvc.namespace_name(),
+                              .claim_name = pvc.name(),
+                              .claim_uid = pvc.uid(),
+                              .backup_name = "",
+                              .backup_uid = "",
+                              .holder = holder,
+                              .subject = "PVC",
+                              .snapshot_name = name});
+  }
+  return request;
+}
+
+absl::StatusOr<std::unique_ptr<csi::VolumeLock>> GuardRestore(
+    const CallContext& ctx, k8s::ApiClient& api, Random& random,
+    const objects::PersistentVolumeClaim& pvc, absl::string_view restore,
+    std::vector<std::string>& not_checked) {
+  auto lock = std::make_unique<csi::VolumeLock>(
+      ctx, api,
+      LockOf({pvc}, absl::StrCat(csi::kRestoreHolderPrefix, restore), /*waits_for_others=*/false,
+             random));
+  RETURN_IF_ERROR(lock->Enter());
+  not_checked.insert(not_checked.end(), lock->not_checked().begin(), lock->not_checked().end());
+  return lock;
+}
+
 absl::StatusOr<Creation> CreateSnapshot(const CallContext& ctx, k8s::ApiClient& api, Random& random,
                                         const CreationRequest& request) {
   return SnapshotCreator(ctx, api, random, request).Create();
@@ -319,7 +353,9 @@ absl::StatusOr<Creation> CreateSnapshot(const CallContext& ctx, k8s::ApiClient& 
 
 absl::Status CheckFree(const CallContext& ctx, k8s::ApiClient& api, Random& random,
                        const CreationRequest& request) {
-  return VolumeGuard(ctx, api, random, GuardOf(request)).Enter();
+  return csi::VolumeLock(
+             ctx, api, LockOf({request.source.pvc}, request.name, request.waits_for_others, random))
+      .Enter();
 }
 
 absl::Status TryCreate(const CallContext& ctx, k8s::ApiClient& api,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,15 +13,14 @@
 #include "base/call_context.h"
 #include "base/random.h"
 #include "csi/driver_error.h"
+#include "csi/lock.h"
 #include "csi/snapshot_state.h"
 #include "k8s/api_client.h"
 #include "objects/volume_snapshot.h"
 #include "snapshots/snapshot_source.h"
-#include "snapshots/volume_guard.h"
 
 // A VolumeSnapshot that a person asks for, from the request until it is taken: with the rights of
-// that person alone, and without any controller of csi-delta. One operation per volume:
-// volume_guard.h.
+// that person alone, and without any controller of csi-delta. One operation per volume: csi/lock.h.
 namespace csidelta::snapshots {
 
 enum class AwaitedState { kNothing, kTaken, kReady };
@@ -70,9 +70,23 @@ std::string FitName(absl::string_view prefix, absl::string_view ending = "");
 // The name where a person gives none: "<stem>-<yyyymmdd-hhmmss>" in UTC, fitted. Pure.
 std::string NameForSnapshot(absl::string_view prefix, absl::Time now);
 
+// The lock of a person on PVCs of one namespace, for what is called `name`: the Leases are in that
+// namespace, and a right that the person lacks is a note.
+csi::LockRequest LockOf(const std::vector<objects::PersistentVolumeClaim>& pvcs,
+                        const std::string& name, bool waits_for_others, Random& random);
+
+// The Lease of a PVC into whose volume something is restored, and of which no VolumeSnapshot is
+// taken first, which would take it: creations and other restores find it while the restore begins,
+// until the lock is destroyed, or kVolumeLeaseDuration has passed. Runs of the same `restore` are
+// not held against each other. Errors of VolumeLock::Enter(). Adds to `not_checked`.
+absl::StatusOr<std::unique_ptr<csi::VolumeLock>> GuardRestore(
+    const CallContext& ctx, k8s::ApiClient& api, Random& random,
+    const objects::PersistentVolumeClaim& pvc, absl::string_view restore,
+    std::vector<std::string>& not_checked);
+
 // Has a snapshot taken, and returns once it is as `awaited` says: at the latest 100 ms after the
 // API server shows its handle, or the time of it where contents may not be read.
-//   FAILED_PRECONDITION  IsVolumeBusy(), or the driver refused with an error that asking again does
+//   FAILED_PRECONDITION  csi::IsVolumeBusy(), or the driver refused with an error that asking again does
 //                        not change
 //   RESOURCE_EXHAUSTED   a quota refused: OutOfRoom() of csi/driver_error.h
 //   DEADLINE_EXCEEDED    not taken within the timeout; with what the driver reported last

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
 #include "csi/drop.h"
-#include "csi/lease_wait.h"
+#include "csi/lock.h"
 #include "csi/snapshot_state.h"
 #include "csi/volume_lease.h"
 #include "k8s/object.h"

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "csi/lock.h"
 #include "objects/copy_record.h"
 #include "objects/keys.h"
 #include "objects/swap_record.h"
-#include "snapshots/volume_guard.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
@@ -381,8 +381,8 @@ TEST(RestoreGuardTest, ARefusalHasTheExitCodeOfItsReason) {
   const Finding busy = {"Busy", "a; b"};
   const Finding small = {"TooSmall", "c; d"};
   EXPECT_THAT(status({}), IsOk());
-  EXPECT_TRUE(snapshots::IsVolumeBusy(status({busy})));
-  EXPECT_FALSE(snapshots::IsVolumeBusy(status({busy, small})));
+  EXPECT_TRUE(csi::IsVolumeBusy(status({busy})));
+  EXPECT_FALSE(csi::IsVolumeBusy(status({busy, small})));
   EXPECT_THAT(status({busy, small}), StatusIs(absl::StatusCode::kFailedPrecondition,
                                               "PVC shop/data is not restored: a; b; and c; d"));
   EXPECT_TRUE(IsTooSmallAlone({small}));

@@ -9,13 +9,13 @@
 #include <utility>
 #include <vector>
 
+#include "csi/lock.h"
 #include "inplace/restore_guard.h"
 #include "k8s/object.h"
 #include "objects/copy_record.h"
 #include "objects/keys.h"
 #include "objects/swap_record.h"
 #include "snapshots/snapshot_creation.h"
-#include "snapshots/volume_guard.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/fake_snapshot_cluster.h"
@@ -364,7 +364,7 @@ TEST(VolumeSwapTest, WithoutASafetySnapshotTheLeaseKeepsOthersAway) {
         {.source = {.pvc = *world.Pvc(), .driver = kFakeDriver, .class_name = "snaps"},
          .name = "other",
          .timeout = absl::Minutes(1)});
-    EXPECT_TRUE(snapshots::IsVolumeBusy(other.status())) << other.status();
+    EXPECT_TRUE(csi::IsVolumeBusy(other.status())) << other.status();
     EXPECT_THAT(other.status().message(), HasSubstr("a restore into its volume"));
   });
   ASSERT_THAT(world.Restore(world.Target(/*takes_safety=*/false)), IsOk());
@@ -385,7 +385,7 @@ TEST(VolumeSwapTest, WithoutASafetySnapshotAHeldLeaseEndsItBeforeAnyChange) {
   ASSERT_THAT(held, IsOk());
   const absl::Status prepared =
       VolumeSwap(ctx, world.api, Random::Real(), target, [](const SwapNews&) {}).Prepare(*plan);
-  EXPECT_TRUE(snapshots::IsVolumeBusy(prepared)) << prepared;
+  EXPECT_TRUE(csi::IsVolumeBusy(prepared)) << prepared;
   EXPECT_THAT(prepared.message(), HasSubstr("nothing is changed"));
   EXPECT_THAT(world.Pvcs(), ElementsAre("data"));
   EXPECT_THAT(world.Plan(world.Target(false, "tuesday"))->refusals, SizeIs(1));

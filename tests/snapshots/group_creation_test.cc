@@ -131,7 +131,7 @@ TEST_F(GroupCreationTest, AMemberThatIsBeingTakenMakesItBusy) {
   SetJson(other, {"spec", "source", "persistentVolumeClaimName"}, "data-1");
   api_.Seed(VolumeSnapshotType(), other);
   const auto creations = Create(Request());
-  EXPECT_TRUE(IsVolumeBusy(creations.status())) << creations.status();
+  EXPECT_TRUE(csi::IsVolumeBusy(creations.status())) << creations.status();
   EXPECT_THAT(creations.status().message(), AllOf(HasSubstr("shop/data-1"), HasSubstr("nightly")));
   EXPECT_THAT(api_.All(VolumeGroupSnapshotType("v1")), IsEmpty());
   ExpectNoMarks();
