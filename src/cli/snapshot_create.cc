@@ -37,7 +37,7 @@
 namespace csidelta::cli {
 namespace {
 
-using snapshots::Creation;
+using csi::TakenSnapshot;
 using snapshots::CreationRequest;
 
 constexpr int kAtOnceMax = 32;       // VolumeSnapshots that are being asked for
@@ -47,15 +47,15 @@ constexpr absl::Duration kTimeout = absl::Minutes(5);
 // What came of one PVC.
 struct Outcome {
   const CreationRequest* request = nullptr;
-  absl::StatusOr<Creation> creation = absl::UnknownError("not begun");
+  absl::StatusOr<TakenSnapshot> creation = absl::UnknownError("not begun");
 };
 
-absl::Duration TimeToTaken(const Creation& creation) {
+absl::Duration TimeToTaken(const TakenSnapshot& creation) {
   return creation.seen_taken_at.value_or(creation.asked_at) - creation.asked_at;
 }
 
-snapshots::SnapshotEntry EntryOf(const Creation& creation) {
-  return snapshots::EntryOf(creation.snapshot, snapshots::ReadingOf(creation));
+snapshots::SnapshotEntry EntryOf(const TakenSnapshot& creation) {
+  return snapshots::EntryOf(creation.snapshot, csi::ReadingOf(creation));
 }
 
 Json ToJson(const Outcome& outcome) {
@@ -74,7 +74,7 @@ Json ToJson(const Outcome& outcome) {
   return json;
 }
 
-std::vector<std::string> RowOf(const Creation& creation) {
+std::vector<std::string> RowOf(const TakenSnapshot& creation) {
   const snapshots::SnapshotEntry entry = EntryOf(creation);
   return {
       entry.name, entry.pvc, std::string(csi::ToString(entry.status.state)),
@@ -578,7 +578,7 @@ absl::StatusOr<std::vector<Outcome>> SnapshotCreateCommand::CreateAsGroup(
                                                    .on_full = group.on_full,
                                                    .timeout = first.timeout,
                                                    .on_taken = on_taken};
-  ASSIGN_OR_RETURN(std::vector<Creation> creations,
+  ASSIGN_OR_RETURN(std::vector<TakenSnapshot> creations,
                    snapshots::CreateGroup(ctx, api, random, request));
   std::vector<Outcome> outcomes;
   outcomes.reserve(creations.size());
@@ -668,7 +668,7 @@ std::string SnapshotCreateCommand::LastLine(const std::vector<Outcome>& outcomes
     if (!one.creation.ok()) {
       return "not all were taken: the application must not go on\n";
     }
-    if (const auto taken = one.creation->status.taken_at; taken.has_value()) {
+    if (const auto taken = EntryOf(*one.creation).status.taken_at; taken.has_value()) {
       first = std::min(first, *taken);
       last = std::max(last, *taken);
     }

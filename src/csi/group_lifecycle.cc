@@ -597,16 +597,9 @@ std::optional<absl::Duration> FreezeWindow(const VolumeGroupSnapshot& group) {
 absl::StatusOr<TakenGroup> TakeGroup(const CallContext& ctx, const Environment& env,
                                      const GroupRequest& request) {
   LockRequest lock_request{
-      .leases = {{.lease_namespace = env.velero_namespace,
-                  .claim_namespace = request.namespace_name,
-                  .claim_name = request.label_value,
-                  .claim_uid =
-                      absl::StrCat("group-", HashOfGroup(request).substr(0, kNameHashBytes)),
-                  .backup_name = request.backup.name,
-                  .backup_uid = request.backup.uid,
-                  .holder = absl::StrCat(request.backup.uid, "_",
-                                         absl::Hex(env.random.Below(UINT64_MAX))),
-                  .subject = "volume group"}},
+      .leases = {LeaseRequestOf(
+          env, request.backup, request.namespace_name, request.label_value,
+          absl::StrCat("group-", HashOfGroup(request).substr(0, kNameHashBytes)))},
       .namespace_name = request.namespace_name,
       .pvcs = {},
       .subject = "claim",
@@ -616,6 +609,7 @@ absl::StatusOr<TakenGroup> TakeGroup(const CallContext& ctx, const Environment& 
   for (const PlannedGroupMember& member : request.members) {
     lock_request.pvcs[member.pvc] = {};
   }
+  lock_request.leases.front().subject = "volume group";
   VolumeLock lock(ctx, env.api, std::move(lock_request));
   return lock.Run([&] { return GroupMaker(ctx, env, request, lock).Make(); });
 }

@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "csi/environment.h"
+#include "csi/take.h"
 #include "k8s/api_client.h"
 #include "objects/volume_snapshot.h"
 #include "velero/backup.h"
@@ -28,6 +29,12 @@
 //   the driver's snapshot alone; the archive holds the objects
 namespace csidelta::csi {
 
+// How a backup has a VolumeSnapshot, or a group, taken; and the Lease that it takes, of a claim, or
+// of a group with an id that no claim's uid looks like.
+TakeRules BackupRules(const Environment& env, const velero::Backup& backup);
+VolumeLeaseRequest LeaseRequestOf(const Environment& env, const velero::Backup& backup,
+                                  const std::string& claim_namespace, const std::string& claim_name,
+                                  const std::string& claim_uid);
 // How long a backup waits for other operations on a volume: long enough to see the Lease of a
 // holder that died run out.
 absl::Duration LockWaitMax(const velero::Backup& backup);
@@ -41,11 +48,6 @@ struct SnapshotRequest {
   std::string claim_name;
   std::string claim_uid;
   std::string class_name;  // VolumeSnapshotClass
-};
-
-struct TakenSnapshot {
-  objects::VolumeSnapshot snapshot;        // bound
-  objects::VolumeSnapshotContent content;  // with a handle; maybe not ready to use yet
 };
 
 // The name of the VolumeSnapshot that `request` makes: a DNS label that fits a label value, the
@@ -65,18 +67,9 @@ bool EnteredArchive(const objects::VolumeSnapshot& snapshot);
 // The same, for this backup. Pure.
 bool IsManaged(const objects::VolumeSnapshot& snapshot, const velero::Backup& backup);
 
-// Has the driver cut a snapshot of a claim's volume and returns as soon as the API server shows its
-// handle. Waits first until no other snapshot of that volume is being taken: for its turn, and for
-// VolumeSnapshots managed by another program. These waits end after the backup's csiSnapshotTimeout
-// together. A VolumeSnapshot that an earlier, interrupted call left under the same name is taken
-// up.
-//   DEADLINE_EXCEEDED    with the driver's last error
-//   FAILED_PRECONDITION  the driver has refused for a minute with an error that repeating does not
-//                        change
-//   ALREADY_EXISTS       something else stands under the name
-//   NOT_FOUND            another client deleted the VolumeSnapshot meanwhile
-// and what the API server says. After any error nothing of it is left, or the message names what
-// is.
+// As that of csi/take.h, for a backup: waits first until no other snapshot of that volume is being
+// taken, by a backup or by another client, for the backup's csiSnapshotTimeout. A VolumeSnapshot
+// that an earlier, interrupted call left under the same name is taken up.
 absl::StatusOr<TakenSnapshot> TakeSnapshot(const CallContext& ctx, const Environment& env,
                                            const SnapshotRequest& request);
 

@@ -451,7 +451,7 @@ absl::Status VolumeSwap::TakeSafetySnapshot() {
   if (!safety.is_taken) {
     ASSIGN_OR_RETURN(snapshots::SnapshotSources sources,
                      snapshots::PrepareSources(ctx_, api_, {*state_.pvc}, ""));
-    const absl::StatusOr<snapshots::Creation> creation = snapshots::CreateSnapshot(
+    const absl::StatusOr<csi::TakenSnapshot> creation = snapshots::CreateSnapshot(
         ctx_, api_, random_,
         {.source = std::move(sources.sources.front()),
          .name = safety.name,

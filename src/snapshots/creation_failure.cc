@@ -78,26 +78,6 @@ std::string RetainedText(const CallContext& ctx, k8s::ApiClient& api, const k8s:
 
 }  // namespace
 
-absl::Status WithdrawSnapshot(const Clock& clock, k8s::ApiClient& api, const k8s::ObjectKey& key,
-                              const std::string& uid, const absl::Status& status) {
-  return csi::CleanUpAfter(
-      status, clock, absl::StrCat("VolumeSnapshot ", key.name),
-      [&](const CallContext& ctx) -> absl::StatusOr<std::string> {
-        if (MayPatch(ctx, api, VolumeSnapshotContent::Type())) {
-          RETURN_IF_ERROR(csi::DeleteSnapshot(ctx, api, key, uid));
-          return " was deleted again";
-        }
-        const auto snapshot = objects::Get<objects::VolumeSnapshot>(ctx, api, key);
-        const std::string retained =
-            snapshot.ok() && snapshot->uid() == uid
-                ? RetainedText<VolumeSnapshotContent>(
-                      ctx, api, VolumeSnapshotContent::Key("", csi::ContentNameOf(*snapshot)))
-                : "";
-        RETURN_IF_ERROR(DeleteByUid(ctx, api, key, uid));
-        return absl::StrCat(" was deleted again", retained);
-      });
-}
-
 absl::Status WithdrawGroup(const Clock& clock, k8s::ApiClient& api,
                            const objects::VolumeGroupSnapshot& group, const absl::Status& status) {
   const k8s::ObjectKey key = group.key();

@@ -16,12 +16,10 @@
 // How the creation of a VolumeSnapshot, or of a group of them, ends when it does not succeed.
 namespace csidelta::snapshots {
 
-// Deletes the VolumeSnapshot, or the group, that was made, by its uid and in a time of its own.
-// What the driver took goes with it, also where its class says Retain: the policy of its content
-// becomes Delete first, where the caller may patch it. Returns `status`, and what was deleted; else
-// what is left, and its handle.
-absl::Status WithdrawSnapshot(const Clock& clock, k8s::ApiClient& api, const k8s::ObjectKey& key,
-                              const std::string& uid, const absl::Status& status);
+// Deletes the group that was made, by its uid and in a time of its own. What the driver took goes
+// with it, also where its class says Retain: the policy of its content becomes Delete first, where
+// the caller may patch it. Returns `status`, and what was deleted; else what is left, and its
+// handle.
 absl::Status WithdrawGroup(const Clock& clock, k8s::ApiClient& api,
                            const objects::VolumeGroupSnapshot& group, const absl::Status& status);
 

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/retry.h"
 #include "csi/snapshot_class.h"
@@ -40,12 +41,12 @@ class GroupCreator {
  public:
   GroupCreator(const CallContext& ctx, k8s::ApiClient& api, Random& random,
                const GroupCreationRequest& request);
-  absl::StatusOr<std::vector<Creation>> Create();
+  absl::StatusOr<std::vector<csi::TakenSnapshot>> Create();
 
  private:
-  absl::StatusOr<std::vector<Creation>> CreateGuarded();
-  absl::StatusOr<std::vector<Creation>> AwaitAll(const CallContext& limited,
-                                                 const VolumeGroupSnapshot& made);
+  absl::StatusOr<std::vector<csi::TakenSnapshot>> CreateGuarded();
+  absl::StatusOr<std::vector<csi::TakenSnapshot>> AwaitAll(const CallContext& limited,
+                                                           const VolumeGroupSnapshot& made);
   absl::Status CheckQuotasOfMembers();
 
   // --- The PVCs' label
@@ -65,11 +66,12 @@ class GroupCreator {
 
   // --- The members
 
-  absl::StatusOr<std::vector<Creation>> AwaitMembers(const CallContext& limited,
-                                                     const VolumeGroupSnapshot& made);
+  absl::StatusOr<std::vector<csi::TakenSnapshot>> AwaitMembers(const CallContext& limited,
+                                                               const VolumeGroupSnapshot& made);
 
   // Makes a member one of the set, and reads its content where that is allowed.
-  absl::StatusOr<Creation> Describe(const CallContext& limited, const VolumeSnapshot& member);
+  absl::StatusOr<csi::TakenSnapshot> Describe(const CallContext& limited,
+                                              const VolumeSnapshot& member);
 
   // --- Ends that are not well
 
@@ -99,17 +101,17 @@ GroupCreator::GroupCreator(const CallContext& ctx, k8s::ApiClient& api, Random& 
       lock_(ctx, api,
             LockOf(PvcsOf(request.sources), request.name, request.waits_for_others, random)),
       errors_(*ctx.clock, absl::StrCat("the group ", request.name), request.timeout,
-              ErrorRulesOf(request.on_full)) {}
+              PersonRules(request.timeout, request.on_full).errors) {}
 
-absl::StatusOr<std::vector<Creation>> GroupCreator::Create() {
+absl::StatusOr<std::vector<csi::TakenSnapshot>> GroupCreator::Create() {
   return lock_.Run([this] {
-    absl::StatusOr<std::vector<Creation>> creations = CreateGuarded();
+    absl::StatusOr<std::vector<csi::TakenSnapshot>> creations = CreateGuarded();
     Unmark();
     return creations;
   });
 }
 
-absl::StatusOr<std::vector<Creation>> GroupCreator::CreateGuarded() {
+absl::StatusOr<std::vector<csi::TakenSnapshot>> GroupCreator::CreateGuarded() {
   const CallContext limited = ctx_.WithTimeout(request_.timeout);
   RETURN_IF_ERROR(CheckQuotasOfMembers());
   RETURN_IF_ERROR(Mark());
@@ -120,15 +122,15 @@ absl::StatusOr<std::vector<Creation>> GroupCreator::CreateGuarded() {
     return absl::UnimplementedError(refused.message());
   }
   RETURN_IF_ERROR(refused);
-  absl::StatusOr<std::vector<Creation>> creations = AwaitAll(limited, *made);
+  absl::StatusOr<std::vector<csi::TakenSnapshot>> creations = AwaitAll(limited, *made);
   if (!creations.ok()) {  // Its members go with it.
     return WithdrawGroup(*ctx_.clock, api_, *made, creations.status());
   }
   return creations;
 }
 
-absl::StatusOr<std::vector<Creation>> GroupCreator::AwaitAll(const CallContext& limited,
-                                                             const VolumeGroupSnapshot& made) {
+absl::StatusOr<std::vector<csi::TakenSnapshot>> GroupCreator::AwaitAll(
+    const CallContext& limited, const VolumeGroupSnapshot& made) {
   RETURN_IF_ERROR(lock_.CheckAtPost(made.resource_version()));
   RETURN_IF_ERROR(errors_.Explain(AwaitTaken(limited, made)));
   seen_taken_at_ = ctx_.clock->Now();
@@ -178,7 +180,9 @@ void GroupCreator::Unmark() {
 }
 
 std::map<std::string, std::string> GroupCreator::Annotations() const {
-  return CreationAnnotations(asked_at_, request_.workload, request_.note);
+  auto annotations = CreationAnnotations(request_.workload, request_.note);
+  annotations[objects::kSnapshotAskedAtAnnotation] = FormatRfc3339Micros(asked_at_);
+  return annotations;
 }
 
 std::map<std::string, std::string> GroupCreator::Labels() const {
@@ -242,8 +246,8 @@ absl::Status GroupCreator::AwaitTaken(const CallContext& limited, const VolumeGr
                                                                    &*known);
 }
 
-absl::StatusOr<std::vector<Creation>> GroupCreator::AwaitMembers(const CallContext& limited,
-                                                                 const VolumeGroupSnapshot& made) {
+absl::StatusOr<std::vector<csi::TakenSnapshot>> GroupCreator::AwaitMembers(
+    const CallContext& limited, const VolumeGroupSnapshot& made) {
   std::map<std::string, VolumeSnapshot> found;  // by PVC
   const auto all_there = [&](const VolumeSnapshot* member) -> absl::StatusOr<bool> {
     if (!member->IsMemberOf(made.uid())) {
@@ -260,10 +264,11 @@ absl::StatusOr<std::vector<Creation>> GroupCreator::AwaitMembers(const CallConte
   const absl::Status there =
       lock_.Waiter(limited).WaitForAmong<VolumeSnapshot>(namespace_name_, all_there);
   RETURN_IF_ERROR(AddMissing(there, request_.sources.size() - found.size()));
-  std::vector<Creation> creations;
+  std::vector<csi::TakenSnapshot> creations;
   creations.reserve(request_.sources.size());
   for (const SnapshotSource& source : request_.sources) {
-    ASSIGN_OR_RETURN(Creation creation, Describe(limited, found.find(source.pvc.name())->second));
+    ASSIGN_OR_RETURN(csi::TakenSnapshot creation,
+                     Describe(limited, found.find(source.pvc.name())->second));
     creations.push_back(std::move(creation));
   }
   std::vector<std::string>& not_checked = creations.front().not_checked;
@@ -274,24 +279,25 @@ absl::StatusOr<std::vector<Creation>> GroupCreator::AwaitMembers(const CallConte
   return creations;
 }
 
-absl::StatusOr<Creation> GroupCreator::Describe(const CallContext& limited,
-                                                const VolumeSnapshot& member) {
+absl::StatusOr<csi::TakenSnapshot> GroupCreator::Describe(const CallContext& limited,
+                                                          const VolumeSnapshot& member) {
   ASSIGN_OR_RETURN(VolumeSnapshot snapshot,
                    objects::Apply<VolumeSnapshot>(
                        limited, api_, member.key(),
                        objects::Patch().SetLabels(Labels()).SetAnnotations(Annotations())));
-  Creation creation{.snapshot = std::move(snapshot),
-                    .status = {},
-                    .asked_at = asked_at_,
-                    .seen_taken_at = seen_taken_at_};
+  csi::TakenSnapshot creation{.snapshot = std::move(snapshot),
+                              .content = {},
+                              .is_content_read = false,
+                              .asked_at = asked_at_,
+                              .seen_taken_at = seen_taken_at_};
   auto content = objects::Get<VolumeSnapshotContent>(
       limited, api_, VolumeSnapshotContent::Key("", member.bound_content()));
   if (content.ok()) {
     creation.content = *std::move(content);
+    creation.is_content_read = true;
   } else if (!absl::IsPermissionDenied(content.status())) {
     return content.status();
   }
-  creation.status = csi::StatusOf(creation.snapshot, ReadingOf(creation));
   return creation;
 }
 
@@ -333,9 +339,9 @@ absl::StatusOr<GroupChoice> ChooseGroup(const CallContext& ctx, k8s::ApiClient& 
   return GroupChoice{.version = kinds->version, .class_name = std::move(choice->name)};
 }
 
-absl::StatusOr<std::vector<Creation>> CreateGroup(const CallContext& ctx, k8s::ApiClient& api,
-                                                  Random& random,
-                                                  const GroupCreationRequest& request) {
+absl::StatusOr<std::vector<csi::TakenSnapshot>> CreateGroup(const CallContext& ctx,
+                                                            k8s::ApiClient& api, Random& random,
+                                                            const GroupCreationRequest& request) {
   return GroupCreator(ctx, api, random, request).Create();
 }
 

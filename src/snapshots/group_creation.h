@@ -57,8 +57,8 @@ struct GroupCreationRequest {
 // they allow all, where they may be read. Errors as of CreateSnapshot(), and UNIMPLEMENTED where
 // single VolumeSnapshots might be had: a PVC may not be labelled, or the driver says so. After an
 // error the VolumeGroupSnapshot is deleted again.
-absl::StatusOr<std::vector<Creation>> CreateGroup(const CallContext& ctx, k8s::ApiClient& api,
-                                                  Random& random,
-                                                  const GroupCreationRequest& request);
+absl::StatusOr<std::vector<csi::TakenSnapshot>> CreateGroup(const CallContext& ctx,
+                                                            k8s::ApiClient& api, Random& random,
+                                                            const GroupCreationRequest& request);
 
 }  // namespace csidelta::snapshots

@@ -14,7 +14,7 @@
 #include "base/random.h"
 #include "csi/driver_error.h"
 #include "csi/lock.h"
-#include "csi/snapshot_state.h"
+#include "csi/take.h"
 #include "k8s/api_client.h"
 #include "objects/volume_snapshot.h"
 #include "snapshots/snapshot_source.h"
@@ -40,34 +40,20 @@ struct CreationRequest {
   absl::Duration timeout;
 };
 
-struct Creation {
-  objects::VolumeSnapshot snapshot;
-  csi::SnapshotStatus status;
-  // By this machine's clock: just before the POST, and when the API server showed it as taken.
-  absl::Time asked_at;
-  std::optional<absl::Time> seen_taken_at = {};
-  bool has_joined = false;                                     // it was there
-  std::optional<objects::VolumeSnapshotContent> content = {};  // where it may be read
-  std::vector<std::string> not_checked = {};                   // "Lease not taken: ..."
-};
-
 // What a VolumeSnapshot, or a group of them, says of the request for it; "" for none.
 std::map<std::string, std::string> CreationLabels(const std::string& set,
                                                   const std::string& schedule);
-std::map<std::string, std::string> CreationAnnotations(absl::Time asked_at,
-                                                       const std::string& workload,
+std::map<std::string, std::string> CreationAnnotations(const std::string& workload,
                                                        const std::string& note);
 
-// Persons are told at once what the driver refuses, and wait for it while it has no room.
-csi::ErrorRules ErrorRulesOf(csi::RoomInDriver on_full);
+// How a person has a VolumeSnapshot, or a group, taken: refusals of the driver are final at once,
+// and it is waited for while it has no room.
+csi::TakeRules PersonRules(absl::Duration timeout, csi::RoomInDriver on_full);
 
-// What StatusOf() needs of the content of a creation. Borrows it. Pure.
-csi::ContentReading ReadingOf(const Creation& creation);
-
-// `stem` and `ending`, with a part of the stem replaced by its hash where they are longer than the
-// 63 bytes of a label value. Pure.
+// `prefix` and `ending`, with a part of the prefix replaced by its hash where they are longer than
+// the 63 bytes of a label value. Pure.
 std::string FitName(absl::string_view prefix, absl::string_view ending = "");
-// The name where a person gives none: "<stem>-<yyyymmdd-hhmmss>" in UTC, fitted. Pure.
+// The name where a person gives none: "<prefix>-<yyyymmdd-hhmmss>" in UTC, fitted. Pure.
 std::string NameForSnapshot(absl::string_view prefix, absl::Time now);
 
 // The lock of a person on PVCs of one namespace, for what is called `name`: the Leases are in that
@@ -84,20 +70,10 @@ absl::StatusOr<std::unique_ptr<csi::VolumeLock>> GuardRestore(
     const objects::PersistentVolumeClaim& pvc, absl::string_view restore,
     std::vector<std::string>& not_checked);
 
-// Has a snapshot taken, and returns once it is as `awaited` says: at the latest 100 ms after the
-// API server shows its handle, or the time of it where contents may not be read.
-//   FAILED_PRECONDITION  csi::IsVolumeBusy(), or the driver refused with an error that asking again does
-//                        not change
-//   RESOURCE_EXHAUSTED   a quota refused: OutOfRoom() of csi/driver_error.h
-//   DEADLINE_EXCEEDED    not taken within the timeout; with what the driver reported last
-//   ALREADY_EXISTS       another VolumeSnapshot has the name
-//   NOT_FOUND            the VolumeSnapshot was deleted meanwhile
-//   CANCELLED            interrupted
-// and what the API server says. After an error before it was taken the VolumeSnapshot is deleted
-// again, unless an earlier run made it, and with it what the driver took by then; what cannot be
-// deleted, or stays because the content says Retain and may not be patched, is in the message.
-absl::StatusOr<Creation> CreateSnapshot(const CallContext& ctx, k8s::ApiClient& api, Random& random,
-                                        const CreationRequest& request);
+// csi::TakeSnapshot() with the rights of the caller, which returns once the snapshot is as
+// `awaited` says.
+absl::StatusOr<csi::TakenSnapshot> CreateSnapshot(const CallContext& ctx, k8s::ApiClient& api,
+                                                  Random& random, const CreationRequest& request);
 
 // Whether another operation on the volume is under way, asked before anything is done for the
 // VolumeSnapshot: errors as of CreateSnapshot() until its POST. Waits for that operation where the

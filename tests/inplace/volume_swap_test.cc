@@ -359,7 +359,7 @@ TEST(VolumeSwapTest, WithoutASafetySnapshotTheLeaseKeepsOthersAway) {
   WhilePreparing(world, [&] {
     ++looks;
     const CallContext ctx = world.Ctx();
-    const absl::StatusOr<snapshots::Creation> other = snapshots::CreateSnapshot(
+    const absl::StatusOr<csi::TakenSnapshot> other = snapshots::CreateSnapshot(
         ctx, world.api, Random::Real(),
         {.source = {.pvc = *world.Pvc(), .driver = kFakeDriver, .class_name = "snaps"},
          .name = "other",

@@ -66,7 +66,7 @@ class GroupCreationTest : public testing::Test {
             .note = "before the upgrade",
             .timeout = absl::Minutes(5)};
   }
-  absl::StatusOr<std::vector<Creation>> Create(const GroupCreationRequest& request) {
+  absl::StatusOr<std::vector<csi::TakenSnapshot>> Create(const GroupCreationRequest& request) {
     return CreateGroup(ctx_, api_, Random::Real(), request);
   }
 
@@ -104,10 +104,12 @@ TEST_F(GroupCreationTest, TakesAllAtOneInstant) {
   EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
   EXPECT_EQ(cluster_.driver().CallCount("CreateSnapshot"), 0);
   for (std::size_t i = 0; i < creations->size(); ++i) {
-    const Creation& one = (*creations)[i];
+    const csi::TakenSnapshot& one = (*creations)[i];
     EXPECT_EQ(one.snapshot.source_pvc(), absl::StrCat("data-", i));
-    EXPECT_EQ(one.status.taken_at, creations->front().status.taken_at);
-    EXPECT_TRUE(one.content.has_value());
+    EXPECT_EQ(
+        csi::StatusOf(one.snapshot, csi::ReadingOf(one)).taken_at,
+        csi::StatusOf(creations->front().snapshot, csi::ReadingOf(creations->front())).taken_at);
+    EXPECT_TRUE(one.is_content_read);
     EXPECT_EQ(one.snapshot.Label(objects::kSnapshotSetLabel), "week");
     EXPECT_EQ(one.snapshot.Label(objects::kMadeByLabel), objects::kMadeByVerbs);
     EXPECT_EQ(one.snapshot.Annotation(objects::kSnapshotWorkloadAnnotation), "StatefulSet/db");
@@ -302,8 +304,8 @@ TEST_F(GroupCreationTest, WithoutTheRightToReadContentsTheTimeCounts) {
   api_.Forbid("get", "volumesnapshotcontents");
   const auto creations = Create(Request());
   ASSERT_THAT(creations, IsOk());
-  EXPECT_FALSE(creations->front().content.has_value());
-  EXPECT_TRUE(creations->front().status.taken_at.has_value());
+  EXPECT_FALSE(creations->front().is_content_read);
+  EXPECT_TRUE(creations->front().seen_taken_at.has_value());
 }
 
 TEST_F(GroupCreationTest, AGroupIsOfOneDriverWithAClass) {

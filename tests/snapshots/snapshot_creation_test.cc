@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <cstddef>
-#include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>
@@ -35,7 +34,6 @@ using testing::EndsWith;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
-using testing::SizeIs;
 
 class SnapshotCreationTest : public testing::Test {
  protected:
@@ -53,7 +51,7 @@ class SnapshotCreationTest : public testing::Test {
             .name = name,
             .timeout = absl::Minutes(5)};
   }
-  absl::StatusOr<Creation> Create(const CreationRequest& request) {
+  absl::StatusOr<csi::TakenSnapshot> Create(const CreationRequest& request) {
     return CreateSnapshot(ctx_, api_, Random::Real(), request);
   }
 
@@ -90,11 +88,12 @@ TEST_F(SnapshotCreationTest, ReturnsWhenTakenThoughNotReady) {
   request.note = "before the upgrade";
   const auto creation = Create(request);
   ASSERT_THAT(creation, IsOk());
-  EXPECT_EQ(creation->status.state, csi::SnapshotState::kUploading);
-  EXPECT_TRUE(creation->status.taken_at.has_value());
+  EXPECT_EQ(csi::StatusOf(creation->snapshot, csi::ReadingOf(*creation)).state,
+            csi::SnapshotState::kUploading);
+  EXPECT_TRUE(csi::StatusOf(creation->snapshot, csi::ReadingOf(*creation)).taken_at.has_value());
   EXPECT_TRUE(creation->seen_taken_at.has_value());
-  ASSERT_TRUE(creation->content.has_value());
-  EXPECT_THAT(cluster_.driver().snapshots(), ElementsAre(creation->content->handle()));
+  ASSERT_TRUE(creation->is_content_read);
+  EXPECT_THAT(cluster_.driver().snapshots(), ElementsAre(creation->content.handle()));
 
   const Json made = *api_.Find(VolumeSnapshotKey("shop", "monday"));
   EXPECT_EQ(k8s::Label(made, objects::kMadeByLabel), "csi-delta");
@@ -111,7 +110,8 @@ TEST_F(SnapshotCreationTest, ReadyIsWaitedForWhenAsked) {
   request.awaited = AwaitedState::kReady;
   const auto creation = Create(request);
   ASSERT_THAT(creation, IsOk());
-  EXPECT_EQ(creation->status.state, csi::SnapshotState::kReady);
+  EXPECT_EQ(csi::StatusOf(creation->snapshot, csi::ReadingOf(*creation)).state,
+            csi::SnapshotState::kReady);
   request = Request("tuesday");
   request.awaited = AwaitedState::kReady;
   cluster_.driver().AddFault({.method = "*", .not_ready = true});
@@ -125,8 +125,8 @@ TEST_F(SnapshotCreationTest, WithoutTheRightToReadContentsTheTimeCounts) {
   api_.Forbid("get", "volumesnapshotcontents");
   const auto creation = Create(Request());
   ASSERT_THAT(creation, IsOk());
-  EXPECT_FALSE(creation->content.has_value());
-  EXPECT_TRUE(creation->status.taken_at.has_value());
+  EXPECT_FALSE(creation->is_content_read);
+  EXPECT_TRUE(csi::StatusOf(creation->snapshot, csi::ReadingOf(*creation)).taken_at.has_value());
   EXPECT_THAT(creation->not_checked, ElementsAre(HasSubstr("binding not checked")));
 }
 
@@ -155,19 +155,6 @@ TEST_F(SnapshotCreationTest, AGroupWithoutContentThatTakesThePvcMakesItBusy) {
   EXPECT_THAT(Snapshots(), IsEmpty());
   SetJson(group, {"status", "boundVolumeGroupSnapshotContentName"}, "content");
   api_.Seed(VolumeGroupSnapshotType("v1"), group);
-  EXPECT_THAT(Create(Request()), IsOk());
-}
-
-TEST_F(SnapshotCreationTest, OneThatFailedOrIsOldOrOfAnotherPvcDoesNot) {
-  Json failed = Other("failed");
-  SetJson(failed, {"status", "error", "message"}, "no room");
-  api_.Seed(VolumeSnapshotType(), failed);
-  Json old = Other("old");
-  SetJson(old, {"metadata", "creationTimestamp"}, FormatRfc3339(clock_.Now() - absl::Minutes(6)));
-  api_.Seed(VolumeSnapshotType(), old);
-  Json elsewhere = Other("elsewhere");
-  SetJson(elsewhere, {"spec", "source", "persistentVolumeClaimName"}, "logs");
-  api_.Seed(VolumeSnapshotType(), elsewhere);
   EXPECT_THAT(Create(Request()), IsOk());
 }
 
@@ -283,25 +270,6 @@ TEST_F(SnapshotCreationTest, OneThatCameLaterIsNotWaitedFor) {
   EXPECT_THAT(creation->not_checked, ElementsAre(HasSubstr("Lease not taken")));
 }
 
-TEST_F(SnapshotCreationTest, WaitsForAnotherWhenAsked) {
-  api_.Seed(VolumeSnapshotType(), Other("nightly"));
-  clock_.SetAutoAdvance(false);
-  CreationRequest request = Request();
-  request.waits_for_others = true;
-  std::thread other([&] {
-    api_.AwaitWatches(1);
-    EXPECT_EQ(Snapshots(), std::vector<std::string>{"nightly"});
-    EXPECT_THAT(api_.All(LeaseType()), SizeIs(1)) << "who came first is first";
-    api_.Mutate(VolumeSnapshotKey("shop", "nightly"), [&](Json& object) {
-      SetJson(object, {"status", "creationTime"}, FormatRfc3339(clock_.Now()));
-      SetJson(object, {"status", "readyToUse"}, true);
-    });
-  });
-  const auto creation = Create(request);
-  other.join();
-  EXPECT_THAT(creation, IsOk());
-}
-
 // --- Ends that are not well
 
 TEST_F(SnapshotCreationTest, ARefusalEndsItAtOnceAndNothingStays) {
@@ -327,29 +295,6 @@ TEST_F(SnapshotCreationTest, WithoutAClassAndADefaultOneItEndsAtOnce) {
                        AllOf(HasSubstr("no class for a snapshot of PVC shop/data"),
                              HasSubstr("--class"), HasSubstr("monday was deleted again"))));
   EXPECT_EQ(api_.object_count(), 0);
-}
-
-TEST_F(SnapshotCreationTest, OutOfTimeSaysWhatTheDriverReported) {
-  cluster_.driver().Refuse("CreateSnapshot", "Unavailable", "the array restarts");
-  EXPECT_THAT(Create(Request()),
-              StatusIs(absl::StatusCode::kDeadlineExceeded,
-                       AllOf(HasSubstr("within 5m"), HasSubstr("the array restarts"),
-                             HasSubstr("monday was deleted again"))));
-  ExpectNothingLeft();
-}
-
-TEST_F(SnapshotCreationTest, AnInterruptBeforeItIsTakenLeavesNothing) {
-  cluster_.driver().Hold("CreateSnapshot");
-  clock_.SetAutoAdvance(false);
-  std::stop_source stop;
-  ctx_.stop = stop.get_token();
-  std::thread interrupt([&] {
-    api_.AwaitWatches(1);
-    stop.request_stop();
-  });
-  EXPECT_THAT(Create(Request()), StatusIs(absl::StatusCode::kCancelled));
-  interrupt.join();
-  ExpectNothingLeft();
 }
 
 TEST_F(SnapshotCreationTest, AQuotaIsNoMissingRight) {
@@ -409,18 +354,6 @@ TEST_F(SnapshotCreationTest, ARunThatWasKilledIsGoneOnWithByItsName) {
   EXPECT_THAT(api_.All(LeaseType()), IsEmpty());
 }
 
-TEST_F(SnapshotCreationTest, ADeletionMeanwhileEndsIt) {
-  cluster_.controller_runs = false;
-  clock_.SetAutoAdvance(false);
-  std::thread other([&] {
-    api_.AwaitWatches(1);
-    api_.Remove(VolumeSnapshotKey("shop", "monday"));
-  });
-  EXPECT_THAT(Create(Request()),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("monday was deleted")));
-  other.join();
-}
-
 // --- Ten at once
 
 class TenAtOnceTest : public testing::TestWithParam<bool> {};
@@ -436,7 +369,7 @@ TEST_P(TenAtOnceTest, OneIsTakenAndNineAreBusy) {
   Json pvc = support::MakeObject("v1", "PersistentVolumeClaim", "shop", "data");
   SetJson(pvc, {"metadata", "uid"}, "data-uid");
   constexpr int kRuns = 10;
-  std::vector<absl::StatusOr<Creation>> creations(kRuns, absl::UnknownError("not run"));
+  std::vector<absl::StatusOr<csi::TakenSnapshot>> creations(kRuns, absl::UnknownError("not run"));
   std::atomic<int> busy = 0;
   std::vector<std::thread> runs;
   runs.reserve(kRuns);

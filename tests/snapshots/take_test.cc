@@ -1,0 +1,466 @@
+#include "csi/take.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/rfc3339.h"
+#include "csi/snapshot_lifecycle.h"
+#include "csi/snapshot_state.h"
+#include "csi/volume_lease.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
+#include "snapshots/snapshot_creation.h"
+#include "tests/csi/backup_fixture.h"
+#include "tests/support/await.h"
+#include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/kind_names.h"
+#include "tests/support/snapshot_objects.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/typed.h"
+
+// What holds for a VolumeSnapshot of a backup and of a person; what only people have is in
+// snapshot_creation_test.cc.
+namespace csidelta::snapshots::take_test {
+namespace {
+
+using csi::IsManaged;
+using csi::RemoveSnapshot;
+using csi::SnapshotName;
+using csi::TakenSnapshot;
+using support::Fault;
+using support::IsOk;
+using support::StatusIs;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Le;
+using testing::SizeIs;
+
+enum class Who { kBackup, kPerson };
+
+class TakeFixture : public csi::BackupFixture {
+ protected:
+  explicit TakeFixture(Who who) : who_(who) {}
+
+  csi::SnapshotRequest Request() const {
+    return {.backup = backup_,
+            .claim_namespace = "app",
+            .claim_name = "data",
+            .claim_uid = "data-uid",
+            .class_name = "fast"};
+  }
+  // One that joins what an earlier run made, and waits for others.
+  CreationRequest PersonsRequest() const {
+    Json pvc = support::MakeObject("v1", "PersistentVolumeClaim", "app", "data");
+    SetJson(pvc, {"metadata", "uid"}, "data-uid");
+    return {.source = {.pvc = *objects::PersistentVolumeClaim::Of(pvc),
+                       .driver = "d.example.com",
+                       .class_name = "fast"},
+            .name = "monday",
+            .may_join = true,
+            .waits_for_others = true,
+            .timeout = backup_.csi_snapshot_timeout};
+  }
+
+  absl::StatusOr<TakenSnapshot> Take() {
+    return who_ == Who::kBackup ? csi::TakeSnapshot(ctx_, env_, Request())
+                                : CreateSnapshot(ctx_, api_, Random::Real(), PersonsRequest());
+  }
+  std::string Name() const { return who_ == Who::kBackup ? SnapshotName(Request()) : "monday"; }
+  std::string LeaseNamespace() const { return who_ == Who::kBackup ? "velero" : "app"; }
+
+  k8s::ObjectKey Key() const { return VolumeSnapshotKey("app", Name()); }
+
+  void ExpectNothingLeft() {
+    EXPECT_EQ(api_.object_count(), 0);
+    EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
+  }
+
+  // The sidecar keeps the objects of a call that is open, and has the driver delete what comes of
+  // it.
+  void ExpectNothingLeftOnceTheDriverAnswers() {
+    for (const k8s::ResourceType& type : {VolumeSnapshotType(), VolumeSnapshotContentType()}) {
+      for (const Json& object : api_.All(type)) {
+        EXPECT_TRUE(k8s::BeingDeleted(object)) << k8s::Name(object);
+      }
+    }
+    cluster_.LetDriverWork();
+    ExpectNothingLeft();
+  }
+
+  // Another client's VolumeSnapshot of the same PVC, not taken yet.
+  Json SeedOther(const std::string& name, absl::Duration age = absl::ZeroDuration()) {
+    Json other = {{"metadata", {{"name", name}, {"namespace", "app"}}},
+                  {"spec", {{"source", {{"persistentVolumeClaimName", "data"}}}}}};
+    SetJson(other, {"metadata", "creationTimestamp"}, FormatRfc3339(clock_.Now() - age));
+    return api_.Seed(VolumeSnapshotType(), other);
+  }
+
+  const Who who_;
+  support::FakeSnapshotCluster cluster_{api_};
+};
+
+class TakeTest : public TakeFixture, public testing::WithParamInterface<Who> {
+ protected:
+  TakeTest() : TakeFixture(GetParam()) {}
+};
+class BackupTakeTest : public TakeFixture {
+ protected:
+  BackupTakeTest() : TakeFixture(Who::kBackup) {}
+};
+
+const auto kRequesters = testing::Values(Who::kBackup, Who::kPerson);
+std::string RequesterName(const testing::TestParamInfo<Who>& param) {
+  return param.param == Who::kBackup ? "Backup" : "Person";
+}
+INSTANTIATE_TEST_SUITE_P(Requesters, TakeTest, kRequesters, RequesterName);
+
+TEST_P(TakeTest, DoesNotWaitUntilTheSnapshotIsReady) {
+  cluster_.driver().AddFault({.method = "CreateSnapshot", .not_ready = true});
+  const auto taken = Take();
+  ASSERT_THAT(taken, IsOk());
+  EXPECT_FALSE(taken->content.is_ready());
+}
+
+TEST_P(TakeTest, TakesUpWhatAnInterruptedCallLeft) {
+  ASSERT_THAT(Take(), IsOk());
+  const auto again = Take();
+  ASSERT_THAT(again, IsOk());
+  EXPECT_THAT(api_.All(VolumeSnapshotType()), SizeIs(1));
+  EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
+}
+
+TEST_P(TakeTest, LeavesAloneWhatStandsUnderTheName) {
+  Json other = SeedOther(Name());
+  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("app/data")));
+  EXPECT_THAT(api_.All(VolumeSnapshotType()), SizeIs(1));
+  EXPECT_THAT(api_.All(LeaseType()), IsEmpty());
+}
+
+TEST_P(TakeTest, TimeoutReportsTheDriversErrorAndLeavesNothing) {
+  cluster_.driver().Refuse("CreateSnapshot", "Internal", "pool is full");
+  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kDeadlineExceeded,
+                               testing::AllOf(HasSubstr("pool is full"), HasSubstr("app/data"),
+                                              HasSubstr("10m"))));
+  ExpectNothingLeft();
+}
+
+TEST_P(TakeTest, TimeoutWithoutBindingLeavesNothing) {
+  cluster_.controller_runs = false;
+  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kDeadlineExceeded));
+  ExpectNothingLeft();
+}
+
+TEST_P(TakeTest, AContentThatComesLateGoesToo) {
+  cluster_.controller_runs = false;
+  // A controller makes it at the very moment of the deletion, unseen by the first look.
+  api_.OnEvent("volumesnapshots", [&](support::FakeApiClient&, const k8s::WatchEvent& event) {
+    if (event.kind == k8s::WatchEvent::Kind::kDeleted) {
+      Json content = support::MakeContentObject(
+          absl::StrCat("snapcontent-", k8s::Uid(event.object)), "app", k8s::Name(event.object), "");
+      SetJson(content, {"spec", "deletionPolicy"}, "Retain");
+      SetJson(content, {"spec", "volumeSnapshotRef", "uid"}, k8s::Uid(event.object));
+      api_.Seed(VolumeSnapshotContentType(), content);
+      cluster_.Resync();
+      EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
+    }
+  });
+  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kDeadlineExceeded));
+  ExpectNothingLeft();
+  EXPECT_EQ(cluster_.driver().CallCount("CreateSnapshot"), 1);
+}
+
+TEST_P(TakeTest, RetainingClassesLeaveNothingEither) {
+  cluster_.class_policy = "Retain";
+  cluster_.driver().Hold("CreateSnapshot");
+  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kDeadlineExceeded));
+  ExpectNothingLeftOnceTheDriverAnswers();
+}
+
+TEST_P(TakeTest, CancelLeavesNothing) {
+  cluster_.driver().Hold("CreateSnapshot");
+  clock_.SetAutoAdvance(false);
+  std::stop_source stop;
+  ctx_.stop = stop.get_token();
+  std::jthread call([&] { EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kCancelled)); });
+  api_.AwaitWatches(1);
+  stop.request_stop();
+  call.join();
+  ExpectNothingLeftOnceTheDriverAnswers();
+}
+
+TEST_P(TakeTest, ItIsDeletedMeanwhile) {
+  cluster_.controller_runs = false;
+  clock_.SetAutoAdvance(false);
+  std::jthread call([&] {
+    EXPECT_THAT(Take(),
+                StatusIs(absl::StatusCode::kNotFound, HasSubstr("deleted by another client")));
+  });
+  api_.AwaitWatches(1);
+  EXPECT_THAT(api_.Delete(ctx_, Key(), {}), IsOk());
+  call.join();
+  ExpectNothingLeft();
+}
+
+TEST_P(TakeTest, RenewsItsLeaseWhileTheDriverIsSlow) {
+  cluster_.driver().Hold("CreateSnapshot");
+  int renewals = 0;
+  api_.OnEvent("leases", [&](support::FakeApiClient&, const k8s::WatchEvent& event) {
+    if (event.kind == k8s::WatchEvent::Kind::kModified && ++renewals == 5) {
+      cluster_.LetDriverWork();
+    }
+  });
+  EXPECT_THAT(Take(), IsOk());
+  EXPECT_EQ(renewals, 5);
+}
+
+TEST_P(TakeTest, AnApiServerThatStartsRefusesOnlyForAMoment) {
+  for (const absl::Status& status :
+       {absl::PermissionDeniedError("starting"), absl::UnauthenticatedError("starting"),
+        absl::UnavailableError("starting"), absl::NotFoundError("no such kind yet")}) {
+    api_.OnEvent("volumesnapshots", [&](support::FakeApiClient& api, const k8s::WatchEvent&) {
+      api.FailNext("list", "volumesnapshotcontents", status, 5);
+      api.FailNext("get", "volumesnapshotcontents", status, 5);
+    });
+    EXPECT_THAT(Take(), IsOk()) << status;
+    api_.ClearFaults();
+  }
+}
+
+TEST_P(TakeTest, WaitsForAPersonsSnapshotOfTheSameVolume) {
+  clock_.SetAutoAdvance(false);
+  SeedOther("by-hand");
+  std::jthread call([&] { EXPECT_THAT(Take(), IsOk()); });
+  api_.AwaitWatches(1);
+  EXPECT_FALSE(api_.Find(Key()).has_value());
+  cluster_.Resync();
+  call.join();
+  EXPECT_TRUE(api_.Find(Key()).has_value());
+  EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(2));
+}
+
+TEST_P(TakeTest, AStuckSnapshotOfAPersonIsWaitedForOnlySoLong) {
+  SeedOther("stuck");
+  const absl::Time before = clock_.Now();
+  EXPECT_THAT(Take(), IsOk());
+  EXPECT_EQ(clock_.Now() - before, csi::kOthersAgeMax);
+}
+
+TEST_P(TakeTest, RenewsItsLeaseWhileAnOnDemandSnapshotIsTaken) {
+  SeedOther("stuck");
+  EXPECT_THAT(Take(), IsOk());
+  EXPECT_GE(api_.CallCount("update", "leases"),
+            csi::kOthersAgeMax / csi::kVolumeLeaseRenewAfter - 1);
+}
+
+TEST_P(TakeTest, ALeaseLostWhileWaitingIsTakenAgain) {
+  SeedOther("stuck");
+  int renewals = 0;
+  api_.OnEvent("leases", [&](support::FakeApiClient& api, const k8s::WatchEvent& event) {
+    if (event.kind == k8s::WatchEvent::Kind::kModified && ++renewals == 3) {
+      api.Mutate({LeaseType(), LeaseNamespace(), k8s::Name(event.object)}, [](Json& lease) {
+        SetJson(lease, {"spec", "holderIdentity"}, "quicker");
+      });
+    }
+  });
+  EXPECT_THAT(Take(), IsOk());
+  EXPECT_EQ(api_.CallCount("create", "leases"), 2);
+  EXPECT_EQ(api_.CallCount("create", "volumesnapshots"), 1);
+  EXPECT_THAT(api_.All(LeaseType()), IsEmpty());
+}
+
+// Every request fails once, in both ways, with what passes and with what stays: whatever the
+// outcome, either the snapshot is there whole or nothing is left.
+TEST_P(TakeTest, NoFailingCallLeavesAnythingBehind) {
+  backup_.csi_snapshot_timeout = absl::Seconds(20);
+  for (const Fault fault : {Fault::kRefused, Fault::kAnswerLost}) {
+    for (const absl::Status& status :
+         {absl::UnavailableError("injected"), absl::InternalError("injected")}) {
+      for (const bool fails : {false, true}) {
+        int n = 1;
+        for (bool hit = true; hit; ++n) {
+          SCOPED_TRACE(absl::StrCat("call ", n, " ", status.ToString(), " fails ", fails,
+                                    fault == Fault::kRefused ? " refused" : " answer lost"));
+          if (fails) {
+            cluster_.driver().Hold("CreateSnapshot");
+          }
+          api_.FailCall(n, status, fault);
+          const auto taken = Take();
+          hit = api_.sweep_hit();
+          api_.ClearFaults();
+          cluster_.LetDriverWork();
+          if (taken.ok()) {
+            EXPECT_FALSE(fails);
+            EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
+            EXPECT_THAT(RemoveSnapshot(ctx_, api_, Key(), taken->snapshot.uid()), IsOk());
+          }
+          // A Lease whose deletion failed for good runs out by itself and goes with the next one.
+          clock_.Advance(absl::Minutes(30));
+          if (absl::IsInternal(status)) {
+            const auto next = Take();
+            ASSERT_THAT(next, IsOk());
+            EXPECT_THAT(RemoveSnapshot(ctx_, api_, Key(), next->snapshot.uid()), IsOk());
+          }
+          ExpectNothingLeft();
+        }
+        EXPECT_GE(n, 8);
+      }
+    }
+  }
+}
+
+struct OtherCase {
+  const char* name;
+  void (*change)(Json& snapshot);
+  absl::Duration age = absl::ZeroDuration();
+};
+class OthersNotWaitedForTest : public TakeFixture,
+                               public testing::WithParamInterface<std::tuple<Who, OtherCase>> {
+ protected:
+  OthersNotWaitedForTest() : TakeFixture(std::get<0>(GetParam())) {}
+};
+
+TEST_P(OthersNotWaitedForTest, GoesOnAtOnce) {
+  const OtherCase& other_case = std::get<1>(GetParam());
+  const Json other = SeedOther("by-hand", other_case.age);
+  api_.Mutate(VolumeSnapshotKey("app", "by-hand"), other_case.change);
+  const absl::Time before = clock_.Now();
+  EXPECT_THAT(Take(), IsOk());
+  EXPECT_EQ(clock_.Now(), before);
+  EXPECT_EQ(k8s::Uid(*api_.Find(VolumeSnapshotKey("app", "by-hand"))), k8s::Uid(other));
+}
+
+const OtherCase kOtherCases[] = {
+    {"Cut",
+     [](Json& s) {
+       SetJson(s, {"status", "creationTime"}, "2023-11-14T22:13:20Z");
+     }},
+    {"Ready",
+     [](Json& s) {
+       SetJson(s, {"status", "readyToUse"}, true);
+     }},
+    {"Failed",
+     [](Json& s) {
+       SetJson(s, {"status", "error", "message"}, "no");
+     }},
+    {"OfAnotherClaim",
+     [](Json& s) {
+       SetJson(s, {"spec", "source", "persistentVolumeClaimName"}, "other");
+     }},
+    {"PreProvisioned",
+     [](Json& s) {
+       s["spec"]["source"] = {{"volumeSnapshotContentName", "c"}};
+     }},
+    {"TooOld", [](Json&) {}, csi::kOthersAgeMax},
+};
+INSTANTIATE_TEST_SUITE_P(Table, OthersNotWaitedForTest,
+                         testing::Combine(kRequesters, testing::ValuesIn(kOtherCases)),
+                         [](const auto& test) {
+                           return absl::StrCat(
+                               std::get<1>(test.param).name,
+                               std::get<0>(test.param) == Who::kBackup ? "Backup" : "Person");
+                         });
+
+// --- What only a backup has
+
+TEST_F(BackupTakeTest, ReturnsWhatTheDriverTook) {
+  const auto taken = Take();
+  ASSERT_THAT(taken, IsOk());
+  EXPECT_THAT(cluster_.driver().snapshots(), testing::ElementsAre(taken->content.handle()));
+  const Json snapshot = *api_.Find(Key());
+  EXPECT_TRUE(IsManaged(support::As<objects::VolumeSnapshot>(snapshot), backup_));
+  EXPECT_EQ(k8s::Label(snapshot, objects::kBackupNameLabel), "nightly");
+  EXPECT_EQ(k8s::Label(snapshot, objects::kCsiDeltaLabel), "velero");
+  EXPECT_EQ(k8s::Annotation(snapshot, objects::kAskedAtAnnotation), "2023-11-14T22:13:20Z");
+  EXPECT_EQ(GetString(snapshot, {"spec", "volumeSnapshotClassName"}), "fast");
+  EXPECT_THAT(api_.All(LeaseType()), IsEmpty());
+  EXPECT_THAT(api_.calls(), SizeIs(Le(7)));
+}
+
+TEST_F(BackupTakeTest, ARefusalThatLastsEndsTheWait) {
+  api_.Forbid("watch", "volumesnapshotcontents");
+  api_.Forbid("list", "volumesnapshotcontents");
+  api_.Forbid("get", "volumesnapshotcontents");
+  const absl::Time before = clock_.Now();
+  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_LT(clock_.Now() - before, absl::Minutes(1));
+  api_.ClearFaults();
+  ExpectNothingLeft();
+}
+
+TEST_F(BackupTakeTest, ADriverThatRefusesForGoodIsNotWaitedForToTheEnd) {
+  cluster_.driver().Refuse("CreateSnapshot", "ResourceExhausted", "8 snapshots are the most");
+  const absl::Time before = clock_.Now();
+  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                               testing::AllOf(HasSubstr("8 snapshots"), HasSubstr("app/data"))));
+  EXPECT_LT(clock_.Now() - before, absl::Minutes(2));
+  ExpectNothingLeftOnceTheDriverAnswers();
+}
+
+TEST_F(BackupTakeTest, ARefusalThatPassesIsForgotten) {
+  cluster_.driver().Refuse("CreateSnapshot", "ResourceExhausted", "too many calls");
+  int renewals = 0;
+  api_.OnEvent("leases", [&](support::FakeApiClient&, const k8s::WatchEvent& event) {
+    if (event.kind == k8s::WatchEvent::Kind::kModified && ++renewals == 3) {
+      cluster_.LetDriverWork();
+    }
+  });
+  EXPECT_THAT(Take(), IsOk());
+}
+
+TEST_F(BackupTakeTest, WhatEnteredTheArchiveIsNotCleanedUp) {
+  ASSERT_THAT(Take(), IsOk());
+  api_.Mutate(Key(), [](Json& snapshot) {
+    SetJson(snapshot, {"metadata", "annotations", objects::kVolumeSnapshotHandleAnnotation}, "h");
+  });
+  api_.FailNext("get", "volumesnapshots", absl::InternalError("injected"));
+  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kInternal));
+  EXPECT_TRUE(api_.Find(Key()).has_value());
+  EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
+}
+
+TEST_F(BackupTakeTest, LeasesOrderSixteenBackupsOfOneVolume) {
+  constexpr int kBackups = 16;
+  clock_.SetAutoAdvance(false);
+  std::atomic<int> being_taken = 0;
+  std::atomic<int> waiting = kBackups;
+  cluster_.driver().Hold("CreateSnapshot");
+  api_.OnEvent("volumesnapshots", [&](support::FakeApiClient&, const k8s::WatchEvent& event) {
+    if (event.kind == k8s::WatchEvent::Kind::kAdded) {
+      EXPECT_EQ(++being_taken, 1);
+      // Not before all the others have come as far as they can.
+      const int others = --waiting;
+      support::Await("the other backups to wait for their turns",
+                     [&] { return being_taken > 1 || api_.watches() >= others; });
+      --being_taken;
+      cluster_.LetDriverWork();
+      cluster_.driver().Hold("CreateSnapshot");
+    }
+  });
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < kBackups; ++i) {
+    threads.emplace_back([this, i] {
+      velero::Backup backup = backup_;
+      backup.uid = absl::StrCat("backup-", i);
+      const csi::SnapshotRequest request{.backup = backup,
+                                         .claim_namespace = "app",
+                                         .claim_name = "data",
+                                         .claim_uid = "data-uid",
+                                         .class_name = "fast"};
+      EXPECT_THAT(csi::TakeSnapshot(ctx_, env_, request), IsOk());
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(waiting, 0);
+  EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(kBackups));
+  EXPECT_THAT(api_.All(LeaseType()), IsEmpty());
+}
+
+}  // namespace
+}  // namespace csidelta::snapshots::take_test
