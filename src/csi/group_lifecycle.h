@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,24 +11,19 @@
 #include "base/call_context.h"
 #include "csi/environment.h"
 #include "csi/snapshot_lifecycle.h"
+#include "csi/take_group.h"
 #include "k8s/api_client.h"
 #include "objects/group_plan.h"
 #include "objects/volume_group_snapshot.h"
 #include "velero/backup.h"
 
-// The life of a volume group that a backup snapshots at one instant, by a VolumeGroupSnapshot
-// (KEP-3476; what the controller does is that of external-snapshotter 8.6). docs/volume-groups.md
-// says what a user sees of it.
+// A volume group that a backup snapshots at one instant: what it is called, and how it is known
+// again. docs/volume-groups.md says what a user sees of it. Until the driver has taken it:
+// csi/take_group.h; afterwards:
 //
-//   (nothing)
-//       |  TakeGroup: label the claims, create the VolumeGroupSnapshot by that label
-//       v
-//   VolumeGroupSnapshot, content with the driver's handle, members --error, timeout, cancel--+
-//       |  the driver                                                                       |
-//       v                                                                 DropSnapshot(kDelete)
-//   ready --operation cancelled-------------------------------------------------------------+
-//       |  DropSnapshot(kRetain)                                                       v
-//       v                                                              everything made is gone
+//   taken --operation cancelled--> DropSnapshot(kDelete): everything made is deleted
+//     |  DropSnapshot(kRetain)
+//     v
 //   the driver's group alone; the archive holds the objects
 namespace csidelta::csi {
 
@@ -50,12 +44,6 @@ struct GroupRequest {
   bool to_be_moved = false;  // by a data mover: another group than that which is kept
   // PVCs that are bound, of one driver; one to kGroupMembersMax.
   std::vector<objects::PlannedGroupMember> members;
-};
-
-struct TakenGroup {
-  objects::VolumeGroupSnapshot group;            // bound; it tells its FreezeWindow()
-  objects::VolumeGroupSnapshotContent content;   // with a handle; maybe not ready to use yet
-  std::map<std::string, TakenSnapshot> members;  // by the claim's uid
 };
 
 // The name of the VolumeGroupSnapshot that `request` makes: a DNS label that fits a label value,
@@ -89,27 +77,11 @@ std::vector<objects::PlannedGroupMember> PlannedMembers(const objects::Object& g
 // driver has not answered, or where the annotations do not say. Pure.
 std::optional<absl::Duration> FreezeWindow(const objects::VolumeGroupSnapshot& group);
 
-// Has the driver cut snapshots of all members' volumes at once and returns as soon as the API
-// server shows all of their handles. Waits first for the group's turn, and for VolumeSnapshots of
-// its claims that are being taken. These waits end after the backup's csiSnapshotTimeout together,
-// and so do those for the driver. While the group is made its claims carry kGroupMarkLabel, and
-// nothing that outlives the call does. A VolumeGroupSnapshot that an earlier, interrupted call left
-// under the same name is taken up with the members that it was asked for.
-//   UNIMPLEMENTED        this cannot be had as a group here, and single snapshots might: a claim
-//                        cannot be labelled or loses the label, the kinds are not served, the
-//                        driver says so
-//   DEADLINE_EXCEEDED    with the driver's last error
-//   FAILED_PRECONDITION  the driver has refused for a minute, or has left a claim out
-//   ALREADY_EXISTS       something else stands under the name
-//   NOT_FOUND            another client deleted the group or a member meanwhile
-// and what the API server says. Messages name the claim that is to blame where that is known. After
-// any error nothing of the group is left, or the message names what is.
+// As that of csi/take_group.h, for a backup: waits first for the group's Lease, and for
+// VolumeSnapshots of its claims that are being taken, for the backup's csiSnapshotTimeout. A
+// VolumeGroupSnapshot that an earlier, interrupted call left under the same name is taken up with
+// the members that it was asked for.
 absl::StatusOr<TakenGroup> TakeGroup(const CallContext& ctx, const Environment& env,
                                      const GroupRequest& request);
-
-// Takes kGroupMarkLabel off a claim where it has this value. OK when it has not, or the claim is
-// gone.
-absl::Status UnmarkClaim(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& claim,
-                         const std::string& mark);
 
 }  // namespace csidelta::csi

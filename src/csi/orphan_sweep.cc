@@ -360,8 +360,8 @@ int Unmark(const CallContext& ctx, const Environment& env, const velero::PluginC
     if (!MarkIsLeftOver(claim, backups, env.clock.Now(), config.orphan_grace_period)) {
       continue;
     }
-    const absl::Status status =
-        UnmarkClaim(ctx, env.api, claim.key(), claim.Label(objects::kGroupMarkLabel));
+    const absl::Status status = UnmarkPvc(ctx, env.api, claim.key(), objects::kGroupMarkLabel,
+                                          claim.Label(objects::kGroupMarkLabel));
     if (status.ok()) {
       ++unmarked;
     } else {

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
-#include "snapshots/creation_failure.h"
+#include "snapshots/quota.h"
 #include "snapshots/snapshot_removal.h"
 
 namespace csidelta::snapshots {

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
 #include "csi/drop.h"
+#include "csi/group_removal.h"
 #include "csi/static_content.h"
 #include "csi/volume_lease.h"
 #include "k8s/object.h"
@@ -115,16 +116,6 @@ class GroupLifecycleTest : public BackupFixture {
     EXPECT_THAT(api_.All(VolumeSnapshotContentType()), IsEmpty());
     EXPECT_THAT(api_.All(LeaseType()), IsEmpty());
     EXPECT_THAT(cluster_.driver().groups(), IsEmpty());
-  }
-
-  // The sidecar keeps the content of a call that is open, and has the driver delete what comes of
-  // it.
-  void ExpectNothingLeftOnceTheDriverAnswers() {
-    for (const Json& content : api_.All(VolumeGroupSnapshotContentType("v1"))) {
-      EXPECT_TRUE(k8s::BeingDeleted(content)) << k8s::Name(content);
-    }
-    cluster_.LetDriverWork();
-    ExpectNothingLeft();
   }
 
   support::FakeSnapshotCluster cluster_{api_};
@@ -317,29 +308,6 @@ TEST_F(GroupLifecycleTest, MembersThatTheVersionHidesAreFoundAndNoted) {
   ExpectNotes(*taken);
 }
 
-TEST_F(GroupLifecycleTest, TimeoutReportsTheDriversErrorAndLeavesNothing) {
-  cluster_.driver().Refuse("CreateVolumeGroupSnapshot", "Internal", "pool is full");
-  EXPECT_THAT(Take(),
-              StatusIs(absl::StatusCode::kDeadlineExceeded,
-                       AllOf(HasSubstr("pool is full"), HasSubstr("app/db"), HasSubstr("10m"))));
-  ExpectNothingLeft();
-}
-
-TEST_F(GroupLifecycleTest, ADriverThatNeverAnswersIsWaitedForSoLong) {
-  cluster_.driver().Hold("CreateVolumeGroupSnapshot");
-  const absl::Time before = clock_.Now();
-  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("no error")));
-  EXPECT_GE(clock_.Now() - before, absl::Minutes(10));
-  EXPECT_LT(clock_.Now() - before, absl::Minutes(11));
-  ExpectNothingLeftOnceTheDriverAnswers();
-}
-
-TEST_F(GroupLifecycleTest, AControllerThatIsNotThereLeavesNothing) {
-  cluster_.controller_runs = false;
-  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kDeadlineExceeded));
-  ExpectNothingLeft();
-}
-
 TEST_F(GroupLifecycleTest, MembersThatAreNotKnownAsSuchKeepNoFinalizer) {
   cluster_.names_groups = false;
   EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kDeadlineExceeded));
@@ -367,100 +335,6 @@ TEST_F(GroupLifecycleTest, AVolumeThatTheDriverLeftOutFailsTheGroup) {
   EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kFailedPrecondition,
                                HasSubstr("left claim app/data-1 out")));
   ExpectNothingLeft();
-}
-
-TEST_F(GroupLifecycleTest, ADriverWithoutGroupsIsToldAtOnce) {
-  cluster_.driver().Refuse("CreateVolumeGroupSnapshot", "Unimplemented", "no groups");
-  const absl::Time before = clock_.Now();
-  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("no groups")));
-  EXPECT_EQ(clock_.Now(), before);
-  ExpectNothingLeft();
-}
-
-TEST_F(GroupLifecycleTest, ARefusedLabelFailsNothing) {
-  api_.SetInterceptor([](const support::ApiCall& call, const Json* body) -> absl::Status {
-    return call.verb == "patch" && call.name == "data-1" && body->is_object()
-               ? absl::PermissionDeniedError("a webhook says no")
-               : absl::OkStatus();
-  });
-  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kUnimplemented,
-                               AllOf(HasSubstr("claim app/data-1"), HasSubstr("webhook"))));
-  EXPECT_EQ(api_.CallCount("create", "volumegroupsnapshots"), 0);
-  ExpectNothingLeft();
-}
-
-// A user's controller takes foreign labels off again: some of them, or all.
-TEST_F(GroupLifecycleTest, LabelsThatDoNotStayAreNamed) {
-  for (const int lost : {1, kClaims}) {
-    api_.OnEvent("persistentvolumeclaims",
-                 [lost](support::FakeApiClient& api, const k8s::WatchEvent& event) {
-                   if (lost == kClaims || k8s::Name(event.object) == "data-1") {
-                     api.Mutate(ClaimKey("app", k8s::Name(event.object)), [](Json& claim) {
-                       EraseJson(claim, {"metadata", "labels", objects::kGroupMarkLabel});
-                     });
-                   }
-                 });
-    const absl::Time before = clock_.Now();
-    EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kUnimplemented,
-                                 AllOf(HasSubstr("claim app/data-1"),
-                                       HasSubstr("velero.io/csi-delta-group"))));
-    EXPECT_LT(clock_.Now() - before, absl::Minutes(1));
-    ExpectNothingLeft();
-  }
-}
-
-TEST_F(GroupLifecycleTest, KindsThatAreNotServedAnyMoreFailNothing) {
-  api_.RemoveType("volumegroupsnapshots");
-  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kUnimplemented));
-  ExpectNoMarks();
-  EXPECT_THAT(api_.All(LeaseType()), IsEmpty());
-}
-
-TEST_F(GroupLifecycleTest, LeavesAloneWhatStandsUnderTheName) {
-  api_.Seed(VolumeGroupSnapshotType("v1"),
-            {{"metadata", {{"name", GroupName(Request())}, {"namespace", "app"}}}});
-  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("app/velero-db")));
-  EXPECT_THAT(api_.All(VolumeGroupSnapshotType("v1")), SizeIs(1));
-  ExpectNoMarks();
-}
-
-TEST_F(GroupLifecycleTest, TheGroupIsDeletedMeanwhile) {
-  cluster_.controller_runs = false;
-  clock_.SetAutoAdvance(false);
-  std::jthread call([&] {
-    EXPECT_THAT(Take(),
-                StatusIs(absl::StatusCode::kNotFound, HasSubstr("deleted by another client")));
-  });
-  api_.AwaitWatches(1);
-  EXPECT_THAT(api_.Delete(ctx_, Key(), {}), IsOk());
-  call.join();
-  ExpectNothingLeft();
-}
-
-TEST_F(GroupLifecycleTest, CancelLeavesNothing) {
-  cluster_.driver().Hold("CreateVolumeGroupSnapshot");
-  clock_.SetAutoAdvance(false);
-  std::stop_source stop;
-  ctx_.stop = stop.get_token();
-  std::jthread call([&] { EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kCancelled)); });
-  api_.AwaitWatches(1);
-  stop.request_stop();
-  call.join();
-  ExpectNothingLeftOnceTheDriverAnswers();
-}
-
-TEST_F(GroupLifecycleTest, WaitsForASnapshotOfAMemberThatIsNotReady) {
-  clock_.SetAutoAdvance(false);
-  Json other = {{"metadata", {{"name", "by-hand"}, {"namespace", "app"}}},
-                {"spec", {{"source", {{"persistentVolumeClaimName", "data-1"}}}}}};
-  SetJson(other, {"metadata", "creationTimestamp"}, FormatRfc3339(clock_.Now()));
-  api_.Seed(VolumeSnapshotType(), other);
-  std::jthread call([&] { EXPECT_THAT(Take(), IsOk()); });
-  api_.AwaitWatches(1);
-  EXPECT_FALSE(api_.Find(Key()).has_value());
-  cluster_.Resync();
-  call.join();
-  EXPECT_TRUE(api_.Find(Key()).has_value());
 }
 
 TEST_F(GroupLifecycleTest, TwoProcessesAtOnceMakeOneGroup) {
@@ -519,52 +393,6 @@ TEST_F(GroupLifecycleTest, ACopyOfAManagedObjectIsNotManaged) {
     EXPECT_FALSE(IsMadeByUs(support::As<objects::VolumeGroupSnapshot>(odd)));
     EXPECT_THAT(PlannedMembers(objects::Object(odd)), IsEmpty());
   }
-}
-
-// Every request fails once, in both ways, with what passes and with what stays: whatever the
-// outcome, either the group is there whole or nothing is left.
-TEST_F(GroupLifecycleTest, NoFailingCallLeavesAnythingBehind) {
-  backup_.csi_snapshot_timeout = absl::Seconds(20);
-  for (const Fault fault : {Fault::kRefused, Fault::kAnswerLost}) {
-    for (const absl::Status& status :
-         {absl::UnavailableError("injected"), absl::InternalError("injected")}) {
-      for (const bool fails : {false, true}) {
-        int n = 1;
-        for (bool hit = true; hit; ++n) {
-          SCOPED_TRACE(absl::StrCat("call ", n, " ", status.ToString(), " fails ", fails,
-                                    fault == Fault::kRefused ? " refused" : " answer lost"));
-          if (fails) {
-            cluster_.driver().Hold("CreateVolumeGroupSnapshot");
-          }
-          api_.FailCall(n, status, fault);
-          const auto taken = Take();
-          hit = api_.sweep_hit();
-          api_.ClearFaults();
-          cluster_.LetDriverWork();
-          if (taken.ok()) {
-            EXPECT_FALSE(fails);
-            EXPECT_THAT(taken->members, SizeIs(kClaims));
-            EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
-            EXPECT_THAT(DropSnapshot(ctx_, api_, taken->group, Data::kDelete), IsOk());
-          }
-          // A Lease or a label whose removal failed for good goes with the next one.
-          clock_.Advance(absl::Minutes(30));
-          if (absl::IsInternal(status)) {
-            const auto next = Take();
-            ASSERT_THAT(next, IsOk());
-            EXPECT_THAT(DropSnapshot(ctx_, api_, next->group, Data::kDelete), IsOk());
-          }
-          ExpectNothingLeft();
-        }
-        EXPECT_GE(n, fails ? 14 : 20);
-      }
-    }
-  }
-  // What is requested again is found, whichever process left it: here it is not requested again.
-  api_.FailNext("create", "volumegroupsnapshots", absl::InternalError("injected"), 1,
-                Fault::kAnswerLost);
-  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kInternal, HasSubstr("injected")));
-  ExpectNothingLeft();
 }
 
 }  // namespace

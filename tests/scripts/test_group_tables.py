@@ -49,14 +49,14 @@ PROVEN_BY = {
         ],
         "a claim may not be labelled for the time of the snapshot, or the label is taken off": [
             "GroupFallbackTest.EachClaimAlone",
-            "GroupLifecycleTest.LabelsThatDoNotStayAreNamed",
+            "TakeGroupTest.LabelsThatDoNotStayAreNamed",
         ],
-        "the driver answers Unimplemented": ["GroupLifecycleTest.ADriverWithoutGroupsIsToldAtOnce"],
+        "the driver answers Unimplemented": ["TakeGroupTest.ADriverWithoutGroupsIsToldAtOnce"],
         "no claim has the label any more when the group is to be made": [
             "VolumeGroupTest.AnUnusedLabelMakesNoGroup",
         ],
         "the controller, the driver or its sidecar never answers: one is older than the others, or its gate is off": [
-            "GroupLifecycleTest.ADriverThatNeverAnswersIsWaitedForSoLong",
+            "TakeGroupTest.ADriverThatNeverAnswersIsWaitedForSoLong",
             "VolumeGroupTest.AControllerWhoseGateIsOffIsWaitedForOnceAndNothingIsLeft",
         ],
         "the driver cuts the group, which never becomes ready": [
@@ -70,7 +70,7 @@ PROVEN_BY = {
             "test_groups.py::test_a_member_that_fails_fails_the_group_and_nothing_is_left",
         ],
         "the group or a member is deleted meanwhile": [
-            "GroupLifecycleTest.TheGroupIsDeletedMeanwhile",
+            "TakeGroupTest.TheGroupIsDeletedMeanwhile",
             "test_groups_faults.py::test_a_group_that_is_deleted_while_it_is_made",
             "test_groups_faults.py::test_a_group_that_is_deleted_before_it_is_ready",
             "VolumeGroupTest.AGroupThatWasRemovedIsInNoClaim",
@@ -132,7 +132,7 @@ PROVEN_BY = {
         "claims of several drivers": ["VolumeGroupTest.AClaimOfAnotherDriverIsTakenAlone"],
         "no group to be had": ["GroupFallbackTest.EachClaimAlone", "GroupFallbackTest.OrAnErrorThatNamesTheGroup"],
         "an error after the group was asked for": [
-            "GroupLifecycleTest.NoFailingCallLeavesAnythingBehind",
+            "TakeGroupTest.NoFailingCallLeavesAnythingBehind",
             "VolumeGroupTest.AGroupThatFailsFailsForEveryMember",
         ],
         "a failing member": [

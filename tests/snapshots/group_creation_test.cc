@@ -11,7 +11,7 @@
 #include "base/rfc3339.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
-#include "snapshots/creation_failure.h"
+#include "snapshots/quota.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/fake_snapshot_cluster.h"
@@ -147,10 +147,6 @@ TEST_F(GroupCreationTest, WhatCannotBeAGroupHereMayBeTakenSingly) {
   api_.Forbid("create", "volumegroupsnapshots");
   EXPECT_THAT(Create(Request()), StatusIs(absl::StatusCode::kUnimplemented));
   ExpectNoMarks();
-  api_.ClearFaults();
-  cluster_.driver().Refuse("CreateVolumeGroupSnapshot", "Unimplemented", "no groups");
-  EXPECT_THAT(Create(Request()),
-              StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("takes no group snapshots")));
   ExpectNothingLeft();
 }
 
@@ -192,14 +188,6 @@ TEST_P(RetainedGroupTest, IsNamedWithItsHandleWhereItsContentsMayNotBePatched) {
 INSTANTIATE_TEST_SUITE_P(Kinds, RetainedGroupTest,
                          testing::Values("volumesnapshotcontents", "volumegroupsnapshotcontents"),
                          [](const auto& param) { return std::string(param.param); });
-
-TEST_F(GroupCreationTest, OutOfTimeSaysWhatTheDriverReported) {
-  cluster_.driver().Refuse("CreateVolumeGroupSnapshot", "Unavailable", "the array restarts");
-  EXPECT_THAT(Create(Request()),
-              StatusIs(absl::StatusCode::kDeadlineExceeded,
-                       AllOf(HasSubstr("within 5m"), HasSubstr("the array restarts"))));
-  ExpectNothingLeft();
-}
 
 TEST_F(GroupCreationTest, AQuotaWithoutRoomForAllEndsItBeforeTheGroupIsMade) {
   api_.SetQuota("snaps", VolumeSnapshotType(), "shop", 2);

@@ -298,14 +298,14 @@ TEST_P(TakeTest, NoFailingCallLeavesAnythingBehind) {
           if (taken.ok()) {
             EXPECT_FALSE(fails);
             EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
-            EXPECT_THAT(RemoveSnapshot(ctx_, api_, Key(), taken->snapshot.uid()), IsOk());
+            EXPECT_THAT(DeleteSnapshot(ctx_, api_, Key(), taken->snapshot.uid()), IsOk());
           }
           // A Lease whose deletion failed for good runs out by itself and goes with the next one.
           clock_.Advance(absl::Minutes(30));
           if (absl::IsInternal(status)) {
             const auto next = Take();
             ASSERT_THAT(next, IsOk());
-            EXPECT_THAT(RemoveSnapshot(ctx_, api_, Key(), next->snapshot.uid()), IsOk());
+            EXPECT_THAT(DeleteSnapshot(ctx_, api_, Key(), next->snapshot.uid()), IsOk());
           }
           ExpectNothingLeft();
         }

@@ -8,20 +8,10 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
-#include "base/clock.h"
-#include "csi/driver_error.h"
 #include "k8s/api_client.h"
-#include "objects/volume_group_snapshot.h"
 
-// How the creation of a VolumeSnapshot, or of a group of them, ends when it does not succeed.
+// Quotas on the number of VolumeSnapshots.
 namespace csidelta::snapshots {
-
-// Deletes the group that was made, by its uid and in a time of its own. What the driver took goes
-// with it, also where its class says Retain: the policy of its content becomes Delete first, where
-// the caller may patch it. Returns `status`, and what was deleted; else what is left, and its
-// handle.
-absl::Status WithdrawGroup(const Clock& clock, k8s::ApiClient& api,
-                           const objects::VolumeGroupSnapshot& group, const absl::Status& status);
 
 // What the API server says of a quota that is used up.
 struct QuotaUse {

@@ -1,4 +1,4 @@
-#include "snapshots/creation_failure.h"
+#include "snapshots/quota.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include "csi/retry.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::snapshots::creation_failure_test {
+namespace csidelta::snapshots::quota_test {
 namespace {
 
 using support::StatusIs;
@@ -23,7 +23,7 @@ constexpr char kRefusal[] =
     "used: count/volumesnapshots.snapshot.storage.k8s.io=10, "
     "limited: count/volumesnapshots.snapshot.storage.k8s.io=9";
 
-TEST(CreationFailureTest, AQuotaIsNoMissingRight) {
+TEST(QuotaTest, AQuotaIsNoMissingRight) {
   const absl::Status refused = csi::AsQuotaRefusal(absl::PermissionDeniedError(kRefusal));
   EXPECT_TRUE(absl::IsResourceExhausted(refused));
   EXPECT_EQ(csi::OutOfRoom(refused), csi::RoomLimit::kQuota);
@@ -36,7 +36,7 @@ TEST(CreationFailureTest, AQuotaIsNoMissingRight) {
             csi::RoomLimit::kDriver);
 }
 
-TEST(CreationFailureTest, ReadsTheUseOfAQuota) {
+TEST(QuotaTest, ReadsTheUseOfAQuota) {
   const auto use = ParseQuotaRefusal(kRefusal);
   ASSERT_TRUE(use.has_value());
   EXPECT_EQ(use->name, "snaps");
@@ -44,7 +44,7 @@ TEST(CreationFailureTest, ReadsTheUseOfAQuota) {
   EXPECT_EQ(use->limit, 9);
 }
 
-TEST(CreationFailureTest, ReadsTheUseAmongOthers) {
+TEST(QuotaTest, ReadsTheUseAmongOthers) {
   const auto use = ParseQuotaRefusal(
       "exceeded quota: q, requested: count/volumesnapshots.snapshot.storage.k8s.io=1,pods=1, "
       "used: pods=3,count/volumesnapshots.snapshot.storage.k8s.io=2,secrets=4, "
@@ -54,7 +54,7 @@ TEST(CreationFailureTest, ReadsTheUseAmongOthers) {
   EXPECT_EQ(use->limit, 2);
 }
 
-TEST(CreationFailureTest, OtherTextsSayNothingOfAQuota) {
+TEST(QuotaTest, OtherTextsSayNothingOfAQuota) {
   for (const char* const text :
        {"",
         "exceeded quota: ", "exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2",
@@ -69,12 +69,12 @@ TEST(CreationFailureTest, OtherTextsSayNothingOfAQuota) {
   }
 }
 
-TEST(CreationFailureTest, KnowsADriverWithoutRoom) {
+TEST(QuotaTest, KnowsADriverWithoutRoom) {
   EXPECT_TRUE(csi::ReportsNoRoom("rpc error: code = ResourceExhausted desc = 250 of 250"));
   EXPECT_FALSE(csi::ReportsNoRoom("rpc error: code = Unavailable desc = ResourceExhausted"));
 }
 
-TEST(CreationFailureTest, ATimeoutQuotesTheDriver) {
+TEST(QuotaTest, ATimeoutQuotesTheDriver) {
   csi::DriverErrors errors(Clock::Real(), "PVC shop/data", absl::Minutes(5));
   const absl::Status late = absl::DeadlineExceededError("late");
   EXPECT_THAT(errors.Explain(late),
@@ -89,4 +89,4 @@ TEST(CreationFailureTest, ATimeoutQuotesTheDriver) {
 }
 
 }  // namespace
-}  // namespace csidelta::snapshots::creation_failure_test
+}  // namespace csidelta::snapshots::quota_test

@@ -1,8 +1,9 @@
-#include "snapshots/creation_failure.h"
+#include "snapshots/quota.h"
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "csi/driver_error.h"
 #include "csi/drop.h"
 #include "csi/retry.h"
 #include "csi/snapshot_lifecycle.h"
@@ -14,9 +15,6 @@
 
 namespace csidelta::snapshots {
 namespace {
-
-using objects::VolumeGroupSnapshotContent;
-using objects::VolumeSnapshotContent;
 
 // The resource of a quota on the number of VolumeSnapshots.
 constexpr char kCounted[] = "count/volumesnapshots.snapshot.storage.k8s.io";
@@ -43,59 +41,7 @@ std::optional<int64_t> CountIn(absl::string_view message, absl::string_view titl
   return count;
 }
 
-bool MayPatch(const CallContext& ctx, k8s::ApiClient& api, const k8s::ResourceType& type) {
-  const absl::StatusOr<k8s::AccessAnswer> answer =
-      k8s::ReviewAccess(ctx, api, {.verb = "patch", .type = type});
-  return answer.ok() && answer->is_allowed;
-}
-
-absl::Status DeleteByUid(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key,
-                         const std::string& uid) {
-  return csi::RetryTransient(ctx,
-                             [&] { return k8s::IgnoreGone(api.Delete(ctx, key, {.uid = uid})); });
-}
-
-// What stays of it in the storage, and why; "" where there is nothing. `Content`: that of a
-// VolumeSnapshot, or of a group.
-template <typename Content>
-std::string RetainedText(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key) {
-  const absl::StatusOr<Content> content = objects::Get<Content>(ctx, api, key);
-  if (absl::IsNotFound(content.status())) {
-    return "";
-  }
-  if (!content.ok()) {
-    return absl::StrCat("; whether the driver keeps what it took was not checked: ",
-                        content.status().message());
-  }
-  if (content->deletion_policy() != "Retain") {
-    return "";
-  }
-  const std::string handle = content->handle_or_source();
-  return absl::StrCat("; ", key.type.kind, " ", key.name,
-                      " says Retain, and stays, as does what the driver took",
-                      handle.empty() ? "" : absl::StrCat(": ", handle));
-}
-
 }  // namespace
-
-absl::Status WithdrawGroup(const Clock& clock, k8s::ApiClient& api,
-                           const objects::VolumeGroupSnapshot& group, const absl::Status& status) {
-  const k8s::ObjectKey key = group.key();
-  return csi::CleanUpAfter(
-      status, clock, absl::StrCat("VolumeGroupSnapshot ", key.name),
-      [&](const CallContext& ctx) -> absl::StatusOr<std::string> {
-        if (MayPatch(ctx, api, VolumeSnapshotContent::Type()) &&
-            MayPatch(ctx, api, VolumeGroupSnapshotContent::kKind.TypeOf(group.version()))) {
-          RETURN_IF_ERROR(csi::DropSnapshot(ctx, api, group, csi::Data::kDelete));
-          return " was deleted again";
-        }
-        const std::string retained = RetainedText<VolumeGroupSnapshotContent>(
-            ctx, api,
-            VolumeGroupSnapshotContent::Key(group.version(), "", csi::ContentNameOf(group)));
-        RETURN_IF_ERROR(DeleteByUid(ctx, api, key, group.uid()));
-        return absl::StrCat(" was deleted again", retained);
-      });
-}
 
 std::optional<QuotaUse> ParseQuotaRefusal(absl::string_view message) {
   const std::size_t begin = message.find(csi::kQuotaRefusal);
