@@ -67,7 +67,7 @@ std::optional<DeletionQueue::Entry> DeletionQueue::EntryOf(const objects::DataDe
       .repository = absl::StrCat(deletion.namespace_name(), "/", spec.location, "/",
                                  velero::RepositoryPath(*reference)),
       .item = ItemOf(spec, *reference),
-      .version = k8s::VersionNumber(deletion.json()),
+      .version = deletion.version_number(),
       .created_at = deletion.created_at().value_or(absl::InfinitePast()),
       .earliest = EarliestOf(deletion),
       .due_at = DueAt(deletion),
@@ -80,7 +80,7 @@ void DeletionQueue::Put(const objects::DataDeletion& deletion) {
   std::optional<Entry> entry = EntryOf(deletion);
   const MutexLock lock(mutex_);
   const auto known = entries_.find(deletion.uid());
-  if (known == entries_.end() || known->second.version <= k8s::VersionNumber(deletion.json())) {
+  if (known == entries_.end() || known->second.version <= deletion.version_number()) {
     Replace(deletion.uid(), std::move(entry));
   }
 }

@@ -182,7 +182,8 @@ void VolumeRecords::ForEach(
 void VolumeRecords::Put(const objects::ProtectedVolume& object) {
   for (const auto& handler : handlers_) {
     if (handler->informer().objects().namespace_name == object.namespace_name()) {
-      handler->informer().Expect(k8s::IdOf(object.json()));
+      handler->informer().Expect(
+          {.namespace_name = object.namespace_name(), .name = object.name(), .uid = object.uid()});
     }
   }
   Keep(object);

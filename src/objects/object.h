@@ -50,6 +50,8 @@ class Object {
   std::string namespace_name() const { return k8s::Namespace(json_); }  // "": of the cluster
   std::string uid() const { return k8s::Uid(json_); }
   std::string resource_version() const { return k8s::ResourceVersion(json_); }
+  // The same as a number; 0 if it is not one.
+  uint64_t version_number() const { return k8s::VersionNumber(json_); }
   std::map<std::string, std::string> labels() const {
     return GetStringMap(json_, {"metadata", "labels"});
   }

@@ -183,7 +183,7 @@ TEST_F(ControllerTest, FollowsAndWorksUntilItIsStopped) {
   ctx.stop = stop.get_token();
   bed_.clock.SetAutoAdvance(true);
   absl::Status ended;
-  std::jthread following([&] { ended = replica.controller.Follow(ctx, bed_.api); });
+  std::jthread following([&] { ended = replica.controller.informer().Run(ctx, bed_.api); });
   std::jthread working([&] { replica.controller.Work(ctx); });
   bed_.api.AwaitWatches(1);
   bed_.api
