@@ -9,7 +9,6 @@
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/lock.h"
-#include "inplace/in_place_copy.h"
 #include "inplace/restore_guard.h"
 #include "k8s/api_client.h"
 #include "objects/client.h"

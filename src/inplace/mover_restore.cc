@@ -18,11 +18,9 @@
 #include "objects/copy_record.h"
 #include "objects/data_upload.h"
 #include "objects/keys.h"
-#include "snapshots/creation_failure.h"
 #include "snapshots/snapshot_creation.h"
 #include "snapshots/snapshot_import.h"
 #include "snapshots/snapshot_source.h"
-#include "snapshots/volume_guard.h"
 #include "velero/data_reference.h"
 #include "velero/data_upload.h"
 
@@ -378,7 +376,7 @@ absl::StatusOr<std::string> TakeSafetySnapshot(const CallContext& ctx, k8s::ApiC
             std::back_inserter(not_checked));
   const std::string name =
       snapshots::NameForSnapshot(absl::StrCat(pvc.name(), "-before-restore"), ctx.clock->Now());
-  absl::StatusOr<snapshots::Creation> creation =
+  absl::StatusOr<csi::TakenSnapshot> creation =
       snapshots::CreateSnapshot(ctx, api, random,
                                 {.source = std::move(sources.sources.front()),
                                  .name = name,
@@ -386,7 +384,7 @@ absl::StatusOr<std::string> TakeSafetySnapshot(const CallContext& ctx, k8s::ApiC
                                  .awaited = snapshots::AwaitedState::kTaken,
                                  .timeout = kSafetyTimeMax});
   if (!creation.ok()) {
-    return snapshots::WithMore(
+    return csi::WithMore(
         creation.status(), "; nothing is changed; --safety no --yes restores without a snapshot");
   }
   std::move(creation->not_checked.begin(), creation->not_checked.end(),
@@ -444,7 +442,7 @@ absl::StatusOr<MoverRestoreResult> RestoreByMover(const CallContext& ctx, k8s::A
                                                   const MoverRestoreOptions& options,
                                                   std::vector<std::string>& not_checked) {
   MoverRestoreResult result;
-  std::unique_ptr<snapshots::VolumeGuard> guard;
+  std::unique_ptr<csi::VolumeLock> guard;
   if (!plan.goes_on) {
     RETURN_IF_ERROR(RemoveEarlier(ctx, api, plan.download));
     if (options.takes_safety_snapshot) {
@@ -461,7 +459,7 @@ absl::StatusOr<MoverRestoreResult> RestoreByMover(const CallContext& ctx, k8s::A
   if (!figures.ok()) {
     return result.safety_snapshot.empty()
                ? figures.status()
-               : snapshots::WithMore(figures.status(),
+               : csi::WithMore(figures.status(),
                                      absl::StrCat("; what it held before is in VolumeSnapshot ",
                                                   result.safety_snapshot));
   }

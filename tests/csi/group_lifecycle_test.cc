@@ -12,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
 #include "csi/drop.h"
-#include "csi/group_removal.h"
 #include "csi/static_content.h"
 #include "csi/volume_lease.h"
 #include "k8s/object.h"

@@ -10,8 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
+#include "csi/drop.h"
 #include "csi/group_lifecycle.h"
-#include "csi/group_removal.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "snapshots/group_creation.h"
@@ -26,7 +26,6 @@
 namespace csidelta::snapshots::take_group_test {
 namespace {
 
-using csi::RemoveGroup;
 using support::Fault;
 using support::IsOk;
 using support::StatusIs;
@@ -100,7 +99,8 @@ class TakeGroupTest : public csi::BackupFixture, public testing::WithParamInterf
   k8s::ObjectKey Key() const { return {VolumeGroupSnapshotType("v1"), "app", Name()}; }
   void Remove() {
     EXPECT_THAT(
-        RemoveGroup(ctx_, api_, support::As<objects::VolumeGroupSnapshot>(*api_.Find(Key()))),
+        csi::DropSnapshot(ctx_, api_, support::As<objects::VolumeGroupSnapshot>(*api_.Find(Key())),
+                          csi::Data::kDelete),
         IsOk());
   }
 

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
+#include "csi/drop.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_state.h"
 #include "csi/volume_lease.h"
@@ -31,7 +32,6 @@ namespace csidelta::snapshots::take_test {
 namespace {
 
 using csi::IsManaged;
-using csi::RemoveSnapshot;
 using csi::SnapshotName;
 using csi::TakenSnapshot;
 using support::Fault;
@@ -298,14 +298,14 @@ TEST_P(TakeTest, NoFailingCallLeavesAnythingBehind) {
           if (taken.ok()) {
             EXPECT_FALSE(fails);
             EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
-            EXPECT_THAT(DeleteSnapshot(ctx_, api_, Key(), taken->snapshot.uid()), IsOk());
+            EXPECT_THAT(csi::DeleteSnapshot(ctx_, api_, Key(), taken->snapshot.uid()), IsOk());
           }
           // A Lease whose deletion failed for good runs out by itself and goes with the next one.
           clock_.Advance(absl::Minutes(30));
           if (absl::IsInternal(status)) {
             const auto next = Take();
             ASSERT_THAT(next, IsOk());
-            EXPECT_THAT(DeleteSnapshot(ctx_, api_, Key(), next->snapshot.uid()), IsOk());
+            EXPECT_THAT(csi::DeleteSnapshot(ctx_, api_, Key(), next->snapshot.uid()), IsOk());
           }
           ExpectNothingLeft();
         }
