@@ -384,8 +384,8 @@ absl::StatusOr<std::string> TakeSafetySnapshot(const CallContext& ctx, k8s::ApiC
                                  .awaited = snapshots::AwaitedState::kTaken,
                                  .timeout = kSafetyTimeMax});
   if (!creation.ok()) {
-    return csi::WithMore(
-        creation.status(), "; nothing is changed; --safety no --yes restores without a snapshot");
+    return csi::WithMore(creation.status(),
+                         "; nothing is changed; --safety no --yes restores without a snapshot");
   }
   std::move(creation->not_checked.begin(), creation->not_checked.end(),
             std::back_inserter(not_checked));
@@ -460,8 +460,8 @@ absl::StatusOr<MoverRestoreResult> RestoreByMover(const CallContext& ctx, k8s::A
     return result.safety_snapshot.empty()
                ? figures.status()
                : csi::WithMore(figures.status(),
-                                     absl::StrCat("; what it held before is in VolumeSnapshot ",
-                                                  result.safety_snapshot));
+                               absl::StrCat("; what it held before is in VolumeSnapshot ",
+                                            result.safety_snapshot));
   }
   result.figures = *std::move(figures);
   return result;

@@ -493,7 +493,7 @@ TEST_F(VolumeRecordsTest, BackupsOfManyVolumesAreReadOnceForAll) {
 
 TEST_F(VolumeRecordsTest, AFailedReadOfTheDataUploadsChangesNothingAndIsMadeAgain) {
   End("one", "Completed");
-  bed_.api.FailNext("list", "datauploads", absl::UnavailableError("away"), 2);
+  bed_.api.FailNext("list", "datauploads", absl::UnavailableError("away"), 1);
   DeleteBackup("one");
   EXPECT_TRUE(Record().status.last_good.has_value());
   bed_.clock.Advance(kRecordWriteAgain);

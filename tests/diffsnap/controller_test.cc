@@ -98,6 +98,7 @@ TEST_F(ControllerTest, WhatIsGoneIsServedNoMore) {
   EXPECT_NE(replica.pairs.Find("app", "two"), nullptr);
   Json three = bed_.Now("three");
   SetJson(three, {"metadata", "deletionTimestamp"}, "2023-11-14T22:13:20Z");
+  SetJson(three, {"metadata", "resourceVersion"}, "900");
   replica.controller.informer().OnEvent(
       {.kind = k8s::WatchEvent::Kind::kModified, .object = three});
   EXPECT_EQ(replica.pairs.Find("app", "three"), nullptr);

@@ -1307,8 +1307,8 @@ SeverityCounts PlacesInSource() {
                                  std::pair(Severity::kWarning, "context.Warn("),
                                  std::pair(Severity::kFault, "context.Fault(")};
   SeverityCounts places;
-  for (const char* part : {"admission", "base", "cluster", "immutability", "velero", "location",
-                           "mover", "worker", "clock", "queue", "driver", "longhorn"}) {
+  for (const char* part : {"admission", "cluster", "immutability", "velero", "location", "mover",
+                           "worker", "clock", "queue", "driver", "longhorn"}) {
     const std::string source = support::ReadSource(absl::StrCat("src/doctor/", part, "_checks.cc"));
     std::vector<absl::string_view> functions = absl::StrSplit(source, "\nvoid Check");
     for (const absl::string_view function : absl::MakeSpan(functions).subspan(1)) {
