@@ -8,10 +8,7 @@
 #include "base/crypto.h"
 #include "base/status_macros.h"
 #include "csi/lock.h"
-#include "csi/retry.h"
 #include "csi/volume_lease.h"
-#include "k8s/api_client.h"
-#include "objects/client.h"
 #include "objects/keys.h"
 #include "velero/labels.h"
 

@@ -41,13 +41,6 @@ k8s::ObjectKey ContentKeyOf(const VolumeGroupSnapshot& group) {
   return VolumeGroupSnapshotContent::Key(group.version(), "", ContentNameOf(group));
 }
 
-absl::Status Remove(const CallContext& ctx, k8s::ApiClient& api, const VolumeSnapshot& snapshot) {
-  return DropSnapshot(ctx, api, snapshot, Data::kDelete);
-}
-absl::Status Remove(const CallContext& ctx, k8s::ApiClient& api, const VolumeGroupSnapshot& group) {
-  return DropSnapshot(ctx, api, group, Data::kDelete);
-}
-
 // What stays in the storage, and why; "" where nothing does. `Content`: that of a VolumeSnapshot,
 // or of a group.
 template <typename Content>
@@ -78,7 +71,7 @@ absl::StatusOr<std::string> DeleteMade(const CallContext& ctx, k8s::ApiClient& a
   std::string retained;
   if (!may_lack_rights ||
       (MayPatch(ctx, api, VolumeSnapshotContent::Type()) && MayPatch(ctx, api, content.type))) {
-    RETURN_IF_ERROR(Remove(ctx, api, made));
+    RETURN_IF_ERROR(DropSnapshot(ctx, api, made, Data::kDelete));
   } else {
     retained = RetainedText<Content>(ctx, api, content);
     RETURN_IF_ERROR(RetryTransient(
