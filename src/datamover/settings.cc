@@ -8,12 +8,12 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/go_duration.h"
 #include "base/json_section.h"
 #include "base/quantity.h"
 #include "base/status_macros.h"
 #include "objects/client.h"
 #include "objects/core.h"
-#include "velero/go_duration.h"
 
 namespace csidelta::datamover {
 namespace {
@@ -128,11 +128,11 @@ void ReadDuration(JsonSection& section, const std::string& key, absl::Duration l
                   absl::Duration most, absl::string_view legal, absl::Duration& out) {
   std::string text;
   section.Text(key, text, legal, [&](absl::string_view value) {
-    const absl::StatusOr<absl::Duration> duration = velero::ParseGoDuration(value);
+    const absl::StatusOr<absl::Duration> duration = ParseGoDuration(value);
     return duration.ok() && *duration >= least && *duration <= most;
   });
   if (!text.empty()) {
-    out = *velero::ParseGoDuration(text);
+    out = *ParseGoDuration(text);
   }
 }
 

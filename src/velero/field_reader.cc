@@ -2,9 +2,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/go_duration.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "velero/go_duration.h"
 
 namespace csidelta::velero {
 

@@ -10,11 +10,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/enum_names.h"
+#include "base/go_duration.h"
 #include "base/human_text.h"
 #include "base/status_macros.h"
 #include "objects/keys.h"
 #include "velero/data_reference.h"
-#include "velero/go_duration.h"
 
 namespace csidelta::velero {
 namespace {

@@ -1,4 +1,4 @@
-#include "velero/go_duration.h"
+#include "base/go_duration.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::velero::go_duration_test {
+namespace csidelta::go_duration_test {
 namespace {
 
 using support::IsOkAndHolds;
@@ -81,4 +81,4 @@ INSTANTIATE_TEST_SUITE_P(Table, BadGoDurationTest,
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace csidelta::velero::go_duration_test
+}  // namespace csidelta::go_duration_test

@@ -1,4 +1,4 @@
-#include "velero/go_duration.h"
+#include "base/go_duration.h"
 
 #include <array>
 #include <cstddef>
@@ -16,7 +16,7 @@
 #include "absl/strings/strip.h"
 #include "base/quantity.h"
 
-namespace csidelta::velero {
+namespace csidelta {
 namespace {
 
 constexpr std::size_t kDurationBytesMax = 256;
@@ -111,4 +111,4 @@ absl::StatusOr<absl::Duration> ParseGoDuration(absl::string_view text) {
   return absl::Nanoseconds(negative ? -total : total);
 }
 
-}  // namespace csidelta::velero
+}  // namespace csidelta

@@ -4,7 +4,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
-namespace csidelta::velero {
+namespace csidelta {
 
 // A duration as Go writes and reads it: an optional sign and numbers with a unit (ns, us, µs, ms,
 // s, m, h), such as "4h0m0s" or "1.5h"; "0" needs no unit. Fractions below a nanosecond are cut
@@ -12,4 +12,4 @@ namespace csidelta::velero {
 // cannot hold. Pure.
 absl::StatusOr<absl::Duration> ParseGoDuration(absl::string_view text);
 
-}  // namespace csidelta::velero
+}  // namespace csidelta
