@@ -33,20 +33,20 @@ absl::StatusOr<velero::VolumePolicies> ReadPolicies(const CallContext& ctx, k8s:
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const velero::VolumePolicies>> BackupCache::Policies(
-    const CallContext& ctx, const velero::Backup& backup) {
-  const std::string& from = backup.namespace_name;
-  return policies_.Get(ctx, backup.uid, [&]() -> absl::StatusOr<velero::VolumePolicies> {
+    const CallContext& ctx, const objects::Backup& backup) {
+  const std::string& from = backup.namespace_name();
+  return policies_.Get(ctx, backup.uid(), [&]() -> absl::StatusOr<velero::VolumePolicies> {
     ASSIGN_OR_RETURN(const velero::VolumePolicies own,
-                     ReadPolicies(ctx, env_.api, from, backup.resource_policy_config_map));
+                     ReadPolicies(ctx, env_.api, from, backup.resource_policy_config_map()));
     ASSIGN_OR_RETURN(const velero::VolumePolicies global,
-                     ReadPolicies(ctx, env_.api, from, backup.global_policy_config_map));
+                     ReadPolicies(ctx, env_.api, from, backup.global_policy_config_map()));
     return own.FollowedBy(global);
   });
 }
 
 absl::StatusOr<std::shared_ptr<const velero::PluginConfig>> BackupCache::Config(
-    const CallContext& ctx, const velero::Backup& backup) {
-  return configs_.Get(ctx, backup.uid, [&]() -> absl::StatusOr<velero::PluginConfig> {
+    const CallContext& ctx, const objects::Backup& backup) {
+  return configs_.Get(ctx, backup.uid(), [&]() -> absl::StatusOr<velero::PluginConfig> {
     ASSIGN_OR_RETURN(velero::PluginConfig config, csi::ReadPluginConfig(ctx, env_));
     if (!config.warnings.empty()) {
       CSIDELTA_LOG(kWarn, "settings that this plugin does not know",
@@ -57,25 +57,26 @@ absl::StatusOr<std::shared_ptr<const velero::PluginConfig>> BackupCache::Config(
 }
 
 absl::StatusOr<std::shared_ptr<const std::vector<objects::VolumeSnapshotClass>>>
-BackupCache::SnapshotClasses(const CallContext& ctx, const velero::Backup& backup) {
-  return classes_.Get(ctx, backup.uid, [&] {
+BackupCache::SnapshotClasses(const CallContext& ctx, const objects::Backup& backup) {
+  return classes_.Get(ctx, backup.uid(), [&] {
     return objects::List<objects::VolumeSnapshotClass>(ctx, env_.api, "");
   });
 }
 
 absl::StatusOr<std::shared_ptr<const objects::GroupKinds>> BackupCache::GroupKinds(
-    const CallContext& ctx, const velero::Backup& backup) {
-  return group_kinds_.Get(ctx, backup.uid, [&] { return objects::FindGroupKinds(ctx, env_.api); });
+    const CallContext& ctx, const objects::Backup& backup) {
+  return group_kinds_.Get(ctx, backup.uid(),
+                          [&] { return objects::FindGroupKinds(ctx, env_.api); });
 }
 
 absl::StatusOr<std::optional<objects::PersistentVolume>> BackupCache::Volume(
-    const CallContext& ctx, const velero::Backup& backup,
+    const CallContext& ctx, const objects::Backup& backup,
     const objects::PersistentVolumeClaim& pvc) {
   const std::string name = pvc.volume_name();
   if (name.empty()) {
     return std::optional<objects::PersistentVolume>();
   }
-  ASSIGN_OR_RETURN(const auto volume, volumes_.Get(ctx, absl::StrCat(backup.uid, "/", name), [&] {
+  ASSIGN_OR_RETURN(const auto volume, volumes_.Get(ctx, absl::StrCat(backup.uid(), "/", name), [&] {
     return objects::Find<objects::PersistentVolume>(ctx, env_.api,
                                                     objects::PersistentVolume::Key("", name));
   }));
@@ -83,15 +84,15 @@ absl::StatusOr<std::optional<objects::PersistentVolume>> BackupCache::Volume(
 }
 
 absl::StatusOr<std::shared_ptr<const std::vector<objects::Pod>>> BackupCache::Pods(
-    const CallContext& ctx, const velero::Backup& backup, const std::string& namespace_name) {
-  return pods_.Get(ctx, backup.uid, namespace_name);
+    const CallContext& ctx, const objects::Backup& backup, const std::string& namespace_name) {
+  return pods_.Get(ctx, backup.uid(), namespace_name);
 }
 
-void BackupCache::SweepOnce(const CallContext& ctx, const velero::Backup& backup,
+void BackupCache::SweepOnce(const CallContext& ctx, const objects::Backup& backup,
                             const velero::PluginConfig& config) {
   {
     const MutexLock lock(mutex_);
-    if (!swept_.insert(backup.uid).second) {
+    if (!swept_.insert(backup.uid()).second) {
       return;
     }
   }

@@ -12,12 +12,12 @@
 #include "csi/environment.h"
 #include "csi/group_lifecycle.h"
 #include "csi/once_map.h"
+#include "objects/backup.h"
 #include "objects/persistent_volume.h"
 #include "objects/persistent_volume_claim.h"
 #include "objects/volume_group_snapshot.h"
 #include "objects/volume_snapshot.h"
 #include "objects/workload.h"
-#include "velero/backup.h"
 #include "velero/plugin_config.h"
 #include "velero/volume_policy.h"
 
@@ -31,31 +31,31 @@ class BackupCache {
 
   // The backup's volume policies and after them the global ones.
   absl::StatusOr<std::shared_ptr<const velero::VolumePolicies>> Policies(
-      const CallContext& ctx, const velero::Backup& backup);
+      const CallContext& ctx, const objects::Backup& backup);
 
   // This plugin's settings. Warns once per backup about what it does not know in them.
   absl::StatusOr<std::shared_ptr<const velero::PluginConfig>> Config(const CallContext& ctx,
-                                                                     const velero::Backup& backup);
+                                                                     const objects::Backup& backup);
 
   // All VolumeSnapshotClasses.
   absl::StatusOr<std::shared_ptr<const std::vector<objects::VolumeSnapshotClass>>> SnapshotClasses(
-      const CallContext& ctx, const velero::Backup& backup);
+      const CallContext& ctx, const objects::Backup& backup);
 
   // The group kinds and all VolumeGroupSnapshotClasses. NOT_FOUND when the cluster has none.
   absl::StatusOr<std::shared_ptr<const objects::GroupKinds>> GroupKinds(
-      const CallContext& ctx, const velero::Backup& backup);
+      const CallContext& ctx, const objects::Backup& backup);
 
   // The PersistentVolume of a PVC; nothing where it has none. What a group's formation read is not
   // read again when each member's turn comes.
   absl::StatusOr<std::optional<objects::PersistentVolume>> Volume(
-      const CallContext& ctx, const velero::Backup& backup,
+      const CallContext& ctx, const objects::Backup& backup,
       const objects::PersistentVolumeClaim& pvc);
 
   absl::StatusOr<std::shared_ptr<const std::vector<objects::Pod>>> Pods(
-      const CallContext& ctx, const velero::Backup& backup, const std::string& namespace_name);
+      const CallContext& ctx, const objects::Backup& backup, const std::string& namespace_name);
 
   // Removes what earlier backups left behind, once per backup, in the first caller's time.
-  void SweepOnce(const CallContext& ctx, const velero::Backup& backup,
+  void SweepOnce(const CallContext& ctx, const objects::Backup& backup,
                  const velero::PluginConfig& config);
 
  private:

@@ -8,10 +8,10 @@
 #include "base/status_macros.h"
 #include "csi/data_transfer.h"
 #include "csi/retry.h"
+#include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/data_upload.h"
 #include "objects/keys.h"
-#include "velero/backup.h"
 #include "velero/data_upload.h"
 #include "velero/labels.h"
 
@@ -28,11 +28,11 @@ class DataUploadAction : public velero::ActionOn<velero::BackupItemAction> {
   absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx,
                                                    const objects::Object& item,
                                                    const objects::Object& backup_object) override {
-    ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
+    ASSIGN_OR_RETURN(const objects::Backup backup, objects::Backup::Parse(backup_object));
     velero::BackupItemResult result;
-    if (!backup.Finalizing() ||
+    if (!backup.is_finalizing() ||
         item.Annotation(objects::kArchivedAnnotation) != objects::kArchiveAwaited ||
-        item.Label(objects::kBackupNameLabel) != velero::ValidLabelValue(backup.name)) {
+        item.Label(objects::kBackupNameLabel) != velero::ValidLabelValue(backup.name())) {
       return result;
     }
     const absl::Status marked = csi::RetryTransient(ctx, [&] {
@@ -54,19 +54,19 @@ class DataUploadAction : public velero::ActionOn<velero::BackupItemAction> {
 }  // namespace
 
 objects::DataUpload MakeDataUpload(const MoveRequest& request) {
-  const velero::Backup& backup = request.backup;
+  const objects::Backup& backup = request.backup;
   const objects::PersistentVolumeClaim& claim = request.claim;
-  const std::string operation = csi::UploadOperationId(backup.uid, claim.uid());
-  objects::DataUpload upload =
-      objects::DataUpload::Make(backup.namespace_name, csi::TransferName(backup.name, operation));
+  const std::string operation = csi::UploadOperationId(backup.uid(), claim.uid());
+  objects::DataUpload upload = objects::DataUpload::Make(
+      backup.namespace_name(), csi::TransferName(backup.name(), operation));
   upload.SetOwners({{.api_version = "velero.io/v1",
                      .kind = "Backup",
-                     .name = backup.name,
-                     .uid = backup.uid,
+                     .name = backup.name(),
+                     .uid = backup.uid(),
                      .is_controller = true}});
   upload.SetAnnotation(objects::kArchivedAnnotation, objects::kArchiveAwaited);
-  upload.SetLabels({{objects::kBackupNameLabel, velero::ValidLabelValue(backup.name)},
-                    {objects::kBackupUidLabel, backup.uid},
+  upload.SetLabels({{objects::kBackupNameLabel, velero::ValidLabelValue(backup.name())},
+                    {objects::kBackupUidLabel, backup.uid()},
                     {objects::kPvcUidLabel, claim.uid()},
                     {objects::kAsyncOperationIdLabel, operation}});
   upload.SetSpec({.pvc_namespace = claim.namespace_name(),
@@ -76,20 +76,20 @@ objects::DataUpload MakeDataUpload(const MoveRequest& request) {
                   .snapshot_class = request.snapshot_class,
                   .driver = request.driver,
                   .data_mover = velero::kDataMoverName,
-                  .storage_location = backup.storage_location,
-                  .operation_timeout = backup.csi_snapshot_timeout});
+                  .storage_location = backup.storage_location(),
+                  .operation_timeout = backup.csi_snapshot_timeout()});
   return upload;
 }
 
 objects::PersistentVolumeClaim MovedClaim(objects::PersistentVolumeClaim claim,
-                                          const velero::Backup& backup,
+                                          const objects::Backup& backup,
                                           const objects::DataUpload& upload) {
   const std::string snapshot = upload.volume_snapshot();
   claim.SetLabel(objects::kVolumeSnapshotNameLabel, snapshot);
-  claim.SetLabel(objects::kBackupNameLabel, velero::ValidLabelValue(backup.name));
+  claim.SetLabel(objects::kBackupNameLabel, velero::ValidLabelValue(backup.name()));
   claim.SetAnnotation(objects::kDataUploadNameAnnotation,
                       absl::StrCat(upload.namespace_name(), "/", upload.name()));
-  if (backup.snapshot_move_data) {
+  if (backup.snapshot_move_data()) {
     claim.SetAnnotation(objects::kVolumeSnapshotNameAnnotation, snapshot);
   } else {
     // It would make Velero's own action look for a VolumeSnapshot, and this archive has none.

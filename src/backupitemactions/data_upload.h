@@ -2,15 +2,15 @@
 
 #include <string>
 
+#include "objects/backup.h"
 #include "objects/data_upload.h"
 #include "objects/persistent_volume_claim.h"
-#include "velero/backup.h"
 
 namespace csidelta::backupitemactions {
 
 // A volume snapshot that our data mover is to move.
 struct MoveRequest {
-  const velero::Backup& backup;
+  const objects::Backup& backup;
   const objects::PersistentVolumeClaim& claim;
   std::string volume_snapshot;  // in the claim's namespace, with a handle
   std::string snapshot_class;
@@ -24,7 +24,7 @@ objects::DataUpload MakeDataUpload(const MoveRequest& request);
 // The claim as it is archived, so that Velero's actions and ours find the DataUpload when they
 // restore it. Pure.
 objects::PersistentVolumeClaim MovedClaim(objects::PersistentVolumeClaim claim,
-                                          const velero::Backup& backup,
+                                          const objects::Backup& backup,
                                           const objects::DataUpload& upload);
 
 }  // namespace csidelta::backupitemactions

@@ -8,8 +8,8 @@
 #include "csi/environment.h"
 #include "longhorn/left_out_log.h"
 #include "longhorn/types.h"
+#include "objects/backup.h"
 #include "objects/keys.h"
-#include "velero/backup.h"
 
 namespace csidelta::backupitemactions {
 namespace {
@@ -27,18 +27,18 @@ class LonghornSnapshotAction : public velero::ActionOn<velero::BackupItemAction>
                                                    const objects::Object& item,
                                                    const objects::Object& backup_object) override {
     velero::BackupItemResult result;
-    ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
+    ASSIGN_OR_RETURN(const objects::Backup backup, objects::Backup::Parse(backup_object));
     if (IsNativeOf(item, backup)) {
-      if (!backup.Finalizing()) {
+      if (!backup.is_finalizing()) {
         RETURN_IF_ERROR(RecordArchived(ctx, env_, item.name()));
       }
       return result;
     }
-    ASSIGN_OR_RETURN(const auto config, settings_.Get(ctx, backup.uid));
+    ASSIGN_OR_RETURN(const auto config, settings_.Get(ctx, backup.uid()));
     if (config->longhorn_items == velero::LonghornItems::kKeep) {
       return result;
     }
-    log_.Note(backup.uid, k8s::ToString(longhorn::Snapshot::Type()),
+    log_.Note(backup.uid(), k8s::ToString(longhorn::Snapshot::Type()),
               absl::StrCat(item.namespace_name(), "/", item.name()), kLonghornSnapshotReason);
     result.item = item;
     result.item->SetAnnotation(objects::kSkipFromBackupAnnotation, "true");
@@ -47,9 +47,9 @@ class LonghornSnapshotAction : public velero::ActionOn<velero::BackupItemAction>
 
  private:
   // The deletion of a backup deletes what its archive holds of these.
-  static bool IsNativeOf(const objects::Object& item, const velero::Backup& backup) {
+  static bool IsNativeOf(const objects::Object& item, const objects::Backup& backup) {
     return !item.Label(objects::kLonghornMadeByLabel).empty() &&
-           item.Label(objects::kBackupUidLabel) == backup.uid;
+           item.Label(objects::kBackupUidLabel) == backup.uid();
   }
 
   const csi::Environment env_;

@@ -115,15 +115,15 @@ NativeAction NativeActionOf(const longhorn::Snapshot& snapshot, const NativeReco
   if (found == backups.end()) {
     return record == nullptr ? NativeAction::kKeep : ActionOfUnseen(*record, now, grace);
   }
-  const velero::Backup& backup = found->second;
+  const objects::Backup& backup = found->second;
   const bool is_the_same =
-      !backup.uid.empty() && snapshot.Label(objects::kBackupUidLabel) == backup.uid;
-  if (backup.phase == "Failed" && (is_the_same || record != nullptr)) {
+      !backup.uid().empty() && snapshot.Label(objects::kBackupUidLabel) == backup.uid();
+  if (backup.phase() == "Failed" && (is_the_same || record != nullptr)) {
     return NativeAction::kRemove;
   }
   const bool is_pending =
       longhorn::StateOf(&snapshot, snapshot.uid()) == longhorn::NativeState::kPending;
-  if ((backup.phase == "Completed" || backup.phase == "PartiallyFailed") &&
+  if ((backup.phase() == "Completed" || backup.phase() == "PartiallyFailed") &&
       (record != nullptr || (is_the_same && is_pending))) {
     return NativeAction::kRemove;
   }
@@ -132,7 +132,7 @@ NativeAction NativeActionOf(const longhorn::Snapshot& snapshot, const NativeReco
 }
 
 absl::StatusOr<int> SweepNativeSnapshots(const CallContext& ctx, const csi::Environment& env,
-                                         const velero::Backup& running,
+                                         const objects::Backup& running,
                                          const velero::PluginConfig& config) {
   ASSIGN_OR_RETURN(
       const auto snapshots,

@@ -7,7 +7,7 @@
 #include "csi/environment.h"
 #include "csi/orphan_sweep.h"
 #include "longhorn/types.h"
-#include "velero/backup.h"
+#include "objects/backup.h"
 #include "velero/plugin_config.h"
 
 namespace csidelta::backupitemactions {
@@ -41,7 +41,7 @@ NativeAction NativeActionOf(const longhorn::Snapshot& snapshot, const NativeReco
 // one by one; only a failed listing is returned. One request when there are no native snapshots,
 // and two more when there are.
 absl::StatusOr<int> SweepNativeSnapshots(const CallContext& ctx, const csi::Environment& env,
-                                         const velero::Backup& running,
+                                         const objects::Backup& running,
                                          const velero::PluginConfig& config);
 
 }  // namespace csidelta::backupitemactions

@@ -29,11 +29,11 @@
 #include "csi/volume_lease.h"
 #include "longhorn/native_snapshot.h"
 #include "longhorn/native_watch.h"
+#include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume_claim.h"
 #include "objects/workload.h"
-#include "velero/backup.h"
 #include "velero/labels.h"
 #include "velero/volume_decision.h"
 
@@ -53,11 +53,11 @@ constexpr absl::Duration kUnansweredMax = absl::Minutes(2);
 bool IsAttached(const longhorn::Volume& volume) { return volume.state() == "attached"; }
 
 // The PVC as it is archived, for velero.io/longhorn-restore.
-PersistentVolumeClaim ArchivedPvc(PersistentVolumeClaim pvc, const velero::Backup& backup,
+PersistentVolumeClaim ArchivedPvc(PersistentVolumeClaim pvc, const objects::Backup& backup,
                                   const longhorn::Snapshot& snapshot) {
   const auto taken_at = longhorn::TakenAt(snapshot);
   pvc.SetLabel(objects::kLonghornNativeLabel, "true");
-  pvc.SetLabel(objects::kBackupNameLabel, velero::ValidLabelValue(backup.name));
+  pvc.SetLabel(objects::kBackupNameLabel, velero::ValidLabelValue(backup.name()));
   pvc.SetAnnotation(objects::kLonghornSnapshotAnnotation,
                     absl::StrCat(snapshot.namespace_name(), "/", snapshot.name()));
   pvc.SetAnnotation(objects::kLonghornSnapshotUidAnnotation, snapshot.uid());
@@ -93,22 +93,22 @@ class LonghornVolumeAction : public velero::ActionOn<velero::BackupItemAction> {
   // Cheap where no rule is for Longhorn, which is nearly everywhere. Where a rule of type custom
   // decides, Velero's own action takes no volume: labels on the PVC that say so are of an earlier
   // backup.
-  absl::StatusOr<VolumeDecision> Decide(const CallContext& ctx, const velero::Backup& backup,
+  absl::StatusOr<VolumeDecision> Decide(const CallContext& ctx, const objects::Backup& backup,
                                         const PersistentVolumeClaim& pvc);
   absl::StatusOr<velero::BackupItemResult> Save(const CallContext& ctx,
-                                                const velero::Backup& backup,
+                                                const objects::Backup& backup,
                                                 const PersistentVolumeClaim& pvc,
                                                 const VolumeDecision& decision);
-  void SweepOnce(const CallContext& ctx, const velero::Backup& backup,
+  void SweepOnce(const CallContext& ctx, const objects::Backup& backup,
                  const velero::PluginConfig& config);
   absl::StatusOr<longhorn::Volume> FindVolume(const CallContext& ctx,
                                               const longhorn::NativeRequest& request);
 
   // Others' VolumeSnapshots of the PVC are not waited for (csi::VolumeLock): drivers may
   // refuse two at once, and Longhorn's engine takes one after the other.
-  absl::StatusOr<longhorn::Snapshot> Take(const CallContext& ctx, const velero::Backup& backup,
+  absl::StatusOr<longhorn::Snapshot> Take(const CallContext& ctx, const objects::Backup& backup,
                                           const longhorn::NativeRequest& request);
-  csi::VolumeLeaseRequest LeaseRequestOf(const velero::Backup& backup,
+  csi::VolumeLeaseRequest LeaseRequestOf(const objects::Backup& backup,
                                          const longhorn::NativeRequest& request);
   static void Tell(const longhorn::NativeRequest& request, const longhorn::Snapshot& snapshot,
                    bool is_attached, absl::Duration duration);
@@ -116,7 +116,7 @@ class LonghornVolumeAction : public velero::ActionOn<velero::BackupItemAction> {
   // One that is not taken in time is deleted: Longhorn would take it later. Its record stays for
   // the sweep, in case that an answer was lost.
   absl::StatusOr<longhorn::Snapshot> TakeUnderLease(
-      const CallContext& ctx, const velero::Backup& backup, const longhorn::NativeRequest& request,
+      const CallContext& ctx, const objects::Backup& backup, const longhorn::NativeRequest& request,
       const longhorn::Volume& volume, const std::string& name, csi::VolumeLease& lease);
 
   // Until it is taken; a volume that Longhorn attached for it is waited for until it is ready, when
@@ -145,8 +145,8 @@ class LonghornVolumeAction : public velero::ActionOn<velero::BackupItemAction> {
 
 absl::StatusOr<velero::BackupItemResult> LonghornVolumeAction::Execute(
     const CallContext& ctx, const objects::Object& item, const objects::Object& backup_object) {
-  ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
-  if (backup.Finalizing()) {
+  ASSIGN_OR_RETURN(const objects::Backup backup, objects::Backup::Parse(backup_object));
+  if (backup.is_finalizing()) {
     return velero::BackupItemResult{};
   }
   ASSIGN_OR_RETURN(const auto pvc, PersistentVolumeClaim::From(item));
@@ -167,7 +167,7 @@ absl::StatusOr<velero::BackupItemResult> LonghornVolumeAction::Execute(
 }
 
 absl::StatusOr<VolumeDecision> LonghornVolumeAction::Decide(const CallContext& ctx,
-                                                            const velero::Backup& backup,
+                                                            const objects::Backup& backup,
                                                             const PersistentVolumeClaim& pvc) {
   ASSIGN_OR_RETURN(const auto policies, cache_.Policies(ctx, backup));
   if (!policies->AnyRuleHas(velero::kCsiDeltaParameter, velero::kCsiDeltaLonghorn)) {
@@ -185,7 +185,7 @@ absl::StatusOr<VolumeDecision> LonghornVolumeAction::Decide(const CallContext& c
 }
 
 absl::StatusOr<velero::BackupItemResult> LonghornVolumeAction::Save(
-    const CallContext& ctx, const velero::Backup& backup, const PersistentVolumeClaim& pvc,
+    const CallContext& ctx, const objects::Backup& backup, const PersistentVolumeClaim& pvc,
     const VolumeDecision& decision) {
   if (const std::string group = VolumeGroups::GroupOf(backup, pvc); !group.empty()) {
     CSIDELTA_LOG(kWarn, "a PVC is snapshotted alone: native snapshots of Longhorn know no groups",
@@ -196,8 +196,8 @@ absl::StatusOr<velero::BackupItemResult> LonghornVolumeAction::Save(
   const longhorn::NativeRequest request{.namespace_name = config->longhorn_namespace,
                                         .volume = decision.pv.handle(),
                                         .velero_namespace = env_.velero_namespace,
-                                        .backup_name = backup.name,
-                                        .backup_uid = backup.uid,
+                                        .backup_name = backup.name(),
+                                        .backup_uid = backup.uid(),
                                         .pvc_namespace = pvc.namespace_name(),
                                         .pvc_name = pvc.name(),
                                         .pvc_uid = pvc.uid()};
@@ -215,11 +215,11 @@ absl::StatusOr<velero::BackupItemResult> LonghornVolumeAction::Save(
   return result;
 }
 
-void LonghornVolumeAction::SweepOnce(const CallContext& ctx, const velero::Backup& backup,
+void LonghornVolumeAction::SweepOnce(const CallContext& ctx, const objects::Backup& backup,
                                      const velero::PluginConfig& config) {
   {
     const MutexLock lock(mutex_);
-    if (!config.sweep_orphans || !swept_.insert(backup.uid).second) {
+    if (!config.sweep_orphans || !swept_.insert(backup.uid()).second) {
       return;
     }
   }
@@ -243,15 +243,15 @@ absl::StatusOr<longhorn::Volume> LonghornVolumeAction::FindVolume(
 }
 
 absl::StatusOr<longhorn::Snapshot> LonghornVolumeAction::Take(
-    const CallContext& ctx, const velero::Backup& backup, const longhorn::NativeRequest& request) {
+    const CallContext& ctx, const objects::Backup& backup, const longhorn::NativeRequest& request) {
   ASSIGN_OR_RETURN(const longhorn::Volume volume, FindVolume(ctx, request));
   RETURN_IF_ERROR(longhorn::RequireUsable(volume));
-  const std::string name = longhorn::NativeSnapshotName(backup.uid, volume.uid());
+  const std::string name = longhorn::NativeSnapshotName(backup.uid(), volume.uid());
   RETURN_IF_ERROR(longhorn::RequireRoom(ctx, env_.api, volume, name));
   const absl::Time asked_at = ctx.clock->Now();
   // Long enough to see a dead holder's turn run out.
   const CallContext waiting =
-      ctx.WithTimeout(std::max(backup.csi_snapshot_timeout, 2 * csi::kVolumeLeaseDuration));
+      ctx.WithTimeout(std::max(backup.csi_snapshot_timeout(), 2 * csi::kVolumeLeaseDuration));
   const bool is_attached = IsAttached(volume);
   if (!is_attached) {
     RETURN_IF_ERROR(
@@ -274,14 +274,14 @@ absl::StatusOr<longhorn::Snapshot> LonghornVolumeAction::Take(
 }
 
 csi::VolumeLeaseRequest LonghornVolumeAction::LeaseRequestOf(
-    const velero::Backup& backup, const longhorn::NativeRequest& request) {
+    const objects::Backup& backup, const longhorn::NativeRequest& request) {
   return {.lease_namespace = env_.velero_namespace,
           .claim_namespace = request.pvc_namespace,
           .claim_name = request.pvc_name,
           .claim_uid = request.pvc_uid,
-          .backup_name = backup.name,
-          .backup_uid = backup.uid,
-          .holder = absl::StrCat(backup.uid, "_", absl::Hex(env_.random.Below(UINT64_MAX)))};
+          .backup_name = backup.name(),
+          .backup_uid = backup.uid(),
+          .holder = absl::StrCat(backup.uid(), "_", absl::Hex(env_.random.Below(UINT64_MAX)))};
 }
 
 void LonghornVolumeAction::Tell(const longhorn::NativeRequest& request,
@@ -299,9 +299,9 @@ void LonghornVolumeAction::Tell(const longhorn::NativeRequest& request,
 }
 
 absl::StatusOr<longhorn::Snapshot> LonghornVolumeAction::TakeUnderLease(
-    const CallContext& ctx, const velero::Backup& backup, const longhorn::NativeRequest& request,
+    const CallContext& ctx, const objects::Backup& backup, const longhorn::NativeRequest& request,
     const longhorn::Volume& volume, const std::string& name, csi::VolumeLease& lease) {
-  const absl::Duration timeout = backup.csi_snapshot_timeout;
+  const absl::Duration timeout = backup.csi_snapshot_timeout();
   RETURN_IF_ERROR(RecordRequest(ctx, env_, request, name));
   longhorn::NativeWatch::Interest interest(WatchOf(request), name);
   absl::StatusOr<longhorn::Snapshot> taken = longhorn::CreateNative(
@@ -378,7 +378,7 @@ absl::StatusOr<velero::OperationProgress> LonghornVolumeAction::Progress(
   if (!operation.ok()) {
     return velero::UnknownOperation(operation_id, ctx.clock->Now());
   }
-  const absl::StatusOr<velero::Backup> backup = velero::ParseBackup(backup_object);
+  const absl::StatusOr<objects::Backup> backup = objects::Backup::Parse(backup_object);
   velero::OperationProgress progress;
   progress.started = operation->started_at;
   progress.updated = ctx.clock->Now();
@@ -388,7 +388,7 @@ absl::StatusOr<velero::OperationProgress> LonghornVolumeAction::Progress(
     return NotYet(std::move(progress), absl::StrCat("not known: ", snapshot.status().message()));
   }
   return Judge(ctx, std::move(progress), *operation, snapshot->has_value() ? &**snapshot : nullptr,
-               backup.ok() ? backup->csi_snapshot_timeout : velero::kCsiSnapshotTimeoutDefault);
+               backup.ok() ? backup->csi_snapshot_timeout() : objects::kCsiSnapshotTimeoutDefault);
 }
 
 velero::OperationProgress LonghornVolumeAction::Judge(const CallContext& ctx,
@@ -428,14 +428,14 @@ velero::OperationProgress LonghornVolumeAction::Judge(const CallContext& ctx,
 absl::Status LonghornVolumeAction::Cancel(const CallContext& ctx, absl::string_view operation_id,
                                           const objects::Object& backup_object) {
   ASSIGN_OR_RETURN(const SnapshotOperation operation, DecodeOperationId(operation_id, kKind));
-  ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
+  ASSIGN_OR_RETURN(const objects::Backup backup, objects::Backup::Parse(backup_object));
   const k8s::ObjectKey key =
       longhorn::Snapshot::Key(operation.namespace_name, operation.snapshot_name);
   ASSIGN_OR_RETURN(const auto snapshot, objects::Find<longhorn::Snapshot>(ctx, env_.api, key));
   const NativeState state =
       longhorn::StateOf(snapshot.has_value() ? &*snapshot : nullptr, operation.snapshot_uid);
   if (state == NativeState::kGone || state == NativeState::kReady ||
-      snapshot->Label(objects::kBackupUidLabel) != backup.uid) {
+      snapshot->Label(objects::kBackupUidLabel) != backup.uid()) {
     return absl::OkStatus();
   }
   CSIDELTA_LOG(kInfo, "removing a native snapshot that did not become ready",

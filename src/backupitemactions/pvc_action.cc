@@ -24,6 +24,7 @@
 #include "csi/snapshot_class.h"
 #include "csi/snapshot_lifecycle.h"
 #include "longhorn/volume_data.h"
+#include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/copy_record.h"
 #include "objects/data_download.h"
@@ -31,7 +32,6 @@
 #include "objects/keys.h"
 #include "objects/persistent_volume_claim.h"
 #include "objects/volume_snapshot.h"
-#include "velero/backup.h"
 #include "velero/data_upload.h"
 #include "velero/labels.h"
 #include "velero/volume_decision.h"
@@ -46,12 +46,12 @@ using velero::VolumeDecision;
 constexpr char kUploadPrefix[] = "du-";
 
 // The claim as it is archived, in stock Velero's words: both sides restore it.
-PersistentVolumeClaim ArchivedClaim(PersistentVolumeClaim pvc, const velero::Backup& backup,
+PersistentVolumeClaim ArchivedClaim(PersistentVolumeClaim pvc, const objects::Backup& backup,
                                     const csi::TakenSnapshot& taken) {
   const std::string name = taken.snapshot.name();
   // Readers go by the annotation. The snapshot controller's names for members fit no label.
   pvc.SetLabel(objects::kVolumeSnapshotNameLabel, velero::ValidLabelValue(name));
-  pvc.SetLabel(objects::kBackupNameLabel, velero::ValidLabelValue(backup.name));
+  pvc.SetLabel(objects::kBackupNameLabel, velero::ValidLabelValue(backup.name()));
   pvc.SetAnnotation(objects::kVolumeSnapshotNameAnnotation, name);
   pvc.SetAnnotation(objects::kMustIncludeAnnotation, "true");
   // Left over from an earlier life of the claim: nothing of this backup was moved.
@@ -99,55 +99,55 @@ class PvcAction : public velero::ActionOn<velero::BackupItemAction> {
   static absl::StatusOr<velero::BackupItemResult> NamingTheClaim(
       const PersistentVolumeClaim& item, absl::StatusOr<velero::BackupItemResult> result);
   absl::StatusOr<velero::BackupItemResult> Save(const CallContext& ctx,
-                                                const velero::Backup& backup,
+                                                const objects::Backup& backup,
                                                 const PersistentVolumeClaim& item);
   static void Say(const VolumeDecision& decision, const PersistentVolumeClaim& item);
-  absl::StatusOr<VolumeDecision> Decide(const CallContext& ctx, const velero::Backup& backup,
+  absl::StatusOr<VolumeDecision> Decide(const CallContext& ctx, const objects::Backup& backup,
                                         const PersistentVolumeClaim& item);
 
   // A claim that was restored from a backup of the same name carries that backup's labels. Only
   // such a claim is worth the request. Velero's action gives its VolumeSnapshots the claim's
   // labels, so that those tell nothing about a restore.
-  absl::StatusOr<bool> LabelsAreStale(const CallContext& ctx, const velero::Backup& backup,
+  absl::StatusOr<bool> LabelsAreStale(const CallContext& ctx, const objects::Backup& backup,
                                       const PersistentVolumeClaim& item,
                                       const VolumeDecision& decision);
-  static bool IsOlder(const objects::VolumeSnapshot& snapshot, const velero::Backup& backup);
-  absl::StatusOr<std::string> ChooseClass(const CallContext& ctx, const velero::Backup& backup,
+  static bool IsOlder(const objects::VolumeSnapshot& snapshot, const objects::Backup& backup);
+  absl::StatusOr<std::string> ChooseClass(const CallContext& ctx, const objects::Backup& backup,
                                           const PersistentVolumeClaim& item,
                                           const VolumeDecision& decision);
 
   // What the claim's group has of it; nothing where the claim is to be taken alone.
   absl::StatusOr<std::shared_ptr<const GroupOutcome>> TakeInGroup(const CallContext& ctx,
-                                                                  const velero::Backup& backup,
+                                                                  const objects::Backup& backup,
                                                                   const PersistentVolumeClaim& item,
                                                                   const VolumeDecision& decision);
-  absl::StatusOr<csi::TakenSnapshot> Take(const CallContext& ctx, const velero::Backup& backup,
+  absl::StatusOr<csi::TakenSnapshot> Take(const CallContext& ctx, const objects::Backup& backup,
                                           const PersistentVolumeClaim& item,
                                           const VolumeDecision& decision);
   absl::StatusOr<velero::BackupItemResult> Snapshot(const CallContext& ctx,
-                                                    const velero::Backup& backup,
+                                                    const objects::Backup& backup,
                                                     const PersistentVolumeClaim& item,
                                                     const VolumeDecision& decision);
 
   // A volume snapshot, and a DataUpload that hands it to our data mover.
   absl::StatusOr<velero::BackupItemResult> Move(const CallContext& ctx,
-                                                const velero::Backup& backup,
+                                                const objects::Backup& backup,
                                                 const PersistentVolumeClaim& item,
                                                 const VolumeDecision& decision);
 
   // Nothing where no group can have been adopted: the kinds are not served.
   absl::StatusOr<std::optional<csi::TakenSnapshot>> ContinueAdoption(
-      const CallContext& ctx, const velero::Backup& backup, const csi::SnapshotRequest& request);
+      const CallContext& ctx, const objects::Backup& backup, const csi::SnapshotRequest& request);
 
   // With the claim's group, where it has one; also by a call that was interrupted.
   absl::StatusOr<csi::TakenSnapshot> TakeToMove(const CallContext& ctx,
-                                                const velero::Backup& backup,
+                                                const objects::Backup& backup,
                                                 const PersistentVolumeClaim& item,
                                                 const VolumeDecision& decision);
 
   // Where it is certain that no process takes the VolumeSnapshot over, it goes, with the driver's
   // snapshot. Else it stays until a later backup finds it left over.
-  absl::StatusOr<DataUpload> RebindResult(const CallContext& ctx, const velero::Backup& backup,
+  absl::StatusOr<DataUpload> RebindResult(const CallContext& ctx, const objects::Backup& backup,
                                           const PersistentVolumeClaim& item,
                                           const csi::Transfer<DataUpload>& transfer,
                                           const csi::TakenSnapshot& taken);
@@ -160,8 +160,8 @@ class PvcAction : public velero::ActionOn<velero::BackupItemAction> {
 absl::StatusOr<velero::BackupItemResult> PvcAction::Execute(const CallContext& ctx,
                                                             const objects::Object& object,
                                                             const objects::Object& backup_object) {
-  ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
-  if (backup.Finalizing() || !env_.enable_csi) {
+  ASSIGN_OR_RETURN(const objects::Backup backup, objects::Backup::Parse(backup_object));
+  if (backup.is_finalizing() || !env_.enable_csi) {
     return velero::BackupItemResult{};
   }
   ASSIGN_OR_RETURN(const PersistentVolumeClaim item, PersistentVolumeClaim::From(object));
@@ -236,7 +236,7 @@ absl::StatusOr<velero::BackupItemResult> PvcAction::NamingTheClaim(
 }
 
 absl::StatusOr<velero::BackupItemResult> PvcAction::Save(const CallContext& ctx,
-                                                         const velero::Backup& backup,
+                                                         const objects::Backup& backup,
                                                          const PersistentVolumeClaim& item) {
   ASSIGN_OR_RETURN(const VolumeDecision decision, Decide(ctx, backup, item));
   Say(decision, item);
@@ -267,7 +267,7 @@ void PvcAction::Say(const VolumeDecision& decision, const PersistentVolumeClaim&
 }
 
 absl::StatusOr<VolumeDecision> PvcAction::Decide(const CallContext& ctx,
-                                                 const velero::Backup& backup,
+                                                 const objects::Backup& backup,
                                                  const PersistentVolumeClaim& item) {
   const velero::VolumeQueries queries{
       .policies = [&] { return cache_.Policies(ctx, backup); },
@@ -286,7 +286,8 @@ absl::StatusOr<VolumeDecision> PvcAction::Decide(const CallContext& ctx,
   return velero::DecideVolume(input, queries);
 }
 
-absl::StatusOr<bool> PvcAction::LabelsAreStale(const CallContext& ctx, const velero::Backup& backup,
+absl::StatusOr<bool> PvcAction::LabelsAreStale(const CallContext& ctx,
+                                               const objects::Backup& backup,
                                                const PersistentVolumeClaim& item,
                                                const VolumeDecision& decision) {
   if (item.Label(objects::kRestoreNameLabel).empty()) {
@@ -298,28 +299,27 @@ absl::StatusOr<bool> PvcAction::LabelsAreStale(const CallContext& ctx, const vel
           ctx, env_.api,
           objects::VolumeSnapshot::Key(item.namespace_name(), decision.volume_snapshot_name)));
   return !snapshot.has_value() ||
-         snapshot->Label(objects::kBackupNameLabel) != velero::ValidLabelValue(backup.name) ||
+         snapshot->Label(objects::kBackupNameLabel) != velero::ValidLabelValue(backup.name()) ||
          snapshot->source_pvc() != item.name() || IsOlder(*snapshot, backup);
 }
 
-bool PvcAction::IsOlder(const objects::VolumeSnapshot& snapshot, const velero::Backup& backup) {
+bool PvcAction::IsOlder(const objects::VolumeSnapshot& snapshot, const objects::Backup& backup) {
   const auto made = snapshot.created_at();
-  const auto begun = ParseRfc3339(backup.creation_timestamp);
+  const auto begun = backup.created_at();
   return made.has_value() && begun.has_value() && *made < *begun;
 }
 
 absl::StatusOr<std::string> PvcAction::ChooseClass(const CallContext& ctx,
-                                                   const velero::Backup& backup,
+                                                   const objects::Backup& backup,
                                                    const PersistentVolumeClaim& item,
                                                    const VolumeDecision& decision) {
   const std::string driver = decision.pv.driver();
-  const auto annotation = backup.annotations.find(
-      absl::StrCat(objects::kBackupSnapshotClassAnnotationPrefix, absl::AsciiStrToLower(driver)));
   const csi::SnapshotClassWish wish{
       .driver = driver,
       .claim_annotation = item.Annotation(objects::kVolumeSnapshotClassAnnotation),
       .policy_parameter = decision.snapshot_class,
-      .backup_annotation = annotation == backup.annotations.end() ? "" : annotation->second,
+      .backup_annotation = backup.Annotation(absl::StrCat(
+          objects::kBackupSnapshotClassAnnotationPrefix, absl::AsciiStrToLower(driver))),
   };
   ASSIGN_OR_RETURN(const auto classes, cache_.SnapshotClasses(ctx, backup));
   ASSIGN_OR_RETURN(const csi::SnapshotClassChoice choice, csi::ChooseSnapshotClass(wish, *classes));
@@ -337,7 +337,7 @@ absl::StatusOr<std::string> PvcAction::ChooseClass(const CallContext& ctx,
 }
 
 absl::StatusOr<std::shared_ptr<const GroupOutcome>> PvcAction::TakeInGroup(
-    const CallContext& ctx, const velero::Backup& backup, const PersistentVolumeClaim& item,
+    const CallContext& ctx, const objects::Backup& backup, const PersistentVolumeClaim& item,
     const VolumeDecision& decision) {
   const std::string group = VolumeGroups::GroupOf(backup, item);
   if (group.empty()) {
@@ -369,7 +369,7 @@ absl::StatusOr<std::shared_ptr<const GroupOutcome>> PvcAction::TakeInGroup(
 }
 
 absl::StatusOr<csi::TakenSnapshot> PvcAction::Take(const CallContext& ctx,
-                                                   const velero::Backup& backup,
+                                                   const objects::Backup& backup,
                                                    const PersistentVolumeClaim& item,
                                                    const VolumeDecision& decision) {
   ASSIGN_OR_RETURN(const auto config, cache_.Config(ctx, backup));
@@ -393,7 +393,7 @@ absl::StatusOr<csi::TakenSnapshot> PvcAction::Take(const CallContext& ctx,
 }
 
 absl::StatusOr<velero::BackupItemResult> PvcAction::Snapshot(const CallContext& ctx,
-                                                             const velero::Backup& backup,
+                                                             const objects::Backup& backup,
                                                              const PersistentVolumeClaim& item,
                                                              const VolumeDecision& decision) {
   velero::BackupItemResult result;
@@ -417,12 +417,12 @@ absl::StatusOr<velero::BackupItemResult> PvcAction::Snapshot(const CallContext& 
 }
 
 absl::StatusOr<velero::BackupItemResult> PvcAction::Move(const CallContext& ctx,
-                                                         const velero::Backup& backup,
+                                                         const objects::Backup& backup,
                                                          const PersistentVolumeClaim& item,
                                                          const VolumeDecision& decision) {
   const csi::Transfer<DataUpload> transfer{
-      .namespace_name = backup.namespace_name,
-      .operation_id = csi::UploadOperationId(backup.uid, item.uid())};
+      .namespace_name = backup.namespace_name(),
+      .operation_id = csi::UploadOperationId(backup.uid(), item.uid())};
   ASSIGN_OR_RETURN(std::optional<DataUpload> upload, transfer.Find(ctx, env_.api));
   PersistentVolumeClaim claim = item;
   if (!upload.has_value()) {
@@ -432,7 +432,7 @@ absl::StatusOr<velero::BackupItemResult> PvcAction::Move(const CallContext& ctx,
       claim.RaiseRequestedBytes(*size_bytes);
     }
   }
-  if (upload->name() != csi::TransferName(backup.name, transfer.operation_id)) {
+  if (upload->name() != csi::TransferName(backup.name(), transfer.operation_id)) {
     CSIDELTA_LOG(kInfo, "volume left alone", {"namespace", item.namespace_name()},
                  {"pvc", item.name()}, {"data_upload", upload->name()},
                  {"reason", "another action asked a data mover for it in this backup"});
@@ -446,7 +446,7 @@ absl::StatusOr<velero::BackupItemResult> PvcAction::Move(const CallContext& ctx,
 }
 
 absl::StatusOr<std::optional<csi::TakenSnapshot>> PvcAction::ContinueAdoption(
-    const CallContext& ctx, const velero::Backup& backup, const csi::SnapshotRequest& request) {
+    const CallContext& ctx, const objects::Backup& backup, const csi::SnapshotRequest& request) {
   const auto kinds = cache_.GroupKinds(ctx, backup);
   if (absl::IsNotFound(kinds.status()) || absl::IsPermissionDenied(kinds.status())) {
     return std::optional<csi::TakenSnapshot>();
@@ -456,7 +456,7 @@ absl::StatusOr<std::optional<csi::TakenSnapshot>> PvcAction::ContinueAdoption(
 }
 
 absl::StatusOr<csi::TakenSnapshot> PvcAction::TakeToMove(const CallContext& ctx,
-                                                         const velero::Backup& backup,
+                                                         const objects::Backup& backup,
                                                          const PersistentVolumeClaim& item,
                                                          const VolumeDecision& decision) {
   if (VolumeGroups::GroupOf(backup, item).empty()) {
@@ -480,7 +480,7 @@ absl::StatusOr<csi::TakenSnapshot> PvcAction::TakeToMove(const CallContext& ctx,
 }
 
 absl::StatusOr<DataUpload> PvcAction::RebindResult(const CallContext& ctx,
-                                                   const velero::Backup& backup,
+                                                   const objects::Backup& backup,
                                                    const PersistentVolumeClaim& item,
                                                    const csi::Transfer<DataUpload>& transfer,
                                                    const csi::TakenSnapshot& taken) {
@@ -528,8 +528,8 @@ class UnclaimedVolumeAction : public velero::ActionOn<velero::BackupItemAction> 
     if (env_.enable_csi) {
       return velero::BackupItemResult{};  // The action on claims does it, and says what it does.
     }
-    ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
-    if (backup.Finalizing()) {
+    ASSIGN_OR_RETURN(const objects::Backup backup, objects::Backup::Parse(backup_object));
+    if (backup.is_finalizing()) {
       return velero::BackupItemResult{};
     }
     ASSIGN_OR_RETURN(const auto pvc, objects::PersistentVolumeClaim::From(item));

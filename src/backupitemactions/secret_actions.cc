@@ -10,11 +10,11 @@
 #include "csi/group_deletion.h"
 #include "csi/owner_references.h"
 #include "csi/snapshot_secrets.h"
+#include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/volume_group_snapshot.h"
 #include "objects/volume_snapshot.h"
-#include "velero/backup.h"
 #include "velero/labels.h"
 
 namespace csidelta::backupitemactions {
@@ -34,13 +34,13 @@ class WithSecretsAction : public velero::ActionOn<velero::BackupItemAction> {
   absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx,
                                                    const objects::Object& item,
                                                    const objects::Object& backup_object) override {
-    ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
+    ASSIGN_OR_RETURN(const objects::Backup backup, objects::Backup::Parse(backup_object));
     velero::BackupItemResult result;
     if (!env_.enable_csi) {
       return result;
     }
     ASSIGN_OR_RETURN(Kind archived, Kind::From(item));
-    if (!backup.Finalizing()) {
+    if (!backup.is_finalizing()) {
       result.additional_items = Prepare(ctx, backup, archived);
     }
     if (!result.additional_items.empty()) {
@@ -56,12 +56,12 @@ class WithSecretsAction : public velero::ActionOn<velero::BackupItemAction> {
  protected:
   // Makes the item what is archived; returns the Secrets that go along.
   virtual std::vector<velero::ResourceIdentifier> Prepare(const CallContext& ctx,
-                                                          const velero::Backup& backup,
+                                                          const objects::Backup& backup,
                                                           Kind& item) = 0;
 
   // The same for what the archive alone has. Also of the backup that is being finalized, which
   // reads the object again.
-  virtual void Describe(const velero::Backup& /*backup*/, Kind& /*item*/) {}
+  virtual void Describe(const objects::Backup& /*backup*/, Kind& /*item*/) {}
 
   csi::Environment env_;
 };
@@ -72,11 +72,11 @@ class VolumeSnapshotContentAction : public WithSecretsAction<VolumeSnapshotConte
 
  protected:
   std::vector<velero::ResourceIdentifier> Prepare(const CallContext& ctx,
-                                                  const velero::Backup& backup,
+                                                  const objects::Backup& backup,
                                                   VolumeSnapshotContent& item) override {
     objects::Patch repair;
     if (LacksLabel(ctx, backup, item)) {
-      const std::string label = velero::ValidLabelValue(backup.name);
+      const std::string label = velero::ValidLabelValue(backup.name());
       item.SetLabel(objects::kBackupNameLabel, label);
       repair.SetLabel(objects::kBackupNameLabel, label);
     }
@@ -91,21 +91,21 @@ class VolumeSnapshotContentAction : public WithSecretsAction<VolumeSnapshotConte
 
   // Velero's own delete action takes whatever has the label, and asks the driver for this snapshot
   // alone: many drivers refuse that, and others then refuse to delete the rest of the group.
-  void Describe(const velero::Backup& backup, VolumeSnapshotContent& item) override {
+  void Describe(const objects::Backup& backup, VolumeSnapshotContent& item) override {
     if (csi::IsManagedMember(item) && IsOf(backup, item)) {
       item.RemoveLabel(objects::kBackupNameLabel);
-      item.SetLabel(objects::kMemberOfBackupLabel, velero::ValidLabelValue(backup.name));
+      item.SetLabel(objects::kMemberOfBackupLabel, velero::ValidLabelValue(backup.name()));
     }
   }
 
  private:
-  static bool IsOf(const velero::Backup& backup, const objects::Object& object) {
-    return object.Label(objects::kBackupNameLabel) == velero::ValidLabelValue(backup.name);
+  static bool IsOf(const objects::Backup& backup, const objects::Object& object) {
+    return object.Label(objects::kBackupNameLabel) == velero::ValidLabelValue(backup.name());
   }
 
   // Whether the content belongs to a VolumeSnapshot that this backup took, and does not say so.
   // Without the label Velero would not delete it with the backup.
-  bool LacksLabel(const CallContext& ctx, const velero::Backup& backup,
+  bool LacksLabel(const CallContext& ctx, const objects::Backup& backup,
                   const VolumeSnapshotContent& item) {
     if (IsOf(backup, item) || item.is_pre_provisioned()) {
       return false;
@@ -135,7 +135,7 @@ class VolumeSnapshotClassAction : public WithSecretsAction<VolumeSnapshotClass> 
 
  protected:
   std::vector<velero::ResourceIdentifier> Prepare(const CallContext& /*ctx*/,
-                                                  const velero::Backup& /*backup*/,
+                                                  const objects::Backup& /*backup*/,
                                                   VolumeSnapshotClass& item) override {
     return csi::SecretsOfClass(item);
   }
@@ -147,7 +147,7 @@ class VolumeGroupSnapshotClassAction : public WithSecretsAction<VolumeGroupSnaps
 
  protected:
   std::vector<velero::ResourceIdentifier> Prepare(const CallContext& /*ctx*/,
-                                                  const velero::Backup& /*backup*/,
+                                                  const objects::Backup& /*backup*/,
                                                   VolumeGroupSnapshotClass& item) override {
     return csi::SecretsOfGroupClass(item);
   }

@@ -16,11 +16,11 @@
 #include "csi/owner_references.h"
 #include "csi/retry.h"
 #include "csi/snapshot_secrets.h"
+#include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/group_plan.h"
 #include "objects/keys.h"
 #include "objects/volume_group_snapshot.h"
-#include "velero/backup.h"
 #include "velero/labels.h"
 
 namespace csidelta::backupitemactions {
@@ -78,17 +78,17 @@ class VolumeGroupSnapshotAction : public velero::ActionOn<velero::BackupItemActi
                                                           const VolumeGroupSnapshot& group);
   absl::StatusOr<velero::BackupItemResult> Adopt(const CallContext& ctx,
                                                  const VolumeGroupSnapshot& group,
-                                                 const velero::Backup& backup);
+                                                 const objects::Backup& backup);
 
   // The content with the labels by which the backup's deletion knows it, and with the claims of its
   // members.
   absl::StatusOr<VolumeGroupSnapshotContent> Mark(const CallContext& ctx,
                                                   const VolumeGroupSnapshot& group,
-                                                  const velero::Backup& backup);
+                                                  const objects::Backup& backup);
   void Remove(const VolumeGroupSnapshot& group);
   absl::StatusOr<velero::BackupItemResult> Finalize(const CallContext& ctx,
                                                     const VolumeGroupSnapshot& group,
-                                                    const velero::Backup& backup);
+                                                    const objects::Backup& backup);
   absl::StatusOr<VolumeGroupSnapshot> FindGroup(const CallContext& ctx,
                                                 const SnapshotOperation& operation);
 
@@ -100,13 +100,13 @@ class VolumeGroupSnapshotAction : public velero::ActionOn<velero::BackupItemActi
 
 absl::StatusOr<velero::BackupItemResult> VolumeGroupSnapshotAction::Execute(
     const CallContext& ctx, const objects::Object& item, const objects::Object& backup_object) {
-  ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
+  ASSIGN_OR_RETURN(const objects::Backup backup, objects::Backup::Parse(backup_object));
   if (!env_.enable_csi) {
     return velero::BackupItemResult{};
   }
   ASSIGN_OR_RETURN(const auto group, VolumeGroupSnapshot::From(item));
   const bool own = csi::IsManaged(group, backup);
-  if (backup.Finalizing()) {
+  if (backup.is_finalizing()) {
     return own ? Finalize(ctx, group, backup) : velero::BackupItemResult{};
   }
   if (!own) {
@@ -150,7 +150,7 @@ absl::StatusOr<velero::BackupItemResult> VolumeGroupSnapshotAction::DescribeOthe
 }
 
 absl::StatusOr<velero::BackupItemResult> VolumeGroupSnapshotAction::Adopt(
-    const CallContext& ctx, const VolumeGroupSnapshot& group, const velero::Backup& backup) {
+    const CallContext& ctx, const VolumeGroupSnapshot& group, const objects::Backup& backup) {
   const k8s::ObjectKey key = group.key();
   if (group.bound_content().empty()) {
     return absl::FailedPreconditionError(
@@ -166,7 +166,7 @@ absl::StatusOr<velero::BackupItemResult> VolumeGroupSnapshotAction::Adopt(
   AddAnnotations(annotations, archived);
   const objects::Patch patch = objects::Patch()
                                    .SetAnnotations(annotations)
-                                   .SetAnnotation(objects::kFinalizeAnnotation, backup.uid);
+                                   .SetAnnotation(objects::kFinalizeAnnotation, backup.uid());
   RETURN_IF_ERROR(
       csi::RetryTransient(ctx, [&] { return objects::Apply(ctx, env_.api, key, patch); }));
   velero::BackupItemResult result;
@@ -184,10 +184,10 @@ absl::StatusOr<velero::BackupItemResult> VolumeGroupSnapshotAction::Adopt(
 }
 
 absl::StatusOr<VolumeGroupSnapshotContent> VolumeGroupSnapshotAction::Mark(
-    const CallContext& ctx, const VolumeGroupSnapshot& group, const velero::Backup& backup) {
+    const CallContext& ctx, const VolumeGroupSnapshot& group, const objects::Backup& backup) {
   const objects::Patch patch =
       objects::Patch()
-          .SetLabel(objects::kBackupNameLabel, velero::ValidLabelValue(backup.name))
+          .SetLabel(objects::kBackupNameLabel, velero::ValidLabelValue(backup.name()))
           .SetLabel(objects::kGroupNameLabel, group.name())
           .SetAnnotation(objects::kGroupMembersAnnotation,
                          group.Annotation(objects::kGroupMembersAnnotation));
@@ -207,8 +207,8 @@ void VolumeGroupSnapshotAction::Remove(const VolumeGroupSnapshot& group) {
 }
 
 absl::StatusOr<velero::BackupItemResult> VolumeGroupSnapshotAction::Finalize(
-    const CallContext& ctx, const VolumeGroupSnapshot& group, const velero::Backup& backup) {
-  if (group.Annotation(objects::kFinalizeAnnotation) == backup.uid) {
+    const CallContext& ctx, const VolumeGroupSnapshot& group, const objects::Backup& backup) {
+  if (group.Annotation(objects::kFinalizeAnnotation) == backup.uid()) {
     RETURN_IF_ERROR(csi::DropSnapshot(ctx, env_.api, group, csi::Data::kRetain));
   }
   velero::BackupItemResult result;
@@ -302,9 +302,9 @@ absl::StatusOr<velero::OperationProgress> VolumeGroupSnapshotAction::Progress(
   if (!group.ok()) {
     return NotYet(std::move(progress), absl::StrCat("not known: ", group.status().message()));
   }
-  const absl::StatusOr<velero::Backup> backup = velero::ParseBackup(backup_object);
+  const absl::StatusOr<objects::Backup> backup = objects::Backup::Parse(backup_object);
   return Judge(ctx, std::move(progress), *group,
-               backup.ok() ? backup->csi_snapshot_timeout : velero::kCsiSnapshotTimeoutDefault);
+               backup.ok() ? backup->csi_snapshot_timeout() : objects::kCsiSnapshotTimeoutDefault);
 }
 
 absl::Status VolumeGroupSnapshotAction::Cancel(const CallContext& ctx,
@@ -312,7 +312,7 @@ absl::Status VolumeGroupSnapshotAction::Cancel(const CallContext& ctx,
                                                const objects::Object& backup_object) {
   ASSIGN_OR_RETURN(const SnapshotOperation operation,
                    DecodeOperationId(operation_id, Kind::kGroup));
-  ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
+  ASSIGN_OR_RETURN(const objects::Backup backup, objects::Backup::Parse(backup_object));
   const absl::StatusOr<VolumeGroupSnapshot> group = FindGroup(ctx, operation);
   if (absl::IsNotFound(group.status())) {
     return absl::OkStatus();
@@ -337,7 +337,7 @@ class VolumeGroupSnapshotContentAction : public velero::ActionOn<velero::BackupI
   absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx,
                                                    const objects::Object& item,
                                                    const objects::Object& backup_object) override {
-    ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
+    ASSIGN_OR_RETURN(const objects::Backup backup, objects::Backup::Parse(backup_object));
     velero::BackupItemResult result;
     if (!env_.enable_csi) {
       return result;
@@ -349,7 +349,7 @@ class VolumeGroupSnapshotContentAction : public velero::ActionOn<velero::BackupI
                            objects::FormatGroupPlan(Members(ctx, content)));
     AddReadyTime(archived);
     csi::StripForeignOwners(env_.velero_namespace, archived);
-    if (!backup.Finalizing()) {
+    if (!backup.is_finalizing()) {
       result.additional_items = csi::SecretsOfGroupContent(content);
     }
     if (!result.additional_items.empty()) {

@@ -102,25 +102,25 @@ void EmitTaken(const CallContext& ctx, k8s::ApiClient& api, const csi::TakenGrou
 
 }  // namespace
 
-std::string VolumeGroups::GroupOf(const velero::Backup& backup,
+std::string VolumeGroups::GroupOf(const objects::Backup& backup,
                                   const PersistentVolumeClaim& claim) {
   const std::string value = claim.Label(csi::GroupLabelKey(backup));
   return value.empty() ? "" : absl::StrCat(claim.namespace_name(), "/", value);
 }
 
 absl::StatusOr<std::shared_ptr<const GroupOutcome>> VolumeGroups::Take(
-    const CallContext& ctx, const velero::Backup& backup, const PersistentVolumeClaim& claim,
+    const CallContext& ctx, const objects::Backup& backup, const PersistentVolumeClaim& claim,
     const VolumeDecision& decision, Decide decide) {
   const bool to_be_moved = decision.kind == VolumeDecision::Kind::kMove;
   bool formed_now = false;
-  ASSIGN_OR_RETURN(
-      std::shared_ptr<const GroupOutcome> outcome,
-      outcomes_.Get(
-          ctx, absl::StrCat(backup.uid, to_be_moved ? "/moved/" : "/kept/", GroupOf(backup, claim)),
-          [&] {
-            formed_now = true;
-            return Form(ctx, backup, claim, decision, decide);
-          }));
+  ASSIGN_OR_RETURN(std::shared_ptr<const GroupOutcome> outcome,
+                   outcomes_.Get(ctx,
+                                 absl::StrCat(backup.uid(), to_be_moved ? "/moved/" : "/kept/",
+                                              GroupOf(backup, claim)),
+                                 [&] {
+                                   formed_now = true;
+                                   return Form(ctx, backup, claim, decision, decide);
+                                 }));
   if (!formed_now && !to_be_moved && outcome->failed.ok() && !outcome->taken.group.name().empty()) {
     RETURN_IF_ERROR(StillThere(ctx, outcome->taken.group));
   }
@@ -160,10 +160,10 @@ absl::Status VolumeGroups::StillThere(const CallContext& ctx,
 }
 
 absl::StatusOr<GroupOutcome> VolumeGroups::Form(const CallContext& ctx,
-                                                const velero::Backup& backup,
+                                                const objects::Backup& backup,
                                                 const PersistentVolumeClaim& claim,
                                                 const VolumeDecision& wanted, Decide decide) {
-  if (backup.uid.empty()) {
+  if (backup.uid().empty()) {
     return Alone("the Backup has no uid to make a group for");
   }
   const auto kinds = cache_.GroupKinds(ctx, backup);
@@ -194,7 +194,7 @@ absl::StatusOr<GroupOutcome> VolumeGroups::Form(const CallContext& ctx,
 }
 
 absl::StatusOr<VolumeGroups::Members> VolumeGroups::FindMembers(const CallContext& ctx,
-                                                                const velero::Backup& backup,
+                                                                const objects::Backup& backup,
                                                                 const PersistentVolumeClaim& claim,
                                                                 const VolumeDecision& wanted,
                                                                 Decide decide) {
@@ -226,17 +226,16 @@ absl::StatusOr<VolumeGroups::Members> VolumeGroups::FindMembers(const CallContex
   return members;
 }
 
-absl::StatusOr<std::string> VolumeGroups::ChooseClass(const velero::Backup& backup,
+absl::StatusOr<std::string> VolumeGroups::ChooseClass(const objects::Backup& backup,
                                                       const std::string& driver,
                                                       const Members& members,
                                                       const objects::GroupKinds& kinds) {
-  const auto annotation = backup.annotations.find(
-      absl::StrCat(objects::kBackupGroupSnapshotClassAnnotationPrefix, driver));
   const csi::SnapshotClassWish wish{
       .driver = driver,
       .claim_annotation = members.class_annotation,
       .policy_parameter = "",
-      .backup_annotation = annotation == backup.annotations.end() ? "" : annotation->second,
+      .backup_annotation = backup.Annotation(
+          absl::StrCat(objects::kBackupGroupSnapshotClassAnnotationPrefix, driver)),
   };
   ASSIGN_OR_RETURN(const csi::SnapshotClassChoice choice,
                    csi::ChooseGroupSnapshotClass(wish, kinds.classes));
@@ -248,7 +247,7 @@ absl::StatusOr<std::string> VolumeGroups::ChooseClass(const velero::Backup& back
 }
 
 absl::StatusOr<GroupOutcome> VolumeGroups::TakeFound(
-    const CallContext& ctx, const velero::Backup& backup, const PersistentVolumeClaim& claim,
+    const CallContext& ctx, const objects::Backup& backup, const PersistentVolumeClaim& claim,
     const Members& members, const objects::GroupKinds& kinds, const std::string& class_name,
     bool to_be_moved) {
   const csi::GroupRequest request{.backup = backup,

@@ -12,9 +12,9 @@
 #include "csi/environment.h"
 #include "csi/group_lifecycle.h"
 #include "csi/once_map.h"
+#include "objects/backup.h"
 #include "objects/persistent_volume_claim.h"
 #include "objects/volume_group_snapshot.h"
-#include "velero/backup.h"
 #include "velero/volume_decision.h"
 
 namespace csidelta::backupitemactions {
@@ -38,7 +38,7 @@ class VolumeGroups {
   VolumeGroups(const csi::Environment& env, BackupCache& cache) : env_(env), cache_(cache) {}
 
   // "<namespace>/<group>" of a claim; "" for one without the backup's group label. Pure.
-  static std::string GroupOf(const velero::Backup& backup,
+  static std::string GroupOf(const objects::Backup& backup,
                              const objects::PersistentVolumeClaim& claim);
 
   // `claim` has a group, and `decision` is to snapshot or to move it: only claims of which the same
@@ -47,7 +47,7 @@ class VolumeGroups {
   // the host passes over what it does not find. Errors are FAILED_PRECONDITION where it is gone,
   // and those that may pass: when the call was stopped, or the API server did not answer.
   absl::StatusOr<std::shared_ptr<const GroupOutcome>> Take(
-      const CallContext& ctx, const velero::Backup& backup,
+      const CallContext& ctx, const objects::Backup& backup,
       const objects::PersistentVolumeClaim& claim, const velero::VolumeDecision& decision,
       Decide decide);
 
@@ -58,15 +58,15 @@ class VolumeGroups {
     std::string class_annotation;  // what the first claim that says so wants
   };
 
-  absl::StatusOr<GroupOutcome> Form(const CallContext& ctx, const velero::Backup& backup,
+  absl::StatusOr<GroupOutcome> Form(const CallContext& ctx, const objects::Backup& backup,
                                     const objects::PersistentVolumeClaim& claim,
                                     const velero::VolumeDecision& wanted, Decide decide);
-  absl::StatusOr<Members> FindMembers(const CallContext& ctx, const velero::Backup& backup,
+  absl::StatusOr<Members> FindMembers(const CallContext& ctx, const objects::Backup& backup,
                                       const objects::PersistentVolumeClaim& claim,
                                       const velero::VolumeDecision& wanted, Decide decide);
-  absl::StatusOr<std::string> ChooseClass(const velero::Backup& backup, const std::string& driver,
+  absl::StatusOr<std::string> ChooseClass(const objects::Backup& backup, const std::string& driver,
                                           const Members& members, const objects::GroupKinds& kinds);
-  absl::StatusOr<GroupOutcome> TakeFound(const CallContext& ctx, const velero::Backup& backup,
+  absl::StatusOr<GroupOutcome> TakeFound(const CallContext& ctx, const objects::Backup& backup,
                                          const objects::PersistentVolumeClaim& claim,
                                          const Members& members, const objects::GroupKinds& kinds,
                                          const std::string& class_name, bool to_be_moved);

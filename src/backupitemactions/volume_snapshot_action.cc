@@ -17,10 +17,10 @@
 #include "csi/retry.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_state.h"
+#include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/volume_snapshot.h"
-#include "velero/backup.h"
 #include "velero/labels.h"
 
 namespace csidelta::backupitemactions {
@@ -82,7 +82,7 @@ class VolumeSnapshotAction : public velero::ActionOn<velero::BackupItemAction> {
 
  private:
   // Another action did the work already. Sets right what it says about the snapshot.
-  velero::BackupItemResult Correct(const VolumeSnapshot& item, const velero::Backup& backup) const;
+  velero::BackupItemResult Correct(const VolumeSnapshot& item, const objects::Backup& backup) const;
 
   // A foreign VolumeSnapshot: goes along with its content and class, and stays as it is.
   absl::StatusOr<velero::BackupItemResult> DescribeOthers(const CallContext& ctx,
@@ -92,34 +92,34 @@ class VolumeSnapshotAction : public velero::ActionOn<velero::BackupItemAction> {
 
   // A managed one, which no other controller looks after.
   absl::StatusOr<velero::BackupItemResult> Adopt(const CallContext& ctx, const VolumeSnapshot& item,
-                                                 const velero::Backup& backup);
+                                                 const objects::Backup& backup);
 
   // The content with the label by which the backup's deletion knows it.
   absl::StatusOr<VolumeSnapshotContent> Label(const CallContext& ctx, const k8s::ObjectKey& content,
-                                              const velero::Backup& backup);
+                                              const objects::Backup& backup);
   void Remove(const VolumeSnapshot& item);
   absl::StatusOr<velero::BackupItemResult> Finalize(const CallContext& ctx,
                                                     const VolumeSnapshot& item,
-                                                    const velero::Backup& backup);
+                                                    const objects::Backup& backup);
 
   csi::Environment env_;
 };
 
 absl::StatusOr<velero::BackupItemResult> VolumeSnapshotAction::Execute(
     const CallContext& ctx, const objects::Object& object, const objects::Object& backup_object) {
-  ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
+  ASSIGN_OR_RETURN(const objects::Backup backup, objects::Backup::Parse(backup_object));
   if (!env_.enable_csi) {
     return velero::BackupItemResult{};
   }
   ASSIGN_OR_RETURN(const VolumeSnapshot item, VolumeSnapshot::From(object));
-  if (backup.Finalizing()) {
+  if (backup.is_finalizing()) {
     return Finalize(ctx, item, backup);
   }
   if (!item.Annotation(objects::kVolumeSnapshotHandleAnnotation).empty() &&
-      item.Label(objects::kBackupNameLabel) == velero::ValidLabelValue(backup.name)) {
+      item.Label(objects::kBackupNameLabel) == velero::ValidLabelValue(backup.name())) {
     return Correct(item, backup);
   }
-  if (csi::IsOfAnotherBackup(item, backup.name)) {
+  if (csi::IsOfAnotherBackup(item, backup.name())) {
     CSIDELTA_LOG(kInfo, "a volume snapshot that another backup left is archived as it is",
                  {"namespace", item.namespace_name()}, {"volume_snapshot", item.name()},
                  {"backup", item.Label(objects::kBackupNameLabel)});
@@ -136,7 +136,7 @@ absl::StatusOr<velero::BackupItemResult> VolumeSnapshotAction::Execute(
 }
 
 velero::BackupItemResult VolumeSnapshotAction::Correct(const VolumeSnapshot& item,
-                                                       const velero::Backup& backup) const {
+                                                       const objects::Backup& backup) const {
   VolumeSnapshot changed = item;
   DropUnknownSize(changed);
   if (csi::IsManaged(item, backup)) {
@@ -182,9 +182,8 @@ void VolumeSnapshotAction::AddContentAndClass(const k8s::ObjectKey& content,
   archived.SetAnnotation(objects::kMustIncludeAnnotation, "true");
 }
 
-absl::StatusOr<velero::BackupItemResult> VolumeSnapshotAction::Adopt(const CallContext& ctx,
-                                                                     const VolumeSnapshot& item,
-                                                                     const velero::Backup& backup) {
+absl::StatusOr<velero::BackupItemResult> VolumeSnapshotAction::Adopt(
+    const CallContext& ctx, const VolumeSnapshot& item, const objects::Backup& backup) {
   const k8s::ObjectKey key = item.key();
   const k8s::ObjectKey content_key = VolumeSnapshotContent::Key("", item.bound_content());
   if (content_key.name.empty()) {
@@ -202,7 +201,7 @@ absl::StatusOr<velero::BackupItemResult> VolumeSnapshotAction::Adopt(const CallC
   }
   VolumeSnapshot archived = item;
   AddAnnotations(annotations, archived);
-  annotations[objects::kFinalizeAnnotation] = backup.uid;
+  annotations[objects::kFinalizeAnnotation] = backup.uid();
   RETURN_IF_ERROR(csi::RetryTransient(ctx, [&] {
     return objects::Apply(ctx, env_.api, key, objects::Patch().SetAnnotations(annotations));
   }));
@@ -221,9 +220,9 @@ absl::StatusOr<velero::BackupItemResult> VolumeSnapshotAction::Adopt(const CallC
 
 absl::StatusOr<VolumeSnapshotContent> VolumeSnapshotAction::Label(const CallContext& ctx,
                                                                   const k8s::ObjectKey& content,
-                                                                  const velero::Backup& backup) {
+                                                                  const objects::Backup& backup) {
   const objects::Patch patch =
-      objects::Patch().SetLabel(objects::kBackupNameLabel, velero::ValidLabelValue(backup.name));
+      objects::Patch().SetLabel(objects::kBackupNameLabel, velero::ValidLabelValue(backup.name()));
   return csi::RetryTransient(
       ctx, [&] { return objects::Apply<VolumeSnapshotContent>(ctx, env_.api, content, patch); });
 }
@@ -238,17 +237,17 @@ void VolumeSnapshotAction::Remove(const VolumeSnapshot& item) {
 }
 
 absl::StatusOr<velero::BackupItemResult> VolumeSnapshotAction::Finalize(
-    const CallContext& ctx, const VolumeSnapshot& item, const velero::Backup& backup) {
+    const CallContext& ctx, const VolumeSnapshot& item, const objects::Backup& backup) {
   velero::BackupItemResult result;
   VolumeSnapshot archived = item;
-  if (item.Label(objects::kBackupNameLabel) == velero::ValidLabelValue(backup.name)) {
+  if (item.Label(objects::kBackupNameLabel) == velero::ValidLabelValue(backup.name())) {
     DropUnknownSize(archived);
   }
   if (!csi::IsManaged(item, backup)) {
     result.item = IfChanged(item, std::move(archived));
     return result;
   }
-  if (item.Annotation(objects::kFinalizeAnnotation) == backup.uid &&
+  if (item.Annotation(objects::kFinalizeAnnotation) == backup.uid() &&
       csi::MemberGroupName(item).empty()) {
     RETURN_IF_ERROR(csi::DropSnapshot(ctx, env_.api, item, csi::Data::kRetain));
   }
@@ -295,9 +294,9 @@ absl::StatusOr<velero::OperationProgress> VolumeSnapshotAction::Progress(
     return velero::UnknownOperation(operation_id, ctx.clock->Now());
   }
   progress.started = operation->started_at;
-  const absl::StatusOr<velero::Backup> backup = velero::ParseBackup(backup_object);
+  const absl::StatusOr<objects::Backup> backup = objects::Backup::Parse(backup_object);
   const absl::Duration grace_period =
-      backup.ok() ? backup->csi_snapshot_timeout : velero::kCsiSnapshotTimeoutDefault;
+      backup.ok() ? backup->csi_snapshot_timeout() : objects::kCsiSnapshotTimeoutDefault;
   const absl::StatusOr<VolumeSnapshot> snapshot = objects::Get<VolumeSnapshot>(
       ctx, env_.api, VolumeSnapshot::Key(operation->namespace_name, operation->snapshot_name));
   if (absl::IsNotFound(snapshot.status()) ||
@@ -325,7 +324,7 @@ absl::StatusOr<velero::OperationProgress> VolumeSnapshotAction::Progress(
 absl::Status VolumeSnapshotAction::Cancel(const CallContext& ctx, absl::string_view operation_id,
                                           const objects::Object& backup_object) {
   ASSIGN_OR_RETURN(const SnapshotOperation operation, DecodeOperationId(operation_id));
-  ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
+  ASSIGN_OR_RETURN(const objects::Backup backup, objects::Backup::Parse(backup_object));
   const k8s::ObjectKey key = VolumeSnapshot::Key(operation.namespace_name, operation.snapshot_name);
   ASSIGN_OR_RETURN(const auto snapshot, objects::Find<VolumeSnapshot>(ctx, env_.api, key));
   if (!snapshot.has_value() || snapshot->uid() != operation.snapshot_uid ||

@@ -23,7 +23,6 @@
 #include "objects/client.h"
 #include "objects/data_upload.h"
 #include "objects/keys.h"
-#include "velero/backup.h"
 #include "velero/data_reference.h"
 #include "velero/data_upload.h"
 
@@ -221,9 +220,8 @@ absl::StatusOr<std::string> TryCommand::NewestBackup(const CallContext& ctx,
                    objects::List<Backup>(ctx, api, request_.velero_namespace));
   const Backup* newest = nullptr;
   for (const Backup& backup : backups) {
-    const absl::StatusOr<velero::Backup> read = velero::ParseBackup(backup);
-    if (read.ok() && read->phase == "Completed" && !backup.is_being_deleted() &&
-        read->IncludesNamespace(request_.namespace_name) &&
+    if (backup.Validate().ok() && backup.phase() == "Completed" && !backup.is_being_deleted() &&
+        backup.IncludesNamespace(request_.namespace_name) &&
         (newest == nullptr || backup.created_at() > newest->created_at())) {
       newest = &backup;
     }

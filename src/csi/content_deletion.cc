@@ -148,12 +148,12 @@ std::string DeletionContentName(absl::string_view driver, absl::string_view hand
 absl::StatusOr<DeletionResult> DeleteSnapshotOfBackup(const CallContext& ctx,
                                                       const Environment& env,
                                                       const VolumeSnapshotContent& archived_content,
-                                                      const velero::Backup& backup,
+                                                      const objects::Backup& backup,
                                                       absl::Duration wait) {
   const Target target = {.driver = archived_content.driver(),
                          .handle = archived_content.handle_or_source(),
                          .content_name = archived_content.name(),
-                         .backup_label = velero::ValidLabelValue(backup.name)};
+                         .backup_label = velero::ValidLabelValue(backup.name())};
   if (archived_content.Label(objects::kBackupNameLabel) != target.backup_label ||
       target.driver.empty() || target.handle.empty()) {
     return DeletionResult::kNothing;

@@ -6,8 +6,8 @@
 #include "base/call_context.h"
 #include "csi/deletion_proof.h"
 #include "csi/environment.h"
+#include "objects/backup.h"
 #include "objects/volume_snapshot.h"
-#include "velero/backup.h"
 
 namespace csidelta::csi {
 
@@ -32,7 +32,7 @@ std::string DigestOfHandle(absl::string_view driver, absl::string_view handle);
 // once. An error means that calling again may help.
 absl::StatusOr<DeletionResult> DeleteSnapshotOfBackup(
     const CallContext& ctx, const Environment& env,
-    const objects::VolumeSnapshotContent& archived_content, const velero::Backup& backup,
+    const objects::VolumeSnapshotContent& archived_content, const objects::Backup& backup,
     absl::Duration wait);
 
 // Goes on with temporary contents that earlier deletions left: those whose drivers refused, were

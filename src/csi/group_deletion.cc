@@ -201,13 +201,13 @@ absl::StatusOr<DeletionResult> DeleteTemporaryContent(const CallContext& ctx,
 
 // What the archive says; nothing when the backup did not make the group.
 std::optional<Group> ReadArchived(const VolumeGroupSnapshotContent& content,
-                                  const velero::Backup& backup) {
+                                  const objects::Backup& backup) {
   Group group = {.version = "",
                  .driver = content.driver(),
                  .handle = content.archived_handle(),
                  .member_handles = HandlesOf(content.archived_members()),
                  .group_name = content.Label(objects::kGroupNameLabel),
-                 .backup_label = velero::ValidLabelValue(backup.name)};
+                 .backup_label = velero::ValidLabelValue(backup.name())};
   if (group.group_name.empty() || IsRestored(content) ||
       content.Label(objects::kBackupNameLabel) != group.backup_label || group.driver.empty() ||
       group.handle.empty()) {
@@ -216,7 +216,7 @@ std::optional<Group> ReadArchived(const VolumeGroupSnapshotContent& content,
   if (group.member_handles.empty()) {
     CSIDELTA_LOG(kWarn, "the archive names no member of the group: the driver cannot be asked",
                  {"driver", group.driver}, {"group_snapshot_handle", group.handle},
-                 {"backup", backup.name});
+                 {"backup", backup.name()});
     return std::nullopt;
   }
   return group;
@@ -275,7 +275,7 @@ bool IsManagedMember(const VolumeSnapshotContent& content) {
 
 absl::StatusOr<DeletionResult> DeleteGroupOfBackup(
     const CallContext& ctx, const Environment& env,
-    const VolumeGroupSnapshotContent& archived_content, const velero::Backup& backup,
+    const VolumeGroupSnapshotContent& archived_content, const objects::Backup& backup,
     absl::Duration wait) {
   std::optional<Group> group = ReadArchived(archived_content, backup);
   if (!group.has_value()) {

@@ -8,9 +8,9 @@
 #include "base/call_context.h"
 #include "csi/content_deletion.h"
 #include "csi/environment.h"
+#include "objects/backup.h"
 #include "objects/volume_group_snapshot.h"
 #include "objects/volume_snapshot.h"
-#include "velero/backup.h"
 
 // How the driver's group snapshots go with their backup: as a group, never member by member.
 //
@@ -45,7 +45,7 @@ bool IsManagedMember(const objects::VolumeSnapshotContent& content);
 // help.
 absl::StatusOr<DeletionResult> DeleteGroupOfBackup(
     const CallContext& ctx, const Environment& env,
-    const objects::VolumeGroupSnapshotContent& archived_content, const velero::Backup& backup,
+    const objects::VolumeGroupSnapshotContent& archived_content, const objects::Backup& backup,
     absl::Duration wait);
 
 // Takes up temporary contents that wait for claims or for a proof, or that a call which died left

@@ -55,8 +55,8 @@ std::string HashOfGroup(const GroupRequest& request) {
 VolumeGroupSnapshot MakeGroup(const Environment& env, const GroupRequest& request) {
   auto group =
       VolumeGroupSnapshot::Make(request.version, request.namespace_name, GroupName(request));
-  group.SetLabels({{objects::kBackupNameLabel, velero::ValidLabelValue(request.backup.name)},
-                   {objects::kBackupUidLabel, request.backup.uid},
+  group.SetLabels({{objects::kBackupNameLabel, velero::ValidLabelValue(request.backup.name())},
+                   {objects::kBackupUidLabel, request.backup.uid()},
                    {objects::kCsiDeltaLabel, env.velero_namespace}});
   group.SetAnnotation(objects::kGroupOfAnnotation, GroupOf(request));
   group.SetAnnotation(objects::kGroupMembersAnnotation, objects::FormatGroupPlan(request.members));
@@ -70,17 +70,18 @@ VolumeGroupSnapshot MakeGroup(const Environment& env, const GroupRequest& reques
 
 }  // namespace
 
-std::string GroupLabelKey(const velero::Backup& backup) {
-  return backup.volume_group_label_key.empty() ? objects::kVolumeGroupLabel
-                                               : backup.volume_group_label_key;
+std::string GroupLabelKey(const objects::Backup& backup) {
+  return backup.volume_group_label_key().empty() ? objects::kVolumeGroupLabel
+                                                 : backup.volume_group_label_key();
 }
 
 std::string GroupName(const GroupRequest& request) {
-  return NameFor(request.backup.uid, request.namespace_name, GroupOf(request), request.to_be_moved);
+  return NameFor(request.backup.uid(), request.namespace_name, GroupOf(request),
+                 request.to_be_moved);
 }
 
 std::string GroupMark(const GroupRequest& request) {
-  return absl::StrCat(request.backup.uid, ".", HashOfGroup(request).substr(0, kMarkHashBytes));
+  return absl::StrCat(request.backup.uid(), ".", HashOfGroup(request).substr(0, kMarkHashBytes));
 }
 
 bool IsGroupName(absl::string_view name) {
@@ -119,8 +120,8 @@ bool EnteredArchive(const VolumeGroupSnapshot& group) {
   return !group.Annotation(objects::kGroupSnapshotHandleAnnotation).empty();
 }
 
-bool IsManaged(const VolumeGroupSnapshot& group, const velero::Backup& backup) {
-  return !backup.uid.empty() && group.Label(objects::kBackupUidLabel) == backup.uid &&
+bool IsManaged(const VolumeGroupSnapshot& group, const objects::Backup& backup) {
+  return !backup.uid().empty() && group.Label(objects::kBackupUidLabel) == backup.uid() &&
          IsMadeByUs(group);
 }
 
@@ -140,7 +141,7 @@ std::optional<absl::Duration> FreezeWindow(const VolumeGroupSnapshot& group) {
 absl::StatusOr<TakenGroup> TakeGroup(const CallContext& ctx, const Environment& env,
                                      const GroupRequest& request) {
   const std::string name = GroupName(request);
-  const std::string backup_name = velero::ValidLabelValue(request.backup.name);
+  const std::string backup_name = velero::ValidLabelValue(request.backup.name());
   TakeGroupRequest take{
       .rules = BackupRules(env, request.backup),
       .lock = {.leases = {LeaseRequestOf(
@@ -158,7 +159,7 @@ absl::StatusOr<TakenGroup> TakeGroup(const CallContext& ctx, const Environment& 
       .mark = GroupMark(request),
       .members = request.members,
       .member_labels = {{objects::kBackupNameLabel, backup_name},
-                        {objects::kBackupUidLabel, request.backup.uid},
+                        {objects::kBackupUidLabel, request.backup.uid()},
                         {objects::kCsiDeltaLabel, env.velero_namespace}},
       .member_annotations = {{objects::kGroupNameLabel, name}},
       .pvc_uid_label = objects::kPvcUidLabel,

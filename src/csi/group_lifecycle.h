@@ -13,9 +13,9 @@
 #include "csi/snapshot_lifecycle.h"
 #include "csi/take_group.h"
 #include "k8s/api_client.h"
+#include "objects/backup.h"
 #include "objects/group_plan.h"
 #include "objects/volume_group_snapshot.h"
-#include "velero/backup.h"
 
 // A volume group that a backup snapshots at one instant: what it is called, and how it is known
 // again. docs/volume-groups.md says what a user sees of it. Until the driver has taken it:
@@ -32,10 +32,10 @@ inline constexpr std::size_t kGroupMembersMax = 100;
 
 // The label by which claims say what volume group they are of: Velero's default where the backup
 // names none. Pure.
-std::string GroupLabelKey(const velero::Backup& backup);
+std::string GroupLabelKey(const objects::Backup& backup);
 
 struct GroupRequest {
-  const velero::Backup& backup;
+  const objects::Backup& backup;
   std::string namespace_name;
   std::string label_key;     // the user's label on the claims
   std::string label_value;   // the group's name
@@ -67,7 +67,7 @@ bool IsMadeByUs(const objects::VolumeGroupSnapshot& group);
 // Whether a backup's archive has it, as the annotation says that our action writes then. Pure.
 bool EnteredArchive(const objects::VolumeGroupSnapshot& group);
 // The same, for this backup. Pure.
-bool IsManaged(const objects::VolumeGroupSnapshot& group, const velero::Backup& backup);
+bool IsManaged(const objects::VolumeGroupSnapshot& group, const objects::Backup& backup);
 // What a managed VolumeGroupSnapshot was requested for, as its annotation, or that of its archived
 // content, says. Pure.
 std::vector<objects::PlannedGroupMember> PlannedMembers(const objects::Object& group);

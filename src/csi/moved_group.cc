@@ -22,7 +22,6 @@
 #include "objects/client.h"
 #include "objects/group_plan.h"
 #include "objects/keys.h"
-#include "velero/backup.h"
 #include "velero/labels.h"
 
 namespace csidelta::csi {
@@ -87,7 +86,7 @@ struct GroupPlan {
 
 // The plan in a record; nothing where it has none that fits what the driver was told.
 std::optional<GroupPlan> ReadPlan(const VolumeGroupSnapshotContent& record,
-                                  const velero::Backup& backup, const std::string& version) {
+                                  const objects::Backup& backup, const std::string& version) {
   std::optional<objects::MovedGroupPlan> told = objects::ParseMovedGroupPlan(record);
   if (!told.has_value()) {
     return std::nullopt;
@@ -204,14 +203,14 @@ absl::StatusOr<TakenSnapshot> GroupAdoption::MakeMember(const std::string& claim
 absl::Status GroupAdoption::ForgetGroup() {
   RETURN_IF_ERROR(DropSnapshot(ctx_, env_.api, taken_.group, Data::kRetain));
   return objects::WaitFor<VolumeGroupSnapshot>(
-      ctx_.WithTimeout(request_.backup.csi_snapshot_timeout), env_.api, taken_.group.key(),
+      ctx_.WithTimeout(request_.backup.csi_snapshot_timeout()), env_.api, taken_.group.key(),
       [&](const VolumeGroupSnapshot* group) -> absl::StatusOr<bool> {
         return group == nullptr || group->uid() != taken_.group.uid();
       });
 }
 
 absl::Status GroupAdoption::AwaitReady() {
-  const absl::Duration grace_period = request_.backup.csi_snapshot_timeout;
+  const absl::Duration grace_period = request_.backup.csi_snapshot_timeout();
   DriverErrors errors(*ctx_.clock,
                       absl::StrCat("volume group ", request_.namespace_name, "/",
                                    request_.label_value, ", which is to be moved,"),
@@ -244,7 +243,7 @@ absl::Status GroupAdoption::EnsureRecord() {
       .snapshot_name = record_,
       .class_name = request_.class_name,
       .labels = {{objects::kMovedGroupLabel, record_},
-                 {objects::kBackupUidLabel, request_.backup.uid},
+                 {objects::kBackupUidLabel, request_.backup.uid()},
                  {objects::kCsiDeltaLabel, env_.velero_namespace}},
       .annotations = RecordAnnotations(),
       // Nothing is bound to it, so the snapshot controller would not protect it.
@@ -260,7 +259,7 @@ absl::Status GroupAdoption::WriteRecordHandle() {
 
 std::map<std::string, std::string> GroupAdoption::RecordAnnotations() const {
   std::map<std::string, std::string> annotations = taken_.content.DeletionSecret(nullptr);
-  annotations[objects::kGroupBackupAnnotation] = request_.backup.name;
+  annotations[objects::kGroupBackupAnnotation] = request_.backup.name();
   annotations[objects::kGroupPlanAnnotation] = MakePlan(request_, taken_);
   return annotations;
 }
@@ -293,8 +292,8 @@ absl::StatusOr<TakenSnapshot> GroupAdoption::EnsureMember(const SnapshotRequest&
   TakenSnapshot made;
   ASSIGN_OR_RETURN(made.content, EnsureContent(request, member));
   auto snapshot = VolumeSnapshot::Make(request.claim_namespace, SnapshotName(request));
-  snapshot.SetLabels({{objects::kBackupNameLabel, velero::ValidLabelValue(request.backup.name)},
-                      {objects::kBackupUidLabel, request.backup.uid},
+  snapshot.SetLabels({{objects::kBackupNameLabel, velero::ValidLabelValue(request.backup.name())},
+                      {objects::kBackupUidLabel, request.backup.uid()},
                       {objects::kPvcUidLabel, request.claim_uid},
                       {objects::kCsiDeltaLabel, env_.velero_namespace}});
   snapshot.SetAnnotation(objects::kMemberClaimAnnotation, request.claim_name);
@@ -324,7 +323,7 @@ absl::StatusOr<VolumeSnapshotContent> GroupAdoption::EnsureContent(const Snapsho
   content.snapshot_name = content.name;
   content.class_name = request.class_name;
   content.labels.insert(
-      {{objects::kMovedGroupLabel, record_}, {objects::kBackupUidLabel, request_.backup.uid}});
+      {{objects::kMovedGroupLabel, record_}, {objects::kBackupUidLabel, request_.backup.uid()}});
   content.annotations.merge(MemberAnnotations());
   RETURN_IF_ERROR(EnsureStaticContent(ctx_, env_.api, content));
   // What a driver that cannot be asked would not know.
@@ -429,8 +428,8 @@ absl::StatusOr<bool> IsOver(const CallContext& ctx, const Environment& env,
   if (!found.has_value() || found->uid() != record.Label(objects::kBackupUidLabel)) {
     return is_old;
   }
-  const absl::StatusOr<velero::Backup> backup = velero::ParseBackup(*found);
-  return backup.ok() && backup->Finished();
+  const absl::StatusOr<objects::Backup> backup = objects::Backup::Parse(*found);
+  return backup.ok() && backup->is_finished();
 }
 
 // Releases a member for which no VolumeSnapshot was made, or whose VolumeSnapshot went without
@@ -548,7 +547,7 @@ absl::StatusOr<std::optional<TakenSnapshot>> ContinueAdoption(const CallContext&
       objects::List<VolumeGroupSnapshotContent>(
           ctx, env.api, VolumeGroupSnapshotContent::kKind.TypeOf(version), "",
           {.label_selector = absl::StrCat(objects::kMovedGroupLabel, ",", objects::kBackupUidLabel,
-                                          "=", request.backup.uid)}));
+                                          "=", request.backup.uid())}));
   for (const VolumeGroupSnapshotContent& record : records) {
     const std::optional<GroupPlan> plan = ReadPlan(record, request.backup, version);
     if (!plan.has_value() || record.is_being_deleted() ||

@@ -41,8 +41,8 @@ enum class SweepAction {
   kSweepUnseen
 };
 
-bool IsDone(const velero::Backup& backup) {
-  return backup.phase == "Completed" || backup.phase == "PartiallyFailed";
+bool IsDone(const objects::Backup& backup) {
+  return backup.phase() == "Completed" || backup.phase() == "PartiallyFailed";
 }
 
 // A VolumeSnapshot, or a VolumeGroupSnapshot whose members share its action.
@@ -90,8 +90,8 @@ SweepAction Decide(const objects::Object& snapshot, bool is_archived, const Back
   if (found == backups.end()) {
     return ActionOfUnseen(snapshot, now, grace);
   }
-  const velero::Backup& backup = found->second;
-  const bool is_of_this_uid = snapshot.Label(objects::kBackupUidLabel) == backup.uid;
+  const objects::Backup& backup = found->second;
+  const bool is_of_this_uid = snapshot.Label(objects::kBackupUidLabel) == backup.uid();
   if (IsDone(backup)) {
     if (!is_archived) {
       return SweepAction::kSweep;
@@ -103,7 +103,7 @@ SweepAction Decide(const objects::Object& snapshot, bool is_archived, const Back
                ? SweepAction::kKeep
                : SweepAction::kMarkOwned;
   }
-  if (backup.phase == "Failed" && (is_of_this_uid || !is_archived)) {
+  if (backup.phase() == "Failed" && (is_of_this_uid || !is_archived)) {
     return SweepAction::kSweep;
   }
   return snapshot.Annotation(objects::kBackupMissingSinceAnnotation).empty()
@@ -344,8 +344,8 @@ bool MarkIsLeftOver(const PersistentVolumeClaim& claim, const Backups& backups, 
   const std::string mark = claim.Label(objects::kGroupMarkLabel);
   const std::string uid = mark.substr(0, mark.rfind('.'));
   for (const auto& [name, backup] : backups) {
-    if (backup.uid == uid) {
-      return backup.Finished();
+    if (backup.uid() == uid) {
+      return backup.is_finished();
     }
   }
   const std::optional<absl::Time> marked_at = claim.labelled_at(objects::kGroupMarkLabel);
@@ -376,29 +376,28 @@ int Unmark(const CallContext& ctx, const Environment& env, const velero::PluginC
 }  // namespace
 
 absl::StatusOr<Backups> ListBackups(const CallContext& ctx, const Environment& env,
-                                    const velero::Backup& running) {
+                                    const objects::Backup& running) {
   ASSIGN_OR_RETURN(
       const std::vector<objects::Object> list,
       objects::List<objects::Object>(ctx, env.api, objects::Backup::Type(), env.velero_namespace));
   Backups backups;
   for (const objects::Object& object : list) {
-    absl::StatusOr<velero::Backup> backup = velero::ParseBackup(object);
+    absl::StatusOr<objects::Backup> backup = objects::Backup::Parse(object);
     if (!backup.ok()) {
-      backup = velero::Backup();
-      backup->name = object.name();
+      backup = objects::Backup::Make(env.velero_namespace, object.name());
     }
-    std::string label = velero::ValidLabelValue(backup->name);
+    std::string label = velero::ValidLabelValue(backup->name());
     backups.emplace(std::move(label), *std::move(backup));
   }
-  if (!backups.contains(velero::ValidLabelValue(running.name))) {
+  if (!backups.contains(velero::ValidLabelValue(running.name()))) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "Backup ", running.name, " is running and not seen in namespace ", env.velero_namespace));
+        "Backup ", running.name(), " is running and not seen in namespace ", env.velero_namespace));
   }
   return backups;
 }
 
 absl::StatusOr<SweepResult> SweepOrphans(const CallContext& ctx, const Environment& env,
-                                         const velero::Backup& running,
+                                         const objects::Backup& running,
                                          const velero::PluginConfig& config) {
   if (!config.sweep_orphans) {
     return SweepResult();
@@ -412,7 +411,7 @@ absl::StatusOr<SweepResult> SweepOrphans(const CallContext& ctx, const Environme
   RETURN_IF_ERROR(snapshots.status());
   const Groups groups = ListGroups(ctx, env);
   const std::vector<PersistentVolumeClaim> marked = ListMarkedClaims(ctx, env);
-  const std::string running_label = velero::ValidLabelValue(running.name);
+  const std::string running_label = velero::ValidLabelValue(running.name());
   std::vector<Snapshot> candidates;
   const auto is_left = [&](const auto& one) {
     return IsCandidate(one) && one.Label(objects::kBackupNameLabel) != running_label;

@@ -6,19 +6,19 @@
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
 #include "csi/environment.h"
-#include "velero/backup.h"
+#include "objects/backup.h"
 #include "velero/plugin_config.h"
 
 namespace csidelta::csi {
 
 // What the Backups of this Velero say, by the value that their name has as a label. One that cannot
 // be read is there all the same, in no phase that allows anything.
-using Backups = std::map<std::string, velero::Backup>;
+using Backups = std::map<std::string, objects::Backup>;
 
 // FAILED_PRECONDITION where `running` is not among them: then these are not the Backups of this
 // Velero, and what is missing among them means nothing.
 absl::StatusOr<Backups> ListBackups(const CallContext& ctx, const Environment& env,
-                                    const velero::Backup& running);
+                                    const objects::Backup& running);
 
 struct SweepResult {
   int swept = 0;  // VolumeSnapshots and VolumeGroupSnapshots deleted, with their contents
@@ -66,7 +66,7 @@ struct SweepResult {
 // served in their newest version. Failures are logged as warnings one by one and do not
 // stop the sweep; only a failed listing is returned.
 absl::StatusOr<SweepResult> SweepOrphans(const CallContext& ctx, const Environment& env,
-                                         const velero::Backup& running,
+                                         const objects::Backup& running,
                                          const velero::PluginConfig& config);
 
 }  // namespace csidelta::csi

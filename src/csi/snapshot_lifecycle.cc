@@ -31,8 +31,8 @@ VolumeSnapshot MakeSnapshot(const Environment& env, const SnapshotRequest& reque
   auto snapshot = VolumeSnapshot::Make(request.claim_namespace, SnapshotName(request));
   // None of the claim's own labels: a controller that prunes by label would take the VolumeSnapshot
   // for a stray object of its own.
-  snapshot.SetLabels({{objects::kBackupNameLabel, velero::ValidLabelValue(request.backup.name)},
-                      {objects::kBackupUidLabel, request.backup.uid},
+  snapshot.SetLabels({{objects::kBackupNameLabel, velero::ValidLabelValue(request.backup.name())},
+                      {objects::kBackupUidLabel, request.backup.uid()},
                       {objects::kPvcUidLabel, request.claim_uid},
                       {objects::kCsiDeltaLabel, env.velero_namespace}});
   snapshot.SetSourcePvc(request.claim_name);
@@ -42,29 +42,29 @@ VolumeSnapshot MakeSnapshot(const Environment& env, const SnapshotRequest& reque
 
 }  // namespace
 
-TakeRules BackupRules(const Environment& env, const velero::Backup& backup) {
-  return {.own_labels = {{objects::kBackupUidLabel, backup.uid},
+TakeRules BackupRules(const Environment& env, const objects::Backup& backup) {
+  return {.own_labels = {{objects::kBackupUidLabel, backup.uid()},
                          {objects::kCsiDeltaLabel, env.velero_namespace}},
           .asked_at_annotation = objects::kAskedAtAnnotation,
           .deletes_joined = true,
           .name_advice = ", and is not of this backup",
-          .timeout = backup.csi_snapshot_timeout};
+          .timeout = backup.csi_snapshot_timeout()};
 }
 
-VolumeLeaseRequest LeaseRequestOf(const Environment& env, const velero::Backup& backup,
+VolumeLeaseRequest LeaseRequestOf(const Environment& env, const objects::Backup& backup,
                                   const std::string& claim_namespace, const std::string& claim_name,
                                   const std::string& claim_uid) {
   return {.lease_namespace = env.velero_namespace,
           .claim_namespace = claim_namespace,
           .claim_name = claim_name,
           .claim_uid = claim_uid,
-          .backup_name = backup.name,
-          .backup_uid = backup.uid,
-          .holder = absl::StrCat(backup.uid, "_", absl::Hex(env.random.Below(UINT64_MAX)))};
+          .backup_name = backup.name(),
+          .backup_uid = backup.uid(),
+          .holder = absl::StrCat(backup.uid(), "_", absl::Hex(env.random.Below(UINT64_MAX)))};
 }
 
-absl::Duration LockWaitMax(const velero::Backup& backup) {
-  return std::max(backup.csi_snapshot_timeout, 2 * kVolumeLeaseDuration);
+absl::Duration LockWaitMax(const objects::Backup& backup) {
+  return std::max(backup.csi_snapshot_timeout(), 2 * kVolumeLeaseDuration);
 }
 
 bool EnteredArchive(const VolumeSnapshot& snapshot) {
@@ -78,7 +78,7 @@ std::string MemberGroupName(const VolumeSnapshot& snapshot) {
 }
 
 std::string SnapshotName(const SnapshotRequest& request) {
-  return NameFor(request.claim_name, request.backup.uid, request.claim_uid);
+  return NameFor(request.claim_name, request.backup.uid(), request.claim_uid);
 }
 
 bool IsMadeByUs(const VolumeSnapshot& snapshot) {
@@ -97,8 +97,8 @@ bool IsMadeByUs(const VolumeSnapshot& snapshot) {
                                     snapshot.Label(objects::kPvcUidLabel));
 }
 
-bool IsManaged(const VolumeSnapshot& snapshot, const velero::Backup& backup) {
-  return !backup.uid.empty() && snapshot.Label(objects::kBackupUidLabel) == backup.uid &&
+bool IsManaged(const VolumeSnapshot& snapshot, const objects::Backup& backup) {
+  return !backup.uid().empty() && snapshot.Label(objects::kBackupUidLabel) == backup.uid() &&
          IsMadeByUs(snapshot);
 }
 

@@ -11,8 +11,8 @@
 #include "csi/environment.h"
 #include "csi/take.h"
 #include "k8s/api_client.h"
+#include "objects/backup.h"
 #include "objects/volume_snapshot.h"
-#include "velero/backup.h"
 
 // The life of a volume snapshot that a backup takes. docs/design/0001-snapshot-life-cycle.md says
 // why.
@@ -31,19 +31,19 @@ namespace csidelta::csi {
 
 // How a backup has a VolumeSnapshot, or a group, taken; and the Lease that it takes, of a claim, or
 // of a group with an id that no claim's uid looks like.
-TakeRules BackupRules(const Environment& env, const velero::Backup& backup);
-VolumeLeaseRequest LeaseRequestOf(const Environment& env, const velero::Backup& backup,
+TakeRules BackupRules(const Environment& env, const objects::Backup& backup);
+VolumeLeaseRequest LeaseRequestOf(const Environment& env, const objects::Backup& backup,
                                   const std::string& claim_namespace, const std::string& claim_name,
                                   const std::string& claim_uid);
 // How long a backup waits for other operations on a volume: long enough to see the Lease of a
 // holder that died run out.
-absl::Duration LockWaitMax(const velero::Backup& backup);
+absl::Duration LockWaitMax(const objects::Backup& backup);
 
 // How much of a hash goes into the name of an object that we make.
 inline constexpr std::size_t kNameHashBytes = 20;
 
 struct SnapshotRequest {
-  const velero::Backup& backup;
+  const objects::Backup& backup;
   std::string claim_namespace;
   std::string claim_name;
   std::string claim_uid;
@@ -65,7 +65,7 @@ bool IsMadeByUs(const objects::VolumeSnapshot& snapshot);
 // unreferenced any more, and no sweep removes it.
 bool EnteredArchive(const objects::VolumeSnapshot& snapshot);
 // The same, for this backup. Pure.
-bool IsManaged(const objects::VolumeSnapshot& snapshot, const velero::Backup& backup);
+bool IsManaged(const objects::VolumeSnapshot& snapshot, const objects::Backup& backup);
 
 // As that of csi/take.h, for a backup: waits first until no other snapshot of that volume is being
 // taken, by a backup or by another client, for the backup's csiSnapshotTimeout. A VolumeSnapshot

@@ -22,13 +22,11 @@
 #include "objects/keys.h"
 #include "objects/patch.h"
 #include "objects/persistent_volume_claim.h"
-#include "velero/backup.h"
+#include "objects/restore.h"
 #include "velero/data_reference.h"
 
 namespace csidelta::datamover {
 namespace {
-
-constexpr objects::KindName kRestoreKind = {"velero.io", "v1", "restores", "Restore"};
 
 using velero::DataPhase;
 
@@ -241,14 +239,13 @@ absl::Status DownloadStep::CheckTargetMayCome() const {
   if (!owner.has_value()) {
     return absl::OkStatus();
   }
-  const auto restore = objects::Find<objects::Object>(
-      ctx_, env_.api, {kRestoreKind.Type(), download_.namespace_name, owner->name});
+  const auto restore = objects::Find<objects::Restore>(
+      ctx_, env_.api, objects::Restore::Key(download_.namespace_name, owner->name));
   RETURN_IF_ERROR(restore.status());
   if (!restore->has_value() || (*restore)->uid() != owner->uid) {
     return absl::OkStatus();  // The DataDownload goes with it.
   }
-  ASSIGN_OR_RETURN(const velero::Restore parsed, velero::ParseRestore(**restore));
-  if (parsed.RestoresItems()) {
+  if ((*restore)->RestoresItems()) {
     return absl::OkStatus();
   }
   // It may have come between the two looks.
@@ -256,11 +253,12 @@ absl::Status DownloadStep::CheckTargetMayCome() const {
                                           ctx_, env_.api,
                                           objects::PersistentVolumeClaim::Key(
                                               download_.target_namespace, download_.target_claim)));
-  return target.has_value() ? absl::OkStatus()
-                            : absl::FailedPreconditionError(absl::StrCat(
-                                  "claim ", download_.target_namespace, "/", download_.target_claim,
-                                  " was not restored: Restore ", owner->name, " is ", parsed.phase,
-                                  ", and makes no more claims; its errors say why"));
+  return target.has_value()
+             ? absl::OkStatus()
+             : absl::FailedPreconditionError(absl::StrCat(
+                   "claim ", download_.target_namespace, "/", download_.target_claim,
+                   " was not restored: Restore ", owner->name, " is ", (*restore)->phase(),
+                   ", and makes no more claims; its errors say why"));
 }
 
 absl::Status DownloadStep::PrepareAccept() {

@@ -12,10 +12,10 @@
 #include "deleteitemactions/actions.h"
 #include "deleteitemactions/driver_grace_period.h"
 #include "deleteitemactions/group_deletions.h"
+#include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/volume_snapshot.h"
-#include "velero/backup.h"
 #include "velero/labels.h"
 
 namespace csidelta::deleteitemactions {
@@ -31,7 +31,7 @@ class VolumeSnapshotContentAction : public velero::ActionOn<velero::DeleteItemAc
 
   absl::Status Execute(const CallContext& ctx, const objects::Object& item,
                        const objects::Object& backup_object) override {
-    ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
+    ASSIGN_OR_RETURN(const objects::Backup backup, objects::Backup::Parse(backup_object));
     ASSIGN_OR_RETURN(const auto content, objects::VolumeSnapshotContent::From(item));
     if (csi::IsManagedMember(content)) {
       const auto group_content = objects::VolumeGroupSnapshotContent::NotedIn(content);
@@ -48,14 +48,14 @@ class VolumeSnapshotContentAction : public velero::ActionOn<velero::DeleteItemAc
         return absl::OkStatus();
       case csi::DeletionResult::kGone:
         CSIDELTA_LOG(kInfo, "the driver holds the snapshot no more", {"driver", driver},
-                     {"snapshot_handle", content.handle_or_source()}, {"backup", backup.name});
+                     {"snapshot_handle", content.handle_or_source()}, {"backup", backup.name()});
         return absl::OkStatus();
       case csi::DeletionResult::kDeclined:
         CSIDELTA_LOG(kWarn,
                      "the snapshot is a member of a group that the driver holds: the CSI sidecar "
                      "deletes it only with its group, and nothing here knows that group",
                      {"driver", driver}, {"snapshot_handle", content.handle_or_source()},
-                     {"backup", backup.name});
+                     {"backup", backup.name()});
         return absl::OkStatus();
       case csi::DeletionResult::kInProgress:
         grace_period_.WasSlow(driver);
@@ -78,7 +78,7 @@ class VolumeGroupSnapshotContentAction : public velero::ActionOn<velero::DeleteI
 
   absl::Status Execute(const CallContext& ctx, const objects::Object& item,
                        const objects::Object& backup_object) override {
-    ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
+    ASSIGN_OR_RETURN(const objects::Backup backup, objects::Backup::Parse(backup_object));
     ASSIGN_OR_RETURN(const auto content, objects::VolumeGroupSnapshotContent::From(item));
     return groups_->Delete(ctx, content, backup);
   }
@@ -95,8 +95,8 @@ class VolumeSnapshotAction : public velero::ActionOn<velero::DeleteItemAction> {
   // Acts on the very object that was archived, and only if the backup made it.
   absl::Status Execute(const CallContext& ctx, const objects::Object& item,
                        const objects::Object& backup_object) override {
-    ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
-    if (item.Label(objects::kBackupNameLabel) != velero::ValidLabelValue(backup.name) ||
+    ASSIGN_OR_RETURN(const objects::Backup backup, objects::Backup::Parse(backup_object));
+    if (item.Label(objects::kBackupNameLabel) != velero::ValidLabelValue(backup.name()) ||
         !item.Label(objects::kRestoreNameLabel).empty() || item.uid().empty()) {
       return absl::OkStatus();
     }

@@ -6,11 +6,11 @@
 #include "base/status_macros.h"
 #include "csi/data_transfer.h"
 #include "deleteitemactions/actions.h"
+#include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/data_deletion.h"
 #include "objects/data_upload.h"
 #include "objects/keys.h"
-#include "velero/backup.h"
 #include "velero/data_upload.h"
 #include "velero/labels.h"
 
@@ -31,10 +31,10 @@ class DataUploadAction : public velero::ActionOn<velero::DeleteItemAction> {
   // Writes down what is to be deleted, and returns: our data mover does it when it can.
   absl::Status Execute(const CallContext& ctx, const objects::Object& item,
                        const objects::Object& backup_object) override {
-    ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
+    ASSIGN_OR_RETURN(const objects::Backup backup, objects::Backup::Parse(backup_object));
     ASSIGN_OR_RETURN(const DataUpload archived, DataUpload::From(item));
     if (archived.data_mover() != velero::kDataMoverName ||
-        archived.Label(objects::kBackupNameLabel) != velero::ValidLabelValue(backup.name)) {
+        archived.Label(objects::kBackupNameLabel) != velero::ValidLabelValue(backup.name())) {
       return absl::OkStatus();
     }
     ASSIGN_OR_RETURN(const DataUpload upload, FinalUpload(ctx, archived, backup));
@@ -52,7 +52,7 @@ class DataUploadAction : public velero::ActionOn<velero::DeleteItemAction> {
                                             " stays in the bucket, as ", snapshot_id,
                                             ": the data mover cannot be asked to delete it"));
     }
-    CSIDELTA_LOG(kInfo, "the data mover is asked to delete data", {"backup", backup.name},
+    CSIDELTA_LOG(kInfo, "the data mover is asked to delete data", {"backup", backup.name()},
                  {"data_upload", archived.name()}, {"data_deletion", deletion.name()},
                  {"snapshot_id", snapshot_id});
     return absl::OkStatus();
@@ -61,28 +61,28 @@ class DataUploadAction : public velero::ActionOn<velero::DeleteItemAction> {
  private:
   // An upload may have ended after Velero gave it up and wrote the archive.
   absl::StatusOr<DataUpload> FinalUpload(const CallContext& ctx, const DataUpload& archived,
-                                         const velero::Backup& backup) {
+                                         const objects::Backup& backup) {
     if (IsCompleted(archived)) {
       return archived;
     }
     const csi::Transfer<DataUpload> transfer = {
-        .namespace_name = backup.namespace_name,
+        .namespace_name = backup.namespace_name(),
         .operation_id = archived.Label(objects::kAsyncOperationIdLabel)};
     ASSIGN_OR_RETURN(const std::optional<DataUpload> live, transfer.Find(ctx, env_.api));
     return live.has_value() && live->uid() == archived.uid() ? *live : archived;
   }
 
   static objects::DataDeletion MakeDeletion(const DataUpload& upload,
-                                            const velero::Backup& backup) {
+                                            const objects::Backup& backup) {
     objects::DataDeletion deletion = objects::DataDeletion::Make(
-        backup.namespace_name,
-        csi::TransferName(kDeletionNamePrefix, absl::StrCat(backup.uid, "/", upload.uid())));
-    deletion.SetLabel(objects::kBackupNameLabel, velero::ValidLabelValue(backup.name));
+        backup.namespace_name(),
+        csi::TransferName(kDeletionNamePrefix, absl::StrCat(backup.uid(), "/", upload.uid())));
+    deletion.SetLabel(objects::kBackupNameLabel, velero::ValidLabelValue(backup.name()));
     deletion.SetLabel(objects::kExcludeFromBackupLabel, "true");
     // A Backup that was found in the bucket says what the location is called here.
     deletion.SetSnapshot(
-        backup.storage_location.empty() ? upload.storage_location() : backup.storage_location,
-        upload.snapshot_id(), backup.name);
+        backup.storage_location().empty() ? upload.storage_location() : backup.storage_location(),
+        upload.snapshot_id(), backup.name());
     return deletion;
   }
 

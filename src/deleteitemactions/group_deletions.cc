@@ -9,7 +9,7 @@ namespace csidelta::deleteitemactions {
 
 absl::Status GroupDeletions::Delete(const CallContext& ctx,
                                     const objects::VolumeGroupSnapshotContent& archived_content,
-                                    const velero::Backup& backup) {
+                                    const objects::Backup& backup) {
   const std::string driver = archived_content.driver();
   const std::string handle = archived_content.archived_handle();
   const std::string name = csi::GroupDeletionContentName(driver, handle);
@@ -27,7 +27,7 @@ absl::Status GroupDeletions::Delete(const CallContext& ctx,
   }
   if (result == csi::DeletionResult::kGone) {
     CSIDELTA_LOG(kInfo, "the driver holds the group no more", {"driver", driver},
-                 {"group_snapshot_handle", handle}, {"backup", backup.name});
+                 {"group_snapshot_handle", handle}, {"backup", backup.name()});
   } else if (result == csi::DeletionResult::kInProgress) {
     grace_period_.WasSlow(driver);
   }

@@ -8,8 +8,8 @@
 #include "base/mutex.h"
 #include "csi/environment.h"
 #include "deleteitemactions/driver_grace_period.h"
+#include "objects/backup.h"
 #include "objects/volume_group_snapshot.h"
-#include "velero/backup.h"
 
 namespace csidelta::deleteitemactions {
 
@@ -25,7 +25,7 @@ class GroupDeletions {
   // is a VolumeGroupSnapshotContent.
   absl::Status Delete(const CallContext& ctx,
                       const objects::VolumeGroupSnapshotContent& archived_content,
-                      const velero::Backup& backup);
+                      const objects::Backup& backup);
 
  private:
   const csi::Environment env_;

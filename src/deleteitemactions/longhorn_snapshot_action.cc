@@ -9,9 +9,9 @@
 #include "deleteitemactions/actions.h"
 #include "longhorn/native_snapshot.h"
 #include "longhorn/volume_data.h"
+#include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/keys.h"
-#include "velero/backup.h"
 #include "velero/labels.h"
 
 namespace csidelta::deleteitemactions {
@@ -27,9 +27,9 @@ class LonghornSnapshotAction : public velero::ActionOn<velero::DeleteItemAction>
   // the object store. What decides is the uid of the snapshot.
   absl::Status Execute(const CallContext& ctx, const objects::Object& item,
                        const objects::Object& backup_object) override {
-    ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
+    ASSIGN_OR_RETURN(const objects::Backup backup, objects::Backup::Parse(backup_object));
     if (item.Label(objects::kLonghornMadeByLabel).empty() ||
-        item.Label(objects::kBackupNameLabel) != velero::ValidLabelValue(backup.name)) {
+        item.Label(objects::kBackupNameLabel) != velero::ValidLabelValue(backup.name())) {
       return absl::OkStatus();
     }
     const k8s::ObjectKey key = longhorn::Snapshot::Key(item.namespace_name(), item.name());
@@ -41,7 +41,7 @@ class LonghornSnapshotAction : public velero::ActionOn<velero::DeleteItemAction>
         kInfo,
         "Longhorn is asked to delete the native snapshot; it keeps one that is the newest, "
         "or whose volume is detached, as long as it must",
-        {"namespace", key.namespace_name}, {"snapshot", key.name}, {"backup", backup.name});
+        {"namespace", key.namespace_name}, {"snapshot", key.name}, {"backup", backup.name()});
     return absl::OkStatus();
   }
 

@@ -19,12 +19,12 @@
 #include "longhorn/snapshot_inventory.h"
 #include "longhorn/types.h"
 #include "longhorn/volume_data.h"
+#include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/cluster.h"
 #include "objects/keys.h"
 #include "objects/volume_snapshot.h"
 #include "snapshots/snapshot_prune.h"
-#include "velero/backup.h"
 #include "velero/volume_decision.h"
 
 namespace csidelta::doctor {
@@ -266,10 +266,10 @@ bool NamesLonghorn(const std::vector<std::string>& resources) {
   });
 }
 
-bool Archives(const velero::Backup& backup, const std::string& longhorn_namespace) {
+bool Archives(const objects::Backup& backup, const std::string& longhorn_namespace) {
   return backup.IncludesNamespace(longhorn_namespace) &&
-         (backup.included_resources.empty() || NamesLonghorn(backup.included_resources)) &&
-         !NamesLonghorn(backup.excluded_resources);
+         (backup.included_resources().empty() || NamesLonghorn(backup.included_resources())) &&
+         !NamesLonghorn(backup.excluded_resources());
 }
 
 }  // namespace
@@ -468,7 +468,7 @@ void CheckLonghornInBackups(CheckContext& context) {
       continue;
     }
     for (const objects::Object& schedule : context.Look(ScheduleType(), space)) {
-      const absl::StatusOr<velero::Backup> backup = velero::BackupOfSchedule(schedule);
+      const absl::StatusOr<objects::Backup> backup = objects::Backup::OfSchedule(schedule);
       if (backup.ok() && Archives(*backup, config->longhorn_namespace)) {
         context.Warn(absl::StrCat("schedule ", space, "/", schedule.name()),
                      absl::StrCat("archives Longhorn's objects in ", config->longhorn_namespace,

@@ -326,12 +326,12 @@ void RestoreChecker::CheckBackups() {
   if (!around_.backups.has_value()) {
     return;
   }
-  for (const velero::Backup& backup : *around_.backups) {
-    if (backup.Running() && backup.IncludesNamespace(around_.namespace_name)) {
-      Refuse("InBackup",
-             absl::StrCat("backup ", backup.namespace_name, "/", backup.name, " is ",
-                          backup.phase.empty() ? "New" : backup.phase, " and includes namespace ",
-                          around_.namespace_name, "; wait until it is over"));
+  for (const objects::Backup& backup : *around_.backups) {
+    if (!backup.is_over() && backup.IncludesNamespace(around_.namespace_name)) {
+      Refuse("InBackup", absl::StrCat("backup ", backup.namespace_name(), "/", backup.name(),
+                                      " is ", backup.phase().empty() ? "New" : backup.phase(),
+                                      " and includes namespace ", around_.namespace_name,
+                                      "; wait until it is over"));
     }
   }
 }
@@ -375,10 +375,10 @@ absl::Status ReadBackups(const CallContext& ctx, k8s::ApiClient& api, RestoreSur
   }
   around.backups.emplace();
   for (const objects::Object& one : *all) {
-    absl::StatusOr<velero::Backup> backup = velero::ParseBackup(one);
+    absl::StatusOr<objects::Backup> backup = objects::Backup::Parse(one);
     if (!backup.ok()) {
       AddNote(backup.status(), kWhat, around.not_checked);
-    } else if (backup->Running()) {
+    } else if (!backup->is_over()) {
       around.backups->push_back(*std::move(backup));
     }
   }

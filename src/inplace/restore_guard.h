@@ -12,11 +12,11 @@
 #include "base/finding.h"
 #include "csi/snapshot_state.h"
 #include "k8s/api_client.h"
+#include "objects/backup.h"
 #include "objects/persistent_volume.h"
 #include "objects/persistent_volume_claim.h"
 #include "objects/volume_snapshot.h"
 #include "objects/workload.h"
-#include "velero/backup.h"
 
 // Whether other data may replace that of a PVC which exists, asked before
 // anything is written: everything that would fail half-way, or take data from under an application.
@@ -58,7 +58,7 @@ struct RestoreSurroundings {
   std::optional<std::vector<objects::Pod>> pods = {};
   std::optional<std::vector<objects::StatefulSet>> stateful_sets = {};
   std::optional<std::vector<objects::VolumeSnapshot>> snapshots = {};
-  std::optional<std::vector<velero::Backup>> backups = {};  // that are not over
+  std::optional<std::vector<objects::Backup>> backups = {};  // that are not over
   absl::Time now;
   std::vector<std::string> not_checked = {};  // "Velero backups not checked: ..."
 };

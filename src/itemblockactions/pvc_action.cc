@@ -8,10 +8,10 @@
 #include "csi/group_lifecycle.h"
 #include "csi/once_map.h"
 #include "itemblockactions/actions.h"
+#include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/persistent_volume.h"
 #include "objects/persistent_volume_claim.h"
-#include "velero/backup.h"
 
 namespace csidelta::itemblockactions {
 namespace {
@@ -27,7 +27,7 @@ class PvcAction : public velero::ActionOn<velero::ItemBlockAction> {
       const CallContext& ctx, const objects::Object& item,
       const objects::Object& backup_object) override {
     std::vector<velero::ResourceIdentifier> related;
-    ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
+    ASSIGN_OR_RETURN(const objects::Backup backup, objects::Backup::Parse(backup_object));
     if (!env_.enable_csi) {
       return related;
     }
@@ -40,7 +40,7 @@ class PvcAction : public velero::ActionOn<velero::ItemBlockAction> {
     }
     const std::string namespace_name = claim.namespace_name();
     AddSiblings(ctx, backup, claim, related);
-    const auto pods = pods_.Get(ctx, backup.uid, namespace_name);
+    const auto pods = pods_.Get(ctx, backup.uid(), namespace_name);
     if (!pods.ok()) {
       // An error here would count against the backup, also where the volume is not managed.
       CSIDELTA_LOG(kInfo, "pods of the claim not known", {"namespace", namespace_name},
@@ -61,7 +61,7 @@ class PvcAction : public velero::ActionOn<velero::ItemBlockAction> {
  private:
   // The other claims of the claim's volume group, so that one worker backs them up in turn, and all
   // their pods' hooks surround the group's snapshot.
-  void AddSiblings(const CallContext& ctx, const velero::Backup& backup,
+  void AddSiblings(const CallContext& ctx, const objects::Backup& backup,
                    const PersistentVolumeClaim& claim,
                    std::vector<velero::ResourceIdentifier>& related) {
     const std::string key = csi::GroupLabelKey(backup);
@@ -71,7 +71,7 @@ class PvcAction : public velero::ActionOn<velero::ItemBlockAction> {
     }
     const std::string selector = absl::StrCat(key, "=", group);
     const auto names =
-        groups_.Get(ctx, absl::StrCat(backup.uid, "/", claim.namespace_name(), "/", selector),
+        groups_.Get(ctx, absl::StrCat(backup.uid(), "/", claim.namespace_name(), "/", selector),
                     [&]() -> absl::StatusOr<std::vector<std::string>> {
                       ASSIGN_OR_RETURN(const auto siblings,
                                        objects::List<PersistentVolumeClaim>(

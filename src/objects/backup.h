@@ -1,18 +1,31 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "objects/keys.h"
 #include "objects/object.h"
 
 namespace csidelta::objects {
 
-// Velero's; velero::ParseBackup() reads it as a whole.
+// Velero's own default, for servers that leave the field empty.
+inline constexpr absl::Duration kCsiSnapshotTimeoutDefault = absl::Minutes(10);
+
+// Velero's.
 class Backup : public ObjectOf<Backup> {
  public:
   static constexpr KindName kKind = {"velero.io", "v1", "backups", "Backup"};
+
+  // As the host sends it or the API server returns it; `kind` and `apiVersion` may be missing.
+  // INVALID_ARGUMENT, naming the field, if it has no name or namespace, or if a field that decides
+  // what is done has the wrong type or is no duration. Pure.
+  static absl::StatusOr<Backup> Parse(const Object& object);
+  // The backups that a Schedule makes: without a name of their own. As Parse().
+  static absl::StatusOr<Backup> OfSchedule(const Object& schedule);
 
   // Of one namespace, whose volumes a data mover moves. `location` "": Velero's default one.
   static Backup OfNamespace(absl::string_view velero_namespace, absl::string_view name,
@@ -30,14 +43,47 @@ class Backup : public ObjectOf<Backup> {
   // Velero deletes it so long after it was made; else after its own default, 30 days.
   void SetTimeToLive(absl::Duration ttl) { Set({"spec", "ttl"}, absl::FormatDuration(ttl)); }
 
+  // Spec. Not set: Velero decides, which means yes.
+  std::optional<bool> snapshot_volumes() const { return FlagIfSet({"spec", "snapshotVolumes"}); }
+  bool snapshot_move_data() const { return Flag({"spec", "snapshotMoveData"}); }
+  std::string data_mover() const { return Text({"spec", "datamover"}); }  // "", "velero": Velero's
+  std::string storage_location() const { return Text({"spec", "storageLocation"}); }
+  std::string volume_group_label_key() const {
+    return Text({"spec", "volumeGroupSnapshotLabelKey"});
+  }
+  absl::Duration csi_snapshot_timeout() const {
+    return TimeoutAt({"spec", "csiSnapshotTimeout"}, kCsiSnapshotTimeoutDefault);
+  }
+  bool defaults_to_fs_backup() const;
+  // Names of ConfigMaps with volume policies in its namespace; "" for none. Rules of the global one
+  // come after the backup's own.
+  std::string resource_policy_config_map() const;
+  std::string global_policy_config_map() const { return Annotation(kGlobalVolumePolicyAnnotation); }
+  std::vector<std::string> included_resources() const {
+    return Texts({"spec", "includedResources"});
+  }
+  std::vector<std::string> excluded_resources() const {
+    return Texts({"spec", "excludedResources"});
+  }
+  // Whether it takes what is in this namespace. Patterns of Velero 1.18 count: `*` and `?`; one
+  // with other signs is taken for one that fits, so that this says yes when in doubt.
+  bool IncludesNamespace(absl::string_view name) const;
+
   // New, InProgress, Completed, PartiallyFailed, Failed, ...; "" for a new one.
   std::string phase() const { return Text({"status", "phase"}); }
-  // Velero is done with it, whatever became of it, or deletes it.
-  bool is_over() const {
+  // Velero calls the actions a second time for the items of finished operations: nothing is
+  // created then, and an operation returned is an error.
+  bool is_finalizing() const {
+    return phase() == "Finalizing" || phase() == "FinalizingPartiallyFailed";
+  }
+  // Velero's final phase of the backup.
+  bool is_finished() const {
     const std::string now = phase();
     return now == "Completed" || now == "PartiallyFailed" || now == "Failed" ||
-           now == "FailedValidation" || now == "Deleting";
+           now == "FailedValidation";
   }
+  // Velero is done with it, whatever became of it, or deletes it.
+  bool is_over() const { return is_finished() || phase() == "Deleting"; }
   // Velero's server refused or ended it, and says why; "".
   std::string failure_reason() const { return Text({"status", "failureReason"}); }
   std::vector<std::string> validation_errors() const {

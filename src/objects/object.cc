@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/go_duration.h"
 #include "base/json_fields.h"
 #include "base/quantity.h"
 #include "base/rfc3339.h"
@@ -128,7 +129,17 @@ std::vector<std::string> Object::Texts(JsonPath path) const {
   return texts;
 }
 
+std::optional<bool> Object::FlagIfSet(JsonPath path) const {
+  const Json* const flag = Find(path);
+  return flag != nullptr && flag->is_boolean() ? std::optional(flag->get<bool>()) : std::nullopt;
+}
+
 std::optional<absl::Time> Object::TimeAt(JsonPath path) const { return ParseRfc3339(Text(path)); }
+
+absl::Duration Object::TimeoutAt(JsonPath path, absl::Duration fallback) const {
+  const absl::Duration timeout = ParseGoDuration(Text(path)).value_or(absl::ZeroDuration());
+  return timeout > absl::ZeroDuration() ? timeout : fallback;
+}
 
 std::optional<absl::Time> Object::WrittenAt(JsonPath field) const {
   for (const Json& entry : ArrayAt({"metadata", "managedFields"})) {

@@ -109,10 +109,14 @@ class Object {
   std::string Text(JsonPath path) const { return GetString(json_, path); }
   std::vector<std::string> Texts(JsonPath path) const;  // those of an array that are
   bool Flag(JsonPath path) const { return GetBool(json_, path); }
+  std::optional<bool> FlagIfSet(JsonPath path) const;
   int64_t Number(JsonPath path, int64_t fallback = 0) const {
     return GetInt(json_, path, fallback);
   }
   std::optional<absl::Time> TimeAt(JsonPath path) const;  // of RFC 3339
+  // Of a duration as Go writes it. Missing, "" and zero mean `fallback`: Go writes "0s" for one
+  // that was never set.
+  absl::Duration TimeoutAt(JsonPath path, absl::Duration fallback) const;
   // When a field was written, by metadata.managedFields, as fieldsV1 names it; nothing where that
   // was not recorded.
   std::optional<absl::Time> WrittenAt(JsonPath field) const;

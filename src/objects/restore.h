@@ -3,15 +3,23 @@
 #include <map>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "objects/keys.h"
 #include "objects/object.h"
 
 namespace csidelta::objects {
 
-// Velero's; velero::ParseRestore() reads its spec as a whole.
+inline constexpr absl::Duration kResourceTimeoutDefault = absl::Minutes(10);  // Velero's own
+
+// Velero's.
 class Restore : public ObjectOf<Restore> {
  public:
   static constexpr KindName kKind = {"velero.io", "v1", "restores", "Restore"};
+
+  // As Backup::Parse().
+  static absl::StatusOr<Restore> Parse(const Object& object);
 
   // Of one namespace of a Backup, into another one.
   static Restore OfNamespace(absl::string_view velero_namespace, absl::string_view name,
@@ -29,6 +37,16 @@ class Restore : public ObjectOf<Restore> {
     return GetStringMap(json(), {"spec", "namespaceMapping"});
   }
 
+  std::string backup_name() const { return Text({"spec", "backupName"}); }
+  // PVCs are restored without data.
+  bool is_without_data() const { return FlagIfSet({"spec", "restorePVs"}) == false; }
+  absl::Duration resource_timeout() const {
+    return TimeoutAt({"metadata", "annotations", kResourceTimeoutAnnotation},
+                     kResourceTimeoutDefault);
+  }
+  // Where what was in `namespace_in_backup` is restored.
+  std::string MapNamespace(absl::string_view namespace_in_backup) const;
+
   // New, InProgress, Completed, PartiallyFailed, ...; "" for a new one.
   std::string phase() const { return Text({"status", "phase"}); }
   // Velero is done with it, whatever became of it.
@@ -37,6 +55,8 @@ class Restore : public ObjectOf<Restore> {
     return now == "Completed" || now == "PartiallyFailed" || now == "Failed" ||
            now == "FailedValidation";
   }
+  // It makes objects, or will. From then on Velero waits for what plugins do with them.
+  bool RestoresItems() const;
   std::string failure_reason() const { return Text({"status", "failureReason"}); }
 };
 

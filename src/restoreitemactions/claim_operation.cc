@@ -16,9 +16,9 @@
 #include "objects/client.h"
 #include "objects/event.h"
 #include "objects/persistent_volume_claim.h"
+#include "objects/restore.h"
 #include "objects/volume_snapshot.h"
 #include "restoreitemactions/content_readiness.h"
-#include "velero/backup.h"
 
 namespace csidelta::restoreitemactions {
 namespace {
@@ -264,9 +264,9 @@ velero::OperationProgress CheckClaim(const CallContext& ctx, const csi::Environm
     progress.error = std::string(operation.status().message());
     return progress;
   }
-  const absl::StatusOr<velero::Restore> restore = velero::ParseRestore(restore_object);
+  const absl::StatusOr<objects::Restore> restore = objects::Restore::Parse(restore_object);
   return CheckClaim(ctx, env, *operation,
-                    restore.ok() ? restore->resource_timeout : velero::kResourceTimeoutDefault);
+                    restore.ok() ? restore->resource_timeout() : objects::kResourceTimeoutDefault);
 }
 
 }  // namespace csidelta::restoreitemactions

@@ -43,42 +43,43 @@ absl::StatusOr<objects::DataUploadResult> ReadUploadResult(const CallContext& ct
   ASSIGN_OR_RETURN(
       const std::vector<objects::ConfigMap> found,
       objects::List<objects::ConfigMap>(
-          ctx, env.api, claim.restore.namespace_name,
+          ctx, env.api, claim.restore.namespace_name(),
           {.label_selector = absl::StrCat(objects::kPvcNamespaceNameLabel, "=", of_claim, ",",
                                           objects::kRestoreUidLabel, "=",
-                                          velero::ValidLabelValue(claim.restore.uid), ",",
+                                          velero::ValidLabelValue(claim.restore.uid()), ",",
                                           objects::kResourceUsageLabel, "=", kResourceUsage)}));
   const std::string upload = claim.item_from_backup.Annotation(objects::kDataUploadNameAnnotation);
   if (found.empty()) {
     return absl::NotFoundError(absl::StrCat("claim ", ClaimName(claim), ": the archive of backup ",
-                                            claim.backup.name, " does not hold DataUpload ", upload,
+                                            claim.backup.name(), " does not hold DataUpload ",
+                                            upload,
                                             ", so where the data are is unknown; a restore of "
                                             "some resources has to name datauploads, too"));
   }
   if (found.size() > 1) {
     return absl::FailedPreconditionError(
-        absl::StrCat("claim ", ClaimName(claim), ": the archive of backup ", claim.backup.name,
+        absl::StrCat("claim ", ClaimName(claim), ": the archive of backup ", claim.backup.name(),
                      " holds several DataUploads for it, such as ", upload));
   }
-  return objects::DataUploadResult::Parse(found[0].Value(claim.restore.uid));
+  return objects::DataUploadResult::Parse(found[0].Value(claim.restore.uid()));
 }
 
 objects::DataDownload MakeDataDownload(const MovedClaim& claim,
                                        const csi::Transfer<objects::DataDownload>& transfer,
                                        const objects::DataUploadResult& result) {
-  const velero::Restore& restore = claim.restore;
+  const objects::Restore& restore = claim.restore;
   auto download = objects::DataDownload::Make(
-      restore.namespace_name, csi::TransferName(restore.name, transfer.operation_id));
+      restore.namespace_name(), csi::TransferName(restore.name(), transfer.operation_id));
   download.SetOwners({{.api_version = "velero.io/v1",
                        .kind = "Restore",
-                       .name = restore.name,
-                       .uid = restore.uid,
+                       .name = restore.name(),
+                       .uid = restore.uid(),
                        .is_controller = true}});
-  download.SetLabels({{objects::kRestoreNameLabel, velero::ValidLabelValue(restore.name)},
-                      {objects::kRestoreUidLabel, restore.uid},
+  download.SetLabels({{objects::kRestoreNameLabel, velero::ValidLabelValue(restore.name())},
+                      {objects::kRestoreUidLabel, restore.uid()},
                       {objects::kAsyncOperationIdLabel, transfer.operation_id}});
   download.SetTarget(claim.target_namespace, claim.item_from_backup.name(), "");
-  download.SetOperationTimeout(absl::FormatDuration(claim.backup.csi_snapshot_timeout));
+  download.SetOperationTimeout(absl::FormatDuration(claim.backup.csi_snapshot_timeout()));
   download.SetSource(result);
   return download;
 }
@@ -87,8 +88,8 @@ objects::DataDownload MakeDataDownload(const MovedClaim& claim,
 
 csi::Transfer<objects::DataDownload> DownloadOf(const MovedClaim& claim) {
   return {
-      .namespace_name = claim.restore.namespace_name,
-      .operation_id = csi::DownloadOperationId(claim.restore.uid, claim.item_from_backup.uid())};
+      .namespace_name = claim.restore.namespace_name(),
+      .operation_id = csi::DownloadOperationId(claim.restore.uid(), claim.item_from_backup.uid())};
 }
 
 bool IsAwaitedByVelero(const PersistentVolumeClaim& item,
@@ -105,14 +106,14 @@ absl::Status AskForData(const CallContext& ctx, const csi::Environment& env,
     return absl::FailedPreconditionError(absl::StrCat(
         "claim ", ClaimName(claim), ": DataUpload ",
         claim.item_from_backup.Annotation(objects::kDataUploadNameAnnotation), " of backup ",
-        claim.backup.name, " brought no data into the bucket: restore an older backup"));
+        claim.backup.name(), " brought no data into the bucket: restore an older backup"));
   }
   ASSIGN_OR_RETURN(const objects::DataDownload download,
                    transfer.Ensure(ctx, env.api, MakeDataDownload(claim, transfer, result)));
   item.SetSelectedLabel(objects::kDynamicPvRestoreLabel,
                         velero::ValidLabelValue(absl::StrCat(
                             claim.target_namespace, ".", claim.item_from_backup.name(), ".",
-                            Sha256Hex(claim.restore.uid).substr(0, kVolumeMarkDigits))));
+                            Sha256Hex(claim.restore.uid()).substr(0, kVolumeMarkDigits))));
   CSIDELTA_LOG(kInfo, "the data mover is asked for the claim's data",
                {"namespace", claim.target_namespace}, {"pvc", claim.item_from_backup.name()},
                {"data_download", download.name()});

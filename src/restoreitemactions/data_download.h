@@ -6,15 +6,16 @@
 #include "base/call_context.h"
 #include "csi/data_transfer.h"
 #include "csi/environment.h"
+#include "objects/backup.h"
 #include "objects/persistent_volume_claim.h"
-#include "velero/backup.h"
+#include "objects/restore.h"
 
 namespace csidelta::restoreitemactions {
 
 // A claim whose data a data mover holds.
 struct MovedClaim {
-  const velero::Restore& restore;
-  const velero::Backup& backup;
+  const objects::Restore& restore;
+  const objects::Backup& backup;
   const objects::PersistentVolumeClaim& item_from_backup;
   std::string target_namespace;
 };

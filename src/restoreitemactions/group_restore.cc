@@ -31,10 +31,10 @@ std::string HandleOfGroup(const VolumeSnapshot& snapshot_from_backup) {
   return snapshot_from_backup.Annotation(objects::kGroupSnapshotHandleAnnotation);
 }
 
-k8s::ObjectKey PlaceholderKey(absl::string_view version, const velero::Restore& restore,
+k8s::ObjectKey PlaceholderKey(absl::string_view version, const objects::Restore& restore,
                               const std::string& group_handle) {
   return VolumeGroupSnapshotContent::Key(version, "",
-                                         velero::RestoredSnapshotName(restore.uid, group_handle));
+                                         velero::RestoredSnapshotName(restore.uid(), group_handle));
 }
 
 // Whether the sidecar may have met it before anybody wrote its status.
@@ -99,7 +99,7 @@ velero::GroupRestore HowToRestoreGroups(const CallContext& ctx, const csi::Envir
 }
 
 absl::Status EnsurePlaceholder(const CallContext& ctx, const csi::Environment& env,
-                               const velero::Restore& restore,
+                               const objects::Restore& restore,
                                const VolumeSnapshot& snapshot_from_backup) {
   const std::string handle = HandleOfGroup(snapshot_from_backup);
   const std::string snapshot_handle =
@@ -128,8 +128,8 @@ absl::Status EnsurePlaceholder(const CallContext& ctx, const csi::Environment& e
         .snapshot_namespace = restore.MapNamespace(snapshot_from_backup.namespace_name()),
         .snapshot_name = key.name,
         .class_name = group_class == nullptr ? "" : group_class->name(),
-        .labels = {{objects::kBackupNameLabel, velero::ValidLabelValue(restore.backup_name)},
-                   {objects::kRestoreNameLabel, velero::ValidLabelValue(restore.name)}}};
+        .labels = {{objects::kBackupNameLabel, velero::ValidLabelValue(restore.backup_name())},
+                   {objects::kRestoreNameLabel, velero::ValidLabelValue(restore.name())}}};
     RETURN_IF_ERROR(csi::EnsureStaticContent(ctx, env.api, group));
   }
   if (!placeholder.has_value() || placeholder->handle() != handle) {
@@ -141,7 +141,7 @@ absl::Status EnsurePlaceholder(const CallContext& ctx, const csi::Environment& e
 }
 
 absl::Status RemovePlaceholder(const CallContext& ctx, const csi::Environment& env,
-                               const velero::Restore& restore,
+                               const objects::Restore& restore,
                                const VolumeSnapshot& snapshot_from_backup) {
   const std::string handle = HandleOfGroup(snapshot_from_backup);
   if (handle.empty()) {

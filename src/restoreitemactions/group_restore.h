@@ -6,8 +6,8 @@
 #include "absl/strings/string_view.h"
 #include "base/call_context.h"
 #include "csi/environment.h"
+#include "objects/restore.h"
 #include "objects/volume_snapshot.h"
-#include "velero/backup.h"
 #include "velero/plugin_config.h"
 
 // What the restore of volume groups and that of their members have in common.
@@ -40,13 +40,13 @@ velero::GroupRestore HowToRestoreGroups(const CallContext& ctx, const csi::Envir
 // deletes it. It stands for no VolumeGroupSnapshot, and takes nothing along when it goes. OK when
 // the cluster serves no group kinds, or the archive does not tell the group's handle.
 absl::Status EnsurePlaceholder(const CallContext& ctx, const csi::Environment& env,
-                               const velero::Restore& restore,
+                               const objects::Restore& restore,
                                const objects::VolumeSnapshot& snapshot_from_backup);
 
 // Removes that content, of Velero's or ours, where the group itself is restored: of two contents
 // for one group the snapshot controller takes any. OK when none exists.
 absl::Status RemovePlaceholder(const CallContext& ctx, const csi::Environment& env,
-                               const velero::Restore& restore,
+                               const objects::Restore& restore,
                                const objects::VolumeSnapshot& snapshot_from_backup);
 
 }  // namespace csidelta::restoreitemactions

@@ -7,8 +7,8 @@
 #include "csi/environment.h"
 #include "longhorn/kinds_guard.h"
 #include "longhorn/left_out_log.h"
+#include "objects/restore.h"
 #include "restoreitemactions/actions.h"
-#include "velero/backup.h"
 
 namespace csidelta::restoreitemactions {
 namespace {
@@ -27,8 +27,8 @@ class LonghornGuardAction : public velero::ActionOn<velero::RestoreItemAction> {
   absl::StatusOr<velero::RestoreItemResult> Execute(
       const CallContext& ctx, const objects::Object& item, const objects::Object& item_from_backup,
       const objects::Object& restore_object) override {
-    ASSIGN_OR_RETURN(const velero::Restore restore, velero::ParseRestore(restore_object));
-    ASSIGN_OR_RETURN(const auto config, settings_.Get(ctx, restore.uid));
+    ASSIGN_OR_RETURN(const objects::Restore restore, objects::Restore::Parse(restore_object));
+    ASSIGN_OR_RETURN(const auto config, settings_.Get(ctx, restore.uid()));
     const longhorn::GuardSettings guard{.namespace_name = config->longhorn_namespace,
                                         .is_on = config->longhorn_guard};
     const std::string namespace_in_backup = item_from_backup.namespace_name();
@@ -37,7 +37,7 @@ class LonghornGuardAction : public velero::ActionOn<velero::RestoreItemAction> {
     if (!left_out.has_value()) {
       return velero::RestoreItemResult{};
     }
-    log_.Note(restore.uid, left_out->resource,
+    log_.Note(restore.uid(), left_out->resource,
               absl::StrCat(namespace_in_backup, "/", item_from_backup.name()), left_out->reason);
     velero::RestoreItemResult result;
     result.skip_restore = true;

@@ -22,11 +22,11 @@
 #include "objects/keys.h"
 #include "objects/persistent_volume.h"
 #include "objects/persistent_volume_claim.h"
+#include "objects/restore.h"
 #include "objects/volume_snapshot.h"
 #include "restoreitemactions/actions.h"
 #include "restoreitemactions/claim_operation.h"
 #include "restoreitemactions/claim_rewrite.h"
-#include "velero/backup.h"
 #include "velero/labels.h"
 #include "velero/volume_decision.h"
 
@@ -70,12 +70,12 @@ absl::StatusOr<NativeSource> ReadSource(const PersistentVolumeClaim& pvc) {
 // Every writer of a PVC may name any snapshot in it; Longhorn's objects are written by it and by
 // administrators.
 bool IsTakenOf(const longhorn::Snapshot& snapshot, const PersistentVolumeClaim& pvc_in_backup,
-               const velero::Restore& restore) {
+               const objects::Restore& restore) {
   const auto labels = snapshot.engine_labels();
   const auto pvc = labels.find(objects::kLonghornEnginePvcLabel);
   return !snapshot.Label(objects::kLonghornMadeByLabel).empty() &&
          snapshot.Label(objects::kBackupNameLabel) ==
-             velero::ValidLabelValue(restore.backup_name) &&
+             velero::ValidLabelValue(restore.backup_name()) &&
          pvc != labels.end() &&
          pvc->second == absl::StrCat(pvc_in_backup.namespace_name(), "/", pvc_in_backup.name());
 }
@@ -110,7 +110,7 @@ class LonghornRestoreAction : public velero::ActionOn<velero::RestoreItemAction>
  private:
   // Makes `pvc` one that is filled from its native snapshot. Longhorn makes a volume of it only at
   // the size that the source has now.
-  absl::Status Fill(const CallContext& ctx, const velero::Restore& restore,
+  absl::Status Fill(const CallContext& ctx, const objects::Restore& restore,
                     const std::string& target, const PersistentVolumeClaim& item_from_backup,
                     PersistentVolumeClaim& pvc, velero::RestoreItemResult& result);
 
@@ -121,7 +121,7 @@ class LonghornRestoreAction : public velero::ActionOn<velero::RestoreItemAction>
   // there: what is gone must be noticed here.
   absl::Status RequireSnapshot(const CallContext& ctx, const NativeSource& source,
                                const PersistentVolumeClaim& item_from_backup,
-                               const velero::Restore& restore);
+                               const objects::Restore& restore);
 
   // Velero restores a PersistentVolume that is retained as it was, for the PVC that it had: they
   // would be bound to each other, whatever the PVC is to be filled from.
@@ -130,15 +130,15 @@ class LonghornRestoreAction : public velero::ActionOn<velero::RestoreItemAction>
 
   // The VolumeSnapshot `name` of the native snapshot, and its content, which is also called so.
   // Retain: whatever happens to them, the snapshot stays.
-  absl::Status MakeSource(const CallContext& ctx, const velero::Restore& restore,
+  absl::Status MakeSource(const CallContext& ctx, const objects::Restore& restore,
                           const std::string& target, const NativeSource& source,
                           const std::string& name);
 
   // Of a PVC that has its volume. Longhorn copies it from the native snapshot, which the content
   // leaves where it is. What fails is said: the PVC is restored all the same.
-  void RemoveSource(const CallContext& ctx, const velero::Restore& restore,
+  void RemoveSource(const CallContext& ctx, const objects::Restore& restore,
                     const ClaimOperation& operation);
-  absl::Status TryRemoveSource(const CallContext& ctx, const velero::Restore& restore,
+  absl::Status TryRemoveSource(const CallContext& ctx, const objects::Restore& restore,
                                const ClaimOperation& operation);
 
   // Or takes the one that an interrupted call of this restore made: the name is derived from its
@@ -152,7 +152,7 @@ class LonghornRestoreAction : public velero::ActionOn<velero::RestoreItemAction>
 absl::StatusOr<velero::RestoreItemResult> LonghornRestoreAction::Execute(
     const CallContext& ctx, const objects::Object& item, const objects::Object& item_from_backup,
     const objects::Object& restore_object) {
-  ASSIGN_OR_RETURN(const velero::Restore restore, velero::ParseRestore(restore_object));
+  ASSIGN_OR_RETURN(const objects::Restore restore, objects::Restore::Parse(restore_object));
   ASSIGN_OR_RETURN(PersistentVolumeClaim pvc, PersistentVolumeClaim::From(item));
   ASSIGN_OR_RETURN(const PersistentVolumeClaim archived,
                    PersistentVolumeClaim::From(item_from_backup));
@@ -161,8 +161,8 @@ absl::StatusOr<velero::RestoreItemResult> LonghornRestoreAction::Execute(
   StripBackupMarks(pvc);
   StripNativeMarks(pvc);
   const bool is_of_backup =
-      archived.Label(objects::kBackupNameLabel) == velero::ValidLabelValue(restore.backup_name);
-  if (is_of_backup && restore.restore_pvs == false) {
+      archived.Label(objects::kBackupNameLabel) == velero::ValidLabelValue(restore.backup_name());
+  if (is_of_backup && restore.is_without_data()) {
     ClearVolume(pvc);
   } else if (is_of_backup) {
     ASSIGN_OR_RETURN(const bool exists, ClaimExists(ctx, env_, target, archived.name()));
@@ -182,14 +182,14 @@ absl::StatusOr<velero::RestoreItemResult> LonghornRestoreAction::Execute(
 absl::StatusOr<velero::OperationProgress> LonghornRestoreAction::Progress(
     const CallContext& ctx, absl::string_view operation_id, const objects::Object& restore_object) {
   velero::OperationProgress progress = CheckClaim(ctx, env_, operation_id, restore_object);
-  const absl::StatusOr<velero::Restore> restore = velero::ParseRestore(restore_object);
+  const absl::StatusOr<objects::Restore> restore = objects::Restore::Parse(restore_object);
   if (restore.ok() && progress.description == kClaimIsBound) {
     RemoveSource(ctx, *restore, *DecodeOperation(operation_id));
   }
   return progress;
 }
 
-absl::Status LonghornRestoreAction::Fill(const CallContext& ctx, const velero::Restore& restore,
+absl::Status LonghornRestoreAction::Fill(const CallContext& ctx, const objects::Restore& restore,
                                          const std::string& target,
                                          const PersistentVolumeClaim& item_from_backup,
                                          PersistentVolumeClaim& pvc,
@@ -199,7 +199,7 @@ absl::Status LonghornRestoreAction::Fill(const CallContext& ctx, const velero::R
   RETURN_IF_ERROR(RequireSnapshot(ctx, source, item_from_backup, restore));
   RETURN_IF_ERROR(RequireClass(ctx, env_, target, pvc, velero::kLonghornDriver));
   RETURN_IF_ERROR(RequireVolumeIsNotReserved(ctx, target, item_from_backup));
-  const std::string name = velero::RestoredSnapshotName(restore.uid, source.snapshot_name);
+  const std::string name = velero::RestoredSnapshotName(restore.uid(), source.snapshot_name);
   RETURN_IF_ERROR(MakeSource(ctx, restore, target, source, name));
   StripBinding(pvc);
   pvc.SetSourceSnapshot(name);
@@ -231,7 +231,7 @@ absl::StatusOr<int64_t> LonghornRestoreAction::RequireVolume(const CallContext& 
 absl::Status LonghornRestoreAction::RequireSnapshot(const CallContext& ctx,
                                                     const NativeSource& source,
                                                     const PersistentVolumeClaim& item_from_backup,
-                                                    const velero::Restore& restore) {
+                                                    const objects::Restore& restore) {
   const k8s::ObjectKey key = longhorn::Snapshot::Key(source.namespace_name, source.snapshot_name);
   ASSIGN_OR_RETURN(const std::optional<longhorn::Snapshot> snapshot,
                    objects::Find<longhorn::Snapshot>(ctx, env_.api, key));
@@ -282,12 +282,12 @@ absl::Status LonghornRestoreAction::RequireVolumeIsNotReserved(
 }
 
 absl::Status LonghornRestoreAction::MakeSource(const CallContext& ctx,
-                                               const velero::Restore& restore,
+                                               const objects::Restore& restore,
                                                const std::string& target,
                                                const NativeSource& source,
                                                const std::string& name) {
   const std::map<std::string, std::string> labels = {
-      {objects::kRestoreNameLabel, velero::ValidLabelValue(restore.name)}};
+      {objects::kRestoreNameLabel, velero::ValidLabelValue(restore.name())}};
   const objects::VolumeSnapshotContent content =
       csi::MakeStaticContent({.name = name,
                               .driver = velero::kLonghornDriver,
@@ -312,7 +312,7 @@ absl::Status LonghornRestoreAction::MakeSource(const CallContext& ctx,
   return made;
 }
 
-void LonghornRestoreAction::RemoveSource(const CallContext& ctx, const velero::Restore& restore,
+void LonghornRestoreAction::RemoveSource(const CallContext& ctx, const objects::Restore& restore,
                                          const ClaimOperation& operation) {
   const absl::Status removed =
       TryRemoveSource(ctx.WithTimeout(velero::kProgressTimeMax), restore, operation);
@@ -324,7 +324,7 @@ void LonghornRestoreAction::RemoveSource(const CallContext& ctx, const velero::R
 }
 
 absl::Status LonghornRestoreAction::TryRemoveSource(const CallContext& ctx,
-                                                    const velero::Restore& restore,
+                                                    const objects::Restore& restore,
                                                     const ClaimOperation& operation) {
   ASSIGN_OR_RETURN(const auto snapshot, objects::Find<objects::VolumeSnapshot>(
                                             ctx, env_.api,
@@ -332,7 +332,7 @@ absl::Status LonghornRestoreAction::TryRemoveSource(const CallContext& ctx,
                                                                          operation.snapshot_name)));
   const bool is_made_here =
       snapshot.has_value() &&
-      snapshot->Label(objects::kRestoreNameLabel) == velero::ValidLabelValue(restore.name) &&
+      snapshot->Label(objects::kRestoreNameLabel) == velero::ValidLabelValue(restore.name()) &&
       snapshot->source_content() == operation.snapshot_name;
   if (!is_made_here) {
     return absl::OkStatus();

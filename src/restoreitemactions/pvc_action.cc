@@ -17,13 +17,13 @@
 #include "objects/event.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume_claim.h"
+#include "objects/restore.h"
 #include "objects/volume_snapshot.h"
 #include "restoreitemactions/actions.h"
 #include "restoreitemactions/claim_operation.h"
 #include "restoreitemactions/claim_rewrite.h"
 #include "restoreitemactions/content_readiness.h"
 #include "restoreitemactions/data_download.h"
-#include "velero/backup.h"
 #include "velero/labels.h"
 
 namespace csidelta::restoreitemactions {
@@ -39,7 +39,7 @@ constexpr char kSnapshotGoneReason[] = "SnapshotIsGone";
 
 // One claim on its way into the cluster.
 struct ClaimRestore {
-  velero::Restore restore;
+  objects::Restore restore;
   std::string original_namespace;
   std::string target_namespace;
   std::string claim_name;
@@ -65,7 +65,7 @@ std::string UploadInBackup(const PersistentVolumeClaim& item_from_backup,
                            const ClaimRestore& claim) {
   const std::string label = item_from_backup.Label(objects::kBackupNameLabel);
   const bool counts = !claim.original_snapshot.empty() ||
-                      label == velero::ValidLabelValue(claim.restore.backup_name);
+                      label == velero::ValidLabelValue(claim.restore.backup_name());
   return counts ? item_from_backup.Annotation(objects::kDataUploadNameAnnotation) : "";
 }
 
@@ -85,7 +85,7 @@ std::string SourceSetByVelero(const PersistentVolumeClaim& item, const ClaimRest
   }
   const std::string& name = source->name;
   const std::string restored =
-      velero::RestoredSnapshotName(claim.restore.uid, claim.original_snapshot);
+      velero::RestoredSnapshotName(claim.restore.uid(), claim.original_snapshot);
   return name == restored || name == claim.original_snapshot ? name : "";
 }
 
@@ -140,7 +140,7 @@ class PvcAction : public velero::ActionOn<velero::RestoreItemAction> {
 
   // Without an answer in time the claim is made. The host would make an error of it.
   absl::StatusOr<bool> WaitedLongEnough(const CallContext& ctx, const VolumeSnapshot& snapshot);
-  absl::StatusOr<velero::Backup> ReadBackup(const CallContext& ctx, const ClaimRestore& claim);
+  absl::StatusOr<objects::Backup> ReadBackup(const CallContext& ctx, const ClaimRestore& claim);
   absl::StatusOr<bool> FillFromBackup(const CallContext& ctx, const ClaimRestore& claim,
                                       const PersistentVolumeClaim& item_from_backup,
                                       PersistentVolumeClaim& item,
@@ -168,20 +168,20 @@ absl::StatusOr<velero::RestoreItemResult> PvcAction::Execute(
     const CallContext& ctx, const objects::Object& item, const objects::Object& item_from_backup,
     const objects::Object& restore_object) {
   ClaimRestore claim;
-  ASSIGN_OR_RETURN(claim.restore, velero::ParseRestore(restore_object));
+  ASSIGN_OR_RETURN(claim.restore, objects::Restore::Parse(restore_object));
   ASSIGN_OR_RETURN(PersistentVolumeClaim changed_item, PersistentVolumeClaim::From(item));
   ASSIGN_OR_RETURN(const PersistentVolumeClaim archived,
                    PersistentVolumeClaim::From(item_from_backup));
   claim.original_namespace = archived.namespace_name();
   claim.target_namespace = claim.restore.MapNamespace(claim.original_namespace);
   claim.claim_name = archived.name();
-  claim.original_snapshot = SnapshotInBackup(archived, claim.restore.backup_name);
+  claim.original_snapshot = SnapshotInBackup(archived, claim.restore.backup_name());
   claim.data_upload = UploadInBackup(archived, claim);
   claim.provisioner = ProvisionerOf(archived);
 
   bool changed = StripBackupMarks(changed_item);
   velero::RestoreItemResult result;
-  const bool without_data = claim.restore.restore_pvs.has_value() && !*claim.restore.restore_pvs;
+  const bool without_data = claim.restore.is_without_data();
   if (without_data || !claim.original_snapshot.empty() || !claim.data_upload.empty()) {
     ASSIGN_OR_RETURN(const bool exists,
                      ClaimExists(ctx, env_, claim.target_namespace, claim.claim_name));
@@ -219,7 +219,7 @@ absl::Status PvcAction::Cancel(const CallContext& ctx, absl::string_view operati
 absl::StatusOr<bool> PvcAction::AreAdditionalItemsReady(
     const CallContext& ctx, const std::vector<velero::ResourceIdentifier>& items,
     const objects::Object& restore_object) {
-  ASSIGN_OR_RETURN(const velero::Restore restore, velero::ParseRestore(restore_object));
+  ASSIGN_OR_RETURN(const objects::Restore restore, objects::Restore::Parse(restore_object));
   for (const velero::ResourceIdentifier& item : items) {
     if (item.resource != VolumeSnapshot::Type().plural) {
       continue;
@@ -227,7 +227,7 @@ absl::StatusOr<bool> PvcAction::AreAdditionalItemsReady(
     const absl::StatusOr<VolumeSnapshot> snapshot = objects::Get<VolumeSnapshot>(
         ctx, env_.api,
         VolumeSnapshot::Key(restore.MapNamespace(item.namespace_name),
-                            velero::RestoredSnapshotName(restore.uid, item.name)));
+                            velero::RestoredSnapshotName(restore.uid(), item.name)));
     // The operation of the claim finds out why: waiting here would fail the item.
     if (!snapshot.ok()) {
       continue;
@@ -260,14 +260,14 @@ absl::StatusOr<bool> PvcAction::WaitedLongEnough(const CallContext& ctx,
   return made.has_value() && env_.clock.Now() >= *made + config.restore_content_wait;
 }
 
-absl::StatusOr<velero::Backup> PvcAction::ReadBackup(const CallContext& ctx,
-                                                     const ClaimRestore& claim) {
+absl::StatusOr<objects::Backup> PvcAction::ReadBackup(const CallContext& ctx,
+                                                      const ClaimRestore& claim) {
   ASSIGN_OR_RETURN(const objects::Object object,
                    objects::Get<objects::Object>(ctx, env_.api,
                                                  {.type = objects::Backup::Type(),
-                                                  .namespace_name = claim.restore.namespace_name,
-                                                  .name = claim.restore.backup_name}));
-  return velero::ParseBackup(object);
+                                                  .namespace_name = claim.restore.namespace_name(),
+                                                  .name = claim.restore.backup_name()}));
+  return objects::Backup::Parse(object);
 }
 
 absl::StatusOr<bool> PvcAction::FillFromBackup(const CallContext& ctx, const ClaimRestore& claim,
@@ -277,9 +277,9 @@ absl::StatusOr<bool> PvcAction::FillFromBackup(const CallContext& ctx, const Cla
   if (claim.data_upload.empty()) {
     return FillFromSnapshot(ctx, claim, item, result);
   }
-  ASSIGN_OR_RETURN(const velero::Backup backup, ReadBackup(ctx, claim));
+  ASSIGN_OR_RETURN(const objects::Backup backup, ReadBackup(ctx, claim));
   // Only where data were moved is the annotation certain to be this backup's.
-  if (!backup.snapshot_move_data && !claim.original_snapshot.empty()) {
+  if (!backup.snapshot_move_data() && !claim.original_snapshot.empty()) {
     return FillFromSnapshot(ctx, claim, item, result);
   }
   return FillByMover(ctx, claim,
@@ -313,7 +313,7 @@ absl::StatusOr<bool> PvcAction::FillFromSnapshot(const CallContext& ctx, const C
   const bool by_velero = !source.empty();
   bool changed = StripBinding(item);
   if (!by_velero) {
-    source = velero::RestoredSnapshotName(claim.restore.uid, claim.original_snapshot);
+    source = velero::RestoredSnapshotName(claim.restore.uid(), claim.original_snapshot);
     item.SetSourceSnapshot(source);
     result.additional_items.push_back({.group = VolumeSnapshot::Type().group,
                                        .resource = VolumeSnapshot::Type().plural,

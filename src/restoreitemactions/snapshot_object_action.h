@@ -7,7 +7,7 @@
 #include "csi/group_lifecycle.h"
 #include "objects/keys.h"
 #include "objects/object.h"
-#include "velero/backup.h"
+#include "objects/restore.h"
 #include "velero/item_action.h"
 
 namespace csidelta::restoreitemactions {
@@ -23,11 +23,11 @@ class SnapshotObjectAction : public velero::ActionOn<velero::RestoreItemAction> 
                                                     const objects::Object& item,
                                                     const objects::Object& item_from_backup,
                                                     const objects::Object& restore_object) final {
-    ASSIGN_OR_RETURN(const velero::Restore restore, velero::ParseRestore(restore_object));
-    if (restore.restore_pvs.has_value() && !*restore.restore_pvs) {
+    ASSIGN_OR_RETURN(const objects::Restore restore, objects::Restore::Parse(restore_object));
+    if (restore.is_without_data()) {
       return Skip();
     }
-    if (csi::IsOfAnotherBackup(item_from_backup, restore.backup_name)) {
+    if (csi::IsOfAnotherBackup(item_from_backup, restore.backup_name())) {
       CSIDELTA_LOG(kInfo, "left out what another backup had left when this one was taken",
                    {"kind", item_from_backup.kind()},
                    {"namespace", item_from_backup.namespace_name()},
@@ -49,7 +49,7 @@ class SnapshotObjectAction : public velero::ActionOn<velero::RestoreItemAction> 
 
  private:
   virtual absl::StatusOr<velero::RestoreItemResult> RestoreObject(const CallContext& ctx,
-                                                                  const velero::Restore& restore,
+                                                                  const objects::Restore& restore,
                                                                   const Kind& item,
                                                                   const Kind& item_from_backup) = 0;
 };

@@ -10,11 +10,11 @@
 #include "csi/static_content.h"
 #include "objects/client.h"
 #include "objects/keys.h"
+#include "objects/restore.h"
 #include "objects/volume_group_snapshot.h"
 #include "restoreitemactions/actions.h"
 #include "restoreitemactions/group_restore.h"
 #include "restoreitemactions/snapshot_object_action.h"
-#include "velero/backup.h"
 #include "velero/labels.h"
 
 namespace csidelta::restoreitemactions {
@@ -57,7 +57,7 @@ class VolumeGroupSnapshotAction : public SnapshotObjectAction<VolumeGroupSnapsho
 
  private:
   absl::StatusOr<velero::RestoreItemResult> RestoreObject(
-      const CallContext& ctx, const velero::Restore& restore, const VolumeGroupSnapshot& item,
+      const CallContext& ctx, const objects::Restore& restore, const VolumeGroupSnapshot& item,
       const VolumeGroupSnapshot& item_from_backup) override {
     const bool own = !item_from_backup.Label(objects::kCsiDeltaLabel).empty();
     if (own && HowToRestoreGroups(ctx, env_) == velero::GroupRestore::kMembers) {
@@ -74,8 +74,8 @@ class VolumeGroupSnapshotAction : public SnapshotObjectAction<VolumeGroupSnapsho
                    {"volume_group_snapshot", item_from_backup.name()});
       return Skip();
     }
-    const std::string content_name =
-        RestoredGroupName(restore.uid, item_from_backup.namespace_name(), item_from_backup.name());
+    const std::string content_name = RestoredGroupName(
+        restore.uid(), item_from_backup.namespace_name(), item_from_backup.name());
     velero::RestoreItemResult result;
     result.item = Rewrite(item, *kinds, item_from_backup, content_name, own);
     const std::string class_in_backup = item_from_backup.class_name();
@@ -125,7 +125,7 @@ class VolumeGroupSnapshotContentAction : public SnapshotObjectAction<VolumeGroup
 
  private:
   absl::StatusOr<velero::RestoreItemResult> RestoreObject(
-      const CallContext& ctx, const velero::Restore& restore,
+      const CallContext& ctx, const objects::Restore& restore,
       const VolumeGroupSnapshotContent& /*item*/,
       const VolumeGroupSnapshotContent& item_from_backup) override {
     const bool own = !item_from_backup.Label(objects::kGroupNameLabel).empty();
@@ -153,13 +153,13 @@ class VolumeGroupSnapshotContentAction : public SnapshotObjectAction<VolumeGroup
     return Skip();
   }
 
-  static csi::StaticContent Describe(const velero::Restore& restore, const GroupKinds& kinds,
+  static csi::StaticContent Describe(const objects::Restore& restore, const GroupKinds& kinds,
                                      const VolumeGroupSnapshotContent& archived, bool own) {
     const std::string space = archived.snapshot_namespace();
     const std::string name = archived.snapshot_name();
     csi::StaticContent group;
     group.version = kinds.version;
-    group.name = RestoredGroupName(restore.uid, space, name);
+    group.name = RestoredGroupName(restore.uid(), space, name);
     group.driver = archived.driver();
     group.handle = archived.archived_handle();
     for (const objects::GroupMember& member : archived.archived_members()) {
@@ -170,8 +170,8 @@ class VolumeGroupSnapshotContentAction : public SnapshotObjectAction<VolumeGroup
     const VolumeGroupSnapshotClass* const group_class =
         csi::GroupClassOf(kinds.classes, group.driver, archived.class_name());
     group.class_name = group_class == nullptr ? "" : group_class->name();
-    group.labels = {{objects::kBackupNameLabel, velero::ValidLabelValue(restore.backup_name)},
-                    {objects::kRestoreUidLabel, restore.uid}};
+    group.labels = {{objects::kBackupNameLabel, velero::ValidLabelValue(restore.backup_name())},
+                    {objects::kRestoreUidLabel, restore.uid()}};
     group.annotations = archived.DeletionSecret(group_class);
     return group;
   }
@@ -209,7 +209,7 @@ class VolumeGroupSnapshotClassAction : public SnapshotObjectAction<VolumeGroupSn
 
  private:
   absl::StatusOr<velero::RestoreItemResult> RestoreObject(
-      const CallContext& ctx, const velero::Restore& /*restore*/,
+      const CallContext& ctx, const objects::Restore& /*restore*/,
       const VolumeGroupSnapshotClass& item,
       const VolumeGroupSnapshotClass& item_from_backup) override {
     ASSIGN_OR_RETURN(const std::optional<GroupKinds> kinds, FindKinds(ctx, env_, item_from_backup));

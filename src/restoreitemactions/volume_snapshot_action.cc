@@ -9,12 +9,12 @@
 #include "csi/static_content.h"
 #include "objects/client.h"
 #include "objects/keys.h"
+#include "objects/restore.h"
 #include "objects/volume_group_snapshot.h"
 #include "objects/volume_snapshot.h"
 #include "restoreitemactions/actions.h"
 #include "restoreitemactions/group_restore.h"
 #include "restoreitemactions/snapshot_object_action.h"
-#include "velero/backup.h"
 #include "velero/labels.h"
 
 namespace csidelta::restoreitemactions {
@@ -45,7 +45,7 @@ class VolumeSnapshotAction : public SnapshotObjectAction<VolumeSnapshot> {
 
  private:
   absl::StatusOr<velero::RestoreItemResult> RestoreObject(
-      const CallContext& ctx, const velero::Restore& restore, const VolumeSnapshot& item,
+      const CallContext& ctx, const objects::Restore& restore, const VolumeSnapshot& item,
       const VolumeSnapshot& item_from_backup) override {
     if (WasNeverCut(item_from_backup)) {
       CSIDELTA_LOG(kWarn, "left out a volume snapshot that was not cut when it was backed up",
@@ -60,7 +60,7 @@ class VolumeSnapshotAction : public SnapshotObjectAction<VolumeSnapshot> {
       PrepareGroup(ctx, restore, item_from_backup, result);
     }
     if (!IsBoundByVelero(item, item_from_backup)) {
-      Rewrite(velero::RestoredSnapshotName(restore.uid, item_from_backup.name()), changed_item);
+      Rewrite(velero::RestoredSnapshotName(restore.uid(), item_from_backup.name()), changed_item);
       result.additional_items.push_back({.group = VolumeSnapshotContent::kKind.group,
                                          .resource = VolumeSnapshotContent::kKind.plural,
                                          .namespace_name = "",
@@ -79,7 +79,7 @@ class VolumeSnapshotAction : public SnapshotObjectAction<VolumeSnapshot> {
 
   // What a member needs before its content: its group, where that is restored, else what stands in
   // for it. A failure does not make it right to restore nothing: most drivers can do without.
-  void PrepareGroup(const CallContext& ctx, const velero::Restore& restore,
+  void PrepareGroup(const CallContext& ctx, const objects::Restore& restore,
                     const VolumeSnapshot& from_backup, velero::RestoreItemResult& result) {
     absl::Status prepared;
     const std::string group = ManagedGroup(from_backup);
@@ -109,7 +109,7 @@ class VolumeSnapshotAction : public SnapshotObjectAction<VolumeSnapshot> {
   // Archives of older Velero hold a content that nothing can bind to any more, and a filter of the
   // restore can leave the content out. The VolumeSnapshot's own annotations are enough to make one.
   // Returns whether it did.
-  absl::StatusOr<bool> EnsureContent(const CallContext& ctx, const velero::Restore& restore,
+  absl::StatusOr<bool> EnsureContent(const CallContext& ctx, const objects::Restore& restore,
                                      const VolumeSnapshot& from_backup,
                                      const VolumeSnapshot& item) {
     const std::string name = item.source_content();
@@ -131,8 +131,8 @@ class VolumeSnapshotAction : public SnapshotObjectAction<VolumeSnapshot> {
     content.snapshot_name = item.name();
     content.class_name = csi::ClassOfDriver(classes, content.driver, from_backup.class_name());
     content.labels = {
-        {objects::kBackupNameLabel, velero::ValidLabelValue(restore.backup_name)},
-        {objects::kRestoreNameLabel, velero::ValidLabelValue(restore.name)},
+        {objects::kBackupNameLabel, velero::ValidLabelValue(restore.backup_name())},
+        {objects::kRestoreNameLabel, velero::ValidLabelValue(restore.name())},
     };
     content.annotations = csi::DeletionSecretAnnotations(from_backup);
     RETURN_IF_ERROR(Annotate(csi::EnsureStaticContent(ctx, env_.api, content),
@@ -150,7 +150,7 @@ class VolumeSnapshotClassAction : public SnapshotObjectAction<objects::VolumeSna
 
  private:
   absl::StatusOr<velero::RestoreItemResult> RestoreObject(
-      const CallContext& /*ctx*/, const velero::Restore& /*restore*/,
+      const CallContext& /*ctx*/, const objects::Restore& /*restore*/,
       const objects::VolumeSnapshotClass& item,
       const objects::VolumeSnapshotClass& item_from_backup) override {
     velero::RestoreItemResult result;

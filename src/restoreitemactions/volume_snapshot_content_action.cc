@@ -9,10 +9,10 @@
 #include "csi/static_content.h"
 #include "objects/client.h"
 #include "objects/keys.h"
+#include "objects/restore.h"
 #include "objects/volume_snapshot.h"
 #include "restoreitemactions/actions.h"
 #include "restoreitemactions/snapshot_object_action.h"
-#include "velero/backup.h"
 #include "velero/labels.h"
 
 namespace csidelta::restoreitemactions {
@@ -40,7 +40,7 @@ class VolumeSnapshotContentAction : public SnapshotObjectAction<VolumeSnapshotCo
 
  private:
   absl::StatusOr<velero::RestoreItemResult> RestoreObject(
-      const CallContext& ctx, const velero::Restore& restore, const VolumeSnapshotContent& item,
+      const CallContext& ctx, const objects::Restore& restore, const VolumeSnapshotContent& item,
       const VolumeSnapshotContent& item_from_backup) override {
     if (IsParked(item_from_backup)) {
       return Skip();
@@ -71,7 +71,7 @@ class VolumeSnapshotContentAction : public SnapshotObjectAction<VolumeSnapshotCo
   // Velero <= 1.15 copies the contents of backups that it reads from the object store into the
   // cluster, and, looking for an existing object by the archived name, takes such a copy for the
   // one to restore. Where there is one, the content is created here. Returns whether it was.
-  absl::StatusOr<bool> CreateBesideNamesake(const CallContext& ctx, const velero::Restore& restore,
+  absl::StatusOr<bool> CreateBesideNamesake(const CallContext& ctx, const objects::Restore& restore,
                                             const std::string& archived_name,
                                             VolumeSnapshotContent content) {
     ASSIGN_OR_RETURN(const std::optional<VolumeSnapshotContent> namesake,
@@ -81,8 +81,8 @@ class VolumeSnapshotContentAction : public SnapshotObjectAction<VolumeSnapshotCo
       return false;
     }
     content.RemoveManagedFields();
-    content.SetLabel(objects::kBackupNameLabel, velero::ValidLabelValue(restore.backup_name));
-    content.SetLabel(objects::kRestoreNameLabel, velero::ValidLabelValue(restore.name));
+    content.SetLabel(objects::kBackupNameLabel, velero::ValidLabelValue(restore.backup_name()));
+    content.SetLabel(objects::kRestoreNameLabel, velero::ValidLabelValue(restore.name()));
     const absl::Status created = objects::Create(ctx, env_.api, content).status();
     if (!created.ok() && !absl::IsAlreadyExists(created)) {
       return created;
@@ -90,11 +90,11 @@ class VolumeSnapshotContentAction : public SnapshotObjectAction<VolumeSnapshotCo
     return true;
   }
 
-  absl::StatusOr<bool> Converge(const CallContext& ctx, const velero::Restore& restore,
+  absl::StatusOr<bool> Converge(const CallContext& ctx, const objects::Restore& restore,
                                 const VolumeSnapshotContent& from_backup,
                                 VolumeSnapshotContent& item) {
     const std::string new_name =
-        velero::RestoredSnapshotName(restore.uid, from_backup.snapshot_name());
+        velero::RestoredSnapshotName(restore.uid(), from_backup.snapshot_name());
     const bool by_velero = item.name() == new_name;
     bool changed = csi::StripMarks(item);
     if (!by_velero) {

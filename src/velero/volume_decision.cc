@@ -54,7 +54,7 @@ std::optional<VolumeDecision> FindEarlierSnapshot(const DecisionInput& input) {
   const std::string snapshot = input.pvc.Label(objects::kVolumeSnapshotNameLabel);
   const std::string backup = input.pvc.Label(objects::kBackupNameLabel);
   if (input.ignore_claim_labels || snapshot.empty() ||
-      (backup != input.backup.name && backup != ValidLabelValue(input.backup.name))) {
+      (backup != input.backup.name() && backup != ValidLabelValue(input.backup.name()))) {
     return std::nullopt;
   }
   return VolumeDecision{.kind = VolumeDecision::Kind::kAlreadyDone,
@@ -103,12 +103,12 @@ VolumeDecision Move(VolumeDecision decision, absl::string_view asked_by) {
 // `decision`, to snapshot a volume that no policy gives to us, as the backup's data movement
 // changes it.
 VolumeDecision HeedDataMovement(const DecisionInput& input, VolumeDecision decision) {
-  if (!input.backup.snapshot_move_data) {
+  if (!input.backup.snapshot_move_data()) {
     return decision;
   }
-  const std::string& mover = input.backup.data_mover;
+  const std::string mover = input.backup.data_mover();
   if (mover == kDataMoverName) {
-    return Move(std::move(decision), absl::StrCat("Backup ", input.backup.name));
+    return Move(std::move(decision), absl::StrCat("Backup ", input.backup.name()));
   }
   return LeaveAloneAndWarn(
       absl::StrCat("data movement by \"", mover.empty() ? "velero" : mover,
@@ -163,10 +163,10 @@ absl::StatusOr<VolumeDecision> DecideCustom(const DecisionInput& input, const Po
     return TakeInLonghorn(input.pvc, match, std::move(decision));
   }
   const bool move =
-      wish == Wish::kMove || (wish == Wish::kAsBackupSays && input.backup.snapshot_move_data);
+      wish == Wish::kMove || (wish == Wish::kAsBackupSays && input.backup.snapshot_move_data());
   if (decision.kind == VolumeDecision::Kind::kSnapshot && move) {
     return Move(std::move(decision),
-                wish == Wish::kMove ? match.rule : absl::StrCat("Backup ", input.backup.name));
+                wish == Wish::kMove ? match.rule : absl::StrCat("Backup ", input.backup.name()));
   }
   return decision;
 }
@@ -252,10 +252,10 @@ bool NamesVolume(const std::map<std::string, std::string>& annotations, const ch
 
 }  // namespace
 
-bool FsBackupTakesClaim(const Backup& backup, const objects::Pod& pod,
+bool FsBackupTakesClaim(const objects::Backup& backup, const objects::Pod& pod,
                         absl::string_view claim_name) {
   const std::map<std::string, std::string> annotations = pod.annotations();
-  const bool opt_out = backup.default_volumes_to_fs_backup.value_or(false);
+  const bool opt_out = backup.defaults_to_fs_backup();
   const std::vector<PodVolume> volumes = pod.pvc_volumes();
   return std::any_of(volumes.begin(), volumes.end(), [&](const PodVolume& volume) {
     if (volume.pvc != claim_name) {
@@ -271,14 +271,14 @@ absl::StatusOr<VolumeDecision> DecideVolume(const DecisionInput& input,
   if (!input.enable_csi) {
     return DecideWithoutCsi(input, queries);
   }
-  if (input.backup.Finalizing()) {
+  if (input.backup.is_finalizing()) {
     return LeaveAlone("the backup is being finalized");
   }
   if (std::optional<VolumeDecision> done = FindEarlierSnapshot(input); done.has_value()) {
     return *std::move(done);
   }
   ASSIGN_OR_RETURN(const std::shared_ptr<const VolumePolicies> policies, queries.policies());
-  const bool snapshots_off = input.backup.snapshot_volumes == false;
+  const bool snapshots_off = input.backup.snapshot_volumes() == false;
   if (snapshots_off && policies->size() == 0) {
     return LeaveAlone(kSnapshotsOff);
   }

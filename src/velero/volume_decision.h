@@ -8,10 +8,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "objects/backup.h"
 #include "objects/persistent_volume.h"
 #include "objects/persistent_volume_claim.h"
 #include "objects/workload.h"
-#include "velero/backup.h"
 #include "velero/volume_policy.h"
 
 namespace csidelta::velero {
@@ -61,7 +61,7 @@ struct VolumeDecision {
 };
 
 struct DecisionInput {
-  const Backup& backup;
+  const objects::Backup& backup;
   const objects::PersistentVolumeClaim& pvc;  // as the host passes it, after earlier actions
   bool enable_csi = false;
   // The claim's labels may be older than this backup, when a restored claim kept them. A caller
@@ -81,7 +81,7 @@ absl::StatusOr<VolumeDecision> DecideVolume(const DecisionInput& input,
 
 // Whether Velero's file-system backup takes this claim's volume in `pod` without any policy: by
 // the pod's annotations, opt-in or opt-out as the backup says. Pure.
-bool FsBackupTakesClaim(const Backup& backup, const objects::Pod& pod,
+bool FsBackupTakesClaim(const objects::Backup& backup, const objects::Pod& pod,
                         absl::string_view claim_name);
 
 }  // namespace csidelta::velero

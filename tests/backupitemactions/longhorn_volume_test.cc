@@ -21,6 +21,7 @@
 #include "tests/support/kind_names.h"
 #include "tests/support/native_bed.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/typed.h"
 
 // On the stand-in of Longhorn; no Longhorn was here.
 namespace csidelta::backupitemactions::longhorn_volume_test {
@@ -691,10 +692,8 @@ NativeAction ActionOf(const std::string& phase, const std::string& backup_uid, b
   }
   csi::Backups backups;
   if (!phase.empty()) {
-    velero::Backup& backup = backups["b"];
-    backup.name = "b";
-    backup.uid = backup_uid;
-    backup.phase = phase == "new" ? "" : phase;
+    backups["b"] = support::As<objects::Backup>(
+        support::MakeBackupObject("b", phase == "new" ? "" : phase, backup_uid));
   }
   return NativeActionOf(longhorn::Snapshot::Of(object).value(), record, backups,
                         absl::FromUnixSeconds(1'700'000'000), absl::Hours(24));

@@ -5,9 +5,11 @@
 #include "base/call_context.h"
 #include "base/random.h"
 #include "csi/environment.h"
+#include "objects/backup.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
-#include "velero/backup.h"
+#include "tests/support/snapshot_objects.h"
+#include "tests/support/typed.h"
 
 namespace csidelta::csi {
 
@@ -18,10 +20,13 @@ class BackupFixture : public testing::Test {
   BackupFixture() {
     ctx_.clock = &clock_;
     clock_.SetAutoAdvance(true);
-    backup_.name = "nightly";
-    backup_.uid = "backup-uid";
-    backup_.namespace_name = "velero";
-    backup_.csi_snapshot_timeout = absl::Minutes(10);
+  }
+
+  // The backup, as another one's uid and timeout would make it.
+  static objects::Backup BackupWith(absl::string_view uid, absl::string_view timeout = "10m") {
+    Json backup = support::MakeBackupObject("nightly", "InProgress", std::string(uid));
+    backup["spec"]["csiSnapshotTimeout"] = timeout;
+    return support::As<objects::Backup>(backup);
   }
 
   support::FakeClock clock_;
@@ -31,7 +36,7 @@ class BackupFixture : public testing::Test {
                    .random = Random::Real(),
                    .velero_namespace = "velero",
                    .enable_csi = true};
-  velero::Backup backup_;
+  objects::Backup backup_ = BackupWith("backup-uid");
   CallContext ctx_;
 };
 

@@ -25,7 +25,6 @@
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/typed.h"
-#include "velero/backup.h"
 
 namespace csidelta::csi::content_deletion_test {
 namespace {
@@ -40,10 +39,11 @@ using support::MakeSnapshotObject;
 constexpr char kLateDriver[] = "late.example.com";  // binds before it copies, perhaps
 
 absl::StatusOr<DeletionResult> DeleteContent(ActionBed& bed, const Json& archived) {
-  const auto backup = velero::ParseBackup(support::MakeBackupObject("nightly", "Deleting"));
+  const auto backup =
+      support::As<objects::Backup>(support::MakeBackupObject("nightly", "Deleting"));
   return DeleteSnapshotOfBackup(bed.ctx, bed.env,
-                                support::As<objects::VolumeSnapshotContent>(archived),
-                                backup.value(), absl::Seconds(30));
+                                support::As<objects::VolumeSnapshotContent>(archived), backup,
+                                absl::Seconds(30));
 }
 
 class ContentDeletionTest : public testing::Test {
@@ -168,7 +168,7 @@ TEST_F(DeletedContentTest, OfAGroupGoesAfterItsVolumeGroupSnapshot) {
   const Json archived = ArchivedAndDeleted(VolumeGroupSnapshotContentType("v1"));
   EXPECT_THAT(DeleteGroupOfBackup(bed_.ctx, bed_.env,
                                   support::As<objects::VolumeGroupSnapshotContent>(archived),
-                                  velero::ParseBackup(backup_).value(), absl::Seconds(10))
+                                  support::As<objects::Backup>(backup_), absl::Seconds(10))
                   .status(),
               IsOk());
   EXPECT_EQ(cluster_.driver().CallCount("CreateVolumeGroupSnapshot"), 1);
@@ -329,10 +329,11 @@ TEST_F(ContentDeletionTest, ContentsOfOtherBackupsAreNotListed) {
                         .clock = bed_.env.clock,
                         .random = bed_.env.random,
                         .velero_namespace = bed_.env.velero_namespace};
-  const auto backup = velero::ParseBackup(support::MakeBackupObject("nightly", "Deleting"));
+  const auto backup =
+      support::As<objects::Backup>(support::MakeBackupObject("nightly", "Deleting"));
   EXPECT_THAT(
       DeleteSnapshotOfBackup(bed_.ctx, env, support::As<objects::VolumeSnapshotContent>(Archived()),
-                             *backup, absl::Seconds(30)),
+                             backup, absl::Seconds(30)),
       IsOkAndHolds(DeletionResult::kGone));
   EXPECT_LE(api.listed, 2U);
 }

@@ -16,7 +16,6 @@
 #include "tests/support/kind_names.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/typed.h"
-#include "velero/backup.h"
 
 namespace csidelta::csi::group_deletion_test {
 namespace {
@@ -88,10 +87,11 @@ void AddGroup(FakeSnapshotCluster& cluster) {
 }
 
 absl::StatusOr<DeletionResult> DeleteGroup(ActionBed& bed, const Json& archived) {
-  const auto backup = velero::ParseBackup(support::MakeBackupObject("nightly", "Deleting"));
+  const auto backup =
+      support::As<objects::Backup>(support::MakeBackupObject("nightly", "Deleting"));
   return DeleteGroupOfBackup(bed.ctx, bed.env,
-                             support::As<objects::VolumeGroupSnapshotContent>(archived),
-                             backup.value(), absl::Seconds(30));
+                             support::As<objects::VolumeGroupSnapshotContent>(archived), backup,
+                             absl::Seconds(30));
 }
 
 class GroupDeletionTest : public testing::Test {

@@ -242,7 +242,8 @@ TEST_F(GroupLifecycleTest, NothingPollsWhileTheDriverTakesItsTime) {
   const auto made = std::find_if(calls.begin(), calls.end(), is_made);
   ASSERT_NE(made, calls.end());
   const auto watches = std::count_if(made, calls.end(), is_watch);
-  ASSERT_THAT(watches, AllOf(Ge(2), Le(backup_.csi_snapshot_timeout / kVolumeLeaseRenewAfter + 1)));
+  ASSERT_THAT(watches,
+              AllOf(Ge(2), Le(backup_.csi_snapshot_timeout() / kVolumeLeaseRenewAfter + 1)));
   const auto last = std::find_if(calls.rbegin(), calls.rend(), is_watch).base();
   int reads = 0;
   for (auto call = made; call != last; ++call) {

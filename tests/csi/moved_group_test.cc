@@ -229,7 +229,8 @@ TEST_F(MovedGroupTest, WhichCallEverFailsNothingIsLeftOrAllIsThere) {
     int n = 1;
     for (bool hit = true; hit; ++n) {
       SCOPED_TRACE(absl::StrCat("call ", n, fault == Fault::kRefused ? " refused" : " lost"));
-      backup_.uid = absl::StrCat("backup-", n, fault == Fault::kRefused ? "r" : "l");
+      support::SetField(backup_, {"metadata", "uid"},
+                        absl::StrCat("backup-", n, fault == Fault::kRefused ? "r" : "l"));
       const auto taken = TakeGroup(ctx_, env_, Request());
       ASSERT_THAT(taken, IsOk());
       api_.FailCall(n, absl::InternalError("injected"), fault);
@@ -266,8 +267,8 @@ TEST_F(MovedGroupTest, AnInterruptedCallIsTakenUp) {
   ASSERT_THAT(found, IsOk());
   ASSERT_TRUE(found->has_value());
   EXPECT_EQ((*found)->content.handle_or_source(), members->at(Uid(1)).content.handle_or_source());
-  velero::Backup other = backup_;
-  other.uid = "another";
+  objects::Backup other = backup_;
+  support::SetField(other, {"metadata", "uid"}, "another");
   const SnapshotRequest of_other{.backup = other,
                                  .claim_namespace = "app",
                                  .claim_name = ClaimName(1),
@@ -366,7 +367,7 @@ TEST_F(MovedGroupTest, ANewerGroupReplacesTheOlderOneWhole) {
   for (const std::string& name : old_names) {
     MakeBase(name);
   }
-  backup_.uid = "second-backup";
+  support::SetField(backup_, {"metadata", "uid"}, "second-backup");
   const std::vector<std::string> new_names = MoveGroup("2023-11-14T23:13:20Z");
   MakeBase(new_names[0]);
   Drop(old_names[0]);
@@ -390,9 +391,9 @@ TEST_F(MovedGroupTest, AMoverThatDiesWhileItFinalizesIsFollowedByOneThatContinue
   int calls = 0;
   for (bool died = true; died; ++calls) {
     SCOPED_TRACE(absl::StrCat("dead after ", calls, " calls"));
-    backup_.uid = absl::StrCat("old-", calls);
+    support::SetField(backup_, {"metadata", "uid"}, absl::StrCat("old-", calls));
     const std::vector<std::string> old_names = MoveGroup("2023-11-14T22:13:20Z");
-    backup_.uid = absl::StrCat("new-", calls);
+    support::SetField(backup_, {"metadata", "uid"}, absl::StrCat("new-", calls));
     const std::vector<std::string> new_names = MoveGroup("2023-11-14T23:13:20Z");
     for (const std::string& name : old_names) {
       MakeBase(name);
@@ -529,7 +530,7 @@ TEST_F(MovedGroupTest, AGroupOfWhichNothingWasMovedReplacesNone) {
   for (const std::string& name : old_names) {
     MakeBase(name);
   }
-  backup_.uid = "second-backup";
+  support::SetField(backup_, {"metadata", "uid"}, "second-backup");
   const std::vector<std::string> new_names = MoveGroup("2023-11-14T23:13:20Z");
   for (const std::string& name : new_names) {
     Drop(name);
@@ -564,7 +565,7 @@ TEST_F(MovedGroupTest, GroupsOfOtherPlacesAreNotReplaced) {
       content["metadata"]["annotations"]["mover.csi-delta.io/location"] = "another";
     });
   }
-  backup_.uid = "second-backup";
+  support::SetField(backup_, {"metadata", "uid"}, "second-backup");
   const std::vector<std::string> new_names = MoveGroup("2023-11-14T23:13:20Z");
   for (const std::string& name : new_names) {
     MakeBase(name);

@@ -45,8 +45,8 @@ std::ostream& operator<<(std::ostream& out, const SweepCase& test) { return out 
 
 // Of the VolumeSnapshot that a backup with uid-1 takes of the claim "data".
 std::string OurName() {
-  velero::Backup backup;
-  backup.uid = "uid-1";
+  const auto backup =
+      support::As<objects::Backup>(MakeBackupObject("nightly", "InProgress", "uid-1"));
   return SnapshotName({.backup = backup,
                        .claim_namespace = "shop",
                        .claim_name = "data",
@@ -78,9 +78,7 @@ class OrphanSweepTest : public testing::TestWithParam<SweepCase> {
   }
 
   SweepResult Sweep(const velero::PluginConfig& config = {}) {
-    velero::Backup running;
-    running.name = "today";
-    running.namespace_name = support::kVeleroNamespace;
+    const auto running = objects::Backup::Make(support::kVeleroNamespace, "today");
     const absl::StatusOr<SweepResult> result = SweepOrphans(bed_.ctx, bed_.env, running, config);
     EXPECT_THAT(result, IsOk());
     return result.value_or(SweepResult());
@@ -387,8 +385,7 @@ TEST_F(OrphanSweepTest, WithoutTheRunningBackupAmongThemTheBackupsProveNothing) 
   SeedSnapshot(LabelsOf("nightly"), {});
   bed_.api.Seed(BackupType(), MakeBackupObject("nightly", "Failed", "uid-1"));
   bed_.api.Remove({BackupType(), support::kVeleroNamespace, "today"});
-  velero::Backup running;
-  running.name = "today";
+  const auto running = objects::Backup::Make(support::kVeleroNamespace, "today");
   EXPECT_THAT(SweepOrphans(bed_.ctx, bed_.env, running, {}),
               StatusIs(absl::StatusCode::kFailedPrecondition));
   EXPECT_TRUE(SnapshotStands());
@@ -405,8 +402,7 @@ TEST_F(OrphanSweepTest, SurvivesAnyFailingCall) {
     bed.api.Seed(VolumeSnapshotContentType(), content);
     bed.api.Seed(BackupType(), MakeBackupObject("nightly", "Failed", "uid-1"));
     bed.api.Seed(BackupType(), MakeBackupObject("today", "InProgress"));
-    velero::Backup running;
-    running.name = "today";
+    const auto running = objects::Backup::Make(support::kVeleroNamespace, "today");
     bed.api.FailCall(call, absl::PermissionDeniedError("not allowed"));
     (void)SweepOrphans(bed.ctx, bed.env, running, {});
     if (!bed.api.sweep_hit()) {
@@ -430,8 +426,7 @@ TEST_F(OrphanSweepTest, AClusterWithoutSnapshotsHasNoOrphans) {
 TEST_F(OrphanSweepTest, FailedListingIsReturned) {
   SeedSnapshot(LabelsOf("nightly"), {});
   bed_.api.Forbid("list", "backups");
-  velero::Backup running;
-  running.name = "today";
+  const auto running = objects::Backup::Make(support::kVeleroNamespace, "today");
   EXPECT_THAT(SweepOrphans(bed_.ctx, bed_.env, running, {}),
               StatusIs(absl::StatusCode::kPermissionDenied));
   EXPECT_TRUE(SnapshotStands());
@@ -443,9 +438,6 @@ class GroupSweepTest : public OrphanSweepTest {
   void SetUp() override {
     OrphanSweepTest::SetUp();
     bed_.clock.SetAutoAdvance(true);
-    backup_.name = "nightly";
-    backup_.uid = "uid-1";
-    backup_.namespace_name = support::kVeleroNamespace;
     GroupRequest request{.backup = backup_,
                          .namespace_name = "shop",
                          .label_key = "velero.io/volume-group",
@@ -494,7 +486,8 @@ class GroupSweepTest : public OrphanSweepTest {
   }
 
   support::FakeSnapshotCluster cluster_{bed_.api};
-  velero::Backup backup_;
+  const objects::Backup backup_ =
+      support::As<objects::Backup>(MakeBackupObject("nightly", "InProgress", "uid-1"));
   std::string mark_;
   Json group_;
 };

@@ -30,7 +30,6 @@
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/sweep_sample.h"
-#include "velero/backup.h"
 
 namespace csidelta::csi::population_test {
 namespace {

@@ -18,7 +18,9 @@
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/kind_names.h"
+#include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/typed.h"
 
 namespace csidelta::datamover::group_windows_test {
 namespace {
@@ -33,9 +35,8 @@ const absl::Time kNow = absl::FromUnixSeconds(1'700'000'000);
 // As the plugin leaves it when the driver has answered after `window`; zero: it has not yet.
 Json Group(const std::string& uid, absl::Duration window, const std::string& value = "db",
            const std::string& velero_namespace = "velero") {
-  velero::Backup backup;
-  backup.name = "nightly";
-  backup.uid = absl::StrCat("backup-of-", uid);
+  const auto backup = support::As<objects::Backup>(
+      support::MakeBackupObject("nightly", "InProgress", absl::StrCat("backup-of-", uid)));
   const csi::GroupRequest request{.backup = backup,
                                   .namespace_name = "shop",
                                   .label_key = "velero.io/volume-group",
@@ -49,7 +50,7 @@ Json Group(const std::string& uid, absl::Duration window, const std::string& val
         {"namespace", "shop"},
         {"uid", uid},
         {"labels",
-         {{objects::kCsiDeltaLabel, velero_namespace}, {objects::kBackupUidLabel, backup.uid}}},
+         {{objects::kCsiDeltaLabel, velero_namespace}, {objects::kBackupUidLabel, backup.uid()}}},
         {"annotations",
          {{objects::kGroupOfAnnotation, absl::StrCat("velero.io/volume-group=", value)},
           {objects::kAskedAtAnnotation, FormatRfc3339(kNow)}}}}}};

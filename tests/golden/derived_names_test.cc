@@ -39,6 +39,7 @@
 #include "tests/support/fake_clock.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/kind_names.h"
+#include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/typed.h"
 #include "velero/data_reference.h"
@@ -63,9 +64,6 @@ class DerivedNamesTest : public testing::Test {
   DerivedNamesTest() {
     ctx_.clock = &clock_;
     clock_.SetAutoAdvance(true);
-    backup_.name = "nightly";
-    backup_.uid = kBackupUid;
-    backup_.namespace_name = "velero";
   }
 
   std::string SnapshotOf(const std::string& claim) const {
@@ -101,7 +99,8 @@ class DerivedNamesTest : public testing::Test {
                         .random = Random::Real(),
                         .velero_namespace = "velero",
                         .enable_csi = true};
-  velero::Backup backup_;
+  objects::Backup backup_ =
+      support::As<objects::Backup>(support::MakeBackupObject("nightly", "InProgress", kBackupUid));
   CallContext ctx_;
 };
 
@@ -389,7 +388,7 @@ TEST_F(DerivedNamesTest, LeaseOfAGroup) {
   api_.OnCreate("leases", [&](support::FakeApiClient&, const Json& lease) {
     names.push_back(k8s::Name(lease));
   });
-  backup_.csi_snapshot_timeout = absl::Seconds(1);
+  support::SetField(backup_, {"spec", "csiSnapshotTimeout"}, "1s");
   csi::GroupRequest request = Group("velero.io/volume-group", "db", false);
   request.members = {{.pvc = "data-db-0", .pvc_uid = kClaimUid, .volume_handle = "volume-0"}};
   csi::TakeGroup(ctx_, env_, request).status().IgnoreError();  // Nothing answers.

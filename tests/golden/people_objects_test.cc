@@ -206,9 +206,7 @@ TEST_F(PeoplesObjectsTest, SweepsBasesAndUninstallLeaveThemAsTheyAre) {
   const std::map<std::string, Json> before = Everything();
   bed_.clock.Advance(absl::Hours(24 * 365));
 
-  velero::Backup running;
-  running.name = "today";
-  running.namespace_name = kVelero;
+  const objects::Backup running = objects::Backup::Make(kVelero, "today");
   const csi::Environment env = PluginsEnvironment();
   const absl::StatusOr<csi::SweepResult> swept = csi::SweepOrphans(bed_.ctx, env, running, {});
   ASSERT_THAT(swept, IsOk());

@@ -15,6 +15,7 @@
 #include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/typed.h"
 
 namespace csidelta::inplace::restore_guard_test {
 namespace {
@@ -69,7 +70,7 @@ struct Cluster {
   bool is_volume_read = true;
   bool may_list = true;
   std::vector<Json> pods, stateful_sets, snapshots;
-  std::vector<velero::Backup> backups;
+  std::vector<objects::Backup> backups;
   std::string lease_held_for;
   std::optional<UnfinishedRestore> unfinished;
   bool is_written_into = false;
@@ -132,13 +133,10 @@ Json SetObject(int replicas, int start, const char* when_scaled) {
             {"volumeClaimTemplates", Json::array({{{"metadata", {{"name", "data"}}}}})}}}};
 }
 
-velero::Backup BackupIn(const char* phase, std::vector<std::string> namespaces = {}) {
-  velero::Backup backup;
-  backup.name = "nightly";
-  backup.namespace_name = "velero";
-  backup.phase = phase;
-  backup.included_namespaces = std::move(namespaces);
-  return backup;
+objects::Backup BackupIn(const char* phase, std::vector<std::string> namespaces = {}) {
+  return support::As<objects::Backup>({{"metadata", {{"name", "nightly"}, {"namespace", "velero"}}},
+                                       {"spec", {{"includedNamespaces", std::move(namespaces)}}},
+                                       {"status", {{"phase", phase}}}});
 }
 
 void NotReady(Cluster& c) { c.snapshot["status"]["readyToUse"] = false; }

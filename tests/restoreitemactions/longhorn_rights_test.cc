@@ -12,12 +12,13 @@
 #include "backupitemactions/longhorn_sweep.h"
 #include "deleteitemactions/actions.h"
 #include "k8s/object.h"
+#include "objects/backup.h"
 #include "restoreitemactions/actions.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/manifest_rights.h"
 #include "tests/support/native_bed.h"
 #include "tests/support/status_matchers.h"
-#include "velero/backup.h"
+#include "tests/support/typed.h"
 
 namespace csidelta::restoreitemactions::longhorn_rights_test {
 namespace {
@@ -87,10 +88,9 @@ class LonghornPluginRightsTest : public testing::Test {
                     bed_.ctx, objects::Object(bed_.pvc), objects::Object(bed_.backup)),
                 StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("nothing of it is kept")));
     bed_.Do([this] { bed_.api().Seed(BackupType(), bed_.backup); });
-    EXPECT_THAT(
-        backupitemactions::SweepNativeSnapshots(
-            bed_.ctx, bed_.env, velero::ParseBackup(bed_.backup).value_or(velero::Backup()), {}),
-        IsOk());
+    EXPECT_THAT(backupitemactions::SweepNativeSnapshots(bed_.ctx, bed_.env,
+                                                        As<objects::Backup>(bed_.backup), {}),
+                IsOk());
   }
 
   support::NativeBed bed_;

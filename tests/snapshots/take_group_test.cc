@@ -92,7 +92,7 @@ class TakeGroupTest : public csi::BackupFixture, public testing::WithParamInterf
                                     .sources = sources_,
                                     .name = "velero-db",
                                     .waits_for_others = true,
-                                    .timeout = backup_.csi_snapshot_timeout});
+                                    .timeout = backup_.csi_snapshot_timeout()});
     return taken.ok() ? absl::StatusOr<std::size_t>(taken->size()) : taken.status();
   }
   std::string Name() const { return is_backup() ? csi::GroupName(Request()) : "velero-db"; }
@@ -264,7 +264,7 @@ TEST_P(TakeGroupTest, WaitsForASnapshotOfAMemberThatIsNotReady) {
 // Every request fails once, in both ways, with what passes and with what stays: whatever the
 // outcome, either the group is there whole or nothing is left.
 TEST_P(TakeGroupTest, NoFailingCallLeavesAnythingBehind) {
-  backup_.csi_snapshot_timeout = absl::Seconds(20);
+  backup_ = BackupWith("backup-uid", "20s");
   for (const Fault fault : {Fault::kRefused, Fault::kAnswerLost}) {
     for (const absl::Status& status :
          {absl::UnavailableError("injected"), absl::InternalError("injected")}) {

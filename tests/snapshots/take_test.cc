@@ -65,7 +65,7 @@ class TakeFixture : public csi::BackupFixture {
             .name = "monday",
             .may_join = true,
             .waits_for_others = true,
-            .timeout = backup_.csi_snapshot_timeout};
+            .timeout = backup_.csi_snapshot_timeout()};
   }
 
   absl::StatusOr<TakenSnapshot> Take() {
@@ -278,7 +278,7 @@ TEST_P(TakeTest, ALeaseLostWhileWaitingIsTakenAgain) {
 // Every request fails once, in both ways, with what passes and with what stays: whatever the
 // outcome, either the snapshot is there whole or nothing is left.
 TEST_P(TakeTest, NoFailingCallLeavesAnythingBehind) {
-  backup_.csi_snapshot_timeout = absl::Seconds(20);
+  backup_ = BackupWith("backup-uid", "20s");
   for (const Fault fault : {Fault::kRefused, Fault::kAnswerLost}) {
     for (const absl::Status& status :
          {absl::UnavailableError("injected"), absl::InternalError("injected")}) {
@@ -446,8 +446,7 @@ TEST_F(BackupTakeTest, LeasesOrderSixteenBackupsOfOneVolume) {
   std::vector<std::jthread> threads;
   for (int i = 0; i < kBackups; ++i) {
     threads.emplace_back([this, i] {
-      velero::Backup backup = backup_;
-      backup.uid = absl::StrCat("backup-", i);
+      const objects::Backup backup = BackupWith(absl::StrCat("backup-", i));
       const csi::SnapshotRequest request{.backup = backup,
                                          .claim_namespace = "app",
                                          .claim_name = "data",

@@ -14,6 +14,7 @@
 #include "csi/environment.h"
 #include "inplace/restore_guard.h"
 #include "inplace/volume_swap.h"
+#include "objects/backup.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume_claim.h"
 #include "objects/volume_snapshot.h"
@@ -28,7 +29,7 @@
 #include "tests/support/late_copies.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
-#include "velero/backup.h"
+#include "tests/support/typed.h"
 
 namespace csidelta::csi {
 
@@ -150,7 +151,8 @@ class LateCopyWorld {
       return absl::NotFoundError("no backup");
     }
     return DeleteSnapshotOfBackup(ctx, env_, *objects::VolumeSnapshotContent::Of(*archived_),
-                                  velero::Backup{.name = "nightly", .uid = "backup-uid"},
+                                  support::As<objects::Backup>(support::MakeBackupObject(
+                                      "nightly", "Completed", "backup-uid")),
                                   absl::Seconds(1))
         .status();
   }

@@ -27,4 +27,12 @@ std::vector<Kind> AllAs(const std::vector<Json>& list) {
   return all;
 }
 
+// Changes a field of an object that a test holds.
+template <typename Kind>
+void SetField(Kind& object, JsonPath path, Json value) {
+  Json json = object.json();
+  SetJson(json, path, std::move(value));
+  object = As<Kind>(std::move(json));
+}
+
 }  // namespace csidelta::support

@@ -26,15 +26,16 @@ constexpr auto kMove = VolumeDecision::Kind::kMove;
 constexpr auto kAlreadyDone = VolumeDecision::Kind::kAlreadyDone;
 constexpr auto kLonghorn = VolumeDecision::Kind::kLonghorn;
 
-Backup MakeBackup(const std::string& name) {
-  Backup backup;
-  backup.name = name;
-  return backup;
+objects::Backup MakeBackup(const std::string& name) {
+  return objects::Backup::Make("velero", name);
 }
 
 // A bound claim with a CSI volume in a backup without flags and policies; tests change parts.
 struct Scene {
-  Backup backup = MakeBackup("nightly");
+  objects::Backup backup = MakeBackup("nightly");
+  void Spec(const char* field, Json value) {
+    support::SetField(backup, {"spec", field}, std::move(value));
+  }
   Json pvc = Json::parse(R"({"metadata":{"name":"data","namespace":"app"},
       "spec":{"volumeName":"pv-1","storageClassName":"fast"},"status":{"phase":"Bound"}})");
   Json pv = Json::parse(R"({"spec":{"storageClassName":"fast","csi":{"driver":"d"}}})");
@@ -136,8 +137,8 @@ INSTANTIATE_TEST_SUITE_P(Longhorn, VolumeDecisionTest,
                              {"NativeThoughTheBackupMovesData",
                               [](Scene& s) {
                                 GiveToLonghorn(s);
-                                s.backup.snapshot_move_data = true;
-                                s.backup.data_mover = kDataMoverName;
+                                s.Spec("snapshotMoveData", true);
+                                s.Spec("datamover", kDataMoverName);
                               },
                               kLonghorn, "native"},
                              {"NeverUnasked",
@@ -169,36 +170,36 @@ INSTANTIATE_TEST_SUITE_P(
         {"RuleMoveBeatsFlags",
          [](Scene& s) {
            s.policies = Custom("move");
-           s.backup.snapshot_volumes = false;
-           s.backup.data_mover = "velero";
+           s.Spec("snapshotVolumes", false);
+           s.Spec("datamover", "velero");
          },
          kMove, ""},
         {"TrueWithMoveData",
          [](Scene& s) {
            s.policies = Custom("\"true\"");
-           s.backup.snapshot_move_data = true;
+           s.Spec("snapshotMoveData", true);
          },
          kMove, "and Backup nightly asks for data movement by us"},
         {"OurMoverWithoutRule",
          [](Scene& s) {
-           s.backup.snapshot_move_data = true;
-           s.backup.data_mover = "csi-delta";
+           s.Spec("snapshotMoveData", true);
+           s.Spec("datamover", "csi-delta");
          },
          kMove, "Backup nightly asks for data movement"},
         {"OurMoverWithSnapshotRule",
          [](Scene& s) {
            s.policies = "{action: {type: snapshot}}";
-           s.backup.snapshot_move_data = true;
-           s.backup.data_mover = "csi-delta";
+           s.Spec("snapshotMoveData", true);
+           s.Spec("datamover", "csi-delta");
          },
          kMove, "Backup nightly asks for data movement"},
-        {"OurMoverButNotAskedToMove", [](Scene& s) { s.backup.data_mover = "csi-delta"; },
-         kSnapshot, "the backup snapshots its volumes"},
+        {"OurMoverButNotAskedToMove", [](Scene& s) { s.Spec("datamover", "csi-delta"); }, kSnapshot,
+         "the backup snapshots its volumes"},
         {"SnapshotRuleInABackupThatMoves",
          [](Scene& s) {
            s.policies = Custom("snapshot");
-           s.backup.snapshot_move_data = true;
-           s.backup.data_mover = "csi-delta";
+           s.Spec("snapshotMoveData", true);
+           s.Spec("datamover", "csi-delta");
          },
          kSnapshot, "gives this volume to us"},
     }),
@@ -208,13 +209,13 @@ INSTANTIATE_TEST_SUITE_P(
     Ours, VolumeDecisionTest,
     testing::ValuesIn(std::vector<DecisionCase>{
         {"NoFlagsNoPolicy", [](Scene&) {}, kSnapshot, "the backup snapshots its volumes"},
-        {"SnapshotVolumesTrue", [](Scene& s) { s.backup.snapshot_volumes = true; }, kSnapshot, ""},
+        {"SnapshotVolumesTrue", [](Scene& s) { s.Spec("snapshotVolumes", true); }, kSnapshot, ""},
         {"RuleSnapshot", [](Scene& s) { s.policies = "{action: {type: snapshot}}"; }, kSnapshot,
          "volume policy 1 of ConfigMap velero/p asks for a volume snapshot"},
         {"RuleSnapshotBeatsFlag",
          [](Scene& s) {
            s.policies = "{action: {type: snapshot}}";
-           s.backup.snapshot_volumes = false;
+           s.Spec("snapshotVolumes", false);
          },
          kSnapshot, "asks for a volume snapshot"},
         {"RuleSnapshotBeatsFsBackup",
@@ -231,13 +232,13 @@ INSTANTIATE_TEST_SUITE_P(
         {"CustomSnapshotBeatsFlag",
          [](Scene& s) {
            s.policies = Custom("snapshot");
-           s.backup.snapshot_volumes = false;
+           s.Spec("snapshotVolumes", false);
          },
          kSnapshot, "gives this volume to us"},
         {"CustomSnapshotBeatsMoveData",
          [](Scene& s) {
            s.policies = Custom("snapshot");
-           s.backup.snapshot_move_data = true;
+           s.Spec("snapshotMoveData", true);
          },
          kSnapshot, "gives this volume to us"},
         {"CustomTrueWithoutMoveData", [](Scene& s) { s.policies = Custom("\"true\""); }, kSnapshot,
@@ -263,12 +264,12 @@ INSTANTIATE_TEST_SUITE_P(
          kSnapshot, ""},
         {"OptedOut",
          [](Scene& s) {
-           s.backup.default_volumes_to_fs_backup = true;
+           s.Spec("defaultVolumesToFsBackup", true);
            s.pods = {Pod(kOptOut)};
          },
          kSnapshot, ""},
-        {"FsBackupByDefaultWithoutPods",
-         [](Scene& s) { s.backup.default_volumes_to_fs_backup = true; }, kSnapshot, ""},
+        {"FsBackupByDefaultWithoutPods", [](Scene& s) { s.Spec("defaultVolumesToFsBackup", true); },
+         kSnapshot, ""},
         {"LabelsOfAnotherBackup",
          [](Scene& s) {
            s.pvc["metadata"]["labels"] = {{"velero.io/volume-snapshot-name", "vs"},
@@ -312,13 +313,16 @@ INSTANTIATE_TEST_SUITE_P(
            s.policies = "{action: {type: custom, parameters: {acme: yes}}}";
          },
          kLeaveAlone, "EnableCSI"},
-        {"Finalizing", [](Scene& s) { s.backup.phase = "FinalizingPartiallyFailed"; }, kLeaveAlone,
-         "finalized"},
-        {"SnapshotVolumesFalse", [](Scene& s) { s.backup.snapshot_volumes = false; }, kLeaveAlone,
+        {"Finalizing",
+         [](Scene& s) {
+           support::SetField(s.backup, {"status", "phase"}, "FinalizingPartiallyFailed");
+         },
+         kLeaveAlone, "finalized"},
+        {"SnapshotVolumesFalse", [](Scene& s) { s.Spec("snapshotVolumes", false); }, kLeaveAlone,
          "snapshotVolumes"},
         {"SnapshotVolumesFalseWithOtherRules",
          [](Scene& s) {
-           s.backup.snapshot_volumes = false;
+           s.Spec("snapshotVolumes", false);
            s.policies = "{conditions: {nfs: {}}, action: {type: snapshot}}";
          },
          kLeaveAlone, "snapshotVolumes"},
@@ -355,14 +359,14 @@ INSTANTIATE_TEST_SUITE_P(
          kLeaveAlone, "file-system backup takes this volume in pod db-0"},
         {"FsBackupByDefault",
          [](Scene& s) {
-           s.backup.default_volumes_to_fs_backup = true;
+           s.Spec("defaultVolumesToFsBackup", true);
            s.pods = {Pod(Json::object())};
          },
          kLeaveAlone, "file-system backup takes this volume in pod db-0"},
         {"FsBackupDespiteMoveData",
          [](Scene& s) {
-           s.backup.snapshot_move_data = true;
-           s.backup.data_mover = "csi-delta";
+           s.Spec("snapshotMoveData", true);
+           s.Spec("datamover", "csi-delta");
            s.pods = {Pod(kOptIn)};
          },
          kLeaveAlone, "file-system backup"},
@@ -421,19 +425,19 @@ INSTANTIATE_TEST_SUITE_P(HandsOffWhatWeCannotTake, VolumeDecisionTest,
                               },
                               kLeaveAlone, "not a CSI volume"},
                              {"VelerosMoverDidNotTakeIt",
-                              [](Scene& s) { s.backup.snapshot_move_data = true; }, kLeaveAlone,
+                              [](Scene& s) { s.Spec("snapshotMoveData", true); }, kLeaveAlone,
                               "data movement by \"velero\" was asked for", true},
                              {"VelerosMoverDidNotTakeItByRule",
                               [](Scene& s) {
                                 s.policies = "{action: {type: snapshot}}";
-                                s.backup.snapshot_move_data = true;
-                                s.backup.data_mover = "velero-block";
+                                s.Spec("snapshotMoveData", true);
+                                s.Spec("datamover", "velero-block");
                               },
                               kLeaveAlone, "data movement by \"velero-block\" was asked for", true},
                              {"AnotherMoverDidNotTakeIt",
                               [](Scene& s) {
-                                s.backup.snapshot_move_data = true;
-                                s.backup.data_mover = "acme";
+                                s.Spec("snapshotMoveData", true);
+                                s.Spec("datamover", "acme");
                               },
                               kLeaveAlone, "data movement by \"acme\" was asked for", true},
                          }),
@@ -443,7 +447,7 @@ TEST(DecideVolumeTest, FindsWhatAnotherActionDidAndAsksNothing) {
   for (const std::string& backup : {std::string("nightly"), std::string(80, 'b')}) {
     for (const std::string& label : {backup, ValidLabelValue(backup)}) {
       Scene scene;
-      scene.backup.name = backup;
+      support::SetField(scene.backup, {"metadata", "name"}, backup);
       scene.policies = Custom("wrong");
       scene.pvc["metadata"]["labels"] = {{"velero.io/volume-snapshot-name", "velero-data-x"},
                                          {"velero.io/backup-name", label}};
@@ -458,7 +462,7 @@ TEST(DecideVolumeTest, FindsWhatAnotherActionDidAndAsksNothing) {
 
 TEST(DecideVolumeTest, AsksOnlyWhatTheAnswerDependsOn) {
   Scene off;
-  off.backup.snapshot_volumes = false;
+  off.Spec("snapshotVolumes", false);
   ASSERT_THAT(off.Decide(), IsOk());
   EXPECT_EQ(off.pv_queries, 0) << "no rule can want it";
 
@@ -551,7 +555,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(DecideVolumeTest, ReturnsTheErrorsOfQueriesUnchanged) {
   const absl::Status down = absl::UnavailableError("down");
-  const Backup backup = MakeBackup("b");
+  const objects::Backup backup = MakeBackup("b");
   const auto pvc = support::As<PersistentVolumeClaim>(Scene().pvc);
   VolumeQueries queries = {
       .policies = [] { return std::make_shared<const VolumePolicies>(); },
@@ -568,8 +572,8 @@ TEST(DecideVolumeTest, ReturnsTheErrorsOfQueriesUnchanged) {
 }
 
 TEST(FsBackupTakesClaimTest, ToleratesStrangePods) {
-  Backup backup = MakeBackup("b");
-  backup.default_volumes_to_fs_backup = true;
+  objects::Backup backup = MakeBackup("b");
+  support::SetField(backup, {"spec", "defaultVolumesToFsBackup"}, true);
   for (const char* text : {"{}", R"({"spec":[]})", R"({"spec":{"volumes":{}}})",
                            R"({"spec":{"volumes":[null,7,{"persistentVolumeClaim":"data"}]}})"}) {
     EXPECT_FALSE(FsBackupTakesClaim(backup, support::As<objects::Pod>(*ParseJson(text)), "data"))

@@ -1,12 +1,14 @@
-#include "velero/backup.h"
+#include "objects/backup.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "objects/restore.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/typed.h"
 
-namespace csidelta::velero::backup_test {
+namespace csidelta::objects::backup_test {
 namespace {
 
 using support::StatusIs;
@@ -28,58 +30,54 @@ constexpr char kFullBackup[] = R"({
   "status": {"phase": "InProgress"}})";
 
 TEST(ParseBackupTest, ReadsEveryField) {
-  const auto backup = ParseBackup(*ParseJson(kFullBackup));
+  const auto backup = Backup::Parse(Object(*ParseJson(kFullBackup)));
   ASSERT_TRUE(backup.ok()) << backup.status();
-  EXPECT_EQ(backup->name, "nightly");
-  EXPECT_EQ(backup->namespace_name, "velero");
-  EXPECT_EQ(backup->uid, "u-1");
-  EXPECT_EQ(backup->phase, "InProgress");
-  EXPECT_EQ(backup->labels.at("velero.io/schedule-name"), "s");
-  EXPECT_EQ(backup->snapshot_volumes, false);
-  EXPECT_TRUE(backup->snapshot_move_data);
-  EXPECT_EQ(backup->data_mover, "csi-delta");
-  EXPECT_EQ(backup->storage_location, "default");
-  EXPECT_EQ(backup->volume_group_label_key, "group");
-  EXPECT_EQ(backup->csi_snapshot_timeout, absl::Minutes(20));
-  EXPECT_EQ(backup->item_operation_timeout, absl::Hours(8));
-  EXPECT_EQ(backup->resource_timeout, absl::Minutes(5));
-  EXPECT_EQ(backup->default_volumes_to_fs_backup, true);
-  EXPECT_EQ(backup->resource_policy_config_map, "policies");
-  EXPECT_EQ(backup->global_policy_config_map, "global");
-  EXPECT_THAT(backup->included_namespaces, ElementsAre("a", "b"));
-  EXPECT_THAT(backup->excluded_resources, ElementsAre("secrets"));
-  EXPECT_EQ(backup->include_cluster_resources, true);
-  EXPECT_FALSE(backup->Finalizing());
+  EXPECT_EQ(backup->name(), "nightly");
+  EXPECT_EQ(backup->namespace_name(), "velero");
+  EXPECT_EQ(backup->uid(), "u-1");
+  EXPECT_EQ(backup->phase(), "InProgress");
+  EXPECT_EQ(backup->Label("velero.io/schedule-name"), "s");
+  EXPECT_EQ(backup->snapshot_volumes(), false);
+  EXPECT_TRUE(backup->snapshot_move_data());
+  EXPECT_EQ(backup->data_mover(), "csi-delta");
+  EXPECT_EQ(backup->storage_location(), "default");
+  EXPECT_EQ(backup->volume_group_label_key(), "group");
+  EXPECT_EQ(backup->csi_snapshot_timeout(), absl::Minutes(20));
+  EXPECT_TRUE(backup->defaults_to_fs_backup());
+  EXPECT_EQ(backup->resource_policy_config_map(), "policies");
+  EXPECT_EQ(backup->global_policy_config_map(), "global");
+  EXPECT_THAT(backup->excluded_resources(), ElementsAre("secrets"));
+  EXPECT_FALSE(backup->is_finalizing());
 }
 
 TEST(ParseBackupTest, FillsInVelerosDefaults) {
-  const auto backup = ParseBackup(*ParseJson(
+  const auto backup = Backup::Parse(Object(*ParseJson(
       R"({"metadata":{"name":"b","namespace":"v"},
-          "spec":{"csiSnapshotTimeout":"0s","itemOperationTimeout":null,"labelSelector":null}})"));
+          "spec":{"csiSnapshotTimeout":"0s","itemOperationTimeout":null,"labelSelector":null}})")));
   ASSERT_TRUE(backup.ok()) << backup.status();
-  EXPECT_EQ(backup->snapshot_volumes, std::nullopt);
-  EXPECT_FALSE(backup->snapshot_move_data);
-  EXPECT_EQ(backup->csi_snapshot_timeout, absl::Minutes(10));
-  EXPECT_EQ(backup->item_operation_timeout, absl::Hours(4));
-  EXPECT_EQ(backup->resource_timeout, absl::Minutes(10));
-  EXPECT_EQ(backup->default_volumes_to_fs_backup, std::nullopt);
-  EXPECT_EQ(backup->resource_policy_config_map, "");
+  EXPECT_EQ(backup->snapshot_volumes(), std::nullopt);
+  EXPECT_FALSE(backup->snapshot_move_data());
+  EXPECT_EQ(backup->csi_snapshot_timeout(), absl::Minutes(10));
+  EXPECT_FALSE(backup->defaults_to_fs_backup());
+  EXPECT_EQ(backup->resource_policy_config_map(), "");
 }
 
 TEST(ParseBackupTest, ReadsTheOldNameOfTheFsBackupFlag) {
-  const auto backup = ParseBackup(*ParseJson(
-      R"({"metadata":{"name":"b","namespace":"v"},"spec":{"defaultVolumesToRestic":true}})"));
+  const auto backup = Backup::Parse(Object(*ParseJson(
+      R"({"metadata":{"name":"b","namespace":"v"},"spec":{"defaultVolumesToRestic":true}})")));
   ASSERT_TRUE(backup.ok()) << backup.status();
-  EXPECT_EQ(backup->default_volumes_to_fs_backup, true);
+  EXPECT_TRUE(backup->defaults_to_fs_backup());
 }
 
 TEST(ParseBackupTest, OnlyConfigMapsHoldPolicies) {
-  const auto backup = ParseBackup(*ParseJson(
+  const auto backup = Backup::Parse(Object(*ParseJson(
       R"({"metadata":{"name":"b","namespace":"v"},
-          "spec":{"resourcePolicy":{"kind":"secret","name":"p"}}})"));
+          "spec":{"resourcePolicy":{"kind":"secret","name":"p"}}})")));
   ASSERT_TRUE(backup.ok()) << backup.status();
-  EXPECT_EQ(backup->resource_policy_config_map, "");
+  EXPECT_EQ(backup->resource_policy_config_map(), "");
 }
+
+Backup InPhase(const char* phase) { return support::As<Backup>({{"status", {{"phase", phase}}}}); }
 
 struct PhaseCase {
   const char* phase;
@@ -88,10 +86,9 @@ struct PhaseCase {
 class BackupPhaseTest : public testing::TestWithParam<PhaseCase> {};
 
 TEST_P(BackupPhaseTest, IsUnderstood) {
-  Backup backup;
-  backup.phase = GetParam().phase;
-  EXPECT_EQ(backup.Finalizing(), GetParam().finalizing);
-  EXPECT_EQ(backup.Finished(), GetParam().finished);
+  const Backup backup = InPhase(GetParam().phase);
+  EXPECT_EQ(backup.is_finalizing(), GetParam().finalizing);
+  EXPECT_EQ(backup.is_finished(), GetParam().finished);
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, BackupPhaseTest,
@@ -118,7 +115,7 @@ struct BadObjectCase {
 class BadBackupTest : public testing::TestWithParam<BadObjectCase> {};
 
 TEST_P(BadBackupTest, IsInvalidArgument) {
-  EXPECT_THAT(ParseBackup(*ParseJson(GetParam().text)),
+  EXPECT_THAT(Backup::Parse(Object(*ParseJson(GetParam().text))),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(GetParam().want_message)));
 }
 
@@ -157,20 +154,19 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test) { return std::string(test.param.name); });
 
 TEST(ParseRestoreTest, ReadsEveryField) {
-  const auto restore = ParseRestore(*ParseJson(R"({
+  const auto restore = Restore::Parse(Object(*ParseJson(R"({
     "metadata": {"name": "r", "namespace": "velero", "uid": "u-2",
                  "annotations": {"velero.io/resource-timeout": "1m"}},
     "spec": {"backupName": "nightly", "restorePVs": false, "itemOperationTimeout": "2h0m0s",
              "namespaceMapping": {"a": "b"}},
-    "status": {"phase": "InProgress"}})"));
+    "status": {"phase": "InProgress"}})")));
   ASSERT_TRUE(restore.ok()) << restore.status();
-  EXPECT_EQ(restore->name, "r");
-  EXPECT_EQ(restore->uid, "u-2");
-  EXPECT_EQ(restore->phase, "InProgress");
-  EXPECT_EQ(restore->backup_name, "nightly");
-  EXPECT_EQ(restore->restore_pvs, false);
-  EXPECT_EQ(restore->item_operation_timeout, absl::Hours(2));
-  EXPECT_EQ(restore->resource_timeout, absl::Minutes(1));
+  EXPECT_EQ(restore->name(), "r");
+  EXPECT_EQ(restore->uid(), "u-2");
+  EXPECT_EQ(restore->phase(), "InProgress");
+  EXPECT_EQ(restore->backup_name(), "nightly");
+  EXPECT_TRUE(restore->is_without_data());
+  EXPECT_EQ(restore->resource_timeout(), absl::Minutes(1));
   EXPECT_EQ(restore->MapNamespace("a"), "b");
   EXPECT_EQ(restore->MapNamespace("c"), "c");
 }
@@ -178,7 +174,7 @@ TEST(ParseRestoreTest, ReadsEveryField) {
 class BadRestoreTest : public testing::TestWithParam<BadObjectCase> {};
 
 TEST_P(BadRestoreTest, IsInvalidArgument) {
-  EXPECT_THAT(ParseRestore(*ParseJson(GetParam().text)),
+  EXPECT_THAT(Restore::Parse(Object(*ParseJson(GetParam().text))),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(GetParam().want_message)));
 }
 
@@ -196,15 +192,11 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(BackupTest, RunsUntilItIsFinishedOrDeleted) {
   for (const char* phase : {"", "New", "InProgress", "WaitingForPluginOperations", "Finalizing"}) {
-    Backup backup;
-    backup.phase = phase;
-    EXPECT_TRUE(backup.Running()) << phase;
+    EXPECT_FALSE(InPhase(phase).is_over()) << phase;
   }
   for (const char* phase :
        {"Completed", "PartiallyFailed", "Failed", "FailedValidation", "Deleting"}) {
-    Backup backup;
-    backup.phase = phase;
-    EXPECT_FALSE(backup.Running()) << phase;
+    EXPECT_TRUE(InPhase(phase).is_over()) << phase;
   }
 }
 
@@ -231,13 +223,12 @@ TEST(BackupTest, IncludesNamespacesByNameAndPattern) {
       {{}, {"[s]hop"}, true},  // In doubt, yes.
   };
   for (const Case& one : cases) {
-    Backup backup;
-    backup.included_namespaces = one.included;
-    backup.excluded_namespaces = one.excluded;
+    const auto backup = support::As<Backup>(
+        {{"spec", {{"includedNamespaces", one.included}, {"excludedNamespaces", one.excluded}}}});
     EXPECT_EQ(backup.IncludesNamespace("shop"), one.want)
         << testing::PrintToString(one.included) << testing::PrintToString(one.excluded);
   }
 }
 
 }  // namespace
-}  // namespace csidelta::velero::backup_test
+}  // namespace csidelta::objects::backup_test

@@ -1,0 +1,110 @@
+#include "objects/backup.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "objects/field_rules.h"
+
+namespace csidelta::objects {
+namespace {
+
+constexpr FieldRule kBackupRules[] = {
+    {"metadata.name", IsTextThatIsSet},
+    {"metadata.namespace", IsTextThatIsSet},
+    {"metadata.uid", IsText},
+    {"metadata.creationTimestamp", IsText},
+    {"metadata.labels", IsTextMap},
+    {"metadata.annotations", IsTextMap},
+    {"status.phase", IsText},
+    {"spec.itemOperationTimeout", IsTimeout},
+    {"spec.snapshotVolumes", IsFlag},
+    {"spec.snapshotMoveData", IsFlag},
+    {"spec.datamover", IsText},
+    {"spec.storageLocation", IsText},
+    {"spec.volumeGroupSnapshotLabelKey", IsText},
+    {"spec.csiSnapshotTimeout", IsTimeout},
+    {"spec.defaultVolumesToFsBackup", IsFlag},
+    {"spec.defaultVolumesToRestic", IsFlag},
+    {"spec.resourcePolicy.kind", IsText},
+    {"spec.resourcePolicy.name", IsText},
+    {"spec.includedNamespaces", IsTextList},
+    {"spec.excludedNamespaces", IsTextList},
+    {"spec.includedResources", IsTextList},
+    {"spec.excludedResources", IsTextList},
+    {"spec.includeClusterResources", IsFlag},
+};
+
+constexpr char kOtherPatternSigns[] = "[]{}!|,";
+
+// A pattern of `*` and `?` alone.
+bool IsPlainPattern(absl::string_view pattern) {
+  return pattern.find_first_of(kOtherPatternSigns) == absl::string_view::npos;
+}
+
+bool FitsPattern(absl::string_view text, absl::string_view pattern) {
+  // Where to go on after a mismatch: behind the last `*`, which then takes one byte more.
+  std::size_t star = absl::string_view::npos;
+  std::size_t resume = 0;
+  std::size_t p = 0;
+  for (std::size_t t = 0; t < text.size();) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      resume = t;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
+      ++p;
+      ++t;
+    } else if (star != absl::string_view::npos) {
+      p = star + 1;
+      t = ++resume;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == absl::string_view::npos;
+}
+
+}  // namespace
+
+absl::StatusOr<Backup> Backup::Parse(const Object& object) {
+  RETURN_IF_ERROR(CheckFields(object.json(), kKind.kind, kBackupRules));
+  const Json resource_timeout = object.Annotation(kResourceTimeoutAnnotation);
+  RETURN_IF_ERROR(Annotate(IsTimeout(&resource_timeout),
+                           absl::StrCat("parse Backup: annotation ", kResourceTimeoutAnnotation)));
+  return Unchecked(object.json());
+}
+
+absl::StatusOr<Backup> Backup::OfSchedule(const Object& schedule) {
+  const Json* const metadata = FindJson(schedule.json(), {"metadata"});
+  const Json* const spec = FindJson(schedule.json(), {"spec", "template"});
+  return Parse(Object(Json{{"metadata", metadata == nullptr ? Json() : *metadata},
+                           {"spec", spec == nullptr ? Json() : *spec}}));
+}
+
+bool Backup::defaults_to_fs_backup() const {
+  return FlagIfSet({"spec", "defaultVolumesToFsBackup"})
+      .value_or(Flag({"spec", "defaultVolumesToRestic"}));  // as it was called once
+}
+
+std::string Backup::resource_policy_config_map() const {
+  return absl::EqualsIgnoreCase(Text({"spec", "resourcePolicy", "kind"}), "configmap")
+             ? Text({"spec", "resourcePolicy", "name"})
+             : "";
+}
+
+bool Backup::IncludesNamespace(absl::string_view name) const {
+  const std::vector<std::string> included = Texts({"spec", "includedNamespaces"});
+  const std::vector<std::string> excluded = Texts({"spec", "excludedNamespaces"});
+  const bool is_excluded = std::any_of(excluded.begin(), excluded.end(), [&](const auto& pattern) {
+    return IsPlainPattern(pattern) && FitsPattern(name, pattern);
+  });
+  const bool is_included =
+      included.empty() || std::any_of(included.begin(), included.end(), [&](const auto& pattern) {
+        return !IsPlainPattern(pattern) || FitsPattern(name, pattern);
+      });
+  return is_included && !is_excluded;
+}
+
+}  // namespace csidelta::objects
