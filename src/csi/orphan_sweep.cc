@@ -377,17 +377,15 @@ int Unmark(const CallContext& ctx, const Environment& env, const velero::PluginC
 
 absl::StatusOr<Backups> ListBackups(const CallContext& ctx, const Environment& env,
                                     const objects::Backup& running) {
-  ASSIGN_OR_RETURN(
-      const std::vector<objects::Object> list,
-      objects::List<objects::Object>(ctx, env.api, objects::Backup::Type(), env.velero_namespace));
+  ASSIGN_OR_RETURN(std::vector<objects::Backup> list,
+                   objects::List<objects::Backup>(ctx, env.api, env.velero_namespace));
   Backups backups;
-  for (const objects::Object& object : list) {
-    absl::StatusOr<objects::Backup> backup = objects::Backup::Parse(object);
-    if (!backup.ok()) {
-      backup = objects::Backup::Make(env.velero_namespace, object.name());
-    }
-    std::string label = velero::ValidLabelValue(backup->name());
-    backups.emplace(std::move(label), *std::move(backup));
+  for (objects::Backup& backup : list) {
+    std::string label = velero::ValidLabelValue(backup.name());
+    backups.emplace(std::move(label),
+                    backup.Validate().ok()
+                        ? std::move(backup)
+                        : objects::Backup::Make(env.velero_namespace, backup.name()));
   }
   if (!backups.contains(velero::ValidLabelValue(running.name()))) {
     return absl::FailedPreconditionError(absl::StrCat(

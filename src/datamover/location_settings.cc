@@ -91,14 +91,14 @@ absl::Status CheckValue(absl::string_view key, absl::string_view value) {
 
 absl::Span<const LocationSetting> LocationSettings() { return kSettings; }
 
-absl::Status CheckLocationSettings(const velero::StorageLocation& location) {
-  for (const auto& [key, value] : location.config) {
+absl::Status CheckLocationSettings(const objects::BackupStorageLocation& location) {
+  for (const auto& [key, value] : location.config()) {
     const auto known = absl::c_find_if(
         kSettings, [&key = key](const LocationSetting& setting) { return setting.key == key; });
     if (known == std::end(kSettings)) {
       return Refuse(key, "is not known to csi-delta; take it out, or use a location without it");
     }
-    const bool is_overridden = key == kCredentialsFile && !location.credential.name.empty();
+    const bool is_overridden = key == kCredentialsFile && !location.credential().name.empty();
     if (known->use == Use::kRejected && !value.empty() && !is_overridden) {
       return Refuse(key, absl::StrCat("is not supported. ", known->how));
     }

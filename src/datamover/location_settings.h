@@ -3,7 +3,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "velero/storage_location.h"
+#include "objects/backup_storage_location.h"
 
 // What becomes of each key of a location's spec.config: none is passed over in silence.
 namespace csidelta::datamover {
@@ -21,6 +21,6 @@ absl::Span<const LocationSetting> LocationSettings();
 
 // FAILED_PRECONDITION, naming the key and what to do, when one is refused, unknown or has a value
 // that Velero's plugin would not take. Pure.
-absl::Status CheckLocationSettings(const velero::StorageLocation& location);
+absl::Status CheckLocationSettings(const objects::BackupStorageLocation& location);
 
 }  // namespace csidelta::datamover

@@ -27,7 +27,7 @@
 namespace csidelta::datamover {
 namespace {
 
-using velero::StorageLocation;
+using objects::BackupStorageLocation;
 
 // Velero's own, from its installer.
 constexpr char kDefaultCredentialSecret[] = "cloud-credentials";
@@ -43,7 +43,7 @@ std::string LocationName(absl::string_view velero_namespace, absl::string_view n
 // The value of one key of a Secret. NOT_FOUND when there is no such Secret.
 absl::StatusOr<Secret> ReadSecretKey(const CallContext& ctx, k8s::ApiClient& api,
                                      const std::string& namespace_name,
-                                     const velero::SecretKeyName& wanted) {
+                                     const objects::SecretKeyName& wanted) {
   ASSIGN_OR_RETURN(
       const auto object,
       objects::Get<objects::Secret>(ctx, api, objects::Secret::Key(namespace_name, wanted.name)));
@@ -60,7 +60,7 @@ absl::StatusOr<Secret> ReadSecretKey(const CallContext& ctx, k8s::ApiClient& api
 // A Secret that the location names must be there.
 absl::StatusOr<Secret> ReadNamedSecret(const CallContext& ctx, k8s::ApiClient& api,
                                        const std::string& namespace_name,
-                                       const velero::SecretKeyName& wanted) {
+                                       const objects::SecretKeyName& wanted) {
   absl::StatusOr<Secret> value = ReadSecretKey(ctx, api, namespace_name, wanted);
   if (absl::IsNotFound(value.status())) {
     return Refuse(absl::StrCat("Secret ", namespace_name, "/", wanted.name,
@@ -69,10 +69,10 @@ absl::StatusOr<Secret> ReadNamedSecret(const CallContext& ctx, k8s::ApiClient& a
   return value;
 }
 
-absl::Status CheckProvider(const StorageLocation& location) {
-  if (location.provider != "aws" && location.provider != "velero.io/aws") {
+absl::Status CheckProvider(const BackupStorageLocation& location) {
+  if (location.provider() != "aws" && location.provider() != "velero.io/aws") {
     return Refuse(absl::StrCat(
-        "provider \"", absl::CHexEscape(location.provider),
+        "provider \"", absl::CHexEscape(location.provider()),
         "\" is none that csi-delta writes to: it speaks S3 (aws, velero.io/aws); back up to such a "
         "location, or use another data mover"));
   }
@@ -81,18 +81,18 @@ absl::Status CheckProvider(const StorageLocation& location) {
 
 // Velero asks hosts of its own by virtual host, unless told otherwise; but an address has none, and
 // no certificate names a bucket with dots.
-std::string BucketLookup(const StorageLocation& location) {
-  if (location.Flag("s3ForcePathStyle")) {
+std::string BucketLookup(const BackupStorageLocation& location) {
+  if (location.ConfigFlag("s3ForcePathStyle")) {
     return "path";
   }
   const absl::StatusOr<net::Url> url = net::ParseUrl(location.Config("s3Url"));
   const bool has_letters = url.ok() && std::any_of(url->host.begin(), url->host.end(),
                                                    [](char c) { return absl::ascii_isalpha(c); });
   const bool is_name = has_letters && !absl::StrContains(url->host, ":");
-  return is_name && !absl::StrContains(location.bucket, ".") ? "dns" : "auto";
+  return is_name && !absl::StrContains(location.bucket(), ".") ? "dns" : "auto";
 }
 
-absl::StatusOr<JobRepository> RepositoryIn(const StorageLocation& location,
+absl::StatusOr<JobRepository> RepositoryIn(const BackupStorageLocation& location,
                                            const RepositoryAccessRequest& request) {
   ASSIGN_OR_RETURN(std::string address, RepositoryAddress(location, request.repository_path));
   const std::string kms_key = location.Config("kmsKeyId");
@@ -104,18 +104,19 @@ absl::StatusOr<JobRepository> RepositoryIn(const StorageLocation& location,
       .kms_key_id = kms_key,
       .tagging = location.Config("tagging"),
       .object_lock = request.object_lock,
-      .insecure_tls = location.Flag("insecureSkipTLSVerify"),
-      .is_read_only = location.read_only};
+      .insecure_tls = location.ConfigFlag("insecureSkipTLSVerify"),
+      .is_read_only = location.is_read_only()};
 }
 
 absl::Status AddCertificates(const CallContext& ctx, k8s::ApiClient& api,
-                             const StorageLocation& location, RepositoryAccess& access) {
-  Secret pem(location.ca_cert_pem);
-  if (!location.ca_cert_ref.name.empty()) {
+                             const BackupStorageLocation& location, RepositoryAccess& access) {
+  Secret pem(location.ca_cert_pem());
+  if (!location.ca_cert_ref().name.empty()) {
     if (!pem.empty()) {
       return Refuse("has both caCert and caCertRef; leave one of them out");
     }
-    ASSIGN_OR_RETURN(pem, ReadNamedSecret(ctx, api, location.namespace_name, location.ca_cert_ref));
+    ASSIGN_OR_RETURN(pem,
+                     ReadNamedSecret(ctx, api, location.namespace_name(), location.ca_cert_ref()));
   }
   if (pem.empty()) {
     pem = Secret(location.Config("caCert"));
@@ -128,30 +129,30 @@ absl::Status AddCertificates(const CallContext& ctx, k8s::ApiClient& api,
 }
 
 absl::Status AddCredentials(const CallContext& ctx, k8s::ApiClient& api,
-                            const StorageLocation& location, const velero::SecretKeyName& other,
-                            RepositoryAccess& access) {
+                            const BackupStorageLocation& location,
+                            const objects::SecretKeyName& other, RepositoryAccess& access) {
   const std::string profile = location.Config("profile");
   if (!profile.empty()) {
     access.env["AWS_PROFILE"] = profile;
   }
   access.has_other_credential = !other.name.empty();
-  velero::SecretKeyName name = access.has_other_credential ? other : location.credential;
+  objects::SecretKeyName name = access.has_other_credential ? other : location.credential();
   absl::StatusOr<Secret> cloud = Secret();
   if (name.name.empty()) {
     name = {.name = kDefaultCredentialSecret, .key = kDefaultCredentialKey};
-    cloud = ReadSecretKey(ctx, api, location.namespace_name, name);
+    cloud = ReadSecretKey(ctx, api, location.namespace_name(), name);
     if (absl::IsNotFound(cloud.status())) {
       return absl::OkStatus();  // The worker's own identity.
     }
   } else {
-    cloud = ReadNamedSecret(ctx, api, location.namespace_name, name);
+    cloud = ReadNamedSecret(ctx, api, location.namespace_name(), name);
   }
   RETURN_IF_ERROR(cloud.status());
   const absl::Status readable =
       storage::ParseSharedCredentials(cloud->Reveal(), profile.empty() ? kDefaultProfile : profile)
           .status();
   if (!readable.ok()) {
-    return Refuse(absl::StrCat("Secret ", location.namespace_name, "/", name.name, ", key ",
+    return Refuse(absl::StrCat("Secret ", location.namespace_name(), "/", name.name, ", key ",
                                name.key, ": ", readable.message()));
   }
   access.secret_data[kCloudFile] = *std::move(cloud);
@@ -182,10 +183,10 @@ absl::Status AddKeys(const CallContext& ctx, k8s::ApiClient& api,
 }
 
 absl::StatusOr<RepositoryAccess> WithoutKeys(const CallContext& ctx, k8s::ApiClient& api,
-                                             const StorageLocation& location,
+                                             const BackupStorageLocation& location,
                                              const RepositoryAccessRequest& request) {
   RETURN_IF_ERROR(CheckProvider(location));
-  if (request.for_writing && location.read_only) {
+  if (request.for_writing && location.is_read_only()) {
     return Refuse("its access mode is ReadOnly, so nothing is written there; back up elsewhere");
   }
   RepositoryAccess access;
@@ -195,15 +196,14 @@ absl::StatusOr<RepositoryAccess> WithoutKeys(const CallContext& ctx, k8s::ApiCli
   return access;
 }
 
-absl::StatusOr<StorageLocation> ReadLocation(const CallContext& ctx, k8s::ApiClient& api,
-                                             const std::string& velero_namespace,
-                                             const std::string& name) {
-  ASSIGN_OR_RETURN(const auto object,
-                   objects::Get<objects::BackupStorageLocation>(
-                       ctx, api, objects::BackupStorageLocation::Key(velero_namespace, name)));
-  absl::StatusOr<StorageLocation> location = velero::ParseStorageLocation(object);
-  if (!location.ok()) {
-    return Refuse(location.status().message());
+absl::StatusOr<BackupStorageLocation> ReadLocation(const CallContext& ctx, k8s::ApiClient& api,
+                                                   const std::string& velero_namespace,
+                                                   const std::string& name) {
+  ASSIGN_OR_RETURN(auto location,
+                   objects::Get<BackupStorageLocation>(
+                       ctx, api, BackupStorageLocation::Key(velero_namespace, name)));
+  if (const absl::Status status = location.Validate(); !status.ok()) {
+    return Refuse(status.message());
   }
   return location;
 }
@@ -227,7 +227,7 @@ std::map<std::string, std::string> NewsFor(const objects::Secret& secret,
 
 absl::StatusOr<std::map<std::string, Secret>> ReadWithoutKeys(
     const CallContext& ctx, k8s::ApiClient& api, const RepositoryAccessRequest& request) {
-  ASSIGN_OR_RETURN(const StorageLocation location,
+  ASSIGN_OR_RETURN(const BackupStorageLocation location,
                    ReadLocation(ctx, api, request.velero_namespace, request.location));
   ASSIGN_OR_RETURN(RepositoryAccess access, WithoutKeys(ctx, api, location, request));
   return std::move(access.secret_data);
@@ -256,10 +256,10 @@ absl::Status CheckNotShared(const CallContext& ctx, k8s::ApiClient& api,
       !request.written_with_key.empty()) {
     return absl::OkStatus();
   }
-  std::vector<objects::BackupStorageLocation> all;
+  std::vector<BackupStorageLocation> all;
   for (const std::string& velero_namespace : request.velero_namespaces) {
-    ASSIGN_OR_RETURN(std::vector<objects::BackupStorageLocation> locations,
-                     objects::List<objects::BackupStorageLocation>(ctx, api, velero_namespace));
+    ASSIGN_OR_RETURN(std::vector<BackupStorageLocation> locations,
+                     objects::List<BackupStorageLocation>(ctx, api, velero_namespace));
     std::move(locations.begin(), locations.end(), std::back_inserter(all));
   }
   const std::string own = absl::StrCat(request.velero_namespace, "/", request.location);
@@ -274,7 +274,7 @@ absl::Status CheckNotShared(const CallContext& ctx, k8s::ApiClient& api,
 }
 
 absl::StatusOr<RepositoryAccess> WithKeys(const CallContext& ctx, k8s::ApiClient& api,
-                                          const StorageLocation& location,
+                                          const BackupStorageLocation& location,
                                           const RepositoryAccessRequest& request,
                                           SecureRandom& random) {
   ASSIGN_OR_RETURN(RepositoryAccess access, WithoutKeys(ctx, api, location, request));
@@ -285,7 +285,7 @@ absl::StatusOr<RepositoryAccess> WithKeys(const CallContext& ctx, k8s::ApiClient
 
 }  // namespace
 
-absl::StatusOr<std::string> RepositoryAddress(const StorageLocation& location,
+absl::StatusOr<std::string> RepositoryAddress(const BackupStorageLocation& location,
                                               absl::string_view repository_path) {
   std::string endpoint = location.Config("s3Url");
   if (endpoint.empty()) {
@@ -304,33 +304,32 @@ absl::StatusOr<std::string> RepositoryAddress(const StorageLocation& location,
                                url.ok() ? "" : url.status().message()));
   }
   const std::string address =
-      absl::StrCat("s3:", absl::StripSuffix(endpoint, "/"), "/", location.bucket, "/",
-                   location.prefix, location.prefix.empty() ? "" : "/", repository_path);
+      absl::StrCat("s3:", absl::StripSuffix(endpoint, "/"), "/", location.bucket(), "/",
+                   location.prefix(), location.prefix().empty() ? "" : "/", repository_path);
   const absl::StatusOr<storage::Location> place = storage::ParseLocation(address);
   if (!place.ok()) {
     return Refuse(place.status().message());
   }
-  if (place->bucket != location.bucket) {
-    return Refuse(
-        absl::StrCat("bucket \"", absl::CHexEscape(location.bucket), "\" is no name of a bucket"));
+  if (place->bucket != location.bucket()) {
+    return Refuse(absl::StrCat("bucket \"", absl::CHexEscape(location.bucket()),
+                               "\" is no name of a bucket"));
   }
   return address;
 }
 
 std::vector<SharedAddress> FindSharedAddresses(
-    const std::vector<objects::BackupStorageLocation>& locations) {
+    const std::vector<BackupStorageLocation>& locations) {
   using Age = std::tuple<absl::Time, std::string>;  // and "namespace/name"
   std::map<std::string, std::set<Age>> by_address;
-  for (const objects::BackupStorageLocation& object : locations) {
-    const absl::StatusOr<StorageLocation> location = velero::ParseStorageLocation(object);
-    if (!location.ok() || location->read_only) {
+  for (const BackupStorageLocation& location : locations) {
+    if (!location.Validate().ok() || location.is_read_only()) {
       continue;
     }
     const absl::StatusOr<std::string> address =
-        RepositoryAddress(*location, velero::kRepositoryRoot);
+        RepositoryAddress(location, velero::kRepositoryRoot);
     if (address.ok()) {
-      by_address[*address].emplace(object.created_at().value_or(absl::InfiniteFuture()),
-                                   absl::StrCat(location->namespace_name, "/", location->name));
+      by_address[*address].emplace(location.created_at().value_or(absl::InfiniteFuture()),
+                                   absl::StrCat(location.namespace_name(), "/", location.name()));
     }
   }
   std::map<std::string, std::string> oldest;
@@ -350,7 +349,7 @@ std::vector<SharedAddress> FindSharedAddresses(
 absl::StatusOr<RepositoryAccess> OpenRepositoryAccess(const CallContext& ctx, k8s::ApiClient& api,
                                                       const RepositoryAccessRequest& request,
                                                       SecureRandom& random) {
-  ASSIGN_OR_RETURN(const StorageLocation location,
+  ASSIGN_OR_RETURN(const BackupStorageLocation location,
                    ReadLocation(ctx, api, request.velero_namespace, request.location));
   absl::StatusOr<RepositoryAccess> access = WithKeys(ctx, api, location, request, random);
   if (!access.ok()) {
@@ -368,16 +367,16 @@ std::string WithMissingKey(const VolumeTaskStatus& failed,
 }
 
 absl::StatusOr<RepositoryAccess> OpenLocationAccess(const CallContext& ctx, k8s::ApiClient& api,
-                                                    const StorageLocation& location,
-                                                    const velero::SecretKeyName& credential) {
+                                                    const BackupStorageLocation& location,
+                                                    const objects::SecretKeyName& credential) {
   absl::StatusOr<RepositoryAccess> access =
       WithoutKeys(ctx, api, location,
-                  {.velero_namespace = location.namespace_name,
-                   .location = location.name,
+                  {.velero_namespace = location.namespace_name(),
+                   .location = location.name(),
                    .repository_path = velero::kRepositoryRoot,
                    .credential = credential});
   if (!access.ok()) {
-    return Annotate(access.status(), LocationName(location.namespace_name, location.name));
+    return Annotate(access.status(), LocationName(location.namespace_name(), location.name()));
   }
   return access;
 }

@@ -22,7 +22,6 @@
 #include "objects/core.h"
 #include "objects/object.h"
 #include "storage/location.h"
-#include "velero/storage_location.h"
 
 // What a worker needs to get at one repository: read where Velero keeps it, and passed in a
 // Secret of the worker's own.
@@ -47,7 +46,7 @@ struct RepositoryAccessRequest {
   // Each object is locked so when it is put; nothing: as the bucket does by itself.
   std::optional<objects::JobObjectLock> object_lock = {};
   // Instead of the location's own credentials; without a name these.
-  velero::SecretKeyName credential = {};
+  objects::SecretKeyName credential = {};
   // Where more than one is served: of an upload, their locations are compared with its own.
   std::set<std::string> velero_namespaces = {};
 };
@@ -87,8 +86,8 @@ std::string WithMissingKey(const VolumeTaskStatus& failed,
 // The same for the folder of all repositories of a location, without keys. `credential`: as in
 // RepositoryAccessRequest.
 absl::StatusOr<RepositoryAccess> OpenLocationAccess(const CallContext& ctx, k8s::ApiClient& api,
-                                                    const velero::StorageLocation& location,
-                                                    const velero::SecretKeyName& credential = {});
+                                                    const objects::BackupStorageLocation& location,
+                                                    const objects::SecretKeyName& credential = {});
 
 inline constexpr absl::Duration kAccessKeptEvery = absl::Seconds(15);
 // How often a worker's Secret is compared though its location says nothing new.
@@ -140,7 +139,7 @@ using StoreOpener = std::function<absl::StatusOr<std::unique_ptr<storage::Opened
     const RepositoryAccess& access)>;
 
 // "s3:https://HOST/BUCKET/PREFIX/PATH". FAILED_PRECONDITION as above. Pure.
-absl::StatusOr<std::string> RepositoryAddress(const velero::StorageLocation& location,
+absl::StatusOr<std::string> RepositoryAddress(const objects::BackupStorageLocation& location,
                                               absl::string_view repository_path);
 
 // Of several locations, those whose repositories would be at one address, of which uploads use the

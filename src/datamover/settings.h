@@ -14,9 +14,9 @@
 #include "datamover/daily_window.h"
 #include "engine/backup.h"
 #include "k8s/api_client.h"
+#include "objects/backup_storage_location.h"
 #include "objects/scheduling.h"
 #include "objects/volume_job.h"
-#include "velero/storage_location.h"
 
 namespace csidelta::datamover {
 
@@ -37,7 +37,7 @@ struct StorageLocationSettings {
   // Objects are locked when they are put, and what snapshots need is locked again before that ends.
   std::optional<objects::JobObjectLock> immutability = {};
   // Deletions run with these, all else with the location's own; no name: deletions, too.
-  velero::SecretKeyName deletion_credential = {};
+  objects::SecretKeyName deletion_credential = {};
 };
 
 // Quantities as Kubernetes writes them; "" for none.

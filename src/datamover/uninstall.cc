@@ -43,7 +43,6 @@
 #include "repository/find_repositories.h"
 #include "velero/data_reference.h"
 #include "velero/data_upload.h"
-#include "velero/storage_location.h"
 
 namespace csidelta::datamover {
 namespace {
@@ -213,10 +212,10 @@ class Planner {
   absl::Status PlanData();
 
   // How to delete it is said beside it.
-  std::string KeptText(const absl::StatusOr<velero::StorageLocation>& location) const;
-  void PlanDataOf(const objects::BackupStorageLocation& object);
-  absl::StatusOr<repository::StoredSize> Look(
-      const absl::StatusOr<velero::StorageLocation>& location, Place& place);
+  std::string KeptText(const objects::BackupStorageLocation& location) const;
+  void PlanDataOf(const objects::BackupStorageLocation& location);
+  absl::StatusOr<repository::StoredSize> Look(const objects::BackupStorageLocation& location,
+                                              Place& place);
 
   // What uploads that the cluster still has stored where their location does not point any more.
   absl::Status NoteFormerPlaces();
@@ -486,27 +485,26 @@ absl::Status Planner::PlanData() {
   return absl::OkStatus();
 }
 
-std::string Planner::KeptText(const absl::StatusOr<velero::StorageLocation>& location) const {
+std::string Planner::KeptText(const objects::BackupStorageLocation& location) const {
   return absl::StrCat("what this cluster stored below ", velero::kRepositoryRoot, "/", folder_,
                       " is kept, with its keys",
-                      location.ok() && location->read_only
+                      location.is_read_only()
                           ? ""
                           : absl::StrCat("; --delete-data ", env_.cluster,
                                          " deletes it, and with it the data of every backup that "
                                          "this cluster moved, wherever it is restored"));
 }
 
-void Planner::PlanDataOf(const objects::BackupStorageLocation& object) {
+void Planner::PlanDataOf(const objects::BackupStorageLocation& location) {
   UninstallItem item = {
-      .kind = "data", .name = absl::StrCat("location ", FullName(object)), .text = ""};
-  const absl::StatusOr<velero::StorageLocation> location = velero::ParseStorageLocation(object);
-  if (request_.keep_data || (location.ok() && location->read_only)) {
+      .kind = "data", .name = absl::StrCat("location ", FullName(location)), .text = ""};
+  if (request_.keep_data || location.is_read_only()) {
     item.text =
         request_.keep_data ? KeptText(location) : "stays: the location's access mode is ReadOnly";
     plan_.stays.push_back(std::move(item));
     return;
   }
-  Place& place = places_[FullName(object)];
+  Place& place = places_[FullName(location)];
   const absl::StatusOr<repository::StoredSize> holding = Look(location, place);
   if (!holding.ok()) {
     item.text = absl::StrCat("cannot be looked at: ", holding.status().message());
@@ -521,8 +519,8 @@ void Planner::PlanDataOf(const objects::BackupStorageLocation& object) {
   item.text =
       absl::StrCat(Counted(holding->objects, "object"), " with ", FormatBytes(holding->bytes),
                    " below ", velero::kRepositoryRoot, "/", folder_);
-  const bool has_own = !location.ok() ||
-                       !ForLocation(env_.settings, location->name).deletion_credential.name.empty();
+  const bool has_own =
+      !ForLocation(env_.settings, location.name()).deletion_credential.name.empty();
   Add(std::move(item), [opened = place.opened, folder = folder_, has_own](const CallContext& ctx) {
     const absl::Status deleted =
         repository::DeleteAll(ctx, opened->store(), folder, kRepositoryDepth);
@@ -536,13 +534,13 @@ void Planner::PlanDataOf(const objects::BackupStorageLocation& object) {
   });
 }
 
-absl::StatusOr<repository::StoredSize> Planner::Look(
-    const absl::StatusOr<velero::StorageLocation>& location, Place& place) {
-  RETURN_IF_ERROR(location.status());
+absl::StatusOr<repository::StoredSize> Planner::Look(const objects::BackupStorageLocation& location,
+                                                     Place& place) {
+  RETURN_IF_ERROR(location.Validate());
   ASSIGN_OR_RETURN(
       const RepositoryAccess access,
-      OpenLocationAccess(ctx_, env_.api, *location,
-                         ForLocation(env_.settings, location->name).deletion_credential));
+      OpenLocationAccess(ctx_, env_.api, location,
+                         ForLocation(env_.settings, location.name()).deletion_credential));
   ASSIGN_OR_RETURN(std::unique_ptr<storage::OpenedStore> opened, request_.open_store(access));
   place.opened = std::move(opened);
   place.address = access.repository.address;

@@ -16,7 +16,6 @@
 #include "objects/protected_volume.h"
 #include "storage/bucket_rules.h"
 #include "velero/data_reference.h"
-#include "velero/storage_location.h"
 
 namespace csidelta::doctor {
 namespace {
@@ -32,11 +31,11 @@ constexpr absl::Duration kDay = absl::Hours(24);
 // What one location's settings, bucket and records say of its object locks.
 class LocationLocks {
  public:
-  LocationLocks(CheckContext& context, const velero::StorageLocation& location,
+  LocationLocks(CheckContext& context, const objects::BackupStorageLocation& location,
                 std::optional<JobObjectLock> asked, const BucketRules& rules)
       : context_(context),
         location_(location),
-        subject_(absl::StrCat("location ", location.namespace_name, "/", location.name)),
+        subject_(absl::StrCat("location ", location.namespace_name(), "/", location.name())),
         asked_(std::move(asked)),
         rules_(rules) {}
 
@@ -60,7 +59,7 @@ class LocationLocks {
   }
 
   CheckContext& context_;
-  const velero::StorageLocation& location_;
+  const objects::BackupStorageLocation& location_;
   const std::string subject_;
   const std::optional<JobObjectLock> asked_;
   const BucketRules& rules_;
@@ -111,7 +110,7 @@ void LocationLocks::TellObjectLock() {
     Warn(absl::StrCat("the bucket has object lock and ", by_default,
                       ", but no lock is extended: later backups rely on objects that can be "
                       "deleted once their lock has ended"),
-         absl::StrCat("set backupStorageLocations.", location_.name,
+         absl::StrCat("set backupStorageLocations.", location_.name(),
                       ".immutability, or run csi-delta extend-locks each day"));
   } else if (rule.is_enabled) {
     good_.push_back(absl::StrCat("the bucket has object lock and ", by_default));
@@ -133,8 +132,8 @@ void LocationLocks::TellLifecycle() {
     return TellUnknown("which lifecycle rules the bucket has", rules_.lifecycle.status(),
                        "s3:GetLifecycleConfiguration");
   }
-  const std::string folder =
-      absl::StrCat(location_.prefix, location_.prefix.empty() ? "" : "/", velero::kRepositoryRoot);
+  const std::string folder = absl::StrCat(location_.prefix(), location_.prefix().empty() ? "" : "/",
+                                          velero::kRepositoryRoot);
   bool removes_noncurrent = false;
   for (const LifecycleRule& rule : *rules_.lifecycle) {
     if (absl::StartsWith(folder, rule.prefix) || absl::StartsWith(rule.prefix, folder)) {
@@ -167,10 +166,10 @@ void LocationLocks::TellRecords() {
   const absl::Time now = context_.ctx().clock->Now();
   absl::Time first = absl::InfiniteFuture();
   std::vector<std::string> unrenewed;
-  for (const auto& record : context_.Look<objects::ProtectedVolume>(location_.namespace_name)) {
+  for (const auto& record : context_.Look<objects::ProtectedVolume>(location_.namespace_name())) {
     const objects::ProtectedVolumeSpec spec = record.spec();
     const objects::ProtectedVolumeStatus status = record.status();
-    if (spec.location != location_.name || !status.last_good.has_value()) {
+    if (spec.location != location_.name() || !status.last_good.has_value()) {
       continue;
     }
     const std::string volume = absl::StrCat("PVC ", spec.pvc_namespace, "/", spec.pvc);
@@ -212,15 +211,14 @@ BucketRules Unreadable(const absl::Status& why) {
 void CheckLocationImmutable(CheckContext& context) {
   const absl::StatusOr<datamover::MoverSettings> settings = ReadSettings(context);
   for (const std::string& space : context.options().velero_namespaces) {
-    for (const auto& object : context.Look<objects::BackupStorageLocation>(space)) {
-      const absl::StatusOr<velero::StorageLocation> location = velero::ParseStorageLocation(object);
-      if (!location.ok()) {
+    for (const auto& location : context.Look<objects::BackupStorageLocation>(space)) {
+      if (!location.Validate().ok()) {
         continue;  // CheckLocationProvider says why.
       }
       const absl::StatusOr<datamover::RepositoryAccess> access =
-          datamover::OpenLocationAccess(context.ctx(), context.cache().api(), *location);
+          datamover::OpenLocationAccess(context.ctx(), context.cache().api(), location);
       if (!access.ok()) {
-        context.Unknown(absl::StrCat("location ", space, "/", location->name), access.status());
+        context.Unknown(absl::StrCat("location ", space, "/", location.name()), access.status());
         continue;
       }
       const absl::StatusOr<std::unique_ptr<storage::OpenedStore>> opened =
@@ -229,8 +227,8 @@ void CheckLocationImmutable(CheckContext& context) {
           opened.ok() ? storage::ReadBucketRules(context.ctx().WithTimeout(kRulesTimeMax),
                                                  (*opened)->store())
                       : Unreadable(opened.status());
-      LocationLocks(context, *location,
-                    settings.ok() ? datamover::ForLocation(*settings, location->name).immutability
+      LocationLocks(context, location,
+                    settings.ok() ? datamover::ForLocation(*settings, location.name()).immutability
                                   : std::nullopt,
                     rules)
           .Tell();

@@ -16,30 +16,27 @@
 #include "objects/client.h"
 #include "objects/core.h"
 #include "storage/location.h"
-#include "velero/storage_location.h"
 
 namespace csidelta::doctor {
 namespace {
 
 using objects::BackupStorageLocation;
-using velero::StorageLocation;
 
 constexpr absl::Duration kBucketTimeMax = absl::Seconds(10);
 // Beside the clusters' folders; no cluster's uid looks like it.
 constexpr char kProbeFolder[] = "doctor";
 
-std::string SubjectOf(const StorageLocation& location) {
-  return absl::StrCat("location ", location.namespace_name, "/", location.name);
+std::string SubjectOf(const BackupStorageLocation& location) {
+  return absl::StrCat("location ", location.namespace_name(), "/", location.name());
 }
 
 // All locations that can be read; what cannot is told by CheckLocationProvider.
-std::vector<std::pair<BackupStorageLocation, StorageLocation>> Locations(CheckContext& context) {
-  std::vector<std::pair<BackupStorageLocation, StorageLocation>> locations;
+std::vector<BackupStorageLocation> Locations(CheckContext& context) {
+  std::vector<BackupStorageLocation> locations;
   for (const std::string& space : context.options().velero_namespaces) {
-    for (BackupStorageLocation& object : context.Look<BackupStorageLocation>(space)) {
-      if (absl::StatusOr<StorageLocation> location = velero::ParseStorageLocation(object);
-          location.ok()) {
-        locations.emplace_back(std::move(object), *std::move(location));
+    for (BackupStorageLocation& location : context.Look<BackupStorageLocation>(space)) {
+      if (location.Validate().ok()) {
+        locations.push_back(std::move(location));
       }
     }
   }
@@ -50,8 +47,9 @@ std::vector<std::pair<BackupStorageLocation, StorageLocation>> Locations(CheckCo
 using BucketProbe =
     absl::FunctionRef<absl::Status(const CallContext& ctx, storage::ObjectStore& store)>;
 
-void ProbeBucket(CheckContext& context, const StorageLocation& location, absl::string_view doing,
-                 BucketProbe probe, const velero::SecretKeyName& credential = {}) {
+void ProbeBucket(CheckContext& context, const BackupStorageLocation& location,
+                 absl::string_view doing, BucketProbe probe,
+                 const objects::SecretKeyName& credential = {}) {
   const absl::StatusOr<datamover::RepositoryAccess> access =
       datamover::OpenLocationAccess(context.ctx(), context.cache().api(), location, credential);
   if (!access.ok()) {
@@ -72,23 +70,24 @@ void ProbeBucket(CheckContext& context, const StorageLocation& location, absl::s
 }
 
 // With which deletions run; no name: with the location's own.
-velero::SecretKeyName DeletionCredential(CheckContext& context, const StorageLocation& location) {
+objects::SecretKeyName DeletionCredential(CheckContext& context,
+                                          const BackupStorageLocation& location) {
   const absl::StatusOr<datamover::MoverSettings> settings = ReadSettings(context);
-  return settings.ok() ? datamover::ForLocation(*settings, location.name).deletion_credential
-                       : velero::SecretKeyName();
+  return settings.ok() ? datamover::ForLocation(*settings, location.name()).deletion_credential
+                       : objects::SecretKeyName();
 }
 
-void ExamineCredential(CheckContext& context, const StorageLocation& location,
-                       const velero::SecretKeyName& credential, absl::string_view named_by,
+void ExamineCredential(CheckContext& context, const BackupStorageLocation& location,
+                       const objects::SecretKeyName& credential, absl::string_view named_by,
                        absl::string_view correct) {
   if (credential.name.empty()) {
     return;
   }
   const std::string subject =
-      absl::StrCat("secret ", location.namespace_name, "/", credential.name);
-  const auto secret =
-      objects::Get<objects::Secret>(context.ctx(), context.cache().api(),
-                                    objects::Secret::Key(location.namespace_name, credential.name));
+      absl::StrCat("secret ", location.namespace_name(), "/", credential.name);
+  const auto secret = objects::Get<objects::Secret>(
+      context.ctx(), context.cache().api(),
+      objects::Secret::Key(location.namespace_name(), credential.name));
   if (absl::IsNotFound(secret.status())) {
     context.Fault(subject, absl::StrCat("does not exist, but ", named_by, " names it"),
                   "make it, as for velero install --secret-file");
@@ -101,33 +100,34 @@ void ExamineCredential(CheckContext& context, const StorageLocation& location,
   }
 }
 
-datamover::KeyringOwner OwnerOf(const StorageLocation& location) {
-  return {.velero_namespace = location.namespace_name, .location = location.name};
+datamover::KeyringOwner OwnerOf(const BackupStorageLocation& location) {
+  return {.velero_namespace = location.namespace_name(), .location = location.name()};
 }
 
-std::string RingSubject(CheckContext& context, const StorageLocation& location) {
+std::string RingSubject(CheckContext& context, const BackupStorageLocation& location) {
   return absl::StrCat("secret ", context.options().mover_namespace, "/",
                       datamover::KeyringSecretName(OwnerOf(location)));
 }
 
-absl::StatusOr<repository::Keyring> Ring(CheckContext& context, const StorageLocation& location) {
+absl::StatusOr<repository::Keyring> Ring(CheckContext& context,
+                                         const BackupStorageLocation& location) {
   return datamover::OpenKeyring(context.ctx(), context.cache().api(),
                                 context.options().mover_namespace, OwnerOf(location),
                                 /*make=*/false, SecureRandom::Real());
 }
 
 // One that is not made yet, or one that is lost.
-void TellMissingRing(CheckContext& context, const StorageLocation& location,
+void TellMissingRing(CheckContext& context, const BackupStorageLocation& location,
                      const absl::Status& missing) {
   const auto known = datamover::FindKnownKey(context.ctx(), context.cache().api(),
-                                             location.namespace_name, location.name);
+                                             location.namespace_name(), location.name());
   const std::string subject = RingSubject(context, location);
   if (!known.ok()) {
     context.Unknown(subject, known.status());
   } else if (!known->has_value()) {
     context.Note(subject, "is not there yet: the first backup makes it",
-                 location.read_only ? std::string(missing.message())
-                                    : "export and confirm the key when it is made");
+                 location.is_read_only() ? std::string(missing.message())
+                                         : "export and confirm the key when it is made");
   } else {
     context.Fault(subject, datamover::LostKeyring(**known, OwnerOf(location)),
                   "import the keys from the copy that you have");
@@ -138,14 +138,13 @@ void TellMissingRing(CheckContext& context, const StorageLocation& location,
 
 void CheckLocationProvider(CheckContext& context) {
   for (const std::string& space : context.options().velero_namespaces) {
-    for (const BackupStorageLocation& object : context.Look<BackupStorageLocation>(space)) {
-      const absl::StatusOr<StorageLocation> location = velero::ParseStorageLocation(object);
-      const absl::Status status =
-          location.ok()
-              ? datamover::OpenLocationAccess(context.ctx(), context.cache().api(), *location)
-                    .status()
-              : location.status();
-      const std::string subject = absl::StrCat("location ", space, "/", object.name());
+    for (const BackupStorageLocation& location : context.Look<BackupStorageLocation>(space)) {
+      absl::Status status = location.Validate();
+      if (status.ok()) {
+        status =
+            datamover::OpenLocationAccess(context.ctx(), context.cache().api(), location).status();
+      }
+      const std::string subject = absl::StrCat("location ", space, "/", location.name());
       if (status.ok()) {
         context.Good(subject, "is one that the mover writes to");
       } else if (absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status)) {
@@ -158,7 +157,7 @@ void CheckLocationProvider(CheckContext& context) {
 }
 
 void CheckLocationReadable(CheckContext& context) {
-  for (const auto& [object, location] : Locations(context)) {
+  for (const BackupStorageLocation& location : Locations(context)) {
     ProbeBucket(context, location, "listing",
                 [](const CallContext& ctx, storage::ObjectStore& store) {
                   return store.List(ctx, absl::StrCat(kProbeFolder, "/"),
@@ -168,15 +167,15 @@ void CheckLocationReadable(CheckContext& context) {
 }
 
 void CheckLocationWritable(CheckContext& context) {
-  for (const auto& [object, location] : Locations(context)) {
-    if (location.read_only) {
+  for (const BackupStorageLocation& location : Locations(context)) {
+    if (location.is_read_only()) {
       context.Note(SubjectOf(location), "is read-only: it can be restored from, and that is all",
                    "nothing, if that is meant");
       continue;
     }
     const std::string key = absl::StrCat(
         kProbeFolder, "/", absl::Hex(context.random().Below(uint64_t{1} << 62), absl::kZeroPad16));
-    const velero::SecretKeyName remover = DeletionCredential(context, location);
+    const objects::SecretKeyName remover = DeletionCredential(context, location);
     ProbeBucket(context, location, "writing",
                 [&](const CallContext& ctx, storage::ObjectStore& store) {
                   RETURN_IF_ERROR(store.Put(ctx, key, "csi-delta doctor", {}));
@@ -194,7 +193,7 @@ void CheckLocationWritable(CheckContext& context) {
 }
 
 void CheckKeyringPresent(CheckContext& context) {
-  for (const auto& [object, location] : Locations(context)) {
+  for (const BackupStorageLocation& location : Locations(context)) {
     const absl::Status status = Ring(context, location).status();
     if (absl::IsNotFound(status)) {
       TellMissingRing(context, location, status);
@@ -205,7 +204,7 @@ void CheckKeyringPresent(CheckContext& context) {
 }
 
 void CheckKeyringWhole(CheckContext& context) {
-  for (const auto& [object, location] : Locations(context)) {
+  for (const BackupStorageLocation& location : Locations(context)) {
     const absl::Status status = Ring(context, location).status();
     if (absl::IsFailedPrecondition(status)) {
       context.Fault(RingSubject(context, location), std::string(status.message()),
@@ -215,7 +214,7 @@ void CheckKeyringWhole(CheckContext& context) {
 }
 
 void CheckKeyringConfirmed(CheckContext& context) {
-  for (const auto& [object, location] : Locations(context)) {
+  for (const BackupStorageLocation& location : Locations(context)) {
     const absl::StatusOr<repository::Keyring> ring = Ring(context, location);
     if (!ring.ok()) {
       continue;  // CheckKeyringPresent and CheckKeyringWhole have told.
@@ -226,7 +225,7 @@ void CheckKeyringConfirmed(CheckContext& context) {
             RingSubject(context, location),
             absl::StrCat("no copy is confirmed of key ", key.fingerprint,
                          ": without it the backups of ", SubjectOf(location), " are worthless"),
-            absl::StrCat("csi-delta mover-key export --location ", location.name,
+            absl::StrCat("csi-delta mover-key export --location ", location.name(),
                          ", keep it outside of the cluster, then --confirm"));
       }
     }
@@ -250,27 +249,27 @@ void CheckLocationDefault(CheckContext& context) {
 }
 
 void CheckLocationAvailable(CheckContext& context) {
-  for (const auto& [object, location] : Locations(context)) {
-    const std::string phase = object.phase();
+  for (const BackupStorageLocation& location : Locations(context)) {
+    const std::string phase = location.phase();
     if (phase == "Available") {
       context.Good(SubjectOf(location), "Velero reaches it");
     } else {
       context.Fault(SubjectOf(location),
                     absl::StrCat("Velero calls it ", phase.empty() ? "nothing yet" : phase, ": ",
-                                 object.message()),
+                                 location.message()),
                     "velero backup-location get, and the server's log");
     }
   }
 }
 
 void CheckLocationTls(CheckContext& context) {
-  for (const auto& [object, location] : Locations(context)) {
+  for (const BackupStorageLocation& location : Locations(context)) {
     const std::string url = location.Config("s3Url");
     if (absl::StartsWith(url, "http://")) {
       context.Warn(
           SubjectOf(location), absl::StrCat("is reached without TLS at ", url),
           "serve it with TLS; stored data is encrypted, but credentials and names are not");
-    } else if (location.Flag("insecureSkipTLSVerify")) {
+    } else if (location.ConfigFlag("insecureSkipTLSVerify")) {
       context.Warn(SubjectOf(location),
                    "any server can impersonate it: insecureSkipTLSVerify is set",
                    "give its certificate as spec.objectStorage.caCert");
@@ -279,12 +278,12 @@ void CheckLocationTls(CheckContext& context) {
 }
 
 void CheckLocationCredentials(CheckContext& context) {
-  for (const auto& [object, location] : Locations(context)) {
-    ExamineCredential(context, location, location.credential, SubjectOf(location),
+  for (const BackupStorageLocation& location : Locations(context)) {
+    ExamineCredential(context, location, location.credential(), SubjectOf(location),
                       "spec.credential.key");
     ExamineCredential(
         context, location, DeletionCredential(context, location),
-        absl::StrCat("the setting backupStorageLocations.", location.name, ".deletionCredential"),
+        absl::StrCat("the setting backupStorageLocations.", location.name(), ".deletionCredential"),
         "its key");
   }
 }

@@ -367,19 +367,17 @@ absl::StatusOr<std::optional<T>> OrNote(absl::StatusOr<T> read, absl::string_vie
 
 absl::Status ReadBackups(const CallContext& ctx, k8s::ApiClient& api, RestoreSurroundings& around) {
   constexpr absl::string_view kWhat = "Velero backups";
-  ASSIGN_OR_RETURN(const std::optional<std::vector<objects::Object>> all,
-                   OrNote(objects::List<objects::Object>(ctx, api, objects::Backup::Type(), ""),
-                          kWhat, around.not_checked));
+  ASSIGN_OR_RETURN(const std::optional<std::vector<objects::Backup>> all,
+                   OrNote(objects::List<objects::Backup>(ctx, api, ""), kWhat, around.not_checked));
   if (!all.has_value()) {
     return absl::OkStatus();
   }
   around.backups.emplace();
-  for (const objects::Object& one : *all) {
-    absl::StatusOr<objects::Backup> backup = objects::Backup::Parse(one);
-    if (!backup.ok()) {
-      AddNote(backup.status(), kWhat, around.not_checked);
-    } else if (!backup->is_over()) {
-      around.backups->push_back(*std::move(backup));
+  for (const objects::Backup& backup : *all) {
+    if (const absl::Status status = backup.Validate(); !status.ok()) {
+      AddNote(status, kWhat, around.not_checked);
+    } else if (!backup.is_over()) {
+      around.backups->push_back(backup);
     }
   }
   return absl::OkStatus();

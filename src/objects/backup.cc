@@ -68,12 +68,11 @@ bool FitsPattern(absl::string_view text, absl::string_view pattern) {
 
 }  // namespace
 
-absl::StatusOr<Backup> Backup::Parse(const Object& object) {
-  RETURN_IF_ERROR(CheckFields(object.json(), kKind.kind, kBackupRules));
-  const Json resource_timeout = object.Annotation(kResourceTimeoutAnnotation);
-  RETURN_IF_ERROR(Annotate(IsTimeout(&resource_timeout),
-                           absl::StrCat("parse Backup: annotation ", kResourceTimeoutAnnotation)));
-  return Unchecked(object.json());
+absl::Status Backup::Validate() const {
+  RETURN_IF_ERROR(Annotate(CheckFields(json(), kBackupRules), "parse Backup"));
+  const Json resource_timeout = Annotation(kResourceTimeoutAnnotation);
+  return Annotate(IsTimeout(&resource_timeout),
+                  absl::StrCat("parse Backup: annotation ", kResourceTimeoutAnnotation));
 }
 
 absl::StatusOr<Backup> Backup::OfSchedule(const Object& schedule) {

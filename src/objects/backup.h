@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -20,10 +21,9 @@ class Backup : public ObjectOf<Backup> {
  public:
   static constexpr KindName kKind = {"velero.io", "v1", "backups", "Backup"};
 
-  // As the host sends it or the API server returns it; `kind` and `apiVersion` may be missing.
   // INVALID_ARGUMENT, naming the field, if it has no name or namespace, or if a field that decides
   // what is done has the wrong type or is no duration. Pure.
-  static absl::StatusOr<Backup> Parse(const Object& object);
+  absl::Status Validate() const;
   // The backups that a Schedule makes: without a name of their own. As Parse().
   static absl::StatusOr<Backup> OfSchedule(const Object& schedule);
 

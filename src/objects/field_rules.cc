@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <string>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "base/go_duration.h"
@@ -27,12 +26,10 @@ const Json* FindDotted(const Json& object, const char* path) {
 
 }  // namespace
 
-absl::Status CheckFields(const Json& object, const char* kind, absl::Span<const FieldRule> rules) {
-  const std::string context = absl::StrCat("parse ", kind);
-  RETURN_IF_ERROR(Annotate(Expect(object.is_object(), "not an object"), context));
+absl::Status CheckFields(const Json& object, absl::Span<const FieldRule> rules) {
+  RETURN_IF_ERROR(Expect(object.is_object(), "not an object"));
   for (const FieldRule& rule : rules) {
-    RETURN_IF_ERROR(
-        Annotate(Annotate(rule.check(FindDotted(object, rule.path)), rule.path), context));
+    RETURN_IF_ERROR(Annotate(rule.check(FindDotted(object, rule.path)), rule.path));
   }
   return absl::OkStatus();
 }

@@ -15,9 +15,9 @@ struct FieldRule {
   absl::Status (*check)(const Json* value);
 };
 
-// INVALID_ARGUMENT, "parse KIND: PATH: PROBLEM", for the first field that breaks its rule, and if
-// `object` is no JSON object. Pure.
-absl::Status CheckFields(const Json& object, const char* kind, absl::Span<const FieldRule> rules);
+// INVALID_ARGUMENT, "PATH: PROBLEM", for the first field that breaks its rule, and if `object` is
+// no JSON object. Pure.
+absl::Status CheckFields(const Json& object, absl::Span<const FieldRule> rules);
 
 // Rules. All but the second one accept a field that is not set.
 absl::Status IsText(const Json* value);

@@ -168,6 +168,15 @@ class ObjectOf : public Base {
     return Unchecked(std::move(json));
   }
   static absl::StatusOr<Kind> From(const Object& object) { return Of(object.json()); }
+  // One that passes the Validate() of its kind, whose error this returns; the object need not name
+  // its kind.
+  static absl::StatusOr<Kind> Parse(const Object& object) {
+    Kind parsed = Unchecked(object.json());
+    if (absl::Status status = parsed.Validate(); !status.ok()) {
+      return status;
+    }
+    return parsed;
+  }
 
   // A new one, of the version of kKind. `namespace_name` "" for kinds of the cluster.
   static Kind Make(absl::string_view namespace_name, absl::string_view name) {

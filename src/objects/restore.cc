@@ -23,12 +23,11 @@ constexpr FieldRule kRestoreRules[] = {
 
 }  // namespace
 
-absl::StatusOr<Restore> Restore::Parse(const Object& object) {
-  RETURN_IF_ERROR(CheckFields(object.json(), kKind.kind, kRestoreRules));
-  const Json resource_timeout = object.Annotation(kResourceTimeoutAnnotation);
-  RETURN_IF_ERROR(Annotate(IsTimeout(&resource_timeout),
-                           absl::StrCat("parse Restore: annotation ", kResourceTimeoutAnnotation)));
-  return Unchecked(object.json());
+absl::Status Restore::Validate() const {
+  RETURN_IF_ERROR(Annotate(CheckFields(json(), kRestoreRules), "parse Restore"));
+  const Json resource_timeout = Annotation(kResourceTimeoutAnnotation);
+  return Annotate(IsTimeout(&resource_timeout),
+                  absl::StrCat("parse Restore: annotation ", kResourceTimeoutAnnotation));
 }
 
 std::string Restore::MapNamespace(absl::string_view namespace_in_backup) const {

@@ -3,7 +3,7 @@
 #include <map>
 #include <string>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "objects/keys.h"
@@ -18,8 +18,8 @@ class Restore : public ObjectOf<Restore> {
  public:
   static constexpr KindName kKind = {"velero.io", "v1", "restores", "Restore"};
 
-  // As Backup::Parse().
-  static absl::StatusOr<Restore> Parse(const Object& object);
+  // As that of a Backup.
+  absl::Status Validate() const;
 
   // Of one namespace of a Backup, into another one.
   static Restore OfNamespace(absl::string_view velero_namespace, absl::string_view name,

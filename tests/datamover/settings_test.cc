@@ -103,7 +103,7 @@ TEST(MoverSettings, ALocationIsImmutableAndDeletedFromByOthers) {
   ASSERT_THAT(settings, IsOk());
   const StorageLocationSettings safe = ForLocation(*settings, "safe");
   EXPECT_EQ(safe.immutability, (objects::JobObjectLock{.mode = "COMPLIANCE", .days = 30}));
-  EXPECT_EQ(safe.deletion_credential, (velero::SecretKeyName{.name = "remover", .key = "cloud"}));
+  EXPECT_EQ(safe.deletion_credential, (objects::SecretKeyName{.name = "remover", .key = "cloud"}));
   EXPECT_EQ(safe.transfers_max, 0);
   EXPECT_FALSE(ForLocation(*settings, "other").immutability.has_value());
 }

@@ -11,8 +11,8 @@
 #include "base/json.h"
 #include "datamover/location_settings.h"
 #include "datamover/repository_access.h"
+#include "objects/backup_storage_location.h"
 #include "storage/location.h"
-#include "velero/storage_location.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t bytes) {
   constexpr char kPath[] = "plugins/csi-delta/c/n/u";
@@ -21,7 +21,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t bytes) {
   if (!object.ok()) {
     return 0;
   }
-  const auto location = csidelta::velero::ParseStorageLocation(*object);
+  const auto location =
+      csidelta::objects::BackupStorageLocation::Parse(csidelta::objects::Object(*object));
   if (!location.ok()) {
     CSIDELTA_CHECK(location.status().code() == absl::StatusCode::kInvalidArgument);
     return 0;
@@ -34,8 +35,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t bytes) {
   }
   const auto place = csidelta::storage::ParseLocation(*address);
   CSIDELTA_CHECK(place.ok() && place->kind == csidelta::storage::Location::Kind::kS3);
-  CSIDELTA_CHECK(place->bucket == location->bucket);
-  CSIDELTA_CHECK(place->prefix ==
-                 absl::StrCat(location->prefix, location->prefix.empty() ? "" : "/", kPath, "/"));
+  CSIDELTA_CHECK(place->bucket == location->bucket());
+  CSIDELTA_CHECK(place->prefix == absl::StrCat(location->prefix(),
+                                               location->prefix().empty() ? "" : "/", kPath, "/"));
   return 0;
 }

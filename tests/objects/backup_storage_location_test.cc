@@ -1,11 +1,11 @@
-#include "velero/storage_location.h"
+#include "objects/backup_storage_location.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::velero::storage_location_test {
+namespace csidelta::objects::backup_storage_location_test {
 namespace {
 
 using support::StatusIs;
@@ -25,35 +25,35 @@ Json Location() {
             {"accessMode", "ReadOnly"}}}};
 }
 
-TEST(StorageLocation, IsRead) {
-  const auto location = ParseStorageLocation(Location());
+TEST(BackupStorageLocationTest, IsRead) {
+  const auto location = BackupStorageLocation::Parse(Object(Location()));
   ASSERT_THAT(location, support::IsOk());
-  EXPECT_EQ(location->name, "default");
-  EXPECT_EQ(location->namespace_name, "velero");
-  EXPECT_EQ(location->provider, "velero.io/aws");
-  EXPECT_EQ(location->bucket, "b");
-  EXPECT_EQ(location->prefix, "some/where");
-  EXPECT_EQ(location->ca_cert_pem, "pem");
-  EXPECT_EQ(location->ca_cert_ref, (SecretKeyName{.name = "ca", .key = "tls"}));
-  EXPECT_EQ(location->credential, (SecretKeyName{.name = "creds", .key = "cloud"}));
+  EXPECT_EQ(location->name(), "default");
+  EXPECT_EQ(location->namespace_name(), "velero");
+  EXPECT_EQ(location->provider(), "velero.io/aws");
+  EXPECT_EQ(location->bucket(), "b");
+  EXPECT_EQ(location->prefix(), "some/where");
+  EXPECT_EQ(location->ca_cert_pem(), "pem");
+  EXPECT_EQ(location->ca_cert_ref(), (SecretKeyName{.name = "ca", .key = "tls"}));
+  EXPECT_EQ(location->credential(), (SecretKeyName{.name = "creds", .key = "cloud"}));
   EXPECT_EQ(location->Config("region"), "eu-west-1");
   EXPECT_EQ(location->Config("s3Url"), "");
-  EXPECT_TRUE(location->Flag("s3ForcePathStyle"));
-  EXPECT_FALSE(location->Flag("insecureSkipTLSVerify"));
-  EXPECT_TRUE(location->read_only);
+  EXPECT_TRUE(location->ConfigFlag("s3ForcePathStyle"));
+  EXPECT_FALSE(location->ConfigFlag("insecureSkipTLSVerify"));
+  EXPECT_TRUE(location->is_read_only());
 }
 
-TEST(StorageLocation, MayBeWrittenToUnlessItSaysOtherwise) {
+TEST(BackupStorageLocationTest, MayBeWrittenToUnlessItSaysOtherwise) {
   Json object = Location();
   EraseJson(object, {"spec", "accessMode"});
-  EXPECT_FALSE(ParseStorageLocation(object)->read_only);
+  EXPECT_FALSE(BackupStorageLocation::Parse(Object(object))->is_read_only());
 }
 
-TEST(StorageLocation, WhatIsWrongIsNamed) {
+TEST(BackupStorageLocationTest, WhatIsWrongIsNamed) {
   const auto with = [](JsonPath path, Json value) {
     Json object = Location();
     SetJson(object, path, std::move(value));
-    return ParseStorageLocation(object);
+    return BackupStorageLocation::Parse(Object(object));
   };
   EXPECT_THAT(with({"spec", "objectStorage", "bucket"}, ""),
               StatusIs(absl::StatusCode::kInvalidArgument,
@@ -65,8 +65,8 @@ TEST(StorageLocation, WhatIsWrongIsNamed) {
   EXPECT_THAT(with({"spec", "credential", "key"}, ""),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("a Secret without its key")));
   EXPECT_THAT(with({"spec", "provider"}, 5),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("provider: not a string")));
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("provider: is not a string")));
 }
 
 }  // namespace
-}  // namespace csidelta::velero::storage_location_test
+}  // namespace csidelta::objects::backup_storage_location_test
