@@ -12,7 +12,6 @@
 #include "objects/client.h"
 #include "objects/data_upload.h"
 #include "objects/keys.h"
-#include "velero/data_upload.h"
 #include "velero/labels.h"
 
 namespace csidelta::backupitemactions {
@@ -75,7 +74,7 @@ objects::DataUpload MakeDataUpload(const MoveRequest& request) {
                   .storage_class = claim.storage_class().value_or(""),
                   .snapshot_class = request.snapshot_class,
                   .driver = request.driver,
-                  .data_mover = velero::kDataMoverName,
+                  .data_mover = objects::kDataMoverName,
                   .storage_location = backup.storage_location(),
                   .operation_timeout = backup.csi_snapshot_timeout()});
   return upload;

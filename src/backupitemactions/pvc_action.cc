@@ -32,7 +32,6 @@
 #include "objects/keys.h"
 #include "objects/persistent_volume_claim.h"
 #include "objects/volume_snapshot.h"
-#include "velero/data_upload.h"
 #include "velero/labels.h"
 #include "velero/volume_decision.h"
 
@@ -221,8 +220,7 @@ bool PvcAction::IsTransferOver(const CallContext& ctx, const objects::CopyRecord
   const absl::StatusOr<std::vector<objects::DataDownload>> list =
       objects::List<objects::DataDownload>(ctx, env_.api, named.namespace_name);
   return list.ok() && absl::c_none_of(*list, [&](const objects::DataDownload& download) {
-           return download.uid() == record.id &&
-                  !velero::IsTerminal(velero::ParseDataPhase(download.phase()));
+           return download.uid() == record.id && !download.is_over();
          });
 }
 

@@ -19,7 +19,6 @@
 #include "objects/persistent_volume_claim.h"
 #include "objects/restore.h"
 #include "velero/data_reference.h"
-#include "velero/data_upload.h"
 #include "velero/labels.h"
 
 namespace csidelta::cli {
@@ -49,13 +48,13 @@ absl::Status ReleaseVolumes(const CallContext& ctx, k8s::ApiClient& api,
                             const ScratchRestore& plan) {
   ASSIGN_OR_RETURN(const std::vector<DataDownload> downloads, ListDownloads(ctx, api, plan));
   for (const DataDownload& download : downloads) {
-    const absl::StatusOr<velero::DataDownload> read = velero::ParseDataDownload(download);
-    if (!read.ok() || read->target_namespace != plan.into || !read->target_volume.empty()) {
+    if (!download.Validate().ok() || download.target_namespace() != plan.into ||
+        !download.target_volume().empty()) {
       continue;
     }
     ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> pvc,
                      objects::Find<PersistentVolumeClaim>(
-                         ctx, api, PersistentVolumeClaim::Key(plan.into, read->target_claim)));
+                         ctx, api, PersistentVolumeClaim::Key(plan.into, download.target_pvc())));
     if (!pvc.has_value() || !pvc->is_bound()) {
       continue;
     }
@@ -153,12 +152,12 @@ absl::StatusOr<RestoredPvcs> CompareScratch(const CallContext& ctx, k8s::ApiClie
   }
   ASSIGN_OR_RETURN(const std::vector<DataDownload> downloads, ListDownloads(ctx, api, plan));
   for (const DataDownload& download : downloads) {
-    const absl::StatusOr<velero::DataDownload> read = velero::ParseDataDownload(download);
-    if (read.ok() && read->target_namespace == plan.into) {
-      result[read->target_claim] = read->phase == velero::DataPhase::kCompleted
-                                       ? ""
-                                       : absl::StrCat("DataDownload ", read->name, " is ",
-                                                      download.phase(), ": ", read->message);
+    if (download.Validate().ok() && download.target_namespace() == plan.into) {
+      result[download.target_pvc()] =
+          download.known_phase() == objects::DataPhase::kCompleted
+              ? ""
+              : absl::StrCat("DataDownload ", download.name(), " is ", download.phase(), ": ",
+                             download.message());
     }
   }
   ASSIGN_OR_RETURN(const std::vector<PersistentVolumeClaim> pvcs,

@@ -30,7 +30,6 @@
 #include "objects/data_upload.h"
 #include "objects/protected_volume.h"
 #include "objects/volume_task.h"
-#include "velero/data_upload.h"
 
 namespace csidelta::cli {
 namespace {
@@ -153,7 +152,7 @@ void Show(std::vector<Movement> movements, Transfers& all) {
 template <typename Kind>
 void KeepUnfinished(std::vector<Kind> page, std::vector<Kind>& kept) {
   for (Kind& object : page) {
-    if (!velero::IsTerminal(velero::ParseDataPhase(object.phase()))) {
+    if (!object.is_over()) {
       kept.push_back(std::move(object));
     }
   }

@@ -17,7 +17,6 @@
 #include "objects/data_upload.h"
 #include "objects/keys.h"
 #include "objects/protected_volume.h"
-#include "velero/data_upload.h"
 
 namespace csidelta::cli {
 namespace {
@@ -37,7 +36,7 @@ absl::Status CancelTransfers(const CallContext& ctx, k8s::ApiClient& api,
   ASSIGN_OR_RETURN(const std::vector<Transfer> transfers,
                    objects::List<Transfer>(ctx, api, velero_namespace, own));
   for (const Transfer& transfer : transfers) {
-    if (!velero::IsTerminal(velero::ParseDataPhase(transfer.phase())) && !transfer.is_cancelled()) {
+    if (!transfer.is_over() && !transfer.is_cancelled()) {
       RETURN_IF_ERROR(
           k8s::IgnoreNotFound(objects::Apply(ctx, api, transfer.key(), objects::Patch().Cancel())));
     }

@@ -24,7 +24,6 @@
 #include "objects/data_upload.h"
 #include "objects/keys.h"
 #include "velero/data_reference.h"
-#include "velero/data_upload.h"
 
 namespace csidelta::cli {
 namespace {
@@ -317,7 +316,7 @@ absl::StatusOr<std::vector<UploadCost>> TryCommand::BackUp(const CallContext& ct
                                                            k8s::ApiClient& api,
                                                            const std::string& name) const {
   Backup backup = Backup::OfNamespace(request_.velero_namespace, name, request_.namespace_name,
-                                      velero::kDataMoverName, request_.location);
+                                      objects::kDataMoverName, request_.location);
   if (!keep_) {
     backup.SetLabel(objects::kTrialLabel, request_.namespace_name);
     backup.SetTimeToLive(kTrialLifetime);

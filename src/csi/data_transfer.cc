@@ -9,14 +9,14 @@
 #include "base/status_macros.h"
 #include "k8s/api_client.h"
 #include "objects/client.h"
+#include "objects/data_transfer.h"
 #include "objects/keys.h"
-#include "velero/data_upload.h"
 #include "velero/labels.h"
 
 namespace csidelta::csi {
 namespace {
 
-using velero::DataPhase;
+using objects::DataPhase;
 
 constexpr size_t kObjectNameBytesMax = 253;
 constexpr size_t kNameDigits = 20;
@@ -102,7 +102,7 @@ velero::OperationProgress Transfer<Kind>::Progress(const CallContext& ctx,
     return progress;
   }
   const Kind& object = **found;
-  const DataPhase phase = velero::ParseDataPhase(object.phase());
+  const DataPhase phase = object.known_phase();
   if (phase == DataPhase::kNew) {
     return progress;
   }
@@ -116,7 +116,7 @@ velero::OperationProgress Transfer<Kind>::Progress(const CallContext& ctx,
     progress.started = object.accepted_at();
   }
   progress.updated = object.completed_at();
-  if (velero::IsTerminal(phase)) {
+  if (object.is_over()) {
     progress.completed = true;
     progress.error = ErrorOf(object, phase);
   }
@@ -126,7 +126,7 @@ velero::OperationProgress Transfer<Kind>::Progress(const CallContext& ctx,
 template <typename Kind>
 absl::Status Transfer<Kind>::Cancel(const CallContext& ctx, k8s::ApiClient& api) const {
   ASSIGN_OR_RETURN(const std::optional<Kind> found, Find(ctx, api));
-  if (!found.has_value() || velero::IsTerminal(velero::ParseDataPhase(found->phase()))) {
+  if (!found.has_value() || found->is_over()) {
     return absl::OkStatus();
   }
   return k8s::IgnoreNotFound(objects::Apply(ctx, api, Kind::Key(namespace_name, found->name()),

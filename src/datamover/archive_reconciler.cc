@@ -53,17 +53,16 @@ absl::StatusOr<absl::Time> ArchiveReconciler::ReconcileOne(const CallContext& ct
   if (!IsConcerned(object)) {
     return absl::InfiniteFuture();
   }
-  const absl::StatusOr<velero::DataUpload> upload = velero::ParseDataUpload(object);
   const std::optional<objects::OwnerReference> owner = VeleroOwnerOf(object, "Backup");
   ASSIGN_OR_RETURN(const Backup backup,
-                   BackupAsRead(ctx, objects::Backup::Key(upload->namespace_name, owner->name)));
+                   BackupAsRead(ctx, objects::Backup::Key(object.namespace_name(), owner->name)));
   if (backup.uid != owner->uid) {
     return absl::InfiniteFuture();
   }
   if (IsArchived(backup.phase)) {
     ASSIGN_OR_RETURN(const bool is_awaited, IsAwaited(ctx, object));
     if (is_awaited) {
-      RETURN_IF_ERROR(AskToGo(ctx, object, *upload, "NotInArchive",
+      RETURN_IF_ERROR(AskToGo(ctx, object, "NotInArchive",
                               absl::StrCat("Backup ", owner->name,
                                            " is over, and the DataUpload is "
                                            "not in its archive")));
@@ -76,7 +75,7 @@ absl::StatusOr<absl::Time> ArchiveReconciler::ReconcileOne(const CallContext& ct
     return backup.read_at + kArchiveLookEvery;
   }
   RETURN_IF_ERROR(
-      AskToGo(ctx, object, *upload, "BackupFailed",
+      AskToGo(ctx, object, "BackupFailed",
               absl::StrCat("Backup ", owner->name, " failed before it wrote its archive")));
   return absl::InfiniteFuture();
 }
@@ -108,10 +107,9 @@ absl::StatusOr<ArchiveReconciler::Backup> ArchiveReconciler::BackupAsRead(
 }
 
 bool ArchiveReconciler::IsConcerned(const objects::DataUpload& object) const {
-  const absl::StatusOr<velero::DataUpload> upload = velero::ParseDataUpload(object);
   const std::optional<objects::OwnerReference> owner = VeleroOwnerOf(object, "Backup");
-  if (!upload.ok() || upload->data_mover != velero::kDataMoverName ||
-      upload->phase != velero::DataPhase::kCompleted || !owner.has_value()) {
+  if (!object.is_managed() || object.known_phase() != objects::DataPhase::kCompleted ||
+      !owner.has_value() || !object.Validate().ok()) {
     return false;
   }
   const MutexLock lock(mutex_);
@@ -133,8 +131,7 @@ absl::StatusOr<bool> ArchiveReconciler::IsAwaited(const CallContext& ctx,
 }
 
 absl::Status ArchiveReconciler::AskToGo(const CallContext& ctx, const objects::DataUpload& object,
-                                        const velero::DataUpload& upload, const char* reason,
-                                        const std::string& why) {
+                                        const char* reason, const std::string& why) {
   const absl::StatusOr<velero::DataReference> reference =
       velero::ParseDataReference(object.snapshot_id());
   if (!reference.ok()) {
@@ -142,7 +139,7 @@ absl::Status ArchiveReconciler::AskToGo(const CallContext& ctx, const objects::D
   }
   const absl::Status made =
       objects::Create(ctx, env_.api,
-                      MakeDeletionOfUnnamed(upload, *reference, /*worker_ended=*/true))
+                      MakeDeletionOfUnnamed(object, *reference, /*worker_ended=*/true))
           .status();
   if (absl::IsAlreadyExists(made)) {
     return absl::OkStatus();
@@ -150,7 +147,7 @@ absl::Status ArchiveReconciler::AskToGo(const CallContext& ctx, const objects::D
   RETURN_IF_ERROR(made);
   const std::string message =
       absl::StrCat(why, ": what was moved can never be restored, and is removed from the bucket");
-  CSIDELTA_LOG(kWarn, message, {"namespace", upload.namespace_name}, {"name", upload.name});
+  CSIDELTA_LOG(kWarn, message, {"namespace", object.namespace_name()}, {"name", object.name()});
   EmitMoverEvent(ctx, env_, object, k8s::EventType::kWarning, reason, message);
   return absl::OkStatus();
 }

@@ -14,7 +14,6 @@
 #include "k8s/api_client.h"
 #include "objects/data_upload.h"
 #include "objects/reconciler.h"
-#include "velero/data_upload.h"
 
 namespace csidelta::datamover {
 
@@ -59,8 +58,7 @@ class ArchiveReconciler : public objects::Reconciler<objects::DataUpload> {
   absl::StatusOr<Backup> BackupAsRead(const CallContext& ctx, const k8s::ObjectKey& key);
   absl::StatusOr<bool> IsAwaited(const CallContext& ctx, const objects::DataUpload& object);
   absl::Status AskToGo(const CallContext& ctx, const objects::DataUpload& object,
-                       const velero::DataUpload& upload, const char* reason,
-                       const std::string& why);
+                       const char* reason, const std::string& why);
 
   const MoverEnvironment& env_;
   mutable Mutex mutex_;

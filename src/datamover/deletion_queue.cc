@@ -247,21 +247,20 @@ void DeletionQueue::EnqueueNext(absl::Time now) const {
   }
 }
 
-objects::DataDeletion MakeDeletionOfUnnamed(const velero::DataTransfer& upload,
+objects::DataDeletion MakeDeletionOfUnnamed(const objects::DataTransfer& upload,
                                             const velero::DataReference& reference,
                                             bool worker_ended) {
   velero::DataReference unnamed = reference;
   unnamed.snapshot_id = std::string(kSnapshotDigits, '0');
-  const auto backup = upload.labels.find(objects::kBackupNameLabel);
-  const std::string backup_name = backup == upload.labels.end() ? "" : backup->second;
+  const std::string backup_name = upload.Label(objects::kBackupNameLabel);
   auto deletion =
-      objects::DataDeletion::Make(upload.namespace_name, absl::StrCat("unnamed-", upload.uid));
+      objects::DataDeletion::Make(upload.namespace_name(), absl::StrCat("unnamed-", upload.uid()));
   deletion.SetLabels(
       {{objects::kBackupNameLabel, backup_name}, {objects::kExcludeFromBackupLabel, "true"}});
-  deletion.SetSpec({.location = upload.storage_location,
+  deletion.SetSpec({.location = upload.storage_location(),
                     .snapshot_id = velero::FormatDataReference(unnamed),
                     .backup = backup_name,
-                    .upload = upload.uid,
+                    .upload = upload.uid(),
                     .worker_ended = worker_ended});
   return deletion;
 }

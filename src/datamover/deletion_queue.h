@@ -17,9 +17,9 @@
 #include "base/mutex.h"
 #include "datamover/worker_queue.h"
 #include "objects/data_deletion.h"
+#include "objects/data_transfer.h"
 #include "objects/volume_job.h"
 #include "velero/data_reference.h"
-#include "velero/data_upload.h"
 
 namespace csidelta::datamover {
 
@@ -128,7 +128,7 @@ class DeletionQueue {
 // The object to create for a DataUpload whose worker was given up before it said how it ended: it
 // may store its snapshot yet, which nothing would refer to; with `worker_ended` it stores nothing
 // any more, but may have. `reference` says where.
-objects::DataDeletion MakeDeletionOfUnnamed(const velero::DataTransfer& upload,
+objects::DataDeletion MakeDeletionOfUnnamed(const objects::DataTransfer& upload,
                                             const velero::DataReference& reference,
                                             bool worker_ended);
 

@@ -28,7 +28,7 @@
 namespace csidelta::datamover {
 namespace {
 
-using velero::DataPhase;
+using objects::DataPhase;
 
 // Nothing tells of PVCs and PersistentVolumes.
 constexpr absl::Duration kLookAtBindingAgainMax = absl::Seconds(15);
@@ -45,9 +45,9 @@ absl::StatusOr<bool> WritesNoMore(const CallContext& ctx, const WorkerRun& run) 
 
 // The uid of the target that a DataDownload writes into in place; "" for others. Fixed when it is
 // accepted: what is begun in one way is ended in that.
-std::string TargetInPlace(const velero::DataDownload& download, const objects::Object& object) {
-  return object.Annotation(download.phase == DataPhase::kNew ? objects::kIntoAnnotation
-                                                             : objects::kInPlaceAnnotation);
+std::string TargetInPlace(const objects::DataDownload& download, const objects::Object& object) {
+  return object.Annotation(download.known_phase() == DataPhase::kNew ? objects::kIntoAnnotation
+                                                                     : objects::kInPlaceAnnotation);
 }
 
 // Of one that is InProgress. Once its volume is known, only the target is waited for.
@@ -59,8 +59,9 @@ const char* StageOf(const objects::Object& object) {
 class DownloadStep : public TransferStep {
  public:
   DownloadStep(const CallContext& ctx, const MoverEnvironment& env, TransferScheduler& scheduler,
-               const std::function<void(const DownloadEnd&)>& on_end, velero::DataDownload download,
-               velero::DataReference reference, objects::DataTransfer object);
+               const std::function<void(const DownloadEnd&)>& on_end,
+               objects::DataDownload download, velero::DataReference reference,
+               objects::DataTransfer object);
 
  protected:
   // Its limit counts when the download is admitted, so it is known by then.
@@ -94,7 +95,7 @@ class DownloadStep : public TransferStep {
   }
   static RestoreFigures FiguresOf(const VolumeTaskStatus& task);
 
-  const velero::DataDownload download_;
+  const objects::DataDownload download_;
   const std::string into_;  // TargetInPlace()
 
  private:
@@ -165,33 +166,33 @@ class RestoreInPlaceStep : public DownloadStep {
 DownloadStep::DownloadStep(const CallContext& ctx, const MoverEnvironment& env,
                            TransferScheduler& scheduler,
                            const std::function<void(const DownloadEnd&)>& on_end,
-                           velero::DataDownload download, velero::DataReference reference,
+                           objects::DataDownload download, velero::DataReference reference,
                            objects::DataTransfer object)
     : TransferStep(ctx, env, scheduler,
                    {.task = TaskKind::kDownload,
                     .type = objects::DataDownload::Type(),
-                    .volume = absl::StrCat(download.target_namespace, "/", download.target_claim),
+                    .volume = absl::StrCat(download.target_namespace(), "/", download.target_pvc()),
                     .moving = &StageOf,
                     .queued = QueuedDownload},
-                   download, std::move(object)),
+                   std::move(object)),
       download_(std::move(download)),
       into_(TargetInPlace(download_, object_.object())),
       reference_(std::move(reference)),
       on_end_(on_end) {}
 
 absl::StatusOr<TaskVolume> DownloadStep::Volume() {
-  return TaskVolume{.namespace_name = download_.target_namespace,
-                    .claim = download_.target_claim,
+  return TaskVolume{.namespace_name = download_.target_namespace(),
+                    .claim = download_.target_pvc(),
                     .claim_uid = reference_.claim_uid};
 }
 
 csi::RestoreRequest DownloadStep::Restoring(std::optional<objects::OwnerReference> owner) const {
   return {.name = task_name_,
           .mover_namespace = env_.mover_namespace,
-          .target_namespace = download_.target_namespace,
-          .target_claim = download_.target_claim,
+          .target_namespace = download_.target_namespace(),
+          .target_claim = download_.target_pvc(),
           .target_uid = object_.Annotation(objects::kTargetUidAnnotation),
-          .size_bytes_least = download_.snapshot_size_bytes,
+          .size_bytes_least = download_.moved_bytes(),
           .file_system = FileSystem(),
           .ignore_delay_binding = env_.settings.ignore_delay_binding,
           .labels = labels_,
@@ -206,7 +207,7 @@ absl::Status RestoreInPlaceStep::PrepareAccept() {
 
 absl::Status RestoreInPlaceStep::CheckAllowed() const {
   RETURN_IF_ERROR(CheckWritesIntoExisting(env_.settings));
-  if (download_.labels.contains(objects::kRestoreNameLabel)) {
+  if (download_.HasLabel(objects::kRestoreNameLabel)) {
     return absl::FailedPreconditionError(absl::StrCat(
         "a restore of Velero made this DataDownload, with the annotation ",
         objects::kIntoAnnotation, ": only csi-delta restore --upload may write into a PVC"));
@@ -240,7 +241,7 @@ absl::Status DownloadStep::CheckTargetMayCome() const {
     return absl::OkStatus();
   }
   const auto restore = objects::Find<objects::Restore>(
-      ctx_, env_.api, objects::Restore::Key(download_.namespace_name, owner->name));
+      ctx_, env_.api, objects::Restore::Key(download_.namespace_name(), owner->name));
   RETURN_IF_ERROR(restore.status());
   if (!restore->has_value() || (*restore)->uid() != owner->uid) {
     return absl::OkStatus();  // The DataDownload goes with it.
@@ -249,23 +250,25 @@ absl::Status DownloadStep::CheckTargetMayCome() const {
     return absl::OkStatus();
   }
   // It may have come between the two looks.
-  ASSIGN_OR_RETURN(const auto target, objects::Find<objects::PersistentVolumeClaim>(
-                                          ctx_, env_.api,
-                                          objects::PersistentVolumeClaim::Key(
-                                              download_.target_namespace, download_.target_claim)));
+  ASSIGN_OR_RETURN(const auto target,
+                   objects::Find<objects::PersistentVolumeClaim>(
+                       ctx_, env_.api,
+                       objects::PersistentVolumeClaim::Key(download_.target_namespace(),
+                                                           download_.target_pvc())));
   return target.has_value()
              ? absl::OkStatus()
              : absl::FailedPreconditionError(absl::StrCat(
-                   "claim ", download_.target_namespace, "/", download_.target_claim,
+                   "claim ", download_.target_namespace(), "/", download_.target_pvc(),
                    " was not restored: Restore ", owner->name, " is ", (*restore)->phase(),
                    ", and makes no more claims; its errors say why"));
 }
 
 absl::Status DownloadStep::PrepareAccept() {
-  ASSIGN_OR_RETURN(const auto target, objects::Find<objects::PersistentVolumeClaim>(
-                                          ctx_, env_.api,
-                                          objects::PersistentVolumeClaim::Key(
-                                              download_.target_namespace, download_.target_claim)));
+  ASSIGN_OR_RETURN(const auto target,
+                   objects::Find<objects::PersistentVolumeClaim>(
+                       ctx_, env_.api,
+                       objects::PersistentVolumeClaim::Key(download_.target_namespace(),
+                                                           download_.target_pvc())));
   if (target.has_value()) {
     NoteClass(target->storage_class().value_or(""));
   }
@@ -281,12 +284,12 @@ void DownloadStep::NoteClass(const std::string& storage_class) {
 inplace::InPlaceRequest DownloadStep::InPlace(std::optional<objects::OwnerReference> owner) const {
   return {.name = task_name_,
           .mover_namespace = env_.mover_namespace,
-          .target_namespace = download_.target_namespace,
-          .target_claim = download_.target_claim,
+          .target_namespace = download_.target_namespace(),
+          .target_claim = download_.target_pvc(),
           .target_uid = into_,
-          .target_volume = download_.target_volume,
-          .transfer = absl::StrCat(download_.namespace_name, "/", download_.name),
-          .transfer_uid = download_.uid,
+          .target_volume = download_.target_volume(),
+          .transfer = absl::StrCat(download_.namespace_name(), "/", download_.name()),
+          .transfer_uid = download_.uid(),
           .upload = object_.Annotation(objects::kIntoUploadAnnotation),
           .consent_before = PreparedSince().value_or(absl::InfinitePast()) + kConsentTimeMax,
           .start_before = StartBefore(),
@@ -370,8 +373,8 @@ absl::Status DownloadStep::LookAtClaim(const objects::VolumeTask& task) {
 absl::StatusOr<RepositoryAccess> DownloadStep::Access() {
   absl::StatusOr<RepositoryAccess> access =
       OpenAccess(ctx_, env_,
-                 {.velero_namespace = download_.namespace_name,
-                  .location = download_.storage_location,
+                 {.velero_namespace = download_.namespace_name(),
+                  .location = download_.storage_location(),
                   .repository_path = velero::RepositoryPath(reference_),
                   .for_writing = false,
                   .written_with_key = reference_.key});
@@ -398,7 +401,7 @@ absl::StatusOr<absl::Time> DownloadStep::Conclude(const VolumeTaskStatus& task) 
     return BeginFailure("the volume that was filled is gone: its claim was deleted");
   }
   object_.SetPhase(DataPhase::kInProgress);
-  if (!download_.started_at.has_value()) {  // It was done before it was seen to begin.
+  if (!download_.started_at().has_value()) {  // It was done before it was seen to begin.
     object_.SetStartedAt(Stamp());
   }
   object_.SetAnnotation(objects::kRestoredVolumeAnnotation, volume);
@@ -506,22 +509,22 @@ absl::StatusOr<std::string> DownloadStep::RemoveAll() {
 
 void DownloadStep::Tell(DataPhase phase, const std::string& message) {
   const bool is_good = phase == DataPhase::kCompleted;
-  Emit(is_good ? k8s::EventType::kNormal : k8s::EventType::kWarning, velero::ToString(phase),
-       is_good ? absl::StrCat("volume ", download_.target_namespace, "/", download_.target_claim,
+  Emit(is_good ? k8s::EventType::kNormal : k8s::EventType::kWarning, objects::ToString(phase),
+       is_good ? absl::StrCat("volume ", download_.target_namespace(), "/", download_.target_pvc(),
                               " is restored")
                : message);
-  on_end_({.download = download_, .phase = phase, .restored_bytes = restored_bytes_});
+  on_end_({.phase = phase, .restored_bytes = restored_bytes_});
 }
 
 // The text may come from anybody who may write a DataDownload, and names a place in the bucket.
-absl::StatusOr<velero::DataReference> ReferenceOf(const velero::DataDownload& download) {
-  if (download.snapshot_id.empty()) {
+absl::StatusOr<velero::DataReference> ReferenceOf(const objects::DataDownload& download) {
+  if (download.moved_snapshot().empty()) {
     return absl::InvalidArgumentError(
         "spec.snapshotID is empty: the backup's upload of this volume did not complete; restore "
         "from another backup");
   }
   absl::StatusOr<velero::DataReference> reference =
-      velero::ParseDataReference(download.snapshot_id);
+      velero::ParseDataReference(download.moved_snapshot());
   return reference.ok() ? std::move(reference) : Annotate(reference.status(), "spec.snapshotID");
 }
 
@@ -565,7 +568,7 @@ DownloadReconciler::DownloadReconciler(const MoverEnvironment& env, TransferSche
 
 absl::StatusOr<std::unique_ptr<TransferStep>> DownloadReconciler::StepFor(
     const CallContext& ctx, objects::DataTransfer object) {
-  ASSIGN_OR_RETURN(velero::DataDownload download, velero::ParseDataDownload(object));
+  ASSIGN_OR_RETURN(objects::DataDownload download, objects::DataDownload::Parse(object));
   ASSIGN_OR_RETURN(velero::DataReference reference, ReferenceOf(download));
   if (!TargetInPlace(download, object).empty()) {
     return std::make_unique<RestoreInPlaceStep>(ctx, env_, scheduler_, on_end_, std::move(download),
@@ -576,14 +579,15 @@ absl::StatusOr<std::unique_ptr<TransferStep>> DownloadReconciler::StepFor(
 }
 
 std::optional<QueuedTransfer> QueuedDownload(const objects::Object& object) {
-  const absl::StatusOr<velero::DataDownload> download = velero::ParseDataDownload(object);
+  const absl::StatusOr<objects::DataDownload> download = objects::DataDownload::Parse(object);
   if (!download.ok() || !IsToBeMoved(*download)) {
     return std::nullopt;
   }
-  QueuedTransfer queued = QueuedTransferOf(object, objects::DataDownload::kKind.kind, *download);
+  QueuedTransfer queued = QueuedTransferOf(*download, objects::DataDownload::kKind.kind);
   queued.kind = TransferKind::kRestore;
-  queued.volume = absl::StrCat("target/", download->target_namespace, "/", download->target_claim);
-  queued.volume_namespace = download->target_namespace;
+  queued.volume =
+      absl::StrCat("target/", download->target_namespace(), "/", download->target_pvc());
+  queued.volume_namespace = download->target_namespace();
   queued.storage_class = object.Annotation(objects::kTargetClassAnnotation);
   return queued;
 }

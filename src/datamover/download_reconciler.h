@@ -12,16 +12,15 @@
 #include "datamover/mover_environment.h"
 #include "datamover/transfer_scheduler.h"
 #include "datamover/transfer_step.h"
+#include "objects/data_transfer.h"
 #include "objects/object.h"
 #include "objects/volume_task.h"
-#include "velero/data_upload.h"
 
 namespace csidelta::datamover {
 
 // How a download ended.
 struct DownloadEnd {
-  velero::DataDownload download;
-  velero::DataPhase phase;
+  objects::DataPhase phase;
   int64_t restored_bytes = 0;
 };
 

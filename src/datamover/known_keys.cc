@@ -14,7 +14,6 @@
 #include "objects/keys.h"
 #include "objects/protected_volume.h"
 #include "velero/data_reference.h"
-#include "velero/data_upload.h"
 
 namespace csidelta::datamover {
 namespace {
@@ -25,7 +24,7 @@ std::string NameOf(const Kind& object) {
 }
 
 std::optional<KnownKey> KeyOf(const objects::DataUpload& upload, const std::string& location) {
-  if (upload.data_mover() != velero::kDataMoverName || upload.storage_location() != location) {
+  if (!upload.is_managed() || upload.storage_location() != location) {
     return std::nullopt;
   }
   const absl::StatusOr<velero::DataReference> reference =

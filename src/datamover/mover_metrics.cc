@@ -12,8 +12,8 @@
 #include "absl/strings/str_replace.h"
 #include "base/mutex.h"
 #include "incremental/full_reason.h"
+#include "objects/data_transfer.h"
 #include "objects/keys.h"
-#include "velero/data_upload.h"
 
 namespace csidelta::datamover {
 namespace {
@@ -366,9 +366,9 @@ void AddLocks(const std::map<VolumeLabels, LockSamples>& volumes, MetricsPage& p
 
 const std::map<std::string, int64_t>& NoEnds() {
   static const auto& ends =
-      *new std::map<std::string, int64_t>{{velero::ToString(velero::DataPhase::kCompleted), 0},
-                                          {velero::ToString(velero::DataPhase::kFailed), 0},
-                                          {velero::ToString(velero::DataPhase::kCanceled), 0}};
+      *new std::map<std::string, int64_t>{{objects::ToString(objects::DataPhase::kCompleted), 0},
+                                          {objects::ToString(objects::DataPhase::kFailed), 0},
+                                          {objects::ToString(objects::DataPhase::kCanceled), 0}};
   return ends;
 }
 
@@ -391,14 +391,13 @@ MoverMetrics::MoverMetrics()
 }
 
 void MoverMetrics::Note(const objects::DataUpload& object) {
-  const absl::StatusOr<velero::DataUpload> upload = velero::ParseDataUpload(object);
   const std::optional<absl::Time> completed = object.completed_at();
-  if (!upload.ok() || upload->data_mover != velero::kDataMoverName ||
-      upload->phase != velero::DataPhase::kCompleted || !completed.has_value()) {
+  if (!object.is_managed() || object.known_phase() != objects::DataPhase::kCompleted ||
+      !completed.has_value() || !object.Validate().ok()) {
     return;
   }
   const MutexLock lock(mutex_);
-  LastKey& key = keys_[{upload->namespace_name, upload->storage_location}];
+  LastKey& key = keys_[{object.namespace_name(), object.storage_location()}];
   if (*completed >= key.at) {
     key = {.at = *completed,
            .is_confirmed = object.Annotation(objects::kKeyConfirmedAnnotation) != "false"};
@@ -407,9 +406,9 @@ void MoverMetrics::Note(const objects::DataUpload& object) {
 
 void MoverMetrics::Count(const UploadEnd& end) {
   const MutexLock lock(mutex_);
-  ++ends_[velero::ToString(end.phase)];
+  ++ends_[objects::ToString(end.phase)];
   pods_lost_ += end.pods_lost;
-  if (end.phase != velero::DataPhase::kCompleted) {
+  if (end.phase != objects::DataPhase::kCompleted) {
     return;
   }
   bytes_["changed"] += end.figures.changed_bytes;
@@ -427,7 +426,7 @@ void MoverMetrics::Count(const UploadEnd& end) {
 
 void MoverMetrics::Count(const DownloadEnd& end) {
   const MutexLock lock(mutex_);
-  ++downloads_[velero::ToString(end.phase)];
+  ++downloads_[objects::ToString(end.phase)];
   restored_bytes_ += end.restored_bytes;
 }
 

@@ -10,8 +10,8 @@
 #include "datamover/download_reconciler.h"
 #include "datamover/upload_reconciler.h"
 #include "datamover/volume_task.h"
+#include "objects/data_transfer.h"
 #include "objects/keys.h"
-#include "velero/data_upload.h"
 
 namespace csidelta::datamover {
 namespace {
@@ -48,21 +48,20 @@ void AddTask(const VolumeTaskStatus& task, Movement& movement) {
   }
 }
 
-Movement Begin(const char* kind, const objects::DataTransfer& object,
-               const velero::DataTransfer& transfer, const TasksByUid& tasks) {
+Movement Begin(const char* kind, const objects::DataTransfer& transfer, const TasksByUid& tasks) {
   Movement movement;
-  movement.uid = transfer.uid;
+  movement.uid = transfer.uid();
   movement.kind = kind;
-  movement.velero_namespace = transfer.namespace_name;
-  movement.name = transfer.name;
-  movement.location = transfer.storage_location;
-  movement.phase = velero::ToString(transfer.phase);
-  movement.message = transfer.message;
-  movement.is_over = velero::IsTerminal(transfer.phase);
-  movement.created_at = object.created_at();
-  movement.done_bytes = object.done_bytes();
-  movement.total_bytes = object.total_bytes();
-  if (const auto task = tasks.find(transfer.uid); task != tasks.end()) {
+  movement.velero_namespace = transfer.namespace_name();
+  movement.name = transfer.name();
+  movement.location = transfer.storage_location();
+  movement.phase = objects::ToString(transfer.known_phase());
+  movement.message = transfer.message();
+  movement.is_over = transfer.is_over();
+  movement.created_at = transfer.created_at();
+  movement.done_bytes = transfer.done_bytes();
+  movement.total_bytes = transfer.total_bytes();
+  if (const auto task = tasks.find(transfer.uid()); task != tasks.end()) {
     AddTask(task->second, movement);
   }
   return movement;
@@ -106,19 +105,17 @@ std::vector<Movement> ListMovements(const std::vector<objects::DataUpload>& uplo
                                     const std::vector<objects::VolumeTask>& tasks) {
   const TasksByUid by_uid = BySubject(tasks);
   std::vector<Movement> movements;
-  for (const objects::DataUpload& object : uploads) {
-    const absl::StatusOr<velero::DataUpload> upload = velero::ParseDataUpload(object);
-    if (upload.ok() && upload->data_mover == velero::kDataMoverName) {
-      movements.push_back(Begin("upload", object, *upload, by_uid));
-      movements.back().volume = absl::StrCat(upload->source_namespace, "/", upload->source_claim);
+  for (const objects::DataUpload& upload : uploads) {
+    if (upload.Validate().ok() && upload.is_managed()) {
+      movements.push_back(Begin("upload", upload, by_uid));
+      movements.back().volume = absl::StrCat(upload.source_namespace(), "/", upload.source_pvc());
     }
   }
-  for (const objects::DataDownload& object : downloads) {
-    const absl::StatusOr<velero::DataDownload> download = velero::ParseDataDownload(object);
-    if (download.ok() && download->data_mover == velero::kDataMoverName) {
-      movements.push_back(Begin("download", object, *download, by_uid));
+  for (const objects::DataDownload& download : downloads) {
+    if (download.Validate().ok() && download.is_managed()) {
+      movements.push_back(Begin("download", download, by_uid));
       movements.back().volume =
-          absl::StrCat(download->target_namespace, "/", download->target_claim);
+          absl::StrCat(download.target_namespace(), "/", download.target_pvc());
     }
   }
   std::stable_sort(movements.begin(), movements.end(), [](const Movement& a, const Movement& b) {
@@ -202,8 +199,7 @@ std::optional<absl::Duration> MeanDuration(const std::vector<objects::DataUpload
     if (!begun.has_value()) {
       begun = transfer.started_at();
     }
-    if (transfer.data_mover() == velero::kDataMoverName &&
-        velero::ParseDataPhase(transfer.phase()) == velero::DataPhase::kCompleted &&
+    if (transfer.is_managed() && transfer.known_phase() == objects::DataPhase::kCompleted &&
         begun.has_value() && completed.has_value() && *completed >= since) {
       sum += std::max(absl::ZeroDuration(), *completed - *begun);
       ++count;

@@ -31,8 +31,8 @@ std::optional<absl::Time> TransferObject::TimeOf(absl::string_view key) const {
   return ParseRfc3339(Annotation(key));
 }
 
-void TransferObject::SetPhase(velero::DataPhase phase) {
-  object_.SetPhase(velero::ToString(phase));
+void TransferObject::SetPhase(objects::DataPhase phase) {
+  object_.SetPhase(phase);
 }
 
 void TransferObject::SetMessage(absl::string_view message) {

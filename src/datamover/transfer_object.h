@@ -11,7 +11,6 @@
 #include "k8s/api_client.h"
 #include "objects/data_transfer.h"
 #include "objects/keys.h"
-#include "velero/data_upload.h"
 
 namespace csidelta::datamover {
 
@@ -28,7 +27,7 @@ class TransferObject {
   // An annotation of csi-delta that holds a time.
   std::optional<absl::Time> TimeOf(absl::string_view key) const;
 
-  void SetPhase(velero::DataPhase phase);
+  void SetPhase(objects::DataPhase phase);
   // Foreign words are cut where they become too long.
   void SetMessage(absl::string_view message);
   void SetAcceptedAt(absl::Time time) { object_.SetAcceptedAt(time); }

@@ -17,7 +17,7 @@
 namespace csidelta::datamover {
 namespace {
 
-using velero::DataPhase;
+using objects::DataPhase;
 
 constexpr absl::Duration kNoRoomNotedEvery = absl::Minutes(1);
 constexpr absl::Duration kLookAgainAfterError = absl::Seconds(10);
@@ -29,34 +29,29 @@ bool WillNeverDo(const absl::Status& status) {
   return absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status);
 }
 
-DataPhase PhaseOf(const objects::DataTransfer& object) {
-  return velero::ParseDataPhase(object.phase());
-}
-
 // Whether nothing is to be done about it as long as its worker runs.
 bool OnlyMovesOn(const objects::DataTransfer& object) {
-  return PhaseOf(object) == DataPhase::kInProgress && !object.is_cancelled() &&
+  return object.known_phase() == DataPhase::kInProgress && !object.is_cancelled() &&
          !object.is_being_deleted() && object.Annotation(objects::kStoppingAtAnnotation).empty();
 }
 
 }  // namespace
 
 TransferStep::TransferStep(const CallContext& ctx, const MoverEnvironment& env,
-                           TransferScheduler& scheduler, Words words,
-                           const velero::DataTransfer& transfer, objects::DataTransfer object)
+                           TransferScheduler& scheduler, Words words, objects::DataTransfer object)
     : ctx_(ctx),
       env_(env),
       object_(words.type, std::move(object)),
-      task_name_(TaskNameOf(words.type.kind, transfer.uid)),
-      labels_(LabelsFor(task_name_, transfer.namespace_name)),
+      task_name_(TaskNameOf(words.type.kind, object_.object().uid())),
+      labels_(LabelsFor(task_name_, object_.object().namespace_name())),
       run_(env, task_name_),
       scheduler_(scheduler),
       words_(std::move(words)),
-      transfer_(transfer) {}
+      transfer_(object_.object()) {}
 
 absl::StatusOr<absl::Time> TransferStep::Run() {
-  const bool is_unwanted = transfer_.cancel || transfer_.is_being_deleted;
-  switch (transfer_.phase) {
+  const bool is_unwanted = transfer_.is_cancelled() || transfer_.is_being_deleted();
+  switch (transfer_.known_phase()) {
     case DataPhase::kNew:
       if (!is_unwanted) {
         return Accept();
@@ -176,9 +171,9 @@ absl::StatusOr<WorkerView> TransferStep::StepTask() {
   ASSIGN_OR_RETURN(TaskVolume volume, Volume());
   const VolumeTaskSpec spec{.kind = words_.task,
                             .subject = {.kind = words_.type.kind,
-                                        .namespace_name = transfer_.namespace_name,
-                                        .name = transfer_.name,
-                                        .uid = transfer_.uid},
+                                        .namespace_name = transfer_.namespace_name(),
+                                        .name = transfer_.name(),
+                                        .uid = transfer_.uid()},
                             .volume = std::move(volume)};
   RETURN_IF_ERROR(run_.EnsureTask(ctx_, spec, labels_).status());
   return run_.Step(ctx_, [this](const objects::VolumeTask& task) { return NextPod(task); });
@@ -222,7 +217,7 @@ absl::StatusOr<absl::Time> TransferStep::WatchRunning(const WorkerView& view) {
     return BeginFailure(checked.status().message());
   }
   object_.SetMessage("");
-  const bool moves_on = transfer_.phase == DataPhase::kAccepted;
+  const bool moves_on = transfer_.known_phase() == DataPhase::kAccepted;
   if (moves_on) {
     ASSIGN_OR_RETURN(const objects::VolumeTask task, CachedTask());
     const absl::Status look = LookAtBegun(task);
@@ -232,7 +227,7 @@ absl::StatusOr<absl::Time> TransferStep::WatchRunning(const WorkerView& view) {
     RETURN_IF_ERROR(look);
     object_.SetPhase(DataPhase::kPrepared);
   } else if (view.status.phase == TaskPhase::kRunning) {
-    if (transfer_.phase == DataPhase::kPrepared) {
+    if (transfer_.known_phase() == DataPhase::kPrepared) {
       object_.SetPhase(DataPhase::kInProgress);
       object_.SetStartedAt(Stamp());
       NoteBegin();
@@ -257,7 +252,7 @@ absl::StatusOr<absl::Time> TransferStep::WatchRunning(const WorkerView& view) {
 // Where nothing runs yet, what keeps it from that is shown. How many Pods there were is not known
 // here, so a worker that runs is left alone.
 absl::StatusOr<absl::Time> TransferStep::AwaitDespite(const absl::Status& error) {
-  if (transfer_.phase != DataPhase::kAccepted || absl::IsAborted(error) ||
+  if (transfer_.known_phase() != DataPhase::kAccepted || absl::IsAborted(error) ||
       absl::IsCancelled(error)) {
     return error;
   }
@@ -330,7 +325,7 @@ std::optional<absl::Time> TransferStep::PreparedSince() const {
 
 void TransferStep::NoteRefused(const WorkerView& view) {
   CSIDELTA_LOG(kWarn, "a worker Pod cannot be made", {"kind", words_.type.kind},
-               {"namespace", transfer_.namespace_name}, {"name", transfer_.name},
+               {"namespace", transfer_.namespace_name()}, {"name", transfer_.name()},
                {"error", view.words});
   const bool gives_back = IsRefused(object_) || scheduler_.refused() < kRefusedTransfersMax;
   if (IsRetryable(view.refusal) || !gives_back) {
@@ -364,7 +359,7 @@ absl::Time TransferStep::DeadlineOf(const WorkerView& view) const {
 // --- Its end
 
 absl::StatusOr<absl::Time> TransferStep::BeginFailure(absl::string_view why) {
-  const bool is_moving = transfer_.phase == DataPhase::kInProgress;
+  const bool is_moving = transfer_.known_phase() == DataPhase::kInProgress;
   object_.SetAnnotation(
       objects::kFailureAnnotation,
       absl::StrCat("volume ", words_.volume, " (",
@@ -377,7 +372,7 @@ absl::StatusOr<absl::Time> TransferStep::BeginFailure(absl::string_view why) {
 absl::StatusOr<absl::Time> TransferStep::BeginCancel() {
   object_.SetPhase(DataPhase::kCanceling);
   object_.SetTime(objects::kStoppingAtAnnotation, Now());
-  object_.SetMessage(transfer_.is_being_deleted
+  object_.SetMessage(transfer_.is_being_deleted()
                          ? absl::StrCat("cancelled: the ", words_.type.kind, " is being deleted")
                          : "cancelled: spec.cancel is set");
   RETURN_IF_ERROR(Write());
@@ -496,7 +491,7 @@ absl::StatusOr<std::optional<absl::Time>> TransferReconciler::CopyProgress(
 absl::Time TransferReconciler::KeepAccess(const CallContext& ctx,
                                           const objects::DataTransfer& object,
                                           const std::string& task) {
-  if (PhaseOf(object) != DataPhase::kInProgress) {
+  if (object.known_phase() != DataPhase::kInProgress) {
     return absl::InfiniteFuture();
   }
   return env_.access_keeper->Keep(ctx, env_.api,
@@ -523,27 +518,22 @@ absl::StatusOr<absl::Time> TransferReconciler::Refuse(const CallContext& ctx,
 }
 
 bool IsToBeMoved(const objects::DataTransfer& transfer) {
-  return transfer.data_mover() == velero::kDataMoverName && !velero::IsTerminal(PhaseOf(transfer));
+  return transfer.is_managed() && !transfer.is_over();
 }
 
-bool IsToBeMoved(const velero::DataTransfer& transfer) {
-  return transfer.data_mover == velero::kDataMoverName && !velero::IsTerminal(transfer.phase);
-}
-
-QueuedTransfer QueuedTransferOf(const objects::Object& object, absl::string_view kind,
-                                const velero::DataTransfer& transfer) {
+QueuedTransfer QueuedTransferOf(const objects::DataTransfer& transfer, absl::string_view kind) {
   QueuedTransfer queued;
-  queued.uid = transfer.uid;
-  queued.task = TaskNameOf(kind, transfer.uid);
-  queued.name = absl::StrCat(kind, " ", transfer.namespace_name, "/", transfer.name);
-  queued.location = transfer.storage_location;
-  queued.created_at = object.created_at().value_or(absl::InfinitePast());
-  queued.admitted_at = ParseRfc3339(object.Annotation(objects::kAdmittedAtAnnotation));
-  queued.given_back_at = ParseRfc3339(object.Annotation(objects::kAwaitingAtAnnotation));
-  queued.is_refused = !object.Annotation(objects::kRefusedSinceAnnotation).empty();
-  queued.is_held_back = transfer.phase == DataPhase::kNew || transfer.cancel ||
-                        transfer.is_being_deleted ||
-                        !object.Annotation(objects::kStoppingAtAnnotation).empty() ||
+  queued.uid = transfer.uid();
+  queued.task = TaskNameOf(kind, transfer.uid());
+  queued.name = absl::StrCat(kind, " ", transfer.namespace_name(), "/", transfer.name());
+  queued.location = transfer.storage_location();
+  queued.created_at = transfer.created_at().value_or(absl::InfinitePast());
+  queued.admitted_at = ParseRfc3339(transfer.Annotation(objects::kAdmittedAtAnnotation));
+  queued.given_back_at = ParseRfc3339(transfer.Annotation(objects::kAwaitingAtAnnotation));
+  queued.is_refused = !transfer.Annotation(objects::kRefusedSinceAnnotation).empty();
+  queued.is_held_back = transfer.known_phase() == DataPhase::kNew || transfer.is_cancelled() ||
+                        transfer.is_being_deleted() ||
+                        !transfer.Annotation(objects::kStoppingAtAnnotation).empty() ||
                         queued.given_back_at.has_value();
   return queued;
 }
@@ -558,7 +548,7 @@ absl::Status RemoveTransferLeftovers(
                    objects::Find<objects::DataTransfer>(
                        ctx, env.api, {type, spec.subject.namespace_name, spec.subject.name}));
   const bool is_there = transfer.has_value() && transfer->uid() == spec.subject.uid;
-  if (is_there && !velero::IsTerminal(PhaseOf(*transfer))) {
+  if (is_there && !transfer->is_over()) {
     return absl::OkStatus();
   }
   env.running->Remove(task.name());

@@ -23,7 +23,6 @@
 #include "objects/keys.h"
 #include "objects/reconciler.h"
 #include "objects/volume_task.h"
-#include "velero/data_upload.h"
 
 namespace csidelta::datamover {
 
@@ -98,7 +97,7 @@ class TransferStep {
 
   // Borrows `env` and `scheduler`.
   TransferStep(const CallContext& ctx, const MoverEnvironment& env, TransferScheduler& scheduler,
-               Words words, const velero::DataTransfer& transfer, objects::DataTransfer object);
+               Words words, objects::DataTransfer object);
 
   // --- What a kind says
 
@@ -132,14 +131,14 @@ class TransferStep {
   // Whether a worker that was told to end, however it is cut off, writes no more.
   bool IsFenced() const;
   // It has its last phase: Events, figures.
-  virtual void Tell(velero::DataPhase phase, const std::string& message) = 0;
+  virtual void Tell(objects::DataPhase phase, const std::string& message) = 0;
 
   // --- What a kind may use
 
   // Of one that is admitted, up to Conclude(). A kind for which that is not the end adds to it.
   virtual absl::StatusOr<absl::Time> WorkOn();
   absl::StatusOr<absl::Time> BeginFailure(absl::string_view why);
-  absl::StatusOr<absl::Time> End(velero::DataPhase phase, const std::string& message);
+  absl::StatusOr<absl::Time> End(objects::DataPhase phase, const std::string& message);
   void Emit(k8s::EventType type, absl::string_view reason, absl::string_view message);
   absl::Status Write() { return object_.Write(ctx_, env_.api); }
   absl::Time Now() const { return ctx_.clock->Now(); }
@@ -182,7 +181,7 @@ class TransferStep {
 
   TransferScheduler& scheduler_;
   const Words words_;
-  const velero::DataTransfer transfer_;
+  const objects::DataTransfer transfer_;  // as it was read
 };
 
 // Moves all objects of one kind, each look with the step that the kind makes; of those whose worker
@@ -218,12 +217,10 @@ class TransferReconciler : public objects::Reconciler<objects::DataTransfer> {
 
 // Whether a transfer is for this data mover, and not over.
 bool IsToBeMoved(const objects::DataTransfer& transfer);
-bool IsToBeMoved(const velero::DataTransfer& transfer);
 
 // What the object of a transfer says to the scheduler, but for what a kind knows: kind, volume and
 // storage class.
-QueuedTransfer QueuedTransferOf(const objects::Object& object, absl::string_view kind,
-                                const velero::DataTransfer& transfer);
+QueuedTransfer QueuedTransferOf(const objects::DataTransfer& transfer, absl::string_view kind);
 
 // Removes what is left of a task when its transfer has its last phase, or is gone: Pod and Secret,
 // then what `remove_rest` knows of, then the task. `transfer` is nullptr where it is gone.

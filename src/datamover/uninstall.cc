@@ -42,7 +42,6 @@
 #include "objects/workload.h"
 #include "repository/find_repositories.h"
 #include "velero/data_reference.h"
-#include "velero/data_upload.h"
 
 namespace csidelta::datamover {
 namespace {
@@ -65,24 +64,20 @@ UninstallItem MakeItem(const k8s::ResourceType& type, const objects::Object& obj
   return {.kind = type.kind, .name = FullName(object), .text = std::move(text)};
 }
 
-bool IsOver(const objects::DataTransfer& transfer) {
-  return velero::IsTerminal(velero::ParseDataPhase(transfer.phase()));
-}
-
 // A volume snapshot is the mover's from the moment that a DataUpload names it.
 absl::Status DropItsSnapshot(const CallContext& ctx, const MoverEnvironment& env,
                              const objects::DataTransfer& object) {
-  const absl::StatusOr<velero::DataUpload> upload = velero::ParseDataUpload(object);
+  const absl::StatusOr<objects::DataUpload> upload = objects::DataUpload::Parse(object);
   if (!upload.ok()) {
     return absl::OkStatus();  // It names none.
   }
-  const std::string task_name = TaskNameOf("DataUpload", upload->uid);
+  const std::string task_name = TaskNameOf("DataUpload", upload->uid());
   return csi::RemoveExposure(ctx, env.api,
                              {.name = task_name,
-                              .source_namespace = upload->source_namespace,
-                              .source_snapshot = upload->volume_snapshot,
+                              .source_namespace = upload->source_namespace(),
+                              .source_snapshot = upload->volume_snapshot(),
                               .mover_namespace = env.mover_namespace,
-                              .labels = LabelsFor(task_name, upload->namespace_name)},
+                              .labels = LabelsFor(task_name, upload->namespace_name())},
                              csi::SnapshotAction::kDelete);
 }
 
@@ -94,11 +89,11 @@ absl::Status GiveUp(const CallContext& ctx, const MoverEnvironment& env,
     return absl::OkStatus();
   }
   TransferObject transfer(type, *std::move(object));
-  if (!IsOver(transfer.object())) {
+  if (!transfer.object().is_over()) {
     if (type == objects::DataUpload::Type()) {
       RETURN_IF_ERROR(DropItsSnapshot(ctx, env, transfer.object()));
     }
-    transfer.SetPhase(velero::DataPhase::kCanceled);
+    transfer.SetPhase(objects::DataPhase::kCanceled);
     transfer.SetMessage(kGivenUp);
     transfer.SetCompletedAt(ctx.clock->Now());
   }
@@ -288,9 +283,7 @@ absl::StatusOr<std::vector<Kind>> Planner::ListAsked(const k8s::ResourceType& ty
 absl::StatusOr<std::vector<objects::DataTransfer>> Planner::Transfers(
     const k8s::ResourceType& type) {
   ASSIGN_OR_RETURN(std::vector<objects::DataTransfer> all, ListAsked<objects::DataTransfer>(type));
-  std::erase_if(all, [](const objects::DataTransfer& transfer) {
-    return transfer.data_mover() != velero::kDataMoverName;
-  });
+  std::erase_if(all, [](const objects::DataTransfer& transfer) { return !transfer.is_managed(); });
   return all;
 }
 
@@ -327,7 +320,7 @@ absl::Status Planner::LookForRunning() {
        {&objects::DataUpload::Type(), &objects::DataDownload::Type()}) {
     ASSIGN_OR_RETURN(const std::vector<objects::DataTransfer> transfers, Transfers(*type));
     for (const objects::DataTransfer& transfer : transfers) {
-      if (!IsOver(transfer)) {
+      if (!transfer.is_over()) {
         plan_.running.push_back(MakeItem(*type, transfer, transfer.phase()));
       }
     }
@@ -378,13 +371,13 @@ absl::Status Planner::PlanTransfers() {
        {&objects::DataUpload::Type(), &objects::DataDownload::Type()}) {
     ASSIGN_OR_RETURN(const std::vector<objects::DataTransfer> transfers, Transfers(*type));
     for (const objects::DataTransfer& transfer : transfers) {
-      if (IsOver(transfer) && !transfer.HasFinalizer(objects::kMoverFinalizer)) {
+      if (transfer.is_over() && !transfer.HasFinalizer(objects::kMoverFinalizer)) {
         continue;
       }
       const k8s::ObjectKey key = {*type, transfer.namespace_name(), transfer.name()};
       Add(MakeItem(
               *type, transfer,
-              IsOver(transfer) ? "loses our finalizer" : "is given up: no controller moves it"),
+              transfer.is_over() ? "loses our finalizer" : "is given up: no controller moves it"),
           [&env = env_, type, key](const CallContext& ctx) {
             return GiveUp(ctx, env, *type, key);
           });

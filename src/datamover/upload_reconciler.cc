@@ -32,7 +32,7 @@
 namespace csidelta::datamover {
 namespace {
 
-using velero::DataPhase;
+using objects::DataPhase;
 
 // Of the PVC, as the task has it; "" where there is no task.
 std::string ClaimUidIn(const std::optional<objects::VolumeTask>& task) {
@@ -45,7 +45,7 @@ class UploadStep : public TransferStep {
  public:
   UploadStep(const CallContext& ctx, const MoverEnvironment& env, TransferScheduler& scheduler,
              const std::function<void(const UploadEnd&)>& on_end, const VolumeRecords* records,
-             velero::DataUpload upload, objects::DataTransfer object);
+             objects::DataUpload upload, objects::DataTransfer object);
 
  private:
   absl::StatusOr<TaskVolume> Volume() override;
@@ -95,7 +95,7 @@ class UploadStep : public TransferStep {
   void WarnOfNeeds(int64_t volume_bytes);
   void Tell(DataPhase phase, const std::string& message) override;
 
-  const velero::DataUpload upload_;
+  const objects::DataUpload upload_;
   const std::function<void(const UploadEnd&)>& on_end_;
   const VolumeRecords* const records_;
   UploadEnd end_;
@@ -106,19 +106,19 @@ class UploadStep : public TransferStep {
 UploadStep::UploadStep(const CallContext& ctx, const MoverEnvironment& env,
                        TransferScheduler& scheduler,
                        const std::function<void(const UploadEnd&)>& on_end,
-                       const VolumeRecords* records, velero::DataUpload upload,
+                       const VolumeRecords* records, objects::DataUpload upload,
                        objects::DataTransfer object)
     : TransferStep(ctx, env, scheduler,
                    {.task = TaskKind::kUpload,
                     .type = objects::DataUpload::Type(),
-                    .volume = absl::StrCat(upload.source_namespace, "/", upload.source_claim),
+                    .volume = absl::StrCat(upload.source_namespace(), "/", upload.source_pvc()),
                     .moving = [](const objects::Object&) { return "uploading"; },
                     .queued = QueuedUpload},
-                   upload, std::move(object)),
+                   std::move(object)),
       upload_(std::move(upload)),
       on_end_(on_end),
       records_(records),
-      end_({.upload = upload_, .phase = DataPhase::kFailed, .figures = {}}) {}
+      end_({.phase = DataPhase::kFailed, .figures = {}}) {}
 
 absl::StatusOr<TaskVolume> UploadStep::Volume() {
   absl::StatusOr<std::string> claim_uid = ClaimUid();
@@ -127,14 +127,14 @@ absl::StatusOr<TaskVolume> UploadStep::Volume() {
         "the PVC is gone, and its uid was not recorded; back up again");
   }
   ASSIGN_OR_RETURN(claim_uid_, std::move(claim_uid));
-  return TaskVolume{.namespace_name = upload_.source_namespace,
-                    .claim = upload_.source_claim,
+  return TaskVolume{.namespace_name = upload_.source_namespace(),
+                    .claim = upload_.source_pvc(),
                     .claim_uid = claim_uid_};
 }
 
 absl::StatusOr<std::string> UploadStep::ClaimUid() {
-  if (!upload_.claim_uid.empty()) {
-    return upload_.claim_uid;
+  if (!upload_.pvc_uid().empty()) {
+    return upload_.pvc_uid();
   }
   ASSIGN_OR_RETURN(const std::optional<objects::VolumeTask> task, run_.CachedTask(ctx_));
   if (const std::string known = ClaimUidIn(task); !known.empty()) {
@@ -143,25 +143,25 @@ absl::StatusOr<std::string> UploadStep::ClaimUid() {
   ASSIGN_OR_RETURN(const auto claim, objects::Get<objects::PersistentVolumeClaim>(
                                          ctx_, env_.api,
                                          objects::PersistentVolumeClaim::Key(
-                                             upload_.source_namespace, upload_.source_claim)));
+                                             upload_.source_namespace(), upload_.source_pvc())));
   return claim.uid();
 }
 
 csi::BaseOwner UploadStep::Owner() const {
-  return {.velero_namespace = upload_.namespace_name,
-          .location = upload_.storage_location,
-          .claim_namespace = upload_.source_namespace,
-          .claim = upload_.source_claim,
+  return {.velero_namespace = upload_.namespace_name(),
+          .location = upload_.storage_location(),
+          .claim_namespace = upload_.source_namespace(),
+          .claim = upload_.source_pvc(),
           .claim_uid = claim_uid_,
           .cluster = env_.cluster};
 }
 
 csi::ExposeRequest UploadStep::Exposing(std::optional<objects::OwnerReference> owner) const {
-  const StorageClassSettings settings = ForStorageClass(env_.settings, upload_.storage_class);
+  const StorageClassSettings settings = ForStorageClass(env_.settings, upload_.storage_class());
   return {.name = task_name_,
-          .source_namespace = upload_.source_namespace,
-          .source_snapshot = upload_.volume_snapshot,
-          .source_claim = upload_.source_claim,
+          .source_namespace = upload_.source_namespace(),
+          .source_snapshot = upload_.volume_snapshot(),
+          .source_claim = upload_.source_pvc(),
           .mover_namespace = env_.mover_namespace,
           .storage_class = settings.intermediate_class,
           .labels = labels_,
@@ -174,7 +174,7 @@ csi::ExposeRequest UploadStep::Exposing(std::optional<objects::OwnerReference> o
 
 velero::DataReference UploadStep::Reference() const {
   return {.cluster = env_.cluster,
-          .namespace_name = upload_.source_namespace,
+          .namespace_name = upload_.source_namespace(),
           .claim_uid = claim_uid_,
           .snapshot_id = "",
           .key = ""};
@@ -202,27 +202,28 @@ absl::StatusOr<WorkerRun::NextPod> UploadStep::PrepareWorker(const objects::Volu
   object_.SetAnnotation(objects::kKeyConfirmedAnnotation, access->key_confirmed ? "true" : "false");
   RETURN_IF_ERROR(Write());
   UploadWork work = Work(exposure.group);
-  ASSIGN_OR_RETURN(work.damage,
-                   FindDamage(ctx_, env_.api, records_,
-                              {upload_.namespace_name, objects::ProtectedVolume::NameOf(
-                                                           claim_uid_, upload_.storage_location)}));
+  ASSIGN_OR_RETURN(
+      work.damage,
+      FindDamage(ctx_, env_.api, records_,
+                 {upload_.namespace_name(),
+                  objects::ProtectedVolume::NameOf(claim_uid_, upload_.storage_location())}));
   return run_.PodFor(ctx_, task,
                      {.work = std::move(work),
                       .access = *std::move(access),
-                      .storage_class = upload_.storage_class,
+                      .storage_class = upload_.storage_class(),
                       .node_affinity = exposure.node_affinity});
 }
 
 UploadWork UploadStep::Work(const std::optional<csi::MovedGroup>& group) const {
   UploadWork work{.device = objects::kVolumePath,
                   .host = env_.cluster,
-                  .path = absl::StrCat("/", upload_.source_namespace, "/", upload_.source_claim),
+                  .path = absl::StrCat("/", upload_.source_namespace(), "/", upload_.source_pvc()),
                   .volume_snapshot = absl::StrCat(env_.mover_namespace, "/", task_name_),
                   .tags = {task_name_},
                   .on_fallback = OnFallback()};
   // A label would name a Backup with a long name by a digest.
   if (const std::string backup = OwningBackupOf(object_.object()); k8s::IsObjectName(backup)) {
-    work.tags.push_back(absl::StrCat(kBackupTag, "=", upload_.namespace_name, "/", backup));
+    work.tags.push_back(absl::StrCat(kBackupTag, "=", upload_.namespace_name(), "/", backup));
   }
   if (group.has_value()) {
     for (std::string& tag :
@@ -239,10 +240,7 @@ UploadWork UploadStep::Work(const std::optional<csi::MovedGroup>& group) const {
 }
 
 objects::OnFallback UploadStep::OnFallback() const {
-  const auto asked = upload_.config.find("onFallback");
-  return asked == upload_.config.end()
-             ? env_.settings.on_fallback
-             : objects::ParseOnFallback(asked->second).value_or(env_.settings.on_fallback);
+  return objects::ParseOnFallback(upload_.Config("onFallback")).value_or(env_.settings.on_fallback);
 }
 
 absl::StatusOr<absl::Time> UploadStep::Conclude(const VolumeTaskStatus& task) {
@@ -278,7 +276,7 @@ BackupFigures UploadStep::FiguresOf(const VolumeTaskStatus& task) {
 absl::StatusOr<std::optional<absl::Time>> UploadStep::CompleteAllTheSame(absl::Time /*latest*/) {
   ASSIGN_OR_RETURN(const std::optional<objects::VolumeTask> task, run_.FindTask(ctx_));
   const VolumeTaskStatus status = task.has_value() ? task->status() : VolumeTaskStatus();
-  if (status.phase != TaskPhase::kSucceeded || upload_.is_being_deleted) {
+  if (status.phase != TaskPhase::kSucceeded || upload_.is_being_deleted()) {
     return std::optional<absl::Time>();  // What one that is gone has stored is unknown.
   }
   ASSIGN_OR_RETURN(const absl::Time next, Conclude(status));
@@ -287,8 +285,8 @@ absl::StatusOr<std::optional<absl::Time>> UploadStep::CompleteAllTheSame(absl::T
 
 absl::StatusOr<RepositoryAccess> UploadStep::Access() {
   return OpenAccess(ctx_, env_,
-                    {.velero_namespace = upload_.namespace_name,
-                     .location = upload_.storage_location,
+                    {.velero_namespace = upload_.namespace_name(),
+                     .location = upload_.storage_location(),
                      .repository_path = velero::RepositoryPath(Reference()),
                      .for_writing = true,
                      .written_with_key = ""});
@@ -304,7 +302,7 @@ absl::StatusOr<csi::SnapshotAction> UploadStep::FinalizeBase(const BackupFigures
   const csi::Environment csi_env{.api = env_.api,
                                  .clock = *ctx_.clock,
                                  .random = env_.random,
-                                 .velero_namespace = upload_.namespace_name,
+                                 .velero_namespace = upload_.namespace_name(),
                                  .bases = env_.bases};
   const csi::BaseOwner owner = Owner();
   const std::string driver = object_.Annotation(objects::kMoverDriverAnnotation);
@@ -319,7 +317,7 @@ absl::StatusOr<csi::SnapshotAction> UploadStep::FinalizeBase(const BackupFigures
   const absl::Status kept = csi::KeepAsBase(ctx_, csi_env, task_name_, owner, is_needed);
   if (absl::IsNotFound(kept)) {
     CSIDELTA_LOG(kWarn, "the volume snapshot is gone: the next backup will be a full one",
-                 {"namespace", upload_.namespace_name}, {"name", upload_.name});
+                 {"namespace", upload_.namespace_name()}, {"name", upload_.name()});
     return csi::SnapshotAction::kKeep;
   }
   RETURN_IF_ERROR(kept);
@@ -358,7 +356,7 @@ absl::Status UploadStep::ForgetUnnamed() {
     CSIDELTA_LOG(kWarn,
                  "the namespace is being deleted: what the worker may have stored stays in the "
                  "repository",
-                 {"namespace", upload_.namespace_name}, {"name", upload_.name},
+                 {"namespace", upload_.namespace_name()}, {"name", upload_.name()},
                  {"tag", task_name_});
     return absl::OkStatus();
   }
@@ -372,16 +370,17 @@ void UploadStep::Tell(DataPhase phase, const std::string& message) {
   const bool is_good = phase == DataPhase::kCompleted && !list_was_wrong;
   const std::string reason = end_.audit_mismatch ? "AuditMismatch"
                              : list_refused_     ? "ListRefused"
-                                                 : velero::ToString(phase);
+                                                 : objects::ToString(phase);
   const std::string text =
       list_was_wrong
           ? absl::StrCat("the driver's list of changes was wrong, so all was read: ", message)
           : message;
   Emit(is_good ? k8s::EventType::kNormal : k8s::EventType::kWarning, reason, text);
-  const std::string location = absl::StrCat(upload_.namespace_name, "/", upload_.storage_location);
+  const std::string location =
+      absl::StrCat(upload_.namespace_name(), "/", upload_.storage_location());
   if (!end_.key_confirmed && env_.access_keeper->IsKeyWarningDue(location, Now())) {
     Emit(k8s::EventType::kWarning, "KeyNotConfirmed",
-         absl::StrCat("no copy is confirmed of the key of location ", upload_.storage_location,
+         absl::StrCat("no copy is confirmed of the key of location ", upload_.storage_location(),
                       ": without it no backup can be read; csi-delta mover-key export"));
   }
   if (phase == DataPhase::kCompleted) {
@@ -425,7 +424,7 @@ UploadReconciler::UploadReconciler(const MoverEnvironment& env, TransferSchedule
 
 absl::StatusOr<std::unique_ptr<TransferStep>> UploadReconciler::StepFor(
     const CallContext& ctx, objects::DataTransfer object) {
-  absl::StatusOr<velero::DataUpload> upload = velero::ParseDataUpload(object);
+  absl::StatusOr<objects::DataUpload> upload = objects::DataUpload::Parse(object);
   if (!upload.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat(upload.status().message(), "; make a new backup"));
@@ -436,31 +435,31 @@ absl::StatusOr<std::unique_ptr<TransferStep>> UploadReconciler::StepFor(
 
 namespace {
 
-std::string VolumeOf(const velero::DataUpload& upload) {
-  return absl::StrCat(upload.namespace_name, "/", upload.storage_location, "/",
-                      upload.source_namespace, "/", upload.source_claim);
+std::string VolumeOf(const objects::DataUpload& upload) {
+  return absl::StrCat(upload.namespace_name(), "/", upload.storage_location(), "/",
+                      upload.source_namespace(), "/", upload.source_pvc());
 }
 
 }  // namespace
 
 std::optional<QueuedTransfer> QueuedUpload(const objects::Object& object) {
-  const absl::StatusOr<velero::DataUpload> upload = velero::ParseDataUpload(object);
+  const absl::StatusOr<objects::DataUpload> upload = objects::DataUpload::Parse(object);
   if (!upload.ok() || !IsToBeMoved(*upload)) {
     return std::nullopt;
   }
-  QueuedTransfer queued = QueuedTransferOf(object, objects::DataUpload::kKind.kind, *upload);
+  QueuedTransfer queued = QueuedTransferOf(*upload, objects::DataUpload::kKind.kind);
   queued.kind = TransferKind::kUpload;
   queued.volume = VolumeOf(*upload);
-  queued.volume_namespace = upload->source_namespace;
-  queued.storage_class = upload->storage_class;
+  queued.volume_namespace = upload->source_namespace();
+  queued.storage_class = upload->storage_class();
   return queued;
 }
 
 std::optional<GoodBackup> GoodBackupOf(const objects::Object& object) {
-  const absl::StatusOr<velero::DataUpload> upload = velero::ParseDataUpload(object);
+  const absl::StatusOr<objects::DataUpload> upload = objects::DataUpload::Parse(object);
   const std::optional<absl::Time> created_at = object.created_at();
-  if (!upload.ok() || upload->data_mover != velero::kDataMoverName ||
-      upload->phase != DataPhase::kCompleted || !created_at.has_value()) {
+  if (!upload.ok() || !upload->is_managed() || upload->known_phase() != DataPhase::kCompleted ||
+      !created_at.has_value()) {
     return std::nullopt;
   }
   return GoodBackup{.volume = VolumeOf(*upload), .taken_at = *created_at};

@@ -13,16 +13,15 @@
 #include "datamover/transfer_step.h"
 #include "datamover/upload_report.h"
 #include "datamover/volume_records.h"
+#include "objects/data_transfer.h"
 #include "objects/object.h"
 #include "objects/volume_task.h"
-#include "velero/data_upload.h"
 
 namespace csidelta::datamover {
 
 // How an upload ended.
 struct UploadEnd {
-  velero::DataUpload upload;
-  velero::DataPhase phase;
+  objects::DataPhase phase;
   BackupFigures figures;        // of one that is Completed
   bool audit_mismatch = false;  // the audit of its list of changed blocks found one that lied
   bool key_confirmed = true;

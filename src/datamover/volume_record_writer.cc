@@ -12,19 +12,19 @@
 #include "datamover/worker_pod.h"
 #include "objects/backup.h"
 #include "objects/client.h"
+#include "objects/data_transfer.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume_claim.h"
 #include "velero/data_reference.h"
-#include "velero/data_upload.h"
 
 namespace csidelta::datamover {
 namespace {
 
+using objects::DataPhase;
 using objects::LastAttempt;
 using objects::LastGoodBackup;
 using objects::ProtectedVolume;
 using objects::ProtectedVolumeSpec;
-using velero::DataPhase;
 
 // Below what the schema of the record allows, which has no use for more.
 constexpr std::size_t kRecordTextBytesMax = 1000;
@@ -54,12 +54,12 @@ std::string BackupNameOf(const objects::DataUpload& upload) {
 
 // Of the PVC: Velero labels DataUploads with it, and what was stored names it. "" where neither
 // does.
-std::string PvcUidOf(const velero::DataUpload& upload, const objects::DataUpload& object) {
-  if (!upload.claim_uid.empty()) {
-    return velero::IsUid(upload.claim_uid) ? upload.claim_uid : "";
+std::string PvcUidOf(const objects::DataUpload& upload) {
+  if (!upload.pvc_uid().empty()) {
+    return velero::IsUid(upload.pvc_uid()) ? upload.pvc_uid() : "";
   }
   const absl::StatusOr<velero::DataReference> reference =
-      velero::ParseDataReference(object.snapshot_id());
+      velero::ParseDataReference(upload.snapshot_id());
   return reference.ok() ? reference->claim_uid : "";
 }
 
@@ -129,33 +129,32 @@ void VolumeRecordWriter::NoteChange(const VolumeRecordKey& key, const Change& ch
 }
 
 void VolumeRecordWriter::Note(const objects::DataUpload& object) {
-  const absl::StatusOr<velero::DataUpload> upload = velero::ParseDataUpload(object);
-  if (!upload.ok() || upload->data_mover != velero::kDataMoverName ||
-      upload->phase == DataPhase::kNew || upload->phase == DataPhase::kUnknown) {
+  if (!object.Validate().ok() || !object.is_managed() || object.known_phase() == DataPhase::kNew ||
+      object.known_phase() == DataPhase::kUnknown) {
     return;
   }
-  const ProtectedVolumeSpec spec{.pvc_namespace = upload->source_namespace,
-                                 .pvc = upload->source_claim,
-                                 .pvc_uid = PvcUidOf(*upload, object),
-                                 .location = upload->storage_location};
+  const ProtectedVolumeSpec spec{.pvc_namespace = object.source_namespace(),
+                                 .pvc = object.source_pvc(),
+                                 .pvc_uid = PvcUidOf(object),
+                                 .location = object.storage_location()};
   const std::optional<absl::Time> completed_at = object.completed_at();
-  if (spec.pvc_uid.empty() || (velero::IsTerminal(upload->phase) && !completed_at.has_value())) {
+  if (spec.pvc_uid.empty() || (object.is_over() && !completed_at.has_value())) {
     return;
   }
-  NoteChange(KeyOf(upload->namespace_name, spec.pvc_uid, spec.location), [&](News& news) {
+  NoteChange(KeyOf(object.namespace_name(), spec.pvc_uid, spec.location), [&](News& news) {
     news.spec = spec;
-    if (!velero::IsTerminal(upload->phase)) {
+    if (!object.is_over()) {
       return;
     }
     const EndKey end(WholeSeconds(*completed_at), object.uid());
     if (end > EndOf(news.attempt)) {
       news.attempt = {.backup = BackupNameOf(object),
                       .upload = end.second,
-                      .phase = velero::ToString(upload->phase),
+                      .phase = objects::ToString(object.known_phase()),
                       .at = end.first,
                       .message = CutText(object.message(), kRecordTextBytesMax)};
     }
-    if (upload->phase == DataPhase::kCompleted && end > EndOf(news.good)) {
+    if (object.known_phase() == DataPhase::kCompleted && end > EndOf(news.good)) {
       news.good = GoodBackupIn(object, end.first);
       news.repository = {.bytes = CountIn(object, objects::kRepositoryBytesAnnotation),
                          .snapshots = CountIn(object, objects::kRepositorySnapshotsAnnotation)};
@@ -165,7 +164,7 @@ void VolumeRecordWriter::Note(const objects::DataUpload& object) {
       news.repository.restore_scratch_bytes = ScratchBytesFor(restored_bytes);
       news.failed.erase(news.failed.begin(), news.failed.upper_bound(end));
     }
-    if (upload->phase == DataPhase::kFailed && end > EndOf(news.good) &&
+    if (object.known_phase() == DataPhase::kFailed && end > EndOf(news.good) &&
         news.failed.size() < kFailedMax) {
       news.failed.insert(end);
     }
@@ -173,18 +172,17 @@ void VolumeRecordWriter::Note(const objects::DataUpload& object) {
 }
 
 void VolumeRecordWriter::Note(const objects::DataDownload& object) {
-  const absl::StatusOr<velero::DataDownload> download = velero::ParseDataDownload(object);
   const std::optional<absl::Time> completed_at = object.completed_at();
-  if (!download.ok() || download->data_mover != velero::kDataMoverName ||
-      download->phase != DataPhase::kCompleted || !completed_at.has_value()) {
+  if (!object.Validate().ok() || !object.is_managed() ||
+      object.known_phase() != DataPhase::kCompleted || !completed_at.has_value()) {
     return;
   }
   const absl::StatusOr<velero::DataReference> source =
-      velero::ParseDataReference(download->snapshot_id);
+      velero::ParseDataReference(object.moved_snapshot());
   if (!source.ok()) {
     return;
   }
-  NoteChange(KeyOf(download->namespace_name, source->claim_uid, download->storage_location),
+  NoteChange(KeyOf(object.namespace_name(), source->claim_uid, object.storage_location()),
              [&](News& news) {
                news.restored_at = std::max(news.restored_at.value_or(absl::InfinitePast()),
                                            WholeSeconds(*completed_at));
@@ -497,11 +495,10 @@ absl::StatusOr<std::optional<LastGoodBackup>> VolumeRecordWriter::NewestLeft(
           {.label_selector = absl::StrCat(objects::kPvcUidLabel, "=", record.spec.pvc_uid)}));
   std::map<EndKey, LastGoodBackup, std::greater<>> left;  // the newest first
   for (const objects::DataUpload& object : uploads) {
-    const absl::StatusOr<velero::DataUpload> upload = velero::ParseDataUpload(object);
     const std::optional<absl::Time> completed_at = object.completed_at();
-    if (!upload.ok() || upload->data_mover != velero::kDataMoverName ||
-        upload->phase != DataPhase::kCompleted || !completed_at.has_value() ||
-        upload->storage_location != record.spec.location) {
+    if (!object.Validate().ok() || !object.is_managed() ||
+        object.known_phase() != DataPhase::kCompleted || !completed_at.has_value() ||
+        object.storage_location() != record.spec.location) {
       continue;
     }
     const EndKey end(WholeSeconds(*completed_at), object.uid());

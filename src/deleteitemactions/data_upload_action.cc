@@ -11,7 +11,6 @@
 #include "objects/data_deletion.h"
 #include "objects/data_upload.h"
 #include "objects/keys.h"
-#include "velero/data_upload.h"
 #include "velero/labels.h"
 
 namespace csidelta::deleteitemactions {
@@ -33,7 +32,7 @@ class DataUploadAction : public velero::ActionOn<velero::DeleteItemAction> {
                        const objects::Object& backup_object) override {
     ASSIGN_OR_RETURN(const objects::Backup backup, objects::Backup::Parse(backup_object));
     ASSIGN_OR_RETURN(const DataUpload archived, DataUpload::From(item));
-    if (archived.data_mover() != velero::kDataMoverName ||
+    if (!archived.is_managed() ||
         archived.Label(objects::kBackupNameLabel) != velero::ValidLabelValue(backup.name())) {
       return absl::OkStatus();
     }

@@ -9,7 +9,6 @@
 #include "objects/data_transfer.h"
 #include "objects/data_upload.h"
 #include "objects/keys.h"
-#include "velero/data_upload.h"
 
 namespace csidelta::doctor {
 namespace {
@@ -34,7 +33,7 @@ objects::Object Reduced(objects::Object object) {
   if (!transfer.ok()) {
     return object;
   }
-  if (velero::IsTerminal(velero::ParseDataPhase(transfer->phase()))) {
+  if (transfer->is_over()) {
     transfer->ReduceToOutcome(objects::kAdmittedAtAnnotation);
   } else {
     transfer->RemoveManagedFields();

@@ -9,7 +9,6 @@
 #include "objects/data_download.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume_claim.h"
-#include "velero/data_upload.h"
 
 namespace csidelta::doctor {
 namespace {
@@ -44,8 +43,7 @@ class CopyCheckContext {
     const auto downloads = visit_.cache().List<objects::DataDownload>();
     return !downloads.ok() ||
            absl::c_any_of(*downloads, [&](const objects::DataDownload& download) {
-             return download.uid() == uid &&
-                    !velero::IsTerminal(velero::ParseDataPhase(download.phase()));
+             return download.uid() == uid && !download.is_over();
            });
   }
 

@@ -26,7 +26,6 @@
 #include "objects/storage_class.h"
 #include "objects/volume_task.h"
 #include "objects/workload.h"
-#include "velero/data_upload.h"
 
 namespace csidelta::doctor {
 namespace {

@@ -21,7 +21,6 @@
 #include "objects/data_download.h"
 #include "objects/data_upload.h"
 #include "objects/workload.h"
-#include "velero/data_upload.h"
 
 namespace csidelta::doctor {
 namespace {
@@ -115,7 +114,7 @@ void FindWaiting(CheckContext& context) {
     std::vector<Kind> waiting;
     for (Kind& object : context.Look<Kind>(space)) {
       const std::string phase = object.phase();
-      if (object.data_mover() == velero::kDataMoverName && (phase.empty() || phase == "New") &&
+      if (object.is_managed() && (phase.empty() || phase == "New") &&
           context.IsPast(object.created_at(), kTakenUpWithin)) {
         waiting.push_back(std::move(object));
       }
@@ -270,7 +269,7 @@ void CheckDeletionsFailing(CheckContext& context) {
 void CheckUploadsFailed(CheckContext& context) {
   for (const std::string& space : context.options().velero_namespaces) {
     for (const objects::DataUpload& upload : context.Look<objects::DataUpload>(space)) {
-      if (upload.data_mover() == velero::kDataMoverName && upload.phase() == "Failed" &&
+      if (upload.is_managed() && upload.phase() == "Failed" &&
           !context.IsPast(upload.created_at(), kRecently)) {
         context.Warn(absl::StrCat("volume ", upload.source_namespace(), "/", upload.source_pvc()),
                      absl::StrCat("was not saved by DataUpload ", space, "/", upload.name(), ": ",

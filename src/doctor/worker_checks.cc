@@ -19,7 +19,6 @@
 #include "objects/persistent_volume_claim.h"
 #include "objects/protected_volume.h"
 #include "objects/workload.h"
-#include "velero/data_upload.h"
 
 namespace csidelta::doctor {
 namespace {
@@ -119,7 +118,7 @@ std::set<PvcName> BackedUp(CheckContext& context) {
   std::set<PvcName> names;
   for (const std::string& space : context.options().velero_namespaces) {
     for (const DataUpload& upload : context.Look<DataUpload>(space)) {
-      if (upload.data_mover() == velero::kDataMoverName) {
+      if (upload.is_managed()) {
         names.emplace(upload.source_namespace(), upload.source_pvc());
       }
     }

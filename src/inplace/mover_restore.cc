@@ -22,15 +22,14 @@
 #include "snapshots/snapshot_import.h"
 #include "snapshots/snapshot_source.h"
 #include "velero/data_reference.h"
-#include "velero/data_upload.h"
 
 namespace csidelta::inplace {
 namespace {
 
 using objects::DataDownload;
+using objects::DataPhase;
 using objects::DataUpload;
 using objects::PersistentVolumeClaim;
-using velero::DataPhase;
 
 constexpr absl::Duration kMoverLookIntervalMin = absl::Milliseconds(250);
 constexpr absl::Duration kMoverLookIntervalMax = absl::Seconds(2);
@@ -40,7 +39,7 @@ constexpr absl::Duration kSafetyTimeMax = absl::Minutes(10);
 // Of single steps of Velero's own mover, which writes the same; the kind requires it.
 constexpr char kOperationTimeout[] = "10m0s";
 
-DataPhase PhaseOf(const DataDownload& download) { return velero::ParseDataPhase(download.phase()); }
+DataPhase PhaseOf(const DataDownload& download) { return download.known_phase(); }
 
 std::string NamedDownload(const DataDownload& download) {
   return absl::StrCat("DataDownload ", download.namespace_name(), "/", download.name());
@@ -61,12 +60,12 @@ absl::StatusOr<DataUpload> ReadUpload(const CallContext& ctx, k8s::ApiClient& ap
     return absl::NotFoundError(absl::StrCat(text, " was not found; kubectl get datauploads -n ",
                                             source.velero_namespace, " lists them"));
   }
-  ASSIGN_OR_RETURN(const velero::DataUpload upload, velero::ParseDataUpload(*found));
-  if (upload.data_mover != velero::kDataMoverName) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(text, " is of the data mover \"", upload.data_mover, "\", not of csi-delta"));
+  RETURN_IF_ERROR(found->Validate());
+  if (!found->is_managed()) {
+    return absl::FailedPreconditionError(absl::StrCat(text, " is of the data mover \"",
+                                                      found->data_mover(), "\", not of csi-delta"));
   }
-  if (upload.phase != DataPhase::kCompleted) {
+  if (found->known_phase() != DataPhase::kCompleted) {
     return absl::FailedPreconditionError(absl::StrCat(text, " is ", found->phase(),
                                                       ": only what is Completed can be "
                                                       "restored"));
@@ -84,7 +83,7 @@ DataDownload DownloadOf(const DataUpload& upload, const PersistentVolumeClaim& p
   download.SetLabel(objects::kExcludeFromBackupLabel, "true");
   download.SetAnnotation(objects::kIntoAnnotation, pvc.uid());
   download.SetAnnotation(objects::kIntoUploadAnnotation, upload.name());
-  download.SetDataMover(velero::kDataMoverName);
+  download.SetDataMover(objects::kDataMoverName);
   download.SetMovedSnapshot(upload.snapshot_id());
   download.SetOperationTimeout(kOperationTimeout);
   // A data mover that does not know of `into` refuses what names a volume.
@@ -162,7 +161,7 @@ absl::StatusOr<objects::RestoreFigures> MoverRestore::Run() {
     EndConsent();
     return absl::FailedPreconditionError(
         absl::StrCat("restore into ", NamedTarget(plan_.pvc), ": ", text_, " is ",
-                     velero::ToString(PhaseOf(download_)), ": ",
+                     objects::ToString(PhaseOf(download_)), ": ",
                      message.empty() ? "the data mover gives no reason" : message,
                      "; where it is partly old now its beginning says so: run this again"));
   }
@@ -277,7 +276,7 @@ absl::Status MoverRestore::Follow() {
   const absl::Time silent_at = ctx_.clock->Now() + kMoverSilenceNoted;
   absl::Duration interval = kMoverLookIntervalMin;
   bool told_of_silence = false;
-  while (!velero::IsTerminal(PhaseOf(download_))) {
+  while (!download_.is_over()) {
     Report();
     if (PhaseOf(download_) == DataPhase::kNew && !told_of_silence &&
         ctx_.clock->Now() >= silent_at) {
@@ -428,7 +427,7 @@ absl::StatusOr<MoverPlan> PlanMoverRestore(const CallContext& ctx, k8s::ApiClien
   DataDownload download = DownloadOf(upload, *info.pvc);
   ASSIGN_OR_RETURN(const std::optional<DataDownload> found,
                    objects::Find<DataDownload>(ctx, api, download.key()));
-  const bool is_under_way = found.has_value() && !velero::IsTerminal(PhaseOf(*found));
+  const bool is_under_way = found.has_value() && !found->is_over();
   info.own_transfer = is_under_way ? found->uid() : "";
   return MoverPlan{.pvc = *info.pvc,
                    .download = std::move(download),

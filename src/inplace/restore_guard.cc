@@ -23,7 +23,7 @@
 #include "objects/keys.h"
 #include "objects/swap_record.h"
 #include "snapshots/snapshot_creation.h"
-#include "velero/data_upload.h"
+#include "objects/data_upload.h"
 
 namespace csidelta::inplace {
 namespace {
@@ -503,8 +503,7 @@ absl::StatusOr<bool> IsTransferOver(const CallContext& ctx, k8s::ApiClient& api,
     return false;
   }
   RETURN_IF_ERROR(found.status());
-  if (found->has_value() && (*found)->uid() == record->id &&
-      !velero::IsTerminal(velero::ParseDataPhase((*found)->phase()))) {
+  if (found->has_value() && (*found)->uid() == record->id && !(*found)->is_over()) {
     return false;
   }
   // Removed or ended by another client it may have left a worker.

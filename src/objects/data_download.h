@@ -8,13 +8,22 @@
 
 namespace csidelta::objects {
 
-// Velero's: fill a PVC with what was moved. velero::ParseDataDownload() reads its spec as a whole.
+// Velero's: fill a PVC with what was moved.
 class DataDownload : public ObjectOf<DataDownload, DataTransfer> {
  public:
   static constexpr KindName kKind = {"velero.io", "v2alpha1", "datadownloads", "DataDownload"};
 
+  // As DataUpload::Validate(). A DataDownload names a PersistentVolume only if an annotation says
+  // that it is restored in place, so that a data mover which does not know that refuses it.
+  absl::Status Validate() const;
+
   // Spec.
-  std::string moved_snapshot() const { return Text({"spec", "snapshotID"}); }  // of the DataUpload
+  std::string moved_snapshot() const { return Text({"spec", "snapshotID"}); }  // anybody's text
+  int64_t moved_bytes() const {  // of that; 0: Velero 1.17 and earlier do not tell
+    return Number({"spec", "snapshotSize"});
+  }
+  std::string target_namespace() const { return Text({"spec", "targetVolume", "namespace"}); }
+  std::string target_pvc() const { return Text({"spec", "targetVolume", "pvc"}); }
   // The PersistentVolume that is written into in place; "": a new one is filled.
   std::string target_volume() const { return Text({"spec", "targetVolume", "pv"}); }
 

@@ -1,10 +1,48 @@
 #include "objects/data_transfer.h"
 
+#include "absl/strings/str_cat.h"
+#include "base/enum_names.h"
 #include "base/rfc3339.h"
+#include "base/status_macros.h"
 #include "objects/data_download.h"
 #include "objects/data_upload.h"
 
 namespace csidelta::objects {
+namespace {
+
+constexpr EnumNames<DataPhase, 8> kPhases{{
+    {DataPhase::kNew, "New"},
+    {DataPhase::kAccepted, "Accepted"},
+    {DataPhase::kPrepared, "Prepared"},
+    {DataPhase::kInProgress, "InProgress"},
+    {DataPhase::kCanceling, "Canceling"},
+    {DataPhase::kCanceled, "Canceled"},
+    {DataPhase::kCompleted, "Completed"},
+    {DataPhase::kFailed, "Failed"},
+}};
+
+constexpr FieldRule kTransferRules[] = {
+    {"metadata.name", IsTextThatIsSet},
+    {"metadata.namespace", IsTextThatIsSet},
+    {"metadata.uid", IsTextThatIsSet},
+    {"metadata.labels", IsTextMap},
+    {"metadata.annotations", IsTextMap},
+    {"metadata.deletionTimestamp", IsText},
+    {"spec.datamover", IsText},
+    {"spec.backupStorageLocation", IsTextThatIsSet},
+    {"spec.sourceNamespace", IsTextThatIsSet},
+    {"spec.cancel", IsFlag},
+    {"spec.dataMoverConfig", IsTextMap},
+    {"spec.operationTimeout", IsTimeout},
+    {"status.phase", IsText},
+    {"status.message", IsText},
+    {"status.acceptedTimestamp", IsTime},
+    {"status.startTimestamp", IsTime},
+};
+
+}  // namespace
+
+std::string ToString(DataPhase phase) { return EnumName(kPhases, phase); }
 
 absl::StatusOr<DataTransfer> DataTransfer::Of(Json json) {
   if (!CheckKind(json, DataDownload::kKind.kind).ok()) {
@@ -13,6 +51,25 @@ absl::StatusOr<DataTransfer> DataTransfer::Of(Json json) {
     }
   }
   return DataTransfer(std::move(json));
+}
+
+DataPhase DataTransfer::known_phase() const {
+  const std::string text = phase();
+  return text.empty() ? DataPhase::kNew : EnumValue(kPhases, text).value_or(DataPhase::kUnknown);
+}
+
+bool DataTransfer::is_over() const {
+  const DataPhase now = known_phase();
+  return now == DataPhase::kCompleted || now == DataPhase::kFailed || now == DataPhase::kCanceled;
+}
+
+absl::Status DataTransfer::ValidateTransfer(absl::Span<const FieldRule> others,
+                                            const char* kind) const {
+  absl::Status status = CheckFields(json(), kTransferRules);
+  if (status.ok()) {
+    status = CheckFields(json(), others);
+  }
+  return Annotate(status, absl::StrCat("parse ", kind));
 }
 
 void DataTransfer::ReduceToOutcome(absl::string_view annotation) {

@@ -5,12 +5,34 @@
 #include <string>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "objects/field_rules.h"
 #include "objects/object.h"
 
 namespace csidelta::objects {
+
+// spec.datamover of the objects that are managed.
+inline constexpr char kDataMoverName[] = "csi-delta";
+
+// Both kinds go through the same phases; kNew is also one that has none yet, kUnknown one that no
+// Velero that we know writes.
+enum class DataPhase {
+  kNew,
+  kAccepted,
+  kPrepared,
+  kInProgress,
+  kCanceling,
+  kCanceled,
+  kCompleted,
+  kFailed,
+  kUnknown
+};
+// As it is written; "" for kUnknown.
+std::string ToString(DataPhase phase);
 
 // A DataUpload or a DataDownload of Velero, whichever. These kinds have no status subresource.
 class DataTransfer : public Object {
@@ -21,12 +43,20 @@ class DataTransfer : public Object {
   static absl::StatusOr<DataTransfer> From(const Object& object) { return Of(object.json()); }
 
   std::string data_mover() const { return Text({"spec", "datamover"}); }
+  bool is_managed() const { return data_mover() == kDataMoverName; }
   std::string storage_location() const { return Text({"spec", "backupStorageLocation"}); }
+  std::string source_namespace() const { return Text({"spec", "sourceNamespace"}); }
+  std::string Config(absl::string_view key) const {  // of spec.dataMoverConfig; "": not set
+    return Text({"spec", "dataMoverConfig", key});
+  }
   bool is_cancelled() const { return Flag({"spec", "cancel"}); }  // or is to be
   // Of a DataDownload: what Velero expects on the volume; "": it does not tell.
   std::string file_system() const { return Text({"spec", "targetVolume", "fsType"}); }
   // New, Accepted, Prepared, InProgress, Canceling, Canceled, Completed, Failed; "" for a new one.
   std::string phase() const { return Text({"status", "phase"}); }
+  DataPhase known_phase() const;
+  // It is not moved any more: Completed, Failed, Canceled.
+  bool is_over() const;
   std::string message() const { return Text({"status", "message"}); }
   int64_t done_bytes() const { return Number({"status", "progress", "bytesDone"}); }
   int64_t total_bytes() const { return Number({"status", "progress", "totalBytes"}); }
@@ -36,7 +66,7 @@ class DataTransfer : public Object {
     return TimeAt({"status", "completionTimestamp"});
   }
 
-  void SetPhase(absl::string_view phase) { Set({"status", "phase"}, phase); }
+  void SetPhase(DataPhase phase) { Set({"status", "phase"}, ToString(phase)); }
   void SetMessage(absl::string_view message) { Set({"status", "message"}, message); }
   void SetProgress(int64_t done_bytes, int64_t total_bytes) {
     Set({"status", "progress"}, {{"bytesDone", done_bytes}, {"totalBytes", total_bytes}});
@@ -53,6 +83,9 @@ class DataTransfer : public Object {
 
  protected:
   explicit DataTransfer(Json json) : Object(std::move(json)) {}
+
+  // What both kinds must have; `others`: rules of the kind.
+  absl::Status ValidateTransfer(absl::Span<const FieldRule> others, const char* kind) const;
 
  private:
   void SetTime(absl::string_view field, absl::Time time);

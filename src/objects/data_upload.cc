@@ -2,6 +2,17 @@
 
 namespace csidelta::objects {
 
+absl::Status DataUpload::Validate() const {
+  static constexpr FieldRule kRules[] = {
+      {"spec.sourcePVC", IsTextThatIsSet},
+      {"spec.csiSnapshot.volumeSnapshot", IsTextThatIsSet},
+      {"spec.csiSnapshot.storageClass", IsText},
+      {"spec.csiSnapshot.snapshotClass", IsText},
+      {"spec.csiSnapshot.driver", IsText},
+  };
+  return ValidateTransfer(kRules, kKind.kind);
+}
+
 void DataUpload::SetSpec(const DataUploadSpec& spec) {
   Set({"spec"}, {{"snapshotType", "CSI"},
                  // Velero reads it without looking whether it is there.

@@ -5,6 +5,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "objects/data_transfer.h"
+#include "objects/keys.h"
 
 namespace csidelta::objects {
 
@@ -21,14 +22,18 @@ struct DataUploadSpec {
   absl::Duration operation_timeout;
 };
 
-// Velero's: move what a VolumeSnapshot holds to a location. velero::ParseDataUpload() reads its
-// spec as a whole.
+// Velero's: move what a VolumeSnapshot holds to a location.
 class DataUpload : public ObjectOf<DataUpload, DataTransfer> {
  public:
   static constexpr KindName kKind = {"velero.io", "v2alpha1", "datauploads", "DataUpload"};
 
-  std::string source_namespace() const { return Text({"spec", "sourceNamespace"}); }
+  // INVALID_ARGUMENT, naming the field, if it has no name, namespace or uid, lacks what no upload
+  // can do without, or has a field of the wrong type. Pure.
+  absl::Status Validate() const;
+
   std::string source_pvc() const { return Text({"spec", "sourcePVC"}); }
+  std::string pvc_uid() const { return Label(kPvcUidLabel); }  // "": Velero did not tell it
+  std::string storage_class() const { return Text({"spec", "csiSnapshot", "storageClass"}); }
   std::string volume_snapshot() const { return Text({"spec", "csiSnapshot", "volumeSnapshot"}); }
   void SetSpec(const DataUploadSpec& spec);
 
@@ -36,7 +41,7 @@ class DataUpload : public ObjectOf<DataUpload, DataTransfer> {
   std::string snapshot_id() const { return Text({"status", "snapshotID"}); }
 
   // Leaves what names it, its owners, this label and this annotation; of the spec what
-  // velero::ParseDataUpload() requires, and the data mover; of the status phase() and
+  // Validate() requires, and the data mover; of the status phase() and
   // snapshot_id().
   void ReduceTo(absl::string_view label, absl::string_view annotation);
 };

@@ -12,8 +12,8 @@
 #include "absl/strings/str_split.h"
 #include "base/enum_names.h"
 #include "base/status_macros.h"
+#include "objects/data_transfer.h"
 #include "objects/keys.h"
-#include "velero/data_upload.h"
 #include "velero/labels.h"
 
 namespace csidelta::velero {
@@ -107,7 +107,7 @@ VolumeDecision HeedDataMovement(const DecisionInput& input, VolumeDecision decis
     return decision;
   }
   const std::string mover = input.backup.data_mover();
-  if (mover == kDataMoverName) {
+  if (mover == objects::kDataMoverName) {
     return Move(std::move(decision), absl::StrCat("Backup ", input.backup.name()));
   }
   return LeaveAloneAndWarn(

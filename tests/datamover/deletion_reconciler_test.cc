@@ -75,11 +75,10 @@ class DeletionReconcilerTest : public testing::Test {
   absl::Duration LockWait() const {
     return bed_.Job(TaskName()).lock_wait.value_or(absl::InfiniteDuration());
   }
-  static velero::DataTransfer UploadOfUid(const std::string& uid) {
-    velero::DataTransfer upload;
-    upload.uid = uid;
-    upload.namespace_name = "velero";
-    upload.storage_location = "default";
+  static objects::DataTransfer UploadOfUid(const std::string& uid) {
+    const auto upload = support::As<objects::DataTransfer>(
+        {{"metadata", {{"name", "u"}, {"namespace", "velero"}, {"uid", uid}}},
+         {"spec", {{"backupStorageLocation", "default"}}}});
     return upload;
   }
   void Look(int times = 1) {

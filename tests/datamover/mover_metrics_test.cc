@@ -250,7 +250,7 @@ TEST(MoverMetricsTest, BasesAreCountedByDriverAndAreZeroFromTheBeginning) {
 TEST(MoverMetricsTest, WhatEndedIsCounted) {
   MoverMetrics metrics;
   UploadEnd end;
-  end.phase = velero::DataPhase::kCompleted;
+  end.phase = objects::DataPhase::kCompleted;
   end.figures.mode = "full";
   end.figures.reason = "no-parent";
   end.figures.read_bytes = 4096;
@@ -259,7 +259,7 @@ TEST(MoverMetricsTest, WhatEndedIsCounted) {
   end.figures.mode = "incremental";
   end.pods_lost = 2;
   metrics.Count(end);
-  end.phase = velero::DataPhase::kFailed;
+  end.phase = objects::DataPhase::kFailed;
   metrics.Count(end);
   const std::string text = metrics.Text(kNow, {});
   for (const char* line :
@@ -276,9 +276,9 @@ TEST(MoverMetricsTest, WhatEndedIsCounted) {
 TEST(MoverMetricsTest, DownloadsAreCounted) {
   MoverMetrics metrics;
   metrics.Count(
-      DownloadEnd{.download = {}, .phase = velero::DataPhase::kCompleted, .restored_bytes = 4096});
+      DownloadEnd{.download = {}, .phase = objects::DataPhase::kCompleted, .restored_bytes = 4096});
   metrics.Count(
-      DownloadEnd{.download = {}, .phase = velero::DataPhase::kFailed, .restored_bytes = 0});
+      DownloadEnd{.download = {}, .phase = objects::DataPhase::kFailed, .restored_bytes = 0});
   const std::string text = metrics.Text(kNow, {});
   for (const char* line : {"csi_delta_mover_downloads_total{phase=\"Completed\"} 1\n",
                            "csi_delta_mover_downloads_total{phase=\"Failed\"} 1\n",

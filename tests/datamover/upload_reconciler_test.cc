@@ -33,6 +33,7 @@
 namespace csidelta::datamover::upload_reconciler_test {
 namespace {
 
+using objects::DataPhase;
 using support::IsOk;
 using testing::AllOf;
 using testing::Contains;
@@ -43,7 +44,6 @@ using testing::Not;
 using testing::SizeIs;
 using testing::StartsWith;
 using testing::UnorderedElementsAre;
-using velero::DataPhase;
 
 // One controller, from its start: what it knows is what the API server holds.
 class Controller {

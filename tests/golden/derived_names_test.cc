@@ -267,10 +267,9 @@ TEST_F(DerivedNamesTest, DataUploadsDownloadsAndDeletions) {
 }
 
 TEST_F(DerivedNamesTest, DataDeletionOfAnUploadThatDidNotSayWhatItStored) {
-  velero::DataTransfer upload;
-  upload.uid = kUploadUid;
-  upload.namespace_name = "velero";
-  upload.storage_location = "default";
+  const auto upload = support::As<objects::DataTransfer>(
+      {{"metadata", {{"name", "u"}, {"namespace", "velero"}, {"uid", kUploadUid}}},
+       {"spec", {{"backupStorageLocation", "default"}}}});
   const Json deletion = datamover::MakeDeletionOfUnnamed(upload,
                                                          {.cluster = "cluster-uid",
                                                           .namespace_name = "shop",

@@ -22,22 +22,22 @@
 #include "datamover/upload_report.h"
 #include "datamover/volume_task.h"
 #include "k8s/object.h"
+#include "objects/data_transfer.h"
 #include "objects/keys.h"
 #include "objects/patch.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/typed.h"
-#include "velero/data_upload.h"
 
 namespace csidelta::wire_forms_test {
 namespace {
 
 using datamover::TaskKind;
 using datamover::TaskPhase;
+using objects::DataPhase;
 using objects::DeletionPhase;
 using objects::DeletionTrouble;
 using support::IsOk;
-using velero::DataPhase;
 
 constexpr absl::Time kNoon = absl::FromUnixSeconds(1772366400);
 
@@ -59,8 +59,9 @@ TEST(WireFormsTest, Phases) {
                                                       {DataPhase::kCanceled, "Canceled"},
                                                       {DataPhase::kCompleted, "Completed"},
                                                       {DataPhase::kFailed, "Failed"}}) {
-    EXPECT_EQ(velero::ToString(phase), text);
-    EXPECT_EQ(velero::ParseDataPhase(text), phase);
+    EXPECT_EQ(objects::ToString(phase), text);
+    EXPECT_EQ(support::As<objects::DataUpload>({{"status", {{"phase", text}}}}).known_phase(),
+              phase);
   }
   for (const auto& [phase, text] :
        std::vector<std::pair<TaskPhase, std::string>>{{TaskPhase::kRunning, "Running"},
@@ -308,7 +309,7 @@ TEST(WireFormsTest, MemberOfAMovedGroup) {
 
 // Of an object that another client looks for by it: an operator, RBAC rules, Velero.
 TEST(WireFormsTest, NamesThatOthersUse) {
-  EXPECT_STREQ(velero::kDataMoverName, "csi-delta");
+  EXPECT_STREQ(objects::kDataMoverName, "csi-delta");
   EXPECT_STREQ(objects::kMoverFinalizer, "mover.csi-delta.io/finalizer");
   EXPECT_STREQ(datamover::kMoverLease, "csi-delta-datamover");
   EXPECT_STREQ(datamover::kMoverComponent, "csi-delta-datamover");

@@ -21,7 +21,6 @@
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 #include "velero/data_reference.h"
-#include "velero/data_upload.h"
 
 namespace csidelta::inplace::mover_restore_test {
 namespace {
@@ -175,12 +174,12 @@ TEST_F(MoverRestoreTest, TheMoverIsAskedForThePvcAfterASafetySnapshot) {
   EXPECT_EQ(k8s::Namespace(download), "velero");
   EXPECT_EQ(k8s::Annotation(download, objects::kIntoAnnotation), "data-uid");
   EXPECT_EQ(k8s::Annotation(download, objects::kIntoUploadAnnotation), "nightly");
-  const auto parsed = velero::ParseDataDownload(download);
+  const auto parsed = objects::DataDownload::Parse(objects::Object(download));
   ASSERT_THAT(parsed, IsOk());
-  EXPECT_EQ(parsed->data_mover, velero::kDataMoverName);
-  EXPECT_EQ(parsed->target_namespace, "shop");
-  EXPECT_EQ(parsed->target_claim, "data");
-  EXPECT_EQ(parsed->target_volume, "pv-1");
+  EXPECT_EQ(parsed->data_mover(), objects::kDataMoverName);
+  EXPECT_EQ(parsed->target_namespace(), "shop");
+  EXPECT_EQ(parsed->target_pvc(), "data");
+  EXPECT_EQ(parsed->target_volume(), "pv-1");
   EXPECT_EQ(k8s::Label(download, objects::kExcludeFromBackupLabel), "true");
   EXPECT_EQ(ParseRfc3339(k8s::Annotation(download, objects::kStartBeforeAnnotation)),
             asked_at + kMoverStartTimeMax);
@@ -188,14 +187,14 @@ TEST_F(MoverRestoreTest, TheMoverIsAskedForThePvcAfterASafetySnapshot) {
   // named.
   Json unknown = download;
   EraseJson(unknown, {"metadata", "annotations", objects::kIntoAnnotation});
-  EXPECT_THAT(velero::ParseDataDownload(unknown),
+  EXPECT_THAT(objects::DataDownload::Parse(objects::Object(unknown)),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("pv-1")));
   // Nothing else can have what the PVC consents to.
   EXPECT_EQ(consent_when_asked, "");
   EXPECT_EQ(consent_when_accepted, k8s::Uid(download));
-  EXPECT_EQ(parsed->storage_location, "default");
-  EXPECT_EQ(parsed->source_namespace, "shop");
-  EXPECT_EQ(parsed->snapshot_id, Reference());
+  EXPECT_EQ(parsed->storage_location(), "default");
+  EXPECT_EQ(parsed->source_namespace(), "shop");
+  EXPECT_EQ(parsed->moved_snapshot(), Reference());
 }
 
 TEST_F(MoverRestoreTest, WithoutSafetyNoneIsTaken) {

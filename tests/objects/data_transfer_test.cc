@@ -13,6 +13,7 @@ namespace {
 
 using support::IsOk;
 using support::StatusIs;
+using testing::HasSubstr;
 
 TEST(DataTransferTest, IsOfEitherKind) {
   EXPECT_THAT(DataTransfer::Of({{"kind", "DataUpload"}}), IsOk());
@@ -24,7 +25,7 @@ TEST(DataTransferTest, IsOfEitherKind) {
 
 TEST(DataTransferTest, WritesItsStatusAsVeleroReadsIt) {
   DataUpload upload = DataUpload::Make("velero", "u");
-  upload.SetPhase("InProgress");
+  upload.SetPhase(DataPhase::kInProgress);
   upload.SetMessage("moves");
   upload.SetProgress(3, 7);
   upload.SetAcceptedAt(absl::FromUnixSeconds(0));
@@ -73,6 +74,112 @@ TEST(DataTransferTest, AnUploadIsReducedToWhatItsArchiveNeeds) {
   upload.ReduceTo("none", "none");
   EXPECT_FALSE(upload.json()["metadata"].contains("labels"));
   EXPECT_FALSE(upload.json()["metadata"].contains("annotations"));
+}
+
+Json Upload() {
+  return Json::parse(R"({
+    "metadata": {"name": "nightly-x7", "namespace": "velero", "uid": "u-1",
+                 "labels": {"velero.io/pvc-uid": "c-1"}},
+    "spec": {"snapshotType": "CSI", "datamover": "csi-delta", "backupStorageLocation": "default",
+             "sourceNamespace": "app", "sourcePVC": "data", "operationTimeout": "10m0s",
+             "csiSnapshot": {"volumeSnapshot": "velero-data-1", "storageClass": "fast"}}})");
+}
+
+Json Download() {
+  return Json::parse(R"({
+    "metadata": {"name": "restore-x7", "namespace": "velero", "uid": "u-2"},
+    "spec": {"datamover": "csi-delta", "backupStorageLocation": "default", "snapshotSize": 4096,
+             "sourceNamespace": "app", "snapshotID": "anything", "operationTimeout": "0s",
+             "targetVolume": {"pvc": "data", "pv": "", "namespace": "copy"}},
+    "status": {"phase": "Accepted", "acceptedTimestamp": "2026-11-22T09:00:00Z"}})");
+}
+
+TEST(DataUploadTest, IsReadAsVeleroWritesIt) {
+  const absl::StatusOr<DataUpload> upload = DataUpload::Parse(Object(Upload()));
+  ASSERT_THAT(upload, support::IsOk());
+  EXPECT_EQ(upload->uid(), "u-1");
+  EXPECT_EQ(upload->pvc_uid(), "c-1");
+  EXPECT_EQ(upload->source_pvc(), "data");
+  EXPECT_EQ(upload->volume_snapshot(), "velero-data-1");
+  EXPECT_EQ(upload->storage_class(), "fast");
+  EXPECT_EQ(upload->known_phase(), DataPhase::kNew);
+  EXPECT_FALSE(upload->is_cancelled() || upload->is_being_deleted());
+}
+
+TEST(DataUploadTest, SaysWhichFieldIsWrong) {
+  for (const auto& [path, word] : {std::pair{"/spec/sourcePVC", "spec.sourcePVC"},
+                                   std::pair{"/spec/csiSnapshot", "volumeSnapshot"},
+                                   std::pair{"/metadata/name", "metadata.name"},
+                                   std::pair{"/metadata/namespace", "metadata.namespace"},
+                                   std::pair{"/metadata/uid", "metadata.uid"},
+                                   std::pair{"/spec/sourceNamespace", "spec.sourceNamespace"},
+                                   std::pair{"/spec/backupStorageLocation", "Location"}}) {
+    Json object = Upload();
+    object[Json::json_pointer(path)] = nullptr;
+    EXPECT_THAT(DataUpload::Parse(Object(object)),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(word)));
+    object[Json::json_pointer(path)] = {1, 2};
+    EXPECT_THAT(DataUpload::Parse(Object(object)), StatusIs(absl::StatusCode::kInvalidArgument));
+  }
+  for (const Json& object : {Json(), Json::array(), Json("text"), Json::object()}) {
+    EXPECT_THAT(DataUpload::Parse(Object(object)), StatusIs(absl::StatusCode::kInvalidArgument));
+  }
+}
+
+TEST(DataDownloadTest, IsReadAsVeleroWritesIt) {
+  const absl::StatusOr<DataDownload> download = DataDownload::Parse(Object(Download()));
+  ASSERT_THAT(download, support::IsOk());
+  EXPECT_EQ(download->target_pvc(), "data");
+  EXPECT_EQ(download->target_namespace(), "copy");
+  EXPECT_EQ(download->moved_snapshot(), "anything");
+  EXPECT_EQ(download->moved_bytes(), 4096);
+  EXPECT_EQ(download->known_phase(), DataPhase::kAccepted);
+  EXPECT_TRUE(download->accepted_at().has_value());
+}
+
+TEST(DataDownloadTest, SaysWhichFieldIsWrong) {
+  Json object = Download();
+  object["spec"]["snapshotSize"] = -1;
+  EXPECT_THAT(DataDownload::Parse(Object(object)),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("spec.snapshotSize")));
+  object = Download();
+  object["status"]["acceptedTimestamp"] = "yesterday";
+  EXPECT_THAT(DataDownload::Parse(Object(object)),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("acceptedTimestamp")));
+  object = Download();
+  object["spec"]["targetVolume"]["pv"] = "pvc-123";
+  EXPECT_THAT(DataDownload::Parse(Object(object)),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       testing::AllOf(HasSubstr("targetVolume.pv is pvc-123"),
+                                      HasSubstr("restore --upload"))));
+  for (const char* key : {"mover.csi-delta.io/into", "mover.csi-delta.io/in-place"}) {
+    Json in_place = object;
+    in_place["metadata"]["annotations"][key] = "uid";
+    const auto download = DataDownload::Parse(Object(in_place));
+    ASSERT_TRUE(download.ok()) << download.status();
+    EXPECT_EQ(download->target_volume(), "pvc-123");
+  }
+  object["spec"]["targetVolume"]["pv"] = "";
+  object["spec"]["targetVolume"]["pvc"] = "";
+  EXPECT_THAT(DataDownload::Parse(Object(object)),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("targetVolume.pvc")));
+}
+
+TEST(DataPhaseTest, IsReadAsItIsWritten) {
+  const auto in_phase = [](const char* text) {
+    return support::As<DataUpload>({{"status", {{"phase", text}}}});
+  };
+  DataUpload upload;
+  for (const DataPhase phase :
+       {DataPhase::kNew, DataPhase::kAccepted, DataPhase::kPrepared, DataPhase::kInProgress,
+        DataPhase::kCanceling, DataPhase::kCanceled, DataPhase::kCompleted, DataPhase::kFailed}) {
+    upload.SetPhase(phase);
+    EXPECT_EQ(upload.known_phase(), phase);
+  }
+  EXPECT_EQ(in_phase("").known_phase(), DataPhase::kNew);
+  EXPECT_EQ(in_phase("Dreaming").known_phase(), DataPhase::kUnknown);
+  EXPECT_FALSE(in_phase("Canceling").is_over());
+  EXPECT_TRUE(in_phase("Canceled").is_over());
 }
 
 }  // namespace

@@ -5,9 +5,9 @@
 #include <string>
 #include <utility>
 
+#include "objects/data_transfer.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/typed.h"
-#include "velero/data_upload.h"
 #include "velero/labels.h"
 
 namespace csidelta::velero::volume_decision_test {
@@ -138,7 +138,7 @@ INSTANTIATE_TEST_SUITE_P(Longhorn, VolumeDecisionTest,
                               [](Scene& s) {
                                 GiveToLonghorn(s);
                                 s.Spec("snapshotMoveData", true);
-                                s.Spec("datamover", kDataMoverName);
+                                s.Spec("datamover", objects::kDataMoverName);
                               },
                               kLonghorn, "native"},
                              {"NeverUnasked",
