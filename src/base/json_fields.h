@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/enum_names.h"
@@ -31,6 +33,7 @@
 namespace csidelta {
 
 struct WholeSeconds {};  // a time is cut to them
+struct AsText {};        // of a number: its digits, as annotations have it
 struct BytesMax {        // a longer text is cut, between two characters
   std::size_t bytes;
 };
@@ -76,6 +79,7 @@ class JsonFieldWriter {
   static Json Write(bool flag) { return flag; }
   static Json Write(int64_t number) { return number; }
   static Json Write(int64_t number, NumberRange /*form*/) { return number; }
+  static Json Write(int64_t number, AsText /*form*/) { return absl::StrCat(number); }
   static Json Write(absl::Duration duration) { return absl::ToInt64Seconds(duration); }
   static Json Write(absl::Time time) { return FormatRfc3339(time); }
   static Json Write(absl::Time time, WholeSeconds /*form*/) { return FormatRfc3339Seconds(time); }
@@ -154,6 +158,12 @@ class JsonFieldReader {
     const int64_t number = GetInt(json, {}, -1);
     count = number < 0 ? count : number;
     return number >= 0;
+  }
+  static bool Read(const Json& json, int64_t& count, AsText /*form*/) {
+    int64_t number = 0;
+    const bool is_count = absl::SimpleAtoi(GetString(json, {}), &number) && number >= 0;
+    count = is_count ? number : count;
+    return is_count;
   }
   static bool Read(const Json& json, absl::Time& time, WholeSeconds /*form*/ = {}) {
     const std::optional<absl::Time> read = ParseRfc3339(GetString(json, {}));

@@ -23,6 +23,7 @@
 #include "objects/client.h"
 #include "objects/data_upload.h"
 #include "objects/keys.h"
+#include "objects/outcome.h"
 #include "velero/data_reference.h"
 
 namespace csidelta::cli {
@@ -62,14 +63,14 @@ struct TrialResult {
   // True where no backup was made.
   bool is_incremental() const {
     return costs.empty() ||
-           (!costs.back().empty() && absl::c_all_of(costs.back(), [](const UploadCost& cost) {
-             return cost.is_incremental();
+           (!costs.back().empty() && absl::c_all_of(costs.back(), [](const DataUpload& upload) {
+             return upload.figures().mode == "incremental";
            }));
   }
-  int64_t Sum(int64_t UploadCost::*bytes) const {  // of the second backup, which was made
+  int64_t Sum(int64_t objects::BackupFigures::*bytes) const {  // of the second backup
     int64_t sum = 0;
-    for (const UploadCost& cost : costs.back()) {
-      sum += cost.*bytes;
+    for (const DataUpload& upload : costs.back()) {
+      sum += upload.figures().*bytes;
     }
     return sum;
   }
@@ -94,7 +95,7 @@ class TryCommand : public Command {
                                        const TrialPlan& plan, const TrialNeeds& needs,
                                        Console& console) const;
   // Makes a Backup, and waits until it is Completed.
-  absl::StatusOr<std::vector<UploadCost>> BackUp(const CallContext& ctx, k8s::ApiClient& api,
+  absl::StatusOr<std::vector<DataUpload>> BackUp(const CallContext& ctx, k8s::ApiClient& api,
                                                  const std::string& name) const;
   absl::Status AwaitBackup(const CallContext& ctx, k8s::ApiClient& api,
                            const std::string& name) const;
@@ -294,7 +295,7 @@ absl::StatusOr<TrialResult> TryCommand::RunTrial(const CallContext& ctx, k8s::Ap
     }
     console.Note(absl::StrCat("Backup ", backup, " is being made (", result.costs.size() + 1,
                               " of ", plan.backups.size(), "); csi-delta status shows how far"));
-    ASSIGN_OR_RETURN(std::vector<UploadCost> costs, BackUp(ctx, api, backup));
+    ASSIGN_OR_RETURN(std::vector<DataUpload> costs, BackUp(ctx, api, backup));
     result.costs.push_back(std::move(costs));
   }
   console.Note(absl::StrCat("Backup ", plan.scratch.backup, " is being restored into namespace ",
@@ -304,7 +305,7 @@ absl::StatusOr<TrialResult> TryCommand::RunTrial(const CallContext& ctx, k8s::Ap
   ASSIGN_OR_RETURN(result.pvcs, CompareScratch(ctx, api, plan.scratch));
   for (const std::string& pvc : needs.pvcs) {
     if (!absl::c_any_of(result.costs.back(),
-                        [&pvc](const UploadCost& cost) { return cost.pvc == pvc; })) {
+                        [&pvc](const DataUpload& upload) { return upload.source_pvc() == pvc; })) {
       result.unmoved.push_back(pvc);
       result.pvcs.erase(pvc);
     }
@@ -312,7 +313,7 @@ absl::StatusOr<TrialResult> TryCommand::RunTrial(const CallContext& ctx, k8s::Ap
   return result;
 }
 
-absl::StatusOr<std::vector<UploadCost>> TryCommand::BackUp(const CallContext& ctx,
+absl::StatusOr<std::vector<DataUpload>> TryCommand::BackUp(const CallContext& ctx,
                                                            k8s::ApiClient& api,
                                                            const std::string& name) const {
   Backup backup = Backup::OfNamespace(request_.velero_namespace, name, request_.namespace_name,
@@ -323,13 +324,7 @@ absl::StatusOr<std::vector<UploadCost>> TryCommand::BackUp(const CallContext& ct
   }
   RETURN_IF_ERROR(objects::Create(ctx, api, backup).status());
   RETURN_IF_ERROR(AwaitBackup(ctx, api, name));
-  ASSIGN_OR_RETURN(const std::vector<DataUpload> uploads, UploadsOf(ctx, api, name));
-  std::vector<UploadCost> costs;
-  costs.reserve(uploads.size());
-  for (const DataUpload& upload : uploads) {
-    costs.push_back(CostOf(upload));
-  }
-  return costs;
+  return UploadsOf(ctx, api, name);
 }
 
 absl::Status TryCommand::AwaitBackup(const CallContext& ctx, k8s::ApiClient& api,
@@ -384,8 +379,8 @@ ExitCode TryCommand::Print(Console& console, const TrialPlan& plan, const TrialR
   Json backups = Json::array();
   for (std::size_t i = 0; i < result.costs.size(); ++i) {
     Json volumes = Json::array();
-    for (const UploadCost& cost : result.costs[i]) {
-      volumes.push_back(cli::ToJson(cost));
+    for (const DataUpload& upload : result.costs[i]) {
+      volumes.push_back(CostJson(upload));
     }
     backups.push_back({{"backup", plan.backups[i]}, {"volumes", std::move(volumes)}});
   }
@@ -447,10 +442,11 @@ std::string TryCommand::Verdict(const TrialPlan& plan, const TrialResult& result
         "verified. The reasons are above; docs/full-backups.md says what to do about each.");
   } else if (!result.costs.empty()) {
     add(absl::StrCat("The second backup was incremental: of ",
-                     FormatBytes(result.Sum(&UploadCost::logical_bytes)), " it read ",
-                     FormatBytes(result.Sum(&UploadCost::read_bytes)), ", and uploaded ",
-                     FormatBytes(result.Sum(&UploadCost::stored_bytes)), "."));
-    if (result.Sum(&UploadCost::changed_bytes) == 0) {
+                     FormatBytes(result.Sum(&objects::BackupFigures::logical_bytes)), " it read ",
+                     FormatBytes(result.Sum(&objects::BackupFigures::read_bytes)),
+                     ", and uploaded ",
+                     FormatBytes(result.Sum(&objects::BackupFigures::stored_bytes)), "."));
+    if (result.Sum(&objects::BackupFigures::changed_bytes) == 0) {
       add("Nothing had changed since the first one, so this is the least that a backup costs; with "
           "--between 5m the applications have time to write.");
     }

@@ -41,6 +41,7 @@ class TransferObject {
   }
   // What an upload stored.
   void SetSnapshotId(absl::string_view id) { object_.SetSnapshotId(id); }
+  void SetFigures(const objects::BackupFigures& figures) { object_.SetFigures(figures); }
   void SetIncrementalBytes(int64_t bytes) { object_.SetIncrementalBytes(bytes); }
   // Not on an object that is being deleted: the API server takes no new finalizers then.
   void AddFinalizer();

@@ -17,12 +17,6 @@ void Note(TransferObject& upload, absl::string_view key, absl::string_view value
   }
 }
 
-void NoteCount(TransferObject& upload, absl::string_view key, std::optional<int64_t> count) {
-  if (count.has_value()) {
-    upload.SetAnnotation(key, absl::StrCat(*count));
-  }
-}
-
 void NoteTime(TransferObject& upload, absl::string_view key,
               const std::optional<absl::Time>& time) {
   if (time.has_value()) {
@@ -31,11 +25,6 @@ void NoteTime(TransferObject& upload, absl::string_view key,
 }
 
 }  // namespace
-
-std::string ReasonOf(const BackupFigures& figures) {
-  return figures.reason_detail.empty() ? figures.reason
-                                       : absl::StrCat(figures.reason, ": ", figures.reason_detail);
-}
 
 std::string Summarize(const BackupFigures& figures) {
   const std::string label =
@@ -54,15 +43,7 @@ std::string Summarize(const BackupFigures& figures) {
 
 void AnnotateFigures(const BackupFigures& figures, const VolumeTaskStatus& task,
                      TransferObject& upload) {
-  Note(upload, objects::kUploadModeAnnotation, figures.mode);
-  Note(upload, objects::kUploadReasonAnnotation, ReasonOf(figures));
-  Note(upload, objects::kUploadBaseAnnotation, figures.base);
-  Note(upload, objects::kChangedBytesAnnotation, absl::StrCat(figures.changed_bytes));
-  Note(upload, objects::kReadBytesAnnotation, absl::StrCat(figures.read_bytes));
-  Note(upload, objects::kAuditBytesAnnotation, absl::StrCat(figures.audit_bytes));
-  Note(upload, objects::kStoredBytesAnnotation, absl::StrCat(figures.stored_bytes));
-  NoteCount(upload, objects::kRepositoryBytesAnnotation, figures.repository_bytes);
-  NoteCount(upload, objects::kRepositorySnapshotsAnnotation, figures.repository_snapshots);
+  upload.SetFigures(figures);
   Note(upload, objects::kUploadNodeAnnotation, task.node);
   NoteTime(upload, objects::kUploadedAtAnnotation, task.completed_at);
 }

@@ -10,9 +10,6 @@
 
 namespace csidelta::datamover {
 
-// Why a backup was full: "parent-damaged: pack 6e0ca2f1 is gone"; "" for an incremental one.
-std::string ReasonOf(const BackupFigures& figures);
-
 // One sentence: "incremental backup: 12.0 MiB changed of 10.0 GiB, 14.0 MiB read, ..." or
 // "full backup (first backup): 10.0 GiB, ...", in the words of csi-delta snapshots.
 std::string Summarize(const BackupFigures& figures);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/human_text.h"
 #include "base/log.h"
@@ -14,6 +13,7 @@
 #include "objects/client.h"
 #include "objects/data_transfer.h"
 #include "objects/keys.h"
+#include "objects/outcome.h"
 #include "objects/persistent_volume_claim.h"
 #include "velero/data_reference.h"
 
@@ -37,14 +37,6 @@ constexpr absl::Duration kIdleMax = absl::Minutes(1);
 // As a record keeps it.
 absl::Time WholeSeconds(absl::Time time) {
   return absl::FromUnixSeconds(absl::ToUnixSeconds(time));
-}
-
-// An annotation may be anything.
-std::optional<int64_t> CountIn(const objects::Object& object, const char* annotation) {
-  int64_t count = 0;
-  return absl::SimpleAtoi(object.Annotation(annotation), &count) && count >= 0
-             ? std::optional(count)
-             : std::nullopt;
 }
 
 std::string BackupNameOf(const objects::DataUpload& upload) {
@@ -74,17 +66,17 @@ LastGoodBackup GoodBackupIn(const objects::DataUpload& object, absl::Time comple
   if (!taken_at.has_value()) {
     taken_at = object.created_at();
   }
-  return {
-      .backup = BackupNameOf(object),
-      .upload = object.uid(),
-      .snapshot_id = CutText(object.snapshot_id(), kRecordTextBytesMax),
-      .taken_at = taken_at,
-      .completed_at = completed_at,
-      .mode = CutText(object.Annotation(objects::kUploadModeAnnotation), kModeBytesMax),
-      .reason = CutText(object.Annotation(objects::kUploadReasonAnnotation), kRecordTextBytesMax),
-      .logical_bytes = std::max<int64_t>(0, object.total_bytes()),
-      .changed_bytes = CountIn(object, objects::kChangedBytesAnnotation).value_or(0),
-      .stored_bytes = CountIn(object, objects::kStoredBytesAnnotation).value_or(0)};
+  const objects::BackupFigures figures = object.figures();
+  return {.backup = BackupNameOf(object),
+          .upload = object.uid(),
+          .snapshot_id = CutText(object.snapshot_id(), kRecordTextBytesMax),
+          .taken_at = taken_at,
+          .completed_at = completed_at,
+          .mode = CutText(figures.mode, kModeBytesMax),
+          .reason = CutText(objects::ReasonText(figures), kRecordTextBytesMax),
+          .logical_bytes = figures.logical_bytes,
+          .changed_bytes = figures.changed_bytes,
+          .stored_bytes = figures.stored_bytes};
 }
 
 std::pair<absl::Time, std::string> EndOf(const std::optional<LastGoodBackup>& good) {
@@ -156,8 +148,9 @@ void VolumeRecordWriter::Note(const objects::DataUpload& object) {
     }
     if (object.known_phase() == DataPhase::kCompleted && end > EndOf(news.good)) {
       news.good = GoodBackupIn(object, end.first);
-      news.repository = {.bytes = CountIn(object, objects::kRepositoryBytesAnnotation),
-                         .snapshots = CountIn(object, objects::kRepositorySnapshotsAnnotation)};
+      const objects::BackupFigures figures = object.figures();
+      news.repository = {.bytes = figures.repository_bytes,
+                         .snapshots = figures.repository_snapshots};
       const int64_t restored_bytes =
           std::max(news.good->logical_bytes, news.repository.bytes.value_or(0));
       news.repository.restore_memory_bytes = RestoreMemoryBytesFor(restored_bytes);

@@ -1,11 +1,18 @@
 #include "objects/data_transfer.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/enum_names.h"
+#include "base/json_fields.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "objects/data_download.h"
 #include "objects/data_upload.h"
+#include "objects/keys.h"
+#include "objects/outcome.h"
 
 namespace csidelta::objects {
 namespace {
@@ -20,6 +27,18 @@ constexpr EnumNames<DataPhase, 8> kPhases{{
     {DataPhase::kCompleted, "Completed"},
     {DataPhase::kFailed, "Failed"},
 }};
+
+constexpr auto kFigureAnnotations = [](auto& annotations, auto& figures) {
+  annotations.IfSet(kUploadModeAnnotation, figures.mode);
+  annotations.IfSet(kUploadReasonAnnotation, figures.reason);
+  annotations.IfSet(kUploadBaseAnnotation, figures.base);
+  annotations(kChangedBytesAnnotation, figures.changed_bytes, AsText());
+  annotations(kReadBytesAnnotation, figures.read_bytes, AsText());
+  annotations(kAuditBytesAnnotation, figures.audit_bytes, AsText());
+  annotations(kStoredBytesAnnotation, figures.stored_bytes, AsText());
+  annotations.IfSet(kRepositoryBytesAnnotation, figures.repository_bytes, AsText());
+  annotations.IfSet(kRepositorySnapshotsAnnotation, figures.repository_snapshots, AsText());
+};
 
 constexpr FieldRule kTransferRules[] = {
     {"metadata.name", IsTextThatIsSet},
@@ -70,6 +89,31 @@ absl::Status DataTransfer::ValidateTransfer(absl::Span<const FieldRule> others,
     status = CheckFields(json(), others);
   }
   return Annotate(status, absl::StrCat("parse ", kind));
+}
+
+std::optional<absl::Duration> DataTransfer::duration() const {
+  const std::optional<absl::Time> begun = started_at();
+  const std::optional<absl::Time> ended = completed_at();
+  return begun.has_value() && ended >= begun ? std::optional(*ended - *begun) : std::nullopt;
+}
+
+BackupFigures DataTransfer::figures() const {
+  auto figures = ReadFields<BackupFigures>(kFigureAnnotations, Find({"metadata", "annotations"}));
+  const std::vector<std::string> reason =
+      absl::StrSplit(figures.reason, absl::MaxSplits(": ", 1));  // as ReasonText() joins them
+  figures.reason = reason.front();
+  figures.reason_detail = reason.size() > 1 ? reason.back() : "";
+  figures.logical_bytes = std::max<int64_t>(0, total_bytes());
+  return figures;
+}
+
+void DataTransfer::SetFigures(const BackupFigures& figures) {
+  BackupFigures shown = figures;
+  shown.reason = ReasonText(figures);
+  const Json annotations = WriteFields(kFigureAnnotations, shown);
+  for (const auto& [key, text] : annotations.items()) {
+    Set({"metadata", "annotations", key}, text);
+  }
 }
 
 void DataTransfer::ReduceToOutcome(absl::string_view annotation) {

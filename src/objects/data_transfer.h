@@ -15,6 +15,8 @@
 
 namespace csidelta::objects {
 
+struct BackupFigures;
+
 // spec.datamover of the objects that are managed.
 inline constexpr char kDataMoverName[] = "csi-delta";
 
@@ -65,6 +67,7 @@ class DataTransfer : public Object {
   std::optional<absl::Time> completed_at() const {
     return TimeAt({"status", "completionTimestamp"});
   }
+  std::optional<absl::Duration> duration() const;  // from its start to its end
 
   void SetPhase(DataPhase phase) { Set({"status", "phase"}, ToString(phase)); }
   void SetMessage(absl::string_view message) { Set({"status", "message"}, message); }
@@ -76,6 +79,9 @@ class DataTransfer : public Object {
   void SetCompletedAt(absl::Time time) { SetTime("completionTimestamp", time); }
   // Of a DataUpload: what it stored, as its DataDownload is to name it.
   void SetSnapshotId(absl::string_view id) { Set({"status", "snapshotID"}, id); }
+  // Of a DataUpload that is done: what the backup did, as far as annotations and status tell.
+  BackupFigures figures() const;
+  void SetFigures(const BackupFigures& figures);
   // Leaves what names it, this annotation, the data mover and the source PVC of the spec, and
   // phase, message and times of the status: of one that is over.
   void ReduceToOutcome(absl::string_view annotation);

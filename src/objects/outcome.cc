@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "base/enum_names.h"
 #include "base/json_fields.h"
 
@@ -125,6 +126,11 @@ std::string FormatRestoredBytes(const RestoreFigures& figures) {
 RestoreFigures ParseRestoredBytes(absl::string_view text) {
   const absl::StatusOr<Json> json = ParseJsonObject(text);
   return ReadFields<RestoreFigures>(kRestoredBytesFields, json.ok() ? &*json : nullptr);
+}
+
+std::string ReasonText(const BackupFigures& figures) {
+  return figures.reason_detail.empty() ? figures.reason
+                                       : absl::StrCat(figures.reason, ": ", figures.reason_detail);
 }
 
 Json ToJson(const Outcome& outcome) { return WriteFields(kOutcomeFields, outcome); }

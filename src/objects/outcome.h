@@ -61,6 +61,10 @@ struct BackupFigures {
   friend bool operator==(const BackupFigures&, const BackupFigures&) = default;
 };
 
+// Why it was full, as annotations and records have it: "parent-damaged: pack 6e0ca2f1 is gone"; ""
+// for an incremental one.
+std::string ReasonText(const BackupFigures& figures);
+
 // What a restore did.
 struct RestoreFigures {
   std::string file_system = {};  // that the volume holds; "" for none that we know

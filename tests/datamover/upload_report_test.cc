@@ -35,13 +35,6 @@ std::map<std::string, std::string> AnnotationsOf(const TransferObject& upload) {
   return annotations;
 }
 
-TEST(UploadReportTest, AReasonHasItsDetail) {
-  EXPECT_EQ(ReasonOf({}), "");
-  EXPECT_EQ(ReasonOf({.reason = "no-parent"}), "no-parent");
-  EXPECT_EQ(ReasonOf({.reason = "parent-damaged", .reason_detail = "pack 1 is gone"}),
-            "parent-damaged: pack 1 is gone");
-}
-
 TEST(UploadReportTest, ASentenceHasUnitsOfEachSize) {
   BackupFigures figures;
   figures.mode = "incremental";

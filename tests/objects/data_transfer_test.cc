@@ -5,6 +5,8 @@
 
 #include "objects/data_download.h"
 #include "objects/data_upload.h"
+#include "objects/keys.h"
+#include "objects/outcome.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/typed.h"
 
@@ -44,6 +46,34 @@ TEST(DataTransferTest, WritesItsStatusAsVeleroReadsIt) {
   EXPECT_EQ(upload.done_bytes(), 3);
   EXPECT_EQ(upload.total_bytes(), 7);
   EXPECT_EQ(upload.started_at(), absl::FromUnixSeconds(1));
+}
+
+TEST(DataTransferTest, FiguresAreReadAsTheyAreWritten) {
+  for (const BackupFigures& figures :
+       {BackupFigures{.mode = "incremental", .base = "b", .changed_bytes = 2, .read_bytes = 3},
+        BackupFigures{.mode = "full", .reason = "no-parent", .repository_bytes = 0},
+        BackupFigures{.mode = "full",
+        .reason = "parent-damaged",
+        .reason_detail = "pack 1 is gone: it was lost",
+        .logical_bytes = 7,
+        .audit_bytes = 4,
+        .stored_bytes = 5,
+        .repository_snapshots = 6}}) {
+    DataUpload upload = DataUpload::Make("velero", "u");
+    upload.SetProgress(0, figures.logical_bytes);
+    upload.SetFigures(figures);
+    EXPECT_EQ(upload.figures(), figures);
+  }
+}
+
+TEST(DataTransferTest, FiguresThatAreNoNumbersAreZero) {
+  const auto upload = support::As<DataUpload>({{"metadata",
+                                                {{"annotations",
+                                                  {{kChangedBytesAnnotation, "many"},
+                                                   {kReadBytesAnnotation, "-1"},
+                                                   {kUploadModeAnnotation, 5}}}}},
+                                               {"status", {{"progress", {{"totalBytes", -1}}}}}});
+  EXPECT_EQ(upload.figures(), BackupFigures());
 }
 
 TEST(DataTransferTest, AnUploadIsReducedToWhatItsArchiveNeeds) {
