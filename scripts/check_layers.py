@@ -26,7 +26,7 @@ ALLOWED = {
     "velero": ("objects", "base"),
     "storage": ("net", "base"),
     "longhorn": ("objects", "k8s", "velero", "base"),
-    "csi": ("longhorn", "objects", "k8s", "velero", "base"),  # velero: the labels and types of stock Velero, which is pure data.
+    "csi": ("longhorn", "objects", "k8s", "velero", "base"),  # velero: labels and settings, which are pure data.
     # What a person asks for, with the caller's rights: Velero's server and the mover do neither.
     "snapshots": ("csi", "longhorn", "objects", "k8s", "velero", "base"),
     "inplace": ("snapshots", "csi", "longhorn", "objects", "k8s", "velero", "base"),
@@ -103,8 +103,9 @@ HOMES = (
 # Bare JSON ends in objects/, whose types name what the fields are. No file of these folders sees it, by whichever
 # way: its header, its name, the way out of a type, or what makes one of a type.
 _JSON = re.compile(r'"base/json\.h"|\bJson\b|(\.|->)json\(\)|\bToJson\(')
-WITHOUT_JSON = ("csi", "snapshots", "inplace", "backupitemactions", "restoreitemactions", "deleteitemactions",
+WITHOUT_JSON = ("velero", "csi", "snapshots", "inplace", "backupitemactions", "restoreitemactions", "deleteitemactions",
                 "itemblockactions", "datamover", "diffsnap", "doctor")
+JSON_READERS = ("velero/volume_policy.cc",)  # the document that a person wrote, in YAML
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]')
 
@@ -183,8 +184,9 @@ def json_faults(src):
     """Files that see bare JSON and must not."""
     for folder in WITHOUT_JSON:
         for path in sorted([*(src / folder).rglob("*.h"), *(src / folder).rglob("*.cc")]):
-            if sees_json(path.read_text(encoding="utf-8")):
-                yield f"src/{path.relative_to(src)}: sees bare JSON: give what it reads a type in objects/"
+            name = str(path.relative_to(src))
+            if name not in JSON_READERS and sees_json(path.read_text(encoding="utf-8")):
+                yield f"src/{name}: sees bare JSON: give what it reads a type in objects/"
 
 
 def check(root):

@@ -11,12 +11,12 @@ namespace csidelta::csi {
 
 absl::StatusOr<velero::PluginConfig> ReadPluginConfig(const CallContext& ctx,
                                                       const Environment& env) {
-  ASSIGN_OR_RETURN(const std::vector<objects::Object> list,
-                   objects::List<objects::Object>(
-                       ctx, env.api, objects::ConfigMap::Type(), env.velero_namespace,
+  ASSIGN_OR_RETURN(const std::vector<objects::ConfigMap> list,
+                   objects::List<objects::ConfigMap>(
+                       ctx, env.api, env.velero_namespace,
                        {.label_selector = absl::StrCat(objects::kPluginConfigLabel, ",",
                                                        objects::kCsiDeltaLabel)}));
-  ASSIGN_OR_RETURN(const objects::Object* config_map, velero::SelectPluginConfig(list));
+  ASSIGN_OR_RETURN(const objects::ConfigMap* config_map, velero::SelectPluginConfig(list));
   return config_map == nullptr ? velero::PluginConfig() : velero::ParsePluginConfig(*config_map);
 }
 

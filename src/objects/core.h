@@ -5,10 +5,12 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/quantity.h"
 #include "base/rfc3339.h"
+#include "objects/field_rules.h"
 #include "objects/object.h"
 
 // Small kinds of Kubernetes itself that live in namespaces.
@@ -18,6 +20,12 @@ class ConfigMap : public ObjectOf<ConfigMap> {
  public:
   static constexpr KindName kKind = {"", "v1", "configmaps", "ConfigMap"};
 
+  // INVALID_ARGUMENT if its data is no map of texts.
+  absl::Status Validate() const {
+    static constexpr FieldRule kRules[] = {{"data", IsTextMap}};
+    return CheckFields(json(), kRules);
+  }
+  std::map<std::string, std::string> data() const { return GetStringMap(json(), {"data"}); }
   std::string Value(absl::string_view key) const { return Text({"data", key}); }  // "": none
 };
 

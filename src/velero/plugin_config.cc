@@ -98,12 +98,11 @@ absl::Status ReadKey(const std::string& key, const std::string& value, PluginCon
                                           key, ": ", Quoted(value), " is not ", known->legal_form));
 }
 
-std::string FullName(const Json& config_map) {
-  return absl::StrCat(GetString(config_map, {"metadata", "namespace"}), "/",
-                      GetString(config_map, {"metadata", "name"}));
+std::string FullName(const objects::ConfigMap& config_map) {
+  return absl::StrCat(config_map.namespace_name(), "/", config_map.name());
 }
 
-bool IsManaged(const objects::Object& config_map) {
+bool IsManaged(const objects::ConfigMap& config_map) {
   return config_map.HasLabel(objects::kPluginConfigLabel) &&
          config_map.HasLabel(objects::kCsiDeltaLabel);
 }
@@ -163,33 +162,24 @@ const std::vector<PluginConfigKey>& PluginConfigKeys() {
   return keys;
 }
 
-absl::StatusOr<PluginConfig> ParsePluginConfig(const Json& config_map) {
+absl::StatusOr<PluginConfig> ParsePluginConfig(const objects::ConfigMap& config_map) {
   PluginConfig config;
   const std::string name = absl::StrCat("ConfigMap ", FullName(config_map));
-  const Json* data = FindJson(config_map, {"data"});
-  if (data == nullptr || data->is_null()) {
-    return config;
-  }
-  if (!data->is_object()) {
-    return absl::InvalidArgumentError(absl::StrCat(name, ": data: not a map"));
-  }
-  for (const auto& [key, value] : data->items()) {
-    if (!value.is_string()) {
-      return absl::InvalidArgumentError(absl::StrCat(name, ": ", Quoted(key), ": not a text"));
-    }
-    RETURN_IF_ERROR(Annotate(ReadKey(key, value.get<std::string>(), config), name));
+  RETURN_IF_ERROR(Annotate(config_map.Validate(), name));
+  for (const auto& [key, value] : config_map.data()) {
+    RETURN_IF_ERROR(Annotate(ReadKey(key, value, config), name));
   }
   return config;
 }
 
-absl::StatusOr<const objects::Object*> SelectPluginConfig(
-    const std::vector<objects::Object>& config_maps) {
-  const objects::Object* selected = nullptr;
+absl::StatusOr<const objects::ConfigMap*> SelectPluginConfig(
+    const std::vector<objects::ConfigMap>& config_maps) {
+  const objects::ConfigMap* selected = nullptr;
   std::vector<std::string> names;
-  for (const objects::Object& config_map : config_maps) {
+  for (const objects::ConfigMap& config_map : config_maps) {
     if (IsManaged(config_map)) {
       selected = &config_map;
-      names.push_back(FullName(config_map.json()));
+      names.push_back(FullName(config_map));
     }
   }
   if (names.size() > 1) {

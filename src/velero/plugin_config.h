@@ -6,8 +6,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "base/json.h"
-#include "objects/object.h"
+#include "objects/core.h"
 
 namespace csidelta::velero {
 
@@ -58,15 +57,12 @@ const std::vector<PluginConfigKey>& PluginConfigKeys();
 
 // Reads the `data` of a ConfigMap. INVALID_ARGUMENT naming key, value and legal form when a known
 // key has a wrong value. Unknown keys become warnings. Pure.
-absl::StatusOr<PluginConfig> ParsePluginConfig(const Json& config_map);
-inline absl::StatusOr<PluginConfig> ParsePluginConfig(const objects::Object& config_map) {
-  return ParsePluginConfig(config_map.json());
-}
+absl::StatusOr<PluginConfig> ParsePluginConfig(const objects::ConfigMap& config_map);
 
 // The one ConfigMap among `config_maps` that carries both of our labels, whatever their values;
 // null when none exists. Borrowed from `config_maps`. INVALID_ARGUMENT naming all of them when
 // there are more. Pure.
-absl::StatusOr<const objects::Object*> SelectPluginConfig(
-    const std::vector<objects::Object>& config_maps);
+absl::StatusOr<const objects::ConfigMap*> SelectPluginConfig(
+    const std::vector<objects::ConfigMap>& config_maps);
 
 }  // namespace csidelta::velero

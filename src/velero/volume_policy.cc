@@ -410,12 +410,12 @@ absl::StatusOr<VolumePolicies> VolumePolicies::Parse(absl::string_view yaml,
 absl::StatusOr<VolumePolicies> VolumePolicies::FromConfigMap(const objects::ConfigMap& config_map) {
   const std::string source =
       absl::StrCat("ConfigMap ", config_map.namespace_name(), "/", config_map.name());
-  const Json* data = FindJson(config_map.json(), {"data"});
-  if (data == nullptr || !data->is_object() || data->size() != 1 || !data->begin()->is_string()) {
+  const std::map<std::string, std::string> data = config_map.data();
+  if (!config_map.Validate().ok() || data.size() != 1) {
     return absl::InvalidArgumentError(
         absl::StrCat(source, ": volume policies are the text of exactly one key of its data"));
   }
-  return Parse(data->begin()->get<std::string>(), source);
+  return Parse(data.begin()->second, source);
 }
 
 VolumePolicies VolumePolicies::FollowedBy(const VolumePolicies& global) const {
