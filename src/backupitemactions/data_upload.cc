@@ -68,15 +68,11 @@ objects::DataUpload MakeDataUpload(const MoveRequest& request) {
                     {objects::kBackupUidLabel, backup.uid()},
                     {objects::kPvcUidLabel, claim.uid()},
                     {objects::kAsyncOperationIdLabel, operation}});
-  upload.SetSpec({.pvc_namespace = claim.namespace_name(),
-                  .pvc = claim.name(),
-                  .volume_snapshot = request.volume_snapshot,
-                  .storage_class = claim.storage_class().value_or(""),
-                  .snapshot_class = request.snapshot_class,
-                  .driver = request.driver,
-                  .data_mover = objects::kDataMoverName,
-                  .storage_location = backup.storage_location(),
-                  .operation_timeout = backup.csi_snapshot_timeout()});
+  upload.SetSource(claim.namespace_name(), claim.name(), claim.storage_class().value_or(""));
+  upload.SetSnapshot(request.volume_snapshot, request.snapshot_class, request.driver);
+  upload.SetDataMover(objects::kDataMoverName);
+  upload.SetStorageLocation(backup.storage_location());
+  upload.SetOperationTimeout(absl::FormatDuration(backup.csi_snapshot_timeout()));
   return upload;
 }
 

@@ -45,9 +45,10 @@ absl::StatusOr<bool> WritesNoMore(const CallContext& ctx, const WorkerRun& run) 
 
 // The uid of the target that a DataDownload writes into in place; "" for others. Fixed when it is
 // accepted: what is begun in one way is ended in that.
-std::string TargetInPlace(const objects::DataDownload& download, const objects::Object& object) {
-  return object.Annotation(download.known_phase() == DataPhase::kNew ? objects::kIntoAnnotation
-                                                                     : objects::kInPlaceAnnotation);
+std::string TargetInPlace(const objects::DataDownload& download) {
+  return download.Annotation(download.known_phase() == DataPhase::kNew
+                                 ? objects::kIntoAnnotation
+                                 : objects::kInPlaceAnnotation);
 }
 
 // Of one that is InProgress. Once its volume is known, only the target is waited for.
@@ -60,8 +61,7 @@ class DownloadStep : public TransferStep {
  public:
   DownloadStep(const CallContext& ctx, const MoverEnvironment& env, TransferScheduler& scheduler,
                const std::function<void(const DownloadEnd&)>& on_end,
-               objects::DataDownload download, velero::DataReference reference,
-               objects::DataTransfer object);
+               objects::DataDownload download, velero::DataReference reference);
 
  protected:
   // Its limit counts when the download is admitted, so it is known by then.
@@ -166,17 +166,16 @@ class RestoreInPlaceStep : public DownloadStep {
 DownloadStep::DownloadStep(const CallContext& ctx, const MoverEnvironment& env,
                            TransferScheduler& scheduler,
                            const std::function<void(const DownloadEnd&)>& on_end,
-                           objects::DataDownload download, velero::DataReference reference,
-                           objects::DataTransfer object)
+                           objects::DataDownload download, velero::DataReference reference)
     : TransferStep(ctx, env, scheduler,
                    {.task = TaskKind::kDownload,
                     .type = objects::DataDownload::Type(),
                     .volume = absl::StrCat(download.target_namespace(), "/", download.target_pvc()),
                     .moving = &StageOf,
                     .queued = QueuedDownload},
-                   std::move(object)),
+                   download),
       download_(std::move(download)),
-      into_(TargetInPlace(download_, object_.object())),
+      into_(TargetInPlace(download_)),
       reference_(std::move(reference)),
       on_end_(on_end) {}
 
@@ -567,15 +566,15 @@ DownloadReconciler::DownloadReconciler(const MoverEnvironment& env, TransferSche
       on_end_(std::move(on_end)) {}
 
 absl::StatusOr<std::unique_ptr<TransferStep>> DownloadReconciler::StepFor(
-    const CallContext& ctx, objects::DataTransfer object) {
+    const CallContext& ctx, const objects::DataTransfer& object) {
   ASSIGN_OR_RETURN(objects::DataDownload download, objects::DataDownload::Parse(object));
   ASSIGN_OR_RETURN(velero::DataReference reference, ReferenceOf(download));
-  if (!TargetInPlace(download, object).empty()) {
+  if (!TargetInPlace(download).empty()) {
     return std::make_unique<RestoreInPlaceStep>(ctx, env_, scheduler_, on_end_, std::move(download),
-                                                std::move(reference), std::move(object));
+                                                std::move(reference));
   }
   return std::make_unique<DownloadStep>(ctx, env_, scheduler_, on_end_, std::move(download),
-                                        std::move(reference), std::move(object));
+                                        std::move(reference));
 }
 
 std::optional<QueuedTransfer> QueuedDownload(const objects::Object& object) {

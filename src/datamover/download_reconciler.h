@@ -51,8 +51,8 @@ class DownloadReconciler : public TransferReconciler {
                      std::function<void(const DownloadEnd&)> on_end);
 
  private:
-  absl::StatusOr<std::unique_ptr<TransferStep>> StepFor(const CallContext& ctx,
-                                                        objects::DataTransfer object) override;
+  absl::StatusOr<std::unique_ptr<TransferStep>> StepFor(
+      const CallContext& ctx, const objects::DataTransfer& object) override;
 
   TransferScheduler& scheduler_;
   const std::function<void(const DownloadEnd&)> on_end_;

@@ -193,8 +193,8 @@ class TransferReconciler : public objects::Reconciler<objects::DataTransfer> {
 
  protected:
   // For an object as it was just read. An error: the object cannot be understood, and has failed.
-  virtual absl::StatusOr<std::unique_ptr<TransferStep>> StepFor(const CallContext& ctx,
-                                                                objects::DataTransfer object) = 0;
+  virtual absl::StatusOr<std::unique_ptr<TransferStep>> StepFor(
+      const CallContext& ctx, const objects::DataTransfer& object) = 0;
 
   const MoverEnvironment& env_;
 

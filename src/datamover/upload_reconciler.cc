@@ -45,7 +45,7 @@ class UploadStep : public TransferStep {
  public:
   UploadStep(const CallContext& ctx, const MoverEnvironment& env, TransferScheduler& scheduler,
              const std::function<void(const UploadEnd&)>& on_end, const VolumeRecords* records,
-             objects::DataUpload upload, objects::DataTransfer object);
+             objects::DataUpload upload);
 
  private:
   absl::StatusOr<TaskVolume> Volume() override;
@@ -106,15 +106,14 @@ class UploadStep : public TransferStep {
 UploadStep::UploadStep(const CallContext& ctx, const MoverEnvironment& env,
                        TransferScheduler& scheduler,
                        const std::function<void(const UploadEnd&)>& on_end,
-                       const VolumeRecords* records, objects::DataUpload upload,
-                       objects::DataTransfer object)
+                       const VolumeRecords* records, objects::DataUpload upload)
     : TransferStep(ctx, env, scheduler,
                    {.task = TaskKind::kUpload,
                     .type = objects::DataUpload::Type(),
                     .volume = absl::StrCat(upload.source_namespace(), "/", upload.source_pvc()),
                     .moving = [](const objects::Object&) { return "uploading"; },
                     .queued = QueuedUpload},
-                   std::move(object)),
+                   upload),
       upload_(std::move(upload)),
       on_end_(on_end),
       records_(records),
@@ -423,14 +422,13 @@ UploadReconciler::UploadReconciler(const MoverEnvironment& env, TransferSchedule
       records_(records) {}
 
 absl::StatusOr<std::unique_ptr<TransferStep>> UploadReconciler::StepFor(
-    const CallContext& ctx, objects::DataTransfer object) {
+    const CallContext& ctx, const objects::DataTransfer& object) {
   absl::StatusOr<objects::DataUpload> upload = objects::DataUpload::Parse(object);
   if (!upload.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat(upload.status().message(), "; make a new backup"));
   }
-  return std::make_unique<UploadStep>(ctx, env_, scheduler_, on_end_, records_, *std::move(upload),
-                                      std::move(object));
+  return std::make_unique<UploadStep>(ctx, env_, scheduler_, on_end_, records_, *std::move(upload));
 }
 
 namespace {

@@ -41,8 +41,8 @@ class UploadReconciler : public TransferReconciler {
                    const VolumeRecords* records = nullptr);
 
  private:
-  absl::StatusOr<std::unique_ptr<TransferStep>> StepFor(const CallContext& ctx,
-                                                        objects::DataTransfer object) override;
+  absl::StatusOr<std::unique_ptr<TransferStep>> StepFor(
+      const CallContext& ctx, const objects::DataTransfer& object) override;
 
   TransferScheduler& scheduler_;
   const std::function<void(const UploadEnd&)> on_end_;

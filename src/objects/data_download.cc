@@ -26,4 +26,15 @@ absl::Status DataDownload::Validate() const {
                    kIntoAnnotation, ": csi-delta restore --upload; else restore into a new claim"));
 }
 
+absl::Status DataDownload::SetSource(absl::string_view upload_result) {
+  ASSIGN_OR_RETURN(const Json result, ParseJsonObject(upload_result));
+  for (const char* const field : {"backupStorageLocation", "datamover", "snapshotID",
+                                  "sourceNamespace", "snapshotSize", "nodeOS"}) {
+    if (const Json* const value = FindJson(result, {field}); value != nullptr) {
+      Set({"spec", field}, *value);
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace csidelta::objects

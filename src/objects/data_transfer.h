@@ -69,6 +69,11 @@ class DataTransfer : public Object {
   }
   std::optional<absl::Duration> duration() const;  // from its start to its end
 
+  void SetDataMover(absl::string_view name) { Set({"spec", "datamover"}, name); }
+  void SetStorageLocation(absl::string_view name) { Set({"spec", "backupStorageLocation"}, name); }
+  void SetOperationTimeout(absl::string_view duration) {  // as Go reads it: "10m"
+    Set({"spec", "operationTimeout"}, duration);
+  }
   void SetPhase(DataPhase phase) { Set({"status", "phase"}, ToString(phase)); }
   void SetMessage(absl::string_view message) { Set({"status", "message"}, message); }
   void SetProgress(int64_t done_bytes, int64_t total_bytes) {

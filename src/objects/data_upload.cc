@@ -13,19 +13,20 @@ absl::Status DataUpload::Validate() const {
   return ValidateTransfer(kRules, kKind.kind);
 }
 
-void DataUpload::SetSpec(const DataUploadSpec& spec) {
-  Set({"spec"}, {{"snapshotType", "CSI"},
-                 // Velero reads it without looking whether it is there.
-                 {"csiSnapshot",
-                  {{"volumeSnapshot", spec.volume_snapshot},
-                   {"storageClass", spec.storage_class},
-                   {"snapshotClass", spec.snapshot_class},
-                   {"driver", spec.driver}}},
-                 {"sourcePVC", spec.pvc},
-                 {"sourceNamespace", spec.pvc_namespace},
-                 {"datamover", spec.data_mover},
-                 {"backupStorageLocation", spec.storage_location},
-                 {"operationTimeout", absl::FormatDuration(spec.operation_timeout)}});
+void DataUpload::SetSource(absl::string_view pvc_namespace, absl::string_view pvc,
+                           absl::string_view storage_class) {
+  Set({"spec", "sourceNamespace"}, pvc_namespace);
+  Set({"spec", "sourcePVC"}, pvc);
+  Set({"spec", "csiSnapshot", "storageClass"}, storage_class);
+}
+
+void DataUpload::SetSnapshot(absl::string_view volume_snapshot, absl::string_view snapshot_class,
+                             absl::string_view driver) {
+  Set({"spec", "snapshotType"}, "CSI");
+  // Velero reads csiSnapshot without looking whether it is there.
+  Set({"spec", "csiSnapshot", "volumeSnapshot"}, volume_snapshot);
+  Set({"spec", "csiSnapshot", "snapshotClass"}, snapshot_class);
+  Set({"spec", "csiSnapshot", "driver"}, driver);
 }
 
 void DataUpload::ReduceTo(absl::string_view label, absl::string_view annotation) {

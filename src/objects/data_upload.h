@@ -9,19 +9,6 @@
 
 namespace csidelta::objects {
 
-// The spec of one of a CSI snapshot.
-struct DataUploadSpec {
-  std::string pvc_namespace;
-  std::string pvc;
-  std::string volume_snapshot;  // in the PVC's namespace
-  std::string storage_class;
-  std::string snapshot_class;
-  std::string driver;
-  std::string data_mover;
-  std::string storage_location;
-  absl::Duration operation_timeout;
-};
-
 // Velero's: move what a VolumeSnapshot holds to a location.
 class DataUpload : public ObjectOf<DataUpload, DataTransfer> {
  public:
@@ -35,7 +22,11 @@ class DataUpload : public ObjectOf<DataUpload, DataTransfer> {
   std::string pvc_uid() const { return Label(kPvcUidLabel); }  // "": Velero did not tell it
   std::string storage_class() const { return Text({"spec", "csiSnapshot", "storageClass"}); }
   std::string volume_snapshot() const { return Text({"spec", "csiSnapshot", "volumeSnapshot"}); }
-  void SetSpec(const DataUploadSpec& spec);
+  // A PVC, and its VolumeSnapshot, which is in the PVC's namespace.
+  void SetSource(absl::string_view pvc_namespace, absl::string_view pvc,
+                 absl::string_view storage_class);
+  void SetSnapshot(absl::string_view volume_snapshot, absl::string_view snapshot_class,
+                   absl::string_view driver);
 
   // Status: what it stored; "" until it is done.
   std::string snapshot_id() const { return Text({"status", "snapshotID"}); }

@@ -12,7 +12,6 @@
 #include "objects/client.h"
 #include "objects/core.h"
 #include "objects/data_download.h"
-#include "objects/data_upload_result.h"
 #include "objects/keys.h"
 #include "velero/labels.h"
 
@@ -35,9 +34,8 @@ std::string AwaitedVolume(const PersistentVolumeClaim& claim) {
 }
 
 // The claim's DataUpload in short, as Velero's action on DataUploads left it for this restore.
-absl::StatusOr<objects::DataUploadResult> ReadUploadResult(const CallContext& ctx,
-                                                           const csi::Environment& env,
-                                                           const MovedClaim& claim) {
+absl::StatusOr<std::string> ReadUploadResult(const CallContext& ctx, const csi::Environment& env,
+                                             const MovedClaim& claim) {
   const std::string of_claim = velero::ValidLabelValue(
       absl::StrCat(claim.item_from_backup.namespace_name(), ".", claim.item_from_backup.name()));
   ASSIGN_OR_RETURN(
@@ -61,12 +59,11 @@ absl::StatusOr<objects::DataUploadResult> ReadUploadResult(const CallContext& ct
         absl::StrCat("claim ", ClaimName(claim), ": the archive of backup ", claim.backup.name(),
                      " holds several DataUploads for it, such as ", upload));
   }
-  return objects::DataUploadResult::Parse(found[0].Value(claim.restore.uid()));
+  return found[0].Value(claim.restore.uid());
 }
 
 objects::DataDownload MakeDataDownload(const MovedClaim& claim,
-                                       const csi::Transfer<objects::DataDownload>& transfer,
-                                       const objects::DataUploadResult& result) {
+                                       const csi::Transfer<objects::DataDownload>& transfer) {
   const objects::Restore& restore = claim.restore;
   auto download = objects::DataDownload::Make(
       restore.namespace_name(), csi::TransferName(restore.name(), transfer.operation_id));
@@ -80,7 +77,6 @@ objects::DataDownload MakeDataDownload(const MovedClaim& claim,
                       {objects::kAsyncOperationIdLabel, transfer.operation_id}});
   download.SetTarget(claim.target_namespace, claim.item_from_backup.name(), "");
   download.SetOperationTimeout(absl::FormatDuration(claim.backup.csi_snapshot_timeout()));
-  download.SetSource(result);
   return download;
 }
 
@@ -101,15 +97,16 @@ bool IsAwaitedByVelero(const PersistentVolumeClaim& item,
 absl::Status AskForData(const CallContext& ctx, const csi::Environment& env,
                         const MovedClaim& claim, PersistentVolumeClaim& item) {
   const csi::Transfer<objects::DataDownload> transfer = DownloadOf(claim);
-  ASSIGN_OR_RETURN(const objects::DataUploadResult result, ReadUploadResult(ctx, env, claim));
-  if (result.snapshot_id().empty()) {
+  ASSIGN_OR_RETURN(const std::string result, ReadUploadResult(ctx, env, claim));
+  objects::DataDownload download = MakeDataDownload(claim, transfer);
+  RETURN_IF_ERROR(download.SetSource(result));
+  if (download.moved_snapshot().empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "claim ", ClaimName(claim), ": DataUpload ",
         claim.item_from_backup.Annotation(objects::kDataUploadNameAnnotation), " of backup ",
         claim.backup.name(), " brought no data into the bucket: restore an older backup"));
   }
-  ASSIGN_OR_RETURN(const objects::DataDownload download,
-                   transfer.Ensure(ctx, env.api, MakeDataDownload(claim, transfer, result)));
+  ASSIGN_OR_RETURN(download, transfer.Ensure(ctx, env.api, download));
   item.SetSelectedLabel(objects::kDynamicPvRestoreLabel,
                         velero::ValidLabelValue(absl::StrCat(
                             claim.target_namespace, ".", claim.item_from_backup.name(), ".",

@@ -195,6 +195,40 @@ TEST(DataDownloadTest, SaysWhichFieldIsWrong) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("targetVolume.pvc")));
 }
 
+TEST(DataDownloadTest, ItsSourceIsSetAsVeleroDescribesTheUpload) {
+  auto download = DataDownload::Make("velero", "r1");
+  ASSERT_THAT(
+      download.SetSource(
+          R"({"backupStorageLocation":"default","datamover":"","snapshotID":"s","sourceNamespace":"shop",)"
+          R"("snapshotSize":9007199254740993,"nodeOS":7,"dataMoverResult":{"a":"b"}})"),
+      IsOk());
+  EXPECT_EQ(download.moved_snapshot(), "s");
+  download.SetTarget("shop-2", "data", "");
+  download.SetOperationTimeout("10m");
+  EXPECT_EQ(download.json(),
+            (Json{{"apiVersion", "velero.io/v2alpha1"},
+                  {"kind", "DataDownload"},
+                  {"metadata", {{"name", "r1"}, {"namespace", "velero"}}},
+                  {"spec",
+                   {{"backupStorageLocation", "default"},
+                    {"datamover", ""},
+                    {"snapshotID", "s"},
+                    {"sourceNamespace", "shop"},
+                    {"snapshotSize", 9007199254740993},
+                    {"nodeOS", 7},
+                    {"operationTimeout", "10m"},
+                    {"targetVolume", {{"namespace", "shop-2"}, {"pvc", "data"}, {"pv", ""}}}}}}));
+}
+
+TEST(DataDownloadTest, ASourceThatIsNoObjectIsRefused) {
+  DataDownload download;
+  for (const char* text : {"", "[]", "x"}) {
+    EXPECT_THAT(download.SetSource(text), StatusIs(absl::StatusCode::kInvalidArgument));
+  }
+  EXPECT_THAT(download.SetSource("{}"), IsOk());
+  EXPECT_EQ(download.moved_snapshot(), "");
+}
+
 TEST(DataPhaseTest, IsReadAsItIsWritten) {
   const auto in_phase = [](const char* text) {
     return support::As<DataUpload>({{"status", {{"phase", text}}}});
