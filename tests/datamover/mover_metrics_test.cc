@@ -276,9 +276,9 @@ TEST(MoverMetricsTest, WhatEndedIsCounted) {
 TEST(MoverMetricsTest, DownloadsAreCounted) {
   MoverMetrics metrics;
   metrics.Count(
-      DownloadEnd{.download = {}, .phase = objects::DataPhase::kCompleted, .restored_bytes = 4096});
+      DownloadEnd{.phase = objects::DataPhase::kCompleted, .restored_bytes = 4096});
   metrics.Count(
-      DownloadEnd{.download = {}, .phase = objects::DataPhase::kFailed, .restored_bytes = 0});
+      DownloadEnd{.phase = objects::DataPhase::kFailed, .restored_bytes = 0});
   const std::string text = metrics.Text(kNow, {});
   for (const char* line : {"csi_delta_mover_downloads_total{phase=\"Completed\"} 1\n",
                            "csi_delta_mover_downloads_total{phase=\"Failed\"} 1\n",

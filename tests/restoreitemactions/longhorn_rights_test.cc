@@ -24,6 +24,7 @@ namespace csidelta::restoreitemactions::longhorn_rights_test {
 namespace {
 
 using support::ApiCall;
+using support::As;
 using support::IsOk;
 using support::StatusIs;
 using testing::HasSubstr;
