@@ -9,7 +9,7 @@
 
 namespace csidelta::cli {
 
-GlobalOptions OptionsOf(const datamover::JobRepository& repository) {
+GlobalOptions OptionsOf(const objects::JobRepository& repository) {
   const auto secret = [](bool is_there, const char* file) {
     return is_there ? absl::StrCat(datamover::kSecretsFolder, "/", file) : "";
   };

@@ -10,7 +10,7 @@
 namespace csidelta::cli {
 
 // The flags that say the same: where the repository is, and how to get at it.
-GlobalOptions OptionsOf(const datamover::JobRepository& repository);
+GlobalOptions OptionsOf(const objects::JobRepository& repository);
 
 // The bucket of a location, as a worker that has `access` would open it, but with the Secret in
 // memory. No I/O.

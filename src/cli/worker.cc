@@ -14,16 +14,15 @@
 #include "cli/location_store.h"
 #include "cli/password.h"
 #include "datamover/job.h"
-#include "datamover/outcome.h"
 #include "datamover/task_runner.h"
 #include "repository/repository.h"
 
 namespace csidelta::cli {
 namespace {
 
-using datamover::TaskPhase;
 using datamover::TaskProgress;
-using datamover::VolumeJob;
+using objects::TaskPhase;
+using objects::VolumeJob;
 
 constexpr char kNodeVariable[] = "NODE_NAME";
 constexpr char kPodVariable[] = "POD_UID";
@@ -35,26 +34,26 @@ class WorkerCommand : public Command {
 
  private:
   absl::StatusOr<k8s::ObjectKey> TaskKey() const;
-  datamover::Outcome RunJob(const CallContext& ctx, const VolumeJob& job,
-                            const TaskProgress& progress,
-                            const ProgramEnvironment& environment) const;
+  objects::Outcome RunJob(const CallContext& ctx, const VolumeJob& job,
+                          const TaskProgress& progress,
+                          const ProgramEnvironment& environment) const;
   static GlobalOptions OptionsOf(const VolumeJob& job);
 
   // Closes the repository before its end is told: a lock that stays is worth a wait.
-  absl::StatusOr<datamover::Outcome> DoJob(const CallContext& ctx, const VolumeJob& job,
-                                           const GlobalOptions& options,
-                                           const ProgramEnvironment& environment, Console& console,
-                                           const TaskProgress& progress, std::string& place) const;
+  absl::StatusOr<objects::Outcome> DoJob(const CallContext& ctx, const VolumeJob& job,
+                                         const GlobalOptions& options,
+                                         const ProgramEnvironment& environment, Console& console,
+                                         const TaskProgress& progress, std::string& place) const;
 
   static absl::Status OrStopped(const CallContext& ctx, const absl::Status& failure) {
     return ctx.stop.stop_requested() ? absl::CancelledError(failure.message()) : failure;
   }
 
   // OK also when it is there: another worker may make it at the same time.
-  static absl::StatusOr<datamover::Outcome> MakeRepository(const CallContext& ctx,
-                                                           const GlobalOptions& options,
-                                                           const ProgramEnvironment& environment,
-                                                           Console& console, std::string& place);
+  static absl::StatusOr<objects::Outcome> MakeRepository(const CallContext& ctx,
+                                                         const GlobalOptions& options,
+                                                         const ProgramEnvironment& environment,
+                                                         Console& console, std::string& place);
 
   std::string task_;
   ClusterAccess access_;
@@ -93,7 +92,7 @@ absl::StatusOr<ExitCode> WorkerCommand::Run(const CallContext& ctx, Session& ses
                                       {.uid = Variable(get, kPodVariable), .fence = &fence}));
   session.console().Note(phase == TaskPhase::kNone ? absl::StrCat("task ", task_, " is gone")
                                                    : absl::StrCat("task ", task_, " ended as ",
-                                                                  datamover::ToString(phase)));
+                                                                  objects::ToString(phase)));
   return ExitCode::kOk;
 }
 
@@ -102,12 +101,12 @@ absl::StatusOr<k8s::ObjectKey> WorkerCommand::TaskKey() const {
   if (parts.size() != 2 || parts[0].empty() || parts[1].empty()) {
     return absl::InvalidArgumentError("--task names the VolumeTask as NAMESPACE/NAME");
   }
-  return datamover::VolumeTask::Key(parts[0], parts[1]);
+  return objects::VolumeTask::Key(parts[0], parts[1]);
 }
 
-datamover::Outcome WorkerCommand::RunJob(const CallContext& ctx, const VolumeJob& job,
-                                         const TaskProgress& progress,
-                                         const ProgramEnvironment& environment) const {
+objects::Outcome WorkerCommand::RunJob(const CallContext& ctx, const VolumeJob& job,
+                                       const TaskProgress& progress,
+                                       const ProgramEnvironment& environment) const {
   ProgramEnvironment inner = environment;
   inner.liveness_probes = [&job, &environment] {
     repository::LivenessProbes liveness_probes = environment.liveness_probes();
@@ -119,10 +118,10 @@ datamover::Outcome WorkerCommand::RunJob(const CallContext& ctx, const VolumeJob
   Console console(environment.out, environment.error, {.json = true});
   const GlobalOptions options = OptionsOf(job);
   std::string place;
-  absl::StatusOr<datamover::Outcome> outcome =
+  absl::StatusOr<objects::Outcome> outcome =
       DoJob(ctx, job, options, inner, console, progress, place);
   if (repository::IsNoRepository(outcome.status()) &&
-      std::holds_alternative<datamover::UploadWork>(job.work)) {
+      std::holds_alternative<objects::UploadWork>(job.work)) {
     outcome = MakeRepository(ctx, options, inner, console, place);
     if (outcome.ok()) {
       outcome = DoJob(ctx, job, options, inner, console, progress, place);
@@ -131,7 +130,7 @@ datamover::Outcome WorkerCommand::RunJob(const CallContext& ctx, const VolumeJob
   if (outcome.ok()) {
     return *std::move(outcome);
   }
-  datamover::Outcome failed = datamover::OutcomeOf(outcome.status());
+  objects::Outcome failed = datamover::OutcomeOf(outcome.status());
   failed.message = Explain(outcome.status(), place);
   console.Fail(static_cast<int>(ExitCodeOf(outcome.status())), failed.message);
   return failed;
@@ -148,18 +147,20 @@ GlobalOptions WorkerCommand::OptionsOf(const VolumeJob& job) {
   return options;
 }
 
-absl::StatusOr<datamover::Outcome> WorkerCommand::DoJob(
-    const CallContext& ctx, const VolumeJob& job, const GlobalOptions& options,
-    const ProgramEnvironment& environment, Console& console, const TaskProgress& progress,
-    std::string& place) const {
+absl::StatusOr<objects::Outcome> WorkerCommand::DoJob(const CallContext& ctx, const VolumeJob& job,
+                                                      const GlobalOptions& options,
+                                                      const ProgramEnvironment& environment,
+                                                      Console& console,
+                                                      const TaskProgress& progress,
+                                                      std::string& place) const {
   Session session(options, environment, console);
-  absl::StatusOr<datamover::Outcome> outcome =
+  absl::StatusOr<objects::Outcome> outcome =
       datamover::DoJob(ctx, session.engine(), job, access_.Settings(), progress);
   place = session.place();
   return outcome.ok() ? outcome : OrStopped(ctx, outcome.status());
 }
 
-absl::StatusOr<datamover::Outcome> WorkerCommand::MakeRepository(
+absl::StatusOr<objects::Outcome> WorkerCommand::MakeRepository(
     const CallContext& ctx, const GlobalOptions& options, const ProgramEnvironment& environment,
     Console& console, std::string& place) {
   Session session(options, environment, console);
@@ -169,7 +170,7 @@ absl::StatusOr<datamover::Outcome> WorkerCommand::MakeRepository(
     return OrStopped(ctx, made);
   }
   console.Note(absl::StrCat("created repository ", place));
-  return datamover::Outcome{.code = datamover::OutcomeCode::kDone};
+  return objects::Outcome{.code = objects::OutcomeCode::kDone};
 }
 
 }  // namespace

@@ -6,11 +6,11 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/base_snapshots.h"
-#include "datamover/volume_task.h"
 #include "objects/backup.h"
 #include "objects/backup_storage_location.h"
 #include "objects/client.h"
 #include "objects/persistent_volume_claim.h"
+#include "objects/volume_task.h"
 
 namespace csidelta::datamover {
 namespace {
@@ -39,8 +39,9 @@ absl::StatusOr<bool> IsBeingUploaded(const CallContext& ctx, const MoverEnvironm
   ASSIGN_OR_RETURN(const std::vector<objects::VolumeTask> tasks,
                    objects::List<objects::VolumeTask>(ctx, env.api, env.mover_namespace));
   for (const objects::VolumeTask& task : tasks) {
-    const absl::StatusOr<VolumeTaskSpec> spec = task.spec();
-    if (spec.ok() && spec->kind == TaskKind::kUpload && spec->volume.claim_uid == owner.claim_uid) {
+    const absl::StatusOr<objects::VolumeTaskSpec> spec = task.spec();
+    if (spec.ok() && spec->kind == objects::TaskKind::kUpload &&
+        spec->volume.claim_uid == owner.claim_uid) {
       return true;
     }
   }

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "datamover/volume_task.h"
 #include "objects/backup.h"
 #include "objects/backup_storage_location.h"
 #include "objects/client.h"
@@ -13,6 +12,7 @@
 #include "objects/keys.h"
 #include "objects/persistent_volume_claim.h"
 #include "objects/volume_snapshot.h"
+#include "objects/volume_task.h"
 
 namespace csidelta::datamover {
 namespace {
@@ -96,10 +96,10 @@ absl::StatusOr<Surroundings> ReadSurroundings(const BaseListRequest& request, Li
   for (const std::string& space : request.velero_namespaces) {
     RETURN_IF_ERROR(ReadVelero(list, space, all));
   }
-  ASSIGN_OR_RETURN(const auto tasks, ListKind<VolumeTask>(list, request.mover_namespace));
-  for (const VolumeTask& task : tasks.value_or(std::vector<VolumeTask>())) {
-    const absl::StatusOr<VolumeTaskSpec> spec = task.spec();
-    if (spec.ok() && spec->kind == TaskKind::kUpload) {
+  ASSIGN_OR_RETURN(const auto tasks, ListKind<objects::VolumeTask>(list, request.mover_namespace));
+  for (const objects::VolumeTask& task : tasks.value_or(std::vector<objects::VolumeTask>())) {
+    const absl::StatusOr<objects::VolumeTaskSpec> spec = task.spec();
+    if (spec.ok() && spec->kind == objects::TaskKind::kUpload) {
       all.uploading.insert(spec->volume.claim_uid);
     }
   }

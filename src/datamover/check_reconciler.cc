@@ -20,7 +20,6 @@
 #include "base/status_macros.h"
 #include "datamover/deletion_queue.h"
 #include "datamover/repository_access.h"
-#include "datamover/volume_task.h"
 #include "datamover/worker_run.h"
 #include "k8s/object.h"
 #include "objects/backup.h"
@@ -29,6 +28,7 @@
 #include "objects/data_upload.h"
 #include "objects/keys.h"
 #include "objects/patch.h"
+#include "objects/volume_task.h"
 #include "velero/data_reference.h"
 #include "velero/labels.h"
 
@@ -67,7 +67,8 @@ std::string NameSome(const std::vector<std::string>& names) {
 }
 
 // Of a check with errors.
-std::string FindingText(const CheckFigures& figures, const std::vector<std::string>& backups) {
+std::string FindingText(const objects::CheckFigures& figures,
+                        const std::vector<std::string>& backups) {
   std::string text = absl::StrCat(Counted(figures.errors, "error"), "; ");
   if (figures.broken_snapshots == 0) {
     absl::StrAppend(&text, "every backup can be restored");
@@ -108,21 +109,22 @@ class CheckStep {
   absl::StatusOr<int> CountOthers() const;
   absl::StatusOr<absl::Time> Observe();
   absl::StatusOr<RepositoryAccess> Access() const;
-  absl::StatusOr<WorkerRun::NextPod> MakePod(const VolumeTask& task);
-  absl::StatusOr<CheckWork> Work() const;
-  void AddRenewal(CheckWork& work) const;
-  absl::StatusOr<absl::Time> Conclude(const VolumeTaskStatus& ended);
+  absl::StatusOr<WorkerRun::NextPod> MakePod(const objects::VolumeTask& task);
+  absl::StatusOr<objects::CheckWork> Work() const;
+  void AddRenewal(objects::CheckWork& work) const;
+  absl::StatusOr<absl::Time> Conclude(const objects::VolumeTaskStatus& ended);
   // Where the renewal of object locks goes on; nothing where the job asks for none.
-  std::optional<objects::LockRenewal> NextLocks(const CheckWork& work, absl::Time began,
-                                                const std::optional<LockFigures>& done) const;
+  std::optional<objects::LockRenewal> NextLocks(
+      const objects::CheckWork& work, absl::Time began,
+      const std::optional<objects::LockFigures>& done) const;
   // Where the verification goes on after a check of this work, which began then.
-  Verification Next(const CheckWork& work, absl::Time began, bool is_good) const;
+  Verification Next(const objects::CheckWork& work, absl::Time began, bool is_good) const;
   absl::Status Record(const Verification& next);
   // Names of the Backups whose repository snapshots have these tags.
   absl::StatusOr<std::vector<std::string>> BackupsOf(const std::vector<std::string>& tags) const;
   absl::StatusOr<std::vector<objects::DataUpload>> Uploads() const;
   // Notes which of the reported repository snapshots are orphaned.
-  absl::Status NoteOrphans(const CheckFigures& figures, Verification& next) const;
+  absl::Status NoteOrphans(const objects::CheckFigures& figures, Verification& next) const;
   // Whether this Backup of this Velero is there.
   absl::StatusOr<bool> IsBackupKnown(const std::string& backup) const;
   absl::StatusOr<std::set<objects::ForgetItem>> DeletionsOf(const std::string& backup) const;
@@ -151,7 +153,7 @@ absl::StatusOr<absl::Time> CheckStep::Step() {
   // Each completed upload changes the record: while no check is due, the API server need not
   // say that there is no task.
   if (is_due || run_.MayHaveTask()) {
-    ASSIGN_OR_RETURN(const std::optional<VolumeTask> task, run_.CachedTask(ctx_));
+    ASSIGN_OR_RETURN(const std::optional<objects::VolumeTask> task, run_.CachedTask(ctx_));
     if (task.has_value()) {
       return Observe();
     }
@@ -198,7 +200,7 @@ absl::StatusOr<absl::Time> CheckStep::Begin(int workers_max) {
   }
   const objects::ProtectedVolumeSpec spec = volume_.spec();
   RETURN_IF_ERROR(run_.EnsureTask(ctx_,
-                                  {.kind = TaskKind::kCheck,
+                                  {.kind = objects::TaskKind::kCheck,
                                    .subject = {.kind = kRecordKind,
                                                .namespace_name = volume_.namespace_name(),
                                                .name = volume_.name(),
@@ -212,18 +214,19 @@ absl::StatusOr<absl::Time> CheckStep::Begin(int workers_max) {
 }
 
 absl::StatusOr<int> CheckStep::CountOthers() const {
-  ASSIGN_OR_RETURN(const std::vector<VolumeTask> tasks,
-                   objects::List<VolumeTask>(ctx_, env_.api, env_.mover_namespace));
-  return static_cast<int>(std::count_if(tasks.begin(), tasks.end(), [&](const VolumeTask& task) {
-    const absl::StatusOr<VolumeTaskSpec> spec = task.spec();
-    return spec.ok() && spec->kind == TaskKind::kCheck && task.name() != task_name_;
-  }));
+  ASSIGN_OR_RETURN(const std::vector<objects::VolumeTask> tasks,
+                   objects::List<objects::VolumeTask>(ctx_, env_.api, env_.mover_namespace));
+  return static_cast<int>(
+      std::count_if(tasks.begin(), tasks.end(), [&](const objects::VolumeTask& task) {
+        const absl::StatusOr<objects::VolumeTaskSpec> spec = task.spec();
+        return spec.ok() && spec->kind == objects::TaskKind::kCheck && task.name() != task_name_;
+      }));
 }
 
 absl::StatusOr<absl::Time> CheckStep::Observe() {
   queue_.NoteRunning(task_name_);
   absl::StatusOr<WorkerView> view =
-      run_.Step(ctx_, [this](const VolumeTask& task) { return MakePod(task); });
+      run_.Step(ctx_, [this](const objects::VolumeTask& task) { return MakePod(task); });
   const absl::Status& error = view.ok() ? view->refusal : view.status();
   if (absl::IsFailedPrecondition(error) || absl::IsNotFound(error) ||
       absl::IsPermissionDenied(error)) {
@@ -255,9 +258,9 @@ absl::StatusOr<RepositoryAccess> CheckStep::Access() const {
                      .written_with_key = reference.key});
 }
 
-absl::StatusOr<WorkerRun::NextPod> CheckStep::MakePod(const VolumeTask& task) {
+absl::StatusOr<WorkerRun::NextPod> CheckStep::MakePod(const objects::VolumeTask& task) {
   ASSIGN_OR_RETURN(RepositoryAccess access, Access());
-  ASSIGN_OR_RETURN(CheckWork work, Work());
+  ASSIGN_OR_RETURN(objects::CheckWork work, Work());
   return run_.PodFor(ctx_, task,
                      {.work = std::move(work),
                       .lock_wait = kCheckLockWait,
@@ -265,9 +268,9 @@ absl::StatusOr<WorkerRun::NextPod> CheckStep::MakePod(const VolumeTask& task) {
                       .has_volume = false});
 }
 
-absl::StatusOr<CheckWork> CheckStep::Work() const {
+absl::StatusOr<objects::CheckWork> CheckStep::Work() const {
   const Verification before = status_.verification.value_or(Verification());
-  CheckWork work{.part = 1, .parts = env_.settings.checks.parts()};
+  objects::CheckWork work{.part = 1, .parts = env_.settings.checks.parts()};
   if (!before.finding.empty() && before.parts > 0) {
     work.parts = before.parts;  // Other parts would leave out what was found.
   }
@@ -292,7 +295,7 @@ absl::StatusOr<CheckWork> CheckStep::Work() const {
 }
 
 // After a change of the settings all objects are looked at.
-void CheckStep::AddRenewal(CheckWork& work) const {
+void CheckStep::AddRenewal(objects::CheckWork& work) const {
   work.renew_locks = ForLocation(env_.settings, volume_.spec().location).immutability;
   const objects::LockRenewal before =
       status_.verification.value_or(Verification()).locks.value_or(objects::LockRenewal());
@@ -302,23 +305,25 @@ void CheckStep::AddRenewal(CheckWork& work) const {
   }
 }
 
-absl::StatusOr<absl::Time> CheckStep::Conclude(const VolumeTaskStatus& ended) {
-  ASSIGN_OR_RETURN(const std::optional<VolumeTask> task, run_.FindTask(ctx_));
+absl::StatusOr<absl::Time> CheckStep::Conclude(const objects::VolumeTaskStatus& ended) {
+  ASSIGN_OR_RETURN(const std::optional<objects::VolumeTask> task, run_.FindTask(ctx_));
   if (!task.has_value()) {
     return ctx_.clock->Now();
   }
-  const absl::StatusOr<VolumeJob> job = task->job();
-  const CheckWork* const work = job.ok() ? std::get_if<CheckWork>(&job->work) : nullptr;
-  const bool is_gone = CauseOf(ended) == OutcomeCause::kNoRepository;
-  const bool is_done = ended.phase == TaskPhase::kSucceeded && ended.outcome.has_value() &&
+  const absl::StatusOr<objects::VolumeJob> job = task->job();
+  const objects::CheckWork* const work =
+      job.ok() ? std::get_if<objects::CheckWork>(&job->work) : nullptr;
+  const bool is_gone = CauseOf(ended) == objects::OutcomeCause::kNoRepository;
+  const bool is_done = ended.phase == objects::TaskPhase::kSucceeded && ended.outcome.has_value() &&
                        ended.outcome->check.has_value();
   if (work == nullptr || !(is_done || is_gone)) {
-    return TryLater(WithMissingKey(ended, Access()),
-                    CauseOf(ended) == OutcomeCause::kLocked ? kCheckLockedAgain : kCheckAgainFirst);
+    return TryLater(
+        WithMissingKey(ended, Access()),
+        CauseOf(ended) == objects::OutcomeCause::kLocked ? kCheckLockedAgain : kCheckAgainFirst);
   }
   const absl::Time began = task->created_at().value_or(ctx_.clock->Now());
-  const CheckFigures figures =
-      ended.outcome->check.value_or(CheckFigures{.errors = 1, .broken_snapshots = 1});
+  const objects::CheckFigures figures =
+      ended.outcome->check.value_or(objects::CheckFigures{.errors = 1, .broken_snapshots = 1});
   Verification next = Next(*work, began, figures.errors == 0);
   next.read_bytes = figures.read_bytes;
   next.locks = is_gone ? next.locks : NextLocks(*work, began, figures.locks);
@@ -340,11 +345,12 @@ absl::StatusOr<absl::Time> CheckStep::Conclude(const VolumeTaskStatus& ended) {
 }
 
 std::optional<objects::LockRenewal> CheckStep::NextLocks(
-    const CheckWork& work, absl::Time began, const std::optional<LockFigures>& done) const {
+    const objects::CheckWork& work, absl::Time began,
+    const std::optional<objects::LockFigures>& done) const {
   if (!work.renew_locks.has_value()) {
     return std::nullopt;
   }
-  const LockFigures figures = done.value_or(LockFigures{
+  const objects::LockFigures figures = done.value_or(objects::LockFigures{
       .failed = 1,
       .findings = {"the worker reports nothing of object locks; update the CRDs of csi-delta"}});
   objects::LockRenewal next{.mode = work.renew_locks->mode,
@@ -373,7 +379,7 @@ std::optional<objects::LockRenewal> CheckStep::NextLocks(
   return next;
 }
 
-Verification CheckStep::Next(const CheckWork& work, absl::Time began, bool is_good) const {
+Verification CheckStep::Next(const objects::CheckWork& work, absl::Time began, bool is_good) const {
   Verification next = status_.verification.value_or(Verification());
   next.at = began;
   next.finding.clear();
@@ -452,7 +458,8 @@ absl::StatusOr<std::vector<objects::DataUpload>> CheckStep::Uploads() const {
       {.label_selector = absl::StrCat(objects::kPvcUidLabel, "=", volume_.spec().pvc_uid)});
 }
 
-absl::Status CheckStep::NoteOrphans(const CheckFigures& figures, Verification& next) const {
+absl::Status CheckStep::NoteOrphans(const objects::CheckFigures& figures,
+                                    Verification& next) const {
   // The DataDeletions of each Backup that is gone; nothing for one that is there.
   std::map<std::string, std::optional<std::set<objects::ForgetItem>>> backups;
   for (const objects::OrphanedSnapshot& orphan : figures.orphans) {

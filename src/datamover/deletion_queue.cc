@@ -42,9 +42,10 @@ absl::StatusOr<velero::DataReference> ReferenceOf(const objects::DataDeletionSpe
   return reference;
 }
 
-ForgetItem ItemOf(const objects::DataDeletionSpec& spec, const velero::DataReference& reference) {
-  return spec.upload.empty() ? ForgetItem{.snapshot_id = reference.snapshot_id}
-                             : ForgetItem{.tag = TaskNameOf("DataUpload", spec.upload)};
+objects::ForgetItem ItemOf(const objects::DataDeletionSpec& spec,
+                           const velero::DataReference& reference) {
+  return spec.upload.empty() ? objects::ForgetItem{.snapshot_id = reference.snapshot_id}
+                             : objects::ForgetItem{.tag = TaskNameOf("DataUpload", spec.upload)};
 }
 
 absl::Time DueAt(const objects::DataDeletion& deletion) {
@@ -107,8 +108,8 @@ bool DeletionQueue::Lead(const std::string& uid) {
   return false;
 }
 
-std::vector<ForgetItem> DeletionQueue::Batch(const std::string& uid) const {
-  std::vector<ForgetItem> items;
+std::vector<objects::ForgetItem> DeletionQueue::Batch(const std::string& uid) const {
+  std::vector<objects::ForgetItem> items;
   const absl::Time now = clock_.Now();
   const MutexLock lock(mutex_);
   const auto found = entries_.find(uid);
@@ -116,7 +117,7 @@ std::vector<ForgetItem> DeletionQueue::Batch(const std::string& uid) const {
     return items;
   }
   const Entry& leader = found->second;
-  std::set<ForgetItem> known = {leader.item};
+  std::set<objects::ForgetItem> known = {leader.item};
   items.push_back(leader.item);
   if (leader.leads_alone) {
     return items;
@@ -131,9 +132,9 @@ std::vector<ForgetItem> DeletionQueue::Batch(const std::string& uid) const {
   return items;
 }
 
-std::vector<DeletionQueue::Name> DeletionQueue::Others(const std::string& uid,
-                                                       const std::vector<ForgetItem>& items) const {
-  const std::set<ForgetItem> wanted(items.begin(), items.end());
+std::vector<DeletionQueue::Name> DeletionQueue::Others(
+    const std::string& uid, const std::vector<objects::ForgetItem>& items) const {
+  const std::set<objects::ForgetItem> wanted(items.begin(), items.end());
   std::vector<Name> others;
   const MutexLock lock(mutex_);
   const auto found = entries_.find(uid);

@@ -14,13 +14,13 @@
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "datamover/repository_access.h"
-#include "datamover/volume_task.h"
 #include "datamover/worker_run.h"
 #include "k8s/api_client.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/patch.h"
 #include "objects/protected_volume.h"
+#include "objects/volume_task.h"
 #include "velero/data_reference.h"
 
 namespace csidelta::datamover {
@@ -58,11 +58,11 @@ absl::Duration AgainAfter(objects::DeletionTrouble trouble, absl::Duration lasts
 }
 
 // What kept a worker from its work.
-objects::DeletionTrouble TroubleOf(OutcomeCause cause) {
+objects::DeletionTrouble TroubleOf(objects::OutcomeCause cause) {
   switch (cause) {
-    case OutcomeCause::kLocked:
+    case objects::OutcomeCause::kLocked:
       return objects::DeletionTrouble::kLocked;
-    case OutcomeCause::kRetained:
+    case objects::OutcomeCause::kRetained:
       return objects::DeletionTrouble::kRetained;
     default:
       return objects::DeletionTrouble::kFailed;
@@ -156,12 +156,12 @@ class Deletion {
   absl::StatusOr<RepositoryAccess> Access();
   absl::StatusOr<WorkerRun::NextPod> MakePod(const objects::VolumeTask& task);
   bool SeesStaleLock() const;
-  absl::StatusOr<absl::Time> Conclude(const VolumeTaskStatus& task);
+  absl::StatusOr<absl::Time> Conclude(const objects::VolumeTaskStatus& task);
   absl::StatusOr<absl::Time> TryLater(
       absl::string_view why, objects::DeletionTrouble trouble = objects::DeletionTrouble::kFailed);
 
   // What the worker was told to remove, or would have been.
-  absl::StatusOr<std::vector<ForgetItem>> Items();
+  absl::StatusOr<std::vector<objects::ForgetItem>> Items();
   // Changes the status of each other open DataDeletion that the worker was about, and writes it
   // where `change` returns true. Returns of how many.
   absl::StatusOr<int> ForOthers(absl::FunctionRef<bool(objects::DataDeletionStatus&)> change);
@@ -303,7 +303,7 @@ absl::StatusOr<absl::Time> Deletion::Follow() {
 
 absl::StatusOr<WorkerView> Deletion::StepWorker() {
   RETURN_IF_ERROR(run_.EnsureTask(ctx_,
-                                  {.kind = TaskKind::kForget,
+                                  {.kind = objects::TaskKind::kForget,
                                    .subject = {.kind = "DataDeletion",
                                                .namespace_name = object_.namespace_name(),
                                                .name = object_.name(),
@@ -332,12 +332,12 @@ absl::StatusOr<WorkerRun::NextPod> Deletion::MakePod(const objects::VolumeTask& 
       FindDamage(ctx_, env_.api, records_,
                  {object_.namespace_name(),
                   objects::ProtectedVolume::NameOf(reference_.claim_uid, spec_.location)}));
-  return run_.PodFor(
-      ctx_, task,
-      {.work = ForgetWork{.items = queue_.Batch(object_.uid()), .damage = std::move(damage)},
-       .lock_wait = SeesStaleLock() ? kStaleLockWait : kLockWait,
-       .access = std::move(access),
-       .has_volume = false});
+  return run_.PodFor(ctx_, task,
+                     {.work = objects::ForgetWork{.items = queue_.Batch(object_.uid()),
+                                                  .damage = std::move(damage)},
+                      .lock_wait = SeesStaleLock() ? kStaleLockWait : kLockWait,
+                      .access = std::move(access),
+                      .has_volume = false});
 }
 
 bool Deletion::SeesStaleLock() const {
@@ -347,9 +347,9 @@ bool Deletion::SeesStaleLock() const {
 }
 
 // Each other one first: as long as the task is there, what it was about is known.
-absl::StatusOr<absl::Time> Deletion::Conclude(const VolumeTaskStatus& task) {
-  const bool is_gone = CauseOf(task) == OutcomeCause::kNoRepository;
-  if (task.phase != TaskPhase::kSucceeded && !is_gone) {
+absl::StatusOr<absl::Time> Deletion::Conclude(const objects::VolumeTaskStatus& task) {
+  const bool is_gone = CauseOf(task) == objects::OutcomeCause::kNoRepository;
+  if (task.phase != objects::TaskPhase::kSucceeded && !is_gone) {
     status_.locks =
         Seen(task.outcome.has_value() ? task.outcome->locks : std::vector<std::string>(),
              status_.locks, ctx_.clock->Now());
@@ -405,11 +405,11 @@ absl::StatusOr<absl::Time> Deletion::TryLater(absl::string_view why,
   return status_.next_attempt_at.value_or(absl::InfiniteFuture());
 }
 
-absl::StatusOr<std::vector<ForgetItem>> Deletion::Items() {
-  ASSIGN_OR_RETURN(const std::optional<VolumeTask> task, run_.CachedTask(ctx_));
+absl::StatusOr<std::vector<objects::ForgetItem>> Deletion::Items() {
+  ASSIGN_OR_RETURN(const std::optional<objects::VolumeTask> task, run_.CachedTask(ctx_));
   if (task.has_value()) {
-    const absl::StatusOr<VolumeJob> job = task->job();
-    const auto* const work = job.ok() ? std::get_if<ForgetWork>(&job->work) : nullptr;
+    const absl::StatusOr<objects::VolumeJob> job = task->job();
+    const auto* const work = job.ok() ? std::get_if<objects::ForgetWork>(&job->work) : nullptr;
     if (work != nullptr) {
       return work->items;
     }
@@ -419,7 +419,7 @@ absl::StatusOr<std::vector<ForgetItem>> Deletion::Items() {
 
 absl::StatusOr<int> Deletion::ForOthers(
     absl::FunctionRef<bool(objects::DataDeletionStatus&)> change) {
-  ASSIGN_OR_RETURN(const std::vector<ForgetItem> items, Items());
+  ASSIGN_OR_RETURN(const std::vector<objects::ForgetItem> items, Items());
   int count = 0;
   for (const DeletionQueue::Name& name : queue_.Others(object_.uid(), items)) {
     const k8s::ObjectKey key = objects::DataDeletion::Key(name.namespace_name, name.name);

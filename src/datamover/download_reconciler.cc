@@ -10,7 +10,6 @@
 #include "csi/restored_volume.h"
 #include "datamover/repository_access.h"
 #include "datamover/settings.h"
-#include "datamover/volume_task.h"
 #include "datamover/worker_pod.h"
 #include "datamover/worker_run.h"
 #include "datamover/write_fence.h"
@@ -23,6 +22,7 @@
 #include "objects/patch.h"
 #include "objects/persistent_volume_claim.h"
 #include "objects/restore.h"
+#include "objects/volume_task.h"
 #include "velero/data_reference.h"
 
 namespace csidelta::datamover {
@@ -70,7 +70,7 @@ class DownloadStep : public TransferStep {
   absl::Status LookAtClaim(const objects::VolumeTask& task) override;
 
   // From here on the volume is known, whatever becomes of the claim that it was filled through.
-  absl::StatusOr<absl::Time> Conclude(const VolumeTaskStatus& task) override;
+  absl::StatusOr<absl::Time> Conclude(const objects::VolumeTaskStatus& task) override;
 
   // "" where its claim is gone.
   virtual absl::StatusOr<std::string> FilledVolume() const;
@@ -89,17 +89,17 @@ class DownloadStep : public TransferStep {
   absl::StatusOr<WorkerRun::NextPod> PodFor(const objects::VolumeTask& task,
                                             const std::string& storage_class,
                                             const objects::NodeSelector& node_affinity,
-                                            DownloadWork work);
+                                            objects::DownloadWork work);
   static WorkerRun::NextPod WaitFor(absl::string_view what) {
     return {.pod = {}, .waiting_for = absl::StrCat("waits for ", what)};
   }
-  static RestoreFigures FiguresOf(const VolumeTaskStatus& task);
+  static objects::RestoreFigures FiguresOf(const objects::VolumeTaskStatus& task);
 
   const objects::DataDownload download_;
   const std::string into_;  // TargetInPlace()
 
  private:
-  absl::StatusOr<TaskVolume> Volume() override;
+  absl::StatusOr<objects::TaskVolume> Volume() override;
   csi::RestoreRequest Restoring(std::optional<objects::OwnerReference> owner) const;
 
   // FAILED_PRECONDITION when the target's PVC will not be made any more.
@@ -108,7 +108,7 @@ class DownloadStep : public TransferStep {
 
   // What the worker has seen is so, whatever anybody expects.
   std::string FileSystem() const;
-  std::string WordsOf(const VolumeTaskStatus& failed) override {
+  std::string WordsOf(const objects::VolumeTaskStatus& failed) override {
     return WithMissingKey(failed, Access());
   }
 
@@ -155,7 +155,7 @@ class RestoreInPlaceStep : public DownloadStep {
   absl::Status LookAtClaim(const objects::VolumeTask& task) override;
   // No change of the worker shows whether others use the volume meanwhile.
   absl::StatusOr<absl::Time> CheckRunning() override;
-  absl::StatusOr<absl::Time> Conclude(const VolumeTaskStatus& task) override;
+  absl::StatusOr<absl::Time> Conclude(const objects::VolumeTaskStatus& task) override;
   absl::StatusOr<std::string> FilledVolume() const override { return task_name_; }
   absl::StatusOr<csi::RebindResult> RebindNow() override;
   absl::string_view UnboundText() const override {
@@ -168,7 +168,7 @@ DownloadStep::DownloadStep(const CallContext& ctx, const MoverEnvironment& env,
                            const std::function<void(const DownloadEnd&)>& on_end,
                            objects::DataDownload download, velero::DataReference reference)
     : TransferStep(ctx, env, scheduler,
-                   {.task = TaskKind::kDownload,
+                   {.task = objects::TaskKind::kDownload,
                     .type = objects::DataDownload::Type(),
                     .volume = absl::StrCat(download.target_namespace(), "/", download.target_pvc()),
                     .moving = &StageOf,
@@ -179,10 +179,10 @@ DownloadStep::DownloadStep(const CallContext& ctx, const MoverEnvironment& env,
       reference_(std::move(reference)),
       on_end_(on_end) {}
 
-absl::StatusOr<TaskVolume> DownloadStep::Volume() {
-  return TaskVolume{.namespace_name = download_.target_namespace(),
-                    .claim = download_.target_pvc(),
-                    .claim_uid = reference_.claim_uid};
+absl::StatusOr<objects::TaskVolume> DownloadStep::Volume() {
+  return objects::TaskVolume{.namespace_name = download_.target_namespace(),
+                             .claim = download_.target_pvc(),
+                             .claim_uid = reference_.claim_uid};
 }
 
 csi::RestoreRequest DownloadStep::Restoring(std::optional<objects::OwnerReference> owner) const {
@@ -345,7 +345,7 @@ absl::StatusOr<WorkerRun::NextPod> DownloadStep::PrepareWorker(const objects::Vo
 absl::StatusOr<WorkerRun::NextPod> DownloadStep::PodFor(const objects::VolumeTask& task,
                                                         const std::string& storage_class,
                                                         const objects::NodeSelector& node_affinity,
-                                                        DownloadWork work) {
+                                                        objects::DownloadWork work) {
   ASSIGN_OR_RETURN(RepositoryAccess access, Access());
   work.device = objects::kVolumePath;
   work.snapshot_id = reference_.snapshot_id;
@@ -383,18 +383,18 @@ absl::StatusOr<RepositoryAccess> DownloadStep::Access() {
              : std::move(access);
 }
 
-absl::StatusOr<absl::Time> RestoreInPlaceStep::Conclude(const VolumeTaskStatus& task) {
+absl::StatusOr<absl::Time> RestoreInPlaceStep::Conclude(const objects::VolumeTaskStatus& task) {
   const absl::Status checked = inplace::CheckInPlace(ctx_, env_.api, InPlace(std::nullopt));
   if (absl::IsFailedPrecondition(checked)) {
     return BeginFailure(checked.message());
   }
   RETURN_IF_ERROR(checked);
-  const RestoreFigures figures = FiguresOf(task);
+  const objects::RestoreFigures figures = FiguresOf(task);
   object_.SetAnnotation(objects::kRestoredBytesAnnotation, objects::FormatRestoredBytes(figures));
   return DownloadStep::Conclude(task);
 }
 
-absl::StatusOr<absl::Time> DownloadStep::Conclude(const VolumeTaskStatus& task) {
+absl::StatusOr<absl::Time> DownloadStep::Conclude(const objects::VolumeTaskStatus& task) {
   ASSIGN_OR_RETURN(const std::string volume, FilledVolume());
   if (volume.empty()) {
     return BeginFailure("the volume that was filled is gone: its claim was deleted");
@@ -404,7 +404,7 @@ absl::StatusOr<absl::Time> DownloadStep::Conclude(const VolumeTaskStatus& task) 
     object_.SetStartedAt(Stamp());
   }
   object_.SetAnnotation(objects::kRestoredVolumeAnnotation, volume);
-  const RestoreFigures figures = FiguresOf(task);
+  const objects::RestoreFigures figures = FiguresOf(task);
   if (incremental::IsFileSystem(figures.file_system)) {
     object_.SetAnnotation(objects::kRestoredFileSystemAnnotation, figures.file_system);
   }
@@ -422,9 +422,9 @@ absl::StatusOr<std::string> DownloadStep::FilledVolume() const {
   return claim.has_value() ? claim->volume_name() : "";
 }
 
-RestoreFigures DownloadStep::FiguresOf(const VolumeTaskStatus& task) {
-  return task.outcome.has_value() ? task.outcome->restore.value_or(RestoreFigures())
-                                  : RestoreFigures();
+objects::RestoreFigures DownloadStep::FiguresOf(const objects::VolumeTaskStatus& task) {
+  return task.outcome.has_value() ? task.outcome->restore.value_or(objects::RestoreFigures())
+                                  : objects::RestoreFigures();
 }
 
 absl::StatusOr<csi::RebindResult> DownloadStep::RebindNow() {
@@ -548,7 +548,7 @@ absl::StatusOr<absl::Time> FencedAt(const CallContext& ctx, const MoverEnvironme
 
 // What is known of it once the DataDownload may be gone.
 inplace::InPlaceRequest InPlaceLeftover(const MoverEnvironment& env, const std::string& task_name,
-                                        const VolumeTaskSpec& spec) {
+                                        const objects::VolumeTaskSpec& spec) {
   return {.name = task_name,
           .mover_namespace = env.mover_namespace,
           .target_namespace = spec.volume.namespace_name,
@@ -594,7 +594,7 @@ std::optional<QueuedTransfer> QueuedDownload(const objects::Object& object) {
 absl::Status RemoveDownloadLeftovers(const CallContext& ctx, const MoverEnvironment& env,
                                      const objects::VolumeTask& task) {
   const std::string task_name = task.name();
-  const auto remove_volume = [&](const VolumeTaskSpec& spec,
+  const auto remove_volume = [&](const objects::VolumeTaskSpec& spec,
                                  const objects::DataTransfer* download) -> absl::Status {
     ASSIGN_OR_RETURN(const bool has_ended, WritesNoMore(ctx, WorkerRun(env, task_name)));
     const inplace::InPlaceRequest request = InPlaceLeftover(env, task_name, spec);

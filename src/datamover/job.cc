@@ -39,11 +39,11 @@ int64_t MillisecondsOf(const std::map<std::string, int64_t>& durations, const ch
 }
 
 // A list of changes that was not true is told beside a backup that is.
-OutcomeCause CauseOf(const incremental::BackupResult& result) {
+objects::OutcomeCause CauseOf(const incremental::BackupResult& result) {
   if (result.audit_mismatch) {
-    return OutcomeCause::kAuditMismatch;
+    return objects::OutcomeCause::kAuditMismatch;
   }
-  return result.list_refused ? OutcomeCause::kListRefused : OutcomeCause::kNone;
+  return result.list_refused ? objects::OutcomeCause::kListRefused : objects::OutcomeCause::kNone;
 }
 
 // What a backup is not to rely on; nothing where checks found no damage.
@@ -61,9 +61,9 @@ absl::StatusOr<std::optional<repository::DistrustedPacks>> DistrustedBy(
   return distrusted;
 }
 
-absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session,
-                           const k8s::ClientSettings& cluster, const UploadWork& work,
-                           const TaskProgress& progress) {
+absl::StatusOr<objects::Outcome> Do(const CallContext& ctx, engine::Session& session,
+                                    const k8s::ClientSettings& cluster,
+                                    const objects::UploadWork& work, const TaskProgress& progress) {
   ASSIGN_OR_RETURN(std::optional<repository::DistrustedPacks> damage, DistrustedBy(work.damage));
   const engine::BackupJob job{
       .device = work.device,
@@ -80,9 +80,10 @@ absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session,
   return OutcomeOf(result);
 }
 
-absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session,
-                           const k8s::ClientSettings& /*cluster*/, const DownloadWork& work,
-                           const TaskProgress& progress) {
+absl::StatusOr<objects::Outcome> Do(const CallContext& ctx, engine::Session& session,
+                                    const k8s::ClientSettings& /*cluster*/,
+                                    const objects::DownloadWork& work,
+                                    const TaskProgress& progress) {
   const engine::RestoreJob job{.snapshot = work.snapshot_id,
                                .target = work.device,
                                .only_differing = work.only_differing,
@@ -90,13 +91,14 @@ absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session,
   const auto consent = [](const engine::RestorePlan&) { return absl::OkStatus(); };
   ASSIGN_OR_RETURN(const engine::RestoreOutcome outcome,
                    engine::RunRestore(ctx, session, job, consent, progress));
-  return Outcome{.code = OutcomeCode::kDone,
-                 .restore = FiguresOf(outcome.result.value_or(incremental::RestoreResult()))};
+  return objects::Outcome{
+      .code = objects::OutcomeCode::kDone,
+      .restore = FiguresOf(outcome.result.value_or(incremental::RestoreResult()))};
 }
 
-absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session,
-                           const k8s::ClientSettings& /*cluster*/, const ForgetWork& work,
-                           const TaskProgress& progress) {
+absl::StatusOr<objects::Outcome> Do(const CallContext& ctx, engine::Session& session,
+                                    const k8s::ClientSettings& /*cluster*/,
+                                    const objects::ForgetWork& work, const TaskProgress& progress) {
   ASSIGN_OR_RETURN(const std::optional<repository::DistrustedPacks> damage,
                    DistrustedBy(work.damage));
   engine::ForgetJob job{.ids = {},
@@ -106,7 +108,7 @@ absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session,
                         .spares_unfinished = true,
                         .prune = {.repack_bytes_max = kRepackBytesMax,
                                   .distrusted = damage.value_or(repository::DistrustedPacks())}};
-  for (const ForgetItem& item : work.items) {
+  for (const objects::ForgetItem& item : work.items) {
     item.snapshot_id.empty() ? job.tags.push_back(item.tag) : job.ids.push_back(item.snapshot_id);
   }
   // A task tells of bytes; things are no measure of them.
@@ -123,14 +125,15 @@ absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session,
     texts.push_back(engine::TextOf(pruned->locked, "packs"));
   }
   std::erase(texts, "");
-  return Outcome{.code = OutcomeCode::kDone, .message = absl::StrJoin(texts, "; ")};
+  return objects::Outcome{.code = objects::OutcomeCode::kDone,
+                          .message = absl::StrJoin(texts, "; ")};
 }
 
 // Collects the repository snapshots that the job of a check does not name.
 class OrphanFinder {
  public:
   // Borrows `work`.
-  explicit OrphanFinder(const CheckWork& work)
+  explicit OrphanFinder(const objects::CheckWork& work)
       : work_(work), known_(work.known_tags.begin(), work.known_tags.end()) {}
 
   // Oldest first.
@@ -154,13 +157,13 @@ class OrphanFinder {
     }
   }
 
-  void AddTo(CheckFigures& figures) {
+  void AddTo(objects::CheckFigures& figures) {
     figures.orphans_found = found_;
     figures.orphans = std::move(orphans_);
   }
 
  private:
-  const CheckWork& work_;
+  const objects::CheckWork& work_;
   const std::set<std::string> known_;
   int64_t found_ = 0;
   std::vector<objects::OrphanedSnapshot> orphans_;
@@ -180,7 +183,7 @@ objects::RepositoryDamage DamageOf(const repository::CheckReport& report) {
   return damage;
 }
 
-std::optional<repository::RenewLocksOptions> RenewalOf(const CheckWork& work) {
+std::optional<repository::RenewLocksOptions> RenewalOf(const objects::CheckWork& work) {
   if (!work.renew_locks.has_value()) {
     return std::nullopt;
   }
@@ -191,9 +194,9 @@ std::optional<repository::RenewLocksOptions> RenewalOf(const CheckWork& work) {
       .requests_per_second_max = kLockRequestsPerSecondMax};
 }
 
-absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session,
-                           const k8s::ClientSettings& /*cluster*/, const CheckWork& work,
-                           const TaskProgress& progress) {
+absl::StatusOr<objects::Outcome> Do(const CallContext& ctx, engine::Session& session,
+                                    const k8s::ClientSettings& /*cluster*/,
+                                    const objects::CheckWork& work, const TaskProgress& progress) {
   OrphanFinder orphans(work);
   const engine::CheckJob job{
       .read_data = repository::ReadPart{.part = work.part, .parts = work.parts},
@@ -206,40 +209,42 @@ absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session,
     progress(stage, 0, 0);
   };
   ASSIGN_OR_RETURN(const engine::CheckOutcome outcome, engine::RunCheck(ctx, session, job, stages));
-  CheckFigures figures = FiguresOf(outcome.report);
+  objects::CheckFigures figures = FiguresOf(outcome.report);
   orphans.AddTo(figures);
   if (outcome.locks.has_value()) {
     figures.locks = FiguresOf(*outcome.locks);
   }
-  return Outcome{.code = OutcomeCode::kDone, .check = std::move(figures)};
+  return objects::Outcome{.code = objects::OutcomeCode::kDone, .check = std::move(figures)};
 }
 
 }  // namespace
 
-absl::StatusOr<Outcome> DoJob(const CallContext& ctx, engine::Session& session,
-                              const VolumeJob& job, const k8s::ClientSettings& cluster,
-                              const TaskProgress& progress) {
+absl::StatusOr<objects::Outcome> DoJob(const CallContext& ctx, engine::Session& session,
+                                       const objects::VolumeJob& job,
+                                       const k8s::ClientSettings& cluster,
+                                       const TaskProgress& progress) {
   return std::visit([&](const auto& work) { return Do(ctx, session, cluster, work, progress); },
                     job.work);
 }
 
-Outcome OutcomeOf(const incremental::BackupResult& result) {
-  return {.code = OutcomeCode::kDone, .cause = CauseOf(result), .backup = FiguresOf(result)};
+objects::Outcome OutcomeOf(const incremental::BackupResult& result) {
+  return {
+      .code = objects::OutcomeCode::kDone, .cause = CauseOf(result), .backup = FiguresOf(result)};
 }
 
-BackupFigures FiguresOf(const incremental::BackupResult& result) {
-  BackupFigures figures{.snapshot_id = result.snapshot.Hex(),
-                        .mode = result.mode_done,
-                        .base = result.base,
-                        .logical_bytes = result.logical_bytes,
-                        .changed_bytes = result.changed_bytes,
-                        .read_bytes = result.read_bytes,
-                        .audit_bytes = result.audit_bytes,
-                        .stored_bytes = result.stored_bytes,
-                        .retries = result.store.retries,
-                        .duration_ms = MillisecondsOf(result.duration_ms, "total"),
-                        .audit_ms = MillisecondsOf(result.duration_ms, "audit"),
-                        .peak_memory_bytes = result.peak_memory_bytes};
+objects::BackupFigures FiguresOf(const incremental::BackupResult& result) {
+  objects::BackupFigures figures{.snapshot_id = result.snapshot.Hex(),
+                                 .mode = result.mode_done,
+                                 .base = result.base,
+                                 .logical_bytes = result.logical_bytes,
+                                 .changed_bytes = result.changed_bytes,
+                                 .read_bytes = result.read_bytes,
+                                 .audit_bytes = result.audit_bytes,
+                                 .stored_bytes = result.stored_bytes,
+                                 .retries = result.store.retries,
+                                 .duration_ms = MillisecondsOf(result.duration_ms, "total"),
+                                 .audit_ms = MillisecondsOf(result.duration_ms, "audit"),
+                                 .peak_memory_bytes = result.peak_memory_bytes};
   if (result.why.has_value()) {
     figures.reason = std::string(incremental::TextOf(result.why->reason).name);
     figures.reason_detail = result.why->detail;
@@ -251,16 +256,16 @@ BackupFigures FiguresOf(const incremental::BackupResult& result) {
   return figures;
 }
 
-LockFigures FiguresOf(const absl::StatusOr<repository::RenewLocksResult>& result) {
+objects::LockFigures FiguresOf(const absl::StatusOr<repository::RenewLocksResult>& result) {
   if (!result.ok()) {
     return {.failed = 1, .findings = {std::string(result.status().message())}};
   }
-  LockFigures figures{.objects = result->objects,
-                      .due = result->due,
-                      .extended = result->extended,
-                      .failed = result->failed,
-                      .findings = result->failures,
-                      .requests = result->requests};
+  objects::LockFigures figures{.objects = result->objects,
+                               .due = result->due,
+                               .extended = result->extended,
+                               .failed = result->failed,
+                               .findings = result->failures,
+                               .requests = result->requests};
   if (!result->undecided.empty()) {
     ++figures.failed;
     figures.findings.insert(
@@ -274,7 +279,7 @@ LockFigures FiguresOf(const absl::StatusOr<repository::RenewLocksResult>& result
   return figures;
 }
 
-RestoreFigures FiguresOf(const incremental::RestoreResult& result) {
+objects::RestoreFigures FiguresOf(const incremental::RestoreResult& result) {
   return {.file_system = result.file_system,
           .logical_bytes = result.logical_bytes,
           .compared_bytes = result.compared_bytes,
@@ -283,13 +288,14 @@ RestoreFigures FiguresOf(const incremental::RestoreResult& result) {
           .kept_bytes = result.kept_bytes};
 }
 
-CheckFigures FiguresOf(const repository::CheckReport& report) {
-  CheckFigures figures{.packs = report.packs,
-                       .packs_read = report.packs_read,
-                       .read_bytes = report.bytes_read,
-                       .snapshots = report.snapshots,
-                       .errors = report.errors,
-                       .broken_snapshots = static_cast<int64_t>(report.unrestorable.size())};
+objects::CheckFigures FiguresOf(const repository::CheckReport& report) {
+  objects::CheckFigures figures{
+      .packs = report.packs,
+      .packs_read = report.packs_read,
+      .read_bytes = report.bytes_read,
+      .snapshots = report.snapshots,
+      .errors = report.errors,
+      .broken_snapshots = static_cast<int64_t>(report.unrestorable.size())};
   for (const repository::Finding& finding : report.findings) {
     if (finding.is_error && figures.findings.size() < objects::kCheckFindingsMax) {
       figures.findings.push_back(

@@ -8,9 +8,9 @@
 #include "csi/claim_release.h"
 #include "csi/moved_group.h"
 #include "datamover/upload_reconciler.h"
-#include "datamover/volume_task.h"
 #include "objects/client.h"
 #include "objects/keys.h"
+#include "objects/volume_task.h"
 
 namespace csidelta::datamover {
 

@@ -34,7 +34,7 @@ int RankOf(absl::string_view stage) {
   return found == kLater.end() ? 0 : 1 + static_cast<int>(found - kLater.begin());
 }
 
-bool IsFurther(const VolumeTaskStatus& status, const WorkPosition& furthest) {
+bool IsFurther(const objects::VolumeTaskStatus& status, const WorkPosition& furthest) {
   const int rank = RankOf(status.stage);
   const int rank_before = RankOf(furthest.stage);
   const int64_t step = std::max<int64_t>(1, status.total_bytes / kProgressPart);
@@ -44,8 +44,8 @@ bool IsFurther(const VolumeTaskStatus& status, const WorkPosition& furthest) {
 
 }  // namespace
 
-bool WasDisrupted(const objects::Pod* pod, TaskPhase phase) {
-  if (pod == nullptr || phase == TaskPhase::kInterrupted || pod->is_being_deleted() ||
+bool WasDisrupted(const objects::Pod* pod, objects::TaskPhase phase) {
+  if (pod == nullptr || phase == objects::TaskPhase::kInterrupted || pod->is_being_deleted() ||
       IsOneOf(kDisruptions, pod->reason())) {
     return true;
   }
@@ -59,7 +59,7 @@ bool WasDisrupted(const objects::Pod* pod, TaskPhase phase) {
          });
 }
 
-LostPods LostPodsOf(const VolumeTask& task) {
+LostPods LostPodsOf(const objects::VolumeTask& task) {
   LostPods lost;
   const std::string counted = task.Annotation(objects::kLostPodsAnnotation);
   if (!absl::SimpleAtoi(counted, &lost.counted) || lost.counted < 0) {
@@ -73,9 +73,9 @@ LostPods LostPodsOf(const VolumeTask& task) {
   return lost;
 }
 
-LostPods AfterLoss(const VolumeTask& task, const objects::Pod* pod) {
+LostPods AfterLoss(const objects::VolumeTask& task, const objects::Pod* pod) {
   LostPods lost = LostPodsOf(task);
-  const VolumeTaskStatus status = task.status();
+  const objects::VolumeTaskStatus status = task.status();
   const bool had_progress = IsFurther(status, lost.furthest);
   if (had_progress) {
     lost.furthest = {.stage = status.stage, .done_bytes = status.done_bytes};

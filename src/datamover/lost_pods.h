@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <string>
 
-#include "datamover/volume_task.h"
 #include "objects/patch.h"
+#include "objects/volume_task.h"
 #include "objects/workload.h"
 
 // The worker Pods of a task that were lost, and which of them count. A first backup that takes a
@@ -14,7 +14,7 @@ namespace csidelta::datamover {
 
 // Whether others ended the Pod, and not the worker: it was evicted, preempted or drained, or its
 // node was shut down or lost. `pod` is null where it is gone. Pure.
-bool WasDisrupted(const objects::Pod* pod, TaskPhase phase);
+bool WasDisrupted(const objects::Pod* pod, objects::TaskPhase phase);
 
 // A position in the work of a task: stages follow each other, and each goes through the volume.
 struct WorkPosition {
@@ -34,10 +34,10 @@ struct LostPods {
 };
 
 // As the annotations of `task` say; none counts before the first loss. Pure.
-LostPods LostPodsOf(const VolumeTask& task);
+LostPods LostPodsOf(const objects::VolumeTask& task);
 
 // The same when its last Pod is lost, too; `pod` as above. Pure.
-LostPods AfterLoss(const VolumeTask& task, const objects::Pod* pod);
+LostPods AfterLoss(const objects::VolumeTask& task, const objects::Pod* pod);
 
 // The annotations.
 void SetAnnotations(const LostPods& lost, objects::Patch& task);

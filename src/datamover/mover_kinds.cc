@@ -8,10 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
-#include "datamover/volume_task.h"
 #include "objects/client.h"
 #include "objects/data_deletion.h"
 #include "objects/protected_volume.h"
+#include "objects/volume_task.h"
 
 namespace csidelta::datamover {
 namespace {
@@ -27,10 +27,10 @@ struct KindFields {
 
 const std::vector<KindFields>& FieldsInUse() {
   static const auto& all = *new std::vector<KindFields>{
-      {VolumeTask::Type(),
+      {objects::VolumeTask::Type(),
        "spec",
        {"type", "subject", "volume", "cancel", "job", "job.upload.damage", "job.forget.damage"}},
-      {VolumeTask::Type(),
+      {objects::VolumeTask::Type(),
        "status",
        {"phase", "stage", "doneBytes", "totalBytes", "startTimestamp", "heartbeatTimestamp",
         "completionTimestamp", "node", "outcome", "outcome.check.damage"}},
@@ -76,8 +76,9 @@ absl::Status CheckMoverKind(const CallContext& ctx, k8s::ApiClient& api,
 }  // namespace
 
 absl::Span<const k8s::ResourceType* const> MoverKinds() {
-  static const k8s::ResourceType* const all[] = {
-      &VolumeTask::Type(), &objects::DataDeletion::Type(), &objects::ProtectedVolume::Type()};
+  static const k8s::ResourceType* const all[] = {&objects::VolumeTask::Type(),
+                                                 &objects::DataDeletion::Type(),
+                                                 &objects::ProtectedVolume::Type()};
   return all;
 }
 

@@ -9,9 +9,9 @@
 #include "datamover/daily_window.h"
 #include "datamover/download_reconciler.h"
 #include "datamover/upload_reconciler.h"
-#include "datamover/volume_task.h"
 #include "objects/data_transfer.h"
 #include "objects/keys.h"
+#include "objects/volume_task.h"
 
 namespace csidelta::datamover {
 namespace {
@@ -19,24 +19,24 @@ namespace {
 // A rate over less is chance.
 constexpr absl::Duration kRateTimeMin = absl::Seconds(2);
 
-using TasksByUid = std::map<std::string, VolumeTaskStatus>;
+using TasksByUid = std::map<std::string, objects::VolumeTaskStatus>;
 
 TasksByUid BySubject(const std::vector<objects::VolumeTask>& tasks) {
   TasksByUid by_uid;
   for (const objects::VolumeTask& task : tasks) {
-    if (const absl::StatusOr<VolumeTaskSpec> spec = task.spec(); spec.ok()) {
+    if (const absl::StatusOr<objects::VolumeTaskSpec> spec = task.spec(); spec.ok()) {
       by_uid[spec->subject.uid] = task.status();
     }
   }
   return by_uid;
 }
 
-void AddTask(const VolumeTaskStatus& task, Movement& movement) {
+void AddTask(const objects::VolumeTaskStatus& task, Movement& movement) {
   movement.stage = task.stage;
   movement.node = task.node;
   movement.done_bytes = task.done_bytes;
   movement.total_bytes = task.total_bytes;
-  if (task.phase != TaskPhase::kRunning || !task.started_at.has_value() ||
+  if (task.phase != objects::TaskPhase::kRunning || !task.started_at.has_value() ||
       !task.heartbeat_at.has_value() || *task.heartbeat_at - *task.started_at < kRateTimeMin) {
     return;
   }

@@ -92,11 +92,11 @@ std::string BucketLookup(const BackupStorageLocation& location) {
   return is_name && !absl::StrContains(location.bucket(), ".") ? "dns" : "auto";
 }
 
-absl::StatusOr<JobRepository> RepositoryIn(const BackupStorageLocation& location,
-                                           const RepositoryAccessRequest& request) {
+absl::StatusOr<objects::JobRepository> RepositoryIn(const BackupStorageLocation& location,
+                                                    const RepositoryAccessRequest& request) {
   ASSIGN_OR_RETURN(std::string address, RepositoryAddress(location, request.repository_path));
   const std::string kms_key = location.Config("kmsKeyId");
-  return JobRepository{
+  return objects::JobRepository{
       .address = std::move(address),
       .region = location.Config("region"),
       .bucket_lookup = BucketLookup(location),
@@ -359,10 +359,10 @@ absl::StatusOr<RepositoryAccess> OpenRepositoryAccess(const CallContext& ctx, k8
   return access;
 }
 
-std::string WithMissingKey(const VolumeTaskStatus& failed,
+std::string WithMissingKey(const objects::VolumeTaskStatus& failed,
                            const absl::StatusOr<RepositoryAccess>& access) {
-  const bool is_told =
-      CauseOf(failed) == OutcomeCause::kNoKey && access.ok() && !access->missing_key.empty();
+  const bool is_told = CauseOf(failed) == objects::OutcomeCause::kNoKey && access.ok() &&
+                       !access->missing_key.empty();
   return is_told ? absl::StrCat(MessageOf(failed), "; ", access->missing_key) : MessageOf(failed);
 }
 

@@ -16,11 +16,11 @@
 #include "base/mutex.h"
 #include "base/random.h"
 #include "base/secret.h"
-#include "datamover/volume_task.h"
 #include "k8s/api_client.h"
 #include "objects/backup_storage_location.h"
 #include "objects/core.h"
 #include "objects/object.h"
+#include "objects/volume_task.h"
 #include "storage/location.h"
 
 // What a worker needs to get at one repository: read where Velero keeps it, and passed in a
@@ -54,7 +54,7 @@ struct RepositoryAccessRequest {
 struct RepositoryAccess {
   std::string location;                       // "velero/default"
   std::map<std::string, Secret> secret_data;  // by the names above
-  JobRepository repository;
+  objects::JobRepository repository;
   std::map<std::string, std::string> env;
   std::string key_fingerprint;  // of the newest key
   bool key_confirmed = false;   // the operator has a copy of it
@@ -80,7 +80,7 @@ absl::StatusOr<RepositoryAccess> OpenRepositoryAccess(const CallContext& ctx, k8
 
 // The worker's own words about its failure, and, where no key opened the repository, which one is
 // missing. Pure.
-std::string WithMissingKey(const VolumeTaskStatus& failed,
+std::string WithMissingKey(const objects::VolumeTaskStatus& failed,
                            const absl::StatusOr<RepositoryAccess>& access);
 
 // The same for the folder of all repositories of a location, without keys. `credential`: as in

@@ -36,7 +36,6 @@
 #include "datamover/upload_reconciler.h"
 #include "datamover/volume_record_writer.h"
 #include "datamover/volume_records.h"
-#include "datamover/volume_task.h"
 #include "k8s/cached_client.h"
 #include "k8s/informer.h"
 #include "k8s/leader_lease.h"
@@ -53,6 +52,7 @@
 #include "objects/protected_volume.h"
 #include "objects/storage_class.h"
 #include "objects/volume_snapshot.h"
+#include "objects/volume_task.h"
 #include "objects/workload.h"
 #include "velero/data_reference.h"
 
@@ -174,8 +174,8 @@ class Service {
 
   // --- Event handlers
 
-  objects::Index<VolumeTask, std::string> task_names_{
-      [](const VolumeTask& task) { return task.name(); }};
+  objects::Index<objects::VolumeTask, std::string> task_names_{
+      [](const objects::VolumeTask& task) { return task.name(); }};
   objects::Index<objects::DataDeletion, DeletionState> deletion_states_{
       [this](const objects::DataDeletion& deletion) {
         deleted_snapshots_.Note(deletion);
@@ -198,9 +198,9 @@ Service::Service(k8s::ApiClient& api, k8s::ObjectCache& cache, csi::BaseIndex& b
   base_contents.Add(bases);
   Uncached(GroupMemberContents()).Add(Loop("groups", content, groups_));
   k8s::Informer& tasks =
-      Cached({.type = VolumeTask::Type(), .namespace_name = env_.mover_namespace});
+      Cached({.type = objects::VolumeTask::Type(), .namespace_name = env_.mover_namespace});
   tasks.Add(task_names_);
-  tasks.Add(Loop("tasks", VolumeTask::Type(), tasks_, concurrent_));
+  tasks.Add(Loop("tasks", objects::VolumeTask::Type(), tasks_, concurrent_));
   Cached(MadeForTasks(content, "")).Add(Loop("contents", content, contents_));
   Cached(MadeForTasks(objects::Pod::Type(), env_.mover_namespace)).Add(pod_handler_);
   Cached(MadeForTasks(objects::VolumeSnapshot::Type(), env_.mover_namespace))

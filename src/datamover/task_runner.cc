@@ -3,16 +3,21 @@
 #include <atomic>
 #include <optional>
 #include <stop_token>
+#include <string>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/random.h"
 #include "base/retry.h"
 #include "base/status_macros.h"
 #include "objects/client.h"
+#include "repository/lock.h"
+#include "repository/repository.h"
+#include "storage/object_rules.h"
 
 namespace csidelta::datamover {
 namespace {
@@ -71,7 +76,7 @@ class Stopper {
 };
 
 // Whether a task as it is now is to be given up.
-bool IsGivenUp(const VolumeTask* task, const std::string& uid) {
+bool IsGivenUp(const objects::VolumeTask* task, const std::string& uid) {
   return task == nullptr || task->is_canceled() || task->uid() != uid;
 }
 
@@ -79,9 +84,10 @@ bool IsGivenUp(const VolumeTask* task, const std::string& uid) {
 void WatchForCancel(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& task,
                     const std::string& uid, Stopper& stopper) {
   while (ctx.Check().ok()) {
-    const absl::Status seen = objects::WaitFor<VolumeTask>(
-        ctx, api, task,
-        [&](const VolumeTask* now) -> absl::StatusOr<bool> { return IsGivenUp(now, uid); });
+    const absl::Status seen = objects::WaitFor<objects::VolumeTask>(
+        ctx, api, task, [&](const objects::VolumeTask* now) -> absl::StatusOr<bool> {
+          return IsGivenUp(now, uid);
+        });
     if (seen.ok()) {
       stopper.Cancel();
       return;
@@ -109,9 +115,9 @@ void KeepReporting(const CallContext& ctx, TaskReport& report, Stopper& stopper)
 }
 
 // Does the work beside the two that talk to the API server.
-Outcome RunBeside(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& task,
-                  const std::string& uid, const VolumeJob& job, TaskReport& report,
-                  Stopper& stopper, const RunWork& run) {
+objects::Outcome RunBeside(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& task,
+                           const std::string& uid, const objects::VolumeJob& job,
+                           TaskReport& report, Stopper& stopper, const RunWork& run) {
   CallContext work_ctx = ctx;
   work_ctx.stop = stopper.token();
   const auto context_of = [&](std::stop_token stop) {
@@ -129,16 +135,16 @@ Outcome RunBeside(const CallContext& ctx, k8s::ApiClient& api, const k8s::Object
   });
 }
 
-TaskPhase PhaseOf(OutcomeCode code, bool canceled) {
+objects::TaskPhase PhaseOf(objects::OutcomeCode code, bool canceled) {
   switch (code) {
-    case OutcomeCode::kDone:
-      return TaskPhase::kSucceeded;
-    case OutcomeCode::kStopped:
-      return canceled ? TaskPhase::kCanceled : TaskPhase::kInterrupted;
-    case OutcomeCode::kFailed:
+    case objects::OutcomeCode::kDone:
+      return objects::TaskPhase::kSucceeded;
+    case objects::OutcomeCode::kStopped:
+      return canceled ? objects::TaskPhase::kCanceled : objects::TaskPhase::kInterrupted;
+    case objects::OutcomeCode::kFailed:
       break;
   }
-  return TaskPhase::kFailed;
+  return objects::TaskPhase::kFailed;
 }
 
 // The wish to cancel, and the end of the Pod that follows it, may arrive in either order.
@@ -147,13 +153,13 @@ bool WasCanceled(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectK
   if (stopper.canceled()) {
     return true;
   }
-  const absl::StatusOr<VolumeTask> now =
-      objects::Get<VolumeTask>(Unstopped(ctx).WithTimeout(kLastLookTimeMax), api, task);
+  const absl::StatusOr<objects::VolumeTask> now =
+      objects::Get<objects::VolumeTask>(Unstopped(ctx).WithTimeout(kLastLookTimeMax), api, task);
   return now.ok() ? IsGivenUp(&*now, uid) : absl::IsNotFound(now.status());
 }
 
-VolumeTaskStatus LastStatus(VolumeTaskStatus status, Outcome outcome, TaskPhase phase,
-                            absl::Time now) {
+objects::VolumeTaskStatus LastStatus(objects::VolumeTaskStatus status, objects::Outcome outcome,
+                                     objects::TaskPhase phase, absl::Time now) {
   status.phase = phase;
   status.completed_at = now;
   status.outcome = std::move(outcome);
@@ -161,14 +167,28 @@ VolumeTaskStatus LastStatus(VolumeTaskStatus status, Outcome outcome, TaskPhase 
 }
 
 // Has the final status written. kNone when there is no task to write it to.
-absl::StatusOr<TaskPhase> Conclude(const CallContext& ctx, TaskReport& report,
-                                   const VolumeTaskStatus& last) {
+absl::StatusOr<objects::TaskPhase> Conclude(const CallContext& ctx, TaskReport& report,
+                                            const objects::VolumeTaskStatus& last) {
   const absl::Status written = report.Finish(Unstopped(ctx), last);
   if (absl::IsNotFound(written) || absl::IsFailedPrecondition(written)) {
-    return TaskPhase::kNone;
+    return objects::TaskPhase::kNone;
   }
   RETURN_IF_ERROR(written);
   return last.phase;
+}
+
+objects::OutcomeCause CauseOf(const absl::Status& status) {
+  if (repository::IsNoRepository(status)) {
+    return objects::OutcomeCause::kNoRepository;
+  }
+  if (repository::IsLocked(status)) {
+    return objects::OutcomeCause::kLocked;
+  }
+  if (repository::IsWrongPassword(status)) {
+    return objects::OutcomeCause::kNoKey;
+  }
+  return storage::IsRetained(status) ? objects::OutcomeCause::kRetained
+                                     : objects::OutcomeCause::kNone;
 }
 
 }  // namespace
@@ -188,7 +208,7 @@ bool TaskReport::IsDue(absl::Duration now) const {
 
 absl::Status TaskReport::Step(const CallContext& ctx) {
   const absl::Duration now = ctx.clock->Uptime();
-  VolumeTaskStatus status;
+  objects::VolumeTaskStatus status;
   {
     const MutexLock lock(mutex_);
     if (!IsDue(now)) {
@@ -204,7 +224,7 @@ absl::Status TaskReport::Step(const CallContext& ctx) {
   return absl::OkStatus();
 }
 
-absl::Status TaskReport::Finish(const CallContext& ctx, VolumeTaskStatus status) {
+absl::Status TaskReport::Finish(const CallContext& ctx, objects::VolumeTaskStatus status) {
   status.heartbeat_at = ctx.clock->Now();
   const CallContext limited = ctx.WithTimeout(kFinalUploadTimeMax);
   const auto write = [&](const CallContext& attempt) { return Write(attempt, status); };
@@ -218,12 +238,12 @@ absl::Status TaskReport::Finish(const CallContext& ctx, VolumeTaskStatus status)
   return written;
 }
 
-VolumeTaskStatus TaskReport::status() const {
+objects::VolumeTaskStatus TaskReport::status() const {
   const MutexLock lock(mutex_);
   return status_;
 }
 
-absl::Status TaskReport::Write(const CallContext& ctx, const VolumeTaskStatus& status) {
+absl::Status TaskReport::Write(const CallContext& ctx, const objects::VolumeTaskStatus& status) {
   RETURN_IF_ERROR(lost_);
   objects::Patch patch;
   patch.SetStatus(status);
@@ -233,10 +253,11 @@ absl::Status TaskReport::Write(const CallContext& ctx, const VolumeTaskStatus& s
     }
     const std::optional<WriteFence::Moment> asked =
         pod_.fence == nullptr ? std::nullopt : std::optional(pod_.fence->Look());
-    absl::StatusOr<VolumeTask> task = objects::Apply<VolumeTask>(ctx, api_, task_, patch, "status");
+    absl::StatusOr<objects::VolumeTask> task =
+        objects::Apply<objects::VolumeTask>(ctx, api_, task_, patch, "status");
     const bool conflicts = absl::IsAborted(task.status());
     if (conflicts) {
-      task = objects::Get<VolumeTask>(ctx, api_, task_);
+      task = objects::Get<objects::VolumeTask>(ctx, api_, task_);
     }
     RETURN_IF_ERROR(task.status());
     RETURN_IF_ERROR(Note(*task));
@@ -250,7 +271,7 @@ absl::Status TaskReport::Write(const CallContext& ctx, const VolumeTaskStatus& s
   return absl::AbortedError(absl::StrCat(ToString(task_), " changes all the time"));
 }
 
-absl::Status TaskReport::Note(const VolumeTask& task) {
+absl::Status TaskReport::Note(const objects::VolumeTask& task) {
   const std::string uid = task.uid();
   if (!uid_.empty() && uid != uid_) {
     lost_ = absl::NotFoundError(absl::StrCat(ToString(task_), " is another one of the same name"));
@@ -274,23 +295,23 @@ absl::Status TaskReport::Note(const VolumeTask& task) {
   return lost_;
 }
 
-absl::StatusOr<TaskPhase> RunTask(const CallContext& ctx, k8s::ApiClient& api,
-                                  const k8s::ObjectKey& task, absl::string_view node,
-                                  const RunWork& run, const WorkerPodRef& pod) {
+absl::StatusOr<objects::TaskPhase> RunTask(const CallContext& ctx, k8s::ApiClient& api,
+                                           const k8s::ObjectKey& task, absl::string_view node,
+                                           const RunWork& run, const WorkerPodRef& pod) {
   ASSIGN_OR_RETURN(
-      const VolumeTask object,
+      const objects::VolumeTask object,
       RetryRequest(ctx.WithTimeout(kFinalUploadTimeMax), [&](const CallContext& attempt) {
-        return objects::Get<VolumeTask>(attempt, api, task);
+        return objects::Get<objects::VolumeTask>(attempt, api, task);
       }));
   const std::string uid = object.uid();
-  const VolumeTaskStatus before = object.status();
+  const objects::VolumeTaskStatus before = object.status();
   if (IsLast(before.phase)) {
     CSIDELTA_LOG(kInfo, "the task has finished already", {"task", ToString(task)},
                  {"phase", ToString(before.phase)});
     return before.phase;
   }
-  VolumeTaskStatus status;
-  status.phase = TaskPhase::kRunning;
+  objects::VolumeTaskStatus status;
+  status.phase = objects::TaskPhase::kRunning;
   status.done_bytes = before.done_bytes;
   status.total_bytes = before.total_bytes;
   status.started_at = before.started_at.value_or(ctx.clock->Now());
@@ -298,22 +319,35 @@ absl::StatusOr<TaskPhase> RunTask(const CallContext& ctx, k8s::ApiClient& api,
   TaskReport report(api, task, status, object, pod);
   if (!report.is_managed()) {
     CSIDELTA_LOG(kWarn, "the task is another Pod's", {"task", ToString(task)});
-    return TaskPhase::kNone;
+    return objects::TaskPhase::kNone;
   }
   Stopper stopper(ctx);
   if (IsGivenUp(&object, uid)) {
     stopper.Cancel();
   }
-  const absl::StatusOr<VolumeJob> job = object.job();
-  Outcome outcome = stopper.token().stop_requested() ? Outcome{.code = OutcomeCode::kStopped,
-                                                               .message = "stopped before it began"}
-                    : job.ok() ? RunBeside(ctx, api, task, uid, *job, report, stopper, run)
-                               : OutcomeOf(job.status());
+  const absl::StatusOr<objects::VolumeJob> job = object.job();
+  objects::Outcome outcome = stopper.token().stop_requested()
+                                 ? objects::Outcome{.code = objects::OutcomeCode::kStopped,
+                                                    .message = "stopped before it began"}
+                             : job.ok() ? RunBeside(ctx, api, task, uid, *job, report, stopper, run)
+                                        : OutcomeOf(job.status());
   const bool canceled =
-      outcome.code == OutcomeCode::kStopped && WasCanceled(ctx, api, task, uid, stopper);
-  const TaskPhase phase = PhaseOf(outcome.code, canceled);
+      outcome.code == objects::OutcomeCode::kStopped && WasCanceled(ctx, api, task, uid, stopper);
+  const objects::TaskPhase phase = PhaseOf(outcome.code, canceled);
   return Conclude(ctx, report,
                   LastStatus(report.status(), std::move(outcome), phase, ctx.clock->Now()));
+}
+
+objects::Outcome OutcomeOf(const absl::Status& status) {
+  CSIDELTA_CHECK(!status.ok());
+  objects::Outcome outcome{.code = absl::IsCancelled(status) ? objects::OutcomeCode::kStopped
+                                                             : objects::OutcomeCode::kFailed,
+                           .cause = CauseOf(status),
+                           .message = std::string(status.message())};
+  if (outcome.cause == objects::OutcomeCause::kLocked) {
+    outcome.locks = repository::LocksOf(status);
+  }
+  return outcome;
 }
 
 }  // namespace csidelta::datamover

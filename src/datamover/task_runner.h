@@ -11,10 +11,10 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/mutex.h"
-#include "datamover/outcome.h"
-#include "datamover/volume_task.h"
 #include "datamover/write_fence.h"
 #include "k8s/api_client.h"
+#include "objects/outcome.h"
+#include "objects/volume_task.h"
 
 namespace csidelta::datamover {
 
@@ -37,8 +37,8 @@ struct WorkerPodRef {
 // later, is refused then. So is that of a Pod which the controller has replaced.
 class TaskReport {
  public:
-  TaskReport(k8s::ApiClient& api, k8s::ObjectKey task, VolumeTaskStatus status,
-             const std::optional<VolumeTask>& as_read = {}, WorkerPodRef pod = {})
+  TaskReport(k8s::ApiClient& api, k8s::ObjectKey task, objects::VolumeTaskStatus status,
+             const std::optional<objects::VolumeTask>& as_read = {}, WorkerPodRef pod = {})
       : api_(api), task_(std::move(task)), pod_(std::move(pod)), status_(std::move(status)) {
     if (as_read.has_value()) {
       Note(*as_read).IgnoreError();
@@ -54,18 +54,18 @@ class TaskReport {
 
   // Writes `status`, until it is written or the task is gone or another Pod's, for at most
   // kFinalUploadTimeMax. Figures that the API server does not take are left out.
-  absl::Status Finish(const CallContext& ctx, VolumeTaskStatus status);
+  absl::Status Finish(const CallContext& ctx, objects::VolumeTaskStatus status);
 
-  VolumeTaskStatus status() const;
+  objects::VolumeTaskStatus status() const;
   // Whether the task was this Pod's when it was seen last. Not beside Step().
   bool is_managed() const { return lost_.ok(); }
 
  private:
   bool IsDue(absl::Duration now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status Write(const CallContext& ctx, const VolumeTaskStatus& status);
+  absl::Status Write(const CallContext& ctx, const objects::VolumeTaskStatus& status);
   // Takes in what the task says of its Pod. FAILED_PRECONDITION, NOT_FOUND: it is another's by
   // more.
-  absl::Status Note(const VolumeTask& task);
+  absl::Status Note(const objects::VolumeTask& task);
 
   k8s::ApiClient& api_;
   const k8s::ObjectKey task_;
@@ -75,16 +75,16 @@ class TaskReport {
   bool was_counted_ = false;      // the task named this Pod
   absl::Status lost_;             // why the task was lost, for good
   mutable Mutex mutex_;
-  VolumeTaskStatus status_ ABSL_GUARDED_BY(mutex_);
-  VolumeTaskStatus written_ ABSL_GUARDED_BY(mutex_);
+  objects::VolumeTaskStatus status_ ABSL_GUARDED_BY(mutex_);
+  objects::VolumeTaskStatus written_ ABSL_GUARDED_BY(mutex_);
   absl::Duration written_at_ ABSL_GUARDED_BY(mutex_) = -absl::InfiniteDuration();
 };
 
 using TaskProgress = std::function<void(absl::string_view stage, int64_t done, int64_t total)>;
 // Does the work of a task until it ends or `ctx` is stopped. `progress` may be called by several
 // threads.
-using RunWork = std::function<Outcome(const CallContext& ctx, const VolumeJob& job,
-                                      const TaskProgress& progress)>;
+using RunWork = std::function<objects::Outcome(
+    const CallContext& ctx, const objects::VolumeJob& job, const TaskProgress& progress)>;
 
 // Does what a VolumeTask says, by `run`, and writes into its status how far it is. A task whose job
 // cannot be read fails. The work is
@@ -94,8 +94,12 @@ using RunWork = std::function<Outcome(const CallContext& ctx, const VolumeJob& j
 // A task that has its last phase is not run again. Returns the last phase once it is written, or
 // kNone when the task is gone or another Pod's by then; NOT_FOUND when it never was there;
 // UNAVAILABLE or DEADLINE_EXCEEDED when the API server does not come back.
-absl::StatusOr<TaskPhase> RunTask(const CallContext& ctx, k8s::ApiClient& api,
-                                  const k8s::ObjectKey& task, absl::string_view node,
-                                  const RunWork& run, const WorkerPodRef& pod = {});
+absl::StatusOr<objects::TaskPhase> RunTask(const CallContext& ctx, k8s::ApiClient& api,
+                                           const k8s::ObjectKey& task, absl::string_view node,
+                                           const RunWork& run, const WorkerPodRef& pod = {});
+
+// Code, cause and locks of work that failed with `status`, and its message. A worker that was told
+// to stop has CANCELLED. REQUIRES an error.
+objects::Outcome OutcomeOf(const absl::Status& status);
 
 }  // namespace csidelta::datamover

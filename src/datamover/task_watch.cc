@@ -91,18 +91,18 @@ TaskSubjects TransferSubjects(std::string kind, TransferReader read, TransferSch
 }
 
 absl::Status RemoveLeftovers(const CallContext& ctx, const MoverEnvironment& env,
-                             const VolumeTask& task) {
-  const absl::StatusOr<VolumeTaskSpec> spec = task.spec();
-  if (spec.ok() && spec->kind == TaskKind::kUpload) {
+                             const objects::VolumeTask& task) {
+  const absl::StatusOr<objects::VolumeTaskSpec> spec = task.spec();
+  if (spec.ok() && spec->kind == objects::TaskKind::kUpload) {
     return RemoveUploadLeftovers(ctx, env, task);
   }
-  return spec.ok() && spec->kind == TaskKind::kDownload
+  return spec.ok() && spec->kind == objects::TaskKind::kDownload
              ? RemoveDownloadLeftovers(ctx, env, task)
              : WorkerRun(env, task.name()).RemoveWithTask(ctx);
 }
 
 absl::StatusOr<absl::Time> TaskReconciler::ReconcileOne(const CallContext& ctx,
-                                                        const VolumeTask& task) {
+                                                        const objects::VolumeTask& task) {
   const absl::Time later = ctx.clock->Now() + kLeftoversEvery;
   env_.running->NoteTask(task);
   if (enqueue_table_.Enqueue(task.name())) {
@@ -111,15 +111,15 @@ absl::StatusOr<absl::Time> TaskReconciler::ReconcileOne(const CallContext& ctx,
   if (!is_synced_() || env_.running->IsLookedAt(task.name())) {
     return ctx.clock->Now() + kUntilSynced;
   }
-  ASSIGN_OR_RETURN(const VolumeTaskSpec spec, task.spec());
+  ASSIGN_OR_RETURN(const objects::VolumeTaskSpec spec, task.spec());
   if (!IsServed(env_, spec.subject.namespace_name)) {
     TellUnserved(task, spec);
     return later;
   }
   // Its transfer's last look may have removed it since the watch told of it.
   k8s::CachedReader reader(env_.api, env_.cache);
-  ASSIGN_OR_RETURN(const std::optional<VolumeTask> now,
-                   objects::Find<VolumeTask>(ctx, reader, task.key()));
+  ASSIGN_OR_RETURN(const std::optional<objects::VolumeTask> now,
+                   objects::Find<objects::VolumeTask>(ctx, reader, task.key()));
   if (!now.has_value()) {
     return absl::InfiniteFuture();
   }
@@ -127,7 +127,8 @@ absl::StatusOr<absl::Time> TaskReconciler::ReconcileOne(const CallContext& ctx,
   return later;
 }
 
-void TaskReconciler::TellUnserved(const VolumeTask& task, const VolumeTaskSpec& spec) {
+void TaskReconciler::TellUnserved(const objects::VolumeTask& task,
+                                  const objects::VolumeTaskSpec& spec) {
   {
     const MutexLock lock(mutex_);
     if (!told_.insert(task.name()).second) {

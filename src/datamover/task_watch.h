@@ -17,12 +17,12 @@
 #include "datamover/mover_environment.h"
 #include "datamover/running_workers.h"
 #include "datamover/transfer_scheduler.h"
-#include "datamover/volume_task.h"
 #include "k8s/object_cache.h"
 #include "k8s/reconcile_loop.h"
 #include "objects/event_handler.h"
 #include "objects/object.h"
 #include "objects/reconciler.h"
+#include "objects/volume_task.h"
 #include "objects/workload.h"
 
 namespace csidelta::datamover {
@@ -132,13 +132,13 @@ TaskSubjects TransferSubjects(std::string kind, TransferReader read, TransferSch
 // Removes what is left of a task, and the task. That of a transfer stays until the transfer is over
 // or gone; the caller knows that of others.
 absl::Status RemoveLeftovers(const CallContext& ctx, const MoverEnvironment& env,
-                             const VolumeTask& task);
+                             const objects::VolumeTask& task);
 
 // Looks at VolumeTasks: how far they are is noted, and the objects they are done for are enqueued;
 // those of no object are removed with all that was made for them. A task whose namespace is not
 // served, which was taken out of veleroNamespaces, is logged once and stays: its object cannot be
 // read.
-class TaskReconciler : public objects::Reconciler<VolumeTask> {
+class TaskReconciler : public objects::Reconciler<objects::VolumeTask> {
  public:
   // `is_synced`: whether all objects that tasks are done for are known. Borrows the others.
   TaskReconciler(const MoverEnvironment& env, const EnqueueTable& enqueue_table,
@@ -146,8 +146,9 @@ class TaskReconciler : public objects::Reconciler<VolumeTask> {
       : env_(env), enqueue_table_(enqueue_table), is_synced_(std::move(is_synced)) {}
 
  private:
-  absl::StatusOr<absl::Time> ReconcileOne(const CallContext& ctx, const VolumeTask& task) override;
-  void TellUnserved(const VolumeTask& task, const VolumeTaskSpec& spec);
+  absl::StatusOr<absl::Time> ReconcileOne(const CallContext& ctx,
+                                          const objects::VolumeTask& task) override;
+  void TellUnserved(const objects::VolumeTask& task, const objects::VolumeTaskSpec& spec);
 
   const MoverEnvironment& env_;
   const EnqueueTable& enqueue_table_;

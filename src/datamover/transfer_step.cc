@@ -168,13 +168,13 @@ absl::StatusOr<WorkerView> TransferStep::StepWorker() {
 }
 
 absl::StatusOr<WorkerView> TransferStep::StepTask() {
-  ASSIGN_OR_RETURN(TaskVolume volume, Volume());
-  const VolumeTaskSpec spec{.kind = words_.task,
-                            .subject = {.kind = words_.type.kind,
-                                        .namespace_name = transfer_.namespace_name(),
-                                        .name = transfer_.name(),
-                                        .uid = transfer_.uid()},
-                            .volume = std::move(volume)};
+  ASSIGN_OR_RETURN(objects::TaskVolume volume, Volume());
+  const objects::VolumeTaskSpec spec{.kind = words_.task,
+                                     .subject = {.kind = words_.type.kind,
+                                                 .namespace_name = transfer_.namespace_name(),
+                                                 .name = transfer_.name(),
+                                                 .uid = transfer_.uid()},
+                                     .volume = std::move(volume)};
   RETURN_IF_ERROR(run_.EnsureTask(ctx_, spec, labels_).status());
   return run_.Step(ctx_, [this](const objects::VolumeTask& task) { return NextPod(task); });
 }
@@ -195,7 +195,7 @@ absl::StatusOr<absl::Time> TransferStep::Follow(const WorkerView& view) {
     case WorkerView::State::kEnded:
       break;
   }
-  if (view.status.phase == TaskPhase::kSucceeded) {
+  if (view.status.phase == objects::TaskPhase::kSucceeded) {
     return Conclude(view.status);
   }
   const std::string words = WordsOf(view.status);
@@ -209,7 +209,7 @@ absl::StatusOr<objects::VolumeTask> TransferStep::CachedTask() const {
 }
 
 absl::StatusOr<absl::Time> TransferStep::WatchRunning(const WorkerView& view) {
-  if (view.status.phase == TaskPhase::kNone && Now() >= DeadlineOf(view)) {
+  if (view.status.phase == objects::TaskPhase::kNone && Now() >= DeadlineOf(view)) {
     return BeginFailure("the worker runs, but does not say so: may its Pod reach the API server?");
   }
   const absl::StatusOr<absl::Time> checked = CheckRunning();
@@ -226,7 +226,7 @@ absl::StatusOr<absl::Time> TransferStep::WatchRunning(const WorkerView& view) {
     }
     RETURN_IF_ERROR(look);
     object_.SetPhase(DataPhase::kPrepared);
-  } else if (view.status.phase == TaskPhase::kRunning) {
+  } else if (view.status.phase == objects::TaskPhase::kRunning) {
     if (transfer_.known_phase() == DataPhase::kPrepared) {
       object_.SetPhase(DataPhase::kInProgress);
       object_.SetStartedAt(Stamp());
@@ -242,7 +242,7 @@ absl::StatusOr<absl::Time> TransferStep::WatchRunning(const WorkerView& view) {
   if (check_again != absl::InfiniteFuture()) {
     return std::min(view.look_again, check_again);
   }
-  if (view.status.phase == TaskPhase::kRunning) {
+  if (view.status.phase == objects::TaskPhase::kRunning) {
     const absl::Duration now = ctx_.clock->Uptime();
     env_.running->Runs(task_name_, now, now + (view.look_again - Now()));
   }
@@ -541,9 +541,9 @@ QueuedTransfer QueuedTransferOf(const objects::DataTransfer& transfer, absl::str
 absl::Status RemoveTransferLeftovers(
     const CallContext& ctx, const MoverEnvironment& env, const k8s::ResourceType& type,
     const objects::VolumeTask& task,
-    absl::FunctionRef<absl::Status(const VolumeTaskSpec&, const objects::DataTransfer*)>
+    absl::FunctionRef<absl::Status(const objects::VolumeTaskSpec&, const objects::DataTransfer*)>
         remove_rest) {
-  ASSIGN_OR_RETURN(const VolumeTaskSpec spec, task.spec());
+  ASSIGN_OR_RETURN(const objects::VolumeTaskSpec spec, task.spec());
   ASSIGN_OR_RETURN(const std::optional<objects::DataTransfer> transfer,
                    objects::Find<objects::DataTransfer>(
                        ctx, env.api, {type, spec.subject.namespace_name, spec.subject.name}));

@@ -15,7 +15,6 @@
 #include "datamover/repository_access.h"
 #include "datamover/transfer_object.h"
 #include "datamover/transfer_scheduler.h"
-#include "datamover/volume_task.h"
 #include "datamover/worker_run.h"
 #include "k8s/api_client.h"
 #include "k8s/event_recorder.h"
@@ -88,7 +87,7 @@ class TransferStep {
  protected:
   // What a kind calls things.
   struct Words {
-    TaskKind task;
+    objects::TaskKind task;
     const k8s::ResourceType& type;
     std::string volume;                                    // "namespace/claim"
     const char* (*moving)(const objects::Object& object);  // "uploading"
@@ -101,7 +100,7 @@ class TransferStep {
 
   // --- What a kind says
 
-  virtual absl::StatusOr<TaskVolume> Volume() = 0;
+  virtual absl::StatusOr<objects::TaskVolume> Volume() = 0;
   // What the worker is to do, once all that it needs is there. Without an admission nothing is
   // provisioned.
   virtual absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const objects::VolumeTask& task) = 0;
@@ -119,9 +118,9 @@ class TransferStep {
   // when nothing but its Pod and its task needs another look.
   virtual absl::StatusOr<absl::Time> CheckRunning() { return absl::InfiniteFuture(); }
   // What the worker said of its failure, and what it cannot know.
-  virtual std::string WordsOf(const VolumeTaskStatus& failed) { return MessageOf(failed); }
+  virtual std::string WordsOf(const objects::VolumeTaskStatus& failed) { return MessageOf(failed); }
   // What a worker that was done leads to.
-  virtual absl::StatusOr<absl::Time> Conclude(const VolumeTaskStatus& task) = 0;
+  virtual absl::StatusOr<absl::Time> Conclude(const objects::VolumeTaskStatus& task) = 0;
   // One that is cancelled, and whose worker was told so, may be done all the same: then it is
   // completed. It may also need a moment, not later than `latest`. Nothing: it is given up.
   virtual absl::StatusOr<std::optional<absl::Time>> CompleteAllTheSame(absl::Time latest) = 0;
@@ -227,7 +226,7 @@ QueuedTransfer QueuedTransferOf(const objects::DataTransfer& transfer, absl::str
 absl::Status RemoveTransferLeftovers(
     const CallContext& ctx, const MoverEnvironment& env, const k8s::ResourceType& type,
     const objects::VolumeTask& task,
-    absl::FunctionRef<absl::Status(const VolumeTaskSpec& spec,
+    absl::FunctionRef<absl::Status(const objects::VolumeTaskSpec& spec,
                                    const objects::DataTransfer* transfer)>
         remove_rest);
 

@@ -23,7 +23,6 @@
 #include "datamover/mover_kinds.h"
 #include "datamover/task_watch.h"
 #include "datamover/transfer_object.h"
-#include "datamover/volume_task.h"
 #include "incremental/listing_failure.h"
 #include "k8s/api_client.h"
 #include "objects/backup_storage_location.h"

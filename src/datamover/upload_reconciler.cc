@@ -13,7 +13,6 @@
 #include "csi/exposed_snapshot.h"
 #include "datamover/deletion_queue.h"
 #include "datamover/repository_access.h"
-#include "datamover/volume_task.h"
 #include "datamover/worker_pod.h"
 #include "datamover/worker_run.h"
 #include "incremental/full_reason.h"
@@ -27,6 +26,7 @@
 #include "objects/persistent_volume_claim.h"
 #include "objects/protected_volume.h"
 #include "objects/volume_snapshot.h"
+#include "objects/volume_task.h"
 #include "velero/data_reference.h"
 
 namespace csidelta::datamover {
@@ -36,8 +36,9 @@ using objects::DataPhase;
 
 // Of the PVC, as the task has it; "" where there is no task.
 std::string ClaimUidIn(const std::optional<objects::VolumeTask>& task) {
-  const absl::StatusOr<VolumeTaskSpec> spec =
-      task.has_value() ? task->spec() : absl::StatusOr<VolumeTaskSpec>(VolumeTaskSpec());
+  const absl::StatusOr<objects::VolumeTaskSpec> spec =
+      task.has_value() ? task->spec()
+                       : absl::StatusOr<objects::VolumeTaskSpec>(objects::VolumeTaskSpec());
   return spec.ok() ? spec->volume.claim_uid : "";
 }
 
@@ -48,7 +49,7 @@ class UploadStep : public TransferStep {
              objects::DataUpload upload);
 
  private:
-  absl::StatusOr<TaskVolume> Volume() override;
+  absl::StatusOr<objects::TaskVolume> Volume() override;
 
   // Velero writes it on the DataUpload; else the claim knows, while it is there.
   absl::StatusOr<std::string> ClaimUid();
@@ -56,7 +57,7 @@ class UploadStep : public TransferStep {
   csi::ExposeRequest Exposing(std::optional<objects::OwnerReference> owner) const;
   velero::DataReference Reference() const;
   absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const objects::VolumeTask& task) override;
-  UploadWork Work(const std::optional<csi::MovedGroup>& group) const;
+  objects::UploadWork Work(const std::optional<csi::MovedGroup>& group) const;
 
   // The DataUpload's own word counts, where it is one.
   objects::OnFallback OnFallback() const;
@@ -72,18 +73,18 @@ class UploadStep : public TransferStep {
 
   // --- Its end
 
-  absl::StatusOr<absl::Time> Conclude(const VolumeTaskStatus& task) override;
+  absl::StatusOr<absl::Time> Conclude(const objects::VolumeTaskStatus& task) override;
 
   // Of one that says nothing of its backup, figures that name no snapshot.
-  static BackupFigures FiguresOf(const VolumeTaskStatus& task);
+  static objects::BackupFigures FiguresOf(const objects::VolumeTaskStatus& task);
 
   // A worker that was done before it knew.
   absl::StatusOr<std::optional<absl::Time>> CompleteAllTheSame(absl::Time /*latest*/) override;
   absl::StatusOr<RepositoryAccess> Access();
-  static bool BaseWasMissed(const BackupFigures& figures);
+  static bool BaseWasMissed(const objects::BackupFigures& figures);
 
   // A driver that said once that the base is gone needs bases, whatever the settings say of it.
-  absl::StatusOr<csi::SnapshotAction> FinalizeBase(const BackupFigures& figures);
+  absl::StatusOr<csi::SnapshotAction> FinalizeBase(const objects::BackupFigures& figures);
   absl::Status RemoveWithSnapshot(csi::SnapshotAction action);
   absl::StatusOr<std::string> RemoveAll() override;
 
@@ -108,7 +109,7 @@ UploadStep::UploadStep(const CallContext& ctx, const MoverEnvironment& env,
                        const std::function<void(const UploadEnd&)>& on_end,
                        const VolumeRecords* records, objects::DataUpload upload)
     : TransferStep(ctx, env, scheduler,
-                   {.task = TaskKind::kUpload,
+                   {.task = objects::TaskKind::kUpload,
                     .type = objects::DataUpload::Type(),
                     .volume = absl::StrCat(upload.source_namespace(), "/", upload.source_pvc()),
                     .moving = [](const objects::Object&) { return "uploading"; },
@@ -119,16 +120,16 @@ UploadStep::UploadStep(const CallContext& ctx, const MoverEnvironment& env,
       records_(records),
       end_({.phase = DataPhase::kFailed, .figures = {}}) {}
 
-absl::StatusOr<TaskVolume> UploadStep::Volume() {
+absl::StatusOr<objects::TaskVolume> UploadStep::Volume() {
   absl::StatusOr<std::string> claim_uid = ClaimUid();
   if (absl::IsNotFound(claim_uid.status())) {
     return absl::FailedPreconditionError(
         "the PVC is gone, and its uid was not recorded; back up again");
   }
   ASSIGN_OR_RETURN(claim_uid_, std::move(claim_uid));
-  return TaskVolume{.namespace_name = upload_.source_namespace(),
-                    .claim = upload_.source_pvc(),
-                    .claim_uid = claim_uid_};
+  return objects::TaskVolume{.namespace_name = upload_.source_namespace(),
+                             .claim = upload_.source_pvc(),
+                             .claim_uid = claim_uid_};
 }
 
 absl::StatusOr<std::string> UploadStep::ClaimUid() {
@@ -200,7 +201,7 @@ absl::StatusOr<WorkerRun::NextPod> UploadStep::PrepareWorker(const objects::Volu
   object_.SetAnnotation(objects::kAddressAnnotation, access->repository.address);
   object_.SetAnnotation(objects::kKeyConfirmedAnnotation, access->key_confirmed ? "true" : "false");
   RETURN_IF_ERROR(Write());
-  UploadWork work = Work(exposure.group);
+  objects::UploadWork work = Work(exposure.group);
   ASSIGN_OR_RETURN(
       work.damage,
       FindDamage(ctx_, env_.api, records_,
@@ -213,13 +214,14 @@ absl::StatusOr<WorkerRun::NextPod> UploadStep::PrepareWorker(const objects::Volu
                       .node_affinity = exposure.node_affinity});
 }
 
-UploadWork UploadStep::Work(const std::optional<csi::MovedGroup>& group) const {
-  UploadWork work{.device = objects::kVolumePath,
-                  .host = env_.cluster,
-                  .path = absl::StrCat("/", upload_.source_namespace(), "/", upload_.source_pvc()),
-                  .volume_snapshot = absl::StrCat(env_.mover_namespace, "/", task_name_),
-                  .tags = {task_name_},
-                  .on_fallback = OnFallback()};
+objects::UploadWork UploadStep::Work(const std::optional<csi::MovedGroup>& group) const {
+  objects::UploadWork work{
+      .device = objects::kVolumePath,
+      .host = env_.cluster,
+      .path = absl::StrCat("/", upload_.source_namespace(), "/", upload_.source_pvc()),
+      .volume_snapshot = absl::StrCat(env_.mover_namespace, "/", task_name_),
+      .tags = {task_name_},
+      .on_fallback = OnFallback()};
   // A label would name a Backup with a long name by a digest.
   if (const std::string backup = OwningBackupOf(object_.object()); k8s::IsObjectName(backup)) {
     work.tags.push_back(absl::StrCat(kBackupTag, "=", upload_.namespace_name(), "/", backup));
@@ -242,8 +244,8 @@ objects::OnFallback UploadStep::OnFallback() const {
   return objects::ParseOnFallback(upload_.Config("onFallback")).value_or(env_.settings.on_fallback);
 }
 
-absl::StatusOr<absl::Time> UploadStep::Conclude(const VolumeTaskStatus& task) {
-  const BackupFigures figures = FiguresOf(task);
+absl::StatusOr<absl::Time> UploadStep::Conclude(const objects::VolumeTaskStatus& task) {
+  const objects::BackupFigures figures = FiguresOf(task);
   ASSIGN_OR_RETURN(claim_uid_, ClaimUid());
   velero::DataReference reference = Reference();
   reference.snapshot_id = figures.snapshot_id;
@@ -262,20 +264,21 @@ absl::StatusOr<absl::Time> UploadStep::Conclude(const VolumeTaskStatus& task) {
   }
   end_.figures = figures;
   end_.key_confirmed = object_.Annotation(objects::kKeyConfirmedAnnotation) != "false";
-  end_.audit_mismatch = CauseOf(task) == OutcomeCause::kAuditMismatch;
-  list_refused_ = CauseOf(task) == OutcomeCause::kListRefused;
+  end_.audit_mismatch = CauseOf(task) == objects::OutcomeCause::kAuditMismatch;
+  list_refused_ = CauseOf(task) == objects::OutcomeCause::kListRefused;
   return End(DataPhase::kCompleted, absl::StrCat(Summarize(figures), GroupSummary(object_)));
 }
 
-BackupFigures UploadStep::FiguresOf(const VolumeTaskStatus& task) {
-  return task.outcome.has_value() ? task.outcome->backup.value_or(BackupFigures())
-                                  : BackupFigures();
+objects::BackupFigures UploadStep::FiguresOf(const objects::VolumeTaskStatus& task) {
+  return task.outcome.has_value() ? task.outcome->backup.value_or(objects::BackupFigures())
+                                  : objects::BackupFigures();
 }
 
 absl::StatusOr<std::optional<absl::Time>> UploadStep::CompleteAllTheSame(absl::Time /*latest*/) {
   ASSIGN_OR_RETURN(const std::optional<objects::VolumeTask> task, run_.FindTask(ctx_));
-  const VolumeTaskStatus status = task.has_value() ? task->status() : VolumeTaskStatus();
-  if (status.phase != TaskPhase::kSucceeded || upload_.is_being_deleted()) {
+  const objects::VolumeTaskStatus status =
+      task.has_value() ? task->status() : objects::VolumeTaskStatus();
+  if (status.phase != objects::TaskPhase::kSucceeded || upload_.is_being_deleted()) {
     return std::optional<absl::Time>();  // What one that is gone has stored is unknown.
   }
   ASSIGN_OR_RETURN(const absl::Time next, Conclude(status));
@@ -291,13 +294,14 @@ absl::StatusOr<RepositoryAccess> UploadStep::Access() {
                      .written_with_key = ""});
 }
 
-bool UploadStep::BaseWasMissed(const BackupFigures& figures) {
+bool UploadStep::BaseWasMissed(const objects::BackupFigures& figures) {
   using incremental::FullReason;
   return figures.reason == incremental::TextOf(FullReason::kBaseSnapshotGone).name ||
          figures.reason == incremental::TextOf(FullReason::kGroupBaseReleased).name;
 }
 
-absl::StatusOr<csi::SnapshotAction> UploadStep::FinalizeBase(const BackupFigures& figures) {
+absl::StatusOr<csi::SnapshotAction> UploadStep::FinalizeBase(
+    const objects::BackupFigures& figures) {
   const csi::Environment csi_env{.api = env_.api,
                                  .clock = *ctx_.clock,
                                  .random = env_.random,
@@ -339,8 +343,9 @@ absl::Status UploadStep::ForgetUnnamed() {
   if (!task.has_value()) {
     return absl::OkStatus();
   }
-  const TaskPhase phase = task->status().phase;
-  if (phase != TaskPhase::kRunning && phase != TaskPhase::kSucceeded && task->attempts() < 2) {
+  const objects::TaskPhase phase = task->status().phase;
+  if (phase != objects::TaskPhase::kRunning && phase != objects::TaskPhase::kSucceeded &&
+      task->attempts() < 2) {
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const bool has_ended, run_.HasSurelyEnded(ctx_, *task));
@@ -484,11 +489,11 @@ absl::Status RemoveUploadExposure(const CallContext& ctx, const MoverEnvironment
 
 absl::Status RemoveUploadLeftovers(const CallContext& ctx, const MoverEnvironment& env,
                                    const objects::VolumeTask& task) {
-  return RemoveTransferLeftovers(ctx, env, objects::DataUpload::Type(), task,
-                                 [&](const VolumeTaskSpec& spec, const objects::DataTransfer*) {
-                                   return RemoveUploadExposure(ctx, env, task.name(),
-                                                               spec.subject.namespace_name);
-                                 });
+  return RemoveTransferLeftovers(
+      ctx, env, objects::DataUpload::Type(), task,
+      [&](const objects::VolumeTaskSpec& spec, const objects::DataTransfer*) {
+        return RemoveUploadExposure(ctx, env, task.name(), spec.subject.namespace_name);
+      });
 }
 
 }  // namespace csidelta::datamover

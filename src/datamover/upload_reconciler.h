@@ -22,8 +22,8 @@ namespace csidelta::datamover {
 // How an upload ended.
 struct UploadEnd {
   objects::DataPhase phase;
-  BackupFigures figures;        // of one that is Completed
-  bool audit_mismatch = false;  // the audit of its list of changed blocks found one that lied
+  objects::BackupFigures figures;  // of one that is Completed
+  bool audit_mismatch = false;     // the audit of its list of changed blocks found one that lied
   bool key_confirmed = true;
   int pods_lost = 0;
 };

@@ -26,7 +26,7 @@ void NoteTime(TransferObject& upload, absl::string_view key,
 
 }  // namespace
 
-std::string Summarize(const BackupFigures& figures) {
+std::string Summarize(const objects::BackupFigures& figures) {
   const std::string label =
       figures.reason.empty()
           ? ""
@@ -41,7 +41,7 @@ std::string Summarize(const BackupFigures& figures) {
                       " audited, ", FormatBytes(figures.stored_bytes), " stored");
 }
 
-void AnnotateFigures(const BackupFigures& figures, const VolumeTaskStatus& task,
+void AnnotateFigures(const objects::BackupFigures& figures, const objects::VolumeTaskStatus& task,
                      TransferObject& upload) {
   upload.SetFigures(figures);
   Note(upload, objects::kUploadNodeAnnotation, task.node);

@@ -4,18 +4,18 @@
 
 #include "absl/strings/string_view.h"
 #include "csi/exposed_snapshot.h"
-#include "datamover/outcome.h"
+#include "datamover/task_runner.h"
 #include "datamover/transfer_object.h"
-#include "datamover/volume_task.h"
+#include "objects/volume_task.h"
 
 namespace csidelta::datamover {
 
 // One sentence: "incremental backup: 12.0 MiB changed of 10.0 GiB, 14.0 MiB read, ..." or
 // "full backup (first backup): 10.0 GiB, ...", in the words of csi-delta snapshots.
-std::string Summarize(const BackupFigures& figures);
+std::string Summarize(const objects::BackupFigures& figures);
 
 // Writes figures and times into the annotations of `upload`.
-void AnnotateFigures(const BackupFigures& figures, const VolumeTaskStatus& task,
+void AnnotateFigures(const objects::BackupFigures& figures, const objects::VolumeTaskStatus& task,
                      TransferObject& upload);
 // What is known as soon as the volume snapshot is taken over: its times, and its volume group.
 void AnnotateExposure(const csi::Exposure& exposure, TransferObject& upload);

@@ -258,7 +258,7 @@ void VolumeRecordWriter::WorkOnce(const CallContext& ctx) {
     if (!taken.has_value()) {
       return;
     }
-    const absl::StatusOr<Outcome> outcome = WriteOne(ctx, *taken);
+    const absl::StatusOr<WriteResult> outcome = WriteOne(ctx, *taken);
     if (!outcome.ok()) {
       CSIDELTA_LOG(kWarn, "the record of a volume was not written; trying again",
                    {"namespace", taken->key.first}, {"name", taken->key.second},
@@ -287,14 +287,14 @@ void VolumeRecordWriter::Work(const CallContext& ctx) {
   }
 }
 
-absl::StatusOr<VolumeRecordWriter::Outcome> VolumeRecordWriter::WriteOne(const CallContext& ctx,
-                                                                         const Taken& taken) {
+absl::StatusOr<VolumeRecordWriter::WriteResult> VolumeRecordWriter::WriteOne(const CallContext& ctx,
+                                                                             const Taken& taken) {
   std::optional<ProtectedVolumeRecord> record = records_.Find(taken.key);
   const bool leads = seams_.leads();
-  Outcome outcome;
+  WriteResult outcome;
   if (!record.has_value()) {
     if (taken.news.spec.pvc_uid.empty() || !leads) {
-      return Outcome{.is_written = taken.news.spec.pvc_uid.empty(), .has_asked = false};
+      return WriteResult{.is_written = taken.news.spec.pvc_uid.empty(), .has_asked = false};
     }
     outcome.has_asked = true;
     ASSIGN_OR_RETURN(record, Make(ctx, taken));
@@ -368,7 +368,7 @@ absl::StatusOr<std::optional<ProtectedVolumeRecord>> VolumeRecordWriter::Make(
   return records_.Find(taken.key);
 }
 
-absl::StatusOr<VolumeRecordWriter::Outcome> VolumeRecordWriter::Remove(
+absl::StatusOr<VolumeRecordWriter::WriteResult> VolumeRecordWriter::Remove(
     const CallContext& ctx, const ProtectedVolumeRecord& record) {
   const k8s::ObjectKey key = ProtectedVolume::Key(record.velero_namespace, record.name);
   const absl::Status removed = env_.api.Delete(ctx, key, {.uid = record.uid});
@@ -377,7 +377,7 @@ absl::StatusOr<VolumeRecordWriter::Outcome> VolumeRecordWriter::Remove(
   }
   CSIDELTA_LOG(kInfo, "the record of a volume whose PVC is gone is deleted",
                {"namespace", record.spec.pvc_namespace}, {"pvc", record.spec.pvc});
-  return Outcome{.is_written = true, .has_asked = true};
+  return WriteResult{.is_written = true, .has_asked = true};
 }
 
 absl::StatusOr<std::optional<bool>> VolumeRecordWriter::IsPvcGone(const CallContext& ctx,

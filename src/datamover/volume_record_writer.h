@@ -102,7 +102,7 @@ class VolumeRecordWriter {
     bool is_pvc_due = false;
   };
   // What is to become of an entry.
-  struct Outcome {
+  struct WriteResult {
     bool is_written = true;  // all that its news say
     bool has_asked = false;  // the API server
   };
@@ -114,10 +114,10 @@ class VolumeRecordWriter {
   std::optional<Taken> Take(absl::Duration now);
   void Settle(const Taken& taken, bool is_written, absl::Duration now);
 
-  absl::StatusOr<Outcome> WriteOne(const CallContext& ctx, const Taken& taken);
+  absl::StatusOr<WriteResult> WriteOne(const CallContext& ctx, const Taken& taken);
   absl::StatusOr<std::optional<ProtectedVolumeRecord>> Make(const CallContext& ctx,
                                                             const Taken& taken);
-  absl::StatusOr<Outcome> Remove(const CallContext& ctx, const ProtectedVolumeRecord& record);
+  absl::StatusOr<WriteResult> Remove(const CallContext& ctx, const ProtectedVolumeRecord& record);
   // Nothing where that cannot be read.
   absl::StatusOr<std::optional<bool>> IsPvcGone(const CallContext& ctx,
                                                 const objects::ProtectedVolumeSpec& spec);

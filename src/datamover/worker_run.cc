@@ -101,9 +101,9 @@ bool IsOverQuota(const absl::Status& why) {
 }
 
 // Whether its worker writes into a volume.
-bool IsRestore(const VolumeTask& task) {
-  const absl::StatusOr<VolumeTaskSpec> spec = task.spec();
-  return spec.ok() && spec->kind == TaskKind::kDownload;
+bool IsRestore(const objects::VolumeTask& task) {
+  const absl::StatusOr<objects::VolumeTaskSpec> spec = task.spec();
+  return spec.ok() && spec->kind == objects::TaskKind::kDownload;
 }
 
 // Whether it was to be gone long ago.
@@ -143,42 +143,48 @@ WorkerRun::WorkerRun(const MoverEnvironment& env, std::string task_name)
     : env_(env), task_name_(std::move(task_name)) {}
 
 k8s::ObjectKey WorkerRun::TaskKey() const {
-  return VolumeTask::Key(env_.mover_namespace, task_name_);
+  return objects::VolumeTask::Key(env_.mover_namespace, task_name_);
 }
 k8s::ObjectKey WorkerRun::PodKey() const { return Pod::Key(env_.mover_namespace, task_name_); }
 
-absl::StatusOr<std::optional<VolumeTask>> WorkerRun::FindTask(const CallContext& ctx) const {
-  return objects::Find<VolumeTask>(ctx, env_.api, TaskKey());
+absl::StatusOr<std::optional<objects::VolumeTask>> WorkerRun::FindTask(
+    const CallContext& ctx) const {
+  return objects::Find<objects::VolumeTask>(ctx, env_.api, TaskKey());
 }
 
 absl::StatusOr<std::optional<Pod>> WorkerRun::FindPod(const CallContext& ctx) const {
   return objects::Find<Pod>(ctx, env_.api, PodKey());
 }
 
-absl::StatusOr<std::optional<VolumeTask>> WorkerRun::CachedTask(const CallContext& ctx) const {
+absl::StatusOr<std::optional<objects::VolumeTask>> WorkerRun::CachedTask(
+    const CallContext& ctx) const {
   k8s::CachedReader reader(env_.api, env_.cache);
-  return objects::Find<VolumeTask>(ctx, reader, TaskKey());
+  return objects::Find<objects::VolumeTask>(ctx, reader, TaskKey());
 }
 
 bool WorkerRun::MayHaveTask() const {
-  return objects::FindCached<VolumeTask>(env_.cache, TaskKey()).presence != Presence::kAbsent;
+  return objects::FindCached<objects::VolumeTask>(env_.cache, TaskKey()).presence !=
+         Presence::kAbsent;
 }
 
-absl::StatusOr<VolumeTask> WorkerRun::EnsureTask(const CallContext& ctx, const VolumeTaskSpec& spec,
-                                                 const std::map<std::string, std::string>& labels) {
-  objects::Cached<VolumeTask> cached = objects::FindCached<VolumeTask>(env_.cache, TaskKey());
+absl::StatusOr<objects::VolumeTask> WorkerRun::EnsureTask(
+    const CallContext& ctx, const objects::VolumeTaskSpec& spec,
+    const std::map<std::string, std::string>& labels) {
+  objects::Cached<objects::VolumeTask> cached =
+      objects::FindCached<objects::VolumeTask>(env_.cache, TaskKey());
   if (cached.presence == Presence::kUnknown) {
     ASSIGN_OR_RETURN(cached.object, FindTask(ctx));
   }
   return cached.object.has_value()
              ? *std::move(cached.object)
              : objects::CreateOrGet(
-                   ctx, env_.api, VolumeTask::Make(env_.mover_namespace, task_name_, spec, labels));
+                   ctx, env_.api,
+                   objects::VolumeTask::Make(env_.mover_namespace, task_name_, spec, labels));
 }
 
-absl::StatusOr<VolumeTask> WorkerRun::NoteTask(const CallContext& ctx,
-                                               const objects::Patch& notes) {
-  return objects::Apply<VolumeTask>(ctx, env_.api, TaskKey(), notes);
+absl::StatusOr<objects::VolumeTask> WorkerRun::NoteTask(const CallContext& ctx,
+                                                        const objects::Patch& notes) {
+  return objects::Apply<objects::VolumeTask>(ctx, env_.api, TaskKey(), notes);
 }
 
 // As they were a moment ago, as long as that cannot mislead. That a Pod is gone is for the API
@@ -186,7 +192,8 @@ absl::StatusOr<VolumeTask> WorkerRun::NoteTask(const CallContext& ctx,
 // only if the task is read afterwards.
 absl::StatusOr<WorkerRun::Seen> WorkerRun::Look(const CallContext& ctx) const {
   objects::Cached<Pod> pod = objects::FindCached<Pod>(env_.cache, PodKey());
-  objects::Cached<VolumeTask> task = objects::FindCached<VolumeTask>(env_.cache, TaskKey());
+  objects::Cached<objects::VolumeTask> task =
+      objects::FindCached<objects::VolumeTask>(env_.cache, TaskKey());
   if (task.object.has_value()) {
     const bool is_first = task.object->attempts() == 0 && task.object->counted_pod().empty();
     const bool pod_may_be_old = pod.object.has_value()
@@ -198,15 +205,15 @@ absl::StatusOr<WorkerRun::Seen> WorkerRun::Look(const CallContext& ctx) const {
   }
   Seen seen;
   ASSIGN_OR_RETURN(seen.pod, FindPod(ctx));
-  ASSIGN_OR_RETURN(seen.task, objects::Get<VolumeTask>(ctx, env_.api, TaskKey()));
+  ASSIGN_OR_RETURN(seen.task, objects::Get<objects::VolumeTask>(ctx, env_.api, TaskKey()));
   return seen;
 }
 
 absl::StatusOr<WorkerView> WorkerRun::Step(const CallContext& ctx, const PodMaker& make_pod) {
   ASSIGN_OR_RETURN(const Seen seen, Look(ctx));
   const std::optional<Pod>& pod = seen.pod;
-  const VolumeTask& task = seen.task;
-  if (VolumeTaskStatus status = task.status(); IsLast(status.phase)) {
+  const objects::VolumeTask& task = seen.task;
+  if (objects::VolumeTaskStatus status = task.status(); IsLast(status.phase)) {
     WorkerView view;
     view.state = WorkerView::State::kEnded;
     view.node = status.node;
@@ -229,11 +236,11 @@ absl::StatusOr<WorkerView> WorkerRun::Step(const CallContext& ctx, const PodMake
     view.look_again = ctx.clock->Now() + kLookAgain;
     return view;
   }
-  const auto go_on = [&](const VolumeTask& noted) {
+  const auto go_on = [&](const objects::VolumeTask& noted) {
     return pod->is_active() ? LookAtPod(ctx, *pod, noted) : NextAttempt(ctx, &*pod, noted);
   };
   if (counted != pod->uid()) {
-    ASSIGN_OR_RETURN(const VolumeTask noted,
+    ASSIGN_OR_RETURN(const objects::VolumeTask noted,
                      NoteTask(ctx, CountedPod(pod->uid(), task.attempts() + 1)));
     return go_on(noted);
   }
@@ -241,7 +248,7 @@ absl::StatusOr<WorkerView> WorkerRun::Step(const CallContext& ctx, const PodMake
 }
 
 absl::StatusOr<WorkerView> WorkerRun::LookAtPod(const CallContext& ctx, const Pod& pod,
-                                                const VolumeTask& task) {
+                                                const objects::VolumeTask& task) {
   WorkerView view;
   view.status = task.status();
   view.node = pod.node();
@@ -263,7 +270,7 @@ absl::StatusOr<WorkerView> WorkerRun::LookAtPod(const CallContext& ctx, const Po
   view.is_usual = view.pods_lost == 0 && !view.is_unschedulable && !view.waits_for_node;
   // What changes of a Pod or a task is told; but not that a worker is silent, or a Pod does not go.
   const bool is_steady = view.state == WorkerView::State::kRunning && !pod.is_being_deleted() &&
-                         view.status.phase == TaskPhase::kRunning;
+                         view.status.phase == objects::TaskPhase::kRunning;
   view.look_again = ctx.clock->Now() + (is_steady ? kRunningLookedAtEvery : kLookAtUnsteadyAgain);
   RETURN_IF_ERROR(RemoveDead(ctx, pod, view.status));
   return view;
@@ -276,7 +283,7 @@ absl::StatusOr<std::vector<Pod>> WorkerRun::AllPods(const CallContext& ctx) cons
 }
 
 absl::Status WorkerRun::RemoveDead(const CallContext& ctx, const Pod& pod,
-                                   const VolumeTaskStatus& status) {
+                                   const objects::VolumeTaskStatus& status) {
   const absl::Time now = ctx.clock->Now();
   const bool is_stuck = IsStuck(pod, now);
   const absl::Time heard_at =
@@ -291,14 +298,14 @@ absl::Status WorkerRun::RemoveDead(const CallContext& ctx, const Pod& pod,
 }
 
 absl::StatusOr<WorkerView> WorkerRun::NextAttempt(const CallContext& ctx, const Pod* pod,
-                                                  const VolumeTask& task) {
+                                                  const objects::VolumeTask& task) {
   if (pod != nullptr) {
     env_.ended_pods->Note(*pod);
   }
   std::string words =
       pod == nullptr ? "it is gone: it was deleted, or its node was" : PodMessage(*pod);
-  VolumeTaskStatus status = task.status();
-  if (status.phase == TaskPhase::kInterrupted && pod != nullptr && !pod->is_active()) {
+  objects::VolumeTaskStatus status = task.status();
+  if (status.phase == objects::TaskPhase::kInterrupted && pod != nullptr && !pod->is_active()) {
     words = Join("it had to end early", MessageOf(status));
   }
   const int attempts = task.attempts();
@@ -311,9 +318,9 @@ absl::StatusOr<WorkerView> WorkerRun::NextAttempt(const CallContext& ctx, const 
   const LostPods lost = AfterLoss(task, pod);
   if (lost.counted >= kLostPodsMax) {
     view.state = WorkerView::State::kEnded;
-    view.status.phase = TaskPhase::kFailed;
-    view.status.outcome = Outcome{
-        .code = OutcomeCode::kFailed,
+    view.status.phase = objects::TaskPhase::kFailed;
+    view.status.outcome = objects::Outcome{
+        .code = objects::OutcomeCode::kFailed,
         .message = absl::StrCat(
             "the worker Pod was lost ", attempts, " times",
             attempts > lost.counted ? absl::StrCat(", ", lost.counted, " of which count") : "",
@@ -343,7 +350,7 @@ absl::StatusOr<WorkerView> WorkerRun::NextAttempt(const CallContext& ctx, const 
   return view;
 }
 
-absl::StatusOr<WorkerView> WorkerRun::Make(const CallContext& ctx, const VolumeTask& task,
+absl::StatusOr<WorkerView> WorkerRun::Make(const CallContext& ctx, const objects::VolumeTask& task,
                                            const PodMaker& make_pod) {
   WorkerView view;
   view.status = task.status();
@@ -410,7 +417,7 @@ absl::StatusOr<Pod> WorkerRun::CreatePod(const CallContext& ctx, Pod pod) {
   return objects::Create(ctx, env_.api, pod);
 }
 
-VolumeJob WorkerRun::Describe(const WorkerJob& job) const {
+objects::VolumeJob WorkerRun::Describe(const WorkerJob& job) const {
   const WorkerSettings& worker = env_.settings.worker;
   return {.repository = job.access.repository,
           .limits = {.memory_bytes = MemoryBudgetBytes(worker.resources),
@@ -422,16 +429,17 @@ VolumeJob WorkerRun::Describe(const WorkerJob& job) const {
 }
 
 // A Pod that is refused is tried again with the same job.
-absl::Status WorkerRun::PutJob(const CallContext& ctx, const VolumeTask& task,
-                               const VolumeJob& job) {
-  const absl::StatusOr<VolumeJob> told = task.job();
+absl::Status WorkerRun::PutJob(const CallContext& ctx, const objects::VolumeTask& task,
+                               const objects::VolumeJob& job) {
+  const absl::StatusOr<objects::VolumeJob> told = task.job();
   if (told.ok() && *told == job) {
     return absl::OkStatus();
   }
   return objects::Apply(ctx, env_.api, TaskKey(), objects::Patch().SetJob(job));
 }
 
-absl::StatusOr<WorkerRun::NextPod> WorkerRun::PodFor(const CallContext& ctx, const VolumeTask& task,
+absl::StatusOr<WorkerRun::NextPod> WorkerRun::PodFor(const CallContext& ctx,
+                                                     const objects::VolumeTask& task,
                                                      const WorkerJob& job) {
   const objects::OwnerReference owner = task.AsOwner();
   const std::map<std::string, std::string> labels =
@@ -460,7 +468,7 @@ absl::StatusOr<WorkerRun::NextPod> WorkerRun::PodFor(const CallContext& ctx, con
 }
 
 absl::StatusOr<bool> WorkerRun::Stop(const CallContext& ctx) {
-  ASSIGN_OR_RETURN(const std::optional<VolumeTask> task, FindTask(ctx));
+  ASSIGN_OR_RETURN(const std::optional<objects::VolumeTask> task, FindTask(ctx));
   if (task.has_value() && !task->is_canceled()) {
     RETURN_IF_ERROR(
         k8s::IgnoreNotFound(objects::Apply(ctx, env_.api, TaskKey(), objects::Patch().Cancel())));
@@ -477,7 +485,7 @@ absl::StatusOr<bool> WorkerRun::Stop(const CallContext& ctx) {
 }
 
 absl::StatusOr<bool> WorkerRun::HasSurelyEnded(const CallContext& ctx,
-                                               const VolumeTask& task) const {
+                                               const objects::VolumeTask& task) const {
   // One that was just made may not be counted yet.
   ASSIGN_OR_RETURN(const std::optional<Pod> pod, FindPod(ctx));
   if (pod.has_value()) {

@@ -12,11 +12,11 @@
 #include "base/call_context.h"
 #include "datamover/mover_environment.h"
 #include "datamover/repository_access.h"
-#include "datamover/volume_task.h"
 #include "k8s/api_client.h"
 #include "objects/client.h"
 #include "objects/node.h"
 #include "objects/patch.h"
+#include "objects/volume_task.h"
 #include "objects/workload.h"
 
 namespace csidelta::datamover {
@@ -41,7 +41,7 @@ struct WorkerView {
     kEnded,     // the task has its last phase; or there were too many attempts: status says Failed
   };
   State state = State::kStarting;
-  VolumeTaskStatus status;
+  objects::VolumeTaskStatus status;
   std::string words;
   std::string node;
   int attempts = 0;          // Pods so far
@@ -64,7 +64,7 @@ struct WorkerView {
 
 // What the worker of a task is made for, and with what.
 struct WorkerJob {
-  VolumeWork work;
+  objects::VolumeWork work;
   std::optional<absl::Duration> lock_wait = {};  // as in VolumeJob
   RepositoryAccess access;
   bool has_volume = true;  // the claim that is called as the task
@@ -91,12 +91,13 @@ class WorkerRun {
   WorkerRun(const MoverEnvironment& env, std::string task_name);
 
   // The task, made if none exists; perhaps as it was a moment ago.
-  absl::StatusOr<VolumeTask> EnsureTask(const CallContext& ctx, const VolumeTaskSpec& spec,
-                                        const std::map<std::string, std::string>& labels);
+  absl::StatusOr<objects::VolumeTask> EnsureTask(const CallContext& ctx,
+                                                 const objects::VolumeTaskSpec& spec,
+                                                 const std::map<std::string, std::string>& labels);
   // Nothing when none exists.
-  absl::StatusOr<std::optional<VolumeTask>> FindTask(const CallContext& ctx) const;
+  absl::StatusOr<std::optional<objects::VolumeTask>> FindTask(const CallContext& ctx) const;
   // The same, perhaps as it was a moment ago.
-  absl::StatusOr<std::optional<VolumeTask>> CachedTask(const CallContext& ctx) const;
+  absl::StatusOr<std::optional<objects::VolumeTask>> CachedTask(const CallContext& ctx) const;
   // False where the informer of VolumeTasks delivered none of this name, as of a moment ago.
   bool MayHaveTask() const;
 
@@ -108,11 +109,11 @@ class WorkerRun {
     bool is_idle = false;     // what is waited for is no work of the mover, nor made for it
     bool is_usual = false;    // what is waited for usually takes seconds
   };
-  using PodMaker = std::function<absl::StatusOr<NextPod>(const VolumeTask& task)>;
+  using PodMaker = std::function<absl::StatusOr<NextPod>(const objects::VolumeTask& task)>;
 
   // The Pod of `task` for `job`, once the Secret that it mounts is there and the task says what is
   // to be done.
-  absl::StatusOr<NextPod> PodFor(const CallContext& ctx, const VolumeTask& task,
+  absl::StatusOr<NextPod> PodFor(const CallContext& ctx, const objects::VolumeTask& task,
                                  const WorkerJob& job);
 
   // Looks, and takes the next step. NOT_FOUND when there is no task. What the API server refuses to
@@ -125,7 +126,8 @@ class WorkerRun {
   absl::StatusOr<bool> Stop(const CallContext& ctx);
 
   // Whether it is known of every Pod of `task` that its process is dead.
-  absl::StatusOr<bool> HasSurelyEnded(const CallContext& ctx, const VolumeTask& task) const;
+  absl::StatusOr<bool> HasSurelyEnded(const CallContext& ctx,
+                                      const objects::VolumeTask& task) const;
 
   // Asks for the deletion of the Pod and of its Secret, whatever they do.
   absl::Status Remove(const CallContext& ctx);
@@ -144,22 +146,23 @@ class WorkerRun {
   // The Pod and its task.
   struct Seen {
     std::optional<objects::Pod> pod;
-    VolumeTask task;
+    objects::VolumeTask task;
   };
   absl::StatusOr<Seen> Look(const CallContext& ctx) const;
-  absl::StatusOr<VolumeTask> NoteTask(const CallContext& ctx, const objects::Patch& notes);
-  VolumeJob Describe(const WorkerJob& job) const;
-  absl::Status PutJob(const CallContext& ctx, const VolumeTask& task, const VolumeJob& job);
+  absl::StatusOr<objects::VolumeTask> NoteTask(const CallContext& ctx, const objects::Patch& notes);
+  objects::VolumeJob Describe(const WorkerJob& job) const;
+  absl::Status PutJob(const CallContext& ctx, const objects::VolumeTask& task,
+                      const objects::VolumeJob& job);
   absl::StatusOr<WorkerView> LookAtPod(const CallContext& ctx, const objects::Pod& pod,
-                                       const VolumeTask& task);
+                                       const objects::VolumeTask& task);
   // The Pods of all tasks.
   absl::StatusOr<std::vector<objects::Pod>> AllPods(const CallContext& ctx) const;
   absl::Status RemoveDead(const CallContext& ctx, const objects::Pod& pod,
-                          const VolumeTaskStatus& status);
+                          const objects::VolumeTaskStatus& status);
   // `pod` is null where it is gone.
   absl::StatusOr<WorkerView> NextAttempt(const CallContext& ctx, const objects::Pod* pod,
-                                         const VolumeTask& task);
-  absl::StatusOr<WorkerView> Make(const CallContext& ctx, const VolumeTask& task,
+                                         const objects::VolumeTask& task);
+  absl::StatusOr<WorkerView> Make(const CallContext& ctx, const objects::VolumeTask& task,
                                   const PodMaker& make_pod);
   absl::StatusOr<WorkerView> Refused(const CallContext& ctx, WorkerView view,
                                      const absl::Status& why) const;

@@ -6,11 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "csi/exposed_snapshot.h"
-#include "datamover/volume_task.h"
 #include "datamover/worker_pod.h"
 #include "doctor/checks.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume.h"
+#include "objects/volume_task.h"
 #include "objects/workload.h"
 
 namespace csidelta::doctor {

@@ -12,12 +12,12 @@
 #include "base/status_macros.h"
 #include "datamover/keyring.h"
 #include "datamover/repository_access.h"
-#include "datamover/volume_task.h"
 #include "k8s/config.h"
 #include "k8s/object.h"
 #include "k8s/rest_client.h"
 #include "objects/keys.h"
 #include "objects/protected_volume.h"
+#include "objects/volume_task.h"
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/finished_upload.h"
 #include "tests/support/kind_names.h"
@@ -60,7 +60,7 @@ std::vector<k8s::ResourceType> ServedTypes() {
           VolumeSnapshotType(),
           objects::CustomResourceDefinition::Type(),
           objects::BackupStorageLocation::Type(),
-          datamover::VolumeTask::Type()};
+          objects::VolumeTask::Type()};
 }
 
 std::string SourceNamespace(int volume) {

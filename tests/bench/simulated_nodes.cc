@@ -6,10 +6,10 @@
 #include "absl/strings/str_split.h"
 #include "base/rfc3339.h"
 #include "datamover/task_runner.h"
-#include "datamover/volume_task.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "objects/object.h"
+#include "objects/volume_task.h"
 #include "tests/support/kind_names.h"
 
 namespace csidelta::bench {
@@ -36,7 +36,7 @@ std::optional<k8s::ObjectKey> TaskOf(const Json& pod) {
   const std::pair<std::string, std::string> name =
       absl::StrSplit((flag + 1)->get<std::string>(), absl::MaxSplits('/', 1));
   return k8s::ObjectKey{
-      .type = datamover::VolumeTask::Type(), .namespace_name = name.first, .name = name.second};
+      .type = objects::VolumeTask::Type(), .namespace_name = name.first, .name = name.second};
 }
 
 Json Condition(const char* type) { return {{"type", type}, {"status", "True"}}; }

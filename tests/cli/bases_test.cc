@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "base/rfc3339.h"
-#include "datamover/volume_task.h"
 #include "objects/backup.h"
 #include "objects/backup_storage_location.h"
 #include "objects/keys.h"
 #include "objects/protected_volume.h"
+#include "objects/volume_task.h"
 #include "tests/cli/program_runner.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/api_test_server.h"
@@ -33,7 +33,7 @@ class BasesTest : public testing::Test {
       : server_(
             bed_.api,
             {VolumeSnapshotType(), VolumeSnapshotContentType(), DataDeletionType(), ConfigMapType(),
-             PersistentVolumeClaimType(), datamover::VolumeTask::Type(), objects::Backup::Type(),
+             PersistentVolumeClaimType(), objects::VolumeTask::Type(), objects::Backup::Type(),
              objects::BackupStorageLocation::Type(), objects::ProtectedVolume::Type()}) {
     bed_.AddBase("data", bed_.env.cluster);
     bed_.api.Mutate(kContent, [](Json& content) {
@@ -111,15 +111,15 @@ TEST_F(BasesTest, DropOfUnusedOnesLeavesThoseThatAreOfUse) {
 
 TEST_F(BasesTest, OneThatAnUploadIsComparedWithStays) {
   bed_.api.Seed(
-      datamover::VolumeTask::Type(),
-      datamover::VolumeTask::Make(MoverBed::kMover, "du-2",
-                                  {.kind = datamover::TaskKind::kUpload,
-                                   .subject = {},
-                                   .volume = {.namespace_name = "shop",
-                                              .claim = "data",
-                                              .claim_uid = MoverBed::ClaimUid("shop", "data")},
-                                   .cancel = false},
-                                  {})
+      objects::VolumeTask::Type(),
+      objects::VolumeTask::Make(MoverBed::kMover, "du-2",
+                                {.kind = objects::TaskKind::kUpload,
+                                 .subject = {},
+                                 .volume = {.namespace_name = "shop",
+                                            .claim = "data",
+                                            .claim_uid = MoverBed::ClaimUid("shop", "data")},
+                                 .cancel = false},
+                                {})
           .json());
   const Outcome outcome = Bases("drop", {"du-1", "--yes"});
   EXPECT_EQ(outcome.code, ExitCode::kIncomplete);

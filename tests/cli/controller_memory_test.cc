@@ -18,9 +18,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "datamover/mover_kinds.h"
-#include "datamover/volume_task.h"
 #include "objects/cluster.h"
 #include "objects/protected_volume.h"
+#include "objects/volume_task.h"
 #include "tests/support/api_test_server.h"
 #include "tests/support/await.h"
 #include "tests/support/fake_api_client.h"
@@ -58,7 +58,7 @@ class ControllerMemoryTest : public testing::Test {
                  ConfigMapType(),
                  SecretType(),
                  VolumeSnapshotContentType(),
-                 datamover::VolumeTask::Type(),
+                 objects::VolumeTask::Type(),
                  objects::CustomResourceDefinition::Type(),
                  {"", "v1", "namespaces", "Namespace", false}},
                 {}, [this](const ServedRequest& request, ServedConnection& connection) {

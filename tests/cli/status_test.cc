@@ -11,8 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "base/rfc3339.h"
-#include "datamover/volume_task.h"
 #include "objects/protected_volume.h"
+#include "objects/volume_task.h"
 #include "tests/cli/program_runner.h"
 #include "tests/support/api_test_server.h"
 #include "tests/support/fake_api_client.h"
@@ -38,7 +38,7 @@ class StatusTest : public testing::Test {
   StatusTest()
       : server_(api_,
                 {DataUploadType(), DataDownloadType(), ConfigMapType(),
-                 objects::ProtectedVolume::Type(), datamover::VolumeTask::Type()},
+                 objects::ProtectedVolume::Type(), objects::VolumeTask::Type()},
                 {}, [this](const ServedRequest& request, ServedConnection& connection) {
                   return AnswerUploads(request, connection);
                 }) {

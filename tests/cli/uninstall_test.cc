@@ -9,10 +9,10 @@
 #include "datamover/mover_environment.h"
 #include "datamover/repository_access.h"
 #include "datamover/settings.h"
-#include "datamover/volume_task.h"
 #include "objects/backup_storage_location.h"
 #include "objects/differential_snapshot.h"
 #include "objects/protected_volume.h"
+#include "objects/volume_task.h"
 #include "tests/cli/program_runner.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/api_test_server.h"
@@ -36,7 +36,7 @@ class CliUninstallTest : public testing::Test {
                 {kNamespaces, VolumeSnapshotType(), VolumeSnapshotContentType(), DataUploadType(),
                  DataDownloadType(), DataDeletionType(), LeaseType(), SecretType(), PodType(),
                  ConfigMapType(), PersistentVolumeType(), PersistentVolumeClaimType(),
-                 datamover::VolumeTask::Type(), objects::BackupStorageLocation::Type(),
+                 objects::VolumeTask::Type(), objects::BackupStorageLocation::Type(),
                  objects::DifferentialSnapshot::Type(), objects::ProtectedVolume::Type()}) {
     bed_.api.Seed(kNamespaces,
                   {{"metadata", {{"name", "kube-system"}, {"uid", bed_.env.cluster}}}});

@@ -13,7 +13,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "cli/location_store.h"
-#include "datamover/volume_task.h"
+#include "objects/volume_task.h"
 #include "repository/lock.h"
 #include "repository/repository.h"
 #include "storage/file_object_store.h"
@@ -29,11 +29,11 @@
 namespace csidelta::cli::worker_test {
 namespace {
 
-using datamover::OutcomeCause;
-using datamover::OutcomeCode;
-using datamover::TaskPhase;
-using datamover::VolumeJob;
-using datamover::VolumeTaskStatus;
+using objects::OutcomeCause;
+using objects::OutcomeCode;
+using objects::TaskPhase;
+using objects::VolumeJob;
+using objects::VolumeTaskStatus;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
@@ -42,32 +42,32 @@ constexpr std::size_t kImageBytes = std::size_t{2} << 20;
 
 class WorkerTest : public testing::Test {
  protected:
-  WorkerTest() : api_server_(api_, {datamover::VolumeTask::Type()}) {
+  WorkerTest() : api_server_(api_, {objects::VolumeTask::Type()}) {
     program_.variables = {{"RESTIC_PASSWORD", "secret"},
                           {"RESTIC_REPOSITORY", Path("repo")},
                           {"NODE_NAME", "node-a"}};
     program_.Write("kubeconfig", api_server_.Kubeconfig());
     program_.Write("image", support::Noise(kImageBytes, 1));
     api_.SetStatusSubresource("volumetasks", true);
-    Seed("du-1", datamover::UploadWork{.device = Path("image"), .path = "/app/data"});
+    Seed("du-1", objects::UploadWork{.device = Path("image"), .path = "/app/data"});
   }
 
   std::string Path(const std::string& name) const { return program_.Path(name); }
 
   static k8s::ObjectKey Task(const std::string& name) {
-    return datamover::VolumeTask::Key("mover", name);
+    return objects::VolumeTask::Key("mover", name);
   }
-  VolumeJob JobFor(datamover::VolumeWork work) const {
+  VolumeJob JobFor(objects::VolumeWork work) const {
     return {.repository = {.address = Path("repo")}, .work = std::move(work)};
   }
-  void Seed(const std::string& name, datamover::VolumeWork work) {
+  void Seed(const std::string& name, objects::VolumeWork work) {
     Seed(name, JobFor(std::move(work)));
   }
   void Seed(const std::string& name, VolumeJob job) {
-    api_.Seed(datamover::VolumeTask::Type(), support::TaskWithJob(name, std::move(job)));
+    api_.Seed(objects::VolumeTask::Type(), support::TaskWithJob(name, std::move(job)));
   }
   VolumeTaskStatus Status(const std::string& name = "du-1") const {
-    return support::As<datamover::VolumeTask>(api_.Find(Task(name)).value_or(Json::object()))
+    return support::As<objects::VolumeTask>(api_.Find(Task(name)).value_or(Json::object()))
         .status();
   }
 
@@ -145,7 +145,7 @@ TEST_F(WorkerTest, BacksUpMakesTheRepositoryAndWritesItsResult) {
 TEST_F(WorkerTest, RestoresWhatWasBackedUp) {
   program_.Init();
   ASSERT_EQ(Backup().code, ExitCode::kOk);
-  Seed("dd-1", datamover::DownloadWork{.device = Path("restored"), .snapshot_id = SnapshotId()});
+  Seed("dd-1", objects::DownloadWork{.device = Path("restored"), .snapshot_id = SnapshotId()});
   const Outcome outcome = Work("dd-1");
   EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
   EXPECT_EQ(Status("dd-1").phase, TaskPhase::kSucceeded);
@@ -158,8 +158,8 @@ TEST_F(WorkerTest, RestoresWhatWasBackedUp) {
 
 TEST_F(WorkerTest, NoneButAnUploadMakesARepositoryThatIsMissing) {
   Seed("dd-1",
-       datamover::DownloadWork{.device = Path("restored"), .snapshot_id = std::string(64, 'a')});
-  Seed("dx-1", datamover::ForgetWork{.items = {{.tag = "du-1"}}});
+       objects::DownloadWork{.device = Path("restored"), .snapshot_id = std::string(64, 'a')});
+  Seed("dx-1", objects::ForgetWork{.items = {{.tag = "du-1"}}});
   for (const char* task : {"dd-1", "dx-1"}) {
     const Outcome outcome = Work(task);
     EXPECT_EQ(outcome.code, ExitCode::kOk);
@@ -174,7 +174,7 @@ TEST_F(WorkerTest, WhatWentWrongIsSaidInOneSentence) {
   program_.Init();
   ASSERT_EQ(Backup().code, ExitCode::kOk);
   program_.variables["RESTIC_PASSWORD"] = "wrong";
-  Seed("du-2", datamover::UploadWork{.device = Path("image")});
+  Seed("du-2", objects::UploadWork{.device = Path("image")});
   EXPECT_EQ(Work("du-2").code, ExitCode::kOk);
   EXPECT_EQ(Status("du-2").phase, TaskPhase::kFailed);
   EXPECT_EQ(CauseOf(Status("du-2")), OutcomeCause::kNoKey);
@@ -187,7 +187,7 @@ TEST_F(WorkerTest, WhatIsForgottenAlreadyIsDone) {
   ASSERT_EQ(Backup().code, ExitCode::kOk);
   const std::string id = SnapshotId();
   for (const char* task : {"dx-1", "dx-2"}) {
-    Seed(task, datamover::ForgetWork{.items = {{.snapshot_id = id}}});
+    Seed(task, objects::ForgetWork{.items = {{.snapshot_id = id}}});
     EXPECT_EQ(Work(task).code, ExitCode::kOk);
     EXPECT_EQ(Status(task).phase, TaskPhase::kSucceeded) << MessageOf(Status(task));
   }
@@ -197,7 +197,7 @@ TEST_F(WorkerTest, WhatIsForgottenAlreadyIsDone) {
 TEST_F(WorkerTest, TheLockOfAPodThatHasEndedIsDeadAndNoOther) {
   program_.Init();
   const std::string lock = PutLockOfPod("a-1");
-  VolumeJob job = JobFor(datamover::ForgetWork{.items = {{.tag = "du-1"}}});
+  VolumeJob job = JobFor(objects::ForgetWork{.items = {{.tag = "du-1"}}});
   job.lock_wait = absl::ZeroDuration();
   job.ended_pods = {"a-12", "b-1"};
   Seed("dx-1", job);
@@ -218,7 +218,7 @@ TEST_F(WorkerTest, WhatAnUploadLeftIsForgottenByItsTagAlone) {
               ExitCode::kOk);
   }
   for (const char* task : {"dx-1", "dx-2"}) {
-    Seed(task, datamover::ForgetWork{.items = {{.tag = "du-1"}}});
+    Seed(task, objects::ForgetWork{.items = {{.tag = "du-1"}}});
     EXPECT_EQ(Work(task).code, ExitCode::kOk);
     EXPECT_EQ(Status(task).phase, TaskPhase::kSucceeded) << MessageOf(Status(task));
   }
@@ -239,9 +239,9 @@ TEST_F(WorkerTest, TheSiblingThatALostWorkerStoredGoesToo) {
   const Json before = ParseJson(Run({"snapshots", "--json"}).out).value_or(Json());
   ASSERT_EQ(before.size(), 4U);
   const std::string missing(64, 'a');
-  Seed("dx-1", datamover::ForgetWork{.items = {{.snapshot_id = GetString(before[1], {"id"})},
-                                               {.snapshot_id = missing},
-                                               {.tag = "du-2"}}});
+  Seed("dx-1", objects::ForgetWork{.items = {{.snapshot_id = GetString(before[1], {"id"})},
+                                             {.snapshot_id = missing},
+                                             {.tag = "du-2"}}});
   EXPECT_EQ(Work("dx-1").code, ExitCode::kOk);
   EXPECT_EQ(Status("dx-1").phase, TaskPhase::kSucceeded) << MessageOf(Status("dx-1"));
   const Json left = ParseJson(Run({"snapshots", "--json"}).out).value_or(Json());
@@ -257,11 +257,11 @@ TEST_F(WorkerTest, NoSpaceIsFreedForAnUploadThatLeftNoSnapshot) {
   const std::string id = SnapshotId();
   ASSERT_TRUE(std::filesystem::remove(Path("repo/snapshots/" + id)));
   const auto before = Packs();
-  Seed("dx-1", datamover::ForgetWork{.items = {{.tag = "du-1"}}});
+  Seed("dx-1", objects::ForgetWork{.items = {{.tag = "du-1"}}});
   EXPECT_EQ(Work("dx-1").code, ExitCode::kOk);
   EXPECT_GT(before, 0);
   EXPECT_EQ(Packs(), before);
-  Seed("dx-2", datamover::ForgetWork{.items = {{.snapshot_id = id}}});
+  Seed("dx-2", objects::ForgetWork{.items = {{.snapshot_id = id}}});
   EXPECT_EQ(Work("dx-2").code, ExitCode::kOk);
   EXPECT_EQ(Packs(), 0) << "the one that was there is done with";
 }
@@ -272,7 +272,7 @@ TEST_F(WorkerTest, WhatAnUnfinishedBackupStoredOutlivesADeletion) {
     EXPECT_EQ(Run({"backup", Path("image"), "--json", "--path", "/app/data"}).code, ExitCode::kOk);
   };
   const auto forget = [this](const std::string& task, const std::string& id) {
-    Seed(task, datamover::ForgetWork{.items = {{.snapshot_id = id}}});
+    Seed(task, objects::ForgetWork{.items = {{.snapshot_id = id}}});
     EXPECT_EQ(Work(task).code, ExitCode::kOk);
     EXPECT_EQ(Status(task).phase, TaskPhase::kSucceeded) << MessageOf(Status(task));
   };
@@ -313,7 +313,7 @@ TEST_F(WorkerTest, AJobThatIsNotUnderstoodFailsAndIsNotDone) {
       {[](Json& spec) { spec["type"] = "Forget"; }, "of another type than Forget"},
       {[](Json& spec) { spec["job"]["upload"]["sideways"] = true; }, "spec.job.upload.sideways"}};
   for (const auto& [change, words] : wrongs) {
-    Seed("du-1", datamover::UploadWork{.device = Path("image"), .path = "/app/data"});
+    Seed("du-1", objects::UploadWork{.device = Path("image"), .path = "/app/data"});
     api_.Mutate(Task("du-1"), [change = change](Json& task) { change(task["spec"]); });
     EXPECT_EQ(Backup().code, ExitCode::kOk);
     EXPECT_EQ(Status().phase, TaskPhase::kFailed);
@@ -339,17 +339,17 @@ TEST_F(WorkerTest, WithoutItsTaskThereIsNoWork) {
 // Where a worker reads and trusts what is which the controller found in a location.
 TEST(WorkerOptionsTest, SayAllThatAJobSaysOfItsRepository) {
   const GlobalOptions options =
-      OptionsOf(datamover::JobRepository{.address = "s3:https://h/b",
-                                         .region = "r",
-                                         .bucket_lookup = "dns",
-                                         .encryption = "aws:kms",
-                                         .kms_key_id = "k",
-                                         .tagging = "a=b&c=d",
-                                         .object_lock = {{"COMPLIANCE", 30}},
-                                         .insecure_tls = true,
-                                         .is_read_only = true,
-                                         .has_certificates = true,
-                                         .has_keyring = true});
+      OptionsOf(objects::JobRepository{.address = "s3:https://h/b",
+                                       .region = "r",
+                                       .bucket_lookup = "dns",
+                                       .encryption = "aws:kms",
+                                       .kms_key_id = "k",
+                                       .tagging = "a=b&c=d",
+                                       .object_lock = {{"COMPLIANCE", 30}},
+                                       .insecure_tls = true,
+                                       .is_read_only = true,
+                                       .has_certificates = true,
+                                       .has_keyring = true});
   EXPECT_EQ(options.choice.repository, "s3:https://h/b");
   EXPECT_EQ(options.choice.keyring_file, "/secrets/keyring");
   EXPECT_EQ(options.added_ca_file, "/secrets/ca.crt");
@@ -367,7 +367,7 @@ TEST(WorkerOptionsTest, SayAllThatAJobSaysOfItsRepository) {
   EXPECT_EQ(settings.s3.object_lock_mode, "COMPLIANCE");
   EXPECT_EQ(settings.s3.object_lock_duration, absl::Hours(24 * 30));
   EXPECT_THAT(settings.s3.object_lock_exempt_prefixes, testing::ElementsAre("locks/"));
-  const GlobalOptions plain = OptionsOf(datamover::JobRepository{.address = "/repo"});
+  const GlobalOptions plain = OptionsOf(objects::JobRepository{.address = "/repo"});
   EXPECT_EQ(plain.choice.keyring_file, "");
   EXPECT_EQ(plain.added_ca_file, "");
   EXPECT_THAT(plain.store_options, testing::IsEmpty());

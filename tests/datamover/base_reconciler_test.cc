@@ -87,16 +87,17 @@ class BaseReconcilerTest : public ::testing::Test {
   }
 
   void SeedUploadTask() {
-    bed_.api.Seed(VolumeTask::Type(),
-                  VolumeTask::Make(MoverBed::kMover, "du-2",
-                                   {.kind = TaskKind::kUpload,
-                                    .subject = {},
-                                    .volume = {.namespace_name = "shop",
-                                               .claim = "data",
-                                               .claim_uid = MoverBed::ClaimUid("shop", "data")},
-                                    .cancel = false},
-                                   {})
-                      .json());
+    bed_.api.Seed(
+        objects::VolumeTask::Type(),
+        objects::VolumeTask::Make(MoverBed::kMover, "du-2",
+                                  {.kind = objects::TaskKind::kUpload,
+                                   .subject = {},
+                                   .volume = {.namespace_name = "shop",
+                                              .claim = "data",
+                                              .claim_uid = MoverBed::ClaimUid("shop", "data")},
+                                   .cancel = false},
+                                  {})
+            .json());
   }
 
   const k8s::ObjectKey kContent = {VolumeSnapshotContentType(), "", "du-1"};

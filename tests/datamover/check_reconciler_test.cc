@@ -96,13 +96,13 @@ class CheckReconcilerTest : public testing::Test {
   std::string TaskName(const std::string& name = "data") const {
     return TaskNameOf("ProtectedVolume", k8s::Uid(Object(name)));
   }
-  CheckWork Work(const std::string& name = "data") const {
-    const VolumeWork work = bed_.Job(TaskName(name)).work;
-    EXPECT_TRUE(std::holds_alternative<CheckWork>(work));
-    return std::get<CheckWork>(work);
+  objects::CheckWork Work(const std::string& name = "data") const {
+    const objects::VolumeWork work = bed_.Job(TaskName(name)).work;
+    EXPECT_TRUE(std::holds_alternative<objects::CheckWork>(work));
+    return std::get<objects::CheckWork>(work);
   }
   // Without what is asked about orphaned repository snapshots.
-  static CheckWork PartOf(CheckWork work) {
+  static objects::CheckWork PartOf(objects::CheckWork work) {
     work.host.clear();
     work.known_tags.clear();
     work.orphans_before.reset();
@@ -110,17 +110,17 @@ class CheckReconcilerTest : public testing::Test {
   }
   std::vector<std::string> Tasks() const {
     std::vector<std::string> names;
-    for (const Json& task : bed_.api.All(VolumeTask::Type())) {
+    for (const Json& task : bed_.api.All(objects::VolumeTask::Type())) {
       names.push_back(k8s::Name(task));
     }
     return names;
   }
-  void EndWith(const CheckFigures& figures, const std::string& name = "data") {
-    bed_.End(TaskName(name), "Succeeded", {.code = OutcomeCode::kDone, .check = figures});
+  void EndWith(const objects::CheckFigures& figures, const std::string& name = "data") {
+    bed_.End(TaskName(name), "Succeeded", {.code = objects::OutcomeCode::kDone, .check = figures});
     Look();
   }
   // One day later, and the check of that day ends so.
-  void CheckNextDay(const CheckFigures& figures) {
+  void CheckNextDay(const objects::CheckFigures& figures) {
     bed_.clock.Advance(kCheckEvery);
     Look();
     EndWith(figures);
@@ -141,9 +141,10 @@ TEST_F(CheckReconcilerTest, ADueVolumeIsCheckedPartByPartAndNewDataFirst) {
   Add("data");
   Look();
   ASSERT_THAT(Tasks(), ElementsAre(TaskName()));
-  EXPECT_EQ(PartOf(Work()), (CheckWork{.part = 1, .parts = 34}));
+  EXPECT_EQ(PartOf(Work()), (objects::CheckWork{.part = 1, .parts = 34}));
   const absl::Time began =
-      *support::As<VolumeTask>(*bed_.api.Find({VolumeTask::Type(), MoverBed::kMover, TaskName()}))
+      *support::As<objects::VolumeTask>(
+           *bed_.api.Find({objects::VolumeTask::Type(), MoverBed::kMover, TaskName()}))
            .created_at();
   EXPECT_EQ(bed_.Job(TaskName()).repository.address,
             absl::StrCat("s3:http://s3:9000/b/p/plugins/csi-delta/", bed_.env.cluster, "/shop/",
@@ -164,7 +165,7 @@ TEST_F(CheckReconcilerTest, ADueVolumeIsCheckedPartByPartAndNewDataFirst) {
   bed_.clock.Advance(absl::Minutes(1));
   Look();
   EXPECT_EQ(PartOf(Work()),
-            (CheckWork{.part = 2, .parts = 34, .read_newer_than = began - kCheckOverlap}));
+            (objects::CheckWork{.part = 2, .parts = 34, .read_newer_than = began - kCheckOverlap}));
   EXPECT_THAT(bed_.EventReasons(), IsEmpty());
 }
 
@@ -202,7 +203,8 @@ TEST_F(CheckReconcilerTest, AFindingNamesBackupsAndIsLookedAtAgainUntilItIsGone)
   EXPECT_THAT(bed_.EventReasons(), ElementsAre("Warning VerificationFailed"));
   bed_.clock.Advance(kCheckEvery);
   Look();
-  EXPECT_EQ(PartOf(Work()), (CheckWork{.part = 1, .parts = 34})) << "what was bad is read again";
+  EXPECT_EQ(PartOf(Work()), (objects::CheckWork{.part = 1, .parts = 34}))
+      << "what was bad is read again";
   EndWith({});
   EXPECT_EQ(Verified().finding, "");
   EXPECT_THAT(Verified().broken_backups, IsEmpty());
@@ -231,7 +233,7 @@ TEST_F(CheckReconcilerTest, TheRecordNamesDamagedPacksUntilACheckFindsNothing) {
   // A check that could not be made says nothing about it.
   bed_.clock.Advance(kCheckEvery);
   Look();
-  bed_.End(TaskName(), "Failed", {.code = OutcomeCode::kFailed, .message = "no answer"});
+  bed_.End(TaskName(), "Failed", {.code = objects::OutcomeCode::kFailed, .message = "no answer"});
   Look();
   EXPECT_EQ(Verified().damage, much);
   CheckNextDay({});
@@ -256,7 +258,8 @@ TEST_F(CheckReconcilerTest, WithImmutabilityACheckRenewsLocksAndTheRecordSaysUnt
   EXPECT_FALSE(Work().locks_renewed_at.has_value()) << "the first run looks at all";
   EXPECT_EQ(bed_.Job(TaskName()).repository.object_lock, lock);
   const absl::Time earliest = bed_.clock.Now() + absl::Hours(24 * 17);
-  EndWith({.locks = LockFigures{.objects = 9, .due = 9, .extended = 3, .earliest = earliest}});
+  EndWith(
+      {.locks = objects::LockFigures{.objects = 9, .due = 9, .extended = 3, .earliest = earliest}});
   ASSERT_TRUE(Verified().locks.has_value());
   EXPECT_EQ(Verified().locks->renewed_at, Verified().at);
   EXPECT_EQ(Verified().locks->locked_until, absl::FromUnixSeconds(absl::ToUnixSeconds(earliest)));
@@ -267,7 +270,7 @@ TEST_F(CheckReconcilerTest, WithImmutabilityACheckRenewsLocksAndTheRecordSaysUnt
   bed_.clock.Advance(kCheckEvery);
   Look();
   EXPECT_EQ(Work().locks_renewed_at, first);
-  EndWith({.locks = LockFigures{.objects = 9, .due = 1, .extended = 1}});
+  EndWith({.locks = objects::LockFigures{.objects = 9, .due = 1, .extended = 1}});
   EXPECT_EQ(Verified().locks->locked_until, *Verified().at + absl::Hours(24 * 15) - kCheckOverlap);
   EXPECT_THAT(bed_.EventReasons(), IsEmpty());
 
@@ -282,13 +285,14 @@ TEST_F(CheckReconcilerTest, LocksThatWereNotRenewedAreTheRecordsFindingAndAnEven
       objects::JobObjectLock{.mode = "GOVERNANCE", .days = 30};
   Add("data");
   Look();
-  EndWith({.locks = LockFigures{.objects = 9, .due = 9}});
+  EndWith({.locks = objects::LockFigures{.objects = 9, .due = 9}});
   const absl::Time renewed_at = *Verified().at;
   const absl::Time locked_until = *Verified().locks->locked_until;
 
   const absl::Time earliest =
       absl::FromUnixSeconds(absl::ToUnixSeconds(bed_.clock.Now())) + absl::Hours(24 * 3);
-  CheckNextDay({.locks = LockFigures{.objects = 9,
+  CheckNextDay(
+      {.locks = objects::LockFigures{.objects = 9,
                                      .due = 9,
                                      .failed = 2,
                                      .findings = {"config: AccessDenied", "data/00: AccessDenied"},
@@ -303,7 +307,7 @@ TEST_F(CheckReconcilerTest, LocksThatWereNotRenewedAreTheRecordsFindingAndAnEven
 
   CheckNextDay({});  // A CRD of the version before drops what the worker reports.
   EXPECT_THAT(Verified().locks->finding, HasSubstr("update the CRDs"));
-  CheckNextDay({.locks = LockFigures{.objects = 9, .due = 3, .extended = 3}});
+  CheckNextDay({.locks = objects::LockFigures{.objects = 9, .due = 3, .extended = 3}});
   EXPECT_EQ(Verified().locks->finding, "");
   EXPECT_EQ(Verified().locks->renewed_at, Verified().at);
   EXPECT_THAT(bed_.EventReasons(), Contains("Normal LocksRenewed"));
@@ -384,7 +388,9 @@ TEST_F(CheckReconcilerTest, ARepositoryThatIsGoneIsAFinding) {
   Add("data");
   Look();
   bed_.End(TaskName(), "Failed",
-           {.code = OutcomeCode::kFailed, .cause = OutcomeCause::kNoRepository, .message = "none"});
+           {.code = objects::OutcomeCode::kFailed,
+            .cause = objects::OutcomeCause::kNoRepository,
+            .message = "none"});
   Look();
   EXPECT_THAT(
       Verified().finding,
@@ -537,7 +543,9 @@ TEST_F(CheckReconcilerTest, ALockThatIsHeldIsAskedForLaterAndNoEvent) {
   Add("data");
   Look();
   bed_.End(TaskName(), "Failed",
-           {.code = OutcomeCode::kFailed, .cause = OutcomeCause::kLocked, .message = "locked"});
+           {.code = objects::OutcomeCode::kFailed,
+            .cause = objects::OutcomeCause::kLocked,
+            .message = "locked"});
   Look();
   EXPECT_THAT(Tasks(), IsEmpty());
   EXPECT_FALSE(Verified().at.has_value());
@@ -553,7 +561,7 @@ TEST_F(CheckReconcilerTest, WhatCannotBeCheckedIsAnEventAndTriedEverLater) {
     Look();
     ASSERT_THAT(Tasks(), SizeIs(1));
     bed_.End(TaskName(), "Failed",
-             {.code = OutcomeCode::kFailed, .message = "the bucket does not answer"});
+             {.code = objects::OutcomeCode::kFailed, .message = "the bucket does not answer"});
     Look();
     bed_.clock.Advance(pause - absl::Minutes(1));
     Look();
@@ -568,9 +576,9 @@ TEST_F(CheckReconcilerTest, AResultIsRecordedOnceThoughTheProcessEndsInBetween) 
   Add("data");
   Look();
   bed_.Finish(TaskName());
-  const Json task = *bed_.api.Find({VolumeTask::Type(), MoverBed::kMover, TaskName()});
+  const Json task = *bed_.api.Find({objects::VolumeTask::Type(), MoverBed::kMover, TaskName()});
   const objects::Patch written = objects::Patch().SetVerification(
-      {.at = support::As<VolumeTask>(task).created_at(), .position = 1, .parts = 34});
+      {.at = support::As<objects::VolumeTask>(task).created_at(), .position = 1, .parts = 34});
   bed_.api.Mutate({ProtectedVolume::Type(), "velero", "data"},
                   [&](Json& record) { record.merge_patch(written.json()); });
   Look();

@@ -96,9 +96,9 @@ class DeletionReconcilerTest : public testing::Test {
   std::string TaskName(const std::string& name = "one") const {
     return TaskNameOf("DataDeletion", k8s::Uid(Object(name)));
   }
-  void FailWorker(OutcomeCause cause, const std::string& message) {
+  void FailWorker(objects::OutcomeCause cause, const std::string& message) {
     bed_.End(TaskName(), "Failed",
-             {.code = OutcomeCode::kFailed, .cause = cause, .message = message});
+             {.code = objects::OutcomeCode::kFailed, .cause = cause, .message = message});
   }
   // The worker of "one" ends because of locks: each of 64 equal digits, and what else it says.
   void MeetLocks(const std::vector<std::string>& digits, Json others = Json::array()) {
@@ -116,7 +116,7 @@ class DeletionReconcilerTest : public testing::Test {
   }
   void ExpectNoWorkers() const {
     EXPECT_THAT(bed_.api.All(PodType()), IsEmpty());
-    EXPECT_THAT(bed_.api.All(VolumeTask::Type()), IsEmpty());
+    EXPECT_THAT(bed_.api.All(objects::VolumeTask::Type()), IsEmpty());
     EXPECT_THAT(bed_.api.All(SecretType()), SizeIs(2));  // credentials and keyring
   }
 
@@ -128,8 +128,8 @@ class DeletionReconcilerTest : public testing::Test {
     reference.snapshot_id = std::string(64, digit);
     Add(name, reference);
   }
-  static ForgetWork Forgets(const std::vector<std::string>& ids) {
-    ForgetWork work;
+  static objects::ForgetWork Forgets(const std::vector<std::string>& ids) {
+    objects::ForgetWork work;
     for (const std::string& id : ids) {
       work.items.push_back({.snapshot_id = id});
     }
@@ -147,7 +147,7 @@ class DeletionReconcilerTest : public testing::Test {
   // An attempt of "one" fails, and the time of the next one comes.
   void FailAttempt(const std::string& why) {
     Look(2);
-    FailWorker(OutcomeCause::kNone, why);
+    FailWorker(objects::OutcomeCause::kNone, why);
     Look(2);
     if (Deletion().next_attempt_at.has_value()) {
       bed_.clock.Advance(*Deletion().next_attempt_at - bed_.clock.Now());
@@ -169,8 +169,8 @@ TEST_F(DeletionReconcilerTest, ForgetsTheOneSnapshotInTheRepositoryOfItsWriter) 
   Add("one", reference_);
   Look(3);
   EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kInProgress);
-  const VolumeJob job = bed_.Job(TaskName());
-  EXPECT_EQ(job.work, VolumeWork(Forgets({reference_.snapshot_id})));
+  const objects::VolumeJob job = bed_.Job(TaskName());
+  EXPECT_EQ(job.work, objects::VolumeWork(Forgets({reference_.snapshot_id})));
   EXPECT_EQ(job.repository.address,
             absl::StrCat("s3:http://s3:9000/b/p/plugins/csi-delta/", reference_.cluster, "/shop/",
                          reference_.claim_uid));
@@ -221,7 +221,8 @@ TEST_F(DeletionReconcilerTest, WhatAnUploadLeftIsFoundByItsTag) {
   Look(3);
   EXPECT_EQ(Deletion(name).phase, objects::DeletionPhase::kInProgress) << Deletion(name).message;
   EXPECT_EQ(bed_.Job(TaskName(name)).work,
-            VolumeWork(ForgetWork{.items = {{.tag = "du-00000000-0000-4000-8000-00000000000b"}}}));
+            objects::VolumeWork(objects::ForgetWork{
+                .items = {{.tag = "du-00000000-0000-4000-8000-00000000000b"}}}));
 }
 
 // Else the space of a good copy might be freed, and a damaged one stay.
@@ -234,9 +235,9 @@ TEST_F(DeletionReconcilerTest, TheWorkerIsToldWhatACheckFoundDamaged) {
   bed_.worker = MoverBed::Worker::kRuns;
   Add("one", reference_);
   Look(3);
-  ForgetWork work = Forgets({reference_.snapshot_id});
+  objects::ForgetWork work = Forgets({reference_.snapshot_id});
   work.damage = damage;
-  EXPECT_EQ(bed_.Job(TaskName()).work, VolumeWork(work));
+  EXPECT_EQ(bed_.Job(TaskName()).work, objects::VolumeWork(work));
 }
 
 TEST_F(DeletionReconcilerTest, AnUploadThatIsNoUidIsRefused) {
@@ -253,7 +254,7 @@ TEST_F(DeletionReconcilerTest, ARepositoryThatIsGoneIsSuccess) {
   bed_.worker = MoverBed::Worker::kRuns;
   Add("one", reference_);
   Look(2);
-  FailWorker(OutcomeCause::kNoRepository, "there is no repository");
+  FailWorker(objects::OutcomeCause::kNoRepository, "there is no repository");
   Look(2);
   EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kCompleted);
   EXPECT_THAT(Deletion().message, HasSubstr("gone already"));
@@ -267,7 +268,7 @@ TEST_F(DeletionReconcilerTest, WhatFailsIsTriedAgainLaterAndEverLater) {
   for (int attempt = 1; attempt <= 4; ++attempt) {
     Look(2);
     ASSERT_EQ(Deletion().attempts, attempt);
-    FailWorker(OutcomeCause::kNone, "the bucket does not answer");
+    FailWorker(objects::OutcomeCause::kNone, "the bucket does not answer");
     Look(2);
     EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kWaiting);
     EXPECT_THAT(Deletion().message, HasSubstr("the bucket does not answer"));
@@ -341,7 +342,7 @@ TEST_F(DeletionReconcilerTest, WhatTheBucketRetainsIsTriedOnceADayAndToldOnce) {
   for (int attempt = 0; attempt < 6; ++attempt) {
     bed_.clock.Advance(wait);
     Look(2);
-    FailWorker(OutcomeCause::kRetained, "the bucket keeps it");
+    FailWorker(objects::OutcomeCause::kRetained, "the bucket keeps it");
     Look(2);
     EXPECT_EQ(Deletion().trouble, objects::DeletionTrouble::kRetained) << attempt;
     wait = *Deletion().next_attempt_at - bed_.clock.Now();
@@ -396,7 +397,7 @@ TEST_F(DeletionReconcilerTest, EventsTellOfEachAttemptThatFailedAndOfTheEnd) {
   Add("one", reference_);
   AddText("two", "nothing of csi-delta");
   Look(2);
-  FailWorker(OutcomeCause::kNone, "the plug was pulled");
+  FailWorker(objects::OutcomeCause::kNone, "the plug was pulled");
   Look(2);
   bed_.clock.Advance(kDeletionAgainFirst);
   Look(2);
@@ -418,9 +419,9 @@ TEST_F(DeletionReconcilerTest, DeletionsOfOneRepositoryAreOneJobOfTheOldest) {
     bed_.clock.Advance(absl::Seconds(1));
   }
   Look(3);
-  EXPECT_EQ(
-      bed_.Job(TaskName()).work,
-      VolumeWork(Forgets({std::string(64, 'a'), std::string(64, 'b'), std::string(64, 'c')})));
+  EXPECT_EQ(bed_.Job(TaskName()).work,
+            objects::VolumeWork(
+                Forgets({std::string(64, 'a'), std::string(64, 'b'), std::string(64, 'c')})));
   EXPECT_THAT(bed_.api.All(PodType()), SizeIs(1));
   EXPECT_EQ(Deletion("b").phase, objects::DeletionPhase::kNone) << "it costs nothing until then";
   AddOf("late", 'd');
@@ -435,7 +436,7 @@ TEST_F(DeletionReconcilerTest, DeletionsOfOneRepositoryAreOneJobOfTheOldest) {
   EXPECT_THAT(EventsOf("one"), testing::ElementsAre("Completed"));
   EXPECT_THAT(EventsOf("b"), IsEmpty());
   EXPECT_EQ(Deletion("late").phase, objects::DeletionPhase::kInProgress) << "no worker had it";
-  EXPECT_EQ(bed_.Job(TaskName("late")).work, VolumeWork(Forgets({std::string(64, 'd')})));
+  EXPECT_EQ(bed_.Job(TaskName("late")).work, objects::VolumeWork(Forgets({std::string(64, 'd')})));
 }
 
 TEST_F(DeletionReconcilerTest, AsManyRepositoriesAtOnceAsThereAreWorkers) {
@@ -490,7 +491,7 @@ TEST_F(DeletionReconcilerTest, OneThatWaitsForAWorkerKeepsTheTextOfItsTrouble) {
   bed_.worker = MoverBed::Worker::kRuns;
   Add("one", reference_);
   Look(2);
-  FailWorker(OutcomeCause::kNone, "the plug was pulled");
+  FailWorker(objects::OutcomeCause::kNone, "the plug was pulled");
   Look(2);
   for (int i = 0; i < kWorkers; ++i) {
     reference_.claim_uid = absl::StrCat("c", i);
@@ -543,7 +544,7 @@ TEST_F(DeletionReconcilerTest, OneThatIsRetriedDoesNotWaitForTheOldest) {
   bed_.clock.Advance(absl::Seconds(1));
   AddOf("two", 'b');
   Look(2);
-  FailWorker(OutcomeCause::kNone, "asleep");
+  FailWorker(objects::OutcomeCause::kNone, "asleep");
   Look(3);
   ASSERT_EQ(Deletion("two").phase, objects::DeletionPhase::kWaiting);
   bed_.api.Mutate({DataDeletionType(), "velero", "two"}, [](Json& deletion) {
@@ -562,17 +563,17 @@ TEST_F(DeletionReconcilerTest, WhatTheBucketRetainsIsNotGivenUpAndHoldsUpNoOther
   const absl::Time began = bed_.clock.Now();
   while (bed_.clock.Now() - began < absl::Hours(400)) {
     Look(2);
-    FailWorker(OutcomeCause::kRetained, "the bucket keeps it");
+    FailWorker(objects::OutcomeCause::kRetained, "the bucket keeps it");
     Look(2);
     ASSERT_EQ(Deletion().phase, objects::DeletionPhase::kWaiting);
     bed_.clock.Advance(*Deletion().next_attempt_at - bed_.clock.Now());
   }
   Look(2);
-  FailWorker(OutcomeCause::kRetained, "the bucket keeps it");
+  FailWorker(objects::OutcomeCause::kRetained, "the bucket keeps it");
   Look(2);
   AddOf("two", 'b');
   Look(3);
-  EXPECT_EQ(bed_.Job(TaskName("two")).work, VolumeWork(Forgets({std::string(64, 'b')})));
+  EXPECT_EQ(bed_.Job(TaskName("two")).work, objects::VolumeWork(Forgets({std::string(64, 'b')})));
 }
 
 // The service as it is, with informers and a clock: what the control plane pays.
@@ -615,7 +616,7 @@ class DeletionFiguresTest : public DeletionReconcilerTest {
       working_.WorkOnce(bed_.ctx);
       bed_.TellWatchers("volumetasks");
       bed_.TellWatchers("pods");
-      for (const Json& task : bed_.api.All(VolumeTask::Type())) {
+      for (const Json& task : bed_.api.All(objects::VolumeTask::Type())) {
         enqueue_table_.Enqueue(k8s::Name(task));
       }
     }
@@ -625,11 +626,11 @@ class DeletionFiguresTest : public DeletionReconcilerTest {
     std::map<std::string, absl::Time> ends;  // by task
     while (true) {
       Work();
-      for (const Json& task : bed_.api.All(VolumeTask::Type())) {
+      for (const Json& task : bed_.api.All(objects::VolumeTask::Type())) {
         const std::string name = k8s::Name(task);
         if (!ends.contains(name)) {
-          const VolumeJob job = bed_.Job(name);
-          const auto items = std::get<ForgetWork>(job.work).items.size();
+          const objects::VolumeJob job = bed_.Job(name);
+          const auto items = std::get<objects::ForgetWork>(job.work).items.size();
           ends[name] = bed_.clock.Now() + absl::Seconds(20 + items);
         }
       }
@@ -684,7 +685,7 @@ TEST_F(IdleDeletionsTest, ThreeHundredThatWaitAskNothing) {
   Seed(/*repositories=*/300, /*of_each=*/1);
   Work();
   Work();
-  ASSERT_THAT(bed_.api.All(VolumeTask::Type()), SizeIs(1));
+  ASSERT_THAT(bed_.api.All(objects::VolumeTask::Type()), SizeIs(1));
   bed_.api.ClearCalls();
   for (int i = 0; i < 60; ++i) {
     bed_.clock.Advance(absl::Seconds(1));
@@ -708,7 +709,7 @@ TEST_F(DeletionReconcilerTest, WithoutTheKeyItTriesTheOthersAndWaitsWhereNoneFit
   Add("one", reference_);
   Look(3);
   EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kInProgress);
-  FailWorker(OutcomeCause::kNoKey, "no key opens it");
+  FailWorker(objects::OutcomeCause::kNoKey, "no key opens it");
   Look(2);
   EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kWaiting);
   EXPECT_THAT(Deletion().message,
@@ -724,7 +725,7 @@ TEST_F(DeletionReconcilerTest, OneThatTheApiServerRefusesAPodForSaysSoAndLeavesI
     const objects::DataDeletionStatus deletion = Deletion(plural);
     EXPECT_EQ(deletion.phase, objects::DeletionPhase::kWaiting) << plural;
     EXPECT_THAT(deletion.message, AllOf(HasSubstr("forbidden"), HasSubstr("again in 1m")));
-    EXPECT_THAT(bed_.api.All(VolumeTask::Type()), IsEmpty());
+    EXPECT_THAT(bed_.api.All(objects::VolumeTask::Type()), IsEmpty());
     bed_.api.ClearFaults();
     bed_.clock.Advance(absl::Minutes(2));
     Look(3);
@@ -748,11 +749,11 @@ TEST_F(DeletionReconcilerTest, OneThatIsWithdrawnLeavesNoTask) {
   bed_.worker = MoverBed::Worker::kRuns;
   Add("one", reference_);
   Look(2);
-  ASSERT_THAT(bed_.api.All(VolumeTask::Type()), SizeIs(1));
+  ASSERT_THAT(bed_.api.All(objects::VolumeTask::Type()), SizeIs(1));
   bed_.api.Remove({DataDeletionType(), "velero", "one"});
   Look(2);
   TaskReconciler tasks(bed_.env, enqueue_table_, [] { return true; });
-  for (const Json& task : bed_.api.All(VolumeTask::Type())) {
+  for (const Json& task : bed_.api.All(objects::VolumeTask::Type())) {
     EXPECT_THAT(tasks.Reconcile(bed_.ctx, task), IsOk());
   }
   ExpectNoWorkers();
@@ -769,7 +770,7 @@ TEST_F(DeletionReconcilerTest, OneThatGoesAsItsTaskEndsLeavesNoTaskEither) {
   k8s::Informer informer({.type = DataDeletionType()}, {&handler, &loop_});
   TaskReconciler reconciler(bed_.env, enqueue_table, [] { return true; });
   k8s::ReconcileLoop tasks(
-      VolumeTask::Type(), reconciler, [] { return true; }, bed_.clock);
+      objects::VolumeTask::Type(), reconciler, [] { return true; }, bed_.clock);
   of_tasks = &tasks;
   Add("one", reference_);
   for (int i = 0; i < 2; ++i) {
@@ -780,10 +781,12 @@ TEST_F(DeletionReconcilerTest, OneThatGoesAsItsTaskEndsLeavesNoTaskEither) {
   bed_.Finish(TaskName());
 
   bed_.api.Remove({DataDeletionType(), "velero", "one"});
-  k8s::Informer({.type = VolumeTask::Type()}, {&tasks}).OnAll(bed_.api.All(VolumeTask::Type()));
+  k8s::Informer({.type = objects::VolumeTask::Type()}, {&tasks})
+      .OnAll(bed_.api.All(objects::VolumeTask::Type()));
   tasks.WorkOnce(bed_.ctx);
   loop_.WorkOnce(bed_.ctx);
-  ASSERT_THAT(bed_.api.All(VolumeTask::Type()), SizeIs(1)) << "left to the registered callback";
+  ASSERT_THAT(bed_.api.All(objects::VolumeTask::Type()), SizeIs(1))
+      << "left to the registered callback";
   informer.OnEvent({k8s::WatchEvent::Kind::kDeleted, deletion});
   tasks.WorkOnce(bed_.ctx);
   ExpectNoWorkers();

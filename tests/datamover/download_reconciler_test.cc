@@ -223,9 +223,10 @@ class Controller {
 
   // As the loop over tasks does for those that are never enqueued.
   void Sweep() {
-    for (const Json& task : bed_.api.All(VolumeTask::Type())) {
-      EXPECT_THAT(RemoveDownloadLeftovers(bed_.ctx, bed_.env, support::As<VolumeTask>(task)),
-                  IsOk());
+    for (const Json& task : bed_.api.All(objects::VolumeTask::Type())) {
+      EXPECT_THAT(
+          RemoveDownloadLeftovers(bed_.ctx, bed_.env, support::As<objects::VolumeTask>(task)),
+          IsOk());
     }
     bed_.PlayDriver();
   }
@@ -251,7 +252,7 @@ class Controller {
 // What is left when nothing runs: the keyring, and what was there before.
 void ExpectNothingLeft(const DownloadBed& bed, std::size_t volumes) {
   EXPECT_THAT(bed.api.All(PodType()), IsEmpty());
-  EXPECT_THAT(bed.api.All(VolumeTask::Type()), IsEmpty());
+  EXPECT_THAT(bed.api.All(objects::VolumeTask::Type()), IsEmpty());
   EXPECT_THAT(bed.api.All(SecretType()), SizeIs(2));
   EXPECT_THAT(bed.api.All(PersistentVolumeClaimType()), SizeIs(1));
   EXPECT_THAT(bed.api.All(PersistentVolumeType()), SizeIs(volumes));
@@ -313,17 +314,18 @@ TEST_F(DownloadReconcilerTest, TheWorkerIsToldWhatToDo) {
   controller.LookTimes(6);
   EXPECT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
   EXPECT_EQ(GetInt(bed_.Download(), {"status", "progress", "bytesDone"}), 1 << 20);
-  const VolumeJob job = bed_.Job(bed_.TaskName());
-  EXPECT_EQ(job.work,
-            VolumeWork(DownloadWork{.device = "/dev/volume", .snapshot_id = bed_.snapshot_id}));
+  const objects::VolumeJob job = bed_.Job(bed_.TaskName());
+  EXPECT_EQ(job.work, objects::VolumeWork(objects::DownloadWork{.device = "/dev/volume",
+                                                                .snapshot_id = bed_.snapshot_id}));
   EXPECT_EQ(job.repository.address, absl::StrCat("s3:http://s3:9000/b/p/plugins/csi-delta/",
                                                  kSourceCluster, "/shop/", kSourceClaim));
   EXPECT_EQ(job.lock_wait, std::nullopt);
   EXPECT_EQ(job.limits.memory_bytes, MemoryBudgetBytes(bed_.env.settings.worker.resources));
-  const auto task =
-      support::As<VolumeTask>(*bed_.api.Find(VolumeTask::Key("mover", bed_.TaskName()))).spec();
+  const auto task = support::As<objects::VolumeTask>(
+                        *bed_.api.Find(objects::VolumeTask::Key("mover", bed_.TaskName())))
+                        .spec();
   ASSERT_THAT(task, IsOk());
-  EXPECT_EQ(task->kind, TaskKind::kDownload);
+  EXPECT_EQ(task->kind, objects::TaskKind::kDownload);
   EXPECT_EQ(task->subject.kind, "DataDownload");
 }
 
@@ -353,8 +355,8 @@ TEST_F(DownloadReconcilerTest, AKeyThatIsNotThereIsTriedWithoutAndNamedWhenNoneF
   EXPECT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
   bed_.SetTaskStatus(bed_.TaskName(),
                      {{"phase", "Failed"},
-                      {"outcome", objects::ToJson({.code = OutcomeCode::kFailed,
-                                                   .cause = OutcomeCause::kNoKey,
+                      {"outcome", objects::ToJson({.code = objects::OutcomeCode::kFailed,
+                                                   .cause = objects::OutcomeCause::kNoKey,
                                                    .message = "no key opens it"})}});
   bed_.SetPodStatus(bed_.TaskName(), {{"phase", "Failed"}});
   controller.LookTimes(3);
@@ -409,7 +411,7 @@ TEST_F(DownloadReconcilerTest, ATargetThatVeleroDidNotRestoreEndsAtOnce) {
   EXPECT_EQ(bed_.Phase(), "Failed");
   EXPECT_THAT(bed_.Message(), AllOf(HasSubstr("new/data was not restored"), HasSubstr("Restore r"),
                                     HasSubstr("WaitingForPluginOperationsPartiallyFailed")));
-  EXPECT_THAT(bed_.api.All(VolumeTask::Type()), IsEmpty());
+  EXPECT_THAT(bed_.api.All(objects::VolumeTask::Type()), IsEmpty());
 }
 
 TEST_F(DownloadReconcilerTest, ATargetThatIsThereIsFilledWhateverItsRestoreIsAt) {
@@ -760,8 +762,8 @@ TEST_F(DownloadReconcilerTest, InPlaceTheWorkerHasTheVolumeAndComparesIt) {
   Controller controller(bed_);
   controller.LookTimes(8);
   EXPECT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
-  const VolumeJob job = bed_.Job(bed_.TaskName());
-  const auto* const work = std::get_if<DownloadWork>(&job.work);
+  const objects::VolumeJob job = bed_.Job(bed_.TaskName());
+  const auto* const work = std::get_if<objects::DownloadWork>(&job.work);
   ASSERT_NE(work, nullptr);
   EXPECT_TRUE(work->only_differing);
   EXPECT_TRUE(work->start_before.has_value());
@@ -792,7 +794,7 @@ TEST_F(DownloadReconcilerTest, InPlaceNothingIsWrittenOverWhatIsInUseOrAnother) 
     EXPECT_FALSE(bed.Record().has_value());
     bed.ExpectVolumeKept();
     EXPECT_THAT(bed.api.All(PersistentVolumeType()), SizeIs(1));
-    EXPECT_THAT(bed.api.All(VolumeTask::Type()), IsEmpty());
+    EXPECT_THAT(bed.api.All(objects::VolumeTask::Type()), IsEmpty());
   }
 }
 
@@ -849,16 +851,18 @@ TEST_F(DownloadReconcilerTest, InPlaceWhatIsLeftOfOneThatIsGoneIsRemoved) {
   controller.LookTimes(8);
   bed_.api.Remove({DataDownloadType(), "velero", "restore-1"});  // By force.
   // Of a Pod whose end was not observed.
-  const std::vector<Json> tasks = bed_.api.All(VolumeTask::Type());
+  const std::vector<Json> tasks = bed_.api.All(objects::VolumeTask::Type());
   ASSERT_THAT(tasks, SizeIs(1));
-  EXPECT_THAT(RemoveDownloadLeftovers(bed_.ctx, bed_.env, support::As<VolumeTask>(tasks.front())),
-              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("may still write")));
+  EXPECT_THAT(
+      RemoveDownloadLeftovers(bed_.ctx, bed_.env, support::As<objects::VolumeTask>(tasks.front())),
+      StatusIs(absl::StatusCode::kUnavailable, HasSubstr("may still write")));
   EXPECT_TRUE(objects::IsWrittenByMover(*bed_.Record(), ""));
   EXPECT_THAT(bed_.api.All(PersistentVolumeType()), SizeIs(2));
   bed_.clock.Advance(kFencedAfter);
   // A program that uninstalls has the task as it was.
-  EXPECT_THAT(RemoveDownloadLeftovers(bed_.ctx, bed_.env, support::As<VolumeTask>(tasks.front())),
-              IsOk());
+  EXPECT_THAT(
+      RemoveDownloadLeftovers(bed_.ctx, bed_.env, support::As<objects::VolumeTask>(tasks.front())),
+      IsOk());
   bed_.PlayDriver();
   EXPECT_EQ(bed_.Consent(), "");
   ASSERT_TRUE(bed_.Record().has_value());
@@ -875,7 +879,7 @@ TEST_F(DownloadReconcilerTest, InPlaceItIsSwitchedOffUnlessTheSettingsSayOtherwi
   EXPECT_EQ(bed_.Phase(), "Failed");
   EXPECT_THAT(bed_.Message(), HasSubstr("restore.intoExistingVolumes"));
   EXPECT_EQ(bed_.pods_made, 0);
-  EXPECT_THAT(bed_.api.All(VolumeTask::Type()), IsEmpty());
+  EXPECT_THAT(bed_.api.All(objects::VolumeTask::Type()), IsEmpty());
 }
 
 TEST_F(DownloadReconcilerTest, InPlaceNothingIsAcceptedThatVeleroRestored) {
@@ -1045,7 +1049,7 @@ TEST_F(DownloadReconcilerTest, InPlaceTheFirstWorkerBeginsInTimeAndALaterOneFini
             FormatRfc3339(start_before));
   });
   const auto told = [this] {
-    return std::get<DownloadWork>(bed_.Job(bed_.TaskName()).work).start_before;
+    return std::get<objects::DownloadWork>(bed_.Job(bed_.TaskName()).work).start_before;
   };
   Controller controller(bed_);
   controller.LookTimes(8);

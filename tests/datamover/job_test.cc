@@ -86,7 +86,7 @@ class JobTest : public testing::Test {
     }
     return std::make_unique<engine::Session>(std::move(options));
   }
-  absl::StatusOr<Outcome> Do(VolumeWork work) {
+  absl::StatusOr<objects::Outcome> Do(objects::VolumeWork work) {
     return DoJob(ctx_, *NewSession(), {.work = std::move(work)}, {},
                  [this](absl::string_view stage, int64_t done, int64_t total) {
                    stages_.emplace(stage);
@@ -96,13 +96,15 @@ class JobTest : public testing::Test {
   }
   // Its snapshot.
   std::string Backed() {
-    const absl::StatusOr<Outcome> outcome = Do(UploadWork{.device = Path("image"), .path = "/app"});
+    const absl::StatusOr<objects::Outcome> outcome =
+        Do(objects::UploadWork{.device = Path("image"), .path = "/app"});
     EXPECT_THAT(outcome, IsOk());
     return outcome.ok() && outcome->backup.has_value() ? outcome->backup->snapshot_id : "";
   }
 
   void ExpectRestores(const std::string& snapshot) {
-    ASSERT_THAT(Do(DownloadWork{.device = Path("restored"), .snapshot_id = snapshot}), IsOk());
+    ASSERT_THAT(Do(objects::DownloadWork{.device = Path("restored"), .snapshot_id = snapshot}),
+                IsOk());
     std::ifstream restored(Path("restored"), std::ios::binary);
     EXPECT_TRUE(std::string(std::istreambuf_iterator<char>(restored), {}) ==
                 support::Noise(kImageBytes, 1));
@@ -130,10 +132,11 @@ class JobTest : public testing::Test {
 };
 
 TEST_F(JobTest, ABackupHasItsFigures) {
-  const absl::StatusOr<Outcome> outcome = Do(UploadWork{.device = Path("image"), .path = "/app"});
+  const absl::StatusOr<objects::Outcome> outcome =
+      Do(objects::UploadWork{.device = Path("image"), .path = "/app"});
   ASSERT_THAT(outcome, IsOk());
-  EXPECT_EQ(outcome->code, OutcomeCode::kDone);
-  EXPECT_EQ(outcome->cause, OutcomeCause::kNone);
+  EXPECT_EQ(outcome->code, objects::OutcomeCode::kDone);
+  EXPECT_EQ(outcome->cause, objects::OutcomeCause::kNone);
   ASSERT_TRUE(outcome->backup.has_value());
   EXPECT_EQ(outcome->backup->mode, "full");
   EXPECT_EQ(outcome->backup->reason, "no-parent");
@@ -148,17 +151,17 @@ TEST_F(JobTest, ABackupHasItsFigures) {
 TEST(JobOutcomeTest, WhatWasWrongOnTheWayIsTheCauseOfABackupThatIsDone) {
   incremental::BackupResult result;
   result.list_refused = true;
-  EXPECT_EQ(OutcomeOf(result).code, OutcomeCode::kDone);
-  EXPECT_EQ(OutcomeOf(result).cause, OutcomeCause::kListRefused);
+  EXPECT_EQ(OutcomeOf(result).code, objects::OutcomeCode::kDone);
+  EXPECT_EQ(OutcomeOf(result).cause, objects::OutcomeCause::kListRefused);
   result.audit_mismatch = true;
-  EXPECT_EQ(OutcomeOf(result).cause, OutcomeCause::kAuditMismatch);
+  EXPECT_EQ(OutcomeOf(result).cause, objects::OutcomeCause::kAuditMismatch);
 }
 
 TEST_F(JobTest, WhatTheJobSaysIsInTheSnapshot) {
-  ASSERT_THAT(Do(UploadWork{.device = Path("image"),
-                            .host = "cluster",
-                            .path = "/shop/data",
-                            .tags = {"du-1", "volume-group=shop/db"}}),
+  ASSERT_THAT(Do(objects::UploadWork{.device = Path("image"),
+                                     .host = "cluster",
+                                     .path = "/shop/data",
+                                     .tags = {"du-1", "volume-group=shop/db"}}),
               IsOk());
   const auto session = NewSession();
   const auto opened = session->Open(ctx_, engine::LockKind::kRead);
@@ -171,19 +174,19 @@ TEST_F(JobTest, WhatTheJobSaysIsInTheSnapshot) {
 }
 
 TEST_F(JobTest, ARestoreThatIsLateWritesNothing) {
-  EXPECT_THAT(Do(DownloadWork{.device = Path("restored"),
-                              .snapshot_id = Backed(),
-                              .start_before = absl::Now() - absl::Seconds(1)})
+  EXPECT_THAT(Do(objects::DownloadWork{.device = Path("restored"),
+                                       .snapshot_id = Backed(),
+                                       .start_before = absl::Now() - absl::Seconds(1)})
                   .status(),
               support::StatusIs(absl::StatusCode::kFailedPrecondition));
   EXPECT_FALSE(std::filesystem::exists(Path("restored")));
 }
 
 TEST_F(JobTest, ARestoreHasItsFigures) {
-  const absl::StatusOr<Outcome> outcome =
-      Do(DownloadWork{.device = Path("restored"), .snapshot_id = Backed()});
+  const absl::StatusOr<objects::Outcome> outcome =
+      Do(objects::DownloadWork{.device = Path("restored"), .snapshot_id = Backed()});
   ASSERT_THAT(outcome, IsOk());
-  EXPECT_EQ(outcome->code, OutcomeCode::kDone);
+  EXPECT_EQ(outcome->code, objects::OutcomeCode::kDone);
   ASSERT_TRUE(outcome->restore.has_value());
   EXPECT_EQ(outcome->restore->written_bytes, kImageBytes);
   EXPECT_EQ(outcome->backup, std::nullopt);
@@ -192,18 +195,19 @@ TEST_F(JobTest, ARestoreHasItsFigures) {
 TEST_F(JobTest, WhatIsForgottenCountsNoBytes) {
   const std::string id = Backed();
   stages_.clear();
-  const absl::StatusOr<Outcome> outcome = Do(ForgetWork{.items = {{.snapshot_id = id}}});
+  const absl::StatusOr<objects::Outcome> outcome =
+      Do(objects::ForgetWork{.items = {{.snapshot_id = id}}});
   ASSERT_THAT(outcome, IsOk());
-  EXPECT_EQ(*outcome, Outcome{.code = OutcomeCode::kDone});
+  EXPECT_EQ(*outcome, objects::Outcome{.code = objects::OutcomeCode::kDone});
   EXPECT_GT(stages_.size(), 1U) << "of the removal and of the space";
   EXPECT_EQ(done_bytes_, 0);
   EXPECT_EQ(total_bytes_, 0);
-  EXPECT_THAT(Do(DownloadWork{.device = Path("restored"), .snapshot_id = id}).status(),
+  EXPECT_THAT(Do(objects::DownloadWork{.device = Path("restored"), .snapshot_id = id}).status(),
               support::StatusIs(absl::StatusCode::kNotFound));
 }
 
 TEST_F(JobTest, WhatAnObjectLockRetainsIsNamedAndTriedAgain) {
-  const VolumeWork forget = ForgetWork{.items = {{.snapshot_id = Backed()}}};
+  const objects::VolumeWork forget = objects::ForgetWork{.items = {{.snapshot_id = Backed()}}};
   retained_ = "data/";
   for (int i = 0; i < 2; ++i) {
     const absl::Status refused = Do(forget).status();
@@ -265,11 +269,12 @@ TEST(JobFiguresTest, AreThoseOfTheResult) {
 }
 
 TEST_F(JobTest, ACheckReadsNewDataAndNamesWhatCannotBeRestored) {
-  ASSERT_THAT(Do(UploadWork{.device = Path("image"), .path = "/app", .tags = {"du-1"}}), IsOk());
+  ASSERT_THAT(Do(objects::UploadWork{.device = Path("image"), .path = "/app", .tags = {"du-1"}}),
+              IsOk());
   // No pack is in part 9,999 of 10,000, but for chance; all are newer than yesterday.
-  const CheckWork work{
+  const objects::CheckWork work{
       .part = 9999, .parts = 10'000, .read_newer_than = absl::Now() - absl::Hours(24)};
-  const absl::StatusOr<Outcome> good = Do(work);
+  const absl::StatusOr<objects::Outcome> good = Do(work);
   ASSERT_THAT(good, IsOk());
   ASSERT_TRUE(good->check.has_value());
   EXPECT_EQ(good->check->errors, 0);
@@ -277,10 +282,10 @@ TEST_F(JobTest, ACheckReadsNewDataAndNamesWhatCannotBeRestored) {
   EXPECT_EQ(good->check->packs_read, good->check->packs);
   EXPECT_GT(good->check->read_bytes, static_cast<int64_t>(kImageBytes));
   DamagePacks();
-  const absl::StatusOr<Outcome> bad = Do(work);
+  const absl::StatusOr<objects::Outcome> bad = Do(work);
   ASSERT_THAT(bad, IsOk());
   EXPECT_EQ(bad->check->damage.packs_found, bad->check->packs);
-  EXPECT_EQ(bad->code, OutcomeCode::kDone) << "it did its work";
+  EXPECT_EQ(bad->code, objects::OutcomeCode::kDone) << "it did its work";
   ASSERT_TRUE(bad->check.has_value());
   EXPECT_GT(bad->check->errors, 0);
   EXPECT_FALSE(bad->check->findings.empty());
@@ -292,26 +297,26 @@ TEST_F(JobTest, ACheckReadsNewDataAndNamesWhatCannotBeRestored) {
 TEST_F(JobTest, AnUploadAfterACheckThatFoundDamageIsGood) {
   const std::string first = Backed();
   DamagePacks();
-  const absl::StatusOr<Outcome> found = Do(CheckWork());
+  const absl::StatusOr<objects::Outcome> found = Do(objects::CheckWork());
   ASSERT_THAT(found, IsOk());
   EXPECT_EQ(found->check->broken_snapshots, 1);
   const objects::RepositoryDamage& damage = found->check->damage;
   EXPECT_EQ(std::ssize(damage.packs), damage.packs_found);
   EXPECT_EQ(damage.written_until, std::nullopt) << "all are named";
-  const absl::StatusOr<Outcome> upload =
-      Do(UploadWork{.device = Path("image"), .path = "/app", .damage = damage});
+  const absl::StatusOr<objects::Outcome> upload =
+      Do(objects::UploadWork{.device = Path("image"), .path = "/app", .damage = damage});
   ASSERT_THAT(upload, IsOk());
   EXPECT_EQ(upload->backup->reason, "parent-damaged");
   EXPECT_THAT(upload->backup->reason_detail, testing::HasSubstr("a check found damaged"));
   EXPECT_GE(upload->backup->stored_bytes, static_cast<int64_t>(kImageBytes));
-  const absl::StatusOr<Outcome> mended = Do(CheckWork());
+  const absl::StatusOr<objects::Outcome> mended = Do(objects::CheckWork());
   ASSERT_THAT(mended, IsOk());
   EXPECT_GT(mended->check->errors, 0) << "the packs are there";
   EXPECT_EQ(mended->check->broken_snapshots, 0) << "what the volume has mends the first, too";
   ExpectRestores(upload->backup->snapshot_id);
   // Of what lies in two packs a deletion keeps the copies that are good.
-  ASSERT_THAT(Do(ForgetWork{.items = {{.snapshot_id = first}}, .damage = damage}), IsOk());
-  const absl::StatusOr<Outcome> clean = Do(CheckWork());
+  ASSERT_THAT(Do(objects::ForgetWork{.items = {{.snapshot_id = first}}, .damage = damage}), IsOk());
+  const absl::StatusOr<objects::Outcome> clean = Do(objects::CheckWork());
   ASSERT_THAT(clean, IsOk());
   EXPECT_EQ(clean->check->errors, 0);
   ExpectRestores(upload->backup->snapshot_id);
@@ -328,13 +333,13 @@ TEST_F(JobTest, AfterMoreDamageThanACheckNamesNothingThatIsAsOldIsReliedOn) {
   EXPECT_GT(until, absl::Now() - absl::Hours(1));
   EXPECT_LE(until, absl::Now());
   const objects::RepositoryDamage damage{.packs_found = 100, .written_until = until};
-  const absl::StatusOr<Outcome> upload =
-      Do(UploadWork{.device = Path("image"), .path = "/app", .damage = damage});
+  const absl::StatusOr<objects::Outcome> upload =
+      Do(objects::UploadWork{.device = Path("image"), .path = "/app", .damage = damage});
   ASSERT_THAT(upload, IsOk());
   EXPECT_EQ(upload->backup->reason, "parent-damaged");
   EXPECT_THAT(upload->backup->reason_detail,
               testing::HasSubstr("no newer than those that a check found damaged"));
-  EXPECT_EQ(Do(CheckWork())->check->broken_snapshots, 0);
+  EXPECT_EQ(Do(objects::CheckWork())->check->broken_snapshots, 0);
   ExpectRestores(upload->backup->snapshot_id);
 }
 
@@ -356,8 +361,8 @@ TEST(JobFiguresTest, OfTooManyDamagedPacksTheNewestIsTold) {
 
 TEST_F(JobTest, ACheckReportsOldSnapshotsOfItsClusterThatItsJobDoesNotKnow) {
   const auto upload = [this](const std::string& host, std::vector<std::string> tags) {
-    const absl::StatusOr<Outcome> outcome = Do(
-        UploadWork{.device = Path("image"), .host = host, .path = "/app", .tags = std::move(tags)});
+    const absl::StatusOr<objects::Outcome> outcome = Do(objects::UploadWork{
+        .device = Path("image"), .host = host, .path = "/app", .tags = std::move(tags)});
     EXPECT_THAT(outcome, IsOk());
     return outcome->backup->snapshot_id;
   };
@@ -366,9 +371,9 @@ TEST_F(JobTest, ACheckReportsOldSnapshotsOfItsClusterThatItsJobDoesNotKnow) {
   upload("cluster", {"du-3", "velero-backup=velero/known"});
   upload("another", {"du-4", "velero-backup=velero/nightly"});
   upload("cluster", {"by-hand"});
-  CheckWork work{
+  objects::CheckWork work{
       .host = "cluster", .known_tags = {"du-3"}, .orphans_before = absl::Now() + absl::Hours(1)};
-  const absl::StatusOr<Outcome> found = Do(work);
+  const absl::StatusOr<objects::Outcome> found = Do(work);
   ASSERT_THAT(found, IsOk());
   EXPECT_EQ(found->check->orphans_found, 2);
   ASSERT_EQ(found->check->orphans.size(), 2U);
@@ -383,7 +388,7 @@ TEST_F(JobTest, ACheckReportsOldSnapshotsOfItsClusterThatItsJobDoesNotKnow) {
   EXPECT_EQ(second.backup, "");
   work.orphans_before = absl::Now() - absl::Hours(48);
   EXPECT_EQ(Do(work)->check->orphans_found, 0) << "one in flight is never reported";
-  EXPECT_EQ(Do(CheckWork())->check->orphans_found, 0) << "a job that does not ask";
+  EXPECT_EQ(Do(objects::CheckWork())->check->orphans_found, 0) << "a job that does not ask";
 }
 
 }  // namespace

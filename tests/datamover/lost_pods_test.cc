@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "datamover/volume_task.h"
 #include "objects/keys.h"
+#include "objects/volume_task.h"
 #include "tests/support/typed.h"
 
 namespace csidelta::datamover::lost_pods_test {
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kTotalBytes = 1'000'000;
 
-VolumeTask As(const Json& task) { return support::As<VolumeTask>(task); }
+objects::VolumeTask As(const Json& task) { return support::As<objects::VolumeTask>(task); }
 
 // A task whose worker said that.
 Json Task(const LostPods& lost, const std::string& phase, const std::string& stage,
@@ -35,7 +35,7 @@ struct EndCase {
   const char* name;
   bool was_disrupted;
   Json pod;
-  TaskPhase phase = TaskPhase::kRunning;
+  objects::TaskPhase phase = objects::TaskPhase::kRunning;
 };
 
 Json Status(Json status) { return {{"metadata", {{"name", "p"}}}, {"status", std::move(status)}}; }
@@ -75,7 +75,7 @@ const EndCase kEnds[] = {
      true,
      {{"metadata", {{"deletionTimestamp", "2026-11-22T09:00:00Z"}}},
       {"status", {{"phase", "Failed"}}}}},
-    {"ToldToEnd", true, Status({{"phase", "Succeeded"}}), TaskPhase::kInterrupted},
+    {"ToldToEnd", true, Status({{"phase", "Succeeded"}}), objects::TaskPhase::kInterrupted},
     {"OutOfMemory", false, Terminated("OOMKilled", 137)},
     {"Aborted", false, Terminated("Error", 134)},
     {"NoDisruption", false, Condition("DisruptionTarget", "False")},
@@ -100,7 +100,8 @@ class ProgressTest : public testing::TestWithParam<LossCase> {};
 TEST_P(ProgressTest, OnlyADisruptedPodWithProgressDoesNotCount) {
   const LossCase& c = GetParam();
   const LostPods before{.counted = 2, .furthest = c.furthest};
-  const VolumeTask task = As(Task(before, "Running", c.position.stage, c.position.done_bytes));
+  const objects::VolumeTask task =
+      As(Task(before, "Running", c.position.stage, c.position.done_bytes));
   ASSERT_EQ(LostPodsOf(task).furthest, c.furthest);
   const LostPods disrupted = AfterLoss(task, nullptr);
   EXPECT_EQ(disrupted.counted, c.had_progress ? 0 : 3);

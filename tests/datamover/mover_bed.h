@@ -18,7 +18,6 @@
 #include "datamover/node_slots.h"
 #include "datamover/repository_access.h"
 #include "datamover/transfer_step.h"
-#include "datamover/volume_task.h"
 #include "k8s/cached_client.h"
 #include "k8s/informer.h"
 #include "k8s/object.h"
@@ -29,6 +28,7 @@
 #include "objects/keys.h"
 #include "objects/patch.h"
 #include "objects/protected_volume.h"
+#include "objects/volume_task.h"
 #include "objects/workload.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
@@ -59,7 +59,8 @@ class MoverBed {
     kPending,   // the Pod is never started
   };
   Worker worker = Worker::kSucceeds;
-  OutcomeCause cause = OutcomeCause::kNone;  // that a worker which is done tells of
+  objects::OutcomeCause cause =
+      objects::OutcomeCause::kNone;  // that a worker which is done tells of
   std::atomic<int> pods_made = 0;
   std::string snapshot_id = std::string(64, 'a');
   std::string file_system;  // that the worker saw in a volume
@@ -172,17 +173,17 @@ class MoverBed {
     return api.Find({PodType(), kMover, TaskNameOfUpload(name)});
   }
   std::optional<Json> Task(const std::string& name = "nightly") const {
-    return api.Find({VolumeTask::Type(), kMover, TaskNameOfUpload(name)});
+    return api.Find({objects::VolumeTask::Type(), kMover, TaskNameOfUpload(name)});
   }
 
   // What the worker of this stem is told to do.
-  VolumeJob Job(const std::string& task_name) const {
-    const absl::StatusOr<VolumeJob> job =
-        support::As<VolumeTask>(
-            api.Find({VolumeTask::Type(), kMover, task_name}).value_or(Json::object()))
+  objects::VolumeJob Job(const std::string& task_name) const {
+    const absl::StatusOr<objects::VolumeJob> job =
+        support::As<objects::VolumeTask>(
+            api.Find({objects::VolumeTask::Type(), kMover, task_name}).value_or(Json::object()))
             .job();
     EXPECT_TRUE(job.ok()) << job.status();
-    return job.value_or(VolumeJob());
+    return job.value_or(objects::VolumeJob());
   }
 
   // Type and reason of each.
@@ -202,7 +203,7 @@ class MoverBed {
     }
     informers_.emplace_back(csi::BaseContents()).Add(bases);
     Deliver(MadeForTasks(objects::VolumeSnapshotContent::Type(), ""));
-    Deliver({.type = VolumeTask::Type(), .namespace_name = kMover});
+    Deliver({.type = objects::VolumeTask::Type(), .namespace_name = kMover});
     for (const k8s::ResourceType* type :
          {&PodType(), &VolumeSnapshotType(), &PersistentVolumeClaimType()}) {
       Deliver(MadeForTasks(*type, kMover));
@@ -234,8 +235,8 @@ class MoverBed {
       });
       informer.OnAll(objects);
     }
-    for (const Json& task : api.All(VolumeTask::Type())) {
-      env.running->NoteTask(support::As<VolumeTask>(task));
+    for (const Json& task : api.All(objects::VolumeTask::Type())) {
+      env.running->NoteTask(support::As<objects::VolumeTask>(task));
     }
     std::set<std::string> pods;
     for (const Json& pod : api.All(PodType())) {
@@ -251,7 +252,7 @@ class MoverBed {
 
   // As a worker writes it.
   void SetTaskStatus(const std::string& task_name, const Json& status) {
-    api.Mutate({VolumeTask::Type(), kMover, task_name},
+    api.Mutate({objects::VolumeTask::Type(), kMover, task_name},
                [&](Json& task) { task["status"] = status; });
   }
   void SetPodStatus(const std::string& task_name, const Json& status) {
@@ -283,31 +284,31 @@ class MoverBed {
   void GiveRoom() { api.Remove({PodType(), kMover, "du-other"}); }
 
   // Of the task that is called `stem`.
-  Outcome OutcomeOfWorker(const std::string& task_name) const {
-    Outcome outcome{.code = OutcomeCode::kDone, .cause = cause};
+  objects::Outcome OutcomeOfWorker(const std::string& task_name) const {
+    objects::Outcome outcome{.code = objects::OutcomeCode::kDone, .cause = cause};
     if (task_name.starts_with("du-")) {
-      outcome.backup = BackupFigures{.snapshot_id = snapshot_id,
-                                     .mode = "incremental",
-                                     .reason = reason,
-                                     .base = "b",
-                                     .logical_bytes = kClaimBytes,
-                                     .changed_bytes = 4096,
-                                     .read_bytes = 4096,
-                                     .audit_bytes = 512,
-                                     .stored_bytes = 1024,
-                                     .repository_bytes = 65536,
-                                     .repository_snapshots = 2};
+      outcome.backup = objects::BackupFigures{.snapshot_id = snapshot_id,
+                                              .mode = "incremental",
+                                              .reason = reason,
+                                              .base = "b",
+                                              .logical_bytes = kClaimBytes,
+                                              .changed_bytes = 4096,
+                                              .read_bytes = 4096,
+                                              .audit_bytes = 512,
+                                              .stored_bytes = 1024,
+                                              .repository_bytes = 65536,
+                                              .repository_snapshots = 2};
     } else if (task_name.starts_with("dd-")) {
-      outcome.restore = RestoreFigures{
+      outcome.restore = objects::RestoreFigures{
           .file_system = file_system, .logical_bytes = kClaimBytes, .written_bytes = kClaimBytes};
     } else if (task_name.starts_with("ck-")) {
-      outcome.check =
-          CheckFigures{.packs = 100, .packs_read = 5, .read_bytes = 5 << 20, .snapshots = 2};
+      outcome.check = objects::CheckFigures{
+          .packs = 100, .packs_read = 5, .read_bytes = 5 << 20, .snapshots = 2};
     }
     return outcome;
   }
   // The worker ends, and its task with this phase.
-  void End(const std::string& task_name, const char* phase, const Outcome& outcome) {
+  void End(const std::string& task_name, const char* phase, const objects::Outcome& outcome) {
     SetTaskStatus(task_name, {{"phase", phase}, {"outcome", ToJson(outcome)}});
     SetPodStatus(task_name, {{"phase", "Succeeded"}});
   }

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "datamover/volume_task.h"
+#include "objects/volume_task.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/mover_kinds.h"
 #include "tests/support/status_matchers.h"
@@ -23,7 +23,7 @@ using testing::HasSubstr;
 
 std::vector<std::string> UndeclaredIn(const Json& definition) {
   return UndeclaredFields(support::As<objects::CustomResourceDefinition>(definition),
-                          VolumeTask::Type());
+                          objects::VolumeTask::Type());
 }
 
 Json& PropertiesOf(Json& definition, const char* part) {
@@ -76,7 +76,7 @@ TEST(MoverKindsTest, FieldsOfAnotherVersionDoNotCount) {
 TEST(MoverKindsTest, AMissingDefinitionIsRefusedWithTheCommand) {
   support::FakeApiClient api;
   support::SeedMoverKinds(api);
-  api.Remove(DefinitionOf(VolumeTask::Type()));
+  api.Remove(DefinitionOf(objects::VolumeTask::Type()));
   EXPECT_THAT(CheckMoverKinds(CallContext(), api),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        AllOf(HasSubstr("volumetasks.mover.csi-delta.io is not installed"),

@@ -1,4 +1,4 @@
-#include "datamover/outcome.h"
+#include "datamover/task_runner.h"
 
 #include <gtest/gtest.h>
 
@@ -9,13 +9,14 @@ namespace csidelta::datamover::outcome_test {
 namespace {
 
 TEST(OutcomeTest, AFailureIsTakenApartByWhatItIsMarkedWith) {
-  EXPECT_EQ(OutcomeOf(absl::InternalError("an object lock, WORM")),
-            (Outcome{.code = OutcomeCode::kFailed, .message = "an object lock, WORM"}));
-  EXPECT_EQ(OutcomeOf(absl::CancelledError("interrupted")).code, OutcomeCode::kStopped);
+  EXPECT_EQ(
+      OutcomeOf(absl::InternalError("an object lock, WORM")),
+      (objects::Outcome{.code = objects::OutcomeCode::kFailed, .message = "an object lock, WORM"}));
+  EXPECT_EQ(OutcomeOf(absl::CancelledError("interrupted")).code, objects::OutcomeCode::kStopped);
   EXPECT_EQ(OutcomeOf(storage::AsRetained(absl::PermissionDeniedError("no"))).cause,
-            OutcomeCause::kRetained);
+            objects::OutcomeCause::kRetained);
   EXPECT_EQ(OutcomeOf(repository::AsWrongPassword(absl::UnauthenticatedError("no"))).cause,
-            OutcomeCause::kNoKey);
+            objects::OutcomeCause::kNoKey);
 }
 
 }  // namespace

@@ -7,10 +7,10 @@
 
 #include "base/rfc3339.h"
 #include "datamover/daily_window.h"
-#include "datamover/volume_task.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "objects/keys.h"
+#include "objects/volume_task.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/typed.h"
 
@@ -41,14 +41,14 @@ Json Transfer(const std::string& kind, const std::string& name, absl::Duration a
 
 // The task of "NAME-uid", running for `ran`.
 objects::VolumeTask Task(const std::string& name, int64_t done_bytes, absl::Duration ran) {
-  const VolumeTask task =
-      VolumeTask::Make("csi-delta", "du-" + name + "-uid",
-                       {.kind = TaskKind::kUpload,
-                        .subject = {"DataUpload", "velero", name, name + "-uid"},
-                        .volume = {}},
-                       {});
-  VolumeTaskStatus status;
-  status.phase = TaskPhase::kRunning;
+  const objects::VolumeTask task =
+      objects::VolumeTask::Make("csi-delta", "du-" + name + "-uid",
+                                {.kind = objects::TaskKind::kUpload,
+                                 .subject = {"DataUpload", "velero", name, name + "-uid"},
+                                 .volume = {}},
+                                {});
+  objects::VolumeTaskStatus status;
+  status.phase = objects::TaskPhase::kRunning;
   status.stage = "transfer";
   status.node = "n1";
   status.done_bytes = done_bytes;
@@ -57,12 +57,12 @@ objects::VolumeTask Task(const std::string& name, int64_t done_bytes, absl::Dura
   status.heartbeat_at = kMade + ran;
   Json json = task.json();
   SetJson(json, {"status"}, objects::ToJson(status));
-  return support::As<VolumeTask>(json);
+  return support::As<objects::VolumeTask>(json);
 }
 
 std::vector<Movement> Movements(const std::vector<Json>& uploads,
                                 const std::vector<Json>& downloads,
-                                const std::vector<VolumeTask>& tasks) {
+                                const std::vector<objects::VolumeTask>& tasks) {
   return ListMovements(support::AllAs<objects::DataUpload>(uploads),
                        support::AllAs<objects::DataDownload>(downloads), tasks);
 }

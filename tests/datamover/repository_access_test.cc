@@ -70,10 +70,10 @@ class RepositoryAccessTest : public testing::Test {
                                  .written_with_key = written_with_key},
                                 random_);
   }
-  JobRepository RepositoryOf() {
+  objects::JobRepository RepositoryOf() {
     const auto access = Open(/*for_writing=*/true);
     EXPECT_THAT(access, IsOk());
-    return access.ok() ? access->repository : JobRepository();
+    return access.ok() ? access->repository : objects::JobRepository();
   }
 
   support::FakeApiClient api_;
@@ -85,10 +85,10 @@ TEST_F(RepositoryAccessTest, GivesWhatAWorkerNeedsAndNoMore) {
   const auto access = Open(/*for_writing=*/true);
   ASSERT_THAT(access, IsOk());
   EXPECT_EQ(access->repository,
-            (JobRepository{.address = absl::StrCat("s3:http://s3:9000/b/p/", kPath),
-                           .region = "minio",
-                           .bucket_lookup = "path",
-                           .has_keyring = true}));
+            (objects::JobRepository{.address = absl::StrCat("s3:http://s3:9000/b/p/", kPath),
+                                    .region = "minio",
+                                    .bucket_lookup = "path",
+                                    .has_keyring = true}));
   EXPECT_THAT(access->env,
               UnorderedElementsAre(Pair("AWS_SHARED_CREDENTIALS_FILE", "/secrets/cloud")));
   ASSERT_EQ(access->secret_data.size(), 2U);
@@ -240,7 +240,7 @@ TEST_F(RepositoryAccessTest, ABucketsNameIsTakenWholeOrRefused) {
 }
 
 TEST_F(RepositoryAccessTest, IgnoredSettingsChangeNothing) {
-  const JobRepository repository = RepositoryOf();
+  const objects::JobRepository repository = RepositoryOf();
   for (const LocationSetting& setting : LocationSettings()) {
     if (setting.use == LocationSetting::Use::kIgnored) {
       Config(std::string(setting.key).c_str(), "x");

@@ -5,9 +5,9 @@
 
 #include "datamover/ended_pods.h"
 #include "datamover/task_watch.h"
-#include "datamover/volume_task.h"
 #include "k8s/object.h"
 #include "k8s/object_cache.h"
+#include "objects/volume_task.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/typed.h"
 
@@ -18,7 +18,7 @@ constexpr char kTask[] = "du-1";
 constexpr absl::Duration kNow = absl::Hours(1);
 
 Json Task(int64_t done_bytes, const char* phase = "Running") {
-  Json task = VolumeTask::Make("mover", kTask, {}, {}).json();
+  Json task = objects::VolumeTask::Make("mover", kTask, {}, {}).json();
   task["metadata"]["resourceVersion"] = std::to_string(done_bytes);
   task["status"] = {{"phase", phase}, {"doneBytes", done_bytes}, {"totalBytes", 100}};
   return task;
@@ -38,7 +38,7 @@ class RunningWorkersTest : public testing::Test {
     running_.Runs(kTask, kNow, kNow + kRunningLookedAtEvery);
   }
 
-  void NoteTask(const Json& task) { running_.NoteTask(support::As<VolumeTask>(task)); }
+  void NoteTask(const Json& task) { running_.NoteTask(support::As<objects::VolumeTask>(task)); }
   void NotePod(const Json& pod) { running_.NotePod(support::As<objects::Pod>(pod)); }
   void Begin() { running_.BeginLook(kTask); }
   bool OnlyProgressMatters(absl::Duration now = kNow) const {

@@ -12,12 +12,12 @@
 #include "absl/strings/str_cat.h"
 #include "datamover/mover_kinds.h"
 #include "datamover/settings.h"
-#include "datamover/volume_task.h"
 #include "k8s/cached_client.h"
 #include "k8s/wait.h"
 #include "net/http_client.h"
 #include "net/url.h"
 #include "objects/protected_volume.h"
+#include "objects/volume_task.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/mover_kinds.h"
@@ -73,7 +73,7 @@ void SeedCluster(MoverBed& bed) {
 TEST(MoverServiceTest, WithKindsOfAnOlderVersionItDoesNotStart) {
   MoverBed bed;
   SeedCluster(bed);
-  bed.api.Mutate(DefinitionOf(VolumeTask::Type()), [](Json& definition) {
+  bed.api.Mutate(DefinitionOf(objects::VolumeTask::Type()), [](Json& definition) {
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
               ["properties"]
                   .erase("stage");

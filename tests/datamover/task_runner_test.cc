@@ -23,19 +23,20 @@ using testing::HasSubstr;
 
 const absl::Status kAway = absl::UnavailableError("connection refused");
 
-VolumeTaskStatus StatusOf(const support::FakeApiClient& api, const k8s::ObjectKey& task) {
-  return support::As<VolumeTask>(api.Find(task).value_or(Json::object())).status();
+objects::VolumeTaskStatus StatusOf(const support::FakeApiClient& api, const k8s::ObjectKey& task) {
+  return support::As<objects::VolumeTask>(api.Find(task).value_or(Json::object())).status();
 }
 
-Outcome Done(const std::string& snapshot_id = "") {
-  return {.code = OutcomeCode::kDone, .backup = BackupFigures{.snapshot_id = snapshot_id}};
+objects::Outcome Done(const std::string& snapshot_id = "") {
+  return {.code = objects::OutcomeCode::kDone,
+          .backup = objects::BackupFigures{.snapshot_id = snapshot_id}};
 }
 
 // Waits until it is stopped, as a long transfer does.
-Outcome UntilStopped(const CallContext& ctx, const VolumeJob& /*job*/,
-                     const TaskProgress& /*progress*/) {
+objects::Outcome UntilStopped(const CallContext& ctx, const objects::VolumeJob& /*job*/,
+                              const TaskProgress& /*progress*/) {
   Clock::Real().SleepUntil(absl::InfiniteFuture(), ctx.stop);
-  return {.code = OutcomeCode::kStopped, .message = "interrupted"};
+  return {.code = objects::OutcomeCode::kStopped, .message = "interrupted"};
 }
 
 class TaskRunnerTest : public testing::Test {
@@ -43,8 +44,8 @@ class TaskRunnerTest : public testing::Test {
   TaskRunnerTest() : api_(clock_) {
     clock_.SetAutoAdvance(true);
     api_.SetStatusSubresource("volumetasks", true);
-    task_ = {.type = VolumeTask::Type(), .namespace_name = "mover", .name = "du-1"};
-    api_.Seed(VolumeTask::Type(), support::TaskWithJob("du-1"));
+    task_ = {.type = objects::VolumeTask::Type(), .namespace_name = "mover", .name = "du-1"};
+    api_.Seed(objects::VolumeTask::Type(), support::TaskWithJob("du-1"));
   }
 
   CallContext Context(std::stop_token stop = {}) const {
@@ -53,10 +54,10 @@ class TaskRunnerTest : public testing::Test {
     ctx.stop = std::move(stop);
     return ctx;
   }
-  absl::StatusOr<TaskPhase> Run(const RunWork& run, std::stop_token stop = {}) {
+  absl::StatusOr<objects::TaskPhase> Run(const RunWork& run, std::stop_token stop = {}) {
     return RunTask(Context(std::move(stop)), api_, task_, "node-a", run);
   }
-  VolumeTaskStatus Status() const { return StatusOf(api_, task_); }
+  objects::VolumeTaskStatus Status() const { return StatusOf(api_, task_); }
   void Cancel() {
     api_.Mutate(task_, [](Json& task) { task["spec"]["cancel"] = true; });
   }
@@ -67,13 +68,13 @@ class TaskRunnerTest : public testing::Test {
 };
 
 TEST_F(TaskRunnerTest, SaysHowItEnded) {
-  EXPECT_THAT(Run([](const CallContext&, const VolumeJob&, const TaskProgress& progress) {
+  EXPECT_THAT(Run([](const CallContext&, const objects::VolumeJob&, const TaskProgress& progress) {
                 progress("transfer", 5, 7);
                 return Done("abc");
               }),
-              IsOkAndHolds(TaskPhase::kSucceeded));
-  const VolumeTaskStatus status = Status();
-  EXPECT_EQ(status.phase, TaskPhase::kSucceeded);
+              IsOkAndHolds(objects::TaskPhase::kSucceeded));
+  const objects::VolumeTaskStatus status = Status();
+  EXPECT_EQ(status.phase, objects::TaskPhase::kSucceeded);
   EXPECT_EQ(status.stage, "transfer");
   EXPECT_EQ(status.done_bytes, 5);
   EXPECT_EQ(status.total_bytes, 7);
@@ -84,57 +85,60 @@ TEST_F(TaskRunnerTest, SaysHowItEnded) {
 }
 
 TEST_F(TaskRunnerTest, AFailureKeepsItsSentence) {
-  EXPECT_THAT(Run([](const CallContext&, const VolumeJob&, const TaskProgress&) {
-                return Outcome{.code = OutcomeCode::kFailed,
-                               .cause = OutcomeCause::kNoKey,
-                               .message = "no key opens it"};
+  EXPECT_THAT(Run([](const CallContext&, const objects::VolumeJob&, const TaskProgress&) {
+                return objects::Outcome{.code = objects::OutcomeCode::kFailed,
+                                        .cause = objects::OutcomeCause::kNoKey,
+                                        .message = "no key opens it"};
               }),
-              IsOkAndHolds(TaskPhase::kFailed));
-  EXPECT_EQ(CauseOf(Status()), OutcomeCause::kNoKey);
+              IsOkAndHolds(objects::TaskPhase::kFailed));
+  EXPECT_EQ(CauseOf(Status()), objects::OutcomeCause::kNoKey);
   EXPECT_EQ(MessageOf(Status()), "no key opens it");
 }
 
 TEST_F(TaskRunnerTest, AWishToCancelEndsIt) {
-  EXPECT_THAT(Run([&](const CallContext& ctx, const VolumeJob& job, const TaskProgress& progress) {
-                Cancel();
-                return UntilStopped(ctx, job, progress);
-              }),
-              IsOkAndHolds(TaskPhase::kCanceled));
-  EXPECT_EQ(Status().phase, TaskPhase::kCanceled);
+  EXPECT_THAT(
+      Run([&](const CallContext& ctx, const objects::VolumeJob& job, const TaskProgress& progress) {
+        Cancel();
+        return UntilStopped(ctx, job, progress);
+      }),
+      IsOkAndHolds(objects::TaskPhase::kCanceled));
+  EXPECT_EQ(Status().phase, objects::TaskPhase::kCanceled);
 }
 
 TEST_F(TaskRunnerTest, APodThatHasToEndIsNoCancel) {
   std::stop_source pod;
-  EXPECT_THAT(Run(
-                  [&](const CallContext& ctx, const VolumeJob& job, const TaskProgress& progress) {
-                    pod.request_stop();
-                    return UntilStopped(ctx, job, progress);
-                  },
-                  pod.get_token()),
-              IsOkAndHolds(TaskPhase::kInterrupted));
-  EXPECT_EQ(Status().phase, TaskPhase::kInterrupted);
+  EXPECT_THAT(
+      Run(
+          [&](const CallContext& ctx, const objects::VolumeJob& job, const TaskProgress& progress) {
+            pod.request_stop();
+            return UntilStopped(ctx, job, progress);
+          },
+          pod.get_token()),
+      IsOkAndHolds(objects::TaskPhase::kInterrupted));
+  EXPECT_EQ(Status().phase, objects::TaskPhase::kInterrupted);
 }
 
 // The controller asks to cancel, and deletes the Pod at once.
 TEST_F(TaskRunnerTest, OfCancelAndEndOfThePodCancelCounts) {
   std::stop_source pod;
   api_.Forbid("watch", "volumetasks");
-  EXPECT_THAT(Run(
-                  [&](const CallContext& ctx, const VolumeJob& job, const TaskProgress& progress) {
-                    pod.request_stop();
-                    const Outcome end = UntilStopped(ctx, job, progress);
-                    Cancel();
-                    return end;
-                  },
-                  pod.get_token()),
-              IsOkAndHolds(TaskPhase::kCanceled));
+  EXPECT_THAT(
+      Run(
+          [&](const CallContext& ctx, const objects::VolumeJob& job, const TaskProgress& progress) {
+            pod.request_stop();
+            const objects::Outcome end = UntilStopped(ctx, job, progress);
+            Cancel();
+            return end;
+          },
+          pod.get_token()),
+      IsOkAndHolds(objects::TaskPhase::kCanceled));
 }
 
 TEST_F(TaskRunnerTest, WhatWasDoneIsNotDoneAgain) {
   for (const char* phase : {"Succeeded", "Failed", "Canceled"}) {
     api_.Mutate(task_, [&](Json& task) { task["status"]["phase"] = phase; });
-    const auto ended =
-        Run([](const CallContext&, const VolumeJob&, const TaskProgress&) -> Outcome {
+    const auto ended = Run(
+        [](const CallContext&, const objects::VolumeJob&, const TaskProgress&) -> objects::Outcome {
           ADD_FAILURE() << "it ran again";
           return Done();
         });
@@ -148,8 +152,10 @@ TEST_F(TaskRunnerTest, AnInterruptedOneRunsAgainAndForgetsTheEndBefore) {
                        {"outcome", {{"code", "Stopped"}, {"message", "interrupted"}}},
                        {"startTimestamp", "2026-01-01T00:00:00Z"}};
   api_.Mutate(task_, [&](Json& task) { task["status"] = before; });
-  EXPECT_THAT(Run([](const CallContext&, const VolumeJob&, const TaskProgress&) { return Done(); }),
-              IsOkAndHolds(TaskPhase::kSucceeded));
+  EXPECT_THAT(Run([](const CallContext&, const objects::VolumeJob&, const TaskProgress&) {
+                return Done();
+              }),
+              IsOkAndHolds(objects::TaskPhase::kSucceeded));
   EXPECT_EQ(MessageOf(Status()), "");
   EXPECT_EQ(absl::FormatTime(absl::RFC3339_sec, *Status().started_at, absl::UTCTimeZone()),
             "2026-01-01T00:00:00+00:00");
@@ -157,16 +163,18 @@ TEST_F(TaskRunnerTest, AnInterruptedOneRunsAgainAndForgetsTheEndBefore) {
 
 TEST_F(TaskRunnerTest, OneThatIsCancelledBeforeItBeginsDoesNotBegin) {
   Cancel();
-  EXPECT_THAT(Run([](const CallContext&, const VolumeJob&, const TaskProgress&) -> Outcome {
+  EXPECT_THAT(Run([](const CallContext&, const objects::VolumeJob&,
+                     const TaskProgress&) -> objects::Outcome {
                 ADD_FAILURE() << "it ran";
                 return Done();
               }),
-              IsOkAndHolds(TaskPhase::kCanceled));
+              IsOkAndHolds(objects::TaskPhase::kCanceled));
 }
 
 TEST_F(TaskRunnerTest, ATaskThatIsNotThereIsNotRun) {
   api_.Remove(task_);
-  EXPECT_THAT(Run([](const CallContext&, const VolumeJob&, const TaskProgress&) -> Outcome {
+  EXPECT_THAT(Run([](const CallContext&, const objects::VolumeJob&,
+                     const TaskProgress&) -> objects::Outcome {
                 ADD_FAILURE() << "it ran";
                 return Done();
               }),
@@ -174,25 +182,26 @@ TEST_F(TaskRunnerTest, ATaskThatIsNotThereIsNotRun) {
 }
 
 TEST_F(TaskRunnerTest, ATaskThatIsDeletedEndsTheVerb) {
-  EXPECT_THAT(Run([&](const CallContext& ctx, const VolumeJob& job, const TaskProgress& progress) {
-                api_.Remove(task_);
-                return UntilStopped(ctx, job, progress);
-              }),
-              IsOkAndHolds(TaskPhase::kNone));
+  EXPECT_THAT(
+      Run([&](const CallContext& ctx, const objects::VolumeJob& job, const TaskProgress& progress) {
+        api_.Remove(task_);
+        return UntilStopped(ctx, job, progress);
+      }),
+      IsOkAndHolds(objects::TaskPhase::kNone));
 }
 
 TEST_F(TaskRunnerTest, TheVerbGoesOnWhileTheServerIsAwayAndItsEndIsRetried) {
-  EXPECT_THAT(Run([&](const CallContext&, const VolumeJob&, const TaskProgress&) {
+  EXPECT_THAT(Run([&](const CallContext&, const objects::VolumeJob&, const TaskProgress&) {
                 api_.FailNext("patch", "volumetasks", kAway, 40);
                 return Done();
               }),
-              IsOkAndHolds(TaskPhase::kSucceeded));
-  EXPECT_EQ(Status().phase, TaskPhase::kSucceeded);
+              IsOkAndHolds(objects::TaskPhase::kSucceeded));
+  EXPECT_EQ(Status().phase, objects::TaskPhase::kSucceeded);
 }
 
 TEST_F(TaskRunnerTest, RetryingHasAnEnd) {
   const absl::Time begun = clock_.Now();
-  EXPECT_THAT(Run([&](const CallContext&, const VolumeJob&, const TaskProgress&) {
+  EXPECT_THAT(Run([&](const CallContext&, const objects::VolumeJob&, const TaskProgress&) {
                 api_.FailNext("patch", "volumetasks", kAway, 100'000);
                 return Done();
               }),
@@ -212,17 +221,17 @@ TEST_F(TaskRunnerTest, ALatePatchOfTheReporterIsRefused) {
     }
     return absl::OkStatus();
   });
-  EXPECT_THAT(Run([&](const CallContext&, const VolumeJob&, const TaskProgress&) {
+  EXPECT_THAT(Run([&](const CallContext&, const objects::VolumeJob&, const TaskProgress&) {
                 while (!is_held) {
                   clock_.Advance(absl::Seconds(1));
                 }
                 return Done("abc");
               }),
-              IsOkAndHolds(TaskPhase::kSucceeded));
+              IsOkAndHolds(objects::TaskPhase::kSucceeded));
   ASSERT_EQ(GetString(held, {"status", "phase"}), "Running");
   EXPECT_THAT(api_.Patch(Context(), task_, k8s::PatchKind::kMerge, held, "status").status(),
               StatusIs(absl::StatusCode::kAborted));
-  EXPECT_EQ(Status().phase, TaskPhase::kSucceeded);
+  EXPECT_EQ(Status().phase, objects::TaskPhase::kSucceeded);
   EXPECT_EQ(Status().outcome, Done("abc"));
 }
 
@@ -236,14 +245,14 @@ TEST_F(TaskRunnerTest, APodThatWasReplacedStopsAndSaysNothing) {
   name_pod("one");
   WriteFence fence(clock_);
   EXPECT_THAT(fence.Await(Context()), IsOk());
-  EXPECT_THAT(
-      RunTask(Context(), api_, task_, "node-a",
-              [&](const CallContext& ctx, const VolumeJob& job, const TaskProgress& progress) {
-                name_pod("two");
-                return UntilStopped(ctx, job, progress);
-              },
-              {.uid = "one", .fence = &fence}),
-      IsOkAndHolds(TaskPhase::kNone));
+  EXPECT_THAT(RunTask(Context(), api_, task_, "node-a",
+                      [&](const CallContext& ctx, const objects::VolumeJob& job,
+                          const TaskProgress& progress) {
+                        name_pod("two");
+                        return UntilStopped(ctx, job, progress);
+                      },
+                      {.uid = "one", .fence = &fence}),
+              IsOkAndHolds(objects::TaskPhase::kNone));
   EXPECT_EQ(Status().outcome, std::nullopt);
   EXPECT_THAT(fence.Await(Context()),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another Pod")));
@@ -254,12 +263,13 @@ TEST_F(TaskRunnerTest, APodThatWasGivenUpUnseenDoesNotBegin) {
     SetJson(task, {"metadata", "annotations", objects::kUnseenEndAnnotation}, "one");
   });
   EXPECT_THAT(RunTask(Context(), api_, task_, "node-a",
-                      [](const CallContext&, const VolumeJob&, const TaskProgress&) -> Outcome {
+                      [](const CallContext&, const objects::VolumeJob&,
+                         const TaskProgress&) -> objects::Outcome {
                         ADD_FAILURE() << "it ran";
                         return Done();
                       },
                       {.uid = "one"}),
-              IsOkAndHolds(TaskPhase::kNone));
+              IsOkAndHolds(objects::TaskPhase::kNone));
   EXPECT_EQ(api_.CallCount("patch", "volumetasks"), 0);
 }
 
@@ -304,10 +314,11 @@ TEST_F(TaskRunnerTest, FiguresThatAreNotTakenAreLeftOut) {
                ? absl::InvalidArgumentError("too large")
                : absl::OkStatus();
   });
-  EXPECT_THAT(
-      Run([](const CallContext&, const VolumeJob&, const TaskProgress&) { return Done("x"); }),
-      IsOkAndHolds(TaskPhase::kSucceeded));
-  EXPECT_EQ(Status().outcome, Outcome{.code = OutcomeCode::kDone});
+  EXPECT_THAT(Run([](const CallContext&, const objects::VolumeJob&, const TaskProgress&) {
+                return Done("x");
+              }),
+              IsOkAndHolds(objects::TaskPhase::kSucceeded));
+  EXPECT_EQ(Status().outcome, objects::Outcome{.code = objects::OutcomeCode::kDone});
 }
 
 TEST(TaskReportTest, IsWrittenNowAndThenAndAtOnceWhenAStageBegins) {
@@ -315,11 +326,11 @@ TEST(TaskReportTest, IsWrittenNowAndThenAndAtOnceWhenAStageBegins) {
   support::FakeApiClient api(clock);
   api.SetStatusSubresource("volumetasks", true);
   const k8s::ObjectKey task = {
-      .type = VolumeTask::Type(), .namespace_name = "mover", .name = "du-1"};
-  api.Seed(VolumeTask::Type(), support::TaskWithJob("du-1"));
+      .type = objects::VolumeTask::Type(), .namespace_name = "mover", .name = "du-1"};
+  api.Seed(objects::VolumeTask::Type(), support::TaskWithJob("du-1"));
   CallContext ctx;
   ctx.clock = &clock;
-  TaskReport report(api, task, {.phase = TaskPhase::kRunning});
+  TaskReport report(api, task, {.phase = objects::TaskPhase::kRunning});
   const auto writes = [&] {
     EXPECT_THAT(report.Step(ctx), IsOk());
     const int count = api.CallCount("patch", "volumetasks");
@@ -354,15 +365,15 @@ TEST(TaskReportTest, WhatCouldNotBeWrittenIsWrittenTheNextTime) {
   support::FakeApiClient api(clock);
   api.SetStatusSubresource("volumetasks", true);
   const k8s::ObjectKey task = {
-      .type = VolumeTask::Type(), .namespace_name = "mover", .name = "du-1"};
-  api.Seed(VolumeTask::Type(), support::TaskWithJob("du-1"));
+      .type = objects::VolumeTask::Type(), .namespace_name = "mover", .name = "du-1"};
+  api.Seed(objects::VolumeTask::Type(), support::TaskWithJob("du-1"));
   CallContext ctx;
   ctx.clock = &clock;
-  TaskReport report(api, task, {.phase = TaskPhase::kRunning});
+  TaskReport report(api, task, {.phase = objects::TaskPhase::kRunning});
   api.FailNext("patch", "volumetasks", kAway);
   EXPECT_THAT(report.Step(ctx), StatusIs(absl::StatusCode::kUnavailable));
   EXPECT_THAT(report.Step(ctx), IsOk());
-  EXPECT_EQ(StatusOf(api, task).phase, TaskPhase::kRunning);
+  EXPECT_EQ(StatusOf(api, task).phase, objects::TaskPhase::kRunning);
 }
 
 }  // namespace

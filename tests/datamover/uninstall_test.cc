@@ -139,7 +139,7 @@ class UninstallTest : public testing::Test {
     EXPECT_THAT(bed_.cluster.driver().snapshots(), IsEmpty());
     EXPECT_THAT(bed_.api.All(VolumeSnapshotContentType()), IsEmpty());
     EXPECT_THAT(bed_.api.All(VolumeSnapshotType()), IsEmpty());
-    EXPECT_THAT(bed_.api.All(VolumeTask::Type()), IsEmpty());
+    EXPECT_THAT(bed_.api.All(objects::VolumeTask::Type()), IsEmpty());
     EXPECT_THAT(bed_.api.All(PodType()), IsEmpty());
     EXPECT_THAT(bed_.api.All(PersistentVolumeClaimType()), SizeIs(1)) << "the user's";
     EXPECT_THAT(bed_.api.All(DataDeletionType()), IsEmpty());
@@ -488,7 +488,7 @@ TEST_F(UninstallTest, WhatFailedIsDoneByTheNextRun) {
       }
     }
     EXPECT_THAT(bed.cluster.driver().snapshots(), IsEmpty());
-    EXPECT_THAT(bed.api.All(VolumeTask::Type()), IsEmpty());
+    EXPECT_THAT(bed.api.All(objects::VolumeTask::Type()), IsEmpty());
     EXPECT_THAT(bed.api.All(VolumeSnapshotContentType()), IsEmpty());
     if (!bed.api.sweep_hit()) {
       EXPECT_GT(n, 10);

@@ -67,7 +67,7 @@ class Controller {
     bed_.TellWatchers();
     support::ReportAll(informer_, bed_.api.All(DataUploadType()));
     loop_.WorkOnce(bed_.ctx);
-    for (const Json& task : bed_.api.All(VolumeTask::Type())) {
+    for (const Json& task : bed_.api.All(objects::VolumeTask::Type())) {
       tasks_.Reconcile(bed_.ctx, task).IgnoreError();
     }
     for (const Json& content : bed_.api.All(VolumeSnapshotContentType())) {
@@ -98,7 +98,7 @@ class Controller {
 // What is left when nothing runs: the keyring, and what was there before.
 void ExpectNothingButBases(const MoverBed& bed, std::size_t bases) {
   EXPECT_THAT(bed.api.All(PodType()), IsEmpty());
-  EXPECT_THAT(bed.api.All(VolumeTask::Type()), IsEmpty());
+  EXPECT_THAT(bed.api.All(objects::VolumeTask::Type()), IsEmpty());
   EXPECT_THAT(bed.api.All(SecretType()), SizeIs(testing::Le(2U)));
   EXPECT_THAT(bed.api.All(PersistentVolumeClaimType()), SizeIs(1));
   EXPECT_THAT(bed.api.All(PersistentVolumeType()), IsEmpty());
@@ -239,12 +239,13 @@ TEST_F(UploadReconcilerTest, TheWorkerIsToldWhatToDo) {
   const Json pod = bed_.Pod().value_or(Json());
   EXPECT_EQ(pod["spec"]["containers"][0]["args"],
             Json({"worker", "--task", absl::StrCat("mover/", task_name)}));
-  const VolumeJob job = bed_.Job(task_name);
-  EXPECT_EQ(job.work, VolumeWork(UploadWork{.device = "/dev/volume",
-                                            .host = bed_.env.cluster,
-                                            .path = "/shop/data",
-                                            .volume_snapshot = absl::StrCat("mover/", task_name),
-                                            .tags = {task_name}}));
+  const objects::VolumeJob job = bed_.Job(task_name);
+  EXPECT_EQ(job.work, objects::VolumeWork(
+                          objects::UploadWork{.device = "/dev/volume",
+                                              .host = bed_.env.cluster,
+                                              .path = "/shop/data",
+                                              .volume_snapshot = absl::StrCat("mover/", task_name),
+                                              .tags = {task_name}}));
   EXPECT_EQ(job.repository.address,
             absl::StrCat("s3:http://s3:9000/b/p/plugins/csi-delta/", bed_.env.cluster, "/shop/",
                          MoverBed::ClaimUid("shop", "data")));
@@ -253,7 +254,7 @@ TEST_F(UploadReconcilerTest, TheWorkerIsToldWhatToDo) {
   EXPECT_EQ(k8s::Label(pod, "velero.io/data-upload"), "");
   EXPECT_EQ(k8s::Label(pod, objects::kMoverTaskLabel), task_name);
   EXPECT_TRUE(bed_.api.Find({SecretType(), "mover", task_name}).has_value());
-  const auto task = support::As<VolumeTask>(bed_.Task().value_or(Json())).spec();
+  const auto task = support::As<objects::VolumeTask>(bed_.Task().value_or(Json())).spec();
   ASSERT_THAT(task, IsOk());
   EXPECT_EQ(task->subject.uid, k8s::Uid(bed_.Upload()));
   EXPECT_EQ(pod["metadata"]["ownerReferences"][0]["uid"], k8s::Uid(*bed_.Task()));
@@ -306,7 +307,7 @@ TEST_F(UploadReconcilerTest, TheWorkerIsToldWhatACheckFoundDamaged) {
     const int gets = bed_.api.CallCount("get", "protectedvolumes");
     controller.LookTimes(3);
     const std::string task_name = bed_.TaskNameOfUpload(one.upload);
-    EXPECT_EQ(std::get<UploadWork>(bed_.Job(task_name).work).damage, one.want);
+    EXPECT_EQ(std::get<objects::UploadWork>(bed_.Job(task_name).work).damage, one.want);
     EXPECT_EQ(bed_.api.CallCount("get", "protectedvolumes") > gets, !one.from_records);
     bed_.Finish(task_name);
     controller.LookTimes(3);
@@ -323,7 +324,7 @@ TEST_F(UploadReconcilerTest, TheRepositorySnapshotNamesTheBackupThatOwnsTheUploa
   });
   Controller controller(bed_);
   controller.LookTimes(3);
-  EXPECT_THAT(std::get<UploadWork>(bed_.Job(bed_.TaskNameOfUpload()).work).tags,
+  EXPECT_THAT(std::get<objects::UploadWork>(bed_.Job(bed_.TaskNameOfUpload()).work).tags,
               testing::ElementsAre(bed_.TaskNameOfUpload(), "velero-backup=velero/backup-7"));
 }
 
@@ -350,7 +351,7 @@ TEST_F(UploadReconcilerTest, AMemberOfAVolumeGroupSaysSo) {
   bed_.worker = MoverBed::Worker::kRuns;
   Controller controller(bed_);
   controller.LookTimes(3);
-  EXPECT_THAT(std::get<UploadWork>(bed_.Job(bed_.TaskNameOfUpload()).work).tags,
+  EXPECT_THAT(std::get<objects::UploadWork>(bed_.Job(bed_.TaskNameOfUpload()).work).tags,
               testing::IsSupersetOf({std::string("volume-group=shop/db"),
                                      std::string("volume-group-snapshot=velero-db-0123"),
                                      std::string("volume-group-cut=2026-11-23T05:00:00Z"),
@@ -401,7 +402,7 @@ class RunningUploadTest : public UploadReconcilerTest {
 
   int64_t Done() const { return GetInt(bed_.Upload(), {"status", "progress", "bytesDone"}); }
   void Write(int64_t done_bytes, int64_t total_bytes = MoverBed::kClaimBytes) {
-    bed_.api.Mutate({VolumeTask::Type(), MoverBed::kMover, bed_.TaskNameOfUpload()},
+    bed_.api.Mutate({objects::VolumeTask::Type(), MoverBed::kMover, bed_.TaskNameOfUpload()},
                     [&](Json& task) {
                       task["status"]["doneBytes"] = done_bytes;
                       task["status"]["totalBytes"] = total_bytes;
@@ -412,8 +413,9 @@ class RunningUploadTest : public UploadReconcilerTest {
 };
 
 TEST_F(RunningUploadTest, CostsNoMoreThanARequestInTwoSeconds) {
-  TaskReport worker(bed_.api, {VolumeTask::Type(), MoverBed::kMover, bed_.TaskNameOfUpload()},
-                    support::As<VolumeTask>(*bed_.Task()).status());
+  TaskReport worker(bed_.api,
+                    {objects::VolumeTask::Type(), MoverBed::kMover, bed_.TaskNameOfUpload()},
+                    support::As<objects::VolumeTask>(*bed_.Task()).status());
   const absl::Time end = bed_.clock.Now() + kTime;
   absl::Time copied_at = bed_.clock.Now();
   absl::Duration silence_max;
@@ -552,7 +554,7 @@ TEST_F(UploadReconcilerTest, WhatAWorkersProgramWritesIsRead) {
   controller.LookTimes(4);
   ASSERT_EQ(bed_.PhaseOf(), "InProgress");
   const std::string task_name = bed_.TaskNameOfUpload();
-  const k8s::ObjectKey task = {VolumeTask::Type(), MoverBed::kMover, task_name};
+  const k8s::ObjectKey task = {objects::VolumeTask::Type(), MoverBed::kMover, task_name};
   bed_.Finish(task_name);
   const Json played = bed_.api.Find(task)->at("status");
   bed_.SetTaskStatus(task_name, Json::object());
@@ -568,12 +570,14 @@ TEST_F(UploadReconcilerTest, WhatAWorkersProgramWritesIsRead) {
   result.audit_bytes = 13;
   result.stored_bytes = 14;
   result.repository = incremental::RepositorySize{.pack_bytes = 15, .snapshots = 16};
-  EXPECT_THAT(RunTask(bed_.ctx, bed_.api, task, "node-9",
-                      [&](const CallContext&, const VolumeJob&, const TaskProgress& progress) {
-                        progress("transfer", 3 << 20, MoverBed::kClaimBytes);
-                        return Outcome{.code = OutcomeCode::kDone, .backup = FiguresOf(result)};
-                      }),
-              support::IsOkAndHolds(TaskPhase::kSucceeded));
+  EXPECT_THAT(
+      RunTask(bed_.ctx, bed_.api, task, "node-9",
+              [&](const CallContext&, const objects::VolumeJob&, const TaskProgress& progress) {
+                progress("transfer", 3 << 20, MoverBed::kClaimBytes);
+                return objects::Outcome{.code = objects::OutcomeCode::kDone,
+                                        .backup = FiguresOf(result)};
+              }),
+      support::IsOkAndHolds(objects::TaskPhase::kSucceeded));
   const Json written = bed_.api.Find(task).value_or(Json{{"status", nullptr}}).at("status");
   bed_.SetPodStatus(task_name, {{"phase", "Succeeded"}});
   controller.LookTimes(2);
@@ -601,8 +605,9 @@ TEST_F(UploadReconcilerTest, WhatAWorkersProgramWritesIsRead) {
   for (const auto& [field, value] : played.items()) {
     EXPECT_TRUE(written.contains(field)) << field << " is written by MoverBed alone";
   }
-  EXPECT_THAT(objects::ReadOutcome(written.at("outcome")),
-              testing::Optional(testing::Field(&Outcome::backup, testing::Ne(std::nullopt))));
+  EXPECT_THAT(
+      objects::ReadOutcome(written.at("outcome")),
+      testing::Optional(testing::Field(&objects::Outcome::backup, testing::Ne(std::nullopt))));
 }
 
 TEST_F(UploadReconcilerTest, TheNewestSnapshotIsTheBase) {
@@ -913,7 +918,7 @@ TEST_F(UploadReconcilerTest, AWeekOfDrainsEndsWell) {
                           {"heartbeatTimestamp", FormatRfc3339(bed_.clock.Now())}});
     }
     Controller(bed_).Look();
-    bed_.api.Mutate({VolumeTask::Type(), MoverBed::kMover, bed_.TaskNameOfUpload("first")},
+    bed_.api.Mutate({objects::VolumeTask::Type(), MoverBed::kMover, bed_.TaskNameOfUpload("first")},
                     [](Json& task) { task["status"]["phase"] = "Interrupted"; });
     bed_.SetPodStatus(bed_.TaskNameOfUpload("first"), {{"phase", "Succeeded"}});
     Controller(bed_).Look();
@@ -1197,7 +1202,7 @@ TEST_F(UploadReconcilerTest, WhatIsLeftWaitsUntilTheTransfersLookIsOver) {
   EXPECT_THAT(bed_.api.calls(), IsEmpty());
   bed_.env.running->EndLook(name);
   ASSERT_THAT(tasks.Reconcile(bed_.ctx, task), IsOk());
-  EXPECT_THAT(bed_.api.All(VolumeTask::Type()), IsEmpty());
+  EXPECT_THAT(bed_.api.All(objects::VolumeTask::Type()), IsEmpty());
 }
 
 TEST_F(UploadReconcilerTest, ThatAKeyIsNotConfirmedIsSaidOnceAnHour) {
@@ -1451,7 +1456,8 @@ TEST_F(UploadReconcilerTest, ALocationThatIsNotThereIsNamed) {
 }
 
 TEST_F(UploadReconcilerTest, AListThatWasWrongIsACompletedUploadWithAWarning) {
-  for (const OutcomeCause cause : {OutcomeCause::kAuditMismatch, OutcomeCause::kListRefused}) {
+  for (const objects::OutcomeCause cause :
+       {objects::OutcomeCause::kAuditMismatch, objects::OutcomeCause::kListRefused}) {
     MoverBed bed;
     bed.cause = cause;
     bed.AddUpload("nightly");
@@ -1505,7 +1511,7 @@ TEST_F(UploadReconcilerTest, AVolumeSnapshotWithoutItsTaskGoesWithItsUpload) {
   controller.LookTimes(4);
   const std::string task_name = bed_.TaskNameOfUpload();
   // With the task everything that it owns.
-  bed_.api.Remove({VolumeTask::Type(), "mover", task_name});
+  bed_.api.Remove({objects::VolumeTask::Type(), "mover", task_name});
   bed_.api.Remove({PodType(), "mover", task_name});
   bed_.api.Remove({SecretType(), "mover", task_name});
   bed_.api.Remove(ClaimKey("mover", task_name));
@@ -1517,7 +1523,7 @@ TEST_F(UploadReconcilerTest, AVolumeSnapshotWithoutItsTaskGoesWithItsUpload) {
   bed_.api.Seed(VolumeSnapshotContentType(), foreign);
   Controller(bed_).Look();
   EXPECT_TRUE(bed_.api.Find(VolumeSnapshotContentKey(task_name)).has_value()) << "on its way";
-  bed_.api.Remove({VolumeTask::Type(), "mover", task_name});
+  bed_.api.Remove({objects::VolumeTask::Type(), "mover", task_name});
   bed_.api.Remove({DataUploadType(), "velero", "nightly"});
   Controller(bed_).LookTimes(2);
   EXPECT_FALSE(bed_.api.Find(VolumeSnapshotContentKey(task_name)).has_value());

@@ -36,7 +36,7 @@ std::map<std::string, std::string> AnnotationsOf(const TransferObject& upload) {
 }
 
 TEST(UploadReportTest, ASentenceHasUnitsOfEachSize) {
-  BackupFigures figures;
+  objects::BackupFigures figures;
   figures.mode = "incremental";
   figures.logical_bytes = int64_t{10} << 30;
   figures.changed_bytes = int64_t{12} << 20;
@@ -54,10 +54,10 @@ TEST(UploadReportTest, ASentenceHasUnitsOfEachSize) {
 
 TEST(UploadReportTest, FiguresBecomeAnnotations) {
   TransferObject upload = Upload();
-  VolumeTaskStatus task;
+  objects::VolumeTaskStatus task;
   task.node = "node-1";
   task.completed_at = absl::FromUnixSeconds(1'795'000'000);
-  BackupFigures figures;
+  objects::BackupFigures figures;
   figures.mode = "full";
   figures.reason = "no-parent";
   figures.base = "b";
@@ -79,7 +79,7 @@ TEST(UploadReportTest, FiguresBecomeAnnotations) {
 
 TEST(UploadReportTest, WhatIsNotKnownIsNoAnnotation) {
   TransferObject upload = Upload();
-  BackupFigures figures;
+  objects::BackupFigures figures;
   figures.mode = "incremental";
   AnnotateFigures(figures, {}, upload);
   EXPECT_THAT(

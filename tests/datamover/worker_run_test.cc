@@ -28,11 +28,11 @@ constexpr char kTaskName[] = "du-7";
 
 class WorkerRunTest : public testing::Test {
  protected:
-  explicit WorkerRunTest(TaskKind kind = TaskKind::kUpload) {
+  explicit WorkerRunTest(objects::TaskKind kind = objects::TaskKind::kUpload) {
     bed_.worker = MoverBed::Worker::kRuns;
-    const VolumeTaskSpec spec{.kind = kind,
-                              .subject = {"DataUpload", "velero", "nightly", "7"},
-                              .volume = {"shop", "data", "claim-uid"}};
+    const objects::VolumeTaskSpec spec{.kind = kind,
+                                       .subject = {"DataUpload", "velero", "nightly", "7"},
+                                       .volume = {"shop", "data", "claim-uid"}};
     EXPECT_THAT(run_.EnsureTask(bed_.ctx, spec, {}), IsOk());
     EXPECT_THAT(run_.EnsureTask(bed_.ctx, spec, {}), IsOk());
   }
@@ -40,8 +40,8 @@ class WorkerRunTest : public testing::Test {
   WorkerView Step() {
     // What is run here is another process, each time.
     WorkerRun run(bed_.env, kTaskName);
-    const auto view =
-        run.Step(bed_.ctx, [this](const VolumeTask&) -> absl::StatusOr<WorkerRun::NextPod> {
+    const auto view = run.Step(
+        bed_.ctx, [this](const objects::VolumeTask&) -> absl::StatusOr<WorkerRun::NextPod> {
           ++made_;
           return WorkerRun::NextPod{
               .pod = support::As<objects::Pod>(
@@ -67,8 +67,8 @@ class WorkerRunTest : public testing::Test {
     return view;
   }
   absl::StatusOr<bool> HasSurelyEnded() {
-    return run_.HasSurelyEnded(
-        bed_.ctx, support::As<VolumeTask>(*bed_.api.Find(VolumeTask::Key("mover", kTaskName))));
+    return run_.HasSurelyEnded(bed_.ctx, support::As<objects::VolumeTask>(*bed_.api.Find(
+                                             objects::VolumeTask::Key("mover", kTaskName))));
   }
   void EndPod(const Json& status) { bed_.SetPodStatus(kTaskName, status); }
   bool HasPod() { return bed_.api.Find({PodType(), "mover", kTaskName}).has_value(); }
@@ -84,7 +84,7 @@ TEST_F(WorkerRunTest, MakesOnePodAndSeesItRun) {
   for (int i = 0; i < 3; ++i) {
     const WorkerView view = Step();
     EXPECT_EQ(view.state, State::kRunning);
-    EXPECT_EQ(view.status.phase, TaskPhase::kRunning);
+    EXPECT_EQ(view.status.phase, objects::TaskPhase::kRunning);
     EXPECT_EQ(view.node, "node-1");
   }
   EXPECT_EQ(made_, 1);
@@ -140,7 +140,7 @@ TEST_F(WorkerRunTest, AllHaveSurelyEndedOnceTheEndOfEachWasSeen) {
 
 class RestoreRunTest : public WorkerRunTest {
  protected:
-  RestoreRunTest() : WorkerRunTest(TaskKind::kDownload) {}
+  RestoreRunTest() : WorkerRunTest(objects::TaskKind::kDownload) {}
 };
 
 // It may write on, on an unreachable node, for as long as a worker goes on without its task.
@@ -184,7 +184,7 @@ TEST_F(WorkerRunTest, AfterFiveLostPodsItHasFailed) {
                {{{"state", {{"terminated", {{"reason", "OOMKilled"}, {"exitCode", 137}}}}}}})}});
   const WorkerView view = Step();
   EXPECT_EQ(view.state, State::kEnded);
-  EXPECT_EQ(view.status.phase, TaskPhase::kFailed);
+  EXPECT_EQ(view.status.phase, objects::TaskPhase::kFailed);
   EXPECT_THAT(MessageOf(view.status),
               AllOf(HasSubstr("5 times"), HasSubstr("OOMKilled"), HasSubstr("limits.memory")));
   EXPECT_EQ(made_, kLostPodsMax);
@@ -244,7 +244,7 @@ TEST_F(WorkerRunTest, ALastPhaseIsTheEndWhateverThePodDoes) {
   bed_.api.Remove({PodType(), "mover", kTaskName});
   const WorkerView view = Step();
   EXPECT_EQ(view.state, State::kEnded);
-  EXPECT_EQ(view.status.phase, TaskPhase::kSucceeded);
+  EXPECT_EQ(view.status.phase, objects::TaskPhase::kSucceeded);
   EXPECT_EQ(made_, 1);
 }
 
@@ -281,7 +281,8 @@ TEST_F(WorkerRunTest, IsStoppedByTheTaskAndByThePod) {
   bed_.api.Mutate({PodType(), "mover", kTaskName},
                   [](Json& pod) { pod["metadata"]["finalizers"] = {"test/kubelet"}; });
   EXPECT_THAT(run_.Stop(bed_.ctx), IsOkAndHolds(false));
-  EXPECT_TRUE(GetBool(*bed_.api.Find(VolumeTask::Key("mover", kTaskName)), {"spec", "cancel"}));
+  EXPECT_TRUE(
+      GetBool(*bed_.api.Find(objects::VolumeTask::Key("mover", kTaskName)), {"spec", "cancel"}));
   EXPECT_TRUE(k8s::BeingDeleted(*bed_.api.Find({PodType(), "mover", kTaskName})));
   EndPod({{"phase", "Succeeded"}});
   EXPECT_THAT(run_.Stop(bed_.ctx), IsOkAndHolds(true));
@@ -345,7 +346,7 @@ TEST_F(CachedWorkerRunTest, TheFirstPodIsMadeWithoutARead) {
 // Made by a controller that died before it counted it, a moment ago.
 TEST_F(CachedWorkerRunTest, APodThatTheInformerHasNotDeliveredIsFoundByTheCreate) {
   Step();
-  bed_.api.Mutate(VolumeTask::Key("mover", kTaskName), [](Json& task) {
+  bed_.api.Mutate(objects::VolumeTask::Key("mover", kTaskName), [](Json& task) {
     task["metadata"].erase("annotations");
     task.erase("status");
   });
@@ -383,7 +384,7 @@ TEST_F(CachedWorkerRunTest, WhatAPodWroteBeforeItsEndIsReadAfterThatWasSeen) {
   bed_.TellWatchers("pods");
   WorkerView view = Step();
   EXPECT_EQ(view.state, State::kEnded);
-  EXPECT_EQ(view.status.phase, TaskPhase::kSucceeded);
+  EXPECT_EQ(view.status.phase, objects::TaskPhase::kSucceeded);
   EXPECT_EQ(view.attempts, 1);
 }
 

@@ -22,7 +22,6 @@
 #include "datamover/mover_kinds.h"
 #include "datamover/repository_access.h"
 #include "datamover/settings.h"
-#include "datamover/volume_task.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "k8s/object.h"

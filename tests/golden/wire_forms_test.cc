@@ -20,11 +20,11 @@
 #include "datamover/mover_environment.h"
 #include "datamover/transfer_object.h"
 #include "datamover/upload_report.h"
-#include "datamover/volume_task.h"
 #include "k8s/object.h"
 #include "objects/data_transfer.h"
 #include "objects/keys.h"
 #include "objects/patch.h"
+#include "objects/volume_task.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/typed.h"
@@ -32,17 +32,17 @@
 namespace csidelta::wire_forms_test {
 namespace {
 
-using datamover::TaskKind;
-using datamover::TaskPhase;
 using objects::DataPhase;
 using objects::DeletionPhase;
 using objects::DeletionTrouble;
+using objects::TaskKind;
+using objects::TaskPhase;
 using support::IsOk;
 
 constexpr absl::Time kNoon = absl::FromUnixSeconds(1772366400);
 
-datamover::VolumeTaskStatus TaskStatusOf(const Json& status) {
-  return support::As<datamover::VolumeTask>({{"status", status}}).status();
+objects::VolumeTaskStatus TaskStatusOf(const Json& status) {
+  return support::As<objects::VolumeTask>({{"status", status}}).status();
 }
 
 objects::DataDeletionStatus DeletionStatusOf(const Json& status) {
@@ -69,7 +69,7 @@ TEST(WireFormsTest, Phases) {
                                                       {TaskPhase::kFailed, "Failed"},
                                                       {TaskPhase::kCanceled, "Canceled"},
                                                       {TaskPhase::kInterrupted, "Interrupted"}}) {
-    EXPECT_EQ(datamover::ToString(phase), text);
+    EXPECT_EQ(objects::ToString(phase), text);
     EXPECT_EQ(TaskStatusOf({{"phase", text}}).phase, phase);
   }
   for (const auto& [phase, text] : std::vector<std::pair<DeletionPhase, std::string>>{
@@ -90,12 +90,12 @@ TEST(WireFormsTest, Phases) {
 }
 
 TEST(WireFormsTest, VolumeTask) {
-  const datamover::VolumeTaskSpec spec{
+  const objects::VolumeTaskSpec spec{
       .kind = TaskKind::kUpload,
       .subject = {.kind = "DataUpload", .namespace_name = "velero", .name = "up", .uid = "uid-1"},
       .volume = {.namespace_name = "shop", .claim = "data-db-0", .claim_uid = "uid-2"},
       .cancel = true};
-  const datamover::VolumeTask task = datamover::VolumeTask::Make(
+  const objects::VolumeTask task = objects::VolumeTask::Make(
       "csi-delta", "du-uid-1", spec, datamover::LabelsFor("du-uid-1", "velero"));
   const Json golden = *ParseJsonObject(R"json({
     "apiVersion": "mover.csi-delta.io/v1alpha1",
@@ -117,12 +117,12 @@ TEST(WireFormsTest, VolumeTask) {
     }
   })json");
   EXPECT_EQ(task.json(), golden);
-  const absl::StatusOr<datamover::VolumeTaskSpec> read =
-      support::As<datamover::VolumeTask>(golden).spec();
+  const absl::StatusOr<objects::VolumeTaskSpec> read =
+      support::As<objects::VolumeTask>(golden).spec();
   ASSERT_THAT(read, IsOk());
   EXPECT_EQ(*read, spec);
-  EXPECT_EQ(datamover::ToString(TaskKind::kDownload), "Download");
-  EXPECT_EQ(datamover::ToString(TaskKind::kForget), "Forget");
+  EXPECT_EQ(objects::ToString(TaskKind::kDownload), "Download");
+  EXPECT_EQ(objects::ToString(TaskKind::kForget), "Forget");
 }
 
 TEST(WireFormsTest, StatusOfAVolumeTask) {
@@ -150,11 +150,11 @@ TEST(WireFormsTest, StatusOfAVolumeTask) {
       }
     }
   })json");
-  const datamover::VolumeTaskStatus status = TaskStatusOf(golden);
+  const objects::VolumeTaskStatus status = TaskStatusOf(golden);
   EXPECT_EQ(status.phase, TaskPhase::kFailed);
   EXPECT_EQ(status.completed_at, kNoon + absl::Seconds(20));
-  EXPECT_EQ(datamover::CauseOf(status), datamover::OutcomeCause::kLocked);
-  EXPECT_EQ(datamover::MessageOf(status), "locked");
+  EXPECT_EQ(objects::CauseOf(status), objects::OutcomeCause::kLocked);
+  EXPECT_EQ(objects::MessageOf(status), "locked");
   ASSERT_TRUE(status.outcome.has_value());
   EXPECT_EQ(status.outcome->backup->repository_snapshots, 11);
   EXPECT_EQ(status.outcome->restore->kept_bytes, 5);
@@ -220,7 +220,7 @@ TEST(WireFormsTest, AnnotationsOfADataUpload) {
                                           .stored_bytes = 4,
                                           .repository_bytes = 5,
                                           .repository_snapshots = 6};
-  datamover::VolumeTaskStatus task;
+  objects::VolumeTaskStatus task;
   task.node = "node-1";
   task.completed_at = kNoon + absl::Seconds(3);
   datamover::AnnotateFigures(figures, task, upload);
