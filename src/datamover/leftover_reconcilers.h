@@ -3,19 +3,55 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <utility>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
+#include "base/mutex.h"
 #include "datamover/mover_environment.h"
 #include "datamover/task_watch.h"
 #include "k8s/informer.h"
 #include "objects/persistent_volume_claim.h"
 #include "objects/reconciler.h"
 #include "objects/volume_snapshot.h"
+#include "objects/volume_task.h"
 
 // What the objects that transfers were moved through need, so that nothing of them is left.
 namespace csidelta::datamover {
+
+// How often unowned objects are looked for.
+inline constexpr absl::Duration kLeftoversEvery = absl::Minutes(10);
+inline constexpr absl::Duration kUntilSynced = absl::Seconds(2);
+
+// Removes what is left of a task, and the task. That of a transfer stays until the transfer is over
+// or gone; the caller knows that of others.
+absl::Status RemoveLeftovers(const CallContext& ctx, const MoverEnvironment& env,
+                             const objects::VolumeTask& task);
+
+// Looks at VolumeTasks: how far they are is noted, and the objects they are done for are enqueued;
+// those of no object are removed with all that was made for them. A task whose namespace is not
+// served, which was taken out of veleroNamespaces, is logged once and stays: its object cannot be
+// read.
+class TaskReconciler : public objects::Reconciler<objects::VolumeTask> {
+ public:
+  // `is_synced`: whether all objects that tasks are done for are known. Borrows the others.
+  TaskReconciler(const MoverEnvironment& env, const EnqueueTable& enqueue_table,
+                 std::function<bool()> is_synced)
+      : env_(env), enqueue_table_(enqueue_table), is_synced_(std::move(is_synced)) {}
+
+ private:
+  absl::StatusOr<absl::Time> ReconcileOne(const CallContext& ctx,
+                                          const objects::VolumeTask& task) override;
+  void TellUnserved(const objects::VolumeTask& task, const objects::VolumeTaskSpec& spec);
+
+  const MoverEnvironment& env_;
+  const EnqueueTable& enqueue_table_;
+  const std::function<bool()> is_synced_;
+  Mutex mutex_;
+  std::set<std::string> told_ ABSL_GUARDED_BY(mutex_);  // names of tasks; few
+};
 
 // The objects of one type that movers make for their transfers. `namespace_name`: of one mover; ""
 // for VolumeSnapshotContents, of all movers.

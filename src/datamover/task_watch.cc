@@ -3,14 +3,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/log.h"
 #include "base/mutex.h"
-#include "base/status_macros.h"
-#include "datamover/download_reconciler.h"
-#include "datamover/upload_reconciler.h"
-#include "datamover/worker_run.h"
-#include "k8s/cached_client.h"
-#include "objects/client.h"
 
 namespace csidelta::datamover {
 
@@ -88,59 +81,6 @@ TaskSubjects TransferSubjects(std::string kind, TransferReader read, TransferSch
   return {.kind = std::move(kind), .take = take, .leave = [&scheduler](const std::string& uid) {
             scheduler.Remove(uid);
           }};
-}
-
-absl::Status RemoveLeftovers(const CallContext& ctx, const MoverEnvironment& env,
-                             const objects::VolumeTask& task) {
-  const absl::StatusOr<objects::VolumeTaskSpec> spec = task.spec();
-  if (spec.ok() && spec->kind == objects::TaskKind::kUpload) {
-    return RemoveUploadLeftovers(ctx, env, task);
-  }
-  return spec.ok() && spec->kind == objects::TaskKind::kDownload
-             ? RemoveDownloadLeftovers(ctx, env, task)
-             : WorkerRun(env, task.name()).RemoveWithTask(ctx);
-}
-
-absl::StatusOr<absl::Time> TaskReconciler::ReconcileOne(const CallContext& ctx,
-                                                        const objects::VolumeTask& task) {
-  const absl::Time later = ctx.clock->Now() + kLeftoversEvery;
-  env_.running->NoteTask(task);
-  if (enqueue_table_.Enqueue(task.name())) {
-    return later;
-  }
-  if (!is_synced_() || env_.running->IsLookedAt(task.name())) {
-    return ctx.clock->Now() + kUntilSynced;
-  }
-  ASSIGN_OR_RETURN(const objects::VolumeTaskSpec spec, task.spec());
-  if (!IsServed(env_, spec.subject.namespace_name)) {
-    TellUnserved(task, spec);
-    return later;
-  }
-  // Its transfer's last look may have removed it since the watch told of it.
-  k8s::CachedReader reader(env_.api, env_.cache);
-  ASSIGN_OR_RETURN(const std::optional<objects::VolumeTask> now,
-                   objects::Find<objects::VolumeTask>(ctx, reader, task.key()));
-  if (!now.has_value()) {
-    return absl::InfiniteFuture();
-  }
-  RETURN_IF_ERROR(RemoveLeftovers(ctx, env_, *now));
-  return later;
-}
-
-void TaskReconciler::TellUnserved(const objects::VolumeTask& task,
-                                  const objects::VolumeTaskSpec& spec) {
-  {
-    const MutexLock lock(mutex_);
-    if (!told_.insert(task.name()).second) {
-      return;
-    }
-  }
-  CSIDELTA_LOG(
-      kWarn,
-      "a task stays: its namespace is not in veleroNamespaces any more; serve it again, or "
-      "see docs/operations.md",
-      {"task", task.name()}, {"kind", spec.subject.kind},
-      {"namespace", spec.subject.namespace_name}, {"name", spec.subject.name});
 }
 
 }  // namespace csidelta::datamover

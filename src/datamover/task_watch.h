@@ -3,33 +3,22 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/time.h"
-#include "base/call_context.h"
 #include "base/mutex.h"
 #include "datamover/ended_pods.h"
-#include "datamover/mover_environment.h"
 #include "datamover/running_workers.h"
 #include "datamover/transfer_scheduler.h"
 #include "k8s/object_cache.h"
 #include "k8s/reconcile_loop.h"
 #include "objects/event_handler.h"
 #include "objects/object.h"
-#include "objects/reconciler.h"
-#include "objects/volume_task.h"
 #include "objects/workload.h"
 
 namespace csidelta::datamover {
-
-// How often unowned objects are looked for.
-inline constexpr absl::Duration kLeftoversEvery = absl::Minutes(10);
-inline constexpr absl::Duration kUntilSynced = absl::Seconds(2);
 
 // Who is to look again when something of a stem changed. Thread-safe.
 class EnqueueTable {
@@ -128,33 +117,5 @@ using TransferReader = std::function<std::optional<QueuedTransfer>(const objects
 
 // Objects of transfers: the scheduler, which is borrowed, hears of them and of those that are over.
 TaskSubjects TransferSubjects(std::string kind, TransferReader read, TransferScheduler& scheduler);
-
-// Removes what is left of a task, and the task. That of a transfer stays until the transfer is over
-// or gone; the caller knows that of others.
-absl::Status RemoveLeftovers(const CallContext& ctx, const MoverEnvironment& env,
-                             const objects::VolumeTask& task);
-
-// Looks at VolumeTasks: how far they are is noted, and the objects they are done for are enqueued;
-// those of no object are removed with all that was made for them. A task whose namespace is not
-// served, which was taken out of veleroNamespaces, is logged once and stays: its object cannot be
-// read.
-class TaskReconciler : public objects::Reconciler<objects::VolumeTask> {
- public:
-  // `is_synced`: whether all objects that tasks are done for are known. Borrows the others.
-  TaskReconciler(const MoverEnvironment& env, const EnqueueTable& enqueue_table,
-                 std::function<bool()> is_synced)
-      : env_(env), enqueue_table_(enqueue_table), is_synced_(std::move(is_synced)) {}
-
- private:
-  absl::StatusOr<absl::Time> ReconcileOne(const CallContext& ctx,
-                                          const objects::VolumeTask& task) override;
-  void TellUnserved(const objects::VolumeTask& task, const objects::VolumeTaskSpec& spec);
-
-  const MoverEnvironment& env_;
-  const EnqueueTable& enqueue_table_;
-  const std::function<bool()> is_synced_;
-  Mutex mutex_;
-  std::set<std::string> told_ ABSL_GUARDED_BY(mutex_);  // names of tasks; few
-};
 
 }  // namespace csidelta::datamover

@@ -14,7 +14,7 @@
 #include "base/yaml.h"
 #include "datamover/deletion_queue.h"
 #include "datamover/keyring.h"
-#include "datamover/task_watch.h"
+#include "datamover/leftover_reconcilers.h"
 #include "k8s/object.h"
 #include "k8s/object_cache.h"
 #include "objects/keys.h"
