@@ -45,6 +45,15 @@ ALLOWED = {
     "doctor": ("diffsnap/snapshot_listing.h", "datamover", "incremental", "inplace", "snapshots", "csi", "longhorn", "objects", "k8s", "net",
                "storage", "velero", "base"),
 }
+# Folders with subfolders: what each of these may include of its own folder: a subfolder, one header, or "" for what
+# lies in the folder itself. What lies there includes of subfolders only what its own line names.
+WITHIN = {
+    "csi": {"": ("csi/group/group_lifecycle.h",), "group": ("",), "expose": ("", "group")},
+    "incremental": {"": (), "sources": ("",), "mover": ("", "sources")},
+    "datamover": {"": (), "worker": ("",), "records": ("", "worker"), "controller": ("", "worker", "records")},
+    "cli": {"": (), "repository": ("",), "snapshot": ("",), "mover": ("",)},
+}
+
 EVERYTHING = tuple(ALLOWED)
 ALLOWED["cli"] = EVERYTHING
 ALLOWED["cmd"] = EVERYTHING + ("cli",)
@@ -97,7 +106,7 @@ HOMES = (
     (r"expat", ("storage/s3_xml.cc",)),
     (r"zstd", ("repository",)),
     (r"(grpc|grpcpp|google/protobuf)/", ("net", "csi", "plugin", "diffsnap", "conformance",
-                                         "incremental/csi_metadata_source.cc", "incremental/grpc_call")),
+                                         "incremental/sources/csi_metadata_source.cc", "incremental/sources/grpc_call")),
 )
 
 # Bare JSON ends in objects/, whose types name what the fields are. No file of these folders sees it, by whichever
@@ -153,6 +162,20 @@ def _third_party(include):
     return None
 
 
+def _fault_within(include):
+    """What is wrong with an include of the own folder, which has subfolders, or None."""
+    def subfolder(path):
+        return path.parts[1] if len(path.parts) > 2 else ""
+
+    own, target = subfolder(include.path), subfolder(pathlib.PurePosixPath(include.target))
+    allowed = WITHIN[include.folder].get(own)
+    if allowed is None:
+        return f"subfolder {include.folder}/{own} is not in the table of layers"
+    if own == target or target in allowed or include.target in allowed:
+        return None
+    return f"{include.folder}/{own} may not include {include.target}"
+
+
 def fault(include, root):
     """What is wrong with an include, or None."""
     if include.folder not in ALLOWED:
@@ -166,6 +189,8 @@ def fault(include, root):
             return None
         return f"{include.folder} may not include messages of proto/{group}"
     target = include.target.split("/")[0]
+    if target == include.folder and target in WITHIN:
+        return _fault_within(include)
     if target == include.folder or not {target, include.target}.isdisjoint(ALLOWED[include.folder]):
         return None
     if target in ALLOWED:

@@ -91,7 +91,7 @@ class Folder:
 
     def __init__(self, name, programs, seed, first):
         self.name, self.programs = name, programs
-        self.sources = {str(path.relative_to(ROOT)): path.read_text() for path in sorted((ROOT / "src" / name).glob("*.cc"))}
+        self.sources = {str(path.relative_to(ROOT)): path.read_text() for path in sorted((ROOT / "src" / name).rglob("*.cc"))}
         self.candidates = [one for file, text in self.sources.items() for one in mutate.Finder(file, text).find()]
         random.Random(f"{seed} {name}").shuffle(self.candidates)
         self.candidates.sort(key=lambda one: (one.file, one.line) not in first)  # Stable.

@@ -9,7 +9,7 @@
 #include "base/status_macros.h"
 #include "csi/content_deletion.h"
 #include "csi/environment.h"
-#include "csi/group_deletion.h"
+#include "csi/group/group_deletion.h"
 #include "csi/orphan_sweep.h"
 #include "csi/volume_lease.h"
 #include "objects/client.h"

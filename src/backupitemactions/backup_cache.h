@@ -10,7 +10,7 @@
 #include "base/call_context.h"
 #include "base/mutex.h"
 #include "csi/environment.h"
-#include "csi/group_lifecycle.h"
+#include "csi/group/group_lifecycle.h"
 #include "csi/once_map.h"
 #include "objects/backup.h"
 #include "objects/persistent_volume.h"

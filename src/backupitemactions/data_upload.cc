@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "backupitemactions/actions.h"
 #include "base/status_macros.h"
-#include "csi/data_transfer.h"
+#include "csi/expose/data_transfer.h"
 #include "csi/retry.h"
 #include "objects/backup.h"
 #include "objects/client.h"

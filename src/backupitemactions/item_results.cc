@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "csi/group_lifecycle.h"
+#include "csi/group/group_lifecycle.h"
 
 namespace csidelta::backupitemactions {
 

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "csi/moved_group.h"
+#include "csi/group/moved_group.h"
 #include "csi/retry.h"
 #include "csi/snapshot_class.h"
 #include "objects/client.h"

@@ -10,7 +10,7 @@
 #include "backupitemactions/backup_cache.h"
 #include "base/call_context.h"
 #include "csi/environment.h"
-#include "csi/group_lifecycle.h"
+#include "csi/group/group_lifecycle.h"
 #include "csi/once_map.h"
 #include "objects/backup.h"
 #include "objects/persistent_volume_claim.h"
@@ -43,9 +43,9 @@ class VolumeGroups {
 
   // `claim` has a group, and `decision` is to snapshot or to move it: only claims of which the same
   // is to be done are members. A group that is to be moved is adopted
-  // (csi/moved_group.h) and consists of single snapshots then. Any other is looked for again, since
-  // the host passes over what it does not find. Errors are FAILED_PRECONDITION where it is gone,
-  // and those that may pass: when the call was stopped, or the API server did not answer.
+  // (csi/group/moved_group.h) and consists of single snapshots then. Any other is looked for again,
+  // since the host passes over what it does not find. Errors are FAILED_PRECONDITION where it is
+  // gone, and those that may pass: when the call was stopped, or the API server did not answer.
   absl::StatusOr<std::shared_ptr<const GroupOutcome>> Take(
       const CallContext& ctx, const objects::Backup& backup,
       const objects::PersistentVolumeClaim& claim, const velero::VolumeDecision& decision,

@@ -12,7 +12,7 @@
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/drop.h"
-#include "csi/group_lifecycle.h"
+#include "csi/group/group_lifecycle.h"
 #include "csi/owner_references.h"
 #include "csi/retry.h"
 #include "csi/snapshot_lifecycle.h"

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/json.h"
-#include "incremental/checked_listing.h"
+#include "incremental/sources/checked_listing.h"
 #include "repository/volume_layout.h"
 
 namespace csidelta::cli {

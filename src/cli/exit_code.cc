@@ -3,7 +3,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "csi/lock.h"
-#include "incremental/block_uploader.h"
+#include "incremental/mover/block_uploader.h"
 #include "repository/repository.h"
 
 namespace csidelta::cli {

@@ -17,7 +17,7 @@
 #include "cli/console.h"
 #include "cli/password.h"
 #include "engine/session.h"
-#include "incremental/memory_plan.h"
+#include "incremental/mover/memory_plan.h"
 #include "repository/lock.h"
 #include "repository/repository.h"
 #include "storage/location.h"

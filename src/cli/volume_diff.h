@@ -5,7 +5,7 @@
 #include "base/call_context.h"
 #include "base/extent.h"
 #include "cli/progress.h"
-#include "incremental/volume_record.h"
+#include "incremental/mover/volume_record.h"
 
 namespace csidelta::cli {
 

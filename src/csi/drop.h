@@ -27,7 +27,7 @@
 //                                    the controller does not take along
 //   content with a snapshot  either  its policy; the snapshot; the mark (1); itself
 //   content alone            either  its policy and the mark (1); itself
-//   content of a member of   delete  its label "released": csi/moved_group.h deletes it with its
+//   content of a member of   delete  its label "released": csi/group/moved_group.h deletes it with its
 //   a moved group                    group
 //
 // (1) By the mark "being deleted" the snapshot controller tells the sidecar that deletion is meant.

@@ -13,7 +13,7 @@
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/drop.h"
-#include "csi/group_lifecycle.h"
+#include "csi/group/group_lifecycle.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_need.h"
 #include "k8s/api_client.h"

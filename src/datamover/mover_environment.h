@@ -11,7 +11,7 @@
 #include "base/random.h"
 #include "csi/base_index.h"
 #include "csi/environment.h"
-#include "csi/exposed_snapshot.h"
+#include "csi/expose/exposed_snapshot.h"
 #include "datamover/ended_pods.h"
 #include "datamover/node_slots.h"
 #include "datamover/repository_access.h"

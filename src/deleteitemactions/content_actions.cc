@@ -7,7 +7,7 @@
 #include "base/status_macros.h"
 #include "csi/content_deletion.h"
 #include "csi/drop.h"
-#include "csi/group_deletion.h"
+#include "csi/group/group_deletion.h"
 #include "csi/snapshot_need.h"
 #include "deleteitemactions/actions.h"
 #include "deleteitemactions/driver_grace_period.h"

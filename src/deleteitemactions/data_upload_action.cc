@@ -4,7 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
-#include "csi/data_transfer.h"
+#include "csi/expose/data_transfer.h"
 #include "deleteitemactions/actions.h"
 #include "objects/backup.h"
 #include "objects/client.h"

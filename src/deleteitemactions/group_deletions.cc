@@ -3,7 +3,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
-#include "csi/group_deletion.h"
+#include "csi/group/group_deletion.h"
 
 namespace csidelta::deleteitemactions {
 

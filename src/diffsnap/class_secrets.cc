@@ -9,7 +9,7 @@
 #include "absl/strings/str_replace.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
-#include "csi/snapshot_secrets.h"
+#include "csi/expose/snapshot_secrets.h"
 #include "objects/client.h"
 #include "objects/core.h"
 #include "objects/volume_snapshot.h"

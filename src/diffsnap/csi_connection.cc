@@ -6,7 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "incremental/grpc_call.h"
+#include "incremental/sources/grpc_call.h"
 
 namespace csidelta::diffsnap {
 namespace {

@@ -11,7 +11,7 @@
 #include "diffsnap/csi_connection.h"
 #include "diffsnap/metadata_bridge.h"
 #include "diffsnap/page_driver.h"
-#include "incremental/grpc_call.h"
+#include "incremental/sources/grpc_call.h"
 
 namespace csidelta::diffsnap {
 namespace {

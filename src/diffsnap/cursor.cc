@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "base/cipher.h"
 #include "base/crypto.h"
-#include "incremental/differential_wire.h"
+#include "incremental/sources/differential_wire.h"
 
 namespace csidelta::diffsnap {
 namespace {

@@ -11,7 +11,7 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/secret.h"
-#include "incremental/differential_wire.h"
+#include "incremental/sources/differential_wire.h"
 
 namespace csidelta::diffsnap {
 

@@ -9,7 +9,7 @@
 #include "base/status_macros.h"
 #include "csi.grpc.pb.h"
 #include "diffsnap/csi_connection.h"
-#include "incremental/block_metadata.h"
+#include "incremental/sources/block_metadata.h"
 
 namespace csidelta::diffsnap {
 namespace {

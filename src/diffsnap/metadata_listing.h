@@ -13,8 +13,8 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "diffsnap/driver.h"
-#include "incremental/extent_assembler.h"
-#include "incremental/grpc_call.h"
+#include "incremental/sources/extent_assembler.h"
+#include "incremental/sources/grpc_call.h"
 
 namespace csidelta::diffsnap {
 

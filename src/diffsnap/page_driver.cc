@@ -10,7 +10,7 @@
 #include "base/status_macros.h"
 #include "differential_snapshot.grpc.pb.h"
 #include "diffsnap/csi_connection.h"
-#include "incremental/grpc_call.h"
+#include "incremental/sources/grpc_call.h"
 
 namespace csidelta::diffsnap {
 namespace {

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
-#include "incremental/differential_wire.h"
+#include "incremental/sources/differential_wire.h"
 
 namespace csidelta::diffsnap {
 namespace {

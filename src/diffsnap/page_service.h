@@ -8,7 +8,7 @@
 #include "diffsnap/driver.h"
 #include "diffsnap/page_query.h"
 #include "diffsnap/pair_table.h"
-#include "incremental/differential_wire.h"
+#include "incremental/sources/differential_wire.h"
 
 namespace csidelta::diffsnap {
 

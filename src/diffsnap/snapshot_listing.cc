@@ -7,7 +7,7 @@
 #include "base/status_macros.h"
 #include "csi.grpc.pb.h"
 #include "diffsnap/csi_connection.h"
-#include "incremental/grpc_call.h"
+#include "incremental/sources/grpc_call.h"
 #include "k8s/object.h"
 
 namespace csidelta::diffsnap {

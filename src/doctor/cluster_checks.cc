@@ -9,7 +9,7 @@
 #include "csi/deletion_proof.h"
 #include "csi/population.h"
 #include "csi/snapshot_state.h"
-#include "datamover/mover_kinds.h"
+#include "datamover/controller/mover_kinds.h"
 #include "doctor/checks.h"
 #include "inplace/swap_state.h"
 #include "objects/client.h"

@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/human_text.h"
-#include "csi/exposed_snapshot.h"
-#include "csi/metadata_service.h"
+#include "csi/expose/exposed_snapshot.h"
+#include "csi/expose/metadata_service.h"
 #include "csi/snapshot_class.h"
 #include "doctor/checks.h"
 #include "net/http_client.h"

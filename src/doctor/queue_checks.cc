@@ -8,7 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "datamover/overview.h"
+#include "datamover/controller/overview.h"
 #include "datamover/settings.h"
 #include "doctor/checks.h"
 #include "k8s/config.h"

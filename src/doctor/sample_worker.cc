@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "csi/exposed_snapshot.h"
-#include "datamover/worker_pod.h"
+#include "csi/expose/exposed_snapshot.h"
+#include "datamover/worker/worker_pod.h"
 #include "doctor/checks.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume.h"

@@ -11,7 +11,7 @@
 #include "base/human_text.h"
 #include "base/quantity.h"
 #include "datamover/settings.h"
-#include "datamover/worker_pod.h"
+#include "datamover/worker/worker_pod.h"
 #include "doctor/checks.h"
 #include "doctor/sample_worker.h"
 #include "objects/client.h"

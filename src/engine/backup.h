@@ -10,7 +10,7 @@
 #include "base/call_context.h"
 #include "engine/cluster_snapshot.h"
 #include "engine/session.h"
-#include "incremental/backup_result.h"
+#include "incremental/mover/backup_result.h"
 #include "objects/volume_job.h"
 #include "repository/blob_writer.h"
 #include "repository/stored_packs.h"

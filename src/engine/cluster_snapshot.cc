@@ -7,10 +7,10 @@
 #include "absl/strings/str_split.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "csi/metadata_service.h"
-#include "incremental/csi_metadata_source.h"
-#include "incremental/differential_request.h"
-#include "incremental/image_extent_source.h"
+#include "csi/expose/metadata_service.h"
+#include "incremental/sources/csi_metadata_source.h"
+#include "incremental/sources/differential_request.h"
+#include "incremental/sources/image_extent_source.h"
 #include "k8s/rest_client.h"
 
 namespace csidelta::engine {

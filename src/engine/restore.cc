@@ -6,10 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "incremental/file_block_device.h"
-#include "incremental/gated_block_device.h"
-#include "incremental/restore_mark.h"
-#include "incremental/volume_record.h"
+#include "incremental/mover/file_block_device.h"
+#include "incremental/mover/gated_block_device.h"
+#include "incremental/mover/restore_mark.h"
+#include "incremental/mover/volume_record.h"
 
 namespace csidelta::engine {
 namespace {

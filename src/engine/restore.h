@@ -12,7 +12,7 @@
 #include "engine/restore_target.h"
 #include "engine/session.h"
 #include "engine/snapshot_choice.h"
-#include "incremental/block_downloader.h"
+#include "incremental/mover/block_downloader.h"
 #include "repository/repository.h"
 
 namespace csidelta::engine {

@@ -11,7 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "incremental/file_block_device.h"
+#include "incremental/mover/file_block_device.h"
 #include "storage/posix_file.h"
 
 namespace csidelta::engine {

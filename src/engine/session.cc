@@ -9,7 +9,7 @@
 #include "absl/strings/str_replace.h"
 #include "base/status_macros.h"
 #include "engine/resume.h"
-#include "incremental/process_limits.h"
+#include "incremental/mover/process_limits.h"
 
 namespace csidelta::engine {
 namespace {

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "csi/data_transfer.h"
+#include "csi/expose/data_transfer.h"
 #include "csi/retry.h"
 #include "inplace/in_place_volume.h"
 #include "k8s/access_review.h"

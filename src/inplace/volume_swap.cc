@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
-#include "csi/claim_provisioning.h"
+#include "csi/expose/claim_provisioning.h"
 #include "csi/lock.h"
 #include "csi/population.h"
 #include "csi/retry.h"

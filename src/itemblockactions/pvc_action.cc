@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
-#include "csi/group_lifecycle.h"
+#include "csi/group/group_lifecycle.h"
 #include "csi/once_map.h"
 #include "itemblockactions/actions.h"
 #include "objects/backup.h"

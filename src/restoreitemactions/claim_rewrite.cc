@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "csi/claim_provisioning.h"
+#include "csi/expose/claim_provisioning.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 #include "velero/labels.h"

@@ -4,8 +4,8 @@
 
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
-#include "csi/data_transfer.h"
 #include "csi/environment.h"
+#include "csi/expose/data_transfer.h"
 #include "objects/backup.h"
 #include "objects/persistent_volume_claim.h"
 #include "objects/restore.h"

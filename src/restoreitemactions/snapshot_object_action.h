@@ -4,7 +4,7 @@
 #include "base/call_context.h"
 #include "base/log.h"
 #include "base/status_macros.h"
-#include "csi/group_lifecycle.h"
+#include "csi/group/group_lifecycle.h"
 #include "objects/keys.h"
 #include "objects/object.h"
 #include "objects/restore.h"

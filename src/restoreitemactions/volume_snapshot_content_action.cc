@@ -5,7 +5,7 @@
 #include "absl/strings/match.h"
 #include "base/log.h"
 #include "base/status_macros.h"
-#include "csi/snapshot_secrets.h"
+#include "csi/expose/snapshot_secrets.h"
 #include "csi/static_content.h"
 #include "objects/client.h"
 #include "objects/keys.h"

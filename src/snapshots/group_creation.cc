@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "csi/group/take_group.h"
 #include "csi/snapshot_class.h"
-#include "csi/take_group.h"
 #include "objects/keys.h"
 #include "objects/volume_group_snapshot.h"
 #include "snapshots/quota.h"

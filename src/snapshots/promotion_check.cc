@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/quantity.h"
-#include "csi/claim_provisioning.h"
+#include "csi/expose/claim_provisioning.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "backupitemactions/actions.h"
-#include "csi/data_transfer.h"
+#include "csi/expose/data_transfer.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/backupitemactions/action_fixture.h"

@@ -12,7 +12,7 @@
 #include "base/crypto.h"
 #include "base/extent.h"
 #include "base/random.h"
-#include "incremental/aligned_buffer.h"
+#include "incremental/mover/aligned_buffer.h"
 #include "repository/blob_codec.h"
 #include "repository/index.h"
 #include "repository/sealer.h"

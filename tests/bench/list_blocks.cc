@@ -18,9 +18,9 @@
 #include "absl/strings/numbers.h"
 #include "base/random.h"
 #include "base/status_macros.h"
-#include "csi/audience_tokens.h"
-#include "incremental/csi_metadata_source.h"
-#include "incremental/differential_request.h"
+#include "csi/expose/audience_tokens.h"
+#include "incremental/sources/csi_metadata_source.h"
+#include "incremental/sources/differential_request.h"
 #include "k8s/config.h"
 #include "k8s/rest_client.h"
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "incremental/block_device.h"
+#include "incremental/mover/block_device.h"
 
 namespace csidelta::bench {
 

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/rfc3339.h"
-#include "datamover/task_runner.h"
+#include "datamover/worker/task_runner.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "objects/object.h"

@@ -1,4 +1,4 @@
-#include "cli/change_map.h"
+#include "cli/repository/change_map.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

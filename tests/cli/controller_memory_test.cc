@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "datamover/mover_kinds.h"
+#include "datamover/controller/mover_kinds.h"
 #include "objects/cluster.h"
 #include "objects/protected_volume.h"
 #include "objects/volume_task.h"

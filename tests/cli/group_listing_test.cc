@@ -1,5 +1,5 @@
 // csi-delta snapshots --group: what the repositories of many volumes tell of volume groups.
-#include "cli/group_listing.h"
+#include "cli/repository/group_listing.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

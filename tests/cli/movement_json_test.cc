@@ -1,4 +1,4 @@
-#include "cli/movement_json.h"
+#include "cli/mover/movement_json.h"
 
 #include <gtest/gtest.h>
 

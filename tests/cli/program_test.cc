@@ -24,7 +24,7 @@
 #include "absl/strings/str_split.h"
 #include "base/unique_fd.h"
 #include "cli/console.h"
-#include "incremental/memory_plan.h"
+#include "incremental/mover/memory_plan.h"
 #include "repository/lock.h"
 #include "repository/repository.h"
 #include "storage/file_object_store.h"

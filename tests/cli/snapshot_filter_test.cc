@@ -1,4 +1,4 @@
-#include "cli/snapshot_filter.h"
+#include "cli/repository/snapshot_filter.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "cli/snapshot_info.h"
+#include "cli/repository/snapshot_info.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

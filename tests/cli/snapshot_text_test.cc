@@ -1,4 +1,4 @@
-#include "cli/snapshot_text.h"
+#include "cli/snapshot/snapshot_text.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

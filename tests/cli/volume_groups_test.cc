@@ -1,4 +1,4 @@
-#include "cli/volume_groups.h"
+#include "cli/repository/volume_groups.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
-#include "csi/audience_tokens.h"
-#include "incremental/csi_metadata_source.h"
+#include "csi/expose/audience_tokens.h"
+#include "incremental/sources/csi_metadata_source.h"
 #include "k8s/object.h"
 #include "k8s/rest_client.h"
 #include "k8s/wait.h"

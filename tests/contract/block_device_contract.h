@@ -8,7 +8,7 @@
 #include <ostream>
 #include <string>
 
-#include "incremental/block_device.h"
+#include "incremental/mover/block_device.h"
 
 namespace csidelta::contract {
 

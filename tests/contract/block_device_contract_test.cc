@@ -2,7 +2,7 @@
 #include <string>
 #include <utility>
 
-#include "incremental/file_block_device.h"
+#include "incremental/mover/file_block_device.h"
 #include "tests/contract/block_device_contract.h"
 #include "tests/support/fake_block_device.h"
 #include "tests/support/scratch_file.h"

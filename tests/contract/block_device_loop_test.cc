@@ -14,7 +14,7 @@
 #include <string>
 #include <utility>
 
-#include "incremental/file_block_device.h"
+#include "incremental/mover/file_block_device.h"
 #include "tests/contract/block_device_contract.h"
 #include "tests/support/loop_block.h"
 #include "tests/support/scratch_file.h"

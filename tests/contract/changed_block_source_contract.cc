@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/status_macros.h"
-#include "incremental/checked_listing.h"
-#include "incremental/listing_failure.h"
+#include "incremental/sources/checked_listing.h"
+#include "incremental/sources/listing_failure.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::contract {

@@ -8,7 +8,7 @@
 #include <ostream>
 #include <vector>
 
-#include "incremental/changed_block_source.h"
+#include "incremental/sources/changed_block_source.h"
 
 namespace csidelta::contract {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
-#include "incremental/csi_metadata_source.h"
-#include "incremental/differential_request.h"
+#include "incremental/sources/csi_metadata_source.h"
+#include "incremental/sources/differential_request.h"
 #include "tests/contract/bed_subject.h"
 #include "tests/diffsnap/differential_cluster.h"
 #include "tests/diffsnap/fake_driver.h"

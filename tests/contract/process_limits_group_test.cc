@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "incremental/process_limits.h"
+#include "incremental/mover/process_limits.h"
 
 namespace csidelta::contract::process_limits_group_test {
 namespace {

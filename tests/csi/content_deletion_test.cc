@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "csi/group_deletion.h"
+#include "csi/group/group_deletion.h"
 #include "csi/orphan_sweep.h"
 #include "csi/static_content.h"
 #include "inplace/restore_guard.h"

@@ -1,4 +1,4 @@
-#include "csi/data_transfer.h"
+#include "csi/expose/data_transfer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

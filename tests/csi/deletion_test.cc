@@ -6,7 +6,7 @@
 #include <string>
 
 #include "csi/content_deletion.h"
-#include "csi/group_deletion.h"
+#include "csi/group/group_deletion.h"
 #include "tests/csi/backup_fixture.h"
 #include "tests/support/group_objects.h"
 #include "tests/support/status_matchers.h"

@@ -1,4 +1,4 @@
-#include "csi/exposed_snapshot.h"
+#include "csi/expose/exposed_snapshot.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "csi/group_deletion.h"
+#include "csi/group/group_deletion.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "csi/group_lifecycle.h"
+#include "csi/group/group_lifecycle.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

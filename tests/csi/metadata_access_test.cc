@@ -5,9 +5,9 @@
 #include <functional>
 #include <string>
 
-#include "csi/audience_tokens.h"
 #include "csi/bound_snapshot.h"
-#include "csi/metadata_service.h"
+#include "csi/expose/audience_tokens.h"
+#include "csi/expose/metadata_service.h"
 #include "tests/support/metadata_cluster.h"
 #include "tests/support/scratch_file.h"
 #include "tests/support/status_matchers.h"

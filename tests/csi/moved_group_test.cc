@@ -1,4 +1,4 @@
-#include "csi/moved_group.h"
+#include "csi/group/moved_group.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,8 +12,8 @@
 #include "base/rfc3339.h"
 #include "csi/base_snapshots.h"
 #include "csi/drop.h"
-#include "csi/group_deletion.h"
-#include "csi/group_lifecycle.h"
+#include "csi/group/group_deletion.h"
+#include "csi/group/group_lifecycle.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/static_content.h"
 #include "k8s/object.h"

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/rfc3339.h"
-#include "csi/group_lifecycle.h"
+#include "csi/group/group_lifecycle.h"
 #include "csi/snapshot_lifecycle.h"
 #include "k8s/object.h"
 #include "objects/keys.h"

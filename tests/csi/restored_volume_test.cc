@@ -1,4 +1,4 @@
-#include "csi/restored_volume.h"
+#include "csi/expose/restored_volume.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

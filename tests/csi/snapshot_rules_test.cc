@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "csi/expose/snapshot_secrets.h"
 #include "csi/once_map.h"
 #include "csi/owner_references.h"
 #include "csi/snapshot_class.h"
-#include "csi/snapshot_secrets.h"
 #include "csi/static_content.h"
 #include "k8s/object.h"
 #include "objects/keys.h"

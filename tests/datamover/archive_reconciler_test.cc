@@ -1,4 +1,4 @@
-#include "datamover/archive_reconciler.h"
+#include "datamover/controller/archive_reconciler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

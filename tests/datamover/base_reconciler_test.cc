@@ -1,4 +1,4 @@
-#include "datamover/base_reconciler.h"
+#include "datamover/records/base_reconciler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "datamover/base_use.h"
+#include "datamover/records/base_use.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

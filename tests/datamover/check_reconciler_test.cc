@@ -1,4 +1,4 @@
-#include "datamover/check_reconciler.h"
+#include "datamover/records/check_reconciler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "datamover/keyring.h"
-#include "datamover/task_watch.h"
+#include "datamover/worker/task_watch.h"
 #include "k8s/object.h"
 #include "objects/backup.h"
 #include "objects/data_deletion.h"

@@ -1,4 +1,4 @@
-#include "datamover/leftover_reconcilers.h"
+#include "datamover/controller/leftover_reconcilers.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "csi/claim_release.h"
-#include "csi/exposed_snapshot.h"
+#include "csi/expose/claim_release.h"
+#include "csi/expose/exposed_snapshot.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/datamover/mover_bed.h"

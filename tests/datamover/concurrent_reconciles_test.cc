@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "datamover/task_watch.h"
+#include "datamover/controller/upload_reconciler.h"
 #include "datamover/transfer_scheduler.h"
-#include "datamover/upload_reconciler.h"
+#include "datamover/worker/task_watch.h"
 #include "k8s/informer.h"
 #include "k8s/object.h"
 #include "k8s/reconcile_loop.h"

@@ -1,4 +1,4 @@
-#include "datamover/deletion_queue.h"
+#include "datamover/worker/deletion_queue.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "datamover/deletion_reconciler.h"
+#include "datamover/controller/deletion_reconciler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,9 +12,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/yaml.h"
-#include "datamover/deletion_queue.h"
+#include "datamover/controller/leftover_reconcilers.h"
 #include "datamover/keyring.h"
-#include "datamover/leftover_reconcilers.h"
+#include "datamover/worker/deletion_queue.h"
 #include "k8s/object.h"
 #include "k8s/object_cache.h"
 #include "objects/keys.h"

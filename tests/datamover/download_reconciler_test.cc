@@ -1,4 +1,4 @@
-#include "datamover/download_reconciler.h"
+#include "datamover/controller/download_reconciler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,9 +15,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/rfc3339.h"
-#include "datamover/leftover_reconcilers.h"
+#include "datamover/controller/leftover_reconcilers.h"
+#include "datamover/controller/upload_reconciler.h"
 #include "datamover/repository_access.h"
-#include "datamover/upload_reconciler.h"
 #include "datamover/write_fence.h"
 #include "inplace/in_place_volume.h"
 #include "k8s/object.h"

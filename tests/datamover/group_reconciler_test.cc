@@ -1,11 +1,11 @@
-#include "datamover/leftover_reconcilers.h"
+#include "datamover/controller/leftover_reconcilers.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "csi/moved_group.h"
+#include "csi/group/moved_group.h"
 #include "objects/keys.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/kind_names.h"

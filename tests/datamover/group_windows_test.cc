@@ -1,4 +1,4 @@
-#include "datamover/group_windows.h"
+#include "datamover/records/group_windows.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
 #include "base/rfc3339.h"
-#include "csi/group_lifecycle.h"
-#include "datamover/mover_metrics.h"
+#include "csi/group/group_lifecycle.h"
+#include "datamover/controller/mover_metrics.h"
 #include "objects/keys.h"
 #include "tests/support/await.h"
 #include "tests/support/fake_api_client.h"

@@ -1,4 +1,4 @@
-#include "datamover/job.h"
+#include "datamover/worker/job.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

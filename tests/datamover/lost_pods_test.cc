@@ -1,4 +1,4 @@
-#include "datamover/lost_pods.h"
+#include "datamover/worker/lost_pods.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "datamover/mover_kinds.h"
+#include "datamover/controller/mover_kinds.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "datamover/mover_metrics.h"
+#include "datamover/controller/mover_metrics.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,8 +13,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/rfc3339.h"
-#include "datamover/volume_records.h"
-#include "incremental/full_reason.h"
+#include "datamover/records/volume_records.h"
+#include "incremental/mover/full_reason.h"
 #include "objects/keys.h"
 #include "objects/protected_volume.h"
 #include "tests/support/paths.h"
@@ -275,10 +275,8 @@ TEST(MoverMetricsTest, WhatEndedIsCounted) {
 
 TEST(MoverMetricsTest, DownloadsAreCounted) {
   MoverMetrics metrics;
-  metrics.Count(
-      DownloadEnd{.phase = objects::DataPhase::kCompleted, .restored_bytes = 4096});
-  metrics.Count(
-      DownloadEnd{.phase = objects::DataPhase::kFailed, .restored_bytes = 0});
+  metrics.Count(DownloadEnd{.phase = objects::DataPhase::kCompleted, .restored_bytes = 4096});
+  metrics.Count(DownloadEnd{.phase = objects::DataPhase::kFailed, .restored_bytes = 0});
   const std::string text = metrics.Text(kNow, {});
   for (const char* line : {"csi_delta_mover_downloads_total{phase=\"Completed\"} 1\n",
                            "csi_delta_mover_downloads_total{phase=\"Failed\"} 1\n",

@@ -1,4 +1,4 @@
-#include "datamover/overview.h"
+#include "datamover/controller/overview.h"
 
 #include <map>
 #include <optional>

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "datamover/ended_pods.h"
-#include "datamover/task_watch.h"
+#include "datamover/worker/task_watch.h"
 #include "k8s/object.h"
 #include "k8s/object_cache.h"
 #include "objects/volume_task.h"

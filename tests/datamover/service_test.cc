@@ -1,4 +1,4 @@
-#include "datamover/service.h"
+#include "datamover/controller/service.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "datamover/mover_kinds.h"
+#include "datamover/controller/mover_kinds.h"
 #include "datamover/settings.h"
 #include "k8s/cached_client.h"
 #include "k8s/wait.h"

@@ -12,7 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "csi/exposed_snapshot.h"
+#include "csi/expose/exposed_snapshot.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/paths.h"

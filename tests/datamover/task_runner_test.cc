@@ -1,4 +1,4 @@
-#include "datamover/task_runner.h"
+#include "datamover/worker/task_runner.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "datamover/uninstall.h"
+#include "datamover/controller/uninstall.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,11 +14,11 @@
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
 #include "csi/base_snapshots.h"
-#include "csi/moved_group.h"
+#include "csi/group/moved_group.h"
 #include "csi/static_content.h"
+#include "datamover/controller/upload_reconciler.h"
 #include "datamover/keyring.h"
-#include "datamover/task_watch.h"
-#include "datamover/upload_reconciler.h"
+#include "datamover/worker/task_watch.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "objects/protected_volume.h"

@@ -1,4 +1,4 @@
-#include "datamover/upload_reconciler.h"
+#include "datamover/controller/upload_reconciler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,16 +10,16 @@
 
 #include "base/rfc3339.h"
 #include "csi/base_snapshots.h"
-#include "csi/claim_provisioning.h"
-#include "csi/moved_group.h"
-#include "datamover/deletion_queue.h"
-#include "datamover/job.h"
+#include "csi/expose/claim_provisioning.h"
+#include "csi/group/moved_group.h"
+#include "datamover/controller/leftover_reconcilers.h"
 #include "datamover/keyring.h"
-#include "datamover/leftover_reconcilers.h"
-#include "datamover/task_runner.h"
-#include "datamover/task_watch.h"
 #include "datamover/transfer_object.h"
-#include "incremental/backup_result.h"
+#include "datamover/worker/deletion_queue.h"
+#include "datamover/worker/job.h"
+#include "datamover/worker/task_runner.h"
+#include "datamover/worker/task_watch.h"
+#include "incremental/mover/backup_result.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/datamover/mover_bed.h"

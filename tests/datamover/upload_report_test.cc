@@ -1,4 +1,4 @@
-#include "datamover/upload_report.h"
+#include "datamover/records/upload_report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

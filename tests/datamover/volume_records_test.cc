@@ -1,4 +1,4 @@
-#include "datamover/volume_records.h"
+#include "datamover/records/volume_records.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,8 +14,8 @@
 #include "absl/strings/str_format.h"
 #include "base/crypto.h"
 #include "base/rfc3339.h"
-#include "datamover/base_reconciler.h"
-#include "datamover/volume_record_writer.h"
+#include "datamover/records/base_reconciler.h"
+#include "datamover/records/volume_record_writer.h"
 #include "objects/backup.h"
 #include "objects/data_deletion.h"
 #include "objects/data_upload.h"

@@ -1,4 +1,4 @@
-#include "datamover/worker_pod.h"
+#include "datamover/worker/worker_pod.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

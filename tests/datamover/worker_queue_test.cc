@@ -1,4 +1,4 @@
-#include "datamover/worker_queue.h"
+#include "datamover/worker/worker_queue.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "datamover/worker_run.h"
+#include "datamover/worker/worker_run.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

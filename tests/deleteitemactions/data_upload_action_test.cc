@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "csi/data_transfer.h"
+#include "csi/expose/data_transfer.h"
 #include "deleteitemactions/actions.h"
 #include "k8s/object.h"
 #include "objects/keys.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "csi/group_deletion.h"
+#include "csi/group/group_deletion.h"
 #include "deleteitemactions/actions.h"
 #include "k8s/object.h"
 #include "objects/keys.h"

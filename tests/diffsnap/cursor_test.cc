@@ -7,7 +7,7 @@
 #include <limits>
 #include <string>
 
-#include "incremental/differential_wire.h"
+#include "incremental/sources/differential_wire.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::diffsnap::cursor_test {

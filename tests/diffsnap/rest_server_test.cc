@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "incremental/differential_source.h"
+#include "incremental/sources/differential_source.h"
 #include "tests/diffsnap/fake_driver.h"
 #include "tests/diffsnap/fake_reviews.h"
 #include "tests/support/status_matchers.h"

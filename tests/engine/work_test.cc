@@ -21,7 +21,7 @@
 #include "engine/forget.h"
 #include "engine/prune.h"
 #include "engine/restore.h"
-#include "incremental/block_uploader.h"
+#include "incremental/mover/block_uploader.h"
 #include "tests/support/cheap_scrypt.h"
 #include "tests/support/fake_locked_store.h"
 #include "tests/support/fake_secure_random.h"

@@ -7,8 +7,8 @@
 
 #include "absl/strings/string_view.h"
 #include "base/check.h"
-#include "incremental/block_metadata.h"
-#include "incremental/extent_assembler.h"
+#include "incremental/sources/block_metadata.h"
+#include "incremental/sources/extent_assembler.h"
 #include "snapshot_metadata.pb.h"
 
 namespace csidelta::incremental::block_metadata_fuzz {

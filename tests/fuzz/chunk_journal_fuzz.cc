@@ -5,7 +5,7 @@
 
 #include "absl/strings/string_view.h"
 #include "base/check.h"
-#include "incremental/chunk_journal.h"
+#include "incremental/mover/chunk_journal.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t bytes) {
   using csidelta::incremental::JournalEntry;

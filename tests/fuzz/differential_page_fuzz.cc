@@ -6,7 +6,7 @@
 
 #include "absl/strings/string_view.h"
 #include "base/check.h"
-#include "incremental/differential_wire.h"
+#include "incremental/sources/differential_wire.h"
 
 namespace csidelta::incremental::differential_page_fuzz {
 namespace {

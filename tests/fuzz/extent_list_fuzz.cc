@@ -8,7 +8,7 @@
 
 #include "absl/strings/string_view.h"
 #include "base/check.h"
-#include "incremental/extent_list_source.h"
+#include "incremental/sources/extent_list_source.h"
 
 namespace csidelta::incremental::extent_list_fuzz {
 namespace {

@@ -17,7 +17,7 @@
 #include "csi/orphan_sweep.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/volume_lease.h"
-#include "datamover/uninstall.h"
+#include "datamover/controller/uninstall.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "snapshots/group_creation.h"

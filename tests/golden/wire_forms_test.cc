@@ -13,13 +13,13 @@
 #include <vector>
 
 #include "csi/base_snapshots.h"
-#include "csi/exposed_snapshot.h"
-#include "csi/moved_group.h"
-#include "datamover/deletion_queue.h"
+#include "csi/expose/exposed_snapshot.h"
+#include "csi/group/moved_group.h"
 #include "datamover/keyring.h"
 #include "datamover/mover_environment.h"
+#include "datamover/records/upload_report.h"
 #include "datamover/transfer_object.h"
-#include "datamover/upload_report.h"
+#include "datamover/worker/deletion_queue.h"
 #include "k8s/object.h"
 #include "objects/data_transfer.h"
 #include "objects/keys.h"

@@ -1,4 +1,4 @@
-#include "incremental/audit_plan.h"
+#include "incremental/mover/audit_plan.h"
 
 #include <gtest/gtest.h>
 

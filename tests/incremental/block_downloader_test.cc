@@ -1,4 +1,4 @@
-#include "incremental/block_downloader.h"
+#include "incremental/mover/block_downloader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "incremental/gated_block_device.h"
-#include "incremental/restore_mark.h"
+#include "incremental/mover/gated_block_device.h"
+#include "incremental/mover/restore_mark.h"
 #include "tests/incremental/volume_fixture.h"
 #include "tests/support/sweep_sample.h"
 

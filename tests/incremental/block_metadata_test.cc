@@ -1,4 +1,4 @@
-#include "incremental/block_metadata.h"
+#include "incremental/sources/block_metadata.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

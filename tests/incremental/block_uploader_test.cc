@@ -1,4 +1,4 @@
-#include "incremental/block_uploader.h"
+#include "incremental/mover/block_uploader.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/status_macros.h"
-#include "incremental/backup_result.h"
-#include "incremental/listing_failure.h"
+#include "incremental/mover/backup_result.h"
+#include "incremental/sources/listing_failure.h"
 #include "repository/volume_layout.h"
 #include "tests/incremental/volume_fixture.h"
 

@@ -1,5 +1,5 @@
 // Every source of extents, and what checks them.
-#include "incremental/changed_block_source.h"
+#include "incremental/sources/changed_block_source.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -16,10 +16,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "incremental/checked_listing.h"
-#include "incremental/extent_list_source.h"
-#include "incremental/image_extent_source.h"
-#include "incremental/listing_failure.h"
+#include "incremental/sources/checked_listing.h"
+#include "incremental/sources/extent_list_source.h"
+#include "incremental/sources/image_extent_source.h"
+#include "incremental/sources/listing_failure.h"
 #include "tests/support/scratch_file.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/sweep_sample.h"

@@ -1,4 +1,4 @@
-#include "incremental/checked_listing.h"
+#include "incremental/sources/checked_listing.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "incremental/chunk_journal.h"
+#include "incremental/mover/chunk_journal.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "incremental/chunk_plan.h"
+#include "incremental/mover/chunk_plan.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // The client of snapshot metadata against a real gRPC server on loopback: what it asks, what it
 // believes, what it tries again, and what it calls its failures.
-#include "incremental/csi_metadata_source.h"
+#include "incremental/sources/csi_metadata_source.h"
 
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>

@@ -1,4 +1,4 @@
-#include "incremental/differential_request.h"
+#include "incremental/sources/differential_request.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

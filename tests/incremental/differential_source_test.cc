@@ -1,4 +1,4 @@
-#include "incremental/differential_source.h"
+#include "incremental/sources/differential_source.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "incremental/listing_failure.h"
+#include "incremental/sources/listing_failure.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/http_test_server.h"
 #include "tests/support/status_matchers.h"

@@ -1,4 +1,4 @@
-#include "incremental/differential_wire.h"
+#include "incremental/sources/differential_wire.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

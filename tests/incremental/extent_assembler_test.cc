@@ -1,4 +1,4 @@
-#include "incremental/extent_assembler.h"
+#include "incremental/sources/extent_assembler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

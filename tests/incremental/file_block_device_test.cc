@@ -1,4 +1,4 @@
-#include "incremental/file_block_device.h"
+#include "incremental/mover/file_block_device.h"
 
 #include <gtest/gtest.h>
 #include <sys/fsuid.h>

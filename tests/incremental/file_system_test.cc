@@ -1,4 +1,4 @@
-#include "incremental/file_system.h"
+#include "incremental/mover/file_system.h"
 
 #include <gtest/gtest.h>
 

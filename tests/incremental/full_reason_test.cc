@@ -1,6 +1,6 @@
 // docs/full-backups.md has a row for each reason, word for word.
 
-#include "incremental/full_reason.h"
+#include "incremental/mover/full_reason.h"
 
 #include <cstddef>
 #include <set>

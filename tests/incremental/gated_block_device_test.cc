@@ -1,4 +1,4 @@
-#include "incremental/gated_block_device.h"
+#include "incremental/mover/gated_block_device.h"
 
 #include <gtest/gtest.h>
 

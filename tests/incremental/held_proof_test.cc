@@ -11,7 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "incremental/copy_note.h"
+#include "incremental/mover/copy_note.h"
 #include "repository/compression.h"
 #include "repository/copier.h"
 #include "repository/lock.h"

@@ -5,8 +5,8 @@
 
 #include <optional>
 
-#include "incremental/chunk_plan.h"
-#include "incremental/csi_metadata_source.h"
+#include "incremental/mover/chunk_plan.h"
+#include "incremental/sources/csi_metadata_source.h"
 #include "tests/support/fake_metadata_server.h"
 #include "tests/support/memory_growth.h"
 #include "tests/support/metadata_cluster.h"

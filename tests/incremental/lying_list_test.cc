@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "incremental/audit_plan.h"
+#include "incremental/mover/audit_plan.h"
 #include "repository/volume_layout.h"
 #include "tests/incremental/volume_fixture.h"
 #include "tests/support/sweep_sample.h"

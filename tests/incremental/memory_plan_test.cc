@@ -1,4 +1,4 @@
-#include "incremental/memory_plan.h"
+#include "incremental/mover/memory_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "incremental/process_limits.h"
+#include "incremental/mover/process_limits.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "incremental/source_identity.h"
+#include "incremental/mover/source_identity.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -12,12 +12,12 @@
 #include <string>
 #include <vector>
 
-#include "incremental/block_downloader.h"
-#include "incremental/block_uploader.h"
-#include "incremental/extent_list_source.h"
-#include "incremental/image_extent_source.h"
-#include "incremental/restore_mark.h"
-#include "incremental/volume_record.h"
+#include "incremental/mover/block_downloader.h"
+#include "incremental/mover/block_uploader.h"
+#include "incremental/mover/restore_mark.h"
+#include "incremental/mover/volume_record.h"
+#include "incremental/sources/extent_list_source.h"
+#include "incremental/sources/image_extent_source.h"
 #include "repository/repository.h"
 #include "storage/metered_object_store.h"
 #include "tests/support/cheap_scrypt.h"

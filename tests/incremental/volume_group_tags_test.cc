@@ -1,4 +1,4 @@
-#include "incremental/volume_group_tags.h"
+#include "incremental/mover/volume_group_tags.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

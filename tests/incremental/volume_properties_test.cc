@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/extent.h"
-#include "incremental/audit_plan.h"
+#include "incremental/mover/audit_plan.h"
 #include "repository/volume_layout.h"
 #include "tests/incremental/volume_fixture.h"
 

@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
-#include "csi/restored_volume.h"
+#include "csi/expose/restored_volume.h"
 #include "inplace/restore_guard.h"
 #include "objects/copy_record.h"
 #include "objects/keys.h"

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "incremental/changed_block_source.h"
+#include "incremental/sources/changed_block_source.h"
 #include "repository/volume_layout.h"
 #include "tests/support/fake_block_device.h"
 

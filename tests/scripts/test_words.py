@@ -57,7 +57,7 @@ def test_a_fault_says_where_what_and_what_instead():
     ("docs/a.md", "It turns on the room and is judged by who wakes, follows or moves it."),
     ("src/k8s/a.cc", "// What may stand in a header line.\n"),
     ("docs/a.md", "there is no volume snapshot"),
-    ("src/cli/doctor.cc", '{"cure", finding.remediation}'),
+    ("src/cli/mover/doctor.cc", '{"cure", finding.remediation}'),
     ("docs/cluster-objects.md", "`mover.csi-delta.io/handing-over-at`"),
 ])
 def test_common_words_and_what_is_a_contract_are_left_alone(name, text):

@@ -1,4 +1,4 @@
-#include "csi/take_group.h"
+#include "csi/group/take_group.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
 #include "csi/drop.h"
-#include "csi/group_lifecycle.h"
+#include "csi/group/group_lifecycle.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "snapshots/group_creation.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "incremental/block_device.h"
+#include "incremental/mover/block_device.h"
 
 namespace csidelta::support {
 

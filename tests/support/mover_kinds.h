@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 #include "base/yaml.h"
-#include "datamover/mover_kinds.h"
+#include "datamover/controller/mover_kinds.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/paths.h"
 

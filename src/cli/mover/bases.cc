@@ -1,0 +1,311 @@
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/json.h"
+#include "base/random.h"
+#include "base/rfc3339.h"
+#include "base/status_macros.h"
+#include "cli/cluster_access.h"
+#include "cli/command.h"
+#include "cli/text.h"
+#include "csi/base_snapshots.h"
+#include "csi/environment.h"
+#include "datamover/controller/service.h"
+#include "datamover/records/base_use.h"
+#include "datamover/settings.h"
+#include "objects/client.h"
+
+namespace csidelta::cli {
+namespace {
+
+using datamover::ListedBase;
+
+constexpr int kContentsMax = 1000;  // that one command line names
+
+// Which bases, of which mover.
+struct BaseSelection {
+  ClusterAccess cluster;
+  std::string namespace_name;  // of the PVC; "" for all
+  std::string pvc;             // "" for all
+  std::string mover_namespace = "csi-delta";
+  std::string velero_namespaces = "velero";
+
+  void Declare(ArgumentTable& table);
+  absl::Status Check() const;
+  bool Selects(const csi::BaseOwner& owner) const;
+  // Of all PVCs.
+  absl::StatusOr<std::vector<ListedBase>> ListAll(const CallContext& ctx,
+                                                  k8s::ApiClient& api) const;
+};
+
+void BaseSelection::Declare(ArgumentTable& table) {
+  cluster.Declare(table);
+  table.Add("--namespace", "NS", "only those of PVCs in this namespace", namespace_name);
+  table.Add("--pvc", "NAME", "only that of this PVC; with --namespace", pvc);
+  table.Add("--mover-namespace", "NS", "the mover's namespace; csi-delta", mover_namespace);
+  table.Add("--velero-namespaces", "NS[,NS]", "the namespaces of its Veleros; velero",
+            velero_namespaces);
+}
+
+absl::Status BaseSelection::Check() const {
+  return !pvc.empty() && namespace_name.empty()
+             ? absl::InvalidArgumentError("--pvc names a PVC of a namespace; give --namespace, too")
+             : absl::OkStatus();
+}
+
+bool BaseSelection::Selects(const csi::BaseOwner& owner) const {
+  return (namespace_name.empty() || owner.claim_namespace == namespace_name) &&
+         (pvc.empty() || owner.claim == pvc);
+}
+
+absl::StatusOr<std::vector<ListedBase>> BaseSelection::ListAll(const CallContext& ctx,
+                                                               k8s::ApiClient& api) const {
+  ASSIGN_OR_RETURN(const std::vector<std::string> veleros,
+                   datamover::ParseVeleroNamespaces(velero_namespaces));
+  ASSIGN_OR_RETURN(const datamover::MoverSettings settings,
+                   datamover::ReadMoverSettings(ctx, api, mover_namespace));
+  return datamover::ListBasesWithUse(
+      {.mover_namespace = mover_namespace,
+       .velero_namespaces = {veleros.begin(), veleros.end()},
+       .settings = settings,
+       .now = ctx.clock->Now()},
+      [&](const k8s::ResourceType& type, absl::string_view in_namespace) {
+        return objects::List<objects::Object>(
+            ctx, api, type, in_namespace,
+            {.label_selector = "", .field_selector = "", .may_be_old = true});
+      });
+}
+
+std::optional<absl::Duration> AgeOf(const csi::BaseSnapshot& base, absl::Time now) {
+  const std::optional<absl::Time> taken_at = base.taken_at();
+  return taken_at.has_value() ? std::optional(std::max(absl::ZeroDuration(), now - *taken_at))
+                              : std::nullopt;
+}
+
+// "3d4h", "4h", "12m".
+std::string AgeText(std::optional<absl::Duration> age) {
+  if (!age.has_value()) {
+    return "";
+  }
+  const int64_t hours = absl::ToInt64Hours(*age);
+  return hours >= 24  ? absl::StrCat(hours / 24, "d", hours % 24, "h")
+         : hours >= 1 ? absl::StrCat(hours, "h")
+                      : absl::StrCat(absl::ToInt64Minutes(*age), "m");
+}
+
+std::string UseText(const ListedBase& listed) {
+  const std::string use = listed.is_in_use ? "an upload of its PVC is under way" : "";
+  return listed.useless.has_value()
+             ? absl::StrCat(listed.useless->message, use.empty() ? "" : "; ", use)
+             : use;
+}
+
+std::string PvcOf(const csi::BaseSnapshot& base) {
+  return absl::StrCat(base.owner.claim_namespace, "/", base.owner.claim);
+}
+
+Json ToJson(const ListedBase& listed, absl::Time now) {
+  const csi::BaseSnapshot& base = listed.base;
+  const std::optional<absl::Duration> age = AgeOf(base, now);
+  return {
+      {"content", base.content_name},
+      {"namespace", base.owner.claim_namespace},
+      {"pvc", base.owner.claim},
+      {"pvc_uid", base.owner.claim_uid},
+      {"velero_namespace", base.owner.velero_namespace},
+      {"location", base.owner.location},
+      {"driver", base.driver},
+      {"handle", base.snapshot_handle},
+      {"taken_at", OrNull(base.taken_at())},
+      {"age_seconds", age.has_value() ? Json(absl::ToInt64Seconds(*age)) : Json()},
+      {"size_bytes", OrNull(base.size_bytes)},
+      {"in_use", listed.is_in_use},
+      {"reason", listed.useless.has_value() ? Json(std::string(listed.useless->code)) : Json()}};
+}
+
+class BasesListCommand : public Command {
+ public:
+  VerbSyntax Declare() override {
+    ArgumentTable table;
+    selection_.Declare(table);
+    return {
+        .name = "bases list",
+        .summary = "List the base snapshots that uploads are compared with",
+        .details =
+            "Each with its PVC, driver, age and BackupStorageLocation, the size of its volume, "
+            "and the reason if it is unused. The data mover drops unused bases by itself; where "
+            "a Backup or a BackupStorageLocation was not found, after an hour.",
+        .table = std::move(table)};
+  }
+
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
+    RETURN_IF_ERROR(selection_.Check());
+    const std::unique_ptr<k8s::ApiClient> api = selection_.cluster.MakeClient();
+    ASSIGN_OR_RETURN(const std::vector<ListedBase> all, selection_.ListAll(ctx, *api));
+    const absl::Time now = ctx.clock->Now();
+    Json list = Json::array();
+    std::vector<std::vector<std::string>> rows = {
+        {"Content", "PVC", "Driver", "Taken at", "Age", "Size", "Location", "Of no use"}};
+    for (const ListedBase& listed : all) {
+      const csi::BaseSnapshot& base = listed.base;
+      if (!selection_.Selects(base.owner)) {
+        continue;
+      }
+      const std::optional<absl::Time> taken_at = base.taken_at();
+      list.push_back(ToJson(listed, now));
+      rows.push_back(
+          {base.content_name, PvcOf(base), base.driver,
+           taken_at.has_value() ? FormatRfc3339(*taken_at) : "", AgeText(AgeOf(base, now)),
+           base.size_bytes.has_value() ? FormatBytes(*base.size_bytes) : "",
+           absl::StrCat(base.owner.velero_namespace, "/", base.owner.location), UseText(listed)});
+    }
+    session.console().PrintResult(list,
+                                  rows.size() == 1 ? "no base snapshots\n" : FormatTable(rows));
+    return ExitCode::kOk;
+  }
+
+ private:
+  BaseSelection selection_;
+};
+
+class BasesDropCommand : public Command {
+ public:
+  VerbSyntax Declare() override;
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
+
+ private:
+  absl::Status CheckFlags() const;
+  absl::StatusOr<std::vector<ListedBase>> Choose(std::vector<ListedBase> all) const;
+  absl::Status Drop(const CallContext& ctx, Session& session, k8s::ApiClient& api,
+                    const ListedBase& listed) const;
+  static void Report(Console& console, absl::string_view result, const ListedBase& listed,
+                     absl::string_view error);
+
+  BaseSelection selection_;
+  std::vector<std::string> contents_;
+  bool unused_ = false;
+  bool yes_ = false;
+};
+
+VerbSyntax BasesDropCommand::Declare() {
+  ArgumentTable table;
+  table.AddWords("CONTENT",
+                 "the VolumeSnapshotContents of the base snapshots, as bases list has them", 0,
+                 kContentsMax, contents_);
+  selection_.Declare(table);
+  table.Add("--unused", "only those that bases list shows as unused", unused_);
+  table.Add("--yes", "do it; else only print what would be done", yes_);
+  return {.name = "bases drop",
+          .summary = "Drop base snapshots, and the driver's snapshots with them",
+          .details =
+              "The next backup of such a PVC is a full one. Backups stay as they are. Name the "
+              "contents, or choose them by --namespace, --pvc and --unused. A base stays while an "
+              "upload of its PVC is under way; exit code 3 then.",
+          .table = std::move(table)};
+}
+
+absl::Status BasesDropCommand::CheckFlags() const {
+  RETURN_IF_ERROR(selection_.Check());
+  const bool chooses = unused_ || !selection_.namespace_name.empty();
+  if (contents_.empty() && !chooses) {
+    return absl::InvalidArgumentError("nothing is named; give CONTENTs, --namespace or --unused");
+  }
+  return contents_.empty() || !chooses
+             ? absl::OkStatus()
+             : absl::InvalidArgumentError(
+                   "both CONTENTs and --namespace or --unused are given; leave one of them out");
+}
+
+absl::StatusOr<std::vector<ListedBase>> BasesDropCommand::Choose(
+    std::vector<ListedBase> all) const {
+  if (contents_.empty()) {
+    std::erase_if(all, [this](const ListedBase& listed) {
+      return !selection_.Selects(listed.base.owner) || (unused_ && !listed.useless.has_value());
+    });
+    return all;
+  }
+  std::vector<ListedBase> chosen;
+  for (const std::string& name : std::set<std::string>(contents_.begin(), contents_.end())) {
+    const auto found = std::find_if(all.begin(), all.end(), [&name](const ListedBase& listed) {
+      return listed.base.content_name == name;
+    });
+    if (found == all.end()) {
+      return absl::NotFoundError(absl::StrCat("base snapshot ", name,
+                                              " was not found, and nothing was dropped; csi-delta "
+                                              "bases list has all"));
+    }
+    chosen.push_back(*found);
+  }
+  return chosen;
+}
+
+absl::StatusOr<ExitCode> BasesDropCommand::Run(const CallContext& ctx, Session& session) {
+  RETURN_IF_ERROR(CheckFlags());
+  const std::unique_ptr<k8s::ApiClient> api = selection_.cluster.MakeClient();
+  ASSIGN_OR_RETURN(std::vector<ListedBase> all, selection_.ListAll(ctx, *api));
+  ASSIGN_OR_RETURN(const std::vector<ListedBase> chosen, Choose(std::move(all)));
+  Console& console = session.console();
+  int64_t stay = 0;
+  for (const ListedBase& listed : chosen) {
+    if (listed.is_in_use) {
+      ++stay;
+      Report(console, "stays", listed, "an upload of its PVC is under way");
+      continue;
+    }
+    if (!yes_) {
+      Report(console, "would be dropped", listed, "");
+      continue;
+    }
+    const absl::Status dropped = Drop(ctx, session, *api, listed);
+    stay += dropped.ok() ? 0 : 1;
+    Report(console, dropped.ok() ? "dropped" : "stays", listed, dropped.message());
+  }
+  const int64_t goes = static_cast<int64_t>(chosen.size()) - stay;
+  console.PrintResult(
+      {{"message_type", "result"}, {"dry_run", !yes_}, {"bases", goes}, {"stay", stay}},
+      chosen.empty() ? "no base snapshots to drop\n"
+      : yes_ ? absl::StrCat("dropped ", Counted(goes, "base snapshot"), ", kept ", stay, "\n")
+             : absl::StrCat("would drop ", Counted(goes, "base snapshot"), ", keep ", stay,
+                            "; run it again with --yes\n"));
+  return stay == 0 ? ExitCode::kOk : ExitCode::kIncomplete;
+}
+
+absl::Status BasesDropCommand::Drop(const CallContext& ctx, Session& session, k8s::ApiClient& api,
+                                    const ListedBase& listed) const {
+  const csi::Environment env{.api = api,
+                             .clock = *ctx.clock,
+                             .random = *session.environment().random,
+                             .velero_namespace = listed.base.owner.velero_namespace};
+  ASSIGN_OR_RETURN(const bool dropped, csi::DropBase(ctx, env, listed.base.content_name));
+  return dropped ? absl::OkStatus()
+                 : absl::FailedPreconditionError("a PVC is being filled from it; run it again");
+}
+
+void BasesDropCommand::Report(Console& console, absl::string_view result, const ListedBase& listed,
+                              absl::string_view error) {
+  if (console.options().json) {
+    console.PrintJson({{"message_type", "base"},
+                       {"result", std::string(result)},
+                       {"content", listed.base.content_name},
+                       {"namespace", listed.base.owner.claim_namespace},
+                       {"pvc", listed.base.owner.claim},
+                       {"error", std::string(error)}});
+    return;
+  }
+  console.Print(absl::StrCat(result, "  ", listed.base.content_name, " of PVC ", PvcOf(listed.base),
+                             error.empty() ? "" : ": ", error, "\n"));
+}
+
+}  // namespace
+
+std::unique_ptr<Command> MakeBasesListCommand() { return std::make_unique<BasesListCommand>(); }
+std::unique_ptr<Command> MakeBasesDropCommand() { return std::make_unique<BasesDropCommand>(); }
+
+}  // namespace csidelta::cli

@@ -1,0 +1,425 @@
+#include <algorithm>
+#include <condition_variable>
+#include <cstddef>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/json.h"
+#include "base/mutex.h"
+#include "base/status_macros.h"
+#include "cli/cluster_access.h"
+#include "cli/command.h"
+#include "cli/mover/movement_json.h"
+#include "cli/text.h"
+#include "datamover/controller/overview.h"
+#include "datamover/records/volume_records.h"
+#include "datamover/settings.h"
+#include "k8s/informer.h"
+#include "objects/client.h"
+#include "objects/data_download.h"
+#include "objects/data_upload.h"
+#include "objects/protected_volume.h"
+#include "objects/volume_task.h"
+
+namespace csidelta::cli {
+namespace {
+
+using datamover::Movement;
+using datamover::ProtectedVolumeRecord;
+
+// Objects of one request, which are held at once.
+constexpr int kTransfersPerPage = 250;
+
+std::string Moved(const Movement& movement) {
+  if (movement.total_bytes == 0) {
+    return movement.done_bytes == 0 ? "" : FormatBytes(movement.done_bytes);
+  }
+  return absl::StrCat(FormatBytes(movement.done_bytes), " of ", FormatBytes(movement.total_bytes));
+}
+
+std::vector<std::string> RowOf(const Movement& movement) {
+  std::string state = movement.phase;
+  if (!movement.stage.empty() && !movement.is_over) {
+    absl::StrAppend(&state, " (", movement.stage, ")");
+  }
+  return {absl::StrCat(" ", movement.kind),
+          movement.volume,
+          absl::StrCat(movement.velero_namespace, "/", movement.name),
+          state,
+          Moved(movement),
+          movement.bytes_per_second.has_value()
+              ? absl::StrCat(FormatBytes(*movement.bytes_per_second), "/s")
+              : "",
+          movement.left.has_value() ? FormatElapsed(*movement.left) : "",
+          movement.message};
+}
+
+// "3d", "5h", "12m"; "" where there is no such time.
+std::string AgeText(const std::optional<absl::Time>& time, absl::Time now) {
+  if (!time.has_value()) {
+    return "";
+  }
+  const absl::Duration age = std::max(absl::ZeroDuration(), now - *time);
+  if (age >= absl::Hours(48)) {
+    return absl::StrCat(age / absl::Hours(24), "d");
+  }
+  return age >= absl::Hours(1) ? absl::StrCat(age / absl::Hours(1), "h")
+                               : absl::StrCat(age / absl::Minutes(1), "m");
+}
+
+std::vector<std::string> RowOf(const ProtectedVolumeRecord& record, absl::Time now) {
+  const objects::ProtectedVolumeStatus& status = record.status;
+  const objects::LastGoodBackup good = status.last_good.value_or(objects::LastGoodBackup());
+  return {absl::StrCat(" ", record.spec.pvc_namespace, "/", record.spec.pvc),
+          absl::StrCat(record.velero_namespace, "/", record.spec.location),
+          status.last_good.has_value()
+              ? AgeText(good.taken_at.has_value() ? good.taken_at : good.completed_at, now)
+              : "never",
+          good.mode,
+          status.last_good.has_value() ? FormatBytes(good.logical_bytes) : "",
+          status.base.has_value() ? AgeText(status.base->taken_at, now) : "",
+          status.verification.has_value() ? AgeText(status.verification->at, now) : "",
+          status.next_step};
+}
+
+// Those that need something first; else by namespace and PVC.
+std::vector<ProtectedVolumeRecord> OrderedByNeed(std::vector<ProtectedVolumeRecord> records) {
+  std::stable_sort(
+      records.begin(), records.end(),
+      [](const ProtectedVolumeRecord& a, const ProtectedVolumeRecord& b) {
+        return std::make_tuple(a.status.next_step.empty(), a.spec.pvc_namespace, a.spec.pvc) <
+               std::make_tuple(b.status.next_step.empty(), b.spec.pvc_namespace, b.spec.pvc);
+      });
+  return records;
+}
+
+// Of very many DataUploads and DataDownloads, what is worth keeping: those that are not over, for
+// the queue, and what is shown.
+struct Transfers {
+  std::vector<objects::DataUpload> uploads;
+  std::vector<objects::DataDownload> downloads;
+  std::vector<Movement> shown;
+  bool shows_all = false;  // what is over, too
+};
+
+// Calls `keep` for all objects of a namespace, page by page, and `drop` where the list begins
+// again. Not as the API server remembers them: then it gives all in one answer, which may be
+// longer than any client reads.
+template <typename Kind>
+absl::Status ReadEach(const CallContext& ctx, k8s::ApiClient& api, absl::string_view space,
+                      absl::FunctionRef<void(std::vector<Kind> page)> keep,
+                      absl::FunctionRef<void()> drop) {
+  return objects::ReadPages<Kind>(
+      ctx, api, Kind::Type(), space,
+      {.label_selector = "", .field_selector = "", .page_items_max = kTransfersPerPage},
+      [&](std::vector<Kind> page, bool is_first) {
+        if (is_first) {
+          drop();
+        }
+        keep(std::move(page));
+      });
+}
+
+template <typename Kind>
+absl::Status ReadAll(const CallContext& ctx, k8s::ApiClient& api, absl::string_view space,
+                     std::vector<Kind>& all) {
+  return ReadEach<Kind>(
+      ctx, api, space,
+      [&all](std::vector<Kind> page) {
+        std::move(page.begin(), page.end(), std::back_inserter(all));
+      },
+      [&all] { all.clear(); });
+}
+
+void Show(std::vector<Movement> movements, Transfers& all) {
+  for (Movement& movement : movements) {
+    if (all.shows_all || !movement.is_over) {
+      all.shown.push_back(std::move(movement));
+    }
+  }
+}
+
+template <typename Kind>
+void KeepUnfinished(std::vector<Kind> page, std::vector<Kind>& kept) {
+  for (Kind& object : page) {
+    if (!object.is_over()) {
+      kept.push_back(std::move(object));
+    }
+  }
+}
+
+std::vector<Movement> MovementsOf(const std::vector<objects::DataUpload>& uploads,
+                                  const std::vector<objects::VolumeTask>& tasks) {
+  return datamover::ListMovements(uploads, {}, tasks);
+}
+
+std::vector<Movement> MovementsOf(const std::vector<objects::DataDownload>& downloads,
+                                  const std::vector<objects::VolumeTask>& tasks) {
+  return datamover::ListMovements({}, downloads, tasks);
+}
+
+// `unfinished`: the objects of `all` that are of this kind.
+template <typename Kind>
+absl::Status ReadTransfers(const CallContext& ctx, k8s::ApiClient& api, absl::string_view space,
+                           const std::vector<objects::VolumeTask>& tasks, Transfers& all,
+                           std::vector<Kind>& unfinished) {
+  const std::size_t kept = unfinished.size();
+  const std::size_t shown = all.shown.size();
+  return ReadEach<Kind>(
+      ctx, api, space,
+      [&](std::vector<Kind> page) {
+        Show(MovementsOf(page, tasks), all);
+        KeepUnfinished(std::move(page), unfinished);
+      },
+      [&] {
+        unfinished.resize(kept);
+        all.shown.resize(shown);
+      });
+}
+
+absl::Status ReadRecords(const CallContext& ctx, k8s::ApiClient& api, absl::string_view space,
+                         std::vector<ProtectedVolumeRecord>& records) {
+  const std::size_t known = records.size();
+  return ReadEach<objects::ProtectedVolume>(
+      ctx, api, space,
+      [&records](std::vector<objects::ProtectedVolume> page) {
+        std::transform(page.begin(), page.end(), std::back_inserter(records),
+                       datamover::ReadProtectedVolume);
+      },
+      [&records, known] { records.resize(known); });
+}
+
+void Print(Console& console, const std::vector<Movement>& shown,
+           const datamover::QueueOverview& queue, const std::vector<ProtectedVolumeRecord>& records,
+           absl::Time now) {
+  Json list = Json::array();
+  std::vector<std::vector<std::string>> rows = {
+      {" Kind", "Volume", "Object", "Phase", "Moved", "Rate", "Left", "Message"}};
+  for (const Movement& movement : shown) {
+    list.push_back(cli::ToJson(movement));
+    rows.push_back(RowOf(movement));
+  }
+  std::vector<std::vector<std::string>> volumes = {
+      {" PVC", "Location", "Last good", "Mode", "Size", "Base", "Verified", "Next step"}};
+  for (const ProtectedVolumeRecord& record : records) {
+    list.push_back(cli::ToJson(record));
+    volumes.push_back(RowOf(record, now));
+  }
+  console.PrintResult(
+      list,
+      absl::StrCat(
+          shown.empty() ? "nothing is being moved\n" : FormatTable(rows), datamover::ToText(queue),
+          records.empty() ? "" : absl::StrCat("\nProtected volumes\n", FormatTable(volumes))));
+}
+
+// Informers that keep nothing and tell that something changed. One thread and one client each,
+// which the destructor ends. Thread-safe.
+class ChangeWatch final : private k8s::ObjectEventHandler {
+ public:
+  // Borrows `access`.
+  ChangeWatch(const CallContext& ctx, const ClusterAccess& access,
+              const std::vector<k8s::WatchedObjects>& watched);
+
+  // Blocks until something changed since the last call, or since the beginning; false when `stop`
+  // came first. One thread may wait.
+  bool Await(std::stop_token stop);
+
+ private:
+  void OnObjectChanged(const Json& /*object*/) override { Note(); }
+  void OnObjectDeleted(const k8s::ObjectId& /*id*/, const Json* /*last*/) override { Note(); }
+  void OnListed() override { Note(); }
+  bool Holds(const k8s::ObjectId& /*id*/) const override { return false; }
+  void Note();
+
+  Mutex mutex_;
+  std::condition_variable_any changed_;
+  bool has_changed_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<std::jthread> threads_;  // Last: they end before the rest.
+};
+
+ChangeWatch::ChangeWatch(const CallContext& ctx, const ClusterAccess& access,
+                         const std::vector<k8s::WatchedObjects>& watched) {
+  threads_.reserve(watched.size());
+  for (const k8s::WatchedObjects& objects : watched) {
+    threads_.emplace_back([this, &access, ctx, objects](std::stop_token stop) {
+      CallContext context = ctx;
+      context.stop = std::move(stop);
+      const std::unique_ptr<k8s::ApiClient> api = access.MakeClient();
+      // It ends with the stop alone.
+      k8s::Informer(objects, {this}).Run(context, *api).IgnoreError();
+    });
+  }
+}
+
+bool ChangeWatch::Await(std::stop_token stop) {
+  MutexLock lock(mutex_);
+  const bool changed =
+      changed_.wait(lock, std::move(stop),
+                    [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return has_changed_; });
+  has_changed_ = false;
+  return changed;
+}
+
+void ChangeWatch::Note() {
+  {
+    const MutexLock lock(mutex_);
+    has_changed_ = true;
+  }
+  changed_.notify_all();
+}
+
+constexpr char kClearScreen[] = "\x1b[H\x1b[J";
+// Between two drawings of --watch, which each read all: the API server is busy with them for a
+// tenth of the time at most.
+constexpr absl::Duration kPauseMin = absl::Milliseconds(400);
+constexpr int kPausePerReading = 10;
+
+class StatusCommand : public Command {
+ public:
+  VerbSyntax Declare() override;
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
+
+ private:
+  // Reads all and prints it, behind `before`.
+  absl::Status Show(const CallContext& ctx, Session& session, k8s::ApiClient& api,
+                    absl::string_view before) const;
+  // Draws again when something changed, until it is interrupted, which is how it ends.
+  absl::StatusOr<ExitCode> Watch(const CallContext& ctx, Session& session,
+                                 k8s::ApiClient& api) const;
+  std::vector<k8s::WatchedObjects> Watched() const;
+
+  ClusterAccess access_;
+  std::string mover_namespace_ = "csi-delta";
+  std::string velero_namespaces_ = "velero";
+  bool all_ = false;
+  bool watch_ = false;
+};
+
+VerbSyntax StatusCommand::Declare() {
+  ArgumentTable table;
+  access_.Declare(table);
+  DeclareMoverPlaces(table, mover_namespace_, velero_namespaces_);
+  table.Add("--all", "also what is over, as long as its object is there", all_);
+  table.Add("-w,--watch",
+            "on a terminal: stay, and draw again when something changed, until it is "
+            "interrupted (Ctrl-C)",
+            watch_);
+  return {.name = "status",
+          .summary = "Show what the data mover is doing",
+          .details =
+              "Which volumes are being moved, how far they are, how fast, how long it "
+              "will take, and what waits for what. Says when the settings pause transfers or "
+              "no upload window is open. Then each protected volume: the age of its last good "
+              "backup, of its base and of its newest check, and the next step, where one is "
+              "needed; those first.",
+          .table = std::move(table)};
+}
+
+absl::StatusOr<ExitCode> StatusCommand::Run(const CallContext& ctx, Session& session) {
+  const std::unique_ptr<k8s::ApiClient> api = access_.MakeClient();
+  if (watch_) {
+    return Watch(ctx, session, *api);
+  }
+  RETURN_IF_ERROR(Show(ctx, session, *api, ""));
+  return ExitCode::kOk;
+}
+
+absl::Status StatusCommand::Show(const CallContext& ctx, Session& session, k8s::ApiClient& api,
+                                 absl::string_view before) const {
+  std::vector<objects::VolumeTask> tasks;
+  RETURN_IF_ERROR(ReadAll(ctx, api, mover_namespace_, tasks));
+  Transfers all{.uploads = {}, .downloads = {}, .shown = {}, .shows_all = all_};
+  std::vector<ProtectedVolumeRecord> records;
+  for (const absl::string_view space : absl::StrSplit(velero_namespaces_, ',', absl::SkipEmpty())) {
+    RETURN_IF_ERROR(ReadTransfers(ctx, api, space, tasks, all, all.uploads));
+    RETURN_IF_ERROR(ReadTransfers(ctx, api, space, tasks, all, all.downloads));
+    if (const absl::Status read = ReadRecords(ctx, api, space, records); !read.ok()) {
+      session.console().Note(absl::StrCat("the protected volumes of namespace ", space,
+                                          " are not known: ", read.message()));
+    }
+  }
+  const absl::StatusOr<datamover::MoverSettings> settings =
+      datamover::ReadMoverSettings(ctx, api, mover_namespace_);
+  if (!settings.ok()) {
+    session.console().Note(
+        absl::StrCat("what transfers wait for is not known: ", settings.status().message()));
+  }
+  const datamover::QueueOverview queue =
+      settings.ok()
+          ? datamover::DescribeQueue(*settings, all.uploads, all.downloads, ctx.clock->Now())
+          : datamover::QueueOverview();
+  std::stable_sort(all.shown.begin(), all.shown.end(), [](const Movement& a, const Movement& b) {
+    return a.created_at < b.created_at;
+  });
+  for (Movement& movement : all.shown) {
+    if (const auto reason = queue.reasons.find(movement.uid); reason != queue.reasons.end()) {
+      movement.waits_for = reason->second;
+    }
+  }
+  if (!before.empty()) {
+    session.environment().out(before);
+  }
+  Print(session.console(), all.shown, queue, OrderedByNeed(std::move(records)), ctx.clock->Now());
+  return session.console().Check();
+}
+
+absl::StatusOr<ExitCode> StatusCommand::Watch(const CallContext& ctx, Session& session,
+                                              k8s::ApiClient& api) const {
+  if (!session.environment().out_is_terminal || session.options().json) {
+    return absl::InvalidArgumentError(
+        "--watch draws on a terminal, without --json; without --watch, status prints once");
+  }
+  ChangeWatch changes(ctx, access_, Watched());
+  bool is_first = true;
+  while (!ctx.stop.stop_requested() && session.console().IsRead()) {
+    const absl::Duration began = ctx.clock->Uptime();
+    const absl::Status shown = Show(ctx, session, api, kClearScreen);
+    if (ctx.stop.stop_requested()) {
+      break;
+    }
+    if (!shown.ok() && is_first) {
+      return shown;
+    }
+    if (!shown.ok()) {
+      // The informers list again as soon as the API server answers.
+      session.console().Warn(absl::StrCat("not up to date: ", shown.message()));
+    }
+    is_first = false;
+    const absl::Duration pause =
+        std::max(kPauseMin, kPausePerReading * (ctx.clock->Uptime() - began));
+    if (!ctx.clock->SleepFor(pause, ctx.stop) || !changes.Await(ctx.stop)) {
+      break;
+    }
+  }
+  return ExitCode::kOk;
+}
+
+std::vector<k8s::WatchedObjects> StatusCommand::Watched() const {
+  std::vector<k8s::WatchedObjects> watched = {{.type = objects::VolumeTask::Type(),
+                                               .namespace_name = mover_namespace_,
+                                               .label_selector = ""}};
+  for (const absl::string_view space : absl::StrSplit(velero_namespaces_, ',', absl::SkipEmpty())) {
+    for (const k8s::ResourceType& type :
+         {objects::DataUpload::Type(), objects::DataDownload::Type(),
+          objects::ProtectedVolume::Type()}) {
+      watched.push_back({.type = type, .namespace_name = std::string(space), .label_selector = ""});
+    }
+  }
+  return watched;
+}
+
+}  // namespace
+
+std::unique_ptr<Command> MakeStatusCommand() { return std::make_unique<StatusCommand>(); }
+
+}  // namespace csidelta::cli

@@ -1,0 +1,189 @@
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/human_text.h"
+#include "base/json.h"
+#include "base/random.h"
+#include "base/status_macros.h"
+#include "cli/cluster_access.h"
+#include "cli/command.h"
+#include "cli/location_store.h"
+#include "datamover/controller/service.h"
+#include "datamover/controller/uninstall.h"
+
+namespace csidelta::cli {
+namespace {
+
+using datamover::UninstallItem;
+using datamover::UninstallPlan;
+
+// Things that an error lists, before it only counts.
+constexpr std::size_t kNamedMax = 5;
+
+absl::Status StillRunning(const std::vector<UninstallItem>& running) {
+  std::string names;
+  for (std::size_t i = 0; i < running.size() && i < kNamedMax; ++i) {
+    absl::StrAppend(&names, i == 0 ? "" : ", ", running[i].kind, " ", running[i].name, " (",
+                    running[i].text.empty() ? "New" : running[i].text, ")");
+  }
+  if (running.size() > kNamedMax) {
+    absl::StrAppend(&names, " and ", running.size() - kNamedMax, " more");
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("the data mover is at work: ", names,
+                   "; wait until csi-delta status is empty, or set "
+                   "spec.cancel of the DataUploads and DataDownloads, then run this again"));
+}
+
+class UninstallCommand : public Command {
+ public:
+  VerbSyntax Declare() override;
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
+
+ private:
+  absl::Status CheckDeletion(const std::string& cluster) const;
+  static int64_t Announce(const UninstallPlan& plan, Console& console);
+  static int64_t CarryOut(const CallContext& ctx, k8s::ApiClient& api, const UninstallPlan& plan,
+                          Console& console);
+  std::string Summary(int64_t objects, int64_t failed) const;
+  static void Say(Console& console, absl::string_view action, const UninstallItem& item,
+                  absl::string_view error);
+
+  ClusterAccess access_;
+  datamover::UninstallRequest request_;
+  std::string mover_namespace_ = "csi-delta";
+  std::string velero_namespaces_ = "velero";
+  std::string delete_data_of_;
+  bool keep_data_ = false;
+  bool yes_ = false;
+};
+
+VerbSyntax UninstallCommand::Declare() {
+  ArgumentTable table;
+  access_.Declare(table);
+  DeclareMoverPlaces(table, mover_namespace_, velero_namespaces_);
+  table.Add("--delete-data", "CLUSTER",
+            "also delete what this cluster stored in the buckets, and its keys; CLUSTER is the "
+            "uid of this cluster, as the data that is kept says it",
+            delete_data_of_);
+  table.Add("--keep-data", "what it does anyway: data and keys stay", keep_data_);
+  table.Add("--yes", "do it; else only print what would be done", yes_);
+  return {.name = "uninstall",
+          .summary = "Remove from a cluster what the data mover made in it",
+          .details =
+              "Base snapshots with the driver's, tasks and all that belongs to them, finalizers "
+              "on DataUploads and DataDownloads, DataDeletions and ProtectedVolumes. What this "
+              "cluster stored in the buckets stays, with its keys, unless --delete-data names "
+              "this cluster: Velero's Backups stay in the bucket, and other clusters restore "
+              "from them. Refuses while volumes are being moved. Before or after helm "
+              "uninstall, which takes the rest; what is left then is listed. May be run again.",
+          .table = std::move(table)};
+}
+
+absl::StatusOr<ExitCode> UninstallCommand::Run(const CallContext& ctx, Session& session) {
+  ASSIGN_OR_RETURN(request_.velero_namespaces,
+                   datamover::ParseVeleroNamespaces(velero_namespaces_));
+  request_.open_store = [&session](const datamover::RepositoryAccess& access) {
+    return OpenLocationStore(session.environment(), access);
+  };
+  const std::unique_ptr<k8s::ApiClient> api = access_.MakeClient();
+  ASSIGN_OR_RETURN(const std::string cluster, datamover::ReadClusterUid(ctx, *api));
+  RETURN_IF_ERROR(CheckDeletion(cluster));
+  request_.keep_data = delete_data_of_.empty();
+  // They may name the credentials that delete; an uninstallation does not need them otherwise.
+  const absl::StatusOr<datamover::MoverSettings> settings =
+      datamover::ReadMoverSettings(ctx, *api, mover_namespace_);
+  if (!request_.keep_data) {
+    RETURN_IF_ERROR(settings.status());
+  }
+  const datamover::MoverEnvironment env = {
+      .api = *api,
+      .random = *session.environment().random,
+      .secure_random = SecureRandom::Real(),
+      .mover_namespace = mover_namespace_,
+      .cluster = cluster,
+      .image = "",
+      .worker_service_account = "",
+      .settings = settings.value_or(datamover::MoverSettings())};
+  ASSIGN_OR_RETURN(const UninstallPlan plan, datamover::PlanUninstall(ctx, env, request_));
+  if (!plan.running.empty()) {
+    return StillRunning(plan.running);
+  }
+  const int64_t failed =
+      yes_ ? CarryOut(ctx, *api, plan, session.console()) : Announce(plan, session.console());
+  for (const UninstallItem& item : plan.stays) {
+    Say(session.console(), "stays", item, "");
+  }
+  session.console().PrintResult({{"message_type", "result"},
+                                 {"dry_run", !yes_},
+                                 {"things", plan.steps.size()},
+                                 {"failed", failed}},
+                                Summary(static_cast<int64_t>(plan.steps.size()), failed));
+  return failed == 0 ? ExitCode::kOk : ExitCode::kIncomplete;
+}
+
+absl::Status UninstallCommand::CheckDeletion(const std::string& cluster) const {
+  if (delete_data_of_.empty()) {
+    return absl::OkStatus();
+  }
+  if (keep_data_) {
+    return absl::InvalidArgumentError("--keep-data and --delete-data exclude each other");
+  }
+  return delete_data_of_ == cluster ? absl::OkStatus()
+                                    : absl::InvalidArgumentError(absl::StrCat(
+                                          "--delete-data names cluster ", delete_data_of_,
+                                          ", and this is ", cluster, ": nothing was done"));
+}
+
+int64_t UninstallCommand::Announce(const UninstallPlan& plan, Console& console) {
+  for (const UninstallPlan::Step& step : plan.steps) {
+    Say(console, "goes", step.item, "");
+  }
+  return 0;
+}
+
+int64_t UninstallCommand::CarryOut(const CallContext& ctx, k8s::ApiClient& api,
+                                   const UninstallPlan& plan, Console& console) {
+  int64_t failed = 0;
+  datamover::CarryOut(ctx, api, plan, [&](const UninstallItem& item, const absl::Status& status) {
+    failed += status.ok() ? 0 : 1;
+    Say(console, status.ok() ? "gone" : "failed", item, status.message());
+  });
+  return failed;
+}
+
+std::string UninstallCommand::Summary(int64_t objects, int64_t failed) const {
+  if (objects == 0) {
+    return "nothing to remove\n";
+  }
+  if (!yes_) {
+    return absl::StrCat("would remove ", Counted(objects, "object"), "; run it again with --yes\n");
+  }
+  return absl::StrCat("removed ", Counted(objects - failed, "object"), ", ", failed, " failed",
+                      failed == 0 ? "\n" : ": run it again\n");
+}
+
+void UninstallCommand::Say(Console& console, absl::string_view action, const UninstallItem& item,
+                           absl::string_view error) {
+  if (console.options().json) {
+    console.PrintJson({{"message_type", "thing"},
+                       {"fate", std::string(action)},
+                       {"kind", item.kind},
+                       {"name", item.name},
+                       {"text", item.text},
+                       {"error", std::string(error)}});
+    return;
+  }
+  console.Print(absl::StrCat(action, "  ", item.kind, " ", item.name, item.text.empty() ? "" : ": ",
+                             item.text, error.empty() ? "" : ": ", error, "\n"));
+}
+
+}  // namespace
+
+std::unique_ptr<Command> MakeUninstallCommand() { return std::make_unique<UninstallCommand>(); }
+
+}  // namespace csidelta::cli

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "incremental/sources/changed_block_source.h"
+
+namespace csidelta::cli {
+
+// What is told of a list of extents, however long it is: totals, how large the extents are, and
+// where in the volume they lie. Its size does not grow with the list. Not thread-safe.
+class ChangeMap {
+ public:
+  static constexpr int kCells = 64;      // of a line
+  static constexpr int kLargestMax = 5;  // extents that are kept
+
+  // A picture of so many lines. REQUIRES volume_bytes > 0, lines > 0.
+  explicit ChangeMap(int64_t volume_bytes, int lines = 1)
+      : volume_bytes_(volume_bytes), cell_bytes_(static_cast<std::size_t>(lines) * kCells) {}
+
+  // REQUIRES that the extent lies inside the volume.
+  void Add(const incremental::ListedExtent& listed);
+
+  int64_t extents() const { return extents_; }
+  int64_t bytes() const { return bytes_; }
+  int64_t zero_bytes() const { return zero_bytes_; }
+
+  // One character for each cell of all lines, for any terminal: " " nothing, "." up to a tenth of
+  // it, ":" up to half, "+" more, "#" all.
+  std::string Picture() const;
+  // The same as lines for people: where in the volume a line begins, and its cells in brackets; at
+  // most 80 characters.
+  std::string PictureLines() const;
+
+  // The largest extents, the largest first, of equal ones that with the lowest offset.
+  const std::vector<Extent>& largest() const { return largest_; }
+
+  // [{"from_bytes":4096,"extents":12,"bytes":49152}, ...]: the extents from so many bytes on, to
+  // twice as many.
+  Json Histogram() const;
+  // The same as lines for people.
+  std::string HistogramLines() const;
+
+ private:
+  static constexpr int kSizes = 63;  // By powers of two.
+  struct Size {
+    int64_t extents = 0;
+    int64_t bytes = 0;
+  };
+
+  int CellCount() const { return static_cast<int>(cell_bytes_.size()); }
+  int64_t CellBegin(int cell) const;
+  void KeepLargest(const Extent& extent);
+
+  const int64_t volume_bytes_;
+  int64_t extents_ = 0;
+  int64_t bytes_ = 0;
+  int64_t zero_bytes_ = 0;
+  std::vector<int64_t> cell_bytes_;
+  std::vector<Extent> largest_;
+  std::array<Size, kSizes> sizes_{};
+};
+
+}  // namespace csidelta::cli

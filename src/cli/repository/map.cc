@@ -1,0 +1,158 @@
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/json.h"
+#include "base/status_macros.h"
+#include "cli/command.h"
+#include "cli/progress.h"
+#include "cli/repository/change_map.h"
+#include "cli/repository/snapshot_filter.h"
+#include "cli/text.h"
+#include "cli/volume_diff.h"
+#include "incremental/mover/volume_record.h"
+
+namespace csidelta::cli {
+namespace {
+
+using incremental::VolumeRecord;
+using repository::Repository;
+using repository::StoredSnapshot;
+
+constexpr int kLinesMax = 16;
+
+// No more lines than chunks need: a cell is a chunk at least, but where the volume has few.
+int LinesOf(const repository::VolumeLayout& layout) {
+  const int64_t chunks = (layout.size_bytes() - 1) / layout.chunk_bytes() + 1;
+  return static_cast<int>(
+      std::clamp<int64_t>(chunks / ChangeMap::kCells, 1, static_cast<int64_t>(kLinesMax)));
+}
+
+Json RangesJson(const ChangeMap& map) {
+  Json ranges = Json::array();
+  for (const Extent& extent : map.largest()) {
+    ranges.push_back(
+        {{"offset_bytes", extent.offset_bytes}, {"length_bytes", extent.length_bytes}});
+  }
+  return ranges;
+}
+
+std::string RangeLines(const ChangeMap& map) {
+  std::vector<std::vector<std::string>> rows = {{"largest ranges", "at", "offset in bytes"}};
+  for (const Extent& extent : map.largest()) {
+    rows.push_back({FormatBytes(extent.length_bytes), FormatBytes(extent.offset_bytes),
+                    absl::StrCat(extent.offset_bytes)});
+  }
+  return rows.size() == 1 ? "" : FormatTable(rows);
+}
+
+class MapCommand : public Command {
+ public:
+  VerbSyntax Declare() override;
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
+
+ private:
+  struct Pair {
+    std::unique_ptr<VolumeRecord> before;
+    std::unique_ptr<VolumeRecord> after;
+  };
+  absl::StatusOr<Pair> OpenBoth(const CallContext& ctx, Session& session,
+                                Repository& repository) const;
+  static void Print(Console& console, const Pair& pair, const ChangeMap& map);
+
+  std::vector<std::string> ids_;
+};
+
+VerbSyntax MapCommand::Declare() {
+  ArgumentTable table;
+  table.AddWords("ID",
+                 "the older and the newer snapshot, by the beginnings of their ids, or \"latest\"; "
+                 "one alone: since its parent",
+                 1, 2, ids_);
+  return {.name = "map",
+          .summary = "Draw where a volume changed between two snapshots",
+          .details =
+              "Each line of the picture begins with its offset in the volume and has 64 "
+              "characters for equal parts: \" \" is no change, \".\" less than a tenth, \":\" "
+              "less than half, \"+\" more and \"#\" all of it. Then come the sizes of the ranges "
+              "that changed, and the largest ones. Chunks are compared by their ids, without "
+              "reading data: what changed is rounded out to chunks, and what was rewritten with "
+              "the same data did not change. Both snapshots must have chunks of one size.",
+          .table = std::move(table),
+          .family = VerbFamily::kRepository};
+}
+
+absl::StatusOr<ExitCode> MapCommand::Run(const CallContext& ctx, Session& session) {
+  ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kRead));
+  ASSIGN_OR_RETURN(const Pair pair, OpenBoth(ctx, session, *repository));
+  const repository::VolumeLayout& layout = pair.after->layout;
+  ChangeMap map(layout.size_bytes(), LinesOf(layout));
+  {
+    ProgressMeter meter(session.console(), *ctx.clock);
+    RETURN_IF_ERROR(
+        CompareVolumes(ctx, *pair.before, *pair.after, meter, [&](const Extent& extent) {
+          map.Add({.extent = extent});
+          return absl::OkStatus();
+        }));
+  }
+  Print(session.console(), pair, map);
+  return ExitCode::kOk;
+}
+
+absl::StatusOr<MapCommand::Pair> MapCommand::OpenBoth(const CallContext& ctx, Session& session,
+                                                      Repository& repository) const {
+  Console& console = session.console();
+  ASSIGN_OR_RETURN(const StoredSnapshot after,
+                   ChooseSnapshot(ctx, console, repository, ids_.back(), {}, LatestOf::kOneVolume));
+  std::string older = ids_.front();
+  if (ids_.size() == 1) {
+    if (!after.snapshot.parent.has_value()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("snapshot ", after.id.ShortHex(),
+                       " has no parent; name two snapshots of the volume: csi-delta map OLDER ",
+                       after.id.ShortHex()));
+    }
+    older = after.snapshot.parent->Hex();
+  }
+  ASSIGN_OR_RETURN(const StoredSnapshot before,
+                   ChooseSnapshot(ctx, console, repository, older, {}, LatestOf::kOneVolume));
+  Pair pair;
+  ASSIGN_OR_RETURN(pair.before, incremental::OpenVolumeRecord(ctx, repository, before));
+  ASSIGN_OR_RETURN(pair.after, incremental::OpenVolumeRecord(ctx, repository, after));
+  return pair;
+}
+
+void MapCommand::Print(Console& console, const Pair& pair, const ChangeMap& map) {
+  const int64_t before_bytes = pair.before->layout.size_bytes();
+  const int64_t after_bytes = pair.after->layout.size_bytes();
+  std::string text = absl::StrCat(
+      engine::VolumeName(pair.after->stored.snapshot), "\n", pair.before->stored.id.ShortHex(),
+      " to ", pair.after->stored.id.ShortHex(), ": ", FormatBytes(map.bytes()), " of ",
+      FormatBytes(after_bytes), " changed, in ", Counted(map.extents(), "range"), "\n");
+  if (before_bytes != after_bytes) {
+    absl::StrAppend(&text, "the volume had ", FormatBytes(before_bytes), " before\n");
+  }
+  absl::StrAppend(&text, map.PictureLines());
+  if (map.extents() > 0) {
+    absl::StrAppend(&text, "\n", map.HistogramLines(), "\n", RangeLines(map));
+  }
+  console.PrintResult({{"message_type", "result"},
+                       {"source_snapshot", pair.before->stored.id.Hex()},
+                       {"target_snapshot", pair.after->stored.id.Hex()},
+                       {"source_bytes", before_bytes},
+                       {"target_bytes", after_bytes},
+                       {"chunk_bytes", pair.after->layout.chunk_bytes()},
+                       {"changed_bytes", map.bytes()},
+                       {"extents", map.extents()},
+                       {"picture", map.Picture()},
+                       {"sizes", map.Histogram()},
+                       {"largest", RangesJson(map)}},
+                      text);
+}
+
+}  // namespace
+
+std::unique_ptr<Command> MakeMapCommand() { return std::make_unique<MapCommand>(); }
+
+}  // namespace csidelta::cli

@@ -1,0 +1,259 @@
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/json.h"
+#include "base/status_macros.h"
+#include "cli/command.h"
+#include "cli/repository/snapshot_filter.h"
+#include "cli/repository/snapshot_info.h"
+#include "cli/text.h"
+#include "incremental/mover/full_reason.h"
+#include "incremental/mover/volume_record.h"
+
+namespace csidelta::cli {
+namespace {
+
+using incremental::VolumeRecord;
+using repository::RepoSnapshot;
+using repository::StoredSnapshot;
+using repository::VolumeManifest;
+
+constexpr int kNameColumns = 16;
+constexpr std::size_t kChildrenShown = 20;
+
+// Which snapshots a backup builds on, and which build on it.
+struct Chain {
+  int64_t length = 1;  // with the snapshot and the one that it begins with
+  repository::Id first;
+  bool is_whole = false;  // `first` is a full backup; else its parent was removed
+  std::vector<repository::Id> children;
+};
+
+Chain ChainOf(const StoredSnapshot& stored, const std::vector<StoredSnapshot>& all) {
+  std::map<repository::Id, const RepoSnapshot*> by_id;
+  Chain chain{.length = 1, .first = stored.id, .is_whole = false, .children = {}};
+  for (const StoredSnapshot& other : all) {
+    by_id[other.id] = &other.snapshot;
+    if (other.snapshot.parent == stored.id) {
+      chain.children.push_back(other.id);
+    }
+  }
+  const RepoSnapshot* at = &stored.snapshot;
+  // The ids are those that files claim: a circle must end, too.
+  for (std::size_t steps = 0; steps < all.size(); ++steps) {
+    chain.is_whole = ModeOf(*at) == "full" || !at->parent.has_value();
+    const auto parent = chain.is_whole ? by_id.end() : by_id.find(*at->parent);
+    if (parent == by_id.end()) {
+      break;
+    }
+    ++chain.length;
+    chain.first = parent->first;
+    at = parent->second;
+  }
+  return chain;
+}
+
+std::string ChildrenText(const Chain& chain) {
+  std::string out;
+  for (std::size_t i = 0; i < std::min(chain.children.size(), kChildrenShown); ++i) {
+    absl::StrAppend(&out, i == 0 ? "" : " ", chain.children[i].ShortHex());
+  }
+  if (chain.children.size() > kChildrenShown) {
+    absl::StrAppend(&out, " and ", chain.children.size() - kChildrenShown, " more");
+  }
+  return out;
+}
+
+// Lines of a name and a value, which is broken to fit; what is not known has none.
+class Sheet {
+ public:
+  explicit Sheet(int columns) : columns_(columns) {}
+
+  void Add(absl::string_view name, absl::string_view value) {
+    if (value.empty()) {
+      return;
+    }
+    std::string body = WrapText(Printable(value), kNameColumns, columns_);
+    body.replace(0, kNameColumns, Padded(std::string(name), kNameColumns));
+    text_.append(body);
+  }
+
+  std::string Take() && { return std::move(text_); }
+
+ private:
+  const int columns_;
+  std::string text_;
+};
+
+const incremental::FullReasonText* FindReason(absl::string_view name) {
+  for (const incremental::FullReasonText& text : incremental::FullReasons()) {
+    if (text.name == name) {
+      return &text;
+    }
+  }
+  return nullptr;
+}
+
+void AddReason(const std::string& name, Sheet& sheet) {
+  if (const incremental::FullReasonText* const text = FindReason(name); text != nullptr) {
+    sheet.Add("Why full", absl::StrCat(text->sentence, " (", name, ")"));
+    sheet.Add("Next step", text->next_step);
+  } else {
+    sheet.Add("Why full", name);
+  }
+}
+
+void AddBackup(const RepoSnapshot& snapshot, const VolumeManifest* manifest, Sheet& sheet) {
+  std::string mode = ModeOf(snapshot);
+  std::string reason = snapshot.volume.has_value() ? snapshot.volume->reason : "";
+  if (manifest != nullptr) {
+    mode = manifest->kind;
+    reason = manifest->reason;
+  }
+  if (!mode.empty()) {
+    const std::string label = reason.empty() ? "" : incremental::LabelOf(reason);
+    sheet.Add("Backup", absl::StrCat(mode, " backup", label.empty() ? "" : ": ", label));
+  }
+  if (!reason.empty()) {
+    AddReason(reason, sheet);
+  }
+  if (const int64_t size_bytes = SummaryBytes(snapshot); size_bytes > 0) {
+    sheet.Add("Size", FormatBytes(size_bytes));
+  }
+  if (snapshot.volume.has_value() && snapshot.volume->changed_bytes.has_value()) {
+    sheet.Add("Changed", FormatBytes(*snapshot.volume->changed_bytes));
+  }
+  if (manifest != nullptr) {
+    sheet.Add("Read", FormatBytes(manifest->read_bytes));
+  }
+  if (snapshot.summary.has_value()) {
+    sheet.Add("Added",
+              absl::StrCat(FormatBytes(static_cast<int64_t>(snapshot.summary->data_added_packed)),
+                           ", of ", FormatBytes(static_cast<int64_t>(snapshot.summary->data_added)),
+                           " before compression"));
+  }
+  if (const std::optional<absl::Duration> took = DurationOf(snapshot); took.has_value()) {
+    sheet.Add("Took", FormatElapsed(*took));
+  }
+}
+
+void AddVolume(const VolumeManifest& manifest, Sheet& sheet) {
+  sheet.Add("Listed by", manifest.source);
+  sheet.Add("Chunks", absl::StrCat(FormatBytes(manifest.chunk_bytes), " each, ",
+                                   manifest.zero_chunks, " of zeros"));
+  if (!manifest.pvc_name.empty()) {
+    sheet.Add("PVC", absl::StrCat(manifest.pvc_namespace, "/", manifest.pvc_name));
+  }
+  sheet.Add("PVC uid", manifest.pvc_uid);
+  sheet.Add("PV", manifest.pv);
+  sheet.Add("StorageClass", manifest.storage_class);
+  sheet.Add("Volume mode", manifest.volume_mode);
+  sheet.Add("File system", manifest.fs_type);
+  sheet.Add("Access modes", absl::StrJoin(manifest.access_modes, ", "));
+  sheet.Add("CSI driver", manifest.csi_driver);
+  sheet.Add("Volume handle", manifest.volume_handle);
+  sheet.Add("Snapshot handle", manifest.snapshot_handle);
+  sheet.Add("Change id", manifest.change_id);
+  sheet.Add("Snapshot taken", manifest.snapshot_time);
+}
+
+void AddChain(const StoredSnapshot& stored, const Chain& chain, Sheet& sheet) {
+  if (stored.snapshot.parent.has_value()) {
+    sheet.Add("Parent", stored.snapshot.parent->ShortHex());
+  }
+  sheet.Add("Chain",
+            absl::StrCat(Counted(chain.length, "snapshot"), " since ", chain.first.ShortHex(),
+                         chain.is_whole ? "" : ", whose parent was removed"));
+  sheet.Add("Parent of", ChildrenText(chain));
+}
+
+std::string SheetOf(const StoredSnapshot& stored, const VolumeManifest* manifest,
+                    const Chain& chain, int columns) {
+  const RepoSnapshot& snapshot = stored.snapshot;
+  Sheet sheet(columns);
+  sheet.Add("Snapshot", stored.id.Hex());
+  sheet.Add("Time", absl::FormatTime("%Y-%m-%d %H:%M:%S %Z", snapshot.time, absl::LocalTimeZone()));
+  sheet.Add("Host", snapshot.hostname);
+  sheet.Add("Path", absl::StrJoin(snapshot.paths, ", "));
+  AddBackup(snapshot, manifest, sheet);
+  AddChain(stored, chain, sheet);
+  if (manifest != nullptr) {
+    AddVolume(*manifest, sheet);
+  }
+  sheet.Add("Tags", absl::StrJoin(snapshot.tags, ", "));
+  sheet.Add("User", snapshot.username);
+  sheet.Add("Made by", snapshot.program_version);
+  sheet.Add("Tree", snapshot.tree.Hex());
+  if (snapshot.original.has_value()) {
+    sheet.Add("Copy of", snapshot.original->Hex());
+  }
+  return std::move(sheet).Take();
+}
+
+std::string JsonOf(const StoredSnapshot& stored, const VolumeManifest* manifest,
+                   const Chain& chain) {
+  const Json chain_json = {{"length", chain.length},
+                           {"first", chain.first.Hex()},
+                           {"whole", chain.is_whole},
+                           {"children", HexOf(chain.children)}};
+  std::string volume = manifest == nullptr ? "null" : repository::EncodeManifest(*manifest);
+  std::erase(volume, '\n');
+  return absl::StrCat("{\"snapshot\":", SnapshotJsonText(stored), ",\"volume\":", volume,
+                      ",\"chain\":", DumpJson(chain_json), "}\n");
+}
+
+class ShowCommand : public Command {
+ public:
+  VerbSyntax Declare() override {
+    ArgumentTable table;
+    table.AddWord("ID", "the snapshot, by the beginning of its id, or \"latest\"", id_);
+    DeclareFilterFlags(table, filter_);
+    return {.name = "show",
+            .summary = "Print all that is known of a snapshot",
+            .details =
+                "What the backup did and why, its chain, and what /volume.json says of the volume. "
+                "The chain is the snapshots that were built one on the other since the last full "
+                "backup; each of them can be restored without the others. Of a snapshot of "
+                "another program, only what its file says.\n\nWith --json: one object with "
+                "snapshot, as csi-delta snapshots prints it, volume, which is /volume.json or "
+                "null, and chain.",
+            .table = std::move(table),
+            .family = VerbFamily::kRepository};
+  }
+
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
+    ASSIGN_OR_RETURN(repository::Repository * repository, session.Open(ctx, LockKind::kRead));
+    Console& console = session.console();
+    ASSIGN_OR_RETURN(const StoredSnapshot stored,
+                     ChooseSnapshot(ctx, console, *repository, id_, filter_));
+    UnreadableSnapshots unreadable(console);
+    ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> all,
+                     repository->ListSnapshots(ctx, unreadable.Teller()));
+    const Chain chain = ChainOf(stored, all);
+    absl::StatusOr<std::unique_ptr<VolumeRecord>> record =
+        incremental::OpenVolumeRecord(ctx, *repository, stored);
+    if (!record.ok() && !absl::IsFailedPrecondition(record.status())) {
+      return record.status();
+    }
+    const VolumeManifest* const manifest = record.ok() ? &(*record)->manifest : nullptr;
+    console.Print(console.options().json
+                      ? JsonOf(stored, manifest, chain)
+                      : SheetOf(stored, manifest, chain, session.environment().table_columns));
+    return unreadable.code();
+  }
+
+ private:
+  std::string id_;
+  SnapshotFilter filter_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeShowCommand() { return std::make_unique<ShowCommand>(); }
+
+}  // namespace csidelta::cli

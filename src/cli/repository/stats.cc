@@ -1,0 +1,169 @@
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/status_macros.h"
+#include "cli/command.h"
+#include "cli/driver_notes.h"
+#include "cli/repository/snapshot_filter.h"
+#include "cli/text.h"
+#include "incremental/mover/volume_record.h"
+#include "repository/index.h"
+
+namespace csidelta::cli {
+namespace {
+
+using incremental::VolumeRecord;
+using repository::Repository;
+using repository::StoredSnapshot;
+
+struct RestoreSize {
+  int64_t bytes = 0;
+  int64_t files = 0;
+  int64_t snapshots = 0;
+  int64_t others = 0;  // Snapshots that are not volumes: not in the sums.
+};
+
+struct RawSize {
+  int64_t stored_bytes = 0;
+  int64_t plaintext_bytes = 0;
+  int64_t blobs = 0;
+};
+
+// All blobs that the index has, used or not: what the repository weighs.
+absl::StatusOr<RawSize> MeasureIndex(const repository::BlobIndex& index) {
+  RawSize size;
+  RETURN_IF_ERROR(index.ForEach([&](const repository::IndexedCopy& copy) {
+    size.stored_bytes += copy.entry.span.sealed_bytes;
+    size.plaintext_bytes += copy.entry.span.plaintext_bytes();
+    ++size.blobs;
+  }));
+  return size;
+}
+
+class StatsCommand : public Command {
+ public:
+  VerbSyntax Declare() override;
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
+
+ private:
+  absl::StatusOr<ExitCode> RunRaw(const CallContext& ctx, Session& session,
+                                  Repository& repository) const;
+  absl::StatusOr<ExitCode> RunDrivers(const CallContext& ctx, Session& session,
+                                      Repository& repository) const;
+  absl::StatusOr<ExitCode> RunRestore(const CallContext& ctx, Session& session,
+                                      Repository& repository) const;
+
+  std::vector<std::string> ids_;
+  std::string mode_ = "restore-size";
+  bool drivers_ = false;
+  SnapshotFilter filter_;
+};
+
+VerbSyntax StatsCommand::Declare() {
+  ArgumentTable table;
+  table.AddWords("ID", "the snapshots, by the beginnings of their ids, or \"latest\"; none: all", 0,
+                 kSnapshotIdsMax, ids_);
+  table.AddChoice("--mode", {"restore-size", "raw-data"},
+                  "what to measure: volumes as they are restored (the default), or all blobs of "
+                  "the repository as they are stored",
+                  mode_);
+  table.Add("--drivers",
+            "instead: what the snapshots tell of the CSI drivers of their volumes, how often each "
+            "said what changed, and why not",
+            drivers_);
+  DeclareFilterFlags(table, filter_);
+  return {.name = "stats",
+          .summary = "Print how large snapshots or the repository are",
+          .details = "With --json: one object, with restic's members.",
+          .table = std::move(table),
+          .family = VerbFamily::kRepository};
+}
+
+absl::StatusOr<ExitCode> StatsCommand::Run(const CallContext& ctx, Session& session) {
+  ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kRead));
+  if (drivers_) {
+    return RunDrivers(ctx, session, *repository);
+  }
+  return mode_ == "raw-data" ? RunRaw(ctx, session, *repository)
+                             : RunRestore(ctx, session, *repository);
+}
+
+absl::StatusOr<ExitCode> StatsCommand::RunRaw(const CallContext& ctx, Session& session,
+                                              Repository& repository) const {
+  RETURN_IF_ERROR(repository.LoadReadableIndex(ctx));
+  ASSIGN_OR_RETURN(const RawSize size, MeasureIndex(repository.index()));
+  const double ratio = size.stored_bytes == 0 ? 1
+                                              : static_cast<double>(size.plaintext_bytes) /
+                                                    static_cast<double>(size.stored_bytes);
+  const std::size_t packs = repository.index().pack_count();
+  session.console().PrintResult(
+      {{"total_size", size.stored_bytes},
+       {"total_uncompressed_size", size.plaintext_bytes},
+       {"compression_ratio", ratio},
+       {"total_blob_count", size.blobs},
+       {"total_pack_count", packs}},
+      absl::StrCat("stored: ", FormatBytes(size.stored_bytes), " in ", Counted(size.blobs, "blob"),
+                   " and ", Counted(packs, "pack"),
+                   "\nuncompressed: ", FormatBytes(size.plaintext_bytes),
+                   absl::StrFormat(", %.2f times as much\n", ratio)));
+  return ExitCode::kOk;
+}
+
+absl::StatusOr<ExitCode> StatsCommand::RunDrivers(const CallContext& ctx, Session& session,
+                                                  Repository& repository) const {
+  UnreadableSnapshots unreadable(session.console());
+  ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> chosen,
+                   ChooseSnapshots(ctx, session.console(), repository, ids_, filter_, unreadable));
+  DriverNotes notes;
+  for (const StoredSnapshot& stored : chosen) {
+    const absl::StatusOr<std::unique_ptr<VolumeRecord>> record =
+        incremental::OpenVolumeRecord(ctx, repository, stored);
+    if (record.ok()) {
+      notes.Add((*record)->manifest);
+    } else if (!absl::IsFailedPrecondition(record.status())) {
+      return record.status();
+    }
+  }
+  session.console().PrintResult(notes.ToJson(), notes.ToText());
+  return unreadable.code();
+}
+
+absl::StatusOr<ExitCode> StatsCommand::RunRestore(const CallContext& ctx, Session& session,
+                                                  Repository& repository) const {
+  UnreadableSnapshots unreadable(session.console());
+  ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> chosen,
+                   ChooseSnapshots(ctx, session.console(), repository, ids_, filter_, unreadable));
+  RestoreSize size;
+  for (const StoredSnapshot& stored : chosen) {
+    const absl::StatusOr<std::unique_ptr<VolumeRecord>> record =
+        incremental::OpenVolumeRecord(ctx, repository, stored);
+    if (absl::IsFailedPrecondition(record.status())) {
+      ++size.others;
+      continue;
+    }
+    RETURN_IF_ERROR(record.status());
+    ++size.snapshots;
+    // As restic counts: a folder and a file per leaf, the folders above, and volume.json.
+    size.bytes += (*record)->layout.size_bytes() + (*record)->root.manifest_bytes;
+    size.files += 2 * (*record)->layout.leaf_count() + (*record)->layout.level1_count() + 2;
+  }
+  if (size.others > 0) {
+    session.console().Warn(
+        absl::StrCat(size.others,
+                     " snapshots are no volumes and were not counted; measure them "
+                     "with restic stats"));
+  }
+  session.console().PrintResult({{"total_size", size.bytes},
+                                 {"total_file_count", size.files},
+                                 {"snapshots_count", size.snapshots}},
+                                absl::StrCat(Counted(size.snapshots, "snapshot"), " of volumes, ",
+                                             FormatBytes(size.bytes), " to restore in all\n"));
+  return size.others > 0 ? ExitCode::kIncomplete : unreadable.code();
+}
+
+}  // namespace
+
+std::unique_ptr<Command> MakeStatsCommand() { return std::make_unique<StatsCommand>(); }
+
+}  // namespace csidelta::cli

@@ -1,0 +1,689 @@
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "base/check.h"
+#include "base/keep_rules.h"
+#include "base/mutex.h"
+#include "base/status_macros.h"
+#include "base/worker_pool.h"
+#include "cli/cluster_verb.h"
+#include "cli/command.h"
+#include "cli/keep_flags.h"
+#include "cli/run_program.h"
+#include "cli/snapshot/snapshot_text.h"
+#include "cli/text.h"
+#include "csi/driver_error.h"
+#include "csi/lock.h"
+#include "k8s/api_client.h"
+#include "objects/volume_snapshot.h"
+#include "snapshots/group_creation.h"
+#include "snapshots/snapshot_creation.h"
+#include "snapshots/snapshot_inventory.h"
+#include "snapshots/snapshot_removal.h"
+#include "snapshots/snapshot_retention.h"
+#include "snapshots/snapshot_room.h"
+#include "snapshots/snapshot_source.h"
+
+namespace csidelta::cli {
+namespace {
+
+using csi::TakenSnapshot;
+using snapshots::CreationRequest;
+
+constexpr int kAtOnceMax = 32;       // VolumeSnapshots that are being asked for
+constexpr int kRoomRoundsMax = 100;  // of making room, and trying again
+constexpr absl::Duration kTimeout = absl::Minutes(5);
+
+// What came of one PVC.
+struct Outcome {
+  const CreationRequest* request = nullptr;
+  absl::StatusOr<TakenSnapshot> creation = absl::UnknownError("not begun");
+};
+
+absl::Duration TimeToTaken(const TakenSnapshot& creation) {
+  return creation.seen_taken_at.value_or(creation.asked_at) - creation.asked_at;
+}
+
+snapshots::SnapshotEntry EntryOf(const TakenSnapshot& creation) {
+  return snapshots::EntryOf(creation.snapshot, csi::ReadingOf(creation));
+}
+
+Json ToJson(const Outcome& outcome) {
+  if (!outcome.creation.ok()) {
+    return {{"name", outcome.request->name},
+            {"namespace", outcome.request->source.pvc.namespace_name()},
+            {"pvc", outcome.request->source.pvc.name()},
+            {"code", static_cast<int>(ExitCodeOf(outcome.creation.status()))},
+            {"error", outcome.creation.status().message()}};
+  }
+  Json json = cli::ToJson(EntryOf(*outcome.creation));
+  json["waited_for_earlier_run"] = outcome.creation->has_joined;
+  json["asked_to_taken_ms"] = outcome.creation->seen_taken_at.has_value()
+                                  ? Json(absl::ToInt64Milliseconds(TimeToTaken(*outcome.creation)))
+                                  : Json();
+  return json;
+}
+
+std::vector<std::string> RowOf(const TakenSnapshot& creation) {
+  const snapshots::SnapshotEntry entry = EntryOf(creation);
+  return {
+      entry.name, entry.pvc, std::string(csi::ToString(entry.status.state)),
+      entry.status.taken_at.has_value()
+          ? absl::FormatTime("%Y-%m-%d %H:%M:%E3S", *entry.status.taken_at, absl::LocalTimeZone())
+          : "",
+      creation.seen_taken_at.has_value() ? FormatElapsed(TimeToTaken(creation)) : ""};
+}
+
+class SnapshotCreateCommand : public Command {
+ public:
+  VerbSyntax Declare() override;
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
+
+ private:
+  // How several are taken at one instant.
+  struct GroupPlan {
+    std::optional<snapshots::GroupChoice> choice;  // nothing: one by one
+    std::string why_not;
+    csi::RoomInDriver on_full;
+  };
+
+  snapshots::RetentionRequest Retention(const std::vector<CreationRequest>& requests) const;
+  static void TellRemovals(Console& console, absl::string_view flag,
+                           const snapshots::Retention& retention);
+
+  // What was taken is taken, whatever comes of this.
+  ExitCode ApplyRules(const CallContext& ctx, k8s::ApiClient& api, Session& session,
+                      const std::vector<CreationRequest>& requests) const;
+
+  // Those that are not taken because a quota or the driver allows no more.
+  static std::vector<Outcome*> Lacking(std::vector<Outcome>& outcomes);
+
+  // Without --make-room: says what it would delete.
+  void ExplainLack(const CallContext& ctx, k8s::ApiClient& api,
+                   const std::vector<CreationRequest>& requests,
+                   absl::StatusOr<std::vector<Outcome>>& created) const;
+
+  // What is called while the driver has no room for a snapshot of these: one at a time.
+  csi::RoomInDriver MakerOfRoom(const CallContext& ctx, k8s::ApiClient& api, Console& console,
+                                const std::vector<CreationRequest>& requests, Mutex& mutex) const;
+
+  // Room in the quotas for `one` and as many like it as are needed.
+  static absl::Status MakeRoom(Session& session, snapshots::RoomMaker& room,
+                               const CreationRequest& one, std::size_t needed);
+
+  // Before the application is held, and before some of a set are taken. Nothing goes for those that
+  // another operation keeps from being taken, nor for those that an earlier run made.
+  static absl::Status MakeRoomAhead(const CallContext& ctx, k8s::ApiClient& api, Session& session,
+                                    const std::vector<CreationRequest>& requests,
+                                    const GroupPlan& group, snapshots::RoomMaker& room);
+
+  // Makes room and tries again, until all are taken or no more may go.
+  void TryAgainWithRoom(const CallContext& ctx, k8s::ApiClient& api, Session& session,
+                        const std::vector<CreationRequest>& requests, const GroupPlan& group,
+                        const std::function<void()>& on_taken, snapshots::RoomMaker& room,
+                        absl::StatusOr<std::vector<Outcome>>& created) const;
+  absl::StatusOr<std::vector<std::string>> HoldWords() const;
+  absl::StatusOr<std::unique_ptr<HeldProgram>> Hold(const CallContext& ctx,
+                                                    std::vector<std::string> words) const;
+  std::vector<CreationRequest> MakeRequests(std::vector<snapshots::SnapshotSource> sources,
+                                            const std::string& workload, absl::Time now) const;
+  std::string SetTaskName() const;
+
+  // FAILED_PRECONDITION where a group is wanted and cannot be had.
+  absl::StatusOr<GroupPlan> PlanGroup(const CallContext& ctx, k8s::ApiClient& api,
+                                      const std::vector<CreationRequest>& requests) const;
+
+  static absl::Status NoGroup(absl::string_view why_not) {
+    return absl::FailedPreconditionError(absl::StrCat("--group always: ", why_not));
+  }
+
+  static std::vector<snapshots::SnapshotSource> SourcesOf(
+      const std::vector<CreationRequest>& requests);
+
+  // As a group where that is planned and can be had, else one by one, at nearly the same time.
+  absl::StatusOr<std::vector<Outcome>> CreateAllOrGroup(
+      const CallContext& ctx, k8s::ApiClient& api, Session& session,
+      const std::vector<CreationRequest>& requests, const GroupPlan& group,
+      const std::function<void()>& on_taken) const;
+
+  // REQUIRES a choice.
+  static absl::StatusOr<std::vector<Outcome>> CreateAsGroup(
+      const CallContext& ctx, k8s::ApiClient& api, Random& random,
+      const std::vector<CreationRequest>& requests, const GroupPlan& group,
+      const std::function<void()>& on_taken);
+  static std::vector<Outcome> CreateAll(const CallContext& ctx, k8s::ApiClient& api, Random& random,
+                                        const std::vector<CreationRequest>& requests);
+
+  // At nearly the same time.
+  static void CreateEach(const CallContext& ctx, k8s::ApiClient& api, Random& random,
+                         const std::vector<Outcome*>& outcomes);
+
+  // `was_held`: nothing speaks against the application going on.
+  absl::StatusOr<ExitCode> Tell(Session& session, const std::vector<Outcome>& outcomes,
+                                bool was_held) const;
+  void Print(Session& session, const std::vector<Outcome>& outcomes, bool was_held) const;
+
+  // What it means for the application.
+  std::string LastLine(const std::vector<Outcome>& outcomes) const;
+
+  snapshots::PvcSelection selection_;
+  std::string name_;
+  std::string class_name_;
+  std::string wait_ = "taken";
+  std::string group_ = "auto";
+  std::string note_;
+  std::string schedule_;
+  std::string hold_;
+  std::optional<absl::Duration> timeout_;
+  KeepRules rules_;  // none: nothing is deleted once all were taken
+  std::string mover_namespace_ = "csi-delta";
+  bool makes_room_ = false;
+  bool any_maker_ = false;
+  bool waits_for_others_ = false;
+};
+
+VerbSyntax SnapshotCreateCommand::Declare() {
+  ArgumentTable table;
+  table.AddWords("PVC", "what to take a VolumeSnapshot of", 0, kSnapshotIdsMax, selection_.names);
+  table.Add("--pod", "POD", "the PVCs of this Pod", selection_.pod);
+  table.Add("--statefulset", "NAME", "the PVCs of this StatefulSet", selection_.stateful_set);
+  table.Add("--all", "all PVCs of the namespace", selection_.all);
+  table.Add("--name", "NAME",
+            "of the VolumeSnapshot; of several, of their set, NAME-PVC each; "
+            "PVC-yyyymmdd-hhmmss. A second run with a name waits for the one that is there",
+            name_);
+  table.Add("--class", "CLASS", "the VolumeSnapshotClass; chosen as backups do", class_name_);
+  table.AddChoice("--wait", {"taken", "ready", "no"},
+                  "for what: until the application may go on, until the storage has all of it, "
+                  "for nothing; taken",
+                  wait_);
+  table.AddWait("--timeout", "how long to wait; 5m", timeout_);
+  table.AddChoice("--group", {"auto", "always", "never"},
+                  "several PVCs at one instant, by a VolumeGroupSnapshot: where that can be had, "
+                  "or else not at all, or never; auto",
+                  group_);
+  table.Add("--wait-lease", "wait where another operation on the volume is under way",
+            waits_for_others_);
+  table.Add("--hold", "COMMAND",
+            "a program that holds the application still, run without a shell: its first line says "
+            "that it does, and it releases the application when its stdin ends, which is when all "
+            "are taken",
+            hold_);
+  table.Add("--note", "TEXT", "a remark to keep with it", note_);
+  table.Add("--schedule", "NAME", "the snapshot schedule that takes it, by which it is pruned",
+            schedule_);
+  DeclareKeepFlags(table, rules_, /*with_letters=*/false);
+  table.Add("--make-room",
+            "where a quota or the driver allows no more, delete the oldest of these PVCs first "
+            "that no keep rule keeps and nothing needs, as few as do",
+            makes_room_);
+  table.Add("--any-maker", "delete also those that csi-delta snapshot did not make", any_maker_);
+  table.Add("--mover-namespace", "NS", "the mover's namespace; csi-delta", mover_namespace_);
+  return {.name = "snapshot create",
+          .summary = "Take VolumeSnapshots, and return when they are taken",
+          .details =
+              "What is taken is in the snapshot whatever the application writes from then on. "
+              "Several PVCs are taken at nearly the same time: the difference is printed. "
+              "Needs the caller's own rights alone; ends with 11 while another operation on the "
+              "volume is under way. What was made and not taken is deleted again. With a keep "
+              "rule, what csi-delta snapshot made of these PVCs and no rule keeps is deleted "
+              "once all were taken, but for what is needed, as by snapshot prune.",
+          .table = std::move(table),
+          .family = VerbFamily::kCluster};
+}
+
+absl::StatusOr<ExitCode> SnapshotCreateCommand::Run(const CallContext& ctx, Session& session) {
+  const ClusterOptions& cluster = session.options().cluster;
+  if (cluster.all_namespaces) {
+    return absl::InvalidArgumentError("-A is not for snapshot create; name a namespace with -n");
+  }
+  if (any_maker_ && !makes_room_ && rules_.IsEmpty()) {
+    return absl::InvalidArgumentError(
+        "--any-maker says what may be deleted: it goes with --make-room or a keep rule");
+  }
+  std::vector<std::string> hold_words;
+  if (!hold_.empty()) {  // Before anything is deleted or made.
+    ASSIGN_OR_RETURN(hold_words, HoldWords());
+  }
+  ASSIGN_OR_RETURN(selection_.namespace_name, cluster.Namespace());
+  selection_.label_selector = cluster.selector;
+  const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
+  ASSIGN_OR_RETURN(const snapshots::SelectedPvcs selected,
+                   snapshots::SelectPvcs(ctx, *api, selection_));
+  ASSIGN_OR_RETURN(snapshots::SnapshotSources sources,
+                   snapshots::PrepareSources(ctx, *api, selected.pvcs, class_name_));
+  session.console().NoteAll(sources.not_checked);
+  std::vector<CreationRequest> requests =
+      MakeRequests(std::move(sources.sources), selected.workload, ctx.clock->Now());
+  ASSIGN_OR_RETURN(GroupPlan group, PlanGroup(ctx, *api, requests));
+  Mutex room_mutex;
+  if (makes_room_) {
+    for (CreationRequest& one : requests) {
+      one.on_full = MakerOfRoom(ctx, *api, session.console(), {one}, room_mutex);
+    }
+    group.on_full = MakerOfRoom(ctx, *api, session.console(), requests, room_mutex);
+  }
+  snapshots::RoomMaker room(ctx, *api, Retention(requests), timeout_.value_or(kTimeout));
+  if (makes_room_ && (requests.size() > 1 || !hold_.empty())) {
+    RETURN_IF_ERROR(MakeRoomAhead(ctx, *api, session, requests, group, room));
+  }
+  std::unique_ptr<HeldProgram> held;
+  const absl::Time hold_begins = ctx.clock->Now();
+  if (!hold_.empty()) {
+    ASSIGN_OR_RETURN(held, Hold(ctx, std::move(hold_words)));
+  }
+  absl::Status released = absl::OkStatus();
+  const auto released_names = [&] {
+    if (std::unique_ptr<HeldProgram> done = std::move(held); done != nullptr) {
+      released = done->Release();
+      session.console().Note(absl::StrCat("the application was held for ",
+                                          FormatElapsed(ctx.clock->Now() - hold_begins)));
+    }
+  };
+  absl::StatusOr<std::vector<Outcome>> created =
+      CreateAllOrGroup(ctx, *api, session, requests, group, released_names);
+  if (makes_room_) {
+    TryAgainWithRoom(ctx, *api, session, requests, group, released_names, room, created);
+  } else {
+    ExplainLack(ctx, *api, requests, created);
+  }
+  RETURN_IF_ERROR(created.status());
+  const std::vector<Outcome>& outcomes = *created;
+  released_names();
+  ASSIGN_OR_RETURN(const ExitCode code, Tell(session, outcomes, released.ok()));
+  if (!released.ok()) {
+    session.console().Warn(
+        absl::StrCat("--hold: ", released.message(),
+                     "; the application may have written while they were taken"));
+    return code == ExitCode::kOk ? ExitCode::kIncomplete : code;
+  }
+  return rules_.IsEmpty() || code != ExitCode::kOk ? code
+                                                   : ApplyRules(ctx, *api, session, requests);
+}
+
+snapshots::RetentionRequest SnapshotCreateCommand::Retention(
+    const std::vector<CreationRequest>& requests) const {
+  snapshots::RetentionRequest request{.namespace_name = selection_.namespace_name,
+                                      .pvcs = {},
+                                      .rules = rules_,
+                                      .any_maker = any_maker_,
+                                      .mover_namespace = mover_namespace_};
+  request.rules.zone = absl::LocalTimeZone();
+  for (const CreationRequest& one : requests) {
+    request.pvcs.insert(one.source.pvc.name());
+  }
+  return request;
+}
+
+void SnapshotCreateCommand::TellRemovals(Console& console, absl::string_view flag,
+                                         const snapshots::Retention& retention) {
+  for (const snapshots::SnapshotEntry& entry : retention.deleted) {
+    const snapshots::DataAction action = snapshots::ActionOf(entry, /*with_data=*/false);
+    console.Note(Printable(absl::StrCat(flag, ": deleted VolumeSnapshot ", entry.name, " of PVC ",
+                                        entry.pvc, ": ", DataActionText(entry, action))));
+  }
+  for (const std::string& sentence : retention.failures) {
+    console.Warn(Printable(absl::StrCat(flag, ": ", sentence)));
+  }
+}
+
+ExitCode SnapshotCreateCommand::ApplyRules(const CallContext& ctx, k8s::ApiClient& api,
+                                           Session& session,
+                                           const std::vector<CreationRequest>& requests) const {
+  const std::string word = KeepWords(rules_).front();
+  const std::string flag = word.substr(0, word.find('='));
+  const absl::StatusOr<snapshots::Retention> retention =
+      snapshots::ApplyRules(ctx, api, Retention(requests));
+  if (!retention.ok()) {
+    session.console().Warn(
+        Printable(absl::StrCat(flag, ": not all was deleted: ", retention.status().message())));
+    return ExitCode::kIncomplete;
+  }
+  TellRemovals(session.console(), flag, *retention);
+  return retention->failures.empty() ? ExitCode::kOk : ExitCode::kIncomplete;
+}
+
+std::vector<Outcome*> SnapshotCreateCommand::Lacking(std::vector<Outcome>& outcomes) {
+  std::vector<Outcome*> lacking;
+  for (Outcome& one : outcomes) {
+    if (csi::OutOfRoom(one.creation.status()).has_value()) {
+      lacking.push_back(&one);
+    }
+  }
+  return lacking;
+}
+
+void SnapshotCreateCommand::ExplainLack(const CallContext& ctx, k8s::ApiClient& api,
+                                        const std::vector<CreationRequest>& requests,
+                                        absl::StatusOr<std::vector<Outcome>>& created) const {
+  const auto explained = [&](const absl::Status& refused, std::size_t needed) {
+    return absl::ResourceExhaustedError(
+        snapshots::ExplainRoom(ctx, api, Retention(requests), refused, static_cast<int>(needed)));
+  };
+  if (!created.ok()) {
+    if (csi::OutOfRoom(created.status()).has_value()) {
+      created = explained(created.status(), requests.size());
+    }
+    return;
+  }
+  if (const std::vector<Outcome*> lacking = Lacking(*created); !lacking.empty()) {
+    const absl::Status status = explained(lacking.front()->creation.status(), lacking.size());
+    for (Outcome* const one : lacking) {
+      one->creation = status;
+    }
+  }
+}
+
+csi::RoomInDriver SnapshotCreateCommand::MakerOfRoom(const CallContext& ctx, k8s::ApiClient& api,
+                                                     Console& console,
+                                                     const std::vector<CreationRequest>& requests,
+                                                     Mutex& mutex) const {
+  return [&ctx, &api, &console, &mutex, retention = Retention(requests),
+          timeout = timeout_.value_or(kTimeout)](const absl::Status& refused) {
+    const MutexLock lock(mutex);
+    snapshots::RoomMaker room(ctx, api, retention, timeout);
+    const absl::Status made = room.MakeInDriver(refused);
+    TellRemovals(console, "--make-room", room.TakeReport());
+    return made;
+  };
+}
+
+absl::Status SnapshotCreateCommand::MakeRoom(Session& session, snapshots::RoomMaker& room,
+                                             const CreationRequest& one, std::size_t needed) {
+  const absl::Status made = room.MakeInQuota(one, static_cast<int>(needed));
+  TellRemovals(session.console(), "--make-room", room.TakeReport());
+  return made;
+}
+
+absl::Status SnapshotCreateCommand::MakeRoomAhead(const CallContext& ctx, k8s::ApiClient& api,
+                                                  Session& session,
+                                                  const std::vector<CreationRequest>& requests,
+                                                  const GroupPlan& group,
+                                                  snapshots::RoomMaker& room) {
+  std::vector<const CreationRequest*> needed;
+  for (const CreationRequest& one : requests) {
+    const absl::Status free = snapshots::CheckFree(ctx, api, *session.environment().random, one);
+    if (csi::IsVolumeBusy(free) && requests.size() > 1 && !group.choice.has_value()) {
+      continue;  // The others are taken.
+    }
+    RETURN_IF_ERROR(free);
+    const k8s::ObjectKey key =
+        objects::VolumeSnapshot::Key(one.source.pvc.namespace_name(), one.name);
+    if (!one.may_join || !k8s::Find(ctx, api, key).value_or(std::nullopt).has_value()) {
+      needed.push_back(&one);
+    }
+  }
+  return needed.empty() ? absl::OkStatus()
+                        : MakeRoom(session, room, *needed.front(), needed.size());
+}
+
+void SnapshotCreateCommand::TryAgainWithRoom(const CallContext& ctx, k8s::ApiClient& api,
+                                             Session& session,
+                                             const std::vector<CreationRequest>& requests,
+                                             const GroupPlan& group,
+                                             const std::function<void()>& on_taken,
+                                             snapshots::RoomMaker& room,
+                                             absl::StatusOr<std::vector<Outcome>>& created) const {
+  for (int rounds = 0; rounds < kRoomRoundsMax; ++rounds) {
+    if (!created.ok()) {  // of a group
+      if (!csi::OutOfRoom(created.status()).has_value()) {
+        return;
+      }
+      const absl::Status made = MakeRoom(session, room, requests.front(), requests.size());
+      created = made.ok() ? CreateAllOrGroup(ctx, api, session, requests, group, on_taken) : made;
+      continue;
+    }
+    const std::vector<Outcome*> lacking = Lacking(*created);
+    if (lacking.empty()) {
+      return;
+    }
+    const Outcome& first = *lacking.front();
+    const absl::Status made = MakeRoom(session, room, *first.request, lacking.size());
+    if (made.ok()) {
+      CreateEach(ctx, api, *session.environment().random, lacking);
+      continue;
+    }
+    for (Outcome* const one : lacking) {
+      one->creation = made;
+    }
+  }
+}
+
+absl::StatusOr<std::vector<std::string>> SnapshotCreateCommand::HoldWords() const {
+  if (wait_ != "taken") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--hold ends when all are taken: it does not go with --wait ", wait_));
+  }
+  absl::StatusOr<std::vector<std::string>> words = SplitWords(hold_);
+  return words.ok() ? std::move(words) : Annotate(words.status(), "--hold");
+}
+
+absl::StatusOr<std::unique_ptr<HeldProgram>> SnapshotCreateCommand::Hold(
+    const CallContext& ctx, std::vector<std::string> words) const {
+  absl::StatusOr<std::unique_ptr<HeldProgram>> held =
+      HeldProgram::Start(ctx.WithTimeout(timeout_.value_or(kTimeout)), {.words = std::move(words)});
+  return held.ok() ? std::move(held) : Annotate(held.status(), "--hold");
+}
+
+std::vector<CreationRequest> SnapshotCreateCommand::MakeRequests(
+    std::vector<snapshots::SnapshotSource> sources, const std::string& workload,
+    absl::Time now) const {
+  const bool is_set = sources.size() > 1;
+  const std::string set = !is_set          ? ""
+                          : !name_.empty() ? snapshots::FitName(name_)
+                                           : snapshots::NameForSnapshot(SetTaskName(), now);
+  std::vector<CreationRequest> requests;
+  requests.reserve(sources.size());
+  for (snapshots::SnapshotSource& source : sources) {
+    const std::string pvc = source.pvc.name();
+    requests.push_back({.source = std::move(source),
+                        .name = is_set           ? snapshots::FitName(absl::StrCat(set, "-", pvc))
+                                : !name_.empty() ? name_
+                                                 : snapshots::NameForSnapshot(pvc, now),
+                        .may_join = !name_.empty(),
+                        .set = set,
+                        .workload = workload,
+                        .note = note_,
+                        .schedule = schedule_,
+                        .waits_for_others = waits_for_others_,
+                        .awaited = wait_ == "no"      ? snapshots::AwaitedState::kNothing
+                                   : wait_ == "ready" ? snapshots::AwaitedState::kReady
+                                                      : snapshots::AwaitedState::kTaken,
+                        .timeout = timeout_.value_or(kTimeout)});
+  }
+  return requests;
+}
+
+std::string SnapshotCreateCommand::SetTaskName() const {
+  return !selection_.stateful_set.empty() ? selection_.stateful_set
+         : !selection_.pod.empty()        ? selection_.pod
+                                          : "set";
+}
+
+absl::StatusOr<SnapshotCreateCommand::GroupPlan> SnapshotCreateCommand::PlanGroup(
+    const CallContext& ctx, k8s::ApiClient& api,
+    const std::vector<CreationRequest>& requests) const {
+  GroupPlan plan;
+  if (requests.size() < 2 || group_ == "never") {
+    return plan;
+  }
+  absl::StatusOr<snapshots::GroupChoice> choice =
+      snapshots::ChooseGroup(ctx, api, SourcesOf(requests));
+  if (choice.ok()) {
+    plan.choice = *std::move(choice);
+    return plan;
+  }
+  if (!absl::IsUnimplemented(choice.status())) {
+    return choice.status();
+  }
+  plan.why_not = std::string(choice.status().message());
+  return group_ == "always" ? NoGroup(plan.why_not) : absl::StatusOr<GroupPlan>(std::move(plan));
+}
+
+std::vector<snapshots::SnapshotSource> SnapshotCreateCommand::SourcesOf(
+    const std::vector<CreationRequest>& requests) {
+  std::vector<snapshots::SnapshotSource> sources;
+  sources.reserve(requests.size());
+  for (const CreationRequest& one : requests) {
+    sources.push_back(one.source);
+  }
+  return sources;
+}
+
+absl::StatusOr<std::vector<Outcome>> SnapshotCreateCommand::CreateAllOrGroup(
+    const CallContext& ctx, k8s::ApiClient& api, Session& session,
+    const std::vector<CreationRequest>& requests, const GroupPlan& group,
+    const std::function<void()>& on_taken) const {
+  Random& random = *session.environment().random;
+  std::string why_not = group.why_not;
+  if (group.choice.has_value()) {
+    absl::StatusOr<std::vector<Outcome>> outcomes =
+        CreateAsGroup(ctx, api, random, requests, group, on_taken);
+    if (!absl::IsUnimplemented(outcomes.status())) {
+      return outcomes;
+    }
+    why_not = std::string(outcomes.status().message());
+    if (group_ == "always") {
+      return NoGroup(why_not);
+    }
+  }
+  if (!why_not.empty()) {
+    session.console().Note(absl::StrCat("taken one by one, not as a group: ", why_not));
+  }
+  return CreateAll(ctx, api, random, requests);
+}
+
+absl::StatusOr<std::vector<Outcome>> SnapshotCreateCommand::CreateAsGroup(
+    const CallContext& ctx, k8s::ApiClient& api, Random& random,
+    const std::vector<CreationRequest>& requests, const GroupPlan& group,
+    const std::function<void()>& on_taken) {
+  const CreationRequest& first = requests.front();
+  const snapshots::GroupCreationRequest request = {.choice = *group.choice,
+                                                   .sources = SourcesOf(requests),
+                                                   .name = first.set,
+                                                   .workload = first.workload,
+                                                   .note = first.note,
+                                                   .schedule = first.schedule,
+                                                   .waits_for_others = first.waits_for_others,
+                                                   .on_full = group.on_full,
+                                                   .timeout = first.timeout,
+                                                   .on_taken = on_taken};
+  ASSIGN_OR_RETURN(std::vector<TakenSnapshot> creations,
+                   snapshots::CreateGroup(ctx, api, random, request));
+  std::vector<Outcome> outcomes;
+  outcomes.reserve(creations.size());
+  for (std::size_t i = 0; i < creations.size(); ++i) {
+    outcomes.push_back({.request = &requests[i], .creation = std::move(creations[i])});
+  }
+  return outcomes;
+}
+
+std::vector<Outcome> SnapshotCreateCommand::CreateAll(
+    const CallContext& ctx, k8s::ApiClient& api, Random& random,
+    const std::vector<CreationRequest>& requests) {
+  std::vector<Outcome> outcomes(requests.size());
+  std::vector<Outcome*> all;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    outcomes[i].request = &requests[i];
+    all.push_back(&outcomes[i]);
+  }
+  CreateEach(ctx, api, random, all);
+  return outcomes;
+}
+
+void SnapshotCreateCommand::CreateEach(const CallContext& ctx, k8s::ApiClient& api, Random& random,
+                                       const std::vector<Outcome*>& outcomes) {
+  std::atomic<std::size_t> next = 0;
+  const auto body = [&](const CallContext& worker_ctx, int) {
+    for (std::size_t i = next++; i < outcomes.size(); i = next++) {
+      outcomes[i]->creation =
+          snapshots::CreateSnapshot(worker_ctx, api, random, *outcomes[i]->request);
+    }
+    return absl::OkStatus();  // One that fails stops no other.
+  };
+  WorkerPool pool(ctx);
+  pool.Start(static_cast<int>(std::min<std::size_t>(outcomes.size(), kAtOnceMax)), body);
+  CSIDELTA_CHECK(pool.Join().ok());
+}
+
+absl::StatusOr<ExitCode> SnapshotCreateCommand::Tell(Session& session,
+                                                     const std::vector<Outcome>& outcomes,
+                                                     bool was_held) const {
+  const auto failed = [](const Outcome& one) { return !one.creation.ok(); };
+  const auto failures = std::count_if(outcomes.begin(), outcomes.end(), failed);
+  for (const Outcome& one : outcomes) {
+    if (one.creation.ok()) {
+      session.console().NoteAll(one.creation->not_checked);
+    } else if (outcomes.size() > 1) {
+      session.console().Warn(absl::StrCat("PVC ", one.request->source.pvc.name(), ": ",
+                                          one.creation.status().message()));
+    }
+  }
+  const bool all_failed = failures == static_cast<std::ptrdiff_t>(outcomes.size());
+  if (all_failed && outcomes.size() == 1) {
+    return outcomes.front().creation.status();
+  }
+  Print(session, outcomes, was_held);
+  if (failures == 0) {
+    return ExitCode::kOk;
+  }
+  return all_failed ? ExitCodeOf(outcomes.front().creation.status()) : ExitCode::kIncomplete;
+}
+
+void SnapshotCreateCommand::Print(Session& session, const std::vector<Outcome>& outcomes,
+                                  bool was_held) const {
+  ClusterResult result = {.value = Json::array(), .table = "", .names = {}};
+  std::vector<std::vector<std::string>> rows = {
+      {"NAME", "PVC", "STATE", "TAKEN", "ASKED TO TAKEN"}};
+  for (const Outcome& one : outcomes) {
+    result.value.push_back(ToJson(one));
+    if (one.creation.ok()) {
+      rows.push_back(RowOf(*one.creation));
+      result.names.push_back(SnapshotResourceName(one.creation->snapshot.name()));
+    }
+  }
+  if (rows.size() > 1) {
+    result.table = absl::StrCat(FormatTable(rows), was_held ? LastLine(outcomes) : "");
+  }
+  PrintClusterResult(session, result);
+}
+
+std::string SnapshotCreateCommand::LastLine(const std::vector<Outcome>& outcomes) const {
+  if (wait_ == "no") {
+    return "";
+  }
+  absl::Time first = absl::InfiniteFuture();
+  absl::Time last = absl::InfinitePast();
+  for (const Outcome& one : outcomes) {
+    if (!one.creation.ok()) {
+      return "not all were taken: the application must not go on\n";
+    }
+    if (const auto taken = EntryOf(*one.creation).status.taken_at; taken.has_value()) {
+      first = std::min(first, *taken);
+      last = std::max(last, *taken);
+    }
+  }
+  return absl::StrCat("taken: the application may go on\n",
+                      outcomes.size() > 1 && first < last
+                          ? absl::StrCat("the first and the last were taken ",
+                                         FormatElapsed(last - first), " apart\n")
+                          : "");
+}
+
+}  // namespace
+
+std::unique_ptr<Command> MakeSnapshotCreateCommand() {
+  return std::make_unique<SnapshotCreateCommand>();
+}
+
+}  // namespace csidelta::cli

@@ -1,0 +1,156 @@
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "cli/cluster_verb.h"
+#include "cli/command.h"
+#include "cli/snapshot/snapshot_text.h"
+#include "cli/text.h"
+#include "csi/snapshot_state.h"
+#include "objects/client.h"
+#include "objects/volume_snapshot.h"
+#include "snapshots/promotion.h"
+#include "snapshots/snapshot_import.h"
+
+namespace csidelta::cli {
+namespace {
+
+using objects::VolumeSnapshot;
+
+constexpr absl::Duration kImportTimeout = absl::Minutes(1);
+
+class SnapshotImportCommand : public Command {
+ public:
+  VerbSyntax Declare() override;
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
+
+ private:
+  // Replaces `snapshot` by what it became. Both objects stay after an error.
+  static absl::Status Await(const CallContext& limited, k8s::ApiClient& api,
+                            VolumeSnapshot& snapshot);
+  void Tell(Session& session, const snapshots::ImportPlan& plan,
+            const VolumeSnapshot* snapshot) const;
+
+  snapshots::ImportRequest request_;
+  std::string mode_;
+  std::string policy_ = "Retain";
+  bool wait_ = false;
+  std::optional<absl::Duration> timeout_;
+  bool dry_run_ = false;
+};
+
+VerbSyntax SnapshotImportCommand::Declare() {
+  ArgumentTable table;
+  table.AddWord("HANDLE", "what the driver calls the snapshot", request_.handle);
+  table.Add("--driver", "DRIVER", "the CSI driver; required", request_.driver);
+  table.Add("--name", "NAME", "of the VolumeSnapshot; imported- and a hash", request_.name);
+  table.Add("--class", "CLASS", "the VolumeSnapshotClass, for drivers that need its Secret; none",
+            request_.class_name);
+  table.AddChoice("--mode", {"Filesystem", "Block"},
+                  "the mode of the volume that it was taken of; not known", mode_);
+  table.AddChoice("--policy", {"Retain", "Delete"},
+                  "what becomes of the snapshot when the VolumeSnapshot is deleted; Retain",
+                  policy_);
+  table.Add("--wait", "until the driver has reported the snapshot", wait_);
+  table.AddWait("--timeout", "how long to wait; 1m", timeout_);
+  table.Add("--dry-run", "check all, and print what would be made", dry_run_);
+  return {.name = "snapshot import",
+          .summary = "Make a VolumeSnapshot of a snapshot that the storage has already",
+          .details =
+              "Takes the ClusterRole csi-delta-snapshot-admin: it makes a VolumeSnapshotContent, "
+              "and looks at all others. A handle that has one is refused with its name. The next "
+              "run with the same arguments resumes what an interrupted one left. A VolumeSnapshot "
+              "stays Unverified where the driver does not list its snapshots.",
+          .table = std::move(table),
+          .family = VerbFamily::kCluster};
+}
+
+absl::StatusOr<ExitCode> SnapshotImportCommand::Run(const CallContext& ctx, Session& session) {
+  if (request_.driver.empty()) {
+    return MissingFlag("--driver", "the CSI driver whose handle it is");
+  }
+  ASSIGN_OR_RETURN(request_.namespace_name,
+                   OneNamespace(session.options().cluster, "snapshot import"));
+  request_.mode = objects::ParseVolumeMode(mode_);
+  request_.is_retained = policy_ != "Delete";
+  const std::unique_ptr<k8s::ApiClient> api = session.options().cluster.access.MakeClient();
+  ASSIGN_OR_RETURN(const snapshots::ImportPlan plan, snapshots::PlanImport(ctx, *api, request_));
+  if (plan.was_begun) {
+    session.console().Note("an earlier run has begun this: it is taken up");
+  }
+  if (dry_run_) {
+    Tell(session, plan, nullptr);
+    return ExitCode::kOk;
+  }
+  ASSIGN_OR_RETURN(VolumeSnapshot snapshot, snapshots::CarryOutImport(ctx, *api, plan));
+  absl::Status outcome;
+  if (wait_) {
+    outcome = Await(ctx.WithTimeout(timeout_.value_or(kImportTimeout)), *api, snapshot);
+    if (!outcome.ok()) {
+      // As it is now, where it is there and can be read.
+      snapshot = objects::Get<VolumeSnapshot>(ctx, *api, snapshot.key()).value_or(snapshot);
+    }
+  }
+  Tell(session, plan, &snapshot);
+  RETURN_IF_ERROR(outcome);
+  return ExitCode::kOk;
+}
+
+absl::Status SnapshotImportCommand::Await(const CallContext& limited, k8s::ApiClient& api,
+                                          VolumeSnapshot& snapshot) {
+  const std::string removal =
+      absl::StrCat("; csi-delta snapshot delete -n ", snapshot.namespace_name(), " ",
+                   snapshot.name(), " removes it");
+  absl::StatusOr<VolumeSnapshot> awaited =
+      snapshots::AwaitUsableSnapshot(limited, api, snapshot.namespace_name(), snapshot.name());
+  if (absl::IsDeadlineExceeded(awaited.status())) {
+    return absl::DeadlineExceededError(absl::StrCat(awaited.status().message(), removal));
+  }
+  RETURN_IF_ERROR(awaited.status());
+  snapshot = *std::move(awaited);
+  const csi::SnapshotStatus status = csi::StatusOf(snapshot, {});
+  const bool is_usable =
+      status.state == csi::SnapshotState::kReady || status.state == csi::SnapshotState::kUnverified;
+  return is_usable
+             ? absl::OkStatus()
+             : absl::FailedPreconditionError(absl::StrCat(
+                   "VolumeSnapshot ", snapshot.namespace_name(), "/", snapshot.name(), " is ",
+                   csi::ToString(status.state), ": ", status.conditions.front().message, removal));
+}
+
+void SnapshotImportCommand::Tell(Session& session, const snapshots::ImportPlan& plan,
+                                 const VolumeSnapshot* snapshot) const {
+  const std::string state(snapshot == nullptr ? "Planned"
+                                              : csi::ToString(csi::StatusOf(*snapshot, {}).state));
+  const std::optional<int64_t> size_bytes =
+      snapshot == nullptr ? std::nullopt : snapshot->restore_size_bytes();
+  const std::string policy = plan.pair.is_retained ? "Retain" : "Delete";
+  const snapshots::StaticPair& pair = plan.pair;
+  PrintClusterResult(
+      session, {.value = {{"name", pair.snapshot_name},
+                          {"namespace", pair.namespace_name},
+                          {"state", state},
+                          {"size_bytes", OrNull(size_bytes)},
+                          {"driver", pair.driver},
+                          {"handle", pair.handle},
+                          {"content", pair.content_name},
+                          {"class", pair.class_name},
+                          {"policy", policy}},
+                .table = FormatTable({{"NAME", "STATE", "SIZE", "POLICY", "CONTENT", "HANDLE"},
+                                      {pair.snapshot_name, state,
+                                       size_bytes.has_value() ? FormatBytes(*size_bytes) : "",
+                                       policy, pair.content_name, pair.handle}}),
+                .names = {SnapshotResourceName(pair.snapshot_name)}});
+}
+
+}  // namespace
+
+std::unique_ptr<Command> MakeSnapshotImportCommand() {
+  return std::make_unique<SnapshotImportCommand>();
+}
+
+}  // namespace csidelta::cli

@@ -1,0 +1,285 @@
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status_macros.h"
+#include "cli/cluster_verb.h"
+#include "cli/command.h"
+#include "cli/snapshot/snapshot_text.h"
+#include "cli/text.h"
+#include "inplace/swap_state.h"
+#include "snapshots/snapshot_inventory.h"
+#include "snapshots/snapshot_origin.h"
+#include "snapshots/snapshot_watch.h"
+
+namespace csidelta::cli {
+namespace {
+
+using snapshots::SnapshotEntry;
+
+constexpr std::size_t kKeptVolumesMax = 5;  // that are named
+
+std::vector<std::string> RowOf(const SnapshotEntry& entry, bool with_namespace, bool is_wide) {
+  std::vector<std::string> row;
+  if (with_namespace) {
+    row.push_back(entry.namespace_name);
+  }
+  row.insert(row.end(),
+             {entry.name, entry.pvc, absl::StrJoin(entry.used_by, ","),
+              std::string(csi::ToString(entry.status.state)),
+              entry.status.taken_at.has_value() ? FormatMoment(*entry.status.taken_at) : "",
+              entry.restore_size_bytes.has_value() ? FormatBytes(*entry.restore_size_bytes) : "",
+              entry.class_name, CodesText(entry.kept_for)});
+  if (is_wide) {
+    row.insert(row.end(),
+               {entry.driver, entry.handle, entry.content, entry.deletion_policy, entry.set});
+  }
+  return row;
+}
+
+std::vector<std::vector<std::string>> RowsOf(const Session& session,
+                                             const std::vector<SnapshotEntry>& entries) {
+  const bool with_namespace = session.options().cluster.all_namespaces;
+  const bool is_wide = OutputForm(session) == "wide";
+  std::vector<std::string> head;
+  if (with_namespace) {
+    head.emplace_back("NAMESPACE");
+  }
+  head.insert(head.end(),
+              {"NAME", "PVC", "USED BY", "STATE", "TAKEN", "SIZE", "CLASS", "KEPT FOR"});
+  if (is_wide) {
+    head.insert(head.end(), {"DRIVER", "HANDLE", "CONTENT", "POLICY", "SET"});
+  }
+  std::vector<std::vector<std::string>> rows;
+  rows.reserve(entries.size() + 1);
+  rows.push_back(std::move(head));
+  for (const SnapshotEntry& entry : entries) {
+    rows.push_back(RowOf(entry, with_namespace, is_wide));
+  }
+  return rows;
+}
+
+// The row of a change: what only a list tells is not known.
+std::vector<std::string> ChangedRow(const Session& session,
+                                    const snapshots::SnapshotChange& change) {
+  const bool with_namespace = session.options().cluster.all_namespaces;
+  std::vector<std::string> row = RowOf(change.entry, with_namespace, OutputForm(session) == "wide");
+  const std::size_t first = with_namespace ? 1 : 0;
+  row[first + 2] = "?";  // USED BY
+  row[first + 7] = "?";  // KEPT FOR
+  if (change.is_gone) {
+    row[first + 3] = "gone";  // STATE
+  }
+  return row;
+}
+
+Json ChangedJson(const snapshots::SnapshotChange& change) {
+  Json json = cli::ToJson(change.entry);
+  json["used_by"] = nullptr;
+  json["kept_for"] = nullptr;
+  json["gone"] = change.is_gone;
+  return json;
+}
+
+class SnapshotListCommand : public Command {
+ public:
+  VerbSyntax Declare() override;
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
+
+ private:
+  static std::vector<std::string> States();
+
+  // The volumes that in-place restores have replaced, for those who may see volumes.
+  static void NoteKeptVolumes(const CallContext& ctx, Session& session, k8s::ApiClient& api,
+                              const std::string& space);
+  bool IsAskedFor(const SnapshotEntry& entry) const;
+  absl::StatusOr<ExitCode> Watch(const CallContext& ctx, Session& session, k8s::ApiClient& api,
+                                 const snapshots::SnapshotWatchRequest& request,
+                                 const snapshots::SnapshotOrigin& origin);
+
+  // The list before the changes, in their form.
+  void PrintFirst(Session& session, const std::vector<SnapshotEntry>& entries);
+  void PrintChange(Session& session, const snapshots::SnapshotChange& change);
+  void Print(Session& session, const std::vector<SnapshotEntry>& entries) const;
+
+  std::string pvc_;
+  std::string pod_;
+  std::string stateful_set_;
+  std::string volume_;
+  std::string set_;
+  std::string state_;
+  std::string mover_namespace_ = "csi-delta";
+  bool watches_ = false;
+  GrowingTable growing_;
+};
+
+VerbSyntax SnapshotListCommand::Declare() {
+  ArgumentTable table;
+  table.Add("--pvc", "PVC", "only those of this PVC", pvc_);
+  table.Add("--pod", "POD", "only those of the PVCs of this Pod, or taken of it", pod_);
+  table.Add("--statefulset", "NAME",
+            "only those of the PVCs of this StatefulSet, or taken of it; also of PVCs that are "
+            "gone",
+            stateful_set_);
+  table.Add("--volume", "PV",
+            "only those of this PersistentVolume, also when its PVC is gone; of one that is gone "
+            "itself, its volume handle",
+            volume_);
+  table.Add("--set", "SET", "only those that were taken together under this name", set_);
+  table.AddChoice("--state", States(), "only those in this state", state_);
+  table.Add("--watch", "then a row, or a line of JSON, for each change, until it is interrupted",
+            watches_);
+  table.Add("--mover-namespace", "NS", "the mover's namespace; csi-delta", mover_namespace_);
+  return {.name = "snapshot list",
+          .summary = "List VolumeSnapshots, their state, and what keeps them",
+          .details =
+              "Takes the caller's own rights; what may not be read is named on stderr and "
+              "left empty. With --watch it ends with exit code 0 when it is interrupted.",
+          .table = std::move(table),
+          .family = VerbFamily::kCluster};
+}
+
+absl::StatusOr<ExitCode> SnapshotListCommand::Run(const CallContext& ctx, Session& session) {
+  const ClusterOptions& cluster = session.options().cluster;
+  ASSIGN_OR_RETURN(const std::string space, cluster.Namespace());
+  const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
+  ASSIGN_OR_RETURN(const snapshots::SnapshotOrigin origin,
+                   snapshots::FindOrigin(ctx, *api,
+                                         {.namespace_name = space,
+                                          .pod = pod_,
+                                          .stateful_set = stateful_set_,
+                                          .volume = volume_}));
+  ASSIGN_OR_RETURN(snapshots::Inventory inventory,
+                   snapshots::ReadInventory(ctx, *api,
+                                            {.namespace_name = space,
+                                             .label_selector = cluster.selector,
+                                             .mover_namespace = mover_namespace_,
+                                             .now = ctx.clock->Now()}));
+  std::vector<SnapshotEntry> entries;
+  std::copy_if(
+      inventory.entries.begin(), inventory.entries.end(), std::back_inserter(entries),
+      [&](const SnapshotEntry& entry) { return IsAskedFor(entry) && origin.is_of(entry); });
+  session.console().NoteAll(origin.not_checked);
+  session.console().NoteAll(inventory.not_checked);
+  NoteKeptVolumes(ctx, session, *api, space);
+  if (!watches_) {
+    Print(session, entries);
+    return ExitCode::kOk;
+  }
+  PrintFirst(session, entries);
+  const snapshots::SnapshotWatchRequest request{.namespace_name = space,
+                                                .label_selector = cluster.selector,
+                                                .known = std::move(inventory.entries)};
+  return Watch(ctx, session, *api, request, origin);
+}
+
+std::vector<std::string> SnapshotListCommand::States() {
+  std::vector<std::string> names;
+  for (const auto state :
+       {csi::SnapshotState::kCreating, csi::SnapshotState::kUploading, csi::SnapshotState::kReady,
+        csi::SnapshotState::kError, csi::SnapshotState::kDeleting, csi::SnapshotState::kLost,
+        csi::SnapshotState::kUnverified}) {
+    names.emplace_back(csi::ToString(state));
+  }
+  return names;
+}
+
+void SnapshotListCommand::NoteKeptVolumes(const CallContext& ctx, Session& session,
+                                          k8s::ApiClient& api, const std::string& space) {
+  const auto kept = inplace::ListKeptVolumes(ctx, api, space);
+  if (!kept.ok()) {
+    return;  // It is no part of the list.
+  }
+  for (std::size_t i = 0; i < std::min(kept->size(), kKeptVolumesMax); ++i) {
+    const inplace::KeptVolume& one = kept->at(i);
+    session.console().Note(
+        Printable(absl::StrCat(inplace::KeptVolumeText(one, ctx.clock->Now()), "; ",
+                               inplace::FinishCommand(one), " deletes it")));
+  }
+  if (kept->size() > kKeptVolumesMax) {
+    session.console().Note(
+        absl::StrCat(kept->size() - kKeptVolumesMax, " more are kept; csi-delta doctor has all"));
+  }
+}
+
+bool SnapshotListCommand::IsAskedFor(const SnapshotEntry& entry) const {
+  return (pvc_.empty() || entry.pvc == pvc_) && (set_.empty() || entry.set == set_) &&
+         (state_.empty() || csi::ToString(entry.status.state) == state_);
+}
+
+absl::StatusOr<ExitCode> SnapshotListCommand::Watch(const CallContext& ctx, Session& session,
+                                                    k8s::ApiClient& api,
+                                                    const snapshots::SnapshotWatchRequest& request,
+                                                    const snapshots::SnapshotOrigin& origin) {
+  const absl::Status ended = snapshots::WatchSnapshots(
+      ctx, api, request,
+      [&](const snapshots::SnapshotChange& change) {
+        if (IsAskedFor(change.entry) && origin.is_of(change.entry)) {
+          PrintChange(session, change);
+        }
+        return session.console().IsRead();
+      },
+      [&](const std::string& sentence) { session.console().Note(sentence); });
+  if (!ended.ok() && !ctx.stop.stop_requested()) {
+    return ended;
+  }
+  return ExitCode::kOk;
+}
+
+void SnapshotListCommand::PrintFirst(Session& session, const std::vector<SnapshotEntry>& entries) {
+  if (AsksForTable(session)) {
+    const auto rows = RowsOf(session, entries);
+    for (const std::vector<std::string>& row : rows) {
+      growing_.Fit(row);
+    }
+    for (const std::vector<std::string>& row : rows) {
+      session.console().Print(growing_.Line(row));
+    }
+    return;
+  }
+  for (const SnapshotEntry& entry : entries) {
+    Json json = cli::ToJson(entry);
+    json["gone"] = false;
+    PrintClusterEvent(session, json, "", SnapshotResourceName(entry.name));
+  }
+}
+
+void SnapshotListCommand::PrintChange(Session& session, const snapshots::SnapshotChange& change) {
+  if (AsksForTable(session)) {
+    const auto row = ChangedRow(session, change);
+    growing_.Fit(row);
+    session.console().Print(growing_.Line(row));
+  } else {
+    PrintClusterEvent(session, ChangedJson(change), "", SnapshotResourceName(change.entry.name));
+  }
+}
+
+void SnapshotListCommand::Print(Session& session, const std::vector<SnapshotEntry>& entries) const {
+  ClusterResult result = {.value = Json::array()};
+  for (const SnapshotEntry& entry : entries) {
+    result.value.push_back(cli::ToJson(entry));
+    result.names.push_back(SnapshotResourceName(entry.name));
+  }
+  if (AsksForTable(session) && entries.empty()) {
+    session.console().Note("no VolumeSnapshots found");
+  } else if (AsksForTable(session)) {
+    result.table = FormatTable(RowsOf(session, entries));
+  }
+  PrintClusterResult(session, result);
+}
+
+}  // namespace
+
+std::unique_ptr<Command> MakeSnapshotListCommand() {
+  return std::make_unique<SnapshotListCommand>();
+}
+
+}  // namespace csidelta::cli

@@ -1,0 +1,299 @@
+#include "snapshots/snapshot_prune.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/keep_rules.h"
+#include "base/status_macros.h"
+#include "cli/cluster_verb.h"
+#include "cli/command.h"
+#include "cli/keep_flags.h"
+#include "cli/snapshot/snapshot_text.h"
+#include "cli/text.h"
+#include "csi/snapshot_protection.h"
+#include "snapshots/snapshot_inventory.h"
+#include "snapshots/snapshot_removal.h"
+
+namespace csidelta::cli {
+namespace {
+
+using snapshots::DataAction;
+using snapshots::SnapshotEntry;
+
+// One that the rules were asked about, and how it ended.
+struct PrunedItem {
+  PruneDecision decision;
+  const SnapshotEntry* entry = nullptr;  // borrowed from the inventory
+  DataAction action = DataAction::kNone;
+  bool is_deleted = false;                // the API server took the deletion, or it was gone
+  bool is_kept_late = false;              // protected only after the decision was announced
+  absl::Status error = absl::OkStatus();  // why it was not deleted
+
+  bool goes() const { return decision.verdict == PruneVerdict::kRemoved; }
+};
+
+std::string WhyText(const PrunedItem& item) {
+  std::string text = absl::StrJoin(item.decision.messages, ", ");
+  if (item.goes() && item.action == DataAction::kKept) {
+    absl::StrAppend(&text, "; ", DataActionText(*item.entry, item.action));
+  }
+  return text;
+}
+
+std::string PruneTable(const std::vector<PrunedItem>& items, bool with_namespace, bool dry_run) {
+  std::vector<std::vector<std::string>> rows;
+  rows.reserve(items.size() + 1);
+  rows.push_back({"", "NAME", "PVC", "STATE", "DATE", "WHY"});
+  for (const PrunedItem& item : items) {
+    const SnapshotEntry& entry = *item.entry;
+    rows.push_back({DecisionText(item.decision, dry_run), entry.name, entry.pvc,
+                    std::string(csi::ToString(entry.status.state)),
+                    SnapshotTimeText(snapshots::DateOf(entry)), WhyText(item)});
+  }
+  for (std::size_t i = 0; with_namespace && i < rows.size(); ++i) {
+    rows[i].insert(rows[i].begin() + 1, i == 0 ? "NAMESPACE" : items[i - 1].entry->namespace_name);
+  }
+  return FormatTable(rows);
+}
+
+Json ItemJson(const PrunedItem& item) {
+  const SnapshotEntry& entry = *item.entry;
+  return {{"name", entry.name},
+          {"namespace", entry.namespace_name},
+          {"pvc", entry.pvc},
+          {"state", std::string(csi::ToString(entry.status.state))},
+          {"taken_at", OrNull(entry.status.taken_at)},
+          {"decision", DecisionText(item.decision, /*dry_run=*/false)},
+          {"reason", std::string(item.decision.code)},
+          {"messages", item.decision.messages},
+          {"kept_for", ProtectionsJson(item.decision.protections)},
+          {"data", std::string(snapshots::ToString(item.action))},
+          {"handle", entry.handle},
+          {"driver", entry.driver},
+          {"deleted", item.is_deleted},
+          {"error", std::string(item.error.message())}};
+}
+
+class SnapshotPruneCommand : public Command {
+ public:
+  VerbSyntax Declare() override;
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
+
+ private:
+  absl::StatusOr<snapshots::Inventory> Read(const CallContext& ctx, k8s::ApiClient& api,
+                                            const ClusterOptions& cluster) const;
+  absl::StatusOr<std::vector<PrunedItem>> Decide(const CallContext& ctx, k8s::ApiClient& api,
+                                                 const snapshots::Inventory& inventory);
+  absl::Status CarryOut(const CallContext& ctx, k8s::ApiClient& api, Console& console,
+                        std::vector<PrunedItem>& items) const;
+  void Delete(const CallContext& ctx, k8s::ApiClient& api, PrunedItem& item) const;
+  void Announce(Session& session, const std::vector<PrunedItem>& items) const;
+  void Tell(Session& session, const std::vector<PrunedItem>& items) const;
+
+  KeepRules rules_;
+  std::string pvc_;
+  std::string mover_namespace_ = "csi-delta";
+  bool any_maker_ = false;
+  bool yes_ = false;
+  std::size_t ignored_ = 0;  // of other makers
+};
+
+VerbSyntax SnapshotPruneCommand::Declare() {
+  ArgumentTable table;
+  DeclareKeepFlags(table, rules_, /*with_letters=*/false);
+  table.Add("--pvc", "PVC", "only those of this PVC", pvc_);
+  table.Add("--any-maker", "also those that csi-delta snapshot did not make", any_maker_);
+  table.Add("--yes", "do it; else only print what would be deleted", yes_);
+  table.Add("--mover-namespace", "NS", "the mover's namespace; csi-delta", mover_namespace_);
+  return {.name = "snapshot prune",
+          .summary = "Delete VolumeSnapshots that no keep rule keeps, for each PVC by itself",
+          .details =
+              "The rules are those of forget, and only Ready ones count. One that failed goes once "
+              "a newer one of its PVC is Ready; one that is not finished stays, and so does what "
+              "is needed: a backup's, a delta base, a member of a group, the source of a PVC that "
+              "is not bound, one labelled snapshot.csi-delta.io/keep=true, one younger than 5 "
+              "minutes, the only Ready one of its PVC. Nothing is deleted unless "
+              "VolumeSnapshotContents and PVCs, and where they matter Velero's Backups, can be "
+              "listed. Ends with exit code 3 when the API server refused to delete one.",
+          .table = std::move(table),
+          .family = VerbFamily::kCluster};
+}
+
+absl::StatusOr<snapshots::Inventory> SnapshotPruneCommand::Read(
+    const CallContext& ctx, k8s::ApiClient& api, const ClusterOptions& cluster) const {
+  ASSIGN_OR_RETURN(const std::string space, cluster.Namespace());
+  absl::StatusOr<snapshots::Inventory> inventory =
+      snapshots::ReadInventory(ctx, api,
+                               {.namespace_name = space,
+                                .label_selector = cluster.selector,
+                                .reads_others = true,
+                                .requires_all = true,
+                                .mover_namespace = mover_namespace_,
+                                .now = ctx.clock->Now()});
+  RETURN_IF_ERROR(Annotate(inventory.status(), "nothing was deleted"));
+  for (SnapshotEntry& entry : inventory->entries) {
+    entry.is_selected = entry.is_selected && (pvc_.empty() || entry.pvc == pvc_);
+  }
+  return inventory;
+}
+
+absl::StatusOr<std::vector<PrunedItem>> SnapshotPruneCommand::Decide(
+    const CallContext& ctx, k8s::ApiClient& api, const snapshots::Inventory& inventory) {
+  snapshots::PruneRequest request{
+      .rules = rules_, .any_maker = any_maker_, .now = ctx.clock->Now()};
+  request.rules.zone = absl::LocalTimeZone();
+  if (snapshots::ConcernsBackups(inventory.entries, any_maker_)) {
+    absl::StatusOr<std::set<std::string>> backups = snapshots::ReadBackupNames(ctx, api);
+    RETURN_IF_ERROR(Annotate(backups.status(), "nothing was deleted: Backups cannot be checked"));
+    request.backups = *std::move(backups);
+  }
+  std::vector<PrunedItem> items;
+  items.reserve(inventory.entries.size());
+  for (PruneDecision& decision : snapshots::DecidePrune(inventory.entries, request)) {
+    const SnapshotEntry& entry = inventory.entries[decision.entry];
+    if (decision.verdict == PruneVerdict::kIgnored) {
+      ignored_ += entry.is_selected ? 1 : 0;
+      continue;
+    }
+    items.push_back({.decision = std::move(decision),
+                     .entry = &entry,
+                     .action = snapshots::ActionOf(entry, /*with_data=*/false)});
+  }
+  return items;
+}
+
+void SnapshotPruneCommand::Announce(Session& session, const std::vector<PrunedItem>& items) const {
+  if (AsksForTable(session) && !items.empty()) {
+    session.console().Print(PruneTable(items, session.options().cluster.all_namespaces, !yes_));
+  }
+}
+
+void SnapshotPruneCommand::Delete(const CallContext& ctx, k8s::ApiClient& api,
+                                  PrunedItem& item) const {
+  absl::StatusOr<snapshots::Removal> removal =
+      snapshots::RemoveAsRead(ctx, api, *item.entry,
+                              {.requester = csi::Requester::kPrune,
+                               .with_data = false,
+                               .mover_namespace = mover_namespace_});
+  if (!removal.ok()) {
+    item.error = removal.status();
+    return;
+  }
+  item.is_deleted = removal->end != snapshots::Removal::End::kKept;
+  if (!item.is_deleted) {
+    item.is_kept_late = true;
+    item.decision.Protect(std::move(removal->kept_for));
+  }
+}
+
+absl::Status SnapshotPruneCommand::CarryOut(const CallContext& ctx, k8s::ApiClient& api,
+                                            Console& console,
+                                            std::vector<PrunedItem>& items) const {
+  for (PrunedItem& item : items) {
+    if (!item.goes()) {
+      continue;
+    }
+    if (ctx.Check().ok()) {
+      Delete(ctx, api, item);
+    } else {
+      item.error = absl::AbortedError("interrupted before");
+    }
+  }
+  RETURN_IF_ERROR(ctx.Check());
+  const CallContext limited = ctx.WithTimeout(snapshots::kKeptContentWait);
+  for (const PrunedItem& item : items) {
+    if (!item.is_deleted || item.action != DataAction::kKept) {
+      continue;
+    }
+    const absl::Status removed = snapshots::RemoveKeptContent(limited, api, *item.entry);
+    RETURN_IF_ERROR(ctx.Check());
+    if (!removed.ok()) {
+      console.Warn(Printable(absl::StrCat(
+          "VolumeSnapshotContent ", item.entry->content, " of ", item.entry->name,
+          " stays, and must go before its handle can be imported: ", removed.message())));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void SnapshotPruneCommand::Tell(Session& session, const std::vector<PrunedItem>& items) const {
+  Console& console = session.console();
+  ClusterResult result;
+  Json list = Json::array();
+  int64_t goes = 0;
+  int64_t deleted = 0;
+  int64_t failed = 0;
+  for (const PrunedItem& item : items) {
+    list.push_back(ItemJson(item));
+    goes += item.goes() ? 1 : 0;
+    deleted += item.is_deleted ? 1 : 0;
+    failed += item.error.ok() ? 0 : 1;
+    if (yes_ ? item.is_deleted : item.goes()) {
+      result.names.push_back(SnapshotResourceName(item.entry->name));
+    }
+    if (!item.error.ok()) {
+      console.Warn(Printable(absl::StrCat(item.entry->namespace_name, "/", item.entry->name, " ",
+                                          NotDeletedText(item.error))));
+    } else if (item.is_kept_late) {
+      console.Note(Printable(absl::StrCat(item.entry->namespace_name, "/", item.entry->name,
+                                          " is kept: ", WhyText(item))));
+    }
+  }
+  const int64_t kept = std::ssize(items) - goes;
+  const std::string others =
+      ignored_ == 0 ? ""
+                    : absl::StrCat("; ", ignored_, " of other makers are left alone, --any-maker ",
+                                   "counts them, too");
+  result.table = yes_ ? absl::StrCat("deleted ", Counted(deleted, "VolumeSnapshot"), ", kept ",
+                                     kept, others, "\n")
+                      : absl::StrCat("would delete ", Counted(goes, "VolumeSnapshot"), ", keep ",
+                                     kept, others, goes == 0 ? "" : "; --yes deletes them", "\n");
+  result.value = {{"dry_run", !yes_}, {"deleted", deleted},       {"kept", kept},
+                  {"failed", failed}, {"other_makers", ignored_}, {"snapshots", std::move(list)}};
+  PrintClusterResult(session, result);
+}
+
+absl::StatusOr<ExitCode> SnapshotPruneCommand::Run(const CallContext& ctx, Session& session) {
+  if (rules_.IsEmpty()) {
+    return absl::InvalidArgumentError(
+        "no keep rule is given, and nothing would be kept by one; give --keep-last N, --keep-daily "
+        "N, --keep-within 7d or another of --help");
+  }
+  const ClusterOptions& cluster = session.options().cluster;
+  const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
+  ASSIGN_OR_RETURN(const snapshots::Inventory inventory, Read(ctx, *api, cluster));
+  ASSIGN_OR_RETURN(std::vector<PrunedItem> items, Decide(ctx, *api, inventory));
+  Announce(session, items);
+  absl::Status done = absl::OkStatus();
+  if (yes_) {
+    done = CarryOut(ctx, *api, session.console(), items);
+  }
+  Tell(session, items);  // Also when it was interrupted: what is gone is gone.
+  RETURN_IF_ERROR(done);
+  const auto failed = std::count_if(items.begin(), items.end(),
+                                    [](const PrunedItem& item) { return !item.error.ok(); });
+  if (failed > 0) {
+    session.console().Fail(static_cast<int>(ExitCode::kIncomplete),
+                           absl::StrCat(Counted(failed, "VolumeSnapshot"), " not deleted"));
+    return ExitCode::kIncomplete;
+  }
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+std::unique_ptr<Command> MakeSnapshotPruneCommand() {
+  return std::make_unique<SnapshotPruneCommand>();
+}
+
+}  // namespace csidelta::cli

@@ -1,0 +1,488 @@
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status_macros.h"
+#include "cli/cluster_verb.h"
+#include "cli/command.h"
+#include "cli/snapshot/snapshot_text.h"
+#include "cli/text.h"
+#include "csi/lock.h"
+#include "inplace/volume_swap.h"
+#include "objects/client.h"
+#include "objects/volume_snapshot.h"
+#include "snapshots/promotion.h"
+
+namespace csidelta::cli {
+namespace {
+
+using inplace::SwapPlan;
+using inplace::SwapResult;
+using inplace::SwapTarget;
+using objects::SwapSide;
+using objects::VolumeSnapshot;
+
+constexpr absl::Duration kRestoreTimeout = absl::Minutes(10);
+
+enum class RestoreWork { kRestore, kUndo, kFinish };
+
+std::string NameOf(const SwapTarget& target) {
+  return absl::StrCat(target.namespace_name, "/", target.pvc_name);
+}
+
+std::string CommandFor(const SwapTarget& target, absl::string_view flag) {
+  return absl::StrCat("csi-delta snapshot restore --into ", target.pvc_name, " -n ",
+                      target.namespace_name, " ", flag);
+}
+
+Json PlanJson(const SwapPlan& plan) {
+  return {{"message_type", "plan"},
+          {"pvc", plan.target.pvc_name},
+          {"namespace", plan.target.namespace_name},
+          {"snapshot", plan.target.snapshot_name},
+          {"method", "swap"},
+          {"goes_on", plan.was_begun},
+          {"original_volume", plan.original_volume},
+          {"temporary_pvc", plan.temporary_pvc},
+          {"storage_class", plan.storage_class},
+          {"size_bytes", plan.size_bytes},
+          {"node", plan.node},
+          {"finalizers", plan.finalizers},
+          {"safety_snapshot", plan.target.takes_safety_snapshot}};
+}
+
+std::string PlanText(const SwapPlan& plan) {
+  const SwapTarget& target = plan.target;
+  std::string text = absl::StrCat("PVC ", NameOf(target), " gets the data of VolumeSnapshot ",
+                                  target.snapshot_name,
+                                  plan.was_begun ? ", which an earlier run began:" : ":", "\n");
+  if (!plan.was_exchanging) {
+    absl::StrAppend(&text,
+                    target.takes_safety_snapshot
+                        ? "  a VolumeSnapshot of it is taken first, for safety\n"
+                        : "  no VolumeSnapshot of it is taken first\n",
+                    "  a volume of ", FormatBytes(plan.size_bytes), " is made of it, StorageClass ",
+                    plan.storage_class, plan.node.empty() ? "" : absl::StrCat(", node ", plan.node),
+                    ", by the temporary PVC ", plan.temporary_pvc, "\n");
+  }
+  absl::StrAppend(
+      &text, "  PVC ", target.pvc_name,
+      " is deleted, and made again with that volume: the same name, labels, "
+      "annotations and owners\n",
+      plan.finalizers.empty()
+          ? ""
+          : absl::StrCat("  its deletion waits for what set its finalizers, which it has "
+                         "again afterwards: ",
+                         absl::StrJoin(plan.finalizers, ", "), "\n"),
+      "  its volume ", plan.original_volume, " is kept until ", CommandFor(target, "--finish"),
+      "\n");
+  return text;
+}
+
+Json ResultJson(const SwapTarget& target, RestoreWork work, const SwapResult& result) {
+  const bool is_restored = result.in_use == SwapSide::kRestored;
+  const char* const state = work == RestoreWork::kFinish ? "finished"
+                            : is_restored                ? "restored"
+                                                         : "undone";
+  return {{"message_type", "result"},
+          {"pvc", target.pvc_name},
+          {"namespace", target.namespace_name},
+          {"state", state},
+          {"did_anything", result.did_anything},
+          {"original_volume", result.original_volume},
+          {"restored_volume", result.restored_volume},
+          {"volume_in_use", is_restored ? result.restored_volume : result.original_volume},
+          {"safety_snapshot", result.safety_snapshot},
+          {"kept_handles", result.kept_handles}};
+}
+
+std::string ResultText(const SwapTarget& target, RestoreWork work, const SwapResult& result) {
+  const std::string pvc = absl::StrCat("PVC ", NameOf(target));
+  if (work == RestoreWork::kFinish) {
+    return result.did_anything ? absl::StrCat(pvc, ": the restore is finished\n")
+                               : absl::StrCat(pvc, " has no restore to finish\n");
+  }
+  if (work == RestoreWork::kUndo) {
+    if (result.original_volume.empty()) {
+      return result.did_anything
+                 ? absl::StrCat(pvc, " is as it was; what the restore had made is removed\n")
+                 : absl::StrCat(pvc, " has no restore to undo\n");
+    }
+    return absl::StrCat(pvc, " has its volume ", result.original_volume, " again",
+                        result.restored_volume.empty()
+                            ? ""
+                            : absl::StrCat("; what was restored, ", result.restored_volume,
+                                           ", is kept until ", CommandFor(target, "--finish")),
+                        "\n");
+  }
+  if (!result.did_anything) {
+    return absl::StrCat(
+        pvc, " was restored from VolumeSnapshot ", target.snapshot_name,
+        result.at.has_value() ? absl::StrCat(" at ", SnapshotTimeText(result.at)) : "",
+        " already, and nothing is done; to do it again, finish that one first: ",
+        CommandFor(target, "--finish"), "\n");
+  }
+  return absl::StrCat(pvc, " has the data of VolumeSnapshot ", target.snapshot_name,
+                      "; its volume of before, ", result.original_volume,
+                      ", is kept\n  back:   ", CommandFor(target, "--undo"),
+                      "\n  delete: ", CommandFor(target, "--finish"), "\n");
+}
+
+// What is said while a restore goes on, in the form that was asked for.
+class RestoreTeller {
+ public:
+  explicit RestoreTeller(Session& session) : session_(session) {}
+
+  void Tell(const Json& json, const std::string& text, const std::string& name = "") {
+    PrintClusterEvent(session_, json, text, name);
+  }
+  void TellStep(const inplace::SwapNews& news) {
+    Tell({{"message_type", "step"},
+          {"pvc", news.pvc},
+          {"step", inplace::ToString(news.step)},
+          {"message", news.text}},
+         absl::StrCat(Printable(news.text), "\n"));
+  }
+  void TellResult(const SwapTarget& target, RestoreWork work, const SwapResult& result) {
+    Tell(ResultJson(target, work, result), ResultText(target, work, result),
+         absl::StrCat("persistentvolumeclaim/", target.pvc_name));
+  }
+  void NoteAll(const std::vector<std::string>& sentences) {
+    for (const std::string& sentence : sentences) {
+      session_.console().Note(Printable(sentence));
+    }
+  }
+
+ private:
+  Session& session_;
+};
+
+// OK when nothing is against any of them.
+absl::Status RefusedStatus(const std::vector<SwapPlan>& plans) {
+  std::vector<Finding> all;
+  std::vector<std::string> texts;
+  for (const SwapPlan& plan : plans) {
+    std::vector<std::string> messages = plan.refused_by_swap;
+    for (const Finding& refusal : plan.refusals) {
+      messages.push_back(refusal.message);
+      all.push_back(refusal);
+    }
+    if (!messages.empty()) {
+      texts.push_back(absl::StrCat("PVC ", NameOf(plan.target),
+                                   " is not restored: ", absl::StrJoin(messages, "; and ")));
+    }
+  }
+  if (texts.empty()) {
+    return absl::OkStatus();
+  }
+  const bool are_all = std::all_of(plans.begin(), plans.end(), [](const SwapPlan& plan) {
+    return plan.refused_by_swap.empty();
+  });
+  absl::Status refused = absl::FailedPreconditionError(
+      absl::StrCat(absl::StrJoin(texts, "; "), "; nothing is changed"));
+  if (are_all && inplace::IsTooSmallAlone(all)) {
+    return AsTargetTooSmall(std::move(refused));
+  }
+  return are_all && csi::IsVolumeBusy(inplace::RefusalStatus("", "", all))
+             ? csi::AsVolumeBusy(std::move(refused))
+             : refused;
+}
+
+class SnapshotRestoreCommand : public Command {
+ public:
+  VerbSyntax Declare() override;
+
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
+    RETURN_IF_ERROR(CheckFlags());
+    ASSIGN_OR_RETURN(namespace_, OneNamespace(session.options().cluster, "snapshot restore"));
+    const std::unique_ptr<k8s::ApiClient> api = session.options().cluster.access.MakeClient();
+    RETURN_IF_ERROR(CheckRights(ctx, *api));
+    ASSIGN_OR_RETURN(std::vector<SwapTarget> targets, Targets(ctx, *api));
+    return work() == RestoreWork::kRestore ? Restore(ctx, *api, session, targets)
+                                           : EndAll(ctx, *api, session, targets);
+  }
+
+ private:
+  RestoreWork work() const {
+    return undo_ ? RestoreWork::kUndo : finish_ ? RestoreWork::kFinish : RestoreWork::kRestore;
+  }
+  absl::Status CheckFlags() const;
+  absl::Status CheckRights(const CallContext& ctx, k8s::ApiClient& api) const;
+  absl::StatusOr<std::vector<SwapTarget>> Targets(const CallContext& ctx,
+                                                  k8s::ApiClient& api) const;
+  absl::Status Confirm(const CallContext& ctx, Session& session,
+                       const std::vector<SwapTarget>& targets) const;
+  absl::StatusOr<ExitCode> Restore(const CallContext& ctx, k8s::ApiClient& api, Session& session,
+                                   const std::vector<SwapTarget>& targets) const;
+  absl::Status SwapAll(const CallContext& ctx, k8s::ApiClient& api, Session& session,
+                       const std::vector<SwapPlan>& plans) const;
+  absl::Status CheckEnds(const CallContext& ctx, k8s::ApiClient& api,
+                         const std::vector<SwapTarget>& targets) const;
+  absl::StatusOr<ExitCode> EndAll(const CallContext& ctx, k8s::ApiClient& api, Session& session,
+                                  const std::vector<SwapTarget>& targets) const;
+
+  std::string name_;
+  std::string into_;
+  std::string set_;
+  std::string safety_ = "yes";
+  bool undo_ = false;
+  bool finish_ = false;
+  bool dry_run_ = false;
+  bool yes_ = false;
+  std::optional<absl::Duration> timeout_;
+  std::string namespace_;
+};
+
+VerbSyntax SnapshotRestoreCommand::Declare() {
+  ArgumentTable table;
+  table.AddOptionalWord("NAME", "the VolumeSnapshot whose data the PVC gets", name_);
+  table.Add("--into", "PVC", "the PVC whose data is replaced", into_);
+  table.Add("--set", "SET",
+            "all VolumeSnapshots that were taken together under this name, each into the PVC that "
+            "it was taken of",
+            set_);
+  table.AddChoice("--safety", {"yes", "no"},
+                  "whether a VolumeSnapshot of the PVC is taken first; yes. no takes --yes",
+                  safety_);
+  table.Add("--undo", "give the PVC its volume of before again, and keep what was restored", undo_);
+  table.Add("--finish", "delete the volume that is not in use; there is no undo after that",
+            finish_);
+  table.Add("--dry-run", "check all, and print what would be done", dry_run_);
+  table.Add("--yes", "do not ask; required without a terminal", yes_);
+  table.AddWait("--timeout", "how long to wait for the cluster; 10m", timeout_);
+  return {
+      .name = "snapshot restore",
+      .summary = "Replace the data of a PVC by that of a VolumeSnapshot",
+      .details =
+          "The PVC keeps its name, labels, annotations and owners. It gets a new uid, and the next "
+          "backup of it is a full one. All checks come before the first change: no Pod uses it, "
+          "the VolumeSnapshot is Ready and of the same driver, its size and mode fit, no "
+          "snapshot or backup of it is under way. Where it is interrupted, the same command "
+          "goes on. It takes the rights of the ClusterRole csi-delta-snapshot-admin. Exit code 22 "
+          "when the volume is too small, 11 while another operation on it is under way.",
+      .table = std::move(table),
+      .family = VerbFamily::kCluster};
+}
+
+absl::Status SnapshotRestoreCommand::CheckFlags() const {
+  if (undo_ && finish_) {
+    return absl::InvalidArgumentError("--undo and --finish exclude each other; give one of them");
+  }
+  if (into_.empty() == set_.empty()) {
+    return absl::InvalidArgumentError("name the PVC with --into, or with --set a set; one of them");
+  }
+  if (work() != RestoreWork::kRestore) {
+    return name_.empty() ? absl::OkStatus()
+                         : absl::InvalidArgumentError(absl::StrCat(
+                               "--undo and --finish go by the PVC; leave out ", name_));
+  }
+  if (name_.empty() == set_.empty()) {
+    return absl::InvalidArgumentError(
+        "name either one VolumeSnapshot and --into PVC, or, with --set, a set");
+  }
+  if (safety_ == "no" && !yes_ && !dry_run_) {
+    return absl::InvalidArgumentError(
+        "--safety no replaces data of which there is no snapshot; give --yes as well");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SnapshotRestoreCommand::CheckRights(const CallContext& ctx,
+                                                 k8s::ApiClient& api) const {
+  const absl::Status allowed = inplace::CheckSwapRights(ctx, api, namespace_);
+  if (!absl::IsPermissionDenied(allowed) || work() != RestoreWork::kRestore) {
+    return allowed;
+  }
+  const std::string promote =
+      set_.empty() ? absl::StrCat(name_, " NEW-PVC") : absl::StrCat("--set ", set_);
+  return absl::PermissionDeniedError(
+      absl::StrCat(allowed.message(),
+                   ", or make a new PVC with the rights that you have: csi-delta snapshot promote ",
+                   promote, " -n ", namespace_));
+}
+
+absl::StatusOr<std::vector<SwapTarget>> SnapshotRestoreCommand::Targets(const CallContext& ctx,
+                                                                        k8s::ApiClient& api) const {
+  std::vector<SwapTarget> targets;
+  const bool takes_safety = safety_ == "yes";
+  if (!set_.empty()) {
+    ASSIGN_OR_RETURN(const std::vector<VolumeSnapshot> snapshots,
+                     snapshots::SnapshotsOfSet(ctx, api, namespace_, set_));
+    for (const VolumeSnapshot& snapshot : snapshots) {
+      if (snapshot.source_pvc().empty()) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("VolumeSnapshot ", snapshot.name(),
+                         " does not say which PVC it was taken of; restore it by its name, with "
+                         "--into"));
+      }
+      targets.push_back({.namespace_name = namespace_,
+                         .pvc_name = snapshot.source_pvc(),
+                         .snapshot_name = snapshot.name(),
+                         .snapshot = snapshot,
+                         .takes_safety_snapshot = takes_safety});
+    }
+    return targets;
+  }
+  SwapTarget target = {.namespace_name = namespace_,
+                       .pvc_name = into_,
+                       .snapshot_name = name_,
+                       .takes_safety_snapshot = takes_safety};
+  if (!name_.empty()) {
+    ASSIGN_OR_RETURN(target.snapshot, objects::Find<VolumeSnapshot>(
+                                          ctx, api, VolumeSnapshot::Key(namespace_, name_)));
+  }
+  targets.push_back(std::move(target));
+  return targets;
+}
+
+absl::Status SnapshotRestoreCommand::Confirm(const CallContext& ctx, Session& session,
+                                             const std::vector<SwapTarget>& targets) const {
+  if (yes_) {
+    return absl::OkStatus();
+  }
+  const auto& confirm = session.environment().confirm;
+  if (confirm == nullptr) {
+    return absl::InvalidArgumentError(
+        "there is no terminal to ask on; add --yes, and --dry-run to see first what it does");
+  }
+  std::vector<std::string> names;
+  names.reserve(targets.size());
+  for (const SwapTarget& target : targets) {
+    names.push_back(NameOf(target));
+  }
+  const std::string pvcs = absl::StrCat("PVC ", absl::StrJoin(names, ", "));
+  const std::string question =
+      work() == RestoreWork::kFinish
+          ? absl::StrCat("Delete the volume of ", pvcs, " that is not in use, for good?")
+      : work() == RestoreWork::kUndo ? absl::StrCat("Take the restore of ", pvcs, " back?")
+                                     : absl::StrCat("Replace the data of ", pvcs, "?");
+  ASSIGN_OR_RETURN(const bool is_yes, confirm(ctx, question));
+  return is_yes ? absl::OkStatus() : absl::CancelledError("interrupted: nothing is changed");
+}
+
+absl::StatusOr<ExitCode> SnapshotRestoreCommand::Restore(
+    const CallContext& ctx, k8s::ApiClient& api, Session& session,
+    const std::vector<SwapTarget>& targets) const {
+  RestoreTeller teller(session);
+  ASSIGN_OR_RETURN(const inplace::RestoreSurroundings around,
+                   inplace::ReadRestoreSurroundings(ctx, api, namespace_));
+  teller.NoteAll(around.not_checked);
+  std::vector<SwapPlan> plans;
+  plans.reserve(targets.size());
+  for (const SwapTarget& target : targets) {
+    ASSIGN_OR_RETURN(SwapPlan plan, inplace::PlanSwap(ctx, api, around, target));
+    teller.NoteAll(plan.not_checked);
+    plans.push_back(std::move(plan));
+  }
+  RETURN_IF_ERROR(RefusedStatus(plans));
+  for (const SwapPlan& plan : plans) {
+    teller.Tell(PlanJson(plan), PlanText(plan));
+  }
+  if (dry_run_) {
+    return ExitCode::kOk;
+  }
+  RETURN_IF_ERROR(Confirm(ctx, session, targets));
+  RETURN_IF_ERROR(SwapAll(ctx, api, session, plans));
+  return ExitCode::kOk;
+}
+
+// What an interrupted run says: nothing is lost.
+absl::Status WithWayOn(const absl::Status& status) {
+  if (!absl::IsCancelled(status)) {
+    return status;
+  }
+  return absl::CancelledError(
+      "interrupted: no data is lost; the same command goes on, and --undo takes it back");
+}
+
+absl::Status SnapshotRestoreCommand::SwapAll(const CallContext& ctx, k8s::ApiClient& api,
+                                             Session& session,
+                                             const std::vector<SwapPlan>& plans) const {
+  RestoreTeller teller(session);
+  const CallContext limited = ctx.WithTimeout(timeout_.value_or(kRestoreTimeout));
+  std::vector<std::unique_ptr<inplace::VolumeSwap>> swaps;
+  swaps.reserve(plans.size());
+  for (const SwapPlan& plan : plans) {
+    swaps.push_back(std::make_unique<inplace::VolumeSwap>(
+        limited, api, *session.environment().random, plan.target,
+        [&teller](const inplace::SwapNews& news) { teller.TellStep(news); }));
+  }
+  // Of a set no PVC is touched before all can be.
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    RETURN_IF_ERROR(WithWayOn(swaps[i]->Prepare(plans[i])));
+  }
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    const absl::StatusOr<SwapResult> result = swaps[i]->Exchange();
+    RETURN_IF_ERROR(WithWayOn(result.status()));
+    teller.NoteAll(result->not_checked);
+    teller.TellResult(plans[i].target, RestoreWork::kRestore, *result);
+  }
+  return absl::OkStatus();
+}
+
+// Of a set nothing is undone or finished unless all can be.
+absl::Status SnapshotRestoreCommand::CheckEnds(const CallContext& ctx, k8s::ApiClient& api,
+                                               const std::vector<SwapTarget>& targets) const {
+  ASSIGN_OR_RETURN(const inplace::RestoreSurroundings around,
+                   inplace::ReadRestoreSurroundings(ctx, api, namespace_));
+  for (const SwapTarget& target : targets) {
+    ASSIGN_OR_RETURN(const inplace::SwapState state,
+                     inplace::ReadSwapState(ctx, api, namespace_, target.pvc_name));
+    if (!state.is_begun() && !state.pvc.has_value()) {
+      return absl::NotFoundError(absl::StrCat("PVC ", NameOf(target),
+                                              " does not exist, and no volume says that it was "
+                                              "restored"));
+    }
+    if (work() == RestoreWork::kFinish) {
+      RETURN_IF_ERROR(inplace::NextOfFinish(state).status());
+      RETURN_IF_ERROR(inplace::CheckMayRelease(ctx, api, state));
+      continue;
+    }
+    RETURN_IF_ERROR(inplace::NextOfUndo(state).status());
+    const bool has_restored = state.pvc.has_value() && state.restored.has_value() &&
+                              state.pvc->volume_name() == state.restored->volume.name();
+    const auto users = around.pods.has_value() ? inplace::UsersOf(*around.pods, target.pvc_name)
+                                               : std::vector<const objects::Pod*>();
+    if (has_restored && !users.empty()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("PVC ", NameOf(target), " is not changed: ", inplace::UseText(users)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ExitCode> SnapshotRestoreCommand::EndAll(
+    const CallContext& ctx, k8s::ApiClient& api, Session& session,
+    const std::vector<SwapTarget>& targets) const {
+  RestoreTeller teller(session);
+  RETURN_IF_ERROR(CheckEnds(ctx, api, targets));
+  if (dry_run_) {
+    session.console().Note("nothing is against it");
+    return ExitCode::kOk;
+  }
+  RETURN_IF_ERROR(Confirm(ctx, session, targets));
+  const CallContext limited = ctx.WithTimeout(timeout_.value_or(kRestoreTimeout));
+  ExitCode code = ExitCode::kOk;
+  for (const SwapTarget& target : targets) {
+    inplace::VolumeSwap swap(limited, api, *session.environment().random, target,
+                             [&teller](const inplace::SwapNews& news) { teller.TellStep(news); });
+    const absl::StatusOr<SwapResult> result = undo_ ? swap.Undo() : swap.Finish();
+    RETURN_IF_ERROR(WithWayOn(result.status()));
+    teller.TellResult(target, work(), *result);
+    code = result->kept_handles.empty() ? code : ExitCode::kIncomplete;
+  }
+  return code;
+}
+
+}  // namespace
+
+std::unique_ptr<Command> MakeSnapshotRestoreCommand() {
+  return std::make_unique<SnapshotRestoreCommand>();
+}
+
+}  // namespace csidelta::cli

@@ -1,0 +1,123 @@
+#include "snapshots/snapshot_schedule.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "base/keep_rules.h"
+#include "base/status_macros.h"
+#include "base/yaml.h"
+#include "cli/cluster_verb.h"
+#include "cli/command.h"
+#include "cli/keep_flags.h"
+#include "cli/snapshot/snapshot_text.h"
+
+namespace csidelta::cli {
+namespace {
+
+class SnapshotScheduleCommand : public Command {
+ public:
+  VerbSyntax Declare() override {
+    ArgumentTable table;
+    table.AddWords("NAME", "of the schedule, and of its CronJob; the words behind it are PVCs", 1,
+                   kSnapshotIdsMax, words_);
+    table.Add("--cron", "CRON",
+              "when: five fields, \"0 3 * * *\", or @daily and the like; required", request_.cron);
+    table.Add("--time-zone", "ZONE", "whose hours these are, \"Europe/Berlin\"; the cluster's",
+              request_.time_zone);
+    table.Add("--image", "IMAGE", "that holds /bin/csi-delta: the plugin's; required",
+              request_.image);
+    table.Add("--suspend", "it starts nothing until that is changed", request_.is_suspended);
+    table.Add("--statefulset", "NAME", "the PVCs of this StatefulSet",
+              request_.selection.stateful_set);
+    table.Add("--all", "all PVCs of the namespace", request_.selection.all);
+    table.Add("--class", "CLASS", "the VolumeSnapshotClass; chosen as backups do",
+              request_.class_name);
+    table.AddChoice("--group", {"auto", "always", "never"},
+                    "several PVCs at one instant, as with snapshot create; auto", request_.group);
+    table.Add("--note", "TEXT", "a remark to keep with each VolumeSnapshot", request_.note);
+    DeclareKeepFlags(table, rules_, /*with_letters=*/false);
+    return {.name = "snapshot schedule",
+            .summary = "Print a CronJob that takes VolumeSnapshots and prunes them",
+            .details =
+                "Prints an account, its rights and a CronJob for kubectl apply -f -, and changes "
+                "nothing itself. PVCs are chosen as by snapshot create, again at each start. With "
+                "keep rules what this schedule took is pruned, and nothing else, each time that "
+                "all were taken; days and hours are counted in UTC there. The ClusterRole "
+                "csi-delta-snapshot-reader of deploy/snapshot-roles.yaml must be there. -o json "
+                "prints one List.",
+            .table = std::move(table),
+            .family = VerbFamily::kCluster};
+  }
+
+  absl::StatusOr<ExitCode> Run(const CallContext&, Session& session) override {
+    const ClusterOptions& cluster = session.options().cluster;
+    if (cluster.all_namespaces) {
+      return absl::InvalidArgumentError(
+          "-A is not for snapshot schedule; name a namespace with -n");
+    }
+    if (request_.cron.empty()) {
+      return MissingFlag("--cron", "when to take them: \"0 3 * * *\" is at three each night");
+    }
+    if (request_.image.empty()) {
+      return MissingFlag("--image", "the plugin's, as Velero's Deployment names it");
+    }
+    request_.name = words_.front();
+    request_.selection.names.assign(words_.begin() + 1, words_.end());
+    request_.selection.label_selector = cluster.selector;
+    ASSIGN_OR_RETURN(request_.selection.namespace_name, cluster.Namespace());
+    request_.keep_words = KeepWords(rules_);
+    ASSIGN_OR_RETURN(const snapshots::SnapshotSchedule schedule, snapshots::MakeSchedule(request_));
+    Print(session, schedule);
+    return ExitCode::kOk;
+  }
+
+ private:
+  void Print(Session& session, const snapshots::SnapshotSchedule& schedule) const {
+    Console& console = session.console();
+    const std::string form = OutputForm(session);
+    if (rules_.IsEmpty()) {
+      console.Note("without a keep rule nothing is ever pruned");
+    }
+    if (form == "json") {
+      Json items = Json::array();
+      for (const objects::Object* const object : schedule.All()) {
+        items.push_back(object->json());
+      }
+      console.PrintJson({{"apiVersion", "v1"}, {"kind", "List"}, {"items", std::move(items)}});
+      return;
+    }
+    for (const objects::Object* const object : schedule.All()) {
+      if (form == "name") {
+        console.Print(
+            absl::StrCat(absl::AsciiStrToLower(object->kind()), "/", object->name(), "\n"));
+      } else {
+        console.Print(absl::StrCat("---\n", ToYaml(object->json())));
+      }
+    }
+  }
+
+  snapshots::ScheduleRequest request_ = {.name = "",
+                                         .cron = "",
+                                         .time_zone = "",
+                                         .is_suspended = false,
+                                         .image = "",
+                                         .selection = {},
+                                         .class_name = "",
+                                         .group = "auto",
+                                         .note = "",
+                                         .keep_words = {}};
+  KeepRules rules_;
+  std::vector<std::string> words_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeSnapshotScheduleCommand() {
+  return std::make_unique<SnapshotScheduleCommand>();
+}
+
+}  // namespace csidelta::cli

@@ -1,0 +1,150 @@
+#include "csi/expose/claim_provisioning.h"
+
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "objects/client.h"
+#include "objects/event.h"
+#include "objects/persistent_volume.h"
+#include "objects/storage_class.h"
+
+namespace csidelta::csi {
+namespace {
+
+using objects::Event;
+using objects::PersistentVolume;
+using objects::PersistentVolumeClaim;
+using objects::StorageClass;
+
+constexpr char kProvisioningFailed[] = "ProvisioningFailed";
+constexpr char kWaitsForConsumer[] = "WaitForFirstConsumer";
+
+constexpr char kInTreePrefix[] = "kubernetes.io/";
+constexpr char kNoProvisioner[] = "kubernetes.io/no-provisioner";
+
+ClassFit FitOf(const StorageClass& storage_class, absl::string_view driver) {
+  if (IsProvisionerOf(storage_class.provisioner(), driver)) {
+    return {};
+  }
+  return {
+      .kind = ClassFit::Kind::kNever,
+      .text = absl::StrCat("the storage class ", storage_class.name(), " is of driver ",
+                           storage_class.provisioner(), ", and the snapshot of driver ", driver)};
+}
+
+absl::StatusOr<std::vector<Event>> EventsOf(const CallContext& ctx, k8s::ApiClient& api,
+                                            const PersistentVolumeClaim& claim,
+                                            absl::string_view more_fields) {
+  return objects::List<Event>(
+      ctx, api, claim.namespace_name(),
+      {.field_selector = absl::StrCat("involvedObject.uid=", claim.uid(), more_fields)});
+}
+
+// The newest of the events for the object with this uid, of this reason ("": of any); null when
+// none exists. Borrowed from `events`.
+const Event* Newest(const std::vector<Event>& events, absl::string_view uid,
+                    absl::string_view reason) {
+  const Event* newest = nullptr;
+  for (const Event& event : events) {
+    if (event.involved_uid() == uid && (reason.empty() || event.reason() == reason) &&
+        (newest == nullptr || event.last_seen_at() >= newest->last_seen_at())) {
+      newest = &event;
+    }
+  }
+  return newest;
+}
+
+std::string NewestMessage(const std::vector<Event>& events, absl::string_view uid,
+                          absl::string_view reason) {
+  const Event* const newest = Newest(events, uid, reason);
+  return newest == nullptr ? "" : newest->message();
+}
+
+// "Reason: message"; "" when none exists.
+std::string NewestEvent(const std::vector<Event>& events, absl::string_view uid) {
+  const Event* const newest = Newest(events, uid, "");
+  return newest == nullptr ? "" : absl::StrCat(newest->reason(), ": ", newest->message());
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> LastProvisioningError(const CallContext& ctx, k8s::ApiClient& api,
+                                                  const PersistentVolumeClaim& claim) {
+  ASSIGN_OR_RETURN(const std::vector<Event> events,
+                   EventsOf(ctx, api, claim, absl::StrCat(",reason=", kProvisioningFailed)));
+  return NewestMessage(events, claim.uid(), kProvisioningFailed);
+}
+
+absl::StatusOr<ProvisioningNews> ReadProvisioningNews(const CallContext& ctx, k8s::ApiClient& api,
+                                                      const PersistentVolumeClaim& pvc) {
+  ASSIGN_OR_RETURN(const std::vector<Event> events, EventsOf(ctx, api, pvc, ""));
+  return ProvisioningNews{
+      .last_failure = NewestMessage(events, pvc.uid(), kProvisioningFailed),
+      .waits_for_first_consumer = !NewestMessage(events, pvc.uid(), kWaitsForConsumer).empty(),
+      .last_message = NewestEvent(events, pvc.uid())};
+}
+
+bool IsProvisionerOf(absl::string_view provisioner, absl::string_view driver) {
+  return driver.empty() || provisioner.empty() || provisioner == driver ||
+         (absl::StartsWith(provisioner, kInTreePrefix) && provisioner != kNoProvisioner);
+}
+
+absl::StatusOr<bool> WaitsForFirstConsumer(const CallContext& ctx, k8s::ApiClient& api,
+                                           absl::string_view storage_class) {
+  if (storage_class.empty()) {
+    return false;
+  }
+  ASSIGN_OR_RETURN(const std::optional<StorageClass> found,
+                   objects::Find<StorageClass>(ctx, api, StorageClass::Key("", storage_class)));
+  return found.has_value() && found->waits_for_first_consumer();
+}
+
+absl::StatusOr<ClassFit> FitOfClass(const CallContext& ctx, k8s::ApiClient& api,
+                                    const std::optional<std::string>& storage_class,
+                                    absl::string_view driver) {
+  if (!storage_class.has_value()) {
+    return ClassFit();
+  }
+  if (storage_class->empty()) {
+    return ClassFit{.kind = ClassFit::Kind::kNever,
+                    .text = "its storage class is \"\", for which no provisioner makes volumes"};
+  }
+  ASSIGN_OR_RETURN(const std::optional<StorageClass> found,
+                   objects::Find<StorageClass>(ctx, api, StorageClass::Key("", *storage_class)));
+  return found.has_value()
+             ? FitOf(*found, driver)
+             : ClassFit{.kind = ClassFit::Kind::kMissing,
+                        .text = absl::StrCat("there is no storage class ", *storage_class)};
+}
+
+absl::StatusOr<std::string> WhyVolumeIsForeign(const CallContext& ctx, k8s::ApiClient& api,
+                                               const PersistentVolumeClaim& claim,
+                                               absl::string_view driver) {
+  const std::string name = claim.volume_name();
+  ASSIGN_OR_RETURN(const PersistentVolume volume,
+                   objects::Get<PersistentVolume>(ctx, api, PersistentVolume::Key("", name)));
+  const std::string owner = volume.pvc_uid();
+  if (!owner.empty() && owner != claim.uid()) {
+    return absl::StrCat("volume ", name, " belongs to another claim");
+  }
+  // Provisioners name a volume after its claim; the clocks of two API servers may differ.
+  const bool is_named_after_it = !claim.uid().empty() && absl::StrContains(name, claim.uid());
+  const auto made = volume.created_at();
+  const auto asked = claim.created_at();
+  if (!is_named_after_it && made.has_value() && asked.has_value() && *made < *asked) {
+    return absl::StrCat("volume ", name, " is older than the claim");
+  }
+  if (!is_named_after_it && !volume.is_provisioned()) {
+    return absl::StrCat("volume ", name, " was made by no provisioner");
+  }
+  const std::string volume_driver = volume.driver();
+  if (!driver.empty() && !absl::StartsWith(driver, kInTreePrefix) && !volume_driver.empty() &&
+      volume_driver != driver) {
+    return absl::StrCat("volume ", name, " is of driver ", volume_driver, ", not of ", driver);
+  }
+  return std::string();
+}
+
+}  // namespace csidelta::csi

@@ -1,0 +1,628 @@
+#include "datamover/controller/download_reconciler.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/rfc3339.h"
+#include "base/status_macros.h"
+#include "csi/expose/restored_volume.h"
+#include "datamover/repository_access.h"
+#include "datamover/settings.h"
+#include "datamover/worker/worker_pod.h"
+#include "datamover/worker/worker_run.h"
+#include "datamover/write_fence.h"
+#include "incremental/mover/file_system.h"
+#include "inplace/in_place_volume.h"
+#include "k8s/event_recorder.h"
+#include "objects/client.h"
+#include "objects/data_download.h"
+#include "objects/keys.h"
+#include "objects/patch.h"
+#include "objects/persistent_volume_claim.h"
+#include "objects/restore.h"
+#include "objects/volume_task.h"
+#include "velero/data_reference.h"
+
+namespace csidelta::datamover {
+namespace {
+
+using objects::DataPhase;
+
+// Nothing tells of PVCs and PersistentVolumes.
+constexpr absl::Duration kLookAtBindingAgainMax = absl::Seconds(15);
+constexpr absl::Duration kCheckInPlaceEvery = absl::Seconds(10);
+
+// Whether no worker of the task writes any more: it said so by the last phase, or its end was seen.
+absl::StatusOr<bool> WritesNoMore(const CallContext& ctx, const WorkerRun& run) {
+  ASSIGN_OR_RETURN(const std::optional<objects::VolumeTask> task, run.FindTask(ctx));
+  if (task.has_value() && IsLast(task->status().phase)) {
+    return true;
+  }
+  return run.HasSurelyEnded(ctx, task.value_or(objects::VolumeTask()));
+}
+
+// The uid of the target that a DataDownload writes into in place; "" for others. Fixed when it is
+// accepted: what is begun in one way is ended in that.
+std::string TargetInPlace(const objects::DataDownload& download) {
+  return download.Annotation(download.known_phase() == DataPhase::kNew
+                                 ? objects::kIntoAnnotation
+                                 : objects::kInPlaceAnnotation);
+}
+
+// Of one that is InProgress. Once its volume is known, only the target is waited for.
+const char* StageOf(const objects::Object& object) {
+  return object.Annotation(objects::kRestoredVolumeAnnotation).empty() ? "downloading" : "binding";
+}
+
+// Fills a volume of its own and gives it to the target.
+class DownloadStep : public TransferStep {
+ public:
+  DownloadStep(const CallContext& ctx, const MoverEnvironment& env, TransferScheduler& scheduler,
+               const std::function<void(const DownloadEnd&)>& on_end,
+               objects::DataDownload download, velero::DataReference reference);
+
+ protected:
+  // Its limit counts when the download is admitted, so it is known by then.
+  absl::Status PrepareAccept() override;
+  absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const objects::VolumeTask& task) override;
+  absl::Status LookAtClaim(const objects::VolumeTask& task) override;
+
+  // From here on the volume is known, whatever becomes of the claim that it was filled through.
+  absl::StatusOr<absl::Time> Conclude(const objects::VolumeTaskStatus& task) override;
+
+  // "" where its claim is gone.
+  virtual absl::StatusOr<std::string> FilledVolume() const;
+  // Whether the target has the volume now; in place, whether it has it for itself again.
+  virtual absl::StatusOr<csi::RebindResult> RebindNow();
+  // What happened until RebindNow() is done, for people.
+  virtual absl::string_view UnboundText() const {
+    return "its volume was filled, but not bound to it within ";
+  }
+
+  // Of both kinds, whatever this one says of itself by now.
+  absl::StatusOr<std::string> RemoveAll() override;
+
+  inplace::InPlaceRequest InPlace(std::optional<objects::OwnerReference> owner) const;
+  absl::Time StartBefore() const;
+  absl::StatusOr<WorkerRun::NextPod> PodFor(const objects::VolumeTask& task,
+                                            const std::string& storage_class,
+                                            const objects::NodeSelector& node_affinity,
+                                            objects::DownloadWork work);
+  static WorkerRun::NextPod WaitFor(absl::string_view what) {
+    return {.pod = {}, .waiting_for = absl::StrCat("waits for ", what)};
+  }
+  static objects::RestoreFigures FiguresOf(const objects::VolumeTaskStatus& task);
+
+  const objects::DataDownload download_;
+  const std::string into_;  // TargetInPlace()
+
+ private:
+  absl::StatusOr<objects::TaskVolume> Volume() override;
+  csi::RestoreRequest Restoring(std::optional<objects::OwnerReference> owner) const;
+
+  // FAILED_PRECONDITION when the target's PVC will not be made any more.
+  absl::Status CheckTargetMayCome() const;
+  void NoteClass(const std::string& storage_class);
+
+  // What the worker has seen is so, whatever anybody expects.
+  std::string FileSystem() const;
+  std::string WordsOf(const objects::VolumeTaskStatus& failed) override {
+    return WithMissingKey(failed, Access());
+  }
+
+  absl::StatusOr<RepositoryAccess> Access();
+
+  // --- From the worker's volume to the target's
+
+  // Whether Conclude() was reached, so that no worker is needed any more.
+  bool IsConcluding() const {
+    return !object_.Annotation(objects::kRestoredVolumeAnnotation).empty();
+  }
+  absl::StatusOr<absl::Time> WorkOn() override {
+    return IsConcluding() ? Rebind() : TransferStep::WorkOn();
+  }
+  absl::StatusOr<absl::Time> Rebind();
+
+  // --- Its end
+
+  absl::StatusOr<absl::Time> Complete();
+
+  // Half given is sooner finished than taken back.
+  absl::StatusOr<std::optional<absl::Time>> CompleteAllTheSame(absl::Time latest) override;
+
+  void Tell(DataPhase phase, const std::string& message) override;
+
+  const velero::DataReference reference_;
+  const std::function<void(const DownloadEnd&)>& on_end_;
+  int64_t restored_bytes_ = 0;
+};
+
+// Writes what differs into the volume that the target has.
+class RestoreInPlaceStep : public DownloadStep {
+ public:
+  using DownloadStep::DownloadStep;
+
+ private:
+  absl::Status PrepareAccept() override;
+  // FAILED_PRECONDITION if it may not write into a PVC. Untrusted clients may create DataDownloads.
+  absl::Status CheckAllowed() const;
+  // Else one could be left behind that begins in a year. The time at which it was made is the API
+  // server's.
+  absl::Status CheckStartBefore() const;
+  absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const objects::VolumeTask& task) override;
+  absl::Status LookAtClaim(const objects::VolumeTask& task) override;
+  // No change of the worker shows whether others use the volume meanwhile.
+  absl::StatusOr<absl::Time> CheckRunning() override;
+  absl::StatusOr<absl::Time> Conclude(const objects::VolumeTaskStatus& task) override;
+  absl::StatusOr<std::string> FilledVolume() const override { return task_name_; }
+  absl::StatusOr<csi::RebindResult> RebindNow() override;
+  absl::string_view UnboundText() const override {
+    return "its data was restored, but its volume was not given free within ";
+  }
+};
+
+DownloadStep::DownloadStep(const CallContext& ctx, const MoverEnvironment& env,
+                           TransferScheduler& scheduler,
+                           const std::function<void(const DownloadEnd&)>& on_end,
+                           objects::DataDownload download, velero::DataReference reference)
+    : TransferStep(ctx, env, scheduler,
+                   {.task = objects::TaskKind::kDownload,
+                    .type = objects::DataDownload::Type(),
+                    .volume = absl::StrCat(download.target_namespace(), "/", download.target_pvc()),
+                    .moving = &StageOf,
+                    .queued = QueuedDownload},
+                   download),
+      download_(std::move(download)),
+      into_(TargetInPlace(download_)),
+      reference_(std::move(reference)),
+      on_end_(on_end) {}
+
+absl::StatusOr<objects::TaskVolume> DownloadStep::Volume() {
+  return objects::TaskVolume{.namespace_name = download_.target_namespace(),
+                             .claim = download_.target_pvc(),
+                             .claim_uid = reference_.claim_uid};
+}
+
+csi::RestoreRequest DownloadStep::Restoring(std::optional<objects::OwnerReference> owner) const {
+  return {.name = task_name_,
+          .mover_namespace = env_.mover_namespace,
+          .target_namespace = download_.target_namespace(),
+          .target_claim = download_.target_pvc(),
+          .target_uid = object_.Annotation(objects::kTargetUidAnnotation),
+          .size_bytes_least = download_.moved_bytes(),
+          .file_system = FileSystem(),
+          .ignore_delay_binding = env_.settings.ignore_delay_binding,
+          .labels = labels_,
+          .owner = std::move(owner)};
+}
+
+absl::Status RestoreInPlaceStep::PrepareAccept() {
+  RETURN_IF_ERROR(CheckAllowed());
+  object_.SetAnnotation(objects::kInPlaceAnnotation, into_);
+  return DownloadStep::PrepareAccept();
+}
+
+absl::Status RestoreInPlaceStep::CheckAllowed() const {
+  RETURN_IF_ERROR(CheckWritesIntoExisting(env_.settings));
+  if (download_.HasLabel(objects::kRestoreNameLabel)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "a restore of Velero made this DataDownload, with the annotation ",
+        objects::kIntoAnnotation, ": only csi-delta restore --upload may write into a PVC"));
+  }
+  return CheckStartBefore();
+}
+
+absl::Status RestoreInPlaceStep::CheckStartBefore() const {
+  const std::optional<absl::Time> start_before =
+      ParseRfc3339(object_.Annotation(objects::kStartBeforeAnnotation));
+  if (!start_before.has_value()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("its annotation ", objects::kStartBeforeAnnotation, " is no time"));
+  }
+  const absl::Duration kLongest = inplace::kMoverStartTimeMax + inplace::kMoverClockSkewMax;
+  const absl::Time made_at = object_.object().created_at().value_or(absl::InfinitePast());
+  return *start_before <= made_at + kLongest
+             ? absl::OkStatus()
+             : absl::FailedPreconditionError(absl::StrCat(
+                   "its annotation ", objects::kStartBeforeAnnotation, " is more than ",
+                   absl::FormatDuration(kLongest),
+                   " after it was made; run csi-delta restore --upload again, and see that the "
+                   "clock is right where it runs"));
+}
+
+// Velero makes PVCs while it restores items, and not when it waits for their operations. One whose
+// action failed after the DataDownload was made, because its plugin died, say, never comes.
+absl::Status DownloadStep::CheckTargetMayCome() const {
+  const std::optional<objects::OwnerReference> owner = VeleroOwnerOf(object_.object(), "Restore");
+  if (!owner.has_value()) {
+    return absl::OkStatus();
+  }
+  const auto restore = objects::Find<objects::Restore>(
+      ctx_, env_.api, objects::Restore::Key(download_.namespace_name(), owner->name));
+  RETURN_IF_ERROR(restore.status());
+  if (!restore->has_value() || (*restore)->uid() != owner->uid) {
+    return absl::OkStatus();  // The DataDownload goes with it.
+  }
+  if ((*restore)->RestoresItems()) {
+    return absl::OkStatus();
+  }
+  // It may have come between the two looks.
+  ASSIGN_OR_RETURN(const auto target,
+                   objects::Find<objects::PersistentVolumeClaim>(
+                       ctx_, env_.api,
+                       objects::PersistentVolumeClaim::Key(download_.target_namespace(),
+                                                           download_.target_pvc())));
+  return target.has_value()
+             ? absl::OkStatus()
+             : absl::FailedPreconditionError(absl::StrCat(
+                   "claim ", download_.target_namespace(), "/", download_.target_pvc(),
+                   " was not restored: Restore ", owner->name, " is ", (*restore)->phase(),
+                   ", and makes no more claims; its errors say why"));
+}
+
+absl::Status DownloadStep::PrepareAccept() {
+  ASSIGN_OR_RETURN(const auto target,
+                   objects::Find<objects::PersistentVolumeClaim>(
+                       ctx_, env_.api,
+                       objects::PersistentVolumeClaim::Key(download_.target_namespace(),
+                                                           download_.target_pvc())));
+  if (target.has_value()) {
+    NoteClass(target->storage_class().value_or(""));
+  }
+  return absl::OkStatus();
+}
+
+void DownloadStep::NoteClass(const std::string& storage_class) {
+  if (!storage_class.empty()) {
+    object_.SetAnnotation(objects::kTargetClassAnnotation, storage_class);
+  }
+}
+
+inplace::InPlaceRequest DownloadStep::InPlace(std::optional<objects::OwnerReference> owner) const {
+  return {.name = task_name_,
+          .mover_namespace = env_.mover_namespace,
+          .target_namespace = download_.target_namespace(),
+          .target_claim = download_.target_pvc(),
+          .target_uid = into_,
+          .target_volume = download_.target_volume(),
+          .transfer = absl::StrCat(download_.namespace_name(), "/", download_.name()),
+          .transfer_uid = download_.uid(),
+          .upload = object_.Annotation(objects::kIntoUploadAnnotation),
+          .consent_before = PreparedSince().value_or(absl::InfinitePast()) + kConsentTimeMax,
+          .start_before = StartBefore(),
+          .owner = std::move(owner)};
+}
+
+absl::Time DownloadStep::StartBefore() const {
+  return ParseRfc3339(object_.Annotation(objects::kStartBeforeAnnotation))
+      .value_or(absl::InfinitePast());
+}
+
+std::string DownloadStep::FileSystem() const {
+  const std::string seen = object_.Annotation(objects::kRestoredFileSystemAnnotation);
+  return seen.empty() ? object_.object().file_system() : seen;
+}
+
+absl::StatusOr<WorkerRun::NextPod> RestoreInPlaceStep::PrepareWorker(
+    const objects::VolumeTask& task) {
+  RETURN_IF_ERROR(CheckAllowed());  // Its creator may write any phase.
+  ASSIGN_OR_RETURN(const inplace::InPlaceVolume volume,
+                   inplace::ExposeInPlace(ctx_, env_.api, InPlace(task.AsOwner())));
+  if (!volume.waiting_for.empty()) {
+    return WaitFor(volume.waiting_for);
+  }
+  // One that starts late must not begin once the PVC is in use again. A later attempt finishes what
+  // is partly old.
+  const absl::Time prepared = Now() + env_.settings.prepare_timeout;
+  return PodFor(
+      task, volume.storage_class, {},
+      {.only_differing = true,
+       .start_before = task.attempts() == 0 ? std::min(prepared, StartBefore()) : prepared});
+}
+
+absl::StatusOr<WorkerRun::NextPod> DownloadStep::PrepareWorker(const objects::VolumeTask& task) {
+  csi::RestoreRequest request = Restoring(task.AsOwner());
+  request.is_without_claim = !IsAdmitted();
+  ASSIGN_OR_RETURN(const csi::RestoredVolume volume, csi::PrepareVolume(ctx_, env_.api, request));
+  if (!volume.target_uid.empty()) {
+    object_.SetAnnotation(objects::kTargetUidAnnotation, volume.target_uid);
+  }
+  if (!volume.is_target_there) {
+    RETURN_IF_ERROR(CheckTargetMayCome());
+  }
+  NoteClass(volume.storage_class);
+  RETURN_IF_ERROR(Write());
+  if (volume.state == csi::RestoredVolume::State::kWaiting) {
+    WorkerRun::NextPod waiting = WaitFor(volume.waiting_for);
+    waiting.is_idle = volume.awaits_target;
+    return waiting;
+  }
+  return PodFor(task, volume.storage_class, volume.node_affinity, {});
+}
+
+absl::StatusOr<WorkerRun::NextPod> DownloadStep::PodFor(const objects::VolumeTask& task,
+                                                        const std::string& storage_class,
+                                                        const objects::NodeSelector& node_affinity,
+                                                        objects::DownloadWork work) {
+  ASSIGN_OR_RETURN(RepositoryAccess access, Access());
+  work.device = objects::kVolumePath;
+  work.snapshot_id = reference_.snapshot_id;
+  return run_.PodFor(ctx_, task,
+                     {.work = std::move(work),
+                      .access = std::move(access),
+                      .storage_class = storage_class,
+                      .node_affinity = node_affinity});
+}
+
+absl::Status RestoreInPlaceStep::LookAtClaim(const objects::VolumeTask& task) {
+  return inplace::ExposeInPlace(ctx_, env_.api, InPlace(task.AsOwner())).status();
+}
+
+absl::StatusOr<absl::Time> RestoreInPlaceStep::CheckRunning() {
+  RETURN_IF_ERROR(inplace::CheckInPlace(ctx_, env_.api, InPlace(std::nullopt)));
+  return Now() + kCheckInPlaceEvery;
+}
+
+absl::Status DownloadStep::LookAtClaim(const objects::VolumeTask& task) {
+  return csi::PrepareVolume(ctx_, env_.api, Restoring(task.AsOwner())).status();
+}
+
+absl::StatusOr<RepositoryAccess> DownloadStep::Access() {
+  absl::StatusOr<RepositoryAccess> access =
+      OpenAccess(ctx_, env_,
+                 {.velero_namespace = download_.namespace_name(),
+                  .location = download_.storage_location(),
+                  .repository_path = velero::RepositoryPath(reference_),
+                  .for_writing = false,
+                  .written_with_key = reference_.key});
+  // What is not there now is not expected to come.
+  return absl::IsNotFound(access.status())
+             ? absl::FailedPreconditionError(access.status().message())
+             : std::move(access);
+}
+
+absl::StatusOr<absl::Time> RestoreInPlaceStep::Conclude(const objects::VolumeTaskStatus& task) {
+  const absl::Status checked = inplace::CheckInPlace(ctx_, env_.api, InPlace(std::nullopt));
+  if (absl::IsFailedPrecondition(checked)) {
+    return BeginFailure(checked.message());
+  }
+  RETURN_IF_ERROR(checked);
+  const objects::RestoreFigures figures = FiguresOf(task);
+  object_.SetAnnotation(objects::kRestoredBytesAnnotation, objects::FormatRestoredBytes(figures));
+  return DownloadStep::Conclude(task);
+}
+
+absl::StatusOr<absl::Time> DownloadStep::Conclude(const objects::VolumeTaskStatus& task) {
+  ASSIGN_OR_RETURN(const std::string volume, FilledVolume());
+  if (volume.empty()) {
+    return BeginFailure("the volume that was filled is gone: its claim was deleted");
+  }
+  object_.SetPhase(DataPhase::kInProgress);
+  if (!download_.started_at().has_value()) {  // It was done before it was seen to begin.
+    object_.SetStartedAt(Stamp());
+  }
+  object_.SetAnnotation(objects::kRestoredVolumeAnnotation, volume);
+  const objects::RestoreFigures figures = FiguresOf(task);
+  if (incremental::IsFileSystem(figures.file_system)) {
+    object_.SetAnnotation(objects::kRestoredFileSystemAnnotation, figures.file_system);
+  }
+  object_.SetTime(objects::kRebindingAtAnnotation, Now());
+  object_.SetProgress(task.total_bytes, task.total_bytes);
+  RETURN_IF_ERROR(Write());
+  return Now();
+}
+
+absl::StatusOr<std::string> DownloadStep::FilledVolume() const {
+  ASSIGN_OR_RETURN(
+      const auto claim,
+      objects::Find<objects::PersistentVolumeClaim>(
+          ctx_, env_.api, objects::PersistentVolumeClaim::Key(env_.mover_namespace, task_name_)));
+  return claim.has_value() ? claim->volume_name() : "";
+}
+
+objects::RestoreFigures DownloadStep::FiguresOf(const objects::VolumeTaskStatus& task) {
+  return task.outcome.has_value() ? task.outcome->restore.value_or(objects::RestoreFigures())
+                                  : objects::RestoreFigures();
+}
+
+absl::StatusOr<csi::RebindResult> DownloadStep::RebindNow() {
+  RETURN_IF_ERROR(run_.RemoveEnded(ctx_));
+  return csi::HandVolumeOver(ctx_, env_.api, Restoring(std::nullopt),
+                             object_.Annotation(objects::kRestoredVolumeAnnotation));
+}
+
+absl::StatusOr<csi::RebindResult> RestoreInPlaceStep::RebindNow() {
+  RETURN_IF_ERROR(run_.RemoveEnded(ctx_));
+  RETURN_IF_ERROR(inplace::CheckSameTarget(ctx_, env_.api, InPlace(std::nullopt)));
+  ASSIGN_OR_RETURN(std::string waiting_for,
+                   inplace::HideInPlace(ctx_, env_.api, InPlace(std::nullopt), {.is_whole = true}));
+  const bool is_done = waiting_for.empty();
+  return csi::RebindResult{.is_done = is_done, .waiting_for = std::move(waiting_for)};
+}
+
+absl::StatusOr<absl::Time> DownloadStep::Rebind() {
+  const absl::StatusOr<csi::RebindResult> over = RebindNow();
+  if (absl::IsFailedPrecondition(over.status())) {
+    return BeginFailure(over.status().message());
+  }
+  if (over.ok() && over->is_done) {
+    return Complete();
+  }
+  if (absl::IsAborted(over.status()) || absl::IsCancelled(over.status())) {
+    return over.status();
+  }
+  const absl::Time since = object_.TimeOf(objects::kRebindingAtAnnotation).value_or(Now());
+  const absl::Time deadline = since + kBindingTimeMax;
+  const std::string waits = over.ok() ? absl::StrCat("waits for ", over->waiting_for)
+                                      : std::string(over.status().message());
+  if (Now() >= deadline) {
+    return BeginFailure(
+        absl::StrCat(UnboundText(), absl::FormatDuration(kBindingTimeMax), ": ", waits));
+  }
+  if (IsAdmitted()) {
+    GiveBackAdmission();
+  }
+  object_.SetMessage(absl::StrCat("all of its data is restored; until ",
+                                  FormatRfc3339Seconds(deadline), " it ", waits));
+  RETURN_IF_ERROR(Write());
+  RETURN_IF_ERROR(over.status());
+  return std::min(deadline, Now() + std::clamp((Now() - since) / 8, kTransferLookAgain,
+                                               kLookAtBindingAgainMax));
+}
+
+absl::StatusOr<absl::Time> DownloadStep::Complete() {
+  restored_bytes_ = object_.object().total_bytes();
+  return End(DataPhase::kCompleted, "");
+}
+
+absl::StatusOr<std::optional<absl::Time>> DownloadStep::CompleteAllTheSame(absl::Time latest) {
+  if (!IsConcluding()) {
+    return std::optional<absl::Time>();
+  }
+  const absl::StatusOr<csi::RebindResult> over = RebindNow();
+  if (over.ok() && over->is_done) {
+    ASSIGN_OR_RETURN(const absl::Time next, Complete());
+    return std::optional(next);
+  }
+  const bool may_wait = !absl::IsFailedPrecondition(over.status()) && Now() < latest;
+  return may_wait ? std::optional(std::min(latest, Now() + kTransferLookAgain)) : std::nullopt;
+}
+
+absl::StatusOr<std::string> DownloadStep::RemoveAll() {
+  ASSIGN_OR_RETURN(const bool has_ended, WritesNoMore(ctx_, run_));
+  RETURN_IF_ERROR(run_.Remove(ctx_));
+  ASSIGN_OR_RETURN(std::string waits_for,
+                   inplace::HideInPlace(ctx_, env_.api, InPlace(std::nullopt),
+                                        {.is_whole = !into_.empty() && IsConcluding(),
+                                         .is_fenced = IsFenced(),
+                                         .may_still_write = !has_ended && !IsFenced()}));
+  if (waits_for.empty()) {
+    RETURN_IF_ERROR(
+        csi::RemoveRestoredVolume(ctx_, env_.api, Restoring(std::nullopt),
+                                  object_.Annotation(objects::kRestoredVolumeAnnotation)));
+  }
+  return waits_for;
+}
+
+void DownloadStep::Tell(DataPhase phase, const std::string& message) {
+  const bool is_good = phase == DataPhase::kCompleted;
+  Emit(is_good ? k8s::EventType::kNormal : k8s::EventType::kWarning, objects::ToString(phase),
+       is_good ? absl::StrCat("volume ", download_.target_namespace(), "/", download_.target_pvc(),
+                              " is restored")
+               : message);
+  on_end_({.phase = phase, .restored_bytes = restored_bytes_});
+}
+
+// The text may come from anybody who may write a DataDownload, and names a place in the bucket.
+absl::StatusOr<velero::DataReference> ParsedReference(const objects::DataDownload& download) {
+  if (download.moved_snapshot().empty()) {
+    return absl::InvalidArgumentError(
+        "spec.snapshotID is empty: the backup's upload of this volume did not complete; restore "
+        "from another backup");
+  }
+  absl::StatusOr<velero::DataReference> reference =
+      velero::ParseDataReference(download.moved_snapshot());
+  return reference.ok() ? std::move(reference) : Annotate(reference.status(), "spec.snapshotID");
+}
+
+// When a worker whose end was not observed is cut off; noted in the task, which is all that is
+// left.
+absl::StatusOr<absl::Time> FencedAt(const CallContext& ctx, const MoverEnvironment& env,
+                                    const std::string& task_name) {
+  ASSIGN_OR_RETURN(const std::optional<objects::VolumeTask> task,
+                   WorkerRun(env, task_name).FindTask(ctx));
+  const std::optional<absl::Time> noted =
+      task.has_value() ? ParseRfc3339(task->Annotation(objects::kStoppingAtAnnotation))
+                       : std::nullopt;
+  if (noted.has_value()) {
+    return *noted + kFencedAfter;
+  }
+  RETURN_IF_ERROR(objects::Apply(ctx, env.api,
+                                 objects::VolumeTask::Key(env.mover_namespace, task_name),
+                                 objects::Patch().SetAnnotation(objects::kStoppingAtAnnotation,
+                                                                FormatRfc3339(ctx.clock->Now()))));
+  return ctx.clock->Now() + kFencedAfter;
+}
+
+// What is known of it once the DataDownload may be gone.
+inplace::InPlaceRequest InPlaceLeftover(const MoverEnvironment& env, const std::string& task_name,
+                                        const objects::VolumeTaskSpec& spec) {
+  return {.name = task_name,
+          .mover_namespace = env.mover_namespace,
+          .target_namespace = spec.volume.namespace_name,
+          .target_claim = spec.volume.claim,
+          .transfer = absl::StrCat(spec.subject.namespace_name, "/", spec.subject.name),
+          .transfer_uid = spec.subject.uid};
+}
+
+}  // namespace
+
+DownloadReconciler::DownloadReconciler(const MoverEnvironment& env, TransferScheduler& scheduler,
+                                       std::function<void(const DownloadEnd&)> on_end)
+    : TransferReconciler(env, objects::DataDownload::Type()),
+      scheduler_(scheduler),
+      on_end_(std::move(on_end)) {}
+
+absl::StatusOr<std::unique_ptr<TransferStep>> DownloadReconciler::StepFor(
+    const CallContext& ctx, const objects::DataTransfer& object) {
+  ASSIGN_OR_RETURN(objects::DataDownload download, objects::DataDownload::Parse(object));
+  ASSIGN_OR_RETURN(velero::DataReference reference, ParsedReference(download));
+  if (!TargetInPlace(download).empty()) {
+    return std::make_unique<RestoreInPlaceStep>(ctx, env_, scheduler_, on_end_, std::move(download),
+                                                std::move(reference));
+  }
+  return std::make_unique<DownloadStep>(ctx, env_, scheduler_, on_end_, std::move(download),
+                                        std::move(reference));
+}
+
+std::optional<QueuedTransfer> QueuedDownload(const objects::Object& object) {
+  const absl::StatusOr<objects::DataDownload> download = objects::DataDownload::Parse(object);
+  if (!download.ok() || !IsToBeMoved(*download)) {
+    return std::nullopt;
+  }
+  QueuedTransfer queued = QueuedTransferOf(*download, objects::DataDownload::kKind.kind);
+  queued.kind = TransferKind::kRestore;
+  queued.volume =
+      absl::StrCat("target/", download->target_namespace(), "/", download->target_pvc());
+  queued.volume_namespace = download->target_namespace();
+  queued.storage_class = object.Annotation(objects::kTargetClassAnnotation);
+  return queued;
+}
+
+absl::Status RemoveDownloadLeftovers(const CallContext& ctx, const MoverEnvironment& env,
+                                     const objects::VolumeTask& task) {
+  const std::string task_name = task.name();
+  const auto remove_volume = [&](const objects::VolumeTaskSpec& spec,
+                                 const objects::DataTransfer* download) -> absl::Status {
+    ASSIGN_OR_RETURN(const bool has_ended, WritesNoMore(ctx, WorkerRun(env, task_name)));
+    const inplace::InPlaceRequest request = InPlaceLeftover(env, task_name, spec);
+    ASSIGN_OR_RETURN(std::string waiting_for,
+                     inplace::HideInPlace(ctx, env.api, request, {.may_still_write = !has_ended}));
+    if (!waiting_for.empty()) {
+      ASSIGN_OR_RETURN(const absl::Time fenced_at, FencedAt(ctx, env, task_name));
+      if (ctx.clock->Now() >= fenced_at) {
+        ASSIGN_OR_RETURN(waiting_for,
+                         inplace::HideInPlace(ctx, env.api, request, {.is_fenced = true}));
+      }
+    }
+    if (!waiting_for.empty()) {
+      return absl::UnavailableError(absl::StrCat("waits for ", waiting_for));
+    }
+    const auto noted = [download](absl::string_view key) {
+      return download == nullptr ? "" : download->Annotation(key);
+    };
+    return csi::RemoveRestoredVolume(ctx, env.api,
+                                     {.name = task_name,
+                                      .mover_namespace = env.mover_namespace,
+                                      .target_namespace = spec.volume.namespace_name,
+                                      .target_claim = spec.volume.claim,
+                                      .target_uid = noted(objects::kTargetUidAnnotation),
+                                      .labels = LabelsFor(task_name, spec.subject.namespace_name)},
+                                     noted(objects::kRestoredVolumeAnnotation));
+  };
+  return RemoveTransferLeftovers(ctx, env, objects::DataDownload::Type(), task, remove_volume);
+}
+
+}  // namespace csidelta::datamover

@@ -1,0 +1,125 @@
+#pragma once
+
+#include <functional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "base/mutex.h"
+#include "datamover/mover_environment.h"
+#include "datamover/worker/task_watch.h"
+#include "k8s/informer.h"
+#include "objects/persistent_volume_claim.h"
+#include "objects/reconciler.h"
+#include "objects/volume_snapshot.h"
+#include "objects/volume_task.h"
+
+// What the objects that transfers were moved through need, so that nothing of them is left.
+namespace csidelta::datamover {
+
+// How often unowned objects are looked for.
+inline constexpr absl::Duration kLeftoversEvery = absl::Minutes(10);
+inline constexpr absl::Duration kUntilSynced = absl::Seconds(2);
+
+// Removes what is left of a task, and the task. That of a transfer stays until the transfer is over
+// or gone; the caller knows that of others.
+absl::Status RemoveLeftovers(const CallContext& ctx, const MoverEnvironment& env,
+                             const objects::VolumeTask& task);
+
+// Looks at VolumeTasks: how far they are is noted, and the objects they are done for are enqueued;
+// those of no object are removed with all that was made for them. A task whose namespace is not
+// served, which was taken out of veleroNamespaces, is logged once and stays: its object cannot be
+// read.
+class TaskReconciler : public objects::Reconciler<objects::VolumeTask> {
+ public:
+  // `is_synced`: whether all objects that tasks are done for are known. Borrows the others.
+  TaskReconciler(const MoverEnvironment& env, const EnqueueTable& enqueue_table,
+                 std::function<bool()> is_synced)
+      : env_(env), enqueue_table_(enqueue_table), is_synced_(std::move(is_synced)) {}
+
+ private:
+  absl::StatusOr<absl::Time> ReconcileOne(const CallContext& ctx,
+                                          const objects::VolumeTask& task) override;
+  void TellUnserved(const objects::VolumeTask& task, const objects::VolumeTaskSpec& spec);
+
+  const MoverEnvironment& env_;
+  const EnqueueTable& enqueue_table_;
+  const std::function<bool()> is_synced_;
+  Mutex mutex_;
+  std::set<std::string> told_ ABSL_GUARDED_BY(mutex_);  // names of tasks; few
+};
+
+// The objects of one type that movers make for their transfers. `namespace_name`: of one mover; ""
+// for VolumeSnapshotContents, of all movers.
+k8s::WatchedObjects MadeForTasks(const k8s::ResourceType& type, const std::string& namespace_name);
+
+// Has the volume of a PVC of the mover go with it (csi/expose/claim_release.h), whichever client
+// deleted the PVC.
+class ClaimReconciler : public objects::Reconciler<objects::PersistentVolumeClaim> {
+ public:
+  // Borrows `env`.
+  explicit ClaimReconciler(const MoverEnvironment& env) : env_(env) {}
+
+ private:
+  absl::StatusOr<absl::Time> ReconcileOne(const CallContext& ctx,
+                                          const objects::PersistentVolumeClaim& claim) override;
+  bool IsConcerned(const objects::PersistentVolumeClaim& claim) const override;
+  void ReduceOne(objects::PersistentVolumeClaim& claim) const override {
+    claim.RemoveManagedFields();
+  }
+
+  const MoverEnvironment& env_;
+};
+
+// Looks at the VolumeSnapshotContents that volume snapshots were exposed through. They are the only
+// thing of a task that no VolumeTask can own: where a user removed the task, the content stays, and
+// the driver's snapshot with it. One that is no base, and has neither a task nor a DataUpload that
+// is on its way, is removed with the driver's snapshot. Contents of other movers, and of Veleros
+// that are not watched here, stay.
+class ContentReconciler : public objects::Reconciler<objects::VolumeSnapshotContent> {
+ public:
+  // `is_synced`: whether all DataUploads of `velero_namespaces` are known. Borrows the others.
+  ContentReconciler(const MoverEnvironment& env, const EnqueueTable& enqueue_table,
+                    std::set<std::string> velero_namespaces, std::function<bool()> is_synced);
+
+ private:
+  absl::StatusOr<absl::Time> ReconcileOne(const CallContext& ctx,
+                                          const objects::VolumeSnapshotContent& content) override;
+  bool IsConcerned(const objects::VolumeSnapshotContent& content) const override {
+    return IsManagedAndRemovable(content);
+  }
+  // Whether it is a managed one that is not needed once its DataUpload is over.
+  bool IsManagedAndRemovable(const objects::VolumeSnapshotContent& content) const;
+
+  const MoverEnvironment& env_;
+  const EnqueueTable& enqueue_table_;
+  const std::set<std::string> velero_namespaces_;
+  const std::function<bool()> is_synced_;
+};
+
+// How often a member is looked at where nothing changes: what failed is tried again then.
+inline constexpr absl::Duration kGroupLookedAtEvery = absl::Minutes(10);
+
+// The VolumeSnapshotContents of members of moved volume groups (csi/group/moved_group.h).
+k8s::WatchedObjects GroupMemberContents();
+
+// Has volume groups go as groups: when no member's snapshot is needed any more, and when a
+// newer group of the same label was moved.
+class GroupReconciler : public objects::Reconciler<objects::VolumeSnapshotContent> {
+ public:
+  // Borrows `env`.
+  explicit GroupReconciler(const MoverEnvironment& env) : env_(env) {}
+
+ private:
+  // `content` has the label of moved groups.
+  absl::StatusOr<absl::Time> ReconcileOne(const CallContext& ctx,
+                                          const objects::VolumeSnapshotContent& content) override;
+
+  const MoverEnvironment& env_;
+};
+
+}  // namespace csidelta::datamover

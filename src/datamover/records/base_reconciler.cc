@@ -1,0 +1,173 @@
+#include "datamover/records/base_reconciler.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "csi/base_snapshots.h"
+#include "objects/backup.h"
+#include "objects/backup_storage_location.h"
+#include "objects/client.h"
+#include "objects/persistent_volume_claim.h"
+#include "objects/volume_task.h"
+
+namespace csidelta::datamover {
+namespace {
+
+constexpr std::size_t kDeletedMax = 5000;
+
+// Nothing, too, where it may not be read: the namespace may be another controller's by now.
+absl::StatusOr<std::optional<objects::ProtectedVolume>> FindRecord(const CallContext& ctx,
+                                                                   k8s::ApiClient& api,
+                                                                   const csi::BaseOwner& owner) {
+  if (owner.velero_namespace.empty() || owner.location.empty()) {
+    return std::optional<objects::ProtectedVolume>();
+  }
+  absl::StatusOr<std::optional<objects::ProtectedVolume>> record =
+      objects::Find<objects::ProtectedVolume>(
+          ctx, api,
+          objects::ProtectedVolume::Key(
+              owner.velero_namespace,
+              objects::ProtectedVolume::NameOf(owner.claim_uid, owner.location)));
+  return absl::IsPermissionDenied(record.status()) ? std::optional<objects::ProtectedVolume>()
+                                                   : std::move(record);
+}
+
+absl::StatusOr<bool> IsBeingUploaded(const CallContext& ctx, const MoverEnvironment& env,
+                                     const csi::BaseOwner& owner) {
+  ASSIGN_OR_RETURN(const std::vector<objects::VolumeTask> tasks,
+                   objects::List<objects::VolumeTask>(ctx, env.api, env.mover_namespace));
+  for (const objects::VolumeTask& task : tasks) {
+    const absl::StatusOr<objects::VolumeTaskSpec> spec = task.spec();
+    if (spec.ok() && spec->kind == objects::TaskKind::kUpload &&
+        spec->volume.claim_uid == owner.claim_uid) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+// --- DeletedSnapshots
+
+bool DeletedSnapshots::Has(absl::string_view snapshot_id) const {
+  const MutexLock lock(mutex_);
+  return ids_.contains(snapshot_id);
+}
+
+void DeletedSnapshots::Note(const objects::DataDeletion& deletion) {
+  std::string id = deletion.spec().snapshot_id;
+  if (deletion.phase() != objects::DeletionPhase::kCompleted || id.empty()) {
+    return;
+  }
+  const MutexLock lock(mutex_);
+  if (!ids_.insert(id).second) {
+    return;
+  }
+  in_order_.push_back(std::move(id));
+  if (in_order_.size() > kDeletedMax) {
+    ids_.erase(in_order_.front());
+    in_order_.pop_front();
+  }
+}
+
+// --- BaseReconciler
+
+absl::StatusOr<BaseInfo> BaseReconciler::ReadInfo(const CallContext& ctx,
+                                                  const csi::BaseSnapshot& base) {
+  const csi::BaseOwner& owner = base.owner;
+  BaseInfo info = {.now = ctx.clock->Now(), .age_max = env_.settings.base_age_max};
+  // The upload of one that was made just now, by this process, has read the PVC.
+  const absl::Time created_at = base.created_at.value_or(absl::InfinitePast());
+  if (created_at <= began_at_ || info.now - created_at >= kBaseLookedAtEvery) {
+    ASSIGN_OR_RETURN(
+        const std::string pvc_uid,
+        presence_.UidOf(ctx, env_.api,
+                        objects::PersistentVolumeClaim::Key(owner.claim_namespace, owner.claim)));
+    info.pvc_is_gone = pvc_uid != owner.claim_uid;
+  }
+  if (!owner.velero_namespace.empty() && !owner.location.empty()) {
+    ASSIGN_OR_RETURN(info.location_missing_for,
+                     presence_.MissingFor(ctx, env_.api,
+                                          objects::BackupStorageLocation::Key(
+                                              owner.velero_namespace, owner.location)));
+  }
+  if (!KeepsBase(env_.settings, base.driver)) {
+    ASSIGN_OR_RETURN(
+        info.is_kept,
+        csi::NeedsBases(ctx, CsiEnvironmentOf(ctx, env_, owner.velero_namespace), base.driver));
+  }
+  ASSIGN_OR_RETURN(const objects::ProtectedVolumeStatus status, FindStatus(ctx, owner));
+  info.last_good = status.last_good;
+  info.deleted_upload = status.deleted_backup.value_or(objects::DeletedBackup()).upload;
+  if (info.last_good.has_value() && info.last_good->upload == base.upload) {
+    info.snapshot_is_deleted = deleted_.Has(info.last_good->snapshot_id);
+    if (!info.last_good->backup.empty()) {
+      ASSIGN_OR_RETURN(
+          info.backup_missing_for,
+          presence_.MissingFor(
+              ctx, env_.api, objects::Backup::Key(owner.velero_namespace, info.last_good->backup)));
+    }
+  }
+  return info;
+}
+
+absl::StatusOr<objects::ProtectedVolumeStatus> BaseReconciler::FindStatus(
+    const CallContext& ctx, const csi::BaseOwner& owner) const {
+  // A moment old: only what is newer than a base, or is its own upload's, makes it useless.
+  if (const auto held = records_.Find(owner.velero_namespace, owner.claim_uid, owner.location)) {
+    return held->status;
+  }
+  ASSIGN_OR_RETURN(const auto record, FindRecord(ctx, env_.api, owner));
+  return record.has_value() ? record->status() : objects::ProtectedVolumeStatus();
+}
+
+absl::StatusOr<absl::Time> BaseReconciler::ReconcileOne(
+    const CallContext& ctx, const objects::VolumeSnapshotContent& content) {
+  began_at_ = std::min(began_at_, ctx.clock->Now());
+  const csi::BaseSnapshot base = csi::ReadBase(content);
+  const csi::BaseOwner& owner = base.owner;
+  if (owner.cluster != env_.cluster || owner.claim_uid.empty() || owner.claim.empty() ||
+      owner.claim_namespace.empty() || content.is_being_deleted()) {
+    return absl::InfiniteFuture();
+  }
+  const absl::Time next = ctx.clock->Now() + kBaseLookedAtEvery;
+  ASSIGN_OR_RETURN(const BaseInfo info, ReadInfo(ctx, base));
+  const std::optional<Finding> useless = WhyUseless(base, info);
+  if (!useless.has_value()) {
+    return next;
+  }
+  ASSIGN_OR_RETURN(const bool is_being_uploaded, IsBeingUploaded(ctx, env_, owner));
+  if (is_being_uploaded) {
+    return next;
+  }
+  ASSIGN_OR_RETURN(
+      const bool was_dropped,
+      csi::DropBase(ctx, CsiEnvironmentOf(ctx, env_, owner.velero_namespace), base.content_name));
+  if (!was_dropped) {
+    return next;
+  }
+  ReportDrop(ctx, base, useless->message);
+  return absl::InfiniteFuture();
+}
+
+void BaseReconciler::ReportDrop(const CallContext& ctx, const csi::BaseSnapshot& base,
+                                const std::string& reason) const {
+  const csi::BaseOwner& owner = base.owner;
+  CSIDELTA_LOG(kInfo, "a base snapshot is dropped", {"reason", reason},
+               {"namespace", owner.claim_namespace}, {"pvc", owner.claim},
+               {"location", owner.location}, {"volume_snapshot_content", base.content_name},
+               {"driver", base.driver}, {"snapshot_handle", base.snapshot_handle});
+  const auto record = FindRecord(ctx, env_.api, owner);
+  if (!record.ok() || !record->has_value()) {
+    return;
+  }
+  EmitMoverEvent(ctx, env_, **record, k8s::EventType::kNormal, "BaseDropped",
+                 absl::StrCat("the base snapshot ", base.content_name, " of PVC ",
+                              owner.claim_namespace, "/", owner.claim, " was dropped: ", reason,
+                              "; the next backup of the PVC is a full one, if there is one"));
+}
+
+}  // namespace csidelta::datamover

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <set>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "base/mutex.h"
+#include "csi/base_snapshots.h"
+#include "datamover/mover_environment.h"
+#include "datamover/presence.h"
+#include "datamover/records/base_use.h"
+#include "datamover/records/volume_records.h"
+#include "k8s/api_client.h"
+#include "objects/data_deletion.h"
+#include "objects/reconciler.h"
+#include "objects/volume_snapshot.h"
+
+namespace csidelta::datamover {
+
+// How often a base is reconciled: nothing tells that the PVC of its volume was deleted.
+inline constexpr absl::Duration kBaseLookedAtEvery = absl::Minutes(10);
+
+// The repository snapshots that DataDeletions have deleted, the newest 5,000 of them; their ids are
+// those of DataUpload::snapshot_id(). Of any number of namespaces. Thread-safe.
+class DeletedSnapshots {
+ public:
+  // As it is. What it deleted stays so when it is gone.
+  void Note(const objects::DataDeletion& deletion);
+  bool Has(absl::string_view snapshot_id) const;
+
+ private:
+  mutable Mutex mutex_;
+  std::set<std::string, std::less<>> ids_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::string> in_order_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Drops the base snapshots that no upload can be compared with any more, or that are older than the
+// settings say: a driver keeps each block that changes under a snapshot, and many drivers cannot
+// delete a volume that has one. WhyUseless() has the rules. Spares bases of PVCs whose upload is
+// under way, and of other clusters. Says why in the log, and in an Event on the ProtectedVolume.
+class BaseReconciler : public objects::Reconciler<objects::VolumeSnapshotContent> {
+ public:
+  // Borrows all. The API server is asked for records that `records` does not have.
+  BaseReconciler(const MoverEnvironment& env, const DeletedSnapshots& deleted,
+                 const VolumeRecords& records)
+      : env_(env), deleted_(deleted), records_(records) {}
+
+ private:
+  // `content` has the label of bases. By one thread at a time.
+  absl::StatusOr<absl::Time> ReconcileOne(const CallContext& ctx,
+                                          const objects::VolumeSnapshotContent& content) override;
+  void ReduceOne(objects::VolumeSnapshotContent& content) const override {
+    csi::ReduceToBase(content);
+  }
+  absl::StatusOr<BaseInfo> ReadInfo(const CallContext& ctx, const csi::BaseSnapshot& base);
+  // Of the record; empty where none exists.
+  absl::StatusOr<objects::ProtectedVolumeStatus> FindStatus(const CallContext& ctx,
+                                                            const csi::BaseOwner& owner) const;
+  void ReportDrop(const CallContext& ctx, const csi::BaseSnapshot& base,
+                  const std::string& reason) const;
+
+  const MoverEnvironment& env_;
+  const DeletedSnapshots& deleted_;
+  const VolumeRecords& records_;
+  ObjectPresence presence_;
+  absl::Time began_at_ = absl::InfiniteFuture();  // when the first one was looked at
+};
+
+}  // namespace csidelta::datamover

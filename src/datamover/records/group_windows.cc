@@ -1,0 +1,121 @@
+#include "datamover/records/group_windows.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_split.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/rfc3339.h"
+#include "base/status_macros.h"
+#include "csi/group/group_lifecycle.h"
+#include "objects/client.h"
+#include "objects/keys.h"
+
+namespace csidelta::datamover {
+namespace {
+
+// Groups that are told of; more are no longer added.
+constexpr std::size_t kGroupsMax = 20'000;
+constexpr absl::Duration kLookForVersionEvery = absl::Minutes(10);
+
+VolumeGroup GroupOf(const objects::VolumeGroupSnapshot& group) {
+  const std::pair<std::string, std::string> label =
+      absl::StrSplit(group.Annotation(objects::kGroupOfAnnotation), absl::MaxSplits('=', 1));
+  return {.velero_namespace = group.Label(objects::kCsiDeltaLabel),
+          .namespace_name = group.namespace_name(),
+          .group = label.second};
+}
+
+k8s::WatchedObjects ManagedGroups(absl::string_view version) {
+  return {.type = objects::VolumeGroupSnapshot::kKind.TypeOf(version),
+          .namespace_name = "",
+          .label_selector = objects::kCsiDeltaLabel};
+}
+
+// The newest version that is served; NOT_FOUND when none is.
+absl::StatusOr<std::string> FindVersion(const CallContext& ctx, k8s::ApiClient& api) {
+  absl::Status status;
+  for (const char* const version : objects::kGroupVersions) {
+    const k8s::WatchedObjects followed = ManagedGroups(version);
+    status = objects::List<objects::VolumeGroupSnapshot>(
+                 ctx, api, followed.type, "", {.label_selector = followed.label_selector})
+                 .status();
+    if (status.ok()) {
+      return version;
+    }
+    if (!absl::IsNotFound(status)) {
+      break;
+    }
+  }
+  return status;
+}
+
+}  // namespace
+
+GroupWindows::GroupWindows(std::set<std::string> velero_namespaces, absl::Time since,
+                           std::function<bool()> leads)
+    : velero_namespaces_(std::move(velero_namespaces)), since_(since), leads_(std::move(leads)) {}
+
+void GroupWindows::OnChanged(const objects::VolumeGroupSnapshot& group) {
+  const MutexLock lock(mutex_);
+  Note(group);
+}
+
+void GroupWindows::OnDeleted(const k8s::ObjectId& id, const objects::VolumeGroupSnapshot* last) {
+  const MutexLock lock(mutex_);
+  if (last != nullptr) {
+    Note(*last);
+  }
+  seen_.erase(id.uid);
+}
+
+GroupFigures GroupWindows::figures() const {
+  const MutexLock lock(mutex_);
+  return figures_;
+}
+
+void GroupWindows::Note(const objects::VolumeGroupSnapshot& group) {
+  const auto window = csi::FreezeWindow(group);
+  const auto answered_at = ParseRfc3339(group.Annotation(objects::kAnsweredAtAnnotation));
+  const VolumeGroup name = GroupOf(group);
+  if (!window.has_value() || *answered_at < since_ || !csi::IsMadeByUs(group) ||
+      !velero_namespaces_.contains(name.velero_namespace) || !seen_.insert(group.uid()).second) {
+    return;
+  }
+  if (figures_.last.size() < kGroupsMax || figures_.last.contains(name)) {
+    figures_.last[name] = *window;
+  }
+  if (leads_()) {
+    ++figures_.groups;
+    figures_.windows += *window;
+  }
+}
+
+absl::Status WatchGroups(const CallContext& ctx, k8s::ApiClient& api,
+                         k8s::ObjectEventHandler& handler) {
+  std::optional<k8s::Informer> informer;  // knows what went between two looks for the version
+  while (true) {
+    RETURN_IF_ERROR(ctx.Check());
+    const CallContext until_next_look = ctx.WithTimeout(kLookForVersionEvery);
+    const absl::StatusOr<std::string> version = FindVersion(ctx, api);
+    if (version.ok()) {
+      const k8s::WatchedObjects groups = ManagedGroups(*version);
+      if (!informer.has_value() || informer->objects().type != groups.type) {
+        informer.emplace(groups, std::vector<k8s::ObjectEventHandler*>{&handler});
+      }
+      informer->Run(until_next_look, api).IgnoreError();
+      continue;
+    }
+    if (!absl::IsNotFound(version.status()) && !IsRetryable(version.status())) {
+      CSIDELTA_LOG(kWarn, "volume groups cannot be followed, so their freeze windows are not told",
+                   {"error", std::string(version.status().message())});
+    }
+    ctx.clock->SleepFor(until_next_look.TimeLeft(), ctx.stop);
+  }
+}
+
+}  // namespace csidelta::datamover

@@ -1,0 +1,153 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "base/mutex.h"
+#include "datamover/mover_environment.h"
+#include "datamover/presence.h"
+#include "datamover/records/volume_records.h"
+#include "objects/data_deletion.h"
+#include "objects/data_download.h"
+#include "objects/data_upload.h"
+#include "objects/patch.h"
+#include "objects/protected_volume.h"
+
+namespace csidelta::datamover {
+
+// Between two writes: after an upgrade each volume that there is needs two.
+inline constexpr absl::Duration kRecordWriteEvery = absl::Milliseconds(50);
+// After a write that failed.
+inline constexpr absl::Duration kRecordWriteAgain = absl::Seconds(30);
+// How often the PVC of a record is read; that of each record at another moment.
+inline constexpr absl::Duration kRecordPvcEvery = absl::Hours(1);
+
+// Writes the records of volumes by what their DataUploads and DataDownloads say, none of which
+// waits for it:
+//
+//   DataUpload accepted, no record yet --> the record is created
+//   DataUpload ended ---------------------> one patch of its status
+//   DataDownload completed ---------------> likewise
+//   DataDeletion of the last good backup
+//   completed -----------------------------> the last good backup is the newest other one of the
+//                                           DataUploads that there are and whose Backup is there,
+//                                           or none
+//   each hour ----------------------------> the PVC is read; a record whose PVC is gone says so,
+//                                           and is deleted after RecordSettings::keep_after_pvc. The
+//                                           Backup is read: one that was missed for
+//                                           kMissingGracePeriod counts as deleted
+//
+// What is to be written is derived from the objects that the cluster has, so a controller that
+// starts writes what one before it did not, and what records of an upgrade lack. Lost is only what
+// a DataUpload said that was deleted before its record could be written.
+//
+// Thread-safe; one thread writes.
+class VolumeRecordWriter {
+ public:
+  struct Seams {
+    std::function<bool()> leads;      // whether this process may write
+    std::function<bool()> is_synced;  // whether all DataUploads and records are known
+    // Whether a repository snapshot, as DataUpload::snapshot_id() has it, was deleted. What it says
+    // of one that was noted is known.
+    std::function<bool(absl::string_view snapshot_id)> is_deleted;
+  };
+
+  // Borrows `env` and `records`.
+  VolumeRecordWriter(const MoverEnvironment& env, VolumeRecords& records, Seams seams);
+
+  // As it was seen, in any order and any number of times.
+  void Note(const objects::DataUpload& upload);
+  void Note(const objects::DataDownload& download);
+  void Note(const objects::DataDeletion& deletion);
+  // The record is new, changed or gone.
+  void Enqueue(const VolumeRecordKey& key);
+
+  // Writes until `ctx` ends.
+  void Work(const CallContext& ctx);
+  // Writes what is due now, in this thread.
+  void WorkOnce(const CallContext& ctx);
+
+ private:
+  using EndKey = std::pair<absl::Time, std::string>;  // of an upload: when it ended, its uid
+
+  // What objects say that a record may not have yet.
+  struct News {
+    objects::ProtectedVolumeSpec spec;  // without a uid: no reason to make a record
+    std::optional<objects::LastGoodBackup> good;
+    objects::RepositorySize repository;  // as of `good`
+    std::optional<objects::LastAttempt> attempt;
+    std::set<EndKey> failed;  // after `good`
+    std::optional<absl::Time> restored_at;
+    uint64_t version = 0;  // counts what was noted
+  };
+  struct Entry {
+    std::unique_ptr<News> news = nullptr;  // mostly none
+    absl::Duration due = absl::InfiniteDuration();
+    absl::Duration pvc_due = absl::InfiniteDuration();
+  };
+  struct Taken {
+    VolumeRecordKey key;
+    News news;
+    bool is_pvc_due = false;
+  };
+  // What is to become of an entry.
+  struct WriteResult {
+    bool is_written = true;  // all that its news say
+    bool has_asked = false;  // the API server
+  };
+
+  template <typename Change>
+  void NoteChange(const VolumeRecordKey& key, const Change& change);
+  void Schedule(const VolumeRecordKey& key, Entry& entry, absl::Duration due)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::optional<Taken> Take(absl::Duration now);
+  void Settle(const Taken& taken, bool is_written, absl::Duration now);
+
+  absl::StatusOr<WriteResult> WriteOne(const CallContext& ctx, const Taken& taken);
+  absl::StatusOr<std::optional<ProtectedVolumeRecord>> Make(const CallContext& ctx,
+                                                            const Taken& taken);
+  absl::StatusOr<WriteResult> Remove(const CallContext& ctx, const ProtectedVolumeRecord& record);
+  // Nothing where that cannot be read.
+  absl::StatusOr<std::optional<bool>> IsPvcGone(const CallContext& ctx,
+                                                const objects::ProtectedVolumeSpec& spec);
+  // Brings `record` to what the news say, and returns how.
+  static objects::Patch Merge(const News& news, ProtectedVolumeRecord& record);
+  static void MergeEnd(const News& news, ProtectedVolumeRecord& record, objects::Patch& patch);
+  // Takes from the news a good backup that was deleted since.
+  void DropDeleted(const ProtectedVolumeRecord& record, News& news) const;
+  bool IsDeleted(const objects::LastGoodBackup& backup) const;
+  absl::StatusOr<bool> IsLastGoodGone(const CallContext& ctx, const Taken& taken,
+                                      const ProtectedVolumeRecord& record);
+  // Replaces the last good backup of `record`, which was deleted.
+  absl::Status FallBack(const CallContext& ctx, ProtectedVolumeRecord& record,
+                        objects::Patch& patch);
+  absl::StatusOr<std::optional<objects::LastGoodBackup>> NewestLeft(
+      const CallContext& ctx, const ProtectedVolumeRecord& record) const;
+  // Nothing while bases are not known.
+  std::optional<std::optional<objects::VolumeBase>> BaseOf(
+      const ProtectedVolumeRecord& record) const;
+  void MergeBase(ProtectedVolumeRecord& record, objects::Patch& patch) const;
+
+  const MoverEnvironment& env_;
+  VolumeRecords& records_;
+  const RecordSettings& rules_;
+  const Seams seams_;
+  ObjectPresence presence_;  // of Backups; of the thread that writes
+  Mutex mutex_;
+  std::condition_variable_any changed_;
+  std::map<VolumeRecordKey, Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::pair<absl::Duration, VolumeRecordKey>> queue_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace csidelta::datamover

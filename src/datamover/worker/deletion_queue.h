@@ -1,0 +1,135 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "datamover/worker/worker_queue.h"
+#include "objects/data_deletion.h"
+#include "objects/data_transfer.h"
+#include "objects/volume_job.h"
+#include "velero/data_reference.h"
+
+namespace csidelta::datamover {
+
+// How long a DataDeletion of what an unnamed upload stored waits after it was created: meanwhile
+// the worker of that upload ends.
+inline constexpr absl::Duration kUnnamedDeletionAfter = absl::Minutes(30);
+
+// What a DataDeletion names: INVALID_ARGUMENT when that is not a repository snapshot of csi-delta,
+// or spec.upload is not a uid. Pure.
+absl::StatusOr<velero::DataReference> ReferenceOf(const objects::DataDeletionSpec& spec);
+
+// What a worker removes for it. Pure.
+objects::ForgetItem ItemOf(const objects::DataDeletionSpec& spec,
+                           const velero::DataReference& reference);
+
+// When its next attempt may begin. Pure.
+absl::Time DueAt(const objects::DataDeletion& deletion);
+
+// The open DataDeletions, by the repository that they are about: Velero's namespace,
+// BackupStorageLocation and repository path. The deletions of one repository are one piece of work,
+// which one DataDeletion leads:
+//
+//   it is InProgress, or
+//   it is the oldest that may begin, and its next attempt is due; or
+//   its next attempt is due, and it was retried by an operator, or the bucket retains its data:
+//     such a one also leads alone.
+//
+// At most `workers_max` repositories have a leader that works. The others wait in the order in
+// which they became due, and are woken when one of these ends. Thread-safe.
+class DeletionQueue {
+ public:
+  struct Name {
+    std::string namespace_name;
+    std::string name;
+
+    friend auto operator<=>(const Name&, const Name&) = default;
+  };
+
+  // `wake`: enqueues a DataDeletion; must not call back. Borrows `clock`.
+  DeletionQueue(int workers_max, const Clock& clock, std::function<void(const Name&)> wake);
+
+  // As an informer delivered it, or as it was just written; an older version is ignored. One that
+  // is over, is being deleted, or names nothing of csi-delta is as one that is gone.
+  void Put(const objects::DataDeletion& deletion);
+  void Remove(const std::string& uid);
+
+  // Whether this one leads its repository now; it does until it is put in another phase than
+  // InProgress, or is removed. Where another one is to lead first, that is woken.
+  bool Lead(const std::string& uid);
+
+  // What the worker of this leader removes: its own item, then those of the others that may begin;
+  // each once, kForgetItemsMax at most. Empty for one that is not known.
+  std::vector<objects::ForgetItem> Batch(const std::string& uid) const;
+
+  // The others of its repository that are about one of `items`, oldest first.
+  std::vector<Name> Others(const std::string& uid,
+                           const std::vector<objects::ForgetItem>& items) const;
+
+  void Enqueue(const Name& name) const { wake_(name); }
+
+ private:
+  struct Entry {
+    Name name;
+    std::string repository;
+    objects::ForgetItem item;
+    uint64_t version = 0;
+    absl::Time created_at;
+    absl::Time earliest;  // of the first attempt
+    absl::Time due_at;
+    bool is_in_progress = false;
+    bool leads_alone = false;  // as the bucket retains its data
+    bool is_retried = false;   // by an operator
+  };
+  using Age = std::pair<absl::Time, std::string>;  // when it was created, uid
+  struct Repository {
+    std::set<Age> members;  // all entries
+    std::string leader;     // the uid of the one that leads it, or would next; "": none yet
+  };
+
+  static std::optional<Entry> EntryOf(const objects::DataDeletion& deletion);
+  // Replaces what is known of one; nothing: it is gone. Enqueues those that may lead instead.
+  void Replace(const std::string& uid, std::optional<Entry> entry)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Insert(const std::string& uid, Entry entry, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Erase(const std::string& uid, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether it leads now.
+  bool Leads(const std::string& uid) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Chooses again which member would lead, unless one does.
+  void Choose(const std::string& name, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  const std::string* LeaderOf(const std::set<Age>& members, absl::Time now) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Which repositories are to have a worker now, beside those that do.
+  std::vector<std::string> Next(absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EnqueueNext(absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const std::size_t workers_max_;
+  const Clock& clock_;
+  const std::function<void(const Name&)> wake_;
+  mutable Mutex mutex_;
+  std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mutex_);  // by uid
+  std::map<std::string, Repository> repositories_ ABSL_GUARDED_BY(mutex_);
+  WorkerQueue workers_ ABSL_GUARDED_BY(mutex_);  // of repositories
+};
+
+// The object to create for a DataUpload whose worker was given up before it said how it ended: it
+// may store its snapshot yet, which nothing would refer to; with `worker_ended` it stores nothing
+// any more, but may have. `reference` says where.
+objects::DataDeletion MakeDeletionOfUnnamed(const objects::DataTransfer& upload,
+                                            const velero::DataReference& reference,
+                                            bool worker_ended);
+
+}  // namespace csidelta::datamover

@@ -1,0 +1,179 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "datamover/mover_environment.h"
+#include "datamover/repository_access.h"
+#include "k8s/api_client.h"
+#include "objects/client.h"
+#include "objects/node.h"
+#include "objects/patch.h"
+#include "objects/volume_task.h"
+#include "objects/workload.h"
+
+namespace csidelta::datamover {
+
+// How many Pods in a row may be lost that count (datamover/worker/lost_pods.h), and how long until
+// the next.
+inline constexpr int kLostPodsMax = 5;
+inline constexpr absl::Duration kWorkerAgainFirst = absl::Seconds(2);
+inline constexpr absl::Duration kWorkerAgainMax = absl::Minutes(1);
+// A worker that says nothing for so long is dead, though its Pod seems to run; so is a Pod that was
+// to be gone so long ago.
+inline constexpr absl::Duration kWorkerSilenceMax = absl::Minutes(15);
+inline constexpr absl::Duration kPodGoneAfter = absl::Minutes(1);
+// After that what a stopped worker still does counts no more.
+inline constexpr absl::Duration kWorkerStopTimeMax = absl::Seconds(9);
+
+// What the Pod of a task does, as it was seen last.
+struct WorkerView {
+  enum class State {
+    kStarting,  // none exists yet, or it does not run yet: `words` say why
+    kRunning,   // its container runs
+    kEnded,     // the task has its last phase; or there were too many attempts: status says Failed
+  };
+  State state = State::kStarting;
+  objects::VolumeTaskStatus status;
+  std::string words;
+  std::string node;
+  int attempts = 0;          // Pods so far
+  int pods_lost = 0;         // of these
+  absl::Time attempt_since;  // of the one that there is, or is to be
+  bool has_pod = false;      // it is there, as far as it was seen
+  // Each node that the Pod fits on runs as many workers as it may.
+  bool waits_for_node = false;
+  // Why what the Pod needs, or the Pod itself, could not be made: `words` say it, too. Not OK only
+  // while starting.
+  absl::Status refusal = absl::OkStatus();
+  // What a quota refuses is what other workers have of it.
+  bool waits_for_quota = false;
+  // What `words` say is a step on the way, which usually takes seconds.
+  bool is_usual = false;
+  bool is_unschedulable = false;  // there is no such node
+  int unschedulable_pods = 0;     // that there are, of all tasks
+  absl::Time look_again = absl::InfiniteFuture();
+};
+
+// What the worker of a task is made for, and with what.
+struct WorkerJob {
+  objects::VolumeWork work;
+  std::optional<absl::Duration> lock_wait = {};  // as in VolumeJob
+  RepositoryAccess access;
+  bool has_volume = true;  // the claim that is called as the task
+  std::string storage_class = {};
+  objects::NodeSelector node_affinity = {};  // required, beside what the settings say
+};
+
+// One task, and the Pods that do it one after the other:
+//
+//   no Pod --made--> Pod --runs, then ends with a last phase of the task--> ended
+//     ^               |
+//     |               |  gone, evicted, killed, interrupted
+//     +-- a pause ----+  at most kLostPodsMax times in a row that count, then ended: Failed
+//
+// A Pod whose node is lost runs for ever, as far as anybody can see: the worker's silence tells.
+// After one whose end was not observed, the pause of a restore is kFencedAfter: until the lost
+// worker has stopped writing by itself (datamover/write_fence.h).
+//
+// Pods are counted in annotations of the task, which is the only memory. No node runs more of all
+// tasks' Pods than the settings allow. Borrows `env`.
+class WorkerRun {
+ public:
+  // `task_name` names the task, and everything of it.
+  WorkerRun(const MoverEnvironment& env, std::string task_name);
+
+  // The task, made if none exists; perhaps as it was a moment ago.
+  absl::StatusOr<objects::VolumeTask> EnsureTask(const CallContext& ctx,
+                                                 const objects::VolumeTaskSpec& spec,
+                                                 const std::map<std::string, std::string>& labels);
+  // Nothing when none exists.
+  absl::StatusOr<std::optional<objects::VolumeTask>> FindTask(const CallContext& ctx) const;
+  // The same, perhaps as it was a moment ago.
+  absl::StatusOr<std::optional<objects::VolumeTask>> CachedTask(const CallContext& ctx) const;
+  // False where the informer of VolumeTasks delivered none of this name, as of a moment ago.
+  bool MayHaveTask() const;
+
+  // The Pod to make, once all that it needs is there; else what is waited for.
+  struct NextPod {
+    objects::Pod pod;
+    std::string waiting_for;  // "": `pod` is to be made
+    bool has_slot = true;     // one of those of its node is taken: it has a volume
+    bool is_idle = false;     // what is waited for is no work of the mover, nor made for it
+    bool is_usual = false;    // what is waited for usually takes seconds
+  };
+  using PodMaker = std::function<absl::StatusOr<NextPod>(const objects::VolumeTask& task)>;
+
+  // The Pod of `task` for `job`, once the Secret that it mounts is there and the task says what is
+  // to be done.
+  absl::StatusOr<NextPod> PodFor(const CallContext& ctx, const objects::VolumeTask& task,
+                                 const WorkerJob& job);
+
+  // Looks, and takes the next step. NOT_FOUND when there is no task. What the API server refuses to
+  // make, by a quota, a policy or a webhook, is a view with its words: they may be about what a
+  // person puts right meanwhile.
+  absl::StatusOr<WorkerView> Step(const CallContext& ctx, const PodMaker& make_pod);
+
+  // Asks the worker to end: by the task, and by the deletion of the Pod. True when no Pod of the
+  // task runs any more.
+  absl::StatusOr<bool> Stop(const CallContext& ctx);
+
+  // Whether it is known of every Pod of `task` that its process is dead.
+  absl::StatusOr<bool> HasSurelyEnded(const CallContext& ctx,
+                                      const objects::VolumeTask& task) const;
+
+  // Asks for the deletion of the Pod and of its Secret, whatever they do.
+  absl::Status Remove(const CallContext& ctx);
+  // The same for a Pod whose task has its last phase. One that is there long after it was to be
+  // gone, because its node died, is deleted by force: what it did counts.
+  absl::Status RemoveEnded(const CallContext& ctx);
+  // The last thing to go.
+  absl::Status RemoveTask(const CallContext& ctx);
+  // All of a worker without a volume: as Remove(), then the task.
+  absl::Status RemoveWithTask(const CallContext& ctx);
+
+ private:
+  k8s::ObjectKey TaskKey() const;
+  k8s::ObjectKey PodKey() const;
+  absl::StatusOr<std::optional<objects::Pod>> FindPod(const CallContext& ctx) const;
+  // The Pod and its task.
+  struct Seen {
+    std::optional<objects::Pod> pod;
+    objects::VolumeTask task;
+  };
+  absl::StatusOr<Seen> Look(const CallContext& ctx) const;
+  absl::StatusOr<objects::VolumeTask> NoteTask(const CallContext& ctx, const objects::Patch& notes);
+  objects::VolumeJob Describe(const WorkerJob& job) const;
+  absl::Status PutJob(const CallContext& ctx, const objects::VolumeTask& task,
+                      const objects::VolumeJob& job);
+  absl::StatusOr<WorkerView> LookAtPod(const CallContext& ctx, const objects::Pod& pod,
+                                       const objects::VolumeTask& task);
+  // The Pods of all tasks.
+  absl::StatusOr<std::vector<objects::Pod>> AllPods(const CallContext& ctx) const;
+  absl::Status RemoveDead(const CallContext& ctx, const objects::Pod& pod,
+                          const objects::VolumeTaskStatus& status);
+  // `pod` is null where it is gone.
+  absl::StatusOr<WorkerView> NextAttempt(const CallContext& ctx, const objects::Pod* pod,
+                                         const objects::VolumeTask& task);
+  absl::StatusOr<WorkerView> Make(const CallContext& ctx, const objects::VolumeTask& task,
+                                  const PodMaker& make_pod);
+  absl::StatusOr<WorkerView> Refused(const CallContext& ctx, WorkerView view,
+                                     const absl::Status& why) const;
+  absl::StatusOr<objects::Pod> CreatePod(const CallContext& ctx, objects::Pod pod);
+
+  const MoverEnvironment& env_;
+  const std::string task_name_;
+};
+
+// Why a Pod does not run, or how it ended, in the words of scheduler, kubelet and container; "" for
+// one that runs. Pure.
+std::string PodMessage(const objects::Pod& pod);
+
+}  // namespace csidelta::datamover

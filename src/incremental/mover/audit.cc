@@ -1,0 +1,199 @@
+#include "incremental/mover/audit.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+
+#include "base/status_macros.h"
+
+namespace csidelta::incremental {
+namespace {
+
+using repository::BlobId;
+using repository::kFanout;
+using repository::kLeafChunks;
+
+// Leaves whose trees are in memory at a time: 2 MiB of ids, 5 MiB of text.
+constexpr std::size_t kLeavesAtOnce = 256;
+
+// What is expected of a chunk: zeros where there is no id.
+struct Expected {
+  int64_t chunk = 0;
+  BlobId id = {};
+};
+
+// Chunks of which one thing was said.
+enum class Claim { kUnlisted, kZero, kResumed };
+
+ChunkState StateOf(Claim claim) {
+  return claim == Claim::kZero ? ChunkState::kZero : ChunkState::kUnlisted;
+}
+
+absl::Span<const uint32_t> ResumedInLeaf(const AuditInput& input, int64_t leaf) {
+  const auto first =
+      std::lower_bound(input.resumed.begin(), input.resumed.end(), leaf * kLeafChunks);
+  const auto last = std::lower_bound(first, input.resumed.end(), (leaf + 1) * kLeafChunks);
+  return input.resumed.subspan(static_cast<std::size_t>(first - input.resumed.begin()),
+                               static_cast<std::size_t>(last - first));
+}
+
+int64_t CountInLeaf(const AuditInput& input, Claim claim, int64_t leaf) {
+  return claim == Claim::kResumed ? std::ssize(ResumedInLeaf(input, leaf))
+                                  : input.ledger.CountInLeaf(leaf, StateOf(claim));
+}
+
+// The chunks of some drawn leaves.
+std::vector<Expected> ChunksOf(const AuditInput& input, Claim claim,
+                               absl::Span<const AuditLeaf> leaves) {
+  std::vector<Expected> chunks;
+  for (const AuditLeaf& leaf : leaves) {
+    for (const int64_t ordinal : leaf.ordinals) {
+      if (claim == Claim::kResumed) {
+        const int64_t chunk = ResumedInLeaf(input, leaf.leaf)[static_cast<std::size_t>(ordinal)];
+        chunks.push_back({.chunk = chunk, .id = *input.journal->Find(chunk)});
+      } else {
+        chunks.push_back({.chunk = input.ledger.ChunkAt(leaf.leaf, StateOf(claim), ordinal)});
+      }
+    }
+  }
+  return chunks;
+}
+
+// Sets the parent's ids of `chunks`, which lie in `leaves`, both ascending.
+absl::Status LookUpParent(const CallContext& ctx, const AuditInput& input,
+                          absl::Span<const AuditLeaf> leaves, std::vector<Expected>& chunks) {
+  std::vector<int64_t> numbers;
+  std::vector<BlobId> trees;
+  std::vector<BlobId> level1;
+  int64_t loaded_level1 = -1;
+  for (const AuditLeaf& leaf : leaves) {
+    if (leaf.leaf / kFanout != loaded_level1) {
+      loaded_level1 = leaf.leaf / kFanout;
+      ASSIGN_OR_RETURN(level1, LoadLeafIds(ctx, *input.parent, loaded_level1));
+    }
+    numbers.push_back(leaf.leaf);
+    trees.push_back(level1[static_cast<std::size_t>(leaf.leaf % kFanout)]);
+  }
+  ASSIGN_OR_RETURN(const std::vector<std::vector<BlobId>> ids,
+                   LoadChunkIds(ctx, *input.parent, numbers, trees));
+  std::size_t at = 0;
+  for (Expected& expected : chunks) {
+    while (numbers[at] != expected.chunk / kLeafChunks) {
+      ++at;
+    }
+    expected.id = ids[at][static_cast<std::size_t>(expected.chunk % kLeafChunks)];
+  }
+  return absl::OkStatus();
+}
+
+bool Differs(const Expected& expected, absl::string_view bytes, const BlobId& zero_chunk) {
+  if (expected.id.IsNull() || expected.id == zero_chunk) {
+    return !IsZero(bytes);
+  }
+  return BlobId::Of(bytes) != expected.id;
+}
+
+// Draws and reads the chunks of one kind. Mismatches are counted in `mismatches`.
+absl::Status AuditKind(const AuditInput& input, Claim claim, const AuditDraw& draw,
+                       ChunkReader& reader, std::atomic<int64_t>& mismatches, AuditResult& result) {
+  const bool by_parent = claim == Claim::kUnlisted && input.parent != nullptr;
+  const BlobId zero_chunk = repository::ZeroChunkId(input.layout.chunk_bytes());
+  const absl::Span<const AuditLeaf> all(draw.leaves);
+  int64_t begun = -1;
+  for (std::size_t from = 0; from < all.size() && mismatches == 0; from += kLeavesAtOnce) {
+    const absl::Span<const AuditLeaf> leaves = all.subspan(from, kLeavesAtOnce);
+    std::vector<Expected> chunks = ChunksOf(input, claim, leaves);
+    if (by_parent) {
+      const absl::Status status = LookUpParent(reader.context(), input, leaves, chunks);
+      result.parent_failed = absl::IsDataLoss(status) || absl::IsNotFound(status);
+      RETURN_IF_ERROR(Annotate(status, "parent"));
+    }
+    for (const Expected& expected : chunks) {
+      if (mismatches > 0) {
+        break;
+      }
+      if (input.on_leaf && expected.chunk / kLeafChunks != begun) {
+        begun = expected.chunk / kLeafChunks;
+        input.on_leaf(begun);
+      }
+      RETURN_IF_ERROR(reader.Read(
+          {input.layout.ChunkOffset(expected.chunk), input.layout.ChunkLength(expected.chunk)},
+          [expected, zero_chunk, &mismatches](absl::string_view bytes) {
+            mismatches += Differs(expected, bytes, zero_chunk) ? 1 : 0;
+            return absl::OkStatus();
+          }));
+    }
+  }
+  return absl::OkStatus();
+}
+
+const char* NameOf(const AuditInput& input, Claim claim) {
+  switch (claim) {
+    case Claim::kUnlisted:
+      return input.parent != nullptr ? "unchanged" : "unlisted";
+    case Claim::kZero:
+      return "zeroed";
+    case Claim::kResumed:
+      return "resumed";
+  }
+  return "";
+}
+
+// Whether nearly all of the volume is said to be zero, and no parent says otherwise.
+bool IsNearlyAllZero(const AuditInput& input) {
+  int64_t claimed = 0;
+  for (int64_t leaf = 0; leaf < input.layout.leaf_count(); ++leaf) {
+    claimed += CountInLeaf(input, Claim::kZero, leaf);
+    claimed += input.parent == nullptr ? CountInLeaf(input, Claim::kUnlisted, leaf) : 0;
+  }
+  return claimed * 100 >= input.layout.chunk_count() * kAuditFirstPercent;
+}
+
+AuditDraw Draw(const AuditInput& input, Claim claim, bool singly) {
+  const auto count = [&](int64_t leaf) { return CountInLeaf(input, claim, leaf); };
+  const int64_t leaves = input.layout.leaf_count();
+  if (!singly || claim == Claim::kResumed) {
+    return DrawAudit(leaves, count, input.seed, input.one_in);
+  }
+  int64_t candidates = 0;
+  for (int64_t leaf = 0; leaf < leaves; ++leaf) {
+    candidates += count(leaf);
+  }
+  return DrawSingly(leaves, count, input.seed,
+                    std::max(input.first_chunks, AuditChunkCount(candidates, input.one_in)));
+}
+
+}  // namespace
+
+absl::Status RunAudit(const CallContext& ctx, BlockDevice& device, const AuditInput& input,
+                      AuditResult& result) {
+  const bool singly = input.first_chunks > 0 && IsNearlyAllZero(input);
+  for (const Claim claim : {Claim::kUnlisted, Claim::kZero, Claim::kResumed}) {
+    if (result.mismatch) {
+      continue;
+    }
+    const AuditDraw draw = Draw(input, claim, singly);
+    if (draw.chunks == 0) {
+      continue;
+    }
+    std::atomic<int64_t> mismatches = 0;
+    ASSIGN_OR_RETURN(const std::unique_ptr<ChunkReader> reader,
+                     ChunkReader::Make(ctx, device, input.reader));
+    RETURN_IF_ERROR(AuditKind(input, claim, draw, *reader, mismatches, result));
+    RETURN_IF_ERROR(reader->Finish());
+    const AuditPromise promise = PromiseOf(draw);
+    result.kinds.push_back({.kind = NameOf(input, claim),
+                            .candidates = draw.candidates,
+                            .chunks = draw.chunks,
+                            .leaves = static_cast<int64_t>(draw.leaves.size()),
+                            .mismatches = mismatches,
+                            .detects_scattered = promise.scattered,
+                            .detects_clustered = promise.clustered});
+    result.read_bytes += reader->read_bytes();
+    result.mismatch = mismatches > 0;
+    result.resumed_differs = result.mismatch && claim == Claim::kResumed;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace csidelta::incremental
