@@ -67,7 +67,7 @@ LINES_MAX = {
     "cmd": 200,
     "conformance": 2325,
     "csi": 10050,
-    "datamover": 14400,
+    "datamover": 14275,
     "deleteitemactions": 500,
     "diffsnap": 3650,
     "doctor": 3950,
@@ -84,7 +84,7 @@ LINES_MAX = {
     "restoreitemactions": 2400,
     "snapshots": 5875,
     "storage": 4625,
-    "velero": 2500,
+    "velero": 1575,
 }
 TEST_LINES_MAX = 169_300
 
