@@ -59,7 +59,7 @@ absl::StatusOr<bool> MarkForDeletion(const CallContext& ctx, k8s::ApiClient& api
       return false;
     }
     if (!found->Label(objects::kMovedGroupLabel).empty()) {
-      RETURN_IF_ERROR(ReleaseMember(ctx, api, *found));
+      RETURN_IF_ERROR(GiveUpMember(ctx, api, *found));
       return true;
     }
   }
@@ -290,7 +290,7 @@ absl::Status DropContent(const CallContext& ctx, k8s::ApiClient& api, const Obje
 absl::Status DeleteContent(const CallContext& ctx, k8s::ApiClient& api,
                            const VolumeSnapshotContent& content) {
   if (!content.Label(objects::kMovedGroupLabel).empty()) {
-    return ReleaseMember(ctx, api, content);
+    return GiveUpMember(ctx, api, content);
   }
   if (content.handle().empty()) {
     RETURN_IF_ERROR(k8s::IgnoreNotFound(objects::Apply(
@@ -319,8 +319,8 @@ absl::StatusOr<std::optional<objects::Object>> SetPolicy(const CallContext& ctx,
   return std::optional(*std::move(stored));
 }
 
-absl::Status ReleaseMember(const CallContext& ctx, k8s::ApiClient& api,
-                           const VolumeSnapshotContent& content) {
+absl::Status GiveUpMember(const CallContext& ctx, k8s::ApiClient& api,
+                          const VolumeSnapshotContent& content) {
   return k8s::IgnoreNotFound(objects::Apply(
       ctx, api, content.key(),
       objects::Patch().SetLabel(objects::kReleasedLabel, "true").RemoveLabel(objects::kBaseLabel)));

@@ -92,7 +92,7 @@ absl::StatusOr<std::optional<objects::Object>> SetPolicy(const CallContext& ctx,
 
 // Says that the snapshot of a member of a moved group is not needed any more; from here on it is
 // not a base. OK when the content is gone. Idempotent.
-absl::Status ReleaseMember(const CallContext& ctx, k8s::ApiClient& api,
-                           const objects::VolumeSnapshotContent& content);
+absl::Status GiveUpMember(const CallContext& ctx, k8s::ApiClient& api,
+                          const objects::VolumeSnapshotContent& content);
 
 }  // namespace csidelta::csi

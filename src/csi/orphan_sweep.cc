@@ -141,7 +141,7 @@ class Sweep {
 
   // The annotation alone proves nothing, because every writer of the VolumeSnapshot may set it:
   // deleting the backup has set the content to Delete, which only an administrator could do else.
-  absl::Status ReleaseLate(const Snapshot& snapshot);
+  absl::Status DeleteLate(const Snapshot& snapshot);
 
   SweepAction ActionOf(const Snapshot& snapshot) const {
     return Decide(AsObject(snapshot), IsArchived(snapshot), backups_, env_.clock.Now(),
@@ -156,7 +156,7 @@ class Sweep {
   absl::Status Patch(const Snapshot& snapshot, const objects::Patch& patch);
 
   // Whether the driver's snapshot is meant to go with the VolumeSnapshot, or there is no content.
-  absl::StatusOr<bool> ContentSaysDelete(const Snapshot& snapshot);
+  absl::StatusOr<bool> HasDeletePolicy(const Snapshot& snapshot);
 
   // Velero sets a content to Retain when it finishes a backup. Where the Backup is not there to
   // ask, a content that says Retain may be the archive's.
@@ -186,7 +186,7 @@ absl::Status Sweep::FindBusyHandles(const std::vector<Snapshot>& snapshots) {
 }
 
 void Sweep::Look(const Snapshot& snapshot) {
-  const absl::Status status = IsLate(AsObject(snapshot)) ? ReleaseLate(snapshot) : Settle(snapshot);
+  const absl::Status status = IsLate(AsObject(snapshot)) ? DeleteLate(snapshot) : Settle(snapshot);
   if (!status.ok()) {
     CSIDELTA_LOG(kWarn, "orphan sweep: a volume snapshot could not be dealt with",
                  {"namespace", AsObject(snapshot).namespace_name()},
@@ -199,8 +199,8 @@ std::string Sweep::HandleKey(const objects::Object& snapshot) {
   return handle.empty() ? absl::StrCat("uid:", snapshot.uid()) : absl::StrCat("handle:", handle);
 }
 
-absl::Status Sweep::ReleaseLate(const Snapshot& snapshot) {
-  ASSIGN_OR_RETURN(const bool deletes, ContentSaysDelete(snapshot));
+absl::Status Sweep::DeleteLate(const Snapshot& snapshot) {
+  ASSIGN_OR_RETURN(const bool deletes, HasDeletePolicy(snapshot));
   if (!deletes || busy_handles_.contains(HandleKey(AsObject(snapshot)))) {
     ++result_.kept;
     return absl::OkStatus();
@@ -265,7 +265,7 @@ absl::Status Sweep::Patch(const Snapshot& snapshot, const objects::Patch& patch)
   return k8s::IgnoreNotFound(objects::Apply(ctx_, env_.api, KeyOf(snapshot), patch));
 }
 
-absl::StatusOr<bool> Sweep::ContentSaysDelete(const Snapshot& snapshot) {
+absl::StatusOr<bool> Sweep::HasDeletePolicy(const Snapshot& snapshot) {
   if (const auto* const group = std::get_if<VolumeGroupSnapshot>(&snapshot); group != nullptr) {
     using Content = objects::VolumeGroupSnapshotContent;
     return SaysDelete<Content>(ctx_, env_,
@@ -277,7 +277,7 @@ absl::StatusOr<bool> Sweep::ContentSaysDelete(const Snapshot& snapshot) {
 }
 
 absl::Status Sweep::DiscardUnseen(const Snapshot& snapshot) {
-  ASSIGN_OR_RETURN(const bool deletes, ContentSaysDelete(snapshot));
+  ASSIGN_OR_RETURN(const bool deletes, HasDeletePolicy(snapshot));
   if (!deletes) {
     ++result_.kept;
     return absl::OkStatus();

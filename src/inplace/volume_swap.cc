@@ -199,7 +199,8 @@ absl::Status CheckSwapRights(const CallContext& ctx, k8s::ApiClient& api,
        {{"delete", PersistentVolume::Type()}, snapshots::kSnapshotAdminRole}});
 }
 
-absl::Status CheckMayRelease(const CallContext& ctx, k8s::ApiClient& api, const SwapState& state) {
+absl::Status CheckMayDeleteUnused(const CallContext& ctx, k8s::ApiClient& api,
+                                  const SwapState& state) {
   const auto refused = [&](absl::string_view volume, absl::string_view why) {
     return absl::FailedPreconditionError(absl::StrCat("PVC ", state.namespace_name, "/",
                                                       state.pvc_name, ": its other volume ", volume,
@@ -776,7 +777,7 @@ absl::Status VolumeSwap::Abandon() {
 
 absl::Status VolumeSwap::Release() {
   const SwapVolume& other = *other_volume();
-  RETURN_IF_ERROR(CheckMayRelease(ctx_, api_, state_));
+  RETURN_IF_ERROR(CheckMayDeleteUnused(ctx_, api_, state_));
   objects::Patch patch = objects::Patch().SetReclaimPolicy("Delete");
   if (other.volume.pvc_uid().empty()) {
     // One that is reserved for the name of the PVC is not Released, and would never be deleted.

@@ -86,7 +86,8 @@ absl::Status CheckSwapRights(const CallContext& ctx, k8s::ApiClient& api,
 
 // FAILED_PRECONDITION while the volume that --finish deletes is the last that surely has the data:
 // the restored one is not shown to be filled (csi/population.h), or a copy is still read from it.
-absl::Status CheckMayRelease(const CallContext& ctx, k8s::ApiClient& api, const SwapState& state);
+absl::Status CheckMayDeleteUnused(const CallContext& ctx, k8s::ApiClient& api,
+                                  const SwapState& state);
 
 // Told after each step, in the order they are taken.
 struct SwapNews {

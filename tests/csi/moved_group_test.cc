@@ -315,7 +315,7 @@ TEST_F(MovedGroupTest, TheDriverIsAskedOnceAndForTheWholeGroup) {
   for (std::size_t i = 0; i < names.size(); ++i) {
     MakeBase(names[i]);
     Drop(names[i]);
-    EXPECT_TRUE(IsReleased(support::As<objects::VolumeSnapshotContent>(Content(names[i]))));
+    EXPECT_TRUE(HasBeenGivenUp(support::As<objects::VolumeSnapshotContent>(Content(names[i]))));
     EXPECT_EQ(k8s::Label(Content(names[i]), objects::kBaseLabel), "");
     EXPECT_THAT(DriverGroups(), SizeIs(1)) << "it was not continued yet";
     if (i + 1 < names.size()) {
@@ -374,11 +374,11 @@ TEST_F(MovedGroupTest, ANewerGroupReplacesTheOlderOneWhole) {
   MakeBase(new_names[1]);
   Drop(old_names[1]);
   Settle(new_names[1]);
-  EXPECT_FALSE(IsReleased(support::As<objects::VolumeSnapshotContent>(Content(old_names[2]))))
+  EXPECT_FALSE(HasBeenGivenUp(support::As<objects::VolumeSnapshotContent>(Content(old_names[2]))))
       << "the third is on its way";
   Drop(new_names[2]);
   Settle(new_names[2]);
-  EXPECT_TRUE(IsReleased(support::As<objects::VolumeSnapshotContent>(Content(old_names[2]))));
+  EXPECT_TRUE(HasBeenGivenUp(support::As<objects::VolumeSnapshotContent>(Content(old_names[2]))));
   EXPECT_EQ(k8s::Label(Content(new_names[0]), objects::kBaseLabel), "true");
   Settle(old_names[2]);
   EXPECT_THAT(DriverGroups(), SizeIs(1));
@@ -447,13 +447,15 @@ TEST_F(MovedGroupTest, AnUnfinishedMemberIsReleasedWhenItsBackupIsOver) {
       {"status", {{"phase", "InProgress"}}}};
   api_.Seed(BackupType(), backup);
   EXPECT_THAT(FinishGroupDeletions(ctx_, env_), support::IsOkAndHolds(0));
-  EXPECT_FALSE(IsReleased(support::As<objects::VolumeSnapshotContent>(Content(k8s::Name(lost)))))
+  EXPECT_FALSE(
+      HasBeenGivenUp(support::As<objects::VolumeSnapshotContent>(Content(k8s::Name(lost)))))
       << "its backup may make one yet";
   SetJson(backup, {"status", "phase"}, "PartiallyFailed");
   api_.Seed(BackupType(), backup);
   EXPECT_THAT(FinishGroupDeletions(ctx_, env_), support::IsOkAndHolds(0));
-  EXPECT_TRUE(IsReleased(support::As<objects::VolumeSnapshotContent>(Content(k8s::Name(lost)))));
-  EXPECT_FALSE(IsReleased(
+  EXPECT_TRUE(
+      HasBeenGivenUp(support::As<objects::VolumeSnapshotContent>(Content(k8s::Name(lost)))));
+  EXPECT_FALSE(HasBeenGivenUp(
       support::As<objects::VolumeSnapshotContent>(Content(members->at(Uid(1)).snapshot.name()))))
       << "it has a VolumeSnapshot";
 }
@@ -572,7 +574,7 @@ TEST_F(MovedGroupTest, GroupsOfOtherPlacesAreNotReplaced) {
   }
   Settle(new_names.front());
   for (const std::string& name : old_names) {
-    EXPECT_FALSE(IsReleased(support::As<objects::VolumeSnapshotContent>(Content(name))));
+    EXPECT_FALSE(HasBeenGivenUp(support::As<objects::VolumeSnapshotContent>(Content(name))));
   }
 }
 

@@ -88,12 +88,12 @@ class RestoredVolumeTest : public testing::Test {
 
   absl::StatusOr<RebindResult> Give(const std::string& volume) {
     for (int look = 0; look < 3; ++look) {
-      ASSIGN_OR_RETURN(const RebindResult over, HandVolumeOver(ctx_, api_, Request(), volume));
+      ASSIGN_OR_RETURN(const RebindResult over, RebindVolume(ctx_, api_, Request(), volume));
       if (over.is_done) {
         return over;
       }
     }
-    return HandVolumeOver(ctx_, api_, Request(), volume);
+    return RebindVolume(ctx_, api_, Request(), volume);
   }
 
   Json Target() { return api_.Find(ClaimKey("shop", "data")).value_or(Json()); }
@@ -266,7 +266,7 @@ TEST_F(RestoredVolumeTest, TheFilesystemOfTheBackupCountsMore) {
   RestoreRequest request = Request();
   request.file_system = "btrfs";
   for (int look = 0; look < 3; ++look) {
-    ASSERT_THAT(HandVolumeOver(ctx_, api_, request, volume), IsOk());
+    ASSERT_THAT(RebindVolume(ctx_, api_, request, volume), IsOk());
   }
   EXPECT_EQ(GetString(api_.All(PersistentVolumeType())[0], {"spec", "csi", "fsType"}), "btrfs");
 }
@@ -290,7 +290,7 @@ TEST_F(RestoredVolumeTest, TheNewObjectIsNotBoundWhileTheOldOneIsAttached) {
 TEST_F(RestoredVolumeTest, TheClaimGoesOnlyOnceTheVolumeIsRetained) {
   const std::string volume = PreparedVolume();
   api_.Forbid("patch", "persistentvolumes");
-  EXPECT_THAT(HandVolumeOver(ctx_, api_, Request(), volume),
+  EXPECT_THAT(RebindVolume(ctx_, api_, Request(), volume),
               StatusIs(absl::StatusCode::kPermissionDenied));
   EXPECT_TRUE(Claim().has_value());
   EXPECT_EQ(api_.CallCount("delete", "*"), 0);
@@ -298,7 +298,7 @@ TEST_F(RestoredVolumeTest, TheClaimGoesOnlyOnceTheVolumeIsRetained) {
 
 TEST_F(RestoredVolumeTest, ATargetThatIsGoneGetsNothingAndNothingIsLeft) {
   const std::string volume = PreparedVolume();
-  ASSERT_THAT(HandVolumeOver(ctx_, api_, Request(), volume), IsOk());
+  ASSERT_THAT(RebindVolume(ctx_, api_, Request(), volume), IsOk());
   api_.Remove(ClaimKey("shop", "data"));
   EXPECT_THAT(Give(volume), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("deleted")));
   ASSERT_THAT(RemoveRestoredVolume(ctx_, api_, Request(), volume), IsOk());

@@ -297,7 +297,7 @@ TEST(WireFormsTest, MemberOfAMovedGroup) {
     }
   })json");
   EXPECT_EQ(csi::MovedGroupOf(objects::Object(content)), "csi-delta-group-1");
-  EXPECT_TRUE(csi::IsReleased(support::As<objects::VolumeSnapshotContent>(content)));
+  EXPECT_TRUE(csi::HasBeenGivenUp(support::As<objects::VolumeSnapshotContent>(content)));
   const std::optional<csi::MovedGroup> group =
       csi::ReadMovedGroup(support::As<objects::VolumeSnapshotContent>(content));
   ASSERT_TRUE(group.has_value());

@@ -188,7 +188,7 @@ void FakeSnapshotCluster::NoteSnapshot(const Json& snapshot, bool gone) {
   if (gone) {
     const std::string claim = support::SourceClaimName(snapshot);
     if (!claim.empty()) {
-      ReleaseClaim(Namespace(snapshot), claim, Name(snapshot));
+      FinishClaimDeletion(Namespace(snapshot), claim, Name(snapshot));
     }
     const bool unprotected = !strict && controller_runs;
     const auto content = api_.Find(VolumeSnapshotContentKey(support::BoundContentName(snapshot)));
@@ -462,8 +462,8 @@ absl::Status FakeSnapshotCluster::FailSnapshot(const Json& snapshot, const std::
 }
 
 // Takes the controller's finalizer off a claim that no unready VolumeSnapshot but `but` is of.
-void FakeSnapshotCluster::ReleaseClaim(const std::string& namespace_name, const std::string& claim,
-                                       const std::string& but) {
+void FakeSnapshotCluster::FinishClaimDeletion(const std::string& namespace_name,
+                                              const std::string& claim, const std::string& but) {
   const auto found = api_.Find(ClaimKey(namespace_name, claim));
   if (!found.has_value() || !HasFinalizer(*found, kClaimFinalizer)) {
     return;
@@ -482,7 +482,7 @@ void FakeSnapshotCluster::ReleaseClaim(const std::string& namespace_name, const 
 absl::Status FakeSnapshotCluster::SyncSnapshot(const Json& snapshot) {
   const std::string claim = support::SourceClaimName(snapshot);
   if (!claim.empty()) {
-    ReleaseClaim(Namespace(snapshot), claim, "");
+    FinishClaimDeletion(Namespace(snapshot), claim, "");
   }
   if (BeingDeleted(snapshot)) {
     return SyncDeletedSnapshot(snapshot);

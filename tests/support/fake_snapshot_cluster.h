@@ -130,8 +130,8 @@ class FakeSnapshotCluster {
   absl::Status MakeMember(const Json& group, const Json& content, const Json& member, bool second);
   absl::Status SyncGroupContent(const Json& content);
   absl::Status FailSnapshot(const Json& snapshot, const std::string& message);
-  void ReleaseClaim(const std::string& namespace_name, const std::string& claim,
-                    const std::string& but);
+  void FinishClaimDeletion(const std::string& namespace_name, const std::string& claim,
+                           const std::string& but);
   bool IsBeingRestored(const Json& snapshot) const;
   absl::StatusOr<Json> ClassOf(const k8s::ResourceType& type, const std::string& name) const;
   absl::StatusOr<std::string> VolumeOf(const std::string& namespace_name,

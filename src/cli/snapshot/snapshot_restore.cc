@@ -440,7 +440,7 @@ absl::Status SnapshotRestoreCommand::CheckEnds(const CallContext& ctx, k8s::ApiC
     }
     if (work() == RestoreWork::kFinish) {
       RETURN_IF_ERROR(inplace::NextOfFinish(state).status());
-      RETURN_IF_ERROR(inplace::CheckMayRelease(ctx, api, state));
+      RETURN_IF_ERROR(inplace::CheckMayDeleteUnused(ctx, api, state));
       continue;
     }
     RETURN_IF_ERROR(inplace::NextOfUndo(state).status());

@@ -126,14 +126,14 @@ absl::StatusOr<bool> DeleteVolumeWithPvc(const CallContext& ctx, k8s::ApiClient&
   return true;
 }
 
-absl::StatusOr<ClaimRelease> ReleaseClaim(const CallContext& ctx, k8s::ApiClient& api,
-                                          const PersistentVolumeClaim& claim,
-                                          absl::Duration late_volume_time_max) {
+absl::StatusOr<ClaimDeletion> FinishClaimDeletion(const CallContext& ctx, k8s::ApiClient& api,
+                                                  const PersistentVolumeClaim& claim,
+                                                  absl::Duration late_volume_time_max) {
   PersistentVolumeClaim released = claim;
   if (!claim.is_being_deleted() || !released.RemoveFinalizer(objects::kVolumeFinalizer)) {
-    return ClaimRelease{.is_done = true};
+    return ClaimDeletion{.is_done = true};
   }
-  ClaimRelease release = {.is_done = true};
+  ClaimDeletion release = {.is_done = true};
   ASSIGN_OR_RETURN(const bool has_volume, DeleteVolumeWithPvc(ctx, api, claim));
   if (!has_volume) {
     ASSIGN_OR_RETURN(const bool may_get_volume, MayGetVolume(ctx, api, claim));
@@ -142,8 +142,9 @@ absl::StatusOr<ClaimRelease> ReleaseClaim(const CallContext& ctx, k8s::ApiClient
     if (may_get_volume && now < deleted_at + late_volume_time_max) {
       const absl::Duration wait =
           std::clamp(now - deleted_at, kLateVolumeAgainFirst, kLateVolumeAgainMax);
-      return ClaimRelease{.is_done = false,
-                          .look_again_at = std::min(now + wait, deleted_at + late_volume_time_max)};
+      return ClaimDeletion{
+          .is_done = false,
+          .look_again_at = std::min(now + wait, deleted_at + late_volume_time_max)};
     }
     release.left = may_get_volume ? LeftText(claim) : "";
   }

@@ -44,7 +44,7 @@ absl::Status HoldForItsVolume(const CallContext& ctx, k8s::ApiClient& api,
 absl::StatusOr<bool> DeleteVolumeWithPvc(const CallContext& ctx, k8s::ApiClient& api,
                                          const objects::PersistentVolumeClaim& claim);
 
-struct ClaimRelease {
+struct ClaimDeletion {
   bool is_done = false;                               // the finalizer is off
   absl::Time look_again_at = absl::InfiniteFuture();  // where it is not
   // It is off although its volume may still be made; says what to look for. "": it is not so.
@@ -53,8 +53,8 @@ struct ClaimRelease {
 
 // One look at a PVC that is being deleted. Idempotent; waits for nothing. `late_volume_time_max`:
 // after the deletion. ABORTED when it changed meanwhile.
-absl::StatusOr<ClaimRelease> ReleaseClaim(const CallContext& ctx, k8s::ApiClient& api,
-                                          const objects::PersistentVolumeClaim& claim,
-                                          absl::Duration late_volume_time_max = kLateVolumeTimeMax);
+absl::StatusOr<ClaimDeletion> FinishClaimDeletion(
+    const CallContext& ctx, k8s::ApiClient& api, const objects::PersistentVolumeClaim& claim,
+    absl::Duration late_volume_time_max = kLateVolumeTimeMax);
 
 }  // namespace csidelta::csi

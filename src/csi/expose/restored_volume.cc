@@ -497,9 +497,9 @@ absl::StatusOr<RestoredVolume> PrepareVolume(const CallContext& ctx, k8s::ApiCli
   return Preparation(ctx, api, request).Run();
 }
 
-absl::StatusOr<RebindResult> HandVolumeOver(const CallContext& ctx, k8s::ApiClient& api,
-                                            const RestoreRequest& request,
-                                            const std::string& volume_name) {
+absl::StatusOr<RebindResult> RebindVolume(const CallContext& ctx, k8s::ApiClient& api,
+                                          const RestoreRequest& request,
+                                          const std::string& volume_name) {
   return VolumeRebinding(ctx, api, request, volume_name).Run();
 }
 

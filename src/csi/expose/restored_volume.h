@@ -74,9 +74,9 @@ struct RebindResult {
 // Gives the volume `volume_name`, that of claim `name`, to the target. REQUIRES that the Pod that
 // filled it was asked to go. FAILED_PRECONDITION when it cannot succeed: the target or the volume
 // is gone, or the target has another volume.
-absl::StatusOr<RebindResult> HandVolumeOver(const CallContext& ctx, k8s::ApiClient& api,
-                                            const RestoreRequest& request,
-                                            const std::string& volume_name);
+absl::StatusOr<RebindResult> RebindVolume(const CallContext& ctx, k8s::ApiClient& api,
+                                          const RestoreRequest& request,
+                                          const std::string& volume_name);
 
 // Asks for the deletion of claim `name` and its volume, also where it was half rebound, but not
 // of one that the target is bound to, or names: that is finished but for the binding.

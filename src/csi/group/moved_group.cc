@@ -119,7 +119,7 @@ class GroupAdoption {
   absl::StatusOr<std::map<std::string, TakenSnapshot>> Run();
 
   // Makes one member of a group that has a record already.
-  absl::StatusOr<TakenSnapshot> GoOnWith(const std::string& claim_uid);
+  absl::StatusOr<TakenSnapshot> ResumeMember(const std::string& claim_uid);
 
  private:
   absl::StatusOr<std::map<std::string, TakenSnapshot>> Try();
@@ -171,7 +171,7 @@ absl::StatusOr<std::map<std::string, TakenSnapshot>> GroupAdoption::Run() {
   return made;
 }
 
-absl::StatusOr<TakenSnapshot> GroupAdoption::GoOnWith(const std::string& claim_uid) {
+absl::StatusOr<TakenSnapshot> GroupAdoption::ResumeMember(const std::string& claim_uid) {
   RETURN_IF_ERROR(WriteRecordHandle());
   RETURN_IF_ERROR(Prepare());
   return MakeMember(claim_uid, taken_.members.at(claim_uid));
@@ -382,9 +382,9 @@ bool IsBase(const VolumeSnapshotContent& content) {
 
 using Members = std::vector<const VolumeSnapshotContent*>;  // of one group
 
-bool AllReleased(const Members& members) {
+bool AllGivenUp(const Members& members) {
   return std::all_of(members.begin(), members.end(),
-                     [](const VolumeSnapshotContent* member) { return IsReleased(*member); });
+                     [](const VolumeSnapshotContent* member) { return HasBeenGivenUp(*member); });
 }
 
 // By which a group takes the place of older ones: one of its bases, when nothing of it is on its
@@ -392,7 +392,7 @@ bool AllReleased(const Members& members) {
 const VolumeSnapshotContent* Successor(const Members& members) {
   const VolumeSnapshotContent* base = nullptr;
   for (const VolumeSnapshotContent* const member : members) {
-    if (!IsBase(*member) && !IsReleased(*member)) {
+    if (!IsBase(*member) && !HasBeenGivenUp(*member)) {
       return nullptr;
     }
     base = IsBase(*member) ? member : base;
@@ -434,19 +434,19 @@ absl::StatusOr<bool> IsOver(const CallContext& ctx, const Environment& env,
 
 // Releases a member for which no VolumeSnapshot was made, or whose VolumeSnapshot went without
 // it. What the mover made of a member is released by the mover.
-absl::Status ReleaseOrphaned(const CallContext& ctx, const Environment& env,
-                             const VolumeGroupSnapshotContent& record,
-                             const VolumeSnapshotContent& member) {
+absl::Status GiveUpOrphaned(const CallContext& ctx, const Environment& env,
+                            const VolumeGroupSnapshotContent& record,
+                            const VolumeSnapshotContent& member) {
   const std::string backup_uid = member.Label(objects::kBackupUidLabel);
   if (backup_uid.empty() || backup_uid != record.Label(objects::kBackupUidLabel) ||
-      IsBase(member) || IsReleased(member) || member.is_being_deleted()) {
+      IsBase(member) || HasBeenGivenUp(member) || member.is_being_deleted()) {
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(
       const auto found,
       objects::Find<VolumeSnapshot>(
           ctx, env.api, VolumeSnapshot::Key(member.snapshot_namespace(), member.snapshot_name())));
-  return found.has_value() ? absl::OkStatus() : ReleaseMember(ctx, env.api, member);
+  return found.has_value() ? absl::OkStatus() : GiveUpMember(ctx, env.api, member);
 }
 
 absl::Status ReleaseReplaced(const CallContext& ctx, k8s::ApiClient& api,
@@ -459,7 +459,7 @@ absl::Status ReleaseReplaced(const CallContext& ctx, k8s::ApiClient& api,
                    {"volume_group", ReadMovedGroup(content)->name},
                    {"pvc", ReadBase(content).owner.claim},
                    {"volume_snapshot_content", content.name()});
-      RETURN_IF_ERROR(ReleaseMember(ctx, api, content));
+      RETURN_IF_ERROR(GiveUpMember(ctx, api, content));
     }
   }
   return absl::OkStatus();
@@ -471,7 +471,7 @@ std::string MovedGroupOf(const objects::Object& content) {
   return content.Label(objects::kMovedGroupLabel);
 }
 
-bool IsReleased(const VolumeSnapshotContent& content) {
+bool HasBeenGivenUp(const VolumeSnapshotContent& content) {
   return !MovedGroupOf(content).empty() && content.Label(objects::kReleasedLabel) == "true";
 }
 
@@ -560,7 +560,7 @@ absl::StatusOr<std::optional<TakenSnapshot>> ContinueAdoption(const CallContext&
                  {"volume_group_snapshot_content", record.name()});
     ASSIGN_OR_RETURN(
         TakenSnapshot made,
-        GroupAdoption(ctx, env, plan->request, plan->taken).GoOnWith(request.claim_uid));
+        GroupAdoption(ctx, env, plan->request, plan->taken).ResumeMember(request.claim_uid));
     return std::optional(std::move(made));
   }
   return std::optional<TakenSnapshot>();
@@ -582,7 +582,7 @@ absl::StatusOr<bool> DeleteOrphanedRecord(const CallContext& ctx, const Environm
           ctx, env.api, "",
           {.label_selector = absl::StrCat(objects::kMovedGroupLabel, "=", MovedGroupOf(record))}));
   for (const VolumeSnapshotContent& member : members) {
-    RETURN_IF_ERROR(ReleaseOrphaned(ctx, env, record, member));
+    RETURN_IF_ERROR(GiveUpOrphaned(ctx, env, record, member));
   }
   if (!members.empty()) {
     return false;
@@ -609,7 +609,7 @@ absl::Status FinalizeMovedGroup(const CallContext& ctx, const Environment& env,
   if (const VolumeSnapshotContent* const base = Successor(members); base != nullptr) {
     return ReleaseReplaced(ctx, env.api, contents, *base);
   }
-  if (!AllReleased(members)) {
+  if (!AllGivenUp(members)) {
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(Annotate(DeleteRecord(ctx, env, record),

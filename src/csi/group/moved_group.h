@@ -25,7 +25,7 @@
 //   nothing, Retain; and for each member a VolumeSnapshotContent and VolumeSnapshot of its own, as
 //   single snapshots have them
 //       |  exposed, uploaded, kept as a base: its content has the record's name as a label
-//       |  not needed: ReleaseMember
+//       |  not needed: GiveUpMember
 //       v
 //   all members released --FinalizeMovedGroup--> the record is deleted with Delete: one group call;
 //                                              then the members' contents go
@@ -51,7 +51,7 @@ struct MovedGroup {
 // The record's name; "" for a content that is of no moved group. Of a record: its own. Pure.
 std::string MovedGroupOf(const objects::Object& content);
 // The same, and whether it was released. Pure.
-bool IsReleased(const objects::VolumeSnapshotContent& content);
+bool HasBeenGivenUp(const objects::VolumeSnapshotContent& content);
 // Nothing for a content that is of no moved group. Pure.
 std::optional<MovedGroup> ReadMovedGroup(const objects::VolumeSnapshotContent& content);
 // Labels and annotations of `content` that a further content of the same member needs. Pure.

@@ -130,7 +130,7 @@ class DownloadStep : public TransferStep {
   absl::StatusOr<absl::Time> Complete();
 
   // Half given is sooner finished than taken back.
-  absl::StatusOr<std::optional<absl::Time>> CompleteAllTheSame(absl::Time latest) override;
+  absl::StatusOr<std::optional<absl::Time>> CompleteIfDone(absl::Time latest) override;
 
   void Tell(DataPhase phase, const std::string& message) override;
 
@@ -429,8 +429,8 @@ objects::RestoreFigures DownloadStep::FiguresOf(const objects::VolumeTaskStatus&
 
 absl::StatusOr<csi::RebindResult> DownloadStep::RebindNow() {
   RETURN_IF_ERROR(run_.RemoveEnded(ctx_));
-  return csi::HandVolumeOver(ctx_, env_.api, Restoring(std::nullopt),
-                             object_.Annotation(objects::kRestoredVolumeAnnotation));
+  return csi::RebindVolume(ctx_, env_.api, Restoring(std::nullopt),
+                           object_.Annotation(objects::kRestoredVolumeAnnotation));
 }
 
 absl::StatusOr<csi::RebindResult> RestoreInPlaceStep::RebindNow() {
@@ -477,7 +477,7 @@ absl::StatusOr<absl::Time> DownloadStep::Complete() {
   return End(DataPhase::kCompleted, "");
 }
 
-absl::StatusOr<std::optional<absl::Time>> DownloadStep::CompleteAllTheSame(absl::Time latest) {
+absl::StatusOr<std::optional<absl::Time>> DownloadStep::CompleteIfDone(absl::Time latest) {
   if (!IsConcluding()) {
     return std::optional<absl::Time>();
   }

@@ -76,7 +76,8 @@ k8s::WatchedObjects MadeForTasks(const k8s::ResourceType& type, const std::strin
 
 absl::StatusOr<absl::Time> ClaimReconciler::ReconcileOne(
     const CallContext& ctx, const objects::PersistentVolumeClaim& claim) {
-  ASSIGN_OR_RETURN(const csi::ClaimRelease release, csi::ReleaseClaim(ctx, env_.api, claim));
+  ASSIGN_OR_RETURN(const csi::ClaimDeletion release,
+                   csi::FinishClaimDeletion(ctx, env_.api, claim));
   if (!release.left.empty()) {
     CSIDELTA_LOG(kWarn, release.left);
     EmitMoverEvent(ctx, env_, claim, k8s::EventType::kWarning, "VolumeMayBeLeft", release.left);
@@ -100,7 +101,7 @@ bool ContentReconciler::IsManagedAndRemovable(const objects::VolumeSnapshotConte
   return content.Label(objects::kMoverTaskLabel) == content.name() &&
          content.snapshot_namespace() == env_.mover_namespace &&
          velero_namespaces_.contains(content.Label(objects::kMoverVeleroNamespaceLabel)) &&
-         content.Label(objects::kBaseLabel) != "true" && !csi::IsReleased(content) &&
+         content.Label(objects::kBaseLabel) != "true" && !csi::HasBeenGivenUp(content) &&
          !content.is_being_deleted();
 }
 

@@ -385,7 +385,7 @@ absl::StatusOr<absl::Time> TransferStep::WindUp() {
       object_.TimeOf(objects::kStoppingAtAnnotation).value_or(Now()) + kWorkerStopTimeMax;
   ASSIGN_OR_RETURN(const bool is_stopped, run_.Stop(ctx_));
   if (failure.empty()) {
-    ASSIGN_OR_RETURN(const std::optional<absl::Time> next, CompleteAllTheSame(latest));
+    ASSIGN_OR_RETURN(const std::optional<absl::Time> next, CompleteIfDone(latest));
     if (next.has_value()) {
       return *next;
     }

@@ -123,7 +123,7 @@ class TransferStep {
   virtual absl::StatusOr<absl::Time> Conclude(const objects::VolumeTaskStatus& task) = 0;
   // One that is cancelled, and whose worker was told so, may be done all the same: then it is
   // completed. It may also need a moment, not later than `latest`. Nothing: it is given up.
-  virtual absl::StatusOr<std::optional<absl::Time>> CompleteAllTheSame(absl::Time latest) = 0;
+  virtual absl::StatusOr<std::optional<absl::Time>> CompleteIfDone(absl::Time latest) = 0;
   // All that was made, whatever became of it. Returns what the last phase waits for, because a
   // worker may still write there; "", once IsFenced(): nothing.
   virtual absl::StatusOr<std::string> RemoveAll() = 0;

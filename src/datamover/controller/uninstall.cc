@@ -109,8 +109,8 @@ absl::Status DropClaim(const CallContext& ctx, const MoverEnvironment& env,
   if (!claim.has_value()) {
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const csi::ClaimRelease release,
-                   csi::ReleaseClaim(ctx, env.api, *claim, absl::ZeroDuration()));
+  ASSIGN_OR_RETURN(const csi::ClaimDeletion release,
+                   csi::FinishClaimDeletion(ctx, env.api, *claim, absl::ZeroDuration()));
   return release.left.empty() ? absl::OkStatus() : absl::FailedPreconditionError(release.left);
 }
 

@@ -79,7 +79,7 @@ class UploadStep : public TransferStep {
   static objects::BackupFigures FiguresOf(const objects::VolumeTaskStatus& task);
 
   // A worker that was done before it knew.
-  absl::StatusOr<std::optional<absl::Time>> CompleteAllTheSame(absl::Time /*latest*/) override;
+  absl::StatusOr<std::optional<absl::Time>> CompleteIfDone(absl::Time /*latest*/) override;
   absl::StatusOr<RepositoryAccess> Access();
   static bool BaseWasMissed(const objects::BackupFigures& figures);
 
@@ -274,7 +274,7 @@ objects::BackupFigures UploadStep::FiguresOf(const objects::VolumeTaskStatus& ta
                                   : objects::BackupFigures();
 }
 
-absl::StatusOr<std::optional<absl::Time>> UploadStep::CompleteAllTheSame(absl::Time /*latest*/) {
+absl::StatusOr<std::optional<absl::Time>> UploadStep::CompleteIfDone(absl::Time /*latest*/) {
   ASSIGN_OR_RETURN(const std::optional<objects::VolumeTask> task, run_.FindTask(ctx_));
   const objects::VolumeTaskStatus status =
       task.has_value() ? task->status() : objects::VolumeTaskStatus();
