@@ -312,7 +312,7 @@ absl::StatusOr<std::string> PvcAction::ChooseClass(const CallContext& ctx,
                                                    const PersistentVolumeClaim& item,
                                                    const VolumeDecision& decision) {
   const std::string driver = decision.pv.driver();
-  const csi::SnapshotClassWish wish{
+  const csi::SnapshotClassRequest wish{
       .driver = driver,
       .claim_annotation = item.Annotation(objects::kVolumeSnapshotClassAnnotation),
       .policy_parameter = decision.snapshot_class,

@@ -230,7 +230,7 @@ absl::StatusOr<std::string> VolumeGroups::ChooseClass(const objects::Backup& bac
                                                       const std::string& driver,
                                                       const Members& members,
                                                       const objects::GroupKinds& kinds) {
-  const csi::SnapshotClassWish wish{
+  const csi::SnapshotClassRequest wish{
       .driver = driver,
       .claim_annotation = members.class_annotation,
       .policy_parameter = "",

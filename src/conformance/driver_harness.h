@@ -50,7 +50,7 @@ class DriverHarness {
   // Written down before the driver is asked: a call may have worked though its answer was lost.
   struct Made {
     bool is_volume = false;
-    VolumeWish wish = {};        // of a volume; of a snapshot its name
+    VolumeRequest wish = {};     // of a volume; of a snapshot its name
     std::string source_id = {};  // of a snapshot
     std::string id = {};         // "" until the driver has said it
     Mount mount = {};            // of a volume

@@ -92,7 +92,8 @@ class GrpcLink : public DriverLink {
  public:
   GrpcLink(LinkOptions options, const std::shared_ptr<grpc::Channel>& channel);
   absl::StatusOr<DriverInfo> Probe(const CallContext& ctx) override;
-  absl::StatusOr<VolumeInfo> CreateVolume(const CallContext& ctx, const VolumeWish& wish) override;
+  absl::StatusOr<VolumeInfo> CreateVolume(const CallContext& ctx,
+                                          const VolumeRequest& wish) override;
   absl::Status DeleteVolume(const CallContext& ctx, const std::string& id) override;
   absl::StatusOr<bool> ExpandVolume(const CallContext& ctx, const std::string& id,
                                     int64_t size_bytes) override;
@@ -228,7 +229,8 @@ absl::StatusOr<DriverInfo> GrpcLink::Probe(const CallContext& ctx) {
   return driver_info;
 }
 
-absl::StatusOr<VolumeInfo> GrpcLink::CreateVolume(const CallContext& ctx, const VolumeWish& wish) {
+absl::StatusOr<VolumeInfo> GrpcLink::CreateVolume(const CallContext& ctx,
+                                                  const VolumeRequest& wish) {
   pb::CreateVolumeRequest request;
   request.set_name(wish.name);
   request.mutable_capacity_range()->set_required_bytes(wish.size_bytes);

@@ -33,7 +33,7 @@ struct VolumeInfo {
   std::map<std::string, std::string> context;
 };
 
-struct VolumeWish {
+struct VolumeRequest {
   std::string name;
   int64_t size_bytes = 0;
   std::string snapshot_id = {};  // what it is made of; "": nothing
@@ -95,7 +95,7 @@ class DriverLink {
   virtual absl::StatusOr<DriverInfo> Probe(const CallContext& ctx) = 0;
 
   virtual absl::StatusOr<VolumeInfo> CreateVolume(const CallContext& ctx,
-                                                  const VolumeWish& wish) = 0;
+                                                  const VolumeRequest& wish) = 0;
   virtual absl::Status DeleteVolume(const CallContext& ctx, const std::string& id) = 0;
   // Whether the node must be told, too.
   virtual absl::StatusOr<bool> ExpandVolume(const CallContext& ctx, const std::string& id,

@@ -99,7 +99,7 @@ absl::Status NoClass(const ClassKind& kind, const std::string& driver,
 }
 
 template <typename Class>
-absl::StatusOr<SnapshotClassChoice> Choose(const ClassKind& kind, const SnapshotClassWish& wish,
+absl::StatusOr<SnapshotClassChoice> Choose(const ClassKind& kind, const SnapshotClassRequest& wish,
                                            const std::vector<Class>& classes) {
   const std::pair<const std::string&, absl::string_view> names[] = {
       {wish.claim_annotation, "the claim's annotation"},
@@ -131,12 +131,13 @@ absl::StatusOr<SnapshotClassChoice> Choose(const ClassKind& kind, const Snapshot
 }  // namespace
 
 absl::StatusOr<SnapshotClassChoice> ChooseSnapshotClass(
-    const SnapshotClassWish& wish, const std::vector<objects::VolumeSnapshotClass>& classes) {
+    const SnapshotClassRequest& wish, const std::vector<objects::VolumeSnapshotClass>& classes) {
   return Choose(kSingle, wish, classes);
 }
 
 absl::StatusOr<SnapshotClassChoice> ChooseGroupSnapshotClass(
-    const SnapshotClassWish& wish, const std::vector<objects::VolumeGroupSnapshotClass>& classes) {
+    const SnapshotClassRequest& wish,
+    const std::vector<objects::VolumeGroupSnapshotClass>& classes) {
   return Choose(kGroup, wish, classes);
 }
 

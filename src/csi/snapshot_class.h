@@ -11,7 +11,7 @@ namespace csidelta::csi {
 
 // What decides which class a claim's snapshot, or a volume group's, is made with. "" where nothing
 // said.
-struct SnapshotClassWish {
+struct SnapshotClassRequest {
   std::string driver;             // of the claim's volume
   std::string claim_annotation;   // velero.io/csi-volumesnapshot-class on the claim, or its like
   std::string policy_parameter;   // snapshotClass of the volume policy's rule
@@ -30,13 +30,14 @@ struct SnapshotClassChoice {
 // driver's. Names and drivers compare without case, as Velero does. FAILED_PRECONDITION, saying
 // what to do, when none is left. Pure.
 absl::StatusOr<SnapshotClassChoice> ChooseSnapshotClass(
-    const SnapshotClassWish& wish, const std::vector<objects::VolumeSnapshotClass>& classes);
+    const SnapshotClassRequest& wish, const std::vector<objects::VolumeSnapshotClass>& classes);
 
 // The same among all VolumeGroupSnapshotClasses: the one that a claim of the group or the Backup
 // names; one labelled velero.io/csi-volumegroupsnapshot-class: "true"; the driver's default class;
 // the driver's only class. NOT_FOUND when the driver has none, FAILED_PRECONDITION, naming them,
 // when it has several and none is chosen. Pure.
 absl::StatusOr<SnapshotClassChoice> ChooseGroupSnapshotClass(
-    const SnapshotClassWish& wish, const std::vector<objects::VolumeGroupSnapshotClass>& classes);
+    const SnapshotClassRequest& wish,
+    const std::vector<objects::VolumeGroupSnapshotClass>& classes);
 
 }  // namespace csidelta::csi

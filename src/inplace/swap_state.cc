@@ -146,7 +146,7 @@ absl::StatusOr<SwapStep> NextOfExchange(const SwapState& state) {
   return HasFormerPolicy(target) ? SwapStep::kDone : SwapStep::kReturnPolicy;
 }
 
-absl::Status CheckTemporary(const SwapState& state, const SwapWish& wish) {
+absl::Status CheckTemporary(const SwapState& state, const SwapRequest& wish) {
   if (!state.temporary.has_value()) {
     return absl::OkStatus();
   }
@@ -161,7 +161,7 @@ absl::Status CheckTemporary(const SwapState& state, const SwapWish& wish) {
 }
 
 // Of a volume with a record, before the original has one.
-absl::Status CheckRestored(const SwapState& state, const SwapWish& wish) {
+absl::Status CheckRestored(const SwapState& state, const SwapRequest& wish) {
   if (!state.restored.has_value()) {
     return absl::OkStatus();
   }
@@ -319,7 +319,7 @@ absl::string_view ToString(SwapStep step) {
   return kNames[static_cast<std::size_t>(step)];
 }
 
-absl::StatusOr<SwapStep> NextOfRestore(const SwapState& state, const SwapWish& wish) {
+absl::StatusOr<SwapStep> NextOfRestore(const SwapState& state, const SwapRequest& wish) {
   if (state.original.has_value()) {
     const SwapRecord& record = state.original->record;
     if (record.goal != SwapSide::kRestored) {

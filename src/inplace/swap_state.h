@@ -127,14 +127,14 @@ absl::string_view ToString(SwapStep step);
 
 // What is restored. `snapshot_uid` "": the VolumeSnapshot does not exist any more, which matters
 // only until the original has its record.
-struct SwapWish {
+struct SwapRequest {
   std::string snapshot;
   std::string snapshot_uid;
   bool needs_safety_snapshot = false;  // wanted, and not taken yet
 };
 
 // The tables above. Pure.
-absl::StatusOr<SwapStep> NextOfRestore(const SwapState& state, const SwapWish& wish);
+absl::StatusOr<SwapStep> NextOfRestore(const SwapState& state, const SwapRequest& wish);
 absl::StatusOr<SwapStep> NextOfUndo(const SwapState& state);
 absl::StatusOr<SwapStep> NextOfFinish(const SwapState& state);
 

@@ -104,7 +104,7 @@ class SwapPlanner {
     return std::move(plan_);
   }
 
-  static SwapWish WishOf(const SwapTarget& target) {
+  static SwapRequest WishOf(const SwapTarget& target) {
     return {.snapshot = target.snapshot_name,
             .snapshot_uid = target.snapshot.has_value() ? target.snapshot->uid() : ""};
   }
@@ -261,8 +261,8 @@ const SwapVolume& VolumeSwap::in_use() const {
   return wanted.has_value() ? *wanted : *other_volume();
 }
 
-SwapWish VolumeSwap::Wish() const {
-  SwapWish wish = SwapPlanner::WishOf(target_);
+SwapRequest VolumeSwap::Wish() const {
+  SwapRequest wish = SwapPlanner::WishOf(target_);
   wish.needs_safety_snapshot = target_.takes_safety_snapshot && result_.safety_snapshot.empty();
   return wish;
 }

@@ -90,12 +90,12 @@ absl::Status CheckMayDeleteUnused(const CallContext& ctx, k8s::ApiClient& api,
                                   const SwapState& state);
 
 // Told after each step, in the order they are taken.
-struct SwapNews {
+struct SwapProgress {
   SwapStep step;
   std::string pvc;   // namespace/name
   std::string text;  // "PVC shop/data is deleted; its volume pv-1 is kept"
 };
-using SwapSink = std::function<void(const SwapNews& news)>;
+using SwapSink = std::function<void(const SwapProgress& news)>;
 
 struct SwapResult {
   std::string original_volume;
@@ -134,7 +134,7 @@ class VolumeSwap {
 
   absl::Status Run(const Next& next, SwapStep until);
   absl::Status Take(SwapStep step);
-  SwapWish Wish() const;
+  SwapRequest Wish() const;
   SwapResult Result() const;
   void Tell(SwapStep step, std::string text);
   void NoteAll(const std::vector<std::string>& notes);

@@ -66,7 +66,7 @@ class PromotionPlanner {
 
   // Without it there are other defaults.
   absl::StatusOr<std::optional<PersistentVolumeClaim>> ReadSource(const VolumeSnapshot& snapshot);
-  absl::StatusOr<std::optional<PersistentVolumeClaim>> ReadTaken(const PvcWish& wish);
+  absl::StatusOr<std::optional<PersistentVolumeClaim>> ReadTaken(const PvcOptions& wish);
   absl::StatusOr<Promotion> PlanOne(const PromotionTarget& target);
   bool WaitsForConsumer(const std::string& storage_class) const;
   static void RefuseSecondOfName(const std::vector<Promotion>& earlier, Promotion& promotion);
@@ -157,7 +157,7 @@ absl::StatusOr<std::optional<PersistentVolumeClaim>> PromotionPlanner::ReadSourc
 }
 
 absl::StatusOr<std::optional<PersistentVolumeClaim>> PromotionPlanner::ReadTaken(
-    const PvcWish& wish) {
+    const PvcOptions& wish) {
   if (!k8s::IsObjectName(wish.name)) {
     return std::optional<PersistentVolumeClaim>();  // The check says so.
   }
@@ -271,8 +271,8 @@ class PvcWaiter {
  private:
   // Whether it is bound before the next look.
   absl::StatusOr<bool> AwaitSlice();
-  absl::StatusOr<csi::ProvisioningNews> ReadNews();
-  absl::Status CheckProvisioning(const csi::ProvisioningNews& news);
+  absl::StatusOr<csi::ProvisioningStatus> ReadNews();
+  absl::Status CheckProvisioning(const csi::ProvisioningStatus& news);
 
   // A free volume that is there already is bound whatever the PVC is to be filled from.
   absl::Status CheckVolume();
@@ -280,7 +280,7 @@ class PvcWaiter {
   // A bound PVC may be one whose data is copied later, or never.
   absl::Status AwaitData();
   absl::StatusOr<csi::Population> ReadPopulation();
-  absl::Status Late(const absl::Status& over, const csi::ProvisioningNews& news) const;
+  absl::Status Late(const absl::Status& over, const csi::ProvisioningStatus& news) const;
 
   std::string Text() const { return PvcText(pvc_.namespace_name(), pvc_.name()); }
   std::string RemovalHint() const;
@@ -292,7 +292,7 @@ class PvcWaiter {
   std::vector<std::string>& not_checked_;
   absl::Duration interval_ = kProvisioningLookIntervalMin;
   bool may_read_events_ = true;
-  csi::ProvisioningNews last_news_;
+  csi::ProvisioningStatus last_news_;
 };
 
 absl::StatusOr<AwaitedPvc> PvcWaiter::Run() {
@@ -310,7 +310,7 @@ absl::StatusOr<AwaitedPvc> PvcWaiter::Run() {
     if (is_bound) {
       continue;
     }
-    ASSIGN_OR_RETURN(const csi::ProvisioningNews news, ReadNews());
+    ASSIGN_OR_RETURN(const csi::ProvisioningStatus news, ReadNews());
     waits_for_consumer |= news.waits_for_first_consumer;
     RETURN_IF_ERROR(CheckProvisioning(news));
     if (wait_.on_look) {
@@ -341,11 +341,11 @@ absl::StatusOr<bool> PvcWaiter::AwaitSlice() {
   return true;
 }
 
-absl::StatusOr<csi::ProvisioningNews> PvcWaiter::ReadNews() {
+absl::StatusOr<csi::ProvisioningStatus> PvcWaiter::ReadNews() {
   if (!may_read_events_ || !ctx_.Check().ok()) {
     return last_news_;
   }
-  absl::StatusOr<csi::ProvisioningNews> news = csi::ReadProvisioningNews(ctx_, api_, pvc_);
+  absl::StatusOr<csi::ProvisioningStatus> news = csi::ReadProvisioningStatus(ctx_, api_, pvc_);
   if (absl::IsPermissionDenied(news.status())) {
     may_read_events_ = false;
     not_checked_.push_back(
@@ -360,7 +360,7 @@ absl::StatusOr<csi::ProvisioningNews> PvcWaiter::ReadNews() {
   return news;
 }
 
-absl::Status PvcWaiter::CheckProvisioning(const csi::ProvisioningNews& news) {
+absl::Status PvcWaiter::CheckProvisioning(const csi::ProvisioningStatus& news) {
   if (csi::IsDefiniteRefusal(news.last_failure)) {
     return absl::FailedPreconditionError(
         absl::StrCat(Text(), " is refused: ", news.last_failure, RemovalHint()));
@@ -433,7 +433,7 @@ absl::Status PvcWaiter::AwaitData() {
   }
 }
 
-absl::Status PvcWaiter::Late(const absl::Status& over, const csi::ProvisioningNews& news) const {
+absl::Status PvcWaiter::Late(const absl::Status& over, const csi::ProvisioningStatus& news) const {
   return absl::Status(
       over.code(),
       absl::StrCat(

@@ -255,7 +255,7 @@ MaybeFinding CheckAccessModes(const PlannedPvc& pvc) {
 
 }  // namespace
 
-PlannedPvc PlanPvc(const VolumeSnapshot& snapshot, const PvcWish& wish,
+PlannedPvc PlanPvc(const VolumeSnapshot& snapshot, const PvcOptions& wish,
                    const PromotionSurroundings& around) {
   PlannedPvc pvc = {
       .namespace_name = wish.namespace_name,

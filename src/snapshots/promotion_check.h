@@ -40,7 +40,7 @@
 namespace csidelta::snapshots {
 
 // What the caller wants. Nothing, or empty: see PlanPvc().
-struct PvcWish {
+struct PvcOptions {
   std::string namespace_name;  // of the PVC
   std::string name;
   std::optional<std::string> storage_class = {};
@@ -77,7 +77,7 @@ struct PlannedPvc {
 //   size          the larger of restoreSize, rounded up to MiB, and what the source PVC requests
 //   mode          the content's source mode; else that of the source PVC; else Filesystem
 //   access modes  those of the source PVC; else ReadWriteOnce
-PlannedPvc PlanPvc(const objects::VolumeSnapshot& snapshot, const PvcWish& wish,
+PlannedPvc PlanPvc(const objects::VolumeSnapshot& snapshot, const PvcOptions& wish,
                    const PromotionSurroundings& around);
 
 // The codes that others look for.

@@ -39,7 +39,7 @@ Json Class(const char* name, const char* driver, const char* mark = "") {
 
 struct ClassCase {
   const char* name;
-  SnapshotClassWish wish;
+  SnapshotClassRequest wish;
   std::vector<Json> classes;
   const char* want;  // "" for an error
   int ungranted = 0;
@@ -102,7 +102,7 @@ Json GroupClass(const char* name, const char* driver, const char* label = "",
 
 struct GroupClassCase {
   const char* name;
-  SnapshotClassWish wish;
+  SnapshotClassRequest wish;
   std::vector<Json> classes;
   const char* want;  // "" for an error
   int ungranted = 0;

@@ -25,7 +25,7 @@ using support::StatusIs;
 using testing::HasSubstr;
 
 constexpr char kDeletedAt[] = "2023-11-14T22:13:20Z";
-const SwapWish kMonday = {.snapshot = "monday", .snapshot_uid = "m"};
+const SwapRequest kMonday = {.snapshot = "monday", .snapshot_uid = "m"};
 
 // What a case changes; null objects do not exist.
 struct Objects {
@@ -166,7 +166,7 @@ TEST(SwapStateTest, RowsOfPreparing) {
                   o.restored = VolumeObject("pv-new", "Retain", "t");
                 },
                 SwapStep::kRecordOriginal}});
-  SwapWish wish = kMonday;
+  SwapRequest wish = kMonday;
   wish.needs_safety_snapshot = true;
   EXPECT_THAT(NextOfRestore(StateOf({}), wish), IsOkAndHolds(SwapStep::kTakeSafetySnapshot));
   EXPECT_THAT(NextOfRestore(StateOf(BothRecorded()), wish),

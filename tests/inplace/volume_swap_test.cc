@@ -288,7 +288,7 @@ class World {
  private:
   SwapTarget EndTarget() const { return {.namespace_name = "shop", .pvc_name = "data"}; }
   SwapSink Sink() {
-    return [this](const SwapNews& news) {
+    return [this](const SwapProgress& news) {
       EXPECT_THAT(news.text, Not(IsEmpty()));
       steps_.emplace_back(ToString(news.step));
     };
@@ -384,7 +384,7 @@ TEST(VolumeSwapTest, WithoutASafetySnapshotAHeldLeaseEndsItBeforeAnyChange) {
       snapshots::GuardRestore(ctx, world.api, Random::Real(), *world.Pvc(), "another", notes);
   ASSERT_THAT(held, IsOk());
   const absl::Status prepared =
-      VolumeSwap(ctx, world.api, Random::Real(), target, [](const SwapNews&) {}).Prepare(*plan);
+      VolumeSwap(ctx, world.api, Random::Real(), target, [](const SwapProgress&) {}).Prepare(*plan);
   EXPECT_TRUE(csi::IsVolumeBusy(prepared)) << prepared;
   EXPECT_THAT(prepared.message(), HasSubstr("nothing is changed"));
   EXPECT_THAT(world.Pvcs(), ElementsAre("data"));
@@ -463,7 +463,7 @@ TEST(VolumeSwapTest, WhatAnotherClientEndedIsNotBegunAgain) {
   const auto plan = world.Plan(world.Target());
   ASSERT_THAT(plan, IsOk());
   const CallContext ctx = world.Ctx();
-  VolumeSwap swap(ctx, world.api, Random::Real(), world.Target(), [](const SwapNews&) {});
+  VolumeSwap swap(ctx, world.api, Random::Real(), world.Target(), [](const SwapProgress&) {});
   ASSERT_THAT(swap.Prepare(*plan), IsOk());
   ASSERT_THAT(swap.Exchange(), IsOk());
   ASSERT_THAT(world.Finish(), IsOk());

@@ -63,7 +63,7 @@ struct Cluster {
                                ClassObject("slow", "d.example.com"),
                                ClassObject("other", "ebs.csi.aws.com")};
   Json taken_by;  // null: the name is free
-  PvcWish wish = {.namespace_name = "shop", .name = "copy"};
+  PvcOptions wish = {.namespace_name = "shop", .name = "copy"};
   csi::ContentReading::Kind kind = csi::ContentReading::Kind::kPresent;
   bool has_source = true;
   bool may_list_classes = true;

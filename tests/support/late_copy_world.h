@@ -109,7 +109,7 @@ class LateCopyWorld {
     if (!plan.ok() || !plan->refusals.empty()) {
       return plan.ok() ? inplace::RefusalStatus("shop", "data", plan->refusals) : plan.status();
     }
-    inplace::VolumeSwap swap(ctx, api, Random::Real(), target, [](const inplace::SwapNews&) {});
+    inplace::VolumeSwap swap(ctx, api, Random::Real(), target, [](const inplace::SwapProgress&) {});
     const absl::Status prepared = swap.Prepare(*plan);
     if (!prepared.ok()) {
       return prepared;
@@ -124,7 +124,7 @@ class LateCopyWorld {
     const CallContext ctx = Ctx();
     return inplace::VolumeSwap(ctx, api, Random::Real(),
                                {.namespace_name = "shop", .pvc_name = "data"},
-                               [](const inplace::SwapNews&) {})
+                               [](const inplace::SwapProgress&) {})
         .Finish()
         .status();
   }

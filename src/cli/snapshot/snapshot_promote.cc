@@ -143,7 +143,7 @@ class SnapshotPromoteCommand : public Command {
   absl::Status CheckFlags() const;
   absl::Status CheckNaming() const;
   std::string pvc_name() const { return words_.size() > 1 ? words_[1] : ""; }
-  snapshots::PvcWish Wish(std::string name) const;
+  snapshots::PvcOptions Wish(std::string name) const;
 
   absl::StatusOr<std::vector<VolumeSnapshot>> ReadSnapshots(const CallContext& limited,
                                                             k8s::ApiClient& api,
@@ -260,7 +260,7 @@ absl::Status SnapshotPromoteCommand::CheckNaming() const {
   return absl::OkStatus();
 }
 
-snapshots::PvcWish SnapshotPromoteCommand::Wish(std::string name) const {
+snapshots::PvcOptions SnapshotPromoteCommand::Wish(std::string name) const {
   return {.namespace_name = namespace_,
           .name = std::move(name),
           .storage_class = storage_class_,

@@ -141,7 +141,7 @@ class RestoreTeller {
   void Tell(const Json& json, const std::string& text, const std::string& name = "") {
     PrintClusterEvent(session_, json, text, name);
   }
-  void TellStep(const inplace::SwapNews& news) {
+  void TellStep(const inplace::SwapProgress& news) {
     Tell({{"message_type", "step"},
           {"pvc", news.pvc},
           {"step", inplace::ToString(news.step)},
@@ -410,7 +410,7 @@ absl::Status SnapshotRestoreCommand::SwapAll(const CallContext& ctx, k8s::ApiCli
   for (const SwapPlan& plan : plans) {
     swaps.push_back(std::make_unique<inplace::VolumeSwap>(
         limited, api, *session.environment().random, plan.target,
-        [&teller](const inplace::SwapNews& news) { teller.TellStep(news); }));
+        [&teller](const inplace::SwapProgress& news) { teller.TellStep(news); }));
   }
   // Of a set no PVC is touched before all can be.
   for (std::size_t i = 0; i < plans.size(); ++i) {
@@ -469,8 +469,9 @@ absl::StatusOr<ExitCode> SnapshotRestoreCommand::EndAll(
   const CallContext limited = ctx.WithTimeout(timeout_.value_or(kRestoreTimeout));
   ExitCode code = ExitCode::kOk;
   for (const SwapTarget& target : targets) {
-    inplace::VolumeSwap swap(limited, api, *session.environment().random, target,
-                             [&teller](const inplace::SwapNews& news) { teller.TellStep(news); });
+    inplace::VolumeSwap swap(
+        limited, api, *session.environment().random, target,
+        [&teller](const inplace::SwapProgress& news) { teller.TellStep(news); });
     const absl::StatusOr<SwapResult> result = undo_ ? swap.Undo() : swap.Finish();
     RETURN_IF_ERROR(WithWayOn(result.status()));
     teller.TellResult(target, work(), *result);

@@ -77,10 +77,11 @@ absl::StatusOr<std::string> LastProvisioningError(const CallContext& ctx, k8s::A
   return NewestMessage(events, claim.uid(), kProvisioningFailed);
 }
 
-absl::StatusOr<ProvisioningNews> ReadProvisioningNews(const CallContext& ctx, k8s::ApiClient& api,
-                                                      const PersistentVolumeClaim& pvc) {
+absl::StatusOr<ProvisioningStatus> ReadProvisioningStatus(const CallContext& ctx,
+                                                          k8s::ApiClient& api,
+                                                          const PersistentVolumeClaim& pvc) {
   ASSIGN_OR_RETURN(const std::vector<Event> events, EventsOf(ctx, api, pvc, ""));
-  return ProvisioningNews{
+  return ProvisioningStatus{
       .last_failure = NewestMessage(events, pvc.uid(), kProvisioningFailed),
       .waits_for_first_consumer = !NewestMessage(events, pvc.uid(), kWaitsForConsumer).empty(),
       .last_message = NewestEvent(events, pvc.uid())};

@@ -16,13 +16,13 @@ absl::StatusOr<std::string> LastProvisioningError(const CallContext& ctx, k8s::A
                                                   const objects::PersistentVolumeClaim& claim);
 
 // What the events of a PVC say of its volume.
-struct ProvisioningNews {
+struct ProvisioningStatus {
   std::string last_failure;               // the newest of ProvisioningFailed; "" when none exists
   bool waits_for_first_consumer = false;  // it has no volume until a Pod uses it
   std::string last_message = {};          // the newest of all: "Reason: message"; "" without one
 };
-absl::StatusOr<ProvisioningNews> ReadProvisioningNews(const CallContext& ctx, k8s::ApiClient& api,
-                                                      const objects::PersistentVolumeClaim& pvc);
+absl::StatusOr<ProvisioningStatus> ReadProvisioningStatus(
+    const CallContext& ctx, k8s::ApiClient& api, const objects::PersistentVolumeClaim& pvc);
 
 // Whether a provisioner, as a StorageClass names it, makes volumes of `driver` ("": any). In-tree
 // names, which are migrated to CSI drivers, fit any. Pure.
