@@ -110,7 +110,7 @@ absl::Status EndOf(const std::string& name, int state) {
 }
 
 // Looks for the end of a child so many times, a moment apart. Nothing when it goes on.
-std::optional<int> LookForEnd(pid_t pid, int looks) {
+std::optional<int> PollForEnd(pid_t pid, int looks) {
   int state = 0;
   for (int look = 0; look < looks; ++look) {
     if (look > 0) {
@@ -126,7 +126,7 @@ std::optional<int> LookForEnd(pid_t pid, int looks) {
 int MakeEnd(pid_t pid) {
   for (const int signal : {SIGTERM, SIGKILL}) {
     ::kill(pid, signal);
-    if (const std::optional<int> state = LookForEnd(pid, kEndLooks); state.has_value()) {
+    if (const std::optional<int> state = PollForEnd(pid, kEndLooks); state.has_value()) {
       return *state;
     }
   }
@@ -192,7 +192,7 @@ absl::StatusOr<std::unique_ptr<HeldProgram>> HeldProgram::Start(const CallContex
   const absl::StatusOr<std::string> line =
       ReadText(ctx, held->output_.get(), /*line=*/true, program.output_bytes_max);
   RETURN_IF_ERROR(line.status());
-  if (const std::optional<int> state = LookForEnd(pid, 1); state.has_value()) {
+  if (const std::optional<int> state = PollForEnd(pid, 1); state.has_value()) {
     held->pid_ = 0;
     RETURN_IF_ERROR(EndOf(held->name_, *state));
     return absl::FailedPreconditionError(
@@ -212,13 +212,13 @@ absl::Status HeldProgram::Release() {
     return absl::OkStatus();
   }
   const pid_t pid = std::exchange(pid_, 0);
-  if (const std::optional<int> state = LookForEnd(pid, 1); state.has_value()) {
+  if (const std::optional<int> state = PollForEnd(pid, 1); state.has_value()) {
     RETURN_IF_ERROR(EndOf(name_, *state));
     return absl::FailedPreconditionError(
         absl::StrCat(name_, " ended before it was to release the application"));
   }
   input_ = UniqueFd();
-  const std::optional<int> state = LookForEnd(pid, kEndLooks);
+  const std::optional<int> state = PollForEnd(pid, kEndLooks);
   return EndOf(name_, state.has_value() ? *state : MakeEnd(pid));
 }
 

@@ -209,8 +209,8 @@ absl::StatusOr<BackupStorageLocation> ReadLocation(const CallContext& ctx, k8s::
 }
 
 // What a Secret of a worker's lacks of what it is to hold now; its keys stay as they are.
-std::map<std::string, std::string> NewsFor(const objects::Secret& secret,
-                                           const std::map<std::string, Secret>& data) {
+std::map<std::string, std::string> ChangedFiles(const objects::Secret& secret,
+                                                const std::map<std::string, Secret>& data) {
   std::map<std::string, std::string> news;
   for (const char* file : {kCloudFile, kCaFile}) {
     const auto now = data.find(file);
@@ -238,7 +238,7 @@ absl::Status Renew(const CallContext& ctx, k8s::ApiClient& api,
                    const std::map<std::string, Secret>& data) {
   const k8s::ObjectKey key = objects::Secret::Key(request.mover_namespace, name);
   ASSIGN_OR_RETURN(const auto secret, objects::Get<objects::Secret>(ctx, api, key));
-  const std::map<std::string, std::string> news = NewsFor(secret, data);
+  const std::map<std::string, std::string> news = ChangedFiles(secret, data);
   if (news.empty()) {
     return absl::OkStatus();
   }

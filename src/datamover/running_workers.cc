@@ -8,7 +8,7 @@
 
 namespace csidelta::datamover {
 
-void RunningWorkers::BeginLook(const std::string& task) {
+void RunningWorkers::BeginReconcile(const std::string& task) {
   const MutexLock lock(mutex_);
   looked_at_.insert(task);
   Entry& entry = entries_[task];
@@ -16,12 +16,12 @@ void RunningWorkers::BeginLook(const std::string& task) {
   entry.standing.next_look = -absl::InfiniteDuration();
 }
 
-void RunningWorkers::EndLook(const std::string& task) {
+void RunningWorkers::EndReconcile(const std::string& task) {
   const MutexLock lock(mutex_);
   looked_at_.erase(task);
 }
 
-bool RunningWorkers::IsLookedAt(const std::string& task) const {
+bool RunningWorkers::IsReconciling(const std::string& task) const {
   const MutexLock lock(mutex_);
   return looked_at_.contains(task);
 }

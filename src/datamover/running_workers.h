@@ -21,13 +21,13 @@ inline constexpr absl::Duration kProgressCopiedEvery = absl::Seconds(5);
 // What the watches tell of workers that run, so that their progress is copied without a question to
 // the API server:
 //
-//   BeginLook() --Runs()--> only progress matters --its Pod, or more of its task than the progress,
+//   BeginReconcile() --Runs()--> only progress matters --its Pod, or more of its task than the progress,
 //       ^                                         |  changed; or the time has come
 //       +-----------------------------------------+
 //
-// Entries are by the name of the task, and kept from BeginLook() to Remove(). What a watch tells
-// between BeginLook() and Runs() counts as a change, for the look may not have seen it. Times are
-// those of Clock::Uptime(). Thread-safe.
+// Entries are by the name of the task, and kept from BeginReconcile() to Remove(). What a watch
+// tells between BeginReconcile() and Runs() counts as a change, for the look may not have seen it.
+// Times are those of Clock::Uptime(). Thread-safe.
 class RunningWorkers {
  public:
   struct Progress {
@@ -42,11 +42,11 @@ class RunningWorkers {
     absl::Duration next_look = -absl::InfiniteDuration();
   };
 
-  // A transfer is looked at as a whole from now on, until EndLook(). By one thread at a time.
-  void BeginLook(const std::string& task);
-  void EndLook(const std::string& task);
+  // A transfer is looked at as a whole from now on, until EndReconcile(). By one thread at a time.
+  void BeginReconcile(const std::string& task);
+  void EndReconcile(const std::string& task);
   // Whether it is between the two: what is left of it then is not left over.
-  bool IsLookedAt(const std::string& task) const;
+  bool IsReconciling(const std::string& task) const;
   // That look found a worker that runs, and copied its progress; the next one is due at
   // `next_look`.
   void Runs(const std::string& task, absl::Duration now, absl::Duration next_look);

@@ -28,9 +28,9 @@ class CopyCheckContext {
   void Run() {
     for (const PersistentVolumeClaim& pvc : visit_.Look<PersistentVolumeClaim>()) {
       if (const std::optional<CopyRecord> record = ParseCopyRecord(pvc); record.has_value()) {
-        LookAtRecord(pvc, *record);
+        InspectRecord(pvc, *record);
       }
-      LookAtConsent(pvc);
+      InspectConsent(pvc);
     }
   }
 
@@ -47,7 +47,7 @@ class CopyCheckContext {
            });
   }
 
-  void LookAtRecord(const PersistentVolumeClaim& pvc, const CopyRecord& record) {
+  void InspectRecord(const PersistentVolumeClaim& pvc, const CopyRecord& record) {
     const bool is_under_way = !record.has_ended && HasDownload(record.id);
     if (is_under_way && !visit_.IsPast(record.at, kCopyTimeMax)) {
       return;
@@ -61,7 +61,7 @@ class CopyCheckContext {
   }
 
   // Of a program that was killed, before the data mover took notice.
-  void LookAtConsent(const PersistentVolumeClaim& pvc) {
+  void InspectConsent(const PersistentVolumeClaim& pvc) {
     const std::string uid = pvc.Annotation(objects::kMayWriteAnnotation);
     if (!uid.empty() && !HasDownload(uid)) {
       visit_.Note(NameOf(pvc),

@@ -206,7 +206,7 @@ class SnapshotsReader {
     if (snapshot.name().size() > longhorn::kDeletableNameBytesMax) {
       troubles_.undeletable.push_back(snapshot.name());
     } else if (snapshot.is_being_deleted()) {
-      LookAtDeleted(snapshot);
+      InspectDeleted(snapshot);
     } else if (!snapshot.is_ready() && !snapshot.is_marked_removed() &&
                visit_.IsPast(snapshot.requested_at(), kShownAfterMax)) {
       troubles_.not_shown.push_back(snapshot.name());
@@ -219,7 +219,7 @@ class SnapshotsReader {
   }
 
   // The newest of a volume stays by design, until there is a newer one.
-  void LookAtDeleted(const longhorn::Snapshot& snapshot) {
+  void InspectDeleted(const longhorn::Snapshot& snapshot) {
     if (!visit_.IsPast(snapshot.deleted_at(), kDeletedAfterMax) ||
         (snapshot.is_newest() && snapshot.is_marked_removed())) {
       return;

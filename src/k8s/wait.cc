@@ -43,13 +43,13 @@ class Waiter {
   absl::Status Run(const Json* known, bool exists);
 
  private:
-  absl::StatusOr<Look> LookOnce();
-  absl::StatusOr<Look> LookAtKnown();
+  absl::StatusOr<Look> PollOnce();
+  absl::StatusOr<Look> EvaluateKnown();
 
   // A list by name instead of a get: only it tells the resourceVersion from which a watch goes on
   // without a gap when the object does not exist.
-  absl::StatusOr<Look> LookByList();
-  absl::StatusOr<Look> LookByGet();
+  absl::StatusOr<Look> PollByList();
+  absl::StatusOr<Look> PollByGet();
 
   // Follows the object until it is done, or the watch ends. OK also when the watch is to be set up
   // again.
@@ -77,7 +77,7 @@ absl::Status Waiter::Run(const Json* known, bool exists) {
   Backoff backoff(kWatchAgainBackoff, Random::Real());
   while (true) {
     RETURN_IF_ERROR(ctx_.Check());
-    ASSIGN_OR_RETURN(const Look look, LookOnce());
+    ASSIGN_OR_RETURN(const Look look, PollOnce());
     if (look.done) {
       return absl::OkStatus();
     }
@@ -96,24 +96,24 @@ absl::Status Waiter::Run(const Json* known, bool exists) {
   }
 }
 
-absl::StatusOr<Look> Waiter::LookOnce() {
+absl::StatusOr<Look> Waiter::PollOnce() {
   if (std::exchange(exists_, false)) {
     return Look{};  // A watch from nowhere begins with what is there.
   }
-  return known_ != nullptr ? LookAtKnown() : LookByList();
+  return known_ != nullptr ? EvaluateKnown() : PollByList();
 }
 
-absl::StatusOr<Look> Waiter::LookAtKnown() {
+absl::StatusOr<Look> Waiter::EvaluateKnown() {
   const Json* known = std::exchange(known_, nullptr);
   ASSIGN_OR_RETURN(const bool done, done_(known));
   return Look{.done = done, .resource_version = ResourceVersion(*known)};
 }
 
-absl::StatusOr<Look> Waiter::LookByList() {
+absl::StatusOr<Look> Waiter::PollByList() {
   const absl::StatusOr<ObjectList> list =
       client_.List(ctx_, key_.type, key_.namespace_name, {.field_selector = field_selector_});
   if (absl::IsPermissionDenied(list.status()) && !key_.name.empty()) {
-    return LookByGet();
+    return PollByGet();
   }
   RETURN_IF_ERROR(list.status());
   Look look{.resource_version = list->resource_version};
@@ -126,7 +126,7 @@ absl::StatusOr<Look> Waiter::LookByList() {
   return look;
 }
 
-absl::StatusOr<Look> Waiter::LookByGet() {
+absl::StatusOr<Look> Waiter::PollByGet() {
   const absl::StatusOr<Json> object = client_.Get(ctx_, key_);
   if (!object.ok() && !absl::IsNotFound(object.status())) {
     return object.status();
@@ -162,7 +162,7 @@ bool Waiter::Consider(const WatchEvent& event) {
 absl::Status Waiter::Poll() {
   while (true) {
     RETURN_IF_ERROR(ctx_.Pause(kPollInterval));
-    ASSIGN_OR_RETURN(const Look look, key_.name.empty() ? LookByList() : LookByGet());
+    ASSIGN_OR_RETURN(const Look look, key_.name.empty() ? PollByList() : PollByGet());
     if (look.done) {
       return absl::OkStatus();
     }

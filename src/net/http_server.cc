@@ -155,7 +155,7 @@ class HttpServer::Impl {
   void ThereIsRoom();
   void Ended(const SessionPtr& session);
   void BeginStop();
-  void LookForCertificate();
+  void ReloadCertificate();
   absl::Status UseCertificate();
   HttpResponse Answer(const HttpCall& call) const;
 
@@ -445,7 +445,7 @@ void HttpServer::Impl::TakeConnection() {
   tcp::socket socket(io_);
   acceptor_.accept(socket, error);
   if (!error) {
-    LookForCertificate();
+    ReloadCertificate();
     const auto session = std::make_shared<Session>(*this, std::move(socket));
     sessions_.insert(session);
     session->Begin();
@@ -522,7 +522,7 @@ void HttpServer::Impl::BeginStop() {
   });
 }
 
-void HttpServer::Impl::LookForCertificate() {
+void HttpServer::Impl::ReloadCertificate() {
   const absl::Time now = options_.clock->Now();
   if (!options_.read_certificate || now - certificate_looked_at_ < kCertificateAgeMax) {
     return;

@@ -41,8 +41,8 @@ struct Folder {
   std::vector<std::string> inner;  // with their whole paths
 };
 
-absl::StatusOr<Folder> LookInto(const CallContext& ctx, storage::ObjectStore& store,
-                                const std::string& path) {
+absl::StatusOr<Folder> ListOneFolder(const CallContext& ctx, storage::ObjectStore& store,
+                                     const std::string& path) {
   Folder folder;
   RETURN_IF_ERROR(store.ListFolder(ctx, path, [&](const storage::ObjectInfo& found) {
     if (found.key == absl::StrCat(path, kConfigKey)) {
@@ -75,7 +75,7 @@ absl::StatusOr<std::vector<std::string>> FindRepositories(
     Mutex mutex;
     std::vector<std::string> next;
     const auto look = [&](std::size_t i) -> absl::Status {
-      absl::StatusOr<Folder> folder = LookInto(ctx, store, level[i]);
+      absl::StatusOr<Folder> folder = ListOneFolder(ctx, store, level[i]);
       RETURN_IF_ERROR(ctx.Check());
       const MutexLock lock(mutex);
       if (!folder.ok() && depth > 0) {

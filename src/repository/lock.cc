@@ -389,10 +389,10 @@ absl::Status Lock::RemoveLeftovers(const CallContext& ctx, bool all) {
 
 absl::Status Lock::Fence(const CallContext& ctx) {
   const MutexLock lock(mutex_);
-  return LookAtFence(ctx);
+  return CheckFence(ctx);
 }
 
-absl::Status Lock::LookAtFence(const CallContext& ctx) {
+absl::Status Lock::CheckFence(const CallContext& ctx) {
   if (!held_) {
     return absl::AbortedError("no lock is held");
   }
@@ -413,15 +413,14 @@ absl::Status Lock::LookAtFence(const CallContext& ctx) {
 
 absl::Status Lock::FenceIfOld(const CallContext& ctx) {
   const MutexLock lock(mutex_);
-  return !held_ || lost_ || AgeOf(looked_at_) > kLockLookAgain ? LookAtFence(ctx)
-                                                               : absl::OkStatus();
+  return !held_ || lost_ || AgeOf(looked_at_) > kLockLookAgain ? CheckFence(ctx) : absl::OkStatus();
 }
 
 absl::Status Lock::Delete(const CallContext& ctx, const std::string& key) {
   const absl::Duration give_up_at = clock_.Uptime() + kDeleteTimeMax;
   while (true) {
     RETURN_IF_ERROR(FenceIfOld(ctx));
-    const Moment looked_at = LookedAt();
+    const Moment looked_at = CheckedAt();
     CallContext soon = ctx;
     soon.deadline = std::min(ctx.deadline, looked_at.uptime + kLockLookAgeMax);
     soon.not_after = looked_at.now + kLockLookAgeMax;

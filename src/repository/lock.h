@@ -201,7 +201,7 @@ class Lock {
   absl::Status TryTake(const CallContext& ctx, ForeignLocks& foreign);
   absl::Status CheckStillThere(const CallContext& ctx, const Id& id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status LookAtFence(const CallContext& ctx) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckFence(const CallContext& ctx) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Replace(const CallContext& ctx) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Unless `all`, not once the store has refused to delete any.
   absl::Status RemoveLeftovers(const CallContext& ctx, bool all)
@@ -215,7 +215,7 @@ class Lock {
   };
   Moment Look() const { return {.uptime = clock_.Uptime(), .now = clock_.Now()}; }
   absl::Duration AgeOf(const Moment& moment) const;
-  Moment LookedAt() const {
+  Moment CheckedAt() const {
     const MutexLock lock(mutex_);
     return looked_at_;
   }

@@ -143,7 +143,8 @@ absl::StatusOr<VolumeSnapshot> ClaimCheck::FindSource() {
 }
 
 ContentState ClaimCheck::StateOf(const absl::StatusOr<VolumeSnapshot>& source) {
-  return source.ok() ? LookAtContent(ctx_, env_, *source).value_or(ContentState()) : ContentState();
+  return source.ok() ? InspectContent(ctx_, env_, *source).value_or(ContentState())
+                     : ContentState();
 }
 
 velero::OperationProgress ClaimCheck::CheckPending() {

@@ -39,8 +39,8 @@ ContentState StateOfContent(const VolumeSnapshotContent& content) {
   return state;
 }
 
-absl::StatusOr<ContentState> LookAtContent(const CallContext& ctx, const csi::Environment& env,
-                                           const VolumeSnapshot& snapshot) {
+absl::StatusOr<ContentState> InspectContent(const CallContext& ctx, const csi::Environment& env,
+                                            const VolumeSnapshot& snapshot) {
   const k8s::ObjectKey key = ContentKeyOf(snapshot);
   if (key.name.empty()) {
     return ContentState();

@@ -27,8 +27,8 @@ struct ContentState {
 ContentState StateOfContent(const objects::VolumeSnapshotContent& content);
 
 // Looks once at the content that `snapshot`, a VolumeSnapshot in the cluster, is restored from.
-absl::StatusOr<ContentState> LookAtContent(const CallContext& ctx, const csi::Environment& env,
-                                           const objects::VolumeSnapshot& snapshot);
+absl::StatusOr<ContentState> InspectContent(const CallContext& ctx, const csi::Environment& env,
+                                            const objects::VolumeSnapshot& snapshot);
 
 // The same, waiting until the answer is not kPending any more or ctx ends: then kPending.
 absl::StatusOr<ContentState> AwaitContent(const CallContext& ctx, const csi::Environment& env,

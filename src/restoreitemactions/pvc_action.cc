@@ -232,7 +232,7 @@ absl::StatusOr<bool> PvcAction::AreAdditionalItemsReady(
     if (!snapshot.ok()) {
       continue;
     }
-    ASSIGN_OR_RETURN(const ContentState state, LookAtContent(ctx, env_, *snapshot));
+    ASSIGN_OR_RETURN(const ContentState state, InspectContent(ctx, env_, *snapshot));
     if (state.kind == ContentState::Kind::kPending) {
       ASSIGN_OR_RETURN(const bool long_enough, WaitedLongEnough(ctx, *snapshot));
       if (!long_enough) {
@@ -344,7 +344,7 @@ absl::StatusOr<bool> PvcAction::FillFromSnapshot(const CallContext& ctx, const C
 
 absl::Status PvcAction::RequireSnapshot(const CallContext& ctx, const ClaimRestore& claim,
                                         const VolumeSnapshot& snapshot) {
-  ASSIGN_OR_RETURN(ContentState state, LookAtContent(ctx, env_, snapshot));
+  ASSIGN_OR_RETURN(ContentState state, InspectContent(ctx, env_, snapshot));
   if (state.kind == ContentState::Kind::kPending) {
     ASSIGN_OR_RETURN(const velero::PluginConfig config, csi::ReadPluginConfig(ctx, env_));
     ASSIGN_OR_RETURN(state,

@@ -211,8 +211,8 @@ struct FoundFile {
 };
 
 // Visits all that is directly in one folder. `prefix` is its path with "/" behind, or "".
-absl::Status LookInto(const CallContext& ctx, UniqueFd folder, const std::string& prefix,
-                      absl::FunctionRef<absl::Status(const FoundFile&)> visit) {
+absl::Status ListOneFolder(const CallContext& ctx, UniqueFd folder, const std::string& prefix,
+                           absl::FunctionRef<absl::Status(const FoundFile&)> visit) {
   const std::unique_ptr<DIR, DirCloser> dir(fdopendir(folder.get()));
   if (dir == nullptr) {
     return PosixError(errno, absl::StrCat("list ", prefix));
@@ -247,7 +247,7 @@ absl::Status LookInto(const CallContext& ctx, UniqueFd folder, const std::string
 // may put what they like.
 absl::Status Walk(const CallContext& ctx, UniqueFd folder, const std::string& prefix,
                   absl::FunctionRef<absl::Status(const FoundFile&)> visit) {
-  return LookInto(ctx, std::move(folder), prefix, [&](const FoundFile& file) -> absl::Status {
+  return ListOneFolder(ctx, std::move(folder), prefix, [&](const FoundFile& file) -> absl::Status {
     if (S_ISREG(file.info.st_mode)) {
       return visit(file);
     }
@@ -421,7 +421,7 @@ absl::Status FileObjectStore::List(const CallContext& ctx, const std::string& pr
 absl::Status FileObjectStore::ListFolder(const CallContext& ctx, const std::string& prefix,
                                          ObjectSink sink) {
   return InFolder(ctx, prefix, [&](UniqueFd folder) {
-    return LookInto(ctx, std::move(folder), prefix, [&](const FoundFile& file) {
+    return ListOneFolder(ctx, std::move(folder), prefix, [&](const FoundFile& file) {
       if (file.IsFolder()) {
         return sink({.key = absl::StrCat(file.path, "/"), .size_bytes = 0});
       }
@@ -474,7 +474,7 @@ absl::StatusOr<int64_t> FileObjectStore::RemoveLeftovers(const CallContext& ctx,
   };
   for (const std::string& prefix : folders) {
     RETURN_IF_ERROR(InFolder(ctx, prefix, [&](UniqueFd folder) {
-      return prefix.empty() ? LookInto(ctx, std::move(folder), prefix, look)
+      return prefix.empty() ? ListOneFolder(ctx, std::move(folder), prefix, look)
                             : Walk(ctx, std::move(folder), prefix, look);
     }));
   }

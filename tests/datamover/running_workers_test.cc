@@ -40,7 +40,7 @@ class RunningWorkersTest : public testing::Test {
 
   void NoteTask(const Json& task) { running_.NoteTask(support::As<objects::VolumeTask>(task)); }
   void NotePod(const Json& pod) { running_.NotePod(support::As<objects::Pod>(pod)); }
-  void Begin() { running_.BeginLook(kTask); }
+  void Begin() { running_.BeginReconcile(kTask); }
   bool OnlyProgressMatters(absl::Duration now = kNow) const {
     return running_.Find(kTask, now).has_value();
   }
@@ -74,10 +74,10 @@ TEST_F(RunningWorkersTest, AllElseIs) {
     ASSERT_TRUE(OnlyProgressMatters());
     change();
     EXPECT_FALSE(OnlyProgressMatters());
-    running_.BeginLook(kTask);
+    running_.BeginReconcile(kTask);
     NoteTask(Task(1));
     NotePod(Pod("1"));
-    running_.BeginLook(kTask);
+    running_.BeginReconcile(kTask);
     running_.Runs(kTask, kNow, kNow + kRunningLookedAtEvery);
   }
 }

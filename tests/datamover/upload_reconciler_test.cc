@@ -1194,13 +1194,13 @@ TEST_F(UploadReconcilerTest, WhatIsLeftWaitsUntilTheTransfersLookIsOver) {
   bed_.api.Remove({DataUploadType(), "velero", "nightly"});
   const EnqueueTable nothing_is_known;
   TaskReconciler tasks(bed_.env, nothing_is_known, [] { return true; });
-  bed_.env.running->BeginLook(name);
+  bed_.env.running->BeginReconcile(name);
   bed_.api.ClearCalls();
   const auto next = tasks.Reconcile(bed_.ctx, task);
   ASSERT_THAT(next, IsOk());
   EXPECT_EQ(*next, bed_.clock.Now() + kUntilSynced);
   EXPECT_THAT(bed_.api.calls(), IsEmpty());
-  bed_.env.running->EndLook(name);
+  bed_.env.running->EndReconcile(name);
   ASSERT_THAT(tasks.Reconcile(bed_.ctx, task), IsOk());
   EXPECT_THAT(bed_.api.All(objects::VolumeTask::Type()), IsEmpty());
 }

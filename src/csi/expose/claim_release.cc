@@ -142,9 +142,8 @@ absl::StatusOr<ClaimDeletion> FinishClaimDeletion(const CallContext& ctx, k8s::A
     if (may_get_volume && now < deleted_at + late_volume_time_max) {
       const absl::Duration wait =
           std::clamp(now - deleted_at, kLateVolumeAgainFirst, kLateVolumeAgainMax);
-      return ClaimDeletion{
-          .is_done = false,
-          .look_again_at = std::min(now + wait, deleted_at + late_volume_time_max)};
+      return ClaimDeletion{.is_done = false,
+                           .requeue_at = std::min(now + wait, deleted_at + late_volume_time_max)};
     }
     release.left = may_get_volume ? LeftText(claim) : "";
   }

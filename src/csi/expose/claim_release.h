@@ -45,8 +45,8 @@ absl::StatusOr<bool> DeleteVolumeWithPvc(const CallContext& ctx, k8s::ApiClient&
                                          const objects::PersistentVolumeClaim& claim);
 
 struct ClaimDeletion {
-  bool is_done = false;                               // the finalizer is off
-  absl::Time look_again_at = absl::InfiniteFuture();  // where it is not
+  bool is_done = false;                            // the finalizer is off
+  absl::Time requeue_at = absl::InfiniteFuture();  // where it is not
   // It is off although its volume may still be made; says what to look for. "": it is not so.
   std::string left = {};
 };

@@ -175,8 +175,8 @@ class Exposer {
   // Nothing while one for many readers is still going.
   absl::StatusOr<std::optional<PersistentVolumeClaim>> EnsureClaim(
       const VolumeSnapshotContent& content);
-  absl::StatusOr<Exposure> LookAtClaim(const VolumeSnapshotContent& content,
-                                       const PersistentVolumeClaim& claim);
+  absl::StatusOr<Exposure> InspectClaim(const VolumeSnapshotContent& content,
+                                        const PersistentVolumeClaim& claim);
   absl::StatusOr<std::string> WhyForeign(const PersistentVolumeClaim& claim);
   Exposure Ready();
   void ReadNodeAffinity(const VolumeSnapshotContent& content);
@@ -216,7 +216,7 @@ absl::StatusOr<Exposure> Exposer::Run() {
     return Wait(absl::StrCat(ToString(OwnClaimKey(request_)), " to be made"));
   }
   ASSIGN_OR_RETURN(const auto claim, EnsureClaim(*content));
-  return claim.has_value() ? LookAtClaim(*content, *claim)
+  return claim.has_value() ? InspectClaim(*content, *claim)
                            : Wait("a claim for many readers to be gone");
 }
 
@@ -526,8 +526,8 @@ absl::StatusOr<std::optional<PersistentVolumeClaim>> Exposer::EnsureClaim(
   return found->is_being_deleted() ? std::optional<PersistentVolumeClaim>() : found;
 }
 
-absl::StatusOr<Exposure> Exposer::LookAtClaim(const VolumeSnapshotContent& content,
-                                              const PersistentVolumeClaim& claim) {
+absl::StatusOr<Exposure> Exposer::InspectClaim(const VolumeSnapshotContent& content,
+                                               const PersistentVolumeClaim& claim) {
   const std::string phase = claim.phase();
   if (phase == "Lost") {
     return Refuse(

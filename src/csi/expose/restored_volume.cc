@@ -79,8 +79,8 @@ class Preparation {
 
   // Those of the target; one that is only read afterwards is written first.
   static std::vector<std::string> WritableModes(const PersistentVolumeClaim& target);
-  absl::StatusOr<RestoredVolume> LookAtClaim(const PersistentVolumeClaim& target,
-                                             const std::string& driver, bool waits_for_pod);
+  absl::StatusOr<RestoredVolume> InspectClaim(const PersistentVolumeClaim& target,
+                                              const std::string& driver, bool waits_for_pod);
 
   const CallContext& ctx_;
   k8s::ApiClient& api_;
@@ -125,7 +125,7 @@ absl::StatusOr<RestoredVolume> Preparation::Run() {
   }
   return request_.is_without_claim
              ? Wait(absl::StrCat(ToString(OwnClaimKey(request_)), " to be made"))
-             : LookAtClaim(*target, driver, waits_for_pod);
+             : InspectClaim(*target, driver, waits_for_pod);
 }
 
 RestoredVolume Preparation::Wait(std::string for_what) {
@@ -206,9 +206,9 @@ std::vector<std::string> Preparation::WritableModes(const PersistentVolumeClaim&
              : modes;
 }
 
-absl::StatusOr<RestoredVolume> Preparation::LookAtClaim(const PersistentVolumeClaim& target,
-                                                        const std::string& driver,
-                                                        bool waits_for_pod) {
+absl::StatusOr<RestoredVolume> Preparation::InspectClaim(const PersistentVolumeClaim& target,
+                                                         const std::string& driver,
+                                                         bool waits_for_pod) {
   ASSIGN_OR_RETURN(const PersistentVolumeClaim claim, EnsureClaim(target));
   const std::string phase = claim.phase();
   if (phase == "Lost") {

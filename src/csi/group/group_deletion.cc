@@ -105,9 +105,9 @@ absl::StatusOr<std::vector<VolumeGroupSnapshotContent>> ListOwnedGroupContents(
   return contents;
 }
 
-absl::StatusOr<std::vector<BackupContent>> LookAtMembers(const CallContext& ctx,
-                                                         const Environment& env,
-                                                         const Group& group) {
+absl::StatusOr<std::vector<BackupContent>> InspectMembers(const CallContext& ctx,
+                                                          const Environment& env,
+                                                          const Group& group) {
   ASSIGN_OR_RETURN(
       std::vector<VolumeSnapshotContent> contents,
       ListByLabels<VolumeSnapshotContent>(ctx, env, VolumeSnapshotContent::Type(), group));
@@ -224,7 +224,7 @@ std::optional<Group> ReadArchived(const VolumeGroupSnapshotContent& content,
 
 // Finishes what one temporary content stands for. Returns whether it was time.
 absl::StatusOr<bool> Finish(const CallContext& ctx, const Environment& env, const Group& group) {
-  ASSIGN_OR_RETURN(const std::vector<BackupContent> members, LookAtMembers(ctx, env, group));
+  ASSIGN_OR_RETURN(const std::vector<BackupContent> members, InspectMembers(ctx, env, group));
   if (OneIsNeeded(members)) {
     return false;
   }
@@ -287,7 +287,7 @@ absl::StatusOr<DeletionResult> DeleteGroupOfBackup(
   const absl::StatusOr<objects::GroupKinds> kinds = objects::FindGroupKinds(ctx, env.api);
   RETURN_IF_ERROR(failed(kinds.status()));
   group->version = kinds->version;
-  const absl::StatusOr<std::vector<BackupContent>> members = LookAtMembers(ctx, env, *group);
+  const absl::StatusOr<std::vector<BackupContent>> members = InspectMembers(ctx, env, *group);
   RETURN_IF_ERROR(failed(members.status()));
   RETURN_IF_ERROR(
       failed(EnsureTemporaryContent(ctx, env, *group, archived_content, kinds->classes)));

@@ -67,7 +67,7 @@ class DownloadStep : public TransferStep {
   // Its limit counts when the download is admitted, so it is known by then.
   absl::Status PrepareAccept() override;
   absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const objects::VolumeTask& task) override;
-  absl::Status LookAtClaim(const objects::VolumeTask& task) override;
+  absl::Status InspectClaim(const objects::VolumeTask& task) override;
 
   // From here on the volume is known, whatever becomes of the claim that it was filled through.
   absl::StatusOr<absl::Time> Conclude(const objects::VolumeTaskStatus& task) override;
@@ -152,7 +152,7 @@ class RestoreInPlaceStep : public DownloadStep {
   // server's.
   absl::Status CheckStartBefore() const;
   absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const objects::VolumeTask& task) override;
-  absl::Status LookAtClaim(const objects::VolumeTask& task) override;
+  absl::Status InspectClaim(const objects::VolumeTask& task) override;
   // No change of the worker shows whether others use the volume meanwhile.
   absl::StatusOr<absl::Time> CheckRunning() override;
   absl::StatusOr<absl::Time> Conclude(const objects::VolumeTaskStatus& task) override;
@@ -356,7 +356,7 @@ absl::StatusOr<WorkerRun::NextPod> DownloadStep::PodFor(const objects::VolumeTas
                       .node_affinity = node_affinity});
 }
 
-absl::Status RestoreInPlaceStep::LookAtClaim(const objects::VolumeTask& task) {
+absl::Status RestoreInPlaceStep::InspectClaim(const objects::VolumeTask& task) {
   return inplace::ExposeInPlace(ctx_, env_.api, InPlace(task.AsOwner())).status();
 }
 
@@ -365,7 +365,7 @@ absl::StatusOr<absl::Time> RestoreInPlaceStep::CheckRunning() {
   return Now() + kCheckInPlaceEvery;
 }
 
-absl::Status DownloadStep::LookAtClaim(const objects::VolumeTask& task) {
+absl::Status DownloadStep::InspectClaim(const objects::VolumeTask& task) {
   return csi::PrepareVolume(ctx_, env_.api, Restoring(task.AsOwner())).status();
 }
 
@@ -468,7 +468,7 @@ absl::StatusOr<absl::Time> DownloadStep::Rebind() {
                                   FormatRfc3339Seconds(deadline), " it ", waits));
   RETURN_IF_ERROR(Write());
   RETURN_IF_ERROR(over.status());
-  return std::min(deadline, Now() + std::clamp((Now() - since) / 8, kTransferLookAgain,
+  return std::min(deadline, Now() + std::clamp((Now() - since) / 8, kTransferRequeueAfter,
                                                kLookAtBindingAgainMax));
 }
 
@@ -487,7 +487,7 @@ absl::StatusOr<std::optional<absl::Time>> DownloadStep::CompleteIfDone(absl::Tim
     return std::optional(next);
   }
   const bool may_wait = !absl::IsFailedPrecondition(over.status()) && Now() < latest;
-  return may_wait ? std::optional(std::min(latest, Now() + kTransferLookAgain)) : std::nullopt;
+  return may_wait ? std::optional(std::min(latest, Now() + kTransferRequeueAfter)) : std::nullopt;
 }
 
 absl::StatusOr<std::string> DownloadStep::RemoveAll() {

@@ -34,7 +34,7 @@ absl::StatusOr<absl::Time> TaskReconciler::ReconcileOne(const CallContext& ctx,
   if (enqueue_table_.Enqueue(task.name())) {
     return later;
   }
-  if (!is_synced_() || env_.running->IsLookedAt(task.name())) {
+  if (!is_synced_() || env_.running->IsReconciling(task.name())) {
     return ctx.clock->Now() + kUntilSynced;
   }
   ASSIGN_OR_RETURN(const objects::VolumeTaskSpec spec, task.spec());
@@ -82,7 +82,7 @@ absl::StatusOr<absl::Time> ClaimReconciler::ReconcileOne(
     CSIDELTA_LOG(kWarn, release.left);
     EmitMoverEvent(ctx, env_, claim, k8s::EventType::kWarning, "VolumeMayBeLeft", release.left);
   }
-  return release.look_again_at;
+  return release.requeue_at;
 }
 
 bool ClaimReconciler::IsConcerned(const objects::PersistentVolumeClaim& claim) const {

@@ -220,7 +220,7 @@ absl::StatusOr<absl::Time> TransferStep::WatchRunning(const WorkerView& view) {
   const bool moves_on = transfer_.known_phase() == DataPhase::kAccepted;
   if (moves_on) {
     ASSIGN_OR_RETURN(const objects::VolumeTask task, CachedTask());
-    const absl::Status look = LookAtBegun(task);
+    const absl::Status look = CheckBegun(task);
     if (absl::IsFailedPrecondition(look)) {
       return BeginFailure(look.message());
     }
@@ -290,7 +290,7 @@ absl::StatusOr<absl::Time> TransferStep::Await(const WorkerView& view) {
   }
   if (view.attempts > 0) {  // The claim of a Pod that waits may fail yet.
     ASSIGN_OR_RETURN(const objects::VolumeTask task, CachedTask());
-    if (const absl::Status claim = LookAtClaim(task); absl::IsFailedPrecondition(claim)) {
+    if (const absl::Status claim = InspectClaim(task); absl::IsFailedPrecondition(claim)) {
       return BeginFailure(claim.message());
     }
   }
@@ -391,11 +391,11 @@ absl::StatusOr<absl::Time> TransferStep::WindUp() {
     }
   }
   if (!is_stopped && Now() < latest) {
-    return std::min(latest, Now() + kTransferLookAgain);
+    return std::min(latest, Now() + kTransferRequeueAfter);
   }
   ASSIGN_OR_RETURN(const std::string waits_for, RemoveAll());
   if (!waits_for.empty()) {
-    return Now() + kTransferLookAgain;
+    return Now() + kTransferRequeueAfter;
   }
   return failure.empty() ? End(DataPhase::kCanceled, object_.object().message())
                          : End(DataPhase::kFailed, failure);
@@ -440,8 +440,8 @@ absl::StatusOr<absl::Time> TransferReconciler::ReconcileOne(const CallContext& c
 absl::StatusOr<absl::Time> TransferReconciler::LookAtAll(const CallContext& ctx,
                                                          const objects::DataTransfer& object,
                                                          const std::string& task) {
-  env_.running->BeginLook(task);
-  const absl::Cleanup end_look = [this, &task] { env_.running->EndLook(task); };
+  env_.running->BeginReconcile(task);
+  const absl::Cleanup end_look = [this, &task] { env_.running->EndReconcile(task); };
   // Whatever is decided is written under the condition that it is still so.
   k8s::CachedReader reader(env_.api, env_.cache);
   ASSIGN_OR_RETURN(std::optional<objects::DataTransfer> now,

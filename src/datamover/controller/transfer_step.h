@@ -40,7 +40,7 @@ inline constexpr int kRefusedTransfersMax = 20;
 inline constexpr absl::Duration kWaitShownAfter = absl::Seconds(3);
 
 // While something is waited for that no watch reports.
-inline constexpr absl::Duration kTransferLookAgain = absl::Milliseconds(500);
+inline constexpr absl::Duration kTransferRequeueAfter = absl::Milliseconds(500);
 
 // One look at one DataUpload or DataDownload, which moves it to where it should be:
 //
@@ -105,7 +105,7 @@ class TransferStep {
   // provisioned.
   virtual absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const objects::VolumeTask& task) = 0;
   // Whether the claim of a Pod that waits can still come.
-  virtual absl::Status LookAtClaim(const objects::VolumeTask& task) = 0;
+  virtual absl::Status InspectClaim(const objects::VolumeTask& task) = 0;
   // Fixes what stays as it is from its acceptance on. FAILED_PRECONDITION, which it fails with:
   // it may not be accepted.
   virtual absl::Status PrepareAccept() { return absl::OkStatus(); }
@@ -113,7 +113,7 @@ class TransferStep {
   virtual void NoteBegin() {}
   // The worker was seen to run for the first time: FAILED_PRECONDITION where it works on what it
   // must not work on.
-  virtual absl::Status LookAtBegun(const objects::VolumeTask& /*task*/) { return absl::OkStatus(); }
+  virtual absl::Status CheckBegun(const objects::VolumeTask& /*task*/) { return absl::OkStatus(); }
   // While the worker runs, at each look: FAILED_PRECONDITION if it must not continue; else until
   // when nothing but its Pod and its task needs another look.
   virtual absl::StatusOr<absl::Time> CheckRunning() { return absl::InfiniteFuture(); }

@@ -180,8 +180,8 @@ class Planner {
   // Managed DataUploads and DataDownloads.
   absl::StatusOr<std::vector<objects::DataTransfer>> Transfers(const k8s::ResourceType& type);
 
-  absl::Status LookForLeader();
-  absl::Status LookForRunning();
+  absl::Status CheckForLeader();
+  absl::Status CheckForRunning();
 
   void Add(UninstallItem item, Act act, std::optional<k8s::ObjectKey> until_gone = std::nullopt) {
     plan_.steps.push_back({std::move(item), std::move(act), std::move(until_gone)});
@@ -240,7 +240,7 @@ absl::StatusOr<UninstallPlan> Planner::Plan() {
         "the uid of the namespace kube-system, \"", env_.cluster,
         "\", is none, so what this cluster stored cannot be told from what others did"));
   }
-  RETURN_IF_ERROR(LookForRunning());
+  RETURN_IF_ERROR(CheckForRunning());
   if (!plan_.running.empty()) {
     return std::move(plan_);
   }
@@ -286,7 +286,7 @@ absl::StatusOr<std::vector<objects::DataTransfer>> Planner::Transfers(
   return all;
 }
 
-absl::Status Planner::LookForLeader() {
+absl::Status Planner::CheckForLeader() {
   ASSIGN_OR_RETURN(const auto lease,
                    objects::Find<objects::Lease>(
                        ctx_, env_.api, objects::Lease::Key(env_.mover_namespace, kMoverLease)));
@@ -302,8 +302,8 @@ absl::Status Planner::LookForLeader() {
   return absl::OkStatus();
 }
 
-absl::Status Planner::LookForRunning() {
-  RETURN_IF_ERROR(LookForLeader());
+absl::Status Planner::CheckForRunning() {
+  RETURN_IF_ERROR(CheckForLeader());
   ASSIGN_OR_RETURN(
       const std::vector<objects::Pod> pods,
       List<objects::Pod>(objects::Pod::Type(), env_.mover_namespace, objects::kMoverTaskLabel));

@@ -62,12 +62,12 @@ class UploadStep : public TransferStep {
   // The DataUpload's own word counts, where it is one.
   objects::OnFallback OnFallback() const;
 
-  absl::Status LookAtClaim(const objects::VolumeTask& task) override {
+  absl::Status InspectClaim(const objects::VolumeTask& task) override {
     return csi::ExposeSnapshot(ctx_, env_.api, Exposing(task.AsOwner())).status();
   }
 
   // A claim that waits for its Pod is bound with it, perhaps to another volume.
-  absl::Status LookAtBegun(const objects::VolumeTask& task) override { return LookAtClaim(task); }
+  absl::Status CheckBegun(const objects::VolumeTask& task) override { return InspectClaim(task); }
 
   void NoteBegin() override { object_.SetTime(objects::kUploadingAtAnnotation, Now()); }
 

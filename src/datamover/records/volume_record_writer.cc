@@ -92,7 +92,7 @@ std::pair<absl::Time, std::string> EndOf(const std::optional<LastAttempt>& attem
 }
 
 // Spread over the time between two looks.
-absl::Duration FirstLookOf(const VolumeRecordKey& key) {
+absl::Duration FirstCheckOf(const VolumeRecordKey& key) {
   constexpr std::size_t kParts = 3600;
   return kRecordPvcEvery * (static_cast<double>(std::hash<std::string>()(key.second) % kParts) /
                             static_cast<double>(kParts));
@@ -218,7 +218,7 @@ std::optional<VolumeRecordWriter::Taken> VolumeRecordWriter::Take(absl::Duration
   Entry& entry = entries_[taken.key];
   entry.due = absl::InfiniteDuration();
   if (entry.pvc_due == absl::InfiniteDuration()) {
-    entry.pvc_due = now + FirstLookOf(taken.key);
+    entry.pvc_due = now + FirstCheckOf(taken.key);
   }
   if (entry.news != nullptr) {
     taken.news = *entry.news;

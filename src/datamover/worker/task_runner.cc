@@ -27,7 +27,7 @@ constexpr absl::Duration kRequestTimeMax = absl::Seconds(15);
 // Once stopped there is little time until the Pod is killed.
 constexpr absl::Duration kLastLookTimeMax = absl::Seconds(2);
 constexpr absl::Duration kWatchAgainAfter = absl::Seconds(2);
-constexpr absl::Duration kLookForNewsEvery = absl::Seconds(1);
+constexpr absl::Duration kProgressWriteInterval = absl::Seconds(1);
 constexpr BackoffOptions kAgainBackoff = {.delay_first = absl::Milliseconds(200),
                                           .delay_max = absl::Seconds(5),
                                           .attempts_max = kAttemptsWithoutEnd};
@@ -110,7 +110,7 @@ void KeepReporting(const CallContext& ctx, TaskReport& report, Stopper& stopper)
       CSIDELTA_LOG(kWarn, answers ? "progress can be written again" : "progress cannot be written",
                    {"error", std::string(written.message())});
     }
-    ctx.clock->SleepFor(kLookForNewsEvery, ctx.stop);
+    ctx.clock->SleepFor(kProgressWriteInterval, ctx.stop);
   }
 }
 

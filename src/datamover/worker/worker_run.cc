@@ -25,7 +25,7 @@ using objects::Pod;
 using Presence = k8s::ObjectCache::Presence;
 
 // While something is waited for that no watch reports: the less often the longer it takes.
-constexpr absl::Duration kLookAgain = absl::Milliseconds(500);
+constexpr absl::Duration kRequeueAfter = absl::Milliseconds(500);
 constexpr absl::Duration kLookAgainMax = absl::Seconds(5);
 constexpr absl::Duration kLookAgainIdleMax = absl::Minutes(1);
 constexpr absl::Duration kLookAtUnsteadyAgain = absl::Seconds(10);
@@ -233,7 +233,7 @@ absl::StatusOr<WorkerView> WorkerRun::Step(const CallContext& ctx, const PodMake
     view.attempts = task.attempts();
     view.pods_lost = view.attempts;
     view.attempt_since = task.attempt_at().value_or(ctx.clock->Now());
-    view.look_again = ctx.clock->Now() + kLookAgain;
+    view.look_again = ctx.clock->Now() + kRequeueAfter;
     return view;
   }
   const auto go_on = [&](const objects::VolumeTask& noted) {
@@ -371,7 +371,7 @@ absl::StatusOr<WorkerView> WorkerRun::Make(const CallContext& ctx, const objects
     view.words = next->waiting_for;
     view.is_usual = next->is_usual;
     view.look_again =
-        ctx.clock->Now() + std::clamp((ctx.clock->Now() - view.attempt_since) / 8, kLookAgain,
+        ctx.clock->Now() + std::clamp((ctx.clock->Now() - view.attempt_since) / 8, kRequeueAfter,
                                       next->is_idle ? kLookAgainIdleMax : kLookAgainMax);
     return view;
   }

@@ -60,8 +60,8 @@ std::vector<Expected> ChunksOf(const AuditInput& input, Claim claim,
 }
 
 // Sets the parent's ids of `chunks`, which lie in `leaves`, both ascending.
-absl::Status LookUpParent(const CallContext& ctx, const AuditInput& input,
-                          absl::Span<const AuditLeaf> leaves, std::vector<Expected>& chunks) {
+absl::Status FindParent(const CallContext& ctx, const AuditInput& input,
+                        absl::Span<const AuditLeaf> leaves, std::vector<Expected>& chunks) {
   std::vector<int64_t> numbers;
   std::vector<BlobId> trees;
   std::vector<BlobId> level1;
@@ -104,7 +104,7 @@ absl::Status AuditKind(const AuditInput& input, Claim claim, const AuditDraw& dr
     const absl::Span<const AuditLeaf> leaves = all.subspan(from, kLeavesAtOnce);
     std::vector<Expected> chunks = ChunksOf(input, claim, leaves);
     if (by_parent) {
-      const absl::Status status = LookUpParent(reader.context(), input, leaves, chunks);
+      const absl::Status status = FindParent(reader.context(), input, leaves, chunks);
       result.parent_failed = absl::IsDataLoss(status) || absl::IsNotFound(status);
       RETURN_IF_ERROR(Annotate(status, "parent"));
     }
