@@ -69,8 +69,8 @@ absl::Duration CutSpread(const csi::TakenGroup& group) {
   return first.has_value() ? *last - *first : absl::ZeroDuration();
 }
 
-void SayTaken(const PersistentVolumeClaim& claim, const csi::TakenGroup& group,
-              absl::Duration duration) {
+void TakenText(const PersistentVolumeClaim& claim, const csi::TakenGroup& group,
+               absl::Duration duration) {
   const auto snapshot_taken_at = group.content.taken_at();
   CSIDELTA_LOG(
       kInfo, "volume group snapshot taken", {"namespace", claim.namespace_name()},
@@ -263,7 +263,7 @@ absl::StatusOr<GroupOutcome> VolumeGroups::TakeFound(
   GroupOutcome outcome;
   if (taken.ok()) {
     outcome.taken = *std::move(taken);
-    SayTaken(claim, outcome.taken, ctx.clock->Now() - begun_at);
+    TakenText(claim, outcome.taken, ctx.clock->Now() - begun_at);
     EmitTaken(ctx, env_.api, outcome.taken);
     if (!to_be_moved) {
       outcome.failed = RebindResult(ctx, outcome.taken.group);

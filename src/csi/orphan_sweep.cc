@@ -113,8 +113,8 @@ SweepAction Decide(const objects::Object& snapshot, bool is_archived, const Back
 
 // Of a content that is not there: true.
 template <typename Content>
-absl::StatusOr<bool> SaysDelete(const CallContext& ctx, const Environment& env,
-                                const k8s::ObjectKey& key) {
+absl::StatusOr<bool> IsDeletePolicy(const CallContext& ctx, const Environment& env,
+                                    const k8s::ObjectKey& key) {
   if (key.name.empty()) {
     return true;
   }
@@ -268,12 +268,12 @@ absl::Status Sweep::Patch(const Snapshot& snapshot, const objects::Patch& patch)
 absl::StatusOr<bool> Sweep::HasDeletePolicy(const Snapshot& snapshot) {
   if (const auto* const group = std::get_if<VolumeGroupSnapshot>(&snapshot); group != nullptr) {
     using Content = objects::VolumeGroupSnapshotContent;
-    return SaysDelete<Content>(ctx_, env_,
-                               Content::Key(group->version(), "", group->bound_content()));
+    return IsDeletePolicy<Content>(ctx_, env_,
+                                   Content::Key(group->version(), "", group->bound_content()));
   }
   using Content = objects::VolumeSnapshotContent;
-  return SaysDelete<Content>(ctx_, env_,
-                             Content::Key("", std::get<VolumeSnapshot>(snapshot).bound_content()));
+  return IsDeletePolicy<Content>(
+      ctx_, env_, Content::Key("", std::get<VolumeSnapshot>(snapshot).bound_content()));
 }
 
 absl::Status Sweep::DiscardUnseen(const Snapshot& snapshot) {

@@ -127,7 +127,7 @@ absl::StatusOr<Population> PopulationReader::Read(const PopulatedVolume& volume)
   if (volume.driver == velero::kLonghornDriver) {
     return ReadByLonghorn(volume);
   }
-  ASSIGN_OR_RETURN(const bool is_filled, SaysFilledWhenBound(volume.driver));
+  ASSIGN_OR_RETURN(const bool is_filled, HasFilledWhenBoundMark(volume.driver));
   if (is_filled) {
     return Population{.state = PopulationState::kFilled};
   }
@@ -220,7 +220,7 @@ absl::StatusOr<Population> PopulationReader::ReadByPods(const PopulatedVolume& v
                     volume.driver, " ", objects::kFilledWhenBoundAnnotation, "=true"))};
 }
 
-absl::StatusOr<bool> PopulationReader::SaysFilledWhenBound(const std::string& driver) {
+absl::StatusOr<bool> PopulationReader::HasFilledWhenBoundMark(const std::string& driver) {
   if (driver.empty() || IsFilledWhenBound(driver)) {
     return !driver.empty();
   }
@@ -321,7 +321,7 @@ absl::StatusOr<std::vector<std::string>> PopulationReader::UnfilledFromSnapshot(
       return unfilled;
     }
   }
-  ASSIGN_OR_RETURN(const bool is_filled, SaysFilledWhenBound(driver));
+  ASSIGN_OR_RETURN(const bool is_filled, HasFilledWhenBoundMark(driver));
   if (!is_filled && !driver.empty() && !snapshot_uid.empty()) {
     RETURN_IF_ERROR(ReadRestored());
     const std::vector<PopulatedVolume>& restored = (*restored_)[snapshot_uid];

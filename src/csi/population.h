@@ -93,7 +93,7 @@ class PopulationReader {
  private:
   absl::StatusOr<Population> ReadByLonghorn(const PopulatedVolume& volume);
   absl::StatusOr<Population> ReadByPods(const PopulatedVolume& volume, const std::string& why);
-  absl::StatusOr<bool> SaysFilledWhenBound(const std::string& driver);
+  absl::StatusOr<bool> HasFilledWhenBoundMark(const std::string& driver);
   absl::Status ReadRestored();
   absl::StatusOr<std::optional<longhorn::Volume>> FindVolume(const std::string& name);
   absl::StatusOr<std::string> LonghornNamespace();

@@ -43,12 +43,12 @@ class LocationLocks {
 
  private:
   bool IsLocking() const { return rules_.object_lock.ok() && rules_.object_lock->is_enabled; }
-  void TellObjectLock();
-  void TellVersioning();
-  void TellLifecycle();
-  void TellRule(const LifecycleRule& rule);
-  void TellRecords();
-  void TellUnknown(absl::string_view what, const absl::Status& why, absl::string_view right);
+  void CheckObjectLockRule();
+  void CheckVersioningRule();
+  void CheckLifecycleRules();
+  void CheckLifecycleRule(const LifecycleRule& rule);
+  void CheckLockRecords();
+  void ReportUnknown(absl::string_view what, const absl::Status& why, absl::string_view right);
   void Fault(std::string text, std::string remediation) {
     is_good_ = false;
     context_.Fault(subject_, std::move(text), std::move(remediation));
@@ -68,13 +68,13 @@ class LocationLocks {
 };
 
 void LocationLocks::Tell() {
-  TellObjectLock();
+  CheckObjectLockRule();
   if (asked_.has_value() || IsLocking()) {
-    TellVersioning();
+    CheckVersioningRule();
   }
-  TellLifecycle();
+  CheckLifecycleRules();
   if (asked_.has_value()) {
-    TellRecords();
+    CheckLockRecords();
   }
   if (is_good_) {
     context_.Good(subject_,
@@ -83,8 +83,8 @@ void LocationLocks::Tell() {
 }
 
 // A right or a feature that is missing is unknown, and never good.
-void LocationLocks::TellUnknown(absl::string_view what, const absl::Status& why,
-                                absl::string_view right) {
+void LocationLocks::ReportUnknown(absl::string_view what, const absl::Status& why,
+                                  absl::string_view right) {
   if (absl::IsUnimplemented(why) && !asked_.has_value()) {
     return;  // Not a bucket.
   }
@@ -94,10 +94,10 @@ void LocationLocks::TellUnknown(absl::string_view what, const absl::Status& why,
       absl::StrCat("give the location's credentials the right ", right, ", or look yourself"));
 }
 
-void LocationLocks::TellObjectLock() {
+void LocationLocks::CheckObjectLockRule() {
   if (!rules_.object_lock.ok()) {
-    return TellUnknown("whether the bucket has object lock", rules_.object_lock.status(),
-                       "s3:GetBucketObjectLockConfiguration");
+    return ReportUnknown("whether the bucket has object lock", rules_.object_lock.status(),
+                         "s3:GetBucketObjectLockConfiguration");
   }
   const ObjectLockRule& rule = *rules_.object_lock;
   const std::string by_default =
@@ -117,20 +117,20 @@ void LocationLocks::TellObjectLock() {
   }
 }
 
-void LocationLocks::TellVersioning() {
+void LocationLocks::CheckVersioningRule() {
   if (!rules_.keeps_versions.ok()) {
-    TellUnknown("whether the bucket keeps versions", rules_.keeps_versions.status(),
-                "s3:GetBucketVersioning");
+    ReportUnknown("whether the bucket keeps versions", rules_.keeps_versions.status(),
+                  "s3:GetBucketVersioning");
   } else if (!*rules_.keeps_versions) {
     Fault("the bucket does not keep versions: what is written over or deleted is gone",
           "enable versioning of the bucket");
   }
 }
 
-void LocationLocks::TellLifecycle() {
+void LocationLocks::CheckLifecycleRules() {
   if (!rules_.lifecycle.ok()) {
-    return TellUnknown("which lifecycle rules the bucket has", rules_.lifecycle.status(),
-                       "s3:GetLifecycleConfiguration");
+    return ReportUnknown("which lifecycle rules the bucket has", rules_.lifecycle.status(),
+                         "s3:GetLifecycleConfiguration");
   }
   const std::string folder = absl::StrCat(location_.prefix(), location_.prefix().empty() ? "" : "/",
                                           velero::kRepositoryRoot);
@@ -138,7 +138,7 @@ void LocationLocks::TellLifecycle() {
   for (const LifecycleRule& rule : *rules_.lifecycle) {
     if (absl::StartsWith(folder, rule.prefix) || absl::StartsWith(rule.prefix, folder)) {
       removes_noncurrent = removes_noncurrent || rule.noncurrent_days.has_value();
-      TellRule(rule);
+      CheckLifecycleRule(rule);
     }
   }
   if (rules_.keeps_versions.ok() && *rules_.keeps_versions && !removes_noncurrent) {
@@ -147,7 +147,7 @@ void LocationLocks::TellLifecycle() {
   }
 }
 
-void LocationLocks::TellRule(const LifecycleRule& rule) {
+void LocationLocks::CheckLifecycleRule(const LifecycleRule& rule) {
   const std::string name = absl::StrCat("the lifecycle rule \"", CutText(rule.id, 100), "\"");
   if (rule.expires_current) {
     Fault(absl::StrCat(name, rule.is_narrower ? " may remove" : " removes",
@@ -162,7 +162,7 @@ void LocationLocks::TellRule(const LifecycleRule& rule) {
   }
 }
 
-void LocationLocks::TellRecords() {
+void LocationLocks::CheckLockRecords() {
   const absl::Time now = context_.ctx().clock->Now();
   absl::Time first = absl::InfiniteFuture();
   std::vector<std::string> unrenewed;

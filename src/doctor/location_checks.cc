@@ -117,8 +117,8 @@ absl::StatusOr<repository::Keyring> Ring(CheckContext& context,
 }
 
 // One that is not made yet, or one that is lost.
-void TellMissingRing(CheckContext& context, const BackupStorageLocation& location,
-                     const absl::Status& missing) {
+void ReportMissingKeyring(CheckContext& context, const BackupStorageLocation& location,
+                          const absl::Status& missing) {
   const auto known = datamover::FindKnownKey(context.ctx(), context.cache().api(),
                                              location.namespace_name(), location.name());
   const std::string subject = RingSubject(context, location);
@@ -196,7 +196,7 @@ void CheckKeyringPresent(CheckContext& context) {
   for (const BackupStorageLocation& location : Locations(context)) {
     const absl::Status status = Ring(context, location).status();
     if (absl::IsNotFound(status)) {
-      TellMissingRing(context, location, status);
+      ReportMissingKeyring(context, location, status);
     } else if (!status.ok() && !absl::IsFailedPrecondition(status)) {
       context.Unknown(RingSubject(context, location), status);
     }

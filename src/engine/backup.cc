@@ -90,7 +90,7 @@ class BackupRun {
                                              UploadOptions& options) const;
   int64_t ChunkBytes(const UploadOptions& options, int64_t volume_bytes) const;
   void Measure(const Repository& repository, BackupResult& result) const;
-  void TellOfFallback(const BackupResult& result) const;
+  void WarnOfFallback(const BackupResult& result) const;
 
   const CallContext& ctx_;
   Session& session_;
@@ -314,7 +314,7 @@ void BackupRun::Measure(const Repository& repository, BackupResult& result) cons
   }
 }
 
-void BackupRun::TellOfFallback(const BackupResult& result) const {
+void BackupRun::WarnOfFallback(const BackupResult& result) const {
   const bool told = job_.on_fallback == objects::OnFallback::kWarn || result.audit_mismatch;
   if (result.why.has_value() && incremental::TextOf(result.why->reason).is_fallback && told) {
     session_.listener().warn(incremental::Explain(*result.why));
@@ -370,7 +370,7 @@ absl::StatusOr<BackupResult> BackupRun::Run(const Progress& progress) {
   for (const std::string& warning : result->warnings) {
     session_.listener().warn(warning);
   }
-  TellOfFallback(*result);
+  WarnOfFallback(*result);
   return result;
 }
 

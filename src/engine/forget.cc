@@ -106,7 +106,7 @@ absl::StatusOr<std::vector<ForgetGroup>> Decide(const CallContext& ctx, const Li
                 [&](const StoredSnapshot& stored) { return !job.filter.Matches(stored.snapshot); });
   for (const StoredSnapshot& stored : snapshots) {
     if (IsOfTheFuture(stored.snapshot.time, ctx.clock->Now())) {
-      listener.warn(absl::StrCat(SayFuture(stored),
+      listener.warn(absl::StrCat(FutureText(stored),
                                  ": a clock was wrong when it was made, or this one is now; it "
                                  "stays in addition to others, and no rule counts it, until it is "
                                  "forgotten by its id"));

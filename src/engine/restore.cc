@@ -29,7 +29,7 @@ absl::StatusOr<std::unique_ptr<FileBlockDevice>> OpenTarget(const RestoreJob& jo
 }
 
 // A target that is still as it was says nothing.
-void TellWhatIsLeft(const Session& session, const RestoreJob& job, FileBlockDevice& device) {
+void WarnOfPartialTarget(const Session& session, const RestoreJob& job, FileBlockDevice& device) {
   if (incremental::HasRestoreMark(CallContext{}, device).value_or(false)) {
     session.listener().warn(absl::StrCat(job.target,
                                          " holds a part of the volume only, which its beginning "
@@ -95,7 +95,7 @@ absl::StatusOr<RestoreOutcome> RunRestore(const CallContext& ctx, Session& sessi
   absl::StatusOr<RestoreResult> result =
       Write(ctx, session, *repository, job, *record, *device, progress);
   if (!result.ok()) {
-    TellWhatIsLeft(session, job, *device);
+    WarnOfPartialTarget(session, job, *device);
     return result.status();
   }
   outcome.result = *std::move(result);

@@ -79,7 +79,7 @@ std::vector<std::string> SplitTags(const std::vector<std::string>& lists) {
   return tags;
 }
 
-std::string SayFuture(const StoredSnapshot& stored) {
+std::string FutureText(const StoredSnapshot& stored) {
   return absl::StrCat("snapshot ", stored.id.ShortHex(), " is dated in the future, ",
                       FormatMoment(stored.snapshot.time));
 }
@@ -126,7 +126,7 @@ absl::StatusOr<StoredSnapshot> ChooseSnapshot(const CallContext& ctx, const List
     for (const StoredSnapshot& stored : all) {
       if (matches(stored.snapshot) && IsOfTheFuture(stored.snapshot.time, now)) {
         listener.warn(absl::StrCat(
-            SayFuture(stored),
+            FutureText(stored),
             stored.id == newest->id
                 ? ": it is taken for the latest; name another by its id if it is not"
                 : absl::StrCat(": ", newest->id.ShortHex(), " is taken for the latest instead")));

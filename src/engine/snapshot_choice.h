@@ -67,6 +67,6 @@ absl::StatusOr<repository::StoredSnapshot> ChooseSnapshot(
 std::string VolumeName(const repository::RepoSnapshot& snapshot);
 
 // "snapshot 0a1b2c3d is dated in the future, 2099-01-01 00:00:00".
-std::string SayFuture(const repository::StoredSnapshot& stored);
+std::string FutureText(const repository::StoredSnapshot& stored);
 
 }  // namespace csidelta::engine

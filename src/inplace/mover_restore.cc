@@ -275,12 +275,12 @@ absl::Status MoverRestore::TakeUp(DataDownload found) {
 absl::Status MoverRestore::Follow() {
   const absl::Time silent_at = ctx_.clock->Now() + kMoverSilenceNoted;
   absl::Duration interval = kMoverLookIntervalMin;
-  bool told_of_silence = false;
+  bool has_reported_silence = false;
   while (!download_.is_over()) {
     Report();
-    if (PhaseOf(download_) == DataPhase::kNew && !told_of_silence &&
+    if (PhaseOf(download_) == DataPhase::kNew && !has_reported_silence &&
         ctx_.clock->Now() >= silent_at) {
-      told_of_silence = true;
+      has_reported_silence = true;
       Tell(absl::StrCat("no data mover has accepted ", text_,
                         " yet; csi-delta doctor says whether one runs"));
     }

@@ -31,7 +31,8 @@ class Adapter : public Service {
   }
 
   template <typename Request, typename Response>
-  grpc::Status TellSelector(const char* method, const Request& request, Response* response) const {
+  grpc::Status AnswerSelector(const char* method, const Request& request,
+                              Response* response) const {
     return RunAction(method, request, [&](const CallContext&, Action& action) {
       *response->mutable_resourceselector() = ToProto(action.AppliesTo());
       return absl::OkStatus();
@@ -40,8 +41,8 @@ class Adapter : public Service {
 
   // Of the kinds whose actions begin operations. `owner_bytes` are the request's field `owner`.
   template <typename Request, typename Response>
-  grpc::Status TellProgress(const char* method, const Request& request, absl::string_view owner,
-                            const std::string& owner_bytes, Response* response) const {
+  grpc::Status AnswerProgress(const char* method, const Request& request, absl::string_view owner,
+                              const std::string& owner_bytes, Response* response) const {
     response->mutable_progress();  // The host dereferences it without a look.
     return RunAction(method, request, [&](const CallContext& ctx, Action& action) -> absl::Status {
       ASSIGN_OR_RETURN(const objects::Object decoded, DecodeOwner(owner, owner_bytes));
@@ -65,7 +66,7 @@ class BackupAdapter final
   grpc::Status AppliesTo(grpc::ServerContext* /*context*/,
                          const v2::BackupItemActionAppliesToRequest* request,
                          v2::BackupItemActionAppliesToResponse* response) override {
-    return TellSelector("BackupItemActionV2.AppliesTo", *request, response);
+    return AnswerSelector("BackupItemActionV2.AppliesTo", *request, response);
   }
 
   grpc::Status Execute(grpc::ServerContext* /*context*/, const v2::ExecuteRequest* request,
@@ -86,8 +87,8 @@ class BackupAdapter final
   grpc::Status Progress(grpc::ServerContext* /*context*/,
                         const v2::BackupItemActionProgressRequest* request,
                         v2::BackupItemActionProgressResponse* response) override {
-    return TellProgress("BackupItemActionV2.Progress", *request, "backup", request->backup(),
-                        response);
+    return AnswerProgress("BackupItemActionV2.Progress", *request, "backup", request->backup(),
+                          response);
   }
 
   grpc::Status Cancel(grpc::ServerContext* /*context*/,
@@ -115,7 +116,7 @@ class RestoreAdapter final
   grpc::Status AppliesTo(grpc::ServerContext* /*context*/,
                          const v2::RestoreItemActionAppliesToRequest* request,
                          v2::RestoreItemActionAppliesToResponse* response) override {
-    return TellSelector("RestoreItemActionV2.AppliesTo", *request, response);
+    return AnswerSelector("RestoreItemActionV2.AppliesTo", *request, response);
   }
 
   grpc::Status Execute(grpc::ServerContext* /*context*/,
@@ -145,8 +146,8 @@ class RestoreAdapter final
   grpc::Status Progress(grpc::ServerContext* /*context*/,
                         const v2::RestoreItemActionProgressRequest* request,
                         v2::RestoreItemActionProgressResponse* response) override {
-    return TellProgress("RestoreItemActionV2.Progress", *request, "restore", request->restore(),
-                        response);
+    return AnswerProgress("RestoreItemActionV2.Progress", *request, "restore", request->restore(),
+                          response);
   }
 
   grpc::Status Cancel(grpc::ServerContext* /*context*/,
@@ -184,7 +185,7 @@ class DeleteAdapter final
   grpc::Status AppliesTo(grpc::ServerContext* /*context*/,
                          const generated::DeleteItemActionAppliesToRequest* request,
                          generated::DeleteItemActionAppliesToResponse* response) override {
-    return TellSelector("DeleteItemAction.AppliesTo", *request, response);
+    return AnswerSelector("DeleteItemAction.AppliesTo", *request, response);
   }
 
   grpc::Status Execute(grpc::ServerContext* /*context*/,
@@ -207,7 +208,7 @@ class ItemBlockAdapter final
   grpc::Status AppliesTo(grpc::ServerContext* /*context*/,
                          const v1::ItemBlockActionAppliesToRequest* request,
                          v1::ItemBlockActionAppliesToResponse* response) override {
-    return TellSelector("ItemBlockAction.AppliesTo", *request, response);
+    return AnswerSelector("ItemBlockAction.AppliesTo", *request, response);
   }
 
   grpc::Status GetRelatedItems(grpc::ServerContext* /*context*/,

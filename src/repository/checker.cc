@@ -94,8 +94,8 @@ class Checker {
 
   // What is in no index may still be in a pack that is in none: only then is there an index to
   // repair.
-  absl::Status TellOfBlobs();
-  void TellOfPacks();
+  absl::Status ReportBlobs();
+  void ReportPacks();
   void CallDamaged(uint32_t ordinal) { damaged_[ordinal] = true; }
   // Lists the packs again for their times, if there is damage.
   absl::Status ListDamaged();
@@ -136,7 +136,7 @@ class Checker {
       bad_packs_.emplace(ordinal, BadPack{.kind = kind, .detail = std::move(detail)});
     }
   }
-  void TellOfPack(uint32_t ordinal);
+  void ReportPack(uint32_t ordinal);
 
   const CallContext& ctx_;
   Repository& repository_;
@@ -193,8 +193,8 @@ absl::StatusOr<CheckReport> Checker::Run() {
   RETURN_IF_ERROR(ReadWrongSizes());
   RETURN_IF_ERROR(ReadPacks());
   RETURN_IF_ERROR(CheckTrees());
-  RETURN_IF_ERROR(TellOfBlobs());
-  TellOfPacks();
+  RETURN_IF_ERROR(ReportBlobs());
+  ReportPacks();
   RETURN_IF_ERROR(ListDamaged());
   report_.scratch_bytes = repository_.scratch().peak_bytes();
   return std::move(report_);
@@ -453,7 +453,7 @@ absl::Status Checker::CheckTree(const BlobId& tree, const absl::StatusOr<absl::s
   return status;
 }
 
-absl::Status Checker::TellOfBlobs() {
+absl::Status Checker::ReportBlobs() {
   absl::flat_hash_set<BlobId> in_packs;
   if (!missing_.empty() && !unindexed_.empty()) {
     RETURN_IF_ERROR(ReadPackHeaders(
@@ -476,16 +476,16 @@ absl::Status Checker::TellOfBlobs() {
   return absl::OkStatus();
 }
 
-void Checker::TellOfPacks() {
+void Checker::ReportPacks() {
   for (uint32_t i = 0; has_bad_ && i < index().pack_count(); ++i) {
     if (missing_packs_[i] || bad_[i]) {
-      TellOfPack(i);
+      ReportPack(i);
       CallDamaged(i);
     }
   }
 }
 
-void Checker::TellOfPack(uint32_t ordinal) {
+void Checker::ReportPack(uint32_t ordinal) {
   const PackId id = index().PackAt(ordinal);
   if (missing_packs_[ordinal]) {
     Add(FindingKind::kPackMissing, PackName(id), "is indexed, but not stored",

@@ -20,7 +20,7 @@ k8s::ObjectKey ContentKeyOf(const VolumeSnapshot& snapshot) {
 
 }  // namespace
 
-bool SaysSnapshotIsGone(absl::string_view message) {
+bool ReportsMissingSnapshot(absl::string_view message) {
   const std::string text = absl::AsciiStrToLower(message);
   return absl::StrContains(text, "can not find snapshot for snapshotid") ||
          absl::StrContains(text, "code = notfound");
@@ -33,7 +33,7 @@ ContentState StateOfContent(const VolumeSnapshotContent& content) {
   state.message = content.error_message();
   if (content.is_ready()) {
     state.kind = ContentState::Kind::kReady;
-  } else if (SaysSnapshotIsGone(state.message)) {
+  } else if (ReportsMissingSnapshot(state.message)) {
     state.kind = ContentState::Kind::kGone;
   }
   return state;

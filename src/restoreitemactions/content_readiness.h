@@ -36,6 +36,6 @@ absl::StatusOr<ContentState> AwaitContent(const CallContext& ctx, const csi::Env
 
 // Whether `message`, an error that the driver's sidecar reports, says that the driver knows no such
 // snapshot: NOT_FOUND, or a listing without it. Everything else may pass. Pure.
-bool SaysSnapshotIsGone(absl::string_view message);
+bool ReportsMissingSnapshot(absl::string_view message);
 
 }  // namespace csidelta::restoreitemactions

@@ -182,7 +182,7 @@ absl::StatusOr<ImportPlan> PlanImport(const CallContext& ctx, k8s::ApiClient& ap
   if (content.has_value()) {
     if (!IsContentOf(*content, plan.pair)) {
       ASSIGN_OR_RETURN(const std::string step, StepForTaken(ctx, api, *content));
-      return absl::AlreadyExistsError(absl::StrCat(SayTaken(*content), "; ", step));
+      return absl::AlreadyExistsError(absl::StrCat(TakenText(*content), "; ", step));
     }
     plan.was_begun = true;
   }

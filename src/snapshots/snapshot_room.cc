@@ -18,7 +18,7 @@ namespace {
 constexpr absl::Duration kQuotaLagMax = absl::Seconds(30);
 constexpr absl::Duration kQuotaPauseFirst = absl::Milliseconds(100);
 constexpr absl::Duration kQuotaPauseMax = absl::Seconds(2);
-constexpr std::size_t kNamesToldMax = 5;
+constexpr std::size_t kNamesShownMax = 5;
 constexpr int64_t kRemovedAtOnceMax = 10'000;
 
 // How many must go so that `needed` more are allowed: a limit may have been lowered since.
@@ -52,7 +52,7 @@ std::string WhyNone(const RetentionPlan& plan, csi::RoomLimit limit) {
       reasons.push_back(absl::StrCat(entry.name, ": the storage would keep its data"));
     }
   }
-  const std::size_t told = std::min(reasons.size(), kNamesToldMax);
+  const std::size_t told = std::min(reasons.size(), kNamesShownMax);
   const std::string more =
       reasons.size() > told ? absl::StrCat(", and ", reasons.size() - told, " more") : "";
   reasons.resize(told);
@@ -67,7 +67,7 @@ std::string ListHint(const RetentionRequest& request) {
 }
 
 std::string NamesOf(const RetentionPlan& plan, const std::vector<std::size_t>& chosen) {
-  const std::size_t told = std::min(chosen.size(), kNamesToldMax);
+  const std::size_t told = std::min(chosen.size(), kNamesShownMax);
   return absl::StrCat(
       absl::StrJoin(chosen.begin(), chosen.begin() + static_cast<std::ptrdiff_t>(told), ", ",
                     [&](std::string* out, std::size_t i) { out->append(plan.entries[i].name); }),

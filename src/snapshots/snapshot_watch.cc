@@ -95,7 +95,7 @@ class SnapshotEventHandler : public objects::EventHandler<VolumeSnapshot> {
   void NoteContentsLocked(const std::string& what, const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsGone(const std::string& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void TellGone(const std::string& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ReportGone(const std::string& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // `is_newest`: it was read as it is now, and what is around it may have changed alone.
   void Take(const VolumeSnapshot& snapshot, bool is_newest = false)
@@ -174,7 +174,7 @@ void SnapshotEventHandler::OnDeleted(const k8s::ObjectId& id, const VolumeSnapsh
   const MutexLock lock(mutex_);
   // With labels it may only have lost one; and a list that is not the newest may lack it.
   if ((last != nullptr && request_.label_selector.empty()) || IsGone(id.uid)) {
-    TellGone(id.uid);
+    ReportGone(id.uid);
   } else if (known_.contains(id.uid)) {
     snapshots_.Expect(id);
   }
@@ -219,7 +219,7 @@ bool SnapshotEventHandler::IsGone(const std::string& uid) {
   return now.ok() && (!now->has_value() || (*now)->uid() != uid);
 }
 
-void SnapshotEventHandler::TellGone(const std::string& uid) {
+void SnapshotEventHandler::ReportGone(const std::string& uid) {
   gone_.insert(uid);
   if (const auto found = known_.find(uid); found != known_.end()) {
     ForgetContent(found->second.entry);

@@ -84,7 +84,7 @@ absl::Status EnsurePairContent(const CallContext& ctx, k8s::ApiClient& api,
   }
   return IsContentOf(*there, pair) ? absl::OkStatus()
                                    : absl::AlreadyExistsError(absl::StrCat(
-                                         SayTaken(*there), "; use that one, or remove it first"));
+                                         TakenText(*there), "; use that one, or remove it first"));
 }
 
 absl::StatusOr<VolumeSnapshot> EnsurePairSnapshot(const CallContext& ctx, k8s::ApiClient& api,
@@ -179,7 +179,7 @@ bool IsSnapshotOf(const VolumeSnapshot& snapshot, const StaticPair& pair) {
          snapshot.source_content() == pair.content_name;
 }
 
-std::string SayTaken(const VolumeSnapshotContent& content) {
+std::string TakenText(const VolumeSnapshotContent& content) {
   return absl::StrCat("handle ", content.handle_or_source(), " of driver ", content.driver(),
                       " already has VolumeSnapshotContent ", content.name(),
                       content.is_being_deleted() ? ", which is being deleted," : ",",

@@ -48,7 +48,7 @@ bool IsContentOf(const objects::VolumeSnapshotContent& content, const StaticPair
 bool IsSnapshotOf(const objects::VolumeSnapshot& snapshot, const StaticPair& pair);
 
 // "handle h of driver d already has VolumeSnapshotContent c, of VolumeSnapshot shop/orders". Pure.
-std::string SayTaken(const objects::VolumeSnapshotContent& content);
+std::string TakenText(const objects::VolumeSnapshotContent& content);
 
 // Makes both, or takes up what is there of them. ALREADY_EXISTS, naming it, when one of the names
 // belongs to something else. After an error nothing of the pair is left, or the message says what

@@ -52,7 +52,7 @@ const std::map<absl::string_view, absl::StatusCode>& CodesByName() {
 }
 
 // Whether there is no room: of a disk, of what was bought, or of what an administrator allows.
-bool SaysFull(int status, absl::string_view code) {
+bool ReportsFull(int status, absl::string_view code) {
   constexpr absl::string_view kNames[] = {
       "InsufficientCapacity",           "InsufficientStorage", "QuotaExceeded", "StorageFull",
       "XMinioAdminBucketQuotaExceeded", "XMinioStorageFull"};
@@ -62,7 +62,7 @@ bool SaysFull(int status, absl::string_view code) {
 
 // Whether an object lock is why. Servers have no error code for that, only these words beside
 // AccessDenied, InvalidRequest and the like.
-bool SaysRetained(const S3Error& error) {
+bool ReportsRetained(const S3Error& error) {
   return absl::StrContains(absl::AsciiStrToLower(error.message), "object lock") ||
          absl::StrContains(error.message, "WORM");
 }
@@ -142,14 +142,14 @@ absl::Status S3Status(const net::HttpResponse& response, const S3Error& error,
   if (error.code == "NoSuchBucket") {
     absl::StrAppend(&text, "; make the bucket, or correct its name");
   }
-  if (SaysFull(response.status, error.code)) {
+  if (ReportsFull(response.status, error.code)) {
     return AsFull(absl::ResourceExhaustedError(absl::StrCat(
         "the bucket is full, or its quota is used up: ", text, "; make room, or raise the quota")));
   }
   const auto named = CodesByName().find(error.code);
   absl::Status status(named != CodesByName().end() ? named->second : CodeOfStatus(response.status),
                       text);
-  return SaysRetained(error) ? AsRetained(std::move(status)) : status;
+  return ReportsRetained(error) ? AsRetained(std::move(status)) : status;
 }
 
 }  // namespace csidelta::storage

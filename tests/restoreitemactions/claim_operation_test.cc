@@ -250,11 +250,11 @@ TEST(OperationIdTest, UnknownOperationIsAFailureNotAnRpcError) {
 }
 
 TEST(SnapshotGoneTest, OnlyDefiniteAnswersCount) {
-  EXPECT_TRUE(SaysSnapshotIsGone(kGone));
-  EXPECT_TRUE(SaysSnapshotIsGone("rpc error: code = NotFound desc = snapshot x"));
+  EXPECT_TRUE(ReportsMissingSnapshot(kGone));
+  EXPECT_TRUE(ReportsMissingSnapshot("rpc error: code = NotFound desc = snapshot x"));
   for (const char* text : {"", "rpc error: code = Unavailable desc = not found the server",
                            "failed to list snapshot", "timed out"}) {
-    EXPECT_FALSE(SaysSnapshotIsGone(text)) << text;
+    EXPECT_FALSE(ReportsMissingSnapshot(text)) << text;
   }
 }
 

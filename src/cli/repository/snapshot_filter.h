@@ -16,8 +16,8 @@
 
 namespace csidelta::cli {
 
+using engine::FutureText;
 using engine::LatestOf;
-using engine::SayFuture;
 using engine::SnapshotFilter;
 using engine::SplitTags;
 using engine::VolumeName;

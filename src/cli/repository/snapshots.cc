@@ -87,7 +87,7 @@ absl::StatusOr<ExitCode> SnapshotsCommand::Run(const CallContext& ctx, Session& 
   for (const StoredSnapshot& stored : snapshots) {
     if (IsOfTheFuture(stored.snapshot.time, now)) {
       session.console().Warn(absl::StrCat(
-          SayFuture(stored), ": a clock was wrong when it was made, or this one is now"));
+          FutureText(stored), ": a clock was wrong when it was made, or this one is now"));
     }
   }
   if (session.options().json) {

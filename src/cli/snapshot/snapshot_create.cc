@@ -98,8 +98,8 @@ class SnapshotCreateCommand : public Command {
   };
 
   snapshots::RetentionRequest Retention(const std::vector<CreationRequest>& requests) const;
-  static void TellRemovals(Console& console, absl::string_view flag,
-                           const snapshots::Retention& retention);
+  static void ReportRemovals(Console& console, absl::string_view flag,
+                             const snapshots::Retention& retention);
 
   // What was taken is taken, whatever comes of this.
   ExitCode ApplyRules(const CallContext& ctx, k8s::ApiClient& api, Session& session,
@@ -325,8 +325,8 @@ snapshots::RetentionRequest SnapshotCreateCommand::Retention(
   return request;
 }
 
-void SnapshotCreateCommand::TellRemovals(Console& console, absl::string_view flag,
-                                         const snapshots::Retention& retention) {
+void SnapshotCreateCommand::ReportRemovals(Console& console, absl::string_view flag,
+                                           const snapshots::Retention& retention) {
   for (const snapshots::SnapshotEntry& entry : retention.deleted) {
     const snapshots::DataAction action = snapshots::ActionOf(entry, /*with_data=*/false);
     console.Note(Printable(absl::StrCat(flag, ": deleted VolumeSnapshot ", entry.name, " of PVC ",
@@ -349,7 +349,7 @@ ExitCode SnapshotCreateCommand::ApplyRules(const CallContext& ctx, k8s::ApiClien
         Printable(absl::StrCat(flag, ": not all was deleted: ", retention.status().message())));
     return ExitCode::kIncomplete;
   }
-  TellRemovals(session.console(), flag, *retention);
+  ReportRemovals(session.console(), flag, *retention);
   return retention->failures.empty() ? ExitCode::kOk : ExitCode::kIncomplete;
 }
 
@@ -393,7 +393,7 @@ csi::RoomInDriver SnapshotCreateCommand::MakerOfRoom(const CallContext& ctx, k8s
     const MutexLock lock(mutex);
     snapshots::RoomMaker room(ctx, api, retention, timeout);
     const absl::Status made = room.MakeInDriver(refused);
-    TellRemovals(console, "--make-room", room.TakeReport());
+    ReportRemovals(console, "--make-room", room.TakeReport());
     return made;
   };
 }
@@ -401,7 +401,7 @@ csi::RoomInDriver SnapshotCreateCommand::MakerOfRoom(const CallContext& ctx, k8s
 absl::Status SnapshotCreateCommand::MakeRoom(Session& session, snapshots::RoomMaker& room,
                                              const CreationRequest& one, std::size_t needed) {
   const absl::Status made = room.MakeInQuota(one, static_cast<int>(needed));
-  TellRemovals(session.console(), "--make-room", room.TakeReport());
+  ReportRemovals(session.console(), "--make-room", room.TakeReport());
   return made;
 }
 

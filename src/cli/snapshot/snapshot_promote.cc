@@ -80,7 +80,7 @@ std::vector<std::string> PromotedRow(const PromotedPvc& one) {
           one.snapshot};
 }
 
-void TellPromoted(Session& session, const std::vector<PromotedPvc>& all) {
+void ReportPromoted(Session& session, const std::vector<PromotedPvc>& all) {
   ClusterResult result = {.value = Json::array(), .table = "", .names = {}};
   std::vector<std::vector<std::string>> rows = {
       {"PVC", "STATE", "BOUND AT", "SIZE", "CLASS", "MODE", "ACCESS", "MADE OF"}};
@@ -367,7 +367,7 @@ absl::StatusOr<ExitCode> SnapshotPromoteCommand::Promote(const CallContext& ctx,
     }
     session.console().NoteAll(notes);
   }
-  TellPromoted(session, all);
+  ReportPromoted(session, all);
   RETURN_IF_ERROR(first_error);
   return ExitCode::kOk;
 }
@@ -388,7 +388,7 @@ absl::StatusOr<ExitCode> SnapshotPromoteCommand::Borrow(const CallContext& limit
   RETURN_IF_ERROR(RefusedStatus(plan.plan));
   PromotedPvc one = Planned(plan.plan.promotions.front());
   if (dry_run_) {
-    TellPromoted(session, {one});
+    ReportPromoted(session, {one});
     return ExitCode::kOk;
   }
   console.Note(absl::StrCat("the snapshot stays that of ", one.snapshot,
@@ -407,7 +407,7 @@ absl::StatusOr<ExitCode> SnapshotPromoteCommand::Borrow(const CallContext& limit
     console.Note(absl::StrCat("PVC ", one.plan.name, " is bound once a Pod uses it; ", pair,
                               " stay until then: run this again to have them removed"));
   }
-  TellPromoted(session, {one});
+  ReportPromoted(session, {one});
   if (!borrowed->removed.ok()) {
     console.Warn(absl::StrCat(pair, " stay: ", borrowed->removed.message(),
                               "; run this again to have them removed"));

@@ -134,21 +134,21 @@ std::string ResultText(const SwapTarget& target, RestoreWork work, const SwapRes
 }
 
 // What is said while a restore goes on, in the form that was asked for.
-class RestoreTeller {
+class RestoreReporter {
  public:
-  explicit RestoreTeller(Session& session) : session_(session) {}
+  explicit RestoreReporter(Session& session) : session_(session) {}
 
   void Tell(const Json& json, const std::string& text, const std::string& name = "") {
     PrintClusterEvent(session_, json, text, name);
   }
-  void TellStep(const inplace::SwapProgress& news) {
+  void ReportStep(const inplace::SwapProgress& news) {
     Tell({{"message_type", "step"},
           {"pvc", news.pvc},
           {"step", inplace::ToString(news.step)},
           {"message", news.text}},
          absl::StrCat(Printable(news.text), "\n"));
   }
-  void TellResult(const SwapTarget& target, RestoreWork work, const SwapResult& result) {
+  void ReportResult(const SwapTarget& target, RestoreWork work, const SwapResult& result) {
     Tell(ResultJson(target, work, result), ResultText(target, work, result),
          absl::StrCat("persistentvolumeclaim/", target.pvc_name));
   }
@@ -368,7 +368,7 @@ absl::Status SnapshotRestoreCommand::Confirm(const CallContext& ctx, Session& se
 absl::StatusOr<ExitCode> SnapshotRestoreCommand::Restore(
     const CallContext& ctx, k8s::ApiClient& api, Session& session,
     const std::vector<SwapTarget>& targets) const {
-  RestoreTeller teller(session);
+  RestoreReporter teller(session);
   ASSIGN_OR_RETURN(const inplace::RestoreSurroundings around,
                    inplace::ReadRestoreSurroundings(ctx, api, namespace_));
   teller.NoteAll(around.not_checked);
@@ -403,14 +403,14 @@ absl::Status WithWayOn(const absl::Status& status) {
 absl::Status SnapshotRestoreCommand::SwapAll(const CallContext& ctx, k8s::ApiClient& api,
                                              Session& session,
                                              const std::vector<SwapPlan>& plans) const {
-  RestoreTeller teller(session);
+  RestoreReporter teller(session);
   const CallContext limited = ctx.WithTimeout(timeout_.value_or(kRestoreTimeout));
   std::vector<std::unique_ptr<inplace::VolumeSwap>> swaps;
   swaps.reserve(plans.size());
   for (const SwapPlan& plan : plans) {
     swaps.push_back(std::make_unique<inplace::VolumeSwap>(
         limited, api, *session.environment().random, plan.target,
-        [&teller](const inplace::SwapProgress& news) { teller.TellStep(news); }));
+        [&teller](const inplace::SwapProgress& news) { teller.ReportStep(news); }));
   }
   // Of a set no PVC is touched before all can be.
   for (std::size_t i = 0; i < plans.size(); ++i) {
@@ -420,7 +420,7 @@ absl::Status SnapshotRestoreCommand::SwapAll(const CallContext& ctx, k8s::ApiCli
     const absl::StatusOr<SwapResult> result = swaps[i]->Exchange();
     RETURN_IF_ERROR(WithWayOn(result.status()));
     teller.NoteAll(result->not_checked);
-    teller.TellResult(plans[i].target, RestoreWork::kRestore, *result);
+    teller.ReportResult(plans[i].target, RestoreWork::kRestore, *result);
   }
   return absl::OkStatus();
 }
@@ -459,7 +459,7 @@ absl::Status SnapshotRestoreCommand::CheckEnds(const CallContext& ctx, k8s::ApiC
 absl::StatusOr<ExitCode> SnapshotRestoreCommand::EndAll(
     const CallContext& ctx, k8s::ApiClient& api, Session& session,
     const std::vector<SwapTarget>& targets) const {
-  RestoreTeller teller(session);
+  RestoreReporter teller(session);
   RETURN_IF_ERROR(CheckEnds(ctx, api, targets));
   if (dry_run_) {
     session.console().Note("nothing is against it");
@@ -471,10 +471,10 @@ absl::StatusOr<ExitCode> SnapshotRestoreCommand::EndAll(
   for (const SwapTarget& target : targets) {
     inplace::VolumeSwap swap(
         limited, api, *session.environment().random, target,
-        [&teller](const inplace::SwapProgress& news) { teller.TellStep(news); });
+        [&teller](const inplace::SwapProgress& news) { teller.ReportStep(news); });
     const absl::StatusOr<SwapResult> result = undo_ ? swap.Undo() : swap.Finish();
     RETURN_IF_ERROR(WithWayOn(result.status()));
-    teller.TellResult(target, work(), *result);
+    teller.ReportResult(target, work(), *result);
     code = result->kept_handles.empty() ? code : ExitCode::kIncomplete;
   }
   return code;

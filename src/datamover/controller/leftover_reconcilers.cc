@@ -39,7 +39,7 @@ absl::StatusOr<absl::Time> TaskReconciler::ReconcileOne(const CallContext& ctx,
   }
   ASSIGN_OR_RETURN(const objects::VolumeTaskSpec spec, task.spec());
   if (!IsServed(env_, spec.subject.namespace_name)) {
-    TellUnserved(task, spec);
+    WarnOfUnserved(task, spec);
     return later;
   }
   // Its transfer's last look may have removed it since the watch told of it.
@@ -53,8 +53,8 @@ absl::StatusOr<absl::Time> TaskReconciler::ReconcileOne(const CallContext& ctx,
   return later;
 }
 
-void TaskReconciler::TellUnserved(const objects::VolumeTask& task,
-                                  const objects::VolumeTaskSpec& spec) {
+void TaskReconciler::WarnOfUnserved(const objects::VolumeTask& task,
+                                    const objects::VolumeTaskSpec& spec) {
   {
     const MutexLock lock(mutex_);
     if (!told_.insert(task.name()).second) {

@@ -44,7 +44,7 @@ class TaskReconciler : public objects::Reconciler<objects::VolumeTask> {
  private:
   absl::StatusOr<absl::Time> ReconcileOne(const CallContext& ctx,
                                           const objects::VolumeTask& task) override;
-  void TellUnserved(const objects::VolumeTask& task, const objects::VolumeTaskSpec& spec);
+  void WarnOfUnserved(const objects::VolumeTask& task, const objects::VolumeTaskSpec& spec);
 
   const MoverEnvironment& env_;
   const EnqueueTable& enqueue_table_;

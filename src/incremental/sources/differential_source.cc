@@ -259,10 +259,11 @@ absl::Status DifferentialSource::Listing::Pass(const ChangedBlock& block) {
 absl::Status DifferentialSource::Listing::PassTail() {
   // A device may be longer than the volume that the driver lists: what is there is read as
   // unknown.
-  const int64_t told_bytes = std::max(volume_size_bytes_, passed_to_bytes_);
-  return told_bytes >= device_bytes_ ? absl::OkStatus()
-                                     : sink_({.extent = {told_bytes, device_bytes_ - told_bytes},
-                                              .kind = ExtentKind::kUnknown});
+  const int64_t reported_bytes = std::max(volume_size_bytes_, passed_to_bytes_);
+  return reported_bytes >= device_bytes_
+             ? absl::OkStatus()
+             : sink_({.extent = {reported_bytes, device_bytes_ - reported_bytes},
+                      .kind = ExtentKind::kUnknown});
 }
 
 absl::Status DifferentialSource::Listing::Flush() {

@@ -83,11 +83,12 @@ absl::Status ExtentAssembler::Finish() {
   if (!message_.has_value()) {
     return absl::InvalidArgumentError("the list has no message at all");
   }
-  const int64_t told_bytes = std::max(message_->volume_capacity_bytes, next_offset_bytes_);
-  if (told_bytes >= size_bytes_) {
+  const int64_t reported_bytes = std::max(message_->volume_capacity_bytes, next_offset_bytes_);
+  if (reported_bytes >= size_bytes_) {
     return absl::OkStatus();
   }
-  return Deliver({.extent = {told_bytes, size_bytes_ - told_bytes}, .kind = ExtentKind::kUnknown});
+  return Deliver(
+      {.extent = {reported_bytes, size_bytes_ - reported_bytes}, .kind = ExtentKind::kUnknown});
 }
 
 }  // namespace csidelta::incremental
