@@ -77,8 +77,8 @@ absl::StatusOr<std::string> ClusterOptions::Namespace() const {
                                 : namespace_name;
 }
 
-void DeclareMoverPlaces(ArgumentTable& table, std::string& mover_namespace,
-                        std::string& velero_namespaces) {
+void DeclareMoverNamespaces(ArgumentTable& table, std::string& mover_namespace,
+                            std::string& velero_namespaces) {
   table.Add("-n,--namespace", "NS", "the mover's namespace; csi-delta", mover_namespace);
   table.Add("--velero-namespaces", "NS[,NS]", "the namespaces of its Veleros; velero",
             velero_namespaces);

@@ -39,7 +39,7 @@ struct ClusterOptions {
 };
 
 // Where the mover and its Veleros are; the values before are the defaults.
-void DeclareMoverPlaces(ArgumentTable& table, std::string& mover_namespace,
-                        std::string& velero_namespaces);
+void DeclareMoverNamespaces(ArgumentTable& table, std::string& mover_namespace,
+                            std::string& velero_namespaces);
 
 }  // namespace csidelta::cli

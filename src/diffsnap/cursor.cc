@@ -32,7 +32,7 @@ absl::Span<const uint8_t> BytesOf(absl::string_view text) {
 }
 
 // Digits only, no zero in front.
-bool ParsePlace(absl::string_view text, int64_t& bytes) {
+bool ParsePosition(absl::string_view text, int64_t& bytes) {
   return text.find_first_not_of("0123456789") == text.npos &&
          (text.size() <= 1 || text[0] != '0') && absl::SimpleAtoi(text, &bytes);
 }
@@ -53,9 +53,9 @@ bool ParseFields(absl::string_view text, Cursor& cursor) {
        cursor.driver_token.empty() || std::ssize(cursor.driver_token) > kDriverTokenBytesMax)) {
     return false;
   }
-  return ParsePlace(fields[first], cursor.from_bytes) &&
-         ParsePlace(fields[first + 1], cursor.volume_size_bytes) &&
-         ParsePlace(fields[first + 2], cursor.expires_at_seconds);
+  return ParsePosition(fields[first], cursor.from_bytes) &&
+         ParsePosition(fields[first + 1], cursor.volume_size_bytes) &&
+         ParsePosition(fields[first + 2], cursor.expires_at_seconds);
 }
 
 }  // namespace
@@ -92,7 +92,7 @@ std::string CursorCodec::Encode(const CursorScope& scope, const Cursor& cursor) 
 absl::StatusOr<Cursor> CursorCodec::Decode(const CursorScope& scope, absl::string_view text) const {
   Cursor cursor;
   if (std::ssize(text) <= incremental::kPageCursorBytesMax) {
-    if (!text.empty() && ParsePlace(text, cursor.from_bytes)) {
+    if (!text.empty() && ParsePosition(text, cursor.from_bytes)) {
       return cursor;
     }
     // The whole text is compared, so that a cursor has one spelling.

@@ -55,7 +55,7 @@ grpc::ByteBuffer EncodeRequest(const DriverRequest& question, int64_t from_bytes
   return incremental::ToBuffer(request);
 }
 
-DriverRequest WithoutPlace(DriverRequest request) {
+DriverRequest WithoutCursor(DriverRequest request) {
   request.from_bytes = 0;
   request.entries_max = 0;
   request.volume_size_bytes = 0;
@@ -67,7 +67,7 @@ DriverRequest WithoutPlace(DriverRequest request) {
 MetadataListing::MetadataListing(std::shared_ptr<grpc::Channel> channel,
                                  const DriverRequest& request, const Limits& limits)
     : channel_(std::move(channel)),
-      question_(WithoutPlace(request)),
+      question_(WithoutCursor(request)),
       limits_(limits),
       results_per_message_max_(
           static_cast<int32_t>(std::clamp(request.entries_max, kResultsMin, kResultsMax))),
@@ -75,7 +75,7 @@ MetadataListing::MetadataListing(std::shared_ptr<grpc::Channel> channel,
       assembler_(std::numeric_limits<int64_t>::max(), collector_, request.from_bytes) {}
 
 bool MetadataListing::ContinuesWith(const DriverRequest& request) const {
-  return handed_out_bytes_ == request.from_bytes && question_ == WithoutPlace(request);
+  return handed_out_bytes_ == request.from_bytes && question_ == WithoutCursor(request);
 }
 
 void MetadataListing::OpenStream() {

@@ -139,7 +139,7 @@ absl::Status Session::OpenWithPassword(const CallContext& ctx) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<storage::ObjectStore*> Session::OpenPlace(bool read_only) {
+absl::StatusOr<storage::ObjectStore*> Session::OpenLocation(bool read_only) {
   RETURN_IF_ERROR(OpenStore(read_only));
   return &store_->store();
 }

@@ -130,7 +130,7 @@ class Session {
 
   // The place, to look at the repositories in folders of it, or to repair one that does not open.
   // Nothing can be written through it unless `read_only` is false.
-  absl::StatusOr<storage::ObjectStore*> OpenPlace(bool read_only = true);
+  absl::StatusOr<storage::ObjectStore*> OpenLocation(bool read_only = true);
   // Read once, for as many repositories as there are.
   absl::StatusOr<RepositoryKeys> ReadKeys(const CallContext& ctx) const;
   // Opens a repository for reading, without a lock. Thread-safe.

@@ -109,8 +109,8 @@ class BlobWriter {
     return known_.get();
   }
 
-  // Has tree_places() list also this data blob, which is added later.
-  void RememberPlace(const BlobId& data_blob) {
+  // Has tree_locations() list also this data blob, which is added later.
+  void RememberLocation(const BlobId& data_blob) {
     const MutexLock lock(mutex_);
     placed_data_.insert(data_blob);
   }
@@ -132,8 +132,9 @@ class BlobWriter {
   // Adds the packs and the index files that this writer put. Once, after Flush().
   absl::Status TakeStored(IdSetBuilder& packs, IdSetBuilder& index_files);
 
-  // Where the trees went that this writer wrote, and the blobs of RememberPlace(). After Flush().
-  const std::vector<TreeLocation>& tree_places() const { return places_; }
+  // Where the trees went that this writer wrote, and the blobs of RememberLocation(). After
+  // Flush().
+  const std::vector<TreeLocation>& tree_locations() const { return places_; }
 
  private:
   struct OpenPack;

@@ -159,7 +159,7 @@ absl::StatusOr<CopiedSnapshot> Copier::Copy(const StoredSnapshot& source) {
                        [this](const CallContext& fence_ctx) { return lock_.Fence(fence_ctx); },
                        [&] { return copy; }, options_.limits));
   result.copy = committed.id;
-  for (const TreeLocation& tree : writer.tree_places()) {
+  for (const TreeLocation& tree : writer.tree_locations()) {
     places_.emplace(tree.tree, tree.location);
   }
   if (needs_.ok()) {
@@ -278,7 +278,7 @@ absl::Status Copier::CopyTree(const BlobId& tree, const absl::StatusOr<absl::str
     absl::Status status;
     for (const BlobId& id : node.content.value_or(std::vector<BlobId>())) {
       if (is_root) {
-        writer.RememberPlace(id);  // Of volume.json.
+        writer.RememberLocation(id);  // Of volume.json.
       }
       status.Update(Want({.type = BlobType::kData, .id = id}, writer, wanted));
     }

@@ -18,9 +18,9 @@ constexpr uint32_t kVersionWithoutNeeds = 2;
 constexpr std::size_t kNeedsHeadBytes = 12;
 constexpr std::size_t kLocatorHeadBytes = 20;
 constexpr std::size_t kSpanBytes = 12;
-constexpr std::size_t kPlaceBytes = Id::kBytes + kSpanBytes;
+constexpr std::size_t kLocationBytes = Id::kBytes + kSpanBytes;
 constexpr std::size_t kFixedPlaces = 3;
-constexpr std::size_t kShardPlaceBytes = 8;
+constexpr std::size_t kShardPositionBytes = 8;
 constexpr std::size_t kShardEntryBytes = 1 + kSpanBytes;
 
 void AppendSpan(std::string& out, const BlobSpan& span) {
@@ -37,13 +37,13 @@ BlobSpan ReadSpan(absl::string_view bytes, std::size_t at) {
 
 absl::Status Malformed() { return absl::InvalidArgumentError("tree locator: malformed"); }
 
-void AppendPlace(std::string& out, const std::optional<BlobLocation>& place) {
+void AppendLocation(std::string& out, const std::optional<BlobLocation>& place) {
   AppendId(out, place.has_value() ? place->pack : PackId());
   AppendSpan(out, place.has_value() ? place->span : BlobSpan());
 }
 
-absl::Status ReadPlace(absl::string_view bytes, std::size_t at,
-                       std::optional<BlobLocation>& place) {
+absl::Status ReadBlobLocation(absl::string_view bytes, std::size_t at,
+                              std::optional<BlobLocation>& place) {
   const BlobLocation read = {.pack = ReadId(bytes, at), .span = ReadSpan(bytes, at + Id::kBytes)};
   if (read.pack.IsNull()) {
     return absl::OkStatus();
@@ -79,12 +79,12 @@ absl::StatusOr<std::optional<SnapshotNeeds>> ReadNeeds(absl::string_view bytes) 
                        : Malformed();
 }
 
-void AppendShardPlace(std::string& out, const ShardPosition& place) {
+void AppendShardPosition(std::string& out, const ShardPosition& place) {
   AppendLe32(out, uint32_t{place.file} | uint32_t{place.sealed_bytes} << 16);
   AppendLe32(out, place.offset_bytes);
 }
 
-ShardPosition ReadShardPlace(absl::string_view bytes, std::size_t at) {
+ShardPosition ReadShardPosition(absl::string_view bytes, std::size_t at) {
   const uint32_t both = ReadLe32(bytes, at);
   return {.file = static_cast<uint16_t>(both),
           .sealed_bytes = static_cast<uint16_t>(both >> 16),
@@ -170,17 +170,17 @@ std::string TreeLocator::Encode() const {
   AppendLe32(out, static_cast<uint32_t>(level1_shards.size()));
   AppendLe32(out, static_cast<uint32_t>(leaf_shards.size()));
   AppendId(out, volume);
-  AppendPlace(out, root);
-  AppendPlace(out, image_tree);
-  AppendPlace(out, manifest);
+  AppendLocation(out, root);
+  AppendLocation(out, image_tree);
+  AppendLocation(out, manifest);
   for (const Id& file : files) {
     AppendId(out, file);
   }
   for (const ShardPosition& place : level1_shards) {
-    AppendShardPlace(out, place);
+    AppendShardPosition(out, place);
   }
   for (const ShardPosition& place : leaf_shards) {
-    AppendShardPlace(out, place);
+    AppendShardPosition(out, place);
   }
   AppendLe32(out, needs.has_value() ? 1 : 0);
   if (needs.has_value()) {
@@ -208,9 +208,9 @@ absl::StatusOr<TreeLocator> TreeLocator::Decode(absl::string_view bytes) {
   const std::size_t level1 = ReadLe32(bytes, 12);
   const std::size_t leaves = ReadLe32(bytes, 16);
   const std::size_t places_begin = kLocatorHeadBytes + (is_bound ? Id::kBytes : 0);
-  const std::size_t files_begin = places_begin + kFixedPlaces * kPlaceBytes;
+  const std::size_t files_begin = places_begin + kFixedPlaces * kLocationBytes;
   const std::size_t shards_begin = files_begin + files * Id::kBytes;
-  const std::size_t needs_begin = shards_begin + (level1 + leaves) * kShardPlaceBytes;
+  const std::size_t needs_begin = shards_begin + (level1 + leaves) * kShardPositionBytes;
   if (bytes.size() < needs_begin) {
     return Malformed();
   }
@@ -223,14 +223,14 @@ absl::StatusOr<TreeLocator> TreeLocator::Decode(absl::string_view bytes) {
   } else if (version == kVersionWithoutNeeds && !rest.empty()) {
     return Malformed();
   }
-  RETURN_IF_ERROR(ReadPlace(bytes, places_begin, locator.root));
-  RETURN_IF_ERROR(ReadPlace(bytes, places_begin + kPlaceBytes, locator.image_tree));
-  RETURN_IF_ERROR(ReadPlace(bytes, places_begin + 2 * kPlaceBytes, locator.manifest));
+  RETURN_IF_ERROR(ReadBlobLocation(bytes, places_begin, locator.root));
+  RETURN_IF_ERROR(ReadBlobLocation(bytes, places_begin + kLocationBytes, locator.image_tree));
+  RETURN_IF_ERROR(ReadBlobLocation(bytes, places_begin + 2 * kLocationBytes, locator.manifest));
   for (std::size_t i = 0; i < files; ++i) {
     locator.files.push_back(ReadId(bytes, files_begin + i * Id::kBytes));
   }
   for (std::size_t i = 0; i < level1 + leaves; ++i) {
-    const ShardPosition place = ReadShardPlace(bytes, shards_begin + i * kShardPlaceBytes);
+    const ShardPosition place = ReadShardPosition(bytes, shards_begin + i * kShardPositionBytes);
     if (place.file > files || (place.file != 0 && place.sealed_bytes < kEnvelopeBytes)) {
       return Malformed();
     }

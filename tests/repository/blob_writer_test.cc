@@ -378,13 +378,13 @@ TEST_F(BlobWriterTest, IndexesListOnlyWhatIsStored) {
 
 TEST_F(BlobWriterTest, TellsWhereTreesWentAndBlobsThatWereNamed) {
   BlobWriter writer(ctx_, *repository_, options_);
-  writer.RememberPlace(Id::Of("manifest"));
+  writer.RememberLocation(Id::Of("manifest"));
   ASSERT_THAT(Add(writer, "data"), IsOk());
   ASSERT_THAT(Add(writer, "manifest"), IsOk());
   ASSERT_THAT(Add(writer, "tree", BlobType::kTree), IsOk());
   ASSERT_THAT(writer.Flush(), IsOk());
-  ASSERT_THAT(writer.tree_places(), SizeIs(2));
-  for (const TreeLocation& place : writer.tree_places()) {
+  ASSERT_THAT(writer.tree_locations(), SizeIs(2));
+  for (const TreeLocation& place : writer.tree_locations()) {
     const BlobType type = place.tree == Id::Of("tree") ? BlobType::kTree : BlobType::kData;
     EXPECT_THAT(repository_->LoadBlobAt(ctx_, {type, place.tree}, place.location),
                 IsOkAndHolds(type == BlobType::kTree ? "tree" : "manifest"));

@@ -26,7 +26,7 @@ class DatamoverCommand : public Command {
  public:
   VerbSyntax Declare() override {
     ArgumentTable table;
-    DeclareMoverPlaces(table, settings_.mover_namespace, settings_.velero_namespaces);
+    DeclareMoverNamespaces(table, settings_.mover_namespace, settings_.velero_namespaces);
     table.Add("--image", "IMAGE", "what worker Pods run: the image that holds this program",
               settings_.image);
     table.Add("--listen", "ADDR:PORT",

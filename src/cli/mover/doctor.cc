@@ -29,7 +29,7 @@ class DoctorCommand : public Command {
   VerbSyntax Declare() override {
     ArgumentTable table;
     access_.DeclareAsKubectl(table);
-    DeclareMoverPlaces(table, options_.mover_namespace, velero_namespaces_);
+    DeclareMoverNamespaces(table, options_.mover_namespace, velero_namespaces_);
     table.Add("--all", "also show checks that found nothing", all_);
     table.Add("--probe",
               "also create a PVC of each storage class in use and a Pod that opens it, and delete "

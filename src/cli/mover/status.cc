@@ -308,7 +308,7 @@ class StatusCommand : public Command {
 VerbSyntax StatusCommand::Declare() {
   ArgumentTable table;
   access_.Declare(table);
-  DeclareMoverPlaces(table, mover_namespace_, velero_namespaces_);
+  DeclareMoverNamespaces(table, mover_namespace_, velero_namespaces_);
   table.Add("--all", "also what is over, as long as its object is there", all_);
   table.Add("-w,--watch",
             "on a terminal: stay, and draw again when something changed, until it is "

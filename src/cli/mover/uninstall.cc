@@ -65,7 +65,7 @@ class UninstallCommand : public Command {
 VerbSyntax UninstallCommand::Declare() {
   ArgumentTable table;
   access_.Declare(table);
-  DeclareMoverPlaces(table, mover_namespace_, velero_namespaces_);
+  DeclareMoverNamespaces(table, mover_namespace_, velero_namespaces_);
   table.Add("--delete-data", "CLUSTER",
             "also delete what this cluster stored in the buckets, and its keys; CLUSTER is the "
             "uid of this cluster, as the data that is kept says it",

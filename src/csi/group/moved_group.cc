@@ -449,9 +449,9 @@ absl::Status GiveUpOrphaned(const CallContext& ctx, const Environment& env,
   return found.has_value() ? absl::OkStatus() : GiveUpMember(ctx, env.api, member);
 }
 
-absl::Status ReleaseReplaced(const CallContext& ctx, k8s::ApiClient& api,
-                             const std::vector<VolumeSnapshotContent>& contents,
-                             const VolumeSnapshotContent& base) {
+absl::Status GiveUpReplaced(const CallContext& ctx, k8s::ApiClient& api,
+                            const std::vector<VolumeSnapshotContent>& contents,
+                            const VolumeSnapshotContent& base) {
   for (const VolumeSnapshotContent& content : contents) {
     if (MovedGroupOf(content) != MovedGroupOf(base) && IsBase(content) &&
         IsReplacedBy(content, base)) {
@@ -607,7 +607,7 @@ absl::Status FinalizeMovedGroup(const CallContext& ctx, const Environment& env,
     return absl::OkStatus();
   }
   if (const VolumeSnapshotContent* const base = Successor(members); base != nullptr) {
-    return ReleaseReplaced(ctx, env.api, contents, *base);
+    return GiveUpReplaced(ctx, env.api, contents, *base);
   }
   if (!AllGivenUp(members)) {
     return absl::OkStatus();

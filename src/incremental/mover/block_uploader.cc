@@ -658,7 +658,7 @@ repository::RepoSnapshot UploadRun::MakeSnapshot(const BlobId& root) const {
 
 LocatorChange UploadRun::MakeLocatorChange(const BlobId& root,
                                            std::optional<repository::SnapshotNeeds> needs) const {
-  std::vector<repository::TreeLocation> written = writer_->tree_places();
+  std::vector<repository::TreeLocation> written = writer_->tree_locations();
   const auto by_id = [](const repository::TreeLocation& left,
                         const repository::TreeLocation& right) { return left.tree < right.tree; };
   std::sort(written.begin(), written.end(), by_id);
@@ -692,7 +692,7 @@ absl::Status UploadRun::Commit() {
   Report("commit", layout_->size_bytes());
   const std::string manifest = MakeManifest();
   manifest_blob_ = BlobId::Of(manifest);
-  writer_->RememberPlace(manifest_blob_);
+  writer_->RememberLocation(manifest_blob_);
   RETURN_IF_ERROR(writer_->AddBlob(BlobType::kData, manifest_blob_, manifest).status());
   const std::string root_text = repository::EncodeRootTree(image_.tree, manifest_blob_,
                                                            static_cast<int64_t>(manifest.size()));

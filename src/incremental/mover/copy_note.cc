@@ -68,14 +68,14 @@ absl::Status NoteCopy(const CallContext& ctx, Repository& from, Repository& to,
   }
   RETURN_IF_ERROR(volume.status());
   std::unique_ptr<VolumeRecord> parent;
-  std::unique_ptr<TreePositions> parents_places;
+  std::unique_ptr<TreePositions> parents_locations;
   if (copy.source_parent != nullptr) {
     absl::StatusOr<std::unique_ptr<VolumeRecord>> opened =
         OpenVolumeRecord(ctx, from, *copy.source_parent);
     absl::StatusOr<repository::TreeLocator> locator = to.LoadLocator(ctx, *copy.copy_parent);
     if (opened.ok() && locator.ok()) {
       parent = *std::move(opened);
-      parents_places = std::make_unique<TreePositions>(to, *std::move(locator));
+      parents_locations = std::make_unique<TreePositions>(to, *std::move(locator));
     }
   }
   const VolumeRecord& record = **volume;
@@ -89,7 +89,7 @@ absl::Status NoteCopy(const CallContext& ctx, Repository& from, Repository& to,
       .needs = copy.needs};
   RETURN_IF_ERROR(FindMovedTrees(ctx, record, parent.get(), copy, change.trees));
   int64_t stored_bytes = 0;
-  return SaveLocator(ctx, to, copy.copy, change, parents_places.get(), stored_bytes);
+  return SaveLocator(ctx, to, copy.copy, change, parents_locations.get(), stored_bytes);
 }
 
 }  // namespace csidelta::incremental

@@ -124,7 +124,7 @@ class LocatorMaker {
   }
 
  private:
-  ShardPosition& PlaceOf(const TreePosition& first) {
+  ShardPosition& SlotOf(const TreePosition& first) {
     std::vector<ShardPosition>& shards =
         first.is_leaf ? locator_.leaf_shards : locator_.level1_shards;
     return shards[static_cast<std::size_t>(first.number / kShardTrees)];
@@ -133,7 +133,7 @@ class LocatorMaker {
   // Has a shard written again.
   void TakeUp(const TreePosition& first) {
     first_trees_.insert(first);
-    PlaceOf(first) = {};
+    SlotOf(first) = {};
   }
 
   // Has the shards of a file written again, by its ordinal from 1; of all, if nullopt.
@@ -174,9 +174,9 @@ class LocatorMaker {
     for (const auto& [first, shard] : shards) {
       const std::string sealed =
           MakeSealer(repository_, locator_, first).Seal(absl::string_view(shard.Encode()));
-      PlaceOf(first) = {.file = file,
-                        .sealed_bytes = static_cast<uint16_t>(sealed.size()),
-                        .offset_bytes = static_cast<uint32_t>(bytes.size())};
+      SlotOf(first) = {.file = file,
+                       .sealed_bytes = static_cast<uint16_t>(sealed.size()),
+                       .offset_bytes = static_cast<uint32_t>(bytes.size())};
       bytes += sealed;
     }
     ASSIGN_OR_RETURN(const Id id, repository_.SaveLocatorFile(ctx, bytes));

@@ -141,7 +141,7 @@ StreamFault& StreamOf(FaultRule& rule) {
 }
 
 // The members that say where in a stream it happens. UNIMPLEMENTED: none of them.
-absl::Status ReadPlace(const std::string& key, const Json& value, FaultRule& rule) {
+absl::Status ReadBlobLocation(const std::string& key, const Json& value, FaultRule& rule) {
   if (key == "after_messages") {
     return ReadCount(value, 0, StreamOf(rule).after_messages);
   }
@@ -227,7 +227,7 @@ absl::StatusOr<FaultRule> ParseFaultRule(const Json& json) {
     }
     absl::Status status = ReadCondition(key, value, rule);
     if (absl::IsUnimplemented(status)) {
-      status = ReadPlace(key, value, rule);
+      status = ReadBlobLocation(key, value, rule);
     }
     if (absl::IsUnimplemented(status)) {
       status = ReadAction(key, value, rule);
