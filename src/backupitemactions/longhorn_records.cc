@@ -81,8 +81,8 @@ absl::StatusOr<std::map<std::string, NativeRecord>> ListRecords(const CallContex
   return records;
 }
 
-absl::Status NoteMissing(const CallContext& ctx, const csi::Environment& env,
-                         const NativeRecord& record, std::optional<absl::Time> since) {
+absl::Status RecordMissing(const CallContext& ctx, const csi::Environment& env,
+                           const NativeRecord& record, std::optional<absl::Time> since) {
   objects::Lease lease = record.lease;
   if (since.has_value()) {
     lease.SetAnnotation(objects::kBackupMissingSinceAnnotation, FormatRfc3339(*since));

@@ -53,8 +53,8 @@ absl::StatusOr<std::map<std::string, NativeRecord>> ListRecords(const CallContex
                                                                 const csi::Environment& env);
 
 // Notes since when the Backup is missing; nothing: it is there again. OK when the record is gone.
-absl::Status NoteMissing(const CallContext& ctx, const csi::Environment& env,
-                         const NativeRecord& record, std::optional<absl::Time> since);
+absl::Status RecordMissing(const CallContext& ctx, const csi::Environment& env,
+                           const NativeRecord& record, std::optional<absl::Time> since);
 
 // OK when it is gone, or another one has the name.
 absl::Status RemoveRecord(const CallContext& ctx, const csi::Environment& env,

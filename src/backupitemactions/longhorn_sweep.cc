@@ -69,9 +69,9 @@ class NativeSweep {
       case NativeAction::kKeep:
         return absl::OkStatus();
       case NativeAction::kNoteMissing:
-        return NoteMissing(ctx_, env_, *record, now);
+        return RecordMissing(ctx_, env_, *record, now);
       case NativeAction::kNoteFound:
-        return NoteMissing(ctx_, env_, *record, std::nullopt);
+        return RecordMissing(ctx_, env_, *record, std::nullopt);
       case NativeAction::kRemove:
         return Remove(snapshot, record);
     }

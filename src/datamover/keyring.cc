@@ -343,9 +343,9 @@ absl::StatusOr<repository::Keyring> ImportKeys(const CallContext& ctx, k8s::ApiC
   });
 }
 
-absl::Status NoteExportedKeys(const CallContext& ctx, k8s::ApiClient& api,
-                              absl::string_view mover_namespace, const KeyringOwner& owner,
-                              const std::vector<std::string>& fingerprints) {
+absl::Status RecordExportedKeys(const CallContext& ctx, k8s::ApiClient& api,
+                                absl::string_view mover_namespace, const KeyringOwner& owner,
+                                const std::vector<std::string>& fingerprints) {
   return Change(ctx, api, mover_namespace, owner,
                 [&](Contents& contents) {
                   contents.exported.insert(fingerprints.begin(), fingerprints.end());

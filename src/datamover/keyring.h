@@ -63,9 +63,9 @@ absl::StatusOr<repository::Keyring> ImportKeys(const CallContext& ctx, k8s::ApiC
 // Notes that the keys with these fingerprints were printed, or that the operator has a copy of
 // them. Changes nothing where the Secret was brought. NOT_FOUND when the ring, or one of them, is
 // not there.
-absl::Status NoteExportedKeys(const CallContext& ctx, k8s::ApiClient& api,
-                              absl::string_view mover_namespace, const KeyringOwner& owner,
-                              const std::vector<std::string>& fingerprints);
+absl::Status RecordExportedKeys(const CallContext& ctx, k8s::ApiClient& api,
+                                absl::string_view mover_namespace, const KeyringOwner& owner,
+                                const std::vector<std::string>& fingerprints);
 absl::Status ConfirmKeys(const CallContext& ctx, k8s::ApiClient& api,
                          absl::string_view mover_namespace, const KeyringOwner& owner,
                          const std::vector<std::string>& fingerprints);

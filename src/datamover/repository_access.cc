@@ -412,8 +412,8 @@ absl::Time AccessKeeper::Keep(const CallContext& ctx, k8s::ApiClient& api,
   return places_[place].read_at + kAccessKeptEvery;
 }
 
-void AccessKeeper::NoteMade(const RepositoryAccess& access, const std::string& name,
-                            absl::Time now) {
+void AccessKeeper::RecordMade(const RepositoryAccess& access, const std::string& name,
+                              absl::Time now) {
   if (access.has_other_credential) {
     return;
   }

@@ -107,7 +107,7 @@ class AccessKeeper {
                   const RepositoryAccessRequest& request, const std::string& name);
   // The Secret `name` was just made of `access`, which was just read. Not kept where it has other
   // credentials than those of the location.
-  void NoteMade(const RepositoryAccess& access, const std::string& name, absl::Time now);
+  void RecordMade(const RepositoryAccess& access, const std::string& name, absl::Time now);
   // Whether it is to be said again that no copy of the location's key is confirmed: at most every
   // kKeyWarnedEvery, for all of its uploads.
   bool IsKeyWarningDue(const std::string& location, absl::Time now);

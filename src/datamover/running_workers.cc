@@ -57,7 +57,7 @@ std::optional<RunningWorkers::Standing> RunningWorkers::Find(const std::string& 
   return found->second.standing;
 }
 
-void RunningWorkers::NoteTask(const objects::VolumeTask& task) {
+void RunningWorkers::RecordTask(const objects::VolumeTask& task) {
   const Progress progress{.done_bytes = task.done_bytes(), .total_bytes = task.total_bytes()};
   const std::size_t rest = std::hash<std::string>()(task.WithoutProgress());
   const MutexLock lock(mutex_);
@@ -68,7 +68,7 @@ void RunningWorkers::NoteTask(const objects::VolumeTask& task) {
   }
 }
 
-void RunningWorkers::NotePod(const objects::Pod& pod) {
+void RunningWorkers::RecordPod(const objects::Pod& pod) {
   std::string version = absl::StrCat(pod.uid(), "/", pod.resource_version());
   const MutexLock lock(mutex_);
   if (const auto found = entries_.find(pod.name()); found != entries_.end()) {

@@ -58,9 +58,9 @@ class RunningWorkers {
   std::optional<Standing> Find(const std::string& task, absl::Duration now) const;
 
   // A VolumeTask as it is now.
-  void NoteTask(const objects::VolumeTask& task);
+  void RecordTask(const objects::VolumeTask& task);
   // The Pod of a task as it is now.
-  void NotePod(const objects::Pod& pod);
+  void RecordPod(const objects::Pod& pod);
   // It is gone.
   void NotePodGone(const std::string& task);
 

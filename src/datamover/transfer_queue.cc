@@ -125,7 +125,7 @@ void TransferQueue::Remove(absl::string_view uid) {
   }
 }
 
-void TransferQueue::NoteBackup(const std::string& volume, absl::Time taken_at) {
+void TransferQueue::RecordBackup(const std::string& volume, absl::Time taken_at) {
   Volume& noted = volumes_[volume];
   if (taken_at <= noted.last_backup) {
     return;

@@ -102,7 +102,7 @@ class TransferQueue {
   void Remove(absl::string_view uid);
 
   // `volume` has a good backup, whose snapshot was taken then.
-  void NoteBackup(const std::string& volume, absl::Time taken_at);
+  void RecordBackup(const std::string& volume, absl::Time taken_at);
 
   // Admits one transfer, and returns it; null where none can be. `now`: the time of its admission.
   const QueuedTransfer* AdmitNext(absl::Time now);

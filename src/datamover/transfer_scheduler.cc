@@ -50,9 +50,9 @@ void TransferScheduler::Remove(absl::string_view uid) {
   EnqueueAll(tasks);
 }
 
-void TransferScheduler::NoteBackup(const std::string& volume, absl::Time taken_at) {
+void TransferScheduler::RecordBackup(const std::string& volume, absl::Time taken_at) {
   const MutexLock lock(mutex_);
-  queue_.NoteBackup(volume, taken_at);
+  queue_.RecordBackup(volume, taken_at);
 }
 
 absl::Time TransferScheduler::AdmitRunning(QueuedTransfer transfer) {

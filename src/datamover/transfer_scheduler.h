@@ -34,7 +34,7 @@ class TransferScheduler {
   // backup, whose snapshot was taken then.
   void Put(QueuedTransfer transfer);
   void Remove(absl::string_view uid);
-  void NoteBackup(const std::string& volume, absl::Time taken_at);
+  void RecordBackup(const std::string& volume, absl::Time taken_at);
 
   struct Answer {
     std::optional<absl::Time> admitted_at;          // to be written into the object, as it is

@@ -34,7 +34,7 @@ class VolumeSnapshotContentAction : public velero::ActionOn<velero::DeleteItemAc
     ASSIGN_OR_RETURN(const objects::Backup backup, objects::Backup::Parse(backup_object));
     ASSIGN_OR_RETURN(const auto content, objects::VolumeSnapshotContent::From(item));
     if (csi::IsManagedMember(content)) {
-      const auto group_content = objects::VolumeGroupSnapshotContent::NotedIn(content);
+      const auto group_content = objects::VolumeGroupSnapshotContent::RecordedIn(content);
       return group_content.has_value() ? groups_->Delete(ctx, *group_content, backup)
                                        : absl::OkStatus();  // Goes with its group's content.
     }

@@ -356,7 +356,7 @@ absl::StatusOr<BackupResult> BackupRun::Run(const Progress& progress) {
   };
   absl::StatusOr<BackupResult> result =
       incremental::UploadBlocks(ctx_, *repository, *device, *source, session_.random(), options);
-  NoteEnd(ctx_, *repository, unfinished, result.ok());
+  RecordEnd(ctx_, *repository, unfinished, result.ok());
   if (!result.ok() && ctx_.stop.stop_requested()) {
     return absl::CancelledError(unfinished.memory_bytes_missing > 0
                                     ? "interrupted; run it again"

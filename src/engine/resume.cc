@@ -76,8 +76,8 @@ absl::StatusOr<ResumeAnswer> FindUnfinished(const CallContext& ctx, Repository& 
   return answer;
 }
 
-void NoteEnd(const CallContext& ctx, Repository& repository, const ResumeAnswer& found,
-             bool finished) {
+void RecordEnd(const CallContext& ctx, Repository& repository, const ResumeAnswer& found,
+               bool finished) {
   if (!finished) {
     MarkUnfinished(FinalContext(ctx), repository);
   } else if (found.marked) {

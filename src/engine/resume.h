@@ -49,7 +49,7 @@ absl::StatusOr<ResumeAnswer> FindUnfinished(const CallContext& ctx,
 
 // What is left to say when the run that asked has ended: takes the mark away that it found and has
 // made use of, or leaves one, even when `ctx` is what ended it. Best effort.
-void NoteEnd(const CallContext& ctx, repository::Repository& repository, const ResumeAnswer& found,
-             bool finished);
+void RecordEnd(const CallContext& ctx, repository::Repository& repository,
+               const ResumeAnswer& found, bool finished);
 
 }  // namespace csidelta::engine

@@ -146,7 +146,7 @@ class InPlaceExposure {
                                      const PersistentVolume& alias);
 
   // From here on a Pod may write.
-  absl::Status NoteBegin(const PersistentVolumeClaim& pvc) const;
+  absl::Status RecordBegin(const PersistentVolumeClaim& pvc) const;
 
   const CallContext& ctx_;
   k8s::ApiClient& api_;
@@ -347,11 +347,11 @@ absl::StatusOr<InPlaceVolume> InPlaceExposure::GoOn(const PersistentVolumeClaim&
   if (claim.phase() != "Bound") {
     return Wait(absl::StrCat(ToString(AliasClaimKey(request_)), " to be bound"));
   }
-  RETURN_IF_ERROR(NoteBegin(pvc));
+  RETURN_IF_ERROR(RecordBegin(pvc));
   return result_;
 }
 
-absl::Status InPlaceExposure::NoteBegin(const PersistentVolumeClaim& pvc) const {
+absl::Status InPlaceExposure::RecordBegin(const PersistentVolumeClaim& pvc) const {
   return ParseCopyRecord(pvc)->has_written
              ? absl::OkStatus()
              : Announce(pvc, {.has_begun = true, .has_written = true});

@@ -16,12 +16,12 @@ bool IsGoneAfter(const Json& written) {
   return BeingDeleted(written) && (finalizers == nullptr || finalizers->empty());
 }
 
-void NoteAnswer(ObjectCache& cache, uint64_t begun, const ObjectKey& key,
-                const absl::StatusOr<Json>& written) {
+void RecordAnswer(ObjectCache& cache, uint64_t begun, const ObjectKey& key,
+                  const absl::StatusOr<Json>& written) {
   if (written.ok() && !IsGoneAfter(*written)) {
-    cache.NoteWritten(begun, key, *written);
+    cache.RecordWritten(begun, key, *written);
   } else {
-    cache.NoteUncertain(key);
+    cache.MarkUncertain(key);
   }
 }
 
@@ -95,55 +95,55 @@ absl::StatusOr<std::string> ForwardingClient::ListWanted(
   return client_.ListWanted(ctx, type, namespace_name, is_wanted, sink);
 }
 
-// --- NotingClient
+// --- RecordingClient
 
-absl::StatusOr<Json> NotingClient::Get(const CallContext& ctx, const ObjectKey& key) {
+absl::StatusOr<Json> RecordingClient::Get(const CallContext& ctx, const ObjectKey& key) {
   const uint64_t begun = cache_.Begin();
   absl::StatusOr<Json> object = ForwardingClient::Get(ctx, key);
   if (object.ok()) {
-    cache_.NoteRead(begun, key, *object);
+    cache_.RecordRead(begun, key, *object);
   } else if (absl::IsNotFound(object.status())) {
-    cache_.NoteMissing(key);
+    cache_.RecordMissing(key);
   }
   return object;
 }
 
-absl::StatusOr<Json> NotingClient::Create(const CallContext& ctx, const ResourceType& type,
-                                          absl::string_view namespace_name, const Json& object) {
+absl::StatusOr<Json> RecordingClient::Create(const CallContext& ctx, const ResourceType& type,
+                                             absl::string_view namespace_name, const Json& object) {
   const uint64_t begun = cache_.Begin();
   absl::StatusOr<Json> created = ForwardingClient::Create(ctx, type, namespace_name, object);
   if (created.ok()) {
-    cache_.NoteWritten(begun, {type, Namespace(*created), Name(*created)}, *created);
+    cache_.RecordWritten(begun, {type, Namespace(*created), Name(*created)}, *created);
   } else if (const std::string name = Name(object); !name.empty()) {
-    cache_.NoteCreateFailed({type, std::string(namespace_name), name});
+    cache_.RecordFailedCreate({type, std::string(namespace_name), name});
   }
   return created;
 }
 
-absl::StatusOr<Json> NotingClient::Update(const CallContext& ctx, const ObjectKey& key,
-                                          const Json& object) {
+absl::StatusOr<Json> RecordingClient::Update(const CallContext& ctx, const ObjectKey& key,
+                                             const Json& object) {
   const uint64_t begun = cache_.Begin();
-  cache_.NoteUncertain(key);
+  cache_.MarkUncertain(key);
   absl::StatusOr<Json> updated = ForwardingClient::Update(ctx, key, object);
-  NoteAnswer(cache_, begun, key, updated);
+  RecordAnswer(cache_, begun, key, updated);
   return updated;
 }
 
-absl::StatusOr<Json> NotingClient::Patch(const CallContext& ctx, const ObjectKey& key,
-                                         PatchKind kind, const Json& patch,
-                                         absl::string_view subresource) {
+absl::StatusOr<Json> RecordingClient::Patch(const CallContext& ctx, const ObjectKey& key,
+                                            PatchKind kind, const Json& patch,
+                                            absl::string_view subresource) {
   const uint64_t begun = cache_.Begin();
-  cache_.NoteUncertain(key);
+  cache_.MarkUncertain(key);
   absl::StatusOr<Json> patched = ForwardingClient::Patch(ctx, key, kind, patch, subresource);
-  NoteAnswer(cache_, begun, key, patched);
+  RecordAnswer(cache_, begun, key, patched);
   return patched;
 }
 
-absl::Status NotingClient::Delete(const CallContext& ctx, const ObjectKey& key,
-                                  const DeleteOptions& options) {
-  cache_.NoteUncertain(key);
+absl::Status RecordingClient::Delete(const CallContext& ctx, const ObjectKey& key,
+                                     const DeleteOptions& options) {
+  cache_.MarkUncertain(key);
   const absl::Status deleted = ForwardingClient::Delete(ctx, key, options);
-  cache_.NoteUncertain(key);
+  cache_.MarkUncertain(key);
   return deleted;
 }
 

@@ -52,10 +52,11 @@ class ForwardingClient : public ApiClient {
 
 // Reads and writes at the API server, and notes in a cache what this process has written: all of
 // its writes go through one of these, or the cache finds what is older than they are.
-class NotingClient : public ForwardingClient {
+class RecordingClient : public ForwardingClient {
  public:
   // Borrows both.
-  NotingClient(ApiClient& client, ObjectCache& cache) : ForwardingClient(client), cache_(cache) {}
+  RecordingClient(ApiClient& client, ObjectCache& cache)
+      : ForwardingClient(client), cache_(cache) {}
 
   absl::StatusOr<Json> Get(const CallContext& ctx, const ObjectKey& key) override;
   absl::StatusOr<Json> Create(const CallContext& ctx, const ResourceType& type,

@@ -60,14 +60,14 @@ class ObjectCache::Kept : public ObjectEventHandler {
   // REQUIRES Covers(key), as what follows.
   Standing Find(const ObjectKey& key) const;
   std::optional<std::vector<std::string>> Texts() const;
-  void NoteUncertain(const ObjectKey& key);
+  void MarkUncertain(const ObjectKey& key);
 
   // One that was delivered stays uncertain until its deletion is: older versions may be delivered
   // before.
-  void NoteMissing(const ObjectKey& key);
-  void NoteCreateFailed(const ObjectKey& key);
-  void NoteWritten(uint64_t begun, const ObjectKey& key, const Json& object);
-  void NoteRead(uint64_t begun, const ObjectKey& key, const Json& object);
+  void RecordMissing(const ObjectKey& key);
+  void RecordFailedCreate(const ObjectKey& key);
+  void RecordWritten(uint64_t begun, const ObjectKey& key, const Json& object);
+  void RecordRead(uint64_t begun, const ObjectKey& key, const Json& object);
 
  private:
   using Name = std::pair<std::string, std::string>;  // namespace, name
@@ -173,7 +173,7 @@ std::optional<std::vector<std::string>> ObjectCache::Kept::Texts() const {
   return texts;
 }
 
-void ObjectCache::Kept::NoteUncertain(const ObjectKey& key) {
+void ObjectCache::Kept::MarkUncertain(const ObjectKey& key) {
   const MutexLock lock(mutex_);
   const auto found = entries_.find({key.namespace_name, key.name});
   if (found != entries_.end()) {
@@ -181,7 +181,7 @@ void ObjectCache::Kept::NoteUncertain(const ObjectKey& key) {
   }
 }
 
-void ObjectCache::Kept::NoteMissing(const ObjectKey& key) {
+void ObjectCache::Kept::RecordMissing(const ObjectKey& key) {
   const MutexLock lock(mutex_);
   const auto found = entries_.find({key.namespace_name, key.name});
   if (found != entries_.end() && found->second.version == 0) {
@@ -191,14 +191,14 @@ void ObjectCache::Kept::NoteMissing(const ObjectKey& key) {
   }
 }
 
-void ObjectCache::Kept::NoteCreateFailed(const ObjectKey& key) {
+void ObjectCache::Kept::RecordFailedCreate(const ObjectKey& key) {
   const MutexLock lock(mutex_);
   const auto found = entries_.find({key.namespace_name, key.name});
   Entry& entry = found == entries_.end() ? AddEntry(key, "") : found->second;
   entry.uncertain_since = ++calls_;
 }
 
-void ObjectCache::Kept::NoteWritten(uint64_t begun, const ObjectKey& key, const Json& object) {
+void ObjectCache::Kept::RecordWritten(uint64_t begun, const ObjectKey& key, const Json& object) {
   const uint64_t version = VersionNumber(object);
   const MutexLock lock(mutex_);
   const auto found = entries_.find({key.namespace_name, key.name});
@@ -212,7 +212,7 @@ void ObjectCache::Kept::NoteWritten(uint64_t begun, const ObjectKey& key, const 
   Replace(entry, version, object);
 }
 
-void ObjectCache::Kept::NoteRead(uint64_t begun, const ObjectKey& key, const Json& object) {
+void ObjectCache::Kept::RecordRead(uint64_t begun, const ObjectKey& key, const Json& object) {
   const MutexLock lock(mutex_);
   const auto found = entries_.find({key.namespace_name, key.name});
   if (found == entries_.end()) {
@@ -325,24 +325,24 @@ std::optional<std::vector<Json>> ObjectCache::List(const ResourceType& type,
 
 uint64_t ObjectCache::Begin() { return ++calls_; }
 
-void ObjectCache::NoteUncertain(const ObjectKey& key) {
-  ForEachKeptOf(key, [&](Kept& kept) { kept.NoteUncertain(key); });
+void ObjectCache::MarkUncertain(const ObjectKey& key) {
+  ForEachKeptOf(key, [&](Kept& kept) { kept.MarkUncertain(key); });
 }
 
-void ObjectCache::NoteMissing(const ObjectKey& key) {
-  ForEachKeptOf(key, [&](Kept& kept) { kept.NoteMissing(key); });
+void ObjectCache::RecordMissing(const ObjectKey& key) {
+  ForEachKeptOf(key, [&](Kept& kept) { kept.RecordMissing(key); });
 }
 
-void ObjectCache::NoteCreateFailed(const ObjectKey& key) {
-  ForEachKeptOf(key, [&](Kept& kept) { kept.NoteCreateFailed(key); });
+void ObjectCache::RecordFailedCreate(const ObjectKey& key) {
+  ForEachKeptOf(key, [&](Kept& kept) { kept.RecordFailedCreate(key); });
 }
 
-void ObjectCache::NoteWritten(uint64_t begun, const ObjectKey& key, const Json& object) {
-  ForEachKeptOf(key, [&](Kept& kept) { kept.NoteWritten(begun, key, object); });
+void ObjectCache::RecordWritten(uint64_t begun, const ObjectKey& key, const Json& object) {
+  ForEachKeptOf(key, [&](Kept& kept) { kept.RecordWritten(begun, key, object); });
 }
 
-void ObjectCache::NoteRead(uint64_t begun, const ObjectKey& key, const Json& object) {
-  ForEachKeptOf(key, [&](Kept& kept) { kept.NoteRead(begun, key, object); });
+void ObjectCache::RecordRead(uint64_t begun, const ObjectKey& key, const Json& object) {
+  ForEachKeptOf(key, [&](Kept& kept) { kept.RecordRead(begun, key, object); });
 }
 
 }  // namespace csidelta::k8s

@@ -63,13 +63,13 @@ class ObjectCache {
   // Before a request is sent; to be passed with what was answered.
   uint64_t Begin();
   // A write of the object begins, or its result is not known.
-  void NoteUncertain(const ObjectKey& key);
+  void MarkUncertain(const ObjectKey& key);
   // The API server does not find it.
-  void NoteMissing(const ObjectKey& key);
+  void RecordMissing(const ObjectKey& key);
   // Perhaps because of an object that was not delivered yet.
-  void NoteCreateFailed(const ObjectKey& key);
-  void NoteWritten(uint64_t begun, const ObjectKey& key, const Json& object);
-  void NoteRead(uint64_t begun, const ObjectKey& key, const Json& object);
+  void RecordFailedCreate(const ObjectKey& key);
+  void RecordWritten(uint64_t begun, const ObjectKey& key, const Json& object);
+  void RecordRead(uint64_t begun, const ObjectKey& key, const Json& object);
 
  private:
   class Kept;

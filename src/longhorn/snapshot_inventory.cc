@@ -144,9 +144,9 @@ class InventoryReader {
 
   absl::Status ReadJobs();
   absl::Status ReadVolumes();
-  void NoteVolume(const Volume& volume);
+  void RecordVolume(const Volume& volume);
   absl::Status ReadBackups();
-  void NoteBackup(const Backup& backup);
+  void RecordBackup(const Backup& backup);
   absl::Status ReadContents();
   absl::Status ReadPvcs();
   absl::Status ReadVeleroBackups();
@@ -252,11 +252,11 @@ absl::Status InventoryReader::ReadVolumes() {
   }
   return Excuse(ReadKind<Volume>(
                     request_.namespace_name, "", [&] { clones_.clear(); },
-                    [&](const Volume& volume) { NoteVolume(volume); }),
+                    [&](const Volume& volume) { RecordVolume(volume); }),
                 "PVCs of volumes, jobs that apply to them, and clones", &are_volumes_known_);
 }
 
-void InventoryReader::NoteVolume(const Volume& volume) {
+void InventoryReader::RecordVolume(const Volume& volume) {
   const VolumeEntry entry = EntryOf(volume);
   if (entry.is_being_filled && !volume.cloned_from().empty()) {
     clones_.emplace_back(volume.cloned_from(),
@@ -286,11 +286,11 @@ absl::Status InventoryReader::ReadBackups() {
                       uploads_.clear();
                       last_.clear();
                     },
-                    [&](const Backup& backup) { NoteBackup(backup); }),
+                    [&](const Backup& backup) { RecordBackup(backup); }),
                 "Backups of Longhorn");
 }
 
-void InventoryReader::NoteBackup(const Backup& backup) {
+void InventoryReader::RecordBackup(const Backup& backup) {
   if (backup.snapshot().empty()) {
     return;
   }

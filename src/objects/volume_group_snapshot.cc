@@ -155,7 +155,7 @@ void VolumeGroupSnapshotContent::SetSnapshot(absl::string_view namespace_name,
                                            {"name", name}});
 }
 
-std::string VolumeGroupSnapshotContent::NoteForMembers(
+std::string VolumeGroupSnapshotContent::RecordForMembers(
     const std::vector<GroupMember>& members) const {
   Json handles = Json::array();
   for (const GroupMember& member : members) {
@@ -171,7 +171,7 @@ std::string VolumeGroupSnapshotContent::NoteForMembers(
         {{"volumeGroupSnapshotHandle", handle_or_source()}, {"volumeSnapshotInfoList", handles}}}});
 }
 
-std::optional<VolumeGroupSnapshotContent> VolumeGroupSnapshotContent::NotedIn(
+std::optional<VolumeGroupSnapshotContent> VolumeGroupSnapshotContent::RecordedIn(
     const VolumeSnapshotContent& member) {
   const absl::StatusOr<Json> noted =
       ParseJsonObject(member.Annotation(kGroupContentOfMemberAnnotation));

@@ -137,9 +137,9 @@ class VolumeGroupSnapshotContent : public GroupObject<VolumeGroupSnapshotContent
 
   // What each of its members notes of it, so that each is enough to delete the group: the value of
   // kGroupContentOfMemberAnnotation. `members`: those of the group.
-  std::string NoteForMembers(const std::vector<GroupMember>& members) const;
+  std::string RecordForMembers(const std::vector<GroupMember>& members) const;
   // What a VolumeSnapshotContent, as an archive has it, notes so; nothing where it notes none.
-  static std::optional<VolumeGroupSnapshotContent> NotedIn(const VolumeSnapshotContent& member);
+  static std::optional<VolumeGroupSnapshotContent> RecordedIn(const VolumeSnapshotContent& member);
 
   // What an archive knows of the group: from status or source, else from our annotations.
   std::string archived_handle() const;

@@ -84,7 +84,7 @@ class Checker {
   absl::Status MarkBad(const BlobId& tree);
 
   // A snapshot needs this blob: whose packs are bad, these are not to be dropped for nothing.
-  absl::Status NoteNeeded(const BlobHandle& handle);
+  absl::Status MarkNeeded(const BlobHandle& handle);
 
   // Whether no copy can be had of a blob that the index lists.
   absl::StatusOr<bool> IsLost(const IndexedCopy& first) const;
@@ -366,12 +366,12 @@ absl::Status Checker::MarkBad(const BlobId& tree) {
   ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy, index().FindTree(tree));
   if (copy.has_value()) {
     bad_trees_->Mark(copy->first);
-    RETURN_IF_ERROR(NoteNeeded(copy->entry.handle));
+    RETURN_IF_ERROR(MarkNeeded(copy->entry.handle));
   }
   return absl::OkStatus();
 }
 
-absl::Status Checker::NoteNeeded(const BlobHandle& handle) {
+absl::Status Checker::MarkNeeded(const BlobHandle& handle) {
   return index().ForEachCopyOf(handle, [this](const IndexedCopy& copy) {
     const MutexLock lock(mutex_);
     needed_[copy.pack_ordinal] = true;
@@ -405,7 +405,7 @@ absl::Status Checker::WalkAndCheckContent(BlobMarks& visited, VolumeCheck& volum
     ASSIGN_OR_RETURN(const bool lost, IsLost(first));
     if (lost) {
       bad_trees_->Mark(tree);
-      RETURN_IF_ERROR(NoteNeeded(first.entry.handle));
+      RETURN_IF_ERROR(MarkNeeded(first.entry.handle));
     }
     return absl::OkStatus();
   };

@@ -84,7 +84,7 @@ absl::Status ContentCheck::Judge(const File& file) {
     return absl::OkStatus();
   }
   if (file.maybe_leaf && file.shortest_bytes == file.longest_bytes) {
-    volumes_.NoteWholeLeaf(file.tree, file.longest_bytes);
+    volumes_.AddWholeLeaf(file.tree, file.longest_bytes);
   }
   if (file.absent_bytes == 0) {
     return absl::OkStatus();

@@ -42,7 +42,7 @@ class PacksRepair {
   absl::Status FindMissing(absl::Span<const uint32_t> repaired);
 
   // How long the chunks are of which a file of a volume may be made.
-  void NoteLengths(const Node& node);
+  void AddLengths(const Node& node);
   absl::Status PrepareRepairSource(const PackContents& contents);
   absl::Status FillInMissing();
   absl::StatusOr<PackRepair> Repair(const PackId& pack, std::vector<NumberedEntry>& numbered);
@@ -145,7 +145,7 @@ absl::Status PacksRepair::FindMissing(absl::Span<const uint32_t> repaired) {
                                                          }
                                                          {
                                                            const MutexLock lock(mutex);
-                                                           NoteLengths(node);
+                                                           AddLengths(node);
                                                          }
                                                          return content.Add(0, *node.content);
                                                        });
@@ -178,7 +178,7 @@ absl::Status PacksRepair::FindMissing(absl::Span<const uint32_t> repaired) {
   return absl::OkStatus();
 }
 
-void PacksRepair::NoteLengths(const Node& node) {
+void PacksRepair::AddLengths(const Node& node) {
   const auto count = static_cast<int64_t>(node.content->size());
   if (node.name != kDataName || count == 0) {
     return;

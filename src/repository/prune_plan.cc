@@ -65,8 +65,8 @@ class Planner {
   // Marks every blob that a snapshot reaches.
   absl::Status FindUsed();
   static absl::Status RefuseTree(const BlobId& tree, absl::string_view why);
-  absl::Status NoteContent(const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
-                           std::vector<BlobId>& below);
+  absl::Status AddContent(const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
+                          std::vector<BlobId>& below);
   absl::Status MarkContent();
   absl::Status FindSidecars();
 
@@ -163,7 +163,7 @@ absl::Status Planner::FindUsed() {
                             [&](const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
                                 std::vector<BlobId>& below) {
                               Report(options_.progress, "trees", ++trees, 0);
-                              return NoteContent(tree, text, below);
+                              return AddContent(tree, text, below);
                             }));
   return MarkContent();
 }
@@ -173,8 +173,8 @@ absl::Status Planner::RefuseTree(const BlobId& tree, absl::string_view why) {
                 "csi-delta check says what helps");
 }
 
-absl::Status Planner::NoteContent(const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
-                                  std::vector<BlobId>& below) {
+absl::Status Planner::AddContent(const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
+                                 std::vector<BlobId>& below) {
   absl::Status status = text.status();
   if (status.ok()) {
     ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy, index().FindTree(tree));

@@ -20,7 +20,7 @@ bool VolumeCheck::MayBeWholeLeaf(const Node& file) {
   return file.name == kDataName && static_cast<int64_t>(file.content->size()) == kLeafChunks;
 }
 
-void VolumeCheck::NoteWholeLeaf(uint32_t tree, int64_t chunk_bytes) {
+void VolumeCheck::AddWholeLeaf(uint32_t tree, int64_t chunk_bytes) {
   if (IsLegalChunkBytes(chunk_bytes)) {
     WholeOf(chunk_bytes).leaves.Mark(tree);
   }

@@ -19,7 +19,7 @@ namespace csidelta::repository {
 
 // Proves that the trees of volumes are exactly those of a volume of the recorded size: nothing
 // missing, nothing too much, every chunk of its length. Leaves are noted when the content of all
-// trees is looked up anyway (NoteWholeLeaf), volumes afterwards (Check), which reads per volume
+// trees is looked up anyway (AddWholeLeaf), volumes afterwards (Check), which reads per volume
 // only the trees above the leaves, each level-1 tree once. Memory: two bits per blob for each chunk
 // length in use.
 class VolumeCheck {
@@ -30,7 +30,7 @@ class VolumeCheck {
   static bool MayBeWholeLeaf(const Node& file);
   // Takes the tree of such a file, by its number in the index. Its chunks are all that long.
   // Thread-safe.
-  void NoteWholeLeaf(uint32_t tree, int64_t chunk_bytes);
+  void AddWholeLeaf(uint32_t tree, int64_t chunk_bytes);
 
   // DATA_LOSS when the volume's trees are not as they should be, or do not read. Thread-compatible.
   absl::Status Check(const CallContext& ctx, const RepoSnapshot& snapshot);

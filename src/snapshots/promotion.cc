@@ -72,7 +72,7 @@ class PromotionPlanner {
   static void RefuseSecondOfName(const std::vector<Promotion>& earlier, Promotion& promotion);
 
   // Once for each kind of thing: of a set of many the first answer says it.
-  void NoteUnread(absl::string_view what, const absl::Status& status);
+  void AddUnread(absl::string_view what, const absl::Status& status);
 
   const CallContext& ctx_;
   k8s::ApiClient& api_;
@@ -114,7 +114,7 @@ absl::Status PromotionPlanner::ReadLabels() {
 absl::Status PromotionPlanner::ReadClasses() {
   absl::StatusOr<std::vector<StorageClass>> list = objects::List<StorageClass>(ctx_, api_, "");
   if (absl::IsPermissionDenied(list.status()) && !request_.must_check_all) {
-    NoteUnread("StorageClass not checked", list.status());
+    AddUnread("StorageClass not checked", list.status());
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(list.status());
@@ -130,7 +130,7 @@ absl::StatusOr<PromotionPlanner::ReadContent> PromotionPlanner::ReadContentOf(
   auto found = objects::Find<VolumeSnapshotContent>(
       ctx_, api_, VolumeSnapshotContent::Key("", snapshot.bound_content()));
   if (absl::IsPermissionDenied(found.status()) && !request_.must_check_all) {
-    NoteUnread("binding not checked", found.status());
+    AddUnread("binding not checked", found.status());
     return ReadContent();
   }
   RETURN_IF_ERROR(found.status());
@@ -150,7 +150,7 @@ absl::StatusOr<std::optional<PersistentVolumeClaim>> PromotionPlanner::ReadSourc
   absl::StatusOr<std::optional<PersistentVolumeClaim>> pvc =
       FindPvc(ctx_, api_, snapshot.namespace_name(), snapshot.source_pvc());
   if (absl::IsPermissionDenied(pvc.status())) {
-    NoteUnread("defaults of the source PVC not read", pvc.status());
+    AddUnread("defaults of the source PVC not read", pvc.status());
     return std::optional<PersistentVolumeClaim>();
   }
   return pvc;
@@ -164,7 +164,7 @@ absl::StatusOr<std::optional<PersistentVolumeClaim>> PromotionPlanner::ReadTaken
   absl::StatusOr<std::optional<PersistentVolumeClaim>> pvc =
       FindPvc(ctx_, api_, wish.namespace_name, wish.name);
   if (absl::IsPermissionDenied(pvc.status()) && !request_.must_check_all) {
-    NoteUnread("whether the name is free not checked", pvc.status());
+    AddUnread("whether the name is free not checked", pvc.status());
     return std::optional<PersistentVolumeClaim>();
   }
   return pvc;
@@ -213,7 +213,7 @@ void PromotionPlanner::RefuseSecondOfName(const std::vector<Promotion>& earlier,
   }
 }
 
-void PromotionPlanner::NoteUnread(absl::string_view what, const absl::Status& status) {
+void PromotionPlanner::AddUnread(absl::string_view what, const absl::Status& status) {
   const bool is_noted =
       std::any_of(not_checked_.begin(), not_checked_.end(),
                   [&](absl::string_view note) { return note.substr(0, what.size()) == what; });

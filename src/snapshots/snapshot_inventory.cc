@@ -80,8 +80,8 @@ class InventoryReader {
 
   // As they are now: those that may have changed since they were remembered, or all.
   absl::Status ReadDoubtful(const std::set<std::string>& wanted);
-  void NoteContents(std::vector<VolumeSnapshotContent> page, bool is_first,
-                    const std::set<std::string>& wanted);
+  void AddContents(std::vector<VolumeSnapshotContent> page, bool is_first,
+                   const std::set<std::string>& wanted);
 
   // Those that are missing, or are not bound to the VolumeSnapshot that names them.
   std::set<std::string> DoubtfulContents() const;
@@ -89,8 +89,8 @@ class InventoryReader {
 
   absl::Status ReadPvcs();
   absl::Status ReadUnfilled();
-  void NoteContent(VolumeSnapshotContent content);
-  void NotePvc(const PersistentVolumeClaim& pvc);
+  void AddContent(VolumeSnapshotContent content);
+  void RecordPvc(const PersistentVolumeClaim& pvc);
 
   // What may not be read is named, and no error, unless everything is needed.
   absl::Status Excuse(const absl::Status& status, absl::string_view what);
@@ -164,7 +164,7 @@ absl::Status InventoryReader::ReadAtOnce() {
         ctx, api_, VolumeSnapshotContent::Type(), "", is_wanted,
         [&](std::vector<VolumeSnapshotContent> page, bool is_first) {
           are_snapshots_read.wait();
-          NoteContents(std::move(page), is_first, wanted);
+          AddContents(std::move(page), is_first, wanted);
         });
   });
   const absl::Status snapshots = ReadSnapshots();
@@ -286,7 +286,7 @@ absl::Status InventoryReader::ListContents(const std::set<std::string>& wanted) 
   const absl::Status read = objects::ReadPages<VolumeSnapshotContent>(
       ctx_, api_, VolumeSnapshotContent::Type(), "", {},
       [&](std::vector<VolumeSnapshotContent> page, bool is_first) {
-        NoteContents(std::move(page), is_first, wanted);
+        AddContents(std::move(page), is_first, wanted);
       });
   around_.are_contents_listed = read.ok();
   return read;
@@ -300,14 +300,14 @@ absl::Status InventoryReader::ReadDoubtful(const std::set<std::string>& wanted) 
   return ListContents(wanted);
 }
 
-void InventoryReader::NoteContents(std::vector<VolumeSnapshotContent> page, bool is_first,
-                                   const std::set<std::string>& wanted) {
+void InventoryReader::AddContents(std::vector<VolumeSnapshotContent> page, bool is_first,
+                                  const std::set<std::string>& wanted) {
   if (is_first) {
     around_.contents.clear();
   }
   for (VolumeSnapshotContent& content : page) {
     if (wanted.contains(content.name())) {
-      NoteContent(std::move(content));
+      AddContent(std::move(content));
     }
   }
 }
@@ -330,7 +330,7 @@ absl::Status InventoryReader::GetContents(const std::set<std::string>& wanted) {
     ASSIGN_OR_RETURN(auto found, objects::Find<VolumeSnapshotContent>(
                                      ctx_, api_, VolumeSnapshotContent::Key("", name)));
     if (found.has_value()) {
-      NoteContent(*std::move(found));
+      AddContent(*std::move(found));
     } else {
       around_.contents.insert_or_assign(name, std::nullopt);
     }
@@ -348,7 +348,7 @@ absl::Status InventoryReader::ReadPvcs() {
           around_.bound.clear();
         }
         for (const PersistentVolumeClaim& pvc : page) {
-          NotePvc(pvc);
+          RecordPvc(pvc);
         }
       });
   return Excuse(read, "PVCs that use a snapshot");
@@ -382,12 +382,12 @@ absl::Status InventoryReader::ReadUnfilled() {
   return absl::OkStatus();
 }
 
-void InventoryReader::NoteContent(VolumeSnapshotContent content) {
+void InventoryReader::AddContent(VolumeSnapshotContent content) {
   std::string name = content.name();
   around_.contents.insert_or_assign(std::move(name), Trimmed(std::move(content)));
 }
 
-void InventoryReader::NotePvc(const PersistentVolumeClaim& pvc) {
+void InventoryReader::RecordPvc(const PersistentVolumeClaim& pvc) {
   if (pvc.source_snapshot().empty()) {
     return;
   }
@@ -465,8 +465,8 @@ SnapshotEntry InventoryReader::CompleteEntryOf(const VolumeSnapshot& snapshot) c
   return entry;
 }
 
-void NoteContentIn(const VolumeSnapshot& snapshot, const csi::ContentReading& reading,
-                   SnapshotEntry& entry) {
+void AddContentTo(const VolumeSnapshot& snapshot, const csi::ContentReading& reading,
+                  SnapshotEntry& entry) {
   entry.content_kind = reading.kind;
   if (reading.kind != csi::ContentReading::Kind::kPresent) {
     return;
@@ -482,7 +482,7 @@ void NoteContentIn(const VolumeSnapshot& snapshot, const csi::ContentReading& re
   entry.deletion_policy = content.is_retained() ? "Retain" : "Delete";
 }
 
-void NoteMaker(const VolumeSnapshot& snapshot, SnapshotEntry& entry) {
+void AddMaker(const VolumeSnapshot& snapshot, SnapshotEntry& entry) {
   entry.is_made_by_verbs = snapshot.Label(objects::kMadeByLabel) == objects::kMadeByVerbs;
   entry.backup = snapshot.Label(objects::kBackupNameLabel);
   const std::map<std::string, std::string> labels = snapshot.labels();
@@ -507,11 +507,11 @@ SnapshotEntry EntryOf(const VolumeSnapshot& snapshot, const csi::ContentReading&
   entry.restore_size_bytes = snapshot.restore_size_bytes();
   entry.class_name = snapshot.class_name();
   entry.content = snapshot.bound_content();
-  NoteContentIn(snapshot, reading, entry);
+  AddContentTo(snapshot, reading, entry);
   entry.set = snapshot.Label(objects::kSnapshotSetLabel);
   entry.workload = snapshot.Annotation(objects::kSnapshotWorkloadAnnotation);
   entry.note = snapshot.Annotation(objects::kSnapshotNoteAnnotation);
-  NoteMaker(snapshot, entry);
+  AddMaker(snapshot, entry);
   return entry;
 }
 

@@ -42,7 +42,7 @@ class Pruner {
     return {entry.namespace_name, entry.pvc};
   }
 
-  void NoteReady(const SnapshotEntry& entry);
+  void RecordReady(const SnapshotEntry& entry);
 
   // What needs no other one of the PVC but its newest Ready one.
   void DecideAlone(const SnapshotEntry& entry, PruneDecision& decision) const;
@@ -63,7 +63,7 @@ Pruner::Pruner(const std::vector<SnapshotEntry>& entries, const PruneRequest& re
   for (std::size_t i = 0; i < entries.size(); ++i) {
     decisions_[i].entry = i;
     if (entries[i].is_selected && (entries[i].is_made_by_verbs || request.any_maker)) {
-      NoteReady(entries[i]);
+      RecordReady(entries[i]);
     } else {
       decisions_[i].Settle(PruneVerdict::kIgnored, "OtherMaker", {});
     }
@@ -93,7 +93,7 @@ std::vector<PruneDecision> Pruner::Decide() {
   return std::move(decisions_);
 }
 
-void Pruner::NoteReady(const SnapshotEntry& entry) {
+void Pruner::RecordReady(const SnapshotEntry& entry) {
   if (entry.status.state == csi::SnapshotState::kReady) {
     std::optional<absl::Time>& newest = newest_ready_[PvcOf(entry)];
     newest = std::max(newest, DateOf(entry));  // Nothing is less than any time.

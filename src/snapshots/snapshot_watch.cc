@@ -80,7 +80,7 @@ class SnapshotEventHandler : public objects::EventHandler<VolumeSnapshot> {
   void OnContent(const std::string& content, const std::string& version);
 
   // Told once, of whatever may not be done.
-  void NoteContents(const std::string& what, const absl::Status& status);
+  void AddContents(const std::string& what, const absl::Status& status);
 
  private:
   struct Known {
@@ -199,7 +199,7 @@ void SnapshotEventHandler::OnContent(const std::string& content, const std::stri
   }
 }
 
-void SnapshotEventHandler::NoteContents(const std::string& what, const absl::Status& status) {
+void SnapshotEventHandler::AddContents(const std::string& what, const absl::Status& status) {
   const MutexLock lock(mutex_);
   NoteContentsLocked(what, status);
 }
@@ -374,7 +374,7 @@ absl::Status WatchSnapshots(const CallContext& ctx, k8s::ApiClient& api,
   if (const absl::Status allowed = RequireContents(inner, api); allowed.ok()) {
     contents = std::jthread([&] { handler.contents().Run(inner, api).IgnoreError(); });
   } else {
-    handler.NoteContents("binding", allowed);
+    handler.AddContents("binding", allowed);
   }
   const absl::Status ended = handler.snapshots().Run(inner, api);
   stop.request_stop();

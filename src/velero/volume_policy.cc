@@ -169,8 +169,8 @@ void NotUnderstood(VolumeRule& rule, std::string what) {
   }
 }
 
-void NoteUnknownKeys(const Json& map, std::initializer_list<absl::string_view> known,
-                     absl::string_view where, VolumeRule& rule) {
+void WarnOfUnknownKeys(const Json& map, std::initializer_list<absl::string_view> known,
+                       absl::string_view where, VolumeRule& rule) {
   for (const auto& [key, value] : map.items()) {
     if (std::find(known.begin(), known.end(), absl::string_view(key)) == known.end()) {
       NotUnderstood(rule, absl::StrCat("key ", Quoted(key), " of ", where, " is not known"));
@@ -185,7 +185,7 @@ absl::Status ReadNfs(const Json& value, VolumeRule& rule) {
   if (!value.is_object()) {
     return WrongValue("nfs", "a map with server and path");
   }
-  NoteUnknownKeys(value, {"server", "path"}, "nfs", rule);
+  WarnOfUnknownKeys(value, {"server", "path"}, "nfs", rule);
   VolumeRule::Nfs nfs;
   ASSIGN_OR_RETURN(nfs.server, ReadText(value.value("server", Json()), "nfs.server"));
   ASSIGN_OR_RETURN(nfs.path, ReadText(value.value("path", Json()), "nfs.path"));
@@ -200,7 +200,7 @@ absl::Status ReadCsi(const Json& value, VolumeRule& rule) {
   if (!value.is_object()) {
     return WrongValue("csi", "a map with driver and volumeAttributes");
   }
-  NoteUnknownKeys(value, {"driver", "volumeAttributes"}, "csi", rule);
+  WarnOfUnknownKeys(value, {"driver", "volumeAttributes"}, "csi", rule);
   VolumeRule::Csi csi;
   const Json attributes = value.value("volumeAttributes", Json());
   ASSIGN_OR_RETURN(csi.driver, ReadText(value.value("driver", Json()), "csi.driver"));
@@ -259,7 +259,7 @@ absl::Status ReadAction(const Json& action, VolumeRule& rule) {
   if (!action.is_object()) {
     return WrongValue("action", "a map with type and parameters");
   }
-  NoteUnknownKeys(action, {"type", "parameters"}, "action", rule);
+  WarnOfUnknownKeys(action, {"type", "parameters"}, "action", rule);
   ASSIGN_OR_RETURN(const std::string type, ReadText(action.value("type", Json()), "action.type"));
   if (type.empty()) {
     return absl::InvalidArgumentError("action.type: missing");
@@ -283,7 +283,7 @@ absl::Status ReadRule(const Json& object, VolumeRule& rule) {
   if (!object.is_object()) {
     return absl::InvalidArgumentError("not a map with conditions and action");
   }
-  NoteUnknownKeys(object, {"conditions", "action"}, "the rule", rule);
+  WarnOfUnknownKeys(object, {"conditions", "action"}, "the rule", rule);
   const Json conditions = object.value("conditions", Json());
   if (!conditions.is_object() && !conditions.is_null()) {
     return WrongValue("conditions", "a map");

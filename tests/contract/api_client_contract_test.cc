@@ -81,7 +81,7 @@ class CachedSubject : public ApiClientSubject {
  private:
   support::FakeApiClient fake_;
   k8s::ObjectCache cache_;
-  k8s::NotingClient noting_{fake_, cache_};
+  k8s::RecordingClient noting_{fake_, cache_};
   k8s::CachedReader reader_{noting_, &cache_};
   std::deque<k8s::Informer> informers_;
   std::vector<std::jthread> threads_;

@@ -558,7 +558,7 @@ class CachedExposureTest : public ExposedSnapshotTest {
   absl::StatusOr<Exposure> ExposeCached(k8s::ObjectCache& cache) {
     ExposeRequest request = Request();
     request.cache = &cache;
-    k8s::NotingClient client(api_, cache);
+    k8s::RecordingClient client(api_, cache);
     return ExposeSnapshot(ctx_, client, request);
   }
 

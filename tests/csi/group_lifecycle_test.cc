@@ -91,7 +91,7 @@ class GroupLifecycleTest : public BackupFixture {
   // The content of each member says what it takes to delete the group.
   void ExpectNotes(const TakenGroup& taken) {
     for (const auto& [claim_uid, member] : taken.members) {
-      const auto noted = objects::VolumeGroupSnapshotContent::NotedIn(member.content);
+      const auto noted = objects::VolumeGroupSnapshotContent::RecordedIn(member.content);
       ASSERT_TRUE(noted.has_value());
       EXPECT_EQ(noted->archived_handle(), taken.content.handle_or_source());
       EXPECT_THAT(noted->archived_members(), SizeIs(kClaims));

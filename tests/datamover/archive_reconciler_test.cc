@@ -150,14 +150,14 @@ TEST_F(ArchiveReconcilerTest, WithoutItsVeryOwnBackupItStays) {
 // There may be 15,000, which a loop would hold until each of their Backups was read.
 TEST_F(ArchiveReconcilerTest, WhatBackupsThatAreOverMovedIsNotHeld) {
   bed_.env.velero_namespaces = {"velero"};
-  ASSERT_TRUE(reconciler_.NoteBackups(bed_.ctx).ok());
+  ASSERT_TRUE(reconciler_.RecordBackups(bed_.ctx).ok());
   EXPECT_TRUE(reconciler_.Concerns(bed_.Upload())) << "its Backup goes on";
   SetPhase("Failed");
-  ASSERT_TRUE(reconciler_.NoteBackups(bed_.ctx).ok());
+  ASSERT_TRUE(reconciler_.RecordBackups(bed_.ctx).ok());
   EXPECT_TRUE(reconciler_.Concerns(bed_.Upload())) << "it is in no archive";
   SetPhase("PartiallyFailed");
   bed_.api.ClearCalls();
-  ASSERT_TRUE(reconciler_.NoteBackups(bed_.ctx).ok());
+  ASSERT_TRUE(reconciler_.RecordBackups(bed_.ctx).ok());
   EXPECT_FALSE(reconciler_.Concerns(bed_.Upload()));
   EXPECT_EQ(bed_.api.CallCount("list", "backups"), 1);
   EXPECT_EQ(bed_.api.CallCount("get", "backups"), 0);

@@ -219,7 +219,7 @@ TEST_F(BroughtKeyTest, IsNotWrittenToSinceItsSourceWouldReplaceIt) {
   Bring(std::string(key.password.Reveal()));
   const auto before = api_.Find(KeyringSecretKey(kMover, owner_));
   EXPECT_THAT(ConfirmKeys(CallContext(), api_, kMover, owner_, {key.fingerprint}), IsOk());
-  EXPECT_THAT(NoteExportedKeys(CallContext(), api_, kMover, owner_, {key.fingerprint}), IsOk());
+  EXPECT_THAT(RecordExportedKeys(CallContext(), api_, kMover, owner_, {key.fingerprint}), IsOk());
   EXPECT_THAT(ImportKeys(CallContext(), api_, kMover, owner_,
                          {.keys = {repository::MakeRepositoryKey(random_)}}, /*newest=*/true),
               StatusIs(absl::StatusCode::kFailedPrecondition,
@@ -342,7 +342,7 @@ TEST_F(KeyringTest, AnImportBeforeTheFirstUploadMakesTheRing) {
 TEST_F(KeyringTest, AKeyThatIsRemovedIsNotMissed) {
   const auto made = Open(/*make=*/true);
   const std::string old = made->newest().fingerprint;
-  ASSERT_THAT(NoteExportedKeys(CallContext(), api_, kMover, owner_, {old}), IsOk());
+  ASSERT_THAT(RecordExportedKeys(CallContext(), api_, kMover, owner_, {old}), IsOk());
   ASSERT_THAT(ConfirmKeys(CallContext(), api_, kMover, owner_, {old}), IsOk());
   EXPECT_THAT(RemoveKey(CallContext(), api_, kMover, owner_, old),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("is the newest")));

@@ -236,11 +236,11 @@ class MoverBed {
       informer.OnAll(objects);
     }
     for (const Json& task : api.All(objects::VolumeTask::Type())) {
-      env.running->NoteTask(support::As<objects::VolumeTask>(task));
+      env.running->RecordTask(support::As<objects::VolumeTask>(task));
     }
     std::set<std::string> pods;
     for (const Json& pod : api.All(PodType())) {
-      env.running->NotePod(support::As<objects::Pod>(pod));
+      env.running->RecordPod(support::As<objects::Pod>(pod));
       pods.insert(k8s::Name(pod));
     }
     for (const std::string& pod : std::exchange(pods_, pods)) {
@@ -328,7 +328,7 @@ class MoverBed {
   CallContext ctx{.deadline = absl::InfiniteDuration(), .stop = {}, .clock = &clock};
   k8s::ObjectCache cache;
   csi::BaseIndex bases;
-  k8s::NotingClient noting{api, cache};
+  k8s::RecordingClient noting{api, cache};
   MoverEnvironment env{.api = noting,
                        .random = Random::Real(),
                        .secure_random = secure_random,

@@ -371,7 +371,7 @@ TEST_F(AccessKeeperTest, ReadsALocationOnceForAllOfItsWorkers) {
 TEST_F(AccessKeeperTest, ASecretThatWasJustMadeIsNotCompared) {
   const auto access = Open(/*for_writing=*/true);
   ASSERT_THAT(access, IsOk());
-  keeper_.NoteMade(*access, "du-2", clock_.Now());
+  keeper_.RecordMade(*access, "du-2", clock_.Now());
   api_.ClearCalls();
   const auto keep = [this] {
     keeper_.Keep(ctx_, api_,

@@ -32,14 +32,14 @@ class RunningWorkersTest : public testing::Test {
  protected:
   RunningWorkersTest() {
     Begin();
-    NoteTask(Task(1));
-    NotePod(Pod("1"));
+    RecordTask(Task(1));
+    RecordPod(Pod("1"));
     Begin();
     running_.Runs(kTask, kNow, kNow + kRunningLookedAtEvery);
   }
 
-  void NoteTask(const Json& task) { running_.NoteTask(support::As<objects::VolumeTask>(task)); }
-  void NotePod(const Json& pod) { running_.NotePod(support::As<objects::Pod>(pod)); }
+  void RecordTask(const Json& task) { running_.RecordTask(support::As<objects::VolumeTask>(task)); }
+  void RecordPod(const Json& pod) { running_.RecordPod(support::As<objects::Pod>(pod)); }
   void Begin() { running_.BeginReconcile(kTask); }
   bool OnlyProgressMatters(absl::Duration now = kNow) const {
     return running_.Find(kTask, now).has_value();
@@ -50,8 +50,8 @@ class RunningWorkersTest : public testing::Test {
 
 TEST_F(RunningWorkersTest, ProgressEnqueuesNothing) {
   EXPECT_TRUE(OnlyProgressMatters());
-  NoteTask(Task(2));
-  NotePod(Pod("1"));
+  RecordTask(Task(2));
+  RecordPod(Pod("1"));
   running_.NotePodGone("du-2");
   ASSERT_TRUE(OnlyProgressMatters());
   EXPECT_EQ(running_.Find(kTask, kNow)->progress,
@@ -60,13 +60,13 @@ TEST_F(RunningWorkersTest, ProgressEnqueuesNothing) {
 
 TEST_F(RunningWorkersTest, AllElseIs) {
   const std::function<void()> changes[] = {
-      [&] { NoteTask(Task(2, "Succeeded")); },
+      [&] { RecordTask(Task(2, "Succeeded")); },
       [&] {
         Json task = Task(1);
         task["metadata"]["annotations"] = {{"a", "b"}};
-        NoteTask(task);
+        RecordTask(task);
       },
-      [&] { NotePod(Pod("2")); },
+      [&] { RecordPod(Pod("2")); },
       [&] { running_.NotePodGone(kTask); },
       [&] { running_.Remove(kTask); },
   };
@@ -75,8 +75,8 @@ TEST_F(RunningWorkersTest, AllElseIs) {
     change();
     EXPECT_FALSE(OnlyProgressMatters());
     running_.BeginReconcile(kTask);
-    NoteTask(Task(1));
-    NotePod(Pod("1"));
+    RecordTask(Task(1));
+    RecordPod(Pod("1"));
     running_.BeginReconcile(kTask);
     running_.Runs(kTask, kNow, kNow + kRunningLookedAtEvery);
   }
@@ -90,15 +90,15 @@ TEST_F(RunningWorkersTest, SoIsTheTime) {
 TEST_F(RunningWorkersTest, WhatChangesWhileItIsLookedAtIsLookedAtAgain) {
   Begin();
   EXPECT_FALSE(OnlyProgressMatters());
-  NotePod(Pod("2"));
+  RecordPod(Pod("2"));
   running_.Runs(kTask, kNow, kNow + kRunningLookedAtEvery);
   EXPECT_FALSE(OnlyProgressMatters());
 }
 
 TEST_F(RunningWorkersTest, NothingIsKeptOfThoseThatNothingIsMovedFor) {
   running_.Remove(kTask);
-  NoteTask(Task(2));
-  NotePod(Pod("2"));
+  RecordTask(Task(2));
+  RecordPod(Pod("2"));
   running_.Runs(kTask, kNow, kNow + kRunningLookedAtEvery);
   running_.Copied(kTask, kNow);
   EXPECT_FALSE(OnlyProgressMatters());
@@ -135,12 +135,12 @@ TEST_F(RunningWorkersTest, AChangeByThisProcessEnqueuesNothing) {
     informer.OnEvent({.kind = kind, .object = pod});
   };
   const k8s::ObjectKey key{PodType(), k8s::Namespace(Pod("2")), kTask};
-  cache.NoteWritten(cache.Begin(), key, Pod("2"));
+  cache.RecordWritten(cache.Begin(), key, Pod("2"));
   tell(k8s::WatchEvent::Kind::kAdded, Pod("2"));
   EXPECT_EQ(woken, 0);
   tell(k8s::WatchEvent::Kind::kModified, Pod("3"));
   EXPECT_EQ(woken, 1);
-  cache.NoteWritten(cache.Begin(), key, Pod("4"));
+  cache.RecordWritten(cache.Begin(), key, Pod("4"));
   tell(k8s::WatchEvent::Kind::kDeleted, Pod("4"));
   EXPECT_EQ(woken, 2) << "that it is gone is news in any case";
 }

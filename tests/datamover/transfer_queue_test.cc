@@ -106,13 +106,13 @@ TEST(TransferQueueTest, TheNamespaceWithFewerAdmittedComesFirst) {
 
 TEST(TransferQueueTest, TheVolumeWithTheStalestBackupComesFirst) {
   TransferQueue queue(Limits(9));
-  queue.NoteBackup("a/yesterday", kStart - absl::Hours(24));
-  queue.NoteBackup("a/yesterday", kStart - absl::Hours(99));  // An older one, seen later.
+  queue.RecordBackup("a/yesterday", kStart - absl::Hours(24));
+  queue.RecordBackup("a/yesterday", kStart - absl::Hours(99));  // An older one, seen later.
   queue.Put(Make("yesterday", "a", "yesterday", 9));
   queue.Put(Make("last-week", "a", "last-week", 8));
   queue.Put(Make("never", "a", "never", 1));
   queue.Put(Make("never-older", "a", "never-older", 2));
-  queue.NoteBackup("a/last-week", kStart - absl::Hours(168));
+  queue.RecordBackup("a/last-week", kStart - absl::Hours(168));
   EXPECT_THAT(AdmitAll(queue), ElementsAre("never-older", "never", "last-week", "yesterday"));
 }
 
@@ -486,7 +486,7 @@ class RandomNightTest : public testing::TestWithParam<unsigned> {
     } else if (Pick(2) == 0) {
       const std::string volume = model_.transfers.at(AnyUid()).volume;
       const absl::Time at = kStart - absl::Hours(Pick(99));
-      queue_.NoteBackup(volume, at);
+      queue_.RecordBackup(volume, at);
       absl::Time& known = model_.backups.try_emplace(volume, at).first->second;
       known = std::max(known, at);
     } else {

@@ -348,7 +348,7 @@ TEST_F(TransferSchedulerTest, SeveralThreadsMayUseIt) {
       for (int i = 0; i < kEach; ++i) {
         const QueuedTransfer upload = Upload(thread * kEach + i);
         scheduler.Put(upload);
-        scheduler.NoteBackup(upload.volume, upload.created_at);
+        scheduler.RecordBackup(upload.volume, upload.created_at);
         scheduler.Ask(upload);
         EXPECT_LE(scheduler.counts().admitted, 10);
         scheduler.Remove(upload.uid);

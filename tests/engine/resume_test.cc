@@ -158,14 +158,14 @@ TEST_F(ResumeTest, AStoreThatDoesNotListIsAnError) {
 }
 
 TEST_F(ResumeTest, TheEndOfARunLeavesAMarkOrTakesItAway) {
-  NoteEnd(ctx_, *repository_, {}, /*finished=*/true);
+  RecordEnd(ctx_, *repository_, {}, /*finished=*/true);
   EXPECT_FALSE(HasMark());
-  NoteEnd(ctx_, *repository_, {}, /*finished=*/false);
+  RecordEnd(ctx_, *repository_, {}, /*finished=*/false);
   EXPECT_TRUE(HasMark());
   // The mark of a run that failed meanwhile: this run did not use what that one stored.
-  NoteEnd(ctx_, *repository_, {.marked = false}, /*finished=*/true);
+  RecordEnd(ctx_, *repository_, {.marked = false}, /*finished=*/true);
   EXPECT_TRUE(HasMark());
-  NoteEnd(ctx_, *repository_, {.marked = true}, /*finished=*/true);
+  RecordEnd(ctx_, *repository_, {.marked = true}, /*finished=*/true);
   EXPECT_FALSE(HasMark());
 }
 
@@ -177,7 +177,7 @@ TEST_F(ResumeTest, ARunThatWasStoppedLeavesItsMark) {
   stopped.deadline = -absl::InfiniteDuration();
   MarkUnfinished(stopped, *repository_);
   EXPECT_FALSE(HasMark()) << "with this context nothing is written";
-  NoteEnd(stopped, *repository_, {}, /*finished=*/false);
+  RecordEnd(stopped, *repository_, {}, /*finished=*/false);
   EXPECT_TRUE(HasMark());
 }
 

@@ -446,7 +446,7 @@ class CopiedVolumeTest : public HeldProofTest {
       options.writer.pack_target_bytes = int64_t{4} << 20;
       if (with_sidecars) {
         options.note = [&](const CallContext& note_ctx, const repository::CopyToNote& note) {
-          return NoteCopy(note_ctx, volume_.repository(), copy_.repository(), note);
+          return RecordCopy(note_ctx, volume_.repository(), copy_.repository(), note);
         };
       }
       auto done = repository::CopySnapshots(ctx, volume_.repository(), copy_.repository(), lock, {},

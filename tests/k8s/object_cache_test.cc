@@ -63,7 +63,7 @@ class ObjectCacheTest : public testing::Test {
   }
   // As if this process had written it, and the answer came at once.
   void Write(const Json& object) {
-    cache_.NoteWritten(cache_.Begin(), Key(k8s::Name(object)), object);
+    cache_.RecordWritten(cache_.Begin(), Key(k8s::Name(object)), object);
   }
 
   ObjectCache cache_;
@@ -91,7 +91,7 @@ TEST_F(ObjectCacheTest, FindsWhatTheInformerDelivers) {
 TEST_F(ObjectCacheTest, AListEndsAnOwnObjectThatWasNeverDelivered) {
   informer_.OnAll({});
   Write(Thing("a", 5, "made"));
-  cache_.NoteCreateFailed(Key("b"));
+  cache_.RecordFailedCreate(Key("b"));
   informer_.OnAll({});
   EXPECT_EQ(StateOf("a"), "absent");
   EXPECT_EQ(StateOf("b"), "absent");
@@ -118,20 +118,20 @@ TEST_F(ObjectCacheTest, AnOwnWriteIsFoundBeforeTheInformerDeliversIt) {
 TEST_F(ObjectCacheTest, AWriteWithoutAnAnswerLeavesTheObjectUnknown) {
   informer_.OnAll({Thing("a", 5, "one")});
   const uint64_t read_before = cache_.Begin();
-  cache_.NoteUncertain(Key("a"));
+  cache_.MarkUncertain(Key("a"));
   EXPECT_EQ(StateOf("a"), "unknown");
   EXPECT_EQ(GetString(cache_.Last(Key("a")).value_or(Json()), {"data", "state"}), "one");
   informer_.OnEvent(Changed(Thing("a", 6, "two")));
   EXPECT_EQ(StateOf("a"), "unknown") << "it may be from before the write";
-  cache_.NoteRead(read_before, Key("a"), Thing("a", 6, "two"));
+  cache_.RecordRead(read_before, Key("a"), Thing("a", 6, "two"));
   EXPECT_EQ(StateOf("a"), "unknown") << "so may this";
-  cache_.NoteRead(cache_.Begin(), Key("a"), Thing("a", 7, "three"));
+  cache_.RecordRead(cache_.Begin(), Key("a"), Thing("a", 7, "three"));
   EXPECT_EQ(StateOf("a"), "three");
 }
 
 TEST_F(ObjectCacheTest, WhatWasDeletedHereIsUnknownUntilItIsGone) {
   informer_.OnAll({Thing("a", 5, "one")});
-  cache_.NoteUncertain(Key("a"));
+  cache_.MarkUncertain(Key("a"));
   informer_.OnEvent(Changed(Thing("a", 6, "two")));
   informer_.OnAll({Thing("a", 6, "two")});
   EXPECT_EQ(StateOf("a"), "unknown");
@@ -153,30 +153,30 @@ TEST_F(ObjectCacheTest, AnAnswerThatComesAfterTheDeletionIsNotKept) {
   const uint64_t begun = cache_.Begin();
   informer_.OnEvent(Changed(Thing("a", 5, "made")));
   informer_.OnEvent(Deleted(Thing("a", 6, "made")));
-  cache_.NoteWritten(begun, Key("a"), Thing("a", 5, "made"));
+  cache_.RecordWritten(begun, Key("a"), Thing("a", 5, "made"));
   EXPECT_EQ(StateOf("a"), "absent");
-  cache_.NoteRead(begun, Key("a"), Thing("a", 5, "made"));
+  cache_.RecordRead(begun, Key("a"), Thing("a", 5, "made"));
   EXPECT_EQ(StateOf("a"), "absent");
   const uint64_t before_list = cache_.Begin();
   informer_.OnAll({});
-  cache_.NoteWritten(before_list, Key("b"), Thing("b", 50, "made"));
+  cache_.RecordWritten(before_list, Key("b"), Thing("b", 50, "made"));
   EXPECT_EQ(StateOf("b"), "absent");
 }
 
 TEST_F(ObjectCacheTest, WhatACreateRanIntoIsNotAbsent) {
   informer_.OnAll({});
-  cache_.NoteCreateFailed(Key("a"));
+  cache_.RecordFailedCreate(Key("a"));
   EXPECT_EQ(StateOf("a"), "unknown");
-  cache_.NoteRead(cache_.Begin(), Key("a"), Thing("a", 5, "there"));
+  cache_.RecordRead(cache_.Begin(), Key("a"), Thing("a", 5, "there"));
   EXPECT_EQ(StateOf("a"), "there");
-  cache_.NoteCreateFailed(Key("b"));
-  cache_.NoteMissing(Key("b"));
+  cache_.RecordFailedCreate(Key("b"));
+  cache_.RecordMissing(Key("b"));
   EXPECT_EQ(StateOf("b"), "absent");
 }
 
 TEST_F(ObjectCacheTest, WhatTheApiServerDoesNotFindIsUnknownUntilItsDeletionIsDelivered) {
   informer_.OnAll({Thing("a", 5, "one")});
-  cache_.NoteMissing(Key("a"));
+  cache_.RecordMissing(Key("a"));
   informer_.OnEvent(Changed(Thing("a", 6, "two")));
   EXPECT_EQ(StateOf("a"), "unknown");
   informer_.OnEvent(Deleted(Thing("a", 7)));
@@ -213,8 +213,8 @@ TEST_F(ObjectCacheTest, ListsWhatAnInformerDelivers) {
   EXPECT_EQ(cache_.List(kConfigMaps, "ns", "app=mover"), std::nullopt);
   informer_.OnAll({Thing("a", 5), Thing("b", 6), Thing("c", 7)});
   Write(Thing("d", 8));
-  cache_.NoteUncertain(Key("b"));
-  cache_.NoteCreateFailed(Key("e"));
+  cache_.MarkUncertain(Key("b"));
+  cache_.RecordFailedCreate(Key("e"));
   EXPECT_THAT(cache_.List(kConfigMaps, "ns", "app=mover"),
               Optional(ElementsAre(Thing("a", 5), Thing("b", 6), Thing("c", 7), Thing("d", 8))));
   EXPECT_EQ(cache_.List(kConfigMaps, "ns", ""), std::nullopt);
@@ -229,7 +229,7 @@ TEST_F(ObjectCacheTest, OfSeveralInformersTheNewestCounts) {
   EXPECT_EQ(StateOf("a"), "two");
   informer_.OnEvent(Changed(Thing("a", 7, "three")));
   EXPECT_EQ(StateOf("a"), "three");
-  cache_.NoteUncertain(Key("a"));
+  cache_.MarkUncertain(Key("a"));
   EXPECT_EQ(StateOf("a"), "unknown");
 }
 
@@ -244,7 +244,7 @@ TEST(ObjectCacheFilterTest, WhatIsNotWorthKeepingIsUnknown) {
   EXPECT_EQ(cache.Find(Key("a")).presence, Presence::kFound);
   EXPECT_EQ(cache.Find(Key("b")).presence, Presence::kUnknown);
   EXPECT_EQ(cache.Find(Key("c")).presence, Presence::kUnknown);
-  cache.NoteWritten(cache.Begin(), Key("a"), Thing("a", 8, "over"));
+  cache.RecordWritten(cache.Begin(), Key("a"), Thing("a", 8, "over"));
   EXPECT_EQ(cache.Find(Key("a")).presence, Presence::kUnknown);
   EXPECT_EQ(cache.Last(Key("a")), std::nullopt);
   informer.OnEvent(Changed(Thing("a", 7, "runs")));
@@ -282,7 +282,7 @@ class CachedClientTest : public testing::Test {
   CallContext ctx_;
   ObjectCache cache_;
   Informer informer_{{.type = kConfigMaps, .namespace_name = "ns"}};
-  NotingClient client_{api_, cache_};
+  RecordingClient client_{api_, cache_};
   CachedReader reader_{client_, &cache_};
 };
 

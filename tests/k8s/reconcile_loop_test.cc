@@ -443,7 +443,7 @@ class CachedReconcileLoopTest : public testing::Test {
     informer_.OnEvent({.kind = WatchEvent::Kind::kModified, .object = object});
   }
   void Write(const Json& object) {
-    cache_.NoteWritten(cache_.Begin(), {kConfigMaps, "ns", k8s::Name(object)}, object);
+    cache_.RecordWritten(cache_.Begin(), {kConfigMaps, "ns", k8s::Name(object)}, object);
   }
   std::vector<std::string> Work() {
     loop_.WorkOnce(ctx_);

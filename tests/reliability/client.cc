@@ -143,7 +143,7 @@ absl::StatusOr<BackupResult> Client::Backup(const std::string& volume, const Vol
   ModelSource source(state, known);
   absl::StatusOr<BackupResult> result =
       incremental::UploadBlocks(ctx_, repository, *device, source, random_, options);
-  engine::NoteEnd(ctx_, repository, unfinished, result.ok());
+  engine::RecordEnd(ctx_, repository, unfinished, result.ok());
   return result;
 }
 
@@ -237,11 +237,11 @@ absl::StatusOr<std::vector<repository::CopiedSnapshot>> Client::CopyFrom(
   options.writer.pack_target_bytes = kPackBytes;
   options.limits = options_.limits;
   options.note = [&](const CallContext& ctx, const repository::CopyToNote& note) {
-    return incremental::NoteCopy(ctx, *source, *session.repository, note);
+    return incremental::RecordCopy(ctx, *source, *session.repository, note);
   };
   auto copied =
       repository::CopySnapshots(ctx_, *source, *session.repository, *session.lock, {}, options);
-  engine::NoteEnd(ctx_, *session.repository, unfinished, copied.ok());
+  engine::RecordEnd(ctx_, *session.repository, unfinished, copied.ok());
   return copied;
 }
 

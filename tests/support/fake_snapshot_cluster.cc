@@ -160,7 +160,7 @@ void FakeSnapshotCluster::Note(const std::string& kind, const Json& object, bool
   if (kind == "VolumeSnapshot") {
     NoteSnapshot(object, gone);
   } else if (kind == "VolumeSnapshotContent") {
-    NoteContent(object, gone);
+    AddContent(object, gone);
   } else if (kind == "VolumeGroupSnapshot") {
     NoteGroup(object, gone);
   } else if (kind == "VolumeGroupSnapshotContent") {
@@ -173,7 +173,7 @@ void FakeSnapshotCluster::Note(const std::string& kind, const Json& object, bool
   } else if (kind == "PersistentVolume") {
     Enqueue(Part::kVolume, "", Name(object));
   } else if (kind == "Pod") {
-    NotePod(object);
+    RecordPod(object);
   } else if (kind == "Backup" && gone) {
     for (const Json& lease : api_.All(LeaseType())) {  // The garbage collector.
       const Json* owners = FindJson(lease, {"metadata", "ownerReferences"});
@@ -213,7 +213,7 @@ void FakeSnapshotCluster::NoteSnapshot(const Json& snapshot, bool gone) {
   }
 }
 
-void FakeSnapshotCluster::NoteContent(const Json& content, bool gone) {
+void FakeSnapshotCluster::AddContent(const Json& content, bool gone) {
   if (gone && !strict && sidecar_runs &&
       !HasFinalizer(content, objects::kContentBoundProtectionFinalizer) &&
       Text(content, {"spec", "deletionPolicy"}) == "Delete" &&
@@ -355,7 +355,7 @@ void FakeSnapshotCluster::Resync() {
     NoteSnapshot(object, false);
   }
   for (const Json& object : api_.All(VolumeSnapshotContentType())) {
-    NoteContent(object, false);
+    AddContent(object, false);
   }
   for (const Json& object : api_.All(VolumeGroupSnapshotType(group_version))) {
     NoteGroup(object, false);
@@ -1402,7 +1402,7 @@ absl::Status FakeSnapshotCluster::SideCreateGroup(const Json& content) {
 
 // --- csi-provisioner and the binder
 
-void FakeSnapshotCluster::NotePod(const Json& pod) {
+void FakeSnapshotCluster::RecordPod(const Json& pod) {
   const Json* volumes = FindJson(pod, {"spec", "volumes"});
   for (const Json& volume : volumes == nullptr ? Json::array() : *volumes) {
     if (const std::string claim = Text(volume, {"persistentVolumeClaim", "claimName"});

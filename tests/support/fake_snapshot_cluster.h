@@ -102,10 +102,10 @@ class FakeSnapshotCluster {
   void OnEvent(const k8s::WatchEvent& event);
   void Note(const std::string& kind, const Json& object, bool gone);
   void NoteSnapshot(const Json& snapshot, bool gone);
-  void NoteContent(const Json& content, bool gone);
+  void AddContent(const Json& content, bool gone);
   void NoteGroup(const Json& group, bool gone);
   void NoteClaim(const Json& claim, bool gone);
-  void NotePod(const Json& pod);
+  void RecordPod(const Json& pod);
   void Enqueue(Part part, const std::string& namespace_name, const std::string& name);
   void Drain();
   void Work(const std::stop_token& stop, absl::Duration retry_interval);

@@ -101,7 +101,7 @@ inline Json MakeMemberContentObject(int n) {
   SetJson(content, {"status", "volumeGroupSnapshotHandle"}, kGroupHandle);
   const auto of_group = As<objects::VolumeGroupSnapshotContent>(MakeGroupContentObject());
   SetJson(content, {"metadata", "annotations", objects::kGroupContentOfMemberAnnotation},
-          of_group.NoteForMembers(of_group.members()));
+          of_group.RecordForMembers(of_group.members()));
   return content;
 }
 

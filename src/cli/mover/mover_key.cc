@@ -94,8 +94,8 @@ class MoverKeyExportCommand : public Command {
   absl::StatusOr<ExitCode> Export(const CallContext& ctx, k8s::ApiClient& api,
                                   const repository::Keyring& keyring, Session& session) const {
     Console& console = session.console();
-    const absl::Status noted = datamover::NoteExportedKeys(ctx, api, place_.mover_namespace,
-                                                           place_.owner, FingerprintsOf(keyring));
+    const absl::Status noted = datamover::RecordExportedKeys(ctx, api, place_.mover_namespace,
+                                                             place_.owner, FingerprintsOf(keyring));
     if (session.environment().make_out_private != nullptr) {
       RETURN_IF_ERROR(session.environment().make_out_private());
     }

@@ -219,8 +219,8 @@ absl::Status CheckSnapshotClass(const std::string& driver,
                                         "velero.io/csi-volumesnapshot-class=true labels it"));
 }
 
-void NoteChangedBlocks(const CallContext& ctx, k8s::ApiClient& api, const std::string& driver,
-                       TrialNeeds& needs) {
+void ReportChangedBlocks(const CallContext& ctx, k8s::ApiClient& api, const std::string& driver,
+                         TrialNeeds& needs) {
   const absl::Status status = csi::FindMetadataService(ctx, api, driver).status();
   if (status.ok()) {
     return;
@@ -236,8 +236,8 @@ void NoteChangedBlocks(const CallContext& ctx, k8s::ApiClient& api, const std::s
 }
 
 // A PVC has one snapshot to compare the next backup with: that of the newest backup.
-void NoteEarlierBackups(const CallContext& ctx, k8s::ApiClient& api, const TrialRequest& request,
-                        TrialNeeds& needs) {
+void ReportEarlierBackups(const CallContext& ctx, k8s::ApiClient& api, const TrialRequest& request,
+                          TrialNeeds& needs) {
   const absl::StatusOr<std::vector<objects::ProtectedVolume>> records =
       objects::List<objects::ProtectedVolume>(ctx, api, request.velero_namespace);
   if (request.keeps_backups || !records.ok()) {
@@ -275,9 +275,9 @@ absl::StatusOr<TrialNeeds> CheckTrialNeeds(const CallContext& ctx, k8s::ApiClien
   RETURN_IF_ERROR(classes.status());
   for (const auto& [driver, pvcs] : by_driver) {
     RETURN_IF_ERROR(CheckSnapshotClass(driver, *classes));
-    NoteChangedBlocks(ctx, api, driver, needs);
+    ReportChangedBlocks(ctx, api, driver, needs);
   }
-  NoteEarlierBackups(ctx, api, request, needs);
+  ReportEarlierBackups(ctx, api, request, needs);
   return needs;
 }
 

@@ -149,11 +149,11 @@ absl::StatusOr<ExitCode> CopyCommand::Run(const CallContext& ctx, Session& sessi
                                                            : repository::kPackTargetBytesLocal;
     options.progress = CountsOf(meter);
     options.note = [&](const CallContext& note_ctx, const repository::CopyToNote& note) {
-      return incremental::NoteCopy(note_ctx, *from, *to, note);
+      return incremental::RecordCopy(note_ctx, *from, *to, note);
     };
     absl::StatusOr<std::vector<CopiedSnapshot>> done =
         repository::CopySnapshots(ctx, *from, *to, *session.lock(), ids, options);
-    engine::NoteEnd(ctx, *to, unfinished, done.ok());
+    engine::RecordEnd(ctx, *to, unfinished, done.ok());
     ASSIGN_OR_RETURN(copied, std::move(done));
   }
   Tell(session.console(), copied);

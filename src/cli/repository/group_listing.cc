@@ -43,16 +43,16 @@ class GroupReader {
       return read;
     }
     if (repository::IsNoRepository(read)) {
-      NoteUnseen(folder, absl::FailedPreconditionError("its config is missing"));
+      AddUnseen(folder, absl::FailedPreconditionError("its config is missing"));
     } else if (!read.ok()) {
-      NoteUnseen(folder, read);
+      AddUnseen(folder, read);
     } else {
       ++seen_;
     }
     return absl::OkStatus();
   }
 
-  void NoteUnseen(const std::string& folder, const absl::Status& why) {
+  void AddUnseen(const std::string& folder, const absl::Status& why) {
     const MutexLock lock(mutex_);
     unseen_.emplace(folder, why);
   }
@@ -164,7 +164,7 @@ absl::StatusOr<ExitCode> ListVolumeGroups(const CallContext& ctx, Session& sessi
       const std::vector<std::string> folders,
       repository::FindRepositories(ctx, *place, kRepositoryDepthMax,
                                    [&](const std::string& folder, const absl::Status& status) {
-                                     reader.NoteUnseen(folder, status);
+                                     reader.AddUnseen(folder, status);
                                    }));
   if (folders.empty() && reader.unseen().empty()) {
     return repository::AsNoRepository(absl::NotFoundError(absl::StrCat(

@@ -98,8 +98,8 @@ class SnapshotListCommand : public Command {
   static std::vector<std::string> States();
 
   // The volumes that in-place restores have replaced, for those who may see volumes.
-  static void NoteKeptVolumes(const CallContext& ctx, Session& session, k8s::ApiClient& api,
-                              const std::string& space);
+  static void WarnOfKeptVolumes(const CallContext& ctx, Session& session, k8s::ApiClient& api,
+                                const std::string& space);
   bool IsAskedFor(const SnapshotEntry& entry) const;
   absl::StatusOr<ExitCode> Watch(const CallContext& ctx, Session& session, k8s::ApiClient& api,
                                  const snapshots::SnapshotWatchRequest& request,
@@ -169,7 +169,7 @@ absl::StatusOr<ExitCode> SnapshotListCommand::Run(const CallContext& ctx, Sessio
       [&](const SnapshotEntry& entry) { return IsAskedFor(entry) && origin.is_of(entry); });
   session.console().NoteAll(origin.not_checked);
   session.console().NoteAll(inventory.not_checked);
-  NoteKeptVolumes(ctx, session, *api, space);
+  WarnOfKeptVolumes(ctx, session, *api, space);
   if (!watches_) {
     Print(session, entries);
     return ExitCode::kOk;
@@ -192,8 +192,8 @@ std::vector<std::string> SnapshotListCommand::States() {
   return names;
 }
 
-void SnapshotListCommand::NoteKeptVolumes(const CallContext& ctx, Session& session,
-                                          k8s::ApiClient& api, const std::string& space) {
+void SnapshotListCommand::WarnOfKeptVolumes(const CallContext& ctx, Session& session,
+                                            k8s::ApiClient& api, const std::string& space) {
   const auto kept = inplace::ListKeptVolumes(ctx, api, space);
   if (!kept.ok()) {
     return;  // It is no part of the list.

@@ -96,7 +96,7 @@ class GroupTaker {
   // of an earlier call stay.
   absl::Status Note();
   // Where the members' handles are known only after all have been adopted.
-  absl::Status NoteInMembers();
+  absl::Status RecordInMembers();
   template <typename Kind>
   absl::StatusOr<Kind> Patch(const k8s::ObjectKey& key, const objects::Patch& patch) {
     return RetryTransient(ctx_, [&] { return objects::Apply<Kind>(ctx_, api_, key, patch); });
@@ -464,7 +464,7 @@ absl::Status GroupTaker::AdoptContent(const PlannedGroupMember& member, TakenSna
     auto patch = objects::Patch().SetLabels(request_.content_labels);
     if (const auto members = taken_.content.members(); !members.empty()) {
       patch.SetAnnotation(objects::kGroupContentOfMemberAnnotation,
-                          taken_.content.NoteForMembers(members));
+                          taken_.content.RecordForMembers(members));
     }
     content = Patch<VolumeSnapshotContent>(key, patch);
   } else {
@@ -499,7 +499,7 @@ absl::Status GroupTaker::Note() {
       member.snapshot_handle = taken_.members[member.pvc_uid].content.handle();
     }
     patch.SetAnnotation(objects::kGroupMembersAnnotation, objects::FormatGroupPlan(planned_));
-    RETURN_IF_ERROR(NoteInMembers());
+    RETURN_IF_ERROR(RecordInMembers());
   }
   if (!patch.is_empty()) {
     ASSIGN_OR_RETURN(taken_.group, Patch<VolumeGroupSnapshot>(key_, patch));
@@ -507,14 +507,14 @@ absl::Status GroupTaker::Note() {
   return absl::OkStatus();
 }
 
-absl::Status GroupTaker::NoteInMembers() {
+absl::Status GroupTaker::RecordInMembers() {
   std::vector<objects::GroupMember> members;
   for (const PlannedGroupMember& member : planned_) {
     members.push_back(
         {.volume_handle = member.volume_handle, .snapshot_handle = member.snapshot_handle});
   }
   const auto patch = objects::Patch().SetAnnotation(objects::kGroupContentOfMemberAnnotation,
-                                                    taken_.content.NoteForMembers(members));
+                                                    taken_.content.RecordForMembers(members));
   for (auto& [pvc_uid, member] : taken_.members) {
     ASSIGN_OR_RETURN(member.content, Patch<VolumeSnapshotContent>(member.content.key(), patch));
   }

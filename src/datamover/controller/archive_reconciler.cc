@@ -30,7 +30,7 @@ bool IsArchived(const std::string& phase) {
 
 }  // namespace
 
-absl::Status ArchiveReconciler::NoteBackups(const CallContext& ctx) {
+absl::Status ArchiveReconciler::RecordBackups(const CallContext& ctx) {
   const auto note = [this](auto& page, bool /*is_first*/) {
     const absl::StatusOr<std::vector<objects::Backup>> backups =
         objects::AllAs<objects::Backup>(std::move(page));

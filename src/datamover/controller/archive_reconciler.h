@@ -44,7 +44,7 @@ class ArchiveReconciler : public objects::Reconciler<objects::DataUpload> {
   // Lists the Backups of Velero's namespaces, for those that have archives. To be called before the
   // DataUploads are listed, so that those of earlier nights are not held until each Backup was
   // read; without it they only take more memory for a while.
-  absl::Status NoteBackups(const CallContext& ctx);
+  absl::Status RecordBackups(const CallContext& ctx);
 
  private:
   struct Backup {

@@ -103,7 +103,7 @@ std::string Text(absl::Duration duration) {
 
 // Writes an attempt that failed into the status of a DataDeletion that it was about. Returns
 // whether that is news: the failure is of another kind than before, or it is the last attempt.
-bool NoteFailure(const Failure& failure, objects::DataDeletionStatus& status) {
+bool RecordFailure(const Failure& failure, objects::DataDeletionStatus& status) {
   bool is_news = failure.trouble != status.trouble || !status.trouble_since.has_value();
   if (is_news) {
     status.trouble = failure.trouble;
@@ -129,7 +129,7 @@ bool NoteFailure(const Failure& failure, objects::DataDeletionStatus& status) {
   return is_news;
 }
 
-void NoteDone(absl::string_view message, absl::Time now, objects::DataDeletionStatus& status) {
+void RecordDone(absl::string_view message, absl::Time now, objects::DataDeletionStatus& status) {
   status.phase = objects::DeletionPhase::kCompleted;
   status.trouble = objects::DeletionTrouble::kNone;
   status.trouble_since.reset();
@@ -361,11 +361,11 @@ absl::StatusOr<absl::Time> Deletion::Conclude(const objects::VolumeTaskStatus& t
                      ++status.attempts;
                      status.started_at =
                          status.started_at.value_or(status_.started_at.value_or(now));
-                     NoteDone(message, now, status);
+                     RecordDone(message, now, status);
                      return true;
                    }));
   RETURN_IF_ERROR(run_.RemoveWithTask(ctx_));
-  NoteDone(message, now, status_);
+  RecordDone(message, now, status_);
   if (!is_gone && !MessageOf(task).empty()) {
     absl::StrAppend(&status_.message, "; ", MessageOf(task));
     status_.message = CutText(status_.message, kDeletionMessageBytesMax);
@@ -390,13 +390,13 @@ absl::StatusOr<absl::Time> Deletion::TryLater(absl::string_view why,
                         .give_up_after = env_.settings.deletions.give_up_after};
   RETURN_IF_ERROR(ForOthers([&failure](objects::DataDeletionStatus& status) {
                     ++status.attempts;
-                    return NoteFailure(failure, status);
+                    return RecordFailure(failure, status);
                   }).status());
   RETURN_IF_ERROR(run_.RemoveWithTask(ctx_));
   if (trouble != objects::DeletionTrouble::kLocked) {
     status_.locks.clear();
   }
-  const bool is_news = NoteFailure(failure, status_);
+  const bool is_news = RecordFailure(failure, status_);
   RETURN_IF_ERROR(Write());
   if (is_news) {
     Tell(k8s::EventType::kWarning,

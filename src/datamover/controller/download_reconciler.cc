@@ -104,7 +104,7 @@ class DownloadStep : public TransferStep {
 
   // FAILED_PRECONDITION when the target's PVC will not be made any more.
   absl::Status CheckTargetMayCome() const;
-  void NoteClass(const std::string& storage_class);
+  void RecordClass(const std::string& storage_class);
 
   // What the worker has seen is so, whatever anybody expects.
   std::string FileSystem() const;
@@ -269,12 +269,12 @@ absl::Status DownloadStep::PrepareAccept() {
                        objects::PersistentVolumeClaim::Key(download_.target_namespace(),
                                                            download_.target_pvc())));
   if (target.has_value()) {
-    NoteClass(target->storage_class().value_or(""));
+    RecordClass(target->storage_class().value_or(""));
   }
   return absl::OkStatus();
 }
 
-void DownloadStep::NoteClass(const std::string& storage_class) {
+void DownloadStep::RecordClass(const std::string& storage_class) {
   if (!storage_class.empty()) {
     object_.SetAnnotation(objects::kTargetClassAnnotation, storage_class);
   }
@@ -332,7 +332,7 @@ absl::StatusOr<WorkerRun::NextPod> DownloadStep::PrepareWorker(const objects::Vo
   if (!volume.is_target_there) {
     RETURN_IF_ERROR(CheckTargetMayCome());
   }
-  NoteClass(volume.storage_class);
+  RecordClass(volume.storage_class);
   RETURN_IF_ERROR(Write());
   if (volume.state == csi::RestoredVolume::State::kWaiting) {
     WorkerRun::NextPod waiting = WaitFor(volume.waiting_for);

@@ -30,7 +30,7 @@ absl::Status RemoveLeftovers(const CallContext& ctx, const MoverEnvironment& env
 absl::StatusOr<absl::Time> TaskReconciler::ReconcileOne(const CallContext& ctx,
                                                         const objects::VolumeTask& task) {
   const absl::Time later = ctx.clock->Now() + kLeftoversEvery;
-  env_.running->NoteTask(task);
+  env_.running->RecordTask(task);
   if (enqueue_table_.Enqueue(task.name())) {
     return later;
   }

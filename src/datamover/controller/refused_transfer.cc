@@ -20,7 +20,7 @@ bool IsRefused(const TransferObject& transfer) {
   return transfer.TimeOf(objects::kRefusedSinceAnnotation).has_value();
 }
 
-void NoteRefusal(absl::string_view words, absl::Time since, TransferObject& transfer) {
+void RecordRefusal(absl::string_view words, absl::Time since, TransferObject& transfer) {
   if (!IsRefused(transfer)) {
     transfer.SetTime(objects::kRefusedSinceAnnotation, since);
   }

@@ -23,7 +23,7 @@ namespace csidelta::datamover {
 bool IsRefused(const TransferObject& transfer);
 
 // It was refused with these words. `since`: when it was admitted, which counts at the first time.
-void NoteRefusal(absl::string_view words, absl::Time since, TransferObject& transfer);
+void RecordRefusal(absl::string_view words, absl::Time since, TransferObject& transfer);
 
 // Its Pod is made.
 void EndRefusal(TransferObject& transfer);

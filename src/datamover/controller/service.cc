@@ -226,7 +226,7 @@ void Service::WatchNamespace(const std::string& velero_namespace) {
                          record_writer_.Note(*upload);
                        }
                        if (const auto backup = GoodBackupOf(object)) {
-                         scheduler_.NoteBackup(backup->volume, backup->taken_at);
+                         scheduler_.RecordBackup(backup->volume, backup->taken_at);
                        }
                        return QueuedUpload(object);
                      });
@@ -265,7 +265,7 @@ absl::Status Service::Run(const CallContext& ctx, const std::string& listen_text
   CallContext lease_ctx = ctx;
   lease_ctx.stop = lease_stop.get_token();
   std::jthread leading([&] { lease.Run(lease_ctx); });
-  if (const absl::Status noted = archives_.NoteBackups(ctx.WithTimeout(kBackupsListedWithin));
+  if (const absl::Status noted = archives_.RecordBackups(ctx.WithTimeout(kBackupsListedWithin));
       !noted.ok()) {
     CSIDELTA_LOG(kInfo, "Backups cannot be listed, so DataUploads of earlier nights take memory",
                  {"error", std::string(noted.message())});
@@ -451,7 +451,7 @@ absl::Status RunService(const CallContext& ctx, k8s::ApiClient& api,
   k8s::ObjectCache cache;
   k8s::RecentReads recent_reads(kAccessReadAgain);
   csi::BaseIndex bases;
-  k8s::NotingClient noting(api, cache);
+  k8s::RecordingClient noting(api, cache);
   return Service(api, cache, bases,
                  {.api = noting,
                   .random = Random::Real(),

@@ -230,7 +230,7 @@ absl::StatusOr<absl::Time> TransferStep::WatchRunning(const WorkerView& view) {
     if (transfer_.known_phase() == DataPhase::kPrepared) {
       object_.SetPhase(DataPhase::kInProgress);
       object_.SetStartedAt(Stamp());
-      NoteBegin();
+      RecordBegin();
     }
     object_.SetProgress(view.status.done_bytes, view.status.total_bytes);
   }
@@ -271,7 +271,7 @@ absl::StatusOr<absl::Time> TransferStep::AwaitDespite(const absl::Status& error)
 // A Pod that does not run yet, or not yet again.
 absl::StatusOr<absl::Time> TransferStep::Await(const WorkerView& view) {
   if (view.waits_for_node || view.waits_for_quota) {
-    NoteNoRoom();
+    RecordNoRoom();
   }
   if (view.is_unschedulable && IsAdmitted() && view.unschedulable_pods <= kUnschedulablePodsMax &&
       Now() >= view.attempt_since + kUnschedulableTimeMax) {
@@ -295,7 +295,7 @@ absl::StatusOr<absl::Time> TransferStep::Await(const WorkerView& view) {
     }
   }
   if (!view.refusal.ok()) {
-    NoteRefused(view);
+    RecordRefused(view);
   }
   object_.SetMessage(view.words);
   RETURN_IF_ERROR(Write());
@@ -323,7 +323,7 @@ std::optional<absl::Time> TransferStep::PreparedSince() const {
   return std::nullopt;
 }
 
-void TransferStep::NoteRefused(const WorkerView& view) {
+void TransferStep::RecordRefused(const WorkerView& view) {
   CSIDELTA_LOG(kWarn, "a worker Pod cannot be made", {"kind", words_.type.kind},
                {"namespace", transfer_.namespace_name()}, {"name", transfer_.name()},
                {"error", view.words});
@@ -331,13 +331,13 @@ void TransferStep::NoteRefused(const WorkerView& view) {
   if (IsRetryable(view.refusal) || !gives_back) {
     return;
   }
-  NoteRefusal(view.words, PreparedSince().value_or(Now()), object_);
+  RecordRefusal(view.words, PreparedSince().value_or(Now()), object_);
   if (IsAdmitted()) {
     GiveBackAdmission();
   }
 }
 
-void TransferStep::NoteNoRoom() {
+void TransferStep::RecordNoRoom() {
   const absl::Time noted =
       object_.TimeOf(objects::kNoRoomAtAnnotation).value_or(absl::InfinitePast());
   if (Now() >= noted + kNoRoomNotedEvery) {

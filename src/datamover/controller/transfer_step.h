@@ -110,7 +110,7 @@ class TransferStep {
   // it may not be accepted.
   virtual absl::Status PrepareAccept() { return absl::OkStatus(); }
   // The worker was seen to begin.
-  virtual void NoteBegin() {}
+  virtual void RecordBegin() {}
   // The worker was seen to run for the first time: FAILED_PRECONDITION where it works on what it
   // must not work on.
   virtual absl::Status CheckBegun(const objects::VolumeTask& /*task*/) { return absl::OkStatus(); }
@@ -173,8 +173,8 @@ class TransferStep {
   absl::StatusOr<absl::Time> Await(const WorkerView& view);
   bool IsBrief(const WorkerView& view) const;
   absl::Time DeadlineOf(const WorkerView& view) const;
-  void NoteNoRoom();
-  void NoteRefused(const WorkerView& view);
+  void RecordNoRoom();
+  void RecordRefused(const WorkerView& view);
   absl::StatusOr<absl::Time> BeginCancel();
   absl::StatusOr<absl::Time> WindUp();
 

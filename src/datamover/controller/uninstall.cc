@@ -212,16 +212,16 @@ class Planner {
                                               Place& place);
 
   // What uploads that the cluster still has stored where their location does not point any more.
-  absl::Status NoteFormerPlaces();
+  absl::Status AddFormerLocations();
   absl::Status PlanKeys();
   void PlanKeysOf(const KeyringOwner& owner, const objects::Secret& secret);
 
   // Without the plugin its finalizer is never removed.
-  void NotePendingDeletion(const k8s::ResourceType& type, const objects::Object& object) {
+  void AddPendingDeletion(const k8s::ResourceType& type, const objects::Object& object) {
     plan_.stays.push_back(MakeItem(type, object, csi::DescribePendingDeletion(type, object)));
   }
 
-  absl::Status NoteWhatStays();
+  absl::Status AddRemaining();
 
   const CallContext& ctx_;
   const MoverEnvironment& env_;
@@ -251,9 +251,9 @@ absl::StatusOr<UninstallPlan> Planner::Plan() {
   RETURN_IF_ERROR(PlanContents());
   RETURN_IF_ERROR(PlanRest());
   RETURN_IF_ERROR(PlanData());
-  RETURN_IF_ERROR(NoteFormerPlaces());
+  RETURN_IF_ERROR(AddFormerLocations());
   RETURN_IF_ERROR(PlanKeys());
-  RETURN_IF_ERROR(NoteWhatStays());
+  RETURN_IF_ERROR(AddRemaining());
   return std::move(plan_);
 }
 
@@ -539,7 +539,7 @@ absl::StatusOr<repository::StoredSize> Planner::Look(const objects::BackupStorag
   return repository::SizeOfAll(ctx_, place.opened->store(), folder_);
 }
 
-absl::Status Planner::NoteFormerPlaces() {
+absl::Status Planner::AddFormerLocations() {
   if (request_.keep_data) {
     return absl::OkStatus();
   }
@@ -605,7 +605,7 @@ void Planner::PlanKeysOf(const KeyringOwner& owner, const objects::Secret& secre
   }
 }
 
-absl::Status Planner::NoteWhatStays() {
+absl::Status Planner::AddRemaining() {
   for (const auto& [space, count] : of_others_) {
     plan_.stays.push_back(
         {.kind = "namespace",
@@ -626,7 +626,7 @@ absl::Status Planner::NoteWhatStays() {
                      List<objects::Object>(*type, "", objects::kCsiDeltaLabel));
     for (const objects::Object& object : marked) {
       if (csi::IsPendingDeletion(object)) {
-        NotePendingDeletion(*type, object);
+        AddPendingDeletion(*type, object);
         continue;
       }
       plan_.stays.push_back(
@@ -640,7 +640,7 @@ absl::Status Planner::NoteWhatStays() {
                      List<objects::Object>(type, "", objects::kCsiDeltaLabel));
     for (const objects::Object& object : marked) {
       if (csi::IsPendingDeletion(object)) {
-        NotePendingDeletion(type, object);
+        AddPendingDeletion(type, object);
       }
     }
     if (!marked.empty()) {

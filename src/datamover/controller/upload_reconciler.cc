@@ -69,7 +69,7 @@ class UploadStep : public TransferStep {
   // A claim that waits for its Pod is bound with it, perhaps to another volume.
   absl::Status CheckBegun(const objects::VolumeTask& task) override { return InspectClaim(task); }
 
-  void NoteBegin() override { object_.SetTime(objects::kUploadingAtAnnotation, Now()); }
+  void RecordBegin() override { object_.SetTime(objects::kUploadingAtAnnotation, Now()); }
 
   // --- Its end
 

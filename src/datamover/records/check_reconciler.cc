@@ -124,7 +124,7 @@ class CheckStep {
   absl::StatusOr<std::vector<std::string>> BackupsOf(const std::vector<std::string>& tags) const;
   absl::StatusOr<std::vector<objects::DataUpload>> Uploads() const;
   // Notes which of the reported repository snapshots are orphaned.
-  absl::Status NoteOrphans(const objects::CheckFigures& figures, Verification& next) const;
+  absl::Status RecordOrphans(const objects::CheckFigures& figures, Verification& next) const;
   // Whether this Backup of this Velero is there.
   absl::StatusOr<bool> IsBackupKnown(const std::string& backup) const;
   absl::StatusOr<std::set<objects::ForgetItem>> DeletionsOf(const std::string& backup) const;
@@ -224,7 +224,7 @@ absl::StatusOr<int> CheckStep::CountOthers() const {
 }
 
 absl::StatusOr<absl::Time> CheckStep::Observe() {
-  queue_.NoteRunning(task_name_);
+  queue_.RecordRunning(task_name_);
   absl::StatusOr<WorkerView> view =
       run_.Step(ctx_, [this](const objects::VolumeTask& task) { return MakePod(task); });
   const absl::Status& error = view.ok() ? view->refusal : view.status();
@@ -337,7 +337,7 @@ absl::StatusOr<absl::Time> CheckStep::Conclude(const objects::VolumeTaskStatus& 
     next.finding = FindingText(figures, next.broken_backups);
     next.damage = figures.damage;
   }
-  RETURN_IF_ERROR(NoteOrphans(figures, next));
+  RETURN_IF_ERROR(RecordOrphans(figures, next));
   RETURN_IF_ERROR(Record(next));
   RETURN_IF_ERROR(RemoveWorker());
   queue_.EndPostponing(task_name_);
@@ -458,8 +458,8 @@ absl::StatusOr<std::vector<objects::DataUpload>> CheckStep::Uploads() const {
       {.label_selector = absl::StrCat(objects::kPvcUidLabel, "=", volume_.spec().pvc_uid)});
 }
 
-absl::Status CheckStep::NoteOrphans(const objects::CheckFigures& figures,
-                                    Verification& next) const {
+absl::Status CheckStep::RecordOrphans(const objects::CheckFigures& figures,
+                                      Verification& next) const {
   // The DataDeletions of each Backup that is gone; nothing for one that is there.
   std::map<std::string, std::optional<std::set<objects::ForgetItem>>> backups;
   for (const objects::OrphanedSnapshot& orphan : figures.orphans) {
@@ -557,7 +557,7 @@ bool CheckQueue::IsFirst(const std::string& task, absl::Time since, int workers)
          workers_.First(1, since) == std::vector<std::string>{task};
 }
 
-void CheckQueue::NoteRunning(const std::string& task) {
+void CheckQueue::RecordRunning(const std::string& task) {
   const MutexLock lock(mutex_);
   workers_.Run(task);
 }

@@ -48,7 +48,7 @@ class CheckQueue {
   // Whether the check of `task`, due since `since`, is the first of all, while fewer than `workers`
   // run.
   bool IsFirst(const std::string& task, absl::Time since, int workers);
-  void NoteRunning(const std::string& task);
+  void RecordRunning(const std::string& task);
   // It does not wait or run any more.
   void Leave(const std::string& task);
 

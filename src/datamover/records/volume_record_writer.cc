@@ -105,7 +105,7 @@ VolumeRecordWriter::VolumeRecordWriter(const MoverEnvironment& env, VolumeRecord
     : env_(env), records_(records), rules_(env.settings.records), seams_(std::move(seams)) {}
 
 template <typename Change>
-void VolumeRecordWriter::NoteChange(const VolumeRecordKey& key, const Change& change) {
+void VolumeRecordWriter::RecordChange(const VolumeRecordKey& key, const Change& change) {
   const MutexLock lock(mutex_);
   const auto found = entries_.find(key);
   if (found == entries_.end() && entries_.size() >= kVolumeRecordsMax) {
@@ -133,7 +133,7 @@ void VolumeRecordWriter::Note(const objects::DataUpload& object) {
   if (spec.pvc_uid.empty() || (object.is_over() && !completed_at.has_value())) {
     return;
   }
-  NoteChange(KeyOf(object.namespace_name(), spec.pvc_uid, spec.location), [&](News& news) {
+  RecordChange(KeyOf(object.namespace_name(), spec.pvc_uid, spec.location), [&](News& news) {
     news.spec = spec;
     if (!object.is_over()) {
       return;
@@ -175,11 +175,11 @@ void VolumeRecordWriter::Note(const objects::DataDownload& object) {
   if (!source.ok()) {
     return;
   }
-  NoteChange(KeyOf(object.namespace_name(), source->claim_uid, object.storage_location()),
-             [&](News& news) {
-               news.restored_at = std::max(news.restored_at.value_or(absl::InfinitePast()),
-                                           WholeSeconds(*completed_at));
-             });
+  RecordChange(KeyOf(object.namespace_name(), source->claim_uid, object.storage_location()),
+               [&](News& news) {
+                 news.restored_at = std::max(news.restored_at.value_or(absl::InfinitePast()),
+                                             WholeSeconds(*completed_at));
+               });
 }
 
 void VolumeRecordWriter::Note(const objects::DataDeletion& deletion) {

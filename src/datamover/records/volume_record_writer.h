@@ -108,7 +108,7 @@ class VolumeRecordWriter {
   };
 
   template <typename Change>
-  void NoteChange(const VolumeRecordKey& key, const Change& change);
+  void RecordChange(const VolumeRecordKey& key, const Change& change);
   void Schedule(const VolumeRecordKey& key, Entry& entry, absl::Duration due)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::optional<Taken> Take(absl::Duration now);

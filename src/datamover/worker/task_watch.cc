@@ -39,7 +39,7 @@ bool EnqueueTable::Has(const std::string& task_name) const {
 
 void PodEventHandler::OnChanged(const objects::Pod& pod) {
   ended_.Note(pod);
-  running_.NotePod(pod);
+  running_.RecordPod(pod);
   EnqueueingEventHandler::OnChanged(pod);
 }
 

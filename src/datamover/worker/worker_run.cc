@@ -182,8 +182,8 @@ absl::StatusOr<objects::VolumeTask> WorkerRun::EnsureTask(
                    objects::VolumeTask::Make(env_.mover_namespace, task_name_, spec, labels));
 }
 
-absl::StatusOr<objects::VolumeTask> WorkerRun::NoteTask(const CallContext& ctx,
-                                                        const objects::Patch& notes) {
+absl::StatusOr<objects::VolumeTask> WorkerRun::RecordTask(const CallContext& ctx,
+                                                          const objects::Patch& notes) {
   return objects::Apply<objects::VolumeTask>(ctx, env_.api, TaskKey(), notes);
 }
 
@@ -241,7 +241,7 @@ absl::StatusOr<WorkerView> WorkerRun::Step(const CallContext& ctx, const PodMake
   };
   if (counted != pod->uid()) {
     ASSIGN_OR_RETURN(const objects::VolumeTask noted,
-                     NoteTask(ctx, CountedPod(pod->uid(), task.attempts() + 1)));
+                     RecordTask(ctx, CountedPod(pod->uid(), task.attempts() + 1)));
     return go_on(noted);
   }
   return go_on(task);
@@ -346,7 +346,7 @@ absl::StatusOr<WorkerView> WorkerRun::NextAttempt(const CallContext& ctx, const 
   if (!end_was_seen) {
     notes.SetAnnotation(objects::kUnseenEndAnnotation, counted);
   }
-  RETURN_IF_ERROR(NoteTask(ctx, notes).status());
+  RETURN_IF_ERROR(RecordTask(ctx, notes).status());
   return view;
 }
 
@@ -390,7 +390,7 @@ absl::StatusOr<WorkerView> WorkerRun::Make(const CallContext& ctx, const objects
   RETURN_IF_ERROR(pod.status());
   ++view.attempts;
   view.has_pod = true;
-  RETURN_IF_ERROR(NoteTask(ctx, CountedPod(pod->uid(), view.attempts)).status());
+  RETURN_IF_ERROR(RecordTask(ctx, CountedPod(pod->uid(), view.attempts)).status());
   return view;
 }
 
@@ -447,7 +447,7 @@ absl::StatusOr<WorkerRun::NextPod> WorkerRun::PodFor(const CallContext& ctx,
   RETURN_IF_ERROR(
       PutSecret(ctx, env_.api,
                 MakeAccessSecret(env_.mover_namespace, task_name_, labels, owner, job.access)));
-  env_.access_keeper->NoteMade(job.access, task_name_, ctx.clock->Now());
+  env_.access_keeper->RecordMade(job.access, task_name_, ctx.clock->Now());
   RETURN_IF_ERROR(PutJob(ctx, task, Describe(job)));
   return NextPod{
       .pod = MakeWorkerPod(

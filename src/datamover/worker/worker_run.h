@@ -149,7 +149,8 @@ class WorkerRun {
     objects::VolumeTask task;
   };
   absl::StatusOr<Seen> Look(const CallContext& ctx) const;
-  absl::StatusOr<objects::VolumeTask> NoteTask(const CallContext& ctx, const objects::Patch& notes);
+  absl::StatusOr<objects::VolumeTask> RecordTask(const CallContext& ctx,
+                                                 const objects::Patch& notes);
   objects::VolumeJob Describe(const WorkerJob& job) const;
   absl::Status PutJob(const CallContext& ctx, const objects::VolumeTask& task,
                       const objects::VolumeJob& job);

@@ -59,8 +59,8 @@ absl::Status FindMovedTrees(const CallContext& ctx, const VolumeRecord& volume,
 
 }  // namespace
 
-absl::Status NoteCopy(const CallContext& ctx, Repository& from, Repository& to,
-                      const CopyToNote& copy) {
+absl::Status RecordCopy(const CallContext& ctx, Repository& from, Repository& to,
+                        const CopyToNote& copy) {
   const absl::StatusOr<std::unique_ptr<VolumeRecord>> volume =
       OpenVolumeRecord(ctx, from, copy.source);
   if (absl::IsFailedPrecondition(volume.status())) {

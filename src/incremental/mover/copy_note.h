@@ -11,7 +11,7 @@ namespace csidelta::incremental {
 // guarded; of any other snapshot one with its needs alone. For CopyOptions::note. Reads the trees
 // of the source that stand above its leaves, where its parent has others. REQUIRES a loaded index
 // of `from`.
-absl::Status NoteCopy(const CallContext& ctx, repository::Repository& from,
-                      repository::Repository& to, const repository::CopyToNote& copy);
+absl::Status RecordCopy(const CallContext& ctx, repository::Repository& from,
+                        repository::Repository& to, const repository::CopyToNote& copy);
 
 }  // namespace csidelta::incremental
