@@ -87,13 +87,14 @@ void ArgumentTable::AddChoice(absl::string_view names, const std::vector<std::st
   });
 }
 
-void ArgumentTable::AddWord(absl::string_view name, absl::string_view text, std::string& target) {
-  AddOptionalWord(name, text, target);
+void ArgumentTable::AddPositional(absl::string_view name, absl::string_view text,
+                                  std::string& target) {
+  AddOptionalPositional(name, text, target);
   positional_.count_min = 1;
 }
 
-void ArgumentTable::AddOptionalWord(absl::string_view name, absl::string_view text,
-                                    std::string& target) {
+void ArgumentTable::AddOptionalPositional(absl::string_view name, absl::string_view text,
+                                          std::string& target) {
   CSIDELTA_CHECK(positional_.name.empty());
   positional_ = {.name = std::string(name),
                  .text = std::string(text),
@@ -105,8 +106,8 @@ void ArgumentTable::AddOptionalWord(absl::string_view name, absl::string_view te
                  }};
 }
 
-void ArgumentTable::AddWords(absl::string_view name, absl::string_view text, int count_min,
-                             int count_max, std::vector<std::string>& target) {
+void ArgumentTable::AddPositionals(absl::string_view name, absl::string_view text, int count_min,
+                                   int count_max, std::vector<std::string>& target) {
   CSIDELTA_CHECK(positional_.name.empty());
   positional_ = {
       .name = std::string(name),
@@ -151,7 +152,7 @@ std::string DescribeFlags(absl::string_view title, const ArgumentTable& table, i
 }
 
 // "DEVICE", "[ID]", "ID ID", "[ID...]".
-std::string DescribeWords(const Positional& positional) {
+std::string DescribePositional(const Positional& positional) {
   std::vector<std::string> parts(static_cast<std::size_t>(positional.count_min), positional.name);
   if (positional.count_max > positional.count_min) {
     const bool many = positional.count_max - positional.count_min > 1;
@@ -179,7 +180,7 @@ std::string DescribeFamilies(const ProgramSyntax& program, std::optional<VerbFam
 std::string VerbHelp(const VerbSyntax& verb, const ProgramSyntax& program, int columns) {
   std::string usage = absl::StrCat("usage: ", program.name, " ", verb.name, " [flags]");
   if (!verb.table.positional().name.empty()) {
-    absl::StrAppend(&usage, " ", DescribeWords(verb.table.positional()));
+    absl::StrAppend(&usage, " ", DescribePositional(verb.table.positional()));
   }
   std::string out = absl::StrCat(usage, "\n\n", WrapText(verb.summary + ".", 0, columns));
   if (!verb.details.empty()) {

@@ -58,10 +58,10 @@ class ArgumentTable {
                  std::function<absl::Status(const std::string& value)> take);
 
   // One word, which must be there; one that may; several.
-  void AddWord(absl::string_view name, absl::string_view text, std::string& target);
-  void AddOptionalWord(absl::string_view name, absl::string_view text, std::string& target);
-  void AddWords(absl::string_view name, absl::string_view text, int count_min, int count_max,
-                std::vector<std::string>& target);
+  void AddPositional(absl::string_view name, absl::string_view text, std::string& target);
+  void AddOptionalPositional(absl::string_view name, absl::string_view text, std::string& target);
+  void AddPositionals(absl::string_view name, absl::string_view text, int count_min, int count_max,
+                      std::vector<std::string>& target);
 
   const std::vector<Flag>& flags() const { return flags_; }
   const Positional& positional() const { return positional_; }

@@ -79,7 +79,7 @@ class CompletionCommand : public Command {
  public:
   VerbSyntax Declare() override {
     ArgumentTable table;
-    table.AddWord("SHELL", "bash, zsh or fish", shell_);
+    table.AddPositional("SHELL", "bash, zsh or fish", shell_);
     return {.name = "completion",
             .summary = "Print a script that makes a shell complete verbs and flags",
             .details =

@@ -80,7 +80,7 @@ void DeclareKeepFlags(ArgumentTable& table, KeepRules& rules, bool with_letters)
   }
 }
 
-std::vector<std::string> KeepWords(const KeepRules& rules) {
+std::vector<std::string> KeepArguments(const KeepRules& rules) {
   std::vector<std::string> words;
   words.reserve(std::size(kNumbers) + std::size(kSpans));
   for (const NumberRule& rule : kNumbers) {

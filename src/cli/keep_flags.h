@@ -14,6 +14,6 @@ namespace csidelta::cli {
 void DeclareKeepFlags(ArgumentTable& table, KeepRules& rules, bool with_letters);
 
 // The flags that say `rules`, a word each: "--keep-last=3". Pure.
-std::vector<std::string> KeepWords(const KeepRules& rules);
+std::vector<std::string> KeepArguments(const KeepRules& rules);
 
 }  // namespace csidelta::cli

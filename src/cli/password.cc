@@ -27,7 +27,7 @@ constexpr std::size_t kPasswordFileBytesMax = std::size_t{64} << 10;
 constexpr std::size_t kCertificatesBytesMax = std::size_t{4} << 20;
 
 absl::StatusOr<std::string> RunPasswordCommand(const CallContext& ctx, const std::string& command) {
-  absl::StatusOr<std::vector<std::string>> words = SplitWords(command);
+  absl::StatusOr<std::vector<std::string>> words = SplitCommand(command);
   if (!words.ok()) {
     return Annotate(words.status(), "password command");
   }

@@ -159,7 +159,7 @@ absl::StatusOr<absl::Time> ParseMoment(absl::string_view text, absl::TimeZone zo
       absl::StrCat("\"", text, "\" is not a time such as \"2026-11-21 13:05:00\""));
 }
 
-absl::StatusOr<std::vector<std::string>> SplitWords(absl::string_view command) {
+absl::StatusOr<std::vector<std::string>> SplitCommand(absl::string_view command) {
   std::vector<std::string> words;
   bool in_word = false;
   char quote = 0;

@@ -37,7 +37,7 @@ absl::StatusOr<absl::Time> ParseMoment(absl::string_view text, absl::TimeZone zo
 // A command as words, without a shell: spaces separate; '...' keeps all, "..." all but a backslash
 // before " and \, and outside of both a backslash keeps the next byte. INVALID_ARGUMENT when a
 // quote is open at the end, or there is no word.
-absl::StatusOr<std::vector<std::string>> SplitWords(absl::string_view command);
+absl::StatusOr<std::vector<std::string>> SplitCommand(absl::string_view command);
 
 // `text` broken at spaces so that no line is longer than `columns`, each line after `indent`
 // spaces; a line break in `text` stays. Ends with a line break unless empty.

@@ -119,7 +119,7 @@ constexpr std::array kChecks = {
           CheckDeviceAccess, /*makes_objects=*/true},
 };
 
-constexpr EnumNames<Severity, 5> kSeverityWords = {{{Severity::kGood, "good"},
+constexpr EnumNames<Severity, 5> kSeverityNames = {{{Severity::kGood, "good"},
                                                     {Severity::kNote, "note"},
                                                     {Severity::kWarning, "warning"},
                                                     {Severity::kFault, "fault"},
@@ -292,7 +292,7 @@ std::string Listed(const std::vector<std::string>& names) {
   return text;
 }
 
-std::string WordOf(Severity severity) { return EnumName(kSeverityWords, severity); }
+std::string WordOf(Severity severity) { return EnumName(kSeverityNames, severity); }
 
 void CheckContext::Unknown(std::string subject, const absl::Status& status,
                            std::string remediation) {

@@ -55,7 +55,7 @@ absl::Status CheckSelection(const PvcSelection& selection) {
 }
 
 // One word of printable ASCII, as names of images and time zones are.
-bool IsPlainWord(absl::string_view text) {
+bool IsPlainToken(absl::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), absl::ascii_isgraph);
 }
 
@@ -71,12 +71,12 @@ absl::Status CheckSchedule(const ScheduleRequest& request) {
   }
   RETURN_IF_ERROR(CheckCron(request.cron));
   const std::string& zone = request.time_zone;
-  if (!zone.empty() && (!IsPlainWord(zone) || absl::EqualsIgnoreCase(zone, "local") ||
+  if (!zone.empty() && (!IsPlainToken(zone) || absl::EqualsIgnoreCase(zone, "local") ||
                         absl::StartsWith(zone, "/") || absl::StrContains(zone, ".."))) {
     return absl::InvalidArgumentError(absl::StrCat(
         "\"", zone, "\" is no time zone by its IANA name, such as Europe/Berlin or Etc/UTC"));
   }
-  if (!IsPlainWord(request.image) || absl::StartsWith(request.image, "-")) {
+  if (!IsPlainToken(request.image) || absl::StartsWith(request.image, "-")) {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", request.image, "\" is no image, such as registry/name:tag"));
   }
@@ -91,7 +91,7 @@ absl::Status CheckSchedule(const ScheduleRequest& request) {
 }
 
 // As a container gets them: Kubernetes would take $(NAME) for a variable.
-std::vector<std::string> WordsForContainer(std::vector<std::string> words) {
+std::vector<std::string> ContainerArguments(std::vector<std::string> words) {
   for (std::string& word : words) {
     absl::StrReplaceAll({{"$", "$$"}}, &word);
   }
@@ -125,7 +125,7 @@ std::vector<std::string> PruneArguments(const ScheduleRequest& request) {
   std::vector<std::string> words = {
       "snapshot", "prune", absl::StrCat("--namespace=", request.selection.namespace_name),
       absl::StrCat("--selector=", objects::kSnapshotScheduleLabel, "=", request.name), "--yes"};
-  words.insert(words.end(), request.keep_words.begin(), request.keep_words.end());
+  words.insert(words.end(), request.keep_arguments.begin(), request.keep_arguments.end());
   return words;
 }
 
@@ -134,7 +134,7 @@ objects::RestrictedContainer ScheduleContainer(const ScheduleRequest& request, c
   return {.name = name,
           .image = request.image,
           .image_pull_policy = "IfNotPresent",
-          .args = WordsForContainer(std::move(words)),
+          .args = ContainerArguments(std::move(words)),
           .requests = {{"cpu", "20m"}, {"memory", "32Mi"}},
           .limits = {{"memory", "128Mi"}}};
 }
@@ -144,7 +144,7 @@ objects::RestrictedPod SchedulePod(const ScheduleRequest& request, const std::st
       .grace_seconds = kGraceSeconds,
       .service_account = account,
       .containers = {ScheduleContainer(request, "create", CreateArguments(request))}};
-  if (!request.keep_words.empty()) {
+  if (!request.keep_arguments.empty()) {
     pod.init_containers = std::exchange(
         pod.containers, {ScheduleContainer(request, "prune", PruneArguments(request))});
   }

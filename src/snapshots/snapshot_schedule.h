@@ -17,11 +17,11 @@ struct ScheduleRequest {
   std::string time_zone;  // "": that of the cluster's controllers
   bool is_suspended = false;
   std::string image;
-  PvcSelection selection;               // without a Pod, which comes and goes
-  std::string class_name;               // "": chosen as backups do
-  std::string group;                    // "auto", "always", "never"
-  std::string note;                     // "": none
-  std::vector<std::string> keep_words;  // "--keep-last=3"; none: nothing is pruned
+  PvcSelection selection;                   // without a Pod, which comes and goes
+  std::string class_name;                   // "": chosen as backups do
+  std::string group;                        // "auto", "always", "never"
+  std::string note;                         // "": none
+  std::vector<std::string> keep_arguments;  // "--keep-last=3"; none: nothing is pruned
 };
 
 // All objects, ready to be applied. Each is complete in itself.

@@ -29,19 +29,19 @@ class ArgumentsTest : public testing::Test {
     cluster.Add("-o,--output", "FORM", "how it is printed", output_);
     syntax_.of.emplace_back(VerbFamily::kCluster, std::move(cluster));
     ArgumentTable save;
-    save.AddWord("DEVICE", "what to read", device_);
+    save.AddPositional("DEVICE", "what to read", device_);
     save.AddList("--tag", "TAG", "a tag", tags_);
     save.AddBytes("--chunk-size", "how large", chunk_bytes_);
     save.AddNumber("-n,--count", "N", "how many", 1, 10, count_);
     save.AddChoice("--mode", {"fast", "slow"}, "how", mode_);
     save.AddWait("--wait", "how long", wait_);
     ArgumentTable add;
-    add.AddWords("ID", "which", 0, 2, ids_);
+    add.AddPositionals("ID", "which", 0, 2, ids_);
     verbs_.push_back(
         {"save", "Save a thing", "At length.", std::move(save), VerbFamily::kRepository});
     verbs_.push_back({"key add", "Add a key", "", std::move(add), VerbFamily::kRepository});
     ArgumentTable list;
-    list.AddWords("NAME", "which", 0, 2, ids_);
+    list.AddPositionals("NAME", "which", 0, 2, ids_);
     verbs_.push_back({"snapshot list", "List", "", std::move(list), VerbFamily::kCluster});
     verbs_.push_back({"version", "Say the version", "", {}});
   }

@@ -32,7 +32,7 @@ TEST_F(LonghornPageTest, EveryCommandOfThePage) {
       continue;
     }
     ++commands;
-    absl::StatusOr<std::vector<std::string>> words = SplitWords(line);
+    absl::StatusOr<std::vector<std::string>> words = SplitCommand(line);
     ASSERT_THAT(words, support::IsOk()) << line;
     words->insert(words->begin(), {"--kubeconfig", program_.Path("kubeconfig")});
     const Outcome outcome = program_.Run(*words);

@@ -59,7 +59,7 @@ class SnapshotScheduleVerbTest : public SnapshotProgramTest {
     }
     return objects;
   }
-  static std::vector<std::string> WordsOf(const Json& cron_job, const char* kind) {
+  static std::vector<std::string> FailureMessage(const Json& cron_job, const char* kind) {
     const Json* const pod = FindJson(cron_job, {"spec", "jobTemplate", "spec", "template", "spec"});
     std::vector<std::string> words;
     for (const Json& word : pod->at(kind).at(0).at("args")) {
@@ -108,13 +108,13 @@ TEST_F(SnapshotScheduleVerbTest, WhatIsPrintedTakesAndPrunesWithItsRights) {
     EXPECT_THAT(api_.calls(), IsEmpty());
     ASSERT_EQ(objects.size(), 5u);
     const std::size_t before = Made().size();
-    const Outcome create = Run(WordsOf(objects[4], "initContainers"));
+    const Outcome create = Run(FailureMessage(objects[4], "initContainers"));
     ASSERT_EQ(create.code, ExitCode::kOk) << create.error;
     ASSERT_EQ(Made().size(), before + 1);
     const Json made = Made().back();
     EXPECT_EQ(k8s::Label(made, objects::kSnapshotScheduleLabel), "nightly");
     EXPECT_EQ(k8s::Annotation(made, objects::kSnapshotNoteAnnotation), note);
-    const Outcome prune = Run(WordsOf(objects[4], "containers"));
+    const Outcome prune = Run(FailureMessage(objects[4], "containers"));
     ASSERT_EQ(prune.code, ExitCode::kOk) << prune.error;
     EXPECT_THAT(prune.out, HasSubstr("deleted 0"));
     ExpectAllowed(objects[1]);
@@ -145,7 +145,7 @@ TEST_F(SnapshotScheduleVerbTest, PrunesNothingThatAPersonTook) {
               support::MakeContentObject(content, "shop", name, absl::StrCat("handle-", name)));
   }
   const std::vector<Json> objects = Printed({"data", "--keep-last", "1"});
-  const Outcome prune = Run(WordsOf(objects.at(4), "containers"));
+  const Outcome prune = Run(FailureMessage(objects.at(4), "containers"));
   ASSERT_EQ(prune.code, ExitCode::kOk) << prune.error;
   std::vector<std::string> left;
   for (const Json& one : Made()) {

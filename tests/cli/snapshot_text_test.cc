@@ -28,10 +28,10 @@ TEST(SnapshotTextTest, NamesMayCarryTheirKind) {
 }
 
 TEST(SnapshotTextTest, AWordForAShellIsOneWord) {
-  EXPECT_EQ(ShellWord("snap-0a1b:/pool@x"), "snap-0a1b:/pool@x");
-  EXPECT_EQ(ShellWord(""), "''");
-  EXPECT_EQ(ShellWord("a b"), "'a b'");
-  EXPECT_EQ(ShellWord("it's $(x)"), "'it'\\''s $(x)'");
+  EXPECT_EQ(ShellQuoted("snap-0a1b:/pool@x"), "snap-0a1b:/pool@x");
+  EXPECT_EQ(ShellQuoted(""), "''");
+  EXPECT_EQ(ShellQuoted("a b"), "'a b'");
+  EXPECT_EQ(ShellQuoted("it's $(x)"), "'it'\\''s $(x)'");
 }
 
 TEST(SnapshotTextTest, ADeletionWhoseAnswerWasLostIsNotCalledRefused) {

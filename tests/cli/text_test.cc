@@ -80,17 +80,18 @@ TEST(TextTest, ParsesMoments) {
 }
 
 TEST(TextTest, SplitsACommandLikeAShellWould) {
-  EXPECT_THAT(SplitWords("pass show backup"), IsOkAndHolds(ElementsAre("pass", "show", "backup")));
-  EXPECT_THAT(SplitWords("  a   b "), IsOkAndHolds(ElementsAre("a", "b")));
-  EXPECT_THAT(SplitWords("a 'b c' \"d e\""), IsOkAndHolds(ElementsAre("a", "b c", "d e")));
-  EXPECT_THAT(SplitWords("a'b'c"), IsOkAndHolds(ElementsAre("abc")));
-  EXPECT_THAT(SplitWords("a\\ b \"\\\"\" '\\'"), IsOkAndHolds(ElementsAre("a b", "\"", "\\")));
-  EXPECT_THAT(SplitWords("''"), IsOkAndHolds(ElementsAre("")));
+  EXPECT_THAT(SplitCommand("pass show backup"),
+              IsOkAndHolds(ElementsAre("pass", "show", "backup")));
+  EXPECT_THAT(SplitCommand("  a   b "), IsOkAndHolds(ElementsAre("a", "b")));
+  EXPECT_THAT(SplitCommand("a 'b c' \"d e\""), IsOkAndHolds(ElementsAre("a", "b c", "d e")));
+  EXPECT_THAT(SplitCommand("a'b'c"), IsOkAndHolds(ElementsAre("abc")));
+  EXPECT_THAT(SplitCommand("a\\ b \"\\\"\" '\\'"), IsOkAndHolds(ElementsAre("a b", "\"", "\\")));
+  EXPECT_THAT(SplitCommand("''"), IsOkAndHolds(ElementsAre("")));
 }
 
 TEST(TextTest, RefusesCommandsWithoutAnEnd) {
   for (const char* text : {"", "  ", "a 'b", "a \"b"}) {
-    EXPECT_THAT(SplitWords(text), StatusIs(absl::StatusCode::kInvalidArgument)) << text;
+    EXPECT_THAT(SplitCommand(text), StatusIs(absl::StatusCode::kInvalidArgument)) << text;
   }
 }
 

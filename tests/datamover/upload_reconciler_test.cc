@@ -1219,14 +1219,14 @@ TEST_F(UploadReconcilerTest, ThatAKeyIsNotConfirmedIsSaidOnceAnHour) {
                                    "Warning KeyNotConfirmed", "Warning KeyNotConfirmed"));
 }
 
-constexpr char kQuotaWords[] = "is forbidden: exceeded quota: nights, requested: 1, used: 0";
+constexpr char kQuotaPhrase[] = "is forbidden: exceeded quota: nights, requested: 1, used: 0";
 
 // As a quota does: nothing of `plural` can be made.
 void RefuseToMake(MoverBed& bed, const std::string& plural) {
   bed.api.SetAdmission(
       [plural](const support::FakeApiClient::AdmissionRequest& request) -> absl::StatusOr<Json> {
         if (request.operation == "CREATE" && request.type.plural == plural) {
-          return absl::PermissionDeniedError(absl::StrCat(plural, " ", kQuotaWords));
+          return absl::PermissionDeniedError(absl::StrCat(plural, " ", kQuotaPhrase));
         }
         return request.object;
       });
@@ -1241,7 +1241,7 @@ TEST_F(UploadReconcilerTest, WhatTheApiServerRefusesIsSaidAtOnceAndFailsInTime) 
     Controller controller(bed);
     controller.LookTimes(5);
     EXPECT_EQ(bed.PhaseOf(), "Accepted");
-    EXPECT_THAT(bed.MessageOf(), HasSubstr(absl::StrCat(plural, " ", kQuotaWords)));
+    EXPECT_THAT(bed.MessageOf(), HasSubstr(absl::StrCat(plural, " ", kQuotaPhrase)));
     bed.clock.Advance(bed.env.settings.prepare_timeout - absl::Minutes(1));
     controller.LookTimes(2);
     EXPECT_EQ(bed.PhaseOf(), "Accepted");
@@ -1250,7 +1250,7 @@ TEST_F(UploadReconcilerTest, WhatTheApiServerRefusesIsSaidAtOnceAndFailsInTime) 
     EXPECT_EQ(bed.PhaseOf(), "Failed");
     EXPECT_THAT(bed.MessageOf(),
                 AllOf(HasSubstr("shop/data"), HasSubstr("was not prepared within 30m"),
-                      HasSubstr(kQuotaWords)));
+                      HasSubstr(kQuotaPhrase)));
     ExpectNothingButBases(bed, 0);
   }
 }
@@ -1389,7 +1389,7 @@ TEST_F(UploadReconcilerTest, TheTimeInWhichOtherWorkersHaveTheQuotaDoesNotCount)
     controller.LookTimes(2);
   }
   EXPECT_EQ(bed_.PhaseOf("waits"), "Accepted") << bed_.MessageOf("waits");
-  EXPECT_THAT(bed_.MessageOf("waits"), HasSubstr(kQuotaWords));
+  EXPECT_THAT(bed_.MessageOf("waits"), HasSubstr(kQuotaPhrase));
   bed_.Finish(bed_.TaskNameOfUpload("runs"));
   bed_.clock.Advance(bed_.env.settings.prepare_timeout - absl::Minutes(1));
   controller.LookTimes(2);
@@ -1404,7 +1404,7 @@ TEST_F(UploadReconcilerTest, ARefusalThatEndsInTimeDoesNoHarm) {
   RefuseToMake(bed_, "pods");
   Controller controller(bed_);
   controller.LookTimes(4);
-  EXPECT_THAT(bed_.MessageOf(), HasSubstr(kQuotaWords));
+  EXPECT_THAT(bed_.MessageOf(), HasSubstr(kQuotaPhrase));
   RefuseToMake(bed_, "nothing");
   bed_.clock.Advance(absl::Minutes(1));
   controller.LookTimes(4);

@@ -84,7 +84,7 @@ ScheduleRequest Nightly() {
           .class_name = "",
           .group = "auto",
           .note = "",
-          .keep_words = {"--keep-last=3"}};
+          .keep_arguments = {"--keep-last=3"}};
 }
 
 const Json& PodOf(const SnapshotSchedule& schedule) {
@@ -114,7 +114,7 @@ TEST(SnapshotScheduleTest, TakesFirstAndThenPrunesItsOwn) {
 
 TEST(SnapshotScheduleTest, WithoutKeepRulesNothingIsPruned) {
   ScheduleRequest request = Nightly();
-  request.keep_words.clear();
+  request.keep_arguments.clear();
   request.is_suspended = true;
   request.time_zone = "Europe/Berlin";
   const absl::StatusOr<SnapshotSchedule> schedule = MakeSchedule(request);

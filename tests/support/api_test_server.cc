@@ -24,7 +24,7 @@ struct ErrorWords {
   const char* reason;
 };
 
-ErrorWords WordsOf(absl::StatusCode code) {
+ErrorWords FailureMessage(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kNotFound:
       return {404, "NotFound"};
@@ -48,14 +48,14 @@ ErrorWords WordsOf(absl::StatusCode code) {
 }
 
 Json StatusObject(const absl::Status& status) {
-  const ErrorWords words = WordsOf(status.code());
+  const ErrorWords words = FailureMessage(status.code());
   return Json{{"kind", "Status"},       {"apiVersion", "v1"},
               {"status", "Failure"},    {"message", std::string(status.message())},
               {"reason", words.reason}, {"code", words.code}};
 }
 
 void SendError(const absl::Status& status, ServedConnection& connection) {
-  connection.Send(WordsOf(status.code()).code, DumpJson(StatusObject(status)),
+  connection.Send(FailureMessage(status.code()).code, DumpJson(StatusObject(status)),
                   {{"Content-Type", "application/json"}});
 }
 

@@ -196,9 +196,9 @@ class BasesDropCommand : public Command {
 
 VerbSyntax BasesDropCommand::Declare() {
   ArgumentTable table;
-  table.AddWords("CONTENT",
-                 "the VolumeSnapshotContents of the base snapshots, as bases list has them", 0,
-                 kContentsMax, contents_);
+  table.AddPositionals("CONTENT",
+                       "the VolumeSnapshotContents of the base snapshots, as bases list has them",
+                       0, kContentsMax, contents_);
   selection_.Declare(table);
   table.Add("--unused", "only those that bases list shows as unused", unused_);
   table.Add("--yes", "do it; else only print what would be done", yes_);

@@ -113,7 +113,7 @@ class DeletionsRetryCommand : public Command {
  public:
   VerbSyntax Declare() override {
     ArgumentTable table;
-    table.AddWords("NAME", "the DataDeletions to retry", 0, kNamesMax, names_);
+    table.AddPositionals("NAME", "the DataDeletions to retry", 0, kNamesMax, names_);
     velero_.Declare(table);
     table.Add("--all", "each that failed or is tried again later", all_);
     return {.name = "deletions retry",

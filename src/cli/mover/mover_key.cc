@@ -146,7 +146,7 @@ class MoverKeyImportCommand : public Command {
  public:
   VerbSyntax Declare() override {
     ArgumentTable table;
-    table.AddWord("FILE", "what mover-key export printed", file_);
+    table.AddPositional("FILE", "what mover-key export printed", file_);
     place_.Declare(table);
     table.Add("--newest",
               "use the first of them for what is written from now on; data that is there stays as "
@@ -186,7 +186,7 @@ class MoverKeyRemoveCommand : public Command {
  public:
   VerbSyntax Declare() override {
     ArgumentTable table;
-    table.AddWord("FINGERPRINT", "of the key, 16 hexadecimal digits", fingerprint_);
+    table.AddPositional("FINGERPRINT", "of the key, 16 hexadecimal digits", fingerprint_);
     place_.Declare(table);
     return {.name = "mover-key remove",
             .summary = "Remove a key that no repository of a location has any more",

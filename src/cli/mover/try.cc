@@ -121,7 +121,7 @@ class TryCommand : public Command {
 VerbSyntax TryCommand::Declare() {
   ArgumentTable table;
   access_.Declare(table);
-  table.AddWord("NAMESPACE", "which is backed up and restored", request_.namespace_name);
+  table.AddPositional("NAMESPACE", "which is backed up and restored", request_.namespace_name);
   table.Add("--backup", "NAME",
             "make no backup, and restore this Backup of Velero; latest is the newest", backup_);
   table.Add("--into", "NS", "the scratch namespace; NAMESPACE-try", into_);

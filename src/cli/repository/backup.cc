@@ -88,7 +88,7 @@ class BackupCommand : public Command {
 
 VerbSyntax BackupCommand::Declare() {
   ArgumentTable table;
-  table.AddWord("DEVICE", "the block device or image file to read", job_.device);
+  table.AddPositional("DEVICE", "the block device or image file to read", job_.device);
   table.Add("--extents", "FILE",
             "a list of what changed since the parent, or of what is allocated; \"-\": standard "
             "input",

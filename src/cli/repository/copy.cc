@@ -87,8 +87,9 @@ class CopyCommand : public Command {
 
 VerbSyntax CopyCommand::Declare() {
   ArgumentTable table;
-  table.AddWords("ID", "the snapshots, by the beginnings of their ids, or \"latest\"; none: all", 0,
-                 kSnapshotIdsMax, ids_);
+  table.AddPositionals("ID",
+                       "the snapshots, by the beginnings of their ids, or \"latest\"; none: all", 0,
+                       kSnapshotIdsMax, ids_);
   table.Add("--from-repo", "REPO", "the repository to copy from (RESTIC_FROM_REPOSITORY)",
             from_.repository);
   table.Add("--from-repository-file", "FILE", "a file that names it (RESTIC_FROM_REPOSITORY_FILE)",

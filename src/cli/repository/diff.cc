@@ -53,8 +53,8 @@ class DiffCommand : public Command {
 
 VerbSyntax DiffCommand::Declare() {
   ArgumentTable table;
-  table.AddWords("ID", "the older and the newer snapshot, by the beginnings of their ids", 0, 2,
-                 ids_);
+  table.AddPositionals("ID", "the older and the newer snapshot, by the beginnings of their ids", 0,
+                       2, ids_);
   table.Add("--extents",
             "print the extents of the newer that differ, in the form that backup --extents reads",
             print_extents_);

@@ -79,8 +79,8 @@ class ForgetCommand : public Command {
 
 VerbSyntax ForgetCommand::Declare() {
   ArgumentTable table;
-  table.AddWords("ID", "snapshots to remove, by the beginnings of their ids; else by rules", 0,
-                 kSnapshotIdsMax, job_.ids);
+  table.AddPositionals("ID", "snapshots to remove, by the beginnings of their ids; else by rules",
+                       0, kSnapshotIdsMax, job_.ids);
   DeclareKeepFlags(table, job_.rules, /*with_letters=*/true);
   table.AddList("--keep-tag", "TAG[,TAG]",
                 "keep those with all of these tags; given again: or with all of those", keep_tags_);

@@ -119,7 +119,7 @@ class KeyRemoveCommand : public Command {
  public:
   VerbSyntax Declare() override {
     ArgumentTable table;
-    table.AddWord("ID", "the key, by the beginning of its id", id_);
+    table.AddPositional("ID", "the key, by the beginning of its id", id_);
     return {.name = "key remove",
             .summary = "Remove a key, so that its password no longer opens the repository",
             .details = "The key that opened the repository stays; give another one's password.",

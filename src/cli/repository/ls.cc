@@ -89,7 +89,7 @@ class LsCommand : public Command {
  public:
   VerbSyntax Declare() override {
     ArgumentTable table;
-    table.AddWord("ID", "the snapshot, by the beginning of its id, or \"latest\"", id_);
+    table.AddPositional("ID", "the snapshot, by the beginning of its id, or \"latest\"", id_);
     table.Add("-l,--long", "also type and size in bytes", long_lines_);
     DeclareFilterFlags(table, filter_);
     return {.name = "ls",

@@ -66,10 +66,11 @@ class MapCommand : public Command {
 
 VerbSyntax MapCommand::Declare() {
   ArgumentTable table;
-  table.AddWords("ID",
-                 "the older and the newer snapshot, by the beginnings of their ids, or \"latest\"; "
-                 "one alone: since its parent",
-                 1, 2, ids_);
+  table.AddPositionals(
+      "ID",
+      "the older and the newer snapshot, by the beginnings of their ids, or \"latest\"; "
+      "one alone: since its parent",
+      1, 2, ids_);
   return {.name = "map",
           .summary = "Draw where a volume changed between two snapshots",
           .details =

@@ -100,10 +100,11 @@ class RepairPacksCommand : public Command {
  public:
   VerbSyntax Declare() override {
     ArgumentTable table;
-    table.AddWords("PACK",
-                   "damaged packs, by their whole ids, which check --read-data names; none: those "
-                   "that are listed and not there",
-                   0, kPacksMax, packs_);
+    table.AddPositionals(
+        "PACK",
+        "damaged packs, by their whole ids, which check --read-data names; none: those "
+        "that are listed and not there",
+        0, kPacksMax, packs_);
     table.Add("--from", "DEVICE",
               "the live volume or an image of it: lost chunks are looked for in all of it",
               device_);

@@ -64,8 +64,8 @@ class RestoreCommand : public Command {
 
 VerbSyntax RestoreCommand::Declare() {
   ArgumentTable table;
-  table.AddOptionalWord("ID", "the snapshot, by the beginning of its id, or \"latest\"",
-                        job_.snapshot);
+  table.AddOptionalPositional("ID", "the snapshot, by the beginning of its id, or \"latest\"",
+                              job_.snapshot);
   table.Add("-t,--target", "PATH", "the block device or image file to write over", job_.target);
   table.Add("-n,--dry-run", "only print what would be written over", job_.is_dry_run);
   table.Add("--yes", "do not ask on a terminal before something is written over", yes_);

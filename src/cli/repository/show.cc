@@ -211,7 +211,7 @@ class ShowCommand : public Command {
  public:
   VerbSyntax Declare() override {
     ArgumentTable table;
-    table.AddWord("ID", "the snapshot, by the beginning of its id, or \"latest\"", id_);
+    table.AddPositional("ID", "the snapshot, by the beginning of its id, or \"latest\"", id_);
     DeclareFilterFlags(table, filter_);
     return {.name = "show",
             .summary = "Print all that is known of a snapshot",

@@ -43,10 +43,10 @@ class SnapshotsCommand : public Command {
 
 VerbSyntax SnapshotsCommand::Declare() {
   ArgumentTable table;
-  table.AddWords("ID",
-                 "the snapshots to list, by the beginnings of their ids; with --group, the "
-                 "groups, by NAMESPACE/NAME, NAME or VolumeGroupSnapshot; none: all",
-                 0, kSnapshotIdsMax, ids_);
+  table.AddPositionals("ID",
+                       "the snapshots to list, by the beginnings of their ids; with --group, the "
+                       "groups, by NAMESPACE/NAME, NAME or VolumeGroupSnapshot; none: all",
+                       0, kSnapshotIdsMax, ids_);
   DeclareFilterFlags(table, filter_);
   table.AddNumber("--latest", "N",
                   "only the N newest of each host and paths; with --group, of each group", 0,

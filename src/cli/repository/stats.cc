@@ -62,8 +62,9 @@ class StatsCommand : public Command {
 
 VerbSyntax StatsCommand::Declare() {
   ArgumentTable table;
-  table.AddWords("ID", "the snapshots, by the beginnings of their ids, or \"latest\"; none: all", 0,
-                 kSnapshotIdsMax, ids_);
+  table.AddPositionals("ID",
+                       "the snapshots, by the beginnings of their ids, or \"latest\"; none: all", 0,
+                       kSnapshotIdsMax, ids_);
   table.AddChoice("--mode", {"restore-size", "raw-data"},
                   "what to measure: volumes as they are restored (the default), or all blobs of "
                   "the repository as they are stored",

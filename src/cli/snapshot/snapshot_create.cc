@@ -132,7 +132,7 @@ class SnapshotCreateCommand : public Command {
                         const std::vector<CreationRequest>& requests, const GroupPlan& group,
                         const std::function<void()>& on_taken, snapshots::RoomMaker& room,
                         absl::StatusOr<std::vector<Outcome>>& created) const;
-  absl::StatusOr<std::vector<std::string>> HoldWords() const;
+  absl::StatusOr<std::vector<std::string>> HoldCommand() const;
   absl::StatusOr<std::unique_ptr<HeldProgram>> Hold(const CallContext& ctx,
                                                     std::vector<std::string> words) const;
   std::vector<CreationRequest> MakeRequests(std::vector<snapshots::SnapshotSource> sources,
@@ -194,7 +194,8 @@ class SnapshotCreateCommand : public Command {
 
 VerbSyntax SnapshotCreateCommand::Declare() {
   ArgumentTable table;
-  table.AddWords("PVC", "what to take a VolumeSnapshot of", 0, kSnapshotIdsMax, selection_.names);
+  table.AddPositionals("PVC", "what to take a VolumeSnapshot of", 0, kSnapshotIdsMax,
+                       selection_.names);
   table.Add("--pod", "POD", "the PVCs of this Pod", selection_.pod);
   table.Add("--statefulset", "NAME", "the PVCs of this StatefulSet", selection_.stateful_set);
   table.Add("--all", "all PVCs of the namespace", selection_.all);
@@ -251,9 +252,9 @@ absl::StatusOr<ExitCode> SnapshotCreateCommand::Run(const CallContext& ctx, Sess
     return absl::InvalidArgumentError(
         "--any-maker says what may be deleted: it goes with --make-room or a keep rule");
   }
-  std::vector<std::string> hold_words;
+  std::vector<std::string> hold_command;
   if (!hold_.empty()) {  // Before anything is deleted or made.
-    ASSIGN_OR_RETURN(hold_words, HoldWords());
+    ASSIGN_OR_RETURN(hold_command, HoldCommand());
   }
   ASSIGN_OR_RETURN(selection_.namespace_name, cluster.Namespace());
   selection_.label_selector = cluster.selector;
@@ -280,7 +281,7 @@ absl::StatusOr<ExitCode> SnapshotCreateCommand::Run(const CallContext& ctx, Sess
   std::unique_ptr<HeldProgram> held;
   const absl::Time hold_begins = ctx.clock->Now();
   if (!hold_.empty()) {
-    ASSIGN_OR_RETURN(held, Hold(ctx, std::move(hold_words)));
+    ASSIGN_OR_RETURN(held, Hold(ctx, std::move(hold_command)));
   }
   absl::Status released = absl::OkStatus();
   const auto released_names = [&] {
@@ -340,7 +341,7 @@ void SnapshotCreateCommand::ReportRemovals(Console& console, absl::string_view f
 ExitCode SnapshotCreateCommand::ApplyRules(const CallContext& ctx, k8s::ApiClient& api,
                                            Session& session,
                                            const std::vector<CreationRequest>& requests) const {
-  const std::string word = KeepWords(rules_).front();
+  const std::string word = KeepArguments(rules_).front();
   const std::string flag = word.substr(0, word.find('='));
   const absl::StatusOr<snapshots::Retention> retention =
       snapshots::ApplyRules(ctx, api, Retention(requests));
@@ -459,12 +460,12 @@ void SnapshotCreateCommand::TryAgainWithRoom(const CallContext& ctx, k8s::ApiCli
   }
 }
 
-absl::StatusOr<std::vector<std::string>> SnapshotCreateCommand::HoldWords() const {
+absl::StatusOr<std::vector<std::string>> SnapshotCreateCommand::HoldCommand() const {
   if (wait_ != "taken") {
     return absl::InvalidArgumentError(
         absl::StrCat("--hold ends when all are taken: it does not go with --wait ", wait_));
   }
-  absl::StatusOr<std::vector<std::string>> words = SplitWords(hold_);
+  absl::StatusOr<std::vector<std::string>> words = SplitCommand(hold_);
   return words.ok() ? std::move(words) : Annotate(words.status(), "--hold");
 }
 

@@ -158,7 +158,7 @@ class SnapshotDeleteCommand : public Command {
 
 VerbSyntax SnapshotDeleteCommand::Declare() {
   ArgumentTable table;
-  table.AddWords("NAME", "the VolumeSnapshots to delete", 0, kSnapshotIdsMax, words_);
+  table.AddPositionals("NAME", "the VolumeSnapshots to delete", 0, kSnapshotIdsMax, words_);
   table.Add("--set", "SET", "instead: all that were taken together under this name", set_);
   table.Add("--dry-run", "only print what would happen to each", dry_run_);
   table.Add("--with-data",
@@ -207,9 +207,10 @@ absl::StatusOr<std::vector<std::size_t>> SnapshotDeleteCommand::Choose(
       }
     }
     return chosen.empty() && !ignore_missing_
-               ? absl::StatusOr<std::vector<std::size_t>>(absl::NotFoundError(absl::StrCat(
-                     "no VolumeSnapshot of set ", set_, " was found in namespace ", space,
-                     "; csi-delta snapshot list -n ", ShellWord(space), " -o wide shows the sets")))
+               ? absl::StatusOr<std::vector<std::size_t>>(absl::NotFoundError(
+                     absl::StrCat("no VolumeSnapshot of set ", set_, " was found in namespace ",
+                                  space, "; csi-delta snapshot list -n ", ShellQuoted(space),
+                                  " -o wide shows the sets")))
                : chosen;
   }
   std::vector<std::string> absent;

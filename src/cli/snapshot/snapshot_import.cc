@@ -45,7 +45,7 @@ class SnapshotImportCommand : public Command {
 
 VerbSyntax SnapshotImportCommand::Declare() {
   ArgumentTable table;
-  table.AddWord("HANDLE", "what the driver calls the snapshot", request_.handle);
+  table.AddPositional("HANDLE", "what the driver calls the snapshot", request_.handle);
   table.Add("--driver", "DRIVER", "the CSI driver; required", request_.driver);
   table.Add("--name", "NAME", "of the VolumeSnapshot; imported- and a hash", request_.name);
   table.Add("--class", "CLASS", "the VolumeSnapshotClass, for drivers that need its Secret; none",

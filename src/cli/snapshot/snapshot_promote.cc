@@ -176,8 +176,8 @@ class SnapshotPromoteCommand : public Command {
 
 VerbSyntax SnapshotPromoteCommand::Declare() {
   ArgumentTable table;
-  table.AddWords("NAME", "the VolumeSnapshot, and what the PVC is called; NAME as well", 0, 2,
-                 words_);
+  table.AddPositionals("NAME", "the VolumeSnapshot, and what the PVC is called; NAME as well", 0, 2,
+                       words_);
   table.Add("--set", "SET", "all VolumeSnapshots that were taken together under this name", set_);
   table.Add("--replica-of", "STATEFULSET",
             "call each PVC as this StatefulSet looks for it: TEMPLATE-STATEFULSET-ORDINAL",

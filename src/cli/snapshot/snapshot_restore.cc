@@ -240,7 +240,7 @@ class SnapshotRestoreCommand : public Command {
 
 VerbSyntax SnapshotRestoreCommand::Declare() {
   ArgumentTable table;
-  table.AddOptionalWord("NAME", "the VolumeSnapshot whose data the PVC gets", name_);
+  table.AddOptionalPositional("NAME", "the VolumeSnapshot whose data the PVC gets", name_);
   table.Add("--into", "PVC", "the PVC whose data is replaced", into_);
   table.Add("--set", "SET",
             "all VolumeSnapshots that were taken together under this name, each into the PVC that "

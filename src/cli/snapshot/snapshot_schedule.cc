@@ -22,8 +22,9 @@ class SnapshotScheduleCommand : public Command {
  public:
   VerbSyntax Declare() override {
     ArgumentTable table;
-    table.AddWords("NAME", "of the schedule, and of its CronJob; the words behind it are PVCs", 1,
-                   kSnapshotIdsMax, words_);
+    table.AddPositionals("NAME",
+                         "of the schedule, and of its CronJob; the words behind it are PVCs", 1,
+                         kSnapshotIdsMax, words_);
     table.Add("--cron", "CRON",
               "when: five fields, \"0 3 * * *\", or @daily and the like; required", request_.cron);
     table.Add("--time-zone", "ZONE", "whose hours these are, \"Europe/Berlin\"; the cluster's",
@@ -69,7 +70,7 @@ class SnapshotScheduleCommand : public Command {
     request_.selection.names.assign(words_.begin() + 1, words_.end());
     request_.selection.label_selector = cluster.selector;
     ASSIGN_OR_RETURN(request_.selection.namespace_name, cluster.Namespace());
-    request_.keep_words = KeepWords(rules_);
+    request_.keep_arguments = KeepArguments(rules_);
     ASSIGN_OR_RETURN(const snapshots::SnapshotSchedule schedule, snapshots::MakeSchedule(request_));
     Print(session, schedule);
     return ExitCode::kOk;
@@ -109,7 +110,7 @@ class SnapshotScheduleCommand : public Command {
                                          .class_name = "",
                                          .group = "auto",
                                          .note = "",
-                                         .keep_words = {}};
+                                         .keep_arguments = {}};
   KeepRules rules_;
   std::vector<std::string> words_;
 };

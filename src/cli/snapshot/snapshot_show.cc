@@ -159,7 +159,7 @@ class SnapshotShowCommand : public Command {
  public:
   VerbSyntax Declare() override {
     ArgumentTable table;
-    table.AddWord("NAME", "the VolumeSnapshot", word_);
+    table.AddPositional("NAME", "the VolumeSnapshot", word_);
     table.Add("--mover-namespace", "NS", "the mover's namespace; csi-delta", mover_namespace_);
     return {.name = "snapshot show",
             .summary = "Show one VolumeSnapshot: conditions, times, binding, what keeps it, events",

@@ -50,7 +50,7 @@ absl::Status RefuseSelection(const ClusterOptions& cluster, absl::string_view ve
              ? absl::OkStatus()
              : absl::InvalidArgumentError(absl::StrCat(
                    verb, " takes names, and not -l; csi-delta snapshot list -l ",
-                   ShellWord(cluster.selector), " -o name prints those of the labels"));
+                   ShellQuoted(cluster.selector), " -o name prints those of the labels"));
 }
 
 absl::Status NoSuchSnapshots(absl::string_view namespace_name,
@@ -65,7 +65,7 @@ absl::Status NoSuchSnapshots(absl::string_view namespace_name,
   return absl::NotFoundError(absl::StrCat(
       "VolumeSnapshot ", absl::StrJoin(missing, ", "), " was not found in namespace ",
       namespace_name, near.empty() ? "" : ", but ", near, near.empty() ? "" : " was",
-      "; csi-delta snapshot list -n ", ShellWord(namespace_name), " lists what is there"));
+      "; csi-delta snapshot list -n ", ShellQuoted(namespace_name), " lists what is there"));
 }
 
 std::string SnapshotTimeText(const std::optional<absl::Time>& time) {
@@ -73,7 +73,7 @@ std::string SnapshotTimeText(const std::optional<absl::Time>& time) {
                           : "";
 }
 
-std::string ShellWord(absl::string_view text) {
+std::string ShellQuoted(absl::string_view text) {
   if (!text.empty() && std::all_of(text.begin(), text.end(), IsPlainInShell)) {
     return std::string(text);
   }
@@ -82,10 +82,10 @@ std::string ShellWord(absl::string_view text) {
 
 std::string ImportCommand(absl::string_view driver, absl::string_view handle,
                           absl::string_view namespace_name) {
-  return absl::StrCat("csi-delta snapshot import --driver ", ShellWord(driver),
+  return absl::StrCat("csi-delta snapshot import --driver ", ShellQuoted(driver),
                       namespace_name.empty() ? "" : " -n ",
-                      namespace_name.empty() ? "" : ShellWord(namespace_name),
-                      absl::StartsWith(handle, "-") ? " -- " : " ", ShellWord(handle));
+                      namespace_name.empty() ? "" : ShellQuoted(namespace_name),
+                      absl::StartsWith(handle, "-") ? " -- " : " ", ShellQuoted(handle));
 }
 
 std::string DataActionText(const snapshots::SnapshotEntry& entry, snapshots::DataAction action) {

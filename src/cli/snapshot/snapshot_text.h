@@ -38,7 +38,7 @@ absl::Status NoSuchSnapshots(absl::string_view namespace_name,
 std::string SnapshotTimeText(const std::optional<absl::Time>& time);
 
 // `text` as one word for a shell that reads what is copied from the terminal. Pure.
-std::string ShellWord(absl::string_view text);
+std::string ShellQuoted(absl::string_view text);
 
 // How what the storage keeps comes back, into this namespace; "": into that of the context. Pure.
 std::string ImportCommand(absl::string_view driver, absl::string_view handle,

@@ -37,9 +37,9 @@ constexpr absl::Duration kBindingTimeUsual = absl::Seconds(10);
 // How much of a foreign sentence a message repeats.
 constexpr std::size_t kForeignMessageBytesMax = 400;
 
-std::string WithWords(std::string text, absl::string_view foreign_words) {
-  if (!foreign_words.empty()) {
-    absl::StrAppend(&text, ": ", foreign_words.substr(0, kForeignMessageBytesMax));
+std::string WithDriverMessage(std::string text, absl::string_view driver_message) {
+  if (!driver_message.empty()) {
+    absl::StrAppend(&text, ": ", driver_message.substr(0, kForeignMessageBytesMax));
   }
   return text;
 }
@@ -206,8 +206,8 @@ absl::StatusOr<Exposure> Exposer::Run() {
   RETURN_IF_ERROR(WriteHandle(*content));
   ASSIGN_OR_RETURN(const VolumeSnapshot snapshot, EnsureSnapshot(*content));
   if (!snapshot.is_ready()) {
-    Wait(WithWords(absl::StrCat(ToString(OwnSnapshotKey(request_)), " to be ready to use"),
-                   snapshot.error_message()));
+    Wait(WithDriverMessage(absl::StrCat(ToString(OwnSnapshotKey(request_)), " to be ready to use"),
+                           snapshot.error_message()));
     const absl::Time now = ctx_.clock->Now();
     exposure_.awaits_snapshot = now - snapshot.created_at().value_or(now) >= kBindingTimeUsual;
     return exposure_;
@@ -264,7 +264,7 @@ absl::StatusOr<std::optional<VolumeSnapshotContent>> Exposer::ReadySource(
   const std::string label = ToString(SourceKey(request_));
   const std::string content_name = source.bound_content();
   if (content_name.empty()) {
-    AwaitSnapshot(WithWords(absl::StrCat(label, " to be bound"), source.error_message()));
+    AwaitSnapshot(WithDriverMessage(absl::StrCat(label, " to be bound"), source.error_message()));
     return std::optional<VolumeSnapshotContent>();
   }
   ASSIGN_OR_RETURN(auto content, objects::Find<VolumeSnapshotContent>(
@@ -284,7 +284,8 @@ absl::StatusOr<std::optional<VolumeSnapshotContent>> Exposer::ReadySource(
   const SnapshotStatus status =
       StatusOf(source, {.kind = ContentReading::Kind::kPresent, .content = &*content});
   if (!IsUsable(status.state) || content->handle_or_source().empty()) {
-    AwaitSnapshot(WithWords(absl::StrCat(label, " to be ready to use"), source.error_message()));
+    AwaitSnapshot(
+        WithDriverMessage(absl::StrCat(label, " to be ready to use"), source.error_message()));
     return std::optional<VolumeSnapshotContent>();
   }
   return content;
@@ -559,10 +560,11 @@ absl::StatusOr<Exposure> Exposer::InspectClaim(const VolumeSnapshotContent& cont
   if (IsDefiniteRefusal(refusal)) {
     return RefuseBlock(refusal);
   }
-  return waits_for_pod ? Ready()
-                       : Wait(WithWords(absl::StrCat(ToString(OwnClaimKey(request_)),
-                                                     " to be filled from the volume snapshot"),
-                                        refusal));
+  return waits_for_pod
+             ? Ready()
+             : Wait(WithDriverMessage(absl::StrCat(ToString(OwnClaimKey(request_)),
+                                                   " to be filled from the volume snapshot"),
+                                      refusal));
 }
 
 absl::StatusOr<std::string> Exposer::WhyForeign(const PersistentVolumeClaim& claim) {

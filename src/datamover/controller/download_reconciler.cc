@@ -108,7 +108,7 @@ class DownloadStep : public TransferStep {
 
   // What the worker has seen is so, whatever anybody expects.
   std::string FileSystem() const;
-  std::string WordsOf(const objects::VolumeTaskStatus& failed) override {
+  std::string FailureMessage(const objects::VolumeTaskStatus& failed) override {
     return WithMissingKey(failed, Access());
   }
 

@@ -198,7 +198,7 @@ absl::StatusOr<absl::Time> TransferStep::Follow(const WorkerView& view) {
   if (view.status.phase == objects::TaskPhase::kSucceeded) {
     return Conclude(view.status);
   }
-  const std::string words = WordsOf(view.status);
+  const std::string words = FailureMessage(view.status);
   return BeginFailure(words.empty() ? "the worker gave no reason" : words);
 }
 

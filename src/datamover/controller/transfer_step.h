@@ -118,7 +118,9 @@ class TransferStep {
   // when nothing but its Pod and its task needs another look.
   virtual absl::StatusOr<absl::Time> CheckRunning() { return absl::InfiniteFuture(); }
   // What the worker said of its failure, and what it cannot know.
-  virtual std::string WordsOf(const objects::VolumeTaskStatus& failed) { return MessageOf(failed); }
+  virtual std::string FailureMessage(const objects::VolumeTaskStatus& failed) {
+    return MessageOf(failed);
+  }
   // What a worker that was done leads to.
   virtual absl::StatusOr<absl::Time> Conclude(const objects::VolumeTaskStatus& task) = 0;
   // One that is cancelled, and whose worker was told so, may be done all the same: then it is

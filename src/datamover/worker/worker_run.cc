@@ -42,7 +42,7 @@ absl::Duration PauseAfter(int attempts) {
 }
 
 // "Pod 7 was lost, 2 of at most 5 that count: Error with exit code 134".
-std::string LossWords(int attempts, int counted, absl::string_view words) {
+std::string LossMessage(int attempts, int counted, absl::string_view words) {
   return absl::StrCat("Pod ", attempts, " was lost, ",
                       counted == 0
                           ? "which does not count, as it made progress"
@@ -58,7 +58,7 @@ std::string Join(absl::string_view reason, absl::string_view message) {
   return absl::StrCat(reason, ": ", message).substr(0, kReasonBytesMax);
 }
 
-std::string TerminationWords(const objects::ContainerStatus::Terminated& terminated) {
+std::string TerminationMessage(const objects::ContainerStatus::Terminated& terminated) {
   if (terminated.reason == "OOMKilled") {
     return "OOMKilled: it needed more memory than its limit; raise worker.resources.limits.memory "
            "in "
@@ -68,10 +68,10 @@ std::string TerminationWords(const objects::ContainerStatus::Terminated& termina
               terminated.message);
 }
 
-std::string ContainerWords(const Pod& pod) {
+std::string ContainerMessage(const Pod& pod) {
   for (const objects::ContainerStatus& container : pod.containers()) {
     if (container.terminated.has_value()) {
-      return TerminationWords(*container.terminated);
+      return TerminationMessage(*container.terminated);
     }
     if (container.waiting.has_value()) {
       return Join(container.waiting->reason, container.waiting->message);
@@ -80,7 +80,7 @@ std::string ContainerWords(const Pod& pod) {
   return "";
 }
 
-std::string ConditionWords(const Pod& pod) {
+std::string ConditionMessage(const Pod& pod) {
   for (const objects::Condition& condition : pod.conditions()) {
     if (condition.type == "PodScheduled" && condition.status == "False") {
       return Join(condition.reason, condition.message);
@@ -134,9 +134,9 @@ objects::Patch CountedPod(absl::string_view uid, int attempts) {
 std::string PodMessage(const Pod& pod) {
   std::string words = Join(pod.reason(), pod.message());
   if (words.empty()) {
-    words = ContainerWords(pod);
+    words = ContainerMessage(pod);
   }
-  return words.empty() ? ConditionWords(pod) : words;
+  return words.empty() ? ConditionMessage(pod) : words;
 }
 
 WorkerRun::WorkerRun(const MoverEnvironment& env, std::string task_name)
@@ -331,7 +331,7 @@ absl::StatusOr<WorkerView> WorkerRun::NextAttempt(const CallContext& ctx, const 
                {"namespace", env_.mover_namespace}, {"name", task_name_}, {"words", words},
                {"attempts", absl::StrCat(attempts)});
   view.attempt_since = ctx.clock->Now() + PauseAfter(lost.counted);
-  view.words = LossWords(attempts, lost.counted, words);
+  view.words = LossMessage(attempts, lost.counted, words);
   if (!end_was_seen && IsRestore(task)) {
     // It may still write, on an unreachable node, until it finds itself cut off.
     view.attempt_since = std::max(view.attempt_since, ctx.clock->Now() + kFencedAfter);
