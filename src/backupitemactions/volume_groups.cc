@@ -23,7 +23,7 @@ namespace {
 using objects::PersistentVolumeClaim;
 using velero::VolumeDecision;
 
-constexpr char kGroupCutReason[] = "VolumeGroupCut";
+constexpr char kGroupTakenReason[] = "VolumeGroupCut";
 
 GroupOutcome Alone(std::string reason) {
   GroupOutcome outcome;
@@ -58,7 +58,7 @@ std::string Exclusion(const PersistentVolumeClaim& claim, const VolumeDecision& 
 }
 
 // The time between the first and the last member's cut, where the driver tells.
-absl::Duration CutSpread(const csi::TakenGroup& group) {
+absl::Duration TakenSpread(const csi::TakenGroup& group) {
   std::optional<absl::Time> first, last;
   for (const auto& [uid, member] : group.members) {
     if (const auto snapshot_taken_at = member.content.taken_at(); snapshot_taken_at.has_value()) {
@@ -81,7 +81,7 @@ void TakenText(const PersistentVolumeClaim& claim, const csi::TakenGroup& group,
       {"answered_at", group.group.Annotation(objects::kAnsweredAtAnnotation)},
       {"freeze_window", FreezeWindowText(group.group)},
       {"cut_at", snapshot_taken_at.has_value() ? FormatRfc3339(*snapshot_taken_at) : "unknown"},
-      {"cut_spread_ms", absl::StrCat(absl::ToInt64Milliseconds(CutSpread(group)))},
+      {"cut_spread_ms", absl::StrCat(absl::ToInt64Milliseconds(TakenSpread(group)))},
       {"duration_ms", absl::StrCat(absl::ToInt64Milliseconds(duration))});
 }
 
@@ -93,7 +93,7 @@ void EmitTaken(const CallContext& ctx, k8s::ApiClient& api, const csi::TakenGrou
       group.group.Annotation(objects::kAskedAtAnnotation), ", the driver had answered at ",
       group.group.Annotation(objects::kAnsweredAtAnnotation));
   const absl::Status emitted =
-      objects::EmitEvent(ctx, api, group.group, k8s::EventType::kNormal, kGroupCutReason, text);
+      objects::EmitEvent(ctx, api, group.group, k8s::EventType::kNormal, kGroupTakenReason, text);
   if (!emitted.ok()) {
     CSIDELTA_LOG(kInfo, "the event about a volume group could not be written",
                  {"error", emitted.ToString()});

@@ -32,7 +32,7 @@ bool IsBoundByVelero(const VolumeSnapshot& item, const VolumeSnapshot& item_from
 
 // The VolumeSnapshot was archived before the driver had cut anything, or after it failed to: no
 // handle is known, and its status says so. Its content in the archive, if any, is of no use.
-bool WasNeverCut(const VolumeSnapshot& from_backup) {
+bool WasNeverTaken(const VolumeSnapshot& from_backup) {
   return from_backup.bound_content().empty() ||
          (from_backup.is_said_unready() && !from_backup.taken_at().has_value() &&
           from_backup.Annotation(objects::kVolumeSnapshotHandleAnnotation).empty());
@@ -47,7 +47,7 @@ class VolumeSnapshotAction : public SnapshotObjectAction<VolumeSnapshot> {
   absl::StatusOr<velero::RestoreItemResult> RestoreObject(
       const CallContext& ctx, const objects::Restore& restore, const VolumeSnapshot& item,
       const VolumeSnapshot& item_from_backup) override {
-    if (WasNeverCut(item_from_backup)) {
+    if (WasNeverTaken(item_from_backup)) {
       CSIDELTA_LOG(kWarn, "left out a volume snapshot that was not cut when it was backed up",
                    {"namespace", item_from_backup.namespace_name()},
                    {"volume_snapshot", item_from_backup.name()});

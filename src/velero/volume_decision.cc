@@ -102,7 +102,7 @@ VolumeDecision Move(VolumeDecision decision, absl::string_view asked_by) {
 
 // `decision`, to snapshot a volume that no policy gives to us, as the backup's data movement
 // changes it.
-VolumeDecision HeedDataMovement(const DecisionInput& input, VolumeDecision decision) {
+VolumeDecision ApplyDataMovement(const DecisionInput& input, VolumeDecision decision) {
   if (!input.backup.snapshot_move_data()) {
     return decision;
   }
@@ -177,7 +177,7 @@ VolumeDecision DecideBySnapshotRule(const DecisionInput& input, const PolicyMatc
       Snapshot(input, std::move(pv), absl::StrCat(match.rule, " asks for a volume snapshot"),
                SnapshotClassOf(match), false);
   return decision.kind == VolumeDecision::Kind::kSnapshot
-             ? HeedDataMovement(input, std::move(decision))
+             ? ApplyDataMovement(input, std::move(decision))
              : std::move(decision);
 }
 
@@ -211,7 +211,7 @@ absl::StatusOr<VolumeDecision> DecideByFlags(const DecisionInput& input,
       return LeaveAlone(absl::StrCat("file-system backup takes this volume in pod ", pod.name()));
     }
   }
-  return HeedDataMovement(input, std::move(decision));
+  return ApplyDataMovement(input, std::move(decision));
 }
 
 // Only native snapshots are taken then. A rule of type `custom` makes Velero's own ways step aside

@@ -206,7 +206,7 @@ TEST_F(TaskRunnerTest, RetryingHasAnEnd) {
                 return Done();
               }),
               StatusIs(absl::StatusCode::kUnavailable));
-  EXPECT_GE(clock_.Now() - begun, kFinalUploadTimeMax - absl::Seconds(5));
+  EXPECT_GE(clock_.Now() - begun, kFinalStatusTimeMax - absl::Seconds(5));
 }
 
 // A request that was given up may be carried out all the same, when the final status is written.

@@ -137,7 +137,7 @@ class SnapshotCreateCommand : public Command {
                                                     std::vector<std::string> words) const;
   std::vector<CreationRequest> MakeRequests(std::vector<snapshots::SnapshotSource> sources,
                                             const std::string& workload, absl::Time now) const;
-  std::string SetTaskName() const;
+  std::string SetNamePrefix() const;
 
   // FAILED_PRECONDITION where a group is wanted and cannot be had.
   absl::StatusOr<GroupPlan> PlanGroup(const CallContext& ctx, k8s::ApiClient& api,
@@ -284,7 +284,7 @@ absl::StatusOr<ExitCode> SnapshotCreateCommand::Run(const CallContext& ctx, Sess
     ASSIGN_OR_RETURN(held, Hold(ctx, std::move(hold_command)));
   }
   absl::Status released = absl::OkStatus();
-  const auto released_names = [&] {
+  const auto release_program = [&] {
     if (std::unique_ptr<HeldProgram> done = std::move(held); done != nullptr) {
       released = done->Release();
       session.console().Note(absl::StrCat("the application was held for ",
@@ -292,15 +292,15 @@ absl::StatusOr<ExitCode> SnapshotCreateCommand::Run(const CallContext& ctx, Sess
     }
   };
   absl::StatusOr<std::vector<Outcome>> created =
-      CreateAllOrGroup(ctx, *api, session, requests, group, released_names);
+      CreateAllOrGroup(ctx, *api, session, requests, group, release_program);
   if (makes_room_) {
-    TryAgainWithRoom(ctx, *api, session, requests, group, released_names, room, created);
+    TryAgainWithRoom(ctx, *api, session, requests, group, release_program, room, created);
   } else {
     ExplainLack(ctx, *api, requests, created);
   }
   RETURN_IF_ERROR(created.status());
   const std::vector<Outcome>& outcomes = *created;
-  released_names();
+  release_program();
   ASSIGN_OR_RETURN(const ExitCode code, Tell(session, outcomes, released.ok()));
   if (!released.ok()) {
     session.console().Warn(
@@ -482,7 +482,7 @@ std::vector<CreationRequest> SnapshotCreateCommand::MakeRequests(
   const bool is_set = sources.size() > 1;
   const std::string set = !is_set          ? ""
                           : !name_.empty() ? snapshots::FitName(name_)
-                                           : snapshots::NameForSnapshot(SetTaskName(), now);
+                                           : snapshots::NameForSnapshot(SetNamePrefix(), now);
   std::vector<CreationRequest> requests;
   requests.reserve(sources.size());
   for (snapshots::SnapshotSource& source : sources) {
@@ -505,7 +505,7 @@ std::vector<CreationRequest> SnapshotCreateCommand::MakeRequests(
   return requests;
 }
 
-std::string SnapshotCreateCommand::SetTaskName() const {
+std::string SnapshotCreateCommand::SetNamePrefix() const {
   return !selection_.stateful_set.empty() ? selection_.stateful_set
          : !selection_.pod.empty()        ? selection_.pod
                                           : "set";

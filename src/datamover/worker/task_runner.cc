@@ -226,7 +226,7 @@ absl::Status TaskReport::Step(const CallContext& ctx) {
 
 absl::Status TaskReport::Finish(const CallContext& ctx, objects::VolumeTaskStatus status) {
   status.heartbeat_at = ctx.clock->Now();
-  const CallContext limited = ctx.WithTimeout(kFinalUploadTimeMax);
+  const CallContext limited = ctx.WithTimeout(kFinalStatusTimeMax);
   const auto write = [&](const CallContext& attempt) { return Write(attempt, status); };
   absl::Status written = RetryRequest(limited, write);
   if (absl::IsInvalidArgument(written) && status.outcome.has_value()) {
@@ -300,7 +300,7 @@ absl::StatusOr<objects::TaskPhase> RunTask(const CallContext& ctx, k8s::ApiClien
                                            const RunWork& run, const WorkerPodRef& pod) {
   ASSIGN_OR_RETURN(
       const objects::VolumeTask object,
-      RetryRequest(ctx.WithTimeout(kFinalUploadTimeMax), [&](const CallContext& attempt) {
+      RetryRequest(ctx.WithTimeout(kFinalStatusTimeMax), [&](const CallContext& attempt) {
         return objects::Get<objects::VolumeTask>(attempt, api, task);
       }));
   const std::string uid = object.uid();

@@ -22,7 +22,7 @@ namespace csidelta::datamover {
 // second one, of the transfer that the controller copies it into.
 inline constexpr absl::Duration kReportEvery = absl::Seconds(10);
 // How long writing the final status is retried while the API server is away.
-inline constexpr absl::Duration kFinalUploadTimeMax = absl::Minutes(10);
+inline constexpr absl::Duration kFinalStatusTimeMax = absl::Minutes(10);
 
 // Which Pod a worker runs in. Both may be left out: then the task is never taken away.
 struct WorkerPodRef {
@@ -53,7 +53,7 @@ class TaskReport {
   absl::Status Step(const CallContext& ctx);
 
   // Writes `status`, until it is written or the task is gone or another Pod's, for at most
-  // kFinalUploadTimeMax. Figures that the API server does not take are left out.
+  // kFinalStatusTimeMax. Figures that the API server does not take are left out.
   absl::Status Finish(const CallContext& ctx, objects::VolumeTaskStatus status);
 
   objects::VolumeTaskStatus status() const;

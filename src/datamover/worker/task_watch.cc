@@ -17,8 +17,8 @@ void EnqueueTable::Remove(const std::string& task_name) {
     const MutexLock lock(mutex_);
     enqueue_table_.erase(task_name);
   }
-  if (on_left_) {
-    on_left_(task_name);
+  if (on_removed_) {
+    on_removed_(task_name);
   }
 }
 

@@ -27,7 +27,7 @@ class EnqueueTable {
   // to the registered callback until then, and would be looked at again only after kLeftoversEvery.
   // Called without a lock; it may be empty.
   explicit EnqueueTable(std::function<void(const std::string& task_name)> on_left = {})
-      : on_left_(std::move(on_left)) {}
+      : on_removed_(std::move(on_left)) {}
 
   void Put(const std::string& task_name, std::function<void()> wake);
   void Remove(const std::string& task_name);
@@ -39,7 +39,7 @@ class EnqueueTable {
  private:
   mutable Mutex mutex_;
   std::map<std::string, std::function<void()>> enqueue_table_ ABSL_GUARDED_BY(mutex_);
-  const std::function<void(const std::string& task_name)> on_left_;
+  const std::function<void(const std::string& task_name)> on_removed_;
 };
 
 // Objects that bear the name of their task: the registered callback is called, but not for what

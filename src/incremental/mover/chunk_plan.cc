@@ -109,13 +109,13 @@ absl::Status ChunkPlanner::Add(const ListedExtent& listed) {
       Mark(chunk, end - 1, ChunkState::kRead);
     } else {
       // Whole chunks are zero, those at the rims are read.
-      const bool cut_head = chunk * chunk_bytes < extent.offset_bytes;
-      const bool cut_tail = end * chunk_bytes > extent.end_bytes();
+      const bool trimmed_head = chunk * chunk_bytes < extent.offset_bytes;
+      const bool trimmed_tail = end * chunk_bytes > extent.end_bytes();
       Mark(chunk, end - 1, ChunkState::kZero);
-      if (cut_head) {
+      if (trimmed_head) {
         Mark(chunk, chunk, ChunkState::kRead);
       }
-      if (cut_tail) {
+      if (trimmed_tail) {
         Mark(end - 1, end - 1, ChunkState::kRead);
       }
     }
