@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "base/mutex.h"
 #include "datamover/ended_pods.h"
+#include "datamover/mover_environment.h"
 #include "datamover/running_workers.h"
 #include "datamover/transfer_scheduler.h"
 #include "k8s/object_cache.h"
