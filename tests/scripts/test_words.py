@@ -14,7 +14,7 @@ def phrases(name, text):
     ("nobody reads it", "nobody"),
     ("a snapshot of ours", "of ours"),
     ("it is not ours", "not ours"),
-    ("there is none", "there is none"),
+    ("it waits in vain", "in vain"),
     ("bytes behind the volume", "behind the volume"),
     ("the run begins anew", "anew"),
     ("until it comes to its end", "comes to its end"),
@@ -31,42 +31,36 @@ def test_a_phrase_is_found_in_prose(text, phrase):
     ("class VolumeTurn {", "volume turn"),
     ("TEST(A, WhatNobodyWroteStays) {", "nobody"),
     ("bool let_go = false;", "let go"),
-    ("WakeTable wakes_;", "wake table"),
-    ("k8s::ObjectFollower& next", "object follower"),
-    ("Census<Kind, Entry> all;", "census"),
-    ("const LockWitnesses& witnesses", "witnesses"),
 ])
 def test_a_phrase_is_found_in_identifiers(text, phrase):
     assert (1, phrase) in phrases("src/csi/a.h", text)
 
 
 @pytest.mark.parametrize("text", [
-    "// There is\n// none.\n",
-    'Print("there is "\n      "none");\n',
-    "# there is\n# none\n",
+    "// Waits in\n// vain.\n",
+    'Print("waits in "\n      "vain");\n',
+    "# in\n# vain\n",
 ])
 def test_a_phrase_is_found_across_a_line_break(text):
-    assert phrases("src/csi/a.cc", text) == [(1, "there is none")]
+    assert phrases("src/csi/a.cc", text) == [(1, "in vain")]
 
 
 def test_a_fault_says_where_what_and_what_instead():
-    assert list(words.faults("README.md", "one\ntwo opponents\n")) == ["README.md:2: `opponents`: say other tools"]
+    assert list(words.faults("README.md", "one\nhas patience\n")) == ["README.md:2: `patience`: say grace period, timeout; retry"]
 
 
 @pytest.mark.parametrize("name,text", [
     ("docs/a.md", "It turns on the room and is judged by who wakes, follows or moves it."),
     ("src/k8s/a.cc", "// What may stand in a header line.\n"),
     ("docs/a.md", "there is no volume snapshot"),
-    ("src/cli/mover/doctor.cc", '{"cure", finding.remediation}'),
     ("docs/cluster-objects.md", "`mover.csi-delta.io/handing-over-at`"),
 ])
 def test_common_words_and_what_is_a_contract_are_left_alone(name, text):
     assert not list(words.faults(name, text))
 
 
-def test_some_words_are_right_in_tests():
-    assert phrases("src/plugin/a.cc", "a stand-in") == [(1, "a stand in")]
-    assert not list(words.faults("tests/plugin/a.cc", "a stand-in"))
+def test_rules_are_few():
+    assert len(words.RULES) <= 12
 
 
 def test_exceptions_are_few_have_reasons_and_still_match():
