@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/call_context.h"
+#include "base/check.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "repository/format.h"
@@ -37,6 +38,8 @@ BlobWriter::BlobWriter(const CallContext& ctx, Repository& repository,
       ctx_(ctx),
       packs_(repository.scratch(), kIdSortBytes),
       window_(options.uploads_in_flight_max) {
+  // Else nothing would ever be stored.
+  CSIDELTA_CHECK(options.uploads_in_flight_max > 0 && options.open_packs_max > 0);
   ctx_.stop = stop_.get_token();
   if (repository.config().version != kRepositoryVersion) {
     error_ = absl::FailedPreconditionError(
@@ -222,6 +225,7 @@ absl::Status BlobWriter::SetError(const absl::Status& status) {
 }
 
 absl::Status BlobWriter::Enqueue(Pack pack) {
+  CSIDELTA_CHECK(!pack.entries.empty());
   MutexLock lock(mutex_);
   RETURN_IF_ERROR(Await(lock, changed_, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return uploads_ < options_.uploads_in_flight_max;
@@ -275,6 +279,8 @@ absl::Status BlobWriter::Upload(Pack& pack) {
   ++counts_.packs;
   counts_.stored_bytes += pack_bytes;
   --uploads_;
+  // A pack that is being put is one that is on its way.
+  CSIDELTA_CHECK(puts_ >= 0 && uploads_ >= puts_);
   --packs_held_;
   if (buffers_.size() < static_cast<std::size_t>(options_.uploads_in_flight_max)) {
     buffers_.push_back(std::move(pack.bytes));

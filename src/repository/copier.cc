@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/log.h"
 #include "base/memory_budget.h"
 #include "base/mutex.h"
@@ -345,6 +346,7 @@ absl::StatusOr<std::vector<CopiedSnapshot>> CopySnapshots(const CallContext& ctx
                                                           Repository& to, Lock& lock,
                                                           absl::Span<const Id> ids,
                                                           const CopyOptions& options) {
+  CSIDELTA_CHECK(&from != &to);
   if (from.config().id == to.config().id) {
     return absl::InvalidArgumentError("source and target are the same repository");
   }

@@ -4,6 +4,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/status_macros.h"
 #include "repository/checker.h"
 
@@ -20,6 +21,7 @@ uint64_t Mix(uint64_t value) {
 }
 
 bool IsIn(const ReadPart& subset, const PackId& pack) {
+  CSIDELTA_CHECK(subset.part >= 1 && subset.part <= subset.parts);
   // Ids are hashes: parts are alike, and a pack stays in its part.
   return pack.Prefix64() % static_cast<uint64_t>(subset.parts) ==
          static_cast<uint64_t>(subset.part - 1);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/check.h"
 #include "base/status_macros.h"
 
 namespace csidelta::repository {
@@ -104,6 +105,7 @@ absl::StatusOr<std::vector<ForgetGroup>> DecideForget(absl::Span<const StoredSna
 
 absl::Status RemoveSnapshots(const CallContext& ctx, Repository& repository, Lock& lock,
                              absl::Span<const Id> ids, const ProgressReporter& progress) {
+  CSIDELTA_CHECK(lock.is_exclusive());
   int64_t begun = 0;
   std::set<Id> refused;
   RETURN_IF_ERROR(lock.Fence(ctx));

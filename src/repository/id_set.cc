@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/status_macros.h"
 #include "repository/byte_buffer.h"
 #include "repository/repository.h"
@@ -110,7 +111,9 @@ IdSetBuilder::IdSetBuilder(Repository& repository, IdSet start, int64_t recent_m
     : repository_(repository),
       set_(std::move(start)),
       recent_max_(recent_max),
-      sorter_(repository.scratch(), kIdSortBytes) {}
+      sorter_(repository.scratch(), kIdSortBytes) {
+  CSIDELTA_CHECK(recent_max >= 0);
+}
 
 absl::StatusOr<IdSet> IdSetBuilder::Finish(const CallContext& ctx, int64_t& stored_bytes) {
   const auto add = [this](absl::Span<const Id> ids) { return Add(ids); };

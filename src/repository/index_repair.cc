@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "base/check.h"
 #include "base/status_macros.h"
 #include "repository/index_rewriter.h"
 #include "repository/pack_reader.h"
@@ -223,6 +224,8 @@ absl::Status IndexRepair::Rewrite(Lock& lock) {
 
 absl::StatusOr<RepairIndexResult> RepairIndex(const CallContext& ctx, Repository& repository,
                                               Lock& lock, const RepairIndexOptions& options) {
+  // Beside another deletion each could count on what the other removes.
+  CSIDELTA_CHECK(lock.is_exclusive());
   return IndexRepair(ctx, repository, options).Run(lock);
 }
 

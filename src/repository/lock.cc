@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/call_context.h"
+#include "base/check.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
@@ -494,6 +495,7 @@ std::optional<absl::Time> MayStillDeleteSince(const CallContext& ctx,
 absl::StatusOr<Id> SaveIndex(const CallContext& ctx, Repository& repository,
                              absl::Span<const IndexedPack> packs, const LockFence& fence,
                              int64_t* stored_bytes) {
+  CSIDELTA_CHECK(!packs.empty());
   if (fence) {
     RETURN_IF_ERROR(fence(ctx));
   }

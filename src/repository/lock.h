@@ -147,6 +147,9 @@ class Lock {
                                                        const LockOptions& options);
   ~Lock();
 
+  // What was asked for, whether or not the store takes locks.
+  bool is_exclusive() const { return options_.exclusive; }
+
   // False when the store takes no locks and options.required was false.
   bool held() const {
     const MutexLock lock(mutex_);

@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "base/check.h"
 #include "base/worker_pool.h"
 
 namespace csidelta::repository {
@@ -61,6 +62,7 @@ absl::StatusOr<double> ParsePercent(absl::string_view text) {
 absl::StatusOr<int64_t> DeletePacks(const CallContext& ctx, Lock& lock, std::size_t count,
                                     absl::FunctionRef<PackId(std::size_t)> pack_at,
                                     const ProgressReporter& progress) {
+  CSIDELTA_CHECK(lock.is_exclusive());
   std::atomic<int64_t> done = 0;
   std::atomic<int64_t> deleted = 0;
   RETURN_IF_ERROR(ParallelFor(count, kMaintenanceThreads, [&](std::size_t i) -> absl::Status {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/check.h"
 #include "base/status_macros.h"
 #include "repository/format.h"
 
@@ -38,6 +39,7 @@ absl::StatusOr<int64_t> LongestBlob(const BlobIndex& index) {
 
 absl::StatusOr<ThreadRoom> TakeThreadRoom(MemoryBudget& memory, int64_t bytes_each,
                                           absl::string_view what, std::size_t threads_max) {
+  CSIDELTA_CHECK(bytes_each >= 0 && threads_max > 0);
   const int64_t usable_bytes = memory.free_bytes() / 4 * 3;
   ThreadRoom room;
   room.threads = static_cast<std::size_t>(std::clamp<int64_t>(
@@ -53,6 +55,7 @@ int64_t RangeBytesFor(int64_t free_bytes, int64_t decode_bytes, int64_t range_by
 }
 
 WriterPlan PlanWriter(const WriterRequest& request) {
+  CSIDELTA_CHECK(request.pack_bytes_wanted > 0 && request.blob_bytes_max >= 0);
   WriterPlan plan;
   plan.pack_bytes = std::min(kWrittenPackBytesMin, request.pack_bytes_wanted);
   plan.index_blobs = kIndexBlobsMin;
@@ -93,6 +96,7 @@ absl::StatusOr<WriterRoom> TakeWriterRoom(MemoryBudget& memory, WriterRequest re
   }
   WriterRoom room{.options = like};
   ASSIGN_OR_RETURN(room.share, memory.Take(plan.held_bytes, "writing packs"));
+  CSIDELTA_CHECK(plan.open_packs > 0 && plan.uploads_in_flight > 0 && plan.pack_bytes > 0);
   room.options.pack_target_bytes = plan.pack_bytes;
   room.options.open_packs_max = plan.open_packs;
   room.options.uploads_in_flight_max = plan.uploads_in_flight;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/crypto.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
@@ -98,6 +99,7 @@ int64_t PackBytes(absl::Span<const PackEntry> entries) {
 }
 
 std::string EncodePackHeader(absl::Span<const PackEntry> entries) {
+  CSIDELTA_CHECK(!entries.empty());
   std::string header;
   header.reserve(entries.size() * kCompressedEntryBytes);
   for (const PackEntry& entry : entries) {

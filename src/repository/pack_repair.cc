@@ -6,6 +6,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/log.h"
 #include "base/memory_budget.h"
 #include "base/mutex.h"
@@ -337,6 +338,8 @@ absl::StatusOr<std::optional<std::string>> PacksRepair::LoadFromSource(const Blo
 absl::StatusOr<RepairPacksResult> RepairPacks(const CallContext& ctx, Repository& repository,
                                               Lock& lock, absl::Span<const PackId> packs,
                                               const RepairPacksOptions& options) {
+  // Beside another deletion each could count on what the other removes.
+  CSIDELTA_CHECK(lock.is_exclusive());
   const absl::Status loaded = repository.LoadIndex(ctx);
   if (IsDamage(loaded)) {
     return absl::FailedPreconditionError(

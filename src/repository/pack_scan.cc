@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/crypto.h"
 #include "base/memory_budget.h"
 #include "base/status_macros.h"
@@ -83,6 +84,7 @@ absl::StatusOr<PackScan> Scan::Run() {
 }
 
 absl::StatusOr<std::string> Scan::Next(int64_t end_bytes) {
+  CSIDELTA_CHECK(end_bytes >= at_);  // A pack is hashed from its first byte to its last, each once.
   absl::StatusOr<std::string> piece =
       damage_.ok()
           ? repository_.store().GetRange(ctx_, PackKey(pack_.id),

@@ -145,6 +145,8 @@ absl::Status DropPacks(const CallContext& ctx, Repository& repository, Lock& loc
 
 absl::StatusOr<PruneResult> RunPrune(const CallContext& ctx, Repository& repository, Lock& lock,
                                      const PrunePlan& plan, const PruneOptions& options) {
+  // Beside another deletion each could count on what the other removes.
+  CSIDELTA_CHECK(lock.is_exclusive());
   CSIDELTA_CHECK(plan.keepers.size() == static_cast<std::size_t>(repository.index().entry_count()));
   PruneResult result;
   ASSIGN_OR_RETURN(result.packs_deleted, DeleteUnindexed(ctx, repository, lock, plan, options));

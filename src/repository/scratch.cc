@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "storage/posix_file.h"
 
 namespace csidelta::repository {
@@ -81,6 +82,8 @@ absl::StatusOr<int64_t> ScratchFile::Append(absl::string_view bytes) {
 }
 
 absl::Status ScratchFile::Read(int64_t offset_bytes, absl::Span<char> out) const {
+  // What was appended is read, and nothing else.
+  CSIDELTA_CHECK(offset_bytes >= 0 && offset_bytes + std::ssize(out) <= end_bytes_);
   for (std::size_t done = 0; done < out.size();) {
     const ssize_t count = ::pread(fd_.get(), out.data() + done, out.size() - done,
                                   offset_bytes + static_cast<int64_t>(done));
@@ -96,9 +99,11 @@ absl::Status ScratchFile::Read(int64_t offset_bytes, absl::Span<char> out) const
 }
 
 void ScratchFile::Release(int64_t offset_bytes, int64_t length_bytes) {
+  CSIDELTA_CHECK(offset_bytes >= 0 && length_bytes >= 0);
   if (::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset_bytes,
                   length_bytes) == 0) {
     held_bytes_ -= length_bytes;
+    CSIDELTA_CHECK(held_bytes_ >= 0);  // No byte is given back twice.
     space_.Count(-length_bytes);
   }
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "absl/time/time.h"
+#include "base/check.h"
 
 namespace csidelta::repository {
 
@@ -17,8 +18,9 @@ class UploadWindow {
   static constexpr double kGain = 1.1;      // in bytes per second, that more puts must bring
   static constexpr int kRoundsToProbe = 8;  // without a gain, until more puts are tried again
 
-  explicit UploadWindow(int puts_max)
-      : puts_max_(puts_max), puts_(std::min(kPutsFirst, puts_max)) {}
+  explicit UploadWindow(int puts_max) : puts_max_(puts_max), puts_(std::min(kPutsFirst, puts_max)) {
+    CSIDELTA_CHECK(puts_max > 0);
+  }
 
   int width() const { return puts_; }
 
@@ -48,6 +50,7 @@ class UploadWindow {
   void Judge(double bytes_per_second) {
     const bool is_faster = bytes_per_second >= kGain * bytes_per_second_;
     const bool is_slower = 2 * bytes_per_second < bytes_per_second_;
+    CSIDELTA_CHECK(puts_ > 0 && puts_ <= puts_max_);
     bytes_per_second_ = bytes_per_second;
     if (is_faster || (puts_ == proven_ && ++rounds_ >= kRoundsToProbe)) {
       proven_ = puts_;

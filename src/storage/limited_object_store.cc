@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "base/check.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
 
@@ -50,6 +51,7 @@ void LimitedObjectStore::ReleaseSlot() {
     const MutexLock lock(mutex_);
     if (queue_.empty()) {
       --in_flight_;
+      CSIDELTA_CHECK(in_flight_ >= 0);  // A slot is given back by the call that took it.
       return;
     }
     next = std::move(queue_.front());

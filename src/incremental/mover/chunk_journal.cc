@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/mutex.h"
 #include "repository/byte_buffer.h"
 
@@ -154,6 +155,8 @@ const BlobId* ChunkJournal::Find(int64_t chunk) const {
 }
 
 void ChunkJournal::Note(const CallContext& ctx, int64_t chunk, const BlobId& id, bool is_new) {
+  // The file has four bytes for it.
+  CSIDELTA_CHECK(chunk >= 0 && chunk <= std::numeric_limits<uint32_t>::max());
   {
     const MutexLock lock(mutex_);
     if (noted_.empty()) {

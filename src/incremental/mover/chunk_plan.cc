@@ -72,6 +72,7 @@ absl::Status ChunkPlanner::EmitCurrent() {
 }
 
 absl::Status ChunkPlanner::AdvanceTo(int64_t level1) {
+  CSIDELTA_CHECK(level1 >= next_level1_ - 1);  // What was emitted is not planned again.
   if (current_.has_value() && current_->level1 == level1) {
     return absl::OkStatus();
   }
@@ -98,6 +99,9 @@ void ChunkPlanner::Mark(int64_t first_chunk, int64_t last_chunk, ChunkState stat
 }
 
 absl::Status ChunkPlanner::Add(const ListedExtent& listed) {
+  // Sources are checked before: ListChecked() refuses what a driver lists beyond the volume.
+  CSIDELTA_CHECK(listed.extent.length_bytes > 0 &&
+                 listed.extent.end_bytes() <= layout_.size_bytes());
   const int64_t chunk_bytes = layout_.chunk_bytes();
   const Extent& extent = listed.extent;
   const int64_t last = (extent.end_bytes() - 1) / chunk_bytes;
@@ -144,6 +148,7 @@ void ChunkLedger::Record(const Level1Plan& plan) {
 }
 
 ChunkState ChunkLedger::StateOf(int64_t chunk) const {
+  CSIDELTA_CHECK(chunk >= 0 && chunk < layout_.chunk_count());
   const Level1& level1 = level1_[static_cast<std::size_t>(chunk / kLevel1Chunks)];
   if (level1.packed.empty()) {
     return level1.common;
@@ -154,6 +159,7 @@ ChunkState ChunkLedger::StateOf(int64_t chunk) const {
 }
 
 int64_t ChunkLedger::CountInLeaf(int64_t leaf, ChunkState state) const {
+  CSIDELTA_CHECK(leaf >= 0);
   const int64_t chunks = layout_.ChunksInLeaf(leaf);
   const Level1& level1 = level1_[static_cast<std::size_t>(leaf / repository::kFanout)];
   if (level1.packed.empty()) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 
 namespace csidelta::incremental {
 namespace {
@@ -85,6 +86,7 @@ int64_t LeastMemoryBytes(int64_t chunk_bytes) {
 }
 
 absl::StatusOr<MemoryPlan> PlanMemory(const MemoryRequest& request) {
+  CSIDELTA_CHECK(request.chunk_bytes > 0 && request.pack_bytes_max > 0);
   Rung rung = kLadder[0];
   if (NeededBytes(rung, request) > request.budget_bytes) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -123,6 +125,7 @@ absl::StatusOr<MemoryPlan> PlanMemory(const MemoryRequest& request) {
 }
 
 DownloadPlan PlanDownload(const DownloadMemoryRequest& request) {
+  CSIDELTA_CHECK(request.chunk_bytes > 0 && request.range_bytes_max > 0);
   const int64_t chunks_each = request.writes_in_flight + 2 + (request.compares ? 1 : 0);
   const int64_t chunk_bytes_each = chunks_each * request.chunk_bytes;
   const int64_t left_bytes = request.budget_bytes - kMemoryFixedBytes - kDownloadTreesBytes;
