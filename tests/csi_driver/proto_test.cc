@@ -1,5 +1,6 @@
 // Every name, number and type in our csi.proto beside the file that the protocol publishes.
 
+#include <gmock/gmock.h>
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/descriptor.pb.h>
 #include <gtest/gtest.h>
@@ -59,14 +60,11 @@ std::string TypeOf(const FieldDescriptor& field) {
 class CsiProtoTest : public testing::Test {
  protected:
   void SetUp() override {
-    const std::string module = support::SourcePath("tests/e2e/modules/csi");
-    const std::string folder = OutputOf(
-        absl::StrCat("cd '", module, "' && GOPROXY=off go list -m -f ",
-                     "'{{$used := .}}{{with .Replace}}{{$used = .}}{{end}}{{if eq $used.Version \"",
-                     kVersion, "\"}}{{$used.Dir}}{{end}}' ", kModule));
-    ASSERT_NE(folder, "") << kModule << " " << kVersion
-                          << " is not in the Go module cache; `go mod download` in " << module
-                          << " brings it";
+    const std::string folder = OutputOf(absl::StrCat("GOPROXY=off /usr/bin/python3 '",
+                                                     support::SourcePath("tests/e2e/build.py"),
+                                                     "' --download csi ", kModule));
+    ASSERT_THAT(folder, testing::EndsWith(absl::StrCat("@", kVersion)))
+        << kModule << " is not in the Go module cache; the same command without GOPROXY brings it";
     const std::string set_path = absl::StrCat(testing::TempDir(), "csi-", getpid(), ".pb");
     OutputOf(absl::StrCat("protoc -I '", folder, "' -I /usr/include --include_imports ",
                           "--descriptor_set_out='", set_path, "' csi.proto"));

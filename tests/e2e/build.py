@@ -2,6 +2,7 @@
 """Builds the programs of the test bed from the Go modules below modules/, once.
 
     build.py [--update] [module... | --but module]
+    build.py --download MODULE GO-MODULE  # Prints the folder of its sources, as the versions of MODULE have it.
 
 Without a name it builds all modules of the bed, perhaps but one. The products go to a cache outside the checkout,
 
@@ -11,9 +12,11 @@ so a second call, and a second checkout, finds them. Progress goes to stderr, th
 product folder to stdout. A build happens in a temporary folder that is renamed when it is whole,
 and under a lock, so callers may run side by side and may be killed.
 
+All modules, and the harness of tests/pluginmanager, share one go.sum, which holds what these builds need.
 --update has Go complete go.mod and go.sum ("-mod=mod"); needed once after a version changed.
 """
 
+import contextlib
 import dataclasses
 import fcntl
 import hashlib
@@ -29,6 +32,8 @@ import time
 import yaml
 
 HERE = pathlib.Path(__file__).resolve().parent
+MODULES_FOLDER = HERE / "modules"
+SUMS = MODULES_FOLDER / "go.sum"
 HEARTBEAT_SECONDS = 20
 LAYOUT = 1  # Raise it when the content of a product folder changes: old products are not used then.
 
@@ -53,6 +58,12 @@ class Module:
     ldflags: str = ""
     links: tuple = ()  # Further names of the one program of the module.
     in_bed: bool = True  # Else only a bench asks for it, by name.
+    shares: str = ""  # The module whose folder and versions it uses, if it has none of its own.
+
+    @property
+    def folder(self):
+        """Where its go.mod is."""
+        return MODULES_FOLDER / (self.shares or self.name)
 
     def compiler_flags(self):
         """What the compiler is told beside its defaults; an other tool of a bench keeps those."""
@@ -63,7 +74,7 @@ MODULES = {
     module.name: module for module in (
         Module("kube", (".",), KUBE_FLAGS,
                ("kube-apiserver", "kube-controller-manager", "kubectl")),
-        Module("node", (".",), KUBE_FLAGS, ("kube-scheduler", "kubelet", "csi-registrar")),
+        Module("node", ("./node",), KUBE_FLAGS, ("kube-scheduler", "kubelet", "csi-registrar"), shares="kube"),
         Module("csi", ("tool",), "-X main.version=v0.0.0-e2e"),
         Module("velero118", ("tool",),
                "-X github.com/vmware-tanzu/velero/pkg/buildinfo.Version=v1.18.1"),
@@ -85,28 +96,41 @@ def cache_dir():
     return pathlib.Path(root) / "bed"
 
 
-def go_environment(update):
-    """The environment of every Go call. GOPROXY stays as the machine has it."""
-    env = dict(os.environ)
-    env.update(GOTOOLCHAIN="local", CGO_ENABLED="0", GOGC="400", GOWORK="off",
-               GOFLAGS="-trimpath" + (" -mod=mod" if update else ""))
-    return env
+@contextlib.contextmanager
+def go_environment(mod_file, update=False):
+    """The environment of Go calls with these versions and the sums of all. GOPROXY stays as the machine has it."""
+    with tempfile.TemporaryDirectory(prefix="go-mod-") as folder:  # Go looks for go.sum beside go.mod.
+        copy = shutil.copy(mod_file, f"{folder}/go.mod")
+        sums = shutil.copy(SUMS, folder)
+        yield {**os.environ, "GOTOOLCHAIN": "local", "CGO_ENABLED": "0", "GOGC": "400", "GOWORK": "off",
+               "GOFLAGS": f"-trimpath -modfile={copy}" + (" -mod=mod" if update else "")}
+        if update:
+            shutil.copy(copy, mod_file)
+            shutil.copy(sums, SUMS)
+
+
+def module_dir(name, path):
+    """Where the sources of a Go module are, in the version that a module of the bed requires; downloads them if need be."""
+    folder = MODULES[name].folder
+    with go_environment(folder / "go.mod") as env:
+        answer = subprocess.run(["go", "mod", "download", "-json", path], cwd=folder, env=env, check=True,
+                                stdout=subprocess.PIPE, text=True)
+    return pathlib.Path(json.loads(answer.stdout)["Dir"])
 
 
 def go_version():
     """The version of the toolchain, which is an input of every product."""
-    return subprocess.run(["go", "env", "GOVERSION"], env=go_environment(False), check=True,
+    return subprocess.run(["go", "env", "GOVERSION"], env={**os.environ, "GOTOOLCHAIN": "local"}, check=True,
                           capture_output=True, text=True).stdout.strip()
 
 
 def input_digest(module):
-    """Names one state of everything that a product depends on."""
+    """Names one state of everything that a product depends on; sums decide only whether it is built."""
     digest = hashlib.sha256()
     digest.update(repr((module, module.compiler_flags(), go_version(), LAYOUT)).encode())
-    folder = HERE / "modules" / module.name
-    for path in sorted(folder.rglob("*")):
+    for path in sorted(module.folder.rglob("*")):
         if path.is_file():
-            digest.update(f"\0{path.relative_to(folder)}\0".encode() + path.read_bytes())
+            digest.update(f"\0{path.relative_to(module.folder)}\0".encode() + path.read_bytes())
     return digest.hexdigest()
 
 
@@ -140,20 +164,16 @@ def write_json_list(path, documents):
     path.write_text(json.dumps([d for d in documents if d], indent=1))
 
 
-def add_shared_files(module, source, target):
+def add_shared_files(module, target):
     """CRDs that the module ships, as one JSON list: a bed then starts without Go and YAML."""
     if module.name == "csi":
-        client = subprocess.run(
-            ["go", "list", "-m", "-f", "{{.Dir}}",
-             "github.com/kubernetes-csi/external-snapshotter/client/v8"],
-            cwd=source, env=go_environment(False), check=True, capture_output=True, text=True)
-        crds = pathlib.Path(client.stdout.strip()) / "config" / "crd"
+        crds = module_dir("csi", "github.com/kubernetes-csi/external-snapshotter/client/v8") / "config" / "crd"
         documents = [yaml.safe_load(path.read_text())
                      for path in sorted(crds.glob("*snapshot.storage.k8s.io_*.yaml"))]
         write_json_list(target / "share" / "crds.json", documents)
     if module.name == "metadata":
         write_json_list(target / "share" / "crds.json",
-                        [yaml.safe_load((source / "crd.yaml").read_text())])
+                        [yaml.safe_load((module.folder / "crd.yaml").read_text())])
     if module.name.startswith("velero"):
         listing = subprocess.run(
             [target / "bin" / "velero", "install", "--crds-only", "--dry-run", "-o", "json"],
@@ -165,14 +185,14 @@ def add_shared_files(module, source, target):
 
 def build_into(module, target, update):
     """Builds one module into an empty folder; returns the seconds it took."""
-    source = HERE / "modules" / module.name
     (target / "bin").mkdir(parents=True)
     command = ["go", "build", "-p", "2", *module.compiler_flags(), "-ldflags", f"-s -w {module.ldflags}".strip(),
                "-o", f"{target}/bin/", *module.packages]
-    seconds = run_with_heartbeat(module.name, command, cwd=source, env=go_environment(update))
+    with go_environment(module.folder / "go.mod", update) as env:
+        seconds = run_with_heartbeat(module.name, command, cwd=module.folder, env=env)
     for link in module.links:
         (target / "bin" / link).symlink_to(module.name)
-    add_shared_files(module, source, target)
+    add_shared_files(module, target)
     return seconds
 
 
@@ -202,6 +222,9 @@ def build(name, update=False):
 
 
 def main(arguments):
+    if arguments[:1] == ["--download"]:
+        print(module_dir(*arguments[1:]))
+        return
     update = "--update" in arguments
     names = [a for a in arguments if a != "--update"]
     if names[:1] == ["--but"]:

@@ -3,7 +3,7 @@
 
     run.py [--version 118]... [--product FILE] [--scripted FILE] [--update] [--build-only]
 
-For each Velero release a harness is built once (`harness/`, one module file per release) into
+For each Velero release a harness is built once (`harness/`, one go.mod per release) into
 
     ${CSI_DELTA_CACHE:-~/.cache/csi-delta}/pluginmanager/<release>-<sha256 of its inputs>/harness
 
@@ -33,7 +33,7 @@ ROOT = HERE.parents[1]
 SOURCE = HERE / "harness"
 
 sys.path.append(str(ROOT / "tests" / "e2e"))
-from build import COMPILER_FLAGS, go_environment, go_version  # noqa: E402  (shared, so that the packages are, too)
+from build import COMPILER_FLAGS, MODULES_FOLDER, go_environment, go_version  # noqa: E402  (so packages are shared, too)
 RUN_SECONDS_MAX = 300
 
 
@@ -45,6 +45,12 @@ class Release:
     version: str
     minor: int
     tags: str = ""
+
+    @property
+    def mod_file(self):
+        """The versions that it is built with: those of the test bed's Velero, if that has this release."""
+        of_bed = MODULES_FOLDER / f"velero{self.name}" / "go.mod"
+        return of_bed if of_bed.is_file() else SOURCE / f"velero{self.name}.mod"
 
 
 RELEASES = {
@@ -77,9 +83,7 @@ def cache_dir():
 def input_digest(release):
     """Names one state of everything that a harness depends on."""
     digest = hashlib.sha256(repr((release, COMPILER_FLAGS, go_version())).encode())
-    inputs = sorted(SOURCE.glob("*.go")) + [SOURCE / f"velero{release.name}{end}"
-                                            for end in (".mod", ".sum")]
-    for path in inputs:
+    for path in [*sorted(SOURCE.glob("*.go")), release.mod_file]:
         digest.update(f"\0{path.name}\0".encode() + path.read_bytes())
     return digest.hexdigest()
 
@@ -98,9 +102,9 @@ def build(release, update=False):
         say(f"pluginmanager: building against Velero {release.version}")
         scratch = pathlib.Path(tempfile.mkdtemp(prefix=f"{release.name}.tmp-", dir=cache))
         start = time.monotonic()
-        subprocess.run(["go", "build", "-p", "2", *COMPILER_FLAGS, "-tags", release.tags, "-ldflags", "-s -w",
-                        "-modfile", f"velero{release.name}.mod", "-o", scratch / "harness", "."],
-                       cwd=SOURCE, env=go_environment(update), check=True)
+        with go_environment(release.mod_file, update) as env:
+            subprocess.run(["go", "build", "-p", "2", *COMPILER_FLAGS, "-tags", release.tags, "-ldflags", "-s -w",
+                            "-o", scratch / "harness", "."], cwd=SOURCE, env=env, check=True)
         scratch.chmod(0o755)
         if update:  # The module files may have changed.
             product = cache / f"{release.name}-{input_digest(release)}"
