@@ -47,38 +47,3 @@ def test_backup_delete(bed, workspace, saved):
     assert bed.contents_of(handle), "the restore made a content of its own"
     bed.delete_backup(backup)
     _await_nothing_left(bed, backup, handle)
-
-
-def test_time_to_live(bed, workspace):
-    _, backup, handle = _save(bed, workspace, "--ttl", "30s")
-    _await_nothing_left(bed, backup, handle)
-
-
-@pytest.mark.own_driver("needs a driver that refuses a call")
-def test_refusing_driver(bed, workspace, saved):
-    _, backup, handle = saved
-    refusal = {"method": "DeleteSnapshot", "match": handle, "code": "FAILED_PRECONDITION",
-               "message": "kept by the array"}
-    with bed.driver.faults(refusal):
-        bed.velero("backup", "delete", backup, "--confirm")
-        bed.wait_for(lambda: bed.api.get("backups", backup, bed.namespace) is None, 180,
-                     f"end of backup {backup}")
-        assert handle in bed.driver.snapshots()
-        contents = bed.contents_of(handle)
-        assert contents and all(c["metadata"].get("finalizers") for c in contents)
-        assert all("deletionTimestamp" in c["metadata"] for c in contents)
-        lines = [line for line in bed.log("velero").splitlines()
-                 if handle in line and bed.driver.name in line and "level=warning" in line]
-        assert lines, "the log names driver and handle"
-    bed.wait_gone(lambda: handle not in bed.driver.snapshots(), 60, f"end of snapshot {handle}")
-    # The next backup sees that the driver has deleted it, and removes what stands for that.
-    _save(bed, workspace, stem="next")
-    _await_nothing_left(bed, backup, handle)
-
-
-@pytest.mark.own_driver("needs a snapshot removed behind the driver's back")
-def test_snapshot_already_gone(bed, workspace, saved):
-    _, backup, handle = saved
-    bed.driver.remove_snapshot(handle)
-    bed.delete_backup(backup)
-    _await_nothing_left(bed, backup, handle)

@@ -1,6 +1,5 @@
 """Velero 1.13.1 has no CSI actions: without our plugin its restores come back as zeros."""
 
-import re
 import signal
 
 import pytest
@@ -13,7 +12,6 @@ import objects
 import policy
 from moving import (CLAIMS, GONE_SECONDS_MAX, MIB, await_nothing_left, back_up, check_increment, check_repository,
                     restore_beside, undone, write_chunks)
-from test_hands_off import make_user_snapshots, user_snapshot_uids
 
 VOLUME_BYTES = 32 * MIB
 
@@ -56,19 +54,6 @@ def test_snapshot_to_delete(beds, old_bed, workspace):
 
 
 @pytest.mark.own_driver("needs a snapshot that never becomes ready")
-def test_a_snapshot_that_is_never_ready_is_told(old_bed, workspace):
-    """The operation is our plugin's, which knows what the driver has done so far."""
-    bed = old_bed
-    app = workspace.namespace(bed)
-    bed.create_claim("data", app, MIB)
-    with bed.driver.faults({"method": "*", "lie": "not_ready"}):
-        backup = workspace.backup(bed, "--include-namespaces", app, "--item-operation-timeout", "10s", expect="PartiallyFailed")
-    shown = bed.velero("backup", "describe", backup["metadata"]["name"], "--details").stdout
-    assert "velero.io/csi-vs" in shown and re.search(r"taken( at \S+)?, not ready yet", shown), shown
-    bed.wait_snapshots_gone(app)
-
-
-@pytest.mark.own_driver("needs a snapshot that never becomes ready")
 def test_plugin_killed_in_progress(old_bed, workspace):
     bed = old_bed
     before = bed.inventory()
@@ -96,18 +81,6 @@ def test_plugin_killed_in_progress(old_bed, workspace):
     workspace.clear()
     bed.wait_gone(lambda: bed.inventory() == before, 90,
                   lambda: f"nothing left behind: {before} == {bed.inventory()}")
-
-
-def test_user_made_snapshots_keep_their_uid(old_bed, workspace):
-    bed = old_bed
-    app = workspace.namespace(bed)
-    bed.create_claim("data", app, MIB)
-    uids = make_user_snapshots(bed, app)
-    try:
-        workspace.backup(bed, "--include-namespaces", app)
-        assert user_snapshot_uids(bed, app) == uids
-    finally:
-        bed.api.delete("volumesnapshotcontents", f"imported-{app}")
 
 
 def test_policy_and_a_claim_without_volume(old_bed, workspace):

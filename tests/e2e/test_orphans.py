@@ -3,7 +3,6 @@
 import pytest
 
 import data
-import objects
 import policy
 
 MIB = 1 << 20
@@ -20,45 +19,11 @@ def _save(bed, workspace, seed, stem="app"):
     return app, backup["metadata"]["name"], handle, written
 
 
-def _leave_over(bed, app, backup):
-    """A managed VolumeSnapshot that a backup in an earlier life did not get rid of; returns its handle."""
-    name = bed.api.create("volumesnapshots", objects.left_over_snapshot(
-        "data", app, bed.namespace, backup))["metadata"]["name"]
-    snapshot = bed.wait_snapshot_ready(name, app)
-    content = bed.api.get("volumesnapshotcontents",
-                          snapshot["status"]["boundVolumeSnapshotContentName"])
-    handle = content["status"]["snapshotHandle"]
-    bed.api.patch("volumesnapshots", name, {
-        "metadata": {"annotations": {"velero.io/csi-volumesnapshot-handle": handle}}}, app)
-    return handle
-
-
 def _assert_restores(bed, workspace, app, backup, written):
     bed.delete_namespace(app)
     bed.restore(workspace.name("restore"), "--from-backup", backup)
     bed.wait_bound("data", app)
     data.expect(bed.volume_path("data", app), written)
-
-
-def test_velero_namespace_created_again(bed, workspace):
-    app, backup, handle, written = _save(bed, workspace, 1)
-    unseen = _leave_over(bed, app, "not-in-the-bucket")
-    bed.recreate_velero_namespace()
-    _save(bed, workspace, 2, stem="other")
-    assert {handle, unseen} <= set(bed.driver.snapshots())
-    bed.sync_backup(backup)
-    _assert_restores(bed, workspace, app, backup, written)
-
-
-def test_backup_synced_under_a_new_uid(bed, workspace):
-    app, backup, handle, written = _save(bed, workspace, 3)
-    of_another_uid = _leave_over(bed, app, backup)
-    old = bed.api.get("backups", backup, bed.namespace)["metadata"]["uid"]
-    bed.api.delete("backups", backup, bed.namespace)
-    assert bed.sync_backup(backup)["metadata"]["uid"] != old
-    _save(bed, workspace, 4, stem="other")
-    assert {handle, of_another_uid} <= set(bed.driver.snapshots())
-    _assert_restores(bed, workspace, app, backup, written)
 
 
 @pytest.mark.cluster(second=True)

@@ -5,7 +5,6 @@ import datetime
 import pytest
 
 import data
-import objects
 import policy
 from promises import within
 
@@ -59,11 +58,3 @@ def test_driver_does_not_list_snapshots(bed, workspace):
     waited = (datetime.datetime.fromisoformat(ours["firstTimestamp"])
               - datetime.datetime.fromisoformat(refusal["firstTimestamp"]))
     assert waited.total_seconds() <= within(30, "a restore of a snapshot that is gone fails, after the driver's refusal,")
-
-
-def test_waits_for_first_consumer(bed, workspace):
-    bed.configure_driver("--no-list-snapshots")
-    app, backup, _ = _saved_and_gone(bed, workspace, storage_class_name=objects.CLASS_WAIT)
-    app, shown = _restore(bed, workspace, app, backup, "Completed")
-    assert "not checked" in shown
-    assert bed.api.get("persistentvolumeclaims", "data", app)["status"]["phase"] == "Pending"

@@ -94,7 +94,7 @@ def case_deletion_with_a_restored_copy(stage):
         world.expect_data("copy-1", backup)  # Restored volumes have no snapshot.
 
 
-# -- test_delete.py
+# -- Deletions
 
 @case
 def case_driver_refuses_to_delete(stage):
@@ -141,7 +141,7 @@ def case_deletion_goes_on_after_the_plugin_died(stage):
                        lambda: f"left behind: {world.leftovers()}, lost: {lost}")
 
 
-# -- test_faults.py
+# -- Faults
 
 def _after(world, **options):
     """One more backup must succeed and leave nothing of the one before."""
@@ -355,7 +355,7 @@ def case_a_group_that_the_driver_refuses(stage):
         _delete_all(world, backup, _after(world))
 
 
-# -- test_hands_off.py
+# -- Volumes of others
 
 def _pod(annotations=None):
     return {"apiVersion": "v1", "kind": "Pod",
@@ -605,7 +605,7 @@ def case_native_snapshot_goes_with_its_backup_by_its_uid(stage):
         assert not errors and not world.objects("snapshots"), errors
 
 
-# -- test_settings.py
+# -- Settings
 
 @case
 def case_unknown_setting_is_one_warning(stage):
