@@ -140,29 +140,6 @@ def _rolled_out(bed):
 
 
 @contextlib.contextmanager
-def speechless_workers(bed):
-    """While the body runs, workers have no right to read or write their tasks."""
-    bindings = [b for b in bed.api.list("rolebindings", NAMESPACE)
-                if any(s["name"] == WORKER for s in b.get("subjects") or [])]
-    with bed.refusing():
-        for binding in bindings:
-            bed.api.delete("rolebindings", binding["metadata"]["name"], NAMESPACE)
-        try:
-            yield
-        finally:
-            for binding in bindings:
-                del binding["metadata"]["resourceVersion"]
-                bed.api.create("rolebindings", binding)
-            bed.wait_for(lambda: _may_speak(bed), READY_SECONDS_MAX, "rights that are given again")
-
-
-def _may_speak(bed):
-    """Whether workers may write into their tasks."""
-    return bed.kubectl("auth", "can-i", "patch", "volumetasks.mover.csi-delta.io", "--subresource", "status",
-                       "--namespace", NAMESPACE, "--as", user(WORKER), check=False).stdout.strip() == "yes"
-
-
-@contextlib.contextmanager
 def stopped(bed):
     """While the body runs there is no controller."""
     def scale(replicas):

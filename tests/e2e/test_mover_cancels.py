@@ -8,8 +8,8 @@ import data
 import metadata
 import mover
 from bed import ENDED
-from moving import (CANCELING_SECONDS_MAX, HELD, MIB, MOVED_SECONDS_MAX, PHASE_SECONDS_MAX, await_completed, await_counted,
-                    await_nothing_left, await_phase, back_up, begin, begin_restore, cancel, check_canceled, controllers,
+from moving import (CANCELING_SECONDS_MAX, MIB, MOVED_SECONDS_MAX, PHASE_SECONDS_MAX, await_completed, await_counted,
+                    await_nothing_left, await_phase, back_up, begin_restore, cancel, check_canceled, controllers,
                     counted, held_in_progress, phase, restored_checksum, upload, workers)
 from promises import within
 
@@ -28,37 +28,6 @@ def check_partial(bed, backup):
     assert bed.wait_phase("backups", backup, ENDED)["status"]["phase"] == "PartiallyFailed"
 
 
-def test_an_upload_that_is_not_accepted_yet(bed, workspace, app):
-    with mover.stopped(bed):
-        backup, name = begin(bed, workspace, app)
-        assert phase(bed, name) == "New"
-        cancel(bed, name)
-    await_phase(bed, name, "Canceled", seconds=mover.READY_SECONDS_MAX)
-    check_canceled(bed, name)
-    check_partial(bed, backup)
-
-
-def test_an_upload_that_is_queued(bed, workspace, app):
-    with held_in_progress(bed, workspace, app) as (first_backup, first):
-        backup, name = begin(bed, workspace, app)
-        bed.wait_for(lambda: first in upload(bed, name)["status"].get("message", ""), PHASE_SECONDS_MAX,
-                     lambda: f"what it waits for: {upload(bed, name)['status']}")
-        cancel(bed, name)
-        check_canceled(bed, name)
-        bed.driver.clear_faults()
-        await_completed(bed, first_backup)
-    check_partial(bed, backup)
-
-
-def test_an_upload_that_is_prepared(bed, workspace, app):
-    with mover.speechless_workers(bed):
-        backup, name = begin(bed, workspace, app)
-        await_phase(bed, name, "Prepared")
-        cancel(bed, name)
-        check_canceled(bed, name)
-    check_partial(bed, backup)
-
-
 def test_an_upload_whose_worker_hangs_while_the_controller_dies(bed, workspace, app):
     """Called off twice, and the second controller finds the first one's Canceling."""
     with held_in_progress(bed, workspace, app) as (backup, name):
@@ -70,14 +39,6 @@ def test_an_upload_whose_worker_hangs_while_the_controller_dies(bed, workspace, 
             process.signal(signal.SIGKILL)
         cancel(bed, name)
         await_phase(bed, name, "Canceled", seconds=mover.READY_SECONDS_MAX)
-        check_canceled(bed, name)
-    check_partial(bed, backup)
-
-
-def test_an_upload_that_takes_longer_than_its_backup_allows(bed, workspace, app):
-    with bed.driver.faults(HELD):
-        backup, name = begin(bed, workspace, app, "late", "--item-operation-timeout", "8s")
-        await_phase(bed, name, "Canceled")
         check_canceled(bed, name)
     check_partial(bed, backup)
 
@@ -158,27 +119,6 @@ def await_download(bed, name, found, what):
     def status():
         return bed.api.get("datadownloads", name, bed.namespace)
     bed.wait_for(lambda: found(status()), MOVED_SECONDS_MAX, lambda: f"{what}: {status()}\n{mover.tell(bed)}")
-
-
-def test_a_download_that_waits_for_its_volume(bed, restore):
-    with bed.driver.faults({"method": "CreateVolume", "hold": True}):
-        _, _, name = restore("accepted")
-        await_download_phase(bed, name, "Accepted")
-        check_canceled_download(bed, name)
-
-
-def test_a_download_that_is_prepared(bed, restore):
-    with mover.speechless_workers(bed):
-        _, _, name = restore("prepared")
-        await_download_phase(bed, name, "Prepared")
-        check_canceled_download(bed, name)
-
-
-def test_a_download_in_progress(bed, restore):
-    _, _, name = restore("progress")
-    with bed.paused("s3"):
-        await_download_phase(bed, name, "InProgress")
-        check_canceled_download(bed, name)
 
 
 def test_a_download_that_is_rebound(bed, restore):

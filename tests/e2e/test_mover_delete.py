@@ -71,22 +71,6 @@ def test_the_lock_of_a_worker_that_was_killed_holds_up_no_deletion(bed, workspac
     await_nothing_left(bed, (*TRANSFERS, *DELETIONS))
 
 
-def test_a_deletion_that_meets_a_lock_frees_its_slot(bed, workspace):
-    app, kept, repository = moved_volume(bed, workspace)
-    with held_in_progress(bed, workspace, app) as (_, name):
-        bed.wait_for(lambda: locks(repository), PHASE_SECONDS_MAX, "the worker's lock")
-        bed.delete_backup(kept)
-        bed.wait_for(lambda: any(d.get("status", {}).get("trouble") == "Locked" for d in deletions(bed, kept)),
-                     DELETED_SECONDS_MAX, lambda: f"the lock met: {deletions(bed, kept)}\n{mover.tell(bed)}")
-        status = deletions(bed, kept)[0]["status"]
-        assert "the repository is locked" in status["message"] and "again in" in status["message"]
-        await_nothing_left(bed, DELETIONS)
-        cancel(bed, name)
-        await_phase(bed, name, "Canceled")
-    await_deleted(bed, kept)
-    await_nothing_left(bed, (*TRANSFERS, *DELETIONS))
-
-
 def test_what_was_moved_for_a_backup_that_failed_goes(bed, workspace):
     app = workspace.namespace(bed, labels=mover.RESTRICTED)
     for claim in ("data", "other"):
@@ -103,32 +87,6 @@ def test_what_was_moved_for_a_backup_that_failed_goes(bed, workspace):
     assert bed.wait_phase("backups", backup, ENDED)["status"]["phase"] == "Failed"
     await_deleted(bed, backup)
     assert not list(repository.glob("snapshots/*"))
-    await_nothing_left(bed, (*TRANSFERS, *DELETIONS))
-
-
-def test_a_deletion_that_cannot_succeed_is_given_up_and_can_be_requested_again(bed, workspace):
-    _, kept, repository = moved_volume(bed, workspace)
-    name = f"{kept}-nowhere"
-    bed.api.create("datadeletions", {
-        "apiVersion": "mover.csi-delta.io/v1alpha1", "kind": "DataDeletion",
-        "metadata": {"name": name, "namespace": bed.namespace},
-        "spec": {"backupStorageLocation": "nowhere", "backup": name,
-                 "snapshotID": mover.upload_of(bed, kept)["status"]["snapshotID"]}})
-
-    def status():
-        return bed.api.get("datadeletions", name, bed.namespace).get("status", {})
-    bed.wait_for(lambda: status().get("trouble") == "Failed", DELETED_SECONDS_MAX, lambda: f"an attempt: {status()}")
-    # As if it had failed for longer than deletions.giveUpAfter, which is an hour at least.
-    bed.api.patch("datadeletions", name, {"status": {"troubleSince": "2020-01-01T00:00:00Z",
-                                                     "nextAttemptTimestamp": "2020-01-01T00:00:00Z"}}, bed.namespace, "status")
-    bed.wait_for(lambda: status().get("phase") == "Failed", DELETED_SECONDS_MAX, lambda: f"given up: {status()}")
-    assert status()["message"].startswith("given up: every attempt since 2020-01-01T00:00:00Z failed")
-    assert "nextAttemptTimestamp" not in status()
-    assert list(repository.glob("snapshots/*"))
-    bed.run([components.program_path(), "deletions", "retry", "--velero-namespace", bed.namespace, name])
-    bed.wait_for(lambda: status().get("phase") == "Waiting" and status().get("trouble") == "Failed", DELETED_SECONDS_MAX,
-                 lambda: f"another attempt: {status()}")
-    bed.api.delete("datadeletions", name, bed.namespace)
     await_nothing_left(bed, (*TRANSFERS, *DELETIONS))
 
 

@@ -30,15 +30,6 @@ def test_an_upload_in_progress_is_cancelled_within_seconds(bed, workspace, app):
     assert bed.wait_phase("backups", backup, ENDED)["status"]["phase"] == "PartiallyFailed"
 
 
-def test_an_upload_that_waits_for_its_snapshot_is_cancelled_within_seconds(bed, workspace, app):
-    with bed.driver.faults({"method": "*", "lie": "not_ready"}):
-        backup, name = begin(bed, workspace, app)
-        await_phase(bed, name, "Accepted")
-        cancel(bed, name)
-        check_canceled(bed, name)
-    assert bed.wait_phase("backups", backup, ENDED)["status"]["phase"] == "PartiallyFailed"
-
-
 @pytest.mark.journey
 def test_the_second_upload_of_a_volume_waits_for_the_first_and_says_so(bed, workspace, app):
     with held_in_progress(bed, workspace, app) as (first_backup, first):
@@ -60,18 +51,6 @@ def test_a_worker_that_is_killed_has_a_successor(bed, workspace, app):
         for process in workers(bed):
             process.signal(signal.SIGKILL)
         bed.wait_for(lambda: (worker(bed, name) or {"metadata": {"uid": first}})["metadata"]["uid"] != first, PHASE_SECONDS_MAX,
-                     "another Pod")
-        bed.driver.clear_faults()
-        await_completed(bed, backup)
-
-
-def test_a_worker_that_is_evicted_has_a_successor(bed, workspace, app):
-    with held_in_progress(bed, workspace, app) as (backup, name):
-        pod = worker(bed, name)
-        bed.api.request("POST", f"/api/v1/namespaces/{mover.NAMESPACE}/pods/{pod['metadata']['name']}/eviction", {
-            "apiVersion": "policy/v1", "kind": "Eviction",
-            "metadata": {"name": pod["metadata"]["name"], "namespace": mover.NAMESPACE}})
-        bed.wait_for(lambda: (worker(bed, name) or pod)["metadata"]["uid"] != pod["metadata"]["uid"], PHASE_SECONDS_MAX,
                      "another Pod")
         bed.driver.clear_faults()
         await_completed(bed, backup)
@@ -162,17 +141,3 @@ def test_a_device_of_roots_alone_fails_at_once_with_both_remediations(bed, works
     assert f"{app}/data" in message
     assert "supplementalGroups" in message and "device_ownership_from_security_context" in message, message
     assert bed.wait_phase("backups", backup, ENDED)["status"]["phase"] == "PartiallyFailed"
-
-
-def test_an_upload_of_another_mover_is_left_alone(bed, workspace, app):
-    theirs = {"apiVersion": "velero.io/v2alpha1", "kind": "DataUpload",
-              "metadata": {"name": workspace.name("theirs"), "namespace": bed.namespace},
-              "spec": {"snapshotType": "CSI", "datamover": "velero-block", "sourcePVC": "data", "sourceNamespace": app,
-                       "backupStorageLocation": "default", "operationTimeout": "10m0s",
-                       "csiSnapshot": {"volumeSnapshot": "none", "storageClass": "none"}}}
-    made = bed.api.create("datauploads", theirs)
-    backup, _ = begin(bed, workspace, app)
-    await_completed(bed, backup)
-    name = theirs["metadata"]["name"]
-    assert upload(bed, name)["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
-    bed.api.delete("datauploads", name, bed.namespace)

@@ -11,7 +11,6 @@ import images
 import mover
 import objects
 import people
-from bed import ENDED
 from moving import (CHUNK_BYTES, CLAIMS, GONE_SECONDS_MAX, MIB, MOVE, MOVED_SECONDS_MAX, PHASE_SECONDS_MAX, await_nothing_left,
                     await_phase, back_up, download_of, held_in_progress, mode, restore_beside, restored_checksum, run_busybox,
                     write_chunks)
@@ -226,20 +225,3 @@ def test_a_class_may_name_secrets_by_the_namespace_of_the_volume(bed, workspace,
     bed.wait_phase("backups", backup, ("Completed",), 60)
     await_nothing_left(bed)
     bed.api.delete("secrets", secret, mover.NAMESPACE)
-
-
-@pytest.mark.own_driver("needs injected faults")
-def test_two_restores_of_one_backup_at_once(bed, workspace, backed_up):
-    app, backup, written = backed_up
-    targets = {workspace.name(f"r{i}"): workspace.name(f"target{i}") for i in range(2)}
-    with bed.driver.faults({"method": "CreateVolume", "hold": True}):
-        for restore, target in targets.items():
-            workspace.expect_namespace(bed, target)
-            bed.velero("restore", "create", restore, "--from-backup", backup, "--namespace-mappings", f"{app}:{target}")
-        bed.wait_for(lambda: all(download_of(bed, restore) for restore in targets), PHASE_SECONDS_MAX, "both DataDownloads")
-        bed.driver.await_calls("CreateVolume", held=2)
-    for restore, target in targets.items():
-        assert bed.wait_phase("restores", restore, ENDED)["status"]["phase"] == "Completed"
-        bed.wait_bound("data", target)
-        data.expect(bed.volume_path("data", target), written)
-    await_nothing_left(bed)

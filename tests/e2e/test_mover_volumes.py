@@ -2,7 +2,6 @@
 
 import json
 import signal
-import time
 
 import pytest
 
@@ -13,17 +12,15 @@ import metadata
 import mover
 import policy
 from bed import ENDED
-from moving import (CHUNK_BYTES, GIB, GONE_SECONDS_MAX, MIB, MOVE, PHASE_SECONDS_MAX, SWEEPS, annotation, await_base,
-                    await_nothing_left, await_phase, back_up, begin, cancel, check_increment, check_repository,
-                    controllers, exported_keys, figure, instant, mode, peak_memory_bytes, phase, reason,
-                    repository_of, restic, restored_checksum, restored_from_bucket, snapshots_but_bases,
-                    stored_bytes, undone, upload, write_chunks)
+from moving import (CHUNK_BYTES, GIB, GONE_SECONDS_MAX, MIB, MOVE, SWEEPS, await_base, back_up, check_increment,
+                    check_repository, controllers, exported_keys, figure, mode, reason, repository_of, restic,
+                    restored_checksum, restored_from_bucket, stored_bytes, undone, write_chunks)
 
 VOLUME_BYTES = 32 * MIB
 GROWN_BYTES = 48 * MIB
 GENERATIONS = 10 if SWEEPS else 4
 GENERATIONS_READ_WHOLE = 10 if SWEEPS else 3
-MANY, AT_ONCE = (50, 4) if SWEEPS else (8, 2)
+MANY = 50 if SWEEPS else 8
 PER_NODE = 2  # The default of limits.perNode.
 MOVED_SECONDS_MAX = 20 * MANY + 180
 
@@ -207,35 +204,6 @@ def test_the_base_of_a_volume_that_is_gone_goes(bed, workspace):
                  lambda: f"the base gone: {bed.contents_of(handle)}\n{mover.tell(bed)}")
 
 
-@pytest.mark.own_driver("needs injected faults")
-def test_of_three_at_once_the_second_is_cancelled(bed, workspace):
-    app = workspace.namespace(bed, labels=mover.RESTRICTED)
-    bed.create_claim("data", app, VOLUME_BYTES)
-    volume = bed.volume_path("data", app)
-    begun, before = [], snapshots_but_bases(bed)
-    with bed.driver.faults({"method": "GetMetadataAllocated", "hold": True}):
-        for seed, chunks in enumerate(((0, 1, 2), (7, 8), (1, 30))):
-            write_chunks(bed, app, chunks, 10 * seed)
-            begun.append((*begin(bed, workspace, app, f"n{seed}"), data.checksum(volume)))
-            bed.wait_for(lambda: phase(bed, begun[-1][1]) != "New", PHASE_SECONDS_MAX, "it to be accepted")
-        (first, first_upload, first_written), (second, second_upload, _), (third, third_upload, third_written) = begun
-        await_phase(bed, first_upload, "InProgress")
-        cancel(bed, second_upload)
-        await_phase(bed, second_upload, "Canceled")
-        assert phase(bed, first_upload) == "InProgress" and phase(bed, third_upload) == "Accepted"
-    for backup, end in ((first, "Completed"), (second, "PartiallyFailed"), (third, "Completed")):
-        assert bed.wait_phase("backups", backup, ENDED)["status"]["phase"] == end
-    base = upload(bed, first_upload)["status"]["snapshotID"].split("/")[5]
-    moved = upload(bed, third_upload)
-    assert annotation(moved, "base") == base
-    check_increment(moved, 4)
-    await_nothing_left(bed)
-    bed.wait_for(lambda: snapshots_but_bases(bed) <= before, GONE_SECONDS_MAX, "snapshots of bases alone")
-    for backup, written in ((first, first_written), (third, third_written)):
-        data.same(restored_checksum(bed, workspace, app, backup, f"of-{backup}"), written)
-    check_repository(bed, moved)
-
-
 def worker_pods(bed):
     return bed.api.list("pods", mover.NAMESPACE, labelSelector="mover.csi-delta.io/task")
 
@@ -249,38 +217,16 @@ def workers_without_room(bed):
     return len([of_pod for of_pod in reasons if "Unschedulable" in of_pod])
 
 
-def having_turns(bed):
-    """How many uploads are worked on. A worker's Pod may still end when the next one has its turn."""
-    return len([moved for moved in bed.api.list("datauploads", bed.namespace)
-                if annotation(moved, "turn-at") and moved["status"]["phase"] not in mover.ENDED])
-
-
-def most_at_once(bed, backup, count):
-    """Waits for a backup to end; returns the most that were counted meanwhile."""
+def most_at_once(bed, backup):
+    """Waits for a backup to end; returns the most workers that ran meanwhile."""
     most = 0
 
     def ended():
         nonlocal most
-        most = max(most, count(bed))
+        most = max(most, workers_running(bed))
         return bed.api.get("backups", backup, bed.namespace).get("status", {}).get("phase") in ENDED
     bed.wait_for(ended, MOVED_SECONDS_MAX, "end of the backup")
     return most
-
-
-def begin_many(bed, workspace, *apps):
-    """A backup of MANY volumes, divided among namespaces."""
-    for app in apps:
-        bed.create_claims([f"data{i}" for i in range(MANY // len(apps))], app, 4 * MIB)
-    backup = workspace.name("many")
-    workspace.expect_backup(bed, backup)
-    bed.velero("backup", "create", backup, "--include-namespaces", ",".join(apps), *MOVE)
-    return backup
-
-
-def uploads_of(bed, backup):
-    found = bed.api.list("datauploads", bed.namespace, labelSelector=f"velero.io/backup-name={backup}")
-    assert [u["status"]["phase"] for u in found] == ["Completed"] * MANY
-    return found
 
 
 @pytest.mark.sweep
@@ -288,35 +234,13 @@ def test_many_volumes_keep_to_the_limit_of_the_node(bed, workspace):
     app = workspace.namespace(bed, labels=mover.RESTRICTED)
     with mover.configured(bed, {"limits": {"total": MANY}}):
         with bed.driver.faults({"method": "GetMetadataAllocated", "hold": True}):
-            backup = begin_many(bed, workspace, app)
+            bed.create_claims([f"data{i}" for i in range(MANY)], app, 4 * MIB)
+            backup = workspace.name("many")
+            workspace.expect_backup(bed, backup)
+            bed.velero("backup", "create", backup, "--include-namespaces", app, *MOVE)
             bed.wait_for(lambda: workers_without_room(bed) == MANY - PER_NODE, 300,
                          "all but the node's workers to wait for room")
             assert workers_running(bed) <= PER_NODE
-        assert 0 < most_at_once(bed, backup, workers_running) <= PER_NODE
-    uploads_of(bed, backup)
-
-
-@pytest.mark.sweep
-@pytest.mark.own_driver("needs injected faults")
-def test_namespaces_take_turns_below_the_limit_of_all(bed, workspace, record_property):
-    apps = [workspace.namespace(bed, stem, labels=mover.RESTRICTED) for stem in ("one", "two")]
-    with mover.configured(bed, {"limits": {"total": AT_ONCE, "perNode": MANY}}):
-        with bed.driver.faults({"method": "GetMetadataAllocated", "hold": True}):
-            backup = begin_many(bed, workspace, *apps)
-            bed.wait_for(lambda: len(accepted(bed, backup)) == MANY, 300, "all volumes asked for")
-        started = time.monotonic()
-        assert 0 < most_at_once(bed, backup, having_turns) <= AT_ONCE
-        took_seconds = time.monotonic() - started
-        memory_bytes = max(peak_memory_bytes(process) for process in controllers(bed))
-    uploads = sorted(uploads_of(bed, backup), key=lambda moved: instant(moved, "turn-at"))
-    for name, value in (("seconds", round(took_seconds)), ("controller_mib", memory_bytes // MIB)):
-        record_property(name, value)
-    print(f"{MANY} volumes, {AT_ONCE} at once: {took_seconds:.0f} s, controller {memory_bytes / MIB:.1f} MiB")
-    # Those of the first namespace were asked for first; what it has running counts.
-    turns = [moved["spec"]["sourceNamespace"] for moved in uploads]
-    assert apps[1] in turns[AT_ONCE:AT_ONCE + 2], turns
-
-
-def accepted(bed, backup):
-    uploads = bed.api.list("datauploads", bed.namespace, labelSelector=f"velero.io/backup-name={backup}")
-    return [moved for moved in uploads if moved.get("status", {}).get("phase", "New") != "New"]
+        assert 0 < most_at_once(bed, backup) <= PER_NODE
+    found = bed.api.list("datauploads", bed.namespace, labelSelector=f"velero.io/backup-name={backup}")
+    assert [u["status"]["phase"] for u in found] == ["Completed"] * MANY
