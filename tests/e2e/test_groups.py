@@ -135,19 +135,3 @@ def test_copies_that_upstreams_driver_makes_are_no_instant(beds, workspace):
     numbers = [stamps.read(path) for path in database.paths(namespace)]
     print(f"stamps of the members: {numbers}")
     assert max(numbers) - min(numbers) > 1
-
-
-@pytest.mark.own_driver("needs injected faults")
-def test_a_member_that_fails_fails_the_group_and_nothing_is_left(database, workspace):
-    bed = database.bed
-    broken = bed.volume_handle("log", database.app)
-    rule = {"method": "CreateVolumeGroupSnapshot", "match": broken, "code": "INVALID_ARGUMENT",
-            "message": f"volume {broken} is broken"}
-    with bed.driver.faults(rule):
-        backup = workspace.backup(bed, *database.flags, expect="PartiallyFailed")
-    logs = bed.velero("backup", "logs", backup["metadata"]["name"]).stdout
-    for claim in CLAIMS:  # Each of them says whose fault it is.
-        told = [line for line in logs.splitlines() if "Error backing up item" in line and f"name={claim})" in line]
-        assert told and all(f"volume group {database.app}/db: claim {database.app}/log: " in line for line in told), logs
-    await_driver_has(bed, 0, 1)  # Of the claim without a group.
-    await_objects_gone(bed, database.app)

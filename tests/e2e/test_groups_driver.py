@@ -118,16 +118,6 @@ def test_driver_that_wants_whole_groups_loses_none(group_bed, database):
     assert bed.driver.calls("DeleteSnapshot")["started"] == 0
 
 
-def test_member_that_fails_fails_the_group(group_bed, database):
-    bed = group_bed
-    broken = bed.volume_handle("log", database)
-    rule = {"method": "CreateVolumeGroupSnapshot", "match": broken, "code": "INTERNAL", "message": "log is broken",
-            "times": 1}
-    with bed.driver.faults(rule):
-        groups.delete(bed, groups.create(bed, "cut", database, LABELS))
-    assert bed.driver.calls("CreateVolumeGroupSnapshot")["failed"] >= 1
-
-
 @pytest.mark.parametrize("version", [pytest.param(v, marks=pytest.mark.cluster(groups=True, group_version=v))
                                      for v in ("v1beta1", "none")])
 def test_velero_sees_one_version_of_groups(beds, workspace, version):
@@ -156,15 +146,3 @@ def test_velero_sees_one_version_of_groups(beds, workspace, version):
         for snapshot in found.values():
             assert [o["apiVersion"] for o in snapshot["metadata"]["ownerReferences"]] == [f"{GROUP}/v1"]
         groups.delete(bed, group)
-
-
-@pytest.mark.parametrize("settings", [pytest.param(s, marks=pytest.mark.cluster(plugin=False, **s))
-                                      for s in ({"group_gate": False}, {"group_kinds": False})])
-def test_cluster_without_groups_takes_single_snapshots(beds, workspace, settings):
-    bed = beds.get(plugin=False, **settings)
-    app = workspace.namespace(bed)
-    bed.create_claim("data", app, MIB)
-    bed.create_snapshot("one", app, "data")
-    served = bed.api.raw("GET", f"/apis/{GROUP}")[0]
-    assert served == (404 if "group_kinds" in settings else 200)
-    assert bed.dead() == []

@@ -140,18 +140,6 @@ def test_a_backup_that_is_deleted_while_its_group_is_made(database, begin):
     check_gone(database, name)
 
 
-@pytest.mark.long
-def test_a_server_that_is_restarted_before_a_group_is_ready(database):
-    bed = database.bed
-    name = cut(database, "dead")
-    bed.stop("velero", kill=True)
-    bed.driver.clear_faults()
-    bed.start("velero")
-    bed.wait_phase("backups", name, ("Completed",))
-    assert set(archived_members(bed, name)) == set(CLAIMS)
-    check_gone(database, name)
-
-
 def drawn(what, points, kills):
     """Who is killed, and how many calls of what happens to a group have passed before."""
     def some(kind):

@@ -2,14 +2,12 @@
 
 import pytest
 
-import plugin_settings
 import policy
 from bed import ENDED
 from groups import CLAIMS, LABEL, MIB, Database, archived_members, await_driver_empty, await_driver_has
 from groups import await_objects_gone
 
 GROUPS, NAMESPACES = 20, 4
-MEMBERS_MAX = 100
 GENERATIONS = 10
 CALL = "CreateVolumeGroupSnapshot"
 SECONDS_MAX = 900  # Velero takes two seconds for each content that it deletes.
@@ -44,43 +42,6 @@ def test_twenty_groups_at_once(bed, workspace):
         assert len(bed.archived(name, "volumegroupsnapshotcontents")) == GROUPS // NAMESPACES
         await_objects_gone(bed, app)
         bed.delete_backup(name, SECONDS_MAX)
-    await_driver_empty(bed)
-
-
-@pytest.fixture
-def crowd(bed, workspace):
-    """A namespace with as many claims of one group as a group may have."""
-    app = workspace.namespace(bed)
-    bed.create_claims([f"data-{i:03}" for i in range(MEMBERS_MAX)], app, MIB, timeout_seconds=SECONDS_MAX, labels={LABEL: "db"})
-    return app
-
-
-def test_a_group_of_a_hundred(bed, workspace, crowd):
-    backup = workspace.backup(bed, "--include-namespaces", crowd, *snapshot_policy(bed, workspace), timeout_seconds=SECONDS_MAX)
-    bed.assert_clean("backup", backup)
-    name = backup["metadata"]["name"]
-    assert len(archived_members(bed, name)) == MEMBERS_MAX
-    await_driver_has(bed, 1, MEMBERS_MAX)
-    await_objects_gone(bed, crowd)
-    bed.delete_backup(name, SECONDS_MAX)
-    await_driver_empty(bed)
-
-
-def test_a_hundred_and_one_are_no_group(bed, workspace, crowd):
-    bed.create_claim("one-more", crowd, MIB, labels={LABEL: "db"})
-    backup = workspace.backup(bed, "--include-namespaces", crowd, *snapshot_policy(bed, workspace), timeout_seconds=SECONDS_MAX)
-    name = backup["metadata"]["name"]
-    log = bed.velero("backup", "logs", name).stdout
-    assert log.count(f"it has {MEMBERS_MAX + 1} members, and {MEMBERS_MAX} are the most") == MEMBERS_MAX + 1
-    await_driver_has(bed, 0, MEMBERS_MAX + 1)
-    bed.drop_backup(name)
-    for handle in bed.driver.snapshots():
-        bed.driver.remove_snapshot(handle)
-
-    with plugin_settings.during(bed, groupFallback="fail"):
-        backup = workspace.backup(bed, "--include-namespaces", crowd, *snapshot_policy(bed, workspace), stem="refused",
-                                  expect="PartiallyFailed", timeout_seconds=SECONDS_MAX)
-    assert backup["status"]["errors"] == MEMBERS_MAX + 1
     await_driver_empty(bed)
 
 

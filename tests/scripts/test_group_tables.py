@@ -65,10 +65,7 @@ PROVEN_BY = {
         "the driver refuses, in a way that asking again does not change, for a minute": [
             "GroupLifecycleTest.ADriverThatComplainsOfOneVolumeBlamesItsClaim",
         ],
-        "one volume of three fails": [
-            "GroupLifecycleTest.AFailingMemberIsNamed",
-            "test_groups.py::test_a_member_that_fails_fails_the_group_and_nothing_is_left",
-        ],
+        "one volume of three fails": ["GroupLifecycleTest.AFailingMemberIsNamed"],
         "the group or a member is deleted meanwhile": [
             "TakeGroupTest.TheGroupIsDeletedMeanwhile",
             "test_groups_faults.py::test_a_group_that_is_deleted_while_it_is_made",
@@ -135,10 +132,7 @@ PROVEN_BY = {
             "TakeGroupTest.NoFailingCallLeavesAnythingBehind",
             "VolumeGroupTest.AGroupThatFailsFailsForEveryMember",
         ],
-        "a failing member": [
-            "GroupLifecycleTest.AFailingMemberIsNamed",
-            "test_groups.py::test_a_member_that_fails_fails_the_group_and_nothing_is_left",
-        ],
+        "a failing member": ["GroupLifecycleTest.AFailingMemberIsNamed"],
         "members until the end of the backup": [
             "GroupActionsTest.AMemberIsNotRemovedAlone",
             "GroupActionsTest.AtTheEndTheDriverKeepsTheGroupAndNothingElseIsLeft",
