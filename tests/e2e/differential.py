@@ -26,7 +26,6 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 DEPLOY = REPOSITORY / "deploy"
 KIND = DEPLOY / "differentialsnapshot-crd.yaml"
 MANIFEST = DEPLOY / "diffsnap.yaml"
-SIDECAR = DEPLOY / "diffsnap-sidecar.yaml"
 
 FIRST, SECOND = components.DIFFSNAP, components.DIFFSNAP_SECOND
 PORTS = components.DIFFSNAP_PORTS
@@ -211,12 +210,6 @@ def by_curl(bed, found, account=MOVER):
     done = bed.run(["/usr/bin/curl", "--silent", "--show-error", "--cacert", authority, "--compressed",
                     "-H", f"Authorization: Bearer {token(bed, account, status['audience'])}", status["url"]])
     return json.loads(done.stdout)
-
-
-def sidecar_container():
-    """The container of deploy/diffsnap-sidecar.yaml."""
-    container, = yaml.safe_load(SIDECAR.read_text())["spec"]["template"]["spec"]["containers"]
-    return container
 
 
 def help_text():

@@ -232,25 +232,6 @@ def test_controller_and_server_may_be_two_processes(served_bed, volume):
     assert holder.endswith(f":{differential.PORTS[differential.SECOND]}")
 
 
-def test_an_object_that_is_deleted_is_served_no_more(served_bed, volume):
-    bed, app = served_bed, volume.namespace
-    reader = differential.Reader(bed, ask_pair(bed, volume))
-    page = reader.get(maxEntries=10)
-    bed.api.delete("differentialsnapshots", "pair", app)
-    assert bed.api.get("differentialsnapshots", "pair", app) is None  # Nothing holds it up.
-
-    def code():
-        try:
-            return reader.get(maxEntries=10, startOffset=page["nextOffset"]) and None
-        except differential.Refused as refused:
-            return refused.code
-    assert bed.wait_for(code, 60, "the object's end to be known") == "NotFound"
-    again = ask_pair(bed, volume)
-    with pytest.raises(differential.Refused) as refused:  # A cursor is one object's, whatever the name.
-        differential.Reader(bed, again).get(startOffset=page["nextOffset"])
-    assert (refused.value.status, refused.value.code) == (400, "InvalidOffset")
-
-
 def test_a_base_without_an_object_is_known_by_its_handle(served_bed, volume):
     bed, app = served_bed, volume.namespace
     handle = bed.create_snapshot("zero", app, "data")
@@ -271,55 +252,6 @@ def test_a_base_without_an_object_is_known_by_its_handle(served_bed, volume):
     with pytest.raises(differential.Refused) as refused:
         reader.get()
     assert (refused.value.status, refused.value.code) == (410, "BaseSnapshotGone")
-
-
-def test_a_handle_of_another_namespace_is_refused(served_bed, volume, workspace):
-    bed, theirs = served_bed, workspace.namespace(served_bed, "theirs")
-    bed.create_claim("data", theirs, MIB)
-    handle = bed.create_snapshot("secret", theirs, "data")
-    failed = differential.ask(bed, "thief", volume.namespace, targetVolumeSnapshotName="two",
-                              baseSnapshotHandle=handle)
-    assert failed["status"]["state"] == "Failure"
-    assert failed["status"]["error"].startswith("VolumeMismatch: ")
-    assert handle not in failed["status"]["error"]
-
-
-def test_what_is_not_ready_is_pending_until_it_is(served_bed, volume):
-    bed, app = served_bed, volume.namespace
-    bed.stop("csi-snapshotter")
-    bed.api.create("volumesnapshots", objects.volume_snapshot("three", app, "data"))
-    bed.api.create("differentialsnapshots", differential.make(
-        "early", app, targetVolumeSnapshotName="three", baseVolumeSnapshotName="two"))
-    pending = differential.wait_state(bed, "early", app, ("Pending",))
-    accepted, ready = sorted(pending["status"]["conditions"], key=lambda condition: condition["type"])
-    assert (accepted["type"], accepted["status"]) == ("Accepted", "True")
-    assert (ready["type"], ready["status"], ready["reason"]) == ("Ready", "False", "NotReady")
-    bed.start("csi-snapshotter")
-    differential.wait_state(bed, "early", app, ("Success",))
-
-    def reasons():
-        return [event["reason"] for event in bed.api.list("events", app, fieldSelector="involvedObject.name=early")]
-    bed.wait_for(reasons, 60, "an Event")
-    assert reasons() == ["Ready"]
-
-
-def test_other_drivers_objects_are_left_alone(served_bed, volume):
-    bed, app = served_bed, volume.namespace
-    for plural, obj in objects.imported_snapshot("foreign", app, "other.example.com", "h"):
-        bed.api.create(plural, obj)
-    bed.wait_for(lambda: bed.api.get("volumesnapshots", "foreign", app).get("status", {}).get(
-        "boundVolumeSnapshotContentName"), 30, "the foreign VolumeSnapshot bound")
-    for name, target in (("theirs", "foreign"), ("unclaimed", "none")):
-        bed.api.create("differentialsnapshots", differential.make(name, app, targetVolumeSnapshotName=target))
-    ask_pair(bed, volume)  # Came later, and is done.
-    for name in ("theirs", "unclaimed"):
-        assert "status" not in bed.api.get("differentialsnapshots", name, app)
-    bed.api.delete("volumesnapshots", "foreign", app)
-    content = f"foreign-{app}"
-    bed.api.delete("volumesnapshotcontents", content)
-    if bed.api.get("volumesnapshotcontents", content):  # The sidecar that would take its finalizer is the other driver's.
-        bed.api.patch("volumesnapshotcontents", content, {"metadata": {"finalizers": None}})
-    bed.wait_for(lambda: not bed.api.get("volumesnapshotcontents", content), 30, "the end of the foreign content")
 
 
 def rights_in(role_rules):

@@ -1,15 +1,12 @@
 """Upstream's metadata sidecar over the bed's driver: what it lists is what `cmp` finds in the volumes' files."""
 
-import base64
 import dataclasses
 
 import pytest
 
 import data
 import metadata
-import pki
 import rights
-from processes import BedError
 
 MIB = 1 << 20
 BLOCK_BYTES = 4096  # Of both drivers.
@@ -103,18 +100,6 @@ def test_the_sidecar_has_no_right_too_many_or_too_few(listed_bed, volume):
                     for resource in rule["resources"]}
 
 
-def test_who_may_not_read_volume_snapshots_gets_no_list(listed_bed, volume):
-    stranger = "metadata-stranger"
-    # May see this very one; the sidecar wants to know of all volume snapshots of the namespace.
-    by_name = [{**rule, "resourceNames": ["two"]} if "volumesnapshots" in rule["resources"] else rule
-               for rule in metadata.CLIENT_RULES]
-    contents = {"apiGroups": ["snapshot.storage.k8s.io"], "resources": ["volumesnapshotcontents"],
-                "verbs": ["get"]}
-    with metadata.account(listed_bed, stranger, [*by_name, contents]):
-        with pytest.raises(metadata.ListingFailed, match="PermissionDenied"):
-            metadata.list_blocks(listed_bed, "two", volume.namespace, user=stranger)
-
-
 @pytest.mark.own_driver("it cannot break a stream")
 def test_what_the_driver_says_reaches_the_client(listed_bed, volume):
     bed, app, base = listed_bed, volume.namespace, volume.one
@@ -129,38 +114,6 @@ def test_what_the_driver_says_reaches_the_client(listed_bed, volume):
     with bed.driver.faults({"method": "GetMetadataDelta", "lie": "huge_message"}):
         with pytest.raises(metadata.ListingFailed, match="ResourceExhausted"):
             metadata.list_blocks(bed, "two", app, base=base)
-
-
-def test_the_object_says_where_the_sidecar_is_and_which_authority_to_trust(listed_bed, volume, tmp_path):
-    bed = listed_bed
-    pki.make_pki(tmp_path / "other")
-    other = base64.b64encode((tmp_path / "other" / "ca.crt").read_bytes()).decode()
-    for spec, said in (({"caCert": other}, "certificate signed by unknown authority"),
-                       ({"address": "127.0.0.2:50051"}, "certificate is valid for"),
-                       ({"address": "127.0.0.1:1"}, "connection refused")):
-        with metadata.told(bed, **spec):
-            with pytest.raises(metadata.ListingFailed, match=said):
-                metadata.list_blocks(bed, "two", volume.namespace)
-    before = metadata.list_blocks(bed, "two", volume.namespace)
-    metadata.renew_certificate(bed)
-    assert metadata.list_blocks(bed, "two", volume.namespace) == before
-
-
-def test_the_sidecar_goes_on_with_a_driver_that_was_restarted(listed_bed, volume):
-    bed = listed_bed
-    before = metadata.list_blocks(bed, "two", volume.namespace, base=volume.one)
-    bed.restart("csi-driver", kill=True)
-    assert metadata.list_blocks(bed, "two", volume.namespace, base=volume.one) == before != []
-
-
-@pytest.mark.own_driver("it can always list")
-def test_without_the_capability_there_is_no_sidecar(listed_bed):
-    bed = listed_bed
-    bed.stop(metadata.SIDECAR)
-    bed.configure_driver("--no-snapshot-metadata")
-    with pytest.raises(BedError, match="ended while starting"):
-        bed.start(metadata.SIDECAR)
-    bed.stop(metadata.SIDECAR)
 
 
 @pytest.mark.own_driver("its volume snapshots have no change data of their own")

@@ -123,19 +123,6 @@ def test_a_sidecar_of_another_authority_is_not_trusted(ask, tmp_path):
     assert (result["mode_done"], result["reason"]) == ("full", "metadata-unavailable")
 
 
-def test_a_certificate_that_is_renewed_is_no_event(ask):
-    assert_increment(ask())
-    metadata.renew_certificate(ask.bed)
-    assert_increment(ask())
-
-
-@pytest.mark.own_driver("it cannot break a stream")
-def test_a_stream_that_the_driver_interrupts_is_resumed(ask):
-    ask.bed.configure_driver("--page-extents", "7")
-    with ask.bed.driver.faults({"method": "GetMetadataDelta", "after_messages": 3, "code": "UNAVAILABLE", "times": 2}):
-        assert_increment(ask())
-
-
 @pytest.mark.own_driver("it cannot hold a stream")
 def test_a_sidecar_that_is_killed_in_mid_stream_is_asked_again(ask):
     bed = ask.bed
