@@ -79,7 +79,6 @@ class Settings:
     node: bool = False  # With a node that runs Pods; see node.py.
     groups: bool = False  # Does the driver take groups of volumes, at one instant?
     group_kinds: bool = True  # Are the kinds of groupsnapshot.storage.k8s.io there?
-    group_gate: bool = True  # Do controller and sidecar look at them? Without the kinds they do not.
     group_version: str = ""  # The one version of them that Velero and the plugin see, or "none"; "": all.
     server_args: list = dataclasses.field(default_factory=lambda: ["--features=EnableCSI"])
     server_env: dict = dataclasses.field(default_factory=dict)
@@ -128,8 +127,6 @@ class Bed:
         self._children = {}
         self._readers = {}  # Of what a component writes, where it writes into a pipe.
         self._refusals = []  # Parts of the audit log, from and to, in which every access of the plugin was refused.
-        self._plugin_roles = []  # Pairs of plural and name.
-        self._plugin_bindings = []  # Pairs of plural and object.
         self._api = None
         self.buckets = {}  # Folders of those that tests made, by location; see places.py.
         self._ending = []  # Namespaces whose end was not awaited, each with its volumes.
@@ -258,11 +255,6 @@ class Bed:
         self.tokens_file.chmod(0o600)
         pki.write_kubeconfig(self.pki / "velero.conf", self.pki / "ca.crt", {"token": token}, port=self.client_port)
 
-    @property
-    def group_gate(self):
-        """Whether controller and sidecar look at groups; told to, they end where the kinds are not there."""
-        return self.settings.group_gate and self.settings.group_kinds
-
     def _fill_plugin_dir(self):
         shutil.copy2(self.program("awsplugin", "velero-plugin-for-aws"), self.plugin_dir)
         if self.settings.plugin:
@@ -315,18 +307,6 @@ class Bed:
         self.api.create("deployments", self._velero_deployment())
         self._grant_plugin_rights()
 
-    def recreate_velero_namespace(self):
-        """Deletes Velero's namespace with everything in it and sets Velero up again, as after a mishap."""
-        self.stop("velero")
-        for backup in self.api.list("backups", self.namespace):
-            self.api.delete("backups", backup["metadata"]["name"], self.namespace)
-        self.delete_namespace(self.namespace)
-        self._take_plugin_rights()
-        for plural, name in self._plugin_roles:
-            self.api.delete(plural, name)
-        self._create_velero_objects()
-        self.start("velero")
-
     def _velero_deployment(self):
         """What `velero install` would create, without replicas: restores look for it."""
         listing = self.run(
@@ -344,39 +324,17 @@ class Bed:
         """Gives our plugin's account what deploy/rbac.yaml lists, and a kubeconfig with its token."""
         rules = REPOSITORY / "deploy" / "rbac.yaml"
         documents = [d for d in yaml.safe_load_all(rules.read_text()) if d]
-        self._plugin_roles, self._plugin_bindings = [], []
         for document in documents:
             if document["kind"] == "ClusterRole":
                 self.api.create("clusterroles", document)
-                self._plugin_roles.append(("clusterroles", document["metadata"]["name"]))
             elif document["kind"] == "Role":
                 document["metadata"]["namespace"] = self.namespace
                 self.api.create("roles", document)
             else:
                 continue
-            self._plugin_bindings.append(objects.binding(
-                document["kind"], document["metadata"]["name"], self.namespace))
-        self._bind_plugin_rights()
-        self.renew_plugin_token()
-
-    def _bind_plugin_rights(self):
-        for plural, binding in self._plugin_bindings:
+            plural, binding = objects.binding(document["kind"], document["metadata"]["name"], self.namespace)
             self.api.create(plural, binding)
-
-    def _take_plugin_rights(self):
-        for plural, binding in self._plugin_bindings:
-            meta = binding["metadata"]
-            self.api.delete(plural, meta["name"], meta.get("namespace"))
-
-    @contextlib.contextmanager
-    def plugin_without_rights(self):
-        """While the body runs, the API server refuses everything that our plugin asks for."""
-        with self.refusing():
-            self._take_plugin_rights()
-            try:
-                yield
-            finally:
-                self._bind_plugin_rights()
+        self.renew_plugin_token()
 
     def renew_plugin_token(self, port=None):
         """Writes a kubeconfig with a fresh token of the plugin's account, and another way to the API server."""
@@ -647,15 +605,6 @@ class Bed:
             found += self.audit_events(users, position, max(position, start))
             position = max(position, end)
         return found
-
-    @contextlib.contextmanager
-    def refusing(self):
-        """What is refused while the body runs is meant to be."""
-        start = self.audit_position()
-        try:
-            yield
-        finally:
-            self._refusals.append((start, self.audit_position()))
 
     def audit_position(self):
         return self.audit_log.stat().st_size

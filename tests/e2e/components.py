@@ -137,8 +137,8 @@ def manager_command(bed):
 
 
 def group_flags(bed):
-    """Whether the controller and the sidecar know of groups: upstream's default is that they do not."""
-    return [f"--feature-gates=CSIVolumeGroupSnapshot={str(bed.group_gate).lower()}"]
+    """Whether the controller and the sidecar know of groups, by default they do not; without the kinds they would end."""
+    return [f"--feature-gates=CSIVolumeGroupSnapshot={str(bed.settings.group_kinds).lower()}"]
 
 
 def controller_command(bed):

@@ -7,7 +7,6 @@ own, with the rights of its role and nothing more, and so is the client.
 import base64
 import contextlib
 import json
-import ssl
 
 import cluster_api
 import components
@@ -74,19 +73,6 @@ def told(bed, **spec):
         yield
     finally:
         bed.api.patch("snapshotmetadataservices", bed.driver.name, service_object(bed))
-
-
-def renew_certificate(bed, timeout_seconds=30):
-    """Gives the sidecar another key and certificate of the same authority, and waits until it uses them."""
-    before = _served_certificate(bed)
-    pki.make_server(bed.pki, SIDECAR)
-    bed.wait_for(lambda: _served_certificate(bed) != before, timeout_seconds,
-                 "the sidecar's new certificate")
-
-
-def _served_certificate(bed):
-    with processes.inside(bed.name):
-        return ssl.get_server_certificate(("127.0.0.1", components.SNAPSHOT_METADATA_PORT))
 
 
 def list_blocks(bed, snapshot, namespace, *flags, base=None, user=CLIENT):

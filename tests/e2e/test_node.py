@@ -8,9 +8,7 @@ import sys
 
 import pytest
 
-import bed as bed_module
 import cluster_api
-import components
 import data
 import images
 import objects
@@ -74,17 +72,6 @@ def test_a_device_written_by_one_pod_is_read_by_another_from_its_snapshot(node_b
 
 
 @pytest.mark.bed
-def test_a_file_written_by_one_pod_is_read_by_another(node_bed, workspace):
-    bed = node_bed
-    app = workspace.namespace(bed, labels=RESTRICTED)
-    bed.create_claim("data", app, 32 * MIB, mode="Filesystem")
-    for name, script in (("writer", "echo kept > /data/file"), ("reader", "cat /data/file")):
-        phase, told = bed.node.run_pod(pod(name, app, script, folders={"data": "/data"}))
-        assert phase == "Succeeded", told
-    assert told == "kept\n"
-
-
-@pytest.mark.bed
 def test_a_device_that_is_roots_alone_is_refused_to_the_pod(node_bed, workspace):
     bed = node_bed
     app = workspace.namespace(bed, labels=RESTRICTED)
@@ -122,34 +109,6 @@ def test_logs_and_exec_reach_a_running_pod(node_bed, workspace):
     bed.wait_for(lambda: bed.kubectl("logs", "-n", app, "runs").stdout == "waits\n", 60, "the Pod's first line")
     told = bed.kubectl("exec", "-n", app, "runs", "--", "/bin/busybox", "id", "-u").stdout
     assert told == f"{objects.POD_USER}\n"
-
-
-@pytest.mark.bed
-def test_a_pod_reaches_the_api_server_by_the_address_of_its_service(node_bed, workspace):
-    bed = node_bed
-    app = workspace.namespace(bed, labels=RESTRICTED)
-    phase, told = bed.node.run_pod(pod(
-        "caller", app, "wget -q -O - --no-check-certificate https://$KUBERNETES_SERVICE_HOST/livez 2>&1"))
-    assert (phase, told) == ("Succeeded", "ok")
-
-
-@pytest.mark.bed
-def test_a_pod_reaches_the_bucket_where_the_location_says(node_bed, workspace):
-    bed = node_bed
-    app = workspace.namespace(bed, labels=RESTRICTED)
-    config = bed.api.get("backupstoragelocations", "default", bed.namespace)["spec"]["config"]
-    phase, told = bed.node.run_pod(pod("caller", app, f"wget -q -O - {config['s3Url']}/{objects.BUCKET} 2>&1 || true"))
-    assert phase == "Succeeded" and "403" in told, told
-
-
-def test_the_image_of_the_product_runs(node_bed, workspace, tmp_path):
-    bed = node_bed
-    app = workspace.namespace(bed, labels=RESTRICTED)
-    archive = tmp_path / "image.tar"
-    archive.write_bytes(images.product(bed_module.plugin_path(), components.program_path()))
-    bed.node.import_image(archive)
-    phase, told = bed.node.run_pod(objects.pod("help", app, images.PRODUCT, ["/bin/csi-delta", "--help"]))
-    assert (phase, told) == ("Succeeded", bed.run([components.program_path(), "--help"]).stdout)
 
 
 @pytest.mark.bed

@@ -74,44 +74,6 @@ def test_stock_backup_and_restore_of_a_block_volume(stock_bed, workspace):
                   lambda: f"what was there before, {before}, not {bed.inventory()}")
 
 
-def test_components_restart_and_the_bed_goes_on(stock_bed, workspace):
-    bed = stock_bed
-    app = workspace.namespace(bed)
-    for name in ("kube-apiserver", "csi-driver", "velero"):
-        before = bed.pid(name)
-        bed.restart(name, kill=True)
-        assert bed.pid(name) not in (None, before)
-    bed.create_claim("data", app, MIB)
-    workspace.backup(bed, "--include-namespaces", app)
-    assert bed.dead() == []
-
-
-def test_audit_log_tells_who_asked_for_what(stock_bed):
-    bed = stock_bed
-    position = bed.audit_position()
-    bed.velero("backup", "get")
-    bed.wait_for(lambda: any(e["verb"] == "list" and e["objectRef"]["resource"] == "backups"
-                             and e["responseStatus"]["code"] == 200
-                             for e in bed.audit_events(user="admin", since=position)),
-                 60, "the audit event of `velero backup get`")
-
-
-def test_second_cluster_sees_the_backups_of_the_first(stock_bed, workspace):
-    bed = stock_bed
-    app = workspace.namespace(bed)
-    bed.create_claim("data", app, MIB)
-    written = data.fill(bed.volume_path("data", app), seed=2, length_bytes=MIB)
-    backup = workspace.backup(bed, "--include-namespaces", app)["metadata"]["name"]
-    settings = bed_module.Settings(namespace="velero-two")
-    with bed_module.Bed.up(settings, storage_of=bed) as other:
-        other.sync_backup(backup)
-        other.restore("r", "--from-backup", backup)
-        other.wait_bound("data", app)
-        data.expect(other.volume_path("data", app), written)
-        other.delete_namespace(app)
-    assert processes.traces(other.name, [other.state]) == []
-
-
 def test_down_leaves_nothing():
     with bed_module.Bed.up() as bed:
         bed.create_namespace("app")
