@@ -43,15 +43,6 @@ class EngineTest : public testing::Test {
   Engine engine_{1 << 20};
 };
 
-TEST_F(EngineTest, SnapshotsFormAChainThatEndsInTheVolumeHead) {
-  TakeThree();
-  EXPECT_EQ(Entry("one").parent, "");
-  EXPECT_THAT(Entry("one").children, ElementsAre("two"));
-  EXPECT_EQ(Entry("three").parent, "two");
-  EXPECT_THAT(Entry("three").children, ElementsAre(kVolumeHead));
-  EXPECT_EQ(Entry(kVolumeHead).parent, "three");
-}
-
 TEST_F(EngineTest, ASnapshotHasWhatWasWrittenSinceTheOneBefore) {
   TakeThree();
   EXPECT_EQ(Entry("two").size_bytes, 2 * kEngineBlockBytes);
@@ -107,27 +98,6 @@ TEST_F(EngineTest, PurgingChangesNoContent) {
   EXPECT_EQ(engine_.Read(kVolumeHead, 9), "live");
 }
 
-TEST_F(EngineTest, TheNewestIsPrunedAndStays) {
-  TakeThree();
-  engine_.Write(0, "live");
-  RemoveAndPurge("three");
-  EXPECT_TRUE(Entry("three").is_removed);
-  EXPECT_EQ(Entry("three").size_bytes, kEngineBlockBytes) << "but for what the head overwrote";
-  EXPECT_EQ(engine_.Read(kVolumeHead, 3), "three");
-  engine_.Write(3, "live");
-  RemoveAndPurge("three");
-  EXPECT_EQ(Entry("three").size_bytes, 0);
-}
-
-TEST_F(EngineTest, TheRemovedNewestGoesOnceThereIsANewerOne) {
-  TakeThree();
-  RemoveAndPurge("three");
-  ASSERT_THAT(Take("four"), IsOk());
-  RemoveAndPurge("three");
-  EXPECT_FALSE(engine_.Has("three"));
-  EXPECT_EQ(Entry("four").parent, "two");
-}
-
 TEST_F(EngineTest, APurgeTakesAllSystemSnapshots) {
   ASSERT_THAT(engine_.TakeSnapshot("rebuild", false, {}, kNow), IsOk());
   TakeThree();
@@ -181,18 +151,6 @@ TEST_F(EngineTest, TheTotalCountsTheHeadAndRemovedOnesUntilTheyArePurged) {
   EXPECT_THAT(Take("more"), too_big) << "marking frees nothing";
   RemoveAndPurge("s7");
   EXPECT_THAT(Take("more"), IsOk());
-}
-
-TEST_F(EngineTest, ANameTooLongForAFileFaultsTheVolume) {
-  EXPECT_THAT(Take(std::string(kSnapshotNameBytesMax, 'n')), IsOk());
-  EXPECT_THAT(Take(std::string(kSnapshotNameBytesMax + 1, 'n')),
-              StatusIs(absl::StatusCode::kInternal, HasSubstr("file name too long")));
-  EXPECT_TRUE(engine_.is_faulted());
-  EXPECT_FALSE(engine_.is_running());
-  EXPECT_EQ(engine_.Entries().size(), 2);
-  engine_.Salvage();
-  engine_.Start();
-  EXPECT_THAT(Take("one"), IsOk());
 }
 
 TEST_F(EngineTest, RevertingNeedsTheFrontendDownAndGivesASnapshotTwoChildren) {
