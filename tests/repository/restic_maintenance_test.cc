@@ -1,5 +1,4 @@
-// Our maintenance judged by stock restic, and restic's judged by ours. Each test works in a
-// directory of its own.
+// Our maintenance judged by stock restic.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,12 +10,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "repository/checker.h"
-#include "repository/copier.h"
 #include "repository/forget.h"
 #include "repository/pruner.h"
 #include "repository/repairer.h"
 #include "repository/version_repair.h"
-#include "storage/file_object_store.h"
 #include "tests/repository/restic_fixture.h"
 #include "tests/repository/test_volume.h"
 #include "tests/support/fake_clock.h"
@@ -86,14 +83,6 @@ TEST_P(ResticMaintenanceTest, ResticAcceptsAConfigThatWasMadeAgain) {
   ASSERT_THAT(Repository::RepairConfig(ctx_, *store_, kInteropPassword, {}), IsOk());
   ExpectResticFindsNothingWrong();
   ExpectRestic("backup /etc/hostname");
-  ExpectOursFindsNothingWrong();
-  ExpectRestores(newest, image);
-}
-
-TEST_P(ResticMaintenanceTest, WeApproveResticsPrune) {
-  std::string image;
-  const Id newest = MakeGenerations(image);
-  ExpectRestic("prune --max-unused 0");
   ExpectOursFindsNothingWrong();
   ExpectRestores(newest, image);
 }
@@ -179,7 +168,7 @@ TEST_P(ResticMaintenanceTest, ResticApprovesOurRepairs) {
     ASSERT_THAT(
         support::FindAny(repository->index(),
                          {BlobType::kData, Id::Of(image.substr(0, kInteropChunkBytes))}, location),
-        support::IsOkAndHolds(true));
+        IsOkAndHolds(true));
     ASSERT_THAT(store_->Delete(ctx_, PackKey(location.pack)), IsOk());
     EXPECT_NE(RunRestic("check").exit_code, 0);
     const std::unique_ptr<Lock> lock = TakeLock(*repository);
@@ -202,22 +191,6 @@ TEST_P(ResticMaintenanceTest, ResticApprovesOurRepairs) {
   }
   ExpectResticFindsNothingWrong();
   ExpectRestores(newest, image);
-}
-
-TEST_P(ResticMaintenanceTest, ResticApprovesOurCopy) {
-  std::string image;
-  MakeGenerations(image);
-  storage::FileObjectStore other(Path("other"), Random::Real());
-  {
-    auto to = Repository::Init(ctx_, other, kInteropPassword, {});
-    ASSERT_THAT(to, IsOk());
-    std::unique_ptr<Repository> from = Open();
-    const std::unique_ptr<Lock> lock = TakeLock(**to, /*exclusive=*/false);
-    ASSERT_THAT(CopySnapshots(ctx_, *from, **to, *lock, {}, {}), IsOkAndHolds(SizeIs(1)));
-  }
-  ExpectResticFindsNothingWrong("other");
-  EXPECT_THAT(RunRestic("dump latest /volume.json", "other").output,
-              HasSubstr(absl::StrCat("\"size_bytes\":", image.size())));
 }
 
 }  // namespace
