@@ -61,8 +61,8 @@ std::string HeldFor(const Lease& lease) {
              : absl::StrCat("the creation of VolumeSnapshot ", snapshot);
 }
 
-Lease MakeLease(const VolumeLeaseRequest& request, const std::string& name, absl::Time now) {
-  Lease lease = Lease::Make(request.lease_namespace, name);
+Lease MakeLease(const VolumeLeaseRequest& request, absl::Time now) {
+  Lease lease = Lease::Make(request.lease_namespace, KeyOf(request).name);
   lease.SetLabels({{objects::kCsiDeltaLabel, kVolumeLeaseLabelValue},
                    {objects::kExcludeFromBackupLabel, "true"}});
   SetHolder(request, now, lease);
@@ -121,55 +121,44 @@ bool IsFreeFor(const VolumeLeaseRequest& request, const Lease& lease, absl::Time
          (renewed.has_value() && *renewed + kVolumeLeaseDuration + kClocksDifferMax < now);
 }
 
-// What one round of taking the turn came to.
-struct Attempt {
-  std::optional<Lease> lease;  // absent: the other one has just ended, or was quicker; go on
-  bool taken_over = false;
-};
+}  // namespace
 
-// Creates the Lease, or waits for the one that is there and takes it over when it ran out. `seen`:
-// the other one's, as it was seen last.
-absl::StatusOr<Attempt> TryTake(const CallContext& ctx, k8s::ApiClient& api,
-                                const k8s::ObjectKey& key, const VolumeLeaseRequest& request,
-                                std::optional<Lease>& seen) {
-  absl::StatusOr<Lease> lease =
-      objects::Create(ctx, api, MakeLease(request, key.name, ctx.clock->Now()));
-  if (lease.ok()) {
-    return Attempt{.lease = *std::move(lease)};
-  }
-  if (!absl::IsAlreadyExists(lease.status())) {
-    return lease.status();
-  }
-  RETURN_IF_ERROR(AwaitEnd(ctx, api, key, request.holder, seen));
-  if (!seen.has_value()) {
-    return Attempt{};
-  }
-  // Ours already where the answer to an earlier request was lost.
-  const bool taken_over = seen->holder() != request.holder;
-  Lease own = *seen;
-  SetHolder(request, ctx.clock->Now(), own);
-  lease = objects::Update(ctx, api, own);
-  if (absl::IsAborted(lease.status()) || absl::IsNotFound(lease.status())) {
-    return Attempt{};
+absl::StatusOr<std::optional<VolumeLease>> VolumeLease::TryTake(
+    const CallContext& ctx, k8s::ApiClient& api, const VolumeLeaseRequest& request,
+    absl::FunctionRef<absl::StatusOr<std::optional<Lease>>()> await_free) {
+  absl::StatusOr<Lease> lease = objects::Create(ctx, api, MakeLease(request, ctx.clock->Now()));
+  bool taken_over = false;
+  if (absl::IsAlreadyExists(lease.status())) {
+    ASSIGN_OR_RETURN(std::optional<Lease> own, await_free());
+    if (!own.has_value()) {
+      return std::nullopt;
+    }
+    // Else the answer to an earlier request was lost.
+    taken_over = own->holder() != request.holder;
+    SetHolder(request, ctx.clock->Now(), *own);
+    lease = objects::Update(ctx, api, *own);
+    if (absl::IsAborted(lease.status()) || absl::IsNotFound(lease.status())) {
+      return std::nullopt;
+    }
   }
   RETURN_IF_ERROR(lease.status());
-  return Attempt{.lease = *std::move(lease), .taken_over = taken_over};
+  return VolumeLease(*std::move(lease), taken_over, ctx.clock->Uptime() + kVolumeLeaseRenewAfter);
 }
-
-}  // namespace
 
 absl::StatusOr<VolumeLease> VolumeLease::Take(const CallContext& ctx, k8s::ApiClient& api,
                                               const VolumeLeaseRequest& request) {
-  const k8s::ObjectKey key = KeyOf(request);
   std::optional<Lease> seen;
+  const auto await_free = [&]() -> absl::StatusOr<std::optional<Lease>> {
+    RETURN_IF_ERROR(AwaitEnd(ctx, api, KeyOf(request), request.holder, seen));
+    return seen;
+  };
   while (true) {
     RETURN_IF_ERROR(StillHeld(ctx.Check(), request, seen));
-    absl::StatusOr<Attempt> attempt =
-        RetryTransient(ctx, [&] { return TryTake(ctx, api, key, request, seen); });
-    RETURN_IF_ERROR(StillHeld(attempt.status(), request, seen));
-    if (attempt->lease.has_value()) {
-      return VolumeLease(*std::move(attempt->lease), attempt->taken_over,
-                         ctx.clock->Uptime() + kVolumeLeaseRenewAfter);
+    absl::StatusOr<std::optional<VolumeLease>> lease =
+        RetryTransient(ctx, [&] { return TryTake(ctx, api, request, await_free); });
+    RETURN_IF_ERROR(StillHeld(lease.status(), request, seen));
+    if (lease->has_value()) {
+      return **std::move(lease);
     }
   }
 }
@@ -177,31 +166,21 @@ absl::StatusOr<VolumeLease> VolumeLease::Take(const CallContext& ctx, k8s::ApiCl
 absl::StatusOr<std::optional<VolumeLease>> VolumeLease::TakeIfFree(
     const CallContext& ctx, k8s::ApiClient& api, const VolumeLeaseRequest& request,
     std::string& held_by) {
-  const k8s::ObjectKey key = KeyOf(request);
-  // Each further try follows one who was quicker.
-  for (int tries = 0; tries < kFreeTriesMax; ++tries) {
-    absl::StatusOr<Lease> lease =
-        objects::Create(ctx, api, MakeLease(request, key.name, ctx.clock->Now()));
-    bool taken_over = false;
-    if (absl::IsAlreadyExists(lease.status())) {
-      absl::StatusOr<Lease> seen = objects::Get<Lease>(ctx, api, key);
-      if (absl::IsNotFound(seen.status())) {
-        continue;
-      }
-      RETURN_IF_ERROR(seen.status());
-      if (!IsFreeFor(request, *seen, ctx.clock->Now())) {
-        held_by = HeldFor(*seen);
-        return std::nullopt;
-      }
-      taken_over = seen->holder() != request.holder;
-      SetHolder(request, ctx.clock->Now(), *seen);
-      lease = objects::Update(ctx, api, *seen);
-      if (absl::IsAborted(lease.status()) || absl::IsNotFound(lease.status())) {
-        continue;
-      }
+  held_by.clear();
+  const auto find_free = [&]() -> absl::StatusOr<std::optional<Lease>> {
+    ASSIGN_OR_RETURN(std::optional<Lease> seen, objects::Find<Lease>(ctx, api, KeyOf(request)));
+    if (seen.has_value() && !IsFreeFor(request, *seen, ctx.clock->Now())) {
+      held_by = HeldFor(*seen);
+      seen.reset();
     }
-    RETURN_IF_ERROR(lease.status());
-    return VolumeLease(*std::move(lease), taken_over, ctx.clock->Uptime() + kVolumeLeaseRenewAfter);
+    return seen;
+  };
+  // Each further try follows a process that was quicker.
+  for (int tries = 0; tries < kFreeTriesMax; ++tries) {
+    ASSIGN_OR_RETURN(std::optional<VolumeLease> lease, TryTake(ctx, api, request, find_free));
+    if (lease.has_value() || !held_by.empty()) {
+      return lease;
+    }
   }
   held_by = "another that began at the same moment";
   return std::nullopt;
@@ -209,7 +188,7 @@ absl::StatusOr<std::optional<VolumeLease>> VolumeLease::TakeIfFree(
 
 // The Lease has changed since we saw it last. By ourselves, where the answer to a renewal was lost:
 // then it goes on from what it is now. ABORTED when it is another's or gone.
-absl::Status VolumeLease::LookAgain(const CallContext& ctx, k8s::ApiClient& api) {
+absl::Status VolumeLease::ReadAgain(const CallContext& ctx, k8s::ApiClient& api) {
   absl::StatusOr<Lease> now = objects::Get<Lease>(ctx, api, lease_.key());
   if (absl::IsNotFound(now.status()) || (now.ok() && now->holder() != lease_.holder())) {
     return absl::AbortedError("the Lease of the volume was lost to another");
@@ -236,7 +215,7 @@ absl::Status VolumeLease::Renew(const CallContext& ctx, k8s::ApiClient& api) {
   lease_.Renew(now);
   absl::StatusOr<Lease> stored = objects::Update(ctx, api, lease_);
   if (absl::IsAborted(stored.status()) || absl::IsNotFound(stored.status())) {
-    const absl::Status looked = LookAgain(ctx, api);
+    const absl::Status looked = ReadAgain(ctx, api);
     lost_ = lost_ || absl::IsAborted(looked);
     return looked;
   }
@@ -254,7 +233,7 @@ absl::Status VolumeLease::Release(const CallContext& ctx, k8s::ApiClient& api) {
     absl::Status status = api.Delete(
         ctx, lease_.key(), {.uid = lease_.uid(), .resource_version = lease_.resource_version()});
     if (absl::IsAborted(status)) {
-      const absl::Status looked = LookAgain(ctx, api);
+      const absl::Status looked = ReadAgain(ctx, api);
       lost = absl::IsAborted(looked);
       status = looked.ok() ? status : looked;  // Ours still: once more.
     }

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -89,7 +90,12 @@ class VolumeLease {
   VolumeLease(objects::Lease lease, bool taken_over, absl::Duration renew_at)
       : lease_(std::move(lease)), taken_over_(taken_over), renew_at_(renew_at) {}
 
-  absl::Status LookAgain(const CallContext& ctx, k8s::ApiClient& api);
+  // Creates the Lease, or takes over the one that `await_free` returns. Nothing if that is gone, or
+  // another process was quicker.
+  static absl::StatusOr<std::optional<VolumeLease>> TryTake(
+      const CallContext& ctx, k8s::ApiClient& api, const VolumeLeaseRequest& request,
+      absl::FunctionRef<absl::StatusOr<std::optional<objects::Lease>>()> await_free);
+  absl::Status ReadAgain(const CallContext& ctx, k8s::ApiClient& api);
 
   objects::Lease lease_;  // as last seen
   bool taken_over_;
