@@ -24,10 +24,6 @@ std::string NameOf(const k8s::ObjectKey& key) {
                       key.name);
 }
 
-absl::Status DeleteObject(const CallContext& ctx, k8s::ApiClient& api, const ObjectId& object) {
-  return k8s::IgnoreGone(api.Delete(ctx, object.key, {.uid = object.uid}));
-}
-
 objects::Patch BeingDeletedMark(const k8s::ObjectKey& content) {
   return objects::Patch().SetAnnotation(objects::IsGroupKind(content.type)
                                             ? objects::kGroupBeingDeletedAnnotation
@@ -70,7 +66,7 @@ absl::StatusOr<bool> MarkForDeletion(const CallContext& ctx, k8s::ApiClient& api
 absl::Status TryDelete(const CallContext& ctx, k8s::ApiClient& api,
                        const VolumeSnapshot& snapshot) {
   const bool knows_content = !KnownContentName(snapshot).empty();
-  const k8s::ObjectKey content = VolumeSnapshotContent::Key("", ContentNameOf(snapshot));
+  const k8s::ObjectKey content = ContentKeyOf(snapshot);
   ASSIGN_OR_RETURN(const bool marked, MarkForDeletion(ctx, api, content, snapshot));
   RETURN_IF_ERROR(DeleteObject(ctx, api, IdOf(snapshot)));
   if (marked || knows_content) {
@@ -95,10 +91,8 @@ absl::StatusOr<std::vector<VolumeSnapshot>> ListMembers(const CallContext& ctx, 
 // Nothing unless it refers to `group`.
 absl::StatusOr<std::optional<VolumeGroupSnapshotContent>> FindContent(
     const CallContext& ctx, k8s::ApiClient& api, const VolumeGroupSnapshot& group) {
-  ASSIGN_OR_RETURN(
-      auto content,
-      objects::Find<VolumeGroupSnapshotContent>(
-          ctx, api, VolumeGroupSnapshotContent::Key(group.version(), "", ContentNameOf(group))));
+  ASSIGN_OR_RETURN(auto content,
+                   objects::Find<VolumeGroupSnapshotContent>(ctx, api, ContentKeyOf(group)));
   if (content.has_value() && content->snapshot_uid() != group.uid()) {
     content.reset();
   }
@@ -243,16 +237,21 @@ absl::Status DropEither(const CallContext& ctx, k8s::ApiClient& api, const Snaps
 
 }  // namespace
 
-std::string ContentNameOf(const VolumeSnapshot& snapshot) {
+k8s::ObjectKey ContentKeyOf(const VolumeSnapshot& snapshot) {
   // The content may be there before the VolumeSnapshot knows it.
   const std::string known = KnownContentName(snapshot);
-  return known.empty() ? MadeContentName(snapshot) : known;
+  return VolumeSnapshotContent::Key("", known.empty() ? MadeContentName(snapshot) : known);
 }
 
-std::string ContentNameOf(const VolumeGroupSnapshot& group) {
+k8s::ObjectKey ContentKeyOf(const VolumeGroupSnapshot& group) {
   const std::string bound = group.bound_content();
-  // The snapshot controller calls so what it makes.
-  return bound.empty() ? absl::StrCat("groupsnapcontent-", group.uid()) : bound;
+  // The snapshot controller names the contents that it makes like this.
+  return VolumeGroupSnapshotContent::Key(
+      group.version(), "", bound.empty() ? absl::StrCat("groupsnapcontent-", group.uid()) : bound);
+}
+
+absl::Status DeleteObject(const CallContext& ctx, k8s::ApiClient& api, const ObjectId& object) {
+  return k8s::IgnoreGone(api.Delete(ctx, object.key, {.uid = object.uid}));
 }
 
 absl::Status DropSnapshot(const CallContext& ctx, k8s::ApiClient& api,

@@ -41,10 +41,10 @@ namespace csidelta::csi {
 
 enum class Data { kDelete, kRetain };
 
-// What the content of a snapshot is called, or is going to be: the one that it is bound to, or is
-// of, else the one that the snapshot controller makes for it. Pure.
-std::string ContentNameOf(const objects::VolumeSnapshot& snapshot);
-std::string ContentNameOf(const objects::VolumeGroupSnapshot& group);
+// The content of a snapshot: the one that it is bound to, or was made of, else the one that the
+// snapshot controller is going to make for it. Pure.
+k8s::ObjectKey ContentKeyOf(const objects::VolumeSnapshot& snapshot);
+k8s::ObjectKey ContentKeyOf(const objects::VolumeGroupSnapshot& group);
 
 // `snapshot`, `group`: as read from the API server. With kRetain FAILED_PRECONDITION if it is not
 // bound, or a content belongs to another. Repeats what fails for a moment.
@@ -72,6 +72,9 @@ template <typename Kind>
 std::optional<ObjectId> IdOf(const std::optional<Kind>& object) {
   return object.has_value() ? std::optional(IdOf(*object)) : std::nullopt;
 }
+
+// Deletes the object alone. OK if it is gone.
+absl::Status DeleteObject(const CallContext& ctx, k8s::ApiClient& api, const ObjectId& object);
 
 // A content of either kind; `snapshot`: the VolumeSnapshot, or group, that it is bound to.
 absl::Status DropContent(const CallContext& ctx, k8s::ApiClient& api, const ObjectId& content,

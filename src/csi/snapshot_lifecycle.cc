@@ -31,10 +31,8 @@ VolumeSnapshot MakeSnapshot(const Environment& env, const SnapshotRequest& reque
   auto snapshot = VolumeSnapshot::Make(request.claim_namespace, SnapshotName(request));
   // None of the claim's own labels: a controller that prunes by label would take the VolumeSnapshot
   // for a stray object of its own.
-  snapshot.SetLabels({{objects::kBackupNameLabel, velero::ValidLabelValue(request.backup.name())},
-                      {objects::kBackupUidLabel, request.backup.uid()},
-                      {objects::kPvcUidLabel, request.claim_uid},
-                      {objects::kCsiDeltaLabel, env.velero_namespace}});
+  snapshot.SetLabels(LabelsOf(env, request.backup));
+  snapshot.SetLabel(objects::kPvcUidLabel, request.claim_uid);
   snapshot.SetSourcePvc(request.claim_name);
   snapshot.SetClassName(request.class_name);
   return snapshot;
@@ -49,6 +47,12 @@ TakeRules BackupRules(const Environment& env, const objects::Backup& backup) {
           .deletes_joined = true,
           .name_advice = ", and is not of this backup",
           .timeout = backup.csi_snapshot_timeout()};
+}
+
+std::map<std::string, std::string> LabelsOf(const Environment& env, const objects::Backup& backup) {
+  return {{objects::kBackupNameLabel, velero::ValidLabelValue(backup.name())},
+          {objects::kBackupUidLabel, backup.uid()},
+          {objects::kCsiDeltaLabel, env.velero_namespace}};
 }
 
 VolumeLeaseRequest LeaseRequestOf(const Environment& env, const objects::Backup& backup,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <string>
 
 #include "absl/status/status.h"
@@ -32,6 +33,8 @@ namespace csidelta::csi {
 // How a backup has a VolumeSnapshot, or a group, taken; and the Lease that it takes, of a claim, or
 // of a group with an id that no claim's uid looks like.
 TakeRules BackupRules(const Environment& env, const objects::Backup& backup);
+// The labels of what a backup makes, and of its members. Pure.
+std::map<std::string, std::string> LabelsOf(const Environment& env, const objects::Backup& backup);
 VolumeLeaseRequest LeaseRequestOf(const Environment& env, const objects::Backup& backup,
                                   const std::string& claim_namespace, const std::string& claim_name,
                                   const std::string& claim_uid);

@@ -1,7 +1,5 @@
 #include "csi/take.h"
 
-#include <algorithm>
-#include <type_traits>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -19,7 +17,6 @@ namespace csidelta::csi {
 namespace {
 
 using objects::VolumeGroupSnapshot;
-using objects::VolumeGroupSnapshotContent;
 using objects::VolumeSnapshot;
 using objects::VolumeSnapshotContent;
 
@@ -34,18 +31,9 @@ bool MayPatch(const CallContext& ctx, k8s::ApiClient& api, const k8s::ResourceTy
   return answer.ok() && answer->is_allowed;
 }
 
-k8s::ObjectKey ContentKeyOf(const VolumeSnapshot& snapshot) {
-  return VolumeSnapshotContent::Key("", ContentNameOf(snapshot));
-}
-k8s::ObjectKey ContentKeyOf(const VolumeGroupSnapshot& group) {
-  return VolumeGroupSnapshotContent::Key(group.version(), "", ContentNameOf(group));
-}
-
-// What stays in the storage, and why; "" where nothing does. `Content`: that of a VolumeSnapshot,
-// or of a group.
-template <typename Content>
+// What stays in the storage, and why; "" if nothing does. `key`: a content of either kind.
 std::string RetainedText(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key) {
-  const absl::StatusOr<Content> content = objects::Get<Content>(ctx, api, key);
+  const auto content = objects::Get<objects::Object>(ctx, api, key);
   if (absl::IsNotFound(content.status())) {
     return "";
   }
@@ -53,10 +41,10 @@ std::string RetainedText(const CallContext& ctx, k8s::ApiClient& api, const k8s:
     return absl::StrCat("; whether the driver keeps what it took was not checked: ",
                         content.status().message());
   }
-  if (content->deletion_policy() != "Retain") {
+  if (objects::DeletionPolicyOf(*content) != "Retain") {
     return "";
   }
-  const std::string handle = content->handle_or_source();
+  const std::string handle = objects::HandleOrSource(key.type, *content);
   return absl::StrCat("; ", key.type.kind, " ", key.name,
                       " says Retain, and stays, as does what the driver took",
                       handle.empty() ? "" : absl::StrCat(": ", handle));
@@ -65,17 +53,14 @@ std::string RetainedText(const CallContext& ctx, k8s::ApiClient& api, const k8s:
 template <typename Kind>
 absl::StatusOr<std::string> DeleteMade(const CallContext& ctx, k8s::ApiClient& api,
                                        const Kind& made, bool may_lack_rights) {
-  using Content = std::conditional_t<std::is_same_v<Kind, VolumeSnapshot>, VolumeSnapshotContent,
-                                     VolumeGroupSnapshotContent>;
   const k8s::ObjectKey content = ContentKeyOf(made);
   std::string retained;
   if (!may_lack_rights ||
       (MayPatch(ctx, api, VolumeSnapshotContent::Type()) && MayPatch(ctx, api, content.type))) {
     RETURN_IF_ERROR(DropSnapshot(ctx, api, made, Data::kDelete));
   } else {
-    retained = RetainedText<Content>(ctx, api, content);
-    RETURN_IF_ERROR(RetryTransient(
-        ctx, [&] { return k8s::IgnoreGone(api.Delete(ctx, made.key(), {.uid = made.uid()})); }));
+    retained = RetainedText(ctx, api, content);
+    RETURN_IF_ERROR(RetryTransient(ctx, [&] { return DeleteObject(ctx, api, IdOf(made)); }));
   }
   return absl::StrCat(" was deleted again", retained);
 }
@@ -171,7 +156,7 @@ absl::StatusOr<VolumeSnapshot> SnapshotTaker::Join(const VolumeSnapshot& object)
   const TakeRules& rules = request_.rules;
   ASSIGN_OR_RETURN(VolumeSnapshot there, objects::Get<VolumeSnapshot>(ctx_, api_, key_));
   const bool is_own =
-      HasLabels(there, rules.own_labels) && there.source_pvc() == object.source_pvc();
+      there.HasLabels(rules.own_labels) && there.source_pvc() == object.source_pvc();
   const std::string asked_at = there.Annotation(rules.asked_at_annotation);
   // Else the answer to a POST was lost.
   taken_.has_joined =
@@ -266,11 +251,6 @@ absl::Status SnapshotTaker::AwaitTime(LeaseWaiter& waiter) {
 
 }  // namespace
 
-bool HasLabels(const objects::Object& object, const std::map<std::string, std::string>& labels) {
-  return std::all_of(labels.begin(), labels.end(),
-                     [&](const auto& label) { return object.Label(label.first) == label.second; });
-}
-
 ContentReading ReadingOf(const TakenSnapshot& taken) {
   return taken.is_content_read
              ? ContentReading{.kind = ContentReading::Kind::kPresent, .content = &taken.content}
@@ -297,7 +277,7 @@ absl::Status Withdraw(const Clock& clock, k8s::ApiClient& api, const TakeRules& 
         RETURN_IF_ERROR(found.status());
         const std::string asked_at = asked.Annotation(rules.asked_at_annotation);
         const bool is_own =
-            found->has_value() && HasLabels(**found, rules.own_labels) &&
+            found->has_value() && (*found)->HasLabels(rules.own_labels) &&
             (rules.deletes_joined || (*found)->Annotation(rules.asked_at_annotation) == asked_at);
         const bool is_referred = is_own && !rules.referred_annotation.empty() &&
                                  !(*found)->Annotation(rules.referred_annotation).empty();

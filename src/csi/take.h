@@ -83,9 +83,6 @@ absl::StatusOr<TakenSnapshot> TakeSnapshot(const CallContext& ctx, k8s::ApiClien
 
 // --- For groups too
 
-// Pure.
-bool HasLabels(const objects::Object& object, const std::map<std::string, std::string>& labels);
-
 // Deletes the object that a call made, or that it could not finish, in a time of its own. The
 // driver's snapshot goes with it, also where its class says Retain: the policy of its content
 // becomes Delete first, where that is allowed. `asked`: as it was posted. `made`: as the

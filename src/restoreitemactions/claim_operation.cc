@@ -199,8 +199,9 @@ std::string ClaimCheck::Words(const std::string& refusal, const std::string& con
 
 bool ClaimCheck::WaitsForConsumer() {
   return claim_.selected_node().empty() &&
-         csi::WaitsForFirstConsumer(ctx_, env_.api, claim_.storage_class().value_or(""))
-             .value_or(false);
+         csi::ReadStorageClass(ctx_, env_.api, claim_.storage_class().value_or(""))
+             .value_or(objects::StorageClass())
+             .waits_for_first_consumer();
 }
 
 velero::OperationProgress ClaimCheck::Wait(std::string description) {

@@ -8,7 +8,6 @@
 #include "objects/client.h"
 #include "objects/event.h"
 #include "objects/persistent_volume.h"
-#include "objects/storage_class.h"
 
 namespace csidelta::csi {
 namespace {
@@ -92,14 +91,14 @@ bool IsProvisionerOf(absl::string_view provisioner, absl::string_view driver) {
          (absl::StartsWith(provisioner, kInTreePrefix) && provisioner != kNoProvisioner);
 }
 
-absl::StatusOr<bool> WaitsForFirstConsumer(const CallContext& ctx, k8s::ApiClient& api,
-                                           absl::string_view storage_class) {
-  if (storage_class.empty()) {
-    return false;
+absl::StatusOr<StorageClass> ReadStorageClass(const CallContext& ctx, k8s::ApiClient& api,
+                                              absl::string_view name) {
+  if (name.empty()) {
+    return StorageClass();
   }
-  ASSIGN_OR_RETURN(const std::optional<StorageClass> found,
-                   objects::Find<StorageClass>(ctx, api, StorageClass::Key("", storage_class)));
-  return found.has_value() && found->waits_for_first_consumer();
+  ASSIGN_OR_RETURN(std::optional<StorageClass> found,
+                   objects::Find<StorageClass>(ctx, api, StorageClass::Key("", name)));
+  return found.value_or(StorageClass());
 }
 
 absl::StatusOr<ClassFit> FitOfClass(const CallContext& ctx, k8s::ApiClient& api,

@@ -8,6 +8,7 @@
 #include "base/call_context.h"
 #include "k8s/api_client.h"
 #include "objects/persistent_volume_claim.h"
+#include "objects/storage_class.h"
 
 namespace csidelta::csi {
 
@@ -28,10 +29,10 @@ absl::StatusOr<ProvisioningStatus> ReadProvisioningStatus(
 // names, which are migrated to CSI drivers, fit any. Pure.
 bool IsProvisionerOf(absl::string_view provisioner, absl::string_view driver);
 
-// Whether a StorageClass leaves its volumes unmade until a pod uses them. False for one that does
-// not exist, and for "".
-absl::StatusOr<bool> WaitsForFirstConsumer(const CallContext& ctx, k8s::ApiClient& api,
-                                           absl::string_view storage_class);
+// The StorageClass of this name; an empty one, with the defaults of all fields, if it does not
+// exist or `name` is "".
+absl::StatusOr<objects::StorageClass> ReadStorageClass(const CallContext& ctx, k8s::ApiClient& api,
+                                                       absl::string_view name);
 
 // Whether the class of a claim can fill it from a snapshot.
 struct ClassFit {

@@ -13,7 +13,6 @@
 #include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume.h"
-#include "objects/storage_class.h"
 
 namespace csidelta::csi {
 namespace {
@@ -85,24 +84,14 @@ std::string LeftText(const PersistentVolumeClaim& claim) {
 
 }  // namespace
 
-absl::StatusOr<bool> RetainsVolumes(const CallContext& ctx, k8s::ApiClient& api,
-                                    absl::string_view storage_class) {
-  if (storage_class.empty()) {
-    return false;
-  }
-  ASSIGN_OR_RETURN(const auto found, objects::Find<objects::StorageClass>(
-                                         ctx, api, objects::StorageClass::Key("", storage_class)));
-  return found.has_value() && found->retains_volumes();
-}
-
 absl::Status HoldForItsVolume(const CallContext& ctx, k8s::ApiClient& api,
                               const PersistentVolumeClaim& claim) {
   if (claim.is_being_deleted() || claim.HasFinalizer(objects::kVolumeFinalizer)) {
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const bool retains,
-                   RetainsVolumes(ctx, api, claim.storage_class().value_or("")));
-  if (!retains) {
+  ASSIGN_OR_RETURN(const objects::StorageClass storage_class,
+                   ReadStorageClass(ctx, api, claim.storage_class().value_or("")));
+  if (!storage_class.retains_volumes()) {
     return absl::OkStatus();
   }
   PersistentVolumeClaim held = claim;

@@ -28,10 +28,6 @@ namespace csidelta::csi {
 // So long after the deletion of a PVC its volume is waited for.
 inline constexpr absl::Duration kLateVolumeTimeMax = absl::Hours(24);
 
-// Whether volumes of the class stay when their PVCs go. False for one that does not exist, and "".
-absl::StatusOr<bool> RetainsVolumes(const CallContext& ctx, k8s::ApiClient& api,
-                                    absl::string_view storage_class);
-
 // Puts the finalizer on a PVC that was made without, where its class retains volumes: one that got
 // the default class when it was made, or that an older version made. Nothing for one that is being
 // deleted. ABORTED when it changed meanwhile.

@@ -124,9 +124,6 @@ class Exposer {
   template <typename Kind>
   absl::StatusOr<std::optional<Kind>> FindOwn(const k8s::ObjectKey& key);
 
-  // Where another was faster, what that one made.
-  template <typename Kind>
-  absl::StatusOr<Kind> Make(const Kind& object);
   Exposure Wait(std::string for_what);
   Exposure AwaitSnapshot(std::string for_what);
   absl::Status Refuse(absl::string_view why) const;
@@ -178,8 +175,6 @@ class Exposer {
   absl::StatusOr<Exposure> InspectClaim(const VolumeSnapshotContent& content,
                                         const PersistentVolumeClaim& claim);
   absl::StatusOr<std::string> WhyForeign(const PersistentVolumeClaim& claim);
-  Exposure Ready();
-  void ReadNodeAffinity(const VolumeSnapshotContent& content);
   absl::StatusOr<Exposure> FallBackToOneReader(const PersistentVolumeClaim& claim);
 
   const CallContext& ctx_;
@@ -226,13 +221,6 @@ absl::StatusOr<std::optional<Kind>> Exposer::FindOwn(const k8s::ObjectKey& key) 
                  request_.cache->Find(key).presence == k8s::ObjectCache::Presence::kAbsent
              ? std::optional<Kind>()
              : objects::Find<Kind>(ctx_, api_, key);
-}
-
-template <typename Kind>
-absl::StatusOr<Kind> Exposer::Make(const Kind& object) {
-  absl::StatusOr<Kind> made = objects::Create(ctx_, api_, object);
-  return absl::IsAlreadyExists(made.status()) ? objects::Get<Kind>(ctx_, server_, object.key())
-                                              : std::move(made);
 }
 
 Exposure Exposer::Wait(std::string for_what) {
@@ -347,7 +335,7 @@ absl::StatusOr<std::optional<VolumeSnapshotContent>> Exposer::TakeOverFrom(
   }
   ASSIGN_OR_RETURN(const VolumeSnapshotContent retained, Retain(source, *ready));
   ASSIGN_OR_RETURN(const VolumeSnapshotContent content, MakeContent(source, retained));
-  absl::StatusOr<VolumeSnapshotContent> made = Make(content);
+  absl::StatusOr<VolumeSnapshotContent> made = objects::CreateOrGet(ctx_, server_, content);
   RETURN_IF_ERROR(Annotate(made.status(), "take over the volume snapshot"));
   taken_source_ = source;
   retained_ = retained;
@@ -432,7 +420,7 @@ absl::StatusOr<VolumeSnapshot> Exposer::EnsureSnapshot(const VolumeSnapshotConte
   ASSIGN_OR_RETURN(auto found, FindOwn<VolumeSnapshot>(OwnSnapshotKey(request_)));
   if (!found.has_value()) {
     RETURN_IF_ERROR(ForgetSource(content));
-    ASSIGN_OR_RETURN(found, Make(SnapshotOf(content)));
+    ASSIGN_OR_RETURN(found, objects::CreateOrGet(ctx_, server_, SnapshotOf(content)));
   }
   if (found->is_being_deleted() || !found->HasLabels(request_.labels)) {
     return Refuse(absl::StrCat("cannot be used: ", ToString(OwnSnapshotKey(request_)),
@@ -465,8 +453,7 @@ absl::Status Exposer::ForgetSource(const VolumeSnapshotContent& content) {
         api_.Delete(ctx_, retained_->key(),
                     {.uid = retained_->uid(), .resource_version = retained_->resource_version()}));
     if (gone.ok()) {
-      return k8s::IgnoreGone(
-          api_.Delete(ctx_, source->key(), {.uid = source->uid(), .resource_version = ""}));
+      return DeleteObject(ctx_, api_, IdOf(*source));
     }
   }
   return DropSnapshot(ctx_, api_, *source, Data::kRetain);
@@ -515,9 +502,11 @@ absl::StatusOr<std::optional<PersistentVolumeClaim>> Exposer::EnsureClaim(
     }
     const bool read_only_many =
         request_.read_only_many && content.Annotation(objects::kReadOnlyManyAnnotation).empty();
-    ASSIGN_OR_RETURN(const bool retains_volumes,
-                     RetainsVolumes(ctx_, api_, exposure_.storage_class));
-    ASSIGN_OR_RETURN(found, Make(MakeClaim(read_only_many, retains_volumes)));
+    ASSIGN_OR_RETURN(const objects::StorageClass storage_class,
+                     ReadStorageClass(ctx_, api_, exposure_.storage_class));
+    ASSIGN_OR_RETURN(
+        found, objects::CreateOrGet(ctx_, server_,
+                                    MakeClaim(read_only_many, storage_class.retains_volumes())));
     is_claim_new_ = true;
   }
   if (!found->HasLabels(request_.labels)) {
@@ -538,15 +527,19 @@ absl::StatusOr<Exposure> Exposer::InspectClaim(const VolumeSnapshotContent& cont
     RETURN_IF_ERROR(RequireClass(claim.storage_class()));
     exposure_.storage_class = claim.storage_class().value_or("");
   }
-  ASSIGN_OR_RETURN(const bool waits_for_pod,
-                   WaitsForFirstConsumer(ctx_, api_, exposure_.storage_class));
+  ASSIGN_OR_RETURN(const objects::StorageClass storage_class,
+                   ReadStorageClass(ctx_, api_, exposure_.storage_class));
+  const bool waits_for_pod = storage_class.waits_for_first_consumer();
   if (waits_for_pod) {
-    ReadNodeAffinity(content);
+    exposure_.node_affinity =
+        objects::NodeSelector::Parse(content.Annotation(objects::kSourceNodeAffinityAnnotation))
+            .value_or(objects::NodeSelector());
   }
   if (phase == "Bound") {
     ASSIGN_OR_RETURN(const std::string foreign, WhyForeign(claim));
+    exposure_.state = Exposure::State::kReady;
     return foreign.empty()
-               ? absl::StatusOr<Exposure>(Ready())
+               ? absl::StatusOr<Exposure>(exposure_)
                : Refuse(absl::StrCat("cannot be read: ", ToString(OwnClaimKey(request_)),
                                      " was bound to what is not the snapshot: ", foreign));
   }
@@ -560,11 +553,13 @@ absl::StatusOr<Exposure> Exposer::InspectClaim(const VolumeSnapshotContent& cont
   if (IsDefiniteRefusal(refusal)) {
     return RefuseBlock(refusal);
   }
-  return waits_for_pod
-             ? Ready()
-             : Wait(WithDriverMessage(absl::StrCat(ToString(OwnClaimKey(request_)),
-                                                   " to be filled from the volume snapshot"),
-                                      refusal));
+  if (waits_for_pod) {
+    exposure_.state = Exposure::State::kReady;
+    return exposure_;
+  }
+  return Wait(WithDriverMessage(
+      absl::StrCat(ToString(OwnClaimKey(request_)), " to be filled from the volume snapshot"),
+      refusal));
 }
 
 absl::StatusOr<std::string> Exposer::WhyForeign(const PersistentVolumeClaim& claim) {
@@ -578,23 +573,11 @@ absl::StatusOr<std::string> Exposer::WhyForeign(const PersistentVolumeClaim& cla
   return foreign;
 }
 
-Exposure Exposer::Ready() {
-  exposure_.state = Exposure::State::kReady;
-  return exposure_;
-}
-
-void Exposer::ReadNodeAffinity(const VolumeSnapshotContent& content) {
-  exposure_.node_affinity =
-      objects::NodeSelector::Parse(content.Annotation(objects::kSourceNodeAffinityAnnotation))
-          .value_or(objects::NodeSelector());
-}
-
 absl::StatusOr<Exposure> Exposer::FallBackToOneReader(const PersistentVolumeClaim& claim) {
   RETURN_IF_ERROR(
       objects::Apply(ctx_, api_, OwnContentKey(request_),
                      objects::Patch().SetAnnotation(objects::kReadOnlyManyAnnotation, "refused")));
-  RETURN_IF_ERROR(k8s::IgnoreNotFound(
-      api_.Delete(ctx_, claim.key(), {.uid = claim.uid(), .resource_version = ""})));
+  RETURN_IF_ERROR(DeleteObject(ctx_, api_, IdOf(claim)));
   return Wait("a claim for many readers to be gone");
 }
 
@@ -612,10 +595,7 @@ absl::Status RemoveClaim(const CallContext& ctx, k8s::ApiClient& api,
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(DeleteVolumeWithPvc(ctx, api, *claim).status());
-  return claim->is_being_deleted()
-             ? absl::OkStatus()
-             : k8s::IgnoreNotFound(
-                   api.Delete(ctx, claim->key(), {.uid = claim->uid(), .resource_version = ""}));
+  return claim->is_being_deleted() ? absl::OkStatus() : DeleteObject(ctx, api, IdOf(*claim));
 }
 
 // Whether it was there.
@@ -627,8 +607,7 @@ absl::StatusOr<bool> RemoveOwnSnapshot(const CallContext& ctx, k8s::ApiClient& a
     return false;
   }
   if (!snapshot->is_being_deleted()) {
-    RETURN_IF_ERROR(k8s::IgnoreNotFound(
-        api.Delete(ctx, snapshot->key(), {.uid = snapshot->uid(), .resource_version = ""})));
+    RETURN_IF_ERROR(DeleteObject(ctx, api, IdOf(*snapshot)));
   }
   return true;
 }

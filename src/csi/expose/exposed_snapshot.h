@@ -59,9 +59,9 @@ inline constexpr std::size_t kExaminedClaimsMax = 5000;
 
 struct ExposeRequest {
   std::string name;  // of everything that is made
-  std::string source_namespace;
-  std::string source_snapshot;    // VolumeSnapshot
-  std::string source_claim = {};  // which one the made claim says it stands for; "": none
+  std::string source_namespace = {};
+  std::string source_snapshot = {};  // VolumeSnapshot
+  std::string source_claim = {};     // which one the made claim says it stands for; "": none
   std::string mover_namespace;
   std::string storage_class = {};  // of the claim; "" for the source claim's
   std::map<std::string, std::string> labels;

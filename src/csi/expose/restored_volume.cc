@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "csi/driver_error.h"
+#include "csi/drop.h"
 #include "csi/expose/claim_provisioning.h"
 #include "csi/expose/claim_release.h"
 #include "csi/expose/exposed_snapshot.h"
@@ -50,11 +51,6 @@ absl::StatusOr<std::optional<PersistentVolume>> FindVolume(const CallContext& ct
   return objects::Find<PersistentVolume>(ctx, api, PersistentVolume::Key("", name));
 }
 
-absl::StatusOr<std::optional<StorageClass>> FindClass(const CallContext& ctx, k8s::ApiClient& api,
-                                                      absl::string_view name) {
-  return objects::Find<StorageClass>(ctx, api, StorageClass::Key("", name));
-}
-
 // The volume is marked as one that was filled for this very restore.
 bool IsMarked(const PersistentVolume& volume, const RestoreRequest& request) {
   return volume.Annotation(objects::kVolumeOfAnnotation) == request.name;
@@ -73,8 +69,6 @@ class Preparation {
   RestoredVolume Wait(std::string for_what);
   RestoredVolume AwaitTarget(std::string for_what);
   absl::Status CheckTarget(const PersistentVolumeClaim& target);
-  absl::StatusOr<std::optional<StorageClass>> ReadClass(const PersistentVolumeClaim& target);
-  void PinTo(const std::string& node);
   absl::StatusOr<PersistentVolumeClaim> EnsureClaim(const PersistentVolumeClaim& target);
 
   // Those of the target; one that is only read afterwards is written first.
@@ -100,20 +94,22 @@ absl::StatusOr<RestoredVolume> Preparation::Run() {
   }
   result_.is_target_there = true;
   RETURN_IF_ERROR(CheckTarget(*target));
-  ASSIGN_OR_RETURN(const std::optional<StorageClass> storage_class, ReadClass(*target));
-  if (!storage_class.has_value()) {
+  result_.storage_class = target->storage_class().value_or("");
+  ASSIGN_OR_RETURN(const StorageClass storage_class,
+                   ReadStorageClass(ctx_, api_, result_.storage_class));
+  if (storage_class.name().empty()) {
     return Refuse(request_, absl::StrCat("has the storage class \"", result_.storage_class,
                                          "\", which cannot be provisioned: none exists "
                                          "of that name; map it to another one in the restore"));
   }
-  retains_volumes_ = storage_class->retains_volumes();
-  const std::string driver = storage_class->provisioner();
+  retains_volumes_ = storage_class.retains_volumes();
+  const std::string driver = storage_class.provisioner();
   if (HasNoBlockDevices(driver)) {
     return Refuse(request_, absl::StrCat("cannot be filled: driver ", driver,
                                          " serves file systems only; map its storage class to "
                                          "one with block devices in the restore"));
   }
-  const bool waits_for_pod = storage_class->waits_for_first_consumer();
+  const bool waits_for_pod = storage_class.waits_for_first_consumer();
   if (waits_for_pod && !request_.ignore_delay_binding) {
     const std::string node = target->selected_node();
     if (node.empty()) {
@@ -121,7 +117,7 @@ absl::StatusOr<RestoredVolume> Preparation::Run() {
                                       " to be scheduled; restore.ignoreDelayBinding in the "
                                       "settings fills it before"));
     }
-    PinTo(node);
+    result_.node_affinity = objects::NodeSelector::OfNode(node);
   }
   return request_.is_without_claim
              ? Wait(absl::StrCat(ToString(OwnClaimKey(request_)), " to be made"))
@@ -153,17 +149,6 @@ absl::Status Preparation::CheckTarget(const PersistentVolumeClaim& target) {
   result_.target_uid = target.uid();
   result_.size_bytes = std::max(target.requested_bytes().value_or(0), request_.size_bytes_least);
   return result_.size_bytes > 0 ? absl::OkStatus() : Refuse(request_, "requests no size");
-}
-
-absl::StatusOr<std::optional<StorageClass>> Preparation::ReadClass(
-    const PersistentVolumeClaim& target) {
-  result_.storage_class = target.storage_class().value_or("");
-  return result_.storage_class.empty() ? std::optional<StorageClass>()
-                                       : FindClass(ctx_, api_, result_.storage_class);
-}
-
-void Preparation::PinTo(const std::string& node) {
-  result_.node_affinity = objects::NodeSelector::OfNode(node);
 }
 
 absl::StatusOr<PersistentVolumeClaim> Preparation::EnsureClaim(
@@ -330,7 +315,7 @@ absl::StatusOr<std::string> VolumeRebinding::DetachClaim() {
   }
   if (!claim->is_being_deleted()) {
     RETURN_IF_ERROR(Retain(*claim));
-    RETURN_IF_ERROR(k8s::IgnoreNotFound(api_.Delete(ctx_, key, {.uid = claim->uid()})));
+    RETURN_IF_ERROR(csi::DeleteObject(ctx_, api_, IdOf(*claim)));
   }
   ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> left,
                    objects::Find<PersistentVolumeClaim>(ctx_, api_, key));
@@ -392,15 +377,14 @@ absl::Status VolumeRebinding::DeleteObject(const PersistentVolume& volume) {
     return Refuse(request_, absl::StrCat("cannot get its volume ", volume_name_,
                                          ", which another client has changed meanwhile"));
   }
-  return k8s::IgnoreNotFound(api_.Delete(ctx_, volume.key(), {.uid = volume.uid()}));
+  return csi::DeleteObject(ctx_, api_, IdOf(volume));
 }
 
 absl::StatusOr<PersistentVolume> VolumeRebinding::Clone(const PersistentVolume& old) {
   PersistentVolume clone = old.CopyAs(request_.name);
   clone.SetMode(VolumeMode::kFilesystem);
-  ASSIGN_OR_RETURN(const std::optional<StorageClass> found,
-                   FindClass(ctx_, api_, target_.storage_class().value_or("")));
-  const StorageClass storage_class = found.value_or(StorageClass());
+  ASSIGN_OR_RETURN(const StorageClass storage_class,
+                   ReadStorageClass(ctx_, api_, target_.storage_class().value_or("")));
   if (const std::string file_system =
           request_.file_system.empty() ? storage_class.file_system() : request_.file_system;
       !file_system.empty()) {
@@ -485,9 +469,7 @@ absl::Status RemoveClaim(const CallContext& ctx, k8s::ApiClient& api,
       RETURN_IF_ERROR(SetReclaimPolicy(ctx, api, *volume, "Delete"));
     }
   }
-  return claim->is_being_deleted()
-             ? absl::OkStatus()
-             : k8s::IgnoreNotFound(api.Delete(ctx, OwnClaimKey(request), {.uid = claim->uid()}));
+  return claim->is_being_deleted() ? absl::OkStatus() : DeleteObject(ctx, api, IdOf(*claim));
 }
 
 }  // namespace
@@ -526,7 +508,7 @@ absl::Status RemoveRestoredVolume(const CallContext& ctx, k8s::ApiClient& api,
   ASSIGN_OR_RETURN(const std::optional<PersistentVolume> clone, FindVolume(ctx, api, request.name));
   if (old.has_value() && !old->is_being_deleted() && clone.has_value() &&
       IsMarked(*clone, request)) {
-    RETURN_IF_ERROR(k8s::IgnoreNotFound(api.Delete(ctx, clone->key(), {.uid = clone->uid()})));
+    RETURN_IF_ERROR(DeleteObject(ctx, api, IdOf(*clone)));
     return DropVolume(ctx, api, request, volume_name);
   }
   RETURN_IF_ERROR(DropVolume(ctx, api, request, volume_name));

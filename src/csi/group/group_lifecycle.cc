@@ -55,9 +55,7 @@ std::string HashOfGroup(const GroupRequest& request) {
 VolumeGroupSnapshot MakeGroup(const Environment& env, const GroupRequest& request) {
   auto group =
       VolumeGroupSnapshot::Make(request.version, request.namespace_name, GroupName(request));
-  group.SetLabels({{objects::kBackupNameLabel, velero::ValidLabelValue(request.backup.name())},
-                   {objects::kBackupUidLabel, request.backup.uid()},
-                   {objects::kCsiDeltaLabel, env.velero_namespace}});
+  group.SetLabels(LabelsOf(env, request.backup));
   group.SetAnnotation(objects::kGroupOfAnnotation, GroupOf(request));
   group.SetAnnotation(objects::kGroupMembersAnnotation, objects::FormatGroupPlan(request.members));
   if (request.to_be_moved) {
@@ -141,7 +139,6 @@ std::optional<absl::Duration> FreezeWindow(const VolumeGroupSnapshot& group) {
 absl::StatusOr<TakenGroup> TakeGroup(const CallContext& ctx, const Environment& env,
                                      const GroupRequest& request) {
   const std::string name = GroupName(request);
-  const std::string backup_name = velero::ValidLabelValue(request.backup.name());
   TakeGroupRequest take{
       .rules = BackupRules(env, request.backup),
       .lock = {.leases = {LeaseRequestOf(
@@ -158,13 +155,12 @@ absl::StatusOr<TakenGroup> TakeGroup(const CallContext& ctx, const Environment& 
       .mark_label = objects::kGroupMarkLabel,
       .mark = GroupMark(request),
       .members = request.members,
-      .member_labels = {{objects::kBackupNameLabel, backup_name},
-                        {objects::kBackupUidLabel, request.backup.uid()},
-                        {objects::kCsiDeltaLabel, env.velero_namespace}},
+      .member_labels = LabelsOf(env, request.backup),
       .member_annotations = {{objects::kGroupNameLabel, name}},
       .pvc_uid_label = objects::kPvcUidLabel,
       .content_labels = {{objects::kGroupNameLabel, name},
-                         {objects::kBackupNameLabel, backup_name}},
+                         {objects::kBackupNameLabel,
+                          velero::ValidLabelValue(request.backup.name())}},
       .answered_at_annotation = objects::kAnsweredAtAnnotation};
   take.lock.leases.front().subject = "volume group";
   for (const PlannedGroupMember& member : request.members) {

@@ -57,7 +57,7 @@ absl::Status DeleteRecord(const CallContext& ctx, const Environment& env, const 
   if (record->handle().empty()) {
     RETURN_IF_ERROR(WriteHandle(ctx, env, key, record->handle_or_source(), kSidecarGracePeriod));
   }
-  return k8s::IgnoreNotFound(env.api.Delete(ctx, key, {.uid = record->uid()}));
+  return DeleteObject(ctx, env.api, IdOf(*record));
 }
 
 // --- The plan: what is needed to go on once the group's own objects may be gone
@@ -292,26 +292,19 @@ absl::StatusOr<TakenSnapshot> GroupAdoption::EnsureMember(const SnapshotRequest&
   TakenSnapshot made;
   ASSIGN_OR_RETURN(made.content, EnsureContent(request, member));
   auto snapshot = VolumeSnapshot::Make(request.claim_namespace, SnapshotName(request));
-  snapshot.SetLabels({{objects::kBackupNameLabel, velero::ValidLabelValue(request.backup.name())},
-                      {objects::kBackupUidLabel, request.backup.uid()},
-                      {objects::kPvcUidLabel, request.claim_uid},
-                      {objects::kCsiDeltaLabel, env_.velero_namespace}});
+  snapshot.SetLabels(LabelsOf(env_, request.backup));
+  snapshot.SetLabel(objects::kPvcUidLabel, request.claim_uid);
   snapshot.SetAnnotation(objects::kMemberClaimAnnotation, request.claim_name);
   snapshot.SetSourceContent(made.content.name());
   if (!request.class_name.empty()) {
     snapshot.SetClassName(request.class_name);
   }
-  absl::StatusOr<VolumeSnapshot> created = objects::Create(ctx_, env_.api, snapshot);
-  if (absl::IsAlreadyExists(created.status())) {
-    created = objects::Get<VolumeSnapshot>(ctx_, env_.api, snapshot.key());
-    if (created.ok() && !IsManaged(*created, request.backup)) {
-      return absl::AlreadyExistsError(absl::StrCat("VolumeSnapshot ", request.claim_namespace, "/",
-                                                   SnapshotName(request),
-                                                   " is not of this backup"));
-    }
-  }
-  ASSIGN_OR_RETURN(made.snapshot, std::move(created));
-  return made;
+  ASSIGN_OR_RETURN(made.snapshot, objects::CreateOrGet(ctx_, env_.api, snapshot));
+  return IsManaged(made.snapshot, request.backup)
+             ? absl::StatusOr<TakenSnapshot>(std::move(made))
+             : absl::AlreadyExistsError(absl::StrCat("VolumeSnapshot ", request.claim_namespace,
+                                                     "/", snapshot.name(),
+                                                     " is not of this backup"));
 }
 
 absl::StatusOr<VolumeSnapshotContent> GroupAdoption::EnsureContent(const SnapshotRequest& request,
@@ -346,7 +339,7 @@ absl::Status GroupAdoption::TryCleanUp(const CallContext& after) {
     const k8s::ObjectKey key = VolumeSnapshot::Key(request_.namespace_name, name);
     ASSIGN_OR_RETURN(const auto snapshot, objects::Find<VolumeSnapshot>(after, env_.api, key));
     if (snapshot.has_value() && IsManaged(*snapshot, request_.backup)) {
-      RETURN_IF_ERROR(k8s::IgnoreNotFound(env_.api.Delete(after, key, {.uid = snapshot->uid()})));
+      RETURN_IF_ERROR(DeleteObject(after, env_.api, IdOf(*snapshot)));
     }
     ASSIGN_OR_RETURN(const auto content,
                      objects::Find<VolumeSnapshotContent>(after, env_.api,

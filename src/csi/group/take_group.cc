@@ -230,7 +230,7 @@ absl::StatusOr<VolumeGroupSnapshot> GroupTaker::PostOnce() {
   }
   const TakeRules& rules = request_.rules;
   group = objects::Get<VolumeGroupSnapshot>(ctx_, api_, key_);
-  const bool is_own = group.ok() && HasLabels(*group, rules.own_labels);
+  const bool is_own = group.ok() && group->HasLabels(rules.own_labels);
   // Else the answer to a POST was lost.
   has_joined_ =
       posts_ == 1 || !is_own ||
@@ -444,7 +444,7 @@ absl::StatusOr<TakenSnapshot> GroupTaker::Adopt(const PlannedGroupMember& member
     annotations[request_.rules.asked_at_annotation] =
         object_.Annotation(request_.rules.asked_at_annotation);
   }
-  const bool is_adopted = HasLabels(snapshot, labels) &&
+  const bool is_adopted = snapshot.HasLabels(labels) &&
                           std::all_of(annotations.begin(), annotations.end(), [&](const auto& one) {
                             return snapshot.Annotation(one.first) == one.second;
                           });

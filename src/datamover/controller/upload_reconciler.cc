@@ -477,13 +477,8 @@ absl::Status RemoveUploadExposure(const CallContext& ctx, const MoverEnvironment
   const bool is_base = content.has_value() && content->Label(objects::kBaseLabel) == "true";
   return csi::RemoveExposure(ctx, env.api,
                              {.name = task_name,
-                              .source_namespace = "",
-                              .source_snapshot = "",
                               .mover_namespace = env.mover_namespace,
-                              .storage_class = "",
-                              .labels = LabelsFor(task_name, velero_namespace),
-                              .annotations = {},
-                              .owner = std::nullopt},
+                              .labels = LabelsFor(task_name, velero_namespace)},
                              is_base ? csi::SnapshotAction::kKeep : csi::SnapshotAction::kDelete);
 }
 
