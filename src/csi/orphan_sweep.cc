@@ -111,17 +111,6 @@ SweepAction Decide(const objects::Object& snapshot, bool is_archived, const Back
              : SweepAction::kClearMissing;
 }
 
-// Of a content that is not there: true.
-template <typename Content>
-absl::StatusOr<bool> IsDeletePolicy(const CallContext& ctx, const Environment& env,
-                                    const k8s::ObjectKey& key) {
-  if (key.name.empty()) {
-    return true;
-  }
-  ASSIGN_OR_RETURN(const auto content, objects::Find<Content>(ctx, env.api, key));
-  return !content.has_value() || content->deletion_policy() == "Delete";
-}
-
 // One pass over the managed VolumeSnapshots.
 class Sweep {
  public:
@@ -266,14 +255,12 @@ absl::Status Sweep::Patch(const Snapshot& snapshot, const objects::Patch& patch)
 }
 
 absl::StatusOr<bool> Sweep::HasDeletePolicy(const Snapshot& snapshot) {
-  if (const auto* const group = std::get_if<VolumeGroupSnapshot>(&snapshot); group != nullptr) {
-    using Content = objects::VolumeGroupSnapshotContent;
-    return IsDeletePolicy<Content>(ctx_, env_,
-                                   Content::Key(group->version(), "", group->bound_content()));
+  if (!std::visit([](const auto& one) { return !one.bound_content().empty(); }, snapshot)) {
+    return true;
   }
-  using Content = objects::VolumeSnapshotContent;
-  return IsDeletePolicy<Content>(
-      ctx_, env_, Content::Key("", std::get<VolumeSnapshot>(snapshot).bound_content()));
+  const auto key = std::visit([](const auto& one) { return ContentKeyOf(one); }, snapshot);
+  ASSIGN_OR_RETURN(const auto content, objects::Find<objects::Object>(ctx_, env_.api, key));
+  return !content.has_value() || objects::DeletionPolicyOf(*content) == "Delete";
 }
 
 absl::Status Sweep::DiscardUnseen(const Snapshot& snapshot) {
@@ -297,46 +284,30 @@ absl::Status Sweep::Discard(const Snapshot& snapshot) {
 
 // --- Groups
 
-// What there is of the volume groups of this Velero.
-struct Groups {
-  std::vector<VolumeGroupSnapshot> groups;
-  bool known = true;  // they could be listed
-};
-
-Groups ListGroups(const CallContext& ctx, const Environment& env) {
-  auto list = objects::ListGroupKind<VolumeGroupSnapshot>(
-      ctx, env.api, "",
-      {.label_selector = absl::StrCat(objects::kCsiDeltaLabel, "=", env.velero_namespace)});
+// Nothing, and a line in the log, if they could not be listed. `what`: of them.
+template <typename Kind>
+std::optional<std::vector<Kind>> ListedOrLogged(absl::StatusOr<std::vector<Kind>> list,
+                                                absl::string_view what) {
   if (!list.ok()) {
-    CSIDELTA_LOG(kInfo, "volume groups that failed backups left behind are not known",
+    CSIDELTA_LOG(kInfo, absl::StrCat(what, " that failed backups left behind are not known"),
                  {"status", list.status().ToString()});
-    return {.groups = {}, .known = false};
+    return std::nullopt;
   }
-  return {.groups = *std::move(list)};
+  return *std::move(list);
 }
+
+using Groups = std::optional<std::vector<VolumeGroupSnapshot>>;  // nothing: not known
 
 // Whether a VolumeSnapshot's action is that of its group.
 bool BelongsTo(const Groups& groups, const VolumeSnapshot& snapshot) {
   return !MemberGroupName(snapshot).empty() &&
-         (!groups.known || std::any_of(groups.groups.begin(), groups.groups.end(),
-                                       [&](const VolumeGroupSnapshot& group) {
-                                         return snapshot.IsMemberOf(group.uid());
-                                       }));
+         (!groups.has_value() ||
+          std::any_of(groups->begin(), groups->end(), [&](const VolumeGroupSnapshot& group) {
+            return snapshot.IsMemberOf(group.uid());
+          }));
 }
 
 // --- Claims
-
-std::vector<PersistentVolumeClaim> ListMarkedClaims(const CallContext& ctx,
-                                                    const Environment& env) {
-  auto claims = objects::List<PersistentVolumeClaim>(
-      ctx, env.api, "", {.label_selector = objects::kGroupMarkLabel, .may_be_old = true});
-  if (!claims.ok()) {
-    CSIDELTA_LOG(kInfo, "claims with labels that failed backups left behind are not known",
-                 {"status", claims.status().ToString()});
-    return {};
-  }
-  return *std::move(claims);
-}
 
 // Whether no process makes the group any more for which the claim is labelled. Pure.
 bool MarkIsLeftOver(const PersistentVolumeClaim& claim, const Backups& backups, absl::Time now,
@@ -400,21 +371,26 @@ absl::StatusOr<SweepResult> SweepOrphans(const CallContext& ctx, const Environme
   if (!config.sweep_orphans) {
     return SweepResult();
   }
-  auto snapshots = objects::List<VolumeSnapshot>(
-      ctx, env.api, "",
-      {.label_selector = absl::StrCat(objects::kCsiDeltaLabel, "=", env.velero_namespace)});
+  const k8s::ListOptions of_this_velero = {
+      .label_selector = absl::StrCat(objects::kCsiDeltaLabel, "=", env.velero_namespace)};
+  auto snapshots = objects::List<VolumeSnapshot>(ctx, env.api, "", of_this_velero);
   if (absl::IsNotFound(snapshots.status())) {
     return SweepResult();
   }
   RETURN_IF_ERROR(snapshots.status());
-  const Groups groups = ListGroups(ctx, env);
-  const std::vector<PersistentVolumeClaim> marked = ListMarkedClaims(ctx, env);
+  const Groups groups =
+      ListedOrLogged(objects::ListGroupKind<VolumeGroupSnapshot>(ctx, env.api, "", of_this_velero),
+                     "volume groups");
+  const auto marked = ListedOrLogged(
+      objects::List<PersistentVolumeClaim>(
+          ctx, env.api, "", {.label_selector = objects::kGroupMarkLabel, .may_be_old = true}),
+      "claims with labels");
   const std::string running_label = velero::ValidLabelValue(running.name());
   std::vector<Snapshot> candidates;
   const auto is_left = [&](const auto& one) {
     return IsCandidate(one) && one.Label(objects::kBackupNameLabel) != running_label;
   };
-  for (const VolumeGroupSnapshot& group : groups.groups) {
+  for (const VolumeGroupSnapshot& group : groups.value_or(std::vector<VolumeGroupSnapshot>())) {
     if (IsLate(group) || is_left(group)) {
       candidates.emplace_back(group);
     }
@@ -424,7 +400,7 @@ absl::StatusOr<SweepResult> SweepOrphans(const CallContext& ctx, const Environme
       candidates.emplace_back(std::move(snapshot));
     }
   }
-  if (candidates.empty() && marked.empty()) {
+  if (candidates.empty() && (!marked.has_value() || marked->empty())) {
     return SweepResult();
   }
   ASSIGN_OR_RETURN(const Backups backups, ListBackups(ctx, env, running));
@@ -435,7 +411,7 @@ absl::StatusOr<SweepResult> SweepOrphans(const CallContext& ctx, const Environme
     sweep.Look(snapshot);
   }
   SweepResult result = sweep.result();
-  result.unmarked = Unmark(ctx, env, config, backups, marked);
+  result.unmarked = marked.has_value() ? Unmark(ctx, env, config, backups, *marked) : 0;
   return result;
 }
 

@@ -64,10 +64,6 @@ absl::Status WithoutRefusal(const absl::Status& status) {
   return absl::IsPermissionDenied(status) ? absl::OkStatus() : status;
 }
 
-std::string PvcName(const PopulatedVolume& volume) {
-  return absl::StrCat("PVC ", volume.namespace_name, "/", volume.pvc);
-}
-
 bool HasMounted(const Pod& pod, const std::string& pvc) {
   const std::vector<std::string> pvcs = pod.pvcs();
   return (pod.is_running() || pod.phase() == "Succeeded") &&
@@ -79,11 +75,20 @@ std::string DriverOf(const PersistentVolumeClaim& pvc) {
   return driver.empty() ? pvc.Annotation(objects::kBetaStorageProvisionerAnnotation) : driver;
 }
 
-std::string Line(const longhorn::Volume& volume) {
-  const std::string text = longhorn::DataText(volume);
-  return volume.pvc_name().empty()
-             ? absl::StrCat("Volume ", volume.name(), ": ", text)
-             : absl::StrCat("PVC ", volume.pvc_namespace(), "/", volume.pvc_name(), ": ", text);
+// A line for each of `volumes` that `is_copy` selects and that does not have its data.
+std::vector<std::string> LinesOf(const std::vector<longhorn::Volume>& volumes,
+                                 absl::FunctionRef<bool(const longhorn::Volume&)> is_copy) {
+  std::vector<std::string> lines;
+  for (const longhorn::Volume& volume : volumes) {
+    if (is_copy(volume) && longhorn::DataStateOf(volume) != DataState::kThere) {
+      lines.push_back(
+          absl::StrCat(volume.pvc_name().empty()
+                           ? absl::StrCat("Volume ", volume.name())
+                           : absl::StrCat("PVC ", volume.pvc_namespace(), "/", volume.pvc_name()),
+                       ": ", longhorn::DataText(volume)));
+    }
+  }
+  return lines;
 }
 
 }  // namespace
@@ -168,13 +173,12 @@ absl::StatusOr<std::optional<longhorn::Volume>> PopulationReader::FindVolume(
     }
   }
   ASSIGN_OR_RETURN(const std::vector<longhorn::Volume>* const volumes, Volumes());
-  for (const longhorn::Volume& one :
-       volumes == nullptr ? std::vector<longhorn::Volume>() : *volumes) {
-    if (one.name() == name) {
-      return std::optional(one);
-    }
+  if (volumes == nullptr) {
+    return std::nullopt;
   }
-  return std::optional<longhorn::Volume>();
+  const auto found = std::find_if(volumes->begin(), volumes->end(),
+                                  [&](const auto& one) { return one.name() == name; });
+  return found == volumes->end() ? std::nullopt : std::optional(*found);
 }
 
 absl::StatusOr<std::string> PopulationReader::LonghornNamespace() {
@@ -307,18 +311,13 @@ absl::Status PopulationReader::ReadPods(const std::string& namespace_name) {
 absl::StatusOr<std::vector<std::string>> PopulationReader::UnfilledFromSnapshot(
     const std::string& driver, const std::string& handle, const std::string& snapshot_uid,
     std::vector<PopulatedVolume> pvcs) {
-  std::vector<std::string> unfilled;
   if (driver == velero::kLonghornDriver) {
     ASSIGN_OR_RETURN(const std::vector<longhorn::Volume>* const volumes, Volumes());
     // An installation without a Volume is another one than that of the snapshot.
     if (volumes != nullptr && !volumes->empty()) {
-      for (const longhorn::Volume& volume : *volumes) {
-        if (longhorn::IsCopiedFromSnapshot(volume, handle) &&
-            longhorn::DataStateOf(volume) != DataState::kThere) {
-          unfilled.push_back(Line(volume));
-        }
-      }
-      return unfilled;
+      return LinesOf(*volumes, [&](const longhorn::Volume& volume) {
+        return longhorn::IsCopiedFromSnapshot(volume, handle);
+      });
     }
   }
   ASSIGN_OR_RETURN(const bool is_filled, HasFilledWhenBoundMark(driver));
@@ -327,11 +326,13 @@ absl::StatusOr<std::vector<std::string>> PopulationReader::UnfilledFromSnapshot(
     const std::vector<PopulatedVolume>& restored = (*restored_)[snapshot_uid];
     pvcs.insert(pvcs.end(), restored.begin(), restored.end());
   }
+  std::vector<std::string> unfilled;
   for (PopulatedVolume& volume : pvcs) {
     volume.driver = driver.empty() ? volume.driver : driver;
     ASSIGN_OR_RETURN(const Population population, Read(volume));
     if (population.state != PopulationState::kFilled) {
-      unfilled.push_back(absl::StrCat(PvcName(volume), ": ", population.text));
+      unfilled.push_back(
+          absl::StrCat("PVC ", volume.namespace_name, "/", volume.pvc, ": ", population.text));
     }
   }
   return unfilled;
@@ -339,19 +340,14 @@ absl::StatusOr<std::vector<std::string>> PopulationReader::UnfilledFromSnapshot(
 
 absl::StatusOr<std::vector<std::string>> PopulationReader::UnfilledFromVolume(
     const PopulatedVolume& volume) {
-  std::vector<std::string> unfilled;
   if (volume.driver != velero::kLonghornDriver) {
-    return unfilled;
+    return std::vector<std::string>();
   }
   ASSIGN_OR_RETURN(const std::vector<longhorn::Volume>* const volumes, Volumes());
-  for (const longhorn::Volume& one :
-       volumes == nullptr ? std::vector<longhorn::Volume>() : *volumes) {
-    if (longhorn::IsCopiedFromVolume(one, volume.handle) &&
-        longhorn::DataStateOf(one) != DataState::kThere) {
-      unfilled.push_back(Line(one));
-    }
-  }
-  return unfilled;
+  return volumes == nullptr ? std::vector<std::string>()
+                            : LinesOf(*volumes, [&](const longhorn::Volume& one) {
+                                return longhorn::IsCopiedFromVolume(one, volume.handle);
+                              });
 }
 
 }  // namespace csidelta::csi

@@ -43,10 +43,6 @@ struct Group {
   std::string backup_label;
 };
 
-std::string Describe(const Group& group) {
-  return absl::StrCat("group ", group.handle, " of driver ", group.driver);
-}
-
 std::string TemporaryName(const Group& group) {
   return GroupDeletionContentName(group.driver, group.handle);
 }
@@ -222,6 +218,23 @@ std::optional<Group> ReadArchived(const VolumeGroupSnapshotContent& content,
   return group;
 }
 
+absl::StatusOr<DeletionResult> DeleteGroup(const CallContext& ctx, const Environment& env,
+                                           Group& group,
+                                           const VolumeGroupSnapshotContent& archived_content,
+                                           absl::Duration wait) {
+  ASSIGN_OR_RETURN(const objects::GroupKinds kinds, objects::FindGroupKinds(ctx, env.api));
+  group.version = kinds.version;
+  ASSIGN_OR_RETURN(const std::vector<BackupContent> members, InspectMembers(ctx, env, group));
+  RETURN_IF_ERROR(EnsureTemporaryContent(ctx, env, group, archived_content, kinds.classes));
+  if (OneIsNeeded(members)) {
+    CSIDELTA_LOG(kInfo, "a claim is still being filled from the group: deleted later",
+                 {"driver", group.driver}, {"group_snapshot_handle", group.handle});
+    return DeletionResult::kDeferred;
+  }
+  RETURN_IF_ERROR(RemoveOwned(ctx, env, group, members));
+  return DeleteTemporaryContent(ctx, env, group, wait);
+}
+
 // Finishes what one temporary content stands for. Returns whether it was time.
 absl::StatusOr<bool> Finish(const CallContext& ctx, const Environment& env, const Group& group) {
   ASSIGN_OR_RETURN(const std::vector<BackupContent> members, InspectMembers(ctx, env, group));
@@ -233,16 +246,7 @@ absl::StatusOr<bool> Finish(const CallContext& ctx, const Environment& env, cons
   return true;
 }
 
-// Goes on with one that was asked to go before.
-absl::StatusOr<bool> FinishDeleted(const CallContext& ctx, const Environment& env,
-                                   const VolumeGroupSnapshotContent& content) {
-  const PendingDeletion pending = PendingDeletionOf(content.key().type, content);
-  ASSIGN_OR_RETURN(const DeletionResult state,
-                   ProveDeletion(ctx, env, pending, kFinishGroupTimeMax));
-  return state == DeletionResult::kGone;
-}
-
-// The same for any managed content, of either kind.
+// Finishes what any managed content of a group stands for.
 absl::StatusOr<bool> FinishOne(const CallContext& ctx, const Environment& env,
                                const VolumeGroupSnapshotContent& content) {
   if (!MovedGroupOf(content).empty()) {
@@ -252,7 +256,13 @@ absl::StatusOr<bool> FinishOne(const CallContext& ctx, const Environment& env,
     return false;
   }
   if (content.is_being_deleted()) {
-    return IsPendingDeletion(content) ? FinishDeleted(ctx, env, content) : false;
+    if (!IsPendingDeletion(content)) {
+      return false;
+    }
+    const PendingDeletion pending = PendingDeletionOf(content.key().type, content);
+    ASSIGN_OR_RETURN(const DeletionResult state,
+                     ProveDeletion(ctx, env, pending, kFinishGroupTimeMax));
+    return state == DeletionResult::kGone;
   }
   const Group group = {.version = content.version(),
                        .driver = content.driver(),
@@ -281,24 +291,9 @@ absl::StatusOr<DeletionResult> DeleteGroupOfBackup(
   if (!group.has_value()) {
     return DeletionResult::kNothing;
   }
-  const auto failed = [&group](const absl::Status& status) {
-    return Annotate(status, absl::StrCat("delete ", Describe(*group)));
-  };
-  const absl::StatusOr<objects::GroupKinds> kinds = objects::FindGroupKinds(ctx, env.api);
-  RETURN_IF_ERROR(failed(kinds.status()));
-  group->version = kinds->version;
-  const absl::StatusOr<std::vector<BackupContent>> members = InspectMembers(ctx, env, *group);
-  RETURN_IF_ERROR(failed(members.status()));
-  RETURN_IF_ERROR(
-      failed(EnsureTemporaryContent(ctx, env, *group, archived_content, kinds->classes)));
-  if (OneIsNeeded(*members)) {
-    CSIDELTA_LOG(kInfo, "a claim is still being filled from the group: deleted later",
-                 {"driver", group->driver}, {"group_snapshot_handle", group->handle});
-    return DeletionResult::kDeferred;
-  }
-  RETURN_IF_ERROR(failed(RemoveOwned(ctx, env, *group, *members)));
-  absl::StatusOr<DeletionResult> result = DeleteTemporaryContent(ctx, env, *group, wait);
-  RETURN_IF_ERROR(failed(result.status()));
+  absl::StatusOr<DeletionResult> result = DeleteGroup(ctx, env, *group, archived_content, wait);
+  RETURN_IF_ERROR(Annotate(
+      result.status(), absl::StrCat("delete group ", group->handle, " of driver ", group->driver)));
   return result;
 }
 
