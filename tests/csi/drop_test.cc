@@ -38,15 +38,7 @@ class DropFixture : public BackupFixture {
  protected:
   DropFixture() {
     for (int i = 0; i < kMembers; ++i) {
-      const std::string volume = absl::StrCat("pv-", i);
-      api_.Seed(PersistentVolumeType(),
-                {{"metadata", {{"name", volume}}},
-                 {"spec", {{"csi", {{"driver", "d.example.com"}, {"volumeHandle", volume}}}}}});
-      api_.Seed(PersistentVolumeClaimType(), {{"metadata",
-                                               {{"name", absl::StrCat("data-", i)},
-                                                {"namespace", "app"},
-                                                {"labels", {{"app", "db"}}}}},
-                                              {"spec", {{"volumeName", volume}}}});
+      SeedClaim(i);
     }
   }
 

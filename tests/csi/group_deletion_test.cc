@@ -94,6 +94,18 @@ absl::StatusOr<DeletionResult> DeleteGroup(ActionBed& bed, const Json& archived)
                              absl::Seconds(30));
 }
 
+// A bed of its own for each round of a loop: a cluster whose driver holds the group.
+struct GroupBed : ActionBed {
+  GroupBed() {
+    clock.SetAutoAdvance(true);
+    AddGroup(cluster);
+  }
+  absl::StatusOr<DeletionResult> Delete(const Json& archived = MakeGroupContentObject()) {
+    return DeleteGroup(*this, archived);
+  }
+  FakeSnapshotCluster cluster{api};
+};
+
 class GroupDeletionTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -112,6 +124,14 @@ class GroupDeletionTest : public testing::Test {
 
   absl::StatusOr<DeletionResult> Delete(const Json& archived) {
     return DeleteGroup(bed_, archived);
+  }
+
+  static Json ArchivedWithSecret() {
+    Json archived = MakeGroupContentObject();
+    Json& annotations = archived["metadata"]["annotations"];
+    annotations[objects::kGroupDeletionSecretNameAnnotation] = "old";
+    annotations[objects::kGroupDeletionSecretNamespaceAnnotation] = "vault";
+    return archived;
   }
 
   bool DriverHoldsGroup() const {
@@ -176,11 +196,7 @@ TEST_F(GroupDeletionTest, TheTemporaryContentCarriesAllThatDeletionNeeds) {
 }
 
 TEST_F(GroupDeletionTest, TheSecretIsThatOfTheClassThatFitsNow) {
-  Json archived = MakeGroupContentObject();
-  SetJson(archived, {"metadata", "annotations", objects::kGroupDeletionSecretNameAnnotation},
-          "old");
-  SetJson(archived, {"metadata", "annotations", objects::kGroupDeletionSecretNamespaceAnnotation},
-          "vault");
+  const Json archived = ArchivedWithSecret();
   EXPECT_THAT(Delete(archived), IsOk());
 
   AddGroup(cluster_);
@@ -194,11 +210,7 @@ TEST_F(GroupDeletionTest, TheSecretIsThatOfTheClassThatFitsNow) {
 }
 
 TEST_F(GroupDeletionTest, AClassThatIsRightedLaterFreesADeletionThatStands) {
-  Json archived = MakeGroupContentObject();
-  SetJson(archived, {"metadata", "annotations", objects::kGroupDeletionSecretNameAnnotation},
-          "old");
-  SetJson(archived, {"metadata", "annotations", objects::kGroupDeletionSecretNamespaceAnnotation},
-          "vault");
+  const Json archived = ArchivedWithSecret();
   cluster_.driver().Refuse("DeleteVolumeGroupSnapshot", "Unauthenticated",
                            "the key is not valid any more");
   EXPECT_THAT(Delete(archived), IsOk());
@@ -227,10 +239,7 @@ TEST_F(GroupDeletionTest, WhatRestoresMadeGoesFirstTheGroupBeforeItsMembers) {
                           "volumesnapshots restored-2", "volumesnapshotcontents restored-2",
                           "volumegroupsnapshotcontents " +
                               GroupDeletionContentName(support::kDriver, support::kGroupHandle)));
-  EXPECT_THAT(bed_.api.All(Groups()), IsEmpty());
-  EXPECT_THAT(bed_.api.All(GroupContents()), IsEmpty());
-  EXPECT_THAT(bed_.api.All(VolumeSnapshotType()), IsEmpty());
-  EXPECT_THAT(bed_.api.All(VolumeSnapshotContentType()), IsEmpty());
+  EXPECT_THAT(support::SnapshotObjects(bed_.api), IsEmpty());
 }
 
 TEST_F(GroupDeletionTest, OriginalsThatWereLeftOverGoToo) {
@@ -247,10 +256,7 @@ TEST_F(GroupDeletionTest, OriginalsThatWereLeftOverGoToo) {
   EXPECT_THAT(Delete(MakeGroupContentObject()), IsOk());
   EXPECT_FALSE(DriverHoldsGroup());
   EXPECT_EQ(cluster_.driver().group_secrets().size(), 1u) << "the driver is asked once";
-  EXPECT_THAT(bed_.api.All(Groups()), IsEmpty());
-  EXPECT_THAT(bed_.api.All(GroupContents()), IsEmpty());
-  EXPECT_THAT(bed_.api.All(VolumeSnapshotType()), IsEmpty());
-  EXPECT_THAT(bed_.api.All(VolumeSnapshotContentType()), IsEmpty());
+  EXPECT_THAT(support::SnapshotObjects(bed_.api), IsEmpty());
 }
 
 TEST_F(GroupDeletionTest, ContentsOfAnotherHandStay) {
@@ -314,9 +320,7 @@ TEST_F(GroupDeletionTest, AClaimBeingFilledKeepsTheGroupForNow) {
   SeedClaim(bed_.api, "Bound", "restored-2");
   EXPECT_THAT(FinishGroupDeletions(bed_.ctx, bed_.env), IsOkAndHolds(1));
   EXPECT_FALSE(DriverHoldsGroup());
-  EXPECT_THAT(bed_.api.All(GroupContents()), IsEmpty());
-  EXPECT_THAT(bed_.api.All(Groups()), IsEmpty());
-  EXPECT_THAT(bed_.api.All(VolumeSnapshotContentType()), IsEmpty());
+  EXPECT_THAT(support::SnapshotObjects(bed_.api), IsEmpty());
 }
 
 TEST_F(GroupDeletionTest, FinishingTakesOnlyWhatIsManaged) {
@@ -368,18 +372,15 @@ TEST_F(GroupDeletionTest, AnArchiveOfOneVersionIsDeletedWhereAnotherIsServed) {
   };
   for (const Crossing& crossing : {Crossing{"v1beta1", "v1"}, Crossing{"v1beta2", "v1"},
                                    Crossing{"v1", "v1beta1"}, Crossing{"v1", "v1beta2"}}) {
-    ActionBed bed;
-    bed.clock.SetAutoAdvance(true);
-    FakeSnapshotCluster cluster(bed.api);
-    AddGroup(cluster);
-    cluster.group_version = crossing.served;
+    GroupBed bed;
+    bed.cluster.group_version = crossing.served;
     for (const char* plural :
          {"volumegroupsnapshots", "volumegroupsnapshotcontents", "volumegroupsnapshotclasses"}) {
       bed.api.ServeVersion(plural, crossing.served);
     }
-    EXPECT_THAT(DeleteGroup(bed, MakeGroupContentObject(crossing.archived)), IsOk())
+    EXPECT_THAT(bed.Delete(MakeGroupContentObject(crossing.archived)), IsOk())
         << crossing.archived << " to " << crossing.served;
-    EXPECT_THAT(cluster.driver().groups(), IsEmpty())
+    EXPECT_THAT(bed.cluster.driver().groups(), IsEmpty())
         << crossing.archived << " to " << crossing.served;
     EXPECT_THAT(FinishGroupDeletions(bed.ctx, bed.env), IsOkAndHolds(0));
   }
@@ -388,32 +389,26 @@ TEST_F(GroupDeletionTest, AnArchiveOfOneVersionIsDeletedWhereAnotherIsServed) {
 TEST_F(GroupDeletionTest, TwoProcessesAtOnceAgree) {
   // The other process runs from beginning to end while this one is between two calls.
   const int calls = [] {
-    ActionBed bed;
-    bed.clock.SetAutoAdvance(true);
-    const FakeSnapshotCluster cluster(bed.api);
+    GroupBed bed;
     SeedRestoredGroup(bed.api);
     SeedRestoredMember(bed.api, 1);
-    EXPECT_THAT(DeleteGroup(bed, MakeGroupContentObject()), IsOk());
+    EXPECT_THAT(bed.Delete(), IsOk());
     return static_cast<int>(bed.api.calls().size());
   }();
   for (int at = 1; at <= calls; ++at) {
-    ActionBed bed;
-    bed.clock.SetAutoAdvance(true);
-    FakeSnapshotCluster cluster(bed.api);
-    AddGroup(cluster);
+    GroupBed bed;
     SeedRestoredGroup(bed.api);
     SeedRestoredMember(bed.api, 1);
     int count = 0;
     bed.api.SetInterceptor([&](const support::ApiCall&, const Json*) {
       if (++count == at) {
-        EXPECT_THAT(DeleteGroup(bed, MakeGroupContentObject()), IsOk());
+        EXPECT_THAT(bed.Delete(), IsOk());
       }
       return absl::OkStatus();
     });
-    EXPECT_THAT(DeleteGroup(bed, MakeGroupContentObject()), IsOk()) << at;
-    EXPECT_THAT(cluster.driver().groups(), IsEmpty()) << at;
-    EXPECT_THAT(bed.api.All(GroupContents()), IsEmpty()) << at;
-    EXPECT_THAT(bed.api.All(VolumeSnapshotContentType()), IsEmpty()) << at;
+    EXPECT_THAT(bed.Delete(), IsOk()) << at;
+    EXPECT_THAT(bed.cluster.driver().groups(), IsEmpty()) << at;
+    EXPECT_THAT(support::SnapshotObjects(bed.api), IsEmpty()) << at;
   }
 }
 
@@ -421,28 +416,22 @@ TEST_F(GroupDeletionTest, TwoProcessesAtOnceAgree) {
 TEST_F(GroupDeletionTest, SurvivesAnyFailingCall) {
   for (const support::Fault fault : {support::Fault::kRefused, support::Fault::kAnswerLost}) {
     for (int call = 1;; ++call) {
-      ActionBed bed;
-      bed.clock.SetAutoAdvance(true);
-      FakeSnapshotCluster cluster(bed.api);
-      AddGroup(cluster);
+      GroupBed bed;
       SeedRestoredGroup(bed.api);
       SeedRestoredMember(bed.api, 1);
       SeedRestoredMember(bed.api, 2);
       bed.api.FailCall(call, absl::UnavailableError("connection lost"), fault);
-      const auto status = DeleteGroup(bed, MakeGroupContentObject());
+      const auto status = bed.Delete();
       if (!bed.api.sweep_hit()) {
         EXPECT_GT(call, 15);
         break;
       }
       bed.api.ClearFaults();
       if (!status.ok()) {
-        EXPECT_THAT(DeleteGroup(bed, MakeGroupContentObject()), IsOk()) << call;
+        EXPECT_THAT(bed.Delete(), IsOk()) << call;
       }
-      EXPECT_THAT(cluster.driver().groups(), IsEmpty()) << call;
-      EXPECT_THAT(bed.api.All(GroupContents()), IsEmpty()) << call;
-      EXPECT_THAT(bed.api.All(Groups()), IsEmpty()) << call;
-      EXPECT_THAT(bed.api.All(VolumeSnapshotType()), IsEmpty()) << call;
-      EXPECT_THAT(bed.api.All(VolumeSnapshotContentType()), IsEmpty()) << call;
+      EXPECT_THAT(bed.cluster.driver().groups(), IsEmpty()) << call;
+      EXPECT_THAT(support::SnapshotObjects(bed.api), IsEmpty()) << call;
     }
   }
 }
@@ -452,17 +441,14 @@ TEST_F(GroupDeletionTest, WhatADeadCallLeftIsFinishedByALaterBackup) {
   for (const support::Fault fault : {support::Fault::kRefused, support::Fault::kAnswerLost}) {
     bool made = false;
     for (int call = 1; call < 12; ++call) {
-      ActionBed bed;
-      bed.clock.SetAutoAdvance(true);
-      FakeSnapshotCluster cluster(bed.api);
-      AddGroup(cluster);
+      GroupBed bed;
       bed.api.FailCall(call, absl::UnavailableError("connection lost"), fault);
-      const auto status = DeleteGroup(bed, MakeGroupContentObject());
+      const auto status = bed.Delete();
       bed.api.ClearFaults();
       if (!status.ok() && !bed.api.All(GroupContents()).empty()) {
         made = true;
         EXPECT_THAT(FinishGroupDeletions(bed.ctx, bed.env), IsOk());
-        EXPECT_THAT(cluster.driver().groups(), IsEmpty()) << call;
+        EXPECT_THAT(bed.cluster.driver().groups(), IsEmpty()) << call;
       }
     }
     EXPECT_TRUE(made);

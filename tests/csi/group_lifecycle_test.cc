@@ -47,39 +47,8 @@ class GroupLifecycleTest : public BackupFixture {
     }
   }
 
-  objects::PlannedGroupMember Claim(int i) const {
-    return {.pvc = absl::StrCat("data-", i),
-            .pvc_uid = absl::StrCat("uid-", i),
-            .volume_handle = absl::StrCat("volume-", i)};
-  }
-
-  void SeedClaim(int i) {
-    const std::string volume = absl::StrCat("pv-", i);
-    api_.Seed(
-        PersistentVolumeType(),
-        {{"metadata", {{"name", volume}}},
-         {"spec",
-          {{"csi", {{"driver", "d.example.com"}, {"volumeHandle", Claim(i).volume_handle}}}}}});
-    api_.Seed(PersistentVolumeClaimType(), {{"metadata",
-                                             {{"name", Claim(i).pvc},
-                                              {"namespace", "app"},
-                                              {"uid", Claim(i).pvc_uid},
-                                              {"labels", {{"app", "db"}}}}},
-                                            {"spec", {{"volumeName", volume}}}});
-  }
-
   GroupRequest Request(int claims = kClaims) const {
-    GroupRequest request{.backup = backup_,
-                         .namespace_name = "app",
-                         .label_key = "velero.io/volume-group",
-                         .label_value = "db",
-                         .class_name = "groups",
-                         .version = cluster_.group_version,
-                         .members = {}};
-    for (int i = 0; i < claims; ++i) {
-      request.members.push_back(Claim(i));
-    }
-    return request;
+    return RequestOfGroup(claims, cluster_.group_version);
   }
 
   absl::StatusOr<TakenGroup> Take() { return TakeGroup(ctx_, env_, Request()); }
@@ -109,10 +78,7 @@ class GroupLifecycleTest : public BackupFixture {
 
   void ExpectNothingLeft() {
     ExpectNoMarks();
-    EXPECT_THAT(api_.All(VolumeGroupSnapshotType("v1")), IsEmpty());
-    EXPECT_THAT(api_.All(VolumeGroupSnapshotContentType("v1")), IsEmpty());
-    EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
-    EXPECT_THAT(api_.All(VolumeSnapshotContentType()), IsEmpty());
+    EXPECT_THAT(support::SnapshotObjects(api_), IsEmpty());
     EXPECT_THAT(api_.All(LeaseType()), IsEmpty());
     EXPECT_THAT(cluster_.driver().groups(), IsEmpty());
   }

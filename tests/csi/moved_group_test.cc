@@ -37,6 +37,8 @@ using testing::IsEmpty;
 using testing::SizeIs;
 
 constexpr int kClaims = 3;
+constexpr char kTakenAt[] = "2023-11-14T22:13:20Z";
+constexpr char kLater[] = "2023-11-14T23:13:20Z";
 
 class MovedGroupTest : public BackupFixture {
  protected:
@@ -45,21 +47,11 @@ class MovedGroupTest : public BackupFixture {
     api_.Seed(VolumeSnapshotClassType(),
               {{"metadata", {{"name", "snapshots"}}}, {"driver", "d.example.com"}});
     for (int i = 0; i < kClaims; ++i) {
-      const std::string volume = absl::StrCat("pv-", i);
-      api_.Seed(
-          PersistentVolumeType(),
-          {{"metadata", {{"name", volume}}},
-           {"spec",
-            {{"csi",
-              {{"driver", "d.example.com"}, {"volumeHandle", absl::StrCat("volume-", i)}}}}}});
-      api_.Seed(PersistentVolumeClaimType(),
-                {{"metadata", {{"name", ClaimName(i)}, {"namespace", "app"}, {"uid", Uid(i)}}},
-                 {"spec", {{"volumeName", volume}}}});
+      SeedClaim(i);
     }
   }
 
-  static std::string ClaimName(int i) { return absl::StrCat("data-", i); }
-  static std::string Uid(int i) { return absl::StrCat("uid-", i); }
+  static std::string Uid(int i) { return Claim(i).pvc_uid; }
 
   void SeedClass(const std::string& secret) {
     api_.Seed(VolumeGroupSnapshotClassType("v1"),
@@ -71,19 +63,17 @@ class MovedGroupTest : public BackupFixture {
   }
 
   GroupRequest Request() const {
-    GroupRequest request{.backup = backup_,
-                         .namespace_name = "app",
-                         .label_key = "velero.io/volume-group",
-                         .label_value = "db",
-                         .class_name = "groups",
-                         .version = "v1",
-                         .to_be_moved = true,
-                         .members = {}};
-    for (int i = 0; i < kClaims; ++i) {
-      request.members.push_back(
-          {.pvc = ClaimName(i), .pvc_uid = Uid(i), .volume_handle = absl::StrCat("volume-", i)});
-    }
+    GroupRequest request = RequestOfGroup(kClaims);
+    request.to_be_moved = true;
     return request;
+  }
+
+  static SnapshotRequest RequestOfMember(const objects::Backup& backup, int i) {
+    return {.backup = backup,
+            .claim_namespace = "app",
+            .claim_name = Claim(i).pvc,
+            .claim_uid = Uid(i),
+            .class_name = ""};
   }
 
   absl::StatusOr<std::map<std::string, TakenSnapshot>> Run() {
@@ -102,13 +92,8 @@ class MovedGroupTest : public BackupFixture {
   std::vector<Json> Contents() const { return api_.All(VolumeSnapshotContentType()); }
 
   void ExpectNothingLeft() {
-    for (const k8s::ResourceType& type :
-         {VolumeGroupSnapshotType("v1"), VolumeGroupSnapshotContentType("v1"), VolumeSnapshotType(),
-          VolumeSnapshotContentType()}) {
-      for (const Json& object : api_.All(type)) {
-        ADD_FAILURE() << type.kind << " " << k8s::Name(object) << " is left";
-      }
-    }
+    EXPECT_THAT(support::SnapshotObjects(api_), IsEmpty());
+    EXPECT_THAT(DriverGroups(), IsEmpty());
   }
 
   // What the mover makes of each member: a content of its own that has become a base. Returns their
@@ -147,21 +132,42 @@ class MovedGroupTest : public BackupFixture {
     return Move(Run().value(), snapshot_taken_at);
   }
 
-  Json Content(const std::string& name) const { return *api_.Find(VolumeSnapshotContentKey(name)); }
-  void MakeBase(const std::string& name) {
-    api_.Mutate(VolumeSnapshotContentKey(name), [](Json& content) {
-      SetJson(content, {"metadata", "labels", objects::kBaseLabel}, "true");
-    });
+  using Content = objects::VolumeSnapshotContent;
+  Content ContentOf(const std::string& name) const {
+    return support::As<Content>(*api_.Find(VolumeSnapshotContentKey(name)));
   }
-  void Drop(const std::string& name) {
-    EXPECT_THAT(
-        DeleteContent(ctx_, api_, support::As<objects::VolumeSnapshotContent>(Content(name))),
-        IsOk());
+  bool IsBase(const std::string& name) const {
+    return ContentOf(name).Label(objects::kBaseLabel) == "true";
   }
-  void Settle(const std::string& name) {
-    EXPECT_THAT(
-        FinalizeMovedGroup(ctx_, env_, support::As<objects::VolumeSnapshotContent>(Content(name))),
-        IsOk());
+  bool IsGivenUp(const std::string& name) const { return HasBeenGivenUp(ContentOf(name)); }
+  void MakeBases(const std::vector<std::string>& names) {
+    for (const std::string& name : names) {
+      api_.Mutate(VolumeSnapshotContentKey(name), [](Json& content) {
+        SetJson(content, {"metadata", "labels", objects::kBaseLabel}, "true");
+      });
+    }
+  }
+  void Drop(const std::vector<std::string>& names) {
+    for (const std::string& name : names) {
+      EXPECT_THAT(DeleteContent(ctx_, api_, ContentOf(name)), IsOk());
+    }
+  }
+  // Whatever protects them, the objects are deleted by another client.
+  void DeleteContents(const std::vector<std::string>& names) {
+    for (const std::string& name : names) {
+      EXPECT_THAT(api_.Delete(ctx_, VolumeSnapshotContentKey(name), {}), IsOk());
+    }
+  }
+  void Finalize(const std::string& name) {
+    EXPECT_THAT(FinalizeMovedGroup(ctx_, env_, ContentOf(name)), IsOk());
+  }
+  void FinalizeAll() {
+    for (const Json& content : Contents()) {
+      EXPECT_THAT(FinalizeMovedGroup(ctx_, env_, support::As<Content>(content)), IsOk());
+    }
+  }
+  void SetBackupUid(const std::string& uid) {
+    support::SetField(backup_, {"metadata", "uid"}, uid);
   }
 
   support::FakeSnapshotCluster cluster_{api_};
@@ -191,7 +197,7 @@ TEST_F(MovedGroupTest, AGroupBecomesSingleSnapshotsAndARecordOfAll) {
               (MovedGroup{.name = "app/db",
                           .label = "velero.io/volume-group=db",
                           .snapshot = GroupName(Request()),
-                          .snapshot_taken_at = ParseRfc3339("2023-11-14T22:13:20Z"),
+                          .snapshot_taken_at = ParseRfc3339(kTakenAt),
                           .members = kClaims}));
   }
 }
@@ -220,7 +226,6 @@ TEST_F(MovedGroupTest, AGroupIsAdoptedOnlyWhenItIsReady) {
   const auto members = Run();
   EXPECT_THAT(members, StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("app/db")));
   ExpectNothingLeft();
-  EXPECT_THAT(DriverGroups(), IsEmpty());
   EXPECT_EQ(cluster_.driver().CallCount("DeleteVolumeGroupSnapshot"), 1);
 }
 
@@ -229,8 +234,7 @@ TEST_F(MovedGroupTest, WhichCallEverFailsNothingIsLeftOrAllIsThere) {
     int n = 1;
     for (bool hit = true; hit; ++n) {
       SCOPED_TRACE(absl::StrCat("call ", n, fault == Fault::kRefused ? " refused" : " lost"));
-      support::SetField(backup_, {"metadata", "uid"},
-                        absl::StrCat("backup-", n, fault == Fault::kRefused ? "r" : "l"));
+      SetBackupUid(absl::StrCat("backup-", n, fault == Fault::kRefused ? "r" : "l"));
       const auto taken = TakeGroup(ctx_, env_, Request());
       ASSERT_THAT(taken, IsOk());
       api_.FailCall(n, absl::InternalError("injected"), fault);
@@ -239,17 +243,13 @@ TEST_F(MovedGroupTest, WhichCallEverFailsNothingIsLeftOrAllIsThere) {
       api_.ClearFaults();
       if (!members.ok()) {
         ExpectNothingLeft();
-        EXPECT_THAT(DriverGroups(), IsEmpty());
         continue;
       }
       EXPECT_THAT(*members, SizeIs(kClaims));
       EXPECT_THAT(Records(), SizeIs(1));
-      for (const std::string& name : Move(*members, "2023-11-14T22:13:20Z")) {
-        Drop(name);
-      }
-      Settle(k8s::Name(Contents().front()));
+      Drop(Move(*members, kTakenAt));
+      Finalize(k8s::Name(Contents().front()));
       ExpectNothingLeft();
-      EXPECT_THAT(DriverGroups(), IsEmpty());
     }
     EXPECT_GT(n, 20);
   }
@@ -258,23 +258,13 @@ TEST_F(MovedGroupTest, WhichCallEverFailsNothingIsLeftOrAllIsThere) {
 TEST_F(MovedGroupTest, AnInterruptedCallIsTakenUp) {
   const auto members = Run();
   ASSERT_THAT(members, IsOk());
-  const SnapshotRequest request{.backup = backup_,
-                                .claim_namespace = "app",
-                                .claim_name = ClaimName(1),
-                                .claim_uid = Uid(1),
-                                .class_name = ""};
-  const auto found = FindAdopted(ctx_, env_, request);
+  const auto found = FindAdopted(ctx_, env_, RequestOfMember(backup_, 1));
   ASSERT_THAT(found, IsOk());
   ASSERT_TRUE(found->has_value());
   EXPECT_EQ((*found)->content.handle_or_source(), members->at(Uid(1)).content.handle_or_source());
   objects::Backup other = backup_;
   support::SetField(other, {"metadata", "uid"}, "another");
-  const SnapshotRequest of_other{.backup = other,
-                                 .claim_namespace = "app",
-                                 .claim_name = ClaimName(1),
-                                 .claim_uid = Uid(1),
-                                 .class_name = ""};
-  const auto none = FindAdopted(ctx_, env_, of_other);
+  const auto none = FindAdopted(ctx_, env_, RequestOfMember(other, 1));
   ASSERT_THAT(none, IsOk());
   EXPECT_FALSE(none->has_value());
 }
@@ -290,12 +280,7 @@ TEST_F(MovedGroupTest, AMemberThatIsMissingIsMadeFromTheRecordAsTheFirstTime) {
   const TakenSnapshot first = members->at(Uid(1));
   api_.Remove(VolumeSnapshotKey("app", k8s::Name(first.snapshot.json())));
   api_.Remove(VolumeSnapshotContentKey(k8s::Name(first.content.json())));
-  const SnapshotRequest request{.backup = backup_,
-                                .claim_namespace = "app",
-                                .claim_name = ClaimName(1),
-                                .claim_uid = Uid(1),
-                                .class_name = ""};
-  const auto again = ContinueAdoption(ctx_, env_, request, "v1");
+  const auto again = ContinueAdoption(ctx_, env_, RequestOfMember(backup_, 1), "v1");
   ASSERT_THAT(again, IsOk());
   ASSERT_TRUE(again->has_value());
   for (const char* part : {"labels", "annotations"}) {
@@ -310,20 +295,20 @@ TEST_F(MovedGroupTest, AMemberThatIsMissingIsMadeFromTheRecordAsTheFirstTime) {
 }
 
 TEST_F(MovedGroupTest, TheDriverIsAskedOnceAndForTheWholeGroup) {
-  const std::vector<std::string> names = MoveGroup("2023-11-14T22:13:20Z");
+  const std::vector<std::string> names = MoveGroup(kTakenAt);
   SeedClass("rotated-secret");
   for (std::size_t i = 0; i < names.size(); ++i) {
-    MakeBase(names[i]);
-    Drop(names[i]);
-    EXPECT_TRUE(HasBeenGivenUp(support::As<objects::VolumeSnapshotContent>(Content(names[i]))));
-    EXPECT_EQ(k8s::Label(Content(names[i]), objects::kBaseLabel), "");
+    MakeBases({names[i]});
+    Drop({names[i]});
+    EXPECT_TRUE(IsGivenUp(names[i]));
+    EXPECT_FALSE(IsBase(names[i]));
     EXPECT_THAT(DriverGroups(), SizeIs(1)) << "it was not continued yet";
     if (i + 1 < names.size()) {
-      Settle(names[i]);
+      Finalize(names[i]);
       ASSERT_THAT(DriverGroups(), SizeIs(1)) << "a member still stands";
     }
   }
-  Settle(names.back());
+  Finalize(names.back());
   EXPECT_THAT(DriverGroups(), IsEmpty());
   EXPECT_EQ(cluster_.driver().CallCount("DeleteSnapshot"), 0);
   EXPECT_THAT(cluster_.driver().group_secrets(), testing::ElementsAre("rotated-secret"));
@@ -331,17 +316,14 @@ TEST_F(MovedGroupTest, TheDriverIsAskedOnceAndForTheWholeGroup) {
 }
 
 TEST_F(MovedGroupTest, ADriverThatRefusesKeepsItsRecordUntilItAgrees) {
-  const std::vector<std::string> names = MoveGroup("2023-11-14T22:13:20Z");
-  for (const std::string& name : names) {
-    Drop(name);
-  }
+  const std::vector<std::string> names = MoveGroup(kTakenAt);
+  Drop(names);
   cluster_.driver().Refuse("DeleteVolumeGroupSnapshot", "FailedPrecondition", "busy");
-  Settle(names.front());
+  Finalize(names.front());
   ASSERT_THAT(Records(), SizeIs(1));
   EXPECT_TRUE(k8s::BeingDeleted(Records().front()));
   EXPECT_THAT(DriverGroups(), SizeIs(1));
   cluster_.LetDriverWork();
-  EXPECT_THAT(DriverGroups(), IsEmpty());
   ExpectNothingLeft();
 }
 
@@ -355,7 +337,7 @@ TEST_F(MovedGroupTest, ASnapshotThatWasNotMovedIsReleasedToo) {
         IsOk());
   }
   ASSERT_THAT(Contents(), SizeIs(kClaims));
-  Settle(k8s::Name(Contents().front()));
+  Finalize(k8s::Name(Contents().front()));
   EXPECT_THAT(DriverGroups(), IsEmpty());
   EXPECT_EQ(cluster_.driver().CallCount("DeleteSnapshot"), 0);
   EXPECT_THAT(Records(), IsEmpty());
@@ -363,24 +345,21 @@ TEST_F(MovedGroupTest, ASnapshotThatWasNotMovedIsReleasedToo) {
 
 // The claim that failed in the newer group loses its base, so that the driver holds one group.
 TEST_F(MovedGroupTest, ANewerGroupReplacesTheOlderOneWhole) {
-  const std::vector<std::string> old_names = MoveGroup("2023-11-14T22:13:20Z");
-  for (const std::string& name : old_names) {
-    MakeBase(name);
-  }
-  support::SetField(backup_, {"metadata", "uid"}, "second-backup");
-  const std::vector<std::string> new_names = MoveGroup("2023-11-14T23:13:20Z");
-  MakeBase(new_names[0]);
-  Drop(old_names[0]);
-  MakeBase(new_names[1]);
-  Drop(old_names[1]);
-  Settle(new_names[1]);
-  EXPECT_FALSE(HasBeenGivenUp(support::As<objects::VolumeSnapshotContent>(Content(old_names[2]))))
-      << "the third is on its way";
-  Drop(new_names[2]);
-  Settle(new_names[2]);
-  EXPECT_TRUE(HasBeenGivenUp(support::As<objects::VolumeSnapshotContent>(Content(old_names[2]))));
-  EXPECT_EQ(k8s::Label(Content(new_names[0]), objects::kBaseLabel), "true");
-  Settle(old_names[2]);
+  const std::vector<std::string> old_names = MoveGroup(kTakenAt);
+  MakeBases(old_names);
+  SetBackupUid("second-backup");
+  const std::vector<std::string> new_names = MoveGroup(kLater);
+  MakeBases({new_names[0]});
+  Drop({old_names[0]});
+  MakeBases({new_names[1]});
+  Drop({old_names[1]});
+  Finalize(new_names[1]);
+  EXPECT_FALSE(IsGivenUp(old_names[2])) << "the third is on its way";
+  Drop({new_names[2]});
+  Finalize(new_names[2]);
+  EXPECT_TRUE(IsGivenUp(old_names[2]));
+  EXPECT_TRUE(IsBase(new_names[0]));
+  Finalize(old_names[2]);
   EXPECT_THAT(DriverGroups(), SizeIs(1));
   EXPECT_THAT(Records(), SizeIs(1));
   EXPECT_THAT(Contents(), SizeIs(kClaims));
@@ -391,45 +370,28 @@ TEST_F(MovedGroupTest, AMoverThatDiesWhileItFinalizesIsFollowedByOneThatContinue
   int calls = 0;
   for (bool died = true; died; ++calls) {
     SCOPED_TRACE(absl::StrCat("dead after ", calls, " calls"));
-    support::SetField(backup_, {"metadata", "uid"}, absl::StrCat("old-", calls));
-    const std::vector<std::string> old_names = MoveGroup("2023-11-14T22:13:20Z");
-    support::SetField(backup_, {"metadata", "uid"}, absl::StrCat("new-", calls));
-    const std::vector<std::string> new_names = MoveGroup("2023-11-14T23:13:20Z");
-    for (const std::string& name : old_names) {
-      MakeBase(name);
-    }
-    for (const std::string& name : new_names) {
-      MakeBase(name);
-    }
+    SetBackupUid(absl::StrCat("old-", calls));
+    const std::vector<std::string> old_names = MoveGroup(kTakenAt);
+    SetBackupUid(absl::StrCat("new-", calls));
+    const std::vector<std::string> new_names = MoveGroup(kLater);
+    MakeBases(old_names);
+    MakeBases(new_names);
     int left = calls;
     api_.SetInterceptor([&left](const support::ApiCall&, const Json*) {
       return --left < 0 ? absl::UnavailableError("the process is dead") : absl::OkStatus();
     });
     // In the order in which the mover hears of them.
-    (void)FinalizeMovedGroup(
-        ctx_, env_, support::As<objects::VolumeSnapshotContent>(Content(new_names.front())));
-    (void)FinalizeMovedGroup(
-        ctx_, env_, support::As<objects::VolumeSnapshotContent>(Content(old_names.front())));
+    (void)FinalizeMovedGroup(ctx_, env_, ContentOf(new_names.front()));
+    (void)FinalizeMovedGroup(ctx_, env_, ContentOf(old_names.front()));
     died = left < 0;
     api_.ClearFaults();
-    for (int round = 0; round < 2; ++round) {
-      for (const Json& content : Contents()) {
-        EXPECT_THAT(
-            FinalizeMovedGroup(ctx_, env_, support::As<objects::VolumeSnapshotContent>(content)),
-            IsOk());
-      }
-    }
+    FinalizeAll();
+    FinalizeAll();
     EXPECT_THAT(Records(), SizeIs(1));
     EXPECT_THAT(Contents(), SizeIs(kClaims));
     EXPECT_EQ(cluster_.driver().CallCount("DeleteSnapshot"), 0);
-    for (const std::string& name : new_names) {
-      Drop(name);
-    }
-    for (const Json& content : Contents()) {
-      EXPECT_THAT(
-          FinalizeMovedGroup(ctx_, env_, support::As<objects::VolumeSnapshotContent>(content)),
-          IsOk());
-    }
+    Drop(new_names);
+    FinalizeAll();
     ExpectNothingLeft();
     ASSERT_FALSE(HasFailure());
   }
@@ -447,25 +409,17 @@ TEST_F(MovedGroupTest, AnUnfinishedMemberIsReleasedWhenItsBackupIsOver) {
       {"status", {{"phase", "InProgress"}}}};
   api_.Seed(BackupType(), backup);
   EXPECT_THAT(FinishGroupDeletions(ctx_, env_), support::IsOkAndHolds(0));
-  EXPECT_FALSE(
-      HasBeenGivenUp(support::As<objects::VolumeSnapshotContent>(Content(k8s::Name(lost)))))
-      << "its backup may make one yet";
+  EXPECT_FALSE(IsGivenUp(k8s::Name(lost))) << "its backup may make one yet";
   SetJson(backup, {"status", "phase"}, "PartiallyFailed");
   api_.Seed(BackupType(), backup);
   EXPECT_THAT(FinishGroupDeletions(ctx_, env_), support::IsOkAndHolds(0));
-  EXPECT_TRUE(
-      HasBeenGivenUp(support::As<objects::VolumeSnapshotContent>(Content(k8s::Name(lost)))));
-  EXPECT_FALSE(HasBeenGivenUp(
-      support::As<objects::VolumeSnapshotContent>(Content(members->at(Uid(1)).snapshot.name()))))
-      << "it has a VolumeSnapshot";
+  EXPECT_TRUE(IsGivenUp(k8s::Name(lost)));
+  EXPECT_FALSE(IsGivenUp(members->at(Uid(1)).snapshot.name())) << "it has a VolumeSnapshot";
 }
 
 // A snapshot may take longer than a record may stand without its backup.
 TEST_F(MovedGroupTest, ARecordIsJudgedByItsBackupHoweverOldItIs) {
-  const std::vector<std::string> names = MoveGroup("2023-11-14T22:13:20Z");
-  for (const std::string& name : names) {
-    EXPECT_THAT(api_.Delete(ctx_, VolumeSnapshotContentKey(name), {}), IsOk());
-  }
+  DeleteContents(MoveGroup(kTakenAt));
   const Json record = Records().at(0);
   api_.Seed(BackupType(), {{"metadata",
                             {{"name", k8s::Annotation(record, "mover.csi-delta.io/group-backup")},
@@ -478,14 +432,11 @@ TEST_F(MovedGroupTest, ARecordIsJudgedByItsBackupHoweverOldItIs) {
 }
 
 TEST_F(MovedGroupTest, AnAbandonedRecordIsDeletedLater) {
-  const std::vector<std::string> names = MoveGroup("2023-11-14T22:13:20Z");
+  const std::vector<std::string> names = MoveGroup(kTakenAt);
   clock_.Advance(absl::Hours(2));
   EXPECT_THAT(FinishGroupDeletions(ctx_, env_), support::IsOkAndHolds(0)) << "it has members";
-  for (const std::string& name : names) {
-    EXPECT_THAT(api_.Delete(ctx_, VolumeSnapshotContentKey(name), {}), IsOk());
-  }
+  DeleteContents(names);
   EXPECT_THAT(FinishGroupDeletions(ctx_, env_), support::IsOkAndHolds(1));
-  EXPECT_THAT(DriverGroups(), IsEmpty());
   ExpectNothingLeft();
   ASSERT_THAT(Run(), IsOk());
   ASSERT_THAT(Records(), SizeIs(1));
@@ -493,9 +444,7 @@ TEST_F(MovedGroupTest, AnAbandonedRecordIsDeletedLater) {
 
 // Another process is at it, and what it took away does not come back by being asked twice.
 TEST_F(MovedGroupTest, ARecordThatIsBeingDeletedOrHasNoAgeIsLeftAlone) {
-  for (const std::string& name : MoveGroup("2023-11-14T22:13:20Z")) {
-    EXPECT_THAT(api_.Delete(ctx_, VolumeSnapshotContentKey(name), {}), IsOk());
-  }
+  DeleteContents(MoveGroup(kTakenAt));
   clock_.Advance(absl::Hours(2));
   const Json record = Records().at(0);
   Json going = record;
@@ -528,53 +477,45 @@ TEST(ReadMovedGroupTest, ASizeThatIsNoNumberIsUnknown) {
 }
 
 TEST_F(MovedGroupTest, AGroupOfWhichNothingWasMovedReplacesNone) {
-  const std::vector<std::string> old_names = MoveGroup("2023-11-14T22:13:20Z");
+  const std::vector<std::string> old_names = MoveGroup(kTakenAt);
+  MakeBases(old_names);
+  SetBackupUid("second-backup");
+  const std::vector<std::string> new_names = MoveGroup(kLater);
+  Drop(new_names);
+  Finalize(new_names.front());
   for (const std::string& name : old_names) {
-    MakeBase(name);
-  }
-  support::SetField(backup_, {"metadata", "uid"}, "second-backup");
-  const std::vector<std::string> new_names = MoveGroup("2023-11-14T23:13:20Z");
-  for (const std::string& name : new_names) {
-    Drop(name);
-  }
-  Settle(new_names.front());
-  for (const std::string& name : old_names) {
-    EXPECT_EQ(k8s::Label(Content(name), objects::kBaseLabel), "true");
+    EXPECT_TRUE(IsBase(name));
   }
   EXPECT_THAT(Records(), SizeIs(1));
 }
 
 TEST_F(MovedGroupTest, AMemberOfNoGroupIsLeftAlone) {
-  const std::vector<std::string> names = MoveGroup("2023-11-14T22:13:20Z");
-  for (const std::string& name : names) {
-    MakeBase(name);
-  }
+  const std::vector<std::string> names = MoveGroup(kTakenAt);
+  MakeBases(names);
   api_.Seed(VolumeSnapshotContentType(),
             {{"metadata",
               {{"name", "odd"},
                {"labels", {{objects::kMovedGroupLabel, ""}, {objects::kBaseLabel, "true"}}}}}});
-  Settle(names.front());
-  Settle("odd");
-  EXPECT_EQ(k8s::Label(Content("odd"), objects::kBaseLabel), "true");
+  Finalize(names.front());
+  Finalize("odd");
+  EXPECT_TRUE(IsBase("odd"));
   EXPECT_THAT(Records(), SizeIs(1));
 }
 
 TEST_F(MovedGroupTest, GroupsOfOtherPlacesAreNotReplaced) {
-  const std::vector<std::string> old_names = MoveGroup("2023-11-14T22:13:20Z");
+  const std::vector<std::string> old_names = MoveGroup(kTakenAt);
+  MakeBases(old_names);
   for (const std::string& name : old_names) {
-    MakeBase(name);
     api_.Mutate(VolumeSnapshotContentKey(name), [](Json& content) {
       content["metadata"]["annotations"]["mover.csi-delta.io/location"] = "another";
     });
   }
-  support::SetField(backup_, {"metadata", "uid"}, "second-backup");
-  const std::vector<std::string> new_names = MoveGroup("2023-11-14T23:13:20Z");
-  for (const std::string& name : new_names) {
-    MakeBase(name);
-  }
-  Settle(new_names.front());
+  SetBackupUid("second-backup");
+  const std::vector<std::string> new_names = MoveGroup(kLater);
+  MakeBases(new_names);
+  Finalize(new_names.front());
   for (const std::string& name : old_names) {
-    EXPECT_FALSE(HasBeenGivenUp(support::As<objects::VolumeSnapshotContent>(Content(name))));
+    EXPECT_FALSE(IsGivenUp(name));
   }
 }
 

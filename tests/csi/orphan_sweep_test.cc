@@ -474,13 +474,6 @@ class GroupSweepTest : public OrphanSweepTest {
     }
   }
 
-  void ExpectNoObjects() {
-    EXPECT_TRUE(bed_.api.All(VolumeGroupSnapshotType("v1")).empty());
-    EXPECT_TRUE(bed_.api.All(VolumeGroupSnapshotContentType("v1")).empty());
-    EXPECT_TRUE(bed_.api.All(VolumeSnapshotType()).empty());
-    EXPECT_TRUE(bed_.api.All(VolumeSnapshotContentType()).empty());
-  }
-
   std::string MarkOf(const std::string& claim) {
     return k8s::Label(*bed_.api.Find(ClaimKey("shop", claim)), objects::kGroupMarkLabel);
   }
@@ -496,7 +489,7 @@ TEST_F(GroupSweepTest, AGroupOfAFailedBackupGoesWithItsMembers) {
   bed_.api.Seed(BackupType(), MakeBackupObject("nightly", "Failed", "uid-1"));
   const SweepResult result = Sweep();
   EXPECT_EQ(result.swept, 1);
-  ExpectNoObjects();
+  EXPECT_TRUE(support::SnapshotObjects(bed_.api).empty());
   EXPECT_TRUE(cluster_.driver().groups().empty());
 }
 
@@ -506,7 +499,7 @@ TEST_F(GroupSweepTest, AGroupThatEnteredTheArchiveIsFinished) {
   const SweepResult result = Sweep();
   EXPECT_EQ(result.finished, 1);
   EXPECT_EQ(result.swept, 0);
-  ExpectNoObjects();
+  EXPECT_TRUE(support::SnapshotObjects(bed_.api).empty());
   EXPECT_EQ(cluster_.driver().groups().size(), 1u);
 }
 

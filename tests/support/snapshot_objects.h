@@ -2,9 +2,11 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "csi/environment.h"
+#include "k8s/object.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/kind_names.h"
@@ -112,6 +114,19 @@ inline void SeedBlockPvc(FakeApiClient& api, const std::string& driver) {
                {"csi", {{"driver", driver}, {"volumeHandle", "v-1"}}}});
   SetJson(volume, {"status", "phase"}, "Bound");
   api.Seed(PersistentVolumeType(), volume);
+}
+
+// "VolumeSnapshot snap" and so on: all that there is of the four kinds of snapshots and groups.
+inline std::vector<std::string> SnapshotObjects(const FakeApiClient& api) {
+  std::vector<std::string> all;
+  for (const k8s::ResourceType& type :
+       {VolumeGroupSnapshotType("v1"), VolumeGroupSnapshotContentType("v1"), VolumeSnapshotType(),
+        VolumeSnapshotContentType()}) {
+    for (const Json& object : api.All(type)) {
+      all.push_back(type.kind + " " + k8s::Name(object));
+    }
+  }
+  return all;
 }
 
 // An API server, a clock and the environment of an action that uses them.
