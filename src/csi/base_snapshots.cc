@@ -158,11 +158,9 @@ absl::StatusOr<bool> NeedsBases(const CallContext& ctx, const Environment& env,
 
 absl::StatusOr<std::vector<BaseSnapshot>> ListBases(const CallContext& ctx, const Environment& env,
                                                     absl::string_view velero_namespace) {
-  const k8s::WatchedObjects which = BaseContents();
-  ASSIGN_OR_RETURN(
-      const std::vector<VolumeSnapshotContent> contents,
-      objects::List<VolumeSnapshotContent>(
-          ctx, env.api, "", {.label_selector = which.label_selector, .field_selector = ""}));
+  ASSIGN_OR_RETURN(const std::vector<VolumeSnapshotContent> contents,
+                   objects::List<VolumeSnapshotContent>(
+                       ctx, env.api, "", {.label_selector = BaseContents().label_selector}));
   std::vector<BaseSnapshot> bases;
   for (const VolumeSnapshotContent& content : contents) {
     BaseSnapshot base = ReadBase(content);

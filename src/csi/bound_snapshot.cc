@@ -2,7 +2,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "csi/snapshot_state.h"
 #include "objects/client.h"
 #include "objects/volume_snapshot.h"
 
@@ -16,27 +15,14 @@ absl::Status NotUsable(const k8s::ObjectKey& key, absl::string_view why) {
   return absl::FailedPreconditionError(absl::StrCat(ToString(key), " ", why));
 }
 
-// By what the VolumeSnapshot says itself.
-absl::Status CheckReady(const k8s::ObjectKey& key, const VolumeSnapshot& snapshot) {
-  const SnapshotStatus status = StatusOf(snapshot, {});
-  if (IsUsable(status.state)) {
-    return absl::OkStatus();
-  }
-  if (status.state == SnapshotState::kDeleting) {
+// `Kind`: VolumeSnapshot or VolumeSnapshotContent.
+template <typename Kind>
+absl::Status CheckReady(const k8s::ObjectKey& key, const Kind& object) {
+  if (object.is_being_deleted()) {
     return NotUsable(key, "is being deleted");
   }
-  return NotUsable(key,
-                   status.state == SnapshotState::kError
-                       ? absl::StrCat("is not ready to use: ", status.conditions.front().message)
-                       : "is not ready to use yet; wait for status.readyToUse");
-}
-
-absl::Status CheckContent(const k8s::ObjectKey& key, const VolumeSnapshotContent& content) {
-  if (content.is_being_deleted()) {
-    return NotUsable(key, "is being deleted");
-  }
-  if (!content.is_ready()) {
-    const std::string error = content.error_message();
+  if (!object.is_ready()) {
+    const std::string error = object.error_message();
     return NotUsable(key, error.empty() ? "is not ready to use yet; wait for status.readyToUse"
                                         : absl::StrCat("is not ready to use: ", error));
   }
@@ -72,7 +58,7 @@ absl::StatusOr<BoundSnapshot> ReadBoundSnapshot(const CallContext& ctx, k8s::Api
   }
   const k8s::ObjectKey content_key = VolumeSnapshotContent::Key("", snapshot.content_name);
   ASSIGN_OR_RETURN(const auto content, objects::Get<VolumeSnapshotContent>(ctx, api, content_key));
-  RETURN_IF_ERROR(CheckContent(content_key, content));
+  RETURN_IF_ERROR(CheckReady(content_key, content));
   if (!PointsBack(content, snapshot)) {
     return NotUsable(content_key, absl::StrCat("belongs to another VolumeSnapshot than ",
                                                namespace_name, "/", name, ", which names it"));

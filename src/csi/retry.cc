@@ -17,21 +17,4 @@ absl::Status WithMore(const absl::Status& status, absl::string_view more) {
   return longer;
 }
 
-absl::Status CleanUpAfter(
-    const absl::Status& status, const Clock& clock, absl::string_view what,
-    absl::FunctionRef<absl::StatusOr<std::string>(const CallContext& after)> remove) {
-  const CallContext after = CleanUpContext(clock);
-  const absl::Duration give_up_at = clock.Uptime() + kRefusalGracePeriod;
-  absl::StatusOr<std::string> removed = remove(after);
-  while (!removed.ok() && MayBeStarting(removed.status()) && clock.Uptime() < give_up_at) {
-    clock.SleepFor(kRefusalPause, after.stop);
-    removed = remove(after);
-  }
-  if (removed.ok()) {
-    return removed->empty() ? status : WithMore(status, absl::StrCat("; ", what, *removed));
-  }
-  return WithMore(status, absl::StrCat("; ", what, " is left, because it cannot be deleted: ",
-                                       removed.status().message()));
-}
-
 }  // namespace csidelta::csi

@@ -1,10 +1,6 @@
 #pragma once
 
-#include <string>
-
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
@@ -35,14 +31,6 @@ bool MayBeStarting(const absl::Status& status);
 
 // `status`, with its payloads, and `more` at the end of its message. Pure.
 absl::Status WithMore(const absl::Status& status, absl::string_view more);
-
-// The clean-up after a call that failed with `status`: `remove` deletes what it made, in a time of
-// its own, and is repeated while the API server may be starting. It returns what became of `what`,
-// "VolumeSnapshot monday": " was deleted again"; "" where nothing was made. Returns `status`, and
-// that at the end of its message; or that `what` is left, and why.
-absl::Status CleanUpAfter(
-    const absl::Status& status, const Clock& clock, absl::string_view what,
-    absl::FunctionRef<absl::StatusOr<std::string>(const CallContext& after)> remove);
 
 // Makes `step` up to three times while it fails with what IsRetryable() names, a moment apart,
 // until `ctx` ends; returns its last answer.

@@ -65,6 +65,25 @@ absl::StatusOr<std::string> DeleteMade(const CallContext& ctx, k8s::ApiClient& a
   return absl::StrCat(" was deleted again", retained);
 }
 
+// What became of the object, " was deleted again"; "" if there is none, or it stays.
+template <typename Kind>
+absl::StatusOr<std::string> DeleteOwn(const CallContext& ctx, k8s::ApiClient& api,
+                                      const TakeRules& rules, const Kind& asked,
+                                      const std::optional<Kind>& made) {
+  absl::StatusOr<std::optional<Kind>> found = objects::Find<Kind>(ctx, api, asked.key());
+  if (rules.may_lack_rights && absl::IsPermissionDenied(found.status())) {
+    found = made;
+  }
+  RETURN_IF_ERROR(found.status());
+  const bool is_own = found->has_value() && (*found)->HasLabels(rules.own_labels) &&
+                      (rules.deletes_joined || (*found)->Annotation(rules.asked_at_annotation) ==
+                                                   asked.Annotation(rules.asked_at_annotation));
+  const bool is_referred = is_own && !rules.referred_annotation.empty() &&
+                           !(*found)->Annotation(rules.referred_annotation).empty();
+  return is_own && !is_referred ? DeleteMade(ctx, api, **found, rules.may_lack_rights)
+                                : absl::StatusOr<std::string>("");
+}
+
 // --- Taking
 
 // One attempt after the other at one VolumeSnapshot. Borrows everything.
@@ -266,24 +285,21 @@ template <typename Kind>
 absl::Status Withdraw(const Clock& clock, k8s::ApiClient& api, const TakeRules& rules,
                       const Kind& asked, const std::optional<Kind>& made,
                       const absl::Status& status) {
-  const k8s::ObjectKey key = asked.key();
-  return CleanUpAfter(
-      status, clock, absl::StrCat(key.type.kind, " ", key.name),
-      [&](const CallContext& after) -> absl::StatusOr<std::string> {
-        absl::StatusOr<std::optional<Kind>> found = objects::Find<Kind>(after, api, key);
-        if (rules.may_lack_rights && absl::IsPermissionDenied(found.status())) {
-          found = made;
-        }
-        RETURN_IF_ERROR(found.status());
-        const std::string asked_at = asked.Annotation(rules.asked_at_annotation);
-        const bool is_own =
-            found->has_value() && (*found)->HasLabels(rules.own_labels) &&
-            (rules.deletes_joined || (*found)->Annotation(rules.asked_at_annotation) == asked_at);
-        const bool is_referred = is_own && !rules.referred_annotation.empty() &&
-                                 !(*found)->Annotation(rules.referred_annotation).empty();
-        return is_own && !is_referred ? DeleteMade(after, api, **found, rules.may_lack_rights)
-                                      : absl::StatusOr<std::string>("");
-      });
+  const CallContext after = CleanUpContext(clock);
+  const absl::Duration give_up_at = clock.Uptime() + kRefusalGracePeriod;
+  absl::StatusOr<std::string> removed = DeleteOwn(after, api, rules, asked, made);
+  while (!removed.ok() && MayBeStarting(removed.status()) && clock.Uptime() < give_up_at) {
+    clock.SleepFor(kRefusalPause, after.stop);
+    removed = DeleteOwn(after, api, rules, asked, made);
+  }
+  if (removed.ok() && removed->empty()) {
+    return status;
+  }
+  return WithMore(
+      status, absl::StrCat("; ", asked.key().type.kind, " ", asked.name(),
+                           removed.ok() ? *removed
+                                        : absl::StrCat(" is left, because it cannot be deleted: ",
+                                                       removed.status().message())));
 }
 template absl::Status Withdraw(const Clock&, k8s::ApiClient&, const TakeRules&,
                                const VolumeSnapshot&, const std::optional<VolumeSnapshot>&,

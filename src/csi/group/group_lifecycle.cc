@@ -66,6 +66,14 @@ VolumeGroupSnapshot MakeGroup(const Environment& env, const GroupRequest& reques
   return group;
 }
 
+// Whether `name` has the form of GroupName().
+bool IsGroupName(absl::string_view name) {
+  const std::size_t dash = name.rfind('-');
+  return absl::StartsWith(name, kGroupNamePrefix) && dash != absl::string_view::npos &&
+         name.size() - dash - 1 == kNameHashBytes &&
+         name.find_first_not_of("0123456789abcdef", dash + 1) == absl::string_view::npos;
+}
+
 }  // namespace
 
 std::string GroupLabelKey(const objects::Backup& backup) {
@@ -80,13 +88,6 @@ std::string GroupName(const GroupRequest& request) {
 
 std::string GroupMark(const GroupRequest& request) {
   return absl::StrCat(request.backup.uid(), ".", HashOfGroup(request).substr(0, kMarkHashBytes));
-}
-
-bool IsGroupName(absl::string_view name) {
-  const std::size_t dash = name.rfind('-');
-  return absl::StartsWith(name, kGroupNamePrefix) && dash != absl::string_view::npos &&
-         name.size() - dash - 1 == kNameHashBytes &&
-         name.find_first_not_of("0123456789abcdef", dash + 1) == absl::string_view::npos;
 }
 
 bool IsOfAnotherBackup(const objects::Object& archived, absl::string_view backup_name) {

@@ -52,9 +52,6 @@ std::string GroupName(const GroupRequest& request);
 // The value of kGroupMarkLabel on its claims. Pure.
 std::string GroupMark(const GroupRequest& request);
 
-// Whether `name` has the form of GroupName(). Pure.
-bool IsGroupName(absl::string_view name);
-
 // Whether a VolumeSnapshot, VolumeGroupSnapshot, or a content of either, as a backup's archive has
 // it, was made by us for another backup. The host lists what is there before the sweep of the
 // backup removes what one that died left, and archives what it listed; such an object is of no use.

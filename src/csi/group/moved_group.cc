@@ -133,7 +133,6 @@ class GroupAdoption {
   absl::Status AwaitReady();
   absl::Status EnsureRecord();
   absl::Status WriteRecordHandle();
-  std::map<std::string, std::string> RecordAnnotations() const;
   SnapshotRequest RequestOf(const std::string& claim_uid, const TakenSnapshot& member) const;
   std::map<std::string, std::string> MemberAnnotations() const;
   absl::StatusOr<TakenSnapshot> EnsureMember(const SnapshotRequest& request,
@@ -233,6 +232,9 @@ absl::Status GroupAdoption::EnsureRecord() {
   for (const auto& [claim_uid, member] : taken_.members) {
     handles.push_back(member.content.handle());
   }
+  std::map<std::string, std::string> annotations = taken_.content.DeletionSecret(nullptr);
+  annotations[objects::kGroupBackupAnnotation] = request_.backup.name();
+  annotations[objects::kGroupPlanAnnotation] = MakePlan(request_, taken_);
   const StaticContent record = {
       .version = request_.version,
       .name = record_,
@@ -245,7 +247,7 @@ absl::Status GroupAdoption::EnsureRecord() {
       .labels = {{objects::kMovedGroupLabel, record_},
                  {objects::kBackupUidLabel, request_.backup.uid()},
                  {objects::kCsiDeltaLabel, env_.velero_namespace}},
-      .annotations = RecordAnnotations(),
+      .annotations = std::move(annotations),
       // Nothing is bound to it, so the snapshot controller would not protect it.
       .finalizers = {objects::kGroupContentBoundProtectionFinalizer}};
   RETURN_IF_ERROR(EnsureStaticContent(ctx_, env_.api, record));
@@ -255,13 +257,6 @@ absl::Status GroupAdoption::EnsureRecord() {
 absl::Status GroupAdoption::WriteRecordHandle() {
   return WriteHandle(ctx_, env_, VolumeGroupSnapshotContent::Key(request_.version, "", record_),
                      taken_.content.handle_or_source(), kSidecarGracePeriod);
-}
-
-std::map<std::string, std::string> GroupAdoption::RecordAnnotations() const {
-  std::map<std::string, std::string> annotations = taken_.content.DeletionSecret(nullptr);
-  annotations[objects::kGroupBackupAnnotation] = request_.backup.name();
-  annotations[objects::kGroupPlanAnnotation] = MakePlan(request_, taken_);
-  return annotations;
 }
 
 SnapshotRequest GroupAdoption::RequestOf(const std::string& claim_uid,
@@ -374,11 +369,6 @@ bool IsBase(const VolumeSnapshotContent& content) {
 }
 
 using Members = std::vector<const VolumeSnapshotContent*>;  // of one group
-
-bool AllGivenUp(const Members& members) {
-  return std::all_of(members.begin(), members.end(),
-                     [](const VolumeSnapshotContent* member) { return HasBeenGivenUp(*member); });
-}
 
 // By which a group takes the place of older ones: one of its bases, when nothing of it is on its
 // way any more. Null where nothing of it was moved.
@@ -602,7 +592,8 @@ absl::Status FinalizeMovedGroup(const CallContext& ctx, const Environment& env,
   if (const VolumeSnapshotContent* const base = Successor(members); base != nullptr) {
     return GiveUpReplaced(ctx, env.api, contents, *base);
   }
-  if (!AllGivenUp(members)) {
+  if (!std::all_of(members.begin(), members.end(),
+                   [](const auto* member) { return HasBeenGivenUp(*member); })) {
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(Annotate(DeleteRecord(ctx, env, record),
