@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/check.h"
 #include "base/crypto.h"
 #include "base/log.h"
 #include "base/status_macros.h"
@@ -103,6 +104,7 @@ absl::StatusOr<DeletionResult> RunTemporaryContent(const CallContext& ctx, const
                                                    const Target& target,
                                                    const VolumeSnapshotContent& archived_content,
                                                    absl::Duration wait) {
+  CSIDELTA_CHECK(!target.driver.empty() && !target.handle.empty());
   ASSIGN_OR_RETURN(const auto classes, ListSnapshotClasses(ctx, env));
   StaticContent content = ContentBeside(archived_content);
   content.name = DeletionContentName(target.driver, target.handle);

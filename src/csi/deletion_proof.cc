@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "k8s/api_client.h"
@@ -169,6 +170,7 @@ absl::StatusOr<DeletionResult> ProveDeletion(const CallContext& ctx, const Envir
       LogPending(deletion, *object);
       return DeletionResult::kInProgress;
     }
+    CSIDELTA_CHECK(object.has_value());  // NextStep() has a step for what exists alone.
     was_undone = step == Step::kReleaseUndone;
     // Another process may be at it as well: what it did shows when the object is read again.
     RETURN_IF_ERROR(k8s::IgnoreGone(Do(step, ctx, env, deletion, *object)));

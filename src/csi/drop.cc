@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/status_macros.h"
 #include "csi/retry.h"
 #include "k8s/api_client.h"
@@ -170,6 +171,7 @@ struct Bound {
 // The last of `all` is the one that goes, the others are its members. No content is deleted before
 // all are retained.
 absl::Status Retain(const CallContext& ctx, k8s::ApiClient& api, const std::vector<Bound>& all) {
+  CSIDELTA_CHECK(!all.empty() && !all.back().is_taken_along);
   if (all.back().content.name.empty()) {
     return absl::FailedPreconditionError(
         absl::StrCat(NameOf(all.back().snapshot.key), " is not bound"));
@@ -304,6 +306,7 @@ absl::StatusOr<std::optional<objects::Object>> SetPolicy(const CallContext& ctx,
                                                          k8s::ApiClient& api,
                                                          const k8s::ObjectKey& content, Data data,
                                                          objects::Patch more) {
+  CSIDELTA_CHECK(content.namespace_name.empty());  // The key of a content, not of its snapshot.
   const absl::string_view policy = data == Data::kDelete ? "Delete" : "Retain";
   auto stored = objects::Apply<objects::Object>(ctx, api, content, more.SetDeletionPolicy(policy));
   if (absl::IsNotFound(stored.status())) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/retry.h"
@@ -131,6 +132,7 @@ absl::Status VolumeLock::EnterOnce(const CallContext& waiting) {
       RETURN_IF_ERROR(TakeLease(waiting, lease));
     }
   }
+  CSIDELTA_CHECK(HoldsAllLeases());
   RETURN_IF_ERROR(CheckSnapshots(""));
   return request_.is_thorough ? CheckGroups() : absl::OkStatus();
 }
@@ -156,7 +158,13 @@ absl::Status VolumeLock::TakeLease(const CallContext& waiting, const VolumeLease
   return absl::OkStatus();
 }
 
+// Otherwise a part of a group's volumes would not be locked.
+bool VolumeLock::HoldsAllLeases() const {
+  return leases_.size() == request_.leases.size() || !may_hold_leases_;
+}
+
 absl::Status VolumeLock::CheckAtPost(const std::string& revision) {
+  CSIDELTA_CHECK(HoldsAllLeases());  // The POST was made between Enter() and Leave().
   return request_.is_thorough ? CheckSnapshots(revision) : absl::OkStatus();
 }
 

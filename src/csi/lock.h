@@ -177,6 +177,7 @@ class VolumeLock {
   absl::Status AwaitOther(const CallContext& waiting);
   absl::Status EnterOnce(const CallContext& waiting);
   absl::Status TakeLease(const CallContext& waiting, const VolumeLeaseRequest& request);
+  bool HoldsAllLeases() const;
   absl::Status CheckSnapshots(const std::string& revision);
   absl::Status CheckGroups();
   bool IsOther(const objects::VolumeSnapshot& snapshot) const;

@@ -14,6 +14,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
+#include "base/check.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "k8s/api_client.h"
@@ -30,7 +31,9 @@ class OnceMap {
   using Pointer = std::shared_ptr<const Value>;  // shared: an entry may be dropped while in use
   using Load = absl::FunctionRef<absl::StatusOr<Value>()>;
 
-  explicit OnceMap(std::size_t entries_max) : entries_max_(entries_max) {}
+  explicit OnceMap(std::size_t entries_max) : entries_max_(entries_max) {
+    CSIDELTA_CHECK(entries_max > 0);
+  }
 
   // CANCELLED when ctx.stop fires while another caller loads; else what `load` says.
   absl::StatusOr<Pointer> Get(const CallContext& ctx, const std::string& key, Load load) {
@@ -63,6 +66,7 @@ class OnceMap {
       values_.erase(order_.front());
       order_.pop_front();
     }
+    CSIDELTA_CHECK(values_.size() == order_.size());  // No key was loaded twice.
     return stored;
   }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/log.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
@@ -223,6 +224,7 @@ absl::Status Sweep::Apply(SweepAction action, const Snapshot& snapshot) {
     case SweepAction::kSweepUnseen:
       return DiscardUnseen(snapshot);
     case SweepAction::kFinish:
+      CSIDELTA_CHECK(IsArchived(snapshot));  // Else nothing would name what the driver keeps.
       ++result_.finished;
       return Drop(snapshot, Data::kRetain);
     case SweepAction::kMarkOwned:

@@ -4,6 +4,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
+#include "base/check.h"
 #include "base/random.h"
 #include "base/retry.h"
 #include "base/status_macros.h"
@@ -52,6 +53,7 @@ auto RetryToTheEnd(const CallContext& ctx, const Step& step) {
                                        .delay_max = absl::Milliseconds(250),
                                        .attempts_max = kAttemptsWithoutEnd,
                                        .jitter = 0};
+  CSIDELTA_CHECK(ctx.deadline != absl::InfiniteDuration());  // Else it may never return.
   const auto is_transient = [](const absl::Status& status) {
     return IsRetryable(status) || absl::IsDeadlineExceeded(status);
   };

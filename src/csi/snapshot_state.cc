@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/check.h"
 #include "csi/driver_error.h"
 
 namespace csidelta::csi {
@@ -134,6 +135,7 @@ bool IsBeingTaken(const VolumeSnapshot& snapshot, absl::Time now) {
 }
 
 SnapshotStatus StatusOf(const VolumeSnapshot& snapshot, const ContentReading& reading) {
+  CSIDELTA_CHECK(reading.kind != Kind::kPresent || reading.content != nullptr);
   Verdict verdict = Judge(snapshot, reading);
   SnapshotStatus status = {.state = verdict.state,
                            .conditions = {},

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 
@@ -56,6 +57,10 @@ StaticContent ContentBeside(const VolumeSnapshotContent& content) {
 
 absl::Status EnsureStaticContent(const CallContext& ctx, k8s::ApiClient& api,
                                  const StaticContent& content) {
+  CSIDELTA_CHECK(!content.name.empty());
+  CSIDELTA_CHECK(content.deletion_policy == "Delete" || content.deletion_policy == "Retain");
+  // The sidecar deletes no group whose content names no members.
+  CSIDELTA_CHECK(content.version.empty() == content.member_handles.empty());
   const absl::Status made =
       content.version.empty()
           ? objects::Create(ctx, api, MakeStaticContent(content)).status()

@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/status_macros.h"
 #include "csi/drop.h"
 #include "csi/retry.h"
@@ -100,6 +101,8 @@ class SnapshotTaker {
         errors_(*ctx.clock, what_, request.rules.timeout, request.rules.errors) {}
 
   absl::StatusOr<TakenSnapshot> Take() {
+    // By it a lost answer is told from the object of another call.
+    CSIDELTA_CHECK(!request_.rules.asked_at_annotation.empty());
     return lock_.Run([this] { return TakeLocked(); });
   }
 
@@ -153,6 +156,8 @@ absl::StatusOr<TakenSnapshot> SnapshotTaker::TakeLocked() {
                ? status
                : Withdraw(*ctx_.clock, api_, request_.rules, object, known, status);
   }
+  CSIDELTA_CHECK(taken_.is_content_read || request_.rules.may_lack_rights ||
+                 !request_.awaits_driver);
   taken_.not_checked = lock_.not_checked();
   return taken_;
 }

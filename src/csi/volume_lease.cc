@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/retry.h"
@@ -126,6 +127,8 @@ bool IsFreeFor(const VolumeLeaseRequest& request, const Lease& lease, absl::Time
 absl::StatusOr<std::optional<VolumeLease>> VolumeLease::TryTake(
     const CallContext& ctx, k8s::ApiClient& api, const VolumeLeaseRequest& request,
     absl::FunctionRef<absl::StatusOr<std::optional<Lease>>()> await_free) {
+  // An empty holder would take every free Lease for its own.
+  CSIDELTA_CHECK(!request.holder.empty());
   absl::StatusOr<Lease> lease = objects::Create(ctx, api, MakeLease(request, ctx.clock->Now()));
   bool taken_over = false;
   if (absl::IsAlreadyExists(lease.status())) {

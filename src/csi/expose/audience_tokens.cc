@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/check.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "objects/client.h"
@@ -55,6 +56,7 @@ absl::StatusOr<AudienceTokens::Issued> AudienceTokens::Request(const CallContext
 }
 
 absl::StatusOr<Secret> AudienceTokens::Token(const CallContext& ctx, const std::string& audience) {
+  CSIDELTA_CHECK(!audience.empty());  // A token for no audience is good for the API server itself.
   if (!settings_.token_path.empty()) {
     ASSIGN_OR_RETURN(std::string token, file_.Token(*ctx.clock));
     return Secret(std::move(token));

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/driver_error.h"
@@ -646,6 +647,7 @@ void ExaminedClaims::Note(const PersistentVolumeClaim& claim) {
     bindings_.erase(in_order_.front());
     in_order_.pop_front();
   }
+  CSIDELTA_CHECK(bindings_.size() == in_order_.size());
 }
 
 absl::StatusOr<Exposure> ExposeSnapshot(const CallContext& ctx, k8s::ApiClient& api,
@@ -654,6 +656,7 @@ absl::StatusOr<Exposure> ExposeSnapshot(const CallContext& ctx, k8s::ApiClient& 
       request.mover_namespace.empty()) {
     return absl::InvalidArgumentError("no volume snapshot is named that could be read");
   }
+  CSIDELTA_CHECK(!request.labels.empty());  // Else any object of the name would count as managed.
   return Exposer(ctx, api, request).Run();
 }
 
@@ -665,6 +668,8 @@ k8s::WatchedObjects SourceSnapshots() {
 
 absl::Status RemoveExposure(const CallContext& ctx, k8s::ApiClient& server,
                             const ExposeRequest& request, SnapshotAction action) {
+  // Else any object of the name would be deleted.
+  CSIDELTA_CHECK(!request.name.empty() && !request.labels.empty());
   k8s::CachedReader api(server, request.cache);
   RETURN_IF_ERROR(RemoveClaim(ctx, api, request));
   ASSIGN_OR_RETURN(const bool had_snapshot, RemoveOwnSnapshot(ctx, api, request));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/status_macros.h"
 #include "csi/driver_error.h"
 #include "csi/drop.h"
@@ -476,17 +477,21 @@ absl::Status RemoveClaim(const CallContext& ctx, k8s::ApiClient& api,
 
 absl::StatusOr<RestoredVolume> PrepareVolume(const CallContext& ctx, k8s::ApiClient& api,
                                              const RestoreRequest& request) {
+  CSIDELTA_CHECK(!request.name.empty() && !request.labels.empty());
   return Preparation(ctx, api, request).Run();
 }
 
 absl::StatusOr<RebindResult> RebindVolume(const CallContext& ctx, k8s::ApiClient& api,
                                           const RestoreRequest& request,
                                           const std::string& volume_name) {
+  CSIDELTA_CHECK(!request.name.empty());  // It marks the volume; "" marks every one.
   return VolumeRebinding(ctx, api, request, volume_name).Run();
 }
 
 absl::Status RemoveRestoredVolume(const CallContext& ctx, k8s::ApiClient& api,
                                   const RestoreRequest& request, const std::string& volume_name) {
+  // Else any PVC of the name would be deleted, and every volume count as marked.
+  CSIDELTA_CHECK(!request.name.empty() && !request.labels.empty());
   RETURN_IF_ERROR(RemoveClaim(ctx, api, request));
   if (volume_name.empty()) {
     return absl::OkStatus();

@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/content_deletion.h"
@@ -48,6 +49,7 @@ std::string TemporaryName(const Group& group) {
 }
 
 k8s::ObjectKey TemporaryKey(const Group& group) {
+  CSIDELTA_CHECK(!group.version.empty());  // An archive's is not the cluster's: FindGroupKinds().
   return VolumeGroupSnapshotContent::Key(group.version, "", TemporaryName(group));
 }
 

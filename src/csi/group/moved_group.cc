@@ -6,6 +6,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/log.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
@@ -171,6 +172,7 @@ absl::StatusOr<std::map<std::string, TakenSnapshot>> GroupAdoption::Run() {
 }
 
 absl::StatusOr<TakenSnapshot> GroupAdoption::ResumeMember(const std::string& claim_uid) {
+  CSIDELTA_CHECK(taken_.members.contains(claim_uid));
   RETURN_IF_ERROR(WriteRecordHandle());
   RETURN_IF_ERROR(Prepare());
   return MakeMember(claim_uid, taken_.members.at(claim_uid));

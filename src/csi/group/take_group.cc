@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/check.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/retry.h"
@@ -43,6 +44,9 @@ class GroupTaker {
         errors_(ErrorsOf(request.what)) {}
 
   absl::StatusOr<TakenGroup> Take() {
+    // Without a mark of its own the group would select the PVCs of others.
+    CSIDELTA_CHECK(!request_.mark_label.empty() && !request_.mark.empty());
+    CSIDELTA_CHECK(!request_.rules.asked_at_annotation.empty());
     return lock_.Run([this] { return TakeLocked(); });
   }
 
