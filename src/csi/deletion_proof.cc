@@ -116,13 +116,13 @@ std::string DescribePendingDeletion(const k8s::ResourceType& type, const Object&
 absl::Status WriteHandle(const CallContext& ctx, const Environment& env, const k8s::ObjectKey& key,
                          const std::string& handle, absl::Duration grace_period) {
   bool needless = false;
-  const auto has_spoken = [&](const objects::Object* content) -> absl::StatusOr<bool> {
+  const auto has_reported = [&](const objects::Object* content) -> absl::StatusOr<bool> {
     needless = content == nullptr || content->is_being_deleted() ||
                !objects::HandleOf(key.type, *content).empty();
     return needless || !objects::ErrorInStatus(*content).empty();
   };
   const auto wait = [&](absl::Duration time) {
-    return objects::WaitFor<objects::Object>(ctx.WithTimeout(time), env.api, key, has_spoken);
+    return objects::WaitFor<objects::Object>(ctx.WithTimeout(time), env.api, key, has_reported);
   };
   const absl::Status first = wait(std::min(grace_period, kFirstReportWait));
   RETURN_IF_ERROR(ctx.Check());

@@ -93,7 +93,7 @@ std::string VolumeLock::PvcText(absl::string_view pvc) const {
   return absl::StrCat(request_.subject, " ", request_.namespace_name, "/", pvc);
 }
 
-absl::Status VolumeLock::NoteMissingRight(absl::string_view what, const absl::Status& denied) {
+absl::Status VolumeLock::RecordMissingRight(absl::string_view what, const absl::Status& denied) {
   if (!request_.may_lack_rights || !absl::IsPermissionDenied(denied)) {
     return denied;
   }
@@ -146,7 +146,7 @@ absl::Status VolumeLock::TakeLease(const CallContext& waiting, const VolumeLease
     lease = VolumeLease::TakeIfFree(ctx_, api_, request, held_by);
   }
   if (!lease.ok()) {
-    RETURN_IF_ERROR(NoteMissingRight("Lease not taken", lease.status()));
+    RETURN_IF_ERROR(RecordMissingRight("Lease not taken", lease.status()));
     may_hold_leases_ = false;
     return absl::OkStatus();
   }
@@ -202,7 +202,7 @@ absl::Status VolumeLock::CheckGroups() {
   const absl::StatusOr<std::vector<VolumeGroupSnapshot>> list =
       objects::ListGroupKind<VolumeGroupSnapshot>(ctx_, api_, request_.namespace_name);
   if (!list.ok()) {
-    return NoteMissingRight("group snapshots not checked", list.status());
+    return RecordMissingRight("group snapshots not checked", list.status());
   }
   for (const VolumeGroupSnapshot& group : *list) {
     if (group.name() == request_.name || !IsBeginning(group, ctx_.clock->Now())) {

@@ -169,7 +169,7 @@ class VolumeLock {
   // For what a right is missing, and the answer: "Lease not taken: ...".
   const std::vector<std::string>& not_checked() const { return not_checked_; }
   // OK, with a note, where LockRequest::may_lack_rights; else `denied`. `what`: "Lease not taken".
-  absl::Status NoteMissingRight(absl::string_view what, const absl::Status& denied);
+  absl::Status RecordMissingRight(absl::string_view what, const absl::Status& denied);
 
  private:
   bool waits_for_others() const { return request_.wait_max > absl::ZeroDuration(); }

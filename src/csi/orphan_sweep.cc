@@ -120,9 +120,9 @@ class Sweep {
       : ctx_(ctx), env_(env), config_(config), backups_(backups) {}
 
   // Of which of the driver's snapshots is a claim still being filled, through whichever
-  // VolumeSnapshot? Before the first Look().
+  // VolumeSnapshot? Before the first SweepOne().
   absl::Status FindBusyHandles(const std::vector<Snapshot>& snapshots);
-  void Look(const Snapshot& snapshot);
+  void SweepOne(const Snapshot& snapshot);
 
   const SweepResult& result() const { return result_; }
 
@@ -140,7 +140,7 @@ class Sweep {
 
   // The VolumeSnapshots were listed before the Backups, and one of a backup that was running then
   // may have entered its archive since: whatever is to be done is decided again on what it is now.
-  absl::Status Settle(const Snapshot& listed);
+  absl::Status Reconcile(const Snapshot& listed);
   absl::Status Apply(SweepAction action, const Snapshot& snapshot);
   absl::Status Drop(const Snapshot& snapshot, Data data);
   absl::Status Patch(const Snapshot& snapshot, const objects::Patch& patch);
@@ -175,8 +175,9 @@ absl::Status Sweep::FindBusyHandles(const std::vector<Snapshot>& snapshots) {
   return absl::OkStatus();
 }
 
-void Sweep::Look(const Snapshot& snapshot) {
-  const absl::Status status = IsLate(AsObject(snapshot)) ? DeleteLate(snapshot) : Settle(snapshot);
+void Sweep::SweepOne(const Snapshot& snapshot) {
+  const absl::Status status =
+      IsLate(AsObject(snapshot)) ? DeleteLate(snapshot) : Reconcile(snapshot);
   if (!status.ok()) {
     CSIDELTA_LOG(kWarn, "orphan sweep: a volume snapshot could not be dealt with",
                  {"namespace", AsObject(snapshot).namespace_name()},
@@ -196,11 +197,11 @@ absl::Status Sweep::DeleteLate(const Snapshot& snapshot) {
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(Drop(snapshot, Data::kDelete));
-  ++result_.released;
+  ++result_.deleted_late;
   return absl::OkStatus();
 }
 
-absl::Status Sweep::Settle(const Snapshot& listed) {
+absl::Status Sweep::Reconcile(const Snapshot& listed) {
   if (ActionOf(listed) == SweepAction::kKeep) {
     ++result_.kept;
     return absl::OkStatus();
@@ -312,7 +313,7 @@ bool BelongsTo(const Groups& groups, const VolumeSnapshot& snapshot) {
 // --- Claims
 
 // Whether no process makes the group any more for which the claim is labelled. Pure.
-bool MarkIsLeftOver(const PersistentVolumeClaim& claim, const Backups& backups, absl::Time now,
+bool IsMarkOrphaned(const PersistentVolumeClaim& claim, const Backups& backups, absl::Time now,
                     absl::Duration grace) {
   const std::string mark = claim.Label(objects::kGroupMarkLabel);
   const std::string uid = mark.substr(0, mark.rfind('.'));
@@ -330,7 +331,7 @@ int Unmark(const CallContext& ctx, const Environment& env, const velero::PluginC
            const Backups& backups, const std::vector<PersistentVolumeClaim>& claims) {
   int unmarked = 0;
   for (const PersistentVolumeClaim& claim : claims) {
-    if (!MarkIsLeftOver(claim, backups, env.clock.Now(), config.orphan_grace_period)) {
+    if (!IsMarkOrphaned(claim, backups, env.clock.Now(), config.orphan_grace_period)) {
       continue;
     }
     const absl::Status status = UnmarkPvc(ctx, env.api, claim.key(), objects::kGroupMarkLabel,
@@ -410,7 +411,7 @@ absl::StatusOr<SweepResult> SweepOrphans(const CallContext& ctx, const Environme
   RETURN_IF_ERROR(sweep.FindBusyHandles(candidates));
   for (const Snapshot& snapshot : candidates) {
     RETURN_IF_ERROR(ctx.Check());
-    sweep.Look(snapshot);
+    sweep.SweepOne(snapshot);
   }
   SweepResult result = sweep.result();
   result.unmarked = marked.has_value() ? Unmark(ctx, env, config, backups, *marked) : 0;

@@ -22,7 +22,7 @@ absl::StatusOr<Backups> ListBackups(const CallContext& ctx, const Environment& e
 
 struct SweepResult {
   int swept = 0;  // VolumeSnapshots and VolumeGroupSnapshots deleted, with their contents
-  int released =
+  int deleted_late =
       0;  // restored VolumeSnapshots deleted late, as objects::kDeleteWhenFilledAnnotation asks
   int finished = 0;  // VolumeSnapshots of done backups whose objects are gone now, and nothing else
   int kept = 0;      // looked at and left alone

@@ -30,7 +30,7 @@ constexpr char kCloneFailedReason[] = "VolumeCloneFailed";
 
 struct FilledWhenBound {
   absl::string_view driver;
-  absl::string_view fact;
+  absl::string_view evidence;
   absl::string_view source;  // project and file, or page, as read on 28 November 2026
 };
 

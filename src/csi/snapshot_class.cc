@@ -99,16 +99,17 @@ absl::Status NoClass(const ClassKind& kind, const std::string& driver,
 }
 
 template <typename Class>
-absl::StatusOr<SnapshotClassChoice> Choose(const ClassKind& kind, const SnapshotClassRequest& wish,
+absl::StatusOr<SnapshotClassChoice> Choose(const ClassKind& kind,
+                                           const SnapshotClassRequest& request,
                                            const std::vector<Class>& classes) {
   const std::pair<const std::string&, absl::string_view> names[] = {
-      {wish.claim_annotation, "the claim's annotation"},
-      {wish.policy_parameter, "the volume policy"},
-      {wish.backup_annotation, "the Backup's annotation"},
+      {request.claim_annotation, "the claim's annotation"},
+      {request.policy_parameter, "the volume policy"},
+      {request.backup_annotation, "the Backup's annotation"},
   };
   SnapshotClassChoice choice;
   for (const auto& [name, said_by] : names) {
-    const Class* found = FindNamed(kind, name, said_by, wish.driver, classes, choice.ungranted);
+    const Class* found = FindNamed(kind, name, said_by, request.driver, classes, choice.ungranted);
     if (found != nullptr) {
       choice.name = found->name();
       return choice;
@@ -116,13 +117,13 @@ absl::StatusOr<SnapshotClassChoice> Choose(const ClassKind& kind, const Snapshot
   }
   std::vector<const Class*> of_driver;
   for (const Class& candidate : classes) {
-    if (IsOfDriver(candidate, wish.driver)) {
+    if (IsOfDriver(candidate, request.driver)) {
       of_driver.push_back(&candidate);
     }
   }
   const Class* found = FindMarked(kind, of_driver);
   if (found == nullptr) {
-    return NoClass(kind, wish.driver, of_driver);
+    return NoClass(kind, request.driver, of_driver);
   }
   choice.name = found->name();
   return choice;
@@ -131,14 +132,14 @@ absl::StatusOr<SnapshotClassChoice> Choose(const ClassKind& kind, const Snapshot
 }  // namespace
 
 absl::StatusOr<SnapshotClassChoice> ChooseSnapshotClass(
-    const SnapshotClassRequest& wish, const std::vector<objects::VolumeSnapshotClass>& classes) {
-  return Choose(kSingle, wish, classes);
+    const SnapshotClassRequest& request, const std::vector<objects::VolumeSnapshotClass>& classes) {
+  return Choose(kSingle, request, classes);
 }
 
 absl::StatusOr<SnapshotClassChoice> ChooseGroupSnapshotClass(
-    const SnapshotClassRequest& wish,
+    const SnapshotClassRequest& request,
     const std::vector<objects::VolumeGroupSnapshotClass>& classes) {
-  return Choose(kGroup, wish, classes);
+  return Choose(kGroup, request, classes);
 }
 
 }  // namespace csidelta::csi

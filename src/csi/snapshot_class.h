@@ -20,7 +20,7 @@ struct SnapshotClassRequest {
 
 struct SnapshotClassChoice {
   std::string name;
-  // A wish that could not be granted, so that the search went on: for a warning.
+  // A request that could not be granted, so that the search went on: for a warning.
   std::vector<std::string> ungranted;
 };
 
@@ -30,14 +30,14 @@ struct SnapshotClassChoice {
 // driver's. Names and drivers compare without case, as Velero does. FAILED_PRECONDITION, saying
 // what to do, when none is left. Pure.
 absl::StatusOr<SnapshotClassChoice> ChooseSnapshotClass(
-    const SnapshotClassRequest& wish, const std::vector<objects::VolumeSnapshotClass>& classes);
+    const SnapshotClassRequest& request, const std::vector<objects::VolumeSnapshotClass>& classes);
 
 // The same among all VolumeGroupSnapshotClasses: the one that a claim of the group or the Backup
 // names; one labelled velero.io/csi-volumegroupsnapshot-class: "true"; the driver's default class;
 // the driver's only class. NOT_FOUND when the driver has none, FAILED_PRECONDITION, naming them,
 // when it has several and none is chosen. Pure.
 absl::StatusOr<SnapshotClassChoice> ChooseGroupSnapshotClass(
-    const SnapshotClassRequest& wish,
+    const SnapshotClassRequest& request,
     const std::vector<objects::VolumeGroupSnapshotClass>& classes);
 
 }  // namespace csidelta::csi

@@ -80,11 +80,11 @@ absl::StatusOr<std::vector<BackupContent>> ReadBackupContents(
     BackupContent one{.content = content, .snapshot = std::nullopt};
     ASSIGN_OR_RETURN(one.snapshot, FindSnapshotOf(ctx, env.api, content));
     if (one.snapshot.has_value()) {
-      const std::string space = one.snapshot->namespace_name();
-      auto found = pvcs.find(space);
+      const std::string namespace_name = one.snapshot->namespace_name();
+      auto found = pvcs.find(namespace_name);
       if (found == pvcs.end()) {
-        ASSIGN_OR_RETURN(PvcsBySource listed, ListPvcsBySource(ctx, env.api, space));
-        found = pvcs.emplace(space, std::move(listed)).first;
+        ASSIGN_OR_RETURN(PvcsBySource listed, ListPvcsBySource(ctx, env.api, namespace_name));
+        found = pvcs.emplace(namespace_name, std::move(listed)).first;
       }
       ASSIGN_OR_RETURN(
           const std::vector<Finding> needs,

@@ -232,7 +232,7 @@ absl::Status SnapshotTaker::AwaitTaken(const CallContext& limited) {
     // A wait would take the missing right for an API server that starts.
     auto content = objects::Get<VolumeSnapshotContent>(limited, api_, key);
     if (absl::IsPermissionDenied(content.status())) {
-      RETURN_IF_ERROR(lock_.NoteMissingRight("binding not checked", content.status()));
+      RETURN_IF_ERROR(lock_.RecordMissingRight("binding not checked", content.status()));
       return AwaitTime(waiter);
     }
     if (content.ok()) {

@@ -75,7 +75,7 @@ Lease MakeLease(const VolumeLeaseRequest& request, absl::Time now) {
 absl::Status AwaitEnd(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key,
                       const std::string& holder, std::optional<Lease>& seen) {
   absl::Duration expires_at = ctx.clock->Uptime() + kVolumeLeaseDuration;
-  const auto look = [&](const Lease* lease) -> absl::StatusOr<bool> {
+  const auto is_over = [&](const Lease* lease) -> absl::StatusOr<bool> {
     if (lease == nullptr) {
       seen.reset();
       return true;
@@ -89,7 +89,7 @@ absl::Status AwaitEnd(const CallContext& ctx, k8s::ApiClient& api, const k8s::Ob
   while (true) {
     CallContext slice = ctx;
     slice.deadline = std::min(ctx.deadline, expires_at);
-    const absl::Status status = objects::WaitFor<Lease>(slice, api, key, look);
+    const absl::Status status = objects::WaitFor<Lease>(slice, api, key, is_over);
     if (!absl::IsDeadlineExceeded(status)) {
       return status;
     }
@@ -223,7 +223,7 @@ absl::Status VolumeLease::Renew(const CallContext& ctx, k8s::ApiClient& api) {
     return looked;
   }
   if (!stored.ok()) {
-    return Annotate(stored.status(), "renew the volume's turn");
+    return Annotate(stored.status(), "renew the Lease of the volume");
   }
   lease_ = *std::move(stored);
   renew_at_ = begun + kVolumeLeaseRenewAfter;

@@ -75,7 +75,7 @@ absl::StatusOr<std::vector<csi::TakenSnapshot>> CreateGroup(const CallContext& c
       .members = {},
       .member_labels = CreationLabels(request.name, request.schedule),
       .member_annotations = CreationAnnotations(request.workload, request.note),
-      .members_tell_asked_at = true,
+      .members_have_asked_at = true,
       .missing_hint = not_checked.empty() ? "" : "; a quota may have no room for them",
       .on_taken = request.on_taken};
   take.object.SetLabels(take.member_labels);

@@ -331,7 +331,7 @@ TEST_F(OrphanSweepTest, ReleasesARestoredSnapshotOnceItsClaimIsFilled) {
   bed_.api.Mutate({PersistentVolumeClaimType(), "shop", "data"}, [](Json& object) {
     SetJson(object, {"status", "phase"}, "Bound");
   });
-  EXPECT_EQ(Sweep().released, 1);
+  EXPECT_EQ(Sweep().deleted_late, 1);
   EXPECT_FALSE(SnapshotStands());
 }
 
@@ -361,7 +361,7 @@ TEST_F(OrphanSweepTest, ReleasesNothingWhileAnotherClaimIsFilledFromTheSameHandl
   EXPECT_EQ(Sweep().kept, 2);
 
   bed_.api.Remove({PersistentVolumeClaimType(), "b", "data"});
-  EXPECT_EQ(Sweep().released, 2);
+  EXPECT_EQ(Sweep().deleted_late, 2);
   EXPECT_TRUE(bed_.api.All(VolumeSnapshotType()).empty());
 }
 

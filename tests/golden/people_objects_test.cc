@@ -210,7 +210,7 @@ TEST_F(PeoplesObjectsTest, SweepsBasesAndUninstallLeaveThemAsTheyAre) {
   const csi::Environment env = PluginsEnvironment();
   const absl::StatusOr<csi::SweepResult> swept = csi::SweepOrphans(bed_.ctx, env, running, {});
   ASSERT_THAT(swept, IsOk());
-  EXPECT_EQ(swept->swept + swept->released + swept->finished + swept->unmarked, 0);
+  EXPECT_EQ(swept->swept + swept->deleted_late + swept->finished + swept->unmarked, 0);
   const auto bases = csi::ListBases(bed_.ctx, env, "");
   ASSERT_THAT(bases, IsOk());
   EXPECT_THAT(*bases, IsEmpty());

@@ -22,8 +22,8 @@ using objects::PersistentVolumeClaim;
 
 // A volume without any event is looked for after the age of the deletion once more, between
 // these.
-constexpr absl::Duration kLateVolumeAgainFirst = absl::Seconds(10);
-constexpr absl::Duration kLateVolumeAgainMax = absl::Hours(1);
+constexpr absl::Duration kLateVolumeRetryFirst = absl::Seconds(10);
+constexpr absl::Duration kLateVolumeRetryMax = absl::Hours(1);
 
 absl::StatusOr<std::optional<PersistentVolume>> FindVolumeOf(const CallContext& ctx,
                                                              k8s::ApiClient& api,
@@ -130,7 +130,7 @@ absl::StatusOr<ClaimDeletion> FinishClaimDeletion(const CallContext& ctx, k8s::A
     const absl::Time deleted_at = claim.deleted_at().value_or(now);
     if (may_get_volume && now < deleted_at + late_volume_time_max) {
       const absl::Duration wait =
-          std::clamp(now - deleted_at, kLateVolumeAgainFirst, kLateVolumeAgainMax);
+          std::clamp(now - deleted_at, kLateVolumeRetryFirst, kLateVolumeRetryMax);
       return ClaimDeletion{.is_done = false,
                            .requeue_at = std::min(now + wait, deleted_at + late_volume_time_max)};
     }

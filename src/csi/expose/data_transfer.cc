@@ -23,7 +23,7 @@ constexpr size_t kNameDigits = 20;
 
 // The object's kind and name, for people.
 template <typename Kind>
-std::string Words(const Kind& object) {
+std::string NameText(const Kind& object) {
   return absl::StrCat(Kind::kKind.kind, " ", object.namespace_name(), "/", object.name());
 }
 
@@ -35,7 +35,7 @@ std::string ErrorOf(const Kind& object, DataPhase phase) {
   }
   const std::string message = object.message();
   const std::string what =
-      absl::StrCat(Words(object), phase == DataPhase::kFailed ? " failed" : " is canceled");
+      absl::StrCat(NameText(object), phase == DataPhase::kFailed ? " failed" : " is canceled");
   return absl::StrCat(what, ": ", message.empty() ? "the data mover does not say why" : message);
 }
 
@@ -62,7 +62,7 @@ absl::StatusOr<std::optional<Kind>> Transfer<Kind>::Find(const CallContext& ctx,
                                        {.label_selector = absl::StrCat(
                                             objects::kAsyncOperationIdLabel, "=", operation_id)}));
   if (found.size() > 1) {
-    return absl::FailedPreconditionError(absl::StrCat(Words(found[0]), " and ", found[1].name(),
+    return absl::FailedPreconditionError(absl::StrCat(NameText(found[0]), " and ", found[1].name(),
                                                       " are both for operation ", operation_id));
   }
   return found.empty() ? std::nullopt : std::make_optional(std::move(found[0]));

@@ -160,7 +160,7 @@ class Exposer {
 
   // The source is to be removed, and the driver's snapshot has its content already. Once the
   // VolumeSnapshot of that is there, this is done.
-  absl::Status ForgetSource(const VolumeSnapshotContent& content);
+  absl::Status DetachSource(const VolumeSnapshotContent& content);
 
   // --- The claim
 
@@ -420,7 +420,7 @@ absl::Status Exposer::WriteHandle(const VolumeSnapshotContent& content) {
 absl::StatusOr<VolumeSnapshot> Exposer::EnsureSnapshot(const VolumeSnapshotContent& content) {
   ASSIGN_OR_RETURN(auto found, FindOwn<VolumeSnapshot>(OwnSnapshotKey(request_)));
   if (!found.has_value()) {
-    RETURN_IF_ERROR(ForgetSource(content));
+    RETURN_IF_ERROR(DetachSource(content));
     ASSIGN_OR_RETURN(found, objects::CreateOrGet(ctx_, server_, SnapshotOf(content)));
   }
   if (found->is_being_deleted() || !found->HasLabels(request_.labels)) {
@@ -440,7 +440,7 @@ VolumeSnapshot Exposer::SnapshotOf(const VolumeSnapshotContent& content) const {
   return snapshot;
 }
 
-absl::Status Exposer::ForgetSource(const VolumeSnapshotContent& content) {
+absl::Status Exposer::DetachSource(const VolumeSnapshotContent& content) {
   std::optional<VolumeSnapshot> source = taken_source_;
   if (!source.has_value()) {
     ASSIGN_OR_RETURN(source, objects::Find<VolumeSnapshot>(ctx_, server_, SourceKey(request_)));
@@ -569,7 +569,7 @@ absl::StatusOr<std::string> Exposer::WhyForeign(const PersistentVolumeClaim& cla
   }
   ASSIGN_OR_RETURN(std::string foreign, WhyVolumeIsForeign(ctx_, api_, claim, exposure_.driver));
   if (request_.examined != nullptr && foreign.empty()) {
-    request_.examined->Note(claim);
+    request_.examined->Add(claim);
   }
   return foreign;
 }
@@ -637,7 +637,7 @@ bool ExaminedClaims::Has(const PersistentVolumeClaim& claim) const {
   return bindings_.contains(BindingOf(claim));
 }
 
-void ExaminedClaims::Note(const PersistentVolumeClaim& claim) {
+void ExaminedClaims::Add(const PersistentVolumeClaim& claim) {
   const MutexLock lock(mutex_);
   if (!bindings_.insert(BindingOf(claim)).second) {
     return;

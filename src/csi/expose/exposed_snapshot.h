@@ -48,7 +48,7 @@ namespace csidelta::csi {
 class ExaminedClaims {
  public:
   bool Has(const objects::PersistentVolumeClaim& claim) const;
-  void Note(const objects::PersistentVolumeClaim& claim);
+  void Add(const objects::PersistentVolumeClaim& claim);
 
  private:
   mutable Mutex mutex_;

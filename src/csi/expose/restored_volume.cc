@@ -227,8 +227,8 @@ absl::StatusOr<RestoredVolume> Preparation::InspectClaim(const PersistentVolumeC
 // --- Rebinding
 
 // The volume is the target's for good, with the policy that its class wants.
-absl::Status TakeMarksOff(const CallContext& ctx, k8s::ApiClient& api,
-                          const PersistentVolume& volume) {
+absl::Status RemoveMarks(const CallContext& ctx, k8s::ApiClient& api,
+                         const PersistentVolume& volume) {
   const std::string policy = volume.Annotation(objects::kReclaimPolicyAnnotation);
   objects::Patch patch = objects::Patch()
                              .RemoveAnnotation(objects::kVolumeOfAnnotation)
@@ -407,7 +407,7 @@ absl::StatusOr<RebindResult> VolumeRebinding::Bind() {
   const bool is_bound = target_.phase() == "Bound";
   const bool is_managed = IsMarked(*volume, request_);
   if (is_bound) {
-    RETURN_IF_ERROR(is_managed ? TakeMarksOff(ctx_, api_, *volume) : absl::OkStatus());
+    RETURN_IF_ERROR(is_managed ? RemoveMarks(ctx_, api_, *volume) : absl::OkStatus());
     return RebindResult{.is_done = true, .waiting_for = ""};
   }
   if (!is_managed) {
@@ -505,7 +505,7 @@ absl::Status RemoveRestoredVolume(const CallContext& ctx, k8s::ApiClient& api,
                                 : std::string();
   if (named == volume_name || named == request.name) {
     ASSIGN_OR_RETURN(const std::optional<PersistentVolume> given, FindVolume(ctx, api, named));
-    return given.has_value() && IsMarked(*given, request) ? TakeMarksOff(ctx, api, *given)
+    return given.has_value() && IsMarked(*given, request) ? RemoveMarks(ctx, api, *given)
                                                           : absl::OkStatus();
   }
   // Two objects of one volume: only one of them may have the driver drop it.

@@ -85,25 +85,25 @@ struct GroupPlan {
   TakenGroup taken;  // of all objects only what is needed
 };
 
-// The plan in a record; nothing where it has none that fits what the driver was told.
+// The plan in a record; nothing where it has none that can be read.
 std::optional<GroupPlan> ReadPlan(const VolumeGroupSnapshotContent& record,
                                   const objects::Backup& backup, const std::string& version) {
-  std::optional<objects::MovedGroupPlan> told = objects::ParseMovedGroupPlan(record);
-  if (!told.has_value()) {
+  std::optional<objects::MovedGroupPlan> recorded = objects::ParseMovedGroupPlan(record);
+  if (!recorded.has_value()) {
     return std::nullopt;
   }
-  GroupPlan plan{
-      .request = {.backup = backup,
-                  .namespace_name = std::move(told->namespace_name),
-                  .label_key = std::move(told->label_key),
-                  .label_value = std::move(told->label_value),
-                  .class_name = record.class_name(),
-                  .version = version,
-                  .to_be_moved = true,
-                  .members = {}},
-      .taken = {
-          .group = std::move(told->group), .content = std::move(told->content), .members = {}}};
-  for (auto& [claim_uid, member] : told->members) {
+  GroupPlan plan{.request = {.backup = backup,
+                             .namespace_name = std::move(recorded->namespace_name),
+                             .label_key = std::move(recorded->label_key),
+                             .label_value = std::move(recorded->label_value),
+                             .class_name = record.class_name(),
+                             .version = version,
+                             .to_be_moved = true,
+                             .members = {}},
+                 .taken = {.group = std::move(recorded->group),
+                           .content = std::move(recorded->content),
+                           .members = {}}};
+  for (auto& [claim_uid, member] : recorded->members) {
     TakenSnapshot& single = plan.taken.members[claim_uid];
     single.content = std::move(member.content);
     single.snapshot.SetSourcePvc(member.pvc);
@@ -130,7 +130,7 @@ class GroupAdoption {
 
   // The controller would take a VolumeSnapshot of a member for one of the group's own, and delete
   // it with the group.
-  absl::Status ForgetGroup();
+  absl::Status DetachGroup();
   absl::Status AwaitReady();
   absl::Status EnsureRecord();
   absl::Status WriteRecordHandle();
@@ -192,7 +192,7 @@ absl::StatusOr<std::map<std::string, TakenSnapshot>> GroupAdoption::Try() {
 absl::Status GroupAdoption::Prepare() {
   ASSIGN_OR_RETURN(const auto classes, ListSnapshotClasses(ctx_, env_));
   class_name_ = ClassOfDriver(classes, driver_, "");
-  return ForgetGroup();
+  return DetachGroup();
 }
 
 absl::StatusOr<TakenSnapshot> GroupAdoption::MakeMember(const std::string& claim_uid,
@@ -201,7 +201,7 @@ absl::StatusOr<TakenSnapshot> GroupAdoption::MakeMember(const std::string& claim
   return RetryTransient(ctx_, [&] { return EnsureMember(request, member); });
 }
 
-absl::Status GroupAdoption::ForgetGroup() {
+absl::Status GroupAdoption::DetachGroup() {
   RETURN_IF_ERROR(DropSnapshot(ctx_, env_.api, taken_.group, Data::kRetain));
   return objects::WaitFor<VolumeGroupSnapshot>(
       ctx_.WithTimeout(request_.backup.csi_snapshot_timeout()), env_.api, taken_.group.key(),

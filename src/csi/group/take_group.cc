@@ -98,7 +98,7 @@ class GroupTaker {
 
   // Writes on the VolumeGroupSnapshot when the driver answered, and what its content hides. Notes
   // of an earlier call stay.
-  absl::Status Note();
+  absl::Status RecordAnswer();
   // Where the members' handles are known only after all have been adopted.
   absl::Status RecordInMembers();
   template <typename Kind>
@@ -167,7 +167,7 @@ absl::Status GroupTaker::Try() {
   for (const PlannedGroupMember& member : planned_) {
     ASSIGN_OR_RETURN(taken_.members[member.pvc_uid], Adopt(member, snapshots[member.pvc]));
   }
-  return request_.answered_at_annotation.empty() ? absl::OkStatus() : Note();
+  return request_.answered_at_annotation.empty() ? absl::OkStatus() : RecordAnswer();
 }
 
 // --- The PVCs' label
@@ -444,7 +444,7 @@ absl::StatusOr<TakenSnapshot> GroupTaker::Adopt(const PlannedGroupMember& member
     labels[request_.pvc_uid_label] = member.pvc_uid;
   }
   std::map<std::string, std::string> annotations = request_.member_annotations;
-  if (request_.members_tell_asked_at) {
+  if (request_.members_have_asked_at) {
     annotations[request_.rules.asked_at_annotation] =
         object_.Annotation(request_.rules.asked_at_annotation);
   }
@@ -493,7 +493,7 @@ absl::Status GroupTaker::AdoptContent(const PlannedGroupMember& member, TakenSna
 
 // --- Notes
 
-absl::Status GroupTaker::Note() {
+absl::Status GroupTaker::RecordAnswer() {
   objects::Patch patch;
   if (taken_.group.Annotation(request_.answered_at_annotation).empty()) {
     patch.SetAnnotation(request_.answered_at_annotation, request_.rules.format_time(answered_at_));

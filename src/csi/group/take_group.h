@@ -42,7 +42,7 @@ struct TakeGroupRequest {
   std::map<std::string, std::string> member_labels;
   std::map<std::string, std::string> member_annotations;
   std::string pvc_uid_label = {};      // gets the PVC's uid
-  bool members_tell_asked_at = false;  // by TakeRules::asked_at_annotation
+  bool members_have_asked_at = false;  // by TakeRules::asked_at_annotation
   // {}: contents are not changed, and only read where that is allowed.
   std::map<std::string, std::string> content_labels = {};
 
