@@ -17,20 +17,21 @@
 namespace csidelta::csi {
 
 struct BaseCounts {
-  // Also drivers that have none any more. Empty until there was one.
+  // By driver, including drivers whose bases are all gone. Empty until there was one.
   std::map<std::string, int64_t> by_driver = {};
   std::optional<absl::Time> oldest = {};  // when the oldest of all was taken
 };
 
-// The bases of all volumes as the informer of BaseContents() delivers them, so that the end of one
-// upload looks at those of its own volume alone. Those being deleted are none. Thread-safe.
+// The bases of all volumes, as the informer of BaseContents() delivers them. So the end of an
+// upload reads those of its own volume alone. Bases that are being deleted are omitted.
+// Thread-safe.
 class BaseIndex : public objects::Index<objects::VolumeSnapshotContent, BaseSnapshot> {
  public:
   BaseIndex();
 
-  // A moment old. Nothing until all are known.
+  // Possibly stale by a moment. Nothing until the informer has listed all.
   std::optional<std::vector<BaseSnapshot>> OfClaim(absl::string_view claim_uid) const;
-  // Whether any base of the driver is_needed.
+  // True if any base of the driver is_needed. Nothing until the informer has listed all.
   std::optional<bool> Needs(absl::string_view driver) const;
   BaseCounts counts() const;
 

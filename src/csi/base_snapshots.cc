@@ -34,7 +34,7 @@ bool IsOlder(const BaseSnapshot& a, const BaseSnapshot& b) {
   return age(a) < age(b);
 }
 
-// Of the task "du-<uid>" that the content was made for.
+// The upload's uid, from the task "du-<uid>" that the content was made for.
 std::string UploadOf(const VolumeSnapshotContent& content) {
   const std::string task = content.Label(objects::kMoverTaskLabel);
   absl::string_view uid = task;
@@ -69,7 +69,7 @@ absl::Status DropAllBut(const CallContext& ctx, const Environment& env, const Ba
   return absl::OkStatus();
 }
 
-// A base has a VolumeSnapshot only while it is being read, or where a user made one.
+// A base has a VolumeSnapshot only while it is being read, or if a user made one.
 absl::StatusOr<std::vector<Finding>> WhyItStays(const CallContext& ctx, const Environment& env,
                                                 const VolumeSnapshotContent& content) {
   ASSIGN_OR_RETURN(const auto snapshot, FindSnapshotOf(ctx, env.api, content));

@@ -17,7 +17,8 @@
 
 namespace csidelta::csi {
 
-// Whose base it is. Stands in the content's annotations from its creation, see OwnerAnnotations().
+// The volume that a base belongs to. It stands in the content's annotations from its creation:
+// OwnerAnnotations().
 struct BaseOwner {
   std::string velero_namespace;
   std::string location;  // BackupStorageLocation
@@ -47,48 +48,47 @@ struct BaseSnapshot {
   }
 };
 
-// For the content that may become a base, to be created with (ExposeRequest::annotations). Later is
-// too late: when its VolumeSnapshot is deleted, the snapshot controller replaces all annotations of
-// the content by those it remembers and one more (external-snapshotter 8.6.0,
-// setAnnVolumeSnapshotBeingDeleted), and what was added a moment ago is lost. Labels stay.
+// For the content that may become a base, to be created with (ExposeRequest::annotations). An
+// annotation that is added later can be lost. When the VolumeSnapshot is deleted, the snapshot
+// controller writes all annotations of the content from its own, older copy (external-snapshotter
+// 8.6.0, setAnnVolumeSnapshotBeingDeleted). Labels stay.
 std::map<std::string, std::string> OwnerAnnotations(const BaseOwner& owner);
 
-// What a content with the label of bases says of itself.
+// Reads a content with the label of bases.
 BaseSnapshot ReadBase(const objects::VolumeSnapshotContent& content);
-// Takes out what ReadBase() does not look at, which is half of it; whether it is being deleted
-// stays.
+// Removes the half of a content that ReadBase() does not read. The mark of its deletion stays.
 void ReduceToBase(objects::VolumeSnapshotContent& content);
 
-// Makes the content `content_name`, which ExposeSnapshot() made with the annotations of `owner`,
-// the base of its volume, and drops the older ones with the driver's snapshots. `is_needed`: the
-// driver has said that it cannot list changes since a snapshot that is gone, whatever was thought
-// of it before. NOT_FOUND when the content is gone. Idempotent. The older ones are those of the
-// index of `env`, where it has one: what that does not know yet is dropped after the next upload.
+// Makes `content_name` the base of its volume, and drops the older bases with the driver's
+// snapshots. ExposeSnapshot() made that content with the annotations of `owner`. `is_needed`: the
+// driver has reported that it cannot list changes since a deleted snapshot; once set, it stays. The
+// older bases are read from the index of `env`, if it has one. A base that the index misses is
+// dropped after the next upload. NOT_FOUND if the content is gone. Idempotent.
 absl::Status KeepAsBase(const CallContext& ctx, const Environment& env,
                         absl::string_view content_name, const BaseOwner& owner,
                         bool is_needed = false);
 
-// Drops all bases of a volume. For one whose driver keeps none any more.
+// Drops all bases of a volume, for a driver that keeps none from now on.
 absl::Status DropBases(const CallContext& ctx, const Environment& env, const BaseOwner& owner);
 
-// Whether a base of `driver`, of whichever volume, is known to be needed.
+// True if a base of `driver`, of any volume, is known to be needed.
 absl::StatusOr<bool> NeedsBases(const CallContext& ctx, const Environment& env,
                                 absl::string_view driver);
 
 // The contents that are bases.
 k8s::WatchedObjects BaseContents();
 
-// All bases, of one Velero namespace; "" for all. Those being deleted are none.
+// All bases of one Velero namespace; "" for all. Bases that are being deleted are omitted.
 absl::StatusOr<std::vector<BaseSnapshot>> ListBases(const CallContext& ctx, const Environment& env,
                                                     absl::string_view velero_namespace);
 
-// The base of a volume: the newest, where there are two. A volume is told by its claim's uid.
+// The newest base of a volume. A volume is identified by its PVC's uid.
 absl::StatusOr<std::optional<BaseSnapshot>> FindBase(const CallContext& ctx, const Environment& env,
                                                      const BaseOwner& owner);
 
-// Has the driver drop the snapshot of a base, and the content with it. True when it is gone or
-// being deleted; false when it is left for later, because a PVC is being filled from it. A content
-// that is no base is left alone: FAILED_PRECONDITION. Does not wait for the driver.
+// Deletes a base, with the driver's snapshot. True if it is gone or being deleted; false if it
+// stays for now, because a PVC is being filled from it. FAILED_PRECONDITION for a content that is
+// not a base. Does not wait for the driver.
 absl::StatusOr<bool> DropBase(const CallContext& ctx, const Environment& env,
                               absl::string_view content_name);
 

@@ -12,7 +12,7 @@
 
 namespace csidelta::csi {
 
-// What is known of a VolumeSnapshot that is ready, and of the content that it is bound to.
+// A VolumeSnapshot that is ready, and the content that it is bound to.
 struct BoundSnapshot {
   std::string namespace_name;
   std::string name;
@@ -29,10 +29,10 @@ struct BoundSnapshot {
   std::optional<absl::Time> creation_time;
 };
 
-// Reads a VolumeSnapshot and its content. The binding counts only when each names the other: anyone
-// may make a VolumeSnapshot that names a foreign content. `change_id_annotation`: where the
-// driver writes what it compares by, if not by handles; "": it does not. Errors, beside those of
-// the API server:
+// Reads a VolumeSnapshot and its content. The binding counts only if each names the other: anyone
+// can make a VolumeSnapshot that names a foreign content. `change_id_annotation`: the key under
+// which the driver writes what it compares by; "" if it compares by handles. Errors are those of
+// the API server, and:
 //   NOT_FOUND            the VolumeSnapshot, or its content, does not exist
 //   FAILED_PRECONDITION  it is not ready, not bound, bound one-sidedly, or being deleted
 absl::StatusOr<BoundSnapshot> ReadBoundSnapshot(const CallContext& ctx, k8s::ApiClient& api,

@@ -23,7 +23,7 @@ namespace {
 
 using objects::VolumeSnapshotContent;
 
-// What a backup waits for all deletions of earlier backups that it goes on with.
+// How long a backup waits for all deletions of earlier backups that it resumes.
 constexpr absl::Duration kFinishTimeMax = absl::Seconds(5);
 
 // One snapshot of the driver's that has to go.
@@ -42,15 +42,15 @@ bool HasTarget(const VolumeSnapshotContent& content, const Target& target) {
   return content.driver() == target.driver && content.handle_or_source() == target.handle;
 }
 
-// A content that cannot be bound any more and that takes the driver's snapshot along: Velero's own
-// temporary content, or ours from another process.
+// A temporary content that is being deleted with the driver's snapshot: Velero's own, or one of
+// another csi-delta process. It can no longer be bound.
 bool IsDeletionInFlight(const VolumeSnapshotContent& content) {
   return content.is_being_deleted() && content.is_pre_provisioned() &&
          content.deletion_policy() == "Delete" && content.snapshot_uid().empty();
 }
 
-// The original, left over or kept by an older Velero, or one that a restore of the backup made:
-// every restored object carries the backup's label too.
+// The original, if it is left, or a content that a restore of the backup made. Every restored
+// object has the backup's label too.
 bool BelongsToBackup(const VolumeSnapshotContent& content, const Target& target) {
   return content.Label(objects::kBackupNameLabel) == target.backup_label &&
          (content.name() == target.content_name || IsRestored(content));
@@ -68,8 +68,8 @@ absl::Status DeleteLater(const CallContext& ctx, const Environment& env, const T
                          .SetLabel(objects::kCsiDeltaLabel, env.velero_namespace)));
 }
 
-// Copies of which no object in the cluster tells any more: the VolumeSnapshot that a PVC was made
-// of is gone, or in another namespace.
+// Finds copies that no VolumeSnapshot leads to: the one that a PVC was made of is gone, or in
+// another namespace.
 absl::Status RequireNoCopies(const CallContext& ctx, const Environment& env, const Target& target) {
   ASSIGN_OR_RETURN(const std::vector<std::string> copies,
                    PopulationReader(ctx, env.api, &env)
@@ -160,8 +160,8 @@ absl::StatusOr<DeletionResult> DeleteSnapshotOfBackup(const CallContext& ctx,
       target.driver.empty() || target.handle.empty()) {
     return DeletionResult::kNothing;
   }
-  // Temporary contents have the backup's label, too: ours, and Velero's, which has all labels of
-  // the archived one.
+  // Temporary contents have the backup's label, too: those of csi-delta, and Velero's, which copies
+  // all labels of the archived one.
   ASSIGN_OR_RETURN(
       const std::vector<VolumeSnapshotContent> contents,
       objects::List<VolumeSnapshotContent>(
@@ -174,7 +174,8 @@ absl::StatusOr<DeletionResult> DeleteSnapshotOfBackup(const CallContext& ctx,
     }
     if (IsDeletionInFlight(content)) {
       ASSIGN_OR_RETURN(const bool gone, AwaitGone(ctx, env, content.key(), wait));
-      // It may lose its handle and go without the driver's snapshot, so ours goes beside it.
+      // Velero's content may lose its handle and go without the driver's snapshot; csi-delta's does
+      // not.
       wait = gone ? wait : absl::ZeroDuration();
     } else if (BelongsToBackup(content, target)) {
       owned.push_back(content);

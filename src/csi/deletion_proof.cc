@@ -18,12 +18,12 @@ namespace {
 
 using objects::Object;
 
-// Far more than it takes: one look of the sidecar is under way at a time, so a handle is lost once.
-// What comes to no end by then is gone on with by a later sweep.
+// Far more than needed: the sidecar has one query under way at a time, so a handle is lost once. A
+// later sweep resumes what is not finished by then.
 constexpr int kStepsMax = 20;
 // Without the right to write a status, the driver's sidecar is given this long to do it.
 constexpr absl::Duration kStatusWait = absl::Seconds(30);
-// How long the sidecar may take for its first report about a new object, where one runs.
+// How long the sidecar may take for its first report about a new object.
 constexpr absl::Duration kFirstReportWait = absl::Seconds(5);
 
 enum class Step { kNone, kDelete, kWriteHandle, kWait, kRelease, kReleaseUndone };

@@ -9,18 +9,18 @@
 #include "k8s/api_client.h"
 #include "objects/object.h"
 
-// Whether a driver really deleted what a temporary content stands for.
+// Proves that a driver deleted the snapshot, or group, that a temporary content names.
 //
-// Protocol facts, external-snapshotter 8.6.0. The sidecar deletes what status.<handle> of a content
-// names, sets the handle and readyToUse of the status to null, and removes its own finalizer. An
-// error of a look at the driver that began before the content had a status replaces the whole
-// status: the handle is lost, and the sidecar removes its finalizer without having asked the
-// driver. Our own finalizer keeps the object from vanishing then, and the status says which of the
-// two happened.
+// Protocol facts, external-snapshotter 8.6.0. The sidecar deletes the handle in the status of a
+// content, sets that handle and readyToUse to null, and removes its own finalizer. A query of the
+// driver that began before the content had a status can still fail then. Its error replaces the
+// whole status: the handle is lost, and the sidecar removes its finalizer without a call to the
+// driver. The finalizer of csi-delta keeps the object in both cases, and the status tells them
+// apart.
 namespace csidelta::csi {
 
-// A VolumeSnapshotContent or a VolumeGroupSnapshotContent that was made, with kDeletionFinalizer,
-// to have a driver's snapshot or group deleted. Only csi-delta removes such an object.
+// A content of either kind that was made, with kDeletionFinalizer, to have a driver's snapshot or
+// group deleted. Only csi-delta removes such an object.
 struct PendingDeletion {
   k8s::ObjectKey key;
   std::string handle;  // of the driver's snapshot or group
@@ -37,29 +37,27 @@ enum class DeletionResult {
   kDeferred,    // a claim is still being filled from the snapshot; the sweep deletes it afterwards
 };
 
-// Whether it carries our finalizer. Pure.
+// True if the content has kDeletionFinalizer. Pure.
 bool IsPendingDeletion(const objects::Object& content);
 
 // The content as it was read. Pure.
 PendingDeletion PendingDeletionOf(const k8s::ResourceType& type, const objects::Object& content);
 
-// For a user who finds it: what it waits for, and what to do. Pure.
+// A message for the user who finds it: what it waits for, and what to do. Pure.
 std::string DescribePendingDeletion(const k8s::ResourceType& type, const objects::Object& content);
 
-// Has the status of an object that was made for what the driver has, a content of a VolumeSnapshot
-// or of a group, name the driver's handle: there the sidecar reads what it is to delete. Waits
-// first for the sidecar's first report about the object, for `grace_period` and five seconds at
-// most: an error of that first look replaces the whole status (external-snapshotter 8.6), and a
-// handle that was there would be lost, and the deletion with it. Without the right to write a
-// status, waits half a minute for the sidecar to do it. OK when the object is gone or is being
-// deleted.
+// Writes the handle into the status of `key`, a content of either kind that was made for an
+// existing snapshot or group. The sidecar deletes what the status names. First waits for the
+// sidecar's first report about the object, for `grace_period` and five seconds at most. An error in
+// that report replaces the whole status (external-snapshotter 8.6). Without the right to write a
+// status, waits half a minute for the sidecar to do it. OK if the object is gone or being deleted.
 absl::Status WriteHandle(const CallContext& ctx, const Environment& env, const k8s::ObjectKey& key,
                          const std::string& handle, absl::Duration grace_period);
 
-// Asks for the deletion of the content, has the sidecar delete what it names, and removes our
-// finalizer when the driver is proven to have done so; a handle that was lost is written again.
-// Waits at most `wait`, and looks once in any case; logs what is not proven by then. Idempotent;
-// may run in two processes at once. kGone, kInProgress or kDeclined.
+// Deletes the content, and removes kDeletionFinalizer once the driver is proven to have deleted the
+// snapshot or group. A handle that was lost is written again. Reads at least once, and waits at
+// most `wait`; logs what is not proven by then. Idempotent; may run in two processes at once.
+// Returns kGone, kInProgress or kDeclined.
 absl::StatusOr<DeletionResult> ProveDeletion(const CallContext& ctx, const Environment& env,
                                              const PendingDeletion& deletion, absl::Duration wait);
 

@@ -45,8 +45,8 @@ std::string KnownContentName(const VolumeSnapshot& snapshot) {
   return bound.empty() ? snapshot.source_content() : bound;
 }
 
-// Has the content's data deleted along with it. Whether there was such a content; one that refers
-// to another VolumeSnapshot is none. A content that the controller made needs no look.
+// Sets the content to Delete. False if there is no content, or if it refers to another
+// VolumeSnapshot. A content that the controller made is not read first.
 absl::StatusOr<bool> MarkForDeletion(const CallContext& ctx, k8s::ApiClient& api,
                                      const k8s::ObjectKey& content,
                                      const VolumeSnapshot& snapshot) {
@@ -100,7 +100,8 @@ absl::StatusOr<std::optional<VolumeGroupSnapshotContent>> FindContent(
   return content;
 }
 
-// A member that the controller does not know as one yet would keep this finalizer for ever.
+// Removes the finalizer of a member that the controller does not know yet: the controller would
+// never remove it.
 absl::Status UnprotectUnknownMember(const CallContext& ctx, k8s::ApiClient& api,
                                     VolumeSnapshot snapshot) {
   if (!snapshot.group_snapshot().empty() ||
@@ -113,7 +114,7 @@ absl::Status UnprotectUnknownMember(const CallContext& ctx, k8s::ApiClient& api,
                                             .IfVersion(snapshot.resource_version())));
 }
 
-// Has everything deleted along with the VolumeGroupSnapshot, whatever its class says.
+// Sets all contents of the group to Delete, whatever its class says.
 absl::Status MarkForDeletion(const CallContext& ctx, k8s::ApiClient& api,
                              const VolumeGroupSnapshot& group,
                              const std::optional<VolumeGroupSnapshotContent>& content) {
@@ -131,8 +132,8 @@ absl::Status MarkForDeletion(const CallContext& ctx, k8s::ApiClient& api,
   return is_kept ? SetPolicy(ctx, api, content->key(), Data::kDelete).status() : absl::OkStatus();
 }
 
-// The controller gives a VolumeGroupSnapshot its finalizer a moment after it is bound. One that was
-// deleted before left its content and its members behind.
+// The controller adds its finalizer to a VolumeGroupSnapshot a moment after it is bound. If the
+// group is deleted before that, its content and members stay.
 absl::Status DeleteOrphans(const CallContext& ctx, k8s::ApiClient& api,
                            const VolumeGroupSnapshot& group) {
   ASSIGN_OR_RETURN(const auto content, FindContent(ctx, api, group));

@@ -15,8 +15,8 @@ namespace csidelta::csi {
 
 class BaseIndex;
 
-// What every action works with; made once per process and handed to each action. Borrows
-// what it points to, which outlives every action. Copyable.
+// What every action works with; made once per process and passed to each action. Borrows what it
+// points to, which outlives every action. Copyable.
 struct Environment {
   k8s::ApiClient& api;
   const Clock& clock;
@@ -26,21 +26,20 @@ struct Environment {
   const BaseIndex* bases = nullptr;  // of a process that watches them
 };
 
-// The settings of this plugin as they stand now, from the one ConfigMap in Velero's namespace that
-// carries the plugin's labels; the defaults when it does not exist. One request. INVALID_ARGUMENT
-// for a wrong value or a second ConfigMap; what the API server says otherwise.
+// The current settings of the plugin: from the one ConfigMap in Velero's namespace that has the
+// plugin's labels, else the defaults. One request. INVALID_ARGUMENT for a wrong value or a second
+// ConfigMap; else errors of the API server.
 absl::StatusOr<velero::PluginConfig> ReadPluginConfig(const CallContext& ctx,
                                                       const Environment& env);
 
-// The same for actions on so many items that an error for each would bury all others: read once for
-// a backup or restore, and where they cannot be read, the defaults, after one warning. Borrows
-// nothing but what `env` does. Thread-safe.
+// The same for actions on many items, where an error for each item would bury all others. Reads
+// once for each backup or restore. Settings that cannot be read are replaced by the defaults, with
+// one warning. Borrows nothing but what `env` borrows. Thread-safe.
 class SettingsOrDefaults {
  public:
   explicit SettingsOrDefaults(const Environment& env) : env_(env) {}
 
-  // `run_uid` is that of the Backup or Restore. CANCELLED when ctx.stop fires while another call
-  // reads them.
+  // `run_uid`: of the Backup or Restore. CANCELLED if ctx.stop fires while another call reads them.
   absl::StatusOr<std::shared_ptr<const velero::PluginConfig>> Get(const CallContext& ctx,
                                                                   const std::string& run_uid);
 

@@ -26,7 +26,7 @@ std::string AgeOf(const VolumeSnapshot& snapshot, absl::Time now) {
       absl::Trunc(now - snapshot.created_at().value_or(now), absl::Seconds(1)));
 }
 
-// Whether a group is about to ask the driver for what it selects.
+// True if a group is about to call the driver for the PVCs that it selects.
 bool IsBeginning(const VolumeGroupSnapshot& group, absl::Time now) {
   const auto created = group.created_at();
   return group.bound_content().empty() && !group.error().has_value() && !group.is_being_deleted() &&

@@ -19,10 +19,10 @@
 
 // One operation per volume, for backups and for people.
 //
-// A Lease orders the operations of csi-delta; a list finds the VolumeSnapshots of others that are
-// being taken:
+// A Lease orders the operations of csi-delta. A list finds the VolumeSnapshots of other clients
+// that are being taken:
 //
-//   Lease --held--> busy        no right on Leases, which people may lack: the lists alone count
+//   Lease --held--> busy        without the right on Leases, which people may lack: lists alone
 //     | taken
 //   list: another one is being taken --> busy
 //     | none
@@ -34,15 +34,16 @@
 //     |
 //   the Lease is deleted
 //
-// Busy is an error, or is waited for with the Lease held. A VolumeSnapshot that failed, or is older
-// than kOthersAgeMax and still not taken, is not waited for.
+// Busy is an error, or is waited for with the Lease held. Nothing waits for a VolumeSnapshot that
+// failed, or that is older than kOthersAgeMax and still not taken.
 namespace csidelta::csi {
 
-// Renews its Leases while it waits. A Lease lost does not end the wait. A refusal of the API server
-// does not end it at once either, because the same was allowed a moment ago. Borrows everything.
+// Waits, and renews its Leases meanwhile. A lost Lease does not end the wait. Neither does a
+// refusal of the API server, for kRefusalGracePeriod, because the same was allowed a moment ago.
+// Borrows everything.
 class LeaseWaiter {
  public:
-  // With as many Leases to renew as there are: none, or several.
+  // `leases`: to renew; may be empty.
   LeaseWaiter(const CallContext& ctx, k8s::ApiClient& api, std::vector<VolumeLease*> leases)
       : ctx_(ctx), api_(api), leases_(std::move(leases)) {}
 
@@ -71,7 +72,7 @@ class LeaseWaiter {
       return objects::WaitForAmong<Kind>(slice, api_, namespace_name, predicate);
     });
   }
-  // By `once`, which waits for as long as it is told to, and may be called again.
+  // By `once`, which waits until its context ends, and may be called again.
   template <typename Kind>
   absl::Status Wait(
       objects::Predicate<Kind> done,
@@ -96,7 +97,7 @@ class LeaseWaiter {
 
   absl::Status WaitInSlices(
       absl::FunctionRef<absl::Status(const CallContext& slice, Evaluated& evaluated)> once);
-  // When the first of them is to be renewed.
+  // The uptime at which the first Lease must be renewed.
   absl::Duration RenewAt() const;
   void Renew();
 
@@ -107,29 +108,29 @@ class LeaseWaiter {
 
 // --- The lock
 
-// Whether `status` says that another operation on a volume is under way.
+// True if `status` reports that another operation on a volume is under way.
 bool IsVolumeBusy(const absl::Status& status);
 // The same status, marked as one.
 absl::Status AsVolumeBusy(absl::Status status);
 // Such a status. `what`: "PVC shop/data"; `by`: which operation.
 absl::Status VolumeBusyError(absl::string_view what, absl::string_view by);
 
-// Of which volumes, and for what. Values alone.
+// The volumes to lock, and the operation. Values alone.
 struct LockRequest {
   std::vector<VolumeLeaseRequest> leases;  // taken in this order
   std::string namespace_name;              // of the PVCs
-  // Their labels, by name; {} where `is_thorough` is false.
+  // The labels of the PVCs, by name; {} unless `is_thorough`.
   std::map<std::string, std::map<std::string, std::string>> pvcs;
   std::string subject;  // what a PVC is called in messages: "PVC"
   std::string name;     // of the VolumeSnapshot, or the group, that is to be made
   // How long other operations are waited for; zero: they are an error.
   absl::Duration wait_max;
-  // VolumeSnapshots of backups count too, and not only where a holder of a Lease died: the Leases
-  // do not order them.
+  // VolumeSnapshots of backups count always, because no common Lease orders them. Otherwise they
+  // count only after a Lease was taken over from a dead holder.
   bool counts_backups = false;
-  // Groups that are about to ask the driver count too, and CheckAtPost() lists.
+  // Groups that are about to call the driver count too, and CheckAtPost() lists.
   bool is_thorough = false;
-  // A missing right is a note; else an error.
+  // A missing right is recorded in not_checked(); else it is an error.
   bool may_lack_rights = false;
 };
 
@@ -142,16 +143,17 @@ class VolumeLock {
   VolumeLock& operator=(const VolumeLock&) = delete;
   ~VolumeLock() { Leave(); }
 
-  // Takes the Leases and looks for others, for LockRequest::wait_max. Then nothing is held after an
-  // error: IsVolumeBusy(), or DEADLINE_EXCEEDED, each naming the other.
+  // Takes the Leases and checks for other operations, for LockRequest::wait_max. After an error
+  // nothing is held: IsVolumeBusy() or DEADLINE_EXCEEDED, each naming the other, or an error of the
+  // API server.
   absl::Status Enter();
-  // After the POST, with the resourceVersion of what it made: IsVolumeBusy() where another one was
-  // quicker.
+  // After the POST, with the resourceVersion of the new object: IsVolumeBusy() if another client
+  // was quicker. REQUIRES that Enter() succeeded.
   absl::Status CheckAtPost(const std::string& revision);
-  // Deletes the Leases; may be called again. Those that cannot be deleted run out.
+  // Deletes the Leases; may be called again. A Lease that cannot be deleted expires.
   void Leave();
-  // `operation`, which returns a StatusOr, between Enter() and Leave(); again once the other one is
-  // over, where it was busy and others are waited for.
+  // Calls `operation`, which returns a StatusOr, between Enter() and Leave(). If it is busy and
+  // others are waited for, calls it again once the other operation is over.
   template <typename Operation>
   auto Run(const Operation& operation) -> decltype(operation()) {
     while (true) {
@@ -166,14 +168,15 @@ class VolumeLock {
   }
 
   LeaseWaiter Waiter(const CallContext& ctx);
-  // For what a right is missing, and the answer: "Lease not taken: ...".
+  // The checks for which a right is missing: "Lease not taken: ...".
   const std::vector<std::string>& not_checked() const { return not_checked_; }
-  // OK, with a note, where LockRequest::may_lack_rights; else `denied`. `what`: "Lease not taken".
+  // OK, and recorded in not_checked(), if LockRequest::may_lack_rights; else `denied`. `what`:
+  // "Lease not taken".
   absl::Status RecordMissingRight(absl::string_view what, const absl::Status& denied);
 
  private:
   bool waits_for_others() const { return request_.wait_max > absl::ZeroDuration(); }
-  // After a status that is IsVolumeBusy(): until that operation is over.
+  // After a status that is IsVolumeBusy(): waits until that operation is over.
   absl::Status AwaitOther(const CallContext& waiting);
   absl::Status EnterOnce(const CallContext& waiting);
   absl::Status TakeLease(const CallContext& waiting, const VolumeLeaseRequest& request);

@@ -22,9 +22,10 @@
 
 namespace csidelta::csi {
 
-// What was read once and holds for a whole backup, by key. Of callers that ask for the same key at
-// the same time, one loads and the others wait for it; an error is the loader's alone, and the next
-// one loads again. Holds the last `entries_max` keys. Thread-safe; no lock is held while loading.
+// Values that are loaded once and hold for a whole backup, by key. If several callers ask for a key
+// at once, one loads and the others wait. An error goes to the loader alone, and the next caller
+// loads again. Keeps the last `entries_max` keys, at least one. Thread-safe; no lock is held while
+// loading.
 template <typename Value>
 class OnceMap {
  public:
@@ -35,7 +36,7 @@ class OnceMap {
     CSIDELTA_CHECK(entries_max > 0);
   }
 
-  // CANCELLED when ctx.stop fires while another caller loads; else what `load` says.
+  // CANCELLED if ctx.stop fires while another caller loads; else the result of `load`.
   absl::StatusOr<Pointer> Get(const CallContext& ctx, const std::string& key, Load load) {
     {
       MutexLock lock(mutex_);
@@ -79,8 +80,8 @@ class OnceMap {
   std::deque<std::string> order_ ABSL_GUARDED_BY(mutex_);  // keys of values_, oldest first
 };
 
-// The Pods that name PVCs among their volumes, listed once for each backup and namespace. Of each
-// no more than Essence() is kept. Thread-safe.
+// The Pods that name PVCs among their volumes, listed once for each backup and namespace. Keeps
+// only their Essence(). Thread-safe.
 class NamespacePods {
  public:
   explicit NamespacePods(k8s::ApiClient& api) : api_(api) {}

@@ -119,8 +119,8 @@ class Sweep {
         const Backups& backups)
       : ctx_(ctx), env_(env), config_(config), backups_(backups) {}
 
-  // Of which of the driver's snapshots is a claim still being filled, through whichever
-  // VolumeSnapshot? Before the first SweepOne().
+  // Finds the driver's snapshots that a PVC is being filled from, by any VolumeSnapshot. Call it
+  // before the first SweepOne().
   absl::Status FindBusyHandles(const std::vector<Snapshot>& snapshots);
   void SweepOne(const Snapshot& snapshot);
 
@@ -129,8 +129,9 @@ class Sweep {
  private:
   static std::string HandleKey(const objects::Object& snapshot);
 
-  // The annotation alone proves nothing, because every writer of the VolumeSnapshot may set it:
-  // deleting the backup has set the content to Delete, which only an administrator could do else.
+  // The annotation alone proves nothing, because every writer of the VolumeSnapshot can set it. The
+  // deletion of the backup has also set the content to Delete, which only an administrator could do
+  // otherwise.
   absl::Status DeleteLate(const Snapshot& snapshot);
 
   SweepAction ActionOf(const Snapshot& snapshot) const {
@@ -138,18 +139,18 @@ class Sweep {
                   config_.orphan_grace_period);
   }
 
-  // The VolumeSnapshots were listed before the Backups, and one of a backup that was running then
-  // may have entered its archive since: whatever is to be done is decided again on what it is now.
+  // The VolumeSnapshots were listed before the Backups. A backup that was running then may have
+  // archived one since. So the action is decided again on the current object.
   absl::Status Reconcile(const Snapshot& listed);
   absl::Status Apply(SweepAction action, const Snapshot& snapshot);
   absl::Status Drop(const Snapshot& snapshot, Data data);
   absl::Status Patch(const Snapshot& snapshot, const objects::Patch& patch);
 
-  // Whether the driver's snapshot is meant to go with the VolumeSnapshot, or there is no content.
+  // True if the content says Delete, or there is no content.
   absl::StatusOr<bool> HasDeletePolicy(const Snapshot& snapshot);
 
-  // Velero sets a content to Retain when it finishes a backup. Where the Backup is not there to
-  // ask, a content that says Retain may be the archive's.
+  // Velero sets a content to Retain when it finishes a backup. Without the Backup, a content that
+  // says Retain may be the archive's.
   absl::Status DiscardUnseen(const Snapshot& snapshot);
   absl::Status Discard(const Snapshot& snapshot);
 
@@ -301,7 +302,7 @@ std::optional<std::vector<Kind>> ListedOrLogged(absl::StatusOr<std::vector<Kind>
 
 using Groups = std::optional<std::vector<VolumeGroupSnapshot>>;  // nothing: not known
 
-// Whether a VolumeSnapshot's action is that of its group.
+// True if the action on the group includes this VolumeSnapshot.
 bool BelongsTo(const Groups& groups, const VolumeSnapshot& snapshot) {
   return !MemberGroupName(snapshot).empty() &&
          (!groups.has_value() ||
@@ -312,7 +313,7 @@ bool BelongsTo(const Groups& groups, const VolumeSnapshot& snapshot) {
 
 // --- Claims
 
-// Whether no process makes the group any more for which the claim is labelled. Pure.
+// True if no process still makes the group that the PVC is labelled for. Pure.
 bool IsMarkOrphaned(const PersistentVolumeClaim& claim, const Backups& backups, absl::Time now,
                     absl::Duration grace) {
   const std::string mark = claim.Label(objects::kGroupMarkLabel);

@@ -11,28 +11,27 @@
 
 namespace csidelta::csi {
 
-// What the Backups of this Velero say, by the value that their name has as a label. One that cannot
-// be read is there all the same, in no phase that allows anything.
+// The Backups of this Velero, by the label value of their name. A Backup that cannot be read is
+// included, without a phase, so that nothing is deleted because of it.
 using Backups = std::map<std::string, objects::Backup>;
 
-// FAILED_PRECONDITION where `running` is not among them: then these are not the Backups of this
-// Velero, and what is missing among them means nothing.
+// FAILED_PRECONDITION if `running` is not among them: then these are not the Backups of this
+// Velero, and a missing one proves nothing.
 absl::StatusOr<Backups> ListBackups(const CallContext& ctx, const Environment& env,
                                     const objects::Backup& running);
 
 struct SweepResult {
-  int swept = 0;  // VolumeSnapshots and VolumeGroupSnapshots deleted, with their contents
-  int deleted_late =
-      0;  // restored VolumeSnapshots deleted late, as objects::kDeleteWhenFilledAnnotation asks
-  int finished = 0;  // VolumeSnapshots of done backups whose objects are gone now, and nothing else
-  int kept = 0;      // looked at and left alone
-  int unmarked = 0;  // claims that lost a label of a group that is not made any more
+  int swept = 0;         // VolumeSnapshots and VolumeGroupSnapshots deleted, with their contents
+  int deleted_late = 0;  // restored VolumeSnapshots that had objects::kDeleteWhenFilledAnnotation
+  int finished = 0;      // VolumeSnapshots of done backups: objects deleted, data retained
+  int kept = 0;          // checked and left alone
+  int unmarked = 0;      // PVCs whose label of an abandoned group was removed
 };
 
-// Deletes what a backup left behind before it was done. Looked at are only VolumeSnapshots that
-// carry kCsiDeltaLabel with the value `env.velero_namespace`, that we made (IsMadeByUs(), so a copy
-// of a managed one under another name is not), and that were not restored. Of these are deleted,
-// together with the content bound to them and the driver's snapshot:
+// Deletes what a backup left behind before it was done. Checks only VolumeSnapshots that have
+// kCsiDeltaLabel with the value `env.velero_namespace`, that IsMadeByUs() accepts, and that were
+// not restored. A copy of a managed one under another name is therefore skipped. "Deleted" includes
+// the content and the driver's snapshot:
 //
 //   Backup, found by name           VolumeSnapshot                                   action
 //   ------------------------------  ----------------------------------------------- ---------------
@@ -46,25 +45,25 @@ struct SweepResult {
 //   not seen for the grace period   content says Delete, or it has no content        deleted
 //   not seen for a shorter time     any                                              kept, stamped
 //
-// Finished means what the end of its backup would have done: the objects go, the driver keeps the
-// snapshot, and it survives its namespace. A VolumeSnapshot entered the archive when it carries the
-// annotation with its handle, which the action that archives it writes. A content without its
-// VolumeSnapshot is never touched. Another uid under the same name is the same backup, read again
-// from the object store. `running` is the backup that calls: it and what belongs to it are left
-// alone, and where it is not among the Backups nothing is decided by them (FAILED_PRECONDITION).
+// "Finished" is what the end of its backup would have done: the objects are deleted, and the data
+// is retained and survives its namespace. A VolumeSnapshot entered the archive if it has the
+// annotation with its handle: the archiving action writes it. A content without its VolumeSnapshot
+// is never touched. Another uid under the same name is the same backup, read again from the object
+// store. `running` is the backup that calls. Everything of it is left alone. If it is not among the
+// Backups, nothing is decided (FAILED_PRECONDITION).
 //
-// A VolumeSnapshot with objects::kDeleteWhenFilledAnnotation is deleted once no claim is being
-// filled from the driver's snapshot behind it, provided that its content says Delete.
+// A VolumeSnapshot with objects::kDeleteWhenFilledAnnotation is deleted once no PVC is being filled
+// from its driver's snapshot, if its content says Delete.
 //
-// Managed VolumeGroupSnapshots have the same actions by the same table; theirs is the annotation
-// with the group's handle. A member is not looked at while its group is there.
+// Managed VolumeGroupSnapshots follow the same table, by the annotation with the group's handle. A
+// member is skipped while its group exists.
 //
-// A claim loses kGroupMarkLabel when the Backup whose uid it says has ended; where that Backup is
-// not seen, once the label is as old as the grace period, because it may be another Velero's.
+// A PVC loses kGroupMarkLabel once the Backup whose uid it names has ended. If that Backup is not
+// seen, it may be another Velero's: then once the label is as old as the grace period.
 //
-// Three requests when there is nothing to do, and up to two more where the group kinds are not
-// served in their newest version. Failures are logged as warnings one by one and do not
-// stop the sweep; only a failed listing is returned.
+// Three requests if there is nothing to do; up to two more if the newest version of the group kinds
+// is not served. A failure of one object is logged as a warning and does not stop the sweep; only a
+// failed listing is returned.
 absl::StatusOr<SweepResult> SweepOrphans(const CallContext& ctx, const Environment& env,
                                          const objects::Backup& running,
                                          const velero::PluginConfig& config);

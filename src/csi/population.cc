@@ -34,8 +34,8 @@ struct FilledWhenBound {
   absl::string_view source;  // project and file, or page, as read on 28 November 2026
 };
 
-// None but the first was run here. What a driver does when its source is deleted while it copies
-// must be known too: without a source for that, it stays out, and docs/csi-drivers.md names it.
+// Only the first was run here. A driver is listed only with a source for what it does if its own
+// source is deleted while it copies. docs/csi-drivers.md names the others.
 constexpr std::array<FilledWhenBound, 7> kFilledWhenBound = {{
     {"hostpath.csi.k8s.io", "CreateVolume copies before it answers",
      "kubernetes-csi/csi-driver-host-path, pkg/hostpath/controllerserver.go"},
@@ -161,7 +161,8 @@ absl::StatusOr<Population> PopulationReader::ReadByLonghorn(const PopulatedVolum
   return Population{.state = PopulationState::kFailed, .text = Failure(*found)};
 }
 
-// By name where it should be, which costs least while it is waited for; else among all.
+// First by name in Longhorn's namespace, the cheapest request while it is waited for; then among
+// all.
 absl::StatusOr<std::optional<longhorn::Volume>> PopulationReader::FindVolume(
     const std::string& name) {
   if (!volumes_.has_value()) {

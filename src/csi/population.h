@@ -16,12 +16,12 @@
 #include "objects/persistent_volume_claim.h"
 #include "objects/workload.h"
 
-// Whether the volume of a bound PVC has the data of the VolumeSnapshot that it is made of. Bound
-// does not mean that: CSI lets a driver answer CreateVolume before it copies, and the deletion of
-// the source then ends the copy for good. The one answer, for all that say "done" or delete a
-// source. What is not known is kUnknown, never kFilled.
+// Decides if the volume of a bound PVC has the data of the VolumeSnapshot that it is made of. Bound
+// does not mean that: CSI lets a driver answer CreateVolume before it copies, and a deletion of the
+// source then ends the copy permanently. All code that reports "done" or deletes a source asks
+// here. An unknown state is kUnknown, never kFilled.
 //
-//   driver                              how it tells                             while it copies
+//   driver                              how it is known                          while it copies
 //   ----------------------------------  ---------------------------------------  ---------------
 //   in kFilledWhenBound (the .cc), or   a bound PVC has its data                 is not bound
 //     its CSIDriver has the annotation
@@ -48,46 +48,45 @@ struct PopulatedVolume {
   std::string pvc;
 };
 
-// Whether the driver of this name fills a volume before its PVC is bound, by the table of the .cc.
-// Pure.
+// True if this driver fills a volume before its PVC is bound, by the table of the .cc. Pure.
 bool IsFilledWhenBound(absl::string_view driver);
 
-// The volume of a bound PVC; where its PersistentVolume may not be read, as the PVC names it.
-// NOT_FOUND when it is not there.
+// The volume of a bound PVC. If its PersistentVolume cannot be read (no permission), as the PVC
+// names it. NOT_FOUND if it does not exist.
 absl::StatusOr<PopulatedVolume> VolumeOf(const CallContext& ctx, k8s::ApiClient& api,
                                          const objects::PersistentVolumeClaim& pvc);
 PopulatedVolume VolumeOf(const objects::PersistentVolume& volume);
-// As the PVC names it: by its provisioner, and by its PersistentVolume, whose name Longhorn gives
-// its Volume. Pure.
+// As the PVC names it: by its provisioner and its PersistentVolume. Longhorn names its Volume after
+// that. Pure.
 PopulatedVolume NamedVolumeOf(const objects::PersistentVolumeClaim& pvc);
 
-// What the drivers show at one moment: each list is read at most once. Borrows all. Not
-// thread-safe. Errors are those of the API server but PERMISSION_DENIED, with which nothing is
-// known.
+// Reads what the drivers show at one moment: each list at most once. Borrows everything. Not
+// thread-safe. Errors are those of the API server but PERMISSION_DENIED, which makes a state
+// unknown.
 class PopulationReader {
  public:
-  // Longhorn's namespace is that of the plugin's settings; without an environment all namespaces
-  // are looked at, and if that is not allowed, the one that Longhorn is installed in by default.
+  // Longhorn's namespace is that of the plugin's settings. Without an environment all namespaces
+  // are listed, or, if that is not allowed, Longhorn's default namespace.
   PopulationReader(const CallContext& ctx, k8s::ApiClient& api, const Environment* env = nullptr)
       : ctx_(ctx), api_(api), env_(env) {}
 
   absl::StatusOr<Population> Read(const PopulatedVolume& volume);
 
-  // What is still copied, or may be, from the driver's snapshot of this handle: one line each,
-  // "PVC shop/copy: Longhorn's clone of ...: initiated". `pvcs` are those known to be made of it.
-  // `snapshot_uid`: of its VolumeSnapshot, "" where that is not known; a PVC that was restored into
-  // in place does not name it, but its PersistentVolume does, if these may be listed.
+  // The copies from the driver's snapshot of this handle that are not, or may not be, complete. One
+  // line each: "PVC shop/copy: Longhorn's clone of ...: initiated". `pvcs` are those known to be
+  // made of it. `snapshot_uid`: of its VolumeSnapshot, "" if unknown. It finds PVCs that were
+  // restored into in place: the PersistentVolume names it, if these can be listed.
   absl::StatusOr<std::vector<std::string>> UnfilledFromSnapshot(const std::string& driver,
                                                                 const std::string& handle,
                                                                 const std::string& snapshot_uid,
                                                                 std::vector<PopulatedVolume> pvcs);
-  // The same from a volume, or a snapshot inside of it. Only Longhorn keeps snapshots there, of
-  // the drivers that are known to copy late.
+  // The same for copies from a volume, or from a snapshot inside of it. Of the drivers that are
+  // known to copy late, only Longhorn keeps snapshots there.
   absl::StatusOr<std::vector<std::string>> UnfilledFromVolume(const PopulatedVolume& volume);
 
-  // Whether the storage does not have the snapshot of this handle any more, though its
-  // VolumeSnapshot stays Ready: Longhorn keeps snapshots inside of a volume, and this is gone. To
-  // be called after the VolumeSnapshot was read. False where it is not known.
+  // True if the storage lost the snapshot of this handle, though its VolumeSnapshot stays Ready:
+  // Longhorn keeps snapshots inside of a volume, and the volume is gone. False if unknown. REQUIRES
+  // that the VolumeSnapshot was read before.
   absl::StatusOr<bool> IsHandleGone(const std::string& driver, absl::string_view handle);
 
  private:
@@ -97,7 +96,7 @@ class PopulationReader {
   absl::Status ReadRestored();
   absl::StatusOr<std::optional<longhorn::Volume>> FindVolume(const std::string& name);
   absl::StatusOr<std::string> LonghornNamespace();
-  // Null where they may not be read; then `why_no_volumes_` says so.
+  // Null if they cannot be read; then `why_no_volumes_` has the reason.
   absl::StatusOr<const std::vector<longhorn::Volume>*> Volumes();
   absl::StatusOr<std::vector<longhorn::Volume>> ListVolumes();
   absl::Status ReadPods(const std::string& namespace_name);
@@ -111,7 +110,7 @@ class PopulationReader {
   std::string why_no_volumes_;
   // Volumes of unfinished in-place restores, by the uid of the VolumeSnapshot.
   std::optional<std::map<std::string, std::vector<PopulatedVolume>>> restored_;
-  // By namespace; nothing where they may not be listed.
+  // By namespace; nothing if they cannot be listed.
   std::map<std::string, std::optional<std::vector<objects::Pod>>> pods_;
 };
 

@@ -9,32 +9,33 @@
 #include "base/retry.h"
 #include "base/status_macros.h"
 
-// For steps that leave something behind when given up: the client below retries requests, but not
-// one whose answer was lost. A step returns a Status or a StatusOr, and must be safe to repeat.
+// Retries of steps that would leave something behind if given up. The client below retries
+// requests, but not a request whose answer was lost. A step returns a Status or a StatusOr, and
+// must be safe to repeat.
 namespace csidelta::csi {
 
-// How long removing unreferenced objects may take, after the call itself was stopped or ran out.
+// How long the clean-up may take after the call itself was stopped or timed out.
 inline constexpr absl::Duration kCleanUpTimeout = absl::Seconds(30);
 
-// A context for removing things, when the caller's own is over.
+// A context for the clean-up, when the caller's own is over.
 inline CallContext CleanUpContext(const Clock& clock, absl::Duration timeout = kCleanUpTimeout) {
   CallContext ctx;
   ctx.clock = &clock;
   return ctx.WithTimeout(timeout);
 }
 
-// An API server that has just started refuses everybody until it knows its roles: for so long it is
-// asked again, after a pause.
+// An API server that has just started refuses every request until it knows its roles. For this time
+// it is asked again, after a pause.
 inline constexpr absl::Duration kRefusalGracePeriod = absl::Seconds(15);
 inline constexpr absl::Duration kRefusalPause = absl::Milliseconds(500);
-// Whether `status` may be its answer. Pure.
+// True if `status` may be the answer of an API server that starts. Pure.
 bool MayBeStarting(const absl::Status& status);
 
 // `status`, with its payloads, and `more` at the end of its message. Pure.
 absl::Status WithMore(const absl::Status& status, absl::string_view more);
 
-// Makes `step` up to three times while it fails with what IsRetryable() names, a moment apart,
-// until `ctx` ends; returns its last answer.
+// Calls `step` up to three times while it fails with a status that IsRetryable() accepts, with
+// short pauses, until `ctx` ends; returns its last answer.
 template <typename Step>
 auto RetryTransient(const CallContext& ctx, const Step& step) {
   constexpr BackoffOptions kBackoff = {.delay_first = absl::Milliseconds(100),
@@ -44,9 +45,10 @@ auto RetryTransient(const CallContext& ctx, const Step& step) {
   return Retry(ctx, kBackoff, Random::Real(), IsRetryable, step);
 }
 
-// The same as often as it takes until `ctx` ends, a quarter of a second apart: for what keeps a
-// volume from its owner, or has it written into by two, when given up because the API server was
-// away for a moment. Retries DEADLINE_EXCEEDED as well. REQUIRES a deadline.
+// The same without a limit of calls, a quarter of a second apart, until `ctx` ends. For steps that
+// must not be given up while the API server is away for a moment. Otherwise a volume would be kept
+// from its owner, or written by two programs. Retries DEADLINE_EXCEEDED as well. REQUIRES a
+// deadline.
 template <typename Step>
 auto RetryToTheEnd(const CallContext& ctx, const Step& step) {
   constexpr BackoffOptions kBackoff = {.delay_first = absl::Milliseconds(250),

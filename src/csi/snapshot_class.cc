@@ -15,7 +15,7 @@ bool IsOfDriver(const Class& candidate, const std::string& driver) {
   return absl::EqualsIgnoreCase(candidate.driver(), driver);
 }
 
-// What the choice goes by, for one kind of class.
+// The keys of the choice, for one kind of class.
 struct ClassKind {
   absl::string_view kind;
   absl::string_view claim_annotation;

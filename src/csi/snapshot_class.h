@@ -9,8 +9,8 @@
 
 namespace csidelta::csi {
 
-// What decides which class a claim's snapshot, or a volume group's, is made with. "" where nothing
-// said.
+// The names by which the class of a PVC's snapshot, or of a volume group's, is chosen. "" if not
+// given.
 struct SnapshotClassRequest {
   std::string driver;             // of the claim's volume
   std::string claim_annotation;   // velero.io/csi-volumesnapshot-class on the claim, or its like
@@ -20,22 +20,23 @@ struct SnapshotClassRequest {
 
 struct SnapshotClassChoice {
   std::string name;
-  // A request that could not be granted, so that the search went on: for a warning.
+  // Named classes that could not be used, for a warning.
   std::vector<std::string> ungranted;
 };
 
-// Picks from `classes`, all VolumeSnapshotClasses of the cluster, the first of: the one that the
-// claim, the policy or the Backup names; one labelled velero.io/csi-volumesnapshot-class; the
-// driver's default class; the driver's only class. A named class counts when it exists and is the
-// driver's. Names and drivers compare without case, as Velero does. FAILED_PRECONDITION, saying
-// what to do, when none is left. Pure.
+// Picks one of `classes`, all VolumeSnapshotClasses of the cluster. The first of these counts:
+//   1. the class that the PVC, the policy or the Backup names, if it exists and is of the driver;
+//   2. a class labelled velero.io/csi-volumesnapshot-class;
+//   3. the driver's default class;
+//   4. the driver's only class.
+// Names and drivers are compared without case, as Velero does. FAILED_PRECONDITION, with the
+// remediation, if none is left. Pure.
 absl::StatusOr<SnapshotClassChoice> ChooseSnapshotClass(
     const SnapshotClassRequest& request, const std::vector<objects::VolumeSnapshotClass>& classes);
 
-// The same among all VolumeGroupSnapshotClasses: the one that a claim of the group or the Backup
-// names; one labelled velero.io/csi-volumegroupsnapshot-class: "true"; the driver's default class;
-// the driver's only class. NOT_FOUND when the driver has none, FAILED_PRECONDITION, naming them,
-// when it has several and none is chosen. Pure.
+// The same for all VolumeGroupSnapshotClasses: a PVC of the group or the Backup names one, and the
+// label is velero.io/csi-volumegroupsnapshot-class: "true". NOT_FOUND if the driver has none;
+// FAILED_PRECONDITION, naming them, if it has several and none is chosen. Pure.
 absl::StatusOr<SnapshotClassChoice> ChooseGroupSnapshotClass(
     const SnapshotClassRequest& request,
     const std::vector<objects::VolumeGroupSnapshotClass>& classes);

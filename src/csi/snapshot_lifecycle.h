@@ -15,8 +15,8 @@
 #include "objects/backup.h"
 #include "objects/volume_snapshot.h"
 
-// The life of a volume snapshot that a backup takes. docs/design/0001-snapshot-life-cycle.md says
-// why.
+// The life of a volume snapshot that a backup takes. docs/design/0001-snapshot-life-cycle.md has
+// the reasons.
 //
 //   (nothing)
 //       |  TakeSnapshot
@@ -30,19 +30,19 @@
 //   the driver's snapshot alone; the archive holds the objects
 namespace csidelta::csi {
 
-// How a backup has a VolumeSnapshot, or a group, taken; and the Lease that it takes, of a claim, or
-// of a group with an id that no claim's uid looks like.
+// The rules of a backup for taking a VolumeSnapshot or a group; and the Lease that it takes, of a
+// PVC or of a group. A group's `claim_uid` is an id that no PVC's uid looks like.
 TakeRules BackupRules(const Environment& env, const objects::Backup& backup);
 // The labels of what a backup makes, and of its members. Pure.
 std::map<std::string, std::string> LabelsOf(const Environment& env, const objects::Backup& backup);
 VolumeLeaseRequest LeaseRequestOf(const Environment& env, const objects::Backup& backup,
                                   const std::string& claim_namespace, const std::string& claim_name,
                                   const std::string& claim_uid);
-// How long a backup waits for other operations on a volume: long enough to see the Lease of a
-// holder that died run out.
+// How long a backup waits for other operations on a volume: at least until the Lease of a dead
+// holder has expired.
 absl::Duration LockWaitMax(const objects::Backup& backup);
 
-// How much of a hash goes into the name of an object that we make.
+// The digits of a hash in the names of objects that csi-delta makes.
 inline constexpr std::size_t kNameHashBytes = 20;
 
 struct SnapshotRequest {
@@ -61,18 +61,18 @@ std::string SnapshotName(const SnapshotRequest& request);
 // alone. A copy without an owner does not count. Pure.
 std::string MemberGroupName(const objects::VolumeSnapshot& snapshot);
 
-// Whether a VolumeSnapshot was made by us, for whichever backup: its source, labels and name agree,
-// or it is a member of a managed group. A copy under another name is not. Pure.
+// True if csi-delta made the VolumeSnapshot, for any backup: its source, labels and name agree, or
+// it is a member of a managed group. A copy under another name does not count. Pure.
 bool IsMadeByUs(const objects::VolumeSnapshot& snapshot);
-// Whether a backup's archive has it, as the annotation says that our action writes then: it is not
-// unreferenced any more, and no sweep removes it.
+// True if a backup's archive has it: the archiving action writes this annotation. Then the archive
+// refers to it, and no sweep deletes its data.
 bool EnteredArchive(const objects::VolumeSnapshot& snapshot);
 // The same, for this backup. Pure.
 bool IsManaged(const objects::VolumeSnapshot& snapshot, const objects::Backup& backup);
 
-// As that of csi/take.h, for a backup: waits first until no other snapshot of that volume is being
-// taken, by a backup or by another client, for the backup's csiSnapshotTimeout. A VolumeSnapshot
-// that an earlier, interrupted call left under the same name is taken up.
+// TakeSnapshot() of csi/take.h for a backup. First waits, for the backup's csiSnapshotTimeout,
+// until no other snapshot of that volume is being taken, by a backup or another client. Resumes a
+// VolumeSnapshot that an interrupted call left under the same name.
 absl::StatusOr<TakenSnapshot> TakeSnapshot(const CallContext& ctx, const Environment& env,
                                            const SnapshotRequest& request);
 

@@ -15,8 +15,8 @@
 #include "objects/object.h"
 #include "objects/volume_snapshot.h"
 
-// What a component asks before it deletes a VolumeSnapshot of its own: the facts that
-// csi/snapshot_protection.h decides by, read from the cluster. Person and prune have them from
+// The checks of a component before it deletes a VolumeSnapshot of its own. They read from the
+// cluster what csi/snapshot_protection.h decides by. Person and prune use
 // snapshots/snapshot_inventory.h, for many at once.
 namespace csidelta::csi {
 
@@ -35,9 +35,9 @@ absl::StatusOr<PvcsBySource> ListPvcsBySource(const CallContext& ctx, k8s::ApiCl
 absl::StatusOr<std::optional<objects::VolumeSnapshot>> FindSnapshotOf(
     const CallContext& ctx, k8s::ApiClient& api, const objects::VolumeSnapshotContent& content);
 
-// Why `snapshot` must stay; nothing: it may go. `content`: where it was read, else null. `pvcs`: of
-// its namespace. Asks `populations` but for kBaseCleanUp: what the mover makes of its own
-// VolumeSnapshots it reads itself before it removes them.
+// Why `snapshot` must stay; empty: it may be deleted. `content`: null if it was not read. `pvcs`:
+// of its namespace. `populations` is not asked for kBaseCleanUp: the mover itself checks what it
+// makes of its own VolumeSnapshots, before it removes them.
 absl::StatusOr<std::vector<Finding>> NeedsOf(const objects::VolumeSnapshot& snapshot,
                                              const objects::VolumeSnapshotContent* content,
                                              const PvcsBySource& pvcs,
@@ -50,7 +50,7 @@ struct BackupContent {
   bool needed = false;  // it is protected from the deletion of its backup
 };
 
-// Whether a restore made the object: Velero labels everything that it restores. Pure.
+// True if a restore made the object: Velero labels everything that it restores. Pure.
 bool IsRestored(const objects::Object& object);
 
 // Reads what is bound to each of `contents`: up to one request for each, and one for each of their
@@ -59,8 +59,8 @@ absl::StatusOr<std::vector<BackupContent>> ReadBackupContents(
     const CallContext& ctx, const Environment& env,
     const std::vector<objects::VolumeSnapshotContent>& contents);
 
-// Whether the deletion of the backup that made the VolumeSnapshot must wait
-// (csi/snapshot_protection.h): a PVC is still being filled from it, or may be.
+// True if the deletion of the backup that made the VolumeSnapshot must wait: a PVC is being filled
+// from it, or may be (csi/snapshot_protection.h).
 absl::StatusOr<bool> IsStillNeeded(const CallContext& ctx, const Environment& env,
                                    const objects::VolumeSnapshot& snapshot);
 

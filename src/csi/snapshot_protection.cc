@@ -23,7 +23,7 @@ bool IsDeltaBase(const VolumeSnapshot& snapshot, const ProtectionInput& input) {
          (!input.mover_namespace.empty() && snapshot.namespace_name() == input.mover_namespace);
 }
 
-// The message of each row; "" where it does not hold.
+// The message of each row; "" if it does not hold.
 
 std::string PendingSource(const VolumeSnapshot& /*snapshot*/, const ProtectionInput& input) {
   if (!input.pending_pvcs.empty()) {

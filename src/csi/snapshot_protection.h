@@ -9,11 +9,10 @@
 #include "csi/snapshot_state.h"
 #include "objects/volume_snapshot.h"
 
-// Why a VolumeSnapshot may not be deleted: the one answer, for all that delete, prune or list.
-// Pure.
+// Why a VolumeSnapshot must not be deleted: the one answer, for deletion, prune and lists. Pure.
 //
-// It depends on the requester: a person who names it, prune (and what makes room), the deletion of
-// the backup that made it, the clean-up of delta bases.
+// It depends on the requester: a person who names it, prune (also to make room), the deletion of
+// the backup that made it, or the clean-up of delta bases.
 //
 //   code           when                                         person  prune  backup  base
 //   -------------  -------------------------------------------  ------  -----  ------  ----
@@ -26,10 +25,10 @@
 //   LastReady      the only Ready one of its PVC                yes(1)  yes    -       -
 //   Young          younger than 5 minutes                       -       yes    -       -
 //
-// (1) A person may overrule it (--last-too); the others only by removing what they say.
+// (1) A person may overrule it (--last-too). The other rows hold until their cause is removed.
 namespace csidelta::csi {
 
-// The codes that others look for.
+// The codes that other code compares with.
 inline constexpr absl::string_view kBackupCode = "Backup";
 inline constexpr absl::string_view kLastReadyCode = "LastReady";
 
@@ -37,11 +36,11 @@ enum class Requester { kPerson, kPrune, kBackupDeletion, kBaseCleanUp };
 
 inline constexpr absl::Duration kYoungSnapshotAgeMax = absl::Minutes(5);
 
-// What is known around a VolumeSnapshot. What may not be read is left empty, and the caller says
-// so.
+// The surroundings of a VolumeSnapshot. A field that cannot be read is left empty; the caller
+// reports that.
 struct ProtectionInput {
   ContentReading content;
-  std::string mover_namespace;  // what is in it is the mover's
+  std::string mover_namespace;  // its VolumeSnapshots are the mover's
   std::vector<std::string> pending_pvcs =
       {};  // PVCs of its namespace that are being filled from it
   // Bound ones that may not have its data yet (PopulationReader): one line each.
@@ -54,7 +53,7 @@ struct ProtectionInput {
 std::vector<Finding> ProtectionsOf(const objects::VolumeSnapshot& snapshot,
                                    const ProtectionInput& input, Requester requester);
 
-// LastReady as ProtectionsOf() gives it, for what is decided about several VolumeSnapshots at once
+// LastReady as ProtectionsOf() returns it, for decisions about several VolumeSnapshots at once
 // (LastReadyOf() in snapshots/snapshot_inventory.h).
 Finding LastReadyProtection();
 

@@ -40,7 +40,7 @@ Verdict Deleting(const VolumeSnapshot& snapshot) {
           .since = snapshot.deleted_at()};
 }
 
-// What is wrong with the binding, if anything.
+// The error of the binding, if any.
 std::optional<Verdict> BrokenBinding(const VolumeSnapshot& snapshot,
                                      const ContentReading& reading) {
   if (!snapshot.bound_content().empty() && reading.kind == Kind::kGone) {

@@ -8,8 +8,8 @@
 #include "absl/time/time.h"
 #include "objects/volume_snapshot.h"
 
-// The state of a VolumeSnapshot: the one reading of it, for all that list, show, delete or wait.
-// Pure. The first row that holds is the state:
+// The state of a VolumeSnapshot: the one reading of it, for lists, deletion and waits. Pure. The
+// first row that holds is the state:
 //
 //   VolumeSnapshot               content                        state       reason
 //   ---------------------------  -----------------------------  ----------  ---------------------
@@ -26,10 +26,9 @@
 //   bound                        has no handle                  Creating    AskedDriver
 //   not bound                    -                              Creating    WaitsForController
 //
-// The error of one that is ready is stale: external-snapshotter leaves it there. A content that may
-// not be read is not guessed: the state then comes from the VolumeSnapshot alone, and
-// `is_binding_checked` says so. Times are those of the objects; one that is not recorded is left
-// out.
+// The error of a ready one is stale: external-snapshotter leaves it there. If the content cannot be
+// read, the state comes from the VolumeSnapshot alone, and `is_binding_checked` is false. Times are
+// those of the objects; a time that is not recorded is omitted.
 namespace csidelta::csi {
 
 enum class SnapshotState { kCreating, kUploading, kReady, kError, kDeleting, kLost, kUnverified };
@@ -37,12 +36,12 @@ enum class SnapshotState { kCreating, kUploading, kReady, kError, kDeleting, kLo
 // "Creating", "Uploading", ...
 absl::string_view ToString(SnapshotState state);
 
-// What is known of the content that a VolumeSnapshot names.
+// The content that a VolumeSnapshot names, as far as it was read.
 struct ContentReading {
   enum class Kind {
     kPresent,
     kGone,     // the API server says that it does not exist
-    kUnknown,  // not bound, or it may not be read
+    kUnknown,  // not bound, or it cannot be read
   };
   Kind kind = Kind::kUnknown;
   const objects::VolumeSnapshotContent* content = nullptr;  // with kPresent; borrowed
@@ -62,20 +61,21 @@ struct SnapshotCondition {
 
 struct SnapshotStatus {
   SnapshotState state = SnapshotState::kCreating;
-  // That of the state; and Ready with False, unless it is that one.
+  // The condition of the state; and Ready with False, unless the state is Ready.
   std::vector<SnapshotCondition> conditions;
-  // When the driver took it, as far as the objects tell: from then on the application may go on.
+  // When the driver took it, by the objects: from then on the application may write again.
   std::optional<absl::Time> taken_at;
   bool is_binding_checked = false;
 };
 
 SnapshotStatus StatusOf(const objects::VolumeSnapshot& snapshot, const ContentReading& reading);
 
-// Whether a volume can be made of it: Ready, or Unverified.
+// True if a volume can be made of it: Ready or Unverified.
 bool IsUsable(SnapshotState state);
 
-// Whether a volume can be made of it, now or later. `why`: "VolumeSnapshot shop/monday is Error:
-// ..."; "" where it is usable. What is bound to another is for a check of the binding to refuse.
+// Says if a volume can be made of it, now or later. `why`: "VolumeSnapshot shop/monday is Error:
+// ..."; "" if it is usable. A binding to another VolumeSnapshot does not count here: checks of the
+// binding refuse it.
 struct Usability {
   enum class Kind { kUsable, kNotYet, kNever };
   Kind kind = Kind::kUsable;
@@ -85,7 +85,7 @@ Usability UsabilityOf(const objects::VolumeSnapshot& snapshot, const ContentRead
 
 // A VolumeSnapshot that is older, and still not taken, is not waited for.
 inline constexpr absl::Duration kOthersAgeMax = absl::Minutes(5);
-// Whether the driver may be at work on it: Creating by what it says itself, and young.
+// True if the driver may be taking it: Creating by its own status, and young.
 bool IsBeingTaken(const objects::VolumeSnapshot& snapshot, absl::Time now);
 
 }  // namespace csidelta::csi

@@ -13,16 +13,16 @@
 #include "objects/volume_group_snapshot.h"
 #include "objects/volume_snapshot.h"
 
-// Contents for snapshots, and for groups of them, that a driver holds already.
+// Contents for existing snapshots of a driver, and for groups of them.
 //
 // Protocol facts: external-snapshotter 8.6.0. A pre-provisioned content of a group lists the
-// handles of the group and of its members; all of these are immutable. The sidecar asks the driver
-// about the group and fills in the status, but makes no VolumeSnapshots for the members: these,
-// too, are made by the creator of the content, and belong to the group by the group handle that the
+// handles of the group and of its members; all of these are immutable. The sidecar reads the group
+// from the driver and fills in the status, but makes no VolumeSnapshots for the members. The
+// creator of the content makes them too. They belong to the group by the group handle that the
 // driver reports for each.
 namespace csidelta::csi {
 
-// What the content of an existing snapshot, or group, is made from.
+// The fields of a content of an existing snapshot, or group.
 struct StaticContent {
   std::string version = {};  // of the kinds of a group, as the cluster serves them
   std::string name = {};
@@ -38,13 +38,12 @@ struct StaticContent {
   std::vector<std::string> finalizers = {};
 };
 
-// For the snapshot that `content` has: its driver, handle and class, the Secret for deleting it,
-// and the node whose sidecar alone has it with distributed snapshotting. The names are left to the
-// caller. Pure.
+// For another content of the same snapshot: driver, handle, class, the Secret for deleting it, and
+// the node whose sidecar owns it with distributed snapshotting. The caller sets the names. Pure.
 StaticContent ContentBeside(const objects::VolumeSnapshotContent& content);
 
-// Makes the content, of a group if it says a version, unless one of its name exists, whatever made
-// that.
+// Makes the content, unless one of its name exists, whatever made that. A `version` makes it a
+// group's. REQUIRES a name, a policy, and members for a group.
 absl::Status EnsureStaticContent(const CallContext& ctx, k8s::ApiClient& api,
                                  const StaticContent& content);
 
@@ -53,35 +52,33 @@ objects::VolumeSnapshotContent MakeStaticContent(const StaticContent& content);
 objects::VolumeGroupSnapshotContent MakeStaticGroup(const StaticContent& group);
 
 // The annotations of `object`, a VolumeSnapshotContent or an archived VolumeSnapshot, that name the
-// Secret for deleting, under the keys that today's snapshot controller reads. Empty when it names
-// none. Pure.
+// Secret for deleting, under the keys of today's snapshot controller. Empty if it names none. Pure.
 std::map<std::string, std::string> DeletionSecretAnnotations(const objects::Object& object);
 
-// The class that gives a static content of `driver` its Secrets: `preferred` when it is among
-// `classes` and the driver's, else the first of the driver's in the order of the list, else "".
-// Pure.
+// The class that gives a static content of `driver` its Secrets. `preferred`, if it is among
+// `classes` and is the driver's; else the driver's first in the order of the list; else "". Pure.
 std::string ClassOfDriver(const std::vector<objects::VolumeSnapshotClass>& classes,
                           absl::string_view driver, absl::string_view preferred);
-// The same of a group; null for none. Borrowed from `classes`. Pure.
+// The same for a group; null if there is none. Borrowed from `classes`. Pure.
 const objects::VolumeGroupSnapshotClass* GroupClassOf(
     const std::vector<objects::VolumeGroupSnapshotClass>& classes, absl::string_view driver,
     absl::string_view preferred);
 
-// Turns `content`, as the host read it from an archive, into a static content that binds to the
-// VolumeSnapshot `new_name` in `snapshot_namespace`, and is itself called `new_name`: Retain, the
-// handle of `from_backup` as source, without the marks of controllers and of the backup that must
-// not travel. Other fields stay. FAILED_PRECONDITION when the archive holds no handle. Pure.
+// Turns `content`, as the host read it from an archive, into a static content called `new_name`. It
+// binds to the VolumeSnapshot `new_name` in `snapshot_namespace`. It is Retain, has the handle of
+// `from_backup` as source, and lacks marks of controllers and backups that must not travel. Other
+// fields stay. FAILED_PRECONDITION if the archive has no handle. Pure.
 absl::Status RewriteForRestore(const objects::VolumeSnapshotContent& from_backup,
                                absl::string_view new_name, absl::string_view snapshot_namespace,
                                objects::VolumeSnapshotContent& content);
 
-// Removes from archived metadata what makes trouble when it comes back: the snapshot controller's
-// progress marks, the labels by which we find the volume snapshots of a running backup, and what
-// says that a volume snapshot is a member of a group: the finalizer of members would never go where
-// the group does not live. Returns whether anything was there. Pure.
+// Removes from archived metadata what would cause errors when it is restored. These are progress
+// marks of the snapshot controller, labels by which a running backup finds its VolumeSnapshots, and
+// the membership of a group. A member's finalizer would never be removed without its group. Returns
+// true if anything was removed. Pure.
 bool StripMarks(objects::Object& object);
 
-// All VolumeSnapshotClasses; an empty list where the kind is not served.
+// All VolumeSnapshotClasses; an empty list if the kind is not served.
 absl::StatusOr<std::vector<objects::VolumeSnapshotClass>> ListSnapshotClasses(
     const CallContext& ctx, const Environment& env);
 

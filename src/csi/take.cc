@@ -21,7 +21,7 @@ using objects::VolumeGroupSnapshot;
 using objects::VolumeSnapshot;
 using objects::VolumeSnapshotContent;
 
-// Of the snapshot controller, which was left to choose.
+// Part of the snapshot controller's error if no class was named.
 constexpr char kNoDefaultClass[] = "default snapshot class";
 
 // --- Withdrawing
@@ -32,7 +32,7 @@ bool MayPatch(const CallContext& ctx, k8s::ApiClient& api, const k8s::ResourceTy
   return answer.ok() && answer->is_allowed;
 }
 
-// What stays in the storage, and why; "" if nothing does. `key`: a content of either kind.
+// The data that stays in the storage, and why; "" if none does. `key`: a content of either kind.
 std::string RetainedText(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key) {
   const auto content = objects::Get<objects::Object>(ctx, api, key);
   if (absl::IsNotFound(content.status())) {
@@ -66,7 +66,7 @@ absl::StatusOr<std::string> DeleteMade(const CallContext& ctx, k8s::ApiClient& a
   return absl::StrCat(" was deleted again", retained);
 }
 
-// What became of the object, " was deleted again"; "" if there is none, or it stays.
+// The outcome, " was deleted again"; "" if there is no such object, or it stays.
 template <typename Kind>
 absl::StatusOr<std::string> DeleteOwn(const CallContext& ctx, k8s::ApiClient& api,
                                       const TakeRules& rules, const Kind& asked,
@@ -101,7 +101,7 @@ class SnapshotTaker {
         errors_(*ctx.clock, what_, request.rules.timeout, request.rules.errors) {}
 
   absl::StatusOr<TakenSnapshot> Take() {
-    // By it a lost answer is told from the object of another call.
+    // It tells an object whose POST lost its answer from that of another call.
     CSIDELTA_CHECK(!request_.rules.asked_at_annotation.empty());
     return lock_.Run([this] { return TakeLocked(); });
   }
@@ -109,15 +109,16 @@ class SnapshotTaker {
  private:
   absl::StatusOr<TakenSnapshot> TakeLocked();
 
-  // Creates the VolumeSnapshot, or takes up the one that an earlier call left. An error leaves open
-  // whether it exists.
+  // Creates the VolumeSnapshot, or resumes the one that an earlier call left. After an error it may
+  // exist.
   absl::StatusOr<VolumeSnapshot> Post(const VolumeSnapshot& object);
   absl::StatusOr<VolumeSnapshot> Join(const VolumeSnapshot& object);
 
   absl::Status AwaitTaken(const CallContext& limited);
   absl::Status AwaitTime(LeaseWaiter& waiter);
 
-  // What it is now; an error when it is no longer the one that was made, or the driver's is final.
+  // Takes the object as it is now. An error if it is not the one that was made, or if the driver's
+  // error is final.
   absl::Status Refresh(const VolumeSnapshot* now);
   absl::Status CheckError(const std::string& error);
 

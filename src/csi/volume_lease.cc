@@ -70,8 +70,8 @@ Lease MakeLease(const VolumeLeaseRequest& request, absl::Time now) {
   return lease;
 }
 
-// Blocks until the Lease is gone (then OK, `seen` nothing), or it is `holder`'s, or no holder has
-// renewed it for kVolumeLeaseDuration (then OK, `seen` the Lease as it stands), or ctx ends.
+// Blocks until the Lease is gone (OK, `seen` is nothing), is `holder`'s, or was not renewed for
+// kVolumeLeaseDuration (OK, `seen` is the Lease). Else an error when `ctx` ends.
 absl::Status AwaitEnd(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key,
                       const std::string& holder, std::optional<Lease>& seen) {
   absl::Duration expires_at = ctx.clock->Uptime() + kVolumeLeaseDuration;
@@ -113,7 +113,7 @@ absl::Status StillHeld(const absl::Status& status, const VolumeLeaseRequest& req
           : absl::StrCat(HeldFor(*lease), " is still taking a snapshot of ", pvc));
 }
 
-// Whether a Lease that is there is not held against `request`.
+// True if `request` may take over an existing Lease.
 bool IsFreeFor(const VolumeLeaseRequest& request, const Lease& lease, absl::Time now) {
   const std::optional<absl::Time> renewed = lease.renewed_at();
   return lease.holder() == request.holder ||
@@ -189,8 +189,8 @@ absl::StatusOr<std::optional<VolumeLease>> VolumeLease::TakeIfFree(
   return std::nullopt;
 }
 
-// The Lease has changed since we saw it last. By ourselves, where the answer to a renewal was lost:
-// then it goes on from what it is now. ABORTED when it is another's or gone.
+// The Lease has changed since it was read. If the answer to an own renewal was lost, continues with
+// its current state. ABORTED if it is another's or gone.
 absl::Status VolumeLease::ReadAgain(const CallContext& ctx, k8s::ApiClient& api) {
   absl::StatusOr<Lease> now = objects::Get<Lease>(ctx, api, lease_.key());
   if (absl::IsNotFound(now.status()) || (now.ok() && now->holder() != lease_.holder())) {

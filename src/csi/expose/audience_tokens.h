@@ -14,18 +14,17 @@
 namespace csidelta::csi {
 
 struct AudienceTokenSettings {
-  // Whose tokens: "namespace/name"; "": the service account that we are, which the API server says.
+  // The service account, "namespace/name"; "": the caller's own, which the API server reports.
   std::string service_account;
-  // The Pod that a token dies with, in the namespace of the service account; "": it is bound to no
-  // Pod.
+  // The Pod that a token is bound to, in the namespace of the service account; "": none.
   std::string pod_name;
   std::string pod_uid;
-  // A token that the kubelet puts into a file and renews; then nothing else is asked for.
+  // A file with a token that the kubelet writes and renews; if set, nothing else is requested.
   std::string token_path;
 };
 
-// Tokens of a service account that are good for one audience each: TokenRequest, or a projected
-// file. Kept until shortly before their end. Thread-safe; borrows `api`.
+// Tokens of a service account, each for one audience: by TokenRequest, or from a projected file.
+// Kept until shortly before they expire. Thread-safe; borrows `api`.
 class AudienceTokens {
  public:
   static constexpr absl::Duration kLifetime = absl::Minutes(10);     // The least that servers give.
@@ -34,11 +33,11 @@ class AudienceTokens {
   AudienceTokens(k8s::ApiClient& api, AudienceTokenSettings settings)
       : api_(api), settings_(std::move(settings)), file_(settings_.token_path, "") {}
 
-  // Errors, beside those of the API server and the file:
-  //   FAILED_PRECONDITION  we are no service account, and none was named
+  // REQUIRES an audience. Errors are those of the API server and the file, and:
+  //   FAILED_PRECONDITION  the caller is not a service account, and none was named
   absl::StatusOr<Secret> Token(const CallContext& ctx, const std::string& audience);
 
-  // `token` was refused: the next one is another, if there is one.
+  // `token` was refused: the next one is a new one, if there is one.
   void Refuse(const CallContext& ctx, const std::string& audience, const Secret& token);
 
  private:

@@ -41,8 +41,8 @@ absl::StatusOr<std::vector<Event>> EventsOf(const CallContext& ctx, k8s::ApiClie
       {.field_selector = absl::StrCat("involvedObject.uid=", claim.uid(), more_fields)});
 }
 
-// The newest of the events for the object with this uid, of this reason ("": of any); null when
-// none exists. Borrowed from `events`.
+// The newest event of this reason ("": of any) for the object with this uid; null if there is none.
+// Borrowed from `events`.
 const Event* Newest(const std::vector<Event>& events, absl::string_view uid,
                     absl::string_view reason) {
   const Event* newest = nullptr;
@@ -61,7 +61,7 @@ std::string NewestMessage(const std::vector<Event>& events, absl::string_view ui
   return newest == nullptr ? "" : newest->message();
 }
 
-// "Reason: message"; "" when none exists.
+// "Reason: message"; "" if there is none.
 std::string NewestEvent(const std::vector<Event>& events, absl::string_view uid) {
   const Event* const newest = Newest(events, uid, "");
   return newest == nullptr ? "" : absl::StrCat(newest->reason(), ": ", newest->message());

@@ -12,29 +12,29 @@
 
 namespace csidelta::csi {
 
-// The newest message of a ProvisioningFailed event for this very claim; "" when none exists.
+// The newest message of a ProvisioningFailed event for this very PVC; "" if there is none.
 absl::StatusOr<std::string> LastProvisioningError(const CallContext& ctx, k8s::ApiClient& api,
                                                   const objects::PersistentVolumeClaim& claim);
 
-// What the events of a PVC say of its volume.
+// The provisioning of a PVC's volume, by the PVC's events.
 struct ProvisioningStatus {
-  std::string last_failure;               // the newest of ProvisioningFailed; "" when none exists
+  std::string last_failure;               // the newest of ProvisioningFailed; ""
   bool waits_for_first_consumer = false;  // it has no volume until a Pod uses it
   std::string last_message = {};          // the newest of all: "Reason: message"; "" without one
 };
 absl::StatusOr<ProvisioningStatus> ReadProvisioningStatus(
     const CallContext& ctx, k8s::ApiClient& api, const objects::PersistentVolumeClaim& pvc);
 
-// Whether a provisioner, as a StorageClass names it, makes volumes of `driver` ("": any). In-tree
+// True if a provisioner, as a StorageClass names it, makes volumes of `driver` ("": any). In-tree
 // names, which are migrated to CSI drivers, fit any. Pure.
 bool IsProvisionerOf(absl::string_view provisioner, absl::string_view driver);
 
-// The StorageClass of this name; an empty one, with the defaults of all fields, if it does not
-// exist or `name` is "".
+// The StorageClass of this name. If it does not exist, or `name` is "", an empty one: with no name,
+// and the defaults of all fields.
 absl::StatusOr<objects::StorageClass> ReadStorageClass(const CallContext& ctx, k8s::ApiClient& api,
                                                        absl::string_view name);
 
-// Whether the class of a claim can fill it from a snapshot.
+// How the StorageClass of a PVC fits a snapshot that the PVC is to be filled from.
 struct ClassFit {
   enum class Kind {
     kFits,     // as far as it can be known: the class is one of the snapshot's driver
@@ -45,16 +45,16 @@ struct ClassFit {
   std::string text;  // why not: "the storage class x is of driver y"
 };
 
-// `storage_class` is nothing for a claim that names none yet: the API server gives it the default
-// class when it is made, so that fits until then. `driver` "" is not known, and fits. In-tree
-// names, which are migrated to CSI drivers, fit any.
+// `storage_class` is nothing for a PVC that names none yet: that fits, because the API server gives
+// it the default class when it is made. `driver` "" is unknown, and fits. In-tree names, which are
+// migrated to CSI drivers, fit any.
 absl::StatusOr<ClassFit> FitOfClass(const CallContext& ctx, k8s::ApiClient& api,
                                     const std::optional<std::string>& storage_class,
                                     absl::string_view driver);
 
-// Why the volume that `claim` is bound to was not made for it; "" where it was, by a provisioner of
-// `driver` ("": any). An older volume that is free is bound before a provisioner is asked, whatever
-// the claim is to be filled from. NOT_FOUND when the volume is not there.
+// Why the volume that `claim` is bound to was not made for it; "" if it was, by a provisioner of
+// `driver` ("": any). The binder prefers an older, free volume to a new one, whatever the PVC is to
+// be filled from. NOT_FOUND if the volume does not exist.
 absl::StatusOr<std::string> WhyVolumeIsForeign(const CallContext& ctx, k8s::ApiClient& api,
                                                const objects::PersistentVolumeClaim& claim,
                                                absl::string_view driver);

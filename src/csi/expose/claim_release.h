@@ -10,8 +10,8 @@
 #include "k8s/api_client.h"
 #include "objects/persistent_volume_claim.h"
 
-// The volume of a PVC that the mover made goes with the PVC, also where its StorageClass says
-// Retain, whichever client deletes the PVC and however late the provisioner is:
+// A PVC that the mover made takes its volume along when it is deleted, even if the StorageClass
+// says Retain. It does not matter which client deletes the PVC, or how late the provisioner is:
 //
 //   PVC with our finalizer
 //       |  deleted: by the mover, by the garbage collector, by a person
@@ -21,34 +21,34 @@
 //       v
 //   the finalizer is taken off; the PVC goes, and the driver drops the volume
 //
-// Volumes of a class that says Delete go without this: such PVCs get no finalizer, which could only
-// be in the way of the deletion of a namespace.
+// If the class says Delete, the PVC gets no finalizer: it would only delay the deletion of a
+// namespace.
 namespace csidelta::csi {
 
-// So long after the deletion of a PVC its volume is waited for.
+// How long after the deletion of a PVC its volume is waited for.
 inline constexpr absl::Duration kLateVolumeTimeMax = absl::Hours(24);
 
-// Puts the finalizer on a PVC that was made without, where its class retains volumes: one that got
-// the default class when it was made, or that an older version made. Nothing for one that is being
-// deleted. ABORTED when it changed meanwhile.
+// Adds the finalizer if the PVC's class retains volumes. It is missing if the PVC got the default
+// class when it was made. Does nothing for a PVC that is being deleted. ABORTED if the PVC changed
+// meanwhile.
 absl::Status HoldForItsVolume(const CallContext& ctx, k8s::ApiClient& api,
                               const objects::PersistentVolumeClaim& claim);
 
-// Has a PersistentVolume deleted with the PVC `claim` of csi-delta: its policy becomes Delete. Not
-// that of a volume that was there before, that another claim has, that is being passed on or that
-// stands for another volume. Whether `claim` has a PersistentVolume at all.
+// Has a PersistentVolume deleted with the PVC `claim` of csi-delta: its policy becomes Delete. It
+// skips a volume that existed before, that belongs to another PVC, that is being passed on, or that
+// stands for another volume. Returns true if `claim` has a PersistentVolume at all.
 absl::StatusOr<bool> DeleteVolumeWithPvc(const CallContext& ctx, k8s::ApiClient& api,
                                          const objects::PersistentVolumeClaim& claim);
 
 struct ClaimDeletion {
   bool is_done = false;                            // the finalizer is off
   absl::Time requeue_at = absl::InfiniteFuture();  // where it is not
-  // It is off although its volume may still be made; says what to look for. "": it is not so.
+  // The finalizer is off although the volume may still be made: what to search for. Else "".
   std::string left = {};
 };
 
-// One look at a PVC that is being deleted. Idempotent; waits for nothing. `late_volume_time_max`:
-// after the deletion. ABORTED when it changed meanwhile.
+// Checks once a PVC that is being deleted. Idempotent; waits for nothing. `late_volume_time_max`:
+// after the deletion. ABORTED if the PVC changed meanwhile.
 absl::StatusOr<ClaimDeletion> FinishClaimDeletion(
     const CallContext& ctx, k8s::ApiClient& api, const objects::PersistentVolumeClaim& claim,
     absl::Duration late_volume_time_max = kLateVolumeTimeMax);

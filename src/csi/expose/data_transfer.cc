@@ -27,7 +27,7 @@ std::string NameText(const Kind& object) {
   return absl::StrCat(Kind::kKind.kind, " ", object.namespace_name(), "/", object.name());
 }
 
-// What the operation ended with; "" when it was a success.
+// The error that the operation ended with; "" if it succeeded.
 template <typename Kind>
 std::string ErrorOf(const Kind& object, DataPhase phase) {
   if (phase == DataPhase::kCompleted) {

@@ -72,7 +72,7 @@ Kind MakeOwn(const ExposeRequest& request) {
   return made;
 }
 
-// What the source's claim says, or its volume; empty when the claim is gone.
+// The fields of the source's PVC and its volume; empty if the PVC is gone.
 struct SourceClaim {
   std::string storage_class;
   int64_t size_bytes = 0;
@@ -120,8 +120,8 @@ class Exposer {
   absl::StatusOr<Exposure> Run();
 
  private:
-  // What is made here. That it is not there yet may be an answer of a moment ago: who makes it then
-  // must expect it to be there.
+  // Finds an object that is made here. "Not there yet" may be stale: the creation must expect that
+  // the object exists.
   template <typename Kind>
   absl::StatusOr<std::optional<Kind>> FindOwn(const k8s::ObjectKey& key);
 
@@ -130,18 +130,18 @@ class Exposer {
   absl::Status Refuse(absl::string_view why) const;
   absl::Status RefuseBlock(absl::string_view why) const;
 
-  // --- From the source to a content of our own
+  // --- From the source to csi-delta's content
 
-  // The content of the source, when the source is ready; nothing, and the exposure says why, when
-  // it may become so.
+  // The content of the source, if the source is ready. Nothing if it may become ready; then the
+  // exposure has the reason.
   absl::StatusOr<std::optional<VolumeSnapshotContent>> ReadySource(const VolumeSnapshot& source);
 
   // Nothing may be made of the handle before this: it would be lost with the source's namespace.
   absl::StatusOr<VolumeSnapshotContent> Retain(const VolumeSnapshot& source,
                                                const VolumeSnapshotContent& content);
 
-  // Whether the source is known not to be ready, as of a moment ago. The exposure says so. What the
-  // driver or the controller complains of is looked at closely.
+  // True if the source was not ready a moment ago; then the exposure has the reason. A source with
+  // an error is read again instead.
   bool AwaitsSource(const std::optional<VolumeSnapshot>& seen);
   absl::StatusOr<std::optional<VolumeSnapshotContent>> TakeOver();
   absl::StatusOr<std::optional<VolumeSnapshotContent>> TakeOverFrom(const VolumeSnapshot& source);
@@ -153,7 +153,7 @@ class Exposer {
   absl::Status CheckManaged(const VolumeSnapshotContent& content) const;
   void ReadContent(const VolumeSnapshotContent& content);
 
-  // What a driver that cannot be asked would not know: the handle, and when it was cut.
+  // Writes the handle, and when it was taken, for drivers that cannot list snapshots.
   absl::Status WriteHandle(const VolumeSnapshotContent& content);
   absl::StatusOr<VolumeSnapshot> EnsureSnapshot(const VolumeSnapshotContent& content);
   VolumeSnapshot SnapshotOf(const VolumeSnapshotContent& content) const;
@@ -599,7 +599,7 @@ absl::Status RemoveClaim(const CallContext& ctx, k8s::ApiClient& api,
   return claim->is_being_deleted() ? absl::OkStatus() : DeleteObject(ctx, api, IdOf(*claim));
 }
 
-// Whether it was there.
+// Returns true if it existed.
 absl::StatusOr<bool> RemoveOwnSnapshot(const CallContext& ctx, k8s::ApiClient& api,
                                        const ExposeRequest& request) {
   ASSIGN_OR_RETURN(const auto snapshot,
@@ -678,7 +678,7 @@ absl::Status RemoveExposure(const CallContext& ctx, k8s::ApiClient& server,
   if (content.has_value() && !content->HasLabels(request.labels)) {
     content.reset();
   }
-  // A source that was taken over went before the snapshot of our own was made.
+  // A source that was taken over was deleted before csi-delta's VolumeSnapshot was made.
   const bool is_source_gone = had_snapshot && content.has_value();
   if (!request.source_snapshot.empty() && !is_source_gone) {
     RETURN_IF_ERROR(RemoveSource(ctx, api, request, content, action));

@@ -24,12 +24,12 @@
 #include "objects/object.h"
 #include "objects/persistent_volume_claim.h"
 
-// How a volume snapshot becomes readable to a Pod in another namespace, as a raw block device:
+// Makes a volume snapshot readable to a Pod in another namespace, as a raw block device:
 //
 //   source VolumeSnapshot, ready
 //       |  its content: Retain, confirmed by the API server
 //       v
-//   VolumeSnapshotContent `name`: the same handle, Retain, ours from here on
+//   VolumeSnapshotContent `name`: the same handle, Retain, csi-delta's from here on
 //       |
 //       v
 //   source VolumeSnapshot and its content deleted; the driver keeps the snapshot
@@ -39,12 +39,12 @@
 //   ready --RemoveExposure, kKeep----> VolumeSnapshotContent `name` alone: it can be a base
 //         --RemoveExposure, kDelete--> nothing, and the driver drops the snapshot
 //
-// What must outlive the source stands in annotations of the content. Every step looks first: it may
-// be repeated, and another process may have done half of it.
+// Annotations of the content keep what must outlive the source. Every step first reads what exists:
+// it may be repeated, and another process may have done half of it.
 namespace csidelta::csi {
 
-// Claims of which the volume was looked at, and is the one that was made for them. A claim is bound
-// for good, so one look is enough. The newest kExaminedClaimsMax are known. Thread-safe.
+// PVCs whose volume was examined, and was made for them. A binding is permanent, so one check is
+// enough. Keeps the newest kExaminedClaimsMax. Thread-safe.
 class ExaminedClaims {
  public:
   bool Has(const objects::PersistentVolumeClaim& claim) const;
@@ -61,19 +61,19 @@ struct ExposeRequest {
   std::string name;  // of everything that is made
   std::string source_namespace = {};
   std::string source_snapshot = {};  // VolumeSnapshot
-  std::string source_claim = {};     // which one the made claim says it stands for; "": none
+  std::string source_claim = {};     // that the made PVC names as its original; "": none
   std::string mover_namespace;
   std::string storage_class = {};  // of the claim; "" for the source claim's
   std::map<std::string, std::string> labels;
   std::map<std::string, std::string> annotations = {};  // of the content, beside its own
-  // Of what is in the mover's namespace.
+  // The owner of all objects in the mover's namespace.
   std::optional<objects::OwnerReference> owner = {};
   bool read_only_many = false;    // the claim's access mode; an error on it falls back to
                                   // ReadWriteOnce, which the content remembers
   bool is_without_claim = false;  // goes no further than to a snapshot that is ready
-  // Of what is made here, by its labels, and of sources, by theirs; null where nothing is watched.
+  // Holds what is made here, by its labels, and sources, by theirs; null: nothing is watched.
   const k8s::ObjectCache* cache = nullptr;
-  ExaminedClaims* examined = nullptr;  // null: the volume is looked at each time
+  ExaminedClaims* examined = nullptr;  // null: the volume is examined each time
 };
 
 struct Exposure {
@@ -91,33 +91,34 @@ struct Exposure {
   std::optional<absl::Time> snapshot_taken_at;
   std::optional<absl::Time> ready_at;
   std::optional<MovedGroup> group;  // that the snapshot was taken with
-  // What spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution of the Pod must
-  // say: where the source's volume can be reached, for a class that waits for its first consumer.
+  // The nodes that reach the source's volume, if the class waits for its first consumer. For the
+  // Pod's spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.
   objects::NodeSelector node_affinity;
 };
 
-// Goes as far as it can without waiting. To be called again until the Pod runs, also after kReady:
-// a claim that waits for its first consumer may fail later. Errors:
+// Advances as far as it can without waiting. To be called again until the Pod runs, also after
+// kReady: a PVC that waits for its first consumer may fail later. REQUIRES labels. Errors:
 //   FAILED_PRECONDITION  permanently: the source is gone, or its driver has no block devices or
 //                        refuses; names driver, reason and remediation
 //   INVALID_ARGUMENT     `request` is not usable
-// and what the API server says.
+// and errors of the API server.
 absl::StatusOr<Exposure> ExposeSnapshot(const CallContext& ctx, k8s::ApiClient& api,
                                         const ExposeRequest& request);
 
-// The VolumeSnapshots that backups make, which are the sources.
+// The VolumeSnapshots that backups make: the sources.
 k8s::WatchedObjects SourceSnapshots();
 
 enum class SnapshotAction { kKeep, kDelete };
 
-// Asks for the deletion of all that ExposeSnapshot() made, also half made; kDelete also of the
-// driver's snapshot and of the source. The claim's volume goes whatever its class says. Idempotent;
-// waits for nothing. The Pod that uses the claim is the caller's.
+// Requests the deletion of all that ExposeSnapshot() made, even if half made. kDelete also deletes
+// the driver's snapshot and the source. The PVC's volume is deleted whatever its class says.
+// REQUIRES a name and labels. Idempotent; waits for nothing. The Pod that uses the PVC is the
+// caller's.
 absl::Status RemoveExposure(const CallContext& ctx, k8s::ApiClient& api,
                             const ExposeRequest& request, SnapshotAction action);
 
-// Drivers that serve file systems only: their claims never become a block device. Each as it
-// registers, or as the end of a name that begins with the operator's namespace.
+// Drivers that serve file systems only: their PVCs never become a block device. Each by its
+// registered name, or as the end of a name that begins with the operator's namespace.
 const std::vector<absl::string_view>& FileOnlyDrivers();
 bool HasNoBlockDevices(absl::string_view driver);
 

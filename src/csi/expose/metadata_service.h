@@ -9,7 +9,7 @@
 
 namespace csidelta::csi {
 
-// Where a driver's snapshot metadata is served: a SnapshotMetadataService, which is named after the
+// The address of a driver's snapshot metadata: a SnapshotMetadataService, which is named after the
 // driver.
 struct MetadataService {
   std::string driver;
@@ -19,12 +19,12 @@ struct MetadataService {
   std::string audience;  // that a caller's token must be for; never ""
   std::string ca_pem;    // the only certificates to trust
 
-  // Whether the service may be one that took the base for the name of a VolumeSnapshot.
+  // True if the service may take the base for the name of a VolumeSnapshot.
   bool may_be_old() const { return api_version == "v1alpha1"; }
 };
 
-// Looks for the driver's service in the versions that clusters have had, the newest first. Errors,
-// beside those of the API server:
+// Finds the driver's service in the versions that clusters have had, the newest first. Errors are
+// those of the API server, and:
 //   NOT_FOUND         the driver has none, or the cluster does not know the kind
 //   INVALID_ARGUMENT  a field of the object is missing or malformed; names it
 absl::StatusOr<MetadataService> FindMetadataService(const CallContext& ctx, k8s::ApiClient& api,

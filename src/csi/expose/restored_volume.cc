@@ -252,7 +252,7 @@ class VolumeRebinding {
     return {.is_done = false, .waiting_for = std::move(for_what)};
   }
 
-  // What is waited for; "" when the claim is gone and the volume kept.
+  // Returns what is waited for; "" once the PVC is gone and the volume is retained.
   absl::StatusOr<std::string> DetachClaim();
 
   // The claim may go only when it does not take the data along.
@@ -260,7 +260,7 @@ class VolumeRebinding {
 
   // --- A volume object of another mode
 
-  // What is waited for; "" when the object `name` stands for the volume alone.
+  // Returns what is waited for; "" once the object `name` alone stands for the volume.
   absl::StatusOr<std::string> Replace();
   absl::Status DeleteObject(const PersistentVolume& volume);
 
@@ -362,8 +362,8 @@ absl::StatusOr<std::string> VolumeRebinding::Replace() {
   if (!old.has_value()) {
     return "";
   }
-  // What attached it holds the old object until it is detached, and a volume that is attached by
-  // two objects would be detached under the feet of the second.
+  // The attachment keeps the old object until the volume is detached. With two objects attached,
+  // the detachment of the first would cut off the second.
   RETURN_IF_ERROR(DeleteObject(*old));
   ASSIGN_OR_RETURN(const std::optional<PersistentVolume> left,
                    FindVolume(ctx_, api_, volume_name_));
@@ -498,8 +498,8 @@ absl::Status RemoveRestoredVolume(const CallContext& ctx, k8s::ApiClient& api,
   }
   ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> target,
                    objects::Find<PersistentVolumeClaim>(ctx, api, TargetKey(request)));
-  // What names it is bound to it, or will be, however slow the binder is: a PVC names no other
-  // volume than its first.
+  // A target that names the volume is bound to it, or will be, however slow the binder is: a PVC
+  // names no other volume than its first.
   const std::string named = target.has_value() && target->uid() == request.target_uid
                                 ? target->volume_name()
                                 : std::string();

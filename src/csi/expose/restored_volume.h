@@ -11,7 +11,7 @@
 #include "objects/node.h"
 #include "objects/object.h"
 
-// How a claim gets a volume that was filled elsewhere:
+// Gives a PVC a volume that was filled elsewhere:
 //
 //   target claim, without a volume
 //       |  claim `name` in the mover's namespace, Block, of the same class; a Pod fills it
@@ -24,8 +24,8 @@
 //       v
 //   volume and target claim name each other --> Bound --> the reclaim policy as it was
 //
-// Every step looks first: it may be repeated, and another process may have done half of it. What
-// must outlive the claim stands in marks of the volume.
+// Every step first reads what exists: it may be repeated, and another process may have done half of
+// it. Marks of the volume keep what must outlive the PVC.
 namespace csidelta::csi {
 
 struct RestoreRequest {
@@ -39,7 +39,7 @@ struct RestoreRequest {
   bool ignore_delay_binding = false;  // do not wait until a Pod uses the target
   bool is_without_claim = false;      // makes no claim `name`
   std::map<std::string, std::string> labels = {};
-  // Of what is in the mover's namespace.
+  // The owner of all objects in the mover's namespace.
   std::optional<objects::OwnerReference> owner = {};
 };
 
@@ -59,28 +59,29 @@ struct RestoredVolume {
   objects::NodeSelector node_affinity;  // where the Pod must run, as in csi::Exposure
 };
 
-// Goes as far as it can without waiting. To be called again until the Pod runs. Errors:
+// Advances as far as it can without waiting. To be called again until the Pod runs. REQUIRES a name
+// and labels. Errors:
 //   FAILED_PRECONDITION  permanently: the target has a volume, is another one, or its driver
 //                        refuses
-// and what the API server says.
+// and errors of the API server.
 absl::StatusOr<RestoredVolume> PrepareVolume(const CallContext& ctx, k8s::ApiClient& api,
                                              const RestoreRequest& request);
 
 struct RebindResult {
   bool is_done = false;
-  std::string waiting_for;  // where it is not
+  std::string waiting_for;  // if it is not
 };
 
-// Gives the volume `volume_name`, that of claim `name`, to the target. REQUIRES that the Pod that
-// filled it was asked to go. FAILED_PRECONDITION when it cannot succeed: the target or the volume
-// is gone, or the target has another volume.
+// Gives the volume `volume_name`, of PVC `name`, to the target. REQUIRES that the deletion of the
+// Pod that filled it was requested. FAILED_PRECONDITION if it cannot succeed: the target or the
+// volume is gone, or the target has another volume.
 absl::StatusOr<RebindResult> RebindVolume(const CallContext& ctx, k8s::ApiClient& api,
                                           const RestoreRequest& request,
                                           const std::string& volume_name);
 
-// Asks for the deletion of claim `name` and its volume, also where it was half rebound, but not
-// of one that the target is bound to, or names: that is finished but for the binding.
-// `volume_name`: of the volume, once it was known; "" before. Idempotent; waits for nothing.
+// Requests the deletion of PVC `name` and its volume, even if half rebound. A volume that the
+// target names, or is bound to, stays: only its binding is missing. `volume_name`: "" before it was
+// known. REQUIRES a name and labels. Idempotent; waits for nothing.
 absl::Status RemoveRestoredVolume(const CallContext& ctx, k8s::ApiClient& api,
                                   const RestoreRequest& request, const std::string& volume_name);
 

@@ -31,7 +31,7 @@ void AddAnnotated(const objects::Object& object, absl::string_view namespace_key
   Add(object.Annotation(namespace_key), object.Annotation(name_key), secrets);
 }
 
-// Of a class.
+// `Class`: a class of either kind.
 template <typename Class>
 void AddParameter(const Class& object, absl::string_view namespace_key, absl::string_view name_key,
                   Secrets& secrets) {

@@ -31,7 +31,7 @@ using objects::VolumeGroupSnapshotContent;
 using objects::VolumeSnapshotContent;
 
 constexpr char kNamePrefix[] = "csi-delta-delete-group-";
-// What a backup waits for each deletion of an earlier backup that it goes on with.
+// How long a backup waits for each deletion of an earlier backup that it resumes.
 constexpr absl::Duration kFinishGroupTimeMax = absl::Seconds(2);
 
 // One group of the driver's that has to go.
@@ -197,7 +197,7 @@ absl::StatusOr<DeletionResult> DeleteTemporaryContent(const CallContext& ctx,
   return ProveDeletion(ctx, env, {.key = key, .handle = group.handle}, wait);
 }
 
-// What the archive says; nothing when the backup did not make the group.
+// Reads the archive; nothing if the backup did not make the group.
 std::optional<Group> ReadArchived(const VolumeGroupSnapshotContent& content,
                                   const objects::Backup& backup) {
   Group group = {.version = "",

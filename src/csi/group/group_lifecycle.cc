@@ -27,7 +27,7 @@ constexpr char kGroupNamePrefix[] = "velero-";
 constexpr size_t kNameValueBytesMax = 35;
 constexpr size_t kMarkHashBytes = 8;
 
-// Of one label there may be two groups in a backup: that which is kept, and that which is moved.
+// A backup may make two groups of one label: one is kept, the other is moved.
 std::string Purpose(bool to_be_moved) { return to_be_moved ? "/moved" : ""; }
 
 // `group_of`: "<label key>=<label value>".
@@ -66,7 +66,7 @@ VolumeGroupSnapshot MakeGroup(const Environment& env, const GroupRequest& reques
   return group;
 }
 
-// Whether `name` has the form of GroupName().
+// True if `name` has the form of GroupName().
 bool IsGroupName(absl::string_view name) {
   const std::size_t dash = name.rfind('-');
   return absl::StartsWith(name, kGroupNamePrefix) && dash != absl::string_view::npos &&

@@ -17,8 +17,8 @@
 #include "objects/group_plan.h"
 #include "objects/volume_group_snapshot.h"
 
-// A volume group that a backup snapshots at one instant: what it is called, and how it is known
-// again. docs/volume-groups.md says what a user sees of it. Until the driver has taken it:
+// The names and marks of a volume group that a backup snapshots at one instant.
+// docs/volume-groups.md has the user's view. Until the driver has taken it:
 // csi/group/take_group.h; afterwards:
 //
 //   taken --operation cancelled--> DropSnapshot(kDelete): everything made is deleted
@@ -27,11 +27,11 @@
 //   the driver's group alone; the archive holds the objects
 namespace csidelta::csi {
 
-// What KEP-3476 lets a group have.
+// The limit of KEP-3476.
 inline constexpr std::size_t kGroupMembersMax = 100;
 
-// The label by which claims say what volume group they are of: Velero's default where the backup
-// names none. Pure.
+// The key of the label by which PVCs name their volume group; Velero's default if the backup names
+// none. Pure.
 std::string GroupLabelKey(const objects::Backup& backup);
 
 struct GroupRequest {
@@ -52,32 +52,32 @@ std::string GroupName(const GroupRequest& request);
 // The value of kGroupMarkLabel on its claims. Pure.
 std::string GroupMark(const GroupRequest& request);
 
-// Whether a VolumeSnapshot, VolumeGroupSnapshot, or a content of either, as a backup's archive has
-// it, was made by us for another backup. The host lists what is there before the sweep of the
-// backup removes what one that died left, and archives what it listed; such an object is of no use.
-// Members of a group that died early carry no label of csi-delta. Pure.
+// True if csi-delta made `archived`, as a backup's archive has it, for another backup: a
+// VolumeSnapshot, a VolumeGroupSnapshot, or a content of either. The host lists the objects before
+// the backup's sweep, and archives what it listed: also what a dead backup left, which is useless.
+// Members of a group that died early have no label of csi-delta. Pure.
 bool IsOfAnotherBackup(const objects::Object& archived, absl::string_view backup_name);
 
-// Whether a VolumeGroupSnapshot was made by us, for whichever backup: its labels, annotations and
-// name agree. A copy under another name is not. Pure.
+// True if csi-delta made the VolumeGroupSnapshot, for any backup: its labels, annotations and name
+// agree. A copy under another name does not count. Pure.
 bool IsMadeByUs(const objects::VolumeGroupSnapshot& group);
-// Whether a backup's archive has it, as the annotation says that our action writes then. Pure.
+// True if a backup's archive has it: the archiving action writes this annotation. Pure.
 bool EnteredArchive(const objects::VolumeGroupSnapshot& group);
 // The same, for this backup. Pure.
 bool IsManaged(const objects::VolumeGroupSnapshot& group, const objects::Backup& backup);
-// What a managed VolumeGroupSnapshot was requested for, as its annotation, or that of its archived
-// content, says. Pure.
+// The members that a managed VolumeGroupSnapshot was requested for, by its annotation or that of
+// its archived content. Pure.
 std::vector<objects::PlannedGroupMember> PlannedMembers(const objects::Object& group);
-// The freeze window: the time from the request of a managed VolumeGroupSnapshot to the driver's
-// answer, by the clock of the requesting process. The snapshot was taken inside of it, so an
-// application that is frozen for the snapshot need not be frozen for longer. Nothing while the
-// driver has not answered, or where the annotations do not say. Pure.
+// The freeze window: from the request of a managed VolumeGroupSnapshot to the driver's answer, by
+// the clock of the requesting process. The snapshot was taken inside of it, so an application that
+// is frozen for the snapshot can be thawed then. Nothing if the driver has not answered, or an
+// annotation is missing. Pure.
 std::optional<absl::Duration> FreezeWindow(const objects::VolumeGroupSnapshot& group);
 
-// As that of csi/group/take_group.h, for a backup: waits first for the group's Lease, and for
-// VolumeSnapshots of its claims that are being taken, for the backup's csiSnapshotTimeout. A
-// VolumeGroupSnapshot that an earlier, interrupted call left under the same name is taken up with
-// the members that it was asked for.
+// TakeGroup() of csi/group/take_group.h for a backup. First waits for the group's Lease, and for
+// VolumeSnapshots of its PVCs that are being taken, for the backup's csiSnapshotTimeout. If an
+// interrupted call left a VolumeGroupSnapshot of the name, resumes it, with the members of that
+// request.
 absl::StatusOr<TakenGroup> TakeGroup(const CallContext& ctx, const Environment& env,
                                      const GroupRequest& request);
 

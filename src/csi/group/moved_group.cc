@@ -85,7 +85,7 @@ struct GroupPlan {
   TakenGroup taken;  // of all objects only what is needed
 };
 
-// The plan in a record; nothing where it has none that can be read.
+// The plan in a record; nothing if it has none that can be read.
 std::optional<GroupPlan> ReadPlan(const VolumeGroupSnapshotContent& record,
                                   const objects::Backup& backup, const std::string& version) {
   std::optional<objects::MovedGroupPlan> recorded = objects::ParseMovedGroupPlan(record);
@@ -316,7 +316,7 @@ absl::StatusOr<VolumeSnapshotContent> GroupAdoption::EnsureContent(const Snapsho
       {{objects::kMovedGroupLabel, record_}, {objects::kBackupUidLabel, request_.backup.uid()}});
   content.annotations.merge(MemberAnnotations());
   RETURN_IF_ERROR(EnsureStaticContent(ctx_, env_.api, content));
-  // What a driver that cannot be asked would not know.
+  // For drivers that cannot list snapshots: their sidecar would not know it.
   ASSIGN_OR_RETURN(VolumeSnapshotContent stored,
                    objects::Apply<VolumeSnapshotContent>(
                        ctx_, env_.api, VolumeSnapshotContent::Key("", content.name),
@@ -372,8 +372,8 @@ bool IsBase(const VolumeSnapshotContent& content) {
 
 using Members = std::vector<const VolumeSnapshotContent*>;  // of one group
 
-// By which a group takes the place of older ones: one of its bases, when nothing of it is on its
-// way any more. Null where nothing of it was moved.
+// A base of the group, by which the group replaces older ones; null if a member is still being
+// moved, or none was.
 const VolumeSnapshotContent* Successor(const Members& members) {
   const VolumeSnapshotContent* base = nullptr;
   for (const VolumeSnapshotContent* const member : members) {
@@ -385,7 +385,7 @@ const VolumeSnapshotContent* Successor(const Members& members) {
   return base;
 }
 
-// Whether `other` is what `base` replaces: of the same label in the same place, and cut before.
+// True if `base` replaces `other`: same label, same location, taken later.
 bool IsReplacedBy(const VolumeSnapshotContent& other, const VolumeSnapshotContent& base) {
   const std::optional<MovedGroup> old_group = ReadMovedGroup(other);
   const std::optional<MovedGroup> new_group = ReadMovedGroup(base);
@@ -399,7 +399,7 @@ bool IsReplacedBy(const VolumeSnapshotContent& other, const VolumeSnapshotConten
          *old_group->snapshot_taken_at < *new_group->snapshot_taken_at;
 }
 
-// Whether the backup that a record was made for is over. Where it is gone, the record's age tells.
+// True if the backup of a record is over. If the backup is gone, the record's age counts.
 absl::StatusOr<bool> IsOver(const CallContext& ctx, const Environment& env,
                             const VolumeGroupSnapshotContent& record, absl::Time made) {
   const bool is_old = ctx.clock->Now() - made >= kRecordOrphanedAfter;
@@ -417,8 +417,8 @@ absl::StatusOr<bool> IsOver(const CallContext& ctx, const Environment& env,
   return backup.ok() && backup->is_finished();
 }
 
-// Releases a member for which no VolumeSnapshot was made, or whose VolumeSnapshot went without
-// it. What the mover made of a member is released by the mover.
+// Gives up a member for which no VolumeSnapshot was made, or whose VolumeSnapshot went without it.
+// The mover itself gives up what it made of a member.
 absl::Status GiveUpOrphaned(const CallContext& ctx, const Environment& env,
                             const VolumeGroupSnapshotContent& record,
                             const VolumeSnapshotContent& member) {

@@ -27,7 +27,7 @@
 //       |  exposed, uploaded, kept as a base: its content has the record's name as a label
 //       |  not needed: GiveUpMember
 //       v
-//   all members released --FinalizeMovedGroup--> the record is deleted with Delete: one group call;
+//   all members given up --FinalizeMovedGroup--> the record is deleted with Delete: one group call;
 //                                              then the members' contents go
 //
 // Protocol facts: external-snapshotter 8.6.0. The sidecar deletes a pre-provisioned group by its
@@ -36,7 +36,7 @@
 // VolumeGroupSnapshotContent has that handle in its status.
 namespace csidelta::csi {
 
-// What a member knows of its group. Stands in the annotations of its content from its creation.
+// The group of a member, as annotations of the member's content keep it from its creation.
 struct MovedGroup {
   std::string name;   // "<namespace>/<label value>"
   std::string label;  // "<label key>=<label value>"
@@ -48,9 +48,9 @@ struct MovedGroup {
   bool operator==(const MovedGroup&) const = default;
 };
 
-// The record's name; "" for a content that is of no moved group. Of a record: its own. Pure.
+// The record's name; "" for a content that is of no moved group. For a record, its own. Pure.
 std::string MovedGroupOf(const objects::Object& content);
-// The same, and whether it was released. Pure.
+// True if the content is of a moved group and was given up: GiveUpMember(). Pure.
 bool HasBeenGivenUp(const objects::VolumeSnapshotContent& content);
 // Nothing for a content that is of no moved group. Pure.
 std::optional<MovedGroup> ReadMovedGroup(const objects::VolumeSnapshotContent& content);
@@ -59,39 +59,39 @@ std::map<std::string, std::string> MovedGroupLabels(const objects::VolumeSnapsho
 std::map<std::string, std::string> MovedGroupAnnotations(
     const objects::VolumeSnapshotContent& content);
 
-// Turns a group into a record and single snapshots of the members, by the claims' uids, named as
+// Turns a group into a record and single snapshots of the members, by the PVCs' uids, named as
 // TakeSnapshot() names them. Waits until the driver's group is ready, for the backup's
-// csiSnapshotTimeout at most. An interrupted call is taken up. After an error nothing of the group
-// is left, or the message names what is.
+// csiSnapshotTimeout at most. Resumes an interrupted call. After an error nothing of the group is
+// left, or the message names what is.
 absl::StatusOr<std::map<std::string, TakenSnapshot>> AdoptGroup(const CallContext& ctx,
                                                                 const Environment& env,
                                                                 const GroupRequest& request,
                                                                 const TakenGroup& taken);
 
-// What AdoptGroup() made of a claim for this backup; nothing when none exists. One request,
-// two when there is.
+// The snapshot that AdoptGroup() made of a PVC for this backup; nothing if there is none. One
+// request, or two if there is one.
 absl::StatusOr<std::optional<TakenSnapshot>> FindAdopted(const CallContext& ctx,
                                                          const Environment& env,
                                                          const SnapshotRequest& request);
 
-// The same of a claim whose AdoptGroup() was interrupted when the group had its record: makes
-// what that would have made of it. Nothing when this backup has no record with the claim.
-// `version`: of the group kinds, as they are served. One request when there is nothing.
+// Resumes, for one PVC, an AdoptGroup() that was interrupted after the group had its record.
+// Nothing if this backup has no record with the PVC. `version`: of the group kinds, as they are
+// served. One request if there is nothing.
 absl::StatusOr<std::optional<TakenSnapshot>> ContinueAdoption(const CallContext& ctx,
                                                               const Environment& env,
                                                               const SnapshotRequest& request,
                                                               const std::string& version);
 
-// For what is left of a AdoptGroup() whose process died, once its backup is over, or an hour
-// after the record was made: releases members without a VolumeSnapshot, and deletes a record that
-// has no member, with the driver's group. Returns whether it deleted the record.
+// Cleans up after an AdoptGroup() whose process died, once its backup is over, or an hour after the
+// record was made. Gives up members without a VolumeSnapshot; deletes a record without members,
+// with the driver's group. Returns true if it deleted the record.
 absl::StatusOr<bool> DeleteOrphanedRecord(const CallContext& ctx, const Environment& env,
                                           const objects::VolumeGroupSnapshotContent& record);
 
-// Looks at the group of `content`, a member's. Where all members of a group were moved, or failed,
-// older groups of the same label, location and namespace release the bases that they still hold:
-// what those claims are moved next is full. Where every member was released, the driver is asked to
-// delete the group, with the Secret of the class that fits now. Waits for nothing. Idempotent.
+// Checks the group of `content`, a member's. Once all members were moved, or failed, older groups
+// of the same label, location and namespace give up their remaining bases. The next backup of those
+// PVCs is full. Once all members were given up, the driver's group is deleted, with the Secret of
+// the class that fits now. Waits for nothing. Idempotent.
 absl::Status FinalizeMovedGroup(const CallContext& ctx, const Environment& env,
                                 const objects::VolumeSnapshotContent& content);
 

@@ -26,7 +26,7 @@ using objects::VolumeGroupSnapshotContent;
 using objects::VolumeSnapshot;
 using objects::VolumeSnapshotContent;
 
-// Whether another try does not change the API server's answer to a change of a PVC.
+// True if a retry does not change the API server's answer to a change of a PVC.
 bool IsRefused(const absl::Status& status) {
   return absl::IsPermissionDenied(status) || absl::IsInvalidArgument(status) ||
          absl::IsNotFound(status) || absl::IsAborted(status) || absl::IsFailedPrecondition(status);
@@ -59,8 +59,8 @@ class GroupTaker {
   // Removes the label again, in its own time.
   void Unmark();
 
-  // Creates the VolumeGroupSnapshot, or takes up the one that an earlier call left. An error leaves
-  // open whether it exists.
+  // Creates the VolumeGroupSnapshot, or resumes the one that an earlier call left. After an error
+  // it may exist.
   absl::Status Post();
   absl::StatusOr<VolumeGroupSnapshot> PostOnce();
 
@@ -69,7 +69,7 @@ class GroupTaker {
   absl::Status CheckError(const std::string& error);
   absl::Status DeletedByAnother(absl::string_view kind, absl::string_view name) const;
 
-  // The controller says that it cannot begin. Checks once for every such error whether the PVCs
+  // The controller reports that it cannot begin. Checks, once for each such error, that the PVCs
   // still have the label by which it finds them.
   absl::Status CheckMarks();
   absl::Status CheckNoneLost(absl::FunctionRef<bool(const PlannedGroupMember&)> selected) const;
@@ -84,11 +84,11 @@ class GroupTaker {
   bool MayHideMembers() const { return taken_.group.version() == "v1beta1"; }
   bool ChangesContents() const { return !request_.content_labels.empty(); }
 
-  // Names the PVCs whose volumes the driver complains of, where it does not complain of all.
+  // Adds the PVCs whose volumes the driver's error names, unless it names all.
   absl::Status Blame(const absl::Status& status) const;
 
-  // Until each member is bound: its content may be changed once the controller knows it as one, and
-  // is not needed where it has the time.
+  // Waits until each member is bound. Then its content may be changed only once the controller
+  // knows the member, and need not be read if the member has the time.
   absl::Status AwaitMembers(std::map<std::string, VolumeSnapshot>& snapshots);
 
   // Gives a member the marks of a VolumeSnapshot that was taken alone.
@@ -99,7 +99,7 @@ class GroupTaker {
   // Writes on the VolumeGroupSnapshot when the driver answered, and what its content hides. Notes
   // of an earlier call stay.
   absl::Status RecordAnswer();
-  // Where the members' handles are known only after all have been adopted.
+  // For members whose handles are known only after all have been adopted.
   absl::Status RecordInMembers();
   template <typename Kind>
   absl::StatusOr<Kind> Patch(const k8s::ObjectKey& key, const objects::Patch& patch) {
@@ -122,7 +122,7 @@ class GroupTaker {
   DriverErrors errors_;
   std::string error_checked_;        // by CheckMarks()
   std::vector<std::string> marked_;  // PVCs that may carry the label
-  // Of one attempt:
+  // State of one attempt:
   CallContext limited_;
   VolumeGroupSnapshot object_;
   std::optional<VolumeGroupSnapshot> made_;

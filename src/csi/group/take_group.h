@@ -43,12 +43,12 @@ struct TakeGroupRequest {
   std::map<std::string, std::string> member_annotations;
   std::string pvc_uid_label = {};      // gets the PVC's uid
   bool members_have_asked_at = false;  // by TakeRules::asked_at_annotation
-  // {}: contents are not changed, and only read where that is allowed.
+  // {}: contents are not changed, and are read only if that is allowed.
   std::map<std::string, std::string> content_labels = {};
 
-  // --- Notes on the group
+  // --- Annotations of the group
 
-  std::string answered_at_annotation = {};  // gets the time of the driver's answer; "": no notes
+  std::string answered_at_annotation = {};  // gets the time of the driver's answer; "": none at all
   std::string missing_hint = {};            // why members may not be made, for messages
   std::function<void()> on_taken = [] {};   // called once, before the members are there
 };
@@ -66,12 +66,12 @@ struct TakenGroup {
 //                        cannot be labelled or loses the label, the kinds are not served, the
 //                        driver says so
 //   FAILED_PRECONDITION  the driver has left a PVC out
-// Messages name the PVC that is to blame where that is known. After any error nothing of the group
+// Messages name the PVC that caused the error, if it is known. After any error nothing of the group
 // is left, or the message names what is.
 absl::StatusOr<TakenGroup> TakeGroup(const CallContext& ctx, k8s::ApiClient& api,
                                      const TakeGroupRequest& request);
 
-// Removes the label of a PVC where it has this value. OK when it has not, or the PVC is gone.
+// Removes the label of a PVC if it has this value. OK if it has another, or the PVC is gone.
 absl::Status UnmarkPvc(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& pvc,
                        const std::string& label, const std::string& mark);
 
