@@ -119,6 +119,22 @@ class DownloadBed : public MoverBed {
   void ChangeDownload(const std::function<void(Json&)>& change) {
     api.Mutate({DataDownloadType(), "velero", "restore-1"}, change);
   }
+  // A Restore of Velero owns the DataDownload.
+  void OwnByRestore(const std::string& name) {
+    ChangeDownload([&](Json& download) {
+      SetJson(download, {"metadata", "ownerReferences"},
+              Json::array({{{"apiVersion", "velero.io/v1"},
+                            {"kind", "Restore"},
+                            {"name", name},
+                            {"uid", "u"}}}));
+    });
+  }
+  // The volume that the worker has in place is attached, and stays so until it is removed.
+  void AttachVolume() {
+    api.Mutate(VolumeKey(TaskName()), [](Json& alias) {
+      alias["metadata"]["finalizers"] = Json::array({"external-attacher/d-example-com"});
+    });
+  }
   void AddUser() {
     api.Seed(PodType(),
              {{"metadata", {{"name", "app-0"}, {"namespace", "new"}}},
@@ -190,11 +206,14 @@ class DownloadBed : public MoverBed {
 // One controller, from its start: what it knows is what the API server holds.
 class Controller {
  public:
-  explicit Controller(DownloadBed& bed)
+  // Looks so often at all DataDownloads.
+  explicit Controller(DownloadBed& bed, int looks = 0)
       : bed_((bed.UseCache(), bed)),
         scheduler_(
             LimitsOf(bed.env.settings), bed.clock, [] { return true; }, [](const std::string&) {}),
-        reconciler_(bed.env, scheduler_, [this](const DownloadEnd& end) { ends.push_back(end); }) {}
+        reconciler_(bed.env, scheduler_, [this](const DownloadEnd& end) { ends.push_back(end); }) {
+    LookTimes(looks);
+  }
 
   void LookTimes(int times) {
     for (int i = 0; i < times; ++i) {
@@ -264,7 +283,27 @@ void ExpectNothingLeft(const DownloadBed& bed, std::size_t volumes) {
 
 class DownloadReconcilerTest : public testing::Test {
  protected:
+  // The controller of a download whose worker runs.
+  Controller& StartRunning() {
+    bed_.worker = MoverBed::Worker::kRuns;
+    bed_.AddDownload();
+    return LookUntilItRuns(5);
+  }
+  Controller& StartInPlace() {
+    bed_.worker = MoverBed::Worker::kRuns;
+    bed_.AddInPlace();
+    return LookUntilItRuns(8);
+  }
+
   DownloadBed bed_;
+  std::optional<Controller> started_;
+
+ private:
+  Controller& LookUntilItRuns(int looks) {
+    Controller& controller = started_.emplace(bed_, looks);
+    EXPECT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
+    return controller;
+  }
 };
 
 TEST_F(DownloadReconcilerTest, GoesFromNewToCompletedInEitherMode) {
@@ -272,8 +311,7 @@ TEST_F(DownloadReconcilerTest, GoesFromNewToCompletedInEitherMode) {
     SCOPED_TRACE(mode);
     DownloadBed bed;
     bed.AddDownload(mode);
-    Controller controller(bed);
-    controller.LookTimes(8);
+    Controller controller(bed, 8);
     EXPECT_EQ(bed.Phase(), "Completed") << bed.Message();
     EXPECT_EQ(bed.TargetPhase(), "Bound");
     const auto volume = bed.api.Find(VolumeKey(GetString(bed.Target(), {"spec", "volumeName"})));
@@ -298,8 +336,7 @@ TEST_F(DownloadReconcilerTest, AVolumeIsMountedAsWhatItHolds) {
     bed.api.Mutate({DataDownloadType(), "velero", "restore-1"}, [](Json& download) {
       SetJson(download, {"spec", "targetVolume", "fsType"}, "ext4");
     });
-    Controller controller(bed);
-    controller.LookTimes(8);
+    Controller(bed, 8);
     ASSERT_EQ(bed.Phase(), "Completed") << bed.Message();
     const auto volume = bed.api.Find(VolumeKey(GetString(bed.Target(), {"spec", "volumeName"})));
     ASSERT_TRUE(volume.has_value());
@@ -308,11 +345,7 @@ TEST_F(DownloadReconcilerTest, AVolumeIsMountedAsWhatItHolds) {
 }
 
 TEST_F(DownloadReconcilerTest, TheWorkerIsToldWhatToDo) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  bed_.AddDownload();
-  Controller controller(bed_);
-  controller.LookTimes(6);
-  EXPECT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
+  StartRunning();
   EXPECT_EQ(GetInt(bed_.Download(), {"status", "progress", "bytesDone"}), 1 << 20);
   const objects::VolumeJob job = bed_.Job(bed_.TaskName());
   EXPECT_EQ(job.work, objects::VolumeWork(objects::DownloadWork{.device = "/dev/volume",
@@ -336,8 +369,7 @@ TEST_F(DownloadReconcilerTest, AForeignSnapshotIdIsRefusedBeforeAnythingIsMade) 
                                 velero::FormatDataReference(bed_.reference_) + "/more"}) {
     SCOPED_TRACE(text);
     bed_.AddDownloadOf(text);
-    Controller controller(bed_);
-    controller.LookTimes(2);
+    Controller(bed_, 2);
     EXPECT_EQ(bed_.Phase(), "Failed");
     EXPECT_THAT(bed_.Message(), HasSubstr("snapshotID"));
     EXPECT_EQ(bed_.api.CallCount("create", "*"), 0);
@@ -350,8 +382,7 @@ TEST_F(DownloadReconcilerTest, AKeyThatIsNotThereIsTriedWithoutAndNamedWhenNoneF
   bed_.worker = MoverBed::Worker::kRuns;
   bed_.reference_.key = std::string(16, '0');
   bed_.AddDownload();
-  Controller controller(bed_);
-  controller.LookTimes(5);
+  Controller controller(bed_, 5);
   EXPECT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
   bed_.SetTaskStatus(bed_.TaskName(),
                      {{"phase", "Failed"},
@@ -361,16 +392,16 @@ TEST_F(DownloadReconcilerTest, AKeyThatIsNotThereIsTriedWithoutAndNamedWhenNoneF
   bed_.SetPodStatus(bed_.TaskName(), {{"phase", "Failed"}});
   controller.LookTimes(3);
   EXPECT_EQ(bed_.Phase(), "Failed");
-  EXPECT_THAT(bed_.Message(), HasSubstr("no key opens it"));
-  EXPECT_THAT(bed_.Message(), AllOf(HasSubstr("0000000000000000"), HasSubstr("new/data")));
+  EXPECT_THAT(bed_.Message(), AllOf(StartsWith("volume new/data (downloading)"),
+                                    HasSubstr("no key opens it"), HasSubstr("0000000000000000")));
   bed_.PlayDriver();
   ExpectNothingLeft(bed_, 0);
+  EXPECT_EQ(bed_.TargetPhase(), "Pending");
 }
 
 TEST_F(DownloadReconcilerTest, ATargetThatNeverComesEndsAtThePrepareTimeout) {
   bed_.AddDownloadOf(velero::FormatDataReference(bed_.reference_));
-  Controller controller(bed_);
-  controller.LookTimes(3);
+  Controller controller(bed_, 3);
   EXPECT_EQ(bed_.Phase(), "Accepted");
   EXPECT_THAT(bed_.Message(), HasSubstr("claim new/data to be made"));
   bed_.clock.Advance(absl::Minutes(31));
@@ -392,14 +423,8 @@ TEST_F(DownloadReconcilerTest, ATargetThatVeleroDidNotRestoreEndsAtOnce) {
                                {"spec", {{"backupName", "b"}}},
                                {"status", {{"phase", "InProgress"}}}});
   bed_.AddDownloadOf(velero::FormatDataReference(bed_.reference_));
-  bed_.ChangeDownload([](Json& download) {
-    SetJson(
-        download, {"metadata", "ownerReferences"},
-        Json::array(
-            {{{"apiVersion", "velero.io/v1"}, {"kind", "Restore"}, {"name", "r"}, {"uid", "u"}}}));
-  });
-  Controller controller(bed_);
-  controller.LookTimes(3);
+  bed_.OwnByRestore("r");
+  Controller controller(bed_, 3);
   EXPECT_EQ(bed_.Phase(), "Accepted") << bed_.Message();
   for (const char* const later : {"NotYetInvented", "New", ""}) {
     set_phase(later);
@@ -419,26 +444,14 @@ TEST_F(DownloadReconcilerTest, ATargetThatIsThereIsFilledWhateverItsRestoreIsAt)
   bed_.api.Seed(kRestoreType, {{"metadata", {{"name", "r"}, {"namespace", "velero"}, {"uid", "u"}}},
                                {"status", {{"phase", "WaitingForPluginOperations"}}}});
   bed_.AddDownload();
-  bed_.ChangeDownload([](Json& download) {
-    SetJson(
-        download, {"metadata", "ownerReferences"},
-        Json::array(
-            {{{"apiVersion", "velero.io/v1"}, {"kind", "Restore"}, {"name", "r"}, {"uid", "u"}}}));
-  });
-  Controller controller(bed_);
-  controller.LookTimes(5);
+  bed_.OwnByRestore("r");
+  Controller(bed_, 5);
   EXPECT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
 }
 
 TEST_F(DownloadReconcilerTest, ADownloadWhoseRestoreIsGoneWaitsForItsTarget) {
   bed_.AddDownloadOf(velero::FormatDataReference(bed_.reference_));
-  bed_.ChangeDownload([](Json& download) {
-    SetJson(download, {"metadata", "ownerReferences"},
-            Json::array({{{"apiVersion", "velero.io/v1"},
-                          {"kind", "Restore"},
-                          {"name", "gone"},
-                          {"uid", "u"}}}));
-  });
+  bed_.OwnByRestore("gone");
   Controller controller(bed_);
   controller.LookTimes(3);  // None exists: the DataDownload goes with it.
   EXPECT_EQ(bed_.Phase(), "Accepted") << bed_.Message();
@@ -457,8 +470,7 @@ TEST_F(DownloadReconcilerTest, TargetsThatWaitForAConsumerHoldNoAdmissions) {
     bed_.AddDownloadOf(velero::FormatDataReference(bed_.reference_), {}, "",
                        absl::StrCat("restore-", i), claim);
   }
-  Controller controller(bed_);
-  controller.LookTimes(4);
+  Controller controller(bed_, 4);
   EXPECT_THAT(bed_.Message(), HasSubstr("a Pod that uses claim new/data-1 to be scheduled"));
   bed_.AddClaim("shop", "data");
   const Json upload = bed_.AddUpload("nightly");
@@ -492,8 +504,7 @@ TEST_F(DownloadReconcilerTest, TheLimitOfItsStorageClassHoldsForADownload) {
     return GetString(bed_.api.Find({DataDownloadType(), "velero", name}).value_or(Json()),
                      {"status", "message"});
   };
-  Controller controller(bed_);
-  controller.LookTimes(6);
+  Controller controller(bed_, 6);
   EXPECT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
   EXPECT_EQ(message("restore-2"), "waits: at most 1 transfer of storage class shop-class at once");
   // A PVC that comes later has its class then.
@@ -503,67 +514,9 @@ TEST_F(DownloadReconcilerTest, TheLimitOfItsStorageClassHoldsForADownload) {
   EXPECT_EQ(message("restore-3"), "waits: at most 1 transfer of storage class shop-class at once");
 }
 
-TEST_F(DownloadReconcilerTest, APodThatWaitsForRoomOnANodeIsNotTooLate) {
-  bed_.worker = MoverBed::Worker::kPending;
-  bed_.AddDownload();
-  Controller controller(bed_);
-  controller.LookTimes(5);
-  bed_.TakeRoomOf(bed_.TaskName());
-  bed_.clock.Advance(bed_.env.settings.prepare_timeout * 2);
-  controller.LookTimes(2);
-  EXPECT_EQ(bed_.Phase(), "Accepted") << bed_.Message();
-  // From then on it has its time.
-  bed_.GiveRoom();
-  bed_.clock.Advance(bed_.env.settings.prepare_timeout - absl::Minutes(2));
-  controller.LookTimes(2);
-  EXPECT_EQ(bed_.Phase(), "Accepted") << bed_.Message();
-  bed_.clock.Advance(absl::Minutes(2));
-  controller.LookTimes(2);
-  EXPECT_EQ(bed_.Phase(), "Failed");
-  EXPECT_THAT(bed_.Message(), HasSubstr("not prepared within 30m"));
-}
-
-TEST_F(DownloadReconcilerTest, AWorkerThatRunsAndDoesNotSaySoFails) {
-  bed_.worker = MoverBed::Worker::kPending;
-  bed_.AddDownload();
-  Controller controller(bed_);
-  controller.LookTimes(5);
-  bed_.SetPodStatus(bed_.TaskName(), {{"phase", "Running"}});
-  controller.LookTimes(1);
-  EXPECT_EQ(bed_.Phase(), "Prepared") << bed_.Message();
-  bed_.clock.Advance(bed_.env.settings.prepare_timeout);
-  controller.LookTimes(3);
-  EXPECT_EQ(bed_.Phase(), "Failed");
-  EXPECT_THAT(bed_.Message(), AllOf(HasSubstr("(preparing)"), HasSubstr("does not say so")));
-  bed_.PlayDriver();
-  ExpectNothingLeft(bed_, 0);
-}
-
-TEST_F(DownloadReconcilerTest, WhatFailedSaysOfWhatAndWhy) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  bed_.AddDownload();
-  Controller controller(bed_);
-  controller.LookTimes(5);
-  bed_.SetTaskStatus(bed_.TaskName(),
-                     {{"phase", "Failed"},
-                      {"outcome", {{"code", "Failed"}, {"message", "blob 5f3a is damaged"}}}});
-  bed_.SetPodStatus(bed_.TaskName(), {{"phase", "Failed"}});
-  controller.LookTimes(3);
-  EXPECT_EQ(bed_.Phase(), "Failed");
-  EXPECT_THAT(bed_.Message(), AllOf(StartsWith("volume new/data (downloading)"),
-                                    HasSubstr("blob 5f3a is damaged")));
-  bed_.PlayDriver();
-  ExpectNothingLeft(bed_, 0);
-  EXPECT_EQ(bed_.TargetPhase(), "Pending");
-}
-
 // The first Pod may write on, on an unreachable node, until it finds itself cut off.
 TEST_F(DownloadReconcilerTest, AVolumeIsNotGivenAwayWhileALostPodMayWriteIntoIt) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  bed_.AddDownload();
-  Controller controller(bed_);
-  controller.LookTimes(5);
-  ASSERT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
+  Controller& controller = StartRunning();
   bed_.api.Remove({PodType(), MoverBed::kMover, bed_.TaskName()});  // By force.
   bed_.worker = MoverBed::Worker::kSucceeds;
   controller.LookTimes(2);
@@ -594,11 +547,7 @@ TEST_F(DownloadReconcilerTest, AVolumeThatIsNotBoundIsTriedAgainAndThenGivenUp) 
 // What attached the volume is a node that died: the storage gives it free hours later.
 TEST_F(DownloadReconcilerTest, ACompleteRestoreWaitsForHoursAndHoldsNoAdmission) {
   bed_.env.settings.transfers_max = 1;
-  bed_.worker = MoverBed::Worker::kRuns;
-  bed_.AddDownload();
-  Controller controller(bed_);
-  controller.LookTimes(5);
-  ASSERT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
+  Controller& controller = StartRunning();
   const std::string volume = GetString(*bed_.api.Find(ClaimKey(MoverBed::kMover, bed_.TaskName())),
                                        {"spec", "volumeName"});
   bed_.api.Mutate(VolumeKey(volume), [](Json& attached) {
@@ -629,10 +578,7 @@ TEST_F(DownloadReconcilerTest, ACompleteRestoreWaitsForHoursAndHoldsNoAdmission)
 
 // It died between the last message of the worker and the end of its Pod, which is not ended.
 TEST_F(DownloadReconcilerTest, ACompleteRestoreOfADeadNodeIsBound) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  bed_.AddDownload();
-  Controller controller(bed_);
-  controller.LookTimes(5);
+  Controller& controller = StartRunning();
   bed_.api.Mutate({PodType(), MoverBed::kMover, bed_.TaskName()}, [](Json& pod) {
     pod["metadata"]["finalizers"] = Json::array({support::kKubeletFinalizer});
   });
@@ -653,8 +599,7 @@ TEST_F(DownloadReconcilerTest, WhatIsCancelledWhileTheBinderIsSlowStaysThePvcs) 
     bed.cluster.reclaim_policy = policy;
     bed.cluster.binder_runs = false;
     bed.AddDownload("Block");
-    Controller controller(bed);
-    controller.LookTimes(8);
+    Controller controller(bed, 8);
     ASSERT_EQ(bed.Phase(), "InProgress") << bed.Message();
     EXPECT_THAT(bed.Message(), HasSubstr("to be bound to volume"));
     bed.Cancel();
@@ -716,34 +661,11 @@ TEST_F(DownloadReconcilerTest, ItIsCancelledInEveryPhase) {
   EXPECT_THAT(met, ElementsAre("", "Accepted", "InProgress", "Prepared"));
 }
 
-TEST_F(DownloadReconcilerTest, ADownloadThatIsDeletedIsCancelled) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  bed_.AddDownload();
-  Controller controller(bed_);
-  controller.LookTimes(5);
-  ASSERT_THAT(bed_.api.Delete(bed_.ctx, {DataDownloadType(), "velero", "restore-1"}, {}), IsOk());
-  controller.LookTimes(20);
-  EXPECT_TRUE(bed_.Download().is_null());
-  bed_.PlayDriver();
-  ExpectNothingLeft(bed_, 0);
-}
-
-TEST_F(DownloadReconcilerTest, OtherMoversObjectsAreLeftAlone) {
-  bed_.AddDownload();
-  bed_.api.Mutate({DataDownloadType(), "velero", "restore-1"},
-                  [](Json& download) { download["spec"]["datamover"] = "velero"; });
-  Controller controller(bed_);
-  controller.LookTimes(3);
-  EXPECT_EQ(bed_.Phase(), "");
-  EXPECT_THAT(bed_.api.calls(), IsEmpty());
-}
-
 // --- In place
 
 TEST_F(DownloadReconcilerTest, WhatDiffersIsWrittenIntoThePvcThatThereIs) {
   bed_.AddInPlace();
-  Controller controller(bed_);
-  controller.LookTimes(10);
+  Controller controller(bed_, 10);
   EXPECT_EQ(bed_.Phase(), "Completed") << bed_.Message();
   bed_.ExpectVolumeKept();
   EXPECT_FALSE(bed_.Record().has_value());
@@ -757,11 +679,7 @@ TEST_F(DownloadReconcilerTest, WhatDiffersIsWrittenIntoThePvcThatThereIs) {
 }
 
 TEST_F(DownloadReconcilerTest, InPlaceTheWorkerHasTheVolumeAndComparesIt) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  bed_.AddInPlace();
-  Controller controller(bed_);
-  controller.LookTimes(8);
-  EXPECT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
+  StartInPlace();
   const objects::VolumeJob job = bed_.Job(bed_.TaskName());
   const auto* const work = std::get_if<objects::DownloadWork>(&job.work);
   ASSERT_NE(work, nullptr);
@@ -785,8 +703,7 @@ TEST_F(DownloadReconcilerTest, InPlaceNothingIsWrittenOverWhatIsInUseOrAnother) 
       bed.AddUser();
     }
     const int pods_before = bed.pods_made;
-    Controller controller(bed);
-    controller.LookTimes(6);
+    Controller(bed, 6);
     EXPECT_EQ(bed.Phase(), "Failed");
     EXPECT_THAT(bed.Message(),
                 AllOf(HasSubstr("new/data"), HasSubstr(is_in_use ? "app-0" : "of-one-before")));
@@ -799,11 +716,7 @@ TEST_F(DownloadReconcilerTest, InPlaceNothingIsWrittenOverWhatIsInUseOrAnother) 
 }
 
 TEST_F(DownloadReconcilerTest, InPlaceACancelledOneSaysThatTheVolumeIsPartlyOld) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  bed_.AddInPlace();
-  Controller controller(bed_);
-  controller.LookTimes(8);
-  ASSERT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
+  Controller& controller = StartInPlace();
   bed_.Cancel();
   bed_.EndWorker();
   controller.LookTimes(24);
@@ -822,11 +735,8 @@ TEST_F(DownloadReconcilerTest, InPlaceItIsNotOverWhileItsVolumeIsAttached) {
     DownloadBed bed;
     bed.worker = MoverBed::Worker::kRuns;
     bed.AddInPlace();
-    Controller controller(bed);
-    controller.LookTimes(8);
-    bed.api.Mutate(VolumeKey(bed.TaskName()), [](Json& alias) {
-      alias["metadata"]["finalizers"] = Json::array({"external-attacher/d-example-com"});
-    });
+    Controller controller(bed, 8);
+    bed.AttachVolume();
     bed.Cancel();
     bed.EndWorker();
     controller.LookTimes(30);
@@ -845,10 +755,7 @@ TEST_F(DownloadReconcilerTest, InPlaceItIsNotOverWhileItsVolumeIsAttached) {
 }
 
 TEST_F(DownloadReconcilerTest, InPlaceWhatIsLeftOfOneThatIsGoneIsRemoved) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  bed_.AddInPlace();
-  Controller controller(bed_);
-  controller.LookTimes(8);
+  StartInPlace();
   bed_.api.Remove({DataDownloadType(), "velero", "restore-1"});  // By force.
   // Of a Pod whose end was not observed.
   const std::vector<Json> tasks = bed_.api.All(objects::VolumeTask::Type());
@@ -871,46 +778,27 @@ TEST_F(DownloadReconcilerTest, InPlaceWhatIsLeftOfOneThatIsGoneIsRemoved) {
   ExpectNothingLeft(bed_, 1);
 }
 
-TEST_F(DownloadReconcilerTest, InPlaceItIsSwitchedOffUnlessTheSettingsSayOtherwise) {
-  bed_.AddInPlace();
-  bed_.env.settings.writes_into_existing = false;
-  Controller controller(bed_);
-  controller.LookTimes(1);
-  EXPECT_EQ(bed_.Phase(), "Failed");
-  EXPECT_THAT(bed_.Message(), HasSubstr("restore.intoExistingVolumes"));
-  EXPECT_EQ(bed_.pods_made, 0);
-  EXPECT_THAT(bed_.api.All(objects::VolumeTask::Type()), IsEmpty());
-}
-
-TEST_F(DownloadReconcilerTest, InPlaceNothingIsAcceptedThatVeleroRestored) {
-  bed_.AddInPlace();
-  bed_.ChangeDownload([](Json& download) {
-    SetJson(download, {"metadata", "labels", objects::kRestoreNameLabel}, "monday");
-  });
-  Controller(bed_).LookTimes(1);
-  EXPECT_EQ(bed_.Phase(), "Failed");
-  EXPECT_THAT(bed_.Message(), HasSubstr("a restore of Velero"));
-}
-
-// Who may create it may write all of it.
-TEST_F(DownloadReconcilerTest, InPlaceNoPhaseSkipsWhatIsCheckedAtFirst) {
-  for (const bool is_off : {true, false}) {
-    SCOPED_TRACE(is_off);
-    DownloadBed bed;
-    bed.AddInPlace();
-    bed.env.settings.writes_into_existing = !is_off;
-    bed.ChangeDownload([](Json& download) {
-      SetJson(download, {"metadata", "annotations", objects::kInPlaceAnnotation}, "target-uid");
-      SetJson(download, {"metadata", "labels", objects::kRestoreNameLabel}, "monday");
-      SetJson(download, {"status", "phase"}, "Accepted");
-    });
-    Controller controller(bed);
-    controller.LookTimes(6);
-    EXPECT_EQ(bed.Phase(), "Failed");
-    EXPECT_THAT(bed.Message(),
-                HasSubstr(is_off ? "restore.intoExistingVolumes" : "a restore of Velero"));
-    EXPECT_EQ(bed.pods_made, 0);
-    EXPECT_FALSE(bed.Record().has_value());
+// A client that may create it may write all of it, so no phase skips what is checked at first.
+TEST_F(DownloadReconcilerTest, InPlaceTheSettingsAndItsMakerAreCheckedInEveryPhase) {
+  for (const char* phase : {"", "Accepted"}) {
+    for (const bool is_off : {true, false}) {
+      SCOPED_TRACE(absl::StrCat(phase, is_off));
+      DownloadBed bed;
+      bed.AddInPlace();
+      bed.env.settings.writes_into_existing = !is_off;
+      bed.ChangeDownload([&](Json& download) {
+        SetJson(download, {"metadata", "annotations", objects::kInPlaceAnnotation}, "target-uid");
+        SetJson(download, {"metadata", "labels", objects::kRestoreNameLabel}, "monday");
+        SetJson(download, {"status", "phase"}, phase);
+      });
+      Controller(bed, 6);
+      EXPECT_EQ(bed.Phase(), "Failed");
+      EXPECT_THAT(bed.Message(),
+                  HasSubstr(is_off ? "restore.intoExistingVolumes" : "a restore of Velero"));
+      EXPECT_EQ(bed.pods_made, 0);
+      EXPECT_FALSE(bed.Record().has_value());
+      EXPECT_THAT(bed.api.All(objects::VolumeTask::Type()), IsEmpty());
+    }
   }
 }
 
@@ -940,8 +828,7 @@ TEST_F(DownloadReconcilerTest, InPlaceNothingBeginsWithoutATimeOrWithOneThatIsFa
         SetJson(download, {"metadata", "annotations", objects::kInPlaceAnnotation}, "target-uid");
         SetJson(download, {"status", "phase"}, phase);
       });
-      Controller controller(bed);
-      controller.LookTimes(10);
+      Controller(bed, 10);
       const bool is_good = after == kLongest;
       EXPECT_EQ(bed.Phase(), is_good ? "Completed" : "Failed") << bed.Message();
       EXPECT_THAT(bed.Message(), HasSubstr(is_good ? "" : "start-before"));
@@ -966,8 +853,7 @@ TEST_F(DownloadReconcilerTest, InPlaceTheConsentIsToTheVeryDownload) {
     }
     bed.api.Seed(DataDownloadType(), another);
     ASSERT_NE(k8s::Uid(bed.Download()), uid);
-    Controller controller(bed);
-    controller.LookTimes(6);
+    Controller controller(bed, 6);
     EXPECT_EQ(bed.Phase(), "Accepted");
     EXPECT_THAT(bed.Message(), HasSubstr("may-write"));
     EXPECT_FALSE(bed.Record().has_value());
@@ -1001,8 +887,7 @@ TEST_F(DownloadReconcilerTest, InPlaceItFailsWhenThePvcChangesUnderTheWorker) {
       DownloadBed bed;
       bed.worker = MoverBed::Worker::kRuns;
       bed.AddInPlace();
-      Controller controller(bed);
-      controller.LookTimes(8);
+      Controller controller(bed, 8);
       ASSERT_EQ(bed.Phase(), "InProgress") << bed.Message();
       test.change(bed);
       if (is_done) {
@@ -1026,8 +911,7 @@ TEST_F(DownloadReconcilerTest, InPlaceItFailsWhenThePvcChangesUnderTheWorker) {
 TEST_F(DownloadReconcilerTest, InPlaceItFailsWhenThePvcIsUsedBeforeTheWorkerRuns) {
   bed_.worker = MoverBed::Worker::kPending;
   bed_.AddInPlace();
-  Controller controller(bed_);
-  controller.LookTimes(8);
+  Controller controller(bed_, 8);
   ASSERT_EQ(bed_.Phase(), "Accepted") << bed_.Message();
   ASSERT_EQ(bed_.pods_made, 1);
   bed_.AddUser();
@@ -1051,8 +935,7 @@ TEST_F(DownloadReconcilerTest, InPlaceTheFirstWorkerBeginsInTimeAndALaterOneFini
   const auto told = [this] {
     return std::get<objects::DownloadWork>(bed_.Job(bed_.TaskName()).work).start_before;
   };
-  Controller controller(bed_);
-  controller.LookTimes(8);
+  Controller controller(bed_, 8);
   ASSERT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
   EXPECT_EQ(told(), start_before);
   bed_.api.Remove({PodType(), MoverBed::kMover, bed_.TaskName()});  // By force.
@@ -1064,13 +947,8 @@ TEST_F(DownloadReconcilerTest, InPlaceTheFirstWorkerBeginsInTimeAndALaterOneFini
 }
 
 TEST_F(DownloadReconcilerTest, InPlaceItFailsWhenThePvcGoesBeforeTheEnd) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  bed_.AddInPlace();
-  Controller controller(bed_);
-  controller.LookTimes(8);
-  bed_.api.Mutate(VolumeKey(bed_.TaskName()), [](Json& alias) {
-    alias["metadata"]["finalizers"] = Json::array({"external-attacher/d-example-com"});
-  });
+  Controller& controller = StartInPlace();
+  bed_.AttachVolume();
   bed_.Finish(bed_.TaskName());
   controller.LookTimes(4);
   ASSERT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
@@ -1085,13 +963,8 @@ TEST_F(DownloadReconcilerTest, InPlaceItFailsWhenThePvcGoesBeforeTheEnd) {
 
 // All of it was written: nothing has to be finished, though the restore has failed.
 TEST_F(DownloadReconcilerTest, InPlaceWhatIsWholeIsNotMarkedThoughItsVolumeIsNotGivenFree) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  bed_.AddInPlace();
-  Controller controller(bed_);
-  controller.LookTimes(8);
-  bed_.api.Mutate(VolumeKey(bed_.TaskName()), [](Json& alias) {
-    alias["metadata"]["finalizers"] = Json::array({"external-attacher/d-example-com"});
-  });
+  Controller& controller = StartInPlace();
+  bed_.AttachVolume();
   bed_.Finish(bed_.TaskName());
   controller.LookTimes(4);
   ASSERT_THAT(bed_.Message(), HasSubstr("to be detached"));
@@ -1113,8 +986,7 @@ TEST_F(DownloadReconcilerTest, InPlaceItIsNotOverWhileALostWorkerMayWrite) {
     DownloadBed bed;
     bed.worker = MoverBed::Worker::kRuns;
     bed.AddInPlace();
-    Controller controller(bed);
-    controller.LookTimes(8);
+    Controller controller(bed, 8);
     ASSERT_EQ(bed.Phase(), "InProgress") << bed.Message();
     is_cancelled ? bed.Cancel() : bed.AddUser();
     controller.LookTimes(60);
@@ -1130,11 +1002,7 @@ TEST_F(DownloadReconcilerTest, InPlaceItIsNotOverWhileALostWorkerMayWrite) {
 
 // What was accepted in one way is ended in that.
 TEST_F(DownloadReconcilerTest, InPlaceIsDecidedWhenItIsAccepted) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  bed_.AddInPlace();
-  Controller controller(bed_);
-  controller.LookTimes(8);
-  ASSERT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
+  Controller& controller = StartInPlace();
   bed_.ChangeDownload([](Json& download) {
     EraseJson(download, {"metadata", "annotations", objects::kIntoAnnotation});
   });
@@ -1158,58 +1026,63 @@ TEST_F(DownloadReconcilerTest, InPlaceIsDecidedWhenItIsAccepted) {
 }
 
 // Each call of a controller fails, or its answer is lost, and it is killed there; another goes on.
-class KilledDownloadTest : public testing::TestWithParam<Fault> {};
-
-// Runs a controller that is killed in its call `call`; whether it came so far in `looks_max` looks.
-bool IsKilledAt(DownloadBed& bed, int call, Fault fault, int looks_max) {
-  bed.api.FailCall(call, absl::UnavailableError("killed"), fault);
-  {
-    Controller killed(bed);
-    for (int look = 0; look < looks_max && !bed.api.sweep_hit(); ++look) {
-      killed.LookTimes(1);
+class KilledDownloadTest : public testing::TestWithParam<Fault> {
+ protected:
+  // For each call, counted from 1, of a controller that looks so often at what `prepare` makes;
+  // there are more than `calls_least`. `expect` sees what another controller then finds.
+  static void KillAtEachCall(
+      int looks, int calls_least, const std::function<void(DownloadBed& bed, int call)>& prepare,
+      const std::function<void(DownloadBed& bed, Controller& another)>& expect) {
+    bool was_hit = true;
+    int call = 0;
+    while (was_hit) {
+      SCOPED_TRACE(++call);
+      DownloadBed bed;
+      prepare(bed, call);
+      bed.api.FailCall(call, absl::UnavailableError("killed"), GetParam());
+      {
+        Controller killed(bed);
+        for (int look = 0; look < looks && !bed.api.sweep_hit(); ++look) {
+          bed.clock.Advance(look == 2 && looks > 12 ? kFencedAfter : absl::ZeroDuration());
+          killed.LookTimes(1);
+        }
+      }
+      was_hit = bed.api.sweep_hit();
+      bed.api.ClearFaults();
+      Controller another(bed);
+      expect(bed, another);
     }
+    EXPECT_GT(call, calls_least);
   }
-  const bool was_hit = bed.api.sweep_hit();
-  bed.api.ClearFaults();
-  return was_hit;
-}
+};
 
 TEST_P(KilledDownloadTest, AnotherGoesOnToTheEnd) {
-  for (int call = 1;; ++call) {
-    SCOPED_TRACE(call);
-    DownloadBed bed;
-    bed.AddDownload();
-    const bool hit = IsKilledAt(bed, call, GetParam(), 9);
-    Controller another(bed);
-    another.LookUntilOver(12);
-    EXPECT_EQ(bed.Phase(), "Completed") << bed.Message();
-    EXPECT_EQ(bed.TargetPhase(), "Bound");
-    another.Sweep();
-    ExpectNothingLeft(bed, 1);
-    if (!hit) {
-      EXPECT_GT(call, 40);
-      return;
-    }
-  }
+  KillAtEachCall(
+      9, 40, [](DownloadBed& bed, int) { bed.AddDownload(); },
+      [](DownloadBed& bed, Controller& another) {
+        another.LookUntilOver(12);
+        EXPECT_EQ(bed.Phase(), "Completed") << bed.Message();
+        EXPECT_EQ(bed.TargetPhase(), "Bound");
+        another.Sweep();
+        ExpectNothingLeft(bed, 1);
+      });
 }
 
 // The PVC of the mover is held by a finalizer until it is known what becomes of its volume.
 TEST_P(KilledDownloadTest, AnotherEndsThoseOfAClassThatRetainsVolumes) {
   for (const bool is_cancelled : {false, true}) {
-    for (int call = 1;; ++call) {
-      SCOPED_TRACE(call);
-      DownloadBed bed;
+    const auto prepare = [&](DownloadBed& bed, int) {
       bed.api.Mutate({StorageClassType(), "", "shop-class"},
                      [](Json& object) { object["reclaimPolicy"] = "Retain"; });
       bed.cluster.reclaim_policy = "Retain";
       bed.worker = is_cancelled ? MoverBed::Worker::kRuns : MoverBed::Worker::kSucceeds;
       bed.AddDownload();
       if (is_cancelled) {
-        Controller(bed).LookTimes(3);
+        Controller(bed, 3);
         bed.Cancel();
       }
-      const bool hit = IsKilledAt(bed, call, GetParam(), 9);
-      Controller another(bed);
+    };
+    KillAtEachCall(9, 10, prepare, [&](DownloadBed& bed, Controller& another) {
       another.LookUntilOver(24);
       another.LookTimes(1);
       EXPECT_EQ(bed.Phase(), is_cancelled ? "Canceled" : "Completed") << bed.Message();
@@ -1220,78 +1093,51 @@ TEST_P(KilledDownloadTest, AnotherEndsThoseOfAClassThatRetainsVolumes) {
       for (const Json& volume : bed.api.All(PersistentVolumeType())) {
         EXPECT_EQ(GetString(volume, {"spec", "persistentVolumeReclaimPolicy"}), "Retain");
       }
-      if (!hit) {
-        EXPECT_GT(call, 10);
-        break;
-      }
-    }
+    });
   }
 }
 
 TEST_P(KilledDownloadTest, AnotherCancelsToTheEnd) {
-  for (int call = 1;; ++call) {
-    SCOPED_TRACE(call);
-    DownloadBed bed;
+  const auto prepare = [](DownloadBed& bed, int) {
     bed.worker = MoverBed::Worker::kRuns;
     bed.AddDownload();
-    Controller(bed).LookTimes(3);
+    Controller(bed, 3);
     bed.Cancel();
-    const bool hit = IsKilledAt(bed, call, GetParam(), 9);
-    Controller another(bed);
+  };
+  KillAtEachCall(9, 10, prepare, [](DownloadBed& bed, Controller& another) {
     another.LookUntilOver(24);
     EXPECT_EQ(bed.Phase(), "Canceled") << bed.Message();
     another.Sweep();
     ExpectNothingLeft(bed, 0);
-    if (!hit) {
-      EXPECT_GT(call, 10);
-      return;
-    }
-  }
+  });
 }
 
 TEST_P(KilledDownloadTest, AnotherGoesOnInPlaceToTheEnd) {
-  for (int call = 1;; ++call) {
-    // Each call fails in both modes, once by each fault.
+  // Each call fails in both modes, once by each fault.
+  const auto prepare = [](DownloadBed& bed, int call) {
     const bool is_block = (call % 2 == 0) == (GetParam() == Fault::kRefused);
-    SCOPED_TRACE(absl::StrCat(call, is_block ? " Block" : " Filesystem"));
-    DownloadBed bed;
     bed.AddInPlace("target-uid", is_block ? "Block" : "Filesystem");
-    const bool hit = IsKilledAt(bed, call, GetParam(), 12);
-    Controller another(bed);
+  };
+  KillAtEachCall(12, 40, prepare, [](DownloadBed& bed, Controller& another) {
     another.LookUntilOver(16);
     EXPECT_EQ(bed.Phase(), "Completed") << bed.Message();
     EXPECT_FALSE(bed.Record().has_value());
     another.Sweep();
     bed.ExpectVolumeKept();
     ExpectNothingLeft(bed, 1);
-    if (!hit) {
-      EXPECT_GT(call, 40);
-      return;
-    }
-  }
+  });
 }
 
 TEST_P(KilledDownloadTest, AnotherEndsInPlaceWhatIsCancelledOrFails) {
-  for (int call = 1;; ++call) {
-    bool hit = false;
-    for (const bool is_cancelled : {true, false}) {
-      SCOPED_TRACE(absl::StrCat(call, is_cancelled));
-      DownloadBed bed;
+  for (const bool is_cancelled : {true, false}) {
+    SCOPED_TRACE(is_cancelled);
+    const auto prepare = [&](DownloadBed& bed, int) {
       bed.worker = MoverBed::Worker::kRuns;
       bed.AddInPlace("target-uid", is_cancelled ? "Filesystem" : "Block");
-      Controller(bed).LookTimes(8);
+      Controller(bed, 8);
       is_cancelled ? bed.Cancel() : bed.AddUser();
-      bed.api.FailCall(call, absl::UnavailableError("killed"), GetParam());
-      {
-        Controller killed(bed);
-        for (int look = 0; look < 24 && !bed.api.sweep_hit(); ++look) {
-          bed.clock.Advance(look == 2 ? kFencedAfter : absl::ZeroDuration());
-          killed.LookTimes(1);
-        }
-      }
-      hit = hit || bed.api.sweep_hit();
-      bed.api.ClearFaults();
-      Controller another(bed);
+    };
+    KillAtEachCall(24, 10, prepare, [&](DownloadBed& bed, Controller& another) {
       another.LookTimes(3);
       bed.clock.Advance(kFencedAfter);
       another.LookUntilOver(24);
@@ -1302,11 +1148,7 @@ TEST_P(KilledDownloadTest, AnotherEndsInPlaceWhatIsCancelledOrFails) {
       bed.ExpectVolumeKept();
       bed.api.Remove({PodType(), "new", "app-0"});
       ExpectNothingLeft(bed, 1);
-    }
-    if (!hit) {
-      EXPECT_GT(call, 10);
-      return;
-    }
+    });
   }
 }
 

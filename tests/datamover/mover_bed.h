@@ -259,6 +259,14 @@ class MoverBed {
     api.Mutate({PodType(), kMover, task_name}, [&](Json& pod) { pod["status"] = status; });
   }
 
+  // The kubelet has seen the end of the Pod's only container.
+  void EndContainer(const std::string& task_name, int exit_code) {
+    const Json terminated = {{"exitCode", exit_code}, {"containerID", "c"}};
+    SetPodStatus(task_name,
+                 {{"phase", exit_code == 0 ? "Succeeded" : "Failed"},
+                  {"containerStatuses", Json::array({{{"state", {{"terminated", terminated}}}}})}});
+  }
+
   // As the scheduler says it of a Pod that no node takes.
   void SetUnschedulable(const std::string& task_name, const std::string& why) {
     SetPodStatus(task_name, {{"phase", "Pending"},

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -48,7 +49,8 @@ using testing::UnorderedElementsAre;
 // One controller, from its start: what it knows is what the API server holds.
 class Controller {
  public:
-  explicit Controller(MoverBed& bed, const VolumeRecords* records = nullptr)
+  // Looks so often at everything that there is.
+  explicit Controller(MoverBed& bed, int looks = 0, const VolumeRecords* records = nullptr)
       : bed_((bed.UseCache(), bed)),
         scheduler_(
             LimitsOf(bed.env.settings), bed.clock, [] { return true; },
@@ -60,7 +62,9 @@ class Controller {
             k8s::kConcurrentReconciles, &bed.cache),
         handler_(TransferSubjects("DataUpload", QueuedUpload, scheduler_), enqueue_table_, loop_),
         tasks_(bed.env, enqueue_table_, [] { return true; }),
-        contents_(bed.env, enqueue_table_, {"velero"}, [] { return true; }) {}
+        contents_(bed.env, enqueue_table_, {"velero"}, [] { return true; }) {
+    LookTimes(looks);
+  }
 
   // Looks at everything that there is, once.
   void Look() {
@@ -109,13 +113,26 @@ void ExpectNothingButBases(const MoverBed& bed, std::size_t bases) {
 
 class UploadReconcilerTest : public testing::Test {
  protected:
+  // The controller of the upload "nightly", after so many looks.
+  Controller& Start(int looks, MoverBed::Worker worker = MoverBed::Worker::kSucceeds) {
+    bed_.worker = worker;
+    bed_.AddUpload("nightly");
+    return started_.emplace(bed_, looks);
+  }
+  // The same once the worker runs, or its Pod waits.
+  Controller& StartRunning() {
+    Controller& controller = Start(4, MoverBed::Worker::kRuns);
+    EXPECT_EQ(bed_.PhaseOf(), "InProgress") << bed_.MessageOf();
+    return controller;
+  }
+  Controller& StartPending() { return Start(4, MoverBed::Worker::kPending); }
+
   MoverBed bed_;
+  std::optional<Controller> started_;
 };
 
 TEST_F(UploadReconcilerTest, GoesFromNewToCompleted) {
-  bed_.AddUpload("nightly");
-  Controller controller(bed_);
-  controller.LookTimes(5);
+  Controller& controller = Start(5);
   const Json upload = bed_.Upload();
   EXPECT_EQ(bed_.PhaseOf(), "Completed") << bed_.MessageOf();
   const auto reference = velero::ParseDataReference(GetString(upload, {"status", "snapshotID"}));
@@ -145,19 +162,14 @@ TEST_F(UploadReconcilerTest, GoesFromNewToCompleted) {
 
 TEST_F(UploadReconcilerTest, AScratchSizeThatARestoreMayExceedIsAnEvent) {
   bed_.env.settings.worker.scratch_size = "16Ki";
-  bed_.AddUpload("nightly");
-  Controller controller(bed_);
-  controller.LookTimes(8);
+  Start(8);
   EXPECT_EQ(bed_.PhaseOf(), "Completed");
   EXPECT_THAT(bed_.EventReasons(), testing::Contains("Warning ScratchTooSmall"));
 }
 
 // Workers may read all tasks of the mover's namespace.
 TEST_F(UploadReconcilerTest, NoVolumeTaskHoldsASecret) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  bed_.AddUpload("nightly");
-  Controller controller(bed_);
-  controller.LookTimes(3);
+  StartRunning();
   const absl::StatusOr<repository::Keyring> ring =
       OpenKeyring(bed_.ctx, bed_.api, MoverBed::kMover,
                   {.velero_namespace = "velero", .location = "default"}, false, bed_.secure_random);
@@ -171,11 +183,7 @@ TEST_F(UploadReconcilerTest, NoVolumeTaskHoldsASecret) {
 // Thousands may be made at once, of which few can be admitted.
 TEST_F(UploadReconcilerTest, OneWriteAcceptsItAndSaysWhatItWaitsFor) {
   bed_.env.settings.transfers_max = 1;
-  bed_.worker = MoverBed::Worker::kRuns;
-  bed_.AddUpload("nightly");
-  Controller controller(bed_);
-  controller.LookTimes(6);
-  EXPECT_EQ(bed_.PhaseOf(), "InProgress");
+  Controller& controller = StartRunning();
   bed_.AddClaim("shop", "other");
   bed_.AddUpload("other", "shop", "other");
   controller.LookTimes(4);
@@ -192,11 +200,7 @@ TEST_F(UploadReconcilerTest, TheStepsThatUsuallyTakeSecondsAreNotWritten) {
     }
     return absl::OkStatus();
   });
-  bed_.worker = MoverBed::Worker::kRuns;
-  bed_.AddUpload("nightly");
-  Controller controller(bed_);
-  controller.LookTimes(6);
-  EXPECT_EQ(bed_.PhaseOf(), "InProgress");
+  Controller& controller = StartRunning();
   EXPECT_THAT(messages, testing::Each(""));
   bed_.cluster.provisioner_runs = false;
   bed_.AddClaim("shop", "slow");
@@ -211,10 +215,7 @@ TEST_F(UploadReconcilerTest, AVolumeThatItsClaimWasBoundToInsteadIsNotBackedUp) 
     storage_class["volumeBindingMode"] = "WaitForFirstConsumer";
   });
   bed_.cluster.provisioner_runs = false;
-  bed_.worker = MoverBed::Worker::kPending;
-  bed_.AddUpload("nightly");
-  Controller controller(bed_);
-  controller.LookTimes(6);
+  Controller& controller = Start(6, MoverBed::Worker::kPending);
   ASSERT_TRUE(bed_.Pod().has_value()) << bed_.MessageOf();
   bed_.api.Seed(PersistentVolumeType(), {{"metadata", {{"name", "foreign"}}},
                                          {"spec", {{"claimRef", {{"uid", "of another claim"}}}}}});
@@ -231,10 +232,8 @@ TEST_F(UploadReconcilerTest, AVolumeThatItsClaimWasBoundToInsteadIsNotBackedUp) 
 }
 
 TEST_F(UploadReconcilerTest, TheWorkerIsToldWhatToDo) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  bed_.AddUpload("nightly");
-  Controller controller(bed_);
-  controller.LookTimes(3);
+  bed_.env.settings.worker.upload_kib_per_second_max = 2048;
+  StartRunning();
   const std::string task_name = bed_.TaskNameOfUpload();
   const Json pod = bed_.Pod().value_or(Json());
   EXPECT_EQ(pod["spec"]["containers"][0]["args"],
@@ -251,6 +250,8 @@ TEST_F(UploadReconcilerTest, TheWorkerIsToldWhatToDo) {
                          MoverBed::ClaimUid("shop", "data")));
   EXPECT_TRUE(job.repository.has_keyring);
   EXPECT_EQ(job.limits.memory_bytes, MemoryBudgetBytes(bed_.env.settings.worker.resources));
+  EXPECT_EQ(job.limits.upload_kib_per_second, 2048);
+  EXPECT_EQ(job.limits.download_kib_per_second, 0);
   EXPECT_EQ(k8s::Label(pod, "velero.io/data-upload"), "");
   EXPECT_EQ(k8s::Label(pod, objects::kMoverTaskLabel), task_name);
   EXPECT_TRUE(bed_.api.Find({SecretType(), "mover", task_name}).has_value());
@@ -303,7 +304,7 @@ TEST_F(UploadReconcilerTest, TheWorkerIsToldWhatACheckFoundDamaged) {
       informer.OnAll(bed_.api.All(objects::ProtectedVolume::Type()));
     }
     bed_.AddUpload(one.upload);
-    Controller controller(bed_, &records);
+    Controller controller(bed_, 0, &records);
     const int gets = bed_.api.CallCount("get", "protectedvolumes");
     controller.LookTimes(3);
     const std::string task_name = bed_.TaskNameOfUpload(one.upload);
@@ -322,20 +323,9 @@ TEST_F(UploadReconcilerTest, TheRepositorySnapshotNamesTheBackupThatOwnsTheUploa
     upload["metadata"]["ownerReferences"] = {
         {{"apiVersion", "velero.io/v1"}, {"kind", "Backup"}, {"name", "backup-7"}, {"uid", "b"}}};
   });
-  Controller controller(bed_);
-  controller.LookTimes(3);
+  Controller(bed_, 3);
   EXPECT_THAT(std::get<objects::UploadWork>(bed_.Job(bed_.TaskNameOfUpload()).work).tags,
               testing::ElementsAre(bed_.TaskNameOfUpload(), "velero-backup=velero/backup-7"));
-}
-
-TEST_F(UploadReconcilerTest, TheWorkerIsToldItsBandwidth) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  bed_.env.settings.worker.upload_kib_per_second_max = 2048;
-  bed_.AddUpload("nightly");
-  Controller controller(bed_);
-  controller.LookTimes(3);
-  EXPECT_EQ(bed_.Job(bed_.TaskNameOfUpload()).limits.upload_kib_per_second, 2048);
-  EXPECT_EQ(bed_.Job(bed_.TaskNameOfUpload()).limits.download_kib_per_second, 0);
 }
 
 TEST_F(UploadReconcilerTest, AMemberOfAVolumeGroupSaysSo) {
@@ -349,8 +339,7 @@ TEST_F(UploadReconcilerTest, AMemberOfAVolumeGroupSaysSo) {
     content["metadata"]["annotations"]["mover.csi-delta.io/group-members"] = "3";
   });
   bed_.worker = MoverBed::Worker::kRuns;
-  Controller controller(bed_);
-  controller.LookTimes(3);
+  Controller controller(bed_, 3);
   EXPECT_THAT(std::get<objects::UploadWork>(bed_.Job(bed_.TaskNameOfUpload()).work).tags,
               testing::IsSupersetOf({std::string("volume-group=shop/db"),
                                      std::string("volume-group-snapshot=velero-db-0123"),
@@ -366,11 +355,7 @@ TEST_F(UploadReconcilerTest, AMemberOfAVolumeGroupSaysSo) {
 }
 
 TEST_F(UploadReconcilerTest, ProgressIsCopied) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  bed_.AddUpload("nightly");
-  Controller controller(bed_);
-  controller.LookTimes(4);
-  EXPECT_EQ(bed_.PhaseOf(), "InProgress");
+  Controller& controller = StartRunning();
   EXPECT_EQ(GetInt(bed_.Upload(), {"status", "progress", "bytesDone"}), 1 << 20);
   EXPECT_EQ(GetInt(bed_.Upload(), {"status", "progress", "totalBytes"}), MoverBed::kClaimBytes);
   EXPECT_NE(GetString(bed_.Upload(), {"status", "startTimestamp"}), "");
@@ -392,13 +377,7 @@ class RunningUploadTest : public UploadReconcilerTest {
  protected:
   static constexpr absl::Duration kTime = absl::Minutes(10);
 
-  RunningUploadTest() {
-    bed_.worker = MoverBed::Worker::kRuns;
-    bed_.AddUpload("nightly");
-    controller_.LookTimes(4);
-    EXPECT_EQ(bed_.PhaseOf(), "InProgress") << bed_.MessageOf();
-    bed_.api.ClearCalls();
-  }
+  RunningUploadTest() : controller_(StartRunning()) { bed_.api.ClearCalls(); }
 
   int64_t Done() const { return GetInt(bed_.Upload(), {"status", "progress", "bytesDone"}); }
   void Write(int64_t done_bytes, int64_t total_bytes = MoverBed::kClaimBytes) {
@@ -409,7 +388,7 @@ class RunningUploadTest : public UploadReconcilerTest {
                     });
   }
 
-  Controller controller_{bed_};
+  Controller& controller_;
 };
 
 TEST_F(RunningUploadTest, CostsNoMoreThanARequestInTwoSeconds) {
@@ -476,12 +455,6 @@ TEST_F(RunningUploadTest, ASizeThatBecomesKnownIsCopiedAtOnce) {
   EXPECT_EQ(Done(), 4096);
 }
 
-TEST_F(RunningUploadTest, WhatElseChangesOfTheTaskIsSeenAtOnce) {
-  bed_.Finish(bed_.TaskNameOfUpload());
-  controller_.Look();
-  EXPECT_EQ(bed_.PhaseOf(), "Completed");
-}
-
 TEST_F(RunningUploadTest, APodThatIsGoneIsSeenAtOnce) {
   bed_.api.Remove({PodType(), MoverBed::kMover, bed_.TaskNameOfUpload()});
   controller_.Look();
@@ -505,10 +478,7 @@ TEST_F(RunningUploadTest, ProgressIsNotWrittenOverWhatOthersWrote) {
 
 // A class may name its Secrets by the claim, and the one that is made is called otherwise.
 TEST_F(UploadReconcilerTest, TheMadeClaimSaysWhichOneItStandsFor) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  bed_.AddUpload("nightly");
-  Controller controller(bed_);
-  controller.LookTimes(3);
+  StartRunning();
   const Json made =
       bed_.api.Find(ClaimKey(MoverBed::kMover, bed_.TaskNameOfUpload())).value_or(Json());
   EXPECT_EQ(k8s::Annotation(made, objects::kMoverClaimNamespaceAnnotation), "shop");
@@ -520,8 +490,7 @@ TEST_F(UploadReconcilerTest, GoesOnWhenItsClaimIsGone) {
   for (int looks = 1; looks < 6; ++looks) {
     MoverBed bed;
     bed.AddUpload("nightly");
-    Controller controller(bed);
-    controller.LookTimes(looks);
+    Controller controller(bed, looks);
     bed.api.Remove(ClaimKey("shop", "data"));
     controller.LookTimes(6);
     EXPECT_EQ(bed.PhaseOf(), "Completed") << looks << ": " << bed.MessageOf();
@@ -530,11 +499,7 @@ TEST_F(UploadReconcilerTest, GoesOnWhenItsClaimIsGone) {
 
 // Its Pod is Running for ever, deleted or not, as where no kubelet ends it.
 TEST_F(UploadReconcilerTest, WhatIsDoneIsCompletedAlsoWhenTheKubeletIsGone) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  bed_.AddUpload("nightly");
-  Controller controller(bed_);
-  controller.LookTimes(4);
-  ASSERT_EQ(bed_.PhaseOf(), "InProgress");
+  Controller& controller = StartRunning();
   const std::string task_name = bed_.TaskNameOfUpload();
   bed_.Finish(task_name);
   bed_.SetPodStatus(task_name, {{"phase", "Running"}});
@@ -548,11 +513,7 @@ TEST_F(UploadReconcilerTest, WhatIsDoneIsCompletedAlsoWhenTheKubeletIsGone) {
 // MoverBed plays the worker. What a worker's program really writes is read just as well, and has
 // each field that MoverBed writes.
 TEST_F(UploadReconcilerTest, WhatAWorkersProgramWritesIsRead) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  bed_.AddUpload("nightly");
-  Controller controller(bed_);
-  controller.LookTimes(4);
-  ASSERT_EQ(bed_.PhaseOf(), "InProgress");
+  Controller& controller = StartRunning();
   const std::string task_name = bed_.TaskNameOfUpload();
   const k8s::ObjectKey task = {objects::VolumeTask::Type(), MoverBed::kMover, task_name};
   bed_.Finish(task_name);
@@ -612,8 +573,7 @@ TEST_F(UploadReconcilerTest, WhatAWorkersProgramWritesIsRead) {
 
 TEST_F(UploadReconcilerTest, TheNewestSnapshotIsTheBase) {
   bed_.AddUpload("monday");
-  Controller controller(bed_);
-  controller.LookTimes(5);
+  Controller controller(bed_, 5);
   bed_.AddUpload("tuesday");
   controller.LookTimes(5);
   EXPECT_EQ(bed_.PhaseOf("tuesday"), "Completed");
@@ -682,10 +642,7 @@ TEST_F(UploadReconcilerTest, IsCancelledInEveryPhase) {
 }
 
 TEST_F(UploadReconcilerTest, WhatFailedSaysOfWhatAndWhy) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  bed_.AddUpload("nightly");
-  Controller controller(bed_);
-  controller.LookTimes(4);
+  Controller& controller = StartRunning();
   bed_.SetTaskStatus(
       bed_.TaskNameOfUpload(),
       {{"phase", "Failed"}, {"outcome", {{"code", "Failed"}, {"message", "the bucket is full"}}}});
@@ -698,10 +655,7 @@ TEST_F(UploadReconcilerTest, WhatFailedSaysOfWhatAndWhy) {
 }
 
 TEST_F(UploadReconcilerTest, APodThatNeverRunsFailsWithTheMostSpecificMessage) {
-  bed_.worker = MoverBed::Worker::kPending;
-  bed_.AddUpload("nightly");
-  Controller controller(bed_);
-  controller.LookTimes(4);
+  Controller& controller = StartPending();
   bed_.SetUnschedulable(bed_.TaskNameOfUpload(), "0/3 nodes are available");
   controller.Look();
   EXPECT_EQ(bed_.PhaseOf(), "Accepted");
@@ -715,10 +669,7 @@ TEST_F(UploadReconcilerTest, APodThatNeverRunsFailsWithTheMostSpecificMessage) {
 }
 
 TEST_F(UploadReconcilerTest, APodThatWaitedForRoomOnANodeHasItsTimeFromThenOn) {
-  bed_.worker = MoverBed::Worker::kPending;
-  bed_.AddUpload("nightly");
-  Controller controller(bed_);
-  controller.LookTimes(4);
+  Controller& controller = StartPending();
   bed_.TakeRoomOf(bed_.TaskNameOfUpload());
   bed_.clock.Advance(bed_.env.settings.prepare_timeout * 2);
   controller.LookTimes(2);
@@ -738,8 +689,7 @@ TEST_F(UploadReconcilerTest, APodThatNoNodeTakesGivesItsAdmissionToOthers) {
   bed_.env.settings.transfers_max = 1;
   bed_.worker = MoverBed::Worker::kPending;
   bed_.AddUpload("cordoned");
-  Controller controller(bed_);
-  controller.LookTimes(6);
+  Controller controller(bed_, 6);
   bed_.SetUnschedulable(bed_.TaskNameOfUpload("cordoned"), kCordoned);
   bed_.AddClaim("shop", "other");
   bed_.AddUpload("other", "shop", "other");
@@ -772,10 +722,7 @@ TEST_F(UploadReconcilerTest, APodThatNoNodeTakesGivesItsAdmissionToOthers) {
 
 TEST_F(UploadReconcilerTest, WhereNoNodeTakesAnyPodAdmissionsAreKept) {
   bed_.env.settings.transfers_max = 1;
-  bed_.worker = MoverBed::Worker::kPending;
-  bed_.AddUpload("nightly");
-  Controller controller(bed_);
-  controller.LookTimes(4);
+  Controller& controller = StartPending();
   bed_.SetUnschedulable(bed_.TaskNameOfUpload(), "0/2 nodes are available: 2 Insufficient cpu.");
   const Json pod = *bed_.Pod();
   for (int i = 0; i < kUnschedulablePodsMax; ++i) {
@@ -795,10 +742,7 @@ TEST_F(UploadReconcilerTest, WhereNoNodeTakesAnyPodAdmissionsAreKept) {
 }
 
 TEST_F(UploadReconcilerTest, APodThatNoNodeTakesFailsThoughWorkersOfItsSlotRun) {
-  bed_.worker = MoverBed::Worker::kPending;
-  bed_.AddUpload("nightly");
-  Controller controller(bed_);
-  controller.LookTimes(4);
+  Controller& controller = StartPending();
   bed_.TakeRoomOf(bed_.TaskNameOfUpload());
   bed_.SetUnschedulable(bed_.TaskNameOfUpload(), kCordoned);
   bed_.clock.Advance(bed_.env.settings.prepare_timeout);
@@ -813,8 +757,7 @@ TEST_F(UploadReconcilerTest, ASnapshotThatIsNotReadyHoldsNoAdmission) {
   bed_.AddUpload("slow");
   const k8s::ObjectKey source = VolumeSnapshotKey("shop", "velero-slow");
   bed_.api.Mutate(source, [](Json& snapshot) { snapshot["status"]["readyToUse"] = false; });
-  Controller controller(bed_);
-  controller.LookTimes(2);
+  Controller controller(bed_, 2);
   bed_.AddClaim("shop", "other");
   bed_.AddUpload("other", "shop", "other");
   controller.LookTimes(4);
@@ -852,10 +795,7 @@ TEST_F(UploadReconcilerTest, ASnapshotThatNeverBecomesReadyEndsAtThePrepareTimeo
 }
 
 TEST_F(UploadReconcilerTest, AWorkerThatNeverBeginsFailsToo) {
-  bed_.worker = MoverBed::Worker::kPending;
-  bed_.AddUpload("nightly");
-  Controller controller(bed_);
-  controller.LookTimes(4);
+  Controller& controller = StartPending();
   bed_.SetPodStatus(bed_.TaskNameOfUpload(), {{"phase", "Running"}});
   controller.Look();
   EXPECT_EQ(bed_.PhaseOf(), "Prepared");
@@ -867,11 +807,7 @@ TEST_F(UploadReconcilerTest, AWorkerThatNeverBeginsFailsToo) {
 }
 
 TEST_F(UploadReconcilerTest, ALostPodIsReplacedAndTheRunGoesOn) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  bed_.AddUpload("nightly");
-  Controller controller(bed_);
-  controller.LookTimes(4);
-  ASSERT_EQ(bed_.PhaseOf(), "InProgress");
+  Controller& controller = StartRunning();
   bed_.SetPodStatus(bed_.TaskNameOfUpload(), {{"phase", "Failed"}, {"reason", "Evicted"}});
   controller.Look();
   EXPECT_EQ(bed_.PhaseOf(), "InProgress");
@@ -887,10 +823,7 @@ TEST_F(UploadReconcilerTest, ALostPodIsReplacedAndTheRunGoesOn) {
 }
 
 TEST_F(UploadReconcilerTest, APodThatIsLostAfterHoursHasItsSuccessorsTimeFromThenOn) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  bed_.AddUpload("nightly");
-  Controller controller(bed_);
-  controller.LookTimes(4);
+  Controller& controller = StartRunning();
   bed_.clock.Advance(bed_.env.settings.prepare_timeout * 3);
   bed_.SetPodStatus(bed_.TaskNameOfUpload(), {{"phase", "Failed"}, {"reason", "Evicted"}});
   bed_.worker = MoverBed::Worker::kPending;
@@ -966,8 +899,7 @@ TEST_F(UploadReconcilerTest, ANodeRunsNoMoreWorkersThanTheSettingsAllow) {
     bed_.AddClaim("shop", claim);
     bed_.AddUpload(absl::StrCat("u", i), "shop", claim);
   }
-  Controller controller(bed_);
-  controller.LookTimes(6);
+  Controller(bed_, 6);
   const std::vector<Json> pods = bed_.api.All(PodType());
   ASSERT_THAT(pods, SizeIs(kUploads));
   std::vector<Json> running;  // on the only node
@@ -984,8 +916,7 @@ TEST_F(UploadReconcilerTest, TwoOfOneVolumeRunOneAfterTheOther) {
   bed_.AddUpload("first");
   bed_.clock.Advance(absl::Seconds(1));
   bed_.AddUpload("second");
-  Controller controller(bed_);
-  controller.LookTimes(6);
+  Controller controller(bed_, 6);
   EXPECT_EQ(bed_.PhaseOf("first"), "InProgress");
   EXPECT_EQ(bed_.PhaseOf("second"), "Accepted");
   EXPECT_THAT(bed_.MessageOf("second"), HasSubstr("velero/first"));
@@ -1009,8 +940,7 @@ TEST_F(UploadReconcilerTest, TwoOfOneVolumeRunOneAfterTheOther) {
 
 TEST_F(UploadReconcilerTest, ACancelledOneLeavesTheBaseOfTheOneBefore) {
   bed_.AddUpload("first");
-  Controller controller(bed_);
-  controller.LookTimes(4);
+  Controller controller(bed_, 4);
   ASSERT_EQ(bed_.PhaseOf("first"), "Completed");
   bed_.worker = MoverBed::Worker::kRuns;
   bed_.AddUpload("second");
@@ -1023,10 +953,7 @@ TEST_F(UploadReconcilerTest, ACancelledOneLeavesTheBaseOfTheOneBefore) {
 }
 
 TEST_F(UploadReconcilerTest, ADataUploadThatIsDeletedIsCancelled) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  bed_.AddUpload("nightly");
-  Controller controller(bed_);
-  controller.LookTimes(4);
+  Controller& controller = StartRunning();
   ASSERT_THAT(bed_.api.Delete(bed_.ctx, {DataUploadType(), "velero", "nightly"}, {}), IsOk());
   EXPECT_NE(bed_.Upload(), Json()) << "our finalizer";
   controller.LookTimes(3);
@@ -1035,10 +962,7 @@ TEST_F(UploadReconcilerTest, ADataUploadThatIsDeletedIsCancelled) {
 }
 
 TEST_F(UploadReconcilerTest, AWorkerThatWasDoneBeforeItKnewHasMovedTheVolume) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  bed_.AddUpload("nightly");
-  Controller controller(bed_);
-  controller.LookTimes(4);
+  Controller& controller = StartRunning();
   bed_.Finish(bed_.TaskNameOfUpload());
   bed_.Cancel("nightly");
   controller.LookTimes(3);
@@ -1047,10 +971,7 @@ TEST_F(UploadReconcilerTest, AWorkerThatWasDoneBeforeItKnewHasMovedTheVolume) {
 }
 
 TEST_F(UploadReconcilerTest, AWorkerThatDoesNotEndHoldsNothingUpForLong) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  bed_.AddUpload("nightly");
-  Controller controller(bed_);
-  controller.LookTimes(4);
+  Controller& controller = StartRunning();
   bed_.api.Mutate({PodType(), "mover", bed_.TaskNameOfUpload()},
                   [](Json& pod) { pod["metadata"]["finalizers"] = {"test/kubelet"}; });
   const absl::Time begun = bed_.clock.Now();
@@ -1066,10 +987,7 @@ TEST_F(UploadReconcilerTest, AWorkerThatDoesNotEndHoldsNothingUpForLong) {
 }
 
 TEST_F(UploadReconcilerTest, WhatAWorkerStoresThatWasGivenUpIsAskedToGo) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  bed_.AddUpload("nightly");
-  Controller controller(bed_);
-  controller.LookTimes(4);
+  Controller& controller = StartRunning();
   const Json upload = bed_.Upload();
   bed_.Cancel("nightly");
   controller.LookTimes(4);
@@ -1090,10 +1008,7 @@ TEST_F(UploadReconcilerTest, WhatAWorkerStoresThatWasGivenUpIsAskedToGo) {
 }
 
 TEST_F(UploadReconcilerTest, AWorkerThatSaidHowItEndedLeftNothing) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  bed_.AddUpload("nightly");
-  Controller controller(bed_);
-  controller.LookTimes(4);
+  Controller& controller = StartRunning();
   bed_.SetTaskStatus(bed_.TaskNameOfUpload(), {{"phase", "Canceled"}});
   bed_.Cancel("nightly");
   controller.LookTimes(4);
@@ -1102,15 +1017,8 @@ TEST_F(UploadReconcilerTest, AWorkerThatSaidHowItEndedLeftNothing) {
 }
 
 TEST_F(UploadReconcilerTest, WhatALostWorkerStoredIsAskedToGoWhateverTheNextOneSays) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  bed_.AddUpload("nightly");
-  Controller controller(bed_);
-  controller.LookTimes(4);
-  bed_.SetPodStatus(
-      bed_.TaskNameOfUpload(),
-      {{"phase", "Failed"},
-       {"containerStatuses",
-        Json::array({{{"state", {{"terminated", {{"exitCode", 137}, {"containerID", "c"}}}}}}})}});
+  Controller& controller = StartRunning();
+  bed_.EndContainer(bed_.TaskNameOfUpload(), 137);
   for (int i = 0; i < 10 && bed_.pods_made < 2; ++i) {
     bed_.clock.Advance(absl::Seconds(10));
     controller.LookTimes(1);
@@ -1118,11 +1026,7 @@ TEST_F(UploadReconcilerTest, WhatALostWorkerStoredIsAskedToGoWhateverTheNextOneS
   ASSERT_EQ(bed_.pods_made, 2);
   controller.LookTimes(2);
   bed_.SetTaskStatus(bed_.TaskNameOfUpload(), {{"phase", "Canceled"}});
-  bed_.SetPodStatus(
-      bed_.TaskNameOfUpload(),
-      {{"phase", "Succeeded"},
-       {"containerStatuses",
-        Json::array({{{"state", {{"terminated", {{"exitCode", 0}, {"containerID", "d"}}}}}}})}});
+  bed_.EndContainer(bed_.TaskNameOfUpload(), 0);
   bed_.Cancel("nightly");
   controller.LookTimes(4);
   EXPECT_EQ(bed_.PhaseOf(), "Canceled");
@@ -1132,10 +1036,7 @@ TEST_F(UploadReconcilerTest, WhatALostWorkerStoredIsAskedToGoWhateverTheNextOneS
 }
 
 TEST_F(UploadReconcilerTest, WhatWasStoredForADataUploadThatIsDeletedIsAskedToGo) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  bed_.AddUpload("nightly");
-  Controller controller(bed_);
-  controller.LookTimes(4);
+  Controller& controller = StartRunning();
   bed_.Finish(bed_.TaskNameOfUpload());
   ASSERT_THAT(bed_.api.Delete(bed_.ctx, {DataUploadType(), "velero", "nightly"}, {}), IsOk());
   controller.LookTimes(4);
@@ -1146,10 +1047,7 @@ TEST_F(UploadReconcilerTest, WhatWasStoredForADataUploadThatIsDeletedIsAskedToGo
 
 // `kubectl delete namespace velero` while a worker runs: nothing can be created there any more.
 TEST_F(UploadReconcilerTest, ATerminatingNamespaceGetsItsDataUploadBack) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  bed_.AddUpload("nightly");
-  Controller controller(bed_);
-  controller.LookTimes(4);
+  Controller& controller = StartRunning();
   bed_.api.TerminateNamespace("velero");
   ASSERT_THAT(bed_.api.Delete(bed_.ctx, {DataUploadType(), "velero", "nightly"}, {}), IsOk());
   bed_.api.ClearCalls();
@@ -1162,10 +1060,7 @@ TEST_F(UploadReconcilerTest, ATerminatingNamespaceGetsItsDataUploadBack) {
 
 // A namespace that was taken out of veleroNamespaces: its objects cannot be read.
 TEST_F(UploadReconcilerTest, ATaskOfANamespaceThatIsNotServedCostsNothing) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  bed_.AddUpload("nightly");
-  Controller controller(bed_);
-  controller.LookTimes(4);
+  StartRunning();
   ASSERT_TRUE(bed_.Task().has_value());
   bed_.env.velero_namespaces = {"velero-two"};
   bed_.api.Forbid("*", "datauploads", "velero");
@@ -1185,10 +1080,7 @@ TEST_F(UploadReconcilerTest, ATaskOfANamespaceThatIsNotServedCostsNothing) {
 
 // Its own step removes what it made: all of it would be asked for twice.
 TEST_F(UploadReconcilerTest, WhatIsLeftWaitsUntilTheTransfersLookIsOver) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  bed_.AddUpload("nightly");
-  Controller controller(bed_);
-  controller.LookTimes(4);
+  StartRunning();
   const std::string name = bed_.TaskNameOfUpload();
   const Json task = *bed_.Task();
   bed_.api.Remove({DataUploadType(), "velero", "nightly"});
@@ -1238,8 +1130,7 @@ TEST_F(UploadReconcilerTest, WhatTheApiServerRefusesIsSaidAtOnceAndFailsInTime) 
     MoverBed bed;
     bed.AddUpload("nightly");
     RefuseToMake(bed, plural);
-    Controller controller(bed);
-    controller.LookTimes(5);
+    Controller controller(bed, 5);
     EXPECT_EQ(bed.PhaseOf(), "Accepted");
     EXPECT_THAT(bed.MessageOf(), HasSubstr(absl::StrCat(plural, " ", kQuotaPhrase)));
     bed.clock.Advance(bed.env.settings.prepare_timeout - absl::Minutes(1));
@@ -1284,8 +1175,7 @@ TEST_F(UploadReconcilerTest, WhatIsRefusedGivesItsAdmissionToOthersUntilItsPodCa
   bed_.worker = MoverBed::Worker::kRuns;
   bed_.AddUpload("refused");
   RefusePods(bed_, {"refused"});
-  Controller controller(bed_);
-  controller.LookTimes(4);
+  Controller controller(bed_, 4);
   EXPECT_FALSE(IsAdmitted(bed_, "refused"));
   EXPECT_THAT(bed_.MessageOf("refused"), HasSubstr("violates PodSecurity"));
   bed_.AddClaim("shop", "other");
@@ -1350,8 +1240,7 @@ TEST_F(UploadReconcilerTest, WhereTheApiServerRefusesAllAdmissionsAreKept) {
     uploads.insert(name);
   }
   RefusePods(bed_, uploads);
-  Controller controller(bed_);
-  controller.LookTimes(200);
+  Controller controller(bed_, 200);
   int refused = 0;
   int admitted = 0;
   for (const std::string& name : uploads) {
@@ -1376,8 +1265,7 @@ TEST_F(UploadReconcilerTest, WhereTheApiServerRefusesAllAdmissionsAreKept) {
 TEST_F(UploadReconcilerTest, TheTimeInWhichOtherWorkersHaveTheQuotaDoesNotCount) {
   bed_.worker = MoverBed::Worker::kRuns;
   bed_.AddUpload("runs");
-  Controller controller(bed_);
-  controller.LookTimes(4);
+  Controller controller(bed_, 4);
   bed_.AddClaim("shop", "other");
   bed_.AddUpload("waits", "shop", "other");
   RefuseToMake(bed_, "pods");
@@ -1397,19 +1285,6 @@ TEST_F(UploadReconcilerTest, TheTimeInWhichOtherWorkersHaveTheQuotaDoesNotCount)
   bed_.clock.Advance(absl::Minutes(2));
   controller.LookTimes(2);
   EXPECT_EQ(bed_.PhaseOf("waits"), "Failed") << "others than workers have it";
-}
-
-TEST_F(UploadReconcilerTest, ARefusalThatEndsInTimeDoesNoHarm) {
-  bed_.AddUpload("nightly");
-  RefuseToMake(bed_, "pods");
-  Controller controller(bed_);
-  controller.LookTimes(4);
-  EXPECT_THAT(bed_.MessageOf(), HasSubstr(kQuotaPhrase));
-  RefuseToMake(bed_, "nothing");
-  bed_.clock.Advance(absl::Minutes(1));
-  controller.LookTimes(4);
-  EXPECT_EQ(bed_.PhaseOf(), "Completed");
-  EXPECT_THAT(bed_.MessageOf(), Not(HasSubstr("quota")));
 }
 
 // What is to be done is written once, however often the Pod is refused.
@@ -1448,8 +1323,7 @@ TEST_F(UploadReconcilerTest, AnErrorOfTheMomentIsShownAndNoReasonToFail) {
 TEST_F(UploadReconcilerTest, ALocationThatIsNotThereIsNamed) {
   bed_.AddUpload("nightly");
   bed_.api.Remove({objects::BackupStorageLocation::Type(), "velero", "default"});
-  Controller controller(bed_);
-  controller.LookTimes(4);
+  Controller(bed_, 4);
   EXPECT_EQ(bed_.PhaseOf(), "Failed");
   EXPECT_THAT(bed_.MessageOf(), AllOf(HasSubstr("shop/data"), HasSubstr("default")));
   ExpectNothingButBases(bed_, 0);
@@ -1461,8 +1335,7 @@ TEST_F(UploadReconcilerTest, AListThatWasWrongIsACompletedUploadWithAWarning) {
     MoverBed bed;
     bed.cause = cause;
     bed.AddUpload("nightly");
-    Controller controller(bed);
-    controller.LookTimes(4);
+    Controller(bed, 4);
     EXPECT_EQ(bed.PhaseOf(), "Completed");
     EXPECT_THAT(bed.EventReasons(), Contains(absl::StrCat("Warning ", ToString(cause))));
   }
@@ -1473,8 +1346,7 @@ TEST_F(UploadReconcilerTest, AResultThatNamesNoSnapshotIsAFailure) {
     MoverBed bed;
     bed.snapshot_id = id;
     bed.AddUpload("nightly");
-    Controller controller(bed);
-    controller.LookTimes(4);
+    Controller(bed, 4);
     EXPECT_EQ(bed.PhaseOf(), "Failed");
     EXPECT_THAT(bed.MessageOf(), HasSubstr("names no snapshot"));
     ExpectNothingButBases(bed, 0);
@@ -1494,8 +1366,7 @@ TEST_F(UploadReconcilerTest, WhatCannotBeUnderstoodHasFailed) {
 TEST_F(UploadReconcilerTest, UnownedObjectsAreRemoved) {
   bed_.worker = MoverBed::Worker::kRuns;
   bed_.AddUpload("first");
-  Controller controller(bed_);
-  controller.LookTimes(4);
+  Controller controller(bed_, 4);
   // The finalizer was taken off, and the DataUpload away.
   bed_.api.Remove({DataUploadType(), "velero", "first"});
   controller.LookTimes(2);
@@ -1504,8 +1375,7 @@ TEST_F(UploadReconcilerTest, UnownedObjectsAreRemoved) {
 
 TEST_F(UploadReconcilerTest, AVolumeSnapshotWithoutItsTaskGoesWithItsUpload) {
   bed_.AddUpload("base");
-  Controller controller(bed_);
-  controller.LookTimes(4);
+  Controller controller(bed_, 4);
   bed_.worker = MoverBed::Worker::kRuns;
   bed_.AddUpload("nightly");
   controller.LookTimes(4);

@@ -71,6 +71,7 @@ class WorkerRunTest : public testing::Test {
                                              objects::VolumeTask::Key("mover", kTaskName))));
   }
   void EndPod(const Json& status) { bed_.SetPodStatus(kTaskName, status); }
+  void RemovePod() { bed_.api.Remove({PodType(), "mover", kTaskName}); }
   bool HasPod() { return bed_.api.Find({PodType(), "mover", kTaskName}).has_value(); }
 
   MoverBed bed_;
@@ -117,24 +118,20 @@ TEST_F(WorkerRunTest, AnEvictedPodHasASuccessorAfterAPause) {
 }
 
 TEST_F(WorkerRunTest, AllHaveSurelyEndedOnceTheEndOfEachWasSeen) {
-  const Json terminated = {
-      {"phase", "Failed"},
-      {"containerStatuses",
-       Json::array({{{"state", {{"terminated", {{"exitCode", 137}, {"containerID", "c"}}}}}}})}};
   EXPECT_THAT(HasSurelyEnded(), IsOkAndHolds(true));
   StepOn();
   EXPECT_THAT(HasSurelyEnded(), IsOkAndHolds(false));
-  EndPod(terminated);
+  bed_.EndContainer(kTaskName, 137);
   EXPECT_THAT(HasSurelyEnded(), IsOkAndHolds(true));
   Step();
   Step();  // It is gone, and the next one is not there yet.
   EXPECT_THAT(HasSurelyEnded(), IsOkAndHolds(true));
   StepOn();
   EXPECT_THAT(HasSurelyEnded(), IsOkAndHolds(false));
-  bed_.api.Remove({PodType(), "mover", kTaskName});  // By force.
+  RemovePod();  // By force.
   EXPECT_THAT(HasSurelyEnded(), IsOkAndHolds(false));
   StepOn();
-  EndPod(terminated);
+  bed_.EndContainer(kTaskName, 137);
   EXPECT_THAT(HasSurelyEnded(), IsOkAndHolds(false)) << "the second may run on";
 }
 
@@ -146,7 +143,7 @@ class RestoreRunTest : public WorkerRunTest {
 // It may write on, on an unreachable node, for as long as a worker goes on without its task.
 TEST_F(RestoreRunTest, AfterALostPodTheNextOneWaitsUntilThatWritesNoMore) {
   ASSERT_EQ(StepOn().state, State::kRunning);
-  bed_.api.Remove({PodType(), "mover", kTaskName});  // By force.
+  RemovePod();  // By force.
   const absl::Time lost_at = bed_.clock.Now();
   const WorkerView view = Step();
   EXPECT_GE(view.attempt_since, lost_at + 2 * kWriteFenceAfter);
@@ -160,10 +157,7 @@ TEST_F(RestoreRunTest, AfterALostPodTheNextOneWaitsUntilThatWritesNoMore) {
 
 TEST_F(RestoreRunTest, AfterAPodThatSurelyEndedTheNextOneComesSoon) {
   ASSERT_EQ(StepOn().state, State::kRunning);
-  EndPod(
-      {{"phase", "Failed"},
-       {"containerStatuses",
-        Json::array({{{"state", {{"terminated", {{"exitCode", 137}, {"containerID", "c"}}}}}}})}});
+  bed_.EndContainer(kTaskName, 137);
   EXPECT_EQ(Step().attempt_since, bed_.clock.Now() + kWorkerAgainFirst);
 }
 
@@ -171,7 +165,7 @@ TEST_F(WorkerRunTest, AfterFiveLostPodsItHasFailed) {
   for (int i = 1; i < kLostPodsMax; ++i) {
     ASSERT_EQ(StepOn().state, State::kRunning) << i;
     if (i % 2 == 0) {
-      bed_.api.Remove({PodType(), "mover", kTaskName});
+      RemovePod();
     } else {
       EndPod({{"phase", "Failed"}});
     }
@@ -197,7 +191,7 @@ TEST_F(WorkerRunTest, PodsThatAreTakenAwayAfterProgressDoNotCount) {
                                    {"stage", "transfer"},
                                    {"doneBytes", i << 20},
                                    {"totalBytes", MoverBed::kClaimBytes}});
-    bed_.api.Remove({PodType(), "mover", kTaskName});  // With its node.
+    RemovePod();  // With its node.
     const WorkerView view = Step();
     EXPECT_EQ(view.state, State::kStarting);
     EXPECT_EQ(view.pods_lost, i);
@@ -241,7 +235,7 @@ TEST_F(WorkerRunTest, ALastPhaseIsTheEndWhateverThePodDoes) {
   StepOn();
   bed_.Finish(kTaskName);
   EXPECT_EQ(Step().state, State::kEnded);
-  bed_.api.Remove({PodType(), "mover", kTaskName});
+  RemovePod();
   const WorkerView view = Step();
   EXPECT_EQ(view.state, State::kEnded);
   EXPECT_EQ(view.status.phase, objects::TaskPhase::kSucceeded);
@@ -351,7 +345,7 @@ TEST_F(CachedWorkerRunTest, APodThatTheInformerHasNotDeliveredIsFoundByTheCreate
     task.erase("status");
   });
   Json pod = *bed_.api.Find({PodType(), "mover", kTaskName});
-  bed_.api.Remove({PodType(), "mover", kTaskName});
+  RemovePod();
   bed_.TellWatchers();
   bed_.api.Seed(PodType(), pod);
   EXPECT_EQ(Step().state, State::kStarting);
@@ -364,14 +358,14 @@ TEST_F(CachedWorkerRunTest, APodThatTheInformerHasNotDeliveredIsFoundByTheCreate
 TEST_F(CachedWorkerRunTest, ACountedPodIsLostOnlyIfTheApiServerSaysSo) {
   Step();
   const Json pod = *bed_.api.Find({PodType(), "mover", kTaskName});
-  bed_.api.Remove({PodType(), "mover", kTaskName});
+  RemovePod();
   bed_.TellWatchers();
   bed_.api.Seed(PodType(), pod);
   const WorkerView view = Step();
   EXPECT_EQ(view.state, State::kRunning);
   EXPECT_EQ(view.pods_lost, 0);
   bed_.TellWatchers("pods");
-  bed_.api.Remove({PodType(), "mover", kTaskName});
+  RemovePod();
   EXPECT_EQ(Step().pods_lost, 0) << "as of a moment ago";
   bed_.TellWatchers("pods");
   EXPECT_EQ(Step().pods_lost, 1);
