@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "base/yaml.h"
 #include "datamover/controller/leftover_reconcilers.h"
 #include "datamover/keyring.h"
@@ -96,10 +95,23 @@ class DeletionReconcilerTest : public testing::Test {
   std::string TaskName(const std::string& name = "one") const {
     return TaskNameOf("DataDeletion", k8s::Uid(Object(name)));
   }
+  // The worker of "one" is made.
+  void Start() {
+    bed_.worker = MoverBed::Worker::kRuns;
+    Add("one", reference_);
+    Look(2);
+  }
+  // It ends, and the controller looks.
   void FailWorker(objects::OutcomeCause cause, const std::string& message) {
     bed_.End(TaskName(), "Failed",
              {.code = objects::OutcomeCode::kFailed, .cause = cause, .message = message});
+    Look(2);
   }
+  void FinishWorker(const std::string& name = "one") {
+    bed_.Finish(TaskName(name));
+    Look(2);
+  }
+  void AwaitNextAttempt() { bed_.clock.Advance(*Deletion().next_attempt_at - bed_.clock.Now()); }
   // The worker of "one" ends because of locks: each of 64 equal digits, and what else it says.
   void MeetLocks(const std::vector<std::string>& digits, Json others = Json::array()) {
     for (const std::string& digit : digits) {
@@ -148,9 +160,8 @@ class DeletionReconcilerTest : public testing::Test {
   void FailAttempt(const std::string& why) {
     Look(2);
     FailWorker(objects::OutcomeCause::kNone, why);
-    Look(2);
     if (Deletion().next_attempt_at.has_value()) {
-      bed_.clock.Advance(*Deletion().next_attempt_at - bed_.clock.Now());
+      AwaitNextAttempt();
     }
   }
 
@@ -165,18 +176,18 @@ class DeletionReconcilerTest : public testing::Test {
 };
 
 TEST_F(DeletionReconcilerTest, ForgetsTheOneSnapshotInTheRepositoryOfItsWriter) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  Add("one", reference_);
-  Look(3);
+  Start();
   EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kInProgress);
   const objects::VolumeJob job = bed_.Job(TaskName());
   EXPECT_EQ(job.work, objects::VolumeWork(Forgets({reference_.snapshot_id})));
   EXPECT_EQ(job.repository.address,
             absl::StrCat("s3:http://s3:9000/b/p/plugins/csi-delta/", reference_.cluster, "/shop/",
                          reference_.claim_uid));
+  Look();
   EXPECT_THAT(Deletion().message, HasSubstr("at it: transfer"));
-  bed_.Finish(TaskName());
-  Look(2);
+  const Json pod = bed_.api.Find({PodType(), MoverBed::kMover, TaskName()}).value_or(Json());
+  EXPECT_EQ(k8s::Label(pod, objects::kSlotLabel), "") << "those are for transfers";
+  FinishWorker();
   EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kCompleted);
   EXPECT_EQ(Deletion().attempts, 1);
   ExpectNoWorkers();
@@ -185,13 +196,11 @@ TEST_F(DeletionReconcilerTest, ForgetsTheOneSnapshotInTheRepositoryOfItsWriter) 
 TEST_F(DeletionReconcilerTest, DeletionsRunWithTheCredentialsForDeletion) {
   const std::string text = "[default]\naws_access_key_id=remover\naws_secret_access_key=shh\n";
   bed_.env.settings.locations["default"].deletion_credential = {.name = "remover", .key = "keys"};
-  bed_.worker = MoverBed::Worker::kRuns;
-  Add("one", reference_);
-  Look(3);
+  Start();
   EXPECT_THAT(Deletion().message, HasSubstr("Secret velero/remover is not there"));
   bed_.api.Seed(SecretType(), {{"metadata", {{"name", "remover"}, {"namespace", "velero"}}},
                                {"data", {{"keys", absl::Base64Escape(text)}}}});
-  bed_.clock.Advance(*Deletion().next_attempt_at - bed_.clock.Now());
+  AwaitNextAttempt();
   Look(3);
   const k8s::ObjectKey secret = {SecretType(), MoverBed::kMover, TaskName()};
   EXPECT_EQ(GetString(*bed_.api.Find(secret), {"data", "cloud"}), absl::Base64Escape(text));
@@ -207,22 +216,24 @@ TEST_F(DeletionReconcilerTest, DeletionsRunWithTheCredentialsForDeletion) {
       AllOf(Not(HasSubstr(absl::Base64Escape(text))), Not(HasSubstr(absl::Base64Escape("old")))));
 }
 
-TEST_F(DeletionReconcilerTest, WhatAnUploadLeftIsFoundByItsTag) {
+TEST_F(DeletionReconcilerTest, WhatAnUploadLeftIsFoundByItsTagOnceItsWorkerHasEnded) {
   bed_.worker = MoverBed::Worker::kRuns;
-  bed_.api.Seed(
-      DataDeletionType(),
-      MakeDeletionOfUnnamed(UploadOfUid("00000000-0000-4000-8000-00000000000b"), reference_,
-                            /*worker_ended=*/false)
-          .json());
-  const std::string name = "unnamed-00000000-0000-4000-8000-00000000000b";
-  Look(3);
-  EXPECT_EQ(Deletion(name).attempts, 0) << "its worker may be at it yet";
-  bed_.clock.Advance(kUnnamedDeletionAfter);
-  Look(3);
-  EXPECT_EQ(Deletion(name).phase, objects::DeletionPhase::kInProgress) << Deletion(name).message;
-  EXPECT_EQ(bed_.Job(TaskName(name)).work,
-            objects::VolumeWork(objects::ForgetWork{
-                .items = {{.tag = "du-00000000-0000-4000-8000-00000000000b"}}}));
+  for (const bool has_ended : {false, true}) {
+    const std::string uid = absl::StrCat("00000000-0000-4000-8000-00000000000", has_ended);
+    const std::string name = absl::StrCat("unnamed-", uid);
+    bed_.api.Seed(DataDeletionType(),
+                  MakeDeletionOfUnnamed(UploadOfUid(uid), reference_, has_ended).json());
+    Look(3);
+    if (!has_ended) {
+      EXPECT_EQ(Deletion(name).attempts, 0) << "its worker may be at it yet";
+      bed_.clock.Advance(kUnnamedDeletionAfter);
+      Look(3);
+    }
+    EXPECT_EQ(Deletion(name).phase, objects::DeletionPhase::kInProgress) << Deletion(name).message;
+    EXPECT_EQ(bed_.Job(TaskName(name)).work,
+              objects::VolumeWork(objects::ForgetWork{.items = {{.tag = "du-" + uid}}}));
+    FinishWorker(name);
+  }
 }
 
 // Else the space of a good copy might be freed, and a damaged one stay.
@@ -232,9 +243,7 @@ TEST_F(DeletionReconcilerTest, TheWorkerIsToldWhatACheckFoundDamaged) {
   record["metadata"] = {{"name", objects::ProtectedVolume::NameOf(reference_.claim_uid, "default")},
                         {"namespace", "velero"}};
   bed_.api.Seed(objects::ProtectedVolume::Type(), record);
-  bed_.worker = MoverBed::Worker::kRuns;
-  Add("one", reference_);
-  Look(3);
+  Start();
   objects::ForgetWork work = Forgets({reference_.snapshot_id});
   work.damage = damage;
   EXPECT_EQ(bed_.Job(TaskName()).work, objects::VolumeWork(work));
@@ -251,11 +260,8 @@ TEST_F(DeletionReconcilerTest, AnUploadThatIsNoUidIsRefused) {
 }
 
 TEST_F(DeletionReconcilerTest, ARepositoryThatIsGoneIsSuccess) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  Add("one", reference_);
-  Look(2);
+  Start();
   FailWorker(objects::OutcomeCause::kNoRepository, "there is no repository");
-  Look(2);
   EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kCompleted);
   EXPECT_THAT(Deletion().message, HasSubstr("gone already"));
   ExpectNoWorkers();
@@ -269,7 +275,6 @@ TEST_F(DeletionReconcilerTest, WhatFailsIsTriedAgainLaterAndEverLater) {
     Look(2);
     ASSERT_EQ(Deletion().attempts, attempt);
     FailWorker(objects::OutcomeCause::kNone, "the bucket does not answer");
-    Look(2);
     EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kWaiting);
     EXPECT_THAT(Deletion().message, HasSubstr("the bucket does not answer"));
     ExpectNoWorkers();
@@ -281,16 +286,13 @@ TEST_F(DeletionReconcilerTest, WhatFailsIsTriedAgainLaterAndEverLater) {
     bed_.clock.Advance(wait);
   }
   Look(2);
-  bed_.Finish(TaskName());
-  Look(2);
+  FinishWorker();
   EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kCompleted);
   EXPECT_EQ(Deletion().attempts, 5);
 }
 
 TEST_F(DeletionReconcilerTest, WhoMeetsALockLeavesItsPlaceAndLooksAgainSoon) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  Add("one", reference_);
-  Look(2);
+  Start();
   EXPECT_EQ(LockWait(), absl::Seconds(10));
   MeetLocks({"a"});
   EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kWaiting);
@@ -329,8 +331,7 @@ TEST_F(DeletionReconcilerTest, AStaleLockIsWatchedUntilItExpires) {
   }
   EXPECT_LT(Deletion().attempts, 30);
   EXPECT_THAT(bed_.api.All({"", "v1", "events", "Event", true}), SizeIs(1));
-  bed_.Finish(TaskName());
-  Look(2);
+  FinishWorker();
   EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kCompleted);
   EXPECT_THAT(Deletion().locks, IsEmpty());
 }
@@ -343,7 +344,6 @@ TEST_F(DeletionReconcilerTest, WhatTheBucketRetainsIsTriedOnceADayAndToldOnce) {
     bed_.clock.Advance(wait);
     Look(2);
     FailWorker(objects::OutcomeCause::kRetained, "the bucket keeps it");
-    Look(2);
     EXPECT_EQ(Deletion().trouble, objects::DeletionTrouble::kRetained) << attempt;
     wait = *Deletion().next_attempt_at - bed_.clock.Now();
     EXPECT_GE(wait, kRetainedAgainFirst);
@@ -353,9 +353,7 @@ TEST_F(DeletionReconcilerTest, WhatTheBucketRetainsIsTriedOnceADayAndToldOnce) {
 }
 
 TEST_F(DeletionReconcilerTest, WhatAWorkerSaysOfLocksIsTakenOnlyAsLocks) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  Add("one", reference_);
-  Look(2);
+  Start();
   MeetLocks({"a"}, {"--repo", 7, nullptr, std::string(64, '-')});
   EXPECT_THAT(Deletion().locks, SizeIs(1));
 }
@@ -381,28 +379,15 @@ TEST_F(DeletionReconcilerTest, PodsThatHaveEndedAreNamedToTheWorker) {
   EXPECT_EQ(k8s::Annotation(*pod, objects::kRepositoryAnnotation), repository);
 }
 
-TEST_F(DeletionReconcilerTest, WhatAWorkerLeftThatIsKnownToHaveEndedGoesAtOnce) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  bed_.api.Seed(DataDeletionType(),
-                MakeDeletionOfUnnamed(UploadOfUid("00000000-0000-4000-8000-00000000000b"),
-                                      reference_, /*worker_ended=*/true)
-                    .json());
-  Look(2);
-  EXPECT_EQ(Deletion("unnamed-00000000-0000-4000-8000-00000000000b").phase,
-            objects::DeletionPhase::kInProgress);
-}
-
 TEST_F(DeletionReconcilerTest, EventsTellOfEachAttemptThatFailedAndOfTheEnd) {
   bed_.worker = MoverBed::Worker::kRuns;
   Add("one", reference_);
   AddText("two", "nothing of csi-delta");
   Look(2);
   FailWorker(objects::OutcomeCause::kNone, "the plug was pulled");
-  Look(2);
   bed_.clock.Advance(kDeletionAgainFirst);
   Look(2);
-  bed_.Finish(TaskName());
-  Look(2);
+  FinishWorker();
   std::vector<std::string> events;
   for (const Json& event : bed_.api.All({"", "v1", "events", "Event", true})) {
     events.push_back(absl::StrCat(GetString(event, {"involvedObject", "name"}), " ",
@@ -426,8 +411,7 @@ TEST_F(DeletionReconcilerTest, DeletionsOfOneRepositoryAreOneJobOfTheOldest) {
   EXPECT_EQ(Deletion("b").phase, objects::DeletionPhase::kNone) << "it costs nothing until then";
   AddOf("late", 'd');
   Look(2);
-  bed_.Finish(TaskName());
-  Look(2);
+  FinishWorker();
   for (const char* done : {"one", "b", "c"}) {
     EXPECT_EQ(Deletion(done).phase, objects::DeletionPhase::kCompleted) << done;
     EXPECT_EQ(Deletion(done).attempts, 1) << done;
@@ -458,15 +442,6 @@ TEST_F(DeletionReconcilerTest, AsManyRepositoriesAtOnceAsThereAreWorkers) {
       << "the one that ended woke it";
 }
 
-TEST_F(DeletionReconcilerTest, APodThatDeletesTakesNoSlotOfTransfers) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  Add("one", reference_);
-  Look(2);
-  const auto pod = bed_.api.Find({PodType(), MoverBed::kMover, TaskName()});
-  ASSERT_TRUE(pod.has_value());
-  EXPECT_EQ(k8s::Label(*pod, objects::kSlotLabel), "");
-}
-
 // It does not lead, and is told once, when that is news.
 TEST_F(DeletionReconcilerTest, WhatFailsIsToldToEachThatItIsAboutOnce) {
   bed_.worker = MoverBed::Worker::kRuns;
@@ -480,19 +455,15 @@ TEST_F(DeletionReconcilerTest, WhatFailsIsToldToEachThatItIsAboutOnce) {
   EXPECT_EQ(Deletion("two").attempts, 1);
   EXPECT_THAT(EventsOf("one"), testing::ElementsAre("Failed"));
   Look(2);
-  bed_.Finish(TaskName());
-  Look(2);
+  FinishWorker();
   EXPECT_EQ(Deletion("two").phase, objects::DeletionPhase::kCompleted);
   EXPECT_EQ(Deletion("two").trouble, objects::DeletionTrouble::kNone);
 }
 
 // A25: it became "waits for 2 other DataDeletions".
 TEST_F(DeletionReconcilerTest, OneThatWaitsForAWorkerKeepsTheTextOfItsTrouble) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  Add("one", reference_);
-  Look(2);
+  Start();
   FailWorker(objects::OutcomeCause::kNone, "the plug was pulled");
-  Look(2);
   for (int i = 0; i < kWorkers; ++i) {
     reference_.claim_uid = absl::StrCat("c", i);
     Add(absl::StrCat("d", i), reference_);
@@ -532,8 +503,7 @@ TEST_F(DeletionReconcilerTest, WhatFailsForAWeekIsGivenUpAndCostsNothingUntilItI
   EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kInProgress) << Deletion().message;
   EXPECT_EQ(k8s::Annotation(Object("one"), objects::kRetryAnnotation), "");
   EXPECT_FALSE(Object("one")["metadata"]["annotations"].contains(objects::kRetryAnnotation));
-  bed_.Finish(TaskName());
-  Look(2);
+  FinishWorker();
   EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kCompleted);
   EXPECT_EQ(Deletion("two").phase, objects::DeletionPhase::kFailed) << "it was not retried";
 }
@@ -545,15 +515,13 @@ TEST_F(DeletionReconcilerTest, OneThatIsRetriedDoesNotWaitForTheOldest) {
   AddOf("two", 'b');
   Look(2);
   FailWorker(objects::OutcomeCause::kNone, "asleep");
-  Look(3);
   ASSERT_EQ(Deletion("two").phase, objects::DeletionPhase::kWaiting);
   bed_.api.Mutate({DataDeletionType(), "velero", "two"}, [](Json& deletion) {
     SetJson(deletion, {"metadata", "annotations", objects::kRetryAnnotation}, "now");
   });
   Look(3);
   EXPECT_EQ(Deletion("two").phase, objects::DeletionPhase::kInProgress);
-  bed_.Finish(TaskName("two"));
-  Look(3);
+  FinishWorker("two");
   EXPECT_EQ(Deletion("one").phase, objects::DeletionPhase::kCompleted) << "it was due, too";
 }
 
@@ -564,13 +532,11 @@ TEST_F(DeletionReconcilerTest, WhatTheBucketRetainsIsNotGivenUpAndHoldsUpNoOther
   while (bed_.clock.Now() - began < absl::Hours(400)) {
     Look(2);
     FailWorker(objects::OutcomeCause::kRetained, "the bucket keeps it");
-    Look(2);
     ASSERT_EQ(Deletion().phase, objects::DeletionPhase::kWaiting);
-    bed_.clock.Advance(*Deletion().next_attempt_at - bed_.clock.Now());
+    AwaitNextAttempt();
   }
   Look(2);
   FailWorker(objects::OutcomeCause::kRetained, "the bucket keeps it");
-  Look(2);
   AddOf("two", 'b');
   Look(3);
   EXPECT_EQ(bed_.Job(TaskName("two")).work, objects::VolumeWork(Forgets({std::string(64, 'b')})));
@@ -710,7 +676,6 @@ TEST_F(DeletionReconcilerTest, WithoutTheKeyItTriesTheOthersAndWaitsWhereNoneFit
   Look(3);
   EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kInProgress);
   FailWorker(objects::OutcomeCause::kNoKey, "no key opens it");
-  Look(2);
   EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kWaiting);
   EXPECT_THAT(Deletion().message,
               AllOf(HasSubstr("0123456789abcdef"), HasSubstr("mover-key import")));
@@ -746,9 +711,7 @@ TEST_F(DeletionReconcilerTest, WhatIsDoneGoesAfterADay) {
 }
 
 TEST_F(DeletionReconcilerTest, OneThatIsWithdrawnLeavesNoTask) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  Add("one", reference_);
-  Look(2);
+  Start();
   ASSERT_THAT(bed_.api.All(objects::VolumeTask::Type()), SizeIs(1));
   bed_.api.Remove({DataDeletionType(), "velero", "one"});
   Look(2);
