@@ -119,10 +119,18 @@ class CheckReconcilerTest : public testing::Test {
     bed_.End(TaskName(name), "Succeeded", {.code = objects::OutcomeCode::kDone, .check = figures});
     Look();
   }
-  // One day later, and the check of that day ends so.
-  void CheckNextDay(const objects::CheckFigures& figures) {
+  void FailWith(objects::OutcomeCause cause, const std::string& message) {
+    bed_.End(TaskName(), "Failed",
+             {.code = objects::OutcomeCode::kFailed, .cause = cause, .message = message});
+    Look();
+  }
+  void LookNextDay() {
     bed_.clock.Advance(kCheckEvery);
     Look();
+  }
+  // One day later, and the check of that day ends so.
+  void CheckNextDay(const objects::CheckFigures& figures) {
+    LookNextDay();
     EndWith(figures);
   }
 
@@ -201,8 +209,7 @@ TEST_F(CheckReconcilerTest, AFindingNamesBackupsAndIsLookedAtAgainUntilItIsGone)
   EXPECT_EQ(Verified().position, 0);
   EXPECT_FALSE(Verified().read_until.has_value());
   EXPECT_THAT(bed_.EventReasons(), ElementsAre("Warning VerificationFailed"));
-  bed_.clock.Advance(kCheckEvery);
-  Look();
+  LookNextDay();
   EXPECT_EQ(PartOf(Work()), (objects::CheckWork{.part = 1, .parts = 34}))
       << "what was bad is read again";
   EndWith({});
@@ -231,10 +238,8 @@ TEST_F(CheckReconcilerTest, TheRecordNamesDamagedPacksUntilACheckFindsNothing) {
   CheckNextDay({.errors = 700, .damage = much});
   EXPECT_EQ(Verified().damage, much);
   // A check that could not be made says nothing about it.
-  bed_.clock.Advance(kCheckEvery);
-  Look();
-  bed_.End(TaskName(), "Failed", {.code = objects::OutcomeCode::kFailed, .message = "no answer"});
-  Look();
+  LookNextDay();
+  FailWith(objects::OutcomeCause::kNone, "no answer");
   EXPECT_EQ(Verified().damage, much);
   CheckNextDay({});
   EXPECT_EQ(Verified().damage, std::nullopt);
@@ -252,8 +257,7 @@ TEST_F(CheckReconcilerTest, WithImmutabilityACheckRenewsLocksAndTheRecordSaysUnt
   EXPECT_FALSE(Verified().locks.has_value());
 
   bed_.env.settings.locations["default"].immutability = lock;
-  bed_.clock.Advance(kCheckEvery);
-  Look();
+  LookNextDay();
   EXPECT_EQ(Work().renew_locks, lock);
   EXPECT_FALSE(Work().locks_renewed_at.has_value()) << "the first run looks at all";
   EXPECT_EQ(bed_.Job(TaskName()).repository.object_lock, lock);
@@ -267,16 +271,14 @@ TEST_F(CheckReconcilerTest, WithImmutabilityACheckRenewsLocksAndTheRecordSaysUnt
   EXPECT_EQ(Verified().locks->extended, 3);
   const absl::Time first = *Verified().at;
 
-  bed_.clock.Advance(kCheckEvery);
-  Look();
+  LookNextDay();
   EXPECT_EQ(Work().locks_renewed_at, first);
   EndWith({.locks = objects::LockFigures{.objects = 9, .due = 1, .extended = 1}});
   EXPECT_EQ(Verified().locks->locked_until, *Verified().at + absl::Hours(24 * 15) - kCheckOverlap);
   EXPECT_THAT(bed_.EventReasons(), IsEmpty());
 
   bed_.env.settings.locations["default"].immutability->days = 60;
-  bed_.clock.Advance(kCheckEvery);
-  Look();
+  LookNextDay();
   EXPECT_FALSE(Work().locks_renewed_at.has_value()) << "for other days all are looked at again";
 }
 
@@ -319,13 +321,11 @@ TEST_F(CheckReconcilerTest, WhileSomethingIsWrongThePartsStayAsTheyAre) {
   EndWith({});
   CheckNextDay({.errors = 1});
   bed_.env.settings.checks.percent_per_day = 50;
-  bed_.clock.Advance(kCheckEvery);
-  Look();
+  LookNextDay();
   EXPECT_EQ(Work().part, 2);
   EXPECT_EQ(Work().parts, 34);
   EndWith({});
-  bed_.clock.Advance(kCheckEvery);
-  Look();
+  LookNextDay();
   EXPECT_EQ(Work().part, 1);
   EXPECT_EQ(Work().parts, 2);
 }
@@ -387,11 +387,7 @@ TEST_F(CheckReconcilerTest, RepositorySnapshotsWithoutBackupAndDeletionAreNamed)
 TEST_F(CheckReconcilerTest, ARepositoryThatIsGoneIsAFinding) {
   Add("data");
   Look();
-  bed_.End(TaskName(), "Failed",
-           {.code = objects::OutcomeCode::kFailed,
-            .cause = objects::OutcomeCause::kNoRepository,
-            .message = "none"});
-  Look();
+  FailWith(objects::OutcomeCause::kNoRepository, "none");
   EXPECT_THAT(
       Verified().finding,
       HasSubstr("the repository was not found, so no backup of this PVC can be restored (none)"));
@@ -542,11 +538,7 @@ TEST_F(CheckReconcilerTest, WaitsWhileTransfersWaitOrThingsArePaused) {
 TEST_F(CheckReconcilerTest, ALockThatIsHeldIsAskedForLaterAndNoEvent) {
   Add("data");
   Look();
-  bed_.End(TaskName(), "Failed",
-           {.code = objects::OutcomeCode::kFailed,
-            .cause = objects::OutcomeCause::kLocked,
-            .message = "locked"});
-  Look();
+  FailWith(objects::OutcomeCause::kLocked, "locked");
   EXPECT_THAT(Tasks(), IsEmpty());
   EXPECT_FALSE(Verified().at.has_value());
   EXPECT_THAT(bed_.EventReasons(), IsEmpty());
@@ -560,9 +552,7 @@ TEST_F(CheckReconcilerTest, WhatCannotBeCheckedIsAnEventAndTriedEverLater) {
   for (const absl::Duration pause : {absl::Hours(1), absl::Hours(2), absl::Hours(4)}) {
     Look();
     ASSERT_THAT(Tasks(), SizeIs(1));
-    bed_.End(TaskName(), "Failed",
-             {.code = objects::OutcomeCode::kFailed, .message = "the bucket does not answer"});
-    Look();
+    FailWith(objects::OutcomeCause::kNone, "the bucket does not answer");
     bed_.clock.Advance(pause - absl::Minutes(1));
     Look();
     EXPECT_THAT(Tasks(), IsEmpty());

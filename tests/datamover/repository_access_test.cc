@@ -307,10 +307,15 @@ class AccessKeeperTest : public RepositoryAccessTest {
     Keep();
   }
 
-  void Keep() {
+  void Keep(const std::string& name = "du-1") {
     keeper_.Keep(ctx_, api_,
                  {.velero_namespace = "velero", .location = "default", .mover_namespace = "mover"},
-                 "du-1");
+                 name);
+  }
+  // The location has new credentials, and it is time to look.
+  void Exchange() {
+    SeedSecret("creds", "cloud", Cloud("new"));
+    clock_.Advance(kAccessKeptEvery);
   }
   std::string Held(const char* file, const std::string& name = "du-1") {
     std::string text;
@@ -329,8 +334,7 @@ class AccessKeeperTest : public RepositoryAccessTest {
 
 TEST_F(AccessKeeperTest, AWorkerThatRunsGetsCredentialsThatAreExchanged) {
   const std::string keys = Held("keyring");
-  SeedSecret("creds", "cloud", Cloud("new"));
-  clock_.Advance(kAccessKeptEvery);
+  Exchange();
   Keep();
   EXPECT_EQ(Held("cloud"), Cloud("new"));
   EXPECT_EQ(Held("keyring"), keys);
@@ -340,10 +344,7 @@ TEST_F(AccessKeeperTest, ReadsALocationOnceForAllOfItsWorkers) {
   const Json first = *api_.Find({SecretType(), "mover", "du-1"});
   const auto keep_all = [&] {
     for (int i = 1; i <= 20; ++i) {
-      keeper_.Keep(
-          ctx_, api_,
-          {.velero_namespace = "velero", .location = "default", .mover_namespace = "mover"},
-          absl::StrCat("du-", i));
+      Keep(absl::StrCat("du-", i));
     }
   };
   for (int i = 2; i <= 20; ++i) {
@@ -360,8 +361,7 @@ TEST_F(AccessKeeperTest, ReadsALocationOnceForAllOfItsWorkers) {
   }
   EXPECT_EQ(api_.CallCount("get", "backupstoragelocations"), 10);
   EXPECT_EQ(api_.calls().size(), 20U) << "the location and its credentials";
-  SeedSecret("creds", "cloud", Cloud("new"));
-  clock_.Advance(kAccessKeptEvery);
+  Exchange();
   keep_all();
   for (int i = 1; i <= 20; ++i) {
     EXPECT_EQ(Held("cloud", absl::StrCat("du-", i)), Cloud("new")) << i;
@@ -373,25 +373,18 @@ TEST_F(AccessKeeperTest, ASecretThatWasJustMadeIsNotCompared) {
   ASSERT_THAT(access, IsOk());
   keeper_.RecordMade(*access, "du-2", clock_.Now());
   api_.ClearCalls();
-  const auto keep = [this] {
-    keeper_.Keep(ctx_, api_,
-                 {.velero_namespace = "velero", .location = "default", .mover_namespace = "mover"},
-                 "du-2");
-  };
-  keep();
+  Keep("du-2");
   EXPECT_THAT(api_.calls(), testing::IsEmpty());
   api_.Seed(SecretType(),
             MakeAccessSecret("mover", "du-2", {}, objects::OwnerReference{.name = "du-2"}, *access)
                 .json());
-  SeedSecret("creds", "cloud", Cloud("new"));
-  clock_.Advance(kAccessKeptEvery);
-  keep();
+  Exchange();
+  Keep("du-2");
   EXPECT_EQ(Held("cloud", "du-2"), Cloud("new"));
 }
 
 TEST_F(AccessKeeperTest, AFailedWriteIsDoneAgain) {
-  SeedSecret("creds", "cloud", Cloud("new"));
-  clock_.Advance(kAccessKeptEvery);
+  Exchange();
   api_.FailNext("patch", "secrets", absl::UnavailableError("away"));
   Keep();
   EXPECT_EQ(Held("cloud"), kCloud);

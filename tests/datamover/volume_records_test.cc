@@ -123,10 +123,17 @@ class VolumeRecordsTest : public testing::Test {
     Note(Upload(name, phase, pvc));
     Work();
   }
-  void Work() {
+  void Work(absl::Duration later = absl::ZeroDuration()) {
+    bed_.clock.Advance(later);
     controller_->writer.WorkOnce(bed_.ctx);
     Deliver();
     controller_->writer.WorkOnce(bed_.ctx);
+  }
+  // As a check writes it.
+  void SetVerification(const Json& verification) {
+    bed_.api.Mutate(ProtectedVolume::Key("velero", Record().name),
+                    [&](Json& record) { record["status"]["verification"] = verification; });
+    Deliver();
   }
 
   // The DataDeletion of what an upload stored is completed.
@@ -232,10 +239,8 @@ TEST_F(VolumeRecordsTest, AWriteThatFailsIsMadeAgain) {
   bed_.api.FailNext("create", kPlural, absl::UnavailableError("away"));
   End("one", "Completed");
   EXPECT_THAT(bed_.api.All(ProtectedVolume::Type()), IsEmpty());
-  bed_.clock.Advance(kRecordWriteAgain);
-  Work();
-  bed_.clock.Advance(kRecordWriteAgain);
-  Work();
+  Work(kRecordWriteAgain);
+  Work(kRecordWriteAgain);
   EXPECT_EQ(Record().status.last_good->backup, "backup-one");
 }
 
@@ -243,8 +248,7 @@ TEST_F(VolumeRecordsTest, AnAnswerThatIsLostMakesNoSecondRecord) {
   bed_.api.FailNext("create", kPlural, absl::UnavailableError("lost"), 1,
                     support::Fault::kAnswerLost);
   End("one", "Completed");
-  bed_.clock.Advance(kRecordWriteAgain);
-  Work();
+  Work(kRecordWriteAgain);
   EXPECT_THAT(bed_.api.All(ProtectedVolume::Type()), SizeIs(1));
   EXPECT_EQ(Record().status.last_good->backup, "backup-one");
 }
@@ -289,8 +293,7 @@ TEST_F(VolumeRecordsTest, OnlyTheControllerThatLeadsWrites) {
   End("one", "Completed");
   EXPECT_EQ(Writes(), 0);
   leads_ = true;
-  bed_.clock.Advance(kRecordWriteAgain);
-  Work();
+  Work(kRecordWriteAgain);
   EXPECT_EQ(Record().status.last_good->backup, "backup-one");
 }
 
@@ -322,24 +325,20 @@ TEST_F(VolumeRecordsTest, ARecordGoesWithItsPvcAfterATime) {
   Work();
   EXPECT_EQ(PvcReads(), 0);
   for (int hour = 0; hour < 10; ++hour) {
-    bed_.clock.Advance(kRecordPvcEvery);
-    Work();
+    Work(kRecordPvcEvery);
   }
   EXPECT_LE(PvcReads(), 10) << "one each hour";
   EXPECT_FALSE(Record().status.pvc_gone_at.has_value());
 
   bed_.api.Remove({PersistentVolumeClaimType(), "shop", "data"});
-  bed_.clock.Advance(kRecordPvcEvery);
-  Work();
+  Work(kRecordPvcEvery);
   ASSERT_TRUE(Record().status.pvc_gone_at.has_value());
   EXPECT_THAT(Record().status.next_step,
               HasSubstr("the PVC is gone: restore backup backup-one if it is missed"));
   bed_.api.ClearCalls();
-  bed_.clock.Advance(rules_.keep_after_pvc - absl::Hours(1));
-  Work();
+  Work(rules_.keep_after_pvc - absl::Hours(1));
   EXPECT_THAT(bed_.api.All(ProtectedVolume::Type()), SizeIs(1));
-  bed_.clock.Advance(absl::Hours(2));
-  Work();
+  Work(absl::Hours(2));
   EXPECT_THAT(bed_.api.All(ProtectedVolume::Type()), IsEmpty());
   EXPECT_EQ(PvcReads(), 0) << "a PVC that is gone does not come back with its uid";
   Note(upload);
@@ -350,24 +349,18 @@ TEST_F(VolumeRecordsTest, ARecordGoesWithItsPvcAfterATime) {
 
 TEST_F(VolumeRecordsTest, ARecordWhoseLocksAreRenewedStaysUntilItsLastBackupGoes) {
   End("one", "Completed");
-  bed_.api.Mutate(ProtectedVolume::Key("velero", Record().name), [](Json& record) {
-    record["status"]["verification"] = {{"at", "2026-11-28T00:00:00Z"},
-                                        {"locks", {{"mode", "GOVERNANCE"}, {"days", 30}}}};
-  });
-  Deliver();
+  SetVerification(
+      {{"at", "2026-11-28T00:00:00Z"}, {"locks", {{"mode", "GOVERNANCE"}, {"days", 30}}}});
   bed_.api.Remove({PersistentVolumeClaimType(), "shop", "data"});
-  bed_.clock.Advance(kRecordPvcEvery);
-  Work();
+  Work(kRecordPvcEvery);
   ASSERT_TRUE(Record().status.pvc_gone_at.has_value());
   EXPECT_THAT(Record().status.next_step, HasSubstr("goes after its last backup"));
-  bed_.clock.Advance(rules_.keep_after_pvc + absl::Hours(1));
-  Work();
+  Work(rules_.keep_after_pvc + absl::Hours(1));
   EXPECT_THAT(bed_.api.All(ProtectedVolume::Type()), SizeIs(1));
   bed_.api.Mutate(ProtectedVolume::Key("velero", Record().name),
                   [](Json& record) { record["status"]["lastGoodBackup"] = nullptr; });
   Deliver();
-  bed_.clock.Advance(kRecordPvcEvery);
-  Work();
+  Work(kRecordPvcEvery);
   EXPECT_THAT(bed_.api.All(ProtectedVolume::Type()), IsEmpty());
 }
 
@@ -375,19 +368,16 @@ TEST_F(VolumeRecordsTest, APvcOfTheSameNameIsAnother) {
   End("one", "Completed");
   bed_.api.Mutate({PersistentVolumeClaimType(), "shop", "data"},
                   [](Json& pvc) { pvc["metadata"]["uid"] = "another"; });
-  bed_.clock.Advance(kRecordPvcEvery);
-  Work();
+  Work(kRecordPvcEvery);
   EXPECT_TRUE(Record().status.pvc_gone_at.has_value());
 }
 
 TEST_F(VolumeRecordsTest, ALastGoodBackupThatIsTooOldHasANextStep) {
   End("one", "Completed");
-  bed_.clock.Advance(rules_.stale_after + kRecordPvcEvery);
-  Work();
+  Work(rules_.stale_after + kRecordPvcEvery);
   EXPECT_THAT(Record().status.next_step, HasSubstr("the last good backup was taken at "));
   bed_.api.ClearCalls();
-  bed_.clock.Advance(absl::Hours(5));
-  Work();
+  Work(absl::Hours(5));
   EXPECT_EQ(Writes(), 0) << "the text does not change with the age";
 }
 
@@ -406,8 +396,7 @@ TEST_F(VolumeRecordsTest, ADeletedLastGoodBackupFallsBackToTheNewestOther) {
   EXPECT_EQ(Record().status.last_attempt->backup, "backup-three");
   EXPECT_EQ(Record().status.next_step, "");
   bed_.clock.Advance(rules_.stale_after);
-  bed_.clock.Advance(kRecordPvcEvery);
-  Work();
+  Work(kRecordPvcEvery);
   EXPECT_THAT(Record().status.next_step, HasSubstr(", since backup-three was deleted: "));
 
   End("four", "Completed");
@@ -418,10 +407,7 @@ TEST_F(VolumeRecordsTest, ADeletedLastGoodBackupFallsBackToTheNewestOther) {
 
 TEST_F(VolumeRecordsTest, AVolumeWhoseBackupsWereAllDeletedHasNoneAndSaysWhy) {
   End("one", "Completed");
-  bed_.api.Mutate(ProtectedVolume::Key("velero", Record().name), [](Json& record) {
-    record["status"]["verification"] = {{"at", "2026-11-28T00:00:00Z"}, {"finding", "damage"}};
-  });
-  Deliver();
+  SetVerification({{"at", "2026-11-28T00:00:00Z"}, {"finding", "damage"}});
   bed_.api.ClearCalls();
   DeleteBackup("one");
   EXPECT_EQ(Writes(), 1);
@@ -461,17 +447,14 @@ TEST_F(VolumeRecordsTest, ABackupThatIsMissingForAnHourCountsAsDeleted) {
   for (const char* name : {"one", "two", "three"}) {
     End(name, "Completed");
   }
-  bed_.clock.Advance(kRecordPvcEvery);
-  Work();
+  Work(kRecordPvcEvery);
   EXPECT_EQ(Record().status.last_good->backup, "backup-three");
   RemoveBackup("three");
   RemoveBackup("two");
-  bed_.clock.Advance(kRecordPvcEvery);
-  Work();
+  Work(kRecordPvcEvery);
   EXPECT_EQ(Record().status.last_good->backup, "backup-three") << "it may be back soon";
   bed_.api.ClearCalls();
-  bed_.clock.Advance(kRecordPvcEvery);
-  Work();
+  Work(kRecordPvcEvery);
   EXPECT_EQ(Record().status.last_good->backup, "backup-one") << "the newest that has its Backup";
   EXPECT_EQ(Writes(), 1);
 }
@@ -486,8 +469,7 @@ TEST_F(VolumeRecordsTest, BackupsOfManyVolumesAreReadOnceForAll) {
     Note(upload);
   }
   Work();
-  bed_.clock.Advance(kRecordPvcEvery);
-  Work();
+  Work(kRecordPvcEvery);
   EXPECT_LE(bed_.api.CallCount("get", "backups"), 2);
 }
 
@@ -496,8 +478,7 @@ TEST_F(VolumeRecordsTest, AFailedReadOfTheDataUploadsChangesNothingAndIsMadeAgai
   bed_.api.FailNext("list", "datauploads", absl::UnavailableError("away"), 1);
   DeleteBackup("one");
   EXPECT_TRUE(Record().status.last_good.has_value());
-  bed_.clock.Advance(kRecordWriteAgain);
-  Work();
+  Work(kRecordWriteAgain);
   EXPECT_FALSE(Record().status.last_good.has_value());
 }
 
@@ -515,46 +496,22 @@ TEST_F(VolumeRecordsTest, BackupsThatExpireCostNoWritesButTheLast) {
   EXPECT_EQ(bed_.api.CallCount("list", "datauploads"), 1);
 }
 
-TEST_F(VolumeRecordsTest, AFindingOfACheckIsANextStepAtOnce) {
+TEST_F(VolumeRecordsTest, WhatACheckFindsIsANextStepAtOnce) {
+  constexpr char kDamage[] = "pack 6e0ca2f1 is gone";
+  constexpr char kLocks[] = "object locks were not renewed: 1 failure";
   End("one", "Completed");
-  bed_.api.Mutate(ProtectedVolume::Key("velero", Record().name), [](Json& record) {
-    record["status"]["verification"] = {{"at", "2026-11-28T00:00:00Z"},
-                                        {"finding", "pack 6e0ca2f1 is gone"}};
-  });
-  Deliver();
-  Work();
-  EXPECT_THAT(Record().status.next_step, HasSubstr("a check found: pack 6e0ca2f1 is gone"));
-  EXPECT_THAT(Record().status.next_step, HasSubstr("repair the repository, and only then"));
-  bed_.api.Mutate(ProtectedVolume::Key("velero", Record().name), [](Json& record) {
-    record["status"]["verification"]["damage"] = {{"packs", {std::string(64, '6')}},
-                                                  {"packsFound", 1}};
-  });
-  Deliver();
-  Work();
-  EXPECT_THAT(Record().status.next_step, HasSubstr("the next backup does not rely on"));
-}
-
-TEST_F(VolumeRecordsTest, LocksThatWereNotRenewedAreANextStep) {
-  End("one", "Completed");
-  bed_.api.Mutate(ProtectedVolume::Key("velero", Record().name), [](Json& record) {
-    record["status"]["verification"] = {
-        {"at", "2026-11-28T00:00:00Z"},
-        {"locks", {{"finding", "object locks were not renewed: 1 failure"}}}};
-  });
-  Deliver();
-  Work();
-  EXPECT_THAT(Record().status.next_step, HasSubstr("object locks were not renewed: 1 failure"));
-}
-
-TEST_F(VolumeRecordsTest, OrphanedRepositorySnapshotsAreTheLastNextStep) {
-  End("one", "Completed");
-  bed_.api.Mutate(ProtectedVolume::Key("velero", Record().name), [](Json& record) {
-    record["status"]["verification"] = {{"at", "2026-11-28T00:00:00Z"}, {"orphanedSnapshots", 3}};
-  });
-  Deliver();
-  Work();
-  EXPECT_THAT(Record().status.next_step,
-              HasSubstr("the Backups of 3 repository snapshots are gone: verify"));
+  for (const auto& [verification, next_step] : std::vector<std::pair<Json, std::string>>{
+           {{{"orphanedSnapshots", 3}}, "the Backups of 3 repository snapshots are gone: verify"},
+           {{{"locks", {{"finding", kLocks}}}, {"orphanedSnapshots", 3}}, kLocks},
+           {{{"finding", kDamage}, {"locks", {{"finding", kLocks}}}},
+            absl::StrCat("a check found: ", kDamage, "; repair the repository, and only then")},
+           {{{"finding", kDamage},
+             {"damage", {{"packs", {std::string(64, '6')}}, {"packsFound", 1}}}},
+            "the next backup does not rely on"}}) {
+    SetVerification(verification);
+    Work();
+    EXPECT_THAT(Record().status.next_step, HasSubstr(next_step));
+  }
 }
 
 TEST_F(VolumeRecordsTest, TheBaseIsThatOfTheVolume) {
