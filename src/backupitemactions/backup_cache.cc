@@ -1,14 +1,11 @@
 #include "backupitemactions/backup_cache.h"
 
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/log.h"
-#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "csi/content_deletion.h"
-#include "csi/environment.h"
 #include "csi/group/group_deletion.h"
 #include "csi/orphan_sweep.h"
 #include "csi/volume_lease.h"

@@ -1,16 +1,13 @@
 #include "backupitemactions/data_upload.h"
 
 #include <memory>
-#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "backupitemactions/actions.h"
 #include "base/status_macros.h"
 #include "csi/expose/data_transfer.h"
 #include "csi/retry.h"
-#include "objects/backup.h"
 #include "objects/client.h"
-#include "objects/data_upload.h"
 #include "objects/keys.h"
 #include "velero/labels.h"
 

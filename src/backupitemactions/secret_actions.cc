@@ -3,7 +3,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "backupitemactions/actions.h"
 #include "base/log.h"
 #include "base/status_macros.h"

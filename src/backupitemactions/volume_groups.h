@@ -10,7 +10,6 @@
 #include "backupitemactions/backup_cache.h"
 #include "base/call_context.h"
 #include "csi/environment.h"
-#include "csi/group/group_lifecycle.h"
 #include "csi/once_map.h"
 #include "objects/backup.h"
 #include "objects/persistent_volume_claim.h"

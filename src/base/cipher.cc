@@ -7,7 +7,6 @@
 #include <openssl/params.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "base/check.h"
 

@@ -6,12 +6,9 @@
 #include <limits>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/quantity.h"

@@ -1,6 +1,5 @@
 #include "base/memory_budget.h"
 
-#include <algorithm>
 #include <string>
 
 #include "absl/strings/str_cat.h"

@@ -1,12 +1,9 @@
 #include "base/quantity.h"
 
 #include <array>
-#include <cstddef>
 #include <optional>
-#include <string>
 
 #include "absl/status/status.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"

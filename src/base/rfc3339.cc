@@ -1,7 +1,6 @@
 #include "base/rfc3339.h"
 
 #include "absl/strings/ascii.h"
-#include "absl/time/civil_time.h"
 
 namespace csidelta {
 namespace {

@@ -1,7 +1,5 @@
 #include "base/status_macros.h"
 
-#include "absl/strings/cord.h"
-#include "absl/strings/str_cat.h"
 
 namespace csidelta {
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <exception>
 #include <sstream>
-#include <string>
 #include <utility>
 
 #include "absl/status/status.h"

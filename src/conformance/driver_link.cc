@@ -7,7 +7,6 @@
 #include <stop_token>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "csi.grpc.pb.h"
 #include "differential_snapshot.grpc.pb.h"

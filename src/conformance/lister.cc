@@ -1,6 +1,5 @@
 #include "conformance/lister.h"
 
-#include <limits>
 #include <set>
 #include <utility>
 

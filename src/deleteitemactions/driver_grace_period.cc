@@ -2,8 +2,6 @@
 
 #include "absl/status/statusor.h"
 #include "base/log.h"
-#include "base/mutex.h"
-#include "csi/environment.h"
 
 namespace csidelta::deleteitemactions {
 namespace {

@@ -1,7 +1,6 @@
 #include "deleteitemactions/group_deletions.h"
 
 #include "base/log.h"
-#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "csi/group/group_deletion.h"
 

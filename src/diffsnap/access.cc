@@ -1,12 +1,10 @@
 #include "diffsnap/access.h"
 
-#include <cstdint>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/crypto.h"
-#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "objects/client.h"
 #include "objects/differential_snapshot.h"

@@ -1,13 +1,11 @@
 #include "diffsnap/class_secrets.h"
 
 #include <set>
-#include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "csi/expose/snapshot_secrets.h"
 #include "objects/client.h"

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/mutex.h"
 #include "base/status_macros.h"
 
 namespace csidelta::diffsnap {

@@ -1,8 +1,6 @@
 #include "diffsnap/pair_table.h"
 
-#include <utility>
 
-#include "base/mutex.h"
 
 namespace csidelta::diffsnap {
 

@@ -1,7 +1,6 @@
 #include "diffsnap/reconciler.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -10,7 +9,6 @@
 #include "base/log.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "k8s/api_client.h"
 #include "objects/client.h"
 #include "objects/event.h"
 #include "objects/patch.h"

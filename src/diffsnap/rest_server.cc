@@ -9,7 +9,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "base/mutex.h"
 #include "diffsnap/page_query.h"
 
 namespace csidelta::diffsnap {

@@ -1,10 +1,8 @@
 #include "doctor/cluster_cache.h"
 
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "objects/client.h"
 #include "objects/data_download.h"
 #include "objects/data_transfer.h"
 #include "objects/data_upload.h"

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "csi/expose/exposed_snapshot.h"
@@ -11,7 +10,6 @@
 #include "objects/keys.h"
 #include "objects/persistent_volume.h"
 #include "objects/volume_task.h"
-#include "objects/workload.h"
 
 namespace csidelta::doctor {
 namespace {

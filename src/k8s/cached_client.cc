@@ -1,6 +1,5 @@
 #include "k8s/cached_client.h"
 
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>

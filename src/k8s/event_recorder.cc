@@ -2,7 +2,6 @@
 
 #include <string>
 
-#include "absl/time/time.h"
 #include "base/human_text.h"
 #include "base/rfc3339.h"
 #include "k8s/object.h"

@@ -7,7 +7,6 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/json.h"
-#include "base/mutex.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 

@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/log.h"
-#include "base/mutex.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "k8s/object.h"

@@ -5,7 +5,6 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "base/mutex.h"
 #include "k8s/object.h"
 
 namespace csidelta::k8s {

@@ -5,7 +5,6 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "k8s/config.h"
 

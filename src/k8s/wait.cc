@@ -1,7 +1,5 @@
 #include "k8s/wait.h"
 
-#include <algorithm>
-#include <optional>
 #include <string>
 #include <utility>
 

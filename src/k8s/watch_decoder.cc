@@ -6,7 +6,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "k8s/api_client.h"
 
 namespace csidelta::k8s {
 namespace {

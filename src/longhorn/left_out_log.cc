@@ -2,7 +2,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
-#include "base/mutex.h"
 
 namespace csidelta::longhorn {
 namespace {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -11,7 +10,6 @@
 #include "absl/strings/strip.h"
 #include "base/crypto.h"
 #include "base/status_macros.h"
-#include "k8s/api_client.h"
 #include "k8s/object.h"
 #include "objects/client.h"
 #include "objects/keys.h"

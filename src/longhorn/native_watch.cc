@@ -5,11 +5,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "base/mutex.h"
 #include "base/status_macros.h"
-#include "k8s/api_client.h"
-#include "k8s/object.h"
-#include "longhorn/native_snapshot.h"
 #include "objects/keys.h"
 
 namespace csidelta::longhorn {

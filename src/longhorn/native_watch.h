@@ -6,7 +6,6 @@
 #include <string>
 #include <thread>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"

@@ -10,7 +10,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "k8s/api_client.h"
 #include "longhorn/types.h"
 #include "objects/backup.h"
 #include "objects/client.h"

@@ -8,7 +8,6 @@
 #include "absl/strings/str_join.h"
 #include "base/rate_limiter.h"
 #include "base/status_macros.h"
-#include "k8s/api_client.h"
 #include "longhorn/types.h"
 
 namespace csidelta::longhorn {

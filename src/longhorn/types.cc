@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "objects/keys.h"
 
 namespace csidelta::longhorn {
 namespace {

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "k8s/api_client.h"
 #include "objects/keys.h"
 #include "objects/object.h"
 

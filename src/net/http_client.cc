@@ -4,8 +4,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
-#include <optional>
-#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"

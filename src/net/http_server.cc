@@ -17,7 +17,6 @@
 #include <optional>
 #include <set>
 #include <stop_token>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdlib>
-#include <cstring>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"

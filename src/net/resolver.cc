@@ -5,7 +5,6 @@
 #include <netinet/in.h>
 #include <poll.h>
 
-#include <algorithm>
 #include <array>
 #include <memory>
 #include <mutex>

@@ -13,7 +13,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
-#include "net/http_client.h"
 
 namespace csidelta::net {
 namespace {

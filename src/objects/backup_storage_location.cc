@@ -1,6 +1,5 @@
 #include "objects/backup_storage_location.h"
 
-#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"

@@ -8,7 +8,6 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
-#include "objects/client.h"
 #include "objects/group_plan.h"
 #include "objects/keys.h"
 

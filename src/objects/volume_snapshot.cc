@@ -4,8 +4,6 @@
 #include <array>
 #include <utility>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
 #include "objects/keys.h"
 #include "objects/volume_group_snapshot.h"

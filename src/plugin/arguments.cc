@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"

@@ -1,13 +1,11 @@
 #include "plugin/call_tracker.h"
 
 #include <exception>
-#include <utility>
 
 #include "Shared.pb.h"
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
-#include "base/mutex.h"
 #include "google/rpc/status.pb.h"
 #include "plugin/convert.h"
 

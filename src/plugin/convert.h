@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "Shared.pb.h"
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "objects/object.h"

@@ -1,7 +1,6 @@
 #include "plugin/host_version.h"
 
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "absl/strings/numbers.h"

@@ -1,6 +1,5 @@
 #include "plugin/lister.h"
 
-#include <string>
 #include <utility>
 #include <vector>
 

@@ -13,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/log.h"
 #include "base/status_macros.h"

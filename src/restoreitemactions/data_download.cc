@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <map>
-#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"

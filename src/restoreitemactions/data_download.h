@@ -2,7 +2,6 @@
 
 #include <string>
 
-#include "absl/status/statusor.h"
 #include "base/call_context.h"
 #include "csi/environment.h"
 #include "csi/expose/data_transfer.h"

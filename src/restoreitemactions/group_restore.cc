@@ -7,7 +7,6 @@
 #include "base/crypto.h"
 #include "base/log.h"
 #include "base/status_macros.h"
-#include "csi/environment.h"
 #include "csi/static_content.h"
 #include "k8s/api_client.h"
 #include "objects/client.h"

@@ -1,6 +1,5 @@
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "base/log.h"

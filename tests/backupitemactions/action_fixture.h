@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <memory>
 #include <string>
 
 #include "base/random.h"
@@ -11,7 +10,6 @@
 #include "tests/support/fake_clock.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/kind_names.h"
-#include "velero/item_action.h"
 
 namespace csidelta::backupitemactions {
 

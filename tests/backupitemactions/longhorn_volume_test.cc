@@ -12,7 +12,6 @@
 #include "backupitemactions/longhorn_sweep.h"
 #include "backupitemactions/slots.h"
 #include "base/json.h"
-#include "base/log.h"
 #include "base/rfc3339.h"
 #include "k8s/object.h"
 #include "longhorn/types.h"

@@ -7,18 +7,15 @@
 #include <memory>
 #include <stop_token>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "backupitemactions/actions.h"
 #include "csi/base_snapshots.h"
 #include "csi/drop.h"
 #include "csi/group/group_deletion.h"
 #include "csi/group/group_lifecycle.h"
 #include "csi/group/moved_group.h"
-#include "csi/snapshot_lifecycle.h"
 #include "csi/static_content.h"
 #include "k8s/object.h"
 #include "objects/keys.h"

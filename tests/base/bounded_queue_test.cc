@@ -5,7 +5,6 @@
 #include <atomic>
 #include <stop_token>
 #include <thread>
-#include <vector>
 
 #include "base/worker_pool.h"
 #include "tests/support/status_matchers.h"

@@ -6,7 +6,6 @@
 #include <limits>
 #include <random>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tests/support/sweep_sample.h"

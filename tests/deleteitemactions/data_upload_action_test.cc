@@ -1,10 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <string>
 #include <vector>
 
-#include "csi/expose/data_transfer.h"
 #include "deleteitemactions/actions.h"
 #include "k8s/object.h"
 #include "objects/keys.h"

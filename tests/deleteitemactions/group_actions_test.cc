@@ -9,7 +9,6 @@
 
 #include "csi/group/group_deletion.h"
 #include "deleteitemactions/actions.h"
-#include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/group_objects.h"

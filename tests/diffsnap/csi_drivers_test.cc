@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <functional>
 #include <string>
 #include <thread>
 #include <utility>

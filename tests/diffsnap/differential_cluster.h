@@ -3,7 +3,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"

@@ -1,9 +1,7 @@
 #pragma once
 
-#include <algorithm>
 #include <functional>
 #include <mutex>
-#include <string>
 #include <vector>
 
 #include "absl/strings/numbers.h"

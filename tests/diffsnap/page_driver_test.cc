@@ -6,7 +6,6 @@
 #include <grpcpp/server_builder.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <limits>
 #include <memory>
 #include <string>

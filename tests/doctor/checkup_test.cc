@@ -18,7 +18,6 @@
 #include "base/quantity.h"
 #include "base/rfc3339.h"
 #include "base/yaml.h"
-#include "datamover/controller/mover_kinds.h"
 #include "datamover/keyring.h"
 #include "datamover/repository_access.h"
 #include "datamover/settings.h"

@@ -1,7 +1,6 @@
 // What the doctor costs with very many DataUploads.
 
 #include <algorithm>
-#include <ctime>
 #include <iostream>
 #include <string>
 #include <utility>
@@ -13,7 +12,6 @@
 #include "gtest/gtest.h"
 #include "objects/backup_storage_location.h"
 #include "objects/cluster.h"
-#include "objects/data_upload.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/finished_upload.h"

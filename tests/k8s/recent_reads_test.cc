@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "k8s/object.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"

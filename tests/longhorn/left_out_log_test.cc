@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "tests/support/status_matchers.h"
 
 namespace csidelta::longhorn::left_out_log_test {
 namespace {

@@ -13,8 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "k8s/object.h"
-#include "longhorn/native_snapshot.h"
 #include "longhorn/types.h"
 #include "objects/keys.h"
 #include "tests/support/await.h"

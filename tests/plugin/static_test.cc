@@ -13,7 +13,6 @@
 #include <fstream>
 #include <iterator>
 #include <string>
-#include <vector>
 
 #include "tests/support/paths.h"
 #include "tests/support/scratch_folder.h"

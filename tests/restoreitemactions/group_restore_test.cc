@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "k8s/object.h"
 #include "objects/keys.h"

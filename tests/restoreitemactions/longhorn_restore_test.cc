@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "backupitemactions/actions.h"
 #include "csi/driver_error.h"
-#include "csi/expose/claim_provisioning.h"
 #include "deleteitemactions/actions.h"
 #include "k8s/object.h"
 #include "objects/keys.h"

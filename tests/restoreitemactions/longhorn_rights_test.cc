@@ -11,7 +11,6 @@
 #include "backupitemactions/actions.h"
 #include "backupitemactions/longhorn_sweep.h"
 #include "deleteitemactions/actions.h"
-#include "k8s/object.h"
 #include "objects/backup.h"
 #include "restoreitemactions/actions.h"
 #include "tests/support/kind_names.h"

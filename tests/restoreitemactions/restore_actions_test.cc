@@ -2,12 +2,10 @@
 
 #include <string>
 
-#include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "restoreitemactions/actions.h"
-#include "restoreitemactions/claim_operation.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
