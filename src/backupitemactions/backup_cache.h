@@ -14,7 +14,6 @@
 #include "csi/once_map.h"
 #include "objects/backup.h"
 #include "objects/persistent_volume.h"
-#include "objects/persistent_volume_claim.h"
 #include "objects/volume_group_snapshot.h"
 #include "objects/volume_snapshot.h"
 #include "objects/workload.h"

@@ -3,8 +3,8 @@
 #include <string>
 
 #include "objects/backup.h"
-#include "objects/data_upload.h"
-#include "objects/persistent_volume_claim.h"
+#include "objects/data_transfer.h"
+#include "objects/persistent_volume.h"
 
 namespace csidelta::backupitemactions {
 

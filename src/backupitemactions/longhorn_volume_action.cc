@@ -30,7 +30,7 @@
 #include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/keys.h"
-#include "objects/persistent_volume_claim.h"
+#include "objects/persistent_volume.h"
 #include "objects/workload.h"
 #include "velero/labels.h"
 #include "velero/volume_decision.h"

@@ -18,7 +18,6 @@
 #include "csi/retry.h"
 #include "objects/backup.h"
 #include "objects/client.h"
-#include "objects/group_plan.h"
 #include "objects/keys.h"
 #include "objects/volume_group_snapshot.h"
 #include "velero/labels.h"

@@ -12,7 +12,7 @@
 #include "csi/environment.h"
 #include "csi/once_map.h"
 #include "objects/backup.h"
-#include "objects/persistent_volume_claim.h"
+#include "objects/persistent_volume.h"
 #include "objects/volume_group_snapshot.h"
 #include "velero/volume_decision.h"
 

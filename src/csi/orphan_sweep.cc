@@ -21,7 +21,7 @@
 #include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/keys.h"
-#include "objects/persistent_volume_claim.h"
+#include "objects/persistent_volume.h"
 #include "objects/volume_group_snapshot.h"
 #include "velero/labels.h"
 

@@ -13,7 +13,6 @@
 #include "k8s/api_client.h"
 #include "longhorn/types.h"
 #include "objects/persistent_volume.h"
-#include "objects/persistent_volume_claim.h"
 #include "objects/workload.h"
 
 // Decides if the volume of a bound PVC has the data of the VolumeSnapshot that it is made of. Bound

@@ -6,7 +6,7 @@
 #include "base/status_macros.h"
 #include "objects/client.h"
 #include "objects/keys.h"
-#include "objects/persistent_volume_claim.h"
+#include "objects/persistent_volume.h"
 
 namespace csidelta::csi {
 

@@ -10,7 +10,7 @@
 #include "base/status_macros.h"
 #include "k8s/api_client.h"
 #include "objects/client.h"
-#include "objects/data_upload.h"
+#include "objects/data_transfer.h"
 #include "objects/keys.h"
 #include "objects/protected_volume.h"
 #include "velero/data_reference.h"

@@ -15,7 +15,7 @@
 #include "engine/backup.h"
 #include "k8s/api_client.h"
 #include "objects/backup_storage_location.h"
-#include "objects/scheduling.h"
+#include "objects/node.h"
 #include "objects/volume_job.h"
 
 namespace csidelta::datamover {

@@ -14,7 +14,7 @@
 #include "base/rate_limiter.h"
 #include "base/secret.h"
 #include "k8s/api_client.h"
-#include "objects/access_review.h"
+#include "objects/access.h"
 
 namespace csidelta::diffsnap {
 

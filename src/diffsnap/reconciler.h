@@ -9,7 +9,7 @@
 #include "diffsnap/resolver.h"
 #include "k8s/api_client.h"
 #include "objects/differential_snapshot.h"
-#include "objects/reconciler.h"
+#include "objects/event_handler.h"
 
 namespace csidelta::diffsnap {
 

@@ -3,9 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "objects/data_download.h"
 #include "objects/data_transfer.h"
-#include "objects/data_upload.h"
 #include "objects/keys.h"
 
 namespace csidelta::doctor {

@@ -6,9 +6,9 @@
 #include "absl/time/time.h"
 #include "doctor/checks.h"
 #include "objects/copy_record.h"
-#include "objects/data_download.h"
+#include "objects/data_transfer.h"
 #include "objects/keys.h"
-#include "objects/persistent_volume_claim.h"
+#include "objects/persistent_volume.h"
 
 namespace csidelta::doctor {
 namespace {

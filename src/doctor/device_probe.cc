@@ -12,7 +12,6 @@
 #include "objects/client.h"
 #include "objects/patch.h"
 #include "objects/persistent_volume.h"
-#include "objects/persistent_volume_claim.h"
 #include "objects/workload.h"
 
 namespace csidelta::doctor {

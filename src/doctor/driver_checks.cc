@@ -17,7 +17,6 @@
 #include "objects/client.h"
 #include "objects/differential_snapshot.h"
 #include "objects/persistent_volume.h"
-#include "objects/persistent_volume_claim.h"
 #include "objects/storage_class.h"
 #include "objects/volume_snapshot.h"
 #include "velero/volume_decision.h"

@@ -14,8 +14,7 @@
 #include "k8s/config.h"
 #include "k8s/reconcile_loop.h"
 #include "objects/client.h"
-#include "objects/data_download.h"
-#include "objects/data_upload.h"
+#include "objects/data_transfer.h"
 #include "objects/workload.h"
 
 namespace csidelta::doctor {

@@ -6,7 +6,7 @@
 #include "absl/strings/string_view.h"
 #include "datamover/settings.h"
 #include "doctor/checkup.h"
-#include "objects/persistent_volume_claim.h"
+#include "objects/persistent_volume.h"
 #include "objects/workload.h"
 
 // A worker as the mover would make one, to find out what becomes of it.

@@ -18,8 +18,7 @@
 #include "doctor/checks.h"
 #include "objects/backup_storage_location.h"
 #include "objects/data_deletion.h"
-#include "objects/data_download.h"
-#include "objects/data_upload.h"
+#include "objects/data_transfer.h"
 #include "objects/workload.h"
 
 namespace csidelta::doctor {

@@ -15,8 +15,8 @@
 #include "doctor/checks.h"
 #include "doctor/sample_worker.h"
 #include "objects/client.h"
-#include "objects/data_upload.h"
-#include "objects/persistent_volume_claim.h"
+#include "objects/data_transfer.h"
+#include "objects/persistent_volume.h"
 #include "objects/protected_volume.h"
 #include "objects/workload.h"
 

@@ -15,7 +15,6 @@
 #include "objects/copy_record.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume.h"
-#include "objects/persistent_volume_claim.h"
 #include "objects/workload.h"
 
 namespace csidelta::inplace {

@@ -16,7 +16,7 @@
 #include "k8s/api_client.h"
 #include "objects/client.h"
 #include "objects/copy_record.h"
-#include "objects/data_upload.h"
+#include "objects/data_transfer.h"
 #include "objects/keys.h"
 #include "snapshots/snapshot_creation.h"
 #include "snapshots/snapshot_import.h"

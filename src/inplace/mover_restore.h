@@ -13,9 +13,9 @@
 #include "base/random.h"
 #include "inplace/restore_guard.h"
 #include "k8s/api_client.h"
-#include "objects/data_download.h"
+#include "objects/data_transfer.h"
 #include "objects/outcome.h"
-#include "objects/persistent_volume_claim.h"
+#include "objects/persistent_volume.h"
 
 // What the data mover moved comes back into a PVC that exists, by the data mover: it has the keys
 // and the credentials, which the caller needs not. The PVC keeps its uid and its PersistentVolume,

@@ -19,11 +19,10 @@
 #include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/copy_record.h"
-#include "objects/data_download.h"
+#include "objects/data_transfer.h"
 #include "objects/keys.h"
 #include "objects/swap_record.h"
 #include "snapshots/snapshot_creation.h"
-#include "objects/data_upload.h"
 
 namespace csidelta::inplace {
 namespace {

@@ -14,7 +14,6 @@
 #include "k8s/api_client.h"
 #include "objects/backup.h"
 #include "objects/persistent_volume.h"
-#include "objects/persistent_volume_claim.h"
 #include "objects/volume_snapshot.h"
 #include "objects/workload.h"
 

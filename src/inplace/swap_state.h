@@ -11,7 +11,6 @@
 #include "base/call_context.h"
 #include "k8s/api_client.h"
 #include "objects/persistent_volume.h"
-#include "objects/persistent_volume_claim.h"
 #include "objects/swap_record.h"
 
 // Where an in-place restore by swap of volumes is, and what its next step is: one look at the

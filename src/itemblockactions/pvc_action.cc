@@ -11,7 +11,6 @@
 #include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/persistent_volume.h"
-#include "objects/persistent_volume_claim.h"
 
 namespace csidelta::itemblockactions {
 namespace {

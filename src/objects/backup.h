@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +16,12 @@ namespace csidelta::objects {
 
 // Velero's own default, for servers that leave the field empty.
 inline constexpr absl::Duration kCsiSnapshotTimeoutDefault = absl::Minutes(10);
+
+// Of a Backup or a Restore.
+inline bool IsFinalPhase(absl::string_view phase) {
+  return phase == "Completed" || phase == "PartiallyFailed" || phase == "Failed" ||
+         phase == "FailedValidation";
+}
 
 // Velero's.
 class Backup : public ObjectOf<Backup> {
@@ -77,11 +84,7 @@ class Backup : public ObjectOf<Backup> {
     return phase() == "Finalizing" || phase() == "FinalizingPartiallyFailed";
   }
   // Velero's final phase of the backup.
-  bool is_finished() const {
-    const std::string now = phase();
-    return now == "Completed" || now == "PartiallyFailed" || now == "Failed" ||
-           now == "FailedValidation";
-  }
+  bool is_finished() const { return IsFinalPhase(phase()); }
   // Velero is done with it, whatever became of it, or deletes it.
   bool is_over() const { return is_finished() || phase() == "Deleting"; }
   // Velero's server refused or ended it, and says why; "".
@@ -107,6 +110,51 @@ class DeleteBackupRequest : public ObjectOf<DeleteBackupRequest> {
   // Velero has done what it could, without success where the request is still there.
   bool is_processed() const { return Text({"status", "phase"}) == "Processed"; }
   std::vector<std::string> errors() const { return Texts({"status", "errors"}); }
+};
+
+inline constexpr absl::Duration kResourceTimeoutDefault = absl::Minutes(10);  // Velero's own
+
+// Velero's.
+class Restore : public ObjectOf<Restore> {
+ public:
+  static constexpr KindName kKind = {"velero.io", "v1", "restores", "Restore"};
+
+  // As that of a Backup.
+  absl::Status Validate() const;
+
+  // Of one namespace of a Backup, into another one.
+  static Restore OfNamespace(absl::string_view velero_namespace, absl::string_view name,
+                             absl::string_view backup, absl::string_view from,
+                             absl::string_view into) {
+    Restore restore = ObjectOf::Make(velero_namespace, name);
+    restore.Set({"spec"}, {{"backupName", backup},
+                           {"includedNamespaces", Json::array({from})},
+                           {"namespaceMapping", {{from, into}}}});
+    return restore;
+  }
+
+  // Where each namespace of the Backup is restored, if elsewhere.
+  std::map<std::string, std::string> namespace_mapping() const {
+    return GetStringMap(json(), {"spec", "namespaceMapping"});
+  }
+
+  std::string backup_name() const { return Text({"spec", "backupName"}); }
+  // PVCs are restored without data.
+  bool is_without_data() const { return FlagIfSet({"spec", "restorePVs"}) == false; }
+  absl::Duration resource_timeout() const {
+    return TimeoutAt({"metadata", "annotations", kResourceTimeoutAnnotation},
+                     kResourceTimeoutDefault);
+  }
+  // Where what was in `namespace_in_backup` is restored.
+  std::string MapNamespace(absl::string_view namespace_in_backup) const;
+
+  // New, InProgress, Completed, PartiallyFailed, ...; "" for a new one.
+  std::string phase() const { return Text({"status", "phase"}); }
+  // Velero is done with it, whatever became of it.
+  bool is_over() const { return IsFinalPhase(phase()); }
+  // It makes objects, or will. From then on Velero waits for what plugins do with them.
+  bool RestoresItems() const;
+  std::string failure_reason() const { return Text({"status", "failureReason"}); }
 };
 
 }  // namespace csidelta::objects

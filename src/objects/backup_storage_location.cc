@@ -1,6 +1,5 @@
 #include "objects/backup_storage_location.h"
 
-
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"

@@ -6,7 +6,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "objects/patch.h"
-#include "objects/persistent_volume_claim.h"
+#include "objects/persistent_volume.h"
 
 // What stands on a PVC while the data mover writes into its volume in place, and until such a
 // restore is complete: JSON in the annotation snapshot.csi-delta.io/copy-record. Pure.

@@ -9,8 +9,6 @@
 #include "base/json_fields.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "objects/data_download.h"
-#include "objects/data_upload.h"
 #include "objects/keys.h"
 #include "objects/outcome.h"
 
@@ -128,6 +126,83 @@ void DataTransfer::ReduceToOutcome(absl::string_view annotation) {
 
 void DataTransfer::SetTime(absl::string_view field, absl::Time time) {
   Set({"status", field}, FormatRfc3339(time));
+}
+
+absl::Status DataUpload::Validate() const {
+  static constexpr FieldRule kRules[] = {
+      {"spec.sourcePVC", IsTextThatIsSet},
+      {"spec.csiSnapshot.volumeSnapshot", IsTextThatIsSet},
+      {"spec.csiSnapshot.storageClass", IsText},
+      {"spec.csiSnapshot.snapshotClass", IsText},
+      {"spec.csiSnapshot.driver", IsText},
+  };
+  return ValidateTransfer(kRules, kKind.kind);
+}
+
+void DataUpload::SetSource(absl::string_view pvc_namespace, absl::string_view pvc,
+                           absl::string_view storage_class) {
+  Set({"spec", "sourceNamespace"}, pvc_namespace);
+  Set({"spec", "sourcePVC"}, pvc);
+  Set({"spec", "csiSnapshot", "storageClass"}, storage_class);
+}
+
+void DataUpload::SetSnapshot(absl::string_view volume_snapshot, absl::string_view snapshot_class,
+                             absl::string_view driver) {
+  Set({"spec", "snapshotType"}, "CSI");
+  // Velero reads csiSnapshot without looking whether it is there.
+  Set({"spec", "csiSnapshot", "volumeSnapshot"}, volume_snapshot);
+  Set({"spec", "csiSnapshot", "snapshotClass"}, snapshot_class);
+  Set({"spec", "csiSnapshot", "driver"}, driver);
+}
+
+void DataUpload::ReduceTo(absl::string_view label, absl::string_view annotation) {
+  const std::string label_text = Label(label);
+  const std::string annotation_text = Annotation(annotation);
+  Set({"metadata"}, PickAt("metadata", {"name", "namespace", "uid", "ownerReferences"}));
+  if (!label_text.empty()) {
+    SetLabels({{std::string(label), label_text}});
+  }
+  if (!annotation_text.empty()) {
+    SetAnnotation(annotation, annotation_text);
+  }
+  const std::string snapshot = volume_snapshot();
+  Set({"spec"},
+      PickAt("spec", {"datamover", "backupStorageLocation", "sourceNamespace", "sourcePVC"}));
+  if (!snapshot.empty()) {
+    Set({"spec", "csiSnapshot", "volumeSnapshot"}, snapshot);
+  }
+  Set({"status"}, {{"phase", phase()}, {"snapshotID", snapshot_id()}});
+}
+
+absl::Status DataDownload::Validate() const {
+  static constexpr FieldRule kRules[] = {
+      {"spec.targetVolume.namespace", IsTextThatIsSet},
+      {"spec.targetVolume.pvc", IsTextThatIsSet},
+      {"spec.targetVolume.pv", IsText},
+      {"spec.snapshotID", IsText},
+      {"spec.snapshotSize", IsSize},
+  };
+  RETURN_IF_ERROR(ValidateTransfer(kRules, kKind.kind));
+  const std::map<std::string, std::string> marks = annotations();
+  if (target_volume().empty() || marks.contains(kIntoAnnotation) ||
+      marks.contains(kInPlaceAnnotation)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("parse DataDownload: spec.targetVolume.pv is ", target_volume(),
+                   ": a volume that exists is written into only with the annotation ",
+                   kIntoAnnotation, ": csi-delta restore --upload; else restore into a new claim"));
+}
+
+absl::Status DataDownload::SetSource(absl::string_view upload_result) {
+  ASSIGN_OR_RETURN(const Json result, ParseJsonObject(upload_result));
+  for (const char* const field : {"backupStorageLocation", "datamover", "snapshotID",
+                                  "sourceNamespace", "snapshotSize", "nodeOS"}) {
+    if (const Json* const value = FindJson(result, {field}); value != nullptr) {
+      Set({"spec", field}, *value);
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace csidelta::objects

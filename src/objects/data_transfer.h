@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "objects/field_rules.h"
+#include "objects/keys.h"
 #include "objects/object.h"
 
 namespace csidelta::objects {
@@ -100,6 +101,64 @@ class DataTransfer : public Object {
 
  private:
   void SetTime(absl::string_view field, absl::Time time);
+};
+
+// Velero's: move what a VolumeSnapshot holds to a location.
+class DataUpload : public ObjectOf<DataUpload, DataTransfer> {
+ public:
+  static constexpr KindName kKind = {"velero.io", "v2alpha1", "datauploads", "DataUpload"};
+
+  // INVALID_ARGUMENT, naming the field, if it has no name, namespace or uid, lacks what no upload
+  // can do without, or has a field of the wrong type. Pure.
+  absl::Status Validate() const;
+
+  std::string source_pvc() const { return Text({"spec", "sourcePVC"}); }
+  std::string pvc_uid() const { return Label(kPvcUidLabel); }  // "": Velero did not tell it
+  std::string storage_class() const { return Text({"spec", "csiSnapshot", "storageClass"}); }
+  std::string volume_snapshot() const { return Text({"spec", "csiSnapshot", "volumeSnapshot"}); }
+  // A PVC, and its VolumeSnapshot, which is in the PVC's namespace.
+  void SetSource(absl::string_view pvc_namespace, absl::string_view pvc,
+                 absl::string_view storage_class);
+  void SetSnapshot(absl::string_view volume_snapshot, absl::string_view snapshot_class,
+                   absl::string_view driver);
+
+  // Status: what it stored; "" until it is done.
+  std::string snapshot_id() const { return Text({"status", "snapshotID"}); }
+
+  // Leaves what names it, its owners, this label and this annotation; of the spec what
+  // Validate() requires, and the data mover; of the status phase() and
+  // snapshot_id().
+  void ReduceTo(absl::string_view label, absl::string_view annotation);
+};
+
+// Velero's: fill a PVC with what was moved.
+class DataDownload : public ObjectOf<DataDownload, DataTransfer> {
+ public:
+  static constexpr KindName kKind = {"velero.io", "v2alpha1", "datadownloads", "DataDownload"};
+
+  // As DataUpload::Validate(). A DataDownload names a PersistentVolume only if an annotation says
+  // that it is restored in place, so that a data mover which does not know that refuses it.
+  absl::Status Validate() const;
+
+  // Spec.
+  std::string moved_snapshot() const { return Text({"spec", "snapshotID"}); }  // anybody's text
+  int64_t moved_bytes() const {  // of that; 0: Velero 1.17 and earlier do not tell
+    return Number({"spec", "snapshotSize"});
+  }
+  std::string target_namespace() const { return Text({"spec", "targetVolume", "namespace"}); }
+  std::string target_pvc() const { return Text({"spec", "targetVolume", "pvc"}); }
+  // The PersistentVolume that is written into in place; "": a new one is filled.
+  std::string target_volume() const { return Text({"spec", "targetVolume", "pv"}); }
+
+  void SetMovedSnapshot(absl::string_view id) { Set({"spec", "snapshotID"}, id); }
+  void SetSourceNamespace(absl::string_view name) { Set({"spec", "sourceNamespace"}, name); }
+  // `volume`: see target_volume().
+  void SetTarget(absl::string_view pvc_namespace, absl::string_view pvc, absl::string_view volume) {
+    Set({"spec", "targetVolume"}, {{"namespace", pvc_namespace}, {"pvc", pvc}, {"pv", volume}});
+  }
+  // The moved snapshot, and which data mover has it where: from the text in which Velero describes
+  // a DataUpload of the archive to a restore. INVALID_ARGUMENT if that is no JSON object.
+  absl::Status SetSource(absl::string_view upload_result);
 };
 
 }  // namespace csidelta::objects

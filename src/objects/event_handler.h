@@ -11,10 +11,15 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
 #include "base/json.h"
 #include "base/mutex.h"
+#include "base/status_macros.h"
 #include "k8s/informer.h"
+#include "k8s/reconcile_loop.h"
 #include "objects/client.h"
+#include "objects/object.h"
 
 namespace csidelta::objects {
 
@@ -131,6 +136,32 @@ class Index : public EventHandler<Kind> {
   bool was_over_max_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<Name, Entry> entries_ ABSL_GUARDED_BY(mutex_);
   std::set<std::pair<std::string, Name>> names_ ABSL_GUARDED_BY(mutex_);  // by key
+};
+
+// k8s::Reconciler for the objects of one kind.
+template <typename Kind>
+class Reconciler : public k8s::Reconciler {
+ public:
+  absl::StatusOr<absl::Time> Reconcile(const CallContext& ctx, const Json& object) final {
+    ASSIGN_OR_RETURN(const Kind kind, As<Kind>(object));
+    return ReconcileOne(ctx, kind);
+  }
+  bool Concerns(const Json& object) const final {
+    const absl::StatusOr<Kind> kind = As<Kind>(object);
+    return !kind.ok() || IsConcerned(*kind);
+  }
+  void Reduce(Json& object) const final {
+    if (absl::StatusOr<Kind> kind = As<Kind>(object); kind.ok()) {
+      ReduceOne(*kind);
+      object = kind->json();
+    }
+  }
+
+ private:
+  // As those of k8s::Reconciler.
+  virtual absl::StatusOr<absl::Time> ReconcileOne(const CallContext& ctx, const Kind& object) = 0;
+  virtual bool IsConcerned(const Kind& /*object*/) const { return true; }
+  virtual void ReduceOne(Kind& /*object*/) const {}
 };
 
 }  // namespace csidelta::objects

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "base/status_macros.h"
 
@@ -24,22 +25,14 @@ Json BothTerms(const Json& one, const Json& other) {
   return both;
 }
 
-// Whether a requirement of a term is met by the value of its key; nothing: the node has none.
-bool IsMet(const Json& requirement, const std::optional<std::string>& value) {
-  const Json& values = JsonArrayAt(requirement, {"values"});
-  const bool is_named =
-      value.has_value() && std::find(values.begin(), values.end(), Json(*value)) != values.end();
-  const std::string how = GetString(requirement, {"operator"});
-  if (how == "In") {
-    return is_named;
-  }
-  if (how == "NotIn") {
-    return !is_named;
-  }
-  if (how == "Exists") {
-    return value.has_value();
-  }
-  return how == "DoesNotExist" && !value.has_value();
+bool IsToleration(const Json& toleration) {
+  return toleration.is_object() &&
+         std::all_of(toleration.items().begin(), toleration.items().end(), [](const auto& item) {
+           static const std::set<std::string> kTexts = {"key", "operator", "value", "effect"};
+           return item.key() == "tolerationSeconds"
+                      ? item.value().is_number_integer()
+                      : kTexts.contains(item.key()) && item.value().is_string();
+         });
 }
 
 }  // namespace
@@ -95,10 +88,13 @@ bool Node::IsSelectedBy(const NodeSelector& selector) const {
     const bool has_labels =
         std::all_of(expressions.begin(), expressions.end(), [&](const Json& one) {
           const auto found = of_node.find(GetString(one, {"key"}));
-          return IsMet(one, found == of_node.end() ? std::nullopt : std::optional(found->second));
+          return MeetsRequirement(
+                     one, found == of_node.end() ? std::nullopt : std::optional(found->second))
+              .value_or(false);
         });
     const bool has_fields = std::all_of(fields.begin(), fields.end(), [&](const Json& one) {
-      return GetString(one, {"key"}) == "metadata.name" && IsMet(one, name());
+      return GetString(one, {"key"}) == "metadata.name" &&
+             MeetsRequirement(one, name()).value_or(false);
     });
     return has_labels && has_fields && !(expressions.empty() && fields.empty());
   });
@@ -108,6 +104,32 @@ bool CsiNode::HasDriver(absl::string_view driver) const {
   const Json& drivers = ArrayAt({"spec", "drivers"});
   return std::any_of(drivers.begin(), drivers.end(),
                      [&](const Json& one) { return GetString(one, {"name"}) == driver; });
+}
+
+void ReadTolerations(JsonSection& section, const std::string& key, Tolerations& out) {
+  const Json* value = section.Take(key);
+  if (value == nullptr) {
+    return;
+  }
+  if (!value->is_array() || !std::all_of(value->begin(), value->end(), IsToleration)) {
+    return section.Fail(section.PathOf(key), *value, "a list of tolerations as a Pod has them");
+  }
+  out = Tolerations(*value);
+}
+
+void ReadAffinity(JsonSection& section, const std::string& key, Affinity& out) {
+  section.Inner(key, [&out](JsonSection& affinity) {
+    Json read = Json::object();
+    for (const char* kind : {"nodeAffinity", "podAffinity", "podAntiAffinity"}) {
+      const Json* value = affinity.Take(kind);
+      if (value != nullptr && !value->is_object()) {
+        affinity.Fail(affinity.PathOf(kind), *value, "an object as a Pod has it");
+      } else if (value != nullptr) {
+        read[kind] = *value;
+      }
+    }
+    out = Affinity(std::move(read));
+  });
 }
 
 }  // namespace csidelta::objects

@@ -6,8 +6,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/json.h"
+#include "base/json_section.h"
 #include "objects/object.h"
 
+// Nodes, and on which of them a Pod may run.
 namespace csidelta::objects {
 
 // A NodeSelector of core/v1, such as spec.nodeAffinity.required of a PersistentVolume: which nodes
@@ -52,5 +54,34 @@ class CsiNode : public ObjectOf<CsiNode> {
 
   bool HasDriver(absl::string_view driver) const;
 };
+
+// spec.tolerations of a Pod. A value.
+class Tolerations {
+ public:
+  Tolerations() = default;                                     // none
+  explicit Tolerations(Json list) : json_(std::move(list)) {}  // an array
+
+  bool is_empty() const { return json_.empty(); }
+  const Json& json() const { return json_; }
+
+ private:
+  Json json_ = Json::array();
+};
+
+// spec.affinity of a Pod. A value.
+class Affinity {
+ public:
+  Affinity() = default;                                         // none
+  explicit Affinity(Json object) : json_(std::move(object)) {}  // an object
+
+  const Json& json() const { return json_; }
+
+ private:
+  Json json_ = Json::object();
+};
+
+// The values of `key` in a section; `out` stays as it is where none exists, or a wrong one.
+void ReadTolerations(JsonSection& section, const std::string& key, Tolerations& out);
+void ReadAffinity(JsonSection& section, const std::string& key, Affinity& out);
 
 }  // namespace csidelta::objects

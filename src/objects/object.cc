@@ -36,6 +36,20 @@ Json ToJson(const std::vector<OwnerReference>& owners) {
   return JsonFieldWriter::Write(owners, kOwnerFields);
 }
 
+std::optional<bool> MeetsRequirement(const Json& requirement,
+                                     const std::optional<std::string>& value) {
+  const Json& values = JsonArrayAt(requirement, {"values"});
+  const bool is_named =
+      value.has_value() && std::find(values.begin(), values.end(), Json(*value)) != values.end();
+  const std::string how = GetString(requirement, {"operator"});
+  if (how == "In" || how == "NotIn") {
+    return is_named == (how == "In");
+  }
+  return how == "Exists" || how == "DoesNotExist"
+             ? std::optional(value.has_value() == (how == "Exists"))
+             : std::nullopt;
+}
+
 bool Object::HasLabels(const std::map<std::string, std::string>& wanted) const {
   return std::all_of(wanted.begin(), wanted.end(),
                      [&](const auto& label) { return Label(label.first) == label.second; });

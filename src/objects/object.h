@@ -134,6 +134,10 @@ class Object {
 // The array at `path`; an empty one where none exists. Borrowed from `json`.
 const Json& JsonArrayAt(const Json& json, JsonPath path);
 Json ToJson(const std::vector<OwnerReference>& owners);
+// Whether the value of its key meets an entry of matchExpressions; `value` nothing: there is no
+// such key. Nothing if the operator is unknown. Pure.
+std::optional<bool> MeetsRequirement(const Json& requirement,
+                                     const std::optional<std::string>& value);
 
 // How a kind is called: what k8s::ResourceType has, for constants.
 struct KindName {

@@ -10,6 +10,12 @@
 namespace csidelta::objects {
 namespace {
 
+constexpr std::size_t kPackDigits = 64;
+
+bool IsPackDigit(char digit) {
+  return absl::ascii_isdigit(digit) || (digit >= 'a' && digit <= 'f');
+}
+
 constexpr std::size_t kLockDigits = 64;
 
 constexpr EnumNames<OutcomeCode, 3> kCodes = {{
@@ -114,6 +120,10 @@ constexpr auto kOutcomeFields = [](auto& fields, auto& outcome) {
 };
 
 }  // namespace
+
+bool IsPackId(absl::string_view text) {
+  return text.size() == kPackDigits && std::all_of(text.begin(), text.end(), IsPackDigit);
+}
 
 std::string ToString(OutcomeCode code) { return EnumName(kCodes, code); }
 

@@ -1,6 +1,6 @@
 #include "objects/patch.h"
 
-#include "objects/persistent_volume_claim.h"
+#include "objects/persistent_volume.h"
 #include "objects/volume_group_snapshot.h"
 
 namespace csidelta::objects {

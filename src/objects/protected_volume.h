@@ -8,7 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "objects/object.h"
-#include "objects/repository_damage.h"
+#include "objects/outcome.h"
 
 namespace csidelta::objects {
 

@@ -8,7 +8,6 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "objects/persistent_volume.h"
-#include "objects/persistent_volume_claim.h"
 
 // What an in-place restore by swap of volumes writes on both PersistentVolumes, as JSON in the
 // annotation snapshot.csi-delta.io/in-place-record. Whatever happens to the PVC, to the program or

@@ -13,7 +13,7 @@
 #include "absl/time/time.h"
 #include "base/enum_names.h"
 #include "base/json.h"
-#include "objects/repository_damage.h"
+#include "objects/outcome.h"
 
 // What a worker is to do: VolumeTask.spec.job, which the controller writes before it makes the
 // worker's Pod, and which the worker reads when it begins, both with the codec below. It has no

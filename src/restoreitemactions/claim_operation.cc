@@ -12,10 +12,10 @@
 #include "csi/expose/claim_provisioning.h"
 #include "csi/population.h"
 #include "k8s/event_recorder.h"
+#include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/event.h"
-#include "objects/persistent_volume_claim.h"
-#include "objects/restore.h"
+#include "objects/persistent_volume.h"
 #include "objects/volume_snapshot.h"
 #include "restoreitemactions/content_readiness.h"
 

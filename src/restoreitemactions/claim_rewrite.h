@@ -7,7 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "base/call_context.h"
 #include "csi/environment.h"
-#include "objects/persistent_volume_claim.h"
+#include "objects/persistent_volume.h"
 
 // What the actions on PVCs change in one that is filled again, and what they ask first.
 namespace csidelta::restoreitemactions {

@@ -10,7 +10,7 @@
 #include "base/status_macros.h"
 #include "objects/client.h"
 #include "objects/core.h"
-#include "objects/data_download.h"
+#include "objects/data_transfer.h"
 #include "objects/keys.h"
 #include "velero/labels.h"
 

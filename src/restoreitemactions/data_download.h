@@ -6,8 +6,7 @@
 #include "csi/environment.h"
 #include "csi/expose/data_transfer.h"
 #include "objects/backup.h"
-#include "objects/persistent_volume_claim.h"
-#include "objects/restore.h"
+#include "objects/persistent_volume.h"
 
 namespace csidelta::restoreitemactions {
 

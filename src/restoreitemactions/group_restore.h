@@ -6,7 +6,7 @@
 #include "absl/strings/string_view.h"
 #include "base/call_context.h"
 #include "csi/environment.h"
-#include "objects/restore.h"
+#include "objects/backup.h"
 #include "objects/volume_snapshot.h"
 #include "velero/plugin_config.h"
 

@@ -7,7 +7,7 @@
 #include "csi/environment.h"
 #include "longhorn/kinds_guard.h"
 #include "longhorn/left_out_log.h"
-#include "objects/restore.h"
+#include "objects/backup.h"
 #include "restoreitemactions/actions.h"
 
 namespace csidelta::restoreitemactions {

@@ -5,9 +5,9 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/group/group_lifecycle.h"
+#include "objects/backup.h"
 #include "objects/keys.h"
 #include "objects/object.h"
-#include "objects/restore.h"
 #include "velero/item_action.h"
 
 namespace csidelta::restoreitemactions {

@@ -13,7 +13,7 @@
 #include "base/call_context.h"
 #include "base/finding.h"
 #include "k8s/api_client.h"
-#include "objects/persistent_volume_claim.h"
+#include "objects/persistent_volume.h"
 #include "objects/volume_snapshot.h"
 #include "snapshots/promotion_check.h"
 

@@ -9,7 +9,6 @@
 #include "base/finding.h"
 #include "csi/snapshot_state.h"
 #include "objects/persistent_volume.h"
-#include "objects/persistent_volume_claim.h"
 #include "objects/storage_class.h"
 #include "objects/volume_snapshot.h"
 

@@ -16,7 +16,7 @@
 #include "csi/population.h"
 #include "objects/client.h"
 #include "objects/keys.h"
-#include "objects/persistent_volume_claim.h"
+#include "objects/persistent_volume.h"
 #include "objects/volume_snapshot.h"
 
 namespace csidelta::snapshots {

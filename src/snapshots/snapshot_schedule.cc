@@ -11,10 +11,9 @@
 #include "absl/strings/string_view.h"
 #include "base/status_macros.h"
 #include "k8s/object.h"
+#include "objects/access.h"
 #include "objects/keys.h"
-#include "objects/rbac.h"
 #include "objects/restricted_pod.h"
-#include "objects/service_account.h"
 #include "snapshots/cron.h"
 #include "snapshots/snapshot_import.h"
 

@@ -6,7 +6,7 @@
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
 #include "k8s/api_client.h"
-#include "objects/persistent_volume_claim.h"
+#include "objects/persistent_volume.h"
 
 // The PVCs that a person wants snapshots of, and what a snapshot of each needs. Nothing is made
 // here, so that all that stands in the way is known before anything is.

@@ -10,7 +10,6 @@
 #include "absl/strings/string_view.h"
 #include "objects/backup.h"
 #include "objects/persistent_volume.h"
-#include "objects/persistent_volume_claim.h"
 #include "objects/workload.h"
 #include "velero/volume_policy.h"
 

@@ -12,7 +12,6 @@
 #include "absl/strings/string_view.h"
 #include "objects/core.h"
 #include "objects/persistent_volume.h"
-#include "objects/persistent_volume_claim.h"
 
 namespace csidelta::velero {
 

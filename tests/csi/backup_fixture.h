@@ -10,7 +10,7 @@
 #include "csi/environment.h"
 #include "csi/group/group_lifecycle.h"
 #include "objects/backup.h"
-#include "objects/group_plan.h"
+#include "objects/volume_group_snapshot.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/kind_names.h"

@@ -23,7 +23,7 @@
 #include "k8s/object.h"
 #include "objects/copy_record.h"
 #include "objects/keys.h"
-#include "objects/persistent_volume_claim.h"
+#include "objects/persistent_volume.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/status_matchers.h"

@@ -8,7 +8,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "objects/core.h"
-#include "objects/data_upload.h"
+#include "objects/data_transfer.h"
 #include "objects/keys.h"
 #include "objects/protected_volume.h"
 #include "tests/support/fake_api_client.h"

@@ -8,7 +8,7 @@
 
 #include "base/json.h"
 #include "base/rfc3339.h"
-#include "objects/data_upload.h"
+#include "objects/data_transfer.h"
 #include "tests/support/typed.h"
 
 namespace csidelta::datamover::upload_report_test {

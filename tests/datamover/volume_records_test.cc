@@ -18,7 +18,7 @@
 #include "datamover/records/volume_record_writer.h"
 #include "objects/backup.h"
 #include "objects/data_deletion.h"
-#include "objects/data_upload.h"
+#include "objects/data_transfer.h"
 #include "objects/keys.h"
 #include "objects/protected_volume.h"
 #include "tests/datamover/mover_bed.h"

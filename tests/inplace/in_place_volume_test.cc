@@ -15,7 +15,7 @@
 #include "inplace/restore_guard.h"
 #include "objects/copy_record.h"
 #include "objects/keys.h"
-#include "objects/persistent_volume_claim.h"
+#include "objects/persistent_volume.h"
 #include "objects/swap_record.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/kind_names.h"

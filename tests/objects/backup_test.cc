@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "objects/restore.h"
+#include "objects/backup.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/typed.h"
 

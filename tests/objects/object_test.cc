@@ -3,13 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "objects/access.h"
 #include "objects/client.h"
 #include "objects/core.h"
-#include "objects/group_plan.h"
 #include "objects/node.h"
 #include "objects/patch.h"
-#include "objects/persistent_volume_claim.h"
-#include "objects/service_account.h"
+#include "objects/persistent_volume.h"
 #include "objects/volume_group_snapshot.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/status_matchers.h"

@@ -1,4 +1,4 @@
-#include "objects/persistent_volume_claim.h"
+#include "objects/persistent_volume.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

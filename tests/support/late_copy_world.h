@@ -16,7 +16,7 @@
 #include "inplace/volume_swap.h"
 #include "objects/backup.h"
 #include "objects/keys.h"
-#include "objects/persistent_volume_claim.h"
+#include "objects/persistent_volume.h"
 #include "objects/volume_snapshot.h"
 #include "objects/workload.h"
 #include "snapshots/promotion.h"

@@ -26,8 +26,7 @@
 #include "datamover/settings.h"
 #include "k8s/informer.h"
 #include "objects/client.h"
-#include "objects/data_download.h"
-#include "objects/data_upload.h"
+#include "objects/data_transfer.h"
 #include "objects/protected_volume.h"
 #include "objects/volume_task.h"
 

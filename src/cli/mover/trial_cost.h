@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "objects/data_upload.h"
+#include "objects/data_transfer.h"
 
 // The cost of the backups of csi-delta try, as the data mover reports it on their DataUploads.
 namespace csidelta::cli {

@@ -13,8 +13,7 @@
 #include "k8s/api_client.h"
 #include "objects/client.h"
 #include "objects/cluster.h"
-#include "objects/data_download.h"
-#include "objects/data_upload.h"
+#include "objects/data_transfer.h"
 #include "objects/keys.h"
 #include "objects/protected_volume.h"
 

@@ -9,7 +9,6 @@
 #include "base/call_context.h"
 #include "k8s/api_client.h"
 #include "objects/backup.h"
-#include "objects/restore.h"
 
 // What csi-delta try makes in a cluster, found by its label: removed at the end of a run, or by the
 // next one where a run was killed.

@@ -24,7 +24,6 @@
 #include "objects/core.h"
 #include "objects/differential_snapshot.h"
 #include "objects/persistent_volume.h"
-#include "objects/persistent_volume_claim.h"
 #include "objects/protected_volume.h"
 #include "objects/volume_snapshot.h"
 #include "objects/workload.h"

@@ -21,7 +21,7 @@
 #include "cli/text.h"
 #include "objects/backup.h"
 #include "objects/client.h"
-#include "objects/data_upload.h"
+#include "objects/data_transfer.h"
 #include "objects/keys.h"
 #include "objects/outcome.h"
 #include "velero/data_reference.h"

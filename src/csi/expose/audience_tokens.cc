@@ -8,8 +8,8 @@
 #include "base/check.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
+#include "objects/access.h"
 #include "objects/client.h"
-#include "objects/service_account.h"
 
 namespace csidelta::csi {
 

@@ -7,7 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "base/call_context.h"
 #include "k8s/api_client.h"
-#include "objects/persistent_volume_claim.h"
+#include "objects/persistent_volume.h"
 #include "objects/storage_class.h"
 
 namespace csidelta::csi {

@@ -8,7 +8,7 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "k8s/api_client.h"
-#include "objects/persistent_volume_claim.h"
+#include "objects/persistent_volume.h"
 
 // A PVC that the mover made takes its volume along when it is deleted, even if the StorageClass
 // says Retain. It does not matter which client deletes the PVC, or how late the provisioner is:

@@ -9,8 +9,7 @@
 #include "base/call_context.h"
 #include "csi/environment.h"
 #include "k8s/api_client.h"
-#include "objects/data_download.h"
-#include "objects/data_upload.h"
+#include "objects/data_transfer.h"
 #include "velero/item_action.h"
 
 // The objects that request a transfer of a data mover: a DataUpload for each PVC of a backup, a

@@ -21,7 +21,6 @@
 #include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume.h"
-#include "objects/persistent_volume_claim.h"
 #include "objects/volume_snapshot.h"
 
 namespace csidelta::csi {

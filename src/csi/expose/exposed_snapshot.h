@@ -22,7 +22,7 @@
 #include "k8s/object_cache.h"
 #include "objects/node.h"
 #include "objects/object.h"
-#include "objects/persistent_volume_claim.h"
+#include "objects/persistent_volume.h"
 
 // Makes a volume snapshot readable to a Pod in another namespace, as a raw block device:
 //

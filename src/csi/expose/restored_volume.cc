@@ -17,7 +17,6 @@
 #include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume.h"
-#include "objects/persistent_volume_claim.h"
 #include "objects/storage_class.h"
 
 namespace csidelta::csi {

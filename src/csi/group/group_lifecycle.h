@@ -14,7 +14,6 @@
 #include "csi/snapshot_lifecycle.h"
 #include "k8s/api_client.h"
 #include "objects/backup.h"
-#include "objects/group_plan.h"
 #include "objects/volume_group_snapshot.h"
 
 // The names and marks of a volume group that a backup snapshots at one instant.

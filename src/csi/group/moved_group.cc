@@ -21,8 +21,8 @@
 #include "k8s/api_client.h"
 #include "objects/backup.h"
 #include "objects/client.h"
-#include "objects/group_plan.h"
 #include "objects/keys.h"
+#include "objects/volume_group_snapshot.h"
 #include "velero/labels.h"
 
 namespace csidelta::csi {

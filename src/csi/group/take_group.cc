@@ -14,7 +14,7 @@
 #include "csi/retry.h"
 #include "objects/client.h"
 #include "objects/keys.h"
-#include "objects/persistent_volume_claim.h"
+#include "objects/persistent_volume.h"
 
 namespace csidelta::csi {
 namespace {

@@ -11,7 +11,6 @@
 #include "csi/lock.h"
 #include "csi/take.h"
 #include "k8s/api_client.h"
-#include "objects/group_plan.h"
 #include "objects/volume_group_snapshot.h"
 
 // Snapshots of several PVCs at one instant, by a VolumeGroupSnapshot (KEP-3476; what the controller

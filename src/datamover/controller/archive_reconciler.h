@@ -12,8 +12,8 @@
 #include "base/mutex.h"
 #include "datamover/mover_environment.h"
 #include "k8s/api_client.h"
-#include "objects/data_upload.h"
-#include "objects/reconciler.h"
+#include "objects/data_transfer.h"
+#include "objects/event_handler.h"
 
 namespace csidelta::datamover {
 

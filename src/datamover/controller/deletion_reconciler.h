@@ -8,7 +8,7 @@
 #include "datamover/worker/deletion_queue.h"
 #include "datamover/worker/task_watch.h"
 #include "objects/data_deletion.h"
-#include "objects/reconciler.h"
+#include "objects/event_handler.h"
 
 namespace csidelta::datamover {
 

@@ -13,8 +13,8 @@
 #include "datamover/mover_environment.h"
 #include "datamover/worker/task_watch.h"
 #include "k8s/informer.h"
-#include "objects/persistent_volume_claim.h"
-#include "objects/reconciler.h"
+#include "objects/event_handler.h"
+#include "objects/persistent_volume.h"
 #include "objects/volume_snapshot.h"
 #include "objects/volume_task.h"
 

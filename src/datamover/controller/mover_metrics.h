@@ -17,7 +17,7 @@
 #include "datamover/transfer_scheduler.h"
 #include "k8s/reconcile_loop.h"
 #include "objects/data_deletion.h"
-#include "objects/data_upload.h"
+#include "objects/data_transfer.h"
 
 namespace csidelta::datamover {
 

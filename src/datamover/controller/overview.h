@@ -9,8 +9,7 @@
 #include "absl/time/time.h"
 #include "datamover/settings.h"
 #include "datamover/transfer_queue.h"
-#include "objects/data_download.h"
-#include "objects/data_upload.h"
+#include "objects/data_transfer.h"
 #include "objects/volume_task.h"
 
 namespace csidelta::datamover {

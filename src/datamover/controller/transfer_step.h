@@ -19,8 +19,8 @@
 #include "k8s/api_client.h"
 #include "k8s/event_recorder.h"
 #include "objects/data_transfer.h"
+#include "objects/event_handler.h"
 #include "objects/keys.h"
-#include "objects/reconciler.h"
 #include "objects/volume_task.h"
 
 namespace csidelta::datamover {

@@ -9,7 +9,7 @@
 #include "objects/backup.h"
 #include "objects/backup_storage_location.h"
 #include "objects/client.h"
-#include "objects/persistent_volume_claim.h"
+#include "objects/persistent_volume.h"
 #include "objects/volume_task.h"
 
 namespace csidelta::datamover {

@@ -17,7 +17,7 @@
 #include "datamover/records/volume_records.h"
 #include "k8s/api_client.h"
 #include "objects/data_deletion.h"
-#include "objects/reconciler.h"
+#include "objects/event_handler.h"
 #include "objects/volume_snapshot.h"
 
 namespace csidelta::datamover {

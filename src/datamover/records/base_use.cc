@@ -10,7 +10,7 @@
 #include "objects/client.h"
 #include "objects/data_deletion.h"
 #include "objects/keys.h"
-#include "objects/persistent_volume_claim.h"
+#include "objects/persistent_volume.h"
 #include "objects/volume_snapshot.h"
 #include "objects/volume_task.h"
 

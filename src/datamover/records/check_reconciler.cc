@@ -25,7 +25,7 @@
 #include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/data_deletion.h"
-#include "objects/data_upload.h"
+#include "objects/data_transfer.h"
 #include "objects/keys.h"
 #include "objects/patch.h"
 #include "objects/volume_task.h"

@@ -13,8 +13,8 @@
 #include "datamover/mover_environment.h"
 #include "datamover/worker/task_watch.h"
 #include "datamover/worker/worker_queue.h"
+#include "objects/event_handler.h"
 #include "objects/protected_volume.h"
-#include "objects/reconciler.h"
 
 namespace csidelta::datamover {
 

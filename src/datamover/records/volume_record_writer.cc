@@ -14,7 +14,7 @@
 #include "objects/data_transfer.h"
 #include "objects/keys.h"
 #include "objects/outcome.h"
-#include "objects/persistent_volume_claim.h"
+#include "objects/persistent_volume.h"
 #include "velero/data_reference.h"
 
 namespace csidelta::datamover {

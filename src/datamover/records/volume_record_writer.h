@@ -19,8 +19,7 @@
 #include "datamover/presence.h"
 #include "datamover/records/volume_records.h"
 #include "objects/data_deletion.h"
-#include "objects/data_download.h"
-#include "objects/data_upload.h"
+#include "objects/data_transfer.h"
 #include "objects/patch.h"
 #include "objects/protected_volume.h"
 

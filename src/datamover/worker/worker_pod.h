@@ -5,7 +5,7 @@
 
 #include "absl/strings/string_view.h"
 #include "datamover/settings.h"
-#include "objects/worker_pod.h"
+#include "objects/restricted_pod.h"
 
 namespace csidelta::datamover {
 
