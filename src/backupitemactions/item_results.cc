@@ -1,10 +1,55 @@
 #include "backupitemactions/item_results.h"
 
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/rfc3339.h"
 #include "csi/group/group_lifecycle.h"
+#include "velero/item_action.h"
 
 namespace csidelta::backupitemactions {
+namespace {
+
+using Kind = SnapshotOperation::Kind;
+
+absl::string_view FormOf(Kind kind) {
+  switch (kind) {
+    case Kind::kVolumeSnapshot:
+      return "1";
+    case Kind::kGroup:
+      return "g1";
+    case Kind::kLonghorn:
+      return "l1";
+  }
+  return "";
+}
+
+constexpr size_t kParts = 5;
+
+}  // namespace
+
+std::string EncodeOperationId(const SnapshotOperation& operation) {
+  return absl::StrCat(FormOf(operation.kind), "/", operation.namespace_name, "/",
+                      operation.snapshot_name, "/", operation.snapshot_uid, "/",
+                      FormatRfc3339(operation.started_at));
+}
+
+absl::StatusOr<SnapshotOperation> DecodeOperationId(absl::string_view id, Kind kind) {
+  const std::vector<std::string> parts = absl::StrSplit(id, '/');
+  if (parts.size() == kParts && parts[0] == FormOf(kind) && !parts[1].empty() &&
+      !parts[2].empty() && !parts[3].empty()) {
+    if (const auto started_at = ParseRfc3339(parts[4]); started_at.has_value()) {
+      return SnapshotOperation{.kind = kind,
+                               .namespace_name = parts[1],
+                               .snapshot_name = parts[2],
+                               .snapshot_uid = parts[3],
+                               .started_at = *started_at};
+    }
+  }
+  return absl::InvalidArgumentError(velero::UnknownOperation(id, absl::InfinitePast()).error);
+}
 
 velero::ResourceIdentifier Identify(const k8s::ObjectKey& key) {
   return {.group = key.type.group,

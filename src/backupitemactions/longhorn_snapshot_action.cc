@@ -2,10 +2,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "backupitemactions/actions.h"
-#include "backupitemactions/longhorn_records.h"
+#include "backupitemactions/longhorn_sweep.h"
 #include "base/status_macros.h"
 #include "csi/environment.h"
-#include "longhorn/left_out_log.h"
+#include "longhorn/kinds_guard.h"
 #include "longhorn/types.h"
 #include "objects/backup.h"
 #include "objects/keys.h"

@@ -1,16 +1,68 @@
 #pragma once
 
+#include <map>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "backupitemactions/longhorn_records.h"
 #include "base/call_context.h"
 #include "csi/environment.h"
 #include "csi/orphan_sweep.h"
+#include "longhorn/native_snapshot.h"
 #include "longhorn/types.h"
 #include "objects/backup.h"
+#include "objects/core.h"
 #include "velero/plugin_config.h"
 
+// Which native snapshots (longhorn/native_snapshot.h) are in no archive? Nothing may be written to
+// an object of Longhorn, so each has a record beside it for as long as that is so: a Lease in
+// Velero's namespace.
+//
+//   absent --RecordRequest, before Longhorn is asked--> there
+//          <--RecordArchived, as the Snapshot enters the archive--
+//          <--RemoveRecord, by the sweep below--------------------
+//
+// A backup archives a Snapshot before the PVC that names it. So once a backup is over, what has a
+// record is in no archive, and no archive names it: the process died, or the item failed. What has
+// none belongs to its backup, or was taken by an earlier version: nothing can be said of it.
 namespace csidelta::backupitemactions {
+
+struct NativeRecord {
+  std::string name;  // of the Lease
+  std::string snapshot_name;
+  std::string pvc_uid;
+  std::optional<absl::Time> made_at;
+  std::optional<absl::Time> backup_missing_since;
+  objects::Lease lease;  // as it was read
+};
+
+// Whether it is of this very Snapshot: a volume that two PVCs have has one for both, and the record
+// of the second one says nothing of what the first one archived. Pure.
+bool IsRecordOf(const NativeRecord& record, const longhorn::Snapshot& snapshot);
+
+// OK also when an interrupted call made it.
+absl::Status RecordRequest(const CallContext& ctx, const csi::Environment& env,
+                           const longhorn::NativeRequest& request, absl::string_view snapshot_name);
+
+// OK also when none exists.
+absl::Status RecordArchived(const CallContext& ctx, const csi::Environment& env,
+                            absl::string_view snapshot_name);
+
+// By the name of the Snapshot. REQUIRES, where it decides anything, that the Backups were read
+// before: what is in the archive of one that is over has no record any more.
+absl::StatusOr<std::map<std::string, NativeRecord>> ListRecords(const CallContext& ctx,
+                                                                const csi::Environment& env);
+
+// Notes since when the Backup is missing; nothing: it is there again. OK when the record is gone.
+absl::Status RecordMissing(const CallContext& ctx, const csi::Environment& env,
+                           const NativeRecord& record, std::optional<absl::Time> since);
+
+// OK when it is gone, or another one has the name.
+absl::Status RemoveRecord(const CallContext& ctx, const csi::Environment& env,
+                          const NativeRecord& record);
 
 enum class NativeAction { kKeep, kRemove, kNoteMissing, kNoteFound };
 

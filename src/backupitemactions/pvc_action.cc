@@ -12,7 +12,6 @@
 #include "backupitemactions/backup_cache.h"
 #include "backupitemactions/data_upload.h"
 #include "backupitemactions/item_results.h"
-#include "backupitemactions/snapshot_operation.h"
 #include "backupitemactions/volume_groups.h"
 #include "base/log.h"
 #include "base/rfc3339.h"

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "backupitemactions/actions.h"
 #include "backupitemactions/item_results.h"
-#include "backupitemactions/snapshot_operation.h"
 #include "base/log.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"

@@ -10,9 +10,8 @@
 #include "base/status_macros.h"
 #include "conformance/driver_harness.h"
 #include "conformance/examiner.h"
-#include "conformance/lister.h"
 #include "conformance/snapshot_fixtures.h"
-#include "conformance/volume_workload.h"
+#include "conformance/volume_file.h"
 
 namespace csidelta::conformance {
 namespace {

@@ -10,7 +10,6 @@
 #include "absl/types/span.h"
 #include "base/status_macros.h"
 #include "conformance/volume_file.h"
-#include "conformance/volume_workload.h"
 
 namespace csidelta::conformance {
 namespace {

@@ -3,7 +3,7 @@
 #include "absl/status/status.h"
 #include "base/call_context.h"
 #include "conformance/check_result.h"
-#include "conformance/lister.h"
+#include "conformance/driver_link.h"
 #include "conformance/snapshot_fixtures.h"
 
 namespace csidelta::conformance {

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "conformance/volume_file.h"
-#include "conformance/volume_workload.h"
 
 namespace csidelta::conformance {
 namespace {

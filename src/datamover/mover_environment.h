@@ -18,9 +18,9 @@
 #include "datamover/running_workers.h"
 #include "datamover/settings.h"
 #include "k8s/api_client.h"
+#include "k8s/cached_client.h"
 #include "k8s/event_recorder.h"
 #include "k8s/object_cache.h"
-#include "k8s/recent_reads.h"
 #include "objects/object.h"
 
 namespace csidelta::datamover {

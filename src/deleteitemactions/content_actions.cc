@@ -10,7 +10,6 @@
 #include "csi/group/group_deletion.h"
 #include "csi/snapshot_need.h"
 #include "deleteitemactions/actions.h"
-#include "deleteitemactions/driver_grace_period.h"
 #include "deleteitemactions/group_deletions.h"
 #include "objects/backup.h"
 #include "objects/client.h"

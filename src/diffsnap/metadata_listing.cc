@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "csi.grpc.pb.h"
-#include "diffsnap/csi_connection.h"
+#include "diffsnap/csi_drivers.h"
 #include "incremental/sources/block_metadata.h"
 
 namespace csidelta::diffsnap {

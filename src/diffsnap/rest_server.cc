@@ -9,7 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "diffsnap/page_query.h"
+#include "diffsnap/page_service.h"
 
 namespace csidelta::diffsnap {
 namespace {

@@ -3,10 +3,24 @@
 #include <cstddef>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "base/status_macros.h"
 
 namespace csidelta::k8s {
+namespace {
+
+constexpr int kListTriesMax = 3;
+
+absl::Status ReadAgainWhenTooOld(absl::FunctionRef<absl::StatusOr<std::string>()> read) {
+  absl::Status status = read().status();
+  for (int tries = 1; tries < kListTriesMax && absl::IsOutOfRange(status); ++tries) {
+    status = read().status();
+  }
+  return status;
+}
+
+}  // namespace
 
 std::string ToString(const ResourceType& type) {
   return type.group.empty() ? type.plural : absl::StrCat(type.plural, ".", type.group);
@@ -54,6 +68,21 @@ bool IsWebhookAway(absl::string_view message) {
 
 bool IsNamespaceTerminating(absl::string_view message) {
   return absl::StrContains(message, "because it is being terminated");
+}
+
+absl::Status ReadPages(const CallContext& ctx, ApiClient& api, const ResourceType& type,
+                       absl::string_view namespace_name, const ListOptions& options,
+                       absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink) {
+  return ReadAgainWhenTooOld(
+      [&] { return api.ListPages(ctx, type, namespace_name, options, sink); });
+}
+
+absl::Status ReadWanted(const CallContext& ctx, ApiClient& api, const ResourceType& type,
+                        absl::string_view namespace_name,
+                        absl::FunctionRef<bool(absl::string_view name)> is_wanted,
+                        absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink) {
+  return ReadAgainWhenTooOld(
+      [&] { return api.ListWanted(ctx, type, namespace_name, is_wanted, sink); });
 }
 
 }  // namespace csidelta::k8s

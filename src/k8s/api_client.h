@@ -204,4 +204,17 @@ bool IsWebhookAway(absl::string_view message);
 // will take none (plugin/pkg/admission/namespace/lifecycle/admission.go).
 bool IsNamespaceTerminating(absl::string_view message);
 
+// Reads a list page by page, as ApiClient::ListPages() does; again from its beginning where it grew
+// too old between two pages, as a list of many pages may on a busy API server: three times at most.
+// The objects of a page are the sink's to take.
+absl::Status ReadPages(const CallContext& ctx, ApiClient& api, const ResourceType& type,
+                       absl::string_view namespace_name, const ListOptions& options,
+                       absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink);
+
+// The same by ApiClient::ListWanted().
+absl::Status ReadWanted(const CallContext& ctx, ApiClient& api, const ResourceType& type,
+                        absl::string_view namespace_name,
+                        absl::FunctionRef<bool(absl::string_view name)> is_wanted,
+                        absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink);
+
 }  // namespace csidelta::k8s

@@ -19,11 +19,9 @@
 #include "base/rate_limiter.h"
 #include "base/retry.h"
 #include "base/status_macros.h"
-#include "k8s/exec_login.h"
-#include "k8s/list_decoder.h"
 #include "k8s/object.h"
+#include "k8s/stream_decoder.h"
 #include "k8s/token_source.h"
-#include "k8s/watch_decoder.h"
 #include "net/http_client.h"
 
 namespace csidelta::k8s {

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/human_text.h"
+#include "base/log.h"
 
 namespace csidelta::longhorn {
 namespace {
@@ -87,6 +88,13 @@ bool IsLeftOut(const KnownKind* known, const Json& object, bool guard_is_on) {
   return false;
 }
 
+bool IsPowerOfTen(int64_t count) {
+  while (count > 1 && count % 10 == 0) {
+    count /= 10;
+  }
+  return count == 1;
+}
+
 }  // namespace
 
 absl::Span<const KnownKind> KnownKinds() { return kKinds; }
@@ -126,6 +134,27 @@ std::optional<LeftOut> WhyLeftOut(const Json& object, absl::string_view target_n
                                ? "this version does not know what Longhorn does with a "
                                  "restored one; csi-delta doctor lists such kinds"
                                : std::string(known->reason)};
+}
+
+void LeftOutLog::Note(absl::string_view run_uid, absl::string_view resource,
+                      absl::string_view object, absl::string_view reason) {
+  const int64_t count = Count(run_uid, resource, reason);
+  if (count == 1) {
+    CSIDELTA_LOG(kInfo, absl::StrCat(resource, " ", object, " is left out: ", reason));
+  } else if (IsPowerOfTen(count)) {
+    CSIDELTA_LOG(kInfo, absl::StrCat(resource, ": ", count,
+                                     " are left out by now, for the same reason: ", reason));
+  }
+}
+
+int64_t LeftOutLog::Count(absl::string_view run_uid, absl::string_view resource,
+                          absl::string_view reason) {
+  const std::string key = absl::StrCat(run_uid, "\n", resource, "\n", reason);
+  const MutexLock lock(mutex_);
+  if (counts_.size() >= kCountsMax && !counts_.contains(key)) {
+    counts_.clear();
+  }
+  return ++counts_[key];
 }
 
 }  // namespace csidelta::longhorn

@@ -15,7 +15,6 @@
 #include "base/status_macros.h"
 #include "k8s/api_client.h"
 #include "k8s/object_cache.h"
-#include "k8s/read_pages.h"
 #include "k8s/wait.h"
 #include "objects/object.h"
 #include "objects/patch.h"

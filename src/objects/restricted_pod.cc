@@ -2,6 +2,7 @@
 
 #include <utility>
 
+
 namespace csidelta::objects {
 namespace {
 

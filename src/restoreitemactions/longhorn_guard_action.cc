@@ -6,7 +6,6 @@
 #include "base/status_macros.h"
 #include "csi/environment.h"
 #include "longhorn/kinds_guard.h"
-#include "longhorn/left_out_log.h"
 #include "objects/backup.h"
 #include "restoreitemactions/actions.h"
 

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "backupitemactions/actions.h"
-#include "backupitemactions/snapshot_operation.h"
+#include "backupitemactions/item_results.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "objects/volume_snapshot.h"

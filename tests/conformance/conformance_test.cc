@@ -16,7 +16,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "conformance/volume_file.h"
-#include "conformance/volume_workload.h"
 #include "tests/csi_driver/driver_fixture.h"
 #include "tests/support/status_matchers.h"
 

@@ -1,5 +1,5 @@
 // What is written between snapshots, and how the bytes of volumes are compared.
-#include "conformance/volume_workload.h"
+#include "conformance/volume_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "differential_snapshot.grpc.pb.h"
-#include "diffsnap/csi_connection.h"
+#include "diffsnap/csi_drivers.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
 

@@ -9,7 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "base/check.h"
 #include "k8s/config.h"
-#include "k8s/exec_login.h"
+#include "k8s/token_source.h"
 #include "net/proxy.h"
 #include "net/url.h"
 

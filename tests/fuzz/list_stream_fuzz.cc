@@ -12,7 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "base/check.h"
 #include "base/json.h"
-#include "k8s/list_decoder.h"
+#include "k8s/stream_decoder.h"
 
 namespace csidelta::k8s::list_stream_fuzz {
 namespace {

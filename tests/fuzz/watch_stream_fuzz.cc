@@ -10,7 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "base/check.h"
 #include "base/json.h"
-#include "k8s/watch_decoder.h"
+#include "k8s/stream_decoder.h"
 
 namespace csidelta::k8s::watch_stream_fuzz {
 namespace {

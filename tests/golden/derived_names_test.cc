@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "backupitemactions/snapshot_operation.h"
+#include "backupitemactions/item_results.h"
 #include "base/random.h"
 #include "csi/content_deletion.h"
 #include "csi/environment.h"

@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "k8s/exec_login.h"
+#include "k8s/token_source.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::k8s::config_test {

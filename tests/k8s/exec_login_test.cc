@@ -1,4 +1,4 @@
-#include "k8s/exec_login.h"
+#include "k8s/token_source.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

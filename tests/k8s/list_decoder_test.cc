@@ -1,4 +1,4 @@
-#include "k8s/list_decoder.h"
+#include "k8s/stream_decoder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "k8s/recent_reads.h"
+#include "k8s/cached_client.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

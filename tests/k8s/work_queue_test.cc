@@ -1,4 +1,4 @@
-#include "k8s/work_queue.h"
+#include "k8s/reconcile_loop.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

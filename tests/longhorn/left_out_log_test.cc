@@ -1,4 +1,4 @@
-#include "longhorn/left_out_log.h"
+#include "longhorn/kinds_guard.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

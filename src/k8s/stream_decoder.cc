@@ -1,9 +1,10 @@
-#include "k8s/watch_decoder.h"
+#include "k8s/stream_decoder.h"
 
 #include <optional>
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 
@@ -77,6 +78,124 @@ absl::StatusCode CodeOf(int http_status, const std::string& reason) {
 }
 
 }  // namespace
+
+// A string that may be a key or a name; others are not kept.
+void ListDecoder::EndString() {
+  is_in_string_ = false;
+  if (IsInItem() && depth_ == kInMetadata && is_value_ && item_key_ == "metadata" &&
+      metadata_key_ == "name") {
+    name_ = string_;
+    is_odd_ |= absl::StrContains(string_, '\\');
+  }
+}
+
+// A brace, a bracket, a colon or a comma outside of strings.
+void ListDecoder::TakeMark(char mark) {
+  switch (mark) {
+    case '{':
+    case '[':
+      if (depth_ == kInList && mark == '[' && is_value_ && list_key_ == "items") {
+        is_in_items_ = true;
+      }
+      ++depth_;
+      is_value_ = false;
+      return;
+    case '}':
+    case ']':
+      --depth_;
+      is_in_items_ = is_in_items_ && depth_ >= kInItems;
+      is_value_ = false;
+      return;
+    case ':':
+      if (!is_in_items_ && depth_ == kInList) {
+        list_key_ = string_;
+      } else if (is_in_items_ && depth_ == kInItem) {
+        item_key_ = string_;
+        is_odd_ |= absl::StrContains(string_, '\\');
+      } else if (is_in_items_ && depth_ == kInMetadata) {
+        metadata_key_ = string_;
+        is_odd_ |= absl::StrContains(string_, '\\');
+      }
+      is_value_ = true;
+      return;
+    default:
+      is_value_ = false;
+  }
+}
+
+absl::Status ListDecoder::EndItem(Sink sink) {
+  const std::string text = std::exchange(item_, {});
+  const std::string name = std::exchange(name_, {});
+  const bool is_odd = std::exchange(is_odd_, false);
+  if (!is_odd && is_wanted_.has_value() && !(*is_wanted_)(name)) {
+    return absl::OkStatus();
+  }
+  absl::StatusOr<Json> object = ParseJsonObject(text);
+  if (!object.ok()) {
+    return absl::UnavailableError(
+        absl::StrCat("an object of the list: ", object.status().message()));
+  }
+  sink(*std::move(object));
+  return absl::OkStatus();
+}
+
+absl::Status ListDecoder::Feed(absl::string_view bytes, Sink sink) {
+  std::size_t item_begins = 0;  // Where the part of an object that is not in item_ begins.
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    const char c = bytes[i];
+    const bool was_in_item = IsInItem();
+    if (is_in_string_) {
+      if (is_escaped_) {
+        is_escaped_ = false;
+      } else if (c == '\\') {
+        is_escaped_ = true;
+      } else if (c == '"') {
+        EndString();
+      }
+      if (is_in_string_ && depth_ <= kInMetadata) {
+        string_.push_back(c);
+      }
+    } else if (c == '"') {
+      is_in_string_ = true;
+      string_.clear();
+    } else if (c == '{' || c == '}' || c == '[' || c == ']' || c == ':' || c == ',') {
+      TakeMark(c);
+    }
+    if (IsInItem() && !was_in_item) {
+      item_begins = i;
+    } else if (was_in_item && !IsInItem()) {
+      absl::StrAppend(&item_, bytes.substr(item_begins, i + 1 - item_begins));
+      if (absl::Status ended = EndItem(sink); !ended.ok()) {
+        return ended;
+      }
+    } else if (!was_in_item && is_in_items_ && c != '[') {
+      if (c != ',' && !absl::ascii_isspace(static_cast<unsigned char>(c))) {
+        return absl::UnavailableError("a list of something else than objects");
+      }
+    } else if (!was_in_item) {
+      frame_.push_back(c);
+    }
+    if (depth_ < 0) {
+      return absl::UnavailableError("a list that ends before it begins");
+    }
+  }
+  if (IsInItem()) {
+    absl::StrAppend(&item_, bytes.substr(item_begins));
+  }
+  if (item_.size() > kListItemBytesMax || frame_.size() > kListFrameBytesMax) {
+    return absl::InternalError(absl::StrCat("a list with an object of more than ",
+                                            kListItemBytesMax, " bytes, or as much beside them"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Json> ListDecoder::Finish() const {
+  absl::StatusOr<Json> list = ParseJsonObject(frame_);
+  if (!list.ok()) {
+    return absl::UnavailableError(absl::StrCat("the list: ", list.status().message()));
+  }
+  return list;
+}
 
 absl::StatusOr<bool> WatchDecoder::Feed(absl::string_view bytes, Sink sink) {
   while (!bytes.empty()) {
