@@ -10,6 +10,7 @@
 #include "tests/support/fake_clock.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/kind_names.h"
+#include "velero/item_action.h"
 
 namespace csidelta::backupitemactions {
 
@@ -51,6 +52,19 @@ class ActionTest : public testing::Test {
                   "version: v1\nvolumePolicies:\n- conditions: {csi: {}}\n  action: {type: custom, "
                   "parameters: " +
                       parameters + "}\n"}}}});
+  }
+
+  // `action` on an item of the backup, as the host calls it.
+  absl::StatusOr<velero::BackupItemResult> RunAction(velero::BackupItemAction& action,
+                                                     const Json& item) {
+    return action.Execute(ctx_, objects::Object(item), objects::Object(backup_));
+  }
+  absl::StatusOr<velero::OperationProgress> AskProgress(velero::BackupItemAction& action,
+                                                        absl::string_view operation_id) {
+    return action.Progress(ctx_, operation_id, objects::Object(backup_));
+  }
+  absl::Status RunCancel(velero::BackupItemAction& action, absl::string_view operation_id) {
+    return action.Cancel(ctx_, operation_id, objects::Object(backup_));
   }
 
   void Finalizing() { SetJson(backup_, {"status", "phase"}, "Finalizing"); }

@@ -205,9 +205,7 @@ TEST_F(LonghornVolumeActionTest, WithoutTheRightsTheErrorNamesTheManifest) {
 }
 
 TEST_F(LonghornVolumeActionTest, AnUnusableVolumeIsRefusedBeforeAnythingIsMade) {
-  bed_.api().Mutate(support::NativeBed::VolumeKey(), [](Json& volume) {
-    SetJson(volume, {"spec", "Standby"}, true);
-  });
+  bed_.api().SetField(support::NativeBed::VolumeKey(), {"spec", "Standby"}, true);
   EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("standby")));
   EXPECT_EQ(bed_.Count("create", "snapshots"), 0);
 }
@@ -616,10 +614,9 @@ TEST_F(LonghornVolumeActionTest, ARecordGoesWhenItsSnapshotIsGoneForADay) {
   RunNext();
   RunNext("third");
   EXPECT_TRUE(record_is_there()) << "a request whose answer was lost may be carried out late";
-  bed_.api().Mutate({LeaseType(), support::kVeleroNamespace, name}, [&](Json& lease) {
-    SetJson(lease, {"metadata", "creationTimestamp"},
-            FormatRfc3339(bed_.clock.Now() - absl::Hours(25)));
-  });
+  bed_.api().SetField({LeaseType(), support::kVeleroNamespace, name},
+                      {"metadata", "creationTimestamp"},
+                      FormatRfc3339(bed_.clock.Now() - absl::Hours(25)));
   RunNext("fourth");
   EXPECT_FALSE(record_is_there());
 }
@@ -631,10 +628,8 @@ TEST_F(LonghornVolumeActionTest, ARecordGoesThoughNoNativeSnapshotIsLeft) {
                                  "csi-delta-" + k8s::Name(Only())};
   bed_.Do(
       [&] { EXPECT_TRUE(bed_.api().Remove(support::NativeBed::SnapshotKey(k8s::Name(Only())))); });
-  bed_.api().Mutate(record, [&](Json& lease) {
-    SetJson(lease, {"metadata", "creationTimestamp"},
-            FormatRfc3339(bed_.clock.Now() - absl::Hours(25)));
-  });
+  bed_.api().SetField(record, {"metadata", "creationTimestamp"},
+                      FormatRfc3339(bed_.clock.Now() - absl::Hours(25)));
   RunNext();
   EXPECT_FALSE(bed_.api().Find(record).has_value());
   EXPECT_EQ(bed_.Count("list", "backups"), 0) << "no action on a Snapshot depends on them";
@@ -648,10 +643,8 @@ TEST_F(LonghornVolumeActionTest, ARecordWhoseSnapshotIsThereStays) {
   bed_.api().Mutate(support::NativeBed::SnapshotKey(name), [](Json& snapshot) {
     EraseJson(snapshot, {"metadata", "labels", objects::kLonghornMadeByLabel});
   });
-  bed_.api().Mutate(record, [&](Json& lease) {
-    SetJson(lease, {"metadata", "creationTimestamp"},
-            FormatRfc3339(bed_.clock.Now() - absl::Hours(25)));
-  });
+  bed_.api().SetField(record, {"metadata", "creationTimestamp"},
+                      FormatRfc3339(bed_.clock.Now() - absl::Hours(25)));
   SeedBackup("nightly", "PartiallyFailed", "backup-uid");
   RunNext();
   RunNext("third");

@@ -36,9 +36,7 @@ class MoveActionTest : public ActionTest {
     SetJson(backup_, {"spec", "storageLocation"}, "bucket");
   }
 
-  absl::StatusOr<velero::BackupItemResult> Execute() {
-    return action_->Execute(ctx_, objects::Object(claim_), objects::Object(backup_));
-  }
+  absl::StatusOr<velero::BackupItemResult> Execute() { return RunAction(*action_, claim_); }
 
   std::vector<Json> Uploads() const { return api_.All(DataUploadType()); }
 
@@ -78,9 +76,8 @@ TEST_F(MoveActionTest, AsksTheMoverAsVelerosOwnActionDoes) {
 }
 
 TEST_F(MoveActionTest, AClassByWhichLonghornWouldUploadTheDataItselfIsRefused) {
-  api_.Mutate({PersistentVolumeType(), "", "pv-data"}, [](Json& volume) {
-    SetJson(volume, {"spec", "csi", "driver"}, "driver.longhorn.io");
-  });
+  api_.SetField({PersistentVolumeType(), "", "pv-data"}, {"spec", "csi", "driver"},
+                "driver.longhorn.io");
   Json of_longhorn = support::MakeClassObject("backups", "driver.longhorn.io");
   api_.Seed(VolumeSnapshotClassType(), of_longhorn);
   EXPECT_THAT(Execute(), StatusIs(absl::StatusCode::kFailedPrecondition,
@@ -205,20 +202,18 @@ TEST_F(MoveActionTest, HandsOffWhileFinalizing) {
 TEST_F(MoveActionTest, ProgressAndCancelAreTheUploads) {
   const auto result = Execute();
   ASSERT_THAT(result, IsOk());
-  api_.Mutate({DataUploadType(), "velero", k8s::Name(Upload())}, [](Json& upload) {
-    SetJson(upload, {"status"},
-            Json{{"phase", "InProgress"},
-                 {"startTimestamp", "2026-01-02T03:04:05Z"},
-                 {"progress", {{"bytesDone", 5}, {"totalBytes", 9}}}});
-  });
-  const auto progress = action_->Progress(ctx_, result->operation_id, objects::Object(backup_));
+  api_.SetField({DataUploadType(), "velero", k8s::Name(Upload())}, {"status"},
+                Json{{"phase", "InProgress"},
+                     {"startTimestamp", "2026-01-02T03:04:05Z"},
+                     {"progress", {{"bytesDone", 5}, {"totalBytes", 9}}}});
+  const auto progress = AskProgress(*action_, result->operation_id);
   ASSERT_THAT(progress, IsOk());
   EXPECT_FALSE(progress->completed);
   EXPECT_EQ(progress->completed_units, 5);
   EXPECT_EQ(progress->total_units, 9);
   EXPECT_EQ(progress->units, "Bytes");
 
-  ASSERT_THAT(action_->Cancel(ctx_, result->operation_id, objects::Object(backup_)), IsOk());
+  ASSERT_THAT(RunCancel(*action_, result->operation_id), IsOk());
   EXPECT_EQ(*FindJson(Upload(), {"spec", "cancel"}), true);
 }
 

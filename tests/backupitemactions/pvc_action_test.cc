@@ -28,7 +28,7 @@ using testing::SizeIs;
 class PvcActionTest : public ActionTest {
  protected:
   absl::StatusOr<velero::BackupItemResult> Execute() {
-    return MakePvcAction(env_)->Execute(ctx_, objects::Object(claim_), objects::Object(backup_));
+    return RunAction(*MakePvcAction(env_), claim_);
   }
 
   void ExpectUntouched() {
@@ -99,9 +99,7 @@ TEST_F(PvcActionTest, AVolumeThatARuleGivesToLonghornIsLeftToItsAction) {
     EXPECT_NE(level, LogLevel::kWarn) << line << ": it is taken";
   });
   env_.enable_csi = false;
-  EXPECT_THAT(MakeUnclaimedVolumeAction(env_)->Execute(ctx_, objects::Object(claim_),
-                                                       objects::Object(backup_)),
-              IsOk());
+  EXPECT_THAT(RunAction(*MakeUnclaimedVolumeAction(env_), claim_), IsOk());
   SetLogSink(nullptr);
 }
 
@@ -295,7 +293,7 @@ TEST_F(PvcActionTest, GarbageIsRefused) {
   }
   for (const Json& item :
        {Json::object(), Json{{"metadata", "x"}}, Json{{"spec", {{"volumeName", 7}}}}}) {
-    const auto result = action->Execute(ctx_, objects::Object(item), objects::Object(backup_));
+    const auto result = RunAction(*action, item);
     EXPECT_TRUE(!result.ok() || !result->item.has_value());
   }
   EXPECT_EQ(Writes(), 0);
@@ -309,7 +307,7 @@ TEST_F(PvcActionTest, ReadsOncePerBackupWhatHoldsForAllOfIt) {
       Json claim = claim_;
       SetJson(claim, {"metadata", "name"}, absl::StrCat("data-", i));
       SetJson(claim, {"metadata", "uid"}, absl::StrCat("uid-", i));
-      EXPECT_THAT(action->Execute(ctx_, objects::Object(claim), objects::Object(backup_)), IsOk());
+      EXPECT_THAT(RunAction(*action, claim), IsOk());
     });
   }
   threads.clear();
@@ -321,7 +319,7 @@ TEST_F(PvcActionTest, ReadsOncePerBackupWhatHoldsForAllOfIt) {
 }
 
 TEST_F(PvcActionTest, KnowsNoOperations) {
-  const auto progress = MakePvcAction(env_)->Progress(ctx_, "odd", objects::Object(backup_));
+  const auto progress = AskProgress(*MakePvcAction(env_), "odd");
   ASSERT_THAT(progress, IsOk());
   EXPECT_TRUE(progress->completed);
   EXPECT_NE(progress->error, "");

@@ -18,9 +18,7 @@ class SecretActionsTest : public ActionTest {
  protected:
   // The content of the VolumeSnapshot that the claim's action took.
   Json TakeContent() {
-    EXPECT_THAT(
-        MakePvcAction(env_)->Execute(ctx_, objects::Object(claim_), objects::Object(backup_)),
-        IsOk());
+    EXPECT_THAT(RunAction(*MakePvcAction(env_), claim_), IsOk());
     api_.ClearCalls();
     return api_.All(VolumeSnapshotContentType()).front();
   }

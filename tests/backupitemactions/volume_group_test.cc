@@ -84,9 +84,7 @@ class VolumeGroupTest : public ActionTest {
   void Change(int i, const std::function<void(Json&)>& change) {
     api_.Mutate(ClaimKey("app", Name(i)), change);
   }
-  Result Execute(int i) {
-    return action_->Execute(ctx_, objects::Object(Claim(i)), objects::Object(backup_));
-  }
+  Result Execute(int i) { return RunAction(*action_, Claim(i)); }
 
   void Configure(const Json& data) {
     api_.Seed(ConfigMapType(),
@@ -99,10 +97,7 @@ class VolumeGroupTest : public ActionTest {
 
   Json Group() const { return api_.All(VolumeGroupSnapshotType("v1")).front(); }
   // Saves the group, as the host does when the first claim was.
-  Result Save() {
-    return MakeVolumeGroupSnapshotAction(env_)->Execute(ctx_, objects::Object(Group()),
-                                                        objects::Object(backup_));
-  }
+  Result Save() { return RunAction(*MakeVolumeGroupSnapshotAction(env_), Group()); }
   Json Content() const { return api_.All(VolumeGroupSnapshotContentType("v1")).front(); }
 
   // Every claim is snapshotted alone, and nothing of a group is there.
@@ -497,9 +492,7 @@ TEST_F(VolumeGroupTest, VolumePoliciesDecideWhoIsAMember) {
                 "- conditions: {storageClass: [scratch]}\n  action: {type: skip}\n"
                 "- conditions: {csi: {}}\n"
                 "  action: {type: custom, parameters: {csi-delta: snapshot}}\n"}}}});
-  api_.Mutate(VolumeKey("pv-1"), [](Json& volume) {
-    SetJson(volume, {"spec", "storageClassName"}, "scratch");
-  });
+  api_.SetField(VolumeKey("pv-1"), {"spec", "storageClassName"}, "scratch");
   ASSERT_THAT(Execute(0), IsOk());
   EXPECT_THAT(csi::PlannedMembers(objects::Object(Group())), SizeIs(2));
   const Result skipped = Execute(1);
@@ -525,8 +518,7 @@ TEST_F(VolumeGroupTest, AClaimThatLostTheLabelMeanwhileIsTakenAlone) {
   Change(1, [](Json& claim) {
     EraseJson(claim, {"metadata", "labels", "velero.io/volume-group"});
   });
-  const Result result =
-      action_->Execute(ctx_, objects::Object(as_listed), objects::Object(backup_));
+  const Result result = RunAction(*action_, as_listed);
   ASSERT_THAT(result, IsOk());
   EXPECT_THAT(result->additional_items, SizeIs(1));
   ASSERT_THAT(Execute(0), IsOk());
@@ -553,12 +545,12 @@ TEST_F(VolumeGroupTest, AnUnusedLabelMakesNoGroup) {
       EraseJson(claim, {"metadata", "labels", "velero.io/volume-group"});
     });
   }
-  ASSERT_THAT(action_->Execute(ctx_, objects::Object(as_listed), objects::Object(backup_)), IsOk());
+  ASSERT_THAT(RunAction(*action_, as_listed), IsOk());
   EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
   EXPECT_EQ(api_.CallCount("create", "volumegroupsnapshots"), 0);
   Configure({{"groupFallback", "fail"}});
   action_ = MakePvcAction(env_);
-  EXPECT_THAT(action_->Execute(ctx_, objects::Object(as_listed), objects::Object(backup_)),
+  EXPECT_THAT(RunAction(*action_, as_listed),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        AllOf(HasSubstr("group app/db"), HasSubstr("no claim"))));
 }
@@ -735,10 +727,9 @@ TEST_F(VolumeGroupTest, TwoClassesAreAnErrorThatNamesBoth) {
 
 TEST_F(VolumeGroupTest, TheDefaultClassIsTaken) {
   SeedClass("other-groups");
-  api_.Mutate({VolumeGroupSnapshotClassType("v1"), "", "other-groups"}, [](Json& c) {
-    SetJson(c, {"metadata", "annotations", "groupsnapshot.storage.kubernetes.io/is-default-class"},
-            "true");
-  });
+  api_.SetField({VolumeGroupSnapshotClassType("v1"), "", "other-groups"},
+                {"metadata", "annotations", "groupsnapshot.storage.kubernetes.io/is-default-class"},
+                "true");
   ASSERT_THAT(Execute(0), IsOk());
   EXPECT_EQ(GetString(Group(), {"spec", "volumeGroupSnapshotClassName"}), "other-groups");
 }
@@ -782,12 +773,12 @@ TEST_F(VolumeGroupTest, AGroupThatFailsFailsForEveryMember) {
 TEST_F(VolumeGroupTest, TheTemporaryLabelIsInNoArchive) {
   Json seen = Claim(0);
   SetJson(seen, {"metadata", "labels", objects::kGroupMarkLabel}, "u.12345678");
-  const Result result = action_->Execute(ctx_, objects::Object(seen), objects::Object(backup_));
+  const Result result = RunAction(*action_, seen);
   ASSERT_THAT(result, IsOk());
   EXPECT_EQ(result->item->Label(objects::kGroupMarkLabel), "");
   SetPolicy("{another: plugin}");
   action_ = MakePvcAction(env_);
-  const Result left_alone = action_->Execute(ctx_, objects::Object(seen), objects::Object(backup_));
+  const Result left_alone = RunAction(*action_, seen);
   ASSERT_THAT(left_alone, IsOk());
   ASSERT_TRUE(left_alone->item.has_value());
   EXPECT_EQ(left_alone->item->Label(objects::kGroupMarkLabel), "");
@@ -831,9 +822,7 @@ class GroupActionsTest : public VolumeGroupTest {
     EXPECT_THAT(Execute(0), IsOk());
   }
 
-  Result Adopt() {
-    return group_action_->Execute(ctx_, objects::Object(Group()), objects::Object(backup_));
-  }
+  Result Adopt() { return RunAction(*group_action_, Group()); }
 
   std::unique_ptr<velero::BackupItemAction> group_action_;
   std::unique_ptr<velero::BackupItemAction> content_action_;
@@ -866,25 +855,19 @@ TEST_F(GroupActionsTest, AManagedGroupBringsContentAndClassAndAnOperation) {
 TEST_F(GroupActionsTest, TheOperationWaitsForTheGroupAndEveryMember) {
   const Result result = Adopt();
   ASSERT_THAT(result, IsOk());
-  const auto progress = [&] {
-    return *group_action_->Progress(ctx_, result->operation_id, objects::Object(backup_));
-  };
+  const auto progress = [&] { return *AskProgress(*group_action_, result->operation_id); };
   EXPECT_TRUE(progress().completed);
   EXPECT_EQ(progress().error, "");
   EXPECT_EQ(progress().description, "taken, freeze window 0, 3 members ready");
   const Json member = api_.All(VolumeSnapshotContentType()).front();
-  api_.Mutate(VolumeSnapshotContentKey(k8s::Name(member)), [](Json& content) {
-    SetJson(content, {"status", "readyToUse"}, false);
-  });
+  api_.SetField(VolumeSnapshotContentKey(k8s::Name(member)), {"status", "readyToUse"}, false);
   EXPECT_FALSE(progress().completed);
   EXPECT_THAT(progress().description, HasSubstr("2 of 3"));
-  api_.Mutate(support::As<objects::VolumeGroupSnapshot>(Group()).key(), [](Json& group) {
-    SetJson(group, {"status", "readyToUse"}, false);
-  });
+  api_.SetField(support::As<objects::VolumeGroupSnapshot>(Group()).key(), {"status", "readyToUse"},
+                false);
   EXPECT_FALSE(progress().completed);
-  api_.Mutate(support::As<objects::VolumeGroupSnapshot>(Group()).key(), [](Json& group) {
-    SetJson(group, {"status", "error", "message"}, "no space");
-  });
+  api_.SetField(support::As<objects::VolumeGroupSnapshot>(Group()).key(),
+                {"status", "error", "message"}, "no space");
   EXPECT_FALSE(progress().completed);
   EXPECT_THAT(progress().description, HasSubstr("no space"));
   clock_.Advance(absl::Minutes(11));
@@ -900,16 +883,14 @@ TEST_F(GroupActionsTest, TheOperationWaitsForTheGroupAndEveryMember) {
 TEST_F(GroupActionsTest, AGroupThatNeverBecomesReadyIsVelerosToCancel) {
   const Result result = Adopt();
   ASSERT_THAT(result, IsOk());
-  api_.Mutate(support::As<objects::VolumeGroupSnapshot>(Group()).key(), [](Json& group) {
-    SetJson(group, {"status", "readyToUse"}, false);
-  });
+  api_.SetField(support::As<objects::VolumeGroupSnapshot>(Group()).key(), {"status", "readyToUse"},
+                false);
   clock_.Advance(absl::Hours(4));
-  const auto progress =
-      group_action_->Progress(ctx_, result->operation_id, objects::Object(backup_));
+  const auto progress = AskProgress(*group_action_, result->operation_id);
   ASSERT_THAT(progress, IsOk());
   EXPECT_FALSE(progress->completed);
   EXPECT_EQ(progress->description, "taken, freeze window 0, not ready");
-  EXPECT_THAT(group_action_->Cancel(ctx_, result->operation_id, objects::Object(backup_)), IsOk());
+  EXPECT_THAT(RunCancel(*group_action_, result->operation_id), IsOk());
   EXPECT_THAT(cluster_.driver().groups(), IsEmpty());
   EXPECT_THAT(api_.All(VolumeGroupSnapshotType("v1")), IsEmpty());
 }
@@ -917,12 +898,11 @@ TEST_F(GroupActionsTest, AGroupThatNeverBecomesReadyIsVelerosToCancel) {
 TEST_F(GroupActionsTest, OperationsAreToldApart) {
   const Result result = Adopt();
   ASSERT_THAT(result, IsOk());
-  const auto mistaken =
-      snapshot_action_->Progress(ctx_, result->operation_id, objects::Object(backup_));
+  const auto mistaken = AskProgress(*snapshot_action_, result->operation_id);
   ASSERT_THAT(mistaken, IsOk());
   EXPECT_THAT(mistaken->error, HasSubstr("not an operation id of csi-delta"));
   for (const char* odd : {"", "g1/a/b/c", "1/app/x/u/2023-11-14T22:13:20Z", "g1////"}) {
-    const auto progress = group_action_->Progress(ctx_, odd, objects::Object(backup_));
+    const auto progress = AskProgress(*group_action_, odd);
     ASSERT_THAT(progress, IsOk());
     EXPECT_TRUE(progress->completed);
     EXPECT_NE(progress->error, "");
@@ -932,35 +912,31 @@ TEST_F(GroupActionsTest, OperationsAreToldApart) {
 TEST_F(GroupActionsTest, ACancelledGroupIsRemovedUnlessItIsReady) {
   const Result result = Adopt();
   ASSERT_THAT(result, IsOk());
-  EXPECT_THAT(group_action_->Cancel(ctx_, result->operation_id, objects::Object(backup_)), IsOk());
+  EXPECT_THAT(RunCancel(*group_action_, result->operation_id), IsOk());
   EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
-  api_.Mutate(support::As<objects::VolumeGroupSnapshot>(Group()).key(), [](Json& group) {
-    SetJson(group, {"status", "readyToUse"}, false);
-  });
-  EXPECT_THAT(group_action_->Cancel(ctx_, result->operation_id, objects::Object(backup_)), IsOk());
+  api_.SetField(support::As<objects::VolumeGroupSnapshot>(Group()).key(), {"status", "readyToUse"},
+                false);
+  EXPECT_THAT(RunCancel(*group_action_, result->operation_id), IsOk());
   EXPECT_THAT(cluster_.driver().groups(), IsEmpty());
   EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
-  EXPECT_THAT(group_action_->Cancel(ctx_, result->operation_id, objects::Object(backup_)), IsOk());
+  EXPECT_THAT(RunCancel(*group_action_, result->operation_id), IsOk());
 }
 
 TEST_F(GroupActionsTest, AtTheEndTheDriverKeepsTheGroupAndNothingElseIsLeft) {
   ASSERT_THAT(Adopt(), IsOk());
   std::vector<Json> members = api_.All(VolumeSnapshotType());
   for (Json& member : members) {
-    ASSERT_THAT(snapshot_action_->Execute(ctx_, objects::Object(member), objects::Object(backup_)),
-                IsOk());
+    ASSERT_THAT(RunAction(*snapshot_action_, member), IsOk());
   }
   members = api_.All(VolumeSnapshotType());
   const Json group = Group();
   Finalizing();
   for (const Json& member : members) {
-    const Result finalized =
-        snapshot_action_->Execute(ctx_, objects::Object(member), objects::Object(backup_));
+    const Result finalized = RunAction(*snapshot_action_, member);
     ASSERT_THAT(finalized, IsOk());
   }
   EXPECT_THAT(api_.All(VolumeSnapshotType()), SizeIs(3)) << "members go with their group";
-  const Result finalized =
-      group_action_->Execute(ctx_, objects::Object(group), objects::Object(backup_));
+  const Result finalized = RunAction(*group_action_, group);
   ASSERT_THAT(finalized, IsOk());
   EXPECT_EQ(
       finalized->item.value_or(objects::Object(group)).Annotation("velero.io/csi-delta-finalize"),
@@ -999,17 +975,12 @@ TEST_F(GroupActionsTest, ClaimsOfAGroupThatIsNotInTheArchiveFail) {
 TEST_F(GroupActionsTest, AMemberIsNotRemovedAlone) {
   const Json member = api_.All(VolumeSnapshotType()).front();
   api_.FailNext("patch", "volumesnapshots", absl::InternalError("injected"));
-  EXPECT_FALSE(
-      snapshot_action_->Execute(ctx_, objects::Object(member), objects::Object(backup_)).ok());
+  EXPECT_FALSE(RunAction(*snapshot_action_, member).ok());
   EXPECT_FALSE(k8s::BeingDeleted(*api_.Find(VolumeSnapshotKey("app", k8s::Name(member)))));
-  const Result adopted =
-      snapshot_action_->Execute(ctx_, objects::Object(member), objects::Object(backup_));
+  const Result adopted = RunAction(*snapshot_action_, member);
   ASSERT_THAT(adopted, IsOk());
-  api_.Mutate(VolumeSnapshotKey("app", k8s::Name(member)), [](Json& snapshot) {
-    SetJson(snapshot, {"status", "readyToUse"}, false);
-  });
-  EXPECT_THAT(snapshot_action_->Cancel(ctx_, adopted->operation_id, objects::Object(backup_)),
-              IsOk());
+  api_.SetField(VolumeSnapshotKey("app", k8s::Name(member)), {"status", "readyToUse"}, false);
+  EXPECT_THAT(RunCancel(*snapshot_action_, adopted->operation_id), IsOk());
   EXPECT_FALSE(k8s::BeingDeleted(*api_.Find(VolumeSnapshotKey("app", k8s::Name(member)))));
 }
 
@@ -1021,8 +992,7 @@ TEST_F(GroupActionsTest, AContentIsArchivedWithTheMembersOfItsGroup) {
             "vault");
   });
   ASSERT_THAT(Adopt(), IsOk());
-  const Result result =
-      content_action_->Execute(ctx_, objects::Object(Content()), objects::Object(backup_));
+  const Result result = RunAction(*content_action_, Content());
   ASSERT_THAT(result, IsOk());
   EXPECT_THAT(result->additional_items,
               ElementsAre(velero::ResourceIdentifier{"", "secrets", "vault", "key"}));
@@ -1040,10 +1010,8 @@ TEST_F(GroupActionsTest, AContentIsArchivedWithTheMembersOfItsGroup) {
   // What is archived at the end says the same, though the group is gone by then.
   const Json collected = Content();
   Finalizing();
-  ASSERT_THAT(group_action_->Execute(ctx_, objects::Object(Group()), objects::Object(backup_)),
-              IsOk());
-  const Result finalized =
-      content_action_->Execute(ctx_, objects::Object(collected), objects::Object(backup_));
+  ASSERT_THAT(RunAction(*group_action_, Group()), IsOk());
+  const Result finalized = RunAction(*content_action_, collected);
   ASSERT_THAT(finalized, IsOk());
   EXPECT_EQ(finalized->item->Annotation(objects::kGroupMembersAnnotation),
             result->item->Annotation(objects::kGroupMembersAnnotation));
@@ -1060,8 +1028,7 @@ TEST_F(GroupActionsTest, MembersThatTheContentHidesAreArchivedAsTheGroupNotedThe
   EraseJson(content, {"status", "volumeSnapshotInfoList"});
   SetJson(content, {"metadata", "annotations", objects::kGroupMembersAnnotation},
           DumpJson(members));
-  const Result result =
-      content_action_->Execute(ctx_, objects::Object(content), objects::Object(backup_));
+  const Result result = RunAction(*content_action_, content);
   ASSERT_THAT(result, IsOk());
   const objects::Object archived = result->item.value_or(objects::Object(content));
   EXPECT_EQ(ParseJson(archived.Annotation(objects::kGroupMembersAnnotation)).value(), members);
@@ -1072,8 +1039,7 @@ TEST_F(GroupActionsTest, TheClaimsAreKnownWithoutTheContentsAnnotation) {
   api_.Mutate(GroupContentKey("v1", k8s::Name(Content())), [](Json& content) {
     EraseJson(content, {"metadata", "annotations"});
   });
-  const Result result =
-      content_action_->Execute(ctx_, objects::Object(Content()), objects::Object(backup_));
+  const Result result = RunAction(*content_action_, Content());
   ASSERT_THAT(result, IsOk());
   EXPECT_THAT(result->item->Annotation(objects::kGroupMembersAnnotation),
               HasSubstr("\"claim\":\"data-2\""));
@@ -1114,7 +1080,7 @@ TEST_F(GroupActionsTest, ClassesBringTheirSecrets) {
         {"csi.storage.k8s.io/group-snapshotter-secret-namespace", "vault"},
         {"csi.storage.k8s.io/group-snapshotter-get-secret-name", "${volumegroupsnapshot.name}"},
         {"csi.storage.k8s.io/group-snapshotter-get-secret-namespace", "vault"}}}};
-  const Result result = action->Execute(ctx_, objects::Object(item), objects::Object(backup_));
+  const Result result = RunAction(*action, item);
   ASSERT_THAT(result, IsOk());
   EXPECT_THAT(result->additional_items,
               ElementsAre(velero::ResourceIdentifier{"", "secrets", "vault", "cut"}));
@@ -1124,8 +1090,7 @@ TEST_F(GroupActionsTest, HandsOffWithoutTheFeature) {
   env_.enable_csi = false;
   for (const auto& action : {MakeVolumeGroupSnapshotAction, MakeVolumeGroupSnapshotContentAction,
                              MakeVolumeGroupSnapshotClassAction}) {
-    const Result result =
-        action(env_)->Execute(ctx_, objects::Object(Group()), objects::Object(backup_));
+    const Result result = RunAction(*action(env_), Group());
     ASSERT_THAT(result, IsOk());
     EXPECT_FALSE(result->item.has_value());
     EXPECT_THAT(result->additional_items, IsEmpty());
@@ -1137,8 +1102,7 @@ TEST_F(GroupActionsTest, GarbageIsNoGroup) {
                              MakeVolumeGroupSnapshotClassAction}) {
     for (const Json& item :
          {Json::object(), Json{{"metadata", "x"}}, Json{{"status", 7}}, Json{{"spec", "y"}}}) {
-      EXPECT_THAT(action(env_)->Execute(ctx_, objects::Object(item), objects::Object(backup_)),
-                  IsOk());
+      EXPECT_THAT(RunAction(*action(env_), item), IsOk());
     }
     EXPECT_THAT(action(env_)->Execute(ctx_, objects::Object(Group()), objects::Object(Json(5))),
                 StatusIs(absl::StatusCode::kInvalidArgument));

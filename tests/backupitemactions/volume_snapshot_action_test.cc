@@ -31,9 +31,7 @@ class VolumeSnapshotActionTest : public ActionTest {
  protected:
   // What the claim's action made.
   Json Take() {
-    EXPECT_THAT(
-        MakePvcAction(env_)->Execute(ctx_, objects::Object(claim_), objects::Object(backup_)),
-        IsOk());
+    EXPECT_THAT(RunAction(*MakePvcAction(env_), claim_), IsOk());
     api_.ClearCalls();
     return api_.All(VolumeSnapshotType()).front();
   }
@@ -51,13 +49,11 @@ class VolumeSnapshotActionTest : public ActionTest {
   }
 
   absl::StatusOr<velero::BackupItemResult> Execute(const Json& item) {
-    return MakeVolumeSnapshotAction(env_)->Execute(ctx_, objects::Object(item),
-                                                   objects::Object(backup_));
+    return RunAction(*MakeVolumeSnapshotAction(env_), item);
   }
 
   velero::OperationProgress Progress(const std::string& id) {
-    const auto progress =
-        MakeVolumeSnapshotAction(env_)->Progress(ctx_, id, objects::Object(backup_));
+    const auto progress = AskProgress(*MakeVolumeSnapshotAction(env_), id);
     EXPECT_THAT(progress, IsOk());
     EXPECT_TRUE(progress->started.has_value());
     return *progress;
@@ -265,7 +261,7 @@ TEST_F(VolumeSnapshotActionTest, ProgressFollowsTheDriver) {
   EXPECT_THAT(progress.description, HasSubstr("2023-11-14T22:13:20.5Z"));
 
   const auto key = VolumeSnapshotContentKey(k8s::Name(Content()));
-  api_.Mutate(key, [](Json& c) { SetJson(c, {"status", "error", "message"}, "copying"); });
+  api_.SetField(key, {"status", "error", "message"}, "copying");
   progress = Progress(result->operation_id);
   EXPECT_FALSE(progress.completed);
   EXPECT_THAT(progress.description, HasSubstr("copying"));
@@ -276,7 +272,7 @@ TEST_F(VolumeSnapshotActionTest, ProgressFollowsTheDriver) {
   EXPECT_THAT(progress.error, HasSubstr("copying"));
 
   // The snapshot controller writes what the sidecar wrote, a moment later.
-  api_.Mutate(key, [](Json& c) { SetJson(c, {"status", "readyToUse"}, true); });
+  api_.SetField(key, {"status", "readyToUse"}, true);
   progress = Progress(result->operation_id);
   EXPECT_FALSE(progress.completed);
   EXPECT_EQ(progress.error, "");
@@ -344,20 +340,17 @@ TEST_F(VolumeSnapshotActionTest, CancelRemovesWhatIsNotReady) {
   const auto result = Execute(Take());
   ASSERT_THAT(result, IsOk());
   const auto action = MakeVolumeSnapshotAction(env_);
-  EXPECT_THAT(action->Cancel(ctx_, result->operation_id, objects::Object(backup_)), IsOk());
+  EXPECT_THAT(RunCancel(*action, result->operation_id), IsOk());
   EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
   EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
-  EXPECT_THAT(action->Cancel(ctx_, result->operation_id, objects::Object(backup_)), IsOk());
-  EXPECT_THAT(action->Cancel(ctx_, "odd", objects::Object(backup_)),
-              StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(RunCancel(*action, result->operation_id), IsOk());
+  EXPECT_THAT(RunCancel(*action, "odd"), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
 TEST_F(VolumeSnapshotActionTest, CancelKeepsWhatIsReady) {
   const auto result = Execute(Take());
   ASSERT_THAT(result, IsOk());
-  EXPECT_THAT(
-      MakeVolumeSnapshotAction(env_)->Cancel(ctx_, result->operation_id, objects::Object(backup_)),
-      IsOk());
+  EXPECT_THAT(RunCancel(*MakeVolumeSnapshotAction(env_), result->operation_id), IsOk());
   EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
 }
 

@@ -270,9 +270,8 @@ TEST_F(ReconcilerTest, WhatIsBeingDeletedIsLeftAlone) {
 
 TEST_F(ReconcilerTest, AnObjectThatIsNotWhatWasLookedAtIsNotWritten) {
   const Json stale = bed_.Ask(Pair());
-  bed_.api.Mutate({objects::DifferentialSnapshot::Type(), "app", "diff"}, [](Json& object) {
-    SetJson(object, {"metadata", "labels"}, {{"seen", "later"}});
-  });
+  bed_.api.SetField({objects::DifferentialSnapshot::Type(), "app", "diff"}, {"metadata", "labels"},
+                    {{"seen", "later"}});
   EXPECT_THAT(reconciler_.Reconcile(bed_.ctx, stale), StatusIs(absl::StatusCode::kAborted));
   EXPECT_EQ(bed_.Asked().state(), objects::RequestState::kNone);
 }

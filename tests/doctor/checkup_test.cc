@@ -13,6 +13,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/types/span.h"
 #include "base/quantity.h"
@@ -277,6 +278,20 @@ struct Ailment {
   std::function<void(Cluster&)> cause;
 };
 
+// Causes of one line.
+std::function<void(Cluster&)> Sets(const k8s::ObjectKey& key, const std::vector<std::string>& path,
+                                   const Json& value) {
+  Json::json_pointer field;
+  for (const std::string& step : path) {
+    field /= step;
+  }
+  return [=](Cluster& c) { c.api().Mutate(key, [&](Json& object) { object[field] = value; }); };
+}
+
+std::function<void(Cluster&)> Removes(const k8s::ObjectKey& key) {
+  return [key](Cluster& c) { c.api().Remove(key); };
+}
+
 void PrintTo(const Ailment& ailment, std::ostream* out) { *out << ailment.check; }
 
 Json Transfer(const std::string& kind, const std::string& phase, const std::string& made) {
@@ -290,7 +305,7 @@ Json Transfer(const std::string& kind, const std::string& phase, const std::stri
 }
 
 void SetVolumeDriver(Cluster& cluster, const std::string& driver) {
-  cluster.api().Mutate(kVolume, [&](Json& pv) { SetJson(pv, {"spec", "csi", "driver"}, driver); });
+  cluster.api().SetField(kVolume, {"spec", "csi", "driver"}, driver);
 }
 
 std::string Ago(Cluster& cluster, absl::Duration age) {
@@ -321,10 +336,8 @@ void SeedKept(Cluster& c, const std::string& name, objects::SwapSide side,
 void SeedCopy(Cluster& c, objects::CopyRecord record, absl::Duration age) {
   record.at = c.clock().Now() - age;
   record.has_begun = true;
-  c.api().Mutate(kClaim, [&](Json& pvc) {
-    SetJson(pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
-            objects::FormatCopyRecord(record));
-  });
+  c.api().SetField(kClaim, {"metadata", "annotations", objects::kCopyRecordAnnotation},
+                   objects::FormatCopyRecord(record));
 }
 
 void SeedContent(Cluster& c, const std::string& name) {
@@ -341,20 +354,13 @@ std::vector<Ailment> OfCluster() {
       {"snapshot-kinds", Severity::kFault, "VolumeSnapshotClass is not served",
        [](Cluster& c) { c.api().RemoveType("volumesnapshotclasses"); }},
       {"snapshot-controller", Severity::kFault, "is not available",
-       [](Cluster& c) {
-         c.api().Mutate({objects::Deployment::Type(), "kube-system", "snapshots"}, [](Json& d) {
-           SetJson(d, {"status", "availableReplicas"}, 0);
-         });
-       }},
+       Sets({objects::Deployment::Type(), "kube-system", "snapshots"},
+            {"status", "availableReplicas"}, 0)},
       {"mover-kinds", Severity::kFault, "VolumeTask is not served",
        [](Cluster& c) { c.api().RemoveType("volumetasks"); }},
       {"mover-kind-fields", Severity::kFault,
        "of an older version, and drops spec.backupStorageLocation, spec.snapshotID, spec.upload",
-       [](Cluster& c) {
-         c.api().Mutate(kDeletionKind, [](Json& definition) {
-           SetJson(definition, {"spec", "versions"}, Json::array());
-         });
-       }},
+       Sets(kDeletionKind, {"spec", "versions"}, Json::array())},
       {"stuck-snapshots", Severity::kWarning, "not ready for over an hour",
        [](Cluster& c) {
          Json snapshot = support::MakeSnapshotObject("shop", "s1", "");
@@ -384,12 +390,9 @@ std::vector<Ailment> OfCluster() {
 
 std::vector<Ailment> OfVelero() {
   return {
-      {"velero-namespace", Severity::kFault, "has no BackupStorageLocation",
-       [](Cluster& c) { c.api().Remove(kLocation); }},
+      {"velero-namespace", Severity::kFault, "has no BackupStorageLocation", Removes(kLocation)},
       {"velero-server", Severity::kFault, "is not available",
-       [](Cluster& c) {
-         c.api().Mutate(kServer, [](Json& d) { SetJson(d, {"status", "availableReplicas"}, 0); });
-       }},
+       Sets(kServer, {"status", "availableReplicas"}, 0)},
       {"velero-version", Severity::kFault, "too old",
        [](Cluster& c) {
          c.api().Mutate(kServer, [](Json& d) {
@@ -428,25 +431,16 @@ std::vector<Ailment> OfVelero() {
          c.api().Seed(DataDeletionType(), deletion);
        }},
       {"location-default", Severity::kWarning, "0 of 1 storage locations",
-       [](Cluster& c) {
-         c.api().Mutate(kLocation, [](Json& l) { SetJson(l, {"spec", "default"}, false); });
-       }},
+       Sets(kLocation, {"spec", "default"}, false)},
       {"location-available", Severity::kFault, "Unavailable: no such bucket",
        [](Cluster& c) {
-         c.api().Mutate(kLocation, [](Json& l) {
-           SetJson(l, {"status"}, Json{{"phase", "Unavailable"}, {"message", "no such bucket"}});
-         });
+         c.api().SetField(kLocation, {"status"},
+                          Json{{"phase", "Unavailable"}, {"message", "no such bucket"}});
        }},
       {"location-tls", Severity::kWarning, "without TLS",
-       [](Cluster& c) {
-         c.api().Mutate(kLocation, [](Json& l) {
-           SetJson(l, {"spec", "config", "s3Url"}, "http://s3:9000");
-         });
-       }},
+       Sets(kLocation, {"spec", "config", "s3Url"}, "http://s3:9000")},
       {"location-credentials", Severity::kFault, "does not exist",
-       [](Cluster& c) {
-         c.api().Remove({SecretType(), "velero", "cloud"});
-       }},
+       Removes({SecretType(), "velero", "cloud"})},
   };
 }
 
@@ -462,9 +456,7 @@ repository::Keyring MakeRing(Cluster& cluster) {
 std::vector<Ailment> OfLocations() {
   return {
       {"location-provider", Severity::kFault, "azure",
-       [](Cluster& c) {
-         c.api().Mutate(kLocation, [](Json& l) { SetJson(l, {"spec", "provider"}, "azure"); });
-       }},
+       Sets(kLocation, {"spec", "provider"}, "azure")},
       {"location-shared", Severity::kFault, "has the bucket and prefix of location velero/default",
        [](Cluster& c) {
          Json second = c.api().Find(kLocation).value_or(Json());
@@ -488,10 +480,9 @@ std::vector<Ailment> OfLocations() {
       {"keyring-whole", Severity::kFault, "is another text",
        [](Cluster& c) {
          const repository::Keyring ring = MakeRing(c);
-         c.api().Mutate(datamover::KeyringSecretKey(kMover, kOwner), [&](Json& secret) {
-           SetJson(secret, {"data", ring.newest().fingerprint},
-                   absl::Base64Escape("another password, just as long as it has to be"));
-         });
+         c.api().SetField(datamover::KeyringSecretKey(kMover, kOwner),
+                          {"data", ring.newest().fingerprint},
+                          absl::Base64Escape("another password, just as long as it has to be"));
        }},
       {"keyring-confirmed", Severity::kFault, "no copy is confirmed",
        [](Cluster& c) { MakeRing(c); }},
@@ -622,26 +613,17 @@ std::vector<Ailment> OfImmutability() {
 std::vector<Ailment> OfMover() {
   return {
       {"mover-namespace", Severity::kFault, "does not exist",
-       [](Cluster& c) {
-         c.api().Remove({objects::Namespace::Type(), "", kMover});
-       }},
+       Removes({objects::Namespace::Type(), "", kMover})},
       {"mover-pod-security", Severity::kNote, "the level privileged",
-       [](Cluster& c) {
-         c.api().Mutate({objects::Namespace::Type(), "", kMover}, [](Json& n) {
-           SetJson(n, {"metadata", "labels", "pod-security.kubernetes.io/enforce"}, "privileged");
-         });
-       }},
+       Sets({objects::Namespace::Type(), "", kMover},
+            {"metadata", "labels", "pod-security.kubernetes.io/enforce"}, "privileged")},
       {"mover-deployment", Severity::kFault, "is not available",
-       [](Cluster& c) {
-         c.api().Mutate({objects::Deployment::Type(), kMover, "csi-delta-mover"}, [](Json& d) {
-           SetJson(d, {"status", "availableReplicas"}, 0);
-         });
-       }},
+       Sets({objects::Deployment::Type(), kMover, "csi-delta-mover"},
+            {"status", "availableReplicas"}, 0)},
       {"mover-leader", Severity::kFault, "it is not renewed",
        [](Cluster& c) {
-         c.api().Mutate({LeaseType(), kMover, "csi-delta-datamover"}, [&](Json& lease) {
-           SetJson(lease, {"spec", "renewTime"}, Ago(c, absl::Minutes(2)));
-         });
+         c.api().SetField({LeaseType(), kMover, "csi-delta-datamover"}, {"spec", "renewTime"},
+                          Ago(c, absl::Minutes(2)));
        }},
       {"mover-settings", Severity::kFault, "speed",
        [](Cluster& c) { SetSettings(c, R"({"speed": 7})"); }},
@@ -650,9 +632,7 @@ std::vector<Ailment> OfMover() {
          SetSettings(c, R"({"storageClasses": {"fast": {"intermediateClass": "faster"}}})");
        }},
       {"mover-accounts", Severity::kFault, "does not exist",
-       [](Cluster& c) {
-         c.api().Remove({objects::ServiceAccount::Type(), kMover, "csi-delta-worker"});
-       }},
+       Removes({objects::ServiceAccount::Type(), kMover, "csi-delta-worker"})},
       {"mover-quota", Severity::kWarning, "leaves no limits.memory",
        [](Cluster& c) {
          Json quota = MakeObject("v1", "ResourceQuota", kMover, "small");
@@ -691,17 +671,11 @@ std::vector<Ailment> OfMover() {
 std::vector<Ailment> OfDrivers() {
   return {
       {"driver-object", Severity::kWarning, "has no CSIDriver object",
-       [](Cluster& c) {
-         c.api().Remove({CsiDriverType(), "", support::kDriver});
-       }},
+       Removes({CsiDriverType(), "", support::kDriver})},
       {"driver-storage-class", Severity::kWarning, "shop/orders",
-       [](Cluster& c) {
-         c.api().Remove({objects::StorageClass::Type(), "", "fast"});
-       }},
+       Removes({objects::StorageClass::Type(), "", "fast"})},
       {"driver-snapshot-class", Severity::kFault, "VolumeSnapshotClass",
-       [](Cluster& c) {
-         c.api().Remove({VolumeSnapshotClassType(), "", "snaps"});
-       }},
+       Removes({VolumeSnapshotClassType(), "", "snaps"})},
       {"driver-changed-blocks", Severity::kNote, "every backup reads whole volumes",
        [](Cluster& c) { c.api().RemoveType("differentialsnapshots"); }},
       {"driver-metadata-service", Severity::kWarning, "is not reached from here",
@@ -723,9 +697,7 @@ std::vector<Ailment> OfDrivers() {
       {"volumes-not-csi", Severity::kNote, "pv-1",
        [](Cluster& c) { c.api().Mutate(kVolume, [](Json& pv) { pv["spec"].erase("csi"); }); }},
       {"claims-unbound", Severity::kNote, "shop/orders",
-       [](Cluster& c) {
-         c.api().Mutate(kClaim, [](Json& p) { SetJson(p, {"status", "phase"}, "Pending"); });
-       }},
+       Sets(kClaim, {"status", "phase"}, "Pending")},
   };
 }
 
@@ -1052,9 +1024,7 @@ void SeedNode(Cluster& c, const std::string& name, absl::Duration ago, const std
 
 // The PVC of the cluster has so many bytes, and a DataUpload.
 void SeedLargeVolume(Cluster& c, const std::string& capacity) {
-  c.api().Mutate(kClaim, [&](Json& pvc) {
-    SetJson(pvc, {"status", "capacity", "storage"}, capacity);
-  });
+  c.api().SetField(kClaim, {"status", "capacity", "storage"}, capacity);
   c.api().Seed(DataUploadType(), Transfer("DataUpload", "Completed", c.Now()));
 }
 
@@ -1133,23 +1103,13 @@ std::vector<Ailment> OfAPausedMover() {
 std::vector<Ailment> OfAdmission() {
   return {
       {"mover-admission", Severity::kWarning, "csi-delta-worker was not found: a worker",
-       [](Cluster& c) {
-         c.api().Remove({objects::ValidatingAdmissionPolicy::Type(), "", "csi-delta-worker"});
-       }},
+       Removes({objects::ValidatingAdmissionPolicy::Type(), "", "csi-delta-worker"})},
       {"mover-admission", Severity::kWarning, "is not bound to deny: a worker",
-       [](Cluster& c) {
-         c.api().Mutate({objects::ValidatingAdmissionPolicyBinding::Type(), "", "csi-delta-worker"},
-                        [](Json& binding) {
-                          SetJson(binding, {"spec", "validationActions"}, Json::array({"Audit"}));
-                        });
-       }},
+       Sets({objects::ValidatingAdmissionPolicyBinding::Type(), "", "csi-delta-worker"},
+            {"spec", "validationActions"}, Json::array({"Audit"}))},
       {"mover-admission", Severity::kWarning, "has failurePolicy Ignore",
-       [](Cluster& c) {
-         c.api().Mutate({objects::ValidatingAdmissionPolicy::Type(), "", "csi-delta-worker"},
-                        [](Json& policy) {
-                          SetJson(policy, {"spec", "failurePolicy"}, "Ignore");
-                        });
-       }},
+       Sets({objects::ValidatingAdmissionPolicy::Type(), "", "csi-delta-worker"},
+            {"spec", "failurePolicy"}, "Ignore")},
       {"mover-admission", Severity::kWarning, "has no ValidatingAdmissionPolicy",
        [](Cluster& c) { c.api().RemoveType("validatingadmissionpolicies"); }},
   };
@@ -1180,9 +1140,7 @@ std::vector<Ailment> OfTheSameChecks() {
       {"stuck-snapshots", Severity::kWarning, "VolumeSnapshotContent gone-1 does not exist",
        SeedLostSnapshot},
       {"snapshot-controller", Severity::kNote, "no Deployment runs a snapshot-controller",
-       [](Cluster& c) {
-         c.api().Remove({objects::Deployment::Type(), "kube-system", "snapshots"});
-       }},
+       Removes({objects::Deployment::Type(), "kube-system", "snapshots"})},
       {"velero-namespace", Severity::kFault, "Velero's kinds are not served",
        [](Cluster& c) { c.api().RemoveType("backupstoragelocations"); }},
       {"velero-version", Severity::kNote, "its tag does not say",
@@ -1199,28 +1157,18 @@ std::vector<Ailment> OfTheSameChecks() {
          SeedCopy(c, {.from = "velero/b1-x", .id = "transfer-uid"}, absl::Hours(7));
        }},
       {"location-tls", Severity::kWarning, "insecureSkipTLSVerify is set",
-       [](Cluster& c) {
-         c.api().Mutate(kLocation, [](Json& l) {
-           SetJson(l, {"spec", "config", "insecureSkipTLSVerify"}, "true");
-         });
-       }},
+       Sets(kLocation, {"spec", "config", "insecureSkipTLSVerify"}, "true")},
       {"location-credentials", Severity::kFault, "has no key cloud",
        [](Cluster& c) {
          c.api().Mutate({SecretType(), "velero", "cloud"},
                         [](Json& secret) { secret["data"].erase("cloud"); });
        }},
       {"location-writable", Severity::kNote, "is read-only",
-       [](Cluster& c) {
-         c.api().Mutate(kLocation, [](Json& l) { SetJson(l, {"spec", "accessMode"}, "ReadOnly"); });
-       }},
+       Sets(kLocation, {"spec", "accessMode"}, "ReadOnly")},
       {"mover-deployment", Severity::kNote, "it was not found",
-       [](Cluster& c) {
-         c.api().Remove({objects::Deployment::Type(), kMover, "csi-delta-mover"});
-       }},
+       Removes({objects::Deployment::Type(), kMover, "csi-delta-mover"})},
       {"mover-leader", Severity::kFault, "no controller has ever led here",
-       [](Cluster& c) {
-         c.api().Remove({LeaseType(), kMover, "csi-delta-datamover"});
-       }},
+       Removes({LeaseType(), kMover, "csi-delta-datamover"})},
       {"mover-setting-names", Severity::kFault, "PriorityClass urgent, which does not exist",
        [](Cluster& c) { SetSettings(c, R"({"worker": {"priorityClassName": "urgent"}})"); }},
       {"driver-storage-class", Severity::kWarning, "claims without a storage class",
@@ -1252,44 +1200,21 @@ TEST_P(AilmentTest, IsFoundWithItsRemediation) {
   EXPECT_NE(finding.remediation, "");
 }
 
-std::string NameOf(const ::testing::TestParamInfo<Ailment>& info) {
-  std::string name;
-  for (const char c : info.param.check) {
-    name += c == '-' ? '_' : c;
+std::vector<Ailment> AllAilments() {
+  std::vector<Ailment> all;
+  for (const auto& some :
+       {OfCluster(), OfVelero(), OfLocations(), OfImmutability(), OfMover(), OfAPausedMover(),
+        OfTheQueue(), OfWorkers(), OfDrivers(), OfLonghorn(), OfLonghornObjects(), OfAdmission(),
+        OfOtherKeysAndNamespaces(), OfTheSameChecks()}) {
+    all.insert(all.end(), some.begin(), some.end());
   }
-  return name;
+  return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Cluster, AilmentTest, ::testing::ValuesIn(OfCluster()), NameOf);
-INSTANTIATE_TEST_SUITE_P(Velero, AilmentTest, ::testing::ValuesIn(OfVelero()), NameOf);
-INSTANTIATE_TEST_SUITE_P(Locations, AilmentTest, ::testing::ValuesIn(OfLocations()), NameOf);
-INSTANTIATE_TEST_SUITE_P(Immutability, AilmentTest, ::testing::ValuesIn(OfImmutability()),
-                         [](const auto& test) {
-                           return absl::StrCat(NameOf(test), "_", test.index);
-                         });
-INSTANTIATE_TEST_SUITE_P(Mover, AilmentTest, ::testing::ValuesIn(OfMover()), NameOf);
-INSTANTIATE_TEST_SUITE_P(Queue, AilmentTest, ::testing::ValuesIn(OfTheQueue()), NameOf);
-INSTANTIATE_TEST_SUITE_P(Workers, AilmentTest, ::testing::ValuesIn(OfWorkers()),
-                         [](const auto& test) {
-                           return absl::StrCat(NameOf(test), "_", test.index);
-                         });
-INSTANTIATE_TEST_SUITE_P(PausedMover, AilmentTest, ::testing::ValuesIn(OfAPausedMover()), NameOf);
-INSTANTIATE_TEST_SUITE_P(OtherKeys, AilmentTest, ::testing::ValuesIn(OfOtherKeysAndNamespaces()),
-                         NameOf);
-INSTANTIATE_TEST_SUITE_P(Drivers, AilmentTest, ::testing::ValuesIn(OfDrivers()), NameOf);
-INSTANTIATE_TEST_SUITE_P(Longhorn, AilmentTest, ::testing::ValuesIn(OfLonghorn()), NameOf);
-INSTANTIATE_TEST_SUITE_P(LonghornObjects, AilmentTest, ::testing::ValuesIn(OfLonghornObjects()),
-                         [](const auto& test) {
-                           return absl::StrCat(NameOf(test), "_", test.index);
-                         });
-INSTANTIATE_TEST_SUITE_P(Admission, AilmentTest, ::testing::ValuesIn(OfAdmission()),
-                         [](const auto& test) {
-                           return absl::StrCat(NameOf(test), "_", test.index);
-                         });
-INSTANTIATE_TEST_SUITE_P(Same, AilmentTest, ::testing::ValuesIn(OfTheSameChecks()),
-                         [](const auto& test) {
-                           return absl::StrCat(NameOf(test), "_", test.index);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, AilmentTest, ::testing::ValuesIn(AllAilments()), [](const auto& test) {
+      return absl::StrCat(absl::StrReplaceAll(test.param.check, {{"-", "_"}}), "_", test.index);
+    });
 
 // Of a check and a grade, "velero-namespace fault", how often.
 using SeverityCounts = std::map<std::string, int>;
@@ -1331,14 +1256,9 @@ SeverityCounts PlacesInSource() {
 TEST(CheckupTest, EachFindingOfACheckHasAnAilment) {
   std::set<std::string> checks;
   SeverityCounts ailing;
-  for (const auto& ailments :
-       {OfCluster(), OfVelero(), OfLocations(), OfImmutability(), OfMover(), OfAPausedMover(),
-        OfTheQueue(), OfWorkers(), OfDrivers(), OfLonghorn(), OfLonghornObjects(), OfAdmission(),
-        OfOtherKeysAndNamespaces(), OfTheSameChecks()}) {
-    for (const Ailment& ailment : ailments) {
-      checks.insert(ailment.check);
-      ++ailing[SeverityKey(ailment.check, ailment.severity)];
-    }
+  for (const Ailment& ailment : AllAilments()) {
+    checks.insert(ailment.check);
+    ++ailing[SeverityKey(ailment.check, ailment.severity)];
   }
   // Tests of its own, with --probe.
   checks.insert("device-access");
@@ -1428,9 +1348,8 @@ TEST(CheckupTest, ARestoreIntoAVolumeIsWarnedOfWhenNothingWritesAnyMore) {
 TEST(CheckupTest, AConsentThatIsLeftIsNamed) {
   Cluster cluster;
   cluster.api().Seed(DataDownloadType(), Transfer("DataDownload", "New", cluster.Now()));
-  cluster.api().Mutate(kClaim, [](Json& pvc) {
-    SetJson(pvc, {"metadata", "annotations", objects::kMayWriteAnnotation}, "transfer-uid");
-  });
+  cluster.api().SetField(kClaim, {"metadata", "annotations", objects::kMayWriteAnnotation},
+                         "transfer-uid");
   EXPECT_EQ(WordOf(cluster.FindingOf("copies-into-volumes").severity), WordOf(Severity::kGood));
   for (const bool is_gone : {false, true}) {
     cluster.api().Seed(DataDownloadType(), Transfer("DataDownload", "Failed", cluster.Now()));

@@ -94,7 +94,7 @@ TEST_F(FakeAdmissionTest, APatchIsMadeAgainOfWhatChangedMeanwhile) {
   api_.SetAdmission([&](const FakeApiClient::AdmissionRequest& request) {
     if (is_first) {
       is_first = false;
-      api_.Mutate(kData, [](Json& claim) { SetJson(claim, {"metadata", "labels", "b"}, "2"); });
+      api_.SetField(kData, {"metadata", "labels", "b"}, "2");
     }
     return absl::StatusOr<Json>(request.object);
   });
@@ -144,18 +144,16 @@ TEST_F(FakeHistoryTest, WatchesFromBeforeAreTooOld) {
 
 TEST_F(FakeHistoryTest, AWatchThatIsTooSlowEnds) {
   int events = 0;
-  const absl::Status seen =
-      api_.Watch({}, kClaims, "ns",
-                 {.label_selector = "", .field_selector = "", .resource_version = versions_[1]},
-                 [&](const WatchEvent&) {
-                   for (int i = 0; events == 0 && i < 3; ++i) {
-                     api_.Mutate({kClaims, "ns", "a"}, [&](Json& claim) {
-                       SetJson(claim, {"metadata", "labels", "n"}, std::to_string(i));
-                     });
-                   }
-                   ++events;
-                   return true;
-                 });
+  const absl::Status seen = api_.Watch(
+      {}, kClaims, "ns",
+      {.label_selector = "", .field_selector = "", .resource_version = versions_[1]},
+      [&](const WatchEvent&) {
+        for (int i = 0; events == 0 && i < 3; ++i) {
+          api_.SetField({kClaims, "ns", "a"}, {"metadata", "labels", "n"}, std::to_string(i));
+        }
+        ++events;
+        return true;
+      });
   EXPECT_THAT(seen, StatusIs(absl::StatusCode::kOutOfRange));
   EXPECT_EQ(events, 1);
 }

@@ -41,7 +41,7 @@ absl::StatusOr<bool> IsReady(const Json* object) {
 absl::StatusOr<bool> IsGone(const Json* object) { return object == nullptr; }
 
 void SetState(FakeApiClient& api, const std::string& state) {
-  api.Mutate(kKey, [&](Json& object) { SetJson(object, {"data", "state"}, state); });
+  api.SetField(kKey, {"data", "state"}, state);
 }
 
 class WaitForTest : public testing::Test {
@@ -212,9 +212,7 @@ class WaitForAmongTest : public WaitForTest {
     api_.Seed(kConfigMaps, thing);
   }
   void Set(const std::string& name, const std::string& state) {
-    api_.Mutate({kConfigMaps, "ns", name}, [&](Json& object) {
-      SetJson(object, {"data", "state"}, state);
-    });
+    api_.SetField({kConfigMaps, "ns", name}, {"data", "state"}, state);
   }
 
   // Until "a" and "b" have both been seen ready; what was shown meanwhile is in shown_.

@@ -180,9 +180,8 @@ TEST_F(LonghornRestoreTest, AVolumeThatIsGoneIsAnError) {
 }
 
 TEST_F(LonghornRestoreTest, AVolumeThatIsBeingDeletedIsAnError) {
-  bed_.api().Mutate(support::NativeBed::VolumeKey(), [](Json& volume) {
-    SetJson(volume, {"metadata", "deletionTimestamp"}, "2026-10-01T02:00:00Z");
-  });
+  bed_.api().SetField(support::NativeBed::VolumeKey(), {"metadata", "deletionTimestamp"},
+                      "2026-10-01T02:00:00Z");
   ExpectRefused(absl::StatusCode::kNotFound, "is being deleted");
 }
 
@@ -262,9 +261,7 @@ TEST_F(LonghornRestoreTest, AClassOfAnotherDriverIsAnError) {
 // Velero restores a PersistentVolume that is retained as it was, for the PVC: they would be bound.
 TEST_F(LonghornRestoreTest, ALiveVolumeThatIsReservedForThePvcIsAnError) {
   const auto reserve = [&](const Json& claim_ref) {
-    bed_.api().Mutate(VolumeKey("pv-data"), [&](Json& pv) {
-      SetJson(pv, {"spec", "claimRef"}, claim_ref);
-    });
+    bed_.api().SetField(VolumeKey("pv-data"), {"spec", "claimRef"}, claim_ref);
   };
   reserve({{"namespace", "shop"}, {"name", "data"}});
   ExpectRefused(absl::StatusCode::kFailedPrecondition,
@@ -327,13 +324,10 @@ class BoundLonghornRestoreTest : public LonghornRestoreTest {
     Json pvc = result->item.value_or(objects::Object()).json();
     EraseJson(pvc, {"status"});
     pvc_ = bed_.api().Seed(PersistentVolumeClaimType(), pvc);
-    bed_.api().Mutate(VolumeSnapshotKey("shop", made_), [&](Json& snapshot) {
-      SetJson(snapshot, {"status", "boundVolumeSnapshotContentName"}, made_);
-    });
+    bed_.api().SetField(VolumeSnapshotKey("shop", made_),
+                        {"status", "boundVolumeSnapshotContentName"}, made_);
     const std::string uid = k8s::Uid(*bed_.api().Find(VolumeSnapshotKey("shop", made_)));
-    bed_.api().Mutate(VolumeSnapshotContentKey(made_), [&](Json& content) {
-      SetJson(content, {"spec", "volumeSnapshotRef", "uid"}, uid);
-    });
+    bed_.api().SetField(VolumeSnapshotContentKey(made_), {"spec", "volumeSnapshotRef", "uid"}, uid);
   }
 
   velero::OperationProgress Progress() {
@@ -461,9 +455,7 @@ TEST_F(BoundLonghornRestoreTest, WithoutRightsOnVolumesAPodThatRunsIsTheProof) {
 // The driver would delete the native snapshot with the content.
 TEST_F(BoundLonghornRestoreTest, AContentThatSaysDeleteIsSetBackBeforeItGoes) {
   Bind();
-  bed_.api().Mutate(VolumeSnapshotContentKey(made_), [](Json& content) {
-    SetJson(content, {"spec", "deletionPolicy"}, "Delete");
-  });
+  bed_.api().SetField(VolumeSnapshotContentKey(made_), {"spec", "deletionPolicy"}, "Delete");
   std::string last_policy;
   bed_.on_call = [&](const support::ApiCall& call, const Json*) {
     if (call.verb == "delete" && call.plural == "volumesnapshotcontents") {
@@ -490,9 +482,7 @@ TEST_F(BoundLonghornRestoreTest, OfAPvcThatWaitsForItsFirstConsumerItStays) {
 
 TEST_F(BoundLonghornRestoreTest, OfAPvcThatWasBoundToAnotherVolumeItStays) {
   Bind();
-  bed_.api().Mutate(VolumeKey("pvc-" + k8s::Uid(pvc_)), [](Json& volume) {
-    SetJson(volume, {"spec", "claimRef", "uid"}, "another");
-  });
+  bed_.api().SetField(VolumeKey("pvc-" + k8s::Uid(pvc_)), {"spec", "claimRef", "uid"}, "another");
   EXPECT_NE(Progress().error, "");
   EXPECT_TRUE(HasSource());
 }
@@ -510,9 +500,8 @@ TEST_F(BoundLonghornRestoreTest, WhileAnotherPvcIsBeingFilledFromItItStays) {
 
 TEST_F(BoundLonghornRestoreTest, AVolumeSnapshotThatAnotherMadeUnderTheNameStays) {
   Bind();
-  bed_.api().Mutate(VolumeSnapshotKey("shop", made_), [](Json& snapshot) {
-    SetJson(snapshot, {"metadata", "labels", objects::kRestoreNameLabel}, "r2");
-  });
+  bed_.api().SetField(VolumeSnapshotKey("shop", made_),
+                      {"metadata", "labels", objects::kRestoreNameLabel}, "r2");
   EXPECT_TRUE(Progress().completed);
   EXPECT_TRUE(HasSource());
 }

@@ -192,18 +192,16 @@ TEST_F(MovedClaimTest, AClaimThatIsThereIsLeftAlone) {
 TEST_F(MovedClaimTest, ProgressAndCancelAreTheDownloads) {
   const auto result = Execute();
   ASSERT_THAT(result, IsOk());
-  bed_.api.Mutate({DataDownloadType(), "velero", k8s::Name(Downloads()[0])}, [](Json& object) {
-    SetJson(object, {"status"}, Json{{"phase", "Failed"}, {"message", "no such key"}});
-  });
+  bed_.api.SetField({DataDownloadType(), "velero", k8s::Name(Downloads()[0])}, {"status"},
+                    Json{{"phase", "Failed"}, {"message", "no such key"}});
   const auto progress =
       action_->Progress(bed_.ctx, result->operation_id, objects::Object(restore_));
   ASSERT_THAT(progress, IsOk());
   EXPECT_TRUE(progress->completed);
   EXPECT_THAT(progress->error, HasSubstr("no such key"));
 
-  bed_.api.Mutate({DataDownloadType(), "velero", k8s::Name(Downloads()[0])}, [](Json& object) {
-    SetJson(object, {"status", "phase"}, "InProgress");
-  });
+  bed_.api.SetField({DataDownloadType(), "velero", k8s::Name(Downloads()[0])}, {"status", "phase"},
+                    "InProgress");
   ASSERT_THAT(action_->Cancel(bed_.ctx, result->operation_id, objects::Object(restore_)), IsOk());
   EXPECT_EQ(*FindJson(Downloads()[0], {"spec", "cancel"}), true);
 }

@@ -171,9 +171,8 @@ TEST_F(PvcRestoreTest, OldNameThatVelero114GaveStays) {
 
 TEST_F(PvcRestoreTest, RaisesTheRequestThatAnOldBackupLeftTooSmall) {
   SeedRestored("shop");
-  bed_.api.Mutate(VolumeSnapshotKey("shop", Restored("snap")), [](Json& snapshot) {
-    SetJson(snapshot, {"metadata", "annotations", objects::kMisspeltRestoreSizeAnnotation}, "2Gi");
-  });
+  bed_.api.SetField(VolumeSnapshotKey("shop", Restored("snap")),
+                    {"metadata", "annotations", objects::kMisspeltRestoreSizeAnnotation}, "2Gi");
   Json item = ArchivedClaim();
   EraseJson(item, {"spec", "volumeName"});
   SetJson(item, {"spec", "dataSource"},

@@ -91,6 +91,10 @@ class FakeApiClient : public k8s::ApiClient {
   // see it. Removing the last finalizer of a deleted object removes it. False when it does not
   // exist.
   bool Mutate(const k8s::ObjectKey& key, const std::function<void(Json&)>& change);
+  // Mutate() of one field.
+  bool SetField(const k8s::ObjectKey& key, JsonPath path, const Json& value) {
+    return Mutate(key, [&](Json& object) { SetJson(object, path, value); });
+  }
   // Removes an object whatever its finalizers say.
   bool Remove(const k8s::ObjectKey& key);
 
