@@ -1,11 +1,13 @@
 #pragma once
 
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
@@ -90,6 +92,15 @@ class CheckContext {
   std::vector<Kind> Look(absl::string_view namespace_name = "") {
     const std::vector<objects::Object>* list = Listed(Kind::Type(), namespace_name);
     return list == nullptr ? std::vector<Kind>() : objects::AllFrom<Kind>(*list);
+  }
+  // The same in the namespaces of all Veleros.
+  template <typename Kind>
+  std::vector<Kind> ListInVeleros() {
+    std::vector<Kind> all;
+    for (const std::string& space : options_.velero_namespaces) {
+      absl::c_move(Look<Kind>(space), std::back_inserter(all));
+    }
+    return all;
   }
 
  private:

@@ -1,6 +1,5 @@
 #include "doctor/cluster_cache.h"
 
-
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "objects/data_transfer.h"

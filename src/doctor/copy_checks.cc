@@ -21,63 +21,53 @@ using objects::PersistentVolumeClaim;
 // A restore that runs for longer has lost its worker, or its driver makes no progress.
 constexpr absl::Duration kCopyTimeMax = absl::Hours(6);
 
-class CopyCheckContext {
- public:
-  explicit CopyCheckContext(CheckContext& context) : visit_(context) {}
+std::string SubjectOf(const PersistentVolumeClaim& pvc) {
+  return absl::StrCat("PVC ", pvc.namespace_name(), "/", pvc.name());
+}
 
-  void Run() {
-    for (const PersistentVolumeClaim& pvc : visit_.Look<PersistentVolumeClaim>()) {
-      if (const std::optional<CopyRecord> record = ParseCopyRecord(pvc); record.has_value()) {
-        InspectRecord(pvc, *record);
-      }
-      InspectConsent(pvc);
-    }
+bool HasDownload(CheckContext& context, const std::string& uid) {
+  const auto downloads = context.cache().List<objects::DataDownload>();
+  return !downloads.ok() || absl::c_any_of(*downloads, [&](const objects::DataDownload& download) {
+    return download.uid() == uid && !download.is_over();
+  });
+}
+
+void InspectRecord(CheckContext& context, const PersistentVolumeClaim& pvc,
+                   const CopyRecord& record) {
+  const bool is_under_way = !record.has_ended && HasDownload(context, record.id);
+  if (is_under_way && !context.IsPast(record.at, kCopyTimeMax)) {
+    return;
   }
+  context.Warn(SubjectOf(pvc),
+               absl::StrCat(is_under_way ? "a restore writes into its volume for over 6 hours"
+                                         : "a restore into its volume did not finish",
+                            "; as long as that is so it may be partly old, which its beginning "
+                            "then says"),
+               absl::StrCat(CopyCommand(record, pvc), " finishes it"));
+}
 
- private:
-  static std::string NameOf(const PersistentVolumeClaim& pvc) {
-    return absl::StrCat("PVC ", pvc.namespace_name(), "/", pvc.name());
+// A program that was killed leaves it, if the data mover had not taken notice.
+void InspectConsent(CheckContext& context, const PersistentVolumeClaim& pvc) {
+  const std::string uid = pvc.Annotation(objects::kMayWriteAnnotation);
+  if (!uid.empty() && !HasDownload(context, uid)) {
+    context.Note(SubjectOf(pvc),
+                 absl::StrCat("its annotation ", objects::kMayWriteAnnotation,
+                              " is left of a restore --upload whose DataDownload is over or gone, "
+                              "and allows nothing any more"),
+                 absl::StrCat("kubectl annotate pvc ", pvc.name(), " -n ", pvc.namespace_name(),
+                              " ", objects::kMayWriteAnnotation, "-"));
   }
-
-  bool HasDownload(const std::string& uid) {
-    const auto downloads = visit_.cache().List<objects::DataDownload>();
-    return !downloads.ok() ||
-           absl::c_any_of(*downloads, [&](const objects::DataDownload& download) {
-             return download.uid() == uid && !download.is_over();
-           });
-  }
-
-  void InspectRecord(const PersistentVolumeClaim& pvc, const CopyRecord& record) {
-    const bool is_under_way = !record.has_ended && HasDownload(record.id);
-    if (is_under_way && !visit_.IsPast(record.at, kCopyTimeMax)) {
-      return;
-    }
-    visit_.Warn(NameOf(pvc),
-                absl::StrCat(is_under_way ? "a restore writes into its volume for over 6 hours"
-                                          : "a restore into its volume did not finish",
-                             "; as long as that is so it may be partly old, which its beginning "
-                             "then says"),
-                absl::StrCat(CopyCommand(record, pvc), " finishes it"));
-  }
-
-  // Of a program that was killed, before the data mover took notice.
-  void InspectConsent(const PersistentVolumeClaim& pvc) {
-    const std::string uid = pvc.Annotation(objects::kMayWriteAnnotation);
-    if (!uid.empty() && !HasDownload(uid)) {
-      visit_.Note(NameOf(pvc),
-                  absl::StrCat("its annotation ", objects::kMayWriteAnnotation,
-                               " is left of a restore --upload whose DataDownload is over or gone, "
-                               "and allows nothing any more"),
-                  absl::StrCat("kubectl annotate pvc ", pvc.name(), " -n ", pvc.namespace_name(),
-                               " ", objects::kMayWriteAnnotation, "-"));
-    }
-  }
-
-  CheckContext& visit_;
-};
+}
 
 }  // namespace
 
-void CheckCopiesIntoVolumes(CheckContext& context) { CopyCheckContext(context).Run(); }
+void CheckCopiesIntoVolumes(CheckContext& context) {
+  for (const PersistentVolumeClaim& pvc : context.Look<PersistentVolumeClaim>()) {
+    if (const std::optional<CopyRecord> record = ParseCopyRecord(pvc); record.has_value()) {
+      InspectRecord(context, pvc, *record);
+    }
+    InspectConsent(context, pvc);
+  }
+}
 
 }  // namespace csidelta::doctor

@@ -39,7 +39,7 @@ class LocationLocks {
         asked_(std::move(asked)),
         rules_(rules) {}
 
-  void Tell();
+  void Report();
 
  private:
   bool IsLocking() const { return rules_.object_lock.ok() && rules_.object_lock->is_enabled; }
@@ -67,7 +67,7 @@ class LocationLocks {
   std::vector<std::string> good_;
 };
 
-void LocationLocks::Tell() {
+void LocationLocks::Report() {
   CheckObjectLockRule();
   if (asked_.has_value() || IsLocking()) {
     CheckVersioningRule();
@@ -210,29 +210,28 @@ BucketRules Unreadable(const absl::Status& why) {
 
 void CheckLocationImmutable(CheckContext& context) {
   const absl::StatusOr<datamover::MoverSettings> settings = ReadSettings(context);
-  for (const std::string& space : context.options().velero_namespaces) {
-    for (const auto& location : context.Look<objects::BackupStorageLocation>(space)) {
-      if (!location.Validate().ok()) {
-        continue;  // CheckLocationProvider says why.
-      }
-      const absl::StatusOr<datamover::RepositoryAccess> access =
-          datamover::OpenLocationAccess(context.ctx(), context.cache().api(), location);
-      if (!access.ok()) {
-        context.Unknown(absl::StrCat("location ", space, "/", location.name()), access.status());
-        continue;
-      }
-      const absl::StatusOr<std::unique_ptr<storage::OpenedStore>> opened =
-          context.options().open_store(*access);
-      const BucketRules rules =
-          opened.ok() ? storage::ReadBucketRules(context.ctx().WithTimeout(kRulesTimeMax),
-                                                 (*opened)->store())
-                      : Unreadable(opened.status());
-      LocationLocks(context, location,
-                    settings.ok() ? datamover::ForLocation(*settings, location.name()).immutability
-                                  : std::nullopt,
-                    rules)
-          .Tell();
+  for (const auto& location : context.ListInVeleros<objects::BackupStorageLocation>()) {
+    if (!location.Validate().ok()) {
+      continue;  // CheckLocationProvider says why.
     }
+    const absl::StatusOr<datamover::RepositoryAccess> access =
+        datamover::OpenLocationAccess(context.ctx(), context.cache().api(), location);
+    if (!access.ok()) {
+      context.Unknown(absl::StrCat("location ", location.namespace_name(), "/", location.name()),
+                      access.status());
+      continue;
+    }
+    const absl::StatusOr<std::unique_ptr<storage::OpenedStore>> opened =
+        context.options().open_store(*access);
+    const BucketRules rules =
+        opened.ok()
+            ? storage::ReadBucketRules(context.ctx().WithTimeout(kRulesTimeMax), (*opened)->store())
+            : Unreadable(opened.status());
+    LocationLocks(context, location,
+                  settings.ok() ? datamover::ForLocation(*settings, location.name()).immutability
+                                : std::nullopt,
+                  rules)
+        .Report();
   }
 }
 

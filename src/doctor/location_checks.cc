@@ -32,14 +32,8 @@ std::string SubjectOf(const BackupStorageLocation& location) {
 
 // All locations that can be read; what cannot is told by CheckLocationProvider.
 std::vector<BackupStorageLocation> Locations(CheckContext& context) {
-  std::vector<BackupStorageLocation> locations;
-  for (const std::string& space : context.options().velero_namespaces) {
-    for (BackupStorageLocation& location : context.Look<BackupStorageLocation>(space)) {
-      if (location.Validate().ok()) {
-        locations.push_back(std::move(location));
-      }
-    }
-  }
+  std::vector<BackupStorageLocation> locations = context.ListInVeleros<BackupStorageLocation>();
+  std::erase_if(locations, [](const auto& location) { return !location.Validate().ok(); });
   return locations;
 }
 
@@ -137,21 +131,18 @@ void ReportMissingKeyring(CheckContext& context, const BackupStorageLocation& lo
 }  // namespace
 
 void CheckLocationProvider(CheckContext& context) {
-  for (const std::string& space : context.options().velero_namespaces) {
-    for (const BackupStorageLocation& location : context.Look<BackupStorageLocation>(space)) {
-      absl::Status status = location.Validate();
-      if (status.ok()) {
-        status =
-            datamover::OpenLocationAccess(context.ctx(), context.cache().api(), location).status();
-      }
-      const std::string subject = absl::StrCat("location ", space, "/", location.name());
-      if (status.ok()) {
-        context.Good(subject, "is one that the mover writes to");
-      } else if (absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status)) {
-        context.Fault(subject, std::string(status.message()), "do what this says");
-      } else {
-        context.Unknown(subject, status);
-      }
+  for (const auto& location : context.ListInVeleros<BackupStorageLocation>()) {
+    absl::Status status = location.Validate();
+    if (status.ok()) {
+      status =
+          datamover::OpenLocationAccess(context.ctx(), context.cache().api(), location).status();
+    }
+    if (status.ok()) {
+      context.Good(SubjectOf(location), "is one that the mover writes to");
+    } else if (absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status)) {
+      context.Fault(SubjectOf(location), std::string(status.message()), "do what this says");
+    } else {
+      context.Unknown(SubjectOf(location), status);
     }
   }
 }
@@ -289,13 +280,8 @@ void CheckLocationCredentials(CheckContext& context) {
 }
 
 void CheckLocationShared(CheckContext& context) {
-  std::vector<objects::BackupStorageLocation> all;
-  for (const std::string& space : context.options().velero_namespaces) {
-    std::vector<objects::BackupStorageLocation> locations =
-        context.Look<objects::BackupStorageLocation>(space);
-    std::move(locations.begin(), locations.end(), std::back_inserter(all));
-  }
-  for (const datamover::SharedAddress& shared : datamover::FindSharedAddresses(all)) {
+  for (const datamover::SharedAddress& shared :
+       datamover::FindSharedAddresses(context.ListInVeleros<BackupStorageLocation>())) {
     context.Fault(
         absl::StrCat("location ", shared.location),
         absl::StrCat("has the bucket and prefix of location ", shared.oldest,

@@ -266,15 +266,13 @@ void CheckDeletionsFailing(CheckContext& context) {
 }
 
 void CheckUploadsFailed(CheckContext& context) {
-  for (const std::string& space : context.options().velero_namespaces) {
-    for (const objects::DataUpload& upload : context.Look<objects::DataUpload>(space)) {
-      if (upload.is_managed() && upload.phase() == "Failed" &&
-          !context.IsPast(upload.created_at(), kRecently)) {
-        context.Warn(absl::StrCat("volume ", upload.source_namespace(), "/", upload.source_pvc()),
-                     absl::StrCat("was not saved by DataUpload ", space, "/", upload.name(), ": ",
-                                  upload.message()),
-                     "do what the message says, and back it up again");
-      }
+  for (const objects::DataUpload& upload : context.ListInVeleros<objects::DataUpload>()) {
+    if (upload.is_managed() && upload.phase() == "Failed" &&
+        !context.IsPast(upload.created_at(), kRecently)) {
+      context.Warn(absl::StrCat("volume ", upload.source_namespace(), "/", upload.source_pvc()),
+                   absl::StrCat("was not saved by DataUpload ", upload.namespace_name(), "/",
+                                upload.name(), ": ", upload.message()),
+                   "do what the message says, and back it up again");
     }
   }
 }

@@ -116,16 +116,14 @@ using PvcName = std::pair<std::string, std::string>;  // namespace, name
 // The PVCs that DataUploads or records of Velero are about.
 std::set<PvcName> BackedUp(CheckContext& context) {
   std::set<PvcName> names;
-  for (const std::string& space : context.options().velero_namespaces) {
-    for (const DataUpload& upload : context.Look<DataUpload>(space)) {
-      if (upload.is_managed()) {
-        names.emplace(upload.source_namespace(), upload.source_pvc());
-      }
+  for (const DataUpload& upload : context.ListInVeleros<DataUpload>()) {
+    if (upload.is_managed()) {
+      names.emplace(upload.source_namespace(), upload.source_pvc());
     }
-    for (const ProtectedVolume& volume : context.Look<ProtectedVolume>(space)) {
-      const objects::ProtectedVolumeSpec spec = volume.spec();
-      names.emplace(spec.pvc_namespace, spec.pvc);
-    }
+  }
+  for (const ProtectedVolume& volume : context.ListInVeleros<ProtectedVolume>()) {
+    const objects::ProtectedVolumeSpec spec = volume.spec();
+    names.emplace(spec.pvc_namespace, spec.pvc);
   }
   return names;
 }
