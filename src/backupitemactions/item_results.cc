@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/check.h"
 #include "base/rfc3339.h"
 #include "csi/group/group_lifecycle.h"
 #include "velero/item_action.h"
@@ -76,6 +77,7 @@ std::optional<objects::Object> IfChanged(const objects::Object& item, objects::O
 }
 
 velero::OperationProgress Failed(velero::OperationProgress progress, std::string error) {
+  CSIDELTA_CHECK(!error.empty());  // The host takes a completed operation without one for a success.
   progress.completed = true;
   progress.description = error;
   progress.error = std::move(error);

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "base/check.h"
 #include "base/log.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
@@ -89,8 +90,10 @@ class NativeSweep {
       case NativeAction::kKeep:
         return absl::OkStatus();
       case NativeAction::kNoteMissing:
+        CSIDELTA_CHECK(record != nullptr);  // By the table both need one.
         return RecordMissing(ctx_, env_, *record, now);
       case NativeAction::kNoteFound:
+        CSIDELTA_CHECK(record != nullptr);
         return RecordMissing(ctx_, env_, *record, std::nullopt);
       case NativeAction::kRemove:
         return Remove(snapshot, record);

@@ -13,6 +13,7 @@
 #include "backupitemactions/data_upload.h"
 #include "backupitemactions/item_results.h"
 #include "backupitemactions/volume_groups.h"
+#include "base/check.h"
 #include "base/log.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
@@ -419,6 +420,7 @@ absl::StatusOr<velero::BackupItemResult> PvcAction::Move(const CallContext& ctx,
   const csi::Transfer<DataUpload> transfer{
       .namespace_name = backup.namespace_name(),
       .operation_id = csi::UploadOperationId(backup.uid(), item.uid())};
+  CSIDELTA_CHECK(IsUpload(transfer.operation_id));  // Progress() and Cancel() tell it by that.
   ASSIGN_OR_RETURN(std::optional<DataUpload> upload, transfer.Find(ctx, env_.api));
   PersistentVolumeClaim claim = item;
   if (!upload.has_value()) {

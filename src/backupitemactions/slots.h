@@ -3,6 +3,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
+#include "base/check.h"
 #include "base/mutex.h"
 
 namespace csidelta::backupitemactions {
@@ -10,7 +11,7 @@ namespace csidelta::backupitemactions {
 // How many callers may do something at once, within this process. Thread-safe.
 class Slots {
  public:
-  explicit Slots(int count) : free_(count) {}
+  explicit Slots(int count) : count_(count), free_(count) {}
 
   // Waits until one is free and takes it; Give() gives it back. DEADLINE_EXCEEDED and CANCELLED
   // from `ctx`.
@@ -27,6 +28,7 @@ class Slots {
   // REQUIRES that the caller took one.
   void Give() {
     const MutexLock lock(mutex_);
+    CSIDELTA_CHECK(free_ < count_);
     ++free_;
   }
 
@@ -43,6 +45,7 @@ class Slots {
     return true;
   }
 
+  const int count_;
   Mutex mutex_;
   int free_ ABSL_GUARDED_BY(mutex_);
 };

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "backupitemactions/item_results.h"
+#include "base/check.h"
 #include "base/log.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
@@ -112,6 +113,8 @@ absl::StatusOr<std::shared_ptr<const GroupOutcome>> VolumeGroups::Take(
     const CallContext& ctx, const objects::Backup& backup, const PersistentVolumeClaim& claim,
     const VolumeDecision& decision, Decide decide) {
   const bool to_be_moved = decision.kind == VolumeDecision::Kind::kMove;
+  CSIDELTA_CHECK(to_be_moved || decision.kind == VolumeDecision::Kind::kSnapshot);
+  CSIDELTA_CHECK(!GroupOf(backup, claim).empty());
   bool formed_now = false;
   ASSIGN_OR_RETURN(std::shared_ptr<const GroupOutcome> outcome,
                    outcomes_.Get(ctx,

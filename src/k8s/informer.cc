@@ -152,6 +152,7 @@ void Informer::OnListed() {
 }
 
 void Informer::OnEvent(const WatchEvent& event) {
+  CSIDELTA_CHECK(event.kind != WatchEvent::Kind::kBookmark);
   if (event.kind != WatchEvent::Kind::kDeleted) {
     Report(event.object);
     return;

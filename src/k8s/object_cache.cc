@@ -7,6 +7,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_split.h"
+#include "base/check.h"
 #include "base/mutex.h"
 #include "k8s/object.h"
 
@@ -338,10 +339,12 @@ void ObjectCache::RecordFailedCreate(const ObjectKey& key) {
 }
 
 void ObjectCache::RecordWritten(uint64_t begun, const ObjectKey& key, const Json& object) {
+  CSIDELTA_CHECK(begun > 0 && begun <= calls_);  // of Begin()
   ForEachKeptOf(key, [&](Kept& kept) { kept.RecordWritten(begun, key, object); });
 }
 
 void ObjectCache::RecordRead(uint64_t begun, const ObjectKey& key, const Json& object) {
+  CSIDELTA_CHECK(begun > 0 && begun <= calls_);
   ForEachKeptOf(key, [&](Kept& kept) { kept.RecordRead(begun, key, object); });
 }
 

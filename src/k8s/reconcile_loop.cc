@@ -50,6 +50,7 @@ bool WorkQueue::HasDue(absl::Duration now) const {
 std::optional<WorkQueue::Key> WorkQueue::Next(absl::Duration now) {
   auto next = namespaces_.end();
   for (auto one = namespaces_.begin(); one != namespaces_.end(); ++one) {
+    CSIDELTA_CHECK(!one->second.objects.empty());  // Remove() takes such a namespace away.
     const bool is_due = std::get<0>(*one->second.objects.begin()) <= now;
     if (is_due && (next == namespaces_.end() || one->second.round < next->second.round)) {
       next = one;
@@ -204,6 +205,7 @@ bool ReconcileLoop::Take(Taken& taken) {
     }
     taken.key = *std::move(next);
     Watched& watched = objects_.at(taken.key);
+    CSIDELTA_CHECK(!watched.text.empty() || cache_ != nullptr);
     std::optional<Json> object = watched.text.empty()
                                      ? cache_->Last(CacheKey(taken.key))
                                      : std::optional(ParseJson(watched.text).value_or(Json()));
@@ -213,6 +215,8 @@ bool ReconcileLoop::Take(Taken& taken) {
     }
     Unschedule(taken.key, watched);
     watched.is_woken = false;
+    // Schedule() keeps an object that is being reconciled out of the queue.
+    CSIDELTA_CHECK(!taken_.contains(taken.key));
     taken_.insert(taken.key);
     taken.object = *std::move(object);
     taken.lead = lead_.get_token();
@@ -227,6 +231,7 @@ void ReconcileLoop::Settle(const Taken& taken, const absl::StatusOr<absl::Time>&
   ++done_.reconciles;
   done_.reconcile_time += took;
   done_.retries += next.ok() || absl::IsAborted(next.status()) ? 0 : 1;
+  CSIDELTA_CHECK(taken_.contains(taken.key));
   taken_.erase(taken.key);
   const auto found = objects_.find(taken.key);
   if (found == objects_.end()) {

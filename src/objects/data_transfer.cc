@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/check.h"
 #include "base/enum_names.h"
 #include "base/json_fields.h"
 #include "base/rfc3339.h"
@@ -125,6 +126,7 @@ void DataTransfer::ReduceToOutcome(absl::string_view annotation) {
 }
 
 void DataTransfer::SetTime(absl::string_view field, absl::Time time) {
+  CSIDELTA_CHECK(time > absl::InfinitePast() && time < absl::InfiniteFuture());
   Set({"status", field}, FormatRfc3339(time));
 }
 

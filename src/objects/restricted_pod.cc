@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/check.h"
 
 namespace csidelta::objects {
 namespace {
@@ -187,6 +188,7 @@ Json ToJson(const RestrictedPod& pod) {
 }
 
 Pod MakePod(absl::string_view namespace_name, absl::string_view name, const RestrictedPod& pod) {
+  CSIDELTA_CHECK(!pod.containers.empty() && !name.empty());
   Json json = Pod::Make(namespace_name, name).json();
   json["spec"] = ToJson(pod);
   return *Pod::Of(std::move(json));
@@ -211,6 +213,7 @@ Object MakeCronJob(const CronJobPlan& plan) {
 }
 
 Pod MakeWorkerPod(const WorkerPodSpec& pod) {
+  CSIDELTA_CHECK(!pod.name.empty() && !pod.namespace_name.empty());
   Json spec = ToJson(RestrictedPod{.grace_seconds = kGraceSeconds,
                                    .service_account = pod.service_account,
                                    .supplemental_groups = pod.supplemental_groups,

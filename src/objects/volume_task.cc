@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/enum_names.h"
 #include "base/json_fields.h"
 #include "base/rfc3339.h"
@@ -104,6 +105,7 @@ Patch& Patch::SetStatus(const VolumeTaskStatus& status) {
 VolumeTask VolumeTask::Make(absl::string_view namespace_name, absl::string_view name,
                             const VolumeTaskSpec& spec,
                             const std::map<std::string, std::string>& labels) {
+  CSIDELTA_CHECK(!name.empty() && !namespace_name.empty());  // of TaskNameOf()
   VolumeTask task = ObjectOf::Make(namespace_name, name);
   task.Set({"metadata", "labels"}, labels);
   task.Set({"spec"}, WriteFields(kTaskSpecFields, spec));

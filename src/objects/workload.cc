@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "base/check.h"
 #include "base/quantity.h"
 
 namespace csidelta::objects {
@@ -153,6 +154,7 @@ void Pod::RemoveVolume(absl::string_view name) {
 }
 
 void Pod::AddInitContainer(absl::string_view name, const std::vector<std::string>& arguments) {
+  CSIDELTA_CHECK(!ArrayAt({"spec", "containers"}).empty());  // of MakePod()
   Json added = ArrayAt({"spec", "containers"}).front();
   added["name"] = std::string(name);
   added["args"] = arguments;

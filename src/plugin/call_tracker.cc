@@ -5,6 +5,7 @@
 #include "Shared.pb.h"
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/log.h"
 #include "google/rpc/status.pb.h"
 #include "plugin/convert.h"
@@ -55,6 +56,7 @@ grpc::Status CallTracker::Run(const CallName& call,
   }
   const absl::Cleanup leave = [this] {
     const MutexLock lock(mutex_);
+    CSIDELTA_CHECK(running_count_ > 0);
     if (--running_count_ == 0) {
       idle_.notify_all();
     }

@@ -6,6 +6,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
+#include "base/check.h"
 #include "base/status_macros.h"
 #include "plugin/convert.h"
 
@@ -75,6 +76,8 @@ class BackupAdapter final
       ASSIGN_OR_RETURN(const objects::Object item, DecodeItem("item", request->item()));
       ASSIGN_OR_RETURN(const objects::Object backup, DecodeOwner("backup", request->backup()));
       ASSIGN_OR_RETURN(const velero::BackupItemResult result, action.Execute(ctx, item, backup));
+      // The host updates items in the archive at the end of an operation, and without one never.
+      CSIDELTA_CHECK(result.post_operation_items.empty() || !result.operation_id.empty());
       ASSIGN_OR_RETURN(*response->mutable_item(), EncodeItem(result.item, item, request->item()));
       AppendTo(result.additional_items, response->mutable_additionalitems());
       response->set_operationid(ToUtf8(result.operation_id));
@@ -103,6 +106,7 @@ class BackupAdapter final
 };
 
 void SetTimeout(absl::Duration timeout, google::protobuf::Duration& to) {
+  CSIDELTA_CHECK(timeout > absl::ZeroDuration() && timeout < absl::InfiniteDuration());
   const int64_t seconds = absl::IDivDuration(timeout, absl::Seconds(1), &timeout);
   to.set_seconds(seconds);
   to.set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(timeout)));
@@ -129,6 +133,7 @@ class RestoreAdapter final
       ASSIGN_OR_RETURN(const objects::Object restore, DecodeOwner("restore", request->restore()));
       ASSIGN_OR_RETURN(const velero::RestoreItemResult result,
                        action.Execute(ctx, item, original, restore));
+      CSIDELTA_CHECK(!result.wait_for_additional_items || !result.additional_items.empty());
       ASSIGN_OR_RETURN(*response->mutable_item(), EncodeItem(result.item, item, request->item()));
       AppendTo(result.additional_items, response->mutable_additionalitems());
       response->set_skiprestore(result.skip_restore);

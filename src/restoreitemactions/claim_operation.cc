@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/check.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/driver_error.h"
@@ -216,6 +217,7 @@ velero::OperationProgress ClaimCheck::Complete(std::string description) {
 }
 
 velero::OperationProgress ClaimCheck::Fail(absl::string_view what) {
+  CSIDELTA_CHECK(!progress_.completed);  // One look has one end.
   progress_.completed = true;
   progress_.error = absl::StrCat("persistentvolumeclaim ", operation_.namespace_name, "/",
                                  operation_.claim_name, " ", what);

@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/log.h"
 #include "base/quantity.h"
 #include "base/status_macros.h"
@@ -301,6 +302,7 @@ absl::StatusOr<bool> PvcAction::FillByMover(const CallContext& ctx, const ClaimR
   item.RemoveDataSource();
   RETURN_IF_ERROR(AskForData(ctx, env_, moved, item));
   result.operation_id = DownloadOf(moved).operation_id;
+  CSIDELTA_CHECK(IsDownload(result.operation_id));  // Progress() and Cancel() tell it by that.
   return true;
 }
 

@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
+#include "base/check.h"
 #include "objects/object.h"
 
 namespace csidelta::velero {
@@ -132,6 +133,7 @@ class ActionOn : public Action {
   // `resource` as "plural" or "plural.group"; "*.group" stands for all of a group.
   // `label_selector`: "" for items with any labels.
   explicit ActionOn(std::string resource, std::string label_selector = "") {
+    CSIDELTA_CHECK(!resource.empty());  // Empty lists mean everything.
     selector_.included_resources = {std::move(resource)};
     selector_.label_selector = std::move(label_selector);
   }
