@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,10 +16,8 @@
 #include "base/status_macros.h"
 #include "cli/cluster_access.h"
 #include "cli/command.h"
-#include "cli/mover/scratch_restore.h"
-#include "cli/mover/trial_cost.h"
-#include "cli/mover/trial_leftovers.h"
 #include "cli/mover/trial_needs.h"
+#include "cli/mover/trial_objects.h"
 #include "cli/text.h"
 #include "objects/backup.h"
 #include "objects/client.h"
@@ -36,8 +36,72 @@ constexpr absl::Duration kTrialTimeout = absl::Hours(4);
 constexpr absl::Duration kCleanUpTimeout = absl::Minutes(15);
 // What a run that was killed leaves, and no later one removes, Velero deletes by itself.
 constexpr absl::Duration kTrialLifetime = absl::Hours(24);
-constexpr int kVerdictColumns = 80;
+constexpr int kTrialColumns = 80;
 constexpr char kNewestBackup[] = "latest";
+
+// The DataUploads of both backups, one for each PVC. A figure that is missing is 0.
+using TrialCosts = std::vector<std::vector<DataUpload>>;
+
+constexpr int kReasonIndent = 4;
+
+std::vector<std::string> CostRow(std::size_t backup, const objects::DataUpload& upload) {
+  const objects::BackupFigures figures = upload.figures();
+  return {absl::StrCat("  ", backup + 1),
+          figures.mode.empty() ? "?" : figures.mode,
+          FormatBytes(figures.changed_bytes),
+          FormatBytes(figures.read_bytes),
+          FormatBytes(figures.audit_bytes),
+          FormatBytes(figures.stored_bytes),
+          upload.duration().has_value() ? FormatElapsed(*upload.duration()) : ""};
+}
+
+// For each PVC a line, and below it a line for each backup: its cost and, if it was full, the
+// reason. No line is longer than 80 columns, except for names of PVCs.
+std::string FormatCosts(const TrialCosts& costs) {
+  using Numbered = std::pair<std::size_t, const objects::DataUpload*>;
+  std::map<std::string, std::vector<Numbered>> by_pvc;
+  for (std::size_t backup = 0; backup < costs.size(); ++backup) {
+    for (const objects::DataUpload& upload : costs[backup]) {
+      by_pvc[upload.source_pvc()].emplace_back(backup, &upload);
+    }
+  }
+  std::string text;
+  for (const auto& [pvc, of_pvc] : by_pvc) {
+    std::vector<std::vector<std::string>> rows = {
+        {"  Backup", "Mode", "Changed", "Read", "Audited", "Uploaded", "Time"}};
+    std::string reasons;
+    for (const auto& [backup, upload] : of_pvc) {
+      rows.push_back(CostRow(backup, *upload));
+      const objects::BackupFigures figures = upload->figures();
+      if (!figures.reason.empty()) {
+        absl::StrAppend(
+            &reasons, WrapText(Printable(absl::StrCat("backup ", backup + 1, " was ", figures.mode,
+                                                      ": ", objects::ReasonText(figures))),
+                               kReasonIndent, kTrialColumns));
+      }
+    }
+    absl::StrAppend(&text, "PVC ", Printable(pvc), ", ",
+                    FormatBytes(of_pvc.back().second->figures().logical_bytes), "\n",
+                    FormatTable(rows), reasons);
+  }
+  return text;
+}
+
+Json CostJson(const objects::DataUpload& upload) {
+  const objects::BackupFigures figures = upload.figures();
+  Json json = {{"pvc", upload.source_pvc()},
+               {"mode", figures.mode},
+               {"reason", objects::ReasonText(figures)},
+               {"logical_bytes", figures.logical_bytes},
+               {"changed_bytes", figures.changed_bytes},
+               {"read_bytes", figures.read_bytes},
+               {"audit_bytes", figures.audit_bytes},
+               {"stored_bytes", figures.stored_bytes}};
+  if (upload.duration().has_value()) {
+    json["duration_ms"] = absl::ToInt64Milliseconds(*upload.duration());
+  }
+  return json;
+}
 
 // What a run makes.
 struct TrialPlan {
@@ -414,7 +478,7 @@ std::string TryCommand::Verdict(const TrialPlan& plan, const TrialResult& result
                                 const absl::Status& removed) const {
   std::string text;
   const auto add = [&text](absl::string_view sentence) {
-    absl::StrAppend(&text, WrapText(Printable(sentence), 0, kVerdictColumns));
+    absl::StrAppend(&text, WrapText(Printable(sentence), 0, kTrialColumns));
   };
   for (const auto& [pvc, error] : result.pvcs) {
     if (!error.empty()) {

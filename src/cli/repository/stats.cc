@@ -1,18 +1,26 @@
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/json.h"
 #include "base/status_macros.h"
 #include "cli/command.h"
-#include "cli/driver_notes.h"
 #include "cli/repository/snapshot_filter.h"
 #include "cli/text.h"
 #include "incremental/mover/volume_record.h"
+#include "incremental/sources/checked_listing.h"
 #include "repository/index.h"
+#include "repository/volume_layout.h"
 
 namespace csidelta::cli {
 namespace {
 
+using incremental::ListingStats;
 using incremental::VolumeRecord;
 using repository::Repository;
 using repository::StoredSnapshot;
@@ -39,6 +47,98 @@ absl::StatusOr<RawSize> MeasureIndex(const repository::BlobIndex& index) {
     ++size.blobs;
   }));
   return size;
+}
+
+// What the backups of a repository tell of the CSI drivers that were asked what changed: how often
+// each said it, and why not. Made of what is kept with the snapshots, so that it needs no cluster
+// and forgets what they forget. Not thread-safe.
+class DriverNotes {
+ public:
+  // One backup; of a volume that no CSI driver was named for, it tells nothing.
+  void Add(const repository::VolumeManifest& manifest);
+
+  // {"drivers":[{"driver":"...","backups":3,"increments":1,"listing":{...},...}]}
+  Json ToJson() const;
+  // A table for people.
+  std::string ToText() const;
+
+ private:
+  struct Driver {
+    int64_t backups = 0;
+    int64_t increments = 0;
+    int64_t changed_bytes = 0;               // of increments, as listed, in whole chunks
+    std::map<std::string, int64_t> sources;  // who listed
+    incremental::ListingStats listing;       // in all; of the finest grain
+    std::map<std::string, int64_t> reasons;  // of those that are no increments
+  };
+
+  static int64_t Count(const Driver& driver, const std::string& reason);
+
+  std::map<std::string, Driver> drivers_;
+};
+
+void AddListing(const ListingStats& one, ListingStats& all) {
+  all.extents += one.extents;
+  all.waited += one.waited;
+  if (one.grain_bytes > 0) {
+    all.grain_bytes =
+        all.grain_bytes == 0 ? one.grain_bytes : std::min(all.grain_bytes, one.grain_bytes);
+  }
+}
+
+std::string Grain(const ListingStats& info) {
+  return info.grain_bytes == 0 ? "?" : FormatBytes(info.grain_bytes);
+}
+
+void DriverNotes::Add(const repository::VolumeManifest& manifest) {
+  if (manifest.csi_driver.empty()) {
+    return;
+  }
+  Driver& driver = drivers_[manifest.csi_driver];
+  ++driver.backups;
+  ++driver.sources[manifest.source];
+  if (const Json* const kept = FindJson(manifest.unknown, {incremental::kListingMember})) {
+    AddListing(incremental::ListingStatsOf(*kept), driver.listing);
+  }
+  if (manifest.kind == "incremental") {
+    ++driver.increments;
+    driver.changed_bytes += manifest.extents_bytes;
+  } else {
+    ++driver.reasons[manifest.reason];
+  }
+}
+
+int64_t DriverNotes::Count(const Driver& driver, const std::string& reason) {
+  const auto found = driver.reasons.find(reason);
+  return found == driver.reasons.end() ? 0 : found->second;
+}
+
+Json DriverNotes::ToJson() const {
+  Json drivers = Json::array();
+  for (const auto& [name, driver] : drivers_) {
+    drivers.push_back({{"driver", name},
+                       {"backups", driver.backups},
+                       {"increments", driver.increments},
+                       {"changed_bytes", driver.changed_bytes},
+                       {"listing", incremental::ToJson(driver.listing)},
+                       {"sources", driver.sources},
+                       {"reasons", driver.reasons}});
+  }
+  return {{"drivers", drivers}};
+}
+
+std::string DriverNotes::ToText() const {
+  std::vector<std::vector<std::string>> rows = {{"driver", "backups", "increments", "base gone",
+                                                 "lists refused", "audit mismatches", "grain",
+                                                 "extents", "waited"}};
+  for (const auto& [name, driver] : drivers_) {
+    rows.push_back({name, absl::StrCat(driver.backups), absl::StrCat(driver.increments),
+                    absl::StrCat(Count(driver, "base-snapshot-gone")),
+                    absl::StrCat(Count(driver, "list-refused")),
+                    absl::StrCat(Count(driver, "audit-mismatch")), Grain(driver.listing),
+                    absl::StrCat(driver.listing.extents), FormatElapsed(driver.listing.waited)});
+  }
+  return rows.size() == 1 ? "no snapshot is of a volume of a CSI driver\n" : FormatTable(rows);
 }
 
 class StatsCommand : public Command {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -10,6 +11,8 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "k8s/api_client.h"
+#include "objects/backup.h"
+#include "objects/restore.h"
 
 // A namespace of a Backup, restored by Velero into a scratch namespace, compared with the Backup,
 // and removed: the second half of csi-delta try.
@@ -55,5 +58,30 @@ absl::StatusOr<RestoredPvcs> CompareScratch(const CallContext& ctx, k8s::ApiClie
 // Deletes the scratch namespace, and waits until it is gone. Volumes that the Restore filled go
 // with their PVCs, also where their StorageClass retains them.
 absl::Status RemoveScratch(const CallContext& ctx, k8s::ApiClient& api, const ScratchRestore& plan);
+
+// Of one namespace. Each scratch namespace is named by its Restore.
+struct TrialLeftovers {
+  std::string namespace_name = {};
+  std::vector<objects::Backup> backups = {};
+  std::vector<objects::Restore> restores = {};
+
+  bool empty() const { return backups.empty() && restores.empty(); }
+  // "Backup a", of one that Velero still works on: another run makes it, or a killed one began it;
+  // "" where none exists.
+  std::string Unfinished() const;
+};
+
+absl::StatusOr<TrialLeftovers> FindTrialLeftovers(const CallContext& ctx, k8s::ApiClient& api,
+                                                  absl::string_view velero_namespace,
+                                                  absl::string_view namespace_name);
+
+// Cancels transfers that run, waits until Velero is done, then deletes scratch namespaces, Backups
+// with their data, Restores, and the ProtectedVolumes of PVCs that have no other backup. A
+// namespace that is older than its Restore is not touched: it was
+// not made by it. Returns the first error. What is left keeps its label, so this may be called
+// again; no Backup is deleted while a scratch namespace stays, because the Restore that names it
+// would go with the Backup.
+absl::Status RemoveTrialLeftovers(const CallContext& ctx, k8s::ApiClient& api,
+                                  const TrialLeftovers& leftovers);
 
 }  // namespace csidelta::cli
