@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/status_macros.h"
 #include "cli/command.h"
 
 namespace csidelta::cli {
@@ -89,11 +90,8 @@ class CompletionCommand : public Command {
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext&, Session& session) override {
-    const absl::StatusOr<std::string> script = CompletionScript(shell_);
-    if (!script.ok()) {
-      return script.status();
-    }
-    session.console().Print(*script);
+    ASSIGN_OR_RETURN(const std::string script, CompletionScript(shell_));
+    session.console().Print(script);
     return ExitCode::kOk;
   }
 

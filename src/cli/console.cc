@@ -68,10 +68,9 @@ void Console::Fail(int exit_code, absl::string_view sentence) {
   }
   const std::scoped_lock lock(mutex_);
   ClearLine();
-  error_(absl::StrCat(
-      DumpJson(
-          {{"message_type", kExitError}, {"code", exit_code}, {"message", std::string(sentence)}}),
-      "\n"));
+  const Json json = {
+      {"message_type", "exit_error"}, {"code", exit_code}, {"message", std::string(sentence)}};
+  error_(absl::StrCat(DumpJson(json), "\n"));
 }
 
 void Console::ShowLine(absl::string_view line) {

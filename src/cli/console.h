@@ -15,8 +15,6 @@ namespace csidelta::cli {
 // Where bytes go. False when they were not taken; errno then says why.
 using Sink = std::function<bool(absl::string_view bytes)>;
 
-inline constexpr char kExitError[] = "exit_error";  // A message_type.
-
 struct ConsoleOptions {
   bool json = false;               // results and progress as JSON lines on stdout
   bool quiet = false;              // no progress, no notes

@@ -60,19 +60,20 @@ ExitCode ExitCodeOf(const absl::Status& status) {
 
 std::string Explain(const absl::Status& status, absl::string_view place) {
   const absl::string_view message = status.message();
+  // A message with a next step of its own: of several keys, of the repository to copy from, of a
+  // PVC that is not made.
+  const bool has_step = absl::StrContains(message, "; ");
+  absl::string_view step = NextStep(status, place);
   switch (ExitCodeOf(status)) {
     case ExitCode::kNoRepository:
-      if (absl::StrContains(message, "; ")) {
-        return std::string(message);  // of the one to copy from
-      }
-      return absl::StrCat(message,
-                          "; make one with csi-delta init, or give another place with --repo");
+      step = "make one with csi-delta init, or give another place with --repo";
+      break;
     case ExitCode::kWrongPassword:
-      if (absl::StrContains(message, "; ")) {
-        return std::string(message);  // of several keys, or of the one to copy from
+      if (!has_step) {
+        return absl::StrCat("the password does not open ", place,
+                            "; give the right one with --password-file or RESTIC_PASSWORD");
       }
-      return absl::StrCat("the password does not open ", place,
-                          "; give the right one with --password-file or RESTIC_PASSWORD");
+      break;
     case ExitCode::kLocked:
       if (csi::IsVolumeBusy(status) && absl::StrContains(message, kNothingChanged)) {
         return std::string(message);  // of an in-place restore, which does not wait
@@ -84,19 +85,15 @@ std::string Explain(const absl::Status& status, absl::string_view place) {
     case ExitCode::kFallbackRefused:
       return absl::StrCat(message, "; allow it with --on-fallback proceed");
     case ExitCode::kTargetTooSmall:
-      if (absl::StrContains(message, "; ")) {
-        return std::string(message);  // of a PVC that is not made
-      }
-      return absl::StrCat(message, "; give a larger target, nothing was written");
+      step = "give a larger target, nothing was written";
+      break;
     case ExitCode::kInterrupted:
       return absl::StartsWith(message, kInterruptedWord) ? std::string(message)
                                                          : std::string(kInterruptedWord);
     default:
       break;
   }
-  const absl::string_view step = NextStep(status, place);
-  return absl::StrContains(message, "; ") || step.empty() ? std::string(message)
-                                                          : absl::StrCat(message, "; ", step);
+  return has_step || step.empty() ? std::string(message) : absl::StrCat(message, "; ", step);
 }
 
 }  // namespace csidelta::cli

@@ -23,8 +23,12 @@ namespace {
 
 class RestoreIntoRun {
  public:
-  RestoreIntoRun(const CallContext& ctx, Session& session, const RestoreIntoFlags& flags,
-                 const RestoreIntoOptions& options);
+  RestoreIntoRun(const CallContext& ctx, Session& session, const RestoreIntoFlags& flags)
+      : ctx_(ctx),
+        session_(session),
+        console_(session.console()),
+        flags_(flags),
+        api_(flags.cluster.MakeClient()) {}
   absl::StatusOr<ExitCode> Run();
 
  private:
@@ -33,7 +37,6 @@ class RestoreIntoRun {
   // Where it is off the data mover refuses, but only after a VolumeSnapshot was taken for safety.
   absl::Status CheckSwitchedOn();
   absl::StatusOr<std::optional<datamover::MoverSettings>> ReadMoverSettings();
-  void Note(const std::vector<std::string>& sentences);
 
   bool takes_safety_snapshot() const { return flags_.safety == "yes"; }
 
@@ -46,20 +49,10 @@ class RestoreIntoRun {
   Session& session_;
   Console& console_;
   const RestoreIntoFlags& flags_;
-  const RestoreIntoOptions& options_;
   const std::unique_ptr<k8s::ApiClient> api_;
   std::string namespace_name_;
   std::string pvc_name_;
 };
-
-RestoreIntoRun::RestoreIntoRun(const CallContext& ctx, Session& session,
-                               const RestoreIntoFlags& flags, const RestoreIntoOptions& options)
-    : ctx_(ctx),
-      session_(session),
-      console_(session.console()),
-      flags_(flags),
-      options_(options),
-      api_(flags.cluster.MakeClient()) {}
 
 absl::StatusOr<ExitCode> RestoreIntoRun::Run() {
   const std::vector<std::string> parts = absl::StrSplit(flags_.pvc, '/');
@@ -69,9 +62,9 @@ absl::StatusOr<ExitCode> RestoreIntoRun::Run() {
   namespace_name_ = parts[0];
   pvc_name_ = parts[1];
   ASSIGN_OR_RETURN(const inplace::MoverPlan plan, Plan());
-  Note(plan.not_checked);
+  console_.NoteAll(plan.not_checked);
   RETURN_IF_ERROR(inplace::RefusalStatus(namespace_name_, pvc_name_, plan.refusals));
-  if (options_.is_dry_run) {
+  if (flags_.is_dry_run) {
     PrintPlan(plan);
     return ExitCode::kOk;
   }
@@ -85,7 +78,7 @@ absl::StatusOr<inplace::MoverPlan> RestoreIntoRun::Plan() {
   RETURN_IF_ERROR(inplace::CheckMayAskMover(ctx_, *api_, flags_.velero_namespace, namespace_name_));
   ASSIGN_OR_RETURN(const inplace::RestoreSurroundings around,
                    inplace::ReadRestoreSurroundings(ctx_, *api_, namespace_name_));
-  Note(around.not_checked);
+  console_.NoteAll(around.not_checked);
   ASSIGN_OR_RETURN(
       inplace::MoverPlan plan,
       inplace::PlanMoverRestore(
@@ -104,10 +97,10 @@ absl::Status RestoreIntoRun::CheckSwitchedOn() {
   if (settings.ok() && settings->has_value()) {
     return Annotate(datamover::CheckWritesIntoExisting(**settings), place);
   }
-  Note({absl::StrCat(
+  console_.Note(absl::StrCat(
       "setting restore.intoExistingVolumes of the data mover not checked: ",
       settings.ok() ? absl::StrCat(place, " was not found; --mover-namespace names its namespace")
-                    : std::string(settings.status().message()))});
+                    : std::string(settings.status().message())));
   return absl::OkStatus();
 }
 
@@ -119,12 +112,6 @@ absl::StatusOr<std::optional<datamover::MoverSettings>> RestoreIntoRun::ReadMove
                                       .name = datamover::kSettingsConfigMap},
                                      snapshots::kSnapshotAdminRole));
   return datamover::FindMoverSettings(ctx_, *api_, flags_.mover_namespace);
-}
-
-void RestoreIntoRun::Note(const std::vector<std::string>& sentences) {
-  for (const std::string& sentence : sentences) {
-    console_.Note(Printable(sentence));
-  }
 }
 
 void RestoreIntoRun::PrintPlan(const inplace::MoverPlan& plan) {
@@ -157,7 +144,7 @@ void RestoreIntoRun::PrintResult(const inplace::MoverRestoreResult& result) {
 }
 
 absl::Status RestoreIntoRun::Confirm() {
-  if (options_.yes) {
+  if (flags_.yes) {
     return absl::OkStatus();
   }
   const auto& confirm = session_.environment().confirm;
@@ -189,7 +176,7 @@ absl::StatusOr<inplace::MoverRestoreResult> RestoreIntoRun::Restore(
     result = inplace::RestoreByMover(ctx_, *api_, *session_.environment().random, plan, options,
                                      not_checked);
   }
-  Note(not_checked);
+  console_.NoteAll(not_checked);
   return result;
 }
 
@@ -229,9 +216,8 @@ absl::Status RestoreIntoFlags::Check(const std::string& id) const {
 }
 
 absl::StatusOr<ExitCode> RunRestoreInto(const CallContext& ctx, Session& session,
-                                        const RestoreIntoFlags& flags,
-                                        const RestoreIntoOptions& options) {
-  return RestoreIntoRun(ctx, session, flags, options).Run();
+                                        const RestoreIntoFlags& flags) {
+  return RestoreIntoRun(ctx, session, flags).Run();
 }
 
 }  // namespace csidelta::cli

@@ -20,6 +20,8 @@ struct RestoreIntoFlags {
   std::string mover_namespace = "csi-delta";
   std::string safety = "yes";
   ClusterAccess cluster;
+  bool is_dry_run = false;  // this one and the next are flags of restore itself
+  bool yes = false;
 
   void Declare(ArgumentTable& table);
   bool is_asked_for() const { return !pvc.empty(); }
@@ -27,14 +29,8 @@ struct RestoreIntoFlags {
   absl::Status Check(const std::string& id) const;
 };
 
-struct RestoreIntoOptions {
-  bool is_dry_run = false;
-  bool yes = false;
-};
-
 // Nothing of a repository is read here: the data mover does that.
 absl::StatusOr<ExitCode> RunRestoreInto(const CallContext& ctx, Session& session,
-                                        const RestoreIntoFlags& flags,
-                                        const RestoreIntoOptions& options);
+                                        const RestoreIntoFlags& flags);
 
 }  // namespace csidelta::cli

@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -148,25 +149,6 @@ void Show(std::vector<Movement> movements, Transfers& all) {
   }
 }
 
-template <typename Kind>
-void KeepUnfinished(std::vector<Kind> page, std::vector<Kind>& kept) {
-  for (Kind& object : page) {
-    if (!object.is_over()) {
-      kept.push_back(std::move(object));
-    }
-  }
-}
-
-std::vector<Movement> MovementsOf(const std::vector<objects::DataUpload>& uploads,
-                                  const std::vector<objects::VolumeTask>& tasks) {
-  return datamover::ListMovements(uploads, {}, tasks);
-}
-
-std::vector<Movement> MovementsOf(const std::vector<objects::DataDownload>& downloads,
-                                  const std::vector<objects::VolumeTask>& tasks) {
-  return datamover::ListMovements({}, downloads, tasks);
-}
-
 // `unfinished`: the objects of `all` that are of this kind.
 template <typename Kind>
 absl::Status ReadTransfers(const CallContext& ctx, k8s::ApiClient& api, absl::string_view space,
@@ -177,8 +159,13 @@ absl::Status ReadTransfers(const CallContext& ctx, k8s::ApiClient& api, absl::st
   return ReadEach<Kind>(
       ctx, api, space,
       [&](std::vector<Kind> page) {
-        Show(MovementsOf(page, tasks), all);
-        KeepUnfinished(std::move(page), unfinished);
+        if constexpr (std::is_same_v<Kind, objects::DataUpload>) {
+          Show(datamover::ListMovements(page, {}, tasks), all);
+        } else {
+          Show(datamover::ListMovements({}, page, tasks), all);
+        }
+        std::copy_if(page.begin(), page.end(), std::back_inserter(unfinished),
+                     [](const Kind& transfer) { return !transfer.is_over(); });
       },
       [&] {
         unfinished.resize(kept);

@@ -12,7 +12,6 @@
 #include "base/call_context.h"
 #include "k8s/api_client.h"
 #include "objects/backup.h"
-#include "objects/restore.h"
 
 // A namespace of a Backup, restored by Velero into a scratch namespace, compared with the Backup,
 // and removed: the second half of csi-delta try.

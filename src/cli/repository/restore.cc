@@ -102,7 +102,9 @@ absl::StatusOr<ExitCode> RestoreCommand::Run(const CallContext& ctx, Session& se
   }
   RETURN_IF_ERROR(into_.Check(job_.snapshot));
   if (into_.is_asked_for()) {
-    return RunRestoreInto(ctx, session, into_, {.is_dry_run = job_.is_dry_run, .yes = yes_});
+    into_.is_dry_run = job_.is_dry_run;
+    into_.yes = yes_;
+    return RunRestoreInto(ctx, session, into_);
   }
   const engine::RestoreConsent consent = [&](const RestorePlan& plan) {
     return Announce(ctx, session, plan);

@@ -44,7 +44,20 @@ constexpr int kAtOnceMax = 32;       // VolumeSnapshots that are being asked for
 constexpr int kRoomRoundsMax = 100;  // of making room, and trying again
 constexpr absl::Duration kTimeout = absl::Minutes(5);
 
-// What came of one PVC.
+absl::Status NoGroup(absl::string_view why_not) {
+  return absl::FailedPreconditionError(absl::StrCat("--group always: ", why_not));
+}
+
+std::vector<snapshots::SnapshotSource> SourcesOf(const std::vector<CreationRequest>& requests) {
+  std::vector<snapshots::SnapshotSource> sources;
+  sources.reserve(requests.size());
+  for (const CreationRequest& one : requests) {
+    sources.push_back(one.source);
+  }
+  return sources;
+}
+
+// The result for one PVC.
 struct Outcome {
   const CreationRequest* request = nullptr;
   absl::StatusOr<TakenSnapshot> creation = absl::UnknownError("not begun");
@@ -142,13 +155,6 @@ class SnapshotCreateCommand : public Command {
   // FAILED_PRECONDITION where a group is wanted and cannot be had.
   absl::StatusOr<GroupPlan> PlanGroup(const CallContext& ctx, k8s::ApiClient& api,
                                       const std::vector<CreationRequest>& requests) const;
-
-  static absl::Status NoGroup(absl::string_view why_not) {
-    return absl::FailedPreconditionError(absl::StrCat("--group always: ", why_not));
-  }
-
-  static std::vector<snapshots::SnapshotSource> SourcesOf(
-      const std::vector<CreationRequest>& requests);
 
   // As a group where that is planned and can be had, else one by one, at nearly the same time.
   absl::StatusOr<std::vector<Outcome>> CreateAllOrGroup(
@@ -529,16 +535,6 @@ absl::StatusOr<SnapshotCreateCommand::GroupPlan> SnapshotCreateCommand::PlanGrou
   }
   plan.why_not = std::string(choice.status().message());
   return group_ == "always" ? NoGroup(plan.why_not) : absl::StatusOr<GroupPlan>(std::move(plan));
-}
-
-std::vector<snapshots::SnapshotSource> SnapshotCreateCommand::SourcesOf(
-    const std::vector<CreationRequest>& requests) {
-  std::vector<snapshots::SnapshotSource> sources;
-  sources.reserve(requests.size());
-  for (const CreationRequest& one : requests) {
-    sources.push_back(one.source);
-  }
-  return sources;
 }
 
 absl::StatusOr<std::vector<Outcome>> SnapshotCreateCommand::CreateAllOrGroup(

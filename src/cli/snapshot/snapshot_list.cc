@@ -27,9 +27,9 @@ using snapshots::SnapshotEntry;
 
 constexpr std::size_t kKeptVolumesMax = 5;  // that are named
 
-std::vector<std::string> RowOf(const SnapshotEntry& entry, bool with_namespace, bool is_wide) {
+std::vector<std::string> RowOf(const Session& session, const SnapshotEntry& entry) {
   std::vector<std::string> row;
-  if (with_namespace) {
+  if (session.options().cluster.all_namespaces) {
     row.push_back(entry.namespace_name);
   }
   row.insert(row.end(),
@@ -38,41 +38,31 @@ std::vector<std::string> RowOf(const SnapshotEntry& entry, bool with_namespace, 
               entry.status.taken_at.has_value() ? FormatMoment(*entry.status.taken_at) : "",
               entry.restore_size_bytes.has_value() ? FormatBytes(*entry.restore_size_bytes) : "",
               entry.class_name, CodesText(entry.kept_for)});
-  if (is_wide) {
+  if (OutputForm(session) == "wide") {
     row.insert(row.end(),
                {entry.driver, entry.handle, entry.content, entry.deletion_policy, entry.set});
   }
   return row;
 }
 
-std::vector<std::vector<std::string>> RowsOf(const Session& session,
-                                             const std::vector<SnapshotEntry>& entries) {
-  const bool with_namespace = session.options().cluster.all_namespaces;
-  const bool is_wide = OutputForm(session) == "wide";
-  std::vector<std::string> head;
-  if (with_namespace) {
-    head.emplace_back("NAMESPACE");
+std::vector<std::string> ColumnsOf(const Session& session) {
+  std::vector<std::string> columns;
+  if (session.options().cluster.all_namespaces) {
+    columns.emplace_back("NAMESPACE");
   }
-  head.insert(head.end(),
-              {"NAME", "PVC", "USED BY", "STATE", "TAKEN", "SIZE", "CLASS", "KEPT FOR"});
-  if (is_wide) {
-    head.insert(head.end(), {"DRIVER", "HANDLE", "CONTENT", "POLICY", "SET"});
+  columns.insert(columns.end(),
+                 {"NAME", "PVC", "USED BY", "STATE", "TAKEN", "SIZE", "CLASS", "KEPT FOR"});
+  if (OutputForm(session) == "wide") {
+    columns.insert(columns.end(), {"DRIVER", "HANDLE", "CONTENT", "POLICY", "SET"});
   }
-  std::vector<std::vector<std::string>> rows;
-  rows.reserve(entries.size() + 1);
-  rows.push_back(std::move(head));
-  for (const SnapshotEntry& entry : entries) {
-    rows.push_back(RowOf(entry, with_namespace, is_wide));
-  }
-  return rows;
+  return columns;
 }
 
-// The row of a change: what only a list tells is not known.
+// The row of a change. A change does not tell what only a list does.
 std::vector<std::string> ChangedRow(const Session& session,
                                     const snapshots::SnapshotChange& change) {
-  const bool with_namespace = session.options().cluster.all_namespaces;
-  std::vector<std::string> row = RowOf(change.entry, with_namespace, OutputForm(session) == "wide");
-  const std::size_t first = with_namespace ? 1 : 0;
+  std::vector<std::string> row = RowOf(session, change.entry);
+  const std::size_t first = session.options().cluster.all_namespaces ? 1 : 0;
   row[first + 2] = "?";  // USED BY
   row[first + 7] = "?";  // KEPT FOR
   if (change.is_gone) {
@@ -236,7 +226,10 @@ absl::StatusOr<ExitCode> SnapshotListCommand::Watch(const CallContext& ctx, Sess
 
 void SnapshotListCommand::PrintFirst(Session& session, const std::vector<SnapshotEntry>& entries) {
   if (AsksForTable(session)) {
-    const auto rows = RowsOf(session, entries);
+    std::vector<std::vector<std::string>> rows = {ColumnsOf(session)};
+    for (const SnapshotEntry& entry : entries) {
+      rows.push_back(RowOf(session, entry));
+    }
     for (const std::vector<std::string>& row : rows) {
       growing_.Fit(row);
     }
@@ -263,17 +256,15 @@ void SnapshotListCommand::PrintChange(Session& session, const snapshots::Snapsho
 }
 
 void SnapshotListCommand::Print(Session& session, const std::vector<SnapshotEntry>& entries) const {
-  ClusterResult result = {.value = Json::array()};
-  for (const SnapshotEntry& entry : entries) {
-    result.value.push_back(cli::ToJson(entry));
-    result.names.push_back(SnapshotResourceName(entry.name));
-  }
   if (AsksForTable(session) && entries.empty()) {
     session.console().Note("no VolumeSnapshots found");
-  } else if (AsksForTable(session)) {
-    result.table = FormatTable(RowsOf(session, entries));
   }
-  PrintClusterResult(session, result);
+  PrintClusterList(session,
+                   {.count = entries.size(),
+                    .columns = ColumnsOf(session),
+                    .row = [&](std::size_t i) { return RowOf(session, entries[i]); },
+                    .value = [&](std::size_t i) { return cli::ToJson(entries[i]); },
+                    .name = [&](std::size_t i) { return SnapshotResourceName(entries[i].name); }});
 }
 
 }  // namespace

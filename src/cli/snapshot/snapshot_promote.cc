@@ -81,17 +81,15 @@ std::vector<std::string> PromotedRow(const PromotedPvc& one) {
 }
 
 void ReportPromoted(Session& session, const std::vector<PromotedPvc>& all) {
-  ClusterResult result = {.value = Json::array(), .table = "", .names = {}};
-  std::vector<std::vector<std::string>> rows = {
-      {"PVC", "STATE", "BOUND AT", "SIZE", "CLASS", "MODE", "ACCESS", "MADE OF"}};
-  rows.reserve(all.size() + 1);
-  for (const PromotedPvc& one : all) {
-    result.value.push_back(PromotedJson(one));
-    result.names.push_back(absl::StrCat("persistentvolumeclaim/", one.plan.name));
-    rows.push_back(PromotedRow(one));
-  }
-  result.table = FormatTable(rows);
-  PrintClusterResult(session, result);
+  PrintClusterList(session, {.count = all.size(),
+                             .columns = {"PVC", "STATE", "BOUND AT", "SIZE", "CLASS", "MODE",
+                                         "ACCESS", "MADE OF"},
+                             .row = [&](std::size_t i) { return PromotedRow(all[i]); },
+                             .value = [&](std::size_t i) { return PromotedJson(all[i]); },
+                             .name =
+                                 [&](std::size_t i) {
+                                   return absl::StrCat("persistentvolumeclaim/", all[i].plan.name);
+                                 }});
 }
 
 // OK when nothing is against the plan. With kTargetTooSmall where a larger size is all it takes.

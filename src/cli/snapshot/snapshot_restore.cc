@@ -133,36 +133,28 @@ std::string ResultText(const SwapTarget& target, RestoreWork work, const SwapRes
                       "\n  delete: ", CommandFor(target, "--finish"), "\n");
 }
 
-// What is said while a restore goes on, in the form that was asked for.
-class RestoreReporter {
- public:
-  explicit RestoreReporter(Session& session) : session_(session) {}
+void ReportResult(Session& session, const SwapTarget& target, RestoreWork work,
+                  const SwapResult& result) {
+  PrintClusterEvent(session, ResultJson(target, work, result), ResultText(target, work, result),
+                    absl::StrCat("persistentvolumeclaim/", target.pvc_name));
+}
 
-  void Tell(const Json& json, const std::string& text, const std::string& name = "") {
-    PrintClusterEvent(session_, json, text, name);
-  }
-  void ReportStep(const inplace::SwapProgress& news) {
-    Tell({{"message_type", "step"},
-          {"pvc", news.pvc},
-          {"step", inplace::ToString(news.step)},
-          {"message", news.text}},
-         absl::StrCat(Printable(news.text), "\n"));
-  }
-  void ReportResult(const SwapTarget& target, RestoreWork work, const SwapResult& result) {
-    Tell(ResultJson(target, work, result), ResultText(target, work, result),
-         absl::StrCat("persistentvolumeclaim/", target.pvc_name));
-  }
-  void NoteAll(const std::vector<std::string>& sentences) {
-    for (const std::string& sentence : sentences) {
-      session_.console().Note(Printable(sentence));
-    }
-  }
+// A swap that prints its steps. Borrows `limited`, `api` and `session`.
+std::unique_ptr<inplace::VolumeSwap> MakeSwap(const CallContext& limited, k8s::ApiClient& api,
+                                              Session& session, const SwapTarget& target) {
+  return std::make_unique<inplace::VolumeSwap>(limited, api, *session.environment().random, target,
+                                               [&session](const inplace::SwapProgress& progress) {
+                                                 PrintClusterEvent(
+                                                     session,
+                                                     {{"message_type", "step"},
+                                                      {"pvc", progress.pvc},
+                                                      {"step", inplace::ToString(progress.step)},
+                                                      {"message", progress.text}},
+                                                     absl::StrCat(Printable(progress.text), "\n"));
+                                               });
+}
 
- private:
-  Session& session_;
-};
-
-// OK when nothing is against any of them.
+// OK when no plan has a refusal.
 absl::Status RefusedStatus(const std::vector<SwapPlan>& plans) {
   std::vector<Finding> all;
   std::vector<std::string> texts;
@@ -368,20 +360,19 @@ absl::Status SnapshotRestoreCommand::Confirm(const CallContext& ctx, Session& se
 absl::StatusOr<ExitCode> SnapshotRestoreCommand::Restore(
     const CallContext& ctx, k8s::ApiClient& api, Session& session,
     const std::vector<SwapTarget>& targets) const {
-  RestoreReporter teller(session);
   ASSIGN_OR_RETURN(const inplace::RestoreSurroundings around,
                    inplace::ReadRestoreSurroundings(ctx, api, namespace_));
-  teller.NoteAll(around.not_checked);
+  session.console().NoteAll(around.not_checked);
   std::vector<SwapPlan> plans;
   plans.reserve(targets.size());
   for (const SwapTarget& target : targets) {
     ASSIGN_OR_RETURN(SwapPlan plan, inplace::PlanSwap(ctx, api, around, target));
-    teller.NoteAll(plan.not_checked);
+    session.console().NoteAll(plan.not_checked);
     plans.push_back(std::move(plan));
   }
   RETURN_IF_ERROR(RefusedStatus(plans));
   for (const SwapPlan& plan : plans) {
-    teller.Tell(PlanJson(plan), PlanText(plan));
+    PrintClusterEvent(session, PlanJson(plan), PlanText(plan));
   }
   if (dry_run_) {
     return ExitCode::kOk;
@@ -403,14 +394,11 @@ absl::Status WithWayOn(const absl::Status& status) {
 absl::Status SnapshotRestoreCommand::SwapAll(const CallContext& ctx, k8s::ApiClient& api,
                                              Session& session,
                                              const std::vector<SwapPlan>& plans) const {
-  RestoreReporter teller(session);
   const CallContext limited = ctx.WithTimeout(timeout_.value_or(kRestoreTimeout));
   std::vector<std::unique_ptr<inplace::VolumeSwap>> swaps;
   swaps.reserve(plans.size());
   for (const SwapPlan& plan : plans) {
-    swaps.push_back(std::make_unique<inplace::VolumeSwap>(
-        limited, api, *session.environment().random, plan.target,
-        [&teller](const inplace::SwapProgress& news) { teller.ReportStep(news); }));
+    swaps.push_back(MakeSwap(limited, api, session, plan.target));
   }
   // Of a set no PVC is touched before all can be.
   for (std::size_t i = 0; i < plans.size(); ++i) {
@@ -419,8 +407,8 @@ absl::Status SnapshotRestoreCommand::SwapAll(const CallContext& ctx, k8s::ApiCli
   for (std::size_t i = 0; i < plans.size(); ++i) {
     const absl::StatusOr<SwapResult> result = swaps[i]->Exchange();
     RETURN_IF_ERROR(WithWayOn(result.status()));
-    teller.NoteAll(result->not_checked);
-    teller.ReportResult(plans[i].target, RestoreWork::kRestore, *result);
+    session.console().NoteAll(result->not_checked);
+    ReportResult(session, plans[i].target, RestoreWork::kRestore, *result);
   }
   return absl::OkStatus();
 }
@@ -459,7 +447,6 @@ absl::Status SnapshotRestoreCommand::CheckEnds(const CallContext& ctx, k8s::ApiC
 absl::StatusOr<ExitCode> SnapshotRestoreCommand::EndAll(
     const CallContext& ctx, k8s::ApiClient& api, Session& session,
     const std::vector<SwapTarget>& targets) const {
-  RestoreReporter teller(session);
   RETURN_IF_ERROR(CheckEnds(ctx, api, targets));
   if (dry_run_) {
     session.console().Note("nothing is against it");
@@ -469,12 +456,10 @@ absl::StatusOr<ExitCode> SnapshotRestoreCommand::EndAll(
   const CallContext limited = ctx.WithTimeout(timeout_.value_or(kRestoreTimeout));
   ExitCode code = ExitCode::kOk;
   for (const SwapTarget& target : targets) {
-    inplace::VolumeSwap swap(
-        limited, api, *session.environment().random, target,
-        [&teller](const inplace::SwapProgress& news) { teller.ReportStep(news); });
-    const absl::StatusOr<SwapResult> result = undo_ ? swap.Undo() : swap.Finish();
+    const auto swap = MakeSwap(limited, api, session, target);
+    const absl::StatusOr<SwapResult> result = undo_ ? swap->Undo() : swap->Finish();
     RETURN_IF_ERROR(WithWayOn(result.status()));
-    teller.ReportResult(target, work(), *result);
+    ReportResult(session, target, work(), *result);
     code = result->kept_handles.empty() ? code : ExitCode::kIncomplete;
   }
   return code;
