@@ -53,13 +53,6 @@ class CallSweepTest : public SweepFixture {
     saved_[last_saved_] = image_;
   }
 
-  // A list of one extent that has changed since the last backup.
-  std::string WriteList(int64_t offset_bytes, int64_t length_bytes) const {
-    WriteFile("list", absl::StrCat("{\"base\":\"", last_saved_, "\"}\n{\"offset\":", offset_bytes,
-                                   ",\"length\":", length_bytes, "}\n{\"end\":true}\n"));
-    return Path("list");
-  }
-
   // Begins again in a directory that holds these objects.
   void MoveInto(const std::map<std::string, std::string>& objects) {
     if (!place_.empty()) {
@@ -191,9 +184,7 @@ TEST_F(CallSweepTest, Backup) {
 TEST_F(CallSweepTest, IncrementalBackup) {
   MakeGenerations();
   WriteImage({1, 12, 23, 14, 5, 6});
-  std::vector<std::string> words = BackupArguments();
-  words.insert(words.end(), {"--extents", WriteList(2 * kChunkBytes, kChunkBytes)});
-  Sweep(words);
+  Sweep(BackupByList(last_saved_, 2 * kChunkBytes, kChunkBytes));
 }
 
 TEST_F(CallSweepTest, Restore) {
@@ -228,10 +219,7 @@ TEST_F(CallSweepTest, Check) {
 TEST_F(CallSweepTest, Copy) {
   MakeGenerations();
   saved_.clear();  // Copies have other ids.
-  source_.SetObjects(store_.objects());
-  store_.SetObjects({});
-  MakeRepository(store_);
-  variables_["RESTIC_FROM_REPOSITORY"] = "/source";
+  MakeSourceOfCopy();
   Sweep({"copy"}, [&] {
     MustRun({"copy"});
     ExpectRestores("latest", image_, {});

@@ -127,11 +127,8 @@ class CrashSweepTest : public SweepFixture {
 TEST_F(CrashSweepTest, Backup) {
   KeepThis({1, 2, 3, 4, 5, 6});
   WriteImage({1, 12, 3, 14, 5, 6});
-  WriteFile("list", absl::StrCat("{\"base\":\"", kept_, "\"}\n{\"offset\":", kChunkBytes,
-                                 ",\"length\":", 3 * kChunkBytes, "}\n{\"end\":true}\n"));
-  std::vector<std::string> words = BackupArguments();
-  words.insert(words.end(), {"--extents", Path("list")});
-  Sweep(words, [&](const Process& next) { ExpectNothingWasted(next); });
+  Sweep(BackupByList(kept_, kChunkBytes, 3 * kChunkBytes),
+        [&](const Process& next) { ExpectNothingWasted(next); });
 }
 
 TEST_F(CrashSweepTest, FirstBackup) {
@@ -159,11 +156,7 @@ TEST_F(CrashSweepTest, Prune) {
 
 TEST_F(CrashSweepTest, Copy) {
   MakeGenerations();
-  kept_.clear();  // The copy has another id.
-  source_.SetObjects(store_.objects());
-  store_.SetObjects({});
-  MakeRepository(store_);
-  variables_["RESTIC_FROM_REPOSITORY"] = "/source";
+  MakeSourceOfCopy();
   Sweep({"copy"}, [&](const Process& next) {
     EXPECT_EQ(CountBelow("snapshots/"), 3u);
     ExpectRestores("latest", image_, next);
@@ -173,26 +166,14 @@ TEST_F(CrashSweepTest, Copy) {
 
 TEST_F(CrashSweepTest, RepairIndex) {
   MakeGenerations();
-  for (const auto& [key, bytes] : store_.objects()) {
-    if (key.starts_with("index/")) {
-      store_.RemoveObject(key);
-      break;
-    }
-  }
+  RemoveOneIndexFile();
   Sweep({"repair", "index"});
 }
 
 TEST_F(CrashSweepTest, RepairPacks) {
   KeepThis({1, 2, 3, 4, 5, 6});
-  std::string damaged;
-  for (auto [key, bytes] : store_.objects()) {
-    if (key.starts_with("data/") && bytes.size() > kChunkBytes) {
-      bytes[kChunkBytes] = static_cast<char>(bytes[kChunkBytes] ^ 1);
-      store_.SetObject(key, bytes);
-      damaged = key.substr(key.rfind('/') + 1);
-    }
-  }
-  const std::vector<std::string> words = {"repair", "packs", damaged, "--from", Path("image")};
+  const std::vector<std::string> words = {"repair", "packs", DamagePacks(kChunkBytes), "--from",
+                                          Path("image")};
   Sweep(
       words, [](const Process&) {},
       [&](const Process& next) {
@@ -212,13 +193,6 @@ class KeyCrashSweepTest : public CrashSweepTest {
 
   // Without a key it cannot be opened any more.
   void ExpectSoundAsItLies() override { EXPECT_GT(CountBelow("keys/"), 0u); }
-
-  ExitCode OpenWith(const std::string& password, const Process& process) {
-    const std::string before = std::exchange(variables_["RESTIC_PASSWORD"], password);
-    const ExitCode code = Run({"snapshots"}, process).code;
-    variables_["RESTIC_PASSWORD"] = before;
-    return code;
-  }
 };
 
 TEST_F(KeyCrashSweepTest, Add) {

@@ -199,13 +199,6 @@ class FaultSweepTest : public SweepFixture {
     connection.Cut();
   }
 
-  ExitCode OpenWith(const std::string& password) {
-    const std::string before = std::exchange(variables_["RESTIC_PASSWORD"], password);
-    const ExitCode code = Run({"snapshots"}).code;
-    variables_["RESTIC_PASSWORD"] = before;
-    return code;
-  }
-
   void InitAgainAfterEachFault() {
     store_.SetObjects({});
     again_ = [&] {
@@ -345,11 +338,7 @@ TEST_F(FaultSweepTest, FirstBackup) { Sweep(BackupArguments()); }
 TEST_F(FaultSweepTest, IncrementalBackup) {
   MakeGenerations();
   WriteImage({1, 12, 23, 14, 5, 6});
-  WriteFile("list", absl::StrCat("{\"base\":\"", kept_, "\"}\n{\"offset\":", 2 * kChunkBytes,
-                                 ",\"length\":", kChunkBytes, "}\n{\"end\":true}\n"));
-  std::vector<std::string> words = BackupArguments();
-  words.insert(words.end(), {"--extents", Path("list")});
-  Sweep(words);
+  Sweep(BackupByList(kept_, 2 * kChunkBytes, kChunkBytes));
 }
 
 TEST_F(FaultSweepTest, WhatABackupStoresWronglyIsStoredAgain) {
@@ -420,11 +409,7 @@ TEST_F(FaultSweepTest, Check) {
 
 TEST_F(FaultSweepTest, Copy) {
   MakeGenerations();
-  source_.SetObjects(store_.objects());
-  store_.SetObjects({});
-  MakeRepository(store_);
-  kept_.clear();
-  variables_["RESTIC_FROM_REPOSITORY"] = "/source";
+  MakeSourceOfCopy();
   Sweep({"copy"});
 }
 

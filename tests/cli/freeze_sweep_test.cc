@@ -271,36 +271,20 @@ TEST_F(FreezeSweepTest, Forget) {
 TEST_F(FreezeSweepTest, RepairIndex) {
   MakeGenerations();
   MustRun({"forget", "--keep-last", "1"});
-  for (const auto& [key, bytes] : store_.objects()) {
-    if (key.starts_with("index/")) {
-      store_.RemoveObject(key);
-      break;
-    }
-  }
+  RemoveOneIndexFile();
   Sweep(kRepairIndex, {{BackupArguments()}});
 }
 
 TEST_F(FreezeSweepTest, RepairPacks) {
   MakeGenerations();
-  std::string damaged;
-  for (auto [key, bytes] : store_.objects()) {
-    if (key.starts_with("data/") && bytes.size() > 5 * kChunkBytes) {
-      bytes[kChunkBytes] = static_cast<char>(bytes[kChunkBytes] ^ 1);
-      store_.SetObject(key, bytes);
-      damaged = key.substr(key.rfind('/') + 1);
-    }
-  }
-  Sweep({"repair", "packs", damaged, "--from", Path("image")},
-        {{{"repair", "packs", damaged, "--from", Path("image")}, BackupArguments()}});
+  const std::vector<std::string> repair = {"repair", "packs", DamagePacks(5 * kChunkBytes),
+                                           "--from", Path("image")};
+  Sweep(repair, {{repair, BackupArguments()}});
 }
 
 TEST_F(FreezeSweepTest, Copy) {
   MakeGenerations();
-  kept_.clear();  // The copy has another id.
-  source_.SetObjects(store_.objects());
-  store_.SetObjects({});
-  MakeRepository(store_);
-  variables_["RESTIC_FROM_REPOSITORY"] = "/source";
+  MakeSourceOfCopy();
   Sweep({"copy"}, OthersAtWork());
 }
 

@@ -76,7 +76,8 @@ class ProgramRunner {
                                .table_columns = table_columns,
                                .out_is_terminal = out_is_terminal,
                                .confirm = confirm,
-                               .scrypt = support::kCheapScrypt});
+                               .scrypt = support::kCheapScrypt,
+                               .open_store = open_store});
     return outcome;
   }
 
@@ -84,6 +85,7 @@ class ProgramRunner {
   void Init() const { ASSERT_EQ(Run({"init"}).code, ExitCode::kOk); }
 
   std::map<std::string, std::string> variables;  // of the program's environment
+  engine::StoreOpener open_store = storage::OpenStore;
   int table_columns = kTableColumns;
   bool out_is_terminal = false;
   // Called with all of stdout each time that the program writes there.

@@ -12,7 +12,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <random>
 #include <sstream>
 #include <stop_token>
 #include <string>
@@ -29,6 +28,7 @@
 #include "repository/repository.h"
 #include "storage/file_object_store.h"
 #include "tests/cli/program_runner.h"
+#include "tests/support/fake_secure_random.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::cli::program_test {
@@ -42,22 +42,12 @@ using testing::Not;
 constexpr std::size_t kChunk = 256 << 10;
 constexpr std::size_t kImageBytes = 40 * kChunk + 1000;
 
-std::string RandomBytes(std::size_t count, unsigned seed) {
-  std::mt19937_64 engine(seed);
-  std::string bytes(count, '\0');
-  for (std::size_t at = 0; at < count; at += sizeof(uint64_t)) {
-    const uint64_t number = engine();
-    std::memcpy(bytes.data() + at, &number, std::min(sizeof(number), count - at));
-  }
-  return bytes;
-}
-
 // A folder with an image file and, after Init(), a repository.
 class ProgramTest : public testing::Test, protected ProgramRunner {
  protected:
   ProgramTest() : ProgramRunner(testing::TempDir()) {
     variables = {{"RESTIC_PASSWORD", "secret"}, {"RESTIC_REPOSITORY", Path("repo")}};
-    image_ = RandomBytes(kImageBytes, 1);
+    image_ = support::Noise(kImageBytes, 1);
     Write("image", image_);
   }
 
@@ -81,7 +71,7 @@ class ProgramTest : public testing::Test, protected ProgramRunner {
 
   // Changes the chunk in the file and in image_.
   void ChangeChunk(std::size_t chunk) {
-    image_.replace(chunk * kChunk, kChunk, RandomBytes(kChunk, static_cast<unsigned>(100 + chunk)));
+    image_.replace(chunk * kChunk, kChunk, support::Noise(kChunk, 100 + chunk));
     std::fstream file(Path("image"), std::ios::binary | std::ios::in | std::ios::out);
     file.seekp(static_cast<std::streamoff>(chunk * kChunk));
     file.write(image_.data() + chunk * kChunk, static_cast<std::streamsize>(kChunk));
@@ -648,7 +638,7 @@ TEST_F(ProgramTest, ADamagedKeyIsNamedAndCanBeRemoved) {
 TEST_F(ProgramTest, ForgetAndPruneFreeSpaceAndCheckAgrees) {
   Init();
   Backup();
-  image_ = RandomBytes(kImageBytes, 2);
+  image_ = support::Noise(kImageBytes, 2);
   Write("image", image_);
   Backup();
   const Json planned = Run({"forget", "--keep-last", "1", "--dry-run", "--json"}).Result();

@@ -110,23 +110,30 @@ TEST_F(SnapshotCreateTest, OneOfSeveralThatFailsIsNamedAndTheApplicationMustNotG
   EXPECT_EQ(GetString(Parsed(none).at(0), {"pvc"}), "data-db-0");
 }
 
-// A Ready one of the PVC that is old enough to be pruned.
+const support::Strings kOwn = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
+
+// A Ready VolumeSnapshot of data-db-0 that is old enough to be pruned.
 void SeedOld(support::FakeApiClient& api, const std::string& name, const std::string& taken,
-             const support::Strings& labels) {
+             const support::Strings& labels = kOwn) {
   SeedReady(api, "shop", name, taken, labels);
   api.Mutate(VolumeSnapshotKey("shop", name), [](Json& snapshot) {
     SetJson(snapshot, {"spec", "source", "persistentVolumeClaimName"}, "data-db-0");
   });
 }
 
+// Two old VolumeSnapshots of data-db-0; the rules keep the newest.
+void SeedTwoOld(support::FakeApiClient& api) {
+  SeedOld(api, "first", "2020-11-20T05:00:00Z");
+  SeedOld(api, "second", "2020-11-23T05:00:00Z");
+}
+
 TEST_F(SnapshotCreateTest, KeepLastDeletesWhatTheVerbsMadeAndNothingElse) {
-  const support::Strings own = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
-  support::Strings kept = own;
+  support::Strings kept = kOwn;
   kept[objects::kKeepLabel] = "true";
-  SeedOld(api_, "first", "2020-11-20T05:00:00Z", own);
+  SeedOld(api_, "first", "2020-11-20T05:00:00Z");
   SeedOld(api_, "kept", "2020-11-21T05:00:00Z", kept);
   SeedOld(api_, "foreign", "2020-11-22T05:00:00Z", {});
-  SeedOld(api_, "second", "2020-11-23T05:00:00Z", own);
+  SeedOld(api_, "second", "2020-11-23T05:00:00Z");
   const Outcome outcome = Run({"data-db-0", "--name", "new", "--keep-last", "1"});
   ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
   EXPECT_THAT(outcome.error, AllOf(HasSubstr("--keep-last: deleted VolumeSnapshot first"),
@@ -140,7 +147,7 @@ TEST_F(SnapshotCreateTest, KeepLastDeletesWhatTheVerbsMadeAndNothingElse) {
 }
 
 TEST_F(SnapshotCreateTest, KeepLastDeletesNothingWhenItMayNotReadAll) {
-  SeedOld(api_, "first", "2020-11-20T05:00:00Z", {{objects::kMadeByLabel, objects::kMadeByVerbs}});
+  SeedOld(api_, "first", "2020-11-20T05:00:00Z");
   api_.Forbid("list", "volumesnapshotcontents");
   const Outcome outcome = Run({"data-db-0", "--name", "new", "--keep-last", "1"});
   EXPECT_EQ(outcome.code, ExitCode::kIncomplete);
@@ -149,9 +156,7 @@ TEST_F(SnapshotCreateTest, KeepLastDeletesNothingWhenItMayNotReadAll) {
 }
 
 TEST_F(SnapshotCreateTest, AQuotaThatIsUsedUpNamesWhatMakeRoomWouldDelete) {
-  const support::Strings own = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
-  SeedOld(api_, "first", "2020-11-20T05:00:00Z", own);
-  SeedOld(api_, "second", "2020-11-23T05:00:00Z", own);
+  SeedTwoOld(api_);
   api_.SetQuota("snaps", VolumeSnapshotType(), "shop", 2);
   const Outcome refused = Run({"data-db-0", "--name", "new"});
   EXPECT_EQ(refused.code, ExitCode::kFailed);
@@ -167,9 +172,8 @@ TEST_F(SnapshotCreateTest, AQuotaThatIsUsedUpNamesWhatMakeRoomWouldDelete) {
 TEST_F(SnapshotCreateTest, RoomForAGroupIsMadeInTheQuotaAndInTheDriver) {
   api_.Seed(VolumeGroupSnapshotClassType("v1"),
             support::MakeGroupClassObject("groups", cluster_.driver_name));
-  const support::Strings own = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
   for (const char* const name : {"1st", "2nd", "3rd"}) {
-    SeedOld(api_, name, absl::StrCat("2020-11-2", std::string(1, name[0]), "T05:00:00Z"), own);
+    SeedOld(api_, name, absl::StrCat("2020-11-2", std::string(1, name[0]), "T05:00:00Z"));
     api_.Mutate(VolumeSnapshotContentKey(absl::StrCat("content-of-", name)),
                 [&](Json& content) { content["spec"]["driver"] = cluster_.driver_name; });
   }
@@ -196,8 +200,7 @@ TEST_F(SnapshotCreateTest, RoomForAGroupIsMadeInTheQuotaAndInTheDriver) {
 }
 
 TEST_F(SnapshotCreateTest, AGroupThatCannotBeHadEndsItBeforeAnythingIsDeleted) {
-  SeedOld(api_, "first", "2020-11-20T05:00:00Z", {{objects::kMadeByLabel, objects::kMadeByVerbs}});
-  SeedOld(api_, "second", "2020-11-23T05:00:00Z", {{objects::kMadeByLabel, objects::kMadeByVerbs}});
+  SeedTwoOld(api_);
   api_.SetQuota("snaps", VolumeSnapshotType(), "shop", 2);
   const Outcome outcome = Run({"--all", "--group", "always", "--make-room"});
   EXPECT_EQ(outcome.code, ExitCode::kFailed);
@@ -206,9 +209,8 @@ TEST_F(SnapshotCreateTest, AGroupThatCannotBeHadEndsItBeforeAnythingIsDeleted) {
 }
 
 TEST_F(SnapshotCreateTest, RoomForASetIsMadeBeforeTheApplicationIsHeld) {
-  const support::Strings own = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
   for (const char* const name : {"first", "second", "third"}) {
-    SeedOld(api_, name, absl::StrCat("2020-11-2", std::string(name).size(), "T05:00:00Z"), own);
+    SeedOld(api_, name, absl::StrCat("2020-11-2", std::string(name).size(), "T05:00:00Z"));
   }
   api_.SetQuota("snaps", VolumeSnapshotType(), "shop", 3);
   program_.Write("hold", "echo held; : > \"$1\"; cat > /dev/null\n");
@@ -224,13 +226,6 @@ TEST_F(SnapshotCreateTest, RoomForASetIsMadeBeforeTheApplicationIsHeld) {
   ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
   EXPECT_EQ(Made().size(), 3);
   EXPECT_THAT(outcome.out, HasSubstr("taken: the application may go on\n"));
-}
-
-// Two old ones of data-db-0, which the rules delete but for the newest.
-void SeedTwoOld(support::FakeApiClient& api) {
-  const support::Strings own = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
-  SeedOld(api, "first", "2020-11-20T05:00:00Z", own);
-  SeedOld(api, "second", "2020-11-23T05:00:00Z", own);
 }
 
 TEST_F(SnapshotCreateTest, NothingIsDeletedOrHeldForAVolumeThatIsBusy) {
@@ -280,9 +275,7 @@ TEST_F(SnapshotCreateTest, WhatAnEarlierRunMadeNeedsNoRoom) {
 }
 
 TEST_F(SnapshotCreateTest, NothingMakesRoomForAHoldThatCannotBe) {
-  const support::Strings own = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
-  SeedOld(api_, "first", "2020-11-20T05:00:00Z", own);
-  SeedOld(api_, "second", "2020-11-23T05:00:00Z", own);
+  SeedTwoOld(api_);
   api_.SetQuota("snaps", VolumeSnapshotType(), "shop", 2);
   EXPECT_EQ(Run({"data-db-0", "--make-room", "--hold", "sh -c 'open"}).code, ExitCode::kFailed);
   EXPECT_EQ(Run({"data-db-0", "--make-room", "--hold", "cat", "--wait", "ready"}).code,
@@ -291,9 +284,8 @@ TEST_F(SnapshotCreateTest, NothingMakesRoomForAHoldThatCannotBe) {
 }
 
 TEST_F(SnapshotCreateTest, ADriverWithoutRoomIsAskedAgainOnceOneIsGone) {
-  const support::Strings own = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
   for (const char* const name : {"first", "second"}) {
-    SeedOld(api_, name, absl::StrCat("2020-11-2", name[0] == 'f' ? 0 : 3, "T05:00:00Z"), own);
+    SeedOld(api_, name, absl::StrCat("2020-11-2", name[0] == 'f' ? 0 : 3, "T05:00:00Z"));
     api_.Mutate(VolumeSnapshotContentKey(absl::StrCat("content-of-", name)),
                 [&](Json& content) { content["spec"]["driver"] = cluster_.driver_name; });
   }

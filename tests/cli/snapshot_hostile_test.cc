@@ -14,7 +14,6 @@
 #include "objects/keys.h"
 #include "tests/cli/program_runner.h"
 #include "tests/cli/snapshot_verb_fixture.h"
-#include "tests/support/api_test_server.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/kind_names.h"
@@ -76,27 +75,12 @@ TEST_F(HostileListTest, NoFormObeysThemAndNoOtherLineIsWider) {
   EXPECT_THAT(GetString(evil->at("conditions").at(0), {"message"}), HasSubstr(HostileText()));
 }
 
-const k8s::ResourceType kReviews{"authorization.k8s.io", "v1", "selfsubjectaccessreviews",
-                                 "SelfSubjectAccessReview", false};
-
 // What makes VolumeSnapshots and PVCs, on a cluster whose controllers and driver work. There is a
 // bound PVC "data" and a Ready VolumeSnapshot "monday" of it.
 class HostileMakerTest : public SnapshotVerbTest {
  protected:
-  explicit HostileMakerTest(const std::string& verb = "create")
-      : SnapshotVerbTest(verb),
-        server_(api_, {VolumeSnapshotType(), VolumeSnapshotContentType(), VolumeSnapshotClassType(),
-                       PersistentVolumeClaimType(), PersistentVolumeType(), StorageClassType(),
-                       LeaseType(), EventType(), kReviews}) {
-    program_.Write("kubeconfig", server_.Kubeconfig());
-    Json pvc = support::MakeObject("v1", "PersistentVolumeClaim", "shop", "data");
-    SetJson(pvc, {"spec", "volumeName"}, "pv-data");
-    SetJson(pvc, {"status", "phase"}, "Bound");
-    api_.Seed(PersistentVolumeClaimType(), pvc);
-    Json volume = support::MakeObject("v1", "PersistentVolume", "", "pv-data");
-    SetJson(volume, {"spec", "csi"},
-            Json{{"driver", support::kDriver}, {"volumeHandle", "volume-data"}});
-    api_.Seed(PersistentVolumeType(), volume);
+  explicit HostileMakerTest(const std::string& verb = "create") : SnapshotVerbTest(verb) {
+    SeedBoundPvc(api_, "data", support::kDriver);
     api_.Seed(VolumeSnapshotClassType(), support::MakeClassObject("fast", support::kDriver));
     Ready("monday", "2023-11-13T05:00:00Z");
   }
@@ -122,8 +106,6 @@ class HostileMakerTest : public SnapshotVerbTest {
       }
     }
   }
-
-  support::ApiTestServer server_;
 };
 
 TEST_F(HostileMakerTest, WhatADriverReportsOfARefusalIsShownAndNotObeyed) {

@@ -12,9 +12,7 @@
 #include "base/yaml.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
-#include "tests/cli/program_runner.h"
 #include "tests/cli/snapshot_verb_fixture.h"
-#include "tests/support/api_test_server.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/kind_names.h"
@@ -32,20 +30,11 @@ using testing::Not;
 using testing::SizeIs;
 
 constexpr char kFakeDriver[] = "d.example.com";
-const k8s::ResourceType kReviews{"authorization.k8s.io", "v1", "selfsubjectaccessreviews",
-                                 "SelfSubjectAccessReview", false};
-const k8s::ResourceType kEvents{"", "v1", "events", "Event", true};
 
 // PVCs data-db-0 and data-db-1 whose volumes hold "new", and the set week of when they were "old".
-class SnapshotRestoreTest : public testing::Test {
+class SnapshotRestoreTest : public SnapshotProgramTest {
  protected:
-  SnapshotRestoreTest()
-      : api_server_(api_,
-                    {VolumeSnapshotType(), VolumeSnapshotContentType(), VolumeSnapshotClassType(),
-                     PersistentVolumeClaimType(), PersistentVolumeType(), StorageClassType(),
-                     objects::CsiDriver::Type(), LeaseType(), PodType(), StatefulSetType(),
-                     BackupType(), kEvents, kReviews}) {
-    program_.Write("kubeconfig", api_server_.Kubeconfig());
+  SnapshotRestoreTest() {
     Json storage_class = support::MakeObject("storage.k8s.io/v1", "StorageClass", "", "fast");
     storage_class["provisioner"] = kFakeDriver;
     api_.Seed(StorageClassType(), storage_class);
@@ -92,20 +81,14 @@ class SnapshotRestoreTest : public testing::Test {
   }
 
   Outcome Run(const std::vector<std::string>& more) const {
-    std::vector<std::string> words = {
-        "--kubeconfig", program_.Path("kubeconfig"), "snapshot", "restore", "-n", "shop"};
-    words.insert(words.end(), more.begin(), more.end());
-    return program_.Run(words);
+    return RunWords({"restore", "-n", "shop"}, more);
   }
   Outcome Restore(std::vector<std::string> more = {}) const {
     more.insert(more.begin(), {"week-data-db-0", "--into", "data-db-0"});
     return Run(more);
   }
 
-  ProgramRunner program_;
-  support::FakeApiClient api_;
   support::FakeSnapshotCluster cluster_{api_};
-  support::ApiTestServer api_server_;
 };
 
 TEST_F(SnapshotRestoreTest, SaysItsPlanItsStepsAndTheWayBack) {
@@ -318,12 +301,8 @@ TEST_F(SnapshotRestoreTest, WordsThatDoNotGoTogetherAreRefused) {
 }
 
 TEST_F(SnapshotRestoreTest, TheListNamesOldVolumes) {
-  const std::vector<std::string> list = {"--kubeconfig", program_.Path("kubeconfig"), "snapshot",
-                                         "list", "-n"};
   const auto error_in = [&](const std::string& space) {
-    std::vector<std::string> words = list;
-    words.push_back(space);
-    return program_.Run(words).error;
+    return RunWords({"list", "-n", space}, {}).error;
   };
   EXPECT_THAT(error_in("shop"), Not(HasSubstr("is kept")));
   const std::string original = VolumeOf("data-db-0");

@@ -132,17 +132,10 @@ TEST_F(SnapshotScheduleVerbTest, PrunesNothingThatAPersonTook) {
     if (std::string(name) != "by-hand") {
       labels[objects::kSnapshotScheduleLabel] = "nightly";
     }
-    const std::string content = absl::StrCat("content-of-", name);
-    Json snapshot = support::MakeSnapshotObject("shop", name, content, labels);
     const std::string taken = std::string(name) == "new"   ? "2026-01-03T00:00:00Z"
                               : std::string(name) == "old" ? "2026-01-02T00:00:00Z"
                                                            : "2026-01-01T00:00:00Z";
-    SetJson(snapshot, {"metadata", "creationTimestamp"}, taken);
-    SetJson(snapshot, {"status", "readyToUse"}, true);
-    SetJson(snapshot, {"status", "creationTime"}, taken);
-    api_.Seed(VolumeSnapshotType(), snapshot);
-    api_.Seed(VolumeSnapshotContentType(),
-              support::MakeContentObject(content, "shop", name, absl::StrCat("handle-", name)));
+    SeedReady(api_, "shop", name, taken, labels);
   }
   const std::vector<Json> objects = Printed({"data", "--keep-last", "1"});
   const Outcome prune = Run(FailureMessage(objects.at(4), "containers"));

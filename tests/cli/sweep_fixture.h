@@ -246,6 +246,50 @@ class SweepFixture : public testing::Test {
     return outcome;
   }
 
+  // The objects become the source of a copy, and the repository of the image is new.
+  void MakeSourceOfCopy() {
+    source_.SetObjects(store_.objects());
+    store_.SetObjects({});
+    MakeRepository(store_);
+    kept_.clear();  // The copy has another id.
+    variables_["RESTIC_FROM_REPOSITORY"] = "/source";
+  }
+
+  void RemoveOneIndexFile() {
+    const std::map<std::string, std::string> objects = store_.objects();
+    store_.RemoveObject(objects.lower_bound("index/")->first);
+  }
+
+  // Flips a bit in each pack of more than `bytes_min`. Returns the name of the last one.
+  std::string DamagePacks(std::size_t bytes_min) {
+    std::string damaged;
+    for (auto [key, bytes] : store_.objects()) {
+      if (key.starts_with("data/") && bytes.size() > bytes_min) {
+        bytes[kChunkBytes] = static_cast<char>(bytes[kChunkBytes] ^ 1);
+        store_.SetObject(key, bytes);
+        damaged = key.substr(key.rfind('/') + 1);
+      }
+    }
+    return damaged;
+  }
+
+  // A backup by a list of one extent that has changed since snapshot `base`.
+  std::vector<std::string> BackupByList(const std::string& base, std::size_t offset_bytes,
+                                        std::size_t length_bytes) const {
+    WriteFile("list", absl::StrCat("{\"base\":\"", base, "\"}\n{\"offset\":", offset_bytes,
+                                   ",\"length\":", length_bytes, "}\n{\"end\":true}\n"));
+    std::vector<std::string> arguments = BackupArguments();
+    arguments.insert(arguments.end(), {"--extents", Path("list")});
+    return arguments;
+  }
+
+  ExitCode OpenWith(const std::string& password, const Process& process = {}) {
+    const std::string before = std::exchange(variables_["RESTIC_PASSWORD"], password);
+    const ExitCode code = Run({"snapshots"}, process).code;
+    variables_["RESTIC_PASSWORD"] = before;
+    return code;
+  }
+
   // Backs the image up and returns the snapshot's id. The sweep's packs hold twelve chunks.
   std::string Backup(const Process& process = {}) {
     const Outcome outcome = MustRun(BackupArguments(), process);

@@ -2,28 +2,23 @@
 // and a driver's service of snapshot metadata.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
-#include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cli/program.h"
 #include "objects/differential_snapshot.h"
 #include "storage/forwarding_object_store.h"
 #include "storage/location.h"
-#include "tests/cli/outcome.h"
+#include "tests/cli/program_runner.h"
 #include "tests/diffsnap/differential_cluster.h"
 #include "tests/diffsnap/fake_driver.h"
 #include "tests/support/api_test_server.h"
 #include "tests/support/fake_metadata_server.h"
 #include "tests/support/metadata_cluster.h"
-#include "tests/support/scratch_folder.h"
 
 namespace csidelta::cli::volume_snapshot_test {
 namespace {
@@ -79,41 +74,16 @@ class VolumeSnapshotTest : public testing::Test {
                    return ServeTuples(query, stream, kImageBytes,
                                       query.is_delta ? changed_ : allocated_);
                  }) {
-    std::ofstream(Path("kubeconfig")) << api_server_.Kubeconfig("{token: abc}");
-    std::filesystem::resize_file(Touch("image"), kImageBytes);
+    program_.variables = {{"RESTIC_PASSWORD", "secret"}, {"RESTIC_REPOSITORY", Path("repo")}};
+    program_.Write("kubeconfig", api_server_.Kubeconfig("{token: abc}"));
+    program_.Write("image", "");
+    std::filesystem::resize_file(Path("image"), kImageBytes);
     cluster_.Advertise(service_.address(), authority_.ca_pem());
-    EXPECT_EQ(Run({"init"}).code, ExitCode::kOk);
+    program_.Init();
   }
 
-  std::string Path(const std::string& name) const {
-    return absl::StrCat(folder_.path(), "/", name);
-  }
-
-  std::string Touch(const std::string& name) const {
-    const std::ofstream file(Path(name));
-    return Path(name);
-  }
-
-  Outcome Run(const std::vector<std::string>& words) const {
-    Outcome outcome;
-    const auto into = [](std::string& text) {
-      return [&text](absl::string_view bytes) {
-        text.append(bytes.data(), bytes.size());
-        return true;
-      };
-    };
-    const std::map<std::string, std::string> variables = {{"RESTIC_PASSWORD", "secret"},
-                                                          {"RESTIC_REPOSITORY", Path("repo")}};
-    outcome.code = RunProgram(CallContext(), words,
-                              {.get = [&](const char* name) -> const char* {
-                                 const auto found = variables.find(name);
-                                 return found == variables.end() ? nullptr : found->second.c_str();
-                               },
-                               .out = into(outcome.out),
-                               .error = into(outcome.error),
-                               .open_store = open_store_});
-    return outcome;
-  }
+  std::string Path(const std::string& name) const { return program_.Path(name); }
+  Outcome Run(const std::vector<std::string>& words) const { return program_.Run(words); }
 
   Outcome Backup(const std::string& snapshot, const std::vector<std::string>& more = {}) const {
     std::vector<std::string> words = {
@@ -164,10 +134,7 @@ class VolumeSnapshotTest : public testing::Test {
     };
   }
 
-  const support::ScratchFolder folder_;
-  std::function<absl::StatusOr<std::unique_ptr<storage::OpenedStore>>(
-      const storage::Location&, const storage::StoreSettings&, Random&)>
-      open_store_ = storage::OpenStore;
+  ProgramRunner program_{testing::TempDir()};
   diffsnap::FakeDriver differential_;
   diffsnap::DifferentialCluster cluster_{differential_};
   support::TestAuthority authority_;
@@ -194,8 +161,9 @@ TEST_F(VolumeSnapshotTest, AnotherNodeGoesOnWhereTheFirstWas) {
     return Run({"backup", "--json", "--chunk-size", "256KiB", "--kubeconfig", Path("kubeconfig"),
                 "--path", "/app/data", "--immutable", "--volume-snapshot", snapshot, Path(device)});
   };
-  open_store_ = [](const storage::Location& location, const storage::StoreSettings& settings,
-                   Random& random) -> absl::StatusOr<std::unique_ptr<storage::OpenedStore>> {
+  program_.open_store =
+      [](const storage::Location& location, const storage::StoreSettings& settings,
+         Random& random) -> absl::StatusOr<std::unique_ptr<storage::OpenedStore>> {
     absl::StatusOr<std::unique_ptr<storage::OpenedStore>> opened =
         storage::OpenStore(location, settings, random);
     if (!opened.ok()) {
@@ -204,7 +172,7 @@ TEST_F(VolumeSnapshotTest, AnotherNodeGoesOnWhereTheFirstWas) {
     return std::make_unique<Unfinished>(*std::move(opened));
   };
   ASSERT_EQ(backup("image", "app/old").code, ExitCode::kFailed);
-  open_store_ = storage::OpenStore;
+  program_.open_store = storage::OpenStore;
   const Outcome other = backup("elsewhere", "app/new");
   ASSERT_EQ(other.code, ExitCode::kOk) << other.error;
   EXPECT_EQ(GetInt(other.Result(), {"resumed_bytes"}), 0) << "of another volume snapshot";
