@@ -14,7 +14,7 @@ TEST(EnumNamesTest, AValueHasItsNameAndANameItsValue) {
   EXPECT_EQ(EnumValue(kFruits, "apple"), Fruit::kApple);
 }
 
-TEST(EnumNamesTest, WhatIsNotInTheTableIsNothing) {
+TEST(EnumNamesTest, AValueOutsideTheTableHasNoName) {
   EXPECT_EQ(EnumName(kFruits, Fruit::kNone), "");
   for (const char* other : {"", "Apple", "apples"}) {
     EXPECT_EQ(EnumValue(kFruits, other), std::nullopt) << other;

@@ -58,7 +58,7 @@ TEST(JsonFieldsTest, ReadsWhatItWrites) {
   EXPECT_EQ(ReadFields<Whole>(kWholeFields, &json), whole);
 }
 
-TEST(JsonFieldsTest, WhatIsNotSetIsNullOrLeftOut) {
+TEST(JsonFieldsTest, UnsetFieldsAreNullOrLeftOut) {
   const Json json = WriteFields(kWholeFields, Whole());
   EXPECT_TRUE(json.at("colour").is_null());
   EXPECT_TRUE(json.at("at").is_null());

@@ -51,7 +51,7 @@ TEST_F(RetryTest, GivesUpAfterItsAttempts) {
   EXPECT_EQ(attempts_, 4);
 }
 
-TEST_F(RetryTest, WhatIsNotTransientIsFinal) {
+TEST_F(RetryTest, AnErrorThatIsNotTransientIsFinal) {
   EXPECT_THAT(Try(9, absl::NotFoundError("gone")), StatusIs(absl::StatusCode::kNotFound));
   EXPECT_EQ(attempts_, 1);
 }

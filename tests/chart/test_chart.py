@@ -35,7 +35,7 @@ def test_the_controllers_image_is_the_workers():
     assert container()["image"].endswith(f":{version}") and version == images.image.project_version()
 
 
-def test_what_the_controller_asks_of_the_api_server_is_a_value():
+def test_the_controllers_request_rate_is_a_value():
     args = container(controller={"requestsPerSecond": 250, "concurrentReconciles": 8})["args"]
     assert "--requests-per-second=250" in args and "--concurrent-reconciles=8" in args
     assert "--requests-per-second=100" in container()["args"]
@@ -112,7 +112,7 @@ def test_a_policy_is_about_an_account_of_the_chart_and_no_other():
         assert condition["expression"] == f"request.userInfo.username == '{mover.user(account)}'"
 
 
-def test_what_workers_may_write_is_what_the_policy_is_asked_about():
+def test_the_policy_covers_all_that_workers_may_write():
     """A right to write that is added to the workers' role needs a rule, or a reason, here."""
     asked = {resource for rule in rendered(POLICY, POLICIES["workers"])["spec"]["matchConstraints"]["resourceRules"]
              for resource in rule["resources"]}

@@ -100,7 +100,7 @@ TEST_P(ApiClientContract, CreatedObjectsCanBeRead) {
   EXPECT_EQ(GetString(*read, {"kind"}), "ConfigMap");
 }
 
-TEST_P(ApiClientContract, WhatIsNotThereIsNotFoundByName) {
+TEST_P(ApiClientContract, AMissingObjectIsNotFoundAndNamed) {
   const auto not_found = [](const char* text) {
     return StatusIs(absl::StatusCode::kNotFound,
                     AllOf(HasSubstr("configmaps"), HasSubstr("none"), HasSubstr(text)));
@@ -298,7 +298,7 @@ TEST_P(ApiClientContract, PagesHoldEachObjectOnce) {
   }
 }
 
-TEST_P(ApiClientContract, WhatIsWantedOfAListIsInItSoon) {
+TEST_P(ApiClientContract, AListOfChosenNamesSoonHasNewObjects) {
   for (const char* name : {"a", "b", "c"}) {
     MustCreate(kConfigMaps, ConfigMap(name));
   }

@@ -67,7 +67,7 @@ std::map<std::string, int64_t> ObjectStoreContract::MustListFolder(const std::st
   return found;
 }
 
-TEST_P(ObjectStoreContract, WhatWasPutIsThere) {
+TEST_P(ObjectStoreContract, APutObjectIsRead) {
   MustPut("data/ab/one", "some bytes");
   EXPECT_THAT(store_.Get(ctx_, "data/ab/one", 10), IsOkAndHolds("some bytes"));
   const auto info = store_.Stat(ctx_, "data/ab/one");
@@ -99,7 +99,7 @@ TEST_P(ObjectStoreContract, UnalignedMemoryIsStoredAsWell) {
   }
 }
 
-TEST_P(ObjectStoreContract, WhatIsNotThereIsNotFound) {
+TEST_P(ObjectStoreContract, AMissingObjectIsNotFound) {
   MustPut("data/one", "x");
   for (const char* key : {"none", "data/none", "data/none/deep", "data"}) {
     EXPECT_THAT(store_.Get(ctx_, key, 10), StatusIs(absl::StatusCode::kNotFound)) << key;
@@ -331,7 +331,7 @@ TEST_P(ObjectStoreContract, IfAbsentNeverReplaces) {
   EXPECT_THAT(MustList(""), ElementsAre(Pair("config", 5)));
 }
 
-TEST_P(ObjectStoreContract, OneOfManyWinsIfAbsent) {
+TEST_P(ObjectStoreContract, IfAbsentOneOfManyWritersWins) {
   constexpr int kWriters = 8;
   std::atomic<int> winners = 0, losers = 0, unable = 0;
   std::vector<std::jthread> threads;

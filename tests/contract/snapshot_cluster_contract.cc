@@ -466,7 +466,7 @@ TEST_P(SnapshotClusterContract, ARefusedDeletionKeepsTheContent) {
   AwaitDriver(handle, false);
 }
 
-TEST_P(SnapshotClusterContract, WhatIsMissingIsToldInTheSnapshot) {
+TEST_P(SnapshotClusterContract, ASnapshotNamesWhatItLacks) {
   MakeClaim("data");
   MakeSnapshot("classless", "data", "there-is-no-such-class");
   Await(SnapshotKey("classless"), "in error", ErrorSays("there-is-no-such-class"));

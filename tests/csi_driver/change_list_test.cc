@@ -177,7 +177,7 @@ TEST_F(ChangeListTest, NothingChangedIsAnEmptyList) {
   EXPECT_TRUE(List({.target_id = target, .base_id = base}, {})->empty());
 }
 
-TEST_F(ChangeListTest, WhatAVolumeGrewByDiffers) {
+TEST_F(ChangeListTest, TheGrowthOfAVolumeDiffers) {
   const std::string base = Snapshot("base");
   const int64_t grown_bytes = kVolumeBytes + 2 * kMiB;
   ASSERT_THAT(store_->ExpandVolume(volume_id_, {.required_bytes = grown_bytes, .limit_bytes = 0}),

@@ -130,7 +130,7 @@ TEST(FaultsTest, RulesAddUp) {
   EXPECT_THAT(verdict.before, StatusIs(absl::StatusCode::kAborted));
 }
 
-TEST(FaultsTest, WhatHappensInAStreamIsNotMetBeforeIt) {
+TEST(FaultsTest, ARuleForAStreamSparesTheCallBeforeIt) {
   Faults faults;
   AddRule(faults, R"({"after_messages":2,"code":"ABORTED","hold":true,"times":1})");
   AddRule(faults, R"({"lie":"omit","extent":4,"extents":2})");

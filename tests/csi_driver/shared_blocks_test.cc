@@ -49,7 +49,7 @@ class SharedBlocksTest : public testing::Test {
   const std::string mount_ = folder_.path() + "/mnt";
 };
 
-TEST_F(SharedBlocksTest, WhatWasWrittenSinceIsFoundAndNothingElse) {
+TEST_F(SharedBlocksTest, OnlyBlocksWrittenSinceAreFound) {
   const std::string before = mount_ + "/before";
   const std::string after = mount_ + "/after";
   ASSERT_THAT(CreateSparse(before, kFileBytes), IsOk());

@@ -17,7 +17,7 @@ def test_a_folder_says_what_it_answers(folder):
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_what_a_folder_names_exists(folder):
+def test_each_path_that_a_folder_names_exists(folder):
     text = (SRC / folder / "README.md").read_text()
     for name in re.findall(r"`([\w/]+\.(?:h|cc))`", text):
         assert (SRC / folder / name).exists() or (SRC / name).exists(), name

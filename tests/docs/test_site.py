@@ -75,7 +75,7 @@ FAULTS = (
 )
 
 
-def test_what_would_lead_nowhere_is_a_fault_of_the_build(tmp_path):
+def test_a_dead_link_is_a_fault_of_the_build(tmp_path):
     for entry in ROOT.iterdir():
         if entry.name not in ("docs", "mkdocs.yml", "build"):
             (tmp_path / entry.name).symlink_to(entry)

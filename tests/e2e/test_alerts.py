@@ -48,7 +48,7 @@ def test_each_alert_is_shown_here_or_elsewhere():
 
 
 @pytest.mark.parametrize("alert", sorted((*HERE, *ELSEWHERE)))
-def test_what_a_runbook_looks_at_can_be_looked_at(bed, workspace, tmp_path, alert):
+def test_each_query_of_a_runbook_can_be_made(bed, workspace, tmp_path, alert):
     app = workspace.namespace(bed)
     for command in runbook.commands(alert)[0]:
         if not command.startswith("kubectl get secrets"):  # The key is there once there was a backup.

@@ -175,7 +175,7 @@ def test_objects_that_make_no_sense_are_refused(served_bed, volume):
 
 
 @pytest.mark.journey
-def test_who_may_not_read_gets_nothing(served_bed, volume):
+def test_a_reader_without_the_right_gets_nothing(served_bed, volume):
     bed = served_bed
     pair = ask_pair(bed, volume)
     with pytest.raises(differential.Refused, match="may not get differentialsnapshots") as refused:

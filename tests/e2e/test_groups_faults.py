@@ -161,7 +161,7 @@ def labels_a_claim(method, path):
 
 @pytest.mark.sweep
 @pytest.mark.parametrize(("kind", "point"), drawn("group", POINTS, KILLS))
-def test_who_is_killed_between_two_calls_leaves_nothing(database, kind, point, record_property):
+def test_a_kill_between_two_calls_leaves_nothing(database, kind, point, record_property):
     bed = database.bed
 
     def phase():
@@ -243,7 +243,7 @@ class Deletion:
 
 @pytest.mark.sweep
 @pytest.mark.parametrize(("kind", "point"), drawn("deletion", DELETION_POINTS, DELETION_KILLS))
-def test_who_is_killed_while_a_backup_is_deleted_leaves_nothing(only_a_group, kind, point, record_property):
+def test_a_kill_while_a_backup_is_deleted_leaves_nothing(only_a_group, kind, point, record_property):
     bed = only_a_group.bed
     name = only_a_group.back_up(f"deleted-{kind}-{point}")
     with CallGate(bed) as gate:

@@ -62,7 +62,7 @@ def test_blocks_that_a_driver_leaves_out_are_found_and_backed_up(engine, app, tm
 
 
 @pytest.mark.own_driver("it does not lie on command")
-def test_what_a_driver_omits_of_a_volume_made_of_a_snapshot_is_found(engine, app, tmp_path):
+def test_omitted_blocks_of_a_volume_made_of_a_snapshot_are_found(engine, app, tmp_path):
     bed = engine.bed
     claim = objects.claim("clone", app, VOLUME_BYTES)
     claim["spec"]["dataSource"] = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "one"}

@@ -155,7 +155,7 @@ NEVER = [
 ]
 
 
-def test_what_is_never_asked_of_longhorn_is_found_in_the_audit_log(beds):
+def test_the_audit_log_finds_requests_that_longhorn_must_never_get(beds):
     """As if our plugin did it: each such request fails the test in whose bed it was made, and no other one does."""
     bed = beds.get()
     token = bed.kubectl("create", "token", objects.PLUGIN_ACCOUNT, "-n", bed.namespace).stdout.strip()

@@ -101,7 +101,7 @@ def test_the_sidecar_has_no_right_too_many_or_too_few(listed_bed, volume):
 
 
 @pytest.mark.own_driver("it cannot break a stream")
-def test_what_the_driver_says_reaches_the_client(listed_bed, volume):
+def test_errors_of_the_driver_reach_the_client(listed_bed, volume):
     bed, app, base = listed_bed, volume.namespace, volume.one
     whole = metadata.extents(metadata.list_blocks(bed, "two", app, base=base))
     for code, said in (("FAILED_PRECONDITION", "FailedPrecondition"), ("OUT_OF_RANGE", "OutOfRange")):

@@ -103,7 +103,7 @@ def test_a_token_for_another_audience_opens_nothing(ask, tmp_path):
     assert "token" in said and others.read_text() not in said
 
 
-def test_who_may_not_read_volume_snapshots_of_the_namespace_is_told_so(ask):
+def test_a_reader_without_the_right_to_volume_snapshots_is_told(ask):
     stranger = "metadata-client-stranger"
     by_name = [{**rule, "resourceNames": ["two"]} if "volumesnapshots" in rule["resources"] else rule
                for rule in metadata.CLIENT_RULES]

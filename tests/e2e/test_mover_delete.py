@@ -71,7 +71,7 @@ def test_the_lock_of_a_worker_that_was_killed_holds_up_no_deletion(bed, workspac
     await_nothing_left(bed, (*TRANSFERS, *DELETIONS))
 
 
-def test_what_was_moved_for_a_backup_that_failed_goes(bed, workspace):
+def test_the_data_of_a_failed_backup_goes(bed, workspace):
     app = workspace.namespace(bed, labels=mover.RESTRICTED)
     for claim in ("data", "other"):
         bed.create_claim(claim, app, MIB)

@@ -73,7 +73,7 @@ def leader(bed):
     return found[0] if found else None
 
 
-def test_of_two_controllers_the_other_goes_on(bed, workspace, app):
+def test_the_second_controller_goes_on_when_the_first_dies(bed, workspace, app):
     mover.upgrade(bed, controller={"replicas": 2})
     try:
         with held_in_progress(bed, workspace, app) as (backup, name):

@@ -114,7 +114,7 @@ def contents_of(bed, app, volume_mode, stem):
 
 @pytest.mark.parametrize("volume_mode", ["Block", pytest.param("Filesystem", marks=pytest.mark.own_driver(
     "its file systems are folders, which no device can show"))])
-def test_what_was_moved_is_written_into_the_pvc_that_there_is(bed, workspace, volume_mode):
+def test_a_moved_volume_is_restored_into_the_existing_pvc(bed, workspace, volume_mode):
     """In place, by a worker in the mover's namespace: PVC, uid and volume stay, only chunks that differ are written, and the
     next backup is incremental."""
     app = workspace.namespace(bed, labels=mover.RESTRICTED)
@@ -198,7 +198,7 @@ def make_static(bed, app, volume, name):
     bed.wait_bound("data", app)
 
 
-def test_who_waits_for_its_consumer_is_filled_before_where_the_settings_say_so(bed, workspace):
+def test_ignore_delay_binding_fills_a_pvc_before_its_consumer(bed, workspace):
     app = workspace.namespace(bed, labels=mover.RESTRICTED)
     bed.create_claim("data", app, VOLUME_BYTES, storage_class_name=objects.CLASS_WAIT)
     written = data.fill(bed.volume_path("data", app), 1, VOLUME_BYTES)

@@ -123,7 +123,7 @@ def test_a_restricted_namespace_refuses_a_pod_of_root(node_bed, workspace):
 
 
 @pytest.mark.bed
-def test_what_is_set_for_the_whole_kernel_stays_in_the_bed(node_bed):
+def test_settings_of_the_whole_kernel_stay_in_the_bed(node_bed):
     setting = pathlib.Path("/proc/sys/kernel/panic")
     before = setting.read_text()
     assert node_bed.node.run(["cat", setting]).stdout.strip() == "10"  # The kubelet's wish.

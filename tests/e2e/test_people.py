@@ -353,7 +353,7 @@ def test_each_role_is_enough_and_nothing_in_it_is_unused(bed, workspace):
     assert not unused, f"listed in deploy/snapshot-roles.yaml and never used: {sorted(map(str, unused))}"
 
 
-def test_what_schedule_prints_can_be_applied_and_its_account_takes_and_prunes(bed, workspace, tmp_path):
+def test_the_manifests_of_schedule_can_be_applied_and_take_and_prune(bed, workspace, tmp_path):
     app = workspace.namespace(bed)
     bed.create_claim("data", app, MIB)
     manifest = tmp_path / "nightly.yaml"

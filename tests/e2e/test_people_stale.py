@@ -43,7 +43,7 @@ def _start(bed, config, app, *words):
 
 
 @pytest.mark.parametrize("leases", [True, False], ids=["with Leases", "without"])
-def test_of_several_at_once_one_is_taken_and_can_be_used(bed, workspace, leases):
+def test_one_of_several_at_once_is_taken_and_can_be_used(bed, workspace, leases):
     app = workspace.namespace(bed)
     bed.create_claim("data", app, MIB)
     written = data.fill(bed.volume_path("data", app), 1, MIB)

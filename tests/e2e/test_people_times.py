@@ -84,7 +84,7 @@ def _racers(bed, app, folder):
             Racer(bed, app, "kubectl apply; kubectl wait for readyToUse", by_kubectl("{.status.readyToUse}=true"))]
 
 
-def test_it_returns_when_the_handle_is_there_and_not_when_the_storage_has_all(bed, workspace, tmp_path):
+def test_create_returns_at_the_handle_and_not_when_the_storage_has_all(bed, workspace, tmp_path):
     app = workspace.namespace(bed)
     names = [f"data-{number}-{turn}" for turn in range(ROUNDS) for number in range(3)]
     bed.create_claims(names, app, MIB)

@@ -135,7 +135,7 @@ def test_the_keys_of_a_location_are_exported_changed_and_thrown_away(bed, shop, 
     run(r"^password=|^echo .*default-new|import .*default-new\.keys")
 
 
-def test_what_the_data_mover_does_is_shown(bed, shop, pages, workspace):
+def test_the_page_shows_the_state_of_the_data_mover(bed, shop, pages, workspace):
     moving.back_up(bed, workspace, shop, "shown")
     assert shop in pages.run("data-mover-status", "get protectedvolumes|csi-delta status")
     assert '"grade":"fault"' in pages.run("doctor", "csi-delta doctor", {"fast": objects.CLASS_IMMEDIATE})

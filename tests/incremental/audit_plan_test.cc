@@ -117,7 +117,7 @@ TEST(DrawSinglyTest, DrawsEachChunkOnceAndNoMoreThanThereAre) {
   }
 }
 
-TEST(DrawSinglyTest, OneInAThousandIsMetWithoutFail) {
+TEST(DrawSinglyTest, AFaultInAThousandChunksIsFound) {
   EXPECT_GE(kAuditFirstChunks, 6'905);
   for (const int64_t total : {int64_t{100'000}, int64_t{1} << 27}) {
     EXPECT_GE(DetectionProbability(total, kAuditFirstChunks, total / 1000), 0.99999);

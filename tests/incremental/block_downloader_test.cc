@@ -294,7 +294,7 @@ struct Differing {
   int64_t before = 0;
 };
 
-TEST(BlockDownloaderTest, OfDifferingChunksOnlyDifferingBlocksAreFetchedAndWritten) {
+TEST(BlockDownloaderTest, OnlyDifferingBlocksOfDifferingChunksAreWritten) {
   Differing d;
   d.target.Store(4 * kChunk + 9000, "changed");
   d.target.Store(30 * kChunk - 1, "xy");  // A chunk of zeros, and one whose blob stands twice.
@@ -312,7 +312,7 @@ TEST(BlockDownloaderTest, OfDifferingChunksOnlyDifferingBlocksAreFetchedAndWritt
   EXPECT_EQ(d.written(), 2 * kBlock + 2 * marked.head().length_bytes + marked.tail().length_bytes);
 }
 
-TEST(BlockDownloaderTest, WhatTheTargetHoldsIsNotFetched) {
+TEST(BlockDownloaderTest, ChunksThatTheTargetHoldsAreNotFetched) {
   Differing d;
   const auto restored = d.RestoreAgain();
   ASSERT_THAT(restored, IsOk());

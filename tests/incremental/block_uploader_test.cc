@@ -429,7 +429,7 @@ TEST(BlockUploaderTest, AParentThatWasOpenedIsNotOpenedAgain) {
   EXPECT_THAT(v.source.asked(), ElementsAre("allocated"));
 }
 
-TEST(BlockUploaderTest, WhatAListLeavesOutBesideAParentIsZeroWhenItIsOfWhatIsAllocated) {
+TEST(BlockUploaderTest, UnlistedChunksAreZeroIfAllocatedOnesAreListedBesideAParent) {
   VolumeWithHole v;
   v.source.of_changed = WithFailure(absl::NotFoundError("gone"), ListingFailure::kBaseGone);
   v.device.Store(kSmall - kChunk, std::string(kChunk, '\0'));

@@ -374,7 +374,7 @@ INSTANTIATE_TEST_SUITE_P(Table, FiemapKindTest, testing::ValuesIn(kFlagCases),
 class ImageExtentSourceTest : public testing::TestWithParam<ImageListing> {};
 
 // A file with data, holes and blocks that are allocated but unwritten, in random places.
-TEST_P(ImageExtentSourceTest, WhatIsNotListedAsDataReadsAsZeros) {
+TEST_P(ImageExtentSourceTest, UnlistedExtentsReadAsZeros) {
   constexpr int64_t kBlock = 64 << 10;
   constexpr int64_t kBlocks = 64;
   const support::SweepSample sample;
@@ -447,7 +447,7 @@ TEST(FullScanSourceTest, HolesOfAnImageAreZerosWithoutARead) {
   EXPECT_EQ(alone->size(), 1U);  // What a first backup is not told of is zero.
 }
 
-TEST(FullScanSourceTest, WhatIsNoImageIsDataFromEndToEnd) {
+TEST(FullScanSourceTest, ASourceThatIsNoImageIsDataFromEndToEnd) {
   for (const char* path : {"", "/dev/null", "no-such-file"}) {
     FullScanSource source(path);
     const auto all = ListAll(source, 1000);

@@ -243,7 +243,7 @@ TEST_F(ResumeTest, WithoutTheBlobsAnEntryIsWorthNothing) {
   EXPECT_GE(RunAgain(Options()).read_bytes, kSize / kDataEvery);
 }
 
-TEST_F(ResumeTest, WhatWasResumedIsAudited) {
+TEST_F(ResumeTest, ResumedChunksAreAudited) {
   RunAndKillAtLeaf(2);
   const BackupResult good = RunAgain(Options());
   ASSERT_EQ(good.audit.size(), 1u);

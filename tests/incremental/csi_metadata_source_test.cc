@@ -220,7 +220,7 @@ TEST_F(CsiMetadataSourceTest, AnOkThatComesTooEarlyIsNotTheEnd) {
   EXPECT_THAT(queries(), SizeIs(4));
 }
 
-TEST_F(CsiMetadataSourceTest, WhoReachedTheEndOfTheVolumeIsNotAskedAgain) {
+TEST_F(CsiMetadataSourceTest, AServiceThatReachedTheEndOfTheVolumeIsNotAskedAgain) {
   Serve([](int, const ServedQuery&, ServedStream& stream) {
     stream.Send({.capacity_bytes = kSize, .tuples = {{kSize - 4096, 4096}}});
     return absl::OkStatus();
@@ -376,7 +376,7 @@ TEST_F(CsiMetadataSourceTest, ARefusedTokenIsReplacedOnce) {
   EXPECT_EQ(listed_, kThreeListed);
 }
 
-TEST_F(CsiMetadataSourceTest, TheWrongAudienceIsForAPersonToMend) {
+TEST_F(CsiMetadataSourceTest, AWrongAudienceIsPermanent) {
   Serve([](int, const ServedQuery&, ServedStream&) {
     return absl::UnauthenticatedError("wrong audience");
   });
@@ -527,7 +527,7 @@ INSTANTIATE_TEST_SUITE_P(Table, CsiMetadataCodeTest, testing::ValuesIn(kCodes),
 class CsiMetadataOldCodeTest : public CsiMetadataSourceTest,
                                public testing::WithParamInterface<CodeCase> {};
 
-TEST_P(CsiMetadataOldCodeTest, OfAnOldServiceIsNeverAnotherMeaning) {
+TEST_P(CsiMetadataOldCodeTest, FromAnOldServiceHasItsOldMeaning) {
   Serve([](int, const ServedQuery&,
            ServedStream&) { return absl::Status(GetParam().code, "refused"); },
         "v1alpha1");
@@ -557,7 +557,7 @@ TEST_F(CsiMetadataSourceTest, ADriverWithoutAServiceIsSaid) {
   EXPECT_THAT(FailureOf(status), Optional(ListingFailure::kDriverHasNoService));
 }
 
-TEST_F(CsiMetadataSourceTest, WhatTheApiServerForbidsIsForAPersonToMend) {
+TEST_F(CsiMetadataSourceTest, ARefusalByTheApiServerIsPermanent) {
   for (const auto& [verb, plural] :
        std::vector<std::pair<std::string, std::string>>{{"get", "volumesnapshots"},
                                                         {"get", "volumesnapshotcontents"},

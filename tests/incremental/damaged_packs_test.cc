@@ -104,7 +104,7 @@ class DamagedPacksTest : public testing::Test {
 };
 
 // Why backups have to be told.
-TEST_F(DamagedPacksTest, WhatIsNotToldIsReliedOn) {
+TEST_F(DamagedPacksTest, PacksNotReportedAsDamagedAreReliedOn) {
   const PackId pack = Packs().at(1);
   Damage(pack);
   for (const bool forced : {false, true}) {
@@ -175,7 +175,7 @@ TEST_F(DamagedPacksTest, AForcedBackupStoresItAgain) {
 }
 
 // The finding stays until a person repairs; what is built on the backup after it need not.
-TEST_F(DamagedPacksTest, WhatFollowsIsIncrementalThoughTheListStays) {
+TEST_F(DamagedPacksTest, LaterBackupsAreIncrementalThoughTheListStays) {
   const PackId pack = Packs().at(1);
   Damage(pack);
   auto last = Next(Told({pack}), first_);
@@ -263,7 +263,7 @@ TEST_F(DamagedPacksTest, AParentWithBlobsThatNoIndexListsIsNotBuiltOn) {
   ExpectGood(next->snapshot);
 }
 
-TEST_F(DamagedPacksTest, WhereAFullIsNotAllowedDamageIsAnError) {
+TEST_F(DamagedPacksTest, DamageIsAnErrorIfAFullIsNotAllowed) {
   const PackId pack = Packs().at(1);
   Damage(pack);
   UploadOptions options = Told({pack});

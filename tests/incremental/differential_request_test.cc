@@ -117,7 +117,7 @@ TEST_F(DifferentialRequestTest, AnObjectThatIsNotProcessedMeansNoServiceForTheDr
   EXPECT_EQ(cluster_.clock.Now() - began, absl::Seconds(30));
 }
 
-TEST_F(DifferentialRequestTest, WhoHasTakenItUpGetsTenMinutes) {
+TEST_F(DifferentialRequestTest, AServiceThatAcceptedItGetsTenMinutes) {
   AnswerBy([this](const std::string& name) {
     cluster_.SetStatus(name, {{"conditions", {{{"type", "Accepted"}, {"status", "True"}}}},
                               {"error", "NotReady: the driver's socket is away"}});
@@ -167,7 +167,7 @@ TEST_F(DifferentialRequestTest, EachErrorOfTheObjectHasItsClass) {
   }
 }
 
-TEST_F(DifferentialRequestTest, WhatTheObjectSaysOfTheServerIsHeldToItsForm) {
+TEST_F(DifferentialRequestTest, AMalformedStatusOfTheObjectIsRefused) {
   struct Case {
     const char* member;
     Json value;
@@ -304,7 +304,7 @@ TEST_F(DifferentialRequestTest, WithoutTheKindThereIsNoServiceForTheDriver) {
                 "docs/changed-blocks.md");
 }
 
-TEST_F(DifferentialRequestTest, WhatTheApiServerForbidsIsForAPersonUnlessTheKindMayBeAbsent) {
+TEST_F(DifferentialRequestTest, ARefusalByTheApiServerIsPermanentUnlessTheKindMayBeAbsent) {
   cluster_.api.Forbid("create", kPlural);
   ExpectFailure(ListingFailure::kPermanent, absl::StatusCode::kPermissionDenied, "grant it");
   options_.kind_may_be_absent = true;
@@ -334,7 +334,7 @@ TEST_F(DifferentialRequestTest, AMessageHoldsNoToken) {
   EXPECT_THAT(FailureOf(status), Optional(ListingFailure::kNotComparable));
 }
 
-TEST_F(DifferentialRequestTest, WhatTheDeviceHasBeyondTheVolumeIsUnknownAndWhatItLacksIsCut) {
+TEST_F(DifferentialRequestTest, ExtentsFitTheDeviceAndTheRestOfItIsUnknown) {
   driver_.volume_size_bytes = 20480;
   request_.size_bytes = 32768;
   ASSERT_THAT(List(), IsOk());

@@ -190,7 +190,7 @@ TEST_F(DifferentialSourceTest, ARefusedCursorMakesItBeginAgainAndNothingComesTwi
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("InvalidOffset")));
 }
 
-TEST_F(DifferentialSourceTest, WhatCannotPassEndsIt) {
+TEST_F(DifferentialSourceTest, APermanentErrorEndsTheListing) {
   struct Case {
     Code code;
     absl::StatusCode status;

@@ -131,7 +131,7 @@ TEST(DifferentialPageTest, AbsentNullAndEmptyEndTheList) {
   EXPECT_EQ(ParsePage(PageOf("", R"(,"nextOffset":"0")"))->next_offset, "0");
 }
 
-TEST(DifferentialPageTest, WhatIsNoPageIsNoEmptyList) {
+TEST(DifferentialPageTest, AnAnswerThatIsNoPageIsAnError) {
   ExpectRefused("{}", "page without");
   ExpectRefused(R"({"code":"Internal","message":"x"})", "page without");
   ExpectRefused(R"({"changeBlockList":[]})", "page without");

@@ -74,7 +74,7 @@ TEST(ExtentAssemblerTest, CutsOffWhatCameBefore) {
   EXPECT_THAT(assembly.listed, ElementsAre(Data(0, 4096), Data(8192, 8192), Data(32768, 1)));
 }
 
-TEST(ExtentAssemblerTest, WhatEndsBehindTheDeviceIsCut) {
+TEST(ExtentAssemblerTest, AnExtentThatEndsBehindTheDeviceIsShortened) {
   Assembly assembly(10'000);
   ASSERT_THAT(assembly.Stream({{8192, 4096}, {12288, 4096}}), IsOk());
   ASSERT_THAT(assembly.assembler.Finish(), IsOk());
@@ -82,7 +82,7 @@ TEST(ExtentAssemblerTest, WhatEndsBehindTheDeviceIsCut) {
   EXPECT_EQ(assembly.assembler.next_offset_bytes(), 16384) << "the driver's own numbers";
 }
 
-TEST(ExtentAssemblerTest, WhatTheDeviceHasBeyondTheCapacityIsUnknown) {
+TEST(ExtentAssemblerTest, TheDeviceBeyondTheCapacityIsUnknown) {
   Assembly assembly;
   ASSERT_THAT(assembly.Stream({{0, 4096}}, kSize - 4096), IsOk());
   ASSERT_THAT(assembly.assembler.Finish(), IsOk());

@@ -190,7 +190,7 @@ TEST_F(HeldProofTest, ASidecarOfAnOlderVersionDoesNotTellWhatIsNeeded) {
   }
 }
 
-TEST_F(HeldProofTest, WhatIsNotKnownIsLookedUpOnce) {
+TEST_F(HeldProofTest, AnUnknownHolderIsLookedUpOnce) {
   for (const int version : {2, 3, 0}) {
     if (version == 0) {
       volume_.store().RemoveObject(repository::SidecarKey(last_));
@@ -225,7 +225,7 @@ TEST_F(HeldProofTest, ASidecarThatIsNotStoredIsAWarning) {
   ExpectFull(Change(60), kLost);
 }
 
-TEST_F(HeldProofTest, WhatNoIndexFileListsIsNotThere) {
+TEST_F(HeldProofTest, APackThatNoIndexFileListsIsMissing) {
   ExpectIncremental(Change(5));
   for (const std::string& file : Keys(volume_, "index/")) {
     const std::string bytes = volume_.store().objects().at(file);
@@ -286,7 +286,7 @@ TEST_F(HeldProofTest, APruneIsNoReasonForAFullBackup) {
 
 // A pack leaves the needs only when the trees have shown that it is not needed. The volume has more
 // than 4096 leaves, beyond which an earlier version looked at what its audit drew.
-TEST_F(HeldProofTest, OfALargeVolumeEveryLeafIsLookedAtEachTime) {
+TEST_F(HeldProofTest, EveryLeafOfALargeVolumeIsCheckedEachTime) {
   constexpr int64_t kApart = 1025 * repository::kLeafChunks * kChunk;
   FakeBlockDevice large(4 * kApart);
   std::vector<ListedExtent> data;

@@ -146,7 +146,7 @@ TEST_F(LostPacksTest, AnIncrementOfALostPackIsAFullThatBringsItBack) {
   }
 }
 
-TEST_F(LostPacksTest, WhereAFullIsNotAllowedALostPackIsAnError) {
+TEST_F(LostPacksTest, ALostPackIsAnErrorIfAFullIsNotAllowed) {
   Lose();
   ExtentListSource source({.base = first_.Hex(), .extents = {}});
   UploadOptions options = VolumeFixture::Options();

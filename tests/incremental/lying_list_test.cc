@@ -296,7 +296,7 @@ class LyingListTest : public testing::TestWithParam<LieCase> {
   }
 };
 
-TEST_P(LyingListTest, IsMetAsOftenAsPromised) {
+TEST_P(LyingListTest, IsDetectedAsOftenAsPromised) {
   const support::SweepSample sample;
   const AuditKindResult audit = HonestAudit();
   const int runs = sample.is_everything() ? 500 : GetParam().runs;

@@ -147,7 +147,7 @@ TEST(MovedObjectsTest, JunkInTheIndexStopsNeitherRestoreNorIncrementalBackup) {
       support::StatusIs(absl::StatusCode::kDataLoss, testing::HasSubstr(Id::Of(junk).ShortHex())));
 }
 
-TEST(MovedObjectsTest, WhatOnlyAnUnreadableIndexFileListsIsNamedWithIt) {
+TEST(MovedObjectsTest, AMissingBlobIsNamedWithTheUnreadableIndexFile) {
   VolumeFixture volume;
   FakeBlockDevice device = MakeDevice(1);
   const auto full = volume.FullBackup(device);

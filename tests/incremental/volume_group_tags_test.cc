@@ -15,7 +15,7 @@ repository::RepoSnapshot Tagged(std::vector<std::string> tags) {
   return snapshot;
 }
 
-TEST(VolumeGroupTagsTest, WhatIsWrittenIsRead) {
+TEST(VolumeGroupTagsTest, WrittenTagsAreRead) {
   const VolumeGroupTags tags = {.group = "shop/db",
                                 .snapshot = "velero-db-0123",
                                 .snapshot_taken_at = "2026-11-23T05:00:00Z",
@@ -26,7 +26,7 @@ TEST(VolumeGroupTagsTest, WhatIsWrittenIsRead) {
   EXPECT_THAT(ParseGroupTags(Tagged(FormatGroupTags(tags))), Optional(tags));
 }
 
-TEST(VolumeGroupTagsTest, WhatIsNotKnownIsLeftOut) {
+TEST(VolumeGroupTagsTest, UnknownTagsAreLeftOut) {
   const VolumeGroupTags tags = {
       .group = "shop/db", .snapshot = "velero-db-0123", .snapshot_taken_at = ""};
   EXPECT_THAT(FormatGroupTags(tags),

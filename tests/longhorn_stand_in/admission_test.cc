@@ -113,7 +113,7 @@ TEST_F(AdmissionTest, OtherKindsAreAllowed) {
   }
 }
 
-TEST_F(AdmissionTest, WhatIsNoReviewIsAnError) {
+TEST_F(AdmissionTest, AnObjectThatIsNoReviewIsAnError) {
   EXPECT_THAT(AnswerReview(Webhook::kMutator, Json::object(), volumes_, rules_),
               StatusIs(absl::StatusCode::kInvalidArgument));
 }

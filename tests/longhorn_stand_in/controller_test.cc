@@ -183,7 +183,7 @@ TEST_P(ControllerTest, AFaultedVolumeIsSalvagedAndFaultsAgain) {
   EXPECT_THAT(faults, testing::AllOf(testing::Ge(3), testing::Le(4))) << "one in about 8 s";
 }
 
-TEST_P(ControllerTest, OneThatWasRefusedIsTriedAgainAndAFaultThenIsShown) {
+TEST_P(ControllerTest, ARefusedSnapshotIsRetriedAndALaterFaultIsShown) {
   Take("one");
   SetMaxCount(1);
   longhorn_.Pass(2 * kMonitorInterval);
@@ -302,7 +302,7 @@ TEST_P(ControllerTest, TheSyncIsSkippedWhileTheListIsInError) {
   EXPECT_EQ(ErrorOf("one"), "");
 }
 
-TEST_P(ControllerTest, OneThatIsInTheListOfTheEngineIsShownAndNotTaken) {
+TEST_P(ControllerTest, ASnapshotThatTheEngineListsIsShownAndNotTaken) {
   const Json entry = {{"name", "one"}, {"created", "2026-01-02T03:04:05Z"}, {"usercreated", true}};
   PatchEngine({{"status", {{"snapshots", {{"one", entry}}}}}}, "status");
   ASSERT_THAT(Create("one"), IsOk());

@@ -112,7 +112,7 @@ TEST_F(EngineTest, ExpandingTakesASystemSnapshot) {
   EXPECT_FALSE(Entry("expand-2097152").is_user_created);
 }
 
-TEST_F(EngineTest, OnePurgeRunsAtATime) {
+TEST_F(EngineTest, APurgeIsRefusedWhileAnotherRuns) {
   TakeThree();
   ASSERT_THAT(engine_.StartPurge(kNow), IsOk());
   EXPECT_THAT(engine_.StartPurge(kNow), StatusIs(absl::StatusCode::kAlreadyExists));

@@ -265,7 +265,7 @@ TEST_F(HttpServerTest, KnowsWhoTakesGzip) {
   }
 }
 
-TEST_F(HttpServerTest, WhatIsNoRequestIsRefusedAndTheConnectionClosed) {
+TEST_F(HttpServerTest, AMalformedRequestIsRefusedAndItsConnectionClosed) {
   options_.limits.header_bytes_max = 2000;
   options_.limits.target_bytes_max = 500;
   options_.limits.body_bytes_max = 1000;
@@ -292,7 +292,7 @@ TEST_F(HttpServerTest, WhatIsNoRequestIsRefusedAndTheConnectionClosed) {
   EXPECT_THAT(Ask(), IsOk());
 }
 
-TEST_F(HttpServerTest, WhoHangsUpEarlyIsForgotten) {
+TEST_F(HttpServerTest, AClientThatHangsUpEarlyIsForgotten) {
   Start();
   { RawClient client(server_->port()); }
   RawClient client(server_->port());
@@ -323,7 +323,7 @@ TEST_F(HttpServerTest, ARequestThatTricklesInIsCut) {
   EXPECT_EQ(outcome, RawClient::Outcome::kClosed);
 }
 
-TEST_F(HttpServerTest, OneThatSaysNothingIsClosedToo) {
+TEST_F(HttpServerTest, ASilentConnectionIsClosed) {
   options_.limits.request_time_max = absl::Milliseconds(50);
   Start();
   RawClient silent(server_->port());
@@ -347,7 +347,7 @@ TEST_F(HttpServerTest, AHandshakeThatStallsOrIsNoneIsCut) {
   EXPECT_THAT(plain.ReceiveAll(), Not(HasSubstr("GET /a")));
 }
 
-TEST_F(HttpServerTest, WhoDoesNotReadTheAnswerIsCut) {
+TEST_F(HttpServerTest, AClientThatDoesNotReadItsAnswerIsDisconnected) {
   options_.limits.answer_time_max = absl::Milliseconds(100);
   options_.limits.connections_max = 1;
   Start([](const CallContext&, const HttpCall& call) {
@@ -544,7 +544,7 @@ TEST_F(HttpServerTest, AHandlerThatThrowsEndsItsRequestAlone) {
   EXPECT_EQ(response->body, "served");
 }
 
-TEST_F(HttpServerTest, WhatCannotBeListenedOnIsSaid) {
+TEST_F(HttpServerTest, AnAddressThatCannotBeListenedOnIsNamed) {
   Start();
   options_.port = server_->port();
   EXPECT_THAT(HttpServer::Start(options_, &Echo).status(),

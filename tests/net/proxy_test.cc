@@ -61,7 +61,7 @@ TEST(ProxyForTest, TakesTheProxyWithoutAScheme) {
   EXPECT_EQ((*proxy)->port, 3128);
 }
 
-TEST(ProxyForTest, ThatOfTheKubeconfigCountsAlways) {
+TEST(ProxyForTest, TheProxyOfTheKubeconfigAlwaysCounts) {
   const auto proxy = ProxyFor(*ParseUrl("http://127.0.0.1"),
                               {.always = "http://p:1", .https_proxy = "", .no_proxy = "*"});
   ASSERT_THAT(proxy, support::IsOk());

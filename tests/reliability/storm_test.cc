@@ -548,7 +548,7 @@ class Results {
   std::array<int64_t, kFaultNames.size()> faults_ = {};
 };
 
-TEST(StormTest, WhatWasReportedAsSavedIsRestored) {
+TEST(StormTest, ReportedBackupsAreRestored) {
   const SweepSample sample;
   ::mallopt(M_MMAP_THRESHOLD, 64 << 20);  // Fresh pages would take a fifth of the time.
   ::mallopt(M_TRIM_THRESHOLD, 256 << 20);

@@ -115,7 +115,7 @@ TEST_F(BlobWriterTest, APackThatTheStoreDoesNotHaveIsNotedBeforeAnythingNamesIt)
   }
 }
 
-TEST_F(BlobWriterTest, WhatLiesInPacksThatAreNotThereIsWrittenAgain) {
+TEST_F(BlobWriterTest, BlobsOfMissingPacksAreWrittenAgain) {
   BlobWriter first(ctx_, *repository_, options_);
   ASSERT_THAT(Add(first, Blob(0)), IsOkAndHolds(true));
   ASSERT_THAT(first.Flush(), IsOk());
@@ -469,7 +469,7 @@ TEST_F(BlobWriterTest, PacksOfADeadRunAreAdopted) {
   ExpectAllReadable(60);
 }
 
-TEST_F(BlobWriterTest, WhatIsStoredIsListedAfterTenMinutes) {
+TEST_F(BlobWriterTest, StoredPacksAreIndexedAfterTenMinutes) {
   support::FakeClock clock;
   CallContext ctx = ctx_;
   ctx.clock = &clock;

@@ -105,7 +105,7 @@ TEST_F(ChainTest, EachSnapshotIsReadOnce) {
   EXPECT_LE(ReadBy([&] { EXPECT_EQ(End("c"), std::nullopt); }), 1);
 }
 
-TEST_F(ChainTest, WhatIsGoneIsNoLongerNoted) {
+TEST_F(ChainTest, ADeletedSnapshotLeavesTheNotes) {
   const Id last = AddChain("a", 10);
   EXPECT_EQ(End(), last);
   ASSERT_THAT(repository_->RemoveFile(ctx_, FileKind::kSnapshot, last), IsOk());
@@ -154,7 +154,7 @@ TEST_F(ChainTest, ANoteThatItsSnapshotDoesNotBearOutSpoilsThemAll) {
   EXPECT_EQ(ReadBy([&] { EXPECT_EQ(End(), last); }), 1);
 }
 
-TEST_F(ChainTest, WhatDoesNotReadIsPassedOverAndToldOfOnce) {
+TEST_F(ChainTest, AnUnreadableSnapshotIsSkippedAndReportedOnce) {
   const Id before = AddChain("a", 7);
   const Id last = Add("a", before, 9000);
   const Id other = AddChain("b", 8);
@@ -175,7 +175,7 @@ TEST_F(ChainTest, WhatDoesNotReadIsPassedOverAndToldOfOnce) {
   EXPECT_THAT(told, testing::ElementsAre(last));
 }
 
-TEST_F(ChainTest, WhatIsDatedInTheFutureIsNotTheEndBesideAnother) {
+TEST_F(ChainTest, ASnapshotOfTheFutureIsNotTheEndBesideAnother) {
   const Id last = Add("a", std::nullopt, 1000);
   Add("a", std::nullopt, 4'000'000'000);
   EXPECT_EQ(End(), last);

@@ -187,7 +187,7 @@ TEST_F(CheckerTest, FindsPacksThatAreGoneOrCutShort) {
   EXPECT_THAT(Errors(false), ElementsAre("pack-missing"));
 }
 
-TEST_F(CheckerTest, OnePackFlippedIsFoundByReadingOnly) {
+TEST_F(CheckerTest, AFlippedPackIsFoundOnlyByReadingIt) {
   const std::string key = PackKey(PackOf(Noise(kTestChunkBytes, 2)));
   Flip(key, 1000);
   EXPECT_THAT(Errors(false), IsEmpty());

@@ -23,7 +23,7 @@ absl::Status Exactly(Decompressor& decompressor, absl::string_view frame, std::s
                                         {reinterpret_cast<uint8_t*>(out.data()), out.size()});
 }
 
-TEST(CompressionTest, WhatShrinksComesBack) {
+TEST(CompressionTest, CompressibleBytesComeBack) {
   Decompressor decompressor;
   for (const int level : {1, 3, 9}) {
     Compressor compressor(level);
@@ -39,7 +39,7 @@ TEST(CompressionTest, WhatShrinksComesBack) {
   }
 }
 
-TEST(CompressionTest, WhatDoesNotShrinkHasNoFrame) {
+TEST(CompressionTest, IncompressibleBytesHaveNoFrame) {
   Compressor compressor(1);
   for (const std::string& bytes : {std::string(), std::string("a"), std::string("abcdefgh"),
                                    Noise(100, 1), Noise(524288, 2)}) {

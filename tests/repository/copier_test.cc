@@ -210,7 +210,7 @@ TEST_F(CopierTest, MayDieAtAnyCall) {
 }
 
 // Any pack, and any index file.
-TEST_F(CopierTest, WhatTheTargetHasLostIsCopiedAgain) {
+TEST_F(CopierTest, BlobsThatTheTargetLostAreCopiedAgain) {
   const std::string image = Image({1, 2, 3, 4});
   BackUp(image);
   for (const std::string prefix : {"data/", "index/"}) {
@@ -236,7 +236,7 @@ TEST_F(CopierTest, WhatTheTargetHasLostIsCopiedAgain) {
   }
 }
 
-TEST_F(CopierTest, WhatNeitherRepositoryHasIsNamedAndTheOthersAreCopied) {
+TEST_F(CopierTest, BlobsThatBothLackAreNamedAndTheOthersAreCopied) {
   BackUp(Image({1, 2}));
   ASSERT_THAT(Copy(), IsOk());
   store_.RemoveObject(PackKey(PackOf(Noise(kTestChunkBytes, 1))));

@@ -73,7 +73,7 @@ TEST_F(FindRepositoriesTest, NamesOfPartsMakeNoRepository) {
   EXPECT_THAT(Find(), IsOkAndHolds(ElementsAre("cluster/keys/1/", "cluster/snapshots/2/")));
 }
 
-TEST_F(FindRepositoriesTest, OneThatLostItsConfigIsOneStill) {
+TEST_F(FindRepositoriesTest, ARepositoryWithoutItsConfigIsFound) {
   Add("cluster/shop/1/");
   store_.RemoveObject("cluster/shop/1/config");
   EXPECT_THAT(Find(), IsOkAndHolds(ElementsAre("cluster/shop/1/")));
@@ -95,7 +95,7 @@ TEST_F(FindRepositoriesTest, APlaceThatCannotBeListedIsAnError) {
   EXPECT_THAT(Find(), StatusIs(absl::StatusCode::kPermissionDenied));
 }
 
-TEST_F(FindRepositoriesTest, WhoIsStoppedHearsSo) {
+TEST_F(FindRepositoriesTest, AStoppedSearchIsCancelled) {
   Add("cluster/shop/1/");
   std::stop_source stop;
   ctx_.stop = stop.get_token();

@@ -71,7 +71,7 @@ TEST_F(IdSetTest, FewIdsTakeNoFile) {
   ExpectHolds(set, 4);
 }
 
-TEST_F(IdSetTest, WhatIsAddedToManyCostsWhatIsAdded) {
+TEST_F(IdSetTest, AddingToManyWritesLittleMoreThanTheAddition) {
   IdSet set = Grow({}, 0, 100'000);
   EXPECT_THAT(set.base, SizeIs(2));
   EXPECT_EQ(stored_bytes_, 100'000 * 32);

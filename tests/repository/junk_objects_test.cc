@@ -107,7 +107,7 @@ class JunkObjectsTest : public MaintenanceFixture {
   DatedStore dated_{store_, clock_};
 };
 
-TEST_F(JunkObjectsTest, WhatReadsGoesOn) {
+TEST_F(JunkObjectsTest, VerbsThatReadGoOn) {
   for (const char* folder : {"keys", "snapshots", "locks"}) {
     AddJunk(folder, kJunk);
   }
@@ -131,7 +131,7 @@ TEST_F(JunkObjectsTest, WhatReadsGoesOn) {
   ExpectBounded(0, [&] { EXPECT_THAT(FindChainEnd(ctx_, *repository, Id::Of("a")), IsOk()); });
 }
 
-TEST_F(JunkObjectsTest, WhatDeletesPacksRefusesAndNamesTheWayOut) {
+TEST_F(JunkObjectsTest, VerbsThatDeletePacksRefuseAndNameTheRemedy) {
   const std::string snapshot = AddJunk("snapshots", kJunk);
   const std::string index = AddJunk("index", kJunk);
   const auto before = store_.objects();

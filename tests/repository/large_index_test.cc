@@ -171,7 +171,7 @@ TEST_F(LargeIndexTest, AFullScratchDiskCostsNothing) {
 }
 
 // Hundreds of thousands of entries that all look alike cost what others cost.
-TEST_F(LargeIndexTest, OneBlobInVeryManyPlaces) {
+TEST_F(LargeIndexTest, ABlobMayBeInVeryManyPacks) {
   AllowTables(int64_t{1} << 20);
   ScratchSpace scratch(environment_.scratch);
   BlobIndexBuilder builder(scratch);

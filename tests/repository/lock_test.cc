@@ -399,7 +399,7 @@ TEST_F(LockTest, WaitingEndsWhenTheOtherReleases) {
   EXPECT_THAT(waits_, ElementsAre(HasSubstr("exclusive lock")));
 }
 
-TEST_F(LockTest, WhoMeetsAnotherWhileSettlingStepsBack) {
+TEST_F(LockTest, AcquireStepsBackFromALockThatComesWhileItSettles) {
   Id foreign;
   step_.on_sleep = [&] {
     step_.on_sleep = nullptr;
@@ -577,7 +577,7 @@ TEST_F(LockTest, ALockThatCannotBeReadIsRespected) {
 }
 
 // A writer that stood still for so long that its lock went, between its index file and its look.
-TEST_F(LockTest, WhatIsLeftOfTheListedPacksStaysListedThoughTheLockIsGone) {
+TEST_F(LockTest, PacksThatWereNotDeletedStayIndexedThoughTheLockIsGone) {
   for (const bool is_stored : {true, false}) {
     const std::vector<IndexedPack> packs = {{.id = Id::Of("gone"), .entries = {}},
                                             {.id = Id::Of("pack"), .entries = {}}};

@@ -296,7 +296,7 @@ TEST_F(PrunerTest, AnotherCopyOfAUsedBlobDoesNotGoFirst) {
 
 // --- After a check that found damage ---
 
-TEST_F(PrunerTest, OfADamagedPackTheOtherCopiesStay) {
+TEST_F(PrunerTest, OtherCopiesOfADamagedPacksBlobsStay) {
   image_ = Image({1, 2, 3});
   BackUp(image_);
   const std::vector<std::string> once = KeysBelow("data/");

@@ -80,7 +80,7 @@ TEST(RepoSnapshotTest, KeepsWhatTheBackupOfAVolumeDid) {
   EXPECT_EQ(EncodeSnapshot(*read), text);
 }
 
-TEST(RepoSnapshotTest, WhatABackupDidMayBeMissingOrMalformed) {
+TEST(RepoSnapshotTest, FiguresOfABackupMayBeMissingOrMalformed) {
   EXPECT_FALSE(DecodeSnapshot(EncodeSnapshot(TestSnapshot()))->volume.has_value());
   std::string text = EncodeSnapshot(TestSnapshot());
   text.pop_back();
@@ -93,7 +93,7 @@ TEST(RepoSnapshotTest, WhatABackupDidMayBeMissingOrMalformed) {
 }
 
 // Hours of the snapshots, and on which of them each builds (-1: none): which is the newest.
-TEST(NewestTest, IsWhatNothingBuildsOnAndNotOfTheFutureBesideAnother) {
+TEST(NewestTest, IsTheEndOfTheChainAndNotOfTheFutureBesideAnother) {
   const absl::Time now = absl::FromUnixSeconds(100 * 3600);
   struct Case {
     std::vector<std::pair<int, int>> snapshots;

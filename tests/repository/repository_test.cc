@@ -39,7 +39,7 @@ RepoSnapshot SnapshotAt(int64_t seconds) {
   return snapshot;
 }
 
-TEST_F(RepositoryTest, WhatInitMakesOpens) {
+TEST_F(RepositoryTest, AnInitializedRepositoryOpens) {
   const Config config = Init()->config();
   EXPECT_EQ(Open()->config().id, config.id);
   EXPECT_THAT(store_.objects(), SizeIs(2));
@@ -92,7 +92,7 @@ TEST_F(RepositoryTest, AStoreWithoutConditionalPutsWillDo) {
 }
 
 // Two runs that both found no repository, and both have put their config before either looks again.
-TEST_F(RepositoryTest, OfTwoThatAreMadeAtTheSameTimeOneIsLeftAndOpens) {
+TEST_F(RepositoryTest, TwoInitsAtTheSameTimeLeaveOneRepositoryThatOpens) {
   for (const char* kind : {"conditional", "refuses conditions", "ignores conditions"}) {
     SCOPED_TRACE(kind);
     store_.SetObjects({});
@@ -301,7 +301,7 @@ TEST_F(RepositoryTest, WithoutASinkADamagedSnapshotEndsTheList) {
 }
 
 // A gateway answered once, and the store the second time.
-TEST_F(RepositoryTest, WhatIsReadWrongOnceIsReadAgain) {
+TEST_F(RepositoryTest, AnObjectThatReadsWrongOnceIsReadAgain) {
   std::unique_ptr<Repository> repository = Init();
   ASSERT_THAT(repository->SaveSnapshot(ctx_, SnapshotAt(1), support::Unproven()), IsOk());
   const std::string blob = support::Noise(5000, 1);

@@ -75,7 +75,7 @@ def test_a_failure_ends_with_the_command_that_repeats_it(kept, capsys):
     assert shown.splitlines()[-1] == "0 passed, 2 failed, 0 skipped"
 
 
-def test_what_another_verb_ran_is_repeated_by_that(kept, capsys):
+def test_a_test_of_another_verb_is_repeated_by_that_verb(kept, capsys):
     del kept
     run = account.Run("ci")
     run.tiers = [Tier("asan", [Test("a::A.B", FAILED)], ran=True), Tier("rustic", [Test("rustic::x", FAILED)], ran=True)]
@@ -105,7 +105,7 @@ def test_a_step_that_broke_fails_the_run_and_is_told_once(kept, capsys):
     assert shown.splitlines()[-1] == "0 passed, 2 failed, 0 skipped"
 
 
-def test_what_was_flaky_is_named_and_written_down_by_name(kept, capsys):
+def test_a_flaky_test_is_named_and_recorded(kept, capsys):
     run = account.Run("test")
     run.flaky = ["tests/e2e/a.py::test_x"]
     run.tiers = [Tier("journeys", [Test("tests/e2e/a.py::test_x", PASSED)], 3.0, ran=True)]
@@ -169,7 +169,7 @@ def test_only_a_few_journeys_that_lost_nothing_run_again(tests, retried):
     assert [test.id for test in pytests.to_retry(tests, journeys)[0]] == retried
 
 
-def test_what_promised_seconds_promises_them_again(monkeypatch):
+def test_a_repeated_test_still_promises_its_seconds(monkeypatch):
     quiet = {}
     monkeypatch.setattr(pytests, "run", lambda this, paths, env, **_: quiet.update({paths[0].name: "CSI_DELTA_QUIET" in env}))
     lanes = [Tier("scenarios", _failed("a.py"), ran=True), Tier("scenarios quiet", _failed("b.py"), ran=True)]

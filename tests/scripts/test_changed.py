@@ -112,7 +112,7 @@ def test_without_a_cache_the_change_since_origin_decides(bed, monkeypatch):
 
 
 @pytest.mark.parametrize("there,name", [(["origin/main", "main"], "origin/main"), (["main"], "main"), ([], "HEAD")])
-def test_what_a_change_is_compared_with_has_a_name(monkeypatch, there, name):
+def test_the_base_of_a_comparison_has_a_name(monkeypatch, there, name):
     def output(command, quiet=False):
         del quiet
         if command[1] == "merge-base" and command[-1] not in there:

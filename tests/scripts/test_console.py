@@ -101,7 +101,7 @@ def test_a_signal_ends_the_work_and_all_that_it_started(tmp_path, sig):
     assert not [pid for pid in everything if _is_alive(pid)]
 
 
-def test_what_work_leaves_behind_is_ended_and_named(tmp_path):
+def test_processes_left_behind_are_ended_and_named(tmp_path):
     words = tmp_path / "words"
     work = (f"import sys; sys.path.insert(0, {str(console.ROOT / 'scripts' / 'dev')!r})\n"
             "import subprocess, supervisor\n"

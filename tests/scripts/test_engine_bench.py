@@ -19,7 +19,7 @@ def sample(seconds):
     return engine_lab.Sample(seconds, 0, 0, 0, "")
 
 
-def test_of_each_family_only_the_fastest_go_on():
+def test_only_the_fastest_of_each_family_go_on():
     speeds = {"ours": 1, "old": 10, "new": 10.5, "slow": 20, "shown": 3}
     tools = [tool("ours", "ours"), tool("old", "restic"), tool("new", "restic"), tool("slow", "restic"),
              tool("shown", "kopia")]
@@ -38,7 +38,7 @@ def test_a_ratio_below_its_promise_is_missed():
     assert outcome.verdicts[0].text().endswith("2.50x (must >= 3x) MISSED")
 
 
-def test_what_may_not_be_exceeded():
+def test_limits_of_the_rows():
     assert engine_world.Verdict("requests", 20, 20, at_most=True).held
     assert not engine_world.Verdict("requests", 21, 20, at_most=True).held
     assert engine_world.Verdict("shown", 21, None).held

@@ -84,7 +84,7 @@ def test_tiers_and_the_host_s_tests(select):
 
 
 @pytest.mark.parametrize("text,verb", [("rustic::reads", "interop"), ("checks::clang-tidy tests", "lint ^tests/")])
-def test_what_another_verb_runs_is_answered_by_that(select, text, verb):
+def test_a_test_of_another_verb_names_that_verb(select, text, verb):
     with pytest.raises(console.Failure, match=re.escape(f"./dev {verb} runs {text}")):
         select(text)
 

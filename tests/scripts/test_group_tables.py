@@ -76,17 +76,17 @@ PROVEN_BY = {
             "test_groups_faults.py::test_a_controller_that_is_restarted_while_a_group_is_made",
         ],
         "the plugin is killed": [
-            "test_groups_faults.py::test_who_is_killed_between_two_calls_leaves_nothing",
+            "test_groups_faults.py::test_a_kill_between_two_calls_leaves_nothing",
             "GroupActionsTest.ClaimsOfAGroupThatIsNotInTheArchiveFail",
         ],
         "the group cannot be saved": ["VolumeGroupTest.AGroupThatWasRemovedIsInNoClaim"],
-        "Velero is killed": ["test_groups_faults.py::test_who_is_killed_between_two_calls_leaves_nothing"],
+        "Velero is killed": ["test_groups_faults.py::test_a_kill_between_two_calls_leaves_nothing"],
         "the backup is deleted": ["test_groups_faults.py::test_a_backup_that_is_deleted_while_its_group_is_made"],
         "the plugin is killed while the backup is deleted": [
-            "test_groups_faults.py::test_who_is_killed_while_a_backup_is_deleted_leaves_nothing",
+            "test_groups_faults.py::test_a_kill_while_a_backup_is_deleted_leaves_nothing",
         ],
         "Velero is killed while the backup is deleted": [
-            "test_groups_faults.py::test_who_is_killed_while_a_backup_is_deleted_leaves_nothing",
+            "test_groups_faults.py::test_a_kill_while_a_backup_is_deleted_leaves_nothing",
         ],
     },
     "Which groups can be restored": {

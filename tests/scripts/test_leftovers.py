@@ -54,7 +54,7 @@ def test_a_test_that_failed_excuses_no_other(tests, left):
         assert done.returncode == 0, done.stderr
 
 
-def test_what_a_test_that_failed_deletes_late_is_ignored():
+def test_late_deletions_of_a_failed_test_are_ignored():
     bed = leftovers.Leftovers({"backups": ["a"]})
     bed.begin({"backups": ["a"]}, failed=False)
     bed.begin({"backups": ["a", "late"]}, failed=True)

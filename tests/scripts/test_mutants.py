@@ -59,7 +59,7 @@ def _candidates(text=SOURCE):
     return mutate.Finder("src/a/a.cc", text).find()
 
 
-def test_what_can_be_changed():
+def test_mutations_of_a_line():
     found = {(one.line, one.operator, one.new) for one in _candidates()}
     assert found == {
         (2, "off by one", "10001"), (4, "returns early", "Fits() { return {};"),

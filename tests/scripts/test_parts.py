@@ -27,7 +27,7 @@ def test_everything_is_in_one_part_and_none_is_much_heavier():
     assert parts.split(dict(reversed(seconds.items()))) == lists
 
 
-def test_what_was_measured_counts():
+def test_measured_seconds_count():
     known = {**NOTHING_KNOWN, "steps": {"all fuzz": [10, 30]}, "tests": {SCENARIOS[0]: 1000.0}}
     seconds = parts.weights(SCENARIOS, known)
     assert seconds["fuzz"] == 30
@@ -141,7 +141,7 @@ def test_reports_of_another_commit_are_none(world, capsys):
     assert "four parts passed at commit def" in capsys.readouterr().out
 
 
-def test_what_a_part_printed_outlasts_the_other_parts(world, tmp_path):
+def test_the_output_of_a_part_outlasts_the_other_parts(world, tmp_path):
     finds, _ = world
     finds["scenarios"] = Test("tests/e2e/test_a.py::test_0", FAILED)
     assert not whole.run()

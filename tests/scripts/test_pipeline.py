@@ -117,7 +117,7 @@ def test_a_journey_that_passes_alone_is_flaky_and_the_run_is_green(world, capsys
     ([Test(J1, FAILED, never_retry=True)], {}),  # It lost data, or its clean-up failed.
     ([Test(OTHER, FAILED)], {}),  # It is no journey.
 ])
-def test_what_is_not_flaky_stays_red(world, capsys, tests, again, tmp_path):
+def test_a_failure_that_is_not_flaky_stays_red(world, capsys, tests, again, tmp_path):
     world.finds["journeys"], world.again = tests, again
     assert not ci.test()
     shown = capsys.readouterr().out
@@ -148,7 +148,7 @@ def test_ci_stops_at_the_first_failure_unless_told_to_go_on(world, capsys):
     assert {"asan", "tsan", "image"} < set(world.order)
 
 
-def test_what_does_not_compile_fails_the_run_and_only_what_needs_it_does_not_run(world, capsys):
+def test_a_failed_build_fails_the_run_and_stops_only_its_dependents(world, capsys):
     world.broken = {"unit_tests"}
     assert not ci.test()
     assert "unit" not in world.order and {"journeys", "host", "s3"} < set(world.order)

@@ -57,7 +57,7 @@ def test_they_end_with_the_verified_restore():
     "kubectl patch $(kubectl get pods)", "kubectl get `cat name`", "velero plugin add \"$IMAGE\"", "csi-delta try shop > file",
     "bash install.sh", "./install.sh", "X=1 helm install a b", "kubectl get pods \\", "true||false", "sh -c 'a; b'",
 ])
-def test_what_is_more_than_one_process_is_counted_as_wrong(line):
+def test_more_than_one_process_is_a_fault(line):
     with pytest.raises(ValueError):
         processes(line)
 

@@ -94,7 +94,7 @@ def test_a_run_fails_when(tier, words):
     assert results.last_line([tier], len(wrong)).split(", ")[1] == "1 failed"
 
 
-def test_what_optional_names_may_be_skipped(tmp_path):
+def test_a_test_named_as_optional_may_be_skipped(tmp_path):
     path = tmp_path / "optional.txt"
     path.write_text("# a comment\n\ntests/e2e/test_a.py::test_z* | the driver is only given by path\n")
     optional = OptionalTests.read(path)

@@ -24,7 +24,7 @@ def test_each_test_that_a_page_names_is_there(page):
     assert [file for file in files if not (ROOT / file).exists()] == []
 
 
-def test_what_is_optional_has_reasons():
+def test_each_optional_test_has_a_reason():
     assert all(results.OptionalTests.read().reasons.values())
 
 

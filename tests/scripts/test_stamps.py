@@ -30,7 +30,7 @@ def test_spread_counts_writes_between_copies(tmp_path, numbers, far):
     assert stamps.spread(stamped(tmp_path, *numbers)) == far
 
 
-def test_what_no_instant_is_is_an_error(tmp_path):
+def test_numbers_of_no_instant_are_an_error(tmp_path):
     with pytest.raises(ValueError, match="no instant"):
         stamps.spread(stamped(tmp_path, 7, 8, 8))
     with pytest.raises(ValueError, match="not stamped"):

@@ -85,7 +85,7 @@ def test_all_points_come_with_the_rows_of_large_repositories(run, capsys):
     ({"cases": "<testcase name='One' status='run'><skipped message='why'/></testcase>"}, "skipped: p::KillTest.One: why"),
     ({"scenario": Test("tests/e2e/a.py::test_a", SKIPPED, "no tool")}, "skipped: tests/e2e/a.py::test_a: no tool"),
 ])
-def test_what_fails_is_skipped_or_meets_nothing_fails_the_sweep(run, capsys, how, words):
+def test_a_failed_skipped_or_empty_test_fails_the_sweep(run, capsys, how, words):
     assert not run(**how)
     assert words in capsys.readouterr().out
 

@@ -105,7 +105,7 @@ def test_a_command_counts_as_one_test(run):
     assert {test.id: test.outcome for test in tier.tests} == {"good": PASSED, "bad": FAILED}
 
 
-def test_what_a_program_left_out_is_a_note(run):
+def test_a_promise_that_a_program_left_out_is_a_note(run):
     run("A.Works")
     words = "echo left out under asan: 32 MiB; echo left out beside other work: 2 s; echo left out: x"
     program = manifest.Program("y_test", "tests/y", command=("sh", "-c", words), kind="command")

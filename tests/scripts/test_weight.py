@@ -34,7 +34,7 @@ def _root(tmp_path):
     return tmp_path
 
 
-def test_it_is_counted_by_folder(root):
+def test_lines_are_counted_by_folder(root):
     weighed = weight.weigh(root)
     assert weighed.lines == {"csi": 12, "csi/expose": weight.SMALL_MODULE_LINES, "objects": 1}
     assert weighed.test_lines == 2

@@ -162,7 +162,7 @@ TEST_F(RetryingObjectStoreTest, FinalAnswersAreFinal) {
   EXPECT_EQ(inner_.call_count(), 1);
 }
 
-TEST_F(RetryingObjectStoreTest, WhatWasStoredWronglyIsPutAgain) {
+TEST_F(RetryingObjectStoreTest, AWronglyStoredObjectIsPutAgain) {
   FailTimes(2, absl::DataLossError("the server stored other bytes"));
   EXPECT_THAT(store_.Put(ctx_, "key", "right", {}), IsOk());
   EXPECT_EQ(inner_.objects().at("key"), "right");
@@ -364,7 +364,7 @@ TEST_F(RetryingObjectStoreTest, ALongListingNamesEachObjectOnce) {
   }
 }
 
-TEST_F(RetryingObjectStoreTest, WhatTheSinkSaysIsNotRepeated) {
+TEST_F(RetryingObjectStoreTest, AnErrorOfTheSinkIsNotRetried) {
   inner_.SetObject("a", "x");
   int seen = 0;
   EXPECT_THAT(store_.List(ctx_, "",
@@ -510,7 +510,7 @@ TEST_F(LimitedObjectStoreTest, BytesTakeTheirTime) {
             absl::Milliseconds(2500));
 }
 
-TEST_F(LimitedObjectStoreTest, WhatIsSmallDoesNotWaitBehindPacks) {
+TEST_F(LimitedObjectStoreTest, SmallObjectsDoNotWaitBehindPacks) {
   LimitedObjectStore store(inner_, {.upload_bytes_per_second = 1 << 10});
   const absl::Time start = clock_.Now();
   EXPECT_THAT(store.Put(ctx_, "pack", std::string(10 << 20, 'x'), {}), IsOk());
@@ -622,7 +622,7 @@ TEST(RequestsInFlightTest, AreNeverMoreThanAllowed) {
   EXPECT_EQ(inner.inside_max_, 3);
 }
 
-TEST(RequestsInFlightTest, OneThatWaitsMayBeStopped) {
+TEST(RequestsInFlightTest, AWaitingRequestCanBeStopped) {
   SlowStore inner;
   inner.SetObject("key", "x");
   LimitedObjectStore store(inner, {.requests_in_flight_max = 1});

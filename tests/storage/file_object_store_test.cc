@@ -285,7 +285,7 @@ TEST_F(FileObjectStoreTest, AFolderWhoseFilesCannotBeLookedAtIsNotEmpty) {
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("snapshots/one")));
 }
 
-TEST_F(FileObjectStoreTest, WhatALinkHidesIsNotMissing) {
+TEST_F(FileObjectStoreTest, AFolderBehindALinkIsAnError) {
   ASSERT_THAT(store_.Put(ctx_, "data/ab/one", "x", {}), IsOk());
   const auto listed = [&](const std::string& prefix) {
     return store_.List(ctx_, prefix, [](const ObjectInfo&) { return absl::OkStatus(); });
@@ -299,7 +299,7 @@ TEST_F(FileObjectStoreTest, WhatALinkHidesIsNotMissing) {
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("snapshots")));
 }
 
-TEST_F(FileObjectStoreTest, WhatAGroupSharesStaysSo) {
+TEST_F(FileObjectStoreTest, RightsOfTheGroupAreKept) {
   ASSERT_THAT(store_.Put(ctx_, "config", "x", {}), IsOk());
   ASSERT_EQ(chmod(root_.c_str(), 02770), 0);
   ASSERT_EQ(chmod((root_ + "/config").c_str(), 0440), 0);
@@ -326,7 +326,7 @@ TEST_F(FileObjectStoreTest, AFileSystemThatCannotSyncFoldersWillDo) {
   });
 }
 
-TEST_F(FileObjectStoreTest, WhatFailsLeavesNothingBehind) {
+TEST_F(FileObjectStoreTest, AFailedPutLeavesNothingBehind) {
   ASSERT_THAT(store_.Put(ctx_, "first", "x", {}), IsOk());
   struct Case {
     const char* call;
@@ -416,7 +416,7 @@ TEST_F(FileObjectStoreTest, UnfinishedFilesAreNotObjects) {
   EXPECT_THAT(Listed(), ElementsAre("data/one"));
 }
 
-TEST_F(FileObjectStoreTest, WhatTheDeadLeftGoesWhenItIsOld) {
+TEST_F(FileObjectStoreTest, OldTemporaryFilesAreDeleted) {
   ASSERT_THAT(store_.Put(ctx_, "data/ab/one", "x", {}), IsOk());
   const auto write = [&](const std::string& name, std::chrono::hours age) {
     const std::string path = root_ + "/" + name;

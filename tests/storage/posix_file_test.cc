@@ -74,7 +74,7 @@ TEST_F(PosixFileTest, EveryErrorTellsTheCallerWhatToDo) {
 }
 
 // Sizes on both sides of what goes past the page cache, of a whole transfer, and of a block.
-TEST_F(PosixFileTest, WhatIsWrittenIsReadFromAnywhere) {
+TEST_F(PosixFileTest, WrittenBytesAreReadAtAnyOffset) {
   for (const std::size_t size_bytes :
        {1, 4095, 1 << 20, (1 << 20) + 1, 4 << 20, (9 << 20) + 4097}) {
     const std::string bytes = Pattern(size_bytes + 1);

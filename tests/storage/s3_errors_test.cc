@@ -84,7 +84,7 @@ TEST(S3ErrorsTest, MapsStatusesAndNames) {
   }
 }
 
-TEST(S3ErrorsTest, APlaceThatIsFullIsToldFromOneThatIsBusy) {
+TEST(S3ErrorsTest, AFullBucketIsDistinguishedFromABusyOne) {
   const std::pair<int, const char*> fulls[] = {{507, ""},
                                                {507, "XMinioStorageFull"},
                                                {403, "QuotaExceeded"},

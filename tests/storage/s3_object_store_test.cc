@@ -303,13 +303,13 @@ TEST_F(S3ObjectStoreTest, AWrongKeyIsUnauthenticated) {
               StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("SignatureDoesNotMatch")));
 }
 
-TEST_F(S3ObjectStoreTest, ThatAnObjectIsMissingTakesOneRequest) {
+TEST_F(S3ObjectStoreTest, AMissingObjectCostsOneRequest) {
   Start();
   EXPECT_THAT(store_->Stat(ctx_, "missing"), StatusIs(absl::StatusCode::kNotFound));
   EXPECT_THAT(server_->requests(), SizeIs(1));
 }
 
-TEST_F(S3ObjectStoreTest, WhatHeadCannotSayIsAskedByGet) {
+TEST_F(S3ObjectStoreTest, AnUnclearHeadIsFollowedByGet) {
   Start();
   server_->SetObject("key", "bytes");
   server_->SetObject("empty", "");
