@@ -42,6 +42,8 @@ KUBE_FLAGS = " ".join(
     f"-X k8s.io/component-base/version.{key}={value}"
     for key, value in (("gitVersion", KUBE_VERSION), ("gitMajor", "1"), ("gitMinor", "33")))
 
+CSI = "github.com/kubernetes-csi"
+
 # Judges need not be fast, and are built on every fresh machine: nothing is inlined (a quarter of the compiler's time)
 # but in what they spend their own time in, and they are not debugged. The last pattern that fits a package counts.
 COMPILER_FLAGS = ("-gcflags=all=-l -dwarf=false",
@@ -75,12 +77,16 @@ MODULES = {
         Module("kube", (".",), KUBE_FLAGS,
                ("kube-apiserver", "kube-controller-manager", "kubectl")),
         Module("node", ("./node",), KUBE_FLAGS, ("kube-scheduler", "kubelet", "csi-registrar"), shares="kube"),
-        Module("csi", ("tool",), "-X main.version=v0.0.0-e2e"),
+        Module("csi", (f"{CSI}/csi-test/v5/cmd/csi-sanity", f"{CSI}/external-provisioner/v6/cmd/csi-provisioner",
+                       f"{CSI}/external-resizer/v2/cmd/csi-resizer",
+                       f"{CSI}/external-snapshotter/v8/cmd/csi-snapshotter",
+                       f"{CSI}/external-snapshotter/v8/cmd/snapshot-controller"), "-X main.version=v0.0.0-e2e"),
         Module("velero118", ("tool",),
                "-X github.com/vmware-tanzu/velero/pkg/buildinfo.Version=v1.18.1"),
         Module("awsplugin", ("tool",)),
         Module("s3", ("tool",)),
-        Module("metadata", ("tool", "./lister", "./replay")),
+        Module("metadata", (f"{CSI}/external-snapshot-metadata/cmd/csi-snapshot-metadata", "./metadata/lister",
+                            "./metadata/replay"), shares="csi"),
         Module("kopia", ("tool",), in_bed=False),
         Module("datapath", (".",), in_bed=False),
         Module("helm", ("./render",)),
@@ -173,7 +179,7 @@ def add_shared_files(module, target):
         write_json_list(target / "share" / "crds.json", documents)
     if module.name == "metadata":
         write_json_list(target / "share" / "crds.json",
-                        [yaml.safe_load((module.folder / "crd.yaml").read_text())])
+                        [yaml.safe_load((module.folder / "metadata" / "crd.yaml").read_text())])
     if module.name.startswith("velero"):
         listing = subprocess.run(
             [target / "bin" / "velero", "install", "--crds-only", "--dry-run", "-o", "json"],
