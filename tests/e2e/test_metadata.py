@@ -114,11 +114,3 @@ def test_errors_of_the_driver_reach_the_client(listed_bed, volume):
     with bed.driver.faults({"method": "GetMetadataDelta", "lie": "huge_message"}):
         with pytest.raises(metadata.ListingFailed, match="ResourceExhausted"):
             metadata.list_blocks(bed, "two", app, base=base)
-
-
-@pytest.mark.own_driver("its volume snapshots have no change data of their own")
-def test_a_base_may_be_deleted_where_the_driver_keeps_its_changes(listed_bed, volume):
-    bed = listed_bed
-    before = metadata.list_blocks(bed, "two", volume.namespace, base=volume.one)
-    bed.driver.control({"op": "delete_snapshot", "id": volume.one, "keep_change_data": True})
-    assert metadata.list_blocks(bed, "two", volume.namespace, base=volume.one) == before != []
