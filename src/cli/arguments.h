@@ -103,7 +103,7 @@ struct FoundVerb {
   const VerbSyntax* syntax = nullptr;  // null for a group alone, and for what is no verb; borrowed
   std::vector<std::size_t> positions;  // of the words that name it
 };
-FoundVerb FindVerb(absl::Span<const std::string> words, const ProgramSyntax& program,
+FoundVerb FindVerb(absl::Span<const std::string> arguments, const ProgramSyntax& program,
                    absl::Span<const VerbSyntax> verbs);
 
 struct ParsedLine {
@@ -115,7 +115,7 @@ struct ParsedLine {
 // verb: the first word that is neither a flag nor the value of one. Flags of `program` may stand
 // anywhere. "help VERB" is "VERB --help", and "--version" is "version". INVALID_ARGUMENT with a
 // sentence that ends with the way to the right help.
-absl::StatusOr<ParsedLine> ParseCommandLine(absl::Span<const std::string> words,
+absl::StatusOr<ParsedLine> ParseCommandLine(absl::Span<const std::string> arguments,
                                             const ProgramSyntax& program,
                                             absl::Span<const VerbSyntax> verbs);
 

@@ -19,10 +19,11 @@ constexpr std::size_t kCredentialBytesMax = std::size_t{1} << 20;
 // A log-in program that a kubeconfig names: its questions and complaints are for the terminal.
 absl::StatusOr<std::string> RunLogIn(const CallContext& ctx, const k8s::ExecPlugin& plugin,
                                      const std::string& info) {
-  ProgramToRun program{.words = {plugin.command},
+  ProgramToRun program{.arguments = {plugin.command},
                        .environment = plugin.environment,
                        .output_bytes_max = kCredentialBytesMax};
-  program.words.insert(program.words.end(), plugin.arguments.begin(), plugin.arguments.end());
+  program.arguments.insert(program.arguments.end(), plugin.arguments.begin(),
+                           plugin.arguments.end());
   program.environment.emplace_back("KUBERNETES_EXEC_INFO", info);
   absl::StatusOr<std::string> answer = RunProgram(ctx, program);
   return answer.ok() ? std::move(answer)

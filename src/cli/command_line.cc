@@ -23,7 +23,7 @@ struct GivenFlag {
   std::vector<std::string> values;
 };
 
-bool IsFlag(absl::string_view word) { return word.size() > 1 && word.front() == '-'; }
+bool IsFlag(absl::string_view argument) { return argument.size() > 1 && argument.front() == '-'; }
 
 // The names of flags that take a value, as they are written: "-r", "--repo".
 using ValueNames = std::set<std::string, std::less<>>;
@@ -47,11 +47,12 @@ class VerbFinder {
     }
   }
 
-  FoundVerb Find(absl::Span<const std::string> words) const {
+  FoundVerb Find(absl::Span<const std::string> arguments) const {
     FoundVerb found;
-    for (std::size_t at = NextWord(words, 0); at < words.size(); at = NextWord(words, at + 1)) {
+    for (std::size_t at = NextPlain(arguments, 0); at < arguments.size();
+         at = NextPlain(arguments, at + 1)) {
       const std::string name =
-          found.name.empty() ? words[at] : absl::StrCat(found.name, " ", words[at]);
+          found.name.empty() ? arguments[at] : absl::StrCat(found.name, " ", arguments[at]);
       const bool is_group = IsGroup(name);
       const VerbSyntax* const verb = FindVerb(name);
       if (!is_group && verb == nullptr) {
@@ -68,10 +69,10 @@ class VerbFinder {
   }
 
   // Of the words that are there, the first that is not part of a verb; "" where none exists.
-  std::string Unknown(absl::Span<const std::string> words, const FoundVerb& found) const {
+  std::string Unknown(absl::Span<const std::string> arguments, const FoundVerb& found) const {
     const std::size_t at =
-        NextWord(words, found.positions.empty() ? 0 : found.positions.back() + 1);
-    return at < words.size() ? words[at] : "";
+        NextPlain(arguments, found.positions.empty() ? 0 : found.positions.back() + 1);
+    return at < arguments.size() ? arguments[at] : "";
   }
 
   // The verb or group whose name is the nearest; "" where none is near.
@@ -87,18 +88,18 @@ class VerbFinder {
  private:
   // The first position from `at` on of a word that is neither a flag nor the value of one. Behind
   // "--" there is no verb.
-  std::size_t NextWord(absl::Span<const std::string> words, std::size_t at) const {
-    for (; at < words.size(); ++at) {
-      const std::string& word = words[at];
-      if (word == "--") {
-        return words.size();
+  std::size_t NextPlain(absl::Span<const std::string> arguments, std::size_t at) const {
+    for (; at < arguments.size(); ++at) {
+      const std::string& argument = arguments[at];
+      if (argument == "--") {
+        return arguments.size();
       }
-      if (!IsFlag(word)) {
+      if (!IsFlag(argument)) {
         return at;
       }
-      at += value_names_.contains(word) ? 1 : 0;
+      at += value_names_.contains(argument) ? 1 : 0;
     }
-    return words.size();
+    return arguments.size();
   }
 
   bool IsGroup(absl::string_view name) const {
@@ -135,18 +136,18 @@ class Parser {
 
   // The words that are no flags; nothing when help was asked for.
   absl::StatusOr<std::optional<std::vector<std::string>>> Parse(
-      absl::Span<const std::string> words) {
+      absl::Span<const std::string> arguments) {
     std::vector<std::string> plain;
-    const auto mark = std::find(words.begin(), words.end(), "--");
+    const auto mark = std::find(arguments.begin(), arguments.end(), "--");
     absl::Span<const std::string> left =
-        words.first(static_cast<std::size_t>(mark - words.begin()));
+        arguments.first(static_cast<std::size_t>(mark - arguments.begin()));
     while (!left.empty()) {
-      const std::string& word = left.front();
+      const std::string& argument = left.front();
       left.remove_prefix(1);
-      if (IsFlag(word)) {
-        RETURN_IF_ERROR(ReadFlag(word, left));
+      if (IsFlag(argument)) {
+        RETURN_IF_ERROR(ReadFlag(argument, left));
       } else {
-        plain.push_back(word);
+        plain.push_back(argument);
       }
     }
     if (is_help_) {
@@ -155,7 +156,7 @@ class Parser {
     if (!unknown_.empty()) {
       return Refuse(absl::StrCat("unexpected argument: ", unknown_.front()));
     }
-    plain.insert(plain.end(), mark == words.end() ? mark : mark + 1, words.end());
+    plain.insert(plain.end(), mark == arguments.end() ? mark : mark + 1, arguments.end());
     for (const GivenFlag& given : flags_) {
       RETURN_IF_ERROR(Take(given));
     }
@@ -170,21 +171,22 @@ class Parser {
  private:
   // `word` is "--name", "--name=value", "-n", "-nvalue" or "-ab". A value that is a word of its own
   // is removed from the front of `next`.
-  absl::Status ReadFlag(const std::string& word, absl::Span<const std::string>& next) {
-    const bool is_long = absl::StartsWith(word, "--");
-    const std::string name = is_long ? word.substr(0, word.find('=')) : word.substr(0, 2);
+  absl::Status ReadFlag(const std::string& argument, absl::Span<const std::string>& next) {
+    const bool is_long = absl::StartsWith(argument, "--");
+    const std::string name =
+        is_long ? argument.substr(0, argument.find('=')) : argument.substr(0, 2);
     const auto found = by_name_.find(name);
     if (name == "-h" || name == "--help") {
       is_help_ = true;
     } else if (found == by_name_.end()) {
-      unknown_.push_back(word);  // with --help it is no error
+      unknown_.push_back(argument);  // with --help it is no error
     } else if (!flags_[found->second].flag->value_name.empty()) {
-      return ReadValue(name, word.substr(name.size()), flags_[found->second].values, next);
+      return ReadValue(name, argument.substr(name.size()), flags_[found->second].values, next);
     } else {
       flags_[found->second].values.push_back(
-          is_long && word.size() > name.size() + 1 ? word.substr(name.size() + 1) : "true");
-      if (!is_long && word.size() > name.size()) {
-        return ReadFlag(absl::StrCat("-", word.substr(name.size())), next);
+          is_long && argument.size() > name.size() + 1 ? argument.substr(name.size() + 1) : "true");
+      if (!is_long && argument.size() > name.size()) {
+        return ReadFlag(absl::StrCat("-", argument.substr(name.size())), next);
       }
     }
     return absl::OkStatus();
@@ -233,24 +235,24 @@ class Parser {
 };
 
 absl::Status TakeWords(const Parser& parser, const VerbSyntax& verb,
-                       std::vector<std::string> words) {
+                       std::vector<std::string> arguments) {
   const Positional& positional = verb.table.positional();
-  const auto count = static_cast<int>(words.size());
+  const auto count = static_cast<int>(arguments.size());
   if (count < positional.count_min) {
     return parser.Refuse(absl::StrCat(verb.name, " needs ", positional.name));
   }
   if (count > positional.count_max) {
-    return parser.Refuse(absl::StrCat("unexpected argument: ", words.back()));
+    return parser.Refuse(absl::StrCat("unexpected argument: ", arguments.back()));
   }
   if (positional.take) {
-    positional.take(std::move(words));
+    positional.take(std::move(arguments));
   }
   return absl::OkStatus();
 }
 
 // "help VERB" and "VERB --help" are one question; "--version" and the verb another.
-std::vector<std::string> InOneForm(absl::Span<const std::string> words) {
-  std::vector<std::string> out(words.begin(), words.end());
+std::vector<std::string> InOneForm(absl::Span<const std::string> arguments) {
+  std::vector<std::string> out(arguments.begin(), arguments.end());
   if (out.size() == 1 && out[0] == "--version") {
     out[0] = "version";
   }
@@ -263,25 +265,25 @@ std::vector<std::string> InOneForm(absl::Span<const std::string> words) {
 
 }  // namespace
 
-FoundVerb FindVerb(absl::Span<const std::string> words, const ProgramSyntax& program,
+FoundVerb FindVerb(absl::Span<const std::string> arguments, const ProgramSyntax& program,
                    absl::Span<const VerbSyntax> verbs) {
-  return VerbFinder(program, verbs).Find(words);
+  return VerbFinder(program, verbs).Find(arguments);
 }
 
 absl::StatusOr<ParsedLine> ParseCommandLine(absl::Span<const std::string> given,
                                             const ProgramSyntax& program,
                                             absl::Span<const VerbSyntax> verbs) {
-  const std::vector<std::string> words = InOneForm(given);
+  const std::vector<std::string> arguments = InOneForm(given);
   const VerbFinder finder(program, verbs);
-  const FoundVerb found = finder.Find(words);
+  const FoundVerb found = finder.Find(arguments);
   std::vector<std::string> rest;
-  for (std::size_t at = 0; at < words.size(); ++at) {
+  for (std::size_t at = 0; at < arguments.size(); ++at) {
     if (std::find(found.positions.begin(), found.positions.end(), at) == found.positions.end()) {
-      rest.push_back(words[at]);
+      rest.push_back(arguments[at]);
     }
   }
   Parser parser(program.name, found.name);
-  if (const std::string unknown = finder.Unknown(words, found);
+  if (const std::string unknown = finder.Unknown(arguments, found);
       found.syntax == nullptr && !unknown.empty()) {
     const std::string name = absl::StrCat(found.name, found.name.empty() ? "" : " ", unknown);
     const std::string near = finder.Nearest(name);

@@ -64,7 +64,7 @@ std::vector<const ArgumentTable*> TablesOf(const VerbSyntax* verb, const Program
 }
 
 // The words that may follow those that name a verb so far.
-std::set<std::string> NextWords(const FoundVerb& found, absl::Span<const VerbSyntax> verbs) {
+std::set<std::string> NextVerbParts(const FoundVerb& found, absl::Span<const VerbSyntax> verbs) {
   std::set<std::string> next;
   const std::string before = found.name.empty() ? "" : absl::StrCat(found.name, " ");
   for (const VerbSyntax& verb : verbs) {
@@ -101,11 +101,12 @@ class CompletionCommand : public Command {
 
 }  // namespace
 
-std::vector<std::string> Complete(absl::Span<const std::string> words, const ProgramSyntax& program,
+std::vector<std::string> Complete(absl::Span<const std::string> arguments,
+                                  const ProgramSyntax& program,
                                   absl::Span<const VerbSyntax> verbs) {
-  const std::string current = words.empty() ? "" : words.back();
+  const std::string current = arguments.empty() ? "" : arguments.back();
   const absl::Span<const std::string> before =
-      words.empty() ? words : words.subspan(0, words.size() - 1);
+      arguments.empty() ? arguments : arguments.subspan(0, arguments.size() - 1);
   const FoundVerb found = FindVerb(before, program, verbs);
   const std::vector<const ArgumentTable*> tables = TablesOf(found.syntax, program);
   std::set<std::string> candidates;
@@ -126,7 +127,7 @@ std::vector<std::string> Complete(absl::Span<const std::string> words, const Pro
     }
     candidates.insert("--help");
   } else if (found.syntax == nullptr) {
-    candidates = NextWords(found, verbs);
+    candidates = NextVerbParts(found, verbs);
   }
   std::vector<std::string> matching;
   std::copy_if(candidates.begin(), candidates.end(), std::back_inserter(matching),

@@ -41,15 +41,15 @@ void Console::PrintResult(const Json& value, absl::string_view text) {
   }
 }
 
-void Console::Note(absl::string_view sentence) {
+void Console::Info(absl::string_view sentence) {
   if (!options_.quiet) {
     Warn(sentence);
   }
 }
 
-void Console::NoteAll(const std::vector<std::string>& sentences) {
+void Console::InfoAll(const std::vector<std::string>& sentences) {
   for (const std::string& sentence : sentences) {
-    Note(sentence);
+    Info(sentence);
   }
 }
 

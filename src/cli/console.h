@@ -38,8 +38,8 @@ class Console {
   void PrintResult(const Json& value, absl::string_view text);
 
   // A sentence for people, unless they want it quiet.
-  void Note(absl::string_view sentence);
-  void NoteAll(const std::vector<std::string>& sentences);
+  void Info(absl::string_view sentence);
+  void InfoAll(const std::vector<std::string>& sentences);
   // One that they get in any case.
   void Warn(absl::string_view sentence);
 

@@ -9,13 +9,13 @@
 namespace csidelta::cli {
 namespace {
 
-constexpr char kInterruptedWord[] = "interrupted";
+constexpr char kInterrupted[] = "interrupted";
 constexpr char kNothingChanged[] = "nothing is changed";
 constexpr char kReadOnly[] = "Read-only file system";
 
 // What to do about a status that has no exit code of its own, right for every verb that may meet
 // it; "" when the message must do. A message with "; " in it has its own.
-absl::string_view NextStep(const absl::Status& status, absl::string_view place) {
+absl::string_view NextStep(const absl::Status& status, absl::string_view location) {
   switch (status.code()) {
     case absl::StatusCode::kPermissionDenied:
     case absl::StatusCode::kUnauthenticated:
@@ -29,7 +29,7 @@ absl::string_view NextStep(const absl::Status& status, absl::string_view place) 
     case absl::StatusCode::kResourceExhausted:
       return "make room, or raise the limit that was met, and run it again";
     case absl::StatusCode::kDataLoss:
-      return place.empty() ? "" : "csi-delta check --read-data finds what else is damaged";
+      return location.empty() ? "" : "csi-delta check --read-data finds what else is damaged";
     case absl::StatusCode::kInternal:
       return "this is an error of csi-delta, please report it";
     default:
@@ -58,19 +58,19 @@ ExitCode ExitCodeOf(const absl::Status& status) {
   return absl::IsCancelled(status) ? ExitCode::kInterrupted : ExitCode::kFailed;
 }
 
-std::string Explain(const absl::Status& status, absl::string_view place) {
+std::string Explain(const absl::Status& status, absl::string_view location) {
   const absl::string_view message = status.message();
   // A message with a next step of its own: of several keys, of the repository to copy from, of a
   // PVC that is not made.
   const bool has_step = absl::StrContains(message, "; ");
-  absl::string_view step = NextStep(status, place);
+  absl::string_view step = NextStep(status, location);
   switch (ExitCodeOf(status)) {
     case ExitCode::kNoRepository:
       step = "make one with csi-delta init, or give another place with --repo";
       break;
     case ExitCode::kWrongPassword:
       if (!has_step) {
-        return absl::StrCat("the password does not open ", place,
+        return absl::StrCat("the password does not open ", location,
                             "; give the right one with --password-file or RESTIC_PASSWORD");
       }
       break;
@@ -88,8 +88,8 @@ std::string Explain(const absl::Status& status, absl::string_view place) {
       step = "give a larger target, nothing was written";
       break;
     case ExitCode::kInterrupted:
-      return absl::StartsWith(message, kInterruptedWord) ? std::string(message)
-                                                         : std::string(kInterruptedWord);
+      return absl::StartsWith(message, kInterrupted) ? std::string(message)
+                                                     : std::string(kInterrupted);
     default:
       break;
   }

@@ -32,6 +32,6 @@ ExitCode ExitCodeOf(const absl::Status& status);
 // One sentence that says what is wrong and what to do next, where that is the same for every verb.
 // `place` names the repository, or is "".
 // REQUIRES an error.
-std::string Explain(const absl::Status& status, absl::string_view place);
+std::string Explain(const absl::Status& status, absl::string_view location);
 
 }  // namespace csidelta::cli

@@ -81,20 +81,20 @@ void DeclareKeepFlags(ArgumentTable& table, KeepRules& rules, bool with_letters)
 }
 
 std::vector<std::string> KeepArguments(const KeepRules& rules) {
-  std::vector<std::string> words;
-  words.reserve(std::size(kNumbers) + std::size(kSpans));
+  std::vector<std::string> arguments;
+  arguments.reserve(std::size(kNumbers) + std::size(kSpans));
   for (const NumberRule& rule : kNumbers) {
     if (const int number = rules.*rule.target; number != 0) {
-      words.push_back(number == kKeepAll ? absl::StrCat(rule.flag, "=unlimited")
-                                         : absl::StrCat(rule.flag, "=", number));
+      arguments.push_back(number == kKeepAll ? absl::StrCat(rule.flag, "=unlimited")
+                                             : absl::StrCat(rule.flag, "=", number));
     }
   }
   for (const SpanRule& rule : kSpans) {
     if (const CalendarSpan& span = rules.*rule.target; !span.IsZero()) {
-      words.push_back(absl::StrCat(rule.flag, "=", FormatCalendarSpan(span)));
+      arguments.push_back(absl::StrCat(rule.flag, "=", FormatCalendarSpan(span)));
     }
   }
-  return words;
+  return arguments;
 }
 
 }  // namespace csidelta::cli

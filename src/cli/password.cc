@@ -27,14 +27,14 @@ constexpr std::size_t kPasswordFileBytesMax = std::size_t{64} << 10;
 constexpr std::size_t kCertificatesBytesMax = std::size_t{4} << 20;
 
 absl::StatusOr<std::string> RunPasswordCommand(const CallContext& ctx, const std::string& command) {
-  absl::StatusOr<std::vector<std::string>> words = SplitCommand(command);
-  if (!words.ok()) {
-    return Annotate(words.status(), "password command");
+  absl::StatusOr<std::vector<std::string>> arguments = SplitCommand(command);
+  if (!arguments.ok()) {
+    return Annotate(arguments.status(), "password command");
   }
   absl::StatusOr<std::string> text =
-      RunProgram(ctx, {.words = *words, .output_bytes_max = kPasswordFileBytesMax});
+      RunProgram(ctx, {.arguments = *arguments, .output_bytes_max = kPasswordFileBytesMax});
   if (absl::IsFailedPrecondition(text.status())) {
-    return absl::FailedPreconditionError(absl::StrCat("the password command ", words->front(),
+    return absl::FailedPreconditionError(absl::StrCat("the password command ", arguments->front(),
                                                       " failed; run it by hand to see why"));
   }
   RETURN_IF_ERROR(Annotate(text.status(), "password command"));
@@ -124,8 +124,8 @@ absl::StatusOr<bool> Confirm(const CallContext& ctx, absl::string_view question)
   }
   ASSIGN_OR_RETURN(const std::string answer,
                    ReadText(ctx, terminal.get(), /*line=*/true, kPasswordFileBytesMax));
-  const absl::string_view word = absl::StripAsciiWhitespace(answer);
-  return absl::EqualsIgnoreCase(word, "y") || absl::EqualsIgnoreCase(word, "yes");
+  const absl::string_view argument = absl::StripAsciiWhitespace(answer);
+  return absl::EqualsIgnoreCase(argument, "y") || absl::EqualsIgnoreCase(argument, "yes");
 }
 
 absl::StatusOr<Secret> ReadPassword(const CallContext& ctx, const PasswordSource& source,

@@ -34,10 +34,10 @@ class VersionCommand : public Command {
 // Closes what the verb opened before its result is printed: a lock must not stay.
 absl::StatusOr<ExitCode> RunVerb(const CallContext& ctx, Command& command, Console& console,
                                  const GlobalOptions& options,
-                                 const ProgramEnvironment& environment, std::string& place) {
+                                 const ProgramEnvironment& environment, std::string& location) {
   Session session(options, environment, console);
   absl::StatusOr<ExitCode> code = command.Run(ctx, session);
-  place = session.place();
+  location = session.location();
   if (!code.ok() && ctx.stop.stop_requested()) {
     return absl::CancelledError(code.status().message());
   }
@@ -106,7 +106,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   return commands;
 }
 
-ExitCode RunProgram(const CallContext& ctx, absl::Span<const std::string> words,
+ExitCode RunProgram(const CallContext& ctx, absl::Span<const std::string> arguments,
                     const ProgramEnvironment& environment) {
   GlobalOptions options;
   ProgramSyntax program = DeclareFlags(options);
@@ -117,15 +117,15 @@ ExitCode RunProgram(const CallContext& ctx, absl::Span<const std::string> words,
   for (const std::unique_ptr<Command>& command : commands) {
     verbs.push_back(command->Declare());
   }
-  if (!words.empty() && words.front() == kCompleteWord) {
-    for (const std::string& one : Complete(words.subspan(1), program, verbs)) {
+  if (!arguments.empty() && arguments.front() == kCompleteArgument) {
+    for (const std::string& one : Complete(arguments.subspan(1), program, verbs)) {
       environment.out(absl::StrCat(one, "\n"));
     }
     return ExitCode::kOk;
   }
-  const absl::StatusOr<ParsedLine> parsed = ParseCommandLine(words, program, verbs);
+  const absl::StatusOr<ParsedLine> parsed = ParseCommandLine(arguments, program, verbs);
   // What is wrong with the words is told in the form that they ask for.
-  const bool asks_json = std::find(words.begin(), words.end(), "--json") != words.end();
+  const bool asks_json = std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
   Console console(environment.out, environment.error,
                   {.json = parsed.ok() ? options.json : asks_json,
                    .quiet = options.quiet,
@@ -142,11 +142,11 @@ ExitCode RunProgram(const CallContext& ctx, absl::Span<const std::string> words,
     environment.error(HelpText("", program, verbs, environment.columns));
     return ExitCode::kFailed;
   }
-  std::string place;
+  std::string location;
   absl::StatusOr<ExitCode> code = ExitCode::kFailed;
   for (std::size_t i = 0; i < verbs.size(); ++i) {
     if (verbs[i].name == parsed->verb) {
-      code = RunVerb(ctx, *commands[i], console, options, environment, place);
+      code = RunVerb(ctx, *commands[i], console, options, environment, location);
     }
   }
   if (code.ok() && !console.Check().ok()) {
@@ -158,7 +158,7 @@ ExitCode RunProgram(const CallContext& ctx, absl::Span<const std::string> words,
           {{"message_type", "locked"}, {"locks", repository::LocksOf(code.status())}});
     }
     const ExitCode failed = ExitCodeOf(code.status());
-    const std::string sentence = Explain(code.status(), place);
+    const std::string sentence = Explain(code.status(), location);
     console.Fail(static_cast<int>(failed), sentence);
     return failed;
   }

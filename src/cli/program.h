@@ -11,7 +11,7 @@ namespace csidelta::cli {
 
 // The program csi-delta without the process around it: reads the words behind its name, runs the
 // verb, says what went wrong, and returns what to exit with. `ctx` is stopped to end it in order.
-ExitCode RunProgram(const CallContext& ctx, absl::Span<const std::string> words,
+ExitCode RunProgram(const CallContext& ctx, absl::Span<const std::string> arguments,
                     const ProgramEnvironment& environment);
 
 }  // namespace csidelta::cli

@@ -102,12 +102,12 @@ std::string WaitLine(const WaitInfo& info) {
   if (line.size() <= kWaitLineBytesMax) {
     return line;
   }
-  constexpr absl::string_view kCut = "...";
-  std::size_t end = kWaitLineBytesMax - kCut.size();
+  constexpr absl::string_view kEllipsis = "...";
+  std::size_t end = kWaitLineBytesMax - kEllipsis.size();
   while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xc0U) == 0x80U) {
     --end;  // within a character
   }
-  return absl::StrCat(line.substr(0, end), kCut);
+  return absl::StrCat(line.substr(0, end), kEllipsis);
 }
 
 Json WaitJson(const WaitInfo& info) {

@@ -62,7 +62,7 @@ absl::StatusOr<ExitCode> RestoreIntoRun::Run() {
   namespace_name_ = parts[0];
   pvc_name_ = parts[1];
   ASSIGN_OR_RETURN(const inplace::MoverPlan plan, Plan());
-  console_.NoteAll(plan.not_checked);
+  console_.InfoAll(plan.not_checked);
   RETURN_IF_ERROR(inplace::RefusalStatus(namespace_name_, pvc_name_, plan.refusals));
   if (flags_.is_dry_run) {
     PrintPlan(plan);
@@ -78,7 +78,7 @@ absl::StatusOr<inplace::MoverPlan> RestoreIntoRun::Plan() {
   RETURN_IF_ERROR(inplace::CheckMayAskMover(ctx_, *api_, flags_.velero_namespace, namespace_name_));
   ASSIGN_OR_RETURN(const inplace::RestoreSurroundings around,
                    inplace::ReadRestoreSurroundings(ctx_, *api_, namespace_name_));
-  console_.NoteAll(around.not_checked);
+  console_.InfoAll(around.not_checked);
   ASSIGN_OR_RETURN(
       inplace::MoverPlan plan,
       inplace::PlanMoverRestore(
@@ -91,16 +91,17 @@ absl::StatusOr<inplace::MoverPlan> RestoreIntoRun::Plan() {
 }
 
 absl::Status RestoreIntoRun::CheckSwitchedOn() {
-  const std::string place =
+  const std::string location =
       absl::StrCat("ConfigMap ", flags_.mover_namespace, "/", datamover::kSettingsConfigMap);
   const absl::StatusOr<std::optional<datamover::MoverSettings>> settings = ReadMoverSettings();
   if (settings.ok() && settings->has_value()) {
-    return Annotate(datamover::CheckWritesIntoExisting(**settings), place);
+    return Annotate(datamover::CheckWritesIntoExisting(**settings), location);
   }
-  console_.Note(absl::StrCat(
+  console_.Info(absl::StrCat(
       "setting restore.intoExistingVolumes of the data mover not checked: ",
-      settings.ok() ? absl::StrCat(place, " was not found; --mover-namespace names its namespace")
-                    : std::string(settings.status().message())));
+      settings.ok()
+          ? absl::StrCat(location, " was not found; --mover-namespace names its namespace")
+          : std::string(settings.status().message())));
   return absl::OkStatus();
 }
 
@@ -172,11 +173,11 @@ absl::StatusOr<inplace::MoverRestoreResult> RestoreIntoRun::Restore(
             [&meter](int64_t done_bytes, int64_t total_bytes) {
               meter.ReportBytes("restore", done_bytes, total_bytes);
             },
-        .on_step = [this](const std::string& sentence) { console_.Note(Printable(sentence)); }};
+        .on_step = [this](const std::string& sentence) { console_.Info(Printable(sentence)); }};
     result = inplace::RestoreByMover(ctx_, *api_, *session_.environment().random, plan, options,
                                      not_checked);
   }
-  console_.NoteAll(not_checked);
+  console_.InfoAll(not_checked);
   return result;
 }
 

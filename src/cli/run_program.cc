@@ -26,7 +26,7 @@ using storage::ErrnoToStatus;
 
 constexpr int kPollMilliseconds = 100;
 constexpr int kEndPollMilliseconds = 5;
-constexpr int kEndLooks = 2000;  // ten seconds
+constexpr int kEndPollsMax = 2000;  // ten seconds
 
 // What posix_spawnp() wants: it does not write there. Borrows the texts.
 std::vector<char*> Pointers(const std::vector<std::string>& texts) {
@@ -58,7 +58,7 @@ std::vector<std::string> EnvironmentOf(const ProgramToRun& program) {
 // Starts the program with its output into `output`, its input from `input` unless that is -1, and
 // with no signal blocked.
 absl::StatusOr<pid_t> Spawn(const ProgramToRun& program, int input, int output) {
-  std::vector<char*> arguments = Pointers(program.words);
+  std::vector<char*> argv = Pointers(program.arguments);
   const std::vector<std::string> variables = EnvironmentOf(program);
   std::vector<char*> environment = Pointers(variables);
   posix_spawn_file_actions_t actions;
@@ -74,12 +74,12 @@ absl::StatusOr<pid_t> Spawn(const ProgramToRun& program, int input, int output) 
   ::posix_spawnattr_setsigmask(&attributes, &none);
   ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
   pid_t pid = 0;
-  const int error = ::posix_spawnp(&pid, arguments[0], &actions, &attributes, arguments.data(),
-                                   environment.data());
+  const int error =
+      ::posix_spawnp(&pid, argv[0], &actions, &attributes, argv.data(), environment.data());
   ::posix_spawnattr_destroy(&attributes);
   ::posix_spawn_file_actions_destroy(&actions);
   if (error != 0) {
-    return ErrnoToStatus(error, program.words[0]);
+    return ErrnoToStatus(error, program.arguments[0]);
   }
   return pid;
 }
@@ -110,10 +110,10 @@ absl::Status EndOf(const std::string& name, int state) {
 }
 
 // Looks for the end of a child so many times, a moment apart. Nothing when it goes on.
-std::optional<int> PollForEnd(pid_t pid, int looks) {
+std::optional<int> PollForEnd(pid_t pid, int polls_max) {
   int state = 0;
-  for (int look = 0; look < looks; ++look) {
-    if (look > 0) {
+  for (int polls = 0; polls < polls_max; ++polls) {
+    if (polls > 0) {
       ::poll(nullptr, 0, kEndPollMilliseconds);
     }
     if (::waitpid(pid, &state, WNOHANG) == pid) {
@@ -126,7 +126,7 @@ std::optional<int> PollForEnd(pid_t pid, int looks) {
 int MakeEnd(pid_t pid) {
   for (const int signal : {SIGTERM, SIGKILL}) {
     ::kill(pid, signal);
-    if (const std::optional<int> state = PollForEnd(pid, kEndLooks); state.has_value()) {
+    if (const std::optional<int> state = PollForEnd(pid, kEndPollsMax); state.has_value()) {
       return *state;
     }
   }
@@ -176,7 +176,7 @@ absl::StatusOr<std::string> RunProgram(const CallContext& ctx, const ProgramToRu
   while (::waitpid(pid, &state, 0) < 0 && errno == EINTR) {
   }
   if (text.ok()) {
-    RETURN_IF_ERROR(EndOf(program.words[0], state));
+    RETURN_IF_ERROR(EndOf(program.arguments[0], state));
   }
   return text;
 }
@@ -187,8 +187,8 @@ absl::StatusOr<std::unique_ptr<HeldProgram>> HeldProgram::Start(const CallContex
   ASSIGN_OR_RETURN(Pipe output, MakePipe());
   ASSIGN_OR_RETURN(const pid_t pid, Spawn(program, input.reading.get(), output.writing.get()));
   output.writing = UniqueFd();
-  std::unique_ptr<HeldProgram> held(
-      new HeldProgram(program.words[0], pid, std::move(input.writing), std::move(output.reading)));
+  std::unique_ptr<HeldProgram> held(new HeldProgram(
+      program.arguments[0], pid, std::move(input.writing), std::move(output.reading)));
   const absl::StatusOr<std::string> line =
       ReadText(ctx, held->output_.get(), /*line=*/true, program.output_bytes_max);
   RETURN_IF_ERROR(line.status());
@@ -218,7 +218,7 @@ absl::Status HeldProgram::Release() {
         absl::StrCat(name_, " ended before it was to release the application"));
   }
   input_ = UniqueFd();
-  const std::optional<int> state = PollForEnd(pid, kEndLooks);
+  const std::optional<int> state = PollForEnd(pid, kEndPollsMax);
   return EndOf(name_, state.has_value() ? *state : MakeEnd(pid));
 }
 

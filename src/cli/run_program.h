@@ -16,7 +16,7 @@
 namespace csidelta::cli {
 
 struct ProgramToRun {
-  std::vector<std::string> words;  // The first is looked for on the PATH unless it has a slash.
+  std::vector<std::string> arguments;  // The first is looked for on the PATH unless it has a slash.
   std::vector<std::pair<std::string, std::string>> environment =
       {};  // Besides our own, and instead of it.
   std::size_t output_bytes_max = std::size_t{64} << 10;

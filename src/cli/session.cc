@@ -88,7 +88,7 @@ std::string UserName(const GetVariable& get) {
 }
 
 engine::Listener ListenerOf(Console& console) {
-  return {.note = [&console](absl::string_view sentence) { console.Note(sentence); },
+  return {.note = [&console](absl::string_view sentence) { console.Info(sentence); },
           .warn = [&console](absl::string_view sentence) { console.Warn(sentence); }};
 }
 
@@ -242,11 +242,11 @@ engine::SessionOptions Session::EngineOptions() {
   if (scratch_folder.empty()) {
     scratch_folder = Variable(get, "TMPDIR");
   }
-  return {.place = [this] { return Place(); },
+  return {.place = [this] { return Target(); },
           .keyring = [this] { return ReadKeyring(choice()); },
           .keyring_name = [this] { return choice().keyring_file; },
-          .password = [this](const CallContext& ctx, const std::string& place,
-                             bool twice) { return Password(ctx, place, twice); },
+          .password = [this](const CallContext& ctx, const std::string& location,
+                             bool twice) { return Password(ctx, location, twice); },
           .program_version = ProgramVersion(),
           .host = net::HostName(),
           .user = UserName(get),
@@ -263,21 +263,21 @@ engine::SessionOptions Session::EngineOptions() {
           .listener = ListenerOf(console_)};
 }
 
-absl::StatusOr<engine::RepositoryTarget> Session::Place() const {
+absl::StatusOr<engine::RepositoryTarget> Session::Target() const {
   ASSIGN_OR_RETURN(const std::string text, ChooseRepository(choice(), environment_.get));
   ASSIGN_OR_RETURN(storage::Location location, storage::ParseLocation(text));
   ASSIGN_OR_RETURN(storage::StoreSettings settings, MakeStoreSettings(options_, environment_.get));
   return engine::RepositoryTarget{.location = std::move(location), .settings = std::move(settings)};
 }
 
-absl::StatusOr<Secret> Session::Password(const CallContext& ctx, const std::string& place,
+absl::StatusOr<Secret> Session::Password(const CallContext& ctx, const std::string& location,
                                          bool twice) const {
   ASSIGN_OR_RETURN(
       const PasswordSource source,
       ChoosePasswordSource(
           {.command = choice().password_command, .file = choice().password_file, .text = Secret()},
           environment_.get));
-  return ReadPassword(ctx, source, absl::StrCat("password for ", place), twice);
+  return ReadPassword(ctx, source, absl::StrCat("password for ", location), twice);
 }
 
 }  // namespace csidelta::cli

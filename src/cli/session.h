@@ -130,14 +130,14 @@ class Session {
     return engine_.Open(ctx, kind);
   }
   repository::Lock* lock() { return engine_.lock(); }
-  const std::string& place() const { return engine_.place(); }
+  const std::string& location() const { return engine_.place(); }
   bool in_bucket() const { return engine_.in_bucket(); }
 
  private:
   engine::SessionOptions EngineOptions();
   const RepositoryChoice& choice() const { return choice_ ? *choice_ : options_.choice; }
-  absl::StatusOr<engine::RepositoryTarget> Place() const;
-  absl::StatusOr<Secret> Password(const CallContext& ctx, const std::string& place,
+  absl::StatusOr<engine::RepositoryTarget> Target() const;
+  absl::StatusOr<Secret> Password(const CallContext& ctx, const std::string& location,
                                   bool twice) const;
 
   const GlobalOptions& options_;

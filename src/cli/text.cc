@@ -160,7 +160,7 @@ absl::StatusOr<absl::Time> ParseMoment(absl::string_view text, absl::TimeZone zo
 }
 
 absl::StatusOr<std::vector<std::string>> SplitCommand(absl::string_view command) {
-  std::vector<std::string> words;
+  std::vector<std::string> arguments;
   bool in_word = false;
   char quote = 0;
   for (std::size_t i = 0; i < command.size(); ++i) {
@@ -170,28 +170,28 @@ absl::StatusOr<std::vector<std::string>> SplitCommand(absl::string_view command)
       continue;
     }
     if (!in_word) {
-      words.emplace_back();
+      arguments.emplace_back();
       in_word = true;
     }
     const char next = i + 1 < command.size() ? command[i + 1] : '\0';
     const bool escapes = c == '\\' && next != '\0' &&
                          (quote == 0 || (quote == '"' && (next == '"' || next == '\\')));
     if (escapes) {
-      words.back().push_back(next);
+      arguments.back().push_back(next);
       ++i;
     } else if (quote != 0 ? c == quote : c == '\'' || c == '"') {
       quote = quote == 0 ? c : '\0';
     } else {
-      words.back().push_back(c);
+      arguments.back().push_back(c);
     }
   }
   if (quote != 0) {
     return absl::InvalidArgumentError("a quote is not closed");
   }
-  if (words.empty()) {
+  if (arguments.empty()) {
     return absl::InvalidArgumentError("it has no word");
   }
-  return words;
+  return arguments;
 }
 
 std::string WrapText(absl::string_view text, int indent, int columns) {
@@ -202,13 +202,13 @@ std::string WrapText(absl::string_view text, int indent, int columns) {
   const std::string margin(static_cast<std::size_t>(indent), ' ');
   for (const absl::string_view paragraph : absl::StrSplit(text, '\n')) {
     std::string line;
-    for (const absl::string_view word : absl::StrSplit(paragraph, ' ', absl::SkipEmpty())) {
-      const std::size_t needed = margin.size() + line.size() + 1 + word.size();
+    for (const absl::string_view argument : absl::StrSplit(paragraph, ' ', absl::SkipEmpty())) {
+      const std::size_t needed = margin.size() + line.size() + 1 + argument.size();
       if (!line.empty() && needed > static_cast<std::size_t>(columns)) {
         absl::StrAppend(&out, margin, line, "\n");
         line.clear();
       }
-      absl::StrAppend(&line, line.empty() ? "" : " ", word);
+      absl::StrAppend(&line, line.empty() ? "" : " ", argument);
     }
     absl::StrAppend(&out, line.empty() ? "" : margin, line, "\n");
   }

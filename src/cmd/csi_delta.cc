@@ -21,8 +21,8 @@ int TerminalColumns() {
   constexpr int kMax = 1000;
   winsize size{};
   int columns = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
-  if (const char* const told = std::getenv("COLUMNS"); told != nullptr && std::atoi(told) > 0) {
-    columns = std::atoi(told);
+  if (const char* const given = std::getenv("COLUMNS"); given != nullptr && std::atoi(given) > 0) {
+    columns = std::atoi(given);
   }
   return columns <= 0 ? 0 : std::clamp(columns, kMin, kMax);
 }
@@ -54,14 +54,14 @@ int main(int argc, char** argv) {
   const cli::InterruptWatch interrupt;
   CallContext ctx;
   ctx.stop = interrupt.token();
-  std::vector<std::string> words(argv, argv + argc);
-  const std::string called = words.empty() ? "" : words.front();
-  if (!words.empty()) {
-    words.erase(words.begin());
+  std::vector<std::string> arguments(argv, argv + argc);
+  const std::string called = arguments.empty() ? "" : arguments.front();
+  if (!arguments.empty()) {
+    arguments.erase(arguments.begin());
   }
   const bool completes = called.ends_with(kCompleter);
   if (completes) {
-    words.insert(words.begin(), cli::kCompleteWord);
+    arguments.insert(arguments.begin(), cli::kCompleteArgument);
   }
   cli::ProgramEnvironment environment{
       .get = [](const char* name) { return std::getenv(name); },
@@ -76,7 +76,7 @@ int main(int argc, char** argv) {
   if (environment.error_is_terminal && ::isatty(STDIN_FILENO) == 1) {
     environment.confirm = cli::Confirm;
   }
-  const cli::ExitCode code = cli::RunProgram(ctx, words, environment);
+  const cli::ExitCode code = cli::RunProgram(ctx, arguments, environment);
   if (completes) {
     environment.out(kFilesToo);
   }

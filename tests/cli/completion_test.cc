@@ -60,10 +60,10 @@ TEST(CompletionTest, HasAScriptForThreeShells) {
 TEST(CompletionTest, BashAsksWithTheWordsUpToTheCursor) {
   const absl::StatusOr<std::string> script = CompletionScript("bash");
   EXPECT_THAT(RunProgram(CallContext(),
-                         {.words = {"bash", "-c",
-                                    "csi-delta() { printf '%s\\n' \"$@\"; }\n" + *script +
-                                        "COMP_WORDS=(csi-delta key 'a b' later) COMP_CWORD=2\n"
-                                        "_csi_delta; printf '[%s]' \"${COMPREPLY[@]}\""}}),
+                         {.arguments = {"bash", "-c",
+                                        "csi-delta() { printf '%s\\n' \"$@\"; }\n" + *script +
+                                            "COMP_WORDS=(csi-delta key 'a b' later) COMP_CWORD=2\n"
+                                            "_csi_delta; printf '[%s]' \"${COMPREPLY[@]}\""}}),
               IsOkAndHolds("[__complete][key][a b]"));
 }
 

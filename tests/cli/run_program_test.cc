@@ -28,7 +28,7 @@ using testing::HasSubstr;
 
 absl::StatusOr<std::string> Shell(
     const std::string& script, std::vector<std::pair<std::string, std::string>> environment = {}) {
-  return RunProgram(CallContext(), {.words = {"sh", "-c", script},
+  return RunProgram(CallContext(), {.arguments = {"sh", "-c", script},
                                     .environment = std::move(environment),
                                     .output_bytes_max = 100});
 }
@@ -53,7 +53,7 @@ TEST(RunProgramTest, SaysHowAProgramEnded) {
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("sh ended with 3")));
   EXPECT_THAT(Shell("kill -9 $$"), StatusIs(absl::StatusCode::kFailedPrecondition,
                                             HasSubstr("sh was ended by signal 9")));
-  EXPECT_THAT(RunProgram(CallContext(), {.words = {"no-such-program"}}),
+  EXPECT_THAT(RunProgram(CallContext(), {.arguments = {"no-such-program"}}),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("no-such-program")));
   EXPECT_THAT(Shell("while :; do echo more and more; done"),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("longer than")));
@@ -64,7 +64,7 @@ TEST(RunProgramTest, AProgramIsEndedWithTheCall) {
   stop.request_stop();
   CallContext ctx;
   ctx.stop = stop.get_token();
-  EXPECT_THAT(RunProgram(ctx, {.words = {"sleep", "1000"}}),
+  EXPECT_THAT(RunProgram(ctx, {.arguments = {"sleep", "1000"}}),
               StatusIs(absl::StatusCode::kCancelled));
 }
 

@@ -78,7 +78,7 @@ class Verdicts {
  public:
   explicit Verdicts(Console& console) : console_(console) {}
 
-  void Say(const CheckResult& result) {
+  void Report(const CheckResult& result) {
     ++counts_[result.verdict];
     const absl::string_view word = WordOf(result.verdict);
     const absl::string_view rule_text = conformance::RuleText(result.rule);
@@ -165,7 +165,7 @@ class ConformanceCommand : public Command {
     Verdicts verdicts(session.console());
     const absl::Status status = conformance::RunConformanceTest(
         ctx.WithTimeout(*time_max_), options_, Random::Real(),
-        [&verdicts](const CheckResult& result) { verdicts.Say(result); });
+        [&verdicts](const CheckResult& result) { verdicts.Report(result); });
     const ExitCode code = verdicts.Close();
     if (!status.ok()) {
       return WithNextStep(status);

@@ -73,7 +73,7 @@ class DoctorCommand : public Command {
     doctor::RunCheckup(ctx.WithTimeout(kTimeMax), *api, options_, *session.environment().random,
                        [&](const doctor::Finding& finding) {
                          ++counts[finding.severity];
-                         Say(session.console(), finding);
+                         ReportFinding(session.console(), finding);
                        });
     const Json totals = {
         {"message_type", "result"},           {"good", counts[Severity::kGood]},
@@ -89,7 +89,7 @@ class DoctorCommand : public Command {
   }
 
  private:
-  void Say(Console& console, const doctor::Finding& finding) const {
+  void ReportFinding(Console& console, const doctor::Finding& finding) const {
     const std::string severity = doctor::WordOf(finding.severity);
     if (console.options().json) {
       console.PrintJson({{"message_type", "finding"},

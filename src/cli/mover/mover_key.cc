@@ -64,7 +64,7 @@ class MoverKeyExportCommand : public Command {
  public:
   VerbSyntax Declare() override {
     ArgumentTable table;
-    place_.Declare(table);
+    location_.Declare(table);
     table.Add(
         "--confirm",
         "confirm that a copy of what was exported is kept: prints no key, and ends the warnings",
@@ -80,9 +80,9 @@ class MoverKeyExportCommand : public Command {
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
-    ASSIGN_OR_RETURN(const std::unique_ptr<k8s::ApiClient> api, place_.MakeClient());
+    ASSIGN_OR_RETURN(const std::unique_ptr<k8s::ApiClient> api, location_.MakeClient());
     absl::StatusOr<repository::Keyring> keyring =
-        datamover::OpenKeyring(ctx, *api, place_.mover_namespace, place_.owner,
+        datamover::OpenKeyring(ctx, *api, location_.mover_namespace, location_.owner,
                                /*make=*/false, SecureRandom::Real());
     RETURN_IF_ERROR(keyring.status());
     return confirm_ ? Confirm(ctx, *api, *std::move(keyring), session.console())
@@ -94,17 +94,17 @@ class MoverKeyExportCommand : public Command {
   absl::StatusOr<ExitCode> Export(const CallContext& ctx, k8s::ApiClient& api,
                                   const repository::Keyring& keyring, Session& session) const {
     Console& console = session.console();
-    const absl::Status noted = datamover::RecordExportedKeys(ctx, api, place_.mover_namespace,
-                                                             place_.owner, FingerprintsOf(keyring));
+    const absl::Status recorded = datamover::RecordExportedKeys(
+        ctx, api, location_.mover_namespace, location_.owner, FingerprintsOf(keyring));
     if (session.environment().make_out_private != nullptr) {
       RETURN_IF_ERROR(session.environment().make_out_private());
     }
     console.Print(repository::FormatKeyringFile(keyring));
-    console.Note(noted.ok()
+    console.Info(recorded.ok()
                      ? "keep this outside of the cluster, then run the same with --confirm"
                      : absl::StrCat("keep this outside of the cluster; that it was exported could "
                                     "not be noted, so --confirm will not know it: ",
-                                    noted.message()));
+                                    recorded.message()));
     return ExitCode::kOk;
   }
 
@@ -125,20 +125,20 @@ class MoverKeyExportCommand : public Command {
           "prints");
     }
     RETURN_IF_ERROR(
-        datamover::ConfirmKeys(ctx, api, place_.mover_namespace, place_.owner, exported));
+        datamover::ConfirmKeys(ctx, api, location_.mover_namespace, location_.owner, exported));
     keyring.confirmed.insert(exported.begin(), exported.end());
     console.PrintResult(Describe("keys_confirmed", keyring),
                         absl::StrCat("confirmed ", Counted(std::ssize(keyring.confirmed), "key"),
                                      "; ", keyring.newest().fingerprint, " is the newest\n"));
     if (!left_out.empty()) {
-      console.Note(
+      console.Info(
           absl::StrCat("not confirmed, since it was not exported: ", absl::StrJoin(left_out, ", "),
                        "; run the same without --confirm again"));
     }
     return ExitCode::kOk;
   }
 
-  KeyringLocation place_;
+  KeyringLocation location_;
   bool confirm_ = false;
 };
 
@@ -147,7 +147,7 @@ class MoverKeyImportCommand : public Command {
   VerbSyntax Declare() override {
     ArgumentTable table;
     table.AddPositional("FILE", "what mover-key export printed", file_);
-    place_.Declare(table);
+    location_.Declare(table);
     table.Add("--newest",
               "use the first of them for what is written from now on; data that is there stays as "
               "it is, and is read with the keys that it has",
@@ -162,23 +162,23 @@ class MoverKeyImportCommand : public Command {
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
-    ASSIGN_OR_RETURN(const std::unique_ptr<k8s::ApiClient> api, place_.MakeClient());
+    ASSIGN_OR_RETURN(const std::unique_ptr<k8s::ApiClient> api, location_.MakeClient());
     ASSIGN_OR_RETURN(const std::string text, ReadSmallText(file_));
     const absl::StatusOr<repository::Keyring> keys = repository::ParseKeyringFile(text);
     if (!keys.ok()) {
       return Annotate(keys.status(), file_);
     }
-    ASSIGN_OR_RETURN(
-        const repository::Keyring keyring,
-        datamover::ImportKeys(ctx, *api, place_.mover_namespace, place_.owner, *keys, newest_));
+    ASSIGN_OR_RETURN(const repository::Keyring keyring,
+                     datamover::ImportKeys(ctx, *api, location_.mover_namespace, location_.owner,
+                                           *keys, newest_));
     session.console().PrintResult(Describe("keys_imported", keyring),
-                                  KeysText(place_.owner, keyring));
+                                  KeysText(location_.owner, keyring));
     return ExitCode::kOk;
   }
 
  private:
   std::string file_;
-  KeyringLocation place_;
+  KeyringLocation location_;
   bool newest_ = false;
 };
 
@@ -187,7 +187,7 @@ class MoverKeyRemoveCommand : public Command {
   VerbSyntax Declare() override {
     ArgumentTable table;
     table.AddPositional("FINGERPRINT", "of the key, 16 hexadecimal digits", fingerprint_);
-    place_.Declare(table);
+    location_.Declare(table);
     return {.name = "mover-key remove",
             .summary = "Remove a key that no repository of a location has any more",
             .details =
@@ -198,18 +198,18 @@ class MoverKeyRemoveCommand : public Command {
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
-    ASSIGN_OR_RETURN(const std::unique_ptr<k8s::ApiClient> api, place_.MakeClient());
+    ASSIGN_OR_RETURN(const std::unique_ptr<k8s::ApiClient> api, location_.MakeClient());
     ASSIGN_OR_RETURN(
         const repository::Keyring keyring,
-        datamover::RemoveKey(ctx, *api, place_.mover_namespace, place_.owner, fingerprint_));
+        datamover::RemoveKey(ctx, *api, location_.mover_namespace, location_.owner, fingerprint_));
     session.console().PrintResult(Describe("key_removed", keyring),
-                                  KeysText(place_.owner, keyring));
+                                  KeysText(location_.owner, keyring));
     return ExitCode::kOk;
   }
 
  private:
   std::string fingerprint_;
-  KeyringLocation place_;
+  KeyringLocation location_;
 };
 
 }  // namespace

@@ -221,11 +221,13 @@ class ChangeWatch final : private k8s::ObjectEventHandler {
   bool Await(std::stop_token stop);
 
  private:
-  void OnObjectChanged(const Json& /*object*/) override { Note(); }
-  void OnObjectDeleted(const k8s::ObjectId& /*id*/, const Json* /*last*/) override { Note(); }
-  void OnListed() override { Note(); }
+  void OnObjectChanged(const Json& /*object*/) override { MarkChanged(); }
+  void OnObjectDeleted(const k8s::ObjectId& /*id*/, const Json* /*last*/) override {
+    MarkChanged();
+  }
+  void OnListed() override { MarkChanged(); }
   bool Holds(const k8s::ObjectId& /*id*/) const override { return false; }
-  void Note();
+  void MarkChanged();
 
   Mutex mutex_;
   std::condition_variable_any changed_;
@@ -256,7 +258,7 @@ bool ChangeWatch::Await(std::stop_token stop) {
   return changed;
 }
 
-void ChangeWatch::Note() {
+void ChangeWatch::MarkChanged() {
   {
     const MutexLock lock(mutex_);
     has_changed_ = true;
@@ -330,14 +332,14 @@ absl::Status StatusCommand::Show(const CallContext& ctx, Session& session, k8s::
     RETURN_IF_ERROR(ReadTransfers(ctx, api, space, tasks, all, all.uploads));
     RETURN_IF_ERROR(ReadTransfers(ctx, api, space, tasks, all, all.downloads));
     if (const absl::Status read = ReadRecords(ctx, api, space, records); !read.ok()) {
-      session.console().Note(absl::StrCat("the protected volumes of namespace ", space,
+      session.console().Info(absl::StrCat("the protected volumes of namespace ", space,
                                           " are not known: ", read.message()));
     }
   }
   const absl::StatusOr<datamover::MoverSettings> settings =
       datamover::ReadMoverSettings(ctx, api, mover_namespace_);
   if (!settings.ok()) {
-    session.console().Note(
+    session.console().Info(
         absl::StrCat("what transfers wait for is not known: ", settings.status().message()));
   }
   const datamover::QueueOverview queue =

@@ -235,7 +235,7 @@ absl::StatusOr<ExitCode> TryCommand::Run(const CallContext& ctx, Session& sessio
   if (backup_.empty()) {
     ASSIGN_OR_RETURN(needs, CheckTrialNeeds(ctx, *api, request_));
   }
-  console.NoteAll(needs.notes);
+  console.InfoAll(needs.notes);
   ASSIGN_OR_RETURN(const bool is_busy, RemoveEarlier(ctx, *api, console));
   if (is_busy) {
     return ExitCode::kLocked;
@@ -244,7 +244,7 @@ absl::StatusOr<ExitCode> TryCommand::Run(const CallContext& ctx, Session& sessio
   RETURN_IF_ERROR(CheckScratch(ctx, *api, plan.scratch));
   const absl::StatusOr<TrialResult> result = RunTrial(ctx, *api, plan, needs, console);
   if (absl::IsCancelled(result.status())) {
-    console.Note(
+    console.Info(
         absl::StrCat("interrupted: what the try made is being removed; Ctrl-C again leaves it for "
                      "csi-delta try ",
                      request_.namespace_name, " --clean-up"));
@@ -314,7 +314,7 @@ absl::StatusOr<bool> TryCommand::RemoveEarlier(const CallContext& ctx, k8s::ApiC
     return true;
   }
   if (!earlier.empty()) {
-    console.Note("what an earlier run left is being removed");
+    console.Info("what an earlier run left is being removed");
     RETURN_IF_ERROR(Annotate(RemoveTrialLeftovers(ctx.WithTimeout(kCleanUpTimeout), api, earlier),
                              "what an earlier run left is not removed"));
   }
@@ -352,17 +352,17 @@ absl::StatusOr<TrialResult> TryCommand::RunTrial(const CallContext& ctx, k8s::Ap
   TrialResult result;
   for (const std::string& backup : plan.backups) {
     if (!result.costs.empty() && between_.has_value()) {
-      console.Note(absl::StrCat("waiting ", absl::FormatDuration(*between_),
+      console.Info(absl::StrCat("waiting ", absl::FormatDuration(*between_),
                                 " for the applications to write"));
       ctx.clock->SleepFor(*between_, ctx.stop);
       RETURN_IF_ERROR(ctx.Check());
     }
-    console.Note(absl::StrCat("Backup ", backup, " is being made (", result.costs.size() + 1,
+    console.Info(absl::StrCat("Backup ", backup, " is being made (", result.costs.size() + 1,
                               " of ", plan.backups.size(), "); csi-delta status shows how far"));
     ASSIGN_OR_RETURN(std::vector<DataUpload> costs, BackUp(ctx, api, backup));
     result.costs.push_back(std::move(costs));
   }
-  console.Note(absl::StrCat("Backup ", plan.scratch.backup, " is being restored into namespace ",
+  console.Info(absl::StrCat("Backup ", plan.scratch.backup, " is being restored into namespace ",
                             plan.scratch.into));
   ASSIGN_OR_RETURN(result.trouble,
                    RestoreIntoScratch(ctx, api, plan.scratch, timeout_.value_or(kTrialTimeout)));

@@ -50,8 +50,8 @@ class UninstallCommand : public Command {
   static int64_t CarryOut(const CallContext& ctx, k8s::ApiClient& api, const UninstallPlan& plan,
                           Console& console);
   std::string Summary(int64_t objects, int64_t failed) const;
-  static void Say(Console& console, absl::string_view action, const UninstallItem& item,
-                  absl::string_view error);
+  static void ReportItem(Console& console, absl::string_view action, const UninstallItem& item,
+                         absl::string_view error);
 
   ClusterAccess access_;
   datamover::UninstallRequest request_;
@@ -116,7 +116,7 @@ absl::StatusOr<ExitCode> UninstallCommand::Run(const CallContext& ctx, Session& 
   const int64_t failed =
       yes_ ? CarryOut(ctx, *api, plan, session.console()) : Announce(plan, session.console());
   for (const UninstallItem& item : plan.stays) {
-    Say(session.console(), "stays", item, "");
+    ReportItem(session.console(), "stays", item, "");
   }
   session.console().PrintResult({{"message_type", "result"},
                                  {"dry_run", !yes_},
@@ -141,7 +141,7 @@ absl::Status UninstallCommand::CheckDeletion(const std::string& cluster) const {
 
 int64_t UninstallCommand::Announce(const UninstallPlan& plan, Console& console) {
   for (const UninstallPlan::Step& step : plan.steps) {
-    Say(console, "goes", step.item, "");
+    ReportItem(console, "goes", step.item, "");
   }
   return 0;
 }
@@ -151,7 +151,7 @@ int64_t UninstallCommand::CarryOut(const CallContext& ctx, k8s::ApiClient& api,
   int64_t failed = 0;
   datamover::CarryOut(ctx, api, plan, [&](const UninstallItem& item, const absl::Status& status) {
     failed += status.ok() ? 0 : 1;
-    Say(console, status.ok() ? "gone" : "failed", item, status.message());
+    ReportItem(console, status.ok() ? "gone" : "failed", item, status.message());
   });
   return failed;
 }
@@ -167,8 +167,8 @@ std::string UninstallCommand::Summary(int64_t objects, int64_t failed) const {
                       failed == 0 ? "\n" : ": run it again\n");
 }
 
-void UninstallCommand::Say(Console& console, absl::string_view action, const UninstallItem& item,
-                           absl::string_view error) {
+void UninstallCommand::ReportItem(Console& console, absl::string_view action,
+                                  const UninstallItem& item, absl::string_view error) {
   if (console.options().json) {
     console.PrintJson({{"message_type", "thing"},
                        {"fate", std::string(action)},

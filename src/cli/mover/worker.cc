@@ -43,7 +43,7 @@ class WorkerCommand : public Command {
   absl::StatusOr<objects::Outcome> DoJob(const CallContext& ctx, const VolumeJob& job,
                                          const GlobalOptions& options,
                                          const ProgramEnvironment& environment, Console& console,
-                                         const TaskProgress& progress, std::string& place) const;
+                                         const TaskProgress& progress, std::string& location) const;
 
   static absl::Status OrStopped(const CallContext& ctx, const absl::Status& failure) {
     return ctx.stop.stop_requested() ? absl::CancelledError(failure.message()) : failure;
@@ -53,7 +53,7 @@ class WorkerCommand : public Command {
   static absl::StatusOr<objects::Outcome> MakeRepository(const CallContext& ctx,
                                                          const GlobalOptions& options,
                                                          const ProgramEnvironment& environment,
-                                                         Console& console, std::string& place);
+                                                         Console& console, std::string& location);
 
   std::string task_;
   ClusterAccess access_;
@@ -90,7 +90,7 @@ absl::StatusOr<ExitCode> WorkerCommand::Run(const CallContext& ctx, Session& ses
                                         return RunJob(job_ctx, job, progress, environment);
                                       },
                                       {.uid = Variable(get, kPodVariable), .fence = &fence}));
-  session.console().Note(phase == TaskPhase::kNone ? absl::StrCat("task ", task_, " is gone")
+  session.console().Info(phase == TaskPhase::kNone ? absl::StrCat("task ", task_, " is gone")
                                                    : absl::StrCat("task ", task_, " ended as ",
                                                                   objects::ToString(phase)));
   return ExitCode::kOk;
@@ -117,21 +117,21 @@ objects::Outcome WorkerCommand::RunJob(const CallContext& ctx, const VolumeJob& 
   };
   Console console(environment.out, environment.error, {.json = true});
   const GlobalOptions options = OptionsOf(job);
-  std::string place;
+  std::string location;
   absl::StatusOr<objects::Outcome> outcome =
-      DoJob(ctx, job, options, inner, console, progress, place);
+      DoJob(ctx, job, options, inner, console, progress, location);
   if (repository::IsNoRepository(outcome.status()) &&
       std::holds_alternative<objects::UploadWork>(job.work)) {
-    outcome = MakeRepository(ctx, options, inner, console, place);
+    outcome = MakeRepository(ctx, options, inner, console, location);
     if (outcome.ok()) {
-      outcome = DoJob(ctx, job, options, inner, console, progress, place);
+      outcome = DoJob(ctx, job, options, inner, console, progress, location);
     }
   }
   if (outcome.ok()) {
     return *std::move(outcome);
   }
   objects::Outcome failed = datamover::OutcomeOf(outcome.status());
-  failed.message = Explain(outcome.status(), place);
+  failed.message = Explain(outcome.status(), location);
   console.Fail(static_cast<int>(ExitCodeOf(outcome.status())), failed.message);
   return failed;
 }
@@ -152,24 +152,24 @@ absl::StatusOr<objects::Outcome> WorkerCommand::DoJob(const CallContext& ctx, co
                                                       const ProgramEnvironment& environment,
                                                       Console& console,
                                                       const TaskProgress& progress,
-                                                      std::string& place) const {
+                                                      std::string& location) const {
   Session session(options, environment, console);
   absl::StatusOr<objects::Outcome> outcome =
       datamover::DoJob(ctx, session.engine(), job, access_.Settings(), progress);
-  place = session.place();
+  location = session.location();
   return outcome.ok() ? outcome : OrStopped(ctx, outcome.status());
 }
 
 absl::StatusOr<objects::Outcome> WorkerCommand::MakeRepository(
     const CallContext& ctx, const GlobalOptions& options, const ProgramEnvironment& environment,
-    Console& console, std::string& place) {
+    Console& console, std::string& location) {
   Session session(options, environment, console);
   const absl::Status made = session.Init(ctx).status();
-  place = session.place();
+  location = session.location();
   if (!made.ok() && !absl::IsAlreadyExists(made)) {
     return OrStopped(ctx, made);
   }
-  console.Note(absl::StrCat("created repository ", place));
+  console.Info(absl::StrCat("created repository ", location));
   return objects::Outcome{.code = objects::OutcomeCode::kDone};
 }
 

@@ -124,7 +124,7 @@ absl::StatusOr<ExitCode> CopyCommand::Run(const CallContext& ctx, Session& sessi
   source.engine().ShareMemory(session.engine());
   const absl::StatusOr<Repository*> opened = source.Open(ctx, LockKind::kRead);
   if (!opened.ok()) {
-    return OfSource(opened.status(), source.place());
+    return OfSource(opened.status(), source.location());
   }
   Repository* const from = *opened;
   ASSIGN_OR_RETURN(Repository * to, session.Open(ctx, LockKind::kWrite));

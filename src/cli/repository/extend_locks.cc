@@ -60,12 +60,12 @@ class ExtendLocksCommand : public Command {
     options.progress = CountsOf(meter);
     ASSIGN_OR_RETURN(const RenewLocksResult result,
                      repository::RenewLocks(ctx, *repository, options));
-    Tell(session.console(), result);
+    Report(session.console(), result);
     return result.failed == 0 && result.undecided.empty() ? ExitCode::kOk : ExitCode::kIncomplete;
   }
 
  private:
-  static void Tell(Console& console, const RenewLocksResult& result) {
+  static void Report(Console& console, const RenewLocksResult& result) {
     const bool is_locked = result.earliest > absl::InfinitePast();
     const bool has_date = is_locked && result.earliest < absl::InfiniteFuture();
     std::string text = absl::StrCat(

@@ -69,7 +69,7 @@ class ForgetCommand : public Command {
 
  private:
   absl::StatusOr<engine::ForgetJob> Job() const;
-  void Tell(Session& session, const engine::ForgetOutcome& outcome) const;
+  void Report(Session& session, const engine::ForgetOutcome& outcome) const;
 
   engine::ForgetJob job_;  // what the flags fill in as it stands
   std::vector<std::string> keep_tags_;
@@ -105,7 +105,7 @@ VerbSyntax ForgetCommand::Declare() {
           .family = VerbFamily::kRepository};
 }
 
-void ForgetCommand::Tell(Session& session, const engine::ForgetOutcome& outcome) const {
+void ForgetCommand::Report(Session& session, const engine::ForgetOutcome& outcome) const {
   const auto& [groups, removed, locked, refused] = outcome;
   if (groups.empty() && !job_.filter.IsEmpty()) {
     session.console().Warn("no snapshot matches --host, --path and --tag as they are given");
@@ -151,7 +151,7 @@ absl::StatusOr<ExitCode> ForgetCommand::Run(const CallContext& ctx, Session& ses
     ProgressMeter meter(session.console(), *ctx.clock);
     ASSIGN_OR_RETURN(outcome, engine::RunForget(ctx, session.engine(), job, CountsOf(meter)));
   }
-  Tell(session, outcome);
+  Report(session, outcome);
   ProgressMeter meter(session.console(), *ctx.clock);
   ASSIGN_OR_RETURN(const std::optional<engine::PruneOutcome> pruned,
                    engine::FreeSpace(ctx, session.engine(), job, outcome, CountsOf(meter)));

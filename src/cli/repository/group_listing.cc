@@ -30,13 +30,13 @@ constexpr std::size_t kSnapshotsAtOnce = 256;   // In memory, of one repository.
 // Reads repositories, several at the same time, and keeps what is of groups.
 class GroupReader {
  public:
-  GroupReader(const CallContext& ctx, Session& session, storage::ObjectStore& place,
+  GroupReader(const CallContext& ctx, Session& session, storage::ObjectStore& location,
               const RepositoryKeys& keys, const GroupListing& listing)
-      : ctx_(ctx), session_(session), place_(place), keys_(keys), listing_(listing) {}
+      : ctx_(ctx), session_(session), location_(location), keys_(keys), listing_(listing) {}
 
   // An error ends everything; what is only this repository's is noted.
   absl::Status Read(const std::string& folder) {
-    storage::FolderObjectStore store(place_, folder);
+    storage::FolderObjectStore store(location_, folder);
     const absl::Status read = ReadFrom(store);
     RETURN_IF_ERROR(ctx_.Check());
     if (is_full_) {
@@ -75,7 +75,7 @@ class GroupReader {
                      session_.engine().OpenIn(ctx_, store, keys_));
     ASSIGN_OR_RETURN(const std::vector<repository::FileInfo> files,
                      repository->ListFiles(ctx_, FileKind::kSnapshot));
-    const std::string place = store.Describe();
+    const std::string location = store.Describe();
     for (std::size_t begin = 0; begin < files.size(); begin += kSnapshotsAtOnce) {
       std::vector<Id> ids;
       for (std::size_t i = begin; i < std::min(begin + kSnapshotsAtOnce, files.size()); ++i) {
@@ -86,18 +86,18 @@ class GroupReader {
           repository->LoadSnapshots(ctx_, ids, [&](const Id& id, const absl::Status& status) {
             const MutexLock lock(mutex_);
             is_damaged_ = true;
-            session_.console().Warn(absl::StrCat("snapshot ", id.ShortHex(), " in ", place,
+            session_.console().Warn(absl::StrCat("snapshot ", id.ShortHex(), " in ", location,
                                                  " is damaged: ", status.message()));
           }));
       for (const repository::StoredSnapshot& stored : snapshots) {
-        RETURN_IF_ERROR(Keep(stored, place));
+        RETURN_IF_ERROR(Keep(stored, location));
       }
     }
     return absl::OkStatus();
   }
 
-  absl::Status Keep(const repository::StoredSnapshot& stored, const std::string& place) {
-    std::optional<GroupMember> member = MemberOf(stored, place);
+  absl::Status Keep(const repository::StoredSnapshot& stored, const std::string& location) {
+    std::optional<GroupMember> member = MemberOf(stored, location);
     const bool is_asked_for =
         member.has_value() &&
         (listing_.names.empty() || absl::c_any_of(listing_.names, [&](const std::string& name) {
@@ -121,7 +121,7 @@ class GroupReader {
 
   const CallContext& ctx_;
   Session& session_;
-  storage::ObjectStore& place_;
+  storage::ObjectStore& location_;
   const RepositoryKeys& keys_;
   const GroupListing& listing_;
   std::atomic<int64_t> seen_ = 0;  // repositories
@@ -157,18 +157,18 @@ void Show(const std::vector<VolumeGroup>& groups, Console& console) {
 
 absl::StatusOr<ExitCode> ListVolumeGroups(const CallContext& ctx, Session& session,
                                           const GroupListing& listing) {
-  ASSIGN_OR_RETURN(storage::ObjectStore* const place, session.engine().OpenLocation());
+  ASSIGN_OR_RETURN(storage::ObjectStore* const location, session.engine().OpenLocation());
   ASSIGN_OR_RETURN(const RepositoryKeys keys, session.engine().ReadKeys(ctx));
-  GroupReader reader(ctx, session, *place, keys, listing);
+  GroupReader reader(ctx, session, *location, keys, listing);
   ASSIGN_OR_RETURN(
       const std::vector<std::string> folders,
-      repository::FindRepositories(ctx, *place, kRepositoryDepthMax,
+      repository::FindRepositories(ctx, *location, kRepositoryDepthMax,
                                    [&](const std::string& folder, const absl::Status& status) {
                                      reader.AddUnseen(folder, status);
                                    }));
   if (folders.empty() && reader.unseen().empty()) {
     return repository::AsNoRepository(absl::NotFoundError(absl::StrCat(
-        "there is no repository in ", place->Describe(), ", nor up to ", kRepositoryDepthMax,
+        "there is no repository in ", location->Describe(), ", nor up to ", kRepositoryDepthMax,
         " folders below it, as in and below plugins/csi-delta of a location")));
   }
   RETURN_IF_ERROR(ParallelFor(folders.size(), kRepositoriesAtOnce,
@@ -177,7 +177,7 @@ absl::StatusOr<ExitCode> ListVolumeGroups(const CallContext& ctx, Session& sessi
     return reader.unseen().begin()->second;
   }
   for (const auto& [folder, status] : reader.unseen()) {
-    const std::string at = storage::FolderObjectStore(*place, folder).Describe();
+    const std::string at = storage::FolderObjectStore(*location, folder).Describe();
     session.console().Warn(absl::StrCat("not seen: ", at, ": ", Explain(status, at)));
   }
   std::vector<VolumeGroup> groups = SortIntoGroups(reader.TakeMembers());

@@ -30,9 +30,9 @@ class InitCommand : public Command {
     RETURN_IF_ERROR(made.status());
     const std::string id = (*made)->config().id.Hex();
     session.console().PrintResult(
-        {{"message_type", "initialized"}, {"id", id}, {"repository", session.place()}},
+        {{"message_type", "initialized"}, {"id", id}, {"repository", session.location()}},
         absl::StrCat(
-            "created repository ", id.substr(0, 10), " at ", session.place(),
+            "created repository ", id.substr(0, 10), " at ", session.location(),
             "\nWithout its password nothing in it can be read: keep a copy of it elsewhere.\n"));
     return ExitCode::kOk;
   }

@@ -41,8 +41,8 @@ class RepairConfigCommand : public Command {
     ASSIGN_OR_RETURN(Repository * repository, session.engine().RepairConfig(ctx));
     const std::string id = repository->config().id.Hex();
     session.console().PrintResult(
-        {{"message_type", "result"}, {"id", id}, {"repository", session.place()}},
-        absl::StrCat("made the config of ", session.place(), " again; the id is now ",
+        {{"message_type", "result"}, {"id", id}, {"repository", session.location()}},
+        absl::StrCat("made the config of ", session.location(), " again; the id is now ",
                      id.substr(0, 10), "\n"));
     return ExitCode::kOk;
   }
@@ -147,7 +147,7 @@ class RepairPacksCommand : public Command {
                                                            : repository::kPackTargetBytesLocal;
     ASSIGN_OR_RETURN(const RepairPacksResult result,
                      repository::RepairPacks(ctx, *repository, *session.lock(), packs, options));
-    return Tell(session.console(), result);
+    return Report(session.console(), result);
   }
 
  private:
@@ -164,7 +164,7 @@ class RepairPacksCommand : public Command {
     return ids;
   }
 
-  static ExitCode Tell(Console& console, const RepairPacksResult& result) {
+  static ExitCode Report(Console& console, const RepairPacksResult& result) {
     Json list = Json::array();
     std::string text;
     for (const PackRepair& repair : result.packs) {
@@ -249,14 +249,14 @@ class RepairSnapshotsCommand : public Command {
       RETURN_IF_ERROR(
           repository::RemoveSnapshots(ctx, *repository, *session.lock(), lost, check.progress));
     }
-    Tell(session.console(), report, lost);
+    Report(session.console(), report, lost);
     const std::size_t left = report.unrestorable.size() - (removes ? lost.size() : 0);
     return left == 0 ? ExitCode::kOk : ExitCode::kIncomplete;
   }
 
  private:
-  void Tell(Console& console, const repository::CheckReport& report,
-            const std::vector<Id>& lost) const {
+  void Report(Console& console, const repository::CheckReport& report,
+              const std::vector<Id>& lost) const {
     std::string text;
     for (const Id& id : lost) {
       absl::StrAppend(&text, "snapshot ", id.ShortHex(), " cannot be restored",

@@ -49,7 +49,7 @@ absl::Status VolumeRepairSource::Scan(const CallContext& ctx, int64_t chunk_byte
     }
     repository::Report(progress, "chunks of the volume", offset / chunk_bytes,
                        size_bytes / chunk_bytes);
-    const auto look = [this, &wanted, &mutex, offset](absl::string_view bytes) {
+    const auto inspect = [this, &wanted, &mutex, offset](absl::string_view bytes) {
       const auto take = [&](absl::string_view chunk) {
         const repository::BlobId id = repository::BlobId::Of(chunk);
         if (wanted.ids.contains(id)) {
@@ -65,7 +65,7 @@ absl::Status VolumeRepairSource::Scan(const CallContext& ctx, int64_t chunk_byte
       }
       return absl::OkStatus();
     };
-    RETURN_IF_ERROR(reader->Read({offset, std::min(chunk_bytes, size_bytes - offset)}, look));
+    RETURN_IF_ERROR(reader->Read({offset, std::min(chunk_bytes, size_bytes - offset)}, inspect));
   }
   return reader->Finish();
 }

@@ -161,7 +161,7 @@ absl::Status RestoreCommand::Announce(const CallContext& ctx, Session& session,
   const std::string text =
       absl::StrCat("restoring ", SnapshotText(stored), ", ", FormatBytes(volume_bytes), ": ", loss);
   if (yes_ || session.environment().confirm == nullptr) {
-    session.console().Note(text);
+    session.console().Info(text);
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const bool confirmed,

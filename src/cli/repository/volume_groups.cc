@@ -25,10 +25,10 @@ using GroupKey = std::tuple<std::string, std::string, std::string, std::string>;
 
 GroupKey KeyOf(const GroupMember& member) {
   const VolumeGroupTags& tags = member.tags;
-  const std::string cut = !tags.snapshot.empty()           ? ""
-                          : tags.snapshot_taken_at.empty() ? member.id.Hex()
-                                                           : tags.snapshot_taken_at;
-  return {member.cluster, tags.group, tags.snapshot, cut};
+  const std::string taken_at = !tags.snapshot.empty()           ? ""
+                               : tags.snapshot_taken_at.empty() ? member.id.Hex()
+                                                                : tags.snapshot_taken_at;
+  return {member.cluster, tags.group, tags.snapshot, taken_at};
 }
 
 absl::string_view NamespaceOf(absl::string_view path) {
@@ -63,10 +63,11 @@ VolumeGroup MakeGroup(std::vector<GroupMember> members) {
                        .cluster = members.front().cluster};
   for (const GroupMember& member : members) {
     group.members_expected = std::max<int64_t>(group.members_expected, member.tags.members);
-    if (const std::optional<absl::Time> cut = ParseRfc3339(member.tags.snapshot_taken_at);
-        cut.has_value()) {
-      group.snapshot_taken_at =
-          group.snapshot_taken_at.has_value() ? std::min(*group.snapshot_taken_at, *cut) : *cut;
+    if (const std::optional<absl::Time> taken_at = ParseRfc3339(member.tags.snapshot_taken_at);
+        taken_at.has_value()) {
+      group.snapshot_taken_at = group.snapshot_taken_at.has_value()
+                                    ? std::min(*group.snapshot_taken_at, *taken_at)
+                                    : *taken_at;
     }
   }
   group.members = EachClaimOnce(std::move(members));
@@ -75,10 +76,10 @@ VolumeGroup MakeGroup(std::vector<GroupMember> members) {
 }
 
 std::string Headline(const VolumeGroup& group) {
-  const std::string cut = group.snapshot_taken_at.has_value()
-                              ? absl::FormatTime("%Y-%m-%d %H:%M:%E*S UTC",
-                                                 *group.snapshot_taken_at, absl::UTCTimeZone())
-                              : "at an unknown time";
+  const std::string taken_at = group.snapshot_taken_at.has_value()
+                                   ? absl::FormatTime("%Y-%m-%d %H:%M:%E*S UTC",
+                                                      *group.snapshot_taken_at, absl::UTCTimeZone())
+                                   : "at an unknown time";
   const auto present = std::ssize(group.members);
   std::string members = absl::StrCat(present, " of ", group.members_expected, " members");
   if (group.state == State::kIncomplete) {
@@ -87,8 +88,8 @@ std::string Headline(const VolumeGroup& group) {
     members = absl::StrCat(present, " members of an unknown number");
   }
   const std::string snapshot = group.snapshot.empty() ? "" : absl::StrCat(" as ", group.snapshot);
-  return absl::StrCat("group ", Printable(group.name), ", taken ", cut, Printable(snapshot), ": ",
-                      StateName(group.state), ", ", members, "\n");
+  return absl::StrCat("group ", Printable(group.name), ", taken ", taken_at, Printable(snapshot),
+                      ": ", StateName(group.state), ", ", members, "\n");
 }
 
 }  // namespace

@@ -199,7 +199,7 @@ class LonghornListCommand : public Command {
       }
     }
     for (const std::string& sentence : inventory.not_checked) {
-      session.console().Note(Printable(sentence));
+      session.console().Info(Printable(sentence));
     }
     Print(session, inventory, chosen);
     return ExitCode::kOk;
@@ -210,7 +210,7 @@ class LonghornListCommand : public Command {
                     const std::vector<const longhorn::SnapshotEntry*>& chosen) {
     const bool is_wide = OutputForm(session) == "wide";
     if (chosen.empty() && AsksForTable(session)) {
-      session.console().Note(
+      session.console().Info(
           absl::StrCat("no Snapshots of Longhorn found in namespace ", inventory.namespace_name));
     }
     PrintClusterList(
@@ -345,7 +345,7 @@ absl::Status LonghornPruneCommand::CarryOut(const CallContext& ctx, k8s::ApiClie
   const absl::Duration time =
       absl::Seconds(static_cast<double>(going.size()) / longhorn::kDeletionsPerSecond);
   if (time > kSilentDeletionsMax) {
-    console.Note(absl::StrCat("at ", longhorn::kDeletionsPerSecond, " a second this takes ",
+    console.Info(absl::StrCat("at ", longhorn::kDeletionsPerSecond, " a second this takes ",
                               FormatElapsed(time), "; run the command again if it is ended"));
   }
   return longhorn::DeleteSnapshots(

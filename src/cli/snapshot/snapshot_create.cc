@@ -147,7 +147,7 @@ class SnapshotCreateCommand : public Command {
                         absl::StatusOr<std::vector<Outcome>>& created) const;
   absl::StatusOr<std::vector<std::string>> HoldCommand() const;
   absl::StatusOr<std::unique_ptr<HeldProgram>> Hold(const CallContext& ctx,
-                                                    std::vector<std::string> words) const;
+                                                    std::vector<std::string> arguments) const;
   std::vector<CreationRequest> MakeRequests(std::vector<snapshots::SnapshotSource> sources,
                                             const std::string& workload, absl::Time now) const;
   std::string SetNamePrefix() const;
@@ -175,8 +175,8 @@ class SnapshotCreateCommand : public Command {
                          const std::vector<Outcome*>& outcomes);
 
   // `was_held`: nothing speaks against the application going on.
-  absl::StatusOr<ExitCode> Tell(Session& session, const std::vector<Outcome>& outcomes,
-                                bool was_held) const;
+  absl::StatusOr<ExitCode> Report(Session& session, const std::vector<Outcome>& outcomes,
+                                  bool was_held) const;
   void Print(Session& session, const std::vector<Outcome>& outcomes, bool was_held) const;
 
   // What it means for the application.
@@ -269,7 +269,7 @@ absl::StatusOr<ExitCode> SnapshotCreateCommand::Run(const CallContext& ctx, Sess
                    snapshots::SelectPvcs(ctx, *api, selection_));
   ASSIGN_OR_RETURN(snapshots::SnapshotSources sources,
                    snapshots::PrepareSources(ctx, *api, selected.pvcs, class_name_));
-  session.console().NoteAll(sources.not_checked);
+  session.console().InfoAll(sources.not_checked);
   std::vector<CreationRequest> requests =
       MakeRequests(std::move(sources.sources), selected.workload, ctx.clock->Now());
   ASSIGN_OR_RETURN(GroupPlan group, PlanGroup(ctx, *api, requests));
@@ -293,7 +293,7 @@ absl::StatusOr<ExitCode> SnapshotCreateCommand::Run(const CallContext& ctx, Sess
   const auto release_program = [&] {
     if (std::unique_ptr<HeldProgram> done = std::move(held); done != nullptr) {
       released = done->Release();
-      session.console().Note(absl::StrCat("the application was held for ",
+      session.console().Info(absl::StrCat("the application was held for ",
                                           FormatElapsed(ctx.clock->Now() - hold_begins)));
     }
   };
@@ -307,7 +307,7 @@ absl::StatusOr<ExitCode> SnapshotCreateCommand::Run(const CallContext& ctx, Sess
   RETURN_IF_ERROR(created.status());
   const std::vector<Outcome>& outcomes = *created;
   release_program();
-  ASSIGN_OR_RETURN(const ExitCode code, Tell(session, outcomes, released.ok()));
+  ASSIGN_OR_RETURN(const ExitCode code, Report(session, outcomes, released.ok()));
   if (!released.ok()) {
     session.console().Warn(
         absl::StrCat("--hold: ", released.message(),
@@ -336,7 +336,7 @@ void SnapshotCreateCommand::ReportRemovals(Console& console, absl::string_view f
                                            const snapshots::Retention& retention) {
   for (const snapshots::SnapshotEntry& entry : retention.deleted) {
     const snapshots::DataAction action = snapshots::ActionOf(entry, /*with_data=*/false);
-    console.Note(Printable(absl::StrCat(flag, ": deleted VolumeSnapshot ", entry.name, " of PVC ",
+    console.Info(Printable(absl::StrCat(flag, ": deleted VolumeSnapshot ", entry.name, " of PVC ",
                                         entry.pvc, ": ", DataActionText(entry, action))));
   }
   for (const std::string& sentence : retention.failures) {
@@ -347,8 +347,8 @@ void SnapshotCreateCommand::ReportRemovals(Console& console, absl::string_view f
 ExitCode SnapshotCreateCommand::ApplyRules(const CallContext& ctx, k8s::ApiClient& api,
                                            Session& session,
                                            const std::vector<CreationRequest>& requests) const {
-  const std::string word = KeepArguments(rules_).front();
-  const std::string flag = word.substr(0, word.find('='));
+  const std::string argument = KeepArguments(rules_).front();
+  const std::string flag = argument.substr(0, argument.find('='));
   const absl::StatusOr<snapshots::Retention> retention =
       snapshots::ApplyRules(ctx, api, Retention(requests));
   if (!retention.ok()) {
@@ -471,14 +471,14 @@ absl::StatusOr<std::vector<std::string>> SnapshotCreateCommand::HoldCommand() co
     return absl::InvalidArgumentError(
         absl::StrCat("--hold ends when all are taken: it does not go with --wait ", wait_));
   }
-  absl::StatusOr<std::vector<std::string>> words = SplitCommand(hold_);
-  return words.ok() ? std::move(words) : Annotate(words.status(), "--hold");
+  absl::StatusOr<std::vector<std::string>> arguments = SplitCommand(hold_);
+  return arguments.ok() ? std::move(arguments) : Annotate(arguments.status(), "--hold");
 }
 
 absl::StatusOr<std::unique_ptr<HeldProgram>> SnapshotCreateCommand::Hold(
-    const CallContext& ctx, std::vector<std::string> words) const {
-  absl::StatusOr<std::unique_ptr<HeldProgram>> held =
-      HeldProgram::Start(ctx.WithTimeout(timeout_.value_or(kTimeout)), {.words = std::move(words)});
+    const CallContext& ctx, std::vector<std::string> arguments) const {
+  absl::StatusOr<std::unique_ptr<HeldProgram>> held = HeldProgram::Start(
+      ctx.WithTimeout(timeout_.value_or(kTimeout)), {.arguments = std::move(arguments)});
   return held.ok() ? std::move(held) : Annotate(held.status(), "--hold");
 }
 
@@ -555,7 +555,7 @@ absl::StatusOr<std::vector<Outcome>> SnapshotCreateCommand::CreateAllOrGroup(
     }
   }
   if (!why_not.empty()) {
-    session.console().Note(absl::StrCat("taken one by one, not as a group: ", why_not));
+    session.console().Info(absl::StrCat("taken one by one, not as a group: ", why_not));
   }
   return CreateAll(ctx, api, random, requests);
 }
@@ -613,14 +613,14 @@ void SnapshotCreateCommand::CreateEach(const CallContext& ctx, k8s::ApiClient& a
   CSIDELTA_CHECK(pool.Join().ok());
 }
 
-absl::StatusOr<ExitCode> SnapshotCreateCommand::Tell(Session& session,
-                                                     const std::vector<Outcome>& outcomes,
-                                                     bool was_held) const {
+absl::StatusOr<ExitCode> SnapshotCreateCommand::Report(Session& session,
+                                                       const std::vector<Outcome>& outcomes,
+                                                       bool was_held) const {
   const auto failed = [](const Outcome& one) { return !one.creation.ok(); };
   const auto failures = std::count_if(outcomes.begin(), outcomes.end(), failed);
   for (const Outcome& one : outcomes) {
     if (one.creation.ok()) {
-      session.console().NoteAll(one.creation->not_checked);
+      session.console().InfoAll(one.creation->not_checked);
     } else if (outcomes.size() > 1) {
       session.console().Warn(absl::StrCat("PVC ", one.request->source.pvc.name(), ": ",
                                           one.creation.status().message()));

@@ -142,10 +142,10 @@ class SnapshotDeleteCommand : public Command {
   void Delete(const CallContext& ctx, k8s::ApiClient& api, DeletedItem& item) const;
   void Finish(const CallContext& limited, k8s::ApiClient& api, Console& console,
               DeletedItem& item) const;
-  static void Tell(Session& session, const std::vector<DeletedItem>& items);
+  static void Report(Session& session, const std::vector<DeletedItem>& items);
   absl::StatusOr<ExitCode> Conclude(Console& console, const std::vector<DeletedItem>& items) const;
 
-  std::vector<std::string> words_;
+  std::vector<std::string> names_;
   std::string set_;
   std::string mover_namespace_ = "csi-delta";
   std::optional<absl::Duration> timeout_;
@@ -158,7 +158,7 @@ class SnapshotDeleteCommand : public Command {
 
 VerbSyntax SnapshotDeleteCommand::Declare() {
   ArgumentTable table;
-  table.AddPositionals("NAME", "the VolumeSnapshots to delete", 0, kSnapshotIdsMax, words_);
+  table.AddPositionals("NAME", "the VolumeSnapshots to delete", 0, kSnapshotIdsMax, names_);
   table.Add("--set", "SET", "instead: all that were taken together under this name", set_);
   table.Add("--dry-run", "only print what would happen to each", dry_run_);
   table.Add("--with-data",
@@ -185,7 +185,7 @@ VerbSyntax SnapshotDeleteCommand::Declare() {
 
 absl::Status SnapshotDeleteCommand::CheckFlags(const ClusterOptions& cluster) const {
   RETURN_IF_ERROR(RefuseSelection(cluster, "snapshot delete"));
-  if (words_.empty() == set_.empty()) {
+  if (names_.empty() == set_.empty()) {
     return absl::InvalidArgumentError(
         set_.empty() ? "nothing is named; give the names of VolumeSnapshots, or --set SET"
                      : "both names and --set are given; leave one of them out");
@@ -235,9 +235,9 @@ absl::StatusOr<std::vector<DeletedItem>> SnapshotDeleteCommand::Plan(const CallC
                                                                      const std::string& space,
                                                                      Console& console) const {
   std::vector<std::string> names;
-  names.reserve(words_.size());
-  for (const std::string& word : words_) {
-    ASSIGN_OR_RETURN(std::string name, SnapshotNameOf(word));
+  names.reserve(names_.size());
+  for (const std::string& argument : names_) {
+    ASSIGN_OR_RETURN(std::string name, SnapshotNameOf(argument));
     if (std::find(names.begin(), names.end(), name) == names.end()) {
       names.push_back(std::move(name));
     }
@@ -260,7 +260,7 @@ absl::StatusOr<std::vector<DeletedItem>> SnapshotDeleteCommand::Plan(const CallC
     }
     items.push_back(std::move(item));
   }
-  console.NoteAll(inventory.not_checked);
+  console.InfoAll(inventory.not_checked);
   return items;
 }
 
@@ -286,7 +286,7 @@ void SnapshotDeleteCommand::Announce(Session& session, const std::vector<Deleted
     if (is_for_people) {
       session.console().Print(absl::StrCat(line, "\n"));
     } else {
-      session.console().Note(line);
+      session.console().Info(line);
     }
   }
 }
@@ -339,7 +339,7 @@ void SnapshotDeleteCommand::Finish(const CallContext& limited, k8s::ApiClient& a
     item.result = DeletionEnd::kGone;
   }
   if (item.plan.action == DataAction::kUnknown) {
-    console.Note(Printable(absl::StrCat("VolumeSnapshotContent ", entry.content, " of ", entry.name,
+    console.Info(Printable(absl::StrCat("VolumeSnapshotContent ", entry.content, " of ", entry.name,
                                         " not waited for: it may not be read")));
   }
 }
@@ -372,7 +372,7 @@ absl::Status SnapshotDeleteCommand::CarryOut(const CallContext& ctx, k8s::ApiCli
   return absl::OkStatus();
 }
 
-void SnapshotDeleteCommand::Tell(Session& session, const std::vector<DeletedItem>& items) {
+void SnapshotDeleteCommand::Report(Session& session, const std::vector<DeletedItem>& items) {
   const bool is_table = AsksForTable(session);
   ClusterResult result = {.value = Json::array()};
   for (const DeletedItem& item : items) {
@@ -432,7 +432,7 @@ absl::StatusOr<ExitCode> SnapshotDeleteCommand::Run(const CallContext& ctx, Sess
   if (!dry_run_) {
     done = CarryOut(ctx, *api, session.console(), items);
   }
-  Tell(session, items);  // Also when it was interrupted: what is gone is gone.
+  Report(session, items);  // Also when it was interrupted: what is gone is gone.
   RETURN_IF_ERROR(done);
   return Conclude(session.console(), items);
 }

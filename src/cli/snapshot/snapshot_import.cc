@@ -32,8 +32,8 @@ class SnapshotImportCommand : public Command {
   // Replaces `snapshot` by what it became. Both objects stay after an error.
   static absl::Status Await(const CallContext& limited, k8s::ApiClient& api,
                             VolumeSnapshot& snapshot);
-  void Tell(Session& session, const snapshots::ImportPlan& plan,
-            const VolumeSnapshot* snapshot) const;
+  void Report(Session& session, const snapshots::ImportPlan& plan,
+              const VolumeSnapshot* snapshot) const;
 
   snapshots::ImportRequest request_;
   std::string mode_;
@@ -80,10 +80,10 @@ absl::StatusOr<ExitCode> SnapshotImportCommand::Run(const CallContext& ctx, Sess
   const std::unique_ptr<k8s::ApiClient> api = session.options().cluster.access.MakeClient();
   ASSIGN_OR_RETURN(const snapshots::ImportPlan plan, snapshots::PlanImport(ctx, *api, request_));
   if (plan.was_begun) {
-    session.console().Note("an earlier run has begun this: it is taken up");
+    session.console().Info("an earlier run has begun this: it is taken up");
   }
   if (dry_run_) {
-    Tell(session, plan, nullptr);
+    Report(session, plan, nullptr);
     return ExitCode::kOk;
   }
   ASSIGN_OR_RETURN(VolumeSnapshot snapshot, snapshots::CarryOutImport(ctx, *api, plan));
@@ -95,7 +95,7 @@ absl::StatusOr<ExitCode> SnapshotImportCommand::Run(const CallContext& ctx, Sess
       snapshot = objects::Get<VolumeSnapshot>(ctx, *api, snapshot.key()).value_or(snapshot);
     }
   }
-  Tell(session, plan, &snapshot);
+  Report(session, plan, &snapshot);
   RETURN_IF_ERROR(outcome);
   return ExitCode::kOk;
 }
@@ -122,8 +122,8 @@ absl::Status SnapshotImportCommand::Await(const CallContext& limited, k8s::ApiCl
                    csi::ToString(status.state), ": ", status.conditions.front().message, removal));
 }
 
-void SnapshotImportCommand::Tell(Session& session, const snapshots::ImportPlan& plan,
-                                 const VolumeSnapshot* snapshot) const {
+void SnapshotImportCommand::Report(Session& session, const snapshots::ImportPlan& plan,
+                                   const VolumeSnapshot* snapshot) const {
   const std::string state(snapshot == nullptr ? "Planned"
                                               : csi::ToString(csi::StatusOf(*snapshot, {}).state));
   const std::optional<int64_t> size_bytes =

@@ -157,8 +157,8 @@ absl::StatusOr<ExitCode> SnapshotListCommand::Run(const CallContext& ctx, Sessio
   std::copy_if(
       inventory.entries.begin(), inventory.entries.end(), std::back_inserter(entries),
       [&](const SnapshotEntry& entry) { return IsAskedFor(entry) && origin.is_of(entry); });
-  session.console().NoteAll(origin.not_checked);
-  session.console().NoteAll(inventory.not_checked);
+  session.console().InfoAll(origin.not_checked);
+  session.console().InfoAll(inventory.not_checked);
   WarnOfKeptVolumes(ctx, session, *api, space);
   if (!watches_) {
     Print(session, entries);
@@ -190,12 +190,12 @@ void SnapshotListCommand::WarnOfKeptVolumes(const CallContext& ctx, Session& ses
   }
   for (std::size_t i = 0; i < std::min(kept->size(), kKeptVolumesMax); ++i) {
     const inplace::KeptVolume& one = kept->at(i);
-    session.console().Note(
+    session.console().Info(
         Printable(absl::StrCat(inplace::KeptVolumeText(one, ctx.clock->Now()), "; ",
                                inplace::FinishCommand(one), " deletes it")));
   }
   if (kept->size() > kKeptVolumesMax) {
-    session.console().Note(
+    session.console().Info(
         absl::StrCat(kept->size() - kKeptVolumesMax, " more are kept; csi-delta doctor has all"));
   }
 }
@@ -217,7 +217,7 @@ absl::StatusOr<ExitCode> SnapshotListCommand::Watch(const CallContext& ctx, Sess
         }
         return session.console().IsRead();
       },
-      [&](const std::string& sentence) { session.console().Note(sentence); });
+      [&](const std::string& sentence) { session.console().Info(sentence); });
   if (!ended.ok() && !ctx.stop.stop_requested()) {
     return ended;
   }
@@ -257,7 +257,7 @@ void SnapshotListCommand::PrintChange(Session& session, const snapshots::Snapsho
 
 void SnapshotListCommand::Print(Session& session, const std::vector<SnapshotEntry>& entries) const {
   if (AsksForTable(session) && entries.empty()) {
-    session.console().Note("no VolumeSnapshots found");
+    session.console().Info("no VolumeSnapshots found");
   }
   PrintClusterList(session,
                    {.count = entries.size(),

@@ -116,8 +116,8 @@ absl::Status RefusedStatus(const snapshots::PromotionPlan& plan) {
 }
 
 // Shows how long an object is waited for, and for what. Borrows `meter`.
-snapshots::WaitObserver ShowingWait(ProgressMeter& meter, absl::string_view kind,
-                                    absl::string_view space, absl::string_view name) {
+snapshots::WaitObserver WaitReporter(ProgressMeter& meter, absl::string_view kind,
+                                     absl::string_view space, absl::string_view name) {
   return [&meter, subject = absl::StrCat(kind, " ", space, "/", name)](
              absl::string_view state, absl::string_view waits_for) {
     meter.ReportWait(subject, state, waits_for);
@@ -140,8 +140,8 @@ class SnapshotPromoteCommand : public Command {
  private:
   absl::Status CheckFlags() const;
   absl::Status CheckNaming() const;
-  std::string pvc_name() const { return words_.size() > 1 ? words_[1] : ""; }
-  snapshots::PvcOptions Wish(std::string name) const;
+  std::string pvc_name() const { return names_.size() > 1 ? names_[1] : ""; }
+  snapshots::PvcOptions OptionsOf(std::string name) const;
 
   absl::StatusOr<std::vector<VolumeSnapshot>> ReadSnapshots(const CallContext& limited,
                                                             k8s::ApiClient& api,
@@ -156,7 +156,7 @@ class SnapshotPromoteCommand : public Command {
   absl::StatusOr<ExitCode> Borrow(const CallContext& limited, k8s::ApiClient& api,
                                   Session& session) const;
 
-  std::vector<std::string> words_;
+  std::vector<std::string> names_;
   std::string set_;
   std::optional<std::string> storage_class_;
   std::optional<int64_t> size_bytes_;
@@ -175,7 +175,7 @@ class SnapshotPromoteCommand : public Command {
 VerbSyntax SnapshotPromoteCommand::Declare() {
   ArgumentTable table;
   table.AddPositionals("NAME", "the VolumeSnapshot, and what the PVC is called; NAME as well", 0, 2,
-                       words_);
+                       names_);
   table.Add("--set", "SET", "all VolumeSnapshots that were taken together under this name", set_);
   table.Add("--replica-of", "STATEFULSET",
             "call each PVC as this StatefulSet looks for it: TEMPLATE-STATEFULSET-ORDINAL",
@@ -227,7 +227,7 @@ VerbSyntax SnapshotPromoteCommand::Declare() {
 }
 
 absl::Status SnapshotPromoteCommand::CheckFlags() const {
-  if (words_.empty() == set_.empty()) {
+  if (names_.empty() == set_.empty()) {
     return absl::InvalidArgumentError("name either one VolumeSnapshot or, with --set, a set");
   }
   if (size_bytes_.has_value() && *size_bytes_ <= 0) {
@@ -258,7 +258,7 @@ absl::Status SnapshotPromoteCommand::CheckNaming() const {
   return absl::OkStatus();
 }
 
-snapshots::PvcOptions SnapshotPromoteCommand::Wish(std::string name) const {
+snapshots::PvcOptions SnapshotPromoteCommand::OptionsOf(std::string name) const {
   return {.namespace_name = namespace_,
           .name = std::move(name),
           .storage_class = storage_class_,
@@ -275,10 +275,10 @@ absl::StatusOr<std::vector<VolumeSnapshot>> SnapshotPromoteCommand::ReadSnapshot
   } else {
     ASSIGN_OR_RETURN(std::optional<VolumeSnapshot> found,
                      objects::Find<VolumeSnapshot>(
-                         limited, api, VolumeSnapshot::Key(namespace_, words_.front())));
+                         limited, api, VolumeSnapshot::Key(namespace_, names_.front())));
     if (!found.has_value()) {
       return absl::NotFoundError(
-          absl::StrCat("VolumeSnapshot ", namespace_, "/", words_.front(),
+          absl::StrCat("VolumeSnapshot ", namespace_, "/", names_.front(),
                        " does not exist; csi-delta snapshot list shows those that do"));
     }
     snapshots.push_back(*std::move(found));
@@ -288,7 +288,7 @@ absl::StatusOr<std::vector<VolumeSnapshot>> SnapshotPromoteCommand::ReadSnapshot
       ASSIGN_OR_RETURN(snapshot,
                        snapshots::AwaitUsableSnapshot(
                            limited, api, namespace_, snapshot.name(),
-                           ShowingWait(meter, "VolumeSnapshot", namespace_, snapshot.name())));
+                           WaitReporter(meter, "VolumeSnapshot", namespace_, snapshot.name())));
     }
   }
   return snapshots;
@@ -307,7 +307,7 @@ absl::StatusOr<std::vector<snapshots::PromotionTarget>> SnapshotPromoteCommand::
     if (name.empty()) {
       ASSIGN_OR_RETURN(name, snapshots::PvcNameFor(snapshot, naming));
     }
-    targets.push_back({.snapshot = std::move(snapshot), .wish = Wish(std::move(name))});
+    targets.push_back({.snapshot = std::move(snapshot), .wish = OptionsOf(std::move(name))});
   }
   return targets;
 }
@@ -323,7 +323,7 @@ absl::Status SnapshotPromoteCommand::Await(const CallContext& limited, k8s::ApiC
           {.source = promotion.snapshot,
            .driver = promotion.content.has_value() ? promotion.content->driver() : "",
            .waits_for_first_consumer = promotion.waits_for_first_consumer,
-           .on_look = ShowingWait(meter, "PVC", one.plan.namespace_name, one.plan.name)},
+           .on_look = WaitReporter(meter, "PVC", one.plan.namespace_name, one.plan.name)},
           notes));
   one.pvc = std::move(awaited.pvc);
   one.state = awaited.state;
@@ -345,7 +345,7 @@ absl::StatusOr<ExitCode> SnapshotPromoteCommand::Promote(const CallContext& ctx,
   ASSIGN_OR_RETURN(const snapshots::PromotionPlan plan,
                    snapshots::PlanPromotions(
                        ctx, api, {.targets = std::move(targets), .labels_of = labels_of_}));
-  session.console().NoteAll(plan.not_checked);
+  session.console().InfoAll(plan.not_checked);
   RETURN_IF_ERROR(RefusedStatus(plan));
   std::vector<PromotedPvc> all;
   all.reserve(plan.promotions.size());
@@ -363,7 +363,7 @@ absl::StatusOr<ExitCode> SnapshotPromoteCommand::Promote(const CallContext& ctx,
     for (std::size_t i = 0; wait_ && i < all.size(); ++i) {
       first_error.Update(Await(limited, api, meter, plan.promotions[i], all[i], notes));
     }
-    session.console().NoteAll(notes);
+    session.console().InfoAll(notes);
   }
   ReportPromoted(session, all);
   RETURN_IF_ERROR(first_error);
@@ -374,35 +374,36 @@ absl::StatusOr<ExitCode> SnapshotPromoteCommand::Borrow(const CallContext& limit
                                                         k8s::ApiClient& api,
                                                         Session& session) const {
   Console& console = session.console();
-  const std::string name = pvc_name().empty() ? words_.front() : pvc_name();
+  const std::string name = pvc_name().empty() ? names_.front() : pvc_name();
   ASSIGN_OR_RETURN(const snapshots::BorrowPlan plan,
                    snapshots::PlanBorrowing(limited, api,
                                             {.source_namespace = from_namespace_,
-                                             .snapshot_name = words_.front(),
-                                             .wish = Wish(name),
+                                             .snapshot_name = names_.front(),
+                                             .wish = OptionsOf(name),
                                              .labels_of = labels_of_,
                                              .awaits_source = !dry_run_}));
-  console.NoteAll(plan.plan.not_checked);
+  console.InfoAll(plan.plan.not_checked);
   RETURN_IF_ERROR(RefusedStatus(plan.plan));
   PromotedPvc one = Planned(plan.plan.promotions.front());
   if (dry_run_) {
     ReportPromoted(session, {one});
     return ExitCode::kOk;
   }
-  console.Note(absl::StrCat("the snapshot stays that of ", one.snapshot,
+  console.Info(absl::StrCat("the snapshot stays that of ", one.snapshot,
                             ": when that is deleted before the PVC is bound, this fails"));
   std::vector<std::string> notes;
   ProgressMeter meter(console, *limited.clock);
   const absl::StatusOr<snapshots::Borrowed> borrowed = snapshots::CarryOutBorrowing(
-      limited, api, plan, notes, ShowingWait(meter, "PVC", one.plan.namespace_name, one.plan.name));
-  console.NoteAll(notes);
+      limited, api, plan, notes,
+      WaitReporter(meter, "PVC", one.plan.namespace_name, one.plan.name));
+  console.InfoAll(notes);
   RETURN_IF_ERROR(borrowed.status());
   one.pvc = borrowed->pvc.pvc;
   one.state = borrowed->pvc.state;
   const std::string pair =
       absl::StrCat("VolumeSnapshotContent and VolumeSnapshot ", plan.pair.snapshot_name);
   if (one.state == PvcState::kWaitsForFirstConsumer) {
-    console.Note(absl::StrCat("PVC ", one.plan.name, " is bound once a Pod uses it; ", pair,
+    console.Info(absl::StrCat("PVC ", one.plan.name, " is bound once a Pod uses it; ", pair,
                               " stay until then: run this again to have them removed"));
   }
   ReportPromoted(session, {one});

@@ -98,7 +98,7 @@ class SnapshotPruneCommand : public Command {
                         std::vector<PrunedItem>& items) const;
   void Delete(const CallContext& ctx, k8s::ApiClient& api, PrunedItem& item) const;
   void Announce(Session& session, const std::vector<PrunedItem>& items) const;
-  void Tell(Session& session, const std::vector<PrunedItem>& items) const;
+  void Report(Session& session, const std::vector<PrunedItem>& items) const;
 
   KeepRules rules_;
   std::string pvc_;
@@ -226,7 +226,7 @@ absl::Status SnapshotPruneCommand::CarryOut(const CallContext& ctx, k8s::ApiClie
   return absl::OkStatus();
 }
 
-void SnapshotPruneCommand::Tell(Session& session, const std::vector<PrunedItem>& items) const {
+void SnapshotPruneCommand::Report(Session& session, const std::vector<PrunedItem>& items) const {
   Console& console = session.console();
   ClusterResult result;
   Json list = Json::array();
@@ -245,7 +245,7 @@ void SnapshotPruneCommand::Tell(Session& session, const std::vector<PrunedItem>&
       console.Warn(Printable(absl::StrCat(item.entry->namespace_name, "/", item.entry->name, " ",
                                           NotDeletedText(item.error))));
     } else if (item.is_kept_late) {
-      console.Note(Printable(absl::StrCat(item.entry->namespace_name, "/", item.entry->name,
+      console.Info(Printable(absl::StrCat(item.entry->namespace_name, "/", item.entry->name,
                                           " is kept: ", WhyText(item))));
     }
   }
@@ -278,7 +278,7 @@ absl::StatusOr<ExitCode> SnapshotPruneCommand::Run(const CallContext& ctx, Sessi
   if (yes_) {
     done = CarryOut(ctx, *api, session.console(), items);
   }
-  Tell(session, items);  // Also when it was interrupted: what is gone is gone.
+  Report(session, items);  // Also when it was interrupted: what is gone is gone.
   RETURN_IF_ERROR(done);
   const auto failed = std::count_if(items.begin(), items.end(),
                                     [](const PrunedItem& item) { return !item.error.ok(); });

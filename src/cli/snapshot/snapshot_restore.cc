@@ -362,12 +362,12 @@ absl::StatusOr<ExitCode> SnapshotRestoreCommand::Restore(
     const std::vector<SwapTarget>& targets) const {
   ASSIGN_OR_RETURN(const inplace::RestoreSurroundings around,
                    inplace::ReadRestoreSurroundings(ctx, api, namespace_));
-  session.console().NoteAll(around.not_checked);
+  session.console().InfoAll(around.not_checked);
   std::vector<SwapPlan> plans;
   plans.reserve(targets.size());
   for (const SwapTarget& target : targets) {
     ASSIGN_OR_RETURN(SwapPlan plan, inplace::PlanSwap(ctx, api, around, target));
-    session.console().NoteAll(plan.not_checked);
+    session.console().InfoAll(plan.not_checked);
     plans.push_back(std::move(plan));
   }
   RETURN_IF_ERROR(RefusedStatus(plans));
@@ -407,7 +407,7 @@ absl::Status SnapshotRestoreCommand::SwapAll(const CallContext& ctx, k8s::ApiCli
   for (std::size_t i = 0; i < plans.size(); ++i) {
     const absl::StatusOr<SwapResult> result = swaps[i]->Exchange();
     RETURN_IF_ERROR(WithWayOn(result.status()));
-    session.console().NoteAll(result->not_checked);
+    session.console().InfoAll(result->not_checked);
     ReportResult(session, plans[i].target, RestoreWork::kRestore, *result);
   }
   return absl::OkStatus();
@@ -449,7 +449,7 @@ absl::StatusOr<ExitCode> SnapshotRestoreCommand::EndAll(
     const std::vector<SwapTarget>& targets) const {
   RETURN_IF_ERROR(CheckEnds(ctx, api, targets));
   if (dry_run_) {
-    session.console().Note("nothing is against it");
+    session.console().Info("nothing is against it");
     return ExitCode::kOk;
   }
   RETURN_IF_ERROR(Confirm(ctx, session, targets));

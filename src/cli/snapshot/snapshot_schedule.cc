@@ -24,7 +24,7 @@ class SnapshotScheduleCommand : public Command {
     ArgumentTable table;
     table.AddPositionals("NAME",
                          "of the schedule, and of its CronJob; the words behind it are PVCs", 1,
-                         kSnapshotIdsMax, words_);
+                         kSnapshotIdsMax, names_);
     table.Add("--cron", "CRON",
               "when: five fields, \"0 3 * * *\", or @daily and the like; required", request_.cron);
     table.Add("--time-zone", "ZONE", "whose hours these are, \"Europe/Berlin\"; the cluster's",
@@ -66,8 +66,8 @@ class SnapshotScheduleCommand : public Command {
     if (request_.image.empty()) {
       return MissingFlag("--image", "the plugin's, as Velero's Deployment names it");
     }
-    request_.name = words_.front();
-    request_.selection.names.assign(words_.begin() + 1, words_.end());
+    request_.name = names_.front();
+    request_.selection.names.assign(names_.begin() + 1, names_.end());
     request_.selection.label_selector = cluster.selector;
     ASSIGN_OR_RETURN(request_.selection.namespace_name, cluster.Namespace());
     request_.keep_arguments = KeepArguments(rules_);
@@ -81,7 +81,7 @@ class SnapshotScheduleCommand : public Command {
     Console& console = session.console();
     const std::string form = OutputForm(session);
     if (rules_.IsEmpty()) {
-      console.Note("without a keep rule nothing is ever pruned");
+      console.Info("without a keep rule nothing is ever pruned");
     }
     if (form == "json") {
       Json items = Json::array();
@@ -112,7 +112,7 @@ class SnapshotScheduleCommand : public Command {
                                          .note = "",
                                          .keep_arguments = {}};
   KeepRules rules_;
-  std::vector<std::string> words_;
+  std::vector<std::string> names_;
 };
 
 }  // namespace

@@ -159,7 +159,7 @@ class SnapshotShowCommand : public Command {
  public:
   VerbSyntax Declare() override {
     ArgumentTable table;
-    table.AddPositional("NAME", "the VolumeSnapshot", word_);
+    table.AddPositional("NAME", "the VolumeSnapshot", name_);
     table.Add("--mover-namespace", "NS", "the mover's namespace; csi-delta", mover_namespace_);
     return {.name = "snapshot show",
             .summary = "Show one VolumeSnapshot: conditions, times, binding, what keeps it, events",
@@ -173,7 +173,7 @@ class SnapshotShowCommand : public Command {
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
     const ClusterOptions& cluster = session.options().cluster;
     RETURN_IF_ERROR(RefuseSelection(cluster, "snapshot show"));
-    ASSIGN_OR_RETURN(const std::string name, SnapshotNameOf(word_));
+    ASSIGN_OR_RETURN(const std::string name, SnapshotNameOf(name_));
     ASSIGN_OR_RETURN(const std::string space, cluster.Namespace());
     const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
     ASSIGN_OR_RETURN(snapshots::Inventory inventory,
@@ -191,7 +191,7 @@ class SnapshotShowCommand : public Command {
     Shown shown{
         .entry = std::move(*found), .is_checked = inventory.not_checked.empty(), .events = {}};
     ASSIGN_OR_RETURN(shown.events, Events(ctx, *api, shown.entry, inventory.not_checked));
-    session.console().NoteAll(inventory.not_checked);
+    session.console().InfoAll(inventory.not_checked);
     Print(session, shown);
     return ExitCode::kOk;
   }
@@ -223,7 +223,7 @@ class SnapshotShowCommand : public Command {
                         .names = {SnapshotResourceName(entry.name)}});
   }
 
-  std::string word_;
+  std::string name_;
   std::string mover_namespace_ = "csi-delta";
 };
 

@@ -28,15 +28,18 @@ std::string SnapshotResourceName(absl::string_view name) {
   return absl::StrCat(kResource, "/", name);
 }
 
-absl::StatusOr<std::string> SnapshotNameOf(absl::string_view word) {
-  const std::size_t slash = word.find('/');
-  const absl::string_view kind = slash == absl::string_view::npos ? "vs" : word.substr(0, slash);
-  const absl::string_view name = slash == absl::string_view::npos ? word : word.substr(slash + 1);
+absl::StatusOr<std::string> SnapshotNameOf(absl::string_view argument) {
+  const std::size_t slash = argument.find('/');
+  const absl::string_view kind =
+      slash == absl::string_view::npos ? "vs" : argument.substr(0, slash);
+  const absl::string_view name =
+      slash == absl::string_view::npos ? argument : argument.substr(slash + 1);
   const bool is_snapshot = kind == "vs" || kind == "volumesnapshot" || kind == "volumesnapshots" ||
                            kind == kResource || kind == "volumesnapshots.snapshot.storage.k8s.io";
   if (!is_snapshot || name.empty() || name.find('/') != absl::string_view::npos) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "\"", word, "\" does not name a VolumeSnapshot; give its name, and its namespace with -n"));
+        "\"", argument,
+        "\" does not name a VolumeSnapshot; give its name, and its namespace with -n"));
   }
   return std::string(name);
 }

@@ -23,7 +23,7 @@ std::string SnapshotResourceName(absl::string_view name);
 
 // The name in a word of the command line: NAME, or what -o name and kubectl call it
 // ("volumesnapshot/NAME"). INVALID_ARGUMENT when the word is of another kind, or empty. Pure.
-absl::StatusOr<std::string> SnapshotNameOf(absl::string_view word);
+absl::StatusOr<std::string> SnapshotNameOf(absl::string_view argument);
 
 // INVALID_ARGUMENT when -A or -l is given to `verb`, which works on VolumeSnapshots by name.
 absl::Status RefuseSelection(const ClusterOptions& cluster, absl::string_view verb);
