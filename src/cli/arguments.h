@@ -15,27 +15,27 @@
 
 namespace csidelta::cli {
 
-inline constexpr int kSnapshotIdsMax = 1000;  // that one command line names
+inline constexpr int kSnapshotIdsMax = 1000;  // in one command line
 
-// One flag: how it is written, what --help says, and where its value goes.
+// One flag: its names, its text in --help, and the function that takes its value.
 struct Flag {
   std::string names;       // "-r,--repo" or "--json"
   std::string value_name;  // "": takes no value
   std::string text;
-  bool repeatable = false;                                     // else the last one counts
+  bool repeatable = false;                                     // otherwise the last one counts
   std::function<absl::Status(const std::string& value)> take;  // "true" or "false" without a value
 };
 
-// What stands without a dash.
+// The arguments without a dash.
 struct Positional {
-  std::string name;  // "" where none exists
+  std::string name;  // "": the verb takes none
   std::string text;
   int count_min = 0;
   int count_max = 0;
   std::function<void(std::vector<std::string> values)> take;
 };
 
-// The flags and words of one verb, bound to the places of their values, which are borrowed.
+// The flags and arguments of one verb, bound to variables for their values. Borrows the variables.
 class ArgumentTable {
  public:
   void Add(absl::string_view names, absl::string_view text, bool& target);
@@ -53,11 +53,11 @@ class ArgumentTable {
   void AddChoice(absl::string_view names, const std::vector<std::string>& choices,
                  absl::string_view text, std::string& target);
 
-  // What `take` makes of the value.
+  // `take` parses and stores the value.
   void AddParsed(absl::string_view names, absl::string_view value_name, absl::string_view text,
                  std::function<absl::Status(const std::string& value)> take);
 
-  // One word, which must be there; one that may; several.
+  // One required argument; one optional argument; several.
   void AddPositional(absl::string_view name, absl::string_view text, std::string& target);
   void AddOptionalPositional(absl::string_view name, absl::string_view text, std::string& target);
   void AddPositionals(absl::string_view name, absl::string_view text, int count_min, int count_max,
@@ -71,14 +71,14 @@ class ArgumentTable {
   Positional positional_;
 };
 
-// Which flags besides its own and those of all verbs a verb takes.
+// The flags of a verb in addition to its own and those of all verbs.
 enum class VerbFamily {
-  kRepository,  // where the repository is, and how it opens
+  kRepository,  // the address of the repository, and how to open it
   kCluster,     // those of kubectl: namespace, labels, context, output
   kPlain,       // none
 };
 
-// A verb as the parser and --help see it. `name` has two words for a verb of a group: "key add".
+// A verb as the parser and --help see it. The name of a verb of a group has two parts: "key add".
 struct VerbSyntax {
   std::string name;
   std::string summary;       // one line, without a full stop
@@ -87,42 +87,41 @@ struct VerbSyntax {
   VerbFamily family = VerbFamily::kPlain;
 };
 
-// The name under which the program was called, and the flags that several verbs take. Names of two
-// program may be equal, but then both or neither take a value, so that the verb is found where it
-// stands behind them.
+// The name under which the program was called, and the flags that several verbs take. Flags of two
+// families may share a name. Then both or neither take a value, so that the verb after them is
+// found.
 struct ProgramSyntax {
   std::string name = "csi-delta";  // or "kubectl csi-delta"
   ArgumentTable shared;            // of all verbs
   std::vector<std::pair<VerbFamily, ArgumentTable>> of;
 };
 
-// The verb of a line and where its words stand. It is the first word that is neither a flag nor the
-// value of one, and for a group the next such word, too.
+// The verb of a command line and its positions. The verb is the first argument that is neither a
+// flag nor the value of one. For a group it is the next such argument, too.
 struct FoundVerb {
-  std::string name;                    // "" where no word is there; of a group alone, the group
-  const VerbSyntax* syntax = nullptr;  // null for a group alone, and for what is no verb; borrowed
-  std::vector<std::size_t> positions;  // of the words that name it
+  std::string name;                    // "": none was found; for a group alone, the group
+  const VerbSyntax* syntax = nullptr;  // null for a group alone, and if there is none; borrowed
+  std::vector<std::size_t> positions;  // of the arguments that name it
 };
 FoundVerb FindVerb(absl::Span<const std::string> arguments, const ProgramSyntax& program,
                    absl::Span<const VerbSyntax> verbs);
 
 struct ParsedLine {
   std::string verb;   // "": none was named
-  bool help = false;  // asked for with -h or --help; then no value was taken
+  bool help = false;  // requested with -h or --help; then no value was stored
 };
 
-// Reads all words behind the program's name, stores the values where the tables say, and names the
-// verb: the first word that is neither a flag nor the value of one. Flags of `program` may stand
-// anywhere. "help VERB" is "VERB --help", and "--version" is "version". INVALID_ARGUMENT with a
-// sentence that ends with the way to the right help.
+// Parses all arguments after the program's name, stores the values in the variables of the tables,
+// and returns the verb. Flags of `program` may stand anywhere. "help VERB" is "VERB --help", and
+// "--version" is "version". INVALID_ARGUMENT with a sentence that ends with the right --help.
 absl::StatusOr<ParsedLine> ParseCommandLine(absl::Span<const std::string> arguments,
                                             const ProgramSyntax& program,
                                             absl::Span<const VerbSyntax> verbs);
 
 inline constexpr int kHelpColumns = 100;
 
-// What --help prints: for the verb or group of this name, or for the program (""). No line is
-// longer than `columns` where words allow it.
+// The text of --help for the verb or group of this name, or for the program (""). Lines have at
+// most `columns` characters, unless one token is longer.
 std::string HelpText(absl::string_view name, const ProgramSyntax& program,
                      absl::Span<const VerbSyntax> verbs, int columns = kHelpColumns);
 

@@ -10,14 +10,14 @@
 
 namespace csidelta::cli {
 
-// How a verb reaches the cluster that it works on.
+// The cluster that a verb works on.
 struct ClusterAccess {
   std::string kubeconfig;
   std::string kubecontext;
 
   void Declare(ArgumentTable& table);
   void DeclareAsKubectl(ArgumentTable& table);  // with --context
-  // No I/O: whether the cluster answers shows at the first call.
+  // No I/O: an unreachable cluster is an error of the first call.
   std::unique_ptr<k8s::ApiClient> MakeClient() const;
   k8s::ClientSettings Settings() const;
 
@@ -28,17 +28,17 @@ struct ClusterAccess {
 // The flags of kubectl, for verbs of VerbFamily::kCluster.
 struct ClusterOptions {
   ClusterAccess access;
-  std::string namespace_name;  // "": that of the context
+  std::string namespace_name;  // "": the namespace of the context
   bool all_namespaces = false;
   std::string selector;
   std::string output;  // "" for a table; wide, json, yaml, name
 
   void Declare(ArgumentTable& table);
-  // The namespace to look into: "" for all. Reads the kubeconfig.
+  // The namespace to read; "": all. Reads the kubeconfig.
   absl::StatusOr<std::string> Namespace() const;
 };
 
-// Where the mover and its Veleros are; the values before are the defaults.
+// The namespaces of the mover and its Veleros. The values of the variables are the defaults.
 void DeclareMoverNamespaces(ArgumentTable& table, std::string& mover_namespace,
                             std::string& velero_namespaces);
 

@@ -6,14 +6,14 @@
 
 namespace csidelta::cli {
 
-// What a person says of the VolumeSnapshot that a device was made of.
+// Flags about the VolumeSnapshot from which a device was made.
 struct ClusterSnapshotFlags {
-  engine::ClusterSnapshotQuery query;  // but for its cluster
+  engine::ClusterSnapshotQuery query;  // without its cluster
   ClusterAccess cluster;
 
-  // Those of who has a parent.
+  // For verbs with a parent snapshot: includes DeclareAccess().
   void Declare(ArgumentTable& table);
-  // How to ask, for every verb that asks.
+  // How to request changed blocks, for all verbs that do.
   void DeclareAccess(ArgumentTable& table);
 
   engine::ClusterSnapshotQuery Query() const;

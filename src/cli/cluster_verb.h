@@ -12,16 +12,16 @@
 #include "cli/cluster_access.h"
 #include "cli/session.h"
 
-// What verbs on a cluster have in common beside their flags.
+// Shared by verbs on a cluster, besides their flags.
 namespace csidelta::cli {
 
-// The namespace of a verb that works in one. INVALID_ARGUMENT for -A, and for -l, by which it
-// chooses nothing. Reads the kubeconfig.
+// The namespace of a verb that works in one namespace. INVALID_ARGUMENT for -A and -l. Reads the
+// kubeconfig.
 absl::StatusOr<std::string> OneNamespace(const ClusterOptions& cluster, absl::string_view verb);
 
-// "json", "yaml", "name", "wide", or "table": what -o or --json asks for.
+// The form that -o or --json requests: "json", "yaml", "name", "wide", or "table".
 std::string OutputForm(const Session& session);
-// Whether that is a table, wide or not.
+// True for a table, wide or not.
 bool AsksForTable(const Session& session);
 
 // A result in each form that -o knows.
@@ -30,26 +30,26 @@ struct ClusterResult {
   std::string table = {};               // table, wide
   std::vector<std::string> names = {};  // name: "volumesnapshot.snapshot.storage.k8s.io/orders"
 };
-// Prints it in the form that was asked for; of a table nothing where that is empty.
+// Prints `result` in the requested form. An empty table prints nothing.
 void PrintClusterResult(Session& session, const ClusterResult& result);
 
-// One of several values that a verb prints as it goes on, in the form that was asked for: a line of
-// JSON, a document of YAML, `text`, or where only names are `name` on a line, unless that is "".
+// Prints one of several values of a running verb in the requested form: a line of JSON, a document
+// of YAML, `text`, or for -o name `name` on a line, unless it is "".
 void PrintClusterEvent(Session& session, const Json& value, const std::string& text,
                        const std::string& name = "");
 
-// A list that may be very long, whose elements are made one at a time. Of json and yaml it is the
-// member `member` of the object `head`, or, where that is "", all there is.
+// A list that may be very long: its elements are made one at a time. In json and yaml it is the
+// member `member` of the object `head`, or the whole result if `member` is "".
 struct ClusterList {
   std::size_t count = 0;
   std::vector<std::string> columns = {};                             // of the table
   std::function<std::vector<std::string>(std::size_t)> row = {};     // table, wide
   std::function<Json(std::size_t)> value = {};                       // json, yaml
-  std::function<std::optional<std::string>(std::size_t)> name = {};  // name; nothing: no line
+  std::function<std::optional<std::string>(std::size_t)> name = {};  // name; nullopt: no line
   std::string member = {};
   Json head = Json::object();
 };
-// Prints it in the form that was asked for; a table has no line where the list is empty.
+// Prints `list` in the requested form. The table of an empty list has no line.
 void PrintClusterList(Session& session, const ClusterList& list);
 
 }  // namespace csidelta::cli

@@ -12,12 +12,12 @@
 
 namespace csidelta::cli {
 
-// One verb. Holds the values of its flags: declared once, then run at most once.
+// One verb with the values of its flags. It is declared once, then run at most once.
 class Command {
  public:
   virtual ~Command() = default;
 
-  // Name, summary, details and flags, which are bound to members of this object.
+  // Name, summary, details and flags. The flags are bound to members of this object.
   virtual VerbSyntax Declare() = 0;
 
   virtual absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) = 0;
@@ -75,7 +75,7 @@ std::unique_ptr<Command> MakeLonghornPruneCommand();
 std::unique_ptr<Command> MakeCompletionCommand();
 std::unique_ptr<Command> MakeVersionCommand();
 
-// All of them, in the order of --help.
+// All verbs, in the order of --help.
 std::vector<std::unique_ptr<Command>> AllCommands();
 
 }  // namespace csidelta::cli

@@ -7,9 +7,9 @@
 
 namespace csidelta::cli {
 
-// Turns SIGINT, SIGTERM and SIGHUP into a stop: the first asks the program to end in order, a
-// second ends it at once with exit code 130. The signals are blocked in this thread and in those
-// that it starts, so make it first. One at a time.
+// Turns SIGINT, SIGTERM and SIGHUP into a stop. The first signal requests an orderly end, a second
+// one ends the process at once with exit code 130. The signals are blocked in this thread and in
+// the threads that it starts, so make this object first. One at a time.
 class InterruptWatch {
  public:
   InterruptWatch();

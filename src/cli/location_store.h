@@ -9,10 +9,10 @@
 
 namespace csidelta::cli {
 
-// The flags that say the same: where the repository is, and how to get at it.
+// The flags for the same repository: its address, and how to access it.
 GlobalOptions OptionsOf(const objects::JobRepository& repository);
 
-// The bucket of a location, as a worker that has `access` would open it, but with the Secret in
+// The bucket of a location, opened as a worker with `access` opens it, except that the Secret is in
 // memory. No I/O.
 absl::StatusOr<std::unique_ptr<storage::OpenedStore>> OpenLocationStore(
     const ProgramEnvironment& environment, const datamover::RepositoryAccess& access);

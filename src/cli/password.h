@@ -10,41 +10,43 @@
 
 namespace csidelta::cli {
 
-// std::getenv(), or a test's.
+// std::getenv(), or its replacement in a test.
 using GetVariable = std::function<const char*(const char* name)>;
 
-// The variable's text; none for one that is not set.
+// The value of the variable; "" if it is not set.
 std::string Variable(const GetVariable& get, const char* name);
 
 inline constexpr char kWaysToGiveAPassword[] =
     "--password-file, --password-command or RESTIC_PASSWORD (_FILE, _COMMAND)";
 
-// Where a password comes from: the first of command, file, text that is set, else the terminal.
+// The source of a password: the first of command, file and text that is set, else the terminal.
 struct PasswordSource {
-  std::string command;  // run without a shell; its output counts
+  std::string command;  // run without a shell; its output is the password
   std::string file;
   Secret text;
 };
 
-// `flags` where it names something, else RESTIC_PASSWORD_COMMAND, RESTIC_PASSWORD_FILE and
-// RESTIC_PASSWORD. INVALID_ARGUMENT when both a file and a command are given in one place.
+// `flags` if it names a source, else RESTIC_PASSWORD_COMMAND, RESTIC_PASSWORD_FILE and
+// RESTIC_PASSWORD. INVALID_ARGUMENT if both a file and a command are given, by flags or by
+// variables.
 absl::StatusOr<PasswordSource> ChoosePasswordSource(PasswordSource flags, const GetVariable& get);
 
-// Reads it; blanks and line breaks around the text of a file or command do not count. `what` is for
-// the prompt: "password for REPO". `twice`: a new password, which is asked for again.
-// INVALID_ARGUMENT when it is empty, or when there is no source and no terminal, which names the
-// `ways` to give one; NOT_FOUND, PERMISSION_DENIED for files; FAILED_PRECONDITION when the command
-// fails.
+// Reads the password. Blanks and line breaks around the text of a file or command are ignored.
+// `what` is for the prompt: "password for REPO". `twice`: a new password, to be typed twice.
+// INVALID_ARGUMENT if it is empty, or if there is neither a source nor a terminal; the message then
+// names the `ways` to give one. NOT_FOUND and PERMISSION_DENIED for files; FAILED_PRECONDITION if
+// the command fails.
 absl::StatusOr<Secret> ReadPassword(const CallContext& ctx, const PasswordSource& source,
                                     absl::string_view what, bool twice,
                                     absl::string_view ways = kWaysToGiveAPassword);
 
-// Asks on the terminal, "QUESTION [y/N] ", and reads a line there: whether it is a yes.
+// Asks "QUESTION [y/N] " on the terminal and reads a line there. True if the answer is yes.
 absl::StatusOr<bool> Confirm(const CallContext& ctx, absl::string_view question);
 
-// A small file's text without blanks and line breaks around it: a password, a location.
+// The text of a small file, such as a password or an address, without blanks and line breaks around
+// it.
 absl::StatusOr<std::string> ReadSmallText(const std::string& path);
-// The same of a bundle of certificates, of which a system may trust hundreds.
+// The same for a bundle of certificates; a system may trust hundreds.
 absl::StatusOr<std::string> ReadCertificates(const std::string& path);
 
 }  // namespace csidelta::cli

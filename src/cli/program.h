@@ -9,8 +9,8 @@
 
 namespace csidelta::cli {
 
-// The program csi-delta without the process around it: reads the words behind its name, runs the
-// verb, says what went wrong, and returns what to exit with. `ctx` is stopped to end it in order.
+// The program csi-delta without the process around it: parses the arguments after its name, runs
+// the verb, reports errors, and returns the exit code. Stopping `ctx` ends it in order.
 ExitCode RunProgram(const CallContext& ctx, absl::Span<const std::string> arguments,
                     const ProgramEnvironment& environment);
 

@@ -15,30 +15,30 @@
 
 namespace csidelta::cli {
 
-// How far a stage is. A value.
+// The progress of a stage. A value.
 struct ProgressInfo {
   std::string stage;
   int64_t done = 0;
-  int64_t total = 0;  // 0: not known
-  bool bytes = true;  // what is counted, else things
+  int64_t total = 0;  // 0: unknown
+  bool bytes = true;  // unit of done and total: bytes, else items
   absl::Duration elapsed;
-  std::optional<double> recent_rate = {};  // per second, as RateWindow has it
+  std::optional<double> recent_rate = {};  // per second, of RateWindow
 
-  // Per second: the recent one, else since the stage began; 0 while nothing can be said.
+  // Per second: the recent rate, else the rate since the stage began; 0 while unknown.
   double Rate() const;
-  // Infinite while nothing can be said.
+  // Infinite while unknown.
   absl::Duration Left() const;
 };
 
-// How fast a stage was in its last kSpan: what is left goes on at that rate rather than at the one
-// since the beginning, which a cache or a part that was skipped may have made. For one thread.
+// The rate of a stage in its last kSpan. It predicts the rest better than the rate since the
+// beginning, which a cache or a skipped part may have raised. Not thread-safe.
 class RateWindow {
  public:
   static constexpr absl::Duration kSpan = absl::Seconds(10);
 
-  // `now` and `done` never go back.
+  // REQUIRES that `now` and `done` never decrease.
   void Add(absl::Duration now, int64_t done);
-  // Per second; nothing before there are two samples of different times.
+  // Per second; nullopt before there are two samples of different times.
   std::optional<double> Rate() const;
   void Clear() { samples_.clear(); }
 
@@ -48,33 +48,33 @@ class RateWindow {
     int64_t done = 0;
   };
 
-  // Ascending; the first is of kSpan ago, or of the beginning, and the last the newest.
+  // Ascending. The first sample is kSpan old, or from the beginning.
   std::deque<Sample> samples_;
 };
 
 // "transfer  12.5%  1.0 GiB of 8.0 GiB, 512.0 MiB/s, 0:14 left"
 std::string ProgressLine(const ProgressInfo& info);
-// With restic's names where it has them: message_type "status".
+// message_type "status", with restic's names where it has one.
 Json ProgressJson(const ProgressInfo& info);
 
-// One object of a cluster that is waited for, of which nothing tells how far it is. A value.
+// An object of a cluster that a verb waits for, without known progress. A value.
 struct WaitInfo {
   std::string subject;     // "PVC shop/copy"
   std::string state;       // "Pending"
-  std::string waits_for;   // what was reported of it last; "": nothing
-  absl::Duration elapsed;  // since it is waited for
+  std::string waits_for;   // the last report about it; "": none
+  absl::Duration elapsed;  // since the wait began
 };
 
-inline constexpr int kWaitLineBytesMax = 79;  // A line that is wrapped is not erased as a whole.
+inline constexpr int kWaitLineBytesMax = 79;  // a wrapped line would not be erased completely
 
-// "PVC shop/copy  Pending  12 s  Provisioning: External provisioner is ...", printable, cut to
-// kWaitLineBytesMax.
+// "PVC shop/copy  Pending  12 s  Provisioning: External provisioner is ...", printable, at most
+// kWaitLineBytesMax long.
 std::string WaitLine(const WaitInfo& info);
 // message_type "status", like ProgressJson(): subject, state, seconds_elapsed, waits_for.
 Json WaitJson(const WaitInfo& info);
 
-// Shows progress in the form that the console is for: a line that changes on a terminal, JSON lines
-// once a second with --json, else nothing. Thread-safe; has the console for itself meanwhile.
+// Shows progress: a changing line on a terminal, a line of JSON each second with --json, otherwise
+// nothing. Thread-safe. REQUIRES that nothing else writes to the console meanwhile.
 class ProgressMeter {
  public:
   ProgressMeter(Console& console, const Clock& clock) : console_(console), clock_(clock) {}
@@ -90,7 +90,7 @@ class ProgressMeter {
   void ReportWait(absl::string_view subject, absl::string_view state, absl::string_view waits_for);
 
  private:
-  // Whether there is something to show now; `stage` begins where it is another one.
+  // True if progress is to be shown now. Begins `stage` if it differs from the one before.
   bool IsDue(absl::string_view stage, absl::Duration now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Report(absl::string_view stage, int64_t done, int64_t total, bool bytes);
 
@@ -103,7 +103,7 @@ class ProgressMeter {
   absl::Duration shown_at_ ABSL_GUARDED_BY(mutex_) = -absl::InfiniteDuration();
 };
 
-// What reports to `meter`, which must live as long, in bytes and in things.
+// Report to `meter`, in bytes and in items. Borrow `meter`.
 engine::Progress BytesOf(ProgressMeter& meter);
 engine::Progress CountsOf(ProgressMeter& meter);
 

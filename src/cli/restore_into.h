@@ -10,11 +10,11 @@
 #include "cli/exit_code.h"
 #include "cli/session.h"
 
-// restore --upload --into: what the data mover moved, into a PVC, by the data mover.
+// restore --upload --into: the data mover restores the data of a DataUpload into a PVC.
 namespace csidelta::cli {
 
 struct RestoreIntoFlags {
-  std::string pvc;     // "namespace/name"; "": not asked for
+  std::string pvc;     // "namespace/name"; "": not requested
   std::string upload;  // a DataUpload
   std::string velero_namespace = "velero";
   std::string mover_namespace = "csi-delta";
@@ -25,11 +25,11 @@ struct RestoreIntoFlags {
 
   void Declare(ArgumentTable& table);
   bool is_asked_for() const { return !pvc.empty(); }
-  // INVALID_ARGUMENT unless either `id`, of restore, is named, or both --upload and --into.
+  // INVALID_ARGUMENT unless either `id` of restore is given, or both --upload and --into.
   absl::Status Check(const std::string& id) const;
 };
 
-// Nothing of a repository is read here: the data mover does that.
+// Reads nothing from a repository: the data mover does that.
 absl::StatusOr<ExitCode> RunRestoreInto(const CallContext& ctx, Session& session,
                                         const RestoreIntoFlags& flags);
 

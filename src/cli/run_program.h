@@ -16,34 +16,33 @@
 namespace csidelta::cli {
 
 struct ProgramToRun {
-  std::vector<std::string> arguments;  // The first is looked for on the PATH unless it has a slash.
+  std::vector<std::string> arguments;  // the first is searched in PATH unless it has a slash
   std::vector<std::pair<std::string, std::string>> environment =
-      {};  // Besides our own, and instead of it.
+      {};  // added to the own environment, or replacing variables of it
   std::size_t output_bytes_max = std::size_t{64} << 10;
 };
 
-// Runs a program to its end and returns what it wrote to stdout. It inherits stdin and stderr.
-// NOT_FOUND when there is no such program, FAILED_PRECONDITION when it did not end with 0; each
-// names the program. It is ended (SIGTERM) when the time of `ctx` is over or it writes too much,
-// which is INVALID_ARGUMENT.
+// Runs a program to its end and returns its stdout. It inherits stdin and stderr. NOT_FOUND if the
+// program does not exist, FAILED_PRECONDITION if it did not end with 0; each names the program. It
+// gets SIGTERM if the time of `ctx` is over, or if it writes too much: INVALID_ARGUMENT.
 absl::StatusOr<std::string> RunProgram(const CallContext& ctx, const ProgramToRun& program);
 
-// A program that holds an application still, "kubectl exec -i db -- hold-writes": it writes a line
-// once it does, and releases the application when its stdin ends. It inherits stderr. Not
-// thread-safe.
+// A program that stops the writes of an application, "kubectl exec -i db -- hold-writes". It writes
+// a line once they are stopped, and releases the application when its stdin ends. It inherits
+// stderr. Not thread-safe.
 class HeldProgram {
  public:
-  // Starts it and waits for its first line. FAILED_PRECONDITION when it ends without one; else as
-  // RunProgram(). After an error it has ended.
+  // Starts the program and waits for its first line. FAILED_PRECONDITION if it ends without one;
+  // other errors as RunProgram(). After an error it has ended.
   static absl::StatusOr<std::unique_ptr<HeldProgram>> Start(const CallContext& ctx,
                                                             const ProgramToRun& program);
   HeldProgram(const HeldProgram&) = delete;
   HeldProgram& operator=(const HeldProgram&) = delete;
   ~HeldProgram();  // Releases it.
 
-  // Ends its stdin and waits until it has ended, which it is made to (SIGTERM, SIGKILL) when that
-  // takes more than ten seconds. FAILED_PRECONDITION when it had ended before, so that the
-  // application may not have been held all the time; or did not end with 0. The second call is OK.
+  // Closes its stdin and waits for its end. After ten seconds it gets SIGTERM, then SIGKILL.
+  // FAILED_PRECONDITION if it did not end with 0, or had ended before: the application may have
+  // written meanwhile. The second call is OK.
   absl::Status Release();
 
  private:
@@ -51,12 +50,12 @@ class HeldProgram {
       : name_(std::move(name)), pid_(pid), input_(std::move(input)), output_(std::move(output)) {}
 
   const std::string name_;
-  pid_t pid_;  // 0 once it has ended
+  pid_t pid_;  // 0: it has ended
   UniqueFd input_;
-  UniqueFd output_;  // Open to the end: what it writes besides is not read, and is no error.
+  UniqueFd output_;  // open to the end: further output is not read, and not an error
 };
 
-// Everything until the end of a file, or until a line break when `line`.
+// The text up to the end of a file, or if `line` up to a line break.
 absl::StatusOr<std::string> ReadText(const CallContext& ctx, int fd, bool line,
                                      std::size_t text_bytes_max);
 

@@ -24,40 +24,40 @@
 
 namespace csidelta::cli {
 
-// "csi-delta 0.1.0", as snapshots record it.
+// "csi-delta 0.1.0", as recorded in snapshots.
 std::string ProgramVersion();
 
-inline constexpr int kTableColumns = 80;  // off a terminal
+inline constexpr int kTableColumns = 80;  // without a terminal
 
-// What the program takes from around it. Lives longer than what is made with it.
+// The surroundings of the program. Must outlive the objects made with it.
 struct ProgramEnvironment {
   GetVariable get;
   Sink out;
   Sink error;
   bool error_is_terminal = false;
-  int columns = kHelpColumns;         // of the terminal, for help
-  int table_columns = kTableColumns;  // of the terminal, for tables
-  bool out_is_terminal = false;       // that can be drawn on
-  std::string program = "csi-delta";  // as a person called it
-  // Asks at a terminal whether to go on; null where there is no terminal.
+  int columns = kHelpColumns;         // width of the terminal, for help
+  int table_columns = kTableColumns;  // width of the terminal, for tables
+  bool out_is_terminal = false;       // stdout is a terminal that can be redrawn
+  std::string program = "csi-delta";  // as it was called
+  // Asks at the terminal whether to continue; null without a terminal.
   std::function<absl::StatusOr<bool>(const CallContext& ctx, absl::string_view question)> confirm =
       nullptr;
-  // Has what `out` writes be read by this user alone, where it goes to a file; may be null.
+  // Makes the file behind `out`, if it is one, readable for this user only; may be null.
   std::function<absl::Status()> make_out_private = nullptr;
   Random* random = &Random::Real();
-  ScryptParameters scrypt = repository::kScryptWritten;  // of keys that are made
+  ScryptParameters scrypt = repository::kScryptWritten;  // of new keys
   engine::StoreOpener open_store = storage::OpenStore;
-  // Which client this is, and which locks of other clients are stale; asked for each lock.
+  // Identifies this client, and stale locks of other clients. Called for each lock.
   std::function<repository::LivenessProbes()> liveness_probes = [] {
     return repository::LivenessProbes();
   };
-  // Blocks until a volume may be written to; an error: never again.
+  // Blocks until writes to a volume are allowed. An error means never again.
   std::function<absl::Status(const CallContext&)> await_writing = [](const CallContext&) {
     return absl::OkStatus();
   };
 };
 
-// Which repository, and how it opens.
+// The repository, and how to open it.
 struct RepositoryChoice {
   std::string repository;
   std::string repository_file;
@@ -66,7 +66,7 @@ struct RepositoryChoice {
   std::string keyring_file = {};
 };
 
-// The flags of all verbs, and of those on a repository.
+// The flags of all verbs, and of verbs on a repository or a cluster.
 struct GlobalOptions {
   RepositoryChoice choice;
   bool json = false;
@@ -86,30 +86,30 @@ struct GlobalOptions {
 
 ProgramSyntax DeclareFlags(GlobalOptions& options);
 
-// Sets in `settings` what "s3.NAME=VALUE" says. INVALID_ARGUMENT, with the names that there are.
+// Applies an option "s3.NAME=VALUE" to `settings`. INVALID_ARGUMENT lists the known names.
 absl::Status ApplyStoreOption(absl::string_view option, storage::StoreSettings& settings);
 
-// Makes `settings` trust these certificates beside those of --cacert or the system's, for the
-// bucket and where its keys are asked for. INVALID_ARGUMENT, naming the source, when none exist.
+// Makes `settings` trust these certificates in addition to those of --cacert or the system, for
+// the bucket and for the service of its keys. INVALID_ARGUMENT names `source` if `pem` has none.
 absl::Status TrustBesides(const std::string& pem, absl::string_view source,
                           storage::StoreSettings& settings);
 
-// How to talk to the place of the repository, by the flags and by what stands in for them. The
-// certificates to trust are those of --cacert, else RESTIC_CACERT, else AWS_CA_BUNDLE, which also
-// counts where keys of a bucket are asked for, as do those of --add-cacert. Reads the files.
+// The settings of the store of the repository, from flags, else from variables. Trusted
+// certificates are those of --cacert, else RESTIC_CACERT, else AWS_CA_BUNDLE. AWS_CA_BUNDLE and
+// --add-cacert also count for the service of the bucket's keys. Reads the files.
 absl::StatusOr<storage::StoreSettings> MakeStoreSettings(const GlobalOptions& options,
                                                          const GetVariable& get);
 
-// The text of --repo, or of what stands in for it. INVALID_ARGUMENT when none exists, or both of
-// the two flags.
+// The address of the repository, from flags, else from variables. INVALID_ARGUMENT if there is
+// none, or if it is given twice.
 absl::StatusOr<std::string> ChooseRepository(const RepositoryChoice& choice,
                                              const GetVariable& get);
 
 using engine::LockKind;
 using engine::RepositoryKeys;
 
-// One run of a verb: options, console, and the one repository that most verbs use, which is opened
-// as the flags say. Not thread-safe.
+// One run of a verb: options, console, and the repository of the flags, which most verbs open. Not
+// thread-safe.
 class Session {
  public:
   Session(const GlobalOptions& options, const ProgramEnvironment& environment, Console& console)
@@ -119,10 +119,10 @@ class Session {
   const ProgramEnvironment& environment() const { return environment_; }
   Console& console() { return console_; }
 
-  // Another repository than that of the flags, for the verbs that need two.
+  // Replaces the repository of the flags, for verbs that need two.
   void Choose(const RepositoryChoice& choice) { choice_ = choice; }
 
-  // The same for work below the program.
+  // The session of the layer below.
   engine::Session& engine() { return engine_; }
 
   absl::StatusOr<repository::Repository*> Init(const CallContext& ctx) { return engine_.Init(ctx); }
@@ -147,10 +147,10 @@ class Session {
   engine::Session engine_{EngineOptions()};
 };
 
-// Tells the console.
+// Prints information and warnings on the console, which is borrowed.
 engine::Listener ListenerOf(Console& console);
 
-// The user's name by the environment, else "".
+// The user's name from USER or LOGNAME, else "".
 std::string UserName(const GetVariable& get);
 
 }  // namespace csidelta::cli

@@ -6,10 +6,10 @@
 
 namespace csidelta::cli {
 
-// A movement as csi-delta status --json prints it; what is not known is left out.
+// A movement as in csi-delta status --json. Unknown fields are omitted.
 Json ToJson(const datamover::Movement& movement);
 
-// Likewise a protected volume, whose kind is "volume".
+// A protected volume in the same list, with the kind "volume".
 Json ToJson(const datamover::ProtectedVolumeRecord& record);
 
 }  // namespace csidelta::cli

@@ -19,12 +19,12 @@ struct TrialRequest {
 };
 
 struct TrialNeeds {
-  std::set<std::string> pvcs = {};      // that can be backed up
-  std::vector<std::string> notes = {};  // what will not be as good as it could be, in sentences
+  std::set<std::string> pvcs = {};      // PVCs that can be backed up
+  std::vector<std::string> notes = {};  // sentences about what will limit the result
 };
 
-// Whether a namespace can be backed up and restored, before anything is made: FAILED_PRECONDITION
-// or NOT_FOUND, with the next step, where it cannot. Only reads.
+// Checks that a namespace can be backed up and restored, before anything is created. Otherwise
+// FAILED_PRECONDITION or NOT_FOUND with the next step. Only reads.
 absl::StatusOr<TrialNeeds> CheckTrialNeeds(const CallContext& ctx, k8s::ApiClient& api,
                                            const TrialRequest& request);
 

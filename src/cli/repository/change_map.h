@@ -11,14 +11,14 @@
 
 namespace csidelta::cli {
 
-// What is told of a list of extents, however long it is: totals, how large the extents are, and
-// where in the volume they lie. Its size does not grow with the list. Not thread-safe.
+// A summary of a list of extents: totals, sizes, and positions in the volume. Its size does not
+// grow with the list. Not thread-safe.
 class ChangeMap {
  public:
-  static constexpr int kCells = 64;      // of a line
-  static constexpr int kLargestMax = 5;  // extents that are kept
+  static constexpr int kCells = 64;      // in a line
+  static constexpr int kLargestMax = 5;  // extents in largest()
 
-  // A picture of so many lines. REQUIRES volume_bytes > 0, lines > 0.
+  // `lines` of the picture. REQUIRES volume_bytes > 0, lines > 0.
   explicit ChangeMap(int64_t volume_bytes, int lines = 1)
       : volume_bytes_(volume_bytes), cell_bytes_(static_cast<std::size_t>(lines) * kCells) {}
 
@@ -29,24 +29,24 @@ class ChangeMap {
   int64_t bytes() const { return bytes_; }
   int64_t zero_bytes() const { return zero_bytes_; }
 
-  // One character for each cell of all lines, for any terminal: " " nothing, "." up to a tenth of
-  // it, ":" up to half, "+" more, "#" all.
+  // One ASCII character for each cell of all lines: " " nothing, "." up to a tenth of the cell, ":"
+  // up to half, "+" more, "#" all.
   std::string Picture() const;
-  // The same as lines for people: where in the volume a line begins, and its cells in brackets; at
-  // most 80 characters.
+  // The same as lines for people: the offset of the line in the volume, then its cells in brackets.
+  // At most 80 characters.
   std::string PictureLines() const;
 
-  // The largest extents, the largest first, of equal ones that with the lowest offset.
+  // The largest extents, in descending order. Among equal ones the lowest offset wins.
   const std::vector<Extent>& largest() const { return largest_; }
 
-  // [{"from_bytes":4096,"extents":12,"bytes":49152}, ...]: the extents from so many bytes on, to
-  // twice as many.
+  // [{"from_bytes":4096,"extents":12,"bytes":49152}, ...]: the extents of at least from_bytes and
+  // less than twice that.
   Json Histogram() const;
   // The same as lines for people.
   std::string HistogramLines() const;
 
  private:
-  static constexpr int kSizes = 63;  // By powers of two.
+  static constexpr int kSizes = 63;  // powers of two
   struct Size {
     int64_t extents = 0;
     int64_t bytes = 0;

@@ -10,7 +10,7 @@
 
 namespace csidelta::cli {
 
-// The flags of prune, which forget --prune has too.
+// The flags of prune and of forget --prune.
 struct PruneFlags {
   std::string unused_max = "5%";
   int64_t repack_bytes_max = -1;  // no limit
@@ -18,13 +18,13 @@ struct PruneFlags {
 
 void DeclarePruneFlags(ArgumentTable& table, PruneFlags& flags);
 
-// But for whether it is a dry run.
+// The job of the flags. The caller sets is_dry_run.
 absl::StatusOr<engine::PruneJob> ReadPruneFlags(const PruneFlags& flags);
 
-// Names what the store refuses to delete; kIncomplete when there is any.
+// Warns of objects that the store refuses to delete; kIncomplete if there is one.
 ExitCode WarnOfRefused(Console& console, const repository::RefusedDeletions& refused);
 
-// The member "locked_until" of a result; null where nothing is locked.
+// The member "locked_until" of a result; null if nothing is locked.
 Json LockedUntil(const engine::LockedObjects& objects);
 
 void PrintPruned(Console& console, const engine::PruneOutcome& outcome, bool dry_run);

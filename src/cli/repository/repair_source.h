@@ -14,19 +14,19 @@
 
 namespace csidelta::cli {
 
-// Finds chunks in a live volume, or in an image of it, by reading all of it: wherever they lie now,
-// and whichever snapshot they are of. Borrows the device. Not thread-safe.
+// Finds chunks in a live volume, or in an image of it, by reading all of it: at any offset, of any
+// snapshot. Borrows the device. Not thread-safe.
 class VolumeRepairSource {
  public:
   explicit VolumeRepairSource(incremental::BlockDevice& device) : device_(device) {}
 
-  // Looks for the chunks, of which any may be asked for. Reads the volume once for each length of
-  // chunks, and ends when all are found. `progress` may be null.
+  // Finds the wanted chunks for Load(). Reads the volume once for each length of chunks, and ends
+  // when all are found. `progress` may be null.
   absl::Status Prepare(const CallContext& ctx, const repository::WantedChunks& wanted,
                        const repository::ProgressReporter& progress);
 
-  // The bytes that the volume has where the chunk was found: the caller compares the hash, since
-  // the volume may be written to. NOT_FOUND for what was not found by Prepare().
+  // The bytes at the offset where Prepare() found the chunk. The caller compares the hash, since
+  // the volume may have changed. NOT_FOUND if Prepare() did not find the chunk.
   absl::StatusOr<std::string> Load(const CallContext& ctx, const repository::BlobHandle& handle);
 
  private:

@@ -22,18 +22,18 @@ using engine::SnapshotFilter;
 using engine::SplitTags;
 using engine::VolumeName;
 
-// `host_names`: for a verb to which -H means something else.
+// `host_names`: the names of --host, for a verb with another meaning of -H.
 void DeclareFilterFlags(ArgumentTable& table, SnapshotFilter& filter,
                         absl::string_view host_names = "-H,--host");
 
-// engine::ChooseSnapshot(), which tells the console.
+// engine::ChooseSnapshot(), with its information on the console.
 absl::StatusOr<repository::StoredSnapshot> ChooseSnapshot(const CallContext& ctx, Console& console,
                                                           const repository::Repository& repository,
                                                           const std::string& id,
                                                           const SnapshotFilter& filter,
                                                           LatestOf latest_of = LatestOf::kAll);
 
-// Tells the console, and with which exit code to end over them.
+// Warns of unreadable snapshots on the console, and holds the exit code for them.
 class UnreadableSnapshots : public engine::UnreadableSnapshots {
  public:
   explicit UnreadableSnapshots(Console& console)
@@ -42,13 +42,13 @@ class UnreadableSnapshots : public engine::UnreadableSnapshots {
   ExitCode code() const { return any() ? ExitCode::kIncomplete : ExitCode::kOk; }
 };
 
-// Those that are named, as ChooseSnapshot() finds them; none named: all that match.
+// The snapshots of `ids`, as ChooseSnapshot() finds them; without ids all that match the filter.
 absl::StatusOr<std::vector<repository::StoredSnapshot>> ChooseSnapshots(
     const CallContext& ctx, Console& console, const repository::Repository& repository,
     const std::vector<std::string>& ids, const SnapshotFilter& filter,
     UnreadableSnapshots& unreadable);
 
-// Of a volume: its size as the snapshot's summary has it; 0 when it does not say.
+// The size of a volume, from the snapshot's summary; 0 if unknown.
 int64_t SummaryBytes(const repository::RepoSnapshot& snapshot);
 
 // A snapshot as restic prints it: its file's members, then id and short_id.

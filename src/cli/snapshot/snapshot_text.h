@@ -15,41 +15,41 @@
 #include "snapshots/snapshot_inventory.h"
 #include "snapshots/snapshot_removal.h"
 
-// What several verbs of `csi-delta snapshot` read and print alike.
+// Shared by several verbs of `csi-delta snapshot`: arguments and texts.
 namespace csidelta::cli {
 
 // "volumesnapshot.snapshot.storage.k8s.io/NAME", as -o name prints it.
 std::string SnapshotResourceName(absl::string_view name);
 
-// The name in a word of the command line: NAME, or what -o name and kubectl call it
-// ("volumesnapshot/NAME"). INVALID_ARGUMENT when the word is of another kind, or empty. Pure.
+// The name in an argument: NAME, or "volumesnapshot/NAME" as -o name and kubectl print it.
+// INVALID_ARGUMENT if the argument names another kind, or is empty. Pure.
 absl::StatusOr<std::string> SnapshotNameOf(absl::string_view argument);
 
-// INVALID_ARGUMENT when -A or -l is given to `verb`, which works on VolumeSnapshots by name.
+// INVALID_ARGUMENT if -A or -l is given to `verb`, which works on VolumeSnapshots by name.
 absl::Status RefuseSelection(const ClusterOptions& cluster, absl::string_view verb);
 
-// NOT_FOUND: these are not among the VolumeSnapshots of the namespace; names one whose name is
-// near, and the verb that lists them. REQUIRES a name.
+// NOT_FOUND for VolumeSnapshots that the namespace lacks. The message has the nearest existing name
+// and the verb that lists them. REQUIRES a name.
 absl::Status NoSuchSnapshots(absl::string_view namespace_name,
                              const std::vector<std::string>& missing,
                              const std::vector<snapshots::SnapshotEntry>& entries);
 
-// In the zone of this machine, as far as it is known: "2026-11-23 05:00:00.25"; "" for none.
+// In the zone of this machine, with its whole precision: "2026-11-23 05:00:00.25"; "" for none.
 std::string SnapshotTimeText(const std::optional<absl::Time>& time);
 
-// `text` as one word for a shell that reads what is copied from the terminal. Pure.
+// `text` quoted as one argument for a shell, to be copied from the terminal. Pure.
 std::string ShellQuoted(absl::string_view text);
 
-// How what the storage keeps comes back, into this namespace; "": into that of the context. Pure.
+// The command that imports a kept snapshot into this namespace; "": that of the context. Pure.
 std::string ImportCommand(absl::string_view driver, absl::string_view handle,
                           absl::string_view namespace_name);
 
-// What becomes of the data, as a sentence without a full stop: "its data is gone for good", "the
+// The fate of the data, as a sentence without a full stop: "its data is gone for good", "the
 // storage keeps its data: handle H; csi-delta snapshot import H --driver D brings it back".
 std::string DataActionText(const snapshots::SnapshotEntry& entry, snapshots::DataAction action);
 
-// Why a deletion failed: "was not deleted: ...", or where the API server's answer was lost, "may be
-// deleted or not: ...". REQUIRES an error.
+// The failure of a deletion: "was not deleted: ...", or if the API server's answer was lost, "may
+// be deleted or not: ...". REQUIRES an error.
 std::string NotDeletedText(const absl::Status& error);
 
 // [{"reason": "Keep", "message": "..."}, ...]
@@ -59,11 +59,11 @@ std::string CodesText(const std::vector<Finding>& findings);
 // The messages, with "; " between them.
 std::string ProtectionsText(const std::vector<Finding>& protections);
 
-// "keep", "hold back", "delete" or in a dry run "would delete". REQUIRES a decision that is not
-// open and does not ignore.
+// "keep", "hold back", "delete" or in a dry run "would delete". REQUIRES a decision other than
+// kOpen and kIgnored.
 const char* DecisionText(const PruneDecision& decision, bool dry_run);
 
-// One object per VolumeSnapshot: name, namespace, pvc, state, conditions, asked_at, taken_at,
+// One object for a VolumeSnapshot: name, namespace, pvc, state, conditions, asked_at, taken_at,
 // ready_at, size_bytes, driver, handle, content, class, policy, set, workload, note, used_by,
 // kept_for. Pure.
 Json ToJson(const snapshots::SnapshotEntry& entry);
