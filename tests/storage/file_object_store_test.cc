@@ -498,25 +498,6 @@ TEST_F(FileObjectStoreTest, AFolderThatWasRemovedIsMadeAgain) {
   EXPECT_THAT(Listed(), ElementsAre("data/ab/two"));
 }
 
-TEST_F(FileObjectStoreTest, AKeyLeadsNowhereElse) {
-  for (const char* key : {"", "../one", "a/../../one", "/one", "a//one", "a/./one"}) {
-    EXPECT_THAT(store_.Put(ctx_, key, "x", {}), StatusIs(absl::StatusCode::kInvalidArgument))
-        << key;
-  }
-  EXPECT_THAT(Names(), IsEmpty());
-}
-
-TEST_F(FileObjectStoreTest, ACallThatWasStoppedDoesNothing) {
-  std::stop_source stop;
-  stop.request_stop();
-  ctx_.stop = stop.get_token();
-  EXPECT_THAT(store_.Put(ctx_, "one", "x", {}), StatusIs(absl::StatusCode::kCancelled));
-  EXPECT_THAT(store_.Get(ctx_, "one", 10), StatusIs(absl::StatusCode::kCancelled));
-  EXPECT_THAT(store_.GetRange(ctx_, "one", {.offset_bytes = 0, .length_bytes = 1}),
-              StatusIs(absl::StatusCode::kCancelled));
-  EXPECT_THAT(Names(), IsEmpty());
-}
-
 TEST_F(FileObjectStoreTest, AnObjectIsNoFolder) {
   ASSERT_THAT(store_.Put(ctx_, "one", "x", {}), IsOk());
   EXPECT_THAT(store_.Put(ctx_, "one/two", "x", {}),

@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -583,27 +582,6 @@ TEST_F(S3ObjectStoreTest, HostileListingsAreErrors) {
   }
   AnswerWith("GET", 200, std::string(std::size_t{9} << 20, ' '));
   EXPECT_THAT(store_->List(ctx_, "data/", Ignore), StatusIs(absl::StatusCode::kDataLoss));
-}
-
-TEST_F(S3ObjectStoreTest, TenThousandObjectsAreListedOnce) {
-  FakeS3Options server;
-  server.page_objects_max = 1000;
-  Start(server);
-  std::map<std::string, int64_t> expected;
-  for (int i = 0; i < 10'000; ++i) {
-    const std::string key = absl::StrCat("data/", absl::Hex(i % 256), "/", i);
-    server_->SetObject(key, std::string(static_cast<std::size_t>(i % 7), 'x'));
-    expected[key] = i % 7;
-  }
-  std::map<std::string, int64_t> listed;
-  EXPECT_THAT(store_->List(ctx_, "data/",
-                           [&](const ObjectInfo& object) {
-                             EXPECT_TRUE(listed.emplace(object.key, object.size_bytes).second);
-                             return absl::OkStatus();
-                           }),
-              IsOk());
-  EXPECT_EQ(listed, expected);
-  EXPECT_THAT(server_->requests(), SizeIs(10));
 }
 
 TEST_F(S3ObjectStoreTest, ObjectsWithOddNamesAreForeign) {
