@@ -17,6 +17,7 @@ namespace csidelta::cli {
 void ArgumentTable::AddParsed(absl::string_view names, absl::string_view value_name,
                               absl::string_view text,
                               std::function<absl::Status(const std::string& value)> take) {
+  CSIDELTA_CHECK(absl::StartsWith(names, "-"));  // otherwise no command line reaches it
   flags_.push_back({.names = std::string(names),
                     .value_name = std::string(value_name),
                     .text = std::string(text),
@@ -56,6 +57,7 @@ void ArgumentTable::AddBytes(absl::string_view names, absl::string_view text, in
 
 void ArgumentTable::AddNumber(absl::string_view names, absl::string_view value_name,
                               absl::string_view text, int64_t low, int64_t high, int64_t& target) {
+  CSIDELTA_CHECK(low <= high);  // otherwise every value is refused
   AddParsed(names, value_name, text, [&target, low, high](const std::string& value) {
     int64_t number = 0;
     if (!absl::SimpleAtoi(value, &number) || number < low || number > high) {
@@ -77,6 +79,7 @@ void ArgumentTable::AddWait(absl::string_view names, absl::string_view text,
 
 void ArgumentTable::AddChoice(absl::string_view names, const std::vector<std::string>& choices,
                               absl::string_view text, std::string& target) {
+  CSIDELTA_CHECK(!choices.empty());  // otherwise the flag would take no value
   AddParsed(names, absl::StrJoin(choices, "|"), text, [&target, choices](const std::string& value) {
     if (std::find(choices.begin(), choices.end(), value) == choices.end()) {
       return absl::InvalidArgumentError(
@@ -108,6 +111,7 @@ void ArgumentTable::AddOptionalPositional(absl::string_view name, absl::string_v
 
 void ArgumentTable::AddPositionals(absl::string_view name, absl::string_view text, int count_min,
                                    int count_max, std::vector<std::string>& target) {
+  CSIDELTA_CHECK(0 <= count_min && count_min <= count_max);  // otherwise no count is accepted
   CSIDELTA_CHECK(positional_.name.empty());
   positional_ = {
       .name = std::string(name),

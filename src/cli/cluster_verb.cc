@@ -1,6 +1,7 @@
 #include "cli/cluster_verb.h"
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/yaml.h"
 #include "cli/text.h"
 
@@ -56,7 +57,9 @@ void PrintListTable(Console& console, const ClusterList& list) {
   GrowingTable table;
   table.Fit(list.columns);
   for (std::size_t i = 0; i < list.count; ++i) {
-    table.Fit(list.row(i));
+    const std::vector<std::string> row = list.row(i);
+    CSIDELTA_CHECK(row.size() == list.columns.size());  // each cell is below its head
+    table.Fit(row);
   }
   console.Print(table.Line(list.columns));
   for (std::size_t i = 0; i < list.count; ++i) {

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "base/check.h"
 #include "cli/text.h"
 
 namespace csidelta::cli {
@@ -74,6 +75,7 @@ void Console::Fail(int exit_code, absl::string_view sentence) {
 }
 
 void Console::ShowLine(absl::string_view line) {
+  CSIDELTA_CHECK(options_.error_is_terminal);  // a file would keep every line
   const std::scoped_lock lock(mutex_);
   error_(absl::StrCat(kEraseLine, Printable(line)));
   line_shown_ = true;

@@ -2,6 +2,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "csi/lock.h"
 #include "incremental/mover/block_uploader.h"
 #include "repository/repository.h"
@@ -40,6 +41,7 @@ absl::string_view NextStep(const absl::Status& status, absl::string_view locatio
 }  // namespace
 
 ExitCode ExitCodeOf(const absl::Status& status) {
+  CSIDELTA_CHECK(!status.ok());  // a success would exit with kFailed
   if (repository::IsNoRepository(status)) {
     return ExitCode::kNoRepository;
   }

@@ -13,6 +13,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/status_macros.h"
 #include "base/unique_fd.h"
 #include "storage/posix_file.h"
@@ -58,6 +59,7 @@ std::vector<std::string> EnvironmentOf(const ProgramToRun& program) {
 // Starts the program with its output into `output`, its input from `input` unless that is -1, and
 // with no signal blocked.
 absl::StatusOr<pid_t> Spawn(const ProgramToRun& program, int input, int output) {
+  CSIDELTA_CHECK(!program.arguments.empty());  // the first one is the program
   std::vector<char*> argv = Pointers(program.arguments);
   const std::vector<std::string> variables = EnvironmentOf(program);
   std::vector<char*> environment = Pointers(variables);

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "base/check.h"
 #include "base/json.h"
 #include "base/status_macros.h"
 #include "cli/cluster_access.h"
@@ -132,6 +133,7 @@ struct TrialResult {
            }));
   }
   int64_t Sum(int64_t objects::BackupFigures::*bytes) const {  // of the second backup
+    CSIDELTA_CHECK(!costs.empty());  // --backup makes no backup, and prints no sums
     int64_t sum = 0;
     for (const DataUpload& upload : costs.back()) {
       sum += upload.figures().*bytes;

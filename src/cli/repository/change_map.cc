@@ -7,6 +7,7 @@
 #include "absl/numeric/int128.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/check.h"
 #include "cli/text.h"
 
 namespace csidelta::cli {
@@ -17,6 +18,8 @@ int64_t ChangeMap::CellBegin(int cell) const {
 
 void ChangeMap::Add(const incremental::ListedExtent& listed) {
   const Extent& extent = listed.extent;
+  // Both sources bound their extents by the volume's size.
+  CSIDELTA_CHECK(extent.length_bytes > 0 && extent.end_bytes() <= volume_bytes_);
   ++extents_;
   bytes_ += extent.length_bytes;
   if (listed.kind == incremental::ExtentKind::kZero) {

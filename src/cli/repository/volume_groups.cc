@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "base/check.h"
 #include "base/json.h"
 #include "base/rfc3339.h"
 #include "cli/repository/snapshot_filter.h"
@@ -58,6 +59,7 @@ std::vector<GroupMember> EachClaimOnce(std::vector<GroupMember> members) {
 }
 
 VolumeGroup MakeGroup(std::vector<GroupMember> members) {
+  CSIDELTA_CHECK(!members.empty());  // a key of the map comes from a member
   VolumeGroup group = {.name = members.front().tags.group,
                        .snapshot = members.front().tags.snapshot,
                        .cluster = members.front().cluster};

@@ -564,6 +564,7 @@ absl::StatusOr<std::vector<Outcome>> SnapshotCreateCommand::CreateAsGroup(
     const CallContext& ctx, k8s::ApiClient& api, Random& random,
     const std::vector<CreationRequest>& requests, const GroupPlan& group,
     const std::function<void()>& on_taken) {
+  CSIDELTA_CHECK(group.choice.has_value());  // without a choice they are taken one by one
   const CreationRequest& first = requests.front();
   const snapshots::GroupCreationRequest request = {.choice = *group.choice,
                                                    .sources = SourcesOf(requests),
@@ -577,6 +578,7 @@ absl::StatusOr<std::vector<Outcome>> SnapshotCreateCommand::CreateAsGroup(
                                                    .on_taken = on_taken};
   ASSIGN_OR_RETURN(std::vector<TakenSnapshot> creations,
                    snapshots::CreateGroup(ctx, api, random, request));
+  CSIDELTA_CHECK(creations.size() == requests.size());  // in the order of the sources
   std::vector<Outcome> outcomes;
   outcomes.reserve(creations.size());
   for (std::size_t i = 0; i < creations.size(); ++i) {

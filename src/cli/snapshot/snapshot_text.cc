@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "base/check.h"
 #include "base/rfc3339.h"
 #include "cli/console.h"
 #include "cli/text.h"
@@ -59,6 +60,7 @@ absl::Status RefuseSelection(const ClusterOptions& cluster, absl::string_view ve
 absl::Status NoSuchSnapshots(absl::string_view namespace_name,
                              const std::vector<std::string>& missing,
                              const std::vector<snapshots::SnapshotEntry>& entries) {
+  CSIDELTA_CHECK(!missing.empty());  // otherwise an error would name nothing
   std::vector<std::string> names;
   names.reserve(entries.size());
   for (const snapshots::SnapshotEntry& entry : entries) {
@@ -117,6 +119,7 @@ std::string DataActionText(const snapshots::SnapshotEntry& entry, snapshots::Dat
 }
 
 std::string NotDeletedText(const absl::Status& error) {
+  CSIDELTA_CHECK(!error.ok());  // otherwise it was deleted
   const bool is_unknown =
       absl::IsCancelled(error) || absl::IsUnavailable(error) || absl::IsDeadlineExceeded(error);
   return absl::StrCat(is_unknown ? "may be deleted or not: " : "was not deleted: ",
@@ -146,12 +149,14 @@ const char* DecisionText(const PruneDecision& decision, bool dry_run) {
       return "hold back";
     case PruneVerdict::kRemoved:
       return dry_run ? "would delete" : "delete";
+    case PruneVerdict::kKept:
+      return "keep";
     case PruneVerdict::kOpen:
     case PruneVerdict::kIgnored:
-    case PruneVerdict::kKept:
       break;
   }
-  return "keep";
+  CSIDELTA_CHECK(false);  // such a decision is not printed
+  return "";
 }
 
 Json ToJson(const snapshots::SnapshotEntry& entry) {
