@@ -200,7 +200,7 @@ std::string VerbHelp(const VerbSyntax& verb, const ProgramSyntax& program, int c
   return out;
 }
 
-// Of the program, or of a group of verbs.
+// The help of the program, or of a group of verbs.
 std::string ListHelp(absl::string_view group, const ProgramSyntax& program,
                      absl::Span<const VerbSyntax> verbs, int columns) {
   std::string out =

@@ -100,7 +100,7 @@ struct ProgramSyntax {
 // flag nor the value of one. For a group it is the next such argument, too.
 struct FoundVerb {
   std::string name;                    // "": none was found; for a group alone, the group
-  const VerbSyntax* syntax = nullptr;  // null for a group alone, and if there is none; borrowed
+  const VerbSyntax* syntax = nullptr;  // null for a group alone, and without a verb; borrowed
   std::vector<std::size_t> positions;  // of the arguments that name it
 };
 FoundVerb FindVerb(absl::Span<const std::string> arguments, const ProgramSyntax& program,

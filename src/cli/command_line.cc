@@ -56,7 +56,7 @@ class VerbFinder {
       const bool is_group = IsGroup(name);
       const VerbSyntax* const verb = FindVerb(name);
       if (!is_group && verb == nullptr) {
-        break;  // A word of the verb, or no verb at all.
+        break;  // an argument of the verb, or an unknown verb
       }
       found.name = name;
       found.syntax = verb;
@@ -68,7 +68,7 @@ class VerbFinder {
     return found;
   }
 
-  // Of the words that are there, the first that is not part of a verb; "" where none exists.
+  // The first argument that is not part of a verb, otherwise "".
   std::string Unknown(absl::Span<const std::string> arguments, const FoundVerb& found) const {
     const std::size_t at =
         NextPlain(arguments, found.positions.empty() ? 0 : found.positions.back() + 1);
@@ -86,8 +86,8 @@ class VerbFinder {
   }
 
  private:
-  // The first position from `at` on of a word that is neither a flag nor the value of one. Behind
-  // "--" there is no verb.
+  // The first position from `at` on of an argument that is neither a flag nor the value of one.
+  // After "--" there is no verb.
   std::size_t NextPlain(absl::Span<const std::string> arguments, std::size_t at) const {
     for (; at < arguments.size(); ++at) {
       const std::string& argument = arguments[at];
@@ -118,7 +118,7 @@ class VerbFinder {
   ValueNames value_names_;
 };
 
-// The flags and words of one line whose verb is known. All values are collected as texts; the
+// The flags and arguments of one line whose verb is known. All values are collected as texts; the
 // tables decide what they mean.
 class Parser {
  public:
@@ -134,7 +134,7 @@ class Parser {
     }
   }
 
-  // The words that are no flags; nothing when help was asked for.
+  // The arguments that are not flags; nullopt if help was requested.
   absl::StatusOr<std::optional<std::vector<std::string>>> Parse(
       absl::Span<const std::string> arguments) {
     std::vector<std::string> plain;
@@ -169,8 +169,8 @@ class Parser {
   }
 
  private:
-  // `word` is "--name", "--name=value", "-n", "-nvalue" or "-ab". A value that is a word of its own
-  // is removed from the front of `next`.
+  // `argument` is "--name", "--name=value", "-n", "-nvalue" or "-ab". A value that is
+  // the next argument is removed from the front of `next`.
   absl::Status ReadFlag(const std::string& argument, absl::Span<const std::string>& next) {
     const bool is_long = absl::StartsWith(argument, "--");
     const std::string name =
@@ -192,8 +192,8 @@ class Parser {
     return absl::OkStatus();
   }
 
-  // `attached` follows the name in the same word. Without it, a flag at the end or before another
-  // flag has no value.
+  // `attached` follows the name in the same argument. Without it, a flag at the end or before
+  // another flag has no value.
   absl::Status ReadValue(const std::string& name, absl::string_view attached,
                          std::vector<std::string>& values,
                          absl::Span<const std::string>& next) const {

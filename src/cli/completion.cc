@@ -63,7 +63,7 @@ std::vector<const ArgumentTable*> TablesOf(const VerbSyntax* verb, const Program
   return tables;
 }
 
-// The words that may follow those that name a verb so far.
+// The parts of names of verbs that may follow the arguments found so far.
 std::set<std::string> NextVerbParts(const FoundVerb& found, absl::Span<const VerbSyntax> verbs) {
   std::set<std::string> next;
   const std::string before = found.name.empty() ? "" : absl::StrCat(found.name, " ");

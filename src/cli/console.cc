@@ -57,7 +57,7 @@ void Console::InfoAll(const std::vector<std::string>& sentences) {
 void Console::Warn(absl::string_view sentence) {
   const std::scoped_lock lock(mutex_);
   ClearLine();
-  // A sentence quotes drivers and servers: none of their lines looks like one of the program's.
+  // A sentence quotes drivers and servers: their lines are indented, unlike lines of the program.
   error_(
       absl::StrCat(kName, absl::StrReplaceAll(PrintableLines(sentence), {{"\n", "\n  "}}), "\n"));
 }
@@ -95,7 +95,7 @@ bool Console::IsRead() const {
 
 absl::Status Console::Check() const {
   const std::scoped_lock lock(mutex_);
-  // Who closes a pipe has what they wanted.
+  // A reader that closes the pipe, like head, has all it needs.
   if (out_errno_ == 0 || out_errno_ == EPIPE) {
     return absl::OkStatus();
   }

@@ -14,8 +14,8 @@ constexpr char kInterrupted[] = "interrupted";
 constexpr char kNothingChanged[] = "nothing is changed";
 constexpr char kReadOnly[] = "Read-only file system";
 
-// What to do about a status that has no exit code of its own, right for every verb that may meet
-// it; "" when the message must do. A message with "; " in it has its own.
+// The next step for a status without an exit code of its own, if it is right for every verb; ""
+// otherwise. A message with "; " has its own step.
 absl::string_view NextStep(const absl::Status& status, absl::string_view location) {
   switch (status.code()) {
     case absl::StatusCode::kPermissionDenied:

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kKeepMax = 1'000'000;
 
-// The rules as texts: what a flag says, and where it belongs.
+// The rules as texts: the value of a flag, and its target.
 struct NumberRule {
   absl::string_view letter;
   absl::string_view flag;

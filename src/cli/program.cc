@@ -124,7 +124,7 @@ ExitCode RunProgram(const CallContext& ctx, absl::Span<const std::string> argume
     return ExitCode::kOk;
   }
   const absl::StatusOr<ParsedLine> parsed = ParseCommandLine(arguments, program, verbs);
-  // What is wrong with the words is told in the form that they ask for.
+  // An error in the arguments is reported in the form that they request.
   const bool asks_json = std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
   Console console(environment.out, environment.error,
                   {.json = parsed.ok() ? options.json : asks_json,

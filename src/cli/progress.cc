@@ -12,7 +12,7 @@ namespace {
 
 constexpr absl::Duration kJsonEvery = absl::Seconds(1);
 constexpr absl::Duration kLineEvery = absl::Milliseconds(100);
-// Before that a rate says more about luck than about the device.
+// An earlier rate would measure caches rather than the device.
 constexpr absl::Duration kRateAfter = absl::Milliseconds(200);
 constexpr absl::Duration kSampleEvery = absl::Milliseconds(250);
 

@@ -34,7 +34,7 @@ class RestoreIntoRun {
  private:
   absl::StatusOr<inplace::MoverPlan> Plan();
 
-  // Where it is off the data mover refuses, but only after a VolumeSnapshot was taken for safety.
+  // If the setting is off, the data mover refuses, but only after the safety snapshot was taken.
   absl::Status CheckSwitchedOn();
   absl::StatusOr<std::optional<datamover::MoverSettings>> ReadMoverSettings();
 

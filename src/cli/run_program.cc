@@ -29,7 +29,7 @@ constexpr int kPollMilliseconds = 100;
 constexpr int kEndPollMilliseconds = 5;
 constexpr int kEndPollsMax = 2000;  // ten seconds
 
-// What posix_spawnp() wants: it does not write there. Borrows the texts.
+// The form of posix_spawnp(), which does not write there. Borrows the texts.
 std::vector<char*> Pointers(const std::vector<std::string>& texts) {
   std::vector<char*> pointers;
   pointers.reserve(texts.size() + 1);
@@ -111,7 +111,7 @@ absl::Status EndOf(const std::string& name, int state) {
   return absl::OkStatus();
 }
 
-// Looks for the end of a child so many times, a moment apart. Nothing when it goes on.
+// Polls for the end of a child, a moment apart. nullopt if it still runs after the last poll.
 std::optional<int> PollForEnd(pid_t pid, int polls_max) {
   int state = 0;
   for (int polls = 0; polls < polls_max; ++polls) {

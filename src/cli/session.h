@@ -100,8 +100,8 @@ absl::Status TrustBesides(const std::string& pem, absl::string_view source,
 absl::StatusOr<storage::StoreSettings> MakeStoreSettings(const GlobalOptions& options,
                                                          const GetVariable& get);
 
-// The address of the repository, from flags, else from variables. INVALID_ARGUMENT if there is
-// none, or if it is given twice.
+// The address of the repository, from flags, else from variables. INVALID_ARGUMENT if it is
+// missing or given twice.
 absl::StatusOr<std::string> ChooseRepository(const RepositoryChoice& choice,
                                              const GetVariable& get);
 

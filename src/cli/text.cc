@@ -31,7 +31,7 @@ uint32_t CodePoint(absl::string_view character) {
   return code;
 }
 
-// Whether a terminal would do something else than show it: C0, DEL and C1, line separators,
+// True if a terminal would act on it rather than show it: C0, DEL and C1, line separators,
 // directions of writing.
 bool IsControl(uint32_t code) {
   return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x061C || code == 0x200E ||

@@ -17,7 +17,7 @@ using repository::VolumeLayout;
 // Leaf trees that are compared at a time: 17 KiB of text each, on both sides.
 constexpr int64_t kLeavesAtOnce = 64;
 
-// Where two volumes with chunks of one size differ, level by level: equal trees are not read.
+// Compares two volumes with chunks of one size, level by level: equal trees are not read.
 class VolumeDiff {
  public:
   VolumeDiff(const VolumeRecord& before, const VolumeRecord& after,
@@ -106,7 +106,7 @@ class VolumeDiff {
   const absl::FunctionRef<absl::Status(const Extent&)> found_;
   const VolumeRecord& before_;
   const VolumeRecord& after_;
-  Extent last_;  // not told yet
+  Extent last_;  // not reported yet
 };
 
 }  // namespace

@@ -40,7 +40,7 @@ struct BaseSelection {
   void Declare(ArgumentTable& table);
   absl::Status Check() const;
   bool Selects(const csi::BaseOwner& owner) const;
-  // Of all PVCs.
+  // The bases of all PVCs.
   absl::StatusOr<std::vector<ListedBase>> ListAll(const CallContext& ctx,
                                                   k8s::ApiClient& api) const;
 };

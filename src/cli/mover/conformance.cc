@@ -174,7 +174,7 @@ class ConformanceCommand : public Command {
   }
 
  private:
-  // What a driver says is no error of this program.
+  // An error of the driver is not one of this program.
   absl::Status WithNextStep(const absl::Status& status) const {
     absl::string_view step = "; the driver's log says more";
     if (absl::IsDeadlineExceeded(status)) {

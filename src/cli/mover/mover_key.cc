@@ -46,7 +46,7 @@ std::vector<std::string> FingerprintsOf(const repository::Keyring& keyring) {
   return fingerprints;
 }
 
-// What a ring looks like to who must not see the keys.
+// A keyring without its keys.
 Json Describe(absl::string_view message_type, const repository::Keyring& keyring) {
   return {{"message_type", std::string(message_type)},
           {"newest", keyring.newest().fingerprint},
@@ -90,7 +90,7 @@ class MoverKeyExportCommand : public Command {
   }
 
  private:
-  // What is printed is noted before: it is what --confirm confirms, and no key that came later.
+  // Records the keys before it prints them: --confirm confirms these, and no later key.
   absl::StatusOr<ExitCode> Export(const CallContext& ctx, k8s::ApiClient& api,
                                   const repository::Keyring& keyring, Session& session) const {
     Console& console = session.console();

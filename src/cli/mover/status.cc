@@ -92,7 +92,7 @@ std::vector<std::string> RowOf(const ProtectedVolumeRecord& record, absl::Time n
           status.next_step};
 }
 
-// Those that need something first; else by namespace and PVC.
+// Volumes with a next step first, then by namespace and PVC.
 std::vector<ProtectedVolumeRecord> OrderedByNeed(std::vector<ProtectedVolumeRecord> records) {
   std::stable_sort(
       records.begin(), records.end(),
@@ -103,8 +103,8 @@ std::vector<ProtectedVolumeRecord> OrderedByNeed(std::vector<ProtectedVolumeReco
   return records;
 }
 
-// Of very many DataUploads and DataDownloads, what is worth keeping: those that are not over, for
-// the queue, and what is shown.
+// The part of very many DataUploads and DataDownloads that is kept in memory: unfinished ones, for
+// the queue, and those that are shown.
 struct Transfers {
   std::vector<objects::DataUpload> uploads;
   std::vector<objects::DataDownload> downloads;
@@ -208,8 +208,8 @@ void Print(Console& console, const std::vector<Movement>& shown,
           records.empty() ? "" : absl::StrCat("\nProtected volumes\n", FormatTable(volumes))));
 }
 
-// Informers that keep nothing and tell that something changed. One thread and one client each,
-// which the destructor ends. Thread-safe.
+// Informers that keep no objects and report only that something changed. Each has a thread and a
+// client, which the destructor ends. Thread-safe.
 class ChangeWatch final : private k8s::ObjectEventHandler {
  public:
   // Borrows `access`.

@@ -55,7 +55,7 @@ absl::Status CheckNamespace(const CallContext& ctx, k8s::ApiClient& api,
                                  " does not exist; kubectl get namespaces lists those that do"));
 }
 
-// As Velero chooses; null where none exists.
+// The location that Velero chooses, otherwise null.
 const BackupStorageLocation* ChosenLocation(const std::vector<BackupStorageLocation>& locations,
                                             const TrialRequest& request) {
   const absl::string_view name =

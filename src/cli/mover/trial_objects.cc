@@ -97,7 +97,7 @@ bool MakesTransfers(const Run& run) {
 }
 
 // Run is Backup or Restore, and Transfer what Velero makes for it. Until Velero is done with it;
-// OK where it is gone.
+// OK if it is gone.
 template <typename Run, typename Transfer>
 absl::Status EndRun(const CallContext& ctx, k8s::ApiClient& api, const Run& run,
                     const k8s::ListOptions& own) {
@@ -357,8 +357,8 @@ absl::Status RemoveTrialLeftovers(const CallContext& ctx, k8s::ApiClient& api,
   if (!first.ok()) {
     return first;
   }
-  // Before the Backups, which tell a later run whose the records are; and after them, because the
-  // data mover makes a record again where it is told of a DataUpload once more.
+  // Before the Backups, because a later run identifies the records by them. And after them, because
+  // the data mover makes a record again if a DataUpload changes meanwhile.
   first.Update(DeleteRecords(ctx, api, leftovers));
   for (const Backup& backup : leftovers.backups) {
     first.Update(Annotate(DeleteBackup(ctx, api, backup), absl::StrCat("Backup ", backup.name())));

@@ -35,7 +35,7 @@ using objects::DataUpload;
 
 constexpr absl::Duration kTrialTimeout = absl::Hours(4);
 constexpr absl::Duration kCleanUpTimeout = absl::Minutes(15);
-// What a run that was killed leaves, and no later one removes, Velero deletes by itself.
+// After that Velero deletes the Backups of a killed run, if no later run has removed them.
 constexpr absl::Duration kTrialLifetime = absl::Hours(24);
 constexpr int kTrialColumns = 80;
 constexpr char kNewestBackup[] = "latest";
@@ -104,7 +104,7 @@ Json CostJson(const objects::DataUpload& upload) {
   return json;
 }
 
-// What a run makes.
+// The objects that a run makes.
 struct TrialPlan {
   std::vector<std::string> backups = {};  // two; none with --backup
   ScratchRestore scratch = {};            // of the second backup, or of the one that --backup names
@@ -114,10 +114,10 @@ struct TrialPlan {
   }
 };
 
-// What it found out.
+// The result of a run.
 struct TrialResult {
   TrialCosts costs = {};
-  std::string trouble = {};  // with the Restore; "" where it is Completed
+  std::string trouble = {};  // with the Restore; "": it is Completed
   RestoredPvcs pvcs = {};
   std::vector<std::string> unmoved = {};  // PVCs that the data mover was not given
 

@@ -39,7 +39,7 @@ class WorkerCommand : public Command {
                           const ProgramEnvironment& environment) const;
   static GlobalOptions OptionsOf(const VolumeJob& job);
 
-  // Closes the repository before its end is told: a lock that stays is worth a wait.
+  // Closes the repository before the outcome is reported: a remaining lock would make others wait.
   absl::StatusOr<objects::Outcome> DoJob(const CallContext& ctx, const VolumeJob& job,
                                          const GlobalOptions& options,
                                          const ProgramEnvironment& environment, Console& console,

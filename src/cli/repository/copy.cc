@@ -73,7 +73,7 @@ class CopyCommand : public Command {
  private:
   bool HasOwnPassword(const GetVariable& get) const;
 
-  // The source with this repository's password where it has none of its own.
+  // The source, with this repository's password if it has none of its own.
   RepositoryChoice SourceChoice(const Session& session) const;
 
   // The same environment, in which RESTIC_FROM_... stands for RESTIC_...

@@ -35,7 +35,7 @@ class DiffCommand : public Command {
   void PrintMap(Console& console, const incremental::ChangedBlockSource& source,
                 const std::string& base, int64_t volume_bytes, const ChangeMap& map) const;
 
-  // What the list is; "": of what is allocated.
+  // The head of the list; an empty base means a list of allocated extents.
   static void PrintBase(Console& console, const std::string& base);
   static void PrintExtent(Console& console, const incremental::ListedExtent& listed);
   static absl::StatusOr<std::unique_ptr<VolumeRecord>> Load(const CallContext& ctx,

@@ -24,8 +24,8 @@ struct GroupListing {
 };
 
 // Prints the volume groups of the repositories in and below --repo. Repositories and snapshots that
-// cannot be read are named on stderr: then kIncomplete. An error if none of the repositories can be
-// read, or if there is none (IsNoRepository()). Takes no lock. Holds the members of groups in
+// cannot be read are named on stderr: then kIncomplete. An error if no repository can be read, or
+// if none was found (IsNoRepository()). Takes no lock. Holds the members of groups in
 // memory, kGroupMemoryMax at most (RESOURCE_EXHAUSTED).
 absl::StatusOr<ExitCode> ListVolumeGroups(const CallContext& ctx, Session& session,
                                           const GroupListing& listing);

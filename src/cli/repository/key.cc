@@ -42,7 +42,7 @@ using repository::Id;
 using repository::KeyInfo;
 using repository::Repository;
 
-// Where a new password comes from; never from the variables of the old one.
+// The source of a new password. The variables of the old password are not read.
 void DeclareNewPassword(ArgumentTable& table, std::string& file) {
   table.Add("--new-password-file", "FILE", "a file with the new password; else it is asked for",
             file);

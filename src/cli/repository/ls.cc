@@ -18,11 +18,11 @@ using repository::Node;
 using repository::NodeType;
 using repository::Repository;
 
-// Limits on what a hostile repository can make us print: hashes rule out cycles, but one tree may
-// stand in many places.
+// Limits on the output for a hostile repository. Hashes rule out cycles, but a tree may be the
+// child of many trees.
 constexpr int kDepthMax = 256;
 constexpr int64_t kNodesMax = 50'000'000;
-// Of the trees from the root to the one that is listed, which are in memory together.
+// For the trees from the root to the listed one: all of them are in memory.
 constexpr std::size_t kListingBytesMax = std::size_t{512} << 20;
 
 constexpr EnumNames<NodeType, 4> kTypeNames = {{{NodeType::kFile, "file"},

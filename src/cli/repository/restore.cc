@@ -52,7 +52,7 @@ class RestoreCommand : public Command {
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
 
  private:
-  // What is lost by it, in one sentence; "" when nothing is.
+  // The data lost by the restore, in one sentence; "": none.
   std::string Loss(const RestoreTarget& target, int64_t volume_bytes) const;
   void PrintPlan(Console& console, const RestorePlan& plan) const;
   absl::Status Announce(const CallContext& ctx, Session& session, const RestorePlan& plan) const;

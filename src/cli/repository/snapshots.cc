@@ -26,8 +26,8 @@ class SnapshotsCommand : public Command {
   }
   bool IsNamed(const StoredSnapshot& stored) const;
 
-  // Says which ids name nothing that is listed. restic 0.14 does no more than that; as other verbs
-  // do, this one fails, or is incomplete where it found some.
+  // Reports ids that match no listed snapshot. restic 0.14 then ends with 0. This verb fails as
+  // others do, or is incomplete if other ids matched.
   absl::StatusOr<ExitCode> AfterUnknown(Session& session, const std::vector<std::string>& unknown,
                                         bool found_none, ExitCode otherwise) const;
 

@@ -49,12 +49,12 @@ absl::StatusOr<RawSize> MeasureIndex(const repository::BlobIndex& index) {
   return size;
 }
 
-// What the backups of a repository tell of the CSI drivers that were asked what changed: how often
-// each said it, and why not. Made of what is kept with the snapshots, so that it needs no cluster
-// and forgets what they forget. Not thread-safe.
-class DriverNotes {
+// Statistics of the CSI drivers in the backups of a repository: how often each listed changed
+// blocks, and the reasons if not. It reads the manifests of the snapshots, so it needs no cluster
+// and covers the snapshots that exist. Not thread-safe.
+class DriverStatistics {
  public:
-  // One backup; of a volume that no CSI driver was named for, it tells nothing.
+  // Counts one backup. Volumes without a CSI driver are ignored.
   void Add(const repository::VolumeManifest& manifest);
 
   // {"drivers":[{"driver":"...","backups":3,"increments":1,"listing":{...},...}]}
@@ -90,7 +90,7 @@ std::string Grain(const ListingStats& info) {
   return info.grain_bytes == 0 ? "?" : FormatBytes(info.grain_bytes);
 }
 
-void DriverNotes::Add(const repository::VolumeManifest& manifest) {
+void DriverStatistics::Add(const repository::VolumeManifest& manifest) {
   if (manifest.csi_driver.empty()) {
     return;
   }
@@ -108,12 +108,12 @@ void DriverNotes::Add(const repository::VolumeManifest& manifest) {
   }
 }
 
-int64_t DriverNotes::Count(const Driver& driver, const std::string& reason) {
+int64_t DriverStatistics::Count(const Driver& driver, const std::string& reason) {
   const auto found = driver.reasons.find(reason);
   return found == driver.reasons.end() ? 0 : found->second;
 }
 
-Json DriverNotes::ToJson() const {
+Json DriverStatistics::ToJson() const {
   Json drivers = Json::array();
   for (const auto& [name, driver] : drivers_) {
     drivers.push_back({{"driver", name},
@@ -127,7 +127,7 @@ Json DriverNotes::ToJson() const {
   return {{"drivers", drivers}};
 }
 
-std::string DriverNotes::ToText() const {
+std::string DriverStatistics::ToText() const {
   std::vector<std::vector<std::string>> rows = {{"driver", "backups", "increments", "base gone",
                                                  "lists refused", "audit mismatches", "grain",
                                                  "extents", "waited"}};
@@ -216,17 +216,17 @@ absl::StatusOr<ExitCode> StatsCommand::RunDrivers(const CallContext& ctx, Sessio
   UnreadableSnapshots unreadable(session.console());
   ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> chosen,
                    ChooseSnapshots(ctx, session.console(), repository, ids_, filter_, unreadable));
-  DriverNotes notes;
+  DriverStatistics statistics;
   for (const StoredSnapshot& stored : chosen) {
     const absl::StatusOr<std::unique_ptr<VolumeRecord>> record =
         incremental::OpenVolumeRecord(ctx, repository, stored);
     if (record.ok()) {
-      notes.Add((*record)->manifest);
+      statistics.Add((*record)->manifest);
     } else if (!absl::IsFailedPrecondition(record.status())) {
       return record.status();
     }
   }
-  session.console().PrintResult(notes.ToJson(), notes.ToText());
+  session.console().PrintResult(statistics.ToJson(), statistics.ToText());
   return unreadable.code();
 }
 

@@ -21,7 +21,7 @@ namespace {
 using incremental::VolumeGroupTags;
 using State = VolumeGroup::State;
 
-// What members have in common that were taken together.
+// The common properties of members that were taken together.
 using GroupKey = std::tuple<std::string, std::string, std::string, std::string>;
 
 GroupKey KeyOf(const GroupMember& member) {
@@ -45,7 +45,7 @@ State StateOf(const VolumeGroup& group) {
   return present == group.members_expected ? State::kComplete : State::kIncomplete;
 }
 
-// Of several repository snapshots of one claim the newest counts.
+// Keeps the newest repository snapshot of each claim.
 std::vector<GroupMember> EachClaimOnce(std::vector<GroupMember> members) {
   std::sort(members.begin(), members.end(), [](const GroupMember& a, const GroupMember& b) {
     return std::tie(a.claim, b.time, b.id) < std::tie(b.claim, a.time, a.id);

@@ -109,7 +109,7 @@ std::string JobText(const longhorn::SnapshotEntry& entry) {
                                      : "");
 }
 
-// One object per Snapshot, with the fields of Longhorn under the names that Longhorn gives them.
+// One object for a Snapshot. Longhorn's fields keep Longhorn's names.
 Json ToJson(const longhorn::Inventory& inventory, const longhorn::SnapshotEntry& entry) {
   const longhorn::VolumeEntry& volume = inventory.volumes[entry.volume];
   return {{"name", entry.name},
@@ -224,7 +224,7 @@ class LonghornListCommand : public Command {
   LonghornFlags flags_;
 };
 
-// One that is selected, and how it ended.
+// A selected Snapshot with its decision and the result.
 struct LonghornItem {
   PruneDecision decision;
   bool is_deleted = false;   // the API server took the deletion, or it was gone
@@ -237,7 +237,7 @@ std::string LonghornWhyText(const PruneDecision& decision) {
   return absl::StrJoin(decision.messages, decision.protections.empty() ? ", " : "; ");
 }
 
-// What a run comes to.
+// The totals of a run.
 struct LonghornCounts {
   int64_t goes = 0;
   int64_t goes_bytes = 0;  // in their files

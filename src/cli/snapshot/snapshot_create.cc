@@ -114,19 +114,19 @@ class SnapshotCreateCommand : public Command {
   static void ReportRemovals(Console& console, absl::string_view flag,
                              const snapshots::Retention& retention);
 
-  // What was taken is taken, whatever comes of this.
+  // Applies the keep rules after all were taken. Its failure does not undo a snapshot.
   ExitCode ApplyRules(const CallContext& ctx, k8s::ApiClient& api, Session& session,
                       const std::vector<CreationRequest>& requests) const;
 
-  // Those that are not taken because a quota or the driver allows no more.
+  // The ones that were refused because a quota or the driver allows no more.
   static std::vector<Outcome*> Lacking(std::vector<Outcome>& outcomes);
 
-  // Without --make-room: says what it would delete.
+  // Without --make-room: adds to the errors which snapshots it would delete.
   void ExplainLack(const CallContext& ctx, k8s::ApiClient& api,
                    const std::vector<CreationRequest>& requests,
                    absl::StatusOr<std::vector<Outcome>>& created) const;
 
-  // What is called while the driver has no room for a snapshot of these: one at a time.
+  // A callback that makes room in the driver for `requests`. Calls are serialised by `mutex`.
   csi::RoomInDriver MakerOfRoom(const CallContext& ctx, k8s::ApiClient& api, Console& console,
                                 const std::vector<CreationRequest>& requests, Mutex& mutex) const;
 
@@ -179,7 +179,7 @@ class SnapshotCreateCommand : public Command {
                                   bool was_held) const;
   void Print(Session& session, const std::vector<Outcome>& outcomes, bool was_held) const;
 
-  // What it means for the application.
+  // The last line: whether the application may go on.
   std::string LastLine(const std::vector<Outcome>& outcomes) const;
 
   snapshots::PvcSelection selection_;

@@ -83,7 +83,7 @@ std::string Announcement(const DeletedItem& item) {
   return absl::StrCat(entry.name, ": ", DataActionText(entry, item.plan.action));
 }
 
-// Afterwards; "" where the announcement said it.
+// The line after the deletion; "" if the announcement was enough.
 std::string ResultText(const DeletedItem& item) {
   const std::string& name = item.plan.entry.name;
   if (item.result == DeletionEnd::kFailed) {
@@ -98,7 +98,7 @@ std::string ResultText(const DeletedItem& item) {
     case DeletionEnd::kGone:
       return absl::StrCat(name, ": gone");
     case DeletionEnd::kKept:
-      // Where this was known before it was announced.
+      // Announced already if it was protected then.
       return item.plan.verdict == RemovalVerdict::kProtected
                  ? ""
                  : absl::StrCat(name, ": is kept: ", ProtectionsText(item.plan.kept_for));
@@ -264,7 +264,7 @@ absl::StatusOr<std::vector<DeletedItem>> SnapshotDeleteCommand::Plan(const CallC
   return items;
 }
 
-// With --with-data nothing is deleted whose content may not be read.
+// With --with-data nothing is deleted if a content cannot be read: its data might stay.
 absl::Status SnapshotDeleteCommand::CheckContents(const std::vector<DeletedItem>& items) const {
   for (const DeletedItem& item : items) {
     if (with_data_ && item.plan.verdict == RemovalVerdict::kDelete &&
@@ -317,7 +317,7 @@ void SnapshotDeleteCommand::Delete(const CallContext& ctx, k8s::ApiClient& api,
   }
 }
 
-// What comes after the API server has taken the deletion.
+// The steps after the API server has accepted the deletion.
 void SnapshotDeleteCommand::Finish(const CallContext& limited, k8s::ApiClient& api,
                                    Console& console, DeletedItem& item) const {
   const SnapshotEntry& entry = item.plan.entry;

@@ -91,7 +91,7 @@ absl::StatusOr<ExitCode> SnapshotImportCommand::Run(const CallContext& ctx, Sess
   if (wait_) {
     outcome = Await(ctx.WithTimeout(timeout_.value_or(kImportTimeout)), *api, snapshot);
     if (!outcome.ok()) {
-      // As it is now, where it is there and can be read.
+      // Its present state, if it can be read.
       snapshot = objects::Get<VolumeSnapshot>(ctx, *api, snapshot.key()).value_or(snapshot);
     }
   }

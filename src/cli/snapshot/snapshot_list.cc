@@ -58,7 +58,7 @@ std::vector<std::string> ColumnsOf(const Session& session) {
   return columns;
 }
 
-// The row of a change. A change does not tell what only a list does.
+// The row of a change. Columns that need the whole list are "?".
 std::vector<std::string> ChangedRow(const Session& session,
                                     const snapshots::SnapshotChange& change) {
   std::vector<std::string> row = RowOf(session, change.entry);
@@ -87,7 +87,7 @@ class SnapshotListCommand : public Command {
  private:
   static std::vector<std::string> States();
 
-  // The volumes that in-place restores have replaced, for those who may see volumes.
+  // Names volumes that in-place restores have replaced, if the caller may list volumes.
   static void WarnOfKeptVolumes(const CallContext& ctx, Session& session, k8s::ApiClient& api,
                                 const std::string& space);
   bool IsAskedFor(const SnapshotEntry& entry) const;

@@ -32,7 +32,7 @@ using snapshots::PvcState;
 
 constexpr absl::Duration kPromotionTimeout = absl::Minutes(5);
 
-// One PVC as it is told, made or not.
+// One PVC to print, made or not.
 struct PromotedPvc {
   snapshots::PlannedPvc plan;
   std::string snapshot;  // namespace/name
@@ -92,7 +92,7 @@ void ReportPromoted(Session& session, const std::vector<PromotedPvc>& all) {
                                  }});
 }
 
-// OK when nothing is against the plan. With kTargetTooSmall where a larger size is all it takes.
+// OK if the plan has no refusals. kTargetTooSmall if a larger size would solve all of them.
 absl::Status RefusedStatus(const snapshots::PromotionPlan& plan) {
   std::vector<std::string> texts;
   bool is_size_alone = true;

@@ -30,7 +30,7 @@ namespace {
 using snapshots::DataAction;
 using snapshots::SnapshotEntry;
 
-// One that the rules were asked about, and how it ended.
+// A VolumeSnapshot with its decision and the result.
 struct PrunedItem {
   PruneDecision decision;
   const SnapshotEntry* entry = nullptr;  // borrowed from the inventory

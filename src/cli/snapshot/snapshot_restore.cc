@@ -382,7 +382,7 @@ absl::StatusOr<ExitCode> SnapshotRestoreCommand::Restore(
   return ExitCode::kOk;
 }
 
-// What an interrupted run says: nothing is lost.
+// Names the ways on if the run was interrupted.
 absl::Status WithWayOn(const absl::Status& status) {
   if (!absl::IsCancelled(status)) {
     return status;
@@ -400,7 +400,7 @@ absl::Status SnapshotRestoreCommand::SwapAll(const CallContext& ctx, k8s::ApiCli
   for (const SwapPlan& plan : plans) {
     swaps.push_back(MakeSwap(limited, api, session, plan.target));
   }
-  // Of a set no PVC is touched before all can be.
+  // No PVC of a set is touched before all are prepared.
   for (std::size_t i = 0; i < plans.size(); ++i) {
     RETURN_IF_ERROR(WithWayOn(swaps[i]->Prepare(plans[i])));
   }
@@ -413,7 +413,7 @@ absl::Status SnapshotRestoreCommand::SwapAll(const CallContext& ctx, k8s::ApiCli
   return absl::OkStatus();
 }
 
-// Of a set nothing is undone or finished unless all can be.
+// No PVC of a set is undone or finished unless all can be.
 absl::Status SnapshotRestoreCommand::CheckEnds(const CallContext& ctx, k8s::ApiClient& api,
                                                const std::vector<SwapTarget>& targets) const {
   ASSIGN_OR_RETURN(const inplace::RestoreSurroundings around,

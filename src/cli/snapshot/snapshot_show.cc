@@ -24,7 +24,7 @@ using objects::Event;
 using snapshots::SnapshotEntry;
 using TableRows = std::vector<std::vector<std::string>>;
 
-// One VolumeSnapshot with all that is shown of it.
+// One VolumeSnapshot with all details to show.
 struct Shown {
   SnapshotEntry entry;
   bool is_checked = true;                    // all that may keep it was read
@@ -78,7 +78,7 @@ std::string SnapshotFields(const SnapshotEntry& entry) {
   return FormatTable(known);
 }
 
-// A heading and a table that is set in; the sentence where it has no rows.
+// A heading with an indented table, or with `otherwise` if there are no rows.
 std::string ShownSection(absl::string_view heading, std::vector<std::string> head,
                          const TableRows& rows, absl::string_view otherwise) {
   if (rows.empty()) {
@@ -139,7 +139,7 @@ Json EventsJson(const std::vector<Event>& events) {
   return list;
 }
 
-// The object of `snapshot list`, and what only `show` says.
+// The object of `snapshot list`, with further members.
 Json ToJson(const Shown& shown) {
   const SnapshotEntry& entry = shown.entry;
   const bool is_read = entry.content_kind != csi::ContentReading::Kind::kUnknown;

@@ -44,7 +44,7 @@ std::string ShellQuoted(absl::string_view text);
 std::string ImportCommand(absl::string_view driver, absl::string_view handle,
                           absl::string_view namespace_name);
 
-// The fate of the data, as a sentence without a full stop: "its data is gone for good", "the
+// The action on the data, as a sentence without a full stop: "its data is gone for good", "the
 // storage keeps its data: handle H; csi-delta snapshot import H --driver D brings it back".
 std::string DataActionText(const snapshots::SnapshotEntry& entry, snapshots::DataAction action);
 
