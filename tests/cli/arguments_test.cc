@@ -120,7 +120,7 @@ TEST_F(ArgumentsTest, ShortFlagsShareADashAndTheirValueMayFollowAnEqualsSign) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("argument: -z;")));
 }
 
-TEST_F(ArgumentsTest, AnEmptyValueIsOneAndTakesNoOtherWord) {
+TEST_F(ArgumentsTest, AnEmptyValueCountsAndTheNextArgumentStays) {
   repo_ = "before";
   ASSERT_THAT(Parse({"save", "--repo=", "disk", "--tag=", "--tag", "", "--json"}), IsOk());
   EXPECT_EQ(repo_, "");
@@ -129,7 +129,7 @@ TEST_F(ArgumentsTest, AnEmptyValueIsOneAndTakesNoOtherWord) {
   EXPECT_TRUE(json_);
 }
 
-TEST_F(ArgumentsTest, ADashIsAWordAndAVerbsNameMayBeOne) {
+TEST_F(ArgumentsTest, ADashAndAVerbsNameCanBeArguments) {
   ASSERT_THAT(Parse({"-r", "-", "save", "version"}), IsOk());
   EXPECT_EQ(repo_, "-");
   EXPECT_EQ(device_, "version");
@@ -151,7 +151,7 @@ TEST_F(ArgumentsTest, AFamilyGivesEqualNamesItsOwnMeaning) {
   EXPECT_THAT(ids_, ElementsAre("save"));
 }
 
-TEST_F(ArgumentsTest, TheVerbIsTheFirstWordThatIsNoFlagsValue) {
+TEST_F(ArgumentsTest, TheVerbIsTheFirstArgumentThatIsNotTheValueOfAFlag) {
   for (const std::vector<std::string>& words :
        {std::vector<std::string>{"-r", "snapshot", "save", "disk"},
         {"--repo=key", "save", "disk"}}) {

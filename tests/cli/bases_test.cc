@@ -109,7 +109,7 @@ TEST_F(BasesTest, DropOfUnusedOnesLeavesThoseThatAreOfUse) {
   EXPECT_THAT(Contents(), IsEmpty());
 }
 
-TEST_F(BasesTest, OneThatAnUploadIsComparedWithStays) {
+TEST_F(BasesTest, ABaseThatAnUploadIsComparedWithStays) {
   bed_.api.Seed(
       objects::VolumeTask::Type(),
       objects::VolumeTask::Make(MoverBed::kMover, "du-2",

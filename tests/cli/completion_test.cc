@@ -28,7 +28,7 @@ std::vector<std::string> CompleteOf(const std::vector<std::string>& words) {
   return Complete(words, program, verbs);
 }
 
-TEST(CompletionTest, OffersVerbsWhereOneMayStand) {
+TEST(CompletionTest, CompletionOffersVerbs) {
   EXPECT_THAT(CompleteOf({"ver"}), ElementsAre("version"));
   EXPECT_THAT(CompleteOf({}), Contains("backup"));
   EXPECT_THAT(CompleteOf({"--repo", "snapshots", "ver"}), ElementsAre("version"));
@@ -42,7 +42,7 @@ TEST(CompletionTest, OffersFlagsOfTheVerbAndItsFamily) {
   EXPECT_THAT(CompleteOf({"version", "--"}), ElementsAre("--help", "--json", "--quiet"));
 }
 
-TEST(CompletionTest, OffersTheValuesThatAFlagAllowsAndElseNothing) {
+TEST(CompletionTest, CompletionOffersOnlyTheValuesThatAFlagAllows) {
   EXPECT_THAT(CompleteOf({"backup", "--compression", ""}), Contains("max"));
   EXPECT_THAT(CompleteOf({"backup", "--repo", ""}), IsEmpty());
   EXPECT_THAT(CompleteOf({"backup", ""}), IsEmpty());
@@ -57,7 +57,7 @@ TEST(CompletionTest, HasAScriptForThreeShells) {
 }
 
 // A stand-in of the program says what the shell asked; the script is bash's own to run.
-TEST(CompletionTest, BashAsksWithTheWordsUpToTheCursor) {
+TEST(CompletionTest, BashRequestsCompletionsOfTheArgumentsUpToTheCursor) {
   const absl::StatusOr<std::string> script = CompletionScript("bash");
   EXPECT_THAT(RunProgram(CallContext(),
                          {.arguments = {"bash", "-c",

@@ -245,7 +245,7 @@ TEST_F(CrashSweepTest, ABackupBuildsOnTheLastOneWhateverTheClocksSay) {
 }
 
 // Elsewhere its death cannot be proven, and what no index lists could be of a run that lives.
-TEST_F(CrashSweepTest, WhatARunStoredIsUsedWhereItsDeathIsProven) {
+TEST_F(CrashSweepTest, DataOfADeadRunIsUsedIfItsDeathIsProven) {
   KeepThis({1, 2, 3, 4, 5, 6});
   WriteImage({11, 12, 13, 14, 15, 16});
   const std::map<std::string, std::string> base = store_.objects();

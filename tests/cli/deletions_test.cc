@@ -56,7 +56,7 @@ class DeletionsTest : public testing::Test {
   support::ApiTestServer api_server_;
 };
 
-TEST_F(DeletionsTest, WhatIsNotDoneIsListedWithItsReason) {
+TEST_F(DeletionsTest, UnfinishedDeletionsAreListedWithTheirReason) {
   const Outcome listed = Run({"list"});
   ASSERT_EQ(listed.code, ExitCode::kOk) << listed.error;
   EXPECT_THAT(listed.out, AllOf(HasSubstr("d-new"), HasSubstr("New"), HasSubstr("why Failed"),
@@ -66,7 +66,7 @@ TEST_F(DeletionsTest, WhatIsNotDoneIsListedWithItsReason) {
   ASSERT_EQ(json.size(), 3U);
 }
 
-TEST_F(DeletionsTest, OneIsRetriedByItsName) {
+TEST_F(DeletionsTest, ADeletionIsRetriedByItsName) {
   const Outcome retried = Run({"retry", "d-failed"});
   ASSERT_EQ(retried.code, ExitCode::kOk) << retried.error;
   EXPECT_TRUE(IsRetried("d-failed"));

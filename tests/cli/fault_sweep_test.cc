@@ -315,7 +315,7 @@ TEST_F(FaultSweepTest, Init) {
   Sweep({"init"});
 }
 
-TEST_F(FaultSweepTest, WhatInitStoresWronglyIsStoredAgain) {
+TEST_F(FaultSweepTest, InitStoresAgainWhatWasStoredWrongly) {
   InitAgainAfterEachFault();
   FaultKind kind = kWrongBit;
   kind.heals = true;
@@ -341,7 +341,7 @@ TEST_F(FaultSweepTest, IncrementalBackup) {
   Sweep(BackupByList(kept_, 2 * kChunkBytes, kChunkBytes));
 }
 
-TEST_F(FaultSweepTest, WhatABackupStoresWronglyIsStoredAgain) {
+TEST_F(FaultSweepTest, BackupStoresAgainWhatWasStoredWrongly) {
   MakeGenerations();
   WriteImage({1, 12, 23, 14, 5, 26});
   FaultKind kind = kWrongBit;
@@ -349,7 +349,7 @@ TEST_F(FaultSweepTest, WhatABackupStoresWronglyIsStoredAgain) {
   FailEach(BackupArguments(), kind, IsWrite);
 }
 
-TEST_F(FaultSweepTest, WhatABackupMayNotStoreNowIsStoredLater) {
+TEST_F(FaultSweepTest, BackupRetriesWritesThatAreThrottled) {
   MakeGenerations();
   WriteImage({1, 12, 23, 14, 5, 26});
   FailEach(BackupArguments(), kThrottled, IsWrite);
@@ -387,7 +387,7 @@ TEST_F(FaultSweepTest, PruneDeletesNoPackThatIsStillListed) {
            });
 }
 
-TEST_F(FaultSweepTest, WhatWasOnlySaidToBeDeletedIsDeletedAgain) {
+TEST_F(FaultSweepTest, PruneDeletesAgainWhatAnEmptyAnswerReportedDeleted) {
   MakeGenerations();
   FailEach({"forget", "--keep-last", "1", "--prune"}, kEmptyAnswer,
            [](const ServedRequest& request) {
@@ -432,7 +432,7 @@ TEST_F(FaultSweepTest, KeyRemove) {
   Sweep(words);
 }
 
-TEST_F(FaultSweepTest, AKeyThatWasOnlySaidToBeRemovedIsRemovedAgain) {
+TEST_F(FaultSweepTest, KeyRemoveDeletesAgainWhatAnEmptyAnswerReportedDeleted) {
   MakeGenerations();
   WriteFile("new", "new secret");
   const Json added = MustRun({"key", "add", "--new-password-file", Path("new")}).Result();
@@ -464,7 +464,7 @@ class ClosedPortTest : public SweepFixture {
   }
 };
 
-TEST_F(ClosedPortTest, WhoWaitsForAStoreIsToldSo) {
+TEST_F(ClosedPortTest, AWaitForAnUnreachableStoreIsReported) {
   variables_["RESTIC_REPOSITORY"] = "s3:http://127.0.0.1:1/bucket";
   variables_["AWS_ACCESS_KEY_ID"] = "id";
   variables_["AWS_SECRET_ACCESS_KEY"] = "secret";
@@ -637,7 +637,7 @@ TEST_F(CredentialsSweepTest, ForgetAndPrune) {
 // Reads that are wrong so often in a row that it looks like damage.
 class WrongReadsTest : public SweepFixture {};
 
-TEST_F(WrongReadsTest, WhatReadsAtASecondLookIsNotRemoved) {
+TEST_F(WrongReadsTest, ASnapshotThatReadsAtTheSecondAttemptIsNotRemoved) {
   const std::string id = Backup();
   int refused = 0;
   for (int64_t wrong = 1; wrong <= 3; ++wrong) {
@@ -655,7 +655,7 @@ TEST_F(WrongReadsTest, WhatReadsAtASecondLookIsNotRemoved) {
   ExpectRestores(id, image_, {});
 }
 
-TEST_F(WrongReadsTest, APackThatReadsAtASecondLookLosesNothing) {
+TEST_F(WrongReadsTest, APackThatReadsAtTheSecondAttemptLosesNothing) {
   const std::string id = Backup();
   for (const auto& [key, bytes] : store_.objects()) {
     if (!key.starts_with("data/")) {
@@ -672,7 +672,7 @@ TEST_F(WrongReadsTest, APackThatReadsAtASecondLookLosesNothing) {
   }
 }
 
-TEST_F(WrongReadsTest, WhatIsLostIsRemoved) {
+TEST_F(WrongReadsTest, ALostSnapshotIsRemoved) {
   const std::string id = Backup();
   for (const auto& [key, bytes] : store_.objects()) {
     if (key.starts_with("data/")) {

@@ -106,7 +106,7 @@ TEST_F(GroupListingTest, GroupsAreFoundOverTheRepositoriesOfTheirMembers) {
                     HasSubstr(Folder("shop/1")), HasSubstr("2 volume groups, 1 complete\n")));
 }
 
-TEST_F(GroupListingTest, OneIsFoundByItsName) {
+TEST_F(GroupListingTest, AGroupIsFoundByItsName) {
   AddVolume("shop/1");
   AddVolume("web/2");
   Store("shop/1", "/shop/data", "g1", "1");
@@ -157,7 +157,7 @@ TEST_F(GroupListingTest, ARepositoryThatCannotBeOpenedIsNamedAndTheRestIsShown) 
             Not(HasSubstr(absl::StrCat("not seen: ", Folder("shop/1"))))));
 }
 
-TEST_F(GroupListingTest, WhereNoneCanBeOpenedItIsAnError) {
+TEST_F(GroupListingTest, ItIsAnErrorIfNoRepositoryCanBeOpened) {
   AddVolume("shop/1");
   program_.variables["RESTIC_PASSWORD"] = "another";
   const Outcome outcome = List();
@@ -179,7 +179,7 @@ TEST_F(GroupListingTest, ASnapshotThatIsDamagedIsNamed) {
                                                     Folder("shop/1"), " is damaged")));
 }
 
-TEST_F(GroupListingTest, WhatIsOfNoGroupIsLeftOut) {
+TEST_F(GroupListingTest, SnapshotsWithoutAGroupAreOmitted) {
   AddVolume("shop/1");
   ASSERT_EQ(program_.Run({"backup", program_.Path("image"), "--repo", Folder("shop/1")}).code,
             ExitCode::kOk);
@@ -188,7 +188,7 @@ TEST_F(GroupListingTest, WhatIsOfNoGroupIsLeftOut) {
   EXPECT_EQ(outcome.out, "[]\n");
 }
 
-TEST_F(GroupListingTest, WhereThereIsNoRepositoryItSaysWhereToLook) {
+TEST_F(GroupListingTest, WithoutARepositoryTheErrorNamesTheUsualFolders) {
   fs::create_directories(program_.Path("mover/c1"));
   for (const char* folder : {"mover", "nothing"}) {
     const Outcome outcome = List({}, folder);

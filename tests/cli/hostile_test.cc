@@ -187,7 +187,7 @@ TEST_F(HostileProgramTest, NamesDoNothingToATerminal) {
 }
 
 // Kilobytes that want to be gigabytes.
-TEST_F(HostileProgramTest, WhatIsSmallInTheStoreStaysSmallInMemory) {
+TEST_F(HostileProgramTest, SmallHostileObjectsStaySmallInMemory) {
   const std::size_t bomb_bytes = std::size_t{400} << 20;
   const Id values = SealBomb(FileKind::kSnapshot, "{\"a\":[0", ",0", bomb_bytes);
   const Id nested =

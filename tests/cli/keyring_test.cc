@@ -56,7 +56,7 @@ TEST_F(CliKeyringTest, ARepositoryIsMadeWithTheNewest) {
 }
 
 // What is rotated is the key, not the data: readers leave the repository alone.
-TEST_F(CliKeyringTest, WhoWritesAddsTheNewest) {
+TEST_F(CliKeyringTest, VerbsThatWriteAddTheNewestKey) {
   ASSERT_EQ(Run({older_}, {"init"}).code, ExitCode::kOk);
   EXPECT_EQ(Run({newer_, older_}, {"snapshots"}).code, ExitCode::kOk);
   EXPECT_THAT(KeyNames({older_}), UnorderedElementsAre(older_.fingerprint));
@@ -76,7 +76,7 @@ TEST_F(CliKeyringTest, ARingWithoutTheKeySaysWhichItHasAndWhichItNeeds) {
                                    Not(HasSubstr(newer_.password.Reveal()))));
 }
 
-TEST_F(CliKeyringTest, WhereThereIsNoRepositoryNoKeyHelps) {
+TEST_F(CliKeyringTest, WithoutARepositoryNoKeyHelps) {
   EXPECT_EQ(Run({newer_, older_}, {"snapshots"}).code, ExitCode::kNoRepository);
 }
 

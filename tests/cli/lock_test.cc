@@ -119,7 +119,7 @@ TEST_F(VerbLockTest, WithoutAWaitAForeignLockEndsItAtOnce) {
   }
 }
 
-TEST_F(VerbLockTest, WhatAPruneThatDiedElsewhereLeftIsOutlasted) {
+TEST_F(VerbLockTest, TheLockOfAPruneThatDiedElsewhereIsOutlasted) {
   WriteFile("target", "");
   const std::vector<std::vector<std::string>> verbs = {
       BackupArguments(), {"restore", kept_, "--target", Path("target")}, {"snapshots"}};
@@ -143,7 +143,7 @@ TEST_F(VerbLockTest, ABackupDoesNotWaitForAnotherBackup) {
   EXPECT_EQ(CountBelow("locks/"), 1u);
 }
 
-TEST_F(VerbLockTest, WhereLocksAreRefusedThereIsReadingAndNoMaintenance) {
+TEST_F(VerbLockTest, RefusedLocksAllowReadingButNoMaintenance) {
   const std::map<std::string, std::string> before = store_.objects();
   RefuseLocks();
   WriteFile("target", "");

@@ -104,7 +104,7 @@ TEST_F(LonghornListTest, SelectsByVolumePvcJobAndAge) {
   EXPECT_THAT(names({"--older-than", "100y"}), IsEmpty());
 }
 
-TEST_F(LonghornListTest, WhatItDoesNotTakeIsSaid) {
+TEST_F(LonghornListTest, FlagsThatDoNotFitAreRefused) {
   EXPECT_THAT(Run({"-A"}).error, HasSubstr("leave out -A"));
   EXPECT_THAT(Run({"-l", "a=b"}).error, HasSubstr("leave out -l"));
   for (const char* pvc : {"orders", "/orders", "shop/", "a/b/c"}) {
@@ -133,7 +133,7 @@ TEST_F(LonghornListTest, WhatMayNotBeReadIsNamed) {
   EXPECT_EQ(Run({}).code, ExitCode::kFailed);
 }
 
-TEST_F(LonghornListTest, WhatIsBeingTakenOrFilledKeepsIt) {
+TEST_F(LonghornListTest, ASnapshotBeingTakenOrFilledFromIsKept) {
   Take("snapshot-uid-1");
   Json content = support::MakeContentObject("content-1", "shop", "young", "");
   EraseJson(content, {"status"});

@@ -54,7 +54,7 @@ TEST_F(LonghornPruneVerbTest, SaysWhatItWouldDeleteAndWhy) {
   EXPECT_EQ(deletions(), 0);
 }
 
-TEST_F(LonghornPruneVerbTest, DoesWhatItSaid) {
+TEST_F(LonghornPruneVerbTest, PrunesAsTheDryRunAnnounced) {
   const std::vector<std::string> said = Decisions(RunJson({"--keep-last", "1"}));
   EXPECT_THAT(said, ElementsAre("first delete NoRule", "second delete NoRule", "third keep Rule"));
   const Json done = RunJson({"--keep-last", "1", "--yes"});
@@ -161,7 +161,7 @@ TEST_F(LonghornPruneVerbTest, EndedHalfwayASecondRunGoesOn) {
   EXPECT_TRUE(IsGoing("second"));
 }
 
-TEST_F(LonghornPruneVerbTest, WhatLonghornDeniesIs3AndTheRestIsDone) {
+TEST_F(LonghornPruneVerbTest, ADeletionThatLonghornDeniesIs3AndTheRestIsDone) {
   api_.SetInterceptor([](const ApiCall& call, const Json*) {
     return call.verb == "delete" && call.name == "first"
                ? absl::PermissionDeniedError(
@@ -187,7 +187,7 @@ TEST_F(LonghornPruneVerbTest, WithoutTheRightNothingElseIsTried) {
   EXPECT_EQ(deletions(), 1);
 }
 
-TEST_F(LonghornPruneVerbTest, OfADetachedVolumeTheyAreHeldBack) {
+TEST_F(LonghornPruneVerbTest, SnapshotsOfADetachedVolumeAreHeldBack) {
   longhorn_.Detach("pvc-1");
   longhorn_.Pass(absl::Seconds(10));
   const Outcome held = Run({"--of-gone-jobs", "--yes"});

@@ -52,7 +52,7 @@ class MoverKeyTest : public testing::Test {
   support::ApiTestServer api_server_;
 };
 
-TEST_F(MoverKeyTest, WhatIsExportedIsWhatImportTakes) {
+TEST_F(MoverKeyTest, ImportAcceptsTheExport) {
   const auto made = Ring("default", /*make=*/true);
   ASSERT_THAT(made, support::IsOk());
   const Outcome exported = Run("export", "default", {});
@@ -101,7 +101,7 @@ TEST_F(MoverKeyTest, ConfirmingMeansWhatWasExportedAndNoLaterKey) {
   EXPECT_FALSE(Ring("default")->confirmed.contains(later.fingerprint));
 }
 
-TEST_F(MoverKeyTest, WhoMayOnlyReadGetsTheKeysAndIsToldWhatIsMissing) {
+TEST_F(MoverKeyTest, ExportWithoutTheRightToWritePrintsKeysAndAWarning) {
   const auto made = Ring("default", /*make=*/true);
   api_.Forbid("update", "secrets");
   const Outcome exported = Run("export", "default", {});
@@ -132,7 +132,7 @@ TEST_F(MoverKeyTest, ANewKeyTakesOverOnlyWhenAsked) {
   EXPECT_THAT(Ring("default")->keys, ElementsAre(newer, made->newest()));
 }
 
-TEST_F(MoverKeyTest, WhatIsNoKeyIsNotImportedAndNotShown) {
+TEST_F(MoverKeyTest, AnInvalidKeyIsNeitherImportedNorShown) {
   program_.Write("keys", "hunter2 hunter2\n");
   const Outcome outcome = Run("import", "default", {Path("keys")});
   EXPECT_EQ(outcome.code, ExitCode::kFailed);
@@ -140,7 +140,7 @@ TEST_F(MoverKeyTest, WhatIsNoKeyIsNotImportedAndNotShown) {
   EXPECT_THAT(api_.All(SecretType()), IsEmpty());
 }
 
-TEST_F(MoverKeyTest, WhereThereAreNoKeysNoneAreMade) {
+TEST_F(MoverKeyTest, ExportMakesNoKeys) {
   const Outcome outcome = Run("export", "default", {});
   EXPECT_EQ(outcome.code, ExitCode::kFailed);
   EXPECT_THAT(outcome.error, HasSubstr("no keys for location velero/default"));

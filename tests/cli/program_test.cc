@@ -129,7 +129,7 @@ TEST_F(ProgramTest, AListWithoutExtentsMeansThatNothingChanged) {
 
 // What `false > list`, or a disk that is full, leaves of a list; and one from before lists said
 // what they are of.
-TEST_F(ProgramTest, WhatAProducerLeavesThatFailedIsNoList) {
+TEST_F(ProgramTest, AnIncompleteListIsRefused) {
   Init();
   const Json full = Backup();
   ChangeChunk(7);
@@ -237,7 +237,7 @@ TEST_F(ProgramTest, AnImmutableVolumeIsNotReadTwice) {
   EXPECT_GT(files, 0);
 }
 
-TEST_F(ProgramTest, ASmallBudgetLooksForWhatAnInterruptedRunHasStoredOrSaysThatItDoesNot) {
+TEST_F(ProgramTest, ASmallBudgetResumesAnInterruptedRunOrReportsThatItDoesNot) {
   Init();
   Backup();
   Write("repo/aux/v1/unfinished", "1");
@@ -253,7 +253,7 @@ TEST_F(ProgramTest, ASmallBudgetLooksForWhatAnInterruptedRunHasStoredOrSaysThatI
   EXPECT_THAT(least_of_all.error, HasSubstr("is read and stored again; give --memory-budget"));
 }
 
-TEST_F(ProgramTest, ABackupSaysHowLargeTheRepositoryIsWhereThatIsAsked) {
+TEST_F(ProgramTest, MeasureReportsTheSizeOfTheRepository) {
   Init();
   Backup();
   const Json result = Backup({"--measure"});
@@ -267,7 +267,7 @@ TEST_F(ProgramTest, ABackupSaysHowLargeTheRepositoryIsWhereThatIsAsked) {
 }
 
 // /dev is memory, and a mistyped device would seem to be written.
-TEST_F(ProgramTest, NothingIsMadeBelowDev) {
+TEST_F(ProgramTest, RestoreMakesNoFileBelowDev) {
   Init();
   Backup();
   const support::ScratchFolder memory("/dev/shm");
@@ -292,7 +292,7 @@ TEST_F(ProgramTest, AVolumeIsNotWrittenToAPipe) {
   EXPECT_FALSE(std::filesystem::exists("-"));
 }
 
-TEST_F(ProgramTest, TheLatestOfSeveralVolumesIsNone) {
+TEST_F(ProgramTest, LatestIsRefusedForSeveralVolumes) {
   Init();
   Backup({"--path", "/orders", "--host", "shop"});
   Backup({"--path", "/orders", "--host", "shop"});
@@ -320,7 +320,7 @@ TEST_F(ProgramTest, TheLatestOfSeveralVolumesIsNone) {
   EXPECT_EQ(Read("target"), image_);
 }
 
-TEST_F(ProgramTest, ARestoreSaysWhatItWritesOver) {
+TEST_F(ProgramTest, ARestoreReportsWhatItOverwrites) {
   Init();
   Backup({"--path", "/orders", "--host", "shop"});
   const std::vector<std::string> words = {"restore", "latest", "-t", Path("target")};
@@ -446,7 +446,7 @@ TEST_F(ProgramTest, ThePathOfASnapshotIsAbsolute) {
   Backup({"--path", "/shop/orders"});
 }
 
-TEST_F(ProgramTest, AnIdThatNamesNoSnapshotIsSaid) {
+TEST_F(ProgramTest, AnIdThatMatchesNoSnapshotIsReported) {
   Init();
   Backup({"--host", "alpha"});
   const Json list = *ParseJson(Run({"snapshots", "--json"}).out);
@@ -715,7 +715,7 @@ TEST_F(ProgramTest, CopyTakesSnapshotsElsewhere) {
   EXPECT_EQ(Read("target"), image_);
 }
 
-TEST_F(ProgramTest, WhatAFailedRunStoredIsFoundByTheNext) {
+TEST_F(ProgramTest, TheNextRunFindsTheDataOfAFailedRun) {
   Init();
   // A run that stored its packs and died: the same, without index and snapshot.
   Backup();
@@ -727,7 +727,7 @@ TEST_F(ProgramTest, WhatAFailedRunStoredIsFoundByTheNext) {
   EXPECT_EQ(Run({"check", "--read-data"}).code, ExitCode::kOk);
 }
 
-TEST_F(ProgramTest, AWordTooManyOrTooFew) {
+TEST_F(ProgramTest, TooManyOrTooFewArguments) {
   const Outcome nothing = Run({});
   EXPECT_EQ(nothing.code, ExitCode::kFailed);
   EXPECT_THAT(nothing.error, HasSubstr("usage: csi-delta VERB"));

@@ -27,7 +27,7 @@ TEST(ProgressTest, ALineSaysStageRateAndTimeLeft) {
   EXPECT_EQ(GetInt(json, {"seconds_remaining"}), 14);
 }
 
-TEST(ProgressTest, WhatIsNotKnownIsNotSaid) {
+TEST(ProgressTest, UnknownRatesAreOmitted) {
   const ProgressInfo info{
       .stage = "packs", .done = 3, .bytes = false, .elapsed = absl::Milliseconds(10)};
   EXPECT_EQ(ProgressLine(info), "packs  3");
@@ -72,7 +72,7 @@ TEST(WaitTest, ALongLineIsCutBetweenCharacters) {
   }
 }
 
-TEST(RateWindowTest, OneSampleIsNoRate) {
+TEST(RateWindowTest, ARateNeedsTwoSamples) {
   RateWindow window;
   EXPECT_EQ(window.Rate(), std::nullopt);
   window.Add(absl::Seconds(5), 100);
@@ -197,7 +197,7 @@ TEST_F(ProgressMeterTest, ATerminalHasOneLineThatGoesAway) {
   EXPECT_THAT(out_, IsEmpty());
 }
 
-TEST_F(ProgressMeterTest, ACallerThatDidNotAskIsNotTold) {
+TEST_F(ProgressMeterTest, ProgressIsSilentUnlessRequested) {
   for (const ConsoleOptions& options :
        {ConsoleOptions{}, ConsoleOptions{.json = true, .quiet = true},
         ConsoleOptions{.quiet = true, .error_is_terminal = true}}) {

@@ -68,7 +68,7 @@ class ReadOnlyTest : public SweepFixture {
   std::string junk_key_;
 };
 
-TEST_F(ReadOnlyTest, WhatReadsGoesOnBesideJunkAndNamesIt) {
+TEST_F(ReadOnlyTest, VerbsReadAroundJunkAndNameIt) {
   const std::string id = Backup();
   AddJunkEverywhere();
   ExpectRead(id, ExitCode::kOk, {"--no-lock"});

@@ -147,7 +147,7 @@ TEST_F(RepairTest, WithTheVolumeAtHandEveryOrderBringsEverythingBack) {
   } while (std::next_permutation(verbs.begin(), verbs.end()));
 }
 
-TEST_F(RepairTest, WhatNothingBringsBackIsNamedByItsSnapshots) {
+TEST_F(RepairTest, LostDataIsNamedByItsSnapshots) {
   const std::string first = BackupId();
   LosePack();
   // The volume holds other bytes by now.
@@ -261,7 +261,7 @@ TEST_F(RepairTest, ASnapshotThatDoesNotReadIsNamedAndWhatDeletesDoesNotPassItOve
   ExpectRestores("latest", image_);
 }
 
-TEST_F(RepairTest, ASnapshotOfTheFutureIsNeverTakenWithoutAWord) {
+TEST_F(RepairTest, ASnapshotOfTheFutureIsChosenOnlyWithAWarning) {
   const std::string before = image_;
   const std::string future = BackupId({"--time", "2099-01-01 00:00:00"});
   const std::string short_id = future.substr(0, 8);

@@ -111,7 +111,7 @@ class RestoreIntoTest : public testing::Test {
   support::ApiTestServer api_server_;
 };
 
-TEST_F(RestoreIntoTest, WhatTheMoverMovedComesBackByTheMover) {
+TEST_F(RestoreIntoTest, TheMoverRestoresWhatItMoved) {
   AddUpload();
   const Outcome outcome = RestoreUpload();
   ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
@@ -166,7 +166,7 @@ TEST_F(RestoreIntoTest, NoSnapshotIsTakenForAMoverThatWillRefuse) {
   EXPECT_EQ(api_.CallCount("create", "datadownloads"), 0);
 }
 
-TEST_F(RestoreIntoTest, WhereTheSettingsCannotBeReadThatIsSaidAndTheMoverDecides) {
+TEST_F(RestoreIntoTest, UnreadableSettingsAreReportedAndTheMoverDecides) {
   AddUpload();
   struct Case {
     const char* want;
@@ -200,7 +200,7 @@ TEST_F(RestoreIntoTest, WhereTheSettingsCannotBeReadThatIsSaidAndTheMoverDecides
   EXPECT_EQ(api_.CallCount("get", "configmaps"), 0);
 }
 
-TEST_F(RestoreIntoTest, WhatIsRestoredIsSaidOnce) {
+TEST_F(RestoreIntoTest, TheSourceOfARestoreIsNamedOnce) {
   AddUpload();
   for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
            {"restore", "--into", "shop/data"},

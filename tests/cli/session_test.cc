@@ -90,7 +90,7 @@ TEST_F(StoreSettingsTest, TheFlagComesBeforeResticsVariableAndThatBeforeTheSdks)
   EXPECT_EQ(settings_.tls.ca_pem, "of the flag");
 }
 
-TEST_F(StoreSettingsTest, WhatIsAddedIsTrustedForBucketAndKeys) {
+TEST_F(StoreSettingsTest, AddedCertificatesAreTrustedForBucketAndKeys) {
   const std::string bundle = File("bundle", "of the system");
   setenv("SSL_CERT_FILE", bundle.c_str(), 1);
   const std::string added = "-----BEGIN CERTIFICATE-----of the location";

@@ -97,7 +97,7 @@ TEST_F(SnapshotCreateTest, AnotherOperationOnTheVolumeEndsWith11) {
   EXPECT_EQ(Made().size(), 1);
 }
 
-TEST_F(SnapshotCreateTest, OneOfSeveralThatFailsIsNamedAndTheApplicationMustNotGoOn) {
+TEST_F(SnapshotCreateTest, AFailureAmongSeveralPvcsIsNamedAndTheApplicationMustNotGoOn) {
   SeedUnderWay("data-db-1");
   const Outcome outcome = Run({"--all"});
   EXPECT_EQ(outcome.code, ExitCode::kIncomplete);
@@ -264,7 +264,7 @@ TEST_F(SnapshotCreateTest, RoomIsMadeForThoseThatAreFree) {
   EXPECT_EQ(Made().size(), 3);
 }
 
-TEST_F(SnapshotCreateTest, WhatAnEarlierRunMadeNeedsNoRoom) {
+TEST_F(SnapshotCreateTest, SnapshotsOfAnEarlierRunNeedNoRoom) {
   SeedTwoOld(api_);
   const std::vector<std::string> words = {"--all",  "--group", "never",
                                           "--name", "week",    "--make-room"};
@@ -303,7 +303,7 @@ TEST_F(SnapshotCreateTest, ADriverWithoutRoomIsAskedAgainOnceOneIsGone) {
   EXPECT_EQ(Made().size(), 2);
 }
 
-TEST_F(SnapshotCreateTest, WhatIsInTheWayIsSaidBeforeAnythingIsMade) {
+TEST_F(SnapshotCreateTest, RefusalsComeBeforeAnythingIsMade) {
   EXPECT_EQ(Run({}).code, ExitCode::kFailed);
   EXPECT_THAT(Run({"-A", "--all"}).error, HasSubstr("-A is not for snapshot create"));
   EXPECT_THAT(Run({"data-db-0", "missing"}).error, HasSubstr("PVC shop/missing was not found"));

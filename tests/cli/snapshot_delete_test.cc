@@ -144,7 +144,7 @@ TEST_F(SnapshotDeleteTest, ASetGoesTogether) {
   EXPECT_EQ(Delete({"--set", "db-1", "--ignore-missing"}).code, ExitCode::kOk);
 }
 
-TEST_F(SnapshotDeleteTest, OneThatIsMissingEndsItBeforeTheFirstDeletion) {
+TEST_F(SnapshotDeleteTest, AMissingNameEndsItBeforeTheFirstDeletion) {
   const Outcome outcome = Delete({"monday", "missing", "tuesdya"});
   EXPECT_EQ(outcome.code, ExitCode::kFailed);
   EXPECT_THAT(outcome.error, HasSubstr("VolumeSnapshot missing, tuesdya was not found"));
@@ -185,7 +185,7 @@ TEST_F(SnapshotDeleteTest, WhatMayNotBeReadIsNamedAndTheRestIsChecked) {
   EXPECT_EQ(Delete({"tuesday"}).code, ExitCode::kProtected);
 }
 
-TEST_F(SnapshotDeleteTest, WhatTheApiServerRefusesIs3) {
+TEST_F(SnapshotDeleteTest, ADeletionThatTheApiServerRefusesIs3) {
   api_.Forbid("delete", "volumesnapshots");
   const Outcome outcome = Delete({"monday", "tuesday"});
   EXPECT_EQ(outcome.code, ExitCode::kIncomplete);
@@ -225,7 +225,7 @@ TEST_F(SnapshotDeleteTest, AKeepLabelThatIsSetMeanwhileWins) {
   EXPECT_TRUE(IsThere("monday"));
 }
 
-TEST_F(SnapshotDeleteTest, OfKeptDataTheContentGoesSoThatItsHandleCanBeImported) {
+TEST_F(SnapshotDeleteTest, TheContentOfKeptDataIsDeletedSoThatItsHandleCanBeImported) {
   ChangeContent("monday", {"spec", "deletionPolicy"}, "Retain");
   EXPECT_EQ(Delete({"monday"}).code, ExitCode::kOk);
   EXPECT_FALSE(IsContentThere("monday"));
@@ -279,7 +279,7 @@ TEST_F(SnapshotDeleteTest, AWaitThatRunsOutIs1) {
   EXPECT_FALSE(IsThere("monday"));
 }
 
-TEST_F(SnapshotDeleteTest, OneThatIsBeingDeletedIsLeftToIt) {
+TEST_F(SnapshotDeleteTest, ASnapshotBeingDeletedIsLeftAlone) {
   Change("monday", {"metadata", "finalizers"}, Json::array({"a/b"}));
   Change("monday", {"metadata", "deletionTimestamp"}, "2023-11-15T05:00:00Z");
   const Outcome outcome = Delete({"monday"});
@@ -312,7 +312,7 @@ TEST_F(SnapshotDeleteTest, ForeignTextsAreShownAndNotObeyed) {
   EXPECT_THAT(outcome.out, HasSubstr(" -- '-rf $(reboot); it'\\''s' brings it back"));
 }
 
-TEST_F(SnapshotDeleteTest, WhatWasNotReachedBeforeAnInterruptIsSaid) {
+TEST_F(SnapshotDeleteTest, SnapshotsNotReachedBeforeAnInterruptAreReported) {
   std::stop_source stop;
   api_.SetInterceptor([&](const ApiCall& call, const Json*) {
     if (call.verb == "delete") {

@@ -108,7 +108,7 @@ class HostileMakerTest : public SnapshotVerbTest {
   }
 };
 
-TEST_F(HostileMakerTest, WhatADriverReportsOfARefusalIsShownAndNotObeyed) {
+TEST_F(HostileMakerTest, ErrorsOfADriverAreShownAndNotObeyed) {
   support::FakeSnapshotCluster cluster(api_);
   cluster.driver().Refuse("CreateSnapshot", "InvalidArgument", HostileText());
   ExpectHarmlessInEachForm({"data"});
@@ -139,7 +139,7 @@ TEST_F(HostilePromoteTest, DriversOfStorageClassesAndForgedContents) {
   EXPECT_EQ(api_.CallCount("create", "persistentvolumeclaims"), 0);
 }
 
-TEST_F(HostilePromoteTest, WhatTheProvisionerReports) {
+TEST_F(HostilePromoteTest, ErrorsOfTheProvisionerAreShownAndNotObeyed) {
   AddStorageClass("good", support::kDriver);
   api_.OnCreate("persistentvolumeclaims", [](support::FakeApiClient& api, const Json& pvc) {
     Json event = support::MakeObject("v1", "Event", "shop", "of-" + k8s::Name(pvc));

@@ -24,7 +24,7 @@ StoredSnapshot Snapshot() {
   return stored;
 }
 
-TEST(SnapshotInfoTest, WhatAnEarlierVersionDidNotRecordIsADash) {
+TEST(SnapshotInfoTest, UnrecordedFiguresAreADash) {
   const StoredSnapshot stored = Snapshot();
   EXPECT_EQ(ModeOf(stored.snapshot), "incremental");
   EXPECT_EQ(DurationOf(stored.snapshot), std::nullopt);

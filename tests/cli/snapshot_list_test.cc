@@ -118,7 +118,7 @@ TEST_F(SnapshotListTest, OtherFormsAndFilters) {
   EXPECT_THAT(none.error, HasSubstr("no VolumeSnapshots found"));
 }
 
-TEST_F(SnapshotListTest, OfAStatefulSetAlsoWhenItsPvcsAreGone) {
+TEST_F(SnapshotListTest, ListsByStatefulSetAlsoWhenItsPvcsAreGone) {
   ReadyOf("data-db-0", "first");
   ReadyOf("data-db-17", "scaled-down");
   ReadyOf("logs", "by-word", "StatefulSet/db");
@@ -137,7 +137,7 @@ TEST_F(SnapshotListTest, OfAStatefulSetAlsoWhenItsPvcsAreGone) {
   EXPECT_THAT(forbidden.error, HasSubstr("PVCs of StatefulSet db not checked"));
 }
 
-TEST_F(SnapshotListTest, OfAPod) {
+TEST_F(SnapshotListTest, ListsByPod) {
   ReadyOf("logs", "of-logs");
   ReadyOf("gone", "by-word", "Pod/web");
   Json pod = support::MakeObject("v1", "Pod", "shop", "web");
@@ -150,7 +150,7 @@ TEST_F(SnapshotListTest, OfAPod) {
   EXPECT_EQ(Run({"-n", "shop", "--pod", "web", "--statefulset", "db"}).code, ExitCode::kFailed);
 }
 
-TEST_F(SnapshotListTest, OfAVolumeWhosePvcIsGone) {
+TEST_F(SnapshotListTest, ListsByVolumeAlsoWhenItsPvcIsGone) {
   ReadyOf("gone", "of-two");
   api_.Mutate(VolumeSnapshotContentKey("content-of-of-two"), [](Json& content) {
     SetJson(content, {"spec", "source", "volumeHandle"}, "volume-2");
@@ -222,7 +222,7 @@ TEST_F(SnapshotListWatchTest, JsonIsOneObjectALine) {
   EXPECT_THAT(told, ElementsAre("tuesday 1", "monday 1", "monday 2", "tuesday 1 gone"));
 }
 
-TEST_F(SnapshotListWatchTest, WhoMayNotWatchIsToldAfterTheList) {
+TEST_F(SnapshotListWatchTest, AMissingRightToWatchIsReportedAfterTheList) {
   api_.Forbid("watch", "volumesnapshots");
   const Outcome outcome = Run({"-n", "shop", "--watch"});
   EXPECT_EQ(outcome.code, ExitCode::kFailed);

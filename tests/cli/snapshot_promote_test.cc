@@ -142,7 +142,7 @@ TEST_F(SnapshotPromoteTest, WaitsUntilItIsBoundAndSaysWhenAndHowLarge) {
   EXPECT_EQ(GetInt(one, {"size_bytes"}), int64_t{2} << 30);
 }
 
-TEST_F(SnapshotPromoteTest, WithJsonTheWaitIsToldLineByLineAndTheResultLast) {
+TEST_F(SnapshotPromoteTest, JsonHasALineForEachStepOfTheWaitAndTheResultLast) {
   int looks = 0;
   api_.SetInterceptor([&](const support::ApiCall& call, const Json*) {
     if (call.verb == "list" && call.plural == "events" && ++looks == 2) {
@@ -169,7 +169,7 @@ TEST_F(SnapshotPromoteTest, WithJsonTheWaitIsToldLineByLineAndTheResultLast) {
   EXPECT_EQ(GetString(ParseJson(lines.back())->at(0), {"state"}), "Bound");
 }
 
-TEST_F(SnapshotPromoteTest, OneThatWaitsForAPodIsSaidToAndNotWaitedFor) {
+TEST_F(SnapshotPromoteTest, APvcThatWaitsForAPodIsReportedAndNotWaitedFor) {
   const Outcome outcome = Run({"monday", "copy", "--storage-class", "late", "--wait"});
   ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
   EXPECT_THAT(outcome.out, HasSubstr("WaitsForFirstConsumer"));
@@ -286,7 +286,7 @@ TEST_F(SnapshotPromoteTest, EachRefusalMakesNothing) {
   }
 }
 
-TEST_F(SnapshotPromoteTest, WordsThatDoNotFitAreSaidToBeforeAnythingIsRead) {
+TEST_F(SnapshotPromoteTest, ArgumentsThatDoNotFitAreRefusedBeforeAnythingIsRead) {
   const std::vector<std::pair<std::vector<std::string>, const char*>> cases = {
       {{}, "name either one VolumeSnapshot or, with --set, a set"},
       {{"monday", "--set", "nightly"}, "name either one"},
@@ -317,7 +317,7 @@ TEST_F(SnapshotPromoteTest, WhatMayNotBeReadIsNamedAndNotChecked) {
   EXPECT_TRUE(Claim("copy").has_value());
 }
 
-TEST_F(SnapshotPromoteTest, ANameThatIsTakenMeanwhileIsSaidTo) {
+TEST_F(SnapshotPromoteTest, ANameTakenMeanwhileIsReported) {
   api_.FailNext("create", "persistentvolumeclaims", absl::AlreadyExistsError("there"));
   const Outcome outcome = Run({"monday", "copy"});
   EXPECT_EQ(outcome.code, ExitCode::kFailed);
@@ -358,7 +358,7 @@ TEST_F(SnapshotPromoteSetTest, NamesByPrefixOrOfTheVolumeSnapshots) {
             "persistentvolumeclaim/nightly-2\n");
 }
 
-TEST_F(SnapshotPromoteSetTest, WhatIsAgainstOneIsAgainstAll) {
+TEST_F(SnapshotPromoteSetTest, ARefusalOfOneIsARefusalOfTheSet) {
   api_.Mutate(VolumeSnapshotKey("shop", "nightly-2"),
               [](Json& snapshot) { snapshot["status"]["readyToUse"] = false; });
   Outcome outcome = Run({"--set", "nightly", "--replica-of", "test"});
@@ -422,7 +422,7 @@ TEST_F(SnapshotPromoteElsewhereTest, ADryRunMakesNothing) {
   EXPECT_EQ(api_.CallCount("create", "volumesnapshotcontents"), 0);
 }
 
-TEST_F(SnapshotPromoteElsewhereTest, OneThatWaitsForAPodSaysThatItIsToBeRunAgain) {
+TEST_F(SnapshotPromoteElsewhereTest, APvcThatWaitsForAPodNamesTheNextRun) {
   const Outcome outcome = RunElsewhere({"--storage-class", "late"});
   ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
   EXPECT_THAT(outcome.error, AllOf(HasSubstr("PVC copy is bound once a Pod uses it"),

@@ -57,7 +57,7 @@ TEST_F(SnapshotPruneTest, SaysWhatItWouldDeleteAndWhy) {
   EXPECT_EQ(deletions(), 0);
 }
 
-TEST_F(SnapshotPruneTest, DoesWhatItSaid) {
+TEST_F(SnapshotPruneTest, PrunesAsTheDryRunAnnounced) {
   const std::vector<std::string> said = Decisions(RunJson({"--keep-last", "2"}));
   EXPECT_THAT(said, ElementsAre("day-13 keep Rule", "day-12 keep Rule", "day-11 delete NoRule",
                                 "day-10 delete NoRule"));
@@ -105,7 +105,7 @@ TEST_F(SnapshotPruneTest, HasTheRulesOfForgetByTheirLongNames) {
   EXPECT_EQ(Prune({"--keep-last", "many"}).code, ExitCode::kFailed);
 }
 
-TEST_F(SnapshotPruneTest, OfOtherMakersNothingIsTouchedUnlessAskedFor) {
+TEST_F(SnapshotPruneTest, SnapshotsOfOtherMakersStayWithoutAnyMaker) {
   Change("day-10", {"metadata", "labels"}, Json::object());
   const Outcome outcome = Prune({"--keep-last", "1", "--yes"});
   EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
@@ -130,7 +130,7 @@ TEST_F(SnapshotPruneTest, NeverTakesWhatIsNeeded) {
   EXPECT_EQ(deletions(), 0);
 }
 
-TEST_F(SnapshotPruneTest, WhatIsNotReadyIsNoGeneration) {
+TEST_F(SnapshotPruneTest, OnlyReadySnapshotsCountAsGenerations) {
   Change("day-13", {"status", "readyToUse"}, false);
   Change("day-13", {"status", "error"}, Json{{"message", "busy"}});
   api_.Remove(VolumeSnapshotContentKey("content-of-day-11"));
@@ -179,7 +179,7 @@ TEST_F(SnapshotPruneTest, EndsBeforeTheFirstDeletionWhenSomethingCannotBeListed)
   EXPECT_EQ(deletions(), 0);
 }
 
-TEST_F(SnapshotPruneTest, WhatTheApiServerRefusesIs3AndTheRestIsDone) {
+TEST_F(SnapshotPruneTest, ADeletionThatTheApiServerRefusesIs3AndTheRestIsDone) {
   api_.FailNext("delete", "volumesnapshots", absl::PermissionDeniedError("not that one"));
   const Outcome outcome = Prune({"--keep-last", "1", "--yes"});
   EXPECT_EQ(outcome.code, ExitCode::kIncomplete);

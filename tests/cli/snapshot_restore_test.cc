@@ -218,7 +218,7 @@ TEST_F(SnapshotRestoreTest, ASetIsRestoredUndoneAndFinishedAsOne) {
   EXPECT_EQ(volumes(), 2U);
 }
 
-TEST_F(SnapshotRestoreTest, OfASetNothingIsTouchedWhenOneIsRefused) {
+TEST_F(SnapshotRestoreTest, ASetIsUntouchedIfOneIsRefused) {
   Json pod = support::MakeObject("v1", "Pod", "shop", "db-1");
   pod["spec"]["volumes"] = Json::array({{{"persistentVolumeClaim", {{"claimName", "data-db-1"}}}}});
   pod["status"]["phase"] = "Running";
@@ -282,7 +282,7 @@ TEST_F(SnapshotRestoreTest, WhatMayNotBeReadIsNamed) {
   EXPECT_THAT(outcome.error, HasSubstr("Velero backups not checked: "));
 }
 
-TEST_F(SnapshotRestoreTest, WordsThatDoNotGoTogetherAreRefused) {
+TEST_F(SnapshotRestoreTest, FlagsThatExcludeEachOtherAreRefused) {
   for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
            {"week-data-db-0"},
            {"--into", "data-db-0"},
@@ -316,7 +316,7 @@ TEST_F(SnapshotRestoreTest, TheListNamesOldVolumes) {
   EXPECT_THAT(error_in("shop"), Not(HasSubstr("persistentvolumes")));
 }
 
-TEST_F(SnapshotRestoreTest, AVolumeThatTheDriverKeepsIsSaid) {
+TEST_F(SnapshotRestoreTest, AVolumeThatTheDriverKeepsIsReported) {
   api_.Mutate(VolumeKey(VolumeOf("data-db-0")), [](Json& volume) {
     EraseJson(volume, {"metadata", "annotations", objects::kProvisionedByAnnotation});
   });

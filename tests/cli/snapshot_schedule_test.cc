@@ -94,7 +94,7 @@ class SnapshotScheduleVerbTest : public SnapshotProgramTest {
   support::FakeSnapshotCluster cluster_{api_};
 };
 
-TEST_F(SnapshotScheduleVerbTest, WhatIsPrintedTakesAndPrunesWithItsRights) {
+TEST_F(SnapshotScheduleVerbTest, ThePrintedCronJobTakesAndPrunesWithItsRights) {
   const std::string note = "$(HOME) \"quoted\" 'too': # -\n--yes";
   for (const std::vector<std::string>& chosen :
        std::vector<std::vector<std::string>>{{"data-db-0"},
@@ -165,7 +165,7 @@ TEST_F(SnapshotScheduleVerbTest, OtherForms) {
             "clusterrolebinding/csi-delta-schedule:shop:nightly\ncronjob/nightly\n");
 }
 
-TEST_F(SnapshotScheduleVerbTest, WhatIsMissingOrWrongIsNamed) {
+TEST_F(SnapshotScheduleVerbTest, MissingAndWrongFlagsAreNamed) {
   const auto refuses = [&](const std::vector<std::string>& words, const std::string& what) {
     const Outcome outcome = Schedule(words);
     EXPECT_EQ(outcome.code, ExitCode::kFailed);

@@ -152,7 +152,7 @@ TEST_F(SnapshotShowTest, WhatMayNotBeReadIsNamedAndNotGuessed) {
   EXPECT_EQ(GetString(shown, {"state"}), "Ready");
 }
 
-TEST_F(SnapshotShowTest, OneThatIsNotThereIsNamedWithOneThatIsNear) {
+TEST_F(SnapshotShowTest, AMissingNameIsReportedWithTheNearestName) {
   const Outcome outcome = Run({"-n", "shop", "mondya"});
   EXPECT_EQ(outcome.code, ExitCode::kFailed);
   EXPECT_THAT(outcome.out, IsEmpty());

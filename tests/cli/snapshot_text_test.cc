@@ -27,7 +27,7 @@ TEST(SnapshotTextTest, NamesMayCarryTheirKind) {
   }
 }
 
-TEST(SnapshotTextTest, AWordForAShellIsOneWord) {
+TEST(SnapshotTextTest, AQuotedArgumentIsOneArgumentForAShell) {
   EXPECT_EQ(ShellQuoted("snap-0a1b:/pool@x"), "snap-0a1b:/pool@x");
   EXPECT_EQ(ShellQuoted(""), "''");
   EXPECT_EQ(ShellQuoted("a b"), "'a b'");

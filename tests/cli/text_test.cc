@@ -24,7 +24,7 @@ TEST(TextTest, FormatsBytes) {
   EXPECT_EQ(FormatBytes(int64_t{5} << 40), "5.0 TiB");
 }
 
-TEST(TextTest, OneOfSomethingIsNotSeveral) {
+TEST(TextTest, OneIsSingular) {
   EXPECT_EQ(Counted(0, "pack"), "0 packs");
   EXPECT_EQ(Counted(1, "pack"), "1 pack");
   EXPECT_EQ(Counted(2, "index file"), "2 index files");

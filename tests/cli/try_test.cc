@@ -393,7 +393,7 @@ TEST_F(TryTest, JsonIsOneObjectOnOneLine) {
                                                                   {"duration_ms", 65'000}}));
 }
 
-TEST_F(TryTest, NothingThatChangedIsSaid) {
+TEST_F(TryTest, ABackupWithoutChangesIsReported) {
   changed_bytes_ = 0;
   const Outcome outcome = Run();
   EXPECT_EQ(outcome.code, ExitCode::kOk);
@@ -537,7 +537,7 @@ TEST_F(TryTest, AnInterruptedBackupIsCancelledAndRemoved) {
   }
 }
 
-TEST_F(TryTest, WhatAKilledRunLeftIsRemovedByTheNext) {
+TEST_F(TryTest, TheNextRunRemovesTheObjectsOfAKilledRun) {
   AddBackupOfEarlierRun("earlier-1", "Completed");
   AddBackupOfEarlierRun("earlier-2", "Completed");
   AddRestoreOfEarlierRun("Completed", "2026-11-20T00:00:00Z");
@@ -594,7 +594,7 @@ TEST_F(TryTest, ANamespaceThatIsOlderThanTheRestoreIsNotRemoved) {
   EXPECT_THAT(api_.All(Backup::Type()), IsEmpty());
 }
 
-TEST_F(TryTest, WhatVeleroDoesNotDeleteIsNamed) {
+TEST_F(TryTest, BackupsThatVeleroDoesNotDeleteAreNamed) {
   deletion_error_ = "the bucket is read-only";
   const Outcome outcome = Run();
   EXPECT_EQ(outcome.code, ExitCode::kIncomplete);
@@ -683,13 +683,13 @@ TEST_F(TryTest, AClusterWithoutVolumeSnapshotsIsRefused) {
   ExpectRefusal("does not know VolumeSnapshots", "install the snapshot controller");
 }
 
-TEST_F(TryTest, ADriverThatListsNoChangedBlocksIsSaidBeforehand) {
+TEST_F(TryTest, ADriverWithoutChangedBlocksIsReportedBeforehand) {
   api_.Remove({SnapshotMetadataService::Type(), "", kDriver});
   EXPECT_THAT(Run().error, AllOf(HasSubstr("driver block.example does not list changed blocks"),
                                  HasSubstr("uploads only what changed")));
 }
 
-TEST_F(TryTest, AMissingPluginIsSaidBeforehand) {
+TEST_F(TryTest, AMissingPluginIsReportedBeforehand) {
   AddServer("--features=EnableCSI", "example/velero-plugin-for-aws:v1");
   EXPECT_THAT(Run().error,
               AllOf(HasSubstr("velero-plugin-for-csi-delta"), HasSubstr("velero plugin add")));

@@ -82,7 +82,7 @@ TEST_F(CliUninstallTest, WithYesItGoesAndTheNextRunFindsNothing) {
   EXPECT_EQ(Uninstall({"--yes", "--json"}).Result(), expected);
 }
 
-TEST_F(CliUninstallTest, WhatCannotBeRemovedIsNamedAndTheRunIsIncomplete) {
+TEST_F(CliUninstallTest, ObjectsThatCannotBeRemovedAreNamedAndTheRunIsIncomplete) {
   bed_.api.Forbid("delete", "volumesnapshotcontents");
   const Outcome outcome = Uninstall({"--yes"});
   EXPECT_EQ(outcome.code, ExitCode::kIncomplete) << outcome.error;

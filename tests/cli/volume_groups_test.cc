@@ -112,7 +112,7 @@ TEST(VolumeGroupsTest, AMemberThatWasStoredTwiceCountsOnce) {
   EXPECT_EQ(group.members[0].time, absl::FromUnixSeconds(1'763'870'009)) << "the newest counts";
 }
 
-TEST(VolumeGroupsTest, WhatWasNotCutTogetherIsNoGroup) {
+TEST(VolumeGroupsTest, SnapshotsTakenAtDifferentTimesAreNoGroup) {
   const auto groups =
       Sorted({{"/shop/a"},
               {.claim = "/shop/a", .snapshot = "velero-db-2", .cut = "2026-11-23T06:00:00Z"},

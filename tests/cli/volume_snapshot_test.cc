@@ -258,7 +258,7 @@ TEST_F(VolumeSnapshotTest, TheServiceToAskMayBeChosen) {
   EXPECT_EQ(source("differential-snapshot"), "differential-snapshot");
 }
 
-TEST_F(VolumeSnapshotTest, WithoutEitherEverythingIsReadAndItIsSaid) {
+TEST_F(VolumeSnapshotTest, WithoutASourceEverythingIsReadAndReported) {
   ASSERT_EQ(Backup("app/old").code, ExitCode::kOk);
   WriteAt(0, std::string(kImageBytes, 'x'));  // Holes of an image are not read.
   cluster_.api.Remove({support::MetadataServiceType(), "", support::kDriver});
@@ -303,7 +303,7 @@ TEST_F(VolumeSnapshotTest, DiffSaysWhatChangedAndWhere) {
   EXPECT_THAT(diff({"--base", "old"}).out, HasSubstr("by differential-snapshot"));
 }
 
-TEST_F(VolumeSnapshotTest, WhatWasLearnedOfADriverIsKeptAndSummedUp) {
+TEST_F(VolumeSnapshotTest, StatisticsOfADriverAreKeptAndSummedUp) {
   allocated_ = {{0, 8192}, {kChunk, 4096}};
   changed_ = {{8192, 8192}};
   ASSERT_EQ(Backup("app/old").code, ExitCode::kOk);
@@ -367,7 +367,7 @@ TEST_F(VolumeSnapshotTest, AnotherVolumesSnapshotIsNotCompared) {
   EXPECT_THAT(GetString(full.Result(), {"reason_detail"}), HasSubstr("volume-2"));
 }
 
-TEST_F(VolumeSnapshotTest, WhatAPersonMustMendFails) {
+TEST_F(VolumeSnapshotTest, ErrorsThatOnlyTheUserCanFixAreNoFallback) {
   EXPECT_THAT(Backup("app/gone").error, HasSubstr("app/gone"));
   EXPECT_EQ(Backup("app/gone").code, ExitCode::kFailed);
   EXPECT_EQ(Backup("new").code, ExitCode::kFailed);

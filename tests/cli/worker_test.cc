@@ -170,7 +170,7 @@ TEST_F(WorkerTest, NoneButAnUploadMakesARepositoryThatIsMissing) {
   }
 }
 
-TEST_F(WorkerTest, WhatWentWrongIsSaidInOneSentence) {
+TEST_F(WorkerTest, AnErrorIsReportedInOneSentence) {
   program_.Init();
   ASSERT_EQ(Backup().code, ExitCode::kOk);
   program_.variables["RESTIC_PASSWORD"] = "wrong";
@@ -182,7 +182,7 @@ TEST_F(WorkerTest, WhatWentWrongIsSaidInOneSentence) {
 }
 
 // The Pod of a deletion may be lost at any moment, and another one restarts.
-TEST_F(WorkerTest, WhatIsForgottenAlreadyIsDone) {
+TEST_F(WorkerTest, ASnapshotForgottenAlreadyIsDone) {
   program_.Init();
   ASSERT_EQ(Backup().code, ExitCode::kOk);
   const std::string id = SnapshotId();
@@ -211,7 +211,7 @@ TEST_F(WorkerTest, TheLockOfAPodThatHasEndedIsDeadAndNoOther) {
   EXPECT_EQ(Status("dx-2").phase, TaskPhase::kSucceeded) << MessageOf(Status("dx-2"));
 }
 
-TEST_F(WorkerTest, WhatAnUploadLeftIsForgottenByItsTagAlone) {
+TEST_F(WorkerTest, TheSnapshotOfAnUploadIsForgottenByItsTagAlone) {
   ASSERT_EQ(Run({"init"}).code, ExitCode::kOk);
   for (const char* tag : {"du-1", "du-10"}) {
     ASSERT_EQ(Run({"backup", Path("image"), "--json", "--path", "/app/data", "--tag", tag}).code,
@@ -267,7 +267,7 @@ TEST_F(WorkerTest, NoSpaceIsFreedForAnUploadThatLeftNoSnapshot) {
 }
 
 // A volume that needs several windows has a backup deleted between two of them.
-TEST_F(WorkerTest, WhatAnUnfinishedBackupStoredOutlivesADeletion) {
+TEST_F(WorkerTest, DataOfAnUnfinishedBackupOutlivesADeletion) {
   const auto backup = [this] {
     EXPECT_EQ(Run({"backup", Path("image"), "--json", "--path", "/app/data"}).code, ExitCode::kOk);
   };
