@@ -26,7 +26,7 @@ std::string DigestOfHandle(absl::string_view driver, absl::string_view handle);
 //   3. A temporary content for the handle is made and deleted, so that the driver's sidecar deletes
 //      the snapshot, also after a restart. It is named after driver and handle; it has the policy
 //      Delete, two finalizers (the sidecar's and csi-delta's), and the handle in its status. A
-//      driver without that snapshot agrees at once. Waits at most `wait` for the proof
+//      driver that has no such snapshot agrees at once. Waits at most `wait` for the proof
 //      (csi/deletion_proof.h).
 //
 // Contents of other origin that name the same handle stay. Idempotent; may run in two processes at

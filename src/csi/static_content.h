@@ -59,7 +59,7 @@ std::map<std::string, std::string> DeletionSecretAnnotations(const objects::Obje
 // `classes` and is the driver's; else the driver's first in the order of the list; else "". Pure.
 std::string ClassOfDriver(const std::vector<objects::VolumeSnapshotClass>& classes,
                           absl::string_view driver, absl::string_view preferred);
-// The same for a group; null if there is none. Borrowed from `classes`. Pure.
+// The same for a group; null if not found. Borrowed from `classes`. Pure.
 const objects::VolumeGroupSnapshotClass* GroupClassOf(
     const std::vector<objects::VolumeGroupSnapshotClass>& classes, absl::string_view driver,
     absl::string_view preferred);

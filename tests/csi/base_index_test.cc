@@ -51,7 +51,7 @@ class BaseIndexTest : public testing::Test {
   k8s::Informer informer_{BaseContents(), {&index_}};
 };
 
-TEST(BaseSnapshotTest, IsReadAlikeFromWhatIsHeldOfItsContent) {
+TEST(BaseSnapshotTest, ReadsTheSameFromAReducedContent) {
   Json json = Base("du-1", "a", /*is_needed=*/true);
   for (const char* const annotation :
        {objects::kMoverVeleroNamespaceLabel, objects::kMoverLocationAnnotation,
@@ -91,7 +91,7 @@ TEST(BaseSnapshotTest, IsReadAlikeFromWhatIsHeldOfItsContent) {
   EXPECT_EQ(whole.size_bytes, 8192);
 }
 
-TEST_F(BaseIndexTest, KnowsNothingUntilTheListIsWhole) {
+TEST_F(BaseIndexTest, ReturnsNothingUntilTheListIsComplete) {
   informer_.OnPage({Base("du-1", "a")}, /*is_first=*/true);
   EXPECT_EQ(index_.OfClaim("a"), std::nullopt);
   EXPECT_EQ(index_.Needs("d.example.com"), std::nullopt);
@@ -100,7 +100,7 @@ TEST_F(BaseIndexTest, KnowsNothingUntilTheListIsWhole) {
   EXPECT_THAT(Of("b"), IsEmpty());
 }
 
-TEST_F(BaseIndexTest, FollowsWhatIsDelivered) {
+TEST_F(BaseIndexTest, FollowsTheInformer) {
   informer_.OnAll({Base("du-1", "a"), Base("du-2", "b"), Base("du-3", "a")});
   EXPECT_THAT(Of("a"), ElementsAre("du-1", "du-3"));
   Delete(Base("du-1", "a"));

@@ -54,7 +54,7 @@ TEST_F(BoundSnapshotTest, IsReadWithItsContent) {
 }
 
 // Its size is unknown: it may be used none the less.
-TEST_F(BoundSnapshotTest, OneOfAnExistingContentMayBeUnverified) {
+TEST_F(BoundSnapshotTest, AnUnverifiedSnapshotOfAnExistingContentIsRead) {
   Change(snapshot_, [](Json& snapshot) {
     snapshot["spec"]["source"] = {{"volumeSnapshotContentName", "content"}};
     EraseJson(snapshot, {"status", "restoreSize"});
@@ -119,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(
         Flaw{"NoHandle", true, Set({"status", "snapshotHandle"}, ""), "has no snapshot handle"}),
     [](const testing::TestParamInfo<Flaw>& one) { return one.param.name; });
 
-TEST_F(BoundSnapshotTest, WhatDoesNotExistIsNotFound) {
+TEST_F(BoundSnapshotTest, AMissingContentOrSnapshotIsNotFound) {
   bed_.api.Remove(content_);
   EXPECT_THAT(Read(), StatusIs(absl::StatusCode::kNotFound));
   bed_.api.Remove(snapshot_);

@@ -89,7 +89,7 @@ class ContentDeletionTest : public testing::Test {
   Sidecar sidecar_{bed_.api};
 };
 
-TEST_F(ContentDeletionTest, DriverHoldsTheSnapshotNoMore) {
+TEST_F(ContentDeletionTest, DeletesTheDriversSnapshot) {
   EXPECT_THAT(Delete(Archived()), IsOkAndHolds(DeletionResult::kGone));
   EXPECT_EQ(sidecar_.snapshots, std::set<std::string>{"handle-2"});
   EXPECT_EQ(Contents(), 0u);
@@ -148,7 +148,7 @@ class DeletedContentTest : public testing::Test {
   support::FakeSnapshotCluster cluster_{bed_.api};
 };
 
-TEST_F(DeletedContentTest, GoesAfterItsVolumeSnapshot) {
+TEST_F(DeletedContentTest, IsDeletedAfterItsVolumeSnapshot) {
   Create(
       VolumeSnapshotType(), "snapshot.storage.k8s.io/v1",
       {{"source", {{"persistentVolumeClaimName", "data"}}}, {"volumeSnapshotClassName", "class"}});
@@ -160,7 +160,7 @@ TEST_F(DeletedContentTest, GoesAfterItsVolumeSnapshot) {
   EXPECT_THAT(bed_.api.All(VolumeSnapshotContentType()), testing::IsEmpty());
 }
 
-TEST_F(DeletedContentTest, OfAGroupGoesAfterItsVolumeGroupSnapshot) {
+TEST_F(DeletedContentTest, OfAGroupIsDeletedAfterItsVolumeGroupSnapshot) {
   Create(VolumeGroupSnapshotType("v1"), "groupsnapshot.storage.k8s.io/v1",
          {{"source", {{"selector", {{"matchLabels", {{"velero.io/volume-group", "db"}}}}}}},
           {"volumeGroupSnapshotClassName", "class"}});
@@ -177,7 +177,7 @@ TEST_F(DeletedContentTest, OfAGroupGoesAfterItsVolumeGroupSnapshot) {
 }
 
 // An error of the sidecar's first look replaces the whole status, whatever others wrote meanwhile.
-TEST_F(ContentDeletionTest, AnErrorOfTheSidecarsFirstLookCostsNoHandle) {
+TEST_F(ContentDeletionTest, AnErrorInTheSidecarsFirstReportKeepsTheHandle) {
   const std::string name = DeletionContentName(support::kDriver, "handle-1");
   bool spoken = false;
   bed_.api.SetInterceptor([&](const support::ApiCall& call, const Json*) {
@@ -268,7 +268,7 @@ TEST_F(ContentDeletionTest, TemporaryContentCarriesAllThatDeletionNeeds) {
 
 // The PVC that a VolumeSnapshot is restored into in place is made of another object, and only its
 // PersistentVolume tells of the copy. The plugin has the rights of deploy/rbac.yaml.
-TEST_F(ContentDeletionTest, AnInPlaceRestoreUnderWayKeepsItsSourceByTheRightsThatAreListed) {
+TEST_F(ContentDeletionTest, AnUnfinishedInPlaceRestoreKeepsItsSourceWithThePluginsRights) {
   const std::set<std::string> rights =
       support::RightsOfRole("deploy/rbac.yaml", "velero-csi-delta", "");
   bed_.api.SetInterceptor([&rights](const support::ApiCall& call, const Json*) {
@@ -338,7 +338,7 @@ TEST_F(ContentDeletionTest, ContentsOfOtherBackupsAreNotListed) {
   EXPECT_LE(api.listed, 2U);
 }
 
-TEST_F(ContentDeletionTest, LeavesAloneWhatIsNotTheBackups) {
+TEST_F(ContentDeletionTest, IgnoresContentsThatAreNotTheBackups) {
   Json foreign = Archived();
   SetJson(foreign, {"metadata", "labels", objects::kBackupNameLabel}, "weekly");
   Json unlabelled = Archived();
@@ -351,7 +351,7 @@ TEST_F(ContentDeletionTest, LeavesAloneWhatIsNotTheBackups) {
   EXPECT_EQ(bed_.api.CallCount("create", "volumesnapshotcontents"), 0);
 }
 
-TEST_F(ContentDeletionTest, DeletesTheOriginalThatWasLeftOver) {
+TEST_F(ContentDeletionTest, DeletesAnOriginalThatIsLeft) {
   bed_.api.Seed(VolumeSnapshotContentType(), Archived());
   bed_.api.Seed(VolumeSnapshotType(), MakeSnapshotObject("shop", "snap", "content"));
   EXPECT_THAT(Delete(Archived()), IsOk());
@@ -360,7 +360,7 @@ TEST_F(ContentDeletionTest, DeletesTheOriginalThatWasLeftOver) {
   EXPECT_TRUE(bed_.api.All(VolumeSnapshotType()).empty());
 }
 
-TEST_F(ContentDeletionTest, RestoredContentsGoToo) {
+TEST_F(ContentDeletionTest, DeletesRestoredContentsToo) {
   SeedRestored();
   SeedClaim("Bound");
   EXPECT_THAT(Delete(Archived()), IsOkAndHolds(DeletionResult::kGone));
@@ -384,7 +384,7 @@ TEST_F(ContentDeletionTest, RestoredContentsOfOtherBackupsStay) {
             "Retain");
 }
 
-TEST_F(ContentDeletionTest, ContentOfAnotherHandStays) {
+TEST_F(ContentDeletionTest, AForeignContentOfTheSameHandleStays) {
   Json other = MakeContentObject("mine", "shop", "mine", "handle-1");
   SetJson(other, {"spec", "source"}, Json{{"snapshotHandle", "handle-1"}});
   bed_.api.Seed(VolumeSnapshotContentType(), other);
@@ -405,7 +405,7 @@ TEST_F(ContentDeletionTest, ClaimBeingFilledKeepsItsSnapshotForNow) {
       "Delete");
 }
 
-TEST_F(ContentDeletionTest, NothingElseTakesTheSnapshotFromAClaimBeingFilled) {
+TEST_F(ContentDeletionTest, OtherContentsAreRetainedWhileAClaimIsBeingFilled) {
   bed_.api.Seed(VolumeSnapshotContentType(), Archived());
   bed_.api.Seed(VolumeSnapshotType(), MakeSnapshotObject("shop", "snap", "content"));
   SeedRestored();
@@ -427,7 +427,7 @@ TEST_F(ContentDeletionTest, NothingElseTakesTheSnapshotFromAClaimBeingFilled) {
 }
 
 // Velero's may lose its handle and go without the snapshot.
-TEST_F(ContentDeletionTest, StandsBesideADeletionOfVelerosThatDoesNotEnd) {
+TEST_F(ContentDeletionTest, RunsAlongsideAStuckDeletionOfVelero) {
   sidecar_.refuses = true;
   Json in_tree = MakeContentObject("vsc-1234", "ns-uid", "name-uid", "handle-1",
                                    {{objects::kBackupNameLabel, "nightly"}});

@@ -35,7 +35,7 @@ class DataTransferTest : public testing::Test {
   const Transfer<DataUpload> transfer_{.namespace_name = "velero", .operation_id = "du-1"};
 };
 
-TEST(TransferNameTest, IsTheSameAlwaysAndFits) {
+TEST(TransferNameTest, IsStableAndFitsAnObjectName) {
   EXPECT_EQ(TransferName("nightly", "du-1"), TransferName("nightly", "du-1"));
   EXPECT_NE(TransferName("nightly", "du-1"), TransferName("nightly", "du-2"));
   EXPECT_EQ(TransferName(std::string(300, 'b'), "du-1").size(), 253);
@@ -60,7 +60,7 @@ TEST_F(DataTransferTest, NewIsNotStarted) {
   }
 }
 
-TEST_F(DataTransferTest, AWaitIsToldAndIsInProgress) {
+TEST_F(DataTransferTest, AWaitingTransferReportsItsMessageAndIsInProgress) {
   Seed("upload", {{"phase", "Accepted"},
                   {"message", "waits for app/data"},
                   {"acceptedTimestamp", "2026-01-02T03:04:05Z"}});
@@ -82,7 +82,7 @@ TEST_F(DataTransferTest, CompletedIsASuccessWithItsSize) {
   EXPECT_EQ(progress.updated, ParseRfc3339("2026-01-02T03:05:05Z"));
 }
 
-TEST_F(DataTransferTest, AFailureIsNeverTakenForASuccess) {
+TEST_F(DataTransferTest, AFailureHasAnErrorThatIsNeverEmpty) {
   for (const char* phase : {"Failed", "Canceled"}) {
     Seed("upload", {{"phase", phase}});
     EXPECT_TRUE(Progress().completed);
@@ -92,12 +92,12 @@ TEST_F(DataTransferTest, AFailureIsNeverTakenForASuccess) {
   EXPECT_THAT(Progress().error, HasSubstr("the bucket is full"));
 }
 
-TEST_F(DataTransferTest, WhatIsGoneHasFailed) {
+TEST_F(DataTransferTest, AMissingTransferHasFailed) {
   EXPECT_TRUE(Progress().completed);
   EXPECT_THAT(Progress().error, HasSubstr("is gone"));
 }
 
-TEST_F(DataTransferTest, TroubleWithTheServerDoesNotCount) {
+TEST_F(DataTransferTest, ErrorsOfTheApiServerAreNotCompletion) {
   Seed("upload", {{"phase", "InProgress"}});
   bed_.api.FailNext("list", "datauploads", absl::UnavailableError("down"));
   const velero::OperationProgress progress = Progress();
@@ -112,7 +112,7 @@ TEST_F(DataTransferTest, TwoForOneOperationAreNamed) {
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("two")));
 }
 
-TEST_F(DataTransferTest, CancelAsksOnceAndOnlyWhatRuns) {
+TEST_F(DataTransferTest, CancelWritesOnceAndOnlyToARunningTransfer) {
   ASSERT_THAT(transfer_.Cancel(bed_.ctx, bed_.api), IsOk());
   Seed("upload", {{"phase", "Completed"}});
   ASSERT_THAT(transfer_.Cancel(bed_.ctx, bed_.api), IsOk());
@@ -122,7 +122,7 @@ TEST_F(DataTransferTest, CancelAsksOnceAndOnlyWhatRuns) {
   EXPECT_EQ(*FindJson(bed_.api.All(DataUpload::Type()).front(), {"spec", "cancel"}), true);
 }
 
-TEST_F(DataTransferTest, OneIsMadeHoweverOftenItIsAskedFor) {
+TEST_F(DataTransferTest, EnsureCreatesOneTransferHoweverOftenItIsCalled) {
   DataUpload wanted = DataUpload::Make("velero", "mine");
   wanted.SetLabel(objects::kAsyncOperationIdLabel, "du-1");
   ASSERT_THAT(transfer_.Ensure(bed_.ctx, bed_.api, wanted), IsOk());

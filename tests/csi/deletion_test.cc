@@ -48,7 +48,7 @@ TEST_F(DeletionTest, AFailureNamesTheGroupAndItsDriver) {
                HasSubstr("delete group group-1 of driver " + std::string(support::kDriver))));
 }
 
-TEST_F(DeletionTest, WhereNothingWaitsNothingIsFinished) {
+TEST_F(DeletionTest, WithoutPendingDeletionsNothingIsFinished) {
   api_.Seed(VolumeGroupSnapshotContentType("v1"), support::MakeGroupContentObject());
   EXPECT_THAT(FinishSnapshotDeletions(ctx_, env_), IsOkAndHolds(0));
   EXPECT_THAT(FinishGroupDeletions(ctx_, env_), IsOkAndHolds(0));

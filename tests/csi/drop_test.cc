@@ -142,7 +142,7 @@ class RetainTest : public DropTest {};
 INSTANTIATE_TEST_SUITE_P(Table, RetainTest, testing::Values(kSnapshotRetain, kGroupRetain),
                          NameOfRow);
 
-TEST_P(DropTest, ObjectsGoAndTheDataFollowsTheTable) {
+TEST_P(DropTest, DeletesTheObjectsAndTreatsTheDataByTheTable) {
   Make();
   EXPECT_EQ(DriverHolds(), 1u);
   EXPECT_THAT(Drop(), IsOk());
@@ -196,7 +196,7 @@ TEST_P(DropTest, NothingIsDeletedWithoutTheRightToPatch) {
 }
 
 // Another client removes the contents, whatever protects them, before the nth call.
-TEST_P(DropTest, ContentsThatGoMeanwhileAreNoError) {
+TEST_P(DropTest, ContentsDeletedMeanwhileAreNoError) {
   for (int n = 1; n <= 4; ++n) {
     SCOPED_TRACE(absl::StrCat("call ", n));
     Make();
@@ -216,7 +216,7 @@ TEST_P(DropTest, ContentsThatGoMeanwhileAreNoError) {
   }
 }
 
-TEST_P(RetainTest, WhatIsNotBoundOrNotItsOwnIsNotDetached) {
+TEST_P(RetainTest, RefusesAnUnboundSnapshotAndAForeignContent) {
   Make();
   const std::size_t objects = Objects().size();
   for (const Json& content : api_.All(VolumeSnapshotContentType())) {
@@ -236,7 +236,7 @@ TEST_P(RetainTest, WhatIsNotBoundOrNotItsOwnIsNotDetached) {
 
 using DropSnapshotTest = DropFixture;
 
-TEST_F(DropSnapshotTest, OnlyTheOneMeantIsDeleted) {
+TEST_F(DropSnapshotTest, DeletesOnlyTheSnapshotOfThatUid) {
   const VolumeSnapshot snapshot = MakeSnapshot();
   EXPECT_THAT(DeleteSnapshot(ctx_, api_, snapshot.key(), "another-uid"), IsOk());
   EXPECT_TRUE(api_.Find(snapshot.key()).has_value());
@@ -246,7 +246,7 @@ TEST_F(DropSnapshotTest, OnlyTheOneMeantIsDeleted) {
   EXPECT_THAT(DeleteSnapshot(ctx_, api_, snapshot.key(), snapshot.uid()), IsOk());
 }
 
-TEST_F(DropSnapshotTest, TheContentOfAnotherIsNotDeleted) {
+TEST_F(DropSnapshotTest, KeepsTheContentOfAnotherSnapshot) {
   const VolumeSnapshot snapshot = MakeSnapshot();
   Json others = ContentOf(snapshot).json();
   SetJson(others, {"metadata", "name"}, "others");
@@ -263,7 +263,7 @@ TEST_F(DropSnapshotTest, TheContentOfAnotherIsNotDeleted) {
 }
 
 // Velero >= 1.14 detaches every member by itself, before the group or later.
-TEST_F(DropSnapshotTest, MembersThatWereDeletedFirstGoWithTheirGroup) {
+TEST_F(DropSnapshotTest, MembersDroppedBeforeTheirGroupAreDeletedWithIt) {
   const VolumeGroupSnapshot group = MakeGroup();
   for (const Json& member : api_.All(VolumeSnapshotType())) {
     EXPECT_THAT(DropSnapshot(ctx_, api_, support::As<VolumeSnapshot>(member), Data::kRetain),
@@ -275,7 +275,7 @@ TEST_F(DropSnapshotTest, MembersThatWereDeletedFirstGoWithTheirGroup) {
   EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
 }
 
-TEST_F(DropSnapshotTest, MembersOfAnotherVersionGoToo) {
+TEST_F(DropSnapshotTest, MembersOfAnotherVersionAreDeletedToo) {
   const VolumeGroupSnapshot group = MakeGroup();
   for (const Json& member : api_.All(VolumeSnapshotType())) {
     api_.Mutate(VolumeSnapshotKey("app", k8s::Name(member)), [](Json& snapshot) {
@@ -292,7 +292,7 @@ TEST_F(DropSnapshotTest, MembersOfAnotherVersionGoToo) {
 
 using DropContentTest = DropFixture;
 
-TEST_F(DropContentTest, TheMarkFollowsTheVolumeSnapshot) {
+TEST_F(DropContentTest, TheMarkIsWrittenAfterTheVolumeSnapshotIsDeleted) {
   for (const Data data : {Data::kDelete, Data::kRetain}) {
     const VolumeSnapshot snapshot = MakeSnapshot();
     const objects::VolumeSnapshotContent content = ContentOf(snapshot);
@@ -319,7 +319,7 @@ TEST_F(DropContentTest, AnotherContentOfItsNameStays) {
   EXPECT_THAT(Objects(), SizeIs(2));
 }
 
-TEST_F(DropContentTest, TheHandleIsWrittenWhereTheSidecarReadsIt) {
+TEST_F(DropContentTest, WritesAMissingHandleIntoTheStatus) {
   cluster_.sidecar_runs = false;
   Json json = support::MakeContentObject("made", "app", "none", "");
   SetJson(json, {"spec", "source"}, Json{{"snapshotHandle", "h"}});

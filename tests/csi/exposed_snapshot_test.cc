@@ -180,7 +180,7 @@ TEST_F(ExposedSnapshotTest, BecomesABlockDeviceInAnotherNamespace) {
 }
 
 // Who takes it over may be killed before a sidecar sees it, and the driver delete nothing then.
-TEST_F(ExposedSnapshotTest, TheHandleIsWrittenWhereNoSidecarDoesIt) {
+TEST_F(ExposedSnapshotTest, WritesTheHandleWithoutASidecar) {
   cluster_.sidecar_runs = false;
   ASSERT_THAT(Expose(), IsOk());
   ASSERT_TRUE(Content().has_value());
@@ -189,7 +189,7 @@ TEST_F(ExposedSnapshotTest, TheHandleIsWrittenWhereNoSidecarDoesIt) {
   EXPECT_EQ(GetInt(*Content(), {"status", "creationTime"}), cluster_.driver().cut_at_nanoseconds);
 }
 
-TEST_F(ExposedSnapshotTest, CarriesWhatTheDriverNeedsToDelete) {
+TEST_F(ExposedSnapshotTest, ContentHasTheSecretAndTheNodeForItsDeletion) {
   api_.Mutate(VolumeSnapshotContentKey(source_content_), [](Json& content) {
     SetJson(content, {"metadata", "annotations", objects::kDeletionSecretNameAnnotation}, "s");
     SetJson(content, {"metadata", "annotations", objects::kDeletionSecretNamespaceAnnotation}, "n");
@@ -201,7 +201,7 @@ TEST_F(ExposedSnapshotTest, CarriesWhatTheDriverNeedsToDelete) {
   EXPECT_EQ(k8s::Label(*Content(), objects::kManagedByLabel), "node-a");
 }
 
-TEST_F(ExposedSnapshotTest, WaitsUntilTheSourceIsReadyAndSaysWhatTheDriverSays) {
+TEST_F(ExposedSnapshotTest, WaitsForTheSourceAndReportsTheDriversError) {
   api_.Mutate(VolumeSnapshotKey("shop", "velero-data-x"), [](Json& source) {
     source["status"]["readyToUse"] = false;
     SetJson(source, {"status", "error", "message"}, "still uploading");
@@ -215,7 +215,7 @@ TEST_F(ExposedSnapshotTest, WaitsUntilTheSourceIsReadyAndSaysWhatTheDriverSays) 
   EXPECT_EQ(api_.CallCount("create", "volumesnapshotcontents"), 0);
 }
 
-TEST_F(ExposedSnapshotTest, NothingIsMadeOrRemovedBeforeItIsRetained) {
+TEST_F(ExposedSnapshotTest, WithoutRetainNothingIsMadeOrDeleted) {
   api_.Forbid("patch", "volumesnapshotcontents");
   EXPECT_THAT(Expose(), StatusIs(absl::StatusCode::kPermissionDenied));
   EXPECT_EQ(api_.CallCount("delete", "*"), 0);
@@ -225,7 +225,7 @@ TEST_F(ExposedSnapshotTest, NothingIsMadeOrRemovedBeforeItIsRetained) {
 }
 
 // What was read of it a moment ago is the condition of its deletion.
-TEST_F(ExposedSnapshotTest, ASourceThatIsNotRetainedAnyMoreIsRetainedAgain) {
+TEST_F(ExposedSnapshotTest, ASourceSetBackToDeleteIsRetainedAgain) {
   const std::string source = source_content_;
   api_.OnCreate("volumesnapshotcontents", [source](support::FakeApiClient& api, const Json&) {
     api.Mutate(VolumeSnapshotContentKey(source),
@@ -249,7 +249,7 @@ TEST_F(ExposedSnapshotTest, AVolumeIsExaminedOnce) {
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another claim")));
 }
 
-TEST_F(ExposedSnapshotTest, ADriverOfFileSystemsIsRefusedWithTheRuleThatExcludesIt) {
+TEST_F(ExposedSnapshotTest, AFileSystemDriverIsRefusedWithItsPolicyRule) {
   api_.Mutate(VolumeSnapshotContentKey(source_content_),
               [](Json& content) { content["spec"]["driver"] = "rook-ceph.cephfs.csi.ceph.com"; });
   EXPECT_THAT(
@@ -270,7 +270,7 @@ TEST_F(ExposedSnapshotTest, ADefiniteRefusalOfTheProvisionerEndsIt) {
                                        HasSubstr("shop/velero-data-x"), HasSubstr("fs-backup"))));
 }
 
-TEST_F(ExposedSnapshotTest, AnErrorThatMayPassIsWaitedFor) {
+TEST_F(ExposedSnapshotTest, ATransientErrorIsWaitedFor) {
   cluster_.driver().Refuse("CreateVolume", "ResourceExhausted", "pool is full");
   const auto exposure = Expose();
   ASSERT_THAT(exposure, IsOk());
@@ -278,7 +278,7 @@ TEST_F(ExposedSnapshotTest, AnErrorThatMayPassIsWaitedFor) {
   EXPECT_THAT(exposure->waiting_for, HasSubstr("pool is full"));
 }
 
-TEST_F(ExposedSnapshotTest, AClassThatWaitsForItsConsumerIsReadyUnboundAndPinnedToTheSourcesNodes) {
+TEST_F(ExposedSnapshotTest, AClassThatWaitsForItsConsumerIsReadyAndPinnedToTheSourcesNodes) {
   SeedStorageClass("shop-class", "WaitForFirstConsumer");
   cluster_.provisioner_runs = false;
   const auto exposure = Expose();
@@ -294,7 +294,7 @@ TEST_F(ExposedSnapshotTest, AClassThatWaitsForItsConsumerIsReadyUnboundAndPinned
   EXPECT_THAT(Expose(), StatusIs(absl::StatusCode::kFailedPrecondition));
 }
 
-TEST_F(ExposedSnapshotTest, AnotherClassMayBeAskedFor) {
+TEST_F(ExposedSnapshotTest, UsesTheRequestedClass) {
   SeedStorageClass("cheap", "Immediate");
   ExposeRequest request = Request();
   request.storage_class = "cheap";
@@ -369,7 +369,7 @@ TEST_F(ExposedSnapshotTest, ManyReadersFallBackToOneAndThatIsRemembered) {
   EXPECT_EQ((*Claim())["spec"]["accessModes"], Json::array({"ReadWriteOnce"}));
 }
 
-TEST_F(ExposedSnapshotTest, KeptItIsTheBaseAndNothingElseIsLeft) {
+TEST_F(ExposedSnapshotTest, RemovalThatKeepsTheSnapshotLeavesTheBaseAlone) {
   ASSERT_THAT(Expose(), IsOk());
   ASSERT_THAT(
       KeepAsBase(ctx_, env_, kTaskName, {"velero", "default", "shop", "data", "claim-uid", "c"}),
@@ -380,14 +380,14 @@ TEST_F(ExposedSnapshotTest, KeptItIsTheBaseAndNothingElseIsLeft) {
   ExpectOnlyTheBase();
 }
 
-TEST_F(ExposedSnapshotTest, DeletedNothingIsLeft) {
+TEST_F(ExposedSnapshotTest, RemovalThatDeletesLeavesNothing) {
   ASSERT_THAT(Expose(), IsOk());
   ASSERT_THAT(Remove(SnapshotAction::kDelete), IsOk());
   ExpectNothing();
   ASSERT_THAT(Remove(SnapshotAction::kDelete), IsOk());
 }
 
-TEST_F(ExposedSnapshotTest, TheVolumeGoesThoughItsClassKeepsVolumes) {
+TEST_F(ExposedSnapshotTest, TheVolumeIsDeletedEvenIfItsClassRetainsVolumes) {
   cluster_.reclaim_policy = "Retain";
   ASSERT_THAT(Expose(), IsOk());
   ASSERT_THAT(Remove(SnapshotAction::kDelete), IsOk());
@@ -418,12 +418,12 @@ TEST_F(ExposedSnapshotTest, AContentThatBelongsToAnotherSnapshotIsNotTouched) {
   EXPECT_EQ(api_.CallCount("patch", "*"), 0);
 }
 
-TEST_F(ExposedSnapshotTest, ASourceThatIsGoneIsSaidSo) {
+TEST_F(ExposedSnapshotTest, AMissingSourceIsReported) {
   api_.Remove(VolumeSnapshotKey("shop", "velero-data-x"));
   EXPECT_THAT(Expose(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("deleted")));
 }
 
-TEST_F(ExposedSnapshotTest, TheLargestSizeThatIsKnownCounts) {
+TEST_F(ExposedSnapshotTest, TheLargestKnownSizeCounts) {
   const k8s::ObjectKey claim = ClaimKey("shop", "data");
   const k8s::ObjectKey snapshot = VolumeSnapshotKey("shop", "velero-data-x");
   const k8s::ObjectKey content = VolumeSnapshotContentKey(source_content_);
@@ -505,7 +505,7 @@ TEST_P(InterruptedExposureTest, IsRemovedByAnother) {
   }
 }
 
-TEST_P(InterruptedExposureTest, ItsRemovalIsFinishedByAnother) {
+TEST_P(InterruptedExposureTest, RemovalIsFinishedByAnother) {
   for (const SnapshotAction action : {SnapshotAction::kDelete, SnapshotAction::kKeep}) {
     for (int call = 1;; ++call) {
       SCOPED_TRACE(call);
@@ -566,7 +566,7 @@ class CachedExposureTest : public ExposedSnapshotTest {
   k8s::ObjectCache cache_;
 };
 
-TEST_F(CachedExposureTest, GoesAllTheWay) {
+TEST_F(CachedExposureTest, MakesAllObjectsInOneCall) {
   absl::StatusOr<Exposure> exposure = ExposeCached(cache_);
   ASSERT_THAT(exposure, IsOk());
   EXPECT_THAT(exposure->waiting_for, HasSubstr("mover/du-7 to be ready to use"));
@@ -574,7 +574,7 @@ TEST_F(CachedExposureTest, GoesAllTheWay) {
   EXPECT_FALSE(api_.Find(VolumeSnapshotKey("shop", "velero-data-x")).has_value());
 }
 
-TEST_F(CachedExposureTest, WhatItsOwnSnapshotIsNotBoundToForLongIsWaitedFor) {
+TEST_F(CachedExposureTest, ASnapshotThatStaysUnboundCountsAsWaiting) {
   cluster_.sidecar_runs = false;
   ASSERT_THAT(ExposeCached(cache_), IsOk());
   clock_.Advance(absl::Seconds(10));
@@ -599,7 +599,7 @@ TEST_F(CachedExposureTest, ASourceThatIsNotReadyCostsNoRequest) {
   EXPECT_THAT(api_.calls(), IsEmpty());
 }
 
-TEST_F(CachedExposureTest, ASourceWithAnErrorIsLookedAtClosely) {
+TEST_F(CachedExposureTest, ASourceWithAnErrorIsReadFromTheApiServer) {
   k8s::ObjectCache cache;
   const k8s::ObjectKey key = VolumeSnapshotKey("shop", "velero-data-x");
   api_.Mutate(key, [](Json& source) {
@@ -639,7 +639,7 @@ TEST_F(CachedExposureTest, AContentThatIsNotDeliveredYetIsNoLostSource) {
   EXPECT_THAT(api_.All(VolumeSnapshotType()), SizeIs(1));
 }
 
-TEST_F(CachedExposureTest, WhatIsNotDeliveredYetIsNotMadeTwice) {
+TEST_F(CachedExposureTest, ObjectsNotYetInTheCacheAreNotMadeTwice) {
   ASSERT_THAT(Expose(), IsOk());
   const auto exposure = ExposeCached(cache_);
   ASSERT_THAT(exposure, IsOk());
@@ -647,7 +647,7 @@ TEST_F(CachedExposureTest, WhatIsNotDeliveredYetIsNotMadeTwice) {
 }
 
 // Else the driver's snapshot could be lost with the source, of which nothing is left then.
-TEST_F(CachedExposureTest, TheSourceGoesBeforeItsSuccessorHasAVolumeSnapshot) {
+TEST_F(CachedExposureTest, TheSourceIsDeletedBeforeTheOwnVolumeSnapshotIsMade) {
   api_.FailNext("create", "volumesnapshots", absl::UnavailableError("away"));
   EXPECT_FALSE(ExposeCached(cache_).ok());
   EXPECT_TRUE(Content().has_value());
@@ -721,7 +721,7 @@ TEST_F(BaseSnapshotsTest, AFailedUploadLeavesTheOldBase) {
   EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
 }
 
-TEST_F(BaseSnapshotsTest, ADriverThatNeedsItsBasesIsRememberedByThem) {
+TEST_F(BaseSnapshotsTest, ABaseRemembersThatItsDriverNeedsBases) {
   Upload("du-1", Owner());
   EXPECT_FALSE(NeedsBases(ctx_, env_, "d.example.com").value());
   ASSERT_THAT(KeepAsBase(ctx_, env_, "du-1", Owner(), /*is_needed=*/true), IsOk());
@@ -730,7 +730,7 @@ TEST_F(BaseSnapshotsTest, ADriverThatNeedsItsBasesIsRememberedByThem) {
 }
 
 // The snapshot controller, when the exposed VolumeSnapshot is deleted, writes what it remembers.
-TEST_F(BaseSnapshotsTest, AnnotationsOfAMomentAgoMayBeLost) {
+TEST_F(BaseSnapshotsTest, TheBaseIsReadThoughLaterAnnotationsAreLost) {
   ExposeRequest request = Request("du-1");
   request.annotations = OwnerAnnotations(Owner());
   ASSERT_THAT(ExposeSnapshot(ctx_, api_, request), IsOk());
@@ -755,7 +755,7 @@ TEST_F(BaseSnapshotsTest, AnnotationsOfAMomentAgoMayBeLost) {
   EXPECT_TRUE((*base)->is_needed);
 }
 
-TEST_F(BaseSnapshotsTest, AVolumeThatKeepsNoneAnyMoreHasNone) {
+TEST_F(BaseSnapshotsTest, DropBasesDropsThoseOfOneVolumeAndLocation) {
   BaseOwner elsewhere = Owner();
   elsewhere.location = "second";
   Upload("du-1", elsewhere);
@@ -765,7 +765,7 @@ TEST_F(BaseSnapshotsTest, AVolumeThatKeepsNoneAnyMoreHasNone) {
 }
 
 // It is read for a restore at that moment, say, or by another client who took its handle for a PVC.
-TEST_F(BaseSnapshotsTest, OneThatAPvcIsBeingFilledFromIsLeftForLater) {
+TEST_F(BaseSnapshotsTest, ABaseThatAPvcIsBeingFilledFromStays) {
   cluster_.provisioner_runs = false;
   ExposeRequest request = Request();
   request.annotations = OwnerAnnotations(Owner());
@@ -782,7 +782,7 @@ TEST_F(BaseSnapshotsTest, OneThatAPvcIsBeingFilledFromIsLeftForLater) {
   EXPECT_THAT(Names(), IsEmpty());
 }
 
-TEST_F(BaseSnapshotsTest, WhatIsNoBaseIsNotDropped) {
+TEST_F(BaseSnapshotsTest, OnlyBasesAreDropped) {
   EXPECT_THAT(DropBase(ctx_, env_, source_content_),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(source_content_)));
   EXPECT_THAT(DropBase(ctx_, env_, "nothing"), IsOk());

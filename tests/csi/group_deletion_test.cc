@@ -153,7 +153,7 @@ class GroupDeletionTest : public testing::Test {
   FakeSnapshotCluster cluster_{bed_.api};
 };
 
-TEST_F(GroupDeletionTest, TheDriverHoldsTheGroupNoMore) {
+TEST_F(GroupDeletionTest, DeletesTheDriversGroup) {
   EXPECT_THAT(Delete(MakeGroupContentObject()), IsOk());
   EXPECT_FALSE(DriverHoldsGroup());
   EXPECT_TRUE(cluster_.driver().groups().contains("other"));
@@ -209,7 +209,7 @@ TEST_F(GroupDeletionTest, TheSecretIsThatOfTheClassThatFitsNow) {
   EXPECT_THAT(cluster_.driver().group_secrets(), ElementsAre("old", "shop-key"));
 }
 
-TEST_F(GroupDeletionTest, AClassThatIsRightedLaterFreesADeletionThatStands) {
+TEST_F(GroupDeletionTest, ACorrectedClassFinishesAPendingDeletion) {
   const Json archived = ArchivedWithSecret();
   cluster_.driver().Refuse("DeleteVolumeGroupSnapshot", "Unauthenticated",
                            "the key is not valid any more");
@@ -223,7 +223,7 @@ TEST_F(GroupDeletionTest, AClassThatIsRightedLaterFreesADeletionThatStands) {
   EXPECT_THAT(cluster_.driver().group_secrets(), ElementsAre("new"));
 }
 
-TEST_F(GroupDeletionTest, WhatRestoresMadeGoesFirstTheGroupBeforeItsMembers) {
+TEST_F(GroupDeletionTest, DeletesRestoredObjectsFirstAndTheGroupBeforeItsMembers) {
   SeedRestoredGroup(bed_.api);
   SeedRestoredMember(bed_.api, 1);
   SeedRestoredMember(bed_.api, 2);
@@ -242,7 +242,7 @@ TEST_F(GroupDeletionTest, WhatRestoresMadeGoesFirstTheGroupBeforeItsMembers) {
   EXPECT_THAT(support::SnapshotObjects(bed_.api), IsEmpty());
 }
 
-TEST_F(GroupDeletionTest, OriginalsThatWereLeftOverGoToo) {
+TEST_F(GroupDeletionTest, DeletesOriginalsThatAreLeft) {
   Json group = support::MakeGroupObject();
   SetJson(group, {"status", "readyToUse"}, true);
   bed_.api.Seed(Groups(), group);
@@ -259,7 +259,7 @@ TEST_F(GroupDeletionTest, OriginalsThatWereLeftOverGoToo) {
   EXPECT_THAT(support::SnapshotObjects(bed_.api), IsEmpty());
 }
 
-TEST_F(GroupDeletionTest, ContentsOfAnotherHandStay) {
+TEST_F(GroupDeletionTest, ForeignContentsOfTheSameHandlesStay) {
   Json mine = MakeGroupContentObject();
   SetJson(mine, {"metadata", "name"}, "mine");
   SetJson(mine, {"metadata", "labels"}, support::Strings{});
@@ -273,7 +273,7 @@ TEST_F(GroupDeletionTest, ContentsOfAnotherHandStay) {
   EXPECT_EQ(bed_.api.All(VolumeSnapshotContentType()).size(), 1u);
 }
 
-TEST_F(GroupDeletionTest, LeavesAloneWhatTheBackupDidNotMake) {
+TEST_F(GroupDeletionTest, IgnoresGroupsThatTheBackupDidNotMake) {
   Json foreign = MakeGroupContentObject();
   SetJson(foreign, {"metadata", "labels", objects::kBackupNameLabel}, "weekly");
   Json of_a_user = MakeGroupContentObject();
@@ -297,7 +297,7 @@ TEST_F(GroupDeletionTest, LeavesAloneWhatTheBackupDidNotMake) {
   EXPECT_THAT(log(), HasSubstr("names no member"));
 }
 
-TEST_F(GroupDeletionTest, TheArchivesListOfMembersWillDo) {
+TEST_F(GroupDeletionTest, ReadsTheMembersFromTheAnnotation) {
   Json archived = MakeGroupContentObject();
   EraseJson(archived, {"status"});
   SetJson(archived, {"metadata", "annotations", objects::kGroupMembersAnnotation},
@@ -323,7 +323,7 @@ TEST_F(GroupDeletionTest, AClaimBeingFilledKeepsTheGroupForNow) {
   EXPECT_THAT(support::SnapshotObjects(bed_.api), IsEmpty());
 }
 
-TEST_F(GroupDeletionTest, FinishingTakesOnlyWhatIsManaged) {
+TEST_F(GroupDeletionTest, FinishesOnlyManagedContents) {
   Json namesake = MakeGroupContentObject();
   SetJson(namesake, {"metadata", "name"}, "csi-delta-delete-group-1");
   SetJson(namesake, {"metadata", "labels", objects::kCsiDeltaLabel}, support::kVeleroNamespace);
@@ -437,7 +437,7 @@ TEST_F(GroupDeletionTest, SurvivesAnyFailingCall) {
 }
 
 // A call that died before it deleted what it had made, and Velero, which never asks again.
-TEST_F(GroupDeletionTest, WhatADeadCallLeftIsFinishedByALaterBackup) {
+TEST_F(GroupDeletionTest, ALaterBackupFinishesTheDeletionOfADeadCall) {
   for (const support::Fault fault : {support::Fault::kRefused, support::Fault::kAnswerLost}) {
     bool made = false;
     for (int call = 1; call < 12; ++call) {

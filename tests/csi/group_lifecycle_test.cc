@@ -153,7 +153,7 @@ TEST_F(GroupLifecycleTest, TakesUpWhatAnInterruptedCallLeft) {
 }
 
 // From the request to the driver's answer, whenever the members were seen, and once for all.
-TEST_F(GroupLifecycleTest, TheFreezeWindowIsNotedOnTheGroup) {
+TEST_F(GroupLifecycleTest, TheFreezeWindowIsRecordedOnTheGroup) {
   cluster_.driver().Hold("CreateVolumeGroupSnapshot");
   clock_.SetAutoAdvance(false);
   absl::StatusOr<TakenGroup> taken;
@@ -174,7 +174,7 @@ TEST_F(GroupLifecycleTest, TheFreezeWindowIsNotedOnTheGroup) {
             absl::Milliseconds(2500));
 }
 
-TEST_F(GroupLifecycleTest, WhatTheAnnotationsDoNotSayIsNoFreezeWindow) {
+TEST_F(GroupLifecycleTest, MissingOrWrongAnnotationsGiveNoFreezeWindow) {
   const auto group = [](const char* asked_at, const char* answered_at) -> Json {
     return {{"metadata",
              {{"annotations",
@@ -243,7 +243,7 @@ TEST_F(GroupLifecycleTest, AHundredClaimsCostFourRequestsEach) {
   EXPECT_THAT(api_.calls(), SizeIs(Le(4 * kGroupMembersMax + 8)));
 }
 
-TEST_F(GroupLifecycleTest, OlderVersionsOfTheKindsAreSpokenToo) {
+TEST_F(GroupLifecycleTest, OlderVersionsOfTheKindsAreSupported) {
   for (const char* version : {"v1beta2", "v1beta1"}) {
     cluster_.group_version = version;
     cluster_.group_list = "volumeSnapshotHandlePairList";
@@ -258,7 +258,7 @@ TEST_F(GroupLifecycleTest, OlderVersionsOfTheKindsAreSpokenToo) {
 }
 
 // A controller of today, seen through v1beta1: the field in which it lists members is not there.
-TEST_F(GroupLifecycleTest, MembersThatTheVersionHidesAreFoundAndNoted) {
+TEST_F(GroupLifecycleTest, MembersThatTheVersionHidesAreRecorded) {
   cluster_.group_version = "v1beta1";
   cluster_.group_list = "fieldThatTheVersionLacks";
   const auto taken = Take();
@@ -274,7 +274,7 @@ TEST_F(GroupLifecycleTest, MembersThatTheVersionHidesAreFoundAndNoted) {
   ExpectNotes(*taken);
 }
 
-TEST_F(GroupLifecycleTest, MembersThatAreNotKnownAsSuchKeepNoFinalizer) {
+TEST_F(GroupLifecycleTest, MembersUnknownToTheControllerKeepNoFinalizer) {
   cluster_.names_groups = false;
   EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kDeadlineExceeded));
   ExpectNothingLeft();
@@ -289,7 +289,7 @@ TEST_F(GroupLifecycleTest, AFailingMemberIsNamed) {
   ExpectNothingLeft();
 }
 
-TEST_F(GroupLifecycleTest, ADriverThatComplainsOfOneVolumeBlamesItsClaim) {
+TEST_F(GroupLifecycleTest, AnErrorThatNamesAVolumeNamesItsClaim) {
   cluster_.driver().Refuse("CreateVolumeGroupSnapshot", "InvalidArgument", "volume-1 is offline");
   EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kFailedPrecondition,
                                AllOf(HasSubstr("claim app/data-1"), Not(HasSubstr("data-2")))));

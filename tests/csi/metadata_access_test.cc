@@ -38,7 +38,7 @@ class MetadataAccessTest : public testing::Test {
   CallContext ctx_ = cluster_.Context();
 };
 
-TEST_F(MetadataAccessTest, ABoundSnapshotIsKnown) {
+TEST_F(MetadataAccessTest, ReadsABoundSnapshot) {
   ChangeSnapshot([](Json& snapshot) {
     SetJson(snapshot, {"metadata", "annotations", "csi.example/change-id"}, "52 de/7");
   });
@@ -68,7 +68,7 @@ TEST_F(MetadataAccessTest, ABindingCountsOnlyFromBothSides) {
   EXPECT_THAT(Read(), IsOk());
 }
 
-TEST_F(MetadataAccessTest, WhatIsNotReadyIsNoUse) {
+TEST_F(MetadataAccessTest, AnUnreadySnapshotIsRefused) {
   ChangeContent([](Json& content) { content["status"]["readyToUse"] = false; });
   EXPECT_THAT(Read(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("not ready")));
   ChangeSnapshot([](Json& snapshot) {
@@ -127,7 +127,7 @@ TEST_F(MetadataAccessTest, CertificatesMayBePlainPem) {
   EXPECT_EQ(FindMetadataService(ctx_, cluster_.api, support::kDriver)->ca_pem, kPem);
 }
 
-TEST_F(MetadataAccessTest, ATokenIsKeptUntilShortlyBeforeItsEnd) {
+TEST_F(MetadataAccessTest, ATokenIsKeptUntilShortlyBeforeItExpires) {
   AudienceTokens tokens(cluster_.api, {});
   EXPECT_EQ(tokens.Token(ctx_, "a")->Reveal(), "token-1");
   EXPECT_EQ(tokens.Token(ctx_, "b")->Reveal(), "token-2") << "each audience has its own";
@@ -146,7 +146,7 @@ TEST_F(MetadataAccessTest, ARefusedTokenIsNotUsedAgain) {
   EXPECT_EQ(tokens.Token(ctx_, "a")->Reveal(), "token-2") << "another caller has replaced it";
 }
 
-TEST_F(MetadataAccessTest, WhoIsNoServiceAccountMustNameOne) {
+TEST_F(MetadataAccessTest, AUserThatIsNoServiceAccountMustNameOne) {
   cluster_.api.SetUsername("system:admin");
   AudienceTokens none(cluster_.api, {});
   EXPECT_THAT(none.Token(ctx_, "a"), StatusIs(absl::StatusCode::kFailedPrecondition,

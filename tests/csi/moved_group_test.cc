@@ -214,7 +214,7 @@ TEST_F(MovedGroupTest, ARecordIsOfTheVersionThatTheClusterServes) {
   EXPECT_EQ(GetString(records.front(), {"apiVersion"}), "groupsnapshot.storage.k8s.io/v1beta2");
 }
 
-TEST_F(MovedGroupTest, AGroupThatIsKeptIsAnotherThanThatWhichIsMoved) {
+TEST_F(MovedGroupTest, KeptAndMovedGroupsOfALabelHaveDifferentNames) {
   GroupRequest kept = Request();
   kept.to_be_moved = false;
   EXPECT_NE(GroupName(kept), GroupName(Request()));
@@ -229,7 +229,7 @@ TEST_F(MovedGroupTest, AGroupIsAdoptedOnlyWhenItIsReady) {
   EXPECT_EQ(cluster_.driver().CallCount("DeleteVolumeGroupSnapshot"), 1);
 }
 
-TEST_F(MovedGroupTest, WhichCallEverFailsNothingIsLeftOrAllIsThere) {
+TEST_F(MovedGroupTest, AnyFailingCallLeavesNothingOrEverything) {
   for (const Fault fault : {Fault::kRefused, Fault::kAnswerLost}) {
     int n = 1;
     for (bool hit = true; hit; ++n) {
@@ -255,7 +255,7 @@ TEST_F(MovedGroupTest, WhichCallEverFailsNothingIsLeftOrAllIsThere) {
   }
 }
 
-TEST_F(MovedGroupTest, AnInterruptedCallIsTakenUp) {
+TEST_F(MovedGroupTest, FindsTheMemberOfAnInterruptedCall) {
   const auto members = Run();
   ASSERT_THAT(members, IsOk());
   const auto found = FindAdopted(ctx_, env_, RequestOfMember(backup_, 1));
@@ -269,7 +269,7 @@ TEST_F(MovedGroupTest, AnInterruptedCallIsTakenUp) {
   EXPECT_FALSE(none->has_value());
 }
 
-TEST_F(MovedGroupTest, AMemberThatIsMissingIsMadeFromTheRecordAsTheFirstTime) {
+TEST_F(MovedGroupTest, AMissingMemberIsMadeAgainFromTheRecord) {
   absl::StatusOr<TakenGroup> taken = TakeGroup(ctx_, env_, Request());
   ASSERT_THAT(taken, IsOk());
   objects::VolumeSnapshotContent& content = taken->members.at(Uid(1)).content;
@@ -327,7 +327,7 @@ TEST_F(MovedGroupTest, ADriverThatRefusesKeepsItsRecordUntilItAgrees) {
   ExpectNothingLeft();
 }
 
-TEST_F(MovedGroupTest, ASnapshotThatWasNotMovedIsReleasedToo) {
+TEST_F(MovedGroupTest, ASnapshotThatWasNotMovedIsGivenUpToo) {
   const auto members = Run();
   ASSERT_THAT(members, IsOk());
   for (const auto& [uid, member] : *members) {
@@ -399,7 +399,7 @@ TEST_F(MovedGroupTest, AMoverThatDiesWhileItFinalizesIsFollowedByOneThatContinue
 }
 
 // A claim whose VolumeSnapshot the dead plugin did not make any more, and one whose it did.
-TEST_F(MovedGroupTest, AnUnfinishedMemberIsReleasedWhenItsBackupIsOver) {
+TEST_F(MovedGroupTest, AMemberWithoutAVolumeSnapshotIsGivenUpOnceItsBackupIsOver) {
   const auto members = Run();
   ASSERT_THAT(members, IsOk());
   const Json& lost = members->at(Uid(0)).snapshot.json();
@@ -418,7 +418,7 @@ TEST_F(MovedGroupTest, AnUnfinishedMemberIsReleasedWhenItsBackupIsOver) {
 }
 
 // A snapshot may take longer than a record may stand without its backup.
-TEST_F(MovedGroupTest, ARecordIsJudgedByItsBackupHoweverOldItIs) {
+TEST_F(MovedGroupTest, ARecordOfARunningBackupStaysHoweverOldItIs) {
   DeleteContents(MoveGroup(kTakenAt));
   const Json record = Records().at(0);
   api_.Seed(BackupType(), {{"metadata",
@@ -476,7 +476,7 @@ TEST(ReadMovedGroupTest, ASizeThatIsNoNumberIsUnknown) {
       ReadMovedGroup(support::As<objects::VolumeSnapshotContent>(Json::object())).has_value());
 }
 
-TEST_F(MovedGroupTest, AGroupOfWhichNothingWasMovedReplacesNone) {
+TEST_F(MovedGroupTest, AGroupWithoutAMovedMemberReplacesNone) {
   const std::vector<std::string> old_names = MoveGroup(kTakenAt);
   MakeBases(old_names);
   SetBackupUid("second-backup");
@@ -502,7 +502,7 @@ TEST_F(MovedGroupTest, AMemberOfNoGroupIsLeftAlone) {
   EXPECT_THAT(Records(), SizeIs(1));
 }
 
-TEST_F(MovedGroupTest, GroupsOfOtherPlacesAreNotReplaced) {
+TEST_F(MovedGroupTest, GroupsOfOtherLocationsAreNotReplaced) {
   const std::vector<std::string> old_names = MoveGroup(kTakenAt);
   MakeBases(old_names);
   for (const std::string& name : old_names) {

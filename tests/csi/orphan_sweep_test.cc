@@ -199,7 +199,7 @@ TEST_F(OrphanSweepTest, NamespaceOfVeleroDeletedAndCreatedAgain) {
   EXPECT_TRUE(SnapshotStands());
 }
 
-TEST_F(OrphanSweepTest, AbsenceIsInterruptedByASighting) {
+TEST_F(OrphanSweepTest, ASeenBackupRestartsTheGracePeriod) {
   SeedSnapshot(LabelsOf("nightly"), {});
   Sweep();
   bed_.clock.Advance(absl::Hours(23));
@@ -317,7 +317,7 @@ TEST_F(OrphanSweepTest, AnUnseenVolumeSnapshotWithoutAContentGoesAfterTheGracePe
   }
 }
 
-TEST_F(OrphanSweepTest, ReleasesARestoredSnapshotOnceItsClaimIsFilled) {
+TEST_F(OrphanSweepTest, DeletesARestoredSnapshotOnceItsClaimIsFilled) {
   SeedSnapshot(
       {{objects::kCsiDeltaLabel, support::kVeleroNamespace}, {objects::kRestoreNameLabel, "r1"}},
       {{objects::kDeleteWhenFilledAnnotation, "true"}});
@@ -335,7 +335,7 @@ TEST_F(OrphanSweepTest, ReleasesARestoredSnapshotOnceItsClaimIsFilled) {
   EXPECT_FALSE(SnapshotStands());
 }
 
-TEST_F(OrphanSweepTest, AMarkWithoutADeletedBackupIsNotObeyed) {
+TEST_F(OrphanSweepTest, AMarkAloneDeletesNothing) {
   SeedSnapshot(
       {{objects::kCsiDeltaLabel, support::kVeleroNamespace}, {objects::kRestoreNameLabel, "r1"}},
       {{objects::kDeleteWhenFilledAnnotation, "true"}}, "Retain");
@@ -344,7 +344,7 @@ TEST_F(OrphanSweepTest, AMarkWithoutADeletedBackupIsNotObeyed) {
   EXPECT_EQ(ContentPolicy(), "Retain");
 }
 
-TEST_F(OrphanSweepTest, ReleasesNothingWhileAnotherClaimIsFilledFromTheSameHandle) {
+TEST_F(OrphanSweepTest, DeletesNothingWhileAnotherClaimIsFilledFromTheSameHandle) {
   const support::Strings labels = {{objects::kCsiDeltaLabel, support::kVeleroNamespace},
                                    {objects::kRestoreNameLabel, "r1"}};
   const support::Strings marks = {{objects::kDeleteWhenFilledAnnotation, "true"},
@@ -365,7 +365,7 @@ TEST_F(OrphanSweepTest, ReleasesNothingWhileAnotherClaimIsFilledFromTheSameHandl
   EXPECT_TRUE(bed_.api.All(VolumeSnapshotType()).empty());
 }
 
-TEST_F(OrphanSweepTest, DecidesOnWhatTheVolumeSnapshotIsAfterTheBackupsWereListed) {
+TEST_F(OrphanSweepTest, DecidesAgainAfterTheBackupsWereListed) {
   SeedSnapshot(LabelsOf("nightly"), {});
   bed_.api.Seed(BackupType(), MakeBackupObject("nightly", "Completed", "uid-2"));
   bed_.api.SetInterceptor([this](const support::ApiCall& call, const Json*) {
@@ -381,7 +381,7 @@ TEST_F(OrphanSweepTest, DecidesOnWhatTheVolumeSnapshotIsAfterTheBackupsWereListe
   EXPECT_TRUE(SnapshotStands());
 }
 
-TEST_F(OrphanSweepTest, WithoutTheRunningBackupAmongThemTheBackupsProveNothing) {
+TEST_F(OrphanSweepTest, FailsIfTheRunningBackupIsNotListed) {
   SeedSnapshot(LabelsOf("nightly"), {});
   bed_.api.Seed(BackupType(), MakeBackupObject("nightly", "Failed", "uid-1"));
   bed_.api.Remove({BackupType(), support::kVeleroNamespace, "today"});
@@ -503,7 +503,7 @@ TEST_F(GroupSweepTest, AGroupThatEnteredTheArchiveIsFinished) {
   EXPECT_EQ(cluster_.driver().groups().size(), 1u);
 }
 
-TEST_F(GroupSweepTest, MembersAreNotLookedAtWithoutTheirGroup) {
+TEST_F(GroupSweepTest, MembersStayIfGroupsCannotBeListed) {
   bed_.api.Seed(BackupType(), MakeBackupObject("nightly", "Failed", "uid-1"));
   bed_.api.Forbid("list", "volumegroupsnapshots");
   const SweepResult result = Sweep();

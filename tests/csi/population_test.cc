@@ -88,7 +88,7 @@ TEST(PopulationTest, WhileLonghornCopiesNothingDeletesTheSource) {
   EXPECT_EQ(world.DataOf("copy"), LateCopies::kCopying);
 }
 
-TEST(PopulationTest, OfACopyWhoseObjectsAreGoneTheBackupIsNotDeleted) {
+TEST(PopulationTest, ACopyWithoutAVolumeSnapshotKeepsItsBackup) {
   LateCopyWorld world({"initiated"});
   world.ArchiveMonday();
   EXPECT_FALSE(world.Promote().ok());
@@ -180,7 +180,7 @@ class PopulationReaderTest : public testing::Test {
   support::ActionBed bed_;
 };
 
-TEST_F(PopulationReaderTest, OfAKnownDriverBoundIsFilled) {
+TEST_F(PopulationReaderTest, ABoundPvcOfAKnownDriverIsFilled) {
   for (const char* driver : {"hostpath.csi.k8s.io", "rbd.csi.ceph.com",
                              "openshift-storage.rbd.csi.ceph.com", "ebs.csi.aws.com"}) {
     EXPECT_EQ(Read(driver).state, PopulationState::kFilled) << driver;
@@ -194,7 +194,7 @@ TEST_F(PopulationReaderTest, OfAKnownDriverBoundIsFilled) {
   EXPECT_FALSE(IsFilledWhenBound(""));
 }
 
-TEST_F(PopulationReaderTest, OfAnUnknownDriverAPodThatRunsOrItsCsiDriverIsTheProof) {
+TEST_F(PopulationReaderTest, ARunningPodOrTheCsiDriverProvesAnUnknownDriversVolume) {
   EXPECT_EQ(Read(kUnknownDriver).state, PopulationState::kUnknown);
   EXPECT_THAT(Read(kUnknownDriver).text,
               AllOf(HasSubstr("no Pod that runs has mounted it"),
@@ -216,7 +216,7 @@ TEST_F(PopulationReaderTest, OfAnUnknownDriverAPodThatRunsOrItsCsiDriverIsThePro
   EXPECT_EQ(Read(kUnknownDriver).state, PopulationState::kFilled);
 }
 
-TEST_F(PopulationReaderTest, WhatMayNotBeReadIsNotKnown) {
+TEST_F(PopulationReaderTest, WithoutRightsTheStateIsUnknown) {
   bed_.api.Forbid("*", "csidrivers");
   bed_.api.Forbid("*", "pods");
   EXPECT_THAT(Read(kUnknownDriver).text, HasSubstr("its Pods may not be listed"));
@@ -224,7 +224,7 @@ TEST_F(PopulationReaderTest, WhatMayNotBeReadIsNotKnown) {
   EXPECT_EQ(Read(kLonghorn).state, PopulationState::kUnknown) << "its Volume is not there";
 }
 
-TEST_F(PopulationReaderTest, OfALonghornElsewhereTheVolumeIsFoundAmongAll) {
+TEST_F(PopulationReaderTest, FindsTheVolumeOfALonghornInAnotherNamespace) {
   bed_.api.Seed(longhorn::Volume::Type(),
                 {{"metadata", {{"name", "v"}, {"namespace", "storage"}}},
                  {"spec", {{"dataSource", "snap://s/one"}}},
@@ -233,7 +233,7 @@ TEST_F(PopulationReaderTest, OfALonghornElsewhereTheVolumeIsFoundAmongAll) {
   EXPECT_THAT(Read(kLonghorn).text, HasSubstr("Longhorn's clone of snap://s/one: initiated"));
 }
 
-TEST_F(PopulationReaderTest, WhatIsCopiedFromAVolumeIsFoundByTheVolumesSource) {
+TEST_F(PopulationReaderTest, FindsCopiesByTheSourceOfTheirVolumes) {
   const auto add = [&](const std::string& name, const std::string& source,
                        const std::string& state) {
     bed_.api.Seed(longhorn::Volume::Type(),

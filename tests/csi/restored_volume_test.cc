@@ -177,7 +177,7 @@ TEST_F(RestoredVolumeTest, IsNotSmallerThanItsData) {
   EXPECT_EQ(prepared->size_bytes, kDataBytes);
 }
 
-TEST_F(RestoredVolumeTest, ATargetMayComeLater) {
+TEST_F(RestoredVolumeTest, WaitsForATargetThatIsMadeLater) {
   api_.Remove(ClaimKey("shop", "data"));
   RestoreRequest request = Request();
   request.target_uid.clear();
@@ -208,7 +208,7 @@ TEST_F(RestoredVolumeTest, AClassThatWaitsForItsConsumerWaitsForThePodsNode) {
             Json::array({"node-b"}));
 }
 
-TEST_F(RestoredVolumeTest, OrDoesNotWaitWhereTheSettingsSaySo) {
+TEST_F(RestoredVolumeTest, DoesNotWaitForThePodIfTheSettingsSaySo) {
   SeedStorageClass("WaitForFirstConsumer");
   cluster_.provisioner_runs = false;
   RestoreRequest request = Request();
@@ -219,7 +219,7 @@ TEST_F(RestoredVolumeTest, OrDoesNotWaitWhereTheSettingsSaySo) {
   EXPECT_TRUE(prepared->node_affinity.selects_all());
 }
 
-TEST_F(RestoredVolumeTest, WhatCanNeverBeFilledIsRefused) {
+TEST_F(RestoredVolumeTest, ATargetThatCannotBeFilledIsRefused) {
   api_.Mutate(ClaimKey("shop", "data"),
               [](Json& target) { target["spec"]["volumeName"] = "another client"; });
   EXPECT_THAT(Prepare(),
@@ -260,7 +260,7 @@ TEST_F(RestoredVolumeTest, AFilesystemTargetGetsAnObjectOfItsMode) {
   EXPECT_EQ(made["spec"]["csi"]["volumeAttributes"], (Json{{"pool", "one"}}));
 }
 
-TEST_F(RestoredVolumeTest, TheFilesystemOfTheBackupCountsMore) {
+TEST_F(RestoredVolumeTest, TheFilesystemOfTheBackupWins) {
   MakeTarget("Filesystem");
   const std::string volume = PreparedVolume();
   RestoreRequest request = Request();
@@ -287,7 +287,7 @@ TEST_F(RestoredVolumeTest, TheNewObjectIsNotBoundWhileTheOldOneIsAttached) {
   EXPECT_TRUE(Give(volume)->is_done);
 }
 
-TEST_F(RestoredVolumeTest, TheClaimGoesOnlyOnceTheVolumeIsRetained) {
+TEST_F(RestoredVolumeTest, TheClaimIsDeletedOnlyAfterTheVolumeIsRetained) {
   const std::string volume = PreparedVolume();
   api_.Forbid("patch", "persistentvolumes");
   EXPECT_THAT(RebindVolume(ctx_, api_, Request(), volume),
@@ -296,7 +296,7 @@ TEST_F(RestoredVolumeTest, TheClaimGoesOnlyOnceTheVolumeIsRetained) {
   EXPECT_EQ(api_.CallCount("delete", "*"), 0);
 }
 
-TEST_F(RestoredVolumeTest, ATargetThatIsGoneGetsNothingAndNothingIsLeft) {
+TEST_F(RestoredVolumeTest, ADeletedTargetLeavesNoVolume) {
   const std::string volume = PreparedVolume();
   ASSERT_THAT(RebindVolume(ctx_, api_, Request(), volume), IsOk());
   api_.Remove(ClaimKey("shop", "data"));
@@ -306,7 +306,7 @@ TEST_F(RestoredVolumeTest, ATargetThatIsGoneGetsNothingAndNothingIsLeft) {
   EXPECT_THAT(api_.All(PersistentVolumeType()), IsEmpty());
 }
 
-TEST_F(RestoredVolumeTest, WhatTheTargetHasIsNotRemoved) {
+TEST_F(RestoredVolumeTest, TheTargetsVolumeIsNotRemoved) {
   const std::string volume = PreparedVolume();
   ASSERT_TRUE(Give(volume)->is_done);
   ASSERT_THAT(RemoveRestoredVolume(ctx_, api_, Request(), volume), IsOk());
@@ -314,7 +314,7 @@ TEST_F(RestoredVolumeTest, WhatTheTargetHasIsNotRemoved) {
   ExpectRestored("handle-of-" + volume, "Block");
 }
 
-TEST_F(RestoredVolumeTest, ACancelledOneGoesThoughItsClassKeepsVolumes) {
+TEST_F(RestoredVolumeTest, ACancelledVolumeIsDeletedEvenIfItsClassRetainsVolumes) {
   cluster_.reclaim_policy = "Retain";
   const std::string volume = PreparedVolume();
   ASSERT_THAT(RemoveRestoredVolume(ctx_, api_, Request(), volume), IsOk());
@@ -355,7 +355,7 @@ TEST_P(InterruptedRebindingTest, IsFinishedByAnother) {
   }
 }
 
-TEST_P(InterruptedRebindingTest, IsClearedUpByAnotherOnceTheTargetIsGone) {
+TEST_P(InterruptedRebindingTest, IsCleanedUpByAnotherOnceTheTargetIsGone) {
   for (int call = 1;; ++call) {
     SCOPED_TRACE(call);
     MakeTarget(GetParam().mode);

@@ -184,7 +184,7 @@ TEST(SnapshotSecretsTest, ContentNamesTheSecretsForDeletion) {
   EXPECT_EQ(secrets[0], (velero::ResourceIdentifier{"", "secrets", "vault", "key"}));
 }
 
-TEST(SnapshotSecretsTest, HalfANameIsNone) {
+TEST(SnapshotSecretsTest, ANameWithoutANamespaceIsIgnored) {
   EXPECT_THAT(SecretsOfContent(support::As<objects::VolumeSnapshotContent>(
                   {{"metadata",
                     {{"annotations", {{"csi.storage.k8s.io/snapshotter-secret-name", "key"}}}}}})),
@@ -296,7 +296,7 @@ TEST(StripMarksTest, RemovesTheMarksOfControllersAndOfTheBackupAndNothingElse) {
   EXPECT_EQ(object, clean);
 }
 
-TEST(NamespacePodsTest, ListsOnceAndKeepsWhatCounts) {
+TEST(NamespacePodsTest, ListsOnceAndKeepsPodsWithPvcs) {
   support::FakeApiClient api;
   const Json claim = {{"claimName", "data"}};
   Json pod = {{"metadata", {{"name", "p"}, {"namespace", "app"}}},

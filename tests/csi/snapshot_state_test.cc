@@ -73,7 +73,7 @@ void ExpectStates(const std::vector<Case>& cases) {
   }
 }
 
-TEST(SnapshotStateTest, WhatIsReadyGoneOrBoundElsewhereFollowsTheTable) {
+TEST(SnapshotStateTest, ReadyLostAndForeignSnapshotsFollowTheTable) {
   using enum SnapshotState;
   ExpectStates({{"ready", [](Objects&) {}, kReady, "Ready"},
                 {"ready, content not read",
@@ -116,7 +116,7 @@ TEST(SnapshotStateTest, WhatIsReadyGoneOrBoundElsewhereFollowsTheTable) {
                  [](Objects& o) { o.snapshot["status"].erase("restoreSize"); }, kReady, "Ready"}});
 }
 
-TEST(SnapshotStateTest, WhatIsOnItsWayFollowsTheTable) {
+TEST(SnapshotStateTest, UnfinishedSnapshotsFollowTheTable) {
   using enum SnapshotState;
   ExpectStates({{"refused",
                  [](Objects& o) {

@@ -45,7 +45,7 @@ class VolumeLeaseTest : public testing::Test {
   CallContext ctx_;
 };
 
-TEST_F(VolumeLeaseTest, CostsTwoRequestsAlone) {
+TEST_F(VolumeLeaseTest, AFreeLeaseCostsTwoRequests) {
   auto turn = VolumeLease::Take(ctx_, api_, By("a"));
   ASSERT_THAT(turn, IsOk());
   EXPECT_FALSE(turn->taken_over());
@@ -58,7 +58,7 @@ TEST_F(VolumeLeaseTest, CostsTwoRequestsAlone) {
   EXPECT_EQ(api_.object_count(), 0);
 }
 
-TEST_F(VolumeLeaseTest, TheSecondContinuesWhenTheFirstReleases) {
+TEST_F(VolumeLeaseTest, TheNextTakesAReleasedLease) {
   auto first = VolumeLease::Take(ctx_, api_, By("a"));
   ASSERT_THAT(first, IsOk());
   std::jthread second([&] {
@@ -120,7 +120,7 @@ TEST_F(VolumeLeaseTest, ATimeoutBetweenTwoTriesNamesTheHolder) {
                        HasSubstr("backup a is still taking a snapshot of claim app/data")));
 }
 
-TEST_F(VolumeLeaseTest, RenewingTooLateSaysSo) {
+TEST_F(VolumeLeaseTest, RenewingALostLeaseIsAborted) {
   auto first = VolumeLease::Take(ctx_, api_, By("a"));
   ASSERT_THAT(first, IsOk());
   clock_.SetAutoAdvance(true);
@@ -131,7 +131,7 @@ TEST_F(VolumeLeaseTest, RenewingTooLateSaysSo) {
   EXPECT_EQ(holder(), "b");
 }
 
-TEST_F(VolumeLeaseTest, ALostAnswerDoesNotMakeOneWaitForOneself) {
+TEST_F(VolumeLeaseTest, ALostAnswerOfTheCreationIsNoOtherHolder) {
   clock_.SetAutoAdvance(true);
   api_.FailNext("create", "leases", absl::UnavailableError("reset"), 1, Fault::kAnswerLost);
   const absl::Time before = clock_.Now();
@@ -160,7 +160,7 @@ TEST_F(VolumeLeaseTest, StopEndsTheWait) {
   stop.request_stop();
 }
 
-TEST_F(VolumeLeaseTest, OnlyRubbishIsRemoved) {
+TEST_F(VolumeLeaseTest, RemovesOnlyStaleLeases) {
   ASSERT_THAT(VolumeLease::Take(ctx_, api_, By("dead")), IsOk());
   clock_.Advance(absl::Minutes(11));
   VolumeLeaseRequest other = By("alive");

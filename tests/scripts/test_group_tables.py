@@ -63,7 +63,7 @@ PROVEN_BY = {
             "GroupActionsTest.AGroupThatNeverBecomesReadyIsVelerosToCancel",
         ],
         "the driver refuses, in a way that asking again does not change, for a minute": [
-            "GroupLifecycleTest.ADriverThatComplainsOfOneVolumeBlamesItsClaim",
+            "GroupLifecycleTest.AnErrorThatNamesAVolumeNamesItsClaim",
         ],
         "one volume of three fails": ["GroupLifecycleTest.AFailingMemberIsNamed"],
         "the group or a member is deleted meanwhile": [
@@ -108,7 +108,7 @@ PROVEN_BY = {
         ],
         "the plugin, and no claim of the group comes after": [
             "MovedGroupTest.AnAbandonedRecordIsDeletedLater",
-            "MovedGroupTest.AnUnfinishedMemberIsReleasedWhenItsBackupIsOver",
+            "MovedGroupTest.AMemberWithoutAVolumeSnapshotIsGivenUpOnceItsBackupIsOver",
         ],
         "the data mover": [
             "MovedGroupTest.AMoverThatDiesWhileItFinalizesIsFollowedByOneThatContinues",
@@ -120,7 +120,7 @@ PROVEN_BY = {
             "GroupKindsTest.AreThoseThatTheClusterServes",
             "test_groups.py::test_a_group_comes_back_from_one_instant_and_goes_with_its_backup",
         ],
-        "members are told by": ["DropSnapshotTest.MembersOfAnotherVersionGoToo"],
+        "members are told by": ["DropSnapshotTest.MembersOfAnotherVersionAreDeletedToo"],
         "selector": [
             "GroupLifecycleTest.TheSelectorIsALabelOfThisBackupAlone",
             "LeftOutTest.TheOthersAreCutWithoutIt",

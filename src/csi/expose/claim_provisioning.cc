@@ -41,7 +41,7 @@ absl::StatusOr<std::vector<Event>> EventsOf(const CallContext& ctx, k8s::ApiClie
       {.field_selector = absl::StrCat("involvedObject.uid=", claim.uid(), more_fields)});
 }
 
-// The newest event of this reason ("": of any) for the object with this uid; null if there is none.
+// The newest event of this reason ("": of any) for the object with this uid; null if not found.
 // Borrowed from `events`.
 const Event* Newest(const std::vector<Event>& events, absl::string_view uid,
                     absl::string_view reason) {
@@ -61,7 +61,7 @@ std::string NewestMessage(const std::vector<Event>& events, absl::string_view ui
   return newest == nullptr ? "" : newest->message();
 }
 
-// "Reason: message"; "" if there is none.
+// "Reason: message"; "" if not found.
 std::string NewestEvent(const std::vector<Event>& events, absl::string_view uid) {
   const Event* const newest = Newest(events, uid, "");
   return newest == nullptr ? "" : absl::StrCat(newest->reason(), ": ", newest->message());

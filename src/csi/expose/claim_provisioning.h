@@ -12,7 +12,7 @@
 
 namespace csidelta::csi {
 
-// The newest message of a ProvisioningFailed event for this very PVC; "" if there is none.
+// The newest message of a ProvisioningFailed event for this very PVC; "" if not found.
 absl::StatusOr<std::string> LastProvisioningError(const CallContext& ctx, k8s::ApiClient& api,
                                                   const objects::PersistentVolumeClaim& claim);
 

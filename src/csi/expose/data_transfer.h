@@ -32,7 +32,7 @@ struct Transfer {
   std::string namespace_name;  // Velero's
   std::string operation_id;
 
-  // The object; nothing if there is none. FAILED_PRECONDITION if there are several; else errors of
+  // The object; nothing if not found. FAILED_PRECONDITION if there are several; else errors of
   // the API server.
   absl::StatusOr<std::optional<Kind>> Find(const CallContext& ctx, k8s::ApiClient& api) const;
 

@@ -29,6 +29,8 @@ namespace csidelta::csi {
 namespace {
 
 using objects::GroupKinds;
+using objects::MovedGroupMember;
+using objects::MovedGroupPlan;
 using objects::VolumeGroupSnapshot;
 using objects::VolumeGroupSnapshotContent;
 using objects::VolumeSnapshot;
@@ -63,13 +65,13 @@ absl::Status DeleteRecord(const CallContext& ctx, const Environment& env, const 
 
 // --- The plan: what is needed to go on once the group's own objects may be gone
 
-std::string MakePlan(const GroupRequest& request, const TakenGroup& taken) {
-  objects::MovedGroupPlan plan{.namespace_name = request.namespace_name,
-                               .label_key = request.label_key,
-                               .label_value = request.label_value,
-                               .group = taken.group.Essence(),
-                               .content = taken.content,
-                               .members = {}};
+MovedGroupPlan MakePlan(const GroupRequest& request, const TakenGroup& taken) {
+  MovedGroupPlan plan{.namespace_name = request.namespace_name,
+                      .label_key = request.label_key,
+                      .label_value = request.label_value,
+                      .group = taken.group.Essence(),
+                      .content = taken.content,
+                      .members = {}};
   for (const auto& [claim_uid, member] : taken.members) {
     VolumeSnapshotContent content = member.content.Essence();
     for (const auto& [key, value] : DeletionSecretAnnotations(member.content)) {
@@ -77,46 +79,25 @@ std::string MakePlan(const GroupRequest& request, const TakenGroup& taken) {
     }
     plan.members[claim_uid] = {.pvc = member.snapshot.source_pvc(), .content = std::move(content)};
   }
-  return objects::FormatMovedGroupPlan(plan);
-}
-
-struct GroupPlan {
-  GroupRequest request;
-  TakenGroup taken;  // of all objects only what is needed
-};
-
-// The plan in a record; nothing if it has none that can be read.
-std::optional<GroupPlan> ReadPlan(const VolumeGroupSnapshotContent& record,
-                                  const objects::Backup& backup, const std::string& version) {
-  std::optional<objects::MovedGroupPlan> recorded = objects::ParseMovedGroupPlan(record);
-  if (!recorded.has_value()) {
-    return std::nullopt;
-  }
-  GroupPlan plan{.request = {.backup = backup,
-                             .namespace_name = std::move(recorded->namespace_name),
-                             .label_key = std::move(recorded->label_key),
-                             .label_value = std::move(recorded->label_value),
-                             .class_name = record.class_name(),
-                             .version = version,
-                             .to_be_moved = true,
-                             .members = {}},
-                 .taken = {.group = std::move(recorded->group),
-                           .content = std::move(recorded->content),
-                           .members = {}}};
-  for (auto& [claim_uid, member] : recorded->members) {
-    TakenSnapshot& single = plan.taken.members[claim_uid];
-    single.content = std::move(member.content);
-    single.snapshot.SetSourcePvc(member.pvc);
-  }
   return plan;
 }
 
-// --- Rebinding
+// --- Adopting
 
+// Adopts a group by its plan alone: an interrupted call has nothing else left.
 class GroupAdoption {
  public:
-  GroupAdoption(const CallContext& ctx, const Environment& env, const GroupRequest& request,
-                const TakenGroup& taken);
+  // `class_name`: of the group; `version`: of its kinds.
+  GroupAdoption(const CallContext& ctx, const Environment& env, const objects::Backup& backup,
+                MovedGroupPlan plan, std::string class_name, std::string version)
+      : ctx_(ctx),
+        env_(env),
+        backup_(backup),
+        plan_(std::move(plan)),
+        group_class_(std::move(class_name)),
+        version_(std::move(version)),
+        driver_(plan_.content.driver()),
+        record_(RecordName(driver_, plan_.content.handle_or_source())) {}
   absl::StatusOr<std::map<std::string, TakenSnapshot>> Run();
 
   // Makes one member of a group that has a record already.
@@ -125,8 +106,7 @@ class GroupAdoption {
  private:
   absl::StatusOr<std::map<std::string, TakenSnapshot>> Try();
   absl::Status Prepare();
-  absl::StatusOr<TakenSnapshot> MakeMember(const std::string& claim_uid,
-                                           const TakenSnapshot& member);
+  absl::StatusOr<TakenSnapshot> MakeMember(const std::string& claim_uid);
 
   // The controller would take a VolumeSnapshot of a member for one of the group's own, and delete
   // it with the group.
@@ -134,34 +114,25 @@ class GroupAdoption {
   absl::Status AwaitReady();
   absl::Status EnsureRecord();
   absl::Status WriteRecordHandle();
-  SnapshotRequest RequestOf(const std::string& claim_uid, const TakenSnapshot& member) const;
+  SnapshotRequest RequestOf(const std::string& claim_uid) const;
   std::map<std::string, std::string> MemberAnnotations() const;
-  absl::StatusOr<TakenSnapshot> EnsureMember(const SnapshotRequest& request,
-                                             const TakenSnapshot& member);
-  absl::StatusOr<VolumeSnapshotContent> EnsureContent(const SnapshotRequest& request,
-                                                      const TakenSnapshot& member);
+  absl::StatusOr<TakenSnapshot> EnsureMember(const SnapshotRequest& request);
+  absl::StatusOr<VolumeSnapshotContent> EnsureContent(const SnapshotRequest& request);
 
-  // The record knows all that the driver needs, however far the group's own objects are gone.
+  // The record has all that the driver needs, however many of the group's own objects are gone.
   absl::Status TryCleanUp(const CallContext& after);
   void CleanUp();
 
   const CallContext& ctx_;
   const Environment& env_;
-  const GroupRequest& request_;
-  const TakenGroup& taken_;
+  const objects::Backup& backup_;
+  const MovedGroupPlan plan_;
+  const std::string group_class_;
+  const std::string version_;
   const std::string driver_;
   const std::string record_;
-  std::string class_name_;
+  std::string class_name_;  // of the members
 };
-
-GroupAdoption::GroupAdoption(const CallContext& ctx, const Environment& env,
-                             const GroupRequest& request, const TakenGroup& taken)
-    : ctx_(ctx),
-      env_(env),
-      request_(request),
-      taken_(taken),
-      driver_(taken.content.driver()),
-      record_(RecordName(driver_, taken.content.handle_or_source())) {}
 
 absl::StatusOr<std::map<std::string, TakenSnapshot>> GroupAdoption::Run() {
   absl::StatusOr<std::map<std::string, TakenSnapshot>> made = Try();
@@ -172,10 +143,10 @@ absl::StatusOr<std::map<std::string, TakenSnapshot>> GroupAdoption::Run() {
 }
 
 absl::StatusOr<TakenSnapshot> GroupAdoption::ResumeMember(const std::string& claim_uid) {
-  CSIDELTA_CHECK(taken_.members.contains(claim_uid));
+  CSIDELTA_CHECK(plan_.members.contains(claim_uid));
   RETURN_IF_ERROR(WriteRecordHandle());
   RETURN_IF_ERROR(Prepare());
-  return MakeMember(claim_uid, taken_.members.at(claim_uid));
+  return MakeMember(claim_uid);
 }
 
 absl::StatusOr<std::map<std::string, TakenSnapshot>> GroupAdoption::Try() {
@@ -183,8 +154,8 @@ absl::StatusOr<std::map<std::string, TakenSnapshot>> GroupAdoption::Try() {
   RETURN_IF_ERROR(RetryTransient(ctx_, [&] { return EnsureRecord(); }));
   RETURN_IF_ERROR(Prepare());
   std::map<std::string, TakenSnapshot> made;
-  for (const auto& [claim_uid, member] : taken_.members) {
-    ASSIGN_OR_RETURN(made[claim_uid], MakeMember(claim_uid, member));
+  for (const auto& [claim_uid, member] : plan_.members) {
+    ASSIGN_OR_RETURN(made[claim_uid], MakeMember(claim_uid));
   }
   return made;
 }
@@ -195,32 +166,31 @@ absl::Status GroupAdoption::Prepare() {
   return DetachGroup();
 }
 
-absl::StatusOr<TakenSnapshot> GroupAdoption::MakeMember(const std::string& claim_uid,
-                                                        const TakenSnapshot& member) {
-  const SnapshotRequest request = RequestOf(claim_uid, member);
-  return RetryTransient(ctx_, [&] { return EnsureMember(request, member); });
+absl::StatusOr<TakenSnapshot> GroupAdoption::MakeMember(const std::string& claim_uid) {
+  const SnapshotRequest request = RequestOf(claim_uid);
+  return RetryTransient(ctx_, [&] { return EnsureMember(request); });
 }
 
 absl::Status GroupAdoption::DetachGroup() {
-  RETURN_IF_ERROR(DropSnapshot(ctx_, env_.api, taken_.group, Data::kRetain));
+  RETURN_IF_ERROR(DropSnapshot(ctx_, env_.api, plan_.group, Data::kRetain));
   return objects::WaitFor<VolumeGroupSnapshot>(
-      ctx_.WithTimeout(request_.backup.csi_snapshot_timeout()), env_.api, taken_.group.key(),
+      ctx_.WithTimeout(backup_.csi_snapshot_timeout()), env_.api, plan_.group.key(),
       [&](const VolumeGroupSnapshot* group) -> absl::StatusOr<bool> {
-        return group == nullptr || group->uid() != taken_.group.uid();
+        return group == nullptr || group->uid() != plan_.group.uid();
       });
 }
 
 absl::Status GroupAdoption::AwaitReady() {
-  const absl::Duration grace_period = request_.backup.csi_snapshot_timeout();
+  const absl::Duration grace_period = backup_.csi_snapshot_timeout();
   DriverErrors errors(*ctx_.clock,
-                      absl::StrCat("volume group ", request_.namespace_name, "/",
-                                   request_.label_value, ", which is to be moved,"),
+                      absl::StrCat("volume group ", plan_.namespace_name, "/", plan_.label_value,
+                                   ", which is to be moved,"),
                       grace_period, {}, "ready");
   const absl::Status status = objects::WaitFor<VolumeGroupSnapshot>(
-      ctx_.WithTimeout(grace_period), env_.api, taken_.group.key(),
+      ctx_.WithTimeout(grace_period), env_.api, plan_.group.key(),
       [&](const VolumeGroupSnapshot* group) -> absl::StatusOr<bool> {
-        if (group == nullptr || group->uid() != taken_.group.uid() || group->is_being_deleted()) {
-          return absl::NotFoundError(absl::StrCat("VolumeGroupSnapshot ", taken_.group.name(),
+        if (group == nullptr || group->uid() != plan_.group.uid() || group->is_being_deleted()) {
+          return absl::NotFoundError(absl::StrCat("VolumeGroupSnapshot ", plan_.group.name(),
                                                   " was deleted by another client"));
         }
         RETURN_IF_ERROR(errors.Check(group->error_message()));
@@ -231,23 +201,23 @@ absl::Status GroupAdoption::AwaitReady() {
 
 absl::Status GroupAdoption::EnsureRecord() {
   std::vector<std::string> handles;
-  for (const auto& [claim_uid, member] : taken_.members) {
+  for (const auto& [claim_uid, member] : plan_.members) {
     handles.push_back(member.content.handle());
   }
-  std::map<std::string, std::string> annotations = taken_.content.DeletionSecret(nullptr);
-  annotations[objects::kGroupBackupAnnotation] = request_.backup.name();
-  annotations[objects::kGroupPlanAnnotation] = MakePlan(request_, taken_);
+  std::map<std::string, std::string> annotations = plan_.content.DeletionSecret(nullptr);
+  annotations[objects::kGroupBackupAnnotation] = backup_.name();
+  annotations[objects::kGroupPlanAnnotation] = objects::FormatMovedGroupPlan(plan_);
   const StaticContent record = {
-      .version = request_.version,
+      .version = version_,
       .name = record_,
       .driver = driver_,
-      .handle = taken_.content.handle_or_source(),
+      .handle = plan_.content.handle_or_source(),
       .member_handles = std::move(handles),
       .snapshot_namespace = env_.velero_namespace,
       .snapshot_name = record_,
-      .class_name = request_.class_name,
+      .class_name = group_class_,
       .labels = {{objects::kMovedGroupLabel, record_},
-                 {objects::kBackupUidLabel, request_.backup.uid()},
+                 {objects::kBackupUidLabel, backup_.uid()},
                  {objects::kCsiDeltaLabel, env_.velero_namespace}},
       .annotations = std::move(annotations),
       // Nothing is bound to it, so the snapshot controller would not protect it.
@@ -257,15 +227,14 @@ absl::Status GroupAdoption::EnsureRecord() {
 }
 
 absl::Status GroupAdoption::WriteRecordHandle() {
-  return WriteHandle(ctx_, env_, VolumeGroupSnapshotContent::Key(request_.version, "", record_),
-                     taken_.content.handle_or_source(), kSidecarGracePeriod);
+  return WriteHandle(ctx_, env_, VolumeGroupSnapshotContent::Key(version_, "", record_),
+                     plan_.content.handle_or_source(), kSidecarGracePeriod);
 }
 
-SnapshotRequest GroupAdoption::RequestOf(const std::string& claim_uid,
-                                         const TakenSnapshot& member) const {
-  return {.backup = request_.backup,
-          .claim_namespace = request_.namespace_name,
-          .claim_name = member.snapshot.source_pvc(),
+SnapshotRequest GroupAdoption::RequestOf(const std::string& claim_uid) const {
+  return {.backup = backup_,
+          .claim_namespace = plan_.namespace_name,
+          .claim_name = plan_.members.at(claim_uid).pvc,
           .claim_uid = claim_uid,
           .class_name = class_name_};
 }
@@ -273,21 +242,19 @@ SnapshotRequest GroupAdoption::RequestOf(const std::string& claim_uid,
 std::map<std::string, std::string> GroupAdoption::MemberAnnotations() const {
   std::map<std::string, std::string> annotations;
   annotations[objects::kMovedGroupNameAnnotation] =
-      absl::StrCat(request_.namespace_name, "/", request_.label_value);
-  annotations[objects::kGroupOfAnnotation] =
-      absl::StrCat(request_.label_key, "=", request_.label_value);
-  annotations[objects::kMovedGroupSnapshotAnnotation] = taken_.group.name();
-  annotations[objects::kMovedGroupSizeAnnotation] = absl::StrCat(taken_.members.size());
-  if (const auto snapshot_taken_at = taken_.content.taken_at(); snapshot_taken_at.has_value()) {
+      absl::StrCat(plan_.namespace_name, "/", plan_.label_value);
+  annotations[objects::kGroupOfAnnotation] = absl::StrCat(plan_.label_key, "=", plan_.label_value);
+  annotations[objects::kMovedGroupSnapshotAnnotation] = plan_.group.name();
+  annotations[objects::kMovedGroupSizeAnnotation] = absl::StrCat(plan_.members.size());
+  if (const auto snapshot_taken_at = plan_.content.taken_at(); snapshot_taken_at.has_value()) {
     annotations[objects::kMovedGroupTakenAtAnnotation] = FormatRfc3339(*snapshot_taken_at);
   }
   return annotations;
 }
 
-absl::StatusOr<TakenSnapshot> GroupAdoption::EnsureMember(const SnapshotRequest& request,
-                                                          const TakenSnapshot& member) {
+absl::StatusOr<TakenSnapshot> GroupAdoption::EnsureMember(const SnapshotRequest& request) {
   TakenSnapshot made;
-  ASSIGN_OR_RETURN(made.content, EnsureContent(request, member));
+  ASSIGN_OR_RETURN(made.content, EnsureContent(request));
   auto snapshot = VolumeSnapshot::Make(request.claim_namespace, SnapshotName(request));
   snapshot.SetLabels(LabelsOf(env_, request.backup));
   snapshot.SetLabel(objects::kPvcUidLabel, request.claim_uid);
@@ -304,8 +271,8 @@ absl::StatusOr<TakenSnapshot> GroupAdoption::EnsureMember(const SnapshotRequest&
                                                      " is not of this backup"));
 }
 
-absl::StatusOr<VolumeSnapshotContent> GroupAdoption::EnsureContent(const SnapshotRequest& request,
-                                                                   const TakenSnapshot& member) {
+absl::StatusOr<VolumeSnapshotContent> GroupAdoption::EnsureContent(const SnapshotRequest& request) {
+  const MovedGroupMember& member = plan_.members.at(request.claim_uid);
   StaticContent content = ContentBeside(member.content);
   content.name = SnapshotName(request);
   content.driver = driver_;
@@ -313,7 +280,7 @@ absl::StatusOr<VolumeSnapshotContent> GroupAdoption::EnsureContent(const Snapsho
   content.snapshot_name = content.name;
   content.class_name = request.class_name;
   content.labels.insert(
-      {{objects::kMovedGroupLabel, record_}, {objects::kBackupUidLabel, request_.backup.uid()}});
+      {{objects::kMovedGroupLabel, record_}, {objects::kBackupUidLabel, backup_.uid()}});
   content.annotations.merge(MemberAnnotations());
   RETURN_IF_ERROR(EnsureStaticContent(ctx_, env_.api, content));
   // For drivers that cannot list snapshots: their sidecar would not know it.
@@ -331,11 +298,11 @@ absl::StatusOr<VolumeSnapshotContent> GroupAdoption::EnsureContent(const Snapsho
 }
 
 absl::Status GroupAdoption::TryCleanUp(const CallContext& after) {
-  for (const auto& [claim_uid, member] : taken_.members) {
-    const std::string name = SnapshotName(RequestOf(claim_uid, member));
-    const k8s::ObjectKey key = VolumeSnapshot::Key(request_.namespace_name, name);
+  for (const auto& [claim_uid, member] : plan_.members) {
+    const std::string name = SnapshotName(RequestOf(claim_uid));
+    const k8s::ObjectKey key = VolumeSnapshot::Key(plan_.namespace_name, name);
     ASSIGN_OR_RETURN(const auto snapshot, objects::Find<VolumeSnapshot>(after, env_.api, key));
-    if (snapshot.has_value() && IsManaged(*snapshot, request_.backup)) {
+    if (snapshot.has_value() && IsManaged(*snapshot, backup_)) {
       RETURN_IF_ERROR(DeleteObject(after, env_.api, IdOf(*snapshot)));
     }
     ASSIGN_OR_RETURN(const auto content,
@@ -347,10 +314,10 @@ absl::Status GroupAdoption::TryCleanUp(const CallContext& after) {
   }
   RETURN_IF_ERROR(DeleteRecord(after, env_, record_));
   // Some may have been retained before the rest could be.
-  for (const auto& [claim_uid, member] : taken_.members) {
+  for (const auto& [claim_uid, member] : plan_.members) {
     RETURN_IF_ERROR(SetPolicy(after, env_.api, member.content.key(), Data::kDelete).status());
   }
-  return DropSnapshot(after, env_.api, taken_.group, Data::kDelete);
+  return DropSnapshot(after, env_.api, plan_.group, Data::kDelete);
 }
 
 void GroupAdoption::CleanUp() {
@@ -358,8 +325,7 @@ void GroupAdoption::CleanUp() {
   const absl::Status removed = RetryTransient(after, [&] { return TryCleanUp(after); });
   if (!removed.ok()) {
     CSIDELTA_LOG(kWarn, "a volume group snapshot is left behind",
-                 {"namespace", request_.namespace_name},
-                 {"volume_group_snapshot", taken_.group.name()},
+                 {"namespace", plan_.namespace_name}, {"volume_group_snapshot", plan_.group.name()},
                  {"volume_group_snapshot_content", record_}, {"status", removed.ToString()});
   }
 }
@@ -498,7 +464,9 @@ absl::StatusOr<std::map<std::string, TakenSnapshot>> AdoptGroup(const CallContex
                                                                 const Environment& env,
                                                                 const GroupRequest& request,
                                                                 const TakenGroup& taken) {
-  return GroupAdoption(ctx, env, request, taken).Run();
+  return GroupAdoption(ctx, env, request.backup, MakePlan(request, taken), request.class_name,
+                       request.version)
+      .Run();
 }
 
 absl::StatusOr<std::optional<TakenSnapshot>> FindAdopted(const CallContext& ctx,
@@ -534,18 +502,18 @@ absl::StatusOr<std::optional<TakenSnapshot>> ContinueAdoption(const CallContext&
           {.label_selector = absl::StrCat(objects::kMovedGroupLabel, ",", objects::kBackupUidLabel,
                                           "=", request.backup.uid())}));
   for (const VolumeGroupSnapshotContent& record : records) {
-    const std::optional<GroupPlan> plan = ReadPlan(record, request.backup, version);
+    std::optional<MovedGroupPlan> plan = objects::ParseMovedGroupPlan(record);
     if (!plan.has_value() || record.is_being_deleted() ||
-        plan->request.namespace_name != request.claim_namespace ||
-        !plan->taken.members.contains(request.claim_uid)) {
+        plan->namespace_name != request.claim_namespace ||
+        !plan->members.contains(request.claim_uid)) {
       continue;
     }
     CSIDELTA_LOG(kInfo, "the interrupted adoption of a volume group continues",
                  {"namespace", request.claim_namespace}, {"pvc", request.claim_name},
                  {"volume_group_snapshot_content", record.name()});
-    ASSIGN_OR_RETURN(
-        TakenSnapshot made,
-        GroupAdoption(ctx, env, plan->request, plan->taken).ResumeMember(request.claim_uid));
+    ASSIGN_OR_RETURN(TakenSnapshot made, GroupAdoption(ctx, env, request.backup, *std::move(plan),
+                                                       record.class_name(), version)
+                                             .ResumeMember(request.claim_uid));
     return std::optional(std::move(made));
   }
   return std::optional<TakenSnapshot>();

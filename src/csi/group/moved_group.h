@@ -68,7 +68,7 @@ absl::StatusOr<std::map<std::string, TakenSnapshot>> AdoptGroup(const CallContex
                                                                 const GroupRequest& request,
                                                                 const TakenGroup& taken);
 
-// The snapshot that AdoptGroup() made of a PVC for this backup; nothing if there is none. One
+// The snapshot that AdoptGroup() made of a PVC for this backup; nothing if not found. One
 // request, or two if there is one.
 absl::StatusOr<std::optional<TakenSnapshot>> FindAdopted(const CallContext& ctx,
                                                          const Environment& env,
