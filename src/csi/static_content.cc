@@ -74,6 +74,9 @@ VolumeSnapshotContent MakeStaticContent(const StaticContent& content) {
   auto made = VolumeSnapshotContent::Make("", content.name);
   FillIn(content, made);
   made.SetSourceHandle(content.handle);
+  if (content.mode.has_value()) {
+    made.SetSourceMode(*content.mode);
+  }
   return made;
 }
 

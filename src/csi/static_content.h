@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "base/call_context.h"
 #include "csi/environment.h"
 #include "k8s/api_client.h"
+#include "objects/persistent_volume.h"
 #include "objects/volume_group_snapshot.h"
 #include "objects/volume_snapshot.h"
 
@@ -31,8 +33,9 @@ struct StaticContent {
   std::vector<std::string> member_handles = {};  // of a group: of its snapshots
   std::string snapshot_namespace = {};  // of the VolumeSnapshot, or group, that may bind to it
   std::string snapshot_name = {};
-  std::string deletion_policy = "Retain";  // or Delete
-  std::string class_name = {};             // "" for none
+  std::string deletion_policy = "Retain";        // or Delete
+  std::string class_name = {};                   // "" for none
+  std::optional<objects::VolumeMode> mode = {};  // of the source volume; nothing: not written
   std::map<std::string, std::string> labels = {};
   std::map<std::string, std::string> annotations = {};
   std::vector<std::string> finalizers = {};

@@ -85,11 +85,10 @@ absl::StatusOr<PersistentVolumeClaim> ReadTarget(const CallContext& ctx, k8s::Ap
 
 absl::Status CheckUnused(const CallContext& ctx, k8s::ApiClient& api,
                          const InPlaceRequest& request) {
-  ASSIGN_OR_RETURN(const std::vector<objects::Pod> pods,
-                   objects::List<objects::Pod>(ctx, api, request.target_namespace));
-  const auto users = UsersOf(pods, request.target_claim);
-  return users.empty() ? absl::OkStatus()
-                       : Refuse(request, absl::StrCat("a Pod started to use it: ", UseText(users)));
+  ASSIGN_OR_RETURN(const std::string use,
+                   ReadUse(ctx, api, request.target_namespace, request.target_claim));
+  return use.empty() ? absl::OkStatus()
+                     : Refuse(request, absl::StrCat("a Pod started to use it: ", use));
 }
 
 // Without a right nothing changes by waiting.

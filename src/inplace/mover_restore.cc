@@ -1,12 +1,12 @@
 #include "inplace/mover_restore.h"
 
 #include <algorithm>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/expose/data_transfer.h"
@@ -20,7 +20,6 @@
 #include "objects/keys.h"
 #include "snapshots/snapshot_creation.h"
 #include "snapshots/snapshot_import.h"
-#include "snapshots/snapshot_source.h"
 #include "velero/data_reference.h"
 
 namespace csidelta::inplace {
@@ -352,49 +351,6 @@ bool HasBegun(const PersistentVolumeClaim& pvc, const DataDownload& download) {
          !record->has_ended;
 }
 
-// FAILED_PRECONDITION where a Pod uses the PVC.
-absl::Status CheckStillUnused(const CallContext& ctx, k8s::ApiClient& api,
-                              const PersistentVolumeClaim& pvc) {
-  ASSIGN_OR_RETURN(const std::vector<objects::Pod> pods,
-                   objects::List<objects::Pod>(ctx, api, pvc.namespace_name()));
-  const std::vector<const objects::Pod*> users = UsersOf(pods, pvc.name());
-  return users.empty() ? absl::OkStatus()
-                       : absl::FailedPreconditionError(
-                             absl::StrCat(NamedTarget(pvc), " is not restored: ", UseText(users)));
-}
-
-// Its name.
-absl::StatusOr<std::string> TakeSafetySnapshot(const CallContext& ctx, k8s::ApiClient& api,
-                                               Random& random, const MoverPlan& plan,
-                                               const MoverRestoreOptions& options,
-                                               std::vector<std::string>& not_checked) {
-  const PersistentVolumeClaim& pvc = plan.pvc;
-  ASSIGN_OR_RETURN(snapshots::SnapshotSources sources,
-                   snapshots::PrepareSources(ctx, api, {pvc}, ""));
-  std::move(sources.not_checked.begin(), sources.not_checked.end(),
-            std::back_inserter(not_checked));
-  const std::string name =
-      snapshots::NameForSnapshot(absl::StrCat(pvc.name(), "-before-restore"), ctx.clock->Now());
-  absl::StatusOr<csi::TakenSnapshot> creation =
-      snapshots::CreateSnapshot(ctx, api, random,
-                                {.source = std::move(sources.sources.front()),
-                                 .name = name,
-                                 .note = absl::StrCat("before ", NamedDownload(plan.download)),
-                                 .awaited = snapshots::AwaitedState::kTaken,
-                                 .timeout = kSafetyTimeMax});
-  if (!creation.ok()) {
-    return csi::WithMore(creation.status(),
-                         "; nothing is changed; --safety no --yes restores without a snapshot");
-  }
-  std::move(creation->not_checked.begin(), creation->not_checked.end(),
-            std::back_inserter(not_checked));
-  if (options.on_step) {
-    options.on_step(absl::StrCat("VolumeSnapshot ", pvc.namespace_name(), "/", name, " of ",
-                                 NamedTarget(pvc), " is taken, for safety"));
-  }
-  return name;
-}
-
 }  // namespace
 
 absl::Status CheckMayAskMover(const CallContext& ctx, k8s::ApiClient& api,
@@ -440,19 +396,37 @@ absl::StatusOr<MoverRestoreResult> RestoreByMover(const CallContext& ctx, k8s::A
                                                   Random& random, const MoverPlan& plan,
                                                   const MoverRestoreOptions& options,
                                                   std::vector<std::string>& not_checked) {
+  CSIDELTA_CHECK(plan.refusals.empty());
   MoverRestoreResult result;
   std::unique_ptr<csi::VolumeLock> guard;
   if (!plan.goes_on) {
     RETURN_IF_ERROR(RemoveEarlier(ctx, api, plan.download));
     if (options.takes_safety_snapshot) {
-      ASSIGN_OR_RETURN(result.safety_snapshot,
-                       TakeSafetySnapshot(ctx, api, random, plan, options, not_checked));
+      result.safety_snapshot = snapshots::NameForSnapshot(
+          absl::StrCat(plan.pvc.name(), "-before-restore"), ctx.clock->Now());
+      RETURN_IF_ERROR(snapshots::TakeBeforeRestore(
+          ctx, api, random,
+          {.source = {.pvc = plan.pvc},
+           .name = result.safety_snapshot,
+           .note = absl::StrCat("before ", NamedDownload(plan.download)),
+           .timeout = kSafetyTimeMax},
+          not_checked));
+      if (options.on_step) {
+        options.on_step(absl::StrCat("VolumeSnapshot ", plan.pvc.namespace_name(), "/",
+                                     result.safety_snapshot, " of ", NamedTarget(plan.pvc),
+                                     " is taken, for safety"));
+      }
     } else {
       ASSIGN_OR_RETURN(guard, snapshots::GuardRestore(ctx, api, random, plan.pvc,
                                                       plan.download.name(), not_checked));
     }
   }
-  RETURN_IF_ERROR(CheckStillUnused(ctx, api, plan.pvc));
+  ASSIGN_OR_RETURN(const std::string use,
+                   ReadUse(ctx, api, plan.pvc.namespace_name(), plan.pvc.name()));
+  if (!use.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(NamedTarget(plan.pvc), " is not restored: ", use));
+  }
   absl::StatusOr<objects::RestoreFigures> figures =
       MoverRestore(ctx, api, plan, options, not_checked).Run();
   if (!figures.ok()) {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/check.h"
 #include "base/crypto.h"
 #include "base/quantity.h"
 #include "base/status_macros.h"
@@ -22,6 +23,7 @@
 #include "objects/data_transfer.h"
 #include "objects/keys.h"
 #include "objects/swap_record.h"
+#include "snapshots/promotion_check.h"
 #include "snapshots/snapshot_creation.h"
 
 namespace csidelta::inplace {
@@ -34,7 +36,7 @@ using objects::Pod;
 using objects::StatefulSet;
 using objects::VolumeSnapshot;
 using objects::VolumeSnapshotContent;
-constexpr absl::string_view kTooSmallCode = "TooSmall";
+using snapshots::kTooSmallCode;
 
 constexpr char kReadWriteMany[] = "ReadWriteMany";
 constexpr char kDeregisteringDriver[] = "csi.vsphere.vmware.com";
@@ -135,17 +137,9 @@ void RestoreChecker::CheckBinding() {
   if (content() == nullptr) {
     return;  // Gone: CheckState() says so. Not read: noted.
   }
-  const bool is_proven = content()->Names(info_.snapshot) && !info_.snapshot.uid().empty() &&
-                         content()->snapshot_uid() == info_.snapshot.uid();
-  if (!is_proven) {
-    Refuse("NotMutual",
-           absl::StrCat(SnapshotText(info_.snapshot), " names VolumeSnapshotContent ",
-                        content()->name(), ", which belongs to ", content()->snapshot_namespace(),
-                        "/", content()->snapshot_name(),
-                        content()->snapshot_uid().empty()
-                            ? " without its uid"
-                            : absl::StrCat(" (uid ", content()->snapshot_uid(), ")"),
-                        ": it is not used"));
+  if (const auto refusal = snapshots::CheckMutual(info_.snapshot, *content());
+      refusal.has_value()) {
+    verdict_.refusals.push_back(*refusal);
   }
 }
 
@@ -568,12 +562,20 @@ std::vector<const Pod*> UsersOf(const std::vector<Pod>& pods, absl::string_view 
 }
 
 std::string UseText(const std::vector<const Pod*>& users) {
+  CSIDELTA_CHECK(!users.empty());
   const Pod& first = *users.front();
   const std::string phase = first.phase();
   return absl::StrCat(first.workload(), " uses it (Pod ", first.name(), " is ",
                       phase.empty() ? "new" : phase,
                       users.size() > 1 ? absl::StrCat(", and ", users.size() - 1, " more") : "",
                       "); ", EndingCommand(first));
+}
+
+absl::StatusOr<std::string> ReadUse(const CallContext& ctx, k8s::ApiClient& api,
+                                    absl::string_view namespace_name, absl::string_view pvc_name) {
+  ASSIGN_OR_RETURN(const std::vector<Pod> pods, objects::List<Pod>(ctx, api, namespace_name));
+  const std::vector<const Pod*> users = UsersOf(pods, pvc_name);
+  return users.empty() ? "" : UseText(users);
 }
 
 std::string SafetySnapshotName(const PersistentVolumeClaim& pvc, const VolumeSnapshot& snapshot) {

@@ -110,6 +110,9 @@ std::vector<const objects::Pod*> UsersOf(const std::vector<objects::Pod>& pods,
 // "StatefulSet/db uses it (Pod db-0 is Running); kubectl scale statefulset/db --replicas=0 -n
 // shop", for the first of them. REQUIRES one. Pure.
 std::string UseText(const std::vector<const objects::Pod*>& users);
+// The same of the Pods that use the PVC now, by one LIST; "" if none does.
+absl::StatusOr<std::string> ReadUse(const CallContext& ctx, k8s::ApiClient& api,
+                                    absl::string_view namespace_name, absl::string_view pvc_name);
 
 // What the VolumeSnapshot is called that a restore takes of the PVC before it changes anything: the
 // same in each run, so that what an earlier run holds is not held against the next. Pure.

@@ -165,7 +165,7 @@ absl::Status CheckRestored(const SwapState& state, const SwapRequest& wish) {
   if (!state.restored.has_value()) {
     return absl::OkStatus();
   }
-  if (state.pvc->volume_name() == state.restored->volume.name()) {
+  if (state.has_restored()) {
     return Refused(state, absl::StrCat("was restored, and that is not finished; ",
                                        Command(state, "--finish"), " finishes it"));
   }
@@ -176,8 +176,7 @@ absl::Status CheckRestored(const SwapState& state, const SwapRequest& wish) {
 
 // Before the original has a record: what was made is taken back.
 absl::StatusOr<SwapStep> NextOfAbandoning(const SwapState& state) {
-  if (state.restored.has_value() && state.pvc.has_value() &&
-      state.pvc->volume_name() == state.restored->volume.name()) {
+  if (state.has_restored()) {
     return Refused(state, absl::StrCat("cannot get its original volume back, which was deleted; ",
                                        Command(state, "--finish"), " ends the restore"));
   }

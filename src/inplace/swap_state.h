@@ -91,6 +91,10 @@ struct SwapState {
   objects::SwapSide goal() const {
     return original.has_value() ? original->record.goal : objects::SwapSide::kRestored;
   }
+  // The PVC has the restored volume.
+  bool has_restored() const {
+    return pvc.has_value() && restored.has_value() && pvc->volume_name() == restored->volume.name();
+  }
   bool is_begun() const {
     return original.has_value() || restored.has_value() || temporary.has_value();
   }

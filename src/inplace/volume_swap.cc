@@ -1,17 +1,19 @@
 #include "inplace/volume_swap.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/check.h"
 #include "base/status_macros.h"
 #include "csi/expose/claim_provisioning.h"
 #include "csi/lock.h"
 #include "csi/population.h"
 #include "csi/retry.h"
-#include "inplace/node_choice.h"
 #include "k8s/access_review.h"
 #include "k8s/api_client.h"
 #include "objects/client.h"
@@ -21,7 +23,6 @@
 #include "snapshots/promotion.h"
 #include "snapshots/snapshot_creation.h"
 #include "snapshots/snapshot_import.h"
-#include "snapshots/snapshot_source.h"
 
 namespace csidelta::inplace {
 namespace {
@@ -62,6 +63,20 @@ objects::Patch WithoutRecord() {
 }
 
 // --- Planning
+
+// NOT_FOUND if there is none, PERMISSION_DENIED if the nodes cannot be listed.
+absl::Status ChooseNodeOfCluster(const CallContext& ctx, k8s::ApiClient& api,
+                                 const PersistentVolume& volume, std::string& node) {
+  ASSIGN_OR_RETURN(const std::vector<objects::Node> nodes,
+                   objects::List<objects::Node>(ctx, api, ""));
+  ASSIGN_OR_RETURN(const std::vector<objects::CsiNode> csi_nodes,
+                   objects::List<objects::CsiNode>(ctx, api, ""));
+  node = ChooseNode(volume, nodes, csi_nodes);
+  return node.empty()
+             ? absl::NotFoundError(absl::StrCat("no node has driver ", volume.driver(),
+                                                " where volume ", volume.name(), " can be used"))
+             : absl::OkStatus();
+}
 
 class SwapPlanner {
  public:
@@ -156,16 +171,14 @@ class SwapPlanner {
 
   // The class leaves the volume unmade until a Pod uses it: no Pod will, so a node is chosen here.
   absl::Status PlanNode(const PersistentVolume& volume) {
-    const absl::StatusOr<std::string> node = ChooseNode(ctx_, api_, volume);
-    if (absl::IsPermissionDenied(node.status()) || absl::IsNotFound(node.status())) {
-      plan_.refused_by_swap.push_back(
-          absl::StrCat("its StorageClass ", plan_.storage_class,
-                       " makes no volume until a Pod uses it, and no node can be chosen for it: ",
-                       node.status().message()));
-      return absl::OkStatus();
+    const absl::Status chosen = ChooseNodeOfCluster(ctx_, api_, volume, plan_.node);
+    if (!absl::IsPermissionDenied(chosen) && !absl::IsNotFound(chosen)) {
+      return chosen;
     }
-    RETURN_IF_ERROR(node.status());
-    plan_.node = *node;
+    plan_.refused_by_swap.push_back(
+        absl::StrCat("its StorageClass ", plan_.storage_class,
+                     " makes no volume until a Pod uses it, and no node can be chosen for it: ",
+                     chosen.message()));
     return absl::OkStatus();
   }
 
@@ -180,6 +193,28 @@ class SwapPlanner {
 absl::StatusOr<SwapPlan> PlanSwap(const CallContext& ctx, k8s::ApiClient& api,
                                   const RestoreSurroundings& around, const SwapTarget& target) {
   return SwapPlanner(ctx, api, around, {.target = target, .state = {}}).Plan();
+}
+
+std::string ChooseNode(const objects::PersistentVolume& volume,
+                       const std::vector<objects::Node>& nodes,
+                       const std::vector<objects::CsiNode>& csi_nodes) {
+  const objects::Node* chosen = nullptr;
+  for (const objects::Node& node : nodes) {
+    const bool has_driver =
+        std::any_of(csi_nodes.begin(), csi_nodes.end(), [&](const objects::CsiNode& one) {
+          return one.name() == node.name() && one.HasDriver(volume.driver());
+        });
+    if (!has_driver || !node.IsSelectedBy(volume.node_affinity())) {
+      continue;
+    }
+    const bool is_better = chosen == nullptr || (node.is_schedulable() != chosen->is_schedulable()
+                                                     ? node.is_schedulable()
+                                                     : node.name() < chosen->name());
+    if (is_better) {
+      chosen = &node;
+    }
+  }
+  return chosen == nullptr ? "" : chosen->name();
 }
 
 absl::Status CheckSwapRights(const CallContext& ctx, k8s::ApiClient& api,
@@ -205,8 +240,7 @@ absl::Status CheckMayDeleteUnused(const CallContext& ctx, k8s::ApiClient& api,
                                                       state.pvc_name, ": its other volume ", volume,
                                                       " is kept: ", why));
   };
-  const bool has_restored = state.pvc.has_value() && state.restored.has_value() &&
-                            state.pvc->volume_name() == state.restored->volume.name();
+  const bool has_restored = state.has_restored();
   const std::optional<SwapVolume>& other = has_restored ? state.original : state.restored;
   if (!other.has_value()) {
     return absl::OkStatus();
@@ -242,13 +276,6 @@ std::string VolumeSwap::PvcText() const {
   return absl::StrCat("PVC ", target_.namespace_name, "/", target_.pvc_name);
 }
 
-void VolumeSwap::Tell(SwapStep step, std::string text) {
-  result_.did_anything = true;
-  sink_({.step = step,
-         .pvc = absl::StrCat(target_.namespace_name, "/", target_.pvc_name),
-         .text = std::move(text)});
-}
-
 const SwapVolume* VolumeSwap::other_volume() const {
   const auto& other = state_.Volume(state_.goal() == SwapSide::kOriginal ? SwapSide::kRestored
                                                                          : SwapSide::kOriginal);
@@ -276,26 +303,31 @@ SwapResult VolumeSwap::Result() const {
   if (state_.restored.has_value()) {
     result.restored_volume = state_.restored->volume.name();
   }
-  const bool has_restored = state_.pvc.has_value() && state_.restored.has_value() &&
-                            state_.pvc->volume_name() == state_.restored->volume.name();
-  result.in_use = has_restored ? SwapSide::kRestored : SwapSide::kOriginal;
+  result.in_use = state_.has_restored() ? SwapSide::kRestored : SwapSide::kOriginal;
   return result;
 }
 
-absl::Status VolumeSwap::Run(const Next& next, SwapStep until) {
+absl::Status VolumeSwap::Run(const Next& next) {
   int tries = 0;
   std::optional<SwapStep> last;
   while (true) {
     RETURN_IF_ERROR(ctx_.Check());
     ASSIGN_OR_RETURN(state_, ReadSwapState(ctx_, api_, target_.namespace_name, target_.pvc_name));
     ASSIGN_OR_RETURN(const SwapStep step, next(state_));
-    if (step == until || step == SwapStep::kDone) {
+    if (step == SwapStep::kDone) {
       return absl::OkStatus();
     }
     // A step that changes nothing, again and again, would be a defect of the tables.
     tries = last == step ? tries + 1 : 0;
     last = step;
-    const absl::Status taken = Take(step);
+    const absl::StatusOr<std::string> done = Take(step);
+    const absl::Status& taken = done.status();
+    if (done.ok() && !done->empty()) {
+      result_.did_anything = true;
+      sink_({.step = step,
+             .pvc = absl::StrCat(target_.namespace_name, "/", target_.pvc_name),
+             .text = *done});
+    }
     const bool is_worth_a_try = absl::IsAborted(taken) || absl::IsUnavailable(taken) || taken.ok();
     if (!is_worth_a_try || tries >= kStepTriesMax) {
       return taken.ok() ? absl::InternalError(absl::StrCat("in-place restore of ", PvcText(),
@@ -308,57 +340,36 @@ absl::Status VolumeSwap::Run(const Next& next, SwapStep until) {
   }
 }
 
-absl::Status VolumeSwap::Take(SwapStep step) {
-  switch (step) {
-    case SwapStep::kTakeSafetySnapshot:
-      return TakeSafetySnapshot();
-    case SwapStep::kMakeTemporary:
-      return MakeTemporary();
-    case SwapStep::kAwaitTemporary:
-      return AwaitTemporary();
-    case SwapStep::kRecordRestored:
-      return RecordRestored();
-    case SwapStep::kRecordOriginal:
-      return RecordOriginal();
-    case SwapStep::kTurnBack:
-      return TurnBack();
-    case SwapStep::kRetain:
-      return Retain();
-    case SwapStep::kRemoveTemporary:
-      return RemoveTemporary();
-    case SwapStep::kAwaitTemporaryGone:
-      return AwaitTemporaryGone();
-    case SwapStep::kRemovePvc:
-      return RemovePvc();
-    case SwapStep::kAwaitPvcGone:
-      return AwaitPvcGone();
-    case SwapStep::kReserve:
-      return Reserve();
-    case SwapStep::kMakePvc:
-      return MakePvc();
-    case SwapStep::kAwaitPvc:
-      return AwaitPvc();
-    case SwapStep::kMarkPvc:
-      return MarkPvc();
-    case SwapStep::kReturnPolicy:
-      return ReturnPolicy();
-    case SwapStep::kAbandon:
-      return Abandon();
-    case SwapStep::kRelease:
-      return Release();
-    case SwapStep::kAwaitVolumeGone:
-      return AwaitVolumeGone();
-    case SwapStep::kCleanPvc:
-      return CleanPvc();
-    case SwapStep::kCleanVolume:
-      return CleanVolume();
-    case SwapStep::kDone:
-      break;
-  }
-  return absl::OkStatus();
+absl::StatusOr<std::string> VolumeSwap::Take(SwapStep step) {
+  using Method = absl::StatusOr<std::string> (VolumeSwap::*)();
+  // In the order of SwapStep.
+  constexpr std::array<Method, 21> kMethods = {&VolumeSwap::TakeSafetySnapshot,
+                                               &VolumeSwap::MakeTemporary,
+                                               &VolumeSwap::AwaitTemporary,
+                                               &VolumeSwap::RecordRestored,
+                                               &VolumeSwap::RecordOriginal,
+                                               &VolumeSwap::TurnBack,
+                                               &VolumeSwap::Retain,
+                                               &VolumeSwap::RemoveTemporary,
+                                               &VolumeSwap::AwaitTemporaryGone,
+                                               &VolumeSwap::RemovePvc,
+                                               &VolumeSwap::AwaitPvcGone,
+                                               &VolumeSwap::Reserve,
+                                               &VolumeSwap::MakePvc,
+                                               &VolumeSwap::AwaitPvc,
+                                               &VolumeSwap::MarkPvc,
+                                               &VolumeSwap::ReturnPolicy,
+                                               &VolumeSwap::Abandon,
+                                               &VolumeSwap::Release,
+                                               &VolumeSwap::AwaitVolumeGone,
+                                               &VolumeSwap::CleanPvc,
+                                               &VolumeSwap::CleanVolume};
+  CSIDELTA_CHECK(step != SwapStep::kDone);
+  return (this->*kMethods[static_cast<std::size_t>(step)])();
 }
 
 absl::Status VolumeSwap::Prepare(const SwapPlan& plan) {
+  CSIDELTA_CHECK(plan.refusals.empty() && plan.refused_by_swap.empty());
   plan_ = plan;
   std::unique_ptr<csi::VolumeLock> guard;
   if (!target_.takes_safety_snapshot && !plan.was_exchanging) {
@@ -370,12 +381,10 @@ absl::Status VolumeSwap::Prepare(const SwapPlan& plan) {
     guard = *std::move(entered);
   }
   // RecordOriginal is the last step that belongs here, and the first after which there is no other.
-  return Run(
-      [this](const SwapState& state) -> absl::StatusOr<SwapStep> {
-        return state.original.has_value() ? absl::StatusOr<SwapStep>(SwapStep::kDone)
-                                          : NextOfRestore(state, Wish());
-      },
-      SwapStep::kDone);
+  return Run([this](const SwapState& state) -> absl::StatusOr<SwapStep> {
+    return state.original.has_value() ? absl::StatusOr<SwapStep>(SwapStep::kDone)
+                                      : NextOfRestore(state, Wish());
+  });
 }
 
 absl::StatusOr<SwapResult> VolumeSwap::Exchange() {
@@ -387,25 +396,23 @@ absl::StatusOr<SwapResult> VolumeSwap::Exchange() {
                      "the restore into ", PvcText(),
                      " was ended by another client meanwhile, with --finish or --undo"));
   };
-  RETURN_IF_ERROR(Run(next, SwapStep::kDone));
+  RETURN_IF_ERROR(Run(next));
   return Result();
 }
 
 absl::StatusOr<SwapResult> VolumeSwap::Undo() {
-  RETURN_IF_ERROR(Run(NextOfUndo, SwapStep::kDone));
+  RETURN_IF_ERROR(Run(NextOfUndo));
   return Result();
 }
 
 absl::StatusOr<SwapResult> VolumeSwap::Finish() {
   std::string original;
   std::string restored;
-  RETURN_IF_ERROR(Run(
-      [&](const SwapState& state) {
-        original = state.original.has_value() ? state.original->volume.name() : original;
-        restored = state.restored.has_value() ? state.restored->volume.name() : restored;
-        return NextOfFinish(state);
-      },
-      SwapStep::kDone));
+  RETURN_IF_ERROR(Run([&](const SwapState& state) {
+    original = state.original.has_value() ? state.original->volume.name() : original;
+    restored = state.restored.has_value() ? state.restored->volume.name() : restored;
+    return NextOfFinish(state);
+  }));
   SwapResult result = Result();
   result.original_volume = original;
   result.restored_volume = restored;
@@ -442,36 +449,24 @@ absl::StatusOr<VolumeSwap::SafetySnapshot> VolumeSwap::FindSafetySnapshot() {
   return safety;
 }
 
-void VolumeSwap::NoteAll(const std::vector<std::string>& notes) {
-  result_.not_checked.insert(result_.not_checked.end(), notes.begin(), notes.end());
-}
-
-absl::Status VolumeSwap::TakeSafetySnapshot() {
+absl::StatusOr<std::string> VolumeSwap::TakeSafetySnapshot() {
   ASSIGN_OR_RETURN(const SafetySnapshot safety, FindSafetySnapshot());
   if (!safety.is_taken) {
-    ASSIGN_OR_RETURN(snapshots::SnapshotSources sources,
-                     snapshots::PrepareSources(ctx_, api_, {*state_.pvc}, ""));
-    const absl::StatusOr<csi::TakenSnapshot> creation = snapshots::CreateSnapshot(
+    RETURN_IF_ERROR(snapshots::TakeBeforeRestore(
         ctx_, api_, random_,
-        {.source = std::move(sources.sources.front()),
+        {.source = {.pvc = *state_.pvc},
          .name = safety.name,
          .may_join = true,
          .note = absl::StrCat("before the restore of ", target_.snapshot_name),
-         .awaited = snapshots::AwaitedState::kTaken,
-         .timeout = ctx_.TimeLeft()});
-    RETURN_IF_ERROR(WithAdvice(
-        creation.status(), "nothing is changed; --safety no --yes restores without a snapshot"));
-    NoteAll(sources.not_checked);
-    NoteAll(creation->not_checked);
+         .timeout = ctx_.TimeLeft()},
+        result_.not_checked));
   }
   result_.safety_snapshot = safety.name;
-  Tell(SwapStep::kTakeSafetySnapshot,
-       absl::StrCat("VolumeSnapshot ", target_.namespace_name, "/", safety.name, " of ", PvcText(),
-                    " is taken, for safety"));
-  return absl::OkStatus();
+  return absl::StrCat("VolumeSnapshot ", target_.namespace_name, "/", safety.name, " of ",
+                      PvcText(), " is taken, for safety");
 }
 
-absl::Status VolumeSwap::MakeTemporary() {
+absl::StatusOr<std::string> VolumeSwap::MakeTemporary() {
   const PersistentVolumeClaim& pvc = *state_.pvc;
   const snapshots::PlannedPvc planned = {.namespace_name = target_.namespace_name,
                                          .name = plan_->temporary_pvc,
@@ -502,13 +497,11 @@ absl::Status VolumeSwap::MakeTemporary() {
   RETURN_IF_ERROR(
       WithAdvice(made, absl::StrCat(PvcText(), " is as it was; the temporary PVC ", planned.name,
                                     " is needed in addition for a moment")));
-  Tell(SwapStep::kMakeTemporary,
-       absl::StrCat("PVC ", target_.namespace_name, "/", planned.name,
-                    " is being made of VolumeSnapshot ", target_.snapshot_name));
-  return absl::OkStatus();
+  return absl::StrCat("PVC ", target_.namespace_name, "/", planned.name,
+                      " is being made of VolumeSnapshot ", target_.snapshot_name);
 }
 
-absl::Status VolumeSwap::AwaitTemporary() {
+absl::StatusOr<std::string> VolumeSwap::AwaitTemporary() {
   std::vector<std::string> notes;
   const absl::StatusOr<snapshots::AwaitedPvc> awaited = snapshots::AwaitPvc(
       ctx_, api_, *state_.temporary,
@@ -528,7 +521,7 @@ absl::Status VolumeSwap::AwaitTemporary() {
                                                       " gets no volume until a Pod uses it: its ",
                                                       "StorageClass waits for that; ", advice));
   }
-  return absl::OkStatus();
+  return "";
 }
 
 absl::Status VolumeSwap::PatchVolume(const PersistentVolume& volume, objects::Patch patch) {
@@ -546,10 +539,11 @@ absl::Status VolumeSwap::WriteRecord(const PersistentVolume& volume, const SwapR
                          .SetReclaimPolicy(policy));
 }
 
-absl::Status VolumeSwap::RecordRestored() {
+absl::StatusOr<std::string> VolumeSwap::RecordRestored() {
   const std::optional<PersistentVolume>& volume = state_.temporary_volume;
   if (state_.restored.has_value()) {
-    return WriteRecord(state_.restored->volume, state_.restored->record, "Retain");
+    RETURN_IF_ERROR(WriteRecord(state_.restored->volume, state_.restored->record, "Retain"));
+    return "";
   }
   if (!volume.has_value()) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -562,7 +556,7 @@ absl::Status VolumeSwap::RecordRestored() {
         PvcText(), " requests; ", CommandOf(target_, "--undo removes what was made")));
   }
   // Also for a run that goes on after one that was killed: bound is not filled.
-  RETURN_IF_ERROR(AwaitTemporary());
+  RETURN_IF_ERROR(AwaitTemporary().status());
   RETURN_IF_ERROR(WriteRecord(*volume,
                               {.side = SwapSide::kRestored,
                                .namespace_name = target_.namespace_name,
@@ -572,12 +566,10 @@ absl::Status VolumeSwap::RecordRestored() {
                                .policy = volume->reclaim_policy(),
                                .peer = state_.pvc->volume_name()},
                               "Retain"));
-  Tell(SwapStep::kRecordRestored,
-       absl::StrCat("volume ", volume->name(), " holds VolumeSnapshot ", target_.snapshot_name));
-  return absl::OkStatus();
+  return absl::StrCat("volume ", volume->name(), " holds VolumeSnapshot ", target_.snapshot_name);
 }
 
-absl::Status VolumeSwap::RecordOriginal() {
+absl::StatusOr<std::string> VolumeSwap::RecordOriginal() {
   ASSIGN_OR_RETURN(const PersistentVolume volume,
                    objects::Get<PersistentVolume>(
                        ctx_, api_, PersistentVolume::Key("", state_.pvc->volume_name())));
@@ -599,60 +591,52 @@ absl::Status VolumeSwap::RecordOriginal() {
                              .safety = result_.safety_snapshot,
                              .claim = ClaimToMake(*state_.pvc, "")};
   RETURN_IF_ERROR(WriteRecord(volume, record, "Retain"));
-  Tell(SwapStep::kRecordOriginal,
-       absl::StrCat("volume ", volume.name(), " of ", PvcText(), " is kept, whatever happens"));
-  return absl::OkStatus();
+  return absl::StrCat("volume ", volume.name(), " of ", PvcText(), " is kept, whatever happens");
 }
 
 // --- Exchanging
 
-absl::Status VolumeSwap::TurnBack() {
+absl::StatusOr<std::string> VolumeSwap::TurnBack() {
   SwapRecord record = state_.original->record;
   record.goal = SwapSide::kOriginal;
   // What was changed on the PVC since, an application's label, is not lost on the way back.
-  if (state_.pvc.has_value() && !state_.pvc->is_being_deleted() && state_.restored.has_value() &&
-      state_.pvc->volume_name() == state_.restored->volume.name()) {
+  if (state_.has_restored() && !state_.pvc->is_being_deleted()) {
     record.claim = ClaimToMake(*state_.pvc, "");
   }
   RETURN_IF_ERROR(WriteRecord(state_.original->volume, record, "Retain"));
-  Tell(SwapStep::kTurnBack, absl::StrCat("volume ", state_.original->volume.name(),
-                                         " is to be the one of ", PvcText(), " again"));
-  return absl::OkStatus();
+  return absl::StrCat("volume ", state_.original->volume.name(), " is to be the one of ", PvcText(),
+                      " again");
 }
 
-absl::Status VolumeSwap::Retain() {
+absl::StatusOr<std::string> VolumeSwap::Retain() {
   const SwapVolume& other = *other_volume();
   RETURN_IF_ERROR(WriteRecord(other.volume, other.record, "Retain"));
-  Tell(SwapStep::kRetain, absl::StrCat("volume ", other.volume.name(), " of ", PvcText(),
-                                       " is kept, whatever happens"));
-  return absl::OkStatus();
+  return absl::StrCat("volume ", other.volume.name(), " of ", PvcText(),
+                      " is kept, whatever happens");
 }
 
-absl::Status VolumeSwap::RemoveTemporary() {
+absl::StatusOr<std::string> VolumeSwap::RemoveTemporary() {
   const PersistentVolumeClaim& pvc = *state_.temporary;
   RETURN_IF_ERROR(k8s::IgnoreNotFound(api_.Delete(
       ctx_, pvc.key(), {.uid = pvc.uid(), .resource_version = pvc.resource_version()})));
-  Tell(SwapStep::kRemoveTemporary,
-       absl::StrCat("PVC ", pvc.namespace_name(), "/", pvc.name(), " is deleted"));
-  return absl::OkStatus();
+  return absl::StrCat("PVC ", pvc.namespace_name(), "/", pvc.name(), " is deleted");
 }
 
-absl::Status VolumeSwap::AwaitTemporaryGone() { return AwaitGone(*state_.temporary); }
-absl::Status VolumeSwap::AwaitPvcGone() { return AwaitGone(*state_.pvc); }
+absl::StatusOr<std::string> VolumeSwap::AwaitTemporaryGone() {
+  return AwaitGone(*state_.temporary);
+}
+
+absl::StatusOr<std::string> VolumeSwap::AwaitPvcGone() { return AwaitGone(*state_.pvc); }
 
 absl::Status VolumeSwap::CheckNoPodUses(absl::string_view pvc_name, absl::string_view consequence) {
-  ASSIGN_OR_RETURN(const std::vector<objects::Pod> pods,
-                   objects::List<objects::Pod>(ctx_, api_, target_.namespace_name));
-  const std::vector<const objects::Pod*> users = UsersOf(pods, pvc_name);
-  if (users.empty()) {
-    return absl::OkStatus();
-  }
-  return absl::FailedPreconditionError(absl::StrCat("PVC ", target_.namespace_name, "/", pvc_name,
-                                                    ": ", consequence, ": ", UseText(users),
-                                                    ", then run the same command again"));
+  ASSIGN_OR_RETURN(const std::string use, ReadUse(ctx_, api_, target_.namespace_name, pvc_name));
+  return use.empty() ? absl::OkStatus()
+                     : absl::FailedPreconditionError(absl::StrCat(
+                           "PVC ", target_.namespace_name, "/", pvc_name, ": ", consequence, ": ",
+                           use, ", then run the same command again"));
 }
 
-absl::Status VolumeSwap::RemovePvc() {
+absl::StatusOr<std::string> VolumeSwap::RemovePvc() {
   RETURN_IF_ERROR(CheckNoPodUses(target_.pvc_name,
                                  "a Pod has started meanwhile, and nothing was "
                                  "exchanged"));
@@ -661,14 +645,13 @@ absl::Status VolumeSwap::RemovePvc() {
   RETURN_IF_ERROR(CheckNotWrittenByMover(ctx_, api_, pvc));
   RETURN_IF_ERROR(k8s::IgnoreNotFound(api_.Delete(
       ctx_, pvc.key(), {.uid = pvc.uid(), .resource_version = pvc.resource_version()})));
-  Tell(SwapStep::kRemovePvc, absl::StrCat(PvcText(), " is deleted, to be made again; its volume ",
-                                          pvc.volume_name(), " is kept"));
-  return absl::OkStatus();
+  return absl::StrCat(PvcText(), " is deleted, to be made again; its volume ", pvc.volume_name(),
+                      " is kept");
 }
 
 // A Pod that started between the look and the deletion holds the PVC, which Kubernetes then deletes
 // only after it.
-absl::Status VolumeSwap::AwaitGone(const PersistentVolumeClaim& pvc) {
+absl::StatusOr<std::string> VolumeSwap::AwaitGone(const PersistentVolumeClaim& pvc) {
   const k8s::ObjectKey key = pvc.key();
   while (true) {
     const absl::Status gone = objects::WaitFor<PersistentVolumeClaim>(
@@ -676,6 +659,9 @@ absl::Status VolumeSwap::AwaitGone(const PersistentVolumeClaim& pvc) {
         [&](const PersistentVolumeClaim* now) -> absl::StatusOr<bool> {
           return now == nullptr || now->uid() != pvc.uid();
         });
+    if (gone.ok()) {
+      return "";
+    }
     if (!absl::IsDeadlineExceeded(gone)) {
       return gone;
     }
@@ -697,12 +683,11 @@ absl::Status VolumeSwap::AwaitGone(const PersistentVolumeClaim& pvc) {
   }
 }
 
-absl::Status VolumeSwap::Reserve() {
+absl::StatusOr<std::string> VolumeSwap::Reserve() {
   const PersistentVolume& volume = target_volume().volume;
   RETURN_IF_ERROR(
       PatchVolume(volume, objects::Patch().ReserveFor(target_.namespace_name, target_.pvc_name)));
-  Tell(SwapStep::kReserve, absl::StrCat("volume ", volume.name(), " is reserved for ", PvcText()));
-  return absl::OkStatus();
+  return absl::StrCat("volume ", volume.name(), " is reserved for ", PvcText());
 }
 
 std::string VolumeSwap::mark() const {
@@ -716,7 +701,7 @@ absl::Status VolumeSwap::PatchPvc(objects::Patch patch) {
                         patch.IfUid(state_.pvc->uid()));
 }
 
-absl::Status VolumeSwap::MakePvc() {
+absl::StatusOr<std::string> VolumeSwap::MakePvc() {
   const std::string volume = target_volume().volume.name();
   PersistentVolumeClaim object = ClaimToMake(*state_.original->record.claim, volume);
   object.SetAnnotation(objects::kInPlaceRecordAnnotation, mark());
@@ -729,19 +714,16 @@ absl::Status VolumeSwap::MakePvc() {
       WithAdvice(made, absl::StrCat(PvcText(),
                                     " does not exist now, and its volumes are kept; run the same "
                                     "command again")));
-  Tell(SwapStep::kMakePvc, absl::StrCat(PvcText(), " is made again, with volume ", volume));
-  return absl::OkStatus();
+  return absl::StrCat(PvcText(), " is made again, with volume ", volume);
 }
 
-absl::Status VolumeSwap::MarkPvc() {
+absl::StatusOr<std::string> VolumeSwap::MarkPvc() {
   RETURN_IF_ERROR(
       PatchPvc(objects::Patch().SetAnnotation(objects::kInPlaceRecordAnnotation, mark())));
-  Tell(SwapStep::kMarkPvc,
-       absl::StrCat(PvcText(), " keeps its volume ", state_.pvc->volume_name()));
-  return absl::OkStatus();
+  return absl::StrCat(PvcText(), " keeps its volume ", state_.pvc->volume_name());
 }
 
-absl::Status VolumeSwap::AwaitPvc() {
+absl::StatusOr<std::string> VolumeSwap::AwaitPvc() {
   const std::string uid = state_.pvc->uid();
   const absl::Status bound = objects::WaitFor<PersistentVolumeClaim>(
       ctx_, api_, PersistentVolumeClaim::Key(target_.namespace_name, target_.pvc_name),
@@ -751,30 +733,27 @@ absl::Status VolumeSwap::AwaitPvc() {
         }
         return now->is_bound();
       });
-  return WithAdvice(bound, "run the same command again to go on");
+  RETURN_IF_ERROR(WithAdvice(bound, "run the same command again to go on"));
+  return "";
 }
 
-absl::Status VolumeSwap::ReturnPolicy() {
+absl::StatusOr<std::string> VolumeSwap::ReturnPolicy() {
   const SwapVolume& one = in_use();
   RETURN_IF_ERROR(WriteRecord(one.volume, one.record, one.record.policy));
-  Tell(SwapStep::kReturnPolicy,
-       absl::StrCat("volume ", one.volume.name(), " has its reclaim policy ", one.record.policy,
-                    " again"));
-  return absl::OkStatus();
+  return absl::StrCat("volume ", one.volume.name(), " has its reclaim policy ", one.record.policy,
+                      " again");
 }
 
 // --- Taking back, finishing
 
-absl::Status VolumeSwap::Abandon() {
+absl::StatusOr<std::string> VolumeSwap::Abandon() {
   const PersistentVolume& volume =
       state_.restored.has_value() ? state_.restored->volume : *state_.temporary_volume;
   RETURN_IF_ERROR(PatchVolume(volume, WithoutRecord().SetReclaimPolicy("Delete")));
-  Tell(SwapStep::kAbandon,
-       absl::StrCat("volume ", volume.name(), ", made of the VolumeSnapshot, is deleted"));
-  return absl::OkStatus();
+  return absl::StrCat("volume ", volume.name(), ", made of the VolumeSnapshot, is deleted");
 }
 
-absl::Status VolumeSwap::Release() {
+absl::StatusOr<std::string> VolumeSwap::Release() {
   const SwapVolume& other = *other_volume();
   RETURN_IF_ERROR(CheckMayDeleteUnused(ctx_, api_, state_));
   objects::Patch patch = objects::Patch().SetReclaimPolicy("Delete");
@@ -783,12 +762,10 @@ absl::Status VolumeSwap::Release() {
     patch.SetPvcUid(kNoPvcUid);
   }
   RETURN_IF_ERROR(PatchVolume(other.volume, std::move(patch)));
-  Tell(SwapStep::kRelease,
-       absl::StrCat("volume ", other.volume.name(), " is being deleted by its driver"));
-  return absl::OkStatus();
+  return absl::StrCat("volume ", other.volume.name(), " is being deleted by its driver");
 }
 
-absl::Status VolumeSwap::AwaitVolumeGone() {
+absl::StatusOr<std::string> VolumeSwap::AwaitVolumeGone() {
   const PersistentVolume& volume = other_volume()->volume;
   const k8s::ObjectKey key = volume.key();
   const auto is_gone = [&](const PersistentVolume* now) -> absl::StatusOr<bool> {
@@ -812,27 +789,22 @@ absl::Status VolumeSwap::AwaitVolumeGone() {
       gone,
       absl::StrCat("volume ", volume.name(), " is still there: kubectl describe pv ", volume.name(),
                    " shows what its driver reports; run the same command again to go on")));
-  Tell(SwapStep::kAwaitVolumeGone,
-       result_.kept_handles.empty()
-           ? absl::StrCat("volume ", volume.name(), " is deleted")
-           : absl::StrCat("PersistentVolume ", volume.name(),
-                          " is deleted; no provisioner made it or deletes it, so its driver ",
-                          volume.driver(), " keeps volume ", volume.handle()));
-  return absl::OkStatus();
+  return result_.kept_handles.empty()
+             ? absl::StrCat("volume ", volume.name(), " is deleted")
+             : absl::StrCat("PersistentVolume ", volume.name(),
+                            " is deleted; no provisioner made it or deletes it, so its driver ",
+                            volume.driver(), " keeps volume ", volume.handle());
 }
 
-absl::Status VolumeSwap::CleanPvc() {
+absl::StatusOr<std::string> VolumeSwap::CleanPvc() {
   RETURN_IF_ERROR(PatchPvc(objects::Patch().RemoveAnnotation(objects::kInPlaceRecordAnnotation)));
-  Tell(SwapStep::kCleanPvc, absl::StrCat(PvcText(), " has no mark of the restore any more"));
-  return absl::OkStatus();
+  return absl::StrCat(PvcText(), " has no mark of the restore any more");
 }
 
-absl::Status VolumeSwap::CleanVolume() {
+absl::StatusOr<std::string> VolumeSwap::CleanVolume() {
   const PersistentVolume& volume = in_use().volume;
   RETURN_IF_ERROR(PatchVolume(volume, WithoutRecord()));
-  Tell(SwapStep::kCleanVolume,
-       absl::StrCat("volume ", volume.name(), " has no record of the restore any more"));
-  return absl::OkStatus();
+  return absl::StrCat("volume ", volume.name(), " has no record of the restore any more");
 }
 
 }  // namespace csidelta::inplace

@@ -16,7 +16,9 @@
 #include "inplace/restore_guard.h"
 #include "inplace/swap_state.h"
 #include "k8s/api_client.h"
+#include "objects/node.h"
 #include "objects/patch.h"
+#include "objects/persistent_volume.h"
 #include "objects/volume_snapshot.h"
 
 // In-place restore by swap of volumes: the PVC gets a volume made of a VolumeSnapshot, and keeps
@@ -132,44 +134,44 @@ class VolumeSwap {
  private:
   using Next = std::function<absl::StatusOr<SwapStep>(const SwapState& state)>;
 
-  absl::Status Run(const Next& next, SwapStep until);
-  absl::Status Take(SwapStep step);
+  absl::Status Run(const Next& next);
   SwapRequest Wish() const;
   SwapResult Result() const;
-  void Tell(SwapStep step, std::string text);
-  void NoteAll(const std::vector<std::string>& notes);
 
   struct SafetySnapshot {
     std::string name;
     bool is_taken = false;  // by an earlier run
   };
   absl::StatusOr<SafetySnapshot> FindSafetySnapshot();
-  absl::Status TakeSafetySnapshot();
-  absl::Status MakeTemporary();
-  absl::Status AwaitTemporary();
-  absl::Status RecordRestored();
-  absl::Status RecordOriginal();
-  absl::Status TurnBack();
-  absl::Status Retain();
-  absl::Status RemoveTemporary();
-  absl::Status AwaitTemporaryGone();
-  absl::Status RemovePvc();
-  absl::Status AwaitPvcGone();
-  absl::Status Reserve();
-  absl::Status MakePvc();
-  absl::Status AwaitPvc();
-  absl::Status MarkPvc();
-  absl::Status ReturnPolicy();
-  absl::Status Abandon();
-  absl::Status Release();
-  absl::Status AwaitVolumeGone();
-  absl::Status CleanPvc();
-  absl::Status CleanVolume();
+
+  // Each step returns what it did, for the sink; "" for nothing to report.
+  absl::StatusOr<std::string> Take(SwapStep step);
+  absl::StatusOr<std::string> TakeSafetySnapshot();
+  absl::StatusOr<std::string> MakeTemporary();
+  absl::StatusOr<std::string> AwaitTemporary();
+  absl::StatusOr<std::string> RecordRestored();
+  absl::StatusOr<std::string> RecordOriginal();
+  absl::StatusOr<std::string> TurnBack();
+  absl::StatusOr<std::string> Retain();
+  absl::StatusOr<std::string> RemoveTemporary();
+  absl::StatusOr<std::string> AwaitTemporaryGone();
+  absl::StatusOr<std::string> RemovePvc();
+  absl::StatusOr<std::string> AwaitPvcGone();
+  absl::StatusOr<std::string> Reserve();
+  absl::StatusOr<std::string> MakePvc();
+  absl::StatusOr<std::string> AwaitPvc();
+  absl::StatusOr<std::string> MarkPvc();
+  absl::StatusOr<std::string> ReturnPolicy();
+  absl::StatusOr<std::string> Abandon();
+  absl::StatusOr<std::string> Release();
+  absl::StatusOr<std::string> AwaitVolumeGone();
+  absl::StatusOr<std::string> CleanPvc();
+  absl::StatusOr<std::string> CleanVolume();
 
   absl::Status CheckNoPodUses(absl::string_view pvc_name, absl::string_view consequence);
   std::string mark() const;  // of the PVC: the name of the volume that it does not have
   absl::Status PatchPvc(objects::Patch patch);
-  absl::Status AwaitGone(const objects::PersistentVolumeClaim& pvc);
+  absl::StatusOr<std::string> AwaitGone(const objects::PersistentVolumeClaim& pvc);
   absl::Status PatchVolume(const objects::PersistentVolume& volume, objects::Patch patch);
   absl::Status WriteRecord(const objects::PersistentVolume& volume,
                            const objects::SwapRecord& record, absl::string_view policy);
@@ -187,5 +189,13 @@ class VolumeSwap {
   SwapState state_;               // as it was read last
   SwapResult result_;
 };
+
+// The node for a volume that must be usable where `volume` is and that no Pod asks for: a
+// StorageClass that waits for the first consumer makes it where an annotation of its PVC says. It
+// is the first by name of those that the affinity of `volume` selects and that have its driver,
+// preferably one that is not cordoned. "" for none. Pure.
+std::string ChooseNode(const objects::PersistentVolume& volume,
+                       const std::vector<objects::Node>& nodes,
+                       const std::vector<objects::CsiNode>& csi_nodes);
 
 }  // namespace csidelta::inplace

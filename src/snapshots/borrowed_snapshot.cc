@@ -11,7 +11,9 @@
 #include "csi/snapshot_lifecycle.h"
 #include "k8s/access_review.h"
 #include "objects/client.h"
+#include "objects/keys.h"
 #include "snapshots/snapshot_import.h"
+#include "snapshots/static_pair.h"
 
 namespace csidelta::snapshots {
 namespace {
@@ -42,39 +44,44 @@ absl::Status CheckBorrowRights(const CallContext& ctx, k8s::ApiClient& api,
        {{"delete", VolumeSnapshotContent::Type()}, kSnapshotAdminRole}});
 }
 
-StaticPair BorrowedPair(const VolumeSnapshot& source, const VolumeSnapshotContent& content,
-                        const PlannedPvc& pvc, int attempt) {
+csi::StaticContent BorrowedPair(const VolumeSnapshot& source, const VolumeSnapshotContent& content,
+                                const PlannedPvc& pvc, int attempt) {
   const std::string hash =
       Sha256Hex(absl::StrJoin({content.driver(), content.handle(), source.uid(), pvc.namespace_name,
                                pvc.name, absl::StrCat(attempt)},
                               "\n"));
   const std::string name = absl::StrCat("csi-delta-borrowed-", hash.substr(0, csi::kNameHashBytes));
-  StaticPair pair = PairBeside(content);
-  pair.content_name = name;
-  pair.namespace_name = pvc.namespace_name;
+  csi::StaticContent pair = csi::ContentBeside(content);
+  pair.name = name;
+  pair.snapshot_namespace = pvc.namespace_name;
   pair.snapshot_name = name;
+  pair.mode = content.source_mode();
+  if (content.allows_mode_change()) {
+    pair.annotations[objects::kModeChangeAnnotation] = "true";
+  }
   return pair;
 }
 
 // The pair that the PVC is filled from, where an earlier run made it. Else that of the first
 // attempt whose VolumeSnapshot is not being deleted: after a PVC that was deleted before it was
 // bound the provisioner holds it by a finalizer, for minutes.
-absl::StatusOr<StaticPair> ChoosePair(const CallContext& ctx, k8s::ApiClient& api,
-                                      const Promotion& promotion) {
+absl::StatusOr<csi::StaticContent> ChoosePair(const CallContext& ctx, k8s::ApiClient& api,
+                                              const Promotion& promotion) {
   const auto pair_of = [&](int attempt) {
     return BorrowedPair(promotion.snapshot, *promotion.content, promotion.pvc, attempt);
   };
   for (int attempt = 0; promotion.taken_by.has_value() && attempt < kAttemptsMax; ++attempt) {
-    if (StaticPair pair = pair_of(attempt);
+    if (csi::StaticContent pair = pair_of(attempt);
         promotion.taken_by->source_snapshot() == pair.snapshot_name) {
       return pair;
     }
   }
   for (int attempt = 0;; ++attempt) {
-    StaticPair pair = pair_of(attempt);
-    ASSIGN_OR_RETURN(const auto there,
-                     objects::Find<VolumeSnapshot>(
-                         ctx, api, VolumeSnapshot::Key(pair.namespace_name, pair.snapshot_name)));
+    csi::StaticContent pair = pair_of(attempt);
+    ASSIGN_OR_RETURN(
+        const auto there,
+        objects::Find<VolumeSnapshot>(
+            ctx, api, VolumeSnapshot::Key(pair.snapshot_namespace, pair.snapshot_name)));
     if (!there.has_value() || !there->is_being_deleted() || attempt + 1 == kAttemptsMax) {
       return pair;
     }
@@ -115,7 +122,7 @@ class Borrower {
     RETURN_IF_ERROR(MakePair(ctx_, api_, plan_.pair).status());
     ASSIGN_OR_RETURN(
         const VolumeSnapshot lent,
-        AwaitUsableSnapshot(ctx_, api_, plan_.pair.namespace_name, plan_.pair.snapshot_name));
+        AwaitUsableSnapshot(ctx_, api_, plan_.pair.snapshot_namespace, plan_.pair.snapshot_name));
     const csi::SnapshotStatus status = csi::StatusOf(lent, {});
     if (!csi::IsUsable(status.state)) {
       return absl::FailedPreconditionError(
@@ -163,8 +170,8 @@ class Borrower {
       left.push_back(absl::StrCat("PVC ", promotion_.pvc.namespace_name, "/", promotion_.pvc.name));
     }
     if (!RemovePair(cleaning, api_, plan_.pair).ok()) {
-      left.push_back(absl::StrCat("VolumeSnapshotContent ", plan_.pair.content_name));
-      left.push_back(absl::StrCat("VolumeSnapshot ", plan_.pair.namespace_name, "/",
+      left.push_back(absl::StrCat("VolumeSnapshotContent ", plan_.pair.name));
+      left.push_back(absl::StrCat("VolumeSnapshot ", plan_.pair.snapshot_namespace, "/",
                                   plan_.pair.snapshot_name));
     }
     return absl::Status(
@@ -174,24 +181,25 @@ class Borrower {
                                   : absl::StrCat("; left behind: ", absl::StrJoin(left, ", "))));
   }
 
-  // Then its data may still be copied, from what the pair protects.
-  bool IsOwnPvcBound() const {
-    const auto pvc = objects::Find<PersistentVolumeClaim>(
-        csi::CleanUpContext(*ctx_.clock), api_,
-        PersistentVolumeClaim::Key(promotion_.pvc.namespace_name, promotion_.pvc.name));
-    return pvc.ok() && pvc->has_value() && (*pvc)->is_bound() &&
-           (*pvc)->source_snapshot() == plan_.pair.snapshot_name;
+  // By what it is filled from: the answer to the request that made it may have been lost.
+  absl::StatusOr<std::optional<PersistentVolumeClaim>> FindOwnPvc(const CallContext& ctx) const {
+    ASSIGN_OR_RETURN(auto pvc, objects::Find<PersistentVolumeClaim>(
+                                   ctx, api_,
+                                   PersistentVolumeClaim::Key(promotion_.pvc.namespace_name,
+                                                              promotion_.pvc.name)));
+    const bool is_own = pvc.has_value() && pvc->source_snapshot() == plan_.pair.snapshot_name;
+    return is_own ? std::move(pvc) : std::nullopt;
   }
 
-  // By what it is filled from: the answer to the request that made it may have been lost.
+  // Then its data may still be copied, from what the pair protects.
+  bool IsOwnPvcBound() const {
+    const auto pvc = FindOwnPvc(csi::CleanUpContext(*ctx_.clock));
+    return pvc.ok() && pvc->has_value() && (*pvc)->is_bound();
+  }
+
   absl::Status RemoveOwnPvc(const CallContext& ctx) const {
-    ASSIGN_OR_RETURN(const auto pvc, objects::Find<PersistentVolumeClaim>(
-                                         ctx, api_,
-                                         PersistentVolumeClaim::Key(promotion_.pvc.namespace_name,
-                                                                    promotion_.pvc.name)));
-    return pvc.has_value() && pvc->source_snapshot() == plan_.pair.snapshot_name
-               ? RemovePvc(ctx, api_, *pvc)
-               : absl::OkStatus();
+    ASSIGN_OR_RETURN(const auto pvc, FindOwnPvc(ctx));
+    return pvc.has_value() ? RemovePvc(ctx, api_, *pvc) : absl::OkStatus();
   }
 
   const CallContext& ctx_;

@@ -6,9 +6,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
+#include "csi/static_content.h"
 #include "k8s/api_client.h"
 #include "snapshots/promotion.h"
-#include "snapshots/static_pair.h"
 
 // A PVC made of a VolumeSnapshot of another namespace, by a caller with rights on both ends:
 //
@@ -37,9 +37,9 @@ struct BorrowRequest {
 };
 
 struct BorrowPlan {
-  PromotionPlan plan;      // of one
-  StaticPair pair;         // empty where the source has no content that names it
-  bool was_begun = false;  // the PVC is there, made by an earlier run of this
+  PromotionPlan plan;       // of one
+  csi::StaticContent pair;  // empty if the source has no content that names it
+  bool was_begun = false;   // the PVC is there, made by an earlier run of this
 };
 
 // INVALID_ARGUMENT for two equal namespaces; PERMISSION_DENIED names the right that is missing;

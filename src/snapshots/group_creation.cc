@@ -11,21 +11,7 @@
 #include "snapshots/quota.h"
 
 namespace csidelta::snapshots {
-namespace {
-
-using objects::PersistentVolumeClaim;
 using objects::VolumeGroupSnapshot;
-
-std::vector<PersistentVolumeClaim> PvcsOf(const std::vector<SnapshotSource>& sources) {
-  std::vector<PersistentVolumeClaim> pvcs;
-  pvcs.reserve(sources.size());
-  for (const SnapshotSource& source : sources) {
-    pvcs.push_back(source.pvc);
-  }
-  return pvcs;
-}
-
-}  // namespace
 
 absl::StatusOr<GroupChoice> ChooseGroup(const CallContext& ctx, k8s::ApiClient& api,
                                         const std::vector<SnapshotSource>& sources) {
@@ -67,7 +53,7 @@ absl::StatusOr<std::vector<csi::TakenSnapshot>> CreateGroup(const CallContext& c
   }
   csi::TakeGroupRequest take{
       .rules = PersonRules(request.timeout, request.on_full),
-      .lock = LockOf(PvcsOf(request.sources), request.name, request.waits_for_others, random),
+      .lock = LockOf(request.sources, request.name, request.waits_for_others, random),
       .object = VolumeGroupSnapshot::Make(request.choice.version, namespace_name, request.name),
       .what = absl::StrCat("the group ", request.name),
       .mark_label = objects::kPersonsGroupLabel,

@@ -7,8 +7,10 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "base/quantity.h"
 #include "csi/expose/claim_provisioning.h"
 #include "k8s/object.h"
@@ -131,25 +133,13 @@ MaybeFinding CheckState(const VolumeSnapshot& snapshot, const PromotionSurroundi
 
 MaybeFinding CheckBinding(const VolumeSnapshot& snapshot, const PromotionSurroundings& around) {
   const VolumeSnapshotContent* const content = ContentIn(around);
-  const bool is_proven = content != nullptr && content->Names(snapshot) &&
-                         !snapshot.uid().empty() && content->snapshot_uid() == snapshot.uid();
-  if (is_proven ||
-      (!around.must_prove_binding && (content == nullptr || content->Names(snapshot)))) {
+  if (!around.must_prove_binding && (content == nullptr || content->Names(snapshot))) {
     return std::nullopt;
   }
-  if (content == nullptr) {
-    return Finding{"NotMutual",
-                   absl::StrCat(Named(snapshot), " has no VolumeSnapshotContent that names it")};
-  }
-  return Finding{
-      "NotMutual",
-      absl::StrCat(Named(snapshot), " names VolumeSnapshotContent ", content->name(),
-                   ", which belongs to ", content->snapshot_namespace(), "/",
-                   content->snapshot_name(), content->Names(snapshot) ? " without its uid" : "",
-                   content->snapshot_uid().empty()
-                       ? ""
-                       : absl::StrCat(" (uid ", content->snapshot_uid(), ")"),
-                   ": it is not used")};
+  return content == nullptr
+             ? Finding{"NotMutual",
+                       absl::StrCat(Named(snapshot), " has no VolumeSnapshotContent that names it")}
+             : CheckMutual(snapshot, *content);
 }
 
 MaybeFinding CheckName(const VolumeSnapshot& snapshot, const PlannedPvc& pvc,
@@ -253,6 +243,59 @@ MaybeFinding CheckAccessModes(const PlannedPvc& pvc) {
   return std::nullopt;
 }
 
+// --- Its name
+
+// "data-db-2" is "data-db" and 2.
+struct NumberedName {
+  std::string prefix;
+  int64_t number = 0;
+};
+
+std::optional<NumberedName> SplitNumber(absl::string_view name) {
+  const std::size_t dash = name.rfind('-');
+  NumberedName split;
+  if (dash == absl::string_view::npos ||
+      name.substr(dash + 1).find_first_not_of("0123456789") != absl::string_view::npos ||
+      !absl::SimpleAtoi(name.substr(dash + 1), &split.number)) {
+    return std::nullopt;
+  }
+  split.prefix = std::string(name.substr(0, dash));
+  return split;
+}
+
+// The StatefulSet that it was taken of, as recorded: of itself, or of one of its Pods. "" where
+// that is not recorded.
+std::string SourceStatefulSet(const VolumeSnapshot& snapshot) {
+  const std::string workload = snapshot.Annotation(objects::kSnapshotWorkloadAnnotation);
+  absl::string_view name = workload;
+  if (absl::ConsumePrefix(&name, "StatefulSet/")) {
+    return std::string(name);
+  }
+  if (absl::ConsumePrefix(&name, "Pod/")) {
+    const std::optional<NumberedName> pod = SplitNumber(name);
+    return pod.has_value() ? pod->prefix : "";
+  }
+  return "";
+}
+
+absl::StatusOr<std::string> ReplicaName(const VolumeSnapshot& snapshot, const PvcNaming& naming) {
+  const std::string recorded = SourceStatefulSet(snapshot);
+  const std::string source = snapshot.source_pvc();
+  const std::optional<NumberedName> split = SplitNumber(source);
+  if (split.has_value()) {
+    absl::string_view prefix = split->prefix;
+    if (absl::ConsumeSuffix(&prefix,
+                            absl::StrCat("-", recorded.empty() ? naming.replica_of : recorded)) &&
+        !prefix.empty()) {
+      return absl::StrCat(prefix, "-", naming.replica_of, "-",
+                          naming.ordinal.value_or(split->number));
+    }
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      Named(snapshot), " is of PVC ", source,
+      ", which is not known to be one of a StatefulSet; name its PVC, or use --pvc-prefix"));
+}
+
 }  // namespace
 
 PlannedPvc PlanPvc(const VolumeSnapshot& snapshot, const PvcOptions& wish,
@@ -267,6 +310,19 @@ PlannedPvc PlanPvc(const VolumeSnapshot& snapshot, const PvcOptions& wish,
   return pvc;
 }
 
+MaybeFinding CheckMutual(const VolumeSnapshot& snapshot, const VolumeSnapshotContent& content) {
+  const std::string uid = content.snapshot_uid();
+  if (content.Names(snapshot) && !uid.empty() && uid == snapshot.uid()) {
+    return std::nullopt;
+  }
+  return Finding{"NotMutual",
+                 absl::StrCat(Named(snapshot), " names VolumeSnapshotContent ", content.name(),
+                              ", which belongs to ", content.snapshot_namespace(), "/",
+                              content.snapshot_name(),
+                              uid.empty() ? " without its uid" : absl::StrCat(" (uid ", uid, ")"),
+                              ": it is not used")};
+}
+
 std::vector<Finding> CheckPromotion(const VolumeSnapshot& snapshot, const PlannedPvc& pvc,
                                     const PromotionSurroundings& around) {
   std::vector<Finding> refusals;
@@ -279,6 +335,20 @@ std::vector<Finding> CheckPromotion(const VolumeSnapshot& snapshot, const Planne
     }
   }
   return refusals;
+}
+
+absl::StatusOr<std::string> PvcNameFor(const VolumeSnapshot& snapshot, const PvcNaming& naming) {
+  const bool needs_source =
+      !naming.replica_of.empty() || !naming.prefix.empty() || !naming.suffix.empty();
+  if (needs_source && snapshot.source_pvc().empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        Named(snapshot), " was taken of no PVC of this cluster; name the new PVC itself"));
+  }
+  if (!naming.replica_of.empty()) {
+    return ReplicaName(snapshot, naming);
+  }
+  return needs_source ? absl::StrCat(naming.prefix, snapshot.source_pvc(), naming.suffix)
+                      : snapshot.name();
 }
 
 }  // namespace csidelta::snapshots

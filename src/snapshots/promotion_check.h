@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/finding.h"
 #include "csi/snapshot_state.h"
@@ -83,8 +84,36 @@ PlannedPvc PlanPvc(const objects::VolumeSnapshot& snapshot, const PvcOptions& wi
 inline constexpr absl::string_view kNameTakenCode = "NameTaken";
 inline constexpr absl::string_view kTooSmallCode = "TooSmall";
 
+// NotMutual, unless the content names the VolumeSnapshot by its uid. Pure.
+std::optional<Finding> CheckMutual(const objects::VolumeSnapshot& snapshot,
+                                   const objects::VolumeSnapshotContent& content);
+
 // None: it can be made, as far as that can be known.
 std::vector<Finding> CheckPromotion(const objects::VolumeSnapshot& snapshot, const PlannedPvc& pvc,
                                     const PromotionSurroundings& around);
+
+// --- Its name
+
+// How the PVC is called that is made of a VolumeSnapshot. The first row that applies:
+//
+//   said                name                              of
+//   ------------------  --------------------------------  ----------------------------------------
+//   replica_of          <template>-<replica_of>-<number>  the source PVC <template>-<old>-<number>
+//   prefix or suffix    <prefix><source PVC><suffix>
+//   neither             that of the VolumeSnapshot
+//
+// The number is `ordinal` where it is given, else that of the source PVC. The StatefulSet <old> is
+// the workload that the VolumeSnapshot was taken of, else `replica_of` itself.
+struct PvcNaming {
+  std::string replica_of = {};  // a StatefulSet
+  std::optional<int64_t> ordinal = {};
+  std::string prefix = {};
+  std::string suffix = {};
+};
+
+// FAILED_PRECONDITION, naming the VolumeSnapshot, when the source PVC is not known or is not one of
+// that StatefulSet. Pure.
+absl::StatusOr<std::string> PvcNameFor(const objects::VolumeSnapshot& snapshot,
+                                       const PvcNaming& naming);
 
 }  // namespace csidelta::snapshots

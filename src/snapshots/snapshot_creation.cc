@@ -6,9 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "base/check.h"
 #include "base/crypto.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "csi/retry.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 
@@ -109,11 +111,12 @@ std::string NameForSnapshot(absl::string_view prefix, absl::Time now) {
   return FitName(prefix, absl::FormatTime("-%Y%m%d-%H%M%S", now, absl::UTCTimeZone()));
 }
 
-csi::LockRequest LockOf(const std::vector<objects::PersistentVolumeClaim>& pvcs,
-                        const std::string& name, bool waits_for_others, Random& random) {
+csi::LockRequest LockOf(const std::vector<SnapshotSource>& sources, const std::string& name,
+                        bool waits_for_others, Random& random) {
+  CSIDELTA_CHECK(!sources.empty());
   csi::LockRequest request{
       .leases = {},
-      .namespace_name = pvcs.front().namespace_name(),
+      .namespace_name = sources.front().pvc.namespace_name(),
       .pvcs = {},
       .subject = "PVC",
       .name = name,
@@ -123,7 +126,8 @@ csi::LockRequest LockOf(const std::vector<objects::PersistentVolumeClaim>& pvcs,
       .may_lack_rights = true};
   const std::string holder = absl::StrCat(name, "_", absl::Hex(random.Below(UINT64_MAX)));
   // In the order of their names: two that want several wait for each other in one direction only.
-  for (const objects::PersistentVolumeClaim& pvc : pvcs) {
+  for (const SnapshotSource& source : sources) {
+    const objects::PersistentVolumeClaim& pvc = source.pvc;
     request.pvcs[pvc.name()] = pvc.labels();
     request.leases.push_back({.lease_namespace = pvc.namespace_name(),
                               .claim_namespace = pvc.namespace_name(),
@@ -144,8 +148,8 @@ absl::StatusOr<std::unique_ptr<csi::VolumeLock>> GuardRestore(
     std::vector<std::string>& not_checked) {
   auto lock = std::make_unique<csi::VolumeLock>(
       ctx, api,
-      LockOf({pvc}, absl::StrCat(csi::kRestoreHolderPrefix, restore), /*waits_for_others=*/false,
-             random));
+      LockOf({{.pvc = pvc}}, absl::StrCat(csi::kRestoreHolderPrefix, restore),
+             /*waits_for_others=*/false, random));
   RETURN_IF_ERROR(lock->Enter());
   not_checked.insert(not_checked.end(), lock->not_checked().begin(), lock->not_checked().end());
   return lock;
@@ -155,7 +159,7 @@ absl::StatusOr<csi::TakenSnapshot> CreateSnapshot(const CallContext& ctx, k8s::A
                                                   Random& random, const CreationRequest& request) {
   csi::TakeRequest take{
       .rules = PersonRules(request.timeout, request.on_full),
-      .lock = LockOf({request.source.pvc}, request.name, request.waits_for_others, random),
+      .lock = LockOf({request.source}, request.name, request.waits_for_others, random),
       .object = ObjectToMake(request),
       .awaits_driver = request.awaited != AwaitedState::kNothing};
   take.rules.may_join = request.may_join;
@@ -166,10 +170,26 @@ absl::StatusOr<csi::TakenSnapshot> CreateSnapshot(const CallContext& ctx, k8s::A
   return taken;
 }
 
+absl::Status TakeBeforeRestore(const CallContext& ctx, k8s::ApiClient& api, Random& random,
+                               CreationRequest request, std::vector<std::string>& not_checked) {
+  ASSIGN_OR_RETURN(const SnapshotSources sources,
+                   PrepareSources(ctx, api, {request.source.pvc}, ""));
+  request.source = sources.sources.front();
+  const absl::StatusOr<csi::TakenSnapshot> taken = CreateSnapshot(ctx, api, random, request);
+  if (!taken.ok()) {
+    return csi::WithMore(taken.status(),
+                         "; nothing is changed; --safety no --yes restores without a snapshot");
+  }
+  for (const std::vector<std::string>* notes : {&sources.not_checked, &taken->not_checked}) {
+    not_checked.insert(not_checked.end(), notes->begin(), notes->end());
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckFree(const CallContext& ctx, k8s::ApiClient& api, Random& random,
                        const CreationRequest& request) {
-  return csi::VolumeLock(
-             ctx, api, LockOf({request.source.pvc}, request.name, request.waits_for_others, random))
+  return csi::VolumeLock(ctx, api,
+                         LockOf({request.source}, request.name, request.waits_for_others, random))
       .Enter();
 }
 

@@ -56,10 +56,10 @@ std::string FitName(absl::string_view prefix, absl::string_view ending = "");
 // The name where a person gives none: "<prefix>-<yyyymmdd-hhmmss>" in UTC, fitted. Pure.
 std::string NameForSnapshot(absl::string_view prefix, absl::Time now);
 
-// The lock of a person on PVCs of one namespace, for what is called `name`: the Leases are in that
-// namespace, and a right that the person lacks is a note.
-csi::LockRequest LockOf(const std::vector<objects::PersistentVolumeClaim>& pvcs,
-                        const std::string& name, bool waits_for_others, Random& random);
+// The lock of a person on PVCs of one namespace, at least one, for what is called `name`: the
+// Leases are in that namespace, and a right that the person lacks is a note.
+csi::LockRequest LockOf(const std::vector<SnapshotSource>& sources, const std::string& name,
+                        bool waits_for_others, Random& random);
 
 // The Lease of a PVC into whose volume something is restored, and of which no VolumeSnapshot is
 // taken first, which would take it: creations and other restores find it while the restore begins,
@@ -74,6 +74,12 @@ absl::StatusOr<std::unique_ptr<csi::VolumeLock>> GuardRestore(
 // `awaited` says.
 absl::StatusOr<csi::TakenSnapshot> CreateSnapshot(const CallContext& ctx, k8s::ApiClient& api,
                                                   Random& random, const CreationRequest& request);
+
+// The snapshot of a PVC that is taken before other data replaces its own: CreateSnapshot() with the
+// driver and class that PrepareSources() finds for the PVC of `request`. The message of an error
+// says that nothing is changed, and how to restore without a snapshot. Adds to `not_checked`.
+absl::Status TakeBeforeRestore(const CallContext& ctx, k8s::ApiClient& api, Random& random,
+                               CreationRequest request, std::vector<std::string>& not_checked);
 
 // Whether another operation on the volume is under way, asked before anything is done for the
 // VolumeSnapshot: errors as of CreateSnapshot() until its POST. Waits for that operation where the

@@ -12,15 +12,16 @@
 #include "base/status_macros.h"
 #include "csi/expose/snapshot_secrets.h"
 #include "csi/snapshot_lifecycle.h"
-#include "csi/static_content.h"
 #include "k8s/access_review.h"
 #include "k8s/object.h"
 #include "objects/client.h"
 #include "objects/keys.h"
+#include "snapshots/static_pair.h"
 
 namespace csidelta::snapshots {
 namespace {
 
+using csi::StaticContent;
 using objects::VolumeSnapshot;
 using objects::VolumeSnapshotClass;
 using objects::VolumeSnapshotContent;
@@ -30,7 +31,7 @@ std::string ImportHash(absl::string_view driver, absl::string_view handle) {
   return Sha256Hex(absl::StrCat(driver, "\n", handle)).substr(0, csi::kNameHashBytes);
 }
 
-absl::Status CheckImportRequest(const ImportRequest& request) {
+absl::Status CheckImportRequest(const StaticContent& request) {
   if (!k8s::IsObjectName(request.driver)) {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", request.driver,
@@ -42,9 +43,9 @@ absl::Status CheckImportRequest(const ImportRequest& request) {
     return absl::InvalidArgumentError(
         "the handle is empty or not UTF-8; give it as the driver calls the snapshot");
   }
-  if (!k8s::IsObjectName(request.name)) {
+  if (!k8s::IsObjectName(request.snapshot_name)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("\"", request.name,
+        absl::StrCat("\"", request.snapshot_name,
                      "\" is not a name for a VolumeSnapshot; use lower-case letters, "
                      "digits, '-' and '.', at most 253"));
   }
@@ -52,12 +53,12 @@ absl::Status CheckImportRequest(const ImportRequest& request) {
 }
 
 absl::Status CheckImportRights(const CallContext& ctx, k8s::ApiClient& api,
-                               const ImportRequest& request) {
+                               const StaticContent& request) {
   std::vector<k8s::NeededRight> rights = {
       {{"list", VolumeSnapshotContent::Type()}, kSnapshotAdminRole},
       {{"create", VolumeSnapshotContent::Type()}, kSnapshotAdminRole},
-      {{"create", VolumeSnapshot::Type(), request.namespace_name}, kSnapshotAdminRole}};
-  if (!request.is_retained) {
+      {{"create", VolumeSnapshot::Type(), request.snapshot_namespace}, kSnapshotAdminRole}};
+  if (request.deletion_policy == "Delete") {
     rights.push_back({{"patch", VolumeSnapshotContent::Type()}, kSnapshotAdminRole});
   }
   return k8s::RequireAccess(ctx, api, rights);
@@ -65,11 +66,11 @@ absl::Status CheckImportRights(const CallContext& ctx, k8s::ApiClient& api,
 
 // The Secret of the class, as the sidecar wants to be told of it when it is to delete the snapshot.
 std::map<std::string, std::string> SecretAnnotations(const VolumeSnapshotClass& snapshot_class,
-                                                     const StaticPair& pair) {
+                                                     const StaticContent& pair) {
   const auto fill = [&](const std::string& text) {
     return absl::StrReplaceAll(text, {{"${volumesnapshot.name}", pair.snapshot_name},
-                                      {"${volumesnapshot.namespace}", pair.namespace_name},
-                                      {"${volumesnapshotcontent.name}", pair.content_name}});
+                                      {"${volumesnapshot.namespace}", pair.snapshot_namespace},
+                                      {"${volumesnapshotcontent.name}", pair.name}});
   };
   const csi::SecretName written = csi::SnapshotterSecretOf(snapshot_class);
   const std::string name = fill(written.name);
@@ -82,7 +83,7 @@ std::map<std::string, std::string> SecretAnnotations(const VolumeSnapshotClass& 
           {objects::kDeletionSecretNamespaceAnnotation, space}};
 }
 
-absl::Status ReadImportClass(const CallContext& ctx, k8s::ApiClient& api, StaticPair& pair) {
+absl::Status ReadImportClass(const CallContext& ctx, k8s::ApiClient& api, StaticContent& pair) {
   if (pair.class_name.empty()) {
     return absl::OkStatus();
   }
@@ -98,14 +99,13 @@ absl::Status ReadImportClass(const CallContext& ctx, k8s::ApiClient& api, Static
                                                       " is of driver ", driver, ", the handle of ",
                                                       pair.driver));
   }
-  pair.content_annotations = SecretAnnotations(*found, pair);
+  pair.annotations = SecretAnnotations(*found, pair);
   return absl::OkStatus();
 }
 
 // The content that the handle has already, or that has the name which this run would use.
-absl::StatusOr<std::optional<VolumeSnapshotContent>> FindContentOfHandle(const CallContext& ctx,
-                                                                         k8s::ApiClient& api,
-                                                                         const StaticPair& pair) {
+absl::StatusOr<std::optional<VolumeSnapshotContent>> FindContentOfHandle(
+    const CallContext& ctx, k8s::ApiClient& api, const StaticContent& pair) {
   std::optional<VolumeSnapshotContent> found;
   const auto look = [&](std::vector<VolumeSnapshotContent> page, bool is_first) {
     if (is_first) {
@@ -160,22 +160,14 @@ std::string ImportContentName(absl::string_view driver, absl::string_view handle
 }
 
 absl::StatusOr<ImportPlan> PlanImport(const CallContext& ctx, k8s::ApiClient& api,
-                                      const ImportRequest& given) {
-  ImportRequest request = given;
-  if (request.name.empty()) {
-    request.name = ImportName(request.driver, request.handle);
+                                      StaticContent request) {
+  if (request.snapshot_name.empty()) {
+    request.snapshot_name = ImportName(request.driver, request.handle);
   }
   RETURN_IF_ERROR(CheckImportRequest(request));
   RETURN_IF_ERROR(CheckImportRights(ctx, api, request));
-  ImportPlan plan = {.pair = {.content_name = ImportContentName(request.driver, request.handle),
-                              .driver = request.driver,
-                              .handle = request.handle,
-                              .namespace_name = request.namespace_name,
-                              .snapshot_name = request.name,
-                              .class_name = request.class_name,
-                              .mode = request.mode,
-                              .is_retained = request.is_retained},
-                     .was_begun = false};
+  request.name = ImportContentName(request.driver, request.handle);
+  ImportPlan plan = {.pair = std::move(request), .was_begun = false};
   RETURN_IF_ERROR(ReadImportClass(ctx, api, plan.pair));
   ASSIGN_OR_RETURN(const std::optional<VolumeSnapshotContent> content,
                    FindContentOfHandle(ctx, api, plan.pair));
@@ -186,13 +178,13 @@ absl::StatusOr<ImportPlan> PlanImport(const CallContext& ctx, k8s::ApiClient& ap
     }
     plan.was_begun = true;
   }
-  ASSIGN_OR_RETURN(const auto there,
-                   objects::Find<VolumeSnapshot>(
-                       ctx, api, VolumeSnapshot::Key(request.namespace_name, request.name)));
+  const k8s::ObjectKey key =
+      VolumeSnapshot::Key(plan.pair.snapshot_namespace, plan.pair.snapshot_name);
+  ASSIGN_OR_RETURN(const auto there, objects::Find<VolumeSnapshot>(ctx, api, key));
   if (there.has_value()) {
     if (!IsSnapshotOf(*there, plan.pair)) {
-      return absl::AlreadyExistsError(absl::StrCat("VolumeSnapshot ", request.namespace_name, "/",
-                                                   request.name,
+      return absl::AlreadyExistsError(absl::StrCat("VolumeSnapshot ", key.namespace_name, "/",
+                                                   key.name,
                                                    " exists already; give another with --name"));
     }
     plan.was_begun = true;
@@ -203,7 +195,7 @@ absl::StatusOr<ImportPlan> PlanImport(const CallContext& ctx, k8s::ApiClient& ap
 absl::StatusOr<VolumeSnapshot> CarryOutImport(const CallContext& ctx, k8s::ApiClient& api,
                                               const ImportPlan& plan) {
   ASSIGN_OR_RETURN(VolumeSnapshot snapshot, MakePair(ctx, api, plan.pair));
-  if (!plan.pair.is_retained) {
+  if (plan.pair.deletion_policy == "Delete") {
     RETURN_IF_ERROR(RetainNoMore(ctx, api, plan.pair));
   }
   return snapshot;

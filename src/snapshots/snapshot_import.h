@@ -1,15 +1,13 @@
 #pragma once
 
-#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/call_context.h"
+#include "csi/static_content.h"
 #include "k8s/api_client.h"
-#include "objects/persistent_volume.h"
 #include "objects/volume_snapshot.h"
-#include "snapshots/static_pair.h"
 
 // A VolumeSnapshot of a snapshot that a storage has and the cluster does not know:
 //
@@ -28,32 +26,23 @@ inline constexpr char kSnapshotAdminRole[] = "csi-delta-snapshot-admin";
 inline constexpr char kSnapshotUserRole[] = "csi-delta-snapshot-user";
 inline constexpr char kSnapshotReaderRole[] = "csi-delta-snapshot-reader";  // of the cluster
 
-struct ImportRequest {
-  std::string driver;
-  std::string handle;
-  std::string namespace_name;
-  std::string name = {};                         // of the VolumeSnapshot; "": ImportName()
-  std::string class_name = {};                   // VolumeSnapshotClass; "": none
-  std::optional<objects::VolumeMode> mode = {};  // of the source volume; nothing: not known
-  bool is_retained = true;  // the snapshot stays when the VolumeSnapshot is deleted
-};
-
 // What an imported VolumeSnapshot is called, and its content: the same in each run. Pure.
 std::string ImportName(absl::string_view driver, absl::string_view handle);
 std::string ImportContentName(absl::string_view driver, absl::string_view handle);
 
 struct ImportPlan {
-  StaticPair pair;
+  csi::StaticContent pair;
   bool was_begun = false;  // by an earlier run: a part of it is there, or all
 };
 
-// All checks; each is needed, so that what may not be read is an error. Errors:
+// Makes all checks; each is needed, so that an object that cannot be read is an error. `request`:
+// the pair, without the name of the content; if `snapshot_name` is "", it is ImportName(). Errors:
 //   INVALID_ARGUMENT     a name or the handle cannot be one
 //   PERMISSION_DENIED    a right is missing; the message says which, and the ClusterRole
 //   ALREADY_EXISTS       the handle has a content, or the name a VolumeSnapshot; names them
 //   FAILED_PRECONDITION  the class does not exist, or is of another driver
 absl::StatusOr<ImportPlan> PlanImport(const CallContext& ctx, k8s::ApiClient& api,
-                                      const ImportRequest& request);
+                                      csi::StaticContent request);
 
 // As MakePair(). The VolumeSnapshot as it was made; AwaitUsableSnapshot() waits for the driver.
 absl::StatusOr<objects::VolumeSnapshot> CarryOutImport(const CallContext& ctx, k8s::ApiClient& api,

@@ -50,6 +50,16 @@ absl::StatusOr<std::optional<VolumeSnapshotContent>> FindContentOf(const CallCon
   return objects::Find<VolumeSnapshotContent>(ctx, api, VolumeSnapshotContent::Key("", name));
 }
 
+// `step` reads an object and changes it as it was read: again while other clients change it.
+template <typename Step>
+absl::Status RepeatAborted(const Step& step) {
+  absl::Status done = absl::AbortedError("");
+  for (int tries = 0; tries < kRemovalTriesMax && absl::IsAborted(done); ++tries) {
+    done = step();
+  }
+  return done;
+}
+
 // Of the content as it was read: else ABORTED.
 absl::Status SetPolicyAsRead(const CallContext& ctx, k8s::ApiClient& api,
                              const VolumeSnapshotContent& content, csi::Data data) {
@@ -65,8 +75,7 @@ class ContentPolicy {
 
   // Has the driver's snapshot go with the VolumeSnapshot. What is changed is remembered.
   absl::Status SetDelete(const SnapshotEntry& entry) {
-    absl::Status set = absl::OkStatus();
-    for (int tries = 0; tries < kRemovalTriesMax; ++tries) {
+    return RepeatAborted([&]() -> absl::Status {
       ASSIGN_OR_RETURN(const std::optional<VolumeSnapshotContent> content,
                        FindContentOf(ctx_, api_, entry.content));
       if (!content.has_value()) {
@@ -81,12 +90,8 @@ class ContentPolicy {
         return absl::OkStatus();
       }
       changed_ = content->name();  // Also when the answer is lost.
-      set = SetPolicyAsRead(ctx_, api_, *content, csi::Data::kDelete);
-      if (!absl::IsAborted(set)) {
-        return set;
-      }
-    }
-    return set;
+      return SetPolicyAsRead(ctx_, api_, *content, csi::Data::kDelete);
+    });
   }
 
   // The VolumeSnapshot stays: so does its data. Also when the call itself was stopped. Returns
@@ -96,19 +101,13 @@ class ContentPolicy {
       return reason;
     }
     const CallContext ctx = csi::CleanUpContext(*ctx_.clock);
-    absl::Status put = absl::OkStatus();
-    for (int tries = 0; tries < kRemovalTriesMax; ++tries) {
-      const absl::StatusOr<std::optional<VolumeSnapshotContent>> content =
-          FindContentOf(ctx, api_, changed_);
-      if (content.ok() && (!content->has_value() || (*content)->is_retained())) {
-        return reason;
-      }
-      put = content.ok() ? SetPolicyAsRead(ctx, api_, **content, csi::Data::kRetain)
-                         : content.status();
-      if (!absl::IsAborted(put)) {
-        break;
-      }
-    }
+    const absl::Status put = RepeatAborted([&]() -> absl::Status {
+      ASSIGN_OR_RETURN(const std::optional<VolumeSnapshotContent> content,
+                       FindContentOf(ctx, api_, changed_));
+      return !content.has_value() || content->is_retained()
+                 ? absl::OkStatus()
+                 : SetPolicyAsRead(ctx, api_, *content, csi::Data::kRetain);
+    });
     if (put.ok()) {
       return reason;
     }
@@ -315,21 +314,17 @@ absl::StatusOr<Removal> RemoveAsRead(const CallContext& ctx, k8s::ApiClient& api
 absl::Status RemoveKeptContent(const CallContext& ctx, k8s::ApiClient& api,
                                const SnapshotEntry& entry) {
   RETURN_IF_ERROR(AwaitNoneOfUid(ctx, api, SnapshotKeyOf(entry), entry.uid));
-  absl::Status removed = absl::OkStatus();
-  for (int tries = 0; tries < kRemovalTriesMax; ++tries) {
+  return RepeatAborted([&]() -> absl::Status {
     ASSIGN_OR_RETURN(const std::optional<VolumeSnapshotContent> content,
                      FindContentOf(ctx, api, entry.content));
     if (!content.has_value() || !content->is_retained() || !NamesEntry(*content, entry)) {
       return absl::OkStatus();
     }
     // With the resourceVersion, so that the policy is still Retain when it goes.
-    removed = api.Delete(ctx, content->key(),
-                         {.uid = content->uid(), .resource_version = content->resource_version()});
-    if (!absl::IsAborted(removed)) {
-      return k8s::IgnoreNotFound(removed);
-    }
-  }
-  return removed;
+    return k8s::IgnoreNotFound(
+        api.Delete(ctx, content->key(),
+                   {.uid = content->uid(), .resource_version = content->resource_version()}));
+  });
 }
 
 absl::Status AwaitRemoval(const CallContext& ctx, k8s::ApiClient& api, const SnapshotEntry& entry,

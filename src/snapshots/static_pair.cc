@@ -6,7 +6,6 @@
 #include "base/status_macros.h"
 #include "csi/drop.h"
 #include "csi/retry.h"
-#include "csi/static_content.h"
 #include "k8s/api_client.h"
 #include "objects/client.h"
 #include "objects/keys.h"
@@ -14,44 +13,34 @@
 namespace csidelta::snapshots {
 namespace {
 
+using csi::StaticContent;
 using objects::VolumeSnapshot;
 using objects::VolumeSnapshotContent;
 
 constexpr char kPairMadeBy[] = "csi-delta";
 constexpr char kDeletePolicy[] = "Delete";
 
-k8s::ObjectKey PairContentKey(const StaticPair& pair) {
-  return VolumeSnapshotContent::Key("", pair.content_name);
+k8s::ObjectKey PairContentKey(const StaticContent& pair) {
+  return VolumeSnapshotContent::Key("", pair.name);
 }
 
-k8s::ObjectKey PairSnapshotKey(const StaticPair& pair) {
-  return VolumeSnapshot::Key(pair.namespace_name, pair.snapshot_name);
+k8s::ObjectKey PairSnapshotKey(const StaticContent& pair) {
+  return VolumeSnapshot::Key(pair.snapshot_namespace, pair.snapshot_name);
 }
 
-VolumeSnapshotContent PairContentObject(const StaticPair& pair) {
-  std::map<std::string, std::string> labels = pair.content_labels;
-  labels[objects::kMadeByLabel] = kPairMadeBy;
-  if (!pair.is_retained) {
-    labels[objects::kImportPolicyLabel] = kDeletePolicy;
+VolumeSnapshotContent PairContentObject(StaticContent pair) {
+  pair.labels[objects::kMadeByLabel] = kPairMadeBy;
+  if (pair.deletion_policy == kDeletePolicy) {
+    pair.labels[objects::kImportPolicyLabel] = kDeletePolicy;
   }
-  VolumeSnapshotContent content = csi::MakeStaticContent({.name = pair.content_name,
-                                                          .driver = pair.driver,
-                                                          .handle = pair.handle,
-                                                          .snapshot_namespace = pair.namespace_name,
-                                                          .snapshot_name = pair.snapshot_name,
-                                                          .class_name = pair.class_name,
-                                                          .labels = std::move(labels),
-                                                          .annotations = pair.content_annotations});
-  if (pair.mode.has_value()) {
-    content.SetSourceMode(*pair.mode);
-  }
-  return content;
+  pair.deletion_policy = "Retain";
+  return csi::MakeStaticContent(pair);
 }
 
-VolumeSnapshot PairSnapshotObject(const StaticPair& pair) {
-  auto snapshot = VolumeSnapshot::Make(pair.namespace_name, pair.snapshot_name);
+VolumeSnapshot PairSnapshotObject(const StaticContent& pair) {
+  auto snapshot = VolumeSnapshot::Make(pair.snapshot_namespace, pair.snapshot_name);
   snapshot.SetLabel(objects::kMadeByLabel, kPairMadeBy);
-  snapshot.SetSourceContent(pair.content_name);
+  snapshot.SetSourceContent(pair.name);
   if (!pair.class_name.empty()) {
     snapshot.SetClassName(pair.class_name);
   }
@@ -60,18 +49,18 @@ VolumeSnapshot PairSnapshotObject(const StaticPair& pair) {
 
 absl::StatusOr<std::optional<VolumeSnapshotContent>> FindPairContent(const CallContext& ctx,
                                                                      k8s::ApiClient& api,
-                                                                     const StaticPair& pair) {
+                                                                     const StaticContent& pair) {
   return objects::Find<VolumeSnapshotContent>(ctx, api, PairContentKey(pair));
 }
 
 absl::StatusOr<std::optional<VolumeSnapshot>> FindPairSnapshot(const CallContext& ctx,
                                                                k8s::ApiClient& api,
-                                                               const StaticPair& pair) {
+                                                               const StaticContent& pair) {
   return objects::Find<VolumeSnapshot>(ctx, api, PairSnapshotKey(pair));
 }
 
 absl::Status EnsurePairContent(const CallContext& ctx, k8s::ApiClient& api,
-                               const StaticPair& pair) {
+                               const StaticContent& pair) {
   const absl::Status made = objects::Create(ctx, api, PairContentObject(pair)).status();
   if (!absl::IsAlreadyExists(made)) {
     return made;
@@ -80,7 +69,7 @@ absl::Status EnsurePairContent(const CallContext& ctx, k8s::ApiClient& api,
                    FindPairContent(ctx, api, pair));
   if (!there.has_value()) {
     return absl::AbortedError(
-        absl::StrCat("VolumeSnapshotContent ", pair.content_name, " went while it was looked at"));
+        absl::StrCat("VolumeSnapshotContent ", pair.name, " went while it was looked at"));
   }
   return IsContentOf(*there, pair) ? absl::OkStatus()
                                    : absl::AlreadyExistsError(absl::StrCat(
@@ -88,14 +77,14 @@ absl::Status EnsurePairContent(const CallContext& ctx, k8s::ApiClient& api,
 }
 
 absl::StatusOr<VolumeSnapshot> EnsurePairSnapshot(const CallContext& ctx, k8s::ApiClient& api,
-                                                  const StaticPair& pair) {
+                                                  const StaticContent& pair) {
   absl::StatusOr<VolumeSnapshot> made = objects::Create(ctx, api, PairSnapshotObject(pair));
   if (!absl::IsAlreadyExists(made.status())) {
     return made;
   }
   ASSIGN_OR_RETURN(std::optional<VolumeSnapshot> there, FindPairSnapshot(ctx, api, pair));
   const std::string text =
-      absl::StrCat("VolumeSnapshot ", pair.namespace_name, "/", pair.snapshot_name);
+      absl::StrCat("VolumeSnapshot ", pair.snapshot_namespace, "/", pair.snapshot_name);
   if (!there.has_value()) {
     return absl::AbortedError(absl::StrCat(text, " went while it was looked at"));
   }
@@ -107,7 +96,7 @@ absl::StatusOr<VolumeSnapshot> EnsurePairSnapshot(const CallContext& ctx, k8s::A
 
 // Takes the content away again. REQUIRES that the pair has no VolumeSnapshot.
 absl::Status RemovePairContent(const CallContext& ctx, k8s::ApiClient& api,
-                               const StaticPair& pair) {
+                               const StaticContent& pair) {
   ASSIGN_OR_RETURN(const std::optional<VolumeSnapshotContent> content,
                    FindPairContent(ctx, api, pair));
   if (!content.has_value() || !IsContentOf(*content, pair)) {
@@ -116,7 +105,7 @@ absl::Status RemovePairContent(const CallContext& ctx, k8s::ApiClient& api,
   return csi::DropContent(ctx, api, csi::IdOf(*content), std::nullopt, csi::Data::kRetain);
 }
 
-absl::Status TryRemovePair(const CallContext& ctx, k8s::ApiClient& api, const StaticPair& pair) {
+absl::Status TryRemovePair(const CallContext& ctx, k8s::ApiClient& api, const StaticContent& pair) {
   RETURN_IF_ERROR(RemovePairContent(ctx, api, pair));
   ASSIGN_OR_RETURN(const std::optional<VolumeSnapshot> snapshot, FindPairSnapshot(ctx, api, pair));
   if (!snapshot.has_value() || !IsSnapshotOf(*snapshot, pair)) {
@@ -127,7 +116,7 @@ absl::Status TryRemovePair(const CallContext& ctx, k8s::ApiClient& api, const St
 
 // After a VolumeSnapshot could not be made: its content goes. Where the answer was lost it may be
 // there nevertheless; the two then stay together.
-absl::Status UndoPairContent(const CallContext& ctx, k8s::ApiClient& api, const StaticPair& pair,
+absl::Status UndoPairContent(const CallContext& ctx, k8s::ApiClient& api, const StaticContent& pair,
                              const absl::Status& status) {
   const CallContext cleaning = csi::CleanUpContext(*ctx.clock);
   const absl::StatusOr<std::optional<VolumeSnapshot>> there = FindPairSnapshot(cleaning, api, pair);
@@ -140,43 +129,28 @@ absl::Status UndoPairContent(const CallContext& ctx, k8s::ApiClient& api, const 
       status.code(),
       removed.ok()
           ? absl::StrCat(status.message(), "; what was made is deleted again")
-          : absl::StrCat(status.message(), "; VolumeSnapshotContent ", pair.content_name,
-                         " stays (", removed.message(), "): run it again with the same arguments"));
+          : absl::StrCat(status.message(), "; VolumeSnapshotContent ", pair.name, " stays (",
+                         removed.message(), "): run it again with the same arguments"));
 }
 
 }  // namespace
 
-StaticPair PairBeside(const VolumeSnapshotContent& content) {
-  csi::StaticContent beside = csi::ContentBeside(content);
-  if (content.allows_mode_change()) {
-    beside.annotations[objects::kModeChangeAnnotation] = "true";
-  }
-  return {.content_name = "",
-          .driver = std::move(beside.driver),
-          .handle = std::move(beside.handle),
-          .namespace_name = "",
-          .snapshot_name = "",
-          .class_name = std::move(beside.class_name),
-          .mode = content.source_mode(),
-          .content_labels = std::move(beside.labels),
-          .content_annotations = std::move(beside.annotations)};
-}
-
-bool IsContentOf(const VolumeSnapshotContent& content, const StaticPair& pair) {
-  return !content.is_being_deleted() && content.name() == pair.content_name &&
+bool IsContentOf(const VolumeSnapshotContent& content, const StaticContent& pair) {
+  return !content.is_being_deleted() && content.name() == pair.name &&
          content.Label(objects::kMadeByLabel) == kPairMadeBy && content.driver() == pair.driver &&
          content.source_handle() == pair.handle &&
-         content.snapshot_namespace() == pair.namespace_name &&
+         content.snapshot_namespace() == pair.snapshot_namespace &&
          content.snapshot_name() == pair.snapshot_name && content.class_name() == pair.class_name &&
          content.source_mode() == pair.mode &&
-         (content.Label(objects::kImportPolicyLabel) == kDeletePolicy) == !pair.is_retained;
+         (content.Label(objects::kImportPolicyLabel) == kDeletePolicy) ==
+             (pair.deletion_policy == kDeletePolicy);
 }
 
-bool IsSnapshotOf(const VolumeSnapshot& snapshot, const StaticPair& pair) {
-  return !snapshot.is_being_deleted() && snapshot.namespace_name() == pair.namespace_name &&
+bool IsSnapshotOf(const VolumeSnapshot& snapshot, const StaticContent& pair) {
+  return !snapshot.is_being_deleted() && snapshot.namespace_name() == pair.snapshot_namespace &&
          snapshot.name() == pair.snapshot_name &&
          snapshot.Label(objects::kMadeByLabel) == kPairMadeBy &&
-         snapshot.source_content() == pair.content_name;
+         snapshot.source_content() == pair.name;
 }
 
 std::string TakenText(const VolumeSnapshotContent& content) {
@@ -188,7 +162,7 @@ std::string TakenText(const VolumeSnapshotContent& content) {
 }
 
 absl::StatusOr<VolumeSnapshot> MakePair(const CallContext& ctx, k8s::ApiClient& api,
-                                        const StaticPair& pair) {
+                                        const StaticContent& pair) {
   RETURN_IF_ERROR(csi::RetryTransient(ctx, [&] { return EnsurePairContent(ctx, api, pair); }));
   absl::StatusOr<VolumeSnapshot> snapshot =
       csi::RetryTransient(ctx, [&] { return EnsurePairSnapshot(ctx, api, pair); });
@@ -198,16 +172,16 @@ absl::StatusOr<VolumeSnapshot> MakePair(const CallContext& ctx, k8s::ApiClient& 
   return snapshot;
 }
 
-absl::Status RetainNoMore(const CallContext& ctx, k8s::ApiClient& api, const StaticPair& pair) {
+absl::Status RetainNoMore(const CallContext& ctx, k8s::ApiClient& api, const StaticContent& pair) {
   const auto set = csi::RetryTransient(
       ctx, [&] { return csi::SetPolicy(ctx, api, PairContentKey(pair), csi::Data::kDelete); });
   const absl::Status status =
       set.ok() && !set->has_value() ? absl::NotFoundError("it is gone") : set.status();
-  return Annotate(status, absl::StrCat("VolumeSnapshotContent ", pair.content_name,
-                                       " keeps the policy Retain"));
+  return Annotate(status,
+                  absl::StrCat("VolumeSnapshotContent ", pair.name, " keeps the policy Retain"));
 }
 
-absl::Status RemovePair(const CallContext& ctx, k8s::ApiClient& api, const StaticPair& pair) {
+absl::Status RemovePair(const CallContext& ctx, k8s::ApiClient& api, const StaticContent& pair) {
   return csi::RetryTransient(ctx, [&] { return TryRemovePair(ctx, api, pair); });
 }
 

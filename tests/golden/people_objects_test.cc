@@ -97,16 +97,19 @@ class PeoplesObjectsTest : public testing::Test {
                                         .schedule = "nightly",
                                         .timeout = absl::Minutes(1)}),
                 IsOk());
-    const absl::StatusOr<snapshots::ImportPlan> plan = snapshots::PlanImport(
-        ctx, bed_.api,
-        {.driver = kDriver, .handle = "imported", .namespace_name = "shop", .is_retained = false});
+    const absl::StatusOr<snapshots::ImportPlan> plan =
+        snapshots::PlanImport(ctx, bed_.api,
+                              {.driver = kDriver,
+                               .handle = "imported",
+                               .snapshot_namespace = "shop",
+                               .deletion_policy = "Delete"});
     ASSERT_THAT(plan, IsOk());
     ASSERT_THAT(snapshots::CarryOutImport(ctx, bed_.api, *plan), IsOk());
     ASSERT_THAT(snapshots::MakePair(ctx, bed_.api,
-                                    {.content_name = "csi-delta-lent",
+                                    {.name = "csi-delta-lent",
                                      .driver = kDriver,
                                      .handle = "lent",
-                                     .namespace_name = "team",
+                                     .snapshot_namespace = "team",
                                      .snapshot_name = "lent"}),
                 IsOk());
     std::string held_by;

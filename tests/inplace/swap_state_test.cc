@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "inplace/node_choice.h"
+#include "inplace/volume_swap.h"
 #include "objects/keys.h"
 #include "tests/support/status_matchers.h"
 
@@ -367,7 +367,7 @@ TEST(NodeChoiceTest, TheFirstThatHasTheDriverWhereTheVolumeCanBeUsed) {
   const std::vector<CsiNode> csi_nodes = {has("a", "d"), has("b", "d"), has("c", "d"),
                                           has("d", "other")};
   const auto choose = [&](const Json& terms) {
-    return ChooseNodeOf(volume(terms), nodes, csi_nodes);
+    return ChooseNode(volume(terms), nodes, csi_nodes);
   };
   const char* const labels = "matchExpressions";
   EXPECT_EQ(choose(nullptr), "b") << "not the cordoned one";

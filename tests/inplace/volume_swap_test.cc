@@ -305,10 +305,14 @@ class World {
   support::FakeSnapshotCluster cluster{api};
 };
 
+class VolumeSwapTest : public testing::Test {
+ protected:
+  World world;
+};
+
 // --- A whole restore, undo and finish
 
-TEST(VolumeSwapTest, ThePvcHasTheDataOfTheVolumeSnapshotAndTheOldVolumeStays) {
-  World world;
+TEST_F(VolumeSwapTest, ThePvcHasTheDataOfTheVolumeSnapshotAndTheOldVolumeStays) {
   const std::string before = world.Pvc()->uid();
   const std::string original = world.Pvc()->volume_name();
   const auto result = world.Restore();
@@ -324,8 +328,7 @@ TEST(VolumeSwapTest, ThePvcHasTheDataOfTheVolumeSnapshotAndTheOldVolumeStays) {
                           "RemoveTemporary", "RemovePvc", "Reserve", "MakePvc", "ReturnPolicy"));
 }
 
-TEST(VolumeSwapTest, TheSafetySnapshotHoldsWhatWasThereAndIsNoBackups) {
-  World world;
+TEST_F(VolumeSwapTest, TheSafetySnapshotHoldsWhatWasThereAndIsNoBackups) {
   const std::string name = world.Restore()->safety_snapshot;
   const auto snapshot =
       support::As<VolumeSnapshot>(*world.api.Find(VolumeSnapshotKey("shop", name)));
@@ -335,8 +338,7 @@ TEST(VolumeSwapTest, TheSafetySnapshotHoldsWhatWasThereAndIsNoBackups) {
   EXPECT_THAT(world.cluster.driver().snapshots(), testing::Contains(content.handle()));
 }
 
-TEST(VolumeSwapTest, WithoutASafetySnapshotNoneIsTaken) {
-  World world;
+TEST_F(VolumeSwapTest, WithoutASafetySnapshotNoneIsTaken) {
   const auto result = world.Restore(world.Target(/*takes_safety=*/false));
   ASSERT_THAT(result, IsOk());
   world.ExpectRestored();
@@ -353,8 +355,7 @@ void WhilePreparing(World& world, const std::function<void()>& act) {
   });
 }
 
-TEST(VolumeSwapTest, WithoutASafetySnapshotTheLeaseKeepsOthersAway) {
-  World world;
+TEST_F(VolumeSwapTest, WithoutASafetySnapshotTheLeaseKeepsOthersAway) {
   int looks = 0;
   WhilePreparing(world, [&] {
     ++looks;
@@ -372,8 +373,7 @@ TEST(VolumeSwapTest, WithoutASafetySnapshotTheLeaseKeepsOthersAway) {
   EXPECT_THAT(world.Names(LeaseType()), IsEmpty());
 }
 
-TEST(VolumeSwapTest, WithoutASafetySnapshotAHeldLeaseEndsItBeforeAnyChange) {
-  World world;
+TEST_F(VolumeSwapTest, WithoutASafetySnapshotAHeldLeaseEndsItBeforeAnyChange) {
   world.TakeSnapshot("tuesday", "data");
   const SwapTarget target = world.Target(/*takes_safety=*/false);
   const absl::StatusOr<SwapPlan> plan = world.Plan(target);
@@ -391,8 +391,7 @@ TEST(VolumeSwapTest, WithoutASafetySnapshotAHeldLeaseEndsItBeforeAnyChange) {
   EXPECT_THAT(world.Plan(world.Target(false, "tuesday"))->refusals, SizeIs(1));
 }
 
-TEST(VolumeSwapTest, ARunThatWasKilledWithTheLeaseIsGoneOnWith) {
-  World world;
+TEST_F(VolumeSwapTest, ARunThatWasKilledWithTheLeaseIsGoneOnWith) {
   const SwapTarget target = world.Target(/*takes_safety=*/false);
   const CallContext ctx = world.Ctx();
   std::vector<std::string> notes;
@@ -403,8 +402,7 @@ TEST(VolumeSwapTest, ARunThatWasKilledWithTheLeaseIsGoneOnWith) {
   EXPECT_THAT(world.Restore(target), IsOk());
 }
 
-TEST(VolumeSwapTest, UndoBringsTheOldVolumeBackAndKeepsTheOther) {
-  World world;
+TEST_F(VolumeSwapTest, UndoBringsTheOldVolumeBackAndKeepsTheOther) {
   const std::string original = world.Pvc()->volume_name();
   ASSERT_THAT(world.Restore(), IsOk());
   world.cluster.driver().Write(world.HandleOf("data"), "old");
@@ -417,8 +415,7 @@ TEST(VolumeSwapTest, UndoBringsTheOldVolumeBackAndKeepsTheOther) {
   world.ExpectUndone(1);
 }
 
-TEST(VolumeSwapTest, WhatWasChangedOnThePvcSinceIsNotLostOnTheWayBack) {
-  World world;
+TEST_F(VolumeSwapTest, WhatWasChangedOnThePvcSinceIsNotLostOnTheWayBack) {
   ASSERT_THAT(world.Restore(), IsOk());
   world.api.Mutate(ClaimKey("shop", "data"),
                    [](Json& pvc) { pvc["metadata"]["labels"]["since"] = "then"; });
@@ -426,8 +423,7 @@ TEST(VolumeSwapTest, WhatWasChangedOnThePvcSinceIsNotLostOnTheWayBack) {
   EXPECT_EQ(world.Pvc()->Label("since"), "then");
 }
 
-TEST(VolumeSwapTest, FinishDeletesTheVolumeThatIsNotInUse) {
-  World world;
+TEST_F(VolumeSwapTest, FinishDeletesTheVolumeThatIsNotInUse) {
   ASSERT_THAT(world.Restore(), IsOk());
   const auto result = world.Finish();
   ASSERT_THAT(result, IsOk());
@@ -443,8 +439,7 @@ TEST(VolumeSwapTest, FinishDeletesTheVolumeThatIsNotInUse) {
   undone.ExpectFinished("new");
 }
 
-TEST(VolumeSwapTest, AnotherRestoreIsPossibleAfterFinish) {
-  World world;
+TEST_F(VolumeSwapTest, AnotherRestoreIsPossibleAfterFinish) {
   ASSERT_THAT(world.Restore(), IsOk());
   EXPECT_THAT(world.Restore(), IsOk()) << "the same again changes nothing";
   world.ExpectRestored();
@@ -458,8 +453,7 @@ TEST(VolumeSwapTest, AnotherRestoreIsPossibleAfterFinish) {
 }
 
 // Seen by LateCopiesSweepTest: it made a second volume, and would have taken the first one's place.
-TEST(VolumeSwapTest, WhatAnotherClientEndedIsNotBegunAgain) {
-  World world;
+TEST_F(VolumeSwapTest, WhatAnotherClientEndedIsNotBegunAgain) {
   const auto plan = world.Plan(world.Target());
   ASSERT_THAT(plan, IsOk());
   const CallContext ctx = world.Ctx();
@@ -472,17 +466,16 @@ TEST(VolumeSwapTest, WhatAnotherClientEndedIsNotBegunAgain) {
   world.ExpectFinished("old");
 }
 
-TEST(VolumeSwapTest, AClassThatRetainsGetsItsPolicyBackAsWell) {
-  World world("Immediate", "Retain");
-  ASSERT_THAT(world.Restore(), IsOk());
-  world.ExpectRestored("Retain");
-  ASSERT_THAT(world.Finish(), IsOk());
-  world.ExpectFinished("old");
-  EXPECT_TRUE(world.Volume(world.Pvc()->volume_name()).is_retained());
+TEST_F(VolumeSwapTest, AClassThatRetainsGetsItsPolicyBackAsWell) {
+  World retaining("Immediate", "Retain");
+  ASSERT_THAT(retaining.Restore(), IsOk());
+  retaining.ExpectRestored("Retain");
+  ASSERT_THAT(retaining.Finish(), IsOk());
+  retaining.ExpectFinished("old");
+  EXPECT_TRUE(retaining.Volume(retaining.Pvc()->volume_name()).is_retained());
 }
 
-TEST(VolumeSwapTest, AVolumeThatNoProvisionerMadeIsKeptByItsDriver) {
-  World world;
+TEST_F(VolumeSwapTest, AVolumeThatNoProvisionerMadeIsKeptByItsDriver) {
   world.api.Mutate(VolumeKey(world.Pvc()->volume_name()), [](Json& volume) {
     EraseJson(volume, {"metadata", "annotations", objects::kProvisionedByAnnotation});
   });
@@ -671,8 +664,7 @@ Json PodThatUses(const std::string& pvc) {
   return pod;
 }
 
-TEST(VolumeSwapTest, APodThatStartsBeforeTheLastLookStopsIt) {
-  World world;
+TEST_F(VolumeSwapTest, APodThatStartsBeforeTheLastLookStopsIt) {
   const std::string uid = world.Pvc()->uid();
   world.Before("create", "persistentvolumeclaims", "",
                [&] { world.api.Seed(PodType(), PodThatUses("data")); });
@@ -687,8 +679,7 @@ TEST(VolumeSwapTest, APodThatStartsBeforeTheLastLookStopsIt) {
 }
 
 // The data mover has begun after the checks: the PVC, and with it what keeps others away, stays.
-TEST(VolumeSwapTest, ThePvcStaysWhileTheMoverWritesIntoItsVolume) {
-  World world;
+TEST_F(VolumeSwapTest, ThePvcStaysWhileTheMoverWritesIntoItsVolume) {
   world.api.Seed(DataDownloadType(),
                  {{"metadata", {{"name", "x"}, {"namespace", "velero"}, {"uid", "download-uid"}}},
                   {"status", {{"phase", "InProgress"}}}});
@@ -704,8 +695,7 @@ TEST(VolumeSwapTest, ThePvcStaysWhileTheMoverWritesIntoItsVolume) {
   EXPECT_EQ(world.Data(), "new");
 }
 
-TEST(VolumeSwapTest, APodThatStartsAfterTheLastLookHoldsThePvcAndNothingIsLost) {
-  World world;
+TEST_F(VolumeSwapTest, APodThatStartsAfterTheLastLookHoldsThePvcAndNothingIsLost) {
   world.Before("delete", "persistentvolumeclaims", "data", [&] {
     world.api.Seed(PodType(), PodThatUses("data"));
     world.api.Mutate(ClaimKey("shop", "data"), [](Json& pvc) {
@@ -749,8 +739,7 @@ void AddFinalizers(World& world) {
   });
 }
 
-TEST(VolumeSwapTest, AFinalizerOfAnotherProgramIsAskedAndIsThereAgain) {
-  World world;
+TEST_F(VolumeSwapTest, AFinalizerOfAnotherProgramIsAskedAndIsThereAgain) {
   AddFinalizers(world);
   const absl::StatusOr<SwapPlan> plan = world.Plan(world.Target());
   ASSERT_THAT(plan, IsOk());
@@ -770,8 +759,7 @@ TEST(VolumeSwapTest, AFinalizerOfAnotherProgramIsAskedAndIsThereAgain) {
   EXPECT_THAT(ForeignFinalizers(*world.Pvc()), ElementsAre("example.com/ledger"));
 }
 
-TEST(VolumeSwapTest, AFinalizerThatStaysIsNamedAndNothingIsLost) {
-  World world;
+TEST_F(VolumeSwapTest, AFinalizerThatStaysIsNamedAndNothingIsLost) {
   AddFinalizers(world);
   EXPECT_THAT(world.Restore(),
               StatusIs(absl::StatusCode::kDeadlineExceeded,
@@ -786,8 +774,7 @@ TEST(VolumeSwapTest, AFinalizerThatStaysIsNamedAndNothingIsLost) {
   EXPECT_THAT(ForeignFinalizers(*world.Pvc()), ElementsAre("example.com/ledger"));
 }
 
-TEST(VolumeSwapTest, AnotherPvcUnderTheNameIsNotTouched) {
-  World world;
+TEST_F(VolumeSwapTest, AnotherPvcUnderTheNameIsNotTouched) {
   world.Before("create", "persistentvolumeclaims", "", [&] {
     world.Before("create", "persistentvolumeclaims", "data", [&] {
       Json other = support::MakeObject("v1", "PersistentVolumeClaim", "shop", "data");
@@ -809,8 +796,7 @@ TEST(VolumeSwapTest, AnotherPvcUnderTheNameIsNotTouched) {
   EXPECT_THAT(world.cluster.driver().volumes(), SizeIs(2));
 }
 
-TEST(VolumeSwapTest, ItGoesOnThoughTheVolumeSnapshotIsGone) {
-  World world;
+TEST_F(VolumeSwapTest, ItGoesOnThoughTheVolumeSnapshotIsGone) {
   const SwapTarget before = world.Target();
   world.Before("delete", "persistentvolumeclaims", "data", [&] { world.KillAfter(0); });
   world.Restore().IgnoreError();
@@ -823,8 +809,7 @@ TEST(VolumeSwapTest, ItGoesOnThoughTheVolumeSnapshotIsGone) {
   world.ExpectRestored();
 }
 
-TEST(VolumeSwapTest, ADriverThatRefusesLeavesThePvcAsItIs) {
-  World world;
+TEST_F(VolumeSwapTest, ADriverThatRefusesLeavesThePvcAsItIs) {
   const std::string uid = world.Pvc()->uid();
   world.cluster.driver().Refuse("CreateVolume", "InvalidArgument", "no such pool");
   EXPECT_THAT(world.Restore(),
@@ -836,8 +821,7 @@ TEST(VolumeSwapTest, ADriverThatRefusesLeavesThePvcAsItIs) {
   world.ExpectUndone(0);
 }
 
-TEST(VolumeSwapTest, AVolumeThatIsSmallerThanThePvcRequestsIsNotThePvcs) {
-  World world;
+TEST_F(VolumeSwapTest, AVolumeThatIsSmallerThanThePvcRequestsIsNotThePvcs) {
   world.BeforeRestoredIsRead([](Json& volume) { volume["spec"]["capacity"]["storage"] = "1Mi"; });
   EXPECT_THAT(world.Restore(), StatusIs(absl::StatusCode::kFailedPrecondition,
                                         AllOf(HasSubstr("smaller than PVC shop/data requests"),
@@ -846,8 +830,7 @@ TEST(VolumeSwapTest, AVolumeThatIsSmallerThanThePvcRequestsIsNotThePvcs) {
   world.ExpectUndone(0);
 }
 
-TEST(VolumeSwapTest, AVolumeThatBecameAnothersIsNeitherTakenNorDeleted) {
-  World world;
+TEST_F(VolumeSwapTest, AVolumeThatBecameAnothersIsNeitherTakenNorDeleted) {
   std::string taken;
   world.BeforeRestoredIsRead([&](Json& volume) {
     taken = k8s::Name(volume);
@@ -863,8 +846,7 @@ TEST(VolumeSwapTest, AVolumeThatBecameAnothersIsNeitherTakenNorDeleted) {
   EXPECT_EQ(world.Volume(taken).pvc_uid(), "another");
 }
 
-TEST(VolumeSwapTest, AnOriginalThatBecameAnothersEndsItBeforeTheExchange) {
-  World world;
+TEST_F(VolumeSwapTest, AnOriginalThatBecameAnothersEndsItBeforeTheExchange) {
   const std::string original = world.Pvc()->volume_name();
   const std::string uid = world.Pvc()->uid();
   // The first change of a volume is the record on the restored one.
@@ -878,8 +860,7 @@ TEST(VolumeSwapTest, AnOriginalThatBecameAnothersEndsItBeforeTheExchange) {
   EXPECT_FALSE(HasSwapRecord(world.Volume(original)));
 }
 
-TEST(VolumeSwapTest, ASafetySnapshotThatCannotBeTakenEndsItBeforeAnyChange) {
-  World world;
+TEST_F(VolumeSwapTest, ASafetySnapshotThatCannotBeTakenEndsItBeforeAnyChange) {
   world.cluster.driver().Refuse("CreateSnapshot", "InvalidArgument", "no snapshots today");
   EXPECT_THAT(world.Restore(), StatusIs(absl::StatusCode::kFailedPrecondition,
                                         AllOf(HasSubstr("no snapshots today"),
@@ -887,8 +868,7 @@ TEST(VolumeSwapTest, ASafetySnapshotThatCannotBeTakenEndsItBeforeAnyChange) {
   EXPECT_THAT(world.Pvcs(), ElementsAre("data"));
 }
 
-TEST(VolumeSwapTest, AnOldVolumeThatIsUsedElsewhereNowIsNotDeleted) {
-  World world;
+TEST_F(VolumeSwapTest, AnOldVolumeThatIsUsedElsewhereNowIsNotDeleted) {
   ASSERT_THAT(world.Restore(), IsOk());
   const std::string original = world.OtherVolumes().front();
   world.api.Mutate(VolumeKey(original), [](Json& volume) {
@@ -900,8 +880,7 @@ TEST(VolumeSwapTest, AnOldVolumeThatIsUsedElsewhereNowIsNotDeleted) {
   EXPECT_TRUE(world.Volume(original).is_retained());
 }
 
-TEST(VolumeSwapTest, AVolumeThatFinishHasGivenUpIsNotBroughtBack) {
-  World world;
+TEST_F(VolumeSwapTest, AVolumeThatFinishHasGivenUpIsNotBroughtBack) {
   ASSERT_THAT(world.Restore(), IsOk());
   world.cluster.provisioner_runs = false;
   world.Before("get", "persistentvolumes", world.OtherVolumes().front(),
@@ -922,8 +901,7 @@ TEST(VolumeSwapTest, AVolumeThatFinishHasGivenUpIsNotBroughtBack) {
 
 // --- Planning
 
-TEST(VolumeSwapTest, APlanChangesNothingAndSaysWhatWillBe) {
-  World world;
+TEST_F(VolumeSwapTest, APlanChangesNothingAndSaysWhatWillBe) {
   world.api.ClearCalls();
   const auto plan = world.Plan(world.Target());
   ASSERT_THAT(plan, IsOk());
@@ -938,30 +916,29 @@ TEST(VolumeSwapTest, APlanChangesNothingAndSaysWhatWillBe) {
   }
 }
 
-TEST(VolumeSwapTest, AClassThatWaitsForAPodGetsANodeOfTheOldVolume) {
-  World world("WaitForFirstConsumer");
-  EXPECT_THAT(world.Restore(),
+TEST_F(VolumeSwapTest, AClassThatWaitsForAPodGetsANodeOfTheOldVolume) {
+  World waiting("WaitForFirstConsumer");
+  EXPECT_THAT(waiting.Restore(),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("no node can be chosen")));
   for (const char* name : {"a", "b", "c"}) {
-    world.api.Seed(kNodes, support::MakeObject("v1", "Node", "", name, {{"zone", name}}));
+    waiting.api.Seed(kNodes, support::MakeObject("v1", "Node", "", name, {{"zone", name}}));
     Json csi_node = support::MakeObject("storage.k8s.io/v1", "CSINode", "", name);
     csi_node["spec"]["drivers"] = Json::array({{{"name", kFakeDriver}}});
-    world.api.Seed(kCsiNodes, csi_node);
+    waiting.api.Seed(kCsiNodes, csi_node);
   }
-  EXPECT_EQ(world.Plan(world.Target())->node, "a");
-  world.api.Mutate(VolumeKey(world.Pvc()->volume_name()), [](Json& volume) {
+  EXPECT_EQ(waiting.Plan(waiting.Target())->node, "a");
+  waiting.api.Mutate(VolumeKey(waiting.Pvc()->volume_name()), [](Json& volume) {
     SetJson(volume, {"spec", "nodeAffinity", "required", "nodeSelectorTerms"},
             Json::array({{{"matchExpressions", Json::array({{{"key", "zone"},
                                                              {"operator", "In"},
                                                              {"values", Json::array({"b"})}}})}}}));
   });
-  EXPECT_EQ(world.Plan(world.Target())->node, "b");
-  ASSERT_THAT(world.Restore(), IsOk());
-  world.ExpectRestored();
+  EXPECT_EQ(waiting.Plan(waiting.Target())->node, "b");
+  ASSERT_THAT(waiting.Restore(), IsOk());
+  waiting.ExpectRestored();
 }
 
-TEST(VolumeSwapTest, TheVolumeIsMadeWithTheAttributesOfThePvc) {
-  World world;
+TEST_F(VolumeSwapTest, TheVolumeIsMadeWithTheAttributesOfThePvc) {
   world.api.Mutate(ClaimKey("shop", "data"),
                    [](Json& pvc) { pvc["spec"]["volumeAttributesClassName"] = "gold"; });
   std::vector<std::string> classes;
@@ -972,8 +949,7 @@ TEST(VolumeSwapTest, TheVolumeIsMadeWithTheAttributesOfThePvc) {
   EXPECT_THAT(classes, ElementsAre("gold", "gold")) << "the temporary PVC and the PVC";
 }
 
-TEST(VolumeSwapTest, AClassThatIsGoneOrOfAnotherDriverIsRefused) {
-  World world;
+TEST_F(VolumeSwapTest, AClassThatIsGoneOrOfAnotherDriverIsRefused) {
   world.api.Mutate({StorageClassType(), "", "fast"},
                    [](Json& one) { one["provisioner"] = "ebs.csi.aws.com"; });
   EXPECT_THAT(world.Plan(world.Target())->refused_by_swap,
@@ -983,8 +959,7 @@ TEST(VolumeSwapTest, AClassThatIsGoneOrOfAnotherDriverIsRefused) {
               ElementsAre(HasSubstr("does not exist")));
 }
 
-TEST(VolumeSwapTest, RightsAreNamedBeforeAnythingIsDone) {
-  World world;
+TEST_F(VolumeSwapTest, RightsAreNamedBeforeAnythingIsDone) {
   EXPECT_THAT(CheckSwapRights(world.Ctx(), world.api, "shop"), IsOk());
   world.api.Forbid("patch", "persistentvolumes");
   EXPECT_THAT(CheckSwapRights(world.Ctx(), world.api, "shop"),
@@ -992,8 +967,7 @@ TEST(VolumeSwapTest, RightsAreNamedBeforeAnythingIsDone) {
                        HasSubstr("ask for the ClusterRole csi-delta-snapshot-admin")));
 }
 
-TEST(VolumeSwapTest, KeptVolumesAreListedByAge) {
-  World world;
+TEST_F(VolumeSwapTest, KeptVolumesAreListedByAge) {
   EXPECT_THAT(*ListKeptVolumes(world.Ctx(), world.api, ""), IsEmpty());
   const std::string original = world.Pvc()->volume_name();
   ASSERT_THAT(world.Restore(), IsOk());

@@ -81,7 +81,7 @@ class BorrowedSnapshotTest : public testing::Test {
 
   std::optional<Json> Claim() { return bed_.api.Find(ClaimKey("team", "copy")); }
   bool HasPair() {
-    return bed_.api.Find(VolumeSnapshotContentKey(pair_.content_name)).has_value() ||
+    return bed_.api.Find(VolumeSnapshotContentKey(pair_.name)).has_value() ||
            bed_.api.Find(VolumeSnapshotKey("team", pair_.snapshot_name)).has_value();
   }
   void ExpectNothingLeft() {
@@ -100,7 +100,7 @@ class BorrowedSnapshotTest : public testing::Test {
   support::ActionBed bed_;
   support::FakeSnapshotCluster cluster_{bed_.api};
   int object_count_ = 0;
-  StaticPair pair_;
+  csi::StaticContent pair_;
   std::vector<std::string> notes_;
 };
 
@@ -269,7 +269,7 @@ TEST_F(BorrowedSnapshotTest, ARunThatWasKilledIsTakenUp) {
 
 // As after a PVC that was deleted before it was bound: the provisioner's finalizer stays.
 TEST_F(BorrowedSnapshotTest, AVolumeSnapshotThatIsStillBeingDeletedIsNotInTheWay) {
-  const StaticPair first = Plan()->pair;
+  const csi::StaticContent first = Plan()->pair;
   Json lingering = support::MakeSnapshotObject("team", first.snapshot_name, "",
                                                {{objects::kMadeByLabel, "csi-delta"}});
   lingering["metadata"]["deletionTimestamp"] = "2023-11-14T22:13:20Z";
@@ -283,7 +283,7 @@ TEST_F(BorrowedSnapshotTest, AVolumeSnapshotThatIsStillBeingDeletedIsNotInTheWay
 }
 
 TEST_F(BorrowedSnapshotTest, TheSecondAttemptIsTakenUpThoughTheFirstIsGoneMeanwhile) {
-  const StaticPair first = Plan()->pair;
+  const csi::StaticContent first = Plan()->pair;
   Json lingering = support::MakeSnapshotObject("team", first.snapshot_name, "");
   lingering["metadata"]["deletionTimestamp"] = "2023-11-14T22:13:20Z";
   lingering["metadata"]["finalizers"] = Json::array({"provisioner.storage.kubernetes.io/held"});

@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "snapshots/promotion_names.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::snapshots::promotion_check_test {
@@ -384,7 +383,7 @@ TEST(PromotionCheckTest, TheModeOfTheContentCountsBeforeThatOfThePvc) {
   EXPECT_EQ(Decide(cluster).pvc.mode, VolumeMode::kBlock);
 }
 
-// --- snapshots/promotion_names.h
+// --- The name of the PVC
 
 struct NameCase {
   const char* source;    // PVC; "" for one of an existing content

@@ -1,6 +1,7 @@
 // snapshots/snapshot_import.h and, below it, snapshots/static_pair.h: on the fake programs that
 // bind a VolumeSnapshot to its content and ask the driver.
 #include "snapshots/snapshot_import.h"
+#include "snapshots/static_pair.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -47,13 +48,16 @@ class SnapshotImportTest : public testing::Test {
     bed_.api.Seed(VolumeSnapshotClassType(), support::MakeClassObject("other", "e.example.com"));
   }
 
-  static ImportRequest Request() {
-    return {.driver = kDriverName, .handle = "h", .namespace_name = "shop", .name = "orders"};
+  static csi::StaticContent Request() {
+    return {.driver = kDriverName,
+            .handle = "h",
+            .snapshot_namespace = "shop",
+            .snapshot_name = "orders"};
   }
-  absl::StatusOr<ImportPlan> Plan(const ImportRequest& request) {
+  absl::StatusOr<ImportPlan> Plan(const csi::StaticContent& request) {
     return PlanImport(bed_.ctx, bed_.api, request);
   }
-  absl::StatusOr<VolumeSnapshot> Import(const ImportRequest& request) {
+  absl::StatusOr<VolumeSnapshot> Import(const csi::StaticContent& request) {
     absl::StatusOr<ImportPlan> plan = Plan(request);
     if (!plan.ok()) {
       return plan.status();
@@ -85,7 +89,7 @@ class SnapshotImportTest : public testing::Test {
 };
 
 TEST_F(SnapshotImportTest, MakesAContentAndAVolumeSnapshotThatNameEachOther) {
-  ImportRequest request = Request();
+  csi::StaticContent request = Request();
   request.mode = VolumeMode::kBlock;
   ASSERT_THAT(Import(request), IsOk());
   ExpectImported("Retain");
@@ -102,8 +106,8 @@ TEST_F(SnapshotImportTest, MakesAContentAndAVolumeSnapshotThatNameEachOther) {
 }
 
 TEST_F(SnapshotImportTest, TheNamesFollowFromDriverAndHandle) {
-  ImportRequest request = Request();
-  request.name = "";
+  csi::StaticContent request = Request();
+  request.snapshot_name = "";
   EXPECT_EQ(Plan(request)->pair.snapshot_name, ImportName(kDriverName, "h"));
   EXPECT_TRUE(k8s::IsObjectName(ContentName()));
   EXPECT_NE(ImportName("a", "bc"), ImportName("ab", "c"));
@@ -116,15 +120,15 @@ TEST_F(SnapshotImportTest, DeleteIsWrittenOnlyOnceTheVolumeSnapshotIsThere) {
     policy =
         GetString(*api.Find(VolumeSnapshotContentKey(ContentName())), {"spec", "deletionPolicy"});
   });
-  ImportRequest request = Request();
-  request.is_retained = false;
+  csi::StaticContent request = Request();
+  request.deletion_policy = "Delete";
   ASSERT_THAT(Import(request), IsOk());
   EXPECT_EQ(policy, "Retain");
   ExpectImported("Delete");
 }
 
 TEST_F(SnapshotImportTest, TheSecretOfTheClassIsNamedForTheDeletion) {
-  ImportRequest request = Request();
+  csi::StaticContent request = Request();
   request.class_name = "fast";
   ASSERT_THAT(Import(request), IsOk());
   EXPECT_EQ(k8s::Annotation(*Content(), objects::kDeletionSecretNameAnnotation), "key-of-orders");
@@ -142,7 +146,7 @@ TEST_F(SnapshotImportTest, ADriverThatListsNothingLeavesItUnverified) {
 }
 
 TEST_F(SnapshotImportTest, AHandleThatTheDriverDoesNotKnowIsSaidInItsWords) {
-  ImportRequest request = Request();
+  csi::StaticContent request = Request();
   request.handle = "unknown";
   ASSERT_THAT(Import(request), IsOk());
   EXPECT_THAT(
@@ -154,12 +158,15 @@ TEST_F(SnapshotImportTest, AHandleThatTheDriverDoesNotKnowIsSaidInItsWords) {
 // --- Refusals, each of which makes nothing
 
 TEST_F(SnapshotImportTest, ArgumentsThatCannotBeAreRefused) {
-  const std::vector<std::function<void(ImportRequest&)>> changes = {
-      [](ImportRequest& r) { r.handle = ""; },     [](ImportRequest& r) { r.handle = "a\xff"; },
-      [](ImportRequest& r) { r.driver = ""; },     [](ImportRequest& r) { r.driver = "My Driver"; },
-      [](ImportRequest& r) { r.name = "Orders"; }, [](ImportRequest& r) { r.name = "../orders"; }};
+  const std::vector<std::function<void(csi::StaticContent&)>> changes = {
+      [](csi::StaticContent& r) { r.handle = ""; },
+      [](csi::StaticContent& r) { r.handle = "a\xff"; },
+      [](csi::StaticContent& r) { r.driver = ""; },
+      [](csi::StaticContent& r) { r.driver = "My Driver"; },
+      [](csi::StaticContent& r) { r.snapshot_name = "Orders"; },
+      [](csi::StaticContent& r) { r.snapshot_name = "../orders"; }};
   for (const auto& change : changes) {
-    ImportRequest request = Request();
+    csi::StaticContent request = Request();
     change(request);
     EXPECT_THAT(Plan(request), StatusIs(absl::StatusCode::kInvalidArgument));
   }
@@ -172,8 +179,8 @@ TEST_F(SnapshotImportTest, EachRightIsNeededAndNamed) {
     const char* plural;
     const char* text;
   };
-  ImportRequest request = Request();
-  request.is_retained = false;
+  csi::StaticContent request = Request();
+  request.deletion_policy = "Delete";
   for (const Right& right :
        {Right{"list", "volumesnapshotcontents", "you may not list volumesnapshotcontents"},
         Right{"create", "volumesnapshotcontents", "you may not create volumesnapshotcontents"},
@@ -244,7 +251,7 @@ TEST_F(SnapshotImportTest, ANameThatIsTakenIsRefused) {
 }
 
 TEST_F(SnapshotImportTest, AClassThatIsAnothersOrDoesNotExistIsRefused) {
-  ImportRequest request = Request();
+  csi::StaticContent request = Request();
   request.class_name = "other";
   EXPECT_THAT(Plan(request), StatusIs(absl::StatusCode::kFailedPrecondition,
                                       HasSubstr("other is of driver e.example.com")));
@@ -258,8 +265,8 @@ TEST_F(SnapshotImportTest, AClassThatIsAnothersOrDoesNotExistIsRefused) {
 
 TEST_F(SnapshotImportTest, WithoutItsVolumeSnapshotTheContentGoesAndTheSnapshotStays) {
   bed_.api.FailNext("create", "volumesnapshots", absl::PermissionDeniedError("exceeded quota"));
-  ImportRequest request = Request();
-  request.is_retained = false;
+  csi::StaticContent request = Request();
+  request.deletion_policy = "Delete";
   EXPECT_THAT(Import(request), StatusIs(absl::StatusCode::kPermissionDenied,
                                         AllOf(HasSubstr("exceeded quota"),
                                               HasSubstr("what was made is deleted again"))));
@@ -305,8 +312,8 @@ TEST_F(SnapshotImportTest, AnInterruptedRunIsTakenUp) {
   bed_.api.ClearFaults();
   ASSERT_TRUE(Content().has_value());
   // Other arguments would make another thing of it.
-  ImportRequest other = Request();
-  other.name = "invoices";
+  csi::StaticContent other = Request();
+  other.snapshot_name = "invoices";
   EXPECT_THAT(Plan(other), StatusIs(absl::StatusCode::kAlreadyExists,
                                     HasSubstr("of VolumeSnapshot shop/orders")));
   const absl::StatusOr<ImportPlan> plan = Plan(Request());
@@ -315,8 +322,8 @@ TEST_F(SnapshotImportTest, AnInterruptedRunIsTakenUp) {
 }
 
 TEST_F(SnapshotImportTest, ARunThatWasDoneIsDoneAgain) {
-  ImportRequest request = Request();
-  request.is_retained = false;
+  csi::StaticContent request = Request();
+  request.deletion_policy = "Delete";
   ASSERT_THAT(Import(request), IsOk());
   const std::string uid = k8s::Uid(*Snapshot());
   ASSERT_THAT(Import(request), IsOk());
@@ -333,8 +340,8 @@ TEST_F(SnapshotImportTest, ARunThatWasDoneIsDoneAgain) {
 // Whatever request fails, with or without its work done: the snapshot is never deleted, and the
 // next run comes to the same end.
 TEST_F(SnapshotImportTest, EveryFailedRequestIsSurvived) {
-  ImportRequest request = Request();
-  request.is_retained = false;
+  csi::StaticContent request = Request();
+  request.deletion_policy = "Delete";
   int points = 0;
   for (const support::Fault fault : {support::Fault::kRefused, support::Fault::kAnswerLost}) {
     for (const absl::StatusCode code :
@@ -363,8 +370,8 @@ TEST_F(SnapshotImportTest, EveryFailedRequestIsSurvived) {
 // --- snapshots/static_pair.h
 
 TEST_F(SnapshotImportTest, APairGoesAndTheSnapshotStays) {
-  ImportRequest request = Request();
-  request.is_retained = false;  // RemovePair() retains it first.
+  csi::StaticContent request = Request();
+  request.deletion_policy = "Delete";  // RemovePair() retains it first.
   const absl::StatusOr<ImportPlan> plan = Plan(request);
   ASSERT_THAT(CarryOutImport(bed_.ctx, bed_.api, *plan), IsOk());
   EXPECT_THAT(RemovePair(bed_.ctx, bed_.api, plan->pair), IsOk());

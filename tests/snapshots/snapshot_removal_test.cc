@@ -139,8 +139,39 @@ TEST(SnapshotRemovalTest, AllReadyOnesTogetherAreTheLast) {
   EXPECT_EQ(PlanRemoval(inventory, {0, 1}, {})[0].verdict, RemovalVerdict::kDelete);
 }
 
+// VolumeSnapshot shop/orders.
+class OrdersTest : public testing::Test {
+ protected:
+  SnapshotEntry Read() {
+    const absl::StatusOr<Inventory> inventory = ReadInventory(bed_.ctx, bed_.api,
+                                                              {.namespace_name = "shop",
+                                                               .label_selector = "",
+                                                               .names = {"orders"},
+                                                               .mover_namespace = "csi-delta",
+                                                               .now = bed_.clock.Now()});
+    EXPECT_THAT(inventory, IsOk());
+    return inventory->entries.at(0);
+  }
+  absl::StatusOr<Removal> Remove(const SnapshotEntry& entry, bool with_data = false,
+                                 csi::Requester requester = csi::Requester::kPerson) {
+    return RemoveAsRead(
+        bed_.ctx, bed_.api, entry,
+        {.requester = requester, .with_data = with_data, .mover_namespace = "csi-delta"});
+  }
+  void AdvanceAtWatch() {
+    bed_.api.SetInterceptor([this](const ApiCall& call, const Json*) {
+      if (call.verb == "watch") {
+        bed_.clock.Advance(absl::Minutes(1));
+      }
+      return absl::OkStatus();
+    });
+  }
+
+  ActionBed bed_;
+};
+
 // One VolumeSnapshot shop/orders with its content, as it was read.
-class RemoveAsReadTest : public testing::Test {
+class RemoveAsReadTest : public OrdersTest {
  protected:
   RemoveAsReadTest() {
     Json snapshot = support::MakeSnapshotObject("shop", "orders", "c");
@@ -162,22 +193,6 @@ class RemoveAsReadTest : public testing::Test {
   }
   bool IsThere() const { return bed_.api.Find(VolumeSnapshotKey("shop", "orders")).has_value(); }
 
-  SnapshotEntry Read() {
-    const absl::StatusOr<Inventory> inventory = ReadInventory(bed_.ctx, bed_.api,
-                                                              {.namespace_name = "shop",
-                                                               .label_selector = "",
-                                                               .names = {"orders"},
-                                                               .mover_namespace = "csi-delta",
-                                                               .now = bed_.clock.Now()});
-    EXPECT_THAT(inventory, IsOk());
-    return inventory->entries.at(0);
-  }
-  absl::StatusOr<Removal> Remove(const SnapshotEntry& entry, bool with_data = false,
-                                 csi::Requester requester = csi::Requester::kPerson) {
-    return RemoveAsRead(
-        bed_.ctx, bed_.api, entry,
-        {.requester = requester, .with_data = with_data, .mover_namespace = "csi-delta"});
-  }
   // What happens just before the API server sees the first deletion.
   void BeforeDelete(std::function<void()> what) {
     bed_.api.SetInterceptor([this, what = std::move(what)](const ApiCall& call, const Json*) {
@@ -189,7 +204,6 @@ class RemoveAsReadTest : public testing::Test {
     });
   }
 
-  ActionBed bed_;
   bool has_happened_ = false;
 };
 
@@ -374,12 +388,7 @@ TEST_F(RemoveAsReadTest, AKeptContentGoesAfterItsSnapshot) {
 TEST_F(RemoveAsReadTest, AKeptContentStaysWhereItsSnapshotDoes) {
   SetPolicy("Retain");
   const SnapshotEntry entry = Read();
-  bed_.api.SetInterceptor([this](const ApiCall& call, const Json*) {
-    if (call.verb == "watch") {
-      bed_.clock.Advance(absl::Minutes(1));
-    }
-    return absl::OkStatus();
-  });
+  AdvanceAtWatch();
   EXPECT_THAT(
       RemoveKeptContent(bed_.ctx.WithTimeout(absl::Seconds(10)), bed_.api, entry),
       StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("VolumeSnapshot shop/orders")));
@@ -439,12 +448,7 @@ TEST_F(RemoveAsReadTest, AWaitThatRunsOutSaysWhatItWaitedFor) {
   });
   const SnapshotEntry entry = Read();
   ASSERT_THAT(Remove(entry), IsOk());
-  bed_.api.SetInterceptor([this](const ApiCall& call, const Json*) {
-    if (call.verb == "watch") {
-      bed_.clock.Advance(absl::Minutes(1));
-    }
-    return absl::OkStatus();
-  });
+  AdvanceAtWatch();
   EXPECT_THAT(
       AwaitRemoval(bed_.ctx.WithTimeout(absl::Seconds(10)), bed_.api, entry, true),
       StatusIs(absl::StatusCode::kDeadlineExceeded,
@@ -459,7 +463,7 @@ TEST_F(RemoveAsReadTest, AWaitThatRunsOutSaysWhatItWaitedFor) {
 }
 
 // With the snapshot controller, the sidecar and a driver at work.
-class RemovalWithDriverTest : public testing::Test {
+class RemovalWithDriverTest : public OrdersTest {
  protected:
   SnapshotEntry Take(const char* policy) {
     cluster_.class_policy = policy;
@@ -468,33 +472,13 @@ class RemovalWithDriverTest : public testing::Test {
     EXPECT_THAT(bed_.api.Create(bed_.ctx, VolumeSnapshotType(), "shop", snapshot), IsOk());
     return Read();
   }
-  SnapshotEntry Read() {
-    const absl::StatusOr<Inventory> inventory = ReadInventory(bed_.ctx, bed_.api,
-                                                              {.namespace_name = "shop",
-                                                               .label_selector = "",
-                                                               .names = {"orders"},
-                                                               .mover_namespace = "csi-delta",
-                                                               .now = bed_.clock.Now()});
-    EXPECT_THAT(inventory, IsOk());
-    return inventory->entries.at(0);
-  }
-  void Remove(const SnapshotEntry& entry, bool with_data) {
-    const absl::StatusOr<Removal> removal = RemoveAsRead(bed_.ctx, bed_.api, entry,
-                                                         {.requester = csi::Requester::kPerson,
-                                                          .with_data = with_data,
-                                                          .mover_namespace = "csi-delta"});
-    ASSERT_THAT(removal, IsOk());
-    EXPECT_EQ(removal->end, Removal::End::kRequested);
-  }
-
-  ActionBed bed_;
   support::FakeSnapshotCluster cluster_{bed_.api};
 };
 
 TEST_F(RemovalWithDriverTest, WithThePolicyRetainOnlyTheDriversSnapshotIsLeft) {
   const SnapshotEntry entry = Take("Retain");
   EXPECT_EQ(ActionOf(entry, false), DataAction::kKept);
-  Remove(entry, false);
+  ASSERT_THAT(Remove(entry), IsOk());
   EXPECT_TRUE(bed_.api.Find(VolumeSnapshotContentKey(entry.content)).has_value());
   ASSERT_THAT(RemoveKeptContent(bed_.ctx, bed_.api, entry), IsOk());
   EXPECT_EQ(bed_.api.object_count(), 0);
@@ -512,13 +496,8 @@ TEST_F(RemovalWithDriverTest, TheWaitNamesWhatTheSidecarReports) {
     bed_.api.Seed(EventType(), event);
   }
   cluster_.driver().Refuse("DeleteSnapshot", "Internal", "the pool is busy");
-  Remove(entry, false);
-  bed_.api.SetInterceptor([this](const ApiCall& call, const Json*) {
-    if (call.verb == "watch") {
-      bed_.clock.Advance(absl::Minutes(1));
-    }
-    return absl::OkStatus();
-  });
+  ASSERT_THAT(Remove(entry), IsOk());
+  AdvanceAtWatch();
   EXPECT_THAT(AwaitRemoval(bed_.ctx.WithTimeout(absl::Seconds(10)), bed_.api, entry, true),
               StatusIs(absl::StatusCode::kDeadlineExceeded,
                        HasSubstr("SnapshotDeleteError: Warning: Failed to delete snapshot")));

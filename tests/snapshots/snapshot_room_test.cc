@@ -75,6 +75,13 @@ class SnapshotRoomTest : public testing::Test {
     }
     return count;
   }
+  void RefuseDryRuns(int& refusals) {
+    api_.SetInterceptor([&refusals](const support::ApiCall& call, const Json*) {
+      return call.dry_run && refusals-- > 0
+                 ? absl::PermissionDeniedError("exceeded quota: snaps, requested: pods=1")
+                 : absl::OkStatus();
+    });
+  }
   RoomMaker Maker() { return {ctx_, api_, request_, absl::Minutes(1)}; }
 
   support::FakeClock clock_;
@@ -232,11 +239,7 @@ TEST_F(SnapshotRoomTest, AQuotaThatCountsLateCostsNoSecondOne) {
   TakeMany(3);
   SetQuota(3);
   int refusals = 4;
-  api_.SetInterceptor([&](const support::ApiCall& call, const Json*) {
-    return call.dry_run && refusals-- > 0
-               ? absl::PermissionDeniedError("exceeded quota: snaps, requested: pods=1")
-               : absl::OkStatus();
-  });
+  RefuseDryRuns(refusals);
   ASSERT_THAT(Maker().MakeInQuota(Request("new"), 1), IsOk());
   EXPECT_EQ(refusals, -1);
   EXPECT_THAT(Left(), ElementsAre("s2", "s3"));
@@ -248,21 +251,15 @@ TEST_F(SnapshotRoomTest, AfterADeletionARefusalCountsOnlyWhenItLasts) {
   RoomMaker maker = Maker();
   ASSERT_THAT(maker.MakeInQuota(Request("new"), 1), IsOk());
   int refusals = 3;
-  api_.SetInterceptor([&](const support::ApiCall& call, const Json*) {
-    return call.dry_run && refusals-- > 0
-               ? absl::PermissionDeniedError("exceeded quota: snaps, requested: pods=1")
-               : absl::OkStatus();
-  });
+  RefuseDryRuns(refusals);
   ASSERT_THAT(maker.MakeInQuota(Request("new"), 1), IsOk());
   EXPECT_THAT(Left(), ElementsAre("s2", "s3", "s4"));
 }
 
 TEST_F(SnapshotRoomTest, AQuotaThatNeverCountsEndsIt) {
   TakeMany(3);
-  api_.SetInterceptor([&](const support::ApiCall& call, const Json*) {
-    return call.dry_run ? absl::PermissionDeniedError("exceeded quota: snaps, requested: pods=1")
-                        : absl::OkStatus();
-  });
+  int refusals = 1'000;
+  RefuseDryRuns(refusals);
   RoomMaker maker = Maker();
   EXPECT_THAT(maker.MakeInQuota(Request("new"), 1),
               StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("does not show")));

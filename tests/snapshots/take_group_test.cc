@@ -15,8 +15,7 @@
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "snapshots/group_creation.h"
-#include "tests/csi/backup_fixture.h"
-#include "tests/support/fake_snapshot_cluster.h"
+#include "tests/snapshots/take_suite.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/typed.h"
@@ -26,7 +25,6 @@
 namespace csidelta::snapshots::take_group_test {
 namespace {
 
-using support::Fault;
 using support::IsOk;
 using support::StatusIs;
 using testing::AllOf;
@@ -34,25 +32,23 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-constexpr int kClaims = 3;
+constexpr std::size_t kClaims = 3;
 
-enum class Who { kBackup, kPerson };
-
-class TakeGroupTest : public csi::BackupFixture, public testing::WithParamInterface<Who> {
+class TakeGroupTest : public TakeSuite, public testing::WithParamInterface<Who> {
  protected:
-  TakeGroupTest() {
-    for (int i = 0; i < kClaims; ++i) {
+  TakeGroupTest() : TakeSuite(GetParam(), "CreateVolumeGroupSnapshot") {
+    for (std::size_t i = 0; i < kClaims; ++i) {
       SeedClaim(i);
     }
   }
 
-  bool is_backup() const { return GetParam() == Who::kBackup; }
+  bool is_backup() const { return who_ == Who::kBackup; }
   std::string Subject() const { return is_backup() ? "claim" : "PVC"; }
   std::string MarkLabel() const {
     return is_backup() ? objects::kGroupMarkLabel : objects::kPersonsGroupLabel;
   }
 
-  void SeedClaim(int i) {
+  void SeedClaim(std::size_t i) {
     const std::string volume = absl::StrCat("pv-", i);
     const std::string name = absl::StrCat("data-", i);
     const std::string uid = absl::StrCat("uid-", i);
@@ -81,23 +77,30 @@ class TakeGroupTest : public csi::BackupFixture, public testing::WithParamInterf
             .members = members_};
   }
 
-  // The number of members.
-  absl::StatusOr<std::size_t> Take() {
+  absl::Status TakeIt() override {
+    std::size_t members = 0;
+    absl::Status status;
     if (is_backup()) {
       const auto taken = csi::TakeGroup(ctx_, env_, Request());
-      return taken.ok() ? absl::StatusOr<std::size_t>(taken->members.size()) : taken.status();
+      status = taken.status();
+      members = taken.ok() ? taken->members.size() : 0;
+    } else {
+      const auto taken = CreateGroup(ctx_, api_, Random::Real(),
+                                     {.choice = {.version = "v1", .class_name = "groups"},
+                                      .sources = sources_,
+                                      .name = "velero-db",
+                                      .waits_for_others = true,
+                                      .timeout = backup_.csi_snapshot_timeout()});
+      status = taken.status();
+      members = taken.ok() ? taken->size() : 0;
     }
-    const auto taken = CreateGroup(ctx_, api_, Random::Real(),
-                                   {.choice = {.version = "v1", .class_name = "groups"},
-                                    .sources = sources_,
-                                    .name = "velero-db",
-                                    .waits_for_others = true,
-                                    .timeout = backup_.csi_snapshot_timeout()});
-    return taken.ok() ? absl::StatusOr<std::size_t>(taken->size()) : taken.status();
+    EXPECT_EQ(members, status.ok() ? kClaims : 0U);
+    return status;
   }
   std::string Name() const { return is_backup() ? csi::GroupName(Request()) : "velero-db"; }
-  k8s::ObjectKey Key() const { return {VolumeGroupSnapshotType("v1"), "app", Name()}; }
-  void Remove() {
+  k8s::ObjectKey Key() const override { return {VolumeGroupSnapshotType("v1"), "app", Name()}; }
+  void DeleteTaken() override {
+    EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
     EXPECT_THAT(
         csi::DropSnapshot(ctx_, api_, support::As<objects::VolumeGroupSnapshot>(*api_.Find(Key())),
                           csi::Data::kDelete),
@@ -111,7 +114,7 @@ class TakeGroupTest : public csi::BackupFixture, public testing::WithParamInterf
     }
   }
 
-  void ExpectNothingLeft() {
+  void ExpectNothingLeft() override {
     ExpectNoMarks();
     EXPECT_THAT(api_.All(VolumeGroupSnapshotType("v1")), IsEmpty());
     EXPECT_THAT(api_.All(VolumeGroupSnapshotContentType("v1")), IsEmpty());
@@ -121,53 +124,40 @@ class TakeGroupTest : public csi::BackupFixture, public testing::WithParamInterf
     EXPECT_THAT(cluster_.driver().groups(), IsEmpty());
   }
 
-  // The sidecar keeps the content of a call that is open, and has the driver delete what comes of
-  // it.
-  void ExpectNothingLeftOnceTheDriverAnswers() {
-    for (const Json& content : api_.All(VolumeGroupSnapshotContentType("v1"))) {
-      EXPECT_TRUE(k8s::BeingDeleted(content)) << k8s::Name(content);
-    }
-    cluster_.LetDriverWork();
-    ExpectNothingLeft();
-  }
-
-  support::FakeSnapshotCluster cluster_{api_};
   std::vector<objects::PlannedGroupMember> members_;
   std::vector<SnapshotSource> sources_;
 };
 INSTANTIATE_TEST_SUITE_P(Requesters, TakeGroupTest, testing::Values(Who::kBackup, Who::kPerson),
-                         [](const auto& test) {
-                           return std::string(test.param == Who::kBackup ? "Backup" : "Person");
-                         });
+                         RequesterName);
 
 TEST_P(TakeGroupTest, TimeoutReportsTheDriversErrorAndLeavesNothing) {
   cluster_.driver().Refuse("CreateVolumeGroupSnapshot", "Internal", "pool is full");
-  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kDeadlineExceeded,
-                               AllOf(HasSubstr("pool is full"),
-                                     HasSubstr(is_backup() ? "app/db" : "the group velero-db"),
-                                     HasSubstr("10m"))));
+  EXPECT_THAT(TakeIt(), StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                 AllOf(HasSubstr("pool is full"),
+                                       HasSubstr(is_backup() ? "app/db" : "the group velero-db"),
+                                       HasSubstr("10m"))));
   ExpectNothingLeft();
 }
 
 TEST_P(TakeGroupTest, ADriverThatNeverAnswersIsWaitedForSoLong) {
   cluster_.driver().Hold("CreateVolumeGroupSnapshot");
   const absl::Time before = clock_.Now();
-  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("no error")));
+  EXPECT_THAT(TakeIt(), StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("no error")));
   EXPECT_GE(clock_.Now() - before, absl::Minutes(10));
   EXPECT_LT(clock_.Now() - before, absl::Minutes(11));
-  ExpectNothingLeftOnceTheDriverAnswers();
+  ExpectNothingLeftOnceTheDriverAnswers(VolumeGroupSnapshotContentType("v1"));
 }
 
 TEST_P(TakeGroupTest, AControllerThatIsNotThereLeavesNothing) {
   cluster_.controller_runs = false;
-  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_THAT(TakeIt(), StatusIs(absl::StatusCode::kDeadlineExceeded));
   ExpectNothingLeft();
 }
 
 TEST_P(TakeGroupTest, ADriverWithoutGroupsIsToldAtOnce) {
   cluster_.driver().Refuse("CreateVolumeGroupSnapshot", "Unimplemented", "no groups");
   const absl::Time before = clock_.Now();
-  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("no groups")));
+  EXPECT_THAT(TakeIt(), StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("no groups")));
   EXPECT_EQ(clock_.Now(), before);
   ExpectNothingLeft();
 }
@@ -178,15 +168,16 @@ TEST_P(TakeGroupTest, ARefusedLabelFailsNothing) {
                ? absl::PermissionDeniedError("a webhook says no")
                : absl::OkStatus();
   });
-  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kUnimplemented,
-                               AllOf(HasSubstr(Subject() + " app/data-1"), HasSubstr("webhook"))));
+  EXPECT_THAT(TakeIt(),
+              StatusIs(absl::StatusCode::kUnimplemented,
+                       AllOf(HasSubstr(Subject() + " app/data-1"), HasSubstr("webhook"))));
   EXPECT_EQ(api_.CallCount("create", "volumegroupsnapshots"), 0);
   ExpectNothingLeft();
 }
 
 // A user's controller takes foreign labels off again: some of them, or all.
 TEST_P(TakeGroupTest, LabelsThatDoNotStayAreNamed) {
-  for (const int lost : {1, kClaims}) {
+  for (const std::size_t lost : {std::size_t{1}, kClaims}) {
     if (lost == 1 && !is_backup()) {
       continue;  // People may not read the handles of volumes, which tell that one is missing.
     }
@@ -199,7 +190,7 @@ TEST_P(TakeGroupTest, LabelsThatDoNotStayAreNamed) {
                    }
                  });
     const absl::Time before = clock_.Now();
-    EXPECT_THAT(Take(),
+    EXPECT_THAT(TakeIt(),
                 StatusIs(absl::StatusCode::kUnimplemented,
                          AllOf(HasSubstr(Subject() + " app/data-1"), HasSubstr(MarkLabel()))));
     EXPECT_LT(clock_.Now() - before, absl::Minutes(1));
@@ -209,7 +200,7 @@ TEST_P(TakeGroupTest, LabelsThatDoNotStayAreNamed) {
 
 TEST_P(TakeGroupTest, KindsThatAreNotServedAnyMoreFailNothing) {
   api_.RemoveType("volumegroupsnapshots");
-  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kUnimplemented));
+  EXPECT_THAT(TakeIt(), StatusIs(absl::StatusCode::kUnimplemented));
   ExpectNoMarks();
   EXPECT_THAT(api_.All(LeaseType()), IsEmpty());
 }
@@ -217,34 +208,15 @@ TEST_P(TakeGroupTest, KindsThatAreNotServedAnyMoreFailNothing) {
 TEST_P(TakeGroupTest, LeavesAloneWhatStandsUnderTheName) {
   api_.Seed(VolumeGroupSnapshotType("v1"),
             {{"metadata", {{"name", Name()}, {"namespace", "app"}}}});
-  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("app/velero-db")));
+  EXPECT_THAT(TakeIt(), StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("app/velero-db")));
   EXPECT_THAT(api_.All(VolumeGroupSnapshotType("v1")), SizeIs(1));
   ExpectNoMarks();
 }
 
-TEST_P(TakeGroupTest, TheGroupIsDeletedMeanwhile) {
-  cluster_.controller_runs = false;
-  clock_.SetAutoAdvance(false);
-  std::jthread call([&] {
-    EXPECT_THAT(Take(),
-                StatusIs(absl::StatusCode::kNotFound, HasSubstr("deleted by another client")));
-  });
-  api_.AwaitWatches(1);
-  EXPECT_THAT(api_.Delete(ctx_, Key(), {}), IsOk());
-  call.join();
-  ExpectNothingLeft();
-}
+TEST_P(TakeGroupTest, ItsDeletionByAnotherClientEndsTheWait) { ExpectDeletionByOthersEndsIt(); }
 
 TEST_P(TakeGroupTest, CancelLeavesNothing) {
-  cluster_.driver().Hold("CreateVolumeGroupSnapshot");
-  clock_.SetAutoAdvance(false);
-  std::stop_source stop;
-  ctx_.stop = stop.get_token();
-  std::jthread call([&] { EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kCancelled)); });
-  api_.AwaitWatches(1);
-  stop.request_stop();
-  call.join();
-  ExpectNothingLeftOnceTheDriverAnswers();
+  ExpectCancelLeavesNothing(VolumeGroupSnapshotContentType("v1"));
 }
 
 TEST_P(TakeGroupTest, WaitsForASnapshotOfAMemberThatIsNotReady) {
@@ -253,7 +225,7 @@ TEST_P(TakeGroupTest, WaitsForASnapshotOfAMemberThatIsNotReady) {
                 {"spec", {{"source", {{"persistentVolumeClaimName", "data-1"}}}}}};
   SetJson(other, {"metadata", "creationTimestamp"}, FormatRfc3339(clock_.Now()));
   api_.Seed(VolumeSnapshotType(), other);
-  std::jthread call([&] { EXPECT_THAT(Take(), IsOk()); });
+  std::jthread call([&] { EXPECT_THAT(TakeIt(), IsOk()); });
   api_.AwaitWatches(1);
   EXPECT_FALSE(api_.Find(Key()).has_value());
   cluster_.Resync();
@@ -261,54 +233,12 @@ TEST_P(TakeGroupTest, WaitsForASnapshotOfAMemberThatIsNotReady) {
   EXPECT_TRUE(api_.Find(Key()).has_value());
 }
 
-// Every request fails once, in both ways, with what passes and with what stays: whatever the
-// outcome, either the group is there whole or nothing is left.
 TEST_P(TakeGroupTest, NoFailingCallLeavesAnythingBehind) {
-  backup_ = BackupWith("backup-uid", "20s");
-  for (const Fault fault : {Fault::kRefused, Fault::kAnswerLost}) {
-    for (const absl::Status& status :
-         {absl::UnavailableError("injected"), absl::InternalError("injected")}) {
-      for (const bool fails : {false, true}) {
-        int n = 1;
-        for (bool hit = true; hit; ++n) {
-          SCOPED_TRACE(absl::StrCat("call ", n, " ", status.ToString(), " fails ", fails,
-                                    fault == Fault::kRefused ? " refused" : " answer lost"));
-          if (fails) {
-            cluster_.driver().Hold("CreateVolumeGroupSnapshot");
-          }
-          api_.FailCall(n, status, fault);
-          const auto taken = Take();
-          hit = api_.sweep_hit();
-          api_.ClearFaults();
-          cluster_.LetDriverWork();
-          if (taken.ok()) {
-            EXPECT_FALSE(fails);
-            EXPECT_EQ(*taken, kClaims);
-            EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
-            Remove();
-          }
-          // A Lease or a label whose removal failed for good goes with the next one.
-          clock_.Advance(absl::Minutes(30));
-          if (!is_backup() &&
-              api_.Find(Key()).has_value()) {  // No run of a person goes on with it.
-            EXPECT_THAT(taken.status().message(), HasSubstr("is left, because"));
-            Remove();
-          }
-          if (absl::IsInternal(status)) {
-            const auto next = Take();
-            ASSERT_THAT(next, IsOk());
-            Remove();
-          }
-          ExpectNothingLeft();
-        }
-        EXPECT_GE(n, fails ? 14 : 20);
-      }
-    }
-  }
+  SweepFailingCalls(19, 13);
   // What is requested again is found, whichever process left it: here it is not requested again.
   api_.FailNext("create", "volumegroupsnapshots", absl::InternalError("injected"), 1,
-                Fault::kAnswerLost);
-  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kInternal, HasSubstr("injected")));
+                support::Fault::kAnswerLost);
+  EXPECT_THAT(TakeIt(), StatusIs(absl::StatusCode::kInternal, HasSubstr("injected")));
   ExpectNothingLeft();
 }
 

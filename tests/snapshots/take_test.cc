@@ -18,9 +18,8 @@
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "snapshots/snapshot_creation.h"
-#include "tests/csi/backup_fixture.h"
+#include "tests/snapshots/take_suite.h"
 #include "tests/support/await.h"
-#include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
@@ -34,7 +33,6 @@ namespace {
 using csi::IsManaged;
 using csi::SnapshotName;
 using csi::TakenSnapshot;
-using support::Fault;
 using support::IsOk;
 using support::StatusIs;
 using testing::HasSubstr;
@@ -42,11 +40,9 @@ using testing::IsEmpty;
 using testing::Le;
 using testing::SizeIs;
 
-enum class Who { kBackup, kPerson };
-
-class TakeFixture : public csi::BackupFixture {
+class TakeFixture : public TakeSuite {
  protected:
-  explicit TakeFixture(Who who) : who_(who) {}
+  explicit TakeFixture(Who who) : TakeSuite(who, "CreateSnapshot") {}
 
   csi::SnapshotRequest Request() const {
     return {.backup = backup_,
@@ -75,23 +71,16 @@ class TakeFixture : public csi::BackupFixture {
   std::string Name() const { return who_ == Who::kBackup ? SnapshotName(Request()) : "monday"; }
   std::string LeaseNamespace() const { return who_ == Who::kBackup ? "velero" : "app"; }
 
-  k8s::ObjectKey Key() const { return VolumeSnapshotKey("app", Name()); }
+  absl::Status TakeIt() override { return Take().status(); }
+  k8s::ObjectKey Key() const override { return VolumeSnapshotKey("app", Name()); }
 
-  void ExpectNothingLeft() {
+  void DeleteTaken() override {
+    EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
+    EXPECT_THAT(csi::DeleteSnapshot(ctx_, api_, Key(), k8s::Uid(*api_.Find(Key()))), IsOk());
+  }
+  void ExpectNothingLeft() override {
     EXPECT_EQ(api_.object_count(), 0);
     EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
-  }
-
-  // The sidecar keeps the objects of a call that is open, and has the driver delete what comes of
-  // it.
-  void ExpectNothingLeftOnceTheDriverAnswers() {
-    for (const k8s::ResourceType& type : {VolumeSnapshotType(), VolumeSnapshotContentType()}) {
-      for (const Json& object : api_.All(type)) {
-        EXPECT_TRUE(k8s::BeingDeleted(object)) << k8s::Name(object);
-      }
-    }
-    cluster_.LetDriverWork();
-    ExpectNothingLeft();
   }
 
   // Another client's VolumeSnapshot of the same PVC, not taken yet.
@@ -101,9 +90,6 @@ class TakeFixture : public csi::BackupFixture {
     SetJson(other, {"metadata", "creationTimestamp"}, FormatRfc3339(clock_.Now() - age));
     return api_.Seed(VolumeSnapshotType(), other);
   }
-
-  const Who who_;
-  support::FakeSnapshotCluster cluster_{api_};
 };
 
 class TakeTest : public TakeFixture, public testing::WithParamInterface<Who> {
@@ -116,9 +102,6 @@ class BackupTakeTest : public TakeFixture {
 };
 
 const auto kRequesters = testing::Values(Who::kBackup, Who::kPerson);
-std::string RequesterName(const testing::TestParamInfo<Who>& param) {
-  return param.param == Who::kBackup ? "Backup" : "Person";
-}
 INSTANTIATE_TEST_SUITE_P(Requesters, TakeTest, kRequesters, RequesterName);
 
 TEST_P(TakeTest, DoesNotWaitUntilTheSnapshotIsReady) {
@@ -180,33 +163,12 @@ TEST_P(TakeTest, RetainingClassesLeaveNothingEither) {
   cluster_.class_policy = "Retain";
   cluster_.driver().Hold("CreateSnapshot");
   EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kDeadlineExceeded));
-  ExpectNothingLeftOnceTheDriverAnswers();
+  ExpectNothingLeftOnceTheDriverAnswers(VolumeSnapshotContentType());
 }
 
-TEST_P(TakeTest, CancelLeavesNothing) {
-  cluster_.driver().Hold("CreateSnapshot");
-  clock_.SetAutoAdvance(false);
-  std::stop_source stop;
-  ctx_.stop = stop.get_token();
-  std::jthread call([&] { EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kCancelled)); });
-  api_.AwaitWatches(1);
-  stop.request_stop();
-  call.join();
-  ExpectNothingLeftOnceTheDriverAnswers();
-}
+TEST_P(TakeTest, CancelLeavesNothing) { ExpectCancelLeavesNothing(VolumeSnapshotContentType()); }
 
-TEST_P(TakeTest, ItIsDeletedMeanwhile) {
-  cluster_.controller_runs = false;
-  clock_.SetAutoAdvance(false);
-  std::jthread call([&] {
-    EXPECT_THAT(Take(),
-                StatusIs(absl::StatusCode::kNotFound, HasSubstr("deleted by another client")));
-  });
-  api_.AwaitWatches(1);
-  EXPECT_THAT(api_.Delete(ctx_, Key(), {}), IsOk());
-  call.join();
-  ExpectNothingLeft();
-}
+TEST_P(TakeTest, ItsDeletionByAnotherClientEndsTheWait) { ExpectDeletionByOthersEndsIt(); }
 
 TEST_P(TakeTest, RenewsItsLeaseWhileTheDriverIsSlow) {
   cluster_.driver().Hold("CreateSnapshot");
@@ -275,45 +237,7 @@ TEST_P(TakeTest, ALeaseLostWhileWaitingIsTakenAgain) {
   EXPECT_THAT(api_.All(LeaseType()), IsEmpty());
 }
 
-// Every request fails once, in both ways, with what passes and with what stays: whatever the
-// outcome, either the snapshot is there whole or nothing is left.
-TEST_P(TakeTest, NoFailingCallLeavesAnythingBehind) {
-  backup_ = BackupWith("backup-uid", "20s");
-  for (const Fault fault : {Fault::kRefused, Fault::kAnswerLost}) {
-    for (const absl::Status& status :
-         {absl::UnavailableError("injected"), absl::InternalError("injected")}) {
-      for (const bool fails : {false, true}) {
-        int n = 1;
-        for (bool hit = true; hit; ++n) {
-          SCOPED_TRACE(absl::StrCat("call ", n, " ", status.ToString(), " fails ", fails,
-                                    fault == Fault::kRefused ? " refused" : " answer lost"));
-          if (fails) {
-            cluster_.driver().Hold("CreateSnapshot");
-          }
-          api_.FailCall(n, status, fault);
-          const auto taken = Take();
-          hit = api_.sweep_hit();
-          api_.ClearFaults();
-          cluster_.LetDriverWork();
-          if (taken.ok()) {
-            EXPECT_FALSE(fails);
-            EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
-            EXPECT_THAT(csi::DeleteSnapshot(ctx_, api_, Key(), taken->snapshot.uid()), IsOk());
-          }
-          // A Lease whose deletion failed for good runs out by itself and goes with the next one.
-          clock_.Advance(absl::Minutes(30));
-          if (absl::IsInternal(status)) {
-            const auto next = Take();
-            ASSERT_THAT(next, IsOk());
-            EXPECT_THAT(csi::DeleteSnapshot(ctx_, api_, Key(), next->snapshot.uid()), IsOk());
-          }
-          ExpectNothingLeft();
-        }
-        EXPECT_GE(n, 8);
-      }
-    }
-  }
-}
+TEST_P(TakeTest, NoFailingCallLeavesAnythingBehind) { SweepFailingCalls(7, 7); }
 
 struct OtherCase {
   const char* name;
@@ -400,7 +324,7 @@ TEST_F(BackupTakeTest, ADriverThatRefusesForGoodIsNotWaitedForToTheEnd) {
   EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kFailedPrecondition,
                                testing::AllOf(HasSubstr("8 snapshots"), HasSubstr("app/data"))));
   EXPECT_LT(clock_.Now() - before, absl::Minutes(2));
-  ExpectNothingLeftOnceTheDriverAnswers();
+  ExpectNothingLeftOnceTheDriverAnswers(VolumeSnapshotContentType());
 }
 
 TEST_F(BackupTakeTest, ARefusalThatPassesIsForgotten) {

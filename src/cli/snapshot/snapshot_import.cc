@@ -11,6 +11,7 @@
 #include "cli/snapshot/snapshot_text.h"
 #include "cli/text.h"
 #include "csi/snapshot_state.h"
+#include "csi/static_content.h"
 #include "objects/client.h"
 #include "objects/volume_snapshot.h"
 #include "snapshots/promotion.h"
@@ -35,9 +36,8 @@ class SnapshotImportCommand : public Command {
   void Report(Session& session, const snapshots::ImportPlan& plan,
               const VolumeSnapshot* snapshot) const;
 
-  snapshots::ImportRequest request_;
+  csi::StaticContent request_;
   std::string mode_;
-  std::string policy_ = "Retain";
   bool wait_ = false;
   std::optional<absl::Duration> timeout_;
   bool dry_run_ = false;
@@ -47,14 +47,15 @@ VerbSyntax SnapshotImportCommand::Declare() {
   ArgumentTable table;
   table.AddPositional("HANDLE", "what the driver calls the snapshot", request_.handle);
   table.Add("--driver", "DRIVER", "the CSI driver; required", request_.driver);
-  table.Add("--name", "NAME", "of the VolumeSnapshot; imported- and a hash", request_.name);
+  table.Add("--name", "NAME", "of the VolumeSnapshot; imported- and a hash",
+            request_.snapshot_name);
   table.Add("--class", "CLASS", "the VolumeSnapshotClass, for drivers that need its Secret; none",
             request_.class_name);
   table.AddChoice("--mode", {"Filesystem", "Block"},
                   "the mode of the volume that it was taken of; not known", mode_);
   table.AddChoice("--policy", {"Retain", "Delete"},
                   "what becomes of the snapshot when the VolumeSnapshot is deleted; Retain",
-                  policy_);
+                  request_.deletion_policy);
   table.Add("--wait", "until the driver has reported the snapshot", wait_);
   table.AddWait("--timeout", "how long to wait; 1m", timeout_);
   table.Add("--dry-run", "check all, and print what would be made", dry_run_);
@@ -73,10 +74,9 @@ absl::StatusOr<ExitCode> SnapshotImportCommand::Run(const CallContext& ctx, Sess
   if (request_.driver.empty()) {
     return MissingFlag("--driver", "the CSI driver whose handle it is");
   }
-  ASSIGN_OR_RETURN(request_.namespace_name,
+  ASSIGN_OR_RETURN(request_.snapshot_namespace,
                    OneNamespace(session.options().cluster, "snapshot import"));
   request_.mode = objects::ParseVolumeMode(mode_);
-  request_.is_retained = policy_ != "Delete";
   const std::unique_ptr<k8s::ApiClient> api = session.options().cluster.access.MakeClient();
   ASSIGN_OR_RETURN(const snapshots::ImportPlan plan, snapshots::PlanImport(ctx, *api, request_));
   if (plan.was_begun) {
@@ -128,22 +128,21 @@ void SnapshotImportCommand::Report(Session& session, const snapshots::ImportPlan
                                               : csi::ToString(csi::StatusOf(*snapshot, {}).state));
   const std::optional<int64_t> size_bytes =
       snapshot == nullptr ? std::nullopt : snapshot->restore_size_bytes();
-  const std::string policy = plan.pair.is_retained ? "Retain" : "Delete";
-  const snapshots::StaticPair& pair = plan.pair;
+  const csi::StaticContent& pair = plan.pair;
   PrintClusterResult(
       session, {.value = {{"name", pair.snapshot_name},
-                          {"namespace", pair.namespace_name},
+                          {"namespace", pair.snapshot_namespace},
                           {"state", state},
                           {"size_bytes", OrNull(size_bytes)},
                           {"driver", pair.driver},
                           {"handle", pair.handle},
-                          {"content", pair.content_name},
+                          {"content", pair.name},
                           {"class", pair.class_name},
-                          {"policy", policy}},
+                          {"policy", pair.deletion_policy}},
                 .table = FormatTable({{"NAME", "STATE", "SIZE", "POLICY", "CONTENT", "HANDLE"},
                                       {pair.snapshot_name, state,
                                        size_bytes.has_value() ? FormatBytes(*size_bytes) : "",
-                                       policy, pair.content_name, pair.handle}}),
+                                       pair.deletion_policy, pair.name, pair.handle}}),
                 .names = {SnapshotResourceName(pair.snapshot_name)}});
 }
 

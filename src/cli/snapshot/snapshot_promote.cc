@@ -20,7 +20,7 @@
 #include "objects/volume_snapshot.h"
 #include "snapshots/borrowed_snapshot.h"
 #include "snapshots/promotion.h"
-#include "snapshots/promotion_names.h"
+#include "snapshots/promotion_check.h"
 
 namespace csidelta::cli {
 namespace {

@@ -432,11 +432,9 @@ absl::Status SnapshotRestoreCommand::CheckEnds(const CallContext& ctx, k8s::ApiC
       continue;
     }
     RETURN_IF_ERROR(inplace::NextOfUndo(state).status());
-    const bool has_restored = state.pvc.has_value() && state.restored.has_value() &&
-                              state.pvc->volume_name() == state.restored->volume.name();
     const auto users = around.pods.has_value() ? inplace::UsersOf(*around.pods, target.pvc_name)
                                                : std::vector<const objects::Pod*>();
-    if (has_restored && !users.empty()) {
+    if (state.has_restored() && !users.empty()) {
       return absl::FailedPreconditionError(
           absl::StrCat("PVC ", NameOf(target), " is not changed: ", inplace::UseText(users)));
     }
