@@ -32,10 +32,7 @@ class PvcAction : public velero::ActionOn<velero::ItemBlockAction> {
     }
     ASSIGN_OR_RETURN(const auto claim, PersistentVolumeClaim::From(item));
     if (claim.is_bound()) {
-      related.push_back({.group = "",
-                         .resource = objects::PersistentVolume::kKind.plural,
-                         .namespace_name = "",
-                         .name = claim.volume_name()});
+      related.push_back(velero::Identify(objects::PersistentVolume::Key("", claim.volume_name())));
     }
     const std::string namespace_name = claim.namespace_name();
     AddSiblings(ctx, backup, claim, related);
@@ -48,10 +45,7 @@ class PvcAction : public velero::ActionOn<velero::ItemBlockAction> {
     }
     for (const objects::Pod& pod : **pods) {
       if (pod.phase() == "Running" && pod.NamesPvc(claim.name())) {
-        related.push_back({.group = "",
-                           .resource = objects::Pod::kKind.plural,
-                           .namespace_name = namespace_name,
-                           .name = pod.name()});
+        related.push_back(velero::Identify(objects::Pod::Key(namespace_name, pod.name())));
       }
     }
     return related;
@@ -91,10 +85,8 @@ class PvcAction : public velero::ActionOn<velero::ItemBlockAction> {
     }
     for (const std::string& name : **names) {
       if (name != claim.name()) {
-        related.push_back({.group = "",
-                           .resource = PersistentVolumeClaim::kKind.plural,
-                           .namespace_name = claim.namespace_name(),
-                           .name = name});
+        related.push_back(
+            velero::Identify(PersistentVolumeClaim::Key(claim.namespace_name(), name)));
       }
     }
   }

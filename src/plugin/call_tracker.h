@@ -20,8 +20,8 @@ struct CallName {
   const char* method;
 };
 
-// `status` as the host wants it: text in UTF-8 of bounded length, and beside it, as a Stack detail,
-// the place that the host shows as error.function. OK stays OK.
+// `status` as the host wants it: UTF-8 text of bounded length, and a Stack detail with the location
+// that the host shows as error.function. OK stays OK.
 grpc::Status ToGrpcStatus(const absl::Status& status, const CallName& call);
 
 // Runs the calls of the host and knows how many are running, so that the process can end in order.

@@ -22,9 +22,9 @@ absl::StatusOr<objects::Object> DecodeItem(absl::string_view field, const std::s
 // `field`.
 absl::StatusOr<objects::Object> DecodeOwner(absl::string_view field, const std::string& bytes);
 
-// The bytes to answer with: those of the request when the action left the item alone (`changed`
-// absent, or equal to what came in), else `changed` as JSON. INTERNAL when `changed` is something
-// that the host could not decode: not an object, or one without a kind.
+// The bytes to answer with. They are those of the request if the action did not change the item
+// (`changed` absent or equal), else `changed` as JSON. INTERNAL when `changed` is something that
+// the host could not decode: not an object, or one without a kind.
 absl::StatusOr<std::string> EncodeItem(const std::optional<objects::Object>& changed,
                                        const objects::Object& item, const std::string& item_bytes);
 
@@ -36,8 +36,8 @@ velero::ResourceIdentifier FromProto(const generated::ResourceIdentifier& identi
 generated::OperationProgress ToProto(const velero::OperationProgress& progress);
 
 // What to answer to a question for progress. The host takes an error of the call as the operation's
-// final failure, so trouble that may pass becomes "not completed", with the trouble as description;
-// any other error is returned.
+// final failure. So a transient error becomes "not completed", with the error as description; any
+// other error is returned.
 absl::StatusOr<generated::OperationProgress> EncodeProgress(
     const absl::StatusOr<velero::OperationProgress>& progress);
 

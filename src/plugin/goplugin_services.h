@@ -8,7 +8,7 @@
 
 namespace csidelta::plugin {
 
-// go-plugin's own services. The two streams live as long as the connection, so none of them holds a
+// go-plugin's own services. The two streams live as long as the connection, so neither holds a
 // thread. All borrow the link; all thread-safe.
 
 // Reads what comes until the host closes the stream, and never sends: we call nothing in the host.

@@ -34,7 +34,7 @@ absl::Status ShareSocketWithGroup(const std::string& path, const EnvironmentLook
 // The one line that the host reads from our stdout, with its final newline.
 std::string FormatHandshakeLine(absl::string_view socket_path);
 
-// What a person who starts the binary by hand should know.
+// A text for people who start the binary by hand.
 std::string ExplainHandStart(absl::string_view program);
 
 }  // namespace csidelta::plugin

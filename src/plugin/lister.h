@@ -4,7 +4,6 @@
 
 #include "PluginLister.grpc.pb.h"
 #include "PluginLister.pb.h"
-#include "plugin/arguments.h"
 #include "plugin/host_version.h"
 #include "plugin/registry.h"
 

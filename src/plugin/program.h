@@ -2,7 +2,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "plugin/arguments.h"
+#include "plugin/host_version.h"
 #include "plugin/registry.h"
 
 namespace csidelta::plugin {

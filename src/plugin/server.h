@@ -14,8 +14,8 @@ namespace csidelta::plugin {
 inline constexpr int kMessageBytesMax = INT32_MAX;  // What the host itself sends and takes at most.
 
 // Every service of the plugin on one unix socket. Borrows registry and link, which outlive it.
-// Thread-safe. A call of an action has a thread of its own for as long as it runs, so that slow
-// ones delay no other call; the number of calls at once is the host's to bound (its worker count).
+// Thread-safe. Each running call of an action has its own thread, so that a slow one delays no
+// other. The host bounds the number of calls at once by its worker count.
 class PluginServer {
  public:
   // Listens on `socket_path` from the return on. UNAVAILABLE when the socket cannot be bound.

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/check.h"
@@ -18,10 +20,17 @@
 #include "objects/event.h"
 #include "objects/persistent_volume.h"
 #include "objects/volume_snapshot.h"
-#include "restoreitemactions/content_readiness.h"
 
 namespace csidelta::restoreitemactions {
 namespace {
+
+using objects::VolumeSnapshot;
+using objects::VolumeSnapshotContent;
+
+k8s::ObjectKey ContentKeyOf(const VolumeSnapshot& snapshot) {
+  const std::string name = snapshot.source_content();
+  return VolumeSnapshotContent::Key("", name.empty() ? snapshot.bound_content() : name);
+}
 
 constexpr char kOperationPrefix[] = "claim";
 constexpr char kRestoreFailedReason[] = "RestoreFromSnapshotFailed";
@@ -237,6 +246,54 @@ velero::OperationProgress ClaimCheck::FailWithEvent(absl::string_view what) {
 }
 
 }  // namespace
+
+bool ReportsMissingSnapshot(absl::string_view message) {
+  const std::string text = absl::AsciiStrToLower(message);
+  return absl::StrContains(text, "can not find snapshot for snapshotid") ||
+         absl::StrContains(text, "code = notfound");
+}
+
+ContentState StateOfContent(const VolumeSnapshotContent& content) {
+  ContentState state;
+  state.driver = content.driver();
+  state.handle = content.handle_or_source();
+  state.message = content.error_message();
+  if (content.is_ready()) {
+    state.kind = ContentState::Kind::kReady;
+  } else if (ReportsMissingSnapshot(state.message)) {
+    state.kind = ContentState::Kind::kGone;
+  }
+  return state;
+}
+
+absl::StatusOr<ContentState> InspectContent(const CallContext& ctx, const csi::Environment& env,
+                                            const VolumeSnapshot& snapshot) {
+  const k8s::ObjectKey key = ContentKeyOf(snapshot);
+  if (key.name.empty()) {
+    return ContentState();
+  }
+  ASSIGN_OR_RETURN(const std::optional<VolumeSnapshotContent> content,
+                   objects::Find<VolumeSnapshotContent>(ctx, env.api, key));
+  return content.has_value() ? StateOfContent(*content) : ContentState();
+}
+
+absl::StatusOr<ContentState> AwaitContent(const CallContext& ctx, const csi::Environment& env,
+                                          const VolumeSnapshot& snapshot) {
+  ContentState state;
+  const k8s::ObjectKey key = ContentKeyOf(snapshot);
+  if (key.name.empty()) {
+    return state;
+  }
+  const absl::Status status = objects::WaitFor<VolumeSnapshotContent>(
+      ctx, env.api, key, [&state](const VolumeSnapshotContent* content) -> absl::StatusOr<bool> {
+        state = content == nullptr ? ContentState() : StateOfContent(*content);
+        return state.kind != ContentState::Kind::kPending;
+      });
+  if (!status.ok() && !absl::IsDeadlineExceeded(status)) {
+    return status;
+  }
+  return state;
+}
 
 std::string EncodeOperation(const ClaimOperation& operation) {
   return absl::StrCat(kOperationPrefix, "/", operation.namespace_name, "/", operation.claim_name,

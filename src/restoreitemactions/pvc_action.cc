@@ -21,7 +21,6 @@
 #include "restoreitemactions/actions.h"
 #include "restoreitemactions/claim_operation.h"
 #include "restoreitemactions/claim_rewrite.h"
-#include "restoreitemactions/content_readiness.h"
 #include "restoreitemactions/data_download.h"
 #include "velero/labels.h"
 
@@ -315,10 +314,8 @@ absl::StatusOr<bool> PvcAction::FillFromSnapshot(const CallContext& ctx, const C
   if (!by_velero) {
     source = velero::RestoredSnapshotName(claim.restore.uid(), claim.original_snapshot);
     item.SetSourceSnapshot(source);
-    result.additional_items.push_back({.group = VolumeSnapshot::Type().group,
-                                       .resource = VolumeSnapshot::Type().plural,
-                                       .namespace_name = claim.original_namespace,
-                                       .name = claim.original_snapshot});
+    result.additional_items.push_back(
+        velero::Identify(VolumeSnapshot::Key(claim.original_namespace, claim.original_snapshot)));
     changed = true;
   }
   result.operation_id = EncodeOperation({.namespace_name = claim.target_namespace,

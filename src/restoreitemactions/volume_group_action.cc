@@ -24,14 +24,6 @@ using objects::VolumeGroupSnapshot;
 using objects::VolumeGroupSnapshotClass;
 using objects::VolumeGroupSnapshotContent;
 
-velero::ResourceIdentifier Identify(const k8s::ResourceType& type, std::string namespace_name,
-                                    std::string name) {
-  return {.group = type.group,
-          .resource = type.plural,
-          .namespace_name = std::move(namespace_name),
-          .name = std::move(name)};
-}
-
 // What the cluster serves of the group kinds; nothing, with a warning, where that is none of them.
 absl::StatusOr<std::optional<GroupKinds>> FindKinds(const CallContext& ctx,
                                                     const csi::Environment& env,
@@ -80,10 +72,10 @@ class VolumeGroupSnapshotAction : public SnapshotObjectAction<VolumeGroupSnapsho
     const std::string class_in_backup = item_from_backup.class_name();
     if (!class_in_backup.empty()) {
       result.additional_items.push_back(
-          Identify(VolumeGroupSnapshotClass::Type(), "", class_in_backup));
+          velero::Identify(VolumeGroupSnapshotClass::Key("", class_in_backup)));
     }
     result.additional_items.push_back(
-        Identify(VolumeGroupSnapshotContent::Type(), "", content_in_backup));
+        velero::Identify(VolumeGroupSnapshotContent::Key("v1", "", content_in_backup)));
     return result;
   }
 

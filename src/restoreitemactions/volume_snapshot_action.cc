@@ -61,10 +61,8 @@ class VolumeSnapshotAction : public SnapshotObjectAction<VolumeSnapshot> {
     }
     if (!IsBoundByVelero(item, item_from_backup)) {
       Rewrite(velero::RestoredSnapshotName(restore.uid(), item_from_backup.name()), changed_item);
-      result.additional_items.push_back({.group = VolumeSnapshotContent::kKind.group,
-                                         .resource = VolumeSnapshotContent::kKind.plural,
-                                         .namespace_name = "",
-                                         .name = item_from_backup.bound_content()});
+      result.additional_items.push_back(
+          velero::Identify(VolumeSnapshotContent::Key("", item_from_backup.bound_content())));
       changed = true;
     }
     ASSIGN_OR_RETURN(const bool made, EnsureContent(ctx, restore, item_from_backup, changed_item));
@@ -85,10 +83,8 @@ class VolumeSnapshotAction : public SnapshotObjectAction<VolumeSnapshot> {
     const std::string group = ManagedGroup(from_backup);
     if (!group.empty() && HowToRestoreGroups(ctx, env_) == velero::GroupRestore::kPreprovisioned) {
       prepared = RemovePlaceholder(ctx, env_, restore, from_backup);
-      result.additional_items.push_back({.group = objects::VolumeGroupSnapshot::kKind.group,
-                                         .resource = objects::VolumeGroupSnapshot::kKind.plural,
-                                         .namespace_name = from_backup.namespace_name(),
-                                         .name = group});
+      result.additional_items.push_back(velero::Identify(
+          objects::VolumeGroupSnapshot::Key("v1", from_backup.namespace_name(), group)));
     } else {
       prepared = EnsurePlaceholder(ctx, env_, restore, from_backup);
     }

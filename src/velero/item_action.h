@@ -25,6 +25,15 @@ struct ResourceIdentifier {
   bool operator==(const ResourceIdentifier&) const = default;
 };
 
+// Of a k8s::ObjectKey, which this folder does not know. Pure.
+template <typename ObjectKey>
+ResourceIdentifier Identify(const ObjectKey& key) {
+  return {.group = key.type.group,
+          .resource = key.type.plural,
+          .namespace_name = key.namespace_name,
+          .name = key.name};
+}
+
 // Which items an action wants. Empty lists mean everything.
 struct ResourceSelector {
   std::vector<std::string> included_namespaces;

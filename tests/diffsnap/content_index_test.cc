@@ -1,4 +1,4 @@
-#include "diffsnap/content_index.h"
+#include "diffsnap/resolver.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "diffsnap/controller.h"
+#include "diffsnap/reconciler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "base/json.h"
-#include "diffsnap/content_index.h"
+#include "diffsnap/resolver.h"
 #include "objects/differential_snapshot.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"

@@ -1,4 +1,4 @@
-#include "plugin/arguments.h"
+#include "plugin/host_version.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

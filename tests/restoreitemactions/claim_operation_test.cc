@@ -8,7 +8,6 @@
 #include "base/rfc3339.h"
 #include "objects/keys.h"
 #include "restoreitemactions/actions.h"
-#include "restoreitemactions/content_readiness.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
