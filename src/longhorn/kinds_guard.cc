@@ -105,13 +105,13 @@ const KnownKind* FindKind(absl::string_view kind) {
   return found == kKinds.end() ? nullptr : found;
 }
 
-std::optional<LeftOut> WhyLeftOut(const Json& object, absl::string_view target_namespace,
+std::optional<LeftOut> WhyLeftOut(const objects::Object& object, absl::string_view target_namespace,
                                   const GuardSettings& settings) {
-  const std::string api_version = GetString(object, {"apiVersion"});
+  const std::string api_version = object.api_version();
   if (!absl::StartsWith(api_version, absl::StrCat(kGroup, "/"))) {
     return std::nullopt;
   }
-  const std::string kind = GetString(object, {"kind"});
+  const std::string kind = object.kind();
   const KnownKind* const known = FindKind(kind);
   const std::string resource =
       known == nullptr ? Quoted(kind) : absl::StrCat(known->plural, ".", kGroup);
@@ -126,7 +126,7 @@ std::optional<LeftOut> WhyLeftOut(const Json& object, absl::string_view target_n
                                           " could neither work nor be deleted; another namespace "
                                           "of Longhorn is set by longhornNamespace")};
   }
-  if (!IsLeftOut(known, object, settings.is_on)) {
+  if (!IsLeftOut(known, object.json(), settings.is_on)) {
     return std::nullopt;
   }
   return LeftOut{.resource = resource,

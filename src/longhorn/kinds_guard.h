@@ -65,13 +65,8 @@ struct LeftOut {
 
 // Nothing where the object is restored. `target_namespace` is the one that the object would be
 // restored into, which the restore may have mapped.
-std::optional<LeftOut> WhyLeftOut(const Json& object, absl::string_view target_namespace,
+std::optional<LeftOut> WhyLeftOut(const objects::Object& object, absl::string_view target_namespace,
                                   const GuardSettings& settings);
-inline std::optional<LeftOut> WhyLeftOut(const objects::Object& object,
-                                         absl::string_view target_namespace,
-                                         const GuardSettings& settings) {
-  return WhyLeftOut(object.json(), target_namespace, settings);
-}
 
 // Says in the log of a backup or restore which objects were left out of it: of each resource and
 // reason the first one, with the reason, then how many they are at 10, 100, 1,000 and so on. An

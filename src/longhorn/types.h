@@ -92,8 +92,6 @@ class Volume : public objects::ObjectOf<Volume> {
   std::string state() const { return Text({"status", "state"}); }
   // One of healthy, degraded, faulted, unknown; "".
   std::string robustness() const { return Text({"status", "robustness"}); }
-  // That it is attached to; "".
-  std::string node() const { return Text({"status", "currentNodeID"}); }
   // From a backup of Longhorn, or it waits for that.
   bool is_being_restored() const { return Flag({"status", "restoreRequired"}); }
   bool is_migrating() const;  // from one node to another, while it is attached

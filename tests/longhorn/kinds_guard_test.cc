@@ -29,11 +29,11 @@ Json Object(const std::string& kind, const std::string& api_version = "longhorn.
 
 bool IsRestored(const Json& object, const GuardSettings& settings = {},
                 const std::string& target_namespace = kDefaultNamespace) {
-  return !WhyLeftOut(object, target_namespace, settings).has_value();
+  return !WhyLeftOut(objects::Object(object), target_namespace, settings).has_value();
 }
 
 std::string ReasonFor(const Json& object, const std::string& target_namespace = kDefaultNamespace) {
-  const std::optional<LeftOut> left_out = WhyLeftOut(object, target_namespace, {});
+  const std::optional<LeftOut> left_out = WhyLeftOut(objects::Object(object), target_namespace, {});
   return left_out.has_value() ? left_out->reason : "restored";
 }
 
@@ -175,9 +175,12 @@ TEST(WhyLeftOutTest, AKindThatIsNotKnownIsLeftOutWithTheGuardAlone) {
 }
 
 TEST(WhyLeftOutTest, NamesTheResourceAndQuotesAKindThatItDoesNotKnow) {
-  EXPECT_EQ(WhyLeftOut(Object("Engine"), kDefaultNamespace, {})->resource, "engines.longhorn.io");
-  EXPECT_EQ(WhyLeftOut(Object("Bad\n\x1b"), kDefaultNamespace, {})->resource, "\"Bad\\n\\x1b\"");
-  EXPECT_LT(WhyLeftOut(Object(std::string(1 << 20, 'k')), kDefaultNamespace, {})->resource.size(),
+  EXPECT_EQ(WhyLeftOut(objects::Object(Object("Engine")), kDefaultNamespace, {})->resource,
+            "engines.longhorn.io");
+  EXPECT_EQ(WhyLeftOut(objects::Object(Object("Bad\n\x1b")), kDefaultNamespace, {})->resource,
+            "\"Bad\\n\\x1b\"");
+  EXPECT_LT(WhyLeftOut(objects::Object(Object(std::string(1 << 20, 'k'))), kDefaultNamespace, {})
+                ->resource.size(),
             100u);
 }
 

@@ -118,7 +118,6 @@ TEST(LonghornVolumeTest, NamesItsFieldsAndKeepsTheRest) {
   EXPECT_TRUE(volume->is_standby());
   EXPECT_EQ(volume->state(), "attached");
   EXPECT_EQ(volume->robustness(), "degraded");
-  EXPECT_EQ(volume->node(), "node-1");
   EXPECT_TRUE(volume->is_being_restored());
   EXPECT_EQ(volume->clone_state(), "initiated");
   EXPECT_EQ(volume->pvc_namespace(), "shop");
