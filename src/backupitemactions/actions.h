@@ -45,9 +45,9 @@ std::unique_ptr<velero::BackupItemAction> MakeVolumeGroupSnapshotClassAction(
 // Has Longhorn take a native snapshot where a policy says so. Also without EnableCSI.
 std::unique_ptr<velero::BackupItemAction> MakeLonghornVolumeAction(const csi::Environment& env);
 
-// Marks Longhorn's own snapshot objects to be left out of the backup, which Velero does from 1.18.1
-// on; except the native snapshots of this very backup. Also without EnableCSI. Asks the API server
-// for the settings, once per backup, and for nothing else.
+// Marks Longhorn's own snapshot objects, but not this backup's native snapshots, so that Velero
+// 1.18.1 and newer omits them from the backup. Also without EnableCSI. Asks the API server for the
+// settings, once per backup, and for nothing else.
 std::unique_ptr<velero::BackupItemAction> MakeLonghornSnapshotAction(const csi::Environment& env);
 
 }  // namespace csidelta::backupitemactions

@@ -1,6 +1,5 @@
 #include "backupitemactions/backup_cache.h"
 
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/log.h"

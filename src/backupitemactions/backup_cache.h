@@ -22,8 +22,8 @@
 
 namespace csidelta::backupitemactions {
 
-// What holds for a backup as a whole, read from the API server on first use and kept by the
-// backup's uid. Thread-safe.
+// Settings, classes and volumes of a whole backup, read from the API server on first use and kept
+// by the backup's uid. Thread-safe.
 class BackupCache {
  public:
   explicit BackupCache(const csi::Environment& env) : env_(env), pods_(env.api) {}
@@ -44,8 +44,8 @@ class BackupCache {
   absl::StatusOr<std::shared_ptr<const objects::GroupKinds>> GroupKinds(
       const CallContext& ctx, const objects::Backup& backup);
 
-  // The PersistentVolume of a PVC; nothing where it has none. What a group's formation read is not
-  // read again when each member's turn comes.
+  // The PersistentVolume of a PVC; nothing where it has none. A volume that was read to form a
+  // group is not read again for each member.
   absl::StatusOr<std::optional<objects::PersistentVolume>> Volume(
       const CallContext& ctx, const objects::Backup& backup,
       const objects::PersistentVolumeClaim& pvc);

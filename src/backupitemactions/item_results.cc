@@ -52,13 +52,6 @@ absl::StatusOr<SnapshotOperation> DecodeOperationId(absl::string_view id, Kind k
   return absl::InvalidArgumentError(velero::UnknownOperation(id, absl::InfinitePast()).error);
 }
 
-velero::ResourceIdentifier Identify(const k8s::ObjectKey& key) {
-  return {.group = key.type.group,
-          .resource = key.type.plural,
-          .namespace_name = key.namespace_name,
-          .name = key.name};
-}
-
 void AddAnnotations(const std::map<std::string, std::string>& annotations,
                     objects::Object& object) {
   for (const auto& [key, value] : annotations) {
@@ -77,7 +70,8 @@ std::optional<objects::Object> IfChanged(const objects::Object& item, objects::O
 }
 
 velero::OperationProgress Failed(velero::OperationProgress progress, std::string error) {
-  CSIDELTA_CHECK(!error.empty());  // The host takes a completed operation without one for a success.
+  CSIDELTA_CHECK(
+      !error.empty());  // The host takes a completed operation without one for a success.
   progress.completed = true;
   progress.description = error;
   progress.error = std::move(error);

@@ -14,12 +14,12 @@
 #include "objects/volume_snapshot.h"
 #include "velero/item_action.h"
 
-// What the actions on snapshots and on groups of them say to Velero. All pure.
+// Answers to Velero that the actions on snapshots and on groups share. All pure.
 namespace csidelta::backupitemactions {
 
-// The asynchronous operation "until this VolumeSnapshot is ready to use", or a VolumeGroupSnapshot
-// with its members, or a native snapshot of Longhorn, as its id says it. The id is all that a later
-// process is given, maybe of a later version: every form ever written stays readable.
+// The asynchronous operation that ends when a VolumeSnapshot is ready to use, or a
+// VolumeGroupSnapshot with its members, or a native snapshot of Longhorn. The id is all that a
+// later process is given, maybe of a later version: every form ever written stays readable.
 struct SnapshotOperation {
   enum class Kind { kVolumeSnapshot, kGroup, kLonghorn };
   Kind kind = Kind::kVolumeSnapshot;
@@ -36,8 +36,6 @@ std::string EncodeOperationId(const SnapshotOperation& operation);
 // INVALID_ARGUMENT when `id` is none that EncodeOperationId() writes for that kind. Pure.
 absl::StatusOr<SnapshotOperation> DecodeOperationId(
     absl::string_view id, SnapshotOperation::Kind kind = SnapshotOperation::Kind::kVolumeSnapshot);
-
-velero::ResourceIdentifier Identify(const k8s::ObjectKey& key);
 
 // Adds `annotations` to those of `object`.
 void AddAnnotations(const std::map<std::string, std::string>& annotations, objects::Object& object);

@@ -57,9 +57,9 @@ class NativeSweep {
         backups_(backups),
         records_(std::move(records)) {}
 
-  void Look(const longhorn::Snapshot& snapshot) {
+  void Inspect(const longhorn::Snapshot& snapshot) {
     seen_.insert(snapshot.name());
-    if (const absl::Status status = Settle(snapshot); !status.ok()) {
+    if (const absl::Status status = Apply(snapshot); !status.ok()) {
       CSIDELTA_LOG(kWarn, "a native snapshot of a failed backup is left",
                    {"snapshot", snapshot.name()}, {"status", status.ToString()});
     }
@@ -81,7 +81,7 @@ class NativeSweep {
   int swept() const { return swept_; }
 
  private:
-  absl::Status Settle(const longhorn::Snapshot& snapshot) {
+  absl::Status Apply(const longhorn::Snapshot& snapshot) {
     const auto found = records_.find(snapshot.name());
     const NativeRecord* const record =
         found != records_.end() && IsRecordOf(found->second, snapshot) ? &found->second : nullptr;
@@ -237,7 +237,7 @@ absl::StatusOr<int> SweepNativeSnapshots(const CallContext& ctx, const csi::Envi
   NativeSweep sweep(env, config, backups, std::move(records));
   for (const longhorn::Snapshot& snapshot : snapshots) {
     if (!snapshot.is_being_deleted()) {
-      sweep.Look(snapshot);
+      sweep.Inspect(snapshot);
     }
   }
   sweep.RemoveUnused();

@@ -39,15 +39,15 @@ struct NativeRecord {
   objects::Lease lease;  // as it was read
 };
 
-// Whether it is of this very Snapshot: a volume that two PVCs have has one for both, and the record
-// of the second one says nothing of what the first one archived. Pure.
+// Whether the record is of this very Snapshot. Two PVCs of one volume share a Snapshot, and the
+// record of the second does not cover what the first archived. Pure.
 bool IsRecordOf(const NativeRecord& record, const longhorn::Snapshot& snapshot);
 
 // OK also when an interrupted call made it.
 absl::Status RecordRequest(const CallContext& ctx, const csi::Environment& env,
                            const longhorn::NativeRequest& request, absl::string_view snapshot_name);
 
-// OK also when none exists.
+// OK also if it is gone.
 absl::Status RecordArchived(const CallContext& ctx, const csi::Environment& env,
                             absl::string_view snapshot_name);
 
@@ -87,8 +87,8 @@ enum class NativeAction { kKeep, kRemove, kNoteMissing, kNoteFound };
 NativeAction NativeActionOf(const longhorn::Snapshot& snapshot, const NativeRecord* record,
                             const csi::Backups& backups, absl::Time now, absl::Duration grace);
 
-// Has Longhorn delete the native snapshots of this Velero that are to be removed, each with its
-// uid; their records go with them, and so do those whose Snapshot has been gone for the grace
+// Has Longhorn delete the native snapshots of this Velero that are to be removed, each by its uid,
+// and removes their records. It also removes records whose Snapshot has been gone for the grace
 // period. Returns how many were deleted. `running` is the backup that calls. Failures are logged
 // one by one; only a failed listing is returned. One request when there are no native snapshots,
 // and two more when there are.

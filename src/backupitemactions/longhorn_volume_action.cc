@@ -106,8 +106,8 @@ class LonghornVolumeAction : public velero::ActionOn<velero::BackupItemAction> {
                                           const longhorn::NativeRequest& request);
   csi::VolumeLeaseRequest LeaseRequestOf(const objects::Backup& backup,
                                          const longhorn::NativeRequest& request);
-  static void Tell(const longhorn::NativeRequest& request, const longhorn::Snapshot& snapshot,
-                   bool is_attached, absl::Duration duration);
+  static void LogTaken(const longhorn::NativeRequest& request, const longhorn::Snapshot& snapshot,
+                       bool is_attached, absl::Duration duration);
 
   // One that is not taken in time is deleted: Longhorn would take it later. Its record stays for
   // the sweep, in case that an answer was lost.
@@ -126,9 +126,11 @@ class LonghornVolumeAction : public velero::ActionOn<velero::BackupItemAction> {
   longhorn::NativeWatch& WatchOf(const longhorn::NativeRequest& request);
   static absl::Status TooLate(const longhorn::Snapshot& seen, absl::Duration timeout);
 
-  velero::OperationProgress Judge(const CallContext& ctx, velero::OperationProgress progress,
-                                  const SnapshotOperation& operation,
-                                  const longhorn::Snapshot* snapshot, absl::Duration timeout);
+  velero::OperationProgress StatusOfSnapshot(const CallContext& ctx,
+                                             velero::OperationProgress progress,
+                                             const SnapshotOperation& operation,
+                                             const longhorn::Snapshot* snapshot,
+                                             absl::Duration timeout);
 
   csi::Environment env_;
   BackupCache cache_;
@@ -154,12 +156,12 @@ absl::StatusOr<velero::BackupItemResult> LonghornVolumeAction::Execute(
   if (result.ok()) {
     return result;
   }
-  const std::string words = absl::StrCat("PVC ", pvc.namespace_name(), "/", pvc.name());
+  const std::string subject = absl::StrCat("PVC ", pvc.namespace_name(), "/", pvc.name());
   if (absl::IsPermissionDenied(result.status())) {
-    return absl::PermissionDeniedError(absl::StrCat(words, ": ", result.status().message(),
+    return absl::PermissionDeniedError(absl::StrCat(subject, ": ", result.status().message(),
                                                     "; deploy/longhorn-rbac.yaml has the rights"));
   }
-  return Annotate(result.status(), words);
+  return Annotate(result.status(), subject);
 }
 
 absl::StatusOr<VolumeDecision> LonghornVolumeAction::Decide(const CallContext& ctx,
@@ -206,8 +208,8 @@ absl::StatusOr<velero::BackupItemResult> LonghornVolumeAction::Save(
                                            .snapshot_name = key.name,
                                            .snapshot_uid = snapshot.uid(),
                                            .started_at = ctx.clock->Now()});
-  result.additional_items = {Identify(key)};
-  result.post_operation_items = {Identify(key)};
+  result.additional_items = {velero::Identify(key)};
+  result.post_operation_items = {velero::Identify(key)};
   return result;
 }
 
@@ -265,7 +267,7 @@ absl::StatusOr<longhorn::Snapshot> LonghornVolumeAction::Take(
       TakeUnderLease(ctx, backup, request, volume, name, lease);
   lease.End(env_.clock, env_.api);
   RETURN_IF_ERROR(taken.status());
-  Tell(request, *taken, is_attached, ctx.clock->Now() - asked_at);
+  LogTaken(request, *taken, is_attached, ctx.clock->Now() - asked_at);
   return taken;
 }
 
@@ -280,9 +282,9 @@ csi::VolumeLeaseRequest LonghornVolumeAction::LeaseRequestOf(
           .holder = absl::StrCat(backup.uid(), "_", absl::Hex(env_.random.Below(UINT64_MAX)))};
 }
 
-void LonghornVolumeAction::Tell(const longhorn::NativeRequest& request,
-                                const longhorn::Snapshot& snapshot, bool is_attached,
-                                absl::Duration duration) {
+void LonghornVolumeAction::LogTaken(const longhorn::NativeRequest& request,
+                                    const longhorn::Snapshot& snapshot, bool is_attached,
+                                    absl::Duration duration) {
   const auto taken_at = longhorn::TakenAt(snapshot);
   CSIDELTA_LOG(kInfo,
                is_attached ? "native snapshot of Longhorn taken"
@@ -383,15 +385,16 @@ absl::StatusOr<velero::OperationProgress> LonghornVolumeAction::Progress(
   if (!snapshot.ok()) {
     return NotYet(std::move(progress), absl::StrCat("not known: ", snapshot.status().message()));
   }
-  return Judge(ctx, std::move(progress), *operation, snapshot->has_value() ? &**snapshot : nullptr,
-               backup.ok() ? backup->csi_snapshot_timeout() : objects::kCsiSnapshotTimeoutDefault);
+  return StatusOfSnapshot(
+      ctx, std::move(progress), *operation, snapshot->has_value() ? &**snapshot : nullptr,
+      backup.ok() ? backup->csi_snapshot_timeout() : objects::kCsiSnapshotTimeoutDefault);
 }
 
-velero::OperationProgress LonghornVolumeAction::Judge(const CallContext& ctx,
-                                                      velero::OperationProgress progress,
-                                                      const SnapshotOperation& operation,
-                                                      const longhorn::Snapshot* snapshot,
-                                                      absl::Duration timeout) {
+velero::OperationProgress LonghornVolumeAction::StatusOfSnapshot(const CallContext& ctx,
+                                                                 velero::OperationProgress progress,
+                                                                 const SnapshotOperation& operation,
+                                                                 const longhorn::Snapshot* snapshot,
+                                                                 absl::Duration timeout) {
   const k8s::ObjectKey key =
       longhorn::Snapshot::Key(operation.namespace_name, operation.snapshot_name);
   const NativeState state = longhorn::StateOf(snapshot, operation.snapshot_uid);

@@ -94,12 +94,12 @@ class PvcAction : public velero::ActionOn<velero::BackupItemAction> {
   bool IsTransferOver(const CallContext& ctx, const objects::CopyRecord& record);
 
   // An error names the claim that it is about.
-  static absl::StatusOr<velero::BackupItemResult> NamingTheClaim(
+  static absl::StatusOr<velero::BackupItemResult> NameClaim(
       const PersistentVolumeClaim& item, absl::StatusOr<velero::BackupItemResult> result);
   absl::StatusOr<velero::BackupItemResult> Save(const CallContext& ctx,
                                                 const objects::Backup& backup,
                                                 const PersistentVolumeClaim& item);
-  static void Say(const VolumeDecision& decision, const PersistentVolumeClaim& item);
+  static void LogDecision(const VolumeDecision& decision, const PersistentVolumeClaim& item);
   absl::StatusOr<VolumeDecision> Decide(const CallContext& ctx, const objects::Backup& backup,
                                         const PersistentVolumeClaim& item);
 
@@ -145,10 +145,10 @@ class PvcAction : public velero::ActionOn<velero::BackupItemAction> {
 
   // Where it is certain that no process takes the VolumeSnapshot over, it goes, with the driver's
   // snapshot. Else it stays until a later backup finds it left over.
-  absl::StatusOr<DataUpload> RebindResult(const CallContext& ctx, const objects::Backup& backup,
-                                          const PersistentVolumeClaim& item,
-                                          const csi::Transfer<DataUpload>& transfer,
-                                          const csi::TakenSnapshot& taken);
+  absl::StatusOr<DataUpload> AskMover(const CallContext& ctx, const objects::Backup& backup,
+                                      const PersistentVolumeClaim& item,
+                                      const csi::Transfer<DataUpload>& transfer,
+                                      const csi::TakenSnapshot& taken);
 
   csi::Environment env_;
   BackupCache cache_;
@@ -164,7 +164,7 @@ absl::StatusOr<velero::BackupItemResult> PvcAction::Execute(const CallContext& c
   }
   ASSIGN_OR_RETURN(const PersistentVolumeClaim item, PersistentVolumeClaim::From(object));
   WarnOfRestoreInPlace(ctx, item);
-  absl::StatusOr<velero::BackupItemResult> result = NamingTheClaim(item, Save(ctx, backup, item));
+  absl::StatusOr<velero::BackupItemResult> result = NameClaim(item, Save(ctx, backup, item));
   if (result.ok()) {
     DropMarks(item, *result);
   }
@@ -223,7 +223,7 @@ bool PvcAction::IsTransferOver(const CallContext& ctx, const objects::CopyRecord
          });
 }
 
-absl::StatusOr<velero::BackupItemResult> PvcAction::NamingTheClaim(
+absl::StatusOr<velero::BackupItemResult> PvcAction::NameClaim(
     const PersistentVolumeClaim& item, absl::StatusOr<velero::BackupItemResult> result) {
   const std::string name = absl::StrCat(item.namespace_name(), "/", item.name());
   if (result.ok() || absl::StrContains(result.status().message(), name)) {
@@ -236,7 +236,7 @@ absl::StatusOr<velero::BackupItemResult> PvcAction::Save(const CallContext& ctx,
                                                          const objects::Backup& backup,
                                                          const PersistentVolumeClaim& item) {
   ASSIGN_OR_RETURN(const VolumeDecision decision, Decide(ctx, backup, item));
-  Say(decision, item);
+  LogDecision(decision, item);
   switch (decision.kind) {
     case VolumeDecision::Kind::kSnapshot:
       return Snapshot(ctx, backup, item, decision);
@@ -250,7 +250,7 @@ absl::StatusOr<velero::BackupItemResult> PvcAction::Save(const CallContext& ctx,
   return velero::BackupItemResult{};
 }
 
-void PvcAction::Say(const VolumeDecision& decision, const PersistentVolumeClaim& item) {
+void PvcAction::LogDecision(const VolumeDecision& decision, const PersistentVolumeClaim& item) {
   const bool own = decision.kind == VolumeDecision::Kind::kSnapshot ||
                    decision.kind == VolumeDecision::Kind::kMove;
   const char* message = own ? "taking a volume snapshot" : "volume left alone";
@@ -311,7 +311,7 @@ absl::StatusOr<std::string> PvcAction::ChooseClass(const CallContext& ctx,
                                                    const PersistentVolumeClaim& item,
                                                    const VolumeDecision& decision) {
   const std::string driver = decision.pv.driver();
-  const csi::SnapshotClassRequest wish{
+  const csi::SnapshotClassRequest request{
       .driver = driver,
       .claim_annotation = item.Annotation(objects::kVolumeSnapshotClassAnnotation),
       .policy_parameter = decision.snapshot_class,
@@ -319,7 +319,8 @@ absl::StatusOr<std::string> PvcAction::ChooseClass(const CallContext& ctx,
           objects::kBackupSnapshotClassAnnotationPrefix, absl::AsciiStrToLower(driver))),
   };
   ASSIGN_OR_RETURN(const auto classes, cache_.SnapshotClasses(ctx, backup));
-  ASSIGN_OR_RETURN(const csi::SnapshotClassChoice choice, csi::ChooseSnapshotClass(wish, *classes));
+  ASSIGN_OR_RETURN(const csi::SnapshotClassChoice choice,
+                   csi::ChooseSnapshotClass(request, *classes));
   for (const std::string& reason : choice.ungranted) {
     CSIDELTA_LOG(kWarn, "another volume snapshot class is used",
                  {"namespace", item.namespace_name()}, {"pvc", item.name()}, {"class", choice.name},
@@ -404,12 +405,12 @@ absl::StatusOr<velero::BackupItemResult> PvcAction::Snapshot(const CallContext& 
   ASSIGN_OR_RETURN(const auto group, TakeInGroup(ctx, backup, item, decision));
   if (group != nullptr) {
     taken = group->taken.members.at(item.uid());
-    result.additional_items.push_back(Identify(group->taken.group.key()));
+    result.additional_items.push_back(velero::Identify(group->taken.group.key()));
   } else {
     ASSIGN_OR_RETURN(taken, Take(ctx, backup, item, decision));
   }
   result.item = ArchivedClaim(item, backup, taken);
-  result.additional_items.push_back(Identify(taken.snapshot.key()));
+  result.additional_items.push_back(velero::Identify(taken.snapshot.key()));
   return result;
 }
 
@@ -425,7 +426,7 @@ absl::StatusOr<velero::BackupItemResult> PvcAction::Move(const CallContext& ctx,
   PersistentVolumeClaim claim = item;
   if (!upload.has_value()) {
     ASSIGN_OR_RETURN(const csi::TakenSnapshot taken, TakeToMove(ctx, backup, item, decision));
-    ASSIGN_OR_RETURN(upload, RebindResult(ctx, backup, item, transfer, taken));
+    ASSIGN_OR_RETURN(upload, AskMover(ctx, backup, item, transfer, taken));
     if (const auto size_bytes = taken.content.restore_size_bytes(); size_bytes.has_value()) {
       claim.RaiseRequestedBytes(*size_bytes);
     }
@@ -439,7 +440,7 @@ absl::StatusOr<velero::BackupItemResult> PvcAction::Move(const CallContext& ctx,
   velero::BackupItemResult result;
   result.item = MovedClaim(std::move(claim), backup, *upload);
   result.operation_id = transfer.operation_id;
-  result.post_operation_items.push_back(Identify(upload->key()));
+  result.post_operation_items.push_back(velero::Identify(upload->key()));
   return result;
 }
 
@@ -465,23 +466,22 @@ absl::StatusOr<csi::TakenSnapshot> PvcAction::TakeToMove(const CallContext& ctx,
                                      .claim_name = item.name(),
                                      .claim_uid = item.uid(),
                                      .class_name = ""};
-  ASSIGN_OR_RETURN(std::optional<csi::TakenSnapshot> delivered,
-                   csi::FindAdopted(ctx, env_, request));
-  if (!delivered.has_value()) {
-    ASSIGN_OR_RETURN(delivered, ContinueAdoption(ctx, backup, request));
+  ASSIGN_OR_RETURN(std::optional<csi::TakenSnapshot> adopted, csi::FindAdopted(ctx, env_, request));
+  if (!adopted.has_value()) {
+    ASSIGN_OR_RETURN(adopted, ContinueAdoption(ctx, backup, request));
   }
-  if (delivered.has_value()) {
-    return *delivered;
+  if (adopted.has_value()) {
+    return *adopted;
   }
   ASSIGN_OR_RETURN(const auto group, TakeInGroup(ctx, backup, item, decision));
   return group != nullptr ? group->taken.members.at(item.uid()) : Take(ctx, backup, item, decision);
 }
 
-absl::StatusOr<DataUpload> PvcAction::RebindResult(const CallContext& ctx,
-                                                   const objects::Backup& backup,
-                                                   const PersistentVolumeClaim& item,
-                                                   const csi::Transfer<DataUpload>& transfer,
-                                                   const csi::TakenSnapshot& taken) {
+absl::StatusOr<DataUpload> PvcAction::AskMover(const CallContext& ctx,
+                                               const objects::Backup& backup,
+                                               const PersistentVolumeClaim& item,
+                                               const csi::Transfer<DataUpload>& transfer,
+                                               const csi::TakenSnapshot& taken) {
   const std::string snapshot = taken.snapshot.name();
   const absl::StatusOr<DataUpload> upload =
       transfer.Ensure(ctx, env_.api,

@@ -33,7 +33,8 @@ class Slots {
   }
 
  private:
-  // Of what takes seconds; a caller whose time is over is not kept by others.
+  // Short against the seconds that a holder takes: a caller whose time is over does not wait for
+  // others.
   static constexpr absl::Duration kLookEvery = absl::Milliseconds(100);
 
   bool TakeIfFree() {

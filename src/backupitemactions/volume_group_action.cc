@@ -90,8 +90,10 @@ class VolumeGroupSnapshotAction : public velero::ActionOn<velero::BackupItemActi
   absl::StatusOr<VolumeGroupSnapshot> FindGroup(const CallContext& ctx,
                                                 const SnapshotOperation& operation);
 
-  velero::OperationProgress Judge(const CallContext& ctx, velero::OperationProgress progress,
-                                  const VolumeGroupSnapshot& group, absl::Duration grace_period);
+  velero::OperationProgress StatusOfGroup(const CallContext& ctx,
+                                          velero::OperationProgress progress,
+                                          const VolumeGroupSnapshot& group,
+                                          absl::Duration grace_period);
 
   csi::Environment env_;
 };
@@ -121,12 +123,12 @@ void VolumeGroupSnapshotAction::AddContentAndClass(const VolumeGroupSnapshot& gr
                                                    VolumeGroupSnapshot& archived,
                                                    velero::BackupItemResult& result) {
   if (const std::string class_name = group.class_name(); !class_name.empty()) {
-    result.additional_items.push_back(
-        Identify({.type = objects::VolumeGroupSnapshotClass::kKind.TypeOf(group.version()),
-                  .namespace_name = "",
-                  .name = class_name}));
+    result.additional_items.push_back(velero::Identify(
+        k8s::ObjectKey{.type = objects::VolumeGroupSnapshotClass::kKind.TypeOf(group.version()),
+                       .namespace_name = "",
+                       .name = class_name}));
   }
-  result.additional_items.push_back(Identify(ContentKeyOf(group)));
+  result.additional_items.push_back(velero::Identify(ContentKeyOf(group)));
   archived.SetAnnotation(objects::kMustIncludeAnnotation, "true");
 }
 
@@ -177,7 +179,7 @@ absl::StatusOr<velero::BackupItemResult> VolumeGroupSnapshotAction::Adopt(
                                            .snapshot_name = key.name,
                                            .snapshot_uid = group.uid(),
                                            .started_at = ctx.clock->Now()});
-  result.post_operation_items = {Identify(key), Identify(ContentKeyOf(group))};
+  result.post_operation_items = {velero::Identify(key), velero::Identify(ContentKeyOf(group))};
   return result;
 }
 
@@ -232,27 +234,27 @@ absl::StatusOr<VolumeGroupSnapshot> VolumeGroupSnapshotAction::FindGroup(
   return group;
 }
 
-velero::OperationProgress Complain(velero::OperationProgress progress, const std::string& error,
-                                   absl::Time now, absl::Duration grace_period) {
+velero::OperationProgress ReportError(velero::OperationProgress progress, const std::string& error,
+                                      absl::Time now, absl::Duration grace_period) {
   std::string text = absl::StrCat("volume group not ready, the driver says: ", error);
   return now - *progress.started < grace_period ? NotYet(std::move(progress), std::move(text))
                                                 : Failed(std::move(progress), std::move(text));
 }
 
 // For people who read how a backup goes.
-std::string CutText(const VolumeGroupSnapshot& group) {
+std::string TakenText(const VolumeGroupSnapshot& group) {
   return absl::StrCat("taken, freeze window ", FreezeWindowText(group));
 }
 
 // What the group, and then its members, say about an operation under way.
-velero::OperationProgress VolumeGroupSnapshotAction::Judge(const CallContext& ctx,
-                                                           velero::OperationProgress progress,
-                                                           const VolumeGroupSnapshot& group,
-                                                           absl::Duration grace_period) {
+velero::OperationProgress VolumeGroupSnapshotAction::StatusOfGroup(
+    const CallContext& ctx, velero::OperationProgress progress, const VolumeGroupSnapshot& group,
+    absl::Duration grace_period) {
   if (!group.is_ready()) {
     const std::string error = group.error_message();
-    return error.empty() ? NotYet(std::move(progress), absl::StrCat(CutText(group), ", not ready"))
-                         : Complain(std::move(progress), error, ctx.clock->Now(), grace_period);
+    return error.empty()
+               ? NotYet(std::move(progress), absl::StrCat(TakenText(group), ", not ready"))
+               : ReportError(std::move(progress), error, ctx.clock->Now(), grace_period);
   }
   const auto contents = objects::List<objects::VolumeSnapshotContent>(
       ctx, env_.api, "",
@@ -265,9 +267,9 @@ velero::OperationProgress VolumeGroupSnapshotAction::Judge(const CallContext& ct
     if (content.is_ready()) {
       ++ready;
     } else if (const std::string error = content.error_message(); !error.empty()) {
-      return Complain(std::move(progress),
-                      absl::StrCat("VolumeSnapshot ", content.snapshot_name(), ": ", error),
-                      ctx.clock->Now(), grace_period);
+      return ReportError(std::move(progress),
+                         absl::StrCat("VolumeSnapshot ", content.snapshot_name(), ": ", error),
+                         ctx.clock->Now(), grace_period);
     }
   }
   const auto total = static_cast<int>(csi::PlannedMembers(group).size());
@@ -276,10 +278,10 @@ velero::OperationProgress VolumeGroupSnapshotAction::Judge(const CallContext& ct
   progress.units = "Members";
   if (ready < total) {
     return NotYet(std::move(progress),
-                  absl::StrCat(CutText(group), ", ", ready, " of ", total, " members ready"));
+                  absl::StrCat(TakenText(group), ", ", ready, " of ", total, " members ready"));
   }
   progress.completed = true;
-  return NotYet(std::move(progress), absl::StrCat(CutText(group), ", ", total, " members ready"));
+  return NotYet(std::move(progress), absl::StrCat(TakenText(group), ", ", total, " members ready"));
 }
 
 absl::StatusOr<velero::OperationProgress> VolumeGroupSnapshotAction::Progress(
@@ -301,8 +303,9 @@ absl::StatusOr<velero::OperationProgress> VolumeGroupSnapshotAction::Progress(
     return NotYet(std::move(progress), absl::StrCat("not known: ", group.status().message()));
   }
   const absl::StatusOr<objects::Backup> backup = objects::Backup::Parse(backup_object);
-  return Judge(ctx, std::move(progress), *group,
-               backup.ok() ? backup->csi_snapshot_timeout() : objects::kCsiSnapshotTimeoutDefault);
+  return StatusOfGroup(
+      ctx, std::move(progress), *group,
+      backup.ok() ? backup->csi_snapshot_timeout() : objects::kCsiSnapshotTimeoutDefault);
 }
 
 absl::Status VolumeGroupSnapshotAction::Cancel(const CallContext& ctx,
@@ -363,10 +366,10 @@ class VolumeGroupSnapshotContentAction : public velero::ActionOn<velero::BackupI
   std::vector<objects::PlannedGroupMember> Members(const CallContext& ctx,
                                                    const VolumeGroupSnapshotContent& content) {
     std::map<std::string, objects::PlannedGroupMember> claims;  // by volume handle
-    std::vector<objects::GroupMember> noted;
+    std::vector<objects::GroupMember> recorded;
     for (objects::PlannedGroupMember& claim : Planned(ctx, content)) {
       if (!claim.snapshot_handle.empty()) {
-        noted.push_back(
+        recorded.push_back(
             {.volume_handle = claim.volume_handle, .snapshot_handle = claim.snapshot_handle});
       }
       std::string volume = claim.volume_handle;
@@ -374,7 +377,7 @@ class VolumeGroupSnapshotContentAction : public velero::ActionOn<velero::BackupI
     }
     const std::vector<objects::GroupMember> listed = content.members();
     std::vector<objects::PlannedGroupMember> members;
-    for (const objects::GroupMember& member : listed.empty() ? noted : listed) {
+    for (const objects::GroupMember& member : listed.empty() ? recorded : listed) {
       objects::PlannedGroupMember& planned = claims[member.volume_handle];
       planned.volume_handle = member.volume_handle;
       planned.snapshot_handle = member.snapshot_handle;

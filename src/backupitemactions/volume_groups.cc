@@ -58,7 +58,7 @@ std::string Exclusion(const PersistentVolumeClaim& claim, const VolumeDecision& 
   return "";
 }
 
-// The time between the first and the last member's cut, where the driver tells.
+// The time between taking the first and the last member's snapshot, if the driver reports it.
 absl::Duration TakenSpread(const csi::TakenGroup& group) {
   std::optional<absl::Time> first, last;
   for (const auto& [uid, member] : group.members) {
@@ -70,8 +70,8 @@ absl::Duration TakenSpread(const csi::TakenGroup& group) {
   return first.has_value() ? *last - *first : absl::ZeroDuration();
 }
 
-void TakenText(const PersistentVolumeClaim& claim, const csi::TakenGroup& group,
-               absl::Duration duration) {
+void LogTaken(const PersistentVolumeClaim& claim, const csi::TakenGroup& group,
+              absl::Duration duration) {
   const auto snapshot_taken_at = group.content.taken_at();
   CSIDELTA_LOG(
       kInfo, "volume group snapshot taken", {"namespace", claim.namespace_name()},
@@ -130,8 +130,8 @@ absl::StatusOr<std::shared_ptr<const GroupOutcome>> VolumeGroups::Take(
   return outcome;
 }
 
-absl::Status VolumeGroups::RebindResult(const CallContext& ctx,
-                                        const objects::VolumeGroupSnapshot& group) {
+absl::Status VolumeGroups::MarkAdopted(const CallContext& ctx,
+                                       const objects::VolumeGroupSnapshot& group) {
   if (csi::EnteredArchive(group)) {
     return absl::OkStatus();
   }
@@ -233,7 +233,7 @@ absl::StatusOr<std::string> VolumeGroups::ChooseClass(const objects::Backup& bac
                                                       const std::string& driver,
                                                       const Members& members,
                                                       const objects::GroupKinds& kinds) {
-  const csi::SnapshotClassRequest wish{
+  const csi::SnapshotClassRequest request{
       .driver = driver,
       .claim_annotation = members.class_annotation,
       .policy_parameter = "",
@@ -241,7 +241,7 @@ absl::StatusOr<std::string> VolumeGroups::ChooseClass(const objects::Backup& bac
           absl::StrCat(objects::kBackupGroupSnapshotClassAnnotationPrefix, driver)),
   };
   ASSIGN_OR_RETURN(const csi::SnapshotClassChoice choice,
-                   csi::ChooseGroupSnapshotClass(wish, kinds.classes));
+                   csi::ChooseGroupSnapshotClass(request, kinds.classes));
   for (const std::string& reason : choice.ungranted) {
     CSIDELTA_LOG(kWarn, "another volume group snapshot class is used", {"class", choice.name},
                  {"reason", reason});
@@ -266,10 +266,10 @@ absl::StatusOr<GroupOutcome> VolumeGroups::TakeFound(
   GroupOutcome outcome;
   if (taken.ok()) {
     outcome.taken = *std::move(taken);
-    TakenText(claim, outcome.taken, ctx.clock->Now() - begun_at);
+    LogTaken(claim, outcome.taken, ctx.clock->Now() - begun_at);
     EmitTaken(ctx, env_.api, outcome.taken);
     if (!to_be_moved) {
-      outcome.failed = RebindResult(ctx, outcome.taken.group);
+      outcome.failed = MarkAdopted(ctx, outcome.taken.group);
       return outcome;
     }
     auto members_alone = csi::AdoptGroup(ctx, env_, request, outcome.taken);

@@ -18,7 +18,7 @@
 
 namespace csidelta::backupitemactions {
 
-// What became of a volume group in a backup.
+// The outcome of a volume group in a backup.
 struct GroupOutcome {
   absl::Status failed;        // not OK: the group was to be had and could not
   std::string alone_because;  // not "": there is no group, and each claim is alone
@@ -26,11 +26,11 @@ struct GroupOutcome {
 };
 
 // The volume groups of backups: who is a member, and one VolumeGroupSnapshot for all of them. The
-// first claim of a group that asks makes it; the others of the same backup are told what became of
-// it, also of its failure. Thread-safe.
+// first claim of a group that asks makes it. The other claims of the same backup get its outcome,
+// also its failure. Thread-safe.
 class VolumeGroups {
  public:
-  // What is done with a claim's volume; called for every claim of a group.
+  // Decides about a claim's volume; called for every claim of a group.
   using Decide = absl::FunctionRef<absl::StatusOr<velero::VolumeDecision>(
       const objects::PersistentVolumeClaim& claim)>;
 
@@ -72,7 +72,7 @@ class VolumeGroups {
 
   // Notes that Velero is told to save the group. FAILED_PRECONDITION where it was told before, by a
   // process that ended, and the group did not enter the archive: it is not asked for again.
-  absl::Status RebindResult(const CallContext& ctx, const objects::VolumeGroupSnapshot& group);
+  absl::Status MarkAdopted(const CallContext& ctx, const objects::VolumeGroupSnapshot& group);
   absl::Status StillThere(const CallContext& ctx, const objects::VolumeGroupSnapshot& group);
 
   csi::Environment env_;

@@ -94,8 +94,9 @@ class VolumeSnapshotAction : public velero::ActionOn<velero::BackupItemAction> {
                                                  const objects::Backup& backup);
 
   // The content with the label by which the backup's deletion knows it.
-  absl::StatusOr<VolumeSnapshotContent> Label(const CallContext& ctx, const k8s::ObjectKey& content,
-                                              const objects::Backup& backup);
+  absl::StatusOr<VolumeSnapshotContent> LabelContent(const CallContext& ctx,
+                                                     const k8s::ObjectKey& content,
+                                                     const objects::Backup& backup);
   void Remove(const VolumeSnapshot& item);
   absl::StatusOr<velero::BackupItemResult> Finalize(const CallContext& ctx,
                                                     const VolumeSnapshot& item,
@@ -175,9 +176,10 @@ void VolumeSnapshotAction::AddContentAndClass(const k8s::ObjectKey& content,
                                               velero::BackupItemResult& result) {
   const std::string class_name = archived.class_name();
   if (!class_name.empty()) {
-    result.additional_items.push_back(Identify(objects::VolumeSnapshotClass::Key("", class_name)));
+    result.additional_items.push_back(
+        velero::Identify(objects::VolumeSnapshotClass::Key("", class_name)));
   }
-  result.additional_items.push_back(Identify(content));
+  result.additional_items.push_back(velero::Identify(content));
   archived.SetAnnotation(objects::kMustIncludeAnnotation, "true");
 }
 
@@ -189,7 +191,7 @@ absl::StatusOr<velero::BackupItemResult> VolumeSnapshotAction::Adopt(
     return absl::FailedPreconditionError(
         absl::StrCat("VolumeSnapshot ", key.namespace_name, "/", key.name, " is not bound"));
   }
-  ASSIGN_OR_RETURN(const VolumeSnapshotContent content, Label(ctx, content_key, backup));
+  ASSIGN_OR_RETURN(const VolumeSnapshotContent content, LabelContent(ctx, content_key, backup));
   if (content.handle().empty()) {
     return absl::FailedPreconditionError(
         absl::StrCat("VolumeSnapshotContent ", content_key.name, " has no snapshot handle"));
@@ -213,13 +215,12 @@ absl::StatusOr<velero::BackupItemResult> VolumeSnapshotAction::Adopt(
                                            .snapshot_name = key.name,
                                            .snapshot_uid = item.uid(),
                                            .started_at = ctx.clock->Now()});
-  result.post_operation_items = {Identify(key), Identify(content_key)};
+  result.post_operation_items = {velero::Identify(key), velero::Identify(content_key)};
   return result;
 }
 
-absl::StatusOr<VolumeSnapshotContent> VolumeSnapshotAction::Label(const CallContext& ctx,
-                                                                  const k8s::ObjectKey& content,
-                                                                  const objects::Backup& backup) {
+absl::StatusOr<VolumeSnapshotContent> VolumeSnapshotAction::LabelContent(
+    const CallContext& ctx, const k8s::ObjectKey& content, const objects::Backup& backup) {
   const objects::Patch patch =
       objects::Patch().SetLabel(objects::kBackupNameLabel, velero::ValidLabelValue(backup.name()));
   return csi::RetryTransient(
@@ -258,26 +259,27 @@ absl::StatusOr<velero::BackupItemResult> VolumeSnapshotAction::Finalize(
 }
 
 // What the VolumeSnapshot and its content say about an operation under way.
-velero::OperationProgress Judge(velero::OperationProgress progress, const VolumeSnapshot& snapshot,
-                                const VolumeSnapshotContent& content, absl::Time now,
-                                absl::Duration grace_period) {
+velero::OperationProgress StatusOfSnapshot(velero::OperationProgress progress,
+                                           const VolumeSnapshot& snapshot,
+                                           const VolumeSnapshotContent& content, absl::Time now,
+                                           absl::Duration grace_period) {
   const csi::SnapshotStatus status =
       csi::StatusOf(snapshot, {.kind = csi::ContentReading::Kind::kPresent, .content = &content});
-  const std::string cut = status.taken_at.has_value()
-                              ? absl::StrCat("taken at ", FormatRfc3339(*status.taken_at))
-                              : "taken";
+  const std::string taken = status.taken_at.has_value()
+                                ? absl::StrCat("taken at ", FormatRfc3339(*status.taken_at))
+                                : "taken";
   if (csi::IsUsable(status.state)) {
     progress.completed = true;
     const auto ready_at = snapshot.ready_at();
     return NotYet(std::move(progress),
-                  absl::StrCat(cut, ready_at.has_value()
-                                        ? absl::StrCat(", ready at ", FormatRfc3339(*ready_at))
-                                        : ", ready"));
+                  absl::StrCat(taken, ready_at.has_value()
+                                          ? absl::StrCat(", ready at ", FormatRfc3339(*ready_at))
+                                          : ", ready"));
   }
   // The VolumeSnapshot follows its content a moment later.
   const std::string error = content.is_ready() ? "" : content.error_message();
   if (error.empty()) {
-    return NotYet(std::move(progress), absl::StrCat(cut, ", not ready yet"));
+    return NotYet(std::move(progress), absl::StrCat(taken, ", not ready yet"));
   }
   std::string text = absl::StrCat("volume snapshot not ready, the driver says: ", error);
   return now - *progress.started < grace_period ? NotYet(std::move(progress), std::move(text))
@@ -317,7 +319,7 @@ absl::StatusOr<velero::OperationProgress> VolumeSnapshotAction::Progress(
   if (!content.ok()) {
     return NotYet(std::move(progress), absl::StrCat("not known: ", content.status().message()));
   }
-  return Judge(std::move(progress), *snapshot, *content, ctx.clock->Now(), grace_period);
+  return StatusOfSnapshot(std::move(progress), *snapshot, *content, ctx.clock->Now(), grace_period);
 }
 
 absl::Status VolumeSnapshotAction::Cancel(const CallContext& ctx, absl::string_view operation_id,
