@@ -176,7 +176,7 @@ class Checkup {
   };
 
   // What an unmet prerequisite is explained by; nullptr: all are met.
-  Cause* WhyNotToBeMade(absl::string_view check);
+  Cause* UnmetPrerequisite(absl::string_view check);
   // Whether it was said before why that is unknown; then it is counted only.
   bool IsRepeated(const Finding& finding);
 
@@ -184,12 +184,12 @@ class Checkup {
   const CheckupOptions& options_;
   Random& random_;
   const FindingSink& sink_;
-  std::deque<Cause> causes_;             // in the order in which they were found; never moved
-  std::map<std::string, Cause*> unmet_;  // by the check that failed, or was left out
-  std::map<std::string, Cause*> said_;   // by the text of an unknown one
+  std::deque<Cause> causes_;                // in the order in which they were found; never moved
+  std::map<std::string, Cause*> unmet_;     // by the check that failed, or was left out
+  std::map<std::string, Cause*> reported_;  // by the text of an unknown one
 };
 
-Checkup::Cause* Checkup::WhyNotToBeMade(absl::string_view check) {
+Checkup::Cause* Checkup::UnmetPrerequisite(absl::string_view check) {
   for (const absl::string_view needed : PrerequisitesOf(check)) {
     if (const auto found = unmet_.find(std::string(needed)); found != unmet_.end()) {
       return found->second;
@@ -202,39 +202,39 @@ bool Checkup::IsRepeated(const Finding& finding) {
   if (finding.severity != Severity::kUnknown) {
     return false;
   }
-  const auto said = said_.find(finding.text);
-  if (said != said_.end()) {
-    said->second->left_out.insert(finding.check);
+  const auto reported = reported_.find(finding.text);
+  if (reported != reported_.end()) {
+    reported->second->left_out.insert(finding.check);
     return true;
   }
   causes_.push_back({.check = finding.check, .subject = finding.subject});
-  said_[finding.text] = &causes_.back();
+  reported_[finding.text] = &causes_.back();
   return false;
 }
 
 void Checkup::Make(const Check& check) {
   const std::string name(check.name);
-  if (Cause* const cause = WhyNotToBeMade(check.name); cause != nullptr) {
+  if (Cause* const cause = UnmetPrerequisite(check.name); cause != nullptr) {
     cause->left_out.insert(name);
     unmet_[name] = cause;
     return;
   }
-  bool said = false;
+  bool has_reported = false;
   std::string subject;
-  const FindingSink noting = [&](const Finding& finding) {
-    said = true;
+  const FindingSink recording = [&](const Finding& finding) {
+    has_reported = true;
     subject = finding.subject;
     if (!IsRepeated(finding)) {
       sink_(finding);
     }
   };
-  CheckContext context(cache_, options_, random_, check.name, noting);
+  CheckContext context(cache_, options_, random_, check.name, recording);
   if (const absl::Status in_time = cache_.ctx().Check(); !in_time.ok()) {
     context.Unknown("", in_time);
     return;
   }
   check.run(context);
-  if (!said) {
+  if (!has_reported) {
     context.Good("", "nothing to complain of");
   }
   if (context.explains_others()) {
@@ -289,18 +289,19 @@ std::string Listed(const std::vector<std::string>& names) {
   return text;
 }
 
-std::string WordOf(Severity severity) { return EnumName(kSeverityNames, severity); }
+std::string ToString(Severity severity) { return EnumName(kSeverityNames, severity); }
 
 void CheckContext::Unknown(std::string subject, const absl::Status& status,
                            std::string remediation) {
-  Say(Severity::kUnknown, std::move(subject), std::string(status.message()),
-      !remediation.empty()               ? std::move(remediation)
-      : absl::IsPermissionDenied(status) ? "run it as a user who may read this"
-                                         : "see to it that the API server answers, and ask again");
+  Report(Severity::kUnknown, std::move(subject), std::string(status.message()),
+         !remediation.empty() ? std::move(remediation)
+         : absl::IsPermissionDenied(status)
+             ? "run it as a user who may read this"
+             : "see to it that the API server answers, and ask again");
 }
 
-void CheckContext::Say(Severity severity, std::string subject, std::string text,
-                       std::string remediation) {
+void CheckContext::Report(Severity severity, std::string subject, std::string text,
+                          std::string remediation) {
   sink_({.severity = severity,
          .check = std::string(check_),
          .subject = std::move(subject),
@@ -308,7 +309,7 @@ void CheckContext::Say(Severity severity, std::string subject, std::string text,
          .remediation = std::move(remediation)});
 }
 
-std::vector<objects::Object> CheckContext::Look(const k8s::ResourceType& type,
+std::vector<objects::Object> CheckContext::List(const k8s::ResourceType& type,
                                                 absl::string_view namespace_name) {
   const std::vector<objects::Object>* list = Listed(type, namespace_name);
   return list == nullptr ? std::vector<objects::Object>() : *list;

@@ -20,8 +20,8 @@
 
 namespace csidelta::doctor {
 
-// What a finding means for backups: nothing to do; good to know; will cause failures later; backups
-// or restores fail; could not be checked.
+// The meaning for backups, in this order: nothing to do; good to know; will cause failures later;
+// backups or restores fail; could not be checked.
 enum class Severity { kGood, kNote, kWarning, kFault, kUnknown };
 
 // One answer of one check. A check that looks at several things has a finding for each.
@@ -36,7 +36,7 @@ struct Finding {
 using FindingSink = std::function<void(const Finding&)>;
 
 // "good", "note", "warning", "fault", "unknown".
-std::string WordOf(Severity severity);
+std::string ToString(Severity severity);
 
 struct CheckupOptions {
   std::vector<std::string> velero_namespaces = {"velero"};
@@ -50,7 +50,7 @@ struct CheckupOptions {
   absl::Duration reach_time_max = absl::Seconds(9);
 };
 
-// One check at work: what it may read, and where it says what it found.
+// The context of one check: what it may read, and the sink of its findings.
 class CheckContext {
  public:
   CheckContext(ClusterCache& cache, const CheckupOptions& options, Random& random,
@@ -61,35 +61,34 @@ class CheckContext {
   const CallContext& ctx() const { return cache_.ctx(); }
   const CheckupOptions& options() const { return options_; }
   Random& random() { return random_; }
-  // Whether more than `age` has passed since then; false where it is not known.
+  // Whether more than `age` has passed since then; false if that is not known.
   bool IsPast(std::optional<absl::Time> since, absl::Duration age) const {
     return since.has_value() && *since + age < ctx().clock->Now();
   }
 
   void Good(std::string subject, std::string text) {
-    Say(Severity::kGood, std::move(subject), std::move(text), "");
+    Report(Severity::kGood, std::move(subject), std::move(text), "");
   }
   void Note(std::string subject, std::string text, std::string remediation) {
-    Say(Severity::kNote, std::move(subject), std::move(text), std::move(remediation));
+    Report(Severity::kNote, std::move(subject), std::move(text), std::move(remediation));
   }
   void Warn(std::string subject, std::string text, std::string remediation) {
-    Say(Severity::kWarning, std::move(subject), std::move(text), std::move(remediation));
+    Report(Severity::kWarning, std::move(subject), std::move(text), std::move(remediation));
   }
   void Fault(std::string subject, std::string text, std::string remediation) {
-    Say(Severity::kFault, std::move(subject), std::move(text), std::move(remediation));
+    Report(Severity::kFault, std::move(subject), std::move(text), std::move(remediation));
   }
   // What could not be read, and why.
   void Unknown(std::string subject, const absl::Status& status, std::string remediation = "");
-  // After a finding that explains what the checks would find that have this one as a prerequisite:
-  // they are not made.
+  // Call it after a finding that explains the findings of dependent checks: these are not made.
   void ExplainsOthers() { explains_others_ = true; }
   bool explains_others() const { return explains_others_; }
 
   // The objects of a kind, or none after having said why they are not known.
-  std::vector<objects::Object> Look(const k8s::ResourceType& type,
+  std::vector<objects::Object> List(const k8s::ResourceType& type,
                                     absl::string_view namespace_name = "");
   template <typename Kind>
-  std::vector<Kind> Look(absl::string_view namespace_name = "") {
+  std::vector<Kind> List(absl::string_view namespace_name = "") {
     const std::vector<objects::Object>* list = Listed(Kind::Type(), namespace_name);
     return list == nullptr ? std::vector<Kind>() : objects::AllFrom<Kind>(*list);
   }
@@ -98,7 +97,7 @@ class CheckContext {
   std::vector<Kind> ListInVeleros() {
     std::vector<Kind> all;
     for (const std::string& space : options_.velero_namespaces) {
-      absl::c_move(Look<Kind>(space), std::back_inserter(all));
+      absl::c_move(List<Kind>(space), std::back_inserter(all));
     }
     return all;
   }
@@ -107,7 +106,7 @@ class CheckContext {
   // nullptr after having said why they are not known, and where the kind is not served.
   const std::vector<objects::Object>* Listed(const k8s::ResourceType& type,
                                              absl::string_view namespace_name);
-  void Say(Severity severity, std::string subject, std::string text, std::string remediation);
+  void Report(Severity severity, std::string subject, std::string text, std::string remediation);
 
   ClusterCache& cache_;
   const CheckupOptions& options_;
@@ -131,11 +130,11 @@ absl::Span<const Check> AllChecks();
 std::vector<absl::string_view> PrerequisitesOf(absl::string_view check);
 
 // Makes all checks and says what each found, at least one finding for each, as they are made. Each
-// ends after 20 s or so, whatever it looks at. One cause is said once: a check whose prerequisite
-// failed is not made, and what could not be read for a reason that was said is not said again. A
-// last finding for each such cause counts the checks that are missing because of it. Writes nothing
-// into the cluster, unless asked to probe, but asks the API server for dry runs; into a bucket one
-// small object, which it deletes. Borrows `api`.
+// ends after 20 s or so, whatever it looks at. Each cause is reported once. A check whose
+// prerequisite failed is not made, and a reason why something could not be read is not repeated. A
+// last finding for each such cause counts the checks that are missing because of it. Without
+// --probe it writes nothing into the cluster, but asks the API server for dry runs. Into a bucket
+// it writes one small object, which it deletes. Borrows `api`.
 void RunCheckup(const CallContext& ctx, k8s::ApiClient& api, const CheckupOptions& options,
                 Random& random, const FindingSink& sink);
 

@@ -29,7 +29,7 @@ constexpr char kRemediation[] =
     "synchronise it, as by chrony: locks and retention depend on the clocks of all machines";
 
 // How far a clock is ahead of the API server's, for sure; negative: behind.
-void Judge(CheckContext& context, const std::string& subject, absl::Duration skew) {
+void ReportSkew(CheckContext& context, const std::string& subject, absl::Duration skew) {
   const absl::Duration distance = absl::AbsDuration(skew);
   if (distance <= kSkewNoted) {
     return;
@@ -91,21 +91,21 @@ absl::Duration SkewOfNode(absl::Time renewed, absl::Time now, bool is_ready) {
 
 void CheckClockSkew(CheckContext& context) {
   std::map<std::string, bool> is_ready;
-  for (const Node& node : context.Look<Node>()) {
+  for (const Node& node : context.List<Node>()) {
     is_ready[node.name()] = node.is_ready();
   }
-  const std::vector<Lease> leases = context.Look<Lease>(kNodeLeases);
+  const std::vector<Lease> leases = context.List<Lease>(kNodeLeases);
   const absl::StatusOr<ServerTime> time = AskTime(context);
   if (!time.ok()) {
     context.Unknown("the API server's clock", time.status());
     return;
   }
-  Judge(context, "this machine", time->LocalSkew());
+  ReportSkew(context, "this machine", time->LocalSkew());
   for (const Lease& lease : leases) {
     const auto node = is_ready.find(lease.name());
     if (const auto renewed = lease.renewed_at(); node != is_ready.end() && renewed.has_value()) {
-      Judge(context, absl::StrCat("node ", lease.name()),
-            SkewOfNode(*renewed, time->stamp, node->second));
+      ReportSkew(context, absl::StrCat("node ", lease.name()),
+                 SkewOfNode(*renewed, time->stamp, node->second));
     }
   }
 }

@@ -15,12 +15,12 @@
 
 namespace csidelta::doctor {
 
-// Kinds that only a look over the whole cluster needs. Built on first use; live for ever.
+// Kinds that only doctor reads. Built on first use, never destroyed.
 const k8s::ResourceType& CsiDriverType();
 const k8s::ResourceType& PriorityClassType();
 const k8s::ResourceType& ScheduleType();
 
-// What the API server holds, read once for all checks. Borrows `api`. Not thread-safe.
+// The objects of the API server, read once for all checks. Borrows `api`. Not thread-safe.
 class ClusterCache {
  public:
   ClusterCache(const CallContext& ctx, k8s::ApiClient& api) : ctx_(ctx), api_(api) {}
@@ -30,7 +30,7 @@ class ClusterCache {
   // outcome, see DataTransfer::ReduceToOutcome().
   const absl::StatusOr<std::vector<objects::Object>>& List(const k8s::ResourceType& type,
                                                            absl::string_view namespace_name = "");
-  // As the kind that they are of; what is of another is left out.
+  // As objects of that kind; objects of another kind are omitted.
   template <typename Kind>
   absl::StatusOr<std::vector<Kind>> List(absl::string_view namespace_name = "") {
     const absl::StatusOr<std::vector<objects::Object>>& list = List(Kind::Type(), namespace_name);

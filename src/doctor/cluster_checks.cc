@@ -156,7 +156,7 @@ void CheckStuckSnapshots(CheckContext& context) {
     }
   }
   csi::PopulationReader populations(context.ctx(), context.cache().api());
-  for (const auto& snapshot : context.Look<objects::VolumeSnapshot>()) {
+  for (const auto& snapshot : context.List<objects::VolumeSnapshot>()) {
     // A younger one may have been made after the contents were listed.
     if (!context.IsPast(snapshot.created_at(), kSnapshotTimeMax)) {
       continue;
@@ -187,7 +187,7 @@ void CheckStuckSnapshots(CheckContext& context) {
 }
 
 void CheckStuckContents(CheckContext& context) {
-  for (const auto& content : context.Look<objects::VolumeSnapshotContent>()) {
+  for (const auto& content : context.List<objects::VolumeSnapshotContent>()) {
     if (!context.IsPast(content.deleted_at(), kSnapshotTimeMax)) {
       continue;
     }
@@ -219,7 +219,7 @@ void CheckStuckContents(CheckContext& context) {
 
 void CheckRestoredVolumes(CheckContext& context) {
   for (const inplace::KeptVolume& kept :
-       inplace::KeptVolumesAmong(context.Look<objects::PersistentVolume>())) {
+       inplace::KeptVolumesAmong(context.List<objects::PersistentVolume>())) {
     context.Note(
         absl::StrCat("PersistentVolume ", kept.volume),
         inplace::KeptVolumeText(kept, context.ctx().clock->Now()),

@@ -62,7 +62,7 @@ void InspectConsent(CheckContext& context, const PersistentVolumeClaim& pvc) {
 }  // namespace
 
 void CheckCopiesIntoVolumes(CheckContext& context) {
-  for (const PersistentVolumeClaim& pvc : context.Look<PersistentVolumeClaim>()) {
+  for (const PersistentVolumeClaim& pvc : context.List<PersistentVolumeClaim>()) {
     if (const std::optional<CopyRecord> record = ParseCopyRecord(pvc); record.has_value()) {
       InspectRecord(context, pvc, *record);
     }

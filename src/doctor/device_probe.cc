@@ -27,16 +27,16 @@ constexpr absl::Duration kReadingProves = absl::Seconds(5);
 constexpr absl::Duration kGoneTimeMax = absl::Seconds(10);
 constexpr std::size_t kClassesMax = 5;
 
-std::string FinalContext(const Pod& pod) {
-  const std::string words = pod.last_message();
-  return words.empty() ? "it said nothing" : words;
+std::string LastMessage(const Pod& pod) {
+  const std::string message = pod.last_message();
+  return message.empty() ? "it said nothing" : message;
 }
 
 std::string WaitingFor(const Pod& pod) {
-  const std::string words = pod.condition_message();
+  const std::string message = pod.condition_message();
   const std::string phase = pod.phase();
-  if (!words.empty() || !phase.empty()) {
-    return words.empty() ? phase : words;
+  if (!message.empty() || !phase.empty()) {
+    return message.empty() ? phase : message;
   }
   return "its Pod was not looked at by any node";
 }
@@ -47,14 +47,14 @@ class Probe {
   Probe(CheckContext& context, std::string storage_class, std::string image,
         datamover::MoverSettings settings);
   absl::Status Make();
-  void Judge();
+  void Inspect();
 
   // Also when time is over, or it is stopped.
   void Remove();
 
  private:
-  k8s::ApiClient& api() { return visit_.cache().api(); }
-  const std::string& space() const { return visit_.options().mover_namespace; }
+  k8s::ApiClient& api() { return context_.cache().api(); }
+  const std::string& space() const { return context_.options().mover_namespace; }
   std::string subject() const { return absl::StrCat("storage class ", storage_class_); }
   k8s::ObjectKey PodKey() const { return {Pod::Type(), space(), name_}; }
   k8s::ObjectKey ClaimKey() const { return PersistentVolumeClaim::Key(space(), name_); }
@@ -64,7 +64,7 @@ class Probe {
   // Whatever the class says.
   void RemoveVolumeToo(const CallContext& ctx);
 
-  CheckContext& visit_;
+  CheckContext& context_;
   const std::string storage_class_;
   const std::string image_;
   const datamover::MoverSettings settings_;
@@ -73,7 +73,7 @@ class Probe {
 
 Probe::Probe(CheckContext& context, std::string storage_class, std::string image,
              datamover::MoverSettings settings)
-    : visit_(context),
+    : context_(context),
       storage_class_(std::move(storage_class)),
       image_(std::move(image)),
       settings_(std::move(settings)),
@@ -81,14 +81,14 @@ Probe::Probe(CheckContext& context, std::string storage_class, std::string image
 
 absl::Status Probe::Make() {
   absl::Status made =
-      objects::Create(visit_.ctx(), api(), SampleClaim(space(), name_, storage_class_)).status();
+      objects::Create(context_.ctx(), api(), SampleClaim(space(), name_, storage_class_)).status();
   if (made.ok()) {
-    made = objects::Create(visit_.ctx(), api(), Reader()).status();
+    made = objects::Create(context_.ctx(), api(), Reader()).status();
   }
   return made;
 }
 
-void Probe::Judge() {
+void Probe::Inspect() {
   std::optional<Pod> pod;
   const auto await = [&](const CallContext& ctx, bool running_is_enough) {
     return objects::WaitFor<Pod>(ctx, api(), PodKey(),
@@ -98,30 +98,30 @@ void Probe::Judge() {
                                           (running_is_enough && seen->has_running_container());
                                  });
   };
-  const absl::Duration left = visit_.ctx().TimeLeft() - kGoneTimeMax - kReadingProves;
-  if (!await(visit_.ctx().WithTimeout(std::min(kStartTimeMax, left)), true).ok()) {
-    visit_.Warn(subject(),
-                absl::StrCat("no worker ran within the time: ", WaitingFor(pod.value_or(Pod()))),
-                absl::StrCat("kubectl get events --namespace ", space(), "; then ask again"));
+  const absl::Duration left = context_.ctx().TimeLeft() - kGoneTimeMax - kReadingProves;
+  if (!await(context_.ctx().WithTimeout(std::min(kStartTimeMax, left)), true).ok()) {
+    context_.Warn(subject(),
+                  absl::StrCat("no worker ran within the time: ", WaitingFor(pod.value_or(Pod()))),
+                  absl::StrCat("kubectl get events --namespace ", space(), "; then ask again"));
     return;
   }
-  await(visit_.ctx().WithTimeout(kReadingProves), false).IgnoreError();
-  const std::string words = FinalContext(pod.value_or(Pod()));
+  await(context_.ctx().WithTimeout(kReadingProves), false).IgnoreError();
+  const std::string message = LastMessage(pod.value_or(Pod()));
   if (!pod.has_value() || pod->phase() == "Failed") {
-    visit_.Fault(subject(), absl::StrCat("a worker cannot read a device of it: ", words),
-                 absl::StrContains(words, "supplementalGroups")
-                     ? "give workers that group by worker.supplementalGroups in the mover's "
-                       "settings, or set device_ownership_from_security_context in the container "
-                       "runtime of the nodes"
-                     : "do what this says");
+    context_.Fault(subject(), absl::StrCat("a worker cannot read a device of it: ", message),
+                   absl::StrContains(message, "supplementalGroups")
+                       ? "give workers that group by worker.supplementalGroups in the mover's "
+                         "settings, or set device_ownership_from_security_context in the container "
+                         "runtime of the nodes"
+                       : "do what this says");
   } else {
-    visit_.Good(subject(), "a worker opens its devices");
+    context_.Good(subject(), "a worker opens its devices");
   }
 }
 
 void Probe::Remove() {
   CallContext ctx;
-  ctx.clock = visit_.ctx().clock;
+  ctx.clock = context_.ctx().clock;
   ctx = ctx.WithTimeout(kGoneTimeMax);
   RemoveVolumeToo(ctx);
   api().Delete(ctx, PodKey(), {}).IgnoreError();
@@ -131,7 +131,7 @@ void Probe::Remove() {
         ctx, api(), key,
         [](const objects::Object* seen) -> absl::StatusOr<bool> { return seen == nullptr; });
     if (!gone.ok()) {
-      visit_.Warn(
+      context_.Warn(
           absl::StrCat(key.type.kind, " ", space(), "/", name_),
           "was made to look at devices, and is still there",
           absl::StrCat("kubectl delete ", key.type.plural, " ", name_, " --namespace ", space()));
@@ -182,7 +182,7 @@ void CheckDeviceAccess(CheckContext& context) {
   }
   for (auto& [probe, made] : probes) {
     if (made.ok()) {
-      probe.Judge();
+      probe.Inspect();
     } else {
       context.Unknown("", made);
     }

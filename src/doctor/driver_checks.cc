@@ -52,11 +52,11 @@ std::string ClaimName(const PersistentVolumeClaim& claim) {
 
 std::vector<Volume> CsiVolumes(CheckContext& context) {
   std::map<std::string, std::string> drivers;  // by volume
-  for (const PersistentVolume& pv : context.Look<PersistentVolume>()) {
+  for (const PersistentVolume& pv : context.List<PersistentVolume>()) {
     drivers.emplace(pv.name(), pv.driver());
   }
   std::vector<Volume> volumes;
-  for (PersistentVolumeClaim& claim : context.Look<PersistentVolumeClaim>()) {
+  for (PersistentVolumeClaim& claim : context.List<PersistentVolumeClaim>()) {
     const auto driver = drivers.find(claim.volume_name());
     if (driver != drivers.end() && !driver->second.empty()) {
       volumes.push_back({.claim = std::move(claim), .driver = driver->second});
@@ -217,7 +217,7 @@ void CheckDriverSnapshotLimit(CheckContext& context) {
 // Only the driver knows: the csi-snapshotter does not ask it again for a content that was Ready
 // once.
 void CheckDriverSnapshots(CheckContext& context) {
-  const std::vector<VolumeSnapshotContent> contents = context.Look<VolumeSnapshotContent>();
+  const std::vector<VolumeSnapshotContent> contents = context.List<VolumeSnapshotContent>();
   if (contents.empty()) {
     return;
   }
@@ -272,7 +272,7 @@ void CheckDriverSnapshots(CheckContext& context) {
 
 void CheckVolumesNotCsi(CheckContext& context) {
   std::vector<std::string> names;
-  for (const PersistentVolume& pv : context.Look<PersistentVolume>()) {
+  for (const PersistentVolume& pv : context.List<PersistentVolume>()) {
     if (pv.driver().empty()) {
       names.push_back(pv.name());
     }
@@ -285,7 +285,7 @@ void CheckVolumesNotCsi(CheckContext& context) {
 
 void CheckClaimsUnbound(CheckContext& context) {
   std::vector<std::string> names;
-  for (const PersistentVolumeClaim& claim : context.Look<PersistentVolumeClaim>()) {
+  for (const PersistentVolumeClaim& claim : context.List<PersistentVolumeClaim>()) {
     if (claim.phase() != "Bound") {
       names.push_back(ClaimName(claim));
     }

@@ -166,7 +166,7 @@ void LocationLocks::CheckLockRecords() {
   const absl::Time now = context_.ctx().clock->Now();
   absl::Time first = absl::InfiniteFuture();
   std::vector<std::string> unrenewed;
-  for (const auto& record : context_.Look<objects::ProtectedVolume>(location_.namespace_name())) {
+  for (const auto& record : context_.List<objects::ProtectedVolume>(location_.namespace_name())) {
     const objects::ProtectedVolumeSpec spec = record.spec();
     const objects::ProtectedVolumeStatus status = record.status();
     if (spec.location != location_.name() || !status.last_good.has_value()) {

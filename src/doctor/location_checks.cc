@@ -226,7 +226,7 @@ void CheckKeyringConfirmed(CheckContext& context) {
 void CheckLocationDefault(CheckContext& context) {
   for (const std::string& space : context.options().velero_namespaces) {
     int defaults = 0;
-    const std::vector<BackupStorageLocation> locations = context.Look<BackupStorageLocation>(space);
+    const std::vector<BackupStorageLocation> locations = context.List<BackupStorageLocation>(space);
     for (const BackupStorageLocation& location : locations) {
       defaults += location.is_default() ? 1 : 0;
     }

@@ -159,24 +159,24 @@ struct SnapshotTroubles {
 class SnapshotsReader {
  public:
   SnapshotsReader(CheckContext& context, std::string space)
-      : visit_(context), space_(std::move(space)) {}
+      : context_(context), space_(std::move(space)) {}
 
   // As the API server remembers them, one at a time: there may be 30,000. NOT_FOUND where the kind
   // is not served.
   absl::StatusOr<SnapshotTroubles> Read() {
-    for (longhorn::Volume& volume : visit_.Look<longhorn::Volume>(space_)) {
+    for (longhorn::Volume& volume : context_.List<longhorn::Volume>(space_)) {
       std::string name = volume.name();
       volumes_.emplace(std::move(name), std::move(volume));
     }
     RETURN_IF_ERROR(objects::ReadWanted<longhorn::Snapshot>(
-        visit_.ctx().WithTimeout(kLonghornListTimeMax), visit_.cache().api(),
+        context_.ctx().WithTimeout(kLonghornListTimeMax), context_.cache().api(),
         longhorn::Snapshot::Type(), space_, [](absl::string_view) { return true; },
         [&](const std::vector<longhorn::Snapshot>& page, bool is_first) {
           if (is_first) {
             troubles_ = {};
           }
           for (const longhorn::Snapshot& snapshot : page) {
-            LookAt(snapshot);
+            Inspect(snapshot);
           }
         }));
     return std::move(troubles_);
@@ -199,7 +199,7 @@ class SnapshotsReader {
   }
 
  private:
-  void LookAt(const longhorn::Snapshot& snapshot) {
+  void Inspect(const longhorn::Snapshot& snapshot) {
     if (!snapshot.is_marked_removed()) {
       ++troubles_.counts[snapshot.volume()];
     }
@@ -208,11 +208,11 @@ class SnapshotsReader {
     } else if (snapshot.is_being_deleted()) {
       InspectDeleted(snapshot);
     } else if (!snapshot.is_ready() && !snapshot.is_marked_removed() &&
-               visit_.IsPast(snapshot.requested_at(), kShownAfterMax)) {
+               context_.IsPast(snapshot.requested_at(), kShownAfterMax)) {
       troubles_.not_shown.push_back(snapshot.name());
     } else if (snapshot.is_to_be_taken() && !snapshot.requested_at().has_value() &&
                !snapshot.taken_at().has_value() &&
-               visit_.IsPast(snapshot.created_at(), kTakenAfterMax)) {
+               context_.IsPast(snapshot.created_at(), kTakenAfterMax)) {
       troubles_.still_to_take.push_back(
           absl::StrCat(snapshot.name(), snapshot.error().empty() ? "" : ": ", snapshot.error()));
     }
@@ -220,7 +220,7 @@ class SnapshotsReader {
 
   // The newest of a volume stays by design, until there is a newer one.
   void InspectDeleted(const longhorn::Snapshot& snapshot) {
-    if (!visit_.IsPast(snapshot.deleted_at(), kDeletedAfterMax) ||
+    if (!context_.IsPast(snapshot.deleted_at(), kDeletedAfterMax) ||
         (snapshot.is_newest() && snapshot.is_marked_removed())) {
       return;
     }
@@ -229,7 +229,7 @@ class SnapshotsReader {
     (is_detached ? troubles_.on_detached : troubles_.hanging).push_back(snapshot.name());
   }
 
-  CheckContext& visit_;
+  CheckContext& context_;
   const std::string space_;
   std::map<std::string, longhorn::Volume> volumes_;
   SnapshotTroubles troubles_;
@@ -247,7 +247,7 @@ std::set<std::string> ServicesOfWebhooks(CheckContext& context, const std::strin
   std::set<std::string> services;
   for (const k8s::ResourceType* const type :
        {&WebhookConfiguration::MutatingType(), &WebhookConfiguration::ValidatingType()}) {
-    for (const objects::Object& configuration : context.Look(*type)) {
+    for (const objects::Object& configuration : context.List(*type)) {
       for (const objects::ServiceWebhook& webhook :
            WebhookConfiguration(configuration).webhooks()) {
         if (webhook.namespace_name == space && webhook.fails_closed) {
@@ -279,7 +279,7 @@ void CheckLonghornFound(CheckContext& context) {
     return;
   }
   std::map<std::string, std::string> versions;  // by namespace
-  for (const longhorn::Setting& setting : context.Look<longhorn::Setting>()) {
+  for (const longhorn::Setting& setting : context.List<longhorn::Setting>()) {
     if (setting.name() == kVersionSetting) {
       versions[setting.namespace_name()] = setting.value();
     }
@@ -305,7 +305,7 @@ void CheckLonghornFound(CheckContext& context) {
 }
 
 void CheckLonghornClass(CheckContext& context) {
-  for (const auto& snapshot_class : context.Look<objects::VolumeSnapshotClass>()) {
+  for (const auto& snapshot_class : context.List<objects::VolumeSnapshotClass>()) {
     if (const absl::Status status = longhorn::CheckClassOfMove(snapshot_class); !status.ok()) {
       context.Warn(absl::StrCat("driver ", velero::kLonghornDriver), std::string(status.message()),
                    "make one with it, and name it in the volume policy by snapshotClass");
@@ -411,7 +411,7 @@ void CheckLonghornNative(CheckContext& context) {
 
 void CheckLonghornJobs(CheckContext& context) {
   for (const std::string& space : LonghornNamespaces(context)) {
-    for (const auto& job : context.Look<longhorn::RecurringJob>(space)) {
+    for (const auto& job : context.List<longhorn::RecurringJob>(space)) {
       if (job.task() == kDeletingTask) {
         context.Warn(
             absl::StrCat("recurring job ", space, "/", job.name()),
@@ -467,7 +467,7 @@ void CheckLonghornInBackups(CheckContext& context) {
     if (!config.has_value() || config->longhorn_guard) {
       continue;
     }
-    for (const objects::Object& schedule : context.Look(ScheduleType(), space)) {
+    for (const objects::Object& schedule : context.List(ScheduleType(), space)) {
       const absl::StatusOr<objects::Backup> backup = objects::Backup::OfSchedule(schedule);
       if (backup.ok() && Archives(*backup, config->longhorn_namespace)) {
         context.Warn(absl::StrCat("schedule ", space, "/", schedule.name()),

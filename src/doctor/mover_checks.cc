@@ -199,7 +199,7 @@ void CheckMoverAccounts(CheckContext& context) {
 
 void CheckMoverQuota(CheckContext& context) {
   for (const ResourceQuota& quota :
-       context.Look<ResourceQuota>(context.options().mover_namespace)) {
+       context.List<ResourceQuota>(context.options().mover_namespace)) {
     for (const char* resource : kQuotaResources) {
       if (IsUsedUp(quota, resource)) {
         context.Warn(InMover(context, "resource quota", quota.name()),
@@ -211,7 +211,7 @@ void CheckMoverQuota(CheckContext& context) {
 }
 
 void CheckMoverTasksSilent(CheckContext& context) {
-  for (const VolumeTask& task : context.Look<VolumeTask>(context.options().mover_namespace)) {
+  for (const VolumeTask& task : context.List<VolumeTask>(context.options().mover_namespace)) {
     const objects::VolumeTaskStatus status = task.status();
     if (status.phase == objects::TaskPhase::kRunning &&
         context.IsPast(status.heartbeat_at, kSilenceMax)) {
@@ -238,7 +238,7 @@ void CheckMoverOrphans(CheckContext& context) {
       }
     }
   }
-  for (const VolumeTask& task : context.Look<VolumeTask>(context.options().mover_namespace)) {
+  for (const VolumeTask& task : context.List<VolumeTask>(context.options().mover_namespace)) {
     const absl::StatusOr<objects::VolumeTaskSpec> spec = task.spec();
     if (!spec.ok()) {
       continue;

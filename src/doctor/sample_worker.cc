@@ -36,11 +36,11 @@ std::string ImageOfWorkers(CheckContext& context) {
 
 std::set<std::string> ClassesInUse(CheckContext& context) {
   std::map<std::string, std::string> drivers;
-  for (const auto& volume : context.Look<objects::PersistentVolume>()) {
+  for (const auto& volume : context.List<objects::PersistentVolume>()) {
     drivers[volume.name()] = volume.driver();
   }
   std::set<std::string> classes;
-  for (const PersistentVolumeClaim& claim : context.Look<PersistentVolumeClaim>()) {
+  for (const PersistentVolumeClaim& claim : context.List<PersistentVolumeClaim>()) {
     const std::string driver = drivers[claim.volume_name()];
     const std::string name = claim.storage_class().value_or("");
     if (!driver.empty() && !csi::HasNoBlockDevices(driver) && !name.empty()) {

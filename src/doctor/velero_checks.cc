@@ -41,15 +41,15 @@ std::string SubjectOf(absl::string_view kind, absl::string_view space, absl::str
   return absl::StrCat(kind, " ", space, "/", name);
 }
 
-// Gives `look` the Deployment of each server, with its name, or says why it is not known.
+// Gives `check` the Deployment of each server, with its name, or says why it is not known.
 void ForEachServer(
     CheckContext& context,
-    absl::FunctionRef<void(const std::string& subject, const Deployment& server)> look) {
+    absl::FunctionRef<void(const std::string& subject, const Deployment& server)> check) {
   for (const std::string& space : context.options().velero_namespaces) {
     const auto server = context.cache().Find<Deployment>(space, kVeleroDeployment);
     const std::string subject = SubjectOf("deployment", space, kVeleroDeployment);
     if (server.ok()) {
-      look(subject, *server);
+      check(subject, *server);
     } else if (absl::IsNotFound(server.status())) {
       context.Note(subject, "it was not found, so the server cannot be checked",
                    "nothing, if Velero runs under another name");
@@ -111,7 +111,7 @@ template <typename Kind>
 void FindWaiting(CheckContext& context) {
   for (const std::string& space : context.options().velero_namespaces) {
     std::vector<Kind> waiting;
-    for (Kind& object : context.Look<Kind>(space)) {
+    for (Kind& object : context.List<Kind>(space)) {
       const std::string phase = object.phase();
       if (object.is_managed() && (phase.empty() || phase == "New") &&
           context.IsPast(object.created_at(), kTakenUpWithin)) {
@@ -228,7 +228,7 @@ void CheckDownloadsWaiting(CheckContext& context) { FindWaiting<objects::DataDow
 void CheckDeletionsPending(CheckContext& context) {
   for (const std::string& space : context.options().velero_namespaces) {
     CausesOf<DataDeletion> causes;
-    for (const DataDeletion& object : context.Look<DataDeletion>(space)) {
+    for (const DataDeletion& object : context.List<DataDeletion>(space)) {
       if (object.phase() != objects::DeletionPhase::kCompleted &&
           !WhyItFails(context, space, object).has_value() &&
           context.IsPast(object.created_at(), kDeletedWithin)) {
@@ -251,7 +251,7 @@ void CheckDeletionsPending(CheckContext& context) {
 void CheckDeletionsFailing(CheckContext& context) {
   for (const std::string& space : context.options().velero_namespaces) {
     CausesOf<DataDeletion> causes;
-    for (const DataDeletion& object : context.Look<DataDeletion>(space)) {
+    for (const DataDeletion& object : context.List<DataDeletion>(space)) {
       if (const auto why = WhyItFails(context, space, object); why.has_value()) {
         causes[*why].push_back(object);
       }

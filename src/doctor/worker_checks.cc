@@ -71,7 +71,7 @@ std::string RemediationOf(CheckContext& context, absl::string_view message) {
 }
 
 // What the API server answers to a dry run; whether it accepted the object.
-bool Judge(CheckContext& context, const std::string& subject, const absl::Status& answer) {
+bool ReportAnswer(CheckContext& context, const std::string& subject, const absl::Status& answer) {
   const std::string message(answer.message());
   if (answer.ok()) {
     return true;
@@ -136,7 +136,7 @@ struct LargestVolume {
 LargestVolume LargestBackedUp(CheckContext& context) {
   const std::set<PvcName> backed_up = BackedUp(context);
   LargestVolume largest;
-  for (const PersistentVolumeClaim& pvc : context.Look<PersistentVolumeClaim>()) {
+  for (const PersistentVolumeClaim& pvc : context.List<PersistentVolumeClaim>()) {
     const PvcName name(pvc.namespace_name(), pvc.name());
     const int64_t bytes = pvc.capacity_bytes().value_or(pvc.requested_bytes().value_or(0));
     if (bytes > largest.bytes && backed_up.contains(name)) {
@@ -169,14 +169,14 @@ void CheckMoverWorkerPod(CheckContext& context) {
   const std::string name = SampleName(context);
   const std::string first = classes.empty() ? "" : *classes.begin();
   const std::string subject = absl::StrCat("worker Pods in ", space);
-  if (Judge(
+  if (ReportAnswer(
           context, subject,
           DryRun(context, SampleWorker(space, name, image, first, kSampleRepository, *settings)))) {
     context.Good(subject, "are accepted");
   }
   for (const std::string& storage_class : classes) {
-    Judge(context, absl::StrCat("PVCs of storage class ", storage_class, " in ", space),
-          DryRun(context, SampleClaim(space, name, storage_class)));
+    ReportAnswer(context, absl::StrCat("PVCs of storage class ", storage_class, " in ", space),
+                 DryRun(context, SampleClaim(space, name, storage_class)));
   }
 }
 

@@ -965,23 +965,23 @@ std::vector<Ailment> OfTheQueue() {
 TEST(CheckupTest, AQueueThatEndsInTimeIsGood) {
   Cluster in_time;
   SeedQueue(in_time, 80, absl::Minutes(30));
-  EXPECT_EQ(WordOf(in_time.FindingOf("mover-queue").severity), WordOf(Severity::kGood));
+  EXPECT_EQ(ToString(in_time.FindingOf("mover-queue").severity), ToString(Severity::kGood));
   Cluster patient;
   SeedQueue(patient, 81, absl::Minutes(30));
   SetArguments(patient, kServer,
                {"server", "--features=EnableCSI", "--default-item-operation-timeout", "12h"});
-  EXPECT_EQ(WordOf(patient.FindingOf("mover-queue").severity), WordOf(Severity::kGood));
+  EXPECT_EQ(ToString(patient.FindingOf("mover-queue").severity), ToString(Severity::kGood));
   Cluster of_last_month;
   SeedQueue(of_last_month, 81, absl::Minutes(30));
   of_last_month.clock().Advance(absl::Hours(24 * 30));
-  EXPECT_EQ(WordOf(of_last_month.FindingOf("mover-queue").severity), WordOf(Severity::kGood));
+  EXPECT_EQ(ToString(of_last_month.FindingOf("mover-queue").severity), ToString(Severity::kGood));
 }
 
 TEST(CheckupTest, UsualFlagsOfTheControllerAreGood) {
   Cluster cluster;
   SetArguments(cluster, kController,
                {"datamover", "--requests-per-second=100", "--concurrent-reconciles=4"});
-  EXPECT_EQ(WordOf(cluster.FindingOf("mover-flags").severity), WordOf(Severity::kGood));
+  EXPECT_EQ(ToString(cluster.FindingOf("mover-flags").severity), ToString(Severity::kGood));
 }
 
 Json Deletion(const std::string& name, const std::string& made, const Json& status) {
@@ -1195,7 +1195,7 @@ TEST_P(AilmentTest, IsFoundWithItsRemediation) {
   Cluster cluster;
   GetParam().cause(cluster);
   const Finding finding = cluster.FindingOf(GetParam().check);
-  EXPECT_EQ(WordOf(finding.severity), WordOf(GetParam().severity)) << finding.text;
+  EXPECT_EQ(ToString(finding.severity), ToString(GetParam().severity)) << finding.text;
   EXPECT_THAT(absl::StrCat(finding.subject, " ", finding.text), HasSubstr(GetParam().text));
   EXPECT_NE(finding.remediation, "");
 }
@@ -1220,7 +1220,7 @@ INSTANTIATE_TEST_SUITE_P(
 using SeverityCounts = std::map<std::string, int>;
 
 std::string SeverityKey(absl::string_view check, Severity severity) {
-  return absl::StrCat(check, " ", WordOf(severity));
+  return absl::StrCat(check, " ", ToString(severity));
 }
 
 // At how many places the checks say something that is not good, by their sources: a check
@@ -1280,7 +1280,7 @@ TEST(CheckupTest, AServiceOfSnapshotMetadataWithItsOwnCertificateIsGood) {
   Cluster cluster;
   cluster.ServeMetadata("");
   const Finding finding = cluster.FindingOf("driver-metadata-service");
-  EXPECT_EQ(WordOf(finding.severity), WordOf(Severity::kGood)) << finding.text;
+  EXPECT_EQ(ToString(finding.severity), ToString(Severity::kGood)) << finding.text;
   EXPECT_THAT(finding.subject, HasSubstr("service 127.0.0.1:"));
 }
 
@@ -1338,7 +1338,7 @@ TEST(CheckupTest, ARestoreIntoAVolumeIsWarnedOfWhenNothingWritesAnyMore) {
   const objects::CopyRecord by_mover = {
       .from = "velero/b1-x", .id = "transfer-uid", .upload = "nightly"};
   SeedCopy(cluster, by_mover, absl::Minutes(5));
-  EXPECT_EQ(WordOf(cluster.FindingOf("copies-into-volumes").severity), WordOf(Severity::kGood));
+  EXPECT_EQ(ToString(cluster.FindingOf("copies-into-volumes").severity), ToString(Severity::kGood));
   cluster.api().Remove({DataDownloadType(), "velero", "b1-x"});
   EXPECT_THAT(cluster.FindingOf("copies-into-volumes").remediation,
               HasSubstr("csi-delta restore --upload nightly --into shop/orders"));
@@ -1350,14 +1350,14 @@ TEST(CheckupTest, AConsentThatIsLeftIsNamed) {
   cluster.api().Seed(DataDownloadType(), Transfer("DataDownload", "New", cluster.Now()));
   cluster.api().SetField(kClaim, {"metadata", "annotations", objects::kMayWriteAnnotation},
                          "transfer-uid");
-  EXPECT_EQ(WordOf(cluster.FindingOf("copies-into-volumes").severity), WordOf(Severity::kGood));
+  EXPECT_EQ(ToString(cluster.FindingOf("copies-into-volumes").severity), ToString(Severity::kGood));
   for (const bool is_gone : {false, true}) {
     cluster.api().Seed(DataDownloadType(), Transfer("DataDownload", "Failed", cluster.Now()));
     if (is_gone) {
       cluster.api().Remove({DataDownloadType(), "velero", "b1-x"});
     }
     const Finding finding = cluster.FindingOf("copies-into-volumes");
-    EXPECT_EQ(WordOf(finding.severity), WordOf(Severity::kNote));
+    EXPECT_EQ(ToString(finding.severity), ToString(Severity::kNote));
     EXPECT_EQ(finding.subject, "PVC shop/orders");
     EXPECT_EQ(finding.remediation,
               "kubectl annotate pvc orders -n shop mover.csi-delta.io/may-write-");
@@ -1369,7 +1369,7 @@ TEST(CheckupTest, ALocationWhoseSecretMayNotBeReadIsUnknown) {
   cluster.api().Forbid("get", "secrets");
   const Finding finding = cluster.FindingOf("location-provider");
   EXPECT_EQ(finding.check, "location-provider");
-  EXPECT_EQ(WordOf(finding.severity), WordOf(Severity::kUnknown)) << finding.text;
+  EXPECT_EQ(ToString(finding.severity), ToString(Severity::kUnknown)) << finding.text;
   EXPECT_EQ(finding.subject, "location velero/default");
 }
 
@@ -1384,18 +1384,18 @@ TEST(CheckupTest, KindsOfLonghornThatAreKnownAndThoseOfOtherGroupsAreGood) {
 TEST(CheckupTest, LonghornIsGoodWhereTheSettingsOfThePluginSayItIs) {
   Cluster cluster;
   SetPlugin(cluster, {{"longhornNamespace", "storage"}});
-  EXPECT_EQ(WordOf(cluster.FindingOf("longhorn-found").severity), WordOf(Severity::kGood))
+  EXPECT_EQ(ToString(cluster.FindingOf("longhorn-found").severity), ToString(Severity::kGood))
       << "a cluster without Longhorn";
   SeedLonghornKind(cluster, "settings", "Setting");
   SeedLonghornSetting(cluster, "current-longhorn-version", "v1.12.1", "storage");
   const Finding finding = cluster.FindingOf("longhorn-found");
-  EXPECT_EQ(WordOf(finding.severity), WordOf(Severity::kGood));
+  EXPECT_EQ(ToString(finding.severity), ToString(Severity::kGood));
   EXPECT_EQ(finding.subject, "Longhorn in storage");
   EXPECT_EQ(finding.text, "version v1.12.1");
   cluster.api().Forbid("list", "settings");
   for (const Finding& unknown : cluster.Findings()) {
     if (unknown.check == "longhorn-found") {
-      EXPECT_EQ(WordOf(unknown.severity), WordOf(Severity::kUnknown)) << unknown.text;
+      EXPECT_EQ(ToString(unknown.severity), ToString(Severity::kUnknown)) << unknown.text;
     }
   }
 }
@@ -1409,13 +1409,13 @@ TEST(CheckupTest, ANativeSnapshotIsNamedOnceNoBackupOfItsNameIsThere) {
   SeedNative(cluster, "csd-2", "gone", DeletedBefore(cluster, absl::Minutes(1)));
   SeedNative(cluster, "csd-3", "gone", {{"status", {{"markRemoved", true}}}});
   SeedLonghornSnapshot(cluster, "of-a-user", Json::object());
-  EXPECT_EQ(WordOf(cluster.FindingOf("longhorn-native").severity), WordOf(Severity::kGood));
+  EXPECT_EQ(ToString(cluster.FindingOf("longhorn-native").severity), ToString(Severity::kGood));
   cluster.api().Remove({BackupType(), "velero", backup});
   for (int i = 4; i < 10; ++i) {
     SeedNative(cluster, absl::StrCat("csd-", i), "gone", Json::object());
   }
   const Finding finding = cluster.FindingOf("longhorn-native");
-  EXPECT_EQ(WordOf(finding.severity), WordOf(Severity::kWarning));
+  EXPECT_EQ(ToString(finding.severity), ToString(Severity::kWarning));
   EXPECT_THAT(finding.text, HasSubstr("7 of backups that Velero does not list: csd-1 (backup "));
   EXPECT_THAT(finding.text, HasSubstr("and 2 more"));
   EXPECT_THAT(finding.remediation,
@@ -1423,7 +1423,7 @@ TEST(CheckupTest, ANativeSnapshotIsNamedOnceNoBackupOfItsNameIsThere) {
   EXPECT_TRUE(
       cluster.api().Find({longhorn::Snapshot::Type(), "longhorn-system", "csd-1"}).has_value());
   cluster.api().Forbid("list", "backups");
-  EXPECT_EQ(WordOf(cluster.FindingOf("longhorn-native").severity), WordOf(Severity::kUnknown));
+  EXPECT_EQ(ToString(cluster.FindingOf("longhorn-native").severity), ToString(Severity::kUnknown));
 }
 
 // Its backup may still be there: what that archived is another object, of another uid.
@@ -1437,7 +1437,7 @@ TEST(CheckupTest, ANativeSnapshotWhoseObjectLonghornMadeAgainIsNamed) {
                                   "csd-" + std::string(40, 'G'), "x" + std::string(43, '5')}) {
     SeedLonghornSnapshot(cluster, name, {{"spec", {{"createSnapshot", false}}}});
   }
-  EXPECT_EQ(WordOf(cluster.FindingOf("longhorn-native").severity), WordOf(Severity::kGood));
+  EXPECT_EQ(ToString(cluster.FindingOf("longhorn-native").severity), ToString(Severity::kGood));
   SeedNativeMadeAgain(cluster, '6', Json::object());
   SeedNativeMadeAgain(cluster, '7', Json::object());
   // The first snapshot of a clone has the name of its source's, and no labels.
@@ -1445,13 +1445,14 @@ TEST(CheckupTest, ANativeSnapshotWhoseObjectLonghornMadeAgainIsNamed) {
   cluster.api().Forbid("list", "backups");
   const std::vector<Finding> findings = cluster.FindingsOf("longhorn-native");
   ASSERT_THAT(findings, ::testing::SizeIs(2));
-  EXPECT_EQ(WordOf(findings[0].severity), WordOf(Severity::kWarning));
+  EXPECT_EQ(ToString(findings[0].severity), ToString(Severity::kWarning));
   EXPECT_THAT(findings[0].text, HasSubstr("2 that lost their object"));
   EXPECT_THAT(findings[0].text, HasSubstr("6 (backup nightly), csd-7"));
   EXPECT_THAT(findings[0].text, testing::Not(HasSubstr("csd-8")));
   EXPECT_THAT(findings[0].remediation,
               HasSubstr("kubectl -n longhorn-system delete snapshots.longhorn.io"));
-  EXPECT_EQ(WordOf(findings[1].severity), WordOf(Severity::kUnknown)) << "of that with a backup";
+  EXPECT_EQ(ToString(findings[1].severity), ToString(Severity::kUnknown))
+      << "of that with a backup";
 }
 
 // What a text has before and after a part of it; all of it and nothing, where it has none.
@@ -1490,7 +1491,7 @@ TEST(CheckupTest, WhatThePageOfLonghornHasForMovingIsGood) {
   SetSettings(cluster, std::string(Between(moving, "\n```json\n", "\n```\n")));
   for (const char* const check : {"longhorn-class", "mover-settings", "mover-setting-names"}) {
     const Finding finding = cluster.FindingOf(check);
-    EXPECT_EQ(WordOf(finding.severity), WordOf(Severity::kGood)) << finding.text;
+    EXPECT_EQ(ToString(finding.severity), ToString(Severity::kGood)) << finding.text;
   }
 }
 
@@ -1536,7 +1537,7 @@ TEST(CheckupTest, SnapshotsOfLonghornThatComeAndGoAsTheyShouldAreGood) {
                        {{"spec", {{"createSnapshot", false}}},
                         {"status", {{"requestedTime", nullptr}, {"readyToUse", false}}}});
   const Finding finding = cluster.FindingOf("longhorn-snapshots");
-  EXPECT_EQ(WordOf(finding.severity), WordOf(Severity::kGood)) << finding.text;
+  EXPECT_EQ(ToString(finding.severity), ToString(Severity::kGood)) << finding.text;
 }
 
 TEST(CheckupTest, SnapshotsOfLonghornThatMayNotBeListedAreUnknown) {
@@ -1560,7 +1561,7 @@ TEST(CheckupTest, HarmlessJobsClassesAndWebhooksAreGood) {
     SeedLonghornWebhook(cluster, policy, endpoints);
     for (const char* const check : {"longhorn-jobs", "longhorn-class", "longhorn-webhook"}) {
       const Finding finding = cluster.FindingOf(check);
-      EXPECT_EQ(WordOf(finding.severity), WordOf(Severity::kGood)) << finding.text;
+      EXPECT_EQ(ToString(finding.severity), ToString(Severity::kGood)) << finding.text;
     }
   }
 }
@@ -1606,7 +1607,7 @@ TEST(CheckupTest, ASettingOfThePluginThatIsWrongIsUnknown) {
   int said = 0;
   for (const Finding& finding : cluster.Findings()) {
     if (finding.text.find("is not on or off") != std::string::npos) {
-      EXPECT_EQ(WordOf(finding.severity), WordOf(Severity::kUnknown)) << finding.check;
+      EXPECT_EQ(ToString(finding.severity), ToString(Severity::kUnknown)) << finding.check;
       ++said;
     }
   }
@@ -1615,11 +1616,11 @@ TEST(CheckupTest, ASettingOfThePluginThatIsWrongIsUnknown) {
 
 // What --json and the exit code are read by.
 TEST(CheckupTest, SeveritiesHaveTheirNames) {
-  EXPECT_EQ(WordOf(Severity::kGood), "good");
-  EXPECT_EQ(WordOf(Severity::kNote), "note");
-  EXPECT_EQ(WordOf(Severity::kWarning), "warning");
-  EXPECT_EQ(WordOf(Severity::kFault), "fault");
-  EXPECT_EQ(WordOf(Severity::kUnknown), "unknown");
+  EXPECT_EQ(ToString(Severity::kGood), "good");
+  EXPECT_EQ(ToString(Severity::kNote), "note");
+  EXPECT_EQ(ToString(Severity::kWarning), "warning");
+  EXPECT_EQ(ToString(Severity::kFault), "fault");
+  EXPECT_EQ(ToString(Severity::kUnknown), "unknown");
 }
 
 TEST(CheckupTest, ATagOfTwoNumbersIsAVersionToo) {
@@ -1644,7 +1645,7 @@ TEST(CheckupTest, ANamedObjectThatMayNotBeSeenIsUnknown) {
 Finding LeftOutWith(const std::vector<Finding>& findings, const std::string& check) {
   for (const Finding& finding : findings) {
     if (finding.check == check && finding.text.find(" checks not made ") != std::string::npos) {
-      EXPECT_EQ(WordOf(finding.severity), WordOf(Severity::kUnknown));
+      EXPECT_EQ(ToString(finding.severity), ToString(Severity::kUnknown));
       EXPECT_NE(finding.remediation, "");
       return finding;
     }
@@ -1666,7 +1667,7 @@ TEST(CheckupTest, AnApiServerThatDoesNotAnswerIsOneFault) {
   const std::vector<Finding> findings = cluster.Findings(/*probe=*/true);
   ASSERT_THAT(findings, ::testing::SizeIs(2));
   EXPECT_EQ(findings[0].check, "cluster-reachable");
-  EXPECT_EQ(WordOf(findings[0].severity), WordOf(Severity::kFault));
+  EXPECT_EQ(ToString(findings[0].severity), ToString(Severity::kFault));
   EXPECT_THAT(findings[1].text, ::testing::StartsWith(absl::StrCat(
                                     AllChecks().size() - 1, " checks not made because of this: ")));
   EXPECT_EQ(cluster.api().calls().size(), 1u);
@@ -1739,19 +1740,19 @@ TEST(CheckupTest, NodesWhoseClocksAgreeAndThoseThatAreAwayAreGood) {
   SeedNode(cluster, "renewed", absl::Seconds(9), "True");
   SeedNode(cluster, "just-gone", absl::Seconds(39), "True");
   SeedNode(cluster, "gone", absl::Hours(9), "Unknown");
-  EXPECT_EQ(WordOf(cluster.FindingOf("clock-skew").severity), WordOf(Severity::kGood));
+  EXPECT_EQ(ToString(cluster.FindingOf("clock-skew").severity), ToString(Severity::kGood));
 }
 
 TEST(CheckupTest, MemoryAndScratchThatSufficeAreGood) {
   Cluster cluster;
   SetMemoryLimit(cluster, "64Mi");
   SeedLargeVolume(cluster, "2Ti");
-  EXPECT_EQ(WordOf(cluster.FindingOf("mover-memory").severity), WordOf(Severity::kGood));
-  EXPECT_EQ(WordOf(cluster.FindingOf("mover-scratch").severity), WordOf(Severity::kGood));
+  EXPECT_EQ(ToString(cluster.FindingOf("mover-memory").severity), ToString(Severity::kGood));
+  EXPECT_EQ(ToString(cluster.FindingOf("mover-scratch").severity), ToString(Severity::kGood));
   Cluster not_backed_up;
   SeedLargeVolume(not_backed_up, "6Ti");
   not_backed_up.api().Remove({DataUploadType(), "velero", "b1-x"});
-  EXPECT_EQ(WordOf(not_backed_up.FindingOf("mover-scratch").severity), WordOf(Severity::kGood));
+  EXPECT_EQ(ToString(not_backed_up.FindingOf("mover-scratch").severity), ToString(Severity::kGood));
 }
 
 TEST(CheckupTest, AWorkerPodIsTriedAsTheMoverWouldMakeItAndNotMade) {
@@ -1766,7 +1767,7 @@ TEST(CheckupTest, AWorkerPodIsTriedAsTheMoverWouldMakeItAndNotMade) {
         return request.object;
       });
   const int objects = cluster.api().object_count();
-  EXPECT_EQ(WordOf(cluster.FindingOf("mover-worker-pod").severity), WordOf(Severity::kGood));
+  EXPECT_EQ(ToString(cluster.FindingOf("mover-worker-pod").severity), ToString(Severity::kGood));
   EXPECT_EQ(cluster.api().object_count(), objects);
   ASSERT_THAT(tried, ::testing::SizeIs(2)) << "a Pod and a PVC of the class in use";
   EXPECT_EQ(k8s::Label(tried[0], "team"), "storage");
@@ -1777,7 +1778,7 @@ TEST(CheckupTest, AWorkerPodIsTriedAsTheMoverWouldMakeItAndNotMade) {
 TEST(CheckupTest, WhoMayNotMakePodsLearnsNothingOfThem) {
   Cluster cluster;
   cluster.api().Forbid("create", "pods");
-  EXPECT_EQ(WordOf(cluster.FindingOf("mover-worker-pod").severity), WordOf(Severity::kUnknown));
+  EXPECT_EQ(ToString(cluster.FindingOf("mover-worker-pod").severity), ToString(Severity::kUnknown));
 }
 
 TEST(CheckupTest, WithoutAnImageOrSettingsNoDeviceIsTried) {

@@ -76,7 +76,7 @@ TEST(UnreachableTest, AClosedPortAndOneThatNeverAnswersAreOneFaultInTime) {
     const std::vector<Finding> findings = FindingsAt(server.port(), "");
     EXPECT_LE(absl::Now() - begin, absl::Seconds(9));
     ASSERT_THAT(findings, SizeIs(2)) << listens;
-    EXPECT_EQ(WordOf(findings[0].severity), WordOf(Severity::kFault));
+    EXPECT_EQ(ToString(findings[0].severity), ToString(Severity::kFault));
     EXPECT_THAT(findings[0].text, HasSubstr("the API server does not answer"));
     EXPECT_THAT(findings[1].text, HasSubstr(" checks not made because of this"));
   }

@@ -90,7 +90,7 @@ class DoctorCommand : public Command {
 
  private:
   void ReportFinding(Console& console, const doctor::Finding& finding) const {
-    const std::string severity = doctor::WordOf(finding.severity);
+    const std::string severity = doctor::ToString(finding.severity);
     if (console.options().json) {
       console.PrintJson({{"message_type", "finding"},
                          {"grade", severity},
