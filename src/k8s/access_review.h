@@ -9,7 +9,7 @@
 #include "base/call_context.h"
 #include "k8s/api_client.h"
 
-// What the caller may do, asked before it is done: SelfSubjectAccessReview, which every user may
+// Asks for a right of the caller before it is used: SelfSubjectAccessReview, which every user may
 // create. An answer is of the moment: the request itself may still be refused.
 namespace csidelta::k8s {
 

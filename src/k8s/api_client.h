@@ -49,9 +49,9 @@ struct ListOptions {
   // Of ListPages(): how many objects a page may have, which are held at once. 0: few.
   int page_items_max = 0;
   // Of ListPages(): one answer of any length, read as it comes, and pages where that fails. From
-  // 1.31 on an API server gives it out of its memory, as it is now; each page is read from its
-  // store, which takes three times as long. For what older ones may read from their store at once:
-  // one namespace.
+  // 1.31 on an API server answers from its memory, with the current state. It reads each page from
+  // its store, which takes three times as long. For what older ones may read from their store at
+  // once: one namespace.
   bool in_one_answer = false;
 };
 
@@ -114,10 +114,10 @@ class ApiClient {
                                           absl::string_view namespace_name,
                                           const ListOptions& options) = 0;
 
-  // The same for lists of any length: each page is handed to `sink` as it comes, and is held no
-  // longer: its objects are the sink's to take. `is_first` says that the list begins (again), and
-  // that what came before does not count. Returns the list's resourceVersion. OUT_OF_RANGE: the
-  // list grew too old between two pages.
+  // The same for lists of any length. Each page is given to `sink` as it comes, which may take its
+  // objects, and is not kept. `is_first` says that the list begins (again), and that what came
+  // before does not count. Returns the list's resourceVersion. OUT_OF_RANGE: the list grew too old
+  // between two pages.
   virtual absl::StatusOr<std::string> ListPages(
       const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
       const ListOptions& options,
@@ -134,8 +134,8 @@ class ApiClient {
   virtual absl::StatusOr<Json> Create(const CallContext& ctx, const ResourceType& type,
                                       absl::string_view namespace_name, const Json& object) = 0;
 
-  // What Create() would answer now, admission and quotas included: the object as it would be
-  // stored. Stores nothing, and uses up nothing of a quota.
+  // The answer that Create() would have now, admission and quotas included: the object as it would
+  // be stored. Stores nothing, and uses up nothing of a quota.
   virtual absl::StatusOr<Json> DryRunCreate(const CallContext& ctx, const ResourceType& type,
                                             absl::string_view namespace_name,
                                             const Json& object) = 0;
@@ -157,17 +157,16 @@ class ApiClient {
   virtual absl::Status Delete(const CallContext& ctx, const ObjectKey& key,
                               const DeleteOptions& options) = 0;
 
-  // Feeds `sink` every event after options.resource_version until `sink` returns false (then OK),
-  // the server ends the stream (then OK: watch again from the last resourceVersion seen), or an
-  // error.
+  // Gives `sink` every event after options.resource_version. OK if `sink` returns false, or if the
+  // server ends the stream: watch again from the last resourceVersion seen.
   virtual absl::Status Watch(const CallContext& ctx, const ResourceType& type,
                              absl::string_view namespace_name, const WatchOptions& options,
                              absl::FunctionRef<bool(const WatchEvent&)> sink) = 0;
 
-  // As ListPages() with empty options, for a few of very many objects: those whose name `is_wanted`
-  // denies may be left out, and all are as the API server remembers them, maybe a moment ago. That
-  // costs it a tenth of reading its store. One that is missing may have been made meanwhile.
-  // `is_wanted` is asked while the answer comes, which waits as long as it does.
+  // As ListPages() with empty options, for a few of very many objects. It may omit objects whose
+  // name `is_wanted` denies, and all may be a moment old. That costs it a tenth of reading its
+  // store. One that is missing may have been made meanwhile. `is_wanted` is asked while the answer
+  // comes, which waits as long as it does.
   virtual absl::StatusOr<std::string> ListWanted(
       const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
       absl::FunctionRef<bool(absl::string_view name)> is_wanted,
@@ -177,7 +176,7 @@ class ApiClient {
   }
 };
 
-// The object, or nothing where none exists. Other errors are those of Get().
+// The object, or nothing if it does not exist. Other errors are those of Get().
 absl::StatusOr<std::optional<Json>> Find(const CallContext& ctx, ApiClient& api,
                                          const ObjectKey& key);
 
@@ -204,9 +203,9 @@ bool IsWebhookAway(absl::string_view message);
 // will take none (plugin/pkg/admission/namespace/lifecycle/admission.go).
 bool IsNamespaceTerminating(absl::string_view message);
 
-// Reads a list page by page, as ApiClient::ListPages() does; again from its beginning where it grew
-// too old between two pages, as a list of many pages may on a busy API server: three times at most.
-// The objects of a page are the sink's to take.
+// Reads a list page by page, as ApiClient::ListPages() does. A list that grew too old between two
+// pages is read again from its beginning, three times at most. The objects of a page are the sink's
+// to take.
 absl::Status ReadPages(const CallContext& ctx, ApiClient& api, const ResourceType& type,
                        absl::string_view namespace_name, const ListOptions& options,
                        absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink);

@@ -55,8 +55,8 @@ class ForwardingClient : public ApiClient {
   ApiClient& client_;
 };
 
-// Reads and writes at the API server, and notes in a cache what this process has written: all of
-// its writes go through one of these, or the cache finds what is older than they are.
+// Reads and writes at the API server, and records in a cache what this process has written. All
+// writes of the process must go through one, or the cache finds older states.
 class RecordingClient : public ForwardingClient {
  public:
   // Borrows both.
@@ -77,9 +77,9 @@ class RecordingClient : public ForwardingClient {
   ObjectCache& cache_;
 };
 
-// Answers Get() and List() from a cache where it has what is asked for, a moment old at most; and
-// asks `client` for everything else, that an object is not there included. Only for reads whose
-// answer is checked by what follows: by a conditional write, or by a name that exists once.
+// Answers Get() and List() from a cache if that has the objects, a moment old at most. It asks
+// `client` for everything else, also if the cache lacks an object. Only for reads whose answer is
+// checked by what follows: by a conditional write, or by a name that exists once.
 class CachedReader : public ForwardingClient {
  public:
   // Borrows both; `cache` null: nothing is cached.
@@ -95,8 +95,8 @@ class CachedReader : public ForwardingClient {
   const ObjectCache* const cache_;
 };
 
-// Objects that many ask for at the same moment and that may not be watched, such as Secrets: what
-// was read of them in the last `age_max`. Thread-safe.
+// Objects read in the last `age_max`: for those that many ask for at once and that cannot be
+// watched, such as Secrets. Thread-safe.
 class RecentReads {
  public:
   explicit RecentReads(absl::Duration age_max) : age_max_(age_max) {}
@@ -113,9 +113,9 @@ class RecentReads {
   std::map<std::string, Read> reads_ ABSL_GUARDED_BY(mutex_);  // by key
 };
 
-// Answers Get() from `reads` where it has the object, and asks `client` for everything else. What
-// is written through it is read again. Only for reads of which an answer that is a moment old does
-// no harm.
+// Answers Get() from `reads` if that has the object, and asks `client` for everything else. What is
+// written through it is read again. Only for reads of which an answer that is a moment old does no
+// harm.
 class RecentReader : public ForwardingClient {
  public:
   // Borrows both; `reads` null: each read is asked for.

@@ -34,11 +34,11 @@ struct ExecPlugin {
 using ExecRunner = std::function<absl::StatusOr<std::string>(
     const CallContext& ctx, const ExecPlugin& plugin, const std::string& info)>;
 
-// What is asked of the API server in a second, unless a flag says otherwise.
+// Requests to the API server in a second, unless a flag says otherwise.
 inline constexpr int kRequestsPerSecond = 100;
 
-// Where to look for the API server, and how to treat it. A value; FromEnvironment() fills in what
-// the environment says, the caller adds flags.
+// The sources of the API server's address, and limits for its client. A value; FromEnvironment()
+// fills in what the environment says, the caller adds flags.
 struct ClientSettings {
   std::string own_kubeconfig;          // CSI_DELTA_KUBECONFIG
   std::string kubeconfig;              // --kubeconfig
@@ -53,8 +53,8 @@ struct ClientSettings {
   int burst = kRequestsPerSecond;   // and at once; neither counts running watches
   int page_items_max = 500;         // objects per page of a list
   net::ProxySettings proxy;         // HTTPS_PROXY, NO_PROXY
-  // Where log-in programs may be run: a person's command line, not a plugin process, which has none
-  // of them.
+  // Whether log-in programs may run: on a person's command line, not in a plugin process, which has
+  // none of them.
   ExecRunner run_exec = nullptr;
   bool has_terminal = false;  // so that a log-in program may ask
 
@@ -103,9 +103,9 @@ absl::StatusOr<ClusterConfig> ParseKubeconfig(absl::string_view text, absl::stri
 // The first of these that is set decides: own_kubeconfig, kubeconfig, kubeconfig_environment (its
 // files are merged as kubectl merges them: the first to name a cluster, user, context or the
 // current context counts; those that do not exist are skipped), home_kubeconfig if it exists, the
-// service account of the pod. What is set but broken is an error; the next one is not tried.
-// FAILED_PRECONDITION when nothing is set. INVALID_ARGUMENT when the user logs in by a program and
-// `settings` has no run_exec.
+// service account of the pod. A source that is set but broken is an error; the next one is not
+// tried. FAILED_PRECONDITION when nothing is set. INVALID_ARGUMENT when the user logs in by a
+// program and `settings` has no run_exec.
 absl::StatusOr<ClusterConfig> LoadClusterConfig(const ClientSettings& settings,
                                                 FileReader read_file);
 

@@ -12,7 +12,7 @@ inline constexpr char kPluginComponent[] = "velero-plugin-for-csi-delta";
 
 enum class EventType { kNormal, kWarning };
 
-// What users see with "kubectl describe": an Event about `object` (a whole Kubernetes object).
+// Writes an Event about `object` (a whole Kubernetes object), which "kubectl describe" shows.
 // `reason` is one CamelCase word; `message` is cut to the server's 1024 bytes. Events about
 // cluster-scoped objects land in the namespace "default". `component` is who says so. An Event is a
 // courtesy: callers log a failure and go on.

@@ -33,7 +33,7 @@ class ObjectEventHandler {
   virtual void OnObjectDeleted(const ObjectId& id, const Json* last) = 0;
   // A list is whole, and all its differences were reported.
   virtual void OnListed() {}
-  // Whether the handler must hear of the end of an object that was reported just now.
+  // Whether the handler needs a report when the object that was reported just now is deleted.
   virtual bool Holds(const ObjectId& /*id*/) const { return true; }
 };
 
@@ -73,8 +73,8 @@ class Informer {
   // `after`: begins with what comes after this resourceVersion; "": with a list.
   absl::Status Run(const CallContext& ctx, ApiClient& api, const std::string& after = "");
 
-  // A handler knows of an object that was not reported, such as one that this process wrote: its
-  // next state is reported in any case, and so is that it is gone. Thread-safe.
+  // A handler knows an object that was not reported, such as one that this process wrote. Its next
+  // state is reported in any case, and so is its deletion. Thread-safe.
   void Expect(const ObjectId& id);
 
   // --- As the API server answers; called by Run()

@@ -11,8 +11,8 @@
 
 namespace csidelta::k8s {
 
-// How long a leader that died stays in the way; how long one that cannot renew goes on leading,
-// which is less; and how often it renews, and the others look.
+// A dead leader blocks others for kLeaseDuration. A leader that cannot renew leads for
+// kLeadTimeMax, which is less. Leaders and followers make a step each kLeaseStepEvery.
 inline constexpr absl::Duration kLeaseDuration = absl::Seconds(10);
 inline constexpr absl::Duration kLeadTimeMax = absl::Seconds(7);
 inline constexpr absl::Duration kLeaseStepEvery = absl::Seconds(2);

@@ -23,8 +23,8 @@ std::string Annotation(const Json& object, absl::string_view key);  // "" when a
 // The object without metadata.managedFields, which are two fifths of its text and are never read.
 Json WithoutManagedFields(Json object);
 
-// Whether an object may be called so: lower-case letters, digits, '-' and '.', at most 253; each
-// part between two dots begins and ends with a letter or digit.
+// Whether it is a valid name of an object: at most 253 lower-case letters, digits, '-' and '.'.
+// Each part between two dots begins and ends with a letter or digit.
 bool IsObjectName(absl::string_view name);
 
 // By the API server's clock; nothing where the text is missing or not RFC 3339.

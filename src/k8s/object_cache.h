@@ -15,14 +15,14 @@
 
 namespace csidelta::k8s {
 
-// The objects of some kinds, as informers deliver them and as this process has written them since:
-// what the cache finds is never older than the last write of this process, though it may be a
-// moment older than what the API server has.
+// The objects of some kinds, as informers deliver them and as this process has written them since.
+// An answer is never older than the last write of this process. It may be a moment older than the
+// API server's state.
 //
 // Versions are compared as numbers: etcd counts them, and Kubernetes promises the order of any two
-// versions of a kind (KEP-5504). Where one is no number nothing is concluded from what is missing,
-// and that object is not cached. Objects are held as text, without metadata.managedFields.
-// Thread-safe.
+// versions of a kind (KEP-5504). If a version is not a number, that object is not cached, and a
+// missing object is unknown rather than absent. Objects are held as text, without
+// metadata.managedFields. Thread-safe.
 class ObjectCache {
  public:
   enum class Presence {
@@ -48,10 +48,11 @@ class ObjectCache {
   void Add(Informer& informer, Filter filter = {});
 
   Answer Find(const ObjectKey& key) const;
-  // What was delivered or written last, though a write of this process may not be answered yet.
+  // The state that was delivered or written last, even if a write of this process is not answered
+  // yet.
   std::optional<Json> Last(const ObjectKey& key) const;
   bool Has(const ObjectKey& key) const;
-  // Whether that is what this process has written, unchanged by others since.
+  // Whether this process wrote that state, and no other has changed it since.
   bool IsOwnWrite(const ObjectKey& key) const;
   // All that Add() cached with these very arguments; those that are being deleted too. Nothing
   // until they were listed once, or if there is a filter.

@@ -26,10 +26,10 @@
 
 namespace csidelta::k8s {
 
-// The objects that are due, or will be, fair between their namespaces: of those namespaces that
-// have an object that is due, the one that was served longest ago is next, and of it the object
-// that has been due for the longest. One that makes many objects delays its own alone. Times are
-// those of Clock::Uptime(). Not thread-safe.
+// The objects that are due, or will be, fair between namespaces. Among namespaces with a due
+// object, the one that was served longest ago is next. In it, the object that has been due for the
+// longest is next. One that makes many objects delays its own alone. Times are those of
+// Clock::Uptime(). Not thread-safe.
 class WorkQueue {
  public:
   using Key = std::pair<std::string, std::string>;  // namespace, name
@@ -63,26 +63,26 @@ inline constexpr absl::Duration kReconcileAgainAfterChange = absl::Milliseconds(
 // How many objects of one kind are reconciled at once, where their reconciler allows it.
 inline constexpr int kConcurrentReconciles = 4;
 
-// Who moves the objects of one kind to where they should be. Thread-safe: different objects are
-// reconciled at once, one object never is.
+// Reconciles the objects of one kind. Thread-safe: different objects are reconciled at once, one
+// object never is.
 class Reconciler {
  public:
   virtual ~Reconciler() = default;
 
-  // One step for `object` as it was seen last. Returns when to look again though it does not
-  // change; InfiniteFuture: never. After an error it is looked at again soon, at what it is then;
-  // ABORTED says that it changed meanwhile, and is no news.
+  // One step for `object` as it was seen last. Returns when to reconcile it again if it does not
+  // change; InfiniteFuture: never. After an error it is reconciled again soon, in its state then.
+  // ABORTED means that it changed meanwhile, and is not an error.
   virtual absl::StatusOr<absl::Time> Reconcile(const CallContext& ctx, const Json& object) = 0;
 
-  // Whether there may be something to do for an object that is so. One that is over needs none, and
-  // is not held until it changes: there may be very many.
+  // Whether an object in this state may need a reconcile. A finished object needs none, and is not
+  // held until it changes: there may be very many.
   virtual bool Concerns(const Json& /*object*/) const { return true; }
 
-  // Takes out of an object what neither Reconcile() nor Concerns() looks at.
+  // Removes the fields that neither Reconcile() nor Concerns() reads.
   virtual void Reduce(Json& /*object*/) const {}
 };
 
-// What a loop has done since it was made, and how its queue is now.
+// Figures of a loop since it was made, and of its queue now.
 struct QueueFigures {
   int64_t due = 0;  // objects that wait for their reconcile
   absl::Duration oldest_wait = absl::ZeroDuration();
@@ -93,19 +93,19 @@ struct QueueFigures {
   QueueFigures& operator+=(const QueueFigures& other);
 };
 
-// The objects of one kind as the API server tells of them, and the queue of those that are due: an
-// object is due from the moment at which it changed, its time came, or it was enqueued. Whichever
-// has been due for the longest is reconciled next, whatever its name, and namespaces in rounds
-// (k8s/work_queue.h); several are at once, so that one that takes long holds none of the others up.
+// The objects of one kind as the API server reports them, and the queue of those that are due. An
+// object is due once it changed, its time came, or it was enqueued. The object that has been due
+// for the longest is next, with namespaces in rounds (WorkQueue). Several are reconciled at once,
+// so that a slow one does not delay the others.
 //
-// Every replica follows; the one that leads also works, once it knows all that there are. When it
-// leads no longer, what it reconciles is stopped within kLeadCheckedEvery, long before another one
-// may lead (k8s/leader_lease.h), and is due again for the time when this one leads once more.
+// Every replica follows; the one that leads also works, once it knows all that there are. If it
+// stops leading, its reconciles are stopped within kLeadCheckedEvery, long before another process
+// may lead (k8s/leader_lease.h). Their objects are due again if this one leads again.
 //
-// With a cache of the same objects, that is where they are; and a change that this process has made
-// does not make them due, for their writer said when to look again. All writes of these objects
-// must then be conditional on their version. Else they are held here, as text, which takes a fifth
-// of the memory. Times are those of Clock::Uptime(): setting the clock does not hold the queue up.
+// With a cache of the same objects, the cache holds them. A change by this process does not make
+// them due then, because its reconcile returned when to do so. All writes of these objects must
+// then be conditional on their version. Else they are held here, as text, which takes a fifth of
+// the memory. Times are those of Clock::Uptime(): setting the clock does not hold the queue up.
 // Thread-safe.
 class ReconcileLoop : public ObjectEventHandler {
  public:
@@ -130,10 +130,10 @@ class ReconcileLoop : public ObjectEventHandler {
   // Reconciles what is due now, in this thread; nothing while another leads.
   void WorkOnce(const CallContext& ctx);
 
-  // The object is due now; nothing when none exists.
+  // Makes the object due now; nothing happens if it does not exist.
   void Enqueue(absl::string_view namespace_name, absl::string_view name);
 
-  // Whether the objects that are there were told of.
+  // Whether the existing objects were listed.
   bool is_synced() const;
 
   // Looks at each object that is due.

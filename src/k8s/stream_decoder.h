@@ -17,9 +17,8 @@ namespace csidelta::k8s {
 inline constexpr std::size_t kListItemBytesMax = std::size_t{8} << 20;
 inline constexpr std::size_t kListFrameBytesMax = std::size_t{1} << 20;
 
-// Turns the bytes of an answer to a LIST, cut anywhere, into its objects, one after the other, and
-// holds one at a time: {"items": [{...}, ...], "metadata": {...}}, in any order. Not thread-safe.
-// Borrows the filter.
+// Decodes the answer to a LIST, split anywhere, into its objects, and holds one at a time:
+// {"items": [{...}, ...], "metadata": {...}}, in any order. Not thread-safe. Borrows the filter.
 class ListDecoder {
  public:
   using Sink = absl::FunctionRef<void(Json object)>;
@@ -74,18 +73,18 @@ class WatchDecoder {
   using Sink = absl::FunctionRef<bool(const WatchEvent&)>;
 
   // Hands every event that is complete now to `sink`. Returns false when `sink` did: no more events
-  // are wanted. An ERROR event is returned as the error it carries (OUT_OF_RANGE: list again);
-  // bytes that are no watch events are UNAVAILABLE, because another watch may do better; an event
-  // above the limit is INTERNAL. After an error the decoder is of no more use.
+  // are wanted. An ERROR event is returned as the error that it carries (OUT_OF_RANGE: list again).
+  // Other bytes than events are UNAVAILABLE, because another watch may work; an event above the
+  // limit is INTERNAL. After an error the decoder is of no more use.
   absl::StatusOr<bool> Feed(absl::string_view bytes, Sink sink);
 
  private:
   std::string line_;  // The start of an event whose end has not come yet.
 };
 
-// What a refusal means to the caller: an HTTP status and the body that came with it, which should
-// be a Kubernetes Status object. What an admission webhook denied with a 5xx is
-// FAILED_PRECONDITION. REQUIRES http_status is no success. Pure.
+// The error for a refusal: an HTTP status and its body, which should be a Kubernetes Status object.
+// A denial of an admission webhook with a 5xx is FAILED_PRECONDITION. REQUIRES http_status is no
+// success. Pure.
 absl::Status StatusFromAnswer(int http_status, absl::string_view body);
 absl::Status StatusFromObject(int http_status, const Json& status);
 

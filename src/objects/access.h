@@ -21,7 +21,7 @@ class TokenReview : public ObjectOf<TokenReview> {
 
   // The answer.
   bool is_authenticated() const { return Flag({"status", "authenticated"}); }
-  // An authenticator that knows no audiences names none, and speaks of the API server's.
+  // An authenticator without audiences names none: its answer is for the API server's audience.
   bool IsFor(absl::string_view audience) const;
   std::string user() const { return Text({"status", "user", "username"}); }
 };
@@ -39,7 +39,7 @@ class SubjectAccessReview : public ObjectOf<SubjectAccessReview> {
   static constexpr KindName kKind = {"authorization.k8s.io", "v1", "subjectaccessreviews",
                                      "SubjectAccessReview", false};
 
-  // Whether the user of a token, as it was answered, has a right.
+  // Asks if the user of a token, as the API server answered it, has a right.
   static SubjectAccessReview Ask(const TokenReview& whose, const ReadRight& right);
 
   // The answer.

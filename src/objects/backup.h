@@ -28,8 +28,8 @@ class Backup : public ObjectOf<Backup> {
  public:
   static constexpr KindName kKind = {"velero.io", "v1", "backups", "Backup"};
 
-  // INVALID_ARGUMENT, naming the field, if it has no name or namespace, or if a field that decides
-  // what is done has the wrong type or is no duration. Pure.
+  // INVALID_ARGUMENT, naming the field, if it has no name or namespace. The same if a field that
+  // decides what is done has the wrong type or is not a duration. Pure.
   absl::Status Validate() const;
   // The backups that a Schedule makes: without a name of their own. As Parse().
   static absl::StatusOr<Backup> OfSchedule(const Object& schedule);
@@ -72,8 +72,8 @@ class Backup : public ObjectOf<Backup> {
   std::vector<std::string> excluded_resources() const {
     return Texts({"spec", "excludedResources"});
   }
-  // Whether it takes what is in this namespace. Patterns of Velero 1.18 count: `*` and `?`; one
-  // with other signs is taken for one that fits, so that this says yes when in doubt.
+  // Whether it takes what is in this namespace. Patterns of Velero 1.18 count: `*` and `?`. A
+  // pattern with other signs counts as a match: the answer is yes when in doubt.
   bool IncludesNamespace(absl::string_view name) const;
 
   // New, InProgress, Completed, PartiallyFailed, Failed, ...; "" for a new one.
@@ -133,7 +133,7 @@ class Restore : public ObjectOf<Restore> {
     return restore;
   }
 
-  // Where each namespace of the Backup is restored, if elsewhere.
+  // The target of each namespace of the Backup that is restored elsewhere.
   std::map<std::string, std::string> namespace_mapping() const {
     return GetStringMap(json(), {"spec", "namespaceMapping"});
   }
@@ -145,7 +145,7 @@ class Restore : public ObjectOf<Restore> {
     return TimeoutAt({"metadata", "annotations", kResourceTimeoutAnnotation},
                      kResourceTimeoutDefault);
   }
-  // Where what was in `namespace_in_backup` is restored.
+  // The namespace that the objects of `namespace_in_backup` are restored into.
   std::string MapNamespace(absl::string_view namespace_in_backup) const;
 
   // New, InProgress, Completed, PartiallyFailed, ...; "" for a new one.

@@ -9,7 +9,7 @@
 
 namespace csidelta::objects {
 
-// A key of a Secret in Velero's namespace. Both "": none exists.
+// A key of a Secret in Velero's namespace. Both "": not set.
 struct SecretKeyName {
   std::string name;
   std::string key;
@@ -23,9 +23,9 @@ class BackupStorageLocation : public ObjectOf<BackupStorageLocation> {
   static constexpr KindName kKind = {"velero.io", "v1", "backupstoragelocations",
                                      "BackupStorageLocation"};
 
-  // INVALID_ARGUMENT, naming location and field, if a field that the
-  // project reads has the wrong type, if there is no bucket, if a Secret's key is half named, if
-  // the prefix leads out of its bucket's folder, or if the access mode is unknown. Pure.
+  // INVALID_ARGUMENT, naming location and field: a field that the project reads has the wrong type,
+  // there is no bucket, or a Secret's key is half named. The same if the prefix leads out of its
+  // bucket's folder, or the access mode is unknown. Pure.
   absl::Status Validate() const;
 
   bool is_default() const { return Flag({"spec", "default"}); }

@@ -51,7 +51,7 @@ absl::StatusOr<std::vector<Kind>> AllAs(std::vector<Json> list) {
   return all;
 }
 
-// Of objects that were read as any kind; those of another kind are left out.
+// The objects of one kind among objects that were read as any kind.
 template <typename Kind>
 std::vector<Kind> AllFrom(const std::vector<Object>& objects) {
   std::vector<Kind> all;
@@ -69,7 +69,7 @@ absl::StatusOr<Kind> Get(const CallContext& ctx, k8s::ApiClient& api, const k8s:
   return As<Kind>(api.Get(ctx, key));
 }
 
-// Nothing where none exists.
+// Nothing if it does not exist.
 template <typename Kind>
 absl::StatusOr<std::optional<Kind>> Find(const CallContext& ctx, k8s::ApiClient& api,
                                          const k8s::ObjectKey& key) {
@@ -120,7 +120,7 @@ template <typename Kind>
 absl::StatusOr<Kind> DryRunCreate(const CallContext& ctx, k8s::ApiClient& api, const Kind& object) {
   return As<Kind>(api.DryRunCreate(ctx, Kind::Type(), object.namespace_name(), object.json()));
 }
-// Where there is one of that name, that one, whatever made it.
+// Returns an object that has the name already, whatever made it.
 template <typename Kind>
 absl::StatusOr<Kind> CreateOrGet(const CallContext& ctx, k8s::ApiClient& api, const Kind& object) {
   absl::StatusOr<Kind> made = Create<Kind>(ctx, api, object);
@@ -153,7 +153,7 @@ inline absl::Status Apply(const CallContext& ctx, k8s::ApiClient& api, const k8s
 absl::Status RemoveLabelIf(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key,
                            absl::string_view label, absl::string_view value);
 
-// What a cache knows of an object, as of a moment ago.
+// An object as a cache had it a moment ago.
 template <typename Kind>
 struct Cached {
   k8s::ObjectCache::Presence presence = k8s::ObjectCache::Presence::kUnknown;
@@ -184,7 +184,7 @@ k8s::ObjectCache::Filter FilterOf(std::function<bool(const Kind& object)> is_wor
   };
 }
 
-// Ends a wait, or goes on, by an object as it is now; nullptr while none exists.
+// Decides if a wait is over, by the object as it is now; nullptr while it does not exist.
 template <typename Kind>
 using Predicate = absl::FunctionRef<absl::StatusOr<bool>(const Kind* object)>;
 

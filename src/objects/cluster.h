@@ -6,7 +6,7 @@
 #include "absl/strings/string_view.h"
 #include "objects/object.h"
 
-// What belongs to a cluster as a whole, and is only looked at.
+// Kinds that belong to a cluster as a whole, and are only read.
 namespace csidelta::objects {
 
 class Namespace : public ObjectOf<Namespace> {
@@ -19,7 +19,7 @@ class EndpointSlice : public ObjectOf<EndpointSlice> {
   static constexpr KindName kKind = {"discovery.k8s.io", "v1", "endpointslices", "EndpointSlice"};
 
   std::string service() const { return Label("kubernetes.io/service-name"); }
-  // Whether some endpoint is ready; one of which nothing is said is.
+  // Whether an endpoint is ready; an endpoint without conditions counts as ready.
   bool is_ready() const;
 };
 
@@ -48,7 +48,7 @@ class ValidatingAdmissionPolicy : public ObjectOf<ValidatingAdmissionPolicy> {
                                      "validatingadmissionpolicies", "ValidatingAdmissionPolicy",
                                      false};
 
-  // What it cannot judge is refused.
+  // A request that it cannot evaluate is refused.
   bool fails_closed() const { return Text({"spec", "failurePolicy"}) != "Ignore"; }
 };
 
@@ -70,8 +70,8 @@ class CustomResourceDefinition : public ObjectOf<CustomResourceDefinition> {
 
   std::string group() const { return Text({"spec", "group"}); }
   std::string defined_kind() const { return Text({"spec", "names", "kind"}); }
-  // Whether the schema of that version declares a member of a part, "spec" or "status", such as
-  // "job" or "job.upload": the API server drops others.
+  // Whether the schema of that version declares a member of "spec" or "status", such as "job" or
+  // "job.upload". The API server drops other members.
   bool Declares(absl::string_view version, absl::string_view part, absl::string_view member) const;
 };
 

@@ -39,8 +39,8 @@ std::string FormatCopyRecord(const CopyRecord& record);
 // Nothing where the PVC has none; an empty record where it cannot be read.
 std::optional<CopyRecord> ParseCopyRecord(const PersistentVolumeClaim& pvc);
 
-// The patch that writes the record, or takes it away for null, on the PVC as it was read: ABORTED
-// where it has changed, or is another one by now.
+// The patch that writes the record, or removes it for null. ABORTED if the PVC has changed since it
+// was read, or is another one.
 Patch CopyRecordPatch(const PersistentVolumeClaim& pvc, const CopyRecord* record);
 
 // Namespace and name of the DataDownload; both "" where the record does not say them.
@@ -50,8 +50,8 @@ struct RecordedDownload {
 };
 RecordedDownload DownloadOf(const CopyRecord& record);
 
-// Whether the data mover may be writing into the volume now, for another DataDownload than the one
-// of this uid. A record without an id keeps no restore away.
+// Whether the data mover may be writing into the volume now for a DataDownload of another uid. A
+// record without an id keeps no restore away.
 bool IsWrittenByMover(const CopyRecord& record, absl::string_view own_uid);
 // "the data mover writes into PVC shop/data for DataDownload velero/x; ...", and what to do where
 // that is not so.

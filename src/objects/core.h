@@ -35,7 +35,7 @@ class Secret : public ObjectOf<Secret> {
 
   // As they are stored: base64.
   std::map<std::string, std::string> encoded_data() const { return GetStringMap(json(), {"data"}); }
-  // "" where none exists.
+  // "" if it is missing.
   std::string EncodedValue(absl::string_view key) const { return Text({"data", key}); }
 
   void SetType(absl::string_view type) { Set({"type"}, type); }  // such as Opaque
@@ -46,8 +46,9 @@ class ResourceQuota : public ObjectOf<ResourceQuota> {
  public:
   static constexpr KindName kKind = {"", "v1", "resourcequotas", "ResourceQuota"};
 
-  // Of what is counted, such as "count/volumesnapshots.snapshot.storage.k8s.io": how much there may
-  // be and how much there is, as the status says; nothing where it does not.
+  // The limit and the use of what is counted, such as
+  // "count/volumesnapshots.snapshot.storage.k8s.io", as the status has them; nothing if it does
+  // not.
   std::optional<int64_t> Hard(absl::string_view counted) const {
     return CountAt({"status", "hard", counted});
   }

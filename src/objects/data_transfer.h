@@ -37,7 +37,7 @@ enum class DataPhase {
 // As it is written; "" for kUnknown.
 std::string ToString(DataPhase phase);
 
-// A DataUpload or a DataDownload of Velero, whichever. These kinds have no status subresource.
+// A DataUpload or a DataDownload of Velero. These kinds have no status subresource.
 class DataTransfer : public Object {
  public:
   DataTransfer() = default;
@@ -88,15 +88,15 @@ class DataTransfer : public Object {
   // Of a DataUpload that is done: what the backup did, as far as annotations and status tell.
   BackupFigures figures() const;
   void SetFigures(const BackupFigures& figures);
-  // Leaves what names it, this annotation, the data mover and the source PVC of the spec, and
-  // phase, message and times of the status: of one that is over.
+  // For a transfer that is over: keeps names and uid, this annotation, the data mover and the
+  // source PVC of the spec, and phase, message and times of the status.
   void ReduceToOutcome(absl::string_view annotation);
   void SetIncrementalBytes(int64_t bytes) { Set({"status", "incrementalBytes"}, bytes); }
 
  protected:
   explicit DataTransfer(Json json) : Object(std::move(json)) {}
 
-  // What both kinds must have; `others`: rules of the kind.
+  // Rules of both kinds, then `others`, those of one kind.
   absl::Status ValidateTransfer(absl::Span<const FieldRule> others, const char* kind) const;
 
  private:
@@ -108,8 +108,8 @@ class DataUpload : public ObjectOf<DataUpload, DataTransfer> {
  public:
   static constexpr KindName kKind = {"velero.io", "v2alpha1", "datauploads", "DataUpload"};
 
-  // INVALID_ARGUMENT, naming the field, if it has no name, namespace or uid, lacks what no upload
-  // can do without, or has a field of the wrong type. Pure.
+  // INVALID_ARGUMENT, naming the field, if it has no name, namespace or uid, lacks a field that
+  // each upload needs, or has a field of the wrong type. Pure.
   absl::Status Validate() const;
 
   std::string source_pvc() const { return Text({"spec", "sourcePVC"}); }
@@ -125,9 +125,8 @@ class DataUpload : public ObjectOf<DataUpload, DataTransfer> {
   // Status: what it stored; "" until it is done.
   std::string snapshot_id() const { return Text({"status", "snapshotID"}); }
 
-  // Leaves what names it, its owners, this label and this annotation; of the spec what
-  // Validate() requires, and the data mover; of the status phase() and
-  // snapshot_id().
+  // Keeps names, uid, owners, this label and this annotation. Of the spec it keeps the fields that
+  // Validate() requires, and the data mover; of the status phase() and snapshot_id().
   void ReduceTo(absl::string_view label, absl::string_view annotation);
 };
 
@@ -136,8 +135,8 @@ class DataDownload : public ObjectOf<DataDownload, DataTransfer> {
  public:
   static constexpr KindName kKind = {"velero.io", "v2alpha1", "datadownloads", "DataDownload"};
 
-  // As DataUpload::Validate(). A DataDownload names a PersistentVolume only if an annotation says
-  // that it is restored in place, so that a data mover which does not know that refuses it.
+  // As DataUpload::Validate(). A DataDownload may name a PersistentVolume only if an annotation
+  // says that it is restored in place. A data mover that does not know the annotation refuses it.
   absl::Status Validate() const;
 
   // Spec.

@@ -66,8 +66,7 @@ class DifferentialSnapshot : public ObjectOf<DifferentialSnapshot> {
   ResolvedNames resolved() const;
 
   // For a copy that is kept in memory, and never written: removes what its owner may fill at will
-  // and no reconciler reads. Of an object in its last state only metadata, state and driver are
-  // left.
+  // and no reconciler reads. An object in its last state keeps metadata, state and driver only.
   void RemoveUnneeded(bool is_last_state);
   void RemoveParameters() { Remove({"spec", "parameters"}); }
 };

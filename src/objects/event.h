@@ -27,7 +27,7 @@ class Event : public ObjectOf<Event> {
   std::string message() const { return Text({"message"}); }
   std::string reporter() const;  // the component, such as csi-snapshotter
   int64_t count() const;         // how often it was seen: at least 1
-  // The last time; by whichever of its fields the reporter filled in.
+  // The last time, from the first of its fields that the reporter filled in.
   std::optional<absl::Time> last_seen_at() const;
 };
 

@@ -42,7 +42,7 @@ class EventHandler : public k8s::ObjectEventHandler {
   virtual void OnDeleted(const k8s::ObjectId& id, const Kind* last) = 0;
 };
 
-// What was read of each object of a kind, while the object is there, by keys of the reader's
+// One entry for each object of a kind while the object exists, found by keys of the caller's
 // choice. A moment behind the API server. Thread-safe.
 template <typename Kind, typename Entry>
 class Index : public EventHandler<Kind> {
@@ -131,7 +131,7 @@ class Index : public EventHandler<Kind> {
   const std::size_t entries_max_;
   mutable Mutex mutex_;
   bool is_synced_ ABSL_GUARDED_BY(mutex_) = false;
-  // Whether an object was left out since the last list, and between that and the one before.
+  // Whether an object was omitted since the last list, and between the two lists before.
   bool is_over_max_ ABSL_GUARDED_BY(mutex_) = false;
   bool was_over_max_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<Name, Entry> entries_ ABSL_GUARDED_BY(mutex_);

@@ -4,9 +4,9 @@
 #include "absl/types/span.h"
 #include "base/json.h"
 
-// Fields that an object of Velero must have written well before the project acts on it: a flag that
-// is a text must not read as false. An accessor of a kind takes a value of the wrong type for a
-// missing one; a kind with rules has a Parse() that refuses such an object first.
+// Rules for fields of Velero's objects, checked before the project acts on an object: a flag that
+// is a text must not read as false. An accessor takes a value of the wrong type for a missing one.
+// A kind with rules has a Parse(), which refuses such an object first.
 namespace csidelta::objects {
 
 struct FieldRule {

@@ -42,8 +42,8 @@ class Node : public ObjectOf<Node> {
 
   bool is_schedulable() const { return !Flag({"spec", "unschedulable"}); }  // not cordoned
   bool is_ready() const;  // as the control plane has it: its kubelet renews its Lease
-  // Whether the selector selects it, as the scheduler decides: one of its terms, all requirements
-  // of that. Gt, Lt and what is unknown select none.
+  // Whether the selector selects it, as the scheduler decides: all requirements of one term must be
+  // met. Gt, Lt and what is unknown select none.
   bool IsSelectedBy(const NodeSelector& selector) const;
 };
 
@@ -80,7 +80,7 @@ class Affinity {
   Json json_ = Json::object();
 };
 
-// The values of `key` in a section; `out` stays as it is where none exists, or a wrong one.
+// Reads `key` of a section; `out` does not change if it is missing or wrong.
 void ReadTolerations(JsonSection& section, const std::string& key, Tolerations& out);
 void ReadAffinity(JsonSection& section, const std::string& key, Affinity& out);
 

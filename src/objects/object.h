@@ -19,8 +19,8 @@
 
 // Kubernetes objects as types: thin views that keep the JSON as it was read, unknown fields too,
 // and name what the fields are. All reading is pure, never throws, and takes a value of the wrong
-// type for a missing one. What a driver or a user wrote into them (messages, names of classes) is
-// returned as it is: printing makes it printable. Values; copied freely.
+// type for a missing one. Texts of drivers and users, such as messages and names of classes, are
+// returned unchanged: printing makes them printable. Values; copied freely.
 namespace csidelta::objects {
 
 // An entry of metadata.ownerReferences. The owner is in the namespace of what it owns, or in none.
@@ -35,7 +35,7 @@ struct OwnerReference {
   bool operator==(const OwnerReference&) const = default;
 };
 
-// An object of whichever kind, with what all kinds have in common.
+// An object of any kind, with the fields that all kinds have in common.
 class Object {
  public:
   Object() = default;  // of no kind and no name
@@ -67,7 +67,7 @@ class Object {
   std::vector<std::string> finalizers() const { return Texts({"metadata", "finalizers"}); }
   bool HasFinalizer(absl::string_view finalizer) const;
   std::vector<OwnerReference> owners() const;
-  // What objects refer to that it controls, and that go before it does.
+  // The reference for objects that it controls, and that are deleted before it.
   OwnerReference AsOwner() const;
   // By the API server's clock; nothing where the text is missing or not RFC 3339.
   std::optional<absl::Time> created_at() const { return k8s::CreatedAt(json_); }
@@ -99,7 +99,7 @@ class Object {
   void SetOwners(const std::vector<OwnerReference>& owners);       // none: no field
   // The others stay as they are written; none: no field. Whether there was one.
   bool RemoveOwners(absl::FunctionRef<bool(const OwnerReference&)> is_removed);
-  // Which an API server that is to create the object refuses.
+  // An API server refuses to create an object that has them.
   void RemoveManagedFields() { Remove({"metadata", "managedFields"}); }
 
   bool operator==(const Object&) const = default;
@@ -122,7 +122,7 @@ class Object {
   std::optional<absl::Time> WrittenAt(JsonPath field) const;
   std::optional<int64_t> QuantityAt(JsonPath path) const;  // more than 0
   const Json& ArrayAt(JsonPath path) const;                // an empty one where none exists
-  // Of the object at `field`: the members of these names that there are.
+  // Those members of the object at `field` that exist.
   Json PickAt(const char* field, std::initializer_list<const char*> names) const;
   void Set(JsonPath path, Json leaf) { SetJson(json_, path, std::move(leaf)); }
   bool Remove(JsonPath path);  // whether it was there
@@ -131,7 +131,7 @@ class Object {
   Json json_ = Json::object();
 };
 
-// The array at `path`; an empty one where none exists. Borrowed from `json`.
+// The array at `path`; empty if it is missing. Borrowed from `json`.
 const Json& JsonArrayAt(const Json& json, JsonPath path);
 Json ToJson(const std::vector<OwnerReference>& owners);
 // Whether the value of its key meets an entry of matchExpressions; `value` nothing: there is no
@@ -159,8 +159,8 @@ struct KindName {
 // list may leave it out.
 absl::Status CheckKind(const Json& json, absl::string_view kind);
 
-// What is an object of one kind, which names itself: `static constexpr KindName kKind`. Base: what
-// it has in common with other kinds.
+// Base of the types of one kind each. The kind names itself: `static constexpr KindName kKind`.
+// Base: what it has in common with other kinds.
 template <typename Kind, typename Base = Object>
 class ObjectOf : public Base {
  public:
@@ -172,8 +172,7 @@ class ObjectOf : public Base {
     return Unchecked(std::move(json));
   }
   static absl::StatusOr<Kind> From(const Object& object) { return Of(object.json()); }
-  // One that passes the Validate() of its kind, whose error this returns; the object need not name
-  // its kind.
+  // Returns the error of the kind's Validate(), if it has one; the object need not name its kind.
   static absl::StatusOr<Kind> Parse(const Object& object) {
     Kind parsed = Unchecked(object.json());
     if (absl::Status status = parsed.Validate(); !status.ok()) {
@@ -193,7 +192,7 @@ class ObjectOf : public Base {
     return Unchecked(std::move(json));
   }
 
-  // Built on first use; lives for ever.
+  // Built on first use, never destroyed.
   static const k8s::ResourceType& Type() {
     static const k8s::ResourceType& type = *new k8s::ResourceType(Kind::kKind.Type());
     return type;

@@ -18,14 +18,14 @@ namespace csidelta::objects {
 
 inline constexpr std::size_t kDamagedPacksMax = 64;
 
-// What of a repository no new backup is to rely on, as its newest check found: a part of that
-// check's outcome, of the record of the volume, and of the job of the next upload. Damage that is
-// no pack, such as a chunk that no index lists, is in none of the fields.
+// The parts of a repository that no new backup may rely on, as its newest check found them. It is
+// part of that check's outcome, of the volume's record, and of the next upload's job. Other damage
+// than packs, such as a chunk that no index lists, is not in the fields.
 struct RepositoryDamage {
   std::vector<std::string> packs = {};  // IsPackId(); at most kDamagedPacksMax
   int64_t packs_found = 0;              // all, also those that are not among `packs`
-  // Where `packs` does not have all: none was written later, by the clock of the store. Not set
-  // where the store tells no times.
+  // If `packs` does not have all: no damaged pack was written later, by the clock of the store. Not
+  // set where the store tells no times.
   std::optional<absl::Time> written_until = {};
 
   friend bool operator==(const RepositoryDamage&, const RepositoryDamage&) = default;
@@ -34,8 +34,7 @@ struct RepositoryDamage {
 // 64 lower-case hexadecimal digits.
 bool IsPackId(absl::string_view text);
 
-// Where it is read without refusing what makes no sense, packs that are no ids, and those beyond
-// the limit, are left out.
+// A reader that refuses nothing omits packs that are not ids, and those beyond the limit.
 inline constexpr auto kRepositoryDamageFields = [](auto& fields, auto& damage) {
   fields("packs", damage.packs, CountMax{kDamagedPacksMax}, OnlyTexts{IsPackId});
   fields("packsFound", damage.packs_found);
@@ -175,8 +174,8 @@ struct Outcome {
 Json ToJson(const Outcome& outcome);
 
 // Reads what ToJson() writes. It comes out of a Pod, so every field may be missing or absurd: such
-// a field is as one that is not set, a negative count 0. Nothing when `json` is no object with a
-// known code.
+// a field counts as not set, a negative count as 0. Nothing when `json` is no object with a known
+// code.
 std::optional<Outcome> ReadOutcome(const Json& json);
 
 }  // namespace csidelta::objects

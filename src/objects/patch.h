@@ -26,8 +26,8 @@ struct VolumeBase;
 struct VolumeJob;
 struct VolumeTaskStatus;
 
-// A merge patch (RFC 7396): the fields that are named here change, all others stay. Of which kind a
-// field is stands with it; the API server ignores those that a kind does not have. A value.
+// A merge patch (RFC 7396): the fields that are named here change, all others stay. The kinds that
+// have a field stand with it; the API server ignores fields that a kind does not have. A value.
 class Patch {
  public:
   // --- Any kind
@@ -64,8 +64,8 @@ class Patch {
     return Set({"spec", "deletionPolicy"}, policy);
   }
 
-  // What a driver that cannot be asked would not know: its handle, when it took the snapshot, and
-  // of what size that is. Of the status of a VolumeSnapshotContent.
+  // Facts that only an absent driver could report: its handle, when it took the snapshot, and its
+  // size. Of the status of a VolumeSnapshotContent.
   Patch& SetTaken(absl::string_view handle, std::optional<absl::Time> taken_at,
                   std::optional<int64_t> restore_size_bytes);
 
@@ -80,11 +80,11 @@ class Patch {
   Patch& SetReclaimPolicy(absl::string_view policy) {  // Retain, Delete
     return Set({"spec", "persistentVolumeReclaimPolicy"}, policy);
   }
-  // It is for any PVC of that name, whichever it was for before.
+  // Reserves it for any PVC of that name, whatever it was reserved for before.
   Patch& ReserveFor(absl::string_view pvc_namespace, absl::string_view pvc_name);
   // It is for a PVC of that uid, and of the name that it is for.
   Patch& SetPvcUid(absl::string_view uid) { return Set({"spec", "claimRef", "uid"}, uid); }
-  // It is for this very PVC, whichever it was for before.
+  // Reserves it for this very PVC, whatever it was reserved for before.
   Patch& SetPvc(absl::string_view namespace_name, absl::string_view name, absl::string_view uid);
   // It is for any PVC of the name that it is for.
   Patch& ForgetPvcUid();

@@ -67,8 +67,8 @@ class PersistentVolume : public ObjectOf<PersistentVolume> {
   // Where it can be used: spec.nodeAffinity.required.
   NodeSelector node_affinity() const;
 
-  // Another object for the same volume: labels, annotations and spec as they are, but for what the
-  // provisioner notes of itself among the attributes, which is true of one object only.
+  // Another object for the same volume, with the same labels, annotations and spec. It omits the
+  // provisioner's identity among the attributes, which is true of one object only.
   PersistentVolume CopyAs(absl::string_view name) const;
   // Another object with nothing but what makes the same volume usable: its CSI source, capacity,
   // access modes and nodes.
@@ -88,8 +88,8 @@ class PersistentVolume : public ObjectOf<PersistentVolume> {
   void ReserveFor(absl::string_view pvc_namespace, absl::string_view pvc_name);
 };
 
-// Whether a PVC or a PersistentVolume was made so that the data mover can write into the volume of
-// another PVC: it must never be deleted with that volume. Pure.
+// Whether a PVC or PersistentVolume was made so that the data mover can write into another PVC's
+// volume. Its deletion must never delete that volume. Pure.
 bool IsAlias(const Object& object);
 
 // That a volume is attached to a node, or is to be.
@@ -138,7 +138,7 @@ class PersistentVolumeClaim : public ObjectOf<PersistentVolumeClaim> {
   std::string source_snapshot() const;
   // "" while it has no PersistentVolume.
   std::string volume_name() const { return Text({"spec", "volumeName"}); }
-  // Of the PersistentVolumes that it may be bound to; those that selector.matchLabels names.
+  // The labels of PersistentVolumes that it may be bound to: selector.matchLabels.
   std::map<std::string, std::string> selected_labels() const {
     return GetStringMap(json(), {"spec", "selector", "matchLabels"});
   }

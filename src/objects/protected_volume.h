@@ -33,13 +33,13 @@ struct LastGoodBackup {
   int64_t changed_bytes = 0;
   int64_t stored_bytes = 0;
 
-  // What it brings back, as far as that is known.
+  // The time that it restores, as far as that is known.
   std::optional<absl::Time> recovery_point() const {
     return taken_at.has_value() ? taken_at : completed_at;
   }
 };
 
-// What was the last good backup until its data or its Backup was deleted.
+// The last good backup before its data or its Backup was deleted.
 struct DeletedBackup {
   std::string backup = {};  // of Velero
   std::string upload = {};  // uid of the DataUpload
@@ -60,7 +60,7 @@ struct VolumeBase {
   std::optional<absl::Time> taken_at = {};
 };
 
-// What became of the object locks of what the repository's snapshots need.
+// The state of the object locks on all objects that the repository's snapshots need.
 struct LockRenewal {
   std::string mode = {};  // of the locks: "GOVERNANCE", "COMPLIANCE"
   int64_t days = 0;
@@ -80,15 +80,16 @@ struct Verification {
   std::optional<absl::Time> all_since = {};
   // When the round that is under way began: over all of its parts each pack is read once.
   std::optional<absl::Time> round_since = {};
-  // What was written until then is known to be good, or was when it was new.
+  // All data written until then is known to be good, or was when it was new.
   std::optional<absl::Time> read_until = {};
   std::string finding = {};                      // "": all was good
   std::vector<std::string> broken_backups = {};  // which cannot be restored
   int64_t position = 0;                          // of the next part to be read, from 0
   int64_t parts = 0;                             // that the data is read in; 0: not begun
   int64_t read_bytes = 0;                        // by the newest check
-  // Repository snapshots whose Backup, DataUpload and DataDeletion are gone: how many, at least
-  // while `orphans` is full, and which, for people: "<id> of backup <name>, made at <time>".
+  // Repository snapshots whose Backup, DataUpload and DataDeletion are gone: how many there are, at
+  // least while `orphans` is full. `orphans` names them for people: "<id> of backup <name>, made at
+  // <time>".
   int64_t orphaned_snapshots = 0;
   std::vector<std::string> orphans = {};  // at most kOrphansInRecordMax
   // Whose DataUpload is gone, and which name no Backup.

@@ -12,9 +12,9 @@
 #include "objects/object.h"
 #include "objects/workload.h"
 
-// Pods that meet the level restricted of Pod Security and run csi-delta once, as a user that is not
-// root, with no capability and a root that is read-only. Fields are those of core/v1; what is ""
-// or empty is left out.
+// Pods that meet the level restricted of Pod Security and run csi-delta once. The user is not root,
+// has no capability, and sees a read-only root. Fields are those of core/v1; "" and empty fields
+// are omitted.
 namespace csidelta::objects {
 
 // Of the image.
@@ -55,7 +55,7 @@ Json ToJson(const RestrictedPod& pod);
 
 Pod MakePod(absl::string_view namespace_name, absl::string_view name, const RestrictedPod& pod);
 
-// What a CronJob is made from: it starts one Pod at a time, which is not tried again when it fails.
+// The parts of a CronJob. It starts one Pod at a time, and does not retry a Pod that fails.
 struct CronJobPlan {
   std::string namespace_name;
   std::string name;
@@ -76,7 +76,7 @@ inline constexpr char kScratchPath[] = "/scratch";
 // How long a worker that is told to end may take.
 inline constexpr int kGraceSeconds = 8;
 
-// What the Pod of a worker is made from; "" and empty for none.
+// The parts of a worker's Pod; "" and empty for none.
 struct WorkerPodSpec {
   std::string namespace_name = {};
   std::string name = {};  // also of its Secret

@@ -28,7 +28,7 @@ class StorageClass : public ObjectOf<StorageClass> {
   }
   // Its volumes stay when their PVCs go.
   bool retains_volumes() const { return Text({"reclaimPolicy"}) == "Retain"; }
-  // What its volumes are formatted with, by its parameters; "": the driver chooses.
+  // The file system of its volumes, by its parameters; "": the driver chooses.
   std::string file_system() const {
     std::string named = Text({"parameters", "csi.storage.k8s.io/fstype"});
     return named.empty() ? Text({"parameters", "fstype"}) : named;
@@ -36,7 +36,7 @@ class StorageClass : public ObjectOf<StorageClass> {
   std::vector<std::string> mount_options() const { return Texts({"mountOptions"}); }
 };
 
-// What an administrator registered of a CSI driver; its name is the driver's.
+// The registration of a CSI driver; it has the driver's name.
 class CsiDriver : public ObjectOf<CsiDriver> {
  public:
   static constexpr KindName kKind = {"storage.k8s.io", "v1", "csidrivers", "CSIDriver", false};

@@ -61,7 +61,7 @@ bool HasSwapRecord(const PersistentVolume& volume);
 // a volume is not touched.
 absl::StatusOr<SwapRecord> ParseSwapRecord(const PersistentVolume& volume);
 
-// What the temporary PVC of such a restore says that it is for, as JSON in the same annotation.
+// The purpose of the temporary PVC of such a restore, as JSON in the same annotation.
 struct TemporaryRecord {
   std::string pvc_uid;
   std::string snapshot;
@@ -72,14 +72,13 @@ std::string FormatTemporaryRecord(const TemporaryRecord& record);
 // With "" for what is missing.
 TemporaryRecord ParseTemporaryRecord(const PersistentVolumeClaim& pvc);
 
-// The finalizers of a PVC that are not Kubernetes' own, in its order: which other programs put
-// there, so that nothing is deleted before they say so. Kubernetes puts its own ones there again by
-// itself.
+// The finalizers of a PVC that other programs put there, in its order: nothing may be deleted
+// before those programs agree. Kubernetes puts its own ones there again by itself.
 std::vector<std::string> ForeignFinalizers(const PersistentVolumeClaim& pvc);
 
-// What a PVC is made again of: name, namespace, labels, owners, ForeignFinalizers(), the
-// annotations that are not of its binding or of what is restored into its volume in place, and its
-// spec without the volume. `volume`: that it is to be bound to; "" for none.
+// The PVC to create again. It has name, namespace, labels, owners, ForeignFinalizers(), and the
+// spec without the volume. Annotations of the binding and of restores in place are omitted.
+// `volume`: that it is to be bound to; "" for none.
 PersistentVolumeClaim ClaimToMake(const PersistentVolumeClaim& pvc, const std::string& volume);
 
 }  // namespace csidelta::objects

@@ -14,7 +14,7 @@
 #include "objects/object.h"
 #include "objects/volume_snapshot.h"
 
-// The objects of groupsnapshot.storage.k8s.io (KEP-3476), in whichever version a cluster serves.
+// The objects of groupsnapshot.storage.k8s.io (KEP-3476), in the version that a cluster serves.
 namespace csidelta::objects {
 
 inline constexpr char kGroupSnapshotGroup[] = "groupsnapshot.storage.k8s.io";
@@ -36,10 +36,10 @@ absl::StatusOr<std::vector<Kind>> ListGroupKind(const CallContext& ctx, k8s::Api
   return std::vector<Kind>();
 }
 
-// Whether that owner is a VolumeGroupSnapshot, of whichever version.
+// Whether that owner is a VolumeGroupSnapshot of any version.
 bool IsGroupSnapshot(const OwnerReference& owner);
 
-// What those kinds have in common.
+// The common base of those kinds.
 template <typename Kind>
 class GroupObject : public SnapshotObject<Kind> {
  public:
@@ -135,27 +135,27 @@ class VolumeGroupSnapshotContent : public GroupObject<VolumeGroupSnapshotContent
   // The VolumeGroupSnapshot that may bind to it.
   void SetSnapshot(absl::string_view namespace_name, absl::string_view name);
 
-  // What each of its members notes of it, so that each is enough to delete the group: the value of
-  // kGroupContentOfMemberAnnotation. `members`: those of the group.
+  // The value of kGroupContentOfMemberAnnotation: each member records enough of the group to delete
+  // it. `members`: those of the group.
   std::string RecordForMembers(const std::vector<GroupMember>& members) const;
-  // What a VolumeSnapshotContent, as an archive has it, notes so; nothing where it notes none.
+  // Reads that record from an archived VolumeSnapshotContent; nothing if it has none.
   static std::optional<VolumeGroupSnapshotContent> RecordedIn(const VolumeSnapshotContent& member);
 
-  // What an archive knows of the group: from status or source, else from our annotations.
+  // The group as an archive has it: from status or source, else from our annotations.
   std::string archived_handle() const;
   std::vector<GroupMember> archived_members() const;
 
-  // The annotations that name the Secret for deleting the group: of `group_class` (may be null)
-  // where that names one, because Secrets change after a backup, else as they are here. In a
-  // class's templates stand the names of this object. Empty when none exists.
+  // The annotations that name the Secret for deleting the group. `group_class` (may be null) comes
+  // first, because Secrets change after a backup; else they are as here. In a class's templates
+  // stand the names of this object. Empty if no Secret is named.
   std::map<std::string, std::string> DeletionSecret(
       const VolumeGroupSnapshotClass* group_class) const;
 
   // The volumes that the snapshot controller found by the selector; nothing where it does not say.
   std::optional<std::vector<std::string>> source_volumes() const;
-  // What the status says: volumeSnapshotInfoList, or v1beta1's volumeSnapshotHandlePairList; else
-  // the handles that a pre-provisioned content was made for. Those without a snapshot handle are
-  // left out.
+  // From the status: volumeSnapshotInfoList, or v1beta1's volumeSnapshotHandlePairList. Else the
+  // handles that a pre-provisioned content was made for. Those without a snapshot handle are left
+  // out.
   std::vector<GroupMember> members() const;
 };
 
@@ -167,7 +167,7 @@ std::string HandleOf(const k8s::ResourceType& type, const Object& content);
 std::string HandleOrSource(const k8s::ResourceType& type, const Object& content);
 // Of status.error; "" when none exists.
 std::string ErrorInStatus(const Object& content);
-// What is left of a status once the sidecar had the driver delete what it named.
+// Whether the sidecar has cleared the status, as it does once the driver deleted the snapshot.
 bool IsStatusCleared(const Object& content);
 // The driver reported the snapshot as one of a group.
 bool IsInGroup(const k8s::ResourceType& type, const Object& content);
@@ -196,7 +196,7 @@ struct PlannedGroupMember {
   bool operator==(const PlannedGroupMember&) const = default;
 };
 
-// The annotation's text: a JSON array. What is not known of a PVC, or a snapshot, is left out.
+// The annotation's text: a JSON array. Unknown names of PVCs and handles of snapshots are omitted.
 std::string FormatGroupPlan(const std::vector<PlannedGroupMember>& members);
 // Of any other text: nothing. A field that is missing is "".
 std::vector<PlannedGroupMember> ParseGroupPlan(absl::string_view text);
@@ -208,8 +208,8 @@ struct MovedGroupMember {
   VolumeSnapshotContent content;
 };
 
-// What a record of a moved group keeps (kGroupPlanAnnotation), so that the move goes on once the
-// group's own objects may be gone.
+// The plan in a moved group's record (kGroupPlanAnnotation): the move resumes from it even if the
+// group's own objects are gone.
 struct MovedGroupPlan {
   std::string namespace_name;
   std::string label_key;  // of the PVCs that are of the group
@@ -219,10 +219,10 @@ struct MovedGroupPlan {
   std::map<std::string, MovedGroupMember> members;  // by the PVC's uid
 };
 
-// The annotation's text. Of `content` the time is written; `members` as they are.
+// The annotation's text. Only the time of `content` is written; `members` are written whole.
 std::string FormatMovedGroupPlan(const MovedGroupPlan& plan);
-// Of a record, whose driver and handle are the group's; nothing where it has no plan, or one that
-// names a snapshot which the record does not.
+// Reads a record, whose driver and handle are the group's. Nothing if it has no plan, or if the
+// plan names a snapshot that the record does not.
 std::optional<MovedGroupPlan> ParseMovedGroupPlan(const VolumeGroupSnapshotContent& record);
 
 }  // namespace csidelta::objects

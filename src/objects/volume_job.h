@@ -15,10 +15,9 @@
 #include "base/json.h"
 #include "objects/outcome.h"
 
-// What a worker is to do: VolumeTask.spec.job, which the controller writes before it makes the
-// worker's Pod, and which the worker reads when it begins, both with the codec below. It has no
-// secret in it: those are files of the worker's Secret. deploy/chart/crds/volumetask.yaml is its
-// schema.
+// The job of a worker: VolumeTask.spec.job. The controller writes it before it makes the worker's
+// Pod, and the worker reads it when it begins, both with the codec below. It has no secret in it:
+// those are files of the worker's Secret. deploy/chart/crds/volumetask.yaml is its schema.
 namespace csidelta::objects {
 
 // When an incremental backup would become a full one.
@@ -62,7 +61,7 @@ struct JobRepository {
   friend bool operator==(const JobRepository&, const JobRepository&) = default;
 };
 
-// What the worker may use. 0: as it is without one.
+// Limits of the worker. 0: no limit.
 struct JobLimits {
   int64_t memory_bytes = 0;  // of buffers, within what its container may have
   int64_t upload_kib_per_second = 0;
@@ -71,7 +70,7 @@ struct JobLimits {
   friend bool operator==(const JobLimits&, const JobLimits&) = default;
 };
 
-// Back up the device; the repository is made where none exists.
+// Back up the device; a missing repository is made.
 struct UploadWork {
   std::string device = {};  // a path in the worker's container
   std::string host = {};    // of the repository snapshot: the cluster
@@ -152,10 +151,9 @@ struct VolumeJob {
 // As a merge patch of spec.job: what is not set is null, so that nothing of a job before stays.
 Json ToJson(const VolumeJob& job);
 
-// Reads what ToJson() leaves where it is merged. INVALID_ARGUMENT that names the field, with its
-// path, when one that the work needs is missing, when one is of the wrong type or out of range, or
-// when there is one that this version does not know: a job that is not wholly understood is not
-// done.
+// Reads what ToJson() leaves where it is merged. INVALID_ARGUMENT names the path of a field that is
+// missing, of the wrong type or out of range, or that this version does not know. A job that is not
+// wholly understood is not done.
 absl::StatusOr<VolumeJob> ReadJob(const Json& json);
 
 }  // namespace csidelta::objects

@@ -25,7 +25,7 @@ struct SnapshotError {
 // Nothing when there is no status.error.
 std::optional<SnapshotError> ErrorOf(const Json& object);
 
-// What a VolumeSnapshot, its content and their groups have in common.
+// The common base of VolumeSnapshot, its content and their groups.
 template <typename Kind>
 class SnapshotObject : public ObjectOf<Kind> {
  public:
@@ -63,8 +63,7 @@ class VolumeSnapshot : public SnapshotObject<VolumeSnapshot> {
   void SetClassName(absl::string_view name) { Set({"spec", "volumeSnapshotClassName"}, name); }
   void RemoveClassName() { Remove({"spec", "volumeSnapshotClassName"}); }
 
-  // Status.
-  // What is new says neither that it is ready nor this.
+  // Status. A new VolumeSnapshot reports neither ready nor unready.
   bool is_said_unready() const;
   // "" while it is not bound.
   std::string bound_content() const { return Text({"status", "boundVolumeSnapshotContentName"}); }
@@ -78,7 +77,7 @@ class VolumeSnapshot : public SnapshotObject<VolumeSnapshot> {
   // Name of the VolumeGroupSnapshot that the controller knows it as a member of; "".
   std::string group_snapshot() const { return Text({"status", "volumeGroupSnapshotName"}); }
 
-  // The VolumeGroupSnapshot that owns it, in whichever version the controller of its day wrote it.
+  // The VolumeGroupSnapshot that owns it, in the version that the controller wrote.
   std::optional<OwnerReference> group_owner() const;
   bool IsMemberOf(absl::string_view group_snapshot_uid) const;
 };
@@ -94,7 +93,7 @@ class VolumeSnapshotContent : public SnapshotObject<VolumeSnapshotContent> {
   bool is_retained() const { return deletion_policy() == "Retain"; }
   std::string class_name() const { return Text({"spec", "volumeSnapshotClassName"}); }
   bool is_pre_provisioned() const { return !source_handle().empty(); }  // for an existing snapshot
-  // Whether spec.volumeSnapshotRef names this VolumeSnapshot, by its uid where it gives one.
+  // Whether spec.volumeSnapshotRef names this VolumeSnapshot, by its uid if it has one.
   bool Names(const VolumeSnapshot& snapshot) const;
   // Of spec.volumeSnapshotRef.
   std::string snapshot_namespace() const {

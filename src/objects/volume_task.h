@@ -62,7 +62,7 @@ struct VolumeTaskSpec {
   friend bool operator==(const VolumeTaskSpec&, const VolumeTaskSpec&) = default;
 };
 
-// kNone: no worker said anything yet, or what it said is none of these.
+// kNone: no worker has reported yet, or the phase is unknown.
 enum class TaskPhase { kNone, kRunning, kSucceeded, kFailed, kCanceled, kInterrupted };
 // "Running"; "" for kNone.
 std::string ToString(TaskPhase phase);
@@ -81,7 +81,7 @@ struct VolumeTaskStatus {
   std::optional<Outcome> outcome = {};  // once it ended
 };
 
-// What went wrong, in one sentence; "" when nothing did, or the worker has not ended.
+// The error in one sentence; "" if it succeeded, or the worker has not ended.
 std::string MessageOf(const VolumeTaskStatus& status);
 // Why, as far as the worker has ended.
 OutcomeCause CauseOf(const VolumeTaskStatus& status);
@@ -101,8 +101,8 @@ class VolumeTask : public ObjectOf<VolumeTask> {
   absl::StatusOr<VolumeTaskSpec> spec() const;
   TaskSubject subject() const;
   bool is_canceled() const { return Flag({"spec", "cancel"}); }
-  // Errors of ReadJob(); INVALID_ARGUMENT, too, when none exists yet, and when it is of another
-  // type than the task.
+  // Errors of ReadJob(). INVALID_ARGUMENT also if there is no job yet, or its type is not that of
+  // the task.
   absl::StatusOr<VolumeJob> job() const;
   VolumeTaskStatus status() const;
   int64_t done_bytes() const { return Number({"status", "doneBytes"}); }

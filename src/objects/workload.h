@@ -28,7 +28,7 @@ struct Condition {
   std::string message;
 };
 
-// What the kubelet says of a container of a Pod.
+// The kubelet's report of a container of a Pod.
 struct ContainerStatus {
   struct Waiting {
     std::string reason;
@@ -56,8 +56,8 @@ class Pod : public ObjectOf<Pod> {
   bool NamesPvc(absl::string_view pvc) const;  // in one of pvc_volumes()
   // Whether its volumes may be in use: not Succeeded and not Failed, one that is Pending included.
   bool is_active() const { return phase() != "Succeeded" && phase() != "Failed"; }
-  // What made it, as kubectl names it: "StatefulSet/db", "Deployment/web" for the Pods of its
-  // ReplicaSets; "Pod/NAME" for one that nothing made.
+  // Its owner as kubectl names it: "StatefulSet/db", "Deployment/web" for the Pods of its
+  // ReplicaSets; "Pod/NAME" without an owner.
   std::string workload() const;
 
   // Pending, Running, Succeeded, Failed; "" before a kubelet saw it.
@@ -72,8 +72,8 @@ class Pod : public ObjectOf<Pod> {
   std::string node() const { return Text({"spec", "nodeName"}); }
   bool has_ended() const { return !is_active(); }
   bool has_running_container() const;  // the first one
-  // What its first container, else its first init container, left behind when it ended; else what
-  // the kubelet says of the Pod. "" where nothing is said.
+  // The termination message of its first container, else of its first init container; else the
+  // kubelet's message about the Pod. "" without a message.
   std::string last_message() const;
   std::string condition_message() const;  // of the first condition that has one; ""
 
@@ -95,8 +95,8 @@ class StatefulSet : public ObjectOf<StatefulSet> {
  public:
   static constexpr KindName kKind = {"apps", "v1", "statefulsets", "StatefulSet"};
 
-  // Whether a PVC of this name is one of its templates', TEMPLATE-NAME-ORDINAL, or its Pods name it
-  // among their volumes.
+  // Whether a PVC of this name is made from one of its templates (TEMPLATE-NAME-ORDINAL), or is a
+  // volume of its Pods.
   bool Uses(absl::string_view pvc) const;
   // The ordinal in the name of a PVC of its templates; nothing for other PVCs.
   std::optional<int64_t> OrdinalOf(absl::string_view pvc) const;
