@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <stop_token>
 #include <utility>
 
 #include "absl/functional/function_ref.h"
@@ -14,10 +15,12 @@
 #include "absl/strings/str_split.h"
 #include "base/crypto.h"
 #include "base/status_macros.h"
-#include "datamover/known_keys.h"
 #include "objects/client.h"
 #include "objects/core.h"
+#include "objects/data_transfer.h"
 #include "objects/keys.h"
+#include "objects/protected_volume.h"
+#include "velero/data_reference.h"
 
 namespace csidelta::datamover {
 namespace {
@@ -247,22 +250,95 @@ absl::Status CheckHas(const Contents& contents, const std::vector<std::string>& 
   return absl::OkStatus();
 }
 
-// That a Secret which is not there was, once, does not make it right to make another: the volumes
-// that are written to from now on would have a key that no copy of the keys has, and all others
-// none.
-absl::Status CheckNotLost(const CallContext& ctx, k8s::ApiClient& api, const KeyringOwner& owner) {
-  ASSIGN_OR_RETURN(const std::optional<KnownKey> known,
-                   FindKnownKey(ctx, api, owner.velero_namespace, owner.location));
-  return known.has_value() ? absl::FailedPreconditionError(LostKeyring(*known, owner))
-                           : absl::OkStatus();
+// What shows that a key was used, "DataUpload velero/nightly-x7k2p", and which one; "": unknown.
+struct KnownKey {
+  std::string source;
+  std::string fingerprint;
+};
+
+template <typename Kind>
+std::string NameOf(const Kind& object) {
+  return absl::StrCat(Kind::kKind.kind, " ", object.namespace_name(), "/", object.name());
+}
+
+std::optional<KnownKey> KeyOf(const objects::DataUpload& upload, const std::string& location) {
+  if (!upload.is_managed() || upload.storage_location() != location) {
+    return std::nullopt;
+  }
+  const absl::StatusOr<velero::DataReference> reference =
+      velero::ParseDataReference(upload.snapshot_id());
+  const std::string fingerprint =
+      reference.ok() ? reference->key : upload.Annotation(objects::kMoverKeyAnnotation);
+  return fingerprint.empty()
+             ? std::nullopt
+             : std::optional(KnownKey{.source = NameOf(upload), .fingerprint = fingerprint});
+}
+
+std::optional<KnownKey> KeyOf(const objects::ProtectedVolume& volume, const std::string& location) {
+  const std::optional<objects::LastGoodBackup> backup = volume.status().last_good;
+  if (volume.spec().location != location || !backup.has_value()) {
+    return std::nullopt;
+  }
+  const absl::StatusOr<velero::DataReference> reference =
+      velero::ParseDataReference(backup->snapshot_id);
+  return KnownKey{.source = NameOf(volume), .fingerprint = reference.ok() ? reference->key : ""};
+}
+
+// Nothing where the kind is not served.
+template <typename Kind>
+absl::StatusOr<std::optional<KnownKey>> FindIn(const CallContext& ctx, k8s::ApiClient& api,
+                                               const std::string& velero_namespace,
+                                               const std::string& location) {
+  std::optional<KnownKey> known;
+  std::stop_source enough;
+  const std::stop_callback passed_on(ctx.stop, [&enough] { enough.request_stop(); });
+  CallContext until_found = ctx;
+  until_found.stop = enough.get_token();
+  const auto look = [&](auto& page, bool /*is_first*/) {
+    const absl::StatusOr<std::vector<Kind>> objects = objects::AllAs<Kind>(std::move(page));
+    for (std::size_t i = 0; objects.ok() && i < objects->size() && !known.has_value(); ++i) {
+      known = KeyOf((*objects)[i], location);
+    }
+    if (known.has_value()) {
+      enough.request_stop();
+    }
+  };
+  const absl::Status listed = k8s::IgnoreNotFound(
+      api.ListPages(until_found, Kind::Type(), velero_namespace, {}, look).status());
+  if (!known.has_value()) {
+    RETURN_IF_ERROR(listed);
+  }
+  return known;
+}
+
+// Data of a location was encrypted with a key once, as its ProtectedVolumes and DataUploads show.
+absl::StatusOr<std::optional<KnownKey>> FindKnownKey(const CallContext& ctx, k8s::ApiClient& api,
+                                                     const std::string& velero_namespace,
+                                                     const std::string& location) {
+  // There are fewer of these.
+  ASSIGN_OR_RETURN(std::optional<KnownKey> known,
+                   FindIn<objects::ProtectedVolume>(ctx, api, velero_namespace, location));
+  if (!known.has_value()) {
+    ASSIGN_OR_RETURN(known, FindIn<objects::DataUpload>(ctx, api, velero_namespace, location));
+  }
+  return known;
 }
 
 }  // namespace
 
-std::string LostKeyring(const KnownKey& known, const KeyringOwner& owner) {
+// That a Secret which is not there was, once, does not make it right to make another: the volumes
+// that are written to from now on would have a key that no copy of the keys has, and all others
+// none.
+absl::StatusOr<std::string> ExplainLostKeyring(const CallContext& ctx, k8s::ApiClient& api,
+                                               const KeyringOwner& owner) {
+  ASSIGN_OR_RETURN(const std::optional<KnownKey> known,
+                   FindKnownKey(ctx, api, owner.velero_namespace, owner.location));
+  if (!known.has_value()) {
+    return "";
+  }
   return absl::StrCat(
-      "it is not there, but ", known.source, " was encrypted with ",
-      known.fingerprint.empty() ? "a key" : absl::StrCat("key ", known.fingerprint),
+      "it is not there, but ", known->source, " was encrypted with ",
+      known->fingerprint.empty() ? "a key" : absl::StrCat("key ", known->fingerprint),
       " of it, so no new key is made; import the copy that was exported: ", ImportCommand(owner),
       "; where none exists, docs/data-mover-keys.md says how to start again");
 }
@@ -293,8 +369,8 @@ absl::StatusOr<repository::Keyring> OpenKeyring(const CallContext& ctx, k8s::Api
   const k8s::ObjectKey key = KeyringSecretKey(mover_namespace, owner);
   absl::StatusOr<objects::Secret> secret = objects::Get<objects::Secret>(ctx, api, key);
   if (absl::IsNotFound(secret.status()) && make) {
-    const absl::Status lost = CheckNotLost(ctx, api, owner);
-    if (lost.ok()) {
+    const absl::StatusOr<std::string> lost = ExplainLostKeyring(ctx, api, owner);
+    if (lost.ok() && lost->empty()) {
       const repository::RepositoryKey first = repository::MakeRepositoryKey(random);
       secret = objects::CreateOrGet(
           ctx, api,
@@ -303,7 +379,8 @@ absl::StatusOr<repository::Keyring> OpenKeyring(const CallContext& ctx, k8s::Api
       // Another upload may have made it since, and been encrypted with it.
       secret = objects::Get<objects::Secret>(ctx, api, key);
       if (absl::IsNotFound(secret.status())) {
-        return AnnotateSecret(lost, mover_namespace, owner);
+        return AnnotateSecret(lost.ok() ? absl::FailedPreconditionError(*lost) : lost.status(),
+                              mover_namespace, owner);
       }
     }
   }

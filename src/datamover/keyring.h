@@ -7,7 +7,6 @@
 #include "absl/strings/string_view.h"
 #include "base/call_context.h"
 #include "base/random.h"
-#include "datamover/known_keys.h"
 #include "k8s/api_client.h"
 #include "repository/keyring.h"
 
@@ -38,19 +37,22 @@ k8s::ObjectKey KeyringSecretKey(absl::string_view mover_namespace, const Keyring
 // The field of a Secret that was brought.
 inline constexpr char kBroughtKeyField[] = "key";
 
-// The keys of the owner, as they are now. `make`: where none exist, makes the first, unless
-// known_keys.h shows that there was one. NOT_FOUND, with the way to import them, when none exist;
-// FAILED_PRECONDITION, naming Secret, fingerprint and remedy, when the Secret belongs to another
-// location or has neither form, when a key is not the one that its name says, when the newest or a
-// confirmed one is not there, since data may be encrypted with it, or when the whole Secret is
-// lost. Errors of the API server.
+// The keys of the owner, as they are now. `make`: if there are none, makes the first, unless
+// ExplainLostKeyring() shows that there was one. NOT_FOUND, with the way to import them, when none
+// exist; FAILED_PRECONDITION, naming Secret, fingerprint and remedy, when the Secret belongs to
+// another location or has neither form, when a key is not the one that its name says, when the
+// newest or a confirmed one is not there, since data may be encrypted with it, or when the whole
+// Secret is lost. Errors of the API server.
 absl::StatusOr<repository::Keyring> OpenKeyring(const CallContext& ctx, k8s::ApiClient& api,
                                                 absl::string_view mover_namespace,
                                                 const KeyringOwner& owner, bool make,
                                                 SecureRandom& random);
 
-// What to say of a Secret that is lost: the way to bring it back. Pure.
-std::string LostKeyring(const KnownKey& known, const KeyringOwner& owner);
+// How to bring back a Secret of keys that is lost; "" if nothing shows that there was one. Reads
+// the ProtectedVolumes and DataUploads of Velero's namespace in pages, up to the first that does.
+// REQUIRES that the Secret is not there. Errors of the API server.
+absl::StatusOr<std::string> ExplainLostKeyring(const CallContext& ctx, k8s::ApiClient& api,
+                                               const KeyringOwner& owner);
 
 // Adds `keys`, which count as confirmed, to the owner's ring; the first of them becomes the newest
 // when `newest`. Makes the ring if need be, and mends one that lacks them. Returns it as it is

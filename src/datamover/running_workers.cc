@@ -26,18 +26,23 @@ bool RunningWorkers::IsReconciling(const std::string& task) const {
   return looked_at_.contains(task);
 }
 
+RunningWorkers::Entry* RunningWorkers::EntryOf(const std::string& task) {
+  const auto found = entries_.find(task);
+  return found == entries_.end() ? nullptr : &found->second;
+}
+
 void RunningWorkers::Runs(const std::string& task, absl::Duration now, absl::Duration next_look) {
   const MutexLock lock(mutex_);
-  if (const auto found = entries_.find(task); found != entries_.end()) {
-    found->second.standing.copied_at = now;
-    found->second.standing.next_look = next_look;
+  if (Entry* const entry = EntryOf(task); entry != nullptr) {
+    entry->standing.copied_at = now;
+    entry->standing.next_look = next_look;
   }
 }
 
 void RunningWorkers::Copied(const std::string& task, absl::Duration now) {
   const MutexLock lock(mutex_);
-  if (const auto found = entries_.find(task); found != entries_.end()) {
-    found->second.standing.copied_at = now;
+  if (Entry* const entry = EntryOf(task); entry != nullptr) {
+    entry->standing.copied_at = now;
   }
 }
 
@@ -61,26 +66,26 @@ void RunningWorkers::RecordTask(const objects::VolumeTask& task) {
   const Progress progress{.done_bytes = task.done_bytes(), .total_bytes = task.total_bytes()};
   const std::size_t rest = std::hash<std::string>()(task.WithoutProgress());
   const MutexLock lock(mutex_);
-  if (const auto found = entries_.find(task.name()); found != entries_.end()) {
-    found->second.standing.progress = progress;
-    found->second.is_changed = found->second.is_changed || found->second.rest != rest;
-    found->second.rest = rest;
+  if (Entry* const entry = EntryOf(task.name()); entry != nullptr) {
+    entry->standing.progress = progress;
+    entry->is_changed = entry->is_changed || entry->rest != rest;
+    entry->rest = rest;
   }
 }
 
 void RunningWorkers::RecordPod(const objects::Pod& pod) {
   std::string version = absl::StrCat(pod.uid(), "/", pod.resource_version());
   const MutexLock lock(mutex_);
-  if (const auto found = entries_.find(pod.name()); found != entries_.end()) {
-    found->second.is_changed = found->second.is_changed || found->second.pod != version;
-    found->second.pod = std::move(version);
+  if (Entry* const entry = EntryOf(pod.name()); entry != nullptr) {
+    entry->is_changed = entry->is_changed || entry->pod != version;
+    entry->pod = std::move(version);
   }
 }
 
 void RunningWorkers::NotePodGone(const std::string& task) {
   const MutexLock lock(mutex_);
-  if (const auto found = entries_.find(task); found != entries_.end()) {
-    found->second.is_changed = true;
+  if (Entry* const entry = EntryOf(task); entry != nullptr) {
+    entry->is_changed = true;
   }
 }
 

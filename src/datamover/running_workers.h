@@ -72,6 +72,9 @@ class RunningWorkers {
     std::string pod = {};  // uid and version; "" when none was seen
   };
 
+  // Null if there is none.
+  Entry* EntryOf(const std::string& task) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   mutable Mutex mutex_;
   std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mutex_);
   std::set<std::string> looked_at_ ABSL_GUARDED_BY(mutex_);

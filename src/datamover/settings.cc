@@ -83,11 +83,6 @@ void ReadResources(JsonSection& section, WorkerResources& out) {
   });
 }
 
-void ReadPullSecrets(JsonSection& section, std::vector<std::string>& out) {
-  section.TextList("imagePullSecrets", out, "a list of names of Secrets",
-                   [](absl::string_view name) { return !name.empty(); });
-}
-
 void ReadPodSecurity(JsonSection& section, bool& has_fixed_user) {
   std::string text = has_fixed_user ? "fixed" : "namespace";
   section.Text("podSecurity", text, "fixed or namespace",
@@ -109,7 +104,8 @@ void ReadWorker(JsonSection& section, WorkerSettings& out) {
                [](absl::string_view text) {
                  return text == "Always" || text == "IfNotPresent" || text == "Never";
                });
-  ReadPullSecrets(section, out.image_pull_secrets);
+  section.TextList("imagePullSecrets", out.image_pull_secrets, "a list of names of Secrets",
+                   [](absl::string_view name) { return !name.empty(); });
   section.Texts("podLabels", out.pod_labels,
                 "the value of a label that is not reserved by csi-delta or Velero",
                 [](absl::string_view name, absl::string_view value) {
@@ -134,19 +130,6 @@ void ReadDuration(JsonSection& section, const std::string& key, absl::Duration l
   if (!text.empty()) {
     out = *ParseGoDuration(text);
   }
-}
-
-void ReadRecords(JsonSection& section, RecordSettings& out) {
-  ReadDuration(section, "keepAfterPvc", absl::ZeroDuration(), absl::Hours(8760),
-               "a duration from 0s to 8760h, such as \"720h\"", out.keep_after_pvc);
-  ReadDuration(section, "staleAfter", absl::Hours(1), absl::Hours(8760),
-               "a duration from 1h to 8760h, such as \"48h\"", out.stale_after);
-}
-
-void ReadDeletions(JsonSection& section, DeletionSettings& out) {
-  ReadCount(section, "workers", kDeletionWorkersMax, out.workers_max);
-  ReadDuration(section, "giveUpAfter", absl::Hours(1), absl::Hours(8760),
-               "a duration from 1h to 8760h, such as \"168h\"", out.give_up_after);
 }
 
 void ReadWindows(JsonSection& section, std::vector<DailyWindow>& out) {
@@ -247,11 +230,19 @@ void ReadAll(JsonSection& section, MoverSettings& out) {
     ReadDuration(bases, "maxAge", absl::Hours(1), absl::Hours(8760),
                  "a duration from 1h to 8760h, such as \"336h\"", out.base_age_max);
   });
-  section.Inner("deletions",
-                [&out](JsonSection& deletions) { ReadDeletions(deletions, out.deletions); });
+  section.Inner("deletions", [&out](JsonSection& deletions) {
+    ReadCount(deletions, "workers", kDeletionWorkersMax, out.deletions.workers_max);
+    ReadDuration(deletions, "giveUpAfter", absl::Hours(1), absl::Hours(8760),
+                 "a duration from 1h to 8760h, such as \"168h\"", out.deletions.give_up_after);
+  });
   section.Inner("checks", [&out](JsonSection& checks) { ReadChecks(checks, out.checks); });
   section.Inner("worker", [&out](JsonSection& worker) { ReadWorker(worker, out.worker); });
-  section.Inner("records", [&out](JsonSection& records) { ReadRecords(records, out.records); });
+  section.Inner("records", [&out](JsonSection& records) {
+    ReadDuration(records, "keepAfterPvc", absl::ZeroDuration(), absl::Hours(8760),
+                 "a duration from 0s to 8760h, such as \"720h\"", out.records.keep_after_pvc);
+    ReadDuration(records, "staleAfter", absl::Hours(1), absl::Hours(8760),
+                 "a duration from 1h to 8760h, such as \"48h\"", out.records.stale_after);
+  });
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 #include "datamover/transfer_object.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "base/human_text.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
@@ -13,6 +15,10 @@ namespace csidelta::datamover {
 namespace {
 
 constexpr std::size_t kMessageBytesMax = 2048;
+constexpr absl::Duration kTryAgainFirst = absl::Seconds(2);
+constexpr absl::Duration kTryAgainMax = absl::Seconds(30);
+// Of the time since it was refused first.
+constexpr int kPausePart = 8;
 
 }  // namespace
 
@@ -42,6 +48,36 @@ void TransferObject::AddFinalizer() {
   std::vector<std::string> all = finalizers();
   all.push_back(objects::kMoverFinalizer);
   SetFinalizers(all);
+}
+
+void TransferObject::RecordRefusal(absl::string_view message, absl::Time since) {
+  if (!is_refused()) {
+    SetTime(objects::kRefusedSinceAnnotation, since);
+  }
+  if (!message.empty() && Annotation(objects::kRefusalAnnotation) != message) {
+    SetAnnotation(objects::kRefusalAnnotation, message);
+  }
+}
+
+void TransferObject::EndRefusal() {
+  RemoveAnnotation(objects::kRefusedSinceAnnotation);
+  RemoveAnnotation(objects::kRefusalAnnotation);
+}
+
+absl::Time TransferObject::TriesAgainAt() const {
+  const std::optional<absl::Time> since = TimeOf(objects::kRefusedSinceAnnotation);
+  const std::optional<absl::Time> tried_at = TimeOf(objects::kAwaitingAtAnnotation);
+  if (!since.has_value() || !tried_at.has_value()) {
+    return absl::InfinitePast();
+  }
+  return *tried_at + std::clamp((*tried_at - *since) / kPausePart, kTryAgainFirst, kTryAgainMax);
+}
+
+std::string TransferObject::WithRefusal(absl::string_view waits_for) const {
+  const std::string refusal = Annotation(objects::kRefusalAnnotation);
+  return refusal.empty() || waits_for.empty()
+             ? std::string(waits_for)
+             : absl::StrCat(waits_for, "; it was refused before: ", refusal);
 }
 
 absl::Status TransferObject::Write(const CallContext& ctx, k8s::ApiClient& api) {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -35,6 +34,26 @@ class TransferObject : public objects::DataTransfer {
   // Not on an object that is being deleted: the API server takes no new finalizers then.
   void AddFinalizer();
   void RemoveFinalizer() { DataTransfer::RemoveFinalizer(objects::kMoverFinalizer); }
+
+  // The API server refuses to make the Pod of this transfer, or what that needs: by a quota, a
+  // policy, a webhook, or because a class does not exist.
+  //
+  //   admitted --refused--> refused-since, refusal; the admission is given back: awaiting-at
+  //      ^                                |
+  //      |                                |  a pause
+  //      +-- queued for an admission <----+
+  //
+  // until the Pod is made, which ends the refusal, or the time to prepare is over. That time begins
+  // with the admission before the first refusal, and goes on while the transfer is queued again.
+  bool is_refused() const { return TimeOf(objects::kRefusedSinceAnnotation).has_value(); }
+  // `since`: when it was admitted, which counts at the first time.
+  void RecordRefusal(absl::string_view message, absl::Time since);
+  void EndRefusal();
+  // When one that gave its admission back tries again: 2 s after the first admission, the later the
+  // longer it is refused, and half a minute at most. InfinitePast for others.
+  absl::Time TriesAgainAt() const;
+  // `waits_for`, and what was refused before.
+  std::string WithRefusal(absl::string_view waits_for) const;
 
   // Writes what changed; nothing when nothing did. ABORTED when another client was faster.
   absl::Status Write(const CallContext& ctx, k8s::ApiClient& api);

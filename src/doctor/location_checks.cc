@@ -113,18 +113,17 @@ absl::StatusOr<repository::Keyring> Ring(CheckContext& context,
 // One that is not made yet, or one that is lost.
 void ReportMissingKeyring(CheckContext& context, const BackupStorageLocation& location,
                           const absl::Status& missing) {
-  const auto known = datamover::FindKnownKey(context.ctx(), context.cache().api(),
-                                             location.namespace_name(), location.name());
+  const absl::StatusOr<std::string> lost =
+      datamover::ExplainLostKeyring(context.ctx(), context.cache().api(), OwnerOf(location));
   const std::string subject = RingSubject(context, location);
-  if (!known.ok()) {
-    context.Unknown(subject, known.status());
-  } else if (!known->has_value()) {
+  if (!lost.ok()) {
+    context.Unknown(subject, lost.status());
+  } else if (lost->empty()) {
     context.Note(subject, "is not there yet: the first backup makes it",
                  location.is_read_only() ? std::string(missing.message())
                                          : "export and confirm the key when it is made");
   } else {
-    context.Fault(subject, datamover::LostKeyring(**known, OwnerOf(location)),
-                  "import the keys from the copy that you have");
+    context.Fault(subject, *lost, "import the keys from the copy that you have");
   }
 }
 

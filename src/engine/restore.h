@@ -13,7 +13,6 @@
 #include "engine/session.h"
 #include "engine/snapshot_choice.h"
 #include "incremental/mover/block_downloader.h"
-#include "repository/repository.h"
 
 namespace csidelta::engine {
 

@@ -76,7 +76,7 @@ class ConcurrentReconcilesTest : public testing::Test {
   EnqueueTable enqueue_table_;
   TransferScheduler scheduler_{LimitsFor(kUploads), bed_.clock, [] { return true; },
                                [this](const std::string& task) { enqueue_table_.Enqueue(task); }};
-  UploadReconciler reconciler_{bed_.env, scheduler_, [](const UploadEnd&) {}};
+  UploadReconciler reconciler_{bed_.env, scheduler_, [](const TransferEnd&) {}};
   k8s::ReconcileLoop loop_{objects_.type, reconciler_, [] { return true; }, bed_.clock};
   SubjectEventHandler handler_{TransferSubjects("DataUpload", QueuedUpload, scheduler_),
                                enqueue_table_, loop_};

@@ -211,7 +211,7 @@ class Controller {
       : bed_((bed.UseCache(), bed)),
         scheduler_(
             LimitsOf(bed.env.settings), bed.clock, [] { return true; }, [](const std::string&) {}),
-        reconciler_(bed.env, scheduler_, [this](const DownloadEnd& end) { ends.push_back(end); }) {
+        reconciler_(bed.env, scheduler_, [this](const TransferEnd& end) { ends.push_back(end); }) {
     LookTimes(looks);
   }
 
@@ -250,7 +250,7 @@ class Controller {
     bed_.PlayDriver();
   }
 
-  std::vector<DownloadEnd> ends;
+  std::vector<TransferEnd> ends;
   absl::Status last;
 
  private:
@@ -474,7 +474,7 @@ TEST_F(DownloadReconcilerTest, TargetsThatWaitForAConsumerHoldNoAdmissions) {
   EXPECT_THAT(bed_.Message(), HasSubstr("a Pod that uses claim new/data-1 to be scheduled"));
   bed_.AddClaim("shop", "data");
   const Json upload = bed_.AddUpload("nightly");
-  UploadReconciler uploads(bed_.env, controller.scheduler(), [](const UploadEnd&) {});
+  UploadReconciler uploads(bed_.env, controller.scheduler(), [](const TransferEnd&) {});
   for (int i = 0; i < 8; ++i) {
     bed_.TellWatchers();
     controller.scheduler().Put(*QueuedUpload(objects::Object(bed_.Upload())));

@@ -249,18 +249,18 @@ TEST(MoverMetricsTest, BasesAreCountedByDriverAndAreZeroFromTheBeginning) {
 
 TEST(MoverMetricsTest, WhatEndedIsCounted) {
   MoverMetrics metrics;
-  UploadEnd end;
+  TransferEnd end;
   end.phase = objects::DataPhase::kCompleted;
   end.figures.mode = "full";
   end.figures.reason = "no-parent";
   end.figures.read_bytes = 4096;
   end.audit_mismatch = true;
-  metrics.Count(end);
+  metrics.CountUpload(end);
   end.figures.mode = "incremental";
   end.pods_lost = 2;
-  metrics.Count(end);
+  metrics.CountUpload(end);
   end.phase = objects::DataPhase::kFailed;
-  metrics.Count(end);
+  metrics.CountUpload(end);
   const std::string text = metrics.Text(kNow, {});
   for (const char* line :
        {"csi_delta_mover_uploads_total{phase=\"Completed\"} 2\n",
@@ -275,8 +275,8 @@ TEST(MoverMetricsTest, WhatEndedIsCounted) {
 
 TEST(MoverMetricsTest, DownloadsAreCounted) {
   MoverMetrics metrics;
-  metrics.Count(DownloadEnd{.phase = objects::DataPhase::kCompleted, .restored_bytes = 4096});
-  metrics.Count(DownloadEnd{.phase = objects::DataPhase::kFailed, .restored_bytes = 0});
+  metrics.CountDownload({.phase = objects::DataPhase::kCompleted, .restored_bytes = 4096});
+  metrics.CountDownload({.phase = objects::DataPhase::kFailed, .restored_bytes = 0});
   const std::string text = metrics.Text(kNow, {});
   for (const char* line : {"csi_delta_mover_downloads_total{phase=\"Completed\"} 1\n",
                            "csi_delta_mover_downloads_total{phase=\"Failed\"} 1\n",

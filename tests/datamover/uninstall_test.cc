@@ -75,7 +75,7 @@ class UninstallTest : public testing::Test {
     TransferScheduler scheduler(
         LimitsOf(bed.env.settings), bed.clock, [] { return true; },
         [&](const std::string& task) { enqueue_table.Enqueue(task); });
-    UploadReconciler reconciler(bed.env, scheduler, [](const UploadEnd&) {});
+    UploadReconciler reconciler(bed.env, scheduler, [](const TransferEnd&) {});
     k8s::ReconcileLoop loop(
         DataUploadType(), reconciler, [] { return true; }, bed.clock);
     SubjectEventHandler handler(TransferSubjects("DataUpload", QueuedUpload, scheduler),

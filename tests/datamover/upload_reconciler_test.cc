@@ -56,13 +56,13 @@ class Controller {
             LimitsOf(bed.env.settings), bed.clock, [] { return true; },
             [this](const std::string& task) { enqueue_table_.Enqueue(task); }),
         reconciler_(
-            bed.env, scheduler_, [this](const UploadEnd& end) { ends.push_back(end); }, records),
+            bed.env, scheduler_, [this](const TransferEnd& end) { ends.push_back(end); }, records),
         loop_(
             DataUploadType(), reconciler_, [] { return true; }, bed.clock,
             k8s::kConcurrentReconciles, &bed.cache),
         handler_(TransferSubjects("DataUpload", QueuedUpload, scheduler_), enqueue_table_, loop_),
         tasks_(bed.env, enqueue_table_, [] { return true; }),
-        contents_(bed.env, enqueue_table_, {"velero"}, [] { return true; }) {
+        contents_(bed.env, enqueue_table_, [] { return true; }) {
     LookTimes(looks);
   }
 
@@ -85,7 +85,7 @@ class Controller {
     }
   }
 
-  std::vector<UploadEnd> ends;
+  std::vector<TransferEnd> ends;
 
  private:
   MoverBed& bed_;
@@ -471,7 +471,7 @@ TEST_F(RunningUploadTest, ProgressIsNotWrittenOverWhatOthersWrote) {
   bed_.clock.Advance(kProgressCopiedEvery);
   TransferScheduler scheduler(
       LimitsOf(bed_.env.settings), bed_.clock, [] { return true; }, [](const std::string&) {});
-  UploadReconciler reconciler(bed_.env, scheduler, [](const UploadEnd&) {});
+  UploadReconciler reconciler(bed_.env, scheduler, [](const TransferEnd&) {});
   EXPECT_THAT(reconciler.Reconcile(bed_.ctx, seen), support::StatusIs(absl::StatusCode::kAborted));
   EXPECT_TRUE(GetBool(bed_.Upload(), {"spec", "cancel"}));
 }

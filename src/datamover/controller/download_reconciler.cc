@@ -60,8 +60,8 @@ const char* StageOf(const objects::Object& object) {
 class DownloadStep : public TransferStep {
  public:
   DownloadStep(const CallContext& ctx, const MoverEnvironment& env, TransferScheduler& scheduler,
-               const std::function<void(const DownloadEnd&)>& on_end,
-               objects::DataDownload download, velero::DataReference reference);
+               const OnTransferEnd& on_end, objects::DataDownload download,
+               velero::DataReference reference);
 
  protected:
   // Its limit counts when the download is admitted, so it is known by then.
@@ -127,16 +127,13 @@ class DownloadStep : public TransferStep {
 
   // --- Its end
 
-  absl::StatusOr<absl::Time> Complete();
-
   // Half given is sooner finished than taken back.
   absl::StatusOr<std::optional<absl::Time>> CompleteIfDone(absl::Time latest) override;
 
   void Tell(DataPhase phase, const std::string& message) override;
 
   const velero::DataReference reference_;
-  const std::function<void(const DownloadEnd&)>& on_end_;
-  int64_t restored_bytes_ = 0;
+  const OnTransferEnd& on_end_;
 };
 
 // Writes what differs into the volume that the target has.
@@ -164,8 +161,7 @@ class RestoreInPlaceStep : public DownloadStep {
 };
 
 DownloadStep::DownloadStep(const CallContext& ctx, const MoverEnvironment& env,
-                           TransferScheduler& scheduler,
-                           const std::function<void(const DownloadEnd&)>& on_end,
+                           TransferScheduler& scheduler, const OnTransferEnd& on_end,
                            objects::DataDownload download, velero::DataReference reference)
     : TransferStep(ctx, env, scheduler,
                    {.task = objects::TaskKind::kDownload,
@@ -448,7 +444,7 @@ absl::StatusOr<absl::Time> DownloadStep::Rebind() {
     return BeginFailure(over.status().message());
   }
   if (over.ok() && over->is_done) {
-    return Complete();
+    return End(DataPhase::kCompleted, "");
   }
   if (absl::IsAborted(over.status()) || absl::IsCancelled(over.status())) {
     return over.status();
@@ -472,18 +468,13 @@ absl::StatusOr<absl::Time> DownloadStep::Rebind() {
                                                kLookAtBindingAgainMax));
 }
 
-absl::StatusOr<absl::Time> DownloadStep::Complete() {
-  restored_bytes_ = object_.object().total_bytes();
-  return End(DataPhase::kCompleted, "");
-}
-
 absl::StatusOr<std::optional<absl::Time>> DownloadStep::CompleteIfDone(absl::Time latest) {
   if (!IsConcluding()) {
     return std::optional<absl::Time>();
   }
   const absl::StatusOr<csi::RebindResult> over = RebindNow();
   if (over.ok() && over->is_done) {
-    ASSIGN_OR_RETURN(const absl::Time next, Complete());
+    ASSIGN_OR_RETURN(const absl::Time next, End(DataPhase::kCompleted, ""));
     return std::optional(next);
   }
   const bool may_wait = !absl::IsFailedPrecondition(over.status()) && Now() < latest;
@@ -512,7 +503,7 @@ void DownloadStep::Tell(DataPhase phase, const std::string& message) {
        is_good ? absl::StrCat("volume ", download_.target_namespace(), "/", download_.target_pvc(),
                               " is restored")
                : message);
-  on_end_({.phase = phase, .restored_bytes = restored_bytes_});
+  on_end_({.phase = phase, .restored_bytes = is_good ? object_.object().total_bytes() : 0});
 }
 
 // The text may come from anybody who may write a DataDownload, and names a place in the bucket.
@@ -558,12 +549,6 @@ inplace::InPlaceRequest InPlaceLeftover(const MoverEnvironment& env, const std::
 }
 
 }  // namespace
-
-DownloadReconciler::DownloadReconciler(const MoverEnvironment& env, TransferScheduler& scheduler,
-                                       std::function<void(const DownloadEnd&)> on_end)
-    : TransferReconciler(env, objects::DataDownload::Type()),
-      scheduler_(scheduler),
-      on_end_(std::move(on_end)) {}
 
 absl::StatusOr<std::unique_ptr<TransferStep>> DownloadReconciler::StepFor(
     const CallContext& ctx, const objects::DataTransfer& object) {

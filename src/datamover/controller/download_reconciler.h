@@ -1,9 +1,8 @@
 #pragma once
 
-#include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -17,12 +16,6 @@
 #include "objects/volume_task.h"
 
 namespace csidelta::datamover {
-
-// How a download ended.
-struct DownloadEnd {
-  objects::DataPhase phase;
-  int64_t restored_bytes = 0;
-};
 
 // How long a target may take to be bound to the volume that was filled for it. All of its data is
 // there, and what is waited for, a node that died or a queue of the storage that detaches, may take
@@ -46,16 +39,13 @@ inline constexpr absl::Duration kConsentTimeMax = absl::Minutes(1);
 // writes what differs into that (inplace/in_place_volume.h), and nothing is given.
 class DownloadReconciler : public TransferReconciler {
  public:
-  // Borrows both. `on_end` is told of each that ended, once or, after a crash, never.
   DownloadReconciler(const MoverEnvironment& env, TransferScheduler& scheduler,
-                     std::function<void(const DownloadEnd&)> on_end);
+                     OnTransferEnd on_end)
+      : TransferReconciler(env, scheduler, objects::DataDownload::Type(), std::move(on_end)) {}
 
  private:
   absl::StatusOr<std::unique_ptr<TransferStep>> StepFor(
       const CallContext& ctx, const objects::DataTransfer& object) override;
-
-  TransferScheduler& scheduler_;
-  const std::function<void(const DownloadEnd&)> on_end_;
 };
 
 // What a DataDownload says to the scheduler; nothing for one that is over, or not managed.

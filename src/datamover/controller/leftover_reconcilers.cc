@@ -89,18 +89,10 @@ bool ClaimReconciler::IsConcerned(const objects::PersistentVolumeClaim& claim) c
   return claim.is_being_deleted() && claim.HasFinalizer(objects::kVolumeFinalizer);
 }
 
-ContentReconciler::ContentReconciler(const MoverEnvironment& env, const EnqueueTable& enqueue_table,
-                                     std::set<std::string> velero_namespaces,
-                                     std::function<bool()> is_synced)
-    : env_(env),
-      enqueue_table_(enqueue_table),
-      velero_namespaces_(std::move(velero_namespaces)),
-      is_synced_(std::move(is_synced)) {}
-
 bool ContentReconciler::IsManagedAndRemovable(const objects::VolumeSnapshotContent& content) const {
   return content.Label(objects::kMoverTaskLabel) == content.name() &&
          content.snapshot_namespace() == env_.mover_namespace &&
-         velero_namespaces_.contains(content.Label(objects::kMoverVeleroNamespaceLabel)) &&
+         IsServed(env_, content.Label(objects::kMoverVeleroNamespaceLabel)) &&
          content.Label(objects::kBaseLabel) != "true" && !csi::HasBeenGivenUp(content) &&
          !content.is_being_deleted();
 }

@@ -82,9 +82,10 @@ class ClaimReconciler : public objects::Reconciler<objects::PersistentVolumeClai
 // that are not watched here, stay.
 class ContentReconciler : public objects::Reconciler<objects::VolumeSnapshotContent> {
  public:
-  // `is_synced`: whether all DataUploads of `velero_namespaces` are known. Borrows the others.
+  // `is_synced`: whether all DataUploads are known. Borrows the others.
   ContentReconciler(const MoverEnvironment& env, const EnqueueTable& enqueue_table,
-                    std::set<std::string> velero_namespaces, std::function<bool()> is_synced);
+                    std::function<bool()> is_synced)
+      : env_(env), enqueue_table_(enqueue_table), is_synced_(std::move(is_synced)) {}
 
  private:
   absl::StatusOr<absl::Time> ReconcileOne(const CallContext& ctx,
@@ -97,7 +98,6 @@ class ContentReconciler : public objects::Reconciler<objects::VolumeSnapshotCont
 
   const MoverEnvironment& env_;
   const EnqueueTable& enqueue_table_;
-  const std::set<std::string> velero_namespaces_;
   const std::function<bool()> is_synced_;
 };
 

@@ -404,7 +404,7 @@ void MoverMetrics::Note(const objects::DataUpload& object) {
   }
 }
 
-void MoverMetrics::Count(const UploadEnd& end) {
+void MoverMetrics::CountUpload(const TransferEnd& end) {
   const MutexLock lock(mutex_);
   ++ends_[objects::ToString(end.phase)];
   pods_lost_ += end.pods_lost;
@@ -424,7 +424,7 @@ void MoverMetrics::Count(const UploadEnd& end) {
   }
 }
 
-void MoverMetrics::Count(const DownloadEnd& end) {
+void MoverMetrics::CountDownload(const TransferEnd& end) {
   const MutexLock lock(mutex_);
   ++downloads_[objects::ToString(end.phase)];
   restored_bytes_ += end.restored_bytes;

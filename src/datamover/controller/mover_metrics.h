@@ -9,8 +9,7 @@
 #include "absl/time/time.h"
 #include "base/mutex.h"
 #include "csi/base_index.h"
-#include "datamover/controller/download_reconciler.h"
-#include "datamover/controller/upload_reconciler.h"
+#include "datamover/controller/transfer_step.h"
 #include "datamover/records/group_windows.h"
 #include "datamover/records/volume_records.h"
 #include "datamover/settings.h"
@@ -51,8 +50,8 @@ class MoverMetrics {
 
   // As it was seen.
   void Note(const objects::DataUpload& upload);
-  void Count(const UploadEnd& end);
-  void Count(const DownloadEnd& end);
+  void CountUpload(const TransferEnd& end);
+  void CountDownload(const TransferEnd& end);
 
   std::string Text(absl::Time now, const MoverState& state) const;
 

@@ -156,17 +156,16 @@ class Service {
 
   // --- Reconcilers, and the queues that they work on
 
-  UploadReconciler uploads_{env_, scheduler_, [this](const UploadEnd& end) { metrics_.Count(end); },
-                            &records_};
+  UploadReconciler uploads_{
+      env_, scheduler_, [this](const TransferEnd& end) { metrics_.CountUpload(end); }, &records_};
   DownloadReconciler downloads_{env_, scheduler_,
-                                [this](const DownloadEnd& end) { metrics_.Count(end); }};
+                                [this](const TransferEnd& end) { metrics_.CountDownload(end); }};
   DeletionReconciler deletions_{env_, deletion_queue_, &records_};
   CheckReconciler checks_{env_, check_queue_, [this] { return MayCheck(); }};
   ArchiveReconciler archives_{env_};
   TaskReconciler tasks_{env_, enqueue_table_, [this] { return IsSynced(); }};
   ClaimReconciler claims_{env_};
-  ContentReconciler contents_{env_, enqueue_table_, env_.velero_namespaces,
-                              [this] { return IsSynced(); }};
+  ContentReconciler contents_{env_, enqueue_table_, [this] { return IsSynced(); }};
   BaseReconciler bases_{env_, deleted_snapshots_, records_};
   GroupReconciler groups_{env_};
   std::deque<Queue> queues_;
@@ -223,9 +222,7 @@ void Service::WatchNamespace(const std::string& velero_namespace) {
                        if (const auto upload = objects::DataUpload::From(object); upload.ok()) {
                          metrics_.Note(*upload);
                          record_writer_.Note(*upload);
-                       }
-                       if (const auto backup = GoodBackupOf(object)) {
-                         scheduler_.RecordBackup(backup->volume, backup->taken_at);
+                         RecordGoodBackup(*upload, scheduler_);
                        }
                        return QueuedUpload(object);
                      });

@@ -8,7 +8,6 @@
 #include "base/log.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "datamover/controller/refused_transfer.h"
 #include "datamover/write_fence.h"
 #include "k8s/cached_client.h"
 #include "objects/client.h"
@@ -93,12 +92,12 @@ absl::StatusOr<absl::Time> TransferStep::Accept() {
 // --- On its way
 
 absl::StatusOr<absl::Time> TransferStep::Advance() {
-  if (const absl::Time tries_again_at = TriesAgainAt(object_); Now() < tries_again_at) {
+  if (const absl::Time tries_again_at = object_.TriesAgainAt(); Now() < tries_again_at) {
     return tries_again_at;
   }
   if (!IsAdmitted() && !object_.TimeOf(objects::kAwaitingAtAnnotation).has_value()) {
     const TransferScheduler::Answer answer = AskForAdmission();
-    object_.SetMessage(WithRefusal(answer.waits_for, object_));
+    object_.SetMessage(object_.WithRefusal(answer.waits_for));
     RETURN_IF_ERROR(Write());
     if (!answer.admitted_at.has_value()) {
       return answer.ask_again;
@@ -141,7 +140,7 @@ absl::StatusOr<WorkerRun::NextPod> TransferStep::NextPod(const objects::VolumeTa
     const TransferScheduler::Answer answer = AskForAdmission();
     RETURN_IF_ERROR(Write());
     if (!answer.admitted_at.has_value()) {
-      return WorkerRun::NextPod{.pod = {}, .waiting_for = WithRefusal(answer.waits_for, object_)};
+      return WorkerRun::NextPod{.pod = {}, .waiting_for = object_.WithRefusal(answer.waits_for)};
     }
     return next.waiting_for.empty() ? next : PrepareWorker(task);
   }
@@ -181,7 +180,7 @@ absl::StatusOr<WorkerView> TransferStep::StepTask() {
 
 absl::StatusOr<absl::Time> TransferStep::Follow(const WorkerView& view) {
   if (view.has_pod) {
-    EndRefusal(object_);
+    object_.EndRefusal();
   }
   // Its admission was given back while no node took the Pod. Now that one has, it runs, and counts.
   if (!IsAdmitted() && (view.state == WorkerView::State::kRunning || !view.node.empty())) {
@@ -327,11 +326,11 @@ void TransferStep::RecordRefused(const WorkerView& view) {
   CSIDELTA_LOG(kWarn, "a worker Pod cannot be made", {"kind", words_.type.kind},
                {"namespace", transfer_.namespace_name()}, {"name", transfer_.name()},
                {"error", view.words});
-  const bool gives_back = IsRefused(object_) || scheduler_.refused() < kRefusedTransfersMax;
+  const bool gives_back = object_.is_refused() || scheduler_.refused() < kRefusedTransfersMax;
   if (IsRetryable(view.refusal) || !gives_back) {
     return;
   }
-  RecordRefusal(view.words, PreparedSince().value_or(Now()), object_);
+  object_.RecordRefusal(view.words, PreparedSince().value_or(Now()));
   if (IsAdmitted()) {
     GiveBackAdmission();
   }

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -41,6 +44,16 @@ inline constexpr absl::Duration kWaitShownAfter = absl::Seconds(3);
 
 // While something is waited for that no watch reports.
 inline constexpr absl::Duration kTransferRequeueAfter = absl::Milliseconds(500);
+
+// How a transfer ended.
+struct TransferEnd {
+  objects::DataPhase phase;
+  objects::BackupFigures figures = {};  // of a Completed upload
+  bool audit_mismatch = false;  // the audit of its list of changed blocks found one that lied
+  int pods_lost = 0;            // of an upload
+  int64_t restored_bytes = 0;
+};
+using OnTransferEnd = std::function<void(const TransferEnd& end)>;
 
 // One look at one DataUpload or DataDownload, which moves it to where it should be:
 //
@@ -186,11 +199,13 @@ class TransferStep {
 };
 
 // Moves all objects of one kind, each look with the step that the kind makes; of those whose worker
-// runs, and of which nothing else changed, it only copies the progress. Borrows `env`.
+// runs, and of which nothing else changed, it only copies the progress. Borrows `env` and
+// `scheduler`. `on_end` is told of each that ended, once or, after a crash, never.
 class TransferReconciler : public objects::Reconciler<objects::DataTransfer> {
  public:
-  TransferReconciler(const MoverEnvironment& env, const k8s::ResourceType& type)
-      : env_(env), type_(type) {}
+  TransferReconciler(const MoverEnvironment& env, TransferScheduler& scheduler,
+                     const k8s::ResourceType& type, OnTransferEnd on_end)
+      : env_(env), scheduler_(scheduler), on_end_(std::move(on_end)), type_(type) {}
 
  protected:
   // For an object as it was just read. An error: the object cannot be understood, and has failed.
@@ -198,6 +213,8 @@ class TransferReconciler : public objects::Reconciler<objects::DataTransfer> {
       const CallContext& ctx, const objects::DataTransfer& object) = 0;
 
   const MoverEnvironment& env_;
+  TransferScheduler& scheduler_;
+  const OnTransferEnd on_end_;
 
  private:
   absl::StatusOr<absl::Time> ReconcileOne(const CallContext& ctx,

@@ -189,8 +189,7 @@ class Planner {
   // Plain deletion of an unowned object.
   void AddObject(const k8s::ResourceType& type, const objects::Object& object,
                  std::string text = "");
-  absl::Status PlanDeletions();
-  absl::Status PlanRecords();
+  absl::Status PlanDeletionsAndRecords();
   absl::Status PlanTransfers();
 
   // Whether it was made for a Velero that is asked for; the others are counted.
@@ -202,8 +201,6 @@ class Planner {
   // Bases, and contents of uploads that were given up: each with the driver's snapshot.
   absl::Status PlanContents();
   absl::Status PlanRest();
-  absl::Status PlanData();
-
   // How to delete it is said beside it.
   std::string KeptText(const objects::BackupStorageLocation& location) const;
   void PlanDataOf(const objects::BackupStorageLocation& location);
@@ -243,13 +240,16 @@ absl::StatusOr<UninstallPlan> Planner::Plan() {
   if (!plan_.running.empty()) {
     return std::move(plan_);
   }
-  RETURN_IF_ERROR(PlanDeletions());
-  RETURN_IF_ERROR(PlanRecords());
+  RETURN_IF_ERROR(PlanDeletionsAndRecords());
   RETURN_IF_ERROR(PlanTransfers());
   RETURN_IF_ERROR(PlanTasks());
   RETURN_IF_ERROR(PlanContents());
   RETURN_IF_ERROR(PlanRest());
-  RETURN_IF_ERROR(PlanData());
+  ASSIGN_OR_RETURN(const std::vector<objects::BackupStorageLocation> locations,
+                   ListAsked<objects::BackupStorageLocation>());
+  for (const objects::BackupStorageLocation& location : locations) {
+    PlanDataOf(location);
+  }
   RETURN_IF_ERROR(AddFormerLocations());
   RETURN_IF_ERROR(PlanKeys());
   RETURN_IF_ERROR(AddRemaining());
@@ -344,7 +344,7 @@ void Planner::AddObject(const k8s::ResourceType& type, const objects::Object& ob
       key);
 }
 
-absl::Status Planner::PlanDeletions() {
+absl::Status Planner::PlanDeletionsAndRecords() {
   ASSIGN_OR_RETURN(const std::vector<objects::DataDeletion> deletions,
                    ListAsked<objects::DataDeletion>());
   for (const objects::DataDeletion& deletion : deletions) {
@@ -352,10 +352,6 @@ absl::Status Planner::PlanDeletions() {
     AddObject(objects::DataDeletion::Type(), deletion,
               is_done || !request_.keep_data ? "" : "is not done: its data stays in the bucket");
   }
-  return absl::OkStatus();
-}
-
-absl::Status Planner::PlanRecords() {
   ASSIGN_OR_RETURN(const std::vector<objects::ProtectedVolume> records,
                    ListAsked<objects::ProtectedVolume>());
   for (const objects::ProtectedVolume& record : records) {
@@ -463,15 +459,6 @@ absl::Status Planner::PlanRest() {
         [&api = env_.api, key](const CallContext& ctx) {
           return k8s::IgnoreNotFound(api.Delete(ctx, key, {}));
         });
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Planner::PlanData() {
-  ASSIGN_OR_RETURN(const std::vector<objects::BackupStorageLocation> locations,
-                   ListAsked<objects::BackupStorageLocation>());
-  for (const objects::BackupStorageLocation& object : locations) {
-    PlanDataOf(object);
   }
   return absl::OkStatus();
 }

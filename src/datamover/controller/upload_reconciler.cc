@@ -11,6 +11,7 @@
 #include "base/status_macros.h"
 #include "csi/base_snapshots.h"
 #include "csi/expose/exposed_snapshot.h"
+#include "datamover/records/upload_report.h"
 #include "datamover/repository_access.h"
 #include "datamover/worker/deletion_queue.h"
 #include "datamover/worker/worker_pod.h"
@@ -45,8 +46,7 @@ std::string ClaimUidIn(const std::optional<objects::VolumeTask>& task) {
 class UploadStep : public TransferStep {
  public:
   UploadStep(const CallContext& ctx, const MoverEnvironment& env, TransferScheduler& scheduler,
-             const std::function<void(const UploadEnd&)>& on_end, const VolumeRecords* records,
-             objects::DataUpload upload);
+             const OnTransferEnd& on_end, const VolumeRecords* records, objects::DataUpload upload);
 
  private:
   absl::StatusOr<objects::TaskVolume> Volume() override;
@@ -58,9 +58,6 @@ class UploadStep : public TransferStep {
   velero::DataReference Reference() const;
   absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const objects::VolumeTask& task) override;
   objects::UploadWork Work(const std::optional<csi::MovedGroup>& group) const;
-
-  // The DataUpload's own word counts, where it is one.
-  objects::OnFallback OnFallback() const;
 
   absl::Status InspectClaim(const objects::VolumeTask& task) override {
     return csi::ExposeSnapshot(ctx_, env_.api, Exposing(task.AsOwner())).status();
@@ -97,16 +94,16 @@ class UploadStep : public TransferStep {
   void Tell(DataPhase phase, const std::string& message) override;
 
   const objects::DataUpload upload_;
-  const std::function<void(const UploadEnd&)>& on_end_;
+  const OnTransferEnd& on_end_;
   const VolumeRecords* const records_;
-  UploadEnd end_;
+  TransferEnd end_{.phase = DataPhase::kFailed};
   std::string claim_uid_;
+  bool key_confirmed_ = true;
   bool list_refused_ = false;
 };
 
 UploadStep::UploadStep(const CallContext& ctx, const MoverEnvironment& env,
-                       TransferScheduler& scheduler,
-                       const std::function<void(const UploadEnd&)>& on_end,
+                       TransferScheduler& scheduler, const OnTransferEnd& on_end,
                        const VolumeRecords* records, objects::DataUpload upload)
     : TransferStep(ctx, env, scheduler,
                    {.task = objects::TaskKind::kUpload,
@@ -117,8 +114,7 @@ UploadStep::UploadStep(const CallContext& ctx, const MoverEnvironment& env,
                    upload),
       upload_(std::move(upload)),
       on_end_(on_end),
-      records_(records),
-      end_({.phase = DataPhase::kFailed, .figures = {}}) {}
+      records_(records) {}
 
 absl::StatusOr<objects::TaskVolume> UploadStep::Volume() {
   absl::StatusOr<std::string> claim_uid = ClaimUid();
@@ -221,27 +217,23 @@ objects::UploadWork UploadStep::Work(const std::optional<csi::MovedGroup>& group
       .path = absl::StrCat("/", upload_.source_namespace(), "/", upload_.source_pvc()),
       .volume_snapshot = absl::StrCat(env_.mover_namespace, "/", task_name_),
       .tags = {task_name_},
-      .on_fallback = OnFallback()};
+      // The DataUpload may say otherwise than the settings.
+      .on_fallback = objects::ParseOnFallback(upload_.Config("onFallback"))
+                         .value_or(env_.settings.on_fallback)};
   // A label would name a Backup with a long name by a digest.
   if (const std::string backup = OwningBackupOf(object_.object()); k8s::IsObjectName(backup)) {
     work.tags.push_back(absl::StrCat(kBackupTag, "=", upload_.namespace_name(), "/", backup));
   }
   if (group.has_value()) {
-    for (std::string& tag :
-         incremental::FormatGroupTags({.group = group->name,
+    const std::vector<std::string> tags = incremental::FormatGroupTags(
+        {.group = group->name,
          .snapshot = group->snapshot,
-         .snapshot_taken_at = group->snapshot_taken_at.has_value()
-                                           ? FormatRfc3339(*group->snapshot_taken_at)
-                                           : "",
-         .members = static_cast<int>(group->members)})) {
-      work.tags.push_back(std::move(tag));
-    }
+         .snapshot_taken_at =
+             group->snapshot_taken_at.has_value() ? FormatRfc3339(*group->snapshot_taken_at) : "",
+         .members = static_cast<int>(group->members)});
+    work.tags.insert(work.tags.end(), tags.begin(), tags.end());
   }
   return work;
-}
-
-objects::OnFallback UploadStep::OnFallback() const {
-  return objects::ParseOnFallback(upload_.Config("onFallback")).value_or(env_.settings.on_fallback);
 }
 
 absl::StatusOr<absl::Time> UploadStep::Conclude(const objects::VolumeTaskStatus& task) {
@@ -263,7 +255,7 @@ absl::StatusOr<absl::Time> UploadStep::Conclude(const objects::VolumeTaskStatus&
     object_.SetIncrementalBytes(figures.changed_bytes);
   }
   end_.figures = figures;
-  end_.key_confirmed = object_.Annotation(objects::kKeyConfirmedAnnotation) != "false";
+  key_confirmed_ = object_.Annotation(objects::kKeyConfirmedAnnotation) != "false";
   end_.audit_mismatch = CauseOf(task) == objects::OutcomeCause::kAuditMismatch;
   list_refused_ = CauseOf(task) == objects::OutcomeCause::kListRefused;
   return End(DataPhase::kCompleted, absl::StrCat(Summarize(figures), GroupSummary(object_)));
@@ -302,11 +294,7 @@ bool UploadStep::BaseWasMissed(const objects::BackupFigures& figures) {
 
 absl::StatusOr<csi::SnapshotAction> UploadStep::FinalizeBase(
     const objects::BackupFigures& figures) {
-  const csi::Environment csi_env{.api = env_.api,
-                                 .clock = *ctx_.clock,
-                                 .random = env_.random,
-                                 .velero_namespace = upload_.namespace_name(),
-                                 .bases = env_.bases};
+  const csi::Environment csi_env = CsiEnvironmentOf(ctx_, env_, upload_.namespace_name());
   const csi::BaseOwner owner = Owner();
   const std::string driver = object_.Annotation(objects::kMoverDriverAnnotation);
   bool is_needed = BaseWasMissed(figures);
@@ -321,9 +309,9 @@ absl::StatusOr<csi::SnapshotAction> UploadStep::FinalizeBase(
   if (absl::IsNotFound(kept)) {
     CSIDELTA_LOG(kWarn, "the volume snapshot is gone: the next backup will be a full one",
                  {"namespace", upload_.namespace_name()}, {"name", upload_.name()});
-    return csi::SnapshotAction::kKeep;
+  } else {
+    RETURN_IF_ERROR(kept);
   }
-  RETURN_IF_ERROR(kept);
   return csi::SnapshotAction::kKeep;
 }
 
@@ -382,7 +370,7 @@ void UploadStep::Tell(DataPhase phase, const std::string& message) {
   Emit(is_good ? k8s::EventType::kNormal : k8s::EventType::kWarning, reason, text);
   const std::string location =
       absl::StrCat(upload_.namespace_name(), "/", upload_.storage_location());
-  if (!end_.key_confirmed && env_.access_keeper->IsKeyWarningDue(location, Now())) {
+  if (!key_confirmed_ && env_.access_keeper->IsKeyWarningDue(location, Now())) {
     Emit(k8s::EventType::kWarning, "KeyNotConfirmed",
          absl::StrCat("no copy is confirmed of the key of location ", upload_.storage_location(),
                       ": without it no backup can be read; csi-delta mover-key export"));
@@ -394,37 +382,25 @@ void UploadStep::Tell(DataPhase phase, const std::string& message) {
 }
 
 void UploadStep::WarnOfNeeds(int64_t volume_bytes) {
-  constexpr int64_t kMiB = int64_t{1} << 20;
-  const std::string& setting = env_.settings.worker.scratch_size;
-  const absl::StatusOr<int64_t> scratch = ParseQuantity(setting);
-  const int64_t needed = ScratchBytesFor(volume_bytes);
-  if (scratch.ok() && *scratch < needed) {
-    Emit(k8s::EventType::kWarning, "ScratchTooSmall",
-         absl::StrCat("worker.scratchSize is ", setting, ", and a restore of this backup may need ",
-                      FormatBinaryQuantity((needed + kMiB - 1) / kMiB * kMiB),
-                      ": raise it in the settings of the mover"));
-  }
-  const std::string& memory_setting = env_.settings.worker.resources.memory_limit;
-  const absl::StatusOr<int64_t> memory = ParseQuantity(memory_setting);
-  const int64_t memory_needed = RestoreMemoryBytesFor(volume_bytes);
-  if (memory.ok() && *memory < memory_needed) {
-    Emit(k8s::EventType::kWarning, "MemoryTooSmall",
-         absl::StrCat("worker.resources.limits.memory is ", memory_setting,
-                      ", and a restore of this backup needs ",
-                      FormatBinaryQuantity((memory_needed + kMiB - 1) / kMiB * kMiB),
-                      ": raise it in the settings of the mover"));
-  }
+  const auto warn_if_less = [&](const std::string& setting, int64_t needed, const char* reason,
+                                absl::string_view name, absl::string_view need) {
+    constexpr int64_t kMiB = int64_t{1} << 20;
+    const absl::StatusOr<int64_t> bytes = ParseQuantity(setting);
+    if (bytes.ok() && *bytes < needed) {
+      Emit(k8s::EventType::kWarning, reason,
+           absl::StrCat(name, " is ", setting, ", and a restore of this backup ", need, " ",
+                        FormatBinaryQuantity((needed + kMiB - 1) / kMiB * kMiB),
+                        ": raise it in the settings of the mover"));
+    }
+  };
+  const WorkerSettings& worker = env_.settings.worker;
+  warn_if_less(worker.scratch_size, ScratchBytesFor(volume_bytes), "ScratchTooSmall",
+               "worker.scratchSize", "may need");
+  warn_if_less(worker.resources.memory_limit, RestoreMemoryBytesFor(volume_bytes), "MemoryTooSmall",
+               "worker.resources.limits.memory", "needs");
 }
 
 }  // namespace
-
-UploadReconciler::UploadReconciler(const MoverEnvironment& env, TransferScheduler& scheduler,
-                                   std::function<void(const UploadEnd&)> on_end,
-                                   const VolumeRecords* records)
-    : TransferReconciler(env, objects::DataUpload::Type()),
-      scheduler_(scheduler),
-      on_end_(std::move(on_end)),
-      records_(records) {}
 
 absl::StatusOr<std::unique_ptr<TransferStep>> UploadReconciler::StepFor(
     const CallContext& ctx, const objects::DataTransfer& object) {
@@ -458,14 +434,12 @@ std::optional<QueuedTransfer> QueuedUpload(const objects::Object& object) {
   return queued;
 }
 
-std::optional<GoodBackup> GoodBackupOf(const objects::Object& object) {
-  const absl::StatusOr<objects::DataUpload> upload = objects::DataUpload::Parse(object);
-  const std::optional<absl::Time> created_at = object.created_at();
-  if (!upload.ok() || !upload->is_managed() || upload->known_phase() != DataPhase::kCompleted ||
-      !created_at.has_value()) {
-    return std::nullopt;
+void RecordGoodBackup(const objects::DataUpload& upload, TransferScheduler& scheduler) {
+  const std::optional<absl::Time> created_at = upload.created_at();
+  if (upload.Validate().ok() && upload.is_managed() &&
+      upload.known_phase() == DataPhase::kCompleted && created_at.has_value()) {
+    scheduler.RecordBackup(VolumeOf(upload), *created_at);
   }
-  return GoodBackup{.volume = VolumeOf(*upload), .taken_at = *created_at};
 }
 
 absl::Status RemoveUploadExposure(const CallContext& ctx, const MoverEnvironment& env,

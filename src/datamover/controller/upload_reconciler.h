@@ -1,16 +1,15 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
 #include "datamover/controller/transfer_step.h"
 #include "datamover/mover_environment.h"
-#include "datamover/records/upload_report.h"
 #include "datamover/records/volume_records.h"
 #include "datamover/transfer_scheduler.h"
 #include "objects/data_transfer.h"
@@ -19,45 +18,30 @@
 
 namespace csidelta::datamover {
 
-// How an upload ended.
-struct UploadEnd {
-  objects::DataPhase phase;
-  objects::BackupFigures figures;  // of one that is Completed
-  bool audit_mismatch = false;     // the audit of its list of changed blocks found one that lied
-  bool key_confirmed = true;
-  int pods_lost = 0;
-};
-
 // Moves DataUploads, each look a TransferStep: the worker reads the volume snapshot, which is
 // exposed to it, into the repository. Once it is done its snapshot is kept as the base of the next
 // upload of the volume, or goes; a base that was kept before goes with it. What was not completed
 // takes its snapshot along, and the older base stays.
 class UploadReconciler : public TransferReconciler {
  public:
-  // Borrows all. `on_end` is told of each that ended, once or, after a crash, never. `records`:
-  // what checks found; null: it is read from the API server.
-  UploadReconciler(const MoverEnvironment& env, TransferScheduler& scheduler,
-                   std::function<void(const UploadEnd&)> on_end,
-                   const VolumeRecords* records = nullptr);
+  // `records`: what checks found; null: it is read from the API server. Borrowed.
+  UploadReconciler(const MoverEnvironment& env, TransferScheduler& scheduler, OnTransferEnd on_end,
+                   const VolumeRecords* records = nullptr)
+      : TransferReconciler(env, scheduler, objects::DataUpload::Type(), std::move(on_end)),
+        records_(records) {}
 
  private:
   absl::StatusOr<std::unique_ptr<TransferStep>> StepFor(
       const CallContext& ctx, const objects::DataTransfer& object) override;
 
-  TransferScheduler& scheduler_;
-  const std::function<void(const UploadEnd&)> on_end_;
   const VolumeRecords* const records_;
 };
 
 // What a DataUpload says to the scheduler; nothing for one that is over, or not managed.
 std::optional<QueuedTransfer> QueuedUpload(const objects::Object& object);
 
-// That a volume has a good backup; nothing unless the object is a completed, managed DataUpload.
-struct GoodBackup {
-  std::string volume;  // as QueuedTransfer has it
-  absl::Time taken_at;
-};
-std::optional<GoodBackup> GoodBackupOf(const objects::Object& object);
+// Records that a volume has a good backup, if `upload` is completed, managed and valid.
+void RecordGoodBackup(const objects::DataUpload& upload, TransferScheduler& scheduler);
 
 // Removes what is left of a DataUpload's task when the DataUpload has its last phase, or is gone:
 // nothing else does. A base stays.

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <tuple>
 
-#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "datamover/presence.h"
 #include "objects/backup.h"
 #include "objects/backup_storage_location.h"
 #include "objects/client.h"

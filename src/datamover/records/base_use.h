@@ -1,10 +1,8 @@
 #pragma once
 
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -13,7 +11,6 @@
 #include "absl/time/time.h"
 #include "base/finding.h"
 #include "csi/base_snapshots.h"
-#include "datamover/presence.h"
 #include "datamover/settings.h"
 #include "k8s/api_client.h"
 #include "objects/object.h"

@@ -125,8 +125,6 @@ class CheckStep {
   absl::StatusOr<std::vector<objects::DataUpload>> Uploads() const;
   // Notes which of the reported repository snapshots are orphaned.
   absl::Status RecordOrphans(const objects::CheckFigures& figures, Verification& next) const;
-  // Whether this Backup of this Velero is there.
-  absl::StatusOr<bool> IsBackupKnown(const std::string& backup) const;
   absl::StatusOr<std::set<objects::ForgetItem>> DeletionsOf(const std::string& backup) const;
   absl::StatusOr<absl::Time> TryLater(absl::string_view why, absl::Duration first);
   absl::Status RemoveWorker();
@@ -475,8 +473,11 @@ absl::Status CheckStep::RecordOrphans(const objects::CheckFigures& figures,
     }
     const auto [found, is_new] = backups.try_emplace(std::string(name));
     if (is_new) {
-      ASSIGN_OR_RETURN(const bool is_known, IsBackupKnown(found->first));
-      if (!is_known) {
+      ASSIGN_OR_RETURN(
+          const std::optional<objects::Backup> known,
+          objects::Find<objects::Backup>(
+              ctx_, env_.api, objects::Backup::Key(volume_.namespace_name(), found->first)));
+      if (!known.has_value()) {
         ASSIGN_OR_RETURN(found->second, DeletionsOf(found->first));
       }
     }
@@ -492,14 +493,6 @@ absl::Status CheckStep::RecordOrphans(const objects::CheckFigures& figures,
     }
   }
   return absl::OkStatus();
-}
-
-absl::StatusOr<bool> CheckStep::IsBackupKnown(const std::string& backup) const {
-  ASSIGN_OR_RETURN(
-      const std::optional<objects::Backup> found,
-      objects::Find<objects::Backup>(ctx_, env_.api,
-                                     {objects::Backup::Type(), volume_.namespace_name(), backup}));
-  return found.has_value();
 }
 
 absl::StatusOr<std::set<objects::ForgetItem>> CheckStep::DeletionsOf(

@@ -2,7 +2,6 @@
 
 #include <string>
 
-#include "absl/strings/string_view.h"
 #include "csi/expose/exposed_snapshot.h"
 #include "datamover/transfer_object.h"
 #include "datamover/worker/task_runner.h"

@@ -429,10 +429,6 @@ objects::Patch VolumeRecordWriter::Merge(const News& news, ProtectedVolumeRecord
   return patch;
 }
 
-bool VolumeRecordWriter::IsDeleted(const LastGoodBackup& backup) const {
-  return seams_.is_deleted(backup.snapshot_id);
-}
-
 void VolumeRecordWriter::DropDeleted(const ProtectedVolumeRecord& record, News& news) const {
   const std::optional<objects::DeletedBackup>& deleted = record.status.deleted_backup;
   if (!news.good.has_value()) {
@@ -440,7 +436,8 @@ void VolumeRecordWriter::DropDeleted(const ProtectedVolumeRecord& record, News& 
   }
   const bool is_known = deleted.has_value() && deleted->upload == news.good->upload;
   // Without another one it is merged first, and replaced then.
-  if (is_known || (record.status.last_good.has_value() && IsDeleted(*news.good))) {
+  if (is_known ||
+      (record.status.last_good.has_value() && seams_.is_deleted(news.good->snapshot_id))) {
     news.good.reset();
   }
 }
@@ -448,7 +445,7 @@ void VolumeRecordWriter::DropDeleted(const ProtectedVolumeRecord& record, News& 
 absl::StatusOr<bool> VolumeRecordWriter::IsLastGoodGone(const CallContext& ctx, const Taken& taken,
                                                         const ProtectedVolumeRecord& record) {
   const std::optional<LastGoodBackup>& good = record.status.last_good;
-  if (!good.has_value() || IsDeleted(*good)) {
+  if (!good.has_value() || seams_.is_deleted(good->snapshot_id)) {
     return good.has_value();
   }
   if (!taken.is_pvc_due || good->backup.empty()) {
@@ -496,7 +493,7 @@ absl::StatusOr<std::optional<LastGoodBackup>> VolumeRecordWriter::NewestLeft(
     }
     const EndKey end(WholeSeconds(*completed_at), object.uid());
     LastGoodBackup good = GoodBackupIn(object, end.first);
-    if (end < EndOf(record.status.last_good) && !IsDeleted(good)) {
+    if (end < EndOf(record.status.last_good) && !seams_.is_deleted(good.snapshot_id)) {
       left.emplace(end, std::move(good));
     }
   }
@@ -515,12 +512,11 @@ absl::StatusOr<std::optional<LastGoodBackup>> VolumeRecordWriter::NewestLeft(
   return std::optional<LastGoodBackup>();
 }
 
-std::optional<std::optional<objects::VolumeBase>> VolumeRecordWriter::BaseOf(
-    const ProtectedVolumeRecord& record) const {
+void VolumeRecordWriter::MergeBase(ProtectedVolumeRecord& record, objects::Patch& patch) const {
   const std::optional<std::vector<csi::BaseSnapshot>> bases =
       env_.bases == nullptr ? std::nullopt : env_.bases->OfClaim(record.spec.pvc_uid);
   if (!bases.has_value()) {
-    return std::nullopt;
+    return;  // They are not known yet.
   }
   std::optional<objects::VolumeBase> newest;
   for (const csi::BaseSnapshot& base : *bases) {
@@ -530,19 +526,10 @@ std::optional<std::optional<objects::VolumeBase>> VolumeRecordWriter::BaseOf(
       newest = {.content = base.content_name, .taken_at = base.snapshot_taken_at};
     }
   }
-  return std::optional(newest);
-}
-
-void VolumeRecordWriter::MergeBase(ProtectedVolumeRecord& record, objects::Patch& patch) const {
-  const std::optional<std::optional<objects::VolumeBase>> base = BaseOf(record);
-  if (!base.has_value()) {
-    return;
-  }
-  const std::string known = record.status.base.has_value() ? record.status.base->content : "";
-  const std::string now = base->has_value() ? (*base)->content : "";
-  if (known != now) {
-    record.status.base = *base;
-    patch.SetBase(*base);
+  const objects::VolumeBase none;
+  if (record.status.base.value_or(none).content != newest.value_or(none).content) {
+    record.status.base = newest;
+    patch.SetBase(newest);
   }
 }
 

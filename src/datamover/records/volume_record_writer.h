@@ -125,7 +125,6 @@ class VolumeRecordWriter {
   static void MergeEnd(const News& news, ProtectedVolumeRecord& record, objects::Patch& patch);
   // Takes from the news a good backup that was deleted since.
   void DropDeleted(const ProtectedVolumeRecord& record, News& news) const;
-  bool IsDeleted(const objects::LastGoodBackup& backup) const;
   absl::StatusOr<bool> IsLastGoodGone(const CallContext& ctx, const Taken& taken,
                                       const ProtectedVolumeRecord& record);
   // Replaces the last good backup of `record`, which was deleted.
@@ -133,9 +132,6 @@ class VolumeRecordWriter {
                         objects::Patch& patch);
   absl::StatusOr<std::optional<objects::LastGoodBackup>> NewestLeft(
       const CallContext& ctx, const ProtectedVolumeRecord& record) const;
-  // Nothing while bases are not known.
-  std::optional<std::optional<objects::VolumeBase>> BaseOf(
-      const ProtectedVolumeRecord& record) const;
   void MergeBase(ProtectedVolumeRecord& record, objects::Patch& patch) const;
 
   const MoverEnvironment& env_;

@@ -5,9 +5,7 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
-#include "absl/strings/string_view.h"
 #include "base/mutex.h"
 #include "datamover/ended_pods.h"
 #include "datamover/mover_environment.h"

@@ -213,12 +213,12 @@ absl::StatusOr<WorkerView> WorkerRun::Step(const CallContext& ctx, const PodMake
   ASSIGN_OR_RETURN(const Seen seen, Look(ctx));
   const std::optional<Pod>& pod = seen.pod;
   const objects::VolumeTask& task = seen.task;
-  if (objects::VolumeTaskStatus status = task.status(); IsLast(status.phase)) {
-    WorkerView view;
+  WorkerView view;
+  view.status = task.status();
+  view.attempts = task.attempts();
+  if (IsLast(view.status.phase)) {
     view.state = WorkerView::State::kEnded;
-    view.node = status.node;
-    view.attempts = task.attempts();
-    view.status = std::move(status);
+    view.node = view.status.node;
     return view;
   }
   const std::string counted = task.counted_pod();
@@ -228,9 +228,7 @@ absl::StatusOr<WorkerView> WorkerRun::Step(const CallContext& ctx, const PodMake
   if (counted.empty() && task.attempts() > 0 && (pod->is_being_deleted() || !pod->is_active())) {
     // The one before, on its way out.
     RETURN_IF_ERROR(k8s::IgnoreNotFound(env_.api.Delete(ctx, PodKey(), {.uid = pod->uid()})));
-    WorkerView view;
     view.words = task.Annotation(objects::kLastEndAnnotation);
-    view.attempts = task.attempts();
     view.pods_lost = view.attempts;
     view.attempt_since = task.attempt_at().value_or(ctx.clock->Now());
     view.look_again = ctx.clock->Now() + kRequeueAfter;
