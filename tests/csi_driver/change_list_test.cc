@@ -170,13 +170,6 @@ TEST_F(ChangeListTest, TellsWhatBecameZero) {
   EXPECT_FALSE(list->Next()->has_value());
 }
 
-TEST_F(ChangeListTest, NothingChangedIsAnEmptyList) {
-  Write(0, "x");
-  const std::string base = Snapshot("base");
-  const std::string target = Snapshot("target");
-  EXPECT_TRUE(List({.target_id = target, .base_id = base}, {})->empty());
-}
-
 TEST_F(ChangeListTest, TheGrowthOfAVolumeDiffers) {
   const std::string base = Snapshot("base");
   const int64_t grown_bytes = kVolumeBytes + 2 * kMiB;

@@ -47,22 +47,6 @@ TEST_F(ControlServerTest, AddsAllRulesOrNone) {
   EXPECT_THAT(faults_.Enter({"Probe", "", {}}, [] { return false; }).before, IsOk());
 }
 
-TEST_F(ControlServerTest, ShowsVolumesAndSnapshots) {
-  const VolumeRecord volume =
-      *store_->CreateVolume({.name = "a", .size = {}, .mode = {}, .source = {}});
-  const SnapshotRecord snapshot = *store_->CreateSnapshot("s", volume.id);
-  const Json volumes = Ask(R"({"op":"volumes"})");
-  EXPECT_EQ(GetString(volumes["volumes"][0], {"id"}), volume.id);
-  EXPECT_EQ(GetString(volumes["volumes"][0], {"mode"}), "block");
-  EXPECT_EQ(GetString(volumes["volumes"][0], {"path"}), store_->VolumePath(volume.id));
-  const Json snapshots = Ask(R"({"op":"snapshots"})");
-  EXPECT_EQ(GetString(snapshots["snapshots"][0], {"volume"}), volume.id);
-  EXPECT_EQ(GetInt(snapshots["snapshots"][0], {"size_bytes"}), kVolumeBytesDefault);
-
-  EXPECT_TRUE(GetBool(Ask(R"({"op":"delete_snapshot","id":")" + snapshot.id + "\"}"), {"ok"}));
-  EXPECT_EQ(Ask(R"({"op":"snapshots"})")["snapshots"].size(), 0u);
-}
-
 TEST_F(ControlServerTest, DeletesAGroupWithItsMembersAndNoOther) {
   const std::string volume =
       store_->CreateVolume({.name = "a", .size = {}, .mode = {}, .source = {}})->id;
@@ -75,15 +59,6 @@ TEST_F(ControlServerTest, DeletesAGroupWithItsMembersAndNoOther) {
   ASSERT_EQ(left.size(), 1u);
   EXPECT_EQ(GetString(left[0], {"id"}), alone.id);
   EXPECT_THAT(GetString(Ask(request), {"error"}), HasSubstr(group));
-}
-
-TEST_F(ControlServerTest, CountsAndWaits) {
-  faults_.Enter({"Probe", "", {}}, [] { return false; });
-  EXPECT_EQ(GetInt(Ask(R"({"op":"count"})"), {"calls", "Probe", "started"}), 1);
-  EXPECT_TRUE(GetBool(Ask(R"({"op":"wait","method":"Probe","started":1})"), {"ok"}));
-  const Json late = Ask(R"({"op":"wait","method":"Probe","finished":1,"timeout_ms":0})");
-  EXPECT_FALSE(GetBool(late, {"ok"}, true));
-  EXPECT_THAT(GetString(late, {"error"}), HasSubstr("\"started\":1"));
 }
 
 TEST_F(ControlServerTest, RefusesWhatItDoesNotKnow) {

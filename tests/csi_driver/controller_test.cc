@@ -39,16 +39,6 @@ class ControllerTest : public DriverFixture {
   std::string volume_id_;
 };
 
-TEST_F(ControllerTest, SnapshotTellsTheTruthWithoutRules) {
-  pb::CreateSnapshotResponse response;
-  ASSERT_TRUE(CreateSnapshot(&response).ok());
-  const pb::Snapshot& snapshot = response.snapshot();
-  EXPECT_TRUE(snapshot.ready_to_use());
-  EXPECT_EQ(snapshot.size_bytes(), kVolumeBytesDefault);
-  EXPECT_EQ(snapshot.source_volume_id(), volume_id_);
-  EXPECT_EQ(snapshot.creation_time().seconds(), absl::ToUnixSeconds(clock_.Now()));
-}
-
 TEST_F(ControllerTest, SnapshotsCanLie) {
   AddRule(R"({"lie":"not_ready"})");
   AddRule(R"({"lie":"zero_size"})");

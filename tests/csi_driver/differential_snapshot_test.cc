@@ -92,22 +92,6 @@ class DifferentialSnapshotTest : public DriverFixture {
   pb::DifferentialSnapshotRequest request_;
 };
 
-TEST_F(DifferentialSnapshotTest, ListsWhatChangedAndWhatBecameZero) {
-  const pb::DifferentialSnapshotResponse page = MustAsk();
-  EXPECT_THAT(Extents(page), ElementsAre(Block(0), Block(1), Block(3), Block(5)));
-  EXPECT_TRUE(page.change_block_list(0).zero_out());
-  EXPECT_FALSE(page.change_block_list(1).zero_out());
-  EXPECT_EQ(page.change_block_list(0).context(), "");
-  EXPECT_EQ(page.volume_size(), kCapacity);
-  EXPECT_EQ(page.next_offset(), "");
-  EXPECT_EQ(page.timeout(), 0u);
-}
-
-TEST_F(DifferentialSnapshotTest, WithoutABaseListsWhatIsAllocated) {
-  request_.clear_snapshot_base();
-  EXPECT_THAT(Extents(MustAsk()), ElementsAre(Block(1), Block(3), Block(5)));
-}
-
 TEST_F(DifferentialSnapshotTest, ZerosStandAloneWithVariableLengths) {
   options_.blocks.fixed = false;
   Restart();
@@ -234,25 +218,6 @@ TEST_F(DifferentialSnapshotTest, CallsCanBeHeldWhenTheirPageIsMade) {
     faults_.Clear();
   }
   EXPECT_THAT(page, ElementsAre(Block(0), Block(1), Block(3), Block(5)));
-}
-
-TEST_F(DifferentialSnapshotTest, ADriverWithoutItDoesNotOfferIt) {
-  const auto offers = [this] {
-    grpc::ClientContext context;
-    ::csi::v1::GetPluginCapabilitiesResponse response;
-    EXPECT_TRUE(identity_->GetPluginCapabilities(&context, {}, &response).ok());
-    bool offered = false;
-    for (const ::csi::v1::PluginCapability& capability : response.capabilities()) {
-      offered =
-          offered || int{capability.service().type()} == int{pb::DIFFERENTIAL_SNAPSHOT_SERVICE};
-    }
-    return offered;
-  };
-  EXPECT_TRUE(offers());
-  options_.differential_snapshot = false;
-  Restart();
-  EXPECT_FALSE(offers());
-  EXPECT_EQ(CodeOf(), grpc::StatusCode::UNIMPLEMENTED);
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <atomic>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "tests/support/status_matchers.h"
 
@@ -39,14 +38,6 @@ std::string Pattern(Faults& faults, int calls) {
     pattern += Call(faults, "CreateSnapshot").before.ok() ? '.' : 'F';
   }
   return pattern;
-}
-
-TEST(FaultsTest, WithoutRulesNothingHappens) {
-  Faults faults;
-  const Verdict verdict = Call(faults, "CreateSnapshot");
-  EXPECT_THAT(verdict.before, IsOk());
-  EXPECT_THAT(verdict.after, IsOk());
-  EXPECT_TRUE(verdict.lies.empty());
 }
 
 TEST(FaultsTest, ErrorHasCodeAndMessage) {
@@ -149,17 +140,6 @@ TEST(FaultsTest, ARuleForAStreamSparesTheCallBeforeIt) {
   EXPECT_EQ(Call(faults, "GetMetadataDelta").stream.size(), 1u);
 }
 
-TEST(FaultsTest, CountsCallsByMethod) {
-  Faults faults;
-  AddRule(faults, R"({"code":"INTERNAL","times":1})");
-  Pattern(faults, 3);
-  const CallCount count = faults.Counts()["CreateSnapshot"];
-  EXPECT_EQ(count.started, 3);
-  EXPECT_EQ(count.finished, 3);
-  EXPECT_EQ(count.failed, 1);
-  EXPECT_EQ(count.held, 0);
-}
-
 TEST(FaultsTest, HeldCallsGoWhenReleasedAndLaterOnesAreHeldAgain) {
   Faults faults;
   AddRule(faults, R"({"method":"CreateSnapshot","hold":true})");
@@ -199,11 +179,6 @@ TEST(FaultsTest, CallsWhoseCallerWentAwayDoNothing) {
   }
   EXPECT_THAT(verdict.before, StatusIs(absl::StatusCode::kCancelled));
   EXPECT_EQ(faults.Counts()["CreateSnapshot"].held, 0);
-}
-
-TEST(FaultsTest, WaitForGivesUp) {
-  Faults faults;
-  EXPECT_FALSE(faults.WaitFor("CreateSnapshot", {.started = 1}, absl::ZeroDuration()));
 }
 
 class BadRuleTest : public testing::TestWithParam<const char*> {};

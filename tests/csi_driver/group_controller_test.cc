@@ -3,12 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <set>
 #include <string>
 #include <vector>
 
 #include "tests/csi_driver/driver_fixture.h"
-#include "tests/support/csi_driver/control_server.h"
 
 namespace csidelta::csi_driver::group_controller_test {
 namespace {
@@ -108,30 +106,6 @@ class GroupControllerTest : public DriverFixture {
   google::protobuf::Map<std::string, std::string> secrets_;
 };
 
-TEST_F(GroupControllerTest, GroupHasAReadySnapshotOfEachVolume) {
-  pb::VolumeGroupSnapshot group;
-  ASSERT_TRUE(Create(&group).ok());
-  EXPECT_TRUE(group.ready_to_use());
-  EXPECT_EQ(group.creation_time().seconds(), absl::ToUnixSeconds(clock_.Now()));
-  ASSERT_EQ(group.snapshots_size(), 3);
-  std::set<std::string> volumes;
-  for (const pb::Snapshot& snapshot : group.snapshots()) {
-    EXPECT_TRUE(snapshot.ready_to_use());
-    EXPECT_EQ(snapshot.group_snapshot_id(), group.group_snapshot_id());
-    EXPECT_EQ(snapshot.size_bytes(), kVolumeBytesDefault);
-    volumes.insert(snapshot.source_volume_id());
-  }
-  EXPECT_EQ(volumes, std::set<std::string>(volume_ids_.begin(), volume_ids_.end()));
-}
-
-TEST_F(GroupControllerTest, GetTellsWhatCreateTold) {
-  pb::VolumeGroupSnapshot created;
-  ASSERT_TRUE(Create(&created).ok());
-  pb::VolumeGroupSnapshot got;
-  ASSERT_TRUE(Get(created.group_snapshot_id(), Ids(created), &got).ok());
-  EXPECT_EQ(got.SerializeAsString(), created.SerializeAsString());
-}
-
 TEST_F(GroupControllerTest, OtherMembersThanTheGroupHasAreRefused) {
   pb::VolumeGroupSnapshot group;
   ASSERT_TRUE(Create(&group).ok());
@@ -147,17 +121,6 @@ TEST_F(GroupControllerTest, OtherMembersThanTheGroupHasAreRefused) {
   stranger.mutable_snapshots(0)->set_snapshot_id("snap-0-0");
   EXPECT_EQ(Delete(stranger).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(store_->ListSnapshots({}, {})->records.size(), 3u);
-}
-
-TEST_F(GroupControllerTest, DeleteTakesAllMembersAndMayComeTwice) {
-  pb::VolumeGroupSnapshot group;
-  ASSERT_TRUE(Create(&group).ok());
-  EXPECT_TRUE(Delete(group).ok());
-  EXPECT_TRUE(store_->ListSnapshots({}, {})->records.empty());
-  EXPECT_TRUE(Delete(group).ok());
-  pb::VolumeGroupSnapshot got;
-  EXPECT_EQ(Get(group.group_snapshot_id(), Ids(group), &got).error_code(),
-            grpc::StatusCode::NOT_FOUND);
 }
 
 TEST_F(GroupControllerTest, MembersGoAloneUnlessGroupsAreWhole) {
@@ -212,29 +175,6 @@ TEST_F(GroupControllerTest, GroupsCanLie) {
     EXPECT_FALSE(group.ready_to_use());
     EXPECT_FALSE(group.snapshots(2).ready_to_use());
   }
-}
-
-TEST_F(GroupControllerTest, RequestsMustNameTheirGroup) {
-  pb::VolumeGroupSnapshot group;
-  EXPECT_EQ(Create(&group, "").error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-  EXPECT_EQ(Delete({}).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-  EXPECT_EQ(Get("", {}, &group).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-}
-
-TEST_F(GroupControllerTest, ControlSocketTellsOfGroups) {
-  pb::VolumeGroupSnapshot group;
-  ASSERT_TRUE(Create(&group).ok());
-  const Json answer = HandleControl({{"op", "groups"}}, faults_, *store_);
-  ASSERT_EQ(answer["groups"].size(), 1u);
-  const Json& told = answer["groups"][0];
-  EXPECT_EQ(told["id"], group.group_snapshot_id());
-  EXPECT_EQ(told["name"], "g");
-  EXPECT_TRUE(told["frozen_ns"].is_null());
-  ASSERT_EQ(told["members"].size(), 3u);
-  EXPECT_EQ(told["members"][1]["volume"], volume_ids_[1]);
-  EXPECT_EQ(told["members"][1]["snapshot"], group.snapshots(1).snapshot_id());
-  const Json snapshots = HandleControl({{"op", "snapshots"}}, faults_, *store_);
-  EXPECT_EQ(snapshots["snapshots"][0]["group"], group.group_snapshot_id());
 }
 
 TEST_F(GroupControllerTest, DriverSaysWhetherItTakesGroups) {

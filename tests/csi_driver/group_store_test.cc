@@ -69,18 +69,6 @@ class GroupStoreTest : public testing::Test {
   std::vector<std::string> volume_ids_;
 };
 
-TEST_F(GroupStoreTest, SameNameAndVolumesGiveTheSameGroup) {
-  const Group group = MakeGroup();
-  const absl::StatusOr<Group> again =
-      store_->CreateGroup("g", {volume_ids_.rbegin(), volume_ids_.rend()});
-  ASSERT_THAT(again, IsOk());
-  EXPECT_EQ(again->record.id, group.record.id);
-  EXPECT_EQ(Ids(*again), Ids(group));
-  EXPECT_THAT(store_->CreateGroup("g", {volume_ids_[0]}),
-              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("group g")));
-  EXPECT_EQ(store_->ListGroups()->size(), 1u);
-}
-
 TEST_F(GroupStoreTest, VolumesMustExistAndBeNamedOnce) {
   EXPECT_THAT(store_->CreateGroup("g", {}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("group g")));

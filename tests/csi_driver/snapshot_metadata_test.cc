@@ -91,30 +91,6 @@ class SnapshotMetadataTest : public DriverFixture {
   std::string target_;
 };
 
-TEST_F(SnapshotMetadataTest, ListsWhatChanged) {
-  const Delivered delivered = Delta();
-  ASSERT_TRUE(delivered.status.ok());
-  ASSERT_EQ(delivered.messages.size(), 1u);
-  EXPECT_EQ(delivered.messages[0].block_metadata_type(), pb::FIXED_LENGTH);
-  EXPECT_EQ(delivered.messages[0].volume_capacity_bytes(), kCapacity);
-  EXPECT_THAT(delivered.Extents(), ElementsAre(Block(1), Block(3), Block(5), Block(7)));
-}
-
-TEST_F(SnapshotMetadataTest, ListsWhatIsAllocated) {
-  grpc::ClientContext context;
-  pb::GetMetadataAllocatedRequest request;
-  request.set_snapshot_id(target_);
-  request.set_max_results(2);
-  const auto reader = metadata_->GetMetadataAllocated(&context, request);
-  pb::GetMetadataAllocatedResponse message;
-  std::vector<int> sizes;
-  while (reader->Read(&message)) {
-    sizes.push_back(message.block_metadata_size());
-  }
-  ASSERT_TRUE(reader->Finish().ok());
-  EXPECT_THAT(sizes, ElementsAre(2, 2, 1));
-}
-
 TEST_F(SnapshotMetadataTest, VariableLengthsAreSaidToBeSo) {
   StopServing();
   options_.blocks.fixed = false;
@@ -233,33 +209,6 @@ TEST_F(SnapshotMetadataTest, AHeldStreamEndsWithItsCaller) {
   context.TryCancel();
   EXPECT_TRUE(faults_.WaitFor("GetMetadataDelta", {.failed = 1}, kLong));
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
-}
-
-TEST_F(SnapshotMetadataTest, ADriverWithoutItDoesNotOfferIt) {
-  const auto offers = [this] {
-    grpc::ClientContext context;
-    pb::GetPluginCapabilitiesResponse response;
-    EXPECT_TRUE(identity_->GetPluginCapabilities(&context, {}, &response).ok());
-    bool offered = false;
-    for (const pb::PluginCapability& capability : response.capabilities()) {
-      offered = offered || capability.service().type() ==
-                               pb::PluginCapability::Service::SNAPSHOT_METADATA_SERVICE;
-    }
-    return offered;
-  };
-  EXPECT_TRUE(offers());
-  StopServing();
-  options_.snapshot_metadata = false;
-  Serve();
-  EXPECT_FALSE(offers());
-  EXPECT_EQ(Delta().status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
-}
-
-TEST_F(SnapshotMetadataTest, CallsFailBeforeTheirFirstMessage) {
-  AddRule(R"({"method":"GetMetadataDelta","code":"FAILED_PRECONDITION","times":1})");
-  EXPECT_EQ(Delta().status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
-  base_ = "snap-none";
-  EXPECT_EQ(Delta().status.error_code(), grpc::StatusCode::NOT_FOUND);
 }
 
 }  // namespace

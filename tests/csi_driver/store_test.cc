@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -82,25 +81,6 @@ TEST_F(StoreTest, BlockVolumeIsASparseFileOfZeros) {
   EXPECT_LT(AllocatedBytes(path), kMiB);
 }
 
-TEST_F(StoreTest, FilesystemVolumeIsAnExt4Image) {
-  VolumeSpec spec = BlockSpec("a");
-  spec.mode = VolumeMode::kFilesystem;
-  const std::string bytes = Bytes(store_->VolumePath(CreateVolume(spec)));
-  EXPECT_EQ(bytes.size(), static_cast<size_t>(4 * kMiB));
-  EXPECT_EQ(bytes.substr(1024 + 0x38, 2), "\x53\xef");  // The magic number of ext4's superblock.
-}
-
-TEST_F(StoreTest, SameNameGivesSameVolume) {
-  const std::string id = CreateVolume(BlockSpec("a"));
-  EXPECT_EQ(CreateVolume(BlockSpec("a")), id);
-  EXPECT_NE(CreateVolume(BlockSpec("b")), id);
-  EXPECT_THAT(store_->CreateVolume(BlockSpec("a", 8 * kMiB)),
-              StatusIs(absl::StatusCode::kAlreadyExists));
-  VolumeSpec other_mode = BlockSpec("a");
-  other_mode.mode = VolumeMode::kFilesystem;
-  EXPECT_THAT(store_->CreateVolume(other_mode), StatusIs(absl::StatusCode::kAlreadyExists));
-}
-
 TEST_F(StoreTest, NewObjectOfAnOldNameHasAnotherId) {
   const std::string id = CreateVolume(BlockSpec("a"));
   EXPECT_THAT(store_->DeleteVolume(id), IsOk());
@@ -125,33 +105,6 @@ TEST_F(StoreTest, SnapshotOutlivesItsVolume) {
   const std::string snapshot_id = CreateSnapshot("s", volume_id);
   ASSERT_THAT(store_->DeleteVolume(volume_id), IsOk());
   EXPECT_EQ(Bytes(store_->SnapshotPath(snapshot_id)).substr(7, 4), "kept");
-}
-
-TEST_F(StoreTest, SnapshotNamesBelongToOneVolume) {
-  const std::string first = CreateVolume(BlockSpec("a"));
-  const std::string second = CreateVolume(BlockSpec("b"));
-  const std::string snapshot_id = CreateSnapshot("s", first);
-  EXPECT_EQ(CreateSnapshot("s", first), snapshot_id);
-  EXPECT_THAT(store_->CreateSnapshot("s", second), StatusIs(absl::StatusCode::kAlreadyExists));
-  EXPECT_THAT(store_->CreateSnapshot("t", "vol-gone"), StatusIs(absl::StatusCode::kNotFound));
-}
-
-TEST_F(StoreTest, VolumeFromASnapshotIsItsCopyAndMayBeLarger) {
-  const std::string volume_id = CreateVolume(BlockSpec("a"));
-  WriteAt(store_->VolumePath(volume_id), 3 * kMiB, "bytes");
-  VolumeSpec spec = BlockSpec("b", 6 * kMiB);
-  spec.source.snapshot_id = CreateSnapshot("s", volume_id);
-  const std::string restored = Bytes(store_->VolumePath(CreateVolume(spec)));
-  EXPECT_EQ(restored.size(), static_cast<size_t>(6 * kMiB));
-  EXPECT_TRUE(restored.substr(0, 4 * kMiB) == Bytes(store_->VolumePath(volume_id)));
-}
-
-TEST_F(StoreTest, VolumeFromAVolumeIsItsCopy) {
-  VolumeSpec spec = BlockSpec("b");
-  spec.source.volume_id = CreateVolume(BlockSpec("a"));
-  WriteAt(store_->VolumePath(spec.source.volume_id), 9, "bytes");
-  EXPECT_TRUE(Bytes(store_->VolumePath(CreateVolume(spec))) ==
-              Bytes(store_->VolumePath(spec.source.volume_id)));
 }
 
 TEST_F(StoreTest, ALateCopyHasItsBytesWhenItEndsAndDiesWithItsSource) {
@@ -182,41 +135,6 @@ TEST_F(StoreTest, ALateCopyHasItsBytesWhenItEndsAndDiesWithItsSource) {
   EXPECT_THAT(store_->EndCopy(source), StatusIs(absl::StatusCode::kFailedPrecondition));
 }
 
-TEST_F(StoreTest, SourcesMustExistAndFit) {
-  VolumeSpec spec = BlockSpec("b", 2 * kMiB);
-  spec.source.snapshot_id = "snap-gone";
-  EXPECT_THAT(store_->CreateVolume(spec), StatusIs(absl::StatusCode::kNotFound));
-  spec.source.snapshot_id = "../records/volumes/a";
-  EXPECT_THAT(store_->CreateVolume(spec), StatusIs(absl::StatusCode::kNotFound));
-  spec.source.snapshot_id = CreateSnapshot("s", CreateVolume(BlockSpec("a")));
-  spec.size.limit_bytes = 2 * kMiB;
-  EXPECT_THAT(store_->CreateVolume(spec), StatusIs(absl::StatusCode::kOutOfRange));
-}
-
-TEST_F(StoreTest, ExpandGrowsAndNeverShrinks) {
-  const std::string id = CreateVolume(BlockSpec("a"));
-  WriteAt(store_->VolumePath(id), 0, "kept");
-  EXPECT_EQ(store_->ExpandVolume(id, {8 * kMiB, 0})->size_bytes, 8 * kMiB);
-  EXPECT_EQ(store_->ExpandVolume(id, {4 * kMiB, 0})->size_bytes, 8 * kMiB);
-  EXPECT_EQ(store_->GetVolume(id)->size_bytes, 8 * kMiB);
-  EXPECT_EQ(Bytes(store_->VolumePath(id)).size(), static_cast<size_t>(8 * kMiB));
-  EXPECT_EQ(Bytes(store_->VolumePath(id)).substr(0, 4), "kept");
-  EXPECT_THAT(store_->ExpandVolume("vol-gone", {}), StatusIs(absl::StatusCode::kNotFound));
-}
-
-TEST_F(StoreTest, DeletingTwiceIsSuccess) {
-  const std::string volume_id = CreateVolume(BlockSpec("a"));
-  const std::string snapshot_id = CreateSnapshot("s", volume_id);
-  for (int i = 0; i < 2; ++i) {
-    EXPECT_THAT(store_->DeleteSnapshot(snapshot_id), IsOk());
-    EXPECT_THAT(store_->DeleteVolume(volume_id), IsOk());
-  }
-  EXPECT_FALSE(std::filesystem::exists(store_->VolumePath(volume_id)));
-  EXPECT_FALSE(std::filesystem::exists(store_->SnapshotPath(snapshot_id)));
-  EXPECT_THAT(store_->DeleteSnapshot("../lock"), IsOk());
-  EXPECT_TRUE(std::filesystem::exists(folder_.path() + "/lock"));
-}
-
 TEST_F(StoreTest, EverythingSurvivesARestart) {
   const std::string volume_id = CreateVolume(BlockSpec("a"));
   const std::string snapshot_id = CreateSnapshot("s", volume_id);
@@ -242,41 +160,6 @@ TEST_F(StoreTest, OpenSweepsWhatAKilledProcessLeft) {
   EXPECT_FALSE(std::filesystem::exists(store_->SnapshotPath("snap-0-0")));
   EXPECT_TRUE(std::filesystem::is_empty(folder_.path() + "/partial"));
   EXPECT_TRUE(std::filesystem::exists(store_->VolumePath(id)));
-}
-
-TEST_F(StoreTest, PagesCoverEverythingOnceWhileObjectsGo) {
-  const std::string volume_id = CreateVolume(BlockSpec("a"));
-  std::set<std::string> want;
-  for (int i = 0; i < 7; ++i) {
-    want.insert(CreateSnapshot("s" + std::to_string(i), volume_id));
-  }
-  std::set<std::string> got;
-  std::string token;
-  do {
-    const absl::StatusOr<Page<SnapshotRecord>> page = store_->ListSnapshots({}, {3, token});
-    ASSERT_THAT(page, IsOk());
-    ASSERT_LE(page->records.size(), 3u);
-    for (const SnapshotRecord& snapshot : page->records) {
-      EXPECT_TRUE(got.insert(snapshot.id).second) << snapshot.id;
-      EXPECT_THAT(store_->DeleteSnapshot(snapshot.id), IsOk());
-    }
-    token = page->next_token;
-  } while (!token.empty());
-  EXPECT_EQ(got, want);
-}
-
-TEST_F(StoreTest, ListingsFilterAndRefuseForeignTokens) {
-  const std::string first = CreateVolume(BlockSpec("a"));
-  const std::string second = CreateVolume(BlockSpec("b"));
-  const std::string of_first = CreateSnapshot("s", first);
-  CreateSnapshot("t", second);
-  EXPECT_EQ(store_->ListSnapshots({.id = "", .volume_id = first}, {})->records.size(), 1u);
-  EXPECT_EQ(store_->ListSnapshots({.id = of_first, .volume_id = ""}, {})->records.size(), 1u);
-  EXPECT_EQ(store_->ListSnapshots({.id = of_first, .volume_id = second}, {})->records.size(), 0u);
-  EXPECT_THAT(store_->ListSnapshots({}, {0, "invalid-token"}),
-              StatusIs(absl::StatusCode::kAborted, HasSubstr("invalid-token")));
-  EXPECT_THAT(store_->ListVolumes({0, of_first}), StatusIs(absl::StatusCode::kAborted));
-  EXPECT_THAT(store_->ListVolumes({-1, ""}), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
 TEST_F(StoreTest, TwoStoresOnOneFolderAgree) {
