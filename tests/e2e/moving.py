@@ -171,13 +171,6 @@ def controllers(bed):
     return found
 
 
-def peak_memory_bytes(process):
-    """The most that a process had in memory."""
-    line, = [line for line in pathlib.Path(f"/proc/{process.pid}/status").read_text().splitlines()
-             if line.startswith("VmHWM:")]
-    return int(line.split()[1]) << 10
-
-
 def running(bed, word):
     """Processes of csi-delta in the bed's Pods whose command line has the word."""
     found = []

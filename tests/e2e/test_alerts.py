@@ -17,12 +17,14 @@ ELSEWHERE = {
     "CsiDeltaVerificationFinding": "tests/e2e/test_mover_checks.py damages a pack, and follows the runbook",
     "CsiDeltaLocksNotRenewed": "tests/datamover/check_reconciler_test.cc and mover_metrics_test.cc: the bed's bucket has no object lock",
     "CsiDeltaLockRenewalLate": "tests/datamover/check_reconciler_test.cc and mover_metrics_test.cc: the bed's bucket has no object lock",
+    "CsiDeltaBackupTooOld": "tests/datamover/mover_metrics_test.cc, and CsiDeltaVolumeNeverBackedUp has the same remedy",
+    "CsiDeltaTransfersWaitLong": "tests/datamover/mover_metrics_test.cc and transfer_scheduler_test.cc",
+    "CsiDeltaNotVerified": "tests/datamover/mover_metrics_test.cc and check_reconciler_test.cc",
     "CsiDeltaApplicationsFrozenLong": "tests/e2e/test_mover_groups.py has a driver that takes 11 seconds, in a bed with groups",
 }
 HERE = ("CsiDeltaMoverNotLeading", "CsiDeltaVolumeNeverBackedUp", "CsiDeltaUploadsFail", "CsiDeltaKeyUnconfirmed",
-        "CsiDeltaBackupTooOld", "CsiDeltaVolumeGone", "CsiDeltaTransfersWaitLong", "CsiDeltaDriverListsWrongChanges",
-        "CsiDeltaFullBackups", "CsiDeltaDeletionsStuck", "CsiDeltaDeletionsGivenUp", "CsiDeltaBaseTooOld", "CsiDeltaNotVerified",
-        "CsiDeltaRestoreNotTried", "CsiDeltaLeftoverTasks")
+        "CsiDeltaVolumeGone", "CsiDeltaDriverListsWrongChanges", "CsiDeltaFullBackups", "CsiDeltaDeletionsStuck",
+        "CsiDeltaDeletionsGivenUp", "CsiDeltaBaseTooOld", "CsiDeltaRestoreNotTried", "CsiDeltaLeftoverTasks")
 DAY_SECONDS = 86400
 AGE = "csi_delta_mover_recovery_point_age_seconds"
 # Commands that look at kinds which only a bed with volume groups has, or that end with 1 where a bed is not as a cluster should be.
@@ -97,17 +99,6 @@ def test_a_key_without_a_copy(bed, workspace, moving_app, remediation, tmp_path)
     runbook.expect(tmp_path, page, page, alert, IN_A_DAY, fires=False, location="default")
 
 
-def test_a_backup_that_is_too_old(bed, workspace, moving_app, remediation, tmp_path):
-    alert = "CsiDeltaBackupTooOld"
-    moving.back_up(bed, workspace, moving_app, "first")
-    page = mover.metrics(bed)
-    runbook.expect(tmp_path, {}, page, alert, IN_TWO_HOURS, fires=False, namespace=moving_app)
-    page = later(page, AGE, 3 * DAY_SECONDS)
-    runbook.expect(tmp_path, {}, page, alert, IN_TWO_HOURS, fires=True, namespace=moving_app)
-    remediation(alert, NS=moving_app)
-    runbook.expect(tmp_path, page, mover.metrics(bed), alert, IN_TWO_HOURS, fires=False, namespace=moving_app)
-
-
 def test_a_volume_that_is_gone(bed, workspace, moving_app, remediation, tmp_path):
     alert = "CsiDeltaVolumeGone"
     backup, _ = moving.back_up(bed, workspace, moving_app, "first")
@@ -127,27 +118,6 @@ def _set_status(bed, app, status):
     """Changes the record of a namespace's one volume."""
     record, = (r for r in bed.api.list("protectedvolumes", bed.namespace) if r["spec"]["namespace"] == app)
     bed.api.patch("protectedvolumes", record["metadata"]["name"], {"status": status}, bed.namespace, "status")
-
-
-def test_a_queue_that_does_not_end(bed, workspace, moving_app, remediation, tmp_path):
-    alert, other = "CsiDeltaTransfersWaitLong", workspace.namespace(bed, "queued", labels=mover.RESTRICTED)
-    bed.create_claim("data", other, moving.MOVING_BYTES)
-    with mover.configured(bed, {"limits": {"total": 1}}):
-        with moving.held_in_progress(bed, workspace, moving_app) as (_, held):
-            _, queued = moving.begin(bed, workspace, other, "queued")
-            page = bed.wait_for(lambda: page if sum(_waiting(page := mover.metrics(bed))) > 0 else None, moving.PHASE_SECONDS_MAX,
-                                "a transfer that is queued")
-            runbook.expect(tmp_path, {}, page, alert, "5h", fires=True)
-            # What the runbook says: more at once. The chart's settings are those of `helm upgrade --set`.
-            mover.upgrade(bed)
-            bed.driver.clear_faults()
-            moving.await_phase(bed, queued, "Completed", seconds=moving.MOVED_SECONDS_MAX)
-            moving.cancel(bed, held)
-    runbook.expect(tmp_path, page, mover.metrics(bed), alert, "5h", fires=False)
-
-
-def _waiting(page):
-    return [value for name, value in page.items() if name.startswith("csi_delta_mover_transfers_waiting{")]
 
 
 def test_a_driver_that_omits_changes(bed, workspace, moving_app, remediation, tmp_path):
@@ -214,24 +184,6 @@ def test_a_base_that_is_too_old(bed, workspace, moving_app, remediation, tmp_pat
     bed.wait_for(lambda: mover.ready(bed), mover.READY_SECONDS_MAX, "the controller ready")
     bed.wait_for(lambda: mover.metrics(bed).get("csi_delta_mover_leader") == 1, mover.READY_SECONDS_MAX, "a controller that leads")
     runbook.expect(tmp_path, {}, mover.metrics(bed), alert, IN_TWO_HOURS, fires=False)
-
-
-def test_a_repository_that_is_not_verified(bed, workspace, moving_app, tmp_path):
-    alert, age = "CsiDeltaNotVerified", "csi_delta_mover_verified_age_seconds"
-    moving.back_up(bed, workspace, moving_app, "first")
-    runbook.expect(tmp_path, {}, mover.metrics(bed), alert, IN_FOUR_DAYS, fires=True, namespace=moving_app)
-    # A first check has a day; that of a repository that was verified long ago is due.
-    _set_status(bed, moving_app, {"verification": {"at": "2026-01-02T03:04:05Z"}})
-
-    def ages():
-        page = mover.metrics(bed)
-        return page, [page[name] for name in _of(age, moving_app, page)]
-    bed.wait_for(lambda: ages()[1], moving.PHASE_SECONDS_MAX, "a record of long ago")
-    runbook.expect(tmp_path, {}, mover.metrics(bed), alert, IN_FOUR_DAYS, fires=True, namespace=moving_app)
-    with mover.configured(bed, {"checks": {"percentPerDay": 100}}):  # What the runbook says, of all data at once.
-        bed.wait_for(lambda: max(ages()[1], default=DAY_SECONDS) < DAY_SECONDS, moving.MOVED_SECONDS_MAX, lambda: f"a check: {mover.tell(bed)}")
-        page, _ = ages()
-    runbook.expect(tmp_path, {}, page, alert, IN_FOUR_DAYS, fires=False, namespace=moving_app)
 
 
 def test_a_restore_that_was_not_tried(bed, workspace, moving_app, remediation, tmp_path):

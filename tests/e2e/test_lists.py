@@ -4,10 +4,7 @@ import pytest
 
 import data
 import metadata
-import objects
 from engine import CHUNK_BYTES, VOLUME_BYTES, Engine
-
-WRITTEN_CHUNKS = (3, 64, 65)
 
 
 @pytest.fixture
@@ -29,11 +26,6 @@ def app(engine, workspace):
     return namespace
 
 
-def write_some(bed, app):
-    for chunk in WRITTEN_CHUNKS:
-        data.fill(bed.volume_path("data", app), 2 + chunk, 1000, chunk * CHUNK_BYTES + 5000)
-
-
 @pytest.mark.journey
 @pytest.mark.own_driver("it does not lie on command")
 def test_blocks_that_a_driver_leaves_out_are_found_and_backed_up(engine, app, tmp_path):
@@ -46,34 +38,4 @@ def test_blocks_that_a_driver_leaves_out_are_found_and_backed_up(engine, app, tm
     with bed.driver.faults({"method": "GetMetadataDelta", "lie": "omit", "extent": 1, "extents": chunks - 2}):
         result, digest = engine.backup("two", app, exit_code=20)
     assert (result["mode_done"], result["reason"]) == ("full", "audit-mismatch")
-    data.same(engine.restored_digest(result, tmp_path / "restored"), digest)
-
-
-@pytest.mark.own_driver("it does not lie on command")
-def test_omitted_blocks_of_a_volume_made_of_a_snapshot_are_found(engine, app, tmp_path):
-    bed = engine.bed
-    claim = objects.claim("clone", app, VOLUME_BYTES)
-    claim["spec"]["dataSource"] = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "one"}
-    bed.api.create("persistentvolumeclaims", claim)
-    bed.wait_bound("clone", app)
-    data.fill(bed.volume_path("clone", app), 9, 1000, VOLUME_BYTES // 2)
-    bed.create_snapshot("of-clone", app, "clone")
-    alone = Engine(bed, tmp_path / "another-repository")
-    with bed.driver.faults({"method": "GetMetadataAllocated", "lie": "own_writes_only"}):
-        result, digest = alone.backup("of-clone", app, exit_code=20)
-    assert (result["mode_done"], result["reason"]) == ("full", "audit-mismatch")
-    data.same(alone.restored_digest(result, tmp_path / "restored"), digest)
-
-
-@pytest.mark.own_driver("it has one size of blocks")
-def test_blocks_of_any_length_that_do_not_fit_our_chunks_are_read_whole(engine, app, tmp_path):
-    bed = engine.bed
-    bed.configure_driver("--block-type", "variable", "--block-bytes", "512")
-    write_some(bed, app)
-    # Across the border of two chunks.
-    data.fill(bed.volume_path("data", app), 7, 3 * 512, 100 * CHUNK_BYTES - 700)
-    bed.create_snapshot("two", app, "data")
-    result, digest = engine.backup("two", app)
-    assert result["mode_done"] == "incremental"
-    assert result["read_bytes"] == (len(WRITTEN_CHUNKS) + 2) * CHUNK_BYTES
     data.same(engine.restored_digest(result, tmp_path / "restored"), digest)

@@ -4,11 +4,10 @@ import signal
 
 import pytest
 
-import data
 import mover
 import policy
 from bed import ENDED
-from moving import (CANCELED_GONE_SECONDS_MAX, MIB, MOVING_BYTES, PHASE_SECONDS_MAX, UPLOADS, await_completed,
+from moving import (CANCELED_GONE_SECONDS_MAX, PHASE_SECONDS_MAX, UPLOADS, await_completed,
                     await_nothing_left, await_phase, back_up, begin, cancel, check_canceled, controllers,
                     held_in_progress, outlast_absence, phase, upload, worker, workers)
 from promises import within
@@ -114,23 +113,6 @@ def test_an_api_server_that_is_gone_for_a_while_costs_nothing(bed, workspace, ap
     assert phase(bed, name) == "Completed"  # Velero may forget, of what it knew before, that something failed.
     back_up(bed, workspace, app, "afterwards")
     assert controllers(bed) == before
-
-
-@pytest.mark.journey
-def test_a_wrong_list_is_caught_and_everything_is_read(bed, workspace, app):
-    first, _ = begin(bed, workspace, app, "first")
-    await_completed(bed, first)
-    for chunk in range(MOVING_BYTES // MIB):
-        data.fill(bed.volume_path("data", app), 2 + chunk, 1000, chunk * MIB)
-    with bed.driver.faults({"method": "GetMetadataDelta", "lie": "omit"}):
-        backup, name = begin(bed, workspace, app)
-        await_completed(bed, backup)
-    annotations = upload(bed, name)["metadata"]["annotations"]
-    assert annotations["mover.csi-delta.io/mode"] == "full"
-    assert annotations["mover.csi-delta.io/reason"].startswith("audit-mismatch")
-    bed.wait_for(lambda: any(e["type"] == "Warning" and e["involvedObject"]["name"] == name and e["reason"] == "AuditMismatch"
-                             for e in bed.api.list("events", bed.namespace)), PHASE_SECONDS_MAX,
-                 lambda: f"a warning: {bed.api.list('events', bed.namespace)}")
 
 
 def test_a_device_of_roots_alone_fails_at_once_with_both_remediations(bed, workspace, app):

@@ -11,10 +11,8 @@ import sys
 
 import pytest
 
-import bed as bed_module
 import data
 import processes
-from promises import within
 
 MIB = 1 << 20
 pytestmark = pytest.mark.bed
@@ -39,10 +37,6 @@ subprocess.run(["mount", device, mounted], check=True)
 print(b.name, b.state, flush=True)
 time.sleep(3600)
 """
-
-
-def test_bed_is_up_within_a_minute(stock_bed):
-    assert stock_bed.up_seconds < within(60, "a bed is up")
 
 
 def test_stock_backup_and_restore_of_a_block_volume(stock_bed, workspace):
@@ -72,15 +66,6 @@ def test_stock_backup_and_restore_of_a_block_volume(stock_bed, workspace):
         bed.api.delete("volumesnapshotcontents", content["metadata"]["name"])
     bed.wait_gone(lambda: bed.inventory() == before, 60,
                   lambda: f"what was there before, {before}, not {bed.inventory()}")
-
-
-def test_down_leaves_nothing():
-    with bed_module.Bed.up() as bed:
-        bed.create_namespace("app")
-        bed.create_claim("data", "app", MIB)
-        name, state = bed.name, bed.state
-        assert processes.traces(name, [state]) != []
-    assert processes.traces(name, [state]) == []
 
 
 def test_killed_run_is_cleaned_up_by_the_next(tmp_path, monkeypatch):

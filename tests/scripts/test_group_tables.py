@@ -100,11 +100,9 @@ PROVEN_BY = {
     "Move a group into a bucket": {
         "the plugin, before the group has its record": [
             "DyingPluginTest.WhereverItDiesTheOthersAreMovedAndTheNextBackupLeavesOneGroup",
-            "test_mover_groups_kills.py::test_a_plugin_that_is_killed_between_two_writes_costs_what_it_was_given",
         ],
         "the plugin, after that": [
             "DyingPluginTest.WhereverItDiesTheOthersAreMovedAndTheNextBackupLeavesOneGroup",
-            "test_mover_groups_kills.py::test_a_plugin_that_is_killed_between_two_writes_costs_what_it_was_given",
         ],
         "the plugin, and no claim of the group comes after": [
             "MovedGroupTest.AnAbandonedRecordIsDeletedLater",
