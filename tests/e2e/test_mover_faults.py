@@ -7,8 +7,8 @@ import pytest
 import mover
 import policy
 from bed import ENDED
-from moving import (CANCELED_GONE_SECONDS_MAX, PHASE_SECONDS_MAX, UPLOADS, await_completed,
-                    await_nothing_left, await_phase, back_up, begin, cancel, check_canceled, controllers,
+from moving import (CANCELED_GONE_SECONDS_MAX, PHASE_SECONDS_MAX, UPLOADS, await_completed, await_nothing_left, await_phase,
+                    back_up, begin, cancel, check_canceled, controllers,
                     held_in_progress, outlast_absence, phase, upload, worker, workers)
 from promises import within
 
@@ -70,22 +70,6 @@ def leader(bed):
     lease, = bed.api.list("leases", mover.NAMESPACE)
     found = [pod for pod in mover.pods(bed) if pod["metadata"]["name"] in lease["spec"]["holderIdentity"]]
     return found[0] if found else None
-
-
-def test_the_second_controller_goes_on_when_the_first_dies(bed, workspace, app):
-    mover.upgrade(bed, controller={"replicas": 2})
-    try:
-        with held_in_progress(bed, workspace, app) as (backup, name):
-            first = bed.wait_for(lambda: leader(bed), PHASE_SECONDS_MAX, "a leader")["metadata"]["name"]
-            bed.api.raw("DELETE", f"/api/v1/namespaces/{mover.NAMESPACE}/pods/{first}",
-                        {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0})
-            bed.wait_for(lambda: (found := leader(bed)) and found["metadata"]["name"] != first, PHASE_SECONDS_MAX,
-                         "another leader")
-            bed.driver.clear_faults()
-            await_completed(bed, backup)
-        assert phase(bed, name) == "Completed"
-    finally:
-        mover.upgrade(bed)
 
 
 @pytest.mark.sweep

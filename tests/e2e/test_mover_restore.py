@@ -15,7 +15,7 @@ from moving import (CHUNK_BYTES, CLAIMS, GONE_SECONDS_MAX, MIB, MOVE, MOVED_SECO
                     await_phase, back_up, download_of, held_in_progress, mode, restore_beside, restored_checksum, run_busybox,
                     write_chunks)
 
-VOLUME_BYTES, LARGER_BYTES = 32 * MIB, 48 * MIB
+VOLUME_BYTES = 32 * MIB
 DEVICE = "/dev/data"
 pytestmark = pytest.mark.moves
 
@@ -82,19 +82,6 @@ def backed_up(bed, workspace):
     written = data.fill(bed.volume_path("data", app), 1, VOLUME_BYTES)
     name, _ = back_up(bed, workspace, app, "backup")
     return app, name, written
-
-
-def test_a_larger_claim_has_the_volume_at_its_beginning(bed, workspace, backed_up):
-    app, backup, written = backed_up
-    rules = {"version": "v1", "resourceModifierRules": [{
-        "conditions": {"groupResource": "persistentvolumeclaims"},
-        "patches": [{"operation": "replace", "path": "/spec/resources/requests/storage", "value": str(LARGER_BYTES)}]}]}
-    with config_map(bed, workspace, "larger", {"rules.yaml": json.dumps(rules)}) as name:
-        target = restore_beside(bed, workspace, app, backup, "larger", "--resource-modifier-configmap", name)
-    volume = bed.volume_path("data", target)
-    assert volume.stat().st_size == LARGER_BYTES
-    data.expect(volume, written, VOLUME_BYTES)
-    await_nothing_left(bed)
 
 
 def change(bed, app, volume_mode, seed):
