@@ -113,11 +113,10 @@ TEST(FaultsTest, SecretsOpenTheDoor) {
 TEST(FaultsTest, RulesAddUp) {
   Faults faults;
   AddRule(faults, R"({"lie":"not_ready"})");
-  AddRule(faults, R"({"lie":"zero_size"})");
   AddRule(faults, R"({"code":"ABORTED"})");
   AddRule(faults, R"({"code":"INTERNAL"})");
   const Verdict verdict = Call(faults, "CreateSnapshot");
-  EXPECT_EQ(verdict.lies, (std::set<Lie>{Lie::kNotReady, Lie::kZeroSize}));
+  EXPECT_EQ(verdict.lies, std::set<Lie>{Lie::kNotReady});
   EXPECT_THAT(verdict.before, StatusIs(absl::StatusCode::kAborted));
 }
 

@@ -213,9 +213,6 @@ class ControllerService final : public pb::Controller::Service {
     if (!options_.list_snapshots) {
       return absl::UnimplementedError("this driver does not list snapshots");
     }
-    if (lies.contains(Lie::kHidden)) {
-      return absl::OkStatus();
-    }
     ASSIGN_OR_RETURN(
         const Page<SnapshotRecord> page,
         store_.ListSnapshots({.id = request.snapshot_id(), .volume_id = request.source_volume_id()},

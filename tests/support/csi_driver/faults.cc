@@ -42,9 +42,6 @@ const std::map<std::string, absl::StatusCode>& Codes() {
 const std::map<std::string, Lie>& Lies() {
   static const auto* const kLies = new std::map<std::string, Lie>{
       {"not_ready", Lie::kNotReady},
-      {"zero_size", Lie::kZeroSize},
-      {"wrong_handle", Lie::kWrongHandle},
-      {"hidden", Lie::kHidden},
       {"omit", Lie::kOmit},
       {"shift", Lie::kShift},
       {"overlap", Lie::kOverlap},

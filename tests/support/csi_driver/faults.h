@@ -21,10 +21,7 @@ namespace csidelta::csi_driver {
 // What is untrue in an answer.
 enum class Lie {
   // In volume snapshots.
-  kNotReady,     // ready_to_use is false.
-  kZeroSize,     // size_bytes is 0: unknown, says the protocol.
-  kWrongHandle,  // An id that was never given out.
-  kHidden,       // Left out of a listing.
+  kNotReady,  // ready_to_use is false.
 
   // In the extents of a list of blocks.
   kOmit,            // Left out.

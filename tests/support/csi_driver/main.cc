@@ -27,8 +27,8 @@ constexpr char kUsage[] =
     "           --node-id ID [--control-socket PATH] [--no-list-snapshots]\n"
     "           [--no-snapshot-metadata] [--differential-snapshot] [--keep-change-data]\n"
     "           [--late-copies]\n"
-    "           [--block-type fixed|variable] [--block-bytes N] [--page-extents N]\n"
-    "           [--cursors numeric|opaque] [--result-seconds N]\n"
+    "           [--block-type fixed|variable] [--block-bytes N]\n"
+    "           [--cursors numeric|opaque]\n"
     "           [--volumes-dir DIR] [--group-snapshots] [--groups-whole] [--group-secret "
     "KEY=VALUE]\n";
 
@@ -54,9 +54,7 @@ absl::Status BadValue(absl::string_view flag, const std::string& value) {
 struct BlockFlags {
   std::string type = "fixed";
   std::string bytes = "4096";
-  std::string page_extents = "256";
   std::string cursors = "numeric";
-  std::string result_seconds = "0";
 };
 
 absl::Status ReadBlockFlags(const BlockFlags& flags, DriverOptions& options) {
@@ -69,16 +67,9 @@ absl::Status ReadBlockFlags(const BlockFlags& flags, DriverOptions& options) {
       blocks.bytes > kBlockBytesMax || blocks.bytes % kBlockBytesMin != 0) {
     return BadValue("--block-bytes", flags.bytes);
   }
-  if (!absl::SimpleAtoi(flags.page_extents, &options.page_extents) || options.page_extents < 1) {
-    return BadValue("--page-extents", flags.page_extents);
-  }
   options.opaque_cursors = flags.cursors == "opaque";
   if (!options.opaque_cursors && flags.cursors != "numeric") {
     return BadValue("--cursors", flags.cursors);
-  }
-  if (!absl::SimpleAtoi(flags.result_seconds, &options.result_seconds) ||
-      options.result_seconds < 0) {
-    return BadValue("--result-seconds", flags.result_seconds);
   }
   return absl::OkStatus();
 }
@@ -110,9 +101,7 @@ absl::StatusOr<DriverOptions> ParseArguments(int argc, char** argv) {
       {"--group-secret", &group_secret},
       {"--block-type", &blocks.type},
       {"--block-bytes", &blocks.bytes},
-      {"--page-extents", &blocks.page_extents},
       {"--cursors", &blocks.cursors},
-      {"--result-seconds", &blocks.result_seconds},
   };
   for (int i = 1; i < argc; ++i) {
     const absl::string_view name = argv[i];

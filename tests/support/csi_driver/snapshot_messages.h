@@ -17,10 +17,9 @@ inline void FillTime(absl::Time time, google::protobuf::Timestamp* timestamp) {
 // Says of a volume snapshot what is true, but for the lies.
 inline void FillSnapshot(const SnapshotRecord& record, const std::set<Lie>& lies,
                          ::csi::v1::Snapshot* snapshot) {
-  snapshot->set_snapshot_id(lies.contains(Lie::kWrongHandle) ? "snap-of-another-client"
-                                                             : record.id);
+  snapshot->set_snapshot_id(record.id);
   snapshot->set_source_volume_id(record.volume_id);
-  snapshot->set_size_bytes(lies.contains(Lie::kZeroSize) ? 0 : record.size_bytes);
+  snapshot->set_size_bytes(record.size_bytes);
   snapshot->set_ready_to_use(!lies.contains(Lie::kNotReady));
   snapshot->set_group_snapshot_id(record.group_id);
   FillTime(record.created_at, snapshot->mutable_creation_time());
