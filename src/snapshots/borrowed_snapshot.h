@@ -23,9 +23,9 @@
 //             --error--> PVC and pair are removed
 //             --waits for a Pod--> the pair stays until a second run finds the PVC bound
 //
-// A name or a handle is never enough: without the right to read the source nothing is made. The
-// names of the pair follow from source and PVC, so that an interrupted run is taken up by the next
-// one; where the VolumeSnapshot of a failed run is still being deleted the next one has another.
+// A name or a handle is never enough: nothing is made without the right to read the source. The
+// names of the pair follow from source and PVC, so that the next run resumes an interrupted one. If
+// the VolumeSnapshot of a failed run is still being deleted, the next one has another name.
 namespace csidelta::snapshots {
 
 struct BorrowRequest {
@@ -39,11 +39,11 @@ struct BorrowRequest {
 struct BorrowPlan {
   PromotionPlan plan;       // of one
   csi::StaticContent pair;  // empty if the source has no content that names it
-  bool was_begun = false;   // the PVC is there, made by an earlier run of this
+  bool was_begun = false;   // an earlier run made the PVC
 };
 
 // INVALID_ARGUMENT for two equal namespaces; PERMISSION_DENIED names the right that is missing;
-// NOT_FOUND when the source does not exist.
+// NOT_FOUND if the source does not exist.
 absl::StatusOr<BorrowPlan> PlanBorrowing(const CallContext& ctx, k8s::ApiClient& api,
                                          const BorrowRequest& request);
 
@@ -52,8 +52,8 @@ struct Borrowed {
   absl::Status removed;  // of the pair, when the PVC is bound
 };
 
-// REQUIRES a plan without refusals. After an error neither PVC nor pair are left, or the message
-// names what is. Adds to `not_checked`, as AwaitPvc().
+// REQUIRES a plan without refusals. After an error neither PVC nor pair is left, or the message
+// names what remains. Adds to `not_checked` like AwaitPvc().
 absl::StatusOr<Borrowed> CarryOutBorrowing(const CallContext& ctx, k8s::ApiClient& api,
                                            const BorrowPlan& plan,
                                            std::vector<std::string>& not_checked,

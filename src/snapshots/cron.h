@@ -5,7 +5,7 @@
 
 namespace csidelta::snapshots {
 
-// Whether a CronJob takes `text` for its schedule:
+// Checks that a CronJob accepts `text` as its schedule:
 //
 //   field         values               names
 //   ------------  -------------------  ---------
@@ -15,10 +15,10 @@ namespace csidelta::snapshots {
 //   month         1-12                 jan-dec
 //   day of week   0-6, 0 is Sunday     sun-sat
 //
-// Each is a list of *, ?, N, N-M, each with a step: */5, 0-30/10, 5/15. Or one word: @yearly,
-// @annually, @monthly, @weekly, @daily, @midnight, @hourly. INVALID_ARGUMENT names the field and
-// what is wrong with it; also for a day that no month of it has, as a CronJob would never start.
-// Pure.
+// Each field is a list of *, ?, N, N-M, each with a step: */5, 0-30/10, 5/15. A macro replaces all
+// fields: @yearly, @annually, @monthly, @weekly, @daily, @midnight, @hourly. INVALID_ARGUMENT names
+// the field and what is wrong with it. A day that none of the months has is invalid, too: the
+// CronJob would never start. Pure.
 absl::Status CheckCron(absl::string_view text);
 
 }  // namespace csidelta::snapshots

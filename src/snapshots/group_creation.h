@@ -13,9 +13,8 @@
 #include "snapshots/snapshot_source.h"
 
 // VolumeSnapshots of several PVCs at one instant, by a VolumeGroupSnapshot (KEP-3476) that a person
-// asks for: with the rights of that person alone. While it is made the PVCs carry
-// snapshot.csi-delta.io/group, by which its selector takes them; nothing that outlives the call
-// does.
+// requests, with the rights of that person alone. Meanwhile the PVCs carry the label
+// snapshot.csi-delta.io/group, which its selector matches. The label does not outlive the call.
 //
 //   one operation per volume: csi/lock.h, for all of them
 //     |
@@ -34,9 +33,9 @@ struct GroupChoice {
   std::string class_name;  // VolumeGroupSnapshotClass
 };
 
-// UNIMPLEMENTED, saying why, where there is no group of `sources`: they are of several drivers, or
-// of one that is not known; the kinds are not served or may not be listed; the driver has no class.
-// FAILED_PRECONDITION where it has several and none is chosen. One to three requests.
+// UNIMPLEMENTED, with the reason, if `sources` cannot form a group: their drivers differ or are
+// unknown; the kinds are not served or cannot be listed; the driver has no class.
+// FAILED_PRECONDITION if the driver has several classes and none is chosen. One to three requests.
 absl::StatusOr<GroupChoice> ChooseGroup(const CallContext& ctx, k8s::ApiClient& api,
                                         const std::vector<SnapshotSource>& sources);
 
@@ -46,17 +45,17 @@ struct GroupCreationRequest {
   std::string name;                     // of the VolumeGroupSnapshot, and of the set
   std::string workload = {};
   std::string note = {};
-  std::string schedule = {};  // that takes them; "": a person does
+  std::string schedule = {};  // that takes the snapshots; "": a person does
   bool waits_for_others = false;
   csi::RoomInDriver on_full = {};
   absl::Duration timeout;
   std::function<void()> on_taken = [] {};  // called once, before the VolumeSnapshots are there
 };
 
-// Has snapshots of all taken at once; in the order of the sources. Quotas are asked first whether
-// they allow all, where they may be read. Errors as of CreateSnapshot(), and UNIMPLEMENTED where
-// single VolumeSnapshots might be had: a PVC may not be labelled, or the driver says so. After an
-// error the VolumeGroupSnapshot is deleted again.
+// Takes snapshots of all sources at once, and returns them in the order of the sources. Quotas that
+// can be read are checked first. Errors are those of CreateSnapshot(), and UNIMPLEMENTED if single
+// VolumeSnapshots may still be possible: a PVC cannot be labelled, or the driver reports that it
+// has no groups. After an error the VolumeGroupSnapshot is deleted again.
 absl::StatusOr<std::vector<csi::TakenSnapshot>> CreateGroup(const CallContext& ctx,
                                                             k8s::ApiClient& api, Random& random,
                                                             const GroupCreationRequest& request);

@@ -31,13 +31,13 @@
 //   bound with its data, waiting for a Pod, refused by the provisioner, or dead for a failed copy
 namespace csidelta::snapshots {
 
-// How often the events of a PVC and its VolumeSnapshot are looked at while it is awaited: sooner at
-// first, because that it waits for a Pod is said at once.
+// Interval between two reads of the events of an awaited PVC and its VolumeSnapshot. It begins
+// short, because the provisioner reports at once that a PVC waits for a Pod.
 inline constexpr absl::Duration kProvisioningLookIntervalMin = absl::Milliseconds(250);
 inline constexpr absl::Duration kProvisioningLookIntervalMax = absl::Seconds(2);
 
-// Told while something is awaited, at every look: its state, and what was reported of it last, ""
-// where nothing was.
+// Called at every read of an awaited object, with its state and the last report about it; "" for
+// none.
 using WaitObserver = std::function<void(absl::string_view state, absl::string_view waits_for)>;
 
 struct PromotionTarget {
@@ -48,13 +48,13 @@ struct PromotionTarget {
 struct PromotionRequest {
   std::vector<PromotionTarget> targets;  // at least one
   std::string labels_of = {};            // a PVC of the first target's namespace; "": no labels
-  // What may not be read is an error, but for the source PVCs, and bindings are proven by uid.
+  // An object that cannot be read is an error, except a source PVC, and bindings are proven by uid.
   bool must_check_all = false;
 };
 
 struct Promotion {
   objects::VolumeSnapshot snapshot;
-  std::optional<objects::VolumeSnapshotContent> content;  // nothing when it was not read
+  std::optional<objects::VolumeSnapshotContent> content;  // nothing if it was not read
   PlannedPvc pvc;
   std::map<std::string, std::string> labels;               // of the PVC
   bool waits_for_first_consumer = false;                   // as far as its StorageClass was read
@@ -64,25 +64,25 @@ struct Promotion {
 
 struct PromotionPlan {
   std::vector<Promotion> promotions;     // in the order of the targets
-  std::vector<std::string> not_checked;  // what may not be read: "binding not checked: ..."
+  std::vector<std::string> not_checked;  // objects that cannot be read: "binding not checked: ..."
 };
 
 // The VolumeSnapshots of a namespace that were taken together under this name, by name. NOT_FOUND
-// when none exists.
+// if none exists.
 absl::StatusOr<std::vector<objects::VolumeSnapshot>> SnapshotsOfSet(
     const CallContext& ctx, k8s::ApiClient& api, absl::string_view namespace_name,
     absl::string_view set);
 
-// Waits until a VolumeSnapshot is ready to use, or will never be: is being deleted, or refused for
-// good. Returns it as it is then. NOT_FOUND when it does not exist; DEADLINE_EXCEEDED with its
-// state and what the driver said last.
+// Waits until a VolumeSnapshot is ready to use, or can never be: it is being deleted, or refused
+// for good. Returns its state at that time. NOT_FOUND if it does not exist; DEADLINE_EXCEEDED with
+// its state and the driver's last message.
 absl::StatusOr<objects::VolumeSnapshot> AwaitUsableSnapshot(const CallContext& ctx,
                                                             k8s::ApiClient& api,
                                                             absl::string_view namespace_name,
                                                             absl::string_view name,
                                                             const WaitObserver& on_look = {});
 
-// Two of one name are refused. NOT_FOUND when the PVC of `labels_of` does not exist.
+// Two PVCs of one name are refused. NOT_FOUND if the PVC of `labels_of` does not exist.
 absl::StatusOr<PromotionPlan> PlanPromotions(const CallContext& ctx, k8s::ApiClient& api,
                                              const PromotionRequest& request);
 
@@ -90,10 +90,10 @@ absl::StatusOr<PromotionPlan> PlanPromotions(const CallContext& ctx, k8s::ApiCli
 objects::PersistentVolumeClaim MakePvcObject(const PlannedPvc& pvc, absl::string_view snapshot_name,
                                              const std::map<std::string, std::string>& labels);
 
-// Makes the PVCs, and looks at the VolumeSnapshots once more: one that has gone meanwhile would
-// leave its PVC Pending for ever. REQUIRES a plan without refusals. After an error none of them is
-// left, or the message names which. ALREADY_EXISTS when a name was taken meanwhile;
-// FAILED_PRECONDITION when a VolumeSnapshot went.
+// Makes the PVCs, and reads the VolumeSnapshots once more: without its VolumeSnapshot a PVC stays
+// Pending for ever. REQUIRES a plan without refusals. After an error none of them is left, or the
+// message names those that are. ALREADY_EXISTS if a name was taken meanwhile; FAILED_PRECONDITION
+// if a VolumeSnapshot was deleted.
 absl::StatusOr<std::vector<objects::PersistentVolumeClaim>> MakePvcs(const CallContext& ctx,
                                                                      k8s::ApiClient& api,
                                                                      const PromotionPlan& plan);
@@ -122,16 +122,16 @@ struct PvcWait {
   const objects::VolumeSnapshot& source;  // that it is filled from
   std::string driver = {};                // of the VolumeSnapshot; "" when not known
   bool waits_for_first_consumer = false;  // its StorageClass is known to
-  bool stays = true;                      // after an error, which then says how to remove it
-  // No Pod will use it that would show that it has its data: where only that would, it is noted.
+  bool stays = true;                      // after an error, whose message says how to remove it
+  // No Pod will use the PVC and so show that it has its data. If only a Pod could show it,
+  // `not_checked` says so.
   bool has_no_pod = false;
   WaitObserver on_look = {};
 };
 
-// Waits until the PVC is bound and has its data (csi/population.h). One that waits for its first
-// consumer is not waited for until the scheduler has chosen a node. Adds to `not_checked` when
-// events may not be read, and with `has_no_pod` when it is not known whether the data is there.
-// Errors:
+// Waits until the PVC is bound and has its data (csi/population.h). Returns early if it waits for
+// its first consumer and the scheduler has not chosen a node. Adds to `not_checked` if events
+// cannot be read, and with `has_no_pod` if it is unknown whether the data is there. Errors:
 //   NOT_FOUND            another client deleted the PVC
 //   FAILED_PRECONDITION  it will never be bound: the provisioner refuses with an answer that
 //                        repeating does not change, or the VolumeSnapshot goes; or it is bound to

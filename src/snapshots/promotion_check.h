@@ -13,8 +13,8 @@
 #include "objects/storage_class.h"
 #include "objects/volume_snapshot.h"
 
-// Whether a PVC can be made of a VolumeSnapshot, asked before it is made: a PVC that cannot be
-// filled stays Pending, and says why only in its events. Pure.
+// Checks before a PVC is made that it can be made of a VolumeSnapshot: a PVC that cannot be filled
+// stays Pending, and only its events say why. Pure.
 //
 // Every row that holds is returned, in this order:
 //
@@ -35,11 +35,11 @@
 //   OtherMode         not the mode of the source volume, and the content does not allow a change
 //   BadAccessMode     an access mode that Kubernetes does not know, ReadWriteOncePod besides others
 //
-// A VolumeSnapshot that is Unverified may be promoted: the provisioner finds out. What may not be
-// read (the content, StorageClasses) decides nothing, unless the binding must be proven.
+// A VolumeSnapshot that is Unverified may be promoted: the provisioner finds out. Objects that
+// cannot be read (the content, StorageClasses) decide nothing, unless the binding must be proven.
 namespace csidelta::snapshots {
 
-// What the caller wants. Nothing, or empty: see PlanPvc().
+// The caller's options. PlanPvc() fills in those that are empty.
 struct PvcOptions {
   std::string namespace_name;  // of the PVC
   std::string name;
@@ -49,12 +49,12 @@ struct PvcOptions {
   std::vector<std::string> access_modes = {};
 };
 
-// What is known around a VolumeSnapshot. Borrows what it points to.
+// Objects related to a VolumeSnapshot. Borrows what it points to.
 struct PromotionSurroundings {
   csi::ContentReading content = {};
-  // That it was taken of, as it is now; null: it does not exist, or may not be read.
+  // The PVC that it was taken of, as it is now; null: it does not exist, or cannot be read.
   const objects::PersistentVolumeClaim* source_pvc = nullptr;
-  // All of the cluster; null: they may not be listed.
+  // All of the cluster; null: they cannot be listed.
   const std::vector<objects::StorageClass>* storage_classes = nullptr;
   // The PVC that has the name already; null: none.
   const objects::PersistentVolumeClaim* taken_by = nullptr;
@@ -65,8 +65,8 @@ struct PromotionSurroundings {
 struct PlannedPvc {
   std::string namespace_name;
   std::string name;
-  std::string storage_class;  // "" where none can be chosen
-  int64_t size_bytes = 0;     // 0 where it is not known
+  std::string storage_class;  // "" if none can be chosen
+  int64_t size_bytes = 0;     // 0 if it is not known
   objects::VolumeMode mode = objects::VolumeMode::kFilesystem;
   std::vector<std::string> access_modes;
 };
@@ -80,7 +80,7 @@ struct PlannedPvc {
 PlannedPvc PlanPvc(const objects::VolumeSnapshot& snapshot, const PvcOptions& wish,
                    const PromotionSurroundings& around);
 
-// The codes that others look for.
+// The codes that callers compare with.
 inline constexpr absl::string_view kNameTakenCode = "NameTaken";
 inline constexpr absl::string_view kTooSmallCode = "TooSmall";
 
@@ -88,13 +88,13 @@ inline constexpr absl::string_view kTooSmallCode = "TooSmall";
 std::optional<Finding> CheckMutual(const objects::VolumeSnapshot& snapshot,
                                    const objects::VolumeSnapshotContent& content);
 
-// None: it can be made, as far as that can be known.
+// An empty result: the PVC can be made, as far as that can be known.
 std::vector<Finding> CheckPromotion(const objects::VolumeSnapshot& snapshot, const PlannedPvc& pvc,
                                     const PromotionSurroundings& around);
 
 // --- Its name
 
-// How the PVC is called that is made of a VolumeSnapshot. The first row that applies:
+// The name of a PVC that is made of a VolumeSnapshot. The first row that applies:
 //
 //   said                name                              of
 //   ------------------  --------------------------------  ----------------------------------------
@@ -102,8 +102,8 @@ std::vector<Finding> CheckPromotion(const objects::VolumeSnapshot& snapshot, con
 //   prefix or suffix    <prefix><source PVC><suffix>
 //   neither             that of the VolumeSnapshot
 //
-// The number is `ordinal` where it is given, else that of the source PVC. The StatefulSet <old> is
-// the workload that the VolumeSnapshot was taken of, else `replica_of` itself.
+// The number is `ordinal` if it is given, else that of the source PVC. The StatefulSet <old> is the
+// workload that the VolumeSnapshot was taken of, else `replica_of` itself.
 struct PvcNaming {
   std::string replica_of = {};  // a StatefulSet
   std::optional<int64_t> ordinal = {};
@@ -111,7 +111,7 @@ struct PvcNaming {
   std::string suffix = {};
 };
 
-// FAILED_PRECONDITION, naming the VolumeSnapshot, when the source PVC is not known or is not one of
+// FAILED_PRECONDITION, naming the VolumeSnapshot, if the source PVC is not known or is not one of
 // that StatefulSet. Pure.
 absl::StatusOr<std::string> PvcNameFor(const objects::VolumeSnapshot& snapshot,
                                        const PvcNaming& naming);

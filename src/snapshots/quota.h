@@ -13,18 +13,19 @@
 // Quotas on the number of VolumeSnapshots.
 namespace csidelta::snapshots {
 
-// What the API server says of a quota that is used up.
+// A used-up quota, as the API server reports it.
 struct QuotaUse {
   std::string name;
   int64_t used = 0;
   int64_t limit = 0;
 };
-// Nothing where `message` does not say it of a number of VolumeSnapshots. Pure.
+// Nothing if `message` is not about a number of VolumeSnapshots. Pure.
 std::optional<QuotaUse> ParseQuotaRefusal(absl::string_view message);
 
-// Whether the ResourceQuotas of a namespace allow so many more VolumeSnapshots: OutOfRoomError(),
-// in the words of the API server, where one does not. A dry run asks for one; those of a group are
-// made by the snapshot controller, which tries again for ever. Errors of a LIST.
+// Checks that the ResourceQuotas of a namespace allow `needed` more VolumeSnapshots:
+// OutOfRoomError(), with a message like the API server's, if one does not. A dry run proves room
+// for one only, and the snapshot controller, which makes those of a group, retries for ever. Other
+// errors are those of a LIST.
 absl::Status CheckQuotas(const CallContext& ctx, k8s::ApiClient& api,
                          absl::string_view namespace_name, int needed);
 

@@ -21,22 +21,22 @@
 //   VolumeSnapshot, which the sidecar asks the driver about
 namespace csidelta::snapshots {
 
-// The ClusterRole that allows what here and in snapshots/borrowed_snapshot.h is needed.
+// The ClusterRole for imports and for snapshots/borrowed_snapshot.h.
 inline constexpr char kSnapshotAdminRole[] = "csi-delta-snapshot-admin";
 inline constexpr char kSnapshotUserRole[] = "csi-delta-snapshot-user";
 inline constexpr char kSnapshotReaderRole[] = "csi-delta-snapshot-reader";  // of the cluster
 
-// What an imported VolumeSnapshot is called, and its content: the same in each run. Pure.
+// The names of an imported VolumeSnapshot and of its content: the same in each run. Pure.
 std::string ImportName(absl::string_view driver, absl::string_view handle);
 std::string ImportContentName(absl::string_view driver, absl::string_view handle);
 
 struct ImportPlan {
   csi::StaticContent pair;
-  bool was_begun = false;  // by an earlier run: a part of it is there, or all
+  bool was_begun = false;  // an earlier run made the content, or both
 };
 
-// Makes all checks; each is needed, so that an object that cannot be read is an error. `request`:
-// the pair, without the name of the content; if `snapshot_name` is "", it is ImportName(). Errors:
+// Makes all checks. Each is needed, so an object that cannot be read is an error. `request`: the
+// pair, without the name of the content; if `snapshot_name` is "", it is ImportName(). Errors:
 //   INVALID_ARGUMENT     a name or the handle cannot be one
 //   PERMISSION_DENIED    a right is missing; the message says which, and the ClusterRole
 //   ALREADY_EXISTS       the handle has a content, or the name a VolumeSnapshot; names them
@@ -44,7 +44,8 @@ struct ImportPlan {
 absl::StatusOr<ImportPlan> PlanImport(const CallContext& ctx, k8s::ApiClient& api,
                                       csi::StaticContent request);
 
-// As MakePair(). The VolumeSnapshot as it was made; AwaitUsableSnapshot() waits for the driver.
+// Like MakePair(). Returns the VolumeSnapshot as it was made; AwaitUsableSnapshot() waits for the
+// driver.
 absl::StatusOr<objects::VolumeSnapshot> CarryOutImport(const CallContext& ctx, k8s::ApiClient& api,
                                                        const ImportPlan& plan);
 

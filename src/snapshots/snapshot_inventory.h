@@ -15,21 +15,20 @@
 #include "k8s/api_client.h"
 #include "objects/volume_snapshot.h"
 
-// The VolumeSnapshots of a namespace, or of all, with what belongs to them. Costs at most one LIST
-// per kind, none per VolumeSnapshot, and holds no page longer than it takes to read it. A cluster
-// may have very many other contents: of a few that are named they are read by name, and for a list
-// as the API server remembers them, but for those that are missing or not bound there, which are
-// looked at again. What decides over deletions is read as it is now.
+// The VolumeSnapshots of a namespace, or of all, with their contents and PVCs. Costs at most one
+// LIST per kind, none per VolumeSnapshot, and holds no page longer than reading it takes. A cluster
+// may have very many other contents. The contents of a few named VolumeSnapshots are read by name.
+// A list reads contents from the API server's cache, and again those that are missing or not bound
+// there. An object that decides over a deletion is read as it is now.
 namespace csidelta::snapshots {
 
-// One VolumeSnapshot as people and scripts see it. Texts are as objects have them: printing makes
-// them printable.
+// One VolumeSnapshot as people and scripts see it. Strings are raw: the printer escapes them.
 struct SnapshotEntry {
   std::string namespace_name;
   std::string name;
   std::string uid;
   std::string resource_version;
-  std::string pvc;  // that it was taken of; "" for one of an existing content
+  std::string pvc;  // the source; "" for one of an existing content
   csi::SnapshotStatus status;
   std::optional<absl::Time> asked_at;  // by these verbs, else when the object was made
   std::optional<absl::Time> ready_at;
@@ -43,7 +42,7 @@ struct SnapshotEntry {
   std::string content_names;         // the VolumeSnapshot that the content names: "ns/name"
   bool is_named_by_content = false;  // bound both ways
   std::string driver;
-  std::string volume_handle;  // of the volume that it was taken of; "" for one that was imported
+  std::string volume_handle;  // of the source volume; "" for an imported snapshot
   std::string handle;
   std::string deletion_policy;
   std::string set;
@@ -51,14 +50,14 @@ struct SnapshotEntry {
   std::string note;
   bool is_made_by_verbs = false;
   bool has_velero_labels = false;
-  std::string backup;                    // that made it, as its label says it
-  bool is_selected = true;               // has the labels that were asked for
+  std::string backup;                    // that made it, by its label
+  bool is_selected = true;               // has the requested labels
   std::vector<std::string> used_by;      // PVCs that were made of it and exist
   std::vector<Finding> kept_for;         // what keeps it from a prune
   std::vector<Finding> kept_for_person;  // what keeps it from a person who names it
 };
 
-// What the VolumeSnapshot and its content say by themselves; without `used_by` and `kept_for`.
+// The entry that the VolumeSnapshot and its content alone give; without `used_by` and `kept_for`.
 // Pure.
 SnapshotEntry EntryOf(const objects::VolumeSnapshot& snapshot, const csi::ContentReading& reading);
 
@@ -68,40 +67,39 @@ struct InventoryRequest {
   // unless the others are read, too: one LIST more. All are returned then, and `is_selected` tells
   // which have the labels.
   bool reads_others = false;
-  // Those that are meant, of one namespace; none: all. Of these everything is known that may be
-  // read, also where a kind may be read by name and not be listed.
+  // The requested VolumeSnapshots, of one namespace; none: all. Named ones are complete even if a
+  // kind can be read by name but not be listed.
   std::vector<std::string> names = {};
   bool only_names = false;    // reads no other VolumeSnapshot
-  bool requires_all = false;  // What may not be read is an error, and not only named.
+  bool requires_all = false;  // an object that cannot be read is an error
   std::string mover_namespace;
   absl::Time now;
 };
 
 struct Inventory {
   std::vector<SnapshotEntry> entries;  // by namespace, PVC, and the newest first
-  // What the caller may not read, and what is not known for it: "binding not checked: ...".
+  // Objects that the caller cannot read, and what is therefore unknown: "binding not checked: ...".
   std::vector<std::string> not_checked;
   bool is_last_ready_known = true;  // all VolumeSnapshots of each PVC were read
 };
 
-// PERMISSION_DENIED when VolumeSnapshots may not be listed, and none are named; contents and PVCs
-// that may not be are named in `not_checked`. Other errors of the API server end it.
+// PERMISSION_DENIED if VolumeSnapshots cannot be listed, and none are named. Contents and PVCs that
+// cannot be read are reported in `not_checked`. Other errors of the API server are returned.
 absl::StatusOr<Inventory> ReadInventory(const CallContext& ctx, k8s::ApiClient& api,
                                         const InventoryRequest& request);
 
-// When it was taken; where that is not known, when it was requested. Pure.
+// The time when it was taken; if unknown, when it was requested. Pure.
 std::optional<absl::Time> DateOf(const SnapshotEntry& entry);
 
-// Of the entries that are to go, those that must stay so that no PVC loses its last Ready one: of
-// each PVC that would have none left, the newest that is Ready. As positions in `entries`, which
-// holds all VolumeSnapshots of these PVCs; `goes` has an element for each. Two that are to go
-// together are not the only one each, and yet nothing would stay: so this is asked for what is
-// decided about several. Pure.
+// Chooses the entries that must stay so that no PVC loses its last Ready VolumeSnapshot. If all
+// Ready ones of a PVC are to go, the newest of them stays. Returns positions in `entries`. REQUIRES
+// that `entries` has all VolumeSnapshots of these PVCs, and `goes` an element for each. Deletions
+// of several are decided together: neither of two Ready ones is the last by itself. Pure.
 std::vector<std::size_t> LastReadyOf(const std::vector<SnapshotEntry>& entries,
                                      const std::vector<bool>& goes);
 
-// Whether two entries say the same of what is listed of a VolumeSnapshot: all but uids and
-// resourceVersions, and what decides over its removal. Pure.
+// True if two entries are listed alike. Uids, resourceVersions and all that decides over a removal
+// do not count. Pure.
 bool ReadsAlike(const SnapshotEntry& left, const SnapshotEntry& right);
 
 }  // namespace csidelta::snapshots

@@ -9,8 +9,8 @@
 #include "k8s/api_client.h"
 #include "snapshots/snapshot_inventory.h"
 
-// Which VolumeSnapshots were taken of the PVCs of a Pod or StatefulSet, or of a PersistentVolume,
-// also when the PVCs are gone.
+// Selects the VolumeSnapshots of the PVCs of a Pod or StatefulSet, or of a PersistentVolume, even
+// if the PVCs are gone.
 //
 //   asked for    what says so
 //   -----------  ----------------------------------------------------------------------------------
@@ -22,26 +22,26 @@
 //                where no content may be read: its PVC is the one that the PersistentVolume names
 namespace csidelta::snapshots {
 
-// At most one of pod and stateful_set; what is empty is not asked for.
+// At most one of pod and stateful_set; empty fields do not select.
 struct OriginRequest {
   std::string namespace_name;  // of the Pod or StatefulSet
   std::string pod = {};
   std::string stateful_set = {};
-  // The name of a PersistentVolume; of one that is gone, its volume handle, which many drivers name
+  // The name of a PersistentVolume. If it is gone: its volume handle, which many drivers name
   // alike.
   std::string volume = {};
 };
 
 struct SnapshotOrigin {
   std::function<bool(const SnapshotEntry& entry)> is_of;
-  // What the caller may not read, and what stands in for it.
+  // Objects that the caller cannot read, and the replacement for each.
   std::vector<std::string> not_checked;
 };
 
 // At most one GET for the workload and one for the volume. INVALID_ARGUMENT for a Pod or
-// StatefulSet of all namespaces, and for both of them. PERMISSION_DENIED when the volume may not be
-// read; FAILED_PRECONDITION when it is not of CSI. Other errors of the API server end it, but what
-// does not exist or may not be read of workloads does not.
+// StatefulSet of all namespaces, and for both of them. PERMISSION_DENIED if the volume cannot be
+// read; FAILED_PRECONDITION if it is not of CSI. A workload that does not exist or cannot be read
+// is no error. Other errors of the API server are returned.
 absl::StatusOr<SnapshotOrigin> FindOrigin(const CallContext& ctx, k8s::ApiClient& api,
                                           const OriginRequest& request);
 

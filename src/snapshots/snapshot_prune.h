@@ -12,12 +12,12 @@
 #include "k8s/api_client.h"
 #include "snapshots/snapshot_inventory.h"
 
-// Which VolumeSnapshots a prune removes: the one decision, for `snapshot prune` and for what makes
-// room. Pure, but for ReadBackupNames().
+// Decides which VolumeSnapshots a prune deletes, for `snapshot prune` and for --make-room. Pure,
+// but for ReadBackupNames().
 //
-// The keep rules are those of forget (base/keep_rules.h), asked for each PVC by itself. Only Ready
-// ones count as generations: one that failed is no copy of anything, and one that is not ready yet
-// may fail. The first row that holds decides:
+// The keep rules are those of forget (base/keep_rules.h), applied to each PVC by itself. Only Ready
+// VolumeSnapshots count as generations: a failed one is no copy, and an unfinished one may fail.
+// The first row that holds decides:
 //
 //   maker     state                     further                            verdict  code
 //   --------  ------------------------  ---------------------------------  -------  ------------
@@ -33,17 +33,17 @@
 //   any       Ready                     -                                  removed  NoRule
 //   any       Error, Lost               -                                  removed  Failed
 //
-// So a failed one stays, to be seen, until a later attempt has succeeded; after that it only uses
-// up a quota. What is not selected (SnapshotEntry) is ignored like that of another maker; for
-// "would be left" the Ready ones of all count, for the other rows only those that are not ignored:
-// what a backup took goes with the backup.
+// So a failed VolumeSnapshot stays visible until a later attempt has succeeded; after that it only
+// uses up a quota. One that is not selected (SnapshotEntry) is ignored like one of another maker.
+// For "would be left" the Ready ones of all makers count, for the other rows only those that are
+// not ignored: the snapshot of a backup is deleted with the backup.
 namespace csidelta::snapshots {
 
 struct PruneRequest {
   KeepRules rules;
   bool any_maker = false;  // else only what the verbs of `csi-delta snapshot` made
-  // The names of Velero's Backups, as labels have them; nothing: they were not read. Only for what
-  // is said of a VolumeSnapshot whose Backup is gone.
+  // The names of Velero's Backups, as labels have them; nothing: they were not read. They only
+  // explain a VolumeSnapshot whose Backup is gone.
   std::optional<std::set<std::string>> backups = {};
   absl::Time now;
 };
@@ -53,12 +53,11 @@ struct PruneRequest {
 std::vector<PruneDecision> DecidePrune(const std::vector<SnapshotEntry>& entries,
                                        const PruneRequest& request);
 
-// Whether Velero's Backups matter for these: when the VolumeSnapshots of other makers are pruned,
+// True if Velero's Backups matter for these entries: VolumeSnapshots of other makers are pruned,
 // too, or one that the verbs made carries a label of Velero's. Pure.
 bool ConcernsBackups(const std::vector<SnapshotEntry>& entries, bool any_maker);
 
-// The names of all Backups of the cluster, as labels have them. Empty where Velero is not
-// installed.
+// The names of all Backups of the cluster, as labels have them. Empty if Velero is not installed.
 absl::StatusOr<std::set<std::string>> ReadBackupNames(const CallContext& ctx, k8s::ApiClient& api);
 
 }  // namespace csidelta::snapshots

@@ -14,12 +14,12 @@
 #include "k8s/api_client.h"
 #include "snapshots/snapshot_inventory.h"
 
-// How a VolumeSnapshot is deleted on request: what becomes of its data, whether it may go, and the
-// deletion itself. For `snapshot delete`, `snapshot prune` and what makes room; all
-// others drop theirs by csi/drop.h.
+// Deletion of a VolumeSnapshot on request: the effect on its data, the protections, and the
+// deletion itself. For `snapshot delete`, `snapshot prune` and --make-room; all other callers use
+// csi/drop.h.
 namespace csidelta::snapshots {
 
-// What becomes of the data when the VolumeSnapshot is deleted:
+// Effect on the data when the VolumeSnapshot is deleted:
 //
 //   its content                    deletionPolicy  with_data  action
 //   -----------------------------  --------------  ---------  ------------
@@ -44,7 +44,7 @@ struct RemovalOptions {
   bool last_too = false;   // LastReady does not count
 };
 
-// Whether a person who names it may delete it:
+// The verdict if a person names the VolumeSnapshot for deletion:
 //
 //   state     kept from a person   with_data  verdict
 //   --------  -------------------  ---------  -------------
@@ -52,9 +52,9 @@ struct RemovalOptions {
 //   any       for some reason (1)  any        kProtected
 //   any       -                    any        kDelete
 //
-// (1) LastReady does not count with last_too, and where not all VolumeSnapshots of the PVC could be
-// read. It also holds for the newest Ready one of those that are chosen when no other Ready one of
-// its PVC would be left.
+// (1) LastReady does not count with last_too, or if not all VolumeSnapshots of the PVC could be
+// read. It also protects the newest Ready one among those chosen if no other Ready one of its PVC
+// would be left.
 enum class RemovalVerdict { kDelete, kBeingDeleted, kProtected };
 
 struct PlannedRemoval {
@@ -64,7 +64,7 @@ struct PlannedRemoval {
   DataAction action = DataAction::kNone;
 };
 
-// One for each position in `chosen`. Pure.
+// Returns one plan for each position in `chosen`. Pure.
 std::vector<PlannedRemoval> PlanRemoval(const Inventory& inventory,
                                         const std::vector<std::size_t>& chosen,
                                         const RemovalOptions& options);
@@ -77,7 +77,7 @@ struct RemovalRequest {
 
 struct Removal {
   enum class End {
-    kRequested,  // the API server took the deletion
+    kRequested,  // the API server accepted the deletion
     kGone,       // it, or this one of its name, did not exist any more
     kKept,       // something protects it now that did not when it was read
   };
@@ -86,10 +86,10 @@ struct Removal {
 };
 
 // Deletes the VolumeSnapshot as `entry` was read: by uid and resourceVersion, so that a change
-// since then (a label that keeps it, another one of the same name) is not overrun. One that has
-// changed is read again by name, and judged again by ProtectionsOf(). With `with_data` the policy
-// of its content becomes Delete first, which the API server confirms, and Retain again when the
-// VolumeSnapshot stays.
+// since then (a label that keeps it, another object of the same name) prevents it. A changed
+// VolumeSnapshot is read again by name, and checked again by ProtectionsOf(). With `with_data` the
+// policy of its content becomes Delete first, which the API server confirms. It becomes Retain
+// again if the VolumeSnapshot stays.
 //
 // Errors are those of the API server; PERMISSION_DENIED names the right. ABORTED: it changes again
 // and again. FAILED_PRECONDITION: the content belongs to another VolumeSnapshot, or its policy
@@ -97,20 +97,19 @@ struct Removal {
 absl::StatusOr<Removal> RemoveAsRead(const CallContext& ctx, k8s::ApiClient& api,
                                      const SnapshotEntry& entry, const RemovalRequest& request);
 
-// How long a verb that does not wait otherwise gives RemoveKeptContent().
+// Timeout of RemoveKeptContent() for a verb that does not wait otherwise.
 inline constexpr absl::Duration kKeptContentWait = absl::Seconds(10);
 
-// For kKept, after RemoveAsRead(): the snapshot controller leaves the content of a VolumeSnapshot
-// that is gone, and as long as it is there its handle cannot be imported. Waits until the
-// VolumeSnapshot is gone, then deletes the content, which leaves the driver's snapshot alone.
-// Deletes nothing unless the content still says Retain and names this VolumeSnapshot.
-// DEADLINE_EXCEEDED from ctx.
+// For kKept, after RemoveAsRead(): the snapshot controller leaves the content of a deleted
+// VolumeSnapshot, and as long as it exists its handle cannot be imported. Waits until the
+// VolumeSnapshot is gone, then deletes the content; the driver keeps its snapshot. Deletes nothing
+// unless the content still says Retain and names this VolumeSnapshot. DEADLINE_EXCEEDED from ctx.
 absl::Status RemoveKeptContent(const CallContext& ctx, k8s::ApiClient& api,
                                const SnapshotEntry& entry);
 
-// Waits until the VolumeSnapshot is gone and then, where `with_content` says so and it was read,
-// its content. DEADLINE_EXCEEDED says what it waits for: the finalizers, and what is reported of
-// the content, as far as it may be read.
+// Waits until the VolumeSnapshot is gone, and then its content if `with_content` and it was read.
+// DEADLINE_EXCEEDED names what it waits for: the finalizers, and the state of the content if it can
+// be read.
 absl::Status AwaitRemoval(const CallContext& ctx, k8s::ApiClient& api, const SnapshotEntry& entry,
                           bool with_content);
 

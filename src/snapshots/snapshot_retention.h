@@ -11,7 +11,7 @@
 #include "snapshots/snapshot_inventory.h"
 #include "snapshots/snapshot_prune.h"
 
-// What goes once a new VolumeSnapshot was taken, and what may go to make room for it: the rules and
+// Deletions after a new VolumeSnapshot was taken, and to make room for it, by the rules and
 // protections of snapshots/snapshot_prune.h.
 namespace csidelta::snapshots {
 
@@ -24,8 +24,8 @@ struct RetentionRequest {
 };
 
 struct Retention {
-  std::vector<SnapshotEntry> deleted;  // the API server took the deletion, or it was gone
-  // Why one that was to go did not, or its content stays: a sentence each.
+  std::vector<SnapshotEntry> deleted;  // the API server accepted it, or it was gone
+  // One sentence each: why a VolumeSnapshot was not deleted, or its content stays.
   std::vector<std::string> failures;
 };
 
@@ -35,18 +35,18 @@ struct RetentionPlan {
   std::vector<PruneDecision> decisions;
 };
 
-// PERMISSION_DENIED where VolumeSnapshots, contents, PVCs or, where they matter, Backups cannot be
+// PERMISSION_DENIED if VolumeSnapshots, contents, PVCs or, if they matter, Backups cannot be
 // listed; other errors are those of the API server.
 absl::StatusOr<RetentionPlan> PlanRetention(const CallContext& ctx, k8s::ApiClient& api,
                                             const RetentionRequest& request);
 
-// Deletes one as it was read, and its content where the driver keeps the data. Notes it in
-// `retention`: in neither list when something needs it since then.
+// Deletes a VolumeSnapshot as it was read, and its content if the driver keeps the data. Records
+// the outcome in `retention`: in neither list if something has needed it since it was read.
 void RemoveByRule(const CallContext& ctx, k8s::ApiClient& api, const SnapshotEntry& entry,
                   const std::string& mover_namespace, Retention& retention);
 
-// Deletes what these verbs made of these PVCs and no rule keeps. Nothing is deleted after an error
-// of PlanRetention().
+// Deletes the VolumeSnapshots of these PVCs that these verbs made and no rule keeps. Nothing is
+// deleted after an error of PlanRetention().
 absl::StatusOr<Retention> ApplyRules(const CallContext& ctx, k8s::ApiClient& api,
                                      const RetentionRequest& request);
 

@@ -12,9 +12,9 @@
 #include "snapshots/snapshot_creation.h"
 #include "snapshots/snapshot_retention.h"
 
-// Room for new VolumeSnapshots where a ResourceQuota, or the driver, allows no more: the oldest
-// that snapshots/snapshot_prune.h allows are deleted, as few as are needed. The rules hold at every
-// moment: what a rule keeps now is not deleted because a new one is about to be taken.
+// Room for new VolumeSnapshots if a ResourceQuota, or the driver, allows no more. The oldest that
+// snapshots/snapshot_prune.h allows are deleted, as few as are needed. The rules hold at every
+// moment: a VolumeSnapshot that a rule keeps now stays, even if a new one is about to be taken.
 //
 //   limit   who is asked first                   what may go              it is gone when
 //   ------  -----------------------------------  -----------------------  -----------------------
@@ -26,35 +26,36 @@
 //   driver  none: only what it reports of a      those whose data goes    the content is, too;
 //           VolumeSnapshot tells, which stays    with them                the sidecar asks again
 //
-// What is being deleted already counts as room to come, and is waited for first.
+// A VolumeSnapshot that is already being deleted counts as room, and is waited for first.
 namespace csidelta::snapshots {
 
-// Which may go, the oldest first; as positions in the entries. Pure.
+// Positions of the entries that may be deleted, the oldest first. Pure.
 std::vector<std::size_t> ChooseForRoom(const RetentionPlan& plan, csi::RoomLimit limit);
 
-// What to do about `refused`, which is OutOfRoom(), where no room is made: the quota's use and the
-// VolumeSnapshots that would go for `needed` more, else why they are kept. A sentence without a
-// full stop. Reads what may be read.
+// Explains what to do about `refused`, which is OutOfRoom(), if no room is made. Names the quota's
+// use and the VolumeSnapshots to delete for `needed` more, else why they are kept. A sentence
+// without a full stop. Objects that cannot be read are omitted.
 std::string ExplainRoom(const CallContext& ctx, k8s::ApiClient& api,
                         const RetentionRequest& request, const absl::Status& refused, int needed);
 
 // Not thread-safe. Borrows all that it is given.
 class RoomMaker {
  public:
-  // `wait_max`: for what was deleted to be gone.
+  // `wait_max`: until the deleted VolumeSnapshots are gone.
   RoomMaker(const CallContext& ctx, k8s::ApiClient& api, RetentionRequest request,
             absl::Duration wait_max)
       : ctx_(ctx), api_(api), request_(std::move(request)), wait_max_(wait_max) {}
 
-  // Makes room in the quotas for `needed` VolumeSnapshots like `one`. OK also where there is room.
+  // Makes room in the quotas for `needed` VolumeSnapshots like `one`. OK also if there is room.
   //   RESOURCE_EXHAUSTED  the rules allow no more to go, in the words of ExplainRoom()
   //   DEADLINE_EXCEEDED   what was deleted is not gone yet, or the quota does not show it
-  // and what the API server says of `one` or of what has to be listed.
+  // Other errors are the API server's, for `one` or for a LIST.
   absl::Status MakeInQuota(const CreationRequest& one, int needed);
-  // Deletes one of each of the PVCs that the driver has. Errors alike, where none may go.
+  // Deletes one VolumeSnapshot of each of the PVCs that the driver has. Errors alike, if none may
+  // be deleted.
   absl::Status MakeInDriver(const absl::Status& refused);
 
-  // What was deleted, and what went wrong without ending it, since the last call.
+  // Returns the deletions, and the failures that did not end them, since the last call.
   Retention TakeReport();
 
  private:

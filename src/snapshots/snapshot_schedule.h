@@ -8,7 +8,7 @@
 #include "snapshots/snapshot_source.h"
 
 // A CronJob that takes VolumeSnapshots and prunes them, with an account and the rights that it
-// needs: as objects to be looked at and applied by a person. Nothing here asks a cluster.
+// needs, as objects that a person inspects and applies. Nothing here asks a cluster.
 namespace csidelta::snapshots {
 
 struct ScheduleRequest {
@@ -29,7 +29,7 @@ struct SnapshotSchedule {
   objects::Object service_account;
   objects::Object role;
   objects::Object role_binding;
-  // To kSnapshotReaderRole: which classes and contents there are, without which prune ends.
+  // To kSnapshotReaderRole, for classes and contents: prune fails without them.
   objects::Object cluster_role_binding;
   objects::Object cron_job;
 
@@ -39,8 +39,9 @@ struct SnapshotSchedule {
 };
 
 // The Pod of the CronJob meets the level restricted of Pod Security. Its init container runs
-// `snapshot create`, and its container `snapshot prune`, of what this schedule took alone, once
-// that was done; without keep rules its container runs `snapshot create`. No shell reads a word.
+// `snapshot create`, and then its container runs `snapshot prune`, only for the VolumeSnapshots of
+// this schedule. Without keep rules its container runs `snapshot create`. No shell parses any
+// argument.
 //
 // Rights in the namespace:
 //
@@ -52,8 +53,8 @@ struct SnapshotSchedule {
 //   VolumeGroupSnapshots: create, delete;             there may be several PVCs, and a group
 //     VolumeSnapshots, PVCs: patch                      is not ruled out
 //
-// INVALID_ARGUMENT, naming it, for what cannot be a name, a cron expression, a time zone or an
-// image, and unless PVCs are selected in exactly one way. Pure.
+// INVALID_ARGUMENT, naming the value, for an invalid name, cron expression, time zone or image, and
+// unless PVCs are selected in exactly one way. Pure.
 absl::StatusOr<SnapshotSchedule> MakeSchedule(const ScheduleRequest& request);
 
 }  // namespace csidelta::snapshots

@@ -8,8 +8,8 @@
 #include "k8s/api_client.h"
 #include "objects/persistent_volume.h"
 
-// The PVCs that a person wants snapshots of, and what a snapshot of each needs. Nothing is made
-// here, so that all that stands in the way is known before anything is.
+// The PVCs that a person wants snapshots of, and the driver and class for each. Nothing is made
+// here, so that every obstacle is known before anything is.
 namespace csidelta::snapshots {
 
 // One way of naming PVCs of a namespace; the others are empty.
@@ -27,29 +27,29 @@ struct SelectedPvcs {
   std::string workload;                              // "StatefulSet/db", "Pod/db-0"; else ""
 };
 
-// INVALID_ARGUMENT unless exactly one way is used; NOT_FOUND, naming it, for a PVC, Pod or
-// StatefulSet that does not exist, and where nothing is selected; else what the API server says.
-// One or two requests, and one per name.
+// INVALID_ARGUMENT unless exactly one way is used. NOT_FOUND, naming it, for a PVC, Pod or
+// StatefulSet that does not exist, and if nothing is selected. Other errors are those of the API
+// server. One or two requests, and one per name.
 absl::StatusOr<SelectedPvcs> SelectPvcs(const CallContext& ctx, k8s::ApiClient& api,
                                         const PvcSelection& selection);
 
 struct SnapshotSource {
   objects::PersistentVolumeClaim pvc;
-  std::string driver;      // "" where the PersistentVolume may not be read
+  std::string driver;      // "" if the PersistentVolume cannot be read
   std::string class_name;  // "": the driver's default class, which the snapshot controller finds
 };
 
 struct SnapshotSources {
   std::vector<SnapshotSource> sources;  // in the order of the PVCs
-  // What the caller may not read, and what is not known for it: "driver not checked: ...".
+  // Objects that the caller cannot read, and what is therefore unknown: "driver not checked: ...".
   std::vector<std::string> not_checked;
 };
 
 // Finds the driver of each PVC, and the class: `class_name`, else as backups do, by the PVC's
-// annotation, the label of a class, the driver's default or its only one. FAILED_PRECONDITION, a
-// line for each PVC that is in the way: one that is not bound, whose volume is not of CSI, for
-// which there is no class, or `class_name` is of another driver or does not exist. A GET per PVC
-// and one LIST of classes.
+// annotation, the label of a class, the driver's default or its only one. FAILED_PRECONDITION with
+// a line for each unsuitable PVC: it is not bound, its volume is not of CSI, there is no class for
+// it, or `class_name` does not exist or is of another driver. A GET per PVC and one LIST of
+// classes.
 absl::StatusOr<SnapshotSources> PrepareSources(
     const CallContext& ctx, k8s::ApiClient& api,
     const std::vector<objects::PersistentVolumeClaim>& pvcs, const std::string& class_name);

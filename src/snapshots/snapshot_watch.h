@@ -15,8 +15,8 @@
 // VolumeSnapshots as they change, each with the state that it and its content have.
 namespace csidelta::snapshots {
 
-// What a reading of a VolumeSnapshot tells of when it was read. The values of resourceVersion have
-// no order that a client may use.
+// Properties of a VolumeSnapshot that date a reading of it: clients must not rely on an order of
+// resourceVersions.
 struct SnapshotMark {
   std::string resource_version;
   std::optional<absl::Time> written_at;  // the latest time of metadata.managedFields
@@ -29,10 +29,9 @@ struct SnapshotMark {
 
 SnapshotMark MarkOf(const objects::VolumeSnapshot& snapshot);
 
-// Whether `reading` is of before `shown`, which has the same uid: late events and lists that are
-// not the newest bring back what was. The first row that holds decides; times are those of
-// written_at, "further" is the first of being deleted, ready, taken, an error, bound that only one
-// of the two has. Pure.
+// True if `reading` is older than `shown`, which has the same uid: late events and cached lists
+// return former states. The first row that holds decides; times are those of written_at, "further"
+// is the first of being deleted, ready, taken, an error, bound that only one of the two has. Pure.
 //
 //   times            further       resourceVersion           older
 //   ---------------  ------------  ------------------------  -----
@@ -47,22 +46,22 @@ bool IsOlder(const SnapshotMark& reading, const SnapshotMark& shown,
              const std::vector<std::string>& seen);
 
 struct SnapshotChange {
-  SnapshotEntry entry;   // without used_by and kept_for; of one that is gone, as it was
+  SnapshotEntry entry;   // without used_by and kept_for; if gone, as it was
   bool is_gone = false;  // deleted
 };
 
 struct SnapshotWatchRequest {
   std::string namespace_name;  // "" for all
   std::string label_selector;
-  std::vector<SnapshotEntry> known;  // as ReadInventory() gave them: what differs is told
+  std::vector<SnapshotEntry> known;  // from ReadInventory(): differences are reported
 };
 
-// Shows `sink` each change of what an entry says, until it returns false, which is OK, or `ctx`
-// ends, which is its error. A content is read when its VolumeSnapshot has changed, and when it has
-// changed itself: the contents of the cluster are followed, and none is held but for the names of
-// those that belong to the VolumeSnapshots. Where contents may not be read or followed, `note` is
-// told once, and the state comes from what may be. PERMISSION_DENIED when VolumeSnapshots may not
-// be watched; outages are waited for. `sink` and `note` are called by one thread at a time.
+// Passes each change of an entry to `sink` until it returns false, which is OK, or `ctx` ends,
+// which is its error. A content is read when its VolumeSnapshot or the content itself has changed.
+// All contents of the cluster are watched, but only the names of those that belong to the
+// VolumeSnapshots are held. If contents cannot be read or watched, `note` is called once, and the
+// state comes from the other objects. PERMISSION_DENIED if VolumeSnapshots cannot be watched;
+// outages are waited for. `sink` and `note` are called by one thread at a time.
 absl::Status WatchSnapshots(const CallContext& ctx, k8s::ApiClient& api,
                             const SnapshotWatchRequest& request,
                             const std::function<bool(const SnapshotChange& change)>& sink,
