@@ -17,9 +17,9 @@
 #include "objects/outcome.h"
 #include "objects/persistent_volume.h"
 
-// What the data mover moved comes back into a PVC that exists, by the data mover: it has the keys
-// and the credentials, which the caller needs not. The PVC keeps its uid and its PersistentVolume,
-// so its next backup is an incremental one.
+// The data mover restores the data of a DataUpload into a PVC that exists. The mover has the keys
+// and credentials; the caller needs none. The PVC keeps its uid and its PersistentVolume, so its
+// next backup is an incremental one.
 //
 //   DataUpload, Completed; PVC
 //       |  PlanMoverRestore: inplace/restore_guard.h; changes nothing
@@ -36,13 +36,13 @@
 //   Completed: PVC with the data of the DataUpload; the DataDownload is deleted
 //   Failed, Canceled: it says why, and stays until the next run
 //
-// The name of the DataDownload derives from the uids of PVC and DataUpload. So a second run after
-// one that was killed finds it, and follows it where it has begun to write: the mover goes on
-// meanwhile. One that has not is deleted, also when the caller is told to end, and made again.
+// The name of the DataDownload derives from the uids of PVC and DataUpload. So a second run finds
+// the DataDownload of a killed one, and follows it if the mover has begun to write: the mover goes
+// on meanwhile. A DataDownload that has not begun is deleted, also if the caller is cancelled, and
+// made again.
 namespace csidelta::inplace {
 
-// A DataDownload that no data mover has accepted after so long is said to be waiting for a data
-// mover.
+// A DataDownload that no data mover has accepted by then is reported as waiting for a data mover.
 inline constexpr absl::Duration kMoverSilenceNoted = absl::Minutes(1);
 
 struct MovedSource {
@@ -69,8 +69,8 @@ struct MoverRestoreResult {
   std::string safety_snapshot;  // "" for none
 };
 
-// Whether the caller may ask the mover, and know what uses the PVCs of a namespace:
-// PERMISSION_DENIED, naming what is missing.
+// Checks that the caller may create DataDownloads, and read the users of the PVCs of a namespace:
+// PERMISSION_DENIED, naming the missing right.
 absl::Status CheckMayAskMover(const CallContext& ctx, k8s::ApiClient& api,
                               absl::string_view velero_namespace, absl::string_view namespace_name);
 
@@ -82,10 +82,10 @@ absl::StatusOr<MoverPlan> PlanMoverRestore(const CallContext& ctx, k8s::ApiClien
                                            const RestoreSurroundings& around,
                                            const MovedSource& source, absl::string_view pvc_name);
 
-// REQUIRES a plan without refusals. Before the mover is asked, takes the safety snapshot, or guards
-// the PVC where none is wanted; for a run that goes on that was done before. Blocks until the mover
-// is done. Adds to `not_checked`. Errors, beside those of CreateSnapshot(), which say how to do
-// without, and of GuardRestore():
+// REQUIRES a plan without refusals. Before the DataDownload is made, takes the safety snapshot, or
+// guards the PVC if none is wanted. If the plan goes on, an earlier run has done that. Blocks until
+// the mover is done. Adds to `not_checked`. Errors, beside those of GuardRestore(), and of
+// CreateSnapshot(), which say how to restore without a snapshot:
 //   FAILED_PRECONDITION  a Pod uses the PVC meanwhile; the mover failed, or was cancelled: why. The
 //                        message names the VolumeSnapshot that holds the data of before
 //   PERMISSION_DENIED    Pods may not be listed

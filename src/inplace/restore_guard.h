@@ -17,9 +17,9 @@
 #include "objects/volume_snapshot.h"
 #include "objects/workload.h"
 
-// Whether other data may replace that of a PVC which exists, asked before
-// anything is written: everything that would fail half-way, or take data from under an application.
-// Every row that holds is returned, in this order:
+// Checks, before anything is written, that other data may replace that of a PVC. It finds all that
+// would fail half-way, or take data from under an application. Every row that holds is returned, in
+// this order:
 //
 //   code               exit  when
 //   -----------------  ----  ---------------------------------------------------------------------
@@ -43,15 +43,15 @@
 //   InBackup              1  a backup of Velero that is not over includes its namespace
 //   Unfinished            1  an earlier restore into it was neither finished nor completed
 //
-// What may not be read decides nothing and is named, but for the PVC: if that cannot be read,
-// reading fails. A VolumeSnapshot that is Unverified may be used: what is made of it shows what it
-// holds before anything is replaced.
+// Objects that cannot be read decide nothing and are reported, except the PVC: if that cannot be
+// read, reading fails. A VolumeSnapshot that is Unverified may be used: the volume made of it is
+// checked before anything is replaced.
 namespace csidelta::inplace {
 
-// The code that others give, too.
+// The code that other checks use, too.
 inline constexpr absl::string_view kBusyCode = "Busy";
 
-// Of one namespace, for all restores into it. What is missing may not be read.
+// Objects of one namespace, for all restores into it. A missing member cannot be read.
 struct RestoreSurroundings {
   std::string namespace_name;
   std::optional<std::vector<objects::Pod>> pods = {};
@@ -68,7 +68,7 @@ struct UnfinishedRestore {
   std::string snapshot;  // that it restores, by name
 };
 
-// Of one VolumeSnapshot and the PVC that it is to be restored into.
+// One VolumeSnapshot, and the PVC that it is to be restored into.
 struct RestoreInfo {
   objects::VolumeSnapshot snapshot;
   csi::ContentReading::Kind content_kind = csi::ContentReading::Kind::kUnknown;
@@ -82,7 +82,8 @@ struct RestoreInfo {
   std::optional<UnfinishedRestore> unfinished = {};
   // The volume itself is written into, with data of no VolumeSnapshot: rows about one are left out.
   bool is_written_into = false;
-  // The uid of the DataDownload that this restore is done by, which is no other one; "".
+  // The uid of the DataDownload of this restore, which does not count as another restore; "" for
+  // none.
   std::string own_transfer = {};
   // The DataDownload of the PVC's record is over or gone, and nothing of it is left.
   bool is_transfer_over = false;
@@ -90,37 +91,37 @@ struct RestoreInfo {
 };
 
 struct RestoreVerdict {
-  std::vector<Finding> refusals;         // none: it may be done, as far as that can be known
-  std::vector<std::string> not_checked;  // of this PVC: what was read, and does not say
+  std::vector<Finding> refusals;         // none: the restore may be done, as far as known
+  std::vector<std::string> not_checked;  // of this PVC: read, but inconclusive
 };
 
 // The table above. Pure.
 RestoreVerdict CheckRestore(const RestoreSurroundings& around, const RestoreInfo& info);
 
-// OK where none exist. IsVolumeBusy() where Busy is the only reason; FAILED_PRECONDITION else,
-// with all messages after "PVC shop/data is not restored: ". Pure.
+// OK if there are none. IsVolumeBusy() if Busy is the only refusal; else FAILED_PRECONDITION, with
+// all messages after "PVC shop/data is not restored: ". Pure.
 absl::Status RefusalStatus(absl::string_view namespace_name, absl::string_view pvc_name,
                            const std::vector<Finding>& refusals);
-// Whether a larger volume is all that it takes: exit code 22. Pure.
+// True if TooSmall is the only refusal, which a larger volume solves: exit code 22. Pure.
 bool IsTooSmallAlone(const std::vector<Finding>& refusals);
 
-// The Pods of these that use the PVC and have not ended. Pure.
+// The Pods among `pods` that use the PVC and have not ended. Pure.
 std::vector<const objects::Pod*> UsersOf(const std::vector<objects::Pod>& pods,
                                          absl::string_view pvc_name);
 // "StatefulSet/db uses it (Pod db-0 is Running); kubectl scale statefulset/db --replicas=0 -n
 // shop", for the first of them. REQUIRES one. Pure.
 std::string UseText(const std::vector<const objects::Pod*>& users);
-// The same of the Pods that use the PVC now, by one LIST; "" if none does.
+// The same text for the Pods that use the PVC now, by one LIST; "" if none does.
 absl::StatusOr<std::string> ReadUse(const CallContext& ctx, k8s::ApiClient& api,
                                     absl::string_view namespace_name, absl::string_view pvc_name);
 
-// What the VolumeSnapshot is called that a restore takes of the PVC before it changes anything: the
-// same in each run, so that what an earlier run holds is not held against the next. Pure.
+// The name of the VolumeSnapshot that a restore takes of the PVC before it changes anything. It is
+// the same in each run, so that the Lease of an earlier run does not block the next. Pure.
 std::string SafetySnapshotName(const objects::PersistentVolumeClaim& pvc,
                                const objects::VolumeSnapshot& snapshot);
 
-// What the PersistentVolumes of an in-place restore, and what it makes meanwhile, are labelled
-// with: it leads from the PVC to them, also while the PVC does not exist. Pure.
+// The label value of the PersistentVolumes and temporary objects of an in-place restore. It leads
+// from the PVC to them, even while the PVC does not exist. Pure.
 std::string RestoreLabelValue(absl::string_view namespace_name, absl::string_view pvc_name);
 
 // One LIST of Pods, StatefulSets, VolumeSnapshots and Backups each.
@@ -128,23 +129,22 @@ absl::StatusOr<RestoreSurroundings> ReadRestoreSurroundings(const CallContext& c
                                                             k8s::ApiClient& api,
                                                             absl::string_view namespace_name);
 
-// Whether nothing is left of the DataDownload that the record of the PVC names, so that the data
-// mover writes no more though the record says so: it is gone or has its last phase, and no second
-// PersistentVolume of the volume (inplace/in_place_volume.h) is left. What may not be read may be
-// there.
+// True if the data mover writes no more although the record of the PVC names a DataDownload. That
+// object is gone or has its last phase, and no second PersistentVolume of the volume
+// (inplace/in_place_volume.h) is left. An object that cannot be read may exist.
 absl::StatusOr<bool> IsTransferOver(const CallContext& ctx, k8s::ApiClient& api,
                                     const objects::PersistentVolumeClaim& pvc);
 
-// OK, or FAILED_PRECONDITION where the data mover may be writing into the volume.
+// FAILED_PRECONDITION if the data mover may be writing into the volume; else OK.
 absl::Status CheckNotWrittenByMover(const CallContext& ctx, k8s::ApiClient& api,
                                     const objects::PersistentVolumeClaim& pvc);
 
 // A GET of the content, the PVC, its volume and its Lease each, and a LIST of the volumes with the
-// label of the PVC. PERMISSION_DENIED when the PVC may not be read.
+// label of the PVC. PERMISSION_DENIED if the PVC cannot be read.
 absl::StatusOr<RestoreInfo> ReadRestoreInfo(const CallContext& ctx, k8s::ApiClient& api,
                                             const objects::VolumeSnapshot& snapshot,
                                             absl::string_view pvc_name);
-// The same of a volume that is written into: nothing is read of a VolumeSnapshot.
+// The same for a volume that is written into; reads no VolumeSnapshot.
 absl::StatusOr<RestoreInfo> ReadPvcInfo(const CallContext& ctx, k8s::ApiClient& api,
                                         absl::string_view namespace_name,
                                         absl::string_view pvc_name);

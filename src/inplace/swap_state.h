@@ -13,9 +13,9 @@
 #include "objects/persistent_volume.h"
 #include "objects/swap_record.h"
 
-// Where an in-place restore by swap of volumes is, and what its next step is: one look at the
-// objects, and three pure functions. Nothing else is remembered, so that any run goes on where
-// another one was killed. inplace/volume_swap.h takes the steps.
+// The progress of an in-place restore by swap of volumes, and its next step: one read of the
+// objects, and three pure functions. No other state exists, so any run resumes a killed one.
+// inplace/volume_swap.h takes the steps.
 //
 // "original" is the volume that the PVC had, "restored" the one made of the VolumeSnapshot; the
 // goal (of the original's record) says which of them is the target, and the other one is "the
@@ -65,8 +65,8 @@
 // MarkPvc changes the resourceVersion of a PVC that was never exchanged, before its volume may be
 // deleted again: another run that has read the PVC to delete it cannot do so any more.
 //
-// FAILED_PRECONDITION, and nothing is changed, where the objects are none of these: another PVC has
-// the name, another restore is unfinished, a volume that is needed is gone or is being deleted.
+// FAILED_PRECONDITION, and nothing is changed, if the objects match no row: another PVC has the
+// name, another restore is unfinished, a needed volume is gone or is being deleted.
 namespace csidelta::inplace {
 
 struct SwapVolume {
@@ -81,13 +81,13 @@ struct SwapState {
   std::optional<SwapVolume> original = {};  // these two: with a record
   std::optional<SwapVolume> restored = {};
   std::optional<objects::PersistentVolumeClaim> temporary = {};
-  // Of the temporary PVC, once they are bound to each other, with or without a record.
+  // The volume of the temporary PVC once they are bound to each other, with or without a record.
   std::optional<objects::PersistentVolume> temporary_volume = {};
 
   const std::optional<SwapVolume>& Volume(objects::SwapSide side) const {
     return side == objects::SwapSide::kOriginal ? original : restored;
   }
-  // That of an original with a record; else restored.
+  // The goal of an original with a record; else restored.
   objects::SwapSide goal() const {
     return original.has_value() ? original->record.goal : objects::SwapSide::kRestored;
   }
@@ -128,8 +128,8 @@ enum class SwapStep {
 // "TakeSafetySnapshot", ...
 absl::string_view ToString(SwapStep step);
 
-// What is restored. `snapshot_uid` "": the VolumeSnapshot does not exist any more, which matters
-// only until the original has its record.
+// The VolumeSnapshot to restore. `snapshot_uid` "": it does not exist any more, which matters only
+// until the original has its record.
 struct SwapRequest {
   std::string snapshot;
   std::string snapshot_uid;
@@ -142,12 +142,12 @@ absl::StatusOr<SwapStep> NextOfUndo(const SwapState& state);
 absl::StatusOr<SwapStep> NextOfFinish(const SwapState& state);
 
 // One GET of the PVC and up to two of volumes; one LIST of the volumes and one of the PVCs with the
-// label of this PVC. FAILED_PRECONDITION when a record cannot be read, or is of another PVC.
+// label of this PVC. FAILED_PRECONDITION if a record cannot be read, or is of another PVC.
 absl::StatusOr<SwapState> ReadSwapState(const CallContext& ctx, k8s::ApiClient& api,
                                         absl::string_view namespace_name,
                                         absl::string_view pvc_name);
 
-// What the temporary PVC is called: the same in each run. Pure.
+// The name of the temporary PVC: the same in each run. Pure.
 std::string TemporaryPvcName(absl::string_view pvc_name, absl::string_view pvc_uid,
                              absl::string_view snapshot_uid);
 
@@ -161,14 +161,15 @@ struct KeptVolume {
   std::optional<absl::Time> since = {};
 };
 
-// Those among `volumes`, the oldest first. Records that cannot be read are left out. Pure.
+// The kept volumes among `volumes`, the oldest first. Records that cannot be read are omitted.
+// Pure.
 std::vector<KeptVolume> KeptVolumesAmong(std::vector<objects::PersistentVolume> volumes);
 // "PersistentVolume pv-1 (1Gi) of PVC shop/data is kept for 3 days, since VolumeSnapshot monday was
 // restored", and what deletes it. Pure.
 std::string KeptVolumeText(const KeptVolume& kept, absl::Time now);
 std::string FinishCommand(const KeptVolume& kept);
 
-// Those of a namespace, of all for "": one LIST by label, as the API server remembers it.
+// The kept volumes of a namespace, of all for "": one LIST by label, from the API server's cache.
 absl::StatusOr<std::vector<KeptVolume>> ListKeptVolumes(const CallContext& ctx, k8s::ApiClient& api,
                                                         absl::string_view namespace_name);
 

@@ -22,7 +22,7 @@
 #include "objects/volume_snapshot.h"
 
 // In-place restore by swap of volumes: the PVC gets a volume made of a VolumeSnapshot, and keeps
-// its name, labels, annotations, owners and spec. No byte is copied by us, any driver will do.
+// its name, labels, annotations, owners and spec. We copy no byte, so any driver is suitable.
 //
 //   PVC -- original volume             VolumeSnapshot
 //       |  safety snapshot of the PVC
@@ -38,13 +38,13 @@
 //       v                                       v
 //   PVC -- original volume             PVC -- volume in use, without records
 //
-// A finalizer that another program put on the PVC is asked as for any deletion: the exchange waits
-// until that program has removed it, and it is on the PVC again afterwards.
+// A finalizer that another program put on the PVC is respected: the exchange waits until that
+// program has removed it. The new PVC has it again.
 //
-// Each step follows from one look at the objects (inplace/swap_state.h). Nothing is kept elsewhere:
-// any run of the same verb goes on where another one was killed, and two at a time get in each
-// other's way by preconditions only. The PVC does not exist between its deletion and its making; a
-// Pod that starts meanwhile waits.
+// Each step follows from one read of the objects (inplace/swap_state.h). No state is kept
+// elsewhere: any run of the same verb resumes a killed one, and concurrent runs exclude each other
+// by preconditions. The PVC does not exist between its deletion and its creation; a Pod that starts
+// meanwhile waits.
 namespace csidelta::inplace {
 
 struct SwapTarget {
@@ -56,29 +56,28 @@ struct SwapTarget {
   bool takes_safety_snapshot = true;
 };
 
-// What a restore will do, or what is against it.
+// The effects of a restore, or the refusals.
 struct SwapPlan {
   SwapTarget target;
   SwapState state;
   bool was_begun = false;            // by an earlier run
-  bool was_exchanging = false;       // and that had come so far that no check is left but for Pods
-  std::string original_volume = {};  // "" where it may not be known
+  bool was_exchanging = false;       // it got so far that only the check of Pods is left
+  std::string original_volume = {};  // "" if it cannot be known
   std::string temporary_pvc = {};
   std::string storage_class = {};
   std::string driver = {};  // of the volume; "" when not known
   int64_t size_bytes = 0;   // of the restored volume
-  // Of the PVC, which other programs set: its deletion waits for them, and the PVC that is made
-  // again has them.
+  // Finalizers of other programs on the PVC: its deletion waits for them, and the new PVC has them.
   std::vector<std::string> finalizers = {};
-  std::string node = {};  // where a class that waits for a consumer makes it; "": anywhere
+  std::string node = {};  // for a class that waits for a consumer; "": any node
   std::vector<Finding> refusals = {};
-  std::vector<std::string> refused_by_swap = {};  // what stands in the way of this method alone
+  std::vector<std::string> refused_by_swap = {};  // obstacles to this method alone
   std::vector<std::string> not_checked = {};
 };
 
 // The checks of inplace/restore_guard.h, and those of this method: the StorageClass of the PVC must
-// still make volumes of its driver, and where that waits for the first consumer, a node must be
-// known. Changes nothing. FAILED_PRECONDITION when another restore is unfinished.
+// still make volumes of its driver. If it waits for the first consumer, a node must be known.
+// Changes nothing. FAILED_PRECONDITION if another restore is unfinished.
 absl::StatusOr<SwapPlan> PlanSwap(const CallContext& ctx, k8s::ApiClient& api,
                                   const RestoreSurroundings& around, const SwapTarget& target);
 
@@ -91,7 +90,7 @@ absl::Status CheckSwapRights(const CallContext& ctx, k8s::ApiClient& api,
 absl::Status CheckMayDeleteUnused(const CallContext& ctx, k8s::ApiClient& api,
                                   const SwapState& state);
 
-// Told after each step, in the order they are taken.
+// Reported after each step, in order.
 struct SwapProgress {
   SwapStep step;
   std::string pvc;   // namespace/name
@@ -106,11 +105,11 @@ struct SwapResult {
   objects::SwapSide in_use = objects::SwapSide::kOriginal;
   std::optional<absl::Time> at = {};      // when the restore took place
   bool did_anything = false;              // false: there was nothing to do
-  std::vector<std::string> kept_handles;  // of Finish: what the storage keeps though it was told
+  std::vector<std::string> kept_handles;  // of Finish: kept by the storage despite the deletion
   std::vector<std::string> not_checked;
 };
 
-// One restore, undo or finish of one PVC. Borrows all but the target. Not thread-safe. Errors
+// One restore, undo or finish of one PVC. Borrows all but the target. Not thread-safe. Errors,
 // beside those of the API server:
 //   FAILED_PRECONDITION  a Pod uses the PVC, another PVC has its name, the provisioner refuses, a
 //                        volume that is needed is gone: the message says what to do, and running
@@ -122,10 +121,10 @@ class VolumeSwap {
   VolumeSwap(const CallContext& ctx, k8s::ApiClient& api, Random& random, SwapTarget target,
              SwapSink sink);
 
-  // Up to the record on the original: all that can be taken back without a trace. REQUIRES a plan
-  // that nothing is against.
+  // All steps up to the record on the original: they can be undone without a trace. REQUIRES a plan
+  // without refusals.
   absl::Status Prepare(const SwapPlan& plan);
-  // The rest. REQUIRES Prepare().
+  // The other steps. REQUIRES Prepare().
   absl::StatusOr<SwapResult> Exchange();
 
   absl::StatusOr<SwapResult> Undo();
@@ -190,10 +189,10 @@ class VolumeSwap {
   SwapResult result_;
 };
 
-// The node for a volume that must be usable where `volume` is and that no Pod asks for: a
-// StorageClass that waits for the first consumer makes it where an annotation of its PVC says. It
-// is the first by name of those that the affinity of `volume` selects and that have its driver,
-// preferably one that is not cordoned. "" for none. Pure.
+// Chooses the node for a volume that must be usable on the nodes of `volume`, and that no Pod uses.
+// A StorageClass that waits for the first consumer makes it on the node that an annotation of its
+// PVC names. The choice is the first node by name that the affinity of `volume` selects and that
+// has its driver. Nodes that are not cordoned come first. "" for none. Pure.
 std::string ChooseNode(const objects::PersistentVolume& volume,
                        const std::vector<objects::Node>& nodes,
                        const std::vector<objects::CsiNode>& csi_nodes);
