@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/check.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/lock.h"
@@ -421,6 +422,7 @@ absl::StatusOr<bool> IsExposed(const CallContext& ctx, k8s::ApiClient& api,
 
 absl::StatusOr<InPlaceVolume> ExposeInPlace(const CallContext& ctx, k8s::ApiClient& api,
                                             const InPlaceRequest& request) {
+  CSIDELTA_CHECK(!request.name.empty() && !request.mover_namespace.empty());
   absl::StatusOr<InPlaceVolume> volume = InPlaceExposure(ctx, api, request).Run();
   return volume.ok() ? std::move(volume) : RefuseForbidden(request, volume.status());
 }
@@ -438,6 +440,7 @@ absl::Status CheckSameTarget(const CallContext& ctx, k8s::ApiClient& api,
 
 absl::StatusOr<std::string> HideInPlace(const CallContext& ctx, k8s::ApiClient& api,
                                         const InPlaceRequest& request, const InPlaceEnd& end) {
+  CSIDELTA_CHECK(!request.name.empty() && !request.mover_namespace.empty());
   if (end.may_still_write) {
     ASSIGN_OR_RETURN(const bool is_exposed, IsExposed(ctx, api, request));
     if (is_exposed) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/crypto.h"
 #include "base/quantity.h"
 #include "base/status_macros.h"
@@ -116,6 +117,7 @@ bool IsReserved(const SwapState& state, const PersistentVolume& volume) {
 
 // REQUIRES an original with a record.
 absl::StatusOr<SwapStep> NextOfExchange(const SwapState& state) {
+  CSIDELTA_CHECK(state.original.has_value());
   const SwapSide side = state.goal();
   const std::optional<SwapVolume>& other = state.Volume(OtherSide(side));
   RETURN_IF_ERROR(CheckTarget(state, side));

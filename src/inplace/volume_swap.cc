@@ -126,6 +126,7 @@ class SwapPlanner {
  private:
   // REQUIRES facts that nothing is against.
   absl::Status PlanVolume(const RestoreInfo& info) {
+    CSIDELTA_CHECK(plan_.refusals.empty() && info.pvc.has_value());
     const PersistentVolumeClaim& pvc = *info.pvc;
     plan_.original_volume = pvc.volume_name();
     plan_.temporary_pvc = TemporaryPvcName(pvc.name(), pvc.uid(), plan_.target.snapshot->uid());
@@ -373,6 +374,7 @@ absl::Status VolumeSwap::Prepare(const SwapPlan& plan) {
   plan_ = plan;
   std::unique_ptr<csi::VolumeLock> guard;
   if (!target_.takes_safety_snapshot && !plan.was_exchanging) {
+    CSIDELTA_CHECK(plan.state.pvc.has_value() && target_.snapshot.has_value());
     // Up to the records, by which other restores are kept away.
     absl::StatusOr<std::unique_ptr<csi::VolumeLock>> entered = snapshots::GuardRestore(
         ctx_, api_, random_, *plan.state.pvc,
@@ -388,6 +390,7 @@ absl::Status VolumeSwap::Prepare(const SwapPlan& plan) {
 }
 
 absl::StatusOr<SwapResult> VolumeSwap::Exchange() {
+  CSIDELTA_CHECK(plan_.has_value());  // Prepare() sets it.
   const auto next = [this](const SwapState& state) -> absl::StatusOr<SwapStep> {
     // Not begun once more: who ended it may have the PVC in use again.
     return state.is_begun()
@@ -467,6 +470,7 @@ absl::StatusOr<std::string> VolumeSwap::TakeSafetySnapshot() {
 }
 
 absl::StatusOr<std::string> VolumeSwap::MakeTemporary() {
+  CSIDELTA_CHECK(plan_.has_value() && state_.pvc.has_value());
   const PersistentVolumeClaim& pvc = *state_.pvc;
   const snapshots::PlannedPvc planned = {.namespace_name = target_.namespace_name,
                                          .name = plan_->temporary_pvc,
@@ -570,6 +574,7 @@ absl::StatusOr<std::string> VolumeSwap::RecordRestored() {
 }
 
 absl::StatusOr<std::string> VolumeSwap::RecordOriginal() {
+  CSIDELTA_CHECK(state_.pvc.has_value());
   ASSIGN_OR_RETURN(const PersistentVolume volume,
                    objects::Get<PersistentVolume>(
                        ctx_, api_, PersistentVolume::Key("", state_.pvc->volume_name())));
@@ -597,6 +602,7 @@ absl::StatusOr<std::string> VolumeSwap::RecordOriginal() {
 // --- Exchanging
 
 absl::StatusOr<std::string> VolumeSwap::TurnBack() {
+  CSIDELTA_CHECK(state_.original.has_value());
   SwapRecord record = state_.original->record;
   record.goal = SwapSide::kOriginal;
   // What was changed on the PVC since, an application's label, is not lost on the way back.
@@ -637,6 +643,7 @@ absl::Status VolumeSwap::CheckNoPodUses(absl::string_view pvc_name, absl::string
 }
 
 absl::StatusOr<std::string> VolumeSwap::RemovePvc() {
+  CSIDELTA_CHECK(state_.original.has_value());  // Its record has the PVC, to make it again.
   RETURN_IF_ERROR(CheckNoPodUses(target_.pvc_name,
                                  "a Pod has started meanwhile, and nothing was "
                                  "exchanged"));
@@ -702,6 +709,7 @@ absl::Status VolumeSwap::PatchPvc(objects::Patch patch) {
 }
 
 absl::StatusOr<std::string> VolumeSwap::MakePvc() {
+  CSIDELTA_CHECK(state_.original.has_value() && !state_.pvc.has_value());
   const std::string volume = target_volume().volume.name();
   PersistentVolumeClaim object = ClaimToMake(*state_.original->record.claim, volume);
   object.SetAnnotation(objects::kInPlaceRecordAnnotation, mark());
@@ -754,6 +762,7 @@ absl::StatusOr<std::string> VolumeSwap::Abandon() {
 }
 
 absl::StatusOr<std::string> VolumeSwap::Release() {
+  CSIDELTA_CHECK(other_volume() != nullptr);
   const SwapVolume& other = *other_volume();
   RETURN_IF_ERROR(CheckMayDeleteUnused(ctx_, api_, state_));
   objects::Patch patch = objects::Patch().SetReclaimPolicy("Delete");

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/check.h"
 #include "base/crypto.h"
 #include "base/status_macros.h"
 #include "csi/retry.h"
@@ -255,6 +256,8 @@ absl::StatusOr<Borrowed> CarryOutBorrowing(const CallContext& ctx, k8s::ApiClien
                                            const BorrowPlan& plan,
                                            std::vector<std::string>& not_checked,
                                            const WaitObserver& on_look) {
+  CSIDELTA_CHECK(plan.plan.promotions.size() == 1);  // Of one VolumeSnapshot, and not refused.
+  CSIDELTA_CHECK(plan.plan.promotions.front().refusals.empty());
   return Borrower(ctx, api, plan, on_look).Run(not_checked);
 }
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/status_macros.h"
 #include "csi/group/take_group.h"
 #include "csi/snapshot_class.h"
@@ -42,6 +43,7 @@ absl::StatusOr<GroupChoice> ChooseGroup(const CallContext& ctx, k8s::ApiClient& 
 absl::StatusOr<std::vector<csi::TakenSnapshot>> CreateGroup(const CallContext& ctx,
                                                             k8s::ApiClient& api, Random& random,
                                                             const GroupCreationRequest& request) {
+  CSIDELTA_CHECK(!request.sources.empty() && !request.name.empty());
   const std::string namespace_name = request.sources.front().pvc.namespace_name();
   std::vector<std::string> not_checked;
   const absl::Status allowed =

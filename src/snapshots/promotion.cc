@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/check.h"
 #include "base/quantity.h"
 #include "base/status_macros.h"
 #include "csi/driver_error.h"
@@ -245,6 +246,7 @@ absl::StatusOr<PersistentVolumeClaim> MakePvc(const CallContext& ctx, k8s::ApiCl
 // What MakePvcs() made so far, to be undone after `status`.
 absl::Status UndoPvcs(const CallContext& ctx, k8s::ApiClient& api,
                       const std::vector<PersistentVolumeClaim>& made, const absl::Status& status) {
+  CSIDELTA_CHECK(!status.ok());  // Else it would delete PVCs that were made successfully.
   std::vector<std::string> left;
   for (const PersistentVolumeClaim& pvc : made) {
     if (!RemovePvc(csi::CleanUpContext(*ctx.clock), api, pvc).ok()) {
@@ -522,6 +524,7 @@ absl::StatusOr<VolumeSnapshot> AwaitUsableSnapshot(const CallContext& ctx, k8s::
 
 absl::StatusOr<PromotionPlan> PlanPromotions(const CallContext& ctx, k8s::ApiClient& api,
                                              const PromotionRequest& request) {
+  CSIDELTA_CHECK(!request.targets.empty());
   return PromotionPlanner(ctx, api, request).Plan();
 }
 
@@ -543,6 +546,7 @@ absl::StatusOr<std::vector<PersistentVolumeClaim>> MakePvcs(const CallContext& c
   std::vector<PersistentVolumeClaim> made;
   made.reserve(plan.promotions.size());
   for (const Promotion& promotion : plan.promotions) {
+    CSIDELTA_CHECK(promotion.refusals.empty());
     absl::StatusOr<PersistentVolumeClaim> pvc = MakePvc(ctx, api, promotion);
     if (!pvc.ok()) {
       return UndoPvcs(ctx, api, made, pvc.status());

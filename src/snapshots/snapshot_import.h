@@ -32,7 +32,7 @@ std::string ImportContentName(absl::string_view driver, absl::string_view handle
 
 struct ImportPlan {
   csi::StaticContent pair;
-  bool was_begun = false;  // an earlier run made the content, or both
+  bool was_begun = false;  // an earlier run made a part of it, or all
 };
 
 // Makes all checks. Each is needed, so an object that cannot be read is an error. `request`: the

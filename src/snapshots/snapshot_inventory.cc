@@ -11,6 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/population.h"
@@ -526,6 +527,7 @@ std::optional<absl::Time> DateOf(const SnapshotEntry& entry) {
 
 std::vector<std::size_t> LastReadyOf(const std::vector<SnapshotEntry>& entries,
                                      const std::vector<bool>& goes) {
+  CSIDELTA_CHECK(goes.size() == entries.size());
   struct ReadyOnes {
     bool one_stays = false;
     std::size_t newest = 0;  // of those that go

@@ -98,8 +98,8 @@ std::optional<absl::Time> DateOf(const SnapshotEntry& entry);
 std::vector<std::size_t> LastReadyOf(const std::vector<SnapshotEntry>& entries,
                                      const std::vector<bool>& goes);
 
-// True if two entries are listed alike. Uids, resourceVersions and all that decides over a removal
-// do not count. Pure.
+// True if two entries agree in the fields that are listed, and in `used_by` and `kept_for`. Uids
+// and resourceVersions do not count. Pure.
 bool ReadsAlike(const SnapshotEntry& left, const SnapshotEntry& right);
 
 }  // namespace csidelta::snapshots

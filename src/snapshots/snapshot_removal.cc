@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
 #include "csi/drop.h"
@@ -245,6 +246,7 @@ std::vector<PlannedRemoval> PlanRemoval(const Inventory& inventory,
   std::vector<bool> goes(inventory.entries.size());
   for (const std::size_t i : chosen) {
     PlannedRemoval one;
+    CSIDELTA_CHECK(i < inventory.entries.size());
     one.entry = inventory.entries[i];
     one.action = ActionOf(one.entry, options.with_data);
     one.kept_for = one.entry.kept_for_person;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/check.h"
 #include "base/status_macros.h"
 #include "snapshots/quota.h"
 #include "snapshots/snapshot_removal.h"
@@ -120,6 +121,7 @@ Leaving LeavingForDriver(const RetentionPlan& plan) {
 std::vector<std::size_t> ChooseForRoom(const RetentionPlan& plan, csi::RoomLimit limit) {
   std::vector<std::size_t> chosen;
   for (const PruneDecision& one : plan.decisions) {
+    CSIDELTA_CHECK(one.entry < plan.entries.size());
     if (one.verdict == PruneVerdict::kRemoved && MakesRoom(plan.entries[one.entry], limit)) {
       chosen.push_back(one.entry);
     }
@@ -151,6 +153,7 @@ std::string ExplainRoom(const CallContext& ctx, k8s::ApiClient& api,
 }
 
 absl::Status RoomMaker::MakeInQuota(const CreationRequest& one, int needed) {
+  CSIDELTA_CHECK(needed > 0);
   // What was deleted before may not be counted yet: nothing more goes for that.
   const absl::Status refused =
       has_deleted_ ? AwaitQuota(one, needed, kQuotaLagMax) : AskQuotas(one, needed);

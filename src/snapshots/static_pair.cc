@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/status_macros.h"
 #include "csi/drop.h"
 #include "csi/retry.h"
@@ -118,6 +119,7 @@ absl::Status TryRemovePair(const CallContext& ctx, k8s::ApiClient& api, const St
 // there nevertheless; the two then stay together.
 absl::Status UndoPairContent(const CallContext& ctx, k8s::ApiClient& api, const StaticContent& pair,
                              const absl::Status& status) {
+  CSIDELTA_CHECK(!status.ok());  // Else it would delete the content of a complete pair.
   const CallContext cleaning = csi::CleanUpContext(*ctx.clock);
   const absl::StatusOr<std::optional<VolumeSnapshot>> there = FindPairSnapshot(cleaning, api, pair);
   const bool is_made = !there.ok() || (there->has_value() && IsSnapshotOf(**there, pair));
@@ -163,6 +165,7 @@ std::string TakenText(const VolumeSnapshotContent& content) {
 
 absl::StatusOr<VolumeSnapshot> MakePair(const CallContext& ctx, k8s::ApiClient& api,
                                         const StaticContent& pair) {
+  CSIDELTA_CHECK(!pair.name.empty() && !pair.snapshot_name.empty());
   RETURN_IF_ERROR(csi::RetryTransient(ctx, [&] { return EnsurePairContent(ctx, api, pair); }));
   absl::StatusOr<VolumeSnapshot> snapshot =
       csi::RetryTransient(ctx, [&] { return EnsurePairSnapshot(ctx, api, pair); });
@@ -173,6 +176,7 @@ absl::StatusOr<VolumeSnapshot> MakePair(const CallContext& ctx, k8s::ApiClient& 
 }
 
 absl::Status RetainNoMore(const CallContext& ctx, k8s::ApiClient& api, const StaticContent& pair) {
+  CSIDELTA_CHECK(pair.deletion_policy == kDeletePolicy);  // Else the storage is to keep it.
   const auto set = csi::RetryTransient(
       ctx, [&] { return csi::SetPolicy(ctx, api, PairContentKey(pair), csi::Data::kDelete); });
   const absl::Status status =
