@@ -100,7 +100,7 @@ class MoverRestore {
   absl::StatusOr<objects::RestoreFigures> Run();
 
  private:
-  void Tell(const std::string& sentence) const;
+  void ReportStep(const std::string& sentence) const;
 
   // One that has begun is gone on with; RemoveEarlier() has removed any other.
   absl::Status Ensure();
@@ -125,7 +125,7 @@ class MoverRestore {
   absl::Status Stopped(const absl::Status& why);
   absl::Status TakeUp(DataDownload found);
   absl::Status Follow();
-  absl::Status Look();
+  absl::Status ReadDownload();
 
   // What it waits for, once each; then how far it is.
   void Report();
@@ -138,7 +138,7 @@ class MoverRestore {
   const k8s::ObjectKey key_;
   const std::string text_;
   DataDownload download_;
-  std::string told_;
+  std::string last_message_;
 };
 
 MoverRestore::MoverRestore(const CallContext& ctx, k8s::ApiClient& api, const MoverPlan& plan,
@@ -172,7 +172,7 @@ absl::StatusOr<objects::RestoreFigures> MoverRestore::Run() {
   return objects::ParseRestoredBytes(counted);
 }
 
-void MoverRestore::Tell(const std::string& sentence) const {
+void MoverRestore::ReportStep(const std::string& sentence) const {
   if (options_.on_step) {
     options_.on_step(sentence);
   }
@@ -197,7 +197,7 @@ absl::Status MoverRestore::Ensure() {
     GiveUp();
     return consented;
   }
-  Tell(absl::StrCat(text_, " asks the data mover to restore into ", NamedTarget(plan_.pvc)));
+  ReportStep(absl::StrCat(text_, " asks the data mover to restore into ", NamedTarget(plan_.pvc)));
   return absl::OkStatus();
 }
 
@@ -267,7 +267,7 @@ absl::Status MoverRestore::TakeUp(DataDownload found) {
         absl::StrCat(text_, " has the name that this restore would have, and is another one"));
   }
   download_ = std::move(found);
-  Tell(absl::StrCat(text_, " of an earlier run restores into ", NamedTarget(plan_.pvc)));
+  ReportStep(absl::StrCat(text_, " of an earlier run restores into ", NamedTarget(plan_.pvc)));
   return absl::OkStatus();
 }
 
@@ -280,20 +280,20 @@ absl::Status MoverRestore::Follow() {
     if (PhaseOf(download_) == DataPhase::kNew && !has_reported_silence &&
         ctx_.clock->Now() >= silent_at) {
       has_reported_silence = true;
-      Tell(absl::StrCat("no data mover has accepted ", text_,
-                        " yet; csi-delta doctor says whether one runs"));
+      ReportStep(absl::StrCat("no data mover has accepted ", text_,
+                              " yet; csi-delta doctor says whether one runs"));
     }
     ctx_.clock->SleepFor(interval, ctx_.stop);
     interval = std::min(2 * interval, kMoverLookIntervalMax);
     if (const absl::Status over = ctx_.Check(); !over.ok()) {
       return Stopped(over);
     }
-    RETURN_IF_ERROR(Look());
+    RETURN_IF_ERROR(ReadDownload());
   }
   return absl::OkStatus();
 }
 
-absl::Status MoverRestore::Look() {
+absl::Status MoverRestore::ReadDownload() {
   absl::StatusOr<std::optional<DataDownload>> found = objects::Find<DataDownload>(ctx_, api_, key_);
   if (!found.ok() && IsRetryable(found.status())) {
     return absl::OkStatus();  // The mover goes on while the API server is away.
@@ -311,10 +311,10 @@ absl::Status MoverRestore::Look() {
 
 void MoverRestore::Report() {
   const std::string message = download_.message();
-  if (!message.empty() && message != told_) {
-    Tell(message);
+  if (!message.empty() && message != last_message_) {
+    ReportStep(message);
   }
-  told_ = message;
+  last_message_ = message;
   if (PhaseOf(download_) == DataPhase::kInProgress && options_.on_progress) {
     options_.on_progress(download_.done_bytes(), download_.total_bytes());
   }

@@ -75,7 +75,9 @@ class RestoreChecker {
   void Refuse(absl::string_view code, std::string message) {
     verdict_.refusals.push_back({.code = code, .message = std::move(message)});
   }
-  void Note(std::string sentence) { verdict_.not_checked.push_back(std::move(sentence)); }
+  void RecordUnchecked(std::string sentence) {
+    verdict_.not_checked.push_back(std::move(sentence));
+  }
 
   const VolumeSnapshotContent* content() const {
     return info_.content.has_value() ? &*info_.content : nullptr;
@@ -200,9 +202,9 @@ void RestoreChecker::CheckSize() {
     return;
   }
   if (needed == 0 || !room.has_value()) {
-    return Note(absl::StrCat("size not checked: the ",
-                             needed == 0 ? "VolumeSnapshot" : "volume of the PVC",
-                             " does not say how large it is"));
+    return RecordUnchecked(absl::StrCat("size not checked: the ",
+                                        needed == 0 ? "VolumeSnapshot" : "volume of the PVC",
+                                        " does not say how large it is"));
   }
   if (needed > *room) {
     Refuse(kTooSmallCode,
@@ -218,7 +220,7 @@ void RestoreChecker::CheckMode() {
     return;
   }
   if (!content()->source_mode().has_value()) {
-    return Note("volume mode not checked: the VolumeSnapshotContent does not say it");
+    return RecordUnchecked("volume mode not checked: the VolumeSnapshotContent does not say it");
   }
   if (*content()->source_mode() != info_.pvc->mode()) {
     Refuse("OtherMode",
@@ -342,7 +344,8 @@ void RestoreChecker::CheckUnfinished() {
 
 // --- Reading
 
-void AddNote(const absl::Status& status, absl::string_view what, std::vector<std::string>& notes) {
+void AddUnchecked(const absl::Status& status, absl::string_view what,
+                  std::vector<std::string>& notes) {
   notes.push_back(absl::StrCat(what, " not checked: ", status.message()));
 }
 
@@ -351,7 +354,7 @@ template <typename T>
 absl::StatusOr<std::optional<T>> OrNote(absl::StatusOr<T> read, absl::string_view what,
                                         std::vector<std::string>& notes) {
   if (absl::IsPermissionDenied(read.status()) || absl::IsNotFound(read.status())) {
-    AddNote(read.status(), what, notes);
+    AddUnchecked(read.status(), what, notes);
     return std::optional<T>();
   }
   RETURN_IF_ERROR(read.status());
@@ -368,7 +371,7 @@ absl::Status ReadBackups(const CallContext& ctx, k8s::ApiClient& api, RestoreSur
   around.backups.emplace();
   for (const objects::Backup& backup : *all) {
     if (const absl::Status status = backup.Validate(); !status.ok()) {
-      AddNote(status, kWhat, around.not_checked);
+      AddUnchecked(status, kWhat, around.not_checked);
     } else if (!backup.is_over()) {
       around.backups->push_back(backup);
     }
@@ -447,7 +450,7 @@ class RestoreInfoReader {
                                           .holder = "",
                                           .snapshot_name = own});
       if (absl::IsPermissionDenied(held_for.status())) {
-        AddNote(held_for.status(), "Lease", info_.not_checked);
+        AddUnchecked(held_for.status(), "Lease", info_.not_checked);
         return absl::OkStatus();
       }
       RETURN_IF_ERROR(held_for.status());

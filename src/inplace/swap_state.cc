@@ -148,12 +148,12 @@ absl::StatusOr<SwapStep> NextOfExchange(const SwapState& state) {
   return HasFormerPolicy(target) ? SwapStep::kDone : SwapStep::kReturnPolicy;
 }
 
-absl::Status CheckTemporary(const SwapState& state, const SwapRequest& wish) {
+absl::Status CheckTemporary(const SwapState& state, const SwapRequest& request) {
   if (!state.temporary.has_value()) {
     return absl::OkStatus();
   }
   const objects::TemporaryRecord record = ParseTemporaryRecord(*state.temporary);
-  if (record.snapshot_uid != wish.snapshot_uid) {
+  if (record.snapshot_uid != request.snapshot_uid) {
     return Unfinished(state, record.snapshot, "was begun");
   }
   if (record.pvc_uid != state.pvc->uid()) {
@@ -163,7 +163,7 @@ absl::Status CheckTemporary(const SwapState& state, const SwapRequest& wish) {
 }
 
 // Of a volume with a record, before the original has one.
-absl::Status CheckRestored(const SwapState& state, const SwapRequest& wish) {
+absl::Status CheckRestored(const SwapState& state, const SwapRequest& request) {
   if (!state.restored.has_value()) {
     return absl::OkStatus();
   }
@@ -171,7 +171,7 @@ absl::Status CheckRestored(const SwapState& state, const SwapRequest& wish) {
     return Refused(state, absl::StrCat("was restored, and that is not finished; ",
                                        Command(state, "--finish"), " finishes it"));
   }
-  return state.restored->record.snapshot_uid == wish.snapshot_uid
+  return state.restored->record.snapshot_uid == request.snapshot_uid
              ? absl::OkStatus()
              : Unfinished(state, state.restored->record.snapshot, "was begun");
 }
@@ -320,7 +320,7 @@ absl::string_view ToString(SwapStep step) {
   return kNames[static_cast<std::size_t>(step)];
 }
 
-absl::StatusOr<SwapStep> NextOfRestore(const SwapState& state, const SwapRequest& wish) {
+absl::StatusOr<SwapStep> NextOfRestore(const SwapState& state, const SwapRequest& request) {
   if (state.original.has_value()) {
     const SwapRecord& record = state.original->record;
     if (record.goal != SwapSide::kRestored) {
@@ -328,8 +328,8 @@ absl::StatusOr<SwapStep> NextOfRestore(const SwapState& state, const SwapRequest
                                          " that was undone; ", Command(state, "--finish"),
                                          " deletes what is left of that"));
     }
-    const bool is_same = wish.snapshot_uid.empty() ? record.snapshot == wish.snapshot
-                                                   : record.snapshot_uid == wish.snapshot_uid;
+    const bool is_same = request.snapshot_uid.empty() ? record.snapshot == request.snapshot
+                                                      : record.snapshot_uid == request.snapshot_uid;
     if (!is_same) {
       return Unfinished(
           state, record.snapshot,
@@ -340,16 +340,16 @@ absl::StatusOr<SwapStep> NextOfRestore(const SwapState& state, const SwapRequest
   if (!state.pvc.has_value() || state.pvc->is_being_deleted() || !state.pvc->is_bound()) {
     return Refused(state, "was deleted, or is not bound: it has no volume to be replaced");
   }
-  if (wish.snapshot_uid.empty()) {
-    return Refused(state, absl::StrCat("cannot be restored: VolumeSnapshot ", wish.snapshot,
+  if (request.snapshot_uid.empty()) {
+    return Refused(state, absl::StrCat("cannot be restored: VolumeSnapshot ", request.snapshot,
                                        " does not exist"));
   }
-  RETURN_IF_ERROR(CheckTemporary(state, wish));
-  RETURN_IF_ERROR(CheckRestored(state, wish));
+  RETURN_IF_ERROR(CheckTemporary(state, request));
+  RETURN_IF_ERROR(CheckRestored(state, request));
   if (state.temporary.has_value() && state.temporary->is_being_deleted()) {
     return SwapStep::kAwaitTemporaryGone;
   }
-  if (wish.needs_safety_snapshot) {
+  if (request.needs_safety_snapshot) {
     return SwapStep::kTakeSafetySnapshot;
   }
   if (!state.temporary.has_value() && !state.restored.has_value()) {

@@ -137,7 +137,7 @@ struct SwapRequest {
 };
 
 // The tables above. Pure.
-absl::StatusOr<SwapStep> NextOfRestore(const SwapState& state, const SwapRequest& wish);
+absl::StatusOr<SwapStep> NextOfRestore(const SwapState& state, const SwapRequest& request);
 absl::StatusOr<SwapStep> NextOfUndo(const SwapState& state);
 absl::StatusOr<SwapStep> NextOfFinish(const SwapState& state);
 

@@ -94,7 +94,7 @@ class SwapPlanner {
     if (plan_.was_exchanging) {
       plan_.original_volume = state.original->volume.name();
       plan_.finalizers = ForeignFinalizers(*state.original->record.claim);
-      RETURN_IF_ERROR(NextOfRestore(state, WishOf(target)).status());
+      RETURN_IF_ERROR(NextOfRestore(state, RequestOf(target)).status());
       return std::move(plan_);
     }
     if (!target.snapshot.has_value()) {
@@ -112,19 +112,19 @@ class SwapPlanner {
       plan_.not_checked.insert(plan_.not_checked.end(), notes->begin(), notes->end());
     }
     if (plan_.refusals.empty()) {
-      RETURN_IF_ERROR(NextOfRestore(state, WishOf(target)).status());
+      RETURN_IF_ERROR(NextOfRestore(state, RequestOf(target)).status());
       RETURN_IF_ERROR(PlanVolume(info));
     }
     return std::move(plan_);
   }
 
-  static SwapRequest WishOf(const SwapTarget& target) {
+  static SwapRequest RequestOf(const SwapTarget& target) {
     return {.snapshot = target.snapshot_name,
             .snapshot_uid = target.snapshot.has_value() ? target.snapshot->uid() : ""};
   }
 
  private:
-  // REQUIRES facts that nothing is against.
+  // REQUIRES a plan without refusals.
   absl::Status PlanVolume(const RestoreInfo& info) {
     CSIDELTA_CHECK(plan_.refusals.empty() && info.pvc.has_value());
     const PersistentVolumeClaim& pvc = *info.pvc;
@@ -288,10 +288,10 @@ const SwapVolume& VolumeSwap::in_use() const {
   return wanted.has_value() ? *wanted : *other_volume();
 }
 
-SwapRequest VolumeSwap::Wish() const {
-  SwapRequest wish = SwapPlanner::WishOf(target_);
-  wish.needs_safety_snapshot = target_.takes_safety_snapshot && result_.safety_snapshot.empty();
-  return wish;
+SwapRequest VolumeSwap::Request() const {
+  SwapRequest request = SwapPlanner::RequestOf(target_);
+  request.needs_safety_snapshot = target_.takes_safety_snapshot && result_.safety_snapshot.empty();
+  return request;
 }
 
 SwapResult VolumeSwap::Result() const {
@@ -385,7 +385,7 @@ absl::Status VolumeSwap::Prepare(const SwapPlan& plan) {
   // RecordOriginal is the last step that belongs here, and the first after which there is no other.
   return Run([this](const SwapState& state) -> absl::StatusOr<SwapStep> {
     return state.original.has_value() ? absl::StatusOr<SwapStep>(SwapStep::kDone)
-                                      : NextOfRestore(state, Wish());
+                                      : NextOfRestore(state, Request());
   });
 }
 
@@ -394,7 +394,7 @@ absl::StatusOr<SwapResult> VolumeSwap::Exchange() {
   const auto next = [this](const SwapState& state) -> absl::StatusOr<SwapStep> {
     // Not begun once more: who ended it may have the PVC in use again.
     return state.is_begun()
-               ? NextOfRestore(state, Wish())
+               ? NextOfRestore(state, Request())
                : absl::FailedPreconditionError(absl::StrCat(
                      "the restore into ", PvcText(),
                      " was ended by another client meanwhile, with --finish or --undo"));

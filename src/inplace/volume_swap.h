@@ -96,7 +96,7 @@ struct SwapProgress {
   std::string pvc;   // namespace/name
   std::string text;  // "PVC shop/data is deleted; its volume pv-1 is kept"
 };
-using SwapSink = std::function<void(const SwapProgress& news)>;
+using SwapSink = std::function<void(const SwapProgress& progress)>;
 
 struct SwapResult {
   std::string original_volume;
@@ -134,7 +134,7 @@ class VolumeSwap {
   using Next = std::function<absl::StatusOr<SwapStep>(const SwapState& state)>;
 
   absl::Status Run(const Next& next);
-  SwapRequest Wish() const;
+  SwapRequest Request() const;
   SwapResult Result() const;
 
   struct SafetySnapshot {

@@ -27,7 +27,7 @@ constexpr int kAttemptsMax = 20;  // VolumeSnapshots of one PVC that are being d
 
 absl::Status CheckBorrowRights(const CallContext& ctx, k8s::ApiClient& api,
                                const BorrowRequest& request) {
-  const std::string& here = request.wish.namespace_name;
+  const std::string& here = request.options.namespace_name;
   return k8s::RequireAccess(
       ctx, api,
       {{{"get", VolumeSnapshot::Type(), request.source_namespace, request.snapshot_name},
@@ -224,7 +224,7 @@ absl::StatusOr<VolumeSnapshot> ReadBorrowSource(const CallContext& ctx, k8s::Api
 
 absl::StatusOr<BorrowPlan> PlanBorrowing(const CallContext& ctx, k8s::ApiClient& api,
                                          const BorrowRequest& request) {
-  if (request.source_namespace == request.wish.namespace_name) {
+  if (request.source_namespace == request.options.namespace_name) {
     return absl::InvalidArgumentError(absl::StrCat("VolumeSnapshot ", request.snapshot_name,
                                                    " is in namespace ", request.source_namespace,
                                                    " already; leave out --from-namespace"));
@@ -232,7 +232,7 @@ absl::StatusOr<BorrowPlan> PlanBorrowing(const CallContext& ctx, k8s::ApiClient&
   RETURN_IF_ERROR(CheckBorrowRights(ctx, api, request));
   ASSIGN_OR_RETURN(VolumeSnapshot source, ReadBorrowSource(ctx, api, request));
   std::vector<PromotionTarget> targets;
-  targets.push_back({.snapshot = std::move(source), .wish = request.wish});
+  targets.push_back({.snapshot = std::move(source), .options = request.options});
   BorrowPlan plan;
   ASSIGN_OR_RETURN(plan.plan, PlanPromotions(ctx, api,
                                              {.targets = std::move(targets),

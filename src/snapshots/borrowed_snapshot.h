@@ -31,7 +31,7 @@ namespace csidelta::snapshots {
 struct BorrowRequest {
   std::string source_namespace;
   std::string snapshot_name;
-  PvcOptions wish;
+  PvcOptions options;
   std::string labels_of = {};
   bool awaits_source = true;  // until it is ready; else it is refused
 };

@@ -20,8 +20,8 @@ namespace csidelta::snapshots {
 namespace {
 
 constexpr std::size_t kTextBytesMax = 200;
-constexpr absl::string_view kWords[] = {"@yearly", "@annually", "@monthly", "@weekly",
-                                        "@daily",  "@midnight", "@hourly"};
+constexpr absl::string_view kMacros[] = {"@yearly", "@annually", "@monthly", "@weekly",
+                                         "@daily",  "@midnight", "@hourly"};
 constexpr absl::string_view kMonths[] = {"jan", "feb", "mar", "apr", "may", "jun",
                                          "jul", "aug", "sep", "oct", "nov", "dec"};
 constexpr absl::string_view kWeekdays[] = {"sun", "mon", "tue", "wed", "thu", "fri", "sat"};
@@ -123,26 +123,26 @@ bool HasAnyDay(const CronValues& days, const CronValues& months) {
 }  // namespace
 
 absl::Status CheckCron(absl::string_view text) {
-  if (std::find(std::begin(kWords), std::end(kWords), text) != std::end(kWords)) {
+  if (std::find(std::begin(kMacros), std::end(kMacros), text) != std::end(kMacros)) {
     return absl::OkStatus();
   }
-  const std::vector<absl::string_view> words =
+  const std::vector<absl::string_view> field_texts =
       absl::StrSplit(text, absl::ByAnyChar(" \t"), absl::SkipEmpty());
-  if (words.size() != kFieldCount || text.size() > kTextBytesMax) {
+  if (field_texts.size() != kFieldCount || text.size() > kTextBytesMax) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "\"", text.substr(0, kTextBytesMax), "\" is no cron expression: it has ", words.size(),
-        words.size() == 1 ? " field" : " fields",
+        "\"", text.substr(0, kTextBytesMax), "\" is no cron expression: it has ",
+        field_texts.size(), field_texts.size() == 1 ? " field" : " fields",
         ", not 5 (minute, hour, day of month, month, day of week: \"0 3 * * *\"), and is not "
         "@hourly, @daily, @weekly, @monthly or @yearly"));
   }
   std::array<CronValues, kFieldCount> values;
   for (std::size_t i = 0; i < kFieldCount; ++i) {
-    for (const absl::string_view item : absl::StrSplit(words[i], ',')) {
+    for (const absl::string_view item : absl::StrSplit(field_texts[i], ',')) {
       RETURN_IF_ERROR(AddCronItem(Fields()[i], item, values[i]));
     }
   }
   if (values[kDayOfWeek].is_any && !HasAnyDay(values[kDayOfMonth], values[kMonth])) {
-    return CronError(Fields()[kDayOfMonth], words[kDayOfMonth],
+    return CronError(Fields()[kDayOfMonth], field_texts[kDayOfMonth],
                      "is a day that its month never has");
   }
   return absl::OkStatus();

@@ -67,7 +67,7 @@ class PromotionPlanner {
 
   // Without it there are other defaults.
   absl::StatusOr<std::optional<PersistentVolumeClaim>> ReadSource(const VolumeSnapshot& snapshot);
-  absl::StatusOr<std::optional<PersistentVolumeClaim>> ReadTaken(const PvcOptions& wish);
+  absl::StatusOr<std::optional<PersistentVolumeClaim>> ReadTaken(const PvcOptions& options);
   absl::StatusOr<Promotion> PlanOne(const PromotionTarget& target);
   bool WaitsForConsumer(const std::string& storage_class) const;
   static void RefuseSecondOfName(const std::vector<Promotion>& earlier, Promotion& promotion);
@@ -101,7 +101,7 @@ absl::Status PromotionPlanner::ReadLabels() {
   if (request_.labels_of.empty()) {
     return absl::OkStatus();
   }
-  const std::string space = request_.targets.front().wish.namespace_name;
+  const std::string space = request_.targets.front().options.namespace_name;
   ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> pvc,
                    FindPvc(ctx_, api_, space, request_.labels_of));
   if (!pvc.has_value()) {
@@ -158,12 +158,12 @@ absl::StatusOr<std::optional<PersistentVolumeClaim>> PromotionPlanner::ReadSourc
 }
 
 absl::StatusOr<std::optional<PersistentVolumeClaim>> PromotionPlanner::ReadTaken(
-    const PvcOptions& wish) {
-  if (!k8s::IsObjectName(wish.name)) {
+    const PvcOptions& options) {
+  if (!k8s::IsObjectName(options.name)) {
     return std::optional<PersistentVolumeClaim>();  // The check says so.
   }
   absl::StatusOr<std::optional<PersistentVolumeClaim>> pvc =
-      FindPvc(ctx_, api_, wish.namespace_name, wish.name);
+      FindPvc(ctx_, api_, options.namespace_name, options.name);
   if (absl::IsPermissionDenied(pvc.status()) && !request_.must_check_all) {
     AddUnread("whether the name is free not checked", pvc.status());
     return std::optional<PersistentVolumeClaim>();
@@ -174,7 +174,7 @@ absl::StatusOr<std::optional<PersistentVolumeClaim>> PromotionPlanner::ReadTaken
 absl::StatusOr<Promotion> PromotionPlanner::PlanOne(const PromotionTarget& target) {
   ASSIGN_OR_RETURN(ReadContent read, ReadContentOf(target.snapshot));
   ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> source, ReadSource(target.snapshot));
-  ASSIGN_OR_RETURN(std::optional<PersistentVolumeClaim> taken_by, ReadTaken(target.wish));
+  ASSIGN_OR_RETURN(std::optional<PersistentVolumeClaim> taken_by, ReadTaken(target.options));
   const PromotionSurroundings around = {
       .content = {.kind = read.kind,
                   .content = read.content.has_value() ? &*read.content : nullptr,
@@ -183,7 +183,7 @@ absl::StatusOr<Promotion> PromotionPlanner::PlanOne(const PromotionTarget& targe
       .storage_classes = classes_.has_value() ? &*classes_ : nullptr,
       .taken_by = taken_by.has_value() ? &*taken_by : nullptr,
       .must_prove_binding = request_.must_check_all};
-  PlannedPvc pvc = PlanPvc(target.snapshot, target.wish, around);
+  PlannedPvc pvc = PlanPvc(target.snapshot, target.options, around);
   std::vector<Finding> refusals = CheckPromotion(target.snapshot, pvc, around);
   const bool waits = WaitsForConsumer(pvc.storage_class);
   return Promotion{.snapshot = target.snapshot,
@@ -273,8 +273,8 @@ class PvcWaiter {
  private:
   // Whether it is bound before the next look.
   absl::StatusOr<bool> AwaitSlice();
-  absl::StatusOr<csi::ProvisioningStatus> ReadNews();
-  absl::Status CheckProvisioning(const csi::ProvisioningStatus& news);
+  absl::StatusOr<csi::ProvisioningStatus> ReadProvisioning();
+  absl::Status CheckProvisioning(const csi::ProvisioningStatus& provisioning);
 
   // A free volume that is there already is bound whatever the PVC is to be filled from.
   absl::Status CheckVolume();
@@ -282,7 +282,7 @@ class PvcWaiter {
   // A bound PVC may be one whose data is copied later, or never.
   absl::Status AwaitData();
   absl::StatusOr<csi::Population> ReadPopulation();
-  absl::Status Late(const absl::Status& over, const csi::ProvisioningStatus& news) const;
+  absl::Status Late(const absl::Status& over, const csi::ProvisioningStatus& provisioning) const;
 
   std::string Text() const { return PvcText(pvc_.namespace_name(), pvc_.name()); }
   std::string RemovalHint() const;
@@ -294,7 +294,7 @@ class PvcWaiter {
   std::vector<std::string>& not_checked_;
   absl::Duration interval_ = kProvisioningLookIntervalMin;
   bool may_read_events_ = true;
-  csi::ProvisioningStatus last_news_;
+  csi::ProvisioningStatus last_provisioning_;
 };
 
 absl::StatusOr<AwaitedPvc> PvcWaiter::Run() {
@@ -312,14 +312,14 @@ absl::StatusOr<AwaitedPvc> PvcWaiter::Run() {
     if (is_bound) {
       continue;
     }
-    ASSIGN_OR_RETURN(const csi::ProvisioningStatus news, ReadNews());
-    waits_for_consumer |= news.waits_for_first_consumer;
-    RETURN_IF_ERROR(CheckProvisioning(news));
+    ASSIGN_OR_RETURN(const csi::ProvisioningStatus provisioning, ReadProvisioning());
+    waits_for_consumer |= provisioning.waits_for_first_consumer;
+    RETURN_IF_ERROR(CheckProvisioning(provisioning));
     if (wait_.on_look) {
-      wait_.on_look(ToString(PvcState::kPending), news.last_message);
+      wait_.on_look(ToString(PvcState::kPending), provisioning.last_message);
     }
     if (const absl::Status over = ctx_.Check(); !over.ok()) {
-      return Late(over, news);
+      return Late(over, provisioning);
     }
   }
 }
@@ -343,29 +343,30 @@ absl::StatusOr<bool> PvcWaiter::AwaitSlice() {
   return true;
 }
 
-absl::StatusOr<csi::ProvisioningStatus> PvcWaiter::ReadNews() {
+absl::StatusOr<csi::ProvisioningStatus> PvcWaiter::ReadProvisioning() {
   if (!may_read_events_ || !ctx_.Check().ok()) {
-    return last_news_;
+    return last_provisioning_;
   }
-  absl::StatusOr<csi::ProvisioningStatus> news = csi::ReadProvisioningStatus(ctx_, api_, pvc_);
-  if (absl::IsPermissionDenied(news.status())) {
+  absl::StatusOr<csi::ProvisioningStatus> provisioning =
+      csi::ReadProvisioningStatus(ctx_, api_, pvc_);
+  if (absl::IsPermissionDenied(provisioning.status())) {
     may_read_events_ = false;
     not_checked_.push_back(
-        absl::StrCat("what the provisioner says not read: ", news.status().message()));
-    return last_news_;
+        absl::StrCat("what the provisioner says not read: ", provisioning.status().message()));
+    return last_provisioning_;
   }
-  if (IsRetryable(news.status()) || absl::IsDeadlineExceeded(news.status())) {
-    return last_news_;
+  if (IsRetryable(provisioning.status()) || absl::IsDeadlineExceeded(provisioning.status())) {
+    return last_provisioning_;
   }
-  RETURN_IF_ERROR(news.status());
-  last_news_ = *news;
-  return news;
+  RETURN_IF_ERROR(provisioning.status());
+  last_provisioning_ = *provisioning;
+  return provisioning;
 }
 
-absl::Status PvcWaiter::CheckProvisioning(const csi::ProvisioningStatus& news) {
-  if (csi::IsDefiniteRefusal(news.last_failure)) {
+absl::Status PvcWaiter::CheckProvisioning(const csi::ProvisioningStatus& provisioning) {
+  if (csi::IsDefiniteRefusal(provisioning.last_failure)) {
     return absl::FailedPreconditionError(
-        absl::StrCat(Text(), " is refused: ", news.last_failure, RemovalHint()));
+        absl::StrCat(Text(), " is refused: ", provisioning.last_failure, RemovalHint()));
   }
   const absl::Status there =
       ctx_.Check().ok() ? CheckStillThere(ctx_, api_, wait_.source) : absl::OkStatus();
@@ -435,12 +436,13 @@ absl::Status PvcWaiter::AwaitData() {
   }
 }
 
-absl::Status PvcWaiter::Late(const absl::Status& over, const csi::ProvisioningStatus& news) const {
+absl::Status PvcWaiter::Late(const absl::Status& over,
+                             const csi::ProvisioningStatus& provisioning) const {
   return absl::Status(
       over.code(),
       absl::StrCat(
           absl::IsCancelled(over) ? "interrupted: " : "", Text(), " is not bound yet",
-          news.last_failure.empty() ? "" : absl::StrCat(": ", news.last_failure),
+          provisioning.last_failure.empty() ? "" : absl::StrCat(": ", provisioning.last_failure),
           wait_.stays ? "; it stays, and is bound when the provisioner has filled it" : ""));
 }
 

@@ -42,7 +42,7 @@ using WaitObserver = std::function<void(absl::string_view state, absl::string_vi
 
 struct PromotionTarget {
   objects::VolumeSnapshot snapshot;
-  PvcOptions wish;
+  PvcOptions options;
 };
 
 struct PromotionRequest {

@@ -298,15 +298,17 @@ absl::StatusOr<std::string> ReplicaName(const VolumeSnapshot& snapshot, const Pv
 
 }  // namespace
 
-PlannedPvc PlanPvc(const VolumeSnapshot& snapshot, const PvcOptions& wish,
+PlannedPvc PlanPvc(const VolumeSnapshot& snapshot, const PvcOptions& options,
                    const PromotionSurroundings& around) {
-  PlannedPvc pvc = {
-      .namespace_name = wish.namespace_name,
-      .name = wish.name,
-      .storage_class = wish.storage_class.has_value() ? *wish.storage_class : ChooseClass(around),
-      .size_bytes = wish.size_bytes.has_value() ? *wish.size_bytes : ChooseSize(snapshot, around),
-      .mode = wish.mode.has_value() ? *wish.mode : ChooseMode(around),
-      .access_modes = wish.access_modes.empty() ? ChooseAccessModes(around) : wish.access_modes};
+  PlannedPvc pvc = {.namespace_name = options.namespace_name,
+                    .name = options.name,
+                    .storage_class = options.storage_class.has_value() ? *options.storage_class
+                                                                       : ChooseClass(around),
+                    .size_bytes = options.size_bytes.has_value() ? *options.size_bytes
+                                                                 : ChooseSize(snapshot, around),
+                    .mode = options.mode.has_value() ? *options.mode : ChooseMode(around),
+                    .access_modes = options.access_modes.empty() ? ChooseAccessModes(around)
+                                                                 : options.access_modes};
   return pvc;
 }
 

@@ -71,13 +71,13 @@ struct PlannedPvc {
   std::vector<std::string> access_modes;
 };
 
-// `wish`, and where it says nothing:
+// `options`, and for those that are empty:
 //   StorageClass  that of the source PVC; else, of those of the content's driver, the default class
 //                 of the cluster, or the only one
 //   size          the larger of restoreSize, rounded up to MiB, and what the source PVC requests
 //   mode          the content's source mode; else that of the source PVC; else Filesystem
 //   access modes  those of the source PVC; else ReadWriteOnce
-PlannedPvc PlanPvc(const objects::VolumeSnapshot& snapshot, const PvcOptions& wish,
+PlannedPvc PlanPvc(const objects::VolumeSnapshot& snapshot, const PvcOptions& options,
                    const PromotionSurroundings& around);
 
 // The codes that callers compare with.

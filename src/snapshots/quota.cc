@@ -45,13 +45,13 @@ std::optional<QuotaUse> ParseQuotaRefusal(absl::string_view message) {
   if (begin == absl::string_view::npos) {
     return std::nullopt;
   }
-  const absl::string_view words = message.substr(begin + csi::kQuotaRefusal.size());
-  const std::optional<int64_t> used = CountIn(words, ", used: ");
-  const std::optional<int64_t> limit = CountIn(words, ", limited: ");
+  const absl::string_view usage = message.substr(begin + csi::kQuotaRefusal.size());
+  const std::optional<int64_t> used = CountIn(usage, ", used: ");
+  const std::optional<int64_t> limit = CountIn(usage, ", limited: ");
   if (!used.has_value() || !limit.has_value()) {
     return std::nullopt;
   }
-  return QuotaUse{.name = std::string(words.substr(0, words.find(", requested: "))),
+  return QuotaUse{.name = std::string(usage.substr(0, usage.find(", requested: "))),
                   .used = *used,
                   .limit = *limit};
 }

@@ -557,13 +557,13 @@ std::vector<std::size_t> LastReadyOf(const std::vector<SnapshotEntry>& entries,
 }
 
 bool ReadsAlike(const SnapshotEntry& left, const SnapshotEntry& right) {
-  const auto told = [](const SnapshotEntry& one) {
+  const auto fields_of = [](const SnapshotEntry& one) {
     return std::tie(one.name, one.namespace_name, one.pvc, one.status.state, one.status.conditions,
                     one.asked_at, one.status.taken_at, one.ready_at, one.restore_size_bytes,
                     one.driver, one.handle, one.content, one.class_name, one.deletion_policy,
                     one.set, one.workload, one.note, one.used_by, one.kept_for);
   };
-  return told(left) == told(right);
+  return fields_of(left) == fields_of(right);
 }
 
 }  // namespace csidelta::snapshots

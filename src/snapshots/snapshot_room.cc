@@ -53,10 +53,10 @@ std::string WhyNone(const RetentionPlan& plan, csi::RoomLimit limit) {
       reasons.push_back(absl::StrCat(entry.name, ": the storage would keep its data"));
     }
   }
-  const std::size_t told = std::min(reasons.size(), kNamesShownMax);
+  const std::size_t shown = std::min(reasons.size(), kNamesShownMax);
   const std::string more =
-      reasons.size() > told ? absl::StrCat(", and ", reasons.size() - told, " more") : "";
-  reasons.resize(told);
+      reasons.size() > shown ? absl::StrCat(", and ", reasons.size() - shown, " more") : "";
+  reasons.resize(shown);
   return reasons.empty()
              ? "csi-delta snapshot made none of these PVCs, and others go only with --any-maker"
              : absl::StrCat("all are kept: ", absl::StrJoin(reasons, ", "), more);
@@ -68,11 +68,11 @@ std::string ListHint(const RetentionRequest& request) {
 }
 
 std::string NamesOf(const RetentionPlan& plan, const std::vector<std::size_t>& chosen) {
-  const std::size_t told = std::min(chosen.size(), kNamesShownMax);
+  const std::size_t shown = std::min(chosen.size(), kNamesShownMax);
   return absl::StrCat(
-      absl::StrJoin(chosen.begin(), chosen.begin() + static_cast<std::ptrdiff_t>(told), ", ",
+      absl::StrJoin(chosen.begin(), chosen.begin() + static_cast<std::ptrdiff_t>(shown), ", ",
                     [&](std::string* out, std::size_t i) { out->append(plan.entries[i].name); }),
-      chosen.size() > told ? ", ..." : "");
+      chosen.size() > shown ? ", ..." : "");
 }
 
 // As positions in the plan.

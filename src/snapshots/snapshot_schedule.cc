@@ -90,22 +90,22 @@ absl::Status CheckSchedule(const ScheduleRequest& request) {
 }
 
 // As a container gets them: Kubernetes would take $(NAME) for a variable.
-std::vector<std::string> ContainerArguments(std::vector<std::string> words) {
-  for (std::string& word : words) {
-    absl::StrReplaceAll({{"$", "$$"}}, &word);
+std::vector<std::string> ContainerArguments(std::vector<std::string> arguments) {
+  for (std::string& argument : arguments) {
+    absl::StrReplaceAll({{"$", "$$"}}, &argument);
   }
-  return words;
+  return arguments;
 }
 
 // A value stands in the word of its flag, so that it is never taken for one.
 std::vector<std::string> CreateArguments(const ScheduleRequest& request) {
   const PvcSelection& selection = request.selection;
-  std::vector<std::string> words = {"snapshot", "create",
-                                    absl::StrCat("--namespace=", selection.namespace_name),
-                                    absl::StrCat("--schedule=", request.name), "--wait-lease"};
-  const auto add = [&words](absl::string_view flag, const std::string& value) {
+  std::vector<std::string> arguments = {"snapshot", "create",
+                                        absl::StrCat("--namespace=", selection.namespace_name),
+                                        absl::StrCat("--schedule=", request.name), "--wait-lease"};
+  const auto add = [&arguments](absl::string_view flag, const std::string& value) {
     if (!value.empty()) {
-      words.push_back(absl::StrCat(flag, "=", value));
+      arguments.push_back(absl::StrCat(flag, "=", value));
     }
   };
   add("--statefulset", selection.stateful_set);
@@ -114,26 +114,26 @@ std::vector<std::string> CreateArguments(const ScheduleRequest& request) {
   add("--group", request.group == "auto" ? "" : request.group);
   add("--note", request.note);
   if (selection.all) {
-    words.emplace_back("--all");
+    arguments.emplace_back("--all");
   }
-  words.insert(words.end(), selection.names.begin(), selection.names.end());
-  return words;
+  arguments.insert(arguments.end(), selection.names.begin(), selection.names.end());
+  return arguments;
 }
 
 std::vector<std::string> PruneArguments(const ScheduleRequest& request) {
-  std::vector<std::string> words = {
+  std::vector<std::string> arguments = {
       "snapshot", "prune", absl::StrCat("--namespace=", request.selection.namespace_name),
       absl::StrCat("--selector=", objects::kSnapshotScheduleLabel, "=", request.name), "--yes"};
-  words.insert(words.end(), request.keep_arguments.begin(), request.keep_arguments.end());
-  return words;
+  arguments.insert(arguments.end(), request.keep_arguments.begin(), request.keep_arguments.end());
+  return arguments;
 }
 
 objects::RestrictedContainer ScheduleContainer(const ScheduleRequest& request, const char* name,
-                                               std::vector<std::string> words) {
+                                               std::vector<std::string> arguments) {
   return {.name = name,
           .image = request.image,
           .image_pull_policy = "IfNotPresent",
-          .args = ContainerArguments(std::move(words)),
+          .args = ContainerArguments(std::move(arguments)),
           .requests = {{"cpu", "20m"}, {"memory", "32Mi"}},
           .limits = {{"memory", "128Mi"}}};
 }

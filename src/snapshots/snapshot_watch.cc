@@ -106,11 +106,11 @@ class SnapshotEventHandler : public objects::EventHandler<VolumeSnapshot> {
 
   // At a VolumeSnapshot that did not change itself, and its content. One that is gone is told of
   // when the VolumeSnapshots say so.
-  void LookAgain(const std::string& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Reread(const std::string& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetEntry(Known& known, SnapshotEntry entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetContent(const SnapshotEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   SnapshotEntry EntryNow(const VolumeSnapshot& snapshot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Tell(const SnapshotChange& change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Report(const SnapshotChange& change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const CallContext& ctx_;
   k8s::ApiClient& api_;
@@ -194,7 +194,7 @@ void SnapshotEventHandler::OnContent(const std::string& content, const std::stri
   const std::set<std::string> uids = found->second;
   for (const std::string& uid : uids) {
     if (version.empty() || known_.at(uid).entry.content_resource_version != version) {
-      LookAgain(uid);
+      Reread(uid);
     }
   }
 }
@@ -225,7 +225,7 @@ void SnapshotEventHandler::ReportGone(const std::string& uid) {
     ForgetContent(found->second.entry);
     const SnapshotChange change{.entry = std::move(found->second.entry), .is_gone = true};
     known_.erase(found);
-    Tell(change);
+    Report(change);
   }
 }
 
@@ -248,7 +248,7 @@ void SnapshotEventHandler::Take(const VolumeSnapshot& snapshot, bool is_newest) 
   const bool differs = is_new || !ReadsAlike(entry, known.entry);
   SetEntry(known, std::move(entry));
   if (differs) {
-    Tell({.entry = known.entry, .is_gone = false});
+    Report({.entry = known.entry, .is_gone = false});
   }
 }
 
@@ -258,7 +258,7 @@ absl::StatusOr<std::optional<VolumeSnapshot>> SnapshotEventHandler::FindAgain(
                                        VolumeSnapshot::Key(entry.namespace_name, entry.name));
 }
 
-void SnapshotEventHandler::LookAgain(const std::string& uid) {
+void SnapshotEventHandler::Reread(const std::string& uid) {
   const auto now = FindAgain(known_.at(uid).entry);
   if (now.ok() && now->has_value() && (*now)->uid() == uid) {
     Take(**now, /*is_newest=*/true);
@@ -304,7 +304,7 @@ SnapshotEntry SnapshotEventHandler::EntryNow(const VolumeSnapshot& snapshot) {
   return EntryOf(snapshot, {.kind = csi::ContentReading::Kind::kPresent, .content = &**found});
 }
 
-void SnapshotEventHandler::Tell(const SnapshotChange& change) {
+void SnapshotEventHandler::Report(const SnapshotChange& change) {
   if (!has_ended_ && !sink_(change)) {
     has_ended_ = true;
     stop_.request_stop();

@@ -285,7 +285,7 @@ TEST_F(PopulationReaderTest, ASnapshotOfAVolumeThatIsGoneIsLostAndNothingIsMadeO
   snapshots::PromotionRequest promotion;
   const auto snapshot = *VolumeSnapshot::Of(*bed_.api.Find(VolumeSnapshotKey("shop", "of-old")));
   promotion.targets.push_back(
-      {.snapshot = snapshot, .wish = {.namespace_name = "shop", .name = "copy"}});
+      {.snapshot = snapshot, .options = {.namespace_name = "shop", .name = "copy"}});
   const absl::StatusOr<snapshots::PromotionPlan> plan =
       snapshots::PlanPromotions(bed_.ctx, bed_.api, promotion);
   ASSERT_THAT(plan, IsOk());

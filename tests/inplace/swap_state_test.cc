@@ -166,10 +166,10 @@ TEST(SwapStateTest, RowsOfPreparing) {
                   o.restored = VolumeObject("pv-new", "Retain", "t");
                 },
                 SwapStep::kRecordOriginal}});
-  SwapRequest wish = kMonday;
-  wish.needs_safety_snapshot = true;
-  EXPECT_THAT(NextOfRestore(StateOf({}), wish), IsOkAndHolds(SwapStep::kTakeSafetySnapshot));
-  EXPECT_THAT(NextOfRestore(StateOf(BothRecorded()), wish),
+  SwapRequest request = kMonday;
+  request.needs_safety_snapshot = true;
+  EXPECT_THAT(NextOfRestore(StateOf({}), request), IsOkAndHolds(SwapStep::kTakeSafetySnapshot));
+  EXPECT_THAT(NextOfRestore(StateOf(BothRecorded()), request),
               IsOkAndHolds(testing::Not(SwapStep::kTakeSafetySnapshot)));
 }
 

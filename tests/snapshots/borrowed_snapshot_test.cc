@@ -62,7 +62,7 @@ class BorrowedSnapshotTest : public testing::Test {
   static BorrowRequest Request() {
     return {.source_namespace = "shop",
             .snapshot_name = "monday",
-            .wish = {.namespace_name = "team", .name = "copy"}};
+            .options = {.namespace_name = "team", .name = "copy"}};
   }
   absl::StatusOr<BorrowPlan> Plan() {
     return PlanBorrowing(bed_.ctx.WithTimeout(absl::Minutes(1)), bed_.api, Request());
@@ -185,7 +185,7 @@ TEST_F(BorrowedSnapshotTest, WhatIsAgainstAPvcIsAgainstThisOneToo) {
   EXPECT_THAT(Borrow(), StatusIs(absl::StatusCode::kFailedPrecondition,
                                  HasSubstr("team/copy exists already")));
   BorrowRequest request = Request();
-  request.wish.namespace_name = "shop";
+  request.options.namespace_name = "shop";
   EXPECT_THAT(PlanBorrowing(bed_.ctx, bed_.api, request),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("--from-namespace")));
 }

@@ -62,7 +62,7 @@ struct Cluster {
                                ClassObject("slow", "d.example.com"),
                                ClassObject("other", "ebs.csi.aws.com")};
   Json taken_by;  // null: the name is free
-  PvcOptions wish = {.namespace_name = "shop", .name = "copy"};
+  PvcOptions options = {.namespace_name = "shop", .name = "copy"};
   csi::ContentReading::Kind kind = csi::ContentReading::Kind::kPresent;
   bool has_source = true;
   bool may_list_classes = true;
@@ -93,7 +93,7 @@ Decision Decide(const Cluster& cluster) {
       .storage_classes = cluster.may_list_classes ? &classes : nullptr,
       .taken_by = cluster.taken_by.is_null() ? nullptr : &taken_by,
       .must_prove_binding = cluster.must_prove_binding};
-  PlannedPvc pvc = PlanPvc(snapshot, cluster.wish, around);
+  PlannedPvc pvc = PlanPvc(snapshot, cluster.options, around);
   std::vector<Finding> refusals = CheckPromotion(snapshot, pvc, around);
   return {.pvc = std::move(pvc), .refusals = std::move(refusals)};
 }
@@ -188,10 +188,10 @@ TEST(PromotionCheckTest, RowsOfStateAndBinding) {
 
 TEST(PromotionCheckTest, RowsOfTheName) {
   ExpectRefusals(
-      {{"BadName", "upper case", [](Cluster& c) { c.wish.name = "Copy"; },
+      {{"BadName", "upper case", [](Cluster& c) { c.options.name = "Copy"; },
         "\"Copy\" is not a name"},
-       {"BadName", "none", [](Cluster& c) { c.wish.name = ""; }, "is not a name"},
-       {"BadName", "a path", [](Cluster& c) { c.wish.name = "../copy"; }, "is not a name"},
+       {"BadName", "none", [](Cluster& c) { c.options.name = ""; }, "is not a name"},
+       {"BadName", "a path", [](Cluster& c) { c.options.name = "../copy"; }, "is not a name"},
        {"NameTaken", "taken",
         [](Cluster& c) {
           c.taken_by = {{"metadata", {{"name", "copy"}, {"namespace", "shop"}}}};
@@ -222,17 +222,17 @@ TEST(PromotionCheckTest, RowsOfTheStorageClass) {
           c.may_list_classes = false;
         },
         "may not be read"},
-       {"NoStorageClass", "named as none", [](Cluster& c) { c.wish.storage_class = ""; },
+       {"NoStorageClass", "named as none", [](Cluster& c) { c.options.storage_class = ""; },
         "--storage-class"},
-       {"NoSuchClass", "unknown", [](Cluster& c) { c.wish.storage_class = "quick"; },
+       {"NoSuchClass", "unknown", [](Cluster& c) { c.options.storage_class = "quick"; },
         "StorageClass quick does not exist; StorageClasses of driver d.example.com: fast, slow"},
-       {"OtherDriver", "of another driver", [](Cluster& c) { c.wish.storage_class = "other"; },
+       {"OtherDriver", "of another driver", [](Cluster& c) { c.options.storage_class = "other"; },
         "StorageClass other is of driver ebs.csi.aws.com, the VolumeSnapshot of d.example.com; "
         "StorageClasses of driver d.example.com: fast, slow"},
        {"OtherDriver", "that provisions nothing",
         [](Cluster& c) {
           c.classes.push_back(ClassObject("local", "kubernetes.io/no-provisioner"));
-          c.wish.storage_class = "local";
+          c.options.storage_class = "local";
         },
         "kubernetes.io/no-provisioner"}});
 }
@@ -242,31 +242,32 @@ TEST(PromotionCheckTest, RowsOfSizeModeAndAccess) {
       {{"NoSize", "not known",
         [](Cluster& c) {
           c.has_source = false;
-          c.wish.storage_class = "fast";
+          c.options.storage_class = "fast";
           c.snapshot["status"]["restoreSize"] = "0";
         },
         "give --size"},
        {"TooSmall", "than the VolumeSnapshot",
-        [](Cluster& c) { c.wish.size_bytes = kGibibyte - 1; }, "1073741823 is less than the 1Gi"},
+        [](Cluster& c) { c.options.size_bytes = kGibibyte - 1; },
+        "1073741823 is less than the 1Gi"},
        {"TooSmall", "than its content",
         [](Cluster& c) {
           c.content["status"]["restoreSize"] = kGibibyte + 1;
-          c.wish.size_bytes = kGibibyte;
+          c.options.size_bytes = kGibibyte;
         },
         "give --size 1025Mi or more"},
-       {"OtherMode", "not allowed", [](Cluster& c) { c.wish.mode = VolumeMode::kBlock; },
+       {"OtherMode", "not allowed", [](Cluster& c) { c.options.mode = VolumeMode::kBlock; },
         "mode Filesystem, the PVC would be in mode Block"},
        {"OtherMode", "forbidden in so many words",
         [](Cluster& c) {
           c.content["metadata"]["annotations"] = {{kModeChange, "false"}};
-          c.wish.mode = VolumeMode::kBlock;
+          c.options.mode = VolumeMode::kBlock;
         },
         kModeChange},
-       {"BadAccessMode", "unknown", [](Cluster& c) { c.wish.access_modes = {"RWO"}; },
+       {"BadAccessMode", "unknown", [](Cluster& c) { c.options.access_modes = {"RWO"}; },
         "\"RWO\" is not an access mode; use ReadWriteOnce"},
        {"BadAccessMode", "one Pod and more",
         [](Cluster& c) {
-          c.wish.access_modes = {"ReadWriteOncePod", "ReadOnlyMany"};
+          c.options.access_modes = {"ReadWriteOncePod", "ReadOnlyMany"};
         },
         "ReadWriteOncePod goes with no other"}});
 }
@@ -276,16 +277,16 @@ TEST(PromotionCheckTest, WhatIsNotKnownDecidesNothing) {
       [](Cluster& c) { c.kind = csi::ContentReading::Kind::kUnknown; },
       [](Cluster& c) {  // Then the driver is not known, either.
         c.kind = csi::ContentReading::Kind::kUnknown;
-        c.wish.storage_class = "other";
-        c.wish.mode = VolumeMode::kBlock;
+        c.options.storage_class = "other";
+        c.options.mode = VolumeMode::kBlock;
       },
       [](Cluster& c) {
         c.may_list_classes = false;
-        c.wish.storage_class = "quick";
+        c.options.storage_class = "quick";
       },
       [](Cluster& c) {
         c.content["spec"].erase("sourceVolumeMode");
-        c.wish.mode = VolumeMode::kBlock;
+        c.options.mode = VolumeMode::kBlock;
       },
       [](Cluster& c) { c.content["spec"]["volumeSnapshotRef"].erase("uid"); },
       [](Cluster& c) {
@@ -300,22 +301,22 @@ TEST(PromotionCheckTest, WhatIsNotKnownDecidesNothing) {
 
 TEST(PromotionCheckTest, WhatIsAllowedPasses) {
   const std::vector<std::function<void(Cluster&)>> changes = {
-      [](Cluster& c) { c.wish.size_bytes = kGibibyte; },
-      [](Cluster& c) { c.wish.access_modes = {"ReadWriteOncePod"}; },
+      [](Cluster& c) { c.options.size_bytes = kGibibyte; },
+      [](Cluster& c) { c.options.access_modes = {"ReadWriteOncePod"}; },
       [](Cluster& c) {
         c.content["metadata"]["annotations"] = {{kModeChange, "true"}};
-        c.wish.mode = VolumeMode::kBlock;
+        c.options.mode = VolumeMode::kBlock;
       },
       [](Cluster& c) {  // An in-tree name is migrated to a CSI driver.
         c.classes.push_back(ClassObject("tree", "kubernetes.io/aws-ebs"));
-        c.wish.storage_class = "tree";
+        c.options.storage_class = "tree";
       },
       [](Cluster& c) {  // Unverified: the provisioner finds out.
         c.snapshot["spec"]["source"] = {{"volumeSnapshotContentName", "c"}};
         c.snapshot["status"].erase("restoreSize");
         c.has_source = false;
-        c.wish.storage_class = "fast";
-        c.wish.size_bytes = kGibibyte;
+        c.options.storage_class = "fast";
+        c.options.size_bytes = kGibibyte;
       }};
   for (const auto& change : changes) {
     Cluster cluster;
@@ -327,12 +328,12 @@ TEST(PromotionCheckTest, WhatIsAllowedPasses) {
 TEST(PromotionCheckTest, AllThatIsAgainstItIsSaidInTheOrderOfTheTable) {
   Cluster cluster;
   NotReady(cluster);
-  cluster.wish = {.namespace_name = "shop",
-                  .name = "Copy",
-                  .storage_class = "other",
-                  .size_bytes = 1,
-                  .mode = VolumeMode::kBlock,
-                  .access_modes = {"RWO"}};
+  cluster.options = {.namespace_name = "shop",
+                     .name = "Copy",
+                     .storage_class = "other",
+                     .size_bytes = 1,
+                     .mode = VolumeMode::kBlock,
+                     .access_modes = {"RWO"}};
   EXPECT_THAT(Codes(Decide(cluster)), ElementsAre("NotReady", "BadName", "OtherDriver", "TooSmall",
                                                   "OtherMode", "BadAccessMode"));
 }

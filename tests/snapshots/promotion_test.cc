@@ -72,7 +72,7 @@ class PromotionTest : public testing::Test {
     PromotionRequest request;
     for (const auto& [snapshot, pvc] : pvc_of) {
       request.targets.push_back(
-          {.snapshot = Snapshot(snapshot), .wish = {.namespace_name = "shop", .name = pvc}});
+          {.snapshot = Snapshot(snapshot), .options = {.namespace_name = "shop", .name = pvc}});
     }
     return request;
   }

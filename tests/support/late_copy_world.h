@@ -78,7 +78,7 @@ class LateCopyWorld {
     const CallContext ctx = Ctx();
     snapshots::PromotionRequest request;
     request.targets.push_back(
-        {.snapshot = Monday(), .wish = {.namespace_name = "shop", .name = "copy"}});
+        {.snapshot = Monday(), .options = {.namespace_name = "shop", .name = "copy"}});
     absl::StatusOr<snapshots::PromotionPlan> plan = snapshots::PlanPromotions(ctx, api, request);
     if (!plan.ok() || !plan->promotions.front().refusals.empty()) {
       return plan.ok() ? absl::FailedPreconditionError("refused") : plan.status();

@@ -307,7 +307,7 @@ absl::StatusOr<std::vector<snapshots::PromotionTarget>> SnapshotPromoteCommand::
     if (name.empty()) {
       ASSIGN_OR_RETURN(name, snapshots::PvcNameFor(snapshot, naming));
     }
-    targets.push_back({.snapshot = std::move(snapshot), .wish = OptionsOf(std::move(name))});
+    targets.push_back({.snapshot = std::move(snapshot), .options = OptionsOf(std::move(name))});
   }
   return targets;
 }
@@ -379,7 +379,7 @@ absl::StatusOr<ExitCode> SnapshotPromoteCommand::Borrow(const CallContext& limit
                    snapshots::PlanBorrowing(limited, api,
                                             {.source_namespace = from_namespace_,
                                              .snapshot_name = names_.front(),
-                                             .wish = OptionsOf(name),
+                                             .options = OptionsOf(name),
                                              .labels_of = labels_of_,
                                              .awaits_source = !dry_run_}));
   console.InfoAll(plan.plan.not_checked);
