@@ -5,12 +5,14 @@ own, with the rights of its role and nothing more, and so is the client.
 """
 
 import base64
+import contextlib
 import json
 
 import cluster_api
 import components
 import objects
 import pki
+import processes
 
 MODULE = "metadata"
 SIDECAR = components.SNAPSHOT_METADATA
@@ -63,6 +65,16 @@ def service_object(bed, **spec):
                      **spec}}
 
 
+@contextlib.contextmanager
+def told(bed, **spec):
+    """While the body runs the cluster is told something else of the sidecar: other fields of its object."""
+    bed.api.patch("snapshotmetadataservices", bed.driver.name, {"spec": spec})
+    try:
+        yield
+    finally:
+        bed.api.patch("snapshotmetadataservices", bed.driver.name, service_object(bed))
+
+
 def list_blocks(bed, snapshot, namespace, *flags, base=None, user=CLIENT):
     """What upstream's client gets of a volume snapshot: a list of messages.
 
@@ -93,6 +105,18 @@ def kubeconfig(bed, user):
             "spec": {"expirationSeconds": 86400}})
         pki.write_kubeconfig(path, bed.pki / "ca.crt", {"token": answer["status"]["token"]}, NAMESPACE)
     return path
+
+
+@contextlib.contextmanager
+def account(bed, name, rules):
+    """While the body runs there is a service account in NAMESPACE with these rights in the whole cluster."""
+    _make_account(bed, name, rules)
+    try:
+        yield
+    finally:
+        bed.api.delete("clusterrolebindings", name)
+        bed.api.delete("clusterroles", name)
+        bed.api.delete("serviceaccounts", name, NAMESPACE)
 
 
 def _make_account(bed, name, rules):
