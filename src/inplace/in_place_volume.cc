@@ -101,7 +101,7 @@ absl::Status RefuseForbidden(const InPlaceRequest& request, const absl::Status& 
              : status;
 }
 
-// One look, and as many steps as can be taken now.
+// One read of the objects, and as many steps as can be taken now.
 class InPlaceExposure {
  public:
   InPlaceExposure(const CallContext& ctx, k8s::ApiClient& api, const InPlaceRequest& request)
@@ -182,7 +182,7 @@ absl::StatusOr<InPlaceVolume> InPlaceExposure::Run() {
   }
   if (!is_announced) {
     RETURN_IF_ERROR(Announce(pvc, {.has_begun = record.has_value() && record->has_begun}));
-    // What began before anybody could see the record shows in the next look.
+    // A user that began before the record was visible appears in the next read.
     return Wait("a second look at what uses the PVC");
   }
   if (!alias.has_value()) {

@@ -19,12 +19,12 @@
 //       |  no other PersistentVolume, and is attached to no node
 //       v
 //   PVC with a record (objects/copy_record.h): other restores keep away
-//       |  all is looked at once more
+//       |  all is read once more
 //       v
 //   PersistentVolume `name`: the same CSI source, Retain, reserved for PVC `name` of the mover's
 //       |  namespace, which a Pod there writes into
 //       v
-//   ready --CheckInPlace at each look--> still the same PVC and volume, and no Pod uses it
+//   ready --CheckInPlace at each read--> still the same PVC and volume, and no Pod uses it
 //       |
 //       v
 //   HideInPlace --> both are gone, and the volume is detached. The PVC names no DataDownload, and

@@ -102,26 +102,26 @@ class MoverRestore {
  private:
   void ReportStep(const std::string& sentence) const;
 
-  // One that has begun is gone on with; RemoveEarlier() has removed any other.
+  // Makes the DataDownload, or resumes one that has begun; RemoveEarlier() has removed any other.
   absl::Status Ensure();
 
-  // For the PVC as it was planned with, and no other.
+  // A patch of the PVC of the plan, and of no other of its name.
   objects::Patch PatchOfPvc() const { return objects::Patch().IfUid(plan_.pvc.uid()); }
 
-  // The right to change the PVC is what the mover asks for.
+  // Annotates the PVC: the mover requires a consent that needs the right to change the PVC.
   absl::Status Consent();
 
-  // The PVC may have consented although it was not said so.
+  // Deletes the DataDownload and the consent, which may exist although the answer was lost.
   void GiveUp();
 
-  // Where the mover does not: it ends it with its record. Says where it stays.
+  // Removes the consent, which the mover removes only with a record. Reports a consent that stays.
   void EndConsent();
 
-  // One that no mover has accepted must not begin once the caller has gone; OK where it was
-  // removed.
+  // Deletes a DataDownload that no mover has accepted, as it must not begin once the caller has
+  // gone. OK if it was deleted.
   absl::Status Withdraw();
 
-  // How it stands once the caller was told to end.
+  // The error once the caller was cancelled.
   absl::Status Stopped(const absl::Status& why);
   absl::Status TakeUp(DataDownload found);
   absl::Status Follow();

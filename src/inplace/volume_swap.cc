@@ -37,7 +37,7 @@ using objects::VolumeSnapshot;
 // How often a step is tried that another writer got in the way of, or whose answer was lost.
 constexpr int kStepTriesMax = 10;
 constexpr absl::Duration kStepPause = absl::Milliseconds(100);
-// How long a deletion may take before the Pods are looked at, which may hold it.
+// Wait for a deletion before the Pods are read, which may block it.
 constexpr absl::Duration kDeletionSlice = absl::Seconds(2);
 // An older safety snapshot of the same restore does not hold what was written since.
 constexpr absl::Duration kSafetyAgeMax = absl::Minutes(10);
@@ -375,14 +375,14 @@ absl::Status VolumeSwap::Prepare(const SwapPlan& plan) {
   std::unique_ptr<csi::VolumeLock> guard;
   if (!target_.takes_safety_snapshot && !plan.was_exchanging) {
     CSIDELTA_CHECK(plan.state.pvc.has_value() && target_.snapshot.has_value());
-    // Up to the records, by which other restores are kept away.
+    // Held until the records exist, which keep other restores away.
     absl::StatusOr<std::unique_ptr<csi::VolumeLock>> entered = snapshots::GuardRestore(
         ctx_, api_, random_, *plan.state.pvc,
         SafetySnapshotName(*plan.state.pvc, *target_.snapshot), result_.not_checked);
     RETURN_IF_ERROR(WithAdvice(entered.status(), "nothing is changed"));
     guard = *std::move(entered);
   }
-  // RecordOriginal is the last step that belongs here, and the first after which there is no other.
+  // RecordOriginal is the last step of the preparation: the exchange begins with its record.
   return Run([this](const SwapState& state) -> absl::StatusOr<SwapStep> {
     return state.original.has_value() ? absl::StatusOr<SwapStep>(SwapStep::kDone)
                                       : NextOfRestore(state, Request());
@@ -392,7 +392,7 @@ absl::Status VolumeSwap::Prepare(const SwapPlan& plan) {
 absl::StatusOr<SwapResult> VolumeSwap::Exchange() {
   CSIDELTA_CHECK(plan_.has_value());  // Prepare() sets it.
   const auto next = [this](const SwapState& state) -> absl::StatusOr<SwapStep> {
-    // Not begun once more: who ended it may have the PVC in use again.
+    // Never begin again here: after another client ended the restore, the PVC may be in use.
     return state.is_begun()
                ? NextOfRestore(state, Request())
                : absl::FailedPreconditionError(absl::StrCat(
@@ -496,7 +496,7 @@ absl::StatusOr<std::string> VolumeSwap::MakeTemporary() {
   }
   const absl::Status made = objects::Create(ctx_, api_, object).status();
   if (absl::IsAlreadyExists(made)) {
-    return absl::AbortedError(made.message());  // Another run was quicker: the next look says so.
+    return absl::AbortedError(made.message());  // Another run was quicker: the next read shows it.
   }
   RETURN_IF_ERROR(
       WithAdvice(made, absl::StrCat(PvcText(), " is as it was; the temporary PVC ", planned.name,
@@ -605,7 +605,7 @@ absl::StatusOr<std::string> VolumeSwap::TurnBack() {
   CSIDELTA_CHECK(state_.original.has_value());
   SwapRecord record = state_.original->record;
   record.goal = SwapSide::kOriginal;
-  // What was changed on the PVC since, an application's label, is not lost on the way back.
+  // Later changes to the PVC, such as a label of an application, must not be lost by the undo.
   if (state_.has_restored() && !state_.pvc->is_being_deleted()) {
     record.claim = ClaimToMake(*state_.pvc, "");
   }
@@ -648,7 +648,7 @@ absl::StatusOr<std::string> VolumeSwap::RemovePvc() {
                                  "a Pod has started meanwhile, and nothing was "
                                  "exchanged"));
   const PersistentVolumeClaim& pvc = *state_.pvc;
-  // Its record is as old as the resourceVersion.
+  // The precondition on resourceVersion makes this check of its record hold until the deletion.
   RETURN_IF_ERROR(CheckNotWrittenByMover(ctx_, api_, pvc));
   RETURN_IF_ERROR(k8s::IgnoreNotFound(api_.Delete(
       ctx_, pvc.key(), {.uid = pvc.uid(), .resource_version = pvc.resource_version()})));
@@ -656,8 +656,8 @@ absl::StatusOr<std::string> VolumeSwap::RemovePvc() {
                       " is kept");
 }
 
-// A Pod that started between the look and the deletion holds the PVC, which Kubernetes then deletes
-// only after it.
+// A Pod that started between the read and the deletion blocks it: Kubernetes deletes the PVC only
+// after the Pod.
 absl::StatusOr<std::string> VolumeSwap::AwaitGone(const PersistentVolumeClaim& pvc) {
   const k8s::ObjectKey key = pvc.key();
   while (true) {
@@ -714,7 +714,7 @@ absl::StatusOr<std::string> VolumeSwap::MakePvc() {
   PersistentVolumeClaim object = ClaimToMake(*state_.original->record.claim, volume);
   object.SetAnnotation(objects::kInPlaceRecordAnnotation, mark());
   const absl::Status made = objects::Create(ctx_, api_, object).status();
-  // Another run was quicker, or another program: the next look says which.
+  // Another run or another program was quicker: the next read shows which.
   if (absl::IsAlreadyExists(made)) {
     return absl::AbortedError(made.message());
   }
@@ -767,7 +767,8 @@ absl::StatusOr<std::string> VolumeSwap::Release() {
   RETURN_IF_ERROR(CheckMayDeleteUnused(ctx_, api_, state_));
   objects::Patch patch = objects::Patch().SetReclaimPolicy("Delete");
   if (other.volume.pvc_uid().empty()) {
-    // One that is reserved for the name of the PVC is not Released, and would never be deleted.
+    // A volume that is reserved for the name of the PVC is not Released, and would never be
+    // deleted.
     patch.SetPvcUid(kNoPvcUid);
   }
   RETURN_IF_ERROR(PatchVolume(other.volume, std::move(patch)));

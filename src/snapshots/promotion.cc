@@ -243,7 +243,7 @@ absl::StatusOr<PersistentVolumeClaim> MakePvc(const CallContext& ctx, k8s::ApiCl
   return made;
 }
 
-// What MakePvcs() made so far, to be undone after `status`.
+// Deletes the PVCs that MakePvcs() has made so far, after `status`.
 absl::Status UndoPvcs(const CallContext& ctx, k8s::ApiClient& api,
                       const std::vector<PersistentVolumeClaim>& made, const absl::Status& status) {
   CSIDELTA_CHECK(!status.ok());  // Else it would delete PVCs that were made successfully.
@@ -261,7 +261,7 @@ absl::Status UndoPvcs(const CallContext& ctx, k8s::ApiClient& api,
 
 // --- Waiting
 
-// One PVC that is awaited, look by look.
+// Waits for one PVC by repeated reads.
 class PvcWaiter {
  public:
   PvcWaiter(const CallContext& ctx, k8s::ApiClient& api, const PersistentVolumeClaim& pvc,
@@ -271,7 +271,7 @@ class PvcWaiter {
   absl::StatusOr<AwaitedPvc> Run();
 
  private:
-  // Whether it is bound before the next look.
+  // True if the PVC is bound before the next read.
   absl::StatusOr<bool> AwaitSlice();
   absl::StatusOr<csi::ProvisioningStatus> ReadProvisioning();
   absl::Status CheckProvisioning(const csi::ProvisioningStatus& provisioning);

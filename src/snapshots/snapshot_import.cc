@@ -64,7 +64,7 @@ absl::Status CheckImportRights(const CallContext& ctx, k8s::ApiClient& api,
   return k8s::RequireAccess(ctx, api, rights);
 }
 
-// The Secret of the class, as the sidecar wants to be told of it when it is to delete the snapshot.
+// The annotations that name the Secret of the class: the sidecar needs them to delete the snapshot.
 std::map<std::string, std::string> SecretAnnotations(const VolumeSnapshotClass& snapshot_class,
                                                      const StaticContent& pair) {
   const auto fill = [&](const std::string& text) {

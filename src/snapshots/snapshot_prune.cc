@@ -31,7 +31,7 @@ std::string StateText(const SnapshotEntry& entry) {
                       reason.empty() ? "" : ")");
 }
 
-// Decides in the order of the header's table: each step leaves what an earlier one decided.
+// Decides in the order of the header's table: no step changes an earlier decision.
 class Pruner {
  public:
   Pruner(const std::vector<SnapshotEntry>& entries, const PruneRequest& request);
@@ -44,7 +44,7 @@ class Pruner {
 
   void RecordReady(const SnapshotEntry& entry);
 
-  // What needs no other one of the PVC but its newest Ready one.
+  // Decides the rows that need only the entry and the newest Ready one of its PVC.
   void DecideAlone(const SnapshotEntry& entry, PruneDecision& decision) const;
   bool HasNewerReady(const SnapshotEntry& entry) const;
   void ApplyRules();

@@ -154,7 +154,7 @@ std::string ExplainRoom(const CallContext& ctx, k8s::ApiClient& api,
 
 absl::Status RoomMaker::MakeInQuota(const CreationRequest& one, int needed) {
   CSIDELTA_CHECK(needed > 0);
-  // What was deleted before may not be counted yet: nothing more goes for that.
+  // The quota may still count earlier deletions: nothing more is deleted for that.
   const absl::Status refused =
       has_deleted_ ? AwaitQuota(one, needed, kQuotaLagMax) : AskQuotas(one, needed);
   if (csi::OutOfRoom(refused) != csi::RoomLimit::kQuota) {
@@ -175,7 +175,7 @@ absl::Status RoomMaker::MakeInDriver(const absl::Status& refused) {
 
 Retention RoomMaker::TakeReport() { return std::exchange(report_, {}); }
 
-// A dry run answers for one, and the quotas for the others.
+// A dry run checks room for one, and the quotas for the others.
 absl::Status RoomMaker::AskQuotas(const CreationRequest& one, int needed) {
   const absl::Status answer = TryCreate(ctx_, api_, one);
   if (!answer.ok() || needed <= 1) {
@@ -185,7 +185,7 @@ absl::Status RoomMaker::AskQuotas(const CreationRequest& one, int needed) {
   return absl::IsPermissionDenied(counted) ? absl::OkStatus() : counted;
 }
 
-// The last refusal, where it lasts longer.
+// Returns the last refusal if it outlasts `wait_max`.
 absl::Status RoomMaker::AwaitQuota(const CreationRequest& one, int needed,
                                    absl::Duration wait_max) {
   const absl::Duration end = ctx_.clock->Uptime() + wait_max;

@@ -53,7 +53,7 @@ absl::Status CheckSelection(const PvcSelection& selection) {
                                         : CheckName("StatefulSet", selection.stateful_set);
 }
 
-// One word of printable ASCII, as names of images and time zones are.
+// Printable ASCII without spaces, as in names of images and time zones.
 bool IsPlainToken(absl::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), absl::ascii_isgraph);
 }
@@ -97,7 +97,7 @@ std::vector<std::string> ContainerArguments(std::vector<std::string> arguments) 
   return arguments;
 }
 
-// A value stands in the word of its flag, so that it is never taken for one.
+// A value is part of the argument of its flag, so that it is never parsed as a flag.
 std::vector<std::string> CreateArguments(const ScheduleRequest& request) {
   const PvcSelection& selection = request.selection;
   std::vector<std::string> arguments = {"snapshot", "create",

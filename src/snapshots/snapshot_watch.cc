@@ -104,8 +104,8 @@ class SnapshotEventHandler : public objects::EventHandler<VolumeSnapshot> {
   // The VolumeSnapshot that an entry is of, as it is now; nothing where that is gone.
   absl::StatusOr<std::optional<VolumeSnapshot>> FindAgain(const SnapshotEntry& entry);
 
-  // At a VolumeSnapshot that did not change itself, and its content. One that is gone is told of
-  // when the VolumeSnapshots say so.
+  // Reads a VolumeSnapshot that did not change itself, and its content. A deletion is reported only
+  // by the event of the VolumeSnapshot.
   void Reread(const std::string& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetEntry(Known& known, SnapshotEntry entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetContent(const SnapshotEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

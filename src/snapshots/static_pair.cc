@@ -95,7 +95,7 @@ absl::StatusOr<VolumeSnapshot> EnsurePairSnapshot(const CallContext& ctx, k8s::A
   return *std::move(there);
 }
 
-// Takes the content away again. REQUIRES that the pair has no VolumeSnapshot.
+// Deletes the content again. REQUIRES that the pair has no VolumeSnapshot.
 absl::Status RemovePairContent(const CallContext& ctx, k8s::ApiClient& api,
                                const StaticContent& pair) {
   ASSIGN_OR_RETURN(const std::optional<VolumeSnapshotContent> content,
@@ -115,8 +115,8 @@ absl::Status TryRemovePair(const CallContext& ctx, k8s::ApiClient& api, const St
   return k8s::IgnoreGone(api.Delete(ctx, PairSnapshotKey(pair), {.uid = snapshot->uid()}));
 }
 
-// After a VolumeSnapshot could not be made: its content goes. Where the answer was lost it may be
-// there nevertheless; the two then stay together.
+// Deletes the content after its VolumeSnapshot could not be made. If the answer was lost, the
+// VolumeSnapshot may exist nevertheless; then both stay.
 absl::Status UndoPairContent(const CallContext& ctx, k8s::ApiClient& api, const StaticContent& pair,
                              const absl::Status& status) {
   CSIDELTA_CHECK(!status.ok());  // Else it would delete the content of a complete pair.
