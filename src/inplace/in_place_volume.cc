@@ -55,7 +55,7 @@ bool IsOwn(const objects::Object& object, const InPlaceRequest& request) {
          object.Annotation(objects::kMoverClaimAnnotation) == request.target_claim;
 }
 
-// Whether the record is that of this very transfer.
+// True if the record is that of this transfer.
 bool IsOwnRecord(const std::optional<objects::CopyRecord>& record, const InPlaceRequest& request) {
   return record.has_value() && !record->id.empty() && record->id == request.transfer_uid;
 }
@@ -138,7 +138,7 @@ class InPlaceExposure {
   // By this the two that are made are known to be this restore's, and no volume of their own.
   void Mark(objects::Object& object, absl::string_view volume) const;
 
-  // Of no class, so that no provisioner and no other PVC takes an interest in it.
+  // It has no class, so that no provisioner and no other PVC binds it.
   absl::StatusOr<PersistentVolume> MakeAlias(const PersistentVolume& volume) const;
   absl::StatusOr<PersistentVolumeClaim> EnsureClaim(const PersistentVolume& alias) const;
   absl::StatusOr<InPlaceVolume> GoOn(const PersistentVolumeClaim& pvc,
@@ -356,7 +356,7 @@ absl::Status InPlaceExposure::RecordBegin(const PersistentVolumeClaim& pvc) cons
              : Announce(pvc, {.has_begun = true, .has_written = true});
 }
 
-// Whether a managed object is still there after its deletion was asked for.
+// True if a managed object still exists after its deletion was requested.
 absl::StatusOr<bool> DeleteOwn(const CallContext& ctx, k8s::ApiClient& api,
                                const InPlaceRequest& request, const k8s::ObjectKey& key) {
   ASSIGN_OR_RETURN(const std::optional<objects::Object> found,
@@ -399,7 +399,7 @@ absl::Status EndRecord(const CallContext& ctx, k8s::ApiClient& api, const InPlac
   return k8s::IgnoreNotFound(objects::Apply(ctx, api, TargetKey(request), patch));
 }
 
-// Whether the PVC says that this transfer writes.
+// True if the record of the PVC says that this transfer writes.
 absl::StatusOr<bool> HasLiveRecord(const CallContext& ctx, k8s::ApiClient& api,
                                    const InPlaceRequest& request) {
   ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> pvc,
@@ -409,7 +409,7 @@ absl::StatusOr<bool> HasLiveRecord(const CallContext& ctx, k8s::ApiClient& api,
   return IsOwnRecord(record, request) && record->has_begun && !record->has_ended;
 }
 
-// Whether there is anything that a worker could write through.
+// True if an object exists that a worker could write through.
 absl::StatusOr<bool> IsExposed(const CallContext& ctx, k8s::ApiClient& api,
                                const InPlaceRequest& request) {
   ASSIGN_OR_RETURN(const std::optional<objects::Object> alias,

@@ -98,8 +98,8 @@ absl::StatusOr<std::vector<objects::PersistentVolumeClaim>> MakePvcs(const CallC
                                                                      k8s::ApiClient& api,
                                                                      const PromotionPlan& plan);
 
-// Deletes a PVC that was made here. OK when it is gone, or another has its name. One that is bound
-// stays, FAILED_PRECONDITION: what its volume holds is not known.
+// Deletes a PVC that was made here. OK if it is gone, or another PVC has its name. One that is
+// bound stays, FAILED_PRECONDITION: what its volume holds is not known.
 absl::Status RemovePvc(const CallContext& ctx, k8s::ApiClient& api,
                        const objects::PersistentVolumeClaim& pvc);
 

@@ -38,7 +38,7 @@ absl::Status CheckImportRequest(const StaticContent& request) {
                      "\" is not the name of a CSI driver; kubectl get "
                      "csidrivers lists them"));
   }
-  // What is not UTF-8 cannot be written into an object.
+  // An object can hold UTF-8 only.
   if (request.handle.empty() || !IsUtf8(request.handle)) {
     return absl::InvalidArgumentError(
         "the handle is empty or not UTF-8; give it as the driver calls the snapshot");

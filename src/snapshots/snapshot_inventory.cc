@@ -41,7 +41,7 @@ Kind Trimmed(Kind object) {
   return object;
 }
 
-// What is known of a namespace's contents and PVCs, by the VolumeSnapshot that they belong to.
+// The contents and PVCs of a namespace, by the VolumeSnapshot that they belong to.
 struct Surroundings {
   bool are_contents_listed = false;
   // By name; nothing for one that does not exist.
@@ -84,7 +84,7 @@ class InventoryReader {
   void AddContents(std::vector<VolumeSnapshotContent> page, bool is_first,
                    const std::set<std::string>& wanted);
 
-  // Those that are missing, or are not bound to the VolumeSnapshot that names them.
+  // Reads the contents that are missing, or are not bound to the VolumeSnapshot that names them.
   std::set<std::string> DoubtfulContents() const;
   absl::Status GetContents(const std::set<std::string>& wanted);
 
@@ -93,7 +93,7 @@ class InventoryReader {
   void AddContent(VolumeSnapshotContent content);
   void RecordPvc(const PersistentVolumeClaim& pvc);
 
-  // What may not be read is named, and no error, unless everything is needed.
+  // An object that cannot be read is reported, and is no error unless all are required.
   absl::Status Excuse(const absl::Status& status, absl::string_view what);
   csi::ContentReading ContentOf(const VolumeSnapshot& snapshot) const;
   void CountReady();
@@ -118,7 +118,7 @@ InventoryReader::InventoryReader(const CallContext& ctx, k8s::ApiClient& api,
     : ctx_(ctx), api_(api), request_(request), names_(request.names.begin(), request.names.end()) {}
 
 absl::StatusOr<Inventory> InventoryReader::Read() {
-  // What decides over deletions is read as it is now, and what is named by name.
+  // Objects that decide over deletions are read as they are now, and named ones by name.
   RETURN_IF_ERROR(request_.requires_all || !names_.empty() ? ReadUnderLease() : ReadAtOnce());
   RETURN_IF_ERROR(ReadPvcs());
   RETURN_IF_ERROR(ReadUnfilled());

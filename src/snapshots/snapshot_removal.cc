@@ -27,7 +27,7 @@ using objects::VolumeSnapshotContent;
 // Controllers write to these objects, too: one that has changed is read again so many times.
 constexpr int kRemovalTriesMax = 5;
 
-// Where Kubernetes keeps the Events of objects that have no namespace.
+// The namespace of the Events of objects that have none.
 constexpr char kEventsOfClusterNamespace[] = "default";
 
 std::string RemovedName(const SnapshotEntry& entry) {
@@ -38,7 +38,7 @@ k8s::ObjectKey SnapshotKeyOf(const SnapshotEntry& entry) {
   return VolumeSnapshot::Key(entry.namespace_name, entry.name);
 }
 
-// Whether the content names the VolumeSnapshot, by its uid where it gives one.
+// True if the content names the VolumeSnapshot, by its uid if it gives one.
 bool NamesEntry(const VolumeSnapshotContent& content, const SnapshotEntry& entry) {
   const std::string uid = content.snapshot_uid();
   return content.snapshot_namespace() == entry.namespace_name &&
@@ -74,7 +74,7 @@ class ContentPolicy {
  public:
   ContentPolicy(const CallContext& ctx, k8s::ApiClient& api) : ctx_(ctx), api_(api) {}
 
-  // Has the driver's snapshot go with the VolumeSnapshot. What is changed is remembered.
+  // Makes the policy Delete, and remembers the change so that it can be reverted.
   absl::Status SetDelete(const SnapshotEntry& entry) {
     return RepeatAborted([&]() -> absl::Status {
       ASSIGN_OR_RETURN(const std::optional<VolumeSnapshotContent> content,
