@@ -67,7 +67,7 @@ PROVEN_BY = {
         ],
         "one volume of three fails": ["GroupLifecycleTest.AFailingMemberIsNamed"],
         "the group or a member is deleted meanwhile": [
-            "TakeGroupTest.TheGroupIsDeletedMeanwhile",
+            "TakeGroupTest.ItsDeletionByAnotherClientEndsTheWait",
             "test_groups_faults.py::test_a_group_that_is_deleted_while_it_is_made",
             "test_groups_faults.py::test_a_group_that_is_deleted_before_it_is_ready",
             "VolumeGroupTest.AGroupThatWasRemovedIsInNoClaim",
