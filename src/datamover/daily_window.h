@@ -10,7 +10,7 @@
 // Times of the day, in UTC, in which something may begin. All pure.
 namespace csidelta::datamover {
 
-// Minutes of the day. One that ends before it begins goes on after midnight.
+// Minutes of the day. A window that ends before it begins goes on after midnight.
 struct DailyWindow {
   int from_minute = 0;  // 0 to 1439
   int to_minute = 0;    // excluded; 1 to 1440
@@ -18,7 +18,7 @@ struct DailyWindow {
   bool operator==(const DailyWindow&) const = default;
 };
 
-// Reads "22:00-06:00"; "00:00-24:00" is all day. Nothing for any other text, and where both are
+// Reads "22:00-06:00"; "00:00-24:00" is all day. Nothing for any other text, or if both times are
 // equal.
 std::optional<DailyWindow> ParseDailyWindow(absl::string_view text);
 

@@ -10,8 +10,8 @@
 
 namespace csidelta::datamover {
 
-// Worker Pods whose processes are known to be dead, so that their locks are not waited for. What
-// counts is the kubelet's word that the containers are terminated: a Pod that is gone from the API
+// Worker Pods whose processes are known to be dead, so that their locks are not waited for. The
+// kubelet must have reported that the containers are terminated: a Pod that is gone from the API
 // server may run on, on an unreachable node. Kept for the newest of each repository, as long
 // as this process lives. Thread-safe.
 class EndedPods {

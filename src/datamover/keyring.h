@@ -20,7 +20,7 @@
 // is never written to, since its source would replace it; its keys count as confirmed.
 namespace csidelta::datamover {
 
-// Whose keys.
+// The owner of keys.
 struct KeyringOwner {
   std::string velero_namespace;
   std::string location;
@@ -29,7 +29,7 @@ struct KeyringOwner {
 // The Secret's name: no two owners share one.
 std::string KeyringSecretName(const KeyringOwner& owner);
 
-// What an operator types to bring keys.
+// The command with which an operator imports keys.
 std::string ImportCommand(const KeyringOwner& owner);
 
 k8s::ObjectKey KeyringSecretKey(absl::string_view mover_namespace, const KeyringOwner& owner);
@@ -38,11 +38,12 @@ k8s::ObjectKey KeyringSecretKey(absl::string_view mover_namespace, const Keyring
 inline constexpr char kBroughtKeyField[] = "key";
 
 // The keys of the owner, as they are now. `make`: if there are none, makes the first, unless
-// ExplainLostKeyring() shows that there was one. NOT_FOUND, with the way to import them, when none
-// exist; FAILED_PRECONDITION, naming Secret, fingerprint and remedy, when the Secret belongs to
-// another location or has neither form, when a key is not the one that its name says, when the
-// newest or a confirmed one is not there, since data may be encrypted with it, or when the whole
-// Secret is lost. Errors of the API server.
+// ExplainLostKeyring() shows that there was one. Errors beside those of the API server:
+//   NOT_FOUND            no keys exist; names the way to import them
+//   FAILED_PRECONDITION  names Secret, fingerprint and remedy: the Secret belongs to another
+//                        location or has neither form; a key is not the one that its name says; the
+//                        newest or a confirmed one is not there, since data may be encrypted with
+//                        it; or the whole Secret is lost
 absl::StatusOr<repository::Keyring> OpenKeyring(const CallContext& ctx, k8s::ApiClient& api,
                                                 absl::string_view mover_namespace,
                                                 const KeyringOwner& owner, bool make,
@@ -56,14 +57,14 @@ absl::StatusOr<std::string> ExplainLostKeyring(const CallContext& ctx, k8s::ApiC
 
 // Adds `keys`, which count as confirmed, to the owner's ring; the first of them becomes the newest
 // when `newest`. Makes the ring if need be, and mends one that lacks them. Returns it as it is
-// then; errors as above, and FAILED_PRECONDITION where the Secret was brought.
+// then; errors as above, and FAILED_PRECONDITION if the Secret was brought.
 absl::StatusOr<repository::Keyring> ImportKeys(const CallContext& ctx, k8s::ApiClient& api,
                                                absl::string_view mover_namespace,
                                                const KeyringOwner& owner,
                                                const repository::Keyring& keys, bool newest);
 
-// Notes that the keys with these fingerprints were printed, or that the operator has a copy of
-// them. Changes nothing where the Secret was brought. NOT_FOUND when the ring, or one of them, is
+// Records that the keys with these fingerprints were printed, or that the operator has a copy of
+// them. Changes nothing if the Secret was brought. NOT_FOUND when the ring, or one of them, is
 // not there.
 absl::Status RecordExportedKeys(const CallContext& ctx, k8s::ApiClient& api,
                                 absl::string_view mover_namespace, const KeyringOwner& owner,

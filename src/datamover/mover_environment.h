@@ -27,10 +27,10 @@ namespace csidelta::datamover {
 
 // The Lease of the controller that leads, in the mover's namespace.
 inline constexpr char kMoverLease[] = "csi-delta-datamover";
-// Who says so, in Events.
+// The component that Events of the mover name.
 inline constexpr char kMoverComponent[] = "csi-delta-datamover";
 
-// What every reconciler of the mover works with. Borrows what it points to.
+// The environment of every reconciler of the mover. Borrows all that it points to.
 struct MoverEnvironment {
   // All writes go through it: it notes them in `cache`, where there is one.
   k8s::ApiClient& api;
@@ -76,17 +76,16 @@ absl::StatusOr<RepositoryAccess> OpenAccess(const CallContext& ctx, const MoverE
 // Uploads of one location that begin together read its Secrets once.
 inline constexpr absl::Duration kAccessReadAgain = absl::Seconds(5);
 
-// What code of csi/ works with, for a namespace of Velero. Borrows what `env` and `ctx` do.
+// The environment of code of csi/, for a namespace of Velero. Borrows what `env` and `ctx` do.
 csi::Environment CsiEnvironmentOf(const CallContext& ctx, const MoverEnvironment& env,
                                   const std::string& velero_namespace);
 
-// An Event of the mover about `object`. One that cannot be written is logged: the object says all.
+// An Event of the mover about `object`. An error is only logged: the object has the whole status.
 void EmitMoverEvent(const CallContext& ctx, const MoverEnvironment& env,
                     const objects::Object& object, k8s::EventType type, absl::string_view reason,
                     absl::string_view message);
 
-// What stands for the cluster wherever several share a bucket: the uid of its namespace
-// kube-system.
+// The id of the cluster wherever several share a bucket: the uid of its namespace kube-system.
 absl::StatusOr<std::string> ReadClusterUid(const CallContext& ctx, k8s::ApiClient& api);
 
 }  // namespace csidelta::datamover

@@ -17,7 +17,7 @@ namespace csidelta::datamover {
 // counts before the API server lists the Pod. Thread-safe.
 class SlotChooser {
  public:
-  // What a slot is held for that no Pod was made with.
+  // A slot is held for so long if no Pod was made with it.
   static constexpr absl::Duration kHeldFor = absl::Minutes(1);
 
   // The slot that the fewest of `pods` have that are tied to the same nodes as `pod`, which gets

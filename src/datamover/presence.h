@@ -21,11 +21,11 @@ inline constexpr absl::Duration kMissingGracePeriod = absl::Hours(1);
 // hours is not remembered. Not thread-safe.
 class ObjectPresence {
  public:
-  // Since it was missed first; zero: it is there, or may not be read.
+  // Since it was missed first; zero: it is there, or cannot be read.
   absl::StatusOr<absl::Duration> MissingFor(const CallContext& ctx, k8s::ApiClient& api,
                                             const k8s::ObjectKey& key);
 
-  // Its uid; "" where it is missing. PERMISSION_DENIED where it may not be read.
+  // Its uid; "" if it is missing. PERMISSION_DENIED if it cannot be read.
   absl::StatusOr<std::string> UidOf(const CallContext& ctx, k8s::ApiClient& api,
                                     const k8s::ObjectKey& key);
 

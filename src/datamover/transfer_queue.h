@@ -38,7 +38,7 @@ struct QueuedTransfer {
   bool operator==(const QueuedTransfer&) const = default;
 };
 
-// What a transfer that is not admitted waits for.
+// The reason why a transfer is not admitted yet.
 enum class WaitReason {
   kNext,          // for nothing: it is admitted next
   kTotal,         // limits.total
@@ -57,7 +57,7 @@ inline constexpr int kWaitReasons = 12;
 // "storage-class".
 std::string ToString(WaitReason reason);
 
-// What bounds admissions: how many transfers run at once, and when.
+// The bounds of admissions: how many transfers run at once, and when.
 struct TransferLimits {
   bool is_paused = false;                        // none is admitted
   std::vector<DailyWindow> upload_windows = {};  // in which uploads are admitted; empty: always
@@ -69,7 +69,7 @@ struct TransferLimits {
 TransferLimits LimitsOf(const MoverSettings& settings);
 
 // How many of `total` restores may have while uploads are queued: all but a quarter, which is at
-// least one. Of one alone restores have it.
+// least one. Restores have a total of one alone.
 int RestoresMaxBesideUploads(int total);
 
 // All transfers of the data mover, and which of them is admitted next:
@@ -84,9 +84,9 @@ int RestoresMaxBesideUploads(int total);
 // - Inside a namespace the volume whose last good backup is the oldest, those without any first;
 //   of equals, and of restores, the transfer that was created first.
 //
-// What was admitted here is admitted until its object says otherwise, even while the informer still
-// delivers older versions of it: an object that has this very time, as that of an admission which
-// it has or gave back, has seen it.
+// A transfer that was admitted here is so until its object says otherwise, even while the informer
+// still delivers older versions of it. An object has seen the admission if it has this very time,
+// as that of an admission which it has or gave back.
 //
 // Each call takes O(limited classes * limited locations * log(transfers)). One backup time for each
 // volume is kept as long as the process lives. Not thread-safe.
@@ -104,7 +104,7 @@ class TransferQueue {
   // `volume` has a good backup, whose snapshot was taken then.
   void RecordBackup(const std::string& volume, absl::Time taken_at);
 
-  // Admits one transfer, and returns it; null where none can be. `now`: the time of its admission.
+  // Admits one transfer, and returns it; null if none can be. `now`: the time of its admission.
   const QueuedTransfer* AdmitNext(absl::Time now);
 
   // Admits one that runs already, whatever the limits are.
@@ -113,16 +113,16 @@ class TransferQueue {
   // Takes back an admission that no object shows.
   void Revoke(absl::string_view uid);
 
-  // Null where it is not known.
+  // Null if it is not known.
   const QueuedTransfer* Find(absl::string_view uid) const;
-  // Nothing where it is not known, or not admitted.
+  // Nothing if it is not known, or not admitted.
   std::optional<absl::Time> AdmittedAt(absl::string_view uid) const;
-  // What a transfer that is not admitted waits for. REQUIRES that it is known. The text changes
-  // only when the reason does.
+  // The text for what a transfer waits for, if it is not admitted. REQUIRES that it is known. It
+  // changes only when the reason does.
   std::string ReasonOf(absl::string_view uid, absl::Time now) const;
   // The same to be counted.
   WaitReason WhyWaits(absl::string_view uid, absl::Time now) const;
-  // How many wait for what; no reason has 0. Looks at every transfer.
+  // The number that waits, by reason; no reason has 0. Visits every transfer.
   std::map<WaitReason, int> CountWaiting(absl::Time now) const;
   const TransferLimits& limits() const { return limits_; }
 
@@ -141,7 +141,7 @@ class TransferQueue {
     std::string storage_class, location;
     auto operator<=>(const LaneKey&) const = default;
   };
-  // Of the transfers of one namespace.
+  // The order of the transfers of one namespace.
   struct Rank {
     absl::Time last_backup, created_at;
     std::string name, uid;
@@ -194,9 +194,9 @@ class TransferQueue {
   void EraseHead(const LaneKey& key, const std::string& volume_namespace);
   void InsertHead(const LaneKey& key, const std::string& volume_namespace);
   void RevokeAll(const std::string& volume);
-  // The best one of a kind that no limit stops; null where none exists.
+  // The best one of a kind that no limit stops; null if none exists.
   const Head* FirstOf(TransferKind kind);
-  // The one of its volume that is before this one; null where none exists.
+  // The one of its volume that is before this one; null if none exists.
   const QueuedTransfer* BeforeItOf(const QueuedTransfer& transfer) const;
   bool NamespaceIsFull(int admitted) const;
   bool ClassIsFull(const std::string& storage_class) const;

@@ -19,8 +19,8 @@ namespace csidelta::datamover {
 inline constexpr absl::Duration kAskAgainEvery = absl::Minutes(5);
 
 // Admits transfers in the order of TransferQueue. Whenever a transfer is queued, ends or changes,
-// those that can be admitted are, and only these are enqueued: all others stay where they are, and
-// know why since they asked. What runs is known from the objects, so a restart changes nothing.
+// those that can be admitted are, and only these are enqueued. All others stay where they are, and
+// know why since they asked. The objects show what runs, so a restart changes nothing.
 //
 // Thread-safe. Neither callback is called under the lock, so both may lock what they like.
 class TransferScheduler {

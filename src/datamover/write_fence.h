@@ -8,12 +8,12 @@
 
 namespace csidelta::datamover {
 
-// A worker that could not reach its task for so long pauses its writes. A Pod that is not heard of
+// A worker that could not reach its task for so long pauses its writes. A Pod that does not report
 // may be replaced, and its volume given to an application.
 inline constexpr absl::Duration kWriteFenceAfter = absl::Minutes(2);
-// The controller waits so long, twice that, after it lost a Pod whose end was not observed, before
-// another one may write into the same volume: by then the first has paused, whatever it had begun
-// to write is over.
+// The controller waits so long, twice that, if it lost a Pod whose end was not observed, before
+// another one may write into the same volume. By then the first has paused, and the writes that it
+// had begun are over.
 inline constexpr absl::Duration kFencedAfter = absl::Minutes(4);
 
 // Whether a worker may write into its volume now:
