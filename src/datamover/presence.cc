@@ -8,7 +8,7 @@
 namespace csidelta::datamover {
 namespace {
 
-// Less than kBaseLookedAtEvery, so that a base that is reconciled again gets a new answer.
+// Less than kBaseReconciledEvery, so that a base that is reconciled again gets a new answer.
 constexpr absl::Duration kPresenceAskedEvery = absl::Minutes(5);
 // More than kMissingGracePeriod.
 constexpr absl::Duration kPresenceKeptFor = absl::Hours(2);
@@ -54,10 +54,10 @@ absl::StatusOr<std::string> ObjectPresence::UidOf(const CallContext& ctx, k8s::A
 }
 
 void ObjectPresence::EraseOld(absl::Time now) {
-  if (now - looked_through_at_ < kPresenceKeptFor) {
+  if (now - cleaned_at_ < kPresenceKeptFor) {
     return;
   }
-  looked_through_at_ = now;
+  cleaned_at_ = now;
   std::erase_if(answers_,
                 [now](const auto& one) { return now - one.second.asked_at > kPresenceKeptFor; });
 }

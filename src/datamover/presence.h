@@ -42,7 +42,7 @@ class ObjectPresence {
   void EraseOld(absl::Time now);
 
   std::map<std::string, Answer> answers_;  // by key
-  absl::Time looked_through_at_ = absl::InfinitePast();
+  absl::Time cleaned_at_ = absl::InfinitePast();
 };
 
 }  // namespace csidelta::datamover

@@ -361,9 +361,9 @@ absl::StatusOr<RepositoryAccess> OpenRepositoryAccess(const CallContext& ctx, k8
 
 std::string WithMissingKey(const objects::VolumeTaskStatus& failed,
                            const absl::StatusOr<RepositoryAccess>& access) {
-  const bool is_told = CauseOf(failed) == objects::OutcomeCause::kNoKey && access.ok() &&
-                       !access->missing_key.empty();
-  return is_told ? absl::StrCat(MessageOf(failed), "; ", access->missing_key) : MessageOf(failed);
+  const bool names_key = CauseOf(failed) == objects::OutcomeCause::kNoKey && access.ok() &&
+                         !access->missing_key.empty();
+  return names_key ? absl::StrCat(MessageOf(failed), "; ", access->missing_key) : MessageOf(failed);
 }
 
 absl::StatusOr<RepositoryAccess> OpenLocationAccess(const CallContext& ctx, k8s::ApiClient& api,

@@ -10,20 +10,20 @@ namespace csidelta::datamover {
 
 void RunningWorkers::BeginReconcile(const std::string& task) {
   const MutexLock lock(mutex_);
-  looked_at_.insert(task);
+  reconciling_.insert(task);
   Entry& entry = entries_[task];
   entry.is_changed = false;
-  entry.standing.next_look = -absl::InfiniteDuration();
+  entry.standing.reconcile_at = -absl::InfiniteDuration();
 }
 
 void RunningWorkers::EndReconcile(const std::string& task) {
   const MutexLock lock(mutex_);
-  looked_at_.erase(task);
+  reconciling_.erase(task);
 }
 
 bool RunningWorkers::IsReconciling(const std::string& task) const {
   const MutexLock lock(mutex_);
-  return looked_at_.contains(task);
+  return reconciling_.contains(task);
 }
 
 RunningWorkers::Entry* RunningWorkers::EntryOf(const std::string& task) {
@@ -31,11 +31,12 @@ RunningWorkers::Entry* RunningWorkers::EntryOf(const std::string& task) {
   return found == entries_.end() ? nullptr : &found->second;
 }
 
-void RunningWorkers::Runs(const std::string& task, absl::Duration now, absl::Duration next_look) {
+void RunningWorkers::Runs(const std::string& task, absl::Duration now,
+                          absl::Duration reconcile_at) {
   const MutexLock lock(mutex_);
   if (Entry* const entry = EntryOf(task); entry != nullptr) {
     entry->standing.copied_at = now;
-    entry->standing.next_look = next_look;
+    entry->standing.reconcile_at = reconcile_at;
   }
 }
 
@@ -56,7 +57,7 @@ std::optional<RunningWorkers::Standing> RunningWorkers::Find(const std::string& 
   const MutexLock lock(mutex_);
   const auto found = entries_.find(task);
   if (found == entries_.end() || found->second.is_changed ||
-      now >= found->second.standing.next_look) {
+      now >= found->second.standing.reconcile_at) {
     return std::nullopt;
   }
   return found->second.standing;
@@ -82,7 +83,7 @@ void RunningWorkers::RecordPod(const objects::Pod& pod) {
   }
 }
 
-void RunningWorkers::NotePodGone(const std::string& task) {
+void RunningWorkers::RecordPodGone(const std::string& task) {
   const MutexLock lock(mutex_);
   if (Entry* const entry = EntryOf(task); entry != nullptr) {
     entry->is_changed = true;

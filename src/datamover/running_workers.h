@@ -14,7 +14,7 @@
 namespace csidelta::datamover {
 
 // How often a transfer whose worker runs is looked at as a whole though nothing of it changes.
-inline constexpr absl::Duration kRunningLookedAtEvery = absl::Seconds(60);
+inline constexpr absl::Duration kRunningReconciledEvery = absl::Seconds(60);
 // Progress is copied at most so often, whatever a worker reports.
 inline constexpr absl::Duration kProgressCopiedEvery = absl::Seconds(5);
 
@@ -39,7 +39,7 @@ class RunningWorkers {
   struct Standing {
     std::optional<Progress> progress = {};  // as the worker told it last; nothing: not heard yet
     absl::Duration copied_at = -absl::InfiniteDuration();
-    absl::Duration next_look = -absl::InfiniteDuration();
+    absl::Duration reconcile_at = -absl::InfiniteDuration();
   };
 
   // A transfer is looked at as a whole from now on, until EndReconcile(). By one thread at a time.
@@ -48,8 +48,8 @@ class RunningWorkers {
   // Whether it is between the two: what is left of it then is not left over.
   bool IsReconciling(const std::string& task) const;
   // That look found a worker that runs, and copied its progress; the next one is due at
-  // `next_look`.
-  void Runs(const std::string& task, absl::Duration now, absl::Duration next_look);
+  // `reconcile_at`.
+  void Runs(const std::string& task, absl::Duration now, absl::Duration reconcile_at);
   // Its progress was copied.
   void Copied(const std::string& task, absl::Duration now);
   void Remove(const std::string& task);
@@ -62,7 +62,7 @@ class RunningWorkers {
   // The Pod of a task as it is now.
   void RecordPod(const objects::Pod& pod);
   // It is gone.
-  void NotePodGone(const std::string& task);
+  void RecordPodGone(const std::string& task);
 
  private:
   struct Entry {
@@ -77,7 +77,7 @@ class RunningWorkers {
 
   mutable Mutex mutex_;
   std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mutex_);
-  std::set<std::string> looked_at_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::string> reconciling_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace csidelta::datamover

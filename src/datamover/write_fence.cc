@@ -9,7 +9,7 @@
 namespace csidelta::datamover {
 namespace {
 
-constexpr absl::Duration kLookAtFenceAgain = absl::Milliseconds(500);
+constexpr absl::Duration kFencePollEvery = absl::Milliseconds(500);
 
 }  // namespace
 
@@ -54,7 +54,7 @@ absl::Status WriteFence::Await(const CallContext& ctx) {
       }
     }
     RETURN_IF_ERROR(ctx.Check());
-    ctx.clock->SleepFor(kLookAtFenceAgain, ctx.stop);
+    ctx.clock->SleepFor(kFencePollEvery, ctx.stop);
   }
 }
 

@@ -22,7 +22,7 @@ using objects::RequestCondition;
 using objects::RequestState;
 
 constexpr absl::Duration kLookAgainFirst = absl::Seconds(1);
-constexpr absl::Duration kLookAgainMax = absl::Seconds(15);
+constexpr absl::Duration kRequeueAfterMax = absl::Seconds(15);
 // What is stored must be what is compared later.
 constexpr std::size_t kErrorBytesMax = 1024;
 constexpr char kComponent[] = "csi-delta-diffsnap";
@@ -121,7 +121,8 @@ absl::StatusOr<absl::Time> Reconciler::Admit(const CallContext& ctx,
     return DeleteAt(ctx, object, std::max(deadline, created + options_.object_age_max));
   }
   const absl::Duration age = ctx.clock->Now() - created;
-  return std::min(deadline, ctx.clock->Now() + std::clamp(age / 4, kLookAgainFirst, kLookAgainMax));
+  return std::min(deadline,
+                  ctx.clock->Now() + std::clamp(age / 4, kLookAgainFirst, kRequeueAfterMax));
 }
 
 absl::StatusOr<absl::Time> Reconciler::DeleteAt(const CallContext& ctx,

@@ -180,7 +180,7 @@ absl::Status BackupRun::ChooseParent(Repository& repository, UploadOptions& opti
       options.parent,
       repository::FindChainEnd(
           ctx_, repository, repository::ChainOf(options.snapshot.hostname, options.snapshot.paths),
-          unreadable.Teller()));
+          unreadable.DamagedSink()));
   if (!options.parent.has_value() && unreadable.any()) {
     options.parent_damage =
         absl::DataLossError("files of snapshots/ do not read, and no other is of this volume");

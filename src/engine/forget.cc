@@ -39,7 +39,7 @@ absl::Status AddTagged(const CallContext& ctx, UnreadableSnapshots& unreadable,
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(std::vector<StoredSnapshot> all,
-                   repository.ListSnapshots(ctx, unreadable.Teller()));
+                   repository.ListSnapshots(ctx, unreadable.DamagedSink()));
   std::set<Id> known;
   for (const StoredSnapshot& stored : group.remove) {
     known.insert(stored.id);
@@ -101,7 +101,7 @@ absl::StatusOr<std::vector<ForgetGroup>> Decide(const CallContext& ctx, const Li
     return std::vector<ForgetGroup>{std::move(group)};
   }
   ASSIGN_OR_RETURN(std::vector<StoredSnapshot> snapshots,
-                   repository.ListSnapshots(ctx, unreadable.Teller()));
+                   repository.ListSnapshots(ctx, unreadable.DamagedSink()));
   std::erase_if(snapshots,
                 [&](const StoredSnapshot& stored) { return !job.filter.Matches(stored.snapshot); });
   for (const StoredSnapshot& stored : snapshots) {

@@ -19,7 +19,7 @@ constexpr char kMountInfo[] = "/proc/self/mountinfo";
 // Fields of a line: id, parent, device, root, place, options, ..., "-", type, source, options of
 // the file system.
 constexpr std::size_t kDeviceField = 2;
-constexpr std::size_t kPlaceField = 4;
+constexpr std::size_t kMountPointField = 4;
 constexpr std::size_t kFieldsMin = 6;
 
 bool IsWritable(absl::string_view options) {
@@ -52,7 +52,7 @@ std::string MountedForWriting(absl::string_view mountinfo, dev_t device,
     // A mount that is read-only may be one of several of a file system that is not.
     const bool is_here = fields[kDeviceField] == number || device_of(Plain(dash[2])) == device;
     if (is_here && IsWritable(dash[3])) {
-      return Plain(fields[kPlaceField]);
+      return Plain(fields[kMountPointField]);
     }
   }
   return "";

@@ -30,7 +30,7 @@ absl::StatusOr<std::unique_ptr<storage::OpenedStore>> Session::NewStore(bool rea
   in_bucket_ = place.location.kind == storage::Location::Kind::kS3;
   place.settings.read_only = read_only;
   place.settings.retry.on_wait = [this](const absl::Status& reason) {
-    if (!has_told_of_waiting_.exchange(true)) {
+    if (!has_reported_waiting_.exchange(true)) {
       options_.listener.note(
           absl::StrCat("waiting for ", place_, ", trying again: ", reason.message()));
     }

@@ -166,7 +166,7 @@ class Session {
   const SessionOptions options_;
   std::shared_ptr<MemoryBudget> memory_;
   std::string place_;
-  std::atomic<bool> has_told_of_waiting_ = false;
+  std::atomic<bool> has_reported_waiting_ = false;
   bool in_bucket_ = false;
   std::unique_ptr<storage::OpenedStore> store_;
   std::unique_ptr<repository::Repository> repository_;

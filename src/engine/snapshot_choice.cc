@@ -84,7 +84,7 @@ std::string FutureText(const StoredSnapshot& stored) {
                       FormatMoment(stored.snapshot.time));
 }
 
-repository::DamagedSnapshotSink UnreadableSnapshots::Teller() {
+repository::DamagedSnapshotSink UnreadableSnapshots::DamagedSink() {
   return [this, is_first = listings_++ == 0](const repository::Id& id, const absl::Status& why) {
     count_ += is_first ? 1 : 0;
     if (is_first && count_ <= kUnreadableNamedMax) {
@@ -113,7 +113,7 @@ absl::StatusOr<StoredSnapshot> ChooseSnapshot(const CallContext& ctx, const List
     UnreadableSnapshots own(listener);
     ASSIGN_OR_RETURN(
         const std::vector<StoredSnapshot> all,
-        repository.ListSnapshots(ctx, (unreadable == nullptr ? own : *unreadable).Teller()));
+        repository.ListSnapshots(ctx, (unreadable == nullptr ? own : *unreadable).DamagedSink()));
     if (latest_of == LatestOf::kOneVolume) {
       RETURN_IF_ERROR(RefuseSeveral(all, filter));
     }

@@ -38,7 +38,7 @@ class UnreadableSnapshots {
   UnreadableSnapshots& operator=(const UnreadableSnapshots&) = delete;
 
   // For one listing; those of a second one are not told again.
-  repository::DamagedSnapshotSink Teller();
+  repository::DamagedSnapshotSink DamagedSink();
   bool any() const { return count_ > 0; }
 
  private:

@@ -26,10 +26,10 @@ struct IndexFileInfo {
 };
 
 // All index files, with whether they name any of `packs`.
-absl::StatusOr<std::vector<IndexFileInfo>> LookAtAll(const CallContext& ctx,
-                                                     const Repository& repository,
-                                                     PackPredicate packs,
-                                                     const ProgressReporter& progress) {
+absl::StatusOr<std::vector<IndexFileInfo>> ReconcileAll(const CallContext& ctx,
+                                                        const Repository& repository,
+                                                        PackPredicate packs,
+                                                        const ProgressReporter& progress) {
   ASSIGN_OR_RETURN(const std::vector<FileInfo> files, repository.ListFiles(ctx, FileKind::kIndex));
   std::vector<IndexFileInfo> info(files.size());
   std::atomic<int64_t> done = 0;
@@ -100,7 +100,7 @@ absl::Status IndexRewriter::Move(const CallContext& ctx, const FileInfo& file,
 absl::StatusOr<bool> IsAnyListed(const CallContext& ctx, const Repository& repository,
                                  PackPredicate packs) {
   ASSIGN_OR_RETURN(const std::vector<IndexFileInfo> files,
-                   LookAtAll(ctx, repository, packs, nullptr));
+                   ReconcileAll(ctx, repository, packs, nullptr));
   return std::any_of(files.begin(), files.end(),
                      [](const IndexFileInfo& file) { return file.names_any; });
 }
@@ -128,7 +128,7 @@ absl::StatusOr<IndexRewriteCounts> DropFromIndex(const CallContext& ctx, Reposit
                                                  Lock& lock, PackPredicate dropped,
                                                  const ProgressReporter& progress) {
   ASSIGN_OR_RETURN(const std::vector<IndexFileInfo> files,
-                   LookAtAll(ctx, repository, dropped, progress));
+                   ReconcileAll(ctx, repository, dropped, progress));
   std::vector<FileInfo> rewritten;
   std::vector<FileInfo> small;
   for (const IndexFileInfo& file : files) {

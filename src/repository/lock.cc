@@ -282,7 +282,7 @@ absl::Status Lock::TryTake(const CallContext& ctx, ForeignLocks& foreign) {
       held_ = true;
       id_ = id;
       refreshed_at_ = written_at;
-      looked_at_ = written_at;
+      reconciling_ = written_at;
       return absl::OkStatus();
     }
     // Also when the stop is why there is no second look: it would never be refreshed or released.
@@ -365,7 +365,7 @@ absl::Status Lock::Replace(const CallContext& ctx) {
   }
   const Id old = std::exchange(id_, next);
   refreshed_at_ = written_at;
-  looked_at_ = written_at;
+  reconciling_ = written_at;
   leftovers_.insert(old);
   RemoveLeftovers(FinalContext(ctx), /*all=*/false).IgnoreError();
   return absl::OkStatus();
@@ -408,13 +408,14 @@ absl::Status Lock::CheckFence(const CallContext& ctx) {
     return Replace(ctx);
   }
   RETURN_IF_ERROR(CheckStillThere(ctx, id_));
-  looked_at_ = now;
+  reconciling_ = now;
   return absl::OkStatus();
 }
 
 absl::Status Lock::FenceIfOld(const CallContext& ctx) {
   const MutexLock lock(mutex_);
-  return !held_ || lost_ || AgeOf(looked_at_) > kLockLookAgain ? CheckFence(ctx) : absl::OkStatus();
+  return !held_ || lost_ || AgeOf(reconciling_) > kLockLookAgain ? CheckFence(ctx)
+                                                                 : absl::OkStatus();
 }
 
 absl::Status Lock::Delete(const CallContext& ctx, const std::string& key) {

@@ -220,7 +220,7 @@ class Lock {
   absl::Duration AgeOf(const Moment& moment) const;
   Moment CheckedAt() const {
     const MutexLock lock(mutex_);
-    return looked_at_;
+    return reconciling_;
   }
 
   Repository& repository_;
@@ -236,7 +236,7 @@ class Lock {
   Moment refreshed_at_ ABSL_GUARDED_BY(mutex_);
   RefusedDeletions refused_ ABSL_GUARDED_BY(mutex_);
   int refused_in_a_row_ ABSL_GUARDED_BY(mutex_) = 0;
-  Moment looked_at_ ABSL_GUARDED_BY(mutex_);  // When the lock was last seen in the store.
+  Moment reconciling_ ABSL_GUARDED_BY(mutex_);  // When the lock was last seen in the store.
   std::jthread refresher_;
 };
 

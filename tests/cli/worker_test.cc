@@ -74,8 +74,8 @@ class WorkerTest : public testing::Test {
   // Of the backup that "du-1" made.
   std::string SnapshotId() const {
     const VolumeTaskStatus status = Status();
-    const bool is_told = status.outcome.has_value() && status.outcome->backup.has_value();
-    return is_told ? status.outcome->backup->snapshot_id : "";
+    const bool names_key = status.outcome.has_value() && status.outcome->backup.has_value();
+    return names_key ? status.outcome->backup->snapshot_id : "";
   }
 
   Outcome Run(const std::vector<std::string>& words) const { return program_.Run(words); }

@@ -56,10 +56,10 @@ class ArchiveReconcilerTest : public testing::Test {
 };
 
 TEST_F(ArchiveReconcilerTest, WhatABackupThatFailedMovedIsAskedToGoOnce) {
-  EXPECT_THAT(Look(), IsOkAndHolds(bed_.clock.Now() + kArchiveLookEvery));
+  EXPECT_THAT(Look(), IsOkAndHolds(bed_.clock.Now() + kArchiveReadEvery));
   EXPECT_THAT(Deletions(), IsEmpty());
   SetPhase("Failed");
-  bed_.clock.Advance(kArchiveLookEvery);
+  bed_.clock.Advance(kArchiveReadEvery);
   for (int i = 0; i < 2; ++i) {
     EXPECT_THAT(Look(), IsOkAndHolds(absl::InfiniteFuture()));
   }
@@ -75,14 +75,14 @@ TEST_F(ArchiveReconcilerTest, WhatABackupThatFailedMovedIsAskedToGoOnce) {
 
 TEST_F(ArchiveReconcilerTest, OneBackupIsReadOnceForAllOfItsUploads) {
   bed_.api.ClearCalls();
-  const absl::Time next = bed_.clock.Now() + kArchiveLookEvery;
+  const absl::Time next = bed_.clock.Now() + kArchiveReadEvery;
   for (int i = 0; i < 5; ++i) {
     EXPECT_THAT(Look(), IsOkAndHolds(next));
     bed_.clock.Advance(absl::Seconds(5));
   }
   EXPECT_EQ(bed_.api.CallCount("get", "backups"), 1);
   bed_.clock.Advance(absl::Seconds(5));
-  EXPECT_THAT(Look(), IsOkAndHolds(bed_.clock.Now() + kArchiveLookEvery));
+  EXPECT_THAT(Look(), IsOkAndHolds(bed_.clock.Now() + kArchiveReadEvery));
   EXPECT_EQ(bed_.api.CallCount("get", "backups"), 2);
 }
 
@@ -92,7 +92,7 @@ TEST_F(ArchiveReconcilerTest, WhatAnArchiveMayNameStays) {
     if (absl::string_view(phase) != "Failed") {
       SetPhase(phase);
     }
-    bed_.clock.Advance(kArchiveLookEvery);
+    bed_.clock.Advance(kArchiveReadEvery);
     EXPECT_TRUE(Look().ok()) << phase;
     EXPECT_THAT(Deletions(), IsEmpty()) << phase;
   }
@@ -104,13 +104,13 @@ TEST_F(ArchiveReconcilerTest, WhatNeverEnteredTheArchiveOfABackupThatIsOverIsAsk
   bed_.api.Mutate({DataUploadType(), "velero", "nightly"}, [](Json& upload) {
     SetJson(upload, {"metadata", "annotations", "velero.io/csi-delta-archived"}, "awaited");
   });
-  EXPECT_THAT(Look(), IsOkAndHolds(bed_.clock.Now() + kArchiveLookEvery));
+  EXPECT_THAT(Look(), IsOkAndHolds(bed_.clock.Now() + kArchiveReadEvery));
   SetPhase("Finalizing");
-  bed_.clock.Advance(kArchiveLookEvery);
-  EXPECT_THAT(Look(), IsOkAndHolds(bed_.clock.Now() + kArchiveLookEvery));
+  bed_.clock.Advance(kArchiveReadEvery);
+  EXPECT_THAT(Look(), IsOkAndHolds(bed_.clock.Now() + kArchiveReadEvery));
   EXPECT_THAT(Deletions(), IsEmpty());
   SetPhase("PartiallyFailed");
-  bed_.clock.Advance(kArchiveLookEvery);
+  bed_.clock.Advance(kArchiveReadEvery);
   for (int i = 0; i < 2; ++i) {
     EXPECT_THAT(Look(), IsOkAndHolds(absl::InfiniteFuture()));
   }

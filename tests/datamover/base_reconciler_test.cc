@@ -110,7 +110,7 @@ class BaseReconcilerTest : public ::testing::Test {
 
 TEST_F(BaseReconcilerTest, TheBaseOfAVolumeThatIsThereStaysAndIsLookedAtAgain) {
   const Json base = AddBase();
-  EXPECT_EQ(LookAt(base), bed_.clock.Now() + kBaseLookedAtEvery);
+  EXPECT_EQ(LookAt(base), bed_.clock.Now() + kBaseReconciledEvery);
   EXPECT_THAT(Bases(), SizeIs(1));
 }
 
@@ -148,7 +148,7 @@ TEST_F(BaseReconcilerTest, ABaseThatAnUploadIsComparedWithStays) {
   const Json base = AddBase();
   DeleteClaim();
   SeedUploadTask();
-  EXPECT_EQ(LookAt(base), bed_.clock.Now() + kBaseLookedAtEvery);
+  EXPECT_EQ(LookAt(base), bed_.clock.Now() + kBaseReconciledEvery);
   EXPECT_THAT(Bases(), SizeIs(1));
 }
 
@@ -224,7 +224,7 @@ TEST_F(BaseReconcilerTest, GoesOnceItIsOlderThanTheSettingsSay) {
 TEST_F(BaseReconcilerTest, AnOldBaseStaysWhileAnUploadIsComparedWithIt) {
   const Json base = AddBaseOfUpload(absl::Hours(15 * 24));
   SeedUploadTask();
-  EXPECT_EQ(LookAt(base), bed_.clock.Now() + kBaseLookedAtEvery);
+  EXPECT_EQ(LookAt(base), bed_.clock.Now() + kBaseReconciledEvery);
   EXPECT_THAT(Bases(), SizeIs(1));
 }
 

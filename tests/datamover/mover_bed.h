@@ -245,7 +245,7 @@ class MoverBed {
     }
     for (const std::string& pod : std::exchange(pods_, pods)) {
       if (!pods.contains(pod)) {
-        env.running->NotePodGone(pod);
+        env.running->RecordPodGone(pod);
       }
     }
   }

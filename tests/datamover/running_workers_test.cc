@@ -35,7 +35,7 @@ class RunningWorkersTest : public testing::Test {
     RecordTask(Task(1));
     RecordPod(Pod("1"));
     Begin();
-    running_.Runs(kTask, kNow, kNow + kRunningLookedAtEvery);
+    running_.Runs(kTask, kNow, kNow + kRunningReconciledEvery);
   }
 
   void RecordTask(const Json& task) { running_.RecordTask(support::As<objects::VolumeTask>(task)); }
@@ -52,7 +52,7 @@ TEST_F(RunningWorkersTest, ProgressEnqueuesNothing) {
   EXPECT_TRUE(OnlyProgressMatters());
   RecordTask(Task(2));
   RecordPod(Pod("1"));
-  running_.NotePodGone("du-2");
+  running_.RecordPodGone("du-2");
   ASSERT_TRUE(OnlyProgressMatters());
   EXPECT_EQ(running_.Find(kTask, kNow)->progress,
             (RunningWorkers::Progress{.done_bytes = 2, .total_bytes = 100}));
@@ -67,7 +67,7 @@ TEST_F(RunningWorkersTest, AllElseIs) {
         RecordTask(task);
       },
       [&] { RecordPod(Pod("2")); },
-      [&] { running_.NotePodGone(kTask); },
+      [&] { running_.RecordPodGone(kTask); },
       [&] { running_.Remove(kTask); },
   };
   for (const auto& change : changes) {
@@ -78,20 +78,20 @@ TEST_F(RunningWorkersTest, AllElseIs) {
     RecordTask(Task(1));
     RecordPod(Pod("1"));
     running_.BeginReconcile(kTask);
-    running_.Runs(kTask, kNow, kNow + kRunningLookedAtEvery);
+    running_.Runs(kTask, kNow, kNow + kRunningReconciledEvery);
   }
 }
 
 TEST_F(RunningWorkersTest, SoIsTheTime) {
-  EXPECT_TRUE(OnlyProgressMatters(kNow + kRunningLookedAtEvery - absl::Seconds(1)));
-  EXPECT_FALSE(OnlyProgressMatters(kNow + kRunningLookedAtEvery));
+  EXPECT_TRUE(OnlyProgressMatters(kNow + kRunningReconciledEvery - absl::Seconds(1)));
+  EXPECT_FALSE(OnlyProgressMatters(kNow + kRunningReconciledEvery));
 }
 
 TEST_F(RunningWorkersTest, WhatChangesWhileItIsLookedAtIsLookedAtAgain) {
   Begin();
   EXPECT_FALSE(OnlyProgressMatters());
   RecordPod(Pod("2"));
-  running_.Runs(kTask, kNow, kNow + kRunningLookedAtEvery);
+  running_.Runs(kTask, kNow, kNow + kRunningReconciledEvery);
   EXPECT_FALSE(OnlyProgressMatters());
 }
 
@@ -99,7 +99,7 @@ TEST_F(RunningWorkersTest, NothingIsKeptOfThoseThatNothingIsMovedFor) {
   running_.Remove(kTask);
   RecordTask(Task(2));
   RecordPod(Pod("2"));
-  running_.Runs(kTask, kNow, kNow + kRunningLookedAtEvery);
+  running_.Runs(kTask, kNow, kNow + kRunningReconciledEvery);
   running_.Copied(kTask, kNow);
   EXPECT_FALSE(OnlyProgressMatters());
 }
@@ -114,7 +114,7 @@ TEST_F(RunningWorkersTest, APodThatWentOrChangedMakesItsTransferDue) {
   informer.OnAll({});
   EXPECT_FALSE(OnlyProgressMatters());
   Begin();
-  running_.Runs(kTask, kNow, kNow + kRunningLookedAtEvery);
+  running_.Runs(kTask, kNow, kNow + kRunningReconciledEvery);
   EXPECT_TRUE(OnlyProgressMatters());
   informer.OnAll({Pod("2")});
   EXPECT_FALSE(OnlyProgressMatters()) << "each change is noted";

@@ -233,7 +233,7 @@ class ShowCommand : public Command {
                      ChooseSnapshot(ctx, console, *repository, id_, filter_));
     UnreadableSnapshots unreadable(console);
     ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> all,
-                     repository->ListSnapshots(ctx, unreadable.Teller()));
+                     repository->ListSnapshots(ctx, unreadable.DamagedSink()));
     const Chain chain = ChainOf(stored, all);
     absl::StatusOr<std::unique_ptr<VolumeRecord>> record =
         incremental::OpenVolumeRecord(ctx, *repository, stored);

@@ -37,7 +37,7 @@ absl::StatusOr<std::vector<StoredSnapshot>> ChooseSnapshots(
     UnreadableSnapshots& unreadable) {
   std::vector<StoredSnapshot> chosen;
   if (ids.empty()) {
-    ASSIGN_OR_RETURN(chosen, repository.ListSnapshots(ctx, unreadable.Teller()));
+    ASSIGN_OR_RETURN(chosen, repository.ListSnapshots(ctx, unreadable.DamagedSink()));
     std::erase_if(chosen,
                   [&](const StoredSnapshot& stored) { return !filter.Matches(stored.snapshot); });
   }

@@ -81,7 +81,7 @@ absl::StatusOr<ExitCode> SnapshotsCommand::Run(const CallContext& ctx, Session& 
   ASSIGN_OR_RETURN(const repository::Repository* repository, session.Open(ctx, LockKind::kRead));
   UnreadableSnapshots unreadable(session.console());
   ASSIGN_OR_RETURN(std::vector<StoredSnapshot> snapshots,
-                   repository->ListSnapshots(ctx, unreadable.Teller()));
+                   repository->ListSnapshots(ctx, unreadable.DamagedSink()));
   const absl::Time now = ctx.clock->Now();
   const std::vector<std::string> unknown = Choose(snapshots, now);
   for (const StoredSnapshot& stored : snapshots) {

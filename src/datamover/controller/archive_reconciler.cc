@@ -62,21 +62,21 @@ absl::StatusOr<absl::Time> ArchiveReconciler::ReconcileOne(const CallContext& ct
   if (IsArchived(backup.phase)) {
     ASSIGN_OR_RETURN(const bool is_awaited, IsAwaited(ctx, object));
     if (is_awaited) {
-      RETURN_IF_ERROR(AskToGo(ctx, object, "NotInArchive",
-                              absl::StrCat("Backup ", owner->name,
-                                           " is over, and the DataUpload is "
-                                           "not in its archive")));
+      RETURN_IF_ERROR(RequestRemoval(ctx, object, "NotInArchive",
+                                     absl::StrCat("Backup ", owner->name,
+                                                  " is over, and the DataUpload is "
+                                                  "not in its archive")));
     }
     const MutexLock lock(mutex_);
     over_.insert(owner->uid);
     return absl::InfiniteFuture();
   }
   if (backup.phase != "Failed") {
-    return backup.read_at + kArchiveLookEvery;
+    return backup.read_at + kArchiveReadEvery;
   }
   RETURN_IF_ERROR(
-      AskToGo(ctx, object, "BackupFailed",
-              absl::StrCat("Backup ", owner->name, " failed before it wrote its archive")));
+      RequestRemoval(ctx, object, "BackupFailed",
+                     absl::StrCat("Backup ", owner->name, " failed before it wrote its archive")));
   return absl::InfiniteFuture();
 }
 
@@ -89,7 +89,7 @@ absl::StatusOr<ArchiveReconciler::Backup> ArchiveReconciler::BackupAsRead(
   {
     const MutexLock lock(mutex_);
     const auto found = going_on_.find(name);
-    if (found != going_on_.end() && now < found->second.read_at + kArchiveLookEvery) {
+    if (found != going_on_.end() && now < found->second.read_at + kArchiveReadEvery) {
       return found->second;
     }
   }
@@ -130,8 +130,9 @@ absl::StatusOr<bool> ArchiveReconciler::IsAwaited(const CallContext& ctx,
   return now.has_value() && now->uid() == object.uid() && IsMarkAwaited(*now);
 }
 
-absl::Status ArchiveReconciler::AskToGo(const CallContext& ctx, const objects::DataUpload& object,
-                                        const char* reason, const std::string& why) {
+absl::Status ArchiveReconciler::RequestRemoval(const CallContext& ctx,
+                                               const objects::DataUpload& object,
+                                               const char* reason, const std::string& why) {
   const absl::StatusOr<velero::DataReference> reference =
       velero::ParseDataReference(object.snapshot_id());
   if (!reference.ok()) {

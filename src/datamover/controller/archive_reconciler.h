@@ -19,7 +19,7 @@ namespace csidelta::datamover {
 
 // How often a Backup with DataUploads that are Completed is read, until it is over, however many
 // these are.
-inline constexpr absl::Duration kArchiveLookEvery = absl::Seconds(30);
+inline constexpr absl::Duration kArchiveReadEvery = absl::Seconds(30);
 
 // Looks at DataUploads that are Completed until their Backup is over, too: Velero writes a
 // DataUpload into the backup's archive at the very end, and only what stands there is restored, and
@@ -57,8 +57,8 @@ class ArchiveReconciler : public objects::Reconciler<objects::DataUpload> {
   void ReduceOne(objects::DataUpload& object) const override;
   absl::StatusOr<Backup> BackupAsRead(const CallContext& ctx, const k8s::ObjectKey& key);
   absl::StatusOr<bool> IsAwaited(const CallContext& ctx, const objects::DataUpload& object);
-  absl::Status AskToGo(const CallContext& ctx, const objects::DataUpload& object,
-                       const char* reason, const std::string& why);
+  absl::Status RequestRemoval(const CallContext& ctx, const objects::DataUpload& object,
+                              const char* reason, const std::string& why);
 
   const MoverEnvironment& env_;
   mutable Mutex mutex_;

@@ -298,7 +298,7 @@ absl::StatusOr<absl::Time> Deletion::Follow() {
     status_.message = CutText(message, kDeletionMessageBytesMax);
     RETURN_IF_ERROR(Write());
   }
-  return view->look_again;
+  return view->requeue_time;
 }
 
 absl::StatusOr<WorkerView> Deletion::StepWorker() {

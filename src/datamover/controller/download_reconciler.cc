@@ -31,7 +31,7 @@ namespace {
 using objects::DataPhase;
 
 // Nothing tells of PVCs and PersistentVolumes.
-constexpr absl::Duration kLookAtBindingAgainMax = absl::Seconds(15);
+constexpr absl::Duration kBindingRequeueMax = absl::Seconds(15);
 constexpr absl::Duration kCheckInPlaceEvery = absl::Seconds(10);
 
 // Whether no worker of the task writes any more: it said so by the last phase, or its end was seen.
@@ -464,8 +464,8 @@ absl::StatusOr<absl::Time> DownloadStep::Rebind() {
                                   FormatRfc3339Seconds(deadline), " it ", waits));
   RETURN_IF_ERROR(Write());
   RETURN_IF_ERROR(over.status());
-  return std::min(deadline, Now() + std::clamp((Now() - since) / 8, kTransferRequeueAfter,
-                                               kLookAtBindingAgainMax));
+  return std::min(
+      deadline, Now() + std::clamp((Now() - since) / 8, kTransferRequeueAfter, kBindingRequeueMax));
 }
 
 absl::StatusOr<std::optional<absl::Time>> DownloadStep::CompleteIfDone(absl::Time latest) {

@@ -140,7 +140,7 @@ absl::StatusOr<absl::Time> GroupReconciler::ReconcileOne(
   }
   RETURN_IF_ERROR(
       csi::FinalizeMovedGroup(ctx, CsiEnvironmentOf(ctx, env_, env_.mover_namespace), content));
-  return ctx.clock->Now() + kGroupLookedAtEvery;
+  return ctx.clock->Now() + kGroupReconciledEvery;
 }
 
 }  // namespace csidelta::datamover

@@ -102,7 +102,7 @@ class ContentReconciler : public objects::Reconciler<objects::VolumeSnapshotCont
 };
 
 // How often a member is looked at where nothing changes: what failed is tried again then.
-inline constexpr absl::Duration kGroupLookedAtEvery = absl::Minutes(10);
+inline constexpr absl::Duration kGroupReconciledEvery = absl::Minutes(10);
 
 // The VolumeSnapshotContents of members of moved volume groups (csi/group/moved_group.h).
 k8s::WatchedObjects GroupMemberContents();

@@ -18,11 +18,11 @@ namespace {
 
 using objects::DataPhase;
 
-constexpr absl::Duration kNoRoomNotedEvery = absl::Minutes(1);
-constexpr absl::Duration kLookAgainAfterError = absl::Seconds(10);
+constexpr absl::Duration kNoRoomRecordedEvery = absl::Minutes(1);
+constexpr absl::Duration kRequeueAfterError = absl::Seconds(10);
 // Of the time of one look, what is kept for writing how it went, whatever took so long.
 constexpr absl::Duration kTimeToWrite = absl::Seconds(5);
-constexpr absl::Duration kLookAtParkedAgain = absl::Minutes(1);
+constexpr absl::Duration kRequeueParkedAfter = absl::Minutes(1);
 
 bool WillNeverDo(const absl::Status& status) {
   return absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status);
@@ -237,15 +237,15 @@ absl::StatusOr<absl::Time> TransferStep::WatchRunning(const WorkerView& view) {
   if (moves_on) {  // InProgress is a write of its own, so that watchers see both phases.
     return Now();
   }
-  const absl::Time check_again = checked.value_or(Now() + kLookAgainAfterError);
+  const absl::Time check_again = checked.value_or(Now() + kRequeueAfterError);
   if (check_again != absl::InfiniteFuture()) {
-    return std::min(view.look_again, check_again);
+    return std::min(view.requeue_time, check_again);
   }
   if (view.status.phase == objects::TaskPhase::kRunning) {
     const absl::Duration now = ctx_.clock->Uptime();
-    env_.running->Runs(task_name_, now, now + (view.look_again - Now()));
+    env_.running->Runs(task_name_, now, now + (view.requeue_time - Now()));
   }
-  return view.look_again;
+  return view.requeue_time;
 }
 
 // Where nothing runs yet, what keeps it from that is shown. How many Pods there were is not known
@@ -263,7 +263,7 @@ absl::StatusOr<absl::Time> TransferStep::AwaitDespite(const absl::Status& error)
   WorkerView view;
   view.words = std::string(error.message());
   view.refusal = error;
-  view.look_again = Now() + kLookAgainAfterError;
+  view.requeue_time = Now() + kRequeueAfterError;
   return Await(view);
 }
 
@@ -285,7 +285,7 @@ absl::StatusOr<absl::Time> TransferStep::Await(const WorkerView& view) {
   }
   if (IsBrief(view)) {  // What was noted so far is written with what comes next.
     const absl::Time shown_at = PreparedSince().value_or(Now()) + kWaitShownAfter;
-    return std::min({deadline, view.look_again, shown_at});
+    return std::min({deadline, view.requeue_time, shown_at});
   }
   if (view.attempts > 0) {  // The claim of a Pod that waits may fail yet.
     ASSIGN_OR_RETURN(const objects::VolumeTask task, CachedTask());
@@ -299,11 +299,11 @@ absl::StatusOr<absl::Time> TransferStep::Await(const WorkerView& view) {
   object_.SetMessage(view.words);
   RETURN_IF_ERROR(Write());
   if (view.waits_for_node) {
-    return view.look_again;
+    return view.requeue_time;
   }
   // What changes of a Pod enqueues its transfer.
   const bool is_parked = view.is_unschedulable && !IsAdmitted();
-  return std::min(deadline, is_parked ? Now() + kLookAtParkedAgain : view.look_again);
+  return std::min(deadline, is_parked ? Now() + kRequeueParkedAfter : view.requeue_time);
 }
 
 // The steps until the Pod runs are not worth a write each.
@@ -339,7 +339,7 @@ void TransferStep::RecordRefused(const WorkerView& view) {
 void TransferStep::RecordNoRoom() {
   const absl::Time noted =
       object_.TimeOf(objects::kNoRoomAtAnnotation).value_or(absl::InfinitePast());
-  if (Now() >= noted + kNoRoomNotedEvery) {
+  if (Now() >= noted + kNoRoomRecordedEvery) {
     object_.SetTime(objects::kNoRoomAtAnnotation, Now());
   }
 }
@@ -431,16 +431,16 @@ absl::StatusOr<absl::Time> TransferReconciler::ReconcileOne(const CallContext& c
   const absl::Time keep_again = KeepAccess(ctx, object, task);
   ASSIGN_OR_RETURN(std::optional<absl::Time> next, CopyProgress(ctx, object, task));
   if (!next.has_value()) {
-    ASSIGN_OR_RETURN(next, LookAtAll(ctx, object, task));
+    ASSIGN_OR_RETURN(next, ReconcileAll(ctx, object, task));
   }
   return *next == absl::InfiniteFuture() ? *next : std::min(*next, keep_again);
 }
 
-absl::StatusOr<absl::Time> TransferReconciler::LookAtAll(const CallContext& ctx,
-                                                         const objects::DataTransfer& object,
-                                                         const std::string& task) {
+absl::StatusOr<absl::Time> TransferReconciler::ReconcileAll(const CallContext& ctx,
+                                                            const objects::DataTransfer& object,
+                                                            const std::string& task) {
   env_.running->BeginReconcile(task);
-  const absl::Cleanup end_look = [this, &task] { env_.running->EndReconcile(task); };
+  const absl::Cleanup end_reconcile = [this, &task] { env_.running->EndReconcile(task); };
   // Whatever is decided is written under the condition that it is still so.
   k8s::CachedReader reader(env_.api, env_.cache);
   ASSIGN_OR_RETURN(std::optional<objects::DataTransfer> now,
@@ -472,18 +472,18 @@ absl::StatusOr<std::optional<absl::Time>> TransferReconciler::CopyProgress(
                                         .total_bytes = object.total_bytes()};
   const RunningWorkers::Progress told = standing->progress.value_or(copied);
   if (told == copied) {
-    return at(standing->next_look);
+    return at(standing->reconcile_at);
   }
   const bool is_first = copied.done_bytes == 0 || copied.total_bytes != told.total_bytes;
   const absl::Duration due = standing->copied_at + kProgressCopiedEvery;
   if (!is_first && now < due) {
-    return at(std::min(due, standing->next_look));
+    return at(std::min(due, standing->reconcile_at));
   }
   TransferObject transfer(type_, object);
   transfer.SetProgress(told.done_bytes, told.total_bytes);
   RETURN_IF_ERROR(transfer.Write(ctx, env_.api));
   env_.running->Copied(task, now);
-  return at(standing->next_look);
+  return at(standing->reconcile_at);
 }
 
 // When to ask again.

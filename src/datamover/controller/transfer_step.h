@@ -220,8 +220,9 @@ class TransferReconciler : public objects::Reconciler<objects::DataTransfer> {
   absl::StatusOr<absl::Time> ReconcileOne(const CallContext& ctx,
                                           const objects::DataTransfer& object) final;
   bool IsConcerned(const objects::DataTransfer& object) const final;
-  absl::StatusOr<absl::Time> LookAtAll(const CallContext& ctx, const objects::DataTransfer& object,
-                                       const std::string& task);
+  absl::StatusOr<absl::Time> ReconcileAll(const CallContext& ctx,
+                                          const objects::DataTransfer& object,
+                                          const std::string& task);
   absl::StatusOr<std::optional<absl::Time>> CopyProgress(const CallContext& ctx,
                                                          const objects::DataTransfer& object,
                                                          const std::string& task) const;

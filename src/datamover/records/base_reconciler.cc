@@ -81,7 +81,7 @@ absl::StatusOr<BaseInfo> BaseReconciler::ReadInfo(const CallContext& ctx,
   BaseInfo info = {.now = ctx.clock->Now(), .age_max = env_.settings.base_age_max};
   // The upload of one that was made just now, by this process, has read the PVC.
   const absl::Time created_at = base.created_at.value_or(absl::InfinitePast());
-  if (created_at <= began_at_ || info.now - created_at >= kBaseLookedAtEvery) {
+  if (created_at <= began_at_ || info.now - created_at >= kBaseReconciledEvery) {
     ASSIGN_OR_RETURN(
         const std::string pvc_uid,
         presence_.UidOf(ctx, env_.api,
@@ -133,7 +133,7 @@ absl::StatusOr<absl::Time> BaseReconciler::ReconcileOne(
       owner.claim_namespace.empty() || content.is_being_deleted()) {
     return absl::InfiniteFuture();
   }
-  const absl::Time next = ctx.clock->Now() + kBaseLookedAtEvery;
+  const absl::Time next = ctx.clock->Now() + kBaseReconciledEvery;
   ASSIGN_OR_RETURN(const BaseInfo info, ReadInfo(ctx, base));
   const std::optional<Finding> useless = WhyUseless(base, info);
   if (!useless.has_value()) {

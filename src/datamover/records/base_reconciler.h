@@ -23,7 +23,7 @@
 namespace csidelta::datamover {
 
 // How often a base is reconciled: nothing tells that the PVC of its volume was deleted.
-inline constexpr absl::Duration kBaseLookedAtEvery = absl::Minutes(10);
+inline constexpr absl::Duration kBaseReconciledEvery = absl::Minutes(10);
 
 // The repository snapshots that DataDeletions have deleted, the newest 5,000 of them; their ids are
 // those of DataUpload::snapshot_id(). Of any number of namespaces. Thread-safe.

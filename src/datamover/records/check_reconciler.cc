@@ -239,7 +239,7 @@ absl::StatusOr<absl::Time> CheckStep::Observe() {
       now - view->attempt_since > env_.settings.prepare_timeout) {
     return TryLater(absl::StrCat("the worker does not start: ", view->words), kCheckAgainFirst);
   }
-  return std::min(view->look_again, now + kObserveAgain);
+  return std::min(view->requeue_time, now + kObserveAgain);
 }
 
 absl::StatusOr<RepositoryAccess> CheckStep::Access() const {

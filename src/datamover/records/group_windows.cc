@@ -20,7 +20,7 @@ namespace {
 
 // Groups that are told of; more are no longer added.
 constexpr std::size_t kGroupsMax = 20'000;
-constexpr absl::Duration kLookForVersionEvery = absl::Minutes(10);
+constexpr absl::Duration kVersionReadEvery = absl::Minutes(10);
 
 VolumeGroup GroupOf(const objects::VolumeGroupSnapshot& group) {
   const std::pair<std::string, std::string> label =
@@ -100,21 +100,21 @@ absl::Status WatchGroups(const CallContext& ctx, k8s::ApiClient& api,
   std::optional<k8s::Informer> informer;  // knows what went between two looks for the version
   while (true) {
     RETURN_IF_ERROR(ctx.Check());
-    const CallContext until_next_look = ctx.WithTimeout(kLookForVersionEvery);
+    const CallContext until_next_read = ctx.WithTimeout(kVersionReadEvery);
     const absl::StatusOr<std::string> version = FindVersion(ctx, api);
     if (version.ok()) {
       const k8s::WatchedObjects groups = ManagedGroups(*version);
       if (!informer.has_value() || informer->objects().type != groups.type) {
         informer.emplace(groups, std::vector<k8s::ObjectEventHandler*>{&handler});
       }
-      informer->Run(until_next_look, api).IgnoreError();
+      informer->Run(until_next_read, api).IgnoreError();
       continue;
     }
     if (!absl::IsNotFound(version.status()) && !IsRetryable(version.status())) {
       CSIDELTA_LOG(kWarn, "volume groups cannot be followed, so their freeze windows are not told",
                    {"error", std::string(version.status().message())});
     }
-    ctx.clock->SleepFor(until_next_look.TimeLeft(), ctx.stop);
+    ctx.clock->SleepFor(until_next_read.TimeLeft(), ctx.stop);
   }
 }
 

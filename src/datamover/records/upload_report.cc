@@ -17,8 +17,8 @@ void Note(TransferObject& upload, absl::string_view key, absl::string_view value
   }
 }
 
-void NoteTime(TransferObject& upload, absl::string_view key,
-              const std::optional<absl::Time>& time) {
+void SetTimeIfKnown(TransferObject& upload, absl::string_view key,
+                    const std::optional<absl::Time>& time) {
   if (time.has_value()) {
     upload.SetTime(key, *time);
   }
@@ -45,17 +45,18 @@ void AnnotateFigures(const objects::BackupFigures& figures, const objects::Volum
                      TransferObject& upload) {
   upload.SetFigures(figures);
   Note(upload, objects::kUploadNodeAnnotation, task.node);
-  NoteTime(upload, objects::kUploadedAtAnnotation, task.completed_at);
+  SetTimeIfKnown(upload, objects::kUploadedAtAnnotation, task.completed_at);
 }
 
 void AnnotateExposure(const csi::Exposure& exposure, TransferObject& upload) {
-  NoteTime(upload, objects::kMoverAskedAtAnnotation, upload.object().created_at());
-  NoteTime(upload, objects::kMoverTakenAtAnnotation, exposure.snapshot_taken_at);
-  NoteTime(upload, objects::kMoverReadyAtAnnotation, exposure.ready_at);
+  SetTimeIfKnown(upload, objects::kMoverAskedAtAnnotation, upload.object().created_at());
+  SetTimeIfKnown(upload, objects::kMoverTakenAtAnnotation, exposure.snapshot_taken_at);
+  SetTimeIfKnown(upload, objects::kMoverReadyAtAnnotation, exposure.ready_at);
   if (exposure.group.has_value()) {
     Note(upload, objects::kUploadGroupAnnotation, exposure.group->name);
     Note(upload, objects::kUploadGroupSnapshotAnnotation, exposure.group->snapshot);
-    NoteTime(upload, objects::kUploadGroupTakenAtAnnotation, exposure.group->snapshot_taken_at);
+    SetTimeIfKnown(upload, objects::kUploadGroupTakenAtAnnotation,
+                   exposure.group->snapshot_taken_at);
   }
 }
 

@@ -25,7 +25,7 @@ namespace {
 // What one request may take, so that a server that hangs does not hold up those behind it.
 constexpr absl::Duration kRequestTimeMax = absl::Seconds(15);
 // Once stopped there is little time until the Pod is killed.
-constexpr absl::Duration kLastLookTimeMax = absl::Seconds(2);
+constexpr absl::Duration kLastReadTimeMax = absl::Seconds(2);
 constexpr absl::Duration kWatchAgainAfter = absl::Seconds(2);
 constexpr absl::Duration kProgressWriteInterval = absl::Seconds(1);
 constexpr BackoffOptions kAgainBackoff = {.delay_first = absl::Milliseconds(200),
@@ -154,7 +154,7 @@ bool WasCanceled(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectK
     return true;
   }
   const absl::StatusOr<objects::VolumeTask> now =
-      objects::Get<objects::VolumeTask>(Unstopped(ctx).WithTimeout(kLastLookTimeMax), api, task);
+      objects::Get<objects::VolumeTask>(Unstopped(ctx).WithTimeout(kLastReadTimeMax), api, task);
   return now.ok() ? IsGivenUp(&*now, uid) : absl::IsNotFound(now.status());
 }
 

@@ -47,7 +47,7 @@ void PodEventHandler::OnDeleted(const k8s::ObjectId& id, const objects::Pod* las
   if (last != nullptr) {
     ended_.Note(*last);
   }
-  running_.NotePodGone(id.name);
+  running_.RecordPodGone(id.name);
   EnqueueingEventHandler::OnDeleted(id, last);
 }
 

@@ -26,9 +26,9 @@ using Presence = k8s::ObjectCache::Presence;
 
 // While something is waited for that no watch reports: the less often the longer it takes.
 constexpr absl::Duration kRequeueAfter = absl::Milliseconds(500);
-constexpr absl::Duration kLookAgainMax = absl::Seconds(5);
-constexpr absl::Duration kLookAgainIdleMax = absl::Minutes(1);
-constexpr absl::Duration kLookAtUnsteadyAgain = absl::Seconds(10);
+constexpr absl::Duration kRequeueAfterMax = absl::Seconds(5);
+constexpr absl::Duration kRequeueIdleMax = absl::Minutes(1);
+constexpr absl::Duration kRequeueUnsteadyAfter = absl::Seconds(10);
 constexpr absl::Duration kRefusedAgain = absl::Seconds(2);
 constexpr absl::Duration kRefusedAgainMax = absl::Seconds(30);
 constexpr std::size_t kReasonBytesMax = 400;
@@ -231,11 +231,11 @@ absl::StatusOr<WorkerView> WorkerRun::Step(const CallContext& ctx, const PodMake
     view.words = task.Annotation(objects::kLastEndAnnotation);
     view.pods_lost = view.attempts;
     view.attempt_since = task.attempt_at().value_or(ctx.clock->Now());
-    view.look_again = ctx.clock->Now() + kRequeueAfter;
+    view.requeue_time = ctx.clock->Now() + kRequeueAfter;
     return view;
   }
   const auto go_on = [&](const objects::VolumeTask& noted) {
-    return pod->is_active() ? LookAtPod(ctx, *pod, noted) : NextAttempt(ctx, &*pod, noted);
+    return pod->is_active() ? InspectPod(ctx, *pod, noted) : NextAttempt(ctx, &*pod, noted);
   };
   if (counted != pod->uid()) {
     ASSIGN_OR_RETURN(const objects::VolumeTask noted,
@@ -245,8 +245,8 @@ absl::StatusOr<WorkerView> WorkerRun::Step(const CallContext& ctx, const PodMake
   return go_on(task);
 }
 
-absl::StatusOr<WorkerView> WorkerRun::LookAtPod(const CallContext& ctx, const Pod& pod,
-                                                const objects::VolumeTask& task) {
+absl::StatusOr<WorkerView> WorkerRun::InspectPod(const CallContext& ctx, const Pod& pod,
+                                                 const objects::VolumeTask& task) {
   WorkerView view;
   view.status = task.status();
   view.node = pod.node();
@@ -269,7 +269,8 @@ absl::StatusOr<WorkerView> WorkerRun::LookAtPod(const CallContext& ctx, const Po
   // What changes of a Pod or a task is told; but not that a worker is silent, or a Pod does not go.
   const bool is_steady = view.state == WorkerView::State::kRunning && !pod.is_being_deleted() &&
                          view.status.phase == objects::TaskPhase::kRunning;
-  view.look_again = ctx.clock->Now() + (is_steady ? kRunningLookedAtEvery : kLookAtUnsteadyAgain);
+  view.requeue_time =
+      ctx.clock->Now() + (is_steady ? kRunningReconciledEvery : kRequeueUnsteadyAfter);
   RETURN_IF_ERROR(RemoveDead(ctx, pod, view.status));
   return view;
 }
@@ -335,7 +336,7 @@ absl::StatusOr<WorkerView> WorkerRun::NextAttempt(const CallContext& ctx, const 
     view.attempt_since = std::max(view.attempt_since, ctx.clock->Now() + kFencedAfter);
     absl::StrAppend(&view.words, "; another one begins when that one surely writes no more");
   }
-  view.look_again = ctx.clock->Now();
+  view.requeue_time = ctx.clock->Now();
   objects::Patch notes;
   notes.RemoveAnnotation(objects::kTaskPodAnnotation)
       .SetAnnotation(objects::kAttemptAtAnnotation, FormatRfc3339(view.attempt_since))
@@ -357,7 +358,7 @@ absl::StatusOr<WorkerView> WorkerRun::Make(const CallContext& ctx, const objects
   view.words = task.Annotation(objects::kLastEndAnnotation);
   view.attempt_since = task.attempt_at().value_or(task.created_at().value_or(ctx.clock->Now()));
   if (view.attempts > 0 && ctx.clock->Now() < view.attempt_since) {
-    view.look_again = view.attempt_since;
+    view.requeue_time = view.attempt_since;
     return view;
   }
   const absl::StatusOr<NextPod> next = make_pod(task);
@@ -368,19 +369,19 @@ absl::StatusOr<WorkerView> WorkerRun::Make(const CallContext& ctx, const objects
   if (!next->waiting_for.empty()) {
     view.words = next->waiting_for;
     view.is_usual = next->is_usual;
-    view.look_again =
+    view.requeue_time =
         ctx.clock->Now() + std::clamp((ctx.clock->Now() - view.attempt_since) / 8, kRequeueAfter,
-                                      next->is_idle ? kLookAgainIdleMax : kLookAgainMax);
+                                      next->is_idle ? kRequeueIdleMax : kRequeueAfterMax);
     return view;
   }
   const absl::StatusOr<Pod> pod =
       next->has_slot ? CreatePod(ctx, next->pod) : objects::Create(ctx, env_.api, next->pod);
-  view.look_again = ctx.clock->Now();
+  view.requeue_time = ctx.clock->Now();
   if (absl::IsAlreadyExists(pod.status())) {
     return view;
   }
   if (env_.cache != nullptr) {
-    view.look_again += kLookAtUnsteadyAgain;  // What becomes of it is told.
+    view.requeue_time += kRequeueUnsteadyAfter;  // What becomes of it is told.
   }
   if (MayPassLater(pod.status())) {
     return Refused(ctx, std::move(view), pod.status());
@@ -397,7 +398,7 @@ absl::StatusOr<WorkerView> WorkerRun::Refused(const CallContext& ctx, WorkerView
   const absl::Time now = ctx.clock->Now();
   view.refusal = why;
   view.words = std::string(why.message());
-  view.look_again =
+  view.requeue_time =
       now + std::clamp((now - view.attempt_since) / 8, kRefusedAgain, kRefusedAgainMax);
   if (IsOverQuota(why)) {
     ASSIGN_OR_RETURN(const std::vector<Pod> pods, AllPods(ctx));

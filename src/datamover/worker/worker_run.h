@@ -59,7 +59,7 @@ struct WorkerView {
   bool is_usual = false;
   bool is_unschedulable = false;  // there is no such node
   int unschedulable_pods = 0;     // that there are, of all tasks
-  absl::Time look_again = absl::InfiniteFuture();
+  absl::Time requeue_time = absl::InfiniteFuture();
 };
 
 // What the worker of a task is made for, and with what.
@@ -154,8 +154,8 @@ class WorkerRun {
   objects::VolumeJob Describe(const WorkerJob& job) const;
   absl::Status PutJob(const CallContext& ctx, const objects::VolumeTask& task,
                       const objects::VolumeJob& job);
-  absl::StatusOr<WorkerView> LookAtPod(const CallContext& ctx, const objects::Pod& pod,
-                                       const objects::VolumeTask& task);
+  absl::StatusOr<WorkerView> InspectPod(const CallContext& ctx, const objects::Pod& pod,
+                                        const objects::VolumeTask& task);
   // The Pods of all tasks.
   absl::StatusOr<std::vector<objects::Pod>> AllPods(const CallContext& ctx) const;
   absl::Status RemoveDead(const CallContext& ctx, const objects::Pod& pod,
