@@ -7,7 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
-// Times of the day, in UTC, in which something may begin. All pure.
+// Windows of the day, in UTC, in which something may begin. All pure.
 namespace csidelta::datamover {
 
 // Minutes of the day. A window that ends before it begins goes on after midnight.
@@ -18,14 +18,14 @@ struct DailyWindow {
   bool operator==(const DailyWindow&) const = default;
 };
 
-// Reads "22:00-06:00"; "00:00-24:00" is all day. Nothing for any other text, or if both times are
+// Parses "22:00-06:00"; "00:00-24:00" is all day. Nothing for any other text, and if both times are
 // equal.
 std::optional<DailyWindow> ParseDailyWindow(absl::string_view text);
 
-// Whether one of them is open, or none exist.
+// Whether one of `windows` is open, or there are none.
 bool IsOpen(const std::vector<DailyWindow>& windows, absl::Time now);
 
-// When the next one opens, later than `now`. REQUIRES that there are some.
+// When the next window opens, later than `now`. REQUIRES that `windows` is not empty.
 absl::Time NextOpening(const std::vector<DailyWindow>& windows, absl::Time now);
 
 // "22:00"

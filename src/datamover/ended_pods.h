@@ -10,16 +10,16 @@
 
 namespace csidelta::datamover {
 
-// Worker Pods whose processes are known to be dead, so that their locks are not waited for. The
-// kubelet must have reported that the containers are terminated: a Pod that is gone from the API
-// server may run on, on an unreachable node. Kept for the newest of each repository, as long
-// as this process lives. Thread-safe.
+// Worker Pods whose processes are known to be dead, so that nothing waits for their locks. Only the
+// kubelet's report of terminated containers counts: a Pod that is gone from the API server may
+// still run on an unreachable node. The newest of each repository are kept while this process
+// lives. Thread-safe.
 class EndedPods {
  public:
   static constexpr std::size_t kOfOneRepositoryMax = 16;
   static constexpr std::size_t kAllMax = 4096;
 
-  // Takes a Pod as it was seen, or as it was when it was deleted.
+  // Records a Pod as it was seen, or as it was when it was deleted.
   void Note(const objects::Pod& pod);
 
   bool Has(absl::string_view uid) const;

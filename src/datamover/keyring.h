@@ -11,12 +11,12 @@
 #include "repository/keyring.h"
 
 // The keys of the repositories of one location. They belong to the user: made at the first upload,
-// or brought before it, and kept in one Secret of the mover's namespace. Without them the data is
-// worthless, so an operator exports them and confirms it.
+// or imported before it. They are kept in one Secret of the mover's namespace. Without them the
+// data cannot be read, so an operator exports them and confirms that.
 //
 // The Secret has one of two forms. Written by the mover or mover-key: each key under its
 // fingerprint, and annotations. Brought, by a controller of Secrets or a person: one field, `key`,
-// with the text of one key or with what mover-key export prints, and no annotation. A brought one
+// and no annotation. The field holds one key, or the output of mover-key export. A brought Secret
 // is never written to, since its source would replace it; its keys count as confirmed.
 namespace csidelta::datamover {
 
@@ -26,7 +26,7 @@ struct KeyringOwner {
   std::string location;
 };
 
-// The Secret's name: no two owners share one.
+// The Secret's name, unique for each owner.
 std::string KeyringSecretName(const KeyringOwner& owner);
 
 // The command with which an operator imports keys.
@@ -34,7 +34,7 @@ std::string ImportCommand(const KeyringOwner& owner);
 
 k8s::ObjectKey KeyringSecretKey(absl::string_view mover_namespace, const KeyringOwner& owner);
 
-// The field of a Secret that was brought.
+// The field of a brought Secret.
 inline constexpr char kBroughtKeyField[] = "key";
 
 // The keys of the owner, as they are now. `make`: if there are none, makes the first, unless
@@ -55,9 +55,9 @@ absl::StatusOr<repository::Keyring> OpenKeyring(const CallContext& ctx, k8s::Api
 absl::StatusOr<std::string> ExplainLostKeyring(const CallContext& ctx, k8s::ApiClient& api,
                                                const KeyringOwner& owner);
 
-// Adds `keys`, which count as confirmed, to the owner's ring; the first of them becomes the newest
-// when `newest`. Makes the ring if need be, and mends one that lacks them. Returns it as it is
-// then; errors as above, and FAILED_PRECONDITION if the Secret was brought.
+// Adds `keys`, which count as confirmed, to the owner's ring; if `newest`, the first of them
+// becomes the newest. Makes the ring if there is none, and repairs one that lacks them. Returns the
+// resulting ring. Errors as above, and FAILED_PRECONDITION if the Secret was brought.
 absl::StatusOr<repository::Keyring> ImportKeys(const CallContext& ctx, k8s::ApiClient& api,
                                                absl::string_view mover_namespace,
                                                const KeyringOwner& owner,
@@ -73,8 +73,8 @@ absl::Status ConfirmKeys(const CallContext& ctx, k8s::ApiClient& api,
                          absl::string_view mover_namespace, const KeyringOwner& owner,
                          const std::vector<std::string>& fingerprints);
 
-// Takes one key away, which is not missed from then on. Returns the ring without it. NOT_FOUND when
-// it is not there; FAILED_PRECONDITION when it is the newest, or the Secret was brought.
+// Removes one key, which is not missed from then on. Returns the ring without it. NOT_FOUND if it
+// is not there; FAILED_PRECONDITION if it is the newest, or the Secret was brought.
 absl::StatusOr<repository::Keyring> RemoveKey(const CallContext& ctx, k8s::ApiClient& api,
                                               absl::string_view mover_namespace,
                                               const KeyringOwner& owner,

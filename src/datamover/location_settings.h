@@ -5,7 +5,7 @@
 #include "absl/types/span.h"
 #include "objects/backup_storage_location.h"
 
-// What becomes of each key of a location's spec.config: none is passed over in silence.
+// How each key of a location's spec.config is treated: none is ignored silently.
 namespace csidelta::datamover {
 
 struct LocationSetting {
@@ -16,11 +16,11 @@ struct LocationSetting {
   absl::string_view how;  // for people: docs/data-mover-settings.md has it
 };
 
-// All that Velero's plugin for AWS takes, and what Velero puts there itself.
+// All keys that Velero's plugin for AWS supports, and those that Velero adds itself.
 absl::Span<const LocationSetting> LocationSettings();
 
-// FAILED_PRECONDITION, naming the key and what to do, when one is refused, unknown or has a value
-// that Velero's plugin would not take. Pure.
+// FAILED_PRECONDITION, naming the key and the next step, if a key is rejected, unknown or has a
+// value that Velero's plugin would reject. Pure.
 absl::Status CheckLocationSettings(const objects::BackupStorageLocation& location);
 
 }  // namespace csidelta::datamover

@@ -32,7 +32,7 @@ inline constexpr char kMoverComponent[] = "csi-delta-datamover";
 
 // The environment of every reconciler of the mover. Borrows all that it points to.
 struct MoverEnvironment {
-  // All writes go through it: it notes them in `cache`, where there is one.
+  // All writes go through it: it records them in `cache`, if there is one.
   k8s::ApiClient& api;
   Random& random;
   SecureRandom& secure_random;
@@ -52,14 +52,14 @@ struct MoverEnvironment {
   const csi::BaseIndex* bases = nullptr;     // null: bases are listed where they are asked for
 };
 
-// How the tag of a DataUpload's repository snapshot begins: TaskNameOf() of the upload.
+// The prefix of the tag of a DataUpload's repository snapshot: the tag is TaskNameOf() the upload.
 inline constexpr char kUploadTagPrefix[] = "du-";
 // The tag that names the Backup of a DataUpload: "velero-backup=<Velero's namespace>/<name>".
 inline constexpr char kBackupTag[] = "velero-backup";
 
 // The name of everything that is made for one object: "du-<uid>" for a DataUpload, "dd-<uid>" for a
 // DataDownload, "dx-<uid>" for a DataDeletion, "ck-<uid>" for the check of a ProtectedVolume.
-// REQUIRES one of these kinds.
+// REQUIRES one of these kinds, and a uid.
 std::string TaskNameOf(absl::string_view kind, absl::string_view uid);
 
 // The labels of everything that is made for one object.
@@ -69,8 +69,8 @@ std::map<std::string, std::string> LabelsFor(const std::string& task_name,
 // Whether the mover may read and write in a namespace of Velero. Pure.
 bool IsServed(const MoverEnvironment& env, const std::string& velero_namespace);
 
-// OpenRepositoryAccess() with what of `request` is the same for all; by what was read at most
-// kAccessReadAgain ago.
+// OpenRepositoryAccess(), which adds to `request` what is the same for all requests. Secrets are
+// read again after kAccessReadAgain.
 absl::StatusOr<RepositoryAccess> OpenAccess(const CallContext& ctx, const MoverEnvironment& env,
                                             RepositoryAccessRequest request);
 // Uploads of one location that begin together read its Secrets once.
@@ -80,7 +80,8 @@ inline constexpr absl::Duration kAccessReadAgain = absl::Seconds(5);
 csi::Environment CsiEnvironmentOf(const CallContext& ctx, const MoverEnvironment& env,
                                   const std::string& velero_namespace);
 
-// An Event of the mover about `object`. An error is only logged: the object has the whole status.
+// Emits an Event of the mover about `object`. An Event that cannot be written is only logged: the
+// object has all of its content.
 void EmitMoverEvent(const CallContext& ctx, const MoverEnvironment& env,
                     const objects::Object& object, k8s::EventType type, absl::string_view reason,
                     absl::string_view message);

@@ -12,16 +12,16 @@
 
 namespace csidelta::datamover {
 
-// For so long a BackupStorageLocation or a Backup must be missing before anything is done about it:
-// a chart that replaces its BackupStorageLocations, or a Velero that is installed again, misses
-// them for minutes.
+// How long a BackupStorageLocation or a Backup must be missing before anything is done about it. A
+// chart that replaces its BackupStorageLocations, or a Velero that is installed again, misses them
+// for minutes.
 inline constexpr absl::Duration kMissingGracePeriod = absl::Hours(1);
 
-// Whether objects are there: one request for each within 5 minutes. What is not asked for in 2
-// hours is not remembered. Not thread-safe.
+// Whether objects exist, by one request for each within 5 minutes. Answers that are not used for 2
+// hours are dropped. Not thread-safe.
 class ObjectPresence {
  public:
-  // Since it was missed first; zero: it is there, or cannot be read.
+  // How long the object has been missing; zero if it is there, or cannot be read (no permission).
   absl::StatusOr<absl::Duration> MissingFor(const CallContext& ctx, k8s::ApiClient& api,
                                             const k8s::ObjectKey& key);
 
@@ -36,7 +36,7 @@ class ObjectPresence {
     std::string uid = {};
     std::optional<absl::Time> missing_since = {};
   };
-  // What the API server said at most 5 minutes ago. Errors: those that may be other the next time.
+  // The API server's answer, at most 5 minutes old. Transient errors are returned.
   absl::StatusOr<Answer> AnswerFor(const CallContext& ctx, k8s::ApiClient& api,
                                    const k8s::ObjectKey& key);
   void EraseOld(absl::Time now);

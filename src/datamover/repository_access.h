@@ -23,12 +23,12 @@
 #include "objects/volume_task.h"
 #include "storage/location.h"
 
-// What a worker needs to get at one repository: read where Velero keeps it, and passed in a
-// Secret of the worker's own.
+// The access of a worker to one repository: read where Velero keeps it, and passed in a Secret of
+// the worker's own.
 namespace csidelta::datamover {
 
 inline constexpr char kSecretsFolder[] = "/secrets";  // where the worker finds its Secret
-// Keys of that Secret, and so names of files.
+// Keys of that Secret, which are names of files.
 inline constexpr char kKeyringFile[] = "keyring";
 inline constexpr char kCloudFile[] = "cloud";  // AWS shared credentials
 inline constexpr char kCaFile[] = "ca.crt";
@@ -40,14 +40,14 @@ struct RepositoryAccessRequest {
   std::string repository_path = {};  // below the location's prefix: velero::RepositoryPath()
   bool for_writing = false;
   bool for_deleting = false;  // of data: OpenAccess() takes the credentials for that
-  // Fingerprint of the key that the data was written with; "": any, or a new one. Others may open
-  // the repository by now, so one that is not there is no reason not to try.
+  // Fingerprint of the key that the data was written with; "": any, or a new one. A missing key is
+  // no error: another one may open the repository by now.
   std::string written_with_key = {};
-  // Each object is locked so when it is put; nothing: as the bucket does by itself.
+  // The lock of each object that is put; nothing: the bucket's default.
   std::optional<objects::JobObjectLock> object_lock = {};
-  // Instead of the location's own credentials; without a name these.
+  // Used instead of the location's own credentials, if it has a name.
   objects::SecretKeyName credential = {};
-  // Where more than one is served: of an upload, their locations are compared with its own.
+  // If more than one namespace is served: the location of an upload is compared with theirs.
   std::set<std::string> velero_namespaces = {};
 };
 
@@ -58,57 +58,56 @@ struct RepositoryAccess {
   std::map<std::string, std::string> env;
   std::string key_fingerprint;  // of the newest key
   bool key_confirmed = false;   // the operator has a copy of it
-  // What to say where none of the keys opens the repository: that the one which the data was
-  // written with is not there; "" where it is.
+  // The message if none of the keys opens the repository: the key that the data was written with is
+  // missing; "" if it is there.
   std::string missing_key;
-  // The credentials are not the location's own, and no other worker is to get them.
+  // The credentials are not the location's own; no other worker may get them.
   bool has_other_credential = false;
 };
 
 // Reads the location, the Secrets that it names, and the keyring, which is made at the first use
-// for writing. Where the location names no credential, Velero's own cloud-credentials count; where
-// none exist, the worker is on its own: the identity of its service account.
+// for writing. If the location names no credential, Velero's own cloud-credentials are used.
+// Without these the worker uses the identity of its service account.
 //
-// FAILED_PRECONDITION, naming the location, what is wrong with it and what to do, when it never
-// will do: another provider, a setting that we cannot honour, a read-only location to be written
-// to, a Secret or key that is not there, or another location whose repositories are at the same
-// address, with other keys. NOT_FOUND when the location is not there, or has no keys
-// to read with. Errors of the API server are returned as they are.
+// FAILED_PRECONDITION, naming the location, the fault and the next step, for permanent errors:
+// another provider, an unsupported setting, a read-only location to be written to, a missing Secret
+// or key, or another location with other keys at the same address. NOT_FOUND if the location is
+// missing, or has no keys to read with. Errors of the API server are returned as they are.
 absl::StatusOr<RepositoryAccess> OpenRepositoryAccess(const CallContext& ctx, k8s::ApiClient& api,
                                                       const RepositoryAccessRequest& request,
                                                       SecureRandom& random);
 
-// The worker's own words about its failure, and, where no key opened the repository, which one is
-// missing. Pure.
+// The worker's message about its failure. If no key opened the repository, it also names the
+// missing one. Pure.
 std::string WithMissingKey(const objects::VolumeTaskStatus& failed,
                            const absl::StatusOr<RepositoryAccess>& access);
 
-// The same for the folder of all repositories of a location, without keys. `credential`: as in
-// RepositoryAccessRequest.
+// As OpenRepositoryAccess(), for the folder of all repositories of a location, without keys.
+// `credential`: as in RepositoryAccessRequest.
 absl::StatusOr<RepositoryAccess> OpenLocationAccess(const CallContext& ctx, k8s::ApiClient& api,
                                                     const objects::BackupStorageLocation& location,
                                                     const objects::SecretKeyName& credential = {});
 
 inline constexpr absl::Duration kAccessKeptEvery = absl::Seconds(15);
-// How often a worker's Secret is compared though its location says nothing new.
+// How often a worker's Secret is compared even if its location is unchanged.
 inline constexpr absl::Duration kAccessComparedEvery = absl::Minutes(5);
 
 inline constexpr absl::Duration kKeyWarnedEvery = absl::Hours(1);
 
-// Hands credentials and certificates that were exchanged in a location on to workers that run; the
-// kubelet shows them their Secret again. A location is read for all of its workers at once.
+// Copies credentials and certificates that were exchanged in a location to the Secrets of running
+// workers; the kubelet updates the mounted files. A location is read once for all of its workers.
 // Thread-safe.
 class AccessKeeper {
  public:
-  // Does so for the worker whose Secret is `name`, by what the location said at most
-  // kAccessKeptEvery ago, and returns when to ask again. A location that cannot be read now is
-  // logged: the worker may do with what it has.
+  // Updates the Secret `name` of a worker by the location as it was at most kAccessKeptEvery ago.
+  // Returns when to call it again. A location that cannot be read is logged: the worker continues
+  // with what it has.
   absl::Time Keep(const CallContext& ctx, k8s::ApiClient& api,
                   const RepositoryAccessRequest& request, const std::string& name);
-  // The Secret `name` was just made of `access`, which was just read. Not kept where it has other
-  // credentials than those of the location.
+  // Records that the Secret `name` was just made of `access`, which was just read. Ignored if
+  // `access` has credentials other than the location's own.
   void RecordMade(const RepositoryAccess& access, const std::string& name, absl::Time now);
-  // Whether it is to be said again that no copy of the location's key is confirmed: at most every
+  // Whether to warn again that no copy of the location's key is confirmed: at most every
   // kKeyWarnedEvery, for all of its uploads.
   bool IsKeyWarningDue(const std::string& location, absl::Time now);
 
@@ -126,7 +125,7 @@ class AccessKeeper {
 
   bool IsDue(const std::string& place, absl::Time now);
   void Note(const std::string& place, std::map<std::string, Secret> data);
-  // What the worker is to have; nothing where it has that.
+  // The data that the worker's Secret lacks; nothing if it is up to date.
   std::optional<Place> DataFor(const std::string& place, const std::string& name, absl::Time now);
 
   Mutex mutex_;
@@ -134,7 +133,7 @@ class AccessKeeper {
   std::map<std::string, Kept> kept_ ABSL_GUARDED_BY(mutex_);     // By Secret
 };
 
-// Opens the place that `access` describes, as a worker would. No I/O.
+// Opens the location that `access` describes, as a worker would. No I/O.
 using StoreOpener = std::function<absl::StatusOr<std::unique_ptr<storage::OpenedStore>>(
     const RepositoryAccess& access)>;
 
@@ -142,14 +141,14 @@ using StoreOpener = std::function<absl::StatusOr<std::unique_ptr<storage::Opened
 absl::StatusOr<std::string> RepositoryAddress(const objects::BackupStorageLocation& location,
                                               absl::string_view repository_path);
 
-// Of several locations, those whose repositories would be at one address, of which uploads use the
-// oldest: to two of them two Veleros would write with different keys. Locations that are read-only
-// and addresses that cannot be told are left out.
+// A location whose repositories would be at the address of an older one. Uploads use the oldest:
+// two Veleros would write with different keys. Read-only locations, and those without a valid
+// address, are omitted.
 struct SharedAddress {
   std::string location;  // "velero/default"
   std::string oldest;    // another one
 };
-// By namespace and name. Pure.
+// In the order of namespace and name. Pure.
 std::vector<SharedAddress> FindSharedAddresses(
     const std::vector<objects::BackupStorageLocation>& locations);
 

@@ -13,21 +13,21 @@
 
 namespace csidelta::datamover {
 
-// How often a transfer whose worker runs is looked at as a whole though nothing of it changes.
+// How often a transfer whose worker runs is fully reconciled without a change.
 inline constexpr absl::Duration kRunningReconciledEvery = absl::Seconds(60);
-// Progress is copied at most so often, whatever a worker reports.
+// Progress is copied at most this often, however often a worker reports.
 inline constexpr absl::Duration kProgressCopiedEvery = absl::Seconds(5);
 
-// What the watches tell of workers that run, so that their progress is copied without a question to
-// the API server:
+// The state of running workers, as the watches deliver it, so that their progress is copied without
+// a request to the API server:
 //
 //   BeginReconcile() --Runs()--> only progress matters --its Pod, or more of its task than the progress,
 //       ^                                         |  changed; or the time has come
 //       +-----------------------------------------+
 //
-// Entries are by the name of the task, and kept from BeginReconcile() to Remove(). What a watch
-// tells between BeginReconcile() and Runs() counts as a change, for the look may not have seen it.
-// Times are those of Clock::Uptime(). Thread-safe.
+// Entries are by the name of the task, and kept from BeginReconcile() to Remove(). Changes between
+// BeginReconcile() and Runs() count, since the reconcile may not have seen them. Times are those of
+// Clock::Uptime(). Thread-safe.
 class RunningWorkers {
  public:
   struct Progress {
@@ -37,24 +37,24 @@ class RunningWorkers {
     friend bool operator==(const Progress&, const Progress&) = default;
   };
   struct Standing {
-    std::optional<Progress> progress = {};  // as the worker told it last; nothing: not heard yet
+    std::optional<Progress> progress = {};  // as reported last; nothing: not yet
     absl::Duration copied_at = -absl::InfiniteDuration();
     absl::Duration reconcile_at = -absl::InfiniteDuration();
   };
 
-  // A transfer is looked at as a whole from now on, until EndReconcile(). By one thread at a time.
+  // A full reconcile of the transfer begins, and ends with EndReconcile(). By one thread at a time.
   void BeginReconcile(const std::string& task);
   void EndReconcile(const std::string& task);
-  // Whether it is between the two: what is left of it then is not left over.
+  // Whether it is between the two: then nothing of it is left over.
   bool IsReconciling(const std::string& task) const;
-  // That look found a worker that runs, and copied its progress; the next one is due at
+  // The reconcile found a running worker, and copied its progress. The next one is due at
   // `reconcile_at`.
   void Runs(const std::string& task, absl::Duration now, absl::Duration reconcile_at);
   // Its progress was copied.
   void Copied(const std::string& task, absl::Duration now);
   void Remove(const std::string& task);
 
-  // Where only progress matters: what is known. Nothing: the transfer is to be looked at.
+  // The state, if only progress matters; nothing if a full reconcile is due.
   std::optional<Standing> Find(const std::string& task, absl::Duration now) const;
 
   // A VolumeTask as it is now.

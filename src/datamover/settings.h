@@ -23,7 +23,7 @@ namespace csidelta::datamover {
 inline constexpr char kSettingsConfigMap[] = "csi-delta-mover";
 inline constexpr char kSettingsKey[] = "config.json";
 
-// What holds for volumes of one storage class.
+// Settings of one storage class.
 struct StorageClassSettings {
   std::string intermediate_class;  // of claims made from their snapshots; "" for the volume's own
   bool read_only_many = false;     // those claims ask for many readers
@@ -31,12 +31,14 @@ struct StorageClassSettings {
   std::map<std::string, std::string> node_selector;  // of the worker, beside the one for all
 };
 
-// What holds for one BackupStorageLocation.
+// Settings of one BackupStorageLocation.
 struct StorageLocationSettings {
   int transfers_max = 0;  // at once; 0 for no limit of its own
-  // Objects are locked when they are put, and what snapshots need is locked again before that ends.
+  // Objects are locked when they are put. The objects that snapshots need are locked again before
+  // their locks end.
   std::optional<objects::JobObjectLock> immutability = {};
-  // Deletions run with these, all else with the location's own; no name: deletions, too.
+  // Credentials for deletions; everything else uses the location's own. Without a name deletions
+  // do, too.
   objects::SecretKeyName deletion_credential = {};
 };
 
@@ -48,7 +50,7 @@ struct WorkerResources {
   std::string memory_limit = "256Mi";
 };
 
-// How worker Pods look.
+// Settings of worker Pods.
 struct WorkerSettings {
   WorkerResources resources;
   std::string scratch_size = "1Gi";
@@ -73,12 +75,12 @@ struct DeletionSettings {
   absl::Duration give_up_after = absl::Hours(168);  // of failures without a break
 };
 
-// How repositories are verified without anybody asking.
+// How repositories are verified daily.
 struct CheckSettings {
   int percent_per_day = 3;  // of each repository's data; 0: no checks
   int workers = 1;          // at once
 
-  // In how many checks, one a day, all data is read. REQUIRES that there are checks.
+  // The number of daily checks that read all data. REQUIRES percent_per_day > 0.
   int64_t parts() const { return (100 + percent_per_day - 1) / percent_per_day; }
 };
 
@@ -88,9 +90,9 @@ struct RecordSettings {
   absl::Duration stale_after = absl::Hours(48);      // how old the last good backup may be
 };
 
-// What the data mover is to do: `config.json` in the ConfigMap csi-delta-mover of its namespace.
-// deploy/chart/files/settings.schema.json is its schema, docs/data-mover-settings.md says what each
-// key means. A value.
+// The settings of the data mover: `config.json` in the ConfigMap csi-delta-mover of its namespace.
+// Its schema is deploy/chart/files/settings.schema.json; docs/data-mover-settings.md documents each
+// key. A value.
 struct MoverSettings {
   absl::Duration prepare_timeout = absl::Minutes(30);
   objects::OnFallback on_fallback = objects::OnFallback::kWarn;
@@ -111,14 +113,15 @@ struct MoverSettings {
   RecordSettings records;
 };
 
-// Reads the text of config.json; "" and "{}" are the defaults. INVALID_ARGUMENT naming key, value
-// and legal form for a wrong value and for an unknown key. Pure.
+// Parses the text of config.json; "" and "{}" are the defaults. INVALID_ARGUMENT, naming key, value
+// and valid form, for an invalid value or an unknown key. Pure.
 absl::StatusOr<MoverSettings> ParseMoverSettings(absl::string_view text);
 
-// The settings as they stand now; the defaults where there is no ConfigMap.
+// The current settings; the defaults if there is no ConfigMap.
 absl::StatusOr<MoverSettings> ReadMoverSettings(const CallContext& ctx, k8s::ApiClient& api,
                                                 absl::string_view mover_namespace);
-// The same; nothing where there is no ConfigMap, which may be another namespace than the mover's.
+// The same, but nothing if there is no ConfigMap, for example because the mover has another
+// namespace.
 absl::StatusOr<std::optional<MoverSettings>> FindMoverSettings(const CallContext& ctx,
                                                                k8s::ApiClient& api,
                                                                absl::string_view mover_namespace);
@@ -127,26 +130,25 @@ absl::StatusOr<std::optional<MoverSettings>> FindMoverSettings(const CallContext
 // into. Pure.
 absl::Status CheckWritesIntoExisting(const MoverSettings& settings);
 
-// What holds for a storage class; the defaults when nothing is set.
+// The settings of a storage class; the defaults if nothing is set.
 StorageClassSettings ForStorageClass(const MoverSettings& settings,
                                      absl::string_view storage_class);
 
-// What holds for a BackupStorageLocation; the defaults when nothing is set.
+// The settings of a BackupStorageLocation; the defaults if nothing is set.
 StorageLocationSettings ForLocation(const MoverSettings& settings, absl::string_view location);
 
-// A driver that pays for each volume snapshot it holds, and why its base is not kept.
+// A driver for which each volume snapshot is costly, so that its base is not kept by default.
 struct CostlyBase {
   absl::string_view driver;
   absl::string_view reason;
 };
 const std::vector<CostlyBase>& CostlyBases();
 
-// Whether the newest volume snapshot stays as the base of the next upload: what the settings say
-// of its driver, else unless it is in CostlyBases().
+// Whether the newest volume snapshot is kept as the base of the next upload: by the setting for its
+// driver, else unless it is in CostlyBases().
 bool KeepsBase(const MoverSettings& settings, absl::string_view driver);
 
-// What a worker may work with, by --memory-budget: its memory limit without what the controller's
-// ways to it take.
+// The --memory-budget of a worker: its memory limit less what the control connection takes.
 int64_t MemoryBudgetBytes(const WorkerResources& resources);
 
 }  // namespace csidelta::datamover

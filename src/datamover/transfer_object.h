@@ -14,8 +14,8 @@
 
 namespace csidelta::datamover {
 
-// A DataUpload or DataDownload as it was just read, and what we make of it: changes are gathered
-// and written at once, under the condition that it was not written meanwhile. These kinds have no
+// A DataUpload or DataDownload as it was just read, with our changes. They are collected and
+// written at once, under the condition that it was not written meanwhile. These kinds have no
 // status subresource.
 class TransferObject : public objects::DataTransfer {
  public:
@@ -27,7 +27,7 @@ class TransferObject : public objects::DataTransfer {
   // An annotation of csi-delta that holds a time.
   std::optional<absl::Time> TimeOf(absl::string_view key) const;
 
-  // Texts of others are cut where they become too long.
+  // Texts that are too long are truncated.
   void SetMessage(absl::string_view message);
   void SetAnnotation(absl::string_view key, absl::string_view value);
   void SetTime(absl::string_view key, absl::Time time);
@@ -55,7 +55,7 @@ class TransferObject : public objects::DataTransfer {
   // `waits_for`, and what was refused before.
   std::string WithRefusal(absl::string_view waits_for) const;
 
-  // Writes what changed; nothing when nothing did. ABORTED when another client was faster.
+  // Writes the changes, if there are any. ABORTED if another client was faster.
   absl::Status Write(const CallContext& ctx, k8s::ApiClient& api);
 
  private:
@@ -63,11 +63,11 @@ class TransferObject : public objects::DataTransfer {
   objects::DataTransfer stored_;
 };
 
-// The object of Velero that owns a transfer, a "Backup" or a "Restore"; nothing where none does.
+// The "Backup" or "Restore" of Velero that owns a transfer; nothing if there is none.
 std::optional<objects::OwnerReference> VeleroOwnerOf(const objects::DataTransfer& transfer,
                                                      absl::string_view kind);
 
-// The name of the Backup that owns a DataUpload; "" where none does.
+// The name of the Backup that owns a DataUpload; "" if there is none.
 std::string OwningBackupOf(const objects::DataTransfer& upload);
 
 }  // namespace csidelta::datamover

@@ -17,7 +17,7 @@ namespace csidelta::datamover {
 
 enum class TransferKind { kUpload, kRestore };
 
-// A transfer that is queued for its admission, or has it: what its object says. A value.
+// A transfer that is queued or admitted, as its object describes it. A value.
 struct QueuedTransfer {
   std::string uid;
   std::string task;  // its VolumeTask; what is enqueued once it is admitted
@@ -25,14 +25,14 @@ struct QueuedTransfer {
   TransferKind kind = TransferKind::kUpload;
   std::string volume;            // a volume at a location: one transfer of it at a time
   std::string volume_namespace;  // of the PVC
-  std::string storage_class;     // of the PVC; "" where it is not known
+  std::string storage_class;     // of the PVC; "" if it is not known
   std::string location;          // name of the BackupStorageLocation
   absl::Time created_at;
   std::optional<absl::Time> admitted_at;
   std::optional<absl::Time> given_back_at;  // the time of an admission that it gave back
-  // The API server refuses to make what its Pod needs, and did so when it was admitted last.
+  // The API server refuses what its Pod needs, and did so at its last admission.
   bool is_refused = false;
-  // Not to be admitted now: it is not accepted yet, waits for something else, or is being ended.
+  // It cannot be admitted now: it is not accepted yet, waits for something else, or is being ended.
   bool is_held_back = false;
 
   bool operator==(const QueuedTransfer&) const = default;
@@ -68,13 +68,20 @@ struct TransferLimits {
 };
 TransferLimits LimitsOf(const MoverSettings& settings);
 
-// How many of `total` restores may have while uploads are queued: all but a quarter, which is at
-// least one. Restores have a total of one alone.
+// The share of `total` for restores while uploads are queued: all but a quarter, which is at least
+// one. If `total` is one, restores have it.
 int RestoresMaxBesideUploads(int total);
 
 // All transfers of the data mover, and which of them is admitted next:
 //
 // - One transfer of a volume at a time, in the order of creation: the next upload's base is the
+// snapshot that the previous upload leaves. - Nothing while the settings pause it, and uploads in
+// their windows only. - Never more than the limits. A transfer that waits for a limit, or for its
+// volume, delays no other. - Restores before uploads. While uploads could be admitted, restores
+// leave a quarter to them. - Then by namespace: the one with the fewest admitted transfers; of
+// equals the one with the oldest last admission. A namespace of a thousand volumes delays no other.
+// - Inside a namespace the volume with the oldest last good backup; volumes without any are first.
+// Of equals, and of restores, the transfer that was created first.
 //   snapshot that the one before it leaves.
 // - Nothing while the settings pause it, and uploads in their windows only.
 // - Never more than the limits. What waits for one of these, or for its volume, delays no other.
@@ -89,28 +96,29 @@ int RestoresMaxBesideUploads(int total);
 // as that of an admission which it has or gave back.
 //
 // Each call takes O(limited classes * limited locations * log(transfers)). One backup time for each
-// volume is kept as long as the process lives. Not thread-safe.
+// volume is kept while the process lives. Not thread-safe.
 class TransferQueue {
  public:
   explicit TransferQueue(TransferLimits limits);
   TransferQueue(const TransferQueue&) = delete;
   TransferQueue& operator=(const TransferQueue&) = delete;
 
-  // Adds the transfer, or replaces what was known of it. An admission that its object names takes
-  // the volume from those that were admitted here and whose objects do not say so yet.
+  // Adds or replaces the transfer. An admission that its object names takes the volume from
+  // transfers that were admitted here and whose objects do not show that yet.
   void Put(QueuedTransfer transfer);
   void Remove(absl::string_view uid);
 
   // `volume` has a good backup, whose snapshot was taken then.
   void RecordBackup(const std::string& volume, absl::Time taken_at);
 
-  // Admits one transfer, and returns it; null if none can be. `now`: the time of its admission.
+  // Admits one transfer, and returns it; null if none can be admitted. `now`: the time of its
+  // admission.
   const QueuedTransfer* AdmitNext(absl::Time now);
 
-  // Admits one that runs already, whatever the limits are.
+  // Admits a transfer that runs already, whatever the limits are. Does nothing if it is not known.
   void AdmitRunning(absl::string_view uid, absl::Time now);
 
-  // Takes back an admission that no object shows.
+  // Revokes an admission that no object shows.
   void Revoke(absl::string_view uid);
 
   // Null if it is not known.
@@ -120,7 +128,7 @@ class TransferQueue {
   // The text for what a transfer waits for, if it is not admitted. REQUIRES that it is known. It
   // changes only when the reason does.
   std::string ReasonOf(absl::string_view uid, absl::Time now) const;
-  // The same to be counted.
+  // The same as a value.
   WaitReason WhyWaits(absl::string_view uid, absl::Time now) const;
   // The number that waits, by reason; no reason has 0. Visits every transfer.
   std::map<WaitReason, int> CountWaiting(absl::Time now) const;
@@ -130,12 +138,12 @@ class TransferQueue {
   int waiting() const { return static_cast<int>(transfers_.size()) - admitted_; }
   int refused() const { return refused_; }
   int admitted_restores() const { return restores_; }
-  // How many transfers, lanes and namespaces all calls so far have looked at.
+  // The number of transfers, lanes and namespaces that all calls so far have visited.
   int64_t steps() const { return steps_; }
 
  private:
-  // All whose admission is bound by the same limits, beside that of their namespace. "" where a
-  // class or location has none.
+  // The transfers whose admission is bound by the same limits, apart from that of their namespace.
+  // "" if a class or location has no limit.
   struct LaneKey {
     TransferKind kind;
     std::string storage_class, location;
@@ -194,9 +202,9 @@ class TransferQueue {
   void EraseHead(const LaneKey& key, const std::string& volume_namespace);
   void InsertHead(const LaneKey& key, const std::string& volume_namespace);
   void RevokeAll(const std::string& volume);
-  // The best one of a kind that no limit stops; null if none exists.
+  // The first transfer of a kind that no limit stops; null if there is none.
   const Head* FirstOf(TransferKind kind);
-  // The one of its volume that is before this one; null if none exists.
+  // The transfer of the same volume that precedes this one; null if there is none.
   const QueuedTransfer* BeforeItOf(const QueuedTransfer& transfer) const;
   bool NamespaceIsFull(int admitted) const;
   bool ClassIsFull(const std::string& storage_class) const;

@@ -15,14 +15,14 @@
 
 namespace csidelta::datamover {
 
-// How often a transfer that waits asks again, whatever it is told.
+// How often a waiting transfer asks again in any case.
 inline constexpr absl::Duration kAskAgainEvery = absl::Minutes(5);
 
-// Admits transfers in the order of TransferQueue. Whenever a transfer is queued, ends or changes,
-// those that can be admitted are, and only these are enqueued. All others stay where they are, and
-// know why since they asked. The objects show what runs, so a restart changes nothing.
+// Admits transfers in the order of TransferQueue, whenever one is queued, ends or changes. Only the
+// admitted ones are enqueued. All others wait, with the reason that they were given when they
+// asked. Admissions are known from the objects, so a restart changes nothing.
 //
-// Thread-safe. Neither callback is called under the lock, so both may lock what they like.
+// Thread-safe. The callbacks are called without the lock, so they may lock anything.
 class TransferScheduler {
  public:
   // `may_admit`: whether this process leads, and knows all transfers. `enqueue` is called with the
@@ -30,21 +30,21 @@ class TransferScheduler {
   TransferScheduler(TransferLimits limits, const Clock& clock, std::function<bool()> may_admit,
                     std::function<void(const std::string& task)> enqueue);
 
-  // From the informers: what an object says, that it is over or gone, and that a volume has a good
-  // backup, whose snapshot was taken then.
+  // From the informers: an object as it is, one that is over or gone, and a volume's good backup
+  // with the time at which its snapshot was taken.
   void Put(QueuedTransfer transfer);
   void Remove(absl::string_view uid);
   void RecordBackup(const std::string& volume, absl::Time taken_at);
 
   struct Answer {
     std::optional<absl::Time> admitted_at;          // to be written into the object, as it is
-    std::string waits_for;                          // where it is not admitted
+    std::string waits_for;                          // if it is not admitted
     absl::Time ask_again = absl::InfiniteFuture();  // likewise
   };
-  // Whether a transfer may run, whose object was just read. One that is admitted is so until its
-  // object says otherwise; of one that gave its admission back, `transfer` says which.
+  // Asks whether a transfer whose object was just read may run. An admitted one may until its
+  // object contradicts. `transfer` names the admission that it gave back, if any.
   Answer Ask(QueuedTransfer transfer);
-  // The same for one whose Pod was scheduled while it had no admission: it runs, and counts.
+  // The same for a transfer whose Pod was scheduled while it had no admission: it runs, and counts.
   absl::Time AdmitRunning(QueuedTransfer transfer);
 
   struct Counts {
@@ -56,7 +56,7 @@ class TransferScheduler {
     bool uploads_are_admitted = true;  // one of their windows is open
   };
   Counts counts() const;
-  // How many transfers the API server refuses what they need.
+  // The number of transfers that the API server refuses.
   int refused() const;
   // As TransferQueue::steps().
   int64_t steps() const;

@@ -8,39 +8,39 @@
 
 namespace csidelta::datamover {
 
-// A worker that could not reach its task for so long pauses its writes. A Pod that does not report
-// may be replaced, and its volume given to an application.
+// A worker pauses its writes if it could not reach its task for this long. A Pod that is not heard
+// from may be replaced, and its volume given to an application.
 inline constexpr absl::Duration kWriteFenceAfter = absl::Minutes(2);
-// The controller waits so long, twice that, if it lost a Pod whose end was not observed, before
-// another one may write into the same volume. By then the first has paused, and the writes that it
-// had begun are over.
+// The controller waits this long, twice as long, after it lost a Pod whose end was not observed.
+// Only then may another Pod write into the same volume: the first one has paused, and its last
+// write is over.
 inline constexpr absl::Duration kFencedAfter = absl::Minutes(4);
 
-// Whether a worker may write into its volume now:
+// Decides whether a worker may write into its volume now:
 //
-//   may write --no word of its task for kWriteFenceAfter--> pauses --the task names its Pod--> ...
+//   may write --task not reached for kWriteFenceAfter---> pauses --the task names its Pod--> ...
 //       |                                                      |
-//       +---------------- the task is another Pod's -----------+--> closed, for good
+//       +---------------- the task is another Pod's -----------+--> closed
 //
-// Time is what passed by either clock, so a machine that slept, or was stopped, finds it paused.
-// Thread-safe.
+// Time is measured by either clock, so a machine that slept, or was stopped, finds the fence
+// paused. Thread-safe.
 class WriteFence {
  public:
   explicit WriteFence(const Clock& clock);
 
-  // When a request to the API server is about to be made.
+  // The time of a request to the API server.
   struct Moment {
     absl::Duration uptime;
     absl::Time now;
   };
   Moment Look() const { return {.uptime = clock_.Uptime(), .now = clock_.Now()}; }
 
-  // The task was reached by a request made then, and is this Pod's.
+  // The task was reached by a request of that time, and is this Pod's.
   void Renew(const Moment& asked);
   // The task is another Pod's.
   void Close();
 
-  // Blocks until writing is allowed. CANCELLED when `ctx` is stopped, FAILED_PRECONDITION once
+  // Blocks until writing is allowed. CANCELLED if `ctx` is stopped, FAILED_PRECONDITION once
   // closed.
   absl::Status Await(const CallContext& ctx);
 

@@ -20,7 +20,7 @@ struct CheckJob {
   absl::Time read_newer_than = absl::InfiniteFuture();  // as in repository::CheckOptions
   // Backups may run at the same time: the lock is a shared one.
   bool beside_backups = false;
-  // First, extend object locks; the lock is a shared one that is there.
+  // First extends object locks; the lock is shared, and must be held.
   std::optional<repository::RenewLocksOptions> renew_locks = {};
   // As in repository::CheckOptions.
   std::function<void(const repository::StoredSnapshot& snapshot)> on_snapshot = {};
@@ -28,21 +28,21 @@ struct CheckJob {
 
 struct CheckOutcome {
   repository::CheckReport report = {};
-  uint64_t seed = 0;  // of what was drawn
-  // Nothing where the job does not ask for it. An error is no reason not to check.
+  uint64_t seed = 0;  // of the random selection
+  // Nothing if the job does not request it. An error does not stop the check.
   std::optional<absl::StatusOr<repository::RenewLocksResult>> locks = {};
 };
 
-// Proves that the session's repository is whole, which it opens alone unless the job says
-// otherwise. Damage is no error, but in the report.
+// Checks that the session's repository is whole, which it opens alone unless the job requests
+// otherwise. Damage is reported, and is not an error.
 absl::StatusOr<CheckOutcome> RunCheck(const CallContext& ctx, Session& session, const CheckJob& job,
                                       const Progress& progress);
 
 // The snapshots of a report whose files read, and which cannot be restored.
 std::vector<repository::Id> LostSnapshots(const repository::CheckReport& report);
 
-// OK when a check of `again`, by which nothing was read yet, finds the same damage as the `first`
-// one: before snapshots are removed for it. What was read wrong, even twice, may have been the way.
+// OK if a check of `again`, which has read nothing yet, finds the same damage as `first`. Called
+// before snapshots are removed for it: a wrong read, even twice, may be a fault on the way.
 // FAILED_PRECONDITION, naming something that only one of them found.
 absl::Status ConfirmLost(const CallContext& ctx, repository::Repository& again,
                          const repository::CheckOptions& options,

@@ -16,7 +16,7 @@
 
 namespace csidelta::engine {
 
-// Which VolumeSnapshot a device was made of, and which service to ask what changed in it.
+// The VolumeSnapshot that a device was made of, and the service that lists its changes.
 struct ClusterSnapshotQuery {
   std::string volume_snapshot = {};  // "namespace/name"; "": the cluster is not asked
   std::string base_handle = {};      // that the driver knows the base by; "": what was recorded
@@ -29,32 +29,32 @@ struct ClusterSnapshotQuery {
   k8s::ClientSettings cluster = {};
 };
 
-// What the driver knows a base by, "" without one, and what is known of it.
+// The driver's handle of a base, "" without one, and its recorded state.
 struct ClusterBase {
   std::string handle;
   incremental::BaseState info;
 };
 
-// A VolumeSnapshot whose driver is asked what changed, and that is told to the repository, so that
-// it can be the base of the next.
+// A VolumeSnapshot whose driver lists the changed blocks. It is recorded in the repository, so that
+// it can be the base of the next backup.
 class ClusterSnapshot {
  public:
-  // INVALID_ARGUMENT where the query names no VolumeSnapshot; errors of csi::ReadBoundSnapshot.
+  // INVALID_ARGUMENT if the query names no VolumeSnapshot; errors of csi::ReadBoundSnapshot.
   static absl::StatusOr<std::unique_ptr<ClusterSnapshot>> Open(const CallContext& ctx,
                                                                ClusterSnapshotQuery query);
 
-  // What the next backup must know to have this one for its base.
+  // Records what the next backup needs to use this one as its base.
   void Record(repository::VolumeManifest& manifest) const;
 
-  // What the driver knows a parent by: --base-handle, or what was recorded with it; "" if neither.
+  // The driver's handle of a parent: --base-handle, or what was recorded with it; "" if neither.
   std::string BaseOf(const repository::VolumeManifest& parent) const;
 
-  // A base that a person named: by its VolumeSnapshot in the same namespace, by --base-handle, or
+  // A base that a user named: by its VolumeSnapshot in the same namespace, by --base-handle, or
   // neither. INVALID_ARGUMENT for both; errors of csi::ReadBoundSnapshot.
   absl::StatusOr<ClusterBase> FindBase(const CallContext& ctx, const std::string& name) const;
 
-  // By the way that was asked for; else the service of snapshot metadata where the driver has one,
-  // and a DifferentialSnapshot where it has none.
+  // The source that was requested; else the snapshot metadata service if the driver has one, else a
+  // DifferentialSnapshot.
   std::unique_ptr<incremental::ChangedBlockSource> MakeSource(const CallContext& ctx,
                                                               incremental::BaseState base,
                                                               Random& random);
@@ -71,7 +71,7 @@ class ClusterSnapshot {
   const csi::BoundSnapshot snapshot_;
 };
 
-// What was recorded with a backup of the volume snapshot that is the base now.
+// The state that was recorded with a backup of the base's volume snapshot.
 incremental::BaseState InfoOf(const repository::VolumeManifest& manifest);
 
 }  // namespace csidelta::engine

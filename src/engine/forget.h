@@ -15,11 +15,11 @@
 
 namespace csidelta::engine {
 
-// Which snapshots are to go: those that are named, or those that no rule keeps.
+// The snapshots to remove: those that are named, or those that no rule keeps.
 struct ForgetJob {
   std::vector<std::string> ids = {};   // beginnings of ids, or "latest"
   std::vector<std::string> tags = {};  // all snapshots that have one of them, beside `ids`
-  // Not "": each tag with this prefix of a snapshot in `ids` counts as one of `tags`.
+  // If not "": each tag with this prefix of a snapshot in `ids` counts as one of `tags`.
   std::string sibling_tag_prefix = {};
   KeepRules rules = {};
   repository::SnapshotGrouping grouping = {};  // which compete, for the rules
@@ -28,7 +28,7 @@ struct ForgetJob {
   bool is_dry_run = false;
 
   bool frees_space = false;  // too, if something was removed
-  // Not while a backup that did not finish may go on: what it stored would go, too.
+  // Not while an unfinished backup may resume: what it stored would be deleted, too.
   bool spares_unfinished = false;
   PruneJob prune = {};
 };
@@ -41,16 +41,16 @@ struct ForgetOutcome {
   repository::RefusedDeletions refused = {};  // snapshots that stay
 };
 
-// Removes the snapshots from the session's repository, which it opens alone. What only they used
-// goes with FreeSpace(). Errors beside those of Session::Open(), ChooseSnapshot() and
+// Removes the snapshots from the session's repository, which it opens alone. Their space is freed
+// by FreeSpace(). Errors in addition to those of Session::Open(), ChooseSnapshot() and
 // repository::DecideForget():
 //   INVALID_ARGUMENT  the job names snapshots both by id or tag and by rules
 //   DATA_LOSS         a snapshot does not read, and is not named by its whole id
 absl::StatusOr<ForgetOutcome> RunForget(const CallContext& ctx, Session& session,
                                         const ForgetJob& job, const Progress& progress);
 
-// What is left to do after RunForget() with the same session, job and its outcome: nothing where
-// the job frees no space, or where there does not make it right to.
+// Frees the space after RunForget(), with the same session, job and its outcome. Nothing if the job
+// frees no space, or if an unfinished backup prevents it.
 absl::StatusOr<std::optional<PruneOutcome>> FreeSpace(const CallContext& ctx, Session& session,
                                                       const ForgetJob& job,
                                                       const ForgetOutcome& outcome,

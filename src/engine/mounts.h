@@ -9,13 +9,13 @@
 
 namespace csidelta::engine {
 
-// Where in `mountinfo`, a text as /proc/self/mountinfo has it, the block device with this number is
-// mounted such that its file system may be written to; "" for nowhere. `device_of` says the number
-// of the device at a path, 0 for none: some file systems show numbers of their own. Pure.
+// The mount point in `mountinfo`, a text like /proc/self/mountinfo, at which the block device with
+// this number may be written to; "" if there is none. `device_of` returns the number of the device
+// at a path, or 0: some file systems show numbers of their own. Pure.
 std::string MountedForWriting(absl::string_view mountinfo, dev_t device,
                               const std::function<dev_t(const std::string& path)>& device_of);
 
-// The same for the device at `path`, as this process sees the mounts; "" also when it is none.
+// The same for the device at `path`, by the mounts of this process; "" also if it is not a device.
 std::string MountedForWriting(const std::string& path);
 
 }  // namespace csidelta::engine

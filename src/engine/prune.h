@@ -24,7 +24,7 @@ struct PruneJob {
   repository::DistrustedPacks distrusted = {};  // as in repository::PruneOptions
 };
 
-// Of objects that are deleted, how many a bucket with object lock keeps as versions.
+// The deleted objects that a bucket with object lock keeps as versions.
 struct LockedObjects {
   int64_t asked = 0;  // at most kLockedAskedMax
   int64_t locked = 0;
@@ -32,13 +32,13 @@ struct LockedObjects {
 };
 inline constexpr int64_t kLockedAskedMax = 100;
 
-// Looks at the first kLockedAskedMax of `keys`, before they are deleted. All 0 where it is not
-// known, and in a store without object lock.
+// Reads the retention of the first kLockedAskedMax of `keys`, before they are deleted. All 0 if it
+// cannot be read, and in a store without object lock.
 LockedObjects CountLocked(const CallContext& ctx, storage::ObjectStore& store,
                           absl::Span<const std::string> keys);
 
-// "3 of the 7 deleted packs stay in the bucket as versions, locked until ..."; "" where none does.
-// `what` are these objects, in the plural. Pure.
+// "3 of the 7 deleted packs stay in the bucket as versions, locked until ..."; "" if none does.
+// `what` names these objects, in the plural. Pure.
 std::string TextOf(const LockedObjects& objects, absl::string_view what);
 
 // "the store refuses to delete 2 objects: data/..., data/...: ...", as the error of the first; OK
@@ -52,7 +52,7 @@ struct PruneOutcome {
   int64_t scratch_bytes = 0;          // the most that lay in scratch files
 };
 
-// Frees the space of what no snapshot uses, in the session's repository, which it opens alone.
+// Frees the space that no snapshot uses in the session's repository, which it opens alone.
 absl::StatusOr<PruneOutcome> RunPrune(const CallContext& ctx, Session& session, const PruneJob& job,
                                       const Progress& progress);
 

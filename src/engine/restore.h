@@ -16,7 +16,7 @@
 
 namespace csidelta::engine {
 
-// What is to be written where.
+// The snapshot to write, and its target.
 struct RestoreJob {
   std::string snapshot;         // the beginning of its id, or "latest"
   SnapshotFilter filter = {};   // for "latest"
@@ -27,7 +27,7 @@ struct RestoreJob {
   std::optional<absl::Time> start_before = {};  // later nothing is written
 };
 
-// What a restore writes over what.
+// The plan of a restore: what it writes, and over what.
 struct RestorePlan {
   repository::StoredSnapshot snapshot = {};
   RestoreTarget target = {};
@@ -41,13 +41,12 @@ struct RestoreOutcome {
   std::optional<incremental::RestoreResult> result = {};  // nothing after a dry run
 };
 
-// Asked before anything is written; an error is that of the restore.
+// Called before anything is written; its error ends the restore.
 using RestoreConsent = std::function<absl::Status(const RestorePlan& plan)>;
 
-// Writes a volume back, from the session's repository, which it opens. What the target holds is
-// overwritten, zeros included; until all is written it begins with a mark that says so. Errors
-// beside those of Session::Open(), ChooseSnapshot(), ExamineTarget() and
-// incremental::DownloadBlocks():
+// Writes a volume back from the session's repository, which it opens. The target is overwritten,
+// zeros included; until all is written it begins with a mark of that. Errors in addition to those
+// of Session::Open(), ChooseSnapshot(), ExamineTarget() and incremental::DownloadBlocks():
 //   INVALID_ARGUMENT     the job contradicts itself
 //   FAILED_PRECONDITION  it is too late to begin
 //   OUT_OF_RANGE         marked as IsTargetTooSmall(); nothing was written

@@ -24,19 +24,18 @@
 
 namespace csidelta::engine {
 
-// What is told of work while it is under way; all of it may be called by several threads at once.
+// Reports of work under way. All may be called by several threads at once.
 
-// Sentences for people: `note` for those who want to know, `warn` for everybody.
+// Sentences for users: `info` for those who want details, `warn` for everyone.
 struct Listener {
   std::function<void(absl::string_view sentence)> note = [](absl::string_view) {};
   std::function<void(absl::string_view sentence)> warn = [](absl::string_view) {};
 };
 
-// How far it is, in what the work counts: bytes of a volume, or things. `total`: 0 where it is not
-// known.
+// Progress in the unit of the work: bytes of a volume, or objects. `total`: 0 if it is not known.
 using Progress = std::function<void(absl::string_view stage, int64_t done, int64_t total)>;
 
-// How work holds the repository. Each kind waits for locks of other clients, by default until a
+// How work locks the repository. Each kind waits for locks of other clients, by default until a
 // stale lock expires.
 enum class LockKind {
   kRead,       // shared; where the store does not let us write, none
@@ -45,30 +44,30 @@ enum class LockKind {
   kExclusive,  // alone, and there must be one
 };
 
-// Where a repository is.
+// The location of a repository.
 struct RepositoryTarget {
   storage::Location location;
   storage::StoreSettings settings;
 };
 
-// What opens a repository: keys, or else a password.
+// The keys of a repository, or else its password.
 struct RepositoryKeys {
   std::optional<repository::Keyring> keyring = {};
   Secret password = {};
 };
 
-// Opens what `location` names; storage::OpenStore, or a test's.
+// Opens the store at `location`: storage::OpenStore, or a test's.
 using StoreOpener = std::function<absl::StatusOr<std::unique_ptr<storage::OpenedStore>>(
     const storage::Location& location, const storage::StoreSettings& settings, Random& random)>;
 
-// What a session is made from. The functions are asked when what they say is needed, each as often
-// as it is: one may read a file, or ask a person.
+// The options of a session. The functions are called when their values are needed, each as often:
+// one may read a file, or ask a person.
 struct SessionOptions {
   std::function<absl::StatusOr<RepositoryTarget>()> place;
-  // The keys of a ring, the newest first; nothing where a password opens the repository.
+  // The keys of a ring, the newest first; nothing if a password opens the repository.
   std::function<absl::StatusOr<std::optional<repository::Keyring>>()> keyring;
   std::function<std::string()> keyring_name;  // for messages: where a key is to be added
-  // `twice`: it is a new one.
+  // `twice`: it is a new password, to be repeated.
   std::function<absl::StatusOr<Secret>(const CallContext& ctx, const std::string& place,
                                        bool twice)>
       password;
@@ -78,25 +77,25 @@ struct SessionOptions {
   std::string user = {};        // "": not known
   std::string pod_uid = {};     // that this runs in
   std::string scratch_folder;
-  // What all work of the session may hold; less where the process may use less, see BudgetWithin().
+  // The memory of all work of the session; less if the process has less, see BudgetWithin().
   int64_t memory_budget_bytes = incremental::kMemoryBudgetBytes;
   bool no_lock = false;
   std::optional<absl::Duration> retry_lock = {};
   ScryptParameters scrypt = repository::kScryptWritten;  // of keys that are made
   Random* random = &Random::Real();
   StoreOpener open_store = storage::OpenStore;
-  // Which client this is, and which locks of other clients are stale; asked for each lock.
+  // Identifies this client, and tells which locks of other clients are stale; called for each lock.
   std::function<repository::LivenessProbes()> liveness_probes = [] {
     return repository::LivenessProbes();
   };
-  // Blocks until a volume may be written to; an error: never again.
+  // Blocks until a volume may be written to; an error is permanent.
   std::function<absl::Status(const CallContext&)> await_writing = [](const CallContext&) {
     return absl::OkStatus();
   };
   Listener listener = {};
 };
 
-// One repository, for one piece of work: opened, locked, and closed when this goes. Not
+// One repository, for one piece of work: opened, locked, and closed by the destructor. Not
 // thread-safe, but for OpenIn().
 class Session {
  public:
@@ -112,37 +111,37 @@ class Session {
   absl::Status AwaitWriting(const CallContext& ctx) const { return options_.await_writing(ctx); }
 
   MemoryBudget& memory() const { return *memory_; }
-  // The budget of `other` instead of one of its own, for work with two repositories. Before Open().
+  // Uses the budget of `other`, for work with two repositories. REQUIRES that nothing is open yet.
   void ShareMemory(const Session& other) { memory_ = other.memory_; }
 
-  // Makes the repository. ALREADY_EXISTS where there is one.
+  // Makes the repository. ALREADY_EXISTS if there is one.
   absl::StatusOr<repository::Repository*> Init(const CallContext& ctx);
   // Makes its config again: Repository::RepairConfig(). Takes no lock.
   absl::StatusOr<repository::Repository*> RepairConfig(const CallContext& ctx);
-  // Opens the repository and takes the lock, unless the options say that reading needs none.
-  // INVALID_ARGUMENT where they say so to work that writes.
+  // Opens the repository and takes the lock, unless the options request no lock for reading.
+  // INVALID_ARGUMENT if they do so for work that writes.
   absl::StatusOr<repository::Repository*> Open(const CallContext& ctx, LockKind kind);
 
-  // What Open() opened once more, by new connections, without anything that was read before; the
-  // index that Open()'s holds is dropped. Lives as long as this.
+  // Opens the same repository again, by new connections, without anything that was read before.
+  // Drops the index that Open() loaded. Lives as long as this. REQUIRES Open().
   absl::StatusOr<repository::Repository*> OpenAgain();
 
-  // The place, to look at the repositories in folders of it, or to repair one that does not open.
-  // Nothing can be written through it unless `read_only` is false.
+  // The store, to list the repositories in its folders, or to repair one that does not open. It is
+  // read-only unless `read_only` is false.
   absl::StatusOr<storage::ObjectStore*> OpenLocation(bool read_only = true);
-  // Read once, for as many repositories as there are.
+  // Read once, for any number of repositories.
   absl::StatusOr<RepositoryKeys> ReadKeys(const CallContext& ctx) const;
   // Opens a repository for reading, without a lock. Thread-safe.
   absl::StatusOr<std::unique_ptr<repository::Repository>> OpenIn(const CallContext& ctx,
                                                                  storage::ObjectStore& store,
                                                                  const RepositoryKeys& keys) const;
 
-  // What Open() opened; null before.
+  // The repository that Open() opened; null before.
   repository::Repository* repository() { return repository_.get(); }
-  // What Open() took; null without one. Its held() may be false after kRead.
+  // The lock that Open() took; null without one. Its held() may be false after kRead.
   repository::Lock* lock() { return lock_.get(); }
 
-  // The place, for messages; "" before it is known.
+  // The address, for messages; "" before it is known.
   const std::string& place() const { return place_; }
   bool in_bucket() const { return in_bucket_; }
   incremental::StoreNumbers Numbers() const;
@@ -159,7 +158,8 @@ class Session {
   absl::StatusOr<Opened> OpenWithKeyring(const CallContext& ctx, storage::ObjectStore& store,
                                          repository::Keyring keyring) const;
   absl::Status OpenWithPassword(const CallContext& ctx);
-  // The next who writes finds the newest key of the ring, whatever the one it was opened with.
+  // Adds the newest key of the ring, so that the next client that writes finds it, whichever key
+  // opened the repository.
   absl::Status AddNewestKey(const CallContext& ctx);
   absl::Status TakeLock(const CallContext& ctx, LockKind kind);
 

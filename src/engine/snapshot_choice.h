@@ -13,23 +13,23 @@
 
 namespace csidelta::engine {
 
-// Which snapshots of a repository work is about, with restic's flags.
+// Selects snapshots of a repository, with restic's flags.
 struct SnapshotFilter {
   std::vector<std::string> hosts = {};
   std::vector<std::string> paths = {};  // all of them
   std::vector<std::string> tags = {};   // each a list with commas, all of which count
 
   bool IsEmpty() const { return hosts.empty() && paths.empty() && tags.empty(); }
-  // Whether the host is one of `hosts`, every path is there, and all tags of one list are. What is
-  // empty asks for nothing. Pure.
+  // Whether the host is one of `hosts`, every path is there, and all tags of one list are. An empty
+  // field matches everything. Pure.
   bool Matches(const repository::RepoSnapshot& snapshot) const;
 };
 
-// The tags of all of `lists`, which are texts with commas, each once, in their order.
+// The tags of all `lists`, which are separated by commas, each once, in their order.
 std::vector<std::string> SplitTags(const std::vector<std::string>& lists);
 
-// Tells of snapshots that do not read, each once: the first few by their names, and at its end how
-// many others there are. Thread-compatible.
+// Warns of snapshots that cannot be read, each once: the first few by name, the number of others
+// when it is destroyed. Thread-compatible.
 class UnreadableSnapshots {
  public:
   explicit UnreadableSnapshots(Listener listener) : listener_(std::move(listener)) {}
@@ -37,7 +37,7 @@ class UnreadableSnapshots {
   UnreadableSnapshots(const UnreadableSnapshots&) = delete;
   UnreadableSnapshots& operator=(const UnreadableSnapshots&) = delete;
 
-  // For one listing; those of a second one are not told again.
+  // The sink of one listing; snapshots of further listings are not reported again.
   repository::DamagedSnapshotSink DamagedSink();
   bool any() const { return count_ > 0; }
 
@@ -47,7 +47,7 @@ class UnreadableSnapshots {
   int64_t count_ = 0;
 };
 
-// What "latest" may be where snapshots of several volumes, that is of several hosts and paths,
+// The meaning of "latest" if snapshots of several volumes, that is of several hosts and paths,
 // match.
 enum class LatestOf {
   kAll,        // the newest of all
@@ -55,15 +55,15 @@ enum class LatestOf {
 };
 
 // The snapshot whose id begins with `id`, or, for "latest", the newest that matches, as
-// repository::NewestOf() has it. Warns of one that is dated in the future, whether it is the one or
-// was passed over for another, and of those that do not read, which cannot be the latest. Errors
-// end with the way to the list.
+// repository::NewestOf() chooses it. Warns of snapshots that are dated in the future, chosen or
+// not. Also warns of those that cannot be read, which cannot be the latest. Errors end with the
+// command that lists snapshots.
 absl::StatusOr<repository::StoredSnapshot> ChooseSnapshot(
     const CallContext& ctx, const Listener& listener, const repository::Repository& repository,
     const std::string& id, const SnapshotFilter& filter, LatestOf latest_of = LatestOf::kAll,
     UnreadableSnapshots* unreadable = nullptr);
 
-// "host:/path, /other", as a person knows a volume.
+// "host:/path, /other", the name of a volume for users.
 std::string VolumeName(const repository::RepoSnapshot& snapshot);
 
 // "snapshot 0a1b2c3d is dated in the future, 2099-01-01 00:00:00".

@@ -17,33 +17,33 @@
 
 namespace csidelta::datamover {
 
-// How often a Backup with DataUploads that are Completed is read, until it is over, however many
-// these are.
+// How often a Backup with completed DataUploads is read until it is over, however many DataUploads
+// it has.
 inline constexpr absl::Duration kArchiveReadEvery = absl::Seconds(30);
 
-// Looks at DataUploads that are Completed until their Backup is over, too: Velero writes a
-// DataUpload into the backup's archive at the very end, and only what stands there is restored, and
-// deleted with the backup.
+// Reconciles completed DataUploads until their Backup is over, too. Velero writes a DataUpload into
+// the backup's archive at the very end. Only DataUploads in the archive are restored, and deleted
+// with the backup.
 //
 //   Backup, of the very uid that the DataUpload names as its owner    what was moved
 //   ---------------------------------------------------------------   ---------------------------
-//   Completed, PartiallyFailed; the upload is marked as archived, or  is in the archive: stays
+//   Completed, PartiallyFailed; the upload is marked as archived, oris in the archive: stays
 //     it was not to be marked
-//   Completed, PartiallyFailed; a mark is still awaited: the plugin   is in none: asked to go, once
+//   Completed, PartiallyFailed; a mark is still awaited: the plugin   is in none: deleted, once
 //     died over the claim, or Velero lost the operation
-//   Failed: it never finished                                  is in none: asked to go, once
-//   any other phase                                                   is looked at again
-//   gone, or another one of that name                                 stays: who knows why
+//   Failed: it never finished                                  is in none: deleted, once
+// any other phase                                                   is read again
+// gone, or another one of that name                                 stays: the reason is not known
 //
-// What goes is found by the upload's own tag, so that nothing that a DataUpload says of itself can
-// name what is another's. Borrows `env`.
+// The data to delete is found by the upload's own tag, so that no field of a DataUpload can name
+// the data of another. Borrows `env`.
 class ArchiveReconciler : public objects::Reconciler<objects::DataUpload> {
  public:
   explicit ArchiveReconciler(const MoverEnvironment& env) : env_(env) {}
 
-  // Lists the Backups of Velero's namespaces, for those that have archives. To be called before the
-  // DataUploads are listed, so that those of earlier nights are not held until each Backup was
-  // read; without it they only take more memory for a while.
+  // Records which Backups of Velero's namespaces have archives. Called before the DataUploads are
+  // listed, so that those of earlier nights are not kept until each Backup was read. Without it
+  // they only take more memory for a while.
   absl::Status RecordBackups(const CallContext& ctx);
 
  private:

@@ -21,28 +21,28 @@ inline constexpr absl::Duration kLockedAgainFirst = absl::Seconds(15);
 inline constexpr absl::Duration kLockedAgainMax = absl::Minutes(10);
 inline constexpr absl::Duration kDeletionKeptFor = absl::Hours(24);  // once it is done
 
-// Moves DataDeletions to where they should be:
+// Reconciles DataDeletions:
 //
 //   New, Waiting --- it leads its repository (DeletionQueue), due -> InProgress
 //   InProgress ----- the worker removed the repository snapshots and freed
 //       |            the space, or none existed --------------> Completed --- a day --> deleted
 //       +----------- anything else: what and when next ----------> Waiting
-//   New ------------ what it names is nothing of csi-delta ------> Failed
+//   New ------------ its snapshot id is not csi-delta's ----------> Failed
 //   InProgress ----- it failed for deletions.giveUpAfter --------> Failed
 //   Failed --------- retried by an operator (kRetryAnnotation) --> Waiting
 //
-// The worker of the one that leads removes the repository snapshots of all DataDeletions of that
-// repository, and the result is written into each. The others cost no request until then, whether
-// they wait for it or for a worker. What becomes of them is an Event of the one that leads.
+// The worker of the leading DataDeletion removes the repository snapshots of all DataDeletions of
+// that repository, and the result is written into each. The others cost no request until then,
+// whether they wait for the leader or for a worker. The leader's Events report the result.
 //
-// Only repository snapshots that are named go, with those that a lost worker of the same DataUpload
-// stored: the worker takes the repository's lock, so it waits for uploads of the same volume, as
-// they wait for it, whichever cluster wrote them. An empty repository stays: some hundred bytes,
-// which the next upload of the volume uses.
+// Only repository snapshots that are named are deleted, with those that a lost worker of the same
+// DataUpload stored. The worker takes the repository's lock: it waits for uploads of the same
+// volume, and they wait for it, whichever cluster wrote them. An empty repository stays: it has
+// some hundred bytes, and the volume's next upload uses it.
 //
 // A worker that meets a lock ends at once, and another repository has its worker. The lock of a Pod
-// that is known to have ended is stale. One that attempts meet again and again, and that is not
-// refreshed, is watched by a worker until that is known.
+// that is known to have ended is stale. A lock that several attempts meet, and that is not
+// refreshed, is watched by a worker until it is known to be stale.
 //
 // A task whose DataDeletion is gone is removed by TaskReconciler.
 class DeletionReconciler : public objects::Reconciler<objects::DataDeletion> {
@@ -62,7 +62,7 @@ class DeletionReconciler : public objects::Reconciler<objects::DataDeletion> {
   const VolumeRecords* const records_;
 };
 
-// The DataDeletions that are open; all that there are go into `queue`, which is borrowed.
+// Selects the DataDeletions that are open, and puts all into `queue`, which is borrowed.
 TaskSubjects DeletionSubjects(DeletionQueue& queue);
 
 }  // namespace csidelta::datamover

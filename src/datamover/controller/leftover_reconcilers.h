@@ -18,22 +18,21 @@
 #include "objects/volume_snapshot.h"
 #include "objects/volume_task.h"
 
-// What the objects that transfers were moved through need, so that nothing of them is left.
+// Reconcilers of the objects that transfers were moved through, so that none is left over.
 namespace csidelta::datamover {
 
 // How often unowned objects are looked for.
 inline constexpr absl::Duration kLeftoversEvery = absl::Minutes(10);
 inline constexpr absl::Duration kUntilSynced = absl::Seconds(2);
 
-// Removes what is left of a task, and the task. That of a transfer stays until the transfer is over
-// or gone; the caller knows that of others.
+// Removes what is left of a task, and the task. The task of a transfer stays until the transfer is
+// over or gone. For other tasks the caller must know that they are over.
 absl::Status RemoveLeftovers(const CallContext& ctx, const MoverEnvironment& env,
                              const objects::VolumeTask& task);
 
-// Looks at VolumeTasks: how far they are is noted, and the objects they are done for are enqueued;
-// those of no object are removed with all that was made for them. A task whose namespace is not
-// served, which was taken out of veleroNamespaces, is logged once and stays: its object cannot be
-// read.
+// Reconciles VolumeTasks: records their progress and enqueues the objects that they serve. A task
+// without such an object is removed with all that was made for it. A task whose namespace is not in
+// veleroNamespaces any more is logged once and stays: its object cannot be read.
 class TaskReconciler : public objects::Reconciler<objects::VolumeTask> {
  public:
   // `is_synced`: whether all objects that tasks are done for are known. Borrows the others.
@@ -57,7 +56,7 @@ class TaskReconciler : public objects::Reconciler<objects::VolumeTask> {
 // for VolumeSnapshotContents, of all movers.
 k8s::WatchedObjects MadeForTasks(const k8s::ResourceType& type, const std::string& namespace_name);
 
-// Has the volume of a PVC of the mover go with it (csi/expose/claim_release.h), whichever client
+// Deletes the volume of a deleted PVC of the mover (csi/expose/claim_release.h), whichever client
 // deleted the PVC.
 class ClaimReconciler : public objects::Reconciler<objects::PersistentVolumeClaim> {
  public:
@@ -75,11 +74,10 @@ class ClaimReconciler : public objects::Reconciler<objects::PersistentVolumeClai
   const MoverEnvironment& env_;
 };
 
-// Looks at the VolumeSnapshotContents that volume snapshots were exposed through. They are the only
-// thing of a task that no VolumeTask can own: where a user removed the task, the content stays, and
-// the driver's snapshot with it. One that is no base, and has neither a task nor a DataUpload that
-// is on its way, is removed with the driver's snapshot. Contents of other movers, and of Veleros
-// that are not watched here, stay.
+// Reconciles the VolumeSnapshotContents that exposed volume snapshots. No VolumeTask can own them:
+// if a user removes the task, the content stays, and the driver's snapshot with it. A content that
+// is not a base, and has neither a task nor a DataUpload under way, is removed with the driver's
+// snapshot. Contents of other movers, and of Veleros that are not served here, stay.
 class ContentReconciler : public objects::Reconciler<objects::VolumeSnapshotContent> {
  public:
   // `is_synced`: whether all DataUploads are known. Borrows the others.
@@ -93,7 +91,7 @@ class ContentReconciler : public objects::Reconciler<objects::VolumeSnapshotCont
   bool IsConcerned(const objects::VolumeSnapshotContent& content) const override {
     return IsManagedAndRemovable(content);
   }
-  // Whether it is a managed one that is not needed once its DataUpload is over.
+  // Whether this mover made the content, and does not need it once its DataUpload is over.
   bool IsManagedAndRemovable(const objects::VolumeSnapshotContent& content) const;
 
   const MoverEnvironment& env_;
@@ -101,14 +99,14 @@ class ContentReconciler : public objects::Reconciler<objects::VolumeSnapshotCont
   const std::function<bool()> is_synced_;
 };
 
-// How often a member is looked at where nothing changes: what failed is tried again then.
+// How often a member is reconciled without a change, so that failures are retried.
 inline constexpr absl::Duration kGroupReconciledEvery = absl::Minutes(10);
 
 // The VolumeSnapshotContents of members of moved volume groups (csi/group/moved_group.h).
 k8s::WatchedObjects GroupMemberContents();
 
-// Has volume groups go as groups: when no member's snapshot is needed any more, and when a
-// newer group of the same label was moved.
+// Deletes volume groups as groups: when no member's snapshot is needed any more, and when a newer
+// group of the same label was moved.
 class GroupReconciler : public objects::Reconciler<objects::VolumeSnapshotContent> {
  public:
   // Borrows `env`.

@@ -9,8 +9,8 @@
 #include "k8s/api_client.h"
 #include "objects/cluster.h"
 
-// The CRDs of the mover's kinds, which Helm installs once and never updates. The API server prunes,
-// without an error, each field that a CRD does not declare.
+// The CRDs of the mover's kinds, which Helm installs once and never updates. Fields that a CRD does
+// not declare are pruned by the API server without an error.
 namespace csidelta::datamover {
 
 // VolumeTask, DataDeletion and ProtectedVolume.
@@ -19,13 +19,13 @@ absl::Span<const k8s::ResourceType* const> MoverKinds();
 // The CRD of one kind, by its name.
 k8s::ObjectKey DefinitionOf(const k8s::ResourceType& type);
 
-// What brings the CRDs of this version.
+// The command that installs the CRDs of this version.
 inline constexpr char kUpdateKinds[] =
     "kubectl apply --server-side --force-conflicts --filename deploy/chart/crds: Helm does not "
     "update them";
 
-// "spec.upload": the fields of `type`, one of MoverKinds(), which this version reads or writes and
-// the CRD `definition` does not declare. Pure.
+// The fields of `type`, such as "spec.upload", that this version reads or writes and the CRD
+// `definition` does not declare. `type` is one of MoverKinds(). Pure.
 std::vector<std::string> UndeclaredFields(const objects::CustomResourceDefinition& definition,
                                           const k8s::ResourceType& type);
 

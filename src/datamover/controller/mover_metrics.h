@@ -28,7 +28,7 @@ struct DeletionState {
 };
 DeletionState DeletionStateOf(const objects::DataDeletion& deletion);
 
-// How the mover is at this moment.
+// The state of the mover at this moment.
 struct MoverState {
   bool leads = false;
   TransferScheduler::Counts transfers = {};
@@ -41,14 +41,14 @@ struct MoverState {
   csi::BaseCounts bases = {};
 };
 
-// What the mover counts, in the text format of Prometheus. Sums begin with the process, at 0 for
-// each value of their labels, so that an increase is seen from the first on. What is said of a
-// volume comes from its record. Thread-safe.
+// The metrics of the mover, in the text format of Prometheus. Sums begin at 0 with the process, for
+// each value of their labels, so that the first increase is seen. The gauges of a volume come from
+// its record. Thread-safe.
 class MoverMetrics {
  public:
   MoverMetrics();
 
-  // As it was seen.
+  // As an informer delivered it.
   void Note(const objects::DataUpload& upload);
   void CountUpload(const TransferEnd& end);
   void CountDownload(const TransferEnd& end);

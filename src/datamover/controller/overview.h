@@ -14,7 +14,7 @@
 
 namespace csidelta::datamover {
 
-// One managed DataUpload or DataDownload, as a person wants to see it.
+// One managed DataUpload or DataDownload, for display.
 struct Movement {
   std::string uid;
   std::string kind;  // "upload", "download"
@@ -26,7 +26,7 @@ struct Movement {
   std::string stage;                    // of the worker; "" before there is one
   std::string message;                  // of the object: what it waits for, what went wrong
   std::string node;                     // of the worker
-  std::optional<WaitReason> waits_for;  // where it is not admitted
+  std::optional<WaitReason> waits_for;  // if it is not admitted
   std::optional<absl::Time> created_at;
   int64_t done_bytes = 0;
   int64_t total_bytes = 0;                  // 0: not known
@@ -35,9 +35,9 @@ struct Movement {
   bool is_over = false;
 };
 
-// What moves, in the order of creation. `uploads` and `downloads` are all DataUploads and
-// DataDownloads, `tasks` all VolumeTasks; those of other movers, and those that cannot be read, are
-// left out. Pure.
+// All managed transfers in the order of creation. `uploads`, `downloads` and `tasks` are all
+// objects of their kinds. Objects of other movers, and those that cannot be read, are omitted.
+// Pure.
 std::vector<Movement> ListMovements(const std::vector<objects::DataUpload>& uploads,
                                     const std::vector<objects::DataDownload>& downloads,
                                     const std::vector<objects::VolumeTask>& tasks);
@@ -49,22 +49,22 @@ struct QueueOverview {
   std::map<WaitReason, int> waiting;          // by what they wait for; none is 0
   std::map<std::string, WaitReason> reasons;  // the same by uid
   bool is_paused = false;
-  std::optional<absl::Time> uploads_open_at;  // where no window is open
+  std::optional<absl::Time> uploads_open_at;  // if no window is open
   int waits() const { return static_cast<int>(reasons.size()); }
 };
 
-// Of all DataUploads and DataDownloads. Those that could be admitted now wait for kNext: a
-// controller that runs admits them at once. Pure.
+// The queue of all DataUploads and DataDownloads. Transfers that could be admitted now wait for
+// kNext: a running controller admits them at once. Pure.
 QueueOverview DescribeQueue(const MoverSettings& settings,
                             const std::vector<objects::DataUpload>& uploads,
                             const std::vector<objects::DataDownload>& downloads, absl::Time now);
 
-// "2 transfers are admitted, 7 wait:", a line for each reason, and what keeps all or all uploads
-// from being admitted; "" where there is nothing of it.
+// "2 transfers are admitted, 7 wait:", a line for each reason, and what prevents all admissions or
+// all uploads; "" if nothing waits or is prevented.
 std::string ToText(const QueueOverview& queue);
 
-// How long the transfers took that were completed since, from their beginning on, on average;
-// nothing where none exist. Pure.
+// The mean duration, from their beginning on, of the transfers that were completed since; nothing
+// if there are none. Pure.
 std::optional<absl::Duration> MeanDuration(const std::vector<objects::DataUpload>& uploads,
                                            const std::vector<objects::DataDownload>& downloads,
                                            absl::Time since);

@@ -13,7 +13,7 @@
 
 namespace csidelta::datamover {
 
-// What the data mover is told, as it is written on the command line.
+// The flags of the data mover, as they are given on the command line.
 struct ServiceSettings {
   std::string mover_namespace;
   std::string velero_namespaces;  // joined by commas
@@ -23,13 +23,12 @@ struct ServiceSettings {
   int64_t concurrent_reconciles = k8s::kConcurrentReconciles;  // of one kind, at least 1
 };
 
-// The namespaces of a list joined by commas. INVALID_ARGUMENT when none exists, one twice, or one
-// that is no namespace's name.
+// The namespaces of a list joined by commas. INVALID_ARGUMENT if it is empty, names one twice, or
+// has an invalid name.
 absl::StatusOr<std::vector<std::string>> ParseVeleroNamespaces(absl::string_view text);
 
-// Moves the volumes of DataUploads and DataDownloads until `ctx` is stopped: follows the objects,
-// works while it leads, and answers who asks how it is. Stops in order: the lease is given up last.
-// Borrows `api`.
+// Moves the volumes of DataUploads and DataDownloads until `ctx` is stopped: watches the objects,
+// works while it leads, and serves health and metrics. It gives the lease up last. Borrows `api`.
 absl::Status RunService(const CallContext& ctx, k8s::ApiClient& api,
                         const ServiceSettings& settings);
 

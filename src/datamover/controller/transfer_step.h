@@ -28,21 +28,21 @@
 
 namespace csidelta::datamover {
 
-// How long no node may take a Pod until its admission goes to others. The Pod stays, and runs as
-// soon as a node takes it.
+// After this time without a node a Pod's admission goes to others. The Pod stays, and runs as soon
+// as a node takes it.
 inline constexpr absl::Duration kUnschedulableTimeMax = absl::Minutes(2);
-// No more Pods wait so: where no node takes any, the cluster is full, and others would wait as
-// well.
+// If more Pods than this are unschedulable, admissions are kept: the cluster is full, and other
+// Pods would wait as well.
 inline constexpr int kUnschedulablePodsMax = 100;
 
-// No more transfers give their admissions back because the API server refuses what they need: where
-// it refuses that of so many, it would refuse that of the next one as well.
+// If more transfers than this are refused by the API server, admissions are kept: it would refuse
+// what the next transfer needs as well.
 inline constexpr int kRefusedTransfersMax = 20;
 
-// How long a step on the way to a running Pod takes until the message says what is waited for.
+// After this time without a running Pod the message names what is waited for.
 inline constexpr absl::Duration kWaitShownAfter = absl::Seconds(3);
 
-// While something is waited for that no watch reports.
+// The pause between reconciles while waiting for something that no watch reports.
 inline constexpr absl::Duration kTransferRequeueAfter = absl::Milliseconds(500);
 
 // How a transfer ended.
@@ -55,7 +55,7 @@ struct TransferEnd {
 };
 using OnTransferEnd = std::function<void(const TransferEnd& end)>;
 
-// One look at one DataUpload or DataDownload, which moves it to where it should be:
+// One reconcile of one DataUpload or DataDownload:
 //
 //   New ----------- finalizer ------------------------------------------------> Accepted
 //       +---------- the kind does not take it --------------------------------> Failed
@@ -68,37 +68,37 @@ using OnTransferEnd = std::function<void(const TransferEnd& end)>;
 //       v                                                                     |
 //   VolumeTask, what its worker needs, Secret, Pod; the Pod runs -------------> Prepared
 //   Prepared ------ the worker says that it runs -----------------------------> InProgress
-//   InProgress ---- progress is copied, as the watches tell it (running_workers.h); a Pod that is
+//   InProgress ---- progress is copied as the watches deliver it (running_workers.h); a Pod that is
 //       |           lost has a successor
-//       |---------- task Succeeded: Conclude() says what is left to do -------> Completed
+//       |---------- task Succeeded: Conclude() does what is left to do --------> Completed
 //   Accepted, Prepared, InProgress
-//       |---------- something failed, for good or for too long: failure,
+//       |---------- something failed, permanently or for too long: failure,
 //       |           stopping-at; worker ended, all to be deleted -------------> Failed
 //       +---------- spec.cancel, or the object itself is being deleted -------> Canceling
 //   New ----------- the same: all to be deleted ------------------------------> Canceled
 //   Canceling ----- worker ended, all to be deleted --------------------------> Canceled
-//       +---------- it was done all the same ---------------------------------> Completed
+//       +---------- its worker had finished -----------------------------------> Completed
 //
-// What is decided is written into the object, in one conditional PUT, before anything is done about
-// it; what is done may be done again. Nothing is kept between two looks but the admissions, which
-// the next process reads from the objects. The finalizer goes with the last phase; then the task,
-// which is the last of what was made.
+// Each decision is written into the object, in one conditional PUT, before it is acted on. Each
+// action may be repeated. Only admissions are kept between two reconciles, and the next process
+// reads them from the objects. The last phase removes the finalizer; the task is deleted after all
+// else that was made.
 //
-// What is particular to a kind is in the methods below. FAILED_PRECONDITION and INVALID_ARGUMENT of
-// their own say what will never do: the transfer fails with these words. Other errors are those of
-// the moment. While no Pod runs they are shown in status.message; those that the API server does
-// not mean for a moment, such as a quota's, fail the transfer when its time to prepare is over.
+// The virtual methods below are particular to a kind. FAILED_PRECONDITION and INVALID_ARGUMENT from
+// them are permanent: the transfer fails with their message. Other errors are transient. While no
+// Pod runs they are shown in status.message. If the API server refuses what the Pod needs, by a
+// quota for example, the transfer fails when its time to prepare is over.
 class TransferStep {
  public:
   virtual ~TransferStep() = default;
   TransferStep(const TransferStep&) = delete;
   TransferStep& operator=(const TransferStep&) = delete;
 
-  // When to look again.
+  // Returns when to reconcile again.
   absl::StatusOr<absl::Time> Run();
 
  protected:
-  // What a kind calls things.
+  // Constants of a kind.
   struct Words {
     objects::TaskKind task;
     const k8s::ResourceType& type;
@@ -111,45 +111,45 @@ class TransferStep {
   TransferStep(const CallContext& ctx, const MoverEnvironment& env, TransferScheduler& scheduler,
                Words words, objects::DataTransfer object);
 
-  // --- What a kind says
+  // --- Implemented by a kind
 
   virtual absl::StatusOr<objects::TaskVolume> Volume() = 0;
-  // What the worker is to do, once all that it needs is there. Without an admission nothing is
-  // provisioned.
+  // The Pod of the worker, once all that it needs is there. Provisions nothing without an
+  // admission.
   virtual absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const objects::VolumeTask& task) = 0;
-  // Whether the claim of a Pod that waits can still come.
+  // FAILED_PRECONDITION if the PVC of a Pod that waits cannot come any more.
   virtual absl::Status InspectClaim(const objects::VolumeTask& task) = 0;
-  // Fixes what stays as it is from its acceptance on. FAILED_PRECONDITION, which it fails with:
-  // it may not be accepted.
+  // Sets what must not change after the acceptance. FAILED_PRECONDITION if the transfer must not be
+  // accepted: it fails with that message.
   virtual absl::Status PrepareAccept() { return absl::OkStatus(); }
-  // The worker was seen to begin.
+  // Called when the worker was seen to begin.
   virtual void RecordBegin() {}
-  // The worker was seen to run for the first time: FAILED_PRECONDITION where it works on what it
-  // must not work on.
+  // Called when the worker was first seen to run. FAILED_PRECONDITION if it works on what it must
+  // not work on.
   virtual absl::Status CheckBegun(const objects::VolumeTask& /*task*/) { return absl::OkStatus(); }
-  // While the worker runs, at each look: FAILED_PRECONDITION if it must not continue; else until
-  // when nothing but its Pod and its task needs another look.
+  // Called at each reconcile while the worker runs. FAILED_PRECONDITION if it must not continue;
+  // else until when only changes of its Pod and its task matter.
   virtual absl::StatusOr<absl::Time> CheckRunning() { return absl::InfiniteFuture(); }
-  // What the worker said of its failure, and what it cannot know.
+  // The worker's message about its failure, with what the worker cannot know.
   virtual std::string FailureMessage(const objects::VolumeTaskStatus& failed) {
     return MessageOf(failed);
   }
-  // What a worker that was done leads to.
+  // Does what is left to do after a worker that succeeded.
   virtual absl::StatusOr<absl::Time> Conclude(const objects::VolumeTaskStatus& task) = 0;
-  // One that is cancelled, and whose worker was told so, may be done all the same: then it is
-  // completed. It may also need a moment, not later than `latest`. Nothing: it is given up.
+  // Completes a cancelled transfer whose worker had finished. Returns when to reconcile again, not
+  // later than `latest`; nothing if the transfer is given up.
   virtual absl::StatusOr<std::optional<absl::Time>> CompleteIfDone(absl::Time latest) = 0;
-  // All that was made, whatever became of it. Returns what the last phase waits for, because a
-  // worker may still write there; "", once IsFenced(): nothing.
+  // Removes all that was made. Returns what the last phase waits for, because a worker may still
+  // write there; "" for nothing, as always once IsFenced().
   virtual absl::StatusOr<std::string> RemoveAll() = 0;
-  // Whether a worker that was told to end, however it is cut off, writes no more.
+  // Whether a worker that was told to end can write no more, however it is cut off.
   bool IsFenced() const;
-  // It has its last phase: Events, figures.
+  // Called after the last phase was written, for Events and figures.
   virtual void Tell(objects::DataPhase phase, const std::string& message) = 0;
 
-  // --- What a kind may use
+  // --- For the kinds
 
-  // Of one that is admitted, up to Conclude(). A kind for which that is not the end adds to it.
+  // The steps of an admitted transfer up to Conclude(). A kind with further steps overrides this.
   virtual absl::StatusOr<absl::Time> WorkOn();
   absl::StatusOr<absl::Time> BeginFailure(absl::string_view why);
   absl::StatusOr<absl::Time> End(objects::DataPhase phase, const std::string& message);
@@ -157,12 +157,12 @@ class TransferStep {
   absl::Status Write() { return object_.Write(ctx_, env_.api); }
   absl::Time Now() const { return ctx_.clock->Now(); }
   bool IsAdmitted() const { return object_.TimeOf(objects::kAdmittedAtAnnotation).has_value(); }
-  // To be written. REQUIRES that it is admitted.
+  // Takes effect with Write(). REQUIRES IsAdmitted().
   void GiveBackAdmission();
-  // Since when it has been prepared: since it was admitted, or since it was first, and awaits
-  // something now, or was refused since.
+  // When its preparation began: at its admission. If it gave that back, or was refused, at the
+  // first one.
   std::optional<absl::Time> PreparedSince() const;
-  // Now, as Kubernetes writes times: in whole seconds.
+  // Now in whole seconds, as Kubernetes writes times.
   absl::Time Stamp() const;
 
   CallContext ctx_;
@@ -198,9 +198,8 @@ class TransferStep {
   const objects::DataTransfer transfer_;  // as it was read
 };
 
-// Moves all objects of one kind, each look with the step that the kind makes; of those whose worker
-// runs, and of which nothing else changed, it only copies the progress. Borrows `env` and
-// `scheduler`. `on_end` is told of each that ended, once or, after a crash, never.
+// Reconciles all transfers of one kind, each by the TransferStep that the kind makes. If a worker
+// runs and nothing else has changed, it only copies the progress. Borrows `env`.
 class TransferReconciler : public objects::Reconciler<objects::DataTransfer> {
  public:
   TransferReconciler(const MoverEnvironment& env, TransferScheduler& scheduler,
@@ -208,7 +207,7 @@ class TransferReconciler : public objects::Reconciler<objects::DataTransfer> {
       : env_(env), scheduler_(scheduler), on_end_(std::move(on_end)), type_(type) {}
 
  protected:
-  // For an object as it was just read. An error: the object cannot be understood, and has failed.
+  // The step for an object as it was just read. An error: the object is not valid, and fails.
   virtual absl::StatusOr<std::unique_ptr<TransferStep>> StepFor(
       const CallContext& ctx, const objects::DataTransfer& object) = 0;
 
@@ -237,12 +236,12 @@ class TransferReconciler : public objects::Reconciler<objects::DataTransfer> {
 // Whether a transfer is for this data mover, and not over.
 bool IsToBeMoved(const objects::DataTransfer& transfer);
 
-// What the object of a transfer says to the scheduler, but for what a kind knows: kind, volume and
-// storage class.
+// What the scheduler needs of a transfer. The caller adds what depends on the kind: kind, volume
+// and storage class.
 QueuedTransfer QueuedTransferOf(const objects::DataTransfer& transfer, absl::string_view kind);
 
-// Removes what is left of a task when its transfer has its last phase, or is gone: Pod and Secret,
-// then what `remove_rest` knows of, then the task. `transfer` is nullptr where it is gone.
+// Removes what is left of a task whose transfer is over or gone: Pod and Secret, then the rest by
+// `remove_rest`, then the task. `transfer` is null if it is gone.
 absl::Status RemoveTransferLeftovers(
     const CallContext& ctx, const MoverEnvironment& env, const k8s::ResourceType& type,
     const objects::VolumeTask& task,

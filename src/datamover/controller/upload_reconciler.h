@@ -18,10 +18,10 @@
 
 namespace csidelta::datamover {
 
-// Moves DataUploads, each look a TransferStep: the worker reads the volume snapshot, which is
-// exposed to it, into the repository. Once it is done its snapshot is kept as the base of the next
-// upload of the volume, or goes; a base that was kept before goes with it. What was not completed
-// takes its snapshot along, and the older base stays.
+// Reconciles DataUploads: the worker reads the volume snapshot, which is exposed to it, into the
+// repository. Afterwards its snapshot is kept as the base of the volume's next upload, or is
+// deleted. The base before it is deleted, too. An upload that does not complete deletes its
+// snapshot and keeps the older base.
 class UploadReconciler : public TransferReconciler {
  public:
   // `records`: what checks found; null: it is read from the API server. Borrowed.
@@ -37,19 +37,19 @@ class UploadReconciler : public TransferReconciler {
   const VolumeRecords* const records_;
 };
 
-// What a DataUpload says to the scheduler; nothing for one that is over, or not managed.
+// What the scheduler needs of a DataUpload; nothing if it is over or not managed.
 std::optional<QueuedTransfer> QueuedUpload(const objects::Object& object);
 
 // Records that a volume has a good backup, if `upload` is completed, managed and valid.
 void RecordGoodBackup(const objects::DataUpload& upload, TransferScheduler& scheduler);
 
-// Removes what is left of a DataUpload's task when the DataUpload has its last phase, or is gone:
-// nothing else does. A base stays.
+// Removes what is left of a DataUpload's task, if the DataUpload is over or gone; else does
+// nothing. A base stays.
 absl::Status RemoveUploadLeftovers(const CallContext& ctx, const MoverEnvironment& env,
                                    const objects::VolumeTask& task);
 
-// Removes what a volume snapshot was exposed through for the DataUpload of `stem`, and the driver's
-// snapshot unless it is a base.
+// Removes the objects that exposed a volume snapshot for the DataUpload of `task_name`, and the
+// driver's snapshot unless it is a base.
 absl::Status RemoveUploadExposure(const CallContext& ctx, const MoverEnvironment& env,
                                   const std::string& task_name,
                                   const std::string& velero_namespace);

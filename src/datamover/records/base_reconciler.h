@@ -22,14 +22,14 @@
 
 namespace csidelta::datamover {
 
-// How often a base is reconciled: nothing tells that the PVC of its volume was deleted.
+// How often a base is reconciled: no watch reports that the PVC of its volume was deleted.
 inline constexpr absl::Duration kBaseReconciledEvery = absl::Minutes(10);
 
-// The repository snapshots that DataDeletions have deleted, the newest 5,000 of them; their ids are
-// those of DataUpload::snapshot_id(). Of any number of namespaces. Thread-safe.
+// The repository snapshots that DataDeletions of any namespace have deleted, the newest 5,000 of
+// them. Their ids are those of DataUpload::snapshot_id(). Thread-safe.
 class DeletedSnapshots {
  public:
-  // As it is. What it deleted stays so when it is gone.
+  // A DataDeletion as it is. Its snapshot counts as deleted even when the object is gone.
   void Note(const objects::DataDeletion& deletion);
   bool Has(absl::string_view snapshot_id) const;
 
@@ -40,25 +40,25 @@ class DeletedSnapshots {
 };
 
 // Drops the base snapshots that no upload can be compared with any more, or that are older than the
-// settings say: a driver keeps each block that changes under a snapshot, and many drivers cannot
+// settings allow. A driver keeps each block that changes under a snapshot, and many drivers cannot
 // delete a volume that has one. WhyUseless() has the rules. Spares bases of PVCs whose upload is
-// under way, and of other clusters. Says why in the log, and in an Event on the ProtectedVolume.
+// under way, and of other clusters. Logs the reason, and emits an Event on the ProtectedVolume.
 class BaseReconciler : public objects::Reconciler<objects::VolumeSnapshotContent> {
  public:
-  // Borrows all. The API server is asked for records that `records` does not have.
+  // Borrows all. Records that `records` does not have are read from the API server.
   BaseReconciler(const MoverEnvironment& env, const DeletedSnapshots& deleted,
                  const VolumeRecords& records)
       : env_(env), deleted_(deleted), records_(records) {}
 
  private:
-  // `content` has the label of bases. By one thread at a time.
+  // REQUIRES that `content` has the label of bases. By one thread at a time.
   absl::StatusOr<absl::Time> ReconcileOne(const CallContext& ctx,
                                           const objects::VolumeSnapshotContent& content) override;
   void ReduceOne(objects::VolumeSnapshotContent& content) const override {
     csi::ReduceToBase(content);
   }
   absl::StatusOr<BaseInfo> ReadInfo(const CallContext& ctx, const csi::BaseSnapshot& base);
-  // Of the record; empty where none exists.
+  // The status of the record; empty if there is none.
   absl::StatusOr<objects::ProtectedVolumeStatus> FindStatus(const CallContext& ctx,
                                                             const csi::BaseOwner& owner) const;
   void ReportDrop(const CallContext& ctx, const csi::BaseSnapshot& base,

@@ -18,7 +18,7 @@
 
 namespace csidelta::datamover {
 
-// Why a base is of no use, in the order in which it is looked for:
+// The reasons why a base is useless, in the order in which they are checked:
 //
 //   PvcGone
 //   LocationGone     the BackupStorageLocation
@@ -28,15 +28,15 @@ namespace csidelta::datamover {
 //   BackupGone
 //   TooOld
 
-// What is known of a base besides its content. What is not known makes no base useless.
+// What is known of a base apart from its content. Unknown facts never make a base useless.
 struct BaseInfo {
   absl::Time now;
   absl::Duration age_max;
   bool pvc_is_gone = false;  // or has another uid
   bool is_kept = true;       // by the settings, or because its driver needs bases
-  // Since it was missed first; zero: it is there.
+  // How long the BackupStorageLocation has been missing; zero: it is there.
   absl::Duration location_missing_for = absl::ZeroDuration();
-  // Of last_good.
+  // The same for the Backup of last_good.
   absl::Duration backup_missing_for = absl::ZeroDuration();
   bool snapshot_is_deleted = false;
   // As the ProtectedVolume of its PVC and location has it; nothing without a record.
@@ -45,10 +45,11 @@ struct BaseInfo {
   std::string deleted_upload = {};
 };
 
-// A row of that table. Nothing if the next upload of its volume can be compared with it. Pure.
+// The first reason that holds; nothing if the next upload of its volume can be compared with it.
+// Pure.
 std::optional<Finding> WhyUseless(const csi::BaseSnapshot& base, const BaseInfo& info);
 
-// One base, for people.
+// One base, for display.
 struct ListedBase {
   csi::BaseSnapshot base;
   std::optional<Finding> useless;
@@ -61,14 +62,14 @@ using ListObjects = absl::FunctionRef<absl::StatusOr<std::vector<objects::Object
 
 struct BaseListRequest {
   std::string mover_namespace;
-  std::set<std::string> velero_namespaces;  // bases of others are left out
+  std::set<std::string> velero_namespaces;  // bases of others are omitted
   std::string cluster = {};                 // likewise; "": of all clusters
   MoverSettings settings;
   absl::Time now;
 };
 
-// All bases by namespace and PVC, with what is wrong with each. What is missing counts at once,
-// without a grace period. Kinds that are not served make no base useless.
+// All bases by namespace and PVC, each with the reason why it is useless. Missing objects count at
+// once, without a grace period. Kinds that are not served make no base useless.
 absl::StatusOr<std::vector<ListedBase>> ListBasesWithUse(const BaseListRequest& request,
                                                          ListObjects list);
 

@@ -19,41 +19,41 @@
 namespace csidelta::datamover {
 
 inline constexpr absl::Duration kCheckEvery = absl::Hours(24);  // one repository
-// A check that was due so long ago waits for no transfer: where some transfer always waits, none
+// A check that is overdue by this much waits for no transfer: if transfers always waited, none
 // would be made. One at a time, so that it takes one admission at most.
 inline constexpr absl::Duration kCheckOverdue = absl::Hours(72);
-// After a check that could not be made: a lock that is held, a bucket that does not answer.
+// The pause after a check that could not be made: a lock that is held, a bucket that does not
+// answer.
 inline constexpr absl::Duration kCheckLockedAgain = absl::Minutes(15);
 inline constexpr absl::Duration kCheckAgainFirst = absl::Hours(1);
 inline constexpr absl::Duration kCheckAgainMax = absl::Hours(12);
-// What was written so long before a check began counts as new to the next one: the clocks of bucket
+// Data written this long before a check began counts as new to the next one. The clocks of bucket
 // and cluster differ, and an upload lists its packs some time after it wrote them.
 inline constexpr absl::Duration kCheckOverlap = absl::Hours(1);
-// A repository snapshot that is younger is never called orphaned: its Backup may be under way, or
-// may not have been read from the bucket yet.
+// A younger repository snapshot is never called orphaned: its Backup may be under way, or may not
+// have been read from the bucket yet.
 inline constexpr absl::Duration kOrphanedAfter = absl::Hours(48);
 
 // When the repository of a volume is to be checked next; nothing without a good backup. First
 // checks are spread over the record's first day by its uid. Pure.
 std::optional<absl::Time> CheckDueAt(const objects::ProtectedVolume& volume);
 
-// The checks that are due: the repository that was verified the longest ago comes first. All of it
-// is memory only. Thread-safe.
+// The queue of checks that are due. The repository that was verified the longest ago is first. All
+// of it is in memory only. Thread-safe.
 class CheckQueue {
  public:
-  // `enqueue`: called with the task's name of the one that is first now; must not call back.
+  // `enqueue`: called with the task name of the check that is now first; must not call back.
   explicit CheckQueue(std::function<void(const std::string& task)> enqueue)
       : enqueue_(std::move(enqueue)) {}
 
-  // Whether the check of `task`, due since `since`, is the first of all, while fewer than `workers`
-  // run.
+  // Whether the check of `task`, due since `since`, is the first, and fewer than `workers` run.
   bool IsFirst(const std::string& task, absl::Time since, int workers);
   void RecordRunning(const std::string& task);
-  // It does not wait or run any more.
+  // The check neither waits nor runs any more.
   void Leave(const std::string& task);
 
-  // It could not be made: the next attempt is `first` later, twice that after each further failure.
-  // Returns when.
+  // The check could not be made. The next attempt is `first` later, and twice as late after each
+  // further failure. Returns its time.
   absl::Time Postpone(const std::string& task, absl::Time now, absl::Duration first);
   std::optional<absl::Time> PostponedUntil(const std::string& task) const;
   void EndPostponing(const std::string& task);
@@ -76,14 +76,14 @@ class CheckQueue {
 //   overdue  it is the first, and no other check runs -----------------> the same
 //   task --- its worker ended ---> status.verification, an Event where something is wrong
 //
-// The lock is a shared one: uploads go on. A repository whose lock a deletion holds is checked
-// later. After a finding the same part is read again until nothing is wrong with it; so long the
-// record names what uploads are not to rely on.
+// The lock is shared, so uploads continue. A repository whose lock a deletion holds is checked
+// later. After a finding the same part is read again until nothing is wrong with it. Until then the
+// record names what uploads must not rely on.
 //
 // Borrows all.
 class CheckReconciler : public objects::Reconciler<objects::ProtectedVolume> {
  public:
-  // `may_begin`: whether all transfers are known and none of them waits for an admission.
+  // `may_begin`: whether all transfers are known and none waits for an admission.
   CheckReconciler(const MoverEnvironment& env, CheckQueue& queue, std::function<bool()> may_begin)
       : env_(env), queue_(queue), may_begin_(std::move(may_begin)) {}
 
@@ -97,7 +97,7 @@ class CheckReconciler : public objects::Reconciler<objects::ProtectedVolume> {
   const std::function<bool()> may_begin_;
 };
 
-// The ProtectedVolumes that are to be checked; those that are not leave `queue`. Borrows both.
+// Selects the ProtectedVolumes that are to be checked; all others leave `queue`. Borrows both.
 TaskSubjects CheckSubjects(const CheckSettings& settings, CheckQueue& queue);
 
 }  // namespace csidelta::datamover

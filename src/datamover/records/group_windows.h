@@ -22,19 +22,19 @@ struct VolumeGroup {
   auto operator<=>(const VolumeGroup&) const = default;
 };
 
-// The freeze windows of volume groups that were taken (csi::FreezeWindow).
+// The freeze windows (csi::FreezeWindow) of volume groups that were taken.
 struct GroupFigures {
   int64_t groups = 0;                             // since the process began, while it led
   absl::Duration windows = absl::ZeroDuration();  // of those, together
   std::map<VolumeGroup, absl::Duration> last;     // of each group that was seen
 };
 
-// Sees the VolumeGroupSnapshots that the plugin makes, as long as they are there: from the request
-// to the end of their backup. Each counts once. Thread-safe.
+// Counts the VolumeGroupSnapshots that the plugin makes, each once. They exist from the request to
+// the end of their backup. Thread-safe.
 class GroupWindows : public objects::EventHandler<objects::VolumeGroupSnapshot> {
  public:
-  // Groups of these Veleros that the driver answered from `since` on, so that a process that
-  // restarts counts no group again. `leads`: of several replicas, the one that counts.
+  // Counts groups of these Veleros that the driver answered from `since` on, so that a restarted
+  // process counts no group again. `leads`: only the leading replica counts.
   GroupWindows(std::set<std::string> velero_namespaces, absl::Time since,
                std::function<bool()> leads);
 
@@ -53,8 +53,8 @@ class GroupWindows : public objects::EventHandler<objects::VolumeGroupSnapshot> 
   std::set<std::string> seen_ ABSL_GUARDED_BY(mutex_);  // Uids of answered groups that are there.
 };
 
-// Reports the plugin's VolumeGroupSnapshots until `ctx` ends, and returns why it ended. Clusters
-// may serve the kind in any version or not at all, and change that: looks again for the version now
+// Reports the plugin's VolumeGroupSnapshots until `ctx` ends, and returns why it ended. A cluster
+// may serve the kind in any version or not at all, and change that: the version is read again now
 // and then.
 absl::Status WatchGroups(const CallContext& ctx, k8s::ApiClient& api,
                          k8s::ObjectEventHandler& handler);

@@ -25,15 +25,14 @@
 
 namespace csidelta::datamover {
 
-// Between two writes: after an upgrade each volume that there is needs two.
+// The pause between two writes: after an upgrade each existing volume needs two.
 inline constexpr absl::Duration kRecordWriteEvery = absl::Milliseconds(50);
-// After a write that failed.
+// The pause after a failed write.
 inline constexpr absl::Duration kRecordWriteAgain = absl::Seconds(30);
-// How often the PVC of a record is read; that of each record at another moment.
+// How often the PVC of a record is read; each record's at another time.
 inline constexpr absl::Duration kRecordPvcEvery = absl::Hours(1);
 
-// Writes the records of volumes by what their DataUploads and DataDownloads say, none of which
-// waits for it:
+// Writes the records of volumes by their DataUploads and DataDownloads, none of which waits for it:
 //
 //   DataUpload accepted, no record yet --> the record is created
 //   DataUpload ended ---------------------> one patch of its status
@@ -47,9 +46,9 @@ inline constexpr absl::Duration kRecordPvcEvery = absl::Hours(1);
 //                                           Backup is read: one that was missed for
 //                                           kMissingGracePeriod counts as deleted
 //
-// What is to be written is derived from the objects that the cluster has, so a controller that
-// starts writes what one before it did not, and what records of an upgrade lack. Lost is only what
-// a DataUpload said that was deleted before its record could be written.
+// All writes are derived from the objects in the cluster. So a controller that starts writes what
+// the previous one did not, and what records lack after an upgrade. Only a DataUpload that was
+// deleted before its record was written is lost.
 //
 // Thread-safe; one thread writes.
 class VolumeRecordWriter {
@@ -57,19 +56,19 @@ class VolumeRecordWriter {
   struct Seams {
     std::function<bool()> leads;      // whether this process may write
     std::function<bool()> is_synced;  // whether all DataUploads and records are known
-    // Whether a repository snapshot, as DataUpload::snapshot_id() has it, was deleted. What it says
-    // of one that was noted is known.
+    // Whether a repository snapshot, as DataUpload::snapshot_id() names it, was deleted. It knows
+    // each DataDeletion that was recorded here.
     std::function<bool(absl::string_view snapshot_id)> is_deleted;
   };
 
   // Borrows `env` and `records`.
   VolumeRecordWriter(const MoverEnvironment& env, VolumeRecords& records, Seams seams);
 
-  // As it was seen, in any order and any number of times.
+  // An object as it was seen, in any order and any number of times.
   void Note(const objects::DataUpload& upload);
   void Note(const objects::DataDownload& download);
   void Note(const objects::DataDeletion& deletion);
-  // The record is new, changed or gone.
+  // The record was added, changed or deleted.
   void Enqueue(const VolumeRecordKey& key);
 
   // Writes until `ctx` ends.
@@ -80,7 +79,7 @@ class VolumeRecordWriter {
  private:
   using EndKey = std::pair<absl::Time, std::string>;  // of an upload: when it ended, its uid
 
-  // What objects say that a record may not have yet.
+  // What objects show and the record may not have yet.
   struct News {
     objects::ProtectedVolumeSpec spec;  // without a uid: no reason to make a record
     std::optional<objects::LastGoodBackup> good;
@@ -100,10 +99,10 @@ class VolumeRecordWriter {
     News news;
     bool is_pvc_due = false;
   };
-  // What is to become of an entry.
+  // The result of a write.
   struct WriteResult {
     bool is_written = true;  // all that its news say
-    bool has_asked = false;  // the API server
+    bool has_asked = false;  // a request was made to the API server
   };
 
   template <typename Change>
@@ -117,7 +116,7 @@ class VolumeRecordWriter {
   absl::StatusOr<std::optional<ProtectedVolumeRecord>> Make(const CallContext& ctx,
                                                             const Taken& taken);
   absl::StatusOr<WriteResult> Remove(const CallContext& ctx, const ProtectedVolumeRecord& record);
-  // Nothing where that cannot be read.
+  // Nothing if the PVC cannot be read (no permission).
   absl::StatusOr<std::optional<bool>> IsPvcGone(const CallContext& ctx,
                                                 const objects::ProtectedVolumeSpec& spec);
   // Brings `record` to what the news say, and returns how.

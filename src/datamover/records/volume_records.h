@@ -36,43 +36,43 @@ struct ProtectedVolumeRecord {
 };
 ProtectedVolumeRecord ReadProtectedVolume(const objects::ProtectedVolume& object);
 
-// Whether the record stays though its PVC is gone for long: its check renews the object locks of
-// backups that are there. Pure.
+// Whether the record stays long after its PVC is gone: its check renews the object locks of
+// existing backups. Pure.
 bool IsKeptForLocks(const objects::ProtectedVolumeStatus& status);
 
 // Velero's namespace, and the name of the record.
 using VolumeRecordKey = std::pair<std::string, std::string>;
 
-// What to do about a volume, in one sentence; "" while nothing is to be done. Changes with `now`
-// only where a time has passed. Pure.
+// The next step for a volume, in one sentence; "" if there is none. Changes with `now` only when a
+// deadline passes. Pure.
 std::string NextStepOf(const ProtectedVolumeRecord& record, const RecordSettings& rules,
                        absl::Time now);
 
 // The records of all Velero namespaces, as the informers of ProtectedVolumes deliver them; each
-// namespace has an informer. Thread-safe; callbacks are called with the lock held, and must not
-// call back.
+// namespace has an informer. Thread-safe. ForEach() calls with the lock held: `call` must not call
+// back.
 class VolumeRecords {
  public:
   using OnChange = std::function<void(const VolumeRecordKey& key)>;
 
-  // `on_change`: told of each record that is new, changed or gone, without the lock held.
+  // `on_change`: called for each record that is added, changed or deleted, without the lock held.
   explicit VolumeRecords(OnChange on_change);
   ~VolumeRecords();
 
-  // Follows the records of one namespace. Borrows the informer; before it runs.
+  // Watches the records of one namespace. Borrows the informer; before it runs.
   void Add(k8s::Informer& informer);
 
-  // Whether all that there were at the start are known.
+  // Whether all records that existed at the start are known.
   bool is_synced() const;
   std::size_t size() const;
-  // A moment old; nothing where there is no such record.
+  // Possibly stale; nothing if there is no such record.
   std::optional<ProtectedVolumeRecord> Find(absl::string_view velero_namespace,
                                             absl::string_view pvc_uid,
                                             absl::string_view location) const;
   std::optional<ProtectedVolumeRecord> Find(const VolumeRecordKey& key) const;
   void ForEach(absl::FunctionRef<void(const ProtectedVolumeRecord& record)> call) const;
 
-  // As it was stored just now, so that it is known before its event comes.
+  // Adds a record that was just stored, before its event arrives.
   void Put(const objects::ProtectedVolume& object);
 
  private:
@@ -88,8 +88,8 @@ class VolumeRecords {
   std::map<VolumeRecordKey, ProtectedVolumeRecord> records_ ABSL_GUARDED_BY(mutex_);
 };
 
-// What the newest check of the repository of a volume found, which is that volume's alone; nothing:
-// no damage. Read from the API server where `records` is null, or does not know all yet.
+// The damage that the newest check found in the repository of a volume; nothing if there is none.
+// Read from the API server if `records` is null, or does not know all records yet.
 absl::StatusOr<std::optional<objects::RepositoryDamage>> FindDamage(const CallContext& ctx,
                                                                     k8s::ApiClient& api,
                                                                     const VolumeRecords* records,

@@ -22,15 +22,15 @@
 
 namespace csidelta::datamover {
 
-// How long a DataDeletion of what an unnamed upload stored waits after it was created: meanwhile
-// the worker of that upload ends.
+// How long the DataDeletion of an unnamed upload's data waits after it was created: meanwhile the
+// worker of that upload ends.
 inline constexpr absl::Duration kUnnamedDeletionAfter = absl::Minutes(30);
 
-// What a DataDeletion names: INVALID_ARGUMENT when that is not a repository snapshot of csi-delta,
-// or spec.upload is not a uid. Pure.
+// The data that a DataDeletion names. INVALID_ARGUMENT if it is not a repository snapshot of
+// csi-delta, or spec.upload is not a uid. Pure.
 absl::StatusOr<velero::DataReference> ReferenceOf(const objects::DataDeletionSpec& spec);
 
-// What a worker removes for it. Pure.
+// The item that a worker removes for it. Pure.
 objects::ForgetItem ItemOf(const objects::DataDeletionSpec& spec,
                            const velero::DataReference& reference);
 
@@ -47,7 +47,7 @@ absl::Time DueAt(const objects::DataDeletion& deletion);
 //     such a one also leads alone.
 //
 // At most `workers_max` repositories have a leader that works. The others wait in the order in
-// which they became due, and are woken when one of these ends. Thread-safe.
+// which they became due, and are enqueued when one of these ends. Thread-safe.
 class DeletionQueue {
  public:
   struct Name {
@@ -60,20 +60,20 @@ class DeletionQueue {
   // `wake`: enqueues a DataDeletion; must not call back. Borrows `clock`.
   DeletionQueue(int workers_max, const Clock& clock, std::function<void(const Name&)> wake);
 
-  // As an informer delivered it, or as it was just written; an older version is ignored. One that
-  // is over, is being deleted, or names nothing of csi-delta is as one that is gone.
+  // A DataDeletion as an informer delivered it, or as it was just written. Older versions are
+  // ignored. If it is over, is being deleted, or is not valid, it counts as removed.
   void Put(const objects::DataDeletion& deletion);
   void Remove(const std::string& uid);
 
-  // Whether this one leads its repository now; it does until it is put in another phase than
-  // InProgress, or is removed. Where another one is to lead first, that is woken.
+  // Whether this DataDeletion leads its repository now. It does until it is put in a phase other
+  // than InProgress, or is removed. If another one is to lead first, that is enqueued.
   bool Lead(const std::string& uid);
 
-  // What the worker of this leader removes: its own item, then those of the others that may begin;
-  // each once, kForgetItemsMax at most. Empty for one that is not known.
+  // The items that the worker of this leader removes: its own, then those of the others that may
+  // begin. Each once, kForgetItemsMax at most. Empty if it is not known.
   std::vector<objects::ForgetItem> Batch(const std::string& uid) const;
 
-  // The others of its repository that are about one of `items`, oldest first.
+  // The other DataDeletions of its repository that are about one of `items`, oldest first.
   std::vector<Name> Others(const std::string& uid,
                            const std::vector<objects::ForgetItem>& items) const;
 
@@ -99,7 +99,7 @@ class DeletionQueue {
   };
 
   static std::optional<Entry> EntryOf(const objects::DataDeletion& deletion);
-  // Replaces what is known of one; nothing: it is gone. Enqueues those that may lead instead.
+  // Replaces an entry; nothing: it is gone. Enqueues those that may lead instead.
   void Replace(const std::string& uid, std::optional<Entry> entry)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Insert(const std::string& uid, Entry entry, absl::Time now)
@@ -111,7 +111,7 @@ class DeletionQueue {
   void Choose(const std::string& name, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   const std::string* LeaderOf(const std::set<Age>& members, absl::Time now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Which repositories are to have a worker now, beside those that do.
+  // The repositories that are to have a worker next.
   std::vector<std::string> Next(absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EnqueueNext(absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -124,9 +124,9 @@ class DeletionQueue {
   WorkerQueue workers_ ABSL_GUARDED_BY(mutex_);  // of repositories
 };
 
-// The object to create for a DataUpload whose worker was given up before it said how it ended: it
-// may store its snapshot yet, which nothing would refer to; with `worker_ended` it stores nothing
-// any more, but may have. `reference` says where.
+// The object to create for a DataUpload whose worker was given up before it reported its end. The
+// worker may still store its snapshot, which nothing would refer to; if `worker_ended`, it may only
+// have stored it. `reference` names the repository.
 objects::DataDeletion MakeDeletionOfUnnamed(const objects::DataTransfer& upload,
                                             const velero::DataReference& reference,
                                             bool worker_ended);

@@ -11,23 +11,23 @@
 #include "repository/checker.h"
 #include "repository/lock_renewal.h"
 
-// What a worker does for a VolumeTask: the same that the verbs of csi-delta do.
+// The work of a worker for a VolumeTask: the same as that of the verbs of csi-delta.
 namespace csidelta::datamover {
 
-// Does the work of `job` in the session's repository, without a question, and returns what it did.
-// The session is made from what the rest of the job says. `cluster`: where the VolumeSnapshot of an
-// upload is. Errors are those of the work; OutcomeOf() makes an outcome of them.
+// Does the work of `job` in the session's repository, without a question, and returns the outcome.
+// The session is made from the rest of the job. `cluster`: where the VolumeSnapshot of an upload
+// is. Errors are those of the work; OutcomeOf() makes an outcome of them.
 absl::StatusOr<objects::Outcome> DoJob(const CallContext& ctx, engine::Session& session,
                                        const objects::VolumeJob& job,
                                        const k8s::ClientSettings& cluster,
                                        const TaskProgress& progress);
 
-// What a task says of a backup that is there. Pure.
+// The outcome of a backup that was made. Pure.
 objects::Outcome OutcomeOf(const incremental::BackupResult& result);
 objects::BackupFigures FiguresOf(const incremental::BackupResult& result);
 objects::RestoreFigures FiguresOf(const incremental::RestoreResult& result);
 objects::CheckFigures FiguresOf(const repository::CheckReport& report);
-// A renewal that ended with an error counts as one that failed for one object.
+// A renewal that ended with an error counts as one failed object.
 objects::LockFigures FiguresOf(const absl::StatusOr<repository::RenewLocksResult>& result);
 
 }  // namespace csidelta::datamover

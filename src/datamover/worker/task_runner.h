@@ -18,23 +18,23 @@
 
 namespace csidelta::datamover {
 
-// How often the status is written, as a heartbeat also when it is as it was. Each write costs a
+// How often the status is written, as a heartbeat even if it is unchanged. Each write costs a
 // second one, of the transfer that the controller copies it into.
 inline constexpr absl::Duration kReportEvery = absl::Seconds(10);
 // How long writing the final status is retried while the API server is away.
 inline constexpr absl::Duration kFinalStatusTimeMax = absl::Minutes(10);
 
-// Which Pod a worker runs in. Both may be left out: then the task is never taken away.
+// The Pod that a worker runs in. Both may be omitted: then the task is never taken away.
 struct WorkerPodRef {
   std::string uid = {};
   WriteFence* fence = nullptr;  // renewed when the task is reached, closed when it is another's
 };
 
-// What a VolumeTask's status says, kept in step with what is done. Thread-safe, but for Step()
-// and Finish(), which have one caller at a time.
+// Keeps a VolumeTask's status in step with the work. Thread-safe, but for Step() and Finish(),
+// which have one caller at a time.
 //
-// Each write says on what it is based: one that was given up, and that the API server carries out
-// later, is refused then. So is that of a Pod which the controller has replaced.
+// Each write names the version that it is based on. So a write that was given up, and that the API
+// server carries out later, is refused. So is a write of a Pod that the controller has replaced.
 class TaskReport {
  public:
   TaskReport(k8s::ApiClient& api, k8s::ObjectKey task, objects::VolumeTaskStatus status,
@@ -48,23 +48,21 @@ class TaskReport {
   void Progress(absl::string_view stage, int64_t done_bytes, int64_t total_bytes);
 
   // Writes the status if it was not written for kReportEvery, or if another stage began, the size
-  // became known or the first byte was done. FAILED_PRECONDITION when the task is another Pod's
-  // now.
+  // became known or the first byte was done. FAILED_PRECONDITION if the task is another Pod's now.
   absl::Status Step(const CallContext& ctx);
 
-  // Writes `status`, until it is written or the task is gone or another Pod's, for at most
-  // kFinalStatusTimeMax. Figures that the API server does not take are left out.
+  // Writes `status`, with retries until it is written, the task is gone or another Pod's, or
+  // kFinalStatusTimeMax has passed. Figures that the API server rejects are omitted.
   absl::Status Finish(const CallContext& ctx, objects::VolumeTaskStatus status);
 
   objects::VolumeTaskStatus status() const;
-  // Whether the task was this Pod's when it was seen last. Not beside Step().
+  // Whether the task was this Pod's when it was seen last. Not concurrently with Step().
   bool is_managed() const { return lost_.ok(); }
 
  private:
   bool IsDue(absl::Duration now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Write(const CallContext& ctx, const objects::VolumeTaskStatus& status);
-  // Takes in what the task says of its Pod. FAILED_PRECONDITION, NOT_FOUND: it is another's by
-  // more.
+  // Reads which Pod the task names. FAILED_PRECONDITION, NOT_FOUND: it is no longer this Pod's.
   absl::Status Note(const objects::VolumeTask& task);
 
   k8s::ApiClient& api_;
@@ -86,14 +84,13 @@ using TaskProgress = std::function<void(absl::string_view stage, int64_t done, i
 using RunWork = std::function<objects::Outcome(
     const CallContext& ctx, const objects::VolumeJob& job, const TaskProgress& progress)>;
 
-// Does what a VolumeTask says, by `run`, and writes into its status how far it is. A task whose job
-// cannot be read fails. The work is
-// stopped when spec.cancel becomes true or the task is deleted (Canceled), and when `ctx` is
-// stopped (Interrupted). While the API server is away it goes on.
+// Does the work of a VolumeTask by `run`, and writes its progress into the status. A task whose job
+// cannot be read fails. The work is stopped when spec.cancel becomes true or the task is deleted
+// (Canceled), and when `ctx` is stopped (Interrupted). It continues while the API server is away.
 //
 // A task that has its last phase is not run again. Returns the last phase once it is written, or
-// kNone when the task is gone or another Pod's by then; NOT_FOUND when it never was there;
-// UNAVAILABLE or DEADLINE_EXCEEDED when the API server does not come back.
+// kNone if the task is gone or another Pod's by then. NOT_FOUND if it never existed; UNAVAILABLE or
+// DEADLINE_EXCEEDED if the API server does not come back.
 absl::StatusOr<objects::TaskPhase> RunTask(const CallContext& ctx, k8s::ApiClient& api,
                                            const k8s::ObjectKey& task, absl::string_view node,
                                            const RunWork& run, const WorkerPodRef& pod = {});

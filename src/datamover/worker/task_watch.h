@@ -19,20 +19,20 @@
 
 namespace csidelta::datamover {
 
-// Who is to look again when something of a stem changed. Thread-safe.
+// The callbacks to call when an object of a task has changed, by task name. Thread-safe.
 class EnqueueTable {
  public:
-  // `on_left`: told of each task name that is not registered any more. What bears its name was left
-  // to the registered callback until then, and would be looked at again only after kLeftoversEvery.
-  // Called without a lock; it may be empty.
+  // `on_left`: called for each task name that is not registered any more, without a lock; it may be
+  // empty. Until then the objects of that name were left to the registered callback, and would be
+  // reconciled only after kLeftoversEvery.
   explicit EnqueueTable(std::function<void(const std::string& task_name)> on_left = {})
       : on_removed_(std::move(on_left)) {}
 
   void Put(const std::string& task_name, std::function<void()> wake);
   void Remove(const std::string& task_name);
-  // False when none is registered.
+  // False if no callback is registered.
   bool Enqueue(const std::string& task_name) const;
-  // Whether one is registered.
+  // Whether a callback is registered.
   bool Has(const std::string& task_name) const;
 
  private:
@@ -41,7 +41,7 @@ class EnqueueTable {
   const std::function<void(const std::string& task_name)> on_removed_;
 };
 
-// Objects that bear the name of their task: the registered callback is called, but not for what
+// Handles objects that bear the name of their task: enqueues the task, but not for changes that
 // this process has written, which `cache` knows; it may be null. Borrows both.
 template <typename Kind>
 class EnqueueingEventHandler : public objects::EventHandler<Kind> {
@@ -64,7 +64,8 @@ class EnqueueingEventHandler : public objects::EventHandler<Kind> {
   const k8s::ObjectCache* const cache_;
 };
 
-// Worker Pods: as above, and each change of one is noted, and those that have ended. Borrows all.
+// Handles worker Pods: as above, and records each change, and the Pods that have ended. Borrows
+// all.
 class PodEventHandler : public EnqueueingEventHandler<objects::Pod> {
  public:
   PodEventHandler(EnqueueTable& enqueue_table, const k8s::ObjectCache* cache, EndedPods& ended,
@@ -82,14 +83,14 @@ class PodEventHandler : public EnqueueingEventHandler<objects::Pod> {
 // The objects of one kind that tasks are done for.
 struct TaskSubjects {
   std::string kind;  // for TaskNameOf()
-  // Whether an object is managed and not over; told of it whenever something of it changed.
+  // Whether an object is managed and not over. Called whenever the object has changed.
   std::function<bool(const objects::Object& object)> take;
-  // One that was taken is over, or gone.
+  // Called when an object that was taken is over, or gone.
   std::function<void(const std::string& uid)> leave;
 };
 
-// All objects of one kind in one Velero namespace: those that are taken are in the table of tasks.
-// To be added to the informer before the loop that moves them.
+// Handles all objects of one kind in one Velero namespace: those that are taken are registered. To
+// be added to the informer before the loop that reconciles them.
 class SubjectEventHandler : public objects::EventHandler<objects::Object> {
  public:
   // Borrows the table and the loop.
@@ -111,10 +112,11 @@ class SubjectEventHandler : public objects::EventHandler<objects::Object> {
   k8s::ReconcileLoop& loop_;
 };
 
-// What an object says to the scheduler; nothing for one that is over, or not managed.
+// What the scheduler needs of an object; nothing if it is over or not managed.
 using TransferReader = std::function<std::optional<QueuedTransfer>(const objects::Object& object)>;
 
-// Objects of transfers: the scheduler, which is borrowed, hears of them and of those that are over.
+// Objects of transfers: those that are to be moved go into the scheduler, which is borrowed; all
+// others leave it.
 TaskSubjects TransferSubjects(std::string kind, TransferReader read, TransferScheduler& scheduler);
 
 }  // namespace csidelta::datamover

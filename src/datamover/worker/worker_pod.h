@@ -8,12 +8,12 @@
 
 namespace csidelta::datamover {
 
-// The object to create: `pod`, and beside that what the settings say of workers. `storage_class`:
-// of the volume that it is about, which may say where workers run. Pure.
+// The object to create: `pod` with the settings of workers. `storage_class`: of the volume that it
+// is about, which may restrict where workers run. Pure.
 objects::Pod MakeWorkerPod(objects::WorkerPodSpec pod, const MoverSettings& settings,
                            absl::string_view storage_class);
 
-// What a worker needs for a volume of so many bytes: a restore, a check and a deletion sort the
+// The needs of a worker for a volume of this size: a restore, a check and a deletion sort the
 // repository's index; see docs/cli.md "Plan memory and scratch space".
 
 // Chunks of a volume that began small, with a third for those of older backups.
@@ -22,15 +22,15 @@ constexpr int64_t ChunksFor(int64_t volume_bytes) {
   return (volume_bytes / kChunkBytes + 1) * 4 / 3;
 }
 
-// Of scratch space. The index has 48 bytes for each chunk, and twice as much while it is sorted;
-// prune has 36 more.
+// Bytes of scratch space. The index has 48 bytes for each chunk, and twice as much while it is
+// sorted; prune has 36 more.
 constexpr int64_t ScratchBytesFor(int64_t volume_bytes) {
   constexpr int64_t kBytesOfChunk = 2 * 48 + 36;
   return ChunksFor(volume_bytes) * kBytesOfChunk;
 }
 
-// Of memory, as a limit of its container: the program and one reader, the marks of the index, and
-// its packs, which may be as short as 8 MiB. A ninth of all is for tables.
+// Bytes of memory, as a limit of its container: the program and one reader, the marks of the index,
+// and its packs, which may be as short as 8 MiB. A ninth of all is for tables.
 constexpr int64_t RestoreMemoryBytesFor(int64_t volume_bytes) {
   constexpr int64_t kMiB = int64_t{1} << 20;
   constexpr int64_t kLeastBytes = 72 * kMiB;

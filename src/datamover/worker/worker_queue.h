@@ -11,21 +11,21 @@
 
 namespace csidelta::datamover {
 
-// Which repositories, or other names, have a worker, and which of those that wait for one are next:
-// those that have waited the longest. Each call takes O(log(names) + names that are returned). Not
+// The names, such as repositories, that have a worker, and those that wait for one. Those that have
+// waited the longest are next. Each call takes O(log(names) + names that are returned). Not
 // thread-safe.
 class WorkerQueue {
  public:
-  // It waits since then, and has no worker.
+  // The name waits since then, and has no worker.
   void Wait(const std::string& name, absl::Time since);
-  // It has a worker, however many others do.
+  // The name has a worker, however many others do.
   void Run(const std::string& name);
-  // It does neither. Returns whether it did.
+  // The name neither waits nor has a worker. Returns whether it did.
   bool Leave(const std::string& name);
 
   bool Runs(const std::string& name) const { return running_.contains(name); }
   std::size_t running() const { return running_.size(); }
-  // The first ones that wait since `now` or longer, `count_max` at most.
+  // The first names that wait since `now` or longer, at most `count_max`.
   std::vector<std::string> First(std::size_t count_max, absl::Time now) const;
 
  private:

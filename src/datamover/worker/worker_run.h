@@ -21,24 +21,24 @@
 
 namespace csidelta::datamover {
 
-// How many Pods in a row may be lost that count (datamover/worker/lost_pods.h), and how long until
-// the next.
+// The number of lost Pods in a row that count (datamover/worker/lost_pods.h) until the task fails,
+// and the pauses between Pods.
 inline constexpr int kLostPodsMax = 5;
 inline constexpr absl::Duration kWorkerAgainFirst = absl::Seconds(2);
 inline constexpr absl::Duration kWorkerAgainMax = absl::Minutes(1);
-// A worker that says nothing for so long is dead, though its Pod seems to run; so is a Pod that was
-// to be gone so long ago.
+// A worker without a heartbeat for this long is dead, even if its Pod seems to run. So is a Pod
+// that should have been gone this long ago.
 inline constexpr absl::Duration kWorkerSilenceMax = absl::Minutes(15);
 inline constexpr absl::Duration kPodGoneAfter = absl::Minutes(1);
-// After that what a stopped worker still does counts no more.
+// After this time the work of a stopped worker does not count any more.
 inline constexpr absl::Duration kWorkerStopTimeMax = absl::Seconds(9);
 
-// What the Pod of a task does, as it was seen last.
+// The state of a task's Pod, as it was seen last.
 struct WorkerView {
   enum class State {
     kStarting,  // none exists yet, or it does not run yet: `words` say why
     kRunning,   // its container runs
-    kEnded,     // the task has its last phase; or there were too many attempts: status says Failed
+    kEnded,     // the task has its last phase; or too many Pods were lost: the status is Failed
   };
   State state = State::kStarting;
   objects::VolumeTaskStatus status;
@@ -48,12 +48,12 @@ struct WorkerView {
   int pods_lost = 0;         // of these
   absl::Time attempt_since;  // of the one that there is, or is to be
   bool has_pod = false;      // it is there, as far as it was seen
-  // Each node that the Pod fits on runs as many workers as it may.
+  // Each node that the Pod fits on runs as many workers as it is allowed to.
   bool waits_for_node = false;
-  // Why what the Pod needs, or the Pod itself, could not be made: `words` say it, too. Not OK only
-  // while starting.
+  // Why the Pod, or what it needs, could not be made: `message` has it, too. Not OK only while
+  // starting.
   absl::Status refusal = absl::OkStatus();
-  // What a quota refuses is what other workers have of it.
+  // A quota refuses the Pod, and other workers use that quota.
   bool waits_for_quota = false;
   // What `words` say is a step on the way, which usually takes seconds.
   bool is_usual = false;
@@ -62,7 +62,7 @@ struct WorkerView {
   absl::Time requeue_time = absl::InfiniteFuture();
 };
 
-// What the worker of a task is made for, and with what.
+// The work of a task's worker, and what its Pod needs.
 struct WorkerJob {
   objects::VolumeWork work;
   std::optional<absl::Duration> lock_wait = {};  // as in VolumeJob
@@ -72,36 +72,36 @@ struct WorkerJob {
   objects::NodeSelector node_affinity = {};  // required, beside what the settings say
 };
 
-// One task, and the Pods that do it one after the other:
+// One task, and the Pods that work on it one after the other:
 //
 //   no Pod --made--> Pod --runs, then ends with a last phase of the task--> ended
 //     ^               |
 //     |               |  gone, evicted, killed, interrupted
 //     +-- a pause ----+  at most kLostPodsMax times in a row that count, then ended: Failed
 //
-// A Pod whose node is lost runs for ever, as far as anybody can see: the worker's silence tells.
-// After one whose end was not observed, the pause of a restore is kFencedAfter: until the lost
-// worker has stopped writing by itself (datamover/write_fence.h).
+// A Pod whose node is lost seems to run forever: only the worker's silence reveals it. If its end
+// was not observed, the pause of a restore is kFencedAfter: until the lost worker has stopped
+// writing by itself (datamover/write_fence.h).
 //
-// Pods are counted in annotations of the task, which is the only memory. No node runs more of all
-// tasks' Pods than the settings allow. Borrows `env`.
+// Pods are counted in annotations of the task; nothing else is kept. No node runs more Pods of all
+// tasks than the settings allow. Borrows `env`.
 class WorkerRun {
  public:
-  // `task_name` names the task, and everything of it.
+  // `task_name` names the task, and everything that is made for it.
   WorkerRun(const MoverEnvironment& env, std::string task_name);
 
-  // The task, made if none exists; perhaps as it was a moment ago.
+  // The task, created if there is none; possibly stale.
   absl::StatusOr<objects::VolumeTask> EnsureTask(const CallContext& ctx,
                                                  const objects::VolumeTaskSpec& spec,
                                                  const std::map<std::string, std::string>& labels);
-  // Nothing when none exists.
+  // Nothing if there is none.
   absl::StatusOr<std::optional<objects::VolumeTask>> FindTask(const CallContext& ctx) const;
-  // The same, perhaps as it was a moment ago.
+  // The same, possibly stale.
   absl::StatusOr<std::optional<objects::VolumeTask>> CachedTask(const CallContext& ctx) const;
-  // False where the informer of VolumeTasks delivered none of this name, as of a moment ago.
+  // False if the informer of VolumeTasks has delivered none of this name; possibly stale.
   bool MayHaveTask() const;
 
-  // The Pod to make, once all that it needs is there; else what is waited for.
+  // The Pod to make once all that it needs is there; else what is waited for.
   struct NextPod {
     objects::Pod pod;
     std::string waiting_for;  // "": `pod` is to be made
@@ -111,32 +111,32 @@ class WorkerRun {
   };
   using PodMaker = std::function<absl::StatusOr<NextPod>(const objects::VolumeTask& task)>;
 
-  // The Pod of `task` for `job`, once the Secret that it mounts is there and the task says what is
-  // to be done.
+  // The Pod of `task` for `job`. First makes the Secret that it mounts, and writes the job into the
+  // task.
   absl::StatusOr<NextPod> PodFor(const CallContext& ctx, const objects::VolumeTask& task,
                                  const WorkerJob& job);
 
-  // Looks, and takes the next step. NOT_FOUND when there is no task. What the API server refuses to
-  // make, by a quota, a policy or a webhook, is a view with its words: they may be about what a
-  // person puts right meanwhile.
+  // Reads the Pod and takes the next step. NOT_FOUND if there is no task. If the API server refuses
+  // to make something, by a quota, a policy or a webhook, the view has its message: a person may
+  // correct the cause meanwhile.
   absl::StatusOr<WorkerView> Step(const CallContext& ctx, const PodMaker& make_pod);
 
-  // Asks the worker to end: by the task, and by the deletion of the Pod. True when no Pod of the
-  // task runs any more.
+  // Stops the worker, by the task and by the deletion of the Pod. True if no Pod of the task runs
+  // any more.
   absl::StatusOr<bool> Stop(const CallContext& ctx);
 
-  // Whether it is known of every Pod of `task` that its process is dead.
+  // Whether the processes of all Pods of `task` are known to be dead.
   absl::StatusOr<bool> HasSurelyEnded(const CallContext& ctx,
                                       const objects::VolumeTask& task) const;
 
-  // Asks for the deletion of the Pod and of its Secret, whatever they do.
+  // Deletes the Pod and its Secret, whatever their state.
   absl::Status Remove(const CallContext& ctx);
-  // The same for a Pod whose task has its last phase. One that is there long after it was to be
-  // gone, because its node died, is deleted by force: what it did counts.
+  // The same for a Pod whose task has its last phase. A Pod that stays long after its deletion,
+  // because its node died, is deleted by force: its result counts.
   absl::Status RemoveEnded(const CallContext& ctx);
-  // The last thing to go.
+  // Deletes the task, after all else.
   absl::Status RemoveTask(const CallContext& ctx);
-  // All of a worker without a volume: as Remove(), then the task.
+  // Removes all of a worker without a volume: as Remove(), then the task.
   absl::Status RemoveWithTask(const CallContext& ctx);
 
  private:
@@ -160,7 +160,7 @@ class WorkerRun {
   absl::StatusOr<std::vector<objects::Pod>> AllPods(const CallContext& ctx) const;
   absl::Status RemoveDead(const CallContext& ctx, const objects::Pod& pod,
                           const objects::VolumeTaskStatus& status);
-  // `pod` is null where it is gone.
+  // `pod` is null if it is gone.
   absl::StatusOr<WorkerView> NextAttempt(const CallContext& ctx, const objects::Pod* pod,
                                          const objects::VolumeTask& task);
   absl::StatusOr<WorkerView> Make(const CallContext& ctx, const objects::VolumeTask& task,
@@ -173,8 +173,8 @@ class WorkerRun {
   const std::string task_name_;
 };
 
-// Why a Pod does not run, or how it ended, in the words of scheduler, kubelet and container; "" for
-// one that runs. Pure.
+// Why a Pod does not run, or how it ended, as scheduler, kubelet and container report it; "" if it
+// runs. Pure.
 std::string PodMessage(const objects::Pod& pod);
 
 }  // namespace csidelta::datamover
