@@ -23,7 +23,7 @@ bool HasSurelyEnded(const objects::Pod& pod) {
 
 }  // namespace
 
-void EndedPods::Note(const objects::Pod& pod) {
+void EndedPods::Record(const objects::Pod& pod) {
   Entry entry = {.uid = pod.uid(), .repository = pod.Annotation(objects::kRepositoryAnnotation)};
   if (entry.repository.empty() || !HasSurelyEnded(pod) || Has(entry.uid)) {
     return;

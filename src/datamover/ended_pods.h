@@ -20,7 +20,7 @@ class EndedPods {
   static constexpr std::size_t kAllMax = 4096;
 
   // Records a Pod as it was seen, or as it was when it was deleted.
-  void Note(const objects::Pod& pod);
+  void Record(const objects::Pod& pod);
 
   bool Has(absl::string_view uid) const;
   // Uids, the newest first.

@@ -294,7 +294,7 @@ absl::StatusOr<std::optional<KnownKey>> FindIn(const CallContext& ctx, k8s::ApiC
   const std::stop_callback passed_on(ctx.stop, [&enough] { enough.request_stop(); });
   CallContext until_found = ctx;
   until_found.stop = enough.get_token();
-  const auto look = [&](auto& page, bool /*is_first*/) {
+  const auto find = [&](auto& page, bool /*is_first*/) {
     const absl::StatusOr<std::vector<Kind>> objects = objects::AllAs<Kind>(std::move(page));
     for (std::size_t i = 0; objects.ok() && i < objects->size() && !known.has_value(); ++i) {
       known = KeyOf((*objects)[i], location);
@@ -304,7 +304,7 @@ absl::StatusOr<std::optional<KnownKey>> FindIn(const CallContext& ctx, k8s::ApiC
     }
   };
   const absl::Status listed = k8s::IgnoreNotFound(
-      api.ListPages(until_found, Kind::Type(), velero_namespace, {}, look).status());
+      api.ListPages(until_found, Kind::Type(), velero_namespace, {}, find).status());
   if (!known.has_value()) {
     RETURN_IF_ERROR(listed);
   }

@@ -211,7 +211,7 @@ absl::StatusOr<BackupStorageLocation> ReadLocation(const CallContext& ctx, k8s::
 // What a Secret of a worker's lacks of what it is to hold now; its keys stay as they are.
 std::map<std::string, std::string> ChangedFiles(const objects::Secret& secret,
                                                 const std::map<std::string, Secret>& data) {
-  std::map<std::string, std::string> news;
+  std::map<std::string, std::string> changed;
   for (const char* file : {kCloudFile, kCaFile}) {
     const auto now = data.find(file);
     if (now == data.end()) {
@@ -219,10 +219,10 @@ std::map<std::string, std::string> ChangedFiles(const objects::Secret& secret,
     }
     std::string text = absl::Base64Escape(now->second.Reveal());
     if (text != secret.EncodedValue(file)) {
-      news[file] = std::move(text);
+      changed[file] = std::move(text);
     }
   }
-  return news;
+  return changed;
 }
 
 absl::StatusOr<std::map<std::string, Secret>> ReadWithoutKeys(
@@ -238,11 +238,11 @@ absl::Status Renew(const CallContext& ctx, k8s::ApiClient& api,
                    const std::map<std::string, Secret>& data) {
   const k8s::ObjectKey key = objects::Secret::Key(request.mover_namespace, name);
   ASSIGN_OR_RETURN(const auto secret, objects::Get<objects::Secret>(ctx, api, key));
-  const std::map<std::string, std::string> news = ChangedFiles(secret, data);
-  if (news.empty()) {
+  const std::map<std::string, std::string> changed = ChangedFiles(secret, data);
+  if (changed.empty()) {
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(objects::Apply(ctx, api, key, objects::Patch().SetEncodedData(news)));
+  RETURN_IF_ERROR(objects::Apply(ctx, api, key, objects::Patch().SetEncodedData(changed)));
   CSIDELTA_LOG(kInfo, "the location has new credentials; its worker gets them", {"name", name},
                {"location", request.location});
   return absl::OkStatus();
@@ -306,11 +306,11 @@ absl::StatusOr<std::string> RepositoryAddress(const BackupStorageLocation& locat
   const std::string address =
       absl::StrCat("s3:", absl::StripSuffix(endpoint, "/"), "/", location.bucket(), "/",
                    location.prefix(), location.prefix().empty() ? "" : "/", repository_path);
-  const absl::StatusOr<storage::Location> place = storage::ParseLocation(address);
-  if (!place.ok()) {
-    return Refuse(place.status().message());
+  const absl::StatusOr<storage::Location> parsed = storage::ParseLocation(address);
+  if (!parsed.ok()) {
+    return Refuse(parsed.status().message());
   }
-  if (place->bucket != location.bucket()) {
+  if (parsed->bucket != location.bucket()) {
     return Refuse(absl::StrCat("bucket \"", absl::CHexEscape(location.bucket()),
                                "\" is no name of a bucket"));
   }
@@ -384,7 +384,7 @@ absl::StatusOr<RepositoryAccess> OpenLocationAccess(const CallContext& ctx, k8s:
 absl::Time AccessKeeper::Keep(const CallContext& ctx, k8s::ApiClient& api,
                               const RepositoryAccessRequest& request, const std::string& name) {
   const absl::Time now = ctx.clock->Now();
-  const std::string place = absl::StrCat(request.velero_namespace, "/", request.location);
+  const std::string location = absl::StrCat(request.velero_namespace, "/", request.location);
   const auto warn = [&](const absl::Status& error) {
     if (!absl::IsNotFound(error)) {
       CSIDELTA_LOG(kWarn, "a worker keeps its credentials, as no newer ones can be read",
@@ -392,15 +392,15 @@ absl::Time AccessKeeper::Keep(const CallContext& ctx, k8s::ApiClient& api,
                    {"error", std::string(error.message())});
     }
   };
-  if (IsDue(place, now)) {
+  if (IsDue(location, now)) {
     absl::StatusOr<std::map<std::string, Secret>> data = ReadWithoutKeys(ctx, api, request);
     if (data.ok()) {
-      Note(place, *std::move(data));
+      StoreData(location, *std::move(data));
     } else {
       warn(data.status());
     }
   }
-  if (const std::optional<Place> wanted = DataFor(place, name, now); wanted.has_value()) {
+  if (const std::optional<LocationData> wanted = DataFor(location, name, now); wanted.has_value()) {
     const absl::Status renewed = Renew(ctx, api, request, name, wanted->data);
     if (!renewed.ok()) {
       warn(renewed);
@@ -409,7 +409,7 @@ absl::Time AccessKeeper::Keep(const CallContext& ctx, k8s::ApiClient& api,
     kept_[name] = {.at = now, .version = renewed.ok() ? wanted->version : 0};
   }
   const MutexLock lock(mutex_);
-  return places_[place].read_at + kAccessKeptEvery;
+  return locations_[location].read_at + kAccessKeptEvery;
 }
 
 void AccessKeeper::RecordMade(const RepositoryAccess& access, const std::string& name,
@@ -419,16 +419,16 @@ void AccessKeeper::RecordMade(const RepositoryAccess& access, const std::string&
   }
   std::map<std::string, Secret> data = access.secret_data;
   data.erase(kKeyringFile);
-  Note(access.location, std::move(data));
+  StoreData(access.location, std::move(data));
   const MutexLock lock(mutex_);
-  Place& known = places_[access.location];
+  LocationData& known = locations_[access.location];
   known.read_at = now;
   kept_[name] = {.at = now, .version = known.version};
 }
 
 bool AccessKeeper::IsKeyWarningDue(const std::string& location, absl::Time now) {
   const MutexLock lock(mutex_);
-  absl::Time& warned_at = places_[location].key_warned_at;
+  absl::Time& warned_at = locations_[location].key_warned_at;
   if (now - warned_at < kKeyWarnedEvery) {
     return false;
   }
@@ -436,9 +436,9 @@ bool AccessKeeper::IsKeyWarningDue(const std::string& location, absl::Time now) 
   return true;
 }
 
-bool AccessKeeper::IsDue(const std::string& place, absl::Time now) {
+bool AccessKeeper::IsDue(const std::string& location, absl::Time now) {
   const MutexLock lock(mutex_);
-  absl::Time& read_at = places_[place].read_at;
+  absl::Time& read_at = locations_[location].read_at;
   if (now - read_at < kAccessKeptEvery) {
     return false;
   }
@@ -446,21 +446,22 @@ bool AccessKeeper::IsDue(const std::string& place, absl::Time now) {
   return true;
 }
 
-void AccessKeeper::Note(const std::string& place, std::map<std::string, Secret> data) {
+void AccessKeeper::StoreData(const std::string& location, std::map<std::string, Secret> data) {
   const MutexLock lock(mutex_);
-  Place& known = places_[place];
+  LocationData& known = locations_[location];
   if (known.version == 0 || known.data != data) {
     known.data = std::move(data);
     ++known.version;
   }
 }
 
-std::optional<AccessKeeper::Place> AccessKeeper::DataFor(const std::string& place,
-                                                         const std::string& name, absl::Time now) {
+std::optional<AccessKeeper::LocationData> AccessKeeper::DataFor(const std::string& location,
+                                                                const std::string& name,
+                                                                absl::Time now) {
   const MutexLock lock(mutex_);
   std::erase_if(kept_,
                 [now](const auto& kept) { return now - kept.second.at >= kAccessComparedEvery; });
-  const Place& known = places_[place];
+  const LocationData& known = locations_[location];
   const auto kept = kept_.find(name);
   const bool has_it = kept != kept_.end() &&
                       (kept->second.version == known.version ||

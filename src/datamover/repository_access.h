@@ -112,7 +112,7 @@ class AccessKeeper {
   bool IsKeyWarningDue(const std::string& location, absl::Time now);
 
  private:
-  struct Place {
+  struct LocationData {
     absl::Time read_at = absl::InfinitePast();
     absl::Time key_warned_at = absl::InfinitePast();
     int64_t version = 0;  // of the data; 0: none was read
@@ -123,14 +123,16 @@ class AccessKeeper {
     int64_t version = 0;  // that the Secret has
   };
 
-  bool IsDue(const std::string& place, absl::Time now);
-  void Note(const std::string& place, std::map<std::string, Secret> data);
+  bool IsDue(const std::string& location, absl::Time now);
+  void StoreData(const std::string& location, std::map<std::string, Secret> data);
   // The data that the worker's Secret lacks; nothing if it is up to date.
-  std::optional<Place> DataFor(const std::string& place, const std::string& name, absl::Time now);
+  std::optional<LocationData> DataFor(const std::string& location, const std::string& name,
+                                      absl::Time now);
 
   Mutex mutex_;
-  std::map<std::string, Place> places_ ABSL_GUARDED_BY(mutex_);  // By namespace and location
-  std::map<std::string, Kept> kept_ ABSL_GUARDED_BY(mutex_);     // By Secret
+  std::map<std::string, LocationData> locations_
+      ABSL_GUARDED_BY(mutex_);                                // By namespace and location
+  std::map<std::string, Kept> kept_ ABSL_GUARDED_BY(mutex_);  // By Secret
 };
 
 // Opens the location that `access` describes, as a worker would. No I/O.

@@ -312,9 +312,9 @@ const std::vector<CostlyBase>& CostlyBases() {
 }
 
 bool KeepsBase(const MoverSettings& settings, absl::string_view driver) {
-  const auto said = settings.keep_base.find(std::string(driver));
-  if (said != settings.keep_base.end()) {
-    return said->second;
+  const auto known = settings.keep_base.find(std::string(driver));
+  if (known != settings.keep_base.end()) {
+    return known->second;
   }
   const std::vector<CostlyBase>& costly = CostlyBases();
   return std::none_of(costly.begin(), costly.end(),

@@ -27,8 +27,8 @@ std::optional<absl::Time> TransferObject::TimeOf(absl::string_view key) const {
 }
 
 void TransferObject::SetMessage(absl::string_view message) {
-  if (const std::string cut = CutText(message, kMessageBytesMax); cut != this->message()) {
-    DataTransfer::SetMessage(cut);
+  if (const std::string trimmed = CutText(message, kMessageBytesMax); trimmed != this->message()) {
+    DataTransfer::SetMessage(trimmed);
   }
 }
 

@@ -13,13 +13,13 @@ constexpr absl::Duration kFencePollEvery = absl::Milliseconds(500);
 
 }  // namespace
 
-WriteFence::WriteFence(const Clock& clock) : clock_(clock), renewed_(Look()) {}
+WriteFence::WriteFence(const Clock& clock) : clock_(clock), renewed_(Now()) {}
 
 void WriteFence::Renew(const Moment& asked) {
   const MutexLock lock(mutex_);
   renewed_ = asked;
-  if (told_ && IsOpen()) {
-    told_ = false;
+  if (has_warned_ && IsOpen()) {
+    has_warned_ = false;
     CSIDELTA_LOG(kInfo, "the task is reached again, and is this Pod's: the volume is written on");
   }
 }
@@ -30,7 +30,7 @@ void WriteFence::Close() {
 }
 
 bool WriteFence::IsOpen() const {
-  const Moment now = Look();
+  const Moment now = Now();
   const absl::Duration passed = std::max(now.uptime - renewed_.uptime, now.now - renewed_.now);
   return passed < kWriteFenceAfter;
 }
@@ -46,8 +46,8 @@ absl::Status WriteFence::Await(const CallContext& ctx) {
       if (IsOpen()) {
         return absl::OkStatus();
       }
-      if (!told_) {
-        told_ = true;
+      if (!has_warned_) {
+        has_warned_ = true;
         CSIDELTA_LOG(kWarn,
                      "the task could not be reached for two minutes: writes into the volume pause "
                      "until it says that it is still this Pod's");

@@ -33,7 +33,7 @@ class WriteFence {
     absl::Duration uptime;
     absl::Time now;
   };
-  Moment Look() const { return {.uptime = clock_.Uptime(), .now = clock_.Now()}; }
+  Moment Now() const { return {.uptime = clock_.Uptime(), .now = clock_.Now()}; }
 
   // The task was reached by a request of that time, and is this Pod's.
   void Renew(const Moment& asked);
@@ -51,7 +51,7 @@ class WriteFence {
   mutable Mutex mutex_;
   Moment renewed_ ABSL_GUARDED_BY(mutex_);
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
-  bool told_ ABSL_GUARDED_BY(mutex_) = false;  // that writes pause
+  bool has_warned_ ABSL_GUARDED_BY(mutex_) = false;  // that writes pause
 };
 
 }  // namespace csidelta::datamover

@@ -83,7 +83,7 @@ class BaseReconcilerTest : public ::testing::Test {
     deletion.SetSnapshot("default", "snapshot-1", "nightly");
     Json json = deletion.json();
     json["status"]["phase"] = phase;
-    deleted_.Note(support::As<objects::DataDeletion>(json));
+    deleted_.Record(support::As<objects::DataDeletion>(json));
   }
 
   void SeedUploadTask() {

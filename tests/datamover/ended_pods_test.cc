@@ -35,21 +35,22 @@ Json Terminated(const std::string& reason = "Error") {
 
 TEST(EndedPodsTest, OnlyTheKubeletsStatusCounts) {
   EndedPods ended;
-  ended.Note(As(PodWith("running", {{"running", Json::object()}})));
-  ended.Note(As(PodWith("never-seen", {{"terminated", {{"exitCode", 137}, {"containerID", ""}}}})));
-  ended.Note(As(PodWith("not-found", Terminated("ContainerStatusUnknown"))));
+  ended.Record(As(PodWith("running", {{"running", Json::object()}})));
+  ended.Record(
+      As(PodWith("never-seen", {{"terminated", {{"exitCode", 137}, {"containerID", ""}}}})));
+  ended.Record(As(PodWith("not-found", Terminated("ContainerStatusUnknown"))));
   Json failed = PodWith("lost-with-its-node", Json());
   failed["status"].erase("containerStatuses");
-  ended.Note(As(failed));
+  ended.Record(As(failed));
   failed["status"]["containerStatuses"] = "none";
-  ended.Note(As(failed));
+  ended.Record(As(failed));
   Json two = PodWith("half", Terminated());
   two["status"]["containerStatuses"].push_back({{"state", {{"running", Json::object()}}}});
-  ended.Note(As(two));
-  ended.Note(objects::Pod());
+  ended.Record(As(two));
+  ended.Record(objects::Pod());
   EXPECT_THAT(ended.Of(kRepository), IsEmpty());
-  ended.Note(As(PodWith("dead", Terminated())));
-  ended.Note(As(PodWith("dead", Terminated())));
+  ended.Record(As(PodWith("dead", Terminated())));
+  ended.Record(As(PodWith("dead", Terminated())));
   EXPECT_THAT(ended.Of(kRepository), ElementsAre("dead"));
   EXPECT_TRUE(ended.Has("dead"));
   EXPECT_FALSE(ended.Has("half"));
@@ -58,7 +59,7 @@ TEST(EndedPodsTest, OnlyTheKubeletsStatusCounts) {
 TEST(EndedPodsTest, TheNewestOfEachRepositoryAreKept) {
   EndedPods ended;
   for (std::size_t i = 0; i < EndedPods::kAllMax + 10; ++i) {
-    ended.Note(As(PodWith(absl::StrCat("p", i), Terminated(), i % 2 == 0 ? "even" : "odd")));
+    ended.Record(As(PodWith(absl::StrCat("p", i), Terminated(), i % 2 == 0 ? "even" : "odd")));
   }
   EXPECT_THAT(ended.Of("even"), SizeIs(EndedPods::kOfOneRepositoryMax));
   EXPECT_EQ(ended.Of("even").front(), absl::StrCat("p", EndedPods::kAllMax + 8));

@@ -81,9 +81,9 @@ constexpr char kData[] =
 
 TEST(MoverMetricsTest, KeyUnconfirmedIsThatOfTheNewestUpload) {
   MoverMetrics metrics;
-  metrics.Note(As(Completed("data", absl::Hours(1), "true")));
-  metrics.Note(As(Completed("data", absl::Hours(3), "false")));  // An older one, seen later.
-  metrics.Note(objects::DataUpload());
+  metrics.Record(As(Completed("data", absl::Hours(1), "true")));
+  metrics.Record(As(Completed("data", absl::Hours(3), "false")));  // An older one, seen later.
+  metrics.Record(objects::DataUpload());
   const std::string text = metrics.Text(
       kNow, {.leads = true,
              .transfers = {
@@ -91,7 +91,7 @@ TEST(MoverMetricsTest, KeyUnconfirmedIsThatOfTheNewestUpload) {
   EXPECT_THAT(text, HasSubstr("csi_delta_mover_key_unconfirmed{velero_namespace=\"velero\","
                               "location=\"default\"} 0\n"));
   EXPECT_THAT(text, HasSubstr("csi_delta_mover_transfers{state=\"waiting\"} 5\n"));
-  metrics.Note(As(Completed("data", absl::Minutes(1), "false")));
+  metrics.Record(As(Completed("data", absl::Minutes(1), "false")));
   EXPECT_THAT(metrics.Text(kNow, {}), HasSubstr("location=\"default\"} 1\n"));
 }
 

@@ -109,18 +109,18 @@ class VolumeRecordsTest : public testing::Test {
                                         .key = std::string(16, 'a')});
   }
   // With its Backup.
-  void Note(const Json& upload) {
+  void RecordUpload(const Json& upload) {
     const objects::DataUpload object = support::As<objects::DataUpload>(upload);
     bed_.api.Seed(objects::DataUpload::Type(), upload);
     bed_.api.Seed(objects::Backup::Type(),
                   support::MakeObject("velero.io/v1", "Backup", "velero",
                                       object.Label(objects::kBackupNameLabel)));
-    controller_->writer.Note(support::As<objects::DataUpload>(upload));
+    controller_->writer.Record(support::As<objects::DataUpload>(upload));
   }
   // Each a minute after the one before.
   void End(const std::string& name, const std::string& phase, const std::string& pvc = "data") {
     bed_.clock.Advance(absl::Minutes(1));
-    Note(Upload(name, phase, pvc));
+    RecordUpload(Upload(name, phase, pvc));
     Work();
   }
   void Work(absl::Duration later = absl::ZeroDuration()) {
@@ -144,8 +144,8 @@ class VolumeRecordsTest : public testing::Test {
         {"metadata", {{"name", name}, {"namespace", "velero"}, {"uid", "d"}}},
         {"spec", {{"backupStorageLocation", "default"}, {"snapshotID", SnapshotOf(name)}}},
         {"status", {{"phase", "Completed"}}}};
-    controller_->deleted.Note(support::As<objects::DataDeletion>(deletion));
-    controller_->writer.Note(support::As<objects::DataDeletion>(deletion));
+    controller_->deleted.Record(support::As<objects::DataDeletion>(deletion));
+    controller_->writer.Record(support::As<objects::DataDeletion>(deletion));
     Work();
   }
   void RemoveBackup(const std::string& name) {
@@ -177,15 +177,15 @@ class VolumeRecordsTest : public testing::Test {
 };
 
 TEST_F(VolumeRecordsTest, TheFirstBackupTakesTwoWritesAndEachFurtherOneOne) {
-  Note(Upload("one", "New"));
+  RecordUpload(Upload("one", "New"));
   Work();
   EXPECT_EQ(Writes(), 0) << "nothing before it is accepted";
-  Note(Upload("one", "Accepted"));
+  RecordUpload(Upload("one", "Accepted"));
   Work();
   EXPECT_EQ(Writes(), 1);
   EXPECT_EQ(Record().spec.pvc, "data");
   EXPECT_EQ(Record().spec.pvc_namespace, "shop");
-  Note(Upload("one", "InProgress"));
+  RecordUpload(Upload("one", "InProgress"));
   Work();
   End("one", "Completed");
   EXPECT_EQ(Writes(), 2);
@@ -204,14 +204,14 @@ TEST_F(VolumeRecordsTest, TheFirstBackupTakesTwoWritesAndEachFurtherOneOne) {
 
   bed_.api.ClearCalls();
   for (const char* phase : {"Accepted", "Prepared", "InProgress"}) {
-    Note(Upload("two", phase));
+    RecordUpload(Upload("two", phase));
     Work();
   }
   End("two", "Completed");
   Json archived = Upload("two", "Completed");
   archived["status"]["completionTimestamp"] =
       FormatRfc3339Seconds(*Record().status.last_good->completed_at);
-  Note(archived);
+  RecordUpload(archived);
   Work();
   EXPECT_EQ(Writes(), 1);
   EXPECT_EQ(Record().status.last_good->backup, "backup-two");
@@ -271,7 +271,7 @@ TEST_F(VolumeRecordsTest, RecordsAreMadeOfTheUploadsThatThereAreOfTheNewestOnly)
   }
   const auto note_all = [&] {
     for (const Json& upload : uploads) {
-      Note(upload);
+      RecordUpload(upload);
     }
     const absl::Time began = bed_.clock.Now();
     Work();
@@ -300,7 +300,7 @@ TEST_F(VolumeRecordsTest, OnlyTheControllerThatLeadsWrites) {
 TEST_F(VolumeRecordsTest, ARestoreIsThatOfItsSource) {
   End("one", "Completed");
   const absl::Time restored_at = absl::FromUnixSeconds(absl::ToUnixSeconds(bed_.clock.Now()));
-  controller_->writer.Note(support::As<objects::DataDownload>(
+  controller_->writer.Record(support::As<objects::DataDownload>(
       {{"metadata", {{"name", "r"}, {"namespace", "velero"}, {"uid", "u"}}},
        {"spec",
         {{"datamover", "csi-delta"},
@@ -321,7 +321,7 @@ TEST_F(VolumeRecordsTest, ARestoreIsThatOfItsSource) {
 
 TEST_F(VolumeRecordsTest, ARecordGoesWithItsPvcAfterATime) {
   const Json upload = Upload("one", "Completed");
-  Note(upload);
+  RecordUpload(upload);
   Work();
   EXPECT_EQ(PvcReads(), 0);
   for (int hour = 0; hour < 10; ++hour) {
@@ -341,7 +341,7 @@ TEST_F(VolumeRecordsTest, ARecordGoesWithItsPvcAfterATime) {
   Work(absl::Hours(2));
   EXPECT_THAT(bed_.api.All(ProtectedVolume::Type()), IsEmpty());
   EXPECT_EQ(PvcReads(), 0) << "a PVC that is gone does not come back with its uid";
-  Note(upload);
+  RecordUpload(upload);
   Work();
   EXPECT_THAT(bed_.api.All(ProtectedVolume::Type()), IsEmpty())
       << "a DataUpload that is left does not bring it back";
@@ -426,16 +426,16 @@ TEST_F(VolumeRecordsTest, ADeletedBackupDoesNotComeBack) {
   End("one", "Completed");
   bed_.clock.Advance(absl::Minutes(1));
   const Json two = Upload("two", "Completed");
-  Note(two);
+  RecordUpload(two);
   Work();
   CompleteDeletion("two");
   EXPECT_EQ(Record().status.last_good->backup, "backup-one");
   bed_.api.ClearCalls();
-  Note(two);
+  RecordUpload(two);
   Work();
   EXPECT_EQ(Record().status.last_good->backup, "backup-one");
   Restart();
-  Note(two);
+  RecordUpload(two);
   Work();
   CompleteDeletion("two");
   EXPECT_EQ(Record().status.last_good->backup, "backup-one");
@@ -466,7 +466,7 @@ TEST_F(VolumeRecordsTest, BackupsOfManyVolumesAreReadOnceForAll) {
     bed_.AddClaim("shop", pvc);
     Json upload = Upload(absl::StrCat("of-", pvc), "Completed", pvc);
     upload["metadata"]["labels"]["velero.io/backup-name"] = "nightly";
-    Note(upload);
+    RecordUpload(upload);
   }
   Work();
   Work(kRecordPvcEvery);
@@ -526,10 +526,10 @@ TEST_F(VolumeRecordsTest, TheBaseIsThatOfTheVolume) {
 TEST_F(VolumeRecordsTest, UploadsOfOtherMoversAndOfUnknownPvcsHaveNoRecord) {
   Json other = Upload("one", "Completed");
   other["spec"]["datamover"] = "velero";
-  Note(other);
+  RecordUpload(other);
   Json hostile = Upload("two", "Completed");
   hostile["metadata"]["labels"]["velero.io/pvc-uid"] = "../../x";
-  Note(hostile);
+  RecordUpload(hostile);
   Work();
   EXPECT_EQ(Writes(), 0);
 }

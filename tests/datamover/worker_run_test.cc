@@ -95,7 +95,7 @@ TEST_F(WorkerRunTest, WhatIsWaitedForIsSaid) {
   waiting_for_ = "the claim to be filled";
   const WorkerView view = Step();
   EXPECT_EQ(view.state, State::kStarting);
-  EXPECT_EQ(view.words, "the claim to be filled");
+  EXPECT_EQ(view.message, "the claim to be filled");
   EXPECT_FALSE(HasPod());
 }
 
@@ -104,7 +104,7 @@ TEST_F(WorkerRunTest, AnEvictedPodHasASuccessorAfterAPause) {
   EndPod({{"phase", "Failed"}, {"reason", "Evicted"}, {"message", "low on memory"}});
   WorkerView view = Step();
   EXPECT_EQ(view.state, State::kStarting);
-  EXPECT_THAT(view.words, AllOf(HasSubstr("Evicted"), HasSubstr("low on memory")));
+  EXPECT_THAT(view.message, AllOf(HasSubstr("Evicted"), HasSubstr("low on memory")));
   EXPECT_EQ(view.attempt_since, bed_.clock.Now() + kWorkerAgainFirst);
   Step();  // The old one goes.
   EXPECT_FALSE(HasPod());
@@ -147,7 +147,7 @@ TEST_F(RestoreRunTest, AfterALostPodTheNextOneWaitsUntilThatWritesNoMore) {
   const absl::Time lost_at = bed_.clock.Now();
   const WorkerView view = Step();
   EXPECT_GE(view.attempt_since, lost_at + 2 * kWriteFenceAfter);
-  EXPECT_THAT(view.words, HasSubstr("surely writes no more"));
+  EXPECT_THAT(view.message, HasSubstr("surely writes no more"));
   bed_.clock.Advance(2 * kWriteFenceAfter - absl::Seconds(1));
   Step();
   EXPECT_FALSE(HasPod());
@@ -196,7 +196,8 @@ TEST_F(WorkerRunTest, PodsThatAreTakenAwayAfterProgressDoNotCount) {
     EXPECT_EQ(view.state, State::kStarting);
     EXPECT_EQ(view.pods_lost, i);
     EXPECT_EQ(view.attempt_since, bed_.clock.Now() + kWorkerAgainFirst);
-    EXPECT_THAT(view.words, HasSubstr(absl::StrCat("Pod ", i, " was lost, which does not count")));
+    EXPECT_THAT(view.message,
+                HasSubstr(absl::StrCat("Pod ", i, " was lost, which does not count")));
   }
 }
 
@@ -227,7 +228,7 @@ TEST_F(WorkerRunTest, AnInterruptedWorkerHasASuccessor) {
                       {"outcome", {{"code", "Stopped"}, {"message", "the node is drained"}}}});
   EXPECT_EQ(Step().state, State::kRunning) << "its Pod has not ended yet";
   EndPod({{"phase", "Succeeded"}});
-  EXPECT_THAT(Step().words, HasSubstr("the node is drained"));
+  EXPECT_THAT(Step().message, HasSubstr("the node is drained"));
   EXPECT_EQ(StepOn().attempts, 2);
 }
 

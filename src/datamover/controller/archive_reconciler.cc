@@ -31,7 +31,7 @@ bool IsArchived(const std::string& phase) {
 }  // namespace
 
 absl::Status ArchiveReconciler::RecordBackups(const CallContext& ctx) {
-  const auto note = [this](auto& page, bool /*is_first*/) {
+  const auto record = [this](auto& page, bool /*is_first*/) {
     const absl::StatusOr<std::vector<objects::Backup>> backups =
         objects::AllAs<objects::Backup>(std::move(page));
     const MutexLock lock(mutex_);
@@ -43,7 +43,7 @@ absl::Status ArchiveReconciler::RecordBackups(const CallContext& ctx) {
   };
   for (const std::string& velero_namespace : env_.velero_namespaces) {
     RETURN_IF_ERROR(
-        env_.api.ListPages(ctx, objects::Backup::Type(), velero_namespace, {}, note).status());
+        env_.api.ListPages(ctx, objects::Backup::Type(), velero_namespace, {}, record).status());
   }
   return absl::OkStatus();
 }

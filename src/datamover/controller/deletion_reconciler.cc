@@ -104,8 +104,8 @@ std::string Text(absl::Duration duration) {
 // Writes an attempt that failed into the status of a DataDeletion that it was about. Returns
 // whether that is news: the failure is of another kind than before, or it is the last attempt.
 bool RecordFailure(const Failure& failure, objects::DataDeletionStatus& status) {
-  bool is_news = failure.trouble != status.trouble || !status.trouble_since.has_value();
-  if (is_news) {
+  bool is_new = failure.trouble != status.trouble || !status.trouble_since.has_value();
+  if (is_new) {
     status.trouble = failure.trouble;
     status.trouble_since = failure.at;
   }
@@ -116,7 +116,7 @@ bool RecordFailure(const Failure& failure, objects::DataDeletionStatus& status) 
   status.message = absl::StrCat("attempt ", status.attempts, " failed, and is made again in ",
                                 Text(pause), ": ", failure.why);
   if (failure.trouble == objects::DeletionTrouble::kFailed && lasts >= failure.give_up_after) {
-    is_news = true;
+    is_new = true;
     status.phase = objects::DeletionPhase::kFailed;
     status.next_attempt_at.reset();
     status.message =
@@ -126,7 +126,7 @@ bool RecordFailure(const Failure& failure, objects::DataDeletionStatus& status) 
                      status.attempts, " attempts: ", failure.why);
   }
   status.message = CutText(status.message, kDeletionMessageBytesMax);
-  return is_news;
+  return is_new;
 }
 
 void RecordDone(absl::string_view message, absl::Time now, objects::DataDeletionStatus& status) {
@@ -167,7 +167,7 @@ class Deletion {
   absl::StatusOr<int> ForOthers(absl::FunctionRef<bool(objects::DataDeletionStatus&)> change);
 
   // An Event with the message that was just written.
-  void Tell(k8s::EventType type, absl::string_view reason);
+  void Emit(k8s::EventType type, absl::string_view reason);
   absl::Status Write();
 
   const CallContext& ctx_;
@@ -230,7 +230,7 @@ absl::StatusOr<absl::Time> Deletion::Refuse(const absl::Status& why) {
   status_.phase = objects::DeletionPhase::kFailed;
   status_.message = std::string(why.message());
   RETURN_IF_ERROR(Write());
-  Tell(k8s::EventType::kWarning, "Refused");
+  Emit(k8s::EventType::kWarning, "Refused");
   return absl::InfiniteFuture();
 }
 
@@ -289,11 +289,11 @@ absl::StatusOr<absl::Time> Deletion::Follow() {
   }
   if (view->state == WorkerView::State::kStarting &&
       ctx_.clock->Now() - view->attempt_since > env_.settings.prepare_timeout) {
-    return TryLater(absl::StrCat("the worker does not start: ", view->words));
+    return TryLater(absl::StrCat("the worker does not start: ", view->message));
   }
   const std::string message = view->state == WorkerView::State::kRunning
                                   ? absl::StrCat("a worker is at it: ", view->status.stage)
-                                  : absl::StrCat("the worker starts: ", view->words);
+                                  : absl::StrCat("the worker starts: ", view->message);
   if (message != status_.message) {
     status_.message = CutText(message, kDeletionMessageBytesMax);
     RETURN_IF_ERROR(Write());
@@ -374,7 +374,7 @@ absl::StatusOr<absl::Time> Deletion::Conclude(const objects::VolumeTaskStatus& t
     absl::StrAppend(&status_.message, ", with that of ", others, " other DataDeletions");
   }
   RETURN_IF_ERROR(Write());
-  Tell(k8s::EventType::kNormal, "Completed");
+  Emit(k8s::EventType::kNormal, "Completed");
   CSIDELTA_LOG(kInfo, "data deleted", {"namespace", object_.namespace_name()},
                {"name", object_.name()}, {"backup", spec_.backup},
                {"others", absl::StrCat(others)});
@@ -396,10 +396,10 @@ absl::StatusOr<absl::Time> Deletion::TryLater(absl::string_view why,
   if (trouble != objects::DeletionTrouble::kLocked) {
     status_.locks.clear();
   }
-  const bool is_news = RecordFailure(failure, status_);
+  const bool is_new = RecordFailure(failure, status_);
   RETURN_IF_ERROR(Write());
-  if (is_news) {
-    Tell(k8s::EventType::kWarning,
+  if (is_new) {
+    Emit(k8s::EventType::kWarning,
          status_.phase == objects::DeletionPhase::kFailed ? "GivenUp" : ToString(trouble));
   }
   return status_.next_attempt_at.value_or(absl::InfiniteFuture());
@@ -445,7 +445,7 @@ absl::StatusOr<int> Deletion::ForOthers(
   return count;
 }
 
-void Deletion::Tell(k8s::EventType type, absl::string_view reason) {
+void Deletion::Emit(k8s::EventType type, absl::string_view reason) {
   EmitMoverEvent(ctx_, env_, object_, type, reason, status_.message);
 }
 

@@ -130,7 +130,7 @@ class DownloadStep : public TransferStep {
   // Half given is sooner finished than taken back.
   absl::StatusOr<std::optional<absl::Time>> CompleteIfDone(absl::Time latest) override;
 
-  void Tell(DataPhase phase, const std::string& message) override;
+  void ReportEnd(DataPhase phase, const std::string& message) override;
 
   const velero::DataReference reference_;
   const OnTransferEnd& on_end_;
@@ -497,7 +497,7 @@ absl::StatusOr<std::string> DownloadStep::RemoveAll() {
   return waits_for;
 }
 
-void DownloadStep::Tell(DataPhase phase, const std::string& message) {
+void DownloadStep::ReportEnd(DataPhase phase, const std::string& message) {
   const bool is_good = phase == DataPhase::kCompleted;
   Emit(is_good ? k8s::EventType::kNormal : k8s::EventType::kWarning, objects::ToString(phase),
        is_good ? absl::StrCat("volume ", download_.target_namespace(), "/", download_.target_pvc(),

@@ -57,7 +57,7 @@ void TaskReconciler::WarnOfUnserved(const objects::VolumeTask& task,
                                     const objects::VolumeTaskSpec& spec) {
   {
     const MutexLock lock(mutex_);
-    if (!told_.insert(task.name()).second) {
+    if (!warned_.insert(task.name()).second) {
       return;
     }
   }

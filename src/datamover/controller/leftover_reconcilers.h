@@ -49,7 +49,7 @@ class TaskReconciler : public objects::Reconciler<objects::VolumeTask> {
   const EnqueueTable& enqueue_table_;
   const std::function<bool()> is_synced_;
   Mutex mutex_;
-  std::set<std::string> told_ ABSL_GUARDED_BY(mutex_);  // names of tasks; few
+  std::set<std::string> warned_ ABSL_GUARDED_BY(mutex_);  // names of tasks; few
 };
 
 // The objects of one type that movers make for their transfers. `namespace_name`: of one mover; ""

@@ -27,20 +27,20 @@ class MetricsPage {
     name_ = absl::StrCat("csi_delta_mover_", name);
     absl::StrAppend(&text_, "# HELP ", name_, " ", help, "\n# TYPE ", name_, " ", type, "\n");
   }
-  void Add(Labels labels, double value) {
+  void Add(Labels labels, double sample) {
     absl::StrAppend(&text_, name_);
     absl::string_view separator = "{";
-    for (const auto& [label, words] : labels) {
+    for (const auto& [label, value] : labels) {
       absl::StrAppend(&text_, separator, label, "=\"",
-                      absl::StrReplaceAll(words, {{"\\", "\\\\"}, {"\"", "\\\""}, {"\n", "\\n"}}),
+                      absl::StrReplaceAll(value, {{"\\", "\\\\"}, {"\"", "\\\""}, {"\n", "\\n"}}),
                       "\"");
       separator = ",";
     }
-    absl::StrAppend(&text_, labels.size() == 0 ? "" : "}", " ", value, "\n");
+    absl::StrAppend(&text_, labels.size() == 0 ? "" : "}", " ", sample, "\n");
   }
   void AddAll(absl::string_view label, const std::map<std::string, int64_t>& values) {
-    for (const auto& [words, value] : values) {
-      Add({{label, words}}, static_cast<double>(value));
+    for (const auto& [name, value] : values) {
+      Add({{label, name}}, static_cast<double>(value));
     }
   }
   // A family of one sample that only grows.
@@ -72,12 +72,13 @@ absl::string_view StateOf(const DeletionState& deletion) {
 }
 
 void AddGroups(const GroupFigures& figures, MetricsPage& page) {
-  page.Sum("groups_total", "Volume groups whose cut this process saw.",
+  page.Sum("groups_total", "Volume groups that this process saw taken.",
            static_cast<double>(figures.groups));
   page.Sum("group_freeze_seconds_total",
            "Freeze windows of those groups: from the request to the driver's answer.",
            absl::ToDoubleSeconds(figures.windows));
-  page.Begin("last_group_freeze_seconds", "gauge", "The freeze window of a group's newest cut.");
+  page.Begin("last_group_freeze_seconds", "gauge",
+             "The freeze window of the newest time that a group was taken.");
   for (const auto& [group, window] : figures.last) {
     page.Add({{"velero_namespace", group.velero_namespace},
               {"namespace", group.namespace_name},
@@ -390,7 +391,7 @@ MoverMetrics::MoverMetrics()
   }
 }
 
-void MoverMetrics::Note(const objects::DataUpload& object) {
+void MoverMetrics::Record(const objects::DataUpload& object) {
   const std::optional<absl::Time> completed = object.completed_at();
   if (!object.is_managed() || object.known_phase() != objects::DataPhase::kCompleted ||
       !completed.has_value() || !object.Validate().ok()) {

@@ -49,7 +49,7 @@ class MoverMetrics {
   MoverMetrics();
 
   // As an informer delivered it.
-  void Note(const objects::DataUpload& upload);
+  void Record(const objects::DataUpload& upload);
   void CountUpload(const TransferEnd& end);
   void CountDownload(const TransferEnd& end);
 

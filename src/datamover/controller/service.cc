@@ -176,8 +176,8 @@ class Service {
       [](const objects::VolumeTask& task) { return task.name(); }};
   objects::Index<objects::DataDeletion, DeletionState> deletion_states_{
       [this](const objects::DataDeletion& deletion) {
-        deleted_snapshots_.Note(deletion);
-        record_writer_.Note(deletion);  // asks the one before it
+        deleted_snapshots_.Record(deletion);
+        record_writer_.Record(deletion);  // asks the one before it
         return DeletionStateOf(deletion);
       }};
   PodEventHandler pod_handler_{enqueue_table_, &cache_, *env_.ended_pods, *env_.running};
@@ -220,8 +220,8 @@ void Service::WatchNamespace(const std::string& velero_namespace) {
       WatchTransfers("uploads", objects::DataUpload::Type(), velero_namespace, uploads_,
                      [this](const objects::Object& object) {
                        if (const auto upload = objects::DataUpload::From(object); upload.ok()) {
-                         metrics_.Note(*upload);
-                         record_writer_.Note(*upload);
+                         metrics_.Record(*upload);
+                         record_writer_.Record(*upload);
                          RecordGoodBackup(*upload, scheduler_);
                        }
                        return QueuedUpload(object);
@@ -231,7 +231,7 @@ void Service::WatchNamespace(const std::string& velero_namespace) {
   WatchTransfers("downloads", objects::DataDownload::Type(), velero_namespace, downloads_,
                  [this](const objects::Object& object) {
                    if (const auto download = objects::DataDownload::From(object); download.ok()) {
-                     record_writer_.Note(*download);
+                     record_writer_.Record(*download);
                    }
                    return QueuedDownload(object);
                  });

@@ -37,15 +37,16 @@ bool OnlyMovesOn(const objects::DataTransfer& object) {
 }  // namespace
 
 TransferStep::TransferStep(const CallContext& ctx, const MoverEnvironment& env,
-                           TransferScheduler& scheduler, Words words, objects::DataTransfer object)
+                           TransferScheduler& scheduler, KindTraits kind,
+                           objects::DataTransfer object)
     : ctx_(ctx),
       env_(env),
-      object_(words.type, std::move(object)),
-      task_name_(TaskNameOf(words.type.kind, object_.object().uid())),
+      object_(kind.type, std::move(object)),
+      task_name_(TaskNameOf(kind.type.kind, object_.object().uid())),
       labels_(LabelsFor(task_name_, object_.object().namespace_name())),
       run_(env, task_name_),
       scheduler_(scheduler),
-      words_(std::move(words)),
+      kind_(std::move(kind)),
       transfer_(object_.object()) {}
 
 absl::StatusOr<absl::Time> TransferStep::Run() {
@@ -76,8 +77,7 @@ absl::Time TransferStep::Stamp() const { return absl::FromUnixSeconds(absl::ToUn
 absl::StatusOr<absl::Time> TransferStep::Accept() {
   const absl::Status prepared = PrepareAccept();
   if (WillNeverDo(prepared)) {
-    return End(DataPhase::kFailed,
-               absl::StrCat("volume ", words_.volume, ": ", prepared.message()));
+    return End(DataPhase::kFailed, absl::StrCat("volume ", kind_.volume, ": ", prepared.message()));
   }
   RETURN_IF_ERROR(prepared);
   object_.AddFinalizer();
@@ -106,11 +106,11 @@ absl::StatusOr<absl::Time> TransferStep::Advance() {
   return WorkOn();
 }
 
-// The scheduler may not have seen yet that an admission was given back, and is told.
+// The scheduler may not have seen yet that an admission was given back, and is reported.
 QueuedTransfer TransferStep::EndAwaiting() {
   const std::optional<absl::Time> given_back_at = object_.TimeOf(objects::kAwaitingAtAnnotation);
   object_.RemoveAnnotation(objects::kAwaitingAtAnnotation);
-  QueuedTransfer queued = *words_.queued(object_.object());
+  QueuedTransfer queued = *kind_.queued(object_.object());
   queued.given_back_at = given_back_at;
   return queued;
 }
@@ -168,8 +168,8 @@ absl::StatusOr<WorkerView> TransferStep::StepWorker() {
 
 absl::StatusOr<WorkerView> TransferStep::StepTask() {
   ASSIGN_OR_RETURN(objects::TaskVolume volume, Volume());
-  const objects::VolumeTaskSpec spec{.kind = words_.task,
-                                     .subject = {.kind = words_.type.kind,
+  const objects::VolumeTaskSpec spec{.kind = kind_.task,
+                                     .subject = {.kind = kind_.type.kind,
                                                  .namespace_name = transfer_.namespace_name(),
                                                  .name = transfer_.name(),
                                                  .uid = transfer_.uid()},
@@ -197,8 +197,8 @@ absl::StatusOr<absl::Time> TransferStep::Follow(const WorkerView& view) {
   if (view.status.phase == objects::TaskPhase::kSucceeded) {
     return Conclude(view.status);
   }
-  const std::string words = FailureMessage(view.status);
-  return BeginFailure(words.empty() ? "the worker gave no reason" : words);
+  const std::string message = FailureMessage(view.status);
+  return BeginFailure(message.empty() ? "the worker gave no reason" : message);
 }
 
 // One without a name where it is gone.
@@ -219,11 +219,11 @@ absl::StatusOr<absl::Time> TransferStep::WatchRunning(const WorkerView& view) {
   const bool moves_on = transfer_.known_phase() == DataPhase::kAccepted;
   if (moves_on) {
     ASSIGN_OR_RETURN(const objects::VolumeTask task, CachedTask());
-    const absl::Status look = CheckBegun(task);
-    if (absl::IsFailedPrecondition(look)) {
-      return BeginFailure(look.message());
+    const absl::Status begun = CheckBegun(task);
+    if (absl::IsFailedPrecondition(begun)) {
+      return BeginFailure(begun.message());
     }
-    RETURN_IF_ERROR(look);
+    RETURN_IF_ERROR(begun);
     object_.SetPhase(DataPhase::kPrepared);
   } else if (view.status.phase == objects::TaskPhase::kRunning) {
     if (transfer_.known_phase() == DataPhase::kPrepared) {
@@ -261,7 +261,7 @@ absl::StatusOr<absl::Time> TransferStep::AwaitDespite(const absl::Status& error)
     return error;
   }
   WorkerView view;
-  view.words = std::string(error.message());
+  view.message = std::string(error.message());
   view.refusal = error;
   view.requeue_time = Now() + kRequeueAfterError;
   return Await(view);
@@ -281,7 +281,7 @@ absl::StatusOr<absl::Time> TransferStep::Await(const WorkerView& view) {
   if (Now() >= deadline && !view.waits_for_node) {
     return BeginFailure(absl::StrCat("it was not prepared within ",
                                      absl::FormatDuration(env_.settings.prepare_timeout), ": ",
-                                     view.words.empty() ? "no Pod could be made" : view.words));
+                                     view.message.empty() ? "no Pod could be made" : view.message));
   }
   if (IsBrief(view)) {  // What was noted so far is written with what comes next.
     const absl::Time shown_at = PreparedSince().value_or(Now()) + kWaitShownAfter;
@@ -296,7 +296,7 @@ absl::StatusOr<absl::Time> TransferStep::Await(const WorkerView& view) {
   if (!view.refusal.ok()) {
     RecordRefused(view);
   }
-  object_.SetMessage(view.words);
+  object_.SetMessage(view.message);
   RETURN_IF_ERROR(Write());
   if (view.waits_for_node) {
     return view.requeue_time;
@@ -323,14 +323,14 @@ std::optional<absl::Time> TransferStep::PreparedSince() const {
 }
 
 void TransferStep::RecordRefused(const WorkerView& view) {
-  CSIDELTA_LOG(kWarn, "a worker Pod cannot be made", {"kind", words_.type.kind},
+  CSIDELTA_LOG(kWarn, "a worker Pod cannot be made", {"kind", kind_.type.kind},
                {"namespace", transfer_.namespace_name()}, {"name", transfer_.name()},
-               {"error", view.words});
+               {"error", view.message});
   const bool gives_back = object_.is_refused() || scheduler_.refused() < kRefusedTransfersMax;
   if (IsRetryable(view.refusal) || !gives_back) {
     return;
   }
-  object_.RecordRefusal(view.words, PreparedSince().value_or(Now()));
+  object_.RecordRefusal(view.message, PreparedSince().value_or(Now()));
   if (IsAdmitted()) {
     GiveBackAdmission();
   }
@@ -361,8 +361,8 @@ absl::StatusOr<absl::Time> TransferStep::BeginFailure(absl::string_view why) {
   const bool is_moving = transfer_.known_phase() == DataPhase::kInProgress;
   object_.SetAnnotation(
       objects::kFailureAnnotation,
-      absl::StrCat("volume ", words_.volume, " (",
-                   is_moving ? words_.moving(object_.object()) : "preparing", "): ", why));
+      absl::StrCat("volume ", kind_.volume, " (",
+                   is_moving ? kind_.moving(object_.object()) : "preparing", "): ", why));
   object_.SetTime(objects::kStoppingAtAnnotation, Now());
   RETURN_IF_ERROR(Write());
   return WindUp();
@@ -372,7 +372,7 @@ absl::StatusOr<absl::Time> TransferStep::BeginCancel() {
   object_.SetPhase(DataPhase::kCanceling);
   object_.SetTime(objects::kStoppingAtAnnotation, Now());
   object_.SetMessage(transfer_.is_being_deleted()
-                         ? absl::StrCat("cancelled: the ", words_.type.kind, " is being deleted")
+                         ? absl::StrCat("cancelled: the ", kind_.type.kind, " is being deleted")
                          : "cancelled: spec.cancel is set");
   RETURN_IF_ERROR(Write());
   return WindUp();
@@ -410,7 +410,7 @@ absl::StatusOr<absl::Time> TransferStep::End(DataPhase phase, const std::string&
   object_.SetCompletedAt(Stamp());
   object_.RemoveFinalizer();
   RETURN_IF_ERROR(Write());
-  Tell(phase, message);
+  ReportEnd(phase, message);
   env_.running->Remove(task_name_);
   RETURN_IF_ERROR(run_.RemoveTask(ctx_));
   return absl::InfiniteFuture();
@@ -470,17 +470,17 @@ absl::StatusOr<std::optional<absl::Time>> TransferReconciler::CopyProgress(
   };
   const RunningWorkers::Progress copied{.done_bytes = object.done_bytes(),
                                         .total_bytes = object.total_bytes()};
-  const RunningWorkers::Progress told = standing->progress.value_or(copied);
-  if (told == copied) {
+  const RunningWorkers::Progress reported = standing->progress.value_or(copied);
+  if (reported == copied) {
     return at(standing->reconcile_at);
   }
-  const bool is_first = copied.done_bytes == 0 || copied.total_bytes != told.total_bytes;
+  const bool is_first = copied.done_bytes == 0 || copied.total_bytes != reported.total_bytes;
   const absl::Duration due = standing->copied_at + kProgressCopiedEvery;
   if (!is_first && now < due) {
     return at(std::min(due, standing->reconcile_at));
   }
   TransferObject transfer(type_, object);
-  transfer.SetProgress(told.done_bytes, told.total_bytes);
+  transfer.SetProgress(reported.done_bytes, reported.total_bytes);
   RETURN_IF_ERROR(transfer.Write(ctx, env_.api));
   env_.running->Copied(task, now);
   return at(standing->reconcile_at);

@@ -99,7 +99,7 @@ class TransferStep {
 
  protected:
   // Constants of a kind.
-  struct Words {
+  struct KindTraits {
     objects::TaskKind task;
     const k8s::ResourceType& type;
     std::string volume;                                    // "namespace/claim"
@@ -109,7 +109,7 @@ class TransferStep {
 
   // Borrows `env` and `scheduler`.
   TransferStep(const CallContext& ctx, const MoverEnvironment& env, TransferScheduler& scheduler,
-               Words words, objects::DataTransfer object);
+               KindTraits kind, objects::DataTransfer object);
 
   // --- Implemented by a kind
 
@@ -145,7 +145,7 @@ class TransferStep {
   // Whether a worker that was told to end can write no more, however it is cut off.
   bool IsFenced() const;
   // Called after the last phase was written, for Events and figures.
-  virtual void Tell(objects::DataPhase phase, const std::string& message) = 0;
+  virtual void ReportEnd(objects::DataPhase phase, const std::string& message) = 0;
 
   // --- For the kinds
 
@@ -194,7 +194,7 @@ class TransferStep {
   absl::StatusOr<absl::Time> WindUp();
 
   TransferScheduler& scheduler_;
-  const Words words_;
+  const KindTraits kind_;
   const objects::DataTransfer transfer_;  // as it was read
 };
 

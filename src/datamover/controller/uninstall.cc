@@ -150,7 +150,7 @@ absl::Status DropKeys(const CallContext& ctx, k8s::ApiClient& api, storage::Open
 }
 
 // A location whose data of this cluster may go.
-struct Place {
+struct LocationData {
   std::shared_ptr<storage::OpenedStore> opened;
   std::string address;  // of the folder of all repositories; "" when it is not known
   bool was_listed = false;
@@ -204,8 +204,8 @@ class Planner {
   // How to delete it is said beside it.
   std::string KeptText(const objects::BackupStorageLocation& location) const;
   void PlanDataOf(const objects::BackupStorageLocation& location);
-  absl::StatusOr<repository::StoredSize> Look(const objects::BackupStorageLocation& location,
-                                              Place& place);
+  absl::StatusOr<repository::StoredSize> Measure(const objects::BackupStorageLocation& location,
+                                                 LocationData& data);
 
   // What uploads that the cluster still has stored where their location does not point any more.
   absl::Status AddFormerLocations();
@@ -226,7 +226,7 @@ class Planner {
   std::string leader_;        // "" when no controller leads
   bool has_idle_lease_ = false;
   std::map<std::string, int> of_others_;  // by the namespace of a Velero that is not asked for
-  std::map<std::string, Place> places_;   // by "<velero namespace>/<location>"
+  std::map<std::string, LocationData> locations_;  // by "<velero namespace>/<location>"
   UninstallPlan plan_;
 };
 
@@ -482,16 +482,16 @@ void Planner::PlanDataOf(const objects::BackupStorageLocation& location) {
     plan_.stays.push_back(std::move(item));
     return;
   }
-  Place& place = places_[FullName(location)];
-  const absl::StatusOr<repository::StoredSize> holding = Look(location, place);
+  LocationData& data = locations_[FullName(location)];
+  const absl::StatusOr<repository::StoredSize> holding = Measure(location, data);
   if (!holding.ok()) {
     item.text = absl::StrCat("cannot be looked at: ", holding.status().message());
     Add(std::move(item), [status = holding.status()](const CallContext&) { return status; });
     return;
   }
-  place.was_listed = true;
-  place.had_data = holding->objects > 0;
-  if (!place.had_data) {
+  data.was_listed = true;
+  data.had_data = holding->objects > 0;
+  if (!data.had_data) {
     return;
   }
   item.text =
@@ -499,7 +499,7 @@ void Planner::PlanDataOf(const objects::BackupStorageLocation& location) {
                    " below ", velero::kRepositoryRoot, "/", folder_);
   const bool has_own =
       !ForLocation(env_.settings, location.name()).deletion_credential.name.empty();
-  Add(std::move(item), [opened = place.opened, folder = folder_, has_own](const CallContext& ctx) {
+  Add(std::move(item), [opened = data.opened, folder = folder_, has_own](const CallContext& ctx) {
     const absl::Status deleted =
         repository::DeleteAll(ctx, opened->store(), folder, kRepositoryDepth);
     return has_own || !absl::IsPermissionDenied(deleted)
@@ -512,17 +512,17 @@ void Planner::PlanDataOf(const objects::BackupStorageLocation& location) {
   });
 }
 
-absl::StatusOr<repository::StoredSize> Planner::Look(const objects::BackupStorageLocation& location,
-                                                     Place& place) {
+absl::StatusOr<repository::StoredSize> Planner::Measure(
+    const objects::BackupStorageLocation& location, LocationData& data) {
   RETURN_IF_ERROR(location.Validate());
   ASSIGN_OR_RETURN(
       const RepositoryAccess access,
       OpenLocationAccess(ctx_, env_.api, location,
                          ForLocation(env_.settings, location.name()).deletion_credential));
   ASSIGN_OR_RETURN(std::unique_ptr<storage::OpenedStore> opened, request_.open_store(access));
-  place.opened = std::move(opened);
-  place.address = access.repository.address;
-  return repository::SizeOfAll(ctx_, place.opened->store(), folder_);
+  data.opened = std::move(opened);
+  data.address = access.repository.address;
+  return repository::SizeOfAll(ctx_, data.opened->store(), folder_);
 }
 
 absl::Status Planner::AddFormerLocations() {
@@ -537,13 +537,13 @@ absl::Status Planner::AddFormerLocations() {
         incremental::HarmlessText(upload.Annotation(objects::kAddressAnnotation), {});
     const std::string location =
         absl::StrCat(upload.namespace_name(), "/", upload.storage_location());
-    const auto place = places_.find(location);
-    const bool is_looked_at = place == places_.end() || place->second.address.empty() ||
-                              absl::StartsWith(address, place->second.address + "/");
+    const auto known = locations_.find(location);
+    const bool is_looked_at = known == locations_.end() || known->second.address.empty() ||
+                              absl::StartsWith(address, known->second.address + "/");
     if (address.empty() || is_looked_at) {
       continue;
     }
-    place->second.was_elsewhere = true;
+    known->second.was_elsewhere = true;
     if (told.insert(address).second) {
       plan_.stays.push_back(
           {.kind = "data",
@@ -572,20 +572,21 @@ absl::Status Planner::PlanKeys() {
 
 void Planner::PlanKeysOf(const KeyringOwner& owner, const objects::Secret& secret) {
   const std::string location = absl::StrCat(owner.velero_namespace, "/", owner.location);
-  const auto place = places_.find(location);
+  const auto known = locations_.find(location);
   const auto stays = [&](absl::string_view why) {
     plan_.stays.push_back(MakeItem(objects::Secret::Type(), secret,
                                    absl::StrCat("keys of location ", location, ": ", why)));
   };
   if (request_.keep_data) {
     stays("csi-delta mover-key export them before the namespace goes");
-  } else if (place == places_.end() || !place->second.was_listed || place->second.was_elsewhere) {
+  } else if (known == locations_.end() || !known->second.was_listed ||
+             known->second.was_elsewhere) {
     stays("data that only they open may be left: it was not looked for; delete them by hand");
-  } else if (!place->second.had_data && !IsConfirmed(secret)) {
+  } else if (!known->second.had_data && !IsConfirmed(secret)) {
     stays("no data was found there, and no copy is confirmed; delete it by hand");
   } else {
     Add(MakeItem(objects::Secret::Type(), secret, absl::StrCat("keys of location ", location)),
-        [&api = env_.api, opened = place->second.opened, folder = folder_,
+        [&api = env_.api, opened = known->second.opened, folder = folder_,
          key = objects::Secret::Key(env_.mover_namespace, secret.name()), uid = secret.uid()](
             const CallContext& ctx) { return DropKeys(ctx, api, *opened, folder, key, uid); });
   }

@@ -91,7 +91,7 @@ class UploadStep : public TransferStep {
   absl::Status ForgetUnnamed();
   // Before a restore of the volume fails of it.
   void WarnOfNeeds(int64_t volume_bytes);
-  void Tell(DataPhase phase, const std::string& message) override;
+  void ReportEnd(DataPhase phase, const std::string& message) override;
 
   const objects::DataUpload upload_;
   const OnTransferEnd& on_end_;
@@ -355,7 +355,7 @@ absl::Status UploadStep::ForgetUnnamed() {
   return absl::IsAlreadyExists(made) ? absl::OkStatus() : made;
 }
 
-void UploadStep::Tell(DataPhase phase, const std::string& message) {
+void UploadStep::ReportEnd(DataPhase phase, const std::string& message) {
   end_.phase = phase;
   end_.pods_lost = std::max(0, pods_ - 1);
   const bool list_was_wrong = end_.audit_mismatch || list_refused_;

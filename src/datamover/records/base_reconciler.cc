@@ -57,7 +57,7 @@ bool DeletedSnapshots::Has(absl::string_view snapshot_id) const {
   return ids_.contains(snapshot_id);
 }
 
-void DeletedSnapshots::Note(const objects::DataDeletion& deletion) {
+void DeletedSnapshots::Record(const objects::DataDeletion& deletion) {
   std::string id = deletion.spec().snapshot_id;
   if (deletion.phase() != objects::DeletionPhase::kCompleted || id.empty()) {
     return;

@@ -30,7 +30,7 @@ inline constexpr absl::Duration kBaseReconciledEvery = absl::Minutes(10);
 class DeletedSnapshots {
  public:
   // A DataDeletion as it is. Its snapshot counts as deleted even when the object is gone.
-  void Note(const objects::DataDeletion& deletion);
+  void Record(const objects::DataDeletion& deletion);
   bool Has(absl::string_view snapshot_id) const;
 
  private:

@@ -237,7 +237,7 @@ absl::StatusOr<absl::Time> CheckStep::Observe() {
   const absl::Time now = ctx_.clock->Now();
   if (view->state == WorkerView::State::kStarting &&
       now - view->attempt_since > env_.settings.prepare_timeout) {
-    return TryLater(absl::StrCat("the worker does not start: ", view->words), kCheckAgainFirst);
+    return TryLater(absl::StrCat("the worker does not start: ", view->message), kCheckAgainFirst);
   }
   return std::min(view->requeue_time, now + kObserveAgain);
 }

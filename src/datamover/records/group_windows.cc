@@ -62,13 +62,13 @@ GroupWindows::GroupWindows(std::set<std::string> velero_namespaces, absl::Time s
 
 void GroupWindows::OnChanged(const objects::VolumeGroupSnapshot& group) {
   const MutexLock lock(mutex_);
-  Note(group);
+  Record(group);
 }
 
 void GroupWindows::OnDeleted(const k8s::ObjectId& id, const objects::VolumeGroupSnapshot* last) {
   const MutexLock lock(mutex_);
   if (last != nullptr) {
-    Note(*last);
+    Record(*last);
   }
   seen_.erase(id.uid);
 }
@@ -78,7 +78,7 @@ GroupFigures GroupWindows::figures() const {
   return figures_;
 }
 
-void GroupWindows::Note(const objects::VolumeGroupSnapshot& group) {
+void GroupWindows::Record(const objects::VolumeGroupSnapshot& group) {
   const auto window = csi::FreezeWindow(group);
   const auto answered_at = ParseRfc3339(group.Annotation(objects::kAnsweredAtAnnotation));
   const VolumeGroup name = GroupOf(group);

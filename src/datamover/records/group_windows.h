@@ -43,7 +43,7 @@ class GroupWindows : public objects::EventHandler<objects::VolumeGroupSnapshot> 
  private:
   void OnChanged(const objects::VolumeGroupSnapshot& group) override;
   void OnDeleted(const k8s::ObjectId& id, const objects::VolumeGroupSnapshot* last) override;
-  void Note(const objects::VolumeGroupSnapshot& group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Record(const objects::VolumeGroupSnapshot& group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::set<std::string> velero_namespaces_;
   const absl::Time since_;

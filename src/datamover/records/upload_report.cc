@@ -11,7 +11,7 @@
 namespace csidelta::datamover {
 namespace {
 
-void Note(TransferObject& upload, absl::string_view key, absl::string_view value) {
+void SetIfKnown(TransferObject& upload, absl::string_view key, absl::string_view value) {
   if (!value.empty()) {
     upload.SetAnnotation(key, value);
   }
@@ -44,7 +44,7 @@ std::string Summarize(const objects::BackupFigures& figures) {
 void AnnotateFigures(const objects::BackupFigures& figures, const objects::VolumeTaskStatus& task,
                      TransferObject& upload) {
   upload.SetFigures(figures);
-  Note(upload, objects::kUploadNodeAnnotation, task.node);
+  SetIfKnown(upload, objects::kUploadNodeAnnotation, task.node);
   SetTimeIfKnown(upload, objects::kUploadedAtAnnotation, task.completed_at);
 }
 
@@ -53,8 +53,8 @@ void AnnotateExposure(const csi::Exposure& exposure, TransferObject& upload) {
   SetTimeIfKnown(upload, objects::kMoverTakenAtAnnotation, exposure.snapshot_taken_at);
   SetTimeIfKnown(upload, objects::kMoverReadyAtAnnotation, exposure.ready_at);
   if (exposure.group.has_value()) {
-    Note(upload, objects::kUploadGroupAnnotation, exposure.group->name);
-    Note(upload, objects::kUploadGroupSnapshotAnnotation, exposure.group->snapshot);
+    SetIfKnown(upload, objects::kUploadGroupAnnotation, exposure.group->name);
+    SetIfKnown(upload, objects::kUploadGroupSnapshotAnnotation, exposure.group->snapshot);
     SetTimeIfKnown(upload, objects::kUploadGroupTakenAtAnnotation,
                    exposure.group->snapshot_taken_at);
   }

@@ -112,15 +112,15 @@ void VolumeRecordWriter::RecordChange(const VolumeRecordKey& key, const Change& 
     return;
   }
   Entry& entry = found == entries_.end() ? entries_[key] : found->second;
-  if (entry.news == nullptr) {
-    entry.news = std::make_unique<News>();
+  if (entry.pending == nullptr) {
+    entry.pending = std::make_unique<Pending>();
   }
-  change(*entry.news);
-  ++entry.news->version;
+  change(*entry.pending);
+  ++entry.pending->version;
   Schedule(key, entry, absl::ZeroDuration());
 }
 
-void VolumeRecordWriter::Note(const objects::DataUpload& object) {
+void VolumeRecordWriter::Record(const objects::DataUpload& object) {
   if (!object.Validate().ok() || !object.is_managed() || object.known_phase() == DataPhase::kNew ||
       object.known_phase() == DataPhase::kUnknown) {
     return;
@@ -133,38 +133,38 @@ void VolumeRecordWriter::Note(const objects::DataUpload& object) {
   if (spec.pvc_uid.empty() || (object.is_over() && !completed_at.has_value())) {
     return;
   }
-  RecordChange(KeyOf(object.namespace_name(), spec.pvc_uid, spec.location), [&](News& news) {
-    news.spec = spec;
+  RecordChange(KeyOf(object.namespace_name(), spec.pvc_uid, spec.location), [&](Pending& pending) {
+    pending.spec = spec;
     if (!object.is_over()) {
       return;
     }
     const EndKey end(WholeSeconds(*completed_at), object.uid());
-    if (end > EndOf(news.attempt)) {
-      news.attempt = {.backup = BackupNameOf(object),
-                      .upload = end.second,
-                      .phase = objects::ToString(object.known_phase()),
-                      .at = end.first,
-                      .message = CutText(object.message(), kRecordTextBytesMax)};
+    if (end > EndOf(pending.attempt)) {
+      pending.attempt = {.backup = BackupNameOf(object),
+                         .upload = end.second,
+                         .phase = objects::ToString(object.known_phase()),
+                         .at = end.first,
+                         .message = CutText(object.message(), kRecordTextBytesMax)};
     }
-    if (object.known_phase() == DataPhase::kCompleted && end > EndOf(news.good)) {
-      news.good = GoodBackupIn(object, end.first);
+    if (object.known_phase() == DataPhase::kCompleted && end > EndOf(pending.good)) {
+      pending.good = GoodBackupIn(object, end.first);
       const objects::BackupFigures figures = object.figures();
-      news.repository = {.bytes = figures.repository_bytes,
-                         .snapshots = figures.repository_snapshots};
+      pending.repository = {.bytes = figures.repository_bytes,
+                            .snapshots = figures.repository_snapshots};
       const int64_t restored_bytes =
-          std::max(news.good->logical_bytes, news.repository.bytes.value_or(0));
-      news.repository.restore_memory_bytes = RestoreMemoryBytesFor(restored_bytes);
-      news.repository.restore_scratch_bytes = ScratchBytesFor(restored_bytes);
-      news.failed.erase(news.failed.begin(), news.failed.upper_bound(end));
+          std::max(pending.good->logical_bytes, pending.repository.bytes.value_or(0));
+      pending.repository.restore_memory_bytes = RestoreMemoryBytesFor(restored_bytes);
+      pending.repository.restore_scratch_bytes = ScratchBytesFor(restored_bytes);
+      pending.failed.erase(pending.failed.begin(), pending.failed.upper_bound(end));
     }
-    if (object.known_phase() == DataPhase::kFailed && end > EndOf(news.good) &&
-        news.failed.size() < kFailedMax) {
-      news.failed.insert(end);
+    if (object.known_phase() == DataPhase::kFailed && end > EndOf(pending.good) &&
+        pending.failed.size() < kFailedMax) {
+      pending.failed.insert(end);
     }
   });
 }
 
-void VolumeRecordWriter::Note(const objects::DataDownload& object) {
+void VolumeRecordWriter::Record(const objects::DataDownload& object) {
   const std::optional<absl::Time> completed_at = object.completed_at();
   if (!object.Validate().ok() || !object.is_managed() ||
       object.known_phase() != DataPhase::kCompleted || !completed_at.has_value()) {
@@ -176,13 +176,13 @@ void VolumeRecordWriter::Note(const objects::DataDownload& object) {
     return;
   }
   RecordChange(KeyOf(object.namespace_name(), source->claim_uid, object.storage_location()),
-               [&](News& news) {
-                 news.restored_at = std::max(news.restored_at.value_or(absl::InfinitePast()),
-                                             WholeSeconds(*completed_at));
+               [&](Pending& pending) {
+                 pending.restored_at = std::max(pending.restored_at.value_or(absl::InfinitePast()),
+                                                WholeSeconds(*completed_at));
                });
 }
 
-void VolumeRecordWriter::Note(const objects::DataDeletion& deletion) {
+void VolumeRecordWriter::Record(const objects::DataDeletion& deletion) {
   if (deletion.phase() != objects::DeletionPhase::kCompleted) {
     return;
   }
@@ -213,15 +213,15 @@ std::optional<VolumeRecordWriter::Taken> VolumeRecordWriter::Take(absl::Duration
   if (queue_.empty() || queue_.begin()->first > now) {
     return std::nullopt;
   }
-  Taken taken{.key = queue_.begin()->second, .news = {}, .is_pvc_due = false};
+  Taken taken{.key = queue_.begin()->second, .pending = {}, .is_pvc_due = false};
   queue_.erase(queue_.begin());
   Entry& entry = entries_[taken.key];
   entry.due = absl::InfiniteDuration();
   if (entry.pvc_due == absl::InfiniteDuration()) {
     entry.pvc_due = now + FirstCheckOf(taken.key);
   }
-  if (entry.news != nullptr) {
-    taken.news = *entry.news;
+  if (entry.pending != nullptr) {
+    taken.pending = *entry.pending;
   }
   taken.is_pvc_due = entry.pvc_due <= now;
   return taken;
@@ -235,13 +235,13 @@ void VolumeRecordWriter::Settle(const Taken& taken, bool is_written, absl::Durat
     return;
   }
   Entry& entry = found->second;
-  if (is_written && entry.news != nullptr && entry.news->version == taken.news.version) {
-    entry.news = nullptr;
+  if (is_written && entry.pending != nullptr && entry.pending->version == taken.pending.version) {
+    entry.pending = nullptr;
   }
   if (taken.is_pvc_due) {
     entry.pvc_due = now + kRecordPvcEvery;
   }
-  if (!is_there && entry.news == nullptr) {
+  if (!is_there && entry.pending == nullptr) {
     queue_.erase({entry.due, taken.key});
     entries_.erase(found);
     return;
@@ -293,8 +293,8 @@ absl::StatusOr<VolumeRecordWriter::WriteResult> VolumeRecordWriter::WriteOne(con
   const bool leads = seams_.leads();
   WriteResult outcome;
   if (!record.has_value()) {
-    if (taken.news.spec.pvc_uid.empty() || !leads) {
-      return WriteResult{.is_written = taken.news.spec.pvc_uid.empty(), .has_asked = false};
+    if (taken.pending.spec.pvc_uid.empty() || !leads) {
+      return WriteResult{.is_written = taken.pending.spec.pvc_uid.empty(), .has_asked = false};
     }
     outcome.has_asked = true;
     ASSIGN_OR_RETURN(record, Make(ctx, taken));
@@ -303,9 +303,9 @@ absl::StatusOr<VolumeRecordWriter::WriteResult> VolumeRecordWriter::WriteOne(con
     }
   }
   const absl::Time now = ctx.clock->Now();
-  News news = taken.news;
-  DropDeleted(*record, news);
-  objects::Patch patch = Merge(news, *record);
+  Pending pending = taken.pending;
+  DropDeleted(*record, pending);
+  objects::Patch patch = Merge(pending, *record);
   if (leads) {
     ASSIGN_OR_RETURN(const bool is_gone, IsLastGoodGone(ctx, taken, *record));
     if (is_gone) {
@@ -348,21 +348,22 @@ absl::StatusOr<VolumeRecordWriter::WriteResult> VolumeRecordWriter::WriteOne(con
 
 absl::StatusOr<std::optional<ProtectedVolumeRecord>> VolumeRecordWriter::Make(
     const CallContext& ctx, const Taken& taken) {
-  const News& news = taken.news;
+  const Pending& pending = taken.pending;
   if (records_.size() >= kVolumeRecordsMax) {
     CSIDELTA_LOG(kWarn, "there are too many ProtectedVolumes, so a volume gets none",
-                 {"namespace", news.spec.pvc_namespace}, {"pvc", news.spec.pvc});
+                 {"namespace", pending.spec.pvc_namespace}, {"pvc", pending.spec.pvc});
     return std::optional<ProtectedVolumeRecord>();
   }
-  if (news.attempt.has_value() && ctx.clock->Now() >= *news.attempt->at + rules_.keep_after_pvc) {
+  if (pending.attempt.has_value() &&
+      ctx.clock->Now() >= *pending.attempt->at + rules_.keep_after_pvc) {
     // Of a PVC that has been gone for as long, the record is gone as well.
-    ASSIGN_OR_RETURN(const std::optional<bool> is_gone, IsPvcGone(ctx, news.spec));
+    ASSIGN_OR_RETURN(const std::optional<bool> is_gone, IsPvcGone(ctx, pending.spec));
     if (is_gone.value_or(false)) {
       return std::optional<ProtectedVolumeRecord>();
     }
   }
   ProtectedVolume object = ProtectedVolume::Make(taken.key.first, taken.key.second);
-  object.SetSpec(news.spec);
+  object.SetSpec(pending.spec);
   ASSIGN_OR_RETURN(const ProtectedVolume stored, objects::CreateOrGet(ctx, env_.api, object));
   records_.Put(stored);
   return records_.Find(taken.key);
@@ -392,53 +393,53 @@ absl::StatusOr<std::optional<bool>> VolumeRecordWriter::IsPvcGone(const CallCont
   return std::optional<bool>(!pvc->has_value() || (*pvc)->uid() != spec.pvc_uid);
 }
 
-void VolumeRecordWriter::MergeEnd(const News& news, ProtectedVolumeRecord& record,
+void VolumeRecordWriter::MergeEnd(const Pending& pending, ProtectedVolumeRecord& record,
                                   objects::Patch& patch) {
   objects::ProtectedVolumeStatus& status = record.status;
   const EndKey known = EndOf(status.last_attempt);
   int64_t failures = status.failures;
-  if (EndOf(news.good) > EndOf(status.last_good)) {
+  if (EndOf(pending.good) > EndOf(status.last_good)) {
     failures = 0;
-    status.last_good = news.good;
-    status.repository = news.repository;
-    patch.SetLastGood(news.good).SetRepository(news.repository);
+    status.last_good = pending.good;
+    status.repository = pending.repository;
+    patch.SetLastGood(pending.good).SetRepository(pending.repository);
     if (status.deleted_backup.has_value()) {
       status.deleted_backup.reset();
       patch.SetDeletedBackup(std::nullopt);
     }
   }
   const EndKey counted = std::max(known, EndOf(status.last_good));
-  failures += std::distance(news.failed.upper_bound(counted), news.failed.end());
-  if (EndOf(news.attempt) > known || failures != status.failures) {
+  failures += std::distance(pending.failed.upper_bound(counted), pending.failed.end());
+  if (EndOf(pending.attempt) > known || failures != status.failures) {
     status.failures = failures;
-    if (EndOf(news.attempt) > known) {
-      status.last_attempt = news.attempt;
+    if (EndOf(pending.attempt) > known) {
+      status.last_attempt = pending.attempt;
     }
     patch.SetLastAttempt(status.last_attempt.value_or(LastAttempt()), failures);
   }
 }
 
-objects::Patch VolumeRecordWriter::Merge(const News& news, ProtectedVolumeRecord& record) {
+objects::Patch VolumeRecordWriter::Merge(const Pending& pending, ProtectedVolumeRecord& record) {
   objects::Patch patch;
-  MergeEnd(news, record, patch);
-  if (news.restored_at.has_value() &&
-      *news.restored_at > record.status.restored_at.value_or(absl::InfinitePast())) {
-    record.status.restored_at = news.restored_at;
-    patch.SetRestoredAt(*news.restored_at);
+  MergeEnd(pending, record, patch);
+  if (pending.restored_at.has_value() &&
+      *pending.restored_at > record.status.restored_at.value_or(absl::InfinitePast())) {
+    record.status.restored_at = pending.restored_at;
+    patch.SetRestoredAt(*pending.restored_at);
   }
   return patch;
 }
 
-void VolumeRecordWriter::DropDeleted(const ProtectedVolumeRecord& record, News& news) const {
+void VolumeRecordWriter::DropDeleted(const ProtectedVolumeRecord& record, Pending& pending) const {
   const std::optional<objects::DeletedBackup>& deleted = record.status.deleted_backup;
-  if (!news.good.has_value()) {
+  if (!pending.good.has_value()) {
     return;
   }
-  const bool is_known = deleted.has_value() && deleted->upload == news.good->upload;
+  const bool is_known = deleted.has_value() && deleted->upload == pending.good->upload;
   // Without another one it is merged first, and replaced then.
   if (is_known ||
-      (record.status.last_good.has_value() && seams_.is_deleted(news.good->snapshot_id))) {
-    news.good.reset();
+      (record.status.last_good.has_value() && seams_.is_deleted(pending.good->snapshot_id))) {
+    pending.good.reset();
   }
 }
 

@@ -65,9 +65,9 @@ class VolumeRecordWriter {
   VolumeRecordWriter(const MoverEnvironment& env, VolumeRecords& records, Seams seams);
 
   // An object as it was seen, in any order and any number of times.
-  void Note(const objects::DataUpload& upload);
-  void Note(const objects::DataDownload& download);
-  void Note(const objects::DataDeletion& deletion);
+  void Record(const objects::DataUpload& upload);
+  void Record(const objects::DataDownload& download);
+  void Record(const objects::DataDeletion& deletion);
   // The record was added, changed or deleted.
   void Enqueue(const VolumeRecordKey& key);
 
@@ -80,7 +80,7 @@ class VolumeRecordWriter {
   using EndKey = std::pair<absl::Time, std::string>;  // of an upload: when it ended, its uid
 
   // What objects show and the record may not have yet.
-  struct News {
+  struct Pending {
     objects::ProtectedVolumeSpec spec;  // without a uid: no reason to make a record
     std::optional<objects::LastGoodBackup> good;
     objects::RepositorySize repository;  // as of `good`
@@ -90,18 +90,18 @@ class VolumeRecordWriter {
     uint64_t version = 0;  // counts what was noted
   };
   struct Entry {
-    std::unique_ptr<News> news = nullptr;  // mostly none
+    std::unique_ptr<Pending> pending = nullptr;  // mostly none
     absl::Duration due = absl::InfiniteDuration();
     absl::Duration pvc_due = absl::InfiniteDuration();
   };
   struct Taken {
     VolumeRecordKey key;
-    News news;
+    Pending pending;
     bool is_pvc_due = false;
   };
   // The result of a write.
   struct WriteResult {
-    bool is_written = true;  // all that its news say
+    bool is_written = true;  // all that its pending say
     bool has_asked = false;  // a request was made to the API server
   };
 
@@ -119,11 +119,12 @@ class VolumeRecordWriter {
   // Nothing if the PVC cannot be read (no permission).
   absl::StatusOr<std::optional<bool>> IsPvcGone(const CallContext& ctx,
                                                 const objects::ProtectedVolumeSpec& spec);
-  // Brings `record` to what the news say, and returns how.
-  static objects::Patch Merge(const News& news, ProtectedVolumeRecord& record);
-  static void MergeEnd(const News& news, ProtectedVolumeRecord& record, objects::Patch& patch);
-  // Takes from the news a good backup that was deleted since.
-  void DropDeleted(const ProtectedVolumeRecord& record, News& news) const;
+  // Brings `record` to what the pending say, and returns how.
+  static objects::Patch Merge(const Pending& pending, ProtectedVolumeRecord& record);
+  static void MergeEnd(const Pending& pending, ProtectedVolumeRecord& record,
+                       objects::Patch& patch);
+  // Takes from the pending a good backup that was deleted since.
+  void DropDeleted(const ProtectedVolumeRecord& record, Pending& pending) const;
   absl::StatusOr<bool> IsLastGoodGone(const CallContext& ctx, const Taken& taken,
                                       const ProtectedVolumeRecord& record);
   // Replaces the last good backup of `record`, which was deleted.

@@ -137,7 +137,7 @@ class OrphanFinder {
       : work_(work), known_(work.known_tags.begin(), work.known_tags.end()) {}
 
   // Oldest first.
-  void Look(const repository::StoredSnapshot& stored) {
+  void Add(const repository::StoredSnapshot& stored) {
     const repository::RepoSnapshot& snapshot = stored.snapshot;
     const auto tag = absl::c_find_if(snapshot.tags, [](const std::string& one) {
       return absl::StartsWith(one, kUploadTagPrefix);
@@ -203,7 +203,7 @@ absl::StatusOr<objects::Outcome> Do(const CallContext& ctx, engine::Session& ses
       .read_newer_than = work.read_newer_than.value_or(absl::InfiniteFuture()),
       .beside_backups = true,
       .renew_locks = RenewalOf(work),
-      .on_snapshot = [&orphans](const repository::StoredSnapshot& one) { orphans.Look(one); }};
+      .on_snapshot = [&orphans](const repository::StoredSnapshot& one) { orphans.Add(one); }};
   // A task tells of bytes; things are no measure of them.
   const engine::Progress stages = [&progress](absl::string_view stage, int64_t, int64_t) {
     progress(stage, 0, 0);

@@ -24,8 +24,8 @@ constexpr std::array<absl::string_view, 7> kDisruptions = {
 constexpr std::array<absl::string_view, 2> kContainerLost = {"Unknown", "ContainerStatusUnknown"};
 
 template <std::size_t kSize>
-bool IsOneOf(const std::array<absl::string_view, kSize>& words, absl::string_view word) {
-  return std::find(words.begin(), words.end(), word) != words.end();
+bool IsOneOf(const std::array<absl::string_view, kSize>& values, absl::string_view value) {
+  return std::find(values.begin(), values.end(), value) != values.end();
 }
 
 int RankOf(absl::string_view stage) {

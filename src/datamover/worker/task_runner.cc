@@ -34,7 +34,7 @@ constexpr BackoffOptions kAgainBackoff = {.delay_first = absl::Milliseconds(200)
 // The controller writes into a task now and then; more in a row are none of its.
 constexpr int kWriteConflictsMax = 10;
 
-// This context without the wish to stop: for what must be said in any case.
+// This context, but never stopped: for what must be written in any case.
 CallContext Unstopped(const CallContext& ctx) {
   CallContext context;
   context.clock = ctx.clock;
@@ -147,7 +147,7 @@ objects::TaskPhase PhaseOf(objects::OutcomeCode code, bool canceled) {
   return objects::TaskPhase::kFailed;
 }
 
-// The wish to cancel, and the end of the Pod that follows it, may arrive in either order.
+// The cancellation, and the end of the Pod that follows it, may arrive in either order.
 bool WasCanceled(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& task,
                  const std::string& uid, const Stopper& stopper) {
   if (stopper.canceled()) {
@@ -252,7 +252,7 @@ absl::Status TaskReport::Write(const CallContext& ctx, const objects::VolumeTask
       patch.IfVersion(resource_version_);
     }
     const std::optional<WriteFence::Moment> asked =
-        pod_.fence == nullptr ? std::nullopt : std::optional(pod_.fence->Look());
+        pod_.fence == nullptr ? std::nullopt : std::optional(pod_.fence->Now());
     absl::StatusOr<objects::VolumeTask> task =
         objects::Apply<objects::VolumeTask>(ctx, api_, task_, patch, "status");
     const bool conflicts = absl::IsAborted(task.status());
@@ -260,7 +260,7 @@ absl::Status TaskReport::Write(const CallContext& ctx, const objects::VolumeTask
       task = objects::Get<objects::VolumeTask>(ctx, api_, task_);
     }
     RETURN_IF_ERROR(task.status());
-    RETURN_IF_ERROR(Note(*task));
+    RETURN_IF_ERROR(ReadTask(*task));
     if (asked.has_value()) {
       pod_.fence->Renew(*asked);
     }
@@ -271,7 +271,7 @@ absl::Status TaskReport::Write(const CallContext& ctx, const objects::VolumeTask
   return absl::AbortedError(absl::StrCat(ToString(task_), " changes all the time"));
 }
 
-absl::Status TaskReport::Note(const objects::VolumeTask& task) {
+absl::Status TaskReport::ReadTask(const objects::VolumeTask& task) {
   const std::string uid = task.uid();
   if (!uid_.empty() && uid != uid_) {
     lost_ = absl::NotFoundError(absl::StrCat(ToString(task_), " is another one of the same name"));

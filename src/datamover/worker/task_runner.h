@@ -41,7 +41,7 @@ class TaskReport {
              const std::optional<objects::VolumeTask>& as_read = {}, WorkerPodRef pod = {})
       : api_(api), task_(std::move(task)), pod_(std::move(pod)), status_(std::move(status)) {
     if (as_read.has_value()) {
-      Note(*as_read).IgnoreError();
+      ReadTask(*as_read).IgnoreError();
     }
   }
 
@@ -63,7 +63,7 @@ class TaskReport {
   bool IsDue(absl::Duration now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Write(const CallContext& ctx, const objects::VolumeTaskStatus& status);
   // Reads which Pod the task names. FAILED_PRECONDITION, NOT_FOUND: it is no longer this Pod's.
-  absl::Status Note(const objects::VolumeTask& task);
+  absl::Status ReadTask(const objects::VolumeTask& task);
 
   k8s::ApiClient& api_;
   const k8s::ObjectKey task_;

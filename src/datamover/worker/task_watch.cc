@@ -38,14 +38,14 @@ bool EnqueueTable::Has(const std::string& task_name) const {
 }
 
 void PodEventHandler::OnChanged(const objects::Pod& pod) {
-  ended_.Note(pod);
+  ended_.Record(pod);
   running_.RecordPod(pod);
   EnqueueingEventHandler::OnChanged(pod);
 }
 
 void PodEventHandler::OnDeleted(const k8s::ObjectId& id, const objects::Pod* last) {
   if (last != nullptr) {
-    ended_.Note(*last);
+    ended_.Record(*last);
   }
   running_.RecordPodGone(id.name);
   EnqueueingEventHandler::OnDeleted(id, last);

@@ -42,12 +42,12 @@ absl::Duration PauseAfter(int attempts) {
 }
 
 // "Pod 7 was lost, 2 of at most 5 that count: Error with exit code 134".
-std::string LossMessage(int attempts, int counted, absl::string_view words) {
+std::string LossMessage(int attempts, int counted, absl::string_view message) {
   return absl::StrCat("Pod ", attempts, " was lost, ",
                       counted == 0
                           ? "which does not count, as it made progress"
                           : absl::StrCat(counted, " of at most ", kLostPodsMax, " that count"),
-                      ": ", words);
+                      ": ", message);
 }
 
 // "Evicted: The node was low on resource: memory."
@@ -61,8 +61,7 @@ std::string Join(absl::string_view reason, absl::string_view message) {
 std::string TerminationMessage(const objects::ContainerStatus::Terminated& terminated) {
   if (terminated.reason == "OOMKilled") {
     return "OOMKilled: it needed more memory than its limit; raise worker.resources.limits.memory "
-           "in "
-           "the settings";
+           "in the settings";
   }
   return Join(absl::StrCat(terminated.reason, " with exit code ", terminated.exit_code),
               terminated.message);
@@ -132,11 +131,11 @@ objects::Patch CountedPod(absl::string_view uid, int attempts) {
 }  // namespace
 
 std::string PodMessage(const Pod& pod) {
-  std::string words = Join(pod.reason(), pod.message());
-  if (words.empty()) {
-    words = ContainerMessage(pod);
+  std::string message = Join(pod.reason(), pod.message());
+  if (message.empty()) {
+    message = ContainerMessage(pod);
   }
-  return words.empty() ? ConditionMessage(pod) : words;
+  return message.empty() ? ConditionMessage(pod) : message;
 }
 
 WorkerRun::WorkerRun(const MoverEnvironment& env, std::string task_name)
@@ -183,14 +182,14 @@ absl::StatusOr<objects::VolumeTask> WorkerRun::EnsureTask(
 }
 
 absl::StatusOr<objects::VolumeTask> WorkerRun::RecordTask(const CallContext& ctx,
-                                                          const objects::Patch& notes) {
-  return objects::Apply<objects::VolumeTask>(ctx, env_.api, TaskKey(), notes);
+                                                          const objects::Patch& changes) {
+  return objects::Apply<objects::VolumeTask>(ctx, env_.api, TaskKey(), changes);
 }
 
 // As they were a moment ago, as long as that cannot mislead. That a Pod is gone is for the API
 // server to say where one was counted; and what a Pod that has ended wrote into the task is there
 // only if the task is read afterwards.
-absl::StatusOr<WorkerRun::Seen> WorkerRun::Look(const CallContext& ctx) const {
+absl::StatusOr<WorkerRun::Seen> WorkerRun::Read(const CallContext& ctx) const {
   objects::Cached<Pod> pod = objects::FindCached<Pod>(env_.cache, PodKey());
   objects::Cached<objects::VolumeTask> task =
       objects::FindCached<objects::VolumeTask>(env_.cache, TaskKey());
@@ -210,7 +209,7 @@ absl::StatusOr<WorkerRun::Seen> WorkerRun::Look(const CallContext& ctx) const {
 }
 
 absl::StatusOr<WorkerView> WorkerRun::Step(const CallContext& ctx, const PodMaker& make_pod) {
-  ASSIGN_OR_RETURN(const Seen seen, Look(ctx));
+  ASSIGN_OR_RETURN(const Seen seen, Read(ctx));
   const std::optional<Pod>& pod = seen.pod;
   const objects::VolumeTask& task = seen.task;
   WorkerView view;
@@ -228,7 +227,7 @@ absl::StatusOr<WorkerView> WorkerRun::Step(const CallContext& ctx, const PodMake
   if (counted.empty() && task.attempts() > 0 && (pod->is_being_deleted() || !pod->is_active())) {
     // The one before, on its way out.
     RETURN_IF_ERROR(k8s::IgnoreNotFound(env_.api.Delete(ctx, PodKey(), {.uid = pod->uid()})));
-    view.words = task.Annotation(objects::kLastEndAnnotation);
+    view.message = task.Annotation(objects::kLastEndAnnotation);
     view.pods_lost = view.attempts;
     view.attempt_since = task.attempt_at().value_or(ctx.clock->Now());
     view.requeue_time = ctx.clock->Now() + kRequeueAfter;
@@ -250,7 +249,7 @@ absl::StatusOr<WorkerView> WorkerRun::InspectPod(const CallContext& ctx, const P
   WorkerView view;
   view.status = task.status();
   view.node = pod.node();
-  view.words = PodMessage(pod);
+  view.message = PodMessage(pod);
   view.attempts = task.attempts();
   view.pods_lost = std::max(0, view.attempts - 1);
   view.attempt_since = pod.created_at().value_or(ctx.clock->Now());
@@ -299,13 +298,13 @@ absl::Status WorkerRun::RemoveDead(const CallContext& ctx, const Pod& pod,
 absl::StatusOr<WorkerView> WorkerRun::NextAttempt(const CallContext& ctx, const Pod* pod,
                                                   const objects::VolumeTask& task) {
   if (pod != nullptr) {
-    env_.ended_pods->Note(*pod);
+    env_.ended_pods->Record(*pod);
   }
-  std::string words =
+  std::string message =
       pod == nullptr ? "it is gone: it was deleted, or its node was" : PodMessage(*pod);
   objects::VolumeTaskStatus status = task.status();
   if (status.phase == objects::TaskPhase::kInterrupted && pod != nullptr && !pod->is_active()) {
-    words = Join("it had to end early", MessageOf(status));
+    message = Join("it had to end early", MessageOf(status));
   }
   const int attempts = task.attempts();
   const std::string counted = task.counted_pod();
@@ -323,29 +322,29 @@ absl::StatusOr<WorkerView> WorkerRun::NextAttempt(const CallContext& ctx, const 
         .message = absl::StrCat(
             "the worker Pod was lost ", attempts, " times",
             attempts > lost.counted ? absl::StrCat(", ", lost.counted, " of which count") : "",
-            "; of the last one is said: ", words)};
+            "; of the last one is said: ", message)};
     return view;
   }
   CSIDELTA_LOG(kWarn, "a worker Pod is lost; another takes over",
-               {"namespace", env_.mover_namespace}, {"name", task_name_}, {"words", words},
+               {"namespace", env_.mover_namespace}, {"name", task_name_}, {"message", message},
                {"attempts", absl::StrCat(attempts)});
   view.attempt_since = ctx.clock->Now() + PauseAfter(lost.counted);
-  view.words = LossMessage(attempts, lost.counted, words);
+  view.message = LossMessage(attempts, lost.counted, message);
   if (!end_was_seen && IsRestore(task)) {
     // It may still write, on an unreachable node, until it finds itself cut off.
     view.attempt_since = std::max(view.attempt_since, ctx.clock->Now() + kFencedAfter);
-    absl::StrAppend(&view.words, "; another one begins when that one surely writes no more");
+    absl::StrAppend(&view.message, "; another one begins when that one surely writes no more");
   }
   view.requeue_time = ctx.clock->Now();
-  objects::Patch notes;
-  notes.RemoveAnnotation(objects::kTaskPodAnnotation)
+  objects::Patch changes;
+  changes.RemoveAnnotation(objects::kTaskPodAnnotation)
       .SetAnnotation(objects::kAttemptAtAnnotation, FormatRfc3339(view.attempt_since))
-      .SetAnnotation(objects::kLastEndAnnotation, view.words);
-  SetAnnotations(lost, notes);
+      .SetAnnotation(objects::kLastEndAnnotation, view.message);
+  SetAnnotations(lost, changes);
   if (!end_was_seen) {
-    notes.SetAnnotation(objects::kUnseenEndAnnotation, counted);
+    changes.SetAnnotation(objects::kUnseenEndAnnotation, counted);
   }
-  RETURN_IF_ERROR(RecordTask(ctx, notes).status());
+  RETURN_IF_ERROR(RecordTask(ctx, changes).status());
   return view;
 }
 
@@ -355,7 +354,7 @@ absl::StatusOr<WorkerView> WorkerRun::Make(const CallContext& ctx, const objects
   view.status = task.status();
   view.attempts = task.attempts();
   view.pods_lost = view.attempts;
-  view.words = task.Annotation(objects::kLastEndAnnotation);
+  view.message = task.Annotation(objects::kLastEndAnnotation);
   view.attempt_since = task.attempt_at().value_or(task.created_at().value_or(ctx.clock->Now()));
   if (view.attempts > 0 && ctx.clock->Now() < view.attempt_since) {
     view.requeue_time = view.attempt_since;
@@ -367,7 +366,7 @@ absl::StatusOr<WorkerView> WorkerRun::Make(const CallContext& ctx, const objects
   }
   RETURN_IF_ERROR(next.status());
   if (!next->waiting_for.empty()) {
-    view.words = next->waiting_for;
+    view.message = next->waiting_for;
     view.is_usual = next->is_usual;
     view.requeue_time =
         ctx.clock->Now() + std::clamp((ctx.clock->Now() - view.attempt_since) / 8, kRequeueAfter,
@@ -397,7 +396,7 @@ absl::StatusOr<WorkerView> WorkerRun::Refused(const CallContext& ctx, WorkerView
                                               const absl::Status& why) const {
   const absl::Time now = ctx.clock->Now();
   view.refusal = why;
-  view.words = std::string(why.message());
+  view.message = std::string(why.message());
   view.requeue_time =
       now + std::clamp((now - view.attempt_since) / 8, kRefusedAgain, kRefusedAgainMax);
   if (IsOverQuota(why)) {
@@ -430,8 +429,8 @@ objects::VolumeJob WorkerRun::Describe(const WorkerJob& job) const {
 // A Pod that is refused is tried again with the same job.
 absl::Status WorkerRun::PutJob(const CallContext& ctx, const objects::VolumeTask& task,
                                const objects::VolumeJob& job) {
-  const absl::StatusOr<objects::VolumeJob> told = task.job();
-  if (told.ok() && *told == job) {
+  const absl::StatusOr<objects::VolumeJob> known = task.job();
+  if (known.ok() && *known == job) {
     return absl::OkStatus();
   }
   return objects::Apply(ctx, env_.api, TaskKey(), objects::Patch().SetJob(job));
@@ -476,7 +475,7 @@ absl::StatusOr<bool> WorkerRun::Stop(const CallContext& ctx) {
   if (!pod.has_value()) {
     return true;
   }
-  env_.ended_pods->Note(*pod);
+  env_.ended_pods->Record(*pod);
   if (!pod->is_being_deleted()) {
     RETURN_IF_ERROR(k8s::IgnoreNotFound(env_.api.Delete(ctx, PodKey(), {.uid = pod->uid()})));
   }
@@ -488,7 +487,7 @@ absl::StatusOr<bool> WorkerRun::HasSurelyEnded(const CallContext& ctx,
   // One that was just made may not be counted yet.
   ASSIGN_OR_RETURN(const std::optional<Pod> pod, FindPod(ctx));
   if (pod.has_value()) {
-    env_.ended_pods->Note(*pod);
+    env_.ended_pods->Record(*pod);
   }
   const std::string counted = task.counted_pod();
   return task.unseen_end().empty() && (counted.empty() || env_.ended_pods->Has(counted)) &&

@@ -36,13 +36,13 @@ inline constexpr absl::Duration kWorkerStopTimeMax = absl::Seconds(9);
 // The state of a task's Pod, as it was seen last.
 struct WorkerView {
   enum class State {
-    kStarting,  // none exists yet, or it does not run yet: `words` say why
+    kStarting,  // none exists yet, or it does not run yet: `message` says why
     kRunning,   // its container runs
     kEnded,     // the task has its last phase; or too many Pods were lost: the status is Failed
   };
   State state = State::kStarting;
   objects::VolumeTaskStatus status;
-  std::string words;
+  std::string message;
   std::string node;
   int attempts = 0;          // Pods so far
   int pods_lost = 0;         // of these
@@ -55,7 +55,7 @@ struct WorkerView {
   absl::Status refusal = absl::OkStatus();
   // A quota refuses the Pod, and other workers use that quota.
   bool waits_for_quota = false;
-  // What `words` say is a step on the way, which usually takes seconds.
+  // `message` names a step on the way, which usually takes seconds.
   bool is_usual = false;
   bool is_unschedulable = false;  // there is no such node
   int unschedulable_pods = 0;     // that there are, of all tasks
@@ -148,9 +148,9 @@ class WorkerRun {
     std::optional<objects::Pod> pod;
     objects::VolumeTask task;
   };
-  absl::StatusOr<Seen> Look(const CallContext& ctx) const;
+  absl::StatusOr<Seen> Read(const CallContext& ctx) const;
   absl::StatusOr<objects::VolumeTask> RecordTask(const CallContext& ctx,
-                                                 const objects::Patch& notes);
+                                                 const objects::Patch& changes);
   objects::VolumeJob Describe(const WorkerJob& job) const;
   absl::Status PutJob(const CallContext& ctx, const objects::VolumeTask& task,
                       const objects::VolumeJob& job);
