@@ -4,7 +4,6 @@
 #include <openssl/hmac.h>
 #include <openssl/sha.h>
 
-
 #include "absl/strings/escaping.h"
 #include "base/check.h"
 

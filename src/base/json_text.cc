@@ -1,6 +1,5 @@
 #include "base/json_text.h"
 
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 

@@ -1,6 +1,5 @@
 #include "base/status_macros.h"
 
-
 namespace csidelta {
 
 absl::Status Annotate(const absl::Status& status, absl::string_view context) {

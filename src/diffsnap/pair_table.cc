@@ -1,7 +1,5 @@
 #include "diffsnap/pair_table.h"
 
-
-
 namespace csidelta::diffsnap {
 
 ResolvedPair PairOf(const objects::DifferentialSnapshot& object) {

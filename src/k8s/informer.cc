@@ -1,6 +1,5 @@
 #include "k8s/informer.h"
 
-
 #include "absl/algorithm/container.h"
 #include "base/check.h"
 #include "base/log.h"
