@@ -606,6 +606,15 @@ class Bed:
             position = max(position, end)
         return found
 
+    @contextlib.contextmanager
+    def refusing(self):
+        """What is refused while the body runs is meant to be."""
+        start = self.audit_position()
+        try:
+            yield
+        finally:
+            self._refusals.append((start, self.audit_position()))
+
     def audit_position(self):
         return self.audit_log.stat().st_size
 
