@@ -20,7 +20,7 @@ planner takes 100 ms at most. Exits with 1 when one is missed. --quick: one run 
 
 import argparse
 import dataclasses
-import os
+import json
 import os
 import pathlib
 import re
