@@ -293,17 +293,17 @@ TEST_F(WriteFenceTest, WritesPauseWithoutWordOfTheTaskAndGoOnWithIt) {
   EXPECT_TRUE(IsOpen());
   clock_.Advance(kWriteFenceAfter - absl::Seconds(1));
   EXPECT_TRUE(IsOpen());
-  const WriteFence::Moment asked = fence_.Look();
+  const WriteFence::Moment asked = fence_.Now();
   clock_.Advance(absl::Seconds(1));
   EXPECT_FALSE(IsOpen());
   fence_.Renew(asked);
   EXPECT_TRUE(IsOpen());
   clock_.Advance(kWriteFenceAfter - absl::Seconds(1));
   EXPECT_FALSE(IsOpen()) << "the answer counts from when it was asked for";
-  fence_.Renew(fence_.Look());
+  fence_.Renew(fence_.Now());
   EXPECT_TRUE(IsOpen());
   fence_.Close();
-  fence_.Renew(fence_.Look());
+  fence_.Renew(fence_.Now());
   EXPECT_FALSE(IsOpen());
 }
 

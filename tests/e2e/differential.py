@@ -26,6 +26,7 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 DEPLOY = REPOSITORY / "deploy"
 KIND = DEPLOY / "differentialsnapshot-crd.yaml"
 MANIFEST = DEPLOY / "diffsnap.yaml"
+SIDECAR = DEPLOY / "diffsnap-sidecar.yaml"
 
 FIRST, SECOND = components.DIFFSNAP, components.DIFFSNAP_SECOND
 PORTS = components.DIFFSNAP_PORTS
