@@ -61,32 +61,32 @@ ALLOWED["cmd"] = EVERYTHING + ("cli",)
 # Lines of .h and .cc that each folder may have, and of text below tests/. A commit that raises one does
 # nothing else, and says why.
 LINES_MAX = {
-    "backupitemactions": 3375,
-    "base": 4575,
-    "cli": 15650,
+    "backupitemactions": 3325,
+    "base": 4550,
+    "cli": 15475,
     "cmd": 200,
-    "conformance": 2325,
-    "csi": 10050,
-    "datamover": 14275,
-    "deleteitemactions": 500,
-    "diffsnap": 3650,
-    "doctor": 3950,
+    "conformance": 2275,
+    "csi": 9900,
+    "datamover": 14100,
+    "deleteitemactions": 475,
+    "diffsnap": 3525,
+    "doctor": 3900,
     "engine": 2400,
     "incremental": 9750,
-    "inplace": 3675,
-    "itemblockactions": 150,
-    "k8s": 4800,
-    "longhorn": 2175,
+    "inplace": 3575,
+    "itemblockactions": 125,
+    "k8s": 4675,
+    "longhorn": 2125,
     "net": 2475,
-    "objects": 7925,
-    "plugin": 2150,
+    "objects": 7700,
+    "plugin": 2125,
     "repository": 14675,
-    "restoreitemactions": 2400,
-    "snapshots": 5875,
+    "restoreitemactions": 2350,
+    "snapshots": 5825,
     "storage": 4625,
     "velero": 1575,
 }
-TEST_LINES_MAX = 169_300
+TEST_LINES_MAX = 159_050
 
 # Messages that protoc made from proto/<group>/, with the folders that may see them.
 PROTO_USERS = {
