@@ -208,7 +208,12 @@ def _as_user(bed, user, app):
     assert lacking.returncode == 1 and "--class" in lacking.stderr, lacking.stderr
     user.run(app, "create", "--pod", "db-0", "--name", "pod", *of_class)
     bed.wait_snapshot_ready("sunday", app)
-    user.run(app, "promote", "sunday", "copy", "--wait")
+    user.run(app, "promote", "sunday", "copy")
+    bed.wait_bound("copy", app)
+    kept = user.run(app, "delete", "sunday", check=False)  # Whether the driver copies before it binds stands on its CSIDriver.
+    assert kept.returncode == 23 and f"PVC {app}/copy" in kept.stdout, kept
+    bed.api.delete("persistentvolumeclaims", "copy", app)
+    bed.wait_for(lambda: not bed.api.get("persistentvolumeclaims", "copy", app), 60, "end of the PVC copy")
     user.run(app, "delete", "sunday")
     refused = user.run(app, "prune", "--keep-last", "1", "--yes", check=False)
     assert refused.returncode == 1, refused
