@@ -18,6 +18,7 @@ import sys
 import tempfile
 
 BLOCK = re.compile(r"(?:<!-- not run: (?P<reason>[^>]+) -->\n)?```sh\n(?P<commands>.*?)```\n(?P<gap>\n)?(?:```text\n(?P<shown>.*?)```\n)?", re.DOTALL)
+LOCKING = re.compile(r"<!-- run with a bucket that locks -->\n```sh\n(.*?)```\n", re.DOTALL)  # By tests/s3/test_pages.py.
 MARK = "end-of-a-block-of-the-page"
 HOST = "vm"  # Stands for the machine's name.
 FIGURES = re.compile(r"\b[0-9a-f]{8,}\b|[0-9][0-9.:-]*( [KMG]?i?B\b)?")

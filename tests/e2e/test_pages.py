@@ -23,7 +23,8 @@ MIB = 1 << 20
 NAMESPACES = ("shop", "shop-try", "shop-check", "shop-pvcs")
 BACKUPS = ("shop-1", "shop-2", "shop-now")
 PAGE_SECONDS_MAX = 600
-BEFORE = {"disaster-recovery": ("shop-2",)}  # Backups that a page has already.
+BEFORE = {"disaster-recovery": ("shop-2",), "security": ("shop-2",)}  # Backups that a page has already.
+LATE_DRIVER = {"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": "late.example.com"}, "spec": {}}
 IN_THE_NEW_CLUSTER = re.compile(r"<!-- run in the new cluster -->\n```sh\n(.*?)```\n", re.DOTALL)
 DOCTOR = 'csi-delta() { command csi-delta "$@" || [ "$1" = doctor ]; }'  # It finds faults in a test bed.
 pytestmark = pytest.mark.moves
@@ -35,7 +36,7 @@ def text(page):
 
 def script(page):
     """The commands of a page, as one script."""
-    return "".join(match["commands"] for match in run_page.blocks(IN_THE_NEW_CLUSTER.sub("", text(page))))
+    return "".join(match["commands"] for match in run_page.blocks(run_page.LOCKING.sub("", IN_THE_NEW_CLUSTER.sub("", text(page)))))
 
 
 def run(bed, folder, commands):
@@ -66,9 +67,13 @@ def fixture_shop(bed, workspace):
 @pytest.mark.parametrize("page", ["first-incremental-backup", "schedules", "disaster-recovery", "quick-start-kind", "troubleshooting", "csi-drivers",
                                   "security"])
 def test_every_command_of_a_page(bed, shop, tmp_path, page):
+    if page == "csi-drivers":
+        bed.api.create("csidrivers", LATE_DRIVER)
     for backup in BEFORE.get(page, ()):
         bed.velero("backup", "create", backup, "--include-namespaces", "shop", *moving.MOVE, "--wait")
     run(bed, tmp_path, script(page))
+    if page == "csi-drivers":
+        bed.api.delete("csidrivers", LATE_DRIVER["metadata"]["name"])
     if bed.api.get("persistentvolumeclaims", "data", "shop"):
         data.expect(bed.volume_path("data", "shop"), shop)
 
