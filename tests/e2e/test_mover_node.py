@@ -149,7 +149,7 @@ def test_a_volume_that_needs_three_windows(bed, workspace):
     bed.create_claim("data", app, WINDOWS_BYTES)
     written = data.fill(bed.volume_path("data", app), 1, WINDOWS_BYTES)
     for window in range(2):
-        with hanging_after(bed, 2) as await_packs:
+        with hanging_after(bed, 3) as await_packs:
             backup, name = begin(bed, workspace, app, f"window{window}")
             await_packs()
             cancel(bed, name)
