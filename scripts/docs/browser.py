@@ -3,20 +3,17 @@
 It renders pages of this checkout alone, so that it may run as root without its sandbox; names of hosts resolve to nothing.
 """
 
-import base64
 import contextlib
 import json
 import os
-import pathlib
-import select
 import signal
 import subprocess
+import threading
 
 PROGRAM = "/usr/bin/chromium-headless-shell"
-WIDTH, HEIGHT = 1280, 800
 ANSWER_SECONDS_MAX = 60
-FLAGS = ("--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run", "--disable-background-networking", "--disable-dev-shm-usage",
-         "--force-color-profile=srgb", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--remote-debugging-pipe")
+FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-dev-shm-usage",
+         "--window-size=1280,800", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--remote-debugging-pipe")
 
 
 class BrowserError(Exception):
@@ -24,28 +21,26 @@ class BrowserError(Exception):
 
 
 class Browser:
-    """One page. `send` is a file, `receive` a descriptor. Not thread-safe."""
+    """One page of a browser that runs. Not thread-safe."""
 
-    def __init__(self, send, receive):
-        self._send, self._receive = send, receive
-        self._number, self._session, self._pending = 0, "", b""
+    def __init__(self, process):
+        self._process, self._number, self._session = process, 0, {}
         self.requests = []  # Addresses that the page asked for.
         self.errors = []  # Exceptions and messages of error level in the page.
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._session = {"sessionId": self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]}
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
-        self.resize(WIDTH, HEIGHT)
 
     def _message(self):
-        while b"\0" not in self._pending:
-            if not select.select([self._receive], [], [], ANSWER_SECONDS_MAX)[0]:
-                raise BrowserError(f"the browser did not answer within {ANSWER_SECONDS_MAX} s")
-            data = os.read(self._receive, 1 << 16)
-            if not data:
-                raise BrowserError("the browser ended")
-            self._pending += data
-        text, _, self._pending = self._pending.partition(b"\0")
+        limit = threading.Timer(ANSWER_SECONDS_MAX, _kill, [self._process])
+        limit.start()
+        text = bytearray()
+        while (byte := self._process.stdout.read(1)) not in (b"\0", b""):
+            text += byte
+        limit.cancel()
+        if not byte:
+            raise BrowserError(f"the browser ended, or did not answer within {ANSWER_SECONDS_MAX} s")
         return json.loads(text)
 
     def _note(self, message):
@@ -56,36 +51,27 @@ class Browser:
             self.errors.append(parameters["exceptionDetails"].get("exception", {}).get("description", "exception"))
         elif method == "Log.entryAdded" and parameters["entry"]["level"] == "error":
             self.errors.append(f"{parameters['entry']['text']} {parameters['entry'].get('url', '')}".strip())
+        return message
 
     def call(self, method, **parameters):
         """The result of a command."""
         self._number += 1
-        message = {"id": self._number, "method": method, "params": parameters}
-        if self._session:
-            message["sessionId"] = self._session
-        self._send.write(json.dumps(message).encode() + b"\0")
-        self._send.flush()
-        while True:
-            answer = self._message()
-            if answer.get("id") == self._number:
-                if "error" in answer:
-                    raise BrowserError(f"{method}: {answer['error']['message']}")
-                return answer["result"]
-            self._note(answer)
-
-    def _wait_for(self, method):
-        while True:
-            message = self._message()
-            self._note(message)
-            if message.get("method") == method:
-                return
+        message = {"id": self._number, "method": method, "params": parameters, **self._session}
+        self._process.stdin.write(json.dumps(message).encode() + b"\0")
+        self._process.stdin.flush()
+        while (answer := self._note(self._message())).get("id") != self._number:
+            pass
+        if "error" in answer:
+            raise BrowserError(f"{method}: {answer['error']['message']}")
+        return answer["result"]
 
     def open(self, address):
         """Goes to a page and waits until it is loaded."""
         answer = self.call("Page.navigate", url=address)
         if "errorText" in answer:
             raise BrowserError(f"{address}: {answer['errorText']}")
-        self._wait_for("Page.loadEventFired")
+        while self._note(self._message()).get("method") != "Page.loadEventFired":
+            pass
 
     def evaluate(self, script):
         """The value of an expression, of what it promises if it is a promise."""
@@ -94,40 +80,20 @@ class Browser:
             raise BrowserError(answer["exceptionDetails"]["exception"].get("description", "exception"))
         return answer["result"].get("value")
 
-    def type(self, text):
-        """Types into what has the focus."""
-        self.call("Input.insertText", text=text)
 
-    def resize(self, width, height, scale=1):
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=False)
-
-    def screenshot(self, path):
-        picture = self.call("Page.captureScreenshot", format="png")
-        pathlib.Path(path).write_bytes(base64.b64decode(picture["data"]))
+def _kill(process):
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 @contextlib.contextmanager
 def launch(folder):
     """A browser with a profile of its own below `folder`; it has ended when this has."""
-    to_browser, from_browser = os.pipe(), os.pipe()
-
-    def wire():  # Chromium reads commands from 3 and writes answers to 4.
-        read, write = os.dup(to_browser[0]), os.dup(from_browser[1])
-        os.dup2(read, 3)
-        os.dup2(write, 4)
-    command = [PROGRAM, *FLAGS, f"--user-data-dir={folder}/profile", "about:blank"]
-    with open(f"{folder}/browser.log", "wb") as log, subprocess.Popen(  # pylint: disable=subprocess-popen-preexec-fn
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, close_fds=False, preexec_fn=wire, start_new_session=True) as process:
-        os.close(to_browser[0])
-        os.close(from_browser[1])
-        with os.fdopen(to_browser[1], "wb") as send, os.fdopen(from_browser[0], "rb", buffering=0) as receive:
-            try:
-                yield Browser(send, receive.fileno())
-            finally:
-                with contextlib.suppress(OSError):
-                    send.write(json.dumps({"id": 0, "method": "Browser.close"}).encode() + b"\0")
-                    send.flush()
-                try:
-                    process.wait(10)
-                except subprocess.TimeoutExpired:
-                    os.killpg(process.pid, signal.SIGKILL)
+    wire = 'exec "$@" 3<&0 4>&1 </dev/null >&2'  # Chromium reads commands from 3 and writes answers to 4.
+    command = ["sh", "-c", wire, "sh", PROGRAM, *FLAGS, f"--user-data-dir={folder}/profile", "about:blank"]
+    with open(f"{folder}/browser.log", "wb") as log, subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True) as process:
+        try:
+            yield Browser(process)
+        finally:
+            _kill(process)

@@ -22,6 +22,6 @@ def search(reader, text):
     reader.evaluate("(box => { box.focus(); box.value = ''; box.dispatchEvent(new Event('keyup')); })"
                     "(document.querySelector('.md-search__input'))")
     reader.evaluate(_STATE % "false")
-    reader.type(text)
+    reader.call("Input.insertText", text=text)
     reader.evaluate("document.querySelector('.md-search__input').dispatchEvent(new Event('keyup'))")
     return reader.evaluate(_STATE % "true")
