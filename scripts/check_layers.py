@@ -3,18 +3,18 @@
 
     check_layers.py [root]
 
-Prints one line per include that is not allowed and per folder with too many lines, and what the tree weighs
-(weight.py). Exits with 1 if anything is wrong.
+Prints one line per include that is not allowed and per folder with too many lines, and what the tree weighs: lines,
+functions, types and modules of C++. Exits with 1 if anything is wrong.
 ARCHITECTURE.md draws the layers; this table is what holds them.
 """
 
 import collections
-import dataclasses
 import pathlib
 import re
+import statistics
 import sys
 
-import weight
+import tidy
 
 # Each folder below src/, lowest layer first, with the folders whose headers it may include, or the one header of a
 # folder. Siblings on one layer never include each other.
@@ -116,139 +116,128 @@ WITHOUT_JSON = ("velero", "csi", "snapshots", "inplace", "backupitemactions", "r
                 "itemblockactions", "datamover", "diffsnap", "doctor")
 JSON_READERS = ("velero/volume_policy.cc",)  # the document that a person wrote, in YAML
 
+SMALL_MODULE_LINES = 60  # A header and its source together; below that they are no module.
+DELETION_POLICY = "SetDeletionPolicy"
+# Folders that may use that only by the one deed that deletes a content; what is below them offers it.
+BELOW_CSI = ("base", "net", "k8s", "objects", "velero", "longhorn")
+
 _INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]')
+_CHECK = re.compile(r"\bCSIDELTA_D?CHECK\w*\(")
+_TYPE = re.compile(r"^[ \t]*(?:class|struct|enum(?: class)?)\s+(?:\[\[\w+\]\]\s+)?\w+[^;(){}]*\{", re.MULTILINE)
 
 
-@dataclasses.dataclass(frozen=True)
-class Include:
-    """One project include: where it stands and what it names."""
-
-    path: pathlib.PurePosixPath  # Relative to src/.
-    line: int
-    target: str
-    quoted: bool
-
-    @property
-    def folder(self):
-        return self.path.parts[0]
-
-
-def includes_below(src):
-    """Every include in every source file, in order."""
+def sources(root):
+    """(path below src/, text) of each source."""
+    src = root / "src"
     for path in sorted([*src.rglob("*.h"), *src.rglob("*.cc")]):
-        relative = pathlib.PurePosixPath(path.relative_to(src))
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            found = _INCLUDE.match(line)
-            if found:
-                yield Include(relative, number, found[2], found[1] == '"')
+        yield pathlib.PurePosixPath(path.relative_to(src)), path.read_text(encoding="utf-8")
 
 
-def proto_group(target, root):
+def _proto_group(target, root):
     """The folder below proto/ whose file made this header, or None."""
-    stem = re.sub(r"(\.grpc)?\.pb\.h$", ".proto", target)
-    stem = stem.removeprefix("proto/")
-    for group in PROTO_USERS:
-        if stem.startswith(f"{group}/") or (root / "proto" / group / stem).is_file():
-            return group
-    return None
+    stem = re.sub(r"(\.grpc)?\.pb\.h$", ".proto", target.removeprefix("proto/"))
+    return next((group for group in PROTO_USERS
+                 if stem.startswith(f"{group}/") or (root / "proto" / group / stem).is_file()), None)
 
 
-def _third_party(include):
-    for pattern, homes in HOMES:
-        if re.match(pattern, include.target):
-            at_home = any(str(include.path) == home or include.folder == home
-                          or str(include.path.with_suffix("")) == home for home in homes)
-            return None if at_home else f"{include.target} has its home in {' '.join(homes)}"
-    return None
-
-
-def _fault_within(include):
+def _fault_within(path, target):
     """What is wrong with an include of the own folder, which has subfolders, or None."""
-    def subfolder(path):
-        return path.parts[1] if len(path.parts) > 2 else ""
-
-    own, target = subfolder(include.path), subfolder(pathlib.PurePosixPath(include.target))
-    allowed = WITHIN[include.folder].get(own)
+    own, other = ("/".join(one.parts[1:-1][:1]) for one in (path, pathlib.PurePosixPath(target)))
+    allowed = WITHIN[path.parts[0]].get(own)
     if allowed is None:
-        return f"subfolder {include.folder}/{own} is not in the table of layers"
-    if own == target or target in allowed or include.target in allowed:
+        return f"subfolder {path.parts[0]}/{own} is not in the table of layers"
+    return None if other == own or {other, target} & set(allowed) else f"{path.parts[0]}/{own} may not include {target}"
+
+
+def fault(path, target, is_quoted, root):
+    """What is wrong with a source's include, or None."""
+    own, other = path.parts[0], target.split("/")[0]
+    if own not in ALLOWED:
+        return f"folder {own} is not in the table of layers"
+    homes = next((homes for pattern, homes in HOMES if re.match(pattern, target)), None)
+    if homes:
+        is_home = {own, str(path), str(path.with_suffix(""))} & set(homes)
+        return None if is_home else f"{target} has its home in {' '.join(homes)}"
+    if not is_quoted:
         return None
-    return f"{include.folder}/{own} may not include {include.target}"
+    if target.endswith(".pb.h"):
+        group = _proto_group(target, root)
+        allowed = group is None or own in PROTO_USERS[group]
+        return None if allowed else f"{own} may not include messages of proto/{group}"
+    if other == own:
+        return _fault_within(path, target) if own in WITHIN else None
+    if other == "tests":
+        return f"production code includes test code ({target})"
+    allowed = other not in ALLOWED or {other, target} & set(ALLOWED[own])
+    return None if allowed else f"{own} may not include {other} ({target})"
 
 
-def fault(include, root):
-    """What is wrong with an include, or None."""
-    if include.folder not in ALLOWED:
-        return f"folder {include.folder} is not in the table of layers"
-    wrong = _third_party(include)
-    if wrong or not include.quoted:
-        return wrong
-    if include.target.endswith(".pb.h"):
-        group = proto_group(include.target, root)
-        if group is None or include.folder in PROTO_USERS[group]:
-            return None
-        return f"{include.folder} may not include messages of proto/{group}"
-    target = include.target.split("/")[0]
-    if target == include.folder and target in WITHIN:
-        return _fault_within(include)
-    if target == include.folder or not {target, include.target}.isdisjoint(ALLOWED[include.folder]):
-        return None
-    if target in ALLOWED:
-        return f"{include.folder} may not include {target} ({include.target})"
-    if (root / include.target).is_file() and target in ("tests",):
-        return f"production code includes test code ({include.target})"
-    return None
-
-
-def sees_json(source):
-    """Does a line that is no comment see bare JSON?"""
-    return any(_JSON.search(line.split("//")[0]) for line in source.splitlines())
-
-
-def json_faults(src):
-    """Files that see bare JSON and must not."""
-    for folder in WITHOUT_JSON:
-        for path in sorted([*(src / folder).rglob("*.h"), *(src / folder).rglob("*.cc")]):
-            name = str(path.relative_to(src))
-            if name not in JSON_READERS and sees_json(path.read_text(encoding="utf-8")):
-                yield f"src/{name}: sees bare JSON: give what it reads a type in objects/"
+def sees_json(path, text):
+    """Does a line that is no comment see bare JSON, where none may?"""
+    return path.parts[0] in WITHOUT_JSON and str(path) not in JSON_READERS and any(
+        _JSON.search(line.split("//")[0]) for line in text.splitlines())
 
 
 def check(root):
     """(faults as lines, number of includes checked)."""
     faults, count = [], 0
-    includes = list(includes_below(root / "src"))
-    faults += json_faults(root / "src")
-    for include in includes:
-        count += 1
-        wrong = fault(include, root)
-        if wrong:
-            faults.append(f"src/{include.path}:{include.line}: {wrong}")
+    for path, text in sources(root):
+        if sees_json(path, text):
+            faults.append(f"src/{path}: sees bare JSON: give what it reads a type in objects/")
+        for number, line in enumerate(text.splitlines(), 1):
+            if found := _INCLUDE.match(line):
+                count += 1
+                if wrong := fault(path, found[2], found[1] == '"', root):
+                    faults.append(f"src/{path}:{number}: {wrong}")
     return faults, count
 
 
-def budget_faults(weighed):
-    """Folders that are heavier than they may be."""
-    lines = collections.Counter()
-    for folder, count in weighed.lines.items():
-        lines[folder.split("/")[0]] += count
-    counts = [*((f"src/{folder}", count, LINES_MAX.get(folder, 0)) for folder, count in lines.items()),
-              ("tests", weighed.test_lines, TEST_LINES_MAX)]
-    for folder, count, budget in counts:
-        if count > budget:
-            yield f"{folder}: {count:,} lines, its budget is {budget:,}: what can go?"
+class Weight:
+    """What a tree weighs. Counts files as they lie there: the sources, and every text file below tests/."""
+
+    def __init__(self, root):
+        self.lines, self.modules = collections.Counter(), collections.Counter()  # Of folders; of paths without suffix.
+        self.function_lines, self.policy_files = [], []
+        self.types = self.checks = 0  # Definitions of classes, structs and enums, nested ones too; assertions.
+        for path, text in sources(root):
+            code = tidy.code_only(text)
+            self.lines[path.parts[0]] += text.count("\n")
+            self.modules[str(path.with_suffix(""))] += text.count("\n")
+            self.function_lines += [last - first + 1 for first, last in tidy.cpp_functions(code)]
+            self.types += len(_TYPE.findall(code))
+            self.checks += len(_CHECK.findall(code))
+            if DELETION_POLICY in code and path.parts[0] not in BELOW_CSI:
+                self.policy_files.append(str(path))
+        tests = (path for path in (root / "tests").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+        texts = map(pathlib.Path.read_bytes, tests)
+        self.test_lines = sum(text.count(b"\n") for text in texts if b"\0" not in text)
+        self.small_modules = sorted(name for name, count in self.modules.items() if count < SMALL_MODULE_LINES)
+
+    def figures(self):
+        """Lines of text."""
+        functions, src_lines = sorted(self.function_lines) or [0], self.lines.total()
+        yield (f"src {src_lines:,} lines; tests {self.test_lines:,} lines, "
+               f"{self.test_lines / max(src_lines, 1):.2f} of src")
+        yield (f"{self.types:,} types; {len(self.small_modules)} modules under {SMALL_MODULE_LINES} lines; "
+               f"{len(self.policy_files)} files call {DELETION_POLICY} in csi and above")
+        yield (f"{len(functions):,} functions, median {statistics.median_low(functions)} lines, "
+               f"longest {functions[-1]}; one assertion in {len(functions) // max(self.checks, 1)}")
+
+    def faults(self):
+        """Folders that are heavier than they may be."""
+        counts = [*((f"src/{folder}", count, LINES_MAX.get(folder, 0)) for folder, count in self.lines.items()),
+                  ("tests", self.test_lines, TEST_LINES_MAX)]
+        return [f"{name}: {count:,} lines, its budget is {budget:,}: what can go?"
+                for name, count, budget in counts if count > budget]
 
 
 def main(arguments):
     root = pathlib.Path(arguments[0] if arguments else pathlib.Path(__file__).resolve().parents[1])
     faults, count = check(root)
-    weighed = weight.weigh(root)
-    faults += budget_faults(weighed)
-    print("\n".join(f"weight: {line}" for line in weighed.figures()))
-    for line in faults:
-        print(line)
-    print(f"check_layers: {count} includes, {len(faults)} faults")
-    return 1 if faults or not count else 0
+    weight = Weight(root)
+    for line in weight.figures():
+        print(f"weight: {line}")
+    return tidy.report("check_layers", [*faults, *weight.faults()], count, "includes")
 
 
 if __name__ == "__main__":

@@ -252,13 +252,15 @@ def check(root):
     return faults, count
 
 
+def report(name, faults, count, of="files"):
+    """Says what a program found, and is its exit code: to have read nothing is no pass."""
+    print("\n".join([*faults, f"{name}: {count} {of}, {len(faults)} faults"]))
+    return 1 if faults or not count else 0
+
+
 def main(arguments):
     root = pathlib.Path(arguments[0] if arguments else pathlib.Path(__file__).resolve().parents[1])
-    faults, count = check(root)
-    for line in faults:
-        print(line)
-    print(f"tidy: {count} files, {len(faults)} faults")
-    return 1 if faults or not count else 0
+    return report("tidy", *check(root))
 
 
 if __name__ == "__main__":
