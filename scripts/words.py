@@ -8,9 +8,7 @@ the phrase, what to say instead) and exits 1; or prints how much it read and exi
 strings, across line breaks, and in identifiers: `LeftByNobody` and `left_by_nobody` read as "left by nobody".
 """
 
-import dataclasses
 import fnmatch
-import functools
 import pathlib
 import re
 import sys
@@ -19,54 +17,38 @@ import tidy
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
-
-@dataclasses.dataclass(frozen=True)
-class Rule:
-    """A phrase that must not occur, and what takes its place."""
-
-    phrase: str  # Pattern over lower-case text in which identifiers are split into words.
-    instead: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Allowance:
-    """Where a phrase is right."""
-
-    files: str  # Shell pattern over paths.
-    text: str  # What is blanked before the rules are asked: a pattern over the text as it stands.
-    reason: str
-
-
+# What must not occur, a pattern over lower-case text in which identifiers are split, and what takes its place.
 # Few, because a list cannot teach plain order: phrases that kept coming back after readers had replaced them.
-RULES = (
-    Rule(r"who(m|so)?ever|whom|(some|no)body( else)?s?|someone( else)?s?|no ?one elses?",
-         "name the actor: the worker, the driver, the operator, another client"),
-    Rule(r"(of|is|are|was|not) (ours|theirs)(?!\()|(ours|theirs) to \w+",
-         "managed by csi-delta; its own; of the other client"),
-    Rule(r"of no matter|in vain|to no avail", "ignored; unreferenced, without effect"),
-    Rule(r"anew|behind the (volume|end)|(come|comes|came|coming) to (its|their|an) end",
-         "again, start over; past the end; finish"),
-    Rule(r"(let|lets|letting) go|let \w+ go|(hand|hands|handed|handing) (it |them )?over|handover",
-         "delete, detach, free; adopt a group, rebind a volume"),
-    Rule(r"(snapshot|group|volume|claim|member)s? (that )?(is|are|was|were) cut(?! (off|short|into|to|in)\b)|being cut",
-         "taken (a snapshot is taken; taken at)"),
-    Rule(r"words? of (the )?(driver|kubelet|worker)s?|(driver|pod|group|backup|stage)s? words?|last words?",
-         "the driver's error, the kubelet's message, the worker's final status"),
-    Rule(r"(list|driver|index|server)s?( that)? (lied|believes?|wish(es)?)|(list|driver|index|server)s? that lies?",
-         "omits, reports, requests; a wrong list"),
-    Rule(r"volume turns?|take turn|dead locks?", "VolumeLease (one operation per volume); stale lock"),
-    Rule(r"patience|insists?|insisted|insisting", "grace period, timeout; retry"),
-)
+RULES = {
+    r"who(m|so)?ever|whom|(some|no)body( else)?s?|someone( else)?s?|no ?one elses?":
+        "name the actor: the worker, the driver, the operator, another client",
+    r"(of|is|are|was|not) (ours|theirs)(?!\()|(ours|theirs) to \w+":
+        "managed by csi-delta; its own; of the other client",
+    r"of no matter|in vain|to no avail": "ignored; unreferenced, without effect",
+    r"anew|behind the (volume|end)|(come|comes|came|coming) to (its|their|an) end":
+        "again, start over; past the end; finish",
+    r"(let|lets|letting) go|let \w+ go|(hand|hands|handed|handing) (it |them )?over|handover":
+        "delete, detach, free; adopt a group, rebind a volume",
+    r"(snapshot|group|volume|claim|member)s? (that )?(is|are|was|were) cut(?! (off|short|into|to|in)\b)|being cut":
+        "taken (a snapshot is taken; taken at)",
+    r"words? of (the )?(driver|kubelet|worker)s?|(driver|pod|group|backup|stage)s? words?|last words?":
+        "the driver's error, the kubelet's message, the worker's final status",
+    r"(list|driver|index|server)s?( that)? (lied|believes?|wish(es)?)|(list|driver|index|server)s? that lies?":
+        "omits, reports, requests; a wrong list",
+    r"volume turns?|take turn|dead locks?": "VolumeLease (one operation per volume); stale lock",
+    r"patience|insists?|insisted|insisting": "grace period, timeout; retry",
+}
 
+# Shell pattern over paths, what is right there as a pattern over the text as it stands, the reason.
 EXCEPTIONS = (
-    Allowance("*", r"(csi-delta|group)-handed-over|handing-over(-at)?|volume-turn|turn-at",
-              "names and values of labels and annotations of objects in clusters"),
-    Allowance("*", r"HAS NOT COME TO ITS END", "the first bytes of restores that released versions left"),
-    Allowance("tests/fuzz/corpus/*", r"(?s).+", "bytes that fuzzers made"),
-    Allowance("*words.py", r"(?s).+", "quotes the phrases"),
-    Allowance("LICENSE", r"(?s).+", "a legal text"),
-    Allowance("proto/*", r"(?s).+", "contracts of CSI, Velero and go-plugin"),
-    Allowance("tests/e2e/modules/*", r"(?s).+", "programs of other projects, as they are built"),
+    ("*", r"(csi-delta|group)-handed-over|handing-over(-at)?|volume-turn|turn-at",
+     "names and values of labels and annotations of objects in clusters"),
+    ("*", r"HAS NOT COME TO ITS END", "the first bytes of restores that released versions left"),
+    ("tests/fuzz/corpus/*", r"(?s).+", "bytes that fuzzers made"),
+    ("*words.py", r"(?s).+", "quotes the phrases"),
+    ("LICENSE", r"(?s).+", "a legal text"),
+    ("proto/*", r"(?s).+", "contracts of CSI, Velero and go-plugin"),
+    ("tests/e2e/modules/*", r"(?s).+", "programs of other projects, as they are built"),
 )
 
 
@@ -78,50 +60,34 @@ def spoken(text):
     return re.sub(r"[’'`_-]", lambda mark: "" if mark[0] in "’'`" else " ", text).lower()
 
 
-@functools.lru_cache(maxsize=1)
-def _pattern():
-    """All rules as one pattern; the group that matched is the rule's."""
-    phrases = (rule.phrase.replace(" ", r"\s+") for rule in RULES)
-    return re.compile(r"\b(?:" + "|".join(f"(?P<r{at}>{phrase})" for at, phrase in enumerate(phrases)) + r")\b")
+PATTERN = re.compile(r"\b(?:" + "|".join(f"({phrase})" for phrase in RULES).replace(" ", r"\s+") + r")\b")
 
 
 def _allowed(name, text):
     """The text with what an exception allows blanked."""
-    for allowance in EXCEPTIONS:
-        if fnmatch.fnmatch(name, allowance.files):
-            text = re.sub(allowance.text, lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+    for files, pattern, _ in EXCEPTIONS:
+        if fnmatch.fnmatch(name, files):
+            text = re.sub(pattern, lambda match: re.sub(r"[^\n]", " ", match[0]), text)
     return text
 
 
 def faults(name, text):
     """Faults in one file, each a line to print."""
     body = spoken(_allowed(name, text))
-    for match in _pattern().finditer(body):
-        rule = RULES[int(match.lastgroup[1:])]
-        line = body.count("\n", 0, match.start()) + 1
-        yield f"{name}:{line}: `{' '.join(match[0].split())}`: say {rule.instead}"
+    for match in PATTERN.finditer(body):
+        rules = ((phrase.replace(" ", r"\s+"), instead) for phrase, instead in RULES.items())
+        instead = next(instead for phrase, instead in rules if re.fullmatch(phrase, match[0]))
+        yield f"{name}:{body.count(chr(10), 0, match.start()) + 1}: `{' '.join(match[0].split())}`: say {instead}"
 
 
-def check(root, below=()):
-    """(faults as lines, number of files read)."""
+def main(places):
     found, count = [], 0
-    for path in tidy.project_files(root):
-        name = str(path)
-        if below and not any(name == place or name.startswith(f"{place.rstrip('/')}/") for place in below):
-            continue
-        text = tidy.read_text(root / path)
-        if text is not None:
+    for path in tidy.project_files(ROOT):
+        is_asked = not places or any(path.is_relative_to(place) for place in places)
+        if is_asked and (text := tidy.read_text(ROOT / path)) is not None:
             count += 1
-            found += faults(name, text)
-    return found, count
-
-
-def main(arguments):
-    found, count = check(ROOT, arguments)
-    for line in found:
-        print(line)
-    print(f"words: {count} files, {len(found)} faults")
-    return 1 if found or not count else 0
+            found += faults(str(path), text)
+    return tidy.report("words", found, count)
 
 
 if __name__ == "__main__":
