@@ -15,8 +15,12 @@ SHELLS = ("sh", "bash", "shell")
 FENCED, INDENTED, TRANSCRIPT, INLINE = "fenced", "indented", "transcript", "inline"  # Kinds of blocks.
 TRANSCRIPTS = ("text", "console", "")
 PROGRAMS = ("csi-delta", "kubectl", "velero", "restic", "helm", "./dev")  # Those that the documents call.
-_FENCE = re.compile(r"^( *)(`{3,}|~{3,}) *(\S*)")
-_MARK = re.compile(r"^ *<!-- not run: (.+?) -->$")
+# A fence or an indented block, with the mark above it if there is one, or any other line.
+_PART = re.compile(r"""
+    (?:^\ *<!--\ not\ run:\ (?P<reason>.+?)\ -->\n(?:\ *\n)*)?
+    (?: ^(?P<fence>\ *)(?P<ticks>`{3,}|~{3,})\ *(?P<language>\S*).*\n(?P<fenced>(?:.*\n)*?)\ *(?P=ticks)[`~]*\ *$
+      | (?:(?<=\n\n)|\A)(?=\ {4})(?P<indented>(?:(?:\ {4}.*)?\n)*\ {4}.*) )
+    | ^(?P<line>.+)""", re.VERBOSE | re.MULTILINE)
 _KEYWORDS = ("do", "then", "else", "if", "elif", "while", "until", "!", "{", "}", "done", "fi", "exec", "env", "sudo", "time", "nice")
 _ASSIGNMENT = re.compile(r"^\w+\+?=")
 _INLINE = re.compile(r"(?<!`)`((?:" + "|".join(re.escape(name) for name in PROGRAMS) + r") [^`]+)`(?!`)")
@@ -54,61 +58,32 @@ def pages(root=ROOT):
 
 def _is_command(line):
     """Does an indented line call one of the programs?"""
-    words = line.split()
-    while words and (_ASSIGNMENT.match(words[0]) or words[0] in ("sudo", "export")):
-        words = words[1:]
-    return bool(words) and words[0] in PROGRAMS or line.startswith(("export ", "ID=$("))
+    programs = "|".join(map(re.escape, PROGRAMS))
+    return bool(re.match(rf"\s*((\w+\+?=\S*|sudo)\s+)*({programs})(\s|$)|export |ID=\$\(", line))
 
 
-def _without_prompts(lines):
-    """The commands of a transcript: what stands after "$ ", with the lines that go on."""
-    found, goes_on = [], False
-    for line in lines:
-        if goes_on or line.startswith("$ "):
-            found.append(line if goes_on else line[2:])
-            goes_on = line.endswith("\\")
-    return "\n".join(found)
-
-
-def _fenced(lines, at, fence):
-    """(the lines of a fenced block without its indentation, where the text goes on)."""
-    indent, mark = len(fence[1]), fence[2]
-    end = next((n for n in range(at + 1, len(lines)) if lines[n].strip().startswith(mark) and not lines[n].strip().strip(mark[0])), len(lines))
-    body = [line[indent:] if not line[:indent].strip() else line.lstrip() for line in lines[at + 1:end]]
-    return body, end + 1
-
-
-def _indented(lines, at):
-    """(the lines of an indented block but for paragraphs without a command, where the text goes on)."""
-    end = at
-    while end < len(lines) and (lines[end].startswith("    ") or not lines[end].strip()):
-        end += 1
-    paragraphs = re.split(r"\n(?: *\n)+", "\n".join(line[4:] for line in lines[at:end]).rstrip())
-    return [line for one in paragraphs if any(map(_is_command, one.splitlines())) for line in one.splitlines()], end
+def _block(page, line, part):
+    """The block of commands that a fence or an indented block is, or None."""
+    if part["indented"]:
+        paragraphs = re.split(r"\n(?: *\n)+", re.sub(r"(?m)^ {4}", "", part["indented"]))
+        kept = [one for one in paragraphs if any(map(_is_command, one.splitlines()))]
+        return Block(page, line, "\n".join(kept), part["reason"] or "", INDENTED) if kept else None
+    text = re.sub(rf"(?m)^ {{0,{len(part['fence'])}}}", "", part["fenced"]).removesuffix("\n")
+    if part["language"] in SHELLS:
+        return Block(page, line, text, part["reason"] or "")
+    typed = re.findall(r"^\$ ((?:.*\\\n)*.*)", text, re.MULTILINE)
+    return Block(page, line, "\n".join(typed), kind=TRANSCRIPT) if typed and part["language"] in TRANSCRIPTS else None
 
 
 def blocks_of(page, text):
     """The blocks of commands of a document, in order."""
-    found, lines, at, reason = [], text.splitlines(), 0, ""
-    while at < len(lines):
-        line, before, start = lines[at], lines[at - 1] if at else "", at + 1
-        if fence := _FENCE.match(line):
-            body, at = _fenced(lines, at, fence)
-            if fence[3] in SHELLS:
-                found.append(Block(page, start, "\n".join(body), reason))
-            elif fence[3] in TRANSCRIPTS and (commands := _without_prompts(body)):
-                found.append(Block(page, start, commands, kind=TRANSCRIPT))
-            reason = ""
-        elif line.startswith("    ") and not before.strip():
-            body, at = _indented(lines, at)
-            if body:
-                found.append(Block(page, start, "\n".join(body), reason, kind=INDENTED))
-            reason = ""
-        else:
-            found += [Block(page, start, one, kind=INLINE) for one in _INLINE.findall(line)]
-            mark = _MARK.match(line)
-            reason = mark[1] if mark else reason if not line.strip() else ""
-            at += 1
+    found = []
+    for part in _PART.finditer(text):
+        line = text.count("\n", 0, max(part.start("fence"), part.start("indented"), part.start("line"))) + 1
+        if part["line"]:
+            found += [Block(page, line, one, kind=INLINE) for one in _INLINE.findall(part["line"])]
+        elif block := _block(page, line, part):
+            found.append(block)
     return found
 
 

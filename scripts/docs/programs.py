@@ -3,8 +3,8 @@
 
     programs.py KUBECTL VELERO RESTIC
 
-renews tests/docs/programs.txt, by what these programs print, for those verbs that VERBS has. csi-delta's are those of
-docs/cli.md, which a test compares with the program; those of ./dev are its own.
+renews tests/docs/programs.txt, by what these programs print, for the verbs that it has: write a new one there without
+flags. csi-delta's are those of docs/cli.md, which a test compares with the program; those of ./dev are its own.
 """
 
 import pathlib
@@ -19,23 +19,7 @@ HEAD = """# Verbs and flags of programs that the documents call, and no other ve
 # scripts/docs/programs.py renews it, but for helm, of which there is only the library here: that is Helm 3.
 """
 _FLAG = re.compile(r"^ +(?:(-\w), )?(--[\w-]+)(?:, (--[\w-]+))?", re.MULTILINE)
-_GLOBAL = {"kubectl": ["options"], "velero": ["--help"], "restic": ["--help"]}
 PLUGINS = {"kubectl": ("csi-delta",)}  # What is a program of its own.
-VERBS = {
-    "kubectl": (
-        "annotate", "apply", "create", "create configmap", "create deployment", "create namespace", "create quota",
-        "create secret generic", "create token", "delete", "describe", "edit", "exec", "expose", "get", "label", "logs",
-        "patch", "rollout restart", "rollout status", "run", "scale", "wait"),
-    "velero": (
-        "backup create", "backup delete", "backup describe", "backup get", "backup logs", "backup-location create",
-        "backup-location get", "install", "plugin add", "plugin get", "plugin remove", "restore create", "restore delete",
-        "restore describe", "restore get", "restore logs", "schedule create", "schedule delete", "schedule get",
-        "schedule pause", "schedule unpause"),
-    "restic": (
-        "backup", "check", "copy", "dump", "forget", "ls", "migrate", "mount", "prune", "restore", "rewrite", "snapshots",
-        "stats", "tag", "unlock"),
-    "helm": (),
-}
 
 
 def _flags(text):
@@ -69,8 +53,8 @@ def of_program(name, path, verbs):
     """The same of a program that is here, for some verbs. A verb that it does not have is a CalledProcessError."""
     def printed(*arguments):
         return subprocess.run([path, *arguments], check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
-    known = {"": _flags(printed(*_GLOBAL[name]))}
-    for verb in sorted(verbs):
+    known = {"": _flags(printed("options" if name == "kubectl" else "--help"))}
+    for verb in sorted(verbs - {""}):
         text = printed(*verb.split(), "--help")
         if name == "kubectl" and not re.search(rf"^  kubectl {verb}\b.*options", text, re.MULTILINE):
             raise ValueError(f"kubectl has no verb {verb}")  # It prints the help of what is before.
@@ -110,12 +94,12 @@ def complaint(words, known):
     return f"{program} {verb} has no flag {unknown[0]}" if unknown else ""
 
 
-def table(programs):
+def table(paths):
     """The table's text, by programs that are here ({name: path}), and as it is for the others."""
-    lines = [line for line in TABLE.read_text(encoding="utf-8").splitlines() if line.split(" ")[0].rstrip(":") in set(VERBS) - set(programs)]
-    for name, path in programs.items():
-        for verb, flags in of_program(name, path, VERBS[name]).items():
-            lines.append(f"{name} {verb}".strip() + ": " + " ".join(sorted(flags)))
+    known = read_table()
+    known |= {name: of_program(name, path, known[name].keys()) for name, path in paths.items()}
+    lines = (f"{name} {verb}".strip() + f": {' '.join(sorted(flags))}" for name in known
+             for verb, flags in known[name].items())
     return HEAD + "".join(f"{line.strip()}\n" for line in sorted(lines))
 
 
