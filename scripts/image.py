@@ -11,7 +11,6 @@ copies the plugin to /target. The same inputs give the same bytes: every timesta
 """
 
 import argparse
-import dataclasses
 import hashlib
 import io
 import json
@@ -22,6 +21,7 @@ import struct
 import sys
 import tarfile
 import time
+import typing
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PLUGIN = "velero-plugin-for-csi-delta"
@@ -33,25 +33,21 @@ ARCHITECTURES = {62: "amd64", 183: "arm64"}  # ELF e_machine.
 PT_INTERP = 3
 
 
-@dataclasses.dataclass(frozen=True)
-class File:
+class File(typing.NamedTuple):
     """One file of the image."""
 
     path: str  # Without a leading slash.
     mode: int
-    content: bytes
+    content: bytes | None  # None: a folder.
 
 
 def elf_architecture(content):
     """The architecture of a static 64-bit ELF program. ValueError if it is something else."""
     if content[:6] != b"\x7fELF\x02\x01":
         raise ValueError("a program is not a 64-bit little-endian ELF program")
-    machine, = struct.unpack_from("<H", content, 18)
-    headers_at, = struct.unpack_from("<Q", content, 32)
-    entry_bytes, count = struct.unpack_from("<HH", content, 54)
-    for index in range(count):
-        if struct.unpack_from("<I", content, headers_at + index * entry_bytes)[0] == PT_INTERP:
-            raise ValueError("a program needs a dynamic loader, and the image has none: link it statically")
+    machine, headers_at, entry_bytes, count = struct.unpack_from("<H12xQ14xHH", content, 18)
+    if PT_INTERP in (struct.unpack_from("<I", content, headers_at + index * entry_bytes)[0] for index in range(count)):
+        raise ValueError("a program needs a dynamic loader, and the image has none: link it statically")
     if machine not in ARCHITECTURES:
         raise ValueError(f"unknown ELF machine {machine}")
     return ARCHITECTURES[machine]
@@ -76,32 +72,16 @@ def files(plugin, program):
     ]
 
 
-def write_tree(entries, folder):
-    """The files below a folder."""
-    for entry in entries:
-        path = folder / entry.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(entry.content)
-        path.chmod(entry.mode)
-
-
-def _folders(entries):
-    found = {str(parent) for entry in entries for parent in pathlib.PurePosixPath(entry.path).parents}
-    return sorted(found - {"."})
-
-
 def make_tar(entries, epoch):
     """A tar archive of the files and their folders, owned by root, all of one time."""
+    folders = {str(folder) for entry in entries for folder in pathlib.PurePosixPath(entry.path).parents} - {"."}
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
-        for name in _folders(entries):
-            info = tarfile.TarInfo(name)
-            info.type, info.mode, info.mtime = tarfile.DIRTYPE, 0o755, epoch
-            archive.addfile(info)
-        for entry in entries:
-            info = tarfile.TarInfo(entry.path)
-            info.mode, info.mtime, info.size = entry.mode, epoch, len(entry.content)
-            archive.addfile(info, io.BytesIO(entry.content))
+        for path, mode, content in [*(File(name, 0o755, None) for name in sorted(folders)), *entries]:
+            info = tarfile.TarInfo(path)
+            info.type = tarfile.DIRTYPE if content is None else tarfile.REGTYPE
+            info.mode, info.mtime, info.size = mode, epoch, len(content or b"")
+            archive.addfile(info, io.BytesIO(content))
     return buffer.getvalue()
 
 
@@ -109,43 +89,31 @@ def _json(document):
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
 
-def _digest(content):
-    return hashlib.sha256(content).hexdigest()
-
-
-def config(layer, architecture, settings, epoch):
-    """The image's configuration: what a runtime starts, and as which user."""
-    created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(epoch))
-    return {
-        "architecture": architecture, "os": "linux", "created": created, "config": settings,
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{_digest(layer)}"]},
-        "history": [{"created": created, "created_by": "scripts/image.py"}],
-    }
-
-
 def make_archive(entries, architecture, settings, tag, epoch=0):
     """The archive of an image of these files: an OCI image layout that is a docker archive too."""
-    oci = "application/vnd.oci.image"
-    layer = make_tar(entries, epoch)
-    configuration = _json(config(layer, architecture, settings, epoch))
+    created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(epoch))
+    blobs = []
 
-    def descriptor(media, content, **more):
-        return {"mediaType": f"{oci}.{media}", "digest": f"sha256:{_digest(content)}", "size": len(content),
-                **more}
+    def stored(media, content):
+        digest = hashlib.sha256(content).hexdigest()
+        blobs.append(File(f"blobs/sha256/{digest}", 0o644, content))
+        return {"mediaType": f"application/vnd.oci.image.{media}", "digest": f"sha256:{digest}", "size": len(content)}
 
-    manifest = _json({"schemaVersion": 2, "mediaType": f"{oci}.manifest.v1+json",
-                      "config": descriptor("config.v1+json", configuration),
-                      "layers": [descriptor("layer.v1.tar", layer)]})
+    layer = stored("layer.v1.tar", make_tar(entries, epoch))
+    config = stored("config.v1+json", _json({  # What a runtime starts, and as which user.
+        "architecture": architecture, "os": "linux", "created": created, "config": settings,
+        "rootfs": {"type": "layers", "diff_ids": [layer["digest"]]},
+        "history": [{"created": created, "created_by": "scripts/image.py"}]}))
+    manifest = stored("manifest.v1+json", _json({
+        "schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "config": config, "layers": [layer]}))
     names = {"org.opencontainers.image.ref.name": tag.rpartition(":")[2],
              "io.containerd.image.name": f"docker.io/library/{tag}" if "/" not in tag else tag}
-    index = _json({"schemaVersion": 2, "mediaType": f"{oci}.index.v1+json",
-                   "manifests": [descriptor("manifest.v1+json", manifest, annotations=names)]})
-    docker = _json([{"Config": f"blobs/sha256/{_digest(configuration)}", "RepoTags": [tag],
-                     "Layers": [f"blobs/sha256/{_digest(layer)}"]}])
-    blobs = [File(f"blobs/sha256/{_digest(content)}", 0o644, content)
-             for content in (layer, configuration, manifest)]
-    return make_tar([File("oci-layout", 0o644, _json({"imageLayoutVersion": "1.0.0"})),
-                     File("index.json", 0o644, index), File("manifest.json", 0o644, docker), *blobs], epoch)
+    index = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json",
+             "manifests": [{**manifest, "annotations": names}]}
+    docker = [{"Config": blobs[1].path, "RepoTags": [tag], "Layers": [blobs[0].path]}]
+    heads = {"oci-layout": {"imageLayoutVersion": "1.0.0"}, "index.json": index, "manifest.json": docker}
+    return make_tar([*(File(name, 0o644, _json(document)) for name, document in heads.items()), *blobs], epoch)
 
 
 def make_image(plugin, program, version, tag, epoch):
@@ -177,7 +145,8 @@ def main(arguments):
         if elf_architecture(plugin) != elf_architecture(program):
             raise ValueError("plugin and program are for two architectures")
         if options.tree:
-            write_tree(files(plugin, program), options.tree)
+            with tarfile.open(fileobj=io.BytesIO(make_tar(files(plugin, program), 0))) as tree:
+                tree.extractall(options.tree)
             print(f"image: {options.tree}")
             return 0
         epoch = int(os.environ.get("SOURCE_DATE_EPOCH") or 0)
@@ -188,7 +157,7 @@ def main(arguments):
         print(f"image: {error}", file=sys.stderr)
         return 1
     print(f"image: {options.output}: {options.tag}, {len(content) / (1 << 20):.1f} MiB, "
-          f"sha256 {_digest(content)}")
+          f"sha256 {hashlib.sha256(content).hexdigest()}")
     return 0
 
 
