@@ -2,7 +2,8 @@
 
 - Pages of the repository's root, such as ARCHITECTURE.md, are pages of the site, unless docs/ has one of that name.
 - A link to another file of the repository leads to a copy below files/; one to a folder becomes its text.
-- Lists may stand as GitHub allows them: directly below a paragraph, nested by the width of the marker.
+- A list that GitHub reads and Python-Markdown does not is a fault: it needs a blank line before it, and what stands in an
+  item four columns.
 - `extra.search_boost` of mkdocs.yml says how much a hit on a page counts, `extra.search_words` what else finds it.
 
 MkDocs calls the functions `on_...`; what is wrong is a warning, which a strict build makes an error.
@@ -13,7 +14,6 @@ import pathlib
 import posixpath
 import re
 
-import lists
 from mkdocs.structure.files import File
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -25,7 +25,12 @@ FILES = "files"  # Where copies of linked files lie on the site.
 
 LOG = logging.getLogger("mkdocs.hooks.csi_delta")
 
-_TARGET = re.compile(r"(\[(?:[^\[\]]|\[[^\]]*\])*\])\((?![a-z+]+:|#)([^)\s#]+)(#[^)\s]*)?\)")
+_FENCE = r"(?P<indent>^ *)(?P<ticks>`{3,}|~{3,})(?s:.*?)^ *(?P=ticks)[`~]* *$"
+_LINK = re.compile(_FENCE + r"|(?P<text>\[(?:[^\[\]]|\[[^\]]*\])*\])"
+                   r"\((?![a-z]+:|#)(?P<target>[^)\s#]+)(?P<anchor>#[^)\s]*)?\)", re.MULTILINE)
+# What stands in an item, a nested item, and a paragraph that an item follows at once.
+_MISREAD = re.compile(r"^(?:\n(?: {1,3}| {5,7})(?! )| {1,3}(?=(?:[-*+]|\d+[.)]) )"
+                      r"|(?![-*+>|#<\d\s]).+\n(?=(?:[-*+]|1[.)]) )).+", re.MULTILINE)
 
 
 def _changes(text):
@@ -77,24 +82,28 @@ def _linked(target, page, files, config):
     return posixpath.relpath(there, posixpath.dirname(page.file.src_uri) or ".")
 
 
-def _rewrite(line, page, files, config):
-    """A line whose links lead to what the site has."""
+def _rewrite(text, page, files, config):
+    """The text with links that lead to what the site has."""
     def replace(found):
-        text, target, anchor = found[1], found[2], found[3] or ""
-        linked = _linked(target, page, files, config)
-        if linked is None:
-            LOG.warning("%s: the link target %s does not exist", _path_of(page.file), target)
+        if not found["text"]:
             return found[0]
-        return f"{text}({linked}{anchor})" if linked else text[1:-1]
-    return _TARGET.sub(replace, line)
+        linked = _linked(found["target"], page, files, config)
+        if linked is None:
+            LOG.warning("%s: the link target %s does not exist", _path_of(page.file), found["target"])
+            return found[0]
+        return f"{found['text']}({linked}{found['anchor'] or ''})" if linked else found["text"][1:-1]
+    return _LINK.sub(replace, text)
 
 
 def on_page_markdown(markdown, page, config, files):
-    """The page's text as Python-Markdown reads it."""
+    """The page's text with what the search knows of it."""
     boosts = [boost for prefix, boost in config.extra["search_boost"].items()
               if page.file.src_uri == prefix or (prefix.endswith("/") and page.file.src_uri.startswith(prefix))]
     if boosts:
         page.meta.setdefault("search", {})["boost"] = boosts[0]
     if words := config.extra["search_words"].get(page.file.src_uri):
         page.meta.setdefault("tags", list(words))
-    return lists.for_python_markdown(markdown, lambda line: _rewrite(line, page, files, config))
+    for found in _MISREAD.findall(re.sub(_FENCE, r"\g<indent>#", markdown, flags=re.MULTILINE)):
+        LOG.warning("%s: a list needs a blank line before it, and what is in an item four columns: %s",
+                    _path_of(page.file), " ".join(found.split()))
+    return _rewrite(markdown, page, files, config)

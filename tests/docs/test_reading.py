@@ -1,22 +1,7 @@
-"""How the documents are read: lists for the site, commands for the tests."""
+"""How the tests read the commands of the documents."""
 
 import commands
-import lists
 import pytest
-
-
-@pytest.mark.parametrize("github,site", [
-    ("They are:\n- one\n- two", "They are:\n\n- one\n- two"),
-    ("- one\n  - two\n    - three\n- four", "- one\n    - two\n        - three\n- four"),
-    ("1. First:\n\n   ```sh\n   ls\n   ```\n2. Second", "1. First:\n\n    ```sh\n    ls\n    ```\n2. Second"),
-    ("- one,\n  which goes on\n\n  and on\n\nprose", "- one,\n    which goes on\n\n    and on\n\nprose"),
-    ("In the year\n2026. It was", "In the year\n2026. It was"),
-    ("```text\n- no list\n  - at all\n```", "```text\n- no list\n  - at all\n```"),
-    ("prose\n\n    indented code\n    - no list", "prose\n\n    indented code\n    - no list"),
-    ("- one\n## Heading", "- one\n## Heading"),
-])
-def test_a_list_is_written_as_python_markdown_reads_it(github, site):
-    assert lists.for_python_markdown(github) == site + "\n"
 
 
 def found(text):

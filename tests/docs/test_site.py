@@ -71,6 +71,9 @@ FAULTS = (
     ("install.md", "[away](nowhere.md)", "nowhere.md does not exist"),
     ("install.md", "[file](../deploy/nothing.yaml)", "../deploy/nothing.yaml does not exist"),
     ("install.md", "[away](operations.md#no-such-heading)", "does not contain an anchor '#no-such-heading'"),
+    ("install.md", "prose\n- one", "a list needs a blank line before it, and what is in an item four columns: prose - one"),
+    ("install.md", "- one\n  - two", "four columns: - two"),
+    ("install.md", "- one\n\n  ```sh\n  ls\n  ```", "four columns: #"),
     ("unlisted.md", "# A page that the navigation omits", "unlisted.md"),
 )
 
