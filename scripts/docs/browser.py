@@ -12,8 +12,9 @@ import threading
 
 PROGRAM = "/usr/bin/chromium-headless-shell"
 ANSWER_SECONDS_MAX = 60
-FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-dev-shm-usage",
-         "--window-size=1280,800", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--remote-debugging-pipe")
+FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+         "--disable-dev-shm-usage", "--window-size=1280,800", "--remote-debugging-pipe",
+         "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")
 
 
 class BrowserError(Exception):

@@ -2,8 +2,8 @@
 
 - Pages of the repository's root, such as ARCHITECTURE.md, are pages of the site, unless docs/ has one of that name.
 - A link to another file of the repository leads to a copy below files/; one to a folder becomes its text.
-- A list that GitHub reads and Python-Markdown does not is a fault: it needs a blank line before it, and what stands in an
-  item four columns.
+- A list that GitHub reads and Python-Markdown does not is a fault: it needs a blank line before it, and what stands in
+  an item four columns.
 - `extra.search_boost` of mkdocs.yml says how much a hit on a page counts, `extra.search_words` what else finds it.
 
 MkDocs calls the functions `on_...`; what is wrong is a warning, which a strict build makes an error.
