@@ -9,13 +9,10 @@ itself loads nothing from another host.
 """
 
 import contextlib
-import fcntl
 import functools
-import hashlib
 import http.server
 import json
 import re
-import shutil
 
 import console
 import packages
@@ -41,21 +38,7 @@ def version():
 
 def ensure_mkdocs():
     """The folder of MkDocs' programs; installed once for each state of the requirements."""
-    folder = console.cache_dir() / "docs"
-    venv = folder / hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()[:16]
-    complete = venv / "complete"
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / "lock", "w", encoding="ascii") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not complete.exists():
-            packages.ensure_debian(["python3-venv"])
-            for stale in folder.glob("*/"):
-                shutil.rmtree(stale)
-            say(f"setup: installing MkDocs from PyPI into {venv}")
-            console.run(["/usr/bin/python3", "-m", "venv", "--clear", venv])
-            console.run([venv / "bin" / "pip", "install", "-q", "--disable-pip-version-check", "-r", REQUIREMENTS])
-            complete.touch()
-    return venv / "bin"
+    return packages.venv("docs", REQUIREMENTS) / "bin"
 
 
 def ensure_browser():

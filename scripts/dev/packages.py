@@ -1,5 +1,7 @@
 """./dev setup: installs what is missing of Debian's packages, Go and the Go modules; fast when nothing is."""
 
+import fcntl
+import hashlib
 import os
 import re
 import shutil
@@ -56,6 +58,24 @@ def ensure_debian(packages):
     say("setup: refreshing the package lists")
     console.run(console.as_root(["apt-get", "update", "-qq"]))
     console.run(install)
+
+
+def venv(name, requirements):
+    """A Python environment in the cache with what a file of requirements pins; made once for each state of the file."""
+    folder = console.cache_dir() / name
+    made = folder / hashlib.sha256(requirements.read_bytes()).hexdigest()[:16]
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "lock", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (made / "complete").exists():
+            ensure_debian(["python3-venv"])
+            for stale in folder.glob("*/"):
+                shutil.rmtree(stale)
+            say(f"setup: installing {requirements.relative_to(ROOT)} from PyPI into {made}")
+            console.run(["/usr/bin/python3", "-m", "venv", "--clear", made])
+            console.run([made / "bin" / "pip", "install", "-q", "--disable-pip-version-check", "-r", requirements])
+            (made / "complete").touch()
+    return made
 
 
 def parse_go_version(text):
