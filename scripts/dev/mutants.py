@@ -91,27 +91,18 @@ class Folder:
 
     def __init__(self, name, programs, seed, first):
         self.name, self.programs = name, programs
-        self.sources = {str(path.relative_to(ROOT)): path.read_text() for path in sorted((ROOT / "src" / name).rglob("*.cc"))}
-        self.candidates = [one for file, text in self.sources.items() for one in mutate.Finder(file, text).find()]
+        self.sources = {str(path.relative_to(ROOT)): path.read_bytes() for path in sorted((ROOT / "src" / name).rglob("*.cc"))}
+        self.candidates = [one for file, data in self.sources.items() for one in mutate.find(file, data)]
         random.Random(f"{seed} {name}").shuffle(self.candidates)
-        self.candidates.sort(key=lambda one: (one.file, one.line) not in first)  # Stable.
+        self.candidates.sort(key=lambda one: (one.file, one.lines[0]) not in first)  # Stable.
 
     def batch(self, judged, size):
         """The next candidates that no two of touch the same text."""
-        chosen, taken = [], collections.defaultdict(list)
+        chosen = []
         for one in self.candidates:
-            begin, end = one.span
-            if key(one) in judged or any(begin <= other[1] and other[0] <= end for other in taken[one.file]):
-                continue
-            taken[one.file].append(one.span)
-            chosen.append(one)
-            if len(chosen) == size:
-                break
+            if len(chosen) < size and one.key not in judged and not any(one.touches(other) for other in chosen):
+                chosen.append(one)
         return chosen
-
-
-def key(one):
-    return f"{one.file}:{one.line}:{one.span[0]}: {one.operator}: {one.old} -> {one.new}"
 
 
 class Generated:
@@ -142,17 +133,17 @@ class Generated:
         self._tree = tree
 
     def _note(self, one, folder, verdict, seconds):
-        self.judged[key(one)] = [folder.name, verdict]
+        self.judged[one.key] = [folder.name, verdict]
         results.write_state(self._state, json.dumps({"tree": self._tree, "judged": self.judged}, indent=0))
-        say(f"{verdict}: {key(one)[:200]} ({seconds:.1f} s)")
+        say(f"{verdict}: {one.key[:200]} ({seconds:.1f} s)")
 
     def time_is_over(self):
         return time.monotonic() >= self._end
 
     def _write(self, folder, batch):
-        for file, text in folder.sources.items():
+        for file, data in folder.sources.items():
             mine = [(number, one) for number, one in enumerate(batch, 1) if one is not None and one.file == file]
-            self._scratch.write(file, (mutate.apply(text, mine) if mine else text).encode())
+            self._scratch.write(file, mutate.apply(data, mine) if mine else data)
 
     def _compile(self, folder, batch):
         """Builds the folder's tests with the batch; those that do not compile become None. Clang names their lines."""
@@ -166,7 +157,7 @@ class Generated:
             wrong = {(found[1], int(found[2])) for line in lines
                      if (found := re.search(r"\b(src/[\w/]+\.cc):(\d+):\d+: error", line))}
             guilty = [at for at, one in enumerate(batch) if one is not None and any(
-                one.file == file and one.line <= line <= one.line + one.lines for file, line in wrong)]
+                one.file == file and line in one.lines for file, line in wrong)]
             if not guilty:  # Where a constant is used that is none any more; or somewhere in the files that are named.
                 mine = [at for at, one in enumerate(batch) if one is not None and one.file in {file for file, _ in wrong}]
                 guilty = [at for at in mine if len(batch[at].edits) > 1] or mine
@@ -245,7 +236,7 @@ def run_generated(arguments):
     run.resume(digest(path.relative_to(ROOT) for path in lint.our_files(".cc", ".h")))
     folders = [Folder(name, programs[name], seed, first) for name in names]
     if first:
-        folders.sort(key=lambda folder: -sum((one.file, one.line) in first for one in folder.candidates))
+        folders.sort(key=lambda folder: -sum((one.file, one.lines[0]) in first for one in folder.candidates))
     while folders and not run.time_is_over():
         folders = [folder for folder in folders if run.time_is_over() or run.judge(folder)]
     for line in run.report():
