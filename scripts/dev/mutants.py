@@ -9,17 +9,13 @@ again. Nothing that a run found is taken for a verdict of a later one.
 import argparse
 import collections
 import fcntl
-import hashlib
 import json
 import os
 import random
 import re
-import shutil
-import subprocess
 import time
 
 import console
-import lint
 import mutate
 import results
 from console import ROOT, Failure, say, stage
@@ -33,40 +29,34 @@ KILLED, SURVIVED, INVALID = "killed", "SURVIVED", "does not compile"
 
 
 class Scratch:
-    """A copy of the working tree. Its build folder outlasts a run; everything else follows ROOT."""
+    """A copy of the working tree, in a git repository of its own. Its build folder outlasts a run."""
 
     def __init__(self):
         self.root = console.cache_dir() / "mutants"
+        self.build = self.root / "build" / PRESET
         self.env = {"CCACHE_BASEDIR": self.root}
-        self._lock = None
-
-    def claim(self):
-        """Keeps other runs out of the copy until this process ends."""
         self.root.mkdir(parents=True, exist_ok=True)
-        self._lock = open(self.root.with_suffix(".lock"), "w", encoding="ascii")
+        self._lock = open(self.root.with_suffix(".lock"), "w", encoding="ascii")  # Until this process ends.
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise Failure("another ./dev mutants is running") from None
-        if not (self.root / ".git").exists():  # ./dev asks git which files there are.
-            subprocess.run(["git", "init", "-q", self.root], check=True)
 
     def refresh(self):
-        """Makes the copy equal to the tree again, touching only files that differ."""
-        wanted = {path.relative_to(ROOT) for path in lint.our_files("")}
-        present = {path.relative_to(self.root) for path in self.root.rglob("*")
-                   if path.is_file() and path.relative_to(self.root).parts[0] not in ("build", ".git")}
-        for name in present - wanted:
-            (self.root / name).unlink()
-        for name in wanted:
-            self.write(name, (ROOT / name).read_bytes())
-            shutil.copymode(ROOT / name, self.root / name)
+        """Makes the copy equal to the tree again, touching only files that differ. Returns the tree's name."""
+        copy = {"GIT_DIR": self.root / ".git", "GIT_WORK_TREE": self.root}
+        ours = copy | {"GIT_WORK_TREE": ROOT, "GIT_INDEX_FILE": self.root / ".git" / "tree.index"}
+        console.output(["git", "init", "-q"], env=copy)
+        console.output(["git", "-C", ROOT, "add", "--all"], env=ours)
+        tree = console.output(["git", "write-tree"], env=ours).strip()
+        console.output(["git", "read-tree", "--reset", "-u", tree], env=copy)
+        return tree
 
-    def write(self, name, data):
-        target = self.root / name
-        if not target.is_file() or target.read_bytes() != data:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(data)
+    def programs(self, folder):
+        """The unit test programs of a folder, as ctest lists them."""
+        tests = self.build / "tests" / folder
+        listing = console.output(["ctest", "--test-dir", tests, "-N", "-L", "^unit$"]) if tests.is_dir() else ""
+        return sorted(set(re.findall(r" Test +#\d+: (\w+)", listing)))  # Without the number of a shard.
 
 
 def changed_lines(revision):
@@ -78,12 +68,6 @@ def changed_lines(revision):
         elif hunk := re.match(r"@@ \S+ \+(\d+)(?:,(\d+))? @@", line):
             found |= {(file, int(hunk[1]) + at) for at in range(int(hunk[2] or 1))}
     return found
-
-
-def digest(names):
-    """What stands for the tree: another tree's mutants are other mutants."""
-    texts = (str(name).encode() + b"\0" + (ROOT / name).read_bytes() for name in sorted(names))
-    return hashlib.sha256(b"\0".join(texts)).hexdigest()
 
 
 class Folder:
@@ -110,18 +94,9 @@ class Generated:
 
     def __init__(self, scratch, seed, minutes):
         self._scratch, self._end = scratch, time.monotonic() + 60 * minutes
-        self._build = scratch.root / "build" / PRESET
+        self._build = scratch.build
         self._state = console.cache_dir() / f"mutants-{seed}.json"
         self.seed, self.judged = seed, {}
-
-    def programs(self):
-        """The test programs by folder, from the manifest that the build tree has."""
-        console.run(["cmake", "--preset", PRESET], cwd=self._scratch.root, env=self._scratch.env, keep=True, quiet=True)
-        found = collections.defaultdict(list)
-        for program in json.loads((self._build / "test_programs.json").read_text()):
-            if program["kind"] == "gtest" and "unit" in program["labels"]:
-                found[program["folder"].removeprefix("tests/")].append(program)
-        return found
 
     def resume(self, tree):
         """Goes on with a run of the same seed over the same tree, if there is one."""
@@ -143,14 +118,16 @@ class Generated:
     def _write(self, folder, batch):
         for file, data in folder.sources.items():
             mine = [(number, one) for number, one in enumerate(batch, 1) if one is not None and one.file == file]
-            self._scratch.write(file, mutate.apply(data, mine) if mine else data)
+            target, data = self._scratch.root / file, mutate.apply(data, mine) if mine else data
+            if target.read_bytes() != data:
+                target.write_bytes(data)
 
     def _compile(self, folder, batch):
         """Builds the folder's tests with the batch; those that do not compile become None. Clang names their lines."""
         while any(one is not None for one in batch):
             self._write(folder, batch)
             code, lines = console.execute(
-                ["ninja", "-k", "0", "-C", self._build, "-j", console.jobs(), *(program["name"] for program in folder.programs)],
+                ["ninja", "-k", "0", "-C", self._build, "-j", console.jobs(), *folder.programs],
                 cwd=self._scratch.root, env=self._scratch.env, keep=True, quiet=True)
             if code == 0:
                 return
@@ -170,7 +147,7 @@ class Generated:
 
     def _fails(self, program, number, limit):
         """Whether a test program fails, crashes or hangs with a mutant; None where it passes."""
-        command = [str(part) for part in program["command"]] + ["--gtest_brief=1", "--gtest_fail_fast"]
+        command = [self._build / "bin" / program, "--gtest_brief=1", "--gtest_fail_fast"]
         try:
             code, _ = console.execute(command, cwd=self._build, keep=True, quiet=True, limit_seconds=limit,
                                       env={**self._scratch.env, mutate.VARIABLE: number})
@@ -191,14 +168,13 @@ class Generated:
             for program in folder.programs:
                 start = time.monotonic()
                 if self._fails(program, 0, TEST_SECONDS_MAX):
-                    raise Failure(f"{program['name']} fails without a mutant")
-                limits[program["name"]] = 5 * (time.monotonic() - start) + GRACE_SECONDS
+                    raise Failure(f"{program} fails without a mutant")
+                limits[program] = 5 * (time.monotonic() - start) + GRACE_SECONDS
             for number, one in enumerate(batch, 1):
                 if one is None or self.time_is_over():
                     continue
                 start = time.monotonic()
-                dies = any(self._fails(program, number, limits[program["name"]])
-                           for program in sorted(folder.programs, key=lambda program: limits[program["name"]]))
+                dies = any(self._fails(program, number, limits[program]) for program in sorted(limits, key=limits.get))
                 self._note(one, folder, KILLED if dies else SURVIVED, time.monotonic() - start)
             self._write(folder, [])
         return True
@@ -223,18 +199,16 @@ def run_generated(arguments):
     seed = arguments.seed or int.from_bytes(os.urandom(3), "big")
     say(f"seed {seed}: ./dev mutants --generated {arguments.generated:g} --seed {seed} goes on with this run")
     scratch = Scratch()
-    scratch.claim()
-    scratch.refresh()
+    tree = scratch.refresh()
+    console.run(["cmake", "--preset", PRESET], cwd=scratch.root, env=scratch.env, quiet=True)
     run = Generated(scratch, seed, arguments.generated)
     first = changed_lines(arguments.since) if arguments.since else set()
-    programs = run.programs()
-    names = [path.name for path in sorted((ROOT / "src").iterdir()) if path.is_dir() and path.name in programs]
-    if arguments.folder:
-        names = [name for name in names if name in arguments.folder]
-    if not names:
+    names = [path.name for path in sorted((ROOT / "src").iterdir()) if path.name in (arguments.folder or [path.name])]
+    programs = {name: found for name in names if (found := scratch.programs(name))}
+    if not programs:
         raise Failure("no such folder of src/, or it has no tests")
-    run.resume(digest(path.relative_to(ROOT) for path in lint.our_files(".cc", ".h")))
-    folders = [Folder(name, programs[name], seed, first) for name in names]
+    run.resume(tree)
+    folders = [Folder(name, found, seed, first) for name, found in programs.items()]
     if first:
         folders.sort(key=lambda folder: -sum((one.file, one.lines[0]) in first for one in folder.candidates))
     while folders and not run.time_is_over():

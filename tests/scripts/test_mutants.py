@@ -6,36 +6,6 @@ import mutate
 import pytest
 
 
-@pytest.fixture
-def scratch(tmp_path, monkeypatch):
-    """A scratch copy of a small tree; git and the build are not needed for it."""
-    source = tmp_path / "source"
-    source.mkdir()
-    (source / "a.cc").write_text("int a;\n")
-    monkeypatch.setattr(mutants, "ROOT", source)
-    monkeypatch.setattr(mutants.lint, "our_files", lambda *_: [path for path in source.rglob("*") if path.is_file()])
-    mutate.parser()  # From the cache of the machine.
-    monkeypatch.setattr(console, "cache_dir", lambda: tmp_path / "cache")
-    copy = mutants.Scratch()
-    copy.root.mkdir(parents=True)
-    copy.refresh()
-    return copy
-
-
-def test_refresh_undoes_a_change_and_keeps_the_build(scratch):
-    untouched = (scratch.root / "a.cc").stat().st_mtime_ns
-    (scratch.root / "build").mkdir()
-    (scratch.root / "build" / "a.o").write_text("object")
-    (scratch.root / "new.cc").write_text("a run made it\n")
-    scratch.refresh()
-    assert (scratch.root / "a.cc").stat().st_mtime_ns == untouched
-    assert (scratch.root / "build" / "a.o").exists()
-    assert not (scratch.root / "new.cc").exists()
-    (scratch.root / "a.cc").write_text("int broken;\n")
-    scratch.refresh()
-    assert (scratch.root / "a.cc").read_text() == "int a;\n"
-
-
 SOURCE = """constexpr int kMost = 10'000;
 bool Fits(int a) {  // (no bracket
   if (a < 3 && !Empty("a < b; }")) {
@@ -104,59 +74,71 @@ def test_changed_lines(monkeypatch):
     assert mutants.changed_lines("main") == {("src/a.cc", 3), ("src/a.cc", 4), ("src/a.cc", 8)}
 
 
-TINY = """#include <vector>
-namespace tiny {
+TINY = """constexpr int kSize = 2;
+int noticed;
 bool IsSmall(int a) {
-  if (a < 3) {
-    return true;
-  }
-  return false;
-}
-constexpr int kSize = 2;
-int Count() {
-  std::vector<int> values;
-  values.push_back(1);
-  values.shrink_to_fit();
-  while (values.size() < 2) {
-    values.push_back(2);
-  }
+  noticed = a;
+  while (a < 0) { ++a; }
   int fixed[kSize] = {};
-  return fixed[0] + 2;
+  return a < fixed[0] + 3;
 }
-}  // namespace tiny
 """
-TINY_TEST = """namespace tiny { bool IsSmall(int); int Count(); }
-int main() { return tiny::IsSmall(2) && !tiny::IsSmall(3) && tiny::Count() == 2 ? 0 : 1; }
-"""
+TREE = {
+    "src/tiny/tiny.cc": TINY,
+    "tests/main.cpp": "bool IsSmall(int); int main() { return IsSmall(2) && IsSmall(-1) && !IsSmall(3) ? 0 : 1; }\n"}
 NINJA = """rule program
   command = clang++-14 -std=c++20 -o $out $in
-build tiny_test: program ../../src/tiny/tiny.cc ../../src/tiny/main.cpp
+build bin/tiny_test: program ../../src/tiny/tiny.cc ../../tests/main.cpp
+build tiny_test: phony bin/tiny_test
 """
 
 
-def test_a_batch_is_judged(scratch, tmp_path, monkeypatch):
+@pytest.fixture
+def scratch(tmp_path, monkeypatch):
+    """The scratch copy of a small tree, and this tree."""
+    mutate.parser()  # From the cache of the machine.
+    monkeypatch.setattr(mutants, "ROOT", tmp_path / "tree")
+    monkeypatch.setattr(console, "cache_dir", lambda: tmp_path / "cache")
+    for path, text in TREE.items():
+        (tmp_path / "tree" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "tree" / path).write_text(text)
+    return mutants.Scratch()
+
+
+def test_refresh_undoes_a_change_and_keeps_the_build(scratch):
+    tree = scratch.refresh()
+    source, other, build = (scratch.root / name for name in ("src/tiny/tiny.cc", "tests/main.cpp", "build/a.o"))
+    untouched = other.stat().st_mtime_ns
+    build.parent.mkdir()
+    build.write_text("object")
+    source.write_text("int broken;\n")
+    assert scratch.refresh() == tree and source.read_text() == TINY
+    (mutants.ROOT / "src/tiny/tiny.cc").rename(mutants.ROOT / "src/tiny/moved.cc")
+    assert scratch.refresh() != tree and not source.exists()
+    assert other.stat().st_mtime_ns == untouched and build.exists()
+    with pytest.raises(console.Failure, match="another ./dev mutants is running"):
+        mutants.Scratch()
+
+
+def test_a_batch_is_judged(scratch, monkeypatch):
     """With a compiler and a program: what dies, survives, hangs, and does not compile."""
-    build = scratch.root / "build" / mutants.PRESET
-    for path, text in {"src/tiny/tiny.cc": TINY, "src/tiny/main.cpp": TINY_TEST}.items():
-        for root in (tmp_path / "source", scratch.root):
-            (root / path).parent.mkdir(parents=True, exist_ok=True)
-            (root / path).write_text(text)
-    build.mkdir(parents=True)
-    (build / "build.ninja").write_text(NINJA)
+    scratch.refresh()
+    scratch.build.mkdir(parents=True)
+    (scratch.build / "build.ninja").write_text(NINJA)
     monkeypatch.setattr(mutants, "GRACE_SECONDS", 1)
     run = mutants.Generated(scratch, 5, 10)
     run.resume("tree")
-    folder = mutants.Folder("tiny", [{"name": "tiny_test", "command": [str(build / "tiny_test")]}], 5, set())
+    folder = mutants.Folder("tiny", ["tiny_test"], 5, set())
     while run.judge(folder):
         pass
     verdicts = {}
     for key, (_, verdict) in run.judged.items():
         place, what = key.split(": ", 1)
         verdicts[int(place.split(":")[1]), what] = verdict
-    assert verdicts[4, "negated: a < 3 -> !(a < 3)"] == verdicts[5, "flipped: true -> false"] == mutants.KILLED
-    assert verdicts[15, "dropped: values.push_back(2); ->"] == mutants.KILLED  # Hangs.
-    assert verdicts[13, "dropped: values.shrink_to_fit(); ->"] == mutants.SURVIVED
-    assert verdicts[9, "off by one: 2 -> 3"] == mutants.INVALID  # The size of an array is no call.
+    assert verdicts[7, "comparison: a < fixed[0] + 3 -> (a) <= (fixed[0] + 3)"] == mutants.KILLED
+    assert verdicts[5, "dropped: ++a; ->"] == mutants.KILLED  # Hangs.
+    assert verdicts[4, "dropped: noticed = a; ->"] == mutants.SURVIVED
+    assert verdicts[1, "off by one: 2 -> 3"] == mutants.INVALID  # The size of an array is no call.
     assert (scratch.root / "src/tiny/tiny.cc").read_text() == TINY
     again = mutants.Generated(scratch, 5, 10)
     again.resume("tree")
