@@ -1,28 +1,24 @@
 """./dev mutants: breaks the program on purpose and expects a test to notice.
 
-    ./dev mutants [--generated MINUTES] ...   small changes of src/ that the unit tests of their folder should notice
-
-It works in a scratch copy of the working tree, kept in the cache, so that only what a change touches is compiled
-again. Nothing that a run found is taken for a verdict of a later one.
+The unit tests of a folder of src/ should notice small changes of its sources. The work is done in a scratch copy of
+the working tree, kept in the cache, so that only what a change touches is compiled again. A verdict counts for a later
+run only if that has the same seed and the same tree.
 """
 
 import argparse
 import collections
 import fcntl
 import json
-import os
 import random
 import re
 import time
 
 import console
 import mutate
-import results
 from console import ROOT, Failure, say, stage
 
 PRESET = "tidy"  # Quickest to build again: clang without optimization, precompiled headers, united sources.
 TEST_SECONDS_MAX = 3600
-MINUTES = 60
 BATCH = 25  # Mutants that one build holds.
 GRACE_SECONDS = 10  # Beyond five times what a program takes without a mutant; then it hangs, which is a failure.
 KILLED, SURVIVED, INVALID = "killed", "SURVIVED", "does not compile"
@@ -62,167 +58,133 @@ class Scratch:
 def changed_lines(revision):
     """The lines of src/ that differ from a revision: (file, line)."""
     found, file = set(), ""
-    for line in console.output(["git", "diff", "--unified=0", revision, "--", "src"]).splitlines():
-        if line.startswith("+++ b/"):
-            file = line[len("+++ b/"):]
-        elif hunk := re.match(r"@@ \S+ \+(\d+)(?:,(\d+))? @@", line):
-            found |= {(file, int(hunk[1]) + at) for at in range(int(hunk[2] or 1))}
+    diff = console.output(["git", "diff", "--unified=0", revision, "--", "src"])
+    for name, begin, count in re.findall(r"^\+\+\+ b/(.+)|^@@ \S+ \+(\d+)(?:,(\d+))? @@", diff, re.MULTILINE):
+        file = name or file
+        found |= {(file, int(begin) + at) for at in range(int(count or 1) if begin else 0)}
     return found
 
 
-class Folder:
-    """One folder of src/: its candidates in the order of the seed, and the programs that test it."""
+class Generated:
+    """One run: builds batches and judges their mutants. A run of the same seed over the same tree goes on with it."""
 
-    def __init__(self, name, programs, seed, first):
-        self.name, self.programs = name, programs
-        self.sources = {str(path.relative_to(ROOT)): path.read_bytes() for path in sorted((ROOT / "src" / name).rglob("*.cc"))}
-        self.candidates = [one for file, data in self.sources.items() for one in mutate.find(file, data)]
-        random.Random(f"{seed} {name}").shuffle(self.candidates)
-        self.candidates.sort(key=lambda one: (one.file, one.lines[0]) not in first)  # Stable.
+    def __init__(self, scratch, seed, tree, minutes):
+        self._scratch, self._seed, self.end = scratch, seed, time.monotonic() + 60 * minutes
+        self._state = console.cache_dir() / f"mutants-{seed}-{tree}.json"  # A verdict on each line.
+        self.judged = dict(map(json.loads, self._state.read_text().splitlines())) if self._state.is_file() else {}
+        self._sources = {}
 
-    def batch(self, judged, size):
-        """The next candidates that no two of touch the same text."""
+    def candidates(self, folder, first=()):
+        """Those of a folder of src/ in the order of the seed, but those of some lines first."""
+        paths = sorted((self._scratch.root / "src" / folder).rglob("*.cc"))
+        sources = {str(path.relative_to(self._scratch.root)): path.read_bytes() for path in paths}
+        self._sources |= sources
+        found = [one for file, data in sources.items() for one in mutate.find(file, data)]
+        random.Random(f"{self._seed} {folder}").shuffle(found)
+        return sorted(found, key=lambda one: (one.file, one.lines[0]) not in first)
+
+    def batch(self, candidates):
+        """The next ones that no two of touch the same text."""
         chosen = []
-        for one in self.candidates:
-            if len(chosen) < size and one.key not in judged and not any(one.touches(other) for other in chosen):
+        for one in candidates:
+            if len(chosen) < BATCH and one.key not in self.judged and not any(one.touches(other) for other in chosen):
                 chosen.append(one)
         return chosen
 
+    def _note(self, one, verdict):
+        self.judged[one.key] = verdict
+        with open(self._state, "a", encoding="ascii") as state:
+            state.write(json.dumps([one.key, verdict]) + "\n")
+        say(f"{verdict}: {one.key[:200]}")
 
-class Generated:
-    """One run: builds batches and judges their mutants until the time is over."""
-
-    def __init__(self, scratch, seed, minutes):
-        self._scratch, self._end = scratch, time.monotonic() + 60 * minutes
-        self._build = scratch.build
-        self._state = console.cache_dir() / f"mutants-{seed}.json"
-        self.seed, self.judged = seed, {}
-
-    def resume(self, tree):
-        """Goes on with a run of the same seed over the same tree, if there is one."""
-        if self._state.is_file():
-            state = json.loads(self._state.read_text())
-            if state["tree"] == tree:
-                self.judged = state["judged"]
-                say(f"this run goes on: {len(self.judged)} candidates were judged already")
-        self._tree = tree
-
-    def _note(self, one, folder, verdict, seconds):
-        self.judged[one.key] = [folder.name, verdict]
-        results.write_state(self._state, json.dumps({"tree": self._tree, "judged": self.judged}, indent=0))
-        say(f"{verdict}: {one.key[:200]} ({seconds:.1f} s)")
-
-    def time_is_over(self):
-        return time.monotonic() >= self._end
-
-    def _write(self, folder, batch):
-        for file, data in folder.sources.items():
-            mine = [(number, one) for number, one in enumerate(batch, 1) if one is not None and one.file == file]
+    def _write(self, batch=()):
+        for file, data in self._sources.items():
+            mine = [(number, one) for number, one in enumerate(batch, 1) if one and one.file == file]
             target, data = self._scratch.root / file, mutate.apply(data, mine) if mine else data
             if target.read_bytes() != data:
                 target.write_bytes(data)
 
-    def _compile(self, folder, batch):
-        """Builds the folder's tests with the batch; those that do not compile become None. Clang names their lines."""
-        while any(one is not None for one in batch):
-            self._write(folder, batch)
-            code, lines = console.execute(
-                ["ninja", "-k", "0", "-C", self._build, "-j", console.jobs(), *folder.programs],
-                cwd=self._scratch.root, env=self._scratch.env, keep=True, quiet=True)
+    def _compile(self, batch, programs):
+        """Builds test programs with the batch; those that do not compile become None. Clang names their lines."""
+        command = ["ninja", "-k", "0", "-C", self._scratch.build, "-j", console.jobs(), *programs]
+        while True:
+            self._write(batch)
+            code, lines = console.execute(command, cwd=self._scratch.root, env=self._scratch.env, keep=True, quiet=True)
             if code == 0:
                 return
-            wrong = {(found[1], int(found[2])) for line in lines
-                     if (found := re.search(r"\b(src/[\w/]+\.cc):(\d+):\d+: error", line))}
-            guilty = [at for at, one in enumerate(batch) if one is not None and any(
-                one.file == file and line in one.lines for file, line in wrong)]
-            if not guilty:  # Where a constant is used that is none any more; or somewhere in the files that are named.
-                mine = [at for at, one in enumerate(batch) if one is not None and one.file in {file for file, _ in wrong}]
-                guilty = [at for at in mine if len(batch[at].edits) > 1] or mine
+            wrong = re.findall(r"\b(src/[\w/]+\.cc):(\d+):\d+: error", "\n".join(lines))
+            suspects = [at for at, one in enumerate(batch) if one and one.file in dict(wrong)]
+            there = [at for at in suspects if any((batch[at].file, str(line)) in wrong for line in batch[at].lines)]
+            # Or a constant is used that is none any more; or it is somewhere in the files that are named.
+            guilty = there or [at for at in suspects if len(batch[at].edits) > 1] or suspects
             if not guilty:
                 say("\n".join(lines[-40:]))
-                raise Failure(f"the tests of {folder.name} do not build")
+                raise Failure(f"{' '.join(programs)}: does not build")
             for at in guilty:
-                self._note(batch[at], folder, INVALID, 0)
+                self._note(batch[at], INVALID)
                 batch[at] = None
 
-    def _fails(self, program, number, limit):
-        """Whether a test program fails, crashes or hangs with a mutant; None where it passes."""
-        command = [self._build / "bin" / program, "--gtest_brief=1", "--gtest_fail_fast"]
-        try:
-            code, _ = console.execute(command, cwd=self._build, keep=True, quiet=True, limit_seconds=limit,
-                                      env={**self._scratch.env, mutate.VARIABLE: number})
-        except console.OutOfTime:
-            return True
-        return code != 0
+    def _passes(self, program, number, limit):
+        """The seconds in which a test program passes with a mutant. None: it fails, crashes or hangs."""
+        command = ["timeout", "--kill-after=9", f"{limit:.0f}", self._scratch.build / "bin" / program]
+        options, start = ["--gtest_brief=1", "--gtest_fail_fast"], time.monotonic()
+        env = self._scratch.env | {mutate.VARIABLE: number}
+        code, _ = console.execute([*command, *options], cwd=self._scratch.build, env=env, quiet=True)
+        return time.monotonic() - start if code == 0 else None
 
-    def judge(self, folder):
-        """One batch of a folder. False where nothing is left of it."""
-        batch = folder.batch(self.judged, BATCH)
+    def judge(self, folder, programs, candidates):
+        """One batch of a folder's candidates. False where nothing is left of it."""
+        batch, limits = self.batch(candidates), {}
         if not batch:
             return False
-        with stage(f"{folder.name}: {len(batch)} mutants"):
-            self._compile(folder, batch)
-            if not any(batch):
-                return True
-            limits = {}
-            for program in folder.programs:
-                start = time.monotonic()
-                if self._fails(program, 0, TEST_SECONDS_MAX):
+        with stage(f"{folder}: {len(batch)} mutants"):
+            self._compile(batch, programs)
+            for program in programs:
+                seconds = self._passes(program, 0, TEST_SECONDS_MAX)
+                if seconds is None:
                     raise Failure(f"{program} fails without a mutant")
-                limits[program] = 5 * (time.monotonic() - start) + GRACE_SECONDS
+                limits[program] = 5 * seconds + GRACE_SECONDS
             for number, one in enumerate(batch, 1):
-                if one is None or self.time_is_over():
-                    continue
-                start = time.monotonic()
-                dies = any(self._fails(program, number, limits[program]) for program in sorted(limits, key=limits.get))
-                self._note(one, folder, KILLED if dies else SURVIVED, time.monotonic() - start)
-            self._write(folder, [])
+                if one and time.monotonic() < self.end:
+                    lives = all(self._passes(name, number, limits[name]) for name in sorted(limits, key=limits.get))
+                    self._note(one, SURVIVED if lives else KILLED)
+            self._write()
         return True
 
     def report(self):
-        """The counts of each folder and the survivors, as lines."""
-        counts = collections.defaultdict(collections.Counter)
-        for folder, verdict in self.judged.values():
-            counts[folder][verdict] += 1
-        lines = [f"{'folder':<20} {'mutants':>7} {'killed':>6} {'share':>5}"]
-        for folder, count in sorted(counts.items()):
-            valid = count[KILLED] + count[SURVIVED]
-            lines.append(f"{folder:<20} {valid:>7} {count[KILLED]:>6} {count[KILLED] / valid if valid else 0:>5.0%}")
-        lines += [f"survived: {text}" for text, (_, verdict) in sorted(self.judged.items()) if verdict == SURVIVED]
-        valid = sum(verdict != INVALID for _, verdict in self.judged.values())
-        killed = sum(verdict == KILLED for _, verdict in self.judged.values())
-        return lines + [f"seed {self.seed}: {killed} of {valid} mutants killed, in {len(counts)} folders"]
-
-
-def run_generated(arguments):
-    """Judges generated mutants until the time is over. Survivors are work, not a failure of the run."""
-    seed = arguments.seed or int.from_bytes(os.urandom(3), "big")
-    say(f"seed {seed}: ./dev mutants --generated {arguments.generated:g} --seed {seed} goes on with this run")
-    scratch = Scratch()
-    tree = scratch.refresh()
-    console.run(["cmake", "--preset", PRESET], cwd=scratch.root, env=scratch.env, quiet=True)
-    run = Generated(scratch, seed, arguments.generated)
-    first = changed_lines(arguments.since) if arguments.since else set()
-    names = [path.name for path in sorted((ROOT / "src").iterdir()) if path.name in (arguments.folder or [path.name])]
-    programs = {name: found for name in names if (found := scratch.programs(name))}
-    if not programs:
-        raise Failure("no such folder of src/, or it has no tests")
-    run.resume(tree)
-    folders = [Folder(name, found, seed, first) for name, found in programs.items()]
-    if first:
-        folders.sort(key=lambda folder: -sum((one.file, one.lines[0]) in first for one in folder.candidates))
-    while folders and not run.time_is_over():
-        folders = [folder for folder in folders if run.time_is_over() or run.judge(folder)]
-    for line in run.report():
-        say(line)
-    return True
+        """Says the counts of each folder, and the survivors."""
+        counts = collections.Counter((key.split("/")[1], verdict) for key, verdict in self.judged.items())
+        say(f"{'folder':<20} {'mutants':>7} {'killed':>6} {'share':>5}")
+        for folder in sorted({folder for folder, _ in counts}):
+            killed, survived = counts[folder, KILLED], counts[folder, SURVIVED]
+            say(f"{folder:<20} {killed + survived:>7} {killed:>6} {killed / (killed + survived or 1):>5.0%}")
+        survivors = sorted(key for key, verdict in self.judged.items() if verdict == SURVIVED)
+        for key in survivors:
+            say(f"survived: {key}")
+        killed = list(self.judged.values()).count(KILLED)
+        say(f"seed {self._seed}: {killed} of {killed + len(survivors)} mutants killed")
 
 
 def run(arguments):
-    """Does what the arguments after `./dev mutants` ask for."""
+    """Judges mutants until the time is over, as the arguments ask. Survivors are work, not a failure of the run."""
     parser = argparse.ArgumentParser(prog="./dev mutants", description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--generated", type=float, default=MINUTES, metavar="MINUTES", help="generate mutants for so long; %(default)s")
+    parser.add_argument("--generated", type=float, default=60, metavar="MINUTES", help="for so long; %(default)s")
     parser.add_argument("--since", metavar="REVISION", help="those of lines that changed since come first")
     parser.add_argument("--folder", action="append", help="only this folder of src/; may be given again")
-    parser.add_argument("--seed", type=int, help="which mutants, and in which order")
-    return run_generated(parser.parse_args(arguments))
+    parser.add_argument("--seed", type=int, default=random.getrandbits(24), help="which mutants, and in which order")
+    options = parser.parse_args(arguments)
+    say(f"./dev mutants --generated {options.generated:g} --seed {options.seed} goes on with this run")
+    scratch = Scratch()
+    generated = Generated(scratch, options.seed, scratch.refresh(), options.generated)
+    say(f"{len(generated.judged)} candidates were judged by earlier runs")
+    console.run(["cmake", "--preset", PRESET], cwd=scratch.root, env=scratch.env, quiet=True)
+    first = changed_lines(options.since) if options.since else set()
+    names = [path.name for path in sorted((ROOT / "src").iterdir()) if path.name in (options.folder or [path.name])]
+    folders = [(name, tests, generated.candidates(name, first)) for name in names if (tests := scratch.programs(name))]
+    if not folders:
+        raise Failure("no such folder of src/, or it has no tests")
+    folders.sort(key=lambda folder: -sum((one.file, one.lines[0]) in first for one in folder[2]))
+    while folders and time.monotonic() < generated.end:
+        folders = [folder for folder in folders if time.monotonic() >= generated.end or generated.judge(*folder)]
+    generated.report()
+    return True

@@ -5,7 +5,6 @@ import mutants
 import mutate
 import pytest
 
-
 SOURCE = """constexpr int kMost = 10'000;
 bool Fits(int a) {  // (no bracket
   if (a < 3 && !Empty("a < b; }")) {
@@ -50,22 +49,6 @@ def test_a_source_with_mutants_differs_in_their_places_alone():
         f"if (::CsiDeltaMutant(2) != static_cast<bool>({BOTH})) {{",
         'if (!::CsiDeltaMutant(3)) { Count("@é"); }',
         '{ if (::CsiDeltaMutant(4)) { return absl::OkStatus(); } return absl::InternalError("no"); }']
-
-
-def test_a_batch_overlaps_nowhere(tmp_path, monkeypatch):
-    folder = tmp_path / "src" / "a"
-    folder.mkdir(parents=True)
-    (folder / "a.cc").write_text(SOURCE)
-    monkeypatch.setattr(mutants, "ROOT", tmp_path)
-    judged, seen = {}, []
-    while batch := mutants.Folder("a", [], 7, set()).batch(judged, 4):
-        spans = sorted((one.edits[0][0], one.edits[-1][1]) for one in batch)
-        assert all(before[1] < after[0] for before, after in zip(spans, spans[1:]))
-        seen += [one.key for one in batch]
-        judged = dict.fromkeys(seen)
-    assert sorted(seen) == sorted(one.key for one in mutate.find("src/a/a.cc", SOURCE.encode()))
-    first = mutants.Folder("a", [], 7, {("src/a/a.cc", 17)}).batch({}, 1)
-    assert [one.lines[0] for one in first] == [17]
 
 
 def test_changed_lines(monkeypatch):
@@ -120,30 +103,31 @@ def test_refresh_undoes_a_change_and_keeps_the_build(scratch):
         mutants.Scratch()
 
 
-def test_a_batch_is_judged(scratch, monkeypatch):
+def test_batches_are_judged(scratch, monkeypatch, capsys):
     """With a compiler and a program: what dies, survives, hangs, and does not compile."""
-    scratch.refresh()
+    tree = scratch.refresh()
     scratch.build.mkdir(parents=True)
     (scratch.build / "build.ninja").write_text(NINJA)
     monkeypatch.setattr(mutants, "GRACE_SECONDS", 1)
-    run = mutants.Generated(scratch, 5, 10)
-    run.resume("tree")
-    folder = mutants.Folder("tiny", ["tiny_test"], 5, set())
-    while run.judge(folder):
-        pass
-    verdicts = {}
-    for key, (_, verdict) in run.judged.items():
-        place, what = key.split(": ", 1)
-        verdicts[int(place.split(":")[1]), what] = verdict
+    monkeypatch.setattr(mutants, "BATCH", 5)
+    run = mutants.Generated(scratch, 5, tree, 10)
+    candidates = run.candidates("tiny")
+    while batch := run.batch(candidates):
+        spans = sorted((one.edits[0][0], one.edits[-1][1]) for one in batch)
+        assert all(before[1] < after[0] for before, after in zip(spans, spans[1:]))
+        assert run.judge("tiny", ["tiny_test"], candidates)
+    assert sorted(run.judged) == sorted(one.key for one in candidates)
+    verdicts = {(int(key.split(":")[1]), key.split(": ", 1)[1]): verdict for key, verdict in run.judged.items()}
     assert verdicts[7, "comparison: a < fixed[0] + 3 -> (a) <= (fixed[0] + 3)"] == mutants.KILLED
     assert verdicts[5, "dropped: ++a; ->"] == mutants.KILLED  # Hangs.
     assert verdicts[4, "dropped: noticed = a; ->"] == mutants.SURVIVED
     assert verdicts[1, "off by one: 2 -> 3"] == mutants.INVALID  # The size of an array is no call.
     assert (scratch.root / "src/tiny/tiny.cc").read_text() == TINY
-    again = mutants.Generated(scratch, 5, 10)
-    again.resume("tree")
-    assert again.judged == run.judged and not again.judge(folder)
-    other = mutants.Generated(scratch, 5, 10)
-    other.resume("another tree")
-    assert other.judged == {}
-    assert run.report()[-1].endswith("mutants killed, in 1 folders")
+    again, other = mutants.Generated(scratch, 5, tree, 10), mutants.Generated(scratch, 6, tree, 10)
+    assert again.judged == run.judged and not again.judge("tiny", ["tiny_test"], candidates)
+    assert other.judged == mutants.Generated(scratch, 5, "another tree", 10).judged == {}
+    assert again.candidates("tiny") == candidates != other.candidates("tiny")
+    assert other.candidates("tiny", {("src/tiny/tiny.cc", 4)})[0].lines[0] == 4
+    run.report()
+    printed = capsys.readouterr().out.split("survived: ", 1)[1]
+    assert "dropped: noticed = a; ->" in printed and printed.endswith(" mutants killed\n")
