@@ -1,48 +1,48 @@
-"""A command of a niced thread leaves others the cores."""
+"""Which sources ./dev lint looks at."""
 
-import os
-import threading
+import json
 
 import console
 import lint
 import pytest
 
-NICE_MAX = 19
+
+@pytest.fixture(name="ran")
+def _ran(monkeypatch, tmp_path):
+    """A build with two sources; ccache makes an object of each, which for b.cc is a compiler's."""
+    entries = [{"file": str(console.ROOT / "src" / name), "command": f"clang++ -o out/{name}.o -c {name}"} for name in ("a.cc", "b.cc")]
+    (tmp_path / "compile_commands.json").write_text(json.dumps(entries))
+    for name, made in (("configure", None), ("folder", tmp_path), ("targets", [])):
+        monkeypatch.setattr(lint.build, name, lambda _, made=made: made)
+    monkeypatch.setattr(lint, "environment", lambda _: {})
+    ran = []
+
+    def execute(command, **_):
+        if command[0] == "ccache":
+            ran.append(command[-1])
+            (tmp_path / command[3]).write_bytes(b"\x7fELF" if command[-1] == "b.cc" else b"\n")
+        return 0, []
+    monkeypatch.setattr(console, "execute", execute)
+    return ran
 
 
-def test_a_command_of_a_niced_thread_is_niced_with_its_whole_session():
-    told = []
-    wait = """nice; for turn in $(seq 200); do
-        grep -q "nice $(nice)$" /proc/self/autogroup && break; sleep 0.05; done; cat /proc/self/autogroup"""
-
-    def run():
-        os.nice(7)
-        told.extend(console.execute(["sh", "-c", wait], keep=True, quiet=True)[1])
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    assert told[0] == str(min(NICE_MAX, os.getpriority(os.PRIO_PROCESS, 0) + 7))
-    if os.path.exists("/proc/self/autogroup"):  # A kernel that schedules sessions as groups.
-        assert told[1].endswith(f"nice {told[0]}")
-
-
-def test_a_filter_that_no_source_matches_is_a_failure(monkeypatch, tmp_path):
-    monkeypatch.setattr(console, "cache_dir", lambda: tmp_path)
-    monkeypatch.setattr(lint.build, "configure", lambda preset: None)
-    monkeypatch.setattr(lint, "_generate", lambda preset: None)
-    monkeypatch.setattr(lint, "_Digest", lambda folder: None)
-    monkeypatch.setattr(lint, "_units", lambda folder: [{"file": str(console.ROOT / "src" / "base" / "clock.cc")}])
+def test_a_filter_that_no_source_matches_is_a_failure(ran):
     with pytest.raises(console.Failure, match="no source of the project matches typo"):
         lint.clang_tidy("typo")
+    lint.clang_tidy("^src/a")
+    assert ran == ["a.cc"]
 
 
-def test_a_source_that_unites_tests_is_judged_as_tests_are(tmp_path):
-    """It lies in build/, where clang-tidy would take the rules of the product."""
-    tests = tmp_path / "csi_test_united.cc"
-    tests.write_text('#include "tests/csi/one_test.cc"\n')
-    product = tmp_path / "csi_united.cc"
-    product.write_text('#include "csi/one.cc"\n')
-    alone = console.ROOT / "tests" / "fuzz" / "json_fuzz.cc"
-    assert lint.config_of(tests) == [f"--config-file={console.ROOT / 'tests' / '.clang-tidy'}"]
-    assert lint.config_of(product) == []
-    assert lint.config_of(alone) == []
+def test_a_source_that_was_compiled_and_not_judged_is_a_failure(ran):
+    with pytest.raises(console.Failure, match="not content with 1 sources: src/b.cc"):
+        lint.clang_tidy()
+    assert sorted(ran) == ["a.cc", "b.cc"]
+
+
+def test_a_source_is_named_with_those_that_it_unites(tmp_path):
+    united = tmp_path / "src" / "csi" / "csi_united.cc"
+    united.parent.mkdir(parents=True)
+    united.write_text('// of cmake/Targets.cmake\n#include "csi/one.cc"\n#include "tests/csi/two.cc"\n')
+    assert lint.names_of(united, tmp_path) == ["src/csi/csi_united.cc", "src/csi/one.cc", "tests/csi/two.cc"]
+    assert lint.names_of(console.ROOT / "src" / "cmd" / "main.cc", tmp_path) == ["src/cmd/main.cc"]
+    assert lint.names_of(tmp_path / "csi.pb.cc", tmp_path) == []

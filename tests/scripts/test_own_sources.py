@@ -1,7 +1,6 @@
-"""clang-tidy with the project's plugin still finds what it is there for. Run where clang-tidy is: ./dev ci."""
+"""clang-tidy, as ./dev lint runs it, finds what it is there for, and once. Run where clang-tidy is: ./dev ci."""
 
-import json
-import shutil
+import subprocess
 
 import console
 import lint
@@ -18,75 +17,64 @@ class Thing {
   int size = 0;
 };
 """
-SOURCE = """#include <string>
+FAULTY = """#include <string>
 #include <utility>
-#include "thing.h"
+#include "lib/thing.h"
 int Use(std::string text) {
   const std::string moved = std::move(text);
   return static_cast<int>(text.size() + moved.size()) + Thing().Size();
 }
 """
-
-
-def judge(folder, file):
-    """(clean?, words) of a source, judged by the project's rules."""
-    shutil.copy(console.ROOT / ".clang-tidy", folder)
-    entry = {"file": str(file), "directory": str(folder),
-             "command": f"clang++-14 -std=c++20 -I{folder}/src -c {file}"}
-    (folder / "compile_commands.json").write_text(json.dumps([entry]))
-    return lint._tidy_one(lint._plugin(), folder, entry)
-
-
-def tidy(folder, source):
-    """The same of a text below folder/src."""
-    (folder / "src").mkdir()
-    (folder / "src" / "thing.h").write_text(HEADER)
-    file = folder / "src" / "use.cc"
-    file.write_text(source)
-    return judge(folder, file)
-
-
-def test_faults_of_a_source_and_of_its_headers_are_found(tmp_path):
-    clean, words = tidy(tmp_path, SOURCE)
-    assert not clean
-    assert "use.cc:6" in words and "bugprone-use-after-move" in words
-    assert "thing.h:7" in words and "readability-identifier-naming" in words
-
-
+FAULTS = ("use.cc:6", "bugprone-use-after-move", "thing.h:7", "readability-identifier-naming")
 CLEAN = "#include <string>\nint Size(const std::string& text) { return text.empty() ? 0 : 1; }\n"
+IMPLICIT = "struct Box {\n  Box(int size);\n};\n"  # A fault of the product, and none of a test.
 
 
-def unite(folder, **sources):
-    """A library of these sources, united as cmake/Targets.cmake does it."""
+@pytest.fixture(name="tree", scope="module")
+def _tree(tmp_path_factory):
+    """A folder, and the environment by which ccache judges sources in it."""
+    folder = tmp_path_factory.mktemp("tree")
+    (folder / ".clang-tidy").write_text((console.ROOT / ".clang-tidy").read_text())
     (folder / "src" / "lib").mkdir(parents=True)
+    (folder / "tests" / "lib").mkdir(parents=True)
     (folder / "src" / "lib" / "thing.h").write_text(HEADER)
+    return folder, console.environment({**lint.environment(folder), "CCACHE_DIR": folder / "ccache"})
+
+
+def judge(tree, sources, united=None, **changed):
+    """(clean?, words) of a source {path: text}, or of some as cmake/Targets.cmake unites them."""
+    folder, environment = tree
     for name, text in sources.items():
-        (folder / "src" / "lib" / f"{name}.cc").write_text(text)
-    united = folder / "lib_united.cc"
-    united.write_text("// NOLINTBEGIN(bugprone-suspicious-include)\n"
-                      + "".join(f'#include "lib/{name}.cc"\n' for name in sources)
-                      + "// NOLINTEND(bugprone-suspicious-include)\n")
-    return united
+        (folder / name).write_text(text)
+    if united:
+        lines = [f'#include "{name.removeprefix("src/")}"\n' for name in sources]
+        check = "bugprone-suspicious-include"
+        (folder / united).write_text(f"// NOLINTBEGIN({check})\n{''.join(lines)}// NOLINTEND({check})\n")
+    command = ["ccache", "clang++-14", "-std=c++20", f"-I{folder}/src", f"-I{folder}", "-MD", "-MF", "made.d", "-o", "made.o",
+               "-c", united or name]
+    done = subprocess.run(command, cwd=folder, env={**environment, **changed}, capture_output=True, text=True, check=False)
+    return done.returncode == 0, done.stderr
 
 
-def test_faults_of_each_source_are_found_where_they_are_compiled_as_one(tmp_path):
-    clean, words = judge(tmp_path, unite(tmp_path, fine=CLEAN, use=SOURCE))
-    assert not clean
-    assert "use.cc:6" in words and "bugprone-use-after-move" in words
-    assert "thing.h:7" in words and "readability-identifier-naming" in words
-    assert "fine.cc" not in words
+@pytest.mark.parametrize("united", [None, "lib_united.cc"])
+def test_faults_of_a_source_and_of_its_headers_are_found(tree, united):
+    clean, words = judge(tree, {"src/lib/fine.cc": CLEAN, "src/lib/use.cc": FAULTY}, united)
+    assert not clean and "fine.cc" not in words
+    assert [fault for fault in FAULTS if fault not in words] == []
 
 
-def test_to_be_united_is_no_fault(tmp_path):
-    assert judge(tmp_path, unite(tmp_path, fine=CLEAN))[0]
+@pytest.mark.parametrize("name, text, clean", [
+    ("src/lib/fine.cc", CLEAN, True), ("src/lib/box.cc", IMPLICIT, False), ("tests/lib/box.cc", IMPLICIT, True)])
+def test_united_sources_are_judged_by_the_rules_of_their_folder(tree, name, text, clean):
+    """The source that unites them lies in build/, where clang-tidy would take the rules of the product."""
+    assert judge(tree, {name: text}, "some_united.cc")[0] == clean
 
 
-def test_a_source_is_chosen_by_its_own_name_where_it_is_united(tmp_path):
-    entry = {"file": str(unite(tmp_path, fine=CLEAN))}
-    assert lint._matches(tmp_path, entry, "^src/lib/fine")
-    assert lint._matches(tmp_path, entry, "lib_united")
-    assert not lint._matches(tmp_path, entry, "^src/lib/other")
-
-
-def test_a_source_without_fault_is_clean(tmp_path):
-    assert tidy(tmp_path, CLEAN)[0]
+def test_a_result_is_kept_until_something_that_it_depends_on_changes(tree):
+    source = {"src/lib/kept.cc": '#include "lib/kept.h"\n' + CLEAN}
+    header = tree[0] / "src" / "lib" / "kept.h"
+    header.write_text("int One(int size);\n")
+    assert judge(tree, source)[0]
+    assert judge(tree, source, CCACHE_PREFIX="false")[0]
+    header.write_text("int One(int Size);\n")
+    assert not judge(tree, source)[0]
