@@ -1,7 +1,6 @@
 """Which archive other releases come from, and when a missing or stale one is a failure."""
 
 import os
-import time
 
 import console
 import debian
@@ -14,111 +13,80 @@ LISTING = """'http://deb.example/debian/dists/bookworm/InRelease' deb.example_de
 
 
 class Mirror:
-    """Stands for debian.Release: a mirror that has some releases, each with one version of restic."""
+    """Stands for debian.fetch(): what a mirror has, by release, or the error that it answers with."""
 
-    versions = {}
-    error = None
-    asked = 0
+    def __init__(self, folder):
+        self.versions, self.asked, self.folder = {"bookworm": "0.14.0", "trixie": "0.18.0", "sid": "0.19.1"}, [], folder
 
-    def __init__(self, name):
-        self._name = name
+    def fetch(self, release, package, name, program):
+        self.asked.append((release, package, name))
+        if isinstance(self.versions[release], Exception):
+            raise self.versions[release]
+        program.write_text(self.versions[release])
 
-    def refresh(self):
-        Mirror.asked += 1
-        if Mirror.error:
-            raise Mirror.error
-        if self._name not in Mirror.versions:
-            raise debian.NoSuchRelease(f"the mirror does not carry Debian's {self._name}")
+    def another_day(self):
+        for path in self.folder.iterdir():
+            os.utime(path, (0, 0))
+        debian.ensure_restics(newest=True)
 
-    def unpack(self, package):
-        folder = console.cache_dir() / "debian" / f"{package}_{Mirror.versions[self._name]}_amd64"
-        (folder / "usr" / "bin").mkdir(parents=True, exist_ok=True)
-        for program in {"prometheus": ("prometheus", "promtool")}.get(package, (package,)):
-            (folder / "usr" / "bin" / program).write_text(Mirror.versions[self._name])
-        return folder
+    def found(self):
+        return [(self.folder / release).read_text() for release in debian.RESTIC_RELEASES]
 
 
-@pytest.fixture(name="cache")
-def _cache(tmp_path, monkeypatch):
+@pytest.fixture(name="mirror")
+def _mirror(tmp_path, monkeypatch):
+    mirror = Mirror(tmp_path / "restic")
     monkeypatch.setenv("CSI_DELTA_CACHE", str(tmp_path))
-    monkeypatch.setattr(debian, "Release", Mirror)
-    Mirror.versions = {"trixie": "0.18.0-1", "sid": "0.19.1-1"}
-    Mirror.error = None
-    Mirror.asked = 0
-    return tmp_path
+    monkeypatch.setattr(debian, "fetch", mirror.fetch)
+    return mirror
 
 
-def _age(path):
-    then = time.time() - debian.FRESH_SECONDS - 60
-    os.utime(path, (then, then), follow_symlinks=False)
+@pytest.mark.parametrize("listing, archive", [
+    (LISTING, "http://deb.example/debian"),
+    ("'http://deb.example/debian/dists/stable/InRelease' x 0\n", "http://deb.example/debian"),
+    ("'http://other.example/apt/dists/nodistro/InRelease' x 0\n", None)])
+def test_the_archive_is_that_of_the_machines_own_release(listing, archive):
+    assert debian.archive_in(listing, "bookworm") == archive
 
 
-def test_the_archive_is_that_of_the_machines_own_release():
-    assert debian.archive_in(LISTING, "bookworm") == "http://deb.example/debian"
-    assert debian.archive_in("'http://deb.example/debian/dists/stable/InRelease' x 0\n",
-                             "bookworm") == "http://deb.example/debian"
-    assert debian.archive_in("'http://other.example/apt/dists/nodistro/InRelease' x 0\n", "bookworm") is None
-
-
-def test_each_release_is_fetched_once(cache):
-    debian.ensure_restics(newest=False)
-    assert (cache / "restic" / "trixie").read_text() == "0.18.0-1"
-    assert (cache / "restic" / "sid").read_text() == "0.19.1-1"
-    debian.ensure_restics(newest=False)
+def test_each_release_is_fetched_once_a_day(mirror):
+    for newest in (False, False, True):
+        debian.ensure_restics(newest)
+    mirror.versions["sid"] = "0.20.0"
     debian.ensure_restics(newest=True)
-    assert Mirror.asked == 2
+    assert len(mirror.asked) == 2 and mirror.found() == ["0.18.0", "0.19.1"]
+    mirror.another_day()
+    assert len(mirror.asked) == 4 and mirror.found() == ["0.18.0", "0.20.0"]
 
 
-def test_a_release_that_moved_is_asked_for_again_the_next_day(cache):
-    debian.ensure_restics(newest=False)
-    Mirror.versions["sid"] = "0.20.0-1"
-    _age(cache / "restic" / "sid")
-    debian.ensure_restics(newest=False)
-    assert (cache / "restic" / "sid").read_text() == "0.19.1-1"
+def test_a_mirror_without_sid_is_said_and_no_failure(mirror):
+    mirror.versions["sid"] = debian.NoSuchRelease("the mirror does not carry Debian's sid")
     debian.ensure_restics(newest=True)
-    assert (cache / "restic" / "sid").read_text() == "0.20.0-1"
-    assert not list((cache / "debian").glob("restic_0.19*"))
-
-
-def test_a_mirror_without_sid_is_said_and_no_failure(cache):
-    del Mirror.versions["sid"]
-    debian.ensure_restics(newest=True)
-    assert "does not carry" in (cache / "restic" / "sid.missing").read_text()
+    assert "does not carry" in (mirror.folder / "sid.missing").read_text()
     assert list(debian.restics()) == ["bookworm", "trixie"]
-    Mirror.versions["sid"] = "0.19.1-1"
-    _age(cache / "restic" / "sid.missing")
-    debian.ensure_restics(newest=True)
-    assert not (cache / "restic" / "sid.missing").exists()
+    mirror.versions["sid"] = "0.19.1"
+    mirror.another_day()
+    assert not (mirror.folder / "sid.missing").exists() and mirror.found() == ["0.18.0", "0.19.1"]
 
 
-def test_a_mirror_without_trixie_is_a_failure(cache):
-    del cache, Mirror.versions["trixie"]
-    with pytest.raises(console.Failure, match="does not carry Debian's trixie"):
+@pytest.mark.parametrize("release, error", [("trixie", debian.NoSuchRelease("the mirror does not carry Debian's trixie")),
+                                            ("trixie", console.Failure("no route")), ("sid", console.Failure("no route"))])
+def test_a_restic_that_cannot_be_had_is_a_failure(mirror, release, error):
+    mirror.versions[release] = error
+    with pytest.raises(console.Failure, match=str(error)):
         debian.ensure_restics(newest=False)
 
 
-@pytest.mark.parametrize("release", debian.RESTIC_RELEASES)
-def test_a_mirror_that_cannot_be_read_is_a_failure_unless_there_is_one_already(cache, release):
-    Mirror.error = console.Failure("no route to host")
-    with pytest.raises(console.Failure, match="no route"):
-        debian.ensure_restics(newest=False)
-    Mirror.error = None
+def test_a_mirror_that_cannot_be_read_leaves_what_there_is(mirror):
     debian.ensure_restics(newest=False)
-    Mirror.error = console.Failure("no route to host")
-    _age(cache / "restic" / release)
-    debian.ensure_restics(newest=True)
-    assert (cache / "restic" / release).exists()
+    mirror.versions = dict.fromkeys(mirror.versions, console.Failure("no route"))
+    mirror.another_day()
+    assert mirror.found() == ["0.18.0", "0.19.1"]
 
 
-def test_promtool_is_fetched_once_and_without_the_server(cache, monkeypatch):
-    monkeypatch.setattr(debian.shutil, "which", lambda name: None)
-    Mirror.versions["bookworm"] = "2.42.0"
-    assert [debian.promtool().read_text() for _ in range(2)] == ["2.42.0"] * 2
-    assert Mirror.asked == 1
-    assert not list((cache / "debian").glob("prometheus_*"))
-
-
-def test_an_installed_promtool_is_taken(cache, monkeypatch):
+def test_promtool_is_fetched_once_unless_it_is_installed(mirror, monkeypatch):
     monkeypatch.setattr(debian.shutil, "which", lambda name: f"/usr/bin/{name}")
-    assert str(debian.promtool()) == "/usr/bin/promtool"
-    assert Mirror.asked == 0 and not (cache / "promtool").exists()
+    assert str(debian.promtool()) == "/usr/bin/promtool" and not mirror.asked
+    monkeypatch.setattr(debian.shutil, "which", lambda name: None)
+    assert debian.promtool() == debian.promtool() and debian.promtool().is_file()
+    assert mirror.asked == [("bookworm", "prometheus", "promtool")]
