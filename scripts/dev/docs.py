@@ -1,4 +1,4 @@
-"""./dev docs: the documentation site, one folder for each version.
+"""./dev docs: where is the documentation site? One folder for each version.
 
     build/docs/<version>/      the site, of mkdocs.yml and docs/
     build/docs/versions.json   which versions there are, newest first: what the site's selector reads
@@ -8,7 +8,6 @@ MkDocs and its theme come from PyPI into the cache, each in the version that scr
 itself loads nothing from another host.
 """
 
-import contextlib
 import functools
 import http.server
 import json
@@ -46,13 +45,10 @@ def ensure_browser():
     packages.ensure_debian([BROWSER])
 
 
-def _order(name):
-    return [int(part) for part in name.split(".")]
-
-
 def write_versions(output):
     """What leads to the versions there are."""
-    names = sorted((path.name for path in output.iterdir() if re.fullmatch(r"\d+(\.\d+)*", path.name)), key=_order, reverse=True)
+    names = [path.name for path in output.iterdir() if re.fullmatch(r"\d+(\.\d+)*", path.name)]
+    names.sort(key=lambda name: [int(part) for part in name.split(".")], reverse=True)
     versions = [{"version": name, "title": name, "aliases": []} for name in names]
     (output / "versions.json").write_text(json.dumps(versions, indent=1) + "\n")
     (output / "index.html").write_text(START.format(version=names[0]))
@@ -71,16 +67,9 @@ def build(output=OUTPUT):
     return folder
 
 
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_):  # pylint: disable=arguments-differ
-        """Says nothing of a good request."""
-
-
-@contextlib.contextmanager
 def server(output, port=0):
-    """A web server of the site for this machine alone: serve_forever() and server_port are http.server's."""
-    with http.server.ThreadingHTTPServer((LOOPBACK, port), functools.partial(_Quiet, directory=output)) as made:
-        yield made
+    """A web server of the site for this machine alone."""
+    return http.server.ThreadingHTTPServer((LOOPBACK, port), functools.partial(http.server.SimpleHTTPRequestHandler, directory=output))
 
 
 def serve(output=OUTPUT, port=8000):
@@ -91,3 +80,8 @@ def serve(output=OUTPUT, port=8000):
             made.serve_forever()
     except OSError as error:
         raise Failure(f"cannot serve on port {port}: {error.strerror}") from error
+
+
+if __name__ == "__main__":
+    ensure_mkdocs()
+    ensure_browser()

@@ -1,13 +1,12 @@
-"""./dev interop: repositories shared with the restic of each Debian release, and with rustic; formats of volumes."""
+"""./dev interop: do the restic of each Debian release, and rustic, share our repositories? Do formats of volumes survive kills?"""
 
-import fcntl
 import os
-import re
 import shutil
 
 import account
 import build
 import console
+import debian
 import packages
 import prepare
 import results
@@ -16,7 +15,7 @@ from console import ROOT, Failure, say
 
 PYTHON = "/usr/bin/python3"
 RUSTIC_VERSION = "0.11.4"
-RUST_VERSION_MIN = (1, 91)  # What this rustic asks for.
+RUST_VERSION_MIN = "1.91"  # What this rustic asks for; cargo names it where it is too old.
 RUSTIC_BUILD_SECONDS_MAX = 3600
 # What tests/interop/marks.py makes volumes with, and ends restores with.
 FORMAT_PACKAGES = ("btrfs-progs", "cryptsetup-bin", "dosfstools", "erofs-utils", "exfatprogs", "f2fs-tools", "fdisk",
@@ -24,39 +23,19 @@ FORMAT_PACKAGES = ("btrfs-progs", "cryptsetup-bin", "dosfstools", "erofs-utils",
                    "squashfs-tools", "strace", "udftools", "xfsprogs")
 
 
-def parse_rust_version(text):
-    """(major, minor) of `rustc --version`'s words, or None."""
-    found = re.match(r"rustc (\d+)\.(\d+)\.", text)
-    return (int(found[1]), int(found[2])) if found else None
-
-
-def require_rust():
-    """A Failure that says what is missing, unless rustic can be compiled here."""
-    if not shutil.which("cargo") or not shutil.which("rustc"):
-        raise Failure(f"rustic {RUSTIC_VERSION} is compiled here, and there is no cargo: install Rust "
-                      f"{RUST_VERSION_MIN[0]}.{RUST_VERSION_MIN[1]} or later")
-    version = parse_rust_version(console.output(["rustc", "--version"]))
-    if not version or version < RUST_VERSION_MIN:
-        raise Failure(f"rustic {RUSTIC_VERSION} needs Rust {RUST_VERSION_MIN[0]}.{RUST_VERSION_MIN[1]}, and this is "
-                      f"{version}")
-
-
 def ensure_rustic():
     """The path of rustic, compiled once from crates.io into the cache."""
     folder = console.cache_dir() / "rustic"
     program = folder / RUSTIC_VERSION / "bin" / "rustic"
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / "lock", "w", encoding="ascii") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with debian.alone(folder):
         if program.is_file():
             return program
-        require_rust()
-        # Products of an interrupted build are used by the next.
-        env = {"CARGO_TARGET_DIR": folder / "build"}
-        with console.stage(f"build rustic {RUSTIC_VERSION}"):
-            console.run(["cargo", "install", "--locked", "--quiet", "--debug", "--no-default-features",
-                         "--root", folder / "new", "-j", console.jobs(), f"rustic-rs@{RUSTIC_VERSION}"],
-                        env=env, limit_seconds=RUSTIC_BUILD_SECONDS_MAX)
+        if not shutil.which("cargo"):
+            raise Failure(f"rustic {RUSTIC_VERSION} is compiled here, and there is no cargo: install Rust {RUST_VERSION_MIN} or later")
+        with console.stage(f"build rustic {RUSTIC_VERSION}"):  # What an interrupted build made is used by the next.
+            console.run(["cargo", "install", "--locked", "--quiet", "--debug", "--no-default-features", "--root", folder / "new",
+                         "-j", console.jobs(), f"rustic-rs@{RUSTIC_VERSION}"],
+                        env={"CARGO_TARGET_DIR": folder / "build"}, limit_seconds=RUSTIC_BUILD_SECONDS_MAX)
         os.rename(folder / "new", folder / RUSTIC_VERSION)
         shutil.rmtree(folder / "build")
     return program
