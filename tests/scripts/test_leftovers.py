@@ -31,8 +31,7 @@ class Bed:
 
 conftest.BedPool._revive = conftest.BedPool._requests_in = staticmethod(lambda bed: {})
 pool, bed = conftest.BedPool(None), Bed()
-pool._beds["key"] = bed
-POOL_KNOWS_WHAT_WAS_THERE
+pool._beds["key"], pool._leftovers["key"] = bed, conftest.leftovers.Leftovers(bed.things())
 for words in sys.argv[1:]:
     *made, outcome = words.split()
     pool.begin()
@@ -40,7 +39,7 @@ for words in sys.argv[1:]:
     if outcome == "failed":
         pool.failed()
 pool.down()
-""".replace("POOL_KNOWS_WHAT_WAS_THERE", 'pool._leftovers["key"] = conftest.leftovers.Leftovers(bed.things())')
+"""
 
 
 @pytest.mark.parametrize("tests,left", [
@@ -48,10 +47,8 @@ pool.down()
 ])
 def test_a_test_that_failed_excuses_no_other(tests, left):
     done = subprocess.run([sys.executable, "-c", POOL, *tests], cwd=E2E, capture_output=True, text=True, timeout=60, check=False)
-    if left:
-        assert done.returncode == 1 and "LeftBehind" in done.stderr and f"{{'backups': {left}}}" in done.stderr
-    else:
-        assert done.returncode == 0, done.stderr
+    assert done.returncode == (1 if left else 0), done.stderr
+    assert not left or "LeftBehind" in done.stderr and f"{{'backups': {left}}}" in done.stderr
 
 
 def test_late_deletions_of_a_failed_test_are_ignored():

@@ -1,8 +1,10 @@
 """The writer of stamps that tests of groups use, and what it tells of copies."""
 
+import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -13,15 +15,12 @@ sys.path.insert(0, str(E2E))
 
 import stamps  # noqa: E402
 
-MIB = 1 << 20
-
 
 def stamped(folder, *numbers):
     """Files with these stamps."""
-    paths = []
-    for index, number in enumerate(numbers):
-        paths.append(folder / f"copy{index}")
-        paths[-1].write_bytes(number.to_bytes(8, "little") * 512)
+    paths = [folder / f"copy{index}" for index in range(len(numbers))]
+    for path, number in zip(paths, numbers):
+        path.write_bytes(number.to_bytes(8, "little") * 512)
     return paths
 
 
@@ -30,29 +29,23 @@ def test_spread_counts_writes_between_copies(tmp_path, numbers, far):
     assert stamps.spread(stamped(tmp_path, *numbers)) == far
 
 
-def test_numbers_of_no_instant_are_an_error(tmp_path):
-    with pytest.raises(ValueError, match="no instant"):
-        stamps.spread(stamped(tmp_path, 7, 8, 8))
-    with pytest.raises(ValueError, match="not stamped"):
-        stamps.spread(stamped(tmp_path, 7, 0, 0))
-
-
-def test_torn_stamp_is_an_error(tmp_path):
-    (path,) = stamped(tmp_path, 7)
-    with open(path, "r+b") as file:
-        file.write(b"\1")
-    with pytest.raises(ValueError, match="2 stamps"):
-        stamps.read(path)
+@pytest.mark.parametrize("numbers, words", [((7, 8, 8), "no instant"), ((7, 0, 0), "not stamped"), ((7,), "2 stamps")])
+def test_numbers_of_no_instant_and_a_torn_stamp_are_errors(tmp_path, numbers, words):
+    paths = stamped(tmp_path, *numbers)
+    if len(paths) == 1:
+        paths[0].write_bytes(b"\1" + paths[0].read_bytes()[1:])
+    with pytest.raises(ValueError, match=words):
+        stamps.spread(paths)
 
 
 def test_writer_stamps_all_files_until_it_is_told_to_end():
     # O_DIRECT is not for every file system that a temporary folder may be in.
-    folder = E2E.parents[1] / "build"
-    folder.mkdir(exist_ok=True)
-    paths = [folder / f"stamps-{name}" for name in "abc"]
-    try:
+    build = E2E.parents[1] / "build"
+    build.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=build) as folder:
+        paths = [pathlib.Path(folder, name) for name in "abc"]
         for path in paths:
-            path.write_bytes(bytes(MIB))
+            path.write_bytes(bytes(1 << 20))
         with subprocess.Popen([sys.executable, E2E / "stamps.py", "--offset", str(stamps.BLOCK_BYTES), *paths],
                               stdout=subprocess.PIPE, text=True) as writer:
             assert writer.stdout.readline() == "writing\n"
@@ -61,6 +54,3 @@ def test_writer_stamps_all_files_until_it_is_told_to_end():
             last = int(writer.stdout.read())
         assert [stamps.read(path, stamps.BLOCK_BYTES) for path in paths] == [last] * 3
         assert stamps.read(paths[0]) == 0
-    finally:
-        for path in paths:
-            path.unlink(missing_ok=True)

@@ -1,12 +1,11 @@
 """docs/troubleshooting.md: each heading is part of a message of the programs, and has an anchor."""
 
 import functools
-import pathlib
 import re
 
 import pytest
+from console import ROOT
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text()
 ENTRY = re.compile(r'^<a id="([a-z0-9-]+)"></a>\n### `(.+)`\n\n((?:.+\n)+)\n\*\*Next\*\*: ', re.MULTILINE)
 LITERAL = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
@@ -21,10 +20,8 @@ def messages():
 
 
 def test_the_page_has_an_anchor_a_cause_and_a_next_step_for_each_message():
-    entries = ENTRY.findall(PAGE)
-    anchors = [anchor for anchor, _, _ in entries]
-    assert len(entries) == PAGE.count("\n### `") >= ENTRIES_MIN
-    assert len(set(anchors)) == len(anchors)
+    anchors = {anchor for anchor, _, _ in ENTRY.findall(PAGE)}
+    assert len(anchors) == PAGE.count("\n### `") >= ENTRIES_MIN
 
 
 @pytest.mark.parametrize("message", [message for _, message, _ in ENTRY.findall(PAGE)])
