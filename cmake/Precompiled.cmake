@@ -1,6 +1,7 @@
 # Headers that nearly every source includes, parsed once per preset: without it a compiler spends two thirds of its
 # time on them. The preset dev does without (CSIDELTA_PRECOMPILE), so that it finds a source that forgot one of its
-# includes. Our own headers stay out: they change, and are to be linted.
+# includes. Our own headers stay out: they change, and are to be linted;
+# but for one of tests, which declares what is instantiated once for all of them.
 set(CSIDELTA_PRECOMPILED
   <algorithm> <array> <atomic> <chrono> <condition_variable> <cstdint> <deque> <filesystem> <fstream> <functional>
   <limits> <map> <memory> <mutex> <optional> <set> <sstream> <stop_token> <string> <string_view> <thread> <utility>
@@ -11,7 +12,7 @@ set(CSIDELTA_PRECOMPILED
   <absl/strings/str_format.h> <absl/strings/str_join.h> <absl/strings/str_replace.h> <absl/strings/str_split.h>
   <absl/strings/string_view.h> <absl/strings/strip.h> <absl/time/time.h> <absl/types/span.h>
   <nlohmann/json.hpp>)
-set(CSIDELTA_PRECOMPILED_TESTS ${CSIDELTA_PRECOMPILED} <gmock/gmock.h> <gtest/gtest.h>)
+set(CSIDELTA_PRECOMPILED_TESTS ${CSIDELTA_PRECOMPILED} <gmock/gmock.h> <gtest/gtest.h> "\"tests/support/instances.h\"")
 
 # csidelta_precompiled_headers(target HEADERS header... [OPTIONS option...]): makes a target whose precompiled
 # headers others reuse, who are compiled with the same options.
@@ -38,7 +39,7 @@ function(csidelta_precompiled_headers target)
   list(APPEND options ${own})
   get_directory_property(definitions COMPILE_DEFINITIONS)
   list(TRANSFORM definitions PREPEND -D)
-  execute_process(COMMAND ${CMAKE_CXX_COMPILER} -std=c++20 ${flags} ${options} ${definitions} -E -P "${source}"
+  execute_process(COMMAND ${CMAKE_CXX_COMPILER} -std=c++20 -I "${PROJECT_SOURCE_DIR}" ${flags} ${options} ${definitions} -E -P "${source}"
                   OUTPUT_VARIABLE parsed COMMAND_ERROR_IS_FATAL ANY)
   string(SHA256 digest "${CMAKE_CXX_COMPILER_VERSION} ${flags} ${options} ${definitions} ${parsed}")
   file(GENERATE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${target}.dir/cmake_pch.hxx.pch.sum"
@@ -61,7 +62,12 @@ if(CSIDELTA_PRECOMPILE)
     csidelta_precompiled_headers(csidelta_precompiled_tests
       HEADERS ${CSIDELTA_PRECOMPILED_TESTS} OPTIONS ${CSIDELTA_TEST_OPTIONS})
     target_link_libraries(csidelta_precompiled_tests PRIVATE GTest::gmock)
+    target_include_directories(csidelta_precompiled_tests PRIVATE "${PROJECT_SOURCE_DIR}")
     set_target_properties(csidelta_precompiled_tests PROPERTIES EXCLUDE_FROM_ALL ON)
+    add_library(csidelta_instances OBJECT EXCLUDE_FROM_ALL tests/support/instances.cc)
+    target_include_directories(csidelta_instances PRIVATE "${PROJECT_SOURCE_DIR}")
+    target_compile_options(csidelta_instances PRIVATE -O1)
+    add_library(csidelta_instances_archive STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:csidelta_instances>)
   endif()
 endif()
 
@@ -73,6 +79,13 @@ function(csidelta_precompile target)
   endif()
   if("TESTS" IN_LIST ARGN)
     target_precompile_headers(${target} REUSE_FROM csidelta_precompiled_tests)
+    get_target_property(type ${target} TYPE)
+    if(type STREQUAL "EXECUTABLE")  # Ahead of all others: of several copies of a function the linker takes the first.
+      target_link_options(${target} PRIVATE $<TARGET_OBJECTS:csidelta_instances>)
+      add_dependencies(${target} csidelta_instances)
+    else()
+      target_link_libraries(${target} PUBLIC csidelta_instances_archive)
+    endif()
   elseif("BUSY" IN_LIST ARGN AND CSIDELTA_BUSY_OPTIONS)
     target_precompile_headers(${target} REUSE_FROM csidelta_precompiled_busy)
   elseif("FUZZED" IN_LIST ARGN AND CSIDELTA_FUZZED_OPTIONS)
