@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -46,19 +48,26 @@ int SlotChooser::Choose(const Pod& pod, const std::vector<Pod>& pods, int slots,
   };
   const MutexLock lock(mutex_);
   given_.erase(name);
+  std::erase_if(given_, [now](const auto& given) { return now >= given.second.until; });
+  std::set<std::string> listed;
   for (const Pod& other : pods) {
-    given_.erase(other.name());
+    listed.insert(other.name());
+    const auto given = given_.find(other.name());
+    if (given != given_.end()) {  // Another caller may still choose by an older list.
+      given->second.until = std::min(given->second.until, now + kHeldOnceListed);
+    }
     int slot = -1;
     if (other.is_active() && absl::SimpleAtoi(other.Label(objects::kSlotLabel), &slot)) {
       count(slot, other.required_nodes().ToText());
     }
   }
-  std::erase_if(given_, [now](const auto& given) { return now - given.second.at >= kHeldFor; });
   for (const auto& [other, given] : given_) {
-    count(given.slot, given.nodes);
+    if (!listed.contains(other)) {
+      count(given.slot, given.nodes);
+    }
   }
   const int freest = static_cast<int>(std::min_element(users.begin(), users.end()) - users.begin());
-  given_[name] = {.slot = freest, .nodes = nodes, .at = now};
+  given_[name] = {.slot = freest, .nodes = nodes, .until = now + kHeldFor};
   return freest;
 }
 

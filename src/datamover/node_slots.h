@@ -19,6 +19,9 @@ class SlotChooser {
  public:
   // A slot is held for so long if no Pod was made with it.
   static constexpr absl::Duration kHeldFor = absl::Minutes(1);
+  // A slot counts for so long after its Pod was first listed: `pods` of another caller may be
+  // older.
+  static constexpr absl::Duration kHeldOnceListed = absl::Seconds(5);
 
   // Chooses the slot that the fewest of `pods` have that are tied to the same nodes as `pod`. Ties,
   // and Pods that may run anywhere, get the slot that the fewest of all have. Pods that have ended
@@ -30,11 +33,12 @@ class SlotChooser {
   struct Given {
     int slot = 0;
     std::string nodes;  // that the Pod is tied to
-    absl::Time at;
+    absl::Time until;   // it counts until then
   };
 
   Mutex mutex_;
-  std::map<std::string, Given> given_ ABSL_GUARDED_BY(mutex_);  // To Pods that are not listed yet.
+  std::map<std::string, Given> given_
+      ABSL_GUARDED_BY(mutex_);  // To Pods that a caller may not have listed.
 };
 
 // Sets the slot of `pod`.

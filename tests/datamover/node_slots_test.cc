@@ -75,6 +75,17 @@ TEST(NodeSlotsTest, SlotsOfPodsThatAreBeingMadeCount) {
       << "they were never made";
 }
 
+TEST(NodeSlotsTest, APodCountsForACallerWhoListedBeforeItWasMade) {
+  SlotChooser slots;
+  EXPECT_EQ(Choose(slots, Named("a"), {}, 3), 0);
+  Json listed = Pod(0);
+  listed["metadata"]["name"] = "a";
+  EXPECT_EQ(Choose(slots, Named("b"), {listed}, 3), 1);
+  EXPECT_EQ(Choose(slots, Named("c"), {}, 3), 2) << "its list is older than a";
+  EXPECT_EQ(Choose(slots, Named("d"), {}, 3, kNow + SlotChooser::kHeldOnceListed), 0)
+      << "a is over";
+}
+
 // Else it waits on its node for a slot that the cluster has free, while one is free there.
 TEST(NodeSlotsTest, OfAPodThatIsTiedToANodeThePodsOfThatNodeCount) {
   const auto choose = [](const std::string& node, const std::vector<Json>& pods) {
