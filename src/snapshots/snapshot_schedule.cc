@@ -156,7 +156,7 @@ std::vector<objects::AccessRule> ScheduleRules(const ScheduleRequest& request) {
   // As deploy/snapshot-roles.yaml has them for the viewer.
   std::vector<objects::AccessRule> rules = {
       {kSnapshots, "volumesnapshots", {"get", "list", "watch"}},
-      {kGroups, "volumegroupsnapshots", {"list", "watch"}},
+      {kGroups, "volumegroupsnapshots", {"get", "list", "watch"}},
       {"", "persistentvolumeclaims", {"get", "list", "watch"}},
       {"", "events", {"list"}},
       {kSnapshots, "volumesnapshots", {"create", "delete"}},
