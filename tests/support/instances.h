@@ -1,7 +1,7 @@
 #pragma once
-// Templates of others that nearly every test uses: declared here, made once in instances.cc, and optimized there. A test
-// source neither instantiates their members again nor makes code of them, which at -O0 is most of what a test runs. This
-// is among the precompiled headers of tests.
+// Templates of others that nearly every test uses: declared here, made once in instances.cc, and
+// optimized there. A test source neither instantiates their members again nor makes code of them,
+// which at -O0 is most of what a test runs. This is among the precompiled headers of tests.
 
 #include <functional>
 #include <map>
