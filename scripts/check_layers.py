@@ -67,7 +67,7 @@ LINES_MAX = {
     "cmd": 200,
     "conformance": 2275,
     "csi": 9900,
-    "datamover": 14100,
+    "datamover": 14110,
     "deleteitemactions": 475,
     "diffsnap": 3525,
     "doctor": 3900,
