@@ -69,8 +69,8 @@ def stop_manager(bed):
 
 
 def apply(bed, kind, name, spec):
-    """Makes an object of Longhorn, unless it is there."""
-    bed.kubectl("apply", "-f", "-", stdin=json.dumps({
+    """Makes an object of Longhorn, unless it is there; also if two callers make it at once."""
+    bed.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps({
         "apiVersion": "longhorn.io/v1beta2", "kind": kind, "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}))
 
 
