@@ -35,9 +35,8 @@ absl::StatusOr<SelectedPvcs> SelectPvcs(const CallContext& ctx, k8s::ApiClient& 
 
 struct SnapshotSource {
   objects::PersistentVolumeClaim pvc;
-  std::string driver = {};  // "" if the PersistentVolume cannot be read
-  std::string class_name =
-      {};  // "": the driver's default class, which the snapshot controller finds
+  std::string driver = {};      // "" if the PersistentVolume cannot be read
+  std::string class_name = {};  // "": the driver's default, which the snapshot controller finds
 };
 
 struct SnapshotSources {
