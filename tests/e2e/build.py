@@ -50,6 +50,9 @@ COMPILER_FLAGS = ("-gcflags=all=-l -dwarf=false",
                   *(f"-gcflags={busy}=-dwarf=false" for busy in (
                       "std", "k8s.io/apimachinery/...", "sigs.k8s.io/json/...", "google.golang.org/protobuf/...")))
 
+# The compiler collects garbage only near this limit: a fifth of its processor time (client-go: 86 s with GOGC=400, 69 s).
+COLLECTION = {"GOGC": "off", "GOMEMLIMIT": "2GiB"}
+
 
 @dataclasses.dataclass(frozen=True)
 class Module:
@@ -108,7 +111,7 @@ def go_environment(mod_file, update=False):
     with tempfile.TemporaryDirectory(prefix="go-mod-") as folder:  # Go looks for go.sum beside go.mod.
         copy = shutil.copy(mod_file, f"{folder}/go.mod")
         sums = shutil.copy(SUMS, folder)
-        yield {**os.environ, "GOTOOLCHAIN": "local", "CGO_ENABLED": "0", "GOGC": "400", "GOWORK": "off",
+        yield {**os.environ, "GOTOOLCHAIN": "local", "CGO_ENABLED": "0", "GOWORK": "off", **COLLECTION,
                "GOFLAGS": f"-trimpath -modfile={copy}" + (" -mod=mod" if update else "")}
         if update:
             shutil.copy(copy, mod_file)
