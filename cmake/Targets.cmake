@@ -102,12 +102,8 @@ function(csidelta_proto)
   endif()
 endfunction()
 
-# Programs by what a run of them needs: those with the label of the name.
-#   unit: nothing; run everywhere, by a plain user.
-#   root: loop devices, mounts, chroot. Plain programs besides.
-#   restic: the restic of the distribution, and newer ones.
-#   real: what other tiers drive, on real servers and under real hosts.
-#   tsan: what the thread sanitizer runs: programs some of whose sources start threads.
+# What is built together: all unit tests, all of root, of restic; what other tiers drive on real servers and under real
+# hosts ("real"); and what the thread sanitizer runs ("tsan"): programs some of whose sources start threads.
 if(CSIDELTA_BUILD_TESTS)
   foreach(label unit root restic real tsan)
     add_custom_target(csidelta_${label}_tests)
@@ -117,53 +113,6 @@ if(CSIDELTA_BUILD_TESTS)
   endforeach()
 endif()
 
-# csidelta_test_program(NAME x KIND gtest|command SOURCES ... SWEEPS ... LABELS ... COMMAND ... SHARDS n SECONDS n
-# ALONE text): tells ctest of a program, and test_programs.json, from which ./dev runs it. A command is a target, too:
-# of the programs whose $<TARGET_FILE:...> it names.
-function(csidelta_test_program)
-  cmake_parse_arguments(ARG "" "NAME;KIND;SHARDS;SECONDS;ALONE" "SOURCES;SWEEPS;LABELS;COMMAND" ${ARGN})
-  file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}")
-  if(ARG_KIND STREQUAL "command")
-    add_custom_target(${ARG_NAME})
-    string(REGEX MATCHALL "TARGET_FILE:[^>]+" programs "${ARG_COMMAND}")
-    list(TRANSFORM programs REPLACE "TARGET_FILE:" "")
-    add_dependencies(${ARG_NAME} ${programs})
-  endif()
-  foreach(label ${ARG_LABELS})
-    if(label STREQUAL "threads")
-      set(label tsan)
-    endif()
-    if(TARGET csidelta_${label}_tests)
-      add_dependencies(csidelta_${label}_tests ${ARG_NAME})
-    endif()
-  endforeach()
-  add_test(NAME ${ARG_NAME} COMMAND ${ARG_COMMAND})
-  set_tests_properties(${ARG_NAME} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_SECONDS})
-  list(TRANSFORM ARG_SOURCES PREPEND "${folder}/")
-  list(TRANSFORM ARG_SWEEPS PREPEND "${folder}/")
-  list(POP_FRONT ARG_COMMAND program)
-  if(TARGET ${program})
-    set(program "$<TARGET_FILE:${program}>")
-  endif()
-  list(PREPEND ARG_COMMAND "${program}")
-  foreach(list SOURCES SWEEPS LABELS COMMAND)
-    list(TRANSFORM ARG_${list} REPLACE "(.+)" "\"\\1\"")
-    string(JOIN ", " ${list} ${ARG_${list}})
-  endforeach()
-  string(CONCAT entry
-    "{\"name\": \"${ARG_NAME}\", \"kind\": \"${ARG_KIND}\", \"folder\": \"${folder}\", \"sources\": [${SOURCES}],\n"
-    "  \"sweeps\": [${SWEEPS}], \"labels\": [${LABELS}], \"command\": [${COMMAND}],\n"
-    "  \"shards\": ${ARG_SHARDS}, \"timeout_seconds\": ${ARG_SECONDS}, \"alone\": \"${ARG_ALONE}\"}")
-  set_property(GLOBAL APPEND_STRING PROPERTY CSIDELTA_TEST_PROGRAMS ",\n ${entry}")
-endfunction()
-
-# csidelta_write_test_programs(): test_programs.json, after all of them were named.
-function(csidelta_write_test_programs)
-  get_property(entries GLOBAL PROPERTY CSIDELTA_TEST_PROGRAMS)
-  string(REGEX REPLACE "^,\n" "" entries "${entries}")
-  file(GENERATE OUTPUT "${CMAKE_BINARY_DIR}/test_programs.json" CONTENT "[\n${entries}\n]\n")
-endfunction()
-
 # csidelta_tests(NAME folder_test SOURCES x_test.cc ... [THREADS ...] [SWEEPS ...] [HELPERS ...] [DEPS ...]
 #                [LABELS ...] [PARTS n] [SHARDS n] [SECONDS n] [ALONE reason])
 # The tests of a folder, as one program. Where CSIDELTA_UNITE is on its sources are compiled as one, or as so many PARTS,
@@ -171,7 +120,7 @@ endfunction()
 # after it. A second program in a folder says why it is ALONE.
 # THREADS: those of the sources that start threads, ours or the code's, and do not call the distribution's gRPC, which the
 # thread sanitizer reports falsely; it builds these alone. SWEEPS: those that draw samples of crash points or faults.
-# GENERATED: a file that is compiled instead of the sources. SHARDS: in how many processes ./dev runs the program at a time.
+# GENERATED: a file that is compiled instead of the sources. SHARDS: in how many processes the program runs.
 function(csidelta_tests)
   cmake_parse_arguments(ARG "" "NAME;PARTS;SHARDS;SECONDS;ALONE" "SOURCES;THREADS;SWEEPS;HELPERS;GENERATED;DEPS;LABELS" ${ARGN})
   foreach(source ${ARG_THREADS} ${ARG_SWEEPS})
@@ -201,15 +150,11 @@ function(csidelta_tests)
   if(CSIDELTA_SANITIZE)
     math(EXPR ARG_SECONDS "2 * ${ARG_SECONDS}")  # Three to five times slower, and nothing beside them.
   endif()
-  if(ARG_SWEEPS)
-    list(APPEND ARG_LABELS sweep)
-  endif()
   if(ARG_THREADS)
     list(APPEND ARG_LABELS threads)
     if(CSIDELTA_SANITIZE MATCHES "thread")
       set(ARG_SOURCES ${ARG_THREADS})
       set(ARG_SWEEPS)
-      list(REMOVE_ITEM ARG_LABELS sweep)
       set(ARG_PARTS 1)
     endif()
   endif()
@@ -235,8 +180,15 @@ function(csidelta_tests)
   target_compile_options(${ARG_NAME} PRIVATE ${CSIDELTA_WARNINGS} ${CSIDELTA_TEST_OPTIONS})
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} csidelta::test_paths GTest::gmock GTest::gtest_main)
   csidelta_precompile(${ARG_NAME} TESTS)
-  csidelta_test_program(NAME ${ARG_NAME} KIND gtest SOURCES ${ARG_SOURCES} SWEEPS ${ARG_SWEEPS} LABELS ${ARG_LABELS}
-                        COMMAND ${ARG_NAME} SHARDS ${ARG_SHARDS} SECONDS ${ARG_SECONDS} ALONE "${ARG_ALONE}")
+  foreach(label ${ARG_LABELS})
+    string(REPLACE threads tsan label ${label})
+    add_dependencies(csidelta_${label}_tests ${ARG_NAME})
+  endforeach()
+  file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}")
+  list(TRANSFORM ARG_SOURCES PREPEND "${folder}/")
+  list(TRANSFORM ARG_SWEEPS PREPEND "${folder}/")
+  csidelta_program_entries(NAME ${ARG_NAME} LABELS ${ARG_LABELS} SOURCES ${ARG_SOURCES} SWEEPS ${ARG_SWEEPS}
+                           SHARDS ${ARG_SHARDS} SECONDS ${ARG_SECONDS})
 endfunction()
 
 # csidelta_static_executable(target): one file that runs in an empty root: no interpreter, no shared library.

@@ -1,36 +1,38 @@
 """The verbs of ./dev."""
 
 import dataclasses
+import functools
 import pathlib
 import shutil
+import signal
 import sys
 import textwrap
 import time
 import typing
 
-import account
 import benches
 import build
-import ci
 import console
 import debian
 import docs
+import entry
 import fuzz
-import interop
 import lint
-import mutants
 import packages
-import prepare
-import supervisor
-import sweep
-import tiers
-import whole
+import process_tree
+import runs
 from console import ROOT, Failure, say
+
+sys.path.append(str(ROOT / "scripts" / "mutants"))
+import mutants  # noqa: E402  pylint: disable=wrong-import-position
+import mutate  # noqa: E402  pylint: disable=wrong-import-position
 
 PYTHON = "/usr/bin/python3"
 HELP_FLAGS = ("-h", "--help")
 SETUP_SECONDS_SHOWN = 1.0
 HELP_COLUMNS, HELP_INDENT = 110, 30
+GRACE_SECONDS = 100  # A test bed goes down in order.
+ANY = 1 << 16  # Arguments: the verb judges them itself.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,29 +41,22 @@ class Verb:
 
     arguments: str
     text: str
-    run: typing.Callable  # (arguments) -> None or False; raises Failure.
-    setup: bool = True  # Must everything be installed first?
+    run: typing.Callable  # (*arguments) -> None or False; raises Failure.
+    most: int = 0  # Arguments that it takes.
 
 
-def _at_most(arguments, count, usage):
-    if len(arguments) > count:
-        raise Failure(f"too many arguments; usage: ./dev {usage}")
-    return list(arguments) + [None] * (count - len(arguments))
-
-
-def do_setup(arguments):
-    _at_most(arguments, 0, "setup")
+def do_setup():
     packages.ensure_all()
     debian.ensure_restics(newest=True)
     docs.ensure_mkdocs()
     docs.ensure_browser()
+    mutate.parser()
     for line in debian.describe_restics():
         say(f"setup: {line}")
     say("setup: everything is installed")
 
 
-def do_build(arguments):
-    preset = _at_most(arguments, 1, "build [preset]")[0] or "release"
+def do_build(preset="release"):
     if preset == "release":
         for program in build.build_release():
             say(f"{program.relative_to(ROOT)}: {program.stat().st_size / (1 << 20):.1f} MiB")
@@ -69,123 +64,65 @@ def do_build(arguments):
         build.build(preset, ["csidelta_tsan_tests"] if preset == "tsan" else ())
 
 
-def do_image(arguments):
-    output = _at_most(arguments, 1, "image [file]")[0] or ROOT / "build" / "image" / f"{build.PLUGIN}.tar"
+def do_image(output=ROOT / "build" / "image" / f"{build.PLUGIN}.tar"):
     plugin, program = build.build_release()
     console.run([PYTHON, ROOT / "scripts" / "image.py", "--plugin", plugin, "--program", program,
                  "--output", pathlib.Path(output).absolute()])
 
 
-def do_test(arguments):
-    word, *rest = arguments or [None]
+def do_test(word=None, part=None):
+    if part and word != "--all":
+        raise Failure(f"too many arguments; usage: ./dev test {VERBS['test'].arguments}")
     if word == "--all":
-        return whole.run(_at_most(rest, 1, "test --all [N/4]")[0])
+        return runs.test_all(part)
     if word == "--changed":
-        _at_most(rest, 0, "test --changed")
-        return ci.test_changed()
-    _at_most(rest, 0, "test [--all [N/4] | --changed | FILTER]")
-    return ci.test_matching(word) if word else ci.test()
+        return runs.test_changed()
+    return runs.test_matching(word) if word else runs.test()
 
 
-def do_e2e(arguments):
-    groups = arguments[:1] == ["group"]
-    extra = list(arguments[1:] if groups else arguments)
-    if "--csi-driver" in extra[:-1]:
-        place = extra.index("--csi-driver") + 1
-        extra[place] = str(pathlib.Path(extra[place]).absolute())
-    prepare.for_scenarios()
-
-    def work(into):
-        if groups:
-            tiers.run_e2e(into, "e2e group", extra=["-m", "group", *extra], env={"CSI_DELTA_SWEEP": "all"})
-        else:
-            tiers.run_e2e(into, "e2e", extra=extra)
-    return account.of_one("e2e", work, skips_allowed=bool(extra))
-
-
-def do_demo(arguments):
-    if arguments not in ([], ["--cluster"]):
+def do_demo(cluster=None):
+    if cluster not in (None, "--cluster"):
         raise Failure("usage: ./dev demo [--cluster]")
-    if not arguments:
+    if not cluster:
         console.run([PYTHON, ROOT / "scripts" / "demo.py", "--program", build.build_program()])
         return
-    prepare.for_scenarios()
-    console.run(console.as_root([PYTHON, ROOT / "scripts" / "demo_cluster.py"]), env=tiers.bed_environment())
+    runs.for_scenarios()
+    console.run(console.as_root([PYTHON, ROOT / "scripts" / "demo_cluster.py"]),
+                env=entry.bed_environment(build.folder("release") / "bin"))
 
 
-def do_docs(arguments):
-    if arguments not in ([], ["--serve"]):
+def do_docs(serve=None):
+    if serve not in (None, "--serve"):
         raise Failure("usage: ./dev docs [--serve]")
     folder = docs.build()
     say(f"docs: {folder.relative_to(ROOT)}/index.html; read it with ./dev docs --serve, its search needs a web server")
-    if arguments:
+    if serve:
         docs.serve()
 
 
-def do_bench(arguments):
-    benches.run(arguments)
-
-
-def do_interop(arguments):
-    _at_most(arguments, 0, "interop")
-    return interop.run()
-
-
-def do_sweep(arguments):
-    return sweep.run(_at_most(arguments, 1, "sweep [seed | storm]")[0])
-
-
-def do_mutants(arguments):
-    return mutants.run(arguments)
-
-
-def do_fuzz(arguments):
-    usage = "fuzz <target>|all [seconds | --keep]"
-    target, seconds = _at_most(arguments, 2, usage)
+def do_fuzz(target=None, seconds="60"):
     if not target:
-        raise Failure(f"usage: ./dev {usage}; targets: {' '.join(fuzz.targets())}")
+        raise Failure(f"usage: ./dev fuzz {VERBS['fuzz'].arguments}; targets: {' '.join(fuzz.targets())}")
     if seconds == "--keep":
         fuzz.keep(target)
-        return
-    try:
-        duration = int(seconds or 60)
-    except ValueError as error:
-        raise Failure(f"not a number of seconds: {seconds}") from error
-    if target == "all":
-        fuzz.run_all(duration)
+    elif seconds.isdigit():
+        fuzz.run(target, int(seconds))
     else:
-        fuzz.run(target, duration)
+        raise Failure(f"not a number of seconds: {seconds}")
 
 
-def do_fmt(arguments):
-    _at_most(arguments, 0, "fmt")
-    lint.format_sources(check=False)
+def do_lint(pattern=None):
+    lint.lint(pattern)
 
 
-def do_lint(arguments):
-    lint.lint(_at_most(arguments, 1, "lint [filter]")[0])
-
-
-def _sanitized(preset):
-    def do(arguments):
-        pattern = _at_most(arguments, 1, f"{preset} [filter]")[0]
-        build.build(preset, [prepare.TSAN if preset == "tsan" else prepare.UNIT])
-        return account.of_one(preset, lambda into: tiers.run_sanitized(into, preset, pattern))
-    return do
-
-
-def do_cover(arguments):
-    _at_most(arguments, 0, "cover")
+def do_cover():
     packages.ensure_debian(["gcovr"])
-    folder = build.build("coverage", [prepare.UNIT])
+    folder = build.folder("coverage")
     for stale in folder.rglob("*.gcda"):
         stale.unlink()
-
-    def work(into):
-        tiers.run_sanitized(into, "coverage")
     report = folder / "report"
     shutil.rmtree(report, ignore_errors=True)
-    is_good = account.of_one("cover", work)
+    is_good = runs.sanitized("coverage")
     report.mkdir()
     console.run(["gcovr", "-r", ROOT, "-f", "src/", "--exclude-throw-branches", "-j", console.jobs(),
                  "--html-details", report / "index.html", "--print-summary", folder])
@@ -193,106 +130,120 @@ def do_cover(arguments):
     return is_good
 
 
-def do_size(arguments):
-    _at_most(arguments, 0, "size")
+def do_size():
     build.build_release()
     console.run([PYTHON, ROOT / "scripts" / "size.py"])
 
 
-def do_ci(arguments):
-    if arguments not in ([], ["--keep-going"]):
+def do_ci(option=None):
+    if option not in (None, "--keep-going"):
         raise Failure("usage: ./dev ci [--keep-going]")
-    return ci.ci(keep_going=bool(arguments))
+    return runs.ci(keep_going=bool(option))
 
 
-def _do_setup_first():
-    """Installs what is missing; its time is no part of a verb's."""
-    start = time.monotonic()
-    packages.ensure_all()
-    took = time.monotonic() - start
-    if took > SETUP_SECONDS_SHOWN:
-        say(f"setup: {took:.0f} s")
-
-
-def _usage_line(name):
-    return f"{f'{name} {VERBS[name].arguments}'.strip():<27} {VERBS[name].text}"
-
-
-def _usage_block(name):
-    """A verb's lines in ./dev help."""
-    head = f"  {name} {VERBS[name].arguments}".rstrip()
-    text = textwrap.wrap(VERBS[name].text, HELP_COLUMNS - HELP_INDENT)
-    lines = [f"{'':<{HELP_INDENT}}{line}" for line in text]
-    return [f"{head:<{HELP_INDENT}}{text[0]}", *lines[1:]] if len(head) < HELP_INDENT else [head, *lines]
-
-
-def do_help(arguments):
-    del arguments
+def do_help():
     say("usage: ./dev VERB [arguments]\n")
-    for name in VERBS:
-        say("\n".join(_usage_block(name)))
+    for name, verb in VERBS.items():
+        head = f"  {name} {verb.arguments}".rstrip()
+        first, *more = textwrap.wrap(verb.text, HELP_COLUMNS - HELP_INDENT)
+        say(f"{head:<{HELP_INDENT}}{first}" if len(head) < HELP_INDENT else f"{head}\n{'':<{HELP_INDENT}}{first}")
+        for line in more:
+            say(f"{'':<{HELP_INDENT}}{line}")
     say("\nPresets: " + " ".join(build.presets()) +
         "\nCSI_DELTA_CACHE (default ~/.cache/csi-delta) holds build products, CSI_DELTA_JOBS is how many"
         "\nthings are compiled at once (default: as many as there are processors).")
 
 
 VERBS = {
-    "setup": Verb("", "install what is missing: Debian packages, Go, MkDocs; quick if nothing is", do_setup, False),
-    "build": Verb("[preset]", "build; without a preset the release one, stripped: build/release/bin/", do_build),
-    "image": Verb("[file]", "make the container image as an archive, without a container daemon", do_image),
+    "setup": Verb("", "install what is missing: Debian packages, Go, MkDocs; quick if nothing is", do_setup),
+    "build": Verb("[preset]", "build; without a preset the release one, stripped: build/release/bin/", do_build, 1),
+    "image": Verb("[file]", "make the container image as an archive, without a container daemon", do_image, 1),
     "test": Verb("[--all [N/4] | --changed | FILTER]", "checks, unit tests, Velero's plugin managers, stores and about forty "
                  "journeys on the real stack. FILTER: what a failure printed, the number of a scenario, a tier, a program, "
                  "a file, or a part of a test's name; builds only what that needs. --changed: what the change since origin "
-                 "can touch; for src/ that includes the journeys. --all: everything, or one of its four parts", do_test),
+                 "can touch; for src/ that includes the journeys. --all: everything, or one of its four parts", do_test, 2),
     "demo": Verb("[--cluster]", "a volume backed up by its changes and checked by restic; with --cluster a backup and a "
-                 "restore by Velero, on a cluster of plain processes", do_demo),
+                 "restore by Velero, on a cluster of plain processes", do_demo, 1),
     "e2e": Verb("[group] [--csi-driver PATH]", "run the scenarios on the real stack, or those of volume groups with all that is "
-                "too long for CI; other arguments go to pytest", do_e2e),
+                "too long for CI; other arguments go to pytest", runs.e2e, ANY),
     "bench": Verb("plugin | engine | sources | mover | control | group | line | worker | micro | packs | verbs",
                   "measure the plugin beside what Velero has, the engine beside restic and kopia, lists of changed blocks beside "
                   "upstream's client, the data mover's controller at hundreds of volumes, uploads over slow lines, parts of the "
-                  "engine alone, verbs in the memory of a worker",
-                  do_bench),
-    "docs": Verb("[--serve]", "build the documentation site into build/docs; --serve: read it in a browser of this machine", do_docs),
-    "interop": Verb("", "repositories shared with the restic of three Debian releases, and with rustic; killed restores of each format", do_interop),
+                  "engine alone, verbs in the memory of a worker", lambda *words: benches.run(words), ANY),
+    "docs": Verb("[--serve]", "build the documentation site into build/docs; --serve: read it in a browser of this machine", do_docs, 1),
+    "interop": Verb("", "repositories shared with the restic of three Debian releases, and with rustic; killed restores of each format",
+                    runs.interop),
     "sweep": Verb("[seed | storm]", "every crash point, fault and seed of which CI sees a sample; or the sample of a seed; storm: "
-                  "its seeds alone, with their ledger",
-                  do_sweep),
-    "mutants": Verb("[--generated MINUTES]", "break the program on purpose, expect a test to fail", do_mutants),
+                  "its seeds alone, with their ledger", runs.sweep, 1),
+    "mutants": Verb("[--generated MINUTES]", "break the program on purpose, expect a test to fail",
+                    lambda *words: mutants.run(words), ANY),
     "fuzz": Verb("<target>|all [seconds | --keep]", "feed a parser what it never saw (60 s); --keep adds what earlier runs "
-                 "found to tests/fuzz/corpus", do_fuzz),
-    "fmt": Verb("", "format the C++ sources in place", do_fmt),
-    "lint": Verb("[filter]", "form, layers, style rules, shellcheck, clang-tidy", do_lint),
-    "asan": Verb("[filter]", "unit tests under the address and undefined-behaviour sanitizers", _sanitized("asan")),
-    "tsan": Verb("[filter]", "unit tests with threads under the thread sanitizer", _sanitized("tsan")),
+                 "found to tests/fuzz/corpus", do_fuzz, 2),
+    "fmt": Verb("", "format the C++ sources in place", functools.partial(lint.format_sources, check=False)),
+    "lint": Verb("[filter]", "form, layers, style rules, shellcheck, clang-tidy", do_lint, 1),
+    "asan": Verb("[filter]", "unit tests under the address and undefined-behaviour sanitizers", functools.partial(runs.sanitized, "asan"), 1),
+    "tsan": Verb("[filter]", "unit tests with threads under the thread sanitizer", functools.partial(runs.sanitized, "tsan"), 1),
     "cover": Verb("", "line and branch coverage of the unit tests, per file", do_cover),
     "size": Verb("", "what the shipped program's bytes are made of", do_size),
-    "ci": Verb("[--keep-going]", "what guards main: ./dev test, then sanitizers, clang-tidy, the image", do_ci),
-    "help": Verb("", "this", do_help, False),
+    "ci": Verb("[--keep-going]", "what guards main: ./dev test, then sanitizers, clang-tidy, the image", do_ci, 1),
+    "help": Verb("", "this", do_help),
 }
+
+
+def _do_setup_first():
+    """Installs what is missing; its time is no part of a verb's."""
+    start = time.monotonic()
+    packages.ensure_all()
+    if (took := time.monotonic() - start) > SETUP_SECONDS_SHOWN:
+        say(f"setup: {took:.0f} s")
+
 
 def main(arguments):
     name, *rest = arguments or ["help"]
-    if name in HELP_FLAGS:
-        name = "help"
+    name = "help" if name in HELP_FLAGS else name
     if name not in VERBS:
         print(f"dev: no such verb: {name}; ./dev help lists them", file=sys.stderr)
         return 2
-    if rest and rest[0] in HELP_FLAGS:
-        say(f"./dev {_usage_line(name)}")
-        return 0
     verb = VERBS[name]
+    if rest and rest[0] in HELP_FLAGS:
+        say(f"./dev {f'{name} {verb.arguments}'.strip():<27} {verb.text}")
+        return 0
     try:
-        if verb.setup:
+        if len(rest) > verb.most:
+            raise Failure(f"too many arguments; usage: ./dev {name} {verb.arguments}".rstrip())
+        if name not in ("help", "setup"):
             _do_setup_first()
-        return 1 if verb.run(rest) is False else 0
+        return 1 if verb.run(*rest) is False else 0
     except Failure as error:
         print(f"dev: {name}: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print(f"dev: {name}: interrupted", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as error:
+        print(f"dev: {name}: interrupted", file=sys.stderr, flush=True)
+        return 143 if str(error) == "SIGTERM" else 130
+
+
+def _interrupted(number, frame):
+    """Once: what tidies up now is not to be interrupted as well."""
+    del frame
+    for other in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(other, signal.SIG_IGN)
+    raise KeyboardInterrupt(signal.Signals(number).name)
+
+
+def supervised():
+    """main(); whatever way it ends, nothing that it started lives on."""
+    process_tree.adopt_orphans()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupted)
+    code = 1
+    try:
+        code = main(sys.argv[1:])
+    finally:
+        if left := process_tree.names():
+            print(f"dev: ending what was left: {'; '.join(left)}", file=sys.stderr, flush=True)
+            process_tree.end_all(GRACE_SECONDS)
+    return code
 
 
 if __name__ == "__main__":
-    sys.exit(supervisor.run(lambda: main(sys.argv[1:]), console.INTERRUPTED.set))
+    sys.exit(supervised())

@@ -2,10 +2,11 @@
 
 import build
 import console
-import prepare
-import tiers
+import entry
+import runs
 from console import ROOT, Failure
 
+PYTHON = "/usr/bin/python3"
 FOLDER = ROOT / "tests" / "bench"
 USAGE = ("usage: ./dev bench plugin | engine [--quick] [--row NAME]... | sources [--quick] [--row NAME]... | "
          "mover [--quick] [--row NAME]... | control [--row NAME]... [--runs N] [--programs FOLDER] [--assert] | "
@@ -15,20 +16,18 @@ USAGE = ("usage: ./dev bench plugin | engine [--quick] [--row NAME]... | sources
          "verbs [--quick] [--pack-mib N]... [--limit-mib N]...")
 # What verbs do in the memory of a worker: they end well, or the row is a Failure.
 ROWS = ("packs", "verbs")
-MILLION_PACKS = ("packs", "--chunks-per-pack", "8")  # 1.25 million.
-OTHER_ROWS = (("packs", "--chunks-per-pack", "64"), ("packs", "--chunks-per-pack", "1"), ("verbs",))
 
 
 def _as_root(script, *arguments):
-    return console.as_root([tiers.PYTHON, FOLDER / script, *arguments])
+    return console.as_root([PYTHON, FOLDER / script, *arguments])
 
 
 def _plugin():
-    prepare.for_scenarios()
+    runs.for_scenarios()
     missed = []
     for script in sorted(FOLDER.glob("plugin_*.py")):
         with console.stage(f"bench {script.stem}"):
-            code, _ = console.execute(_as_root(script.name), env=tiers.bed_environment())
+            code, _ = console.execute(_as_root(script.name), env=entry.bed_environment(build.folder("release") / "bin"))
             missed += [script.stem] if code != 0 else []
     if missed:
         raise Failure(f"not as promised: {' '.join(missed)}")
@@ -41,15 +40,6 @@ def _control(arguments):
     console.run(console.as_root([program, "--json", raw / "control.json", *arguments]))  # As root it has a cgroup.
 
 
-def build_line():
-    """What the bench of slow lines runs."""
-    build.build("release", ["csi-delta", "csi-delta-fast"])
-
-
-def line_command(*arguments):
-    return _as_root("slow_line.py", *arguments)
-
-
 def run(arguments):
     """One of them, by its name; further arguments are its own."""
     what, *extra = arguments or [None]
@@ -58,19 +48,19 @@ def run(arguments):
     elif what == "engine":
         console.run(_as_root("engine.py", "--program", build.build_program(), *extra))
     elif what == "sources":
-        prepare.for_scenarios()
+        runs.for_scenarios()
         client = build.build("release", ["list_blocks"]) / "bin" / "list_blocks"
-        console.run(_as_root("sources.py", "--list-blocks", client, *extra), env=tiers.bed_environment())
+        console.run(_as_root("sources.py", "--list-blocks", client, *extra), env=entry.bed_environment(build.folder("release") / "bin"))
     elif what in ("mover", "group"):
-        prepare.for_scenarios()
-        console.run(_as_root(f"{what}.py", *extra), env=tiers.bed_environment())
+        runs.for_scenarios()
+        console.run(_as_root(f"{what}.py", *extra), env=entry.bed_environment(build.folder("release") / "bin"))
     elif what in ROWS:
         console.run(_as_root(f"engine_{what}.py", *extra))
     elif what == "control":
         _control(extra)
     elif what == "line":
-        build_line()
-        console.run(line_command(*extra))
+        build.build("release", ["csi-delta", "csi-delta-fast"])
+        console.run(_as_root("slow_line.py", *extra))
     elif what == "worker":
         console.run([build.build("release", ["worker_bench"]) / "bin" / "worker_bench", *extra])
     elif what == "micro":

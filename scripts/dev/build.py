@@ -1,19 +1,13 @@
-"""./dev build: configures and builds a preset; and what depends on nothing but the build tree."""
+"""./dev build: configures and builds a preset. As a script, `build.py PRESET ::: TARGET...`, it is what ctest builds with."""
 
-import collections
 import json
-import re
-import threading
+import sys
 
 import console
-import progress
-import results
 from console import ROOT, Failure, stage
 
 PLUGIN = "velero-plugin-for-csi-delta"
 PROGRAM = "csi-delta"
-_EDGE = re.compile(r"^\[\d+/\d+\]")
-_LOCKS = collections.defaultdict(threading.Lock)  # One build at a time in a tree.
 
 
 def presets():
@@ -26,40 +20,26 @@ def folder(preset):
     return ROOT / "build" / preset
 
 
-_CONFIGURED = set()  # Once is enough for a run: ninja does it again where a file of CMake's changed.
-_CONFIGURING = threading.Lock()
-
-
 def configure(preset):
     """Configures a preset. Quiet unless it fails; cheap when nothing changed."""
-    with _CONFIGURING:
-        if preset in _CONFIGURED:
-            return
-        code, lines = console.execute(["cmake", "--preset", preset], keep=True, quiet=True)
-        if code != 0:
-            console.say("\n".join(lines))
-            raise Failure(f"`cmake --preset {preset}` failed with code {code}")
-        _CONFIGURED.add(preset)
+    code, lines = console.execute(["cmake", "--preset", preset], keep=True, quiet=True)
+    if code != 0:
+        console.say("\n".join(lines))
+        raise Failure(f"`cmake --preset {preset}` failed with code {code}")
 
 
-def build(preset, targets=(), limit_seconds=None):
-    """Builds a preset, or only some targets of it."""
+def make(preset, targets=()):
+    """Builds a configured preset, or only some targets of it."""
+    console.run(["cmake", "--build", "--preset", preset, "-j", console.jobs(), *(["--target", *targets] if targets else [])])
+
+
+def build(preset, targets=()):
+    """Builds a preset, or only some targets of it; returns its folder."""
     if preset not in presets():
         raise Failure(f"no such preset: {preset}; there are {' '.join(presets())}")
-    name = f"build {preset}"
-    with _LOCKS[preset], stage(name):
+    with stage(f"build {preset}"):
         configure(preset)
-        command = ["cmake", "--build", "--preset", preset, "-j", console.jobs()]
-        if targets:
-            command += ["--target", *targets]
-        seen = getattr(console.here, "part", None)
-        code, lines = console.execute(command, limit_seconds=limit_seconds, watch=progress.part().edge, keep=True,
-                                      quiet=seen is not None,
-                                      log=results.log_file(f"{name} {' '.join(targets)[:60]}".strip()))
-        if code != 0:
-            if seen is not None:
-                console.say("\n".join(line for line in lines if not _EDGE.match(line)))
-            raise Failure(f"`{console.shorten(command)}` failed with code {code}")
+        make(preset, targets)
     return folder(preset)
 
 
@@ -86,3 +66,9 @@ def targets(preset):
     """The names of all targets of a configured preset."""
     listing = console.output(["ninja", "-C", folder(preset), "-t", "targets", "all"])
     return [line.split(":")[0] for line in listing.splitlines() if ":" in line]
+
+
+if __name__ == "__main__":
+    if sys.argv[1] != "release":  # ctest has configured the tree that it runs.
+        configure(sys.argv[1])
+    make(sys.argv[1], sys.argv[2:])

@@ -9,6 +9,7 @@ import concurrent.futures
 import functools
 import os
 import shutil
+import sys
 import tempfile
 
 import build
@@ -88,10 +89,6 @@ def run(target, seconds):
     say(f"fuzz: {len(names)} targets, {seconds} s each, nothing found")
 
 
-def run_all(seconds):
-    run("all", seconds)
-
-
 def corpus_bytes(folder=CORPUS):
     """The size of all committed inputs."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
@@ -117,3 +114,10 @@ def keep(target):
         stay = trim(new, weight + max(0, CORPUS_BYTES_MAX - weight) // (len(names) - at))
         say(f"{name}: {len(stay)} of {len(new)} new inputs added")
     say(f"fuzz: the corpora hold {corpus_bytes() >> 10} KiB of at most {CORPUS_BYTES_MAX >> 10}")
+
+
+if __name__ == "__main__":
+    try:
+        run("all", ALL_SECONDS)
+    except Failure as failure:
+        sys.exit(f"fuzz: {failure}")

@@ -1,16 +1,12 @@
-"""./dev interop: do the restic of each Debian release, and rustic, share our repositories? Do formats of volumes survive kills?"""
+"""What ./dev interop needs that others do not; as a script it compiles rustic and runs tests/interop/rustic.py with it."""
 
 import os
 import shutil
+import subprocess
+import sys
 
-import account
-import build
 import console
 import debian
-import packages
-import prepare
-import results
-import tiers
 from console import ROOT, Failure, say
 
 PYTHON = "/usr/bin/python3"
@@ -41,28 +37,10 @@ def ensure_rustic():
     return program
 
 
-def _run_script(into, name, words):
-    """A script of tests/interop that prints PASS or FAIL for each of its stories."""
-    with tiers.tier(name, into) as this:
-        script = ROOT / "tests" / "interop" / f"{name}.py"
-        code, lines = console.execute([PYTHON, script, *words], keep=True, limit_seconds=tiers.LIMIT_SECONDS[name])
-        this.tests = results.read_lines(name, lines)
-        this.ran = bool(this.tests)
-        if code != 0 and not this.count(results.FAILED):
-            raise Failure(f"the runner failed with code {code}")
-
-
-def run():
-    """Every restic, then every format, then rustic. False if something went wrong."""
-    packages.ensure_debian(FORMAT_PACKAGES)
-    program = build.build_program()
-    prepare.later_restics()
-    build.build("release", [prepare.RESTIC])
-
-    def work(into):
-        tiers.run_restic(into, later=True)
-        _run_script(into, "marks", ["--program", program])
+if __name__ == "__main__":
+    try:
         rustic = ensure_rustic()
-        say(f"interop: {console.output([rustic, '--version']).strip()}")
-        _run_script(into, "rustic", ["--rustic", rustic, "--program", program])
-    return account.of_one("interop", work)
+    except Failure as failure:
+        sys.exit(f"interop: {failure}")
+    say(f"interop: {console.output([rustic, '--version']).strip()}")
+    sys.exit(subprocess.run([PYTHON, ROOT / "tests" / "interop" / "rustic.py", "--rustic", rustic, *sys.argv[1:]], check=False).returncode)

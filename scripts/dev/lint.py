@@ -5,6 +5,7 @@ import json
 import pathlib
 import re
 import shlex
+import sys
 import time
 
 import build
@@ -28,7 +29,7 @@ def our_files(*suffixes):
 
 def format_sources(check):
     """Formats C++ in place, or only says what would change."""
-    with stage("fmt"), concurrent.futures.ThreadPoolExecutor(console.jobs()) as pool:
+    with concurrent.futures.ThreadPoolExecutor(console.jobs()) as pool:
         sources, flags = our_files(".h", ".cc"), ["--dry-run", "-Werror"] if check else ["-i"]
         shares = [sources[at::console.jobs()] for at in range(min(console.jobs(), len(sources)))]
         if any(pool.map(lambda share: console.execute([CLANG_FORMAT, *flags, *share])[0], shares)):
@@ -40,17 +41,11 @@ def _shellcheck():
     console.run(["shellcheck", *scripts])
 
 
-HOUSE = {"layers": lambda: console.run([PYTHON, ROOT / "scripts" / "check_layers.py"]),
-         "style": lambda: console.run([PYTHON, ROOT / "scripts" / "tidy.py"]),
-         "words": lambda: console.run([PYTHON, ROOT / "scripts" / "words.py"]),
-         "shellcheck": _shellcheck}
-
-
-def check_house():
-    """Layers, style rules, words, shell scripts."""
-    for name, check in HOUSE.items():
-        with stage(name):
-            check()
+CHECKS = {"fmt": lambda: format_sources(check=True),
+          "layers": lambda: console.run([PYTHON, ROOT / "scripts" / "check_layers.py"]),
+          "style": lambda: console.run([PYTHON, ROOT / "scripts" / "tidy.py"]),
+          "words": lambda: console.run([PYTHON, ROOT / "scripts" / "words.py"]),
+          "shellcheck": _shellcheck}  # Entries of ctest, too: cmake/Runs.cmake.
 
 
 def plugin(folder):
@@ -115,6 +110,14 @@ def clang_tidy(pattern=None):
 
 def lint(pattern=None):
     """Everything, cheapest first."""
-    format_sources(check=True)
-    check_house()
+    for name, check in CHECKS.items():
+        with stage(name):
+            check()
     clang_tidy(pattern)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(CHECKS[sys.argv[1]]() if sys.argv[1] in CHECKS else clang_tidy(sys.argv[2]))
+    except Failure as failure:
+        sys.exit(f"lint: {failure}")

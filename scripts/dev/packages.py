@@ -27,7 +27,7 @@ PACKAGES = {
     "second opinion": ("clang-tidy-14", "clang-format-14", "libclang-rt-14-dev",
                        "libclang-14-dev", "llvm-14-dev", "shellcheck"),
     "test bed": ("etcd-server", "iproute2", "util-linux", "mount", "e2fsprogs", "xfsprogs", "procps", "openssl",
-                 "ca-certificates", "python3-pytest", "python3-yaml", "restic"),
+                 "ca-certificates", "python3-psutil", "python3-pytest", "python3-yaml", "restic"),
     "its node": ("containerd", "runc", "containernetworking-plugins", "iptables", "busybox-static"),
 }
 

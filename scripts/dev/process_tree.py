@@ -1,117 +1,67 @@
-"""The processes that a process started, with all that those started, and their end.
-
-A process counts only together with its start time, because process ids are given out again.
-"""
+"""The end of all that a process started, whatever made sessions of its own meanwhile."""
 
 import contextlib
 import ctypes
-import os
-import pathlib
 import signal
 import subprocess
 import time
 
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+import psutil
+
+_PR_SET_CHILD_SUBREAPER = 36
 _POLL_SECONDS = 0.05
-_libc = ctypes.CDLL(None, use_errno=True)
+_KILL_SECONDS_MAX = 10  # What the kernel does not end by then stays.
 
 
 def adopt_orphans():
-    """Descendants whose parent has ended become children of this process, wherever their session is."""
-    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    """Descendants whose parent has ended become children of this process: none of them is lost."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def end_with_parent(sig):
-    """The calling process gets the signal when its parent ends."""
-    _libc.prctl(_PR_SET_PDEATHSIG, sig, 0, 0, 0)
-
-
-def _stat(pid):
-    """(state, parent, start time) of a process, or None."""
-    try:
-        text = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    fields = text.rpartition(")")[2].split()  # The name before it may hold blanks.
-    return fields[0], int(fields[1]), int(fields[19])
-
-
-def descendants(ancestor):
-    """{pid: start time} of everything below a process; zombies hold nothing any more and are left out."""
-    children, found = {}, {}
-    for entry in os.listdir("/proc"):
-        stat = _stat(entry) if entry.isdigit() else None
-        if stat:
-            children.setdefault(stat[1], []).append((int(entry), stat))
-    pending = [ancestor]
-    while pending:
-        for pid, (state, _, start) in children.get(pending.pop(), ()):
-            pending.append(pid)
-            if state not in "ZX":
-                found[pid] = start
-    return found
-
-
-def of_group(group):
-    """{pid: start time} of a process group, whose leader may have ended."""
-    found = {}
-    for entry in os.listdir("/proc"):
-        stat = _stat(entry) if entry.isdigit() else None
-        with contextlib.suppress(ProcessLookupError):
-            if stat and stat[0] not in "ZX" and os.getpgid(int(entry)) == group:
-                found[int(entry)] = stat[2]
-    return found
-
-
-def alive(processes):
-    """Those of {pid: start time} that still run."""
-    still = {}
-    for pid, start in processes.items():
-        stat = _stat(pid)
-        if stat and stat[0] not in "ZX" and stat[2] == start:
-            still[pid] = start
-    return still
-
-
-def names(processes):
-    """How people know them: the beginnings of their command lines."""
+def descendants(process=None):
+    """The living processes below one, by default this; psutil knows them by id and start time."""
     found = []
-    for pid in processes:
-        with contextlib.suppress(OSError):
-            words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
-            found.append(f"{pid} {words.strip()[:60]}")
+    for one in (process or psutil.Process()).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if one.status() != psutil.STATUS_ZOMBIE:
+                found.append(one)
     return found
 
 
-def send(pid, sig):
-    """Signals a process, or with a negative number a process group, also one that belongs to root."""
+def names():
+    """How people know what runs below this process: the beginnings of their command lines."""
+    found = []
+    for one in descendants():
+        with contextlib.suppress(psutil.Error):
+            found.append(f"{one.pid} {' '.join(one.cmdline())[:60]}")
+    return found
+
+
+def send(process, sig):
+    """Signals a process, also one that belongs to root."""
     try:
-        os.kill(pid, sig)
-    except ProcessLookupError:
+        process.send_signal(sig)
+    except psutil.NoSuchProcess:
         pass
-    except PermissionError:
-        subprocess.run(["sudo", "-n", "kill", f"-{int(sig)}", "--", str(pid)], check=False,
+    except psutil.AccessDenied:
+        subprocess.run(["sudo", "-n", "kill", f"-{int(sig)}", str(process.pid)], check=False,
                        stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def _reap():
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-
-
-def end(look, grace_seconds, reap=False):
-    """Ends what look() finds, politely first, until it finds nothing. With `reap` this process has no other children."""
+def end_all(grace_seconds):
+    """Ends all below this process, which adopts orphans: each child is asked, and ends its own in order; later by force."""
+    me, asked = psutil.Process(), set()
     deadline = time.monotonic() + grace_seconds
-    asked = set()
-    while found := look():
-        hard = time.monotonic() >= deadline
-        for pid, start in found.items():
-            if hard or (pid, start) not in asked:
-                asked.add((pid, start))
-                send(pid, signal.SIGKILL if hard else signal.SIGTERM)
-        if time.monotonic() >= deadline + grace_seconds:
-            return  # The kernel does not end them.
+    while left := descendants():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for child in me.children():
+                if child not in asked:
+                    asked.add(child)
+                    send(child, signal.SIGTERM)
+        if time.monotonic() >= deadline:
+            for one in left:
+                send(one, signal.SIGKILL)
+        if time.monotonic() >= deadline + _KILL_SECONDS_MAX:
+            break
+        psutil.wait_procs(me.children(), timeout=_POLL_SECONDS)  # Reaps what has ended.
         time.sleep(_POLL_SECONDS)
-        if reap:
-            _reap()

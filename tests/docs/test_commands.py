@@ -30,7 +30,7 @@ def known():
     spec = importlib.util.spec_from_file_location("dev_verbs", ROOT / "scripts" / "dev" / "__main__.py")
     dev = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(dev)
-    sources = "".join(path.read_text(encoding="utf-8") for folder in ("scripts/dev", "tests/bench") for path in sorted((ROOT / folder).rglob("*.py")))
+    sources = "".join(path.read_text(encoding="utf-8") for folder in ("scripts/dev", "scripts/mutants", "tests/bench") for path in sorted((ROOT / folder).rglob("*.py")))
     flags = frozenset(re.findall(r"--[a-z][a-z-]+", sources)) | {"-k"}  # And pytest's.
     table = programs.read_table()
     table["csi-delta"] = programs.of_cli_document((ROOT / "docs" / "cli.md").read_text(encoding="utf-8"))

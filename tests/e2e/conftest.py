@@ -4,6 +4,7 @@ import collections
 import os
 import pathlib
 import secrets
+import signal
 import subprocess
 
 import pytest
@@ -54,6 +55,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "long: too long even for `./dev test --all`, part of every sweep")
     config.addinivalue_line("markers", "group: of volume groups, as ./dev e2e group runs them")
     config.addinivalue_line("markers", "moves: its bed has a node, the metadata sidecar and the data mover")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # The beds go down in order, as after Ctrl-C.
     if config.getoption("--csi-driver"):
         os.environ["CSI_DELTA_CSI_DRIVER"] = os.path.abspath(config.getoption("--csi-driver"))
 
@@ -67,11 +69,15 @@ def pytest_deselected(items):
 def pytest_collection_modifyitems(config, items):
     upstream = bed_module.driver_path().name == csi_drivers.UPSTREAM_PROGRAM
     elsewhere = {"long"} if os.environ.get("CSI_DELTA_SWEEP") != "all" else set()
+    elsewhere |= {"bed"} if os.environ.get("CSI_DELTA_BED_TESTS") == "0" else set()
     elsewhere |= set() if upstream else {"upstream_driver"}
     left_out = [item for item in items if elsewhere & {marker.name for marker in item.iter_markers()}]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
     sort_by_bed(items)
+    for item in items:
+        if item.get_closest_marker("journey"):  # The report tells it: a failed one runs once more.
+            item.user_properties.append(("journey", True))
     for item in items if upstream else []:
         marker = item.get_closest_marker("own_driver")
         if marker:

@@ -1,16 +1,10 @@
 """What the tests of a bed leave behind is judged, whether one of them failed or not."""
 
 import subprocess
-import sys
 
+import leftovers
 import pytest
-
-import conftest
-
-E2E = conftest.ROOT / "tests" / "e2e"
-sys.path.insert(0, str(E2E))
-
-import leftovers  # noqa: E402
+from conftest import PYTHON, ROOT
 
 # A pool with one bed, in which tests come and go; its world is tests/e2e, where other modules have the same names.
 POOL = """
@@ -42,11 +36,10 @@ pool.down()
 """
 
 
-@pytest.mark.parametrize("tests,left", [
-    (["passed", "c failed", "passed"], None), (["b passed", "c failed"], "['b']"), (["failed", "b c passed", "d failed"], "['b', 'c']"),
-])
+@pytest.mark.parametrize("tests,left", [(["passed", "c failed", "passed"], None), (["b passed", "c failed"], "['b']"),
+                                        (["failed", "b c passed", "d failed"], "['b', 'c']")])
 def test_a_test_that_failed_excuses_no_other(tests, left):
-    done = subprocess.run([sys.executable, "-c", POOL, *tests], cwd=E2E, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([PYTHON, "-c", POOL, *tests], cwd=ROOT / "tests/e2e", capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == (1 if left else 0), done.stderr
     assert not left or "LeftBehind" in done.stderr and f"{{'backups': {left}}}" in done.stderr
 

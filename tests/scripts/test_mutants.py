@@ -4,6 +4,7 @@ import console
 import mutants
 import mutate
 import pytest
+from conftest import write
 
 SOURCE = """constexpr int kMost = 10'000;
 bool Fits(int a) {  // (no bracket
@@ -29,14 +30,11 @@ BOTH = 'a < 3 && !Empty("a < b; }")'
 
 def test_mutations_of_a_line():
     found = {(one.lines[0], *one.key.split(": ", 2)[1:]) for one in mutate.find("a.cc", SOURCE.encode())}
-    assert found == {
-        (1, "off by one", "10'000 -> 10001"), (2, "returns early", "{ -> Fits(int a) { return {};"),
-        (3, "negated", f"{BOTH} -> !({BOTH})"), (3, "and/or", f'{BOTH} -> (a < 3) || (!Empty("a < b; }}"))'),
-        (3, "comparison", "a < 3 -> (a) <= (3)"), (3, "off by one", "3 -> 4"), (5, "dropped", 'Count("@é"); ->'),
-        (6, "flipped", "true -> false"), (8, "comparison", "a == kMost -> (a) != (kMost)"),
-        (10, "returns early", "{ -> Store(int a) { return {};"), (11, "dropped", "RETURN_IF_ERROR(Check(a)); ->"),
-        (17, "status is OK", 'return absl::InternalError("no"); -> return absl::OkStatus();'),
-    }
+    assert found == {(1, "off by one", "10'000 -> 10001"), (2, "returns early", "{ -> Fits(int a) { return {};"), (3, "negated",
+        f"{BOTH} -> !({BOTH})"), (3, "and/or", f'{BOTH} -> (a < 3) || (!Empty("a < b; }}"))'), (3, "comparison",
+        "a < 3 -> (a) <= (3)"), (3, "off by one", "3 -> 4"), (5, "dropped", 'Count("@é"); ->'), (6, "flipped", "true -> false"), (8,
+        "comparison", "a == kMost -> (a) != (kMost)"), (10, "returns early", "{ -> Store(int a) { return {};"), (11, "dropped",
+        "RETURN_IF_ERROR(Check(a)); ->"), (17, "status is OK", 'return absl::InternalError("no"); -> return absl::OkStatus();')}
 
 
 def test_a_source_with_mutants_differs_in_their_places_alone():
@@ -44,10 +42,9 @@ def test_a_source_with_mutants_differs_in_their_places_alone():
     chosen = [one for one in found if one.lines[0] in (1, 5, 17) or ": negated: " in one.key]
     text = mutate.apply(SOURCE.encode(), list(enumerate(chosen, 1))).decode().removeprefix(mutate.PRELUDE)
     old, new = SOURCE.splitlines(), text.splitlines()
-    assert len(old) == len(new) and [line.strip() for line, before in zip(new, old) if line != before] == [
-        "const int kMost = (::CsiDeltaMutant(1) ? (10001) : (10'000));",
-        f"if (::CsiDeltaMutant(2) != static_cast<bool>({BOTH})) {{",
-        'if (!::CsiDeltaMutant(3)) { Count("@é"); }',
+    assert len(old) == len(new) and [line.strip() for line, before in zip(new,
+        old) if line != before] == ["const int kMost = (::CsiDeltaMutant(1) ? (10001) : (10'000));",
+        f"if (::CsiDeltaMutant(2) != static_cast<bool>({BOTH})) {{", 'if (!::CsiDeltaMutant(3)) { Count("@é"); }',
         '{ if (::CsiDeltaMutant(4)) { return absl::OkStatus(); } return absl::InternalError("no"); }']
 
 
@@ -66,8 +63,7 @@ bool IsSmall(int a) {
   return a < fixed[0] + 3;
 }
 """
-TREE = {
-    "src/tiny/tiny.cc": TINY,
+TREE = {"src/tiny/tiny.cc": TINY,
     "tests/main.cpp": "bool IsSmall(int); int main() { return IsSmall(2) && IsSmall(-1) && !IsSmall(3) ? 0 : 1; }\n"}
 NINJA = """rule program
   command = clang++-14 -std=c++20 -o $out $in
@@ -82,9 +78,7 @@ def scratch(tmp_path, monkeypatch):
     mutate.parser()  # From the cache of the machine.
     monkeypatch.setattr(mutants, "ROOT", tmp_path / "tree")
     monkeypatch.setattr(console, "cache_dir", lambda: tmp_path / "cache")
-    for path, text in TREE.items():
-        (tmp_path / "tree" / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "tree" / path).write_text(text)
+    write(tmp_path / "tree", TREE)
     return mutants.Scratch()
 
 

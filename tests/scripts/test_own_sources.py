@@ -5,6 +5,7 @@ import subprocess
 import console
 import lint
 import pytest
+from conftest import write
 
 pytestmark = pytest.mark.clang_tidy
 
@@ -34,24 +35,21 @@ IMPLICIT = "struct Box {\n  Box(int size);\n};\n"  # A fault of the product, and
 def _tree(tmp_path_factory):
     """A folder, and the environment by which ccache judges sources in it."""
     folder = tmp_path_factory.mktemp("tree")
-    (folder / ".clang-tidy").write_text((console.ROOT / ".clang-tidy").read_text())
-    (folder / "src" / "lib").mkdir(parents=True)
-    (folder / "tests" / "lib").mkdir(parents=True)
-    (folder / "src" / "lib" / "thing.h").write_text(HEADER)
+    (folder / "tests/lib").mkdir(parents=True)
+    write(folder, {".clang-tidy": (console.ROOT / ".clang-tidy").read_text(), "src/lib/thing.h": HEADER})
     return folder, console.environment({**lint.environment(folder), "CCACHE_DIR": folder / "ccache"})
 
 
 def judge(tree, sources, united=None, **changed):
     """(clean?, words) of a source {path: text}, or of some as cmake/Targets.cmake unites them."""
     folder, environment = tree
-    for name, text in sources.items():
-        (folder / name).write_text(text)
+    write(folder, sources)
     if united:
         lines = [f'#include "{name.removeprefix("src/")}"\n' for name in sources]
         check = "bugprone-suspicious-include"
         (folder / united).write_text(f"// NOLINTBEGIN({check})\n{''.join(lines)}// NOLINTEND({check})\n")
     command = ["ccache", "clang++-14", "-std=c++20", f"-I{folder}/src", f"-I{folder}", "-MD", "-MF", "made.d", "-o", "made.o",
-               "-c", united or name]
+               "-c", united or [*sources][-1]]
     done = subprocess.run(command, cwd=folder, env={**environment, **changed}, capture_output=True, text=True, check=False)
     return done.returncode == 0, done.stderr
 

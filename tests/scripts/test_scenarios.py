@@ -2,8 +2,9 @@
 
 import re
 
+import console
 import pytest
-import results
+import report
 import scenarios
 from console import ROOT
 
@@ -25,15 +26,25 @@ def test_each_test_that_a_page_names_is_there(page):
 
 
 def test_each_optional_test_has_a_reason():
-    assert all(results.OptionalTests.read().reasons.values())
+    assert all(report.read_optional().values())
 
 
-@pytest.mark.parametrize("test,ran,proves", [
-    ("A.B", "a_test::A.B", True), ("A.B", "a_test::Kinds/A.B/0", True), ("A.B", "a_test::A.BC", False),
-    ("Kinds/A.B/0", "a_test::Kinds/A.B/0", True), ("Kinds/A.B/0", "a_test::Kinds/A.B/1", False),
-    ("a_test::A.B", "b_test::A.B", False), ("t.py::test_a", "t.py::test_a[1]", True), ("t.py::test_a", "u.py::test_a", False),
-])
-def test_which_tests_prove_a_scenario(test, ran, proves):
-    scenario = scenarios.Scenario("1", "text", test)
-    wrong = scenarios.compare([scenario], [results.Test(ran, results.PASSED)])
-    assert wrong == ([] if proves else [f"1: {test}: is not among the tests that ran"])
+NONE = "is not among the tests that ran"
+
+
+@pytest.mark.parametrize("test,passed,others,wrong", [
+    ("A.B", "a_test::A.B", {}, ""), ("A.B", "a_test::Kinds/A.B/0", {}, ""), ("A.B", "a_test::A.BC", {}, NONE),
+    ("A.B", "", {}, NONE), ("Kinds/A.B/0", "a_test::Kinds/A.B/0", {}, ""), ("Kinds/A.B/0", "a_test::Kinds/A.B/1", {}, NONE),
+    ("a_test::A.B", "b_test::A.B", {}, NONE), ("t.py::a", "t.py::a[1]", {}, ""), ("t.py::a", "u.py::a", {}, NONE),
+    ("A.B", "b_test::A.C", {"a_test::A.B": "skipped"}, "skipped"),
+    ("t.py::a", "t.py::a[1]", {"t.py::a[2]": "failed"}, "failed for some parameters")])
+def test_which_tests_prove_a_scenario(test, passed, others, wrong):
+    tests = [report.Test(name, outcome) for name, outcome in ({passed: report.PASSED} | others).items()]
+    assert scenarios.compare([scenarios.Scenario("1", "text", test)], tests) == ([f"1: {test}: {wrong}"] if wrong else [])
+
+
+@pytest.mark.parametrize("text", ["1 | no test\n", "1 | | t\n", "1 | a | t\n1 | b | u\n"])
+def test_a_scenario_line_is_whole_and_unique(text):
+    assert scenarios.parse("# comment\n\n1 | a | t\n") == [scenarios.Scenario("1", "a", "t")]
+    with pytest.raises(console.Failure):
+        scenarios.parse(text)

@@ -3,21 +3,14 @@
 import pathlib
 import signal
 import subprocess
-import sys
 import tempfile
 
 import pytest
-
-import conftest
-
-E2E = conftest.ROOT / "tests" / "e2e"
-sys.path.insert(0, str(E2E))
-
-import stamps  # noqa: E402
+import stamps
+from conftest import PYTHON, ROOT
 
 
 def stamped(folder, *numbers):
-    """Files with these stamps."""
     paths = [folder / f"copy{index}" for index in range(len(numbers))]
     for path, number in zip(paths, numbers):
         path.write_bytes(number.to_bytes(8, "little") * 512)
@@ -39,14 +32,12 @@ def test_numbers_of_no_instant_and_a_torn_stamp_are_errors(tmp_path, numbers, wo
 
 
 def test_writer_stamps_all_files_until_it_is_told_to_end():
-    # O_DIRECT is not for every file system that a temporary folder may be in.
-    build = E2E.parents[1] / "build"
-    build.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=build) as folder:
+    (ROOT / "build").mkdir(exist_ok=True)  # O_DIRECT is not for every file system that a temporary folder may be in.
+    with tempfile.TemporaryDirectory(dir=ROOT / "build") as folder:
         paths = [pathlib.Path(folder, name) for name in "abc"]
         for path in paths:
             path.write_bytes(bytes(1 << 20))
-        with subprocess.Popen([sys.executable, E2E / "stamps.py", "--offset", str(stamps.BLOCK_BYTES), *paths],
+        with subprocess.Popen([PYTHON, stamps.__file__, "--offset", str(stamps.BLOCK_BYTES), *paths],
                               stdout=subprocess.PIPE, text=True) as writer:
             assert writer.stdout.readline() == "writing\n"
             assert all(stamps.read(path, stamps.BLOCK_BYTES) > 0 for path in paths)

@@ -4,6 +4,7 @@ import subprocess
 
 import pytest
 import tidy
+from conftest import write
 
 
 @pytest.fixture
@@ -11,17 +12,12 @@ def project(tmp_path):
     """A function that makes files in a fresh repository and returns tidy's complaints about them."""
     def check(**files):
         subprocess.run(["git", "init", "-q", tmp_path], check=True)
-        for name, text in files.items():
-            path = tmp_path / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-        return tidy.check(tmp_path)[0]
+        return tidy.check(write(tmp_path, files))[0]
     return check
 
 
 @pytest.mark.parametrize("name,text,words", [
-    ("README.md", "a word\nTO" + "DO: more\n", "README.md:2: "),
-    ("scripts/a.sh", "# FIX" + "ME\n", "do it now"),
+    ("README.md", "a word\nTO" + "DO: more\n", "README.md:2: "), ("scripts/a.sh", "# FIX" + "ME\n", "do it now"),
     ("docs/a.md", "see /wo" + "rk/main/docs\n", "path of one machine"),
     ("src/k8s/a.cc", "void F() { std::this_thread::sleep_for(x); }\n", "condition with a deadline"),
     ("tests/k8s/helper.cc", "void F() { absl::SleepFor(x); }\n", "condition with a deadline"),
@@ -29,11 +25,9 @@ def project(tmp_path):
     ("src/k8s/a.cc", "auto t = std::chrono::steady_clock::now();\n", "time is a parameter"),
     ("src/k8s/a.cc", "std::random_device device;\n", "chance is a parameter"),
     ("src/k8s/a.cc", 'void F() { printf("x"); }\n', "stdout belongs"),
-    ("src/k8s/a.cc", "void F() { t.detach(); }\n", "owner that joins"),
-    ("src/k8s/a.cc", "std::mutex mutex;\n", "base/mutex.h"),
+    ("src/k8s/a.cc", "void F() { t.detach(); }\n", "owner that joins"), ("src/k8s/a.cc", "std::mutex mutex;\n", "base/mutex.h"),
     ("src/k8s/a.cc", "void F() { throw 1; }\n", "absl::Status"),
-    ("tests/k8s/helper.cc", "void F() { GTEST_SKIP(); }\n", "prints why"),
-    ("src/k8s/a.h", "int x;\n", "#pragma once"),
+    ("tests/k8s/helper.cc", "void F() { GTEST_SKIP(); }\n", "prints why"), ("src/k8s/a.h", "int x;\n", "#pragma once"),
     ("src/k8s/a.cc", "void F() {\n  if (x) return;\n}\n", "src/k8s/a.cc:2: `if (x)`: what it controls stands in braces"),
     ("src/k8s/a.cc", "class A::B : public C {\n  int F() {\n" + "    G();\n" * 4 + "  }\n" + "  int x;\n" * 120 + "};\n",
      "src/k8s/a.cc:1: class A::B of 128 lines"),
@@ -45,8 +39,7 @@ def project(tmp_path):
     ("scripts/a.py", "def f():\n" + "    g()\n" * 71, "scripts/a.py:1: function of 72 lines"),
     ("tests/k8s/a_test.cc", "int x;\n", "no line of tests/k8s/CMakeLists.txt builds it"),
     ("tests/fuzz/a_fuzz.cc", "int x;\n", "no line of tests/fuzz/CMakeLists.txt builds it"),
-    ("tests/k8s/test_a.py", "x = 1\n", "nothing runs it"),
-])
+    ("tests/k8s/test_a.py", "x = 1\n", "nothing runs it")])
 def test_found(project, name, text, words):
     faults = project(**{name: text})
     assert len(faults) == 1, faults
@@ -59,19 +52,15 @@ def test_found(project, name, text, words):
     ("src/k8s/a.cc", 'const char* kText = R"(if (x) return; throw)";\n'),
     ("src/k8s/a.cc", "#define A(x)   \\\n  if (x) return x\n"),
     ("src/k8s/a.cc", "void F() {\n  if constexpr (x) {\n  } else if (y) {\n  } else {\n  }\n}\n"),
-    ("src/k8s/a.cc", "void F() {\n  do {\n  } while (x);\n}\n"),
-    ("src/k8s/a.cc", "namespace a {\n" + "int x;\n" * 100 + "}\n"),
+    ("src/k8s/a.cc", "void F() {\n  do {\n  } while (x);\n}\n"), ("src/k8s/a.cc", "namespace a {\n" + "int x;\n" * 100 + "}\n"),
     ("src/k8s/a.cc", "class A {\n" + "  int x() { return 1; }\n" * 100 + "};\n"),
     ("src/k8s/a.cc", "const int kTable[] = {\n" + "    1,\n" * 100 + "};\n"),
-    ("src/k8s/a.cc", "char F() { return '{'; }\nint64_t x = 1'000'000;\n"),
-    ("src/base/clock.cc", "auto t = absl::Now();\n"),
-    ("tests/k8s/helper.cc", 'void F() { GTEST_SKIP() << "no ipv6"; }\n'),
-    ("tests/scripts/test_a.py", "x = 1\n"),
-])
+    ("src/k8s/a.cc", "char F() { return '{'; }\nint64_t x = 1'000'000;\n"), ("src/base/clock.cc", "auto t = absl::Now();\n"),
+    ("tests/k8s/helper.cc", 'void F() { GTEST_SKIP() << "no ipv6"; }\n'), ("tests/scripts/test_a.py", "x = 1\n")])
 def test_left_alone(project, name, text):
     assert project(**{name: text}) == []
 
 
 def test_a_test_that_is_built_is_alive(project):
-    assert project(**{"tests/k8s/a_test.cc": "int x;\n",
-                      "tests/k8s/CMakeLists.txt": "csidelta_tests(NAME a_test SOURCES a_test.cc)\n"}) == []
+    listing = "csidelta_tests(NAME a_test SOURCES a_test.cc)\n"
+    assert project(**{"tests/k8s/a_test.cc": "int x;\n", "tests/k8s/CMakeLists.txt": listing}) == []

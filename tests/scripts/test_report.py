@@ -1,0 +1,124 @@
+"""What counts as a passed run: nothing that did not run is called passed, and what is told of it."""
+
+import json
+import xml.etree.ElementTree
+
+import console
+import pytest
+import report
+from report import FAILED, PASSED, SKIPPED, Entry, Run, Test
+
+SEED = "CSI_DELTA_SWEEP=7"
+BAD, SKIP, DOWN = "<failure message='x'/>", "<skipped message='no ipv6'/>", "<error message='failed on teardown with x'/>"
+RUN, LATE = "[ RUN      ] A.A\n[       OK ] A.A (7 ms)\n[ RUN      ] A.B\nwords\n", "it did not end within 3 s"
+
+
+def _cases(*cases):
+    """A JUnit report of (name, what is inside)."""
+    pairs = [(one, "") if isinstance(one, str) else one for one in cases]
+    body = "".join(f"<testcase file='t.py' name='{name}' status='run' time='0.5'>{inside}</testcase>" for name, inside in pairs)
+    return f"<testsuites><testsuite name='A'>{body}</testsuite></testsuites>"
+
+
+@pytest.fixture(name="kept", autouse=True)
+def fixture_kept(tmp_path, monkeypatch):
+    """A cache and a folder of reports of this test's own."""
+    (tmp_path / "results/t").mkdir(parents=True)
+    monkeypatch.setattr(console, "cache_dir", lambda: tmp_path / "cache")
+    monkeypatch.setattr(report, "folder", lambda: tmp_path / "results")
+    return tmp_path
+
+
+# `told`: an exit code, why the entry was ended, or what ctest says of one without a report. `passed`: names and seconds.
+@pytest.mark.parametrize("kind,told,printed,passed,complaints", [
+    ("gtest", 0, _cases("A"), "x::A.A 0.5", ""), ("gtest", 3, _cases("A"), "x::A.A 0.5", "x.1: ended with code 3"),
+    ("gtest", 1, _cases("A", ("B", BAD)), "x::A.A 0.5", "failed: x::A.B"), ("gtest", 0, _cases(), "", "x.1: it ran no test"),
+    ("gtest", 0, _cases(("B", SKIP)), "", "required test skipped: x::A.B: no ipv6"),
+    ("gtest", 134, RUN, "x::A.A 0.007", "failed: x::A.B"), ("gtest", LATE, RUN, "x::A.A 0.007", f"x.1: {LATE}; failed: x::A.B"),
+    ("gtest", 0, RUN[:44], "x::A.A 0.007", "x.1: it left no report"), ("pytest", 0, _cases("a[1]"), "t.py::a[1] 0.5", ""),
+    ("pytest", 1, _cases("a", ("b", DOWN)), "t.py::a 0.5", "failed: t.py::b"),
+    ("pytest", 1, _cases(("b", BAD), ("b", DOWN)), "", "failed: t.py::b"),
+    ("pytest", 1, _cases("b", ("b", DOWN)), "", "failed: t.py::b"),
+    ("pytest", 0, _cases(("b", SKIP)), "", "required test skipped: t.py::b: no ipv6"),
+    ("pytest", 2, _cases("a", ("b", BAD)), "t.py::a 0.5", "x.1: ended with code 2; failed: t.py::b"),
+    ("pytest", 0, "", "", "x.1: it ran no test"), ("pytest", 5, "", "", "x.1: ended with code 5"),
+    ("pytest, perhaps empty", 5, "", "", ""), ("pytest, perhaps empty", 4, "", "", "x.1: ended with code 4"),
+    ("pytest", 0, "<testsuites>", "", "x.1: cannot read the report"),
+    ("lines", 1, "PASS 1.18 a: 250 ms\nFAIL: 1.13 b\nnoise\nSKIP c: no proxy\n", "x::1.18 a 0.25",
+     "failed: x::1.13 b; required test skipped: x::c: no proxy"), ("lines", 1, "PASS a", "x::a 0.0", "x.1: ended with code 1"),
+    ("lines", 0, "noise", "", "x.1: it ran no test"), ("command", 0, "", "t::x.1 9.0", ""),
+    ("command", 3, "", "", "failed: t::x.1"), ("lines", "<c status='fail'/>", "", "", "x.1: ctest ended it, and it left no report"),
+    ("lines", "<c status='notrun'><skipped message='no fixture'/></c>", "", "", "required x.1 did not run: no fixture"),
+    ("lines", None, "", "", "required x.1 did not run: an earlier one failed")])
+def test_an_entry_is_judged_by_its_report_or_for_the_want_of_one(kept, kind, told, printed, passed, complaints):
+    entry, is_ctest_s = Entry("x.1", "t", kind.split(",")[0], may_be_empty="," in kind), told is None or str(told).startswith("<")
+    (kept / "results/t/x.1.log").touch()
+    (kept / f"results/t/x.1.{'xml' if printed.startswith('<') else 'log'}").write_text(printed)
+    if not is_ctest_s:
+        code, why = (1, LATE) if told == LATE else (told, "")
+        result = {"code": code, "why": why, "left": [], "seconds": 9.0, "processor_seconds": 1}
+        (kept / "results/t/x.1.json").write_text(json.dumps(result))
+    report.read_entry(entry, xml.etree.ElementTree.fromstring(told) if told and is_ctest_s else None)
+    assert all(line.startswith(want) for line, want in zip(report.complaints([entry], {}), filter(None, complaints.split("; ")), strict=True))
+    assert " ".join(f"{test.id} {test.seconds}" for test in entry.tests if test.outcome == PASSED) == passed
+    assert all(("never_retry" in test.properties) == (DOWN in printed) for test in entry.tests if test.outcome == FAILED)
+    assert len({test.id for test in entry.tests}) == len(entry.tests)
+
+
+@pytest.mark.parametrize("optional,complaints", [
+    ({},
+     ["required y did not run: no compiler", "required test skipped: t.py::z[1]: no tool", "required test skipped: t.py::a: it gave no reason"]),
+    ({"t.py::z[1]": "x", "y": "x"}, ["required test skipped: t.py::a: it gave no reason"]), ({"t.py::*": "x", "*": "x"}, [])])
+def test_only_what_is_named_as_optional_may_be_skipped_and_all_of_it_is_told(optional, complaints):
+    skipped = [Test("t.py::z[1]", SKIPPED, "no tool"), Test("t.py::a", SKIPPED)]
+    entries = [Entry("y", "u", error="no compiler"), Entry("x", "t", ran=True, tests=skipped)]
+    assert report.complaints(entries, optional) == complaints
+    assert report.table(entries)[-3:] == [
+        "y did not run: no compiler", "skipped: t.py::z[1]: no tool", "skipped: t.py::a: it gave no reason"]
+
+
+def test_a_line_of_what_is_optional_has_a_reason(kept):
+    (kept / "optional.txt").write_text("# a comment\n\nt.py::z* | the driver is given by path\n")
+    assert report.read_optional(kept / "optional.txt") == {"t.py::z*": "the driver is given by path"}
+    (kept / "optional.txt").write_text("e2e\n")
+    with pytest.raises(console.Failure, match="optional.txt:1: wants"):
+        report.read_optional(kept / "optional.txt")
+
+
+def test_the_slowest_come_first_and_a_failure_is_repeated_by_the_verb_that_had_it(capsys):
+    entry = Entry("unit.1of2", "unit", ran=True, tests=[Test(f"a::A.T{number}", PASSED, seconds=number) for number in range(40)])
+    assert [line.split() for line in report.slowest([entry])[::24]] == [[f"{n}.0", "s", f"a::A.T{n}", "(unit)"] for n in (39, 15)]
+    assert [report.replay("a::A.B", "7", tier) for tier in ("asan", "unit")] == [f"{SEED} ./dev asan a::A.B", f"{SEED} ./dev test a::A.B"]
+    assert not Run("test", "7").account() and "dev: nothing ran\n" in capsys.readouterr().out
+
+
+def test_more_than_three_flaky_names_in_ten_runs_with_journeys_are_too_many():
+    for names in ("aa", "bc", "c", "d"):
+        assert report.flaky_complaint() == ""
+        report.remember_flaky("xyz", had_journeys=False)
+        report.remember_flaky(names, had_journeys=True)
+    assert report.flaky_complaint() == "4 flaky names in 10 runs, at most 3 are fine: a b c d"
+    for _ in range(7):
+        report.remember_flaky("", had_journeys=True)
+    assert report.flaky_complaint() == ""  # The first run is the eleventh now.
+
+
+def _journeys(names, outcome=FAILED, **properties):
+    return [Test(name, outcome, properties={"journey": "True", **properties}) for name in names]
+
+
+@pytest.mark.parametrize("tests,retried,note", [
+    (_journeys("ab"), "ab", ""), (_journeys("abcde"), "abcde", ""), (_journeys("abcdef"), "", "not run again: 6 journeys failed"),
+    ([Test("a", FAILED)], "", ""), (_journeys("a", PASSED), "", ""),
+    (_journeys("a") + _journeys("b", never_retry="lost data"), "", "not run again, for its clean-up failed or data were lost: b")])
+def test_only_a_few_journeys_that_lost_nothing_run_again(tests, retried, note):
+    found, notes = report.to_retry([Entry("e", "e2e", ran=True, tests=tests)])
+    assert [test.id for test in found] == [*retried] and [line[:len(note)] for line in notes] == [note] * bool(note)
+
+
+def test_what_is_not_written_to_its_end_leaves_what_was_there(kept):
+    report.write_state(kept / "a/state", "old")
+    (kept / "a/state.new").mkdir()  # It cannot be written.
+    with pytest.raises(OSError):
+        report.write_state(kept / "a/state", "new")
+    assert (kept / "a/state").read_text() == "old"
