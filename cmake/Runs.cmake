@@ -37,7 +37,7 @@ csidelta_entry(NAME site-tools TIER build KIND command MAKES site-tools COMMAND 
 csidelta_entry(NAME later-restics TIER build KIND command MAKES restics COMMAND ${python} "${dev}/debian.py")
 
 # Checks and scripts.
-foreach(check fmt layers style words shellcheck)
+foreach(check fmt layers style shellcheck)
   csidelta_entry(NAME ${check} TIER checks KIND command LABELS in-test in-all-1 COMMAND ${python} "${dev}/lint.py" ${check})
 endforeach()
 csidelta_entry(NAME scripts TIER scripts KIND pytest SECONDS 600 LABELS in-test in-all-1 COST 30
@@ -89,7 +89,7 @@ csidelta_entry(NAME e2e-sweep TIER sweep ${e2e} SECONDS 14400 NEEDS real-tests b
 # ./dev test --all: a quarter of the files in each part, after what is no scenario. Files that promise seconds run alone.
 set(of_all "${tests}/e2e/test_privileges.py")
 set(tells "${of_all}::test_the_data_mover_uses_each_right_and_needs_no_other")  # Of the scenarios beside it.
-set(others_1 fmt layers style words shellcheck scripts docs image fuzz)
+set(others_1 fmt layers style shellcheck scripts docs image fuzz)
 set(others_2 dev)
 set(others_3 packs conformance_real csi_sanity csi_driver_root_test contract_root_test plugin_static_test)
 set(others_4 clang-tidy-tests pluginmanager.all host.all s3)

@@ -14,7 +14,7 @@ import re
 import statistics
 import sys
 
-import tidy
+import style
 
 # Each folder below src/, lowest layer first, with the folders whose headers it may include, or the one header of a
 # folder. Siblings on one layer never include each other.
@@ -88,14 +88,9 @@ LINES_MAX = {
 }
 TEST_LINES_MAX = 159_050
 
-# Messages that protoc made from proto/<group>/, with the folders that may see them.
-PROTO_USERS = {
-    "velero": ("plugin",),
-    "goplugin": ("plugin",),
-    "csi": ("incremental", "diffsnap", "conformance"),
-}
-
-# Third-party code has one home. A pattern of an include, and the folders or files that may have it.
+# Messages that protoc made from proto/<group>/, and third-party code, have homes: the folders or files that may include
+# them. Of third-party code by a pattern of the include.
+PROTO_HOMES = {"velero": ("plugin",), "goplugin": ("plugin",), "csi": ("incremental", "diffsnap", "conformance")}
 HOMES = (
     (r"nlohmann/", ("base/json.h", "base/json.cc")),
     (r"openssl/(ssl|tls|x509|bio)", ("net",)),
@@ -109,21 +104,10 @@ HOMES = (
                                          "incremental/sources/csi_metadata_source.cc", "incremental/sources/grpc_call")),
 )
 
-# Bare JSON ends in objects/, whose types name what the fields are. No file of these folders sees it, by whichever
-# way: its header, its name, the way out of a type, or what makes one of a type.
-_JSON = re.compile(r'"base/json\.h"|\bJson\b|(\.|->)json\(\)|\bToJson\(')
-WITHOUT_JSON = ("velero", "csi", "snapshots", "inplace", "backupitemactions", "restoreitemactions", "deleteitemactions",
-                "itemblockactions", "datamover", "diffsnap", "doctor")
-JSON_READERS = ("velero/volume_policy.cc",)  # the document that a person wrote, in YAML
-
 SMALL_MODULE_LINES = 60  # A header and its source together; below that they are no module.
-DELETION_POLICY = "SetDeletionPolicy"
-# Folders that may use that only by the one deed that deletes a content; what is below them offers it.
-BELOW_CSI = ("base", "net", "k8s", "objects", "velero", "longhorn")
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]')
 _CHECK = re.compile(r"\bCSIDELTA_D?CHECK\w*\(")
-_TYPE = re.compile(r"^[ \t]*(?:class|struct|enum(?: class)?)\s+(?:\[\[\w+\]\]\s+)?\w+[^;(){}]*\{", re.MULTILINE)
 
 
 def sources(root):
@@ -133,11 +117,12 @@ def sources(root):
         yield pathlib.PurePosixPath(path.relative_to(src)), path.read_text(encoding="utf-8")
 
 
-def _proto_group(target, root):
-    """The folder below proto/ whose file made this header, or None."""
-    stem = re.sub(r"(\.grpc)?\.pb\.h$", ".proto", target.removeprefix("proto/"))
-    return next((group for group in PROTO_USERS
-                 if stem.startswith(f"{group}/") or (root / "proto" / group / stem).is_file()), None)
+def _homes(target, root):
+    """What alone may include a header; None if its folder decides that."""
+    if target.endswith(".pb.h"):
+        stem = re.sub(r"^proto/\w+/|(\.grpc)?\.pb\.h$", "", target)
+        return next((homes for group, homes in PROTO_HOMES.items() if (root / "proto" / group / f"{stem}.proto").is_file()), None)
+    return next((homes for pattern, homes in HOMES if re.match(pattern, target)), None)
 
 
 def _fault_within(path, target):
@@ -154,16 +139,11 @@ def fault(path, target, is_quoted, root):
     own, other = path.parts[0], target.split("/")[0]
     if own not in ALLOWED:
         return f"folder {own} is not in the table of layers"
-    homes = next((homes for pattern, homes in HOMES if re.match(pattern, target)), None)
-    if homes:
+    if homes := _homes(target, root):
         is_home = {own, str(path), str(path.with_suffix(""))} & set(homes)
         return None if is_home else f"{target} has its home in {' '.join(homes)}"
     if not is_quoted:
         return None
-    if target.endswith(".pb.h"):
-        group = _proto_group(target, root)
-        allowed = group is None or own in PROTO_USERS[group]
-        return None if allowed else f"{own} may not include messages of proto/{group}"
     if other == own:
         return _fault_within(path, target) if own in WITHIN else None
     if other == "tests":
@@ -172,18 +152,10 @@ def fault(path, target, is_quoted, root):
     return None if allowed else f"{own} may not include {other} ({target})"
 
 
-def sees_json(path, text):
-    """Does a line that is no comment see bare JSON, where none may?"""
-    return path.parts[0] in WITHOUT_JSON and str(path) not in JSON_READERS and any(
-        _JSON.search(line.split("//")[0]) for line in text.splitlines())
-
-
 def check(root):
     """(faults as lines, number of includes checked)."""
     faults, count = [], 0
     for path, text in sources(root):
-        if sees_json(path, text):
-            faults.append(f"src/{path}: sees bare JSON: give what it reads a type in objects/")
         for number, line in enumerate(text.splitlines(), 1):
             if found := _INCLUDE.match(line):
                 count += 1
@@ -197,17 +169,16 @@ class Weight:
 
     def __init__(self, root):
         self.lines, self.modules = collections.Counter(), collections.Counter()  # Of folders; of paths without suffix.
-        self.function_lines, self.policy_files = [], []
-        self.types = self.checks = 0  # Definitions of classes, structs and enums, nested ones too; assertions.
+        self.checks = 0  # Assertions.
+        paths = []
         for path, text in sources(root):
-            code = tidy.code_only(text)
+            paths.append("src" / path)
             self.lines[path.parts[0]] += text.count("\n")
             self.modules[str(path.with_suffix(""))] += text.count("\n")
-            self.function_lines += [last - first + 1 for first, last in tidy.cpp_functions(code)]
-            self.types += len(_TYPE.findall(code))
-            self.checks += len(_CHECK.findall(code))
-            if DELETION_POLICY in code and path.parts[0] not in BELOW_CSI:
-                self.policy_files.append(str(path))
+            self.checks += len(_CHECK.findall(style.code(path.name, text)))
+        definitions = [one for found in style.outline(root, paths).values() for one in found]
+        self.function_lines = sorted(one.lines for one in definitions if one.kind == "function")
+        self.types = len(definitions) - len(self.function_lines)  # Classes, structs and enums, nested ones too.
         tests = (path for path in (root / "tests").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
         texts = map(pathlib.Path.read_bytes, tests)
         self.test_lines = sum(text.count(b"\n") for text in texts if b"\0" not in text)
@@ -215,11 +186,10 @@ class Weight:
 
     def figures(self):
         """Lines of text."""
-        functions, src_lines = sorted(self.function_lines) or [0], self.lines.total()
+        functions, src_lines = self.function_lines or [0], self.lines.total()
         yield (f"src {src_lines:,} lines; tests {self.test_lines:,} lines, "
                f"{self.test_lines / max(src_lines, 1):.2f} of src")
-        yield (f"{self.types:,} types; {len(self.small_modules)} modules under {SMALL_MODULE_LINES} lines; "
-               f"{len(self.policy_files)} files call {DELETION_POLICY} in csi and above")
+        yield f"{self.types:,} types; {len(self.small_modules)} modules under {SMALL_MODULE_LINES} lines"
         yield (f"{len(functions):,} functions, median {statistics.median_low(functions)} lines, "
                f"longest {functions[-1]}; one assertion in {len(functions) // max(self.checks, 1)}")
 
@@ -237,7 +207,7 @@ def main(arguments):
     weight = Weight(root)
     for line in weight.figures():
         print(f"weight: {line}")
-    return tidy.report("check_layers", [*faults, *weight.faults()], count, "includes")
+    return style.report("check_layers", [*faults, *weight.faults()], count, "includes")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,9 @@ import build
 import console
 from console import ROOT, Failure, say, stage
 
+sys.path.append(str(ROOT / "scripts"))
+import style  # noqa: E402  pylint: disable=wrong-import-position
+
 CLANG_FORMAT, CLANG_TIDY = "clang-format-14", "clang-tidy-14"
 WRAPPER = ROOT / "scripts" / "lint" / "tidy.sh"
 PLUGIN_SOURCE = ROOT / "scripts" / "lint" / "own_sources.cc"
@@ -20,31 +23,24 @@ SHOWN_SECONDS = 5  # A source that is judged, and not found in the cache, takes 
 _UNITED = "_united.cc"  # How a source that includes those of a folder ends: csidelta_unite() in cmake/Targets.cmake.
 
 
-def our_files(*suffixes):
-    """Files of the project with one of these endings: tracked, or new and not ignored."""
-    listing = console.output(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"])
-    paths = [ROOT / name for name in listing.split("\0") if name.endswith(suffixes)]
-    return sorted(path for path in paths if path.is_file())
-
-
 def format_sources(check):
     """Formats C++ in place, or only says what would change."""
     with concurrent.futures.ThreadPoolExecutor(console.jobs()) as pool:
-        sources, flags = our_files(".h", ".cc"), ["--dry-run", "-Werror"] if check else ["-i"]
+        sources = [path for path in style.project_files(ROOT) if path.suffix in style.CPP]
+        flags = ["--dry-run", "-Werror"] if check else ["-i"]
         shares = [sources[at::console.jobs()] for at in range(min(console.jobs(), len(sources)))]
         if any(pool.map(lambda share: console.execute([CLANG_FORMAT, *flags, *share])[0], shares)):
             raise Failure("the form of the files above is not clang-format's: run ./dev fmt")
 
 
 def _shellcheck():
-    scripts = [path for path in our_files("") if path.read_bytes().startswith((b"#!/bin/bash", b"#!/bin/sh"))]
+    scripts = [path for path in style.project_files(ROOT) if (ROOT / path).read_bytes().startswith((b"#!/bin/bash", b"#!/bin/sh"))]
     console.run(["shellcheck", *scripts])
 
 
 CHECKS = {"fmt": lambda: format_sources(check=True),
           "layers": lambda: console.run([PYTHON, ROOT / "scripts" / "check_layers.py"]),
-          "style": lambda: console.run([PYTHON, ROOT / "scripts" / "tidy.py"]),
-          "words": lambda: console.run([PYTHON, ROOT / "scripts" / "words.py"]),
+          "style": lambda: console.run([PYTHON, ROOT / "scripts" / "style.py"]),
           "shellcheck": _shellcheck}  # Entries of ctest, too: cmake/Runs.cmake.
 
 

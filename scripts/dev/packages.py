@@ -25,7 +25,8 @@ PACKAGES = {
                   "libgtest-dev", "libgmock-dev",
                   "libbenchmark-dev"),
     "second opinion": ("clang-tidy-14", "clang-format-14", "libclang-rt-14-dev",
-                       "libclang-14-dev", "llvm-14-dev", "shellcheck"),
+                       "libclang-14-dev", "llvm-14-dev", "shellcheck",
+                       "universal-ctags"),  # How long each function and class is.
     "test bed": ("etcd-server", "iproute2", "util-linux", "mount", "e2fsprogs", "xfsprogs", "procps", "openssl",
                  "ca-certificates", "python3-psutil", "python3-pytest", "python3-yaml", "restic"),
     "its node": ("containerd", "runc", "containernetworking-plugins", "iptables", "busybox-static"),

@@ -35,8 +35,8 @@ def test_allowed(tmp_path, path, line):
     ("plugin/a.cc", '"backupitemactions/actions.h"', "plugin may not include backupitemactions"),
     ("backupitemactions/a.cc", '"restoreitemactions/actions.h"', "may not include"),
     ("backupitemactions/a.cc", '"plugin/server.h"', "may not include plugin"), ("csi/a.cc", '"cmd/a.h"', "csi may not include cmd"),
-    ("csi/a.cc", '"PluginLister.pb.h"', "may not include messages of proto/velero"),
-    ("csi/a.cc", '"proto/velero/PluginLister.pb.h"', "may not include messages of proto/velero"),
+    ("csi/a.cc", '"PluginLister.pb.h"', "has its home in plugin"),
+    ("csi/a.cc", '"proto/velero/PluginLister.pb.h"', "has its home in plugin"),
     ("csi/a.cc", "<nlohmann/json.hpp>", "has its home in base/json.h"),
     ("base/crypto.cc", "<openssl/ssl.h>", "has its home in net"), ("k8s/a.cc", "<boost/asio.hpp>", "has its home in net"),
     ("backupitemactions/a.cc", "<yaml-cpp/yaml.h>", "has its home in base/yaml.cc"),
@@ -55,16 +55,6 @@ def test_the_table_itself_points_down_and_an_empty_tree_is_not_a_pass(tmp_path):
             assert all(order.index(below.split("/")[0]) < order.index(folder) for below in allowed), folder
 
 
-@pytest.mark.parametrize("line", [
-    '#include "base/json.h"', "void Read(const Json& object);", "return pvc.json();", "return pvc->json().size();",
-    "Print(ToJson(pvc));"])
-def test_no_file_above_objects_sees_bare_json(tmp_path, line):
-    root = tree(tmp_path, "csi/a.h", "PrintJson(x);  // Json, which a comment may name.")
-    assert check_layers.check(root)[0] == []
-    write(root, {"src/csi/b.h": f"{line}\n"})
-    assert check_layers.check(root)[0] == ["src/csi/b.h: sees bare JSON: give what it reads a type in objects/"]
-
-
 HEADER = """#pragma once
 // struct InAComment {
 struct Pair {
@@ -76,7 +66,6 @@ class Declared;
 SOURCE = """#include "csi/pair.h"
 void Keep(Json& content) {
   CSIDELTA_CHECK(content.ok());
-  SetDeletionPolicy(content);
 }
 """
 
@@ -85,23 +74,23 @@ void Keep(Json& content) {
 def _root(tmp_path):
     long = "\n" * check_layers.SMALL_MODULE_LINES
     return write(tmp_path, {"src/csi/pair.h": HEADER, "src/csi/pair.cc": SOURCE, "src/csi/expose/long.cc": long, "tests/a.py": "1\n2\n",
-                            "src/objects/patch.h": "void SetDeletionPolicy();\n", "tests/picture.png": "\0\n"})
+                            "src/objects/patch.h": "void Declared();\n", "tests/picture.png": "\0\n"})
 
 
 def test_lines_are_counted_by_folder(root):
     weighed = check_layers.Weight(root)
-    assert weighed.lines == {"csi": 12 + check_layers.SMALL_MODULE_LINES, "objects": 1}
-    assert (weighed.test_lines, weighed.types, weighed.checks, sorted(weighed.function_lines)) == (2, 2, 1, [1, 4])
-    assert weighed.small_modules == ["csi/pair", "objects/patch"] and weighed.policy_files == ["csi/pair.cc"]
+    assert weighed.lines == {"csi": 11 + check_layers.SMALL_MODULE_LINES, "objects": 1}
+    assert (weighed.test_lines, weighed.types, weighed.checks, weighed.function_lines) == (2, 2, 1, [1, 3])
+    assert weighed.small_modules == ["csi/pair", "objects/patch"]
 
 
 def test_a_folder_with_its_subfolders_keeps_its_budget_and_one_without_is_told(root, monkeypatch):
-    monkeypatch.setitem(check_layers.LINES_MAX, "csi", 72)
-    assert check_layers.Weight(root).faults() == []
     monkeypatch.setitem(check_layers.LINES_MAX, "csi", 71)
+    assert check_layers.Weight(root).faults() == []
+    monkeypatch.setitem(check_layers.LINES_MAX, "csi", 70)
     fault, = check_layers.Weight(root).faults()
-    assert "src/csi: 72 lines, its budget is 71" in fault
-    monkeypatch.setitem(check_layers.LINES_MAX, "csi", 72)
+    assert "src/csi: 71 lines, its budget is 70" in fault
+    monkeypatch.setitem(check_layers.LINES_MAX, "csi", 71)
     monkeypatch.setattr(check_layers, "TEST_LINES_MAX", 1)
     write(root, {"src/new/a.h": "\n"})
     assert {fault.split(":")[0] for fault in check_layers.Weight(root).faults()} == {"src/new", "tests"}
