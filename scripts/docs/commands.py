@@ -5,42 +5,49 @@ says why no test runs it. Commands after `$ ` in another fence, and those that p
 """
 
 import dataclasses
+import json
 import pathlib
 import re
-import shlex
 import subprocess
+import sys
+
+import markdown_it
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "scripts"))
+import style  # noqa: E402  pylint: disable=wrong-import-position
+
 SHELLS = ("sh", "bash", "shell")
 FENCED, INDENTED, TRANSCRIPT, INLINE = "fenced", "indented", "transcript", "inline"  # Kinds of blocks.
 TRANSCRIPTS = ("text", "console", "")
-PROGRAMS = ("csi-delta", "kubectl", "velero", "restic", "helm", "./dev")  # Those that the documents call.
-# A fence or an indented block, with the mark above it if there is one, or any other line.
-_PART = re.compile(r"""
-    (?:^\ *<!--\ not\ run:\ (?P<reason>.+?)\ -->\n(?:\ *\n)*)?
-    (?: ^(?P<fence>\ *)(?P<ticks>`{3,}|~{3,})\ *(?P<language>\S*).*\n(?P<fenced>(?:.*\n)*?)\ *(?P=ticks)[`~]*\ *$
-      | (?:(?<=\n\n)|\A)(?=\ {4})(?P<indented>(?:(?:\ {4}.*)?\n)*\ {4}.*) )
-    | ^(?P<line>.+)""", re.VERBOSE | re.MULTILINE)
-_KEYWORDS = ("do", "then", "else", "if", "elif", "while", "until", "!", "{", "}", "done", "fi", "exec", "env", "sudo", "time", "nice")
+_PROGRAMS = r"(?:csi-delta|kubectl|velero|restic|helm|\./dev)"  # Those that the documents call.
+_COMMAND = re.compile(rf"\s*(?:(?:\w+\+?=\S*|sudo)\s+)*{_PROGRAMS}(?:\s|$)|export |ID=\$\(")
+_MARK = re.compile(r"\s*<!-- (.+?) -->\s*")
+_PREFIXES = ("exec", "env", "sudo", "time", "nice")  # Behind them stands the command.
 _ASSIGNMENT = re.compile(r"^\w+\+?=")
-_INLINE = re.compile(r"(?<!`)`((?:" + "|".join(re.escape(name) for name in PROGRAMS) + r") [^`]+)`(?!`)")
-_HEREDOC = re.compile(r"(<<-?\s*['\"]?(\w+)['\"]?[^\n]*)\n.*?\n\s*\2$", re.DOTALL | re.MULTILINE)
-_INNER = re.compile(r"(?:\$|<)\(([^()]*(?:\([^()]*\)[^()]*)*)\)|`([^`]*)`")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class Block:
     """Commands that stand together. `page` is relative to the root, `line` counts from 1."""
 
     page: str
     line: int
     text: str
-    reason: str = ""  # Why no test runs it.
+    mark: str = ""  # The comment above it.
     kind: str = FENCED
+    end: int = 0  # Its last line.
+    shown: str = ""  # What the fence ```text behind it holds.
+    shown_end: int = 0
 
     @property
     def where(self):
         return f"{self.page}:{self.line}"
+
+    @property
+    def reason(self):
+        """Why no test runs it."""
+        return self.mark.removeprefix("not run: ") if self.mark.startswith("not run: ") else ""
 
     @property
     def is_run(self):
@@ -50,40 +57,36 @@ class Block:
 
 def pages(root=ROOT):
     """The documents, as paths."""
-    listing = subprocess.run(["git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "*.md"], check=True,
-                             capture_output=True, text=True)
-    names = (name for name in listing.stdout.split("\0") if name)
-    return sorted(root / name for name in names if ("/" not in name or name.startswith("docs/")) and (root / name).is_file())
+    return [root / path for path in style.project_files(root) if path.suffix == ".md" and path.parts[0] in (path.name, "docs")]
 
 
-def _is_command(line):
-    """Does an indented line call one of the programs?"""
-    programs = "|".join(map(re.escape, PROGRAMS))
-    return bool(re.match(rf"\s*((\w+\+?=\S*|sudo)\s+)*({programs})(\s|$)|export |ID=\$\(", line))
-
-
-def _block(page, line, part):
+def _block(page, token, mark):
     """The block of commands that a fence or an indented block is, or None."""
-    if part["indented"]:
-        paragraphs = re.split(r"\n(?: *\n)+", re.sub(r"(?m)^ {4}", "", part["indented"]))
-        kept = [one for one in paragraphs if any(map(_is_command, one.splitlines()))]
-        return Block(page, line, "\n".join(kept), part["reason"] or "", INDENTED) if kept else None
-    text = re.sub(rf"(?m)^ {{0,{len(part['fence'])}}}", "", part["fenced"]).removesuffix("\n")
-    if part["language"] in SHELLS:
-        return Block(page, line, text, part["reason"] or "")
+    place, text = (page, token.map[0] + 1), token.content.removesuffix("\n")
+    if token.type == "code_block":
+        kept = [part for part in re.split(r"\n(?: *\n)+", text) if any(map(_COMMAND.match, part.splitlines()))]
+        return Block(*place, "\n".join(kept), mark, INDENTED, token.map[1]) if kept else None
+    if token.info in SHELLS:
+        return Block(*place, text, mark, FENCED, token.map[1])
     typed = re.findall(r"^\$ ((?:.*\\\n)*.*)", text, re.MULTILINE)
-    return Block(page, line, "\n".join(typed), kind=TRANSCRIPT) if typed and part["language"] in TRANSCRIPTS else None
+    return Block(*place, "\n".join(typed), "", TRANSCRIPT, token.map[1]) if typed and token.info in TRANSCRIPTS else None
 
 
 def blocks_of(page, text):
     """The blocks of commands of a document, in order."""
-    found = []
-    for part in _PART.finditer(text):
-        line = text.count("\n", 0, max(part.start("fence"), part.start("indented"), part.start("line"))) + 1
-        if part["line"]:
-            found += [Block(page, line, one, kind=INLINE) for one in _INLINE.findall(part["line"])]
-        elif block := _block(page, line, part):
-            found.append(block)
+    found, mark, before = [], "", None
+    for token in markdown_it.MarkdownIt("commonmark").parse(text):
+        block = None
+        if token.type == "inline":
+            found += [Block(page, token.map[0] + 1, one.content, kind=INLINE) for one in token.children
+                      if one.type == "code_inline" and re.match(rf"{_PROGRAMS} ", one.content)]
+        elif token.type in ("fence", "code_block"):
+            if before and token.info == "text":
+                before.shown, before.shown_end = token.content, token.map[1]
+            block = _block(page, token, mark)
+            found += [block] if block else []
+        is_mark = token.type == "html_block" and _MARK.fullmatch(token.content)
+        mark, before = is_mark[1] if is_mark else "", block
     return found
 
 
@@ -98,47 +101,38 @@ def lines_of_text(text):
     return [line for one in lines if (line := re.sub(r"(?:^|\s+)#\s.*", "", one).strip())]
 
 
-def calls(text):
-    """The programs that a script calls, each with its arguments as a list of words; text that is no shell script is a ValueError."""
-    found = []
-    text = _HEREDOC.sub(r"\1\n", text.replace("\\\n", " "))
-    while inner := _INNER.search(text):  # Before what is around it is taken apart.
-        found += calls(inner[1] if inner[1] is not None else inner[2])
-        text = text[:inner.start()] + "INNER" + text[inner.end():]
-    for line in text.splitlines():
-        words = []
-        for word in [*_words(line), ";"]:
-            if word and not set(word) - set(";|&"):
-                found += [words] if (words := _plain(words)) else []
-                words = []
-            else:
-                words.append(word)
-    return found
+def calls(scripts):
+    """What each script calls: programs, each with its arguments as a list of words. One that is no shell script is a ValueError.
+
+    A word, or the part of one, that the shell makes of something else is "$".
+    """
+    joined = "".join(f"{{\n{script}\n}}\n" for script in scripts)  # One process for all: each is a group.
+    done = subprocess.run(["shfmt", "--to-json"], input=joined, check=False, capture_output=True, text=True)
+    if done.returncode == 0:
+        return [list(_calls(group)) for group in json.loads(done.stdout)["Stmts"]]
+    if len(scripts) > 1:  # Which one is it?
+        return [found for script in scripts for found in calls([script])]
+    raise ValueError(f"{done.stderr.strip()}: {joined}")
 
 
-def _words(line):
-    """The words of a line up to a comment, with ";", "|", "&", "<", ">" and parentheses as words of their own."""
-    lexer = shlex.shlex(line, posix=True, punctuation_chars=";|&<>()")
-    lexer.whitespace_split = True
-    return list(lexer)
+def _calls(node):
+    """Those below a node of shfmt's tree, what is within first."""
+    if isinstance(node, list):
+        for one in node:
+            yield from _calls(one)
+    elif isinstance(node, dict):
+        for one in node.values():
+            yield from _calls(one)
+        if node.get("Type") == "CallExpr" and node.get("Args"):
+            words = ["".join(map(_value, word["Parts"])) for word in node["Args"]]
+            while words and (words[0] in _PREFIXES or _ASSIGNMENT.match(words[0])):
+                words.pop(0)
+            if words:
+                yield words
 
 
-def _plain(words):
-    """A simple command without keywords, assignments and redirections; [] if nothing is called."""
-    kept, skip = [], False
-    for word in words:
-        if skip:
-            skip = False
-        elif word and not set(word) - set("<>&"):
-            skip = True
-            if kept and kept[-1].isdigit():
-                kept.pop()
-        elif word and not set(word) - set("()"):
-            continue
-        else:
-            kept.append(word)
-    while kept and (kept[0] in _KEYWORDS or _ASSIGNMENT.match(kept[0])):
-        kept.pop(0)
-    if kept and kept[0] == "export":
-        return []
-    return [] if kept and kept[0] in ("for", "case", "INNER") else kept
+def _value(part):
+    """The text of a part of a word."""
+    if part["Type"] in ("Lit", "SglQuoted"):
+        return part["Value"]
+    return "".join(map(_value, part["Parts"])) if part["Type"] == "DblQuoted" else "$"

@@ -30,7 +30,7 @@ def known():
     spec = importlib.util.spec_from_file_location("dev_verbs", ROOT / "scripts" / "dev" / "__main__.py")
     dev = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(dev)
-    sources = "".join(path.read_text(encoding="utf-8") for folder in ("scripts/dev", "scripts/mutants", "tests/bench") for path in sorted((ROOT / folder).rglob("*.py")))
+    sources = "".join(path.read_text(encoding="utf-8") for folder in ("scripts", "tests/bench") for path in sorted((ROOT / folder).rglob("*.py")))
     flags = frozenset(re.findall(r"--[a-z][a-z-]+", sources)) | {"-k"}  # And pytest's.
     table = programs.read_table()
     table["csi-delta"] = programs.of_cli_document((ROOT / "docs" / "cli.md").read_text(encoding="utf-8"))
@@ -65,14 +65,9 @@ def account():
 
 
 def test_each_command_can_be_read_and_has_a_verb_and_flags_that_exist():
-    table, wrong = known(), []
-    for block in BLOCKS:
-        try:
-            found = commands.calls(block.text)
-        except ValueError as error:
-            wrong.append(f"{block.where}: {error}: {block.text.strip().splitlines()[0]}")
-            continue
-        wrong += [f"{block.where}: {why}" for words in found if words[0] in table and (why := programs.complaint(words, table))]
+    table, found = known(), commands.calls([block.text for block in BLOCKS])
+    wrong = [f"{block.where}: {why}" for block, calls in zip(BLOCKS, found, strict=True) for words in calls
+             if words[0] in table and (why := programs.complaint(words, table))]
     assert not wrong, "\n".join(wrong)
 
 

@@ -1,7 +1,6 @@
 """Pages of docs/ whose commands need a cluster: each page is run from its first command to its last, but for what it marks as not run."""
 
 import pathlib
-import re
 import sys
 
 import pytest
@@ -15,9 +14,9 @@ import objects
 from bed import Bed, Settings
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "scripts"))
+sys.path.append(str(ROOT / "scripts" / "docs"))
 
-import run_page  # noqa: E402  pylint: disable=wrong-import-position
+import commands  # noqa: E402  pylint: disable=wrong-import-position
 
 MIB = 1 << 20
 NAMESPACES = ("shop", "shop-try", "shop-check", "shop-pvcs")
@@ -25,28 +24,24 @@ BACKUPS = ("shop-1", "shop-2", "shop-now")
 PAGE_SECONDS_MAX = 600
 BEFORE = {"disaster-recovery": ("shop-2",), "security": ("shop-2",)}  # Backups that a page has already.
 LATE_DRIVER = {"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": "late.example.com"}, "spec": {}}
-IN_THE_NEW_CLUSTER = re.compile(r"<!-- run in the new cluster -->\n```sh\n(.*?)```\n", re.DOTALL)
 DOCTOR = 'csi-delta() { command csi-delta "$@" || [ "$1" = doctor ]; }'  # It finds faults in a test bed.
 pytestmark = pytest.mark.moves
 
 
-def text(page):
-    return (ROOT / "docs" / f"{page}.md").read_text()
+def script(page, mark=""):
+    """The commands of a page that have this mark above them, as one script."""
+    found = commands.blocks_of(page, (ROOT / "docs" / f"{page}.md").read_text())
+    return "".join(f"{block.text}\n" for block in found if block.kind == commands.FENCED and block.mark == mark)
 
 
-def script(page):
-    """The commands of a page, as one script."""
-    return "".join(match["commands"] for match in run_page.blocks(run_page.LOCKING.sub("", IN_THE_NEW_CLUSTER.sub("", text(page)))))
-
-
-def run(bed, folder, commands):
+def run(bed, folder, typed):
     """Runs commands where the programs and the bucket are found; returns what they print."""
     programs = folder / "bin"
     programs.mkdir(exist_ok=True)
     (programs / "csi-delta").unlink(missing_ok=True)
     (programs / "csi-delta").symlink_to(components.program_path())
     return bed.run(["bash", "-c", f"set -eu\ncd {folder}\nexport PATH={programs}:$PATH AWS_ACCESS_KEY_ID={objects.ACCESS_KEY} "
-                    f"AWS_SECRET_ACCESS_KEY={objects.SECRET_KEY}\n{DOCTOR}\n{commands}"], timeout_seconds=PAGE_SECONDS_MAX).stdout
+                    f"AWS_SECRET_ACCESS_KEY={objects.SECRET_KEY}\n{DOCTOR}\n{typed}"], timeout_seconds=PAGE_SECONDS_MAX).stdout
 
 
 @pytest.fixture(name="shop")
@@ -84,5 +79,5 @@ def test_a_lost_cluster_comes_back_by_its_page(bed, shop, tmp_path):
     with Bed.up(Settings(plugin=True, node=True), bucket_of=bed) as new_cluster:
         metadata.serve(new_cluster)
         mover.serve(new_cluster)
-        run(new_cluster, tmp_path, "".join(IN_THE_NEW_CLUSTER.findall(text("disaster-recovery"))))
+        run(new_cluster, tmp_path, script("disaster-recovery", "run in the new cluster"))
         data.expect(new_cluster.volume_path("data", "shop"), shop)
