@@ -4,12 +4,10 @@
     build/docs/versions.json   which versions there are, newest first: what the site's selector reads
     build/docs/index.html      leads to the newest
 
-MkDocs and its theme come from PyPI into the cache, each in the version that scripts/docs/requirements.txt pins. The site
-itself loads nothing from another host.
+MkDocs and its theme come from PyPI into the cache, each in the version that scripts/docs/requirements.txt pins; so does
+Playwright, by which the tests read the site in a browser. The site itself loads nothing from another host.
 """
 
-import functools
-import http.server
 import json
 import re
 
@@ -19,9 +17,8 @@ from console import ROOT, Failure, say
 
 REQUIREMENTS = ROOT / "scripts" / "docs" / "requirements.txt"
 OUTPUT = ROOT / "build" / "docs"
-BROWSER = "chromium-headless-shell"  # Of the tests: they read the site as its readers do.
+BROWSER = "chromium-headless-shell"
 BUILD_SECONDS_MAX = 300
-LOOPBACK = "127.0.0.1"
 START = """<!doctype html>
 <meta charset="utf-8">
 <title>{version}</title>
@@ -67,19 +64,10 @@ def build(output=OUTPUT):
     return folder
 
 
-def server(output, port=0):
-    """A web server of the site for this machine alone."""
-    return http.server.ThreadingHTTPServer((LOOPBACK, port), functools.partial(http.server.SimpleHTTPRequestHandler, directory=output))
-
-
-def serve(output=OUTPUT, port=8000):
-    """Serves the site until it is interrupted."""
-    try:
-        with server(output, port) as made:
-            say(f"docs: http://{LOOPBACK}:{made.server_port}/ until you press Ctrl-C")
-            made.serve_forever()
-    except OSError as error:
-        raise Failure(f"cannot serve on port {port}: {error.strerror}") from error
+def serve():
+    """Serves the site on this machine alone, until it is interrupted."""
+    say("docs: until you press Ctrl-C:")
+    console.run(["/usr/bin/python3", "-u", "-m", "http.server", "--bind", "127.0.0.1", "--directory", OUTPUT, "8000"])
 
 
 if __name__ == "__main__":

@@ -18,8 +18,7 @@ from mkdocs.structure.files import File
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ROOT_PAGES = {"ARCHITECTURE.md": "source-code.md", "SECURITY.md": "threat-model.md", "CONTRIBUTING.md": "contributing.md",
-              "CHANGELOG.md": "changes.md"}
-START = {"README.md": "index.md"}
+              "CHANGELOG.md": "changes.md", "README.md": "index.md"}
 UNRELEASED = ROOT / "changelog" / "unreleased"
 FILES = "files"  # Where copies of linked files lie on the site.
 
@@ -47,8 +46,8 @@ def on_config(config):
 
 def on_files(files, config):
     """Adds the pages of the repository's root."""
-    for source, name in {**ROOT_PAGES, **START}.items():
-        if files.get_file_from_path(name) or not (ROOT / source).is_file():
+    for source, name in ROOT_PAGES.items():
+        if files.get_file_from_path(name):
             continue
         text = (ROOT / source).read_text(encoding="utf-8")
         page = File.generated(config, name, content=_changes(text) if name == "changes.md" else text)
@@ -67,8 +66,6 @@ def _linked(target, page, files, config):
     path = posixpath.normpath(posixpath.join(posixpath.dirname(_path_of(page.file)), target))
     if path in ROOT_PAGES:
         there = ROOT_PAGES[path]
-    elif path in START:
-        there = START[path]
     elif path.startswith("docs/") and (ROOT / path).is_file():
         there = path.removeprefix("docs/")
     elif path.startswith("../") or not (ROOT / path).exists():

@@ -68,7 +68,7 @@ def _verb(arguments, verbs):
     for first in plain:
         following = [arguments[at] for at in plain if at >= first][:3]
         for count in (3, 2, 1):
-            if " ".join(following[:count]) in verbs and len(following) >= count:
+            if " ".join(following[:count]) in verbs:
                 return " ".join(following[:count])
         if following[0] == "VERB" or any(one.startswith(f"{following[0]} ") for one in verbs):
             return ""
@@ -94,22 +94,15 @@ def complaint(words, known):
     return f"{program} {verb} has no flag {unknown[0]}" if unknown else ""
 
 
-def table(paths):
-    """The table's text, by programs that are here ({name: path}), and as it is for the others."""
+def main():
+    if len(sys.argv) != 4:
+        sys.exit(__doc__)
     known = read_table()
-    known |= {name: of_program(name, path, known[name].keys()) for name, path in paths.items()}
-    lines = (f"{name} {verb}".strip() + f": {' '.join(sorted(flags))}" for name in known
-             for verb, flags in known[name].items())
-    return HEAD + "".join(f"{line.strip()}\n" for line in sorted(lines))
-
-
-def main(arguments):
-    if len(arguments) != 3:
-        print(__doc__, file=sys.stderr)
-        return 2
-    TABLE.write_text(table(dict(zip(("kubectl", "velero", "restic"), arguments, strict=True))), encoding="utf-8")
-    return 0
+    for name, path in zip(("kubectl", "velero", "restic"), sys.argv[1:], strict=True):
+        known[name] = of_program(name, path, known[name].keys())
+    lines = [f"{name} {verb}".strip() + f": {' '.join(sorted(flags))}".rstrip() for name in known for verb, flags in known[name].items()]
+    TABLE.write_text(HEAD + "".join(f"{line}\n" for line in sorted(lines)), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main()

@@ -44,13 +44,15 @@ def test_no_page_loads_anything_from_another_host(pages, site):
 
 
 def test_a_browser_asks_for_nothing_else_and_finds_no_error(pages, reader, address):
+    asked, errors = [], []
+    reader.on("request", lambda request: asked.append(request.url))
+    reader.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    reader.on("pageerror", lambda error: errors.append(error.message))
     for name in ("index.html", "cli.html", "design/0002-data-mover.html"):
         assert name in pages
-        reader.requests.clear()
-        reader.errors.clear()
-        reader.open(f"{address}/{name}")
-        asked = [url for url in reader.requests if not url.startswith((f"{address.rsplit('/', 1)[0]}/", "data:"))]
-        assert (asked, reader.errors) == ([], []), name
+        reader.goto(f"{address}/{name}")
+    assert asked and [url for url in asked if not url.startswith((f"{address.rsplit('/', 1)[0]}/", "data:"))] == []
+    assert errors == []
 
 
 def test_every_link_of_the_site_leads_to_a_page_and_its_anchor(pages, site):
