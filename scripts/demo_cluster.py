@@ -13,8 +13,8 @@ sys.path.insert(0, str(ROOT / "tests" / "e2e"))
 import bed as bed_module  # noqa: E402  pylint: disable=wrong-import-position
 import data  # noqa: E402  pylint: disable=wrong-import-position
 import objects  # noqa: E402  pylint: disable=wrong-import-position
-from demo import MIB, DemoFailed, say  # noqa: E402  pylint: disable=wrong-import-position
 
+MIB = 1 << 20
 NAMESPACE, BACKUP, POLICY = "shop", "before-the-disaster", "csi-delta-policy"
 VOLUMES = {"orders": 256 * MIB, "photos": 64 * MIB}  # Claim to size.
 POLICY_TEXT = f"""version: v1
@@ -26,6 +26,14 @@ volumePolicies:
       parameters:
         csi-delta: snapshot
 """
+
+
+class DemoFailed(Exception):
+    """The demo showed that something does not work."""
+
+
+def say(text):
+    print(text, flush=True)
 
 
 def velero(bed, *arguments):

@@ -84,7 +84,7 @@ def do_demo(cluster=None):
     if cluster not in (None, "--cluster"):
         raise Failure("usage: ./dev demo [--cluster]")
     if not cluster:
-        console.run([PYTHON, ROOT / "scripts" / "demo.py", "--program", build.build_program()])
+        console.run([ROOT / "scripts" / "demo.sh", build.build_program()])
         return
     runs.for_scenarios()
     console.run(console.as_root([PYTHON, ROOT / "scripts" / "demo_cluster.py"]),

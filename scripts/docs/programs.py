@@ -7,7 +7,6 @@ renews tests/docs/programs.txt, by what these programs print, for the verbs that
 flags. csi-delta's are those of docs/cli.md, which a test compares with the program; those of ./dev are its own.
 """
 
-import pathlib
 import re
 import subprocess
 import sys

@@ -1,7 +1,6 @@
 """./dev demo, with the programs that are here: it ends well, and restic finds no errors."""
 
 import subprocess
-import sys
 
 from conftest import PROGRAM, ROOT
 
@@ -9,7 +8,6 @@ SECONDS_MAX = 300  # 15 alone; other tests run beside it
 
 
 def test_the_demo_ends_with_a_repository_in_which_restic_finds_no_errors():
-    done = subprocess.run([sys.executable, ROOT / "scripts" / "demo.py", "--program", PROGRAM], check=False, capture_output=True, text=True,
-                          timeout=SECONDS_MAX)
+    done = subprocess.run([ROOT / "scripts" / "demo.sh", PROGRAM], check=False, capture_output=True, text=True, timeout=SECONDS_MAX)
     assert done.returncode == 0, f"{done.stdout}{done.stderr}"
     assert "no errors were found" in done.stdout
