@@ -2,9 +2,10 @@
 
 import os
 import pathlib
-import shutil
+import subprocess
 
 import console
+import psutil
 from console import ROOT, Failure
 
 GIB = 1 << 30
@@ -16,19 +17,17 @@ def _there(path):
 
 
 def _free_bytes(path):
-    return shutil.disk_usage(_there(path)).free
+    return psutil.disk_usage(_there(path)).free
 
 
 def _device(path):
     return os.stat(_there(path)).st_dev
 
 
-def memory_bytes(text=None):
-    """MemAvailable, in bytes."""
-    if text is None:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            text = file.read()
-    return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("MemAvailable:")) << 10
+def _used_bytes(path):
+    """What lies below a folder already."""
+    done = subprocess.run(["du", "-s", "-B1", path], check=False, capture_output=True, text=True)
+    return int(done.stdout.split()[0]) if done.stdout else 0
 
 
 def folders(build_gib, cache_gib, go_gib):
@@ -40,7 +39,7 @@ def folders(build_gib, cache_gib, go_gib):
             pathlib.Path(modules): go_gib / 3}
 
 
-def require(build_gib, cache_gib, go_gib, memory_gib, free_bytes=_free_bytes, device=_device, memory=memory_bytes):
+def require(build_gib, cache_gib, go_gib, memory_gib, free_bytes=_free_bytes, device=_device, memory=lambda: psutil.virtual_memory().available):
     """A Failure that says what is needed and what is there, unless there is enough.
 
     What earlier runs left counts: it is used again.
@@ -60,15 +59,3 @@ def require(build_gib, cache_gib, go_gib, memory_gib, free_bytes=_free_bytes, de
         wrong.append(f"{memory_gib} GiB of memory, there are {available:.1f}")
     if wrong:
         raise Failure(f"this needs {'; and '.join(wrong)}")
-
-
-def _used_bytes(path):
-    """What lies below a folder already."""
-    total = 0
-    for folder, _, names in os.walk(path):
-        for name in names:
-            try:
-                total += os.lstat(os.path.join(folder, name)).st_blocks * 512
-            except OSError:
-                continue
-    return total
