@@ -61,7 +61,7 @@ class Checkout:
         entries = (ROOT / "cmake/Entries.cmake").read_text()
         write(folder, {"cmake/Entries.cmake": entries, "CMakePresets.json": PRESETS, "tree.sh": TREE, "tests/scenarios.txt": ""})
         own = {name: value for name, value in os.environ.items() if not name.startswith(("CSI_DELTA_", "GTEST_"))}
-        self.env = {**own, "PYTHONPATH": f"{folder}/scripts/dev:{ROOT}/scripts/mutants", "CSI_DELTA_CACHE": str(folder / "cache"),
+        self.env = {**own, "PYTHONPATH": f"{folder}/scripts/dev:{ROOT}/scripts/mutants:{ROOT}/scripts", "CSI_DELTA_CACHE": str(folder / "cache"),
                     "CSI_DELTA_JOBS": "2", "CSI_DELTA_SWEEP": "7"}
 
     def run(self, *command, sig=None, **env):
