@@ -10,11 +10,9 @@ fetches, with lists of its own per release, so that signatures and checksums are
 
 import contextlib
 import fcntl
-import os
 import pathlib
-import re
+import platform
 import shutil
-import subprocess
 import tempfile
 import time
 
@@ -22,38 +20,22 @@ import console
 from console import Failure, say
 
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-OS_RELEASE = pathlib.Path("/etc/os-release")
 FRESH_SECONDS = 20 * 3600  # A release that moves is asked once a day.
 RESTIC_RELEASES = ("trixie", "sid")
 UNSTABLE = "sid"  # The one release that a mirror need not have.
-
-_ARCHIVE = re.compile(r"^'([^']+?)/?dists/([a-z]+)/InRelease'", re.MULTILINE)
 
 
 class NoSuchRelease(Failure):
     """The mirror does not carry a release."""
 
 
-def archive_in(listing, codename):
-    """The archive that `apt-get --print-uris update` names for this machine's own release, or None."""
-    return next((address for address, release in _ARCHIVE.findall(listing)
-                 if release in (codename, "stable", "oldstable")), None)
-
-
-def _apt(options, *arguments, cwd=None):
-    """Runs apt-get. Returns (exit code, its words)."""
-    command = ["apt-get", *(f"-o{option}" for option in options), *arguments]
-    done = subprocess.run(command, check=False, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, cwd=cwd, env={**os.environ, "LC_ALL": "C"})
-    return done.returncode, done.stdout
-
-
-def _archive():
-    codename = re.search(r"^VERSION_CODENAME=(\w+)", OS_RELEASE.read_text(), re.MULTILINE)
-    found = archive_in(_apt(["Debug::NoLocking=1"], "--print-uris", "update")[1], codename[1] if codename else "stable")
-    if not found:
-        raise Failure("apt's sources name no Debian archive; add one to /etc/apt/sources.list")
-    return found
+def archive():
+    """The address from which this machine's own release comes."""
+    for release in (platform.freedesktop_os_release().get("VERSION_CODENAME"), "stable", "oldstable"):
+        wanted = ["--no-release-info", "--format", "$(SITE)", "Created-By: Packages", "Component: main", f"Release: {release}"]
+        if sites := console.output(["apt-get", "indextargets", *wanted]):
+            return sites.split()[0]
+    raise Failure("apt's sources name no Debian archive; add one to /etc/apt/sources.list")
 
 
 def fetch(release, package, name, program):
@@ -62,16 +44,17 @@ def fetch(release, package, name, program):
     for place in ("etc/apt", "var/lib/apt/lists/partial", "var/cache/apt/archives/partial"):
         (folder / place).mkdir(parents=True, exist_ok=True)
     (folder / "etc" / "apt" / "sources.list").write_text(
-        f"deb [target=Packages signed-by={KEYRING}] {_archive()} {release} main\n")
-    options = (f"Dir={folder}", "Dir::State::status=/dev/null", "Acquire::Retries=3", "APT::Update::Error-Mode=any")
-    code, words = _apt(options, "update")
-    if "does not have a Release file" in words:
+        f"deb [target=Packages signed-by={KEYRING}] {archive()} {release} main\n")
+    apt = ["apt-get", f"-oDir={folder}", "-oDir::State::status=/dev/null", "-oAcquire::Retries=3", "-oAPT::Update::Error-Mode=any"]
+    how = {"env": {"LC_ALL": "C"}, "keep": True, "quiet": True}
+    code, lines = console.execute([*apt, "update"], **how)
+    if any("does not have a Release file" in line for line in lines):
         raise NoSuchRelease(f"the mirror does not carry Debian's {release}")
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         if code == 0:
-            code, words = _apt(options, "download", package, cwd=scratch)
+            code, lines = console.execute([*apt, "download", package], cwd=scratch, **how)
         if code != 0:
-            raise Failure(f"apt cannot fetch {package} of Debian's {release}:\n{words.strip()}")
+            raise Failure("\n".join([f"apt cannot fetch {package} of Debian's {release}:", *lines]))
         file = next(pathlib.Path(scratch).glob("*.deb"))
         say(f"setup: {package} of Debian's {release}: {file.stem}")
         console.output(["dpkg-deb", "-x", file, f"{scratch}/root"])
