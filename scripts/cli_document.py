@@ -16,26 +16,14 @@ DOCUMENT = pathlib.Path(__file__).resolve().parents[1] / "docs" / "cli.md"
 _BLOCK = re.compile(r"^(?P<head>#{1,2} (?P<verb>.+)\n\n```text\n)(?:.*\n)*?(?P<tail>```\n)", re.MULTILINE)
 
 
-def help_text(program, verb):
-    """What the program prints for a verb, or of itself."""
-    words = [] if verb == "Verbs" else verb.split()
-    text = subprocess.run([program, *words, "--help"], check=True, capture_output=True, text=True).stdout
-    return text.partition("\nFlags of ")[0] if words else text
-
-
-def renew(text, program):
-    """The document's text with new blocks."""
-    return _BLOCK.sub(lambda match: match["head"] + help_text(program, match["verb"]) + match["tail"], text)
-
-
-def main(arguments):
-    if len(arguments) != 1:
-        print(__doc__, file=sys.stderr)
-        return 2
-    text = DOCUMENT.read_text(encoding="utf-8")
-    DOCUMENT.write_text(renew(text, arguments[0]), encoding="utf-8")
-    return 0
+def renewed(block):
+    """A block with what the program prints now for its verb, or of itself."""
+    words = [] if block["verb"] == "Verbs" else block["verb"].split()
+    text = subprocess.run([sys.argv[1], *words, "--help"], check=True, capture_output=True, text=True).stdout
+    return block["head"] + (text.partition("\nFlags of ")[0] if words else text) + block["tail"]
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    DOCUMENT.write_text(_BLOCK.sub(renewed, DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")

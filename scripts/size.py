@@ -1,14 +1,11 @@
 #!/usr/bin/python3
 """What the shipped programs weigh: their sizes against the limits, and the ten parts that contribute most.
 
-    size.py [--build FOLDER]
-
 Links the release objects once more, and adds up the bytes that the linker's map names by the place that they come from:
 an archive of the distribution, or a folder of csi-delta. Prints megabytes of 2^20 bytes. Exits with 1 when a program is
 over its limit.
 """
 
-import argparse
 import collections
 import pathlib
 import re
@@ -16,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+BUILD = pathlib.Path(__file__).resolve().parents[1] / "build" / "release"
 # csi-delta speaks gRPC, to clusters over TLS and to CSI drivers.
 SIZE_MIB_MAX = {"velero-plugin-for-csi-delta": 16, "csi-delta": 20}
 PARTS_SHOWN = 10
@@ -30,40 +27,29 @@ def place_of(path):
     return f"ours: {ours[1]}" if ours else re.sub(r"^lib(absl)_\w+\.a$", r"libabsl_*.a", pathlib.PurePath(path).name)
 
 
-def contributors(build, name):
+def contributors(name):
     """Bytes by place."""
-    listing = subprocess.run(["ninja", "-C", build, "-t", "commands", "-s", f"bin/{name}"],
-                             check=True, capture_output=True, text=True)
+    listing = subprocess.run(["ninja", "-C", BUILD, "-t", "commands", "-s", f"bin/{name}"], check=True, capture_output=True, text=True)
     with tempfile.TemporaryDirectory(prefix="size-") as folder:
         link = listing.stdout.splitlines()[-1].replace(f"-o bin/{name}", f"-o {folder}/{name} -Wl,-Map={folder}/map")
-        subprocess.run(link, shell=True, cwd=build, check=True)
+        subprocess.run(link, shell=True, cwd=BUILD, check=True)
         total = collections.Counter()
         for count, path in _INPUT.findall(pathlib.Path(folder, "map").read_text(encoding="utf-8")):
             total[place_of(path)] += int(count)
     return total
 
 
-def weigh(build, name):
-    """Prints what one program is made of; whether it keeps to its limit."""
-    program = build / "bin" / name
-    if not program.is_file():
-        raise SystemExit(f"size: no {program}: ./dev build makes it")
-    total, file_bytes = contributors(build, name), program.stat().st_size
-    total["tables, shared strings"] = max(file_bytes - total.total(), 0)
-    print(f"{name}:")
-    for place, count in total.most_common(PARTS_SHOWN):
-        print(f"{count / 2**20:8.2f} MiB  {100 * count / file_bytes:5.1f} %  {place}")
-    mib = file_bytes / 2**20
-    print(f"{mib:8.2f} MiB  in all, of at most {SIZE_MIB_MAX[name]} MiB")
-    return mib <= SIZE_MIB_MAX[name]
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release")
-    build = parser.parse_args().build.resolve()
-    kept = [weigh(build, name) for name in SIZE_MIB_MAX]
-    return 0 if all(kept) else 1
+    too_large = False
+    for name, limit in SIZE_MIB_MAX.items():
+        total, size = contributors(name), (BUILD / "bin" / name).stat().st_size
+        total["tables, shared strings"] = max(size - total.total(), 0)
+        print(f"{name}:")
+        for place, count in total.most_common(PARTS_SHOWN):
+            print(f"{count / 2**20:8.2f} MiB  {100 * count / size:5.1f} %  {place}")
+        print(f"{size / 2**20:8.2f} MiB  in all, of at most {limit} MiB")
+        too_large |= size > limit * 2**20
+    return too_large
 
 
 if __name__ == "__main__":

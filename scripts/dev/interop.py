@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import sys
 
 import console
@@ -21,19 +20,17 @@ FORMAT_PACKAGES = ("btrfs-progs", "cryptsetup-bin", "dosfstools", "erofs-utils",
 
 def ensure_rustic():
     """The path of rustic, compiled once from crates.io into the cache."""
-    folder = console.cache_dir() / "rustic"
-    program = folder / RUSTIC_VERSION / "bin" / "rustic"
+    folder = console.cache_dir() / "rustic" / RUSTIC_VERSION
+    program = folder / "bin" / "rustic"
     with debian.alone(folder):
-        if program.is_file():
-            return program
-        if not shutil.which("cargo"):
-            raise Failure(f"rustic {RUSTIC_VERSION} is compiled here, and there is no cargo: install Rust {RUST_VERSION_MIN} or later")
-        with console.stage(f"build rustic {RUSTIC_VERSION}"):  # What an interrupted build made is used by the next.
-            console.run(["cargo", "install", "--locked", "--quiet", "--debug", "--no-default-features", "--root", folder / "new",
-                         "-j", console.jobs(), f"rustic-rs@{RUSTIC_VERSION}"],
-                        env={"CARGO_TARGET_DIR": folder / "build"}, limit_seconds=RUSTIC_BUILD_SECONDS_MAX)
-        os.rename(folder / "new", folder / RUSTIC_VERSION)
-        shutil.rmtree(folder / "build")
+        if not program.is_file():
+            if not shutil.which("cargo"):
+                raise Failure(f"rustic {RUSTIC_VERSION} is compiled here, and there is no cargo: install Rust {RUST_VERSION_MIN} or later")
+            with console.stage(f"build rustic {RUSTIC_VERSION}"):  # What an interrupted build made is used by the next.
+                console.run(["cargo", "install", "--locked", "--quiet", "--debug", "--no-default-features", "--root", folder,
+                             "-j", console.jobs(), f"rustic-rs@{RUSTIC_VERSION}"],
+                            env={"CARGO_TARGET_DIR": folder / "build"}, limit_seconds=RUSTIC_BUILD_SECONDS_MAX)
+            shutil.rmtree(folder / "build")
     return program
 
 
@@ -43,4 +40,4 @@ if __name__ == "__main__":
     except Failure as failure:
         sys.exit(f"interop: {failure}")
     say(f"interop: {console.output([rustic, '--version']).strip()}")
-    sys.exit(subprocess.run([PYTHON, ROOT / "tests" / "interop" / "rustic.py", "--rustic", rustic, *sys.argv[1:]], check=False).returncode)
+    os.execv(PYTHON, [PYTHON, str(ROOT / "tests" / "interop" / "rustic.py"), "--rustic", str(rustic), *sys.argv[1:]])
