@@ -1,26 +1,24 @@
 #!/usr/bin/python3
 """Builds the plugin's container image without a container daemon.
 
-    image.py --plugin FILE --program FILE --output IMAGE.tar [--tag NAME:TAG]
+    image.py --plugin FILE --program FILE --output IMAGE.tar
                                     an archive for `docker load`, `ctr image import`, or skopeo
     image.py --plugin FILE --program FILE --tree DIR
                                     only the files, for the Dockerfile
 
 The image holds the static plugin, csi-delta, CA certificates and a passwd entry for its user; its entry point
-copies the plugin to /target. The same inputs give the same bytes: every timestamp is SOURCE_DATE_EPOCH, or 0.
+copies the plugin to /target. The same inputs give the same bytes: every timestamp is 0.
 """
 
 import argparse
 import hashlib
 import io
 import json
-import os
 import pathlib
 import re
 import struct
 import sys
 import tarfile
-import time
 import typing
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -31,6 +29,7 @@ ENTRY_POINT = [f"/plugins/{PLUGIN}", "install", "/target"]
 CERTIFICATES = pathlib.Path("/usr/share/ca-certificates/mozilla")  # The package's, none of the machine's own.
 ARCHITECTURES = {62: "amd64", 183: "arm64"}  # ELF e_machine.
 PT_INTERP = 3
+CREATED = "1970-01-01T00:00:00Z"
 
 
 class File(typing.NamedTuple):
@@ -72,15 +71,15 @@ def files(plugin, program):
     ]
 
 
-def make_tar(entries, epoch):
-    """A tar archive of the files and their folders, owned by root, all of one time."""
+def make_tar(entries):
+    """A tar archive of the files and their folders, owned by root, all of the time 0."""
     folders = {str(folder) for entry in entries for folder in pathlib.PurePosixPath(entry.path).parents} - {"."}
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for path, mode, content in [*(File(name, 0o755, None) for name in sorted(folders)), *entries]:
             info = tarfile.TarInfo(path)
             info.type = tarfile.DIRTYPE if content is None else tarfile.REGTYPE
-            info.mode, info.mtime, info.size = mode, epoch, len(content or b"")
+            info.mode, info.size = mode, len(content or b"")
             archive.addfile(info, io.BytesIO(content))
     return buffer.getvalue()
 
@@ -89,9 +88,8 @@ def _json(document):
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
 
-def make_archive(entries, architecture, settings, tag, epoch=0):
+def make_archive(entries, architecture, settings, tag):
     """The archive of an image of these files: an OCI image layout that is a docker archive too."""
-    created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(epoch))
     blobs = []
 
     def stored(media, content):
@@ -99,11 +97,11 @@ def make_archive(entries, architecture, settings, tag, epoch=0):
         blobs.append(File(f"blobs/sha256/{digest}", 0o644, content))
         return {"mediaType": f"application/vnd.oci.image.{media}", "digest": f"sha256:{digest}", "size": len(content)}
 
-    layer = stored("layer.v1.tar", make_tar(entries, epoch))
+    layer = stored("layer.v1.tar", make_tar(entries))
     config = stored("config.v1+json", _json({  # What a runtime starts, and as which user.
-        "architecture": architecture, "os": "linux", "created": created, "config": settings,
+        "architecture": architecture, "os": "linux", "created": CREATED, "config": settings,
         "rootfs": {"type": "layers", "diff_ids": [layer["digest"]]},
-        "history": [{"created": created, "created_by": "scripts/image.py"}]}))
+        "history": [{"created": CREATED, "created_by": "scripts/image.py"}]}))
     manifest = stored("manifest.v1+json", _json({
         "schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
         "config": config, "layers": [layer]}))
@@ -113,17 +111,17 @@ def make_archive(entries, architecture, settings, tag, epoch=0):
              "manifests": [{**manifest, "annotations": names}]}
     docker = [{"Config": blobs[1].path, "RepoTags": [tag], "Layers": [blobs[0].path]}]
     heads = {"oci-layout": {"imageLayoutVersion": "1.0.0"}, "index.json": index, "manifest.json": docker}
-    return make_tar([*(File(name, 0o644, _json(document)) for name, document in heads.items()), *blobs], epoch)
+    return make_tar([*(File(name, 0o644, _json(document)) for name, document in heads.items()), *blobs])
 
 
-def make_image(plugin, program, version, tag, epoch):
+def make_image(plugin, program, tag):
     """The archive of the plugin's image."""
     settings = {
         "User": f"{USER}:{USER}", "Entrypoint": ENTRY_POINT,
-        "Labels": {"org.opencontainers.image.title": PLUGIN, "org.opencontainers.image.version": version,
+        "Labels": {"org.opencontainers.image.title": PLUGIN, "org.opencontainers.image.version": project_version(),
                    "org.opencontainers.image.licenses": "Apache-2.0"},
     }
-    return make_archive(files(plugin, program), elf_architecture(plugin), settings, tag, epoch)
+    return make_archive(files(plugin, program), elf_architecture(plugin), settings, tag)
 
 
 def project_version():
@@ -138,26 +136,23 @@ def main(arguments):
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--output", type=pathlib.Path)
     where.add_argument("--tree", type=pathlib.Path)
-    parser.add_argument("--tag", default=f"{PLUGIN}:{project_version()}")
-    options = parser.parse_args(arguments)
+    options, tag = parser.parse_args(arguments), f"{PLUGIN}:{project_version()}"
     try:
         plugin, program = options.plugin.read_bytes(), options.program.read_bytes()
         if elf_architecture(plugin) != elf_architecture(program):
             raise ValueError("plugin and program are for two architectures")
         if options.tree:
-            with tarfile.open(fileobj=io.BytesIO(make_tar(files(plugin, program), 0))) as tree:
+            with tarfile.open(fileobj=io.BytesIO(make_tar(files(plugin, program)))) as tree:
                 tree.extractall(options.tree)
             print(f"image: {options.tree}")
             return 0
-        epoch = int(os.environ.get("SOURCE_DATE_EPOCH") or 0)
-        content = make_image(plugin, program, project_version(), options.tag, epoch)
+        content = make_image(plugin, program, tag)
         options.output.parent.mkdir(parents=True, exist_ok=True)
         options.output.write_bytes(content)
     except (OSError, ValueError) as error:
         print(f"image: {error}", file=sys.stderr)
         return 1
-    print(f"image: {options.output}: {options.tag}, {len(content) / (1 << 20):.1f} MiB, "
-          f"sha256 {hashlib.sha256(content).hexdigest()}")
+    print(f"image: {options.output}: {tag}, {len(content) / (1 << 20):.1f} MiB, sha256 {hashlib.sha256(content).hexdigest()}")
     return 0
 
 

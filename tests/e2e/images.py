@@ -25,4 +25,4 @@ def busybox():
 
 def product(plugin, program):
     """The image that `./dev image` makes of these two."""
-    return image.make_image(plugin.read_bytes(), program.read_bytes(), image.project_version(), PRODUCT, 0)
+    return image.make_image(plugin.read_bytes(), program.read_bytes(), PRODUCT)
