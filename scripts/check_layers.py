@@ -42,8 +42,8 @@ ALLOWED = {
                   "storage", "velero", "base"),
     "conformance": ("base",),
     "diffsnap": ("incremental", "csi", "objects", "k8s", "net", "base"),
-    "doctor": ("diffsnap/snapshot_listing.h", "datamover", "incremental", "inplace", "snapshots", "csi", "longhorn", "objects", "k8s", "net",
-               "storage", "velero", "base"),
+    "doctor": ("diffsnap/snapshot_listing.h", "datamover", "incremental", "inplace", "snapshots", "csi", "longhorn", "objects",
+               "k8s", "net", "storage", "velero", "base"),
 }
 # Folders with subfolders: what each of these may include of its own folder: a subfolder, one header, or "" for what
 # lies in the folder itself. What lies there includes of subfolders only what its own line names.

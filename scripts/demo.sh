@@ -48,10 +48,12 @@ printf '%s\n' "rm photos/07.jpg" "rm photos/08.jpg" "write new.jpg photos/08.jpg
 
 id=$(csi-delta snapshots --json | grep -o '"short_id":"[0-9a-f]*"' | cut -d '"' -f 4)
 echo "{\"base\":\"$id\"}" >changed.jsonl
-{ cmp -l before.img volume.img || true; } | awk '{ at = int(($1 - 1) / 4096) * 4096 } at != last { print at } { last = at }' >changed
+{ cmp -l before.img volume.img || true; } |
+  awk '{ at = int(($1 - 1) / 4096) * 4096 } at != last { print at } { last = at }' >changed
 sed 's/.*/{"offset":&,"length":4096}/' changed >>changed.jsonl
 echo '{"end":true}' >>changed.jsonl
-say "A storage system that tracks changed blocks would list them; here both states are compared: $(wc -l <changed) blocks differ."
+say "A storage system that tracks changed blocks would list them; here both states are compared:" \
+  "$(wc -l <changed) blocks differ."
 run csi-delta backup volume.img --extents changed.jsonl
 run csi-delta snapshots
 

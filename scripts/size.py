@@ -29,7 +29,8 @@ def place_of(path):
 
 def contributors(name):
     """Bytes by place."""
-    listing = subprocess.run(["ninja", "-C", BUILD, "-t", "commands", "-s", f"bin/{name}"], check=True, capture_output=True, text=True)
+    command = ["ninja", "-C", BUILD, "-t", "commands", "-s", f"bin/{name}"]
+    listing = subprocess.run(command, check=True, capture_output=True, text=True)
     with tempfile.TemporaryDirectory(prefix="size-") as folder:
         link = listing.stdout.splitlines()[-1].replace(f"-o bin/{name}", f"-o {folder}/{name} -Wl,-Map={folder}/map")
         subprocess.run(link, shell=True, cwd=BUILD, check=True)

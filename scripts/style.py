@@ -20,8 +20,6 @@ FUNCTION_LINES_MAX = 70
 CLASS_LINES_MAX = 120  # With the bodies of its functions.
 INLINE_LINES_MAX = 5  # Of a body that may stand in a longer class.
 CPP = (".h", ".cc")
-TEXT_MAX_BYTES = 4 << 20
-SKIPPED_SUFFIXES = (".sum", ".png", ".patch")  # Not written by hand, or the text of others.
 PYTHON_TEST_FOLDERS = ("tests/e2e", "tests/scripts", "tests/docs", "tests/image", "tests/s3", "tests/chart")
 QUOTE_THE_RULES = ("scripts/style.py", "tests/scripts/test_style.py")
 
@@ -145,8 +143,6 @@ def project_files(root):
 
 def read_text(path):
     """The file's text, or None if it holds something else."""
-    if path.suffix in SKIPPED_SUFFIXES or path.stat().st_size > TEXT_MAX_BYTES:
-        return None
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -180,8 +176,9 @@ class Definition(typing.NamedTuple):
 def outline(root, paths):
     """{path: its definitions} of C++ and Python, by ctags; lambdas are none."""
     listing = "".join(f"{path}\n" for path in paths if path.suffix in (*CPP, ".py"))
-    done = subprocess.run(["ctags", "--options=NONE", "-L", "-", "-f", "-", "--output-format=json", "--fields=+neK", "--kinds-C++=fcsg",
-                           "--kinds-Python=fm"], cwd=root, input=listing, check=True, capture_output=True, text=True)
+    command = ["ctags", "--options=NONE", "-L", "-", "-f", "-", "--output-format=json", "--fields=+neK", "--kinds-C++=fcsg",
+               "--kinds-Python=fm"]
+    done = subprocess.run(command, cwd=root, input=listing, check=True, capture_output=True, text=True)
     found = collections.defaultdict(list)
     for tag in map(json.loads, done.stdout.splitlines()):
         if "end" in tag and not tag["name"].startswith("__anon"):

@@ -50,7 +50,8 @@ def run(arguments):
     elif what == "sources":
         runs.for_scenarios()
         client = build.build("release", ["list_blocks"]) / "bin" / "list_blocks"
-        console.run(_as_root("sources.py", "--list-blocks", client, *extra), env=entry.bed_environment(build.folder("release") / "bin"))
+        console.run(_as_root("sources.py", "--list-blocks", client, *extra),
+                    env=entry.bed_environment(build.folder("release") / "bin"))
     elif what in ("mover", "group"):
         runs.for_scenarios()
         console.run(_as_root(f"{what}.py", *extra), env=entry.bed_environment(build.folder("release") / "bin"))

@@ -39,7 +39,11 @@ def folders(build_gib, cache_gib, go_gib):
             pathlib.Path(modules): go_gib / 3}
 
 
-def require(build_gib, cache_gib, go_gib, memory_gib, free_bytes=_free_bytes, device=_device, memory=lambda: psutil.virtual_memory().available):
+def _memory_bytes():
+    return psutil.virtual_memory().available
+
+
+def require(build_gib, cache_gib, go_gib, memory_gib, free_bytes=_free_bytes, device=_device, memory=_memory_bytes):
     """A Failure that says what is needed and what is there, unless there is enough.
 
     What earlier runs left counts: it is used again.

@@ -56,10 +56,11 @@ def build(output=OUTPUT):
     programs, folder = ensure_mkdocs(), output / version()
     command = [programs / "mkdocs", "build", "--strict", "--config-file", ROOT / "mkdocs.yml", "--site-dir", folder]
     with console.stage("docs"):
-        code, lines = console.execute(command, env={"NO_MKDOCS_2_WARNING": "1"}, limit_seconds=BUILD_SECONDS_MAX, keep=True, quiet=True)
+        code, lines = console.execute(command, env={"NO_MKDOCS_2_WARNING": "1"}, limit_seconds=BUILD_SECONDS_MAX, keep=True,
+                                      quiet=True)
         if code != 0:
             say("\n".join(line for line in lines if not line.startswith("INFO")))
-            raise Failure("the documentation has the faults above: see mkdocs.yml for the navigation, scripts/docs/hooks.py for links")
+            raise Failure("the documentation has the faults above: mkdocs.yml has the navigation, scripts/docs/hooks.py the links")
     write_versions(output)
     return folder
 

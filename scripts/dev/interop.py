@@ -25,7 +25,7 @@ def ensure_rustic():
     with debian.alone(folder):
         if not program.is_file():
             if not shutil.which("cargo"):
-                raise Failure(f"rustic {RUSTIC_VERSION} is compiled here, and there is no cargo: install Rust {RUST_VERSION_MIN} or later")
+                raise Failure(f"rustic {RUSTIC_VERSION} is compiled here, without cargo: install Rust {RUST_VERSION_MIN} or later")
             with console.stage(f"build rustic {RUSTIC_VERSION}"):  # What an interrupted build made is used by the next.
                 console.run(["cargo", "install", "--locked", "--quiet", "--debug", "--no-default-features", "--root", folder,
                              "-j", console.jobs(), f"rustic-rs@{RUSTIC_VERSION}"],

@@ -28,7 +28,8 @@ PACKAGES = {
                        "libclang-14-dev", "llvm-14-dev", "shellcheck",
                        "universal-ctags"),  # How long each function and class is.
     "test bed": ("etcd-server", "iproute2", "util-linux", "mount", "e2fsprogs", "xfsprogs", "procps", "openssl",
-                 "ca-certificates", "python3-psutil", "python3-pytest", "python3-yaml", "restic"),
+                 "ca-certificates", "python3-psutil", "python3-pytest", "python3-yaml", "restic",
+                 "python3-markdown-it", "shfmt"),  # They read pages as GitHub does, and commands as a shell does.
     "its node": ("containerd", "runc", "containernetworking-plugins", "iptables", "busybox-static"),
 }
 

@@ -35,7 +35,8 @@ _MISREAD = re.compile(r"^(?:\n(?: {1,3}| {5,7})(?! )| {1,3}(?=(?:[-*+]|\d+[.)]) 
 def _changes(text):
     """The changelog with the changes that no release has yet."""
     entries = [path.read_text(encoding="utf-8").strip() for path in sorted(UNRELEASED.glob("*.md"))]
-    return "\n\n".join([text.strip(), "## Not yet released", *(re.sub(r"^# ", "### ", one).replace("](../../", "](") for one in entries)]) + "\n"
+    entries = [re.sub(r"^# ", "### ", one).replace("](../../", "](") for one in entries]
+    return "\n\n".join([text.strip(), "## Not yet released", *entries]) + "\n"
 
 
 def on_config(config):

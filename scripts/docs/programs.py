@@ -62,7 +62,7 @@ def of_program(name, path, verbs):
 
 
 def _verb(arguments, verbs):
-    """The verb of a call, "" if it has none or only the first word of some, None if it is not known. A flag before it may have a value."""
+    """The verb of a call, "" if it has none or the first word of some, None if it is unknown. A flag before may have a value."""
     plain = [at for at, word in enumerate(arguments) if not word.startswith("-")]
     for first in plain:
         following = [arguments[at] for at in plain if at >= first][:3]
@@ -99,8 +99,9 @@ def main():
     known = read_table()
     for name, path in zip(("kubectl", "velero", "restic"), sys.argv[1:], strict=True):
         known[name] = of_program(name, path, known[name].keys())
-    lines = [f"{name} {verb}".strip() + f": {' '.join(sorted(flags))}".rstrip() for name in known for verb, flags in known[name].items()]
-    TABLE.write_text(HEAD + "".join(f"{line}\n" for line in sorted(lines)), encoding="utf-8")
+    lines = sorted(f"{name} {verb}".strip() + f": {' '.join(sorted(flags))}".rstrip() + "\n"
+                   for name, verbs in known.items() for verb, flags in verbs.items())
+    TABLE.write_text(HEAD + "".join(lines), encoding="utf-8")
 
 
 if __name__ == "__main__":
