@@ -1,7 +1,7 @@
 # What ctest runs beside the programs of GoogleTest: builds, checks, Velero's plugin managers, stores, the real stack, and
 # what only ./dev test --all, sweep or interop has. docs/testing.md says what each proves.
 set(python /usr/bin/python3)
-set(dev "${PROJECT_SOURCE_DIR}/scripts/dev")
+set(scripts "${PROJECT_SOURCE_DIR}/scripts")
 set(tests "${PROJECT_SOURCE_DIR}/tests")
 set(pytest ${python} -m pytest)
 
@@ -9,7 +9,7 @@ set(pytest ${python} -m pytest)
 function(csidelta_build_entry name preset)
   cmake_parse_arguments(ARG "" "" "TARGETS" ${ARGN})
   csidelta_entry(NAME ${name} TIER build KIND command LOCK tree-${preset} SECONDS 5400 ${ARG_UNPARSED_ARGUMENTS}
-                 COMMAND ${python} "${dev}/build.py" ${preset} CHOICE ${ARG_TARGETS})
+                 COMMAND ${python} "${scripts}/dev/build.py" ${preset} CHOICE ${ARG_TARGETS})
 endfunction()
 csidelta_build_entry(build-programs release MAKES programs COST 900 TARGETS velero-plugin-for-csi-delta csi-delta)
 csidelta_build_entry(build-real-tests release MAKES real-tests NEEDS programs COST 800
@@ -33,12 +33,12 @@ csidelta_go_entry(go-hosts MAKES hosts AFTER go-bed NICE 10 COMMAND ${python} "$
 csidelta_go_entry(go-all-hosts MAKES all-hosts AFTER go-bed go-hosts
                   COMMAND ${python} "${tests}/pluginmanager/run.py" --build-only
                   CHOICE --version=118 --version=116 --version=114 --version=113)
-csidelta_entry(NAME site-tools TIER build KIND command MAKES site-tools COMMAND ${python} "${dev}/docs.py")
-csidelta_entry(NAME later-restics TIER build KIND command MAKES restics COMMAND ${python} "${dev}/debian.py")
+csidelta_entry(NAME site-tools TIER build KIND command MAKES site-tools COMMAND ${python} "${scripts}/docs/docs.py")
+csidelta_entry(NAME later-restics TIER build KIND command MAKES restics COMMAND ${python} "${scripts}/dev/debian.py")
 
 # Checks and scripts.
 foreach(check fmt layers style shellcheck)
-  csidelta_entry(NAME ${check} TIER checks KIND command LABELS in-test in-all-1 COMMAND ${python} "${dev}/lint.py" ${check})
+  csidelta_entry(NAME ${check} TIER checks KIND command LABELS in-test in-all-1 COMMAND ${python} "${scripts}/lint/lint.py" ${check})
 endforeach()
 csidelta_entry(NAME scripts TIER scripts KIND pytest SECONDS 600 LABELS in-test in-all-1 COST 30
                COMMAND ${pytest} CHOICE "${tests}/scripts" -m "not clang_tidy")
@@ -46,9 +46,9 @@ csidelta_entry(NAME docs TIER docs KIND pytest NEEDS site-tools NICE 15 LABELS i
                COMMAND ${pytest} CHOICE "${tests}/docs")
 csidelta_entry(NAME clang-tidy-rules TIER clang-tidy KIND pytest LABELS in-ci COMMAND ${pytest} CHOICE "${tests}/scripts" -m clang_tidy)
 csidelta_entry(NAME clang-tidy TIER clang-tidy KIND command LABELS in-ci LOCK tree-tidy SECONDS 5400 NICE 10
-               COMMAND ${python} "${dev}/lint.py" clang-tidy CHOICE "^src/")
+               COMMAND ${python} "${scripts}/lint/lint.py" clang-tidy CHOICE "^src/")
 csidelta_entry(NAME clang-tidy-tests TIER clang-tidy KIND command LABELS in-all-4 LOCK tree-tidy SECONDS 5400
-               COMMAND ${python} "${dev}/lint.py" clang-tidy CHOICE "^tests/")
+               COMMAND ${python} "${scripts}/lint/lint.py" clang-tidy CHOICE "^tests/")
 
 # The plugin under Velero's own plugin managers, alone and at work on a fake API server.
 set(under_test --scripted "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/plugin_under_test")
@@ -123,7 +123,7 @@ foreach(part 1 2 3 4)
                    ENVIRONMENT CSI_DELTA_QUIET=1 CHOICE ${quiet_${part}} "${tells}" -m "not long")
   endif()
 endforeach()
-csidelta_entry(NAME fuzz TIER fuzz KIND command LABELS in-all-1 SECONDS 5400 COMMAND ${python} "${dev}/fuzz.py")
+csidelta_entry(NAME fuzz TIER fuzz KIND command LABELS in-all-1 SECONDS 5400 COMMAND ${python} "${scripts}/fuzz/fuzz.py")
 csidelta_build_entry(dev dev LABELS in-all-2
                      TARGETS all csidelta_unit_tests csidelta_real_tests csidelta_root_tests)  # Each source alone.
 set(rows TIER rows KIND command OPTIONS --root NEEDS row-programs LOCK rows)
@@ -142,4 +142,4 @@ csidelta_entry(NAME unscaled ${lines} COMMAND ${python} "${tests}/bench/slow_lin
 set(interop KIND lines LABELS in-interop NEEDS programs)
 set(program --program "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/csi-delta")
 csidelta_entry(NAME marks TIER marks ${interop} SECONDS 1800 COMMAND ${python} "${tests}/interop/marks.py" ${program})
-csidelta_entry(NAME rustic TIER rustic ${interop} SECONDS 4000 COMMAND ${python} "${dev}/interop.py" ${program})
+csidelta_entry(NAME rustic TIER rustic ${interop} SECONDS 4000 COMMAND ${python} "${scripts}/dev/interop.py" ${program})

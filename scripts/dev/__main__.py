@@ -14,16 +14,16 @@ import benches
 import build
 import console
 import debian
-import docs
 import entry
-import fuzz
-import lint
 import packages
 import process_tree
 import runs
 from console import ROOT, Failure, say
 
-sys.path.append(str(ROOT / "scripts" / "mutants"))
+sys.path += [str(ROOT / "scripts" / name) for name in ("docs", "fuzz", "lint", "mutants")]
+import docs  # noqa: E402  pylint: disable=wrong-import-position
+import fuzz  # noqa: E402  pylint: disable=wrong-import-position
+import lint  # noqa: E402  pylint: disable=wrong-import-position
 import mutants  # noqa: E402  pylint: disable=wrong-import-position
 import mutate  # noqa: E402  pylint: disable=wrong-import-position
 

@@ -45,7 +45,7 @@ STORES = ("src/storage", "src/repository")  # What S3 and stock restic are asked
 ORIGINS = ("origin/main", "origin/HEAD", "@{upstream}")
 HOST_PROGRAMS = ("tests/host/fake_cluster.cc", "tests/plugin/plugin_under_test.cc")  # What the host tier runs of tests/.
 IMAGE_FILES = ("scripts/image.py", "Dockerfile")
-SITE_FILES = ("docs/", "scripts/docs/", "scripts/dev/docs.py", "mkdocs.yml")
+SITE_FILES = ("docs/", "scripts/docs/", "mkdocs.yml")
 BED_INPUTS = ("tests/e2e", "tests/support/csi_driver")
 
 

@@ -1,6 +1,6 @@
 // A plugin of clang-tidy: its checks see the declarations of our own files alone. Without it every
 // check walks all that a source includes, which is more than nine tenths of the work, and finds
-// nothing that it would report. Loaded by scripts/dev/lint.py; the interface is clang 14's
+// nothing that it would report. Loaded by scripts/lint/lint.py; the interface is clang 14's
 // (clang/Frontend/FrontendPluginRegistry.h).
 #include <memory>
 #include <string>

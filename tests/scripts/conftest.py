@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / name) for name in ("scripts", "scripts/dev", "scripts/mutants", "tests/bench", "tests/e2e")]
+sys.path[:0] = [str(ROOT / name) for name in ("scripts", "scripts/dev", "scripts/docs", "scripts/fuzz", "scripts/lint", "scripts/mutants", "tests/bench", "tests/e2e")]
 import build  # noqa: E402,F401  pylint: disable=wrong-import-position,unused-import  # Not the one of tests/e2e.
 PYTHON = "/usr/bin/python3"
 WAIT_SECONDS_MAX = 300
@@ -50,7 +50,7 @@ def write(folder, files):
 
 
 class Checkout:
-    """A small checkout: the scripts of this one, with less patience, and a preset that needs no compiler."""
+    """A small checkout: the scripts of this one, with shorter limits, and a preset that needs no compiler."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -61,7 +61,7 @@ class Checkout:
         entries = (ROOT / "cmake/Entries.cmake").read_text()
         write(folder, {"cmake/Entries.cmake": entries, "CMakePresets.json": PRESETS, "tree.sh": TREE, "tests/scenarios.txt": ""})
         own = {name: value for name, value in os.environ.items() if not name.startswith(("CSI_DELTA_", "GTEST_"))}
-        self.env = {**own, "PYTHONPATH": f"{folder}/scripts/dev:{ROOT}/scripts/mutants:{ROOT}/scripts", "CSI_DELTA_CACHE": str(folder / "cache"),
+        self.env = {**own, "PYTHONPATH": ":".join([f"{folder}/scripts/dev", *(f"{ROOT}/scripts/{name}" for name in ("", "docs", "fuzz", "lint", "mutants"))]), "CSI_DELTA_CACHE": str(folder / "cache"),
                     "CSI_DELTA_JOBS": "2", "CSI_DELTA_SWEEP": "7"}
 
     def run(self, *command, sig=None, **env):

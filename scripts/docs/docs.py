@@ -9,11 +9,14 @@ Playwright, by which the tests read the site in a browser. The site itself loads
 """
 
 import json
+import pathlib
 import re
+import sys
 
-import console
-import packages
-from console import ROOT, Failure, say
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "dev"))
+import console  # noqa: E402  pylint: disable=wrong-import-position
+import packages  # noqa: E402  pylint: disable=wrong-import-position
+from console import ROOT, Failure, say  # noqa: E402  pylint: disable=wrong-import-position
 
 REQUIREMENTS = ROOT / "scripts" / "docs" / "requirements.txt"
 OUTPUT = ROOT / "build" / "docs"

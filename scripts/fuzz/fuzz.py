@@ -8,13 +8,15 @@ unit tests replay.
 import concurrent.futures
 import functools
 import os
+import pathlib
 import shutil
 import sys
 import tempfile
 
-import build
-import console
-from console import ROOT, Failure, say, stage
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "dev"))
+import build  # noqa: E402  pylint: disable=wrong-import-position
+import console  # noqa: E402  pylint: disable=wrong-import-position
+from console import ROOT, Failure, say, stage  # noqa: E402  pylint: disable=wrong-import-position
 
 PRESET = "fuzz"
 ALL_SECONDS = 120  # A target, in ./dev test --all.

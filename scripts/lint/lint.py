@@ -8,11 +8,10 @@ import shlex
 import sys
 import time
 
-import build
-import console
-from console import ROOT, Failure, say, stage
-
-sys.path.append(str(ROOT / "scripts"))
+sys.path += [str(pathlib.Path(__file__).resolve().parents[1] / name) for name in ("dev", "")]
+import build  # noqa: E402  pylint: disable=wrong-import-position
+import console  # noqa: E402  pylint: disable=wrong-import-position
+from console import ROOT, Failure, say, stage  # noqa: E402  pylint: disable=wrong-import-position
 import style  # noqa: E402  pylint: disable=wrong-import-position
 
 CLANG_FORMAT, CLANG_TIDY = "clang-format-14", "clang-tidy-14"
