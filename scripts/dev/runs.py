@@ -22,7 +22,7 @@ from report import SEED, Entry, Run
 
 SLOTS_A_CORE = 3  # Many entries wait more than they compute; Entries.cmake says how many slots each takes.
 PARTS, PART_SECONDS_MAX = 4, 45 * 60
-TEST_BUDGET_SECONDS, COLD_SECONDS = 600, 1500  # Of ./dev test: when all was built before, and with empty caches.
+TEST_BUDGET_SECONDS, CI_BUDGET_SECONDS = (600, 1500), (1500, 3000)  # When all was built before, and with empty caches.
 SWEEP_BUDGET_SECONDS = 4 * 3600
 # What a first run needs. Measured: build/ of ./dev test 1 GiB, Go's caches 10 GiB; the rest is an estimate.
 TEST_NEEDS = {"build_gib": 3, "cache_gib": 4, "go_gib": 11, "memory_gib": 6}
@@ -205,7 +205,7 @@ def _judge_scenarios(run):
     run.judge_scenarios(promised_here(scenarios.read(), run.tests(), units))
 
 
-def _test_stage(run):
+def _test_stage(run, budgets=TEST_BUDGET_SECONDS):
     """All of ./dev test; the tests of the bed only where it has changed."""
     must, why = selection.bed_changed()
     run.notes.append(f"tests of the bed: {'run' if must else 'left out'}: {why}")
@@ -215,8 +215,7 @@ def _test_stage(run):
     if digest and lanes and not report.complaints(lanes, report.read_optional()):
         report.write_state(selection.bed_file(), f"{digest}\n")
     _judge_scenarios(run)
-    built = sum(entry.seconds for entry in entries if entry.makes)
-    run.budget_seconds = TEST_BUDGET_SECONDS if built < TEST_BUDGET_SECONDS else COLD_SECONDS
+    run.budget_seconds = budgets[sum(entry.seconds for entry in entries if entry.makes) > TEST_BUDGET_SECONDS[0]]
 
 
 def test():
@@ -272,7 +271,7 @@ def ci(keep_going=False):
     capacity.require(**CI_NEEDS)
     packages.require_root()
     run = new_run("ci")
-    _test_stage(run)
+    _test_stage(run, CI_BUDGET_SECONDS)
     run.notes.append(f"./dev test: {time.monotonic() - run.start:.0f} s")
     rest = {"ci": lambda: stage(run, "ci", "-L", "^in-ci$"),
             "asan": lambda: _sanitized_stage(run, "asan"), "tsan": lambda: _sanitized_stage(run, "tsan")}
