@@ -37,8 +37,12 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "clang_tidy: compiles the project's plugin of clang-tidy; ./dev ci runs it")
 
 
-def is_alive(process):
-    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+def lives_on(process):
+    """Is it there some seconds after it was to end?"""
+    deadline = time.monotonic() + 20
+    while (alive := process.is_running() and process.status() != psutil.STATUS_ZOMBIE) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return alive
 
 
 def write(folder, files):
@@ -80,7 +84,7 @@ class Checkout:
                 printed = process.communicate(timeout=WAIT_SECONDS_MAX)[0]
             finally:
                 process.kill()  # What has ended does not mind.
-        assert not [one for one in everything if is_alive(one)] and (not sig or (self.folder / "tidy").exists())
+        assert not [one for one in everything if lives_on(one)] and (not sig or (self.folder / "tidy").exists())
         return printed, process.returncode
 
 

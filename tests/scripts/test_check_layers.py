@@ -63,17 +63,13 @@ struct Pair {
 };
 class Declared;
 """
-SOURCE = """#include "csi/pair.h"
-void Keep(Json& content) {
-  CSIDELTA_CHECK(content.ok());
-}
-"""
+SOURCE = '#include "csi/pair.h"\nvoid Keep(Json& content) {\n  CSIDELTA_CHECK(content.ok());\n}\n'
+LONG = "\n" * check_layers.SMALL_MODULE_LINES
 
 
 @pytest.fixture(name="root")
 def _root(tmp_path):
-    long = "\n" * check_layers.SMALL_MODULE_LINES
-    return write(tmp_path, {"src/csi/pair.h": HEADER, "src/csi/pair.cc": SOURCE, "src/csi/expose/long.cc": long, "tests/a.py": "1\n2\n",
+    return write(tmp_path, {"src/csi/pair.h": HEADER, "src/csi/pair.cc": SOURCE, "src/csi/expose/long.cc": LONG, "tests/a.py": "1\n2\n",
                             "src/objects/patch.h": "void Declared();\n", "tests/picture.png": "\0\n"})
 
 

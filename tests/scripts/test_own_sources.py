@@ -9,15 +9,7 @@ from conftest import write
 
 pytestmark = pytest.mark.clang_tidy
 
-HEADER = """#include <string>
-class Thing {
- public:
-  int Size() const { return size; }
-
- private:
-  int size = 0;
-};
-"""
+HEADER = "#include <string>\nclass Thing {\n public:\n  int Size() const { return size; }\n\n private:\n  int size = 0;\n};\n"
 FAULTY = """#include <string>
 #include <utility>
 #include "lib/thing.h"

@@ -5,7 +5,7 @@ import signal
 import console
 import psutil
 import pytest
-from conftest import PROJECT, PYTHON, is_alive, write
+from conftest import PROJECT, PYTHON, lives_on, write
 
 # ./dev, one of whose verbs does something else.
 DEV = """import runpy, sys
@@ -33,7 +33,7 @@ def test_the_work_s_own_end_is_told(checkout, work, want, words):
 
 
 def test_a_command_that_takes_too_long_ends_with_all_that_it_started():
-    seen, command = [], ["sh", "-c", "setsid sleep 600 & echo $!; wait"]
+    seen, command = [], ["sh", "-c", "setsid sleep 600 > /dev/null 2>&1 & echo $!; wait"]
     with pytest.raises(console.OutOfTime, match="sh -c .* did not end within 3 s"):
         console.execute(command, limit_seconds=3, quiet=True, watch=lambda line: seen.append(psutil.Process(int(line))))
-    assert len(seen) == 1 and not is_alive(seen[0])
+    assert len(seen) == 1 and not lives_on(seen[0])

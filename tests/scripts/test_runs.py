@@ -169,9 +169,9 @@ ONLY, BAD = {"a_test": [f"--gtest_filter={':'.join(runs.selection.gtest_patterns
 
 @pytest.mark.parametrize("call,finds,asked,good,line", [
     (runs.test, {}, [TEST], True, "1 passed, 0 failed"), (runs.test, {"test": _of("t.py::j")}, [TEST], False, STILL),
-    (runs.test, _again(PASSED), [TEST, AGAIN], True, FLAKY), (runs.test, _again(FAILED), [TEST, AGAIN], False, STILL),
+    (runs.test, _again(FAILED), [TEST, AGAIN], False, STILL), (runs.test, _again([]), [TEST, AGAIN], False, STILL),
     (runs.test, _again(PASSED, "scenarios-quiet-1"), [TEST, f"{AGAIN} quiet"], True, FLAKY),
-    (runs.test, _again(SKIPPED), [TEST, AGAIN], False, STILL), (runs.test, _again([]), [TEST, AGAIN], False, STILL),
+    (runs.test, _again(SKIPPED), [TEST, AGAIN], False, STILL),
     (runs.test, _again([Entry("e2e", "e2e")]), [TEST, AGAIN], False, STILL),
     (runs.test, _again(PASSED, never_retry="lost data"), [TEST], False,
      "not run again, for its clean-up failed or data were lost: t.py::j"),
@@ -250,7 +250,8 @@ def test_all_is_four_parts_of_one_commit_with_one_seed(world, monkeypatch, capsy
         report.remember_flaky([name], had_journeys=True)
     finds |= {"all-4": _again(PASSED)["test"], "again": _of("t.py::j", PASSED)}
     assert not runs.test_all("4/4")
-    assert "dev: 4 flaky names in 10 runs, at most 3 are fine: a b c t.py::j" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "dev: 4 flaky names in 10 runs, at most 3 are fine: a b c t.py::j" in told and "part 4/4 of commit def: FAILED" in told
     for text in ("0/4", "5/4", "1/3", "x"):
         with pytest.raises(console.Failure, match="not a part"):
             runs.test_all(text)
