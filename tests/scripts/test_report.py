@@ -8,15 +8,9 @@ import report
 from report import FAILED, PASSED, SKIPPED, Entry, Run, Test
 
 SEED = "CSI_DELTA_SWEEP=7"
-BAD, SKIP, DOWN = "<failure message='x'/>", "<skipped message='no ipv6'/>", "<error message='failed on teardown with x'/>"
+BAD, SKIP = "><failure message='x'/></testcase>", "><skipped message='no ipv6'/></testcase>"
+DOWN, OFF = "><error message='failed on teardown with x'/></testcase>", "status='notrun'/>"
 RUN, LATE = "[ RUN      ] A.A\n[       OK ] A.A (7 ms)\n[ RUN      ] A.B\nwords\n", "it did not end within 3 s"
-
-
-def _cases(*cases):
-    """A JUnit report of (name, what is inside)."""
-    pairs = [(one, "") if isinstance(one, str) else one for one in cases]
-    body = "".join(f"<testcase file='t.py' name='{name}' status='run' time='0.5'>{inside}</testcase>" for name, inside in pairs)
-    return f"<testsuites><testsuite name='A'>{body}</testsuite></testsuites>"
 
 
 @pytest.fixture(name="kept", autouse=True)
@@ -28,29 +22,32 @@ def fixture_kept(tmp_path, monkeypatch):
     return tmp_path
 
 
-# `told`: an exit code, why the entry was ended, or None without a report. `passed`: names and seconds.
+# `told`: an exit code, why the entry was ended, or None. `printed`: its output, or the cases of its report, with what is in them.
 @pytest.mark.parametrize("kind,told,printed,passed,complaints", [
-    ("gtest", 0, _cases("A"), "x::A.A 0.5", ""), ("gtest", 3, _cases("A"), "x::A.A 0.5", "x.1: ended with code 3"),
-    ("gtest", 1, _cases("A", ("B", BAD)), "x::A.A 0.5", "failed: x::A.B"), ("gtest", 0, _cases(), "", "x.1: it ran no test"),
-    ("gtest", 0, _cases(("B", SKIP)), "", "required test skipped: x::A.B: no ipv6"),
+    ("gtest", 0, ["A"], "x::A.A 0.5", ""), ("gtest", 3, ["A"], "x::A.A 0.5", "x.1: ended with code 3"),
+    ("gtest", 1, ["A", f"B{BAD}"], "x::A.A 0.5", "failed: x::A.B"), ("gtest", 0, [], "", "x.1: it ran no test"),
+    ("gtest", 0, [f"B{SKIP}"], "", "required test skipped: x::A.B: no ipv6"),
+    ("gtest", 0, [f"B{OFF}"], "", "required test skipped: x::A.B: disabled"),
     ("gtest", LATE, RUN, "x::A.A 0.007", f"x.1: {LATE}; failed: x::A.B"),
-    ("gtest", 0, RUN[:44], "x::A.A 0.007", "x.1: it left no report"), ("pytest", 0, _cases("a[1]"), "t.py::a[1] 0.5", ""),
-    ("pytest", 1, _cases("a", ("b", DOWN)), "t.py::a 0.5", "failed: t.py::b"),
-    ("pytest", 1, _cases(("b", BAD), ("b", DOWN)), "", "failed: t.py::b"),
-    ("pytest", 1, _cases("b", ("b", DOWN)), "", "failed: t.py::b"),
-    ("pytest", 0, _cases(("b", SKIP)), "", "required test skipped: t.py::b: no ipv6"),
-    ("pytest", 2, _cases("a", ("b", BAD)), "t.py::a 0.5", "x.1: ended with code 2; failed: t.py::b"),
+    ("gtest", 0, RUN[:44], "x::A.A 0.007", "x.1: it left no report"), ("pytest", 0, ["a"], "t.py::a 0.5", ""),
+    ("pytest", 1, ["a", f"b{DOWN}"], "t.py::a 0.5", "failed: t.py::b"),
+    ("pytest", 1, [f"b{BAD}", f"b{DOWN}"], "", "failed: t.py::b"), ("pytest", 1, ["b", f"b{DOWN}"], "", "failed: t.py::b"),
+    ("pytest", 0, [f"b{SKIP}"], "", "required test skipped: t.py::b: no ipv6"),
+    ("pytest", 2, ["a", f"b{BAD}"], "t.py::a 0.5", "x.1: ended with code 2; failed: t.py::b"),
     ("pytest", 0, "", "", "x.1: it ran no test"), ("pytest", 5, "", "", "x.1: ended with code 5"),
     ("pytest, perhaps empty", 5, "", "", ""), ("pytest, perhaps empty", 4, "", "", "x.1: ended with code 4"),
-    ("pytest", 0, "<testsuites>", "", "x.1: cannot read the report"),
+    ("pytest", 0, ["torn"], "", "x.1: cannot read the report"),
     ("lines", 1, "PASS 1.18 a: 250 ms\nFAIL: 1.13 b\nnoise\nSKIP c: no proxy\n", "x::1.18 a 0.25",
      "failed: x::1.13 b; required test skipped: x::c: no proxy"), ("lines", 1, "PASS a", "x::a 0.0", "x.1: ended with code 1"),
     ("lines", 0, "noise", "", "x.1: it ran no test"), ("command", 0, "", "t::x.1 9.0", ""),
     ("command", 3, "", "", "failed: t::x.1"), ("lines", None, "", "", "required x.1 did not run: an earlier one failed")])
 def test_an_entry_is_judged_by_its_report_or_for_the_want_of_one(kept, kind, told, printed, passed, complaints):
     entry = Entry("x.1", "t", kind.split(",")[0], may_be_empty="," in kind)
-    (kept / "results/t/x.1.log").touch()
-    (kept / f"results/t/x.1.{'xml' if printed.startswith('<') else 'log'}").write_text(printed)
+    (kept / "results/t/x.1.log").write_text(printed if isinstance(printed, str) else "")
+    if not isinstance(printed, str):
+        cases = [f"<testcase file='t.py' name='{one[0]}' time='0.5' {one[1:] or '/>'}" for one in printed]
+        text = f"<testsuites><testsuite name='A'>{''.join(cases)}</testsuite></testsuites>"
+        (kept / "results/t/x.1.xml").write_text(text)
     if told is not None:
         code, why = (1, LATE) if told == LATE else (told, "")
         result = {"code": code, "why": why, "left": [], "seconds": 9.0, "processor_seconds": 1}
@@ -59,7 +56,7 @@ def test_an_entry_is_judged_by_its_report_or_for_the_want_of_one(kept, kind, tol
     found, wanted = report.complaints([entry], {}), [*filter(None, complaints.split("; "))]
     assert [line[:len(want)] for line, want in zip(found, wanted, strict=True)] == wanted
     assert " ".join(f"{test.id} {test.seconds}" for test in entry.tests if test.outcome == PASSED) == passed
-    assert all(("never_retry" in test.properties) == (DOWN in printed) for test in entry.tests if test.outcome == FAILED)
+    assert all(("never_retry" in test.properties) == (DOWN in str(printed)) for test in entry.tests if test.outcome == FAILED)
     assert len({test.id for test in entry.tests}) == len(entry.tests)
 
 
