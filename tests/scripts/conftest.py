@@ -54,7 +54,7 @@ def write(folder, files):
 
 
 class Checkout:
-    """A small checkout: the scripts of this one, with shorter limits, and a preset that needs no compiler."""
+    """A small checkout: the scripts of this one, with shorter grace periods, and a preset that needs no compiler."""
 
     def __init__(self, folder):
         self.folder = folder

@@ -69,8 +69,9 @@ LONG = "\n" * check_layers.SMALL_MODULE_LINES
 
 @pytest.fixture(name="root")
 def _root(tmp_path):
-    return write(tmp_path, {"src/csi/pair.h": HEADER, "src/csi/pair.cc": SOURCE, "src/csi/expose/long.cc": LONG, "tests/a.py": "1\n2\n",
-                            "src/objects/patch.h": "void Declared();\n", "tests/picture.png": "\0\n"})
+    return write(tmp_path, {"src/csi/pair.h": HEADER, "src/csi/pair.cc": SOURCE, "src/csi/expose/long.cc": LONG,
+                            "src/objects/patch.h": "void Declared();\n", "tests/picture.png": "\0\n",
+                            "tests/a.py": "1\n2\n"})
 
 
 def test_lines_are_counted_by_folder(root):

@@ -39,7 +39,8 @@ pool.down()
 @pytest.mark.parametrize("tests,left", [(["passed", "c failed", "passed"], None), (["b passed", "c failed"], "['b']"),
                                         (["failed", "b c passed", "d failed"], "['b', 'c']")])
 def test_a_test_that_failed_excuses_no_other(tests, left):
-    done = subprocess.run([PYTHON, "-c", POOL, *tests], cwd=ROOT / "tests/e2e", capture_output=True, text=True, timeout=60, check=False)
+    command = [PYTHON, "-c", POOL, *tests]
+    done = subprocess.run(command, cwd=ROOT / "tests/e2e", capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == (1 if left else 0), done.stderr
     assert not left or "LeftBehind" in done.stderr and f"{{'backups': {left}}}" in done.stderr
 

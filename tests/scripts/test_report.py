@@ -7,7 +7,6 @@ import pytest
 import report
 from report import FAILED, PASSED, SKIPPED, Entry, Run, Test
 
-SEED = "CSI_DELTA_SWEEP=7"
 BAD, SKIP = "><failure message='x'/></testcase>", "><skipped message='no ipv6'/></testcase>"
 DOWN, OFF = "><error message='failed on teardown with x'/></testcase>", "status='notrun'/>"
 RUN, LATE = "[ RUN      ] A.A\n[       OK ] A.A (7 ms)\n[ RUN      ] A.B\nwords\n", "it did not end within 3 s"
@@ -81,7 +80,8 @@ def test_only_what_is_named_as_optional_with_a_reason_may_be_skipped_and_all_of_
 def test_the_slowest_come_first_and_a_failure_is_repeated_by_the_verb_that_had_it(capsys):
     entry = Entry("unit.1of2", "unit", ran=True, tests=[Test(f"a::A.T{number}", PASSED, seconds=number) for number in range(40)])
     assert [line.split() for line in report.slowest([entry])[::24]] == [[f"{n}.0", "s", f"a::A.T{n}", "(unit)"] for n in (39, 15)]
-    assert [report.replay("a::A.B", "7", tier) for tier in ("asan", "unit")] == [f"{SEED} ./dev {verb} a::A.B" for verb in ("asan", "test")]
+    assert report.replay("a::A.B", "7", "asan") == "CSI_DELTA_SWEEP=7 ./dev asan a::A.B"
+    assert report.replay("a::A.B", "7", "unit") == "CSI_DELTA_SWEEP=7 ./dev test a::A.B"
     assert not Run("test", "7").account() and "dev: nothing ran\n" in capsys.readouterr().out
 
 

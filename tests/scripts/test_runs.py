@@ -144,8 +144,9 @@ def fixture_world(tmp_path, monkeypatch):
     for module, name, value in (
             (runs, "ctest", ctest), (report, "folder", lambda: tmp_path), (console, "cache_dir", lambda: tmp_path / "cache"),
             (report, "commit", lambda: "abc"), (runs.capacity, "require", lambda **_: None), (runs.build, "build", lambda *_: None),
-            (runs.packages, "require_root", lambda: None), (runs.scenarios, "read", lambda: []), (runs.selection, "programs", lambda: {}),
-            (runs.selection, "bed_changed", lambda: (False, "x")), (runs.debian, "ensure_restics", lambda **_: None)):
+            (runs.packages, "require_root", lambda: None), (runs.scenarios, "read", lambda: []),
+            (runs.selection, "programs", lambda: {}), (runs.selection, "bed_changed", lambda: (False, "x")),
+            (runs.debian, "ensure_restics", lambda **_: None)):
         monkeypatch.setattr(module, name, value)
     monkeypatch.setenv(runs.SEED, "7")
     return finds, asked
@@ -226,7 +227,7 @@ def test_promises_of_unit_tests_are_proven_by_every_run_and_others_where_they_ra
     (dict.fromkeys(range(1, 5), {"tests": {"f.py::s": SKIPPED}}), "scenarios: 1: f.py::s: skipped")])
 def test_four_reports_of_one_commit_are_one_whole(change, words):
     plain = {"commit": "abc", "passed": True, "entries": ["x", "y"], "unused": [], "tests": {"f.py::s[1]": PASSED}}
-    found = {number: {**plain, "part": f"{number}/4", **(change.get(number) or {})} for number in range(1, 5) if change.get(number, 1)}
+    found = {number: {**plain, "part": f"{number}/4", **change.get(number, {})} for number in range(1, 5) if change.get(number, 1)}
     wrong = runs.judge_parts(found, ["x", "y"], [Scenario("1", "text", "f.py::s")])
     assert (not wrong) if words is None else any(words in line for line in wrong)
 
