@@ -47,7 +47,7 @@ csidelta_entry(NAME docs TIER docs KIND pytest NEEDS site-tools NICE 15 LABELS i
 csidelta_entry(NAME clang-tidy-rules TIER clang-tidy KIND pytest LABELS in-ci COMMAND ${pytest} CHOICE "${tests}/scripts" -m clang_tidy)
 csidelta_entry(NAME clang-tidy TIER clang-tidy KIND command LABELS in-ci LOCK tree-tidy SECONDS 5400 NICE 10
                COMMAND ${python} "${scripts}/lint/lint.py" clang-tidy CHOICE "^src/")
-csidelta_entry(NAME clang-tidy-tests TIER clang-tidy KIND command LABELS in-all-4 LOCK tree-tidy SECONDS 5400
+csidelta_entry(NAME clang-tidy-tests TIER clang-tidy KIND command LABELS in-all-4 LOCK tree-tidy SECONDS 5400 NICE 19
                COMMAND ${python} "${scripts}/lint/lint.py" clang-tidy CHOICE "^tests/")
 
 # The plugin under Velero's own plugin managers, alone and at work on a fake API server.
@@ -86,13 +86,13 @@ csidelta_entry(NAME e2e TIER e2e ${e2e} SECONDS 14400 NEEDS real-tests bed COMMA
 csidelta_entry(NAME e2e-sweep TIER sweep ${e2e} SECONDS 14400 NEEDS real-tests bed LABELS in-sweep in-sweep-all
                COMMAND ${pytest} CHOICE "${tests}/e2e" -m "sweep or long")
 
-# ./dev test --all: a quarter of the files in each part, after what is no scenario. Files that promise seconds run alone.
+# ./dev test --all: a quarter of the files in each part, beside what only computes (nice 19), after what a lack of processors
+# could disturb. Files that promise seconds run alone.
 set(of_all "${tests}/e2e/test_privileges.py")
 set(tells "${of_all}::test_the_data_mover_uses_each_right_and_needs_no_other")  # Of the scenarios beside it.
-set(others_1 fmt layers style shellcheck scripts docs image fuzz)
-set(others_2 dev)
-set(others_3 packs conformance_real csi_sanity csi_driver_root_test contract_root_test plugin_static_test)
-set(others_4 clang-tidy-tests pluginmanager.all host.all s3)
+set(before_1 docs image)
+set(before_3 conformance_real csi_sanity csi_driver_root_test contract_root_test plugin_static_test)
+set(before_4 pluginmanager.all host.all s3)
 file(GLOB files CONFIGURE_DEPENDS "${tests}/e2e/test_*.py")
 list(SORT files)
 foreach(part 1 2 3 4)
@@ -111,7 +111,7 @@ foreach(file ${files})
 endforeach()
 foreach(part 1 2 3 4)
   set(scenarios TIER scenarios ${e2e} SECONDS 7200 NEEDS real-tests bed old-velero LABELS in-all-${part} may-be-empty
-                AFTER ${others_${part}} COMMAND ${pytest} ENVIRONMENT CSI_DELTA_PART=1)
+                AFTER ${before_${part}} COMMAND ${pytest} ENVIRONMENT CSI_DELTA_PART=1)
   set(moving ${plain_${part}})
   if(NOT of_all IN_LIST moving)
     list(APPEND moving "${tells}")
@@ -123,11 +123,11 @@ foreach(part 1 2 3 4)
                    ENVIRONMENT CSI_DELTA_QUIET=1 CHOICE ${quiet_${part}} "${tells}" -m "not long")
   endif()
 endforeach()
-csidelta_entry(NAME fuzz TIER fuzz KIND command LABELS in-all-1 SECONDS 5400 COMMAND ${python} "${scripts}/fuzz/fuzz.py")
-csidelta_build_entry(dev dev LABELS in-all-2
+csidelta_entry(NAME fuzz TIER fuzz KIND command LABELS in-all-1 SECONDS 5400 NICE 19 COMMAND ${python} "${scripts}/fuzz/fuzz.py")
+csidelta_build_entry(dev dev LABELS in-all-2 NICE 19
                      TARGETS all csidelta_unit_tests csidelta_real_tests csidelta_root_tests)  # Each source alone.
 set(rows TIER rows KIND command OPTIONS --root NEEDS row-programs LOCK rows)
-csidelta_entry(NAME packs ${rows} LABELS in-all-3 SECONDS 3600
+csidelta_entry(NAME packs ${rows} LABELS in-all-3 SECONDS 3600 NICE 19
                COMMAND ${python} "${tests}/bench/engine_packs.py" CHOICE --chunks-per-pack 8)  # 1.25 million.
 
 # ./dev sweep, and ./dev interop.

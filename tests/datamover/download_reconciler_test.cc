@@ -336,7 +336,7 @@ TEST_F(DownloadReconcilerTest, AVolumeIsMountedAsWhatItHolds) {
     bed.api.Mutate({DataDownloadType(), "velero", "restore-1"}, [](Json& download) {
       SetJson(download, {"spec", "targetVolume", "fsType"}, "ext4");
     });
-    Controller(bed, 8);
+    Controller controller(bed, 8);
     ASSERT_EQ(bed.Phase(), "Completed") << bed.Message();
     const auto volume = bed.api.Find(VolumeKey(GetString(bed.Target(), {"spec", "volumeName"})));
     ASSERT_TRUE(volume.has_value());
@@ -1134,7 +1134,7 @@ TEST_P(KilledDownloadTest, AnotherEndsInPlaceWhatIsCancelledOrFails) {
     const auto prepare = [&](DownloadBed& bed, int) {
       bed.worker = MoverBed::Worker::kRuns;
       bed.AddInPlace("target-uid", is_cancelled ? "Filesystem" : "Block");
-      Controller(bed, 8);
+      Controller controller(bed, 8);
       is_cancelled ? bed.Cancel() : bed.AddUser();
     };
     KillAtEachCall(24, 10, prepare, [&](DownloadBed& bed, Controller& another) {
