@@ -39,13 +39,13 @@ struct PutOptions {
 using ObjectSink = absl::FunctionRef<absl::Status(const ObjectInfo&)>;
 using KeyPredicate = absl::FunctionRef<bool(absl::string_view key)>;
 
-// Immutable objects by key, in one place (a directory, a bucket with a prefix). Keys are relative
+// Whole objects by key, in one place (a directory, a bucket with a prefix). Keys are relative
 // paths of [A-Za-z0-9._-] segments joined by "/", never "..", "." or empty, without the mark
 // "-tmp-" of unfinished files: the caller's duty, which every store checks (INVALID_ARGUMENT).
 //
 // An object is visible under its key only when it is complete, and once Put() has returned OK it
 // survives the loss of power; once Delete() has, it stays away. Whether a Put() that failed has
-// stored the object is unknown; the same bytes may be put again under the same key. Listing,
+// stored the object is unknown; bytes put under a key that is there replace it. Listing,
 // reading and writing agree at once. What lies in the place under other names is not an object.
 //
 // Calls block until done, at most until ctx ends. Thread-safe. Nothing here retries: that is

@@ -12,6 +12,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
@@ -1211,9 +1212,13 @@ std::vector<Ailment> AllAilments() {
   return all;
 }
 
+// By its check and its number among those of that check: tests/scenarios.txt names one.
 INSTANTIATE_TEST_SUITE_P(
     All, AilmentTest, ::testing::ValuesIn(AllAilments()), [](const auto& test) {
-      return absl::StrCat(absl::StrReplaceAll(test.param.check, {{"-", "_"}}), "_", test.index);
+      const std::vector<Ailment> all = AllAilments();
+      const auto is_same = [&](const Ailment& one) { return one.check == test.param.check; };
+      return absl::StrCat(absl::StrReplaceAll(test.param.check, {{"-", "_"}}), "_",
+                          1 + std::count_if(all.begin(), all.begin() + test.index, is_same));
     });
 
 // Of a check and a grade, "velero-namespace fault", how often.
@@ -1230,9 +1235,13 @@ SeverityCounts PlacesInSource() {
                                  std::pair(Severity::kWarning, "context.Warn("),
                                  std::pair(Severity::kFault, "context.Fault(")};
   SeverityCounts places;
-  for (const char* part : {"admission", "cluster", "immutability", "velero", "location", "mover",
-                           "worker", "clock", "queue", "driver", "longhorn"}) {
-    const std::string source = support::ReadSource(absl::StrCat("src/doctor/", part, "_checks.cc"));
+  const std::string listing = support::ReadSource("src/doctor/CMakeLists.txt");
+  for (const absl::string_view file :
+       absl::StrSplit(listing, absl::ByAnyChar(" \n"), absl::SkipEmpty())) {
+    if (!absl::EndsWith(file, "_checks.cc")) {
+      continue;
+    }
+    const std::string source = support::ReadSource(absl::StrCat("src/doctor/", file));
     std::vector<absl::string_view> functions = absl::StrSplit(source, "\nvoid Check");
     for (const absl::string_view function : absl::MakeSpan(functions).subspan(1)) {
       std::string check;
