@@ -115,7 +115,8 @@ def run(options):
     only = json.loads(os.environ.get("CSI_DELTA_ONLY") or "{}")
     command = command_of(options, only)
     if options.name in only:  # All that is chosen runs here, not in the other shards.
-        os.environ.pop("GTEST_TOTAL_SHARDS", None)
+        for name in ("GTEST_TOTAL_SHARDS", "GTEST_SHARD_INDEX"):
+            os.environ.pop(name, None)
     os.nice(options.nice)
     start = time.monotonic()
     with open(log, "wb") as file:
