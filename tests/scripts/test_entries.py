@@ -67,9 +67,11 @@ def test_each_entry_is_in_a_run_and_all_has_what_test_has(every):
     assert all(parts) and sum(map(len, parts)) == len(set.union(*parts))
     plain = {name.split(".")[0] for name in set.union(*parts)}
     assert {name.split(".")[0] for name in _labelled(every, "in-test")} - plain == {"journeys", "journeys-moves"}
-    for part in parts:  # Scenarios come after what would keep their machine busy.
+    quick = _labelled(every, "tier:(unit|unit-quiet|restic|checks|scripts)")
+    polite = {name for name, one in every.items() if one["command"][one["command"].index("--nice") + 1] == "19"}
+    for part in parts:  # Scenarios come after what a lack of processors disturbs, and beside what takes what they leave.
         lanes = [set(every[name]["DEPENDS"]) for name in part if re.match(r"scenarios-(moves-)?\d", name)]
-        busy = {name for name in part if not name.startswith("scenarios")} - _labelled(every, "tier:(unit|unit-quiet|restic)")
+        busy = {name for name in part if not name.startswith("scenarios")} - polite - quick
         assert len(lanes) == 2 and all(busy <= after for after in lanes)
 
 
