@@ -301,7 +301,9 @@ def sanitized(preset, pattern=None):
         words += ["-R", re.escape(name)]
         if test_name:
             patterns = selection.gtest_patterns(test_name)
-            only = {entry: [f"--gtest_filter={':'.join(patterns)}"] for entry in entries_of(*words, preset=preset)}
+            first = {entry.partition(".")[0]: entry for entry in reversed(entries_of(*words, preset=preset))}  # Of the shards.
+            only = {entry: [f"--gtest_filter={':'.join(patterns)}"] for entry in first.values()}
+            words = ["-L", label, *_exactly(only)]
     stage(run, preset, *words, preset=preset, only=only, at_once=console.jobs())
     return run.account()
 

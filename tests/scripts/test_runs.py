@@ -181,7 +181,7 @@ ONLY, BAD = {"a_test": [f"--gtest_filter={':'.join(runs.selection.gtest_patterns
     (lambda: runs.ci(True), BAD | {"asan": console.Failure("none")}, [TEST, CI, ASAN, TSAN], False, "dev: asan: none"),
     (lambda: runs.sanitized("tsan"), {}, [TSAN], True, "1 passed"),
     (lambda: runs.sanitized("tsan", "a_"), {}, ["tsan -L ^threads$ -R a_ tsan"], True, "1 passed"),
-    (lambda: runs.sanitized("tsan", "a_test::A.B"), {}, [f"tsan -L ^threads$ -R a_test tsan {ONLY}"], True, "1 passed"),
+    (lambda: runs.sanitized("tsan", "a_test::A.B"), {}, [f"tsan -L ^threads$ -R ^(a_test)$ tsan {ONLY}"], True, "1 passed"),
     (runs.sweep, POINTS, ["sweep -L ^in-sweep-all$"], True, "sweep: all points: 15"),
     (lambda: runs.sweep("9"), POINTS, ["sweep -L ^in-sweep$"], True, "sweep: seed 9: 15"),
     (runs.sweep, {"sweep": _again(PASSED)["test"]}, ["sweep -L ^in-sweep-all$"], False, STILL),
