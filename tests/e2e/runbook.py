@@ -24,7 +24,8 @@ AFTER = 1200
 
 def commands(alert):
     """(those that look, those that remediation) of an alert's section, in order."""
-    section, = (part for part in re.split(r"^### ", PAGE.read_text(), flags=re.MULTILINE) if f"\nAlert `{alert}`" in part)
+    sections = re.split(r"^### ", PAGE.read_text(), flags=re.MULTILINE)
+    section, = (part for part in sections if re.search(rf"^Alerts? .*`{alert}`", part, re.MULTILINE))  # One may be of several.
     look, remediation = section.split("- **Do**")
     return [[line for fence in re.findall(r"```sh\n(.*?)```", part, re.DOTALL) for line in fence.replace("\\\n", " ").splitlines()]
             for part in (look, remediation)]
