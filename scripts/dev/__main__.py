@@ -111,10 +111,6 @@ def do_fuzz(target=None, seconds="60"):
         raise Failure(f"not a number of seconds: {seconds}")
 
 
-def do_lint(pattern=None):
-    lint.lint(pattern)
-
-
 def do_cover():
     packages.ensure_debian(["gcovr"])
     folder = build.folder("coverage")
@@ -170,9 +166,9 @@ VERBS = {
                   "measure the plugin beside what Velero has, the engine beside restic and kopia, lists of changed blocks beside "
                   "upstream's client, the data mover's controller at hundreds of volumes, uploads over slow lines, parts of the "
                   "engine alone, verbs in the memory of a worker", lambda *words: benches.run(words), ANY),
-    "docs": Verb("[--serve]", "build the documentation site into build/docs; --serve: read it in a browser of this machine", do_docs, 1),
-    "interop": Verb("", "repositories shared with the restic of three Debian releases, and with rustic; killed restores of each format",
-                    runs.interop),
+    "docs": Verb("[--serve]", "build the documentation site into build/docs; --serve: read it in a browser here", do_docs, 1),
+    "interop": Verb("", "repositories shared with the restic of three Debian releases, and with rustic; killed restores of "
+                    "each format", runs.interop),
     "sweep": Verb("[seed | storm]", "every crash point, fault and seed of which CI sees a sample; or the sample of a seed; storm: "
                   "its seeds alone, with their ledger", runs.sweep, 1),
     "mutants": Verb("[--generated MINUTES]", "break the program on purpose, expect a test to fail",
@@ -180,8 +176,9 @@ VERBS = {
     "fuzz": Verb("<target>|all [seconds | --keep]", "feed a parser what it never saw (60 s); --keep adds what earlier runs "
                  "found to tests/fuzz/corpus", do_fuzz, 2),
     "fmt": Verb("", "format the C++ sources in place", functools.partial(lint.format_sources, check=False)),
-    "lint": Verb("[filter]", "form, layers, style rules, shellcheck, clang-tidy", do_lint, 1),
-    "asan": Verb("[filter]", "unit tests under the address and undefined-behaviour sanitizers", functools.partial(runs.sanitized, "asan"), 1),
+    "lint": Verb("[filter]", "form, layers, style rules, shellcheck, clang-tidy", lint.lint, 1),
+    "asan": Verb("[filter]", "unit tests under the address and undefined-behaviour sanitizers",
+                 functools.partial(runs.sanitized, "asan"), 1),
     "tsan": Verb("[filter]", "unit tests with threads under the thread sanitizer", functools.partial(runs.sanitized, "tsan"), 1),
     "cover": Verb("", "line and branch coverage of the unit tests, per file", do_cover),
     "size": Verb("", "what the shipped program's bytes are made of", do_size),

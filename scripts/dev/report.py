@@ -24,7 +24,7 @@ _TIDY_UP_FAILED = "failed on teardown"  # How pytest begins what it says of it.
 _BEGIN = re.compile(r"^\[ RUN      \] (\S+)$")
 _END = re.compile(r"^\[(       OK |  FAILED  |  SKIPPED )\] ([^\s,]+).* \((\d+) ms\)$")
 _LINE = re.compile(r"^(PASS|FAIL|SKIP):?\s+(\S.*?)(?:: ([\d.]+) ms)?$")
-_NOTE = re.compile(r"^(?:left out (?:under|beside)|not asserted) .+: .+$")  # Of tests/support/sanitized.h, await.h, tests/e2e/conftest.py.
+_NOTE = re.compile(r"^(?:left out (?:under|beside)|not asserted) .+: .+$")  # Of tests/support, tests/e2e/conftest.py.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -339,7 +339,8 @@ class Run:
         remember_flaky(self.flaky, any("journey" in test.properties for test in self.tests()))
         for line in ["", *table(self.entries)]:
             say(line)
-        say("stages: " + ", ".join(f"{one.name} {one.seconds:.0f} s" for one in sorted(self.entries, key=lambda e: -e.seconds)[:SLOWEST]))
+        longest = sorted(self.entries, key=lambda one: -one.seconds)[:SLOWEST]
+        say("stages: " + ", ".join(f"{one.name} {one.seconds:.0f} s" for one in longest))
         slow = slowest(self.entries)
         if len(slow) > 1:
             say(f"the {len(slow)} slowest:")
@@ -352,7 +353,8 @@ class Run:
             say(f"again: {line}")
         for name in self.flaky:
             say(f"flaky: {name}: failed, and passed when it ran again alone in a new bed")
-        budget = "" if not self.budget_seconds else f"; its budget is {self.budget_seconds} s, {self.budget_seconds - seconds:.0f} s are left"
+        left = (self.budget_seconds or 0) - seconds
+        budget = f"; its budget is {self.budget_seconds} s, {left:.0f} s are left" if self.budget_seconds else ""
         say(f"./dev {self.verb}: {seconds:.0f} s in all{budget}; whole outputs: {shown(folder())}/")
         passed, bad, skipped = counts(self.tests())
         say(f"{passed} passed, {max(bad, len(found))} failed, {skipped} skipped")

@@ -352,9 +352,10 @@ def sweep(seed=None):
         mine = [(int(test.properties["points"]), test.id) for test in entry.tests if "points" in test.properties]
         for count, name in mine:
             say(f"{count:>7} points  {name}")
+        total = sum(count for count, _ in mine)
         if entry.tests:
-            say(f"{entry.name}: {sum(count for count, _ in mine)} points in {entry.seconds:.0f} s, of at most {entry.limit_seconds:.0f}")
-        points += sum(count for count, _ in mine)
+            say(f"{entry.name}: {total} points in {entry.seconds:.0f} s, of at most {entry.limit_seconds:.0f}")
+        points += total
     say(f"sweep: {'all points' if not seed else f'seed {seed}'}: {points}")
     return run.account()
 
@@ -395,7 +396,7 @@ def run_part(number):
         {"part": f"{number}/{PARTS}", "commit": commit, "passed": is_good, "seconds": round(time.monotonic() - run.start),
          "seed": run.seed, "entries": [entry.name for entry in run.entries], "flaky": run.flaky,
          "tests": {test.id: test.outcome for test in tests},
-         "unused": [json.loads(test.properties["unused_rights"]) for test in tests if "unused_rights" in test.properties]}, indent=1))
+         "unused": [json.loads(one.properties["unused_rights"]) for one in tests if "unused_rights" in one.properties]}, indent=1))
     say(f"part {number}/{PARTS} of commit {commit}: {'passed' if is_good else 'FAILED'}")
     return is_good
 
@@ -415,7 +416,8 @@ def judge_parts(found, entries, promises):
     if left:
         wrong.append(f"{len(left)} entries are in no report: {' '.join(left[:5])}")
     unused = [set(rights) for one in found.values() for rights in one["unused"]]
-    wrong += [f"given by deploy/chart and used in no part: {right}" for right in sorted(set.intersection(*unused) if unused else ())]
+    unused = sorted(set.intersection(*unused) if unused else ())
+    wrong += [f"given by deploy/chart and used in no part: {right}" for right in unused]
     tests = [report.Test(name, outcome) for one in found.values() for name, outcome in one["tests"].items()]
     return wrong + [f"scenarios: {line}" for line in scenarios.compare(promises, tests)]
 
