@@ -76,7 +76,7 @@ def as_root(command):
     """The command as root: network namespaces, mounts and loop devices need it."""
     if os.geteuid() == 0:
         return list(command)
-    return ["sudo", "-n", f"--preserve-env={','.join(environment())}", *command]
+    return ["sudo", "-n", "--preserve-env", f"PATH={environment()['PATH']}", *command]
 
 
 def shown(path):
