@@ -168,7 +168,7 @@ class Selection:
         known += [path] if path not in known else []
 
     def entries(self, known):
-        """(names of entries, what is chosen of them, targets for the builds of test programs)."""
+        """(names of entries, what is chosen of them: tests, and targets of the builds of test programs)."""
         names, only, targets = [], {}, {}
         for tier in sorted(self.tiers):
             names += WHOLE.get(tier, [tier] if tier not in ("unit", "restic", "root") else
