@@ -88,7 +88,7 @@ def do_demo(cluster=None):
         return
     runs.for_scenarios()
     console.run(console.as_root([PYTHON, ROOT / "scripts" / "demo_cluster.py"]),
-                env=entry.bed_environment(build.folder("release") / "bin"))
+                env=entry.bed_environment())
 
 
 def do_docs(serve=None):

@@ -27,7 +27,7 @@ def _plugin():
     missed = []
     for script in sorted(FOLDER.glob("plugin_*.py")):
         with console.stage(f"bench {script.stem}"):
-            code, _ = console.execute(_as_root(script.name), env=entry.bed_environment(build.folder("release") / "bin"))
+            code, _ = console.execute(_as_root(script.name), env=entry.bed_environment())
             missed += [script.stem] if code != 0 else []
     if missed:
         raise Failure(f"not as promised: {' '.join(missed)}")
@@ -51,10 +51,10 @@ def run(arguments):
         runs.for_scenarios()
         client = build.build("release", ["list_blocks"]) / "bin" / "list_blocks"
         console.run(_as_root("sources.py", "--list-blocks", client, *extra),
-                    env=entry.bed_environment(build.folder("release") / "bin"))
+                    env=entry.bed_environment())
     elif what in ("mover", "group"):
         runs.for_scenarios()
-        console.run(_as_root(f"{what}.py", *extra), env=entry.bed_environment(build.folder("release") / "bin"))
+        console.run(_as_root(f"{what}.py", *extra), env=entry.bed_environment())
     elif what in ROWS:
         console.run(_as_root(f"engine_{what}.py", *extra))
     elif what == "control":

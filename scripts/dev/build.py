@@ -1,5 +1,6 @@
 """./dev build: configures and builds a preset. As a script, `build.py PRESET ::: TARGET...`, it is what ctest builds with."""
 
+import functools
 import json
 import sys
 
@@ -20,8 +21,9 @@ def folder(preset):
     return ROOT / "build" / preset
 
 
+@functools.cache  # Once is enough for a run: ninja does it again where a file of CMake's changed.
 def configure(preset):
-    """Configures a preset. Quiet unless it fails; cheap when nothing changed."""
+    """Configures a preset. Quiet unless it fails."""
     code, lines = console.execute(["cmake", "--preset", preset], keep=True, quiet=True)
     if code != 0:
         console.say("\n".join(lines))

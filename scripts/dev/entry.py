@@ -45,7 +45,7 @@ def _arguments(words):
     return options
 
 
-def bed_environment(programs):
+def bed_environment(programs=build.folder("release") / "bin"):
     """Which programs, tests and CSI driver are tested, unless the caller chose."""
     release = build.folder("release") / "bin"
     defaults = {"CSI_DELTA_PLUGIN": release / build.PLUGIN, "CSI_DELTA_PROGRAM": release / build.PROGRAM,

@@ -77,7 +77,7 @@ def write_state(path, text):
     draft.replace(path)
 
 
-def _cases(path):
+def cases(path):
     """The <testcase> elements of a JUnit file, each with its suite's name."""
     try:
         root = xml.etree.ElementTree.parse(path).getroot()
@@ -108,7 +108,7 @@ def _test(name, case):
 
 def read_gtest(path, program):
     """The cases of one GoogleTest program, from the file that --gtest_output made."""
-    return [_test(f"{program}::{suite}.{case.get('name')}", case) for suite, case in _cases(path)]
+    return [_test(f"{program}::{suite}.{case.get('name')}", case) for suite, case in cases(path)]
 
 
 def sections(lines):
@@ -137,7 +137,7 @@ def read_sections(lines, program, why):
 def read_pytest(path):
     """The cases of a pytest run (junit_family=xunit1, which names the file); a test and its tear-down are one."""
     found = {}
-    for _, case in _cases(path):
+    for _, case in cases(path):
         test = _test(f"{case.get('file')}::{case.get('name')}", case)
         if any((error.get("message") or "").startswith(_TIDY_UP_FAILED) for error in case.findall("error")):
             test.properties["never_retry"] = "a failed clean-up"
@@ -336,7 +336,7 @@ class Run:
         if not self.entries:
             found.append("nothing ran")
         seconds = time.monotonic() - self.start
-        remember_flaky(self.flaky, any("journey" in test.properties for test in self.tests()))
+        remember_flaky(self.flaky, any(one.tier in ("journeys", "scenarios") for one in self.entries))
         for line in ["", *table(self.entries)]:
             say(line)
         longest = sorted(self.entries, key=lambda one: -one.seconds)[:SLOWEST]

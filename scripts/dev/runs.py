@@ -6,7 +6,6 @@ import os
 import re
 import threading
 import time
-import xml.etree.ElementTree
 
 import build
 import capacity
@@ -143,7 +142,7 @@ def ctest(name, *words, preset="release", env=None, only=None, at_once=None):
                         env={**(env or {}), "CSI_DELTA_ONLY": json.dumps(only or {})})
     cases = {}
     if junit.is_file():
-        cases = {case.get("name"): case for case in xml.etree.ElementTree.parse(junit).getroot().iter("testcase")}
+        cases = {case.get("name"): case for _, case in report.cases(junit)}
     found = [report.read_entry(entry, cases.get(entry.name)) for entry in entries.values()]
     if not only and all(entry.ran for entry in found):
         report.write_state(_seconds_file(), json.dumps({**_last_seconds(), name: round(time.monotonic() - start)}) + "\n")

@@ -19,7 +19,7 @@ def project(tmp_path):
 
 @pytest.mark.parametrize("name,text,words", [
     ("README.md", "a word\nTODO: more\n", "README.md:2: "), ("scripts/a.sh", "# FIXME\n", "do it now"),
-    ("docs/a.md", "see /work/main/docs\n", "path of one machine"),
+    ("docs/a.md", "see /home/ann/docs\n", "path of one machine"),
     ("src/k8s/a.cc", "void F() { std::this_thread::sleep_for(x); }\n", "condition with a deadline"),
     ("tests/k8s/helper.cc", "void F() { absl::SleepFor(x); }\n", "condition with a deadline"),
     ("src/k8s/a.cc", "auto t = absl::Now();\n", "time is a parameter"),
