@@ -12,7 +12,6 @@ import time
 import xml.etree.ElementTree
 
 import console
-import scenarios
 from console import ROOT, Failure, say, shown
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
@@ -324,11 +323,6 @@ class Run:
     def complaints(self, skips_allowed=False):
         """What is wrong so far. With `skips_allowed`, a skip with a reason is fine."""
         return [*self.wrong, *complaints(self.entries, {"*": "the caller chose"} if skips_allowed else read_optional())]
-
-    def judge_scenarios(self, promises):
-        """Compares promises of tests/scenarios.txt with the tests that ran."""
-        say(f"scenarios: {len(promises)} of {len(scenarios.read())} promises are proven here, the others by ./dev test --all")
-        self.wrong += [f"scenarios: {line}" for line in scenarios.compare(promises, self.tests())]
 
     def account(self, skips_allowed=False):
         """Prints it all; True if all is well."""

@@ -3,6 +3,7 @@
 import dataclasses
 import re
 
+import report
 from console import ROOT, Failure
 
 FILE = ROOT / "tests" / "scenarios.txt"
@@ -52,10 +53,10 @@ def compare(scenarios, tests):
     wrong = []
     for scenario in scenarios:
         mine = [test for test in tests if is_named(scenario.test, test.id)]
-        if not any(test.outcome == "passed" for test in mine):
+        if not any(test.outcome == report.PASSED for test in mine):
             action = mine[0].outcome if mine else "is not among the tests that ran"
             wrong.append(f"{scenario.id}: {scenario.test}: {action}")
-        elif any(test.outcome == "failed" for test in mine):
+        elif any(test.outcome == report.FAILED for test in mine):
             wrong.append(f"{scenario.id}: {scenario.test}: failed for some parameters")
     return wrong
 
