@@ -29,6 +29,7 @@ const ResourceType kClaims{"", "v1", "persistentvolumeclaims", "PersistentVolume
 const ResourceType kPods{"", "v1", "pods", "Pod", true};
 const ResourceType kStorageClasses{"storage.k8s.io", "v1", "storageclasses", "StorageClass", false};
 const ResourceType kServiceAccounts{"", "v1", "serviceaccounts", "ServiceAccount", true};
+const ResourceType kEvents{"", "v1", "events", "Event", true};
 const ResourceType kSelfReviews{"authentication.k8s.io", "v1", "selfsubjectreviews",
                                 "SelfSubjectReview", false};
 const ResourceType kAccessReviews{"authorization.k8s.io", "v1", "selfsubjectaccessreviews",
@@ -151,6 +152,19 @@ TEST_P(ApiClientContract, RefusesMalformedObjects) {
   SetJson(label, {"metadata", "labels", "app"}, std::string(64, 'x'));
   EXPECT_THAT(client_.Create(ctx_, kConfigMaps, namespace_, label),
               StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST_P(ApiClientContract, AnEventIsInTheNamespaceOfItsObject) {
+  Json event = {{"apiVersion", "v1"},
+                {"kind", "Event"},
+                {"metadata", {{"name", "one"}}},
+                {"involvedObject", {{"kind", "ConfigMap"}, {"name", "one"}}}};
+  const auto refused = StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("namespace"));
+  EXPECT_THAT(client_.Create(ctx_, kEvents, namespace_, event), refused);
+  SetJson(event, {"involvedObject", "namespace"}, "elsewhere");
+  EXPECT_THAT(client_.Create(ctx_, kEvents, namespace_, event), refused);
+  SetJson(event, {"involvedObject", "namespace"}, namespace_);
+  EXPECT_THAT(client_.Create(ctx_, kEvents, namespace_, event), IsOk());
 }
 
 TEST_P(ApiClientContract, UpdateNeedsTheNewestVersion) {

@@ -52,6 +52,7 @@ extern const k8s::ResourceType kClaims;
 extern const k8s::ResourceType kPods;
 extern const k8s::ResourceType kStorageClasses;
 extern const k8s::ResourceType kServiceAccounts;
+extern const k8s::ResourceType kEvents;
 extern const k8s::ResourceType kSelfReviews;
 extern const k8s::ResourceType kAccessReviews;
 extern const k8s::ResourceType kUnknownKind;

@@ -38,7 +38,7 @@ class RestSubject : public ApiClientSubject {
   RestSubject()
       : server_(fake_,
                 {kConfigMaps, kClaims, kPods, kStorageClasses, kServiceAccounts, kSelfReviews,
-                 kAccessReviews},
+                 kAccessReviews, kEvents},
                 {.tls = true}) {
     path_ = testing::TempDir() + "kubeconfig-" + std::to_string(getpid());
     std::ofstream(path_) << server_.Kubeconfig("{token: abc}");

@@ -398,6 +398,9 @@ absl::StatusOr<Json> FakeApiClient::PrepareNew(const ResourceType& type,
         absl::StrCat(prefix.substr(0, 58), absl::StrFormat("%05x", revision_ * 7919 % 0xfffff)));
   }
   RETURN_IF_ERROR(ValidateMetadata(prepared));
+  if (type.group.empty() && type.plural == "events") {
+    RETURN_IF_ERROR(ValidateEvent(prepared));
+  }
   if (HasStatusSubresource(type.plural)) {
     prepared.erase("status");
     if (type.plural == "persistentvolumeclaims" || type.plural == "pods") {

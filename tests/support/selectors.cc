@@ -167,4 +167,13 @@ absl::Status ValidateMetadata(const Json& object) {
   return absl::OkStatus();
 }
 
+absl::Status ValidateEvent(const Json& event) {
+  const std::string involved = GetString(event, {"involvedObject", "namespace"});
+  if (k8s::Namespace(event) == (involved.empty() ? "default" : involved)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("involvedObject.namespace: \"", involved, "\" does not match event.namespace"));
+}
+
 }  // namespace csidelta::support

@@ -16,5 +16,7 @@ absl::StatusOr<bool> MatchesFields(const Json& object, absl::string_view selecto
 // OK when names, labels, annotations and finalizers in `object`'s metadata are what an API server
 // accepts, else INVALID_ARGUMENT naming the field.
 absl::Status ValidateMetadata(const Json& object);
+// An Event is in the namespace of its object; that of an object without one is in "default".
+absl::Status ValidateEvent(const Json& event);
 
 }  // namespace csidelta::support

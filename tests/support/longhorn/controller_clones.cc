@@ -129,15 +129,18 @@ absl::Status Controller::MoveClone(const CallContext& ctx, const VolumeRecord& v
 absl::Status Controller::FailClone(const CallContext& ctx, const VolumeRecord& volume) {
   const CloneSource source = SourceOf(volume);
   const std::string name = absl::StrCat(volume.name, ".", volume.clone_attempts);
-  RETURN_IF_ERROR(
-      Create(ctx, {"", "v1", "events", "Event", true},
-             {{"metadata", {{"name", name}}},
-              {"involvedObject", {{"kind", "Volume"}, {"name", volume.name}, {"uid", volume.uid}}},
-              {"type", "Warning"},
-              {"reason", "VolumeCloneFailed"},
-              {"message", absl::StrCat("failed to clone from volume ", source.volume, " snapshot ",
-                                       source.snapshot)}},
-             "v1"));
+  RETURN_IF_ERROR(Create(ctx, {"", "v1", "events", "Event", true},
+                         {{"metadata", {{"name", name}}},
+                          {"involvedObject",
+                           {{"kind", "Volume"},
+                            {"namespace", options_.namespace_name},
+                            {"name", volume.name},
+                            {"uid", volume.uid}}},
+                          {"type", "Warning"},
+                          {"reason", "VolumeCloneFailed"},
+                          {"message", absl::StrCat("failed to clone from volume ", source.volume,
+                                                   " snapshot ", source.snapshot)}},
+                         "v1"));
   return ShowClone(ctx, volume, kFailed, std::max(volume.clone_attempts, 1));
 }
 
