@@ -33,7 +33,7 @@ ROOT = HERE.parents[1]
 SOURCE = HERE / "harness"
 
 sys.path.append(str(ROOT / "tests" / "e2e"))
-from build import COMPILER_FLAGS, MODULES_FOLDER, go_environment, go_version  # noqa: E402  (so packages are shared, too)
+from build import COMPILER_FLAGS, MODULES, go_environment, go_version  # noqa: E402  (so packages are shared, too)
 RUN_SECONDS_MAX = 300
 
 
@@ -49,8 +49,8 @@ class Release:
     @property
     def mod_file(self):
         """The versions that it is built with: those of the test bed's Velero, if that has this release."""
-        of_bed = MODULES_FOLDER / f"velero{self.name}" / "go.mod"
-        return of_bed if of_bed.is_file() else SOURCE / f"velero{self.name}.mod"
+        of_bed = MODULES.get(f"velero{self.name}")
+        return of_bed.folder / "go.mod" if of_bed else SOURCE / f"velero{self.name}.mod"
 
 
 RELEASES = {

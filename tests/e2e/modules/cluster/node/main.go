@@ -1,5 +1,6 @@
 // Program node is kube-scheduler, kubelet and csi-registrar in one executable: the name it is called
 // by says which one. Most packages of the first two are those of the kube module, built already.
+//go:debug default=go1.24
 package main
 
 import (
