@@ -32,7 +32,6 @@ TIERS = ("checks", "scripts", "docs", "unit", "host", "s3", "restic", "root", "i
 ELSEWHERE = {"rustic": "interop", "marks": "interop", "checks::clang-tidy": "lint", "clang-tidy::clang-tidy": "lint",
              "clang-tidy::clang-tidy-tests": "lint ^tests/", "fuzz::fuzz": "fuzz all", "dev::dev": "build dev",
              "rows::packs": "bench packs --chunks-per-pack 8"}
-COMMANDS = {"csi_sanity": "tests/csi_driver", "conformance_real": "tests/conformance"}  # No programs of GoogleTest.
 _HOST_ID = re.compile(r"^(pluginmanager|host)::(?:1\.(\d+)\.\d+/(?:host/)?(.+))?$")
 _PYTHON_TEST = re.compile(r"^(?:async )?def (test_\w+)\(", re.MULTILINE)
 _TEST = re.compile(r"^[ \t]*(?:TYPED_)?TEST(?:_F|_P)?\(\s*(\w+)\s*,\s*(\w+)\s*\)", re.MULTILINE)
@@ -89,8 +88,7 @@ def programs():
         if tier == "build":  # What they need comes with them.
             continue
         name, _, rest = entry.partition(".")
-        folder = sources[0].rsplit("/", 1)[0] if sources else COMMANDS[name]
-        program = found.setdefault(name, Program(name, tier, folder, sources))
+        program = found.setdefault(name, Program(name, tier, sources[0].rsplit("/", 1)[0], sources))
         program.entries += [entry] if tier != "restic" or rest.startswith("later") else []
     return found
 

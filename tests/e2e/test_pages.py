@@ -1,5 +1,6 @@
 """Pages of docs/ whose commands need a cluster: each page is run from its first command to its last, but for what it marks as not run."""
 
+import contextlib
 import pathlib
 import sys
 
@@ -59,16 +60,23 @@ def fixture_shop(bed, workspace):
     bed.velero("schedule", "delete", "--all", "--confirm", check=False)
 
 
+@contextlib.contextmanager
+def late_driver(bed):
+    """A driver that registers while a page is followed."""
+    bed.api.create("csidrivers", LATE_DRIVER)
+    try:
+        yield
+    finally:
+        bed.api.delete("csidrivers", LATE_DRIVER["metadata"]["name"])
+
+
 @pytest.mark.parametrize("page", ["first-incremental-backup", "schedules", "disaster-recovery", "quick-start-kind", "troubleshooting", "csi-drivers",
                                   "security"])
 def test_every_command_of_a_page(bed, shop, tmp_path, page):
-    if page == "csi-drivers":
-        bed.api.create("csidrivers", LATE_DRIVER)
     for backup in BEFORE.get(page, ()):
         bed.velero("backup", "create", backup, "--include-namespaces", "shop", *moving.MOVE, "--wait")
-    run(bed, tmp_path, script(page))
-    if page == "csi-drivers":
-        bed.api.delete("csidrivers", LATE_DRIVER["metadata"]["name"])
+    with late_driver(bed) if page == "csi-drivers" else contextlib.nullcontext():
+        run(bed, tmp_path, script(page))
     if bed.api.get("persistentvolumeclaims", "data", "shop"):
         data.expect(bed.volume_path("data", "shop"), shop)
 
