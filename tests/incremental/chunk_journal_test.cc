@@ -177,6 +177,18 @@ TEST_F(ResumeTest, AKilledRunsChunksAreNeitherReadNorStoredAgain) {
   EXPECT_EQ(JournalFiles(), 0);
 }
 
+TEST_F(ResumeTest, ZerosAreNotReadAgainWhereNoPackWasStored) {
+  RunAndKillAtLeaf(2);
+  std::vector<JournalEntry> zeros = Noted();
+  std::erase_if(zeros, HasData);
+  for (const auto& [key, bytes] : volume_.store().objects()) {
+    if (key.starts_with("data/")) {
+      volume_.store().RemoveObject(key);
+    }
+  }
+  EXPECT_EQ(RunAgain(Options()).resumed_bytes, Bytes(zeros));
+}
+
 TEST_F(ResumeTest, TheJournalSaysWhichBlobsAreOfTheRun) {
   RunAndKillAtLeaf(2);
   const std::vector<JournalEntry> noted = Noted();

@@ -177,8 +177,12 @@ absl::Status ImageBuilder::StartFirst() {
   return Release(prepared->job);
 }
 
-const BlobId* ImageBuilder::FindInJournal(int64_t chunk) const {
+absl::StatusOr<const BlobId*> ImageBuilder::FindInJournal(int64_t chunk) {
   const BlobId* id = journal_ == nullptr ? nullptr : journal_->Find(chunk);
+  if (id != nullptr && *id == zero_chunk_) {
+    RETURN_IF_ERROR(EnsureZeroChunk());  // The pack of the earlier run's may be lost.
+    return id;
+  }
   return id != nullptr && writer_.IsKnown({BlobType::kData, *id}) ? id : nullptr;
 }
 
@@ -194,7 +198,8 @@ absl::Status ImageBuilder::StartLeaf(const Level1Plan& plan, const std::shared_p
     BlobId& id = job->chunks[static_cast<std::size_t>(slot)];
     const ChunkState state = states[slot];
     if (state == ChunkState::kRead) {
-      if (const BlobId* known = FindInJournal(first_chunk + slot)) {
+      ASSIGN_OR_RETURN(const BlobId* known, FindInJournal(first_chunk + slot));
+      if (known != nullptr) {
         id = *known;
         built_.resumed_bytes += layout_.ChunkLength(first_chunk + slot);
         built_.resumed.push_back(static_cast<uint32_t>(first_chunk + slot));

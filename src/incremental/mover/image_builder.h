@@ -88,8 +88,9 @@ class ImageBuilder {
   // Waits for what was prepared first, and reads its chunks.
   absl::Status StartFirst();
   absl::Status StartLeaf(const Level1Plan& plan, const std::shared_ptr<LeafJob>& job);
-  // The id of a chunk that an earlier run has read and stored; null: it must be read.
-  const repository::BlobId* FindInJournal(int64_t chunk) const;
+  // The id of a chunk that an earlier run has read and stored, or whose zeros are stored now; null:
+  // it must be read.
+  absl::StatusOr<const repository::BlobId*> FindInJournal(int64_t chunk);
   absl::Status TakeChunk(const std::shared_ptr<LeafJob>& job, int64_t slot,
                          absl::string_view bytes);
   absl::Status Release(const std::shared_ptr<LeafJob>& job);
