@@ -34,8 +34,8 @@ function(csidelta_unite variable name)
   set(${variable} ${alone} PARENT_SCOPE)
 endfunction()
 
-# csidelta_library(NAME folder [FUZZED|BUSY|TESTS] SOURCES ... DEPS ...): one folder below src/, as csidelta::folder; with
-# TESTS something that only tests use.
+# csidelta_library(NAME folder [FUZZED|BUSY] [TESTS] SOURCES ... DEPS ...): one folder below src/, as csidelta::folder;
+# with TESTS something that only tests use, which is optimized where it is BUSY.
 function(csidelta_library)
   cmake_parse_arguments(ARG "FUZZED;BUSY;TESTS" "NAME" "SOURCES;DEPS" ${ARGN})
   csidelta_unite(sources ${ARG_NAME} ${ARG_SOURCES})
@@ -48,9 +48,14 @@ function(csidelta_library)
   endif()
   if(ARG_TESTS)
     target_include_directories(csidelta_${ARG_NAME} PUBLIC "${PROJECT_SOURCE_DIR}")
-    target_compile_options(csidelta_${ARG_NAME} PRIVATE ${CSIDELTA_WARNINGS} ${CSIDELTA_TEST_OPTIONS})
-    target_link_libraries(csidelta_${ARG_NAME} PRIVATE GTest::gmock)  # It is among the precompiled headers.
-    csidelta_precompile(csidelta_${ARG_NAME} TESTS)
+    target_compile_options(csidelta_${ARG_NAME} PRIVATE ${CSIDELTA_WARNINGS})
+    if(ARG_BUSY)
+      csidelta_precompile(csidelta_${ARG_NAME})
+    else()
+      target_compile_options(csidelta_${ARG_NAME} PRIVATE ${CSIDELTA_TEST_OPTIONS})
+      target_link_libraries(csidelta_${ARG_NAME} PRIVATE GTest::gmock)  # It is among the precompiled headers.
+      csidelta_precompile(csidelta_${ARG_NAME} TESTS)
+    endif()
   elseif(ARG_BUSY)
     target_compile_options(csidelta_${ARG_NAME} PRIVATE ${CSIDELTA_BUSY_OPTIONS})
     csidelta_precompile(csidelta_${ARG_NAME} BUSY)
