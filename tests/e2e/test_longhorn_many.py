@@ -1,4 +1,4 @@
-"""Longhorn with 1,000 volumes and 30,000 Snapshots, or a tenth of them beside other work: what backups, restores and prunes cost.
+"""Longhorn with 1,000 volumes and 30,000 Snapshots, or a fiftieth of them beside other work: what backups, restores and prunes cost.
 
 Where Longhorn has nothing to do, the manager of the test bed is stopped and its webhooks are off: what is measured is csi-delta.
 """
@@ -24,10 +24,10 @@ import promises
 import rights
 from costs import MIB, Costs
 
-VOLUMES = 1000 if promises.QUIET else 100
+VOLUMES = 1000 if promises.QUIET else 20
 SNAPSHOTS_EACH, GONE_EACH = 30, 8  # Of a volume; those of a job that is gone are the oldest.
 SNAPSHOTS, GONE = VOLUMES * SNAPSHOTS_EACH, VOLUMES * GONE_EACH
-DELETIONS = 500 if promises.QUIET else 50  # Of a run that is stopped: all of them take 27 minutes at this rate.
+DELETIONS = 500 if promises.QUIET else 20  # Of a run that is stopped: all of them take 27 minutes at this rate.
 DELETIONS_PER_SECOND = 5
 COMMAND_SECONDS = 1800
 # Stock Velero asks for the namespace of each object that it restores, 100 in a second by default.
