@@ -87,7 +87,7 @@ def show(bed):
 
 
 def main():
-    say("Starting a cluster: etcd, API server, controllers, CSI driver, S3, Velero 1.18.1 with the plugin.")
+    say("Starting a cluster: etcd, API server, controllers, CSI driver, S3, Velero 1.18.3 with the plugin.")
     try:
         with bed_module.Bed.up(bed_module.Settings(plugin=True)) as bed:
             show(bed)

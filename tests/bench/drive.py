@@ -1,6 +1,6 @@
 """One plugin process under the hand of Velero's own plugin manager, for the benches that look inside.
 
-The manager is that of Velero 1.18.1, in the harness of tests/pluginmanager; API server, snapshot
+The manager is that of Velero 1.18.3, in the harness of tests/pluginmanager; API server, snapshot
 controller, CSI sidecars and driver are those of the test bed.
 """
 

@@ -4,7 +4,7 @@
     group.py [--quick] [--row N]... [--runs N]
 
 Velero's own groups cannot be measured: with snapshot controller 8.6 they never finish (docs/volume-groups.md). So
-"in-tree" is Velero 1.18.1 without this plugin, which snapshots each claim alone: as it is installed, and with the flags that
+"in-tree" is Velero 1.18.3 without this plugin, which snapshots each claim alone: as it is installed, and with the flags that
 make it fastest, eight item-block workers and CSI_SNAPSHOT_EARLY_FREQUENT_POLLING=true. The sides take turns, on one bed, with
 the same claims and the same driver.
 

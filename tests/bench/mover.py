@@ -5,7 +5,7 @@
 
 Ours is what users have: the chart's controller, a worker Pod for each volume, `velero backup create
 --snapshot-move-data --data-mover csi-delta`. Theirs is the data path of Velero's mover as a program of its own
-(tests/e2e/modules/datapath: the uploader, repository and settings of Velero's module), in a Pod with the limits of our
+(tests/e2e/modules/cluster/datapath: the uploader, repository and settings of Velero's module), in a Pod with the limits of our
 worker, on a claim of the same volume snapshot and in the same bucket; once with its defaults and once with
 ParallelFilesUpload=8, and the faster one counts. Both sides take turns, each time with a cold page cache.
 

@@ -4,7 +4,7 @@
     plugin_backup.py [--quick] [--row N]... [--runs N]
 
 Every row: how long `velero backup create --wait` took, and how many requests the backup caused at the
-API server for each volume, by its audit log. "in-tree" is Velero 1.18.1 without this plugin and without
+API server for each volume, by its audit log. "in-tree" is Velero 1.18.3 without this plugin and without
 a policy; "in-tree, early polling" the same with CSI_SNAPSHOT_EARLY_FREQUENT_POLLING=true; the better
 of the two is what ours is compared with. The sides take turns, on one bed, with the same claims.
 

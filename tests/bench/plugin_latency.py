@@ -3,7 +3,7 @@
 
     plugin_latency.py [--claims N]
 
-Velero's plugin manager (1.18.1) calls Execute for 100 claims, once with eight at a time and once with one.
+Velero's plugin manager (1.18.3) calls Execute for 100 claims, once with eight at a time and once with one.
 The clock starts when the API server gets the first write of csi-snapshotter to the content's status,
 by the audit log: the write that brings the handle, and not yet visible to anybody. It stops when
 the manager's call returns. So a little more is measured than is promised.

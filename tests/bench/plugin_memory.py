@@ -3,7 +3,7 @@
 
     plugin_memory.py [--claims N]
 
-Velero's plugin manager (1.18.1) calls Execute for every claim, eight at a time, in one process; each call
+Velero's plugin manager (1.18.3) calls Execute for every claim, eight at a time, in one process; each call
 takes a real volume snapshot through API server, snapshot controller, csi-snapshotter and driver. The
 claims are bound ones with volumes of their own, which stand for ten disks of the driver.
 

@@ -3,7 +3,7 @@
 
     sources.py [--quick] [--row NAME]... [--runs N]
 
-listing: a server that has encoded its answer before anybody asks (tests/e2e/modules/csi/metadata/replay) sends 32 million
+listing: a server that has encoded its answer before anybody asks (tests/e2e/modules/cluster/metadata/replay) sends 32 million
 tuples, 256, 4,096 and 16,000 to a message; our client and upstream's iterator (same release as the sidecar) take turns as
 whole processes, discovery, token and TLS included. Server and client have one processor each. How fast the server is
 says its processor's time for a client that throws the bytes away.

@@ -30,7 +30,7 @@ using google::protobuf::MethodDescriptor;
 using google::protobuf::ServiceDescriptor;
 
 constexpr char kModule[] = "github.com/container-storage-interface/spec";
-constexpr char kVersion[] = "v1.12.0";
+constexpr char kVersion[] = "v1.13.0";
 
 std::string OutputOf(const std::string& command) {
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """A whole cluster as plain processes: API server, CSI driver, Velero and S3, for the scenarios.
 
-    bed.py up     --state DIR [--velero 1.18.1|1.13.1] [--namespace NS] [--csi-driver PATH]
+    bed.py up     --state DIR [--velero 1.18.3|1.13.1] [--namespace NS] [--csi-driver PATH]
                   [--plugin] [--node] [--groups] [--group-version v1|v1beta2|v1beta1|none]
     bed.py exec   --state DIR -- COMMAND...    runs a command inside, with KUBECONFIG and PATH set
     bed.py env    --state DIR                  prints those settings
@@ -42,7 +42,7 @@ from processes import BedError, LeftBehind, ProcessId
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 EVENT_BEGINS = b'{"kind":"Event","apiVersion":"audit.k8s.io'
 PLUGIN_NAME = "velero-plugin-for-csi-delta"
-VELERO_MODULES = {"1.18.1": "velero118", "1.13.1": "velero113"}
+VELERO_MODULES = {"1.18.3": "velero118", "1.13.1": "velero113"}
 SHARED_MEMORY = pathlib.Path("/dev/shm")  # Sockets and etcd: short paths, and no fsync to wait for.
 COMMAND_SECONDS_MAX = 300
 KINDS_SECONDS_MAX = 60
@@ -71,7 +71,7 @@ def driver_path():
 class Settings:
     """What a bed is made of. All of it can be written to a file, for `Bed.attach`."""
 
-    velero: str = "1.18.1"
+    velero: str = "1.18.3"
     namespace: str = "velero"  # Velero's own.
     csi_driver: str = dataclasses.field(default_factory=lambda: str(driver_path()))
     driver_name: str = ""  # What the driver says it is; "": a name of its own.
@@ -998,7 +998,7 @@ def _parse(arguments):
         sub = verbs.add_parser(verb)
         sub.add_argument("--state", required=True, help="the bed's folder; `down` deletes it")
         if verb == "up":
-            sub.add_argument("--velero", choices=sorted(VELERO_MODULES), default="1.18.1")
+            sub.add_argument("--velero", choices=sorted(VELERO_MODULES), default="1.18.3")
             sub.add_argument("--namespace", default="velero", help="Velero's namespace")
             sub.add_argument("--csi-driver", default=str(driver_path()))
             sub.add_argument("--plugin", action="store_true", help="with our plugin")

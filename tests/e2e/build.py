@@ -37,10 +37,10 @@ SUMS = MODULES_FOLDER / "go.sum"
 HEARTBEAT_SECONDS = 20
 LAYOUT = 1  # Raise it when the content of a product folder changes: old products are not used then.
 
-KUBE_VERSION = "v1.33.13"
+KUBE_VERSION = "v1.37.2"
 KUBE_FLAGS = " ".join(
     f"-X k8s.io/component-base/version.{key}={value}"
-    for key, value in (("gitVersion", KUBE_VERSION), ("gitMajor", "1"), ("gitMinor", "33")))
+    for key, value in (("gitVersion", KUBE_VERSION), ("gitMajor", "1"), ("gitMinor", "37")))
 
 CSI = "github.com/kubernetes-csi"
 
@@ -57,19 +57,19 @@ COLLECTION = {"GOGC": "off", "GOMEMLIMIT": "2GiB"}
 
 @dataclasses.dataclass(frozen=True)
 class Module:
-    """One Go module: what to build in it, and what to make of the products."""
+    """Programs that are built together: what of, and what to make of the products."""
 
     name: str
     packages: tuple  # Arguments of `go build`.
     ldflags: str = ""
-    links: tuple = ()  # Further names of the one program of the module.
+    links: tuple = ()  # Further names of the one program.
     in_bed: bool = True  # Else only a bench asks for it, by name.
-    shares: str = ""  # The module whose folder and versions it uses, if it has none of its own.
+    versions: str = "cluster"  # The folder below modules/ whose go.mod it is built with.
 
     @property
     def folder(self):
         """Where its go.mod is."""
-        return MODULES_FOLDER / (self.shares or self.name)
+        return MODULES_FOLDER / self.versions
 
     def compiler_flags(self):
         """What the compiler is told beside its defaults; an other tool of a bench keeps those."""
@@ -81,21 +81,21 @@ VELERO = "github.com/vmware-tanzu/velero"
 MODULES = {
     module.name: module for module in (
         Module("kube", ("./kube",), KUBE_FLAGS,
-               ("kube-apiserver", "kube-controller-manager", "kubectl"), shares="cluster"),
+               ("kube-apiserver", "kube-controller-manager", "kubectl")),
         Module("csi", (f"{CSI}/csi-test/v5/cmd/csi-sanity", f"{CSI}/external-provisioner/v6/cmd/csi-provisioner",
                        f"{CSI}/external-resizer/v2/cmd/csi-resizer",
                        f"{CSI}/external-snapshotter/v8/cmd/csi-snapshotter",
                        f"{CSI}/external-snapshotter/v8/cmd/snapshot-controller"), "-X main.version=v0.0.0-e2e"),
-        Module("velero118", (f"{VELERO}/cmd/velero",), f"-X {VELERO}/pkg/buildinfo.Version=v1.18.1", shares="cluster"),
-        Module("awsplugin", (f"{VELERO}-plugin-for-aws/velero-plugin-for-aws",), shares="cluster"),
-        Module("s3", ("github.com/versity/versitygw/cmd/versitygw",), shares="cluster"),
+        Module("velero118", (f"{VELERO}/cmd/velero",), f"-X {VELERO}/pkg/buildinfo.Version=v1.18.3"),
+        Module("awsplugin", (f"{VELERO}-plugin-for-aws/velero-plugin-for-aws",)),
+        Module("s3", ("github.com/versity/versitygw/cmd/versitygw",)),
         Module("metadata", (f"{CSI}/external-snapshot-metadata/cmd/csi-snapshot-metadata", "./metadata/lister",
-                            "./metadata/replay"), shares="csi"),
-        Module("helm", ("./render",), shares="cluster"),
-        Module("node", ("./node",), KUBE_FLAGS, ("kube-scheduler", "kubelet", "csi-registrar"), shares="cluster"),
-        Module("velero113", (f"{VELERO}/cmd/velero",), f"-X {VELERO}/pkg/buildinfo.Version=v1.13.1"),
-        Module("kopia", ("tool",), in_bed=False),
-        Module("datapath", (".",), in_bed=False),
+                            "./metadata/replay")),
+        Module("helm", ("./render",)),
+        Module("node", ("./node",), KUBE_FLAGS, ("kube-scheduler", "kubelet", "csi-registrar")),
+        Module("velero113", (f"{VELERO}/cmd/velero",), f"-X {VELERO}/pkg/buildinfo.Version=v1.13.1", versions="velero113"),
+        Module("kopia", ("tool",), in_bed=False, versions="kopia"),
+        Module("datapath", ("./datapath",), in_bed=False),
     )
 }
 

@@ -84,7 +84,7 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(pytest.mark.skip(reason=f"{csi_drivers.UPSTREAM_PROGRAM}: {marker.args[0]}"))
 
 
-def key_of(*, velero="1.18.1", namespace="velero", plugin=True, node=False, **groups):
+def key_of(*, velero="1.18.3", namespace="velero", plugin=True, node=False, **groups):
     """Tests with the same key share a bed, whose driver takes groups wherever a test does not say otherwise."""
     del plugin  # A restart of Velero, not another bed.
     if velero != OLD_VELERO and not groups:
@@ -314,7 +314,7 @@ def left_out(request):
 
 @pytest.fixture
 def bed(beds, request):
-    """Velero 1.18.1 with our plugin; in tests marked `moves`, with a node and the data mover on it."""
+    """Velero 1.18.3 with our plugin; in tests marked `moves`, with a node and the data mover on it."""
     moves = request.node.get_closest_marker("moves") is not None
     bed = beds.get(**request.node.stash[SETTINGS])
     if moves:
@@ -326,13 +326,13 @@ def bed(beds, request):
 
 @pytest.fixture
 def stock_bed(beds):
-    """Velero 1.18.1 without our plugin."""
+    """Velero 1.18.3 without our plugin."""
     return beds.get(plugin=False)
 
 
 @pytest.fixture
 def node_bed(beds):
-    """Velero 1.18.1 without our plugin, and a node that runs Pods."""
+    """Velero 1.18.3 without our plugin, and a node that runs Pods."""
     return beds.get(plugin=False, node=True)
 
 

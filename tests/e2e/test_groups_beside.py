@@ -44,7 +44,7 @@ def velero_knows_the_class(bed):
 @pytest.mark.long
 @pytest.mark.usefixtures("velero_knows_the_class")
 def test_a_group_that_velero_takes_is_not_taken_again(bed, workspace):
-    """Whatever becomes of it: with this snapshot controller Velero 1.18.1 does not find the members, and fails."""
+    """Whatever becomes of it: with this snapshot controller Velero 1.18.3 does not find the members, and fails."""
     app = workspace.namespace(bed)
     bed.create_claims(CLAIMS, app, MIB, labels={LABEL: "db"})
     position = bed.audit_position()

@@ -8,7 +8,7 @@ For each Velero release the harness of tests/pluginmanager plays the Velero serv
 actions as a backup, a restore or a deletion of Velero does. The API server, the snapshot controller, the sidecars and the
 driver are those of tests/support, served by fake_cluster over HTTPS. Each case has a cluster of its own; many run at once.
 
-Prints `PASS 1.18.1/host/<case>: 120 ms` or `FAIL 1.18.1/host/<case>: reason` for each, and how to run that one alone; the
+Prints `PASS 1.18.3/host/<case>: 120 ms` or `FAIL 1.18.3/host/<case>: reason` for each, and how to run that one alone; the
 last line is `N passed, N failed`. --filter takes parts of case names. Without --version: the newest and the oldest.
 --every-call, and more than two versions: the plugin is killed before each call, else only where the cluster differs
 from the call before; see kills.py.

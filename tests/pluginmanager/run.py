@@ -55,7 +55,7 @@ class Release:
 
 RELEASES = {
     release.name: release for release in (
-        Release("118", "v1.18.1", 18, "itemblock"),
+        Release("118", "v1.18.3", 18, "itemblock"),
         Release("116", "v1.16.2", 16, "itemblock"),
         Release("114", "v1.14.0", 14),
         Release("113", "v1.13.1", 13),

@@ -37,7 +37,7 @@ const (
 	readyTimeoutAtMost = 20 * time.Second
 )
 
-// firstSkipping is the Velero that leaves out of a backup which items an action marked so: 1.18.1, as here.
+// firstSkipping is the minor version of 1.18.1, the first Velero that leaves out of a backup which items an action marked so.
 const firstSkipping = 18
 
 // Since Velero 1.14 a restore has two phases more; older releases have no words for them.

@@ -1,6 +1,5 @@
 // Program kube is kube-apiserver, kube-controller-manager and kubectl in one executable: the name
 // it is called by says which one. One link instead of three saves a minute of a cold build.
-//go:debug default=go1.24
 package main
 
 import (

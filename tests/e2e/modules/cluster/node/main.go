@@ -1,9 +1,9 @@
 // Program node is kube-scheduler, kubelet and csi-registrar in one executable: the name it is called
 // by says which one. Most packages of the first two are those of the kube module, built already.
-//go:debug default=go1.24
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,7 +22,7 @@ func main() {
 	case "kube-scheduler":
 		os.Exit(cli.Run(scheduler.NewSchedulerCommand()))
 	case "kubelet":
-		os.Exit(cli.Run(kubelet.NewKubeletCommand()))
+		os.Exit(cli.Run(kubelet.NewKubeletCommand(context.Background())))
 	case "csi-registrar":
 		if err := register(os.Args[1:]); err != nil {
 			fmt.Fprintln(os.Stderr, "csi-registrar:", err)
