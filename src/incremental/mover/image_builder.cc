@@ -180,7 +180,7 @@ absl::Status ImageBuilder::StartFirst() {
 absl::StatusOr<const BlobId*> ImageBuilder::FindInJournal(int64_t chunk) {
   const BlobId* id = journal_ == nullptr ? nullptr : journal_->Find(chunk);
   if (id != nullptr && *id == zero_chunk_) {
-    RETURN_IF_ERROR(EnsureZeroChunk());  // The pack of the earlier run's may be lost.
+    RETURN_IF_ERROR(EnsureZeroChunk());  // The earlier run may have died before it stored them.
     return id;
   }
   return id != nullptr && writer_.IsKnown({BlobType::kData, *id}) ? id : nullptr;

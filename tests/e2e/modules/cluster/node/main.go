@@ -1,5 +1,5 @@
 // Program node is kube-scheduler, kubelet and csi-registrar in one executable: the name it is called
-// by says which one. Most packages of the first two are those of the kube module, built already.
+// by says which one. Most packages of the first two are those of program kube, built already.
 package main
 
 import (
