@@ -29,10 +29,11 @@ csidelta_go_entry(go-old-velero MAKES old-velero AFTER go-bed COMMAND ${bed} CHO
 csidelta_go_entry(go-stores MAKES stores AFTER go-bed COMMAND ${bed} CHOICE s3 helm kube)
 csidelta_go_entry(go-sanity MAKES sanity AFTER go-bed COMMAND ${bed} CHOICE csi)
 csidelta_go_entry(go-hosts MAKES hosts AFTER go-bed NICE 10 COMMAND ${python} "${tests}/pluginmanager/run.py" --build-only
-                  CHOICE --version=118 --version=113)
-csidelta_go_entry(go-all-hosts MAKES all-hosts AFTER go-bed go-hosts
-                  COMMAND ${python} "${tests}/pluginmanager/run.py" --build-only
-                  CHOICE --version=118 --version=116 --version=114 --version=113)
+                  CHOICE --version=118)
+csidelta_go_entry(go-old-host MAKES old-host AFTER go-hosts go-old-velero  # Which compiles half of its packages.
+                  COMMAND ${python} "${tests}/pluginmanager/run.py" --build-only CHOICE --version=113)
+csidelta_go_entry(go-all-hosts MAKES all-hosts AFTER go-hosts go-old-host
+                  COMMAND ${python} "${tests}/pluginmanager/run.py" --build-only)
 csidelta_entry(NAME site-tools TIER build KIND command MAKES site-tools COMMAND ${python} "${scripts}/docs/docs.py")
 csidelta_entry(NAME later-restics TIER build KIND command MAKES restics COMMAND ${python} "${scripts}/dev/debian.py")
 
@@ -50,21 +51,25 @@ csidelta_entry(NAME clang-tidy TIER clang-tidy KIND command LABELS in-ci LOCK tr
 csidelta_entry(NAME clang-tidy-tests TIER clang-tidy KIND command LABELS in-all-4 LOCK tree-tidy SECONDS 5400 NICE 19
                COMMAND ${python} "${scripts}/lint/lint.py" clang-tidy CHOICE "^tests/")
 
-# The plugin under Velero's own plugin managers, alone and at work on a fake API server.
+# The plugin under Velero's own plugin managers, alone and at work on a fake API server. As with journeys, ./dev ci adds the
+# oldest Velero to the newest one; --all has every release.
 set(under_test --scripted "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/plugin_under_test")
 set(at_work --fake-cluster "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/fake_cluster")
-set(two --version=118 --version=113)
-set(four --version=118 --version=116 --version=114 --version=113)
+set(every --version=118 --version=117 --version=116 --version=114 --version=113)
 # They keep all cores busy by themselves, and would starve the compiler.
 set(host TIER host KIND lines SECONDS 1800)
 csidelta_entry(NAME pluginmanager ${host} NEEDS real-tests hosts AFTER build-unit-tests NICE 19 SLOTS 2 LABELS in-test
-               COMMAND ${python} "${tests}/pluginmanager/run.py" ${under_test} CHOICE ${two})
+               COMMAND ${python} "${tests}/pluginmanager/run.py" ${under_test} CHOICE --version=118)
 csidelta_entry(NAME host ${host} NEEDS real-tests hosts AFTER build-unit-tests NICE 19 SLOTS 2 LABELS in-test COST 60
-               COMMAND ${python} "${tests}/host/run.py" ${at_work} CHOICE ${two})
+               COMMAND ${python} "${tests}/host/run.py" ${at_work} CHOICE --version=118)
+csidelta_entry(NAME pluginmanager-old-velero ${host} NEEDS real-tests old-host LABELS in-ci
+               COMMAND ${python} "${tests}/pluginmanager/run.py" ${under_test} CHOICE --version=113)
+csidelta_entry(NAME host-old-velero ${host} NEEDS real-tests old-host LABELS in-ci COST 30
+               COMMAND ${python} "${tests}/host/run.py" ${at_work} CHOICE --version=113)
 csidelta_entry(NAME pluginmanager.all ${host} NEEDS real-tests all-hosts LABELS in-all-4
-               COMMAND ${python} "${tests}/pluginmanager/run.py" ${under_test} CHOICE ${four})
+               COMMAND ${python} "${tests}/pluginmanager/run.py" ${under_test} CHOICE ${every})
 csidelta_entry(NAME host.all ${host} NEEDS real-tests all-hosts LABELS in-all-4
-               COMMAND ${python} "${tests}/host/run.py" ${at_work} CHOICE ${four})
+               COMMAND ${python} "${tests}/host/run.py" ${at_work} CHOICE ${every})
 
 # A real S3 server, the chart, and the image.
 csidelta_entry(NAME s3 TIER s3 KIND pytest NEEDS real-tests stores NICE 15 SECONDS 900 COST 60 LABELS in-test in-all-4

@@ -56,8 +56,9 @@ class Release:
 RELEASES = {
     release.name: release for release in (
         Release("118", "v1.18.3", 18, "itemblock"),
+        Release("117", "v1.17.2", 17, "itemblock"),
         Release("116", "v1.16.2", 16, "itemblock"),
-        Release("114", "v1.14.0", 14),
+        Release("114", "v1.14.1", 14),
         Release("113", "v1.13.1", 13),
     )
 }

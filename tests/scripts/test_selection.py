@@ -65,7 +65,7 @@ def fixture_root(tmp_path, monkeypatch):
     ("e2e", [f"{WALK}::test_other"], "test_other"), ("e2e", [WALK], f"{WALK} test_walk.py"),
     ("journeys journeys-moves", None, "journeys"),
     ("host.all", ["--version=116", "--filter", "backup.fails"], "host::1.16.2/host/backup.fails"),
-    ("pluginmanager host", None, "host"), ("pluginmanager.all", ["--version=114"], "pluginmanager::1.14.0/product/plain/lists"),
+    ("pluginmanager host", None, "host"), ("pluginmanager.all", ["--version=114"], "pluginmanager::1.14.1/product/plain/lists"),
     ("fmt layers style shellcheck", None, "checks checks::fmt")])
 def test_a_filter_is_what_a_failure_prints_or_a_part_of_it_and_builds_only_what_it_needs(root, entries, choice, texts):
     for text in texts.split():
