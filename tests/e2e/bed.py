@@ -144,8 +144,7 @@ class Bed:
             raise BedError(f"CSI driver {settings.csi_driver} is not built")
         if settings.node and storage_of is not None:
             raise BedError("a bed on the storage of another one has no node: the driver is not there")
-        modules = ("kube", "csi", "awsplugin", "s3", VELERO_MODULES[settings.velero])
-        for module in modules + ((node.MODULE,) if settings.node else ()):
+        for module in ("kube", "csi", "awsplugin", "s3", VELERO_MODULES[settings.velero]):
             build.build(module)
         start = time.monotonic()
         name = f"csd-{randomness.token_hex(4)}"

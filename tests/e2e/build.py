@@ -81,7 +81,7 @@ VELERO = "github.com/vmware-tanzu/velero"
 MODULES = {
     module.name: module for module in (
         Module("kube", ("./kube",), KUBE_FLAGS,
-               ("kube-apiserver", "kube-controller-manager", "kubectl")),
+               ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl", "csi-registrar")),
         Module("csi", (f"{CSI}/csi-test/v5/cmd/csi-sanity", f"{CSI}/external-provisioner/v6/cmd/csi-provisioner",
                        f"{CSI}/external-resizer/v2/cmd/csi-resizer",
                        f"{CSI}/external-snapshotter/v8/cmd/csi-snapshotter",
@@ -92,7 +92,6 @@ MODULES = {
         Module("metadata", (f"{CSI}/external-snapshot-metadata/cmd/csi-snapshot-metadata", "./metadata/lister",
                             "./metadata/replay")),
         Module("helm", ("./render",)),
-        Module("node", ("./node",), KUBE_FLAGS, ("kube-scheduler", "kubelet", "csi-registrar")),
         Module("velero113", (f"{VELERO}/cmd/velero",), f"-X {VELERO}/pkg/buildinfo.Version=v1.13.1", versions="velero113"),
         Module("kopia", ("tool",), in_bed=False, versions="kopia"),
         Module("datapath", ("./datapath",), in_bed=False),

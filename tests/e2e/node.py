@@ -16,7 +16,6 @@ import objects
 import pki
 import processes
 
-MODULE = "node"
 MOUNTS, CONTAINERD, SCHEDULER = "node-mounts", "containerd", "kube-scheduler"
 KUBELET, REGISTRAR = "kubelet", "csi-registrar"
 ORDER = (MOUNTS, CONTAINERD, SCHEDULER, KUBELET, REGISTRAR)
@@ -262,20 +261,20 @@ def containerd_command(bed):
 
 def scheduler_command(bed):
     config = f"{bed.pki}/scheduler.conf"
-    return [bed.program(MODULE, "kube-scheduler"), f"--kubeconfig={config}",
+    return [bed.program("kube", "kube-scheduler"), f"--kubeconfig={config}",
             f"--authentication-kubeconfig={config}", f"--authorization-kubeconfig={config}",
             "--bind-address=127.0.0.1", "--leader-elect=false"]
 
 
 def kubelet_command(bed):
     return bed.node.inside([
-        bed.program(MODULE, "kubelet"), f"--config={bed.node.folder}/kubelet.json",
+        bed.program("kube", "kubelet"), f"--config={bed.node.folder}/kubelet.json",
         f"--kubeconfig={bed.pki}/kubelet.conf", f"--hostname-override={objects.NODE}",
         f"--node-ip={NODE_ADDRESS}"])
 
 
 def registrar_command(bed):
-    return bed.node.inside([bed.program(MODULE, "csi-registrar"), bed.driver.socket, PLUGINS_REGISTRY])
+    return bed.node.inside([bed.program("kube", "csi-registrar"), bed.driver.socket, PLUGINS_REGISTRY])
 
 
 COMMANDS = {MOUNTS: mounts_command, CONTAINERD: containerd_command, SCHEDULER: scheduler_command,

@@ -24,6 +24,7 @@ require (
 	github.com/kubernetes-csi/external-snapshotter/client/v8 v8.6.0
 	github.com/kubernetes-csi/external-snapshotter/v8 v8.7.0
 	github.com/sirupsen/logrus v1.9.4
+	github.com/spf13/cobra v1.10.2
 	github.com/versity/versitygw v1.7.0
 	github.com/vmware-tanzu/velero v1.18.3
 	github.com/vmware-tanzu/velero-plugin-for-aws v1.14.2
@@ -277,7 +278,6 @@ require (
 	github.com/shopspring/decimal v1.4.0 // indirect
 	github.com/smira/go-statsd v1.3.4 // indirect
 	github.com/spf13/cast v1.7.0 // indirect
-	github.com/spf13/cobra v1.10.2 // indirect
 	github.com/spf13/pflag v1.0.10 // indirect
 	github.com/spiffe/go-spiffe/v2 v2.8.1 // indirect
 	github.com/stoewer/go-strcase v1.3.1 // indirect
