@@ -67,17 +67,22 @@ function(csidelta_library)
   endif()
 endfunction()
 
-# csidelta_proto(NAME x ROOT dir SOURCES a.proto b/c.proto [GRPC [TRANSPORT target]]): generated code as
+# csidelta_proto(NAME x ROOT dir SOURCES a.proto b/c.proto [GRPC [TRANSPORT target]] [SPEED]): generated code as
 # csidelta::x. Files are compiled from ROOT, so that they register under the names their protocol gives them;
-# they are included by the same names. TRANSPORT: which gRPC to link, csidelta_grpc unless said.
+# they are included by the same names. TRANSPORT: which gRPC to link, csidelta_grpc unless said. SPEED: messages have code
+# of their own instead of reflection's, which takes twice as long to compile and is half as large again.
 function(csidelta_proto)
-  cmake_parse_arguments(ARG "GRPC" "NAME;ROOT;TRANSPORT" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "GRPC;SPEED" "NAME;ROOT;TRANSPORT" "SOURCES;DEPS" ${ARGN})
   set(out "${CMAKE_CURRENT_BINARY_DIR}/gen")
   set(generated)
+  set(mode code_size)
+  if(ARG_SPEED)
+    set(mode speed)
+  endif()
   foreach(source ${ARG_SOURCES})
     string(REGEX REPLACE "\\.proto$" "" stem "${source}")
     set(files "${out}/${stem}.pb.cc" "${out}/${stem}.pb.h")
-    set(arguments --cpp_out=${out})
+    set(arguments --cpp_out=${mode}:${out})
     if(ARG_GRPC)
       list(APPEND files "${out}/${stem}.grpc.pb.cc" "${out}/${stem}.grpc.pb.h")
       list(APPEND arguments --grpc_out=${out} --plugin=protoc-gen-grpc=${GRPC_CPP_PLUGIN})
