@@ -27,7 +27,7 @@ PACKAGES = {
     "second opinion": ("clang-tidy-14", "clang-format-14", "libclang-rt-14-dev",
                        "libclang-14-dev", "llvm-14-dev", "shellcheck",
                        "universal-ctags"),  # How long each function and class is.
-    "test bed": ("etcd-server", "iproute2", "util-linux", "mount", "e2fsprogs", "xfsprogs", "procps", "openssl",
+    "test bed": ("iproute2", "util-linux", "mount", "e2fsprogs", "xfsprogs", "procps", "openssl",
                  "ca-certificates", "python3-psutil", "python3-pytest", "python3-yaml", "restic",
                  "python3-markdown-it", "shfmt"),  # They read pages as GitHub does, and commands as a shell does.
     "its node": ("containerd", "runc", "containernetworking-plugins", "iptables", "busybox-static"),

@@ -81,7 +81,7 @@ VELERO = "github.com/vmware-tanzu/velero"
 MODULES = {
     module.name: module for module in (
         Module("kube", ("./kube",), KUBE_FLAGS,
-               ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl", "csi-registrar")),
+               ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl", "csi-registrar")),
         Module("csi", (f"{CSI}/csi-test/v5/cmd/csi-sanity", f"{CSI}/external-provisioner/v6/cmd/csi-provisioner",
                        f"{CSI}/external-resizer/v2/cmd/csi-resizer",
                        f"{CSI}/external-snapshotter/v8/cmd/csi-snapshotter",

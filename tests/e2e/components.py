@@ -85,7 +85,7 @@ SNAPSHOT_RETRIES = ["--retry-interval-start=200ms", "--retry-interval-max=2s"]
 
 def etcd_command(bed):
     client, peer = "http://127.0.0.1:2379", "http://127.0.0.1:2380"
-    return ["/usr/bin/etcd", f"--data-dir={bed.scratch}/etcd",
+    return [bed.program("kube", "etcd"), f"--data-dir={bed.scratch}/etcd",
             f"--listen-client-urls={client}", f"--advertise-client-urls={client}",
             f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}",
             f"--initial-cluster=default={peer}", "--log-level=warn"]

@@ -1,5 +1,5 @@
-// Program kube is all of Kubernetes that the test bed runs, in one executable: the name it is called by says which program
-// it is. They have most packages in common, and a link takes 7 s of a processor.
+// Program kube is all of Kubernetes that the test bed runs, and its etcd, in one executable: the name it is called by says
+// which program it is. They have most packages in common, and a link takes 7 s of a processor.
 package main
 
 import (
@@ -10,6 +10,7 @@ import (
 	_ "time/tzdata"
 
 	"github.com/spf13/cobra"
+	"go.etcd.io/etcd/server/v3/etcdmain"
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/logs/json/register"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
@@ -28,6 +29,7 @@ func run(command *cobra.Command) error {
 }
 
 var programs = map[string]func() error{
+	"etcd":                    func() error { etcdmain.Main(os.Args); return nil },
 	"kube-apiserver":          func() error { return run(apiserver.NewAPIServerCommand()) },
 	"kube-controller-manager": func() error { return run(manager.NewControllerManagerCommand()) },
 	"kube-scheduler":          func() error { return run(scheduler.NewSchedulerCommand()) },
