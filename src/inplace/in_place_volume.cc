@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "csi/expose/claim_provisioning.h"
 #include "csi/lock.h"
 #include "inplace/restore_guard.h"
 #include "k8s/api_client.h"
@@ -139,7 +140,8 @@ class InPlaceExposure {
   void Mark(objects::Object& object, absl::string_view volume) const;
 
   // It has no class, so that no provisioner and no other PVC binds it.
-  absl::StatusOr<PersistentVolume> MakeAlias(const PersistentVolume& volume) const;
+  absl::StatusOr<PersistentVolume> MakeAlias(const PersistentVolumeClaim& pvc,
+                                             const PersistentVolume& volume) const;
   absl::StatusOr<PersistentVolumeClaim> EnsureClaim(const PersistentVolume& alias) const;
   absl::StatusOr<InPlaceVolume> GoOn(const PersistentVolumeClaim& pvc,
                                      const PersistentVolume& alias);
@@ -186,7 +188,7 @@ absl::StatusOr<InPlaceVolume> InPlaceExposure::Run() {
     return Wait("a second look at what uses the PVC");
   }
   if (!alias.has_value()) {
-    ASSIGN_OR_RETURN(alias, MakeAlias(volume));
+    ASSIGN_OR_RETURN(alias, MakeAlias(pvc, volume));
   }
   return GoOn(pvc, *alias);
 }
@@ -293,13 +295,15 @@ void InPlaceExposure::Mark(objects::Object& object, absl::string_view volume) co
   object.SetAnnotation(objects::kMoverClaimAnnotation, request_.target_claim);
 }
 
-absl::StatusOr<PersistentVolume> InPlaceExposure::MakeAlias(const PersistentVolume& volume) const {
+absl::StatusOr<PersistentVolume> InPlaceExposure::MakeAlias(const PersistentVolumeClaim& pvc,
+                                                            const PersistentVolume& volume) const {
   PersistentVolume alias = volume.AliasAs(request_.name);
   Mark(alias, volume.name());
   alias.ReserveFor(request_.mover_namespace, request_.name);
   alias.SetReclaimPolicy("Retain");
   alias.SetStorageClass("");
   alias.SetMode(objects::VolumeMode::kBlock);
+  alias.SetAccessModes(csi::TransferModes(pvc.mode(), volume.access_modes()));
   return objects::CreateOrGet(ctx_, api_, alias);
 }
 
@@ -324,9 +328,7 @@ absl::StatusOr<PersistentVolumeClaim> InPlaceExposure::EnsureClaim(
   claim.SetMode(objects::VolumeMode::kBlock);
   claim.SetVolumeName(request_.name);
   claim.SetStorageClass("");
-  if (const std::vector<std::string> modes = alias.access_modes(); !modes.empty()) {
-    claim.SetAccessModes(modes);
-  }
+  claim.SetAccessModes(alias.access_modes());
   claim.SetRequestedQuantity(alias.capacity());
   return objects::Create(ctx_, api_, claim);
 }

@@ -79,6 +79,9 @@ class PersistentVolume : public ObjectOf<PersistentVolume> {
   }
   void SetStorageClass(absl::string_view name) { Set({"spec", "storageClassName"}, name); }
   void SetMode(VolumeMode mode) { Set({"spec", "volumeMode"}, ToString(mode)); }
+  void SetAccessModes(const std::vector<std::string>& modes) {
+    Set({"spec", "accessModes"}, modes);
+  }
   // What it is formatted with, or is to be: "xfs". Of a volume of CSI; else nothing happens.
   void SetFileSystem(absl::string_view type);
   void SetMountOptions(const std::vector<std::string>& options) {

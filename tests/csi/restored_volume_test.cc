@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -170,6 +171,73 @@ TEST_F(RestoredVolumeTest, IsMadeAsABlockDeviceOfTheTargetsClassAndSize) {
   EXPECT_EQ(FindJson(*Claim(), {"spec", "selector"}), nullptr);
 }
 
+// Some drivers make a file share of a volume that several nodes may mount, whatever its mode.
+struct ModesCase {
+  const char* name;
+  const char* volume_mode;
+  std::vector<std::string> of_target;
+  std::vector<std::string> of_mover;
+};
+
+class TargetModesTest : public RestoredVolumeTest, public testing::WithParamInterface<ModesCase> {};
+
+TEST_P(TargetModesTest, ThePvcOfTheMoverHasWhatTheMoverNeedsAndTheVolumeWhatTheTargetHas) {
+  const ModesCase& modes = GetParam();
+  if (std::string(modes.volume_mode) == "Filesystem") {
+    cluster_.driver().Refuse("CreateVolume", "InvalidArgument", "no device of a share");
+    cluster_.refuses_mode = "ReadWriteMany";
+  }
+  MakeTarget(modes.volume_mode);
+  api_.Mutate(ClaimKey("shop", "data"),
+              [&](Json& target) { target["spec"]["accessModes"] = modes.of_target; });
+  const std::string volume = PreparedVolume();
+  ASSERT_TRUE(Claim().has_value());
+  EXPECT_EQ((*Claim())["spec"]["accessModes"], Json(modes.of_mover));
+  EXPECT_EQ(GetString(*Claim(), {"spec", "volumeMode"}), "Block");
+  ASSERT_THAT(Give(volume), IsOk());
+  ExpectRestored("handle-of-" + volume, modes.volume_mode);
+  EXPECT_EQ(api_.All(PersistentVolumeType())[0]["spec"]["accessModes"],
+            Json(modes.of_target.empty() ? modes.of_mover : modes.of_target));
+}
+
+const std::vector<std::string> kOnce = {"ReadWriteOnce"};
+const ModesCase kModesCases[] = {
+    {"FilesNone", "Filesystem", {}, kOnce},
+    {"FilesOnce", "Filesystem", kOnce, kOnce},
+    {"FilesOncePod", "Filesystem", {"ReadWriteOncePod"}, kOnce},
+    {"FilesReadMany", "Filesystem", {"ReadOnlyMany"}, kOnce},
+    {"FilesMany", "Filesystem", {"ReadWriteMany"}, kOnce},
+    {"FilesAll", "Filesystem", {"ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"}, kOnce},
+    {"BlockNone", "Block", {}, kOnce},
+    {"BlockOnce", "Block", kOnce, kOnce},
+    {"BlockOncePod", "Block", {"ReadWriteOncePod"}, {"ReadWriteOncePod"}},
+    {"BlockReadMany", "Block", {"ReadOnlyMany"}, kOnce},
+    {"BlockMany", "Block", {"ReadWriteMany"}, {"ReadWriteMany"}},
+    {"BlockAll",
+     "Block",
+     {"ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"},
+     {"ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"}},
+};
+INSTANTIATE_TEST_SUITE_P(Table, TargetModesTest, testing::ValuesIn(kModesCases),
+                         [](const auto& one) { return std::string(one.param.name); });
+
+// A volume of another VolumeAttributesClass is not as fast as the PVC is to be.
+TEST_F(RestoredVolumeTest, HasTheAttributesClassOfTheTargetAndNamesOneThatIsMissing) {
+  MakeTarget("Filesystem");
+  api_.Mutate(ClaimKey("shop", "data"),
+              [](Json& target) { target["spec"]["volumeAttributesClassName"] = "gold"; });
+  const auto prepared = Prepare();
+  ASSERT_THAT(prepared, IsOk());
+  EXPECT_EQ(prepared->state, RestoredVolume::State::kWaiting);
+  EXPECT_THAT(prepared->waiting_for, HasSubstr("\"gold\" not found"));
+  api_.Seed(VolumeAttributesClassType(), {{"metadata", {{"name", "gold"}}}});
+  cluster_.Resync();
+  ASSERT_THAT(Give(PreparedVolume()), IsOk());
+  EXPECT_EQ(GetString(Target(), {"status", "phase"}), "Bound");
+  EXPECT_EQ(GetString(api_.All(PersistentVolumeType())[0], {"spec", "volumeAttributesClassName"}),
+            "gold");
+}
+
 TEST_F(RestoredVolumeTest, IsNotSmallerThanItsData) {
   MakeTarget("Block", kDataBytes / 2);
   const auto prepared = Prepare();
@@ -235,7 +303,8 @@ TEST_F(RestoredVolumeTest, ATargetThatCannotBeFilledIsRefused) {
   EXPECT_THAT(Prepare(request), StatusIs(absl::StatusCode::kFailedPrecondition));
   cluster_.driver().Refuse("CreateVolume", "InvalidArgument", "no block");
   EXPECT_THAT(Prepare(), StatusIs(absl::StatusCode::kFailedPrecondition,
-                                  AllOf(HasSubstr("d.example.com"), HasSubstr("no block"))));
+                                  AllOf(HasSubstr("d.example.com"), HasSubstr("no block"),
+                                        HasSubstr("64Mi, ReadWriteOnce, mode Block"))));
 }
 
 TEST_F(RestoredVolumeTest, ABlockTargetGetsTheVolumeItself) {

@@ -168,13 +168,17 @@ TEST_F(InPlaceVolumeTest, AVolumeOfFilesHasASecondNameInModeBlock) {
   api_.Mutate(VolumeKey("pv-1"), [](Json& volume) {
     volume["spec"]["volumeMode"] = "Filesystem";
     volume["spec"]["mountOptions"] = {"noatime"};
+    volume["spec"]["accessModes"] = {"ReadWriteOncePod", "ReadOnlyMany"};
   });
   const auto ready = ExposeToTheEnd();
   ASSERT_THAT(ready, IsOk());
   EXPECT_EQ(ready->waiting_for, "");
   EXPECT_EQ(GetString(*Alias(), {"spec", "volumeMode"}), "Block");
   EXPECT_EQ(FindJson(*Alias(), {"spec", "mountOptions"}), nullptr);
-  EXPECT_EQ(GetString(*api_.Find(ClaimKey("mover", kAlias)), {"spec", "volumeMode"}), "Block");
+  const Json claim = *api_.Find(ClaimKey("mover", kAlias));
+  EXPECT_EQ(GetString(claim, {"spec", "volumeMode"}), "Block");
+  EXPECT_EQ(claim["spec"]["accessModes"], Json::array({"ReadWriteOnce"}));
+  EXPECT_EQ((*Alias())["spec"]["accessModes"], Json::array({"ReadWriteOnce"}));
   ASSERT_THAT(Hide({.is_whole = true}), IsOk());
   EXPECT_EQ(GetString(*api_.Find(VolumeKey("pv-1")), {"spec", "volumeMode"}), "Filesystem");
   ExpectVolumeUntouched();

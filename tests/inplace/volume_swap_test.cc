@@ -939,6 +939,7 @@ TEST_F(VolumeSwapTest, AClassThatWaitsForAPodGetsANodeOfTheOldVolume) {
 }
 
 TEST_F(VolumeSwapTest, TheVolumeIsMadeWithTheAttributesOfThePvc) {
+  world.api.Seed(VolumeAttributesClassType(), {{"metadata", {{"name", "gold"}}}});
   world.api.Mutate(ClaimKey("shop", "data"),
                    [](Json& pvc) { pvc["spec"]["volumeAttributesClassName"] = "gold"; });
   std::vector<std::string> classes;

@@ -1477,11 +1477,26 @@ absl::StatusOr<std::string> FakeSnapshotCluster::SourceOf(const Json& claim) con
                          ": error getting snapshot ", name, " from api server"));
 }
 
+// What csi-provisioner finds wrong before it asks the driver, and drivers that take one size alone.
+absl::Status FakeSnapshotCluster::CheckRequest(const Json& claim) const {
+  const std::string attributes = Text(claim, {"spec", "volumeAttributesClassName"});
+  if (!attributes.empty() &&
+      !api_.Find({VolumeAttributesClassType(), "", attributes}).has_value()) {
+    return absl::NotFoundError(
+        absl::StrCat("volumeattributesclasses.storage.k8s.io \"", attributes, "\" not found"));
+  }
+  const std::string bytes = Text(claim, {"spec", "resources", "requests", "storage"});
+  return takes_bytes == 0 || bytes == absl::StrCat(takes_bytes)
+             ? absl::OkStatus()
+             : absl::OutOfRangeError(
+                   absl::StrCat("rpc error: code = OutOfRange desc = not ", bytes, " bytes"));
+}
+
 absl::Status FakeSnapshotCluster::Provision(const Json& claim) {
   const absl::StatusOr<std::string> source = SourceOf(claim);
   const std::string name = absl::StrCat("pvc-", Uid(claim));
   const std::string handle = absl::StrCat("handle-of-", name);
-  absl::Status made = source.status();
+  absl::Status made = source.ok() ? CheckRequest(claim) : source.status();
   if (made.ok() &&
       (refuses_mode.empty() || claim["spec"]["accessModes"] == Json::array({refuses_mode}))) {
     made = driver_.CreateVolume(handle, *source);
@@ -1515,6 +1530,10 @@ absl::Status FakeSnapshotCluster::Provision(const Json& claim) {
       {"persistentVolumeReclaimPolicy", reclaim_policy},
       {"storageClassName", Text(claim, {"spec", "storageClassName"})},
       {"volumeMode", Text(claim, {"spec", "volumeMode"})}};
+  if (const Json* const attributes = FindJson(claim, {"spec", "volumeAttributesClassName"});
+      attributes != nullptr) {
+    volume["spec"]["volumeAttributesClassName"] = *attributes;
+  }
   if (fills_when_bound) {
     api_.Seed({"storage.k8s.io", "v1", "csidrivers", "CSIDriver", false},
               {{"metadata",

@@ -47,6 +47,7 @@ class FakeSnapshotCluster {
   std::string class_policy = "Delete";    // of classes that do not tell
   std::string reclaim_policy = "Delete";  // of provisioned volumes
   std::string refuses_mode;  // CreateVolume fails only for claims of this access mode; "": for all
+  int64_t takes_bytes = 0;   // CreateVolume is OutOfRange for claims of another size; 0: for none
   std::string group_version = "v1";                   // of objects and owner references
   std::string controller_version = "v1";              // that the controller was compiled with
   std::string group_list = "volumeSnapshotInfoList";  // "volumeSnapshotHandlePairList" in v1beta1
@@ -157,6 +158,7 @@ class FakeSnapshotCluster {
   // csi-provisioner, and kube-controller-manager's binder
   absl::Status SyncClaim(const Json& claim);
   absl::Status Provision(const Json& claim);
+  absl::Status CheckRequest(const Json& claim) const;
   absl::StatusOr<std::string> SourceOf(const Json& claim) const;
   void RefuseVolume(const Json& claim, const std::string& message);
   void Bind(const k8s::ObjectKey& claim, const std::string& volume);

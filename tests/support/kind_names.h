@@ -29,6 +29,9 @@ inline const k8s::ResourceType& PersistentVolumeClaimType() {
 inline const k8s::ResourceType& PersistentVolumeType() { return objects::PersistentVolume::Type(); }
 inline const k8s::ResourceType& VolumeAttachmentType() { return objects::VolumeAttachment::Type(); }
 inline const k8s::ResourceType& StorageClassType() { return objects::StorageClass::Type(); }
+inline k8s::ResourceType VolumeAttributesClassType() {
+  return {"storage.k8s.io", "v1", "volumeattributesclasses", "VolumeAttributesClass", false};
+}
 inline const k8s::ResourceType& PodType() { return objects::Pod::Type(); }
 inline const k8s::ResourceType& StatefulSetType() { return objects::StatefulSet::Type(); }
 inline const k8s::ResourceType& SecretType() { return objects::Secret::Type(); }

@@ -4,6 +4,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/quantity.h"
 #include "base/status_macros.h"
 #include "objects/client.h"
 #include "objects/event.h"
@@ -84,6 +86,19 @@ absl::StatusOr<ProvisioningStatus> ReadProvisioningStatus(const CallContext& ctx
       .last_failure = NewestMessage(events, pvc.uid(), kProvisioningFailed),
       .waits_for_first_consumer = !NewestMessage(events, pvc.uid(), kWaitsForConsumer).empty(),
       .last_message = NewestEvent(events, pvc.uid())};
+}
+
+std::vector<std::string> TransferModes(objects::VolumeMode mode,
+                                       const std::vector<std::string>& modes) {
+  const bool is_writable = !modes.empty() && modes != std::vector<std::string>{"ReadOnlyMany"};
+  return mode == objects::VolumeMode::kBlock && is_writable
+             ? modes
+             : std::vector<std::string>{"ReadWriteOnce"};
+}
+
+std::string RequestText(const PersistentVolumeClaim& pvc) {
+  return absl::StrCat(FormatBinaryQuantity(pvc.requested_bytes().value_or(0)), ", ",
+                      absl::StrJoin(pvc.access_modes(), " and "), ", mode ", ToString(pvc.mode()));
 }
 
 bool IsProvisionerOf(absl::string_view provisioner, absl::string_view driver) {

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -24,6 +25,16 @@ struct ProvisioningStatus {
 };
 absl::StatusOr<ProvisioningStatus> ReadProvisioningStatus(
     const CallContext& ctx, k8s::ApiClient& api, const objects::PersistentVolumeClaim& pvc);
+
+// The access modes of a PVC of mode Block through which the mover writes into a volume that is, or
+// will be, of `mode` and `modes` for an application. Files that several nodes share may be a file
+// share, which has no device: such a driver must not learn of it before the data is there. Longhorn
+// shares any volume that is ReadWriteMany (longhorn-manager, csi/controller_server.go). Pure.
+std::vector<std::string> TransferModes(objects::VolumeMode mode,
+                                       const std::vector<std::string>& modes);
+
+// The volume that was requested with `pvc`, for messages: "10Gi, ReadWriteOnce, mode Block". Pure.
+std::string RequestText(const objects::PersistentVolumeClaim& pvc);
 
 // True if a provisioner, as a StorageClass names it, makes volumes of `driver` ("": any). In-tree
 // names, which are migrated to CSI drivers, fit any. Pure.

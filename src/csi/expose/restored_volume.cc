@@ -70,9 +70,6 @@ class Preparation {
   RestoredVolume AwaitTarget(std::string for_what);
   absl::Status CheckTarget(const PersistentVolumeClaim& target);
   absl::StatusOr<PersistentVolumeClaim> EnsureClaim(const PersistentVolumeClaim& target);
-
-  // Those of the target; one that is only read afterwards is written first.
-  static std::vector<std::string> WritableModes(const PersistentVolumeClaim& target);
   absl::StatusOr<RestoredVolume> InspectClaim(const PersistentVolumeClaim& target,
                                               const std::string& driver, bool waits_for_pod);
 
@@ -177,18 +174,16 @@ absl::StatusOr<PersistentVolumeClaim> Preparation::EnsureClaim(
   if (request_.owner.has_value()) {
     claim.SetOwners({*request_.owner});
   }
-  claim.SetAccessModes(WritableModes(target));
+  claim.SetAccessModes(TransferModes(target.mode(), target.access_modes()));
   claim.SetMode(VolumeMode::kBlock);
   claim.SetStorageClass(result_.storage_class);
+  // The provisioner reports one that is missing.
+  if (const std::optional<std::string> attributes = target.attributes_class();
+      attributes.has_value()) {
+    claim.SetAttributesClass(*attributes);
+  }
   claim.SetRequestedBytes(result_.size_bytes);
   return objects::Create(ctx_, api_, claim);
-}
-
-std::vector<std::string> Preparation::WritableModes(const PersistentVolumeClaim& target) {
-  const std::vector<std::string> modes = target.access_modes();
-  return modes.empty() || modes == std::vector<std::string>{"ReadOnlyMany"}
-             ? std::vector<std::string>{"ReadWriteOnce"}
-             : modes;
 }
 
 absl::StatusOr<RestoredVolume> Preparation::InspectClaim(const PersistentVolumeClaim& target,
@@ -211,9 +206,9 @@ absl::StatusOr<RestoredVolume> Preparation::InspectClaim(const PersistentVolumeC
   }
   ASSIGN_OR_RETURN(const std::string refusal, LastProvisioningError(ctx_, api_, claim));
   if (IsDefiniteRefusal(refusal)) {
-    return Refuse(request_, absl::StrCat("cannot be filled: driver ", driver,
-                                         " makes no block device for it: ",
-                                         refusal.substr(0, kRefusalBytesMax)));
+    return Refuse(request_,
+                  absl::StrCat("cannot be filled: driver ", driver, " refuses a volume for it (",
+                               RequestText(claim), "): ", refusal.substr(0, kRefusalBytesMax)));
   }
   if (waits_for_pod) {
     result_.state = RestoredVolume::State::kReady;

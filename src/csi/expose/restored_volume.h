@@ -14,7 +14,8 @@
 // Gives a PVC a volume that was filled elsewhere:
 //
 //   target claim, without a volume
-//       |  claim `name` in the mover's namespace, Block, of the same class; a Pod fills it
+//       |  claim `name` in the mover's namespace, Block, of the same class, with TransferModes(); a
+//       |  Pod fills it
 //       v
 //   its volume: Retain, confirmed; marked; then the claim deleted
 //       |  target in mode Block: the volume itself
@@ -22,7 +23,8 @@
 //       |  mode of one that exists cannot be changed; the old object goes, and with it what
 //       |  attached it
 //       v
-//   volume and target claim name each other --> Bound --> the reclaim policy as it was
+//   volume with the target's access modes; it and the target claim name each other --> Bound -->
+//   the reclaim policy as it was
 //
 // Every step first reads what exists: it may be repeated, and another process may have done half of
 // it. Marks of the volume keep what must outlive the PVC.
