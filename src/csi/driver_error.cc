@@ -16,15 +16,22 @@ constexpr absl::Duration kRoomPause = absl::Minutes(1);
 }  // namespace
 
 bool IsDefiniteRefusal(absl::string_view message) {
-  return absl::StrContains(message, "code = NotFound") ||
+  return RefusesSize(message) || ReportsNoSource(message) ||
          absl::StrContains(message, "code = InvalidArgument") ||
-         absl::StrContains(message, "code = OutOfRange") ||
          absl::StrContains(message, "code = Unimplemented") ||
+         absl::StrContains(message, "modifies the mode of the source volume");
+}
+
+bool RefusesSize(absl::string_view message) {
+  return absl::StrContains(message, "code = OutOfRange") ||
+         absl::StrContains(message, "is less than the size");  // csi-provisioner's own
+}
+
+bool ReportsNoSource(absl::string_view message) {
+  return absl::StrContains(message, "code = NotFound") ||
          // Longhorn's, with "code = Internal": the snapshot or its volume is gone.
          (absl::StrContains(message, "failed to verify data source") &&
-          absl::StrContains(message, "not found")) ||
-         absl::StrContains(message, "is less than the size") ||
-         absl::StrContains(message, "modifies the mode of the source volume");
+          absl::StrContains(message, "not found"));
 }
 
 bool ReportsNoRoom(absl::string_view driver_error) {

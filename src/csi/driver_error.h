@@ -17,6 +17,10 @@ namespace csidelta::csi {
 // request can never be met. `message`: of a driver, or of a provisioner's ProvisioningFailed event.
 // Pure.
 bool IsDefiniteRefusal(absl::string_view message);
+// The two of these for which there is a remediation: the requested size is refused; what the volume
+// is to be made of does not exist. Pure.
+bool RefusesSize(absl::string_view message);
+bool ReportsNoSource(absl::string_view message);
 // True if the driver reports that it has no room: ResourceExhausted. Pure.
 bool ReportsNoRoom(absl::string_view driver_error);
 // True if the driver does not have the call: Unimplemented. Pure.

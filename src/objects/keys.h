@@ -174,9 +174,13 @@ inline constexpr char kMoverReadyAtAnnotation[] = "mover.csi-delta.io/ready-at";
 // VolumeSnapshot that it was made of, for when that is gone.
 inline constexpr char kSourceUidAnnotation[] = "mover.csi-delta.io/source-uid";
 
-// Annotation on VolumeSnapshotContent; written by mover; read by mover. The size of the source
-// volume, in bytes.
+// Annotation on VolumeSnapshotContent; written by mover; read by mover. The size of the volume that
+// is made of the snapshot, in bytes.
 inline constexpr char kSourceSizeAnnotation[] = "mover.csi-delta.io/size-bytes";
+
+// Annotation on VolumeSnapshotContent; written by mover; read by mover. The size, in bytes, that is
+// requested once the driver has refused the first.
+inline constexpr char kOtherSizeAnnotation[] = "mover.csi-delta.io/other-size-bytes";
 
 // Annotation on VolumeSnapshotContent; written by mover; read by mover. The StorageClass of the
 // source volume.

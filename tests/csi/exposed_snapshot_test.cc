@@ -57,6 +57,7 @@ class ExposedSnapshotTest : public testing::Test {
     Json volume = {{"metadata", {{"name", "pv-of-data"}}}};
     SetJson(volume, {"spec", "nodeAffinity", "required"}, affinity_);
     api_.Seed(PersistentVolumeType(), volume);
+    cluster_.driver().size_bytes = kClaimBytes;
     TakeSource();
   }
 
@@ -263,12 +264,30 @@ TEST_F(ExposedSnapshotTest, AFileSystemDriverIsRefusedWithItsPolicyRule) {
   ExpectNothing();
 }
 
-TEST_F(ExposedSnapshotTest, ADefiniteRefusalOfTheProvisionerEndsIt) {
-  cluster_.driver().Refuse("CreateVolume", "InvalidArgument", "block volumes are not supported");
-  EXPECT_THAT(Expose(), StatusIs(absl::StatusCode::kFailedPrecondition,
-                                 AllOf(HasSubstr("d.example.com"), HasSubstr("not supported"),
-                                       HasSubstr("shop/velero-data-x"), HasSubstr("fs-backup"))));
+struct RefusalCase {
+  const char* name;
+  const char* code;
+  const char* advice;
+};
+
+class RefusedExposureTest : public ExposedSnapshotTest,
+                            public testing::WithParamInterface<RefusalCase> {};
+
+TEST_P(RefusedExposureTest, NamesWhatWasAskedForAndWhatHelps) {
+  cluster_.driver().Refuse("CreateVolume", GetParam().code, "it is so");
+  EXPECT_THAT(ExposeFully(Request()),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("d.example.com"), HasSubstr("shop/velero-data-x"),
+                             HasSubstr("96Mi, ReadWriteOnce, mode Block"), HasSubstr("it is so"),
+                             HasSubstr(GetParam().advice))));
 }
+
+INSTANTIATE_TEST_SUITE_P(Table, RefusedExposureTest,
+                         testing::Values(RefusalCase{"Request", "InvalidArgument", "fs-backup"},
+                                         RefusalCase{"Call", "Unimplemented", "fs-backup"},
+                                         RefusalCase{"Size", "OutOfRange", "resized"},
+                                         RefusalCase{"Gone", "NotFound", "back up again"}),
+                         [](const auto& one) { return std::string(one.param.name); });
 
 TEST_F(ExposedSnapshotTest, ATransientErrorIsWaitedFor) {
   cluster_.driver().Refuse("CreateVolume", "ResourceExhausted", "pool is full");
@@ -423,32 +442,65 @@ TEST_F(ExposedSnapshotTest, AMissingSourceIsReported) {
   EXPECT_THAT(Expose(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("deleted")));
 }
 
-TEST_F(ExposedSnapshotTest, TheLargestKnownSizeCounts) {
-  const k8s::ObjectKey claim = ClaimKey("shop", "data");
-  const k8s::ObjectKey snapshot = VolumeSnapshotKey("shop", "velero-data-x");
-  const k8s::ObjectKey content = VolumeSnapshotContentKey(source_content_);
-  const auto expect = [this](int64_t size_bytes, const std::string& what) {
-    const auto exposure = ExposeFully(Request(what));
-    ASSERT_THAT(exposure, IsOk()) << what;
-    EXPECT_EQ(exposure->size_bytes, size_bytes) << what;
-    EXPECT_THAT(RemoveExposure(ctx_, api_, Request(what), SnapshotAction::kKeep), IsOk());
-    api_.Remove(VolumeSnapshotKey("shop", "velero-data-x"));
-    TakeSource();
-  };
-  api_.Mutate(content, [](Json& object) { object["status"].erase("restoreSize"); });
-  api_.Mutate(snapshot, [](Json& object) { object["status"].erase("restoreSize"); });
-  api_.Mutate(claim, [](Json& object) {
-    SetJson(object, {"spec", "resources", "requests", "storage"}, "97Mi");
+// Sizes in MiB; 0: not known. `taken`: the only one that the driver takes; 0: it takes any.
+struct SizeCase {
+  const char* name;
+  int restore_size, of_volume, requested, taken;
+  int want;  // 0: refused
+};
+
+class ExposedSizeTest : public ExposedSnapshotTest, public testing::WithParamInterface<SizeCase> {};
+
+TEST_P(ExposedSizeTest, IsThatOfTheSnapshotElseThatOfThePvc) {
+  const SizeCase& sizes = GetParam();
+  const auto bytes = [](int mebibytes) { return int64_t{mebibytes} << 20; };
+  cluster_.takes_bytes = bytes(sizes.taken);
+  for (const auto& key :
+       {VolumeSnapshotKey("shop", "velero-data-x"), VolumeSnapshotContentKey(source_content_)}) {
+    api_.Mutate(key, [&](Json& object) {
+      object["status"].erase("restoreSize");
+      if (sizes.restore_size > 0) {
+        object["status"]["restoreSize"] = bytes(sizes.restore_size);
+      }
+    });
+  }
+  api_.Mutate(VolumeKey("pv-of-data"), [&](Json& volume) {
+    SetJson(volume, {"spec", "capacity", "storage"}, absl::StrCat(bytes(sizes.of_volume)));
   });
-  expect(int64_t{97} << 20, "asked-for");
-  api_.Mutate(VolumeKey("pv-of-data"), [](Json& object) {
-    SetJson(object, {"spec", "capacity", "storage"}, "98Mi");
+  api_.Mutate(ClaimKey("shop", "data"), [&](Json& claim) {
+    SetJson(claim, {"status", "capacity", "storage"}, absl::StrCat(bytes(sizes.of_volume)));
+    SetJson(claim, {"spec", "resources", "requests", "storage"},
+            absl::StrCat(bytes(sizes.requested)));
   });
-  expect(int64_t{98} << 20, "of-the-volume");
-  api_.Mutate(VolumeSnapshotContentKey(source_content_),
-              [](Json& object) { object["status"]["restoreSize"] = int64_t{99} << 20; });
-  expect(int64_t{99} << 20, "of-the-snapshot");
+  absl::StatusOr<Exposure> exposure = Expose();
+  for (int looks = 0; looks < 3 && exposure.ok() && exposure->state != Exposure::State::kReady;
+       ++looks) {
+    exposure = Expose();
+  }
+  if (sizes.want == 0) {
+    EXPECT_THAT(exposure, StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("resized")));
+    return;
+  }
+  ASSERT_THAT(exposure, IsOk());
+  EXPECT_EQ(exposure->state, Exposure::State::kReady) << exposure->waiting_for;
+  EXPECT_EQ(exposure->size_bytes, bytes(sizes.want));
+  EXPECT_EQ(GetString(*Claim(), {"spec", "resources", "requests", "storage"}),
+            absl::StrCat(bytes(sizes.want)));
 }
+
+const SizeCase kSizeCases[] = {
+    {"RequestAlone", 0, 0, 97, 0, 97},
+    {"OfTheVolume", 0, 98, 97, 0, 98},
+    {"OfTheSnapshot", 99, 98, 97, 0, 99},
+    {"PendingResize", 64, 64, 128, 64, 64},
+    {"PendingResizeOfUnknownSnapshot", 0, 64, 128, 64, 64},
+    {"GrownSince", 64, 128, 128, 64, 64},
+    {"GrownSinceAndNotShrunk", 64, 128, 128, 128, 128},
+    {"NeverSmallerThanTheSnapshot", 99, 64, 64, 64, 0},
+    {"NeitherIsTaken", 64, 128, 128, 96, 0},
+};
+INSTANTIATE_TEST_SUITE_P(Table, ExposedSizeTest, testing::ValuesIn(kSizeCases),
+                         [](const auto& one) { return std::string(one.param.name); });
 
 TEST_F(ExposedSnapshotTest, ASnapshotOfUnknownSizeIsRefused) {
   api_.Remove(ClaimKey("shop", "data"));

@@ -74,7 +74,8 @@ Kind MakeOwn(const ExposeRequest& request) {
 // The fields of the source's PVC and its volume; empty if the PVC is gone.
 struct SourceClaim {
   std::string storage_class;
-  int64_t size_bytes = 0;
+  int64_t capacity_bytes = 0;   // of the volume
+  int64_t requested_bytes = 0;  // more than that while it is being resized
   objects::NodeSelector node_affinity;
 };
 
@@ -95,8 +96,8 @@ absl::StatusOr<SourceClaim> ReadSourceClaim(const CallContext& ctx, k8s::ApiClie
     return result;
   }
   result.storage_class = claim->storage_class().value_or("");
-  result.size_bytes =
-      std::max(claim->capacity_bytes().value_or(0), claim->requested_bytes().value_or(0));
+  result.capacity_bytes = claim->capacity_bytes().value_or(0);
+  result.requested_bytes = claim->requested_bytes().value_or(0);
   if (claim->volume_name().empty()) {
     return result;
   }
@@ -104,10 +105,31 @@ absl::StatusOr<SourceClaim> ReadSourceClaim(const CallContext& ctx, k8s::ApiClie
       const auto volume,
       objects::Find<PersistentVolume>(ctx, api, PersistentVolume::Key("", claim->volume_name())));
   if (volume.has_value()) {
-    result.size_bytes = std::max(result.size_bytes, volume->capacity_bytes().value_or(0));
+    result.capacity_bytes = std::max(result.capacity_bytes, volume->capacity_bytes().value_or(0));
     result.node_affinity = volume->node_affinity();
   }
   return result;
+}
+
+// The size to ask for, and the one to ask for if the driver refuses that; equal if there is none.
+struct ExposedSizes {
+  int64_t first_bytes = 0;
+  int64_t second_bytes = 0;
+};
+
+// Drivers differ: some make a volume of the snapshot's own size alone, others refuse one that is
+// smaller than its source is by now. None may make one that is smaller than the restoreSize.
+ExposedSizes ChooseSizes(int64_t restore_bytes, const SourceClaim& claim) {
+  const int64_t largest = std::max(claim.capacity_bytes, claim.requested_bytes);
+  if (restore_bytes > 0) {
+    return {restore_bytes, std::max(restore_bytes, largest)};
+  }
+  return {largest, claim.capacity_bytes > 0 ? claim.capacity_bytes : largest};
+}
+
+int64_t BytesAt(const VolumeSnapshotContent& content, const char* annotation) {
+  int64_t bytes = 0;
+  return absl::SimpleAtoi(content.Annotation(annotation), &bytes) ? bytes : 0;
 }
 
 // One look, and as many steps as can be taken now.
@@ -127,7 +149,7 @@ class Exposer {
   Exposure Wait(std::string for_what);
   Exposure AwaitSnapshot(std::string for_what);
   absl::Status Refuse(absl::string_view why) const;
-  absl::Status RefuseBlock(absl::string_view why) const;
+  absl::Status RefuseClaim(const PersistentVolumeClaim& claim, absl::string_view why) const;
 
   // --- From the source to csi-delta's content
 
@@ -169,13 +191,17 @@ class Exposer {
   // the default class when it is made, which may be another driver's.
   absl::Status RequireClass(const std::optional<std::string>& storage_class);
 
-  // Nothing while one for many readers is still going.
+  // Nothing while one that was refused is still going.
   absl::StatusOr<std::optional<PersistentVolumeClaim>> EnsureClaim(
       const VolumeSnapshotContent& content);
   absl::StatusOr<Exposure> InspectClaim(const VolumeSnapshotContent& content,
                                         const PersistentVolumeClaim& claim);
   absl::StatusOr<std::string> WhyForeign(const PersistentVolumeClaim& claim);
-  absl::StatusOr<Exposure> FallBackToOneReader(const PersistentVolumeClaim& claim);
+  // What to ask for next, as a change of the content; nothing if all was asked for.
+  std::optional<objects::Patch> NextRequest(const VolumeSnapshotContent& content,
+                                            const PersistentVolumeClaim& claim,
+                                            absl::string_view refusal) const;
+  Exposure AwaitRefusedClaim();
 
   const CallContext& ctx_;
   k8s::CachedReader api_;
@@ -211,8 +237,7 @@ absl::StatusOr<Exposure> Exposer::Run() {
     return Wait(absl::StrCat(ToString(OwnClaimKey(request_)), " to be made"));
   }
   ASSIGN_OR_RETURN(const auto claim, EnsureClaim(*content));
-  return claim.has_value() ? InspectClaim(*content, *claim)
-                           : Wait("a claim for many readers to be gone");
+  return claim.has_value() ? InspectClaim(*content, *claim) : AwaitRefusedClaim();
 }
 
 template <typename Kind>
@@ -240,11 +265,18 @@ absl::Status Exposer::Refuse(absl::string_view why) const {
       exposure_.driver.empty() ? "" : absl::StrCat(" of driver ", exposure_.driver), " ", why));
 }
 
-absl::Status Exposer::RefuseBlock(absl::string_view why) const {
-  return Refuse(
-      absl::StrCat("cannot become a block device: ", why.substr(0, kForeignMessageBytesMax),
-                   "; leave such volumes to the file-system backup with the volume policy rule ",
-                   ExcludingPolicyRule(exposure_.driver)));
+absl::Status Exposer::RefuseClaim(const PersistentVolumeClaim& claim, absl::string_view why) const {
+  const std::string remediation =
+      RefusesSize(why)       ? "sizes differ while a PVC is being resized: back up again after that"
+      : ReportsNoSource(why) ? "if the storage has lost it, back up again"
+                             : absl::StrCat(
+                                   "if the driver makes no block devices, leave such "
+                                   "volumes to the file-system backup with the volume "
+                                   "policy rule ",
+                                   ExcludingPolicyRule(exposure_.driver));
+  return Refuse(absl::StrCat("cannot be read: the driver refuses a volume of it (",
+                             RequestText(claim), "): ", why.substr(0, kForeignMessageBytesMax),
+                             "; ", remediation));
 }
 
 absl::StatusOr<std::optional<VolumeSnapshotContent>> Exposer::ReadySource(
@@ -267,7 +299,10 @@ absl::StatusOr<std::optional<VolumeSnapshotContent>> Exposer::ReadySource(
   exposure_.driver = content->driver();
   exposure_.snapshot_taken_at = content->taken_at();
   if (HasNoBlockDevices(exposure_.driver)) {
-    return RefuseBlock("the driver serves file systems only");
+    return Refuse(absl::StrCat(
+        "cannot become a block device: the driver serves file systems only; leave such volumes to "
+        "the file-system backup with the volume policy rule ",
+        ExcludingPolicyRule(exposure_.driver)));
   }
   const SnapshotStatus status =
       StatusOf(source, {.kind = ContentReading::Kind::kPresent, .content = &*content});
@@ -346,9 +381,10 @@ absl::StatusOr<VolumeSnapshotContent> Exposer::MakeContent(const VolumeSnapshot&
                                                            const VolumeSnapshotContent& retained) {
   ASSIGN_OR_RETURN(const SourceClaim claim, ReadSourceClaim(ctx_, api_, source));
   ASSIGN_OR_RETURN(const auto classes, objects::List<objects::VolumeSnapshotClass>(ctx_, api_, ""));
-  const int64_t size_bytes = std::max({retained.restore_size_bytes().value_or(0), claim.size_bytes,
-                                       source.restore_size_bytes().value_or(0)});
-  if (size_bytes <= 0) {
+  const ExposedSizes sizes = ChooseSizes(
+      std::max(retained.restore_size_bytes().value_or(0), source.restore_size_bytes().value_or(0)),
+      claim);
+  if (sizes.first_bytes <= 0) {
     return Refuse("has no known size: neither its restoreSize nor its claim says it");
   }
   StaticContent content = ContentBeside(retained);
@@ -362,7 +398,10 @@ absl::StatusOr<VolumeSnapshotContent> Exposer::MakeContent(const VolumeSnapshot&
   content.annotations.insert(request_.annotations.begin(), request_.annotations.end());
   content.annotations.emplace(objects::kModeChangeAnnotation, "true");
   content.annotations.emplace(objects::kSourceUidAnnotation, source.uid());
-  content.annotations.emplace(objects::kSourceSizeAnnotation, absl::StrCat(size_bytes));
+  content.annotations.emplace(objects::kSourceSizeAnnotation, absl::StrCat(sizes.first_bytes));
+  if (sizes.second_bytes != sizes.first_bytes) {
+    content.annotations.emplace(objects::kOtherSizeAnnotation, absl::StrCat(sizes.second_bytes));
+  }
   content.annotations.emplace(objects::kSourceStorageClassAnnotation, claim.storage_class);
   if (!claim.node_affinity.selects_all()) {
     content.annotations.emplace(objects::kSourceNodeAffinityAnnotation,
@@ -401,10 +440,7 @@ void Exposer::ReadContent(const VolumeSnapshotContent& content) {
   exposure_.storage_class = request_.storage_class.empty()
                                 ? content.Annotation(objects::kSourceStorageClassAnnotation)
                                 : request_.storage_class;
-  if (!absl::SimpleAtoi(content.Annotation(objects::kSourceSizeAnnotation),
-                        &exposure_.size_bytes)) {
-    exposure_.size_bytes = 0;
-  }
+  exposure_.size_bytes = BytesAt(content, objects::kSourceSizeAnnotation);
 }
 
 absl::Status Exposer::WriteHandle(const VolumeSnapshotContent& content) {
@@ -547,11 +583,13 @@ absl::StatusOr<Exposure> Exposer::InspectClaim(const VolumeSnapshotContent& cont
   if (!is_claim_new_) {
     ASSIGN_OR_RETURN(refusal, LastProvisioningError(ctx_, api_, claim));
   }
-  if (!refusal.empty() && claim.access_modes() == std::vector<std::string>{"ReadOnlyMany"}) {
-    return FallBackToOneReader(claim);
+  if (const auto next = NextRequest(content, claim, refusal); next.has_value()) {
+    RETURN_IF_ERROR(objects::Apply(ctx_, api_, content.key(), *next));
+    RETURN_IF_ERROR(DeleteObject(ctx_, api_, IdOf(claim)));
+    return AwaitRefusedClaim();
   }
   if (IsDefiniteRefusal(refusal)) {
-    return RefuseBlock(refusal);
+    return RefuseClaim(claim, refusal);
   }
   if (waits_for_pod) {
     exposure_.state = Exposure::State::kReady;
@@ -573,12 +611,21 @@ absl::StatusOr<std::string> Exposer::WhyForeign(const PersistentVolumeClaim& cla
   return foreign;
 }
 
-absl::StatusOr<Exposure> Exposer::FallBackToOneReader(const PersistentVolumeClaim& claim) {
-  RETURN_IF_ERROR(
-      objects::Apply(ctx_, api_, OwnContentKey(request_),
-                     objects::Patch().SetAnnotation(objects::kReadOnlyManyAnnotation, "refused")));
-  RETURN_IF_ERROR(DeleteObject(ctx_, api_, IdOf(claim)));
-  return Wait("a claim for many readers to be gone");
+std::optional<objects::Patch> Exposer::NextRequest(const VolumeSnapshotContent& content,
+                                                   const PersistentVolumeClaim& claim,
+                                                   absl::string_view refusal) const {
+  if (!refusal.empty() && claim.access_modes() == std::vector<std::string>{"ReadOnlyMany"}) {
+    return objects::Patch().SetAnnotation(objects::kReadOnlyManyAnnotation, "refused");
+  }
+  const int64_t other_bytes = BytesAt(content, objects::kOtherSizeAnnotation);
+  if (!RefusesSize(refusal) || other_bytes <= 0 || other_bytes == claim.requested_bytes()) {
+    return std::nullopt;
+  }
+  return objects::Patch().SetAnnotation(objects::kSourceSizeAnnotation, absl::StrCat(other_bytes));
+}
+
+Exposure Exposer::AwaitRefusedClaim() {
+  return Wait(absl::StrCat(ToString(OwnClaimKey(request_)), ", which was refused, to be gone"));
 }
 
 std::string BindingOf(const PersistentVolumeClaim& claim) {
