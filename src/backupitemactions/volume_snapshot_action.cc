@@ -1,5 +1,6 @@
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include "csi/retry.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_state.h"
+#include "csi/static_content.h"
 #include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/keys.h"
@@ -45,6 +47,31 @@ std::map<std::string, std::string> DescribeContent(const VolumeSnapshotContent& 
     annotations[objects::kGroupSnapshotHandleAnnotation] = group;
   }
   return annotations;
+}
+
+// Every writer of a VolumeSnapshot writes its annotations; only controllers and administrators
+// write contents. So `archived` says of driver, handles and Secret what `content` says, or nothing:
+// a restore would fill a PVC from any handle, also from that of another tenant.
+void KeepProven(const VolumeSnapshotContent* content, VolumeSnapshot& archived) {
+  const auto say = [&](const char* key, const std::string& value) {
+    if (value.empty()) {
+      archived.RemoveAnnotation(key);
+    } else {
+      archived.SetAnnotation(key, value);
+    }
+  };
+  const std::string handle = content == nullptr ? "" : content->handle_or_source();
+  say(objects::kVolumeSnapshotHandleAnnotation, handle);
+  say(objects::kDriverNameAnnotation, handle.empty() ? "" : content->driver());
+  // The status of a parked content is written later.
+  if (content == nullptr || !content->handle().empty()) {
+    say(objects::kGroupSnapshotHandleAnnotation, content == nullptr ? "" : content->group_handle());
+  }
+  if (content == nullptr ||
+      csi::DeletionSecretAnnotations(archived) != csi::DeletionSecretAnnotations(*content)) {
+    csi::RemoveDeletionSecret(archived);
+  }
+  archived.RemoveAnnotation(objects::kHandleUnprovenAnnotation);
 }
 
 // The times that the VolumeSnapshot itself tells, for a managed one.
@@ -80,12 +107,23 @@ class VolumeSnapshotAction : public velero::ActionOn<velero::BackupItemAction> {
                       const objects::Object& backup_object) override;
 
  private:
+  absl::StatusOr<velero::BackupItemResult> Archive(const CallContext& ctx,
+                                                   const VolumeSnapshot& item,
+                                                   const objects::Backup& backup);
+
+  // The content that names the VolumeSnapshot by its uid as that names it; also one that Velero
+  // <= 1.15 has parked for this backup. Nothing if not found.
+  absl::StatusOr<std::optional<VolumeSnapshotContent>> FindProof(const CallContext& ctx,
+                                                                 const VolumeSnapshot& item,
+                                                                 const objects::Backup& backup);
+
   // Another action did the work already. Sets right what it says about the snapshot.
-  velero::BackupItemResult Correct(const VolumeSnapshot& item, const objects::Backup& backup) const;
+  velero::BackupItemResult Correct(const VolumeSnapshot& item, const VolumeSnapshotContent& content,
+                                   const objects::Backup& backup) const;
 
   // A foreign VolumeSnapshot: goes along with its content and class, and stays as it is.
-  absl::StatusOr<velero::BackupItemResult> DescribeOthers(const CallContext& ctx,
-                                                          const VolumeSnapshot& item);
+  velero::BackupItemResult DescribeOthers(const VolumeSnapshot& item,
+                                          const VolumeSnapshotContent* content) const;
   static void AddContentAndClass(const k8s::ObjectKey& content, VolumeSnapshot& archived,
                                  velero::BackupItemResult& result);
 
@@ -115,29 +153,59 @@ absl::StatusOr<velero::BackupItemResult> VolumeSnapshotAction::Execute(
   if (backup.is_finalizing()) {
     return Finalize(ctx, item, backup);
   }
-  if (!item.Annotation(objects::kVolumeSnapshotHandleAnnotation).empty() &&
-      item.Label(objects::kBackupNameLabel) == velero::ValidLabelValue(backup.name())) {
-    return Correct(item, backup);
-  }
   if (csi::IsOfAnotherBackup(item, backup.name())) {
     CSIDELTA_LOG(kInfo, "a volume snapshot that another backup left is archived as it is",
                  {"namespace", item.namespace_name()}, {"volume_snapshot", item.name()},
                  {"backup", item.Label(objects::kBackupNameLabel)});
     return velero::BackupItemResult{};
   }
-  if (!csi::IsManaged(item, backup)) {
-    return DescribeOthers(ctx, item);
-  }
-  absl::StatusOr<velero::BackupItemResult> result = Adopt(ctx, item, backup);
-  if (!result.ok() && csi::MemberGroupName(item).empty()) {
+  absl::StatusOr<velero::BackupItemResult> result = Archive(ctx, item, backup);
+  if (!result.ok() && csi::IsManaged(item, backup) && csi::MemberGroupName(item).empty()) {
     Remove(item);  // A member goes with its group, or not at all.
   }
   return result;
 }
 
+absl::StatusOr<velero::BackupItemResult> VolumeSnapshotAction::Archive(
+    const CallContext& ctx, const VolumeSnapshot& item, const objects::Backup& backup) {
+  const std::string label = velero::ValidLabelValue(backup.name());
+  const bool says_done = !item.Annotation(objects::kVolumeSnapshotHandleAnnotation).empty() &&
+                         item.Label(objects::kBackupNameLabel) == label;
+  const bool is_managed = csi::IsManaged(item, backup);
+  if (is_managed && !says_done) {
+    return Adopt(ctx, item, backup);
+  }
+  ASSIGN_OR_RETURN(const auto content, FindProof(ctx, item, backup));
+  // That action has labelled the content as well.
+  if (says_done && content.has_value() && content->Label(objects::kBackupNameLabel) == label) {
+    return Correct(item, *content, backup);
+  }
+  return is_managed ? Adopt(ctx, item, backup)
+                    : DescribeOthers(item, content.has_value() ? &*content : nullptr);
+}
+
+absl::StatusOr<std::optional<VolumeSnapshotContent>> VolumeSnapshotAction::FindProof(
+    const CallContext& ctx, const VolumeSnapshot& item, const objects::Backup& backup) {
+  const k8s::ObjectKey key = VolumeSnapshotContent::Key("", item.bound_content());
+  if (key.name.empty()) {
+    return std::optional<VolumeSnapshotContent>();
+  }
+  ASSIGN_OR_RETURN(auto content, csi::RetryTransient(ctx, [&] {
+                     return objects::Find<VolumeSnapshotContent>(ctx, env_.api, key);
+                   }));
+  // The snapshot controller, which alone writes the status, named a parked one before it was that.
+  const bool is_proof = content.has_value() &&
+                        (content->IsOf(item) ||
+                         (csi::IsParked(*content) && content->Label(objects::kBackupNameLabel) ==
+                                                         velero::ValidLabelValue(backup.name())));
+  return is_proof ? std::move(content) : std::nullopt;
+}
+
 velero::BackupItemResult VolumeSnapshotAction::Correct(const VolumeSnapshot& item,
+                                                       const VolumeSnapshotContent& content,
                                                        const objects::Backup& backup) const {
   VolumeSnapshot changed = item;
+  KeepProven(&content, changed);
   DropUnknownSize(changed);
   if (csi::IsManaged(item, backup)) {
     AddTimes(changed);
@@ -148,21 +216,16 @@ velero::BackupItemResult VolumeSnapshotAction::Correct(const VolumeSnapshot& ite
   return result;
 }
 
-absl::StatusOr<velero::BackupItemResult> VolumeSnapshotAction::DescribeOthers(
-    const CallContext& ctx, const VolumeSnapshot& item) {
+velero::BackupItemResult VolumeSnapshotAction::DescribeOthers(
+    const VolumeSnapshot& item, const VolumeSnapshotContent* content) const {
   VolumeSnapshot changed = item;
   csi::StripForeignOwners(env_.velero_namespace, changed);
+  KeepProven(content, changed);
   velero::BackupItemResult result;
-  const k8s::ObjectKey content_key = VolumeSnapshotContent::Key("", item.bound_content());
-  if (!content_key.name.empty()) {
-    ASSIGN_OR_RETURN(const auto content,
-                     objects::Find<VolumeSnapshotContent>(ctx, env_.api, content_key));
-    if (content.has_value()) {
-      AddAnnotations(DescribeContent(*content), changed);
-      AddContentAndClass(content_key, changed, result);
-    }
-  }
-  if (result.additional_items.empty()) {
+  if (content != nullptr) {
+    AddAnnotations(DescribeContent(*content), changed);
+    AddContentAndClass(content->key(), changed, result);
+  } else {
     CSIDELTA_LOG(kInfo, "a volume snapshot without content is archived as it is",
                  {"namespace", item.namespace_name()}, {"volume_snapshot", item.name()},
                  {"reason", item.error_message()});
@@ -192,6 +255,11 @@ absl::StatusOr<velero::BackupItemResult> VolumeSnapshotAction::Adopt(
         absl::StrCat("VolumeSnapshot ", key.namespace_name, "/", key.name, " is not bound"));
   }
   ASSIGN_OR_RETURN(const VolumeSnapshotContent content, LabelContent(ctx, content_key, backup));
+  if (!content.IsOf(item)) {
+    return absl::FailedPreconditionError(absl::StrCat("VolumeSnapshotContent ", content_key.name,
+                                                      " belongs to ", content.snapshot_namespace(),
+                                                      "/", content.snapshot_name()));
+  }
   if (content.handle().empty()) {
     return absl::FailedPreconditionError(
         absl::StrCat("VolumeSnapshotContent ", content_key.name, " has no snapshot handle"));
@@ -201,6 +269,7 @@ absl::StatusOr<velero::BackupItemResult> VolumeSnapshotAction::Adopt(
     annotations[objects::kTakenAtAnnotation] = FormatRfc3339(*snapshot_taken_at);
   }
   VolumeSnapshot archived = item;
+  KeepProven(&content, archived);
   AddAnnotations(annotations, archived);
   annotations[objects::kFinalizeAnnotation] = backup.uid();
   RETURN_IF_ERROR(csi::RetryTransient(ctx, [&] {
@@ -242,6 +311,16 @@ absl::StatusOr<velero::BackupItemResult> VolumeSnapshotAction::Finalize(
   VolumeSnapshot archived = item;
   if (item.Label(objects::kBackupNameLabel) == velero::ValidLabelValue(backup.name())) {
     DropUnknownSize(archived);
+  }
+  // What is archived here was read again: its annotations may be others than before.
+  if (!item.Annotation(objects::kVolumeSnapshotHandleAnnotation).empty()) {
+    ASSIGN_OR_RETURN(const auto content, FindProof(ctx, item, backup));
+    if (content.has_value()) {
+      KeepProven(&*content, archived);
+    } else {
+      // Velero >= 1.16 has deleted it. The archive has it, as it was before.
+      archived.SetAnnotation(objects::kHandleUnprovenAnnotation, "true");
+    }
   }
   if (!csi::IsManaged(item, backup)) {
     result.item = IfChanged(item, std::move(archived));

@@ -29,11 +29,6 @@ absl::Status CheckReady(const k8s::ObjectKey& key, const Kind& object) {
   return absl::OkStatus();
 }
 
-bool PointsBack(const VolumeSnapshotContent& content, const BoundSnapshot& snapshot) {
-  return content.snapshot_namespace() == snapshot.namespace_name &&
-         content.snapshot_name() == snapshot.name && content.snapshot_uid() == snapshot.uid;
-}
-
 }  // namespace
 
 absl::StatusOr<BoundSnapshot> ReadBoundSnapshot(const CallContext& ctx, k8s::ApiClient& api,
@@ -59,7 +54,7 @@ absl::StatusOr<BoundSnapshot> ReadBoundSnapshot(const CallContext& ctx, k8s::Api
   const k8s::ObjectKey content_key = VolumeSnapshotContent::Key("", snapshot.content_name);
   ASSIGN_OR_RETURN(const auto content, objects::Get<VolumeSnapshotContent>(ctx, api, content_key));
   RETURN_IF_ERROR(CheckReady(content_key, content));
-  if (!PointsBack(content, snapshot)) {
+  if (!content.IsOf(object)) {
     return NotUsable(content_key, absl::StrCat("belongs to another VolumeSnapshot than ",
                                                namespace_name, "/", name, ", which names it"));
   }

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "objects/client.h"
@@ -15,6 +16,17 @@ using objects::VolumeSnapshotClass;
 using objects::VolumeSnapshotContent;
 
 namespace {
+
+struct SecretKeys {
+  const char* name;
+  const char* namespace_name;
+};
+// The key of today's controller first, then those of older ones and of older Velero.
+constexpr SecretKeys kDeletionSecretKeys[] = {
+    {objects::kDeletionSecretNameAnnotation, objects::kDeletionSecretNamespaceAnnotation},
+    {objects::kSnapshotterSecretName, objects::kSnapshotterSecretNamespace},
+    {objects::kDeleteSecretNameAnnotation, objects::kDeleteSecretNamespaceAnnotation},
+};
 
 template <typename Content>
 void FillIn(const StaticContent& content, Content& made) {
@@ -88,17 +100,7 @@ VolumeGroupSnapshotContent MakeStaticGroup(const StaticContent& group) {
 }
 
 std::map<std::string, std::string> DeletionSecretAnnotations(const objects::Object& object) {
-  struct Keys {
-    const char* name;
-    const char* namespace_name;
-  };
-  // The key of today's controller first, then those of older ones and of older Velero.
-  constexpr Keys kSpellings[] = {
-      {objects::kDeletionSecretNameAnnotation, objects::kDeletionSecretNamespaceAnnotation},
-      {objects::kSnapshotterSecretName, objects::kSnapshotterSecretNamespace},
-      {objects::kDeleteSecretNameAnnotation, objects::kDeleteSecretNamespaceAnnotation},
-  };
-  for (const Keys& keys : kSpellings) {
+  for (const SecretKeys& keys : kDeletionSecretKeys) {
     const std::string name = object.Annotation(keys.name);
     const std::string namespace_name = object.Annotation(keys.namespace_name);
     if (!name.empty() && !namespace_name.empty()) {
@@ -107,6 +109,20 @@ std::map<std::string, std::string> DeletionSecretAnnotations(const objects::Obje
     }
   }
   return {};
+}
+
+bool RemoveDeletionSecret(objects::Object& object) {
+  bool changed = false;
+  for (const SecretKeys& keys : kDeletionSecretKeys) {
+    changed |= object.RemoveAnnotation(keys.name);
+    changed |= object.RemoveAnnotation(keys.namespace_name);
+  }
+  return changed;
+}
+
+bool IsParked(const VolumeSnapshotContent& content) {
+  return absl::StartsWith(content.snapshot_name(), "name-") &&
+         absl::StartsWith(content.snapshot_namespace(), "ns-");
 }
 
 std::string ClassOfDriver(const std::vector<VolumeSnapshotClass>& classes, absl::string_view driver,
@@ -127,7 +143,8 @@ bool StripMarks(objects::Object& object) {
        {objects::kBeingCreatedAnnotation, objects::kContentBeingDeletedAnnotation,
         objects::kMustIncludeAnnotation, objects::kGroupHandleOfMemberAnnotation,
         objects::kGroupSnapshotHandleAnnotation, objects::kGroupNameLabel,
-        objects::kGroupContentOfMemberAnnotation}) {
+        objects::kGroupContentOfMemberAnnotation, objects::kHandleUnprovenAnnotation,
+        objects::kRestoreMustIncludeAnnotation}) {
     changed |= object.RemoveAnnotation(key);
   }
   for (absl::string_view key : {objects::kCsiDeltaLabel, objects::kBackupUidLabel,

@@ -58,6 +58,13 @@ objects::VolumeGroupSnapshotContent MakeStaticGroup(const StaticContent& group);
 // Secret for deleting, under the keys of today's snapshot controller. Empty if it names none. Pure.
 std::map<std::string, std::string> DeletionSecretAnnotations(const objects::Object& object);
 
+// Removes these, under every spelling. Returns true if anything was removed. Pure.
+bool RemoveDeletionSecret(objects::Object& object);
+
+// True for what Velero <= 1.15 and its former CSI plugin replaced a content by when they finished a
+// backup: it refers to "name-<uid>" in "ns-<uid>", so that nothing can bind to it. Pure.
+bool IsParked(const objects::VolumeSnapshotContent& content);
+
 // The class that gives a static content of `driver` its Secrets. `preferred`, if it is among
 // `classes` and is the driver's; else the driver's first in the order of the list; else "". Pure.
 std::string ClassOfDriver(const std::vector<objects::VolumeSnapshotClass>& classes,

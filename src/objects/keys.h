@@ -44,6 +44,10 @@ inline constexpr char kMemberOfBackupLabel[] = "velero.io/csi-delta-backup-name"
 // Velero does.
 inline constexpr char kFinalizeAnnotation[] = "velero.io/csi-delta-finalize";
 
+// Annotation on archived VolumeSnapshot; written by plugin; read by plugin. true: its content was
+// gone when the backup was finalized, so nothing proves its handle; only the archived content does.
+inline constexpr char kHandleUnprovenAnnotation[] = "velero.io/csi-delta-handle-unproven";
+
 // Annotation on VolumeGroupSnapshot; written by plugin; read by plugin. Velero was told to archive
 // it, which is asked for once.
 inline constexpr char kGroupAdoptedAnnotation[] = "velero.io/csi-delta-handed-over";

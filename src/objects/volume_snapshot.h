@@ -95,6 +95,10 @@ class VolumeSnapshotContent : public SnapshotObject<VolumeSnapshotContent> {
   bool is_pre_provisioned() const { return !source_handle().empty(); }  // for an existing snapshot
   // Whether spec.volumeSnapshotRef names this VolumeSnapshot, by its uid if it has one.
   bool Names(const VolumeSnapshot& snapshot) const;
+  // The same, and only by its uid: true of a bound one alone.
+  bool IsOf(const VolumeSnapshot& snapshot) const {
+    return !snapshot_uid().empty() && Names(snapshot);
+  }
   // Of spec.volumeSnapshotRef.
   std::string snapshot_namespace() const {
     return Text({"spec", "volumeSnapshotRef", "namespace"});

@@ -103,8 +103,8 @@ class VolumeSnapshotAction : public SnapshotObjectAction<VolumeSnapshot> {
   }
 
   // Archives of older Velero hold a content that nothing can bind to any more, and a filter of the
-  // restore can leave the content out. The VolumeSnapshot's own annotations are enough to make one.
-  // Returns whether it did.
+  // restore can leave the content out. The VolumeSnapshot's own annotations are enough to make one,
+  // if the backup's action proved them. Returns whether it did.
   absl::StatusOr<bool> EnsureContent(const CallContext& ctx, const objects::Restore& restore,
                                      const VolumeSnapshot& from_backup,
                                      const VolumeSnapshot& item) {
@@ -112,7 +112,8 @@ class VolumeSnapshotAction : public SnapshotObjectAction<VolumeSnapshot> {
     csi::StaticContent content;
     content.handle = from_backup.Annotation(objects::kVolumeSnapshotHandleAnnotation);
     content.driver = from_backup.Annotation(objects::kDriverNameAnnotation);
-    if (content.handle.empty() || content.driver.empty()) {
+    if (content.handle.empty() || content.driver.empty() ||
+        !from_backup.Annotation(objects::kHandleUnprovenAnnotation).empty()) {
       return false;
     }
     ASSIGN_OR_RETURN(

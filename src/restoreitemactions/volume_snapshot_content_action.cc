@@ -1,7 +1,6 @@
 #include <optional>
 #include <string>
 
-#include "absl/strings/match.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/expose/snapshot_secrets.h"
@@ -19,13 +18,6 @@ namespace {
 
 using objects::VolumeSnapshotContent;
 
-// When they finished a backup, Velero <= 1.15 and its former CSI plugin replaced the content by one
-// that refers to "name-<uid>" in "ns-<uid>", so that nothing can bind to it.
-bool IsParked(const VolumeSnapshotContent& content) {
-  return absl::StartsWith(content.snapshot_name(), "name-") &&
-         absl::StartsWith(content.snapshot_namespace(), "ns-");
-}
-
 // The archive holds the Secrets that it names: an action of the backup asked for them.
 bool HasSecretsInArchive(const VolumeSnapshotContent& content) {
   return content.Annotation(objects::kMustIncludeAnnotation) == "true" ||
@@ -41,7 +33,7 @@ class VolumeSnapshotContentAction : public SnapshotObjectAction<VolumeSnapshotCo
   absl::StatusOr<velero::RestoreItemResult> RestoreObject(
       const CallContext& ctx, const objects::Restore& restore, const VolumeSnapshotContent& item,
       const VolumeSnapshotContent& item_from_backup) override {
-    if (IsParked(item_from_backup)) {
+    if (csi::IsParked(item_from_backup)) {
       return Skip();
     }
     if (item_from_backup.handle_or_source().empty() &&

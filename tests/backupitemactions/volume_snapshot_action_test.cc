@@ -59,6 +59,40 @@ class VolumeSnapshotActionTest : public ActionTest {
     return *progress;
   }
 
+  // What Velero's own action leaves: annotations of the item, and the label of the content.
+  void VeleroHasDone(Json& snapshot) {
+    const auto content = support::As<VolumeSnapshotContent>(Content());
+    SetJson(snapshot, {"metadata", "annotations", objects::kVolumeSnapshotHandleAnnotation},
+            content.handle());
+    SetJson(snapshot, {"metadata", "annotations", objects::kDriverNameAnnotation},
+            content.driver());
+    api_.SetField(content.key(), {"metadata", "labels", objects::kBackupNameLabel}, "nightly");
+    api_.ClearCalls();
+  }
+
+  // What every writer of a VolumeSnapshot may have written on it.
+  static void Forge(Json& snapshot) {
+    for (const char* key :
+         {objects::kVolumeSnapshotHandleAnnotation, objects::kGroupSnapshotHandleAnnotation,
+          objects::kDeletionSecretNameAnnotation, objects::kDeletionSecretNamespaceAnnotation}) {
+      SetJson(snapshot, {"metadata", "annotations", key}, "of-the-bank");
+    }
+    SetJson(snapshot, {"metadata", "annotations", objects::kDriverNameAnnotation}, "bank.driver");
+  }
+
+  static void ExpectHandle(const absl::StatusOr<velero::BackupItemResult>& result,
+                           const std::string& handle) {
+    ASSERT_THAT(result, IsOk());
+    ASSERT_TRUE(result->item.has_value());
+    EXPECT_EQ(result->item->Annotation(objects::kVolumeSnapshotHandleAnnotation), handle);
+    EXPECT_EQ(result->item->Annotation(objects::kDriverNameAnnotation),
+              handle.empty() ? "" : "d.example.com");
+    EXPECT_EQ(result->item->Annotation(objects::kGroupSnapshotHandleAnnotation), "");
+    EXPECT_EQ(result->item->Annotation(objects::kDeletionSecretNameAnnotation), "");
+    EXPECT_EQ(result->item->Annotation(objects::kHandleUnprovenAnnotation), "");
+  }
+
+  std::string Handle() const { return support::As<VolumeSnapshotContent>(Content()).handle(); }
   Json Content() const { return api_.All(VolumeSnapshotContentType()).front(); }
   Json Snapshot() const { return api_.All(VolumeSnapshotType()).front(); }
 };
@@ -90,13 +124,13 @@ TEST_F(VolumeSnapshotActionTest, AloneDoesAllThatStockDoes) {
 
 TEST_F(VolumeSnapshotActionTest, AfterVelerosActionOnlyTimesAreAdded) {
   Json snapshot = Take();
-  SetJson(snapshot, {"metadata", "annotations", "velero.io/csi-volumesnapshot-handle"}, "h");
+  VeleroHasDone(snapshot);
   SetJson(snapshot, {"metadata", "annotations", "velero.io/csi-volumesnapshot-restore-size"}, "0");
   const auto result = Execute(snapshot);
   ASSERT_THAT(result, IsOk());
   EXPECT_THAT(result->additional_items, IsEmpty());
   EXPECT_EQ(result->operation_id, "");
-  EXPECT_THAT(api_.calls(), IsEmpty());
+  EXPECT_EQ(Writes(), 0);
   ASSERT_TRUE(result->item.has_value());
   EXPECT_EQ(result->item->Annotation("velero.io/csi-delta-cut-at"), "2023-11-14T22:13:20Z");
   EXPECT_EQ(FindJson(result->item->json(),
@@ -118,13 +152,76 @@ TEST_F(VolumeSnapshotActionTest, WhatADeadBackupLeftBringsNothingAlong) {
 }
 
 TEST_F(VolumeSnapshotActionTest, VelerosOwnGoesBackByteForByte) {
-  Json snapshot = SeedUsers("content");
+  SeedUsers("");
+  cluster_.Resync();
+  Json snapshot = Snapshot();
   SetJson(snapshot, {"metadata", "labels", "velero.io/backup-name"}, "nightly");
-  SetJson(snapshot, {"metadata", "annotations", "velero.io/csi-volumesnapshot-handle"}, "h");
+  VeleroHasDone(snapshot);
   const auto result = Execute(snapshot);
   ASSERT_THAT(result, IsOk());
   EXPECT_FALSE(result->item.has_value());
-  EXPECT_THAT(api_.calls(), IsEmpty());
+  EXPECT_EQ(Writes(), 0);
+}
+
+// A tenant may write a VolumeSnapshot. A restore would fill a PVC from the handle that it names.
+TEST_F(VolumeSnapshotActionTest, AHandleThatATenantWroteIsNotArchived) {
+  Json snapshot = Take();
+  Forge(snapshot);
+  const auto result = Execute(snapshot);
+  ExpectHandle(result, Handle());
+  EXPECT_NE(result->operation_id, "");
+  EXPECT_THAT(result->post_operation_items, SizeIs(2));
+  EXPECT_EQ(k8s::Label(Content(), objects::kBackupNameLabel), "nightly");
+  EXPECT_EQ(k8s::Annotation(Snapshot(), objects::kFinalizeAnnotation), "backup-uid");
+}
+
+TEST_F(VolumeSnapshotActionTest, AHandleThatATenantWroteOnHisOwnIsNotArchived) {
+  Json unbound = SeedUsers("");
+  Forge(unbound);
+  ExpectHandle(Execute(unbound), "");
+  cluster_.Resync();
+  Json bound = Snapshot();
+  Forge(bound);
+  SetJson(bound, {"metadata", "labels", objects::kBackupNameLabel}, "nightly");
+  ExpectHandle(Execute(bound), Handle());
+  // Its status names the content of another one.
+  SetJson(bound, {"metadata", "uid"}, "another");
+  const auto result = Execute(bound);
+  ExpectHandle(result, "");
+  EXPECT_THAT(result->additional_items, IsEmpty());
+}
+
+// Velero reads the VolumeSnapshot again when it finalizes the backup.
+TEST_F(VolumeSnapshotActionTest, AHandleThatATenantWroteMeanwhileIsNotArchived) {
+  ASSERT_THAT(Execute(Take()), IsOk());
+  Finalizing();
+  Json snapshot = Snapshot();
+  const std::string handle = Handle();
+  Forge(snapshot);
+  ExpectHandle(Execute(snapshot), handle);
+}
+
+// Velero's own action finalizes first: up to 1.15 it parks the content, from 1.16 on it deletes it.
+TEST_F(VolumeSnapshotActionTest, AHandleWhoseContentIsGoneIsArchivedAsUnproven) {
+  Json snapshot = Take();
+  VeleroHasDone(snapshot);
+  Finalizing();
+  const k8s::ObjectKey key = VolumeSnapshotContentKey(k8s::Name(Content()));
+  const std::string handle = Handle();
+  api_.Mutate(key, [&](Json& content) {
+    SetJson(content, {"spec", "volumeSnapshotRef"},
+            Json{{"namespace", "ns-1234"}, {"name", "name-1234"}});
+    SetJson(content, {"spec", "source"}, Json{{"snapshotHandle", handle}});
+    EraseJson(content, {"status"});
+  });
+  Json forged = snapshot;
+  SetJson(forged, {"metadata", "annotations", objects::kVolumeSnapshotHandleAnnotation}, "bank's");
+  ExpectHandle(Execute(forged), handle);
+  api_.Remove(key);
+  const auto result = Execute(snapshot);
+  ASSERT_THAT(result, IsOk());
+  EXPECT_EQ(result->item->Annotation(objects::kVolumeSnapshotHandleAnnotation), handle);
+  EXPECT_EQ(result->item->Annotation(objects::kHandleUnprovenAnnotation), "true");
 }
 
 TEST_F(VolumeSnapshotActionTest, AUsersGoesAlongUntouched) {

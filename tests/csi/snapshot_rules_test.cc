@@ -280,7 +280,8 @@ TEST(StripMarksTest, RemovesTheMarksOfControllersAndOfTheBackupAndNothingElse) {
   EXPECT_EQ(object, clean);
   for (const char* key :
        {objects::kBeingCreatedAnnotation, objects::kContentBeingDeletedAnnotation,
-        objects::kMustIncludeAnnotation, objects::kGroupSnapshotHandleAnnotation}) {
+        objects::kMustIncludeAnnotation, objects::kGroupSnapshotHandleAnnotation,
+        objects::kHandleUnprovenAnnotation, objects::kRestoreMustIncludeAnnotation}) {
     object.SetAnnotation(key, "yes");
     EXPECT_TRUE(StripMarks(object)) << key;
     EXPECT_EQ(object, clean) << key;

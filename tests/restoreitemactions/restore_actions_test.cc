@@ -408,6 +408,17 @@ TEST_F(SnapshotRestoreTest, MakesTheContentWhereNoneExists) {
   EXPECT_THAT(result.additional_items, IsEmpty());
 }
 
+TEST_F(SnapshotRestoreTest, NoContentIsMadeOfAHandleThatNothingProved) {
+  Json archived = Archived();
+  SetJson(archived, {"metadata", "annotations", objects::kHandleUnprovenAnnotation}, "true");
+  const RestoreItemResult result = Run(*action_, archived, archived);
+  EXPECT_THAT(
+      result.additional_items,
+      ElementsAre(ResourceIdentifier{kSnapshotGroup, "volumesnapshotcontents", "", "content"}));
+  EXPECT_EQ(bed_.api.CallCount("create", "volumesnapshotcontents"), 0);
+  EXPECT_EQ(k8s::Annotation(result.item->json(), objects::kHandleUnprovenAnnotation), "");
+}
+
 TEST_F(SnapshotRestoreTest, WithoutAnnotationsTheArchivedContentIsAskedFor) {
   Json archived = Archived();
   EraseJson(archived, {"metadata", "annotations"});
