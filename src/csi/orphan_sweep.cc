@@ -57,10 +57,6 @@ k8s::ObjectKey KeyOf(const Snapshot& snapshot) {
   return std::visit([](const auto& one) { return one.key(); }, snapshot);
 }
 
-bool IsArchived(const Snapshot& snapshot) {
-  return std::visit([](const auto& one) { return EnteredArchive(one); }, snapshot);
-}
-
 template <typename Kind>
 bool IsCandidate(const Kind& snapshot) {
   return IsMadeByUs(snapshot) && snapshot.Label(objects::kRestoreNameLabel).empty() &&
@@ -134,10 +130,9 @@ class Sweep {
   // otherwise.
   absl::Status DeleteLate(const Snapshot& snapshot);
 
-  SweepAction ActionOf(const Snapshot& snapshot) const {
-    return Decide(AsObject(snapshot), IsArchived(snapshot), backups_, env_.clock.Now(),
-                  config_.orphan_grace_period);
-  }
+  // True if the archive of its backup has it; nothing if that is not known.
+  absl::StatusOr<std::optional<bool>> IsArchived(const Snapshot& snapshot);
+  absl::StatusOr<SweepAction> ActionOf(const Snapshot& snapshot);
 
   // The VolumeSnapshots were listed before the Backups. A backup that was running then may have
   // archived one since. So the action is decided again on the current object.
@@ -202,8 +197,35 @@ absl::Status Sweep::DeleteLate(const Snapshot& snapshot) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::optional<bool>> Sweep::IsArchived(const Snapshot& snapshot) {
+  if (!std::visit([](const auto& one) { return EnteredArchive(one); }, snapshot)) {
+    return false;
+  }
+  const auto key = std::visit([](const auto& one) { return ContentKeyOf(one); }, snapshot);
+  ASSIGN_OR_RETURN(const auto content, objects::Find<objects::Object>(ctx_, env_.api, key));
+  if (!content.has_value() ||
+      objects::SnapshotUidOf(key.type, *content) != AsObject(snapshot).uid()) {
+    return true;  // Finishing deletes no data.
+  }
+  const std::string backup = content->Label(objects::kBackupNameLabel);
+  if (backup == AsObject(snapshot).Label(objects::kBackupNameLabel)) {
+    return true;
+  }
+  // An action of a later backup may have replaced the label.
+  return backup.empty() && std::holds_alternative<VolumeSnapshot>(snapshot) ? std::optional(false)
+                                                                            : std::nullopt;
+}
+
+absl::StatusOr<SweepAction> Sweep::ActionOf(const Snapshot& snapshot) {
+  ASSIGN_OR_RETURN(const std::optional<bool> is_archived, IsArchived(snapshot));
+  const SweepAction action = Decide(AsObject(snapshot), is_archived.value_or(true), backups_,
+                                    env_.clock.Now(), config_.orphan_grace_period);
+  return action == SweepAction::kFinish && !is_archived.has_value() ? SweepAction::kKeep : action;
+}
+
 absl::Status Sweep::Reconcile(const Snapshot& listed) {
-  if (ActionOf(listed) == SweepAction::kKeep) {
+  ASSIGN_OR_RETURN(const SweepAction first, ActionOf(listed));
+  if (first == SweepAction::kKeep) {
     ++result_.kept;
     return absl::OkStatus();
   }
@@ -213,10 +235,12 @@ absl::Status Sweep::Reconcile(const Snapshot& listed) {
   }
   if (std::holds_alternative<VolumeGroupSnapshot>(listed)) {
     ASSIGN_OR_RETURN(const Snapshot group, VolumeGroupSnapshot::From(*now));
-    return Apply(ActionOf(group), group);
+    ASSIGN_OR_RETURN(const SweepAction action, ActionOf(group));
+    return Apply(action, group);
   }
   ASSIGN_OR_RETURN(const Snapshot snapshot, VolumeSnapshot::From(*now));
-  return Apply(ActionOf(snapshot), snapshot);
+  ASSIGN_OR_RETURN(const SweepAction action, ActionOf(snapshot));
+  return Apply(action, snapshot);
 }
 
 absl::Status Sweep::Apply(SweepAction action, const Snapshot& snapshot) {
@@ -226,7 +250,6 @@ absl::Status Sweep::Apply(SweepAction action, const Snapshot& snapshot) {
     case SweepAction::kSweepUnseen:
       return DiscardUnseen(snapshot);
     case SweepAction::kFinish:
-      CSIDELTA_CHECK(IsArchived(snapshot));  // Else nothing would name what the driver keeps.
       ++result_.finished;
       return Drop(snapshot, Data::kRetain);
     case SweepAction::kMarkOwned:

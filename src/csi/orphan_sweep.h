@@ -47,16 +47,18 @@ struct SweepResult {
 //
 // "Finished" is what the end of its backup would have done: the objects are deleted, and the data
 // is retained and survives its namespace. A VolumeSnapshot entered the archive if it has the
-// annotation with its handle: the archiving action writes it. A content without its VolumeSnapshot
-// is never touched. Another uid under the same name is the same backup, read again from the object
-// store. `running` is the backup that calls. Everything of it is left alone. If it is not among the
-// Backups, nothing is decided (FAILED_PRECONDITION).
+// annotation with its handle, and its content has the label of its backup: the archiving action
+// writes both. The annotation alone proves nothing: Velero <= 1.16 writes it for any backup, and so
+// can every writer of the VolumeSnapshot. If the label is another backup's, the row "finished" is
+// "kept". A content without its VolumeSnapshot is never touched. Another uid under the same name is
+// the same backup, read again from the object store. `running` is the backup that calls. Everything
+// of it is left alone. If it is not among the Backups, nothing is decided (FAILED_PRECONDITION).
 //
 // A VolumeSnapshot with objects::kDeleteWhenFilledAnnotation is deleted once no PVC is being filled
 // from its driver's snapshot, if its content says Delete.
 //
-// Managed VolumeGroupSnapshots follow the same table, by the annotation with the group's handle. A
-// member is skipped while its group exists.
+// Managed VolumeGroupSnapshots follow the same table, by the annotation with the group's handle,
+// and are kept if their content lacks the label. A member is skipped while its group exists.
 //
 // A PVC loses kGroupMarkLabel once the Backup whose uid it names has ended. If that Backup is not
 // seen, it may be another Velero's: then once the label is as old as the grace period.

@@ -64,8 +64,8 @@ std::string MemberGroupName(const objects::VolumeSnapshot& snapshot);
 // True if csi-delta made the VolumeSnapshot, for any backup: its source, labels and name agree, or
 // it is a member of a managed group. A copy under another name does not count. Pure.
 bool IsMadeByUs(const objects::VolumeSnapshot& snapshot);
-// True if a backup's archive has it: the archiving action writes this annotation. Then the archive
-// refers to it, and no sweep deletes its data.
+// True if a backup's archive may have it: the archiving action writes this annotation, but so can
+// others. csi/orphan_sweep.h has what proves it. Pure.
 bool EnteredArchive(const objects::VolumeSnapshot& snapshot);
 // The same, for this backup. Pure.
 bool IsManaged(const objects::VolumeSnapshot& snapshot, const objects::Backup& backup);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/rfc3339.h"
+#include "csi/drop.h"
 #include "csi/group/group_lifecycle.h"
 #include "csi/snapshot_lifecycle.h"
 #include "k8s/object.h"
@@ -74,6 +75,10 @@ class OrphanSweepTest : public testing::TestWithParam<SweepCase> {
                   MakeSnapshotObject("shop", OurName(), "content", labels, annotations));
     Json content = MakeContentObject("content", "shop", OurName(), "handle-1");
     SetJson(content, {"spec", "deletionPolicy"}, policy);
+    const auto backup = labels.find(objects::kBackupNameLabel);
+    if (annotations.contains(objects::kVolumeSnapshotHandleAnnotation) && backup != labels.end()) {
+      SetJson(content, {"metadata", "labels", objects::kBackupNameLabel}, backup->second);
+    }
     bed_.api.Seed(VolumeSnapshotContentType(), content);
   }
 
@@ -197,6 +202,25 @@ TEST_F(OrphanSweepTest, NamespaceOfVeleroDeletedAndCreatedAgain) {
     Sweep();
   }
   EXPECT_TRUE(SnapshotStands());
+}
+
+// Velero 1.14 to 1.16 write the annotation on what any backup meets, and so may every tenant. What
+// entered no archive would stay in the storage for good, named by nothing.
+TEST_F(OrphanSweepTest, AnAnnotationAloneDoesNotProveThatTheArchiveHasIt) {
+  SeedSnapshot(LabelsOf("nightly"), {{objects::kVolumeSnapshotHandleAnnotation, "handle-1"}});
+  bed_.api.Seed(BackupType(), MakeBackupObject("nightly", "Completed", "uid-1"));
+  const auto label = [&](const char* backup) {
+    bed_.api.SetField(VolumeSnapshotContentKey("content"),
+                      {"metadata", "labels", objects::kBackupNameLabel}, backup);
+  };
+  label("of-a-later-backup");  // Velero 1.17 and newer label what any backup meets.
+  EXPECT_EQ(Sweep().kept, 1);
+  EXPECT_EQ(ContentPolicy(), "Delete");
+  label("");
+  const SweepResult result = Sweep();
+  EXPECT_EQ(result.swept, 1);
+  EXPECT_EQ(result.finished, 0);
+  EXPECT_FALSE(SnapshotStands());
 }
 
 TEST_F(OrphanSweepTest, ASeenBackupRestartsTheGracePeriod) {
@@ -374,6 +398,8 @@ TEST_F(OrphanSweepTest, DecidesAgainAfterTheBackupsWereListed) {
         SetJson(snapshot, {"metadata", "annotations", objects::kVolumeSnapshotHandleAnnotation},
                 "handle-1");
       });
+      bed_.api.SetField(VolumeSnapshotContentKey("content"),
+                        {"metadata", "labels", objects::kBackupNameLabel}, "nightly");
     }
     return absl::OkStatus();
   });
@@ -496,6 +522,9 @@ TEST_F(GroupSweepTest, AGroupOfAFailedBackupGoesWithItsMembers) {
 TEST_F(GroupSweepTest, AGroupThatEnteredTheArchiveIsFinished) {
   EnterArchive();
   bed_.api.Seed(BackupType(), MakeBackupObject("nightly", "Completed", "uid-1"));
+  EXPECT_EQ(Sweep().kept, 1) << "an annotation alone proves nothing";
+  bed_.api.SetField(ContentKeyOf(support::As<objects::VolumeGroupSnapshot>(group_)),
+                    {"metadata", "labels", objects::kBackupNameLabel}, "nightly");
   const SweepResult result = Sweep();
   EXPECT_EQ(result.finished, 1);
   EXPECT_EQ(result.swept, 0);
