@@ -25,7 +25,9 @@ bool StripBackupMarks(PersistentVolumeClaim& item) {
   return changed;
 }
 
-bool StripBinding(PersistentVolumeClaim& item) {
+namespace {
+
+bool StripVolume(PersistentVolumeClaim& item) {
   bool changed = false;
   for (const char* key :
        {objects::kBindCompletedAnnotation, objects::kBoundByControllerAnnotation,
@@ -35,16 +37,22 @@ bool StripBinding(PersistentVolumeClaim& item) {
     changed |= item.RemoveAnnotation(key);
   }
   changed |= item.RemoveVolumeName();
-  changed |= item.RemoveSelector();
   changed |= item.RemoveDataSourceRef();
   return changed;
 }
 
+}  // namespace
+
+bool StripBinding(PersistentVolumeClaim& item) {
+  const bool changed = StripVolume(item);
+  return item.RemoveSelector() || changed;
+}
+
 bool ClearVolume(PersistentVolumeClaim& item) {
-  bool changed = item.RemoveVolumeName();
-  changed |= item.RemoveDataSource();
-  changed |= item.RemoveDataSourceRef();
-  return changed;
+  const bool changed = StripVolume(item);
+  const bool is_of_mover = item.selected_labels().contains(objects::kDynamicPvRestoreLabel);
+  const bool has_selected = is_of_mover && item.RemoveSelector();
+  return item.RemoveDataSource() || has_selected || changed;
 }
 
 absl::StatusOr<bool> ClaimExists(const CallContext& ctx, const csi::Environment& env,

@@ -18,7 +18,7 @@ namespace csidelta::restoreitemactions {
 bool StripBackupMarks(objects::PersistentVolumeClaim& item);
 // What ties it to the volume and the source that it had.
 bool StripBinding(objects::PersistentVolumeClaim& item);
-// The user wants the claim without its data.
+// The user wants the claim without its data. A selector stays, unless a data mover wrote it.
 bool ClearVolume(objects::PersistentVolumeClaim& item);
 
 absl::StatusOr<bool> ClaimExists(const CallContext& ctx, const csi::Environment& env,

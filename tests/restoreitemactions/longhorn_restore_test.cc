@@ -152,9 +152,12 @@ TEST_F(LonghornRestoreTest, AnExistingPvcIsLeftAlone) {
 
 TEST_F(LonghornRestoreTest, WithoutVolumesThePvcComesEmptyAsItWasAskedFor) {
   SetJson(restore_, {"spec", "restorePVs"}, false);
+  SetJson(archived_, {"metadata", "annotations", objects::kBindCompletedAnnotation}, "yes");
   const auto result = Run();
   ASSERT_THAT(result, IsOk());
   ASSERT_TRUE(result->item.has_value());
+  EXPECT_EQ(k8s::Annotation(result->item->json(), objects::kBindCompletedAnnotation), "")
+      << "Kubernetes would take it for one that lost its volume";
   EXPECT_EQ(FindJson(result->item->json(), {"spec", "volumeName"}), nullptr)
       << "nor the live volume";
   EXPECT_EQ(FindJson(result->item->json(), {"spec", "dataSource"}), nullptr);

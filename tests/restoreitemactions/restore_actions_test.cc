@@ -238,15 +238,28 @@ TEST_F(PvcRestoreTest, ExistingClaimIsLeftAlone) {
   EXPECT_THAT(log(), HasSubstr("exists already"));
 }
 
+// Kubernetes takes a PVC that says it is bound, and names no volume, for one that lost its volume.
 TEST_F(PvcRestoreTest, WithoutVolumesOnRequest) {
   SetJson(restore_, {"spec", "restorePVs"}, false);
   Json item = ArchivedClaim();
   SetJson(item, {"spec", "dataSource"}, Json{{"kind", "VolumeSnapshot"}, {"name", "x"}});
+  SetJson(item, {"spec", "dataSourceRef"}, Json{{"kind", "VolumeSnapshot"}, {"name", "x"}});
+  SetJson(item, {"spec", "selector", "matchLabels", "a"}, "b");
+  for (const char* key : {objects::kBoundByControllerAnnotation, objects::kSelectedNodeAnnotation,
+                          objects::kStorageProvisionerAnnotation}) {
+    SetJson(item, {"metadata", "annotations", key}, "x");
+  }
   const RestoreItemResult result = Run(*action_, item, ArchivedClaim());
   ASSERT_TRUE(result.item.has_value());
-  EXPECT_EQ(FindJson(result.item->json(), {"spec", "dataSource"}), nullptr);
-  EXPECT_EQ(FindJson(result.item->json(), {"spec", "volumeName"}), nullptr);
+  EXPECT_EQ(*FindJson(result.item->json(), {"spec"}),
+            (Json{{"storageClassName", "fast"},
+                  {"resources", {{"requests", {{"storage", "1Gi"}}}}},
+                  {"selector", {{"matchLabels", {{"a", "b"}}}}}}));
+  EXPECT_EQ(GetStringMap(result.item->json(), {"metadata", "annotations"}),
+            (support::Strings{{"mine", "kept"}}));
   EXPECT_TRUE(result.operation_id.empty());
+  SetJson(item, {"spec", "selector", "matchLabels", objects::kDynamicPvRestoreLabel}, "shop.data");
+  EXPECT_EQ(FindJson(Run(*action_, item, item).item->json(), {"spec", "selector"}), nullptr);
 }
 
 TEST_F(PvcRestoreTest, ClaimWithoutSnapshotIsNotTouchedAndCostsNothing) {
