@@ -26,7 +26,7 @@ class DataUploadAction : public velero::ActionOn<velero::BackupItemAction> {
                                                    const objects::Object& backup_object) override {
     ASSIGN_OR_RETURN(const objects::Backup backup, objects::Backup::Parse(backup_object));
     velero::BackupItemResult result;
-    if (!backup.is_finalizing() ||
+    if (!backup.is_finalizing() || item.namespace_name() != backup.namespace_name() ||
         item.Annotation(objects::kArchivedAnnotation) != objects::kArchiveAwaited ||
         item.Label(objects::kBackupNameLabel) != velero::ValidLabelValue(backup.name())) {
       return result;

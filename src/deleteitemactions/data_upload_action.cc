@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
@@ -22,6 +24,17 @@ using objects::DataUpload;
 
 bool IsCompleted(const DataUpload& upload) { return upload.phase() == "Completed"; }
 
+// Two Veleros in a cluster may have Backups of one name, and one may archive the other's objects. A
+// Backup that was read again from the bucket has another uid; in another cluster the namespace may
+// be another one.
+bool IsOfThisVelero(const DataUpload& upload, const objects::Backup& backup) {
+  const std::vector<objects::OwnerReference> owners = upload.owners();
+  return upload.namespace_name() == backup.namespace_name() ||
+         std::any_of(owners.begin(), owners.end(), [&](const objects::OwnerReference& owner) {
+           return !owner.uid.empty() && owner.uid == backup.uid();
+         });
+}
+
 class DataUploadAction : public velero::ActionOn<velero::DeleteItemAction> {
  public:
   explicit DataUploadAction(const csi::Environment& env)
@@ -34,6 +47,12 @@ class DataUploadAction : public velero::ActionOn<velero::DeleteItemAction> {
     ASSIGN_OR_RETURN(const DataUpload archived, DataUpload::From(item));
     if (!archived.is_managed() ||
         archived.Label(objects::kBackupNameLabel) != velero::ValidLabelValue(backup.name())) {
+      return absl::OkStatus();
+    }
+    if (!IsOfThisVelero(archived, backup)) {
+      CSIDELTA_LOG(kWarn, "the data of another Velero's DataUpload is kept",
+                   {"backup", backup.name()}, {"namespace", archived.namespace_name()},
+                   {"data_upload", archived.name()}, {"snapshot_id", archived.snapshot_id()});
       return absl::OkStatus();
     }
     ASSIGN_OR_RETURN(const DataUpload upload, FinalUpload(ctx, archived, backup));

@@ -83,6 +83,19 @@ TEST_F(DataUploadActionTest, OtherBackupsUploadsAreLeftAlone) {
   ExpectNothingAsked();
 }
 
+// Two Veleros whose schedules have one name: what one of them archived of the other stays.
+TEST_F(DataUploadActionTest, AnotherVelerosUploadsAreLeftAlone) {
+  SetJson(upload_, {"metadata", "namespace"}, "velero-a");
+  SetJson(upload_, {"metadata", "ownerReferences"},
+          Json::array({{{"kind", "Backup"}, {"name", "nightly"}, {"uid", "uid-in-velero-a"}}}));
+  ExpectNothingAsked();
+  // The very same Backup, whatever its Velero's namespace is called.
+  SetJson(upload_, {"metadata", "ownerReferences"},
+          Json::array({{{"kind", "Backup"}, {"name", "nightly"}, {"uid", "backup-uid"}}}));
+  ASSERT_THAT(Delete(), IsOk());
+  EXPECT_THAT(Deletions(), SizeIs(1));
+}
+
 TEST_F(DataUploadActionTest, NothingWasBroughtNothingIsDeleted) {
   SetJson(upload_, {"status", "snapshotID"}, "");
   ExpectNothingAsked();
