@@ -625,8 +625,9 @@ inline constexpr char kMustIncludeAnnotation[] = "backup.velero.io/must-include-
 // item is left out of the backup, by Velero 1.18.1 and newer; older ones archive it.
 inline constexpr char kSkipFromBackupAnnotation[] = "velero.io/skip-from-backup";
 
-// Annotation on the item that a restore action returns; written by plugin; read by Velero. The
-// same for restores, where Velero knows it.
+// Annotation on the item that a restore action returns; written by Velero, plugin; read by Velero.
+// true: its additional items pass every filter of the restore. Velero 1.18.3 and newer removes it;
+// older ones do not know it and restore it.
 inline constexpr char kRestoreMustIncludeAnnotation[] =
     "restore.velero.io/must-include-additional-items";
 

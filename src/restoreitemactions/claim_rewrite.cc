@@ -15,6 +15,7 @@ using objects::PersistentVolumeClaim;
 
 bool StripBackupMarks(PersistentVolumeClaim& item) {
   bool changed = item.RemoveAnnotation(objects::kMustIncludeAnnotation);
+  changed |= item.RemoveAnnotation(objects::kRestoreMustIncludeAnnotation);
   changed |= item.RemoveAnnotation(objects::kSkippedNoCsiPvAnnotation);
   // What was restored into the volume that it had then.
   changed |= item.RemoveAnnotation(objects::kCopyRecordAnnotation);

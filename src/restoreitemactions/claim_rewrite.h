@@ -7,6 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "base/call_context.h"
 #include "csi/environment.h"
+#include "objects/keys.h"
 #include "objects/persistent_volume.h"
 
 // What the actions on PVCs change in one that is filled again, and what they ask first.
@@ -20,6 +21,12 @@ bool StripBackupMarks(objects::PersistentVolumeClaim& item);
 bool StripBinding(objects::PersistentVolumeClaim& item);
 // The user wants the claim without its data. A selector stays, unless a data mover wrote it.
 bool ClearVolume(objects::PersistentVolumeClaim& item);
+// Velero restores the additional items that the item's action names, whatever the restore leaves
+// out: Velero >= 1.18.3, which removes the annotation. Older ones do not know it.
+template <typename Kind>
+void MustIncludeAdditionalItems(Kind& item) {
+  item.SetAnnotation(objects::kRestoreMustIncludeAnnotation, "true");
+}
 
 absl::StatusOr<bool> ClaimExists(const CallContext& ctx, const csi::Environment& env,
                                  absl::string_view namespace_name, absl::string_view name);

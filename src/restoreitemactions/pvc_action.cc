@@ -316,6 +316,7 @@ absl::StatusOr<bool> PvcAction::FillFromSnapshot(const CallContext& ctx, const C
     item.SetSourceSnapshot(source);
     result.additional_items.push_back(
         velero::Identify(VolumeSnapshot::Key(claim.original_namespace, claim.original_snapshot)));
+    MustIncludeAdditionalItems(item);
     changed = true;
   }
   result.operation_id = EncodeOperation({.namespace_name = claim.target_namespace,

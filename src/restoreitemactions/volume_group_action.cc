@@ -12,6 +12,7 @@
 #include "objects/keys.h"
 #include "objects/volume_group_snapshot.h"
 #include "restoreitemactions/actions.h"
+#include "restoreitemactions/claim_rewrite.h"
 #include "restoreitemactions/group_restore.h"
 #include "restoreitemactions/snapshot_object_action.h"
 #include "velero/labels.h"
@@ -76,6 +77,7 @@ class VolumeGroupSnapshotAction : public SnapshotObjectAction<VolumeGroupSnapsho
     }
     result.additional_items.push_back(
         velero::Identify(VolumeGroupSnapshotContent::Key("v1", "", content_in_backup)));
+    MustIncludeAdditionalItems(*result.item);
     return result;
   }
 

@@ -13,6 +13,7 @@
 #include "objects/volume_group_snapshot.h"
 #include "objects/volume_snapshot.h"
 #include "restoreitemactions/actions.h"
+#include "restoreitemactions/claim_rewrite.h"
 #include "restoreitemactions/group_restore.h"
 #include "restoreitemactions/snapshot_object_action.h"
 #include "velero/labels.h"
@@ -68,6 +69,10 @@ class VolumeSnapshotAction : public SnapshotObjectAction<VolumeSnapshot> {
     ASSIGN_OR_RETURN(const bool made, EnsureContent(ctx, restore, item_from_backup, changed_item));
     if (made && !IsBoundByVelero(item, item_from_backup)) {
       result.additional_items.pop_back();
+    }
+    if (!result.additional_items.empty()) {
+      MustIncludeAdditionalItems(changed_item);
+      changed = true;
     }
     if (changed) {
       result.item = std::move(changed_item);

@@ -115,7 +115,7 @@ TEST_F(PvcRestoreTest, DoesEverythingWhereVeleroDoesNothing) {
   }
   EXPECT_EQ(GetString(result.item->json(), {"spec", "resources", "requests", "storage"}), "3Gi");
   EXPECT_EQ(GetStringMap(result.item->json(), {"metadata", "annotations"}),
-            (support::Strings{{"mine", "kept"}}));
+            (support::Strings{{"mine", "kept"}, {objects::kRestoreMustIncludeAnnotation, "true"}}));
   EXPECT_THAT(result.additional_items,
               ElementsAre(ResourceIdentifier{kSnapshotGroup, "volumesnapshots", "shop", "snap"}));
   EXPECT_EQ(result.operation_id, "claim/shop/data/" + Restored("snap"));
@@ -318,12 +318,14 @@ TEST_F(PvcRestoreTest, MarksOfTheBackupDoNotComeBack) {
   SetJson(claim, {"metadata", "annotations", objects::kMustIncludeAnnotation}, "true");
   SetJson(claim, {"metadata", "annotations", objects::kCopyRecordAnnotation}, "{}");
   SetJson(claim, {"metadata", "annotations", objects::kMayWriteAnnotation}, "velero/x");
+  SetJson(claim, {"metadata", "annotations", objects::kRestoreMustIncludeAnnotation}, "true");
   SetJson(claim, {"metadata", "labels", objects::kVolumeSnapshotNameLabel}, std::string(64, 'x'));
   const RestoreItemResult result = Run(*action_, claim, claim);
   ASSERT_TRUE(result.item.has_value());
   EXPECT_EQ(k8s::Annotation(result.item->json(), objects::kMustIncludeAnnotation), "");
   EXPECT_EQ(k8s::Annotation(result.item->json(), objects::kCopyRecordAnnotation), "");
   EXPECT_EQ(k8s::Annotation(result.item->json(), objects::kMayWriteAnnotation), "");
+  EXPECT_EQ(k8s::Annotation(result.item->json(), objects::kRestoreMustIncludeAnnotation), "");
   EXPECT_EQ(k8s::Label(result.item->json(), objects::kVolumeSnapshotNameLabel), "");
   EXPECT_EQ(k8s::Label(result.item->json(), "app"), "db");
 }
@@ -357,6 +359,7 @@ TEST_F(SnapshotRestoreTest, BindsToTheRestoredContent) {
   EXPECT_EQ(k8s::Annotation(result.item->json(), objects::kDeletionPolicyAnnotation), "Retain");
   EXPECT_EQ(k8s::Label(result.item->json(), objects::kCsiDeltaLabel), "");
   EXPECT_EQ(k8s::Label(result.item->json(), objects::kBackupUidLabel), "");
+  EXPECT_EQ(k8s::Annotation(result.item->json(), objects::kRestoreMustIncludeAnnotation), "true");
   EXPECT_THAT(
       result.additional_items,
       ElementsAre(ResourceIdentifier{kSnapshotGroup, "volumesnapshotcontents", "", "content"}));
@@ -419,6 +422,7 @@ TEST_F(SnapshotRestoreTest, MakesTheContentWhereNoneExists) {
   EXPECT_EQ(k8s::Label(content, objects::kBackupNameLabel), "nightly");
   EXPECT_EQ(k8s::Annotation(content, objects::kDeletionSecretNameAnnotation), "key");
   EXPECT_THAT(result.additional_items, IsEmpty());
+  EXPECT_EQ(k8s::Annotation(result.item->json(), objects::kRestoreMustIncludeAnnotation), "");
 }
 
 TEST_F(SnapshotRestoreTest, NoContentIsMadeOfAHandleThatNothingProved) {
