@@ -16,6 +16,7 @@ namespace csidelta {
 namespace {
 
 constexpr char kClaims[] = "velero.io/csi-pvc";
+constexpr char kVolumes[] = "velero.io/csi-pv";
 constexpr char kSnapshots[] = "velero.io/csi-vs";
 constexpr char kContents[] = "velero.io/csi-vsc";
 constexpr char kClasses[] = "velero.io/csi-vsclass";
@@ -57,6 +58,7 @@ void RegisterActions(const csi::Environment& env, plugin::Registry& registry) {
   registry.backup.Add(kLonghornVolumes, backupitemactions::MakeLonghornVolumeAction(env));
   registry.backup.Add(kLonghornSnapshots, backupitemactions::MakeLonghornSnapshotAction(env));
   registry.restore.Add(kClaims, restoreitemactions::MakePvcAction(env));
+  registry.restore.Add(kVolumes, restoreitemactions::MakePersistentVolumeAction(env));
   registry.restore.Add(kSnapshots, restoreitemactions::MakeVolumeSnapshotAction(env));
   registry.restore.Add(kContents, restoreitemactions::MakeVolumeSnapshotContentAction(env));
   registry.restore.Add(kClasses, restoreitemactions::MakeVolumeSnapshotClassAction(env));

@@ -14,6 +14,9 @@ namespace csidelta::restoreitemactions {
 // Claims: data source, size, and an operation that ends when the claim is bound or cannot be.
 std::unique_ptr<velero::RestoreItemAction> MakePvcAction(const csi::Environment& env);
 
+// PersistentVolumes: left out if their PVC is restored from a snapshot that the plugin took.
+std::unique_ptr<velero::RestoreItemAction> MakePersistentVolumeAction(const csi::Environment& env);
+
 // VolumeSnapshots: bound to the content that is restored for them, never to a claim.
 std::unique_ptr<velero::RestoreItemAction> MakeVolumeSnapshotAction(const csi::Environment& env);
 

@@ -64,6 +64,27 @@ absl::StatusOr<bool> ClaimExists(const CallContext& ctx, const csi::Environment&
   return found.has_value();
 }
 
+absl::Status RequireVolumeIsNotReserved(const CallContext& ctx, const csi::Environment& env,
+                                        absl::string_view target_namespace,
+                                        const PersistentVolumeClaim& item_from_backup) {
+  const std::string name = item_from_backup.volume_name();
+  if (name.empty()) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const std::optional<objects::PersistentVolume> pv,
+                   objects::Find<objects::PersistentVolume>(
+                       ctx, env.api, objects::PersistentVolume::Key("", name)));
+  const bool is_reserved = pv.has_value() && pv->pvc_namespace() == target_namespace &&
+                           pv->pvc_name() == item_from_backup.name() && pv->pvc_uid().empty();
+  return !is_reserved
+             ? absl::OkStatus()
+             : absl::FailedPreconditionError(absl::StrCat(
+                   "PersistentVolume ", name,
+                   " is reserved for it, with what the volume holds now and not what the backup "
+                   "has; delete that PersistentVolume, which leaves the volume where it is "
+                   "retained, and restore with --exclude-resources persistentvolumes"));
+}
+
 absl::Status RequireClass(const CallContext& ctx, const csi::Environment& env,
                           absl::string_view target_namespace, const PersistentVolumeClaim& item,
                           const std::string& driver) {

@@ -31,6 +31,13 @@ void MustIncludeAdditionalItems(Kind& item) {
 absl::StatusOr<bool> ClaimExists(const CallContext& ctx, const csi::Environment& env,
                                  absl::string_view namespace_name, absl::string_view name);
 
+// FAILED_PRECONDITION when the PersistentVolume that the archived claim had is reserved for it.
+// Velero restores one that is retained as it was, unless it knows of the claim's snapshot: they
+// would be bound to each other, whatever the claim is to be filled from.
+absl::Status RequireVolumeIsNotReserved(const CallContext& ctx, const csi::Environment& env,
+                                        absl::string_view target_namespace,
+                                        const objects::PersistentVolumeClaim& item_from_backup);
+
 // FAILED_PRECONDITION when no provisioner can ever fill the claim from a snapshot of `driver`: it
 // would wait, and be bound to whatever volume comes free.
 absl::Status RequireClass(const CallContext& ctx, const csi::Environment& env,

@@ -122,11 +122,6 @@ class LonghornRestoreAction : public velero::ActionOn<velero::RestoreItemAction>
                                const PersistentVolumeClaim& item_from_backup,
                                const objects::Restore& restore);
 
-  // Velero restores a PersistentVolume that is retained as it was, for the PVC that it had: they
-  // would be bound to each other, whatever the PVC is to be filled from.
-  absl::Status RequireVolumeIsNotReserved(const CallContext& ctx, const std::string& target,
-                                          const PersistentVolumeClaim& item_from_backup);
-
   // The VolumeSnapshot `name` of the native snapshot, and its content, which is also called so.
   // Retain: whatever happens to them, the snapshot stays.
   absl::Status MakeSource(const CallContext& ctx, const objects::Restore& restore,
@@ -197,7 +192,7 @@ absl::Status LonghornRestoreAction::Fill(const CallContext& ctx, const objects::
   ASSIGN_OR_RETURN(const int64_t size_bytes, RequireVolume(ctx, source));
   RETURN_IF_ERROR(RequireSnapshot(ctx, source, item_from_backup, restore));
   RETURN_IF_ERROR(RequireClass(ctx, env_, target, pvc, velero::kLonghornDriver));
-  RETURN_IF_ERROR(RequireVolumeIsNotReserved(ctx, target, item_from_backup));
+  RETURN_IF_ERROR(RequireVolumeIsNotReserved(ctx, env_, target, item_from_backup));
   const std::string name = velero::RestoredSnapshotName(restore.uid(), source.snapshot_name);
   RETURN_IF_ERROR(MakeSource(ctx, restore, target, source, name));
   StripBinding(pvc);
@@ -257,27 +252,6 @@ absl::Status LonghornRestoreAction::RequireSnapshot(const CallContext& ctx,
   }
   return absl::FailedPreconditionError(
       absl::StrCat(k8s::ToString(key), " is not ready: ", snapshot->error()));
-}
-
-absl::Status LonghornRestoreAction::RequireVolumeIsNotReserved(
-    const CallContext& ctx, const std::string& target,
-    const PersistentVolumeClaim& item_from_backup) {
-  const std::string name = item_from_backup.volume_name();
-  if (name.empty()) {
-    return absl::OkStatus();
-  }
-  ASSIGN_OR_RETURN(const std::optional<objects::PersistentVolume> pv,
-                   objects::Find<objects::PersistentVolume>(
-                       ctx, env_.api, objects::PersistentVolume::Key("", name)));
-  const bool is_reserved = pv.has_value() && pv->pvc_namespace() == target &&
-                           pv->pvc_name() == item_from_backup.name() && pv->pvc_uid().empty();
-  return !is_reserved
-             ? absl::OkStatus()
-             : absl::FailedPreconditionError(absl::StrCat(
-                   "PersistentVolume ", name,
-                   " is reserved for it, with what the volume holds now and not what the backup "
-                   "has; delete that PersistentVolume, which leaves the volume where it is "
-                   "retained, and restore with --exclude-resources persistentvolumes"));
 }
 
 absl::Status LonghornRestoreAction::MakeSource(const CallContext& ctx,

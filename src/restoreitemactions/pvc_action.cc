@@ -272,6 +272,10 @@ absl::StatusOr<bool> PvcAction::FillFromBackup(const CallContext& ctx, const Cla
                                                const PersistentVolumeClaim& item_from_backup,
                                                PersistentVolumeClaim& item,
                                                velero::RestoreItemResult& result) {
+  RETURN_IF_ERROR(
+      Annotate(RequireVolumeIsNotReserved(ctx, env_, claim.target_namespace, item_from_backup),
+               absl::StrCat("persistentvolumeclaim ", claim.target_namespace, "/", claim.claim_name,
+                            " cannot be restored")));
   if (claim.data_upload.empty()) {
     return FillFromSnapshot(ctx, claim, item, result);
   }

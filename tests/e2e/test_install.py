@@ -22,6 +22,7 @@ ACTIONS = {
     ("velero.io/longhorn-volume", "BackupItemActionV2"),
     ("velero.io/longhorn-snapshot", "BackupItemActionV2"),
     ("velero.io/csi-pvc", "RestoreItemActionV2"),
+    ("velero.io/csi-pv", "RestoreItemActionV2"),
     ("velero.io/csi-vs", "RestoreItemActionV2"),
     ("velero.io/csi-vsc", "RestoreItemActionV2"),
     ("velero.io/csi-vsclass", "RestoreItemActionV2"),

@@ -46,6 +46,15 @@ Json ArchivedClaim() {
   return claim;
 }
 
+// Its volume, which is retained.
+Json ArchivedVolume() {
+  Json volume = support::MakeObject("v1", "PersistentVolume", "", "pv-1");
+  SetJson(volume, {"spec"},
+          Json{{"persistentVolumeReclaimPolicy", "Retain"},
+               {"claimRef", {{"namespace", "shop"}, {"name", "data"}, {"uid", "data-uid"}}}});
+  return volume;
+}
+
 class RestoreTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -262,6 +271,24 @@ TEST_F(PvcRestoreTest, WithoutVolumesOnRequest) {
   EXPECT_EQ(FindJson(Run(*action_, item, item).item->json(), {"spec", "selector"}), nullptr);
 }
 
+// They would be bound to each other, and the application would have what the volume holds now.
+TEST_F(PvcRestoreTest, RefusesAClaimWhoseOldVolumeIsReservedForIt) {
+  SeedRestored("shop", "1Gi");
+  bed_.api.Seed(PersistentVolumeType(), ArchivedVolume());
+  EXPECT_TRUE(Run(*action_, ArchivedClaim(), ArchivedClaim()).item.has_value()) << "bound before";
+  bed_.api.Mutate({PersistentVolumeType(), "", "pv-1"}, [](Json& volume) {
+    EraseJson(volume, {"spec", "claimRef", "uid"});
+  });
+  for (const char* annotation : {"other", objects::kDataUploadNameAnnotation}) {
+    Json archived = ArchivedClaim();
+    SetJson(archived, {"metadata", "annotations", annotation}, "velero/du-1");
+    EXPECT_THAT(action_->Execute(bed_.ctx, objects::Object(archived), objects::Object(archived),
+                                 objects::Object(restore_)),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         testing::AllOf(HasSubstr("shop/data"), HasSubstr("pv-1 is reserved"))));
+  }
+}
+
 TEST_F(PvcRestoreTest, ClaimWithoutSnapshotIsNotTouchedAndCostsNothing) {
   Json claim = ArchivedClaim();
   EraseJson(claim, {"metadata", "annotations"});
@@ -328,6 +355,42 @@ TEST_F(PvcRestoreTest, MarksOfTheBackupDoNotComeBack) {
   EXPECT_EQ(k8s::Annotation(result.item->json(), objects::kRestoreMustIncludeAnnotation), "");
   EXPECT_EQ(k8s::Label(result.item->json(), objects::kVolumeSnapshotNameLabel), "");
   EXPECT_EQ(k8s::Label(result.item->json(), "app"), "db");
+}
+
+// --- PersistentVolumes
+
+class VolumeRestoreTest : public RestoreTest {
+ protected:
+  // A VolumeSnapshot that a restore made, of a PVC with this uid.
+  void SeedSnapshot(const std::string& space, const char* restore, const char* pvc_uid) {
+    bed_.api.Seed(VolumeSnapshotType(), MakeSnapshotObject(space, Restored("snap"), "",
+                                                           {{objects::kRestoreNameLabel, restore},
+                                                            {objects::kPvcUidLabel, pvc_uid}}));
+  }
+  bool IsSkipped() {
+    return Run(*MakePersistentVolumeAction(bed_.env), ArchivedVolume(), ArchivedVolume())
+        .skip_restore;
+  }
+};
+
+// Velero restores a retained one as it was: its PVC would have what the volume holds now.
+TEST_F(VolumeRestoreTest, IsLeftOutIfItsClaimComesFromASnapshotOfTheBackup) {
+  EXPECT_FALSE(IsSkipped());
+  SeedSnapshot("shop", "another-restore", "data-uid");
+  EXPECT_FALSE(IsSkipped());
+  SeedSnapshot("shop", "r1", "another-uid");
+  EXPECT_FALSE(IsSkipped());
+  SeedSnapshot("shop", "r1", "data-uid");
+  EXPECT_TRUE(IsSkipped());
+  SetJson(restore_, {"spec", "namespaceMapping"}, Json{{"shop", "shop-2"}});
+  EXPECT_FALSE(IsSkipped());
+  SeedSnapshot("shop-2", "r1", "data-uid");
+  EXPECT_TRUE(IsSkipped());
+  SetJson(restore_, {"spec", "restorePVs"}, false);
+  EXPECT_FALSE(IsSkipped());
+  bed_.api.RemoveType("volumesnapshots");
+  SetJson(restore_, {"spec", "restorePVs"}, true);
+  EXPECT_FALSE(IsSkipped());
 }
 
 // --- VolumeSnapshots
@@ -636,8 +699,8 @@ TEST_F(RestoreTest, HostileItemsAreErrorsOrEchoes) {
       Json{{"metadata", {{"name", "a"}, {"labels", Json::array({1})}}}, {"spec", "text"}},
       Json{{"spec", {{"source", Json::array()}, {"dataSource", 3}}}, {"status", "x"}},
   };
-  for (const auto make : {MakePvcAction, MakeVolumeSnapshotAction, MakeVolumeSnapshotContentAction,
-                          MakeVolumeSnapshotClassAction}) {
+  for (const auto make : {MakePvcAction, MakePersistentVolumeAction, MakeVolumeSnapshotAction,
+                          MakeVolumeSnapshotContentAction, MakeVolumeSnapshotClassAction}) {
     const auto action = make(bed_.env);
     for (const Json& item : odd) {
       (void)action->Execute(bed_.ctx, objects::Object(item), objects::Object(item),

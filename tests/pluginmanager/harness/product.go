@@ -81,7 +81,7 @@ func checkListing(h *host) {
 		"BackupItemActionV2": "[velero.io/csi-pvc velero.io/csi-vs velero.io/csi-vsc velero.io/csi-vsclass " +
 			"velero.io/csi-vgs velero.io/csi-vgsc velero.io/csi-vgsclass velero.io/csi-dataupload " +
 			"velero.io/unclaimed-volumes velero.io/longhorn-volume velero.io/longhorn-snapshot]",
-		"RestoreItemActionV2": "[velero.io/csi-pvc velero.io/csi-vs velero.io/csi-vsc velero.io/csi-vsclass " +
+		"RestoreItemActionV2": "[velero.io/csi-pvc velero.io/csi-pv velero.io/csi-vs velero.io/csi-vsc velero.io/csi-vsclass " +
 			"velero.io/csi-vgs velero.io/csi-vgsc velero.io/csi-vgsclass velero.io/longhorn-guard " +
 			"velero.io/longhorn-restore]",
 		"DeleteItemAction": "[velero.io/csi-dataupload velero.io/csi-vs velero.io/csi-vsc velero.io/csi-vgsc " +
