@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -323,6 +324,32 @@ TEST_F(DownloadReconcilerTest, GoesFromNewToCompletedInEitherMode) {
     EXPECT_EQ(GetString(bed.Download(), {"status", "node"}), "");
     EXPECT_THAT(controller.ends, SizeIs(1));
     ExpectNothingLeft(bed, 1);
+  }
+}
+
+// A larger PVC has a larger volume, and no resizer sees that its file system is not.
+TEST_F(DownloadReconcilerTest, AFileSystemThatLeavesVolumeUnusedIsReported) {
+  for (const auto& [mode, factor, reports] :
+       {std::tuple("Filesystem", 2, 1), std::tuple("Filesystem", 1, 0),
+        std::tuple("Block", 2, 0)}) {
+    SCOPED_TRACE(absl::StrCat(mode, factor));
+    DownloadBed bed;
+    bed.AddDownload(mode);
+    bed.api.Mutate(ClaimKey("new", "data"), [factor = factor](Json& claim) {
+      SetJson(claim, {"spec", "resources", "requests", "storage"},
+              absl::StrCat(factor * MoverBed::kClaimBytes));
+    });
+    Controller controller(bed, 8);
+    EXPECT_EQ(bed.Phase(), "Completed") << bed.Message();
+    std::vector<std::string> texts;
+    for (const Json& event : bed.api.All({"", "v1", "events", "Event", true})) {
+      if (GetString(event, {"reason"}) == "FileSystemNotGrown") {
+        texts.push_back(GetString(event, {"message"}));
+      }
+    }
+    EXPECT_THAT(texts, SizeIs(reports));
+    EXPECT_THAT(texts, testing::Each(AllOf(HasSubstr("new/data has 192Mi, its file system 96Mi"),
+                                           HasSubstr(R"("storage":"1216Mi")"))));
   }
 }
 

@@ -1,10 +1,12 @@
 #include "datamover/controller/download_reconciler.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/quantity.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/expose/restored_volume.h"
@@ -33,6 +35,8 @@ using objects::DataPhase;
 // Nothing tells of PVCs and PersistentVolumes.
 constexpr absl::Duration kBindingRequeueMax = absl::Seconds(15);
 constexpr absl::Duration kCheckInPlaceEvery = absl::Seconds(10);
+// Drivers make volumes of whole GiB.
+constexpr int64_t kGrowStepBytes = int64_t{1} << 30;
 
 // Whether no worker of the task writes any more: it said so by the last phase, or its end was seen.
 absl::StatusOr<bool> WritesNoMore(const CallContext& ctx, const WorkerRun& run) {
@@ -131,6 +135,9 @@ class DownloadStep : public TransferStep {
   absl::StatusOr<std::optional<absl::Time>> CompleteIfDone(absl::Time latest) override;
 
   void ReportEnd(DataPhase phase, const std::string& message) override;
+  // Says that the file system, which is as large as in the backup, leaves a part of its volume
+  // unused. Drivers differ in whether they grow it when they mount it.
+  void ReportUnusedSize();
 
   const velero::DataReference reference_;
   const OnTransferEnd& on_end_;
@@ -405,7 +412,8 @@ absl::StatusOr<absl::Time> DownloadStep::Conclude(const objects::VolumeTaskStatu
     object_.SetAnnotation(objects::kRestoredFileSystemAnnotation, figures.file_system);
   }
   object_.SetTime(objects::kRebindingAtAnnotation, Now());
-  object_.SetProgress(task.total_bytes, task.total_bytes);
+  const int64_t restored_bytes = std::max(task.total_bytes, figures.logical_bytes);
+  object_.SetProgress(restored_bytes, restored_bytes);
   RETURN_IF_ERROR(Write());
   return Now();
 }
@@ -503,7 +511,34 @@ void DownloadStep::ReportEnd(DataPhase phase, const std::string& message) {
        is_good ? absl::StrCat("volume ", download_.target_namespace(), "/", download_.target_pvc(),
                               " is restored")
                : message);
+  if (is_good && into_.empty()) {
+    ReportUnusedSize();
+  }
   on_end_({.phase = phase, .restored_bytes = is_good ? object_.object().total_bytes() : 0});
+}
+
+void DownloadStep::ReportUnusedSize() {
+  const std::string name = download_.target_pvc();
+  const auto target = objects::Find<objects::PersistentVolumeClaim>(
+      ctx_, env_.api, objects::PersistentVolumeClaim::Key(download_.target_namespace(), name));
+  if (!target.ok() || !target->has_value() || (*target)->mode() == objects::VolumeMode::kBlock) {
+    return;
+  }
+  const int64_t restored_bytes = object_.object().total_bytes();
+  const int64_t requested_bytes = (*target)->requested_bytes().value_or(0);
+  if (restored_bytes <= 0 || requested_bytes <= restored_bytes) {
+    return;
+  }
+  Emit(k8s::EventType::kNormal, "FileSystemNotGrown",
+       absl::StrCat("PVC ", download_.target_namespace(), "/", name, " has ",
+                    FormatBinaryQuantity(requested_bytes), ", its file system ",
+                    FormatBinaryQuantity(restored_bytes),
+                    " as in the backup, unless the driver grows it when it mounts it; if df shows "
+                    "less, request more, which grows both if the StorageClass allows expansion: "
+                    "kubectl patch pvc ",
+                    name, " -n ", download_.target_namespace(),
+                    R"( -p '{"spec":{"resources":{"requests":{"storage":")",
+                    FormatBinaryQuantity(requested_bytes + kGrowStepBytes), R"("}}}}')"));
 }
 
 // The text may come from anybody who may write a DataDownload, and names a place in the bucket.
