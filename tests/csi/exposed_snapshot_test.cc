@@ -304,12 +304,21 @@ TEST_F(ExposedSnapshotTest, AClassThatWaitsForItsConsumerIsReadyAndPinnedToTheSo
   ASSERT_THAT(exposure, IsOk());
   EXPECT_EQ(exposure->state, Exposure::State::kReady) << exposure->waiting_for;
   EXPECT_EQ(exposure->node_affinity.json(), affinity_);
-  // The Pod is there, and now the driver refuses.
-  api_.Seed({"", "v1", "events", "Event", true},
-            {{"metadata", {{"name", "e"}, {"namespace", "mover"}}},
-             {"involvedObject", {{"uid", k8s::Uid(*Claim())}}},
-             {"reason", "ProvisioningFailed"},
-             {"message", "rpc error: code = Unimplemented desc = no"}});
+  // The Pod is there, and now the driver refuses, for a while and for good.
+  const auto fail = [&](const char* message) {
+    api_.Seed({"", "v1", "events", "Event", true},
+              {{"metadata", {{"name", "e"}, {"namespace", "mover"}}},
+               {"involvedObject", {{"uid", k8s::Uid(*Claim())}}},
+               {"reason", "ProvisioningFailed"},
+               {"message", message}});
+  };
+  EXPECT_EQ(exposure->waiting_for, "");
+  fail("rpc error: code = ResourceExhausted desc = pool is full");
+  const auto refused = Expose();
+  ASSERT_THAT(refused, IsOk());
+  EXPECT_EQ(refused->state, Exposure::State::kReady);
+  EXPECT_THAT(refused->waiting_for, HasSubstr("pool is full"));
+  fail("rpc error: code = Unimplemented desc = no");
   EXPECT_THAT(Expose(), StatusIs(absl::StatusCode::kFailedPrecondition));
 }
 

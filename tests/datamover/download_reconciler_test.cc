@@ -518,6 +518,27 @@ TEST_F(DownloadReconcilerTest, TargetsThatWaitForAConsumerHoldNoAdmissions) {
   EXPECT_THAT(bed_.api.All(PodType()), SizeIs(2));
 }
 
+// The scheduler's message does not name it.
+TEST_F(DownloadReconcilerTest, TheRefusalOfAVolumeThatWaitsForItsPodIsNamed) {
+  bed_.worker = MoverBed::Worker::kPending;
+  bed_.env.settings.ignore_delay_binding = true;
+  bed_.AddDownload();
+  bed_.api.Mutate({StorageClassType(), "", "shop-class"}, [](Json& storage_class) {
+    storage_class["volumeBindingMode"] = "WaitForFirstConsumer";
+  });
+  bed_.api.Mutate(ClaimKey("new", "data"),
+                  [](Json& claim) { claim["spec"]["volumeAttributesClassName"] = "gold"; });
+  Controller controller(bed_, 6);
+  bed_.SetUnschedulable(bed_.TaskName(), "0/3 nodes are available");
+  controller.LookTimes(2);
+  const auto named = AllOf(HasSubstr("0/3 nodes are available"), HasSubstr("\"gold\" not found"));
+  EXPECT_THAT(bed_.Message(), named);
+  bed_.clock.Advance(bed_.env.settings.prepare_timeout);
+  controller.LookTimes(3);
+  EXPECT_EQ(bed_.Phase(), "Failed");
+  EXPECT_THAT(bed_.Message(), named);
+}
+
 TEST_F(DownloadReconcilerTest, TheLimitOfItsStorageClassHoldsForADownload) {
   bed_.env.settings.storage_classes["shop-class"].transfers_max = 1;
   bed_.worker = MoverBed::Worker::kRuns;

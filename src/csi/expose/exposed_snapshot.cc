@@ -591,13 +591,13 @@ absl::StatusOr<Exposure> Exposer::InspectClaim(const VolumeSnapshotContent& cont
   if (IsDefiniteRefusal(refusal)) {
     return RefuseClaim(claim, refusal);
   }
-  if (waits_for_pod) {
-    exposure_.state = Exposure::State::kReady;
-    return exposure_;
+  if (!waits_for_pod || !refusal.empty()) {
+    Wait(WithDriverMessage(
+        absl::StrCat(ToString(OwnClaimKey(request_)), " to be filled from the volume snapshot"),
+        refusal));
   }
-  return Wait(WithDriverMessage(
-      absl::StrCat(ToString(OwnClaimKey(request_)), " to be filled from the volume snapshot"),
-      refusal));
+  exposure_.state = waits_for_pod ? Exposure::State::kReady : Exposure::State::kWaiting;
+  return exposure_;
 }
 
 absl::StatusOr<std::string> Exposer::WhyForeign(const PersistentVolumeClaim& claim) {

@@ -83,7 +83,7 @@ struct Exposure {
     kReady,    // a Pod may be made; the claim is bound, or waits for that Pod
   };
   State state = State::kWaiting;
-  std::string waiting_for;
+  std::string waiting_for;       // with kReady: of a refused claim that waits for its Pod
   bool awaits_snapshot = false;  // to be ready: the driver works, or the controller is away
   std::string driver;            // "" until known, like what follows
   std::string snapshot_handle;

@@ -210,12 +210,12 @@ absl::StatusOr<RestoredVolume> Preparation::InspectClaim(const PersistentVolumeC
                   absl::StrCat("cannot be filled: driver ", driver, " refuses a volume for it (",
                                RequestText(claim), "): ", refusal.substr(0, kRefusalBytesMax)));
   }
-  if (waits_for_pod) {
-    result_.state = RestoredVolume::State::kReady;
-    return result_;
+  if (!waits_for_pod || !refusal.empty()) {
+    Wait(absl::StrCat(ToString(OwnClaimKey(request_)), " to get a volume",
+                      refusal.empty() ? "" : ": ", refusal.substr(0, kRefusalBytesMax)));
   }
-  return Wait(absl::StrCat(ToString(OwnClaimKey(request_)), " to get a volume",
-                           refusal.empty() ? "" : ": ", refusal.substr(0, kRefusalBytesMax)));
+  result_.state = waits_for_pod ? RestoredVolume::State::kReady : RestoredVolume::State::kWaiting;
+  return result_;
 }
 
 // --- Rebinding

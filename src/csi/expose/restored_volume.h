@@ -51,7 +51,7 @@ struct RestoredVolume {
     kReady,    // a Pod may be made; the claim is bound, or waits for that Pod
   };
   State state = State::kWaiting;
-  std::string waiting_for;
+  std::string waiting_for;       // with kReady: of a refused claim that waits for its Pod
   bool awaits_target = false;    // for the target to be made, or for a Pod that uses it
   bool is_target_there = false;  // its PVC
   std::string target_uid;        // "" until it was seen, like what follows

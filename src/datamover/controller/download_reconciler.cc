@@ -71,7 +71,7 @@ class DownloadStep : public TransferStep {
   // Its limit counts when the download is admitted, so it is known by then.
   absl::Status PrepareAccept() override;
   absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const objects::VolumeTask& task) override;
-  absl::Status InspectClaim(const objects::VolumeTask& task) override;
+  absl::StatusOr<std::string> InspectClaim(const objects::VolumeTask& task) override;
 
   // From here on the volume is known, whatever becomes of the claim that it was filled through.
   absl::StatusOr<absl::Time> Conclude(const objects::VolumeTaskStatus& task) override;
@@ -156,7 +156,7 @@ class RestoreInPlaceStep : public DownloadStep {
   // server's.
   absl::Status CheckStartBefore() const;
   absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const objects::VolumeTask& task) override;
-  absl::Status InspectClaim(const objects::VolumeTask& task) override;
+  absl::StatusOr<std::string> InspectClaim(const objects::VolumeTask& task) override;
   // No change of the worker shows whether others use the volume meanwhile.
   absl::StatusOr<absl::Time> CheckRunning() override;
   absl::StatusOr<absl::Time> Conclude(const objects::VolumeTaskStatus& task) override;
@@ -359,8 +359,10 @@ absl::StatusOr<WorkerRun::NextPod> DownloadStep::PodFor(const objects::VolumeTas
                       .node_affinity = node_affinity});
 }
 
-absl::Status RestoreInPlaceStep::InspectClaim(const objects::VolumeTask& task) {
-  return inplace::ExposeInPlace(ctx_, env_.api, InPlace(task.AsOwner())).status();
+absl::StatusOr<std::string> RestoreInPlaceStep::InspectClaim(const objects::VolumeTask& task) {
+  ASSIGN_OR_RETURN(const inplace::InPlaceVolume volume,
+                   inplace::ExposeInPlace(ctx_, env_.api, InPlace(task.AsOwner())));
+  return volume.waiting_for;
 }
 
 absl::StatusOr<absl::Time> RestoreInPlaceStep::CheckRunning() {
@@ -368,8 +370,10 @@ absl::StatusOr<absl::Time> RestoreInPlaceStep::CheckRunning() {
   return Now() + kCheckInPlaceEvery;
 }
 
-absl::Status DownloadStep::InspectClaim(const objects::VolumeTask& task) {
-  return csi::PrepareVolume(ctx_, env_.api, Restoring(task.AsOwner())).status();
+absl::StatusOr<std::string> DownloadStep::InspectClaim(const objects::VolumeTask& task) {
+  ASSIGN_OR_RETURN(const csi::RestoredVolume volume,
+                   csi::PrepareVolume(ctx_, env_.api, Restoring(task.AsOwner())));
+  return volume.waiting_for;
 }
 
 absl::StatusOr<RepositoryAccess> DownloadStep::Access() {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/rfc3339.h"
@@ -276,27 +277,32 @@ absl::StatusOr<absl::Time> TransferStep::Await(const WorkerView& view) {
       Now() >= view.attempt_since + kUnschedulableTimeMax) {
     GiveBackAdmission();
   }
+  std::string message = view.message;
+  if (view.attempts > 0 && !IsBrief(view)) {  // The claim of a Pod that waits may fail yet.
+    ASSIGN_OR_RETURN(const objects::VolumeTask task, CachedTask());
+    const absl::StatusOr<std::string> refused = InspectClaim(task);
+    if (absl::IsFailedPrecondition(refused.status())) {
+      return BeginFailure(refused.status().message());
+    }
+    if (refused.ok() && !absl::StrContains(message, *refused)) {  // "" is in any.
+      absl::StrAppend(&message, message.empty() ? "" : "; ", "it waits for ", *refused);
+    }
+  }
   // A full cluster is no fault of the transfer: while a node is waited for, no deadline holds.
   const absl::Time deadline = DeadlineOf(view);
   if (Now() >= deadline && !view.waits_for_node) {
     return BeginFailure(absl::StrCat("it was not prepared within ",
                                      absl::FormatDuration(env_.settings.prepare_timeout), ": ",
-                                     view.message.empty() ? "no Pod could be made" : view.message));
+                                     message.empty() ? "no Pod could be made" : message));
   }
   if (IsBrief(view)) {  // What was noted so far is written with what comes next.
     const absl::Time shown_at = PreparedSince().value_or(Now()) + kWaitShownAfter;
     return std::min({deadline, view.requeue_time, shown_at});
   }
-  if (view.attempts > 0) {  // The claim of a Pod that waits may fail yet.
-    ASSIGN_OR_RETURN(const objects::VolumeTask task, CachedTask());
-    if (const absl::Status claim = InspectClaim(task); absl::IsFailedPrecondition(claim)) {
-      return BeginFailure(claim.message());
-    }
-  }
   if (!view.refusal.ok()) {
     RecordRefused(view);
   }
-  object_.SetMessage(view.message);
+  object_.SetMessage(message);
   RETURN_IF_ERROR(Write());
   if (view.waits_for_node) {
     return view.requeue_time;

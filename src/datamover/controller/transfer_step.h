@@ -117,8 +117,9 @@ class TransferStep {
   // The Pod of the worker, once all that it needs is there. Provisions nothing without an
   // admission.
   virtual absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const objects::VolumeTask& task) = 0;
-  // FAILED_PRECONDITION if the PVC of a Pod that waits cannot come any more.
-  virtual absl::Status InspectClaim(const objects::VolumeTask& task) = 0;
+  // What the PVC of a Pod that waits has been refused so far; "": nothing. FAILED_PRECONDITION if
+  // that PVC cannot be bound any more.
+  virtual absl::StatusOr<std::string> InspectClaim(const objects::VolumeTask& task) = 0;
   // Sets what must not change after the acceptance. FAILED_PRECONDITION if the transfer must not be
   // accepted: it fails with that message.
   virtual absl::Status PrepareAccept() { return absl::OkStatus(); }

@@ -59,12 +59,16 @@ class UploadStep : public TransferStep {
   absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const objects::VolumeTask& task) override;
   objects::UploadWork Work(const std::optional<csi::MovedGroup>& group) const;
 
-  absl::Status InspectClaim(const objects::VolumeTask& task) override {
-    return csi::ExposeSnapshot(ctx_, env_.api, Exposing(task.AsOwner())).status();
+  absl::StatusOr<std::string> InspectClaim(const objects::VolumeTask& task) override {
+    ASSIGN_OR_RETURN(const csi::Exposure exposure,
+                     csi::ExposeSnapshot(ctx_, env_.api, Exposing(task.AsOwner())));
+    return exposure.waiting_for;
   }
 
   // A claim that waits for its Pod is bound with it, perhaps to another volume.
-  absl::Status CheckBegun(const objects::VolumeTask& task) override { return InspectClaim(task); }
+  absl::Status CheckBegun(const objects::VolumeTask& task) override {
+    return InspectClaim(task).status();
+  }
 
   void RecordBegin() override { object_.SetTime(objects::kUploadingAtAnnotation, Now()); }
 
