@@ -214,7 +214,7 @@ TEST_F(OrphanSweepTest, AnAnnotationAloneDoesNotProveThatTheArchiveHasIt) {
                       {"metadata", "labels", objects::kBackupNameLabel}, backup);
   };
   label("of-a-later-backup");  // Velero 1.17 and newer label what any backup meets.
-  EXPECT_EQ(Sweep().kept, 1);
+  ASSERT_EQ(Sweep().kept, 1);
   EXPECT_EQ(ContentPolicy(), "Delete");
   label("");
   const SweepResult result = Sweep();
@@ -522,7 +522,7 @@ TEST_F(GroupSweepTest, AGroupOfAFailedBackupGoesWithItsMembers) {
 TEST_F(GroupSweepTest, AGroupThatEnteredTheArchiveIsFinished) {
   EnterArchive();
   bed_.api.Seed(BackupType(), MakeBackupObject("nightly", "Completed", "uid-1"));
-  EXPECT_EQ(Sweep().kept, 1) << "an annotation alone proves nothing";
+  ASSERT_EQ(Sweep().kept, 1) << "an annotation alone proves nothing";
   bed_.api.SetField(ContentKeyOf(support::As<objects::VolumeGroupSnapshot>(group_)),
                     {"metadata", "labels", objects::kBackupNameLabel}, "nightly");
   const SweepResult result = Sweep();
