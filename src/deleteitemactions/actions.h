@@ -6,8 +6,10 @@
 #include "velero/item_action.h"
 
 // What happens to volume snapshots and moved data when their backup is deleted or expires. Velero
-// calls these for every item of the archive, in no particular order, beside its own delete action,
-// and mostly only logs what they return: whatever they start must end by itself.
+// calls these for every item of the archive, in no particular order, alongside its own delete
+// action. Before 1.19 it only logs what they return: whatever they start must end by itself.
+// From 1.19 on an error keeps the backup until another try succeeds: see
+// deleteitemactions/undeleted.h.
 namespace csidelta::deleteitemactions {
 
 // VolumeSnapshots: one that the backup left in the cluster goes, with the driver's snapshot.

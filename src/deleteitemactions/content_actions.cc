@@ -11,6 +11,7 @@
 #include "csi/snapshot_need.h"
 #include "deleteitemactions/actions.h"
 #include "deleteitemactions/group_deletions.h"
+#include "deleteitemactions/undeleted.h"
 #include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/keys.h"
@@ -38,10 +39,19 @@ class VolumeSnapshotContentAction : public velero::ActionOn<velero::DeleteItemAc
                                        : absl::OkStatus();  // Goes with its group's content.
     }
     const std::string driver = content.driver();
-    ASSIGN_OR_RETURN(const csi::DeletionResult result,
-                     csi::DeleteSnapshotOfBackup(ctx, env_, content, backup,
-                                                 grace_period_.WaitFor(ctx, driver)));
-    switch (result) {
+    const UndeletedData data = {
+        .backup = backup,
+        .text = absl::StrCat("snapshot ", content.handle_or_source(), " of driver ", driver)};
+    const absl::StatusOr<csi::DeletionResult> result =
+        csi::DeleteSnapshotOfBackup(ctx, env_, content, backup, grace_period_.WaitFor(ctx, driver));
+    if (!result.ok()) {
+      return ConcludeDeletion(ctx, env_, data, result.status(), [&] {
+        return objects::List<objects::VolumeSnapshotContent>(
+                   ctx, env_.api, "", {.label_selector = objects::kCsiDeltaLabel})
+            .status();
+      });
+    }
+    switch (*result) {
       case csi::DeletionResult::kNothing:
       case csi::DeletionResult::kDeferred:
         return absl::OkStatus();
@@ -50,12 +60,9 @@ class VolumeSnapshotContentAction : public velero::ActionOn<velero::DeleteItemAc
                      {"snapshot_handle", content.handle_or_source()}, {"backup", backup.name()});
         return absl::OkStatus();
       case csi::DeletionResult::kDeclined:
-        CSIDELTA_LOG(kWarn,
-                     "the snapshot is a member of a group that the driver holds: the CSI sidecar "
-                     "deletes it only with its group, and nothing here knows that group",
-                     {"driver", driver}, {"snapshot_handle", content.handle_or_source()},
-                     {"backup", backup.name()});
-        return absl::OkStatus();
+        return RecordUndeleted(ctx, env_, data,
+                               "it is a member of a group that the driver holds: the CSI sidecar "
+                               "deletes it only with its group, and nothing here knows that group");
       case csi::DeletionResult::kInProgress:
         grace_period_.WasSlow(driver);
         return absl::OkStatus();

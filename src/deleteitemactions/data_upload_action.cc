@@ -8,6 +8,7 @@
 #include "base/status_macros.h"
 #include "csi/expose/data_transfer.h"
 #include "deleteitemactions/actions.h"
+#include "deleteitemactions/undeleted.h"
 #include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/data_deletion.h"
@@ -66,9 +67,13 @@ class DataUploadAction : public velero::ActionOn<velero::DeleteItemAction> {
       return absl::OkStatus();
     }
     if (!created.ok()) {
-      return Annotate(created, absl::StrCat("the data of DataUpload ", archived.name(),
-                                            " stays in the bucket, as ", snapshot_id,
-                                            ": the data mover cannot be asked to delete it"));
+      const std::string data =
+          absl::StrCat("the data of DataUpload ", archived.name(), " in location ",
+                       deletion.spec().location, ", as ", snapshot_id);
+      // NOT_FOUND is the kind: Velero runs in the namespace.
+      return Annotate(ConcludeDeletion(ctx, env_, {.backup = backup, .text = data}, created,
+                                       [&] { return created; }),
+                      absl::StrCat("ask the data mover to delete ", data));
     }
     CSIDELTA_LOG(kInfo, "the data mover is asked to delete data", {"backup", backup.name()},
                  {"data_upload", archived.name()}, {"data_deletion", deletion.name()},

@@ -1,9 +1,11 @@
 #include "deleteitemactions/group_deletions.h"
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/group/group_deletion.h"
+#include "deleteitemactions/undeleted.h"
 
 namespace csidelta::deleteitemactions {
 namespace {
@@ -45,16 +47,19 @@ absl::Status GroupDeletions::Delete(const CallContext& ctx,
       return absl::OkStatus();
     }
   }
-  ASSIGN_OR_RETURN(const csi::DeletionResult result,
-                   csi::DeleteGroupOfBackup(ctx, env_, archived_content, backup,
-                                            grace_period_.WaitFor(ctx, driver)));
-  if (result == csi::DeletionResult::kNothing) {
+  const absl::StatusOr<csi::DeletionResult> result = csi::DeleteGroupOfBackup(
+      ctx, env_, archived_content, backup, grace_period_.WaitFor(ctx, driver));
+  if (!result.ok()) {
+    RETURN_IF_ERROR(ConcludeDeletion(
+        ctx, env_,
+        {.backup = backup, .text = absl::StrCat("group ", handle, " of driver ", driver)},
+        result.status(), [&] { return objects::FindGroupKinds(ctx, env_.api).status(); }));
+  } else if (*result == csi::DeletionResult::kNothing) {
     return absl::OkStatus();
-  }
-  if (result == csi::DeletionResult::kGone) {
+  } else if (*result == csi::DeletionResult::kGone) {
     CSIDELTA_LOG(kInfo, "the driver holds the group no more", {"driver", driver},
                  {"group_snapshot_handle", handle}, {"backup", backup.name()});
-  } else if (result == csi::DeletionResult::kInProgress) {
+  } else if (*result == csi::DeletionResult::kInProgress) {
     grace_period_.WasSlow(driver);
   }
   const MutexLock lock(mutex_);

@@ -7,6 +7,7 @@
 #include "base/status_macros.h"
 #include "csi/retry.h"
 #include "deleteitemactions/actions.h"
+#include "deleteitemactions/undeleted.h"
 #include "longhorn/native_snapshot.h"
 #include "longhorn/volume_data.h"
 #include "objects/backup.h"
@@ -34,6 +35,10 @@ class LonghornSnapshotAction : public velero::ActionOn<velero::DeleteItemAction>
     }
     const k8s::ObjectKey key = longhorn::Snapshot::Key(item.namespace_name(), item.name());
     ASSIGN_OR_RETURN(const auto snapshot, longhorn::Snapshot::From(item));
+    if (item.uid().empty()) {
+      return RecordUndeleted(ctx, env_, {.backup = backup, .text = k8s::ToString(key)},
+                             "the archive does not tell its uid, so it may be another one");
+    }
     RETURN_IF_ERROR(RequireNoCopies(ctx, snapshot));
     RETURN_IF_ERROR(
         longhorn::RemoveNative(ctx.WithTimeout(csi::kCleanUpTimeout), env_.api, key, item.uid()));
@@ -50,6 +55,9 @@ class LonghornSnapshotAction : public velero::ActionOn<velero::DeleteItemAction>
   absl::Status RequireNoCopies(const CallContext& ctx, const longhorn::Snapshot& snapshot) {
     const absl::StatusOr<std::vector<longhorn::Volume>> volumes =
         objects::List<longhorn::Volume>(ctx, env_.api, snapshot.namespace_name());
+    if (absl::IsNotFound(volumes.status())) {
+      return absl::OkStatus();  // Longhorn is not here, and neither is the snapshot.
+    }
     RETURN_IF_ERROR(Annotate(volumes.status(),
                              absl::StrCat("native snapshot ", snapshot.name(),
                                           " is kept: whether data is copied from it is not known "

@@ -29,6 +29,10 @@ class ConfigMap : public ObjectOf<ConfigMap> {
   std::string Value(absl::string_view key) const { return Text({"data", key}); }  // "": none
 };
 
+// The ConfigMap in Velero's namespace that the plugin records in what deletions of backups had to
+// leave: a line for people each. Doctor lists it; you delete it.
+inline constexpr char kUndeletedConfigMap[] = "csi-delta-undeleted";
+
 class Secret : public ObjectOf<Secret> {
  public:
   static constexpr KindName kKind = {"", "v1", "secrets", "Secret"};

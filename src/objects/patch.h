@@ -125,6 +125,11 @@ class Patch {
     return Set({"data"}, data);
   }
 
+  // --- ConfigMap
+  Patch& SetEntry(absl::string_view key, absl::string_view text) {  // others stay
+    return Set({"data", key}, text);
+  }
+
   // --- VolumeTask
   // With what is not set nothing of the run before stays.
   Patch& SetStatus(const VolumeTaskStatus& status);

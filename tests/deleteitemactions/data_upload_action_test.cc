@@ -6,6 +6,7 @@
 #include "deleteitemactions/actions.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
+#include "tests/deleteitemactions/undeleted_record.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
@@ -16,6 +17,7 @@ namespace {
 using support::IsOk;
 using support::StatusIs;
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
@@ -118,10 +120,63 @@ TEST_F(DataUploadActionTest, AnotherUploadOfTheNameSaysNothing) {
   ExpectNothingAsked();
 }
 
-TEST_F(DataUploadActionTest, WithoutOurMoverTheErrorSaysWhatStays) {
+// Velero 1.19 keeps the backup for ever otherwise: the mover was removed, or is in another cluster.
+TEST_F(DataUploadActionTest, WithoutOurMoverTheBackupGoesAndWhatStaysIsRecordedOnce) {
   bed_.api.RemoveType("datadeletions");
-  EXPECT_THAT(Delete(), StatusIs(absl::StatusCode::kNotFound,
-                                 AllOf(HasSubstr(kSnapshotId), HasSubstr("stays in the bucket"))));
+  EXPECT_THAT(Delete(), IsOk());
+  EXPECT_THAT(Delete(), IsOk());
+  EXPECT_THAT(UndeletedTexts(bed_.api),
+              ElementsAre(AllOf(HasSubstr("backup nightly: "), HasSubstr(kSnapshotId),
+                                HasSubstr("location bucket"))));
+  SetJson(upload_, {"metadata", "uid"}, "another");
+  SetJson(upload_, {"metadata", "name"}, "nightly-2");
+  EXPECT_THAT(Delete(), IsOk());
+  EXPECT_THAT(UndeletedTexts(bed_.api), SizeIs(2));
+}
+
+TEST_F(DataUploadActionTest, ARequestThatTheApiServerRefusesIsRecorded) {
+  bed_.api.FailNext("create", "datadeletions", absl::InvalidArgumentError("snapshotID: too long"));
+  EXPECT_THAT(Delete(), IsOk());
+  EXPECT_THAT(UndeletedTexts(bed_.api), ElementsAre(HasSubstr("snapshotID: too long")));
+}
+
+TEST_F(DataUploadActionTest, WhatAnotherTryMayDoIsAnErrorAndNotRecorded) {
+  for (const absl::Status& error :
+       {absl::UnavailableError("away"), absl::PermissionDeniedError("no role")}) {
+    bed_.api.FailNext("create", "datadeletions", error);
+    EXPECT_THAT(Delete(), StatusIs(error.code(), HasSubstr(kSnapshotId)));
+  }
+  EXPECT_THAT(UndeletedTexts(bed_.api), IsEmpty());
+}
+
+TEST_F(DataUploadActionTest, ARecordThatMayBeWrittenLaterIsAnErrorAndOneThatMayNotIsNone) {
+  bed_.api.RemoveType("datadeletions");
+  for (const char* verb : {"get", "create", "patch"}) {
+    bed_.api.FailNext(verb, "configmaps", absl::UnavailableError("away"));
+    EXPECT_THAT(Delete(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr(kSnapshotId))) << verb;
+    bed_.api.ClearFaults();
+  }
+  bed_.api.Forbid("patch", "configmaps");
+  EXPECT_THAT(Delete(), IsOk());
+  EXPECT_THAT(UndeletedTexts(bed_.api), IsEmpty());
+}
+
+// 1 MiB: 1000 entries of 900 bytes.
+TEST_F(DataUploadActionTest, TheRecordIsNoLargerThanAConfigMapMayBe) {
+  bed_.api.RemoveType("datadeletions");
+  Json record = support::MakeObject("v1", "ConfigMap", "velero", objects::kUndeletedConfigMap);
+  for (int i = 0; i < 999; ++i) {
+    SetJson(record, {"data", std::to_string(i)}, "an entry");
+  }
+  bed_.api.Seed(ConfigMapType(), record);
+  SetJson(upload_, {"status", "snapshotID"}, std::string(2000, 's'));
+  for (const char* name : {"nightly-1", "nightly-2"}) {
+    SetJson(upload_, {"metadata", "name"}, name);
+    EXPECT_THAT(Delete(), IsOk());
+  }
+  const std::vector<std::string> texts = UndeletedTexts(bed_.api);
+  EXPECT_THAT(texts, SizeIs(1000));
+  EXPECT_THAT(texts, testing::Contains(SizeIs(900)));
 }
 
 TEST_F(DataUploadActionTest, AppliesToDataUploadsAlone) {

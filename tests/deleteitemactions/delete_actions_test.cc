@@ -9,6 +9,7 @@
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/csi/deletion_sidecar.h"
+#include "tests/deleteitemactions/undeleted_record.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
@@ -115,8 +116,22 @@ TEST_F(DeleteActionsTest, AMemberOfAForeignGroupIsNotSaidToBeGone) {
               IsOk());
   EXPECT_TRUE(cluster.driver().groups().contains("group-1"));
   EXPECT_THAT(bed.api.All(VolumeSnapshotContentType()), testing::IsEmpty());
-  EXPECT_THAT(log(), HasSubstr("member of a group"));
+  EXPECT_THAT(UndeletedTexts(bed.api), ElementsAre(HasSubstr("member of a group")));
   EXPECT_THAT(log(), testing::Not(HasSubstr("no more")));
+}
+
+TEST_F(DeleteActionsTest, WithoutTheKindsASnapshotIsRecordedAndTheBackupGoes) {
+  bed_.api.RemoveType("volumesnapshotcontents");
+  EXPECT_THAT(Delete(Archived()), IsOk());
+  EXPECT_THAT(UndeletedTexts(bed_.api),
+              ElementsAre(testing::AllOf(HasSubstr("handle-1"), HasSubstr(support::kDriver))));
+}
+
+// The kinds are there: an object that went meanwhile says nothing of the driver's snapshot.
+TEST_F(DeleteActionsTest, AnObjectThatWasNotFoundIsAnErrorForAnotherTry) {
+  bed_.api.FailNext("create", "volumesnapshotcontents", absl::NotFoundError("gone"));
+  EXPECT_THAT(Delete(Archived()), support::StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(UndeletedTexts(bed_.api), testing::IsEmpty());
 }
 
 class VolumeSnapshotDeleteTest : public DeleteActionsTest {

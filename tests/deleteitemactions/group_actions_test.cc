@@ -10,6 +10,7 @@
 #include "csi/group/group_deletion.h"
 #include "deleteitemactions/actions.h"
 #include "objects/keys.h"
+#include "tests/deleteitemactions/undeleted_record.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/group_objects.h"
 #include "tests/support/kind_names.h"
@@ -112,6 +113,35 @@ TEST_F(GroupDeletionActionsTest, EachContentOfAGroupIsEnoughAndTheDriverIsAskedO
     std::rotate(contents.begin(), contents.begin() + 1, contents.end());
   }
   EXPECT_EQ(cluster_.driver().CallCount("DeleteSnapshot"), 0);
+}
+
+// Such as a cluster with the bucket alone: Velero 1.19 repeats what returns an error.
+TEST_F(GroupDeletionActionsTest, WithoutTheKindsAGroupIsRecordedOnceAndTheBackupGoes) {
+  for (const char* plural :
+       {"volumegroupsnapshots", "volumegroupsnapshotcontents", "volumegroupsnapshotclasses"}) {
+    bed_.api.RemoveType(plural);
+  }
+  PluginProcess process(bed_);
+  for (const Json& content : ContentsOfGroup()) {
+    EXPECT_THAT(process.Delete(content), IsOk());
+  }
+  EXPECT_THAT(UndeletedTexts(bed_.api),
+              testing::ElementsAre(testing::AllOf(testing::HasSubstr(support::kGroupHandle),
+                                                  testing::HasSubstr("serves no"))));
+}
+
+TEST_F(GroupDeletionActionsTest, AGroupWhoseArchiveNamesNoMemberIsRecorded) {
+  Json content = MakeGroupContentObject();
+  SetJson(content, {"status", "volumeSnapshotInfoList"}, 7);
+  EXPECT_THAT(PluginProcess(bed_).Delete(content), IsOk());
+  EXPECT_THAT(UndeletedTexts(bed_.api), testing::ElementsAre(testing::HasSubstr("no member")));
+}
+
+TEST_F(GroupDeletionActionsTest, RightsThatAreMissingAreAnError) {
+  bed_.api.Forbid("list", "volumegroupsnapshotclasses");
+  EXPECT_THAT(PluginProcess(bed_).Delete(MakeGroupContentObject()),
+              support::StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_THAT(UndeletedTexts(bed_.api), IsEmpty());
 }
 
 // Velero logs that the plugin died, starts another one for the next item, and forgets the backup.

@@ -9,6 +9,7 @@
 #include "k8s/object.h"
 #include "longhorn/native_snapshot.h"
 #include "objects/keys.h"
+#include "tests/deleteitemactions/undeleted_record.h"
 #include "tests/support/native_bed.h"
 #include "tests/support/status_matchers.h"
 
@@ -96,8 +97,16 @@ TEST_F(LonghornSnapshotDeletionTest, OneWithAnotherUidIsLeftAlone) {
   EXPECT_THAT(Delete(), IsOk());
   EXPECT_FALSE(k8s::BeingDeleted(There()));
   EraseJson(archived_, {"metadata", "uid"});
-  EXPECT_THAT(Delete(), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(Delete(), IsOk());
+  EXPECT_THAT(UndeletedTexts(bed_.api()), ElementsAre(HasSubstr("does not tell its uid")));
   EXPECT_FALSE(k8s::BeingDeleted(There()));
+}
+
+// Its snapshots went with it, or are in another cluster.
+TEST_F(LonghornSnapshotDeletionTest, WithoutLonghornNothingIsThereToDelete) {
+  bed_.api().RemoveType("snapshots");
+  bed_.api().RemoveType("volumes");
+  EXPECT_THAT(Delete(), IsOk());
 }
 
 TEST_F(LonghornSnapshotDeletionTest, WhatIsNotOfThisBackupIsLeftAlone) {

@@ -197,7 +197,7 @@ absl::StatusOr<DeletionResult> DeleteTemporaryContent(const CallContext& ctx,
   return ProveDeletion(ctx, env, {.key = key, .handle = group.handle}, wait);
 }
 
-// Reads the archive; nothing if the backup did not make the group.
+// Reads the archive; nothing if the backup did not make the group. It may name no member.
 std::optional<Group> ReadArchived(const VolumeGroupSnapshotContent& content,
                                   const objects::Backup& backup) {
   Group group = {.version = "",
@@ -209,12 +209,6 @@ std::optional<Group> ReadArchived(const VolumeGroupSnapshotContent& content,
   if (group.group_name.empty() || IsRestored(content) ||
       content.Label(objects::kBackupNameLabel) != group.backup_label || group.driver.empty() ||
       group.handle.empty()) {
-    return std::nullopt;
-  }
-  if (group.member_handles.empty()) {
-    CSIDELTA_LOG(kWarn, "the archive names no member of the group: the driver cannot be asked",
-                 {"driver", group.driver}, {"group_snapshot_handle", group.handle},
-                 {"backup", backup.name()});
     return std::nullopt;
   }
   return group;
@@ -293,7 +287,10 @@ absl::StatusOr<DeletionResult> DeleteGroupOfBackup(
   if (!group.has_value()) {
     return DeletionResult::kNothing;
   }
-  absl::StatusOr<DeletionResult> result = DeleteGroup(ctx, env, *group, archived_content, wait);
+  absl::StatusOr<DeletionResult> result =
+      group->member_handles.empty()
+          ? absl::InvalidArgumentError("the archive names no member: the driver cannot be asked")
+          : DeleteGroup(ctx, env, *group, archived_content, wait);
   RETURN_IF_ERROR(Annotate(
       result.status(), absl::StrCat("delete group ", group->handle, " of driver ", group->driver)));
   return result;

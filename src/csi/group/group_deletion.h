@@ -39,7 +39,8 @@ bool IsManagedMember(const objects::VolumeSnapshotContent& content);
 //      restart of any program.
 //
 // Contents of other origin that name the same handle stay. Idempotent; may run in two processes at
-// once. NOT_FOUND if the cluster serves no group kinds. After any error, calling again may help.
+// once. NOT_FOUND if the cluster serves no group kinds, INVALID_ARGUMENT if the archive names no
+// member. After any other error, calling again may help.
 absl::StatusOr<DeletionResult> DeleteGroupOfBackup(
     const CallContext& ctx, const Environment& env,
     const objects::VolumeGroupSnapshotContent& archived_content, const objects::Backup& backup,
