@@ -23,6 +23,7 @@ constexpr FieldRule kBackupRules[] = {
     {"spec.snapshotVolumes", IsFlag},
     {"spec.snapshotMoveData", IsFlag},
     {"spec.datamover", IsText},
+    {"spec.backupType", IsText},
     {"spec.storageLocation", IsText},
     {"spec.volumeGroupSnapshotLabelKey", IsText},
     {"spec.csiSnapshotTimeout", IsTimeout},

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "objects/data_transfer.h"
 #include "objects/keys.h"
 #include "objects/object.h"
 
@@ -54,6 +55,9 @@ class Backup : public ObjectOf<Backup> {
   std::optional<bool> snapshot_volumes() const { return FlagIfSet({"spec", "snapshotVolumes"}); }
   bool snapshot_move_data() const { return Flag({"spec", "snapshotMoveData"}); }
   std::string data_mover() const { return Text({"spec", "datamover"}); }  // "", "velero": Velero's
+  bool is_full() const { return Text({"spec", "backupType"}) == kFullBackup; }  // Velero 1.19
+  // Its volumes are moved by csi-delta, unless a policy says otherwise.
+  bool is_moved_by_us() const { return snapshot_move_data() && data_mover() == kDataMoverName; }
   std::string storage_location() const { return Text({"spec", "storageLocation"}); }
   std::string volume_group_label_key() const {
     return Text({"spec", "volumeGroupSnapshotLabelKey"});

@@ -137,6 +137,8 @@ absl::Status DataUpload::Validate() const {
       {"spec.csiSnapshot.storageClass", IsText},
       {"spec.csiSnapshot.snapshotClass", IsText},
       {"spec.csiSnapshot.driver", IsText},
+      {"spec.parentSnapshot", IsText},
+      {"spec.backupType", IsText},
   };
   return ValidateTransfer(kRules, kKind.kind);
 }
@@ -181,6 +183,7 @@ absl::Status DataDownload::Validate() const {
       {"spec.targetVolume.namespace", IsTextThatIsSet},
       {"spec.targetVolume.pvc", IsTextThatIsSet},
       {"spec.targetVolume.pv", IsText},
+      {"spec.targetVolume.fsType", IsText},
       {"spec.snapshotID", IsText},
       {"spec.snapshotSize", IsSize},
   };
@@ -190,10 +193,11 @@ absl::Status DataDownload::Validate() const {
       marks.contains(kInPlaceAnnotation)) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("parse DataDownload: spec.targetVolume.pv is ", target_volume(),
-                   ": a volume that exists is written into only with the annotation ",
-                   kIntoAnnotation, ": csi-delta restore --upload; else restore into a new claim"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "parse DataDownload: spec.targetVolume.pv is ", target_volume(),
+      ": Velero's restore in place is not supported. csi-delta restore --upload --into "
+      "writes into a volume that exists (annotation ",
+      kIntoAnnotation, "); else restore into a new claim"));
 }
 
 absl::Status DataDownload::SetSource(absl::string_view upload_result) {
@@ -203,6 +207,9 @@ absl::Status DataDownload::SetSource(absl::string_view upload_result) {
     if (const Json* const value = FindJson(result, {field}); value != nullptr) {
       Set({"spec", field}, *value);
     }
+  }
+  if (const std::string file_system = GetString(result, {"fsType"}); !file_system.empty()) {
+    Set({"spec", "targetVolume", "fsType"}, file_system);
   }
   return absl::OkStatus();
 }

@@ -21,6 +21,11 @@ struct BackupFigures;
 // spec.datamover of the objects that are managed.
 inline constexpr char kDataMoverName[] = "csi-delta";
 
+// Of a DataUpload that is to be full, and of a Backup (Velero 1.19).
+inline constexpr char kNoParentSnapshot[] = "none";
+inline constexpr char kNewestParentSnapshot[] = "auto";
+inline constexpr char kFullBackup[] = "Full";
+
 // Both kinds go through the same phases; kNew is also one that has none yet, kUnknown one that no
 // Velero that we know writes.
 enum class DataPhase {
@@ -122,6 +127,16 @@ class DataUpload : public ObjectOf<DataUpload, DataTransfer> {
   void SetSnapshot(absl::string_view volume_snapshot, absl::string_view snapshot_class,
                    absl::string_view driver);
 
+  // Velero 1.19: the snapshotID of the DataUpload to build on; "auto" or "": the newest of the
+  // volume, "none": a full backup.
+  std::string parent_snapshot() const { return Text({"spec", "parentSnapshot"}); }
+  bool is_full() const {
+    return parent_snapshot() == kNoParentSnapshot || Text({"spec", "backupType"}) == kFullBackup;
+  }
+  void RequestFull() { Set({"spec", "parentSnapshot"}, kNoParentSnapshot); }
+  // Of the volume, as its PersistentVolume names it; "": not known.
+  void SetSourceFileSystem(absl::string_view name) { Set({"spec", "sourceFSType"}, name); }
+
   // Status: what it stored; "" until it is done.
   std::string snapshot_id() const { return Text({"status", "snapshotID"}); }
 
@@ -155,8 +170,9 @@ class DataDownload : public ObjectOf<DataDownload, DataTransfer> {
   void SetTarget(absl::string_view pvc_namespace, absl::string_view pvc, absl::string_view volume) {
     Set({"spec", "targetVolume"}, {{"namespace", pvc_namespace}, {"pvc", pvc}, {"pv", volume}});
   }
-  // The moved snapshot, and which data mover has it where: from the text in which Velero describes
-  // a DataUpload of the archive to a restore. INVALID_ARGUMENT if that is no JSON object.
+  // The moved snapshot, which data mover has it where, and the volume's file system: from the text
+  // in which Velero describes a DataUpload of the archive to a restore. After SetTarget().
+  // INVALID_ARGUMENT if that is no JSON object.
   absl::Status SetSource(absl::string_view upload_result);
 };
 

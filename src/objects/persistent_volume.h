@@ -39,6 +39,7 @@ class PersistentVolume : public ObjectOf<PersistentVolume> {
   bool is_csi() const { return HasSource("csi"); }
   // "" for one that is not of CSI.
   std::string driver() const { return Text({"spec", "csi", "driver"}); }
+  std::string file_system() const { return Text({"spec", "csi", "fsType"}); }  // "": not known
   // Of the volume, by its CSI driver; "".
   std::string handle() const { return Text({"spec", "csi", "volumeHandle"}); }
   std::map<std::string, std::string> attributes() const {  // by its CSI driver

@@ -7,6 +7,7 @@
 #include "objects/backup.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/typed.h"
+#include "tests/support/velero_119_objects.h"
 
 namespace csidelta::objects::backup_test {
 namespace {
@@ -152,6 +153,14 @@ INSTANTIATE_TEST_SUITE_P(
          "spec.resourcePolicy.name"},
     }),
     [](const auto& test) { return std::string(test.param.name); });
+
+TEST(ParseBackupTest, ABackupOfVelero119MayBeFull) {
+  Json json = *ParseJson(support::kBackupOf119);
+  EXPECT_TRUE(Backup::Parse(Object(json))->is_full());
+  EXPECT_TRUE(Backup::Parse(Object(json))->is_moved_by_us());
+  json["spec"]["backupType"] = "Incremental";
+  EXPECT_FALSE(Backup::Parse(Object(json))->is_full());
+}
 
 TEST(ParseRestoreTest, ReadsEveryField) {
   const auto restore = Restore::Parse(Object(*ParseJson(R"({

@@ -8,6 +8,7 @@
 #include "objects/outcome.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/typed.h"
+#include "tests/support/velero_119_objects.h"
 
 namespace csidelta::objects::data_transfer_test {
 namespace {
@@ -192,6 +193,39 @@ TEST(DataDownloadTest, SaysWhichFieldIsWrong) {
   object["spec"]["targetVolume"]["pvc"] = "";
   EXPECT_THAT(DataDownload::Parse(Object(object)),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("targetVolume.pvc")));
+}
+
+TEST(DataTransferTest, ObjectsOfVelero119AreUnderstood) {
+  const auto upload = DataUpload::Parse(Object(*ParseJson(support::kDataUploadOf119)));
+  ASSERT_THAT(upload, IsOk());
+  EXPECT_TRUE(upload->is_full());
+  EXPECT_EQ(upload->parent_snapshot(), "none");
+  Json in_place = *ParseJson(support::kDataDownloadOf119);
+  EXPECT_THAT(DataDownload::Parse(Object(in_place)),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       testing::AllOf(HasSubstr("targetVolume.pv is pvc-123"),
+                                      HasSubstr("in place is not supported"))));
+  in_place["spec"]["targetVolume"]["pv"] = "";
+  const auto download = DataDownload::Parse(Object(in_place));
+  ASSERT_THAT(download, IsOk());
+  EXPECT_EQ(download->file_system(), "xfs");
+}
+
+TEST(DataUploadTest, IsFullIfVeleroOrItsTypeSaysSo) {
+  const auto is_full = [](const char* field, const char* text) {
+    Json upload = Upload();
+    upload["spec"][field] = text;
+    return DataUpload::Parse(Object(upload))->is_full();
+  };
+  EXPECT_TRUE(is_full("parentSnapshot", "none"));
+  EXPECT_TRUE(is_full("backupType", "Full"));
+  EXPECT_FALSE(is_full("parentSnapshot", "auto"));
+  EXPECT_FALSE(is_full("parentSnapshot", ""));
+  EXPECT_FALSE(is_full("backupType", "Incremental"));
+  Json upload = Upload();
+  upload["spec"]["parentSnapshot"] = 7;
+  EXPECT_THAT(DataUpload::Parse(Object(upload)),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("spec.parentSnapshot")));
 }
 
 TEST(DataDownloadTest, ItsSourceIsSetAsVeleroDescribesTheUpload) {

@@ -12,6 +12,7 @@
 #include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/velero_119_objects.h"
 
 namespace csidelta::restoreitemactions::moved_claim_test {
 namespace {
@@ -89,6 +90,16 @@ TEST_F(MovedClaimTest, AsksTheMoverAsVelerosOwnActionDoes) {
   EXPECT_EQ(k8s::Label(download, objects::kRestoreNameLabel), "r1");
   EXPECT_EQ(k8s::Label(download, objects::kRestoreUidLabel), "restore-uid");
   EXPECT_EQ(GetString(download.at("metadata").at("ownerReferences").at(0), {"kind"}), "Restore");
+}
+
+TEST_F(MovedClaimTest, AResultOfVelero119TellsTheMoverTheFileSystem) {
+  SeedResult("result", *ParseJson(support::kUploadResultOf119));
+  ASSERT_THAT(Execute(), IsOk());
+  const Json download = Downloads().at(0);
+  const Json& spec = download.at("spec");
+  EXPECT_EQ(spec.at("targetVolume"),
+            (Json{{"pvc", "data"}, {"namespace", "shop-2"}, {"pv", ""}, {"fsType", "xfs"}}));
+  EXPECT_FALSE(spec.contains("fsType")) << "the API server drops it there";
 }
 
 TEST_F(MovedClaimTest, TheClaimWaitsForTheMoversVolume) {
