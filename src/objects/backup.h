@@ -116,8 +116,6 @@ class DeleteBackupRequest : public ObjectOf<DeleteBackupRequest> {
   std::vector<std::string> errors() const { return Texts({"status", "errors"}); }
 };
 
-inline constexpr absl::Duration kResourceTimeoutDefault = absl::Minutes(10);  // Velero's own
-
 // Velero's.
 class Restore : public ObjectOf<Restore> {
  public:
@@ -145,10 +143,9 @@ class Restore : public ObjectOf<Restore> {
   std::string backup_name() const { return Text({"spec", "backupName"}); }
   // PVCs are restored without data.
   bool is_without_data() const { return FlagIfSet({"spec", "restorePVs"}) == false; }
-  absl::Duration resource_timeout() const {
-    return TimeoutAt({"metadata", "annotations", kResourceTimeoutAnnotation},
-                     kResourceTimeoutDefault);
-  }
+  // Velero changes each item by rules of the user, after the last action saw it. The default
+  // modifiers of a server (Velero 1.19) are not seen here.
+  bool has_resource_modifier() const { return !Text({"spec", "resourceModifier", "name"}).empty(); }
   // The namespace that the objects of `namespace_in_backup` are restored into.
   std::string MapNamespace(absl::string_view namespace_in_backup) const;
 

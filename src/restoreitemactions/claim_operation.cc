@@ -15,7 +15,6 @@
 #include "csi/expose/claim_provisioning.h"
 #include "csi/population.h"
 #include "k8s/event_recorder.h"
-#include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/event.h"
 #include "objects/persistent_volume.h"
@@ -42,9 +41,11 @@ using objects::VolumeSnapshot;
 // One look at a claim that is being filled.
 class ClaimCheck {
  public:
-  ClaimCheck(const CallContext& ctx, const csi::Environment& env, const ClaimOperation& operation,
-             absl::Duration bind_timeout);
+  ClaimCheck(const CallContext& ctx, const csi::Environment& env, const ClaimOperation& operation);
   velero::OperationProgress Run();
+
+  // REQUIRES Run(), which was not completed: an Event tells the user of the claim how far it got.
+  void ReportCancelled();
 
  private:
   // A claim is bound to any volume of its class that is free and large enough, whatever it is to be
@@ -62,19 +63,18 @@ class ClaimCheck {
   velero::OperationProgress Complete(std::string description);
   velero::OperationProgress Fail(absl::string_view what);
   velero::OperationProgress FailWithEvent(absl::string_view what);
+  void Emit(const std::string& message);
 
   const CallContext& ctx_;
   const csi::Environment& env_;
   const ClaimOperation& operation_;
-  const absl::Duration bind_timeout_;
   PersistentVolumeClaim claim_;
-  std::optional<absl::Time> created_;
   velero::OperationProgress progress_;
 };
 
 ClaimCheck::ClaimCheck(const CallContext& ctx, const csi::Environment& env,
-                       const ClaimOperation& operation, absl::Duration bind_timeout)
-    : ctx_(ctx), env_(env), operation_(operation), bind_timeout_(bind_timeout) {
+                       const ClaimOperation& operation)
+    : ctx_(ctx), env_(env), operation_(operation) {
   progress_.total_units = 1;
   progress_.units = "claims";
 }
@@ -90,8 +90,7 @@ velero::OperationProgress ClaimCheck::Run() {
     return Wait(claim.status().ToString());
   }
   claim_ = *claim;
-  created_ = claim_.created_at();
-  progress_.started = created_.value_or(env_.clock.Now());
+  progress_.started = claim_.created_at().value_or(env_.clock.Now());
   const std::string phase = claim_.phase();
   if (phase == "Bound") {
     return CheckVolume();
@@ -139,11 +138,7 @@ velero::OperationProgress ClaimCheck::CheckData() {
     case csi::PopulationState::kUnknown:
       break;
   }
-  // The driver never says, and no Pod may ever come: the restore must not wait for ever.
-  return created_.has_value() && env_.clock.Now() - *created_ >= bind_timeout_
-             ? FailWithEvent(absl::StrCat("is bound after ", absl::FormatDuration(bind_timeout_),
-                                          ", and ", population->text))
-             : Wait(absl::StrCat("bound; ", population->text));
+  return Wait(absl::StrCat("bound; ", population->text));
 }
 
 absl::StatusOr<VolumeSnapshot> ClaimCheck::FindSource() {
@@ -187,14 +182,12 @@ velero::OperationProgress ClaimCheck::CheckPending() {
   if (fit->kind == csi::ClassFit::Kind::kNever) {
     return FailWithEvent(absl::StrCat("cannot be filled: ", fit->text));
   }
+  if (fit->kind == csi::ClassFit::Kind::kMissing) {
+    return Wait(fit->text);
+  }
   if (WaitsForConsumer()) {
     return Complete(
         "not checked: the claim waits for its first consumer, and is filled when a pod uses it");
-  }
-  if (created_.has_value() && env_.clock.Now() - *created_ >= bind_timeout_) {
-    return FailWithEvent(absl::StrCat("is not bound after ", absl::FormatDuration(bind_timeout_),
-                                      ", snapshot ", content.handle, ": ",
-                                      Words(*refusal, content.message)));
   }
   return Wait(Words(*refusal, content.message));
 }
@@ -236,13 +229,25 @@ velero::OperationProgress ClaimCheck::Fail(absl::string_view what) {
 
 velero::OperationProgress ClaimCheck::FailWithEvent(absl::string_view what) {
   velero::OperationProgress failed = Fail(what);
+  Emit(failed.error);
+  return failed;
+}
+
+void ClaimCheck::ReportCancelled() {
+  if (!claim_.name().empty()) {
+    Emit(absl::StrCat(
+        "persistentvolumeclaim ", operation_.namespace_name, "/", operation_.claim_name,
+        " may still get its data, but Velero waits for it no longer: ", progress_.description));
+  }
+}
+
+void ClaimCheck::Emit(const std::string& message) {
   const absl::Status emitted = objects::EmitEvent(ctx_, env_.api, claim_, k8s::EventType::kWarning,
-                                                  kRestoreFailedReason, failed.error);
+                                                  kRestoreFailedReason, message);
   if (!emitted.ok()) {
     CSIDELTA_LOG(kInfo, "the event about a failed restore could not be written",
                  {"error", emitted.ToString()});
   }
-  return failed;
 }
 
 }  // namespace
@@ -310,13 +315,12 @@ absl::StatusOr<ClaimOperation> DecodeOperation(absl::string_view operation_id) {
 }
 
 velero::OperationProgress CheckClaim(const CallContext& ctx, const csi::Environment& env,
-                                     const ClaimOperation& operation, absl::Duration bind_timeout) {
-  return ClaimCheck(ctx, env, operation, bind_timeout).Run();
+                                     const ClaimOperation& operation) {
+  return ClaimCheck(ctx, env, operation).Run();
 }
 
 velero::OperationProgress CheckClaim(const CallContext& ctx, const csi::Environment& env,
-                                     absl::string_view operation_id,
-                                     const objects::Object& restore_object) {
+                                     absl::string_view operation_id) {
   const absl::StatusOr<ClaimOperation> operation = DecodeOperation(operation_id);
   if (!operation.ok()) {
     velero::OperationProgress progress;
@@ -324,9 +328,17 @@ velero::OperationProgress CheckClaim(const CallContext& ctx, const csi::Environm
     progress.error = std::string(operation.status().message());
     return progress;
   }
-  const absl::StatusOr<objects::Restore> restore = objects::Restore::Parse(restore_object);
-  return CheckClaim(ctx, env, *operation,
-                    restore.ok() ? restore->resource_timeout() : objects::kResourceTimeoutDefault);
+  return CheckClaim(ctx, env, *operation);
+}
+
+absl::Status CancelClaim(const CallContext& ctx, const csi::Environment& env,
+                         absl::string_view operation_id) {
+  ASSIGN_OR_RETURN(const ClaimOperation operation, DecodeOperation(operation_id));
+  ClaimCheck check(ctx, env, operation);
+  if (!check.Run().completed) {
+    check.ReportCancelled();
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace csidelta::restoreitemactions

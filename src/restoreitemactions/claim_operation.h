@@ -4,10 +4,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/time.h"
 #include "base/call_context.h"
 #include "csi/environment.h"
-#include "objects/object.h"
 #include "objects/volume_snapshot.h"
 #include "velero/item_action.h"
 
@@ -48,18 +46,20 @@ inline constexpr char kClaimIsBound[] = "bound";
 // (csi/population.h)?
 //
 //   created --> waiting --Bound to a volume with the data----> completed
-//                  |    --Bound, the driver copies-----------> waiting, until Velero's own timeout
+//                  |    --Bound, the driver copies-----------> waiting
+//                  |    --Bound, the driver does not show it-> waiting
 //                  |    --Bound, the copy failed-------------> failed, Event on the claim
-//                  |    --Bound, not shown in bind timeout---> failed, Event on the claim
 //                  |    --Bound to another volume------------> failed, Event on the claim
 //                  |    --no VolumeSnapshot, no fitting class-> failed, Event on the claim
 //                  |    --WaitForFirstConsumer, no node------> completed, "not checked"
 //                  |    --driver: no such snapshot-----------> failed, Event on the claim
 //                  |    --provisioner: definite refusal------> failed, Event on the claim
 //                  |    --the claim is gone or Lost----------> failed
-//                  +----not bound after the bind timeout-----> failed, Event on the claim
+//                  +----Velero's itemOperationTimeout--------> failed by Velero, CancelClaim()
 //
-// Nothing is ever deleted, and a claim whose operation failed is left to bind later if it can.
+// Copies of large volumes take hours, so time alone is no failure: Velero decides how long it
+// waits. Nothing is ever deleted, and a claim whose operation failed is left to bind later if it
+// can.
 struct ClaimOperation {
   std::string namespace_name;  // where the claim is restored
   std::string claim_name;
@@ -72,14 +72,16 @@ std::string EncodeOperation(const ClaimOperation& operation);
 // INVALID_ARGUMENT when `operation_id` is not csi-delta's. Pure.
 absl::StatusOr<ClaimOperation> DecodeOperation(absl::string_view operation_id);
 
-// How the operation stands. Trouble with the API server is "not completed". `bind_timeout` counts
-// from the claim's creation.
+// How the operation stands. Trouble with the API server is "not completed".
 velero::OperationProgress CheckClaim(const CallContext& ctx, const csi::Environment& env,
-                                     const ClaimOperation& operation, absl::Duration bind_timeout);
-// The same of the operation with this id, of a Restore, which sets the timeout; it has failed when
-// the id is not csi-delta's.
+                                     const ClaimOperation& operation);
+// The same of the operation with this id; it has failed when the id is not csi-delta's.
 velero::OperationProgress CheckClaim(const CallContext& ctx, const csi::Environment& env,
-                                     absl::string_view operation_id,
-                                     const objects::Object& restore_object);
+                                     absl::string_view operation_id);
+
+// Velero waits no longer. The claim stays as it is; an Event on it says what it waits for.
+// INVALID_ARGUMENT when the id is not csi-delta's.
+absl::Status CancelClaim(const CallContext& ctx, const csi::Environment& env,
+                         absl::string_view operation_id);
 
 }  // namespace csidelta::restoreitemactions

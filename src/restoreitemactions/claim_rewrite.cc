@@ -86,17 +86,19 @@ absl::Status RequireVolumeIsNotReserved(const CallContext& ctx, const csi::Envir
 }
 
 absl::Status RequireClass(const CallContext& ctx, const csi::Environment& env,
-                          absl::string_view target_namespace, const PersistentVolumeClaim& item,
+                          const objects::Restore& restore, const PersistentVolumeClaim& item,
                           const std::string& driver) {
-  ASSIGN_OR_RETURN(const csi::ClassFit fit,
-                   csi::FitOfClass(ctx, env.api, item.storage_class(), driver));
+  if (restore.has_resource_modifier()) {
+    return absl::OkStatus();
+  }
+  const std::optional<std::string> storage_class = item.storage_class();
+  ASSIGN_OR_RETURN(const csi::ClassFit fit, csi::FitOfClass(ctx, env.api, storage_class, driver));
   return fit.kind != csi::ClassFit::Kind::kNever
              ? absl::OkStatus()
-             : absl::FailedPreconditionError(
-                   absl::StrCat("persistentvolumeclaim ", target_namespace, "/", item.name(),
-                                " cannot be restored from its snapshot: ", fit.text,
-                                "; map its storage class to one of that driver (ConfigMap labelled "
-                                "velero.io/change-storage-class: RestoreItemAction)"));
+             : absl::FailedPreconditionError(absl::StrCat(
+                   "persistentvolumeclaim ", restore.MapNamespace(item.namespace_name()), "/",
+                   item.name(), " cannot be restored from its snapshot: ", fit.text, "; ",
+                   csi::ClassRemediation(*storage_class)));
 }
 
 }  // namespace csidelta::restoreitemactions

@@ -7,6 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "base/call_context.h"
 #include "csi/environment.h"
+#include "objects/backup.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume.h"
 
@@ -39,9 +40,10 @@ absl::Status RequireVolumeIsNotReserved(const CallContext& ctx, const csi::Envir
                                         const objects::PersistentVolumeClaim& item_from_backup);
 
 // FAILED_PRECONDITION when no provisioner can ever fill the claim from a snapshot of `driver`: it
-// would wait, and be bound to whatever volume comes free.
+// would wait, and be bound to whatever volume comes free. OK for a Restore with resource modifiers:
+// Velero applies them after all actions, so the claim's operation judges the class that it gets.
 absl::Status RequireClass(const CallContext& ctx, const csi::Environment& env,
-                          absl::string_view target_namespace,
+                          const objects::Restore& restore,
                           const objects::PersistentVolumeClaim& item, const std::string& driver);
 
 }  // namespace csidelta::restoreitemactions

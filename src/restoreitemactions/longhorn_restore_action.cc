@@ -105,6 +105,10 @@ class LonghornRestoreAction : public velero::ActionOn<velero::RestoreItemAction>
   absl::StatusOr<velero::OperationProgress> Progress(
       const CallContext& ctx, absl::string_view operation_id,
       const objects::Object& restore_object) override;
+  absl::Status Cancel(const CallContext& ctx, absl::string_view operation_id,
+                      const objects::Object& /*restore_object*/) override {
+    return CancelClaim(ctx, env_, operation_id);
+  }
 
  private:
   // Makes `pvc` one that is filled from its native snapshot. Longhorn makes a volume of it only at
@@ -175,7 +179,7 @@ absl::StatusOr<velero::RestoreItemResult> LonghornRestoreAction::Execute(
 
 absl::StatusOr<velero::OperationProgress> LonghornRestoreAction::Progress(
     const CallContext& ctx, absl::string_view operation_id, const objects::Object& restore_object) {
-  velero::OperationProgress progress = CheckClaim(ctx, env_, operation_id, restore_object);
+  velero::OperationProgress progress = CheckClaim(ctx, env_, operation_id);
   const absl::StatusOr<objects::Restore> restore = objects::Restore::Parse(restore_object);
   if (restore.ok() && progress.description == kClaimIsBound) {
     RemoveSource(ctx, *restore, *DecodeOperation(operation_id));
@@ -191,7 +195,7 @@ absl::Status LonghornRestoreAction::Fill(const CallContext& ctx, const objects::
   ASSIGN_OR_RETURN(const NativeSource source, ReadSource(item_from_backup));
   ASSIGN_OR_RETURN(const int64_t size_bytes, RequireVolume(ctx, source));
   RETURN_IF_ERROR(RequireSnapshot(ctx, source, item_from_backup, restore));
-  RETURN_IF_ERROR(RequireClass(ctx, env_, target, pvc, velero::kLonghornDriver));
+  RETURN_IF_ERROR(RequireClass(ctx, env_, restore, pvc, velero::kLonghornDriver));
   RETURN_IF_ERROR(RequireVolumeIsNotReserved(ctx, env_, target, item_from_backup));
   const std::string name = velero::RestoredSnapshotName(restore.uid(), source.snapshot_name);
   RETURN_IF_ERROR(MakeSource(ctx, restore, target, source, name));

@@ -205,13 +205,13 @@ absl::StatusOr<velero::OperationProgress> PvcAction::Progress(
   if (IsDownload(operation_id)) {
     return OperationOf(restore_object, operation_id).Progress(ctx, env_);
   }
-  return CheckClaim(ctx, env_, operation_id, restore_object);
+  return CheckClaim(ctx, env_, operation_id);
 }
 
 absl::Status PvcAction::Cancel(const CallContext& ctx, absl::string_view operation_id,
                                const objects::Object& restore_object) {
   return IsDownload(operation_id) ? OperationOf(restore_object, operation_id).Cancel(ctx, env_.api)
-                                  : absl::OkStatus();
+                                  : CancelClaim(ctx, env_, operation_id);
 }
 
 absl::StatusOr<bool> PvcAction::AreAdditionalItemsReady(
@@ -329,7 +329,7 @@ absl::StatusOr<bool> PvcAction::FillFromSnapshot(const CallContext& ctx, const C
   const absl::StatusOr<VolumeSnapshot> snapshot = objects::Get<VolumeSnapshot>(
       ctx, env_.api, VolumeSnapshot::Key(claim.target_namespace, source));
   if (absl::IsNotFound(snapshot.status())) {
-    RETURN_IF_ERROR(RequireClass(ctx, env_, claim.target_namespace, item, claim.provisioner));
+    RETURN_IF_ERROR(RequireClass(ctx, env_, claim.restore, item, claim.provisioner));
     // It comes as additional item, after this call.
     ASSIGN_OR_RETURN(const velero::PluginConfig config, csi::ReadPluginConfig(ctx, env_));
     result.wait_for_additional_items = !result.additional_items.empty();
@@ -337,7 +337,7 @@ absl::StatusOr<bool> PvcAction::FillFromSnapshot(const CallContext& ctx, const C
     return changed;
   }
   RETURN_IF_ERROR(snapshot.status());
-  RETURN_IF_ERROR(RequireClass(ctx, env_, claim.target_namespace, item,
+  RETURN_IF_ERROR(RequireClass(ctx, env_, claim.restore, item,
                                snapshot->Annotation(objects::kDriverNameAnnotation)));
   changed |= RaiseRequest(*snapshot, item);
   RETURN_IF_ERROR(RequireSnapshot(ctx, claim, *snapshot));

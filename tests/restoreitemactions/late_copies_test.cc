@@ -60,7 +60,7 @@ std::ostream& operator<<(std::ostream& out, const Point& point) {
 absl::Status AwaitOperation(LateCopyWorld& world) {
   for (int look = 0; look < kLooksMax; ++look) {
     const velero::OperationProgress progress =
-        CheckClaim(world.Ctx(), world.env(), {"shop", "copy", "monday"}, absl::Minutes(10));
+        CheckClaim(world.Ctx(), world.env(), {"shop", "copy", "monday"});
     if (progress.completed) {
       return progress.error.empty() ? absl::OkStatus() : absl::AbortedError(progress.error);
     }

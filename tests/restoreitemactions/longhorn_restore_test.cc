@@ -81,6 +81,15 @@ class LonghornRestoreTest : public testing::Test {
   std::string name_;  // of the native snapshot
 };
 
+TEST_F(LonghornRestoreTest, AClassOfAnotherDriverIsRefusedUnlessAResourceModifierMayReplaceIt) {
+  bed_.api().Seed(StorageClassType(),
+                  {{"metadata", {{"name", "longhorn"}}}, {"provisioner", "other.driver"}});
+  ExpectRefused(absl::StatusCode::kFailedPrecondition, "of driver other.driver");
+  SetJson(restore_, {"spec", "resourceModifier"},
+          Json{{"kind", "configmap"}, {"name", "other-class"}});
+  EXPECT_THAT(Run(), IsOk());
+}
+
 TEST_F(LonghornRestoreTest, IsAskedForPvcsOfNativeBackupsAlone) {
   EXPECT_THAT(action_->AppliesTo().included_resources, ElementsAre("persistentvolumeclaims"));
   EXPECT_EQ(action_->AppliesTo().label_selector, "longhorn.csi-delta.io/native=true");
@@ -377,6 +386,11 @@ class BoundLonghornRestoreTest : public LonghornRestoreTest {
   std::string made_;  // the name of VolumeSnapshot and content
   Json pvc_;
 };
+
+TEST_F(BoundLonghornRestoreTest, AnEventSaysWhatThePvcWaitsForWhenVeleroCancelsItsOperation) {
+  EXPECT_THAT(action_->Cancel(bed_.ctx, operation_, objects::Object(restore_)), IsOk());
+  EXPECT_THAT(bed_.api().All(EventType()), SizeIs(1));
+}
 
 TEST_F(BoundLonghornRestoreTest, WhatItWasFilledFromGoesOnceThePvcIsBoundAndTheSnapshotStays) {
   EXPECT_THAT(Progress().description, HasSubstr("waiting for the claim to be bound"));

@@ -147,11 +147,31 @@ TEST_F(PvcRestoreTest, RefusesAClassThatFillsNoClaimFromTheSnapshot) {
   SetJson(archived, {"spec", "storageClassName"}, "");
   EXPECT_THAT(action_->Execute(bed_.ctx, objects::Object(archived), objects::Object(archived),
                                objects::Object(restore_)),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("no provisioner")));
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       testing::AllOf(HasSubstr("no provisioner"), HasSubstr("resource modifier"),
+                                      testing::Not(HasSubstr("change-storage-class")))));
   SeedRestored("shop", "3Gi");
   EXPECT_THAT(action_->Execute(bed_.ctx, objects::Object(archived), objects::Object(archived),
                                objects::Object(restore_)),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("no provisioner")));
+}
+
+// Velero applies them after all actions: what is seen here is not what is made.
+TEST_F(PvcRestoreTest, AClassThatAResourceModifierMayReplaceIsJudgedByTheOperation) {
+  SeedRestored("shop", "3Gi");
+  SetJson(restore_, {"spec", "resourceModifier"},
+          Json{{"kind", "configmap"}, {"name", "other-class"}});
+  Json other = support::MakeObject("storage.k8s.io/v1", "StorageClass", "", "fast");
+  SetJson(other, {"provisioner"}, "other.driver");
+  bed_.api.Seed(StorageClassType(), other);
+  bed_.api.SetField(VolumeSnapshotKey("shop", Restored("snap")),
+                    {"metadata", "annotations", objects::kDriverNameAnnotation}, support::kDriver);
+  for (const char* storage_class : {"fast", ""}) {
+    Json archived = ArchivedClaim();
+    SetJson(archived, {"spec", "storageClassName"}, storage_class);
+    EXPECT_EQ(Run(*action_, archived, archived).operation_id,
+              "claim/shop/data/" + Restored("snap"));
+  }
 }
 
 TEST_F(PvcRestoreTest, LeavesWhatVeleroDidAsItIs) {

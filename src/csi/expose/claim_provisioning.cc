@@ -134,6 +134,14 @@ absl::StatusOr<ClassFit> FitOfClass(const CallContext& ctx, k8s::ApiClient& api,
                         .text = absl::StrCat("there is no storage class ", *storage_class)};
 }
 
+std::string ClassRemediation(absl::string_view storage_class) {
+  return storage_class.empty()
+             ? "give it another class by a resource modifier in the restore (velero restore create "
+               "--resource-modifier-configmap): add /spec/storageClassName"
+             : "map its storage class to one of that driver in the restore (ConfigMap labelled "
+               "velero.io/change-storage-class: RestoreItemAction)";
+}
+
 absl::StatusOr<std::string> WhyVolumeIsForeign(const CallContext& ctx, k8s::ApiClient& api,
                                                const PersistentVolumeClaim& claim,
                                                absl::string_view driver) {

@@ -63,6 +63,10 @@ absl::StatusOr<ClassFit> FitOfClass(const CallContext& ctx, k8s::ApiClient& api,
                                     const std::optional<std::string>& storage_class,
                                     absl::string_view driver);
 
+// What a user does in a restore about a class that does not fit. Velero's change-storage-class
+// passes over "". Pure.
+std::string ClassRemediation(absl::string_view storage_class);
+
 // Why the volume that `claim` is bound to was not made for it; "" if it was, by a provisioner of
 // `driver` ("": any). The binder prefers an older, free volume to a new one, whatever the PVC is to
 // be filled from. NOT_FOUND if the volume does not exist.

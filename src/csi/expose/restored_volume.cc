@@ -97,7 +97,8 @@ absl::StatusOr<RestoredVolume> Preparation::Run() {
   if (storage_class.name().empty()) {
     return Refuse(request_, absl::StrCat("has the storage class \"", result_.storage_class,
                                          "\", which cannot be provisioned: none exists "
-                                         "of that name; map it to another one in the restore"));
+                                         "of that name; ",
+                                         ClassRemediation(result_.storage_class)));
   }
   retains_volumes_ = storage_class.retains_volumes();
   const std::string driver = storage_class.provisioner();
