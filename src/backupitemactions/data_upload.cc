@@ -67,6 +67,12 @@ objects::DataUpload MakeDataUpload(const MoveRequest& request) {
                     {objects::kAsyncOperationIdLabel, operation}});
   upload.SetSource(claim.namespace_name(), claim.name(), claim.storage_class().value_or(""));
   upload.SetSnapshot(request.volume_snapshot, request.snapshot_class, request.driver);
+  if (!request.file_system.empty()) {
+    upload.SetSourceFileSystem(request.file_system);
+  }
+  if (backup.is_full()) {
+    upload.RequestFull();
+  }
   upload.SetDataMover(objects::kDataMoverName);
   upload.SetStorageLocation(backup.storage_location());
   upload.SetOperationTimeout(absl::FormatDuration(backup.csi_snapshot_timeout()));

@@ -15,6 +15,7 @@ struct MoveRequest {
   std::string volume_snapshot;  // in the claim's namespace, with a handle
   std::string snapshot_class;
   std::string driver;
+  std::string file_system;  // of the volume; "": not known
 };
 
 // The DataUpload for it, as Velero's own action writes one, under a name that is the same in every

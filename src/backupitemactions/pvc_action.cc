@@ -18,6 +18,7 @@
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/drop.h"
+#include "csi/expose/claim_provisioning.h"
 #include "csi/expose/data_transfer.h"
 #include "csi/group/moved_group.h"
 #include "csi/retry.h"
@@ -100,6 +101,13 @@ class PvcAction : public velero::ActionOn<velero::BackupItemAction> {
                                                 const objects::Backup& backup,
                                                 const PersistentVolumeClaim& item);
   static void LogDecision(const VolumeDecision& decision, const PersistentVolumeClaim& item);
+
+  // From 1.19 on Velero's own data mover gets each volume that a rule of type snapshot matches,
+  // whatever mover the backup names. Warns if that became of this volume.
+  void WarnOfAnotherMover(const CallContext& ctx, const objects::Backup& backup,
+                          const PersistentVolumeClaim& item);
+  static void LogUpload(const objects::Backup& backup, const PersistentVolumeClaim& item,
+                        const DataUpload& upload);
   absl::StatusOr<VolumeDecision> Decide(const CallContext& ctx, const objects::Backup& backup,
                                         const PersistentVolumeClaim& item);
 
@@ -148,7 +156,8 @@ class PvcAction : public velero::ActionOn<velero::BackupItemAction> {
   absl::StatusOr<DataUpload> AskMover(const CallContext& ctx, const objects::Backup& backup,
                                       const PersistentVolumeClaim& item,
                                       const csi::Transfer<DataUpload>& transfer,
-                                      const csi::TakenSnapshot& taken);
+                                      const csi::TakenSnapshot& taken,
+                                      const std::string& file_system);
 
   csi::Environment env_;
   BackupCache cache_;
@@ -237,13 +246,21 @@ absl::StatusOr<velero::BackupItemResult> PvcAction::Save(const CallContext& ctx,
                                                          const PersistentVolumeClaim& item) {
   ASSIGN_OR_RETURN(const VolumeDecision decision, Decide(ctx, backup, item));
   LogDecision(decision, item);
+  if (item.storage_class() == "" && decision.kind != VolumeDecision::Kind::kLeaveAlone) {
+    CSIDELTA_LOG(kWarn,
+                 "the PVC has the storage class \"\", for which no provisioner makes volumes",
+                 {"namespace", item.namespace_name()}, {"pvc", item.name()},
+                 {"to_restore_it", csi::ClassRemediation("")});
+  }
   switch (decision.kind) {
     case VolumeDecision::Kind::kSnapshot:
       return Snapshot(ctx, backup, item, decision);
     case VolumeDecision::Kind::kMove:
       return Move(ctx, backup, item, decision);
-    case VolumeDecision::Kind::kLeaveAlone:
     case VolumeDecision::Kind::kAlreadyDone:
+      WarnOfAnotherMover(ctx, backup, item);
+      break;
+    case VolumeDecision::Kind::kLeaveAlone:
     case VolumeDecision::Kind::kLonghorn:  // velero.io/longhorn-volume takes it.
       break;
   }
@@ -261,6 +278,45 @@ void PvcAction::LogDecision(const VolumeDecision& decision, const PersistentVolu
     CSIDELTA_LOG(kInfo, message, {"namespace", item.namespace_name()}, {"pvc", item.name()},
                  {"reason", decision.reason});
   }
+}
+
+void PvcAction::WarnOfAnotherMover(const CallContext& ctx, const objects::Backup& backup,
+                                   const PersistentVolumeClaim& item) {
+  if (!backup.is_moved_by_us()) {
+    return;
+  }
+  const auto policies = cache_.Policies(ctx, backup);
+  if (policies.ok() && !(*policies)->AnyRuleIs(velero::PolicyAction::kSnapshot)) {
+    return;
+  }
+  const absl::StatusOr<std::optional<DataUpload>> upload =
+      csi::Transfer<DataUpload>{.namespace_name = backup.namespace_name(),
+                                .operation_id = csi::UploadOperationId(backup.uid(), item.uid())}
+          .Find(ctx, env_.api);
+  if (!upload.ok()) {
+    CSIDELTA_LOG(kWarn, "it is not known which data mover moves the volume",
+                 {"namespace", item.namespace_name()}, {"pvc", item.name()},
+                 {"status", upload.status().ToString()});
+  } else if (upload->has_value()) {
+    LogUpload(backup, item, **upload);
+  }
+}
+
+void PvcAction::LogUpload(const objects::Backup& backup, const PersistentVolumeClaim& item,
+                          const DataUpload& upload) {
+  if (upload.is_managed()) {
+    CSIDELTA_LOG(kInfo, "volume left alone", {"namespace", item.namespace_name()},
+                 {"pvc", item.name()}, {"data_upload", upload.name()},
+                 {"reason", "another action asked a data mover for it in this backup"});
+    return;
+  }
+  CSIDELTA_LOG(kWarn, "another data mover moves the volume than the backup or its policy says",
+               {"namespace", item.namespace_name()}, {"pvc", item.name()},
+               {"data_upload", upload.name()}, {"data_mover", upload.data_mover()},
+               {"asked_for", backup.data_mover()},
+               {"reason",
+                "from 1.19 on Velero gives what a rule of type snapshot matches to its own data "
+                "mover; make it a rule of type custom with csi-delta: move"});
 }
 
 absl::StatusOr<VolumeDecision> PvcAction::Decide(const CallContext& ctx,
@@ -396,12 +452,6 @@ absl::StatusOr<velero::BackupItemResult> PvcAction::Snapshot(const CallContext& 
                                                              const VolumeDecision& decision) {
   velero::BackupItemResult result;
   csi::TakenSnapshot taken;
-  if (item.storage_class() == "") {
-    CSIDELTA_LOG(kWarn,
-                 "the claim has the storage class \"\", for which no provisioner makes volumes: "
-                 "to restore it, map its class to one of its driver",
-                 {"namespace", item.namespace_name()}, {"pvc", item.name()});
-  }
   ASSIGN_OR_RETURN(const auto group, TakeInGroup(ctx, backup, item, decision));
   if (group != nullptr) {
     taken = group->taken.members.at(item.uid());
@@ -426,15 +476,14 @@ absl::StatusOr<velero::BackupItemResult> PvcAction::Move(const CallContext& ctx,
   PersistentVolumeClaim claim = item;
   if (!upload.has_value()) {
     ASSIGN_OR_RETURN(const csi::TakenSnapshot taken, TakeToMove(ctx, backup, item, decision));
-    ASSIGN_OR_RETURN(upload, AskMover(ctx, backup, item, transfer, taken));
+    ASSIGN_OR_RETURN(upload,
+                     AskMover(ctx, backup, item, transfer, taken, decision.pv.file_system()));
     if (const auto size_bytes = taken.content.restore_size_bytes(); size_bytes.has_value()) {
       claim.RaiseRequestedBytes(*size_bytes);
     }
   }
   if (upload->name() != csi::TransferName(backup.name(), transfer.operation_id)) {
-    CSIDELTA_LOG(kInfo, "volume left alone", {"namespace", item.namespace_name()},
-                 {"pvc", item.name()}, {"data_upload", upload->name()},
-                 {"reason", "another action asked a data mover for it in this backup"});
+    LogUpload(backup, item, *upload);
     return velero::BackupItemResult{};
   }
   velero::BackupItemResult result;
@@ -481,7 +530,8 @@ absl::StatusOr<DataUpload> PvcAction::AskMover(const CallContext& ctx,
                                                const objects::Backup& backup,
                                                const PersistentVolumeClaim& item,
                                                const csi::Transfer<DataUpload>& transfer,
-                                               const csi::TakenSnapshot& taken) {
+                                               const csi::TakenSnapshot& taken,
+                                               const std::string& file_system) {
   const std::string snapshot = taken.snapshot.name();
   const absl::StatusOr<DataUpload> upload =
       transfer.Ensure(ctx, env_.api,
@@ -489,7 +539,8 @@ absl::StatusOr<DataUpload> PvcAction::AskMover(const CallContext& ctx,
                                       .claim = item,
                                       .volume_snapshot = snapshot,
                                       .snapshot_class = taken.snapshot.class_name(),
-                                      .driver = taken.content.driver()}));
+                                      .driver = taken.content.driver(),
+                                      .file_system = file_system}));
   if (upload.ok()) {
     CSIDELTA_LOG(kInfo, "the data mover is asked to move the volume snapshot",
                  {"namespace", item.namespace_name()}, {"pvc", item.name()},

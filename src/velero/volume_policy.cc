@@ -431,6 +431,12 @@ bool VolumePolicies::AnyRuleHas(const std::string& parameter, absl::string_view 
   });
 }
 
+bool VolumePolicies::AnyRuleIs(PolicyAction action) const {
+  return std::any_of(rules_.begin(), rules_.end(), [&](const auto& rule) {
+    return rule->not_understood.empty() && rule->action == action;
+  });
+}
+
 PolicyMatch VolumePolicies::Match(const VolumeInfo& volume) const {
   const PersistentVolume none;
   const PersistentVolume& pv = volume.pv != nullptr ? *volume.pv : none;

@@ -69,6 +69,9 @@ class VolumePolicies {
   // Whether the parameter has this value in any of the rules, whichever volumes they are for.
   bool AnyRuleHas(const std::string& parameter, absl::string_view value) const;
 
+  // Whether any rule has this action.
+  bool AnyRuleIs(PolicyAction action) const;
+
   std::size_t size() const { return rules_.size(); }
 
  private:

@@ -44,14 +44,13 @@ class ActionTest : public testing::Test {
   }
 
   // The one rule of the backup's policy is for CSI volumes and has these parameters.
-  void SetPolicy(const std::string& parameters) {
+  void SetPolicy(const std::string& parameters, const std::string& type = "custom") {
     api_.Seed(ConfigMapType(),
               {{"metadata", {{"name", "policies"}, {"namespace", "velero"}}},
                {"data",
                 {{"policy.yaml",
-                  "version: v1\nvolumePolicies:\n- conditions: {csi: {}}\n  action: {type: custom, "
-                  "parameters: " +
-                      parameters + "}\n"}}}});
+                  "version: v1\nvolumePolicies:\n- conditions: {csi: {}}\n  action: {type: " +
+                      type + ", parameters: " + parameters + "}\n"}}}});
   }
 
   // `action` on an item of the backup, as the host calls it.

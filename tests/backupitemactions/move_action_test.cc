@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "backupitemactions/actions.h"
+#include "base/log.h"
 #include "csi/expose/data_transfer.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
@@ -73,6 +74,15 @@ TEST_F(MoveActionTest, AsksTheMoverAsVelerosOwnActionDoes) {
                            {"name", "nightly"},
                            {"uid", "backup-uid"},
                            {"controller", true}}})));
+}
+
+// As Velero 1.19 writes it, which tells the file system to the restore.
+TEST_F(MoveActionTest, ABackupOfTypeFullAsksForOneAndTheFileSystemIsHandedOn) {
+  SetJson(backup_, {"spec", "backupType"}, "Full");
+  api_.SetField({PersistentVolumeType(), "", "pv-data"}, {"spec", "csi", "fsType"}, "xfs");
+  ASSERT_THAT(Execute(), IsOk());
+  EXPECT_EQ(GetString(Upload(), {"spec", "parentSnapshot"}), "none");
+  EXPECT_EQ(GetString(Upload(), {"spec", "sourceFSType"}), "xfs");
 }
 
 TEST_F(MoveActionTest, AClassByWhichLonghornWouldUploadTheDataItselfIsRefused) {
@@ -149,6 +159,64 @@ TEST_F(MoveActionTest, AnUploadThatVeleroMadeIsLeftAlone) {
   EXPECT_EQ(result->operation_id, "");
   EXPECT_THAT(Uploads(), SizeIs(1));
   EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
+}
+
+// From 1.19 on a rule of type snapshot gives the volume to Velero's own data mover.
+class OtherMoverTest : public MoveActionTest {
+ protected:
+  void SetUp() override {
+    warnings().clear();
+    SetLogSink([](LogLevel level, const std::string& line) {
+      warnings() += level == LogLevel::kWarn ? line : "";
+    });
+    SetJson(backup_, {"spec", "snapshotMoveData"}, true);
+    SetJson(backup_, {"spec", "datamover"}, "csi-delta");
+  }
+  void TearDown() override { SetLogSink(nullptr); }
+  static std::string& warnings() {
+    static std::string text;
+    return text;
+  }
+
+  // As Velero's own action does, which comes first and marks the claim.
+  void MoveBy(const std::string& mover) {
+    const std::string operation = csi::UploadOperationId("backup-uid", k8s::Uid(claim_));
+    api_.Seed(DataUploadType(), {{"metadata",
+                                  {{"name", "nightly-x7k2p"},
+                                   {"namespace", "velero"},
+                                   {"labels", {{objects::kAsyncOperationIdLabel, operation}}}}},
+                                 {"spec", {{"datamover", mover}}}});
+    SetJson(claim_, {"metadata", "labels", objects::kVolumeSnapshotNameLabel}, "velero-data-1");
+    SetJson(claim_, {"metadata", "labels", objects::kBackupNameLabel}, "nightly");
+  }
+};
+
+TEST_F(OtherMoverTest, ARuleOfTypeSnapshotThatTakesAVolumeFromTheMoverIsWarnedOf) {
+  SetPolicy("{}", "snapshot");
+  MoveBy("velero-fs");
+  EXPECT_THAT(Execute(), IsOk());
+  EXPECT_THAT(warnings(), AllOf(HasSubstr("\"pvc\":\"data\""), HasSubstr("velero-fs"),
+                                HasSubstr("csi-delta: move")));
+}
+
+TEST_F(OtherMoverTest, AnUploadOfAnotherMoverInSpiteOfItsRuleIsWarnedOf) {
+  MoveBy("velero-fs");
+  EraseJson(claim_, {"metadata", "labels"});
+  EXPECT_THAT(Execute(), IsOk());
+  EXPECT_THAT(warnings(), HasSubstr("velero-fs"));
+}
+
+TEST_F(OtherMoverTest, WhatTheMoverGetsIsNoWarning) {
+  SetPolicy("{}", "snapshot");
+  MoveBy("csi-delta");
+  EXPECT_THAT(Execute(), IsOk());
+  EXPECT_EQ(warnings(), "");
+}
+
+TEST_F(OtherMoverTest, WithoutSuchARuleNothingIsAsked) {
+  MoveBy("velero-fs");
+  EXPECT_THAT(Execute(), IsOk());
+  EXPECT_EQ(api_.CallCount("list", "datauploads"), 0);
 }
 
 TEST_F(MoveActionTest, WithoutAnUploadTheSnapshotGoesAndTheClaimFails) {

@@ -128,7 +128,11 @@ TEST_F(PvcActionTest, AVolumeThatNoPluginTakesIsWarnedOf) {
   SetPolicy("{csi-delta: snapshot}");
   SetJson(claim_, {"spec", "storageClassName"}, "");
   EXPECT_THAT(Execute(), IsOk());
-  EXPECT_THAT(log, HasSubstr("storage class"));
+  EXPECT_THAT(log, HasSubstr("resource modifier"));
+  log.clear();
+  SetPolicy("{csi-delta: move}");
+  EXPECT_THAT(Execute(), IsOk());
+  EXPECT_THAT(log, HasSubstr("resource modifier"));
   SetLogSink(nullptr);
 }
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/typed.h"
+#include "tests/support/velero_119_objects.h"
 
 namespace csidelta::velero::volume_policy_test {
 namespace {
@@ -281,6 +282,25 @@ TEST(VolumePoliciesTest, GlobalRulesComeLast) {
   EXPECT_EQ(match.rule, "volume policy 1 of global");
   EXPECT_EQ(global->FollowedBy(own).Match({.pvc = pvc}).rule, "volume policy 1 of global");
   EXPECT_EQ(VolumePolicies().FollowedBy(own).Match({.pvc = pvc}).kind, PolicyMatch::Kind::kNoMatch);
+}
+
+TEST(VolumePoliciesTest, EverySectionAndConditionOfVelero119IsAccepted) {
+  const auto policies = VolumePolicies::Parse(support::kPolicyOf119, "ConfigMap v/p");
+  ASSERT_THAT(policies, IsOk());
+  EXPECT_EQ(policies->size(), 3U);
+  PersistentVolumeClaim claim = Claim();
+  const PersistentVolume volume = CsiVolume();
+  const PolicyMatch match = policies->Match({.pvc = claim, .pv = &volume});
+  EXPECT_EQ(match.kind, PolicyMatch::Kind::kRule);
+  EXPECT_EQ(match.action, PolicyAction::kSnapshot);
+  EXPECT_THAT(match.parameters, UnorderedElementsAre(Pair("dataMover", "velero-block"),
+                                                     Pair("snapshotClass", "snaps")));
+  EXPECT_TRUE(policies->AnyRuleIs(PolicyAction::kSnapshot));
+  EXPECT_FALSE(policies->AnyRuleIs(PolicyAction::kFsBackup));
+  const auto filters = VolumePolicies::Parse(
+      "version: v1\nclusterScopedFilterPolicy: {resourceFilters: [{kinds: [x]}]}\n", "p");
+  ASSERT_THAT(filters, IsOk());
+  EXPECT_EQ(filters->size(), 0U);
 }
 
 TEST(VolumePoliciesTest, OtherPartsOfTheDocumentAreNotJudged) {
