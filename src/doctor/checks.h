@@ -41,11 +41,13 @@ void CheckVeleroServer(CheckContext& context);
 void CheckVeleroVersion(CheckContext& context);
 void CheckVeleroCsiFeature(CheckContext& context);
 void CheckVeleroPlugin(CheckContext& context);
+void CheckVeleroPolicies(CheckContext& context);
 void CheckUploadsWaiting(CheckContext& context);
 void CheckUploadsFailed(CheckContext& context);
 void CheckDownloadsWaiting(CheckContext& context);
 void CheckDeletionsPending(CheckContext& context);
 void CheckDeletionsFailing(CheckContext& context);
+void CheckDeletionsImpossible(CheckContext& context);
 
 // driver_checks.cc
 void CheckDriverObject(CheckContext& context);

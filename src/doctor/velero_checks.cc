@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <string>
@@ -16,10 +17,13 @@
 #include "absl/strings/str_split.h"
 #include "base/human_text.h"
 #include "doctor/checks.h"
+#include "objects/backup.h"
 #include "objects/backup_storage_location.h"
+#include "objects/core.h"
 #include "objects/data_deletion.h"
 #include "objects/data_transfer.h"
 #include "objects/workload.h"
+#include "velero/volume_policy.h"
 
 namespace csidelta::doctor {
 namespace {
@@ -221,6 +225,32 @@ void CheckVeleroPlugin(CheckContext& context) {
   });
 }
 
+void CheckVeleroPolicies(CheckContext& context) {
+  for (const std::string& space : context.options().velero_namespaces) {
+    for (const objects::Object& schedule : context.List(ScheduleType(), space)) {
+      const absl::StatusOr<objects::Backup> backup = objects::Backup::OfSchedule(schedule);
+      const std::string name = backup.ok() ? backup->resource_policy_config_map() : "";
+      if (name.empty() || !backup->is_moved_by_us()) {
+        continue;
+      }
+      const std::string subject = SubjectOf("configmap", space, name);
+      const auto config_map = context.cache().Find<objects::ConfigMap>(space, name);
+      const auto policies = config_map.ok() ? velero::VolumePolicies::FromConfigMap(*config_map)
+                                            : config_map.status();
+      if (!policies.ok()) {
+        context.Unknown(subject, policies.status());
+      } else if (policies->AnyRuleIs(velero::PolicyAction::kSnapshot)) {
+        context.Warn(
+            subject,
+            absl::StrCat("has a rule of type snapshot, and schedule ", schedule.name(),
+                         " moves data with csi-delta: from 1.19 on Velero's own data mover "
+                         "gets those volumes"),
+            "make it a rule of type custom with the parameter csi-delta: move");
+      }
+    }
+  }
+}
+
 void CheckUploadsWaiting(CheckContext& context) { FindWaiting<objects::DataUpload>(context); }
 
 void CheckDownloadsWaiting(CheckContext& context) { FindWaiting<objects::DataDownload>(context); }
@@ -261,6 +291,30 @@ void CheckDeletionsFailing(CheckContext& context) {
           SubjectOf(deletions, space), absl::StrCat(why, OthersOf(deletions)),
           "do what the message says; kubectl delete datadeletion gives the request up, and "
           "the data stays in the bucket");
+    }
+  }
+}
+
+void CheckDeletionsImpossible(CheckContext& context) {
+  for (const std::string& space : context.options().velero_namespaces) {
+    const std::string subject = SubjectOf("configmap", space, objects::kUndeletedConfigMap);
+    const auto record =
+        context.cache().Find<objects::ConfigMap>(space, objects::kUndeletedConfigMap);
+    if (!record.ok() && !absl::IsNotFound(record.status())) {
+      context.Unknown(subject, record.status());
+    }
+    std::vector<std::string> texts;
+    if (record.ok()) {
+      absl::c_transform(record->data(), std::back_inserter(texts),
+                        [](const auto& entry) { return entry.second; });
+    }
+    if (!texts.empty()) {
+      context.Warn(subject,
+                   absl::StrCat("data of deleted backups stays, which this cluster can never "
+                                "delete: ",
+                                Listed(texts)),
+                   absl::StrCat("delete it where it is, then: kubectl -n ", space,
+                                " delete configmap ", objects::kUndeletedConfigMap));
     }
   }
 }

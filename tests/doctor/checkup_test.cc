@@ -1096,6 +1096,38 @@ std::vector<Ailment> OfWorkers() {
   };
 }
 
+std::vector<Ailment> OfVelerosContract() {
+  const auto seed_schedule = [](Cluster& c, const std::string& policy) {
+    Json schedule = MakeObject("velero.io/v1", "Schedule", "velero", "nightly");
+    SetJson(schedule, {"spec", "template"},
+            Json{{"snapshotMoveData", true},
+                 {"datamover", "csi-delta"},
+                 {"resourcePolicy", {{"kind", "configmap"}, {"name", "policies"}}}});
+    c.api().Seed(ScheduleType(), schedule);
+    Json policies = MakeObject("v1", "ConfigMap", "velero", "policies");
+    SetJson(policies, {"data", "p"}, policy);
+    c.api().Seed(ConfigMapType(), policies);
+  };
+  return {
+      {"velero-policies", Severity::kWarning,
+       "configmap velero/policies has a rule of type snapshot, and schedule nightly moves data "
+       "with",
+       [=](Cluster& c) {
+         seed_schedule(c, "version: v1\nvolumePolicies: [{action: {type: snapshot}}]");
+       }},
+      {"velero-policies", Severity::kUnknown, "version: not v1",
+       [=](Cluster& c) { seed_schedule(c, "version: v2"); }},
+      {"deletions-impossible", Severity::kWarning,
+       "configmap velero/csi-delta-undeleted data of deleted backups stays, which this cluster can "
+       "never delete: backup nightly: snapshot s-1",
+       [](Cluster& c) {
+         Json record = MakeObject("v1", "ConfigMap", "velero", objects::kUndeletedConfigMap);
+         SetJson(record, {"data", "0123"}, "backup nightly: snapshot s-1 of driver d");
+         c.api().Seed(ConfigMapType(), record);
+       }},
+  };
+}
+
 std::vector<Ailment> OfAPausedMover() {
   return {{"mover-settings", Severity::kWarning, "no backup or restore of data begins",
            [](Cluster& c) { SetSettings(c, R"({"paused": true})"); }}};
@@ -1204,9 +1236,9 @@ TEST_P(AilmentTest, IsFoundWithItsRemediation) {
 std::vector<Ailment> AllAilments() {
   std::vector<Ailment> all;
   for (const auto& some :
-       {OfCluster(), OfVelero(), OfLocations(), OfImmutability(), OfMover(), OfAPausedMover(),
-        OfTheQueue(), OfWorkers(), OfDrivers(), OfLonghorn(), OfLonghornObjects(), OfAdmission(),
-        OfOtherKeysAndNamespaces(), OfTheSameChecks()}) {
+       {OfCluster(), OfVelero(), OfLocations(), OfImmutability(), OfMover(), OfVelerosContract(),
+        OfAPausedMover(), OfTheQueue(), OfWorkers(), OfDrivers(), OfLonghorn(), OfLonghornObjects(),
+        OfAdmission(), OfOtherKeysAndNamespaces(), OfTheSameChecks()}) {
     all.insert(all.end(), some.begin(), some.end());
   }
   return all;
