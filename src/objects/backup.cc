@@ -3,8 +3,13 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/json_fields.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "objects/field_rules.h"
 
@@ -80,6 +85,19 @@ constexpr FieldRule kRestoreRules[] = {
     {"spec.namespaceMapping", IsTextMap},
 };
 
+// Pods, and the built-in kinds that make them, by all names that Velero takes.
+constexpr absl::string_view kPodMakers =
+    "* po pod pods deploy deployment deployments sts statefulset statefulsets ds daemonset "
+    "daemonsets rs replicaset replicasets rc replicationcontroller replicationcontrollers job jobs "
+    "cj cronjob cronjobs";
+
+constexpr auto kPvcWithoutDataFields = [](auto& fields, auto& pvc) {
+  fields("namespace", pvc.namespace_name);
+  fields("name", pvc.name);
+  fields("uid", pvc.uid);
+  fields("command", pvc.command);
+};
+
 }  // namespace
 
 absl::Status Backup::Validate() const {
@@ -130,6 +148,35 @@ absl::Status Restore::Validate() const {
 std::string Restore::MapNamespace(absl::string_view namespace_in_backup) const {
   const Json* const mapped = Find({"spec", "namespaceMapping", namespace_in_backup});
   return mapped == nullptr ? std::string(namespace_in_backup) : GetString(*mapped, {});
+}
+
+bool Restore::RestoresPods() const {
+  const std::vector<std::string> included = Texts({"spec", "includedResources"});
+  return included.empty() ||
+         std::any_of(included.begin(), included.end(), [](const std::string& name) {
+           const std::string kind = absl::AsciiStrToLower(name.substr(0, name.find('.')));
+           return absl::c_linear_search(absl::StrSplit(kPodMakers, ' '), kind);
+         });
+}
+
+std::vector<PvcWithoutData> Restore::pvcs_without_data() const {
+  const absl::StatusOr<Json> json = ParseJson(Annotation(kWithoutDataAnnotation));
+  std::vector<PvcWithoutData> pvcs;
+  JsonFieldReader::Read(json.ok() ? *json : Json(), pvcs, CountMax{kPvcsWithoutDataMax},
+                        kPvcWithoutDataFields);
+  return pvcs;
+}
+
+bool Restore::IsStillWithoutData(const PvcWithoutData& left,
+                                 const PersistentVolumeClaim& pvc) const {
+  const auto restored_at = ParseRfc3339(pvc.Annotation(kRestoredAtAnnotation));
+  return left.uid == pvc.uid() && (!restored_at.has_value() || restored_at < created_at());
+}
+
+Patch Restore::PatchOfPvcsWithoutData(const std::vector<PvcWithoutData>& pvcs) const {
+  return Patch().IfUid(uid()).SetAnnotation(
+      kWithoutDataAnnotation,
+      DumpJson(JsonFieldWriter::Write(pvcs, CountMax{kPvcsWithoutDataMax}, kPvcWithoutDataFields)));
 }
 
 bool Restore::RestoresItems() const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <optional>
 #include <string>
@@ -12,6 +13,8 @@
 #include "objects/data_transfer.h"
 #include "objects/keys.h"
 #include "objects/object.h"
+#include "objects/patch.h"
+#include "objects/persistent_volume.h"
 
 namespace csidelta::objects {
 
@@ -116,6 +119,15 @@ class DeleteBackupRequest : public ObjectOf<DeleteBackupRequest> {
   std::vector<std::string> errors() const { return Texts({"status", "errors"}); }
 };
 
+// A PVC that a restore left without data, because it existed before.
+struct PvcWithoutData {
+  std::string namespace_name = {};
+  std::string name = {};
+  std::string uid = {};
+  std::string command = {};  // brings its data
+};
+inline constexpr std::size_t kPvcsWithoutDataMax = 150;  // An annotation holds 256 KiB.
+
 // Velero's.
 class Restore : public ObjectOf<Restore> {
  public:
@@ -141,6 +153,15 @@ class Restore : public ObjectOf<Restore> {
   }
 
   std::string backup_name() const { return Text({"spec", "backupName"}); }
+  // Objects that exist are made as they were in the backup; else they stay as they are.
+  bool updates_existing() const { return Text({"spec", "existingResourcePolicy"}) == "update"; }
+  // Whether its resources include Pods, or a built-in kind that makes them.
+  bool RestoresPods() const;
+  // By its annotation kWithoutDataAnnotation; what cannot be read counts as none.
+  std::vector<PvcWithoutData> pvcs_without_data() const;
+  // Whether `pvc` is that PVC, and no restore has written into its volume since.
+  bool IsStillWithoutData(const PvcWithoutData& left, const PersistentVolumeClaim& pvc) const;
+  Patch PatchOfPvcsWithoutData(const std::vector<PvcWithoutData>& pvcs) const;
   // PVCs are restored without data.
   bool is_without_data() const { return FlagIfSet({"spec", "restorePVs"}) == false; }
   // Velero changes each item by rules of the user, after the last action saw it. The default

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "objects/client.h"
@@ -39,6 +40,15 @@ absl::StatusOr<std::vector<Event>> ReadEvents(const CallContext& ctx, k8s::ApiCl
     return left.last_seen_at() < right.last_seen_at();
   });
   return events;
+}
+
+void TryEmitEvent(const CallContext& ctx, k8s::ApiClient& api, const Object& about,
+                  k8s::EventType type, absl::string_view reason, absl::string_view message) {
+  if (const absl::Status made = EmitEvent(ctx, api, about, type, reason, message); !made.ok()) {
+    CSIDELTA_LOG(kInfo, "an event could not be written", {"namespace", about.namespace_name()},
+                 {"name", about.name()}, {"reason", std::string(reason)},
+                 {"error", made.ToString()});
+  }
 }
 
 }  // namespace csidelta::objects

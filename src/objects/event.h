@@ -46,4 +46,8 @@ inline absl::Status EmitEvent(const CallContext& ctx, k8s::ApiClient& api, const
   return k8s::EmitEvent(ctx, api, about.json(), type, reason, message, component);
 }
 
+// The same of the plugin, which logs what fails: an Event is not worth the failure of an item.
+void TryEmitEvent(const CallContext& ctx, k8s::ApiClient& api, const Object& about,
+                  k8s::EventType type, absl::string_view reason, absl::string_view message);
+
 }  // namespace csidelta::objects

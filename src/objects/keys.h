@@ -114,6 +114,11 @@ inline constexpr char kOwnedByBackupAnnotation[] = "velero.io/csi-delta-owned-by
 // snapshot of the driver, once no PVC needs it.
 inline constexpr char kDeleteWhenFilledAnnotation[] = "velero.io/csi-delta-delete-when-filled";
 
+// Annotation on Restore; written by plugin; read by status verb, doctor. A JSON list of
+// {"namespace", "name", "uid", "command"}: the PVCs that existed before and so have none of its
+// data, and the command that brings it.
+inline constexpr char kWithoutDataAnnotation[] = "velero.io/csi-delta-without-data";
+
 // Finalizer on VolumeSnapshotContent, VolumeGroupSnapshotContent; written by plugin; read by
 // plugin. The content was made to have a snapshot or a group deleted; it stays until the driver is
 // proven to have done so.
@@ -257,6 +262,10 @@ inline constexpr char kIntoAnnotation[] = "mover.csi-delta.io/into";
 // Annotation on DataDownload; written by mover; read by mover. What into said when it was
 // accepted, and then decides: later changes of that do not count.
 inline constexpr char kInPlaceAnnotation[] = "mover.csi-delta.io/in-place";
+
+// Annotation on PVC; written by mover; read by status verb, doctor. RFC 3339: when the newest
+// complete restore wrote into its volume in place.
+inline constexpr char kRestoredAtAnnotation[] = "mover.csi-delta.io/restored-at";
 
 // Annotation on PVC; written by restore verb; read by mover, restore verb, doctor. The uid of the
 // DataDownload that may write into its volume, once: the consent of one who may change the PVC.

@@ -168,6 +168,10 @@ class PersistentVolumeClaim : public ObjectOf<PersistentVolumeClaim> {
   void RaiseRequestedBytes(int64_t bytes);
   // It is filled from that VolumeSnapshot of its namespace.
   void SetSourceSnapshot(absl::string_view snapshot);
+  void SetSpecOf(const PersistentVolumeClaim& other) {
+    const Json* const spec = other.Find({"spec"});
+    Set({"spec"}, spec == nullptr ? Json::object() : *spec);
+  }
   // The others of selected_labels() stay.
   void SetSelectedLabel(absl::string_view key, absl::string_view value) {
     Set({"spec", "selector", "matchLabels", key}, value);

@@ -181,6 +181,58 @@ TEST(ParseRestoreTest, ReadsEveryField) {
   EXPECT_EQ(restore->MapNamespace("c"), "c");
 }
 
+TEST(ParseRestoreTest, PodsComeIfItRestoresThemOrWhatMakesThem) {
+  struct Case {
+    std::string spec;
+    bool want;
+  };
+  const std::vector<Case> cases = {
+      {"", true},
+      {R"("includedResources":["*"])", true},
+      {R"("includedResources":["persistentvolumeclaims","persistentvolumes"])", false},
+      {R"("includedResources":["pvc","po"])", true},
+      {R"("includedResources":["persistentvolumeclaims","Pods"])", true},
+      {R"("includedResources":["pvc","statefulsets.apps"])", true},
+      {R"("includedResources":["pvc","podmonitors.monitoring.coreos.com"])", false},
+      {R"("excludedResources":["pods"])", true},  // A Deployment may make them.
+      {R"("includedResources":7)", true},
+  };
+  for (const Case& one : cases) {
+    const absl::StatusOr<Json> json = ParseJson(WithSpec(one.spec));
+    ASSERT_TRUE(json.ok()) << one.spec;
+    EXPECT_EQ(Restore::Of(*json)->RestoresPods(), one.want) << one.spec;
+  }
+}
+
+TEST(ParseRestoreTest, PvcsWithoutDataAreReadAsTheyWereWritten) {
+  Restore restore = Restore::Make("velero", "r");
+  EXPECT_TRUE(restore.pvcs_without_data().empty());
+  // The longest names, which an annotation must hold.
+  const std::vector<PvcWithoutData> many(kPvcsWithoutDataMax + 1,
+                                         {.namespace_name = std::string(63, 'n'),
+                                          .name = std::string(253, 'n'),
+                                          .uid = std::string(36, 'u'),
+                                          .command = std::string(1200, 'c')});
+  const Json patch = restore.PatchOfPvcsWithoutData(many).json();
+  const std::string text =
+      GetString(patch, {"metadata", "annotations", "velero.io/csi-delta-without-data"});
+  EXPECT_LT(text.size(), 256U << 10);
+  restore.SetAnnotation("velero.io/csi-delta-without-data", text);
+  EXPECT_EQ(restore.pvcs_without_data().size(), kPvcsWithoutDataMax);
+  restore.SetAnnotation(
+      "velero.io/csi-delta-without-data",
+      R"([{"namespace": "shop", "name": "data", "uid": "u1", "command": "do"}, 7])");
+  ASSERT_EQ(restore.pvcs_without_data().size(), 1U);
+  EXPECT_EQ(restore.pvcs_without_data()[0].namespace_name, "shop");
+  EXPECT_EQ(restore.pvcs_without_data()[0].name, "data");
+  EXPECT_EQ(restore.pvcs_without_data()[0].uid, "u1");
+  EXPECT_EQ(restore.pvcs_without_data()[0].command, "do");
+  for (const char* bad : {"{", "7", "{}", R"(["x"])"}) {
+    restore.SetAnnotation("velero.io/csi-delta-without-data", bad);
+    EXPECT_TRUE(restore.pvcs_without_data().empty()) << bad;
+  }
+}
+
 class BadRestoreTest : public testing::TestWithParam<BadObjectCase> {};
 
 TEST_P(BadRestoreTest, IsInvalidArgument) {
