@@ -93,12 +93,7 @@ void EmitTaken(const CallContext& ctx, k8s::ApiClient& api, const csi::TakenGrou
       FreezeWindowText(group.group), ": asked at ",
       group.group.Annotation(objects::kAskedAtAnnotation), ", the driver had answered at ",
       group.group.Annotation(objects::kAnsweredAtAnnotation));
-  const absl::Status emitted =
-      objects::EmitEvent(ctx, api, group.group, k8s::EventType::kNormal, kGroupTakenReason, text);
-  if (!emitted.ok()) {
-    CSIDELTA_LOG(kInfo, "the event about a volume group could not be written",
-                 {"error", emitted.ToString()});
-  }
+  objects::TryEmitEvent(ctx, api, group.group, k8s::EventType::kNormal, kGroupTakenReason, text);
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/check.h"
-#include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/driver_error.h"
 #include "csi/expose/claim_provisioning.h"
@@ -242,12 +241,8 @@ void ClaimCheck::ReportCancelled() {
 }
 
 void ClaimCheck::Emit(const std::string& message) {
-  const absl::Status emitted = objects::EmitEvent(ctx_, env_.api, claim_, k8s::EventType::kWarning,
-                                                  kRestoreFailedReason, message);
-  if (!emitted.ok()) {
-    CSIDELTA_LOG(kInfo, "the event about a failed restore could not be written",
-                 {"error", emitted.ToString()});
-  }
+  objects::TryEmitEvent(ctx_, env_.api, claim_, k8s::EventType::kWarning, kRestoreFailedReason,
+                        message);
 }
 
 }  // namespace

@@ -1,17 +1,51 @@
 #include "restoreitemactions/claim_rewrite.h"
 
-#include <optional>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/expose/claim_provisioning.h"
+#include "k8s/event_recorder.h"
 #include "objects/client.h"
+#include "objects/event.h"
 #include "objects/keys.h"
+#include "velero/data_reference.h"
 #include "velero/labels.h"
 
 namespace csidelta::restoreitemactions {
 
 using objects::PersistentVolumeClaim;
+using objects::Restore;
+
+namespace {
+
+constexpr char kDataNotRestoredReason[] = "DataNotRestored";
+
+std::string RestoreCommand(const Restore& restore, const PersistentVolumeClaim& item_from_backup,
+                           const std::string& target) {
+  const std::string from = item_from_backup.namespace_name();
+  const std::string source = velero::IsNamespaceName(from) ? from : "NAMESPACE";
+  return absl::StrCat(
+      "velero restore create --from-backup ", restore.backup_name(), " --include-namespaces ",
+      source, source == target ? "" : absl::StrCat(" --namespace-mappings ", source, ":", target));
+}
+
+// The Restore that the host passes is as old as its beginning.
+absl::Status RecordWithoutData(const CallContext& ctx, const csi::Environment& env,
+                               const Restore& restore, const objects::PvcWithoutData& pvc,
+                               const std::string& message) {
+  const k8s::ObjectKey key = Restore::Key(restore.namespace_name(), restore.name());
+  ASSIGN_OR_RETURN(const Restore now, objects::Get<Restore>(ctx, env.api, key));
+  objects::TryEmitEvent(ctx, env.api, now, k8s::EventType::kWarning, kDataNotRestoredReason,
+                        message);
+  std::vector<objects::PvcWithoutData> all = now.pvcs_without_data();
+  std::erase_if(all, [&](const objects::PvcWithoutData& one) { return one.uid == pvc.uid; });
+  all.push_back(pvc);
+  return objects::Apply(ctx, env.api, key, now.PatchOfPvcsWithoutData(all));
+}
+
+}  // namespace
 
 bool StripBackupMarks(PersistentVolumeClaim& item) {
   bool changed = item.RemoveAnnotation(objects::kMustIncludeAnnotation);
@@ -19,6 +53,7 @@ bool StripBackupMarks(PersistentVolumeClaim& item) {
   changed |= item.RemoveAnnotation(objects::kSkippedNoCsiPvAnnotation);
   // What was restored into the volume that it had then.
   changed |= item.RemoveAnnotation(objects::kCopyRecordAnnotation);
+  changed |= item.RemoveAnnotation(objects::kRestoredAtAnnotation);
   changed |= item.RemoveAnnotation(objects::kMayWriteAnnotation);
   if (item.Label(objects::kVolumeSnapshotNameLabel).size() > velero::kLabelValueBytesMax) {
     changed |= item.RemoveLabel(objects::kVolumeSnapshotNameLabel);
@@ -56,12 +91,44 @@ bool ClearVolume(PersistentVolumeClaim& item) {
   return item.RemoveDataSource() || has_selected || changed;
 }
 
-absl::StatusOr<bool> ClaimExists(const CallContext& ctx, const csi::Environment& env,
-                                 absl::string_view namespace_name, absl::string_view name) {
-  ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> found,
-                   objects::Find<PersistentVolumeClaim>(
-                       ctx, env.api, PersistentVolumeClaim::Key(namespace_name, name)));
-  return found.has_value();
+absl::StatusOr<std::optional<PersistentVolumeClaim>> FindClaim(const CallContext& ctx,
+                                                               const csi::Environment& env,
+                                                               absl::string_view namespace_name,
+                                                               absl::string_view name) {
+  return objects::Find<PersistentVolumeClaim>(ctx, env.api,
+                                              PersistentVolumeClaim::Key(namespace_name, name));
+}
+
+void KeepVolume(const PersistentVolumeClaim& existing, PersistentVolumeClaim& item) {
+  item.SetSpecOf(existing);
+  item.SetAnnotations(existing.annotations());
+}
+
+void ReportWithoutData(const CallContext& ctx, const csi::Environment& env, const Restore& restore,
+                       const PersistentVolumeClaim& item_from_backup,
+                       const PersistentVolumeClaim& existing, std::string command) {
+  const std::string target = existing.namespace_name();
+  const bool has_volume = !existing.volume_name().empty();
+  if (!has_volume) {
+    command = absl::StrCat("kubectl delete pvc ", existing.name(), " -n ", target, " && ",
+                           RestoreCommand(restore, item_from_backup, target));
+  } else if (command.empty()) {  // Its volume may hold the very snapshot.
+    command = RestoreCommand(restore, item_from_backup, absl::StrCat(target, "-restored"));
+  }
+  const std::string name = absl::StrCat(target, "/", existing.name());
+  const std::string message =
+      absl::StrCat("the data of backup ", restore.backup_name(), " was not restored: PVC ", name,
+                   " existed before, and is left as it is; next: ", command);
+  CSIDELTA_LOG(kWarn, "the claim exists already: its volume is left as it is",
+               {"namespace", target}, {"pvc", existing.name()}, {"next", command});
+  const absl::Status recorded = RecordWithoutData(
+      ctx, env, restore, {target, existing.name(), existing.uid(), command}, message);
+  if (!recorded.ok()) {
+    CSIDELTA_LOG(kInfo, "a PVC without data could not be recorded on its Restore", {"pvc", name},
+                 {"status", recorded.ToString()});
+  }
+  objects::TryEmitEvent(ctx, env.api, existing, k8s::EventType::kWarning, kDataNotRestoredReason,
+                        message);
 }
 
 absl::Status RequireVolumeIsNotReserved(const CallContext& ctx, const csi::Environment& env,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -29,8 +30,23 @@ void MustIncludeAdditionalItems(Kind& item) {
   item.SetAnnotation(objects::kRestoreMustIncludeAnnotation, "true");
 }
 
-absl::StatusOr<bool> ClaimExists(const CallContext& ctx, const csi::Environment& env,
-                                 absl::string_view namespace_name, absl::string_view name);
+// existingResourcePolicy: update then changes labels alone. Velero's patch could else name the
+// volume of the backup in a claim that has none, or remove annotations that others rely on.
+void KeepVolume(const objects::PersistentVolumeClaim& existing,
+                objects::PersistentVolumeClaim& item);
+
+// The claim in the cluster; nothing where it does not exist yet.
+absl::StatusOr<std::optional<objects::PersistentVolumeClaim>> FindClaim(
+    const CallContext& ctx, const csi::Environment& env, absl::string_view namespace_name,
+    absl::string_view name);
+
+// Velero keeps a claim that exists, so it gets no data: an Event on it and on the Restore, a record
+// on the Restore (kWithoutDataAnnotation), a warning. `command` brings the data; "": one is named
+// that brings it elsewhere, and deletes nothing. Logs what fails.
+void ReportWithoutData(const CallContext& ctx, const csi::Environment& env,
+                       const objects::Restore& restore,
+                       const objects::PersistentVolumeClaim& item_from_backup,
+                       const objects::PersistentVolumeClaim& existing, std::string command);
 
 // FAILED_PRECONDITION when the PersistentVolume that the archived claim had is reserved for it.
 // Velero restores one that is retained as it was, unless it knows of the claim's snapshot: they

@@ -12,6 +12,7 @@
 #include "objects/core.h"
 #include "objects/data_transfer.h"
 #include "objects/keys.h"
+#include "velero/data_reference.h"
 #include "velero/labels.h"
 
 namespace csidelta::restoreitemactions {
@@ -91,6 +92,29 @@ bool IsAwaitedByVelero(const PersistentVolumeClaim& item,
                        const PersistentVolumeClaim& item_from_backup) {
   const std::string awaited = AwaitedVolume(item);
   return !awaited.empty() && awaited != AwaitedVolume(item_from_backup);
+}
+
+absl::StatusOr<std::string> UploadCommand(const CallContext& ctx, const csi::Environment& env,
+                                          const MovedClaim& claim) {
+  ASSIGN_OR_RETURN(const std::string result, ReadUploadResult(ctx, env, claim));
+  objects::DataDownload download = MakeDataDownload(claim, DownloadOf(claim));
+  RETURN_IF_ERROR(download.SetSource(result));
+  RETURN_IF_ERROR(velero::ParseDataReference(download.moved_snapshot()).status());
+  // A new cluster has no DataUpload, and then the program needs to know where the data is.
+  std::string what =
+      absl::StrCat(download.moved_snapshot(), " --location ", download.storage_location());
+  const std::string velero_namespace = download.namespace_name();
+  const auto uploads = objects::List<objects::DataUpload>(
+      ctx, env.api, velero_namespace,
+      {.label_selector = absl::StrCat(objects::kPvcUidLabel, "=", claim.item_from_backup.uid())});
+  for (const objects::DataUpload& upload : uploads.value_or(std::vector<objects::DataUpload>())) {
+    what = upload.snapshot_id() == download.moved_snapshot() ? upload.name() : what;
+  }
+  return absl::StrCat(
+      "csi-delta restore --upload ", what, " --into ", claim.target_namespace, "/",
+      claim.item_from_backup.name(),
+      velero_namespace == "velero" ? "" : absl::StrCat(" --velero-namespace ", velero_namespace),
+      " --yes");
 }
 
 absl::Status AskForData(const CallContext& ctx, const csi::Environment& env,

@@ -26,6 +26,12 @@ csi::Transfer<objects::DataDownload> DownloadOf(const MovedClaim& claim);
 bool IsAwaitedByVelero(const objects::PersistentVolumeClaim& item,
                        const objects::PersistentVolumeClaim& item_from_backup);
 
+// The command with which csi-delta's mover restores the claim's data into the existing PVC of the
+// target. Velero's action on DataUploads read in the archive what it names, so that no writer of
+// PVCs can have another's data restored. Errors as AskForData().
+absl::StatusOr<std::string> UploadCommand(const CallContext& ctx, const csi::Environment& env,
+                                          const MovedClaim& claim);
+
 // Asks the mover for the claim's data, once, as Velero's own action does, and makes `item` wait for
 // the volume that it brings. What Velero's action on DataUploads read in the archive says who the
 // mover is and where the data lie.

@@ -163,10 +163,14 @@ absl::StatusOr<velero::RestoreItemResult> LonghornRestoreAction::Execute(
   if (is_of_backup && restore.is_without_data()) {
     ClearVolume(pvc);
   } else if (is_of_backup) {
-    ASSIGN_OR_RETURN(const bool exists, ClaimExists(ctx, env_, target, archived.name()));
-    if (exists) {
-      CSIDELTA_LOG(kWarn, "the PVC exists already: its volume is left as it is",
-                   {"namespace", target}, {"pvc", archived.name()});
+    ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> existing,
+                     FindClaim(ctx, env_, target, archived.name()));
+    if (existing.has_value()) {
+      ReportWithoutData(ctx, env_, restore, archived, *existing, "");
+      if (restore.updates_existing()) {
+        KeepVolume(*existing, pvc);
+        result.item = std::move(pvc);
+      }
       return result;
     }
     RETURN_IF_ERROR(

@@ -139,6 +139,12 @@ class PvcAction : public velero::ActionOn<velero::RestoreItemAction> {
   // Without an answer in time the claim is made. The host would make an error of it.
   absl::StatusOr<bool> WaitedLongEnough(const CallContext& ctx, const VolumeSnapshot& snapshot);
   absl::StatusOr<objects::Backup> ReadBackup(const CallContext& ctx, const ClaimRestore& claim);
+  // The backup, if a data mover holds what it took of the claim.
+  absl::StatusOr<std::optional<objects::Backup>> FindMovingBackup(const CallContext& ctx,
+                                                                  const ClaimRestore& claim);
+  // The command that brings the data into a claim that exists; "" where none is known.
+  std::string CommandFor(const CallContext& ctx, const ClaimRestore& claim,
+                         const PersistentVolumeClaim& archived);
   absl::StatusOr<bool> FillFromBackup(const CallContext& ctx, const ClaimRestore& claim,
                                       const PersistentVolumeClaim& item_from_backup,
                                       PersistentVolumeClaim& item,
@@ -181,12 +187,18 @@ absl::StatusOr<velero::RestoreItemResult> PvcAction::Execute(
   velero::RestoreItemResult result;
   const bool without_data = claim.restore.is_without_data();
   if (without_data || !claim.original_snapshot.empty() || !claim.data_upload.empty()) {
-    ASSIGN_OR_RETURN(const bool exists,
-                     ClaimExists(ctx, env_, claim.target_namespace, claim.claim_name));
+    ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> existing,
+                     FindClaim(ctx, env_, claim.target_namespace, claim.claim_name));
     // Velero keeps it, too. Data of a backup must not get below an application that may run.
-    if (exists) {
-      CSIDELTA_LOG(kWarn, "the claim exists already: its volume is left as it is",
-                   {"namespace", claim.target_namespace}, {"pvc", claim.claim_name});
+    if (existing.has_value()) {
+      if (!without_data) {
+        ReportWithoutData(ctx, env_, claim.restore, archived, *existing,
+                          CommandFor(ctx, claim, archived));
+      }
+      if (claim.restore.updates_existing()) {
+        KeepVolume(*existing, changed_item);
+        result.item = std::move(changed_item);
+      }
       return result;
     }
     ASSIGN_OR_RETURN(const bool rewritten,
@@ -268,6 +280,43 @@ absl::StatusOr<objects::Backup> PvcAction::ReadBackup(const CallContext& ctx,
   return objects::Backup::Parse(object);
 }
 
+absl::StatusOr<std::optional<objects::Backup>> PvcAction::FindMovingBackup(
+    const CallContext& ctx, const ClaimRestore& claim) {
+  if (claim.data_upload.empty()) {
+    return std::optional<objects::Backup>();
+  }
+  ASSIGN_OR_RETURN(objects::Backup backup, ReadBackup(ctx, claim));
+  // Only where data were moved is the annotation certain to be this backup's.
+  const bool is_moved = backup.snapshot_move_data() || claim.original_snapshot.empty();
+  return is_moved ? std::optional(std::move(backup)) : std::nullopt;
+}
+
+std::string PvcAction::CommandFor(const CallContext& ctx, const ClaimRestore& claim,
+                                  const PersistentVolumeClaim& archived) {
+  const absl::StatusOr<std::optional<objects::Backup>> moving = FindMovingBackup(ctx, claim);
+  if (!moving.ok()) {
+    return "";
+  }
+  if (moving->has_value()) {
+    return UploadCommand(ctx, env_, {claim.restore, **moving, archived, claim.target_namespace})
+        .value_or("");
+  }
+  const std::string restored =
+      velero::RestoredSnapshotName(claim.restore.uid(), claim.original_snapshot);
+  for (const std::string& name : {restored, claim.original_snapshot}) {
+    const auto found = objects::Find<VolumeSnapshot>(
+        ctx, env_.api, VolumeSnapshot::Key(claim.target_namespace, name));
+    // Velero 1.14 and 1.15 keep the name, which another VolumeSnapshot may have.
+    if (found.ok() && found->has_value() &&
+        (name == restored || (*found)->Label(objects::kRestoreNameLabel) ==
+                                 velero::ValidLabelValue(claim.restore.name()))) {
+      return absl::StrCat("csi-delta snapshot restore ", name, " --into ", claim.claim_name, " -n ",
+                          claim.target_namespace, " --yes");
+    }
+  }
+  return "";
+}
+
 absl::StatusOr<bool> PvcAction::FillFromBackup(const CallContext& ctx, const ClaimRestore& claim,
                                                const PersistentVolumeClaim& item_from_backup,
                                                PersistentVolumeClaim& item,
@@ -276,17 +325,13 @@ absl::StatusOr<bool> PvcAction::FillFromBackup(const CallContext& ctx, const Cla
       Annotate(RequireVolumeIsNotReserved(ctx, env_, claim.target_namespace, item_from_backup),
                absl::StrCat("persistentvolumeclaim ", claim.target_namespace, "/", claim.claim_name,
                             " cannot be restored")));
-  if (claim.data_upload.empty()) {
-    return FillFromSnapshot(ctx, claim, item, result);
-  }
-  ASSIGN_OR_RETURN(const objects::Backup backup, ReadBackup(ctx, claim));
-  // Only where data were moved is the annotation certain to be this backup's.
-  if (!backup.snapshot_move_data() && !claim.original_snapshot.empty()) {
+  ASSIGN_OR_RETURN(const std::optional<objects::Backup> moving, FindMovingBackup(ctx, claim));
+  if (!moving.has_value()) {
     return FillFromSnapshot(ctx, claim, item, result);
   }
   return FillByMover(ctx, claim,
                      {.restore = claim.restore,
-                      .backup = backup,
+                      .backup = *moving,
                       .item_from_backup = item_from_backup,
                       .target_namespace = claim.target_namespace},
                      item, result);
@@ -358,12 +403,8 @@ absl::Status PvcAction::RequireSnapshot(const CallContext& ctx, const ClaimResto
   const std::string message = absl::StrCat(
       "persistentvolumeclaim ", claim.target_namespace, "/", claim.claim_name,
       " cannot be restored: the driver has no snapshot ", state.handle, ": ", state.message);
-  const absl::Status emitted = objects::EmitEvent(ctx, env_.api, snapshot, k8s::EventType::kWarning,
-                                                  kSnapshotGoneReason, message);
-  if (!emitted.ok()) {
-    CSIDELTA_LOG(kInfo, "the event about a missing snapshot could not be written",
-                 {"error", emitted.ToString()});
-  }
+  objects::TryEmitEvent(ctx, env_.api, snapshot, k8s::EventType::kWarning, kSnapshotGoneReason,
+                        message);
   return absl::NotFoundError(message);
 }
 

@@ -157,6 +157,10 @@ TEST_F(LonghornRestoreTest, AnExistingPvcIsLeftAlone) {
   EXPECT_FALSE(result->item.has_value());
   EXPECT_EQ(result->operation_id, "");
   EXPECT_THAT(Contents(), IsEmpty());
+  const std::vector<Json> events = bed_.api().All(EventType());
+  ASSERT_THAT(events, SizeIs(1));  // The Restore is not there.
+  EXPECT_THAT(GetString(events[0], {"message"}),
+              HasSubstr("--namespace-mappings shop:shop-restored"));
 }
 
 TEST_F(LonghornRestoreTest, WithoutVolumesThePvcComesEmptyAsItWasAskedFor) {

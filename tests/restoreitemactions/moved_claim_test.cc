@@ -5,14 +5,17 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "csi/expose/data_transfer.h"
 #include "k8s/object.h"
+#include "objects/backup.h"
 #include "objects/keys.h"
 #include "restoreitemactions/actions.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/velero_119_objects.h"
+#include "velero/data_reference.h"
 
 namespace csidelta::restoreitemactions::moved_claim_test {
 namespace {
@@ -193,11 +196,75 @@ TEST_F(MovedClaimTest, WithoutVolumesOnRequest) {
   EXPECT_THAT(Downloads(), IsEmpty());
 }
 
-TEST_F(MovedClaimTest, AClaimThatIsThereIsLeftAlone) {
-  bed_.api.Seed(PersistentVolumeClaimType(),
-                support::MakeObject("v1", "PersistentVolumeClaim", "shop-2", "data"));
-  ASSERT_THAT(Execute(), IsOk());
-  EXPECT_THAT(Downloads(), IsEmpty());
+// The PVC of the target exists, with a volume.
+class ExistingMovedClaimTest : public MovedClaimTest {
+ protected:
+  ExistingMovedClaimTest() {
+    bed_.api.Seed(objects::Restore::Type(), restore_);
+    Json existing = support::MakeObject("v1", "PersistentVolumeClaim", "shop-2", "data");
+    SetJson(existing, {"spec", "volumeName"}, "pv-new");
+    bed_.api.Seed(PersistentVolumeClaimType(), existing);
+    SeedMoved(kReference);
+  }
+  void SeedMoved(const std::string& reference) {
+    SeedResult("result", {{"backupStorageLocation", "bucket"},
+                          {"datamover", "csi-delta"},
+                          {"snapshotID", reference}});
+  }
+  // In the cluster that made the backup.
+  void SeedUpload(const std::string& name, const std::string& reference) {
+    Json upload = support::MakeObject("velero.io/v2alpha1", "DataUpload", "velero", name,
+                                      {{objects::kPvcUidLabel, "claim-uid"}});
+    SetJson(upload, {"status", "snapshotID"}, reference);
+    bed_.api.Seed(DataUploadType(), upload);
+  }
+  // As the record on the Restore has it.
+  std::string Command() {
+    EXPECT_THAT(Execute(), IsOk());
+    EXPECT_THAT(Downloads(), IsEmpty());
+    const auto all =
+        objects::Restore::Of(*bed_.api.Find({objects::Restore::Type(), "velero", "r1"}))
+            ->pvcs_without_data();
+    EXPECT_THAT(all, SizeIs(1));
+    return all.empty() ? "" : all[0].command;
+  }
+
+  const std::string kReference =
+      velero::FormatDataReference({.cluster = "c2000000-0000-4000-8000-000000000002",
+                                   .namespace_name = "shop",
+                                   .claim_uid = "c1a10000-0000-4000-8000-00000000000a",
+                                   .snapshot_id = std::string(64, 'a'),
+                                   .key = std::string(16, 'b')});
+  const std::string kByReference = absl::StrCat("csi-delta restore --upload ", kReference,
+                                                " --location bucket --into shop-2/data --yes");
+};
+
+TEST_F(ExistingMovedClaimTest, ItsDataComesByTheDataUpload) {
+  SeedUpload("nightly-1", kReference);
+  EXPECT_EQ(Command(), "csi-delta restore --upload nightly-1 --into shop-2/data --yes");
+}
+
+TEST_F(ExistingMovedClaimTest, InANewClusterItsDataComesByWhatTheArchiveSays) {
+  EXPECT_EQ(Command(), kByReference);
+}
+
+// The archived PVC is its namespace's text: no command names another's data.
+TEST_F(ExistingMovedClaimTest, AnUploadThatIsNotItsOwnIsNotNamed) {
+  SeedUpload("other", absl::StrCat(kReference.substr(0, kReference.size() - 1), "c"));
+  SetJson(claim_, {"metadata", "annotations", objects::kDataUploadNameAnnotation}, "velero/other");
+  EXPECT_EQ(Command(), kByReference);
+}
+
+TEST_F(ExistingMovedClaimTest, DataOfUnknownOriginComesBesideIt) {
+  const std::string beside =
+      "velero restore create --from-backup nightly --include-namespaces shop --namespace-mappings "
+      "shop:shop-2-restored";
+  SeedMoved("a1b2");  // By another data mover.
+  EXPECT_EQ(Command(), beside);
+  bed_.api.Remove({ConfigMapType(), "velero", "result"});
+  EXPECT_EQ(Command(), beside);
+  bed_.api.Remove({BackupType(), "velero", "nightly"});
+  EXPECT_EQ(Command(), beside);
 }
 
 TEST_F(MovedClaimTest, ProgressAndCancelAreTheDownloads) {

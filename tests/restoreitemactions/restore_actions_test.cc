@@ -1,9 +1,12 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "k8s/object.h"
+#include "objects/backup.h"
 #include "objects/keys.h"
 #include "restoreitemactions/actions.h"
 #include "tests/support/kind_names.h"
@@ -259,12 +262,123 @@ TEST_F(PvcRestoreTest, GoesOnWhenTheDriverSaysNothingInTime) {
   EXPECT_GE(bed_.clock.Now() - start, absl::Seconds(30));
 }
 
-TEST_F(PvcRestoreTest, ExistingClaimIsLeftAlone) {
-  bed_.api.Seed(PersistentVolumeClaimType(), ArchivedClaim());
-  const RestoreItemResult result = Run(*action_, ArchivedClaim(), ArchivedClaim());
-  EXPECT_FALSE(result.item.has_value());
-  EXPECT_TRUE(result.operation_id.empty());
+// --- Claims that exist
+
+// GitOps made the PVC before the restore came.
+class ExistingClaimTest : public PvcRestoreTest {
+ protected:
+  void SetUp() override {
+    PvcRestoreTest::SetUp();
+    SetJson(restore_, {"spec", "namespaceMapping"}, Json{{"shop", "shop-2"}});
+    bed_.api.Seed(objects::Restore::Type(), restore_);
+    existing_ = support::MakeObject("v1", "PersistentVolumeClaim", "shop-2", "data");
+    SetJson(existing_, {"metadata", "uid"}, "existing-uid");
+    SetJson(existing_, {"spec"}, Json{{"storageClassName", "slow"}, {"volumeName", "pv-new"}});
+  }
+  // What the record on the Restore has as the next step.
+  std::string NextStep() {
+    bed_.api.Seed(PersistentVolumeClaimType(), existing_);
+    const RestoreItemResult result = Run(*action_, ArchivedClaim(), ArchivedClaim());
+    EXPECT_FALSE(result.item.has_value());
+    EXPECT_TRUE(result.operation_id.empty());
+    const std::vector<objects::PvcWithoutData> all = Recorded();
+    EXPECT_EQ(all.size(), 1U);
+    return all.size() == 1 ? all[0].command : "";
+  }
+  std::vector<objects::PvcWithoutData> Recorded() {
+    return objects::Restore::Of(*bed_.api.Find({objects::Restore::Type(), "velero", "r1"}))
+        ->pvcs_without_data();
+  }
+  std::vector<std::string> Events() {
+    std::vector<std::string> all;
+    for (const Json& event : bed_.api.All(EventType())) {
+      all.push_back(absl::StrCat(GetString(event, {"involvedObject", "kind"}), " ",
+                                 GetString(event, {"reason"}), ": ",
+                                 GetString(event, {"message"})));
+    }
+    return all;
+  }
+
+  const std::string kCommand =
+      absl::StrCat("csi-delta snapshot restore ", Restored("snap"), " --into data -n shop-2 --yes");
+  Json existing_;
+};
+
+TEST_F(ExistingClaimTest, IsReportedOnRestoreAndPvcWithTheCommandThatBringsItsData) {
+  SeedRestored("shop-2");
+  EXPECT_EQ(NextStep(), kCommand);
+  const std::string text = absl::StrCat(
+      " DataNotRestored: the data of backup nightly was not restored: PVC shop-2/data existed "
+      "before, and is left as it is; next: ",
+      kCommand);
+  EXPECT_THAT(Events(),
+              testing::UnorderedElementsAre("Restore" + text, "PersistentVolumeClaim" + text));
+  EXPECT_EQ(Recorded()[0].uid, "existing-uid");
   EXPECT_THAT(log(), HasSubstr("exists already"));
+  NextStep();  // It may run twice.
+}
+
+TEST_F(ExistingClaimTest, AVolumeSnapshotThatKeptItsNameCountsIfTheRestoreMadeIt) {
+  bed_.api.Seed(VolumeSnapshotType(), MakeSnapshotObject("shop-2", "snap", ""));
+  EXPECT_THAT(NextStep(), HasSubstr("velero restore create"));
+  bed_.api.Seed(VolumeSnapshotType(),
+                MakeSnapshotObject("shop-2", "snap", "", {{objects::kRestoreNameLabel, "r1"}}));
+  EXPECT_EQ(NextStep(), "csi-delta snapshot restore snap --into data -n shop-2 --yes");
+}
+
+// Its volume may hold the very snapshot: what deletes it is not advised.
+TEST_F(ExistingClaimTest, WithoutAVolumeSnapshotItsDataComesBesideIt) {
+  EXPECT_EQ(NextStep(),
+            "velero restore create --from-backup nightly --include-namespaces shop "
+            "--namespace-mappings shop:shop-2-restored");
+}
+
+TEST_F(ExistingClaimTest, OneWithoutAVolumeIsMadeAgain) {
+  SeedRestored("shop-2");
+  EraseJson(existing_, {"spec", "volumeName"});
+  EXPECT_EQ(NextStep(),
+            "kubectl delete pvc data -n shop-2 && velero restore create --from-backup nightly "
+            "--include-namespaces shop --namespace-mappings shop:shop-2");
+}
+
+// Velero's patch would else name a volume in a PVC that has none, or remove what keeps restores
+// away.
+TEST_F(ExistingClaimTest, AnUpdateChangesNothingOfItsVolume) {
+  for (const bool is_without_data : {false, true}) {
+    bed_.api.Seed(objects::Restore::Type(), restore_);
+    Json restore = restore_;
+    SetJson(restore, {"spec", "existingResourcePolicy"}, "update");
+    SetJson(restore, {"spec", "restorePVs"}, !is_without_data);
+    EraseJson(existing_, {"spec", "volumeName"});
+    SetJson(existing_, {"metadata", "annotations"},
+            Json{{objects::kCopyRecordAnnotation, "{}"}, {objects::kSelectedNodeAnnotation, "n1"}});
+    bed_.api.Seed(PersistentVolumeClaimType(), existing_);
+    const auto result =
+        action_->Execute(bed_.ctx, objects::Object(ArchivedClaim()),
+                         objects::Object(ArchivedClaim()), objects::Object(restore));
+    ASSERT_THAT(result, IsOk());
+    ASSERT_TRUE(result->item.has_value());
+    EXPECT_EQ(result->item->json().at("spec"), existing_.at("spec"));
+    EXPECT_EQ(result->item->annotations(),
+              existing_.at("metadata").at("annotations").get<support::Strings>());
+    EXPECT_EQ(Recorded().size(), is_without_data ? 0U : 1U);
+  }
+}
+
+TEST_F(ExistingClaimTest, IsLeftAloneWhateverCallFails) {
+  SeedRestored("shop-2");
+  bed_.api.Seed(PersistentVolumeClaimType(), existing_);
+  for (int call = 2;; ++call) {  // The first one tells that it exists.
+    bed_.api.FailCall(call, absl::UnavailableError("connection lost"));
+    const RestoreItemResult result = Run(*action_, ArchivedClaim(), ArchivedClaim());
+    EXPECT_FALSE(result.item.has_value());
+    EXPECT_TRUE(result.operation_id.empty());
+    if (!bed_.api.sweep_hit()) {
+      EXPECT_GT(call, 5);
+      return;
+    }
+    bed_.api.ClearFaults();
+  }
 }
 
 // Kubernetes takes a PVC that says it is bound, and names no volume, for one that lost its volume.
