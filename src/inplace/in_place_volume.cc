@@ -394,6 +394,9 @@ absl::Status EndRecord(const CallContext& ctx, k8s::ApiClient& api, const InPlac
   if (is_own) {  // Another's record stays.
     record->has_ended = true;
     patch = CopyRecordPatch(pvc, is_partly_old ? &*record : nullptr);
+    if (is_whole) {
+      patch.SetAnnotation(objects::kRestoredAtAnnotation, FormatRfc3339Seconds(ctx.clock->Now()));
+    }
   }
   if (consents) {
     patch.RemoveAnnotation(objects::kMayWriteAnnotation);

@@ -48,9 +48,24 @@ std::string NamedTarget(const PersistentVolumeClaim& pvc) {
   return absl::StrCat("PVC ", pvc.namespace_name(), "/", pvc.name());
 }
 
+// As a new cluster would have it, from the reference that its archive has.
+absl::StatusOr<DataUpload> UploadOfReference(const MovedSource& source) {
+  ASSIGN_OR_RETURN(const velero::DataReference reference,
+                   velero::ParseDataReference(source.upload));
+  DataUpload upload = DataUpload::Make(
+      source.velero_namespace, absl::StrCat("snapshot-", reference.snapshot_id.substr(0, 16)));
+  upload.SetStorageLocation(source.location);
+  upload.SetSource(reference.namespace_name, "", "");
+  upload.SetSnapshotId(source.upload);
+  return upload;
+}
+
 // The DataUpload, if what it moved can be restored.
 absl::StatusOr<DataUpload> ReadUpload(const CallContext& ctx, k8s::ApiClient& api,
                                       const MovedSource& source) {
+  if (!source.location.empty()) {
+    return UploadOfReference(source);
+  }
   const std::string text = absl::StrCat("DataUpload ", source.velero_namespace, "/", source.upload);
   ASSIGN_OR_RETURN(
       std::optional<DataUpload> found,

@@ -47,7 +47,8 @@ inline constexpr absl::Duration kMoverSilenceNoted = absl::Minutes(1);
 
 struct MovedSource {
   std::string velero_namespace;
-  std::string upload;  // a DataUpload there
+  std::string upload;         // a DataUpload there; with a location its status.snapshotID
+  std::string location = {};  // the BackupStorageLocation, where the cluster has no DataUpload
 };
 
 struct MoverPlan {

@@ -539,6 +539,31 @@ TEST_F(DownloadReconcilerTest, TheRefusalOfAVolumeThatWaitsForItsPodIsNamed) {
   EXPECT_THAT(bed_.Message(), named);
 }
 
+// A restore of the PVC alone brings no Pod, and perhaps none ever comes.
+TEST_F(DownloadReconcilerTest, ARestoreWithoutPodsFillsWithoutAConsumer) {
+  for (const bool has_pods : {true, false}) {
+    SCOPED_TRACE(has_pods);
+    DownloadBed bed;
+    bed.api.Mutate({StorageClassType(), "", "shop-class"}, [](Json& storage_class) {
+      storage_class["volumeBindingMode"] = "WaitForFirstConsumer";
+    });
+    Json resources = {"persistentvolumeclaims", "persistentvolumes"};
+    if (has_pods) {
+      resources.push_back("pods");
+    }
+    bed.api.Seed(kRestoreType,
+                 {{"metadata", {{"name", "r"}, {"namespace", "velero"}, {"uid", "u"}}},
+                  {"spec", {{"backupName", "b"}, {"includedResources", resources}}},
+                  {"status", {{"phase", "WaitingForPluginOperations"}}}});
+    bed.AddDownload();
+    bed.OwnByRestore("r");
+    Controller(bed, 10);
+    EXPECT_EQ(bed.Phase(), has_pods ? "Accepted" : "Completed") << bed.Message();
+    EXPECT_EQ(bed.TargetPhase(), has_pods ? "Pending" : "Bound");
+    EXPECT_EQ(bed.api.All(PersistentVolumeType()).size(), has_pods ? 0U : 1U);
+  }
+}
+
 TEST_F(DownloadReconcilerTest, TheLimitOfItsStorageClassHoldsForADownload) {
   bed_.env.settings.storage_classes["shop-class"].transfers_max = 1;
   bed_.worker = MoverBed::Worker::kRuns;
@@ -717,6 +742,7 @@ TEST_F(DownloadReconcilerTest, WhatDiffersIsWrittenIntoThePvcThatThereIs) {
   EXPECT_EQ(bed_.Phase(), "Completed") << bed_.Message();
   bed_.ExpectVolumeKept();
   EXPECT_FALSE(bed_.Record().has_value());
+  EXPECT_TRUE(ParseRfc3339(k8s::Annotation(bed_.Target(), objects::kRestoredAtAnnotation)));
   EXPECT_EQ(bed_.Consent(), "");
   const auto counted =
       ParseJsonObject(k8s::Annotation(bed_.Download(), objects::kRestoredBytesAnnotation));
@@ -771,6 +797,7 @@ TEST_F(DownloadReconcilerTest, InPlaceACancelledOneSaysThatTheVolumeIsPartlyOld)
   EXPECT_EQ(bed_.Phase(), "Canceled") << bed_.Message();
   ASSERT_TRUE(bed_.Record().has_value());
   EXPECT_TRUE(bed_.Record()->has_ended);
+  EXPECT_EQ(k8s::Annotation(bed_.Target(), objects::kRestoredAtAnnotation), "");
   bed_.PlayDriver();
   bed_.ExpectVolumeKept();
   ExpectNothingLeft(bed_, 1);

@@ -110,11 +110,12 @@ class MoverRestoreTest : public testing::Test {
     api_.Mutate({DataUploadType(), "velero", "nightly"}, change);
   }
 
-  absl::StatusOr<MoverPlan> Plan(const std::string& pvc = "data") {
+  absl::StatusOr<MoverPlan> Plan(const std::string& pvc = "data",
+                                 const MovedSource& source = {.velero_namespace = "velero",
+                                                              .upload = "nightly"}) {
     const auto around = ReadRestoreSurroundings(ctx_, api_, "shop");
     EXPECT_THAT(around, IsOk());
-    return PlanMoverRestore(ctx_, api_, *around,
-                            {.velero_namespace = "velero", .upload = "nightly"}, pvc);
+    return PlanMoverRestore(ctx_, api_, *around, source, pvc);
   }
   absl::StatusOr<MoverRestoreResult> Restore() {
     const auto plan = Plan();
@@ -141,6 +142,22 @@ class MoverRestoreTest : public testing::Test {
   std::vector<int64_t> progress_;
   std::vector<std::string> notes_;
 };
+
+// A new cluster has no DataUploads.
+TEST_F(MoverRestoreTest, WithoutADataUploadItsResultAndLocationSayWhatIsRestored) {
+  const auto by_upload = Plan();
+  ASSERT_THAT(by_upload, IsOk());
+  api_.Remove({DataUploadType(), "velero", "nightly"});
+  const auto by_reference =
+      Plan("data", {.velero_namespace = "velero", .upload = Reference(), .location = "default"});
+  ASSERT_THAT(by_reference, IsOk());
+  EXPECT_THAT(by_reference->refusals, IsEmpty());
+  EXPECT_EQ(by_reference->download.json().at("spec"), by_upload->download.json().at("spec"));
+  EXPECT_THAT(by_reference->download.name(), testing::StartsWith("snapshot-aaaaaaaaaaaaaaaa-"));
+  EXPECT_THAT(
+      Plan("data", {.velero_namespace = "velero", .upload = "nightly", .location = "default"}),
+      StatusIs(absl::StatusCode::kInvalidArgument));
+}
 
 TEST_F(MoverRestoreTest, TheMoverIsAskedForThePvcAfterASafetySnapshot) {
   std::size_t snapshots_when_asked = 0;

@@ -106,6 +106,12 @@ class DownloadStep : public TransferStep {
   absl::StatusOr<objects::TaskVolume> Volume() override;
   csi::RestoreRequest Restoring(std::optional<objects::OwnerReference> owner) const;
 
+  // That of Velero which it belongs to; nothing if none does, or is gone: then it goes, too.
+  absl::StatusOr<std::optional<objects::Restore>> FindRestore() const;
+  // The target's volume. A target that waits for a Pod is not made to wait by a restore without
+  // Pods, where none may ever come.
+  absl::StatusOr<csi::RestoredVolume> Prepare(csi::RestoreRequest request) const;
+
   // FAILED_PRECONDITION when the target's PVC will not be made any more.
   absl::Status CheckTargetMayCome() const;
   void RecordClass(const std::string& storage_class);
@@ -235,20 +241,35 @@ absl::Status RestoreInPlaceStep::CheckStartBefore() const {
                    "clock is right where it runs"));
 }
 
+absl::StatusOr<std::optional<objects::Restore>> DownloadStep::FindRestore() const {
+  const std::optional<objects::OwnerReference> owner = VeleroOwnerOf(object_.object(), "Restore");
+  if (!owner.has_value()) {
+    return std::optional<objects::Restore>();
+  }
+  ASSIGN_OR_RETURN(
+      std::optional<objects::Restore> restore,
+      objects::Find<objects::Restore>(
+          ctx_, env_.api, objects::Restore::Key(download_.namespace_name(), owner->name)));
+  const bool is_it = restore.has_value() && restore->uid() == owner->uid;
+  return is_it ? std::move(restore) : std::nullopt;
+}
+
+absl::StatusOr<csi::RestoredVolume> DownloadStep::Prepare(csi::RestoreRequest request) const {
+  ASSIGN_OR_RETURN(csi::RestoredVolume volume, csi::PrepareVolume(ctx_, env_.api, request));
+  if (!volume.awaits_target || !volume.is_target_there) {
+    return volume;
+  }
+  ASSIGN_OR_RETURN(const std::optional<objects::Restore> restore, FindRestore());
+  request.ignore_delay_binding = restore.has_value() && !restore->RestoresPods();
+  return request.ignore_delay_binding ? csi::PrepareVolume(ctx_, env_.api, request)
+                                      : std::move(volume);
+}
+
 // Velero makes PVCs while it restores items, and not when it waits for their operations. One whose
 // action failed after the DataDownload was made, because its plugin died, say, never comes.
 absl::Status DownloadStep::CheckTargetMayCome() const {
-  const std::optional<objects::OwnerReference> owner = VeleroOwnerOf(object_.object(), "Restore");
-  if (!owner.has_value()) {
-    return absl::OkStatus();
-  }
-  const auto restore = objects::Find<objects::Restore>(
-      ctx_, env_.api, objects::Restore::Key(download_.namespace_name(), owner->name));
-  RETURN_IF_ERROR(restore.status());
-  if (!restore->has_value() || (*restore)->uid() != owner->uid) {
-    return absl::OkStatus();  // The DataDownload goes with it.
-  }
-  if ((*restore)->RestoresItems()) {
+  ASSIGN_OR_RETURN(const std::optional<objects::Restore> restore, FindRestore());
+  if (!restore.has_value() || restore->RestoresItems()) {
     return absl::OkStatus();
   }
   // It may have come between the two looks.
@@ -261,7 +282,7 @@ absl::Status DownloadStep::CheckTargetMayCome() const {
              ? absl::OkStatus()
              : absl::FailedPreconditionError(absl::StrCat(
                    "claim ", download_.target_namespace(), "/", download_.target_pvc(),
-                   " was not restored: Restore ", owner->name, " is ", (*restore)->phase(),
+                   " was not restored: Restore ", restore->name(), " is ", restore->phase(),
                    ", and makes no more claims; its errors say why"));
 }
 
@@ -328,7 +349,7 @@ absl::StatusOr<WorkerRun::NextPod> RestoreInPlaceStep::PrepareWorker(
 absl::StatusOr<WorkerRun::NextPod> DownloadStep::PrepareWorker(const objects::VolumeTask& task) {
   csi::RestoreRequest request = Restoring(task.AsOwner());
   request.is_without_claim = !IsAdmitted();
-  ASSIGN_OR_RETURN(const csi::RestoredVolume volume, csi::PrepareVolume(ctx_, env_.api, request));
+  ASSIGN_OR_RETURN(const csi::RestoredVolume volume, Prepare(std::move(request)));
   if (!volume.target_uid.empty()) {
     object_.SetAnnotation(objects::kTargetUidAnnotation, volume.target_uid);
   }
@@ -371,8 +392,7 @@ absl::StatusOr<absl::Time> RestoreInPlaceStep::CheckRunning() {
 }
 
 absl::StatusOr<std::string> DownloadStep::InspectClaim(const objects::VolumeTask& task) {
-  ASSIGN_OR_RETURN(const csi::RestoredVolume volume,
-                   csi::PrepareVolume(ctx_, env_.api, Restoring(task.AsOwner())));
+  ASSIGN_OR_RETURN(const csi::RestoredVolume volume, Prepare(Restoring(task.AsOwner())));
   return volume.waiting_for;
 }
 
