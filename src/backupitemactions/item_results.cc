@@ -8,6 +8,11 @@
 #include "base/check.h"
 #include "base/rfc3339.h"
 #include "csi/group/group_lifecycle.h"
+#include "csi/retry.h"
+#include "k8s/event_recorder.h"
+#include "objects/client.h"
+#include "objects/event.h"
+#include "objects/persistent_volume.h"
 #include "velero/item_action.h"
 
 namespace csidelta::backupitemactions {
@@ -81,6 +86,19 @@ velero::OperationProgress Failed(velero::OperationProgress progress, std::string
 velero::OperationProgress NotYet(velero::OperationProgress progress, std::string description) {
   progress.description = std::move(description);
   return progress;
+}
+
+void ReportNoSnapshot(const csi::Environment& env, const objects::Object& backup,
+                      absl::string_view namespace_name, absl::string_view pvc,
+                      absl::string_view why) {
+  const CallContext ctx = csi::CleanUpContext(env.clock);
+  const auto found = objects::Find<objects::PersistentVolumeClaim>(
+      ctx, env.api, objects::PersistentVolumeClaim::Key(namespace_name, pvc));
+  if (found.ok() && found->has_value()) {
+    objects::TryEmitEvent(
+        ctx, env.api, **found, k8s::EventType::kWarning, "SnapshotFailed",
+        absl::StrCat("backup ", backup.name(), " has no snapshot of this PVC: ", why));
+  }
 }
 
 }  // namespace csidelta::backupitemactions

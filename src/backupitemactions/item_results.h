@@ -8,13 +8,14 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/rfc3339.h"
+#include "csi/environment.h"
 #include "k8s/api_client.h"
 #include "objects/keys.h"
 #include "objects/volume_group_snapshot.h"
 #include "objects/volume_snapshot.h"
 #include "velero/item_action.h"
 
-// Answers to Velero that the actions on snapshots and on groups share. All pure.
+// Answers to Velero that the actions on snapshots and on groups share. Pure.
 namespace csidelta::backupitemactions {
 
 // The asynchronous operation that ends when a VolumeSnapshot is ready to use, or a
@@ -58,5 +59,10 @@ std::optional<objects::Object> IfChanged(const objects::Object& item, objects::O
 velero::OperationProgress Failed(velero::OperationProgress progress, std::string error);
 // Not completed, for the reason told.
 velero::OperationProgress NotYet(velero::OperationProgress progress, std::string description);
+
+// An Event on the PVC: the backup has no snapshot of it, and why. Logs what fails. Not pure.
+void ReportNoSnapshot(const csi::Environment& env, const objects::Object& backup,
+                      absl::string_view namespace_name, absl::string_view pvc,
+                      absl::string_view why);
 
 }  // namespace csidelta::backupitemactions

@@ -156,6 +156,7 @@ absl::StatusOr<velero::BackupItemResult> LonghornVolumeAction::Execute(
   if (result.ok()) {
     return result;
   }
+  ReportNoSnapshot(env_, backup, pvc.namespace_name(), pvc.name(), result.status().message());
   const std::string subject = absl::StrCat("PVC ", pvc.namespace_name(), "/", pvc.name());
   if (absl::IsPermissionDenied(result.status())) {
     return absl::PermissionDeniedError(absl::StrCat(subject, ": ", result.status().message(),

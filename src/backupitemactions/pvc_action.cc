@@ -176,6 +176,8 @@ absl::StatusOr<velero::BackupItemResult> PvcAction::Execute(const CallContext& c
   absl::StatusOr<velero::BackupItemResult> result = NameClaim(item, Save(ctx, backup, item));
   if (result.ok()) {
     DropMarks(item, *result);
+  } else {
+    ReportNoSnapshot(env_, backup, item.namespace_name(), item.name(), result.status().message());
   }
   return result;
 }

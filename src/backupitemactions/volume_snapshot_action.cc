@@ -160,7 +160,12 @@ absl::StatusOr<velero::BackupItemResult> VolumeSnapshotAction::Execute(
     return velero::BackupItemResult{};
   }
   absl::StatusOr<velero::BackupItemResult> result = Archive(ctx, item, backup);
-  if (!result.ok() && csi::IsManaged(item, backup) && csi::MemberGroupName(item).empty()) {
+  const bool is_failed = !result.ok() && csi::IsManaged(item, backup);
+  if (is_failed) {
+    ReportNoSnapshot(env_, backup, item.namespace_name(), item.source_pvc(),
+                     result.status().message());
+  }
+  if (is_failed && csi::MemberGroupName(item).empty()) {
     Remove(item);  // A member goes with its group, or not at all.
   }
   return result;
@@ -398,7 +403,13 @@ absl::StatusOr<velero::OperationProgress> VolumeSnapshotAction::Progress(
   if (!content.ok()) {
     return NotYet(std::move(progress), absl::StrCat("not known: ", content.status().message()));
   }
-  return StatusOfSnapshot(std::move(progress), *snapshot, *content, ctx.clock->Now(), grace_period);
+  progress =
+      StatusOfSnapshot(std::move(progress), *snapshot, *content, ctx.clock->Now(), grace_period);
+  if (!progress.error.empty()) {
+    ReportNoSnapshot(env_, backup_object, snapshot->namespace_name(), snapshot->source_pvc(),
+                     progress.error);
+  }
+  return progress;
 }
 
 absl::Status VolumeSnapshotAction::Cancel(const CallContext& ctx, absl::string_view operation_id,

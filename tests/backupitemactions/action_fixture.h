@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/random.h"
 #include "csi/environment.h"
 #include "tests/support/fake_api_client.h"
@@ -64,6 +66,18 @@ class ActionTest : public testing::Test {
   }
   absl::Status RunCancel(velero::BackupItemAction& action, absl::string_view operation_id) {
     return action.Cancel(ctx_, operation_id, objects::Object(backup_));
+  }
+
+  // "Kind name: message" of the Events that report a snapshot that failed.
+  std::vector<std::string> SnapshotFailures() const {
+    std::vector<std::string> all;
+    for (const Json& event : api_.All(EventType())) {
+      if (GetString(event, {"reason"}) == "SnapshotFailed") {
+        all.push_back(absl::StrCat(GetString(event, {"involvedObject", "name"}), ": ",
+                                   GetString(event, {"message"})));
+      }
+    }
+    return all;
   }
 
   void Finalizing() { SetJson(backup_, {"status", "phase"}, "Finalizing"); }

@@ -216,6 +216,10 @@ TEST_F(LonghornVolumeActionTest, AFullVolumeIsRefusedBeforeAnythingIsMade) {
   bed_.AddSnapshot("two");
   EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kResourceExhausted,
                               HasSubstr("PVC shop/data: Longhorn's Volume pvc-1 has 2 snapshots")));
+  const std::vector<Json> events = bed_.api().All(EventType());
+  ASSERT_THAT(events, SizeIs(1));
+  EXPECT_EQ(GetString(events[0], {"reason"}), "SnapshotFailed");
+  EXPECT_THAT(GetString(events[0], {"message"}), HasSubstr("pvc-1 has 2 snapshots"));
   EXPECT_EQ(bed_.Count("create", "snapshots"), 0);
   EXPECT_EQ(bed_.Count("create", "leases"), 0);
 }

@@ -58,6 +58,7 @@ TEST_F(PvcActionTest, TakesTheVolumeThatThePolicyGivesToUs) {
       (velero::ResourceIdentifier{"snapshot.storage.k8s.io", "volumesnapshots", "app", name}));
   EXPECT_EQ(result->operation_id, "");
   EXPECT_THAT(result->post_operation_items, IsEmpty());
+  EXPECT_THAT(SnapshotFailures(), IsEmpty());
   // The claim in the cluster stays as it is.
   EXPECT_EQ(*api_.Find({PersistentVolumeClaimType(), "app", "data"}), claim_);
 }
@@ -263,6 +264,10 @@ TEST_F(PvcActionTest, TheDriversErrorReachesTheUser) {
   cluster_.driver().Refuse("CreateSnapshot", "Internal", "quota used up");
   EXPECT_THAT(Execute(), StatusIs(absl::StatusCode::kDeadlineExceeded,
                                   AllOf(HasSubstr("app/data"), HasSubstr("quota used up"))));
+  EXPECT_THAT(SnapshotFailures(),
+              testing::ElementsAre(
+                  AllOf(testing::StartsWith("data: backup nightly has no snapshot of this PVC: "),
+                        HasSubstr("quota used up"))));
   EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
   EXPECT_THAT(api_.All(VolumeSnapshotContentType()), IsEmpty());
 }

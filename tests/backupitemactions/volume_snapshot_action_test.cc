@@ -367,6 +367,7 @@ TEST_F(VolumeSnapshotActionTest, ProgressFollowsTheDriver) {
   progress = Progress(result->operation_id);
   EXPECT_TRUE(progress.completed);
   EXPECT_THAT(progress.error, HasSubstr("copying"));
+  EXPECT_THAT(SnapshotFailures(), testing::ElementsAre(HasSubstr("copying")));
 
   // The snapshot controller writes what the sidecar wrote, a moment later.
   api_.SetField(key, {"status", "readyToUse"}, true);
