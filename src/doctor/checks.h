@@ -34,6 +34,7 @@ void CheckMoverAdmission(CheckContext& context);
 
 // copy_checks.cc
 void CheckCopiesIntoVolumes(CheckContext& context);
+void CheckRestoresWithoutData(CheckContext& context);
 
 // velero_checks.cc
 void CheckVeleroNamespace(CheckContext& context);

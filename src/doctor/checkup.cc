@@ -29,6 +29,8 @@ constexpr std::array kChecks = {
           CheckRestoredVolumes},
     Check{"copies-into-volumes", "are restores into existing volumes unfinished?",
           CheckCopiesIntoVolumes},
+    Check{"restores-without-data", "did restores leave PVCs without data?",
+          CheckRestoresWithoutData},
     Check{"velero-namespace", "is Velero in the given namespace?", CheckVeleroNamespace},
     Check{"velero-server", "does Velero's server run?", CheckVeleroServer},
     Check{"velero-version", "is Velero 1.12 or newer?", CheckVeleroVersion},

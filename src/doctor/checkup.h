@@ -46,6 +46,7 @@ struct CheckupOptions {
   std::function<absl::StatusOr<diffsnap::StoredSnapshots>(const CallContext& ctx)> list_snapshots;
   bool probe = false;            // also make the checks that make objects
   std::string probe_class = {};  // of this storage class alone; "": of those in use
+  std::string restore = {};      // all of what this Restore left without data; "": a count of each
   // For the first answer of the API server, with retries and a log-in program.
   absl::Duration reach_time_max = absl::Seconds(9);
 };

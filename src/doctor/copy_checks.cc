@@ -1,10 +1,12 @@
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "doctor/checks.h"
+#include "objects/backup.h"
 #include "objects/copy_record.h"
 #include "objects/data_transfer.h"
 #include "objects/keys.h"
@@ -67,6 +69,43 @@ void CheckCopiesIntoVolumes(CheckContext& context) {
       InspectRecord(context, pvc, *record);
     }
     InspectConsent(context, pvc);
+  }
+}
+
+void CheckRestoresWithoutData(CheckContext& context) {
+  const std::string& wanted = context.options().restore;
+  const auto pvcs = context.List<PersistentVolumeClaim>();
+  bool is_found = wanted.empty();
+  for (const objects::Restore& restore : context.ListInVeleros<objects::Restore>()) {
+    if (!wanted.empty() && restore.name() != wanted) {
+      continue;
+    }
+    is_found = true;
+    const std::string reason =
+        absl::StrCat("no data of backup ", restore.backup_name(), " in what existed before");
+    std::vector<std::string> names;
+    for (const objects::PvcWithoutData& left : restore.pvcs_without_data()) {
+      const auto pvc = absl::c_find_if(pvcs, [&](const PersistentVolumeClaim& one) {
+        return restore.IsStillWithoutData(left, one);
+      });
+      if (pvc != pvcs.end() && !wanted.empty()) {
+        context.Warn(SubjectOf(*pvc), reason, left.command);
+      }
+      if (pvc != pvcs.end()) {
+        names.push_back(absl::StrCat(pvc->namespace_name(), "/", pvc->name()));
+      }
+    }
+    if (!names.empty()) {
+      context.Warn(absl::StrCat("Restore ", restore.namespace_name(), "/", restore.name()),
+                   absl::StrCat(reason, ", PVCs: ", names.size(), " (", Listed(names), ")"),
+                   wanted.empty() ? absl::StrCat("csi-delta doctor --restore ", restore.name(),
+                                                 " names the command for each")
+                                  : "run the command of each PVC above");
+    }
+  }
+  if (!is_found) {
+    context.Fault(absl::StrCat("Restore ", wanted), "it was not found",
+                  "velero restore get lists those of Velero's namespace; --velero-namespaces");
   }
 }
 

@@ -28,6 +28,7 @@
 #include "k8s/object.h"
 #include "longhorn/types.h"
 #include "objects/access.h"
+#include "objects/backup.h"
 #include "objects/backup_storage_location.h"
 #include "objects/cluster.h"
 #include "objects/copy_record.h"
@@ -104,6 +105,7 @@ class Cluster {
 
   std::string probe_class;
   std::vector<std::string> velero_namespaces = {"velero"};
+  std::string restore;
   std::set<std::string> stored_handles;  // that the driver lists, if any
   std::function<void()> on_listing = [] {};
 
@@ -116,6 +118,7 @@ class Cluster {
     options.probe = probe;
     options.probe_class = probe_class;
     options.velero_namespaces = velero_namespaces;
+    options.restore = restore;
     options.open_store = [this](const datamover::RepositoryAccess&)
         -> absl::StatusOr<std::unique_ptr<storage::OpenedStore>> {
       return std::make_unique<support::LentStore>(
@@ -341,6 +344,20 @@ void SeedCopy(Cluster& c, objects::CopyRecord record, absl::Duration age) {
                    objects::FormatCopyRecord(record));
 }
 
+// A restore met the claim, and one that is gone since.
+void SeedWithoutData(Cluster& c) {
+  const std::string uid = k8s::Uid(*c.api().Find(kClaim));
+  auto restore = objects::Restore::Make("velero", "back");
+  restore.SetAnnotation(
+      objects::kWithoutDataAnnotation,
+      Json{{{"namespace", "shop"}, {"name", "orders"}, {"uid", uid}, {"command", "run this"}},
+           {{"namespace", "shop"}, {"name", "gone"}, {"uid", "gone"}, {"command", "or this"}}}
+          .dump());
+  Json object = restore.json();
+  SetJson(object, {"spec", "backupName"}, "nightly");
+  c.api().Seed(objects::Restore::Type(), object);
+}
+
 void SeedContent(Cluster& c, const std::string& name) {
   c.api().Seed(VolumeSnapshotContentType(),
                support::MakeContentObject(name, "shop", name, "handle-of-" + name));
@@ -381,6 +398,21 @@ std::vector<Ailment> OfCluster() {
        }},
       {"driver-snapshots", Severity::kNote, "no CSI driver was asked",
        [](Cluster& c) { SeedContent(c, "monday"); }},
+      {"restores-without-data", Severity::kWarning,
+       "Restore velero/back no data of backup nightly in what existed before, PVCs: 1 "
+       "(shop/orders)",
+       SeedWithoutData},
+      {"restores-without-data", Severity::kWarning,
+       "PVC shop/orders no data of backup nightly in what existed before",
+       [](Cluster& c) {
+         SeedWithoutData(c);
+         c.restore = "back";
+       }},
+      {"restores-without-data", Severity::kFault, "Restore other it was not found",
+       [](Cluster& c) {
+         SeedWithoutData(c);
+         c.restore = "other";
+       }},
       {"copies-into-volumes", Severity::kWarning,
        "PVC shop/orders a restore into its volume did not",
        [](Cluster& c) {
@@ -1383,6 +1415,20 @@ TEST(CheckupTest, ARestoreIntoAVolumeIsWarnedOfWhenNothingWritesAnyMore) {
   cluster.api().Remove({DataDownloadType(), "velero", "b1-x"});
   EXPECT_THAT(cluster.FindingOf("copies-into-volumes").remediation,
               HasSubstr("csi-delta restore --upload nightly --into shop/orders"));
+}
+
+TEST(CheckupTest, OfARestoreThatIsNamedEachPvcWithoutDataHasItsCommand) {
+  Cluster cluster;
+  SeedWithoutData(cluster);
+  EXPECT_EQ(cluster.FindingOf("restores-without-data").remediation,
+            "csi-delta doctor --restore back names the command for each");
+  cluster.restore = "back";
+  EXPECT_EQ(cluster.FindingOf("restores-without-data").remediation, "run this");
+  EXPECT_EQ(cluster.FindingsOf("restores-without-data").size(), 2U);
+  cluster.api().SetField(kClaim, {"metadata", "annotations", objects::kRestoredAtAnnotation},
+                         cluster.Now());
+  EXPECT_EQ(ToString(cluster.FindingOf("restores-without-data").severity),
+            ToString(Severity::kGood));
 }
 
 // One that a killed program left is of no use to a new DataDownload, and stays.
