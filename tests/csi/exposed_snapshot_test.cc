@@ -322,6 +322,24 @@ TEST_F(ExposedSnapshotTest, AClassThatWaitsForItsConsumerIsReadyAndPinnedToTheSo
   EXPECT_THAT(Expose(), StatusIs(absl::StatusCode::kFailedPrecondition));
 }
 
+TEST_F(ExposedSnapshotTest, ADriverOfExactSizesMakesWhatIsAskedFor) {
+  cluster_.driver().habits.exact_size_only = true;
+  cluster_.driver().size_bytes = kClaimBytes;
+  ASSERT_THAT(Remove(SnapshotAction::kDelete), IsOk());
+  TakeSource();
+  const auto exposure = Expose();
+  ASSERT_THAT(exposure, IsOk());
+  EXPECT_EQ(exposure->state, Exposure::State::kReady) << exposure->waiting_for;
+}
+
+TEST_F(ExposedSnapshotTest, AVolumeOfManyWritersIsReadWhereNoBlockDeviceIsShared) {
+  cluster_.driver().habits.shares_block_mode = false;
+  api_.SetField(ClaimKey("shop", "data"), {"spec", "accessModes"}, Json::array({"ReadWriteMany"}));
+  const auto exposure = Expose();
+  ASSERT_THAT(exposure, IsOk());
+  EXPECT_EQ(exposure->state, Exposure::State::kReady) << exposure->waiting_for;
+}
+
 TEST_F(ExposedSnapshotTest, UsesTheRequestedClass) {
   SeedStorageClass("cheap", "Immediate");
   ExposeRequest request = Request();
@@ -757,6 +775,16 @@ TEST_F(BaseSnapshotsTest, TheNewestReplacesTheOlderWithTheDriversSnapshot) {
   EXPECT_THAT(Names(), ElementsAre("du-2"));
   // That of the base, and that of the source which waits for its turn.
   EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(2));
+}
+
+// A driver that counts clones, as one with a trash does, is never full of what uploads read.
+TEST_F(BaseSnapshotsTest, NoCloneOutlivesTheUploadThatReadIt) {
+  cluster_.driver().habits.clones_max = 1;
+  for (int i = 0; i < 20; ++i) {
+    Upload(absl::StrCat("du-", i), Owner());
+    EXPECT_THAT(cluster_.driver().volumes(), SizeIs(0)) << i;
+  }
+  EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(2)) << "of the base and of the source";
 }
 
 TEST_F(BaseSnapshotsTest, OtherVolumesLocationsAndClustersKeepTheirs) {

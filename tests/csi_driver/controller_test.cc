@@ -90,5 +90,118 @@ TEST_F(ControllerTest, DriverWithoutListingDoesNotOfferIt) {
   EXPECT_EQ(ListSnapshots(&listed).error_code(), grpc::StatusCode::UNIMPLEMENTED);
 }
 
+class HabitsTest : public ControllerTest {
+ protected:
+  grpc::StatusCode Snapshot(const std::string& name) {
+    grpc::ClientContext context;
+    pb::CreateSnapshotRequest request;
+    request.set_name(name);
+    request.set_source_volume_id(volume_id_);
+    pb::CreateSnapshotResponse response;
+    const grpc::Status status = controller_->CreateSnapshot(&context, request, &response);
+    snapshot_id_ = status.ok() ? response.snapshot().snapshot_id() : snapshot_id_;
+    return status.error_code();
+  }
+  void DeleteSnapshot() { ASSERT_TRUE(store_->DeleteSnapshot(snapshot_id_).ok()); }
+  grpc::StatusCode Expand() {
+    grpc::ClientContext context;
+    pb::ControllerExpandVolumeRequest request;
+    request.set_volume_id(volume_id_);
+    request.mutable_capacity_range()->set_required_bytes(2 * kVolumeBytesDefault);
+    pb::ControllerExpandVolumeResponse response;
+    return controller_->ControllerExpandVolume(&context, request, &response).error_code();
+  }
+  grpc::StatusCode Delete(const std::string& id) {
+    grpc::ClientContext context;
+    pb::DeleteVolumeRequest request;
+    request.set_volume_id(id);
+    pb::DeleteVolumeResponse response;
+    return controller_->DeleteVolume(&context, request, &response).error_code();
+  }
+  // A block device, of snapshot_id_ if there is one.
+  grpc::StatusCode CreateVolume(const std::string& name, int64_t bytes,
+                                pb::VolumeCapability::AccessMode::Mode mode) {
+    grpc::ClientContext context;
+    pb::CreateVolumeRequest request;
+    request.set_name(name);
+    request.mutable_capacity_range()->set_required_bytes(bytes);
+    *request.add_volume_capabilities() = Capability(VolumeMode::kBlock);
+    request.mutable_volume_capabilities(0)->mutable_access_mode()->set_mode(mode);
+    if (!snapshot_id_.empty()) {
+      request.mutable_volume_content_source()->mutable_snapshot()->set_snapshot_id(snapshot_id_);
+    }
+    pb::CreateVolumeResponse response;
+    const grpc::Status status = controller_->CreateVolume(&context, request, &response);
+    made_id_ = response.volume().volume_id();
+    return status.error_code();
+  }
+
+  using Mode = pb::VolumeCapability::AccessMode;
+  std::string snapshot_id_;
+  std::string made_id_;
+};
+
+TEST_F(HabitsTest, AVolumeWithASnapshotIsNeitherGrownNorDeleted) {
+  options_.habits = {.grows_with_snapshots = false, .deletes_with_snapshots = false};
+  ASSERT_EQ(Snapshot("s"), grpc::OK);
+  EXPECT_EQ(Expand(), grpc::FAILED_PRECONDITION);
+  EXPECT_EQ(Delete(volume_id_), grpc::FAILED_PRECONDITION);
+  DeleteSnapshot();
+  EXPECT_EQ(Expand(), grpc::OK);
+  EXPECT_EQ(Delete(volume_id_), grpc::OK);
+}
+
+TEST_F(HabitsTest, AVolumeHasSoManySnapshots) {
+  options_.habits.snapshots_max = 3;
+  for (const char* name : {"a", "b", "c", "a"}) {
+    EXPECT_EQ(Snapshot(name), grpc::OK) << name;
+  }
+  EXPECT_EQ(Snapshot("d"), grpc::RESOURCE_EXHAUSTED);
+  DeleteSnapshot();
+  EXPECT_EQ(Snapshot("d"), grpc::OK);
+}
+
+TEST_F(HabitsTest, SnapshotsOfAVolumeNeedAPause) {
+  options_.habits.snapshot_pause = absl::Minutes(10);
+  ASSERT_EQ(Snapshot("a"), grpc::OK);
+  DeleteSnapshot();
+  clock_.Advance(absl::Minutes(9));
+  EXPECT_EQ(Snapshot("b"), grpc::RESOURCE_EXHAUSTED);
+  clock_.Advance(absl::Minutes(1));
+  EXPECT_EQ(Snapshot("b"), grpc::OK);
+}
+
+TEST_F(HabitsTest, ASnapshotTakesSoLong) {
+  options_.habits.snapshot_takes = absl::Minutes(8);
+  EXPECT_EQ(Snapshot("a"), grpc::ABORTED);
+  clock_.Advance(absl::Minutes(8));
+  EXPECT_EQ(Snapshot("a"), grpc::OK);
+}
+
+TEST_F(HabitsTest, AVolumeOfASnapshotHasItsSize) {
+  options_.habits.exact_size_only = true;
+  ASSERT_EQ(Snapshot("s"), grpc::OK);
+  for (const int64_t bytes : {int64_t{0}, kVolumeBytesDefault / 2, 2 * kVolumeBytesDefault}) {
+    EXPECT_EQ(CreateVolume("v1", bytes, Mode::SINGLE_NODE_WRITER), grpc::OUT_OF_RANGE) << bytes;
+  }
+  EXPECT_EQ(CreateVolume("v1", kVolumeBytesDefault, Mode::SINGLE_NODE_WRITER), grpc::OK);
+}
+
+TEST_F(HabitsTest, NoBlockDeviceIsShared) {
+  options_.habits.shares_block_mode = false;
+  EXPECT_EQ(CreateVolume("v1", 0, Mode::MULTI_NODE_MULTI_WRITER), grpc::INVALID_ARGUMENT);
+  EXPECT_EQ(CreateVolume("v1", 0, Mode::SINGLE_NODE_WRITER), grpc::OK);
+}
+
+TEST_F(HabitsTest, WhileSoManyClonesAreThereNoSnapshotIsTaken) {
+  options_.habits.clones_max = 1;
+  ASSERT_EQ(Snapshot("a"), grpc::OK);
+  ASSERT_EQ(CreateVolume("v1", 0, Mode::SINGLE_NODE_WRITER), grpc::OK);
+  DeleteSnapshot();
+  EXPECT_EQ(Snapshot("b"), grpc::RESOURCE_EXHAUSTED);
+  ASSERT_EQ(Delete(made_id_), grpc::OK);
+  EXPECT_EQ(Snapshot("b"), grpc::OK);
+}
+
 }  // namespace
 }  // namespace csidelta::csi_driver::controller_test

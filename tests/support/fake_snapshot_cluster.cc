@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "base/crypto.h"
+#include "base/quantity.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "k8s/object.h"
@@ -1497,9 +1498,16 @@ absl::Status FakeSnapshotCluster::Provision(const Json& claim) {
   const std::string name = absl::StrCat("pvc-", Uid(claim));
   const std::string handle = absl::StrCat("handle-of-", name);
   absl::Status made = source.ok() ? CheckRequest(claim) : source.status();
+  const Json& modes = claim["spec"]["accessModes"];
+  if (!driver_.habits.shares_block_mode && Text(claim, {"spec", "volumeMode"}) == "Block" &&
+      std::find(modes.begin(), modes.end(), "ReadWriteMany") != modes.end()) {
+    made = absl::UnknownError("rpc error: code = InvalidArgument desc = no shared block device");
+  }
   if (made.ok() &&
       (refuses_mode.empty() || claim["spec"]["accessModes"] == Json::array({refuses_mode}))) {
-    made = driver_.CreateVolume(handle, *source);
+    made = driver_.CreateVolume(
+        handle, *source,
+        ParseQuantity(Text(claim, {"spec", "resources", "requests", "storage"})).value_or(0));
   }
   if (!made.ok()) {
     if (!absl::IsCancelled(made)) {

@@ -6,12 +6,23 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/status_macros.h"
 
 namespace csidelta::support {
 namespace {
 
 absl::Status RpcError(const std::string& code, const std::string& message) {
   return absl::UnknownError(absl::StrCat("rpc error: code = ", code, " desc = ", message));
+}
+
+// As gRPC for Go calls the codes that habits have.
+absl::Status AsRpcError(const absl::Status& status) {
+  static const auto& names = *new std::map<absl::StatusCode, std::string>{
+      {absl::StatusCode::kFailedPrecondition, "FailedPrecondition"},
+      {absl::StatusCode::kResourceExhausted, "ResourceExhausted"},
+      {absl::StatusCode::kAborted, "Aborted"},
+      {absl::StatusCode::kOutOfRange, "OutOfRange"}};
+  return status.ok() ? status : RpcError(names.at(status.code()), std::string(status.message()));
 }
 
 }  // namespace
@@ -51,25 +62,62 @@ FakeStorageDriver::Verdict FakeStorageDriver::Judge(const std::string& method,
   return verdict;
 }
 
-absl::Status FakeStorageDriver::CreateVolume(const std::string& handle,
-                                             const std::string& snapshot) {
+int FakeStorageDriver::SnapshotCount(const std::string& volume) const {
+  int count = 0;
+  for (const auto& [handle, snapshot] : snapshots_) {
+    count += snapshot.volume == volume ? 1 : 0;
+  }
+  return count;
+}
+
+absl::Status FakeStorageDriver::CheckHabits(const std::string& handle, const std::string& volume) {
+  if (!snapshots_.contains(handle)) {
+    const auto latest = latest_at_.find(volume);
+    RETURN_IF_ERROR(CheckRoom(
+        habits,
+        {.snapshots = SnapshotCount(volume),
+         .clones = static_cast<int>(clones_.size()),
+         .latest_at = latest == latest_at_.end() ? std::nullopt : std::optional(latest->second),
+         .now = Now()}));
+  }
+  return CheckTaken(habits, asked_at_.emplace(handle, Now()).first->second, Now());
+}
+
+absl::Status FakeStorageDriver::CreateVolume(const std::string& handle, const std::string& snapshot,
+                                             int64_t required_bytes) {
   std::scoped_lock lock(mutex_);
   const Verdict verdict = Judge("CreateVolume", handle);
   const auto source = snapshots_.find(snapshot);
   if (verdict.status.ok() && !snapshot.empty() && source == snapshots_.end() && !takes_any_handle) {
     return RpcError("NotFound", absl::StrCat("snapshot ", snapshot, " does not exist"));
   }
+  if (source != snapshots_.end()) {
+    RETURN_IF_ERROR(
+        AsRpcError(CheckSizeOfClone(habits, required_bytes, source->second.size_bytes)));
+  }
   if (verdict.works) {
     volumes_.emplace(handle, source == snapshots_.end() ? "" : source->second.data);
+    if (!snapshot.empty()) {
+      clones_.insert(handle);
+    }
   }
   return verdict.status;
+}
+
+absl::Status FakeStorageDriver::ExpandVolume(const std::string& handle) {
+  std::scoped_lock lock(mutex_);
+  const Verdict verdict = Judge("ControllerExpandVolume", handle);
+  RETURN_IF_ERROR(verdict.status);
+  return AsRpcError(CheckGrows(habits, SnapshotCount(handle)));
 }
 
 absl::Status FakeStorageDriver::DeleteVolume(const std::string& handle) {
   std::scoped_lock lock(mutex_);
   const Verdict verdict = Judge("DeleteVolume", handle);
+  RETURN_IF_ERROR(AsRpcError(CheckDeletes(habits, SnapshotCount(handle))));
   if (verdict.works) {
     volumes_.erase(handle);
+    clones_.erase(handle);
   }
   return verdict.status;
 }
@@ -92,7 +140,10 @@ absl::StatusOr<FakeStorageDriver::Snapshot> FakeStorageDriver::CreateSnapshot(
   std::scoped_lock lock(mutex_);
   const Verdict verdict = Judge("CreateSnapshot", volume);
   if (verdict.works) {
-    snapshots_.emplace(handle, Cut(handle, volume, true));
+    RETURN_IF_ERROR(AsRpcError(CheckHabits(handle, volume)));
+    if (snapshots_.emplace(handle, Cut(handle, volume, true)).second) {
+      latest_at_[volume] = Now();
+    }
   }
   if (!verdict.status.ok()) {
     return verdict.status;

@@ -9,6 +9,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "tests/support/driver_habits.h"
 
 namespace csidelta::support {
 
@@ -45,6 +48,8 @@ class FakeStorageDriver {
     bool ready = true;
   };
 
+  DriverHabits habits;
+  const Clock* clock = nullptr;  // of habits that take time; null: they take none
   bool takes_groups = true;
   bool lists_snapshots = true;
   // Handles that the driver did not give are taken for snapshots that it holds.
@@ -54,7 +59,9 @@ class FakeStorageDriver {
 
   // Each returns the error as the sidecar writes it, "rpc error: code = X desc = Y". A held call is
   // CANCELLED.
-  absl::Status CreateVolume(const std::string& handle, const std::string& snapshot);
+  absl::Status CreateVolume(const std::string& handle, const std::string& snapshot,
+                            int64_t required_bytes = 0);
+  absl::Status ExpandVolume(const std::string& handle);
   absl::Status DeleteVolume(const std::string& handle);
   absl::StatusOr<Snapshot> CreateSnapshot(const std::string& handle, const std::string& volume);
   absl::Status DeleteSnapshot(const std::string& handle);
@@ -98,6 +105,9 @@ class FakeStorageDriver {
     std::string leaves_out = {};
   };
   Verdict Judge(const std::string& method, const std::string& subject);
+  absl::Time Now() const { return clock == nullptr ? absl::UnixEpoch() : clock->Now(); }
+  int SnapshotCount(const std::string& volume) const;
+  absl::Status CheckHabits(const std::string& handle, const std::string& volume);
   Snapshot Cut(const std::string& handle, const std::string& volume, bool ready);
 
   mutable std::mutex mutex_;
@@ -106,6 +116,9 @@ class FakeStorageDriver {
   std::map<std::string, std::set<std::string>> groups_;
   std::vector<DriverFault> faults_;
   std::map<std::string, int> calls_;
+  std::set<std::string> clones_;                 // volumes that were made of snapshots
+  std::map<std::string, absl::Time> asked_at_;   // by snapshot, deleted ones included
+  std::map<std::string, absl::Time> latest_at_;  // by volume: its newest snapshot
   std::vector<std::string> asked_alone_;
   std::vector<std::string> group_secrets_;
 };

@@ -1,3 +1,6 @@
+#include <map>
+#include <mutex>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -75,6 +78,7 @@ class ControllerService final : public pb::Controller::Service {
                      [&](const std::set<Lie>&) -> absl::Status {
                        ASSIGN_OR_RETURN(VolumeSpec spec, ToSpec(*request));
                        spec.is_copied_late = options_.late_copies;
+                       RETURN_IF_ERROR(CheckVolume(*request, spec));
                        ASSIGN_OR_RETURN(const VolumeRecord volume, store_.CreateVolume(spec));
                        FillVolume(volume, response->mutable_volume());
                        return absl::OkStatus();
@@ -86,6 +90,8 @@ class ControllerService final : public pb::Controller::Service {
     return ServeCall(faults_, "DeleteVolume", context, *request,
                      [&](const std::set<Lie>&) -> absl::Status {
                        RETURN_IF_ERROR(Require(request->volume_id(), "volume_id"));
+                       ASSIGN_OR_RETURN(const int snapshots, SnapshotsOf(request->volume_id()));
+                       RETURN_IF_ERROR(support::CheckDeletes(options_.habits, snapshots));
                        return store_.DeleteVolume(request->volume_id());
                      });
   }
@@ -143,16 +149,19 @@ class ControllerService final : public pb::Controller::Service {
   grpc::Status CreateSnapshot(grpc::ServerContext* context,
                               const pb::CreateSnapshotRequest* request,
                               pb::CreateSnapshotResponse* response) override {
-    return ServeCall(faults_, "CreateSnapshot", context, *request,
-                     [&](const std::set<Lie>& lies) -> absl::Status {
-                       RETURN_IF_ERROR(Require(request->name(), "name"));
-                       RETURN_IF_ERROR(Require(request->source_volume_id(), "source_volume_id"));
-                       ASSIGN_OR_RETURN(
-                           const SnapshotRecord snapshot,
+    return ServeCall(
+        faults_, "CreateSnapshot", context, *request,
+        [&](const std::set<Lie>& lies) -> absl::Status {
+          RETURN_IF_ERROR(Require(request->name(), "name"));
+          RETURN_IF_ERROR(Require(request->source_volume_id(), "source_volume_id"));
+          RETURN_IF_ERROR(CheckSnapshot(*request));
+          ASSIGN_OR_RETURN(const SnapshotRecord snapshot,
                            store_.CreateSnapshot(request->name(), request->source_volume_id()));
-                       FillSnapshot(snapshot, lies, response->mutable_snapshot());
-                       return absl::OkStatus();
-                     });
+          RETURN_IF_ERROR(
+              support::CheckTaken(options_.habits, snapshot.created_at, store_.clock().Now()));
+          FillSnapshot(snapshot, lies, response->mutable_snapshot());
+          return absl::OkStatus();
+        });
   }
 
   grpc::Status DeleteSnapshot(grpc::ServerContext* context,
@@ -199,6 +208,55 @@ class ControllerService final : public pb::Controller::Service {
     return absl::OkStatus();
   }
 
+  absl::StatusOr<int> SnapshotsOf(const std::string& volume_id) {
+    ASSIGN_OR_RETURN(const Page<SnapshotRecord> page,
+                     store_.ListSnapshots({.id = "", .volume_id = volume_id}, {}));
+    return static_cast<int>(page.records.size());
+  }
+
+  // The habits that concern a new volume.
+  absl::Status CheckVolume(const pb::CreateVolumeRequest& request, const VolumeSpec& spec) {
+    for (const pb::VolumeCapability& capability : request.volume_capabilities()) {
+      if (!options_.habits.shares_block_mode && capability.has_block() &&
+          capability.access_mode().mode() ==
+              pb::VolumeCapability::AccessMode::MULTI_NODE_MULTI_WRITER) {
+        return absl::InvalidArgumentError("no block device is shared by several writers");
+      }
+    }
+    const absl::StatusOr<SnapshotRecord> source = store_.GetSnapshot(spec.source.snapshot_id);
+    return source.ok() ? support::CheckSizeOfClone(options_.habits, spec.size.required_bytes,
+                                                   source->size_bytes)
+                       : absl::OkStatus();
+  }
+
+  // The habits that concern a snapshot which is not there yet.
+  absl::Status CheckSnapshot(const pb::CreateSnapshotRequest& request) {
+    support::SnapshotRoom room{.now = store_.clock().Now()};
+    ASSIGN_OR_RETURN(const Page<SnapshotRecord> page,
+                     store_.ListSnapshots({.id = "", .volume_id = request.source_volume_id()}, {}));
+    for (const SnapshotRecord& snapshot : page.records) {
+      if (snapshot.name == request.name()) {
+        return absl::OkStatus();
+      }
+      ++room.snapshots;
+    }
+    {
+      const std::lock_guard<std::mutex> lock(latest_mutex_);
+      const auto latest = latest_at_.find(request.source_volume_id());
+      if (latest != latest_at_.end()) {
+        room.latest_at = latest->second;
+      }
+    }
+    ASSIGN_OR_RETURN(const Page<VolumeRecord> volumes, store_.ListVolumes({}));
+    for (const VolumeRecord& volume : volumes.records) {
+      room.clones += volume.source.snapshot_id.empty() ? 0 : 1;
+    }
+    RETURN_IF_ERROR(support::CheckRoom(options_.habits, room));
+    const std::lock_guard<std::mutex> lock(latest_mutex_);
+    latest_at_[request.source_volume_id()] = room.now;
+    return absl::OkStatus();
+  }
+
   absl::Status CheckGoesAlone(const std::string& id) {
     const absl::StatusOr<SnapshotRecord> snapshot = store_.GetSnapshot(id);
     if (options_.groups_whole && snapshot.ok() && !snapshot->group_id.empty()) {
@@ -230,6 +288,8 @@ class ControllerService final : public pb::Controller::Service {
     if (!request.has_capacity_range()) {
       return absl::InvalidArgumentError("capacity_range is missing");
     }
+    ASSIGN_OR_RETURN(const int snapshots, SnapshotsOf(request.volume_id()));
+    RETURN_IF_ERROR(support::CheckGrows(options_.habits, snapshots));
     ASSIGN_OR_RETURN(
         const VolumeRecord volume,
         store_.ExpandVolume(request.volume_id(), ToSizeRange(request.capacity_range())));
@@ -241,6 +301,8 @@ class ControllerService final : public pb::Controller::Service {
   const DriverOptions& options_;
   Faults& faults_;
   Store& store_;
+  std::mutex latest_mutex_;
+  std::map<std::string, absl::Time> latest_at_;  // by volume: its newest snapshot
 };
 
 }  // namespace

@@ -30,7 +30,11 @@ constexpr char kUsage[] =
     "           [--block-type fixed|variable] [--block-bytes N]\n"
     "           [--cursors numeric|opaque]\n"
     "           [--volumes-dir DIR] [--group-snapshots] [--groups-whole] [--group-secret "
-    "KEY=VALUE]\n";
+    "KEY=VALUE]\n"
+    "           [--no-growth-with-snapshots] [--no-deletion-with-snapshots]\n"
+    "           [--snapshots-max N] [--clones-max N]\n"
+    "           [--snapshot-pause DURATION] [--snapshot-takes DURATION]\n"
+    "           [--exact-size-only] [--no-shared-block]\n";
 
 // Flags without a value.
 const std::map<absl::string_view, void (*)(DriverOptions&)>& Switches() {
@@ -42,6 +46,12 @@ const std::map<absl::string_view, void (*)(DriverOptions&)>& Switches() {
       {"--groups-whole", [](DriverOptions& o) { o.groups_whole = true; }},
       {"--keep-change-data", [](DriverOptions& o) { o.keep_change_data = true; }},
       {"--late-copies", [](DriverOptions& o) { o.late_copies = true; }},
+      {"--no-growth-with-snapshots",
+       [](DriverOptions& o) { o.habits.grows_with_snapshots = false; }},
+      {"--no-deletion-with-snapshots",
+       [](DriverOptions& o) { o.habits.deletes_with_snapshots = false; }},
+      {"--exact-size-only", [](DriverOptions& o) { o.habits.exact_size_only = true; }},
+      {"--no-shared-block", [](DriverOptions& o) { o.habits.shares_block_mode = false; }},
   };
   return *kSwitches;
 }
@@ -74,6 +84,29 @@ absl::Status ReadBlockFlags(const BlockFlags& flags, DriverOptions& options) {
   return absl::OkStatus();
 }
 
+// The habits with a value, as they were given.
+struct HabitFlags {
+  std::string snapshots_max = "0";
+  std::string clones_max = "0";
+  std::string snapshot_pause = "0s";
+  std::string snapshot_takes = "0s";
+};
+
+absl::Status ReadHabits(const HabitFlags& flags, support::DriverHabits& habits) {
+  if (!absl::SimpleAtoi(flags.snapshots_max, &habits.snapshots_max)) {
+    return BadValue("--snapshots-max", flags.snapshots_max);
+  }
+  if (!absl::SimpleAtoi(flags.clones_max, &habits.clones_max)) {
+    return BadValue("--clones-max", flags.clones_max);
+  }
+  if (!absl::ParseDuration(flags.snapshot_pause, &habits.snapshot_pause)) {
+    return BadValue("--snapshot-pause", flags.snapshot_pause);
+  }
+  return absl::ParseDuration(flags.snapshot_takes, &habits.snapshot_takes)
+             ? absl::OkStatus()
+             : BadValue("--snapshot-takes", flags.snapshot_takes);
+}
+
 absl::Status ReadGroupSecret(const std::string& text, DriverOptions& options) {
   const std::pair<std::string, std::string> secret = absl::StrSplit(text, absl::MaxSplits('=', 1));
   if (!text.empty() && (secret.first.empty() || secret.second.empty())) {
@@ -88,6 +121,7 @@ absl::Status ReadGroupSecret(const std::string& text, DriverOptions& options) {
 absl::StatusOr<DriverOptions> ParseArguments(int argc, char** argv) {
   DriverOptions options;
   BlockFlags blocks;
+  HabitFlags habits;
   std::string group_secret;
   const std::set<const std::string*> optional = {&options.control_socket, &options.volumes_dir,
                                                  &group_secret};
@@ -102,6 +136,10 @@ absl::StatusOr<DriverOptions> ParseArguments(int argc, char** argv) {
       {"--block-type", &blocks.type},
       {"--block-bytes", &blocks.bytes},
       {"--cursors", &blocks.cursors},
+      {"--snapshots-max", &habits.snapshots_max},
+      {"--clones-max", &habits.clones_max},
+      {"--snapshot-pause", &habits.snapshot_pause},
+      {"--snapshot-takes", &habits.snapshot_takes},
   };
   for (int i = 1; i < argc; ++i) {
     const absl::string_view name = argv[i];
@@ -121,6 +159,7 @@ absl::StatusOr<DriverOptions> ParseArguments(int argc, char** argv) {
     }
   }
   RETURN_IF_ERROR(ReadBlockFlags(blocks, options));
+  RETURN_IF_ERROR(ReadHabits(habits, options.habits));
   RETURN_IF_ERROR(ReadGroupSecret(group_secret, options));
   return options;
 }

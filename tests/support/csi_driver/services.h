@@ -9,6 +9,7 @@
 #include "tests/support/csi_driver/change_list.h"
 #include "tests/support/csi_driver/faults.h"
 #include "tests/support/csi_driver/store.h"
+#include "tests/support/driver_habits.h"
 
 namespace csidelta::csi_driver {
 
@@ -26,6 +27,7 @@ struct DriverOptions {
   std::map<std::string, std::string> group_secret = {};  // What calls about groups must carry.
   bool keep_change_data = false;  // Whether a deleted volume snapshot can still be a base.
   bool late_copies = false;       // Whether CreateVolume answers before it copies a source.
+  support::DriverHabits habits = {};
   bool differential_snapshot = false;
   bool opaque_cursors = false;  // In differential snapshots: no numbers, and of one pair each.
   int64_t result_seconds = 0;   // How long their results are kept; 0: for ever.

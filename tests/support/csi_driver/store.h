@@ -207,6 +207,7 @@ class Store {
   // Bytes that the file system of the volumes still has room for.
   absl::StatusOr<int64_t> AvailableBytes() const;
 
+  const Clock& clock() const { return clock_; }
   std::string VolumePath(absl::string_view id) const;
   std::string SnapshotPath(absl::string_view id) const;
 
