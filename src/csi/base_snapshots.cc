@@ -10,10 +10,14 @@
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/base_index.h"
+#include "csi/driver_rules.h"
 #include "csi/drop.h"
 #include "csi/snapshot_need.h"
 #include "objects/client.h"
+#include "objects/data_transfer.h"
+#include "objects/event.h"
 #include "objects/keys.h"
+#include "objects/persistent_volume.h"
 
 namespace csidelta::csi {
 namespace {
@@ -80,6 +84,21 @@ absl::StatusOr<std::vector<Finding>> WhyItStays(const CallContext& ctx, const En
                    ListPvcsBySource(ctx, env.api, snapshot->namespace_name()));
   PopulationReader populations(ctx, env.api, &env);
   return NeedsOf(*snapshot, &content, pvcs, populations, Requester::kBaseCleanUp);
+}
+
+// Whether an upload of the base's volume to its location is under way, as far as it can be read.
+absl::StatusOr<bool> MayBeCompared(const CallContext& ctx, const Environment& env,
+                                   const BaseOwner& owner) {
+  const auto uploads = objects::List<objects::DataUpload>(
+      ctx, env.api, owner.velero_namespace,
+      {.label_selector = absl::StrCat(objects::kPvcUidLabel, "=", owner.claim_uid)});
+  if (absl::IsPermissionDenied(uploads.status())) {
+    return true;
+  }
+  RETURN_IF_ERROR(k8s::IgnoreNotFound(uploads.status()));
+  return uploads.ok() && std::any_of(uploads->begin(), uploads->end(), [&](const auto& upload) {
+           return !upload.is_over() && upload.storage_location() == owner.location;
+         });
 }
 
 }  // namespace
@@ -183,6 +202,54 @@ absl::StatusOr<std::optional<BaseSnapshot>> FindBase(const CallContext& ctx, con
     }
   }
   return newest;
+}
+
+void EmitBaseEvent(const CallContext& ctx, k8s::ApiClient& api, const BaseOwner& owner,
+                   k8s::EventType type, absl::string_view reason, absl::string_view message,
+                   absl::string_view component) {
+  const auto pvc = objects::Find<objects::PersistentVolumeClaim>(
+      ctx, api, objects::PersistentVolumeClaim::Key(owner.claim_namespace, owner.claim));
+  absl::Status status = pvc.status();
+  if (pvc.ok() && (!pvc->has_value() || (*pvc)->uid() != owner.claim_uid)) {
+    return;
+  }
+  if (status.ok()) {
+    status = objects::EmitEvent(ctx, api, **pvc, type, reason, message, component);
+  }
+  if (!status.ok()) {
+    CSIDELTA_LOG(kWarn, "the event was not written", {"namespace", owner.claim_namespace},
+                 {"pvc", owner.claim}, {"error", std::string(status.message())});
+  }
+}
+
+absl::StatusOr<bool> DropBaseForRoom(const CallContext& ctx, const Environment& env,
+                                     absl::string_view claim_uid, absl::string_view driver_error) {
+  ASSIGN_OR_RETURN(std::vector<BaseSnapshot> bases, ListBases(ctx, env, ""));
+  std::erase_if(bases, [claim_uid](const auto& base) { return base.owner.claim_uid != claim_uid; });
+  std::sort(bases.begin(), bases.end(), IsOlder);
+  for (const BaseSnapshot& base : bases) {
+    ASSIGN_OR_RETURN(const bool may_be_compared, MayBeCompared(ctx, env, base.owner));
+    if (may_be_compared) {
+      continue;
+    }
+    ASSIGN_OR_RETURN(const bool was_dropped, DropBase(ctx, env, base.content_name));
+    if (!was_dropped) {
+      continue;
+    }
+    const std::string limits = LimitsText(RulesOf(base.driver));
+    CSIDELTA_LOG(kWarn, "a base snapshot is dropped: the driver has no room for the next snapshot",
+                 {"namespace", base.owner.claim_namespace}, {"pvc", base.owner.claim},
+                 {"volume_snapshot_content", base.content_name}, {"driver", base.driver},
+                 {"error", std::string(driver_error)});
+    EmitBaseEvent(ctx, env.api, base.owner, k8s::EventType::kNormal, "BaseDropped",
+                  absl::StrCat("the base snapshot ", base.content_name, " was dropped: driver ",
+                               base.driver, " has no room for the next snapshot: ", driver_error,
+                               limits.empty() ? "" : absl::StrCat("; the driver ", limits),
+                               "; the next backup to ", base.owner.location, " is a full one"),
+                  k8s::kPluginComponent);
+    return true;
+  }
+  return false;
 }
 
 absl::StatusOr<bool> DropBase(const CallContext& ctx, const Environment& env,

@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "csi/environment.h"
+#include "k8s/event_recorder.h"
 #include "k8s/informer.h"
 #include "objects/volume_snapshot.h"
 
@@ -85,6 +86,18 @@ absl::StatusOr<std::vector<BaseSnapshot>> ListBases(const CallContext& ctx, cons
 // The newest base of a volume. A volume is identified by its PVC's uid.
 absl::StatusOr<std::optional<BaseSnapshot>> FindBase(const CallContext& ctx, const Environment& env,
                                                      const BaseOwner& owner);
+
+// Drops the oldest base of a PVC, of whichever location, because the driver has no room for another
+// snapshot of its volume: `driver_error` is its answer. Spares a base that an upload under way may
+// be compared with. True if one was dropped. An Event on the PVC and the log say so.
+absl::StatusOr<bool> DropBaseForRoom(const CallContext& ctx, const Environment& env,
+                                     absl::string_view claim_uid, absl::string_view driver_error);
+
+// Emits an Event about a base on its PVC, unless that is gone. An Event that cannot be written is
+// only logged.
+void EmitBaseEvent(const CallContext& ctx, k8s::ApiClient& api, const BaseOwner& owner,
+                   k8s::EventType type, absl::string_view reason, absl::string_view message,
+                   absl::string_view component);
 
 // Deletes a base, with the driver's snapshot. True if it is gone or being deleted; false if it
 // stays for now, because a PVC is being filled from it. FAILED_PRECONDITION for a content that is

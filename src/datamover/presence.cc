@@ -31,7 +31,6 @@ absl::StatusOr<ObjectPresence::Answer> ObjectPresence::AnswerFor(const CallConte
   }
   answer = {.asked_at = now,
             .status = status,
-            .uid = found.ok() ? found->uid() : "",
             .missing_since = absl::IsNotFound(status)
                                  ? std::optional(answer.missing_since.value_or(now))
                                  : std::nullopt};
@@ -44,13 +43,6 @@ absl::StatusOr<absl::Duration> ObjectPresence::MissingFor(const CallContext& ctx
   ASSIGN_OR_RETURN(const Answer answer, AnswerFor(ctx, api, key));
   return answer.missing_since.has_value() ? ctx.clock->Now() - *answer.missing_since
                                           : absl::ZeroDuration();
-}
-
-absl::StatusOr<std::string> ObjectPresence::UidOf(const CallContext& ctx, k8s::ApiClient& api,
-                                                  const k8s::ObjectKey& key) {
-  ASSIGN_OR_RETURN(const Answer answer, AnswerFor(ctx, api, key));
-  return absl::IsPermissionDenied(answer.status) ? absl::StatusOr<std::string>(answer.status)
-                                                 : answer.uid;
 }
 
 void ObjectPresence::EraseOld(absl::Time now) {

@@ -25,15 +25,10 @@ class ObjectPresence {
   absl::StatusOr<absl::Duration> MissingFor(const CallContext& ctx, k8s::ApiClient& api,
                                             const k8s::ObjectKey& key);
 
-  // Its uid; "" if it is missing. PERMISSION_DENIED if it cannot be read.
-  absl::StatusOr<std::string> UidOf(const CallContext& ctx, k8s::ApiClient& api,
-                                    const k8s::ObjectKey& key);
-
  private:
   struct Answer {
     absl::Time asked_at = absl::InfinitePast();
     absl::Status status = {};  // OK: it is there
-    std::string uid = {};
     std::optional<absl::Time> missing_since = {};
   };
   // The API server's answer, at most 5 minutes old. Transient errors are returned.

@@ -99,7 +99,7 @@ constexpr std::array kChecks = {
           CheckDriverMetadataService},
     Check{"driver-block-device", "which PVCs can never become a block device?",
           CheckDriverBlockDevice},
-    Check{"driver-snapshot-limit", "which drivers keep few snapshots of a volume?",
+    Check{"driver-snapshot-limit", "which drivers refuse what because of snapshots?",
           CheckDriverSnapshotLimit},
     Check{"driver-snapshots", "has the storage all snapshots that the cluster names?",
           CheckDriverSnapshots},

@@ -1,4 +1,3 @@
-#include <array>
 #include <map>
 #include <optional>
 #include <set>
@@ -8,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/human_text.h"
+#include "csi/driver_rules.h"
 #include "csi/expose/exposed_snapshot.h"
 #include "csi/expose/metadata_service.h"
 #include "csi/snapshot_class.h"
@@ -19,7 +19,6 @@
 #include "objects/persistent_volume.h"
 #include "objects/storage_class.h"
 #include "objects/volume_snapshot.h"
-#include "velero/volume_decision.h"
 
 namespace csidelta::doctor {
 namespace {
@@ -30,15 +29,6 @@ using objects::VolumeSnapshotContent;
 
 constexpr absl::Duration kListingTimeMax = absl::Seconds(20);
 constexpr absl::Duration kConnectTimeMax = absl::Seconds(10);
-
-struct SnapshotLimit {
-  absl::string_view driver;
-  int snapshots;
-};
-// Limits that drivers document for one volume.
-constexpr std::array kSnapshotLimits = {SnapshotLimit{"csi.vsphere.vmware.com", 3},
-                                        SnapshotLimit{velero::kLonghornDriver, 250},
-                                        SnapshotLimit{"cephfs.csi.ceph.com", 100}};
 
 // A PVC whose volume is a CSI driver's.
 struct Volume {
@@ -203,13 +193,13 @@ void CheckDriverBlockDevice(CheckContext& context) {
 
 void CheckDriverSnapshotLimit(CheckContext& context) {
   for (const std::string& driver : DriversInUse(context)) {
-    for (const SnapshotLimit& limit : kSnapshotLimits) {
-      if (driver == limit.driver) {
-        context.Note(absl::StrCat("driver ", driver),
-                     absl::StrCat("keeps at most ", limit.snapshots,
-                                  " snapshots of a volume by default; the mover keeps one of each"),
-                     "leave room for it when you take snapshots of your own");
-      }
+    const std::string limits = csi::LimitsText(csi::RulesOf(driver));
+    if (!limits.empty()) {
+      context.Note(
+          absl::StrCat("driver ", driver), limits,
+          "leave room for the base that the mover may keep of each volume and location; it "
+          "drops one that is in the way of its PVC, and you delete your own snapshots: "
+          "docs/csi-drivers.md");
     }
   }
 }

@@ -22,9 +22,13 @@ namespace {
 
 using support::IsOk;
 using support::StatusIs;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
+using ::testing::StartsWith;
 
 class BaseReconcilerTest : public ::testing::Test {
  protected:
@@ -157,6 +161,83 @@ TEST_F(BaseReconcilerTest, BasesOfOtherClustersAreLeftAlone) {
   DeleteClaim();
   EXPECT_EQ(LookAt(base), absl::InfiniteFuture());
   EXPECT_THAT(Bases(), SizeIs(1));
+}
+
+class BaseInTheWayTest : public BaseReconcilerTest {
+ protected:
+  BaseInTheWayTest() {
+    driver().habits = {.grows_with_snapshots = false, .deletes_with_snapshots = false};
+  }
+
+  support::FakeStorageDriver& driver() { return bed_.cluster.driver(); }
+
+  Json AddBaseInDriver() {
+    driver().AddSnapshot("snap-1", "volume-1");
+    return AddBase();
+  }
+  void RequestMore() {
+    bed_.api.Mutate(ClaimKey("shop", "data"), [](Json& claim) {
+      SetJson(claim, {"spec", "resources", "requests", "storage"}, "20Gi");
+    });
+  }
+  void BeginDeletion() {
+    bed_.api.Mutate(ClaimKey("shop", "data"), [](Json& claim) {
+      claim["metadata"]["finalizers"] = {"kubernetes.io/pvc-protection"};
+    });
+    DeleteClaim();
+    ASSERT_TRUE(bed_.api.Find(ClaimKey("shop", "data")).has_value());
+  }
+  std::string EventOfPvc() const {
+    for (const Json& event : bed_.api.All({"", "v1", "events", "Event", true})) {
+      if (GetString(event, {"involvedObject", "kind"}) == "PersistentVolumeClaim") {
+        return absl::StrCat(GetString(event, {"type"}), " ", GetString(event, {"reason"}), ": ",
+                            GetString(event, {"message"}));
+      }
+    }
+    return "";
+  }
+};
+
+TEST_F(BaseInTheWayTest, GoesWhenItsPvcWaitsToGrow) {
+  const Json base = AddBaseInDriver();
+  LookAt(base);
+  EXPECT_THAT(Bases(), SizeIs(1));
+  bed_.clock.Advance(kBaseReconciledEvery);
+  RequestMore();
+  EXPECT_THAT(driver().ExpandVolume("volume-1"), Not(IsOk()));
+  EXPECT_EQ(LookAt(base), absl::InfiniteFuture());
+  EXPECT_THAT(Bases(), IsEmpty());
+  EXPECT_THAT(driver().ExpandVolume("volume-1"), IsOk());
+  EXPECT_THAT(EventOfPvc(), AllOf(StartsWith("Normal BaseDropped: "), HasSubstr("du-1"),
+                                  HasSubstr("its PVC waits to grow"), HasSubstr("d.example.com")));
+}
+
+TEST_F(BaseInTheWayTest, StaysWhereTheDriverGrowsVolumesWithSnapshots) {
+  AddBaseInDriver();
+  bed_.api.Mutate(kContent, [](Json& content) { content["spec"]["driver"] = "rbd.csi.ceph.com"; });
+  RequestMore();
+  LookAt(*bed_.api.Find(kContent));
+  EXPECT_THAT(Bases(), SizeIs(1));
+}
+
+TEST_F(BaseInTheWayTest, GoesWhenItsPvcIsBeingDeleted) {
+  const Json base = AddBaseInDriver();
+  BeginDeletion();
+  EXPECT_THAT(driver().DeleteVolume("volume-1"), Not(IsOk()));
+  LookAt(base);
+  EXPECT_THAT(Bases(), IsEmpty());
+  EXPECT_THAT(driver().DeleteVolume("volume-1"), IsOk());
+  EXPECT_THAT(EventOfPvc(), HasSubstr("its PVC is being deleted"));
+}
+
+TEST_F(BaseInTheWayTest, WhileAnUploadNeedsItItStaysAndThePvcSaysSo) {
+  const Json base = AddBaseInDriver();
+  RequestMore();
+  SeedUploadTask();
+  EXPECT_EQ(LookAt(base), bed_.clock.Now() + kBaseReconciledEvery);
+  EXPECT_THAT(Bases(), SizeIs(1));
+  EXPECT_THAT(EventOfPvc(), AllOf(StartsWith("Warning BaseInTheWay: "),
+                                  HasSubstr("until the upload of the PVC is over")));
 }
 
 TEST_F(BaseReconcilerTest, WhoDoesNotKnowWhetherTheClaimIsThereDropsNothing) {

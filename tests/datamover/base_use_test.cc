@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/typed.h"
+
 namespace csidelta::datamover::base_use_test {
 namespace {
 
@@ -114,6 +116,55 @@ TEST(WhyUseless, DecidesByWhatIsKnown) {
     BaseInfo info = Info();
     test.change(base, info);
     EXPECT_EQ(CodeOf(base, info), test.expected) << test.name;
+  }
+}
+
+struct PvcCase {
+  std::string requested, capacity;  // "": missing
+  bool waits_to_grow = false;
+};
+
+TEST(ReadPvc, WaitsToGrowOnceItRequestsMoreThanItHas) {
+  for (const PvcCase& test : std::vector<PvcCase>{{"20Gi", "10Gi", true},
+                                                  {"10737418241", "10Gi", true},
+                                                  {"10Gi", "10Gi"},
+                                                  {"10Gi", "20Gi"},
+                                                  {"20Gi", ""},
+                                                  {"", "10Gi"},
+                                                  {"much", "10Gi"}}) {
+    Json json = {{"metadata", {{"name", "data"}, {"namespace", "shop"}, {"uid", "uid-1"}}}};
+    if (!test.requested.empty()) {
+      SetJson(json, {"spec", "resources", "requests", "storage"}, test.requested);
+    }
+    if (!test.capacity.empty()) {
+      SetJson(json, {"status", "capacity", "storage"}, test.capacity);
+    }
+    BaseInfo info;
+    ReadPvc(support::As<objects::PersistentVolumeClaim>(json), Base().owner, info);
+    EXPECT_FALSE(info.pvc_is_gone);
+    EXPECT_EQ(info.pvc_waits_to_grow, test.waits_to_grow) << test.requested << test.capacity;
+  }
+}
+
+struct InTheWayCase {
+  std::string driver;
+  bool waits_to_grow, is_being_deleted;
+  std::string expected;  // "": nothing
+};
+
+TEST(WhyUseless, IsInTheWayUnlessTheDriverIsKnownToGrowVolumesWithSnapshots) {
+  for (const auto& test :
+       std::vector<InTheWayCase>{{"d.example.com", true, false, "PvcWaitsToGrow"},
+                                 {"csi.vsphere.vmware.com", true, false, "PvcWaitsToGrow"},
+                                 {"rbd.csi.ceph.com", true, false, ""},
+                                 {"rbd.csi.ceph.com", false, true, "PvcBeingDeleted"},
+                                 {"csi.vsphere.vmware.com", true, true, "PvcBeingDeleted"}}) {
+    csi::BaseSnapshot base = Base();
+    base.driver = test.driver;
+    BaseInfo info = Info();
+    info.pvc_waits_to_grow = test.waits_to_grow;
+    info.pvc_is_being_deleted = test.is_being_deleted;
+    EXPECT_EQ(CodeOf(base, info), test.expected) << test.driver;
   }
 }
 

@@ -643,6 +643,22 @@ std::vector<Ailment> OfImmutability() {
   };
 }
 
+// Of PVC shop/orders.
+void SeedBase(Cluster& c, const std::string& driver, const std::string& pvc_uid) {
+  Json content = MakeObject("snapshot.storage.k8s.io/v1", "VolumeSnapshotContent", "", "du-1",
+                            {{objects::kBaseLabel, "true"}},
+                            {{objects::kMoverVeleroNamespaceLabel, "velero"},
+                             {objects::kMoverLocationAnnotation, "default"},
+                             {objects::kMoverClaimNamespaceAnnotation, "shop"},
+                             {objects::kMoverClaimAnnotation, "orders"},
+                             {objects::kMoverClaimUidAnnotation, pvc_uid}});
+  SetJson(content, {"spec"},
+          Json{{"driver", driver},
+               {"deletionPolicy", "Retain"},
+               {"source", {{"snapshotHandle", "snap-1"}}}});
+  c.api().Seed(VolumeSnapshotContentType(), content);
+}
+
 std::vector<Ailment> OfMover() {
   return {
       {"mover-namespace", Severity::kFault, "does not exist",
@@ -684,19 +700,13 @@ std::vector<Ailment> OfMover() {
       {"mover-orphans", Severity::kWarning, "is gone", [](Cluster& c) { SeedTask(c, "velero"); }},
       {"mover-bases", Severity::kWarning,
        "1 base snapshot of no use: its PVC was deleted: du-1 of PVC shop/orders",
+       [](Cluster& c) { SeedBase(c, support::kDriver, "another-uid"); }},
+      {"mover-bases", Severity::kWarning,
+       "its PVC waits to grow; csi.vsphere.vmware.com grows no volume that has snapshots: du-1 of",
        [](Cluster& c) {
-         Json content = MakeObject("snapshot.storage.k8s.io/v1", "VolumeSnapshotContent", "",
-                                   "du-1", {{objects::kBaseLabel, "true"}},
-                                   {{objects::kMoverVeleroNamespaceLabel, "velero"},
-                                    {objects::kMoverLocationAnnotation, "default"},
-                                    {objects::kMoverClaimNamespaceAnnotation, "shop"},
-                                    {objects::kMoverClaimAnnotation, "orders"},
-                                    {objects::kMoverClaimUidAnnotation, "another-uid"}});
-         SetJson(content, {"spec"},
-                 Json{{"driver", support::kDriver},
-                      {"deletionPolicy", "Retain"},
-                      {"source", {{"snapshotHandle", "snap-1"}}}});
-         c.api().Seed(VolumeSnapshotContentType(), content);
+         SeedBase(c, "csi.vsphere.vmware.com", k8s::Uid(*c.api().Find(kClaim)));
+         c.api().SetField(kClaim, {"spec", "resources", "requests", "storage"}, "20Gi");
+         c.api().SetField(kClaim, {"status", "capacity", "storage"}, "10Gi");
        }},
   };
 }

@@ -82,11 +82,11 @@ absl::StatusOr<BaseInfo> BaseReconciler::ReadInfo(const CallContext& ctx,
   // The upload of one that was made just now, by this process, has read the PVC.
   const absl::Time created_at = base.created_at.value_or(absl::InfinitePast());
   if (created_at <= began_at_ || info.now - created_at >= kBaseReconciledEvery) {
-    ASSIGN_OR_RETURN(
-        const std::string pvc_uid,
-        presence_.UidOf(ctx, env_.api,
-                        objects::PersistentVolumeClaim::Key(owner.claim_namespace, owner.claim)));
-    info.pvc_is_gone = pvc_uid != owner.claim_uid;
+    ASSIGN_OR_RETURN(const auto pvc,
+                     objects::Find<objects::PersistentVolumeClaim>(
+                         ctx, env_.api,
+                         objects::PersistentVolumeClaim::Key(owner.claim_namespace, owner.claim)));
+    ReadPvc(pvc, owner, info);
   }
   if (!owner.velero_namespace.empty() && !owner.location.empty()) {
     ASSIGN_OR_RETURN(info.location_missing_for,
@@ -141,33 +141,49 @@ absl::StatusOr<absl::Time> BaseReconciler::ReconcileOne(
   }
   ASSIGN_OR_RETURN(const bool is_being_uploaded, IsBeingUploaded(ctx, env_, owner));
   if (is_being_uploaded) {
+    ReportStay(ctx, base, *useless, "until the upload of the PVC is over");
     return next;
   }
   ASSIGN_OR_RETURN(
       const bool was_dropped,
       csi::DropBase(ctx, CsiEnvironmentOf(ctx, env_, owner.velero_namespace), base.content_name));
   if (!was_dropped) {
+    ReportStay(ctx, base, *useless, "until another PVC is filled from it");
     return next;
   }
-  ReportDrop(ctx, base, useless->message);
+  ReportDrop(ctx, base, *useless);
   return absl::InfiniteFuture();
 }
 
 void BaseReconciler::ReportDrop(const CallContext& ctx, const csi::BaseSnapshot& base,
-                                const std::string& reason) const {
+                                const Finding& useless) const {
   const csi::BaseOwner& owner = base.owner;
+  const std::string& reason = useless.message;
   CSIDELTA_LOG(kInfo, "a base snapshot is dropped", {"reason", reason},
                {"namespace", owner.claim_namespace}, {"pvc", owner.claim},
                {"location", owner.location}, {"volume_snapshot_content", base.content_name},
                {"driver", base.driver}, {"snapshot_handle", base.snapshot_handle});
-  const auto record = FindRecord(ctx, env_.api, owner);
-  if (!record.ok() || !record->has_value()) {
-    return;
+  const std::string message = absl::StrCat(
+      "the base snapshot ", base.content_name, " of PVC ", owner.claim_namespace, "/", owner.claim,
+      " was dropped: ", reason, "; the next backup of the PVC is a full one, if there is one");
+  if (IsInTheWay(useless)) {
+    csi::EmitBaseEvent(ctx, env_.api, owner, k8s::EventType::kNormal, "BaseDropped", message,
+                       kMoverComponent);
   }
-  EmitMoverEvent(ctx, env_, **record, k8s::EventType::kNormal, "BaseDropped",
-                 absl::StrCat("the base snapshot ", base.content_name, " of PVC ",
-                              owner.claim_namespace, "/", owner.claim, " was dropped: ", reason,
-                              "; the next backup of the PVC is a full one, if there is one"));
+  const auto record = FindRecord(ctx, env_.api, owner);
+  if (record.ok() && record->has_value()) {
+    EmitMoverEvent(ctx, env_, **record, k8s::EventType::kNormal, "BaseDropped", message);
+  }
+}
+
+void BaseReconciler::ReportStay(const CallContext& ctx, const csi::BaseSnapshot& base,
+                                const Finding& useless, absl::string_view until) const {
+  if (IsInTheWay(useless)) {
+    csi::EmitBaseEvent(ctx, env_.api, base.owner, k8s::EventType::kWarning, "BaseInTheWay",
+                       absl::StrCat("the base snapshot ", base.content_name, " stays ", until, ": ",
+                                    useless.message),
+                       kMoverComponent);
+  }
 }
 
 }  // namespace csidelta::datamover

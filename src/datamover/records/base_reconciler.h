@@ -42,7 +42,8 @@ class DeletedSnapshots {
 // Drops the base snapshots that no upload can be compared with any more, or that are older than the
 // settings allow. A driver keeps each block that changes under a snapshot, and many drivers cannot
 // delete a volume that has one. WhyUseless() has the rules. Spares bases of PVCs whose upload is
-// under way, and of other clusters. Logs the reason, and emits an Event on the ProtectedVolume.
+// under way, and of other clusters. Logs the reason, and emits an Event on the ProtectedVolume; on
+// the PVC as well, if the base is in its way.
 class BaseReconciler : public objects::Reconciler<objects::VolumeSnapshotContent> {
  public:
   // Borrows all. Records that `records` does not have are read from the API server.
@@ -62,7 +63,10 @@ class BaseReconciler : public objects::Reconciler<objects::VolumeSnapshotContent
   absl::StatusOr<objects::ProtectedVolumeStatus> FindStatus(const CallContext& ctx,
                                                             const csi::BaseOwner& owner) const;
   void ReportDrop(const CallContext& ctx, const csi::BaseSnapshot& base,
-                  const std::string& reason) const;
+                  const Finding& useless) const;
+  // For a base that is in the way of its PVC and stays. `until`: "until the upload is over".
+  void ReportStay(const CallContext& ctx, const csi::BaseSnapshot& base, const Finding& useless,
+                  absl::string_view until) const;
 
   const MoverEnvironment& env_;
   const DeletedSnapshots& deleted_;

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <tuple>
 
+#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "csi/driver_rules.h"
 #include "datamover/presence.h"
 #include "objects/backup.h"
 #include "objects/backup_storage_location.h"
@@ -17,6 +19,9 @@
 namespace csidelta::datamover {
 namespace {
 
+constexpr absl::string_view kPvcBeingDeleted = "PvcBeingDeleted";
+constexpr absl::string_view kPvcWaitsToGrow = "PvcWaitsToGrow";
+
 bool IsSuperseded(const csi::BaseSnapshot& base, const objects::LastGoodBackup& last_good) {
   const std::optional<absl::Time> taken_at = base.taken_at();
   return !base.upload.empty() && last_good.upload != base.upload && taken_at.has_value() &&
@@ -29,11 +34,25 @@ bool IsOfLastGood(const csi::BaseSnapshot& base, const BaseInfo& info) {
          info.last_good->upload == base.upload;
 }
 
+// The rule of the driver that a base breaks, as the end of a sentence. `does`: "grows".
+std::string RuleText(absl::string_view driver, csi::DriverAnswer answer, absl::string_view does) {
+  switch (answer) {
+    case csi::DriverAnswer::kYes:
+      return "";
+    case csi::DriverAnswer::kNo:
+      return absl::StrCat("; ", driver, " ", does, " no volume that has snapshots");
+    case csi::DriverAnswer::kUnknown:
+      break;
+  }
+  return absl::StrCat("; it is not known whether ", driver, " ", does,
+                      " volumes that have snapshots");
+}
+
 using Names = std::set<std::pair<std::string, std::string>>;  // namespace, name
 
 // What of the cluster tells whether bases are of use; nothing where the kind is not served.
 struct Surroundings {
-  std::optional<std::set<std::string>> pvc_uids;
+  std::optional<std::map<std::string, objects::PersistentVolumeClaim>> pvcs;  // by uid
   std::optional<Names> locations;
   std::optional<Names> backups;
   // By Velero's namespace and name.
@@ -88,9 +107,9 @@ absl::StatusOr<Surroundings> ReadSurroundings(const BaseListRequest& request, Li
   Surroundings all;
   ASSIGN_OR_RETURN(const auto pvcs, ListKind<objects::PersistentVolumeClaim>(list, ""));
   if (pvcs.has_value()) {
-    all.pvc_uids.emplace();
+    all.pvcs.emplace();
     for (const objects::PersistentVolumeClaim& pvc : *pvcs) {
-      all.pvc_uids->insert(pvc.uid());
+      all.pvcs->emplace(pvc.uid(), pvc);
     }
   }
   for (const std::string& space : request.velero_namespaces) {
@@ -118,9 +137,12 @@ BaseInfo InfoOf(const csi::BaseSnapshot& base, const BaseListRequest& request,
   BaseInfo info = {
       .now = request.now,
       .age_max = request.settings.base_age_max,
-      .pvc_is_gone = all.pvc_uids.has_value() && !all.pvc_uids->contains(owner.claim_uid),
       .is_kept = KeepsBase(request.settings, base.driver) || all.need_bases.contains(base.driver),
       .location_missing_for = MissingFor(all.locations, owner.velero_namespace, owner.location)};
+  if (all.pvcs.has_value()) {
+    const auto pvc = all.pvcs->find(owner.claim_uid);
+    ReadPvc(pvc == all.pvcs->end() ? std::nullopt : std::optional(pvc->second), owner, info);
+  }
   const auto record = all.records.find(
       {owner.velero_namespace, objects::ProtectedVolume::NameOf(owner.claim_uid, owner.location)});
   if (record == all.records.end()) {
@@ -155,11 +177,36 @@ absl::StatusOr<std::vector<csi::BaseSnapshot>> ReadBases(const BaseListRequest& 
 
 }  // namespace
 
+void ReadPvc(const std::optional<objects::PersistentVolumeClaim>& pvc, const csi::BaseOwner& owner,
+             BaseInfo& info) {
+  info.pvc_is_gone = !pvc.has_value() || pvc->uid() != owner.claim_uid;
+  if (info.pvc_is_gone) {
+    return;
+  }
+  info.pvc_is_being_deleted = pvc->is_being_deleted();
+  const std::optional<int64_t> capacity_bytes = pvc->capacity_bytes();
+  info.pvc_waits_to_grow =
+      capacity_bytes.has_value() && pvc->requested_bytes().value_or(0) > *capacity_bytes;
+}
+
+bool IsInTheWay(const Finding& useless) {
+  return useless.code == kPvcBeingDeleted || useless.code == kPvcWaitsToGrow;
+}
+
 std::optional<Finding> WhyUseless(const csi::BaseSnapshot& base, const BaseInfo& info) {
   const bool is_of_last_good = IsOfLastGood(base, info);
   const std::optional<absl::Time> taken_at = base.taken_at();
   if (info.pvc_is_gone) {
     return Finding{"PvcGone", "its PVC was deleted"};
+  }
+  const csi::DriverRules rules = csi::RulesOf(base.driver);
+  if (info.pvc_is_being_deleted) {
+    return Finding{kPvcBeingDeleted, absl::StrCat("its PVC is being deleted",
+                                                  RuleText(base.driver, rules.deletes, "deletes"))};
+  }
+  if (info.pvc_waits_to_grow && rules.grows != csi::DriverAnswer::kYes) {
+    return Finding{kPvcWaitsToGrow, absl::StrCat("its PVC waits to grow",
+                                                 RuleText(base.driver, rules.grows, "grows"))};
   }
   if (info.location_missing_for >= kMissingGracePeriod) {
     return Finding{"LocationGone", "its BackupStorageLocation was not found"};

@@ -14,6 +14,7 @@
 #include "datamover/settings.h"
 #include "k8s/api_client.h"
 #include "objects/object.h"
+#include "objects/persistent_volume.h"
 #include "objects/protected_volume.h"
 
 namespace csidelta::datamover {
@@ -21,6 +22,9 @@ namespace csidelta::datamover {
 // The reasons why a base is useless, in the order in which they are checked:
 //
 //   PvcGone
+//   PvcBeingDeleted
+//   PvcWaitsToGrow   and the driver is not known to grow a volume that has snapshots. It costs
+//                    nothing: the backup after a resize is a full one anyway.
 //   LocationGone     the BackupStorageLocation
 //   DriverKeepsNone  by the settings
 //   SnapshotDeleted  the repository snapshot that it stands for
@@ -33,7 +37,9 @@ struct BaseInfo {
   absl::Time now;
   absl::Duration age_max;
   bool pvc_is_gone = false;  // or has another uid
-  bool is_kept = true;       // by the settings, or because its driver needs bases
+  bool pvc_is_being_deleted = false;
+  bool pvc_waits_to_grow = false;
+  bool is_kept = true;  // by the settings, or because its driver needs bases
   // How long the BackupStorageLocation has been missing; zero: it is there.
   absl::Duration location_missing_for = absl::ZeroDuration();
   // The same for the Backup of last_good.
@@ -44,6 +50,13 @@ struct BaseInfo {
   // Likewise: the uid of the DataUpload whose backup was deleted while it was the last good one.
   std::string deleted_upload = {};
 };
+
+// Reads what a PVC tells of a base with that owner. `pvc`: empty if it was not found. Pure.
+void ReadPvc(const std::optional<objects::PersistentVolumeClaim>& pvc, const csi::BaseOwner& owner,
+             BaseInfo& info);
+
+// Whether the base may keep its PVC from growing or from being deleted. Pure.
+bool IsInTheWay(const Finding& useless);
 
 // The first reason that holds; nothing if the next upload of its volume can be compared with it.
 // Pure.
