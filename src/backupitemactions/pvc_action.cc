@@ -435,7 +435,8 @@ absl::StatusOr<csi::TakenSnapshot> PvcAction::Take(const CallContext& ctx,
                                      .claim_namespace = item.namespace_name(),
                                      .claim_name = item.name(),
                                      .claim_uid = item.uid(),
-                                     .class_name = class_name};
+                                     .class_name = class_name,
+                                     .driver = decision.pv.driver()};
   const absl::Time asked_at = ctx.clock->Now();
   ASSIGN_OR_RETURN(const csi::TakenSnapshot taken, csi::TakeSnapshot(ctx, env_, request));
   const auto snapshot_taken_at = taken.content.taken_at();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -12,6 +13,17 @@ namespace {
 
 constexpr char kRoomPayload[] = "csi-delta/out-of-room";
 constexpr absl::Duration kRoomPause = absl::Minutes(1);
+// For the driver to delete a base, and for the sidecar to try again.
+constexpr absl::Duration kBaseDeletionTimeMax = absl::Minutes(5);
+
+// DigitalOcean: "rate-limited - one request per 10m0s"; AWS:
+// "SnapshotCreationPerVolumeRateExceeded".
+bool ReportsRateLimit(absl::string_view driver_error) {
+  const std::string text = absl::AsciiStrToLower(driver_error);
+  return absl::StrContains(text, "rate-limit") || absl::StrContains(text, "rate limit") ||
+         absl::StrContains(text, "rateexceeded") || absl::StrContains(text, "rate exceeded") ||
+         absl::StrContains(text, "too many requests");
+}
 
 }  // namespace
 
@@ -35,7 +47,8 @@ bool ReportsNoSource(absl::string_view message) {
 }
 
 bool ReportsNoRoom(absl::string_view driver_error) {
-  return absl::StrContains(driver_error, "code = ResourceExhausted ");
+  return absl::StrContains(driver_error, "code = ResourceExhausted ") &&
+         !ReportsRateLimit(driver_error);
 }
 
 bool ReportsNoSuchCall(absl::string_view driver_error) {
@@ -68,6 +81,9 @@ absl::Status DriverErrors::Check(absl::string_view error) {
   if (has_no_room && rules_.on_full) {
     return MakeRoom();
   }
+  if (has_no_room && rules_.drop_base && DropBase()) {
+    return absl::OkStatus();
+  }
   if (!has_no_room && !IsDefiniteRefusal(error)) {
     refused_since_ = absl::InfiniteFuture();
     return absl::OkStatus();
@@ -78,8 +94,9 @@ absl::Status DriverErrors::Check(absl::string_view error) {
                 (has_no_room ? rules_.no_room_is_final_after : rules_.refusal_is_final_after)) {
     return absl::OkStatus();
   }
-  return absl::FailedPreconditionError(
-      absl::StrCat("the driver refuses to take a snapshot of ", what_, ": ", last_));
+  return absl::FailedPreconditionError(absl::StrCat("the driver refuses to take a snapshot of ",
+                                                    what_, ": ", last_,
+                                                    has_no_room ? rules_.room_hint : ""));
 }
 
 absl::Status DriverErrors::MakeRoom() {
@@ -90,6 +107,18 @@ absl::Status DriverErrors::MakeRoom() {
   full_error_ = last_;
   room_wanted_at_ = clock_.Uptime() + kRoomPause;
   return absl::OkStatus();
+}
+
+// True while a base that was dropped may still be there.
+bool DriverErrors::DropBase() {
+  if (clock_.Uptime() < base_gone_at_) {
+    return true;
+  }
+  if (!rules_.drop_base(last_)) {
+    return false;
+  }
+  base_gone_at_ = clock_.Uptime() + kBaseDeletionTimeMax;
+  return true;
 }
 
 absl::Status DriverErrors::Explain(const absl::Status& status) const {

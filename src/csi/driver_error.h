@@ -21,7 +21,8 @@ bool IsDefiniteRefusal(absl::string_view message);
 // is to be made of does not exist. Pure.
 bool RefusesSize(absl::string_view message);
 bool ReportsNoSource(absl::string_view message);
-// True if the driver reports that it has no room: ResourceExhausted. Pure.
+// True if the driver reports that it has no room: ResourceExhausted, unless that is a limit of
+// calls in a time, which passes. Pure.
 bool ReportsNoRoom(absl::string_view driver_error);
 // True if the driver does not have the call: Unimplemented. Pure.
 bool ReportsNoSuchCall(absl::string_view driver_error);
@@ -48,12 +49,18 @@ using RoomInDriver = std::function<absl::Status(const absl::Status& refused)>;
 
 // --- Errors while a snapshot is waited for
 
+// Drops a snapshot that csi-delta keeps of the volume for itself, a base, because the driver
+// refused with `driver_error`. False if there is none that may go.
+using BaseDropper = std::function<bool(absl::string_view driver_error)>;
+
 // How long errors are tolerated: the sidecar retries after each of them.
 struct ErrorRules {
   // A refusal can pass within this time: it can be a limit of calls per minute.
   absl::Duration refusal_is_final_after = absl::Minutes(1);
   absl::Duration no_room_is_final_after = absl::Minutes(1);
   RoomInDriver on_full = {};
+  // Asked first if the driver has no room; then errors are tolerated while the driver deletes it.
+  BaseDropper drop_base = {};
   std::string room_hint = {};  // how room could be made, for messages: "; --make-room deletes ..."
 };
 
@@ -85,6 +92,7 @@ class DriverErrors {
 
  private:
   absl::Status MakeRoom();
+  bool DropBase();
 
   const Clock& clock_;
   std::string what_;
@@ -95,6 +103,7 @@ class DriverErrors {
   absl::Time refused_since_ = absl::InfiniteFuture();
   std::string full_error_;         // for which room was made; "": for none yet
   absl::Duration room_wanted_at_;  // for the same one again; an uptime
+  absl::Duration base_gone_at_ = -absl::InfiniteDuration();  // expected; an uptime
 };
 
 }  // namespace csidelta::csi

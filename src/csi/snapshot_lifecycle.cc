@@ -6,7 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "base/crypto.h"
+#include "base/log.h"
 #include "base/status_macros.h"
+#include "csi/base_snapshots.h"
+#include "csi/driver_rules.h"
 #include "csi/lock.h"
 #include "csi/volume_lease.h"
 #include "objects/keys.h"
@@ -27,6 +30,21 @@ std::string NameFor(const std::string& claim_name, const std::string& backup_uid
   return absl::StrCat("velero-", claim, "-", hash.substr(0, kNameHashBytes));
 }
 
+// Whether one was dropped. What stays for an error is in the way as before.
+bool DropBasesForRoom(const CallContext& ctx, const Environment& env,
+                      const std::vector<std::string>& claim_uids, absl::string_view driver_error) {
+  bool was_any_dropped = false;
+  for (const std::string& uid : claim_uids) {
+    const absl::StatusOr<bool> was_dropped = DropBaseForRoom(ctx, env, uid, driver_error);
+    if (!was_dropped.ok()) {
+      CSIDELTA_LOG(kWarn, "a base snapshot cannot be dropped", {"pvc_uid", uid},
+                   {"error", std::string(was_dropped.status().message())});
+    }
+    was_any_dropped = was_any_dropped || was_dropped.value_or(false);
+  }
+  return was_any_dropped;
+}
+
 VolumeSnapshot MakeSnapshot(const Environment& env, const SnapshotRequest& request) {
   auto snapshot = VolumeSnapshot::Make(request.claim_namespace, SnapshotName(request));
   // None of the claim's own labels: a controller that prunes by label would take the VolumeSnapshot
@@ -40,13 +58,17 @@ VolumeSnapshot MakeSnapshot(const Environment& env, const SnapshotRequest& reque
 
 }  // namespace
 
-TakeRules BackupRules(const Environment& env, const objects::Backup& backup) {
+TakeRules BackupRules(const CallContext& ctx, const Environment& env, const objects::Backup& backup,
+                      const std::vector<std::string>& claim_uids) {
   return {.own_labels = {{objects::kBackupUidLabel, backup.uid()},
                          {objects::kCsiDeltaLabel, env.velero_namespace}},
           .asked_at_annotation = objects::kAskedAtAnnotation,
           .deletes_joined = true,
           .name_advice = ", and is not of this backup",
-          .timeout = backup.csi_snapshot_timeout()};
+          .timeout = backup.csi_snapshot_timeout(),
+          .errors = {.drop_base = [&ctx, env, claim_uids](absl::string_view error) {
+            return DropBasesForRoom(ctx, env, claim_uids, error);
+          }}};
 }
 
 std::map<std::string, std::string> LabelsOf(const Environment& env, const objects::Backup& backup) {
@@ -108,7 +130,7 @@ bool IsManaged(const VolumeSnapshot& snapshot, const objects::Backup& backup) {
 
 absl::StatusOr<TakenSnapshot> TakeSnapshot(const CallContext& ctx, const Environment& env,
                                            const SnapshotRequest& request) {
-  TakeRequest take{.rules = BackupRules(env, request.backup),
+  TakeRequest take{.rules = BackupRules(ctx, env, request.backup, {request.claim_uid}),
                    .lock = {.leases = {LeaseRequestOf(env, request.backup, request.claim_namespace,
                                                       request.claim_name, request.claim_uid)},
                             .namespace_name = request.claim_namespace,
@@ -117,6 +139,9 @@ absl::StatusOr<TakenSnapshot> TakeSnapshot(const CallContext& ctx, const Environ
                             .name = SnapshotName(request),
                             .wait_max = LockWaitMax(request.backup)},
                    .object = MakeSnapshot(env, request)};
+  if (const std::string limits = LimitsText(RulesOf(request.driver)); !limits.empty()) {
+    take.rules.errors.room_hint = absl::StrCat("; ", request.driver, " ", limits);
+  }
   take.rules.own_labels[objects::kPvcUidLabel] = request.claim_uid;
   take.rules.referred_annotation = objects::kVolumeSnapshotHandleAnnotation;
   return TakeSnapshot(ctx, env.api, take);

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -32,7 +33,10 @@ namespace csidelta::csi {
 
 // The rules of a backup for taking a VolumeSnapshot or a group; and the Lease that it takes, of a
 // PVC or of a group. A group's `claim_uid` is an id that no PVC's uid looks like.
-TakeRules BackupRules(const Environment& env, const objects::Backup& backup);
+// If the driver has no room, a base of each of the PVCs is dropped. Borrows `ctx` and what `env`
+// does.
+TakeRules BackupRules(const CallContext& ctx, const Environment& env, const objects::Backup& backup,
+                      const std::vector<std::string>& claim_uids);
 // The labels of what a backup makes, and of its members. Pure.
 std::map<std::string, std::string> LabelsOf(const Environment& env, const objects::Backup& backup);
 VolumeLeaseRequest LeaseRequestOf(const Environment& env, const objects::Backup& backup,
@@ -50,7 +54,8 @@ struct SnapshotRequest {
   std::string claim_namespace;
   std::string claim_name;
   std::string claim_uid;
-  std::string class_name;  // VolumeSnapshotClass
+  std::string class_name;   // VolumeSnapshotClass
+  std::string driver = {};  // whose rules an error names; "": unknown
 };
 
 // The name of the VolumeSnapshot that `request` makes: a DNS label that fits a label value, the

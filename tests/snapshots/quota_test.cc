@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "csi/driver_error.h"
 #include "csi/retry.h"
 #include "tests/support/status_matchers.h"
@@ -72,6 +73,13 @@ TEST(QuotaTest, OtherTextsSayNothingOfAQuota) {
 TEST(QuotaTest, KnowsADriverWithoutRoom) {
   EXPECT_TRUE(csi::ReportsNoRoom("rpc error: code = ResourceExhausted desc = 250 of 250"));
   EXPECT_FALSE(csi::ReportsNoRoom("rpc error: code = Unavailable desc = ResourceExhausted"));
+  for (const char* rate :
+       {"this operation is rate-limited - one request per 10m0s", "Rate Limit Exceeded",
+        "SnapshotCreationPerVolumeRateExceeded: The maximum ...", "429 Too Many Requests"}) {
+    EXPECT_FALSE(
+        csi::ReportsNoRoom(absl::StrCat("rpc error: code = ResourceExhausted desc = ", rate)))
+        << rate;
+  }
 }
 
 TEST(QuotaTest, ATimeoutQuotesTheDriver) {

@@ -140,8 +140,12 @@ std::optional<absl::Duration> FreezeWindow(const VolumeGroupSnapshot& group) {
 absl::StatusOr<TakenGroup> TakeGroup(const CallContext& ctx, const Environment& env,
                                      const GroupRequest& request) {
   const std::string name = GroupName(request);
+  std::vector<std::string> pvc_uids;
+  for (const PlannedGroupMember& member : request.members) {
+    pvc_uids.push_back(member.pvc_uid);
+  }
   TakeGroupRequest take{
-      .rules = BackupRules(env, request.backup),
+      .rules = BackupRules(ctx, env, request.backup, pvc_uids),
       .lock = {.leases = {LeaseRequestOf(
                    env, request.backup, request.namespace_name, request.label_value,
                    absl::StrCat("group-", HashOfGroup(request).substr(0, kNameHashBytes)))},

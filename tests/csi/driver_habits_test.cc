@@ -1,0 +1,223 @@
+// Backups on drivers that allow less than others: docs/csi-drivers.md.
+
+#include "tests/support/driver_habits.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/rfc3339.h"
+#include "csi/base_snapshots.h"
+#include "csi/driver_rules.h"
+#include "csi/group/group_lifecycle.h"
+#include "csi/snapshot_lifecycle.h"
+#include "objects/data_transfer.h"
+#include "objects/keys.h"
+#include "tests/csi/backup_fixture.h"
+#include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/kind_names.h"
+#include "tests/support/paths.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::csi::driver_habits_test {
+namespace {
+
+using support::IsOk;
+using support::StatusIs;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+class DriverHabitsTest : public BackupFixture {
+ protected:
+  DriverHabitsTest() {
+    SeedClaim(0);
+    cluster_.driver().clock = &clock_;
+    // The sidecar tries again whenever the backup looks.
+    api_.SetInterceptor([this](const support::ApiCall& call, const Json*) {
+      if (call.verb == "watch" && !resyncing_) {
+        resyncing_ = true;
+        cluster_.Resync();
+        resyncing_ = false;
+      }
+      return absl::OkStatus();
+    });
+  }
+
+  support::DriverHabits& habits() { return cluster_.driver().habits; }
+
+  absl::StatusOr<TakenSnapshot> Take(const std::string& backup_uid = "backup-uid") {
+    const objects::Backup backup = BackupWith(backup_uid);
+    const SnapshotRequest request{.backup = backup,
+                                  .claim_namespace = "app",
+                                  .claim_name = Claim(0).pvc,
+                                  .claim_uid = Claim(0).pvc_uid,
+                                  .class_name = "fast",
+                                  .driver = "csi.vsphere.vmware.com"};
+    return TakeSnapshot(ctx_, env_, request);
+  }
+
+  // A base of the PVC, which the driver holds.
+  void AddBase(const std::string& name, const std::string& location, absl::Duration age) {
+    const std::string handle = absl::StrCat("handle-", name);
+    cluster_.driver().AddSnapshot(handle, Claim(0).volume_handle);
+    Json content = {{"metadata",
+                     {{"name", name},
+                      {"labels", {{objects::kBaseLabel, "true"}}},
+                      {"annotations", OwnerAnnotations({.velero_namespace = "velero",
+                                                        .location = location,
+                                                        .claim_namespace = "app",
+                                                        .claim = Claim(0).pvc,
+                                                        .claim_uid = Claim(0).pvc_uid,
+                                                        .cluster = "c"})}}}};
+    content["metadata"]["annotations"][objects::kMoverTakenAtAnnotation] =
+        FormatRfc3339(clock_.Now() - age);
+    content["spec"] = {{"driver", "d.example.com"},
+                       {"deletionPolicy", "Retain"},
+                       {"source", {{"snapshotHandle", handle}}}};
+    api_.Seed(VolumeSnapshotContentType(), content);
+  }
+
+  void AddUpload(const std::string& location, const std::string& phase) {
+    api_.Seed(objects::DataUpload::Type(),
+              {{"metadata",
+                {{"name", "nightly"},
+                 {"namespace", "velero"},
+                 {"labels", {{objects::kPvcUidLabel, Claim(0).pvc_uid}}}}},
+               {"spec", {{"backupStorageLocation", location}}},
+               {"status", {{"phase", phase}}}});
+  }
+
+  std::vector<std::string> Bases() {
+    std::vector<std::string> names;
+    const auto bases = ListBases(ctx_, env_, "");
+    for (const BaseSnapshot& base : bases.value()) {
+      names.push_back(base.content_name);
+    }
+    return names;
+  }
+
+  std::vector<std::string> Events() const {
+    std::vector<std::string> messages;
+    for (const Json& event : api_.All({"", "v1", "events", "Event", true})) {
+      messages.push_back(absl::StrCat(GetString(event, {"involvedObject", "name"}), " ",
+                                      GetString(event, {"reason"}), ": ",
+                                      GetString(event, {"message"})));
+    }
+    return messages;
+  }
+
+  support::FakeSnapshotCluster cluster_{api_};
+  bool resyncing_ = false;
+};
+
+TEST_F(DriverHabitsTest, WithThreeSnapshotsAVolumeTheBaseMakesRoom) {
+  habits().snapshots_max = 3;
+  for (const char* handle : {"kept-1", "kept-2"}) {
+    cluster_.driver().AddSnapshot(handle, Claim(0).volume_handle);
+  }
+  AddBase("du-1", "default", absl::Hours(24));
+  ASSERT_THAT(Take(), IsOk());
+  EXPECT_THAT(Bases(), IsEmpty());
+  EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(3));
+  EXPECT_THAT(Events(), ElementsAre(AllOf(HasSubstr("data-0 BaseDropped: "), HasSubstr("du-1"),
+                                          HasSubstr("3 of 3 snapshots"))));
+}
+
+TEST_F(DriverHabitsTest, OfTheBasesOfTwoLocationsTheOlderMakesRoom) {
+  habits().snapshots_max = 2;
+  AddBase("du-1", "second", absl::Hours(1));
+  AddBase("du-2", "default", absl::Hours(24));
+  ASSERT_THAT(Take(), IsOk());
+  EXPECT_THAT(Bases(), ElementsAre("du-1"));
+}
+
+TEST_F(DriverHabitsTest, ABaseThatAnUploadIsComparedWithMakesNoRoom) {
+  habits().snapshots_max = 1;
+  AddBase("du-1", "default", absl::Hours(24));
+  AddUpload("default", "InProgress");
+  EXPECT_THAT(Take(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("1 of 1 snapshots")));
+  EXPECT_THAT(Bases(), ElementsAre("du-1"));
+  AddUpload("default", "Completed");
+  EXPECT_THAT(Take("second"), IsOk());
+}
+
+TEST_F(DriverHabitsTest, WithoutABaseAFullDriverFailsTheBackupAfterAMinute) {
+  habits().snapshots_max = 1;
+  cluster_.driver().AddSnapshot("kept", Claim(0).volume_handle);
+  const absl::Time before = clock_.Now();
+  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                               AllOf(HasSubstr("1 of 1 snapshots"),
+                                     HasSubstr("csi.vsphere.vmware.com keeps at most 3"))));
+  EXPECT_GE(clock_.Now() - before, absl::Minutes(1));
+  EXPECT_THAT(cluster_.driver().snapshots(), ElementsAre("kept"));
+}
+
+TEST_F(DriverHabitsTest, WithOneSnapshotInTenMinutesTheSecondBackupWaits) {
+  habits().snapshot_pause = absl::Minutes(9);
+  AddBase("du-1", "default", absl::Hours(24));
+  ASSERT_THAT(Take("first"), IsOk());
+  const absl::Time before = clock_.Now();
+  ASSERT_THAT(Take("second"), IsOk());
+  EXPECT_GE(clock_.Now() - before, absl::Minutes(9));
+  EXPECT_THAT(Bases(), ElementsAre("du-1")) << "a base is not in the way of a rate";
+}
+
+TEST_F(DriverHabitsTest, APauseThatIsLongerThanTheTimeoutIsNamed) {
+  habits().snapshot_pause = absl::Minutes(20);
+  ASSERT_THAT(Take("first"), IsOk());
+  EXPECT_THAT(Take("second"),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("one request per 20m")));
+  EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
+}
+
+TEST_F(DriverHabitsTest, ASnapshotThatTakesEightMinutesIsAwaited) {
+  habits().snapshot_takes = absl::Minutes(8);
+  const absl::Time before = clock_.Now();
+  ASSERT_THAT(Take(), IsOk());
+  EXPECT_GE(clock_.Now() - before, absl::Minutes(8));
+  EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
+}
+
+TEST_F(DriverHabitsTest, AFullDriverGetsTheBasesOfAGroup) {
+  SeedClaim(1);
+  AddBase("du-1", "default", absl::Hours(24));
+  cluster_.driver().Refuse("CreateVolumeGroupSnapshot", "ResourceExhausted", "3 of 3 snapshots");
+  api_.OnEvent("volumesnapshotcontents",
+               [&](support::FakeApiClient&, const k8s::WatchEvent& event) {
+                 if (event.kind == k8s::WatchEvent::Kind::kDeleted) {
+                   cluster_.driver().ClearFaults();
+                 }
+               });
+  ASSERT_THAT(TakeGroup(ctx_, env_, RequestOfGroup(2)), IsOk());
+  EXPECT_THAT(Bases(), IsEmpty());
+}
+
+TEST(DriverRules, TheirTextNamesWhatLimitsUsers) {
+  EXPECT_EQ(LimitsText(RulesOf("csi.vsphere.vmware.com")),
+            "keeps at most 3 snapshots of a volume by default, grows no volume that has snapshots, "
+            "deletes no volume that has snapshots");
+  EXPECT_EQ(LimitsText(RulesOf("d.example.com")), "");
+}
+
+TEST(DriverRules, ThePageHasEachRow) {
+  const std::string page = support::ReadSource("docs/csi-drivers.md");
+  ASSERT_FALSE(AllDriverRules().empty());
+  for (const DriverRules& rules : AllDriverRules()) {
+    const std::string count =
+        rules.snapshots_max == 0 ? "unknown" : absl::StrCat(rules.snapshots_max);
+    EXPECT_THAT(page,
+                HasSubstr(absl::StrCat("\n| `", rules.driver, "` | ", count, " | ",
+                                       ToString(rules.grows), " | ", ToString(rules.deletes), " | ",
+                                       rules.note, rules.note.empty() ? "| " : " | ")));
+  }
+}
+
+}  // namespace
+}  // namespace csidelta::csi::driver_habits_test
