@@ -29,6 +29,7 @@ class ListWatch {
   absl::Status Run() {
     while (true) {
       RETURN_IF_ERROR(ctx_.Check());
+      Beat();
       if (const absl::Status status = version_.empty() ? ListOnce() : WatchOnce(); !status.ok()) {
         RETURN_IF_ERROR(ctx_.Check());
         Consider(status);
@@ -38,11 +39,14 @@ class ListWatch {
   }
 
  private:
+  void Beat() { informer_.heartbeat().Beat(*ctx_.clock); }
+
   absl::Status ListOnce() {
     ASSIGN_OR_RETURN(version_,
                      client_.ListPages(ctx_, objects_.type, objects_.namespace_name,
                                        {.label_selector = objects_.label_selector},
                                        [this](const std::vector<Json>& page, bool is_first) {
+                                         Beat();
                                          informer_.OnPage(page, is_first);
                                        }));
     informer_.OnListed();
@@ -58,6 +62,7 @@ class ListWatch {
     const WatchOptions options{.label_selector = objects_.label_selector,
                                .resource_version = version_};
     const auto sink = [&](const WatchEvent& event) {
+      Beat();
       saw_event = true;
       version_ = ResourceVersion(event.object);
       if (event.kind != WatchEvent::Kind::kBookmark) {

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/mutex.h"
 #include "k8s/api_client.h"
+#include "k8s/heartbeat.h"
 
 namespace csidelta::k8s {
 
@@ -64,6 +65,9 @@ class Informer {
       : objects_(std::move(objects)), handlers_(std::move(handlers)) {}
 
   const WatchedObjects& objects() const { return objects_; }
+  // Of Run(): at each request, page and event.
+  Heartbeat& heartbeat() { return heartbeat_; }
+  const Heartbeat& heartbeat() const { return heartbeat_; }
 
   // Borrows `handler`. REQUIRES that nothing was reported yet: a later one would miss objects.
   void Add(ObjectEventHandler& handler);
@@ -103,6 +107,7 @@ class Informer {
 
   const WatchedObjects objects_;
   std::vector<ObjectEventHandler*> handlers_;
+  Heartbeat heartbeat_;
   Mutex mutex_;
   uint64_t list_ ABSL_GUARDED_BY(mutex_) = 0;  // 0: not begun
   std::map<Name, Known> known_ ABSL_GUARDED_BY(mutex_);

@@ -121,6 +121,7 @@ absl::Status LeaderLease::Release(const CallContext& ctx) {
 void LeaderLease::Run(const CallContext& ctx) {
   bool led = false;
   while (ctx.Check().ok()) {
+    heartbeat_.Beat(*ctx.clock);
     const absl::Status stepped = Step(ctx.WithTimeout(kStepTimeMax));
     if (!stepped.ok() && ctx.Check().ok()) {
       CSIDELTA_LOG(kWarn, "the lease could not be taken or renewed",

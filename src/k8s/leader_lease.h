@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/mutex.h"
 #include "k8s/api_client.h"
+#include "k8s/heartbeat.h"
 
 namespace csidelta::k8s {
 
@@ -48,6 +49,9 @@ class LeaderLease {
 
   bool leads(const Clock& clock) const;
 
+  // Of Run().
+  const Heartbeat& heartbeat() const { return heartbeat_; }
+
  private:
   absl::Status Create(const CallContext& ctx);
   absl::Status Hold(const CallContext& ctx, Json lease);
@@ -61,6 +65,7 @@ class LeaderLease {
   std::optional<Json> held_;  // as this process wrote it last
   std::string seen_version_;  // of another's Lease
   absl::Duration seen_at_;    // since when it has that version
+  Heartbeat heartbeat_;
   mutable Mutex mutex_;
   absl::Duration leads_until_ ABSL_GUARDED_BY(mutex_) =
       absl::ZeroDuration();  // Uptime of the clock.

@@ -155,6 +155,16 @@ QueueFigures ReconcileLoop::figures() const {
   return figures;
 }
 
+absl::Duration ReconcileLoop::oldest_reconcile() const {
+  const MutexLock lock(mutex_);
+  const absl::Duration now = clock_.Uptime();
+  absl::Duration oldest = absl::ZeroDuration();
+  for (const auto& [key, begun] : taken_) {
+    oldest = std::max(oldest, now - begun);
+  }
+  return oldest;
+}
+
 bool ReconcileLoop::IsOwnChange(const Key& key) const {
   return cache_ != nullptr && cache_->IsOwnWrite(CacheKey(key));
 }
@@ -217,7 +227,7 @@ bool ReconcileLoop::Take(Taken& taken) {
     watched.is_woken = false;
     // Schedule() keeps an object that is being reconciled out of the queue.
     CSIDELTA_CHECK(!taken_.contains(taken.key));
-    taken_.insert(taken.key);
+    taken_.emplace(taken.key, clock_.Uptime());
     taken.object = *std::move(object);
     taken.lead = lead_.get_token();
     return true;

@@ -139,6 +139,9 @@ class ReconcileLoop : public ObjectEventHandler {
   // Looks at each object that is due.
   QueueFigures figures() const;
 
+  // How long the reconcile has taken that was begun first of those under way; zero without one.
+  absl::Duration oldest_reconcile() const;
+
  private:
   using Key = WorkQueue::Key;
   struct Watched {
@@ -187,7 +190,8 @@ class ReconcileLoop : public ObjectEventHandler {
   uint64_t sequences_ ABSL_GUARDED_BY(mutex_) = 0;  // So far.
   QueueFigures done_ ABSL_GUARDED_BY(mutex_);       // What is summed up.
   std::map<Key, Watched> objects_ ABSL_GUARDED_BY(mutex_);
-  std::set<Key> taken_ ABSL_GUARDED_BY(mutex_);  // These are not in queue_.
+  // Since when they are being reconciled. These are not in queue_.
+  std::map<Key, absl::Duration> taken_ ABSL_GUARDED_BY(mutex_);
   WorkQueue queue_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -381,6 +381,34 @@ TEST_F(InformerTest, ObjectsWithoutAVersionAreAlwaysReported) {
   EXPECT_THAT(notebook_.Seen(), ElementsAre("a is ", "listed", "a is ", "listed"));
 }
 
+// A handler that never returns lets no other request, page or event begin a turn.
+TEST_F(InformerRunTest, ItsHeartbeatIsAsOldAsWhatAHandlerDoes) {
+  class Slow : public ObjectEventHandler {
+   public:
+    explicit Slow(std::function<void()> work) : work_(std::move(work)) {}
+    void OnObjectChanged(const Json& /*object*/) override { work_(); }
+    void OnObjectDeleted(const ObjectId& /*id*/, const Json* /*last*/) override {}
+
+   private:
+    const std::function<void()> work_;
+  };
+  Set("a", "old");
+  std::vector<absl::Duration> ages;
+  Informer* followed = nullptr;
+  Slow slow([&] {
+    ages.push_back(followed->heartbeat().Age(clock_));
+    clock_.Advance(absl::Minutes(11));
+    ages.push_back(followed->heartbeat().Age(clock_));
+    stop_.request_stop();
+  });
+  Informer informer(followed_, {&slow});
+  followed = &informer;
+  const CallContext ctx{
+      .deadline = absl::InfiniteDuration(), .stop = stop_.get_token(), .clock = &clock_};
+  informer.Run(ctx, api_).IgnoreError();
+  EXPECT_THAT(ages, ElementsAre(absl::ZeroDuration(), absl::Minutes(11)));
+}
+
 TEST(InformerDeathTest, AHandlerThatIsAddedLateWouldMissObjects) {
   Notebook late;
   Informer informer({.type = kConfigMaps});

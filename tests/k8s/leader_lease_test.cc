@@ -158,6 +158,7 @@ TEST_F(LeaderLeaseTest, RunLeadsAndGivesUpInTheEnd) {
   std::jthread thread([&] { one.Run(ctx); });
   clock_.AwaitSleepers(1);
   EXPECT_TRUE(one.leads(clock_));
+  EXPECT_EQ(one.heartbeat().Age(clock_), absl::ZeroDuration());
   stop.request_stop();
   thread.join();
   EXPECT_EQ(Holder(), "");

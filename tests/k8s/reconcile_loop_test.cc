@@ -546,6 +546,19 @@ TEST_F(CachedReconcileLoopTest, WhatThisProcessHasEndedIsNotLookedAtAgain) {
   EXPECT_THAT(Work(), IsEmpty());
 }
 
+TEST_F(ReconcileLoopTest, AReconcileThatDoesNotEndIsSeen) {
+  informer_.OnAll({Thing("a"), Thing("b")});
+  EXPECT_EQ(loop_.oldest_reconcile(), absl::ZeroDuration());
+  std::vector<absl::Duration> seen;
+  notebook_.on_look = [&](const std::string&) {
+    clock_.Advance(absl::Minutes(11));
+    seen.push_back(loop_.oldest_reconcile());
+  };
+  Work();
+  EXPECT_THAT(seen, ElementsAre(absl::Minutes(11), absl::Minutes(11)));
+  EXPECT_EQ(loop_.oldest_reconcile(), absl::ZeroDuration());
+}
+
 TEST_F(ReconcileLoopTest, TheFiguresOfItsQueue) {
   EXPECT_EQ(loop_.figures().due, 0);
   informer_.OnAll({Thing("a"), Thing("b"), Thing("c")});
