@@ -195,19 +195,27 @@ absl::StatusOr<DeletionResult> DeleteSnapshotOfBackup(const CallContext& ctx,
 
 absl::StatusOr<int> FinishSnapshotDeletions(const CallContext& ctx, const Environment& env) {
   ASSIGN_OR_RETURN(
-      const std::vector<VolumeSnapshotContent> contents,
+      std::vector<VolumeSnapshotContent> contents,
       objects::List<VolumeSnapshotContent>(
           ctx, env.api, "",
           {.label_selector = absl::StrCat(objects::kCsiDeltaLabel, "=", env.velero_namespace)}));
-  const absl::Time end = ctx.clock->Now() + kFinishTimeMax;
+  std::erase_if(contents, [](const auto& content) { return !IsPendingDeletion(content); });
+  if (contents.empty()) {
+    return 0;
+  }
+  const absl::Time begun = ctx.clock->Now();
+  const auto count = static_cast<int64_t>(contents.size());
+  // Each call begins with another one. Else those that a driver refuses would take all of the time.
+  std::rotate(contents.begin(), contents.begin() + absl::ToUnixSeconds(begun) % count,
+              contents.end());
   int proven = 0;
   for (const VolumeSnapshotContent& content : contents) {
-    if (!IsPendingDeletion(content)) {
-      continue;
+    if (ctx.clock->Now() - begun >= kFinishTimeMax) {
+      break;
     }
     const absl::StatusOr<DeletionResult> state =
         ProveDeletion(ctx, env, PendingDeletionOf(VolumeSnapshotContent::Type(), content),
-                      end - ctx.clock->Now());
+                      kFinishTimeMax / count);
     RETURN_IF_ERROR(ctx.Check());
     if (!state.ok()) {
       CSIDELTA_LOG(kWarn, "the deletion of a snapshot could not be finished",

@@ -37,9 +37,9 @@ absl::StatusOr<DeletionResult> DeleteSnapshotOfBackup(
     absl::Duration wait);
 
 // Resumes the deletions whose temporary contents are left: the driver refused, was slow or lost the
-// handle, or the call died. Returns how many are now proven. Waits a few seconds at most for all of
-// them; one request if there is nothing to do. A failure of one is logged as a warning; only a
-// failed listing is returned.
+// handle, or the call died. Returns how many are now proven. Ends within a few seconds; each call
+// begins with another one, so that each has its turn. One request if there is nothing to do. A
+// failure of one is logged as a warning; only a failed listing is returned.
 absl::StatusOr<int> FinishSnapshotDeletions(const CallContext& ctx, const Environment& env);
 
 // The name of the temporary content that deletes this snapshot. Pure.

@@ -241,6 +241,29 @@ TEST_F(LostHandleTest, IsWrittenAgainByALaterBackupWhenThePluginDied) {
   EXPECT_THAT(FinishSnapshotDeletions(bed_.ctx, bed_.env), IsOkAndHolds(0));
 }
 
+TEST_F(ContentDeletionTest, ManyThatADriverRefusesDelayNoBackupAndTakeTurns) {
+  constexpr std::size_t kRefused = 20;
+  sidecar_.refuses = true;
+  for (std::size_t i = 0; i < kRefused; ++i) {
+    EXPECT_THAT(Delete(Archived(absl::StrCat("refused-", i))),
+                IsOkAndHolds(DeletionResult::kInProgress));
+  }
+  std::set<std::string> looked_at;
+  bed_.api.SetInterceptor([&](const support::ApiCall& call, const Json*) {
+    if (call.verb == "get" && call.plural == "volumesnapshotcontents") {
+      looked_at.insert(call.name);
+      bed_.clock.Advance(absl::Seconds(1));
+    }
+    return absl::OkStatus();
+  });
+  for (std::size_t call = 0; call < kRefused && looked_at.size() < kRefused; ++call) {
+    const absl::Time begun = bed_.clock.Now();
+    EXPECT_THAT(FinishSnapshotDeletions(bed_.ctx, bed_.env), IsOkAndHolds(0));
+    EXPECT_LT(bed_.clock.Now() - begun, absl::Seconds(10)) << looked_at.size();
+  }
+  EXPECT_EQ(looked_at.size(), kRefused);
+}
+
 TEST_F(ContentDeletionTest, TemporaryContentCarriesAllThatDeletionNeeds) {
   bed_.api.Seed(VolumeSnapshotClassType(), support::MakeClassObject("slow", "other.driver"));
   bed_.api.Seed(VolumeSnapshotClassType(), support::MakeClassObject("fast", support::kDriver));
