@@ -247,6 +247,17 @@ TEST(MoverMetricsTest, BasesAreCountedByDriverAndAreZeroFromTheBeginning) {
   EXPECT_THAT(text, HasSubstr("csi_delta_mover_oldest_base_age_seconds 7200\n"));
 }
 
+// Alerts compare with them.
+TEST(MoverMetricsTest, SettingsAreTold) {
+  MoverSettings settings;
+  settings.records.stale_after = absl::Hours(200);
+  settings.checks.percent_per_day = 0;
+  const std::string text = MoverMetrics().Text(kNow, {.settings = &settings});
+  EXPECT_THAT(text, HasSubstr("csi_delta_mover_stale_after_seconds 720000\n"));
+  EXPECT_THAT(text, HasSubstr("csi_delta_mover_base_age_max_seconds 1.2096e+06\n"));
+  EXPECT_THAT(text, HasSubstr("csi_delta_mover_check_percent_per_day 0\n"));
+}
+
 TEST(MoverMetricsTest, WhatEndedIsCounted) {
   MoverMetrics metrics;
   TransferEnd end;

@@ -141,6 +141,16 @@ void AddBases(absl::Time now, const csi::BaseCounts& bases, MetricsPage& page) {
                    : 0);
 }
 
+// Alerts compare with them.
+void AddSettings(const MoverSettings& settings, MetricsPage& page) {
+  page.Begin("stale_after_seconds", "gauge", "The setting records.staleAfter.");
+  page.Add({}, absl::ToDoubleSeconds(settings.records.stale_after));
+  page.Begin("base_age_max_seconds", "gauge", "The setting bases.maxAge.");
+  page.Add({}, absl::ToDoubleSeconds(settings.base_age_max));
+  page.Begin("check_percent_per_day", "gauge", "The setting checks.percentPerDay.");
+  page.Add({}, settings.checks.percent_per_day);
+}
+
 void AddState(absl::Time now, const MoverState& state, MetricsPage& page) {
   page.Begin("leader", "gauge", "1 where this process moves volumes, 0 where it waits to.");
   page.Add({}, state.leads ? 1 : 0);
@@ -171,6 +181,7 @@ void AddState(absl::Time now, const MoverState& state, MetricsPage& page) {
   page.Add({}, static_cast<double>(state.leftover_tasks));
   AddGroups(state.groups, page);
   AddBases(now, state.bases, page);
+  AddSettings(state.settings == nullptr ? MoverSettings() : *state.settings, page);
 }
 
 std::optional<double> SecondsSince(const std::optional<absl::Time>& time, absl::Time now) {
