@@ -117,6 +117,9 @@ def test_a_worker_gets_no_token_of_another_workers_pod(served):
         return False
     with bed.refusing():
         bed.wait_for(is_refused, POLICIES_SECONDS_MAX, "a token that is refused")
+        for words, spec in (("own Pod alone", {}), ("an hour at most", {**bound_to(pods[OWN]), "expirationSeconds": 86400})):
+            with refused(words):
+                worker.request("POST", token_url(mover.WORKER), token_request(**spec))
         assert worker.request("POST", token_url(mover.WORKER), token_request(**bound_to(pods[OWN])))["status"]["token"]
         assert worker.request("POST", token_url(mover.WORKER), token_request(audiences=["a-list"]))["status"]["token"]
         with refused("cannot create resource"):
