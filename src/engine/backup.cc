@@ -192,7 +192,10 @@ absl::StatusOr<UploadOptions> BackupRun::MakeOptions(Repository& repository) con
   UploadOptions options;
   ASSIGN_OR_RETURN(options.snapshot, MakeRecord());
   RETURN_IF_ERROR(ChooseParent(repository, options));
-  options.incremental_asked = !job_.reads_all;
+  options.incremental_asked = !job_.reads_all && !job_.is_requested_full;
+  if (job_.is_requested_full) {
+    options.full_reason = incremental::FullReason::kRequested;
+  }
   options.chunk_bytes = job_.chunk_bytes;
   options.new_chain = job_.new_chain;
   options.damage = job_.damage;

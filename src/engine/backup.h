@@ -22,9 +22,10 @@ struct BackupJob {
   std::string device;                 // or an image file
   std::string extents = {};           // a file that lists what changed; "-": standard input
   ClusterSnapshotQuery cluster = {};  // asked where it names a VolumeSnapshot
-  std::string parent = {};  // the beginning of its id; "": the newest of this host and path
-  bool reads_all = false;   // whatever a list says
-  bool new_chain = false;   // the chunk size may differ from the parent's
+  std::string parent = {};         // the beginning of its id; "": the newest of this host and path
+  bool reads_all = false;          // whatever a list says
+  bool is_requested_full = false;  // the same, with a reason of its own
+  bool new_chain = false;          // the chunk size may differ from the parent's
   // The device is not written to: what a run read that did not finish is not read again.
   bool immutable = false;
   std::string immutable_id = {};  // the name of its content; "": by what the system says of it

@@ -47,6 +47,8 @@ constexpr auto kUploadFields = [](auto& fields, auto& work) {
   fields("volumeSnapshot", work.volume_snapshot);
   fields("tags", work.tags);
   fields("onFallback", work.on_fallback, kOnFallbackNames);
+  fields("full", work.is_full);
+  fields("parent", work.parent);
   fields("damage", work.damage, kRepositoryDamageFields);
 };
 

@@ -79,6 +79,8 @@ struct UploadWork {
       {};  // NAMESPACE/NAME that the device was made of; "": none is asked
   std::vector<std::string> tags = {};
   OnFallback on_fallback = OnFallback::kWarn;
+  bool is_full = false;     // a full backup is requested
+  std::string parent = {};  // the id of the repository snapshot to build on; "": the newest
   // What the newest check of the repository found; nothing: no damage.
   std::optional<RepositoryDamage> damage = {};
 

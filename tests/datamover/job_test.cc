@@ -131,6 +131,24 @@ class JobTest : public testing::Test {
   int64_t total_bytes_ = 0;
 };
 
+TEST_F(JobTest, ARequestedFullBackupSaysSoAndANamedParentIsBuiltOn) {
+  const std::string first = Backed();
+  EXPECT_NE(Backed(), first);
+  objects::UploadWork work{.device = Path("image"), .path = "/app", .is_full = true};
+  const absl::StatusOr<objects::Outcome> full = Do(work);
+  ASSERT_THAT(full, IsOk());
+  EXPECT_EQ(full->backup->mode, "full");
+  EXPECT_EQ(full->backup->reason, "requested");
+  EXPECT_EQ(full->backup->read_bytes, static_cast<int64_t>(kImageBytes));
+  work.is_full = false;
+  work.parent = first;
+  const absl::StatusOr<objects::Outcome> built = Do(work);
+  ASSERT_THAT(built, IsOk());
+  EXPECT_EQ(built->backup->base, first);
+  work.parent = std::string(64, '0');
+  EXPECT_FALSE(Do(work).ok());
+}
+
 TEST_F(JobTest, ABackupHasItsFigures) {
   const absl::StatusOr<objects::Outcome> outcome =
       Do(objects::UploadWork{.device = Path("image"), .path = "/app"});

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "base/rfc3339.h"
@@ -229,6 +230,60 @@ TEST_F(UploadReconcilerTest, AVolumeThatItsClaimWasBoundToInsteadIsNotBackedUp) 
   controller.LookTimes(4);
   EXPECT_EQ(bed_.PhaseOf(), "Failed");
   EXPECT_THAT(bed_.MessageOf(), HasSubstr("bound to what is not the snapshot"));
+}
+
+// Velero 1.19 names the parent of a backup.
+class NamedParentTest : public UploadReconcilerTest {
+ protected:
+  void StartWith(const std::string& field, const std::string& text) {
+    bed_.worker = MoverBed::Worker::kRuns;
+    bed_.AddUpload("nightly");
+    bed_.api.SetField({DataUploadType(), "velero", "nightly"}, {"spec", field}, text);
+    started_.emplace(bed_, 4);
+  }
+  objects::UploadWork Work() {
+    return std::get<objects::UploadWork>(bed_.Job(bed_.TaskNameOfUpload()).work);
+  }
+  std::string ReferenceTo(const std::string& claim_uid) {
+    return velero::FormatDataReference({.cluster = bed_.env.cluster,
+                                        .namespace_name = "shop",
+                                        .claim_uid = claim_uid,
+                                        .snapshot_id = std::string(64, 'a'),
+                                        .key = std::string(16, 'b')});
+  }
+};
+
+TEST_F(NamedParentTest, NoneIsAFullBackup) {
+  StartWith("parentSnapshot", "none");
+  EXPECT_TRUE(Work().is_full);
+  EXPECT_EQ(Work().parent, "");
+}
+
+TEST_F(NamedParentTest, ABackupOfTypeFullIsFull) {
+  StartWith("backupType", "Full");
+  EXPECT_TRUE(Work().is_full);
+}
+
+TEST_F(NamedParentTest, AutoIsTheNewestOfTheVolume) {
+  StartWith("parentSnapshot", "auto");
+  EXPECT_FALSE(Work().is_full);
+  EXPECT_EQ(Work().parent, "");
+}
+
+TEST_F(NamedParentTest, ASnapshotOfTheVolumeIsTheParent) {
+  StartWith("parentSnapshot", ReferenceTo(MoverBed::ClaimUid("shop", "data")));
+  EXPECT_EQ(Work().parent, std::string(64, 'a'));
+}
+
+TEST_F(NamedParentTest, AnyOtherFailsTheUpload) {
+  for (const std::string& other : {ReferenceTo(MoverBed::ClaimUid("shop", "other")),
+                                   std::string("kopia-manifest"), std::string("../../secret")}) {
+    bed_.api.Remove({DataUploadType(), "velero", "nightly"});
+    StartWith("parentSnapshot", other);
+    started_->LookTimes(4);
+    EXPECT_EQ(bed_.PhaseOf(), "Failed") << other;
+    EXPECT_THAT(bed_.MessageOf(), HasSubstr("is no snapshot of this volume"));
+  }
 }
 
 TEST_F(UploadReconcilerTest, TheWorkerIsToldWhatToDo) {

@@ -79,6 +79,7 @@ TEST(VolumeJob, WhatIsToldIsUnderstood) {
         .known_tags = {"du-1", "du-2"},
         .orphans_before = absl::FromUnixSeconds(1'700'000'000)}),
         VolumeWork(UploadWork{.device = "d", .on_fallback = OnFallback::kProceed}),
+        VolumeWork(UploadWork{.device = "d", .is_full = true, .parent = "abc"}),
         VolumeWork(UploadWork{.device = "d", .damage = RepositoryDamage()}), Damaged(),
         VolumeWork(DownloadWork{.device = "d", .snapshot_id = "a"})}) {
     EXPECT_THAT(ReadJob(support::StoredJob(JobOf(work))), IsOkAndHolds(JobOf(work)));

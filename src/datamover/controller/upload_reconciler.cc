@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/human_text.h"
 #include "base/log.h"
 #include "base/quantity.h"
 #include "base/rfc3339.h"
@@ -58,6 +59,8 @@ class UploadStep : public TransferStep {
   velero::DataReference Reference() const;
   absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const objects::VolumeTask& task) override;
   objects::UploadWork Work(const std::optional<csi::MovedGroup>& group) const;
+  // The repository snapshot that the DataUpload names as parent; "": it names none.
+  absl::StatusOr<std::string> NamedParent() const;
 
   absl::StatusOr<std::string> InspectClaim(const objects::VolumeTask& task) override {
     ASSIGN_OR_RETURN(const csi::Exposure exposure,
@@ -202,6 +205,7 @@ absl::StatusOr<WorkerRun::NextPod> UploadStep::PrepareWorker(const objects::Volu
   object_.SetAnnotation(objects::kKeyConfirmedAnnotation, access->key_confirmed ? "true" : "false");
   RETURN_IF_ERROR(Write());
   objects::UploadWork work = Work(exposure.group);
+  ASSIGN_OR_RETURN(work.parent, NamedParent());
   ASSIGN_OR_RETURN(
       work.damage,
       FindDamage(ctx_, env_.api, records_,
@@ -223,7 +227,8 @@ objects::UploadWork UploadStep::Work(const std::optional<csi::MovedGroup>& group
       .tags = {task_name_},
       // The DataUpload may say otherwise than the settings.
       .on_fallback = objects::ParseOnFallback(upload_.Config("onFallback"))
-                         .value_or(env_.settings.on_fallback)};
+                         .value_or(env_.settings.on_fallback),
+      .is_full = upload_.is_full()};
   // A label would name a Backup with a long name by a digest.
   if (const std::string backup = OwningBackupOf(object_.object()); k8s::IsObjectName(backup)) {
     work.tags.push_back(absl::StrCat(kBackupTag, "=", upload_.namespace_name(), "/", backup));
@@ -238,6 +243,20 @@ objects::UploadWork UploadStep::Work(const std::optional<csi::MovedGroup>& group
     work.tags.insert(work.tags.end(), tags.begin(), tags.end());
   }
   return work;
+}
+
+absl::StatusOr<std::string> UploadStep::NamedParent() const {
+  const std::string named = upload_.parent_snapshot();
+  if (named.empty() || named == objects::kNewestParentSnapshot || upload_.is_full()) {
+    return std::string();
+  }
+  const absl::StatusOr<velero::DataReference> parent = velero::ParseDataReference(named);
+  if (!parent.ok() || velero::RepositoryPath(*parent) != velero::RepositoryPath(Reference())) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("spec.parentSnapshot ", Quoted(named),
+                     " is no snapshot of this volume: back up without it, or as type Full"));
+  }
+  return parent->snapshot_id;
 }
 
 absl::StatusOr<absl::Time> UploadStep::Conclude(const objects::VolumeTaskStatus& task) {

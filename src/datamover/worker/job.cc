@@ -68,6 +68,8 @@ absl::StatusOr<objects::Outcome> Do(const CallContext& ctx, engine::Session& ses
   const engine::BackupJob job{
       .device = work.device,
       .cluster = {.volume_snapshot = work.volume_snapshot, .cluster = cluster},
+      .parent = work.parent,
+      .is_requested_full = work.is_full,
       .immutable = true,  // It is a snapshot.
       .measure = true,
       .on_fallback = work.on_fallback,

@@ -245,7 +245,7 @@ absl::Status UploadRun::OpenParent() {
     return options_.fail_on_fallback ? FallbackRefused(why) : absl::OkStatus();
   }
   if (!options_.parent.has_value()) {
-    SetWhy(options_.incremental_asked ? FullReason::kNoParent : FullReason::kForcedByUser);
+    SetWhy(options_.incremental_asked ? FullReason::kNoParent : options_.full_reason);
     return absl::OkStatus();
   }
   absl::StatusOr<std::shared_ptr<VolumeRecord>> parent =
@@ -537,8 +537,7 @@ absl::Status UploadRun::Transfer() {
   const bool incremental = parent_ != nullptr && listing == Listing::kChanged && !scanned;
   result_.mode_done = incremental ? "incremental" : "full";
   if (parent_ != nullptr && scanned) {
-    SetWhy(options_.incremental_asked ? FullReason::kNoChangedBlockList
-                                      : FullReason::kForcedByUser);
+    SetWhy(options_.incremental_asked ? FullReason::kNoChangedBlockList : options_.full_reason);
   }
   return absl::OkStatus();
 }

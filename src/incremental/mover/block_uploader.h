@@ -50,6 +50,7 @@ struct UploadOptions {
   // What OpenVolumeRecord() says of the parent, where the caller has asked already.
   std::optional<absl::StatusOr<std::shared_ptr<VolumeRecord>>> parent_record;
   bool incremental_asked = true;  // for mode_asked; false also reads everything
+  FullReason full_reason = FullReason::kForcedByUser;  // where it is false
   int64_t chunk_bytes = 0;        // 0: the parent's, else the rule of the volume's size
   bool new_chain = false;         // a chunk size other than the parent's makes a full
   bool fail_on_fallback = false;  // FAILED_PRECONDITION instead of a full that was not asked for

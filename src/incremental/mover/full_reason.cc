@@ -10,6 +10,9 @@ namespace {
 constexpr FullReasonText kReasons[] = {
     {FullReason::kForcedByUser, "forced-by-user", "forced", false, "A full backup was asked for.",
      "Nothing; leave out --force to get an incremental backup again."},
+    {FullReason::kRequested, "requested", "on request", false,
+     "The DataUpload asks for a full backup: backup type Full, or the parent none.",
+     "Nothing; a backup of type Incremental is incremental again."},
     {FullReason::kNoParent, "no-parent", "first backup", false,
      "There is no earlier backup of this volume to build on.",
      "Nothing the first time. Later: is it the same repository, host and path, or did a policy "

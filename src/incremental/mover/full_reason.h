@@ -12,6 +12,7 @@ namespace csidelta::incremental {
 // logs and docs/full-backups.md.
 enum class FullReason {
   kForcedByUser,
+  kRequested,
   kNoParent,
   kChunkSizeChanged,
   kParentDamaged,
