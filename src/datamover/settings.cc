@@ -184,6 +184,17 @@ absl::Status CheckLocksAreRenewed(const MoverSettings& settings) {
   return absl::OkStatus();
 }
 
+void ReadProxy(JsonSection& section, net::ProxySettings& out) {
+  section.Text("https", out.https_proxy, "http://[user:password@]host[:port] of an HTTP proxy",
+               [](const std::string& text) {
+                 return net::ProxyFor({}, {text, "", ""}).ok();
+               });
+  section.Text("noProxy", out.no_proxy, "a list of hosts, joined by commas without spaces",
+               [](const std::string& text) {
+                 return std::none_of(text.begin(), text.end(), absl::ascii_isspace);
+               });
+}
+
 void ReadChecks(JsonSection& section, CheckSettings& out) {
   int64_t percent = out.percent_per_day;
   section.Number("percentPerDay", 0, 100, percent);
@@ -237,6 +248,7 @@ void ReadAll(JsonSection& section, MoverSettings& out) {
   });
   section.Inner("checks", [&out](JsonSection& checks) { ReadChecks(checks, out.checks); });
   section.Inner("worker", [&out](JsonSection& worker) { ReadWorker(worker, out.worker); });
+  section.Inner("proxy", [&out](JsonSection& proxy) { ReadProxy(proxy, out.proxy); });
   section.Inner("records", [&out](JsonSection& records) {
     ReadDuration(records, "keepAfterPvc", absl::ZeroDuration(), absl::Hours(8760),
                  "a duration from 0s to 8760h, such as \"720h\"", out.records.keep_after_pvc);

@@ -14,6 +14,7 @@
 #include "datamover/daily_window.h"
 #include "engine/backup.h"
 #include "k8s/api_client.h"
+#include "net/proxy.h"
 #include "objects/backup_storage_location.h"
 #include "objects/node.h"
 #include "objects/volume_job.h"
@@ -111,6 +112,7 @@ struct MoverSettings {
   CheckSettings checks;
   WorkerSettings worker;
   RecordSettings records;
+  net::ProxySettings proxy;  // of controller and workers, to buckets; `always` is not set
 };
 
 // Parses the text of config.json; "" and "{}" are the defaults. INVALID_ARGUMENT, naming key, value

@@ -71,7 +71,6 @@ Json ToJson(const PodVolume& volume) {
 
 constexpr char kContainer[] = "worker";
 constexpr int kSecretMode = 0440;
-constexpr char kOsLabel[] = "kubernetes.io/os";
 
 Json AffinityOf(const WorkerPodSpec& pod) {
   Json affinity = pod.affinity.json();
@@ -143,8 +142,9 @@ Json Metadata(const WorkerPodSpec& pod) {
 }
 
 void SetPlacement(const WorkerPodSpec& pod, Json& spec) {
-  spec["nodeSelector"] = pod.node_selector;
-  spec["nodeSelector"].emplace(kOsLabel, "linux");
+  for (const auto& [label, value] : pod.node_selector) {
+    spec["nodeSelector"][label] = value;
+  }
   if (!pod.tolerations.is_empty()) {
     spec["tolerations"] = pod.tolerations.json();
   }
@@ -158,10 +158,17 @@ void SetPlacement(const WorkerPodSpec& pod, Json& spec) {
 
 }  // namespace
 
+const std::map<std::string, std::string>& ImageNodeLabels() {
+  static const auto& labels = *new std::map<std::string, std::string>{
+      {"kubernetes.io/arch", "amd64"}, {"kubernetes.io/os", "linux"}};
+  return labels;
+}
+
 Json ToJson(const RestrictedPod& pod) {
   Json spec = {{"restartPolicy", "Never"},
                {"terminationGracePeriodSeconds", pod.grace_seconds},
                {"enableServiceLinks", false},
+               {"nodeSelector", ImageNodeLabels()},
                {"securityContext", RestrictedPodSecurity()}};
   if (!pod.service_account.empty()) {
     spec["serviceAccountName"] = pod.service_account;

@@ -20,6 +20,9 @@ namespace csidelta::objects {
 // Of the image.
 inline constexpr char kProgramPath[] = "/bin/csi-delta";
 inline constexpr int64_t kImageUser = 65532;
+// The labels of nodes that can run the image, which is built for one architecture. Each Pod selects
+// such nodes.
+const std::map<std::string, std::string>& ImageNodeLabels();
 
 struct VolumePath {
   std::string volume;
@@ -91,12 +94,12 @@ struct WorkerPodSpec {
   std::map<std::string, std::string> env = {};
   std::string claim = {};  // a raw block volume; "" for a worker without one
   std::string scratch_size = {};
-  std::map<std::string, std::string> requests = {};  // "cpu", "memory": a quantity
+  std::map<std::string, std::string> requests = {};  // quantities by resource
   std::map<std::string, std::string> limits = {};    // likewise
   bool has_fixed_user = true;  // the image's; else the namespace's, which its admission sets
   std::vector<int64_t> supplemental_groups = {};
   std::string priority_class = {};
-  std::map<std::string, std::string> node_selector = {};  // beside Linux
+  std::map<std::string, std::string> node_selector = {};  // overrides ImageNodeLabels()
   Tolerations tolerations = {};
   Affinity affinity = {};
   NodeSelector node_affinity = {};  // required, beside what `affinity` says

@@ -150,11 +150,22 @@ def test_an_image_may_be_named_by_its_digest():
     assert f"--image=registry.example/csi-delta@{digest}" in made["args"]
 
 
-def test_the_controller_runs_on_linux():
+def test_the_controller_runs_on_nodes_of_the_image():
     def selector(**values):
         return rendered("Deployment", **values)["spec"]["template"]["spec"]["nodeSelector"]
-    assert selector() == {"kubernetes.io/os": "linux"}
-    assert selector(controller={"nodeSelector": {"a": "b"}}) == {"kubernetes.io/os": "linux", "a": "b"}
+    assert selector() == {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+    own = {"a": "b", "kubernetes.io/arch": "arm64"}
+    assert selector(controller={"nodeSelector": own}) == {"kubernetes.io/os": "linux", **own}
+
+
+def test_the_controller_has_the_proxy_of_the_settings():
+    def variables(**proxy):
+        return {one["name"]: one["value"] for one in container(settings={"proxy": proxy}).get("env", [])}
+    assert variables() == variables(noProxy=".corp") == {}
+    alone = variables(https="http://proxy:3128")
+    assert alone["HTTPS_PROXY"] == "http://proxy:3128" and alone["NO_PROXY"].startswith("$(KUBERNETES_SERVICE_HOST),")
+    both = variables(https="http://proxy:3128", noProxy=".corp,10.0.0.0/8")
+    assert both["NO_PROXY"] == f".corp,10.0.0.0/8,{alone['NO_PROXY']}"
 
 
 def test_the_user_may_be_the_namespaces():

@@ -183,6 +183,21 @@ TEST(MoverSettings, WrongOnesAreRefusedByNameAndValue) {
   }
 }
 
+TEST(MoverSettings, AProxySpeaksHttp) {
+  const auto settings =
+      ParseMoverSettings(R"({"proxy": {"https": "http://me:pw@proxy:3128", "noProxy": ".a,b"}})");
+  ASSERT_THAT(settings, IsOk());
+  EXPECT_EQ(settings->proxy.https_proxy, "http://me:pw@proxy:3128");
+  EXPECT_EQ(settings->proxy.no_proxy, ".a,b");
+  for (const char* wrong :
+       {R"("https": "https://proxy")", R"("https": "socks5://proxy")", R"("https": "a b")",
+        R"("http": "http://proxy")", R"("noProxy": "a, b")", R"("noProxy": ["a"])"}) {
+    EXPECT_THAT(ParseMoverSettings(absl::StrCat("{\"proxy\": {", wrong, "}}")),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("proxy.")))
+        << wrong;
+  }
+}
+
 TEST(MoverSettings, ThoseThatThereAreNotAreRefusedByName) {
   EXPECT_THAT(
       ParseMoverSettings(R"({"limits": {"perVolume": 1}})"),
@@ -299,7 +314,7 @@ Json At(const std::vector<std::string>& path, Json value, const Json& beside) {
 
 TEST(MoverSettings, TheSchemaKnowsTheSameKeysAndKindsOfValues) {
   const std::vector<Leaf> leaves = SchemaLeaves();
-  EXPECT_EQ(leaves.size(), 43U);
+  EXPECT_EQ(leaves.size(), 45U);
   for (const Leaf& leaf : leaves) {
     const std::string path = absl::StrJoin(leaf.path, ".");
     EXPECT_THAT(ParseMoverSettings(DumpJson(At(leaf.path, SomeLegalValue(leaf.node), leaf.beside))),

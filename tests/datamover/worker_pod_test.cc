@@ -4,7 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "net/url.h"
+#include "tests/support/paths.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::datamover::worker_pod_test {
@@ -72,9 +78,72 @@ TEST(WorkerPod, LeavesTheUserToTheNamespace) {
   EXPECT_EQ(security["supplementalGroups"], Json::array({6}));
 }
 
-TEST(WorkerPod, RunsOnLinuxAlone) {
-  EXPECT_EQ(MakeWorkerPod(SomePod(), {}, "fast").json()["spec"]["nodeSelector"],
-            Json::object({{"kubernetes.io/os", "linux"}}));
+TEST(WorkerPod, RunsOnNodesOfTheImageUnlessTheSettingsNameOthers) {
+  MoverSettings settings;
+  EXPECT_EQ(MakeWorkerPod(SomePod(), settings, "fast").json()["spec"]["nodeSelector"],
+            (Json{{"kubernetes.io/arch", "amd64"}, {"kubernetes.io/os", "linux"}}));
+  settings.worker.node_selector = {{"kubernetes.io/arch", "arm64"}};
+  EXPECT_EQ(MakeWorkerPod(SomePod(), settings, "fast").json()["spec"]["nodeSelector"],
+            (Json{{"kubernetes.io/arch", "arm64"}, {"kubernetes.io/os", "linux"}}));
+}
+
+TEST(WorkerPod, RequestsItsScratchSpaceAndMayWriteLogsBesides) {
+  MoverSettings settings;
+  settings.worker.scratch_size = "4Gi";
+  const Json pod = MakeWorkerPod(SomePod(), settings, "fast").json();
+  const Json& resources = pod["spec"]["containers"][0]["resources"];
+  EXPECT_EQ(resources["requests"]["ephemeral-storage"], "4Gi");
+  EXPECT_EQ(resources["limits"]["ephemeral-storage"], "4160Mi");
+}
+
+std::string VariableOf(const Json& pod, const std::string& name) {
+  for (const Json& variable : pod["spec"]["containers"][0]["env"]) {
+    if (variable["name"] == name) {
+      return GetString(variable, {"value"});
+    }
+  }
+  return "";
+}
+
+TEST(WorkerPod, ReachesTheBucketThroughTheProxyAndTheClusterWithout) {
+  const Json direct = MakeWorkerPod(SomePod(), {}, "fast").json();
+  EXPECT_EQ(VariableOf(direct, "HTTPS_PROXY") + VariableOf(direct, "NO_PROXY"), "");
+  MoverSettings settings;
+  settings.proxy.https_proxy = "http://proxy.example:3128";
+  const Json alone = MakeWorkerPod(SomePod(), settings, "fast").json();
+  EXPECT_EQ(VariableOf(alone, "HTTPS_PROXY"), "http://proxy.example:3128");
+  EXPECT_EQ(VariableOf(alone, "NO_PROXY"), kNotProxied);
+  EXPECT_EQ(VariableOf(alone, "AWS_PROFILE"), "default");
+  settings.proxy.no_proxy = ".corp,10.0.0.0/8";
+  const Json both = MakeWorkerPod(SomePod(), settings, "fast").json();
+  const std::string no_proxy = VariableOf(both, "NO_PROXY");
+  EXPECT_EQ(no_proxy, absl::StrCat(".corp,10.0.0.0/8,", kNotProxied));
+
+  // As the program reads them, once the kubelet has put the API server's address in.
+  const net::ProxySettings read = {
+      .always = "",
+      .https_proxy = VariableOf(both, "HTTPS_PROXY"),
+      .no_proxy = absl::StrReplaceAll(no_proxy, {{"$(KUBERNETES_SERVICE_HOST)", "172.20.0.1"}})};
+  for (const auto& [url, is_proxied] :
+       std::vector<std::pair<std::string, bool>>{{"https://s3.eu-central-1.amazonaws.com", true},
+                                                 {"https://sts.amazonaws.com", true},
+                                                 {"https://172.20.0.1:443", false},
+                                                 {"https://kubernetes.default.svc", false},
+                                                 {"https://minio.storage.svc:9000", false},
+                                                 {"https://169.254.169.254", false},
+                                                 {"https://169.254.170.23", false},
+                                                 {"https://[fd00:ec2::254]", false},
+                                                 {"https://10.1.2.3", false},
+                                                 {"https://s3.corp", false}}) {
+    const auto proxy = net::ProxyFor(*net::ParseUrl(url), read);
+    ASSERT_THAT(proxy, support::IsOk()) << url;
+    EXPECT_EQ(proxy->has_value(), is_proxied) << url;
+  }
+}
+
+TEST(WorkerPod, TheChartGivesTheControllerTheSameHostsWithoutProxy) {
+  EXPECT_THAT(support::ReadSource("deploy/chart/templates/_helpers.tpl"),
+              HasSubstr(absl::StrCat("\n", kNotProxied, "\n")));
 }
 
 TEST(WorkerPod, FindsVolumeSecretsAndScratch) {
@@ -117,9 +186,11 @@ TEST(WorkerPod, IsPlacedAsTheSettingsSay) {
   const Json pod = MakeWorkerPod(SomePod(), *settings, "fast").json();
   const Json& spec = pod["spec"];
   // The storage class knows better than the rule for all.
-  EXPECT_EQ(
-      spec["nodeSelector"],
-      (Json{{"disk", "ssd"}, {"kubernetes.io/os", "linux"}, {"os", "linux"}, {"role", "storage"}}));
+  EXPECT_EQ(spec["nodeSelector"], (Json{{"disk", "ssd"},
+                                        {"kubernetes.io/arch", "amd64"},
+                                        {"kubernetes.io/os", "linux"},
+                                        {"os", "linux"},
+                                        {"role", "storage"}}));
   EXPECT_EQ(spec["priorityClassName"], "low");
   EXPECT_EQ(spec["tolerations"][0]["operator"], "Exists");
   EXPECT_EQ(spec["imagePullSecrets"][0]["name"], "pull");

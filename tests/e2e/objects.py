@@ -59,7 +59,7 @@ def storage_objects(driver):
         # There is no scheduler here: a test selects this node for a WaitForFirstConsumer claim.
         ("nodes", {"apiVersion": "v1", "kind": "Node",
                    "metadata": {"name": NODE, "labels": {"kubernetes.io/hostname": NODE,
-                                                         "kubernetes.io/os": "linux"}}}),
+                                                         "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}}}),
     ]
 
 

@@ -19,6 +19,10 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: datamover
 {{- end }}
 
+{{- define "csi-delta.not-proxied" -}}
+$(KUBERNETES_SERVICE_HOST),.svc,.cluster.local,169.254.169.254,169.254.170.2,169.254.170.23,fd00:ec2::254,fd00:ec2::23,metadata.google.internal
+{{- end }}
+
 {{- define "csi-delta.pull-secrets" -}}
 {{- range .Values.image.pullSecrets }}
 - name: {{ . }}

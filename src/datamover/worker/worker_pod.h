@@ -8,6 +8,13 @@
 
 namespace csidelta::datamover {
 
+// Hosts that no proxy is asked for, as in NO_PROXY: the API server, whose address the kubelet puts
+// in, services of the cluster, and the metadata services of clouds, which hand out credentials.
+// The chart has the same list for the controller.
+inline constexpr char kNotProxied[] =
+    "$(KUBERNETES_SERVICE_HOST),.svc,.cluster.local,169.254.169.254,169.254.170.2,169.254.170.23,"
+    "fd00:ec2::254,fd00:ec2::23,metadata.google.internal";
+
 // The object to create: `pod` with the settings of workers. `storage_class`: of the volume that it
 // is about, which may restrict where workers run. Pure.
 objects::Pod MakeWorkerPod(objects::WorkerPodSpec pod, const MoverSettings& settings,
