@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "datamover/controller/mover_kinds.h"
 #include "datamover/settings.h"
@@ -19,6 +20,7 @@
 #include "objects/protected_volume.h"
 #include "objects/volume_task.h"
 #include "tests/datamover/mover_bed.h"
+#include "tests/support/await.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/mover_kinds.h"
 #include "tests/support/status_matchers.h"
@@ -85,18 +87,17 @@ TEST(MoverServiceTest, WithKindsOfAnOlderVersionItDoesNotStart) {
   EXPECT_EQ(bed.api.watches(), 0);
 }
 
-// What it answers, at the port that its Lease names.
-std::string Metrics(const CallContext& ctx, const MoverBed& bed) {
+// The answer at the port that its Lease names.
+net::HttpResponse Ask(const CallContext& ctx, const MoverBed& bed, absl::string_view path) {
   const Json lease = bed.api.Find({LeaseType(), "mover", "csi-delta-datamover"}).value_or(Json());
   const std::string holder = GetString(lease, {"spec", "holderIdentity"});
   const auto url = net::ParseUrl(absl::StrCat(
-      "http://127.0.0.1:", holder.substr(std::min(holder.size(), holder.rfind(':') + 1)),
-      "/metrics"));
+      "http://127.0.0.1:", holder.substr(std::min(holder.size(), holder.rfind(':') + 1)), path));
   EXPECT_THAT(url, IsOk()) << holder;
   const auto answer = net::HttpClient(net::HttpClientOptions())
                           .Send(ctx, {.method = "GET", .url = *url, .headers = {}, .body = ""});
   EXPECT_THAT(answer, IsOk());
-  return answer.ok() ? answer->body : "";
+  return answer.ok() ? *answer : net::HttpResponse();
 }
 
 TEST(MoverServiceTest, MovesVolumesUntilItIsStopped) {
@@ -130,7 +131,8 @@ TEST(MoverServiceTest, MovesVolumesUntilItIsStopped) {
                                     GetString(*object, {"status", "lastGoodBackup", "mode"}) != "";
                            }),
               IsOk());
-  const std::string metrics = Metrics(ctx, bed);
+  EXPECT_EQ(Ask(ctx, bed, "/healthz").status, 200);
+  const std::string metrics = Ask(ctx, bed, "/metrics").body;
   for (const char* queue : {"archives", "bases", "claims", "contents", "deletions", "downloads",
                             "groups", "tasks", "uploads"}) {
     EXPECT_THAT(metrics,
@@ -146,6 +148,37 @@ TEST(MoverServiceTest, MovesVolumesUntilItIsStopped) {
   EXPECT_THAT(ended, IsOk());
   const Json lease = bed.api.Find({LeaseType(), "mover", "csi-delta-datamover"}).value_or(Json());
   EXPECT_EQ(GetString(lease, {"spec", "holderIdentity"}), "") << "it was given up";
+}
+
+void AwaitLeader(const CallContext& ctx, MoverBed& bed) {
+  EXPECT_THAT(
+      k8s::WaitFor(
+          ctx, bed.api, {LeaseType(), "mover", "csi-delta-datamover"},
+          [](const Json* object) -> absl::StatusOr<bool> {
+            return object != nullptr && !GetString(*object, {"spec", "holderIdentity"}).empty();
+          }),
+      IsOk());
+}
+
+TEST(MoverServiceTest, HealthFailsForEachLoopThatStandsStill) {
+  MoverBed bed;
+  SeedCluster(bed);
+  CallContext ctx = CallContext().WithTimeout(absl::Seconds(60));
+  std::stop_source stop;
+  ctx.stop = stop.get_token();
+  ServiceSettings settings = Settings();
+  settings.loop_age_max = absl::Nanoseconds(1);
+  std::jthread service([&] { EXPECT_THAT(RunService(ctx, bed.api, settings), IsOk()); });
+  AwaitLeader(ctx, bed);
+  net::HttpResponse ill;
+  support::Await("a turn of each loop", [&] {
+    ill = Ask(ctx, bed, "/healthz");
+    return absl::StrContains(ill.body, "the lease has stood still for ") &&
+           absl::StrContains(ill.body, "the informer of datauploads has stood still for ") &&
+           absl::StrContains(ill.body, "the writer of records has stood still for ");
+  });
+  EXPECT_EQ(ill.status, 503);
+  stop.request_stop();
 }
 
 // An API server as one replica sees it.
@@ -210,14 +243,7 @@ TEST(MoverServiceTest, OfTwoReplicasOneWorksAndTheOtherTakesOver) {
   ReplicaClient second(bed.api);
   std::jthread first_replica(
       [&] { EXPECT_THAT(RunService(first_ctx, first, Settings()), IsOk()); });
-  const k8s::ObjectKey lease = {LeaseType(), "mover", "csi-delta-datamover"};
-  EXPECT_THAT(
-      k8s::WaitFor(
-          ctx, bed.api, lease,
-          [](const Json* object) -> absl::StatusOr<bool> {
-            return object != nullptr && !GetString(*object, {"spec", "holderIdentity"}).empty();
-          }),
-      IsOk());
+  AwaitLeader(ctx, bed);
   std::jthread second_replica(
       [&] { EXPECT_THAT(RunService(second_ctx, second, Settings()), IsOk()); });
   bed.api.AwaitWatches(24);  // More than one replica has.

@@ -37,6 +37,7 @@
 #include "datamover/worker/deletion_queue.h"
 #include "datamover/worker/task_watch.h"
 #include "k8s/cached_client.h"
+#include "k8s/heartbeat.h"
 #include "k8s/informer.h"
 #include "k8s/leader_lease.h"
 #include "k8s/object_cache.h"
@@ -72,7 +73,7 @@ class Service {
  public:
   // `api` without the cache, which that of `env` writes into.
   Service(k8s::ApiClient& api, k8s::ObjectCache& cache, csi::BaseIndex& bases, MoverEnvironment env,
-          int concurrent);
+          const ServiceSettings& settings);
   absl::Status Run(const CallContext& ctx, const std::string& listen_text);
 
  private:
@@ -121,12 +122,14 @@ class Service {
   bool TransfersAreKnown() const { return AreSynced({"uploads", "downloads"}); }
   // Whether all objects that tasks are done for are known.
   bool IsSynced() const { return AreSynced({"uploads", "downloads", "deletions", "checks"}); }
+  std::vector<k8s::LoopAge> LoopAges() const;
   net::HttpResponse Answer(const net::HttpCall& call) const;
 
   k8s::ApiClient& api_;
   k8s::ObjectCache& cache_;
   const MoverEnvironment env_;
-  const int concurrent_;                                  // reconciles of one kind
+  const int concurrent_;  // reconciles of one kind
+  const absl::Duration loop_age_max_;
   std::atomic<const k8s::LeaderLease*> lease_ = nullptr;  // of Run()
   MoverMetrics metrics_;
 
@@ -188,8 +191,12 @@ class Service {
 };
 
 Service::Service(k8s::ApiClient& api, k8s::ObjectCache& cache, csi::BaseIndex& bases,
-                 MoverEnvironment env, int concurrent)
-    : api_(api), cache_(cache), env_(std::move(env)), concurrent_(concurrent) {
+                 MoverEnvironment env, const ServiceSettings& settings)
+    : api_(api),
+      cache_(cache),
+      env_(std::move(env)),
+      concurrent_(static_cast<int>(settings.concurrent_reconciles)),
+      loop_age_max_(settings.loop_age_max) {
   const k8s::ResourceType& content = objects::VolumeSnapshotContent::Type();
   k8s::Informer& base_contents = Uncached(csi::BaseContents());
   base_contents.Add(Loop("bases", content, bases_));
@@ -381,7 +388,28 @@ bool Service::AreSynced(std::initializer_list<absl::string_view> queues) const {
   });
 }
 
+std::vector<k8s::LoopAge> Service::LoopAges() const {
+  const Clock& clock = Clock::Real();
+  std::vector<k8s::LoopAge> loops = {
+      {.name = "the writer of records", .age = record_writer_.heartbeat().Age(clock)}};
+  if (const k8s::LeaderLease* const lease = lease_; lease != nullptr) {
+    loops.push_back({.name = "the lease", .age = lease->heartbeat().Age(clock)});
+  }
+  for (const k8s::Informer& informer : informers_) {
+    loops.push_back({.name = absl::StrCat("the informer of ", informer.objects().type.plural),
+                     .age = informer.heartbeat().Age(clock)});
+  }
+  for (const Queue& queue : queues_) {
+    loops.push_back({.name = absl::StrCat("a reconcile of the queue ", queue.name),
+                     .age = queue.loop.oldest_reconcile()});
+  }
+  return loops;
+}
+
 net::HttpResponse Service::Answer(const net::HttpCall& call) const {
+  if (call.target == "/healthz") {
+    return k8s::HealthOf(LoopAges(), loop_age_max_);
+  }
   net::HttpResponse response;
   response.headers["content-type"] = "text/plain; charset=utf-8";
   response.status = 200;
@@ -392,7 +420,7 @@ net::HttpResponse Service::Answer(const net::HttpCall& call) const {
   } else if (call.target == "/metrics") {
     response.headers["content-type"] = "text/plain; version=0.0.4";
     response.body = metrics_.Text(Clock::Real().Now(), State());
-  } else if (call.target != "/healthz" && call.target != "/readyz") {
+  } else if (call.target != "/readyz") {
     response.status = 404;
     response.body = "there are /healthz, /readyz and /metrics\n";
   }
@@ -461,7 +489,7 @@ absl::Status RunService(const CallContext& ctx, k8s::ApiClient& api,
                   .cache = &cache,
                   .recent_reads = &recent_reads,
                   .bases = &bases},
-                 static_cast<int>(settings.concurrent_reconciles))
+                 settings)
       .Run(ctx, settings.listen);
 }
 

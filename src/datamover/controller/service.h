@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "base/call_context.h"
 #include "k8s/api_client.h"
+#include "k8s/heartbeat.h"
 #include "k8s/reconcile_loop.h"
 
 namespace csidelta::datamover {
@@ -21,6 +22,7 @@ struct ServiceSettings {
   std::string worker_service_account;
   std::string listen;
   int64_t concurrent_reconciles = k8s::kConcurrentReconciles;  // of one kind, at least 1
+  absl::Duration loop_age_max = k8s::kLoopAgeMax;  // older ones stand still, says /healthz
 };
 
 // The namespaces of a list joined by commas. INVALID_ARGUMENT if it is empty, names one twice, or

@@ -250,10 +250,12 @@ void VolumeRecordWriter::Settle(const Taken& taken, bool is_written, absl::Durat
 }
 
 void VolumeRecordWriter::WorkOnce(const CallContext& ctx) {
+  heartbeat_.Beat(*ctx.clock);
   if (!seams_.is_synced()) {
     return;
   }
   while (ctx.Check().ok()) {
+    heartbeat_.Beat(*ctx.clock);
     const std::optional<Taken> taken = Take(ctx.clock->Uptime());
     if (!taken.has_value()) {
       return;

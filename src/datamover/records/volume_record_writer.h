@@ -18,6 +18,7 @@
 #include "datamover/mover_environment.h"
 #include "datamover/presence.h"
 #include "datamover/records/volume_records.h"
+#include "k8s/heartbeat.h"
 #include "objects/data_deletion.h"
 #include "objects/data_transfer.h"
 #include "objects/patch.h"
@@ -75,6 +76,9 @@ class VolumeRecordWriter {
   void Work(const CallContext& ctx);
   // Writes what is due now, in this thread.
   void WorkOnce(const CallContext& ctx);
+
+  // Of both.
+  const k8s::Heartbeat& heartbeat() const { return heartbeat_; }
 
  private:
   using EndKey = std::pair<absl::Time, std::string>;  // of an upload: when it ended, its uid
@@ -139,6 +143,7 @@ class VolumeRecordWriter {
   const RecordSettings& rules_;
   const Seams seams_;
   ObjectPresence presence_;  // of Backups; of the thread that writes
+  k8s::Heartbeat heartbeat_;
   Mutex mutex_;
   std::condition_variable_any changed_;
   std::map<VolumeRecordKey, Entry> entries_ ABSL_GUARDED_BY(mutex_);
