@@ -1,4 +1,3 @@
-#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -9,6 +8,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "base/human_text.h"
 #include "base/rfc3339.h"
 #include "datamover/mover_environment.h"
@@ -43,11 +43,11 @@ std::string InMover(CheckContext& context, absl::string_view kind, absl::string_
 }
 
 // Resources that a worker takes of a quota.
-constexpr std::array kQuotaResources = {"pods",       "limits.memory",          "requests.memory",
-                                        "limits.cpu", "requests.cpu",           "secrets",
-                                        "memory",     "persistentvolumeclaims", "cpu"};
+constexpr absl::string_view kQuotaResources =
+    "pods,secrets,persistentvolumeclaims,cpu,memory,ephemeral-storage,requests.cpu,requests.memory,"
+    "requests.ephemeral-storage,limits.cpu,limits.memory,limits.ephemeral-storage";
 
-bool IsUsedUp(const ResourceQuota& quota, const char* resource) {
+bool IsUsedUp(const ResourceQuota& quota, absl::string_view resource) {
   const std::optional<int64_t> hard = quota.Hard(resource);
   const std::optional<int64_t> used = quota.Used(resource);
   return hard.has_value() && used.has_value() && *used >= *hard;
@@ -200,7 +200,7 @@ void CheckMoverAccounts(CheckContext& context) {
 void CheckMoverQuota(CheckContext& context) {
   for (const ResourceQuota& quota :
        context.List<ResourceQuota>(context.options().mover_namespace)) {
-    for (const char* resource : kQuotaResources) {
+    for (const absl::string_view resource : absl::StrSplit(kQuotaResources, ',')) {
       if (IsUsedUp(quota, resource)) {
         context.Warn(InMover(context, "resource quota", quota.name()),
                      absl::StrCat("leaves no ", resource, " for another worker"),

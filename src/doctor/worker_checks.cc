@@ -1,11 +1,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/human_text.h"
@@ -16,8 +19,10 @@
 #include "doctor/sample_worker.h"
 #include "objects/client.h"
 #include "objects/data_transfer.h"
+#include "objects/node.h"
 #include "objects/persistent_volume.h"
 #include "objects/protected_volume.h"
+#include "objects/restricted_pod.h"
 #include "objects/workload.h"
 
 namespace csidelta::doctor {
@@ -133,6 +138,30 @@ struct LargestVolume {
   int64_t bytes = 0;
 };
 
+// A volume that only such nodes reach is never moved.
+void CountUnfitNodes(CheckContext& context, const datamover::MoverSettings& settings) {
+  std::map<std::string, std::string> wanted = settings.worker.node_selector;
+  wanted.insert(objects::ImageNodeLabels().begin(), objects::ImageNodeLabels().end());
+  std::vector<std::string> unfit;
+  const std::vector<objects::Node> nodes = context.List<objects::Node>();
+  for (const objects::Node& node : nodes) {
+    if (absl::c_any_of(objects::ImageNodeLabels(), [&](const auto& label) {
+          return node.Label(label.first) != wanted[label.first];
+        })) {
+      unfit.push_back(node.name());
+    }
+  }
+  if (!unfit.empty()) {
+    const auto report = unfit.size() == nodes.size() ? &CheckContext::Fault : &CheckContext::Note;
+    (context.*report)(
+        "nodes",
+        absl::StrCat(unfit.size(), " of ", nodes.size(),
+                     " cannot run workers, as the image is for linux and amd64: ", Listed(unfit)),
+        "let volumes be reached from other nodes, too; for an image of your own, "
+        "name its architecture in worker.nodeSelector");
+  }
+}
+
 LargestVolume LargestBackedUp(CheckContext& context) {
   const std::set<PvcName> backed_up = BackedUp(context);
   LargestVolume largest;
@@ -162,6 +191,7 @@ void CheckMoverWorkerPod(CheckContext& context) {
                                       : settings.status());
     return;
   }
+  CountUnfitNodes(context, *settings);
   std::set<std::string> classes = ClassesInUse(context);
   while (classes.size() > kDryRunsMax) {
     classes.erase(std::prev(classes.end()));

@@ -1055,7 +1055,8 @@ void SetServerClock(Cluster& c, absl::Duration ahead) {
 
 // A node whose kubelet renewed its Lease so long ago, by its own clock.
 void SeedNode(Cluster& c, const std::string& name, absl::Duration ago, const std::string& ready) {
-  Json node = MakeObject("v1", "Node", "", name);
+  Json node = MakeObject("v1", "Node", "", name, {{"kubernetes.io/arch", "amd64"}});
+  SetJson(node, {"metadata", "labels", "kubernetes.io/os"}, "linux");
   SetJson(node, {"status", "conditions"},
           Json::array({{{"type", "DiskPressure"}, {"status", "False"}},
                        {{"type", "Ready"}, {"status", ready}}}));
@@ -1063,6 +1064,11 @@ void SeedNode(Cluster& c, const std::string& name, absl::Duration ago, const std
   Json lease = MakeObject("coordination.k8s.io/v1", "Lease", "kube-node-lease", name);
   SetJson(lease, {"spec"}, Json{{"holderIdentity", name}, {"renewTime", Ago(c, ago)}});
   c.api().Seed(LeaseType(), lease);
+}
+
+void SetArchitecture(Cluster& c, const std::string& node, const std::string& architecture) {
+  c.api().SetField({objects::Node::Type(), "", node}, {"metadata", "labels", "kubernetes.io/arch"},
+                   architecture);
 }
 
 // The PVC of the cluster has so many bytes, and a DataUpload.
@@ -1093,6 +1099,18 @@ std::vector<Ailment> OfWorkers() {
        [](Cluster& c) { Refuse(c, "pods", absl::FailedPreconditionError(kWebhook)); }},
       {"mover-worker-pod", Severity::kWarning, "exceeded quota: few",
        [](Cluster& c) { c.api().SetQuota("few", PodType(), kMover, 0); }},
+      {"mover-worker-pod", Severity::kNote,
+       "nodes 1 of 2 cannot run workers, as the image is for linux and amd64: graviton",
+       [](Cluster& c) {
+         SeedNode(c, "n1", absl::ZeroDuration(), "True");
+         SeedNode(c, "graviton", absl::ZeroDuration(), "True");
+         SetArchitecture(c, "graviton", "arm64");
+       }},
+      {"mover-worker-pod", Severity::kFault, "nodes 1 of 1 cannot run workers",
+       [](Cluster& c) {
+         SeedNode(c, "graviton", absl::ZeroDuration(), "True");
+         SetArchitecture(c, "graviton", "arm64");
+       }},
       {"mover-memory", Severity::kWarning,
        "its memory limit of 24Mi is less than 25Mi, which 1 DataUpload and 0 ProtectedVolumes take",
        [](Cluster& c) {
