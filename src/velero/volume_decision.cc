@@ -5,9 +5,11 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "base/enum_names.h"
 #include "base/status_macros.h"
 #include "objects/data_transfer.h"
@@ -238,6 +240,65 @@ absl::StatusOr<VolumeDecision> DecideWithoutCsi(const DecisionInput& input,
                    ": it is not backed up; start velero server with --features=EnableCSI"));
 }
 
+absl::StatusOr<VolumeDecision> DecideWithCsi(const DecisionInput& input,
+                                             const VolumeQueries& queries) {
+  if (input.backup.is_finalizing()) {
+    return LeaveAlone("the backup is being finalized");
+  }
+  if (std::optional<VolumeDecision> done = FindEarlierSnapshot(input); done.has_value()) {
+    return *std::move(done);
+  }
+  ASSIGN_OR_RETURN(const std::shared_ptr<const VolumePolicies> policies, queries.policies());
+  const bool snapshots_off = input.backup.snapshot_volumes() == false;
+  if (snapshots_off && policies->size() == 0) {
+    return LeaveAlone(kSnapshotsOff);
+  }
+  ASSIGN_OR_RETURN(std::optional<PersistentVolume> pv, queries.pv());
+  const PolicyMatch match =
+      policies->Match({.pvc = input.pvc, .pv = pv.has_value() ? &*pv : nullptr});
+  switch (match.kind) {
+    case PolicyMatch::Kind::kUndecidable:
+      return LeaveAloneAndWarn(absl::StrCat(match.reason, ", so this volume is left alone"));
+    case PolicyMatch::Kind::kRule:
+      return DecideByRule(input, match, std::move(pv));
+    case PolicyMatch::Kind::kNoMatch:
+      break;
+  }
+  return snapshots_off ? LeaveAlone(kSnapshotsOff) : DecideByFlags(input, queries, std::move(pv));
+}
+
+// A populator fills such a PVC for another one, whose uid it has in its name, and deletes it then.
+bool IsOfPopulator(absl::string_view claim_name) {
+  constexpr absl::string_view kUidForm = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
+  return absl::ConsumePrefix(&claim_name, "prime-") && claim_name.size() == kUidForm.size() &&
+         std::equal(claim_name.begin(), claim_name.end(), kUidForm.begin(), [](char c, char form) {
+           return form == '-' ? c == '-' : absl::ascii_isxdigit(static_cast<unsigned char>(c));
+         });
+}
+
+// Why a restored claim would be of no use; "": it would be of use.
+absl::StatusOr<std::string> WhyTemporary(const PersistentVolumeClaim& pvc,
+                                         const VolumeQueries& queries) {
+  if (IsOfPopulator(pvc.name())) {
+    return "a populator is filling the PVC for another one, and deletes it afterwards";
+  }
+  for (const objects::OwnerReference& owner : pvc.owners()) {
+    if (owner.kind != "Pod") {
+      continue;
+    }
+    ASSIGN_OR_RETURN(const auto pods, queries.pods());
+    for (const objects::Pod& pod : *pods) {
+      const std::vector<std::string> claims = pod.pvcs();
+      if (pod.uid() == owner.uid && !pod.NamesPvc(pvc.name()) &&
+          std::find(claims.begin(), claims.end(), pvc.name()) != claims.end()) {
+        return absl::StrCat("the PVC is a generic ephemeral volume of Pod ", pod.name(),
+                            ", and a restored Pod refuses a PVC that was not made for it");
+      }
+    }
+  }
+  return "";
+}
+
 bool NamesVolume(const std::map<std::string, std::string>& annotations, const char* key,
                  const std::string& volume) {
   const auto found = annotations.find(key);
@@ -266,32 +327,14 @@ bool FsBackupTakesClaim(const objects::Backup& backup, const objects::Pod& pod,
 
 absl::StatusOr<VolumeDecision> DecideVolume(const DecisionInput& input,
                                             const VolumeQueries& queries) {
-  if (!input.enable_csi) {
-    return DecideWithoutCsi(input, queries);
+  ASSIGN_OR_RETURN(VolumeDecision decision, input.enable_csi ? DecideWithCsi(input, queries)
+                                                             : DecideWithoutCsi(input, queries));
+  if (decision.kind == VolumeDecision::Kind::kLeaveAlone ||
+      decision.kind == VolumeDecision::Kind::kAlreadyDone) {
+    return decision;
   }
-  if (input.backup.is_finalizing()) {
-    return LeaveAlone("the backup is being finalized");
-  }
-  if (std::optional<VolumeDecision> done = FindEarlierSnapshot(input); done.has_value()) {
-    return *std::move(done);
-  }
-  ASSIGN_OR_RETURN(const std::shared_ptr<const VolumePolicies> policies, queries.policies());
-  const bool snapshots_off = input.backup.snapshot_volumes() == false;
-  if (snapshots_off && policies->size() == 0) {
-    return LeaveAlone(kSnapshotsOff);
-  }
-  ASSIGN_OR_RETURN(std::optional<PersistentVolume> pv, queries.pv());
-  const PolicyMatch match =
-      policies->Match({.pvc = input.pvc, .pv = pv.has_value() ? &*pv : nullptr});
-  switch (match.kind) {
-    case PolicyMatch::Kind::kUndecidable:
-      return LeaveAloneAndWarn(absl::StrCat(match.reason, ", so this volume is left alone"));
-    case PolicyMatch::Kind::kRule:
-      return DecideByRule(input, match, std::move(pv));
-    case PolicyMatch::Kind::kNoMatch:
-      break;
-  }
-  return snapshots_off ? LeaveAlone(kSnapshotsOff) : DecideByFlags(input, queries, std::move(pv));
+  ASSIGN_OR_RETURN(const std::string reason, WhyTemporary(input.pvc, queries));
+  return reason.empty() ? std::move(decision) : LeaveAloneAndWarn(reason);
 }
 
 }  // namespace csidelta::velero

@@ -460,6 +460,50 @@ TEST(DecideVolumeTest, FindsWhatAnotherActionDidAndAsksNothing) {
   }
 }
 
+// The data of such claims would be stored for nothing: what made them makes them again.
+TEST(DecideVolumeTest, ClaimsThatAreMadeAgainAreLeftAlone) {
+  const auto pod = [](const char* uid, const Json& volume) {
+    return Json{{"metadata", {{"name", "web"}, {"uid", uid}}},
+                {"spec", {{"volumes", Json::array({volume})}}}};
+  };
+  const Json ephemeral = {{"name", "cache"},
+                          {"ephemeral", {{"volumeClaimTemplate", Json::object()}}}};
+  const Json named = {{"name", "cache"}, {"persistentVolumeClaim", {{"claimName", "web-cache"}}}};
+  struct Case {
+    const char* name;
+    const char* claim;
+    const char* owner;  // kind
+    Json pod;
+    const char* want_reason;  // "": the volume is taken
+  };
+  for (const Case& test : std::vector<Case>{
+           {"ephemeral", "web-cache", "Pod", pod("u", ephemeral), "volume of Pod web, and"},
+           {"of an earlier Pod", "web-cache", "Pod", pod("other", ephemeral), ""},
+           {"that the Pod only names", "web-cache", "Pod", pod("u", named), ""},
+           {"of another claim", "other", "Pod", pod("u", ephemeral), ""},
+           {"of another kind", "web-cache", "Database", pod("u", ephemeral), ""},
+           {"prime", "prime-0b1c2d3e-4f50-6172-8394-a5b6c7d8e9fa", "", {}, "a populator is"},
+           {"no uid", "prime-0b1c2d3e-4f50-6172-8394-a5b6c7d8e9fz", "", {}, ""},
+           {"longer", "prime-0b1c2d3e-4f50-6172-8394-a5b6c7d8e9fa0", "", {}, ""},
+           {"prime numbers", "prime-numbers", "", {}, ""}}) {
+    for (const char* policy : {"", "snapshot", "move"}) {
+      Scene scene;
+      scene.policies = *policy == '\0' ? "" : Custom(policy);
+      scene.pvc["metadata"]["name"] = test.claim;
+      if (*test.owner != '\0') {
+        scene.pvc["metadata"]["ownerReferences"] = Json::array(
+            {{{"apiVersion", "v1"}, {"kind", test.owner}, {"name", "web"}, {"uid", "u"}}});
+        scene.pods = {test.pod};
+      }
+      const auto decision = scene.Decide();
+      ASSERT_THAT(decision, IsOk());
+      EXPECT_EQ(decision->kind == kLeaveAlone, *test.want_reason != '\0') << test.name << policy;
+      EXPECT_EQ(decision->warn, *test.want_reason != '\0') << test.name << policy;
+      EXPECT_THAT(decision->reason, HasSubstr(test.want_reason)) << test.name << policy;
+    }
+  }
+}
+
 TEST(DecideVolumeTest, AsksOnlyWhatTheAnswerDependsOn) {
   Scene off;
   off.Spec("snapshotVolumes", false);
