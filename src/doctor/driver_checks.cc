@@ -12,10 +12,10 @@
 #include "csi/expose/metadata_service.h"
 #include "csi/snapshot_class.h"
 #include "doctor/checks.h"
-#include "net/http_client.h"
-#include "net/url.h"
+#include "incremental/sources/csi_metadata_source.h"
 #include "objects/client.h"
 #include "objects/differential_snapshot.h"
+#include "objects/keys.h"
 #include "objects/persistent_volume.h"
 #include "objects/storage_class.h"
 #include "objects/volume_snapshot.h"
@@ -28,7 +28,6 @@ using objects::PersistentVolumeClaim;
 using objects::VolumeSnapshotContent;
 
 constexpr absl::Duration kListingTimeMax = absl::Seconds(20);
-constexpr absl::Duration kConnectTimeMax = absl::Seconds(10);
 
 // A PVC whose volume is a CSI driver's.
 struct Volume {
@@ -148,25 +147,17 @@ void CheckDriverChangedBlocks(CheckContext& context) {
 void CheckDriverMetadataService(CheckContext& context) {
   for (const std::string& driver : DriversInUse(context)) {
     const auto service = csi::FindMetadataService(context.ctx(), context.cache().api(), driver);
-    const absl::StatusOr<net::Url> url =
-        service.ok() ? net::ParseUrl(absl::StrCat("https://", service->address, "/"))
-                     : service.status();
-    if (!url.ok()) {
+    if (!service.ok()) {
       continue;  // CheckDriverChangedBlocks has told.
     }
-    net::HttpClientOptions options;
-    options.tls.ca_pem = service->ca_pem;
-    options.limits.connect_time_max = kConnectTimeMax;
-    // It speaks HTTP/2 and takes this for noise; but first there is TLS.
-    const absl::Status status = net::HttpClient(options)
-                                    .Send(context.ctx().WithTimeout(kConnectTimeMax),
-                                          {.method = "GET", .url = *url, .headers = {}, .body = ""})
-                                    .status();
+    const absl::Status status = incremental::ReachMetadataService(context.ctx(), *service);
     const std::string subject = absl::StrCat("service ", service->address, " of driver ", driver);
     if (absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status)) {
       context.Fault(subject, absl::StrCat("its certificate is not trusted: ", status.message()),
-                    "renew spec.caCert of the SnapshotMetadataService, or the certificate");
-    } else if (net::SurelyNotSent(status)) {
+                    absl::StrCat("renew spec.caCert of the SnapshotMetadataService, or the "
+                                 "certificate; if it has another name, annotate the object: ",
+                                 objects::kMetadataServerNameAnnotation));
+    } else if (!status.ok()) {
       context.Warn(subject, absl::StrCat("is not reached from here: ", status.message()),
                    "nothing, if you are outside the cluster; else look at its sidecar");
     } else {

@@ -393,10 +393,13 @@ absl::Status Connection::Impl::ShakeHands(const CallContext& ctx) {
   });
   const long verified = SSL_get_verify_result(ssl);
   if (absl::IsUnavailable(status) && verified != X509_V_OK) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("TLS: the certificate of ", destination_.server_name,
-                     " is not trusted: ", X509_verify_cert_error_string(verified),
-                     "; if it is the server that is meant, add its CA to those to trust"));
+    const bool is_of_other =
+        verified == X509_V_ERR_HOSTNAME_MISMATCH || verified == X509_V_ERR_IP_ADDRESS_MISMATCH;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "TLS: the certificate of ", destination_.server_name,
+        " is not trusted: ", X509_verify_cert_error_string(verified),
+        is_of_other ? absl::StrCat("; its names are ", NamesOfServer(ssl))
+                    : "; if it is the server that is meant, add its CA to those to trust"));
   }
   return status;
 }

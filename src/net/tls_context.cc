@@ -5,11 +5,13 @@
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
 
+#include <algorithm>
 #include <array>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
@@ -151,6 +153,25 @@ std::string TlsErrorText() {
   std::array<char, 256> text{};
   ERR_error_string_n(code, text.data(), text.size());
   return text.data();
+}
+
+std::string NamesOfServer(const SSL* ssl) {
+  constexpr std::size_t kTextMax = 300;
+  // Kept even if the verification failed.
+  const STACK_OF(X509)* const chain = SSL_get0_verified_chain(ssl);
+  if (chain == nullptr || sk_X509_num(chain) == 0) {
+    return "none";
+  }
+  const X509* const own = sk_X509_value(chain, 0);
+  const int at = X509_get_ext_by_NID(own, NID_subject_alt_name, -1);
+  const Bio text(BIO_new(BIO_s_mem()));
+  if (at < 0 || X509V3_EXT_print(text.get(), X509_get_ext(own, at), 0, 0) != 1) {
+    return "none";
+  }
+  char* data = nullptr;
+  const long length = BIO_get_mem_data(text.get(), &data);
+  return absl::CHexEscape(
+      absl::string_view(data, std::min(static_cast<std::size_t>(length), kTextMax)));
 }
 
 absl::StatusOr<SslContext> MakeSslContext(const TlsOptions& options) {

@@ -29,6 +29,10 @@ absl::StatusOr<SslContext> MakeServerSslContext(const std::string& certificate_p
 // Makes `ssl` send `host` (a name or an address) as the server's name and accept no other.
 absl::Status ExpectServer(SSL* ssl, const std::string& host);
 
+// The names of the certificate that the server has sent, verified or not, as
+// "DNS:a.example, IP Address:10.0.0.1"; "none" without any. Short and printable.
+std::string NamesOfServer(const SSL* ssl);
+
 // OpenSSL's newest error of this thread as text; clears the others.
 std::string TlsErrorText();
 

@@ -511,6 +511,11 @@ inline constexpr char kInPlaceRecordAnnotation[] = "snapshot.csi-delta.io/in-pla
 // provisioner binds a PVC that is made of a VolumeSnapshot, its volume has the data.
 inline constexpr char kFilledWhenBoundAnnotation[] = "snapshot.csi-delta.io/filled-when-bound";
 
+// Annotation on SnapshotMetadataService; written by you; read by worker, program, doctor. The name
+// in the certificate of the service, if it is not the host of spec.address.
+inline constexpr char kMetadataServerNameAnnotation[] =
+    "snapshot.csi-delta.io/metadata-server-name";
+
 // --- Ours: Longhorn's native snapshots -----------------------------------------------------------
 // Keys of this project on objects of Longhorn.
 

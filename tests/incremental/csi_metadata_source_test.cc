@@ -455,9 +455,21 @@ TEST_F(CsiMetadataSourceTest, TheCertificateIsForTheAddressOrForTheNameThatWasGi
                                              return ServeTuples(query, stream, kSize, kThree);
                                            });
   cluster_.Advertise(server_->address(), authority_.ca_pem());
-  EXPECT_THAT(FailureOf(List()), Optional(ListingFailure::kMetadataUnavailable));
+  const absl::Status status = List();
+  EXPECT_THAT(FailureOf(status), Optional(ListingFailure::kMetadataUnavailable));
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("the certificate of 127.0.0.1 is not trusted"),
+                    HasSubstr("its names are DNS:metadata.example"),
+                    HasSubstr("snapshot.csi-delta.io/metadata-server-name")));
   EXPECT_THAT(queries(), IsEmpty());
   options_.server_name = "metadata.example";
+  EXPECT_THAT(List(), IsOk());
+  options_.server_name = "";
+  cluster_.api.Mutate({support::MetadataServiceType(), "", support::kDriver}, [](Json& service) {
+    service["metadata"]["annotations"] = {
+        {"snapshot.csi-delta.io/metadata-server-name", "metadata.example"}};
+  });
+  listed_.clear();
   EXPECT_THAT(List(), IsOk());
 }
 

@@ -4,6 +4,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "objects/client.h"
+#include "objects/keys.h"
 #include "objects/storage_class.h"
 
 namespace csidelta::csi {
@@ -29,7 +30,8 @@ absl::StatusOr<MetadataService> ParseService(const k8s::ObjectKey& key,
                           .uid = object.uid(),
                           .address = object.address(),
                           .audience = object.audience(),
-                          .ca_pem = PemOf(object.ca_cert())};
+                          .ca_pem = PemOf(object.ca_cert()),
+                          .server_name = object.Annotation(objects::kMetadataServerNameAnnotation)};
   absl::string_view fault;
   if (service.address.empty()) {
     fault = "spec.address is missing";

@@ -15,9 +15,10 @@ struct MetadataService {
   std::string driver;
   std::string api_version;  // "v1beta1", or "v1alpha1" on old installations
   std::string uid;
-  std::string address;   // "host:port"
-  std::string audience;  // that a caller's token must be for; never ""
-  std::string ca_pem;    // the only certificates to trust
+  std::string address;           // "host:port"
+  std::string audience;          // that a caller's token must be for; never ""
+  std::string ca_pem;            // the only certificates to trust
+  std::string server_name = {};  // in its certificate; "": the host of the address
 
   // True if the service may take the base for the name of a VolumeSnapshot.
   bool may_be_old() const { return api_version == "v1alpha1"; }

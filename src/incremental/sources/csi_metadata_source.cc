@@ -16,8 +16,10 @@
 #include "incremental/sources/block_metadata.h"
 #include "incremental/sources/extent_assembler.h"
 #include "incremental/sources/grpc_call.h"
+#include "net/http_client.h"
 #include "net/resolver.h"
 #include "net/url.h"
+#include "objects/keys.h"
 #include "snapshot_metadata.grpc.pb.h"
 
 namespace csidelta::incremental {
@@ -188,6 +190,9 @@ absl::Status Listing::Prepare() {
       return OfApiServer(service.status());
     }
     service_ = *std::move(service);
+    if (!options_.server_name.empty()) {
+      service_->server_name = options_.server_name;
+    }
   }
   const absl::StatusOr<Secret> token = tokens_.Token(ctx_, service_->audience);
   if (!token.ok()) {
@@ -217,7 +222,7 @@ absl::Status Listing::OpenChannel() {
   tls.pem_root_certs = service_->ca_pem;
   channel_ = grpc::CreateCustomChannel(
       target, grpc::SslCredentials(tls),
-      ChannelOptions(options_.server_name.empty() ? url->host : options_.server_name,
+      ChannelOptions(service_->server_name.empty() ? url->host : service_->server_name,
                      options_.message_bytes_max));
   return absl::OkStatus();
 }
@@ -360,6 +365,15 @@ absl::Status Listing::AfterUnavailable(const StreamEnd& end) {
   if (end.server_spoke && is_delta() && service_->may_be_old() && !backoff_.MayTryAgain()) {
     return RefusedBase(ListingFailure::kMetadataUnavailable, end.status);
   }
+  if (!end.server_spoke && !backoff_.MayTryAgain()) {
+    // gRPC tells little of a handshake.
+    const absl::Status reached = ReachMetadataService(ctx_, *service_);
+    if (absl::IsFailedPrecondition(reached)) {
+      return Unavailable(absl::UnavailableError(absl::StrCat(
+          reached.message(), "; the name in the certificate may be given by the annotation ",
+          objects::kMetadataServerNameAnnotation)));
+    }
+  }
   // The service may have moved, or have another certificate.
   channel_.reset();
   service_.reset();
@@ -402,6 +416,25 @@ absl::Status Listing::RefusedBase(ListingFailure failure, const absl::Status& st
 }
 
 }  // namespace
+
+absl::Status ReachMetadataService(const CallContext& ctx, const MetadataService& service) {
+  constexpr absl::Duration kConnectTimeMax = absl::Seconds(10);
+  ASSIGN_OR_RETURN(const net::Url url,
+                   net::ParseUrl(absl::StrCat("https://", service.address, "/")));
+  net::HttpClientOptions options;
+  options.tls.ca_pem = service.ca_pem;
+  options.tls.server_name = service.server_name;
+  options.limits.connect_time_max = kConnectTimeMax;
+  // It speaks HTTP/2, and takes this for noise. But first there is TLS.
+  const absl::Status status = net::HttpClient(options)
+                                  .Send(ctx.WithTimeout(kConnectTimeMax),
+                                        {.method = "GET", .url = url, .headers = {}, .body = ""})
+                                  .status();
+  return absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status) ||
+                 net::SurelyNotSent(status)
+             ? status
+             : absl::OkStatus();
+}
 
 absl::Status CsiMetadataSource::ListExtents(const CallContext& ctx, const DiffRequest& request,
                                             ExtentSink sink) {

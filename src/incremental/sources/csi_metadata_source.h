@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "base/retry.h"
 #include "csi/expose/audience_tokens.h"
+#include "csi/expose/metadata_service.h"
 #include "incremental/sources/changed_block_source.h"
 #include "incremental/sources/listing_target.h"
 #include "k8s/api_client.h"
@@ -19,7 +20,7 @@ namespace csidelta::incremental {
 
 struct CsiMetadataOptions {
   BaseState base;
-  // The name that the server's certificate has, where it is not the host of the address.
+  // The name in the server's certificate; "": what the driver's object says.
   std::string server_name;
   // Of one message; from 1 on. Servers may send less.
   int32_t results_per_message_max = 4096;
@@ -75,5 +76,9 @@ class CsiMetadataSource : public ChangedBlockSource {
   Random& random_;
   const CsiMetadataOptions options_;
 };
+
+// Makes a TLS connection as a listing does. OK if the service answers anything. Errors are those of
+// net::HttpClient: FAILED_PRECONDITION, with both names, for a certificate that is not trusted.
+absl::Status ReachMetadataService(const CallContext& ctx, const csi::MetadataService& service);
 
 }  // namespace csidelta::incremental
