@@ -79,11 +79,12 @@ absl::StatusOr<inplace::MoverPlan> RestoreIntoRun::Plan() {
   ASSIGN_OR_RETURN(const inplace::RestoreSurroundings around,
                    inplace::ReadRestoreSurroundings(ctx_, *api_, namespace_name_));
   console_.InfoAll(around.not_checked);
-  ASSIGN_OR_RETURN(
-      inplace::MoverPlan plan,
-      inplace::PlanMoverRestore(
-          ctx_, *api_, around,
-          {.velero_namespace = flags_.velero_namespace, .upload = flags_.upload}, pvc_name_));
+  ASSIGN_OR_RETURN(inplace::MoverPlan plan,
+                   inplace::PlanMoverRestore(ctx_, *api_, around,
+                                             {.velero_namespace = flags_.velero_namespace,
+                                              .upload = flags_.upload,
+                                              .location = flags_.location},
+                                             pvc_name_));
   if (!plan.goes_on) {
     RETURN_IF_ERROR(CheckSwitchedOn());
   }
@@ -193,6 +194,10 @@ void RestoreIntoFlags::Declare(ArgumentTable& table) {
             "with --into, instead of ID: what the data mover moved for this DataUpload of Velero, "
             "which it restores itself",
             upload);
+  table.Add("--location", "NAME",
+            "with --upload: the BackupStorageLocation, where the cluster has no such DataUpload; "
+            "DATAUPLOAD is then its status.snapshotID",
+            location);
   table.Add("--velero-namespace", "NS", "with --upload: the namespace of the DataUpload; velero",
             velero_namespace);
   table.Add("--mover-namespace", "NS",

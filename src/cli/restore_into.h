@@ -15,7 +15,8 @@ namespace csidelta::cli {
 
 struct RestoreIntoFlags {
   std::string pvc;     // "namespace/name"; "": not requested
-  std::string upload;  // a DataUpload
+  std::string upload;  // a DataUpload; with a location its status.snapshotID
+  std::string location;
   std::string velero_namespace = "velero";
   std::string mover_namespace = "csi-delta";
   std::string safety = "yes";

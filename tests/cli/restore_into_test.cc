@@ -124,6 +124,17 @@ TEST_F(RestoreIntoTest, TheMoverRestoresWhatItMoved) {
   EXPECT_EQ(downloads(), 0U);
 }
 
+TEST_F(RestoreIntoTest, ANewClusterHasNoDataUploadAndNeedsTheLocation) {
+  AddUpload();
+  const std::string reference = GetString(api_.All(DataUploadType())[0], {"status", "snapshotID"});
+  api_.Remove({DataUploadType(), "velero", "nightly"});
+  EXPECT_THAT(RestoreUpload().error, HasSubstr("was not found"));
+  const Outcome outcome = Run(
+      {"restore", "--upload", reference, "--location", "default", "--into", "shop/data", "--yes"});
+  EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  EXPECT_THAT(outcome.out, HasSubstr("4.0 KiB written"));
+}
+
 TEST_F(RestoreIntoTest, AMoverThatFailsSaysWhyAndWhereTheOldDataIs) {
   AddUpload();
   EndDownloads("Failed", "no key opens it");

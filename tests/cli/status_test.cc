@@ -11,6 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "base/rfc3339.h"
+#include "objects/backup.h"
+#include "objects/keys.h"
 #include "objects/protected_volume.h"
 #include "objects/volume_task.h"
 #include "tests/cli/program_runner.h"
@@ -37,8 +39,9 @@ class StatusTest : public testing::Test {
  protected:
   StatusTest()
       : server_(api_,
-                {DataUploadType(), DataDownloadType(), ConfigMapType(),
-                 objects::ProtectedVolume::Type(), objects::VolumeTask::Type()},
+                {DataUploadType(), DataDownloadType(), ConfigMapType(), PersistentVolumeClaimType(),
+                 objects::Restore::Type(), objects::ProtectedVolume::Type(),
+                 objects::VolumeTask::Type()},
                 {}, [this](const ServedRequest& request, ServedConnection& connection) {
                   return AnswerUploads(request, connection);
                 }) {
@@ -94,6 +97,30 @@ class StatusTest : public testing::Test {
                         {"nextStep", "never backed up; the last 2 uploads failed: no room"}});
   }
 
+  // A Restore that left PVCs of these names and uids without data.
+  void AddRestore(const Json& pvcs) {
+    api_.Seed(objects::Restore::Type(),
+              {{"metadata",
+                {{"name", "back"},
+                 {"namespace", "velero"},
+                 {"creationTimestamp", "2026-01-02T00:00:00Z"},
+                 {"annotations", {{objects::kWithoutDataAnnotation, pvcs.dump()}}}}}});
+  }
+  void AddPvc(const std::string& name, const std::string& restored_at = "") {
+    api_.Seed(PersistentVolumeClaimType(),
+              {{"metadata",
+                {{"name", name},
+                 {"namespace", "shop"},
+                 {"uid", "uid-of-" + name},
+                 {"annotations", {{objects::kRestoredAtAnnotation, restored_at}}}}}});
+  }
+  static Json LeftWithoutData(const std::string& name) {
+    return {{"namespace", "shop"},
+            {"name", name},
+            {"uid", "uid-of-" + name},
+            {"command", "csi-delta restore --into shop/" + name}};
+  }
+
   Outcome Status(const std::vector<std::string>& more = {}) const {
     std::vector<std::string> words = {"status", "--kubeconfig", program_.Path("kubeconfig")};
     words.insert(words.end(), more.begin(), more.end());
@@ -127,6 +154,31 @@ TEST_F(StatusTest, ShowsProtectedVolumesThoseThatNeedSomethingFirst) {
   EXPECT_THAT(outcome.out, HasSubstr("never backed up; the last 2 uploads failed: no room"));
   EXPECT_THAT(outcome.out,
               testing::ContainsRegex("shop/a-good +velero/default +5h +incremental +1.0 MiB +5h"));
+}
+
+TEST_F(StatusTest, ShowsWhatARestoreLeftWithoutDataUntilItIsRestoredOrMadeAgain) {
+  AddRestore({LeftWithoutData("empty"), LeftWithoutData("old"), LeftWithoutData("done"),
+              LeftWithoutData("again"), LeftWithoutData("gone")});
+  AddPvc("empty");
+  AddPvc("old", "2026-01-01T00:00:00Z");
+  AddPvc("done", "2026-01-03T00:00:00Z");
+  AddPvc("again");
+  api_.SetField(ClaimKey("shop", "again"), {"metadata", "uid"}, "another");
+  const std::string out = Status().out;
+  EXPECT_THAT(out, testing::ContainsRegex("\nRestored without data\n PVC +Restore +Next step\n "
+                                          "shop/empty +velero/back +csi-delta restore --into "
+                                          "shop/empty\n shop/old "));
+  for (const char* other : {"shop/done", "shop/again", "shop/gone"}) {
+    EXPECT_THAT(out, Not(HasSubstr(other)));
+  }
+  const Json list = Status({"--json"}).Result();
+  ASSERT_EQ(list.size(), 2U);
+  EXPECT_EQ(list[0]["kind"], "unrestored");
+  EXPECT_EQ(list[0]["restore"], "velero/back");
+  EXPECT_EQ(list[0]["volume"], "shop/empty");
+  EXPECT_EQ(list[0]["next_step"], "csi-delta restore --into shop/empty");
+  api_.Forbid("list", "restores");
+  EXPECT_THAT(Status().error, HasSubstr("left without data is not known"));
 }
 
 TEST_F(StatusTest, JsonHasProtectedVolumesInTheSameList) {

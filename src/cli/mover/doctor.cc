@@ -41,6 +41,10 @@ class DoctorCommand : public Command {
               csi_address_);
     table.Add("--class", "NAME", "with --probe: only this storage class, in use or not",
               options_.probe_class);
+    table.Add("--restore", "NAME",
+              "also name each PVC that this Restore of Velero left without data, as it existed "
+              "before, and the command that brings it",
+              options_.restore);
     return {.name = "doctor",
             .summary = "Find what will make backups or restores fail",
             .details =

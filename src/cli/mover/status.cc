@@ -26,6 +26,7 @@
 #include "datamover/records/volume_records.h"
 #include "datamover/settings.h"
 #include "k8s/informer.h"
+#include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/data_transfer.h"
 #include "objects/protected_volume.h"
@@ -185,9 +186,33 @@ absl::Status ReadRecords(const CallContext& ctx, k8s::ApiClient& api, absl::stri
       [&records, known] { records.resize(known); });
 }
 
+// A PVC that exists, and which a Restore left without data.
+struct Unrestored {
+  std::string restore;  // "namespace/name"
+  objects::PvcWithoutData pvc;
+};
+
+absl::Status ReadUnrestored(const CallContext& ctx, k8s::ApiClient& api, absl::string_view space,
+                            std::vector<Unrestored>& all) {
+  const auto restores = objects::List<objects::Restore>(ctx, api, space);
+  RETURN_IF_ERROR(k8s::IgnoreNotFound(restores.status()));
+  for (const objects::Restore& restore : restores.value_or(std::vector<objects::Restore>())) {
+    for (const objects::PvcWithoutData& pvc : restore.pvcs_without_data()) {
+      ASSIGN_OR_RETURN(
+          const auto found,
+          objects::Find<objects::PersistentVolumeClaim>(
+              ctx, api, objects::PersistentVolumeClaim::Key(pvc.namespace_name, pvc.name)));
+      if (found.has_value() && restore.IsStillWithoutData(pvc, *found)) {
+        all.push_back({absl::StrCat(space, "/", restore.name()), pvc});
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 void Print(Console& console, const std::vector<Movement>& shown,
            const datamover::QueueOverview& queue, const std::vector<ProtectedVolumeRecord>& records,
-           absl::Time now) {
+           const std::vector<Unrestored>& unrestored, absl::Time now) {
   Json list = Json::array();
   std::vector<std::vector<std::string>> rows = {
       {" Kind", "Volume", "Object", "Phase", "Moved", "Rate", "Left", "Message"}};
@@ -201,10 +226,21 @@ void Print(Console& console, const std::vector<Movement>& shown,
     list.push_back(cli::ToJson(record));
     volumes.push_back(RowOf(record, now));
   }
+  std::vector<std::vector<std::string>> pvcs = {{" PVC", "Restore", "Next step"}};
+  for (const auto& [restore, pvc] : unrestored) {
+    const std::string name = absl::StrCat(pvc.namespace_name, "/", pvc.name);
+    list.push_back({{"kind", "unrestored"},
+                    {"restore", restore},
+                    {"volume", name},
+                    {"pvc_uid", pvc.uid},
+                    {"next_step", pvc.command}});
+    pvcs.push_back({absl::StrCat(" ", name), restore, pvc.command});
+  }
   console.PrintResult(
       list,
       absl::StrCat(
           shown.empty() ? "nothing is being moved\n" : FormatTable(rows), datamover::ToText(queue),
+          unrestored.empty() ? "" : absl::StrCat("\nRestored without data\n", FormatTable(pvcs)),
           records.empty() ? "" : absl::StrCat("\nProtected volumes\n", FormatTable(volumes))));
 }
 
@@ -309,7 +345,8 @@ VerbSyntax StatusCommand::Declare() {
               "will take, and what waits for what. Says when the settings pause transfers or "
               "no upload window is open. Then each protected volume: the age of its last good "
               "backup, of its base and of its newest check, and the next step, where one is "
-              "needed; those first.",
+              "needed; those first. And the PVCs that a Restore of Velero left without data, "
+              "because they existed before, with the command that brings it.",
           .table = std::move(table)};
 }
 
@@ -328,12 +365,17 @@ absl::Status StatusCommand::Show(const CallContext& ctx, Session& session, k8s::
   RETURN_IF_ERROR(ReadAll(ctx, api, mover_namespace_, tasks));
   Transfers all{.uploads = {}, .downloads = {}, .shown = {}, .shows_all = all_};
   std::vector<ProtectedVolumeRecord> records;
+  std::vector<Unrestored> unrestored;
   for (const absl::string_view space : absl::StrSplit(velero_namespaces_, ',', absl::SkipEmpty())) {
     RETURN_IF_ERROR(ReadTransfers(ctx, api, space, tasks, all, all.uploads));
     RETURN_IF_ERROR(ReadTransfers(ctx, api, space, tasks, all, all.downloads));
     if (const absl::Status read = ReadRecords(ctx, api, space, records); !read.ok()) {
       session.console().Info(absl::StrCat("the protected volumes of namespace ", space,
                                           " are not known: ", read.message()));
+    }
+    if (const absl::Status read = ReadUnrestored(ctx, api, space, unrestored); !read.ok()) {
+      session.console().Info(absl::StrCat("what the Restores of namespace ", space,
+                                          " left without data is not known: ", read.message()));
     }
   }
   const absl::StatusOr<datamover::MoverSettings> settings =
@@ -357,7 +399,8 @@ absl::Status StatusCommand::Show(const CallContext& ctx, Session& session, k8s::
   if (!before.empty()) {
     session.environment().out(before);
   }
-  Print(session.console(), all.shown, queue, OrderedByNeed(std::move(records)), ctx.clock->Now());
+  Print(session.console(), all.shown, queue, OrderedByNeed(std::move(records)), unrestored,
+        ctx.clock->Now());
   return session.console().Check();
 }
 
