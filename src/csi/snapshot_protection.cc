@@ -36,7 +36,7 @@ std::string PendingSource(const VolumeSnapshot& /*snapshot*/, const ProtectionIn
 }
 
 std::string GroupMember(const VolumeSnapshot& snapshot, const ProtectionInput& /*input*/) {
-  const std::string group = snapshot.group_snapshot();
+  const std::string group = snapshot.group_name();
   return group.empty() ? ""
                        : absl::StrCat("a member of VolumeGroupSnapshot ", group,
                                       ": delete that, and its members go with it");
@@ -81,7 +81,7 @@ struct Row {
 };
 constexpr std::array<Row, 7> kRows = {{
     {"PendingSource", {true, true, true, true}, PendingSource},
-    {"GroupMember", {true, true, false, false}, GroupMember},
+    {kGroupMemberCode, {true, true, false, false}, GroupMember},
     {"DeltaBase", {true, true, true, false}, DeltaBase},
     {kBackupCode, {true, true, false, true}, OfBackup},
     {"Keep", {true, true, false, false}, Keep},

@@ -18,7 +18,7 @@
 //   -------------  -------------------------------------------  ------  -----  ------  ----
 //   PendingSource  a PVC that is not bound is filled from it,   yes     yes    yes     yes
 //                  or a bound one may not have its data yet
-//   GroupMember    it goes with its VolumeGroupSnapshot         yes     yes    -       -
+//   GroupMember    it goes with its VolumeGroupSnapshot         yes(2)  yes(2) -       -
 //   DeltaBase      the next backup is compared with it          yes     yes    yes     -
 //   Backup         a backup made it, and deletes it             yes     yes    -       yes
 //   Keep           labelled snapshot.csi-delta.io/keep          yes     yes    -       -
@@ -26,10 +26,12 @@
 //   Young          younger than 5 minutes                       -       yes    -       -
 //
 // (1) A person may overrule it (--last-too). The other rows hold until their cause is removed.
+// (2) Unless all members go: SparedOf() in snapshots/snapshot_inventory.h.
 namespace csidelta::csi {
 
 // The codes that other code compares with.
 inline constexpr absl::string_view kBackupCode = "Backup";
+inline constexpr absl::string_view kGroupMemberCode = "GroupMember";
 inline constexpr absl::string_view kLastReadyCode = "LastReady";
 
 enum class Requester { kPerson, kPrune, kBackupDeletion, kBaseCleanUp };
@@ -54,7 +56,7 @@ std::vector<Finding> ProtectionsOf(const objects::VolumeSnapshot& snapshot,
                                    const ProtectionInput& input, Requester requester);
 
 // LastReady as ProtectionsOf() returns it, for decisions about several VolumeSnapshots at once
-// (LastReadyOf() in snapshots/snapshot_inventory.h).
+// (SparedOf() in snapshots/snapshot_inventory.h).
 Finding LastReadyProtection();
 
 }  // namespace csidelta::csi

@@ -76,6 +76,12 @@ std::optional<OwnerReference> VolumeSnapshot::group_owner() const {
   return std::nullopt;
 }
 
+std::string VolumeSnapshot::group_name() const {
+  const std::optional<OwnerReference> owner =
+      group_snapshot().empty() ? group_owner() : std::nullopt;
+  return owner.has_value() ? owner->name : group_snapshot();
+}
+
 bool VolumeSnapshot::IsMemberOf(absl::string_view group_snapshot_uid) const {
   const std::vector<OwnerReference> all = owners();
   return std::any_of(all.begin(), all.end(), [&](const OwnerReference& owner) {

@@ -76,6 +76,8 @@ class VolumeSnapshot : public SnapshotObject<VolumeSnapshot> {
   }
   // Name of the VolumeGroupSnapshot that the controller knows it as a member of; "".
   std::string group_snapshot() const { return Text({"status", "volumeGroupSnapshotName"}); }
+  // The same; else the name of group_owner(), for a controller that writes no such status; "".
+  std::string group_name() const;
 
   // The VolumeGroupSnapshot that owns it, in the version that the controller wrote.
   std::optional<OwnerReference> group_owner() const;

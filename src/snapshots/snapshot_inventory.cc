@@ -11,19 +11,23 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/check.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "csi/group/group_lifecycle.h"
 #include "csi/population.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume.h"
+#include "objects/volume_group_snapshot.h"
 #include "objects/volume_snapshot.h"
 
 namespace csidelta::snapshots {
 namespace {
 
 using objects::PersistentVolumeClaim;
+using objects::VolumeGroupSnapshot;
 using objects::VolumeSnapshot;
 using objects::VolumeSnapshotContent;
 using NamespacedName = std::pair<std::string, std::string>;
@@ -51,6 +55,7 @@ struct Surroundings {
   std::map<NamespacedName, std::vector<csi::PopulatedVolume>> bound;
   std::map<NamespacedName, std::vector<std::string>> unfilled;
   std::set<std::string> gone_handles;  // contents that name a snapshot the storage lacks
+  std::map<NamespacedName, VolumeGroupSnapshot> groups;
 };
 
 class InventoryReader {
@@ -90,6 +95,7 @@ class InventoryReader {
 
   absl::Status ReadPvcs();
   absl::Status ReadUnfilled();
+  absl::Status ReadGroups();
   void AddContent(VolumeSnapshotContent content);
   void RecordPvc(const PersistentVolumeClaim& pvc);
 
@@ -99,6 +105,7 @@ class InventoryReader {
   void CountReady();
   csi::ProtectionInput InputOf(const VolumeSnapshot& snapshot,
                                const csi::SnapshotStatus& status) const;
+  void AddGroup(const VolumeSnapshot& snapshot, SnapshotEntry& entry) const;
   SnapshotEntry CompleteEntryOf(const VolumeSnapshot& snapshot) const;
 
   const CallContext& ctx_;
@@ -122,6 +129,7 @@ absl::StatusOr<Inventory> InventoryReader::Read() {
   RETURN_IF_ERROR(request_.requires_all || !names_.empty() ? ReadUnderLease() : ReadAtOnce());
   RETURN_IF_ERROR(ReadPvcs());
   RETURN_IF_ERROR(ReadUnfilled());
+  RETURN_IF_ERROR(ReadGroups());
   CountReady();
   Inventory inventory;
   inventory.entries.reserve(snapshots_.size());
@@ -383,6 +391,28 @@ absl::Status InventoryReader::ReadUnfilled() {
   return absl::OkStatus();
 }
 
+// Only where all members are known: a group may have others than those that were read.
+absl::Status InventoryReader::ReadGroups() {
+  const bool has_member =
+      std::any_of(snapshots_.begin(), snapshots_.end(),
+                  [](const VolumeSnapshot& snapshot) { return !snapshot.group_name().empty(); });
+  if (!request_.reads_groups || !has_member || !(is_last_ready_known_ || request_.only_names)) {
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<VolumeGroupSnapshot>> groups =
+      objects::ListGroupKind<VolumeGroupSnapshot>(ctx_, api_, request_.namespace_name);
+  if (absl::IsPermissionDenied(groups.status())) {
+    not_checked_.push_back(absl::StrCat("groups not checked: ", groups.status().message()));
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(groups.status());
+  for (VolumeGroupSnapshot& group : *groups) {
+    NamespacedName name = {group.namespace_name(), group.name()};
+    around_.groups.insert_or_assign(std::move(name), Trimmed(std::move(group)));
+  }
+  return absl::OkStatus();
+}
+
 void InventoryReader::AddContent(VolumeSnapshotContent content) {
   std::string name = content.name();
   around_.contents.insert_or_assign(std::move(name), Trimmed(std::move(content)));
@@ -453,6 +483,34 @@ csi::ProtectionInput InventoryReader::InputOf(const VolumeSnapshot& snapshot,
   return input;
 }
 
+void InventoryReader::AddGroup(const VolumeSnapshot& snapshot, SnapshotEntry& entry) const {
+  const auto found = around_.groups.find({entry.namespace_name, entry.group.name});
+  const auto owner = snapshot.group_owner();
+  // A group of that name may be a later one.
+  if (found == around_.groups.end() || (owner.has_value() && owner->uid != found->second.uid())) {
+    return;
+  }
+  const VolumeGroupSnapshot& group = found->second;
+  entry.group.uid = group.uid();
+  entry.group.resource_version = group.resource_version();
+  entry.group.version = group.version();
+  entry.group.content = group.bound_content();
+  entry.group.is_being_deleted = group.is_being_deleted();
+  // What keeps a group keeps its members. Whether they go together is for SparedOf().
+  for (std::vector<Finding>* const kept_for : {&entry.kept_for, &entry.kept_for_person}) {
+    std::erase_if(*kept_for, [](const Finding& one) { return one.code == csi::kGroupMemberCode; });
+    if (group.Label(objects::kKeepLabel) == "true") {
+      kept_for->push_back({.code = "Keep",
+                           .message = absl::StrCat("its VolumeGroupSnapshot is labelled ",
+                                                   objects::kKeepLabel, "=true")});
+    }
+    if (!group.Label(objects::kBackupNameLabel).empty() || csi::IsMadeByUs(group)) {
+      kept_for->push_back({.code = csi::kBackupCode,
+                           .message = "a backup made its VolumeGroupSnapshot, and deletes it"});
+    }
+  }
+}
+
 SnapshotEntry InventoryReader::CompleteEntryOf(const VolumeSnapshot& snapshot) const {
   SnapshotEntry entry = EntryOf(snapshot, ContentOf(snapshot));
   entry.is_selected = !selected_.has_value() || selected_->contains(entry.uid);
@@ -463,6 +521,7 @@ SnapshotEntry InventoryReader::CompleteEntryOf(const VolumeSnapshot& snapshot) c
   const csi::ProtectionInput input = InputOf(snapshot, entry.status);
   entry.kept_for = csi::ProtectionsOf(snapshot, input, csi::Requester::kPrune);
   entry.kept_for_person = csi::ProtectionsOf(snapshot, input, csi::Requester::kPerson);
+  AddGroup(snapshot, entry);
   return entry;
 }
 
@@ -492,6 +551,31 @@ void AddMaker(const VolumeSnapshot& snapshot, SnapshotEntry& entry) {
   });
 }
 
+// Of two members that go and one that stays, the two stay, too. One that only claims to be a member
+// keeps them as well.
+void SpareMembers(const std::vector<SnapshotEntry>& entries, std::vector<bool>& goes,
+                  std::vector<SparedEntry>& spared) {
+  std::map<NamespacedName, const SnapshotEntry*> staying;  // by the group's name
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (!goes[i] && entries[i].status.state != csi::SnapshotState::kDeleting) {
+      staying.emplace(NamespacedName(entries[i].namespace_name, entries[i].group.name),
+                      &entries[i]);
+    }
+  }
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const auto found = staying.find({entries[i].namespace_name, entries[i].group.name});
+    if (goes[i] && !entries[i].group.uid.empty() && found != staying.end()) {
+      goes[i] = false;
+      spared.push_back(
+          {.entry = i,
+           .why = {.code = csi::kGroupMemberCode,
+                   .message = absl::StrCat(
+                       "a member of VolumeGroupSnapshot ", entries[i].group.name,
+                       ": they go together, and that of PVC ", found->second->pvc, " stays")}});
+    }
+  }
+}
+
 }  // namespace
 
 SnapshotEntry EntryOf(const VolumeSnapshot& snapshot, const csi::ContentReading& reading) {
@@ -510,6 +594,7 @@ SnapshotEntry EntryOf(const VolumeSnapshot& snapshot, const csi::ContentReading&
   entry.content = snapshot.bound_content();
   AddContentTo(snapshot, reading, entry);
   entry.set = snapshot.Label(objects::kSnapshotSetLabel);
+  entry.group.name = snapshot.group_name();
   entry.workload = snapshot.Annotation(objects::kSnapshotWorkloadAnnotation);
   entry.note = snapshot.Annotation(objects::kSnapshotNoteAnnotation);
   AddMaker(snapshot, entry);
@@ -523,6 +608,44 @@ absl::StatusOr<Inventory> ReadInventory(const CallContext& ctx, k8s::ApiClient& 
 
 std::optional<absl::Time> DateOf(const SnapshotEntry& entry) {
   return entry.status.taken_at.has_value() ? entry.status.taken_at : entry.asked_at;
+}
+
+std::string ShownName(const SnapshotEntry& entry) {
+  return entry.group.name.empty() || entry.pvc.empty()
+             ? entry.name
+             : absl::StrCat(entry.set.empty() ? entry.group.name : entry.set, "/", entry.pvc);
+}
+
+bool IsBeingDeleted(const SnapshotEntry& entry) {
+  return entry.group.uid.empty() ? entry.status.state == csi::SnapshotState::kDeleting
+                                 : entry.group.is_being_deleted;
+}
+
+std::string ShownName(const Unit& unit) {
+  CSIDELTA_CHECK(!unit.empty());
+  if (unit.front().group.uid.empty()) {
+    return ShownName(unit.front());
+  }
+  std::vector<std::string> pvcs;
+  for (const SnapshotEntry& member : unit) {
+    pvcs.push_back(member.pvc);
+  }
+  return absl::StrCat("VolumeGroupSnapshot ", unit.front().group.name, " of PVC ",
+                      absl::StrJoin(pvcs, ", "));
+}
+
+std::vector<SparedEntry> SparedOf(const std::vector<SnapshotEntry>& entries, std::vector<bool> goes,
+                                  bool spares_last_ready) {
+  std::vector<SparedEntry> spared;
+  SpareMembers(entries, goes, spared);
+  if (spares_last_ready) {
+    for (const std::size_t i : LastReadyOf(entries, goes)) {
+      goes[i] = false;
+      spared.push_back({.entry = i, .why = csi::LastReadyProtection()});
+    }
+    SpareMembers(entries, goes, spared);
+  }
+  return spared;
 }
 
 std::vector<std::size_t> LastReadyOf(const std::vector<SnapshotEntry>& entries,
@@ -561,7 +684,7 @@ bool ReadsAlike(const SnapshotEntry& left, const SnapshotEntry& right) {
     return std::tie(one.name, one.namespace_name, one.pvc, one.status.state, one.status.conditions,
                     one.asked_at, one.status.taken_at, one.ready_at, one.restore_size_bytes,
                     one.driver, one.handle, one.content, one.class_name, one.deletion_policy,
-                    one.set, one.workload, one.note, one.used_by, one.kept_for);
+                    one.set, one.group.name, one.workload, one.note, one.used_by, one.kept_for);
   };
   return fields_of(left) == fields_of(right);
 }

@@ -1,9 +1,13 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -21,6 +25,18 @@
 // A list reads contents from the API server's cache, and again those that are missing or not bound
 // there. An object that decides over a deletion is read as it is now.
 namespace csidelta::snapshots {
+
+// The VolumeGroupSnapshot that a VolumeSnapshot is a member of. The snapshot controller deletes no
+// member alone.
+struct GroupOfEntry {
+  std::string name;  // "": a member of none
+  // The rest only if the group was read, with all of its members: they can be deleted together.
+  std::string uid;
+  std::string resource_version;
+  std::string version;  // of its kind: "v1"
+  std::string content;  // the VolumeGroupSnapshotContent that it is bound to; ""
+  bool is_being_deleted = false;
+};
 
 // One VolumeSnapshot as people and scripts see it. Strings are raw: the printer escapes them.
 struct SnapshotEntry {
@@ -46,14 +62,16 @@ struct SnapshotEntry {
   std::string handle;
   std::string deletion_policy;
   std::string set;
+  GroupOfEntry group;
   std::string workload;
   std::string note;
   bool is_made_by_verbs = false;
   bool has_velero_labels = false;
-  std::string backup;                    // that made it, by its label
-  bool is_selected = true;               // has the requested labels
-  std::vector<std::string> used_by;      // PVCs that were made of it and exist
-  std::vector<Finding> kept_for;         // what keeps it from a prune
+  std::string backup;                // that made it, by its label
+  bool is_selected = true;           // has the requested labels
+  std::vector<std::string> used_by;  // PVCs that were made of it and exist
+  // What keeps it from a prune; of a group that was read, apart from the other members.
+  std::vector<Finding> kept_for;
   std::vector<Finding> kept_for_person;  // what keeps it from a person who names it
 };
 
@@ -72,6 +90,10 @@ struct InventoryRequest {
   std::vector<std::string> names = {};
   bool only_names = false;    // reads no other VolumeSnapshot
   bool requires_all = false;  // an object that cannot be read is an error
+  // For a deletion: reads VolumeGroupSnapshots if there are members. If they cannot be listed,
+  // their members stay members of a group that was not read. With `only_names`, REQUIRES the names
+  // of all members.
+  bool reads_groups = false;
   std::string mover_namespace;
   absl::Time now;
 };
@@ -91,12 +113,52 @@ absl::StatusOr<Inventory> ReadInventory(const CallContext& ctx, k8s::ApiClient& 
 // The time when it was taken; if unknown, when it was requested. Pure.
 std::optional<absl::Time> DateOf(const SnapshotEntry& entry);
 
+// How people see one: its name; a member of a group, whose name is a hash, as "week/data-db-0" by
+// its set, or its group, and its PVC. Pure.
+std::string ShownName(const SnapshotEntry& entry);
+
+// True if nothing more needs to be requested: a member waits for its group, if that was read. Pure.
+bool IsBeingDeleted(const SnapshotEntry& entry);
+
+// What is deleted at once: members of a group that was read, else one VolumeSnapshot.
+using Unit = std::vector<SnapshotEntry>;
+
+// "VolumeGroupSnapshot week of PVC data-db-0, data-db-1"; of one its ShownName(). Pure.
+std::string ShownName(const Unit& unit);
+
+// Joins the items that go and have members of one group, in the place of the first.
+template <typename Item>
+std::vector<Item> JoinGroups(std::vector<Item> items, bool (*goes)(const Item&)) {
+  std::vector<Item> joined;
+  std::map<std::string, std::size_t> groups;  // by uid, where in `joined`
+  for (Item& item : items) {
+    const std::string uid = item.unit.front().group.uid;
+    if (!uid.empty() && goes(item) && !groups.emplace(uid, joined.size()).second) {
+      Unit& unit = joined[groups[uid]].unit;
+      std::move(item.unit.begin(), item.unit.end(), std::back_inserter(unit));
+    } else {
+      joined.push_back(std::move(item));
+    }
+  }
+  return joined;
+}
+
 // Chooses the entries that must stay so that no PVC loses its last Ready VolumeSnapshot. If all
 // Ready ones of a PVC are to go, the newest of them stays. Returns positions in `entries`. REQUIRES
 // that `entries` has all VolumeSnapshots of these PVCs, and `goes` an element for each. Deletions
 // of several are decided together: neither of two Ready ones is the last by itself. Pure.
 std::vector<std::size_t> LastReadyOf(const std::vector<SnapshotEntry>& entries,
                                      const std::vector<bool>& goes);
+
+// Entries that must stay for the sake of others, and why: those of LastReadyOf() if
+// `spares_last_ready`, and members of a group of which another member stays. One that is being
+// deleted does not stay: it only waits for its group. REQUIRES as LastReadyOf(). Pure.
+struct SparedEntry {
+  std::size_t entry = 0;
+  Finding why;
+};
+std::vector<SparedEntry> SparedOf(const std::vector<SnapshotEntry>& entries, std::vector<bool> goes,
+                                  bool spares_last_ready);
 
 // True if two entries agree in the fields that are listed, and in `used_by` and `kept_for`. Uids
 // and resourceVersions do not count. Pure.

@@ -141,8 +141,8 @@ void Pruner::ApplyProtections() {
     goes.push_back(decisions_[i].is_open());
   }
   // Each of two that no rule keeps has another beside it; both together are the last.
-  for (const std::size_t i : LastReadyOf(entries_, goes)) {
-    Protect(entries_[i], {csi::LastReadyProtection()}, decisions_[i]);
+  for (SparedEntry& one : SparedOf(entries_, std::move(goes), /*spares_last_ready=*/true)) {
+    Protect(entries_[one.entry], {std::move(one.why)}, decisions_[one.entry]);
   }
 }
 

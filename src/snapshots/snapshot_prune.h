@@ -30,6 +30,8 @@
 //   any       any                       it is protected from prune         kept     Protected
 //   any       Ready                     no other Ready one of its PVC      kept     Protected
 //                                         would be left (LastReady)
+//   any       any                       another member of its group stays  kept     Protected
+//                                         (GroupMember)
 //   any       Ready                     -                                  removed  NoRule
 //   any       Error, Lost               -                                  removed  Failed
 //

@@ -118,6 +118,25 @@ TEST_F(SnapshotListTest, OtherFormsAndFilters) {
   EXPECT_THAT(none.error, HasSubstr("no VolumeSnapshots found"));
 }
 
+TEST_F(SnapshotListTest, AMemberOfAGroupIsShownByItsSetAndPvc) {
+  for (const char* const set : {"week", ""}) {
+    const std::string name = absl::StrCat("snapshot-", std::string(64, set[0] == 0 ? 'a' : 'b'));
+    ReadyOf("data-db-0", name);
+    api_.Mutate(VolumeSnapshotKey("shop", name), [&](Json& snapshot) {
+      SetJson(snapshot, {"status", "volumeGroupSnapshotName"}, "velero-db-1");
+      SetJson(snapshot, {"metadata", "labels", objects::kSnapshotSetLabel}, set);
+    });
+  }
+  const Outcome table = RunWords({"list", "-n", "shop"}, {});
+  EXPECT_THAT(table.out, AllOf(HasSubstr("week/data-db-0 "), HasSubstr("velero-db-1/data-db-0 "),
+                               Not(HasSubstr("snapshot-bbbb"))));
+  EXPECT_THAT(RunWords({"list", "-n", "shop"}, {"-o", "wide"}).out, HasSubstr("snapshot-bbbb"));
+  const Json list =
+      ParseJson(RunWords({"list", "-n", "shop", "--pvc", "data-db-0"}, {"-o", "json"}).out)
+          .value_or(Json::array({Json()}));
+  EXPECT_EQ(GetString(list.at(0), {"group"}), "velero-db-1");
+}
+
 TEST_F(SnapshotListTest, ListsByStatefulSetAlsoWhenItsPvcsAreGone) {
   ReadyOf("data-db-0", "first");
   ReadyOf("data-db-17", "scaled-down");

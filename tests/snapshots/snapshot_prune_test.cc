@@ -180,6 +180,59 @@ TEST(SnapshotPruneTest, APvcKeepsItsLastReadyOneWhateverTheRulesSay) {
               ElementsAre("a removed NoRule", "b removed NoRule", "unselected ignored OtherMaker"));
 }
 
+// Two generations of a group of PVCs data and logs.
+std::vector<SnapshotEntry> TwoGroups() {
+  std::vector<SnapshotEntry> entries;
+  for (const char* const group : {"new", "old"}) {
+    for (const char* const pvc : {"data", "logs"}) {
+      entries.push_back(Entry(absl::StrCat(group, "-", pvc), absl::Hours(group[0] == 'n' ? 1 : 2)));
+      entries.back().pvc = pvc;
+      entries.back().group = {.name = group, .uid = absl::StrCat(group, "-uid")};
+    }
+  }
+  return entries;
+}
+
+TEST(SnapshotPruneTest, MembersOfAGroupGoTogether) {
+  EXPECT_THAT(Decisions(TwoGroups(), KeepLast(1)),
+              ElementsAre("new-data kept Rule", "new-logs kept Rule", "old-data removed NoRule",
+                          "old-logs removed NoRule"));
+  std::vector<SnapshotEntry> entries = TwoGroups();
+  entries[2].status.state = csi::SnapshotState::kDeleting;  // It waits for its group.
+  EXPECT_THAT(Decisions(entries, KeepLast(1)),
+              testing::Contains("old-logs removed NoRule").Times(1));
+}
+
+TEST(SnapshotPruneTest, OneMemberThatStaysKeepsItsGroup) {
+  using Change = std::function<void(SnapshotEntry&)>;
+  for (const Change& change : std::vector<Change>{
+           [](SnapshotEntry& it) { it.kept_for.push_back(Keep()); },
+           [](SnapshotEntry& it) { it.is_selected = false; },
+           [](SnapshotEntry& it) { it.is_made_by_verbs = false; },
+           [](SnapshotEntry& it) { it.status.state = csi::SnapshotState::kUploading; },
+           [](SnapshotEntry& it) { it.pvc = "the only one"; }}) {  // LastReady
+    std::vector<SnapshotEntry> entries = TwoGroups();
+    change(entries[3]);
+    PruneRequest request = KeepLast(1);
+    const std::vector<PruneDecision> decisions = DecidePrune(entries, request);
+    EXPECT_EQ(decisions[2].verdict, PruneVerdict::kKept);
+    ASSERT_EQ(decisions[2].protections.size(), 1u);
+    EXPECT_EQ(decisions[2].protections[0].code, csi::kGroupMemberCode);
+    EXPECT_THAT(decisions[2].messages[0], HasSubstr("VolumeGroupSnapshot old"));
+  }
+}
+
+TEST(SnapshotPruneTest, AMemberOfAGroupThatWasNotReadStays) {
+  std::vector<SnapshotEntry> entries = TwoGroups();
+  for (SnapshotEntry& one : entries) {
+    one.group.uid = "";
+    one.kept_for = {{.code = csi::kGroupMemberCode, .message = "a member"}};
+  }
+  EXPECT_THAT(Decisions(entries, KeepLast(1)),
+              ElementsAre("new-data kept Rule", "new-logs kept Rule", "old-data kept Protected",
+                          "old-logs kept Protected"));
+}
+
 TEST(SnapshotPruneTest, MessagesSayWhy) {
   std::vector<SnapshotEntry> entries = {Entry("new", absl::Hours(1)), Entry("kept", absl::Hours(2)),
                                         Entry("failed", absl::Hours(3), csi::SnapshotState::kError),

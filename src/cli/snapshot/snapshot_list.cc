@@ -33,7 +33,8 @@ std::vector<std::string> RowOf(const Session& session, const SnapshotEntry& entr
     row.push_back(entry.namespace_name);
   }
   row.insert(row.end(),
-             {entry.name, entry.pvc, absl::StrJoin(entry.used_by, ","),
+             {OutputForm(session) == "wide" ? entry.name : snapshots::ShownName(entry), entry.pvc,
+              absl::StrJoin(entry.used_by, ","),
               std::string(csi::ToString(entry.status.state)),
               entry.status.taken_at.has_value() ? FormatMoment(*entry.status.taken_at) : "",
               entry.restore_size_bytes.has_value() ? FormatBytes(*entry.restore_size_bytes) : "",

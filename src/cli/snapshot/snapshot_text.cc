@@ -40,7 +40,8 @@ absl::StatusOr<std::string> SnapshotNameOf(absl::string_view argument) {
   if (!is_snapshot || name.empty() || name.find('/') != absl::string_view::npos) {
     return absl::InvalidArgumentError(absl::StrCat(
         "\"", argument,
-        "\" does not name a VolumeSnapshot; give its name, and its namespace with -n"));
+        "\" does not name a VolumeSnapshot; give its name, as -o wide lists it, and its namespace "
+        "with -n"));
   }
   return std::string(name);
 }
@@ -186,6 +187,7 @@ Json ToJson(const snapshots::SnapshotEntry& entry) {
           {"class", entry.class_name},
           {"policy", entry.deletion_policy},
           {"set", entry.set},
+          {"group", entry.group.name},
           {"workload", entry.workload},
           {"note", entry.note},
           {"used_by", entry.used_by},

@@ -64,8 +64,8 @@ std::string ProtectionsText(const std::vector<Finding>& protections);
 const char* DecisionText(const PruneDecision& decision, bool dry_run);
 
 // One object for a VolumeSnapshot: name, namespace, pvc, state, conditions, asked_at, taken_at,
-// ready_at, size_bytes, driver, handle, content, class, policy, set, workload, note, used_by,
-// kept_for. Pure.
+// ready_at, size_bytes, driver, handle, content, class, policy, set, group, workload, note,
+// used_by, kept_for. Pure.
 Json ToJson(const snapshots::SnapshotEntry& entry);
 
 }  // namespace csidelta::cli
