@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,11 +17,14 @@
 #include "objects/client.h"
 #include "objects/event.h"
 #include "objects/keys.h"
+#include "objects/volume_group_snapshot.h"
 #include "objects/volume_snapshot.h"
 
 namespace csidelta::snapshots {
 namespace {
 
+using objects::VolumeGroupSnapshot;
+using objects::VolumeGroupSnapshotContent;
 using objects::VolumeSnapshot;
 using objects::VolumeSnapshotContent;
 
@@ -30,25 +34,30 @@ constexpr int kRemovalTriesMax = 5;
 // The namespace of the Events of objects that have none.
 constexpr char kEventsOfClusterNamespace[] = "default";
 
-std::string RemovedName(const SnapshotEntry& entry) {
-  return absl::StrCat("VolumeSnapshot ", entry.namespace_name, "/", entry.name);
-}
-
 k8s::ObjectKey SnapshotKeyOf(const SnapshotEntry& entry) {
   return VolumeSnapshot::Key(entry.namespace_name, entry.name);
 }
 
-// True if the content names the VolumeSnapshot, by its uid if it gives one.
+k8s::ObjectKey ContentKeyOf(const SnapshotEntry& entry) {
+  return VolumeSnapshotContent::Key("", entry.content);
+}
+
+k8s::ObjectKey GroupKeyOf(const SnapshotEntry& member) {
+  return VolumeGroupSnapshot::Key(member.group.version, member.namespace_name, member.group.name);
+}
+
+k8s::ObjectKey GroupContentKeyOf(const SnapshotEntry& member) {
+  return VolumeGroupSnapshotContent::Key(member.group.version, "", member.group.content);
+}
+
+// True if the content names the VolumeSnapshot, by its uid if it gives one, or its group.
 bool NamesEntry(const VolumeSnapshotContent& content, const SnapshotEntry& entry) {
   const std::string uid = content.snapshot_uid();
   return content.snapshot_namespace() == entry.namespace_name &&
          content.snapshot_name() == entry.name && (uid.empty() || uid == entry.uid);
 }
-
-absl::StatusOr<std::optional<VolumeSnapshotContent>> FindContentOf(const CallContext& ctx,
-                                                                   k8s::ApiClient& api,
-                                                                   const std::string& name) {
-  return objects::Find<VolumeSnapshotContent>(ctx, api, VolumeSnapshotContent::Key("", name));
+bool NamesEntry(const VolumeGroupSnapshotContent& content, const SnapshotEntry& member) {
+  return content.snapshot_uid() == member.group.uid;
 }
 
 // `step` reads an object and changes it as it was read: again while other clients change it.
@@ -62,87 +71,139 @@ absl::Status RepeatAborted(const Step& step) {
 }
 
 // Of the content as it was read: else ABORTED.
-absl::Status SetPolicyAsRead(const CallContext& ctx, k8s::ApiClient& api,
-                             const VolumeSnapshotContent& content, csi::Data data) {
-  return csi::SetPolicy(ctx, api, content.key(), data,
+template <typename Content>
+absl::Status SetPolicyAsRead(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key,
+                             const Content& content, csi::Data data) {
+  return csi::SetPolicy(ctx, api, key, data,
                         objects::Patch().IfUid(content.uid()).IfVersion(content.resource_version()))
       .status();
 }
 
-// What makes the policy Delete for as long as the VolumeSnapshot is to go.
+// What makes the policies Delete for as long as the VolumeSnapshots are to go.
 class ContentPolicy {
  public:
   ContentPolicy(const CallContext& ctx, k8s::ApiClient& api) : ctx_(ctx), api_(api) {}
 
-  // Makes the policy Delete, and remembers the change so that it can be reverted.
-  absl::Status SetDelete(const SnapshotEntry& entry) {
+  // Makes the policies Delete, that of a group first: it takes the rarest right. Remembers the
+  // changes so that they can be reverted.
+  absl::Status SetDelete(const Unit& unit) {
+    if (!unit.front().group.content.empty()) {
+      RETURN_IF_ERROR(
+          SetDeleteOf<VolumeGroupSnapshotContent>(GroupContentKeyOf(unit.front()), unit.front()));
+    }
+    for (const SnapshotEntry& entry : unit) {
+      if (!entry.content.empty()) {
+        RETURN_IF_ERROR(SetDeleteOf<VolumeSnapshotContent>(ContentKeyOf(entry), entry));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // The VolumeSnapshots stay: so does their data. Also when the call itself was stopped. Returns
+  // `reason`, and what went wrong here.
+  absl::Status PutBack(absl::Status reason) const {
+    const CallContext ctx = csi::CleanUpContext(*ctx_.clock);
+    for (const k8s::ObjectKey& key : changed_) {
+      const absl::Status put = RepeatAborted([&]() -> absl::Status {
+        ASSIGN_OR_RETURN(const auto content, objects::Find<objects::Object>(ctx, api_, key));
+        return !content.has_value() || objects::DeletionPolicyOf(*content) == "Retain"
+                   ? absl::OkStatus()
+                   : SetPolicyAsRead(ctx, api_, key, *content, csi::Data::kRetain);
+      });
+      if (!put.ok()) {
+        const std::string what = absl::StrCat("the policy of ", key.type.kind, " ", key.name,
+                                              " is Delete now, and was Retain: ", put.message());
+        reason = reason.ok() ? absl::Status(put.code(), what) : Annotate(reason, what);
+      }
+    }
+    return reason;
+  }
+
+ private:
+  template <typename Content>
+  absl::Status SetDeleteOf(const k8s::ObjectKey& key, const SnapshotEntry& entry) {
     return RepeatAborted([&]() -> absl::Status {
-      ASSIGN_OR_RETURN(const std::optional<VolumeSnapshotContent> content,
-                       FindContentOf(ctx_, api_, entry.content));
+      ASSIGN_OR_RETURN(const auto content, objects::Find<Content>(ctx_, api_, key));
       if (!content.has_value()) {
         return absl::OkStatus();
       }
       if (!NamesEntry(*content, entry)) {
         return absl::FailedPreconditionError(absl::StrCat(
-            "VolumeSnapshotContent ", content->name(), " belongs to ",
-            content->snapshot_namespace(), "/", content->snapshot_name(), ": nothing was changed"));
+            key.type.kind, " ", key.name, " belongs to ", content->snapshot_namespace(), "/",
+            content->snapshot_name(), ": nothing was changed"));
       }
-      if (!content->is_retained()) {
+      if (content->deletion_policy() != "Retain") {
         return absl::OkStatus();
       }
-      changed_ = content->name();  // Also when the answer is lost.
-      return SetPolicyAsRead(ctx_, api_, *content, csi::Data::kDelete);
+      changed_.push_back(key);  // Also when the answer is lost.
+      return SetPolicyAsRead(ctx_, api_, key, *content, csi::Data::kDelete);
     });
   }
 
-  // The VolumeSnapshot stays: so does its data. Also when the call itself was stopped. Returns
-  // `reason`, and what went wrong here.
-  absl::Status PutBack(const absl::Status& reason) const {
-    if (changed_.empty()) {
-      return reason;
-    }
-    const CallContext ctx = csi::CleanUpContext(*ctx_.clock);
-    const absl::Status put = RepeatAborted([&]() -> absl::Status {
-      ASSIGN_OR_RETURN(const std::optional<VolumeSnapshotContent> content,
-                       FindContentOf(ctx, api_, changed_));
-      return !content.has_value() || content->is_retained()
-                 ? absl::OkStatus()
-                 : SetPolicyAsRead(ctx, api_, *content, csi::Data::kRetain);
-    });
-    if (put.ok()) {
-      return reason;
-    }
-    const std::string what = absl::StrCat("the policy of VolumeSnapshotContent ", changed_,
-                                          " is Delete now, and was Retain: ", put.message());
-    return reason.ok() ? absl::Status(put.code(), what) : Annotate(reason, what);
-  }
-
- private:
   const CallContext& ctx_;
   k8s::ApiClient& api_;
-  std::string changed_;  // the content whose policy was Retain
+  std::vector<k8s::ObjectKey> changed_;  // contents whose policy was Retain
 };
 
-// The VolumeSnapshot of the same uid as it is now; nothing where that is gone.
-absl::StatusOr<std::optional<SnapshotEntry>> ReadEntryAgain(const CallContext& ctx,
-                                                            k8s::ApiClient& api,
-                                                            const SnapshotEntry& entry,
-                                                            const RemovalRequest& request) {
-  ASSIGN_OR_RETURN(Inventory inventory,
-                   ReadInventory(ctx, api,
-                                 {.namespace_name = entry.namespace_name,
-                                  .label_selector = "",
-                                  .names = {entry.name},
-                                  .only_names = true,
-                                  .requires_all = request.requester == csi::Requester::kPrune,
-                                  .mover_namespace = request.mover_namespace,
-                                  .now = ctx.clock->Now()}));
-  for (SnapshotEntry& found : inventory.entries) {
-    if (found.uid == entry.uid) {
-      return std::optional<SnapshotEntry>(std::move(found));
+// Those of the same uids as they are now; none where they are gone.
+absl::StatusOr<Unit> ReadAgain(const CallContext& ctx, k8s::ApiClient& api, const Unit& unit,
+                               const RemovalRequest& request) {
+  InventoryRequest again{.namespace_name = unit.front().namespace_name,
+                         .label_selector = "",
+                         .only_names = true,
+                         .requires_all = request.requester == csi::Requester::kPrune,
+                         .reads_groups = !unit.front().group.uid.empty(),
+                         .mover_namespace = request.mover_namespace,
+                         .now = ctx.clock->Now()};
+  std::set<std::string> uids;
+  for (const SnapshotEntry& entry : unit) {
+    again.names.push_back(entry.name);
+    uids.insert(entry.uid);
+  }
+  ASSIGN_OR_RETURN(Inventory inventory, ReadInventory(ctx, api, again));
+  std::erase_if(inventory.entries,
+                [&](const SnapshotEntry& now) { return !uids.contains(now.uid); });
+  for (const SnapshotEntry& now : inventory.entries) {
+    if (now.group.uid != unit.front().group.uid) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "VolumeGroupSnapshot ", now.namespace_name, "/", unit.front().group.name,
+          " is not there any more, or ", now.name, " is not its member: nothing was deleted"));
     }
   }
-  return std::optional<SnapshotEntry>();
+  return std::move(inventory.entries);
+}
+
+// What keeps any of them; of members each with its PVC.
+std::vector<Finding> WhatKeeps(const Unit& unit, csi::Requester requester) {
+  std::vector<Finding> all;
+  for (const SnapshotEntry& entry : unit) {
+    for (Finding one :
+         requester == csi::Requester::kPrune ? entry.kept_for : entry.kept_for_person) {
+      if (!entry.group.uid.empty()) {
+        one.message = absl::StrCat("that of PVC ", entry.pvc, ": ", one.message);
+      }
+      all.push_back(std::move(one));
+    }
+  }
+  return all;
+}
+
+absl::Status DeleteUnit(const CallContext& ctx, k8s::ApiClient& api, const Unit& unit) {
+  const SnapshotEntry& first = unit.front();
+  if (first.group.uid.empty()) {
+    return api.Delete(ctx, SnapshotKeyOf(first),
+                      {.uid = first.uid, .resource_version = first.resource_version});
+  }
+  const absl::Status deleted =
+      api.Delete(ctx, GroupKeyOf(first),
+                 {.uid = first.group.uid, .resource_version = first.group.resource_version});
+  RETURN_IF_ERROR(k8s::IgnoreNotFound(deleted));
+  // A controller of another version does not know its members, and those of an imported one have
+  // no owner.
+  for (const SnapshotEntry& member : unit) {
+    RETURN_IF_ERROR(csi::DeleteObject(ctx, api, {.key = SnapshotKeyOf(member), .uid = member.uid}));
+  }
+  return deleted;
 }
 
 // "waits for the finalizers ..."; "" for one that is not a VolumeSnapshot being deleted.
@@ -180,7 +241,7 @@ absl::Status AwaitNoneOfUid(const CallContext& ctx, k8s::ApiClient& api, const k
 std::string ReportOfContent(const CallContext& ctx, k8s::ApiClient& api,
                             const SnapshotEntry& entry) {
   const absl::StatusOr<std::optional<VolumeSnapshotContent>> content =
-      FindContentOf(ctx, api, entry.content);
+      objects::Find<VolumeSnapshotContent>(ctx, api, ContentKeyOf(entry));
   if (!content.ok() || !content->has_value()) {
     return "";
   }
@@ -208,6 +269,22 @@ absl::Status WithReportOfContent(const Clock& clock, k8s::ApiClient& api,
              ? late
              : absl::DeadlineExceededError(absl::StrCat(late.message(), "; VolumeSnapshotContent ",
                                                         entry.content, ": ", report));
+}
+
+// Deletes a content that still says Retain and names the VolumeSnapshot or its group.
+template <typename Content>
+absl::Status RemoveRetained(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key,
+                            const SnapshotEntry& entry) {
+  return RepeatAborted([&]() -> absl::Status {
+    ASSIGN_OR_RETURN(const auto content, objects::Find<Content>(ctx, api, key));
+    if (!content.has_value() || content->deletion_policy() != "Retain" ||
+        !NamesEntry(*content, entry)) {
+      return absl::OkStatus();
+    }
+    // With the resourceVersion, so that the policy is still Retain when it goes.
+    return k8s::IgnoreNotFound(api.Delete(
+        ctx, key, {.uid = content->uid(), .resource_version = content->resource_version()}));
+  });
 }
 
 bool IsLastReady(const Finding& one) { return one.code == csi::kLastReadyCode; }
@@ -238,6 +315,14 @@ DataAction ActionOf(const SnapshotEntry& entry, bool with_data) {
   return with_data || entry.deletion_policy != "Retain" ? DataAction::kDeleted : DataAction::kKept;
 }
 
+DataAction ActionOf(const Unit& unit, bool with_data) {
+  DataAction action = DataAction::kDeleted;
+  for (std::size_t i = 0; i < unit.size() && action == DataAction::kDeleted; ++i) {
+    action = ActionOf(unit[i], with_data);
+  }
+  return action;
+}
+
 std::vector<PlannedRemoval> PlanRemoval(const Inventory& inventory,
                                         const std::vector<std::size_t>& chosen,
                                         const RemovalOptions& options) {
@@ -247,13 +332,13 @@ std::vector<PlannedRemoval> PlanRemoval(const Inventory& inventory,
   for (const std::size_t i : chosen) {
     PlannedRemoval one;
     CSIDELTA_CHECK(i < inventory.entries.size());
-    one.entry = inventory.entries[i];
-    one.action = ActionOf(one.entry, options.with_data);
-    one.kept_for = one.entry.kept_for_person;
+    one.unit = {inventory.entries[i]};
+    const SnapshotEntry& entry = one.unit.front();
+    one.kept_for = entry.kept_for_person;
     if (options.last_too) {
       std::erase_if(one.kept_for, IsLastReady);
     }
-    if (one.entry.status.state == csi::SnapshotState::kDeleting && !options.with_data) {
+    if (IsBeingDeleted(entry) && !options.with_data) {
       one.verdict = RemovalVerdict::kBeingDeleted;
       one.kept_for.clear();
     } else if (!one.kept_for.empty()) {
@@ -262,31 +347,51 @@ std::vector<PlannedRemoval> PlanRemoval(const Inventory& inventory,
     goes[i] = one.verdict == RemovalVerdict::kDelete;
     plan.push_back(std::move(one));
   }
-  if (options.last_too || !inventory.is_last_ready_known) {
-    return plan;
-  }
-  for (const std::size_t spared : LastReadyOf(inventory.entries, goes)) {
-    const auto found = std::find(chosen.begin(), chosen.end(), spared);
+  for (SparedEntry& spared : SparedOf(inventory.entries, std::move(goes),
+                                      !options.last_too && inventory.is_last_ready_known)) {
+    const auto found = std::find(chosen.begin(), chosen.end(), spared.entry);
     PlannedRemoval& one = plan[static_cast<std::size_t>(found - chosen.begin())];
     one.verdict = RemovalVerdict::kProtected;
-    one.kept_for = {csi::LastReadyProtection()};
+    one.kept_for = {std::move(spared.why)};
+  }
+  plan = JoinGroups<PlannedRemoval>(std::move(plan), [](const PlannedRemoval& one) {
+    return one.verdict == RemovalVerdict::kDelete;
+  });
+  for (PlannedRemoval& one : plan) {
+    one.action = ActionOf(one.unit, options.with_data);
   }
   return plan;
 }
 
-absl::StatusOr<Removal> RemoveAsRead(const CallContext& ctx, k8s::ApiClient& api,
-                                     const SnapshotEntry& entry, const RemovalRequest& request) {
-  SnapshotEntry current = entry;
+absl::StatusOr<Removal> RemoveAsRead(const CallContext& ctx, k8s::ApiClient& api, const Unit& unit,
+                                     const RemovalRequest& request) {
+  CSIDELTA_CHECK(!unit.empty());
+  const bool is_group = !unit.front().group.uid.empty();
+  Unit current = unit;
   ContentPolicy policy(ctx, api);
   absl::Status deleted = absl::OkStatus();
   for (int tries = 0; tries < kRemovalTriesMax; ++tries) {
-    if (request.with_data && !current.content.empty()) {
+    if (is_group || tries > 0) {
+      absl::StatusOr<Unit> again = ReadAgain(ctx, api, unit, request);
+      if (!again.ok()) {
+        return policy.PutBack(again.status());
+      }
+      if (again->empty()) {
+        return Removal{.end = Removal::End::kGone, .kept_for = {}};
+      }
+      current = *std::move(again);
+      if (std::vector<Finding> kept_for = WhatKeeps(current, request.requester);
+          !kept_for.empty()) {
+        RETURN_IF_ERROR(policy.PutBack(absl::OkStatus()));
+        return Removal{.end = Removal::End::kKept, .kept_for = std::move(kept_for)};
+      }
+    }
+    if (request.with_data) {
       if (absl::Status set = policy.SetDelete(current); !set.ok()) {
         return policy.PutBack(set);
       }
     }
-    deleted = api.Delete(ctx, SnapshotKeyOf(current),
-                         {.uid = current.uid, .resource_version = current.resource_version});
+    deleted = DeleteUnit(ctx, api, current);
     if (deleted.ok() || absl::IsNotFound(deleted)) {
       return Removal{.end = deleted.ok() ? Removal::End::kRequested : Removal::End::kGone,
                      .kept_for = {}};
@@ -294,47 +399,49 @@ absl::StatusOr<Removal> RemoveAsRead(const CallContext& ctx, k8s::ApiClient& api
     if (!absl::IsAborted(deleted)) {
       return policy.PutBack(deleted);
     }
-    absl::StatusOr<std::optional<SnapshotEntry>> again = ReadEntryAgain(ctx, api, entry, request);
-    if (!again.ok()) {
-      return policy.PutBack(again.status());
-    }
-    if (!again->has_value()) {
-      return Removal{.end = Removal::End::kGone, .kept_for = {}};
-    }
-    current = **std::move(again);
-    std::vector<Finding>& kept_for =
-        request.requester == csi::Requester::kPrune ? current.kept_for : current.kept_for_person;
-    if (!kept_for.empty()) {
-      RETURN_IF_ERROR(policy.PutBack(absl::OkStatus()));
-      return Removal{.end = Removal::End::kKept, .kept_for = std::move(kept_for)};
-    }
   }
   return policy.PutBack(absl::AbortedError(
-      absl::StrCat(RemovedName(entry), " changes again and again: ", deleted.message())));
+      absl::StrCat(is_group ? "" : "VolumeSnapshot ", unit.front().namespace_name, "/",
+                   ShownName(unit), " changes again and again: ", deleted.message())));
 }
 
 absl::Status RemoveKeptContent(const CallContext& ctx, k8s::ApiClient& api,
                                const SnapshotEntry& entry) {
   RETURN_IF_ERROR(AwaitNoneOfUid(ctx, api, SnapshotKeyOf(entry), entry.uid));
-  return RepeatAborted([&]() -> absl::Status {
-    ASSIGN_OR_RETURN(const std::optional<VolumeSnapshotContent> content,
-                     FindContentOf(ctx, api, entry.content));
-    if (!content.has_value() || !content->is_retained() || !NamesEntry(*content, entry)) {
-      return absl::OkStatus();
+  RETURN_IF_ERROR(RemoveRetained<VolumeSnapshotContent>(ctx, api, ContentKeyOf(entry), entry));
+  if (entry.group.content.empty()) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(AwaitNoneOfUid(ctx, api, GroupKeyOf(entry), entry.group.uid));
+  return RemoveRetained<VolumeGroupSnapshotContent>(ctx, api, GroupContentKeyOf(entry), entry);
+}
+
+std::vector<std::string> RemoveKeptContents(const CallContext& ctx, k8s::ApiClient& api,
+                                            const Unit& unit) {
+  std::vector<std::string> staying;
+  for (const SnapshotEntry& entry : unit) {
+    const absl::Status removed = ActionOf(entry, /*with_data=*/false) == DataAction::kKept
+                                     ? RemoveKeptContent(ctx, api, entry)
+                                     : absl::OkStatus();
+    if (!removed.ok() && !absl::IsCancelled(removed)) {
+      staying.push_back(absl::StrCat(
+          "VolumeSnapshotContent ", entry.content, " of ", ShownName(entry),
+          " stays, and must go before its handle can be imported: ", removed.message()));
     }
-    // With the resourceVersion, so that the policy is still Retain when it goes.
-    return k8s::IgnoreNotFound(
-        api.Delete(ctx, content->key(),
-                   {.uid = content->uid(), .resource_version = content->resource_version()}));
-  });
+  }
+  return staying;
 }
 
 absl::Status AwaitRemoval(const CallContext& ctx, k8s::ApiClient& api, const SnapshotEntry& entry,
                           bool with_content) {
-  absl::Status gone = AwaitNoneOfUid(ctx, api, SnapshotKeyOf(entry), entry.uid);
+  absl::Status gone = entry.group.uid.empty()
+                          ? absl::OkStatus()
+                          : AwaitNoneOfUid(ctx, api, GroupKeyOf(entry), entry.group.uid);
+  if (gone.ok()) {
+    gone = AwaitNoneOfUid(ctx, api, SnapshotKeyOf(entry), entry.uid);
+  }
   if (gone.ok() && with_content && !entry.content_uid.empty()) {
-    gone =
-        AwaitNoneOfUid(ctx, api, VolumeSnapshotContent::Key("", entry.content), entry.content_uid);
+    gone = AwaitNoneOfUid(ctx, api, ContentKeyOf(entry), entry.content_uid);
   }
   return absl::IsDeadlineExceeded(gone) ? WithReportOfContent(*ctx.clock, api, entry, gone) : gone;
 }

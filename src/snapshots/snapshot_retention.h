@@ -16,37 +16,43 @@
 namespace csidelta::snapshots {
 
 struct RetentionRequest {
-  std::string namespace_name;
+  std::string namespace_name;  // "" for all
   std::set<std::string> pvcs;
-  KeepRules rules;  // of each PVC; one that is not Ready yet is no generation
+  bool all_pvcs = false;            // also of others; room in the driver is made for `pvcs` alone
+  std::string label_selector = {};  // only those that have the labels
+  KeepRules rules;                  // of each PVC; one that is not Ready yet is no generation
   bool any_maker = false;
   std::string mover_namespace;
 };
 
 struct Retention {
-  std::vector<SnapshotEntry> deleted;  // the API server accepted it, or it was gone
+  std::vector<Unit> deleted;  // the API server accepted it, or it was gone
   // One sentence each: why a VolumeSnapshot was not deleted, or its content stays.
   std::vector<std::string> failures;
 };
 
-// All VolumeSnapshots of the namespace, and a decision for each; those of other PVCs are ignored.
-struct RetentionPlan {
-  std::vector<SnapshotEntry> entries;
-  std::vector<PruneDecision> decisions;
+// One VolumeSnapshot of the namespace, or all members of a group that goes, and the decision.
+// Those that are not selected are ignored.
+struct PlannedRetention {
+  PruneDecision decision;
+  Unit unit;
+
+  bool goes() const { return decision.verdict == PruneVerdict::kRemoved; }
 };
+using RetentionPlan = std::vector<PlannedRetention>;
 
 // PERMISSION_DENIED if VolumeSnapshots, contents, PVCs or, if they matter, Backups cannot be
 // listed; other errors are those of the API server.
 absl::StatusOr<RetentionPlan> PlanRetention(const CallContext& ctx, k8s::ApiClient& api,
                                             const RetentionRequest& request);
 
-// Deletes a VolumeSnapshot as it was read, and its content if the driver keeps the data. Records
-// the outcome in `retention`: in neither list if something has needed it since it was read.
-void RemoveByRule(const CallContext& ctx, k8s::ApiClient& api, const SnapshotEntry& entry,
+// RemoveAsRead(), and deletes contents if the driver keeps the data. Records the outcome in
+// `retention`: in neither list if something has needed one since it was read.
+void RemoveByRule(const CallContext& ctx, k8s::ApiClient& api, Unit unit,
                   const std::string& mover_namespace, Retention& retention);
 
-// Deletes the VolumeSnapshots of these PVCs that these verbs made and no rule keeps. Nothing is
-// deleted after an error of PlanRetention().
+// Deletes those of the VolumeSnapshots that these verbs made and no rule
+// keeps. Nothing is deleted after an error of PlanRetention().
 absl::StatusOr<Retention> ApplyRules(const CallContext& ctx, k8s::ApiClient& api,
                                      const RetentionRequest& request);
 

@@ -37,20 +37,20 @@ std::string QuotaUseText(const absl::Status& refused, const std::optional<QuotaU
   return std::string(refused.message());
 }
 
-bool MakesRoom(const SnapshotEntry& entry, csi::RoomLimit limit) {
+bool MakesRoom(const Unit& unit, csi::RoomLimit limit) {
   return limit == csi::RoomLimit::kQuota ||
-         ActionOf(entry, /*with_data=*/false) == DataAction::kDeleted;
+         ActionOf(unit, /*with_data=*/false) == DataAction::kDeleted;
 }
 
 // Why those of the PVCs stay that might have gone.
 std::string WhyNone(const RetentionPlan& plan, csi::RoomLimit limit) {
   std::vector<std::string> reasons;
-  for (const PruneDecision& one : plan.decisions) {
-    const SnapshotEntry& entry = plan.entries[one.entry];
-    if (one.verdict == PruneVerdict::kKept) {
-      reasons.push_back(absl::StrCat(entry.name, ": ", absl::StrJoin(one.messages, ", ")));
-    } else if (one.verdict == PruneVerdict::kRemoved && !MakesRoom(entry, limit)) {
-      reasons.push_back(absl::StrCat(entry.name, ": the storage would keep its data"));
+  for (const PlannedRetention& one : plan) {
+    if (one.decision.verdict == PruneVerdict::kKept) {
+      reasons.push_back(absl::StrCat(ShownName(one.unit.front()), ": ",
+                                     absl::StrJoin(one.decision.messages, ", ")));
+    } else if (one.goes() && !MakesRoom(one.unit, limit)) {
+      reasons.push_back(absl::StrCat(ShownName(one.unit), ": the storage would keep its data"));
     }
   }
   const std::size_t shown = std::min(reasons.size(), kNamesShownMax);
@@ -67,68 +67,80 @@ std::string ListHint(const RetentionRequest& request) {
                       " shows what could be deleted");
 }
 
-std::string NamesOf(const RetentionPlan& plan, const std::vector<std::size_t>& chosen) {
+// Leaves the first ones, which are `count` VolumeSnapshots or more if there are so many. Returns
+// how many they are.
+std::size_t LeaveFirst(std::vector<Unit>& units, std::size_t count) {
+  std::size_t left = 0;
+  std::size_t i = 0;
+  for (; i < units.size() && left < count; ++i) {
+    left += units[i].size();
+  }
+  units.resize(i);
+  return left;
+}
+
+std::string NamesOf(const std::vector<Unit>& chosen) {
   const std::size_t shown = std::min(chosen.size(), kNamesShownMax);
   return absl::StrCat(
       absl::StrJoin(chosen.begin(), chosen.begin() + static_cast<std::ptrdiff_t>(shown), ", ",
-                    [&](std::string* out, std::size_t i) { out->append(plan.entries[i].name); }),
+                    [](std::string* out, const Unit& unit) { out->append(ShownName(unit)); }),
       chosen.size() > shown ? ", ..." : "");
 }
 
-// As positions in the plan.
 struct Leaving {
-  std::vector<std::size_t> going;   // deletion was requested already
-  std::vector<std::size_t> chosen;  // is to be deleted now
+  Unit going;                // deletion was requested already
+  std::vector<Unit> chosen;  // is to be deleted now
   bool is_enough = false;
 };
 
 Leaving LeavingForQuota(const RetentionPlan& plan, std::size_t needed) {
   Leaving leaving;
-  for (std::size_t i = 0; i < plan.entries.size() && leaving.going.size() < needed; ++i) {
-    if (plan.entries[i].status.state == csi::SnapshotState::kDeleting) {
-      leaving.going.push_back(i);
+  for (const PlannedRetention& one : plan) {
+    if (IsBeingDeleted(one.unit.front()) && leaving.going.size() < needed) {
+      leaving.going.push_back(one.unit.front());
     }
   }
   leaving.chosen = ChooseForRoom(plan, csi::RoomLimit::kQuota);
   const std::size_t count = needed - leaving.going.size();
-  leaving.is_enough = leaving.chosen.size() >= count;
-  leaving.chosen.resize(std::min(count, leaving.chosen.size()));
+  leaving.is_enough = LeaveFirst(leaving.chosen, count) >= count;
   return leaving;
 }
 
-// One of each PVC: a driver may limit each volume by itself, and does not say which one is full.
-Leaving LeavingForDriver(const RetentionPlan& plan) {
+// One of each of the PVCs: a driver may limit each volume by itself, and does not say which one is
+// full.
+Leaving LeavingForDriver(const RetentionPlan& plan, std::set<std::string> pvcs) {
   Leaving leaving;
-  std::set<std::string> pvcs;
-  for (std::size_t i = 0; i < plan.entries.size(); ++i) {
-    const SnapshotEntry& entry = plan.entries[i];
-    if (entry.is_selected && entry.status.state == csi::SnapshotState::kDeleting &&
-        pvcs.insert(entry.pvc).second) {
-      leaving.going.push_back(i);
+  for (const PlannedRetention& one : plan) {
+    const SnapshotEntry& entry = one.unit.front();
+    if (entry.is_selected && IsBeingDeleted(entry) && pvcs.erase(entry.pvc) > 0) {
+      leaving.going.push_back(entry);
     }
   }
-  for (const std::size_t i : ChooseForRoom(plan, csi::RoomLimit::kDriver)) {
-    if (pvcs.insert(plan.entries[i].pvc).second) {
-      leaving.chosen.push_back(i);
+  for (Unit& unit : ChooseForRoom(plan, csi::RoomLimit::kDriver)) {
+    std::size_t full = 0;  // of its PVCs
+    for (const SnapshotEntry& entry : unit) {
+      full += pvcs.erase(entry.pvc);
+    }
+    if (full > 0) {
+      leaving.chosen.push_back(std::move(unit));
     }
   }
-  leaving.is_enough = !pvcs.empty();
+  leaving.is_enough = !leaving.going.empty() || !leaving.chosen.empty();
   return leaving;
 }
 
 }  // namespace
 
-std::vector<std::size_t> ChooseForRoom(const RetentionPlan& plan, csi::RoomLimit limit) {
-  std::vector<std::size_t> chosen;
-  for (const PruneDecision& one : plan.decisions) {
-    CSIDELTA_CHECK(one.entry < plan.entries.size());
-    if (one.verdict == PruneVerdict::kRemoved && MakesRoom(plan.entries[one.entry], limit)) {
-      chosen.push_back(one.entry);
+std::vector<Unit> ChooseForRoom(const RetentionPlan& plan, csi::RoomLimit limit) {
+  std::vector<Unit> chosen;
+  for (const PlannedRetention& one : plan) {
+    if (one.goes() && MakesRoom(one.unit, limit)) {
+      chosen.push_back(one.unit);
     }
   }
   std::reverse(chosen.begin(), chosen.end());  // Of two of the same second the older one.
-  std::stable_sort(chosen.begin(), chosen.end(), [&](std::size_t left, std::size_t right) {
-    return DateOf(plan.entries[left]) < DateOf(plan.entries[right]);
+  std::stable_sort(chosen.begin(), chosen.end(), [](const Unit& left, const Unit& right) {
+    return DateOf(left.front()) < DateOf(right.front());
   });
   return chosen;
 }
@@ -142,14 +154,14 @@ std::string ExplainRoom(const CallContext& ctx, k8s::ApiClient& api,
   if (!plan.ok()) {
     return absl::StrCat(text, "; ", ListHint(request));
   }
-  std::vector<std::size_t> chosen = ChooseForRoom(*plan, limit);
+  std::vector<Unit> chosen = ChooseForRoom(*plan, limit);
   const auto count = static_cast<std::size_t>(CountToRemove(use, needed));
-  if (chosen.size() < count) {
+  const std::size_t removed = LeaveFirst(chosen, count);
+  if (removed < count) {
     return absl::StrCat(text, "; ", WhyNone(*plan, limit), "; ", ListHint(request));
   }
-  chosen.resize(count);
-  return absl::StrCat(text, "; --make-room removes the oldest ", count, " that rules allow (",
-                      NamesOf(*plan, chosen), ")");
+  return absl::StrCat(text, "; --make-room removes the oldest ", removed, " that rules allow (",
+                      NamesOf(chosen), ")");
 }
 
 absl::Status RoomMaker::MakeInQuota(const CreationRequest& one, int needed) {
@@ -207,19 +219,19 @@ absl::Status RoomMaker::Remove(csi::RoomLimit limit, const absl::Status& refused
       Annotate(plan.status(), absl::StrCat(refused.message(), "; nothing was deleted")));
   const Leaving leaving = limit == csi::RoomLimit::kQuota
                               ? LeavingForQuota(*plan, static_cast<std::size_t>(needed))
-                              : LeavingForDriver(*plan);
+                              : LeavingForDriver(*plan, request_.pvcs);
   if (!leaving.is_enough) {
     return absl::ResourceExhaustedError(
         absl::StrCat(QuotaUseText(refused, ParseQuotaRefusal(refused.message())),
                      "; nothing was deleted, ", WhyNone(*plan, limit), "; ", ListHint(request_)));
   }
-  std::vector<std::size_t> going = leaving.going;
-  for (const std::size_t i : leaving.chosen) {
+  Unit going = leaving.going;
+  for (const Unit& unit : leaving.chosen) {
     RETURN_IF_ERROR(ctx_.Check());
     const std::size_t deleted_before = report_.deleted.size();
-    RemoveByRule(ctx_, api_, plan->entries[i], request_.mover_namespace, report_);
+    RemoveByRule(ctx_, api_, unit, request_.mover_namespace, report_);
     if (report_.deleted.size() > deleted_before) {
-      going.push_back(i);
+      going.insert(going.end(), unit.begin(), unit.end());
       has_deleted_ = true;
     }
   }
@@ -228,9 +240,8 @@ absl::Status RoomMaker::Remove(csi::RoomLimit limit, const absl::Status& refused
         QuotaUseText(refused, ParseQuotaRefusal(refused.message())), "; none could be deleted"));
   }
   const CallContext limited = ctx_.WithTimeout(wait_max_);
-  for (const std::size_t i : going) {
-    RETURN_IF_ERROR(
-        AwaitRemoval(limited, api_, plan->entries[i], limit == csi::RoomLimit::kDriver));
+  for (const SnapshotEntry& entry : going) {
+    RETURN_IF_ERROR(AwaitRemoval(limited, api_, entry, limit == csi::RoomLimit::kDriver));
   }
   return absl::OkStatus();
 }

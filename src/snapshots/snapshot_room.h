@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -26,11 +25,12 @@
 //   driver  none: only what it reports of a      those whose data goes    the content is, too;
 //           VolumeSnapshot tells, which stays    with them                the sidecar asks again
 //
-// A VolumeSnapshot that is already being deleted counts as room, and is waited for first.
+// A VolumeSnapshot that is already being deleted counts as room, and is waited for first. Members
+// of a group go together, if all of them may.
 namespace csidelta::snapshots {
 
-// Positions of the entries that may be deleted, the oldest first. Pure.
-std::vector<std::size_t> ChooseForRoom(const RetentionPlan& plan, csi::RoomLimit limit);
+// What may be deleted, the oldest first. Pure.
+std::vector<Unit> ChooseForRoom(const RetentionPlan& plan, csi::RoomLimit limit);
 
 // Explains what to do about `refused`, which is OutOfRoom(), if no room is made. Names the quota's
 // use and the VolumeSnapshots to delete for `needed` more, else why they are kept. A sentence

@@ -144,6 +144,43 @@ TEST_F(SnapshotDeleteTest, ASetGoesTogether) {
   EXPECT_EQ(Delete({"--set", "db-1", "--ignore-missing"}).code, ExitCode::kOk);
 }
 
+TEST_F(SnapshotDeleteTest, AGroupIsDeletedAsOneAndInOneLine) {
+  MakeGroup("week", {"monday", "tuesday"});
+  const Outcome dry = Delete({"--set", "week", "--dry-run", "--last-too"});
+  EXPECT_EQ(dry.out, "VolumeGroupSnapshot week of PVC data, logs: its data is gone for good\n");
+  for (const char* const name : {"monday", "tuesday"}) {
+    ChangeContent(name, {"spec", "deletionPolicy"}, "Retain");
+  }
+  EXPECT_THAT(Delete({"--set", "week", "--dry-run", "--last-too"}).out,
+              AllOf(HasSubstr("handle handle-of-monday"), HasSubstr("handle handle-of-tuesday")));
+  EXPECT_EQ(deletions(), 0);
+  EXPECT_THAT(Results(RunJson({"--set", "week", "--last-too"})),
+              ElementsAre("monday deleted", "tuesday deleted"));
+  EXPECT_FALSE(IsContentThere("monday"));
+  EXPECT_FALSE(IsContentThere("tuesday"));
+  EXPECT_FALSE(IsGroupThere("week"));
+  EXPECT_FALSE(IsThere("monday"));
+  EXPECT_FALSE(IsThere("tuesday"));
+}
+
+TEST_F(SnapshotDeleteTest, AGroupStaysUnlessAllItsMembersMayGo) {
+  MakeGroup("week", {"monday", "tuesday"});
+  const Outcome one = Delete({"monday"});
+  EXPECT_EQ(one.code, ExitCode::kProtected);
+  EXPECT_THAT(one.out, AllOf(HasSubstr("week/data: is kept: a member of VolumeGroupSnapshot week"),
+                             HasSubstr("that of PVC logs stays")));
+  EXPECT_EQ(Delete({"--set", "week"}).code, ExitCode::kProtected) << "the only Ready one of logs";
+  Label("monday", objects::kKeepLabel, "true");
+  EXPECT_EQ(Delete({"--set", "week", "--last-too"}).code, ExitCode::kProtected);
+  Label("monday", objects::kKeepLabel, "");
+  api_.Forbid("list", "volumegroupsnapshots");
+  EXPECT_EQ(Delete({"--set", "week", "--last-too"}).code, ExitCode::kProtected);
+  api_.ClearFaults();
+  api_.Forbid("list", "volumesnapshots");  // So there may be others.
+  EXPECT_EQ(Delete({"monday", "tuesday", "--last-too"}).code, ExitCode::kProtected);
+  EXPECT_EQ(deletions(), 0);
+}
+
 TEST_F(SnapshotDeleteTest, AMissingNameEndsItBeforeTheFirstDeletion) {
   const Outcome outcome = Delete({"monday", "missing", "tuesdya"});
   EXPECT_EQ(outcome.code, ExitCode::kFailed);

@@ -130,6 +130,24 @@ TEST_F(SnapshotPruneTest, NeverTakesWhatIsNeeded) {
   EXPECT_EQ(deletions(), 0);
 }
 
+TEST_F(SnapshotPruneTest, AGroupGoesInOneLineIfNoMemberIsNeeded) {
+  Ready("logs-13", "2023-11-13T12:00:00Z");
+  Change("logs-13", {"spec", "source", "persistentVolumeClaimName"}, "logs");
+  MakeGroup("week", {"day-10", "day-11"});
+  FillFrom("day-11", "copy");
+  EXPECT_THAT(Decisions(RunJson({"--keep-last", "1", "--yes"})),
+              ElementsAre("day-13 keep Rule", "day-12 delete NoRule", "day-10 keep Protected",
+                          "logs-13 keep Rule", "day-11 keep Protected"));
+  EXPECT_TRUE(IsGroupThere("week"));
+  ASSERT_TRUE(api_.Remove({PersistentVolumeClaimType(), "shop", "copy"}));
+  const Outcome outcome = Prune({"--keep-last", "1"});
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("would delete  week"), HasSubstr("data,logs"),
+                                 HasSubstr("would delete 2 VolumeSnapshots, keep 2")));
+  EXPECT_EQ(GetInt(RunJson({"--keep-last", "1", "--yes"}), {"deleted"}), 2);
+  EXPECT_FALSE(IsGroupThere("week"));
+  EXPECT_FALSE(IsThere("day-10"));
+}
+
 TEST_F(SnapshotPruneTest, OnlyReadySnapshotsCountAsGenerations) {
   Change("day-13", {"status", "readyToUse"}, false);
   Change("day-13", {"status", "error"}, Json{{"message", "busy"}});

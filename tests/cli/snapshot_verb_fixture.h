@@ -105,6 +105,20 @@ class SnapshotVerbTest : public SnapshotProgramTest {
   void Label(const std::string& name, const char* key, const std::string& value) {
     Change(name, {"metadata", "labels", key}, value);
   }
+  // VolumeGroupSnapshot `group`, and their set; the second of two is of PVC "logs".
+  void MakeGroup(const std::string& group, const std::vector<std::string>& members) {
+    api_.Seed(VolumeGroupSnapshotType("v1"),
+              support::MakeObject("groupsnapshot.storage.k8s.io/v1", "VolumeGroupSnapshot", "shop",
+                                  group));
+    for (const std::string& name : members) {
+      Change(name, {"status", "volumeGroupSnapshotName"}, group);
+      Label(name, objects::kSnapshotSetLabel, group);
+    }
+    Change(members.back(), {"spec", "source", "persistentVolumeClaimName"}, "logs");
+  }
+  bool IsGroupThere(const std::string& group) const {
+    return api_.Find({VolumeGroupSnapshotType("v1"), "shop", group}).has_value();
+  }
   // A PVC of the namespace that is to be filled from it, and is not bound.
   void FillFrom(const std::string& name, const std::string& pvc) {
     Json claim = support::MakeObject("v1", "PersistentVolumeClaim", "shop", pvc);

@@ -95,7 +95,7 @@ def test_a_stateful_set_is_taken_at_one_instant_and_promoted_as_a_set(bed, works
     people.run(bed, app, "promote", "--set", "week", "--replica-of", "copy", "--wait")
     copies = [bed.volume_path(f"data-copy-{ordinal}", app) for ordinal in range(3)]
     assert stamps.spread(copies) <= 1
-    bed.api.delete("volumegroupsnapshots", "week", app)
+    people.run(bed, app, "delete", "--set", "week", "--last-too", "--wait")
     for ordinal in range(3):
         bed.delete_claim(f"data-copy-{ordinal}", app)
     bed.wait_snapshots_gone(app)
@@ -417,6 +417,5 @@ def test_every_command_of_the_page(bed, workspace, tmp_path):
     bed.kubectl("delete", "-f", people.ROLES)
     assert "the application may go on" in said[commands()[0]], said
     data.expect(bed.volume_path("copy", "team"), written)
-    bed.api.delete("volumegroupsnapshots", "week", "shop")
     bed.wait_snapshots_gone("shop")
     assert not bed.driver.snapshots()

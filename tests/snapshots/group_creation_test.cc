@@ -12,6 +12,9 @@
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "snapshots/quota.h"
+#include "snapshots/snapshot_inventory.h"
+#include "snapshots/snapshot_removal.h"
+#include "snapshots/snapshot_room.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/fake_snapshot_cluster.h"
@@ -294,6 +297,175 @@ TEST_F(GroupCreationTest, AGroupIsOfOneDriverWithAClass) {
     source.driver = "classless.example.com";
   }
   EXPECT_THAT(ChooseGroup(ctx_, api_, sources_), StatusIs(absl::StatusCode::kUnimplemented));
+}
+
+// --- Deleted again: snapshots/snapshot_removal.h
+
+class GroupRemovalTest : public GroupCreationTest {
+ protected:
+  void CreateNamed(const std::string& name) {
+    GroupCreationRequest request = Request();
+    request.name = name;
+    ASSERT_THAT(Create(request), IsOk());
+    clock_.Advance(absl::Hours(1));
+  }
+  Inventory Read() {
+    const absl::StatusOr<Inventory> inventory = ReadInventory(ctx_, api_,
+                                                              {.namespace_name = "shop",
+                                                               .label_selector = "",
+                                                               .requires_all = true,
+                                                               .reads_groups = true,
+                                                               .mover_namespace = "csi-delta",
+                                                               .now = clock_.Now()});
+    EXPECT_THAT(inventory, IsOk());
+    return inventory.value_or(Inventory());
+  }
+  std::vector<SnapshotEntry> Unit(const std::string& group) {
+    std::vector<SnapshotEntry> unit = Read().entries;
+    std::erase_if(unit, [&](const SnapshotEntry& one) { return one.group.name != group; });
+    return unit;
+  }
+  absl::StatusOr<Removal> Remove(const std::vector<SnapshotEntry>& unit, bool with_data = false) {
+    return RemoveAsRead(ctx_, api_, unit,
+                        {.requester = csi::Requester::kPrune,
+                         .with_data = with_data,
+                         .mover_namespace = "csi-delta"});
+  }
+  std::vector<std::string> Groups() const {
+    std::vector<std::string> names;
+    for (const Json& one : api_.All(VolumeGroupSnapshotType("v1"))) {
+      names.push_back(k8s::Name(one));
+    }
+    return names;
+  }
+  void LabelGroup(const char* key, const char* value) {
+    ASSERT_TRUE(api_.Mutate({VolumeGroupSnapshotType("v1"), "shop", "week"}, [&](Json& group) {
+      SetJson(group, {"metadata", "labels", key}, value);
+    }));
+  }
+  void SeedRetainClass() {
+    Json retain = support::MakeGroupClassObject("groups", "d.example.com");
+    SetJson(retain, {"deletionPolicy"}, "Retain");
+    api_.Seed(VolumeGroupSnapshotClassType("v1"), retain);
+  }
+};
+
+TEST_F(GroupRemovalTest, AllMembersGoByOneCallOfTheDriver) {
+  CreateNamed("week");
+  const std::vector<SnapshotEntry> unit = Unit("week");
+  ASSERT_THAT(unit, SizeIs(3));
+  EXPECT_EQ(ShownName(unit), "VolumeGroupSnapshot week of PVC data-0, data-1, data-2");
+  const auto removal = Remove(unit);
+  ASSERT_THAT(removal, IsOk());
+  EXPECT_EQ(removal->end, Removal::End::kRequested);
+  EXPECT_THAT(AwaitRemoval(ctx_.WithTimeout(absl::Seconds(1)), api_, unit.front(), true), IsOk());
+  EXPECT_EQ(cluster_.driver().CallCount("DeleteVolumeGroupSnapshot"), 1);
+  EXPECT_THAT(support::SnapshotObjects(api_), IsEmpty());
+  ExpectNothingLeft();
+  EXPECT_EQ(Remove(unit)->end, Removal::End::kGone);
+}
+
+TEST_F(GroupRemovalTest, WhatProtectsAMemberOrTheGroupSinceItWasReadWins) {
+  CreateNamed("week");
+  const std::vector<SnapshotEntry> unit = Unit("week");
+  const auto expect_kept = [&](const char* message) {
+    const auto removal = Remove(unit);
+    ASSERT_THAT(removal, IsOk());
+    EXPECT_EQ(removal->end, Removal::End::kKept);
+    ASSERT_THAT(removal->kept_for, Not(IsEmpty()));
+    EXPECT_THAT(removal->kept_for.front().message, HasSubstr(message));
+  };
+  const auto label_member = [&](const char* value) {
+    api_.Mutate(VolumeSnapshotKey("shop", unit[1].name), [&](Json& member) {
+      SetJson(member, {"metadata", "labels", objects::kKeepLabel}, value);
+    });
+  };
+  label_member("true");
+  expect_kept("that of PVC data-1: labelled");
+  label_member("");
+  LabelGroup(objects::kKeepLabel, "true");
+  expect_kept("its VolumeGroupSnapshot is labelled");
+  LabelGroup(objects::kKeepLabel, "");
+  LabelGroup(objects::kBackupNameLabel, "nightly");
+  expect_kept("a backup made its VolumeGroupSnapshot");
+  EXPECT_THAT(Groups(), ElementsAre("week"));
+}
+
+TEST_F(GroupRemovalTest, AGroupThatChangedIsReadAgainAndALaterOneIsLeftAlone) {
+  CreateNamed("week");
+  std::vector<SnapshotEntry> unit = Unit("week");
+  LabelGroup("team", "db");  // Another resourceVersion.
+  EXPECT_EQ(Remove(unit)->end, Removal::End::kRequested);
+  CreateNamed("week");
+  EXPECT_EQ(Remove(unit)->end, Removal::End::kGone);
+  unit = Unit("week");
+  api_.Mutate({VolumeGroupSnapshotType("v1"), "shop", "week"}, [](Json& group) {
+    SetJson(group, {"metadata", "uid"}, "another");
+  });
+  EXPECT_THAT(Remove(unit), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                     HasSubstr("is not there any more, or ")));
+  EXPECT_THAT(Groups(), ElementsAre("week"));
+}
+
+TEST_F(GroupRemovalTest, WhatTheStorageKeepsLeavesNoContents) {
+  SeedRetainClass();
+  CreateNamed("week");
+  const std::vector<SnapshotEntry> unit = Unit("week");
+  ASSERT_THAT(Remove(unit), IsOk());
+  for (const SnapshotEntry& member : unit) {
+    EXPECT_THAT(RemoveKeptContent(ctx_, api_, member), IsOk());
+  }
+  EXPECT_THAT(support::SnapshotObjects(api_), IsEmpty());
+  EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
+}
+
+TEST_F(GroupRemovalTest, WithDataTheStorageKeepsNothing) {
+  SeedRetainClass();
+  CreateNamed("week");
+  ASSERT_THAT(Remove(Unit("week"), /*with_data=*/true), IsOk());
+  EXPECT_THAT(support::SnapshotObjects(api_), IsEmpty());
+  ExpectNothingLeft();
+}
+
+TEST_F(GroupRemovalTest, MembersThatTheControllerDoesNotTakeAlongGoToo) {
+  CreateNamed("week");
+  cluster_.controller_version = "v1beta1";
+  ASSERT_THAT(Remove(Unit("week")), IsOk());
+  EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
+  EXPECT_THAT(cluster_.driver().groups(), IsEmpty());
+}
+
+TEST_F(GroupRemovalTest, AMemberThatOnlyItsOwnerTellsIsDeletedByNobodyAlone) {
+  cluster_.names_groups = false;
+  CreateNamed("week");
+  EXPECT_THAT(Unit("week"), SizeIs(3));
+  const std::vector<PlannedRemoval> plan = PlanRemoval(Read(), {0}, {.last_too = true});
+  ASSERT_THAT(plan, SizeIs(1));
+  EXPECT_EQ(plan.front().verdict, RemovalVerdict::kProtected);
+}
+
+TEST_F(GroupRemovalTest, RoomIsMadeByWholeGroups) {
+  CreateNamed("first");
+  CreateNamed("second");
+  CreateNamed("third");
+  api_.SetQuota("snaps", VolumeSnapshotType(), "shop", 9);
+  RetentionRequest request{.namespace_name = "shop", .pvcs = {"data-0"}};
+  const CreationRequest one{.source = sources_[0], .name = "new", .timeout = absl::Minutes(1)};
+  EXPECT_THAT(RoomMaker(ctx_, api_, request, absl::Minutes(1)).MakeInQuota(one, 1),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("first/data-0: a member of VolumeGroupSnapshot first")));
+  request.pvcs = {"data-0", "data-1", "data-2"};
+  const absl::Status refused = csi::AsQuotaRefusal(
+      absl::PermissionDeniedError("exceeded quota: snaps, requested: count/volumesnapshots=1"));
+  EXPECT_THAT(ExplainRoom(ctx_, api_, request, refused, 1),
+              HasSubstr("removes the oldest 3 that rules allow (VolumeGroupSnapshot first of PVC"));
+  RoomMaker room(ctx_, api_, request, absl::Minutes(1));
+  ASSERT_THAT(room.MakeInQuota(one, 1), IsOk());
+  EXPECT_THAT(Groups(), ElementsAre("second", "third"));
+  EXPECT_THAT(room.TakeReport().deleted, ElementsAre(SizeIs(3)));
+  ASSERT_THAT(room.MakeInDriver(csi::OutOfRoomError(csi::RoomLimit::kDriver, "full")), IsOk());
+  EXPECT_THAT(Groups(), ElementsAre("third"));
+  EXPECT_THAT(cluster_.driver().groups(), SizeIs(1)) << "it is waited for";
 }
 
 }  // namespace

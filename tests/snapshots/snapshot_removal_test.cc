@@ -155,7 +155,7 @@ class OrdersTest : public testing::Test {
   absl::StatusOr<Removal> Remove(const SnapshotEntry& entry, bool with_data = false,
                                  csi::Requester requester = csi::Requester::kPerson) {
     return RemoveAsRead(
-        bed_.ctx, bed_.api, entry,
+        bed_.ctx, bed_.api, {entry},
         {.requester = requester, .with_data = with_data, .mover_namespace = "csi-delta"});
   }
   void AdvanceAtWatch() {
@@ -335,7 +335,7 @@ TEST_F(RemoveAsReadTest, WithDataPutsThePolicyBackThoughItWasStopped) {
   ctx.stop = stop.get_token();
   bed_.api.OnEvent("volumesnapshotcontents",
                    [&](support::FakeApiClient&, const k8s::WatchEvent&) { stop.request_stop(); });
-  EXPECT_THAT(RemoveAsRead(ctx, bed_.api, entry,
+  EXPECT_THAT(RemoveAsRead(ctx, bed_.api, {entry},
                            {.requester = csi::Requester::kPerson,
                             .with_data = true,
                             .mover_namespace = "csi-delta"}),

@@ -103,7 +103,7 @@ TEST_F(SnapshotRoomTest, TheOldestGoesAndThenThereIsRoom) {
   EXPECT_THAT(Left(), ElementsAre("s2", "s3"));
   const Retention report = maker.TakeReport();
   ASSERT_EQ(report.deleted.size(), 1);
-  EXPECT_EQ(report.deleted.front().name, "s1");
+  EXPECT_EQ(report.deleted.front().front().name, "s1");
   EXPECT_THAT(report.failures, IsEmpty());
   EXPECT_THAT(Take("new"), IsOk());
 }
@@ -345,7 +345,7 @@ TEST_F(SnapshotRoomTest, ADriverWithoutRoomHasItAfterOneIsGone) {
   ASSERT_THAT(CreateSnapshot(ctx_, api_, Random::Real(), request), IsOk());
   EXPECT_EQ(calls, 1);
   EXPECT_THAT(Left(), ElementsAre("new", "s2", "s3"));
-  EXPECT_EQ(maker.TakeReport().deleted.front().name, "s1");
+  EXPECT_EQ(maker.TakeReport().deleted.front().front().name, "s1");
 }
 
 // s1 and s3 of PVC logs, s2 and s4 of data.

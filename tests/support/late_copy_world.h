@@ -142,7 +142,7 @@ class LateCopyWorld {
       return absl::FailedPreconditionError(
           plan.front().kept_for.empty() ? "being deleted" : plan.front().kept_for.front().message);
     }
-    return snapshots::RemoveAsRead(ctx, api, plan.front().entry, {}).status();
+    return snapshots::RemoveAsRead(ctx, api, plan.front().unit, {}).status();
   }
   // The archive has the content of monday.
   absl::Status DeleteBackup() {

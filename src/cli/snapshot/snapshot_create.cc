@@ -334,10 +334,14 @@ snapshots::RetentionRequest SnapshotCreateCommand::Retention(
 
 void SnapshotCreateCommand::ReportRemovals(Console& console, absl::string_view flag,
                                            const snapshots::Retention& retention) {
-  for (const snapshots::SnapshotEntry& entry : retention.deleted) {
-    const snapshots::DataAction action = snapshots::ActionOf(entry, /*with_data=*/false);
-    console.Info(Printable(absl::StrCat(flag, ": deleted VolumeSnapshot ", entry.name, " of PVC ",
-                                        entry.pvc, ": ", DataActionText(entry, action))));
+  for (const snapshots::Unit& unit : retention.deleted) {
+    const snapshots::SnapshotEntry& entry = unit.front();
+    const snapshots::DataAction action = snapshots::ActionOf(unit, /*with_data=*/false);
+    console.Info(Printable(absl::StrCat(
+        flag, ": deleted ",
+        entry.group.uid.empty() ? absl::StrCat("VolumeSnapshot ", entry.name, " of PVC ", entry.pvc)
+                                : snapshots::ShownName(unit),
+        ": ", DataActionText(unit, action))));
   }
   for (const std::string& sentence : retention.failures) {
     console.Warn(Printable(absl::StrCat(flag, ": ", sentence)));

@@ -55,37 +55,45 @@ struct DeletedItem {
 
 DeletedItem MissingItem(const std::string& namespace_name, const std::string& name) {
   DeletedItem item;
-  item.plan.entry.namespace_name = namespace_name;
-  item.plan.entry.name = name;
+  item.plan.unit.emplace_back();
+  item.plan.unit.front().namespace_name = namespace_name;
+  item.plan.unit.front().name = name;
   item.result = DeletionEnd::kMissing;
   return item;
 }
 
+// A member that stays has a line of its own.
+std::string DeletedName(const DeletedItem& item) {
+  return item.plan.verdict == RemovalVerdict::kDelete
+             ? snapshots::ShownName(item.plan.unit)
+             : snapshots::ShownName(item.plan.unit.front());
+}
+
 // Before anything is deleted.
 std::string Announcement(const DeletedItem& item) {
-  const SnapshotEntry& entry = item.plan.entry;
+  const std::string name = DeletedName(item);
   if (item.result == DeletionEnd::kMissing) {
-    return absl::StrCat(entry.name, ": does not exist");
+    return absl::StrCat(name, ": does not exist");
   }
   switch (item.plan.verdict) {
     case RemovalVerdict::kProtected:
       return absl::StrCat(
-          entry.name, ": is kept: ", ProtectionsText(item.plan.kept_for),
+          name, ": is kept: ", ProtectionsText(item.plan.kept_for),
           std::any_of(item.plan.kept_for.begin(), item.plan.kept_for.end(),
                       [](const Finding& one) { return one.code == csi::kLastReadyCode; })
               ? " (--last-too deletes the last one, too)"
               : "");
     case RemovalVerdict::kBeingDeleted:
-      return absl::StrCat(entry.name, ": is being deleted already");
+      return absl::StrCat(name, ": is being deleted already");
     case RemovalVerdict::kDelete:
       break;
   }
-  return absl::StrCat(entry.name, ": ", DataActionText(entry, item.plan.action));
+  return absl::StrCat(name, ": ", DataActionText(item.plan.unit, item.plan.action));
 }
 
 // The line after the deletion; "" if the announcement was enough.
 std::string ResultText(const DeletedItem& item) {
-  const std::string& name = item.plan.entry.name;
+  const std::string name = DeletedName(item);
   if (item.result == DeletionEnd::kFailed) {
     return absl::StrCat(name, ": ", NotDeletedText(item.error));
   }
@@ -107,9 +115,9 @@ std::string ResultText(const DeletedItem& item) {
   }
 }
 
-Json ItemJson(const DeletedItem& item) {
-  const SnapshotEntry& entry = item.plan.entry;
+Json ItemJson(const DeletedItem& item, const SnapshotEntry& entry) {
   return {{"name", entry.name},
+          {"group", entry.group.name},
           {"namespace", entry.namespace_name},
           {"pvc", entry.pvc},
           {"result", EnumName(kEndNames, item.result)},
@@ -174,9 +182,10 @@ VerbSyntax SnapshotDeleteCommand::Declare() {
           .summary = "Delete VolumeSnapshots, and say first what becomes of their data",
           .details =
               "Nothing is deleted before all were read. One that is needed is kept, and named: a "
-              "backup's, a delta base, a member of a group, the source of a PVC that is not bound, "
-              "one labelled snapshot.csi-delta.io/keep=true, and without --last-too the only Ready "
-              "one of its PVC. Ends with exit code 23 when all were kept, with 3 when some were, "
+              "backup's, a delta base, the source of a PVC that is not bound, one labelled "
+              "snapshot.csi-delta.io/keep=true, and without --last-too the only Ready one of its "
+              "PVC. Members of a VolumeGroupSnapshot go together, by deleting that, or not at all. "
+              "Ends with exit code 23 when all were kept, with 3 when some were, "
               "or the API server refused to delete one. Where the storage keeps the data, the "
               "VolumeSnapshotContent is removed, too, so that its handle can be imported.",
           .table = std::move(table),
@@ -247,6 +256,7 @@ absl::StatusOr<std::vector<DeletedItem>> SnapshotDeleteCommand::Plan(const CallC
                                             {.namespace_name = space,
                                              .label_selector = "",
                                              .names = names,
+                                             .reads_groups = true,
                                              .mover_namespace = mover_namespace_,
                                              .now = ctx.clock->Now()}));
   std::vector<DeletedItem> items;
@@ -270,7 +280,7 @@ absl::Status SnapshotDeleteCommand::CheckContents(const std::vector<DeletedItem>
     if (with_data_ && item.plan.verdict == RemovalVerdict::kDelete &&
         item.plan.action == DataAction::kUnknown) {
       return absl::PermissionDeniedError(absl::StrCat(
-          "VolumeSnapshotContent ", item.plan.entry.content, " of ", item.plan.entry.name,
+          "VolumeSnapshotContent ", item.plan.unit.front().content, " of ", DeletedName(item),
           " may not be read, and nothing was deleted; --with-data takes the rights to get and to "
           "patch volumesnapshotcontents: leave it out, or ask an administrator"));
     }
@@ -294,7 +304,7 @@ void SnapshotDeleteCommand::Announce(Session& session, const std::vector<Deleted
 void SnapshotDeleteCommand::Delete(const CallContext& ctx, k8s::ApiClient& api,
                                    DeletedItem& item) const {
   absl::StatusOr<snapshots::Removal> removal =
-      snapshots::RemoveAsRead(ctx, api, item.plan.entry,
+      snapshots::RemoveAsRead(ctx, api, item.plan.unit,
                               {.requester = csi::Requester::kPerson,
                                .with_data = with_data_,
                                .mover_namespace = mover_namespace_});
@@ -320,27 +330,27 @@ void SnapshotDeleteCommand::Delete(const CallContext& ctx, k8s::ApiClient& api,
 // The steps after the API server has accepted the deletion.
 void SnapshotDeleteCommand::Finish(const CallContext& limited, k8s::ApiClient& api,
                                    Console& console, DeletedItem& item) const {
-  const SnapshotEntry& entry = item.plan.entry;
-  bool content_goes = item.plan.action == DataAction::kDeleted;
+  bool contents_go = item.plan.action == DataAction::kDeleted;
   if (item.plan.action == DataAction::kKept) {
-    const absl::Status removed = snapshots::RemoveKeptContent(limited, api, entry);
-    content_goes = removed.ok();
-    if (!removed.ok() && !absl::IsCancelled(removed)) {
-      console.Warn(Printable(absl::StrCat(
-          "VolumeSnapshotContent ", entry.content, " of ", entry.name,
-          " stays, and must go before its handle can be imported: ", removed.message())));
+    const auto staying = snapshots::RemoveKeptContents(limited, api, item.plan.unit);
+    contents_go = staying.empty();
+    for (const std::string& sentence : staying) {
+      console.Warn(Printable(sentence));
     }
   }
   if (!wait_) {
     return;
   }
-  item.error = snapshots::AwaitRemoval(limited, api, entry, content_goes);
+  for (const SnapshotEntry& entry : item.plan.unit) {
+    item.error.Update(snapshots::AwaitRemoval(limited, api, entry, contents_go));
+    if (item.plan.action == DataAction::kUnknown) {
+      console.Info(Printable(absl::StrCat("VolumeSnapshotContent ", entry.content, " of ",
+                                          snapshots::ShownName(entry),
+                                          " not waited for: it may not be read")));
+    }
+  }
   if (item.error.ok()) {
     item.result = DeletionEnd::kGone;
-  }
-  if (item.plan.action == DataAction::kUnknown) {
-    console.Info(Printable(absl::StrCat("VolumeSnapshotContent ", entry.content, " of ", entry.name,
-                                        " not waited for: it may not be read")));
   }
 }
 
@@ -376,9 +386,11 @@ void SnapshotDeleteCommand::Report(Session& session, const std::vector<DeletedIt
   const bool is_table = AsksForTable(session);
   ClusterResult result = {.value = Json::array()};
   for (const DeletedItem& item : items) {
-    result.value.push_back(ItemJson(item));
-    if (item.result == DeletionEnd::kDeleted || item.result == DeletionEnd::kGone) {
-      result.names.push_back(SnapshotResourceName(item.plan.entry.name));
+    for (const SnapshotEntry& entry : item.plan.unit) {
+      result.value.push_back(ItemJson(item, entry));
+      if (item.result == DeletionEnd::kDeleted || item.result == DeletionEnd::kGone) {
+        result.names.push_back(SnapshotResourceName(entry.name));
+      }
     }
     const std::string line = Printable(ResultText(item));
     if (line.empty()) {
@@ -396,25 +408,29 @@ void SnapshotDeleteCommand::Report(Session& session, const std::vector<DeletedIt
 // that ran out is 1.
 absl::StatusOr<ExitCode> SnapshotDeleteCommand::Conclude(
     Console& console, const std::vector<DeletedItem>& items) const {
+  std::size_t all = 0;
   std::size_t kept = 0;
   std::size_t failed = 0;
   for (const DeletedItem& item : items) {
-    kept += item.result == DeletionEnd::kKept ? 1 : 0;
-    failed += item.result == DeletionEnd::kFailed ? 1 : 0;
+    const std::size_t count = item.plan.unit.size();
+    all += count;
+    kept += item.result == DeletionEnd::kKept ? count : 0;
+    failed += item.result == DeletionEnd::kFailed ? count : 0;
     if (item.result != DeletionEnd::kFailed) {
       RETURN_IF_ERROR(item.error);
     }
   }
-  if (kept == items.size() && kept > 0) {
+  if (kept == all && kept > 0) {
     console.Fail(static_cast<int>(ExitCode::kProtected),
                  dry_run_ ? "nothing would be deleted: all that was named is kept"
                           : "nothing was deleted: all that was named is kept");
     return ExitCode::kProtected;
   }
   if (kept + failed > 0) {
-    console.Fail(static_cast<int>(ExitCode::kIncomplete),
-                 absl::StrCat(kept + failed, " of ", Counted(std::ssize(items), "VolumeSnapshot"),
-                              dry_run_ ? " would not be deleted" : " not deleted"));
+    console.Fail(
+        static_cast<int>(ExitCode::kIncomplete),
+        absl::StrCat(kept + failed, " of ", Counted(static_cast<int64_t>(all), "VolumeSnapshot"),
+                     dry_run_ ? " would not be deleted" : " not deleted"));
     return ExitCode::kIncomplete;
   }
   return ExitCode::kOk;

@@ -5,8 +5,6 @@
 #include <cstdint>
 #include <iterator>
 #include <memory>
-#include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +21,7 @@
 #include "csi/snapshot_protection.h"
 #include "snapshots/snapshot_inventory.h"
 #include "snapshots/snapshot_removal.h"
+#include "snapshots/snapshot_retention.h"
 
 namespace csidelta::cli {
 namespace {
@@ -33,19 +32,28 @@ using snapshots::SnapshotEntry;
 // A VolumeSnapshot with its decision and the result.
 struct PrunedItem {
   PruneDecision decision;
-  const SnapshotEntry* entry = nullptr;  // borrowed from the inventory
+  snapshots::Unit unit;  // one, or all members of a group that goes
   DataAction action = DataAction::kNone;
   bool is_deleted = false;                // the API server took the deletion, or it was gone
   bool is_kept_late = false;              // protected only after the decision was announced
   absl::Status error = absl::OkStatus();  // why it was not deleted
 
   bool goes() const { return decision.verdict == PruneVerdict::kRemoved; }
+  int64_t size() const { return std::ssize(unit); }
+  const SnapshotEntry& first() const { return unit.front(); }
+  bool is_group() const { return goes() && !first().group.uid.empty(); }
+  // With its namespace, for notes.
+  std::string FullName() const {
+    return is_group()
+               ? absl::StrCat(snapshots::ShownName(unit), " in namespace ", first().namespace_name)
+               : absl::StrCat(first().namespace_name, "/", snapshots::ShownName(first()));
+  }
 };
 
 std::string WhyText(const PrunedItem& item) {
   std::string text = absl::StrJoin(item.decision.messages, ", ");
   if (item.goes() && item.action == DataAction::kKept) {
-    absl::StrAppend(&text, "; ", DataActionText(*item.entry, item.action));
+    absl::StrAppend(&text, "; ", DataActionText(item.unit, item.action));
   }
   return text;
 }
@@ -55,20 +63,23 @@ std::string PruneTable(const std::vector<PrunedItem>& items, bool with_namespace
   rows.reserve(items.size() + 1);
   rows.push_back({"", "NAME", "PVC", "STATE", "DATE", "WHY"});
   for (const PrunedItem& item : items) {
-    const SnapshotEntry& entry = *item.entry;
-    rows.push_back({DecisionText(item.decision, dry_run), entry.name, entry.pvc,
+    const SnapshotEntry& entry = item.first();
+    const std::string pvcs = absl::StrJoin(
+        item.unit, ",", [](std::string* out, const SnapshotEntry& one) { out->append(one.pvc); });
+    rows.push_back({DecisionText(item.decision, dry_run),
+                    item.is_group() ? entry.group.name : snapshots::ShownName(entry), pvcs,
                     std::string(csi::ToString(entry.status.state)),
                     SnapshotTimeText(snapshots::DateOf(entry)), WhyText(item)});
   }
   for (std::size_t i = 0; with_namespace && i < rows.size(); ++i) {
-    rows[i].insert(rows[i].begin() + 1, i == 0 ? "NAMESPACE" : items[i - 1].entry->namespace_name);
+    rows[i].insert(rows[i].begin() + 1, i == 0 ? "NAMESPACE" : items[i - 1].first().namespace_name);
   }
   return FormatTable(rows);
 }
 
-Json ItemJson(const PrunedItem& item) {
-  const SnapshotEntry& entry = *item.entry;
+Json ItemJson(const PrunedItem& item, const SnapshotEntry& entry) {
   return {{"name", entry.name},
+          {"group", entry.group.name},
           {"namespace", entry.namespace_name},
           {"pvc", entry.pvc},
           {"state", std::string(csi::ToString(entry.status.state))},
@@ -90,10 +101,9 @@ class SnapshotPruneCommand : public Command {
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
 
  private:
-  absl::StatusOr<snapshots::Inventory> Read(const CallContext& ctx, k8s::ApiClient& api,
-                                            const ClusterOptions& cluster) const;
-  absl::StatusOr<std::vector<PrunedItem>> Decide(const CallContext& ctx, k8s::ApiClient& api,
-                                                 const snapshots::Inventory& inventory);
+  absl::StatusOr<snapshots::RetentionPlan> Plan(const CallContext& ctx, k8s::ApiClient& api,
+                                                const ClusterOptions& cluster) const;
+  std::vector<PrunedItem> ItemsOf(snapshots::RetentionPlan plan);
   absl::Status CarryOut(const CallContext& ctx, k8s::ApiClient& api, Console& console,
                         std::vector<PrunedItem>& items) const;
   void Delete(const CallContext& ctx, k8s::ApiClient& api, PrunedItem& item) const;
@@ -115,59 +125,48 @@ VerbSyntax SnapshotPruneCommand::Declare() {
   table.Add("--any-maker", "also those that csi-delta snapshot did not make", any_maker_);
   table.Add("--yes", "do it; else only print what would be deleted", yes_);
   table.Add("--mover-namespace", "NS", "the mover's namespace; csi-delta", mover_namespace_);
-  return {.name = "snapshot prune",
-          .summary = "Delete VolumeSnapshots that no keep rule keeps, for each PVC by itself",
-          .details =
-              "The rules are those of forget, and only Ready ones count. One that failed goes once "
-              "a newer one of its PVC is Ready; one that is not finished stays, and so does what "
-              "is needed: a backup's, a delta base, a member of a group, the source of a PVC that "
-              "is not bound, one labelled snapshot.csi-delta.io/keep=true, one younger than 5 "
-              "minutes, the only Ready one of its PVC. Nothing is deleted unless "
-              "VolumeSnapshotContents and PVCs, and where they matter Velero's Backups, can be "
-              "listed. Ends with exit code 3 when the API server refused to delete one.",
-          .table = std::move(table),
-          .family = VerbFamily::kCluster};
+  return {
+      .name = "snapshot prune",
+      .summary = "Delete VolumeSnapshots that no keep rule keeps, for each PVC by itself",
+      .details =
+          "The rules are those of forget, and only Ready ones count. One that failed goes once "
+          "a newer one of its PVC is Ready; one that is not finished stays, and so does what "
+          "is needed: a backup's, a delta base, the source of a PVC that is not bound, one "
+          "labelled snapshot.csi-delta.io/keep=true, one younger than 5 minutes, the only Ready "
+          "one of its PVC, and a member of a group unless all its members go: then the "
+          "VolumeGroupSnapshot is deleted. Nothing is deleted unless "
+          "VolumeSnapshotContents and PVCs, and where they matter Velero's Backups, can be "
+          "listed. Ends with exit code 3 when the API server refused to delete one.",
+      .table = std::move(table),
+      .family = VerbFamily::kCluster};
 }
 
-absl::StatusOr<snapshots::Inventory> SnapshotPruneCommand::Read(
+absl::StatusOr<snapshots::RetentionPlan> SnapshotPruneCommand::Plan(
     const CallContext& ctx, k8s::ApiClient& api, const ClusterOptions& cluster) const {
   ASSIGN_OR_RETURN(const std::string space, cluster.Namespace());
-  absl::StatusOr<snapshots::Inventory> inventory =
-      snapshots::ReadInventory(ctx, api,
-                               {.namespace_name = space,
-                                .label_selector = cluster.selector,
-                                .reads_others = true,
-                                .requires_all = true,
-                                .mover_namespace = mover_namespace_,
-                                .now = ctx.clock->Now()});
-  RETURN_IF_ERROR(Annotate(inventory.status(), "nothing was deleted"));
-  for (SnapshotEntry& entry : inventory->entries) {
-    entry.is_selected = entry.is_selected && (pvc_.empty() || entry.pvc == pvc_);
-  }
-  return inventory;
+  snapshots::RetentionRequest request{.namespace_name = space,
+                                      .pvcs = {pvc_},
+                                      .all_pvcs = pvc_.empty(),
+                                      .label_selector = cluster.selector,
+                                      .rules = rules_,
+                                      .any_maker = any_maker_,
+                                      .mover_namespace = mover_namespace_};
+  request.rules.zone = absl::LocalTimeZone();
+  absl::StatusOr<snapshots::RetentionPlan> plan = snapshots::PlanRetention(ctx, api, request);
+  RETURN_IF_ERROR(Annotate(plan.status(), "nothing was deleted"));
+  return plan;
 }
 
-absl::StatusOr<std::vector<PrunedItem>> SnapshotPruneCommand::Decide(
-    const CallContext& ctx, k8s::ApiClient& api, const snapshots::Inventory& inventory) {
-  snapshots::PruneRequest request{
-      .rules = rules_, .any_maker = any_maker_, .now = ctx.clock->Now()};
-  request.rules.zone = absl::LocalTimeZone();
-  if (snapshots::ConcernsBackups(inventory.entries, any_maker_)) {
-    absl::StatusOr<std::set<std::string>> backups = snapshots::ReadBackupNames(ctx, api);
-    RETURN_IF_ERROR(Annotate(backups.status(), "nothing was deleted: Backups cannot be checked"));
-    request.backups = *std::move(backups);
-  }
+std::vector<PrunedItem> SnapshotPruneCommand::ItemsOf(snapshots::RetentionPlan plan) {
   std::vector<PrunedItem> items;
-  items.reserve(inventory.entries.size());
-  for (PruneDecision& decision : snapshots::DecidePrune(inventory.entries, request)) {
-    const SnapshotEntry& entry = inventory.entries[decision.entry];
-    if (decision.verdict == PruneVerdict::kIgnored) {
-      ignored_ += entry.is_selected ? 1 : 0;
+  for (snapshots::PlannedRetention& one : plan) {
+    if (one.decision.verdict == PruneVerdict::kIgnored) {
+      ignored_ += one.unit.front().is_selected ? 1 : 0;
       continue;
     }
-    items.push_back({.decision = std::move(decision),
-                     .entry = &entry,
-                     .action = snapshots::ActionOf(entry, /*with_data=*/false)});
+    const DataAction action = snapshots::ActionOf(one.unit, /*with_data=*/false);
+    items.push_back(
+        {.decision = std::move(one.decision), .unit = std::move(one.unit), .action = action});
   }
   return items;
 }
@@ -181,7 +180,7 @@ void SnapshotPruneCommand::Announce(Session& session, const std::vector<PrunedIt
 void SnapshotPruneCommand::Delete(const CallContext& ctx, k8s::ApiClient& api,
                                   PrunedItem& item) const {
   absl::StatusOr<snapshots::Removal> removal =
-      snapshots::RemoveAsRead(ctx, api, *item.entry,
+      snapshots::RemoveAsRead(ctx, api, item.unit,
                               {.requester = csi::Requester::kPrune,
                                .with_data = false,
                                .mover_namespace = mover_namespace_});
@@ -215,13 +214,10 @@ absl::Status SnapshotPruneCommand::CarryOut(const CallContext& ctx, k8s::ApiClie
     if (!item.is_deleted || item.action != DataAction::kKept) {
       continue;
     }
-    const absl::Status removed = snapshots::RemoveKeptContent(limited, api, *item.entry);
-    RETURN_IF_ERROR(ctx.Check());
-    if (!removed.ok()) {
-      console.Warn(Printable(absl::StrCat(
-          "VolumeSnapshotContent ", item.entry->content, " of ", item.entry->name,
-          " stays, and must go before its handle can be imported: ", removed.message())));
+    for (const std::string& note : snapshots::RemoveKeptContents(limited, api, item.unit)) {
+      console.Warn(Printable(note));
     }
+    RETURN_IF_ERROR(ctx.Check());
   }
   return absl::OkStatus();
 }
@@ -230,26 +226,27 @@ void SnapshotPruneCommand::Report(Session& session, const std::vector<PrunedItem
   Console& console = session.console();
   ClusterResult result;
   Json list = Json::array();
+  int64_t kept = 0;
   int64_t goes = 0;
   int64_t deleted = 0;
   int64_t failed = 0;
   for (const PrunedItem& item : items) {
-    list.push_back(ItemJson(item));
-    goes += item.goes() ? 1 : 0;
-    deleted += item.is_deleted ? 1 : 0;
-    failed += item.error.ok() ? 0 : 1;
-    if (yes_ ? item.is_deleted : item.goes()) {
-      result.names.push_back(SnapshotResourceName(item.entry->name));
+    kept += item.goes() ? 0 : item.size();
+    goes += item.goes() ? item.size() : 0;
+    deleted += item.is_deleted ? item.size() : 0;
+    failed += item.error.ok() ? 0 : item.size();
+    for (const SnapshotEntry& entry : item.unit) {
+      list.push_back(ItemJson(item, entry));
+      if (yes_ ? item.is_deleted : item.goes()) {
+        result.names.push_back(SnapshotResourceName(entry.name));
+      }
     }
     if (!item.error.ok()) {
-      console.Warn(Printable(absl::StrCat(item.entry->namespace_name, "/", item.entry->name, " ",
-                                          NotDeletedText(item.error))));
+      console.Warn(Printable(absl::StrCat(item.FullName(), " ", NotDeletedText(item.error))));
     } else if (item.is_kept_late) {
-      console.Info(Printable(absl::StrCat(item.entry->namespace_name, "/", item.entry->name,
-                                          " is kept: ", WhyText(item))));
+      console.Info(Printable(absl::StrCat(item.FullName(), " is kept: ", WhyText(item))));
     }
   }
-  const int64_t kept = std::ssize(items) - goes;
   const std::string others =
       ignored_ == 0 ? ""
                     : absl::StrCat("; ", ignored_, " of other makers are left alone, --any-maker ",
@@ -271,8 +268,8 @@ absl::StatusOr<ExitCode> SnapshotPruneCommand::Run(const CallContext& ctx, Sessi
   }
   const ClusterOptions& cluster = session.options().cluster;
   const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
-  ASSIGN_OR_RETURN(const snapshots::Inventory inventory, Read(ctx, *api, cluster));
-  ASSIGN_OR_RETURN(std::vector<PrunedItem> items, Decide(ctx, *api, inventory));
+  ASSIGN_OR_RETURN(snapshots::RetentionPlan plan, Plan(ctx, *api, cluster));
+  std::vector<PrunedItem> items = ItemsOf(std::move(plan));
   Announce(session, items);
   absl::Status done = absl::OkStatus();
   if (yes_) {
@@ -280,8 +277,10 @@ absl::StatusOr<ExitCode> SnapshotPruneCommand::Run(const CallContext& ctx, Sessi
   }
   Report(session, items);  // Also when it was interrupted: what is gone is gone.
   RETURN_IF_ERROR(done);
-  const auto failed = std::count_if(items.begin(), items.end(),
-                                    [](const PrunedItem& item) { return !item.error.ok(); });
+  int64_t failed = 0;
+  for (const PrunedItem& item : items) {
+    failed += item.error.ok() ? 0 : item.size();
+  }
   if (failed > 0) {
     session.console().Fail(static_cast<int>(ExitCode::kIncomplete),
                            absl::StrCat(Counted(failed, "VolumeSnapshot"), " not deleted"));

@@ -119,6 +119,16 @@ std::string DataActionText(const snapshots::SnapshotEntry& entry, snapshots::Dat
                             ImportCommand(entry.driver, entry.handle, ""), " brings it back");
 }
 
+std::string DataActionText(const snapshots::Unit& unit, snapshots::DataAction action) {
+  std::string text;
+  for (const snapshots::SnapshotEntry& entry : unit) {
+    if (text.empty() || action == snapshots::DataAction::kKept) {  // Each has a handle of its own.
+      absl::StrAppend(&text, text.empty() ? "" : "; ", DataActionText(entry, action));
+    }
+  }
+  return text;
+}
+
 std::string NotDeletedText(const absl::Status& error) {
   CSIDELTA_CHECK(!error.ok());  // otherwise it was deleted
   const bool is_unknown =

@@ -47,6 +47,7 @@ std::string ImportCommand(absl::string_view driver, absl::string_view handle,
 // The action on the data, as a sentence without a full stop: "its data is gone for good", "the
 // storage keeps its data: handle H; csi-delta snapshot import H --driver D brings it back".
 std::string DataActionText(const snapshots::SnapshotEntry& entry, snapshots::DataAction action);
+std::string DataActionText(const snapshots::Unit& unit, snapshots::DataAction action);
 
 // The failure of a deletion: "was not deleted: ...", or if the API server's answer was lost, "may
 // be deleted or not: ...". REQUIRES an error.
