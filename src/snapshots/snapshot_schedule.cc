@@ -116,6 +116,10 @@ std::vector<std::string> CreateArguments(const ScheduleRequest& request) {
   if (selection.all) {
     arguments.emplace_back("--all");
   }
+  if (!request.keep_arguments.empty()) {
+    arguments.emplace_back("--make-room");
+  }
+  arguments.insert(arguments.end(), request.keep_arguments.begin(), request.keep_arguments.end());
   arguments.insert(arguments.end(), selection.names.begin(), selection.names.end());
   return arguments;
 }

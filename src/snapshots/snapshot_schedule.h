@@ -40,8 +40,9 @@ struct SnapshotSchedule {
 
 // The Pod of the CronJob meets the level restricted of Pod Security. Its init container runs
 // `snapshot create`, and then its container runs `snapshot prune`, only for the VolumeSnapshots of
-// this schedule. Without keep rules its container runs `snapshot create`. No shell parses any
-// argument.
+// this schedule. Without keep rules its container runs `snapshot create`. With them, create makes
+// room by them if there is none, and applies them also if a PVC fails: prune does not run then. No
+// shell parses any argument.
 //
 // Rights in the namespace:
 //

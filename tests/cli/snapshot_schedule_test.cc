@@ -17,6 +17,7 @@
 #include "tests/cli/snapshot_verb_fixture.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/group_objects.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/paths.h"
 #include "tests/support/snapshot_objects.h"
@@ -91,6 +92,34 @@ class SnapshotScheduleVerbTest : public SnapshotProgramTest {
   }
   std::vector<Json> Made() const { return api_.All(VolumeSnapshotType()); }
 
+  // StatefulSet db has a second PVC, and its driver a class of groups.
+  void MakeGroups() {
+    SeedBoundPvc(api_, "data-db-1", cluster_.driver_name);
+    api_.Seed(VolumeGroupSnapshotClassType("v1"),
+              support::MakeGroupClassObject("groups", cluster_.driver_name));
+  }
+  // What the Pod of the CronJob runs first, an hour after the last one. All that there is from then
+  // on is old enough to be pruned.
+  Outcome Take(const Json& cron_job, const std::string& set) {
+    cluster_.driver().cut_at_nanoseconds += absl::ToInt64Nanoseconds(absl::Hours(1));
+    std::vector<std::string> words = FailureMessage(cron_job, "initContainers");
+    words.insert(words.end(), {"--name", set});  // Else by the second, and this test is faster.
+    const Outcome outcome = Run(words);
+    for (const Json& one : Made()) {
+      api_.Mutate(VolumeSnapshotKey("shop", k8s::Name(one)), [](Json& object) {
+        SetJson(object, {"metadata", "creationTimestamp"}, "2023-11-14T00:00:00Z");
+      });
+    }
+    return outcome;
+  }
+  std::vector<std::string> Groups() const {
+    std::vector<std::string> names;
+    for (const Json& one : api_.All(VolumeGroupSnapshotType("v1"))) {
+      names.push_back(k8s::Name(one));
+    }
+    return names;
+  }
+
   support::FakeSnapshotCluster cluster_{api_};
 };
 
@@ -122,6 +151,55 @@ TEST_F(SnapshotScheduleVerbTest, ThePrintedCronJobTakesAndPrunesWithItsRights) {
       ASSERT_TRUE(api_.Remove(VolumeSnapshotKey("shop", k8s::Name(one))));
     }
   }
+}
+
+TEST_F(SnapshotScheduleVerbTest, OfGroupsTheLastTwoSetsStayAndNothingElseOnTheStorage) {
+  MakeGroups();
+  const std::vector<Json> objects = Printed({"--statefulset", "db", "--keep-last", "2"});
+  api_.ClearCalls();
+  for (const char* const set : {"first", "second", "third"}) {
+    const Outcome create = Take(objects.at(4), set);
+    ASSERT_EQ(create.code, ExitCode::kOk) << create.error;
+    const Outcome prune = Run(FailureMessage(objects.at(4), "containers"));
+    ASSERT_EQ(prune.code, ExitCode::kOk) << prune.error;
+  }
+  ExpectAllowed(objects.at(1));
+  EXPECT_THAT(Groups(), ElementsAre("second", "third"));
+  EXPECT_EQ(Made().size(), 4u);
+  EXPECT_EQ(api_.All(VolumeSnapshotContentType()).size(), 4u);
+  EXPECT_EQ(api_.All(VolumeGroupSnapshotContentType("v1")).size(), 2u);
+  EXPECT_EQ(cluster_.driver().groups().size(), 2u);
+}
+
+TEST_F(SnapshotScheduleVerbTest, WhereTheQuotaIsFullItPrunesItsOwnBeforeItTakes) {
+  MakeGroups();
+  ASSERT_EQ(RunWords({"create", "-n", "shop"}, {"--statefulset", "db", "--name", "by-hand"}).code,
+            ExitCode::kOk);
+  const std::vector<Json> objects = Printed({"--statefulset", "db", "--keep-last", "1"});
+  ASSERT_EQ(Take(objects.at(4), "first").code, ExitCode::kOk);
+  api_.Forbid("delete", "volumegroupsnapshots");
+  EXPECT_EQ(Take(objects.at(4), "second").code, ExitCode::kIncomplete);
+  api_.ClearFaults();
+  api_.SetQuota("snaps", VolumeSnapshotType(), "shop", 6);
+  api_.ClearCalls();
+  const Outcome create = Take(objects.at(4), "third");
+  ASSERT_EQ(create.code, ExitCode::kOk) << create.error;
+  EXPECT_THAT(create.error, HasSubstr("--make-room: deleted VolumeGroupSnapshot first"));
+  ExpectAllowed(objects.at(1));
+  EXPECT_THAT(Groups(), testing::IsSupersetOf({"by-hand", "third"}));
+}
+
+TEST_F(SnapshotScheduleVerbTest, WhereAPvcFailsEachNightTheOthersArePruned) {
+  MakeGroups();
+  const std::vector<Json> objects = Printed({"--all", "--group", "never", "--keep-last", "1"});
+  cluster_.driver().AddFault({.method = "CreateSnapshot",
+                              .match = "volume-data-db-1",
+                              .code = "InvalidArgument",
+                              .message = "no such volume"});
+  for (const char* const set : {"first", "second", "third"}) {
+    EXPECT_EQ(Take(objects.at(4), set).code, ExitCode::kIncomplete);
+  }
+  EXPECT_EQ(Made().size(), 1u);
 }
 
 TEST_F(SnapshotScheduleVerbTest, PrunesNothingThatAPersonTook) {

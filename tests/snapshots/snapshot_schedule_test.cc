@@ -100,7 +100,7 @@ TEST(SnapshotScheduleTest, TakesFirstAndThenPrunesItsOwn) {
   const Json& pod = PodOf(*schedule);
   EXPECT_THAT(ArgsOf(pod.at("initContainers").at(0)),
               ElementsAre("snapshot", "create", "--namespace=shop", "--schedule=nightly",
-                          "--wait-lease", "data-db-0"));
+                          "--wait-lease", "--make-room", "--keep-last=3", "data-db-0"));
   EXPECT_THAT(
       ArgsOf(pod.at("containers").at(0)),
       ElementsAre("snapshot", "prune", "--namespace=shop",

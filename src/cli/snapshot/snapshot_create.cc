@@ -25,6 +25,7 @@
 #include "csi/driver_error.h"
 #include "csi/lock.h"
 #include "k8s/api_client.h"
+#include "objects/keys.h"
 #include "objects/volume_snapshot.h"
 #include "snapshots/group_creation.h"
 #include "snapshots/snapshot_creation.h"
@@ -314,8 +315,10 @@ absl::StatusOr<ExitCode> SnapshotCreateCommand::Run(const CallContext& ctx, Sess
                      "; the application may have written while they were taken"));
     return code == ExitCode::kOk ? ExitCode::kIncomplete : code;
   }
-  return rules_.IsEmpty() || code != ExitCode::kOk ? code
-                                                   : ApplyRules(ctx, *api, session, requests);
+  // Of a schedule a PVC that fails each night must not keep what was taken of the others.
+  return code == ExitCode::kOk || (code == ExitCode::kIncomplete && !schedule_.empty())
+             ? std::max(code, ApplyRules(ctx, *api, session, requests))
+             : code;
 }
 
 snapshots::RetentionRequest SnapshotCreateCommand::Retention(
@@ -326,6 +329,10 @@ snapshots::RetentionRequest SnapshotCreateCommand::Retention(
                                       .any_maker = any_maker_,
                                       .mover_namespace = mover_namespace_};
   request.rules.zone = absl::LocalTimeZone();
+  if (!schedule_.empty()) {  // Never what a person took; what it took of PVCs that are gone, too.
+    request.all_pvcs = true;
+    request.label_selector = absl::StrCat(objects::kSnapshotScheduleLabel, "=", schedule_);
+  }
   for (const CreationRequest& one : requests) {
     request.pvcs.insert(one.source.pvc.name());
   }
@@ -351,6 +358,9 @@ void SnapshotCreateCommand::ReportRemovals(Console& console, absl::string_view f
 ExitCode SnapshotCreateCommand::ApplyRules(const CallContext& ctx, k8s::ApiClient& api,
                                            Session& session,
                                            const std::vector<CreationRequest>& requests) const {
+  if (rules_.IsEmpty()) {
+    return ExitCode::kOk;
+  }
   const std::string argument = KeepArguments(rules_).front();
   const std::string flag = argument.substr(0, argument.find('='));
   const absl::StatusOr<snapshots::Retention> retention =
