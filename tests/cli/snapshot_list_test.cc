@@ -137,6 +137,46 @@ TEST_F(SnapshotListTest, AMemberOfAGroupIsShownByItsSetAndPvc) {
   EXPECT_EQ(GetString(list.at(0), {"group"}), "velero-db-1");
 }
 
+TEST_F(SnapshotListTest, GroupsAreListedWithWhatBecameOfThem) {
+  const auto seed = [&](const std::string& name, const std::string& content, const Json& status) {
+    Json group =
+        support::MakeObject("groupsnapshot.storage.k8s.io/v1", "VolumeGroupSnapshot", "shop", name);
+    group["status"] = status;
+    if (!content.empty()) {
+      group["status"]["boundVolumeGroupSnapshotContentName"] = content;
+    }
+    api_.Seed(VolumeGroupSnapshotType("v1"), group);
+  };
+  Json content = support::MakeObject("groupsnapshot.storage.k8s.io/v1",
+                                     "VolumeGroupSnapshotContent", "", "there");
+  SetJson(content, {"status", "volumeGroupSnapshotHandle"}, "group-1");
+  api_.Seed(VolumeGroupSnapshotContentType("v1"), content);
+  SetJson(content, {"metadata", "name"}, "refused");
+  SetJson(content, {"status", "error", "message"}, "no \x1b[31mspace");
+  api_.Seed(VolumeGroupSnapshotContentType("v1"), content);
+  seed("good", "there", {{"readyToUse", true}, {"creationTime", "2026-11-23T05:00:00Z"}});
+  seed("lost", "gone", {{"readyToUse", true}});
+  seed("bad", "refused", {{"readyToUse", false}});
+  seed("new", "", {{"readyToUse", false}});
+  api_.Mutate(VolumeSnapshotKey("shop", "monday"), [](Json& snapshot) {
+    SetJson(snapshot, {"status", "volumeGroupSnapshotName"}, "good");
+  });
+  const Json list =
+      ParseJson(RunWords({"list", "-n", "shop", "--groups"}, {"-o", "json"}).out).value_or(Json());
+  std::vector<std::string> states;
+  for (const Json& one : list) {
+    states.push_back(absl::StrCat(GetString(one, {"name"}), " ", GetString(one, {"state"})));
+  }
+  EXPECT_THAT(states, UnorderedElementsAre("good Ready", "lost Lost", "bad Error", "new Creating"));
+  const Outcome table = RunWords({"list", "-A", "--groups"}, {});
+  EXPECT_THAT(table.out,
+              AllOf(HasSubstr("shop/good  data"), HasSubstr("space"), Not(HasSubstr("\x1b"))));
+  api_.Forbid("get", "volumegroupsnapshotcontents");
+  EXPECT_THAT(RunWords({"list", "-n", "shop", "--groups"}, {}).error,
+              HasSubstr("contents of groups not checked"));
+  EXPECT_EQ(RunWords({"list", "--groups", "--watch"}, {}).code, ExitCode::kFailed);
+}
+
 TEST_F(SnapshotListTest, ListsByStatefulSetAlsoWhenItsPvcsAreGone) {
   ReadyOf("data-db-0", "first");
   ReadyOf("data-db-17", "scaled-down");

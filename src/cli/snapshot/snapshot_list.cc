@@ -15,7 +15,10 @@
 #include "cli/command.h"
 #include "cli/snapshot/snapshot_text.h"
 #include "cli/text.h"
+#include "csi/drop.h"
 #include "inplace/swap_state.h"
+#include "objects/client.h"
+#include "objects/volume_group_snapshot.h"
 #include "snapshots/snapshot_inventory.h"
 #include "snapshots/snapshot_origin.h"
 #include "snapshots/snapshot_watch.h"
@@ -23,6 +26,8 @@
 namespace csidelta::cli {
 namespace {
 
+using objects::VolumeGroupSnapshot;
+using objects::VolumeGroupSnapshotContent;
 using snapshots::SnapshotEntry;
 
 constexpr std::size_t kKeptVolumesMax = 5;  // that are named
@@ -34,8 +39,7 @@ std::vector<std::string> RowOf(const Session& session, const SnapshotEntry& entr
   }
   row.insert(row.end(),
              {OutputForm(session) == "wide" ? entry.name : snapshots::ShownName(entry), entry.pvc,
-              absl::StrJoin(entry.used_by, ","),
-              std::string(csi::ToString(entry.status.state)),
+              absl::StrJoin(entry.used_by, ","), std::string(csi::ToString(entry.status.state)),
               entry.status.taken_at.has_value() ? FormatMoment(*entry.status.taken_at) : "",
               entry.restore_size_bytes.has_value() ? FormatBytes(*entry.restore_size_bytes) : "",
               entry.class_name, CodesText(entry.kept_for)});
@@ -80,6 +84,29 @@ Json ChangedJson(const snapshots::SnapshotChange& change) {
   return json;
 }
 
+// What became of a group. `content`: nothing if it does not exist or could not be read.
+Json GroupJson(const VolumeGroupSnapshot& group, bool is_content_gone,
+               const std::optional<VolumeGroupSnapshotContent>& content,
+               const std::vector<std::string>& pvcs) {
+  const std::string error = group.error_message().empty() && content.has_value()
+                                ? content->error_message()
+                                : group.error_message();
+  const char* const state = group.is_being_deleted() ? "Deleting"
+                            : is_content_gone        ? "Lost"
+                            : group.is_ready()       ? "Ready"
+                            : error.empty()          ? "Creating"
+                                                     : "Error";
+  return {{"name", group.name()},
+          {"namespace", group.namespace_name()},
+          {"pvcs", pvcs},
+          {"state", state},
+          {"taken_at", OrNull(group.taken_at())},
+          {"class", group.class_name()},
+          {"content", group.bound_content()},
+          {"handle", content.has_value() ? content->handle() : ""},
+          {"error", error}};
+}
+
 class SnapshotListCommand : public Command {
  public:
   VerbSyntax Declare() override;
@@ -91,6 +118,9 @@ class SnapshotListCommand : public Command {
   // Names volumes that in-place restores have replaced, if the caller may list volumes.
   static void WarnOfKeptVolumes(const CallContext& ctx, Session& session, k8s::ApiClient& api,
                                 const std::string& space);
+  static absl::Status PrintGroups(const CallContext& ctx, Session& session, k8s::ApiClient& api,
+                                  const std::string& space,
+                                  const std::vector<SnapshotEntry>& entries);
   bool IsAskedFor(const SnapshotEntry& entry) const;
   absl::StatusOr<ExitCode> Watch(const CallContext& ctx, Session& session, k8s::ApiClient& api,
                                  const snapshots::SnapshotWatchRequest& request,
@@ -108,6 +138,7 @@ class SnapshotListCommand : public Command {
   std::string set_;
   std::string state_;
   std::string mover_namespace_ = "csi-delta";
+  bool groups_ = false;
   bool watches_ = false;
   GrowingTable growing_;
 };
@@ -126,6 +157,7 @@ VerbSyntax SnapshotListCommand::Declare() {
             volume_);
   table.Add("--set", "SET", "only those that were taken together under this name", set_);
   table.AddChoice("--state", States(), "only those in this state", state_);
+  table.Add("--groups", "instead: the VolumeGroupSnapshots, and what became of each", groups_);
   table.Add("--watch", "then a row, or a line of JSON, for each change, until it is interrupted",
             watches_);
   table.Add("--mover-namespace", "NS", "the mover's namespace; csi-delta", mover_namespace_);
@@ -140,6 +172,10 @@ VerbSyntax SnapshotListCommand::Declare() {
 
 absl::StatusOr<ExitCode> SnapshotListCommand::Run(const CallContext& ctx, Session& session) {
   const ClusterOptions& cluster = session.options().cluster;
+  if (groups_ &&
+      (watches_ || !absl::StrCat(pvc_, pod_, stateful_set_, volume_, set_, state_).empty())) {
+    return absl::InvalidArgumentError("--groups goes with -n, -A, -l and -o alone");
+  }
   ASSIGN_OR_RETURN(const std::string space, cluster.Namespace());
   const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
   ASSIGN_OR_RETURN(const snapshots::SnapshotOrigin origin,
@@ -151,9 +187,13 @@ absl::StatusOr<ExitCode> SnapshotListCommand::Run(const CallContext& ctx, Sessio
   ASSIGN_OR_RETURN(snapshots::Inventory inventory,
                    snapshots::ReadInventory(ctx, *api,
                                             {.namespace_name = space,
-                                             .label_selector = cluster.selector,
+                                             .label_selector = groups_ ? "" : cluster.selector,
                                              .mover_namespace = mover_namespace_,
                                              .now = ctx.clock->Now()}));
+  if (groups_) {
+    RETURN_IF_ERROR(PrintGroups(ctx, session, *api, space, inventory.entries));
+    return ExitCode::kOk;
+  }
   std::vector<SnapshotEntry> entries;
   std::copy_if(
       inventory.entries.begin(), inventory.entries.end(), std::back_inserter(entries),
@@ -199,6 +239,46 @@ void SnapshotListCommand::WarnOfKeptVolumes(const CallContext& ctx, Session& ses
     session.console().Info(
         absl::StrCat(kept->size() - kKeptVolumesMax, " more are kept; csi-delta doctor has all"));
   }
+}
+
+absl::Status SnapshotListCommand::PrintGroups(const CallContext& ctx, Session& session,
+                                              k8s::ApiClient& api, const std::string& space,
+                                              const std::vector<SnapshotEntry>& entries) {
+  const ClusterOptions& cluster = session.options().cluster;
+  ASSIGN_OR_RETURN(const std::vector<VolumeGroupSnapshot> groups,
+                   objects::ListGroupKind<VolumeGroupSnapshot>(
+                       ctx, api, space, {.label_selector = cluster.selector}));
+  ClusterResult result = {.value = Json::array(), .table = "", .names = {}};
+  std::vector<std::vector<std::string>> rows = {
+      {"NAME", "PVCS", "STATE", "TAKEN", "CLASS", "CONTENT", "ERROR"}};
+  absl::Status unread = absl::OkStatus();
+  for (const VolumeGroupSnapshot& group : groups) {
+    std::vector<std::string> pvcs;
+    for (const SnapshotEntry& entry : entries) {
+      if (entry.namespace_name == group.namespace_name() && entry.group.name == group.name()) {
+        pvcs.push_back(entry.pvc);
+      }
+    }
+    const auto content =
+        objects::Find<VolumeGroupSnapshotContent>(ctx, api, csi::ContentKeyOf(group));
+    unread.Update(content.status());
+    const bool is_gone = content.ok() && !content->has_value() && !group.bound_content().empty();
+    const Json value = GroupJson(group, is_gone, content.value_or(std::nullopt), pvcs);
+    rows.push_back({cluster.all_namespaces ? absl::StrCat(group.namespace_name(), "/", group.name())
+                                           : group.name(),
+                    absl::StrJoin(pvcs, ","), GetString(value, {"state"}),
+                    group.taken_at().has_value() ? FormatMoment(*group.taken_at()) : "",
+                    group.class_name(), group.bound_content(), GetString(value, {"error"})});
+    result.value.push_back(value);
+    result.names.push_back(
+        absl::StrCat("volumegroupsnapshot.groupsnapshot.storage.k8s.io/", group.name()));
+  }
+  if (!unread.ok()) {
+    session.console().Info(absl::StrCat("contents of groups not checked: ", unread.message()));
+  }
+  result.table = FormatTable(rows);
+  PrintClusterResult(session, result);
+  return absl::OkStatus();
 }
 
 bool SnapshotListCommand::IsAskedFor(const SnapshotEntry& entry) const {
