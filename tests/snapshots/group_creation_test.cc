@@ -435,7 +435,7 @@ TEST_F(GroupRemovalTest, MembersThatTheControllerDoesNotTakeAlongGoToo) {
   EXPECT_THAT(cluster_.driver().groups(), IsEmpty());
 }
 
-TEST_F(GroupRemovalTest, AMemberThatOnlyItsOwnerTellsIsDeletedByNobodyAlone) {
+TEST_F(GroupRemovalTest, AMemberKnownByItsOwnerAloneIsNotDeletedAlone) {
   cluster_.names_groups = false;
   CreateNamed("week");
   EXPECT_THAT(Unit("week"), SizeIs(3));
