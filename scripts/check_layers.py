@@ -61,32 +61,32 @@ ALLOWED["cmd"] = EVERYTHING + ("cli",)
 # Lines of .h and .cc that each folder may have, and of text below tests/. A commit that raises one does
 # nothing else, and says why.
 LINES_MAX = {
-    "backupitemactions": 3325,
+    "backupitemactions": 3500,
     "base": 4550,
-    "cli": 15475,
+    "cli": 15650,
     "cmd": 200,
     "conformance": 2275,
-    "csi": 9900,
-    "datamover": 14110,
-    "deleteitemactions": 475,
+    "csi": 10300,
+    "datamover": 14375,
+    "deleteitemactions": 650,
     "diffsnap": 3525,
-    "doctor": 3900,
+    "doctor": 4000,
     "engine": 2400,
-    "incremental": 9750,
-    "inplace": 3575,
+    "incremental": 9800,
+    "inplace": 3600,
     "itemblockactions": 125,
-    "k8s": 4675,
+    "k8s": 4775,
     "longhorn": 2125,
-    "net": 2475,
-    "objects": 7700,
+    "net": 2500,
+    "objects": 7850,
     "plugin": 2125,
     "repository": 14675,
-    "restoreitemactions": 2350,
-    "snapshots": 5825,
+    "restoreitemactions": 2625,
+    "snapshots": 6150,
     "storage": 4625,
-    "velero": 1575,
+    "velero": 1625,
 }
-TEST_LINES_MAX = 159_050
+TEST_LINES_MAX = 160_400
 
 # Messages that protoc made from proto/<group>/, and third-party code, have homes: the folders or files that may include
 # them. Of third-party code by a pattern of the include.
