@@ -102,20 +102,26 @@ def contents_of(bed, app, volume_mode, stem):
 @pytest.mark.parametrize("volume_mode", ["Block", pytest.param("Filesystem", marks=pytest.mark.own_driver(
     "its file systems are folders, which no device can show"))])
 def test_a_moved_volume_is_restored_into_the_existing_pvc(bed, workspace, volume_mode):
-    """In place, by a worker in the mover's namespace: PVC, uid and volume stay, only chunks that differ are written, and the
-    next backup is incremental."""
+    """A restore that meets the PVC leaves it as it is, and its Event has the command that brings the data, typed here as it
+    stands: in place, by a worker in the mover's namespace. PVC, uid and volume stay, only chunks that differ are written, and
+    the next backup is incremental."""
     app = workspace.namespace(bed, labels=mover.RESTRICTED)
     bed.create_claim("data", app, VOLUME_BYTES, mode=volume_mode)
     if volume_mode == "Block":
         data.fill(bed.volume_path("data", app), 1, VOLUME_BYTES)
     only_volumes = ("--include-resources", CLAIMS, *MOVE)
     written = change(bed, app, volume_mode, 1)
-    _, upload = back_up(bed, workspace, app, "backup", *only_volumes)
-    assert change(bed, app, volume_mode, 7) != written
+    backup, upload = back_up(bed, workspace, app, "backup", *only_volumes)
+    changed = change(bed, app, volume_mode, 7)
+    assert changed != written
     before = bed.api.get("persistentvolumeclaims", "data", app)
+    bed.restore(workspace.name("existing"), "--from-backup", backup)
+    data.same(contents_of(bed, app, volume_mode, "untouched"), changed)
+    event, = (one for one in bed.api.list("events", app) if one["reason"] == "DataNotRestored")
+    program, *words = event["message"].partition("; next: ")[2].split()
+    assert program == "csi-delta" and upload["metadata"]["name"] in words, event["message"]
     with mover.configured(bed, mover.INTO_EXISTING):
-        told = bed.run([components.program_path(), "restore", "--upload", upload["metadata"]["name"], "--into", f"{app}/data",
-                        "--velero-namespace", bed.namespace, "--yes", "--json"], timeout_seconds=MOVED_SECONDS_MAX)
+        told = bed.run([components.program_path(), *words, "--json"], timeout_seconds=MOVED_SECONDS_MAX)
     result = json.loads(told.stdout.splitlines()[-1])
     assert 0 < result["written_bytes"] < VOLUME_BYTES // 2, result
     if volume_mode == "Block":
