@@ -34,10 +34,7 @@ ClusterSnapshot::ClusterSnapshot(ClusterSnapshotQuery query, std::unique_ptr<k8s
                                  csi::BoundSnapshot snapshot)
     : query_(std::move(query)),
       api_(std::move(api)),
-      tokens_(*api_, {.service_account = query_.service_account,
-                      .pod_name = "",
-                      .pod_uid = "",
-                      .token_path = query_.token_file}),
+      tokens_(*api_, {.service_account = query_.service_account, .token_path = query_.token_file}),
       snapshot_(std::move(snapshot)) {}
 
 void ClusterSnapshot::Record(repository::VolumeManifest& manifest) const {

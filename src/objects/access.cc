@@ -69,6 +69,11 @@ SelfSubjectReview SelfSubjectReview::Ask() {
   return review;
 }
 
+std::string SelfSubjectReview::Extra(absl::string_view key) const {
+  const std::vector<std::string> values = Texts({"status", "userInfo", "extra", key});
+  return values.empty() ? "" : values.front();
+}
+
 TokenRequest TokenRequest::For(absl::string_view audience, absl::Duration lifetime) {
   TokenRequest request;
   request.Set({"apiVersion"}, kKind.ApiVersion());

@@ -61,6 +61,12 @@ class SelfSubjectReview : public ObjectOf<SelfSubjectReview> {
 
   // "system:serviceaccount:NAMESPACE:NAME", or a person.
   std::string username() const { return Text({"status", "userInfo", "username"}); }
+  // The Pod that the token of the request is bound to; "" if none.
+  std::string pod_name() const { return Extra("authentication.kubernetes.io/pod-name"); }
+  std::string pod_uid() const { return Extra("authentication.kubernetes.io/pod-uid"); }
+
+ private:
+  std::string Extra(absl::string_view key) const;
 };
 
 // A token of a service account: its subresource "token".

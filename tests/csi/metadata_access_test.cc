@@ -151,21 +151,16 @@ TEST_F(MetadataAccessTest, AUserThatIsNoServiceAccountMustNameOne) {
   AudienceTokens none(cluster_.api, {});
   EXPECT_THAT(none.Token(ctx_, "a"), StatusIs(absl::StatusCode::kFailedPrecondition,
                                               HasSubstr("\"system:admin\" is no service")));
-  AudienceTokens named(
-      cluster_.api,
-      {.service_account = "velero/mover", .pod_name = "", .pod_uid = "", .token_path = ""});
+  AudienceTokens named(cluster_.api, {.service_account = "velero/mover", .token_path = ""});
   EXPECT_EQ(named.Token(ctx_, "a")->Reveal(), "token-1");
-  AudienceTokens malformed(
-      cluster_.api, {.service_account = "mover", .pod_name = "", .pod_uid = "", .token_path = ""});
+  AudienceTokens malformed(cluster_.api, {.service_account = "mover", .token_path = ""});
   EXPECT_THAT(malformed.Token(ctx_, "a"), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
 TEST_F(MetadataAccessTest, AProjectedTokenIsReadAgain) {
   const support::ScratchFile file;
   file.Write("projected-1");
-  AudienceTokens tokens(
-      cluster_.api,
-      {.service_account = "", .pod_name = "", .pod_uid = "", .token_path = file.path()});
+  AudienceTokens tokens(cluster_.api, {.service_account = "", .token_path = file.path()});
   EXPECT_EQ(tokens.Token(ctx_, "a")->Reveal(), "projected-1");
   file.Write("projected-2");
   cluster_.clock.Advance(absl::Minutes(1));

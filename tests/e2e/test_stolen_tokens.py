@@ -121,7 +121,8 @@ def test_a_worker_gets_no_token_of_another_workers_pod(served):
             with refused(words):
                 worker.request("POST", token_url(mover.WORKER), token_request(**spec))
         assert worker.request("POST", token_url(mover.WORKER), token_request(**bound_to(pods[OWN])))["status"]["token"]
-        assert worker.request("POST", token_url(mover.WORKER), token_request(audiences=["a-list"]))["status"]["token"]
+        assert worker.request("POST", token_url(mover.WORKER), token_request(audiences=["a-list"],
+                                                                                  **bound_to(pods[OWN])))["status"]["token"]
         with refused("cannot create resource"):
             worker.request("POST", token_url(mover.CONTROLLER), token_request())
 

@@ -221,6 +221,7 @@ std::optional<absl::StatusOr<Json>> FakeApiClient::AnswerReview(const ResourceTy
   Json answer = review;
   if (type.plural == "selfsubjectreviews") {
     SetJson(answer, {"status", "userInfo", "username"}, username_);
+    SetJson(answer, {"status", "userInfo", "extra"}, user_extra_);
     return absl::StatusOr<Json>(std::move(answer));
   }
   if (type.plural != "selfsubjectaccessreviews") {
@@ -574,6 +575,12 @@ absl::StatusOr<Json> FakeApiClient::CreateSubresource(const CallContext& ctx, co
 void FakeApiClient::SetUsername(const std::string& username) {
   std::scoped_lock lock(mutex_);
   username_ = username;
+}
+
+void FakeApiClient::SetPod(const std::string& name, const std::string& uid) {
+  std::scoped_lock lock(mutex_);
+  user_extra_ = {{"authentication.kubernetes.io/pod-name", Json::array({name})},
+                 {"authentication.kubernetes.io/pod-uid", Json::array({uid})}};
 }
 
 // Writes `object`, the new state of what is stored under `key`, if it differs. REQUIRES mutex_.

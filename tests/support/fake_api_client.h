@@ -132,6 +132,8 @@ class FakeApiClient : public k8s::ApiClient {
   int watches() const;
   // Who asks, as a SelfSubjectReview says.
   void SetUsername(const std::string& username);
+  // The Pod that the caller's token is bound to; none at first.
+  void SetPod(const std::string& name, const std::string& uid);
   // Objects held; what a test of clean-up compares.
   int object_count() const;
 
@@ -283,6 +285,7 @@ class FakeApiClient : public k8s::ApiClient {
   bool require_namespaces_ = false;
   std::set<std::string> terminating_namespaces_;
   std::string username_ = "system:serviceaccount:velero:mover";
+  Json user_extra_ = Json::object();
   int tokens_ = 0;
   std::set<std::string> removed_types_;
   std::map<std::string, std::string> served_versions_;

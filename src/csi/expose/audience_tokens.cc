@@ -16,14 +16,14 @@ namespace csidelta::csi {
 using objects::SelfSubjectReview;
 using objects::TokenRequest;
 
-absl::StatusOr<k8s::ObjectKey> AudienceTokens::ServiceAccount(const CallContext& ctx) {
+absl::StatusOr<AudienceTokens::Subject> AudienceTokens::FindSubject(const CallContext& ctx) {
   if (!settings_.service_account.empty()) {
     const std::vector<std::string> parts = absl::StrSplit(settings_.service_account, '/');
     if (parts.size() != 2 || parts[0].empty() || parts[1].empty()) {
       return absl::InvalidArgumentError(
           absl::StrCat("service account ", settings_.service_account, " is not NAMESPACE/NAME"));
     }
-    return objects::ServiceAccount::Key(parts[0], parts[1]);
+    return Subject{objects::ServiceAccount::Key(parts[0], parts[1])};
   }
   ASSIGN_OR_RETURN(const SelfSubjectReview answer,
                    objects::Create(ctx, api_, SelfSubjectReview::Ask()));
@@ -34,22 +34,23 @@ absl::StatusOr<k8s::ObjectKey> AudienceTokens::ServiceAccount(const CallContext&
         "the user \"", username,
         "\" is no service account, whose token the service of snapshot metadata wants; name one"));
   }
-  return objects::ServiceAccount::Key(parts[2], parts[3]);
+  return Subject{objects::ServiceAccount::Key(parts[2], parts[3]), answer.pod_name(),
+                 answer.pod_uid()};
 }
 
 absl::StatusOr<AudienceTokens::Issued> AudienceTokens::Request(const CallContext& ctx,
                                                                const std::string& audience) {
-  ASSIGN_OR_RETURN(const k8s::ObjectKey account, ServiceAccount(ctx));
+  ASSIGN_OR_RETURN(const Subject subject, FindSubject(ctx));
   TokenRequest request = TokenRequest::For(audience, kLifetime);
-  if (!settings_.pod_name.empty()) {
-    request.BindToPod(settings_.pod_name, settings_.pod_uid);
+  if (!subject.pod_name.empty()) {
+    request.BindToPod(subject.pod_name, subject.pod_uid);
   }
   ASSIGN_OR_RETURN(const TokenRequest answer,
-                   objects::CreateSubresource(ctx, api_, account, "token", request));
+                   objects::CreateSubresource(ctx, api_, subject.account, "token", request));
   const std::string token = answer.token();
   if (token.empty()) {
     return absl::InternalError(
-        absl::StrCat("the token of ", ToString(account), " came without a token"));
+        absl::StrCat("the token of ", ToString(subject.account), " came without a token"));
   }
   return Issued{.token = Secret(token),
                 .expires_at = answer.expires_at().value_or(ctx.clock->Now() + kLifetime)};

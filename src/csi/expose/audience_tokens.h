@@ -16,15 +16,13 @@ namespace csidelta::csi {
 struct AudienceTokenSettings {
   // The service account, "namespace/name"; "": the caller's own, which the API server reports.
   std::string service_account;
-  // The Pod that a token is bound to, in the namespace of the service account; "": none.
-  std::string pod_name;
-  std::string pod_uid;
   // A file with a token that the kubelet writes and renews; if set, nothing else is requested.
   std::string token_path;
 };
 
 // Tokens of a service account, each for one audience: by TokenRequest, or from a projected file.
-// Kept until shortly before they expire. Thread-safe; borrows `api`.
+// Kept until shortly before they expire. Thread-safe; borrows `api`. The caller's own tokens are
+// bound to the Pod that it runs in, so they end with it.
 class AudienceTokens {
  public:
   static constexpr absl::Duration kLifetime = absl::Minutes(10);     // The least that servers give.
@@ -46,7 +44,15 @@ class AudienceTokens {
     absl::Time expires_at;
   };
 
-  absl::StatusOr<k8s::ObjectKey> ServiceAccount(const CallContext& ctx);
+  // Whose token is requested: the service account, and the Pod that the token is bound to; an empty
+  // name if none.
+  struct Subject {
+    k8s::ObjectKey account;
+    std::string pod_name = {};
+    std::string pod_uid = {};
+  };
+
+  absl::StatusOr<Subject> FindSubject(const CallContext& ctx);
   absl::StatusOr<Issued> Request(const CallContext& ctx, const std::string& audience);
 
   k8s::ApiClient& api_;
