@@ -65,6 +65,21 @@ def _delete_a_group(bed, workspace):
     groups.await_driver_empty(bed)
 
 
+def _delete_what_cannot_be_deleted(bed, workspace):
+    """The API server refuses a DataDeletion of what no data mover of ours wrote: the backup goes, and a record says what stays."""
+    app = workspace.namespace(bed, "stays")
+    bed.create_claim("data", app, MIB)
+    rules = workspace.policy(bed, policy.rule("move"))
+    with test_transfers.played(bed, test_transfers.SNAPSHOT_ID + "0" * 1024):
+        backup = workspace.backup(bed, "--include-namespaces", app, "--resource-policies-configmap", rules,
+                                  stem="stays")["metadata"]["name"]
+    test_transfers.drop_snapshots(bed, app)
+    bed.delete_backup(backup)
+    record = bed.api.get("configmaps", "csi-delta-undeleted", bed.namespace)
+    assert [text for text in record["data"].values() if f" backup {backup}: " in text], record
+    bed.api.delete("configmaps", "csi-delta-undeleted", bed.namespace)
+
+
 def _take_turns(bed, workspace):
     """A volume whose lease another process holds, then the plugin for long, and that is touched meanwhile.
 
@@ -115,6 +130,7 @@ def test_no_documented_verb_is_unused(beds, workspace):
     _delete_a_group(bed, workspace)
     _restore_what_is_gone(bed, workspace)
     _take_turns(bed, workspace)
+    _delete_what_cannot_be_deleted(bed, workspace)
     test_transfers.check_cancelled_upload(bed, workspace)
     test_transfers.check_cancelled_download(bed, workspace)
     assert not _refused(beds.plugin_requests())

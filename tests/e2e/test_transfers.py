@@ -18,9 +18,9 @@ MOVED_BYTES = 12345
 class PlayedMover(threading.Thread):
     """Completes every managed DataUpload that is new, as far as Velero sees."""
 
-    def __init__(self, bed):
+    def __init__(self, bed, snapshot_id):
         super().__init__(daemon=True)
-        self._bed = bed
+        self._bed, self._snapshot_id = bed, snapshot_id
         self._ended = threading.Event()
 
     def run(self):
@@ -33,7 +33,7 @@ class PlayedMover(threading.Thread):
         status = {"phase": "Completed", "startTimestamp": "2026-01-02T03:04:05Z",
                   "completionTimestamp": "2026-01-02T03:04:06Z",
                   "progress": {"totalBytes": MOVED_BYTES, "bytesDone": MOVED_BYTES},
-                  "snapshotID": SNAPSHOT_ID.format(obj["spec"]["sourceNamespace"])}
+                  "snapshotID": self._snapshot_id.format(obj["spec"]["sourceNamespace"])}
         self._bed.api.patch("datauploads", obj["metadata"]["name"], {"status": status}, self._bed.namespace)
 
     def end(self):
@@ -42,9 +42,9 @@ class PlayedMover(threading.Thread):
 
 
 @contextlib.contextmanager
-def played(bed):
+def played(bed, snapshot_id=SNAPSHOT_ID):
     mover.define(bed)
-    playing = PlayedMover(bed)
+    playing = PlayedMover(bed, snapshot_id)
     playing.start()
     try:
         yield
