@@ -66,7 +66,7 @@ def _delete_a_group(bed, workspace):
 
 
 def _delete_what_cannot_be_deleted(bed, workspace):
-    """The API server refuses a DataDeletion of what no data mover of ours wrote: the backup goes, and a record says what stays."""
+    """The API server refuses a DataDeletion of what csi-delta cannot have written: the backup goes, a record says what stays."""
     app = workspace.namespace(bed, "stays")
     bed.create_claim("data", app, MIB)
     rules = workspace.policy(bed, policy.rule("move"))
