@@ -281,7 +281,7 @@ absl::Status CheckBlocks(int64_t from_bytes, int64_t volume_size_bytes,
       return absl::InvalidArgumentError(
           absl::StrCat("block ", Describe(extent), " does not come behind byte ", begin_min));
     }
-    if (extent.offset_bytes >= volume_size_bytes ||
+    if (std::max(extent.offset_bytes, begin_min) >= volume_size_bytes ||
         (extent.end_bytes() > volume_size_bytes && !is_last)) {
       return absl::InvalidArgumentError(absl::StrCat(
           "block ", Describe(extent), " lies beyond the volume of ", volume_size_bytes, " bytes"));
