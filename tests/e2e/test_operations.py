@@ -21,8 +21,8 @@ MAY_FIND_FAULTS = "csi-delta doctor"  # A bed is no cluster to be content with.
 
 
 def commands():
-    """The indented lines of the page, in order, but for what stands between fences."""
-    text = "".join(PAGE.read_text().split("```")[::2])
+    """The indented lines of the page, in order, but for what stands between fences. A backslash joins a line to the next."""
+    text = "".join(PAGE.read_text().split("```")[::2]).replace("\\\n", "")
     return [line.strip() for line in text.splitlines() if line.startswith("    ")]
 
 
