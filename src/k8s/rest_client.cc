@@ -1,6 +1,7 @@
 #include "k8s/rest_client.h"
 
 #include <algorithm>
+#include <atomic>
 #include <iterator>
 #include <optional>
 #include <string>
@@ -293,6 +294,10 @@ class RestClient : public ApiClient {
 
   absl::StatusOr<Access> LogIn(const CallContext& ctx);
 
+  // Whether the server has not read its roles yet: it refuses what Kubernetes allows to every user
+  // (role system:discovery). A client that starts during a restart has not seen it away.
+  bool RefusesEverybody(const CallContext& ctx, const Access& access);
+
   // Whether a refused request may be made once more, with other credentials.
   bool MayBeRefreshed(const CallContext& ctx, const Access& access);
 
@@ -308,7 +313,8 @@ class RestClient : public ApiClient {
   Random& random_;
   RateLimiter limiter_;
   Absence absence_;
-  Mutex mutex_;  // Guards backend_.
+  std::atomic<bool> refuses_version_ = false;  // And went on to: an administrator took that right.
+  Mutex mutex_;                                // Guards backend_.
   std::shared_ptr<Backend> backend_
       ABSL_GUARDED_BY(mutex_);        // Changes only with the certificate of a log-in program.
   std::unique_ptr<ExecLogin> login_;  // Made with backend_, and never changed.
@@ -624,17 +630,22 @@ absl::StatusOr<net::HttpResponse> RestClient::Run(const CallContext& ctx, const 
     if (attempt.status.ok()) {
       return attempt.response;
     }
+    bool may_be_unread = false;
     if (absl::IsUnavailable(attempt.status)) {
       absence_.Note(*ctx.clock);
-    } else if (absl::IsPermissionDenied(attempt.status) && absence_.WasRecent(*ctx.clock)) {
-      attempt.may_try_again = true;
+    } else if (absl::IsPermissionDenied(attempt.status)) {
+      may_be_unread = absence_.WasRecent(*ctx.clock) ||
+                      (backoff.attempts() == 1 && RefusesEverybody(ctx, access));
+      refuses_version_ = refuses_version_ || (backoff.attempts() > 1 && !may_be_unread);
+      attempt.may_try_again = may_be_unread;
     }
     if (absl::IsUnauthenticated(attempt.status) && !refreshed && MayBeRefreshed(ctx, access)) {
       refreshed = true;
       continue;
     }
     const bool is_streaming = got_bytes != nullptr && *got_bytes;
-    if (!attempt.may_try_again || call.is_tried_once || is_streaming || !backoff.MayTryAgain()) {
+    if (!attempt.may_try_again || (call.is_tried_once && !may_be_unread) || is_streaming ||
+        !backoff.MayTryAgain()) {
       return attempt.status;
     }
     const absl::Duration delay = std::max(backoff.NextDelay(), attempt.retry_after);
@@ -647,6 +658,19 @@ absl::StatusOr<net::HttpResponse> RestClient::Run(const CallContext& ctx, const 
     ctx.clock->SleepFor(delay, ctx.stop);
     RETURN_IF_ERROR(ctx.Check());
   }
+}
+
+bool RestClient::RefusesEverybody(const CallContext& ctx, const Access& access) {
+  if (refuses_version_) {
+    return false;
+  }
+  const Call version{.method = "GET", .target = "/version"};
+  if (!absl::IsPermissionDenied(
+          TryOnce(ctx, *access.backend, version, access.token, nullptr).status)) {
+    return false;
+  }
+  absence_.Note(*ctx.clock);
+  return true;
 }
 
 Attempt RestClient::TryOnce(const CallContext& ctx, Backend& backend, const Call& call,

@@ -26,7 +26,7 @@ namespace csidelta::k8s {
 //     UNAVAILABLE, and whether they were done is unknown.
 //   - For 20 s after the server was away (no connection, 5xx) a 403 is not an answer and is tried again
 //     like these: a kube-apiserver that has just started serves before it has read its roles, and
-//     refuses everybody.
+//     refuses everybody. The same holds once a server refuses GET /version, too.
 //   - Reads a token file again when it is 10 s old, and once when the server says 401.
 //   - Gives one request at most a minute; a watch ends after about five, as callers expect anyway.
 std::unique_ptr<ApiClient> MakeClient(ClientSettings settings, Random& random = Random::Real());

@@ -79,6 +79,11 @@ class RestClientTest : public testing::Test {
     server_ = std::make_unique<ApiTestServer>(
         fake_, std::vector<ResourceType>{kConfigMaps, kEvents, kNodes}, std::move(options),
         [this, fault](const ServedRequest& request, ServedConnection& connection) {
+          if (request.target == "/version") {  // Every user may ask for it.
+            connection.Send(version_status_, R"({"message":"forbidden"})");
+            ++version_requests_;
+            return true;
+          }
           {
             std::scoped_lock lock(mutex_);
             requests_.push_back(request);
@@ -117,6 +122,8 @@ class RestClientTest : public testing::Test {
   NoChance random_;
   std::mutex mutex_;
   std::vector<ServedRequest> requests_;
+  std::atomic<int> version_status_ = 200;
+  std::atomic<int> version_requests_ = 0;
   std::unique_ptr<ApiTestServer> server_;
   std::unique_ptr<ApiClient> client_;
 };
@@ -358,6 +365,16 @@ TEST_F(ListFromMemoryTest, ARefusalOfAListInOneAnswerIsTheAnswer) {
   EXPECT_EQ(requests().size(), 1u);
 }
 
+TEST_F(ListFromMemoryTest, AListInOneAnswerWaitsUntilTheRolesAreRead) {
+  is_in_one_answer_ = true;
+  version_status_ = 403;
+  Start(FirstTimes(
+      2, [](ServedConnection& connection) { connection.Send(403, R"({"message":"forbidden"})"); }));
+  ASSERT_THAT(List(), IsOk());
+  EXPECT_EQ(names_.size(), 7u);
+  EXPECT_EQ(requests().size(), 3u);
+}
+
 TEST_F(RestClientTest, AListThatGrewOldIsReadAtOnce) {
   settings_.page_items_max = 3;
   Start([](const ServedRequest& request, ServedConnection& connection) {
@@ -554,6 +571,30 @@ TEST_F(RestClientTest, AfterAnOutageARefusalDoesNotCount) {
     EXPECT_THAT(client_->Get(ctx_, kKey), IsOk()) << status;
     EXPECT_EQ(*seen, 7) << status;
   }
+}
+
+TEST_F(RestClientTest, AServerThatRefusesEverybodyHasNotReadItsRoles) {
+  version_status_ = 403;
+  Start(FirstTimes(
+      3, [](ServedConnection& connection) { connection.Send(403, R"({"message":"forbidden"})"); }));
+  fake_.Seed(kConfigMaps, ConfigMap("one"));
+  EXPECT_THAT(client_->Get(ctx_, kKey), IsOk());
+  EXPECT_EQ(requests().size(), 4u);
+  EXPECT_EQ(version_requests_, 1);
+}
+
+TEST_F(RestClientTest, AClusterThatKeepsItsVersionSecretIsWaitedForOnce) {
+  version_status_ = 403;
+  Start(FirstTimes(1000, [](ServedConnection& connection) {
+    connection.Send(403, R"({"message":"forbidden"})");
+  }));
+  const absl::Time start = clock_.Now();
+  EXPECT_THAT(client_->Get(ctx_, kKey), StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_LT(clock_.Now() - start, absl::Seconds(30));
+  const std::size_t asked = requests().size();
+  EXPECT_THAT(client_->Get(ctx_, kKey), StatusIs(absl::StatusCode::kPermissionDenied));
+  EXPECT_EQ(requests().size(), asked + 1);
+  EXPECT_EQ(version_requests_, 1);
 }
 
 TEST_F(RestClientTest, AfterAnOutageWhatIsRefusedIsCreatedAllTheSame) {
