@@ -46,6 +46,12 @@ bool ReportsNoSource(absl::string_view message) {
           absl::StrContains(message, "not found"));
 }
 
+bool ReportsMissingSnapshot(absl::string_view message) {
+  const std::string text = absl::AsciiStrToLower(message);
+  return absl::StrContains(text, "can not find snapshot for snapshotid") ||
+         absl::StrContains(text, "code = notfound");
+}
+
 bool ReportsNoRoom(absl::string_view driver_error) {
   return absl::StrContains(driver_error, "code = ResourceExhausted ") &&
          !ReportsRateLimit(driver_error);

@@ -21,6 +21,9 @@ bool IsDefiniteRefusal(absl::string_view message);
 // is to be made of does not exist. Pure.
 bool RefusesSize(absl::string_view message);
 bool ReportsNoSource(absl::string_view message);
+// True if the sidecar reports NOT_FOUND, or a listing without the snapshot. All else may pass.
+// Pure.
+bool ReportsMissingSnapshot(absl::string_view message);
 // True if the driver reports that it has no room: ResourceExhausted, unless that is a limit of
 // calls in a time, which passes. Pure.
 bool ReportsNoRoom(absl::string_view driver_error);

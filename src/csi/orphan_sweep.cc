@@ -42,10 +42,6 @@ enum class SweepAction {
   kSweepUnseen
 };
 
-bool IsDone(const objects::Backup& backup) {
-  return backup.phase() == "Completed" || backup.phase() == "PartiallyFailed";
-}
-
 // A VolumeSnapshot, or a VolumeGroupSnapshot whose members share its action.
 using Snapshot = std::variant<VolumeSnapshot, VolumeGroupSnapshot>;
 
@@ -89,7 +85,7 @@ SweepAction Decide(const objects::Object& snapshot, bool is_archived, const Back
   }
   const objects::Backup& backup = found->second;
   const bool is_of_this_uid = snapshot.Label(objects::kBackupUidLabel) == backup.uid();
-  if (IsDone(backup)) {
+  if (backup.has_archive()) {
     if (!is_archived) {
       return SweepAction::kSweep;
     }

@@ -90,6 +90,8 @@ class Backup : public ObjectOf<Backup> {
   bool is_finalizing() const {
     return phase() == "Finalizing" || phase() == "FinalizingPartiallyFailed";
   }
+  // It can be restored, in whole or in part.
+  bool has_archive() const { return phase() == "Completed" || phase() == "PartiallyFailed"; }
   // Velero's final phase of the backup.
   bool is_finished() const { return IsFinalPhase(phase()); }
   // Velero is done with it, whatever became of it, or deletes it.

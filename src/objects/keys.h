@@ -87,9 +87,9 @@ inline constexpr char kGroupOfAnnotation[] = "velero.io/csi-delta-group-of";
 // the members.
 inline constexpr char kGroupToBeMovedAnnotation[] = "velero.io/csi-delta-to-be-moved";
 
-// Annotation on VolumeSnapshot that stands for a member of a moved group; Lease of a volume;
-// written by plugin; read by plugin, mover. The PVC: its name on a VolumeSnapshot,
-// <namespace>/<name> on a Lease.
+// Annotation on VolumeSnapshot that stands for a member of a moved group; Lease of a volume; record
+// of a kept snapshot; written by plugin, mover; read by plugin, mover, doctor, status verb. The
+// PVC: its name on a VolumeSnapshot, else <namespace>/<name>.
 inline constexpr char kMemberClaimAnnotation[] = "velero.io/csi-delta-claim";
 
 // Annotation on Lease of a volume; written by plugin; read by plugin. The backup that holds the
@@ -138,6 +138,11 @@ inline constexpr char kMoverVeleroNamespaceLabel[] = "mover.csi-delta.io/velero-
 // Label on Backup, Restore; written by try verb; read by try verb. The namespace that csi-delta try
 // backs up and restores: the verb removes what has it.
 inline constexpr char kTrialLabel[] = "mover.csi-delta.io/try";
+
+// Label on VolumeSnapshotContent; written by mover; read by mover, doctor, status verb. The record
+// of a snapshot that a backup keeps on the storage. first: made while the backup ran; later: made
+// to ask the storage again; present, gone, not-ready: the answer for a native snapshot of Longhorn.
+inline constexpr char kKeptLabel[] = "mover.csi-delta.io/kept";
 
 // Label on VolumeSnapshotContent; written by mover; read by mover. true: the delta base, the
 // snapshot that the next backup of its volume is compared with. At most one per volume and
@@ -558,9 +563,10 @@ inline constexpr char kLonghornEnginePvcLabel[] = "csi-delta-claim";
 // Words of Velero and of its former CSI plugin. Backups cross over between Velero's own actions
 // and ours, so these never change.
 
-// Label on VolumeSnapshot, VolumeSnapshotContent, DataUpload, archived PVC, Secret, Snapshot of
-// Longhorn; written by Velero, plugin; read by Velero, plugin, mover, doctor. The backup that it
-// belongs to, through ValidLabelValue().
+// Label, annotation on VolumeSnapshot, VolumeSnapshotContent, DataUpload, archived PVC, Secret,
+// Snapshot of Longhorn (label); record of a kept snapshot (annotation); written by Velero, plugin,
+// mover; read by Velero, plugin, mover, doctor, status verb. The backup that it belongs to, through
+// ValidLabelValue().
 inline constexpr char kBackupNameLabel[] = "velero.io/backup-name";
 
 // Label on VolumeSnapshot, VolumeGroupSnapshot, DataUpload, Snapshot of Longhorn; written by
