@@ -235,6 +235,12 @@ TEST(MoverMetricsTest, TheQueuesOfReconciles) {
   }
 }
 
+TEST(MoverMetricsTest, KeptSnapshotsAreCountedByState) {
+  EXPECT_THAT(MoverMetrics().Text(kNow, {.kept = {{"gone", 1}, {"present", 4}}}),
+              AllOf(HasSubstr("csi_delta_mover_kept_snapshots{state=\"gone\"} 1\n"),
+                    HasSubstr("csi_delta_mover_kept_snapshots{state=\"present\"} 4\n")));
+}
+
 TEST(MoverMetricsTest, BasesAreCountedByDriverAndAreZeroFromTheBeginning) {
   const std::string begun = MoverMetrics().Text(kNow, {});
   EXPECT_THAT(begun, HasSubstr("csi_delta_mover_bases{driver=\"\"} 0\n"));

@@ -159,6 +159,8 @@ TEST_F(UninstallTest, NothingManagedIsLeftAndAllOfOthers) {
   bed_.api.Seed(DataDeletionType(), {{"metadata", {{"name", "d"}, {"namespace", "velero"}}}});
   bed_.api.Seed(objects::ProtectedVolume::Type(),
                 {{"metadata", {{"name", "r"}, {"namespace", "velero"}}}});
+  bed_.api.Seed(VolumeSnapshotContentType(),
+                {{"metadata", {{"name", "kept"}, {"labels", {{objects::kKeptLabel, "later"}}}}}});
   EXPECT_THAT(Uninstall(), IsEmpty());
   ExpectNothingInCluster();
   EXPECT_FALSE(HasKeys());

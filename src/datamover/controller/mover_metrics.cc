@@ -180,6 +180,11 @@ void AddState(absl::Time now, const MoverState& state, MetricsPage& page) {
              "VolumeTasks whose object is over or gone; they are removed within minutes.");
   page.Add({}, static_cast<double>(state.leftover_tasks));
   AddGroups(state.groups, page);
+  page.Begin(
+      "kept_snapshots", "gauge",
+      "Snapshots that backups keep on the storage, by its newest answer: present, not-ready, "
+      "gone, unlisted (the driver lists none), unknown (an error), unchecked.");
+  page.AddAll("state", state.kept);
   AddBases(now, state.bases, page);
   AddSettings(state.settings == nullptr ? MoverSettings() : *state.settings, page);
 }

@@ -35,6 +35,7 @@ struct MoverState {
   std::vector<DeletionState> deletions = {};
   int64_t leftover_tasks = 0;  // of transfers that are gone or over
   GroupFigures groups = {};
+  std::map<std::string, int64_t> kept = {};              // snapshots on the storage, by state
   std::map<std::string, k8s::QueueFigures> queues = {};  // by name
   const VolumeRecords* records = nullptr;                // of all volumes; null: none
   const MoverSettings* settings = nullptr;               // null: the defaults

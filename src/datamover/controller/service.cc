@@ -19,6 +19,7 @@
 #include "csi/base_index.h"
 #include "csi/base_snapshots.h"
 #include "csi/expose/exposed_snapshot.h"
+#include "csi/kept_snapshots.h"
 #include "datamover/controller/archive_reconciler.h"
 #include "datamover/controller/deletion_reconciler.h"
 #include "datamover/controller/download_reconciler.h"
@@ -30,6 +31,7 @@
 #include "datamover/records/base_reconciler.h"
 #include "datamover/records/check_reconciler.h"
 #include "datamover/records/group_windows.h"
+#include "datamover/records/kept_reconciler.h"
 #include "datamover/records/volume_record_writer.h"
 #include "datamover/records/volume_records.h"
 #include "datamover/settings.h"
@@ -48,6 +50,7 @@
 #include "objects/data_deletion.h"
 #include "objects/data_transfer.h"
 #include "objects/event_handler.h"
+#include "objects/keys.h"
 #include "objects/persistent_volume.h"
 #include "objects/protected_volume.h"
 #include "objects/storage_class.h"
@@ -65,7 +68,7 @@ constexpr int kOneAfterTheOther = 1;
 // How often what is needed at the start is asked for again.
 constexpr absl::Duration kStartAgainAfter = absl::Seconds(2);
 // Of what is only worth its time at the start when it is had soon.
-constexpr absl::Duration kBackupsListedWithin = absl::Seconds(10);
+constexpr absl::Duration kListedAtStartWithin = absl::Seconds(10);
 
 // The service, wired: what a kind needs stands at its member, what delivers it in the constructor.
 // Each informer has a thread, each queue several that work.
@@ -105,8 +108,7 @@ class Service {
   void Enqueue(absl::string_view queue, const std::string& namespace_name, const std::string& name);
 
   void WatchNamespace(const std::string& velero_namespace);
-  // Objects of Velero that wait for their admissions.
-  // Returns the informer, for further handlers.
+  // Objects of Velero that wait for admission. Returns the informer, for further handlers.
   k8s::Informer& WatchTransfers(const char* queue, const k8s::ResourceType& type,
                                 const std::string& velero_namespace, k8s::Reconciler& reconciler,
                                 TransferReader read);
@@ -115,8 +117,7 @@ class Service {
   void WatchDeletions(const std::string& velero_namespace);
   void WatchRecords(const std::string& velero_namespace);
 
-  // Whether there is nothing more urgent than checks.
-  bool MayCheck() const;
+  bool MayCheck() const;  // whether nothing is more urgent than checks
   MoverState State() const;
   bool AreSynced(std::initializer_list<absl::string_view> queues) const;
   bool TransfersAreKnown() const { return AreSynced({"uploads", "downloads"}); }
@@ -171,6 +172,7 @@ class Service {
   ContentReconciler contents_{env_, enqueue_table_, [this] { return IsSynced(); }};
   BaseReconciler bases_{env_, deleted_snapshots_, records_};
   GroupReconciler groups_{env_};
+  KeptReconciler kept_{env_};
   std::deque<Queue> queues_;
 
   // --- Event handlers
@@ -183,6 +185,7 @@ class Service {
         record_writer_.Record(deletion);  // asks the one before it
         return DeletionStateOf(deletion);
       }};
+  objects::Index<objects::VolumeSnapshotContent, csi::KeptSnapshot> kept_index_{csi::ReadKept};
   PodEventHandler pod_handler_{enqueue_table_, &cache_, *env_.ended_pods, *env_.running};
   EnqueueingEventHandler<objects::VolumeSnapshot> snapshot_handler_{enqueue_table_, &cache_};
   EnqueueingEventHandler<objects::PersistentVolumeClaim> claim_handler_{enqueue_table_, &cache_};
@@ -202,6 +205,11 @@ Service::Service(k8s::ApiClient& api, k8s::ObjectCache& cache, csi::BaseIndex& b
   base_contents.Add(Loop("bases", content, bases_));
   base_contents.Add(bases);
   Uncached(GroupMemberContents()).Add(Loop("groups", content, groups_));
+  k8s::Informer& kept = Uncached({.type = content, .label_selector = objects::kKeptLabel});
+  kept.Add(kept_index_);
+  kept.Add(Loop("kept", content, kept_));
+  Uncached({.type = content, .label_selector = objects::kBackupNameLabel})
+      .Add(Loop("kept-contents", content, kept_));
   k8s::Informer& tasks =
       Cached({.type = objects::VolumeTask::Type(), .namespace_name = env_.mover_namespace});
   tasks.Add(task_names_);
@@ -248,6 +256,12 @@ void Service::WatchNamespace(const std::string& velero_namespace) {
 
 absl::Status Service::Run(const CallContext& ctx, const std::string& listen_text) {
   ASSIGN_OR_RETURN(const net::ListenAddress listen, net::ParseListenAddress(listen_text));
+  if (const k8s::WatchedObjects natives = csi::NativesOfBackups();  // if Longhorn is there now
+      objects::List<objects::Object>(ctx.WithTimeout(kListedAtStartWithin), api_, natives.type, "",
+                                     {.label_selector = natives.label_selector})
+          .ok()) {
+    Uncached(natives).Add(Loop("kept-natives", natives.type, kept_));
+  }
   net::HttpServerOptions options;
   options.address = listen.address;
   options.port = listen.port;
@@ -268,7 +282,7 @@ absl::Status Service::Run(const CallContext& ctx, const std::string& listen_text
   CallContext lease_ctx = ctx;
   lease_ctx.stop = lease_stop.get_token();
   std::jthread leading([&] { lease.Run(lease_ctx); });
-  if (const absl::Status noted = archives_.RecordBackups(ctx.WithTimeout(kBackupsListedWithin));
+  if (const absl::Status noted = archives_.RecordBackups(ctx.WithTimeout(kListedAtStartWithin));
       !noted.ok()) {
     CSIDELTA_LOG(kInfo, "Backups cannot be listed, so DataUploads of earlier nights take memory",
                  {"error", std::string(noted.message())});
@@ -371,6 +385,9 @@ MoverState Service::State() const {
       task_names.begin(), task_names.end(),
       [this](const std::string& task_name) { return !enqueue_table_.Has(task_name); });
   state.groups = group_windows_.figures();
+  for (const csi::KeptSnapshot& kept : kept_index_.All()) {
+    ++state.kept[kept.state];
+  }
   for (const Queue& queue : queues_) {
     state.queues[queue.name] += queue.loop.figures();
   }

@@ -357,6 +357,12 @@ absl::Status Planner::PlanDeletionsAndRecords() {
   for (const objects::ProtectedVolume& record : records) {
     AddObject(objects::ProtectedVolume::Type(), record);
   }
+  ASSIGN_OR_RETURN(const auto kept,
+                   List<objects::VolumeSnapshotContent>(objects::VolumeSnapshotContent::Type(), "",
+                                                        objects::kKeptLabel));
+  for (const objects::VolumeSnapshotContent& record : kept) {
+    AddObject(objects::VolumeSnapshotContent::Type(), record, "its snapshot stays");
+  }
   return absl::OkStatus();
 }
 
