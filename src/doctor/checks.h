@@ -74,6 +74,7 @@ void CheckMoverQuota(CheckContext& context);
 void CheckMoverTasksSilent(CheckContext& context);
 void CheckMoverOrphans(CheckContext& context);
 void CheckMoverBases(CheckContext& context);
+void CheckKeptSnapshots(CheckContext& context);
 
 // worker_checks.cc
 void CheckMoverWorkerPod(CheckContext& context);

@@ -78,6 +78,8 @@ constexpr std::array kChecks = {
     Check{"mover-tasks-silent", "do all running workers report?", CheckMoverTasksSilent},
     Check{"mover-orphans", "are objects left whose DataUpload is gone?", CheckMoverOrphans},
     Check{"mover-bases", "is each base snapshot needed by the next backup?", CheckMoverBases},
+    Check{"kept-snapshots", "does the storage still have the snapshots that backups keep there?",
+          CheckKeptSnapshots},
     Check{"mover-queue", "do all transfers end before Velero cancels them?", CheckMoverQueue},
     Check{"mover-flags", "does the mover's controller run with limits of its own?",
           CheckMoverFlags},

@@ -11,8 +11,10 @@
 #include "absl/strings/str_split.h"
 #include "base/human_text.h"
 #include "base/rfc3339.h"
+#include "csi/kept_snapshots.h"
 #include "datamover/mover_environment.h"
 #include "datamover/records/base_use.h"
+#include "datamover/records/kept_reconciler.h"
 #include "datamover/settings.h"
 #include "doctor/checks.h"
 #include "objects/access.h"
@@ -22,6 +24,7 @@
 #include "objects/data_transfer.h"
 #include "objects/keys.h"
 #include "objects/storage_class.h"
+#include "objects/volume_snapshot.h"
 #include "objects/volume_task.h"
 #include "objects/workload.h"
 
@@ -298,6 +301,31 @@ void CheckMoverBases(CheckContext& context) {
   if (by_reason.empty()) {
     context.Good(subject, absl::StrCat(Counted(std::ssize(*all), "base snapshot"),
                                        " kept, each for the next backup"));
+  }
+}
+
+void CheckKeptSnapshots(CheckContext& context) {
+  std::set<std::string> unlisted;  // drivers
+  for (const auto& record : context.List<objects::VolumeSnapshotContent>()) {
+    const csi::KeptSnapshot kept = csi::ReadKept(record);
+    if (!record.HasLabel(objects::kKeptLabel)) {
+      continue;
+    }
+    const std::string subject = absl::StrCat("backup ", kept.backup);
+    const absl::Time asked_at = record.created_at().value_or(absl::InfinitePast());
+    if (kept.state == csi::kKeptGone) {
+      context.Fault(subject, absl::StrCat("cannot be restored: ", kept.text),
+                    "back up the PVC again, and find what deletes snapshots on the storage");
+    } else if (kept.state == csi::kKeptNotReady || kept.state == csi::kKeptUnknown ||
+               context.IsPast(asked_at, 2 * datamover::kKeptAskedEvery)) {
+      context.Warn(subject, absl::StrCat(kept.text, "; asked at ", FormatRfc3339(asked_at)),
+                   "see that the mover's controller runs, and what the CSI driver logs");
+    } else if (kept.state == csi::kKeptUnlisted && unlisted.insert(record.driver()).second) {
+      context.Unknown(absl::StrCat("driver ", record.driver()),
+                      absl::UnimplementedError("does not list snapshots: it is not known whether "
+                                               "the storage still has those of backups"),
+                      "restore one now and then (csi-delta try), or move the data into a bucket");
+    }
   }
 }
 

@@ -711,6 +711,41 @@ std::vector<Ailment> OfMover() {
   };
 }
 
+// The record of a snapshot that backup nightly keeps, with what the driver's sidecar wrote.
+std::function<void(Cluster&)> SeedsKept(const Json& status, absl::Duration age = absl::Hours(1)) {
+  return [=](Cluster& c) {
+    Json record = support::MakeContentObject(
+        "csi-delta-kept-1-b", "", "", "snap-1",
+        {{objects::kKeptLabel, "later"}, {objects::kMoverVeleroNamespaceLabel, "velero"}});
+    SetJson(record, {"metadata", "annotations"},
+            Json{{objects::kBackupNameLabel, "nightly"},
+                 {objects::kMemberClaimAnnotation, "shop/orders"}});
+    SetJson(record, {"metadata", "creationTimestamp"}, Ago(c, age));
+    SetJson(record, {"spec", "source"}, Json{{"snapshotHandle", "snap-1"}});
+    record["status"] = status;
+    c.api().Seed(VolumeSnapshotContentType(), record);
+  };
+}
+
+std::vector<Ailment> OfKeptSnapshots() {
+  return {
+      {"kept-snapshots", Severity::kFault,
+       "backup velero/nightly cannot be restored: the snapshot of PVC shop/orders (snap-1 of "
+       "hostpath.csi.k8s.io) is gone: can not find snapshot for snapshotID snap-1",
+       SeedsKept({{"error", {{"message", "can not find snapshot for snapshotID snap-1"}}}})},
+      {"kept-snapshots", Severity::kUnknown,
+       "driver hostpath.csi.k8s.io does not list snapshots: it is not known",
+       SeedsKept({{"snapshotHandle", "snap-1"}, {"readyToUse", true}})},
+      {"kept-snapshots", Severity::kWarning, "is not-ready; asked at",
+       SeedsKept({{"snapshotHandle", "snap-1"}, {"readyToUse", false}})},
+      {"kept-snapshots", Severity::kWarning, "is unknown: the array is busy; asked at",
+       SeedsKept({{"error", {{"message", "the array is busy"}}}})},
+      {"kept-snapshots", Severity::kWarning, "is present; asked at",
+       SeedsKept({{"snapshotHandle", "snap-1"}, {"readyToUse", true}, {"restoreSize", 4096}},
+                 absl::Hours(49))},
+  };
+}
+
 std::vector<Ailment> OfDrivers() {
   return {
       {"driver-object", Severity::kWarning, "has no CSIDriver object",
@@ -1297,8 +1332,8 @@ std::vector<Ailment> AllAilments() {
   std::vector<Ailment> all;
   for (const auto& some :
        {OfCluster(), OfVelero(), OfLocations(), OfImmutability(), OfMover(), OfVelerosContract(),
-        OfAPausedMover(), OfTheQueue(), OfWorkers(), OfDrivers(), OfLonghorn(), OfLonghornObjects(),
-        OfAdmission(), OfOtherKeysAndNamespaces(), OfTheSameChecks()}) {
+        OfAPausedMover(), OfTheQueue(), OfWorkers(), OfKeptSnapshots(), OfDrivers(), OfLonghorn(),
+        OfLonghornObjects(), OfAdmission(), OfOtherKeysAndNamespaces(), OfTheSameChecks()}) {
     all.insert(all.end(), some.begin(), some.end());
   }
   return all;
