@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -247,12 +246,6 @@ void ClaimCheck::Emit(const std::string& message) {
 
 }  // namespace
 
-bool ReportsMissingSnapshot(absl::string_view message) {
-  const std::string text = absl::AsciiStrToLower(message);
-  return absl::StrContains(text, "can not find snapshot for snapshotid") ||
-         absl::StrContains(text, "code = notfound");
-}
-
 ContentState StateOfContent(const VolumeSnapshotContent& content) {
   ContentState state;
   state.driver = content.driver();
@@ -260,7 +253,7 @@ ContentState StateOfContent(const VolumeSnapshotContent& content) {
   state.message = content.error_message();
   if (content.is_ready()) {
     state.kind = ContentState::Kind::kReady;
-  } else if (ReportsMissingSnapshot(state.message)) {
+  } else if (csi::ReportsMissingSnapshot(state.message)) {
     state.kind = ContentState::Kind::kGone;
   }
   return state;

@@ -35,10 +35,6 @@ absl::StatusOr<ContentState> InspectContent(const CallContext& ctx, const csi::E
 absl::StatusOr<ContentState> AwaitContent(const CallContext& ctx, const csi::Environment& env,
                                           const objects::VolumeSnapshot& snapshot);
 
-// Whether `message`, an error that the driver's sidecar reports, says that the driver knows no such
-// snapshot: NOT_FOUND, or a listing without it. Everything else may pass. Pure.
-bool ReportsMissingSnapshot(absl::string_view message);
-
 // The description of an operation whose claim got its volume, and that the data.
 inline constexpr char kClaimIsBound[] = "bound";
 

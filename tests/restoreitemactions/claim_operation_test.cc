@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "base/rfc3339.h"
+#include "csi/driver_error.h"
 #include "objects/keys.h"
 #include "restoreitemactions/actions.h"
 #include "tests/support/kind_names.h"
@@ -280,11 +281,11 @@ TEST(OperationIdTest, UnknownOperationIsAFailureNotAnRpcError) {
 }
 
 TEST(SnapshotGoneTest, OnlyDefiniteAnswersCount) {
-  EXPECT_TRUE(ReportsMissingSnapshot(kGone));
-  EXPECT_TRUE(ReportsMissingSnapshot("rpc error: code = NotFound desc = snapshot x"));
+  EXPECT_TRUE(csi::ReportsMissingSnapshot(kGone));
+  EXPECT_TRUE(csi::ReportsMissingSnapshot("rpc error: code = NotFound desc = snapshot x"));
   for (const char* text : {"", "rpc error: code = Unavailable desc = not found the server",
                            "failed to list snapshot", "timed out"}) {
-    EXPECT_FALSE(ReportsMissingSnapshot(text)) << text;
+    EXPECT_FALSE(csi::ReportsMissingSnapshot(text)) << text;
   }
 }
 
