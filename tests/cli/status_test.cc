@@ -40,8 +40,8 @@ class StatusTest : public testing::Test {
   StatusTest()
       : server_(api_,
                 {DataUploadType(), DataDownloadType(), ConfigMapType(), PersistentVolumeClaimType(),
-                 objects::Restore::Type(), objects::ProtectedVolume::Type(),
-                 objects::VolumeTask::Type()},
+                 VolumeSnapshotContentType(), objects::Restore::Type(),
+                 objects::ProtectedVolume::Type(), objects::VolumeTask::Type()},
                 {}, [this](const ServedRequest& request, ServedConnection& connection) {
                   return AnswerUploads(request, connection);
                 }) {
@@ -154,6 +154,32 @@ TEST_F(StatusTest, ShowsProtectedVolumesThoseThatNeedSomethingFirst) {
   EXPECT_THAT(outcome.out, HasSubstr("never backed up; the last 2 uploads failed: no room"));
   EXPECT_THAT(outcome.out,
               testing::ContainsRegex("shop/a-good +velero/default +5h +incremental +1.0 MiB +5h"));
+}
+
+TEST_F(StatusTest, NamesBackupsWhoseSnapshotsTheStorageLost) {
+  const auto add = [this](const std::string& name, const Json& status) {
+    api_.Seed(
+        VolumeSnapshotContentType(),
+        {{"metadata",
+          {{"name", name},
+           {"labels",
+            {{objects::kKeptLabel, "later"}, {objects::kMoverVeleroNamespaceLabel, "velero"}}},
+           {"annotations",
+            {{objects::kBackupNameLabel, name}, {objects::kMemberClaimAnnotation, "shop/data"}}}}},
+         {"spec", {{"driver", "d"}, {"source", {{"snapshotHandle", "snap-1"}}}}},
+         {"status", status}});
+  };
+  add("good", {{"readyToUse", true}, {"restoreSize", 4096}});
+  EXPECT_THAT(Status().out, Not(HasSubstr("Lost on the storage")));
+  add("lost", {{"error", {{"message", "can not find snapshot for snapshotID snap-1"}}}});
+  const std::string out = Status().out;
+  EXPECT_THAT(out, testing::ContainsRegex("\nLost on the storage\n Backup +Not restorable\n "
+                                          "velero/lost +the snapshot of PVC shop/data \\(snap-1 of "
+                                          "d\\) is gone: can not find"));
+  EXPECT_THAT(out, Not(HasSubstr("velero/good")));
+  EXPECT_EQ(Status({"--json"}).Result()[0]["backup"], "velero/lost");
+  api_.Forbid("list", "volumesnapshotcontents");
+  EXPECT_THAT(Status().error, HasSubstr("lost snapshots are not known"));
 }
 
 TEST_F(StatusTest, ShowsWhatARestoreLeftWithoutDataUntilItIsRestoredOrMadeAgain) {

@@ -22,6 +22,7 @@
 #include "cli/command.h"
 #include "cli/mover/movement_json.h"
 #include "cli/text.h"
+#include "csi/kept_snapshots.h"
 #include "datamover/controller/overview.h"
 #include "datamover/records/volume_records.h"
 #include "datamover/settings.h"
@@ -29,7 +30,9 @@
 #include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/data_transfer.h"
+#include "objects/keys.h"
 #include "objects/protected_volume.h"
+#include "objects/volume_snapshot.h"
 #include "objects/volume_task.h"
 
 namespace csidelta::cli {
@@ -212,7 +215,8 @@ absl::Status ReadUnrestored(const CallContext& ctx, k8s::ApiClient& api, absl::s
 
 void Print(Console& console, const std::vector<Movement>& shown,
            const datamover::QueueOverview& queue, const std::vector<ProtectedVolumeRecord>& records,
-           const std::vector<Unrestored>& unrestored, absl::Time now) {
+           const std::vector<Unrestored>& unrestored, absl::Time now,
+           const std::vector<objects::VolumeSnapshotContent>& kept) {
   Json list = Json::array();
   std::vector<std::vector<std::string>> rows = {
       {" Kind", "Volume", "Object", "Phase", "Moved", "Rate", "Left", "Message"}};
@@ -236,10 +240,18 @@ void Print(Console& console, const std::vector<Movement>& shown,
                     {"next_step", pvc.command}});
     pvcs.push_back({absl::StrCat(" ", name), restore, pvc.command});
   }
+  std::vector<std::vector<std::string>> lost = {{" Backup", "Not restorable"}};
+  for (const auto& record : kept) {
+    if (const csi::KeptSnapshot one = csi::ReadKept(record); one.state == csi::kKeptGone) {
+      list.push_back({{"kind", "lost"}, {"backup", one.backup}, {"message", one.text}});
+      lost.push_back({absl::StrCat(" ", one.backup), one.text});
+    }
+  }
   console.PrintResult(
       list,
       absl::StrCat(
           shown.empty() ? "nothing is being moved\n" : FormatTable(rows), datamover::ToText(queue),
+          lost.size() == 1 ? "" : absl::StrCat("\nLost on the storage\n", FormatTable(lost)),
           unrestored.empty() ? "" : absl::StrCat("\nRestored without data\n", FormatTable(pvcs)),
           records.empty() ? "" : absl::StrCat("\nProtected volumes\n", FormatTable(volumes))));
 }
@@ -378,6 +390,11 @@ absl::Status StatusCommand::Show(const CallContext& ctx, Session& session, k8s::
                                           " left without data is not known: ", read.message()));
     }
   }
+  const auto kept = objects::List<objects::VolumeSnapshotContent>(
+      ctx, api, "", {.label_selector = objects::kKeptLabel});
+  if (!kept.ok() && !absl::IsNotFound(kept.status())) {
+    session.console().Info(absl::StrCat("lost snapshots are not known: ", kept.status().message()));
+  }
   const absl::StatusOr<datamover::MoverSettings> settings =
       datamover::ReadMoverSettings(ctx, api, mover_namespace_);
   if (!settings.ok()) {
@@ -400,7 +417,7 @@ absl::Status StatusCommand::Show(const CallContext& ctx, Session& session, k8s::
     session.environment().out(before);
   }
   Print(session.console(), all.shown, queue, OrderedByNeed(std::move(records)), unrestored,
-        ctx.clock->Now());
+        ctx.clock->Now(), kept.value_or(std::vector<objects::VolumeSnapshotContent>()));
   return session.console().Check();
 }
 
