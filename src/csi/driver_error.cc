@@ -36,6 +36,9 @@ bool IsDefiniteRefusal(absl::string_view message) {
 
 bool RefusesSize(absl::string_view message) {
   return absl::StrContains(message, "code = OutOfRange") ||
+         // vSphere's, of any size but the snapshot's
+         (absl::StrContains(message, "code = InvalidArgument") &&
+          absl::StrContains(message, "snapshot size")) ||
          absl::StrContains(message, "is less than the size");  // csi-provisioner's own
 }
 

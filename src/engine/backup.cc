@@ -18,6 +18,7 @@
 #include "incremental/mover/block_uploader.h"
 #include "incremental/mover/chunk_journal.h"
 #include "incremental/mover/file_block_device.h"
+#include "incremental/mover/file_system.h"
 #include "incremental/mover/full_reason.h"
 #include "incremental/mover/process_limits.h"
 #include "incremental/mover/source_identity.h"
@@ -89,6 +90,8 @@ class BackupRun {
   absl::StatusOr<ResumeAnswer> UseUnfinished(Repository& repository, int64_t volume_bytes,
                                              UploadOptions& options) const;
   int64_t ChunkBytes(const UploadOptions& options, int64_t volume_bytes) const;
+  // FAILED_PRECONDITION if the file system is larger than the device: a driver cut it off.
+  absl::Status CheckIsWhole(FileBlockDevice& device) const;
   void Measure(const Repository& repository, BackupResult& result) const;
   void WarnOfFallback(const BackupResult& result) const;
 
@@ -324,6 +327,19 @@ void BackupRun::WarnOfFallback(const BackupResult& result) const {
   }
 }
 
+absl::Status BackupRun::CheckIsWhole(FileBlockDevice& device) const {
+  ASSIGN_OR_RETURN(const std::string beginning, incremental::ReadBeginning(ctx_, device));
+  const int64_t needed_bytes = incremental::FileSystemBytes(beginning);
+  const int64_t size_bytes = device.info().size_bytes;
+  return needed_bytes <= size_bytes
+             ? absl::OkStatus()
+             : absl::FailedPreconditionError(absl::StrCat(
+                   job_.device, " has ", size_bytes, " bytes, but its ",
+                   incremental::FileSystemOf(beginning), " has ", needed_bytes,
+                   ": the end is missing, so nothing was backed up; the driver made a volume that "
+                   "is smaller than its snapshot: leave its volumes to the file-system backup"));
+}
+
 absl::StatusOr<BackupResult> BackupRun::Run(const Progress& progress) {
   ASSIGN_OR_RETURN(const std::unique_ptr<FileBlockDevice> device,
                    FileBlockDevice::OpenForRead(job_.device));
@@ -333,6 +349,7 @@ absl::StatusOr<BackupResult> BackupRun::Run(const Progress& progress) {
         " and may be written to meanwhile: what comes back may be torn; back up a snapshot of it"));
   }
   const bool asks_cluster = !job_.cluster.volume_snapshot.empty();
+  RETURN_IF_ERROR(asks_cluster ? CheckIsWhole(*device) : absl::OkStatus());
   if (asks_cluster && !job_.extents.empty()) {
     return absl::InvalidArgumentError("--extents and --volume-snapshot are two lists; give one");
   }

@@ -48,8 +48,9 @@ struct BackupJob {
 // Backs up a device into the session's repository, which it opens. One snapshot is made, as the
 // last step; without it nothing is lost but time: the next run finds what is stored. Errors beside
 // those of Session::Open(), incremental::UploadBlocks() and ClusterSnapshot:
-//   INVALID_ARGUMENT  the job contradicts itself
-//   CANCELLED         `ctx` was stopped
+//   INVALID_ARGUMENT     the job contradicts itself
+//   FAILED_PRECONDITION  the device was made of a VolumeSnapshot, and ends before its file system
+//   CANCELLED            `ctx` was stopped
 absl::StatusOr<incremental::BackupResult> RunBackup(const CallContext& ctx, Session& session,
                                                     const BackupJob& job, const Progress& progress);
 

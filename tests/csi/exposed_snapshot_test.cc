@@ -522,6 +522,8 @@ const SizeCase kSizeCases[] = {
     {"PendingResize", 64, 64, 128, 64, 64},
     {"PendingResizeOfUnknownSnapshot", 0, 64, 128, 64, 64},
     {"GrownSince", 64, 128, 128, 64, 64},
+    {"RestoreSizeOfBytesInUse", 64, 128, 128, 0, 128},
+    {"RestoreSizeOfBytesInUseWhileResized", 64, 128, 256, 0, 128},
     {"GrownSinceAndNotShrunk", 64, 128, 128, 128, 128},
     {"NeverSmallerThanTheSnapshot", 99, 64, 64, 64, 0},
     {"NeitherIsTaken", 64, 128, 128, 96, 0},

@@ -124,6 +124,22 @@ class WorkTest : public testing::Test {
   std::vector<std::string> warnings_;
 };
 
+// A driver that reports the bytes in use as restoreSize, and cuts off what it makes of a snapshot.
+TEST_F(WorkTest, AVolumeThatEndsBeforeItsFileSystemIsNotBackedUp) {
+  const auto back_up = [&](char blocks) {  // of 4 KiB, beside 512
+    std::string image(kImageBytes, '\0');
+    image.replace(0, 16, std::string("XFSB\0\0\x10\0\0\0\0\0\0\0\x02\0", 16));
+    image[15] = blocks;
+    Write("image", image);
+    return Backup(
+        {.device = Path("image"), .cluster = {.volume_snapshot = "mover/du-1"}, .path = "/app"});
+  };
+  EXPECT_THAT(back_up(1), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                   HasSubstr("but its xfs has 2101248: the end is missing")));
+  EXPECT_EQ(opened_, 1) << "the repository is not even opened";
+  EXPECT_THAT(back_up(0).status().message(), testing::Not(HasSubstr("missing")));
+}
+
 TEST_F(WorkTest, ABackupSaysWhatItDid) {
   std::vector<std::string> stages;
   int64_t done_bytes = 0;

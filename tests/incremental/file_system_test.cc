@@ -5,13 +5,11 @@
 #include <string>
 
 #include "tests/support/fake_block_device.h"
-#include "tests/support/status_matchers.h"
 
 namespace csidelta::incremental::file_system_test {
 namespace {
 
 using support::FakeBlockDevice;
-using support::IsOkAndHolds;
 
 void Put(std::string& volume, std::size_t offset, const std::string& bytes) {
   volume.replace(offset, bytes.size(), bytes);
@@ -57,13 +55,51 @@ TEST(FileSystemTest, AnythingElseIsNone) {
   EXPECT_FALSE(IsFileSystem("ext4 -o suid"));
 }
 
+// `bytes` in little-endian order.
+std::string Little(uint64_t number, int bytes) {
+  std::string text;
+  for (int i = 0; i < bytes; ++i) {
+    text.push_back(static_cast<char>(number >> (8 * i)));
+  }
+  return text;
+}
+
+TEST(FileSystemTest, ItsSizeIsThatOfItsSuperblock) {
+  std::string ext = Ext(0x3c, 0x42, 0x03);
+  Put(ext, 1024 + 0x4, Little(2560, 4));
+  Put(ext, 1024 + 0x18, Little(2, 4));
+  Put(ext, 1024 + 0x150, Little(1, 4));
+  EXPECT_EQ(FileSystemBytes(ext), 2560 * 4096) << "without 64bit";
+  Put(ext, 1024 + 0x60, Little(0xc2, 4));
+  EXPECT_EQ(FileSystemBytes(ext), ((int64_t{1} << 32) + 2560) * 4096);
+  std::string xfs = With(0, "XFSB");
+  Put(xfs, 4, std::string("\0\0\x10\0\0\0\0\0\0\0\x0a\0", 12));
+  EXPECT_EQ(FileSystemBytes(xfs), 2560 * 4096);
+  std::string btrfs = With(0x10040, "_BHRfS_M");
+  Put(btrfs, 0x100d1, Little(10 << 20, 8));
+  EXPECT_EQ(FileSystemBytes(btrfs), 10 << 20);
+}
+
+TEST(FileSystemTest, AnImpossibleSizeIsNotKnown) {
+  std::string ext = Ext(0x3c, 0x42, 0x03);
+  Put(ext, 1024 + 0x18, Little(7, 4));
+  Put(ext, 1024 + 0x4, Little(2560, 4));
+  EXPECT_EQ(FileSystemBytes(ext), 0);
+  EXPECT_EQ(FileSystemBytes(With(0, "XFSB" + std::string(12, '\xff'))), 0);
+  EXPECT_EQ(FileSystemBytes("XFSB"), 0);
+  std::string btrfs = With(0x10040, "_BHRfS_M");
+  Put(btrfs, 0x100d1, std::string(8, '\xff'));
+  EXPECT_EQ(FileSystemBytes(btrfs), 0);
+  EXPECT_EQ(FileSystemBytes(""), 0);
+}
+
 TEST(FileSystemTest, ADeviceIsReadAtItsBeginning) {
   FakeBlockDevice device(int64_t{1} << 20);
   device.Store(0, With(0x10040, "_BHRfS_M"));
-  EXPECT_THAT(ReadFileSystem({}, device), IsOkAndHolds("btrfs"));
+  EXPECT_EQ(FileSystemOf(*ReadBeginning({}, device)), "btrfs");
   FakeBlockDevice small(4096 + 10);
   small.Store(0, "XFSB");
-  EXPECT_THAT(ReadFileSystem({}, small), IsOkAndHolds("xfs"));
+  EXPECT_EQ(FileSystemOf(*ReadBeginning({}, small)), "xfs");
 }
 
 }  // namespace

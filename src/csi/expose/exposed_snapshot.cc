@@ -118,9 +118,14 @@ struct ExposedSizes {
 };
 
 // Drivers differ: some make a volume of the snapshot's own size alone, others refuse one that is
-// smaller than its source is by now. None may make one that is smaller than the restoreSize.
+// smaller than its source is by now. None may make one that is smaller than the restoreSize. Some
+// report the bytes in use as restoreSize, and cut off a volume of that size: a volume that is known
+// to be larger is requested first.
 ExposedSizes ChooseSizes(int64_t restore_bytes, const SourceClaim& claim) {
   const int64_t largest = std::max(claim.capacity_bytes, claim.requested_bytes);
+  if (restore_bytes > 0 && restore_bytes < claim.capacity_bytes) {
+    return {claim.capacity_bytes, restore_bytes};
+  }
   if (restore_bytes > 0) {
     return {restore_bytes, std::max(restore_bytes, largest)};
   }

@@ -623,7 +623,8 @@ absl::StatusOr<RestoreResult> DownloadBlocks(const CallContext& ctx,
   RETURN_IF_ERROR(RestoreRun(ctx, repository, marked, record, options, plan, result).Do());
   result.duration_ms["transfer"] = elapsed_ms() - result.duration_ms["open"];
   RETURN_IF_ERROR(marked.Flush(ctx));
-  ASSIGN_OR_RETURN(result.file_system, ReadFileSystem(ctx, target));
+  ASSIGN_OR_RETURN(const std::string beginning, ReadBeginning(ctx, target));
+  result.file_system = FileSystemOf(beginning);
   result.duration_ms["total"] = elapsed_ms();
   result.store = options.store_numbers ? options.store_numbers() - before : before;
   result.peak_memory_bytes = PeakMemoryBytes();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <memory>
 
 #include "base/status_macros.h"
@@ -23,12 +24,33 @@ constexpr uint32_t kHasJournal = 0x4;
 constexpr uint32_t kIncompatibleOfExt3 = 0x2 | 0x4 | 0x10;
 constexpr uint32_t kReadOnlyCompatibleOfExt3 = 0x1 | 0x2 | 0x4;
 
+constexpr std::size_t kExtBlocks = kExtSuperblock + 0x4;
+constexpr std::size_t kExtLogBlockBytes = kExtSuperblock + 0x18;  // 0: 1 KiB
+constexpr std::size_t kExtBlocksHigh = kExtSuperblock + 0x150;
+constexpr uint32_t kHas64Bit = 0x80;
+constexpr uint32_t kExtLogBlockBytesMax = 6;
+
 constexpr absl::string_view kXfsMagic = "XFSB";
+constexpr std::size_t kXfsBlockBytes = 0x4;  // big-endian, as all of its numbers
+constexpr std::size_t kXfsBlocks = 0x8;
 constexpr std::size_t kBtrfsMagicAt = 0x10040;
+constexpr std::size_t kBtrfsBytesOfDevice = 0x100d1;  // of this one, where it has several
 constexpr absl::string_view kBtrfsMagic = "_BHRfS_M";
 
 bool HasAt(absl::string_view bytes, std::size_t offset, absl::string_view wanted) {
   return bytes.size() >= offset + wanted.size() && bytes.substr(offset, wanted.size()) == wanted;
+}
+
+uint64_t LittleEndian64(absl::string_view bytes, std::size_t at) {
+  return repository::ReadLe32(bytes, at) | (uint64_t{repository::ReadLe32(bytes, at + 4)} << 32);
+}
+
+// 0 for what no volume can have.
+int64_t Product(uint64_t blocks, uint64_t block_bytes) {
+  constexpr uint64_t kMax = std::numeric_limits<int64_t>::max();
+  return block_bytes == 0 || blocks > kMax / block_bytes
+             ? 0
+             : static_cast<int64_t>(blocks * block_bytes);
 }
 
 }  // namespace
@@ -52,7 +74,26 @@ std::string FileSystemOf(absl::string_view beginning) {
   return (repository::ReadLe32(beginning, kExtCompatible) & kHasJournal) != 0 ? "ext3" : "ext2";
 }
 
-absl::StatusOr<std::string> ReadFileSystem(const CallContext& ctx, BlockDevice& device) {
+int64_t FileSystemBytes(absl::string_view beginning) {
+  const std::string name = FileSystemOf(beginning);
+  if (name.empty() || beginning.size() < kFileSystemProbeBytes) {
+    return 0;
+  }
+  if (name == "xfs") {
+    return Product(__builtin_bswap64(LittleEndian64(beginning, kXfsBlocks)),
+                   __builtin_bswap32(repository::ReadLe32(beginning, kXfsBlockBytes)));
+  }
+  if (name == "btrfs") {
+    return Product(LittleEndian64(beginning, kBtrfsBytesOfDevice), 1);
+  }
+  const bool has_64_bit = (repository::ReadLe32(beginning, kExtIncompatible) & kHas64Bit) != 0;
+  const uint64_t high = has_64_bit ? repository::ReadLe32(beginning, kExtBlocksHigh) : 0;
+  const uint32_t log_bytes = repository::ReadLe32(beginning, kExtLogBlockBytes);
+  return Product((high << 32) | repository::ReadLe32(beginning, kExtBlocks),
+                 log_bytes > kExtLogBlockBytesMax ? 0 : uint64_t{1024} << log_bytes);
+}
+
+absl::StatusOr<std::string> ReadBeginning(const CallContext& ctx, BlockDevice& device) {
   const int64_t alignment_bytes = device.info().alignment_bytes;
   const int64_t length_bytes =
       std::min(kFileSystemProbeBytes, device.info().size_bytes / alignment_bytes * alignment_bytes);
@@ -62,7 +103,7 @@ absl::StatusOr<std::string> ReadFileSystem(const CallContext& ctx, BlockDevice& 
   const AlignedBuffer memory(length_bytes);
   ASSIGN_OR_RETURN(const std::unique_ptr<IoQueue> queue, device.OpenQueue(1));
   RETURN_IF_ERROR(ReadFully(ctx, *queue, {0, length_bytes}, memory.data()));
-  return FileSystemOf(memory.View(length_bytes));
+  return std::string(memory.View(length_bytes));
 }
 
 bool IsFileSystem(absl::string_view name) {

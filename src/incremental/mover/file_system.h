@@ -16,8 +16,11 @@ inline constexpr int64_t kFileSystemProbeBytes = int64_t{128} << 10;
 // knows: "ext2", "ext3", "ext4", "xfs" or "btrfs". "" when it is none of these. Pure.
 std::string FileSystemOf(absl::string_view beginning);
 
-// The same of a device.
-absl::StatusOr<std::string> ReadFileSystem(const CallContext& ctx, BlockDevice& device);
+// How many bytes that file system takes, by its own superblock; 0 when that is not known. Pure.
+int64_t FileSystemBytes(absl::string_view beginning);
+
+// The beginning of a device, at most kFileSystemProbeBytes.
+absl::StatusOr<std::string> ReadBeginning(const CallContext& ctx, BlockDevice& device);
 
 // Whether `name` is one that FileSystemOf() may return, and not "".
 bool IsFileSystem(absl::string_view name);
