@@ -33,6 +33,7 @@ class StorageClass : public ObjectOf<StorageClass> {
     std::string named = Text({"parameters", "csi.storage.k8s.io/fstype"});
     return named.empty() ? Text({"parameters", "fstype"}) : named;
   }
+  bool is_encrypted() const { return Text({"parameters", "encrypted"}) == "true"; }
   std::vector<std::string> mount_options() const { return Texts({"mountOptions"}); }
 };
 

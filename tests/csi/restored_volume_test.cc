@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -169,6 +171,27 @@ TEST_F(RestoredVolumeTest, IsMadeAsABlockDeviceOfTheTargetsClassAndSize) {
   EXPECT_EQ(GetString(*Claim(), {"spec", "storageClassName"}), "shop-class");
   EXPECT_EQ((*Claim())["metadata"]["ownerReferences"][0]["uid"], "task-uid");
   EXPECT_EQ(FindJson(*Claim(), {"spec", "selector"}), nullptr);
+}
+
+// Longhorn's dm-crypt device lacks the header of LUKS: the volume would be too small for its data.
+TEST_F(RestoredVolumeTest, AVolumeThatADriverEncryptsHasRoomForTheHeader) {
+  const std::tuple<const char*, const char*, int64_t, int64_t> cases[] = {
+      {"driver.longhorn.io", "true", kDataBytes, kDataBytes + (16 << 20)},
+      {"rook-ceph.rbd.csi.ceph.com", "true", 2 * kDataBytes, 2 * kDataBytes},
+      {"driver.longhorn.io", "false", kDataBytes, kDataBytes},
+      {"ebs.csi.aws.com", "true", kDataBytes, kDataBytes}};  // The storage encrypts.
+  for (const auto& [driver, encrypted, requested_bytes, bytes] : cases) {
+    SeedStorageClass("Immediate", driver);
+    api_.Mutate({kClasses, "", "shop-class"}, [&, encrypted = encrypted](Json& storage_class) {
+      storage_class["parameters"]["encrypted"] = encrypted;
+    });
+    MakeTarget("Block", requested_bytes);
+    RestoreRequest request = Request();
+    request.name = absl::StrCat("of-", driver, encrypted);
+    const auto prepared = PrepareVolume(ctx_, api_, request);
+    ASSERT_THAT(prepared, IsOk());
+    EXPECT_EQ(prepared->size_bytes, bytes) << driver << " " << encrypted;
+  }
 }
 
 // Some drivers make a file share of a volume that several nodes may mount, whatever its mode.

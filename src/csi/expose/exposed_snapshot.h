@@ -34,8 +34,8 @@
 //       v
 //   source VolumeSnapshot and its content deleted; the driver keeps the snapshot
 //       |  VolumeSnapshot `name` in the mover's namespace
-//       |  claim `name`, Block, filled from VolumeSnapshot `name`; as large as its restoreSize,
-//       |  else as the source claim. If the driver refuses that size, once more with the other.
+//       |  claim `name`, Block, filled from VolumeSnapshot `name`; as large as its restoreSize, or
+//       |  as the source volume if that is larger. If the driver refuses that, with the other size.
 //       v
 //   ready --RemoveExposure, kKeep----> VolumeSnapshotContent `name` alone: it can be a base
 //         --RemoveExposure, kDelete--> nothing, and the driver drops the snapshot

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status_macros.h"
@@ -28,6 +30,18 @@ using objects::StorageClass;
 using objects::VolumeMode;
 
 constexpr std::size_t kRefusalBytesMax = 400;
+// Their parameter "encrypted" means LUKS on the node, whose header is no part of the device.
+constexpr absl::string_view kLuksDrivers[] = {"driver.longhorn.io", "rbd.csi.ceph.com",
+                                              "csi.scaleway.com"};
+constexpr int64_t kLuksHeaderBytes = 16 << 20;
+
+// A device of the class has so many bytes less than were requested.
+int64_t HeaderBytes(const StorageClass& storage_class) {
+  const std::string driver = storage_class.provisioner();
+  const bool is_luks = absl::c_any_of(
+      kLuksDrivers, [&](absl::string_view name) { return absl::EndsWith(driver, name); });
+  return is_luks && storage_class.is_encrypted() ? kLuksHeaderBytes : 0;
+}
 
 k8s::ObjectKey OwnClaimKey(const RestoreRequest& request) {
   return PersistentVolumeClaim::Key(request.mover_namespace, request.name);
@@ -101,6 +115,8 @@ absl::StatusOr<RestoredVolume> Preparation::Run() {
                                          ClassRemediation(result_.storage_class)));
   }
   retains_volumes_ = storage_class.retains_volumes();
+  result_.size_bytes =
+      std::max(result_.size_bytes, request_.size_bytes_least + HeaderBytes(storage_class));
   const std::string driver = storage_class.provisioner();
   if (HasNoBlockDevices(driver)) {
     return Refuse(request_, absl::StrCat("cannot be filled: driver ", driver,
