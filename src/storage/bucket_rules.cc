@@ -2,10 +2,12 @@
 
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
+#include "storage/s3_object_store.h"
 #include "storage/s3_xml.h"
 
 namespace csidelta::storage {
@@ -40,6 +42,8 @@ absl::Status ReadRule(absl::string_view path, std::string text, LifecycleRule& r
     rule.is_narrower = true;
   } else if (path == "Expiration/Days" || path == "Expiration/Date") {
     rule.expires_current = true;
+  } else if (path == "Transition/StorageClass") {
+    rule.archives_current |= absl::c_linear_search(kArchiveClasses, text);
   } else if (path == "NoncurrentVersionExpiration/NoncurrentDays") {
     ASSIGN_OR_RETURN(rule.noncurrent_days, ReadDays(text));
   }

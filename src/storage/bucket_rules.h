@@ -25,6 +25,7 @@ struct LifecycleRule {
   std::string prefix = {};   // of keys in the bucket; "": all
   bool is_narrower = false;  // it also asks for tags or sizes
   bool expires_current = false;
+  bool archives_current = false;  // to a class whose objects are restored before they are read
   // Since they were written over or deleted, versions go after so many days.
   std::optional<int64_t> noncurrent_days = {};
 };

@@ -61,8 +61,7 @@ std::string StsUrl(const CredentialsEnvironment& environment) {
   if (environment.region.empty()) {
     return "https://sts.amazonaws.com";
   }
-  const bool is_china = absl::StartsWith(environment.region, "cn-");
-  return absl::StrCat("https://sts.", environment.region, ".amazonaws.com", is_china ? ".cn" : "");
+  return absl::StrCat("https://sts.", environment.region, ".", AwsDomain(environment.region));
 }
 
 // What containers and instances are told. `source` is for the message.
@@ -132,6 +131,12 @@ absl::StatusOr<std::string> BodyOf(const net::HttpResponse& response, absl::stri
 }
 
 }  // namespace
+
+absl::string_view AwsDomain(absl::string_view region) {
+  return absl::c_find_if(kAwsPartitions,
+                         [region](const auto& one) { return absl::StartsWith(region, one.first); })
+      ->second;
+}
 
 CredentialsEnvironment CredentialsEnvironment::Read(
     const std::function<const char*(const char* name)>& read) {

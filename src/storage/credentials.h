@@ -3,14 +3,26 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "base/call_context.h"
 #include "base/mutex.h"
 #include "net/http_client.h"
 #include "storage/s3_signer.h"
 
 namespace csidelta::storage {
+
+// The partitions of AWS, as its SDKs have them: how the names of their regions begin, and the
+// domain of their services. The last one has all other regions.
+inline constexpr std::pair<absl::string_view, absl::string_view> kAwsPartitions[] = {
+    {"cn-", "amazonaws.com.cn"},   {"eusc-", "amazonaws.eu"},      {"us-iso-", "c2s.ic.gov"},
+    {"us-isob-", "sc2s.sgov.gov"}, {"us-isof-", "csp.hci.ic.gov"}, {"eu-isoe-", "cloud.adc-e.uk"},
+    {"", "amazonaws.com"}};
+
+// The domain of the services of `region`. Pure.
+absl::string_view AwsDomain(absl::string_view region);
 
 // The current credentials for S3. Thread-safe.
 class CredentialsProvider {

@@ -19,7 +19,6 @@
 namespace csidelta::storage {
 namespace {
 
-constexpr absl::string_view kAwsSuffixes[] = {".amazonaws.com", ".amazonaws.com.cn"};
 // Places that restic knows and we do not.
 constexpr absl::string_view kForeignSchemes[] = {
     "azure:", "b2:", "gs:", "rclone:", "rest:", "sftp:", "swift:"};
@@ -47,6 +46,11 @@ absl::Status SplitPath(absl::string_view path, Location& location) {
   std::vector<absl::string_view> segments = absl::StrSplit(path, '/', absl::SkipEmpty());
   if (segments.empty()) {
     return Malformed("the bucket is missing: s3:https://HOST/BUCKET");
+  }
+  if (absl::StartsWith(segments.front(), "arn:")) {
+    return Malformed(
+        "the ARN of an access point is not supported; give the bucket, or the alias of the access "
+        "point");
   }
   if (!IsBucketName(segments.front())) {
     return Malformed("not a bucket's name");
@@ -85,10 +89,14 @@ absl::StatusOr<Location> ParseS3(absl::string_view rest) {
   return location;
 }
 
-bool IsAws(absl::string_view host) {
-  return absl::c_any_of(kAwsSuffixes,
-                        [&](absl::string_view suffix) { return absl::EndsWith(host, suffix); });
+// Cuts ".amazonaws.com", or what another partition has, off the end of `host`.
+bool ConsumeAwsDomain(absl::string_view& host) {
+  return absl::c_any_of(kAwsPartitions, [&](const auto& one) {
+    return absl::ConsumeSuffix(&host, absl::StrCat(".", one.second));
+  });
 }
+
+bool IsAws(absl::string_view host) { return ConsumeAwsDomain(host); }
 
 bool IsAddress(absl::string_view host) {
   return absl::StrContains(host, ":") || host.find_first_not_of(".0123456789") == host.npos;
@@ -104,6 +112,12 @@ absl::Status CheckTexts(const S3Options& options) {
       return absl::InvalidArgumentError(
           absl::StrCat("the ", name, " has a blank or another character that none has"));
     }
+  }
+  if (absl::c_linear_search(kArchiveClasses, options.storage_class)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "objects of storage class ", options.storage_class,
+        " cannot be read until the bucket has restored them, and a repository reads its own in "
+        "each run; use GLACIER_IR, STANDARD_IA or INTELLIGENT_TIERING"));
   }
   const std::string& mode = options.object_lock_mode;
   if (!mode.empty() && mode != "GOVERNANCE" && mode != "COMPLIANCE") {
@@ -194,10 +208,7 @@ class Stack : public OpenedStore {
 }  // namespace
 
 std::string RegionOfHost(absl::string_view host) {
-  bool is_aws = false;
-  for (const absl::string_view suffix : kAwsSuffixes) {
-    is_aws = is_aws || absl::ConsumeSuffix(&host, suffix);
-  }
+  const bool is_aws = ConsumeAwsDomain(host);
   const bool is_s3 = absl::ConsumePrefix(&host, "s3.") || absl::ConsumePrefix(&host, "s3-");
   if (!is_aws || !is_s3) {
     return "";

@@ -23,6 +23,7 @@ const std::map<absl::string_view, absl::StatusCode>& CodesByName() {
       {"NoSuchKey", Code::kNotFound},
       {"InvalidAccessKeyId", Code::kUnauthenticated},
       {"XAdminUserNotFound", Code::kUnauthenticated},  // versitygw, with 404
+      {"InvalidObjectState", Code::kFailedPrecondition},
       {"SignatureDoesNotMatch", Code::kUnauthenticated},
       {"ExpiredToken", Code::kUnauthenticated},
       {"ExpiredTokenException", Code::kUnauthenticated},
@@ -141,6 +142,11 @@ absl::Status S3Status(const net::HttpResponse& response, const S3Error& error,
   }
   if (error.code == "NoSuchBucket") {
     absl::StrAppend(&text, "; make the bucket, or correct its name");
+  }
+  if (error.code == "InvalidObjectState") {
+    absl::StrAppend(&text,
+                    "; the object is archived, by a lifecycle rule of the bucket, say: restore all "
+                    "archived objects below data/ as docs/limits.md shows, then try again");
   }
   if (ReportsFull(response.status, error.code)) {
     return AsFull(absl::ResourceExhaustedError(absl::StrCat(

@@ -24,6 +24,7 @@ namespace csidelta::storage {
 namespace {
 
 constexpr char kEmptySha256[] = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+constexpr char kChecksumHeader[] = "x-amz-checksum-sha256";
 constexpr int64_t kErrorBytesMax = int64_t{64} << 10;
 constexpr int64_t kListPagesMax = 65'536;  // Of 1000 objects each: an exbibyte of packs.
 constexpr int64_t kEmptyPagesMax = 1000;   // In a row; a server may need some to find the next key.
@@ -314,8 +315,24 @@ bool S3ObjectStore::IsRetained(const std::string& key) const {
                          [&](const std::string& exempt) { return absl::StartsWith(key, exempt); });
 }
 
+absl::StatusOr<net::HttpResponse> S3ObjectStore::SendWithChecksum(const CallContext& ctx,
+                                                                  Call call) {
+  if (checksum_refused_) {
+    return Send(ctx, call);
+  }
+  call.headers.emplace_back(kChecksumHeader, Base64OfHex(call.sha256_hex));
+  ASSIGN_OR_RETURN(net::HttpResponse response, Send(ctx, call));
+  const std::string why = response.status / 100 == 4 ? ReadS3Error(response).message : "";
+  if (!absl::StrContains(why, kChecksumHeader) || !absl::StrContains(why, "nsupported")) {
+    return response;
+  }
+  checksum_refused_ = true;
+  call.headers.pop_back();
+  return Send(ctx, call);
+}
+
 HeaderList S3ObjectStore::PutHeaders(const PutOptions& options) const {
-  HeaderList headers = {{"x-amz-checksum-sha256", Base64OfHex(options.sha256_hex)}};
+  HeaderList headers;
   const auto add = [&](const char* name, const std::string& value) {
     if (!value.empty()) {
       headers.emplace_back(name, value);
@@ -344,9 +361,9 @@ absl::Status S3ObjectStore::Put(const CallContext& ctx, const std::string& key,
                   .body = bytes,
                   .sha256_hex = known.sha256_hex,
                   .answer_bytes_max = kErrorBytesMax};
-  ASSIGN_OR_RETURN(const net::HttpResponse response, Send(ctx, call));
+  ASSIGN_OR_RETURN(const net::HttpResponse response, SendWithChecksum(ctx, call));
   if (IsSuccess(response)) {
-    const std::string stored = net::Header(response, "x-amz-checksum-sha256");
+    const std::string stored = net::Header(response, kChecksumHeader);
     if (stored.empty() && net::Header(response, "etag").empty()) {
       return absl::UnavailableError(absl::StrCat(
           call.what, ": the answer does not name what was stored, as that of a store does"));
@@ -495,7 +512,8 @@ absl::Status S3ObjectStore::Delete(const CallContext& ctx, const std::string& ke
 
 absl::StatusOr<net::HttpResponse> S3ObjectStore::Succeed(const CallContext& ctx, const Call& call) {
   RETURN_IF_ERROR(Annotate(call.key.empty() ? absl::OkStatus() : CheckKey(call.key), call.what));
-  ASSIGN_OR_RETURN(net::HttpResponse response, Send(ctx, call));
+  ASSIGN_OR_RETURN(net::HttpResponse response,
+                   call.body.empty() ? Send(ctx, call) : SendWithChecksum(ctx, call));
   // Of a copy, a failure may come in an answer that began as a success; an object may hold
   // anything.
   const bool is_object = call.method == "GET" && !call.key.empty();
@@ -529,15 +547,13 @@ absl::Status S3ObjectStore::SetRetention(const CallContext& ctx, const std::stri
       absl::StrCat("<Retention xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Mode>",
                    retention.mode, "</Mode><RetainUntilDate>",
                    FormatRfc3339Seconds(retention.until), "</RetainUntilDate></Retention>");
-  const std::string sha256_hex = Sha256Hex(body);
   return Succeed(ctx, {.what = absl::StrCat("extend the retention of ", key),
                        .method = "PUT",
                        .key = key,
                        .query = absl::StrCat("retention=&versionId=", net::PercentEncode(version)),
-                       .headers = {{"content-type", "application/xml"},
-                                   {"x-amz-checksum-sha256", Base64OfHex(sha256_hex)}},
+                       .headers = {{"content-type", "application/xml"}},
                        .body = body,
-                       .sha256_hex = sha256_hex,
+                       .sha256_hex = Sha256Hex(body),
                        .answer_bytes_max = kErrorBytesMax})
       .status();
 }
@@ -582,7 +598,6 @@ absl::Status S3ObjectStore::RestoreVersion(const CallContext& ctx, const std::st
                                            const std::string& version) {
   const std::string source = absl::StrCat("/", options_.bucket, "/", options_.prefix, key);
   HeaderList headers = PutHeaders({});
-  headers.erase(headers.begin());  // Nothing is sent of which it would be the checksum.
   headers.emplace_back(
       "x-amz-copy-source",
       absl::StrCat(EncodePath(source), "?versionId=", net::PercentEncode(version)));

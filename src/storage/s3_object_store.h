@@ -14,6 +14,9 @@
 
 namespace csidelta::storage {
 
+// Storage classes of objects that cannot be read until the bucket has restored them.
+inline constexpr absl::string_view kArchiveClasses[] = {"GLACIER", "DEEP_ARCHIVE"};
+
 struct S3Options {
   net::Url endpoint = {};  // scheme, host and port; its target does not count
   std::string bucket = {};
@@ -41,7 +44,8 @@ net::HttpLimits S3HttpLimits();
 
 // Objects in a bucket, over S3's REST dialect: one PUT per object, no multipart; every request
 // signed with Signature V4, its payload's SHA-256 included, which is also stored with the object as
-// x-amz-checksum-sha256. Verified against the bytes by the server; a mismatch is DATA_LOSS.
+// x-amz-checksum-sha256. Verified against the bytes by the server; a mismatch is DATA_LOSS. A
+// server that refuses that header, as Backblaze B2 did, verifies the signed one alone.
 //
 // Redirects are not followed: a bucket of another region is FAILED_PRECONDITION, naming the region.
 // When the server says that our clock is wrong, its Date is believed from then on; when it calls
@@ -115,6 +119,8 @@ class S3ObjectStore : public ObjectStore {
   absl::StatusOr<net::HttpResponse> Send(const CallContext& ctx, const Call& call) {
     return Annotate(Answer(ctx, call), call.what);
   }
+  // Send(), with the checksum of the body until the server has refused its header.
+  absl::StatusOr<net::HttpResponse> SendWithChecksum(const CallContext& ctx, Call call);
   // An answer that is not a success is an error.
   absl::StatusOr<net::HttpResponse> Succeed(const CallContext& ctx, const Call& call);
   bool Correct(const CallContext& ctx, const net::HttpResponse& response);
@@ -130,6 +136,7 @@ class S3ObjectStore : public ObjectStore {
   std::atomic<int64_t> clock_skew_seconds_ =
       0;  // The server's clock is ahead of the local one by so much.
   std::atomic<bool> was_let_in_ = false;  // with whichever credentials
+  std::atomic<bool> checksum_refused_ = false;
 };
 
 }  // namespace csidelta::storage

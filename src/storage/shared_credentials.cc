@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "base/status_macros.h"
 
 namespace csidelta::storage {
@@ -19,6 +20,14 @@ absl::Status Malformed(int line_number) {
 
 bool IsCommentOrEmpty(absl::string_view line) {
   return line.empty() || line.front() == '#' || line.front() == ';';
+}
+
+// As the Go SDK does: a comment begins behind white space.
+absl::string_view WithoutComment(absl::string_view value) {
+  for (const char* begin : {" #", " ;", "\t#", "\t;"}) {
+    value = value.substr(0, value.find(begin));
+  }
+  return absl::StripAsciiWhitespace(value);
 }
 
 // "[name]" or, as the file of settings has it, "[profile name]".
@@ -83,6 +92,7 @@ absl::StatusOr<SharedProfile> ParseSharedCredentials(absl::string_view text,
   Settings settings;
   bool is_managed = false;
   int line_number = 0;
+  absl::ConsumePrefix(&text, "\xef\xbb\xbf");  // editors of Windows
   for (const absl::string_view raw : absl::StrSplit(text, '\n')) {
     ++line_number;
     const absl::string_view line = absl::StripAsciiWhitespace(raw);
@@ -102,7 +112,7 @@ absl::StatusOr<SharedProfile> ParseSharedCredentials(absl::string_view text,
     }
     if (is_managed) {
       Take(absl::AsciiStrToLower(absl::StripAsciiWhitespace(parts.first)),
-           std::string(absl::StripAsciiWhitespace(parts.second)), settings);
+           std::string(WithoutComment(parts.second)), settings);
     }
   }
   ASSIGN_OR_RETURN(found.credentials, Judge(std::move(settings), profile));

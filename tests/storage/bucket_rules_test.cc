@@ -62,8 +62,10 @@ TEST(BucketRulesTest, ReadsLifecycleRulesThatAreEnabled) {
       </Rule>
       <Rule><ID>off</ID><Prefix/><Status>Disabled</Status><Expiration><Days>1</Days></Expiration></Rule>
       <Rule><ID>all</ID><Filter><And><Prefix>q</Prefix><Tag><Key>k</Key></Tag></And></Filter>
+        <Transition><Days>9</Days><StorageClass>STANDARD_IA</StorageClass></Transition>
         <Expiration><Date>2030-01-01T00:00:00Z</Date></Expiration><Status>Enabled</Status></Rule>
       <Rule><ID>markers</ID><Prefix/><Status>Enabled</Status>
+        <Transition><StorageClass>DEEP_ARCHIVE</StorageClass></Transition>
         <Expiration><ExpiredObjectDeleteMarker>true</ExpiredObjectDeleteMarker></Expiration></Rule>
     </LifecycleConfiguration>)");
   ASSERT_THAT(rules, IsOk());
@@ -73,7 +75,9 @@ TEST(BucketRulesTest, ReadsLifecycleRulesThatAreEnabled) {
   EXPECT_FALSE((*rules)[0].expires_current || (*rules)[0].is_narrower);
   EXPECT_EQ((*rules)[1].prefix, "q");
   EXPECT_TRUE((*rules)[1].expires_current && (*rules)[1].is_narrower);
+  EXPECT_FALSE((*rules)[1].archives_current);
   EXPECT_FALSE((*rules)[2].expires_current) << "what is current stays";
+  EXPECT_TRUE((*rules)[2].archives_current);
   EXPECT_THAT(*ParseLifecycle(""), IsEmpty());
 }
 

@@ -465,6 +465,32 @@ TEST(SharedCredentialsTest, ReadsProfiles) {
   }
 }
 
+TEST(SharedCredentialsTest, TakesByteOrderMarksAndComments) {
+  const auto found = ParseSharedCredentials(
+      "\xef\xbb\xbf[default]  # ours\naws_access_key_id = a#b;c # old\n"
+      "aws_secret_access_key=s\t; new\n",
+      "default");
+  ASSERT_THAT(found, IsOk());
+  ASSERT_TRUE(found->credentials.has_value());
+  EXPECT_EQ(found->credentials->access_key_id, "a#b;c");
+  EXPECT_EQ(found->credentials->secret_access_key.Reveal(), "s");
+}
+
+TEST(AwsDomainTest, IsThatOfThePartition) {
+  const std::pair<const char*, const char*> cases[] = {{"", "amazonaws.com"},
+                                                       {"eu-west-1", "amazonaws.com"},
+                                                       {"us-gov-west-1", "amazonaws.com"},
+                                                       {"cn-north-1", "amazonaws.com.cn"},
+                                                       {"eusc-de-east-1", "amazonaws.eu"},
+                                                       {"us-iso-east-1", "c2s.ic.gov"},
+                                                       {"us-isob-east-1", "sc2s.sgov.gov"},
+                                                       {"us-isof-south-1", "csp.hci.ic.gov"},
+                                                       {"eu-isoe-west-1", "cloud.adc-e.uk"}};
+  for (const auto& [region, domain] : cases) {
+    EXPECT_EQ(AwsDomain(region), domain) << region;
+  }
+}
+
 TEST(SharedCredentialsTest, NamesWaysToKeysThatItDoesNotGo) {
   const std::string keys = "aws_access_key_id=a\naws_secret_access_key=b\n";
   const std::tuple<std::string, const char*> refused[] = {

@@ -85,6 +85,7 @@ TEST(LocationTest, RefusesTheRestClearly) {
       {"s3:https:///bucket", "host"},
       {"s3:host/buck$et", "bucket"},
       {"s3:host/..", "bucket"},
+      {"s3:s3.amazonaws.com/arn:aws:s3::1:accesspoint/x.mrap/p", "alias of the access point"},
       {"s3:host/bucket/../x", "prefix"},
       {"s3:host/bucket?x=y", "query"},
       {"s3:host/bucket/pre/#fix/deeper", "no fragment"},
@@ -106,6 +107,9 @@ TEST(LocationTest, FindsTheRegionInTheHost) {
       {"s3-us-west-2.amazonaws.com", "us-west-2"},
       {"s3.dualstack.eu-central-1.amazonaws.com", "eu-central-1"},
       {"s3.cn-north-1.amazonaws.com.cn", "cn-north-1"},
+      {"s3.eusc-de-east-1.amazonaws.eu", "eusc-de-east-1"},
+      {"s3.us-iso-east-1.c2s.ic.gov", "us-iso-east-1"},
+      {"s3.us-isob-east-1.sc2s.sgov.gov", "us-isob-east-1"},
       {"s3.amazonaws.com", ""},
       {"s3.example.com", ""},
       {"minio", ""},
@@ -162,6 +166,15 @@ TEST(LocationTest, RefusesSettingsThatAreNoHeaders) {
   settings = {};
   settings.region = "eu west";
   EXPECT_THAT(open(settings), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("region")));
+  for (const char* archive : {"GLACIER", "DEEP_ARCHIVE"}) {  // Nothing of it could be read.
+    settings = {};
+    settings.s3.storage_class = archive;
+    EXPECT_THAT(open(settings),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         testing::AllOf(HasSubstr(archive), HasSubstr("use GLACIER_IR"))));
+  }
+  settings.s3.storage_class = "GLACIER_IR";
+  EXPECT_THAT(open(settings), IsOk());
   settings = {};
   settings.s3.object_lock_mode = "GOVERNANCE";
   EXPECT_THAT(open(settings), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("duration")));

@@ -50,6 +50,7 @@ TEST(S3ErrorsTest, MapsStatusesAndNames) {
       {403, "InvalidAccessKeyId", Code::kUnauthenticated},
       {403, "RequestTimeTooSkewed", Code::kFailedPrecondition},
       {403, "QuotaExceeded", Code::kResourceExhausted},
+      {403, "InvalidObjectState", Code::kFailedPrecondition},
       {404, "XAdminUserNotFound", Code::kUnauthenticated},
       {404, "", Code::kNotFound},
       {404, "NoSuchKey", Code::kNotFound},
@@ -104,6 +105,13 @@ TEST(S3ErrorsTest, AFullBucketIsDistinguishedFromABusyOne) {
 TEST(S3ErrorsTest, ABucketThatIsNotThereSaysWhatToDo) {
   EXPECT_THAT(Map(Answer(404, "NoSuchBucket")),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("make the bucket, or")));
+}
+
+// By a lifecycle rule, say.
+TEST(S3ErrorsTest, AnArchivedObjectIsNoMissingRight) {
+  EXPECT_THAT(Map(Answer(403, "InvalidObjectState")),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("is archived"), HasSubstr("docs/limits.md"))));
 }
 
 TEST(S3ErrorsTest, NamesTheRightRegion) {

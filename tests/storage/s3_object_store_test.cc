@@ -698,6 +698,27 @@ TEST_F(S3ObjectStoreTest, EveryKindOfPutTellsItsChecksum) {
   EXPECT_THAT(server_->put_headers(), SizeIs(3));
 }
 
+// As Backblaze B2 did.
+TEST_F(S3ObjectStoreTest, AStoreThatRefusesTheChecksumIsWrittenToWithoutIt) {
+  Start();
+  std::atomic<int> refused = 0;
+  server_->Interfere([&](const ServedRequest& request, ServedConnection& connection) {
+    if (!request.headers.contains("x-amz-checksum-sha256")) {
+      return false;
+    }
+    ++refused;
+    connection.Send(400,
+                    "<Error><Code>InvalidArgument</Code><Message>Unsupported header "
+                    "'x-amz-checksum-sha256' received for this API call.</Message></Error>");
+    return true;
+  });
+  EXPECT_THAT(store_->Put(ctx_, "data/one", "bytes", {}), IsOk());
+  EXPECT_THAT(store_->Put(ctx_, "data/two", "", {}), IsOk());
+  EXPECT_EQ(refused, 1) << "it is not tried for each object";
+  EXPECT_THAT(store_->Get(ctx_, "data/one", 10), IsOkAndHolds("bytes"));
+  EXPECT_THAT(server_->put_headers().at("data/two"), Contains(Key("x-amz-content-sha256")));
+}
+
 TEST_F(S3ObjectStoreTest, ALockLastsByTheServersClock) {
   support::FakeClock own(clock_.Now() - absl::Hours(48));
   FakeS3Options server;
