@@ -16,7 +16,6 @@ namespace {
 using Use = LocationSetting::Use;
 
 constexpr char kChecksum[] = "checksumAlgorithm";
-constexpr char kCredentialsFile[] = "credentialsFile";
 constexpr char kTagging[] = "tagging";
 constexpr absl::string_view kFlags[] = {"s3ForcePathStyle", "insecureSkipTLSVerify"};
 
@@ -32,7 +31,8 @@ constexpr LocationSetting kSettings[] = {
     {"kmsKeyId", Use::kSupported, "Requested for every object; means `aws:kms`."},
     {"tagging", Use::kSupported, "On every object, locks included; the credentials must allow it."},
     {"checksumAlgorithm", Use::kSupported,
-     "Any algorithm of S3, or none. SHA-256 is always sent: object lock requires a checksum."},
+     "Any algorithm of S3, or none. SHA-256 is sent, unless the store refuses its header: object "
+     "lock requires a checksum."},
     {"insecureSkipTLSVerify", Use::kSupported, "The server's certificate is not verified."},
     {"caCert", Use::kSupported,
      "As `spec.objectStorage.caCert`, which comes first: trusted in addition to the "
@@ -43,9 +43,9 @@ constexpr LocationSetting kSettings[] = {
      "Credentials may always be written as a file of settings: `[profile NAME]`."},
     {"bucket", Use::kIgnored, "Velero's own: `spec.objectStorage` counts."},
     {"prefix", Use::kIgnored, "Velero's own: `spec.objectStorage` counts."},
-    {"credentialsFile", Use::kRejected,
-     "A file in Velero's Pod, which workers cannot read: name the Secret in `spec.credential`, "
-     "then it is ignored."},
+    {"credentialsFile", Use::kIgnored,
+     "A file in Velero's Pod, which workers cannot read: the Secret of `spec.credential` counts, "
+     "else Velero's own."},
     {"customerKeyEncryptionFile", Use::kRejected,
      "Data is encrypted already, with a key of yours: use a location without it."},
     {"customerKeyEncryptionSecret", Use::kRejected,
@@ -98,8 +98,7 @@ absl::Status CheckLocationSettings(const objects::BackupStorageLocation& locatio
     if (known == std::end(kSettings)) {
       return Refuse(key, "is not known to csi-delta; take it out, or use a location without it");
     }
-    const bool is_overridden = key == kCredentialsFile && !location.credential().name.empty();
-    if (known->use == Use::kRejected && !value.empty() && !is_overridden) {
+    if (known->use == Use::kRejected && !value.empty()) {
       return Refuse(key, absl::StrCat("is not supported. ", known->how));
     }
     RETURN_IF_ERROR(CheckValue(key, value));

@@ -186,6 +186,12 @@ absl::StatusOr<RepositoryAccess> WithoutKeys(const CallContext& ctx, k8s::ApiCli
                                              const BackupStorageLocation& location,
                                              const RepositoryAccessRequest& request) {
   RETURN_IF_ERROR(CheckProvider(location));
+  if (!location.Config("credentialsFile").empty() && location.credential().name.empty()) {
+    CSIDELTA_LOG(kWarn,
+                 "a location's config.credentialsFile is ignored: name its Secret in "
+                 "spec.credential",
+                 {"location", location.name()});
+  }
   if (request.for_writing && location.is_read_only()) {
     return Refuse("its access mode is ReadOnly, so nothing is written there; back up elsewhere");
   }
@@ -290,9 +296,8 @@ absl::StatusOr<std::string> RepositoryAddress(const BackupStorageLocation& locat
   std::string endpoint = location.Config("s3Url");
   if (endpoint.empty()) {
     const std::string region = location.Config("region");
-    endpoint = region.empty() ? "https://s3.amazonaws.com"
-                              : absl::StrCat("https://s3.", region, ".amazonaws.com",
-                                             absl::StartsWith(region, "cn-") ? ".cn" : "");
+    endpoint =
+        absl::StrCat("https://s3.", region, region.empty() ? "" : ".", storage::AwsDomain(region));
   }
   if (!absl::StrContains(endpoint, "://")) {
     return Refuse(absl::StrCat("config.s3Url \"", absl::CHexEscape(endpoint),

@@ -160,6 +160,9 @@ TEST_F(RepositoryAccessTest, WithoutAUrlItIsAwsOfTheRegion) {
   location_["spec"]["config"] = {{"region", "cn-north-1"}};
   EXPECT_EQ(RepositoryOf().address,
             absl::StrCat("s3:https://s3.cn-north-1.amazonaws.com.cn/b/p/", kPath));
+  location_["spec"]["config"] = {{"region", "eusc-de-east-1"}};
+  EXPECT_EQ(RepositoryOf().address,
+            absl::StrCat("s3:https://s3.eusc-de-east-1.amazonaws.eu/b/p/", kPath));
   location_["spec"]["config"] = Json::object();
   location_["spec"]["objectStorage"].erase("prefix");
   EXPECT_EQ(RepositoryOf().address, absl::StrCat("s3:https://s3.amazonaws.com/b/", kPath));
@@ -257,9 +260,17 @@ TEST_F(RepositoryAccessTest, IgnoredSettingsChangeNothing) {
 TEST_F(RepositoryAccessTest, AFileInVelerosPodIsNoCredentialOfAWorker) {
   location_["spec"].erase("credential");
   Config("credentialsFile", "/credentials/cloud");
+  SeedSecret("cloud-credentials", "cloud", kCloud);
+  const auto access = Open(/*for_writing=*/true);
+  ASSERT_THAT(access, IsOk());
+  EXPECT_EQ(access->secret_data.at("cloud").Reveal(), kCloud);
+}
+
+TEST_F(RepositoryAccessTest, AnAccessPointIsNoBucket) {
+  location_["spec"]["objectStorage"]["bucket"] = "arn:aws:s3::1:accesspoint/x.mrap";
   EXPECT_THAT(Open(/*for_writing=*/true),
               StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("config.credentialsFile"), HasSubstr("spec.credential"))));
+                       AllOf(HasSubstr("velero/default"), HasSubstr("alias of the access point"))));
 }
 
 TEST_F(RepositoryAccessTest, TagsReachEveryObject) {
