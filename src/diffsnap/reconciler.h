@@ -87,6 +87,7 @@ class Controller : public objects::EventHandler<objects::DifferentialSnapshot> {
              std::function<bool()> leads, const Clock& clock);
 
   k8s::Informer& informer() { return informer_; }
+  const k8s::ReconcileLoop& loop() const { return loop_; }
 
   // Moves what is due, again and again, until `ctx` ends.
   void Work(const CallContext& ctx) { loop_.Work(ctx); }

@@ -97,7 +97,7 @@ net::HttpResponse RestServer::Handle(const CallContext& ctx, const net::HttpCall
         {.code = DifferentialErrorCode::kMethodNotAllowed, .message = "pages are read with GET"});
   }
   if (path == "/healthz") {
-    return Answer(200, "text/plain", "ok\n");
+    return Health(*ctx.clock);
   }
   if (path == "/readyz") {
     return pairs_.is_synced() ? Answer(200, "text/plain", "ok\n")
@@ -113,9 +113,15 @@ net::HttpResponse RestServer::Handle(const CallContext& ctx, const net::HttpCall
 }
 
 net::HttpResponse RestServer::HandlePage(const CallContext& ctx, const net::HttpCall& call) {
-  ++in_flight_;
-  const absl::Cleanup done = [this] { --in_flight_; };
   const absl::Duration begun = ctx.clock->Uptime();
+  {
+    const MutexLock lock(mutex_);
+    in_flight_.insert(begun);
+  }
+  const absl::Cleanup done = [&] {
+    const MutexLock lock(mutex_);
+    in_flight_.erase(in_flight_.find(begun));
+  };
   const PageResult result = GetPage(ctx, call);
   const auto* const page = std::get_if<DifferentialPage>(&result);
   net::HttpResponse response = page != nullptr ? Answer(200, "application/json", EncodePage(*page))
@@ -134,7 +140,7 @@ PageResult RestServer::GetPage(const CallContext& ctx, const net::HttpCall& call
   if (!query.ok()) {
     return ErrorOf(query.status());
   }
-  query->entries_max = std::min(query->entries_max, entries_max_);
+  query->entries_max = std::min(query->entries_max, options_.entries_max);
   const Secret token = BearerToken(Header(call, "authorization"));
   if (token.empty()) {
     return DifferentialError{.code = DifferentialErrorCode::kUnauthenticated,
@@ -152,6 +158,18 @@ void RestServer::Count(absl::string_view code, int64_t blocks, absl::Duration ta
   ++answers_[std::string(code)];
   blocks_ += blocks;
   page_seconds_ += absl::ToDoubleSeconds(taken);
+}
+
+net::HttpResponse RestServer::Health(const Clock& clock) const {
+  std::vector<k8s::LoopAge> loops = options_.loops();
+  {
+    const MutexLock lock(mutex_);
+    if (!in_flight_.empty()) {
+      loops.push_back({.name = "the answer to a request for a page",
+                       .age = clock.Uptime() - *in_flight_.begin()});
+    }
+  }
+  return k8s::HealthOf(loops, options_.loop_age_max);
 }
 
 std::string RestServer::Metrics() const {
@@ -177,7 +195,7 @@ std::string RestServer::Metrics() const {
       "\n# HELP csi_delta_diffsnap_requests_in_flight Requests for pages being answered.\n"
       "# TYPE csi_delta_diffsnap_requests_in_flight gauge\n"
       "csi_delta_diffsnap_requests_in_flight ",
-      in_flight_.load(), "\n");
+      in_flight_.size(), "\n");
   return text;
 }
 

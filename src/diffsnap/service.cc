@@ -1,8 +1,10 @@
 #include "diffsnap/service.h"
 
+#include <atomic>
 #include <optional>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/crypto.h"
@@ -14,6 +16,7 @@
 #include "diffsnap/resolver.h"
 #include "diffsnap/rest_server.h"
 #include "k8s/config.h"
+#include "k8s/heartbeat.h"
 #include "k8s/leader_lease.h"
 #include "net/http_server.h"
 #include "net/listen_address.h"
@@ -56,7 +59,10 @@ class Service {
         secrets_(api),
         pages_(pairs_, *driver.driver, CursorCodec(std::move(cursor_key)), &secrets_),
         access_(api, AudienceOf(settings, driver)),
-        rest_(pairs_, access_, pages_, settings.page_entries_max),
+        rest_(pairs_, access_, pages_,
+              {.entries_max = settings.page_entries_max,
+               .loops = [this] { return LoopAges(); },
+               .loop_age_max = settings.loop_age_max}),
         driver_name_(driver.name),
         contents_(driver.name),
         reconciler_(api, contents_,
@@ -93,9 +99,8 @@ class Service {
                                .namespace_name = settings_.lease_namespace,
                                .name = absl::StrCat(kLeasePrefix, driver_name_),
                                .holder = absl::StrCat(net::HostName(), ":", http->port())});
-      indexing = std::jthread([&] {
-        k8s::Informer(ContentIndex::Watched(), {&contents_}).Run(inner, api_).IgnoreError();
-      });
+      made_lease_ = &*lease_;
+      indexing = std::jthread([&] { content_informer_.Run(inner, api_).IgnoreError(); });
       leading = std::jthread([&] { lease_->Run(inner); });
       working = std::jthread([&] { controller_.Work(inner); });
     }
@@ -127,6 +132,22 @@ class Service {
                                                                : NoPagesHere();
   }
 
+  // Those of the roles that this process does not have are as young as if they had just begun.
+  std::vector<k8s::LoopAge> LoopAges() {
+    const Clock& clock = Clock::Real();
+    std::vector<k8s::LoopAge> loops;
+    for (const k8s::Informer* const informer : {&controller_.informer(), &content_informer_}) {
+      loops.push_back({.name = absl::StrCat("the informer of ", informer->objects().type.plural),
+                       .age = informer->heartbeat().Age(clock)});
+    }
+    loops.push_back({.name = "a reconcile of DifferentialSnapshots",
+                     .age = controller_.loop().oldest_reconcile()});
+    if (const k8s::LeaderLease* const lease = made_lease_; lease != nullptr) {
+      loops.push_back({.name = "the lease", .age = lease->heartbeat().Age(clock)});
+    }
+    return loops;
+  }
+
   absl::StatusOr<std::string> ReadCa() const {
     return settings_.ca_file.empty() ? std::string() : k8s::ReadFile(settings_.ca_file);
   }
@@ -140,7 +161,10 @@ class Service {
   RestServer rest_;
   const std::string driver_name_;
   std::optional<k8s::LeaderLease> lease_;
+  std::atomic<const k8s::LeaderLease*> made_lease_ =
+      nullptr;  // For probes, which may come earlier.
   ContentIndex contents_;
+  k8s::Informer content_informer_{ContentIndex::Watched(), {&contents_}};
   Reconciler reconciler_;
   Controller controller_;
 };

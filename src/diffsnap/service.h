@@ -6,10 +6,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/secret.h"
 #include "diffsnap/csi_drivers.h"
 #include "k8s/api_client.h"
+#include "k8s/heartbeat.h"
 
 namespace csidelta::diffsnap {
 
@@ -28,6 +30,7 @@ struct ServiceSettings {
   int64_t page_seconds_max = 0;
   int64_t connections_max = 0;
   int64_t keep_seconds = 0;
+  absl::Duration loop_age_max = k8s::kLoopAgeMax;  // older ones stand still, says /healthz
 
   bool has_controller() const { return role != "server"; }
   bool has_server() const { return role != "controller"; }

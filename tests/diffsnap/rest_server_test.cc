@@ -14,6 +14,7 @@
 #include "incremental/sources/differential_source.h"
 #include "tests/diffsnap/fake_driver.h"
 #include "tests/diffsnap/fake_reviews.h"
+#include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/test_authority.h"
 
@@ -183,7 +184,7 @@ TEST_F(RestServerTest, MistakesAreNamed) {
 }
 
 TEST_F(RestServerTest, NoPageHasMoreThanTheServerIsSetTo) {
-  RestServer small(pairs_, access_, pages_, 7);
+  RestServer small(pairs_, access_, pages_, {.entries_max = 7});
   for (const char* target : {"/ns/a", "/ns/a?maxEntries=1000"}) {
     const net::HttpResponse response =
         small.Handle(CallContext(), {"GET", target, {{"authorization", "Bearer good"}}, ""});
@@ -209,6 +210,27 @@ TEST_F(RestServerTest, HealthIsForEverybody) {
   RestServer starting(unsynced, access_, pages_);
   EXPECT_EQ(starting.Handle(CallContext(), {"GET", "/readyz", {}, ""}).status, 503);
   EXPECT_EQ(starting.Handle(CallContext(), {"GET", "/healthz", {}, ""}).status, 200);
+}
+
+TEST_F(RestServerTest, HealthFailsForLoopsAndAnswersThatStandStill) {
+  support::FakeClock clock;
+  CallContext ctx;
+  ctx.clock = &clock;
+  k8s::LoopAge lease = {.name = "the lease"};
+  RestServer rest(pairs_, access_, pages_, {.loops = [&] { return std::vector{lease}; }});
+  const auto health = [&] { return rest.Handle(ctx, {"GET", "/healthz", {}, ""}); };
+  EXPECT_EQ(health().status, 200);
+  lease.age = absl::Minutes(11);
+  EXPECT_EQ(health().status, 503);
+  EXPECT_EQ(health().body, "the lease has stood still for 11m\n");
+  lease.age = absl::ZeroDuration();
+  driver_.on_page = [&](const CallContext&) {
+    EXPECT_EQ(health().status, 200);
+    clock.Advance(absl::Minutes(11));
+    EXPECT_EQ(health().body, "the answer to a request for a page has stood still for 11m\n");
+  };
+  EXPECT_EQ(rest.Handle(ctx, {"GET", "/ns/a", {{"authorization", "Bearer good"}}, ""}).status, 200);
+  EXPECT_EQ(health().status, 200);
 }
 
 TEST_F(RestServerTest, AnswersAreCounted) {

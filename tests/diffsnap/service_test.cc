@@ -3,15 +3,28 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <memory>
 #include <string>
+#include <thread>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "base/crypto.h"
+#include "net/http_client.h"
+#include "net/url.h"
+#include "tests/diffsnap/fake_driver.h"
+#include "tests/support/await.h"
 #include "tests/support/fake_api_client.h"
+#include "tests/support/kind_names.h"
+#include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/test_authority.h"
 
 namespace csidelta::diffsnap::service_test {
 namespace {
 
+using support::IsOk;
 using support::StatusIs;
 using testing::HasSubstr;
 
@@ -63,6 +76,57 @@ TEST(DiffsnapServiceTest, WhatIsMissingIsNamedBeforeAnythingStarts) {
   wrong.url = "http://diffsnap";
   expect(wrong, "--url");
   EXPECT_TRUE(api.calls().empty());
+}
+
+TEST(DiffsnapServiceTest, HealthFailsForEachLoopThatStandsStill) {
+  const support::ScratchFolder folder;
+  support::TestAuthority authority;
+  const support::Credentials own = authority.IssueServer("IP:127.0.0.1");
+  const auto write = [&](const char* name, const std::string& text) {
+    const std::string path = absl::StrCat(folder.path(), "/", name);
+    std::ofstream(path) << text;
+    return path;
+  };
+  ServiceSettings settings;
+  settings.listen = "127.0.0.1:0";
+  settings.url = "https://diffsnap:8443";
+  settings.tls_cert_file = write("tls.crt", own.certificate_pem);
+  settings.tls_key_file = write("tls.key", own.key_pem);
+  settings.cursor_key_file = write("key", std::string(32, 'k'));
+  settings.lease_namespace = "csi";
+  settings.page_entries_max = settings.connections_max = 16;
+  settings.page_seconds_max = 60;
+  settings.loop_age_max = absl::Nanoseconds(1);
+  support::FakeApiClient api;
+  CsiDriver driver;
+  driver.name = "d";
+  driver.driver = std::make_unique<FakeDriver>();
+  std::stop_source stop;
+  CallContext ctx = CallContext().WithTimeout(absl::Seconds(60));
+  ctx.stop = stop.get_token();
+  std::jthread service([&] { EXPECT_THAT(RunService(ctx, api, driver, settings), IsOk()); });
+  net::HttpClientOptions client;
+  client.tls.ca_pem = authority.ca_pem();
+  net::HttpResponse ill;
+  support::Await("a turn of each loop", [&] {
+    const std::string holder =
+        GetString(api.Find({LeaseType(), "csi", "csi-delta-diffsnap-d"}).value_or(Json()),
+                  {"spec", "holderIdentity"});
+    if (holder.empty()) {
+      return false;
+    }
+    const std::string url =
+        absl::StrCat("https://127.0.0.1", holder.substr(holder.rfind(':')), "/healthz");
+    const auto answer = net::HttpClient(client).Send(
+        ctx, {.method = "GET", .url = *net::ParseUrl(url), .headers = {}, .body = ""});
+    EXPECT_THAT(answer, IsOk());
+    ill = answer.value_or(net::HttpResponse());
+    return absl::StrContains(ill.body, "the lease has stood still for ") &&
+           absl::StrContains(ill.body, "the informer of differentialsnapshots has stood still") &&
+           absl::StrContains(ill.body, "the informer of volumesnapshotcontents has stood still");
+  });
+  EXPECT_EQ(ill.status, 503);
+  stop.request_stop();
 }
 
 }  // namespace
