@@ -60,6 +60,24 @@ bool ParseFields(absl::string_view text, Cursor& cursor) {
 
 }  // namespace
 
+absl::StatusOr<Cursor> ParseStartOffset(absl::string_view text) {
+  Cursor cursor;
+  if (text.find_first_not_of("0123456789") == text.npos) {
+    return text.empty() || absl::SimpleAtoi(text, &cursor.from_bytes)
+               ? absl::StatusOr<Cursor>(cursor)
+               : absl::InvalidArgumentError("spec.startOffset is a number beyond 2^63-1");
+  }
+  if (ParseFields(text, cursor)) {
+    cursor.volume_size_bytes = 0;  // It is not proven, and the driver says it.
+    return cursor;
+  }
+  if (std::ssize(text) > kDriverTokenBytesMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("spec.startOffset is longer than ", kDriverTokenBytesMax, " bytes"));
+  }
+  return Cursor{.driver_token = std::string(text)};
+}
+
 CursorCodec::CursorCodec(Secret key) : key_(std::move(key)) {
   CSIDELTA_CHECK(key_.Reveal().size() == kKeyBytes);
 }

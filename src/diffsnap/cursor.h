@@ -30,6 +30,13 @@ struct Cursor {
 // Tokens of drivers that are longer make cursors that are too long for a URL.
 inline constexpr int64_t kDriverTokenBytesMax = 2800;
 
+// Where spec.startOffset of an object begins: a decimal number of bytes; a nextOffset that this
+// service wrote for another object of the same pair, whose MAC is of that object and not checked;
+// anything else is a token that the driver understands. So the driver checks the token, as it
+// checks a handle. "" is the beginning. INVALID_ARGUMENT for what is longer than a token, and for a
+// number beyond 2^63-1.
+absl::StatusOr<Cursor> ParseStartOffset(absl::string_view text);
+
 // Turns places in a listing into the text of nextOffset and startOffset and back:
 //
 //   o:<from>.<volume size>.<expires>.<MAC>           a place that is a number of bytes

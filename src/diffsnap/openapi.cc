@@ -20,7 +20,7 @@ constexpr char kDocument[] = R"json({
           {"name": "namespace", "in": "path", "required": true, "schema": {"type": "string"}},
           {"name": "name", "in": "path", "required": true, "schema": {"type": "string"}},
           {"name": "startOffset", "in": "query",
-           "description": "nextOffset of the page before, or a number of bytes; absent: the beginning",
+           "description": "nextOffset of the page before, or a number of bytes; absent: where the object begins",
            "schema": {"type": "string", "maxLength": 4096}},
           {"name": "maxEntries", "in": "query",
            "description": "blocks in the page at most; it may hold fewer, and none with a nextOffset",

@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "incremental/sources/differential_wire.h"
 
@@ -98,7 +99,7 @@ DifferentialError ViolationError(const absl::Status& status) {
                                   status.message().substr(0, kDriverMessageBytesMax))};
 }
 
-DifferentialError ErrorOfDriver(const absl::Status& status, const ResolvedPair& pair,
+DifferentialError ErrorOfDriver(const absl::Status& status, const DriverRequest& request,
                                 const Cursor& cursor) {
   DifferentialErrorCode code = DifferentialErrorCode::kInternal;
   switch (status.code()) {
@@ -107,8 +108,8 @@ DifferentialError ErrorOfDriver(const absl::Status& status, const ResolvedPair& 
                                 : DifferentialErrorCode::kInvalidOffset;
       break;
     case absl::StatusCode::kNotFound:
-      code = pair.scope.base_handle.empty() ? DifferentialErrorCode::kTargetSnapshotGone
-                                            : DifferentialErrorCode::kBaseSnapshotGone;
+      code = request.base_handle.empty() ? DifferentialErrorCode::kTargetSnapshotGone
+                                         : DifferentialErrorCode::kBaseSnapshotGone;
       break;
     case absl::StatusCode::kPermissionDenied:
       code = DifferentialErrorCode::kPermissionDenied;
@@ -161,6 +162,24 @@ absl::Status CheckSizes(const DriverRequest& request, const Cursor& cursor,
     }
   }
   return absl::OkStatus();
+}
+
+// One block from `from_bytes` to the end of the volume, whose size `allocated` says. A list of what
+// is allocated would not do: it omits what was freed since the base.
+absl::StatusOr<DriverPage> EverythingFrom(int64_t from_bytes, const DriverPage& allocated) {
+  const int64_t size_bytes = allocated.volume_size_bytes;
+  if (size_bytes <= 0) {
+    return ContractViolation(absl::StrCat("a volume of ", size_bytes, " bytes"));
+  }
+  if (from_bytes > size_bytes) {
+    return absl::OutOfRangeError(absl::StrCat("the volume ends at ", size_bytes));
+  }
+  DriverPage page;
+  page.volume_size_bytes = size_bytes;
+  if (from_bytes < size_bytes) {
+    page.blocks.push_back({.extent = {from_bytes, size_bytes - from_bytes}});
+  }
+  return page;
 }
 
 // That the listing goes on somewhere, and not where it was.
@@ -235,6 +254,28 @@ PageService::PageService(const PairTable& pairs, DifferentialDriver& driver, Cur
                          ClassSecrets* secrets)
     : pairs_(pairs), driver_(driver), codec_(std::move(codec)), secrets_(secrets) {}
 
+absl::StatusOr<DriverPage> PageService::AskDriver(const CallContext& ctx, const ResolvedPair& pair,
+                                                  DriverRequest& request) {
+  absl::StatusOr<DriverPage> answer = driver_.GetPage(ctx, request);
+  const bool is_unknown_base =
+      !request.base_handle.empty() &&
+      (absl::IsNotFound(answer.status()) || absl::IsFailedPrecondition(answer.status()));
+  if (!pair.lists_all_for_unknown_base || !is_unknown_base) {
+    return answer;
+  }
+  // That the driver lists the target alone proves that it is the base which is gone.
+  request.base_handle = "";
+  DriverRequest of_target = request;
+  of_target.from_bytes = 0;
+  of_target.driver_token = "";
+  of_target.entries_max = 1;
+  ASSIGN_OR_RETURN(const DriverPage allocated, driver_.GetPage(ctx, of_target));
+  CSIDELTA_LOG(kInfo, "the base is not known any more: everything is listed as changed",
+               {"namespace", pair.scope.namespace_name}, {"target", pair.scope.target_handle},
+               {"status", answer.status().ToString()});
+  return EverythingFrom(request.from_bytes, allocated);
+}
+
 PageResult PageService::GetPage(const CallContext& ctx, const PageQuery& query) {
   if (!pairs_.is_synced()) {
     return DifferentialError{.code = DifferentialErrorCode::kNotSynced,
@@ -247,8 +288,9 @@ PageResult PageService::GetPage(const CallContext& ctx, const PageQuery& query) 
         .message = absl::StrCat("DifferentialSnapshot ", query.namespace_name, "/", query.name,
                                 " is not served: look at its status")};
   }
-  const std::string& start = query.start_offset.empty() ? pair->start_offset : query.start_offset;
-  absl::StatusOr<Cursor> cursor = start.empty() ? Cursor{} : codec_.Decode(pair->scope, start);
+  const absl::StatusOr<Cursor> cursor = query.start_offset.empty()
+                                            ? ParseStartOffset(pair->start_offset)
+                                            : codec_.Decode(pair->scope, query.start_offset);
   if (!cursor.ok()) {
     return DifferentialError{.code = DifferentialErrorCode::kInvalidOffset,
                              .message = std::string(cursor.status().message())};
@@ -276,12 +318,12 @@ PageResult PageService::GetPage(const CallContext& ctx, const PageQuery& query) 
     }
     request.secrets = *std::move(secrets);
   }
-  absl::StatusOr<DriverPage> answer = driver_.GetPage(ctx, request);
+  absl::StatusOr<DriverPage> answer = AskDriver(ctx, *pair, request);
   if (IsContractViolation(answer.status())) {
     return ViolationError(answer.status());
   }
   if (!answer.ok()) {
-    return ErrorOfDriver(answer.status(), *pair, *cursor);
+    return ErrorOfDriver(answer.status(), request, *cursor);
   }
   if (ctx.clock->Now() >= answer->expires_at) {
     return ExpiredError();

@@ -39,6 +39,9 @@ using PageResult = std::variant<incremental::DifferentialPage, incremental::Diff
 // A page goes out only if its blocks ascend, do not overlap, and follow those of the page before,
 // if the volume's size is what it was, and if there is progress; else the driver broke its contract
 // and the answer says so.
+//
+// If the driver does not compare with the base any more, the answer is an error, or, for an object
+// that asks for it, one block: all that follows the pages before.
 class PageService {
  public:
   // Borrows the table, the driver and, if there are any, what reads the secrets for it.
@@ -48,6 +51,11 @@ class PageService {
   PageResult GetPage(const CallContext& ctx, const PageQuery& query);
 
  private:
+  // One call of the driver; a second one for a base that it does not compare with any more. Takes
+  // the base out of `request` then.
+  absl::StatusOr<DriverPage> AskDriver(const CallContext& ctx, const ResolvedPair& pair,
+                                       DriverRequest& request);
+
   const PairTable& pairs_;
   DifferentialDriver& driver_;
   const CursorCodec codec_;

@@ -12,6 +12,7 @@ ResolvedPair PairOf(const objects::DifferentialSnapshot& object) {
           .volume_size_bytes = resolved.volume_size_bytes,
           .parameters = object.parameters(),
           .start_offset = object.start_offset(),
+          .lists_all_for_unknown_base = object.lists_all_for_unknown_base(),
           .secrets_owner = {.class_name = std::move(resolved.class_name),
                             .namespace_name = object.namespace_name(),
                             .snapshot_name = object.target_name()}};

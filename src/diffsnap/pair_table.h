@@ -20,7 +20,8 @@ struct ResolvedPair {
   std::string volume_handle;
   int64_t volume_size_bytes = 0;  // of the target; 0: not known
   std::map<std::string, std::string> parameters;
-  std::string start_offset;         // of the object's spec: for who names none
+  std::string start_offset;  // of the object's spec: for who names none
+  bool lists_all_for_unknown_base = false;
   SecretsOwner secrets_owner = {};  // whose secrets are read for each page
 };
 
@@ -31,7 +32,7 @@ ResolvedPair PairOf(const objects::DifferentialSnapshot& object);
 // answers reads it; what is being read outlives its removal. Thread-safe.
 class PairTable {
  public:
-  // Of at most 8 KiB or so each.
+  // Of at most 12 KiB or so each.
   static constexpr std::size_t kPairsMax = 20'000;
 
   explicit PairTable(std::size_t pairs_max = kPairsMax) : pairs_max_(pairs_max) {}

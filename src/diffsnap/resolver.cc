@@ -1,16 +1,14 @@
 #include "diffsnap/resolver.h"
 
 #include <cstddef>
-#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "csi/bound_snapshot.h"
+#include "diffsnap/cursor.h"
 #include "objects/client.h"
 #include "objects/volume_snapshot.h"
 
@@ -38,10 +36,6 @@ using objects::VolumeSnapshot;
 using objects::VolumeSnapshotClass;
 using objects::VolumeSnapshotContent;
 
-constexpr int64_t kParametersMax = 32;
-constexpr std::size_t kParameterNameBytesMax = 253;
-constexpr std::size_t kParametersBytesMax = 4096;  // All names and values, as CSI has it for maps.
-constexpr char kReservedPrefix[] = "csi.storage.k8s.io/";
 constexpr char kMismatch[] =
     "VolumeMismatch: spec.baseSnapshotHandle is a snapshot of another volume";
 
@@ -178,15 +172,11 @@ std::string Resolving::FaultOfSpec(const BoundSnapshot& target) const {
 }
 
 std::string Resolving::FaultOfStartOffset(const BoundSnapshot& target) const {
-  const std::string text = object_.start_offset();
-  int64_t offset_bytes = 0;
-  if (text.empty()) {
-    return "";
+  const absl::StatusOr<Cursor> start = ParseStartOffset(object_.start_offset());
+  if (!start.ok()) {
+    return absl::StrCat("InvalidOffset: ", start.status().message());
   }
-  if (!absl::SimpleAtoi(text, &offset_bytes) || offset_bytes < 0) {
-    return "InvalidOffset: spec.startOffset is not a number of bytes";
-  }
-  if (target.restore_size_bytes.has_value() && offset_bytes > *target.restore_size_bytes) {
+  if (target.restore_size_bytes.has_value() && start->from_bytes > *target.restore_size_bytes) {
     return absl::StrCat("InvalidOffset: spec.startOffset is past the end of the volume's ",
                         *target.restore_size_bytes, " bytes");
   }
@@ -288,18 +278,10 @@ absl::StatusOr<std::vector<IndexedContent>> ContentIndex::FindByHandle(
 }
 
 std::string FaultOfParameters(const DifferentialSnapshot& object) {
-  const std::map<std::string, std::string> parameters = object.parameters();
-  std::size_t bytes = 0;
-  bool all_good = std::ssize(parameters) <= kParametersMax;
-  for (const auto& [name, value] : parameters) {
-    bytes += name.size() + value.size();
-    all_good = all_good && !name.empty() && name.size() <= kParameterNameBytesMax &&
-               !absl::StartsWith(name, kReservedPrefix);
-  }
-  return all_good && bytes <= kParametersBytesMax
+  return objects::AreDriverParameters(object.parameters())
              ? ""
-             : absl::StrCat("InvalidArgument: spec.parameters are too many, have more than ",
-                            kParametersBytesMax, " bytes, or begin with ", kReservedPrefix);
+             : "InvalidArgument: spec.parameters are too many, have more than 4096 bytes, or begin "
+               "with csi.storage.k8s.io/";
 }
 
 absl::StatusOr<Resolution> Resolve(const CallContext& ctx, k8s::ApiClient& api,

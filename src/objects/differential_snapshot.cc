@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "base/enum_names.h"
 #include "base/json_fields.h"
 #include "base/rfc3339.h"
@@ -10,6 +11,12 @@
 
 namespace csidelta::objects {
 namespace {
+
+constexpr std::size_t kParametersMax = 32;
+constexpr std::size_t kParameterNameBytesMax = 253;
+constexpr std::size_t kParameterTextBytesMax = 1024;
+constexpr std::size_t kParametersBytesMax = 4096;  // All names and values, as CSI has it for maps.
+constexpr char kReservedPrefix[] = "csi.storage.k8s.io/";
 
 constexpr EnumNames<RequestState, 3> kStates = {{{RequestState::kPending, "Pending"},
                                                  {RequestState::kSuccess, "Success"},
@@ -50,6 +57,17 @@ Json ToJson(const Json& object, const RequestCondition& condition, absl::Time no
 }  // namespace
 
 std::string ToString(RequestState state) { return EnumName(kStates, state); }
+
+bool AreDriverParameters(const std::map<std::string, std::string>& parameters) {
+  std::size_t bytes = 0;
+  bool all_good = parameters.size() <= kParametersMax;
+  for (const auto& [name, value] : parameters) {
+    bytes += name.size() + value.size();
+    all_good = all_good && !name.empty() && name.size() <= kParameterNameBytesMax &&
+               value.size() <= kParameterTextBytesMax && !absl::StartsWith(name, kReservedPrefix);
+  }
+  return all_good && bytes <= kParametersBytesMax;
+}
 
 std::map<std::string, std::string> DifferentialSnapshot::parameters() const {
   return GetStringMap(json(), {"spec", "parameters"});

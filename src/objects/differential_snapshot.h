@@ -45,6 +45,10 @@ struct RequestStatus {
   std::string ca_pem = {};    // "": stays as it is
 };
 
+// Whether spec.parameters may be handed to a driver: not too many, not too long as CSI limits maps,
+// and no name that Kubernetes reserves.
+bool AreDriverParameters(const std::map<std::string, std::string>& parameters);
+
 // What changed between two snapshots, asked for: deploy/differentialsnapshot-crd.yaml.
 class DifferentialSnapshot : public ObjectOf<DifferentialSnapshot> {
  public:
@@ -59,6 +63,8 @@ class DifferentialSnapshot : public ObjectOf<DifferentialSnapshot> {
   std::string mode() const { return Text({"spec", "mode"}); }
   std::string start_offset() const { return Text({"spec", "startOffset"}); }  // as it was written
   std::map<std::string, std::string> parameters() const;
+  // Whether everything is listed as changed if the storage does not compare with the base any more.
+  bool lists_all_for_unknown_base() const { return Text({"spec", "onUnknownBase"}) == "all"; }
 
   // Status.
   RequestState state() const;

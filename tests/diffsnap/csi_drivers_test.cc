@@ -284,6 +284,13 @@ TEST_P(CsiDriversTest, ADeletedBaseIsAnsweredByWhoKeepsItsChangeData) {
   Compare(handles_[1], handles_[2]);
   ASSERT_THAT(store_->DeleteSnapshot(handles_[1]), IsOk());
   ExpectError(Ask("", 10), DifferentialErrorCode::kBaseSnapshotGone, "the driver: ");
+  pair_.lists_all_for_unknown_base = true;
+  pairs_.Put("ns", "a", pair_);
+  EXPECT_EQ(ExtentsOf(ReadAll(10)), (std::vector<Extent>{{0, kVolumeBytes}}));
+  Compare(handles_[1], "snap-none");
+  pair_.lists_all_for_unknown_base = true;
+  pairs_.Put("ns", "a", pair_);
+  ExpectError(Ask("", 10), DifferentialErrorCode::kTargetSnapshotGone);
 }
 
 TEST_P(CsiDriversTest, AHandleOfAnotherVolumeIsRefused) {
@@ -410,6 +417,21 @@ TEST_F(PageDriverTest, ContextParametersAndZerosGoThroughUntouched) {
                                  [](const ChangedBlock& block) { return block.zero_out; });
   ASSERT_NE(zero, all.end());
   EXPECT_EQ(zero->extent, (Extent{300 * kBlock, kBlock}));
+}
+
+TEST_F(PageDriverTest, AnObjectBeginsAtTheDriversToken) {
+  const DifferentialPage first = Page("", 10);
+  pair_.scope.uid = "made later";
+  pair_.start_offset = ParseStartOffset(first.next_offset)->driver_token;
+  pairs_.Put("ns", "a", pair_);
+  std::vector<Extent> all = ExtentsOf(first.blocks);
+  for (const Extent& extent : ExtentsOf(ReadAll(10))) {
+    all.push_back(extent);
+  }
+  EXPECT_EQ(MergeExtents(all), Comparison(handles_[0], handles_[2]));
+  pair_.start_offset = "no-cursor-of-this-driver";
+  pairs_.Put("ns", "a", pair_);
+  ExpectError(Ask("", 10), DifferentialErrorCode::kInvalidOffset, "the driver: ");
 }
 
 TEST_F(PageDriverTest, ExpiredResultsAreGone) {

@@ -68,6 +68,30 @@ TEST_F(CursorTest, ANumberOfBytesIsTakenFromAnybody) {
   }
 }
 
+TEST_F(CursorTest, AnObjectMayBeginAtANumberACursorOrATokenOfTheDriver) {
+  const std::string own = std::string("\0page/2?\xff", 9);
+  const std::pair<std::string, Cursor> cases[] = {
+      {"", {}},
+      {"0", {}},
+      {"007", {.from_bytes = 7}},
+      {"9223372036854775807", {.from_bytes = kMax}},
+      {codec_.Encode(scope_, cursor_), {.from_bytes = 1052672}},
+      {codec_.Encode(scope_, token_),
+       {.from_bytes = 4096, .expires_at_seconds = 1'800'000'000, .driver_token = own}},
+      {"-1", {.driver_token = "-1"}},
+      {"t:", {.driver_token = "t:"}},
+      {own, {.driver_token = own}},
+      {std::string(kDriverTokenBytesMax, 'x'),
+       {.driver_token = std::string(kDriverTokenBytesMax, 'x')}}};
+  for (const auto& [text, cursor] : cases) {
+    EXPECT_THAT(ParseStartOffset(text), IsOkAndHolds(Eq(cursor))) << text;
+  }
+  for (const std::string& text :
+       {std::string("9223372036854775808"), std::string(kDriverTokenBytesMax + 1, 'x')}) {
+    EXPECT_THAT(ParseStartOffset(text), StatusIs(absl::StatusCode::kInvalidArgument)) << text;
+  }
+}
+
 TEST_F(CursorTest, AnotherKeyIsAForgery) {
   const CursorCodec forger{Secret(std::string(32, 'f'))};
   ExpectRefused(scope_, forger.Encode(scope_, cursor_));

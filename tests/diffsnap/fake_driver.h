@@ -26,6 +26,9 @@ class FakeDriver : public DifferentialDriver {
     if (!failure.ok()) {
       return failure;
     }
+    if (!failure_of_base.ok() && !request.base_handle.empty()) {
+      return failure_of_base;
+    }
     std::size_t at = 0;
     if (has_tokens && request.driver_token.empty() && request.from_bytes > 0) {
       return absl::InvalidArgumentError("begin with a token, or from the beginning");
@@ -63,6 +66,7 @@ class FakeDriver : public DifferentialDriver {
   absl::Time expires_at = absl::InfiniteFuture();
   bool has_tokens = false;
   absl::Status failure;
+  absl::Status failure_of_base;                         // of a request with a base
   std::function<void(DriverPage& page)> spoil;          // lies about each page
   std::function<void(const CallContext& ctx)> on_page;  // runs first
 

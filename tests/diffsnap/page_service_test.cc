@@ -194,6 +194,64 @@ TEST_F(PageServiceTest, TheObjectMaySayWhereToBegin) {
   EXPECT_EQ(Page("0").blocks.front().extent.offset_bytes, 0);
 }
 
+TEST_F(PageServiceTest, TheObjectMayBeginAtATokenOfItsOwn) {
+  driver_.has_tokens = true;
+  const DifferentialPage of_a = Page("", 6);
+  ResolvedPair pair = Pair("uid-a");
+  for (const std::string& start : {std::string("page/6"), of_a.next_offset}) {
+    pair.scope.uid = "made later";
+    pair.start_offset = start;
+    pairs_.Put("ns", "a", pair);
+    const DifferentialPage page = Page();
+    EXPECT_EQ(driver_.requests().back().driver_token, "page/6");
+    EXPECT_EQ(page.blocks.size(), 4U) << start;
+    EXPECT_EQ(page.blocks.front(), driver_.blocks[6]);
+  }
+  pair.start_offset = "page/of another driver";
+  pairs_.Put("ns", "a", pair);
+  ExpectError(Ask(), DifferentialErrorCode::kInvalidOffset, "the driver: no such page");
+  // What a reader names still has to be signed.
+  ExpectError(Ask("page/6"), DifferentialErrorCode::kInvalidOffset, "begin without it");
+}
+
+TEST_F(PageServiceTest, ForAnUnknownBaseAllIsListedIfTheObjectAsksForIt) {
+  const std::string cursor = Page("", 3).next_offset;
+  for (const absl::Status& failure :
+       {absl::NotFoundError("gone"), absl::FailedPreconditionError("archived")}) {
+    driver_.failure_of_base = failure;
+    ResolvedPair pair = Pair("uid-a");
+    pairs_.Put("ns", "a", pair);
+    EXPECT_TRUE(std::holds_alternative<DifferentialError>(Ask())) << "by default";
+    pair.lists_all_for_unknown_base = true;
+    pairs_.Put("ns", "a", pair);
+    const ChangedBlock all = {.extent = {0, driver_.volume_size_bytes}};
+    EXPECT_EQ(Page(), (DifferentialPage{.blocks = {all},
+                                        .next_offset = "",
+                                        .volume_size_bytes = driver_.volume_size_bytes}));
+    // What was listed before the base was lost is right.
+    const Extent rest = {20480, driver_.volume_size_bytes - 20480};
+    EXPECT_EQ(Page(cursor).blocks, std::vector<ChangedBlock>{{.extent = rest}});
+  }
+  EXPECT_EQ(driver_.requests().back().base_handle, "");
+  EXPECT_EQ(driver_.requests().back().entries_max, 1);
+}
+
+TEST_F(PageServiceTest, AnUnknownBaseHidesNoOtherError) {
+  ResolvedPair pair = Pair("uid-a");
+  pair.lists_all_for_unknown_base = true;
+  pairs_.Put("ns", "a", pair);
+  driver_.failure = absl::NotFoundError("gone, too");
+  ExpectError(Ask(), DifferentialErrorCode::kTargetSnapshotGone, "gone, too");
+  driver_.failure = absl::UnavailableError("away");
+  ExpectError(Ask(), DifferentialErrorCode::kUnavailable, "away");
+  driver_.failure = absl::OkStatus();
+  driver_.failure_of_base = absl::NotFoundError("gone");
+  ExpectError(Ask("1073741825"), DifferentialErrorCode::kOffsetOutOfRange, "ends at 1073741824");
+  // An empty list would say that nothing changed.
+  driver_.spoil = [](DriverPage& page) { page.volume_size_bytes = 0; };
+  ExpectError(Ask(), DifferentialErrorCode::kDriverContractViolation, "a volume of 0 bytes");
+}
+
 TEST_F(PageServiceTest, AnEmptyDifferenceIsAnEmptyPage) {
   driver_.blocks.clear();
   const DifferentialPage page = Page();

@@ -119,9 +119,10 @@ TEST_F(ResolverTest, WhatCanNeverBeServedIsAFailure) {
   };
   ExpectFailure(with("mode", "File"), "UnsupportedMode");
   ExpectFailure(with("volumeId", "volume-2"), "VolumeMismatch");
-  ExpectFailure(with("startOffset", "first"), "InvalidOffset");
-  ExpectFailure(with("startOffset", "-1"), "InvalidOffset");
   ExpectFailure(with("startOffset", "9999999999"), "InvalidOffset");
+  ExpectFailure(with("startOffset", "o:9999999999.0.0.x"), "InvalidOffset");
+  ExpectFailure(with("startOffset", "9999999999999999999"), "InvalidOffset");
+  ExpectFailure(with("startOffset", std::string(2801, 'x')), "InvalidOffset");
   ExpectFailure(with("parameters", {{"csi.storage.k8s.io/snapshotter-secret-name", "x"}}),
                 "InvalidArgument");
   ExpectFailure(with("parameters", {{"long", std::string(5000, 'x')}}), "InvalidArgument");

@@ -115,6 +115,9 @@ def test_a_driver_with_pages_of_its_own(served_bed, volume, cursors):
     pages = list(differential.Reader(bed, pair).pages(maxEntries=64))
     assert differential.blocks(pages) == changed_blocks(bed, volume)
     assert all("context" in block for page in pages for block in page["changeBlockList"])
+    later = ask_pair(bed, volume, "later", parameters={"context": "here"}, startOffset=pages[0]["nextOffset"])
+    rest = differential.Reader(bed, later).pages(maxEntries=64)
+    assert differential.blocks([pages[0], *rest]) == changed_blocks(bed, volume)
     bed.configure_driver()
     bed.restart(differential.FIRST)
 
@@ -123,14 +126,16 @@ GOOD_SPECS = [
     {"targetVolumeSnapshotName": "two", "mode": "Block", "volumeId": "v", "startOffset": "4096"},
     {"targetVolumeSnapshotName": "two", "baseSnapshotHandle": "some://handle/1"},
     {"targetVolumeSnapshotName": "two", "parameters": {f"key-{i}": "x" * 1024 for i in range(32)}},
+    {"targetVolumeSnapshotName": "two", "baseSnapshotHandle": "h", "startOffset": "page 7/\u00e9", "onUnknownBase": "all"},
+    {"targetVolumeSnapshotName": "two", "startOffset": "t:" + "x" * 4094, "onUnknownBase": "fail"},
 ]
 BAD_SPECS = [
     ({}, "targetVolumeSnapshotName"),
     ({"targetVolumeSnapshotName": ""}, "targetVolumeSnapshotName"),
     ({"targetVolumeSnapshotName": "x" * 254}, "targetVolumeSnapshotName"),
     ({"targetVolumeSnapshotName": "two", "mode": "File"}, "spec.mode"),
-    ({"targetVolumeSnapshotName": "two", "startOffset": "-1"}, "spec.startOffset"),
-    ({"targetVolumeSnapshotName": "two", "startOffset": "t:abc"}, "spec.startOffset"),
+    ({"targetVolumeSnapshotName": "two", "startOffset": "x" * 4097}, "spec.startOffset"),
+    ({"targetVolumeSnapshotName": "two", "onUnknownBase": "everything"}, "spec.onUnknownBase"),
     ({"targetVolumeSnapshotName": "two", "baseVolumeSnapshotName": "one", "baseSnapshotHandle": "h"},
      "the base has a name or a handle, not both"),
     ({"targetVolumeSnapshotName": "two", "baseSnapshotHandle": "x" * 1025}, "spec.baseSnapshotHandle"),
@@ -252,6 +257,9 @@ def test_a_base_without_an_object_is_known_by_its_handle(served_bed, volume):
     with pytest.raises(differential.Refused) as refused:
         reader.get()
     assert (refused.value.status, refused.value.code) == (410, "BaseSnapshotGone")
+    everything = differential.ask(bed, "everything", app, targetVolumeSnapshotName="two", baseSnapshotHandle=handle,
+                                  onUnknownBase="all")
+    assert differential.blocks(differential.Reader(bed, everything).pages()) == [(0, VOLUME_BYTES)]
 
 
 def rights_in(role_rules):

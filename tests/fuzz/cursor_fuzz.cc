@@ -20,6 +20,9 @@ void Check(absl::string_view text) {
   const absl::StatusOr<Cursor> foreign = codec.Decode(kScope, text);
   CSIDELTA_CHECK(!foreign.ok() || (foreign->driver_token.empty() && foreign->from_bytes >= 0 &&
                                    foreign->volume_size_bytes == 0));
+  const absl::StatusOr<Cursor> start = ParseStartOffset(text);
+  CSIDELTA_CHECK(!start.ok() || (start->from_bytes >= 0 && start->volume_size_bytes == 0 &&
+                                 std::ssize(start->driver_token) <= kDriverTokenBytesMax));
   const Cursor own{.from_bytes = static_cast<int64_t>(text.size()),
                    .volume_size_bytes = 7,
                    .driver_token = std::string(text.substr(0, kDriverTokenBytesMax))};
