@@ -129,7 +129,7 @@ class VolumeSnapshotTest : public testing::Test {
     differential_.on_page = [this](const CallContext&) {
       differential_.blocks.clear();
       for (const Extent& extent : changed_.empty() ? allocated_ : changed_) {
-        differential_.blocks.push_back({.extent = extent});
+        differential_.blocks.push_back({.extent = extent, .context = context_});
       }
     };
   }
@@ -140,6 +140,7 @@ class VolumeSnapshotTest : public testing::Test {
   support::TestAuthority authority_;
   std::vector<Extent> allocated_;
   std::vector<Extent> changed_;
+  std::string context_;  // of each block of a DifferentialSnapshot
   bool base_gone_ = false;
   support::ApiTestServer api_server_;
   FakeMetadataServer service_;
@@ -301,6 +302,9 @@ TEST_F(VolumeSnapshotTest, DiffSaysWhatChangedAndWhere) {
   EXPECT_EQ(service_.queries().back().base, "");
   ServeDifferentials();
   EXPECT_THAT(diff({"--base", "old"}).out, HasSubstr("by differential-snapshot"));
+  context_ = "where";
+  const std::string listed = diff({"--base", "old", "--extents", "--json"}).out;
+  EXPECT_THAT(listed, HasSubstr("{\"offset\":0,\"length\":4096,\"context\":\"d2hlcmU=\"}\n"));
 }
 
 TEST_F(VolumeSnapshotTest, StatisticsOfADriverAreKeptAndSummedUp) {

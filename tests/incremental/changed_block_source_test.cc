@@ -133,6 +133,7 @@ const LineCase kLineCases[] = {
     {"Extent", R"({"offset":4096,"length":512})", Data(4096, 512)},
     {"Spaces", R"( { "length" : 1 , "offset" : 0 } )", Data(0, 1)},
     {"Zeros", R"({"offset":0,"length":8,"zero":true})", Zero(0, 8)},
+    {"Context", R"({"offset":0,"length":8,"context":"d2hlcmU="})", Data(0, 8)},
     {"NotZeros", R"({"offset":0,"length":8,"zero":false})", Data(0, 8)},
     {"LastByte", R"({"offset":9223372036854775806,"length":1})", Data(kMax - 1, 1)},
     {"End", R"({"end":true})", std::nullopt, true},

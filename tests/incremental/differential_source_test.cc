@@ -90,7 +90,7 @@ class DifferentialSourceTest : public testing::Test {
            return Secret(renew ? "new" : "old");
          },
          .entries_max = 1000});
-    return source.ListExtents(ctx_, {}, [this](const ListedExtent& listed) {
+    return source.ListExtents(ctx_, request_, [this](const ListedExtent& listed) {
       listed_.push_back(listed);
       return sink_status_;
     });
@@ -116,6 +116,7 @@ class DifferentialSourceTest : public testing::Test {
   std::vector<ServedRequest> requests_;  // Guarded by mutex_.
   std::vector<ListedExtent> listed_;
   std::vector<bool> tokens_;
+  DiffRequest request_;
   absl::Status sink_status_;
 };
 
@@ -137,6 +138,22 @@ TEST_F(DifferentialSourceTest, JoinsWhatTouchesAndTellsZeros) {
   EXPECT_THAT(listed_, ElementsAre(ListedExtent{{0, 20}, ExtentKind::kData},
                                    ListedExtent{{20, 10}, ExtentKind::kZero},
                                    ListedExtent{{40, 20}, ExtentKind::kData}));
+}
+
+TEST_F(DifferentialSourceTest, ContextsComeBeforeTheirExtentsWhichAreNotJoinedThen) {
+  DifferentialPage page = Page({{0, 10}, {10, 10}, {20, 10}, {30, 10}, {40, 10}}, "n");
+  page.blocks[1].context = "where";
+  page.blocks[2].context = "there";
+  const auto list = [&] { return List({Say(page), Say(Page({{50, 10}}))}); };
+  ASSERT_THAT(list(), IsOk());
+  EXPECT_THAT(Listed(), ElementsAre(Extent{0, 60}));
+  std::vector<std::pair<std::string, std::size_t>> contexts;
+  request_.on_context = [&](const std::string& context) {
+    contexts.emplace_back(context, listed_.size());
+  };
+  ASSERT_THAT(list(), IsOk());
+  EXPECT_THAT(Listed(), ElementsAre(Extent{0, 10}, Extent{10, 10}, Extent{20, 10}, Extent{30, 30}));
+  EXPECT_THAT(contexts, ElementsAre(std::pair("where", 1), std::pair("there", 2)));
 }
 
 TEST_F(DifferentialSourceTest, AnEmptyDifferenceIsNoError) {

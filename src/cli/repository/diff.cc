@@ -1,6 +1,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/extent.h"
 #include "base/status_macros.h"
@@ -37,7 +38,9 @@ class DiffCommand : public Command {
 
   // The head of the list; an empty base means a list of allocated extents.
   static void PrintBase(Console& console, const std::string& base);
-  static void PrintExtent(Console& console, const incremental::ListedExtent& listed);
+  // `context`: the storage vendor's own; "": none.
+  static void PrintExtent(Console& console, const incremental::ListedExtent& listed,
+                          const std::string& context);
   static absl::StatusOr<std::unique_ptr<VolumeRecord>> Load(const CallContext& ctx,
                                                             Console& console,
                                                             Repository& repository,
@@ -112,7 +115,7 @@ absl::StatusOr<ExitCode> DiffCommand::CompareSnapshots(const CallContext& ctx, S
       ++extents;
       changed_bytes += extent.length_bytes;
       if (print_extents_) {
-        PrintExtent(console, {.extent = extent});
+        PrintExtent(console, {.extent = extent}, "");
       }
       return console.Check();
     }));
@@ -141,17 +144,21 @@ absl::StatusOr<ExitCode> DiffCommand::AskCluster(const CallContext& ctx, Session
   if (print_extents_) {
     PrintBase(console, base.handle);
   }
-  RETURN_IF_ERROR(incremental::ListChecked(ctx, *source,
-                                           {.base = base.handle,
-                                            .target = cluster_flags_.query.volume_snapshot,
-                                            .size_bytes = volume_bytes},
-                                           [&](const incremental::ListedExtent& listed) {
-                                             map.Add(listed);
-                                             if (print_extents_) {
-                                               PrintExtent(console, listed);
-                                             }
-                                             return console.Check();
-                                           }));
+  std::string context;  // Of the next extent.
+  incremental::DiffRequest request = {.base = base.handle,
+                                      .target = cluster_flags_.query.volume_snapshot,
+                                      .size_bytes = volume_bytes};
+  if (print_extents_) {
+    request.on_context = [&context](const std::string& of_next) { context = of_next; };
+  }
+  RETURN_IF_ERROR(
+      incremental::ListChecked(ctx, *source, request, [&](const incremental::ListedExtent& listed) {
+        map.Add(listed);
+        if (print_extents_) {
+          PrintExtent(console, listed, std::exchange(context, ""));
+        }
+        return console.Check();
+      }));
   if (print_extents_) {
     console.Print(kEndOfExtents);
     return ExitCode::kOk;
@@ -186,10 +193,14 @@ void DiffCommand::PrintBase(Console& console, const std::string& base) {
   console.Print(absl::StrCat(line.dump(), "\n"));
 }
 
-void DiffCommand::PrintExtent(Console& console, const incremental::ListedExtent& listed) {
+void DiffCommand::PrintExtent(Console& console, const incremental::ListedExtent& listed,
+                              const std::string& context) {
   const bool zero = listed.kind == incremental::ExtentKind::kZero;
-  console.Print(absl::StrCat("{\"offset\":", listed.extent.offset_bytes, ",\"length\":",
-                             listed.extent.length_bytes, zero ? ",\"zero\":true}\n" : "}\n"));
+  console.Print(absl::StrCat(
+      "{\"offset\":", listed.extent.offset_bytes, ",\"length\":", listed.extent.length_bytes,
+      zero ? ",\"zero\":true" : "",
+      context.empty() ? "" : absl::StrCat(",\"context\":\"", absl::Base64Escape(context), "\""),
+      "}\n"));
 }
 
 absl::StatusOr<std::unique_ptr<VolumeRecord>> DiffCommand::Load(const CallContext& ctx,

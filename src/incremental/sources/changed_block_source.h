@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,9 @@ struct DiffRequest {
   int64_t size_bytes = 0;  // of the target volume
   // Other names of the base, by which a list that was made beforehand may know it.
   std::vector<std::string> base_names = {};
+  // Gets the storage vendor's own context of the extent that the sink gets next. Extents with a
+  // context are not joined then. Without it contexts are dropped.
+  std::function<void(const std::string& context)> on_context = {};
 };
 
 using ExtentSink = absl::FunctionRef<absl::Status(const ListedExtent&)>;

@@ -86,10 +86,12 @@ bool MayPass(Code code) {
 // One call of ListExtents().
 class DifferentialSource::Listing {
  public:
-  Listing(DifferentialSource& source, const CallContext& ctx, int64_t device_bytes, ExtentSink sink)
+  Listing(DifferentialSource& source, const CallContext& ctx, const DiffRequest& request,
+          ExtentSink sink)
       : source_(source),
         ctx_(ctx),
-        device_bytes_(device_bytes),
+        device_bytes_(request.size_bytes),
+        on_context_(request.on_context),
         sink_(sink),
         backoff_(source.options_.backoff, source.random_),
         entries_max_(source.options_.entries_max),
@@ -119,6 +121,7 @@ class DifferentialSource::Listing {
   DifferentialSource& source_;
   const CallContext& ctx_;
   const int64_t device_bytes_;  // 0: not known
+  const std::function<void(const std::string&)>& on_context_;
   const ExtentSink sink_;
   Backoff backoff_;
   int64_t entries_max_;
@@ -131,6 +134,7 @@ class DifferentialSource::Listing {
   int64_t listed_to_bytes_;         // The end of the last block, since the listing began.
   int64_t passed_to_bytes_;         // The end of what `sink_` and pending_ have.
   std::optional<ListedExtent> pending_;
+  std::string pending_context_;  // "": none, or it is not wanted
 };
 
 absl::Status DifferentialSource::Listing::Run() {
@@ -246,13 +250,15 @@ absl::Status DifferentialSource::Listing::Pass(const ChangedBlock& block) {
   }
   const ExtentKind kind = block.zero_out ? ExtentKind::kZero : ExtentKind::kData;
   passed_to_bytes_ = end_bytes;
-  if (pending_.has_value() && pending_->kind == kind &&
+  const bool has_context = on_context_ && !block.context.empty();
+  if (pending_.has_value() && pending_->kind == kind && !has_context && pending_context_.empty() &&
       pending_->extent.end_bytes() == begin_bytes) {
     pending_->extent.length_bytes += end_bytes - begin_bytes;
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(Flush());
   pending_ = {.extent = {begin_bytes, end_bytes - begin_bytes}, .kind = kind};
+  pending_context_ = has_context ? block.context : "";
   return absl::OkStatus();
 }
 
@@ -267,6 +273,9 @@ absl::Status DifferentialSource::Listing::PassTail() {
 }
 
 absl::Status DifferentialSource::Listing::Flush() {
+  if (!pending_context_.empty()) {
+    on_context_(std::exchange(pending_context_, ""));
+  }
   const std::optional<ListedExtent> last = std::exchange(pending_, std::nullopt);
   return last.has_value() ? sink_(*last) : absl::OkStatus();
 }
@@ -276,7 +285,7 @@ DifferentialSource::DifferentialSource(DifferentialSourceOptions options, Random
 
 absl::Status DifferentialSource::ListExtents(const CallContext& ctx, const DiffRequest& request,
                                              ExtentSink sink) {
-  return Listing(*this, ctx, request.size_bytes, sink).Run();
+  return Listing(*this, ctx, request, sink).Run();
 }
 
 bool IsResultGone(const absl::Status& status) { return kResultGone.IsOn(status); }

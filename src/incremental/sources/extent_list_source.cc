@@ -122,7 +122,7 @@ absl::StatusOr<ExtentListLine> ParseExtentListLine(absl::string_view line) {
     }
     return ExtentListLine{.base = base};
   }
-  RETURN_IF_ERROR(OnlyMembers(object, {"offset", "length", "zero"}));
+  RETURN_IF_ERROR(OnlyMembers(object, {"offset", "length", "zero", "context"}));
   ListedExtent listed;
   ASSIGN_OR_RETURN(listed.extent.offset_bytes, WholeNumber(object, "offset"));
   ASSIGN_OR_RETURN(listed.extent.length_bytes, WholeNumber(object, "length"));

@@ -14,7 +14,7 @@ namespace csidelta::incremental {
 // Limits on a foreign list. Three million extents weigh 72 MiB; a list that needs more is merged
 // by its producer, or the volume is scanned.
 inline constexpr int64_t kExtentListExtentsMax = 3'000'000;
-inline constexpr int64_t kExtentListLineBytesMax = 4096;
+inline constexpr int64_t kExtentListLineBytesMax = 8192;
 
 // What a list is, and what it lists. A value.
 struct ExtentList {
@@ -32,7 +32,8 @@ struct ExtentListLine {
 };
 
 // Reads one line: {"base":ID} or {"allocated":true}; {"offset":0,"length":4096}, optionally with
-// "zero":true; or {"end":true}. Spaces alone are an empty line. INVALID_ARGUMENT for anything else:
+// "zero":true and "context", which is not read; or {"end":true}. Spaces alone are an empty line.
+// INVALID_ARGUMENT for anything else:
 // other members, numbers that are not whole, an extent that is not well-formed. Pure.
 absl::StatusOr<ExtentListLine> ParseExtentListLine(absl::string_view line);
 
