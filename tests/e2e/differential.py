@@ -5,6 +5,7 @@ deploy/diffsnap.yaml; clients of its pages speak HTTPS through the bed's network
 """
 
 import base64
+import contextlib
 import dataclasses
 import http.client
 import json
@@ -18,6 +19,7 @@ import yaml
 
 import cluster_api
 import components
+import images
 import objects
 import pki
 import processes
@@ -32,6 +34,9 @@ FIRST, SECOND = components.DIFFSNAP, components.DIFFSNAP_SECOND
 PORTS = components.DIFFSNAP_PORTS
 NAMESPACE = components.DIFFSNAP_NAMESPACE
 ACCOUNT = "csi-delta-diffsnap"
+DRIVER = "driver-with-sidecar"  # A Deployment, and the pair of keys of its sidecar.
+SECRETS = (f"{ACCOUNT}-tls", f"{ACCOUNT}-cursor-key")  # As the sidecar names them.
+POD_SECONDS_MAX = 180
 MOVER, REQUESTER, STRANGER = "csi-delta-backup", "diffsnap-requester", "diffsnap-stranger"
 STATE_SECONDS_MAX = 120  # On a machine that is busy with other things.
 LAST_STATES = ("Success", "Failure")
@@ -203,12 +208,64 @@ def blocks(pages):
     return merged((block["offset"], block["size"]) for page in pages for block in page["changeBlockList"])
 
 
-def by_curl(bed, found, account=MOVER):
-    """What `curl` of the documentation prints of the first page."""
+@contextlib.contextmanager
+def sidecar(bed):
+    """While the body runs, the service is a container beside another one, by the patch of deploy/; gives the Pod's address.
+
+    The other one stands for the driver, whose socket is that of the bed's.
+    """
+    _make_secrets(bed)
+    bed.api.create("deployments", {
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": DRIVER, "namespace": NAMESPACE},
+        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": DRIVER}}, "template": {
+            "metadata": {"labels": {"app": DRIVER}},
+            "spec": {"serviceAccountName": ACCOUNT, "securityContext": {"runAsUser": 0},
+                     "containers": [{"name": "driver", "image": images.BUSYBOX, "imagePullPolicy": "Never"}],
+                     "volumes": [{"name": "socket-dir", "hostPath": {"path": str(bed.driver.socket.parent)}}]}}}})
+    patch = yaml.safe_load(SIDECAR.read_text())
+    patch["spec"]["template"]["spec"]["containers"][0].update(image=images.PRODUCT, imagePullPolicy="Never")
+    bed.kubectl("patch", "deployment", DRIVER, "-n", NAMESPACE, "--patch", json.dumps(patch))
+    try:
+        pod = bed.wait_for(lambda: _ready_pod(bed), POD_SECONDS_MAX, lambda: json.dumps(_pods(bed)))
+        yield pod["status"]["podIP"]
+        assert all(c["restartCount"] == 0 for pod in _pods(bed) for c in pod["status"]["containerStatuses"])
+    finally:
+        bed.api.delete("deployments", DRIVER, NAMESPACE)
+        bed.wait_for(lambda: not _pods(bed), POD_SECONDS_MAX, "the end of the sidecar")
+        for name in SECRETS:
+            bed.api.delete("secrets", name, NAMESPACE)
+
+
+def _make_secrets(bed):
+    pki.make_server(bed.pki, DRIVER, f"DNS:{ACCOUNT}.{NAMESPACE}.svc")
+    for name, files in zip(SECRETS, ({"tls.crt": f"{DRIVER}.crt", "tls.key": f"{DRIVER}.key", "ca.crt": "ca.crt"},
+                                     {"key": bed.state / "cursor-key"})):
+        bed.api.create("secrets", {
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": NAMESPACE},
+            "data": {key: base64.b64encode((bed.pki / path).read_bytes()).decode() for key, path in files.items()}})
+
+
+def _pods(bed):
+    return bed.api.list("pods", NAMESPACE, labelSelector=f"app={DRIVER}")
+
+
+def _ready_pod(bed):
+    """The one Pod with both containers, once both are ready."""
+    for pod in _pods(bed):
+        states = pod["status"].get("containerStatuses") or []
+        if len(states) == 2 and all(state["ready"] for state in states):
+            return pod
+    return None
+
+
+def by_curl(bed, found, account=MOVER, address=None):
+    """What `curl` of the documentation prints of the first page; `address` is what a cluster's DNS would say of the URL's host."""
     status = found["status"]
     authority = bed.state / "differential-ca.crt"
     authority.write_bytes(base64.b64decode(status["caBundle"]))
-    done = bed.run(["/usr/bin/curl", "--silent", "--show-error", "--cacert", authority, "--compressed",
+    url = urllib.parse.urlsplit(status["url"])
+    known = ["--resolve", f"{url.hostname}:{url.port}:{address}"] if address else []
+    done = bed.run(["/usr/bin/curl", *known, "--silent", "--show-error", "--cacert", authority, "--compressed",
                     "-H", f"Authorization: Bearer {token(bed, account, status['audience'])}", status["url"]])
     return json.loads(done.stdout)
 

@@ -35,10 +35,10 @@ def _make_leaf(folder, name, subject, usage):
              "-addext", "basicConstraints=critical,CA:FALSE", *usage)
 
 
-def make_server(folder, name):
-    """A pair for a server on this machine."""
+def make_server(folder, name, names=SERVER_NAMES):
+    """A pair for a server: on this machine, unless it has other names."""
     _make_leaf(folder, name, f"/CN={name}", ["-addext", "extendedKeyUsage=serverAuth",
-                                             "-addext", f"subjectAltName={SERVER_NAMES}"])
+                                             "-addext", f"subjectAltName={names}"])
 
 
 def make_client(folder, name, subject):

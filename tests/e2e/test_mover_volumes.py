@@ -13,6 +13,7 @@ from moving import (CHUNK_BYTES, GIB, MIB, SWEEPS, back_up, check_increment, che
                     reason, repository_of, restic, restored_checksum, restored_from_bucket, stored_bytes, undone, write_chunks)
 
 VOLUME_BYTES = 32 * MIB
+BLOCK_BYTES = 4096  # Of the driver; `write_chunks` writes into the second one of a chunk.
 GROWN_BYTES = 48 * MIB
 GENERATIONS = 10 if SWEEPS else 4
 GENERATIONS_READ_WHOLE = 10 if SWEEPS else 3
@@ -68,6 +69,24 @@ def test_a_driver_with_pages_alone_is_asked_by_a_differential_snapshot(pages_alo
     assert bed.api.list("differentialsnapshots", mover.NAMESPACE) == []
     data.same(restored_checksum(bed, workspace, app, second, "copy"), written)
     check_repository(bed, moved)
+
+
+@pytest.mark.own_driver("it does not know GetDifferentialSnapshot")
+def test_the_sidecar_of_a_drivers_pod_serves_pages(pages_alone, workspace):
+    """As the patch of deploy/ makes it. The NetworkPolicy is only created: the bed's network enforces none."""
+    bed = pages_alone
+    bed.stop(differential.FIRST)
+    app = workspace.namespace(bed)
+    bed.create_claim("data", app, VOLUME_BYTES)
+    bed.create_snapshot("one", app, "data")
+    chunks = (0, 17, 18, 40)
+    write_chunks(bed, app, chunks, 1)
+    bed.create_snapshot("two", app, "data")
+    with differential.sidecar(bed) as address:
+        pair = differential.ask(bed, "pair", app, baseVolumeSnapshotName="one", targetVolumeSnapshotName="two")
+        assert pair["status"]["state"] == "Success", pair["status"]
+        assert differential.blocks([differential.by_curl(bed, pair, address=address)]) == differential.merged(
+            (chunk * CHUNK_BYTES + BLOCK_BYTES, BLOCK_BYTES) for chunk in chunks)
 
 
 @pytest.mark.journey
