@@ -14,6 +14,7 @@
 #include "base/status_macros.h"
 #include "objects/client.h"
 #include "objects/core.h"
+#include "objects/differential_snapshot.h"
 
 namespace csidelta::datamover {
 namespace {
@@ -202,6 +203,28 @@ void ReadChecks(JsonSection& section, CheckSettings& out) {
   ReadCount(section, "workers", kTransfersMax, out.workers);
 }
 
+// What is set for a name; the defaults if nothing is.
+template <typename Value>
+Value ValueOf(const std::map<std::string, Value>& values, absl::string_view name) {
+  const auto found = values.find(std::string(name));
+  return found == values.end() ? Value() : found->second;
+}
+
+void ReadDriverParameters(JsonSection& section, std::vector<std::string>& out) {
+  std::map<std::string, std::string> all;
+  section.Texts("parameters", all,
+                "one of at most 32 parameters, of 1024 bytes and 4096 in all, without \"=\" in its "
+                "name, whose name Kubernetes does not reserve",
+                [&all](const std::string& name, const std::string& text) {
+                  std::map<std::string, std::string> with = all;
+                  with[name] = text;
+                  return !absl::StrContains(name, '=') && objects::AreDriverParameters(with);
+                });
+  for (const auto& [name, text] : all) {
+    out.push_back(absl::StrCat(name, "=", text));
+  }
+}
+
 void ReadAll(JsonSection& section, MoverSettings& out) {
   section.Flag("paused", out.is_paused);
   ReadWindows(section, out.upload_windows);
@@ -236,6 +259,7 @@ void ReadAll(JsonSection& section, MoverSettings& out) {
     if (one.Take("keepBase") != nullptr) {
       out.keep_base[name] = keep_base;
     }
+    ReadDriverParameters(one, out.driver_parameters[name]);
   });
   section.Inner("bases", [&out](JsonSection& bases) {
     ReadDuration(bases, "maxAge", absl::Hours(1), absl::Hours(8760),
@@ -305,13 +329,15 @@ absl::Status CheckWritesIntoExisting(const MoverSettings& settings) {
 
 StorageClassSettings ForStorageClass(const MoverSettings& settings,
                                      absl::string_view storage_class) {
-  const auto found = settings.storage_classes.find(std::string(storage_class));
-  return found == settings.storage_classes.end() ? StorageClassSettings() : found->second;
+  return ValueOf(settings.storage_classes, storage_class);
 }
 
 StorageLocationSettings ForLocation(const MoverSettings& settings, absl::string_view location) {
-  const auto found = settings.locations.find(std::string(location));
-  return found == settings.locations.end() ? StorageLocationSettings() : found->second;
+  return ValueOf(settings.locations, location);
+}
+
+std::vector<std::string> ParametersFor(const MoverSettings& settings, absl::string_view driver) {
+  return ValueOf(settings.driver_parameters, driver);
 }
 
 const std::vector<CostlyBase>& CostlyBases() {

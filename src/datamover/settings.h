@@ -107,7 +107,9 @@ struct MoverSettings {
   std::map<std::string, StorageClassSettings> storage_classes;  // by name
   std::map<std::string, StorageLocationSettings> locations;     // by name
   std::map<std::string, bool> keep_base;                        // by driver
-  absl::Duration base_age_max = absl::Hours(14 * 24);           // older bases are dropped
+  // By driver: parameters of the DifferentialSnapshots of its volumes, NAME=VALUE.
+  std::map<std::string, std::vector<std::string>> driver_parameters;
+  absl::Duration base_age_max = absl::Hours(14 * 24);  // older bases are dropped
   DeletionSettings deletions;
   CheckSettings checks;
   WorkerSettings worker;
@@ -138,6 +140,9 @@ StorageClassSettings ForStorageClass(const MoverSettings& settings,
 
 // The settings of a BackupStorageLocation; the defaults if nothing is set.
 StorageLocationSettings ForLocation(const MoverSettings& settings, absl::string_view location);
+
+// The parameters of the driver; empty if nothing is set.
+std::vector<std::string> ParametersFor(const MoverSettings& settings, absl::string_view driver);
 
 // A driver for which each volume snapshot is costly, so that its base is not kept by default.
 struct CostlyBase {

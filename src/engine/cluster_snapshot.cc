@@ -97,6 +97,7 @@ std::unique_ptr<incremental::ChangedBlockSource> ClusterSnapshot::MakeSource(
   }
   incremental::DifferentialRequestOptions options;
   options.base = std::move(base);
+  options.parameters = query_.driver_parameters;
   options.kind_may_be_absent = is_auto;
   options.http.tls.server_name = query_.server_name;
   return std::make_unique<incremental::DifferentialRequestSource>(*api_, tokens_, random,

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
@@ -26,6 +27,8 @@ struct ClusterSnapshotQuery {
   std::string service_account = {};       // whose token authenticates, "namespace/name"
   std::string token_file = {};
   std::string server_name = {};
+  // For a driver that is asked by a DifferentialSnapshot: the storage vendor's own, NAME=VALUE.
+  std::vector<std::string> driver_parameters = {};
   k8s::ClientSettings cluster = {};
 };
 

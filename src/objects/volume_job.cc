@@ -49,6 +49,7 @@ constexpr auto kUploadFields = [](auto& fields, auto& work) {
   fields("onFallback", work.on_fallback, kOnFallbackNames);
   fields("full", work.is_full);
   fields("parent", work.parent);
+  fields("driverParameters", work.driver_parameters);
   fields("damage", work.damage, kRepositoryDamageFields);
 };
 

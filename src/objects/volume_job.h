@@ -81,6 +81,9 @@ struct UploadWork {
   OnFallback on_fallback = OnFallback::kWarn;
   bool is_full = false;     // a full backup is requested
   std::string parent = {};  // the id of the repository snapshot to build on; "": the newest
+  // Of a DifferentialSnapshot: NAME=VALUE. A map would keep what is no longer set, as a job is
+  // merged into the one before it.
+  std::vector<std::string> driver_parameters = {};
   // What the newest check of the repository found; nothing: no damage.
   std::optional<RepositoryDamage> damage = {};
 

@@ -53,7 +53,8 @@ TEST(MoverSettings, SayWhatIsWritten) {
     "storageClasses": {"fast": {"intermediateClass": "cheap", "readOnlyMany": true, "limit": 2,
                                 "nodeSelector": {"disk": "ssd"}}},
     "bases": {"maxAge": "48h"},
-    "drivers": {"csi.vsphere.vmware.com": {"keepBase": true}, "d": {"keepBase": false}, "e": {}},
+    "drivers": {"csi.vsphere.vmware.com": {"keepBase": true}, "d": {"keepBase": false},
+                "e": {"parameters": {"tier": "a=b", "quality": "good"}}},
     "worker": {"resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "2Gi"}},
                "scratchSize": "4Gi", "limitUpload": 2048, "limitDownload": 4096,
                 "supplementalGroups": [6, 994], "priorityClassName": "low",
@@ -66,6 +67,8 @@ TEST(MoverSettings, SayWhatIsWritten) {
   EXPECT_EQ(settings->prepare_timeout, absl::Minutes(45));
   EXPECT_EQ(settings->on_fallback, objects::OnFallback::kFail);
   EXPECT_TRUE(settings->is_paused);
+  EXPECT_THAT(ParametersFor(*settings, "e"), ElementsAre("quality=good", "tier=a=b"));
+  EXPECT_TRUE(ParametersFor(*settings, "d").empty());
   EXPECT_THAT(settings->upload_windows,
               ElementsAre(*ParseDailyWindow("22:00-06:00"), *ParseDailyWindow("12:00-13:00")));
   EXPECT_EQ(settings->checks.percent_per_day, 0);
@@ -160,6 +163,8 @@ TEST(MoverSettings, WrongOnesAreRefusedByNameAndValue) {
           {R"({"storageClasses": {"fast": 1}})", "storageClasses.fast"},
           {R"({"storageClasses": {"fast": {"limit": -1}}})", "storageClasses.fast.limit"},
           {R"({"drivers": {"d": {"keepBase": 1}}})", "drivers.d.keepBase"},
+          {R"({"drivers": {"d": {"parameters": {"csi.storage.k8s.io/x": ""}}}})",
+           "does not reserve"},
           {R"({"worker": {"scratchSize": "much"}})", "worker.scratchSize"},
           {R"({"worker": {"limitUpload": 0}})", "worker.limitUpload: 0"},
           {R"({"worker": {"limitDownload": "1M"}})", "worker.limitDownload"},
@@ -314,7 +319,7 @@ Json At(const std::vector<std::string>& path, Json value, const Json& beside) {
 
 TEST(MoverSettings, TheSchemaKnowsTheSameKeysAndKindsOfValues) {
   const std::vector<Leaf> leaves = SchemaLeaves();
-  EXPECT_EQ(leaves.size(), 45U);
+  EXPECT_EQ(leaves.size(), 46U);
   for (const Leaf& leaf : leaves) {
     const std::string path = absl::StrJoin(leaf.path, ".");
     EXPECT_THAT(ParseMoverSettings(DumpJson(At(leaf.path, SomeLegalValue(leaf.node), leaf.beside))),

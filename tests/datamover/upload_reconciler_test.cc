@@ -288,6 +288,7 @@ TEST_F(NamedParentTest, AnyOtherFailsTheUpload) {
 
 TEST_F(UploadReconcilerTest, TheWorkerIsToldWhatToDo) {
   bed_.env.settings.worker.upload_kib_per_second_max = 2048;
+  bed_.env.settings.driver_parameters["d.example.com"] = {"tier=fast"};
   StartRunning();
   const std::string task_name = bed_.TaskNameOfUpload();
   const Json pod = bed_.Pod().value_or(Json());
@@ -299,7 +300,8 @@ TEST_F(UploadReconcilerTest, TheWorkerIsToldWhatToDo) {
                                               .host = bed_.env.cluster,
                                               .path = "/shop/data",
                                               .volume_snapshot = absl::StrCat("mover/", task_name),
-                                              .tags = {task_name}}));
+                                              .tags = {task_name},
+                                              .driver_parameters = {"tier=fast"}}));
   EXPECT_EQ(job.repository.address,
             absl::StrCat("s3:http://s3:9000/b/p/plugins/csi-delta/", bed_.env.cluster, "/shop/",
                          MoverBed::ClaimUid("shop", "data")));

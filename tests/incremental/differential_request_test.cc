@@ -92,11 +92,14 @@ TEST_F(DifferentialRequestTest, MakesAnObjectReadsTheListAndDeletesIt) {
   Json made;
   cluster_.api.OnCreate(kPlural,
                         [&](support::FakeApiClient&, const Json& object) { made = object; });
+  options_.parameters = {"quality=a=b", "tier="};
   ASSERT_THAT(List(), IsOk());
   EXPECT_THAT(listed_, ElementsAre(ListedExtent{{0, 4096}}, ListedExtent{{8192, 4096}},
                                    ListedExtent{{16384, 4096}}));
   EXPECT_EQ(made["spec"], (Json{{"targetVolumeSnapshotName", "new"},
                                 {"baseSnapshotHandle", "handle-old"},
+                                {"volumeId", "volume-1"},
+                                {"parameters", {{"quality", "a=b"}, {"tier", ""}}},
                                 {"mode", "Block"}}));
   EXPECT_EQ(driver_.requests().at(0).base_handle, "handle-old");
   EXPECT_THAT(Objects(), IsEmpty());

@@ -42,7 +42,8 @@ const VolumeWork& Upload() {
                                                        .path = "/shop/data",
                                                        .volume_snapshot = "mover/du-1",
                                                        .tags = {"du-1", "x"},
-                                                       .on_fallback = OnFallback::kFail});
+                                                       .on_fallback = OnFallback::kFail,
+                                                       .driver_parameters = {"p=a=b"}});
   return work;
 }
 const VolumeWork& Download() {

@@ -29,8 +29,9 @@ const std::vector<KindFields>& FieldsInUse() {
   static const auto& all = *new std::vector<KindFields>{
       {objects::VolumeTask::Type(),
        "spec",
-       {"type", "subject", "volume", "cancel", "job", "job.upload.damage", "job.upload.full",
-        "job.upload.parent", "job.forget.damage"}},
+       {"type", "subject", "volume", "cancel", "job", "job.upload.damage",
+        "job.upload.driverParameters", "job.upload.full", "job.upload.parent",
+        "job.forget.damage"}},
       {objects::VolumeTask::Type(),
        "status",
        {"phase", "stage", "doneBytes", "totalBytes", "startTimestamp", "heartbeatTimestamp",

@@ -205,6 +205,7 @@ absl::StatusOr<WorkerRun::NextPod> UploadStep::PrepareWorker(const objects::Volu
   object_.SetAnnotation(objects::kKeyConfirmedAnnotation, access->key_confirmed ? "true" : "false");
   RETURN_IF_ERROR(Write());
   objects::UploadWork work = Work(exposure.group);
+  work.driver_parameters = ParametersFor(env_.settings, exposure.driver);
   ASSIGN_OR_RETURN(work.parent, NamedParent());
   ASSIGN_OR_RETURN(
       work.damage,

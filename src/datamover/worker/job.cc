@@ -65,18 +65,19 @@ absl::StatusOr<objects::Outcome> Do(const CallContext& ctx, engine::Session& ses
                                     const k8s::ClientSettings& cluster,
                                     const objects::UploadWork& work, const TaskProgress& progress) {
   ASSIGN_OR_RETURN(std::optional<repository::DistrustedPacks> damage, DistrustedBy(work.damage));
-  const engine::BackupJob job{
-      .device = work.device,
-      .cluster = {.volume_snapshot = work.volume_snapshot, .cluster = cluster},
-      .parent = work.parent,
-      .is_requested_full = work.is_full,
-      .immutable = true,  // It is a snapshot.
-      .measure = true,
-      .on_fallback = work.on_fallback,
-      .damage = std::move(damage),
-      .tags = work.tags,
-      .host = work.host,
-      .path = work.path};
+  const engine::BackupJob job{.device = work.device,
+                              .cluster = {.volume_snapshot = work.volume_snapshot,
+                                          .driver_parameters = work.driver_parameters,
+                                          .cluster = cluster},
+                              .parent = work.parent,
+                              .is_requested_full = work.is_full,
+                              .immutable = true,  // It is a snapshot.
+                              .measure = true,
+                              .on_fallback = work.on_fallback,
+                              .damage = std::move(damage),
+                              .tags = work.tags,
+                              .host = work.host,
+                              .path = work.path};
   ASSIGN_OR_RETURN(const incremental::BackupResult result,
                    engine::RunBackup(ctx, session, job, progress));
   return OutcomeOf(result);

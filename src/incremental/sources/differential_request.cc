@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "base/call_context.h"
 #include "base/json.h"
 #include "base/status_macros.h"
@@ -214,6 +215,14 @@ Json Request::MakeObject(const std::string& name) const {
   object["spec"] = {{"targetVolumeSnapshotName", target_->name}, {"mode", "Block"}};
   if (!request_.base.empty()) {
     SetJson(object, {"spec", "baseSnapshotHandle"}, request_.base);
+  }
+  if (!target_->volume_handle.empty()) {
+    SetJson(object, {"spec", "volumeId"}, target_->volume_handle);
+  }
+  for (const std::string& parameter : options_.parameters) {
+    const std::pair<std::string, std::string> parts =
+        absl::StrSplit(parameter, absl::MaxSplits('=', 1));
+    SetJson(object, {"spec", "parameters", parts.first}, parts.second);
   }
   return object;
 }

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -17,6 +19,9 @@ namespace csidelta::incremental {
 
 struct DifferentialRequestOptions {
   BaseState base = {};
+  // The storage vendor's own, NAME=VALUE, for the driver of the target. A server that asks its
+  // driver by SnapshotMetadata refuses them.
+  std::vector<std::string> parameters = {};
   // The kind may not be installed: not to be allowed to make one then means that there
   // is no service to ask.
   bool kind_may_be_absent = false;
