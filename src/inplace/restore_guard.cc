@@ -322,11 +322,11 @@ void RestoreChecker::CheckBackups() {
     return;
   }
   for (const objects::Backup& backup : *around_.backups) {
-    if (!backup.is_over() && backup.IncludesNamespace(around_.namespace_name)) {
+    if (!backup.has_left_volumes() && backup.IncludesNamespace(around_.namespace_name)) {
       Refuse("InBackup", absl::StrCat("backup ", backup.namespace_name(), "/", backup.name(),
                                       " is ", backup.phase().empty() ? "New" : backup.phase(),
                                       " and includes namespace ", around_.namespace_name,
-                                      "; wait until it is over"));
+                                      "; wait until it has taken its snapshots"));
     }
   }
 }
@@ -372,7 +372,7 @@ absl::Status ReadBackups(const CallContext& ctx, k8s::ApiClient& api, RestoreSur
   for (const objects::Backup& backup : *all) {
     if (const absl::Status status = backup.Validate(); !status.ok()) {
       AddUnchecked(status, kWhat, around.not_checked);
-    } else if (!backup.is_over()) {
+    } else if (!backup.has_left_volumes()) {
       around.backups->push_back(backup);
     }
   }

@@ -40,7 +40,7 @@
 //   StatefulSetDeletes    1  one that has no replica for it deletes such PVCs
 //   Busy                 11  a snapshot of it is being taken, its Lease is held, or the data mover
 //                            writes into it; not for an earlier run of this restore
-//   InBackup              1  a backup of Velero that is not over includes its namespace
+//   InBackup              1  a backup of Velero that has not left volumes includes its namespace
 //   Unfinished            1  an earlier restore into it was neither finished nor completed
 //
 // Objects that cannot be read decide nothing and are reported, except the PVC: if that cannot be
@@ -57,7 +57,7 @@ struct RestoreSurroundings {
   std::optional<std::vector<objects::Pod>> pods = {};
   std::optional<std::vector<objects::StatefulSet>> stateful_sets = {};
   std::optional<std::vector<objects::VolumeSnapshot>> snapshots = {};
-  std::optional<std::vector<objects::Backup>> backups = {};  // that are not over
+  std::optional<std::vector<objects::Backup>> backups = {};  // that have not left volumes
   absl::Time now;
   std::vector<std::string> not_checked = {};  // "Velero backups not checked: ..."
 };

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "objects/data_transfer.h"
@@ -96,6 +97,10 @@ class Backup : public ObjectOf<Backup> {
   bool is_finished() const { return IsFinalPhase(phase()); }
   // Velero is done with it, whatever became of it, or deletes it.
   bool is_over() const { return is_finished() || phase() == "Deleting"; }
+  // Velero has passed all of its items: what goes on reads snapshots, and no volume.
+  bool has_left_volumes() const {
+    return is_over() || is_finalizing() || absl::StartsWith(phase(), "WaitingForPluginOperations");
+  }
   // Velero's server refused or ended it, and says why; "".
   std::string failure_reason() const { return Text({"status", "failureReason"}); }
   std::vector<std::string> validation_errors() const {

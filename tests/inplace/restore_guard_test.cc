@@ -308,14 +308,20 @@ TEST(RestoreGuardTest, RowsOfOtherOperations) {
        {"InBackup", "all namespaces", [](Cluster& c) { c.backups = {BackupIn("InProgress")}; },
         "backup velero/nightly is InProgress and includes namespace shop; wait"},
        {"InBackup", "this namespace",
-        [](Cluster& c) { c.backups = {BackupIn("WaitingForPluginOperations", {"shop"})}; },
-        "is WaitingForPluginOperations"},
+        [](Cluster& c) { c.backups = {BackupIn("ReadyToStart", {"shop"})}; }, "is ReadyToStart"},
+       {"InBackup", "queued", [](Cluster& c) { c.backups = {BackupIn("Queued")}; }, "is Queued"},
        {"InBackup", "not begun", [](Cluster& c) { c.backups = {BackupIn("")}; }, "is New"},
        {"Unfinished", "an earlier restore",
         [](Cluster& c) { c.unfinished = {.volume = "pv-0", .snapshot = "sunday"}; },
         "csi-delta snapshot restore --into data-db-1 -n shop --finish deletes that"}});
   ExpectFine({[](Cluster& c) {
                 c.backups = {BackupIn("Completed"), BackupIn("Deleting")};
+              },
+              // Snapshots are read, for hours, and not the volume.
+              [](Cluster& c) {
+                c.backups = {BackupIn("WaitingForPluginOperations"),
+                             BackupIn("WaitingForPluginOperationsPartiallyFailed", {"shop"}),
+                             BackupIn("Finalizing"), BackupIn("FinalizingPartiallyFailed")};
               },
               [](Cluster& c) { c.backups = {BackupIn("InProgress", {"team"})}; },
               [](Cluster& c) {
