@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -31,10 +32,14 @@ namespace {
 using objects::DataDeletion;
 using objects::Deployment;
 
+using Version = std::pair<int, int>;  // of Velero 1: minor, patch
+
 constexpr char kVeleroDeployment[] = "velero";
 constexpr char kPluginImage[] = "velero-plugin-for-csi-delta";
 constexpr char kCsiFeature[] = "EnableCSI";
-constexpr int kMinorVersionMin = 12;
+constexpr char kCsiPluginImage[] = "velero-plugin-for-csi:";  // Velero's own, until 1.13
+constexpr Version kVersionMin = {12, 0};
+constexpr Version kCustomRulesFrom = {18, 1};
 // A controller that runs takes up what is new within seconds.
 constexpr absl::Duration kTakenUpWithin = absl::Minutes(5);
 constexpr absl::Duration kRecently = absl::Hours(24);
@@ -72,17 +77,31 @@ std::string CommandLine(const Deployment& deployment) {
   return line;
 }
 
-// The minor version in an image's tag "…:v1.18.1"; nothing when it has another form.
-std::optional<int> MinorVersion(absl::string_view image) {
+// The version in an image's tag "…:v1.18.1"; nothing when it has another form. A tag "1.18" is the
+// newest of its patches.
+std::optional<Version> VersionOf(absl::string_view image) {
   const std::size_t colon = image.rfind(':');
   const std::string tag(colon == image.npos ? "" : image.substr(colon + 1));
   const std::vector<std::string> parts = absl::StrSplit(tag, '.');
-  int minor = 0;
+  Version version = {0, std::numeric_limits<int>::max()};
   if (parts.size() < 2 || (parts[0] != "v1" && parts[0] != "1") ||
-      !absl::SimpleAtoi(parts[1], &minor)) {
+      !absl::SimpleAtoi(parts[1], &version.first)) {
     return std::nullopt;
   }
-  return minor;
+  if (parts.size() > 2) {
+    const std::string patch = parts[2].substr(0, parts[2].find_first_not_of("0123456789"));
+    version.second = absl::SimpleAtoi(patch, &version.second) ? version.second : 0;
+  }
+  return version;
+}
+
+// Whether the server in the namespace is known to be older.
+bool IsBefore(CheckContext& context, const std::string& space, const Version& version) {
+  const auto server = context.cache().Find<Deployment>(space, kVeleroDeployment);
+  return server.ok() && absl::c_any_of(server->containers(), [&](const auto& container) {
+           const std::optional<Version> found = VersionOf(container.image);
+           return found.has_value() && *found < version;
+         });
 }
 
 // Objects of one namespace, by what is wrong with them: one cause is one finding.
@@ -190,12 +209,12 @@ void CheckVeleroVersion(CheckContext& context) {
   ForEachServer(context, [&](const std::string& subject, const Deployment& server) {
     for (const objects::DeployedContainer& container : server.containers()) {
       const std::string& image = container.image;
-      const std::optional<int> minor = MinorVersion(image);
-      if (!minor.has_value()) {
+      const std::optional<Version> version = VersionOf(image);
+      if (!version.has_value()) {
         context.Note(subject,
                      absl::StrCat("which version image ", image, " is, its tag does not say"),
                      "see that it is Velero 1.12 or newer");
-      } else if (*minor < kMinorVersionMin) {
+      } else if (*version < kVersionMin) {
         context.Fault(subject, absl::StrCat("image ", image, " is too old to move data"),
                       "update Velero to 1.12 or newer");
       } else {
@@ -216,6 +235,15 @@ void CheckVeleroCsiFeature(CheckContext& context) {
 
 void CheckVeleroPlugin(CheckContext& context) {
   ForEachServer(context, [&](const std::string& subject, const Deployment& server) {
+    for (const objects::DeployedContainer& container : server.init_containers()) {
+      if (absl::StrContains(container.image, kCsiPluginImage)) {
+        context.Warn(subject,
+                     absl::StrCat("has image ", container.image,
+                                  " beside ours: Velero 1.14 and newer have its actions themselves "
+                                  "and refuse it, and older ones do not need it"),
+                     absl::StrCat("velero plugin remove ", container.image));
+      }
+    }
     if (absl::c_none_of(server.init_containers(), [](const objects::DeployedContainer& container) {
           return absl::StrContains(container.image, kPluginImage);
         })) {
@@ -230,7 +258,7 @@ void CheckVeleroPolicies(CheckContext& context) {
     for (const objects::Object& schedule : context.List(ScheduleType(), space)) {
       const absl::StatusOr<objects::Backup> backup = objects::Backup::OfSchedule(schedule);
       const std::string name = backup.ok() ? backup->resource_policy_config_map() : "";
-      if (name.empty() || !backup->is_moved_by_us()) {
+      if (name.empty()) {
         continue;
       }
       const std::string subject = SubjectOf("configmap", space, name);
@@ -239,7 +267,17 @@ void CheckVeleroPolicies(CheckContext& context) {
                                             : config_map.status();
       if (!policies.ok()) {
         context.Unknown(subject, policies.status());
-      } else if (policies->AnyRuleIs(velero::PolicyAction::kSnapshot)) {
+        continue;
+      }
+      if (policies->AnyRuleIs(velero::PolicyAction::kCustom) &&
+          IsBefore(context, space, kCustomRulesFrom)) {
+        context.Fault(subject,
+                      absl::StrCat("has a rule of type custom, which this Velero does not know: "
+                                   "backups of schedule ",
+                                   schedule.name(), " fail, or do without the rule"),
+                      "update Velero to 1.18.1 or newer");
+      }
+      if (backup->is_moved_by_us() && policies->AnyRuleIs(velero::PolicyAction::kSnapshot)) {
         context.Warn(
             subject,
             absl::StrCat("has a rule of type snapshot, and schedule ", schedule.name(),

@@ -1210,6 +1210,22 @@ std::vector<Ailment> OfVelerosContract() {
        [=](Cluster& c) {
          seed_schedule(c, "version: v1\nvolumePolicies: [{action: {type: snapshot}}]");
        }},
+      {"velero-policies", Severity::kFault,
+       "has a rule of type custom, which this Velero does not know: backups of schedule nightly "
+       "fail",
+       [=](Cluster& c) {
+         seed_schedule(c,
+                       "version: v1\nvolumePolicies: [{action: {type: custom, parameters: "
+                       "{csi-delta: move}}}]");
+         SetServerImage(c, "velero/velero:v1.18.0");
+       }},
+      {"velero-plugin", Severity::kWarning, "has image velero/velero-plugin-for-csi:v0.7.1 beside",
+       [](Cluster& c) {
+         c.api().Mutate(kServer, [](Json& d) {
+           d["spec"]["template"]["spec"]["initContainers"].push_back(
+               {{"image", "velero/velero-plugin-for-csi:v0.7.1"}});
+         });
+       }},
       {"velero-policies", Severity::kUnknown, "version: not v1",
        [=](Cluster& c) { seed_schedule(c, "version: v2"); }},
       {"deletions-impossible", Severity::kWarning,
