@@ -197,7 +197,40 @@ TEST_F(WorkerRunTest, PodsThatAreTakenAwayAfterProgressDoNotCount) {
     EXPECT_EQ(view.pods_lost, i);
     EXPECT_EQ(view.attempt_since, bed_.clock.Now() + kWorkerAgainFirst);
     EXPECT_THAT(view.message,
-                HasSubstr(absl::StrCat("Pod ", i, " was lost, which does not count")));
+                HasSubstr(absl::StrCat("Pod ", i, " was lost, 0 of at most 5 that count")));
+  }
+}
+
+// A descheduler takes them away before and after their workers begin.
+TEST_F(WorkerRunTest, PodsThatAreEvictedBeforeTheyBeginHaveSuccessorsWithinSecondsAndDoNotCount) {
+  for (int i = 1; i <= 4 * kLostPodsMax; ++i) {
+    bed_.worker = i % 2 == 0 ? MoverBed::Worker::kRuns : MoverBed::Worker::kPending;
+    for (int seconds = 0; seconds <= 5 && !HasPod(); ++seconds) {
+      Step();
+      bed_.clock.Advance(absl::Seconds(1));
+    }
+    ASSERT_TRUE(HasPod()) << i;
+    ASSERT_EQ(Step().attempts, i);
+    if (i % 2 == 0) {
+      bed_.SetTaskStatus(kTaskName, {{"phase", "Running"},
+                                     {"stage", "transfer"},
+                                     {"doneBytes", i << 20},
+                                     {"totalBytes", MoverBed::kClaimBytes},
+                                     {"heartbeatTimestamp", FormatRfc3339(bed_.clock.Now())}});
+    }
+    RemovePod();
+    ASSERT_EQ(Step().state, State::kStarting) << i;
+  }
+}
+
+// One that a kubelet refuses or ends would end like this each time.
+TEST_F(WorkerRunTest, APodThatFailsBeforeItsWorkerBeginsCounts) {
+  bed_.worker = MoverBed::Worker::kPending;
+  for (int i = 1; i <= kLostPodsMax; ++i) {
+    StepOn();
+    ASSERT_TRUE(HasPod()) << i;
+    EndPod({{"phase", "Failed"}, {"reason", "NodeAffinity"}});
+    EXPECT_EQ(Step().state, i < kLostPodsMax ? State::kStarting : State::kEnded);
   }
 }
 

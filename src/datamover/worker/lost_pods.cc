@@ -76,6 +76,13 @@ LostPods LostPodsOf(const objects::VolumeTask& task) {
 LostPods AfterLoss(const objects::VolumeTask& task, const objects::Pod* pod) {
   LostPods lost = LostPodsOf(task);
   const objects::VolumeTaskStatus status = task.status();
+  // Without a heartbeat since the attempt began, its status is that of a Pod before.
+  const bool has_begun = status.phase != objects::TaskPhase::kNone &&
+                         status.heartbeat_at.value_or(absl::InfiniteFuture()) >=
+                             task.attempt_at().value_or(absl::InfinitePast());
+  if (!has_begun && (pod == nullptr || pod->is_being_deleted())) {
+    return lost;
+  }
   const bool had_progress = IsFurther(status, lost.furthest);
   if (had_progress) {
     lost.furthest = {.stage = status.stage, .done_bytes = status.done_bytes};

@@ -26,7 +26,8 @@ struct WorkPosition {
 
 struct LostPods {
   // The lost Pods in a row, up to the last one, that count. A Pod that was disrupted and had come
-  // further than all before it does not count, and ends the row.
+  // further than all before it does not count, and ends the row. One that was deleted before its
+  // worker reported, such as an evicted Pending one, is no part of the row.
   int counted = 0;
   // The last position that counted as progress. Less than a thousandth of the volume does not
   // count, so a task makes progress a few thousand times at most.

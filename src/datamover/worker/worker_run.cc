@@ -43,11 +43,8 @@ absl::Duration PauseAfter(int attempts) {
 
 // "Pod 7 was lost, 2 of at most 5 that count: Error with exit code 134".
 std::string LossMessage(int attempts, int counted, absl::string_view message) {
-  return absl::StrCat("Pod ", attempts, " was lost, ",
-                      counted == 0
-                          ? "which does not count, as it made progress"
-                          : absl::StrCat(counted, " of at most ", kLostPodsMax, " that count"),
-                      ": ", message);
+  return absl::StrCat("Pod ", attempts, " was lost, ", counted, " of at most ", kLostPodsMax,
+                      " that count: ", message);
 }
 
 // "Evicted: The node was low on resource: memory."
