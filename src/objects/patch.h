@@ -17,6 +17,7 @@ namespace csidelta::objects {
 class DifferentialSnapshot;
 struct DataDeletionStatus;
 struct DeletedBackup;
+struct LostData;
 struct LastAttempt;
 struct LastGoodBackup;
 struct RepositorySize;
@@ -111,6 +112,7 @@ class Patch {
   // --- ProtectedVolume: parts of its status; others stay
   Patch& SetLastGood(const std::optional<LastGoodBackup>& backup);
   Patch& SetDeletedBackup(const std::optional<DeletedBackup>& backup);
+  Patch& SetLostData(const std::optional<LostData>& lost);
   Patch& SetLastAttempt(const LastAttempt& attempt, int64_t failures);
   Patch& SetBase(const std::optional<VolumeBase>& base);  // nothing: none exists
   Patch& SetVerification(const Verification& verification);

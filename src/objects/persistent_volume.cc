@@ -1,5 +1,9 @@
 #include "objects/persistent_volume.h"
 
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/quantity.h"
 #include "objects/keys.h"
 #include "objects/volume_snapshot.h"
@@ -90,6 +94,17 @@ std::string PersistentVolumeClaim::source_snapshot() const {
     }
   }
   return "";
+}
+
+std::string PersistentVolumeClaim::lost_data() const {
+  std::vector<std::string> losses;
+  for (const Json& condition : ArrayAt({"status", "healthStatus", "conditions"})) {
+    if (GetString(condition, {"status"}) == "DataLoss") {
+      losses.push_back(
+          absl::StrCat(GetString(condition, {"reason"}), ": ", GetString(condition, {"message"})));
+    }
+  }
+  return absl::StrJoin(losses, "; ");
 }
 
 void PersistentVolumeClaim::RaiseRequestedBytes(int64_t bytes) {

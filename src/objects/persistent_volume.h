@@ -148,6 +148,9 @@ class PersistentVolumeClaim : public ObjectOf<PersistentVolumeClaim> {
   }
   // The node that the scheduler has chosen for it, where the class waits for that; "".
   std::string selected_node() const;
+  // The data loss that the driver reports of its volume, from Kubernetes 1.36 on; "" for none:
+  // "MediaError: sector 7 cannot be read".
+  std::string lost_data() const;
 
   void SetStorageClass(absl::string_view name) { Set({"spec", "storageClassName"}, name); }
   void SetAttributesClass(absl::string_view name) {

@@ -85,6 +85,11 @@ constexpr auto kSizeFields = [](auto& fields, auto& size) {
   fields("restoreScratchBytes", size.restore_scratch_bytes);
 };
 
+constexpr auto kLostDataFields = [](auto& fields, auto& lost) {
+  fields("backup", lost.backup);
+  fields("message", lost.message);
+};
+
 constexpr auto kVolumeStatusFields = [](auto& fields, auto& status) {
   fields("lastGoodBackup", status.last_good, kLastGoodFields);
   fields("deletedBackup", status.deleted_backup, kDeletedFields);
@@ -95,6 +100,7 @@ constexpr auto kVolumeStatusFields = [](auto& fields, auto& status) {
   fields("repository", status.repository, kSizeFields);
   fields("restoredAt", status.restored_at, WholeSeconds());
   fields("pvcGoneAt", status.pvc_gone_at, WholeSeconds());
+  fields("lostData", status.lost_data, kLostDataFields);
   fields("nextStep", status.next_step);
 };
 
@@ -126,6 +132,10 @@ Patch& Patch::SetLastGood(const std::optional<LastGoodBackup>& backup) {
 
 Patch& Patch::SetDeletedBackup(const std::optional<DeletedBackup>& backup) {
   return Set({"status", "deletedBackup"}, WriteFields(kDeletedFields, backup));
+}
+
+Patch& Patch::SetLostData(const std::optional<LostData>& lost) {
+  return Set({"status", "lostData"}, WriteFields(kLostDataFields, lost));
 }
 
 Patch& Patch::SetLastAttempt(const LastAttempt& attempt, int64_t failures) {

@@ -54,6 +54,12 @@ struct LastAttempt {
   std::string message = {};
 };
 
+// Data of the volume that the storage has lost, by its own report.
+struct LostData {
+  std::string backup = {};   // of Velero: the last good one when it was seen; "": none existed
+  std::string message = {};  // as the PVC has it
+};
+
 // The VolumeSnapshot that the next upload is compared with.
 struct VolumeBase {
   std::string content = {};  // the VolumeSnapshotContent; "": none exists
@@ -118,6 +124,7 @@ struct ProtectedVolumeStatus {
   RepositorySize repository = {};
   std::optional<absl::Time> restored_at = {};  // the newest restore of a backup of it
   std::optional<absl::Time> pvc_gone_at = {};  // since when the PVC has not been there
+  std::optional<LostData> lost_data = {};      // while the PVC reports it
   std::string next_step = {};                  // for people; "": nothing is to be done
 };
 

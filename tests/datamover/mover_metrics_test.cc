@@ -102,13 +102,14 @@ TEST(MoverMetricsTest, VolumeSamplesComeFromItsRecord) {
       {"verification",
        {{"at", At(absl::Minutes(1))}, {"finding", "pack 1 is gone"}, {"orphanedSnapshots", 4}}},
       {"repository", {{"bytes", 4096}, {"snapshots", 3}}},
-      {"restoredAt", At(absl::Hours(2))}};
+      {"restoredAt", At(absl::Hours(2))},
+      {"lostData", {{"message", "Media: sector 7"}}}};
   const std::string text = TextOf(std::vector<Json>(1, status));
   for (const char* sample :
        {"last_good_backup_age_seconds 3600", "recovery_point_age_seconds 5400",
         "consecutive_failures 2", "verified_age_seconds 60", "verification_findings 1",
         "orphaned_snapshots 4", "repository_bytes 4096", "repository_snapshots 3",
-        "last_restore_age_seconds 7200"}) {
+        "last_restore_age_seconds 7200", "lost_data 1"}) {
     const std::vector<std::string> parts = absl::StrSplit(sample, ' ');
     EXPECT_THAT(text, HasSubstr(absl::StrCat("csi_delta_mover_", parts[0], kData, parts[1], "\n")));
   }

@@ -364,6 +364,30 @@ TEST_F(VolumeRecordsTest, ARecordWhoseLocksAreRenewedStaysUntilItsLastBackupGoes
   EXPECT_THAT(bed_.api.All(ProtectedVolume::Type()), IsEmpty());
 }
 
+TEST_F(VolumeRecordsTest, DataThatTheStorageLostIsANextStepWithTheBackupFromBefore) {
+  const k8s::ObjectKey pvc = {PersistentVolumeClaimType(), "shop", "data"};
+  End("one", "Completed");
+  bed_.api.SetField(
+      pvc, {"status", "healthStatus", "conditions"},
+      Json::array({{{"status", "Degraded"}, {"reason", "Rebuild"}, {"message", "1 of 3"}},
+                   {{"status", "DataLoss"}, {"reason", "Media"}, {"message", "sector 7"}}}));
+  Work(kRecordPvcEvery);
+  End("two", "Completed");
+  End("three", "Failed");
+  EXPECT_EQ(Record().status.last_good->backup, "backup-two");
+  EXPECT_THAT(Record().status.next_step,
+              testing::StartsWith("the storage has lost data of the volume: Media: sector 7; "
+                                  "backup backup-one is from before that was seen: restore it"));
+  Restart();
+  bed_.api.ClearCalls();
+  Work(kRecordPvcEvery);
+  EXPECT_EQ(Writes(), 0);
+  bed_.api.SetField(pvc, {"status", "healthStatus"}, Json::object());
+  Work(kRecordPvcEvery);
+  EXPECT_FALSE(Record().status.lost_data.has_value());
+  EXPECT_THAT(Record().status.next_step, HasSubstr("upload failed"));
+}
+
 TEST_F(VolumeRecordsTest, APvcOfTheSameNameIsAnother) {
   End("one", "Completed");
   bed_.api.Mutate({PersistentVolumeClaimType(), "shop", "data"},

@@ -49,7 +49,7 @@ const std::vector<KindFields>& FieldsInUse() {
       {objects::ProtectedVolume::Type(),
        "status",
        {"lastGoodBackup", "deletedBackup", "lastAttempt", "failures", "base", "verification",
-        "verification.damage", "repository", "restoredAt", "pvcGoneAt", "nextStep"}}};
+        "verification.damage", "repository", "restoredAt", "pvcGoneAt", "lostData", "nextStep"}}};
   return all;
 }
 

@@ -259,6 +259,11 @@ constexpr VolumeFamily kVolumeFamilies[] = {
          return verification.finding.empty() ? 0 : 1;
        });
      }},
+    {"lost_data",
+     "1 for a volume whose PVC reports that the storage lost data; others have no sample.",
+     [](const ProtectedVolumeRecord& record, absl::Time /*now*/) {
+       return record.status.lost_data.has_value() ? std::optional(1.0) : std::nullopt;
+     }},
     {"orphaned_snapshots",
      "Repository snapshots of the volume whose Backup, DataUpload and DataDeletion are gone, as "
      "the newest check found them.",

@@ -98,6 +98,22 @@ absl::Duration FirstCheckOf(const VolumeRecordKey& key) {
                             static_cast<double>(kParts));
 }
 
+// The backup that is the last good one when a loss is first seen is remembered with it.
+void MergeLostData(const objects::PersistentVolumeClaim& pvc, ProtectedVolumeRecord& record,
+                   objects::Patch& patch) {
+  std::optional<objects::LostData>& known = record.status.lost_data;
+  const std::string loss = pvc.lost_data();
+  if (known.has_value() == !loss.empty()) {
+    return;
+  }
+  known.reset();
+  if (!loss.empty()) {
+    known = {.backup = record.status.last_good.value_or(LastGoodBackup()).backup,
+             .message = CutText(loss, kRecordTextBytesMax)};
+  }
+  patch.SetLostData(known);
+}
+
 }  // namespace
 
 VolumeRecordWriter::VolumeRecordWriter(const MoverEnvironment& env, VolumeRecords& records,
@@ -318,10 +334,12 @@ absl::StatusOr<VolumeRecordWriter::WriteResult> VolumeRecordWriter::WriteOne(con
   std::optional<absl::Time>& gone_at = record->status.pvc_gone_at;
   if (leads && taken.is_pvc_due && !gone_at.has_value()) {
     outcome.has_asked = true;
-    ASSIGN_OR_RETURN(const std::optional<bool> is_gone, IsPvcGone(ctx, record->spec));
-    if (is_gone.value_or(false)) {
+    ASSIGN_OR_RETURN(const auto pvc, ReadPvc(ctx, record->spec));
+    if (!pvc.has_value()) {
       gone_at = WholeSeconds(now);
       patch.SetPvcGoneAt(gone_at);
+    } else if (!pvc->name().empty()) {
+      MergeLostData(*pvc, *record, patch);
     }
   }
   if (leads && gone_at.has_value() && now >= *gone_at + rules_.keep_after_pvc &&
@@ -359,8 +377,8 @@ absl::StatusOr<std::optional<ProtectedVolumeRecord>> VolumeRecordWriter::Make(
   if (pending.attempt.has_value() &&
       ctx.clock->Now() >= *pending.attempt->at + rules_.keep_after_pvc) {
     // Of a PVC that has been gone for as long, the record is gone as well.
-    ASSIGN_OR_RETURN(const std::optional<bool> is_gone, IsPvcGone(ctx, pending.spec));
-    if (is_gone.value_or(false)) {
+    ASSIGN_OR_RETURN(const auto pvc, ReadPvc(ctx, pending.spec));
+    if (!pvc.has_value()) {
       return std::optional<ProtectedVolumeRecord>();
     }
   }
@@ -383,16 +401,16 @@ absl::StatusOr<VolumeRecordWriter::WriteResult> VolumeRecordWriter::Remove(
   return WriteResult{.is_written = true, .has_asked = true};
 }
 
-absl::StatusOr<std::optional<bool>> VolumeRecordWriter::IsPvcGone(const CallContext& ctx,
-                                                                  const ProtectedVolumeSpec& spec) {
-  const absl::StatusOr<std::optional<objects::PersistentVolumeClaim>> pvc =
+absl::StatusOr<std::optional<objects::PersistentVolumeClaim>> VolumeRecordWriter::ReadPvc(
+    const CallContext& ctx, const ProtectedVolumeSpec& spec) {
+  absl::StatusOr<std::optional<objects::PersistentVolumeClaim>> pvc =
       objects::Find<objects::PersistentVolumeClaim>(
           ctx, env_.api, objects::PersistentVolumeClaim::Key(spec.pvc_namespace, spec.pvc));
   if (absl::IsPermissionDenied(pvc.status())) {
-    return std::optional<bool>();
+    return std::optional(objects::PersistentVolumeClaim());
   }
-  RETURN_IF_ERROR(pvc.status());
-  return std::optional<bool>(!pvc->has_value() || (*pvc)->uid() != spec.pvc_uid);
+  const bool is_gone = pvc.ok() && pvc->has_value() && (*pvc)->uid() != spec.pvc_uid;
+  return is_gone ? std::optional<objects::PersistentVolumeClaim>() : std::move(pvc);
 }
 
 void VolumeRecordWriter::MergeEnd(const Pending& pending, ProtectedVolumeRecord& record,

@@ -22,6 +22,7 @@
 #include "objects/data_deletion.h"
 #include "objects/data_transfer.h"
 #include "objects/patch.h"
+#include "objects/persistent_volume.h"
 #include "objects/protected_volume.h"
 
 namespace csidelta::datamover {
@@ -120,9 +121,9 @@ class VolumeRecordWriter {
   absl::StatusOr<std::optional<ProtectedVolumeRecord>> Make(const CallContext& ctx,
                                                             const Taken& taken);
   absl::StatusOr<WriteResult> Remove(const CallContext& ctx, const ProtectedVolumeRecord& record);
-  // Nothing if the PVC cannot be read (no permission).
-  absl::StatusOr<std::optional<bool>> IsPvcGone(const CallContext& ctx,
-                                                const objects::ProtectedVolumeSpec& spec);
+  // Nothing if the PVC is gone. Without a name if it cannot be read (no permission).
+  absl::StatusOr<std::optional<objects::PersistentVolumeClaim>> ReadPvc(
+      const CallContext& ctx, const objects::ProtectedVolumeSpec& spec);
   // Brings `record` to what the pending say, and returns how.
   static objects::Patch Merge(const Pending& pending, ProtectedVolumeRecord& record);
   static void MergeEnd(const Pending& pending, ProtectedVolumeRecord& record,

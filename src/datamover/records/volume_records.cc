@@ -38,6 +38,15 @@ std::string FailureText(const objects::ProtectedVolumeStatus& status) {
                       "; correct that, and back up again");
 }
 
+std::string LostDataText(const objects::LostData& lost) {
+  return absl::StrCat("the storage has lost data of the volume: ", CauseOf(lost.message),
+                      lost.backup.empty()
+                          ? "; there was no good backup when that was seen"
+                          : absl::StrCat("; backup ", lost.backup,
+                                         " is from before that was seen: restore it, and keep it "
+                                         "from expiring until then"));
+}
+
 std::string FindingStep(const objects::Verification& verification) {
   const bool names_packs = verification.damage.has_value() && verification.damage->packs_found > 0;
   return absl::StrCat(
@@ -86,6 +95,9 @@ std::string NextStepOf(const ProtectedVolumeRecord& record, const RecordSettings
             ? "this record goes after its last backup, whose object locks are renewed until then"
             : absl::StrCat("this record goes at ",
                            FormatRfc3339Seconds(*status.pvc_gone_at + rules.keep_after_pvc)));
+  }
+  if (status.lost_data.has_value()) {
+    return LostDataText(*status.lost_data);
   }
   if (status.verification.has_value() && !status.verification->finding.empty()) {
     return FindingStep(*status.verification);
