@@ -106,6 +106,10 @@ absl::StatusOr<DeletionResult> RunTemporaryContent(const CallContext& ctx, const
                                                    absl::Duration wait) {
   CSIDELTA_CHECK(!target.driver.empty() && !target.handle.empty());
   ASSIGN_OR_RETURN(const auto classes, ListSnapshotClasses(ctx, env));
+  ASSIGN_OR_RETURN(const bool has_driver, HasDriver(ctx, env, classes, target.driver));
+  if (!has_driver) {
+    return DeletionResult::kNoDriver;
+  }
   StaticContent content = ContentBeside(archived_content);
   content.name = DeletionContentName(target.driver, target.handle);
   content.snapshot_namespace = env.velero_namespace;

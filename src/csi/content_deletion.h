@@ -27,7 +27,8 @@ std::string DigestOfHandle(absl::string_view driver, absl::string_view handle);
 //      the snapshot, also after a restart. It is named after driver and handle; it has the policy
 //      Delete, two finalizers (the sidecar's and csi-delta's), and the handle in its status. A
 //      driver that has no such snapshot agrees at once. Waits at most `wait` for the proof
-//      (csi/deletion_proof.h).
+//      (csi/deletion_proof.h). A cluster without the driver gets none: it would stay for ever
+//      (kNoDriver).
 //
 // Contents of other origin that name the same handle stay. Idempotent; may run in two processes at
 // once. After an error, calling again may help.

@@ -35,6 +35,7 @@ enum class DeletionResult {
   kDeclined,    // the snapshot is a member of a group, and the sidecar deletes none of those alone;
                 // the object is gone
   kDeferred,    // a claim is still being filled from the snapshot; the sweep deletes it afterwards
+  kNoDriver,    // this cluster does not have the driver, so nothing was requested of it
 };
 
 // True if the content has kDeletionFinalizer. Pure.

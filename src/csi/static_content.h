@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
@@ -9,9 +10,12 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/call_context.h"
+#include "base/status_macros.h"
 #include "csi/environment.h"
 #include "k8s/api_client.h"
+#include "objects/client.h"
 #include "objects/persistent_volume.h"
+#include "objects/storage_class.h"
 #include "objects/volume_group_snapshot.h"
 #include "objects/volume_snapshot.h"
 
@@ -91,5 +95,23 @@ bool StripMarks(objects::Object& object);
 // All VolumeSnapshotClasses; an empty list if the kind is not served.
 absl::StatusOr<std::vector<objects::VolumeSnapshotClass>> ListSnapshotClasses(
     const CallContext& ctx, const Environment& env);
+
+// Whether the cluster has the driver: one of `classes`, of snapshots or of groups, names it, or its
+// CSIDriver exists. True if CSIDrivers may not be read. At most one request.
+template <typename Class>
+absl::StatusOr<bool> HasDriver(const CallContext& ctx, const Environment& env,
+                               const std::vector<Class>& classes, const std::string& driver) {
+  if (std::any_of(classes.begin(), classes.end(),
+                  [&](const Class& one) { return one.driver() == driver; })) {
+    return true;
+  }
+  const auto found =
+      objects::Find<objects::CsiDriver>(ctx, env.api, objects::CsiDriver::Key("", driver));
+  if (absl::IsPermissionDenied(found.status())) {
+    return true;
+  }
+  RETURN_IF_ERROR(found.status());
+  return found->has_value();
+}
 
 }  // namespace csidelta::csi

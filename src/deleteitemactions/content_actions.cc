@@ -63,6 +63,8 @@ class VolumeSnapshotContentAction : public velero::ActionOn<velero::DeleteItemAc
         return RecordUndeleted(ctx, env_, data,
                                "it is a member of a group that the driver holds: the CSI sidecar "
                                "deletes it only with its group, and nothing here knows that group");
+      case csi::DeletionResult::kNoDriver:
+        return RecordUndeleted(ctx, env_, {backup, "snapshots of driver " + driver}, kNoDriver);
       case csi::DeletionResult::kInProgress:
         grace_period_.WasSlow(driver);
         return absl::OkStatus();

@@ -56,6 +56,9 @@ absl::Status GroupDeletions::Delete(const CallContext& ctx,
         result.status(), [&] { return objects::FindGroupKinds(ctx, env_.api).status(); }));
   } else if (*result == csi::DeletionResult::kNothing) {
     return absl::OkStatus();
+  } else if (*result == csi::DeletionResult::kNoDriver) {
+    RETURN_IF_ERROR(
+        RecordUndeleted(ctx, env_, {backup, "snapshots of driver " + driver}, kNoDriver));
   } else if (*result == csi::DeletionResult::kGone) {
     CSIDELTA_LOG(kInfo, "the driver holds the group no more", {"driver", driver},
                  {"group_snapshot_handle", handle}, {"backup", backup.name()});

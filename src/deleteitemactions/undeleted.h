@@ -21,6 +21,10 @@ struct UndeletedData {
   std::string text;  // which, and where, for people: "snapshot s-1 of driver d"
 };
 
+// The reason for a csi::DeletionResult::kNoDriver; all snapshots of the driver are one entry.
+inline constexpr char kNoDriver[] =
+    "this cluster does not have the driver; the one that has it deletes them with its own backup";
+
 // Records data that this cluster can never delete. Each is recorded once. If the ConfigMap is full,
 // or may not be written, the warning is all. Other errors of the API server are returned, so that
 // no record is lost.

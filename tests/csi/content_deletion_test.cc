@@ -95,6 +95,25 @@ TEST_F(ContentDeletionTest, DeletesTheDriversSnapshot) {
   EXPECT_EQ(Contents(), 0u);
 }
 
+// A standby cluster that reads the bucket, for example.
+TEST_F(ContentDeletionTest, WithoutTheDriverNoContentIsLeft) {
+  bed_.api.Remove(objects::CsiDriver::Key("", support::kDriver));
+  EXPECT_THAT(Delete(Archived("handle-1")), IsOkAndHolds(DeletionResult::kNoDriver));
+  EXPECT_THAT(Delete(Archived("handle-2")), IsOkAndHolds(DeletionResult::kNoDriver));
+  EXPECT_EQ(Contents(), 0u);
+  EXPECT_EQ(sidecar_.snapshots.size(), 2u);
+}
+
+TEST_F(ContentDeletionTest, ADriverIsKnownByItsClassAsWellOrWhereItMayNotBeRead) {
+  bed_.api.Forbid("get", "csidrivers");
+  EXPECT_THAT(Delete(Archived("handle-1")), IsOkAndHolds(DeletionResult::kGone));
+  bed_.api.ClearFaults();
+  bed_.api.Remove(objects::CsiDriver::Key("", support::kDriver));
+  bed_.api.Seed(VolumeSnapshotClassType(),
+                {{"metadata", {{"name", "class"}}}, {"driver", support::kDriver}});
+  EXPECT_THAT(Delete(Archived("handle-2")), IsOkAndHolds(DeletionResult::kGone));
+}
+
 // A backup that died after it deleted a content and before the VolumeSnapshot: whatever removes the
 // content first has the controller make another one for the VolumeSnapshot.
 class DeletedContentTest : public testing::Test {
@@ -305,6 +324,7 @@ TEST_F(ContentDeletionTest, AnUnfinishedInPlaceRestoreKeepsItsSourceWithThePlugi
                               [](Json& content) { content["spec"]["driver"] = kLateDriver; }));
   Json archived = Archived();
   archived["spec"]["driver"] = kLateDriver;
+  bed_.api.Seed(objects::CsiDriver::Type(), {{"metadata", {{"name", kLateDriver}}}});
   const std::string snapshot_uid =
       k8s::Uid(*bed_.api.Find(VolumeSnapshotKey("shop-2", "restored")));
   bed_.api.Seed(

@@ -103,6 +103,16 @@ TEST_F(DeleteActionsTest, SlowDriverIsWaitedForInFullOnlyOnce) {
   EXPECT_LE(bed_.clock.Now() - first, absl::Seconds(2));
 }
 
+TEST_F(DeleteActionsTest, SnapshotsOfADriverThatIsNotInstalledAreRecordedInOneEntry) {
+  bed_.api.Remove(objects::CsiDriver::Key("", support::kDriver));
+  EXPECT_THAT(Delete(Archived("handle-1")), IsOk());
+  EXPECT_THAT(Delete(Archived("handle-2")), IsOk());
+  EXPECT_EQ(Contents(), 0u);
+  EXPECT_THAT(UndeletedTexts(bed_.api),
+              ElementsAre(testing::AllOf(HasSubstr("snapshots of driver hostpath.csi.k8s.io"),
+                                         HasSubstr("does not have the driver"))));
+}
+
 // As Velero 1.17 and 1.18 take groups: the archive has the members alone, and the sidecar lets
 // their contents go without asking the driver.
 TEST_F(DeleteActionsTest, AMemberOfAForeignGroupIsNotSaidToBeGone) {

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "csi/environment.h"
 #include "k8s/object.h"
+#include "objects/storage_class.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/kind_names.h"
@@ -129,8 +130,10 @@ inline std::vector<std::string> SnapshotObjects(const FakeApiClient& api) {
   return all;
 }
 
-// An API server, a clock and the environment of an action that uses them.
+// An API server that knows kDriver, a clock and the environment of an action that uses them.
 struct ActionBed {
+  ActionBed() { api.Seed(objects::CsiDriver::Type(), {{"metadata", {{"name", kDriver}}}}); }
+
   FakeClock clock;
   FakeApiClient api{clock};
   csi::Environment env{.api = api,

@@ -220,6 +220,10 @@ absl::StatusOr<DeletionResult> DeleteGroup(const CallContext& ctx, const Environ
                                            absl::Duration wait) {
   ASSIGN_OR_RETURN(const objects::GroupKinds kinds, objects::FindGroupKinds(ctx, env.api));
   group.version = kinds.version;
+  ASSIGN_OR_RETURN(const bool has_driver, HasDriver(ctx, env, kinds.classes, group.driver));
+  if (!has_driver) {
+    return DeletionResult::kNoDriver;
+  }
   ASSIGN_OR_RETURN(const std::vector<BackupContent> members, InspectMembers(ctx, env, group));
   RETURN_IF_ERROR(EnsureTemporaryContent(ctx, env, group, archived_content, kinds.classes));
   if (OneIsNeeded(members)) {

@@ -26,7 +26,8 @@ namespace csidelta::csi {
 bool IsManagedMember(const objects::VolumeSnapshotContent& content);
 
 // Deletes the driver's group of `archived_content`, a VolumeGroupSnapshotContent from the archive
-// of `backup`; kNothing if the backup did not make it. The steps, in this order:
+// of `backup`; kNothing if the backup did not make it, kNoDriver if the cluster does not have the
+// driver. The steps, in this order:
 //
 //   1. While a PVC is being filled from a member, all stays as it is. Only a temporary content
 //      records what is to be done (kDeferred): FinishGroupDeletions() does it.
