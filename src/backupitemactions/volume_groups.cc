@@ -48,6 +48,10 @@ std::string Exclusion(const PersistentVolumeClaim& claim, const VolumeDecision& 
   if (decision->kind != wanted.kind) {
     return absl::StrCat("not the same is done with it as with the others: ", decision->reason);
   }
+  if (decision->is_by_custom_rule != wanted.is_by_custom_rule) {
+    return "it has a rule of type custom and the others have none, or the reverse: Velero's own "
+           "action may take the rest";
+  }
   const std::string own = decision->pv.driver();
   if (own != wanted.pv.driver()) {
     return absl::StrCat("its driver is ", own, ", and that of the group is ", wanted.pv.driver());

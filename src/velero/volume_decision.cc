@@ -159,6 +159,7 @@ absl::StatusOr<VolumeDecision> DecideCustom(const DecisionInput& input, const Po
   VolumeDecision decision =
       Snapshot(input, std::move(pv), absl::StrCat(match.rule, " gives this volume to us"),
                SnapshotClassOf(match), true);
+  decision.is_by_custom_rule = true;
   if (decision.kind == VolumeDecision::Kind::kSnapshot && wish == Wish::kLonghorn) {
     return TakeInLonghorn(input.pvc, match, std::move(decision));
   }

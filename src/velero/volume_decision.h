@@ -53,6 +53,8 @@ struct VolumeDecision {
   bool warn = false;
   // kAlreadyDone: the VolumeSnapshot that the claim names, in the claim's namespace.
   std::string volume_snapshot_name{};
+  // By a rule of type `custom`. Else Velero's own action may take it too, from Velero 1.14 on.
+  bool is_by_custom_rule = false;
   // kSnapshot, kMove: the class that the policy asks for; "" for none.
   std::string snapshot_class{};
   // kSnapshot, kMove, kLonghorn: the PersistentVolume, as `queries.pv` returned it.

@@ -500,6 +500,27 @@ TEST_F(VolumeGroupTest, VolumePoliciesDecideWhoIsAMember) {
   EXPECT_FALSE(skipped->item.has_value());
 }
 
+// Velero's own action takes what a rule of type `snapshot`, or none, is for.
+TEST_F(VolumeGroupTest, AClaimThatVelerosOwnActionMayTakeIsNoMember) {
+  api_.Seed(ConfigMapType(), {{"metadata", {{"name", "policies"}, {"namespace", "velero"}}},
+                              {"data",
+                               {{"policy.yaml",
+                                 "version: v1\nvolumePolicies:\n"
+                                 "- conditions: {storageClass: [ours]}\n"
+                                 "  action: {type: custom, parameters: {csi-delta: snapshot}}\n"
+                                 "- conditions: {csi: {}}\n"
+                                 "  action: {type: snapshot}\n"}}}});
+  api_.SetField(VolumeKey("pv-0"), {"spec", "storageClassName"}, "ours");
+  ASSERT_THAT(Execute(0), IsOk());
+  EXPECT_THAT(csi::PlannedMembers(objects::Object(Group())),
+              ElementsAre(objects::PlannedGroupMember{"data-0", "uid-0", "member-0"}));
+  for (int i = 1; i < 3; ++i) {
+    ASSERT_THAT(Execute(i), IsOk());
+  }
+  EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
+  EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(2));
+}
+
 TEST_F(VolumeGroupTest, AClaimThatGainsTheLabelMeanwhileIsTakenAlone) {
   ASSERT_THAT(Execute(0), IsOk());
   SeedMember(3);
