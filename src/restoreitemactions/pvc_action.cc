@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -34,6 +35,7 @@ using objects::VolumeSnapshot;
 constexpr absl::Duration kReadyTimeoutSlack = absl::Seconds(30);
 constexpr char kDownloadPrefix[] = "dd-";
 constexpr char kSnapshotGoneReason[] = "SnapshotIsGone";
+constexpr char kSourceMissingReason[] = "SourceMayBeMissing";
 
 // One claim on its way into the cluster.
 struct ClaimRestore {
@@ -107,6 +109,39 @@ bool RaiseRequest(const VolumeSnapshot& snapshot, PersistentVolumeClaim& item) {
   }
   item.SetRequestedQuantity(FormatBinaryQuantity(*size_bytes));
   return true;
+}
+
+// Its Pod refuses one that was not made for it, and Kubernetes makes that.
+bool IsOfEphemeralVolume(const PersistentVolumeClaim& archived) {
+  const std::vector<objects::OwnerReference> owners = archived.owners();
+  return std::any_of(owners.begin(), owners.end(), [&](const objects::OwnerReference& owner) {
+    return owner.is_controller && owner.kind == "Pod" &&
+           absl::StartsWith(archived.name(), absl::StrCat(owner.name, "-"));
+  });
+}
+
+// Kubernetes fills a PVC from its source if the backup has no data of it and brings no volume.
+void ReportSource(const CallContext& ctx, const csi::Environment& env, const ClaimRestore& claim,
+                  const PersistentVolumeClaim& item) {
+  const std::optional<objects::DataSource> ref = item.data_source_ref();
+  const std::optional<objects::DataSource> source = ref.has_value() ? ref : item.data_source();
+  if (!source.has_value()) {
+    return;
+  }
+  if (source->kind == VolumeSnapshot::kKind.kind) {
+    const auto found = objects::Find<VolumeSnapshot>(
+        ctx, env.api, VolumeSnapshot::Key(claim.target_namespace, source->name));
+    if (found.ok() && found->has_value()) {
+      return;
+    }
+  }
+  const std::string text = absl::StrCat(
+      "the backup has no data of PVC ", claim.target_namespace, "/", claim.claim_name,
+      ", whose source is ", source->kind, " ", source->name,
+      ": if neither the archive nor the cluster has that, it stays Pending without a volume");
+  CSIDELTA_LOG(kWarn, "a PVC without data waits for its source", {"reason", text});
+  objects::TryEmitEvent(ctx, env.api, claim.restore, k8s::EventType::kWarning, kSourceMissingReason,
+                        text);
 }
 
 class PvcAction : public velero::ActionOn<velero::RestoreItemAction> {
@@ -185,6 +220,12 @@ absl::StatusOr<velero::RestoreItemResult> PvcAction::Execute(
 
   bool changed = StripBackupMarks(changed_item);
   velero::RestoreItemResult result;
+  if (claim.restore.RestoresPods() && IsOfEphemeralVolume(archived)) {
+    CSIDELTA_LOG(kWarn, "a generic ephemeral volume is not restored: its Pod gets a new one",
+                 {"namespace", claim.target_namespace}, {"pvc", claim.claim_name});
+    result.skip_restore = true;
+    return result;
+  }
   const bool without_data = claim.restore.is_without_data();
   if (without_data || !claim.original_snapshot.empty() || !claim.data_upload.empty()) {
     ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> existing,
@@ -205,6 +246,8 @@ absl::StatusOr<velero::RestoreItemResult> PvcAction::Execute(
                      without_data ? absl::StatusOr<bool>(ClearVolume(changed_item))
                                   : FillFromBackup(ctx, claim, archived, changed_item, result));
     changed |= rewritten;
+  } else {
+    ReportSource(ctx, env_, claim, changed_item);
   }
   if (changed) {
     result.item = std::move(changed_item);

@@ -431,6 +431,46 @@ TEST_F(PvcRestoreTest, ClaimWithoutSnapshotIsNotTouchedAndCostsNothing) {
   EXPECT_THAT(bed_.api.calls(), IsEmpty());
 }
 
+TEST_F(PvcRestoreTest, ASourceThatMayBeMissingIsSaid) {
+  Json claim = ArchivedClaim();
+  EraseJson(claim, {"metadata", "annotations"});
+  SetJson(claim, {"spec", "dataSource"}, Json{{"kind", "VolumeSnapshot"}, {"name", "monday"}});
+  bed_.api.Seed(VolumeSnapshotType(), MakeSnapshotObject("shop", "monday", "content"));
+  EXPECT_FALSE(Run(*action_, claim, claim).item.has_value());
+  EXPECT_THAT(log(), IsEmpty());
+
+  bed_.api.Remove(objects::VolumeSnapshot::Key("shop", "monday"));
+  EXPECT_FALSE(Run(*action_, claim, claim).item.has_value());
+  SetJson(claim, {"spec", "dataSourceRef"},
+          Json{{"apiGroup", "cdi.kubevirt.io"}, {"kind", "VolumeImportSource"}, {"name", "disk"}});
+  EXPECT_FALSE(Run(*action_, claim, claim).item.has_value());
+  std::vector<std::string> messages;
+  for (const Json& event : bed_.api.All(EventType())) {
+    messages.push_back(GetString(event, {"message"}));
+  }
+  EXPECT_THAT(messages,
+              testing::UnorderedElementsAre(
+                  HasSubstr("no data of PVC shop/data, whose source is VolumeSnapshot monday: if "),
+                  HasSubstr("VolumeImportSource disk: if neither")));
+}
+
+// Its Pod would refuse it.
+TEST_F(PvcRestoreTest, AGenericEphemeralVolumeIsLeftToItsPod) {
+  Json claim = ArchivedClaim();
+  SetJson(claim, {"metadata", "name"}, "db-0-scratch");
+  Json item = claim;  // Velero takes owners off.
+  SetJson(claim, {"metadata", "ownerReferences"},
+          Json::array({{{"kind", "Pod"}, {"name", "db-0"}, {"uid", "p"}, {"controller", true}}}));
+  EXPECT_TRUE(Run(*action_, item, claim).skip_restore);
+  EXPECT_THAT(log(), HasSubstr("its Pod gets a new one"));
+
+  Json of_another = claim;
+  SetJson(of_another, {"metadata", "name"}, "executor-pvc");
+  EXPECT_FALSE(Run(*action_, item, of_another).skip_restore);
+  SetJson(restore_, {"spec", "includedResources"}, Json::array({"persistentvolumeclaims"}));
+  EXPECT_FALSE(Run(*action_, item, claim).skip_restore) << "the data is asked for";
+}
+
 TEST_F(PvcRestoreTest, AnnotationOfAnEarlierBackupDoesNotCount) {
   Json item = ArchivedClaim();
   SetJson(item, {"metadata", "labels", objects::kBackupNameLabel}, "long-ago");
