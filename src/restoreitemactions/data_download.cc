@@ -74,7 +74,8 @@ objects::DataDownload MakeDataDownload(const MovedClaim& claim,
                        .is_controller = true}});
   download.SetLabels({{objects::kRestoreNameLabel, velero::ValidLabelValue(restore.name())},
                       {objects::kRestoreUidLabel, restore.uid()},
-                      {objects::kAsyncOperationIdLabel, transfer.operation_id}});
+                      {objects::kAsyncOperationIdLabel, transfer.operation_id},
+                      {objects::kExcludeFromBackupLabel, "true"}});
   download.SetTarget(claim.target_namespace, claim.item_from_backup.name(), "");
   download.SetOperationTimeout(absl::FormatDuration(claim.backup.csi_snapshot_timeout()));
   return download;

@@ -322,6 +322,8 @@ TEST_F(DownloadReconcilerTest, GoesFromNewToCompletedInEitherMode) {
     EXPECT_NE(GetString(bed.Download(), {"status", "completionTimestamp"}), "");
     EXPECT_NE(GetString(bed.Download(), {"status", "startTimestamp"}), "");
     EXPECT_EQ(GetString(bed.Download(), {"status", "node"}), "");
+    EXPECT_EQ(k8s::Label(bed.Download(), objects::kExcludeFromBackupLabel), "true")
+        << "one that a restore brings back would write again";
     EXPECT_THAT(controller.ends, SizeIs(1));
     ExpectNothingLeft(bed, 1);
   }

@@ -185,6 +185,8 @@ TEST_F(VolumeRecordsTest, TheFirstBackupTakesTwoWritesAndEachFurtherOneOne) {
   EXPECT_EQ(Writes(), 1);
   EXPECT_EQ(Record().spec.pvc, "data");
   EXPECT_EQ(Record().spec.pvc_namespace, "shop");
+  EXPECT_EQ(k8s::Label(bed_.api.All(ProtectedVolume::Type())[0], objects::kExcludeFromBackupLabel),
+            "true");
   RecordUpload(Upload("one", "InProgress"));
   Work();
   End("one", "Completed");

@@ -92,6 +92,7 @@ TEST_F(MovedClaimTest, AsksTheMoverAsVelerosOwnActionDoes) {
   EXPECT_EQ(k8s::Namespace(download), "velero");
   EXPECT_EQ(k8s::Label(download, objects::kRestoreNameLabel), "r1");
   EXPECT_EQ(k8s::Label(download, objects::kRestoreUidLabel), "restore-uid");
+  EXPECT_EQ(k8s::Label(download, objects::kExcludeFromBackupLabel), "true");
   EXPECT_EQ(GetString(download.at("metadata").at("ownerReferences").at(0), {"kind"}), "Restore");
 }
 

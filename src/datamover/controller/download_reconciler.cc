@@ -287,6 +287,8 @@ absl::Status DownloadStep::CheckTargetMayCome() const {
 }
 
 absl::Status DownloadStep::PrepareAccept() {
+  // One that Velero made and that a restore brings back would write again.
+  object_.SetLabel(objects::kExcludeFromBackupLabel, "true");
   ASSIGN_OR_RETURN(const auto target,
                    objects::Find<objects::PersistentVolumeClaim>(
                        ctx_, env_.api,

@@ -384,6 +384,8 @@ absl::StatusOr<std::optional<ProtectedVolumeRecord>> VolumeRecordWriter::Make(
   }
   ProtectedVolume object = ProtectedVolume::Make(taken.key.first, taken.key.second);
   object.SetSpec(pending.spec);
+  // Restored in another cluster, it would report volumes of this one.
+  object.SetLabel(objects::kExcludeFromBackupLabel, "true");
   ASSIGN_OR_RETURN(const ProtectedVolume stored, objects::CreateOrGet(ctx, env_.api, object));
   records_.Put(stored);
   return records_.Find(taken.key);
