@@ -168,6 +168,24 @@ TEST_F(UploadReconcilerTest, AScratchSizeThatARestoreMayExceedIsAnEvent) {
   EXPECT_THAT(bed_.EventReasons(), testing::Contains("Warning ScratchTooSmall"));
 }
 
+// A backup of the whole cluster meanwhile would find some of it gone, and restore the rest.
+TEST_F(UploadReconcilerTest, AllThatATransferMakesIsExcludedFromBackups) {
+  StartRunning();
+  int found = 0;
+  for (const k8s::ResourceType& type :
+       {PodType(), SecretType(), PersistentVolumeClaimType(), VolumeSnapshotType(),
+        VolumeSnapshotContentType(), objects::VolumeTask::Type()}) {
+    for (const Json& object : bed_.api.All(type)) {
+      if (!k8s::Label(object, objects::kMoverTaskLabel).empty()) {
+        EXPECT_EQ(k8s::Label(object, objects::kExcludeFromBackupLabel), "true")
+            << type.kind << " " << k8s::Name(object);
+        ++found;
+      }
+    }
+  }
+  EXPECT_GE(found, 6);
+}
+
 // Workers may read all tasks of the mover's namespace.
 TEST_F(UploadReconcilerTest, NoVolumeTaskHoldsASecret) {
   StartRunning();
@@ -912,7 +930,7 @@ TEST_F(UploadReconcilerTest, AWeekOfDrainsEndsWell) {
                     [](Json& task) { task["status"]["phase"] = "Interrupted"; });
     bed_.SetPodStatus(bed_.TaskNameOfUpload("first"), {{"phase", "Succeeded"}});
     Controller(bed_).Look();
-    EXPECT_THAT(bed_.MessageOf("first"), HasSubstr("does not count")) << day;
+    EXPECT_THAT(bed_.MessageOf("first"), HasSubstr("0 of at most 5 that count")) << day;
     Controller(bed_).LookTimes(8);
     ASSERT_EQ(bed_.PhaseOf("first"), "InProgress") << day << ": " << bed_.MessageOf("first");
     ASSERT_EQ(bed_.pods_made, day + 1);
