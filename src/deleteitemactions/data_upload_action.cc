@@ -51,10 +51,16 @@ class DataUploadAction : public velero::ActionOn<velero::DeleteItemAction> {
       return absl::OkStatus();
     }
     if (!IsOfThisVelero(archived, backup)) {
-      CSIDELTA_LOG(kWarn, "the data of another Velero's DataUpload is kept",
-                   {"backup", backup.name()}, {"namespace", archived.namespace_name()},
-                   {"data_upload", archived.name()}, {"snapshot_id", archived.snapshot_id()});
-      return absl::OkStatus();
+      return archived.snapshot_id().empty()
+                 ? absl::OkStatus()
+                 : RecordUndeleted(
+                       ctx, env_,
+                       {.backup = backup,
+                        .text =
+                            absl::StrCat("the data of DataUpload ", archived.namespace_name(), "/",
+                                         archived.name(), ", as ", archived.snapshot_id())},
+                       "it is of a Velero in another namespace, which may need it; if that one is "
+                       "gone, csi-delta forget deletes it");
     }
     ASSIGN_OR_RETURN(const DataUpload upload, FinalUpload(ctx, archived, backup));
     const std::string snapshot_id = upload.snapshot_id();

@@ -85,12 +85,15 @@ TEST_F(DataUploadActionTest, OtherBackupsUploadsAreLeftAlone) {
   ExpectNothingAsked();
 }
 
-// Two Veleros whose schedules have one name: what one of them archived of the other stays.
+// Two Veleros whose schedules have one name: what one of them archived of the other stays. In a new
+// cluster, where Velero has another namespace, nothing but the record tells of it.
 TEST_F(DataUploadActionTest, AnotherVelerosUploadsAreLeftAlone) {
   SetJson(upload_, {"metadata", "namespace"}, "velero-a");
   SetJson(upload_, {"metadata", "ownerReferences"},
           Json::array({{{"kind", "Backup"}, {"name", "nightly"}, {"uid", "uid-in-velero-a"}}}));
   ExpectNothingAsked();
+  EXPECT_THAT(UndeletedTexts(bed_.api),
+              ElementsAre(AllOf(HasSubstr("velero-a/nightly-1"), HasSubstr(kSnapshotId))));
   // The very same Backup, whatever its Velero's namespace is called.
   SetJson(upload_, {"metadata", "ownerReferences"},
           Json::array({{{"kind", "Backup"}, {"name", "nightly"}, {"uid", "backup-uid"}}}));
