@@ -8,6 +8,7 @@
 #include "base/crypto.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "k8s/object.h"
 #include "objects/client.h"
 #include "objects/core.h"
 #include "objects/data_transfer.h"
@@ -101,6 +102,9 @@ absl::StatusOr<std::string> UploadCommand(const CallContext& ctx, const csi::Env
   objects::DataDownload download = MakeDataDownload(claim, DownloadOf(claim));
   RETURN_IF_ERROR(download.SetSource(result));
   RETURN_IF_ERROR(velero::ParseDataReference(download.moved_snapshot()).status());
+  if (!k8s::IsObjectName(download.storage_location())) {  // It gets to a shell.
+    return absl::InvalidArgumentError("the archive's storage location has no name of an object");
+  }
   // A new cluster has no DataUpload, and then the program needs to know where the data is.
   std::string what =
       absl::StrCat(download.moved_snapshot(), " --location ", download.storage_location());

@@ -207,8 +207,8 @@ class ExistingMovedClaimTest : public MovedClaimTest {
     bed_.api.Seed(PersistentVolumeClaimType(), existing);
     SeedMoved(kReference);
   }
-  void SeedMoved(const std::string& reference) {
-    SeedResult("result", {{"backupStorageLocation", "bucket"},
+  void SeedMoved(const std::string& reference, const std::string& location = "bucket") {
+    SeedResult("result", {{"backupStorageLocation", location},
                           {"datamover", "csi-delta"},
                           {"snapshotID", reference}});
   }
@@ -262,6 +262,8 @@ TEST_F(ExistingMovedClaimTest, DataOfUnknownOriginComesBesideIt) {
       "shop:shop-2-restored";
   SeedMoved("a1b2");  // By another data mover.
   EXPECT_EQ(Command(), beside);
+  SeedMoved(kReference, "bucket; rm -rf /");
+  EXPECT_EQ(Command(), beside) << "no word of the bucket's gets to a shell";
   bed_.api.Remove({ConfigMapType(), "velero", "result"});
   EXPECT_EQ(Command(), beside);
   bed_.api.Remove({BackupType(), "velero", "nightly"});
