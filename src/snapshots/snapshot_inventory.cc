@@ -28,6 +28,7 @@ namespace {
 
 using objects::PersistentVolumeClaim;
 using objects::VolumeGroupSnapshot;
+using objects::VolumeGroupSnapshotContent;
 using objects::VolumeSnapshot;
 using objects::VolumeSnapshotContent;
 using NamespacedName = std::pair<std::string, std::string>;
@@ -56,6 +57,8 @@ struct Surroundings {
   std::map<NamespacedName, std::vector<std::string>> unfilled;
   std::set<std::string> gone_handles;  // contents that name a snapshot the storage lacks
   std::map<NamespacedName, VolumeGroupSnapshot> groups;
+  std::map<NamespacedName, std::optional<VolumeGroupSnapshotContent>> group_contents;
+  std::set<NamespacedName> selected_groups;
 };
 
 class InventoryReader {
@@ -96,6 +99,7 @@ class InventoryReader {
   absl::Status ReadPvcs();
   absl::Status ReadUnfilled();
   absl::Status ReadGroups();
+  absl::Status ReadGroupContents();
   void AddContent(VolumeSnapshotContent content);
   void RecordPvc(const PersistentVolumeClaim& pvc);
 
@@ -106,6 +110,7 @@ class InventoryReader {
   csi::ProtectionInput InputOf(const VolumeSnapshot& snapshot,
                                const csi::SnapshotStatus& status) const;
   void AddGroup(const VolumeSnapshot& snapshot, SnapshotEntry& entry) const;
+  void AddWhatKeepsGroup(const VolumeGroupSnapshot& group, SnapshotEntry& entry) const;
   SnapshotEntry CompleteEntryOf(const VolumeSnapshot& snapshot) const;
 
   const CallContext& ctx_;
@@ -410,6 +415,37 @@ absl::Status InventoryReader::ReadGroups() {
     NamespacedName name = {group.namespace_name(), group.name()};
     around_.groups.insert_or_assign(std::move(name), Trimmed(std::move(group)));
   }
+  if (selected_.has_value()) {
+    ASSIGN_OR_RETURN(
+        const std::vector<VolumeGroupSnapshot> selected,
+        objects::ListGroupKind<VolumeGroupSnapshot>(ctx_, api_, request_.namespace_name,
+                                                    {.label_selector = request_.label_selector}));
+    for (const VolumeGroupSnapshot& group : selected) {
+      around_.selected_groups.emplace(group.namespace_name(), group.name());
+    }
+  }
+  return Excuse(ReadGroupContents(), "the policy of groups");
+}
+
+// The driver deletes a group by the policy of the group's content alone.
+absl::Status InventoryReader::ReadGroupContents() {
+  for (const VolumeSnapshot& snapshot : snapshots_) {
+    const NamespacedName name = {snapshot.namespace_name(), snapshot.group_name()};
+    const auto group = around_.groups.find(name);
+    if (group == around_.groups.end() || around_.group_contents.contains(name) ||
+        group->second.bound_content().empty()) {
+      continue;
+    }
+    ASSIGN_OR_RETURN(auto content,
+                     objects::Find<VolumeGroupSnapshotContent>(
+                         ctx_, api_,
+                         VolumeGroupSnapshotContent::Key(group->second.version(), "",
+                                                         group->second.bound_content())));
+    if (content.has_value() && content->snapshot_uid() != group->second.uid()) {
+      content.reset();
+    }
+    around_.group_contents.emplace(name, std::move(content));
+  }
   return absl::OkStatus();
 }
 
@@ -496,7 +532,26 @@ void InventoryReader::AddGroup(const VolumeSnapshot& snapshot, SnapshotEntry& en
   entry.group.version = group.version();
   entry.group.content = group.bound_content();
   entry.group.is_being_deleted = group.is_being_deleted();
-  // What keeps a group keeps its members. Whether they go together is for SparedOf().
+  if (const auto content = around_.group_contents.find(found->first);
+      content != around_.group_contents.end()) {
+    entry.group.content_kind = content->second.has_value() ? csi::ContentReading::Kind::kPresent
+                                                           : csi::ContentReading::Kind::kGone;
+    entry.group.deletion_policy =
+        content->second.has_value() ? content->second->deletion_policy() : "";
+  }
+  // A call that was killed has labelled the group, and not all members.
+  if (snapshot.Label(objects::kMadeByLabel).empty() &&
+      group.Label(objects::kMadeByLabel) == objects::kMadeByVerbs) {
+    entry.is_made_by_verbs = true;
+    entry.set = group.Label(objects::kSnapshotSetLabel);
+    entry.is_selected |= around_.selected_groups.contains(found->first);
+  }
+  AddWhatKeepsGroup(group, entry);
+}
+
+// It keeps the members. Whether they go together is for SparedOf().
+void InventoryReader::AddWhatKeepsGroup(const VolumeGroupSnapshot& group,
+                                        SnapshotEntry& entry) const {
   for (std::vector<Finding>* const kept_for : {&entry.kept_for, &entry.kept_for_person}) {
     std::erase_if(*kept_for, [](const Finding& one) { return one.code == csi::kGroupMemberCode; });
     if (group.Label(objects::kKeepLabel) == "true") {
@@ -507,6 +562,15 @@ void InventoryReader::AddGroup(const VolumeSnapshot& snapshot, SnapshotEntry& en
     if (!group.Label(objects::kBackupNameLabel).empty() || csi::IsMadeByUs(group)) {
       kept_for->push_back({.code = csi::kBackupCode,
                            .message = "a backup made its VolumeGroupSnapshot, and deletes it"});
+    }
+    if (!request_.with_data && entry.deletion_policy == "Retain" &&
+        entry.group.deletion_policy == "Delete") {
+      kept_for->push_back({.code = csi::kGroupMemberCode,
+                           .message = absl::StrCat(
+                               "its VolumeSnapshotContent says Retain, but its group's Volume",
+                               "GroupSnapshotContent says Delete, and the driver deletes its data "
+                               "with the group: set one policy in both (",
+                               entry.group.content, ")")});
     }
   }
 }
@@ -552,12 +616,13 @@ void AddMaker(const VolumeSnapshot& snapshot, SnapshotEntry& entry) {
 }
 
 // Of two members that go and one that stays, the two stay, too. One that only claims to be a member
-// keeps them as well.
+// keeps them as well. One that is being deleted only waits for its group, unless it is needed.
 void SpareMembers(const std::vector<SnapshotEntry>& entries, std::vector<bool>& goes,
                   std::vector<SparedEntry>& spared) {
   std::map<NamespacedName, const SnapshotEntry*> staying;  // by the group's name
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    if (!goes[i] && entries[i].status.state != csi::SnapshotState::kDeleting) {
+    if (!goes[i] && (entries[i].status.state != csi::SnapshotState::kDeleting ||
+                     !entries[i].kept_for_person.empty())) {
       staying.emplace(NamespacedName(entries[i].namespace_name, entries[i].group.name),
                       &entries[i]);
     }

@@ -35,6 +35,8 @@ struct GroupOfEntry {
   std::string resource_version;
   std::string version;  // of its kind: "v1"
   std::string content;  // the VolumeGroupSnapshotContent that it is bound to; ""
+  csi::ContentReading::Kind content_kind = csi::ContentReading::Kind::kUnknown;
+  std::string deletion_policy;  // of a content that is present
   bool is_being_deleted = false;
 };
 
@@ -90,10 +92,11 @@ struct InventoryRequest {
   std::vector<std::string> names = {};
   bool only_names = false;    // reads no other VolumeSnapshot
   bool requires_all = false;  // an object that cannot be read is an error
-  // For a deletion: reads VolumeGroupSnapshots if there are members. If they cannot be listed,
-  // their members stay members of a group that was not read. With `only_names`, REQUIRES the names
-  // of all members.
+  // For a deletion: reads VolumeGroupSnapshots if there are members, and each one's content. If
+  // they cannot be listed, their members stay members of a group that was not read. With
+  // `only_names`, REQUIRES the names of all members.
   bool reads_groups = false;
+  bool with_data = false;  // it deletes the data, too, whatever a policy says
   std::string mover_namespace;
   absl::Time now;
 };

@@ -153,6 +153,7 @@ absl::StatusOr<Unit> ReadAgain(const CallContext& ctx, k8s::ApiClient& api, cons
                          .only_names = true,
                          .requires_all = request.requester == csi::Requester::kPrune,
                          .reads_groups = !unit.front().group.uid.empty(),
+                         .with_data = request.with_data,
                          .mover_namespace = request.mover_namespace,
                          .now = ctx.clock->Now()};
   std::set<std::string> uids;
@@ -188,22 +189,29 @@ std::vector<Finding> WhatKeeps(const Unit& unit, csi::Requester requester) {
   return all;
 }
 
+// Of a group the group itself.
 absl::Status DeleteUnit(const CallContext& ctx, k8s::ApiClient& api, const Unit& unit) {
   const SnapshotEntry& first = unit.front();
-  if (first.group.uid.empty()) {
-    return api.Delete(ctx, SnapshotKeyOf(first),
-                      {.uid = first.uid, .resource_version = first.resource_version});
-  }
-  const absl::Status deleted =
-      api.Delete(ctx, GroupKeyOf(first),
-                 {.uid = first.group.uid, .resource_version = first.group.resource_version});
-  RETURN_IF_ERROR(k8s::IgnoreNotFound(deleted));
-  // A controller of another version does not know its members, and those of an imported one have
-  // no owner.
+  return first.group.uid.empty()
+             ? api.Delete(ctx, SnapshotKeyOf(first),
+                          {.uid = first.uid, .resource_version = first.resource_version})
+             : api.Delete(
+                   ctx, GroupKeyOf(first),
+                   {.uid = first.group.uid, .resource_version = first.group.resource_version});
+}
+
+// Of a group that goes: a controller of another version does not know its members, and those of an
+// imported one have no owner.
+absl::Status DeleteMembers(const CallContext& ctx, k8s::ApiClient& api, const Unit& unit) {
   for (const SnapshotEntry& member : unit) {
-    RETURN_IF_ERROR(csi::DeleteObject(ctx, api, {.key = SnapshotKeyOf(member), .uid = member.uid}));
+    if (!member.group.uid.empty()) {
+      RETURN_IF_ERROR(
+          Annotate(csi::DeleteObject(ctx, api, {.key = SnapshotKeyOf(member), .uid = member.uid}),
+                   absl::StrCat("VolumeGroupSnapshot ", member.group.name,
+                                " is deleted, but not its member ", member.name)));
+    }
   }
-  return deleted;
+  return absl::OkStatus();
 }
 
 // "waits for the finalizers ..."; "" for one that is not a VolumeSnapshot being deleted.
@@ -301,18 +309,22 @@ DataAction ActionOf(const SnapshotEntry& entry, bool with_data) {
   if (entry.content.empty()) {
     return DataAction::kNone;
   }
-  switch (entry.content_kind) {
-    case csi::ContentReading::Kind::kUnknown:
+  const bool by_group = !entry.group.content.empty();
+  using Kind = csi::ContentReading::Kind;
+  switch (by_group && entry.content_kind == Kind::kPresent ? entry.group.content_kind
+                                                           : entry.content_kind) {
+    case Kind::kUnknown:
       return DataAction::kUnknown;
-    case csi::ContentReading::Kind::kGone:
+    case Kind::kGone:
       return DataAction::kContentGone;
-    case csi::ContentReading::Kind::kPresent:
+    case Kind::kPresent:
       break;
   }
   if (!entry.is_named_by_content) {
     return DataAction::kNotItsOwn;
   }
-  return with_data || entry.deletion_policy != "Retain" ? DataAction::kDeleted : DataAction::kKept;
+  const std::string& policy = by_group ? entry.group.deletion_policy : entry.deletion_policy;
+  return with_data || policy != "Retain" ? DataAction::kDeleted : DataAction::kKept;
 }
 
 DataAction ActionOf(const Unit& unit, bool with_data) {
@@ -393,6 +405,7 @@ absl::StatusOr<Removal> RemoveAsRead(const CallContext& ctx, k8s::ApiClient& api
     }
     deleted = DeleteUnit(ctx, api, current);
     if (deleted.ok() || absl::IsNotFound(deleted)) {
+      RETURN_IF_ERROR(DeleteMembers(ctx, api, current));
       return Removal{.end = deleted.ok() ? Removal::End::kRequested : Removal::End::kGone,
                      .kept_for = {}};
     }

@@ -31,7 +31,9 @@ namespace csidelta::snapshots {
 //   names it                       Retain          yes        kDeleted
 //   names it                       Retain          no         kKept
 //
-// With kKept the driver keeps its snapshot, and only the handle leads to it.
+// With kKept the driver keeps its snapshot, and only the handle leads to it. Of a member of a group
+// that was read, the policy is that of the VolumeGroupSnapshotContent, which has to exist as well:
+// the driver deletes a group as a whole.
 enum class DataAction { kNone, kUnknown, kContentGone, kNotItsOwn, kDeleted, kKept };
 
 // "none", "unknown", "content-gone", "not-its-own", "deleted", "kept".
@@ -101,7 +103,8 @@ struct Removal {
 //
 // Errors are those of the API server; PERMISSION_DENIED names the right. ABORTED: it changes again
 // and again. FAILED_PRECONDITION: the content belongs to another VolumeSnapshot, or its policy
-// stays Retain; a member is of another group by now.
+// stays Retain; a member is of another group by now. The message says so if the group goes and a
+// member's VolumeSnapshot does not.
 absl::StatusOr<Removal> RemoveAsRead(const CallContext& ctx, k8s::ApiClient& api, const Unit& unit,
                                      const RemovalRequest& request);
 

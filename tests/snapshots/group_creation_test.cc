@@ -303,9 +303,10 @@ TEST_F(GroupCreationTest, AGroupIsOfOneDriverWithAClass) {
 
 class GroupRemovalTest : public GroupCreationTest {
  protected:
-  void CreateNamed(const std::string& name) {
+  void CreateNamed(const std::string& name, const std::string& schedule = "") {
     GroupCreationRequest request = Request();
     request.name = name;
+    request.schedule = schedule;
     ASSERT_THAT(Create(request), IsOk());
     clock_.Advance(absl::Hours(1));
   }
@@ -342,6 +343,13 @@ class GroupRemovalTest : public GroupCreationTest {
     ASSERT_TRUE(api_.Mutate({VolumeGroupSnapshotType("v1"), "shop", "week"}, [&](Json& group) {
       SetJson(group, {"metadata", "labels", key}, value);
     }));
+  }
+  void SetPolicies(const k8s::ResourceType& type, const char* policy) {
+    for (const Json& one : api_.All(type)) {
+      ASSERT_TRUE(api_.Mutate({type, "", k8s::Name(one)}, [&](Json& content) {
+        SetJson(content, {"spec", "deletionPolicy"}, policy);
+      }));
+    }
   }
   void SeedRetainClass() {
     Json retain = support::MakeGroupClassObject("groups", "d.example.com");
@@ -425,6 +433,85 @@ TEST_F(GroupRemovalTest, WithDataTheStorageKeepsNothing) {
   ASSERT_THAT(Remove(Unit("week"), /*with_data=*/true), IsOk());
   EXPECT_THAT(support::SnapshotObjects(api_), IsEmpty());
   ExpectNothingLeft();
+}
+
+// A user has patched the contents of the members, so that the storage keeps their data. The driver
+// deletes a group by the policy of its own content.
+TEST_F(GroupRemovalTest, AGroupWhoseMembersAreRetainedIsKeptForItsOwnPolicyDeletesThem) {
+  CreateNamed("week");
+  SetPolicies(VolumeSnapshotContentType(), "Retain");
+  for (const PlannedRemoval& one : PlanRemoval(Read(), {0, 1, 2}, {.last_too = true})) {
+    EXPECT_EQ(one.verdict, RemovalVerdict::kProtected);
+    ASSERT_THAT(one.kept_for, SizeIs(1));
+    EXPECT_THAT(one.kept_for.front().message, HasSubstr("VolumeGroupSnapshotContent says Delete"));
+  }
+  EXPECT_EQ(Remove(Unit("week"))->end, Removal::End::kKept);
+  EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
+  EXPECT_EQ(Remove(Unit("week"), /*with_data=*/true)->end, Removal::End::kRequested);
+  ExpectNothingLeft();
+}
+
+TEST_F(GroupRemovalTest, AGroupThatIsRetainedItselfLeavesItsDataToTheStorage) {
+  CreateNamed("week");
+  SetPolicies(VolumeGroupSnapshotContentType("v1"), "Retain");
+  const std::vector<SnapshotEntry> unit = Unit("week");
+  EXPECT_EQ(ActionOf(unit, /*with_data=*/false), DataAction::kKept);
+  EXPECT_EQ(ActionOf(unit, /*with_data=*/true), DataAction::kDeleted);
+  ASSERT_THAT(Remove(unit), IsOk());
+  EXPECT_THAT(RemoveKeptContents(ctx_, api_, unit), IsEmpty());
+  EXPECT_THAT(support::SnapshotObjects(api_), IsEmpty());
+  EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
+}
+
+TEST_F(GroupRemovalTest, AMemberBeingDeletedThatIsNeededKeepsTheOthers) {
+  CreateNamed("week");
+  cluster_.provisioner_runs = false;
+  const std::string needed = Unit("week")[1].name;
+  Json pvc = support::MakeObject("v1", "PersistentVolumeClaim", "shop", "restored");
+  SetJson(pvc, {"spec", "dataSource"}, {{"kind", "VolumeSnapshot"}, {"name", needed}});
+  api_.Seed(PersistentVolumeClaimType(), pvc);
+  ASSERT_THAT(api_.Delete(ctx_, VolumeSnapshotKey("shop", needed), {}), IsOk());
+  for (const PlannedRemoval& one : PlanRemoval(Read(), {0, 2}, {.last_too = true})) {
+    EXPECT_EQ(one.verdict, RemovalVerdict::kProtected);
+    ASSERT_THAT(one.kept_for, Not(IsEmpty()));
+    EXPECT_THAT(one.kept_for.front().message, HasSubstr("that of PVC data-1 stays"));
+  }
+}
+
+TEST_F(GroupRemovalTest, AMemberThatMayNotBeDeletedDoesNotBringPoliciesBack) {
+  SeedRetainClass();
+  CreateNamed("week");
+  cluster_.controller_version = "v1beta1";
+  api_.Forbid("delete", "volumesnapshots");
+  EXPECT_THAT(Remove(Unit("week"), /*with_data=*/true),
+              StatusIs(absl::StatusCode::kPermissionDenied,
+                       HasSubstr("VolumeGroupSnapshot week is deleted, but not its member")));
+  for (const Json& content : api_.All(VolumeSnapshotContentType())) {
+    EXPECT_EQ(GetString(content, {"spec", "deletionPolicy"}), "Delete");
+  }
+}
+
+// A schedule's Pod was killed between the group and its members.
+TEST_F(GroupRemovalTest, MembersThatWereNotLabelledInTimeGoWithTheirGroup) {
+  CreateNamed("first", "nightly");
+  CreateNamed("second", "nightly");
+  CreateNamed("third", "nightly");
+  for (const std::string& name : {Unit("first")[1].name, Unit("second")[0].name,
+                                  Unit("second")[1].name, Unit("second")[2].name}) {
+    api_.Mutate(VolumeSnapshotKey("shop", name), [](Json& member) {
+      EraseJson(member, {"metadata", "labels"});
+    });
+  }
+  const auto retention =
+      ApplyRules(ctx_, api_,
+                 {.namespace_name = "shop",
+                  .all_pvcs = true,
+                  .label_selector = absl::StrCat(objects::kSnapshotScheduleLabel, "=nightly"),
+                  .rules = {.last = 1},
+                  .mover_namespace = "csi-delta"});
+  ASSERT_THAT(retention, IsOk());
+  EXPECT_THAT(retention->deleted, SizeIs(2));
+  EXPECT_THAT(Groups(), ElementsAre("third"));
 }
 
 TEST_F(GroupRemovalTest, MembersThatTheControllerDoesNotTakeAlongGoToo) {

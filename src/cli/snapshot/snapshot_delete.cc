@@ -257,6 +257,7 @@ absl::StatusOr<std::vector<DeletedItem>> SnapshotDeleteCommand::Plan(const CallC
                                              .label_selector = "",
                                              .names = names,
                                              .reads_groups = true,
+                                             .with_data = with_data_,
                                              .mover_namespace = mover_namespace_,
                                              .now = ctx.clock->Now()}));
   std::vector<DeletedItem> items;
