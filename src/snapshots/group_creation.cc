@@ -40,6 +40,11 @@ absl::StatusOr<GroupChoice> ChooseGroup(const CallContext& ctx, k8s::ApiClient& 
   return GroupChoice{.version = kinds->version, .class_name = std::move(choice->name)};
 }
 
+bool GroupExists(const CallContext& ctx, k8s::ApiClient& api, const GroupChoice& choice,
+                 const std::string& namespace_name, const std::string& name) {
+  return api.Get(ctx, VolumeGroupSnapshot::Key(choice.version, namespace_name, name)).ok();
+}
+
 absl::StatusOr<std::vector<csi::TakenSnapshot>> CreateGroup(const CallContext& ctx,
                                                             k8s::ApiClient& api, Random& random,
                                                             const GroupCreationRequest& request) {
@@ -50,8 +55,9 @@ absl::StatusOr<std::vector<csi::TakenSnapshot>> CreateGroup(const CallContext& c
       CheckQuotas(ctx, api, namespace_name, static_cast<int>(request.sources.size()));
   if (absl::IsPermissionDenied(allowed)) {
     not_checked.push_back(absl::StrCat("quotas not checked: ", allowed.message()));
-  } else {
-    RETURN_IF_ERROR(allowed);
+  } else if (!csi::OutOfRoom(allowed).has_value() ||
+             !GroupExists(ctx, api, request.choice, namespace_name, request.name)) {
+    RETURN_IF_ERROR(allowed);  // No room is made for one that cannot be made.
   }
   csi::TakeGroupRequest take{
       .rules = PersonRules(request.timeout, request.on_full),

@@ -39,6 +39,10 @@ struct GroupChoice {
 absl::StatusOr<GroupChoice> ChooseGroup(const CallContext& ctx, k8s::ApiClient& api,
                                         const std::vector<SnapshotSource>& sources);
 
+// False also if it cannot be read.
+bool GroupExists(const CallContext& ctx, k8s::ApiClient& api, const GroupChoice& choice,
+                 const std::string& namespace_name, const std::string& name);
+
 struct GroupCreationRequest {
   GroupChoice choice;
   std::vector<SnapshotSource> sources;  // two or more, of one namespace

@@ -274,6 +274,29 @@ TEST_F(SnapshotCreateTest, SnapshotsOfAnEarlierRunNeedNoRoom) {
   EXPECT_EQ(Made().size(), 4);
 }
 
+TEST_F(SnapshotCreateTest, NothingIsDeletedForAGroupThatExists) {
+  api_.Seed(VolumeGroupSnapshotClassType("v1"),
+            support::MakeGroupClassObject("groups", cluster_.driver_name));
+  SeedTwoOld(api_);
+  const std::vector<std::string> words = {"--all", "--name", "week", "--make-room"};
+  ASSERT_EQ(Run(words).code, ExitCode::kOk);
+  api_.SetQuota("snaps", VolumeSnapshotType(), "shop", 4);
+  EXPECT_THAT(Run(words).error, HasSubstr("shop/week exists already"));
+  EXPECT_EQ(Made().size(), 4);
+}
+
+TEST_F(SnapshotCreateTest, AQuotaOfGroupsEndsItAtOnce) {
+  api_.Seed(VolumeGroupSnapshotClassType("v1"),
+            support::MakeGroupClassObject("groups", cluster_.driver_name));
+  SeedTwoOld(api_);
+  api_.SetQuota("few", VolumeGroupSnapshotType("v1"), "shop", 0);
+  const Outcome outcome = Run({"--all", "--make-room"});
+  EXPECT_EQ(outcome.code, ExitCode::kFailed);
+  EXPECT_THAT(outcome.error, HasSubstr("exceeded quota: few"));
+  EXPECT_EQ(api_.CallCount("create", "volumegroupsnapshots"), 1);
+  EXPECT_EQ(Made().size(), 2);
+}
+
 TEST_F(SnapshotCreateTest, NothingMakesRoomForAHoldThatCannotBe) {
   SeedTwoOld(api_);
   api_.SetQuota("snaps", VolumeSnapshotType(), "shop", 2);

@@ -28,6 +28,7 @@
 #include "objects/keys.h"
 #include "objects/volume_snapshot.h"
 #include "snapshots/group_creation.h"
+#include "snapshots/quota.h"
 #include "snapshots/snapshot_creation.h"
 #include "snapshots/snapshot_inventory.h"
 #include "snapshots/snapshot_removal.h"
@@ -431,6 +432,12 @@ absl::Status SnapshotCreateCommand::MakeRoomAhead(const CallContext& ctx, k8s::A
                                                   const std::vector<CreationRequest>& requests,
                                                   const GroupPlan& group,
                                                   snapshots::RoomMaker& room) {
+  const CreationRequest& first = requests.front();
+  if (group.choice.has_value() &&
+      snapshots::GroupExists(ctx, api, *group.choice, first.source.pvc.namespace_name(),
+                             first.set)) {
+    return absl::OkStatus();  // Its creation says so.
+  }
   std::vector<const CreationRequest*> needed;
   for (const CreationRequest& one : requests) {
     const absl::Status free = snapshots::CheckFree(ctx, api, *session.environment().random, one);
@@ -457,8 +464,9 @@ void SnapshotCreateCommand::TryAgainWithRoom(const CallContext& ctx, k8s::ApiCli
                                              absl::StatusOr<std::vector<Outcome>>& created) const {
   for (int rounds = 0; rounds < kRoomRoundsMax; ++rounds) {
     if (!created.ok()) {  // of a group
-      if (!csi::OutOfRoom(created.status()).has_value()) {
-        return;
+      if (!csi::OutOfRoom(created.status()).has_value() ||
+          !snapshots::ParseQuotaRefusal(created.status().message()).has_value()) {
+        return;  // Room is made among VolumeSnapshots, and in the driver by `group`.
       }
       const absl::Status made = MakeRoom(session, room, requests.front(), requests.size());
       created = made.ok() ? CreateAllOrGroup(ctx, api, session, requests, group, on_taken) : made;
