@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -77,6 +79,12 @@ void CheckMoverBases(CheckContext& context);
 void CheckKeptSnapshots(CheckContext& context);
 
 // worker_checks.cc
+struct LargestVolume {
+  std::pair<std::string, std::string> pvc;  // namespace, name
+  int64_t bytes = 0;                        // 0: none is known
+};
+// Of the PVCs that the mover backs up.
+LargestVolume LargestBackedUp(CheckContext& context);
 void CheckMoverWorkerPod(CheckContext& context);
 void CheckMoverMemory(CheckContext& context);
 void CheckMoverScratch(CheckContext& context);
@@ -86,6 +94,7 @@ void CheckClockSkew(CheckContext& context);
 
 // queue_checks.cc
 void CheckMoverQueue(CheckContext& context);
+void CheckMoverFirstFull(CheckContext& context);
 void CheckMoverFlags(CheckContext& context);
 
 // longhorn_checks.cc

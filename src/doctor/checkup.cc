@@ -83,6 +83,8 @@ constexpr std::array kChecks = {
     Check{"kept-snapshots", "does the storage still have the snapshots that backups keep there?",
           CheckKeptSnapshots},
     Check{"mover-queue", "do all transfers end before Velero cancels them?", CheckMoverQueue},
+    Check{"mover-first-full", "does a full backup of the largest PVC end before Velero cancels it?",
+          CheckMoverFirstFull},
     Check{"mover-flags", "does the mover's controller run with limits of its own?",
           CheckMoverFlags},
     Check{"mover-memory", "is the controller's memory limit enough for so many objects?",

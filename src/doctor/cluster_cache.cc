@@ -29,7 +29,13 @@ objects::Object Reduced(objects::Object object) {
     return object;
   }
   if (transfer->is_over()) {
+    const std::string mode = transfer->Annotation(objects::kUploadModeAnnotation);
+    const std::string read_bytes = transfer->Annotation(objects::kReadBytesAnnotation);
     transfer->ReduceToOutcome(objects::kAdmittedAtAnnotation);
+    if (mode == "full") {  // They tell how fast the next one will be.
+      transfer->SetAnnotation(objects::kUploadModeAnnotation, mode);
+      transfer->SetAnnotation(objects::kReadBytesAnnotation, read_bytes);
+    }
   } else {
     transfer->RemoveManagedFields();
   }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
 #include <optional>
 #include <string>
@@ -8,13 +9,16 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "base/quantity.h"
 #include "datamover/controller/overview.h"
 #include "datamover/settings.h"
 #include "doctor/checks.h"
 #include "k8s/config.h"
 #include "k8s/reconcile_loop.h"
+#include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/data_transfer.h"
+#include "objects/outcome.h"
 #include "objects/workload.h"
 
 namespace csidelta::doctor {
@@ -26,6 +30,9 @@ constexpr absl::Duration kItemOperationTimeout = absl::Hours(4);
 constexpr char kItemOperationFlag[] = "--default-item-operation-timeout";
 // The transfers of a week say how long one takes.
 constexpr absl::Duration kRecent = absl::Hours(7 * 24);
+// A full backup that reads less tells more of the time to start a worker than of the storage.
+constexpr int64_t kMeasuredBytesMin = int64_t{1} << 30;
+constexpr double kTimeoutReserve = 1.5;
 
 // All arguments of the containers of a Deployment.
 std::vector<std::string> ArgumentsOf(const objects::Deployment& deployment) {
@@ -54,7 +61,7 @@ std::string FlagIn(const objects::Deployment& deployment, absl::string_view flag
   return "";
 }
 
-// The longest of all Veleros: a warning is for what none of them waits for.
+// The longest of all Veleros and Schedules: a warning is for what none of them waits for.
 absl::Duration ItemOperationTimeout(CheckContext& context) {
   absl::Duration longest = absl::ZeroDuration();
   for (const std::string& space : context.options().velero_namespaces) {
@@ -65,6 +72,10 @@ absl::Duration ItemOperationTimeout(CheckContext& context) {
       set = kItemOperationTimeout;
     }
     longest = std::max(longest, set);
+    for (const objects::Object& schedule : context.List(ScheduleType(), space)) {
+      const absl::StatusOr<objects::Backup> backup = objects::Backup::OfSchedule(schedule);
+      longest = std::max(longest, backup.ok() ? backup->item_operation_timeout() : longest);
+    }
   }
   return longest;
 }
@@ -82,6 +93,22 @@ std::optional<std::vector<Kind>> AllOf(CheckContext& context) {
     std::move(list->begin(), list->end(), std::back_inserter(all));
   }
   return all;
+}
+
+// The full backup that read the most; null where none read enough.
+const objects::DataUpload* LargestFull(const std::vector<objects::DataUpload>& uploads) {
+  const objects::DataUpload* largest = nullptr;
+  int64_t bytes = kMeasuredBytesMin;
+  for (const objects::DataUpload& upload : uploads) {
+    const bool counts = upload.is_managed() && upload.phase() == "Completed" &&
+                        upload.duration().value_or(absl::ZeroDuration()) > absl::ZeroDuration();
+    if (const objects::BackupFigures figures = counts ? upload.figures() : objects::BackupFigures();
+        figures.mode == "full" && figures.read_bytes >= bytes) {
+      largest = &upload;
+      bytes = figures.read_bytes;
+    }
+  }
+  return largest;
 }
 
 std::string InMinutes(absl::Duration duration) {
@@ -122,6 +149,39 @@ void CheckMoverQueue(CheckContext& context) {
       absl::StrCat("raise limits.total and limits.perNode in the settings, or the server's ",
                    kItemOperationFlag,
                    "; docs/data-mover-status.md says how many volumes fit into a backup"));
+}
+
+void CheckMoverFirstFull(CheckContext& context) {
+  const LargestVolume largest = LargestBackedUp(context);
+  const auto uploads = AllOf<objects::DataUpload>(context);
+  if (largest.bytes == 0 || !uploads.has_value()) {
+    return;
+  }
+  const std::string subject = absl::StrCat("PVC ", largest.pvc.first, "/", largest.pvc.second);
+  const std::string size = FormatBinaryQuantity(largest.bytes);
+  const objects::DataUpload* const measured = LargestFull(*uploads);
+  if (measured == nullptr) {
+    context.Good(subject, absl::StrCat("is the largest, of ", size,
+                                       "; how long a full backup of it takes is unknown, as none "
+                                       "of any PVC has read 1Gi"));
+    return;
+  }
+  const int64_t read_bytes = measured->figures().read_bytes;
+  const absl::Duration needed = *measured->duration() * (static_cast<double>(largest.bytes) /
+                                                         static_cast<double>(read_bytes));
+  const absl::Duration timeout = ItemOperationTimeout(context);
+  const std::string text =
+      absl::StrCat("a full backup of its ", size, " takes up to ", InMinutes(needed),
+                   " at the speed of DataUpload ", measured->namespace_name(), "/",
+                   measured->name(), ", and Velero cancels it after ", InMinutes(timeout));
+  if (needed <= timeout) {
+    context.Good(subject, text);
+    return;
+  }
+  context.Warn(subject, text,
+               absl::StrCat("give its first Backup, or its Schedule, --item-operation-timeout ",
+                            absl::ToInt64Hours(needed * kTimeoutReserve) + 1, "h, or the server ",
+                            kItemOperationFlag));
 }
 
 void CheckMoverFlags(CheckContext& context) {

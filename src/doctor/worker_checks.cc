@@ -133,11 +133,6 @@ std::set<PvcName> BackedUp(CheckContext& context) {
   return names;
 }
 
-struct LargestVolume {
-  PvcName pvc;
-  int64_t bytes = 0;
-};
-
 // A volume that only such nodes reach is never moved.
 void CountUnfitNodes(CheckContext& context, const datamover::MoverSettings& settings) {
   std::map<std::string, std::string> wanted = settings.worker.node_selector;
@@ -162,6 +157,8 @@ void CountUnfitNodes(CheckContext& context, const datamover::MoverSettings& sett
   }
 }
 
+}  // namespace
+
 LargestVolume LargestBackedUp(CheckContext& context) {
   const std::set<PvcName> backed_up = BackedUp(context);
   LargestVolume largest;
@@ -174,8 +171,6 @@ LargestVolume LargestBackedUp(CheckContext& context) {
   }
   return largest;
 }
-
-}  // namespace
 
 void CheckMoverWorkerPod(CheckContext& context) {
   const std::string& space = context.options().mover_namespace;

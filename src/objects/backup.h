@@ -69,6 +69,10 @@ class Backup : public ObjectOf<Backup> {
   absl::Duration csi_snapshot_timeout() const {
     return TimeoutAt({"spec", "csiSnapshotTimeout"}, kCsiSnapshotTimeoutDefault);
   }
+  // Zero where it does not tell.
+  absl::Duration item_operation_timeout() const {
+    return TimeoutAt({"spec", "itemOperationTimeout"}, absl::ZeroDuration());
+  }
   bool defaults_to_fs_backup() const;
   // Names of ConfigMaps with volume policies in its namespace; "" for none. Rules of the global one
   // come after the backup's own.

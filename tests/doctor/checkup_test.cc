@@ -1025,8 +1025,32 @@ void SetArguments(Cluster& c, const k8s::ObjectKey& deployment, const Json& argu
 
 const k8s::ObjectKey kController = {objects::Deployment::Type(), kMover, "csi-delta-mover"};
 
+// The PVC of the cluster has so many bytes, and a DataUpload.
+void SeedLargeVolume(Cluster& c, const std::string& capacity) {
+  c.api().SetField(kClaim, {"status", "capacity", "storage"}, capacity);
+  c.api().Seed(DataUploadType(), Transfer("DataUpload", "Completed", c.Now()));
+}
+
+// A full backup that read so much in 10 seconds, and a PVC of that size.
+void SeedFirstFull(Cluster& c, const std::string& read_bytes, const std::string& size) {
+  SeedLargeVolume(c, size);
+  SeedUpload(c, "full",
+             {{"metadata",
+               {{"annotations",
+                 {{objects::kUploadModeAnnotation, "full"},
+                  {objects::kReadBytesAnnotation, read_bytes}}}}},
+              {"status",
+               {{"phase", "Completed"},
+                {"startTimestamp", Ago(c, absl::Seconds(20))},
+                {"completionTimestamp", Ago(c, absl::Seconds(10))}}}});
+}
+
 std::vector<Ailment> OfTheQueue() {
   return {
+      {"mover-first-full", Severity::kWarning,
+       "PVC shop/orders a full backup of its 10Ti takes up to 28h26m at the speed of DataUpload "
+       "velero/full, and Velero cancels it after 4h",
+       [](Cluster& c) { SeedFirstFull(c, "1073741824", "10Ti"); }},
       {"mover-queue", Severity::kWarning,
        "81 wait for 10 admissions, and as one takes 30m on average, the last ones end in about "
        "4h3m, while Velero cancels what is not done after 4h",
@@ -1038,6 +1062,24 @@ std::vector<Ailment> OfTheQueue() {
                       {"datamover", "--requests-per-second=250", "--concurrent-reconciles", "8"});
        }},
   };
+}
+
+TEST(CheckupTest, AFullBackupThatEndsInTimeOrWasNeverMeasuredIsGood) {
+  const auto expect = [](Cluster& c, const char* text) {
+    const Finding found = c.FindingOf("mover-first-full");
+    EXPECT_EQ(ToString(found.severity), ToString(Severity::kGood));
+    EXPECT_THAT(found.text, HasSubstr(text));
+  };
+  Cluster in_time;
+  SeedFirstFull(in_time, "1073741824", "1Ti");
+  expect(in_time, "takes up to 2h50m");
+  Cluster patient;
+  SeedFirstFull(patient, "1073741824", "10Ti");
+  SeedSchedule(patient, "weekly", {{"itemOperationTimeout", "30h"}});
+  expect(patient, "cancels it after 30h");
+  Cluster unmeasured;
+  SeedFirstFull(unmeasured, "1073741823", "10Ti");
+  expect(unmeasured, "is unknown");
 }
 
 TEST(CheckupTest, AQueueThatEndsInTimeIsGood) {
@@ -1104,12 +1146,6 @@ void SeedNode(Cluster& c, const std::string& name, absl::Duration ago, const std
 void SetArchitecture(Cluster& c, const std::string& node, const std::string& architecture) {
   c.api().SetField({objects::Node::Type(), "", node}, {"metadata", "labels", "kubernetes.io/arch"},
                    architecture);
-}
-
-// The PVC of the cluster has so many bytes, and a DataUpload.
-void SeedLargeVolume(Cluster& c, const std::string& capacity) {
-  c.api().SetField(kClaim, {"status", "capacity", "storage"}, capacity);
-  c.api().Seed(DataUploadType(), Transfer("DataUpload", "Completed", c.Now()));
 }
 
 void SetMemoryLimit(Cluster& c, const std::string& limit) {
