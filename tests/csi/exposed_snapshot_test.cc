@@ -402,8 +402,7 @@ TEST_F(ExposedSnapshotTest, AVolumeThatWasThereBeforeIsNotRead) {
 }
 
 TEST_F(ExposedSnapshotTest, ManyReadersFallBackToOneAndThatIsRemembered) {
-  cluster_.driver().Refuse("CreateVolume", "InvalidArgument", "no such access mode");
-  cluster_.refuses_mode = "ReadOnlyMany";
+  cluster_.driver().habits.shares_reads = false;
   ExposeRequest request = Request();
   request.read_only_many = true;
   auto exposure = ExposeFully(request);
@@ -481,7 +480,12 @@ class ExposedSizeTest : public ExposedSnapshotTest, public testing::WithParamInt
 TEST_P(ExposedSizeTest, IsThatOfTheSnapshotElseThatOfThePvc) {
   const SizeCase& sizes = GetParam();
   const auto bytes = [](int mebibytes) { return int64_t{mebibytes} << 20; };
-  cluster_.takes_bytes = bytes(sizes.taken);
+  if (sizes.taken > 0) {
+    cluster_.driver().habits.exact_size_only = true;
+    cluster_.driver().size_bytes = bytes(sizes.taken);
+    ASSERT_THAT(Remove(SnapshotAction::kDelete), IsOk());
+    TakeSource();
+  }
   for (const auto& key :
        {VolumeSnapshotKey("shop", "velero-data-x"), VolumeSnapshotContentKey(source_content_)}) {
     api_.Mutate(key, [&](Json& object) {

@@ -206,10 +206,7 @@ class TargetModesTest : public RestoredVolumeTest, public testing::WithParamInte
 
 TEST_P(TargetModesTest, ThePvcOfTheMoverHasWhatTheMoverNeedsAndTheVolumeWhatTheTargetHas) {
   const ModesCase& modes = GetParam();
-  if (std::string(modes.volume_mode) == "Filesystem") {
-    cluster_.driver().Refuse("CreateVolume", "InvalidArgument", "no device of a share");
-    cluster_.refuses_mode = "ReadWriteMany";
-  }
+  cluster_.driver().habits.shares_block_mode = std::string(modes.volume_mode) == "Block";
   MakeTarget(modes.volume_mode);
   api_.Mutate(ClaimKey("shop", "data"),
               [&](Json& target) { target["spec"]["accessModes"] = modes.of_target; });

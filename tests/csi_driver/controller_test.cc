@@ -132,13 +132,24 @@ class HabitsTest : public ControllerTest {
     }
     pb::CreateVolumeResponse response;
     const grpc::Status status = controller_->CreateVolume(&context, request, &response);
-    made_id_ = response.volume().volume_id();
+    made_ = response.volume();
     return status.error_code();
+  }
+  // On this node, as a block device.
+  grpc::StatusCode StageMade() {
+    grpc::ClientContext context;
+    pb::NodeStageVolumeRequest request;
+    request.set_volume_id(made_.volume_id());
+    request.set_staging_target_path(folder_.path() + "/staging");
+    *request.mutable_volume_capability() = Capability(VolumeMode::kBlock);
+    *request.mutable_volume_context() = made_.volume_context();
+    pb::NodeStageVolumeResponse response;
+    return node_->NodeStageVolume(&context, request, &response).error_code();
   }
 
   using Mode = pb::VolumeCapability::AccessMode;
   std::string snapshot_id_;
-  std::string made_id_;
+  pb::Volume made_;
 };
 
 TEST_F(HabitsTest, AVolumeWithASnapshotIsNeitherGrownNorDeleted) {
@@ -193,13 +204,27 @@ TEST_F(HabitsTest, NoBlockDeviceIsShared) {
   EXPECT_EQ(CreateVolume("v1", 0, Mode::SINGLE_NODE_WRITER), grpc::OK);
 }
 
+TEST_F(HabitsTest, NoVolumeHasSeveralReaders) {
+  options_.habits.shares_reads = false;
+  EXPECT_EQ(CreateVolume("v1", 0, Mode::MULTI_NODE_READER_ONLY), grpc::INVALID_ARGUMENT);
+  EXPECT_EQ(CreateVolume("v1", 0, Mode::SINGLE_NODE_WRITER), grpc::OK);
+}
+
+TEST_F(HabitsTest, TheDeviceOfAShareIsOnTheNodeOfItsManagerAlone) {
+  options_.habits.share_manager = "elsewhere";
+  ASSERT_EQ(CreateVolume("v1", 0, Mode::MULTI_NODE_MULTI_WRITER), grpc::OK);
+  EXPECT_EQ(StageMade(), grpc::FAILED_PRECONDITION);
+  ASSERT_EQ(CreateVolume("v2", 0, Mode::SINGLE_NODE_WRITER), grpc::OK);
+  EXPECT_FALSE(made_.volume_context().contains(kShareKey));
+}
+
 TEST_F(HabitsTest, WhileSoManyClonesAreThereNoSnapshotIsTaken) {
   options_.habits.clones_max = 1;
   ASSERT_EQ(Snapshot("a"), grpc::OK);
   ASSERT_EQ(CreateVolume("v1", 0, Mode::SINGLE_NODE_WRITER), grpc::OK);
   DeleteSnapshot();
   EXPECT_EQ(Snapshot("b"), grpc::RESOURCE_EXHAUSTED);
-  ASSERT_EQ(Delete(made_id_), grpc::OK);
+  ASSERT_EQ(Delete(made_.volume_id()), grpc::OK);
   EXPECT_EQ(Snapshot("b"), grpc::OK);
 }
 

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -22,6 +25,10 @@ struct DriverHabits {
   absl::Duration snapshot_takes = absl::ZeroDuration();
   bool exact_size_only = false;   // of a volume that is made of a snapshot; else OUT_OF_RANGE
   bool shares_block_mode = true;  // else ReadWriteMany with Block is INVALID_ARGUMENT
+  bool shares_reads = true;       // else ReadOnlyMany is INVALID_ARGUMENT
+  // A volume that is made as ReadWriteMany is a file share, as Longhorn's are: this node exports
+  // it, and alone has its device. "": each node has the device. The driver in memory has no nodes.
+  std::string share_manager = {};
 };
 
 // The volume that CreateSnapshot names, and the driver around it.
@@ -67,6 +74,20 @@ inline absl::Status CheckDeletes(const DriverHabits& habits, int snapshots) {
   return habits.deletes_with_snapshots || snapshots == 0
              ? absl::OkStatus()
              : absl::FailedPreconditionError("a volume with existing snapshots cannot be deleted");
+}
+
+// Of a volume that is to be made; `access_modes` as Kubernetes calls them.
+inline absl::Status CheckModes(const DriverHabits& habits,
+                               const std::vector<std::string>& access_modes, bool is_block) {
+  const auto has = [&](const char* mode) {
+    return std::find(access_modes.begin(), access_modes.end(), mode) != access_modes.end();
+  };
+  if (!habits.shares_block_mode && is_block && has("ReadWriteMany")) {
+    return absl::InvalidArgumentError("no block device is shared by several writers");
+  }
+  return habits.shares_reads || !has("ReadOnlyMany")
+             ? absl::OkStatus()
+             : absl::InvalidArgumentError("no volume has several readers");
 }
 
 // `bytes`: of the volume that is to be made of a snapshot of `snapshot_bytes`.

@@ -1478,7 +1478,7 @@ absl::StatusOr<std::string> FakeSnapshotCluster::SourceOf(const Json& claim) con
                          ": error getting snapshot ", name, " from api server"));
 }
 
-// What csi-provisioner finds wrong before it asks the driver, and drivers that take one size alone.
+// What csi-provisioner finds wrong before it asks the driver.
 absl::Status FakeSnapshotCluster::CheckRequest(const Json& claim) const {
   const std::string attributes = Text(claim, {"spec", "volumeAttributesClassName"});
   if (!attributes.empty() &&
@@ -1486,11 +1486,8 @@ absl::Status FakeSnapshotCluster::CheckRequest(const Json& claim) const {
     return absl::NotFoundError(
         absl::StrCat("volumeattributesclasses.storage.k8s.io \"", attributes, "\" not found"));
   }
-  const std::string bytes = Text(claim, {"spec", "resources", "requests", "storage"});
-  return takes_bytes == 0 || bytes == absl::StrCat(takes_bytes)
-             ? absl::OkStatus()
-             : absl::OutOfRangeError(
-                   absl::StrCat("rpc error: code = OutOfRange desc = not ", bytes, " bytes"));
+  return driver_.CheckModes(claim["spec"]["accessModes"].get<std::vector<std::string>>(),
+                            Text(claim, {"spec", "volumeMode"}) == "Block");
 }
 
 absl::Status FakeSnapshotCluster::Provision(const Json& claim) {
@@ -1498,13 +1495,7 @@ absl::Status FakeSnapshotCluster::Provision(const Json& claim) {
   const std::string name = absl::StrCat("pvc-", Uid(claim));
   const std::string handle = absl::StrCat("handle-of-", name);
   absl::Status made = source.ok() ? CheckRequest(claim) : source.status();
-  const Json& modes = claim["spec"]["accessModes"];
-  if (!driver_.habits.shares_block_mode && Text(claim, {"spec", "volumeMode"}) == "Block" &&
-      std::find(modes.begin(), modes.end(), "ReadWriteMany") != modes.end()) {
-    made = absl::UnknownError("rpc error: code = InvalidArgument desc = no shared block device");
-  }
-  if (made.ok() &&
-      (refuses_mode.empty() || claim["spec"]["accessModes"] == Json::array({refuses_mode}))) {
+  if (made.ok()) {
     made = driver_.CreateVolume(
         handle, *source,
         ParseQuantity(Text(claim, {"spec", "resources", "requests", "storage"})).value_or(0));

@@ -43,11 +43,9 @@ class FakeSnapshotCluster {
   // there, and every deletion waits for finalizers. Else what a test left out is made up.
   bool strict = false;
   std::string driver_name = "d.example.com";
-  bool fills_when_bound = true;           // the driver's CSIDriver says so
-  std::string class_policy = "Delete";    // of classes that do not tell
-  std::string reclaim_policy = "Delete";  // of provisioned volumes
-  std::string refuses_mode;  // CreateVolume fails only for claims of this access mode; "": for all
-  int64_t takes_bytes = 0;   // CreateVolume is OutOfRange for claims of another size; 0: for none
+  bool fills_when_bound = true;                       // the driver's CSIDriver says so
+  std::string class_policy = "Delete";                // of classes that do not tell
+  std::string reclaim_policy = "Delete";              // of provisioned volumes
   std::string group_version = "v1";                   // of objects and owner references
   std::string controller_version = "v1";              // that the controller was compiled with
   std::string group_list = "volumeSnapshotInfoList";  // "volumeSnapshotHandlePairList" in v1beta1

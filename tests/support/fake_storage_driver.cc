@@ -21,6 +21,7 @@ absl::Status AsRpcError(const absl::Status& status) {
       {absl::StatusCode::kFailedPrecondition, "FailedPrecondition"},
       {absl::StatusCode::kResourceExhausted, "ResourceExhausted"},
       {absl::StatusCode::kAborted, "Aborted"},
+      {absl::StatusCode::kInvalidArgument, "InvalidArgument"},
       {absl::StatusCode::kOutOfRange, "OutOfRange"}};
   return status.ok() ? status : RpcError(names.at(status.code()), std::string(status.message()));
 }
@@ -102,6 +103,11 @@ absl::Status FakeStorageDriver::CreateVolume(const std::string& handle, const st
     }
   }
   return verdict.status;
+}
+
+absl::Status FakeStorageDriver::CheckModes(const std::vector<std::string>& access_modes,
+                                           bool is_block) const {
+  return AsRpcError(support::CheckModes(habits, access_modes, is_block));
 }
 
 absl::Status FakeStorageDriver::ExpandVolume(const std::string& handle) {

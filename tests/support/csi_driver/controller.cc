@@ -2,7 +2,9 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "tests/support/csi_driver/call.h"
@@ -67,6 +69,24 @@ void FillVolume(const VolumeRecord& record, pb::Volume* volume) {
   }
 }
 
+// As Kubernetes calls them.
+std::vector<std::string> ModesOf(const pb::CreateVolumeRequest& request) {
+  std::vector<std::string> modes;
+  for (const pb::VolumeCapability& capability : request.volume_capabilities()) {
+    switch (capability.access_mode().mode()) {
+      case pb::VolumeCapability::AccessMode::MULTI_NODE_MULTI_WRITER:
+        modes.emplace_back("ReadWriteMany");
+        break;
+      case pb::VolumeCapability::AccessMode::MULTI_NODE_READER_ONLY:
+        modes.emplace_back("ReadOnlyMany");
+        break;
+      default:
+        modes.emplace_back("ReadWriteOnce");
+    }
+  }
+  return modes;
+}
+
 class ControllerService final : public pb::Controller::Service {
  public:
   ControllerService(const DriverOptions& options, Faults& faults, Store& store)
@@ -74,15 +94,20 @@ class ControllerService final : public pb::Controller::Service {
 
   grpc::Status CreateVolume(grpc::ServerContext* context, const pb::CreateVolumeRequest* request,
                             pb::CreateVolumeResponse* response) override {
-    return ServeCall(faults_, "CreateVolume", context, *request,
-                     [&](const std::set<Lie>&) -> absl::Status {
-                       ASSIGN_OR_RETURN(VolumeSpec spec, ToSpec(*request));
-                       spec.is_copied_late = options_.late_copies;
-                       RETURN_IF_ERROR(CheckVolume(*request, spec));
-                       ASSIGN_OR_RETURN(const VolumeRecord volume, store_.CreateVolume(spec));
-                       FillVolume(volume, response->mutable_volume());
-                       return absl::OkStatus();
-                     });
+    return ServeCall(
+        faults_, "CreateVolume", context, *request, [&](const std::set<Lie>&) -> absl::Status {
+          ASSIGN_OR_RETURN(VolumeSpec spec, ToSpec(*request));
+          spec.is_copied_late = options_.late_copies;
+          RETURN_IF_ERROR(CheckVolume(*request, spec));
+          ASSIGN_OR_RETURN(const VolumeRecord volume, store_.CreateVolume(spec));
+          FillVolume(volume, response->mutable_volume());
+          const std::vector<std::string> modes = ModesOf(*request);
+          if (!options_.habits.share_manager.empty() &&
+              absl::c_linear_search(modes, "ReadWriteMany")) {
+            (*response->mutable_volume()->mutable_volume_context())[kShareKey] = "true";
+          }
+          return absl::OkStatus();
+        });
   }
 
   grpc::Status DeleteVolume(grpc::ServerContext* context, const pb::DeleteVolumeRequest* request,
@@ -216,13 +241,8 @@ class ControllerService final : public pb::Controller::Service {
 
   // The habits that concern a new volume.
   absl::Status CheckVolume(const pb::CreateVolumeRequest& request, const VolumeSpec& spec) {
-    for (const pb::VolumeCapability& capability : request.volume_capabilities()) {
-      if (!options_.habits.shares_block_mode && capability.has_block() &&
-          capability.access_mode().mode() ==
-              pb::VolumeCapability::AccessMode::MULTI_NODE_MULTI_WRITER) {
-        return absl::InvalidArgumentError("no block device is shared by several writers");
-      }
-    }
+    RETURN_IF_ERROR(
+        support::CheckModes(options_.habits, ModesOf(request), spec.mode == VolumeMode::kBlock));
     const absl::StatusOr<SnapshotRecord> source = store_.GetSnapshot(spec.source.snapshot_id);
     return source.ok() ? support::CheckSizeOfClone(options_.habits, spec.size.required_bytes,
                                                    source->size_bytes)

@@ -52,6 +52,7 @@ const std::map<absl::string_view, void (*)(DriverOptions&)>& Switches() {
        [](DriverOptions& o) { o.habits.deletes_with_snapshots = false; }},
       {"--exact-size-only", [](DriverOptions& o) { o.habits.exact_size_only = true; }},
       {"--no-shared-block", [](DriverOptions& o) { o.habits.shares_block_mode = false; }},
+      {"--no-shared-reads", [](DriverOptions& o) { o.habits.shares_reads = false; }},
   };
   return *kSwitches;
 }
@@ -138,6 +139,7 @@ absl::StatusOr<DriverOptions> ParseArguments(int argc, char** argv) {
       {"--cursors", &blocks.cursors},
       {"--snapshots-max", &habits.snapshots_max},
       {"--clones-max", &habits.clones_max},
+      {"--share-manager", &options.habits.share_manager},
       {"--snapshot-pause", &habits.snapshot_pause},
       {"--snapshot-takes", &habits.snapshot_takes},
   };

@@ -120,6 +120,12 @@ class NodeService final : public pb::Node::Service {
     RETURN_IF_ERROR(CheckCapability(request.volume_capability()));
     ASSIGN_OR_RETURN(const VolumeRecord volume, store_.GetVolume(request.volume_id()));
     RETURN_IF_ERROR(CheckCopied(volume));
+    const std::string& manager = options_.habits.share_manager;
+    if (!manager.empty() && manager != options_.node_id &&
+        request.volume_capability().has_block() && request.volume_context().contains(kShareKey)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("volume ", volume.id, " is a share, and its device is on node ", manager));
+    }
     ASSIGN_OR_RETURN(const std::string device, AttachLoop(store_.VolumePath(volume.id)));
     if (request.volume_capability().has_block()) {
       return absl::OkStatus();

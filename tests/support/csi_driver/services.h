@@ -13,6 +13,9 @@
 
 namespace csidelta::csi_driver {
 
+// In the context of a volume that is a file share: DriverHabits::share_manager.
+inline constexpr char kShareKey[] = "share";
+
 struct DriverOptions {
   std::string endpoint;     // unix:///path/to/socket
   std::string state_dir;    // Absolute.
