@@ -181,6 +181,16 @@ def running(bed, word):
     return [process for process in found if process]  # One may have ended since.
 
 
+@contextlib.contextmanager
+def share_manager(bed):
+    """The driver makes a file share of a volume for several writers, whose device is on another node alone, as Longhorn does."""
+    bed.configure_driver("--share-manager", "elsewhere")
+    try:
+        yield
+    finally:
+        bed.configure_driver()
+
+
 def write_chunks(bed, app, chunks, seed):
     """Changes 1,000 bytes in each of these chunks of the claim `data`."""
     for chunk in chunks:

@@ -109,9 +109,9 @@ def binding(kind, role, velero_namespace):
 
 
 def claim(name, claim_namespace, size_bytes, *, mode="Block", storage_class_name=CLASS_IMMEDIATE,
-          labels=None, annotations=None, snapshot=None):
+          labels=None, annotations=None, snapshot=None, access_mode="ReadWriteOnce"):
     """A PersistentVolumeClaim; `mode` is Block or Filesystem. With `snapshot` it is filled from that one."""
-    spec = {"accessModes": ["ReadWriteOnce"], "volumeMode": mode, "storageClassName": storage_class_name,
+    spec = {"accessModes": [access_mode], "volumeMode": mode, "storageClassName": storage_class_name,
             "resources": {"requests": {"storage": str(size_bytes)}}}
     if snapshot:
         spec["dataSource"] = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot",

@@ -1,5 +1,6 @@
 """Volumes that are large, old, or of a driver that only pages tell of, moved by the data mover on a node."""
 
+import contextlib
 import json
 
 import pytest
@@ -9,8 +10,9 @@ import data
 import differential
 import metadata
 import mover
-from moving import (CHUNK_BYTES, GIB, MIB, SWEEPS, back_up, check_increment, check_repository, exported_keys, figure, mode,
-                    reason, repository_of, restic, restored_checksum, restored_from_bucket, stored_bytes, undone, write_chunks)
+from moving import (CHUNK_BYTES, CLAIMS, GIB, MIB, MOVE, SWEEPS, back_up, check_increment, check_repository, exported_keys, figure, mode,
+                    reason, repository_of, restic, restored_checksum, restored_from_bucket, share_manager, stored_bytes, undone,
+                    write_chunks)
 
 VOLUME_BYTES = 32 * MIB
 BLOCK_BYTES = 4096  # Of the driver; `write_chunks` writes into the second one of a chunk.
@@ -18,6 +20,8 @@ GROWN_BYTES = 48 * MIB
 GENERATIONS = 10 if SWEEPS else 4
 GENERATIONS_READ_WHOLE = 10 if SWEEPS else 3
 MOVED_SECONDS_MAX = 1180 if SWEEPS else 340
+
+ACCESS_MODES = ("ReadWriteOnce", "ReadWriteOncePod", "ReadOnlyMany", "ReadWriteMany")
 
 pytestmark = pytest.mark.moves
 
@@ -100,6 +104,30 @@ def test_a_large_volume_that_did_not_change_costs_next_to_nothing(bed, workspace
     assert mode(moved) == "incremental"
     assert figure(moved, "read-bytes") == 0
     assert figure(moved, "stored-bytes") <= MIB
+
+
+@pytest.mark.parametrize("mode_of_volumes", ["Block", "Filesystem"])
+@pytest.mark.own_driver("its file systems are folders, which no device can show")
+def test_each_access_mode_comes_back(bed, workspace, mode_of_volumes):
+    app = workspace.namespace(bed, labels=mover.RESTRICTED)
+    with share_manager(bed) if mode_of_volumes == "Filesystem" else contextlib.nullcontext():
+        written = {}
+        for access_mode in ACCESS_MODES:
+            name = access_mode.lower()
+            bed.create_claim(name, app, VOLUME_BYTES // 2, mode=mode_of_volumes, access_mode=access_mode)
+            data.fill(bed.volume_path(name, app), len(written), MIB)
+            written[name] = access_mode, data.checksum(bed.volume_path(name, app))
+        backup = workspace.backup(bed, "--include-namespaces", app, *MOVE, stem="modes", timeout_seconds=MOVED_SECONDS_MAX)
+        target = workspace.name("modes")
+        workspace.expect_namespace(bed, target)
+        bed.restore(workspace.name("r-modes"), "--from-backup", backup["metadata"]["name"], "--include-resources", CLAIMS,
+                    "--namespace-mappings", f"{app}:{target}", timeout_seconds=MOVED_SECONDS_MAX)
+        for name, (access_mode, checksum) in written.items():
+            bed.wait_bound(name, target)
+            claim = bed.api.get("persistentvolumeclaims", name, target)
+            volume = bed.api.get("persistentvolumes", claim["spec"]["volumeName"])
+            assert (volume["spec"]["accessModes"], volume["spec"]["volumeMode"]) == ([access_mode], mode_of_volumes)
+            data.same(data.checksum(bed.volume_path(name, target)), checksum, name)
 
 
 def change_at_random(bed, app, drawing, volume_bytes):
