@@ -113,6 +113,32 @@ TEST_F(GroupWindowsTest, AForeignGroupDoesNotCount) {
   EXPECT_THAT(windows_.figures().last, IsEmpty());
 }
 
+// A group of any maker: a person's, whose run was killed, stays with its error.
+TEST_F(GroupWindowsTest, GroupsWithAnErrorOrWithoutAContentAreCounted) {
+  const auto group = [](const std::string& uid, absl::Duration age, const Json& status) {
+    return Json{{"metadata",
+                 {{"name", uid},
+                  {"namespace", "shop"},
+                  {"uid", uid},
+                  {"creationTimestamp", FormatRfc3339(kNow - age)}}},
+                {"status", status}};
+  };
+  const Json bound = {{"boundVolumeGroupSnapshotContentName", "content"}};
+  Json refused = bound;
+  refused["error"] = {{"message", "VolumeGroupSnapshotContent is missing"}};
+  Json going = group("going", absl::Hours(1), refused);
+  SetJson(going, {"metadata", "deletionTimestamp"}, FormatRfc3339(kNow));
+  informer_.OnAll({group("refused", absl::ZeroDuration(), refused),
+                   group("empty", absl::Minutes(11), Json::object()),
+                   group("young", absl::Minutes(9), Json::object()),
+                   group("good", absl::Hours(1), bound), going});
+  EXPECT_THAT(Metrics(), HasSubstr("csi_delta_mover_groups_failing 2\n"));
+  EXPECT_THAT(Metrics(), HasSubstr("csi_delta_mover_groups_total 0\n"));
+  See(group("refused", absl::ZeroDuration(), bound));
+  See(group("empty", absl::Minutes(11), Json::object()), EventKind::kDeleted);
+  EXPECT_THAT(Metrics(), HasSubstr("csi_delta_mover_groups_failing 0\n"));
+}
+
 class WatchGroupsTest : public GroupWindowsTest {
  protected:
   WatchGroupsTest() {
@@ -134,9 +160,13 @@ TEST_F(WatchGroupsTest, GroupsAreFollowedInTheVersionThatIsServed) {
   api_.ServeVersion("volumegroupsnapshots", "v1beta2");
   const k8s::ResourceType type = VolumeGroupSnapshotType("v1beta2");
   api_.Seed(type, Group("one", absl::Seconds(1)));
+  api_.Seed(type, support::MakeObject("groupsnapshot.storage.k8s.io/v1beta2", "VolumeGroupSnapshot",
+                                      "shop", "of-a-person"));
   std::jthread handler([&] { WatchGroups(ctx_, api_, windows_).IgnoreError(); });
   const absl::Cleanup stop = [this] { stop_.request_stop(); };
   AwaitGroups(1);
+  support::Await("the person's group to be seen",
+                 [&] { return windows_.figures().failing.size() == 2; });
   api_.AwaitWatches(1);
   api_.Seed(type, Group("two", absl::Seconds(1)));
   AwaitGroups(2);

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "base/mutex.h"
@@ -71,12 +72,16 @@ absl::string_view StateOf(const DeletionState& deletion) {
   }
 }
 
-void AddGroups(const GroupFigures& figures, MetricsPage& page) {
+void AddGroups(const GroupFigures& figures, absl::Time now, MetricsPage& page) {
   page.Sum("groups_total", "Volume groups that this process saw taken.",
            static_cast<double>(figures.groups));
   page.Sum("group_freeze_seconds_total",
            "Freeze windows of those groups: from the request to the driver's answer.",
            absl::ToDoubleSeconds(figures.windows));
+  page.Begin("groups_failing", "gauge",
+             "VolumeGroupSnapshots with an error, or without a content after 10 minutes.");
+  page.Add({}, static_cast<double>(absl::c_count_if(
+                   figures.failing, [&](const auto& group) { return group.second <= now; })));
   page.Begin("last_group_freeze_seconds", "gauge",
              "The freeze window of the newest time that a group was taken.");
   for (const auto& [group, window] : figures.last) {
@@ -179,7 +184,7 @@ void AddState(absl::Time now, const MoverState& state, MetricsPage& page) {
   page.Begin("leftover_tasks", "gauge",
              "VolumeTasks whose object is over or gone; they are removed within minutes.");
   page.Add({}, static_cast<double>(state.leftover_tasks));
-  AddGroups(state.groups, page);
+  AddGroups(state.groups, now, page);
   page.Begin(
       "kept_snapshots", "gauge",
       "Snapshots that backups keep on the storage, by its newest answer: present, not-ready, "

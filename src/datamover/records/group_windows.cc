@@ -21,6 +21,8 @@ namespace {
 // Groups that are told of; more are no longer added.
 constexpr std::size_t kGroupsMax = 20'000;
 constexpr absl::Duration kVersionReadEvery = absl::Minutes(10);
+// A driver may take so long for a group: that it has no content yet is no failure.
+constexpr absl::Duration kContentWithin = absl::Minutes(10);
 
 VolumeGroup GroupOf(const objects::VolumeGroupSnapshot& group) {
   const std::pair<std::string, std::string> label =
@@ -30,19 +32,18 @@ VolumeGroup GroupOf(const objects::VolumeGroupSnapshot& group) {
           .group = label.second};
 }
 
-k8s::WatchedObjects ManagedGroups(absl::string_view version) {
+k8s::WatchedObjects AllGroups(absl::string_view version) {
   return {.type = objects::VolumeGroupSnapshot::kKind.TypeOf(version),
           .namespace_name = "",
-          .label_selector = objects::kCsiDeltaLabel};
+          .label_selector = ""};
 }
 
 // The newest version that is served; NOT_FOUND when none is.
 absl::StatusOr<std::string> FindVersion(const CallContext& ctx, k8s::ApiClient& api) {
   absl::Status status;
   for (const char* const version : objects::kGroupVersions) {
-    const k8s::WatchedObjects followed = ManagedGroups(version);
     status = objects::List<objects::VolumeGroupSnapshot>(
-                 ctx, api, followed.type, "", {.label_selector = followed.label_selector})
+                 ctx, api, AllGroups(version).type, "", {.label_selector = objects::kCsiDeltaLabel})
                  .status();
     if (status.ok()) {
       return version;
@@ -63,10 +64,12 @@ GroupWindows::GroupWindows(std::set<std::string> velero_namespaces, absl::Time s
 void GroupWindows::OnChanged(const objects::VolumeGroupSnapshot& group) {
   const MutexLock lock(mutex_);
   Record(group);
+  RecordFailure(group);
 }
 
 void GroupWindows::OnDeleted(const k8s::ObjectId& id, const objects::VolumeGroupSnapshot* last) {
   const MutexLock lock(mutex_);
+  figures_.failing.erase(id.uid);
   if (last != nullptr) {
     Record(*last);
   }
@@ -95,6 +98,17 @@ void GroupWindows::Record(const objects::VolumeGroupSnapshot& group) {
   }
 }
 
+void GroupWindows::RecordFailure(const objects::VolumeGroupSnapshot& group) {
+  const bool has_error = !group.error_message().empty();
+  figures_.failing.erase(group.uid());
+  if ((has_error || group.bound_content().empty()) && !group.is_being_deleted() &&
+      figures_.failing.size() < kGroupsMax) {
+    figures_.failing[group.uid()] =
+        has_error ? absl::InfinitePast()
+                  : group.created_at().value_or(absl::InfinitePast()) + kContentWithin;
+  }
+}
+
 absl::Status WatchGroups(const CallContext& ctx, k8s::ApiClient& api,
                          k8s::ObjectEventHandler& handler) {
   std::optional<k8s::Informer> informer;  // knows what went between two looks for the version
@@ -103,7 +117,7 @@ absl::Status WatchGroups(const CallContext& ctx, k8s::ApiClient& api,
     const CallContext until_next_read = ctx.WithTimeout(kVersionReadEvery);
     const absl::StatusOr<std::string> version = FindVersion(ctx, api);
     if (version.ok()) {
-      const k8s::WatchedObjects groups = ManagedGroups(*version);
+      const k8s::WatchedObjects groups = AllGroups(*version);
       if (!informer.has_value() || informer->objects().type != groups.type) {
         informer.emplace(groups, std::vector<k8s::ObjectEventHandler*>{&handler});
       }
