@@ -202,7 +202,8 @@ absl::StatusOr<UploadOptions> BackupRun::MakeOptions(Repository& repository) con
   options.chunk_bytes = job_.chunk_bytes;
   options.new_chain = job_.new_chain;
   options.damage = job_.damage;
-  options.fail_on_fallback = job_.on_fallback == objects::OnFallback::kFail;
+  options.fail_on_fallback =
+      options.incremental_asked && job_.on_fallback == objects::OnFallback::kFail;
   options.memory.budget_bytes = memory_budget_bytes_;
   options.memory.cores = static_cast<int>(job_.cores);
   options.memory.pack_bytes_max = job_.pack_bytes != 0   ? job_.pack_bytes

@@ -149,6 +149,24 @@ TEST_F(JobTest, ARequestedFullBackupSaysSoAndANamedParentIsBuiltOn) {
   EXPECT_FALSE(Do(work).ok());
 }
 
+// It is the remedy for a chain that cannot be built on.
+TEST_F(JobTest, ARequestedFullBackupIsNoFallback) {
+  Backed();
+  for (const auto& file : std::filesystem::directory_iterator(Path("repo") + "/snapshots")) {
+    std::filesystem::permissions(file.path(), std::filesystem::perms::owner_all);
+    std::ofstream(file.path()) << "damage";
+  }
+  objects::UploadWork work{
+      .device = Path("image"), .path = "/app", .on_fallback = objects::OnFallback::kFail};
+  const absl::StatusOr<objects::Outcome> refused = Do(work);
+  EXPECT_FALSE(refused.ok() && refused->code == objects::OutcomeCode::kDone);
+  work.is_full = true;
+  const absl::StatusOr<objects::Outcome> full = Do(work);
+  ASSERT_THAT(full, IsOk());
+  EXPECT_EQ(full->code, objects::OutcomeCode::kDone);
+  ExpectRestores(full->backup->snapshot_id);
+}
+
 TEST_F(JobTest, ABackupHasItsFigures) {
   const absl::StatusOr<objects::Outcome> outcome =
       Do(objects::UploadWork{.device = Path("image"), .path = "/app"});
