@@ -84,6 +84,10 @@ class BackupRun {
   absl::StatusOr<std::string> RecordedPath() const;
   absl::StatusOr<repository::RepoSnapshot> MakeRecord() const;
   absl::Status ChooseParent(Repository& repository, UploadOptions& options) const;
+  // Of another PVC nothing but the content counts.
+  absl::Status JudgeParent(Repository& repository, UploadOptions& options) const;
+  // Builds on what the PVC was filled from, as long as that is there.
+  absl::Status ChooseRestored(Repository& repository, UploadOptions& options) const;
   absl::StatusOr<UploadOptions> MakeOptions(Repository& repository) const;
   // The name of the source and its state. REQUIRES AskCluster() where the cluster is asked.
   absl::StatusOr<std::string> Identity(const UploadOptions& options) const;
@@ -122,7 +126,7 @@ absl::StatusOr<std::unique_ptr<ChangedBlockSource>> BackupRun::AskCluster(Reposi
   cluster_snapshot_->Record(options.manifest);
   options.target_handle = job_.cluster.volume_snapshot;
   incremental::BaseState base;
-  if (options.parent.has_value()) {
+  if (options.parent.has_value() && !options.parent_record.has_value()) {
     options.parent_record = incremental::OpenVolumeRecord(ctx_, repository, *options.parent);
   }
   if (options.parent_record.has_value() && options.parent_record->ok()) {
@@ -191,6 +195,48 @@ absl::Status BackupRun::ChooseParent(Repository& repository, UploadOptions& opti
   return absl::OkStatus();
 }
 
+absl::Status BackupRun::JudgeParent(Repository& repository, UploadOptions& options) const {
+  options.manifest.pvc_uid = job_.pvc_uid;
+  if (!options.parent.has_value() && options.incremental_asked) {
+    options.full_detail = job_.restored_snapshot.empty()
+                              ? job_.why_no_parent
+                              : "nothing is left of the backups that the PVC was restored from";
+  }
+  if (!options.parent.has_value() || job_.pvc_uid.empty() || !options.incremental_asked) {
+    return absl::OkStatus();
+  }
+  options.parent_record = incremental::OpenVolumeRecord(ctx_, repository, *options.parent);
+  RETURN_IF_ERROR(ctx_.Check());
+  const std::string parents_pvc =
+      options.parent_record->ok() ? (**options.parent_record)->manifest.pvc_uid : job_.pvc_uid;
+  const bool is_own =
+      parents_pvc.empty() ? job_.restored_snapshot.empty() : parents_pvc == job_.pvc_uid;
+  if (is_own) {
+    return absl::OkStatus();
+  }
+  options.incremental_asked = false;
+  options.full_reason = incremental::FullReason::kRestored;
+  const bool is_chosen = !job_.parent.empty() || job_.restored_snapshot.empty() ||
+                         job_.restored_snapshot == options.parent->id.Hex();
+  return is_chosen ? absl::OkStatus() : ChooseRestored(repository, options);
+}
+
+absl::Status BackupRun::ChooseRestored(Repository& repository, UploadOptions& options) const {
+  absl::StatusOr<StoredSnapshot> restored = repository.FindSnapshot(ctx_, job_.restored_snapshot);
+  if (!restored.ok() && !absl::IsNotFound(restored.status())) {
+    return restored.status();
+  }
+  const repository::RepoSnapshot& own = options.snapshot;
+  if (!restored.ok() || restored->snapshot.hostname != own.hostname ||
+      restored->snapshot.paths != own.paths) {
+    options.full_detail = "the backup that it was restored from is gone, so it builds on another";
+    return absl::OkStatus();
+  }
+  options.parent = *std::move(restored);
+  options.parent_record = incremental::OpenVolumeRecord(ctx_, repository, *options.parent);
+  return ctx_.Check();
+}
+
 absl::StatusOr<UploadOptions> BackupRun::MakeOptions(Repository& repository) const {
   UploadOptions options;
   ASSIGN_OR_RETURN(options.snapshot, MakeRecord());
@@ -199,6 +245,7 @@ absl::StatusOr<UploadOptions> BackupRun::MakeOptions(Repository& repository) con
   if (job_.is_requested_full) {
     options.full_reason = incremental::FullReason::kRequested;
   }
+  RETURN_IF_ERROR(JudgeParent(repository, options));
   options.chunk_bytes = job_.chunk_bytes;
   options.new_chain = job_.new_chain;
   options.damage = job_.damage;

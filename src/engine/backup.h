@@ -22,7 +22,14 @@ struct BackupJob {
   std::string device;                 // or an image file
   std::string extents = {};           // a file that lists what changed; "-": standard input
   ClusterSnapshotQuery cluster = {};  // asked where it names a VolumeSnapshot
-  std::string parent = {};         // the beginning of its id; "": the newest of this host and path
+  std::string parent = {};  // the beginning of its id; "": the newest of this host and path
+  // The uid of the PVC, "" where there is none. A parent of another PVC is never compared by a
+  // list.
+  std::string pvc_uid = {};
+  // The PVC was filled from this one, of a volume of the same host and path; "": it was not. Then a
+  // parent that names no PVC is of another one, too.
+  std::string restored_snapshot = {};
+  std::string why_no_parent = {};  // where the caller knows; "" else
   bool reads_all = false;          // whatever a list says
   bool is_requested_full = false;  // the same, with a reason of its own
   bool new_chain = false;          // the chunk size may differ from the parent's

@@ -61,7 +61,7 @@ std::string EncodeManifest(const VolumeManifest& manifest) {
       absl::StrCat("{\"layout\":", kLayoutVersion, ",\"size_bytes\":", manifest.size_bytes,
                    ",\"chunk_bytes\":", manifest.chunk_bytes, ",\"leaf_chunks\":", kLeafChunks,
                    ",\"fanout\":", kFanout, ",\"image_tree\":\"", manifest.image_tree.Hex(), "\"");
-  if (!manifest.pvc_name.empty()) {
+  if (!manifest.pvc_name.empty() || !manifest.pvc_uid.empty()) {
     absl::StrAppend(&out, ",\"pvc\":", EncodeClaim(manifest));
   }
   for (const auto& [name, member] : kTexts) {

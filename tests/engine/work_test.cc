@@ -16,12 +16,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "engine/backup.h"
 #include "engine/check.h"
 #include "engine/forget.h"
 #include "engine/prune.h"
 #include "engine/restore.h"
 #include "incremental/mover/block_uploader.h"
+#include "incremental/mover/full_reason.h"
 #include "tests/support/cheap_scrypt.h"
 #include "tests/support/fake_locked_store.h"
 #include "tests/support/fake_secure_random.h"
@@ -499,6 +501,122 @@ TEST_F(WorkTest, WithoutALockNothingIsWritten) {
 TEST_F(WorkTest, APasswordThatDoesNotOpenItIsSaid) {
   password_ = "wrong";
   EXPECT_TRUE(repository::IsWrongPassword(Backup({.device = Path("image")}).status()));
+}
+
+// --- Parents of another PVC
+
+class RestoredPvcTest : public WorkTest {
+ protected:
+  static constexpr std::size_t kChunk = std::size_t{512} << 10;
+
+  // Of the PVC with that uid.
+  BackupJob JobOf(const std::string& pvc_uid, const std::string& restored = "") const {
+    return {.device = Path("image"),
+            .pvc_uid = pvc_uid,
+            .restored_snapshot = restored,
+            .path = "/shop/data"};
+  }
+  BackupResult Do(const BackupJob& job) {
+    const absl::StatusOr<BackupResult> result = Backup(job);
+    EXPECT_THAT(result, IsOk());
+    return result.value_or(BackupResult());
+  }
+  static std::string Why(const BackupResult& result) {
+    return result.why.has_value() ? incremental::ToString(*result.why) : "";
+  }
+  // One chunk is another.
+  void Change(uint64_t seed) {
+    Write("image", Read("image").replace(kChunk, kChunk, support::Noise(kChunk, seed)));
+  }
+  void Forget(const BackupResult& backup) {
+    EXPECT_THAT(RunForget(ctx_, *NewSession(), {.ids = {backup.snapshot.Hex()}}, Ignored()),
+                IsOk());
+  }
+  // What changed since `base`: nothing.
+  BackupJob Listed(BackupJob job, const BackupResult& base) const {
+    Write("list", "{\"base\":\"" + base.snapshot.Hex() + "\"}\n{\"end\":true}\n");
+    job.extents = Path("list");
+    return job;
+  }
+};
+
+TEST_F(RestoredPvcTest, GoesOnFromWhatFilledItAndIsIncrementalFromThenOn) {
+  const BackupResult first = Do(JobOf("a"));
+  const std::string restored = Read("image");
+  Change(2);
+  const BackupResult newest = Do(JobOf("a"));
+  Write("image", restored);
+  Change(3);
+  // A list that says that nothing changed is not asked.
+  const BackupResult went_on = Do(Listed(JobOf("b", first.snapshot.Hex()), newest));
+  EXPECT_EQ(Why(went_on), "restored");
+  EXPECT_EQ(went_on.mode_asked, "incremental");
+  EXPECT_EQ(went_on.base, first.snapshot.Hex());
+  EXPECT_EQ(went_on.read_bytes, kImageBytes);
+  EXPECT_GE(went_on.audit_bytes * 100, went_on.logical_bytes);
+  EXPECT_LT(went_on.new_bytes, kChunk + 64 * 1024) << "a chunk, trees and volume.json";
+  const BackupResult next = Do(Listed(JobOf("b", first.snapshot.Hex()), went_on));
+  EXPECT_EQ(Why(next), "");
+  EXPECT_EQ(next.mode_done, "incremental");
+  EXPECT_EQ(next.base, went_on.snapshot.Hex());
+  EXPECT_EQ(next.image_tree, went_on.image_tree);
+}
+
+// A driver that is asked to compare snapshots of two volumes may answer nonsense.
+TEST_F(RestoredPvcTest, NoListIsBelievedOverAParentOfAnotherPvc) {
+  struct Case {
+    const char* what;
+    const char* parents_pvc;
+    bool is_restored;
+    const char* want;
+  };
+  for (const Case& one : {Case{"its own", "b", true, ""}, Case{"its own alone", "b", false, ""},
+                          Case{"a late one beside a restored one", "a", false, "restored"},
+                          Case{"written before PVCs were named", "", true, "restored"},
+                          Case{"the same, not restored", "", false, ""}}) {
+    SCOPED_TRACE(one.what);
+    BackupJob parent = JobOf(one.parents_pvc);
+    parent.path = absl::StrCat("/shop/", one.what);
+    const BackupResult base = Do(parent);
+    BackupJob job = JobOf("b", one.is_restored ? base.snapshot.Hex() : "");
+    job.path = parent.path;
+    EXPECT_EQ(Why(Do(Listed(job, base))), one.want);
+  }
+}
+
+TEST_F(RestoredPvcTest, WithoutWhatFilledItAnythingOfTheVolumeServes) {
+  const BackupResult first = Do(JobOf("a"));
+  Change(2);
+  const BackupResult newest = Do(JobOf("a"));
+  Forget(first);
+  const BackupResult went_on = Do(JobOf("b", first.snapshot.Hex()));
+  EXPECT_EQ(Why(went_on),
+            "restored: the backup that it was restored from is gone, so it builds on another");
+  EXPECT_EQ(went_on.base, newest.snapshot.Hex());
+  EXPECT_LT(went_on.new_bytes, kChunk);
+  Forget(newest);
+  Forget(went_on);
+  EXPECT_EQ(Why(Do(JobOf("c", first.snapshot.Hex()))),
+            "no-parent: nothing is left of the backups that the PVC was restored from");
+}
+
+TEST_F(RestoredPvcTest, AnotherVolumesSnapshotIsNoParent) {
+  BackupJob others = JobOf("x");
+  others.path = "/shop/other";
+  const BackupResult other = Do(others);
+  const BackupResult own = Do(JobOf("a"));
+  const BackupResult went_on = Do(JobOf("b", other.snapshot.Hex()));
+  EXPECT_EQ(went_on.base, own.snapshot.Hex());
+  EXPECT_THAT(Why(went_on), HasSubstr("so it builds on another"));
+}
+
+TEST_F(RestoredPvcTest, WhyItStartsOverIsSaid) {
+  BackupJob job = JobOf("b");
+  job.why_no_parent = "restored from a backup of cluster x";
+  EXPECT_EQ(Why(Do(job)), "no-parent: restored from a backup of cluster x");
+  EXPECT_EQ(Why(Do(Listed(job, Do(job)))), "") << "once";
+  job.is_requested_full = true;
+  EXPECT_EQ(Why(Do(job)), "requested");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -697,6 +698,75 @@ TEST(BlockUploaderTest, AnyFailureOfTheStoreLeavesARepositoryThatTheNextRunUses)
       break;
     }
   }
+}
+
+// --- Parents that are of another volume ---
+
+UploadOptions Restored(VolumeFixture& volume, const repository::Id& parent) {
+  UploadOptions options = VolumeFixture::Options();
+  options.parent = volume.Stored(parent);
+  options.incremental_asked = false;
+  options.full_reason = FullReason::kRestored;
+  return options;
+}
+
+TEST(BlockUploaderTest, ARestoredVolumeIsReadOnceAndStoresWhatDiffers) {
+  SmallVolume v;
+  v.device.Store(100 * kChunk, RandomBytes(3000, 99));
+  v.volume.Reopen();
+  ExtentListSource lies({.base = v.first->snapshot.Hex(), .extents = {}});  // Not asked.
+  const auto result = v.volume.Backup(v.device, lies, Restored(v.volume, v.first->snapshot));
+  ASSERT_THAT(result, IsOk());
+  EXPECT_EQ(Why(*result), "restored");
+  EXPECT_EQ(result->mode_asked, "incremental");
+  EXPECT_EQ(result->mode_done, "full");
+  EXPECT_EQ(result->base, v.first->snapshot.Hex());
+  EXPECT_EQ(result->read_bytes, kSmall);
+  EXPECT_EQ(result->data_blobs, 2) << "the chunk and volume.json";
+  EXPECT_EQ(v.volume.Stored(result->snapshot).snapshot.parent, v.first->snapshot);
+  v.volume.ExpectRestores(result->snapshot, v.device.Load(0, kSmall));
+  const auto next = v.volume.IncrementalBackup(v.device, result->snapshot, {});
+  ASSERT_THAT(next, IsOk());
+  EXPECT_EQ(next->mode_done, "incremental");
+  EXPECT_EQ(next->image_tree, result->image_tree);
+}
+
+TEST(BlockUploaderTest, OfARestoredVolumeAtLeastOnePercentIsReadAgain) {
+  for (const int64_t chunks : {1, 3, 49, 50, 99, 100, 149, 260}) {
+    SCOPED_TRACE(chunks);
+    SmallVolume v(chunks * kChunk - 77);
+    FullScanSource source;
+    const auto result = v.volume.Backup(v.device, source, Restored(v.volume, v.first->snapshot));
+    ASSERT_THAT(result, IsOk());
+    ASSERT_EQ(result->audit.size(), 1U);
+    EXPECT_EQ(result->audit[0].kind, "reread");
+    EXPECT_GE(result->audit[0].chunks * 100, chunks);
+    EXPECT_GT(result->audit_bytes, 0);
+    EXPECT_EQ(result->image_tree, v.first->image_tree);
+  }
+}
+
+// Other bytes from the second reader on.
+class RestlessDevice : public FakeBlockDevice {
+ public:
+  using FakeBlockDevice::FakeBlockDevice;
+  absl::StatusOr<std::unique_ptr<IoQueue>> OpenQueue(int depth) override {
+    if (++queues_ > 1) {
+      Store(5, "another");
+    }
+    return FakeBlockDevice::OpenQueue(depth);
+  }
+
+ private:
+  int queues_ = 0;
+};
+
+TEST(BlockUploaderTest, ARestoredVolumeThatReadsOtherwiseTheSecondTimeIsNoBackup) {
+  SmallVolume v(kChunk);
+  RestlessDevice device(kChunk);
+  FullScanSource source;
+  EXPECT_THAT(v.volume.Backup(device, source, Restored(v.volume, v.first->snapshot)).status(),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("reads otherwise the second time")));
 }
 
 }  // namespace

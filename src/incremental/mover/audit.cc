@@ -4,6 +4,7 @@
 #include <atomic>
 #include <memory>
 
+#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 
 namespace csidelta::incremental {
@@ -15,12 +16,6 @@ using repository::kLeafChunks;
 
 // Leaves whose trees are in memory at a time: 2 MiB of ids, 5 MiB of text.
 constexpr std::size_t kLeavesAtOnce = 256;
-
-// What is expected of a chunk: zeros where there is no id.
-struct Expected {
-  int64_t chunk = 0;
-  BlobId id = {};
-};
 
 // Chunks of which one thing was said.
 enum class Claim { kUnlisted, kZero, kResumed };
@@ -43,9 +38,9 @@ int64_t CountInLeaf(const AuditInput& input, Claim claim, int64_t leaf) {
 }
 
 // The chunks of some drawn leaves.
-std::vector<Expected> ChunksOf(const AuditInput& input, Claim claim,
-                               absl::Span<const AuditLeaf> leaves) {
-  std::vector<Expected> chunks;
+std::vector<ChunkId> ChunksOf(const AuditInput& input, Claim claim,
+                              absl::Span<const AuditLeaf> leaves) {
+  std::vector<ChunkId> chunks;
   for (const AuditLeaf& leaf : leaves) {
     for (const int64_t ordinal : leaf.ordinals) {
       if (claim == Claim::kResumed) {
@@ -61,7 +56,7 @@ std::vector<Expected> ChunksOf(const AuditInput& input, Claim claim,
 
 // Sets the parent's ids of `chunks`, which lie in `leaves`, both ascending.
 absl::Status FindParent(const CallContext& ctx, const AuditInput& input,
-                        absl::Span<const AuditLeaf> leaves, std::vector<Expected>& chunks) {
+                        absl::Span<const AuditLeaf> leaves, std::vector<ChunkId>& chunks) {
   std::vector<int64_t> numbers;
   std::vector<BlobId> trees;
   std::vector<BlobId> level1;
@@ -77,7 +72,7 @@ absl::Status FindParent(const CallContext& ctx, const AuditInput& input,
   ASSIGN_OR_RETURN(const std::vector<std::vector<BlobId>> ids,
                    LoadChunkIds(ctx, *input.parent, numbers, trees));
   std::size_t at = 0;
-  for (Expected& expected : chunks) {
+  for (ChunkId& expected : chunks) {
     while (numbers[at] != expected.chunk / kLeafChunks) {
       ++at;
     }
@@ -86,7 +81,7 @@ absl::Status FindParent(const CallContext& ctx, const AuditInput& input,
   return absl::OkStatus();
 }
 
-bool Differs(const Expected& expected, absl::string_view bytes, const BlobId& zero_chunk) {
+bool Differs(const ChunkId& expected, absl::string_view bytes, const BlobId& zero_chunk) {
   if (expected.id.IsNull() || expected.id == zero_chunk) {
     return !IsZero(bytes);
   }
@@ -102,13 +97,13 @@ absl::Status AuditKind(const AuditInput& input, Claim claim, const AuditDraw& dr
   int64_t begun = -1;
   for (std::size_t from = 0; from < all.size() && mismatches == 0; from += kLeavesAtOnce) {
     const absl::Span<const AuditLeaf> leaves = all.subspan(from, kLeavesAtOnce);
-    std::vector<Expected> chunks = ChunksOf(input, claim, leaves);
+    std::vector<ChunkId> chunks = ChunksOf(input, claim, leaves);
     if (by_parent) {
       const absl::Status status = FindParent(reader.context(), input, leaves, chunks);
       result.parent_failed = absl::IsDataLoss(status) || absl::IsNotFound(status);
       RETURN_IF_ERROR(Annotate(status, "parent"));
     }
-    for (const Expected& expected : chunks) {
+    for (const ChunkId& expected : chunks) {
       if (mismatches > 0) {
         break;
       }
@@ -163,6 +158,44 @@ AuditDraw Draw(const AuditInput& input, Claim claim, bool singly) {
                     std::max(input.first_chunks, AuditChunkCount(candidates, input.one_in)));
 }
 
+// Reads the sample again. A device that is not what it was a moment ago is no source.
+absl::Status AuditSample(const CallContext& ctx, BlockDevice& device, const AuditInput& input,
+                         AuditResult& result) {
+  const BlobId zero_chunk = repository::ZeroChunkId(input.layout.chunk_bytes());
+  ASSIGN_OR_RETURN(const std::unique_ptr<ChunkReader> reader,
+                   ChunkReader::Make(ctx, device, input.reader));
+  int64_t leaves = 0;
+  int64_t begun = -1;
+  for (const ChunkId& expected : input.sample) {
+    const int64_t offset = input.layout.ChunkOffset(expected.chunk);
+    if (expected.chunk / kLeafChunks != begun) {
+      begun = expected.chunk / kLeafChunks;
+      ++leaves;
+      input.on_leaf(begun);
+    }
+    RETURN_IF_ERROR(reader->Read(
+        {offset, input.layout.ChunkLength(expected.chunk)},
+        [expected, zero_chunk, offset](absl::string_view bytes) {
+          return Differs(expected, bytes, zero_chunk)
+                     ? absl::DataLossError(absl::StrCat(
+                           "the volume reads otherwise the second time, in the chunk at byte ",
+                           offset, ": examine its storage, and back up again"))
+                     : absl::OkStatus();
+        }));
+  }
+  RETURN_IF_ERROR(reader->Finish());
+  result.read_bytes += reader->read_bytes();
+  const int64_t chunks = input.layout.chunk_count();
+  const int64_t drawn = std::ssize(input.sample);
+  result.kinds.push_back(
+      {.kind = "reread",
+       .candidates = chunks,
+       .chunks = drawn,
+       .leaves = leaves,
+       .detects_scattered = DetectionProbability(chunks, drawn, (chunks + 99) / 100)});
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status RunAudit(const CallContext& ctx, BlockDevice& device, const AuditInput& input,
@@ -193,7 +226,8 @@ absl::Status RunAudit(const CallContext& ctx, BlockDevice& device, const AuditIn
     result.mismatch = mismatches > 0;
     result.resumed_differs = result.mismatch && claim == Claim::kResumed;
   }
-  return absl::OkStatus();
+  return result.mismatch || input.sample.empty() ? absl::OkStatus()
+                                                 : AuditSample(ctx, device, input, result);
 }
 
 }  // namespace csidelta::incremental

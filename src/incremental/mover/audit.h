@@ -32,6 +32,7 @@ struct AuditInput {
   // Chunks that were taken from the journal of an earlier run, ascending, and that journal.
   absl::Span<const uint32_t> resumed = {};
   const ChunkJournal* journal = nullptr;
+  absl::Span<const ChunkId> sample = {};  // chunks that were read, all of which are read again
   ChunkReaderOptions reader;
   uint64_t seed = 0;
   int64_t one_in = kAuditOneIn;
@@ -44,7 +45,7 @@ struct AuditInput {
 // Reads again some of the chunks that a run did not read, and compares them with what was said of
 // them: unchanged ones with the parent's ids, unlisted and zeroed ones with zeros, resumed ones
 // with the journal's. Ends at the first that differs. `result.parent_failed` is set also when this
-// fails.
+// fails. DATA_LOSS when a chunk of the sample is not what was read before: no list is to blame.
 absl::Status RunAudit(const CallContext& ctx, BlockDevice& device, const AuditInput& input,
                       AuditResult& result);
 

@@ -29,7 +29,7 @@ struct RepositorySize {
 
 // What the audit read again of one kind of claim.
 struct AuditKindResult {
-  std::string kind;  // "unchanged", "unlisted", "zeroed", "resumed"
+  std::string kind;  // "unchanged", "unlisted", "zeroed", "resumed", "reread"
   int64_t candidates = 0;
   int64_t chunks = 0;
   int64_t leaves = 0;

@@ -154,6 +154,10 @@ class UploadRun {
   const WhyFull& SetWhy(FullReason reason, absl::string_view detail = "") {
     return result_.why.emplace(WhyFull{.reason = reason, .detail = std::string(detail)});
   }
+  // Whether the parent is of the volume that this one was restored from.
+  bool is_restored() const {
+    return !options_.incremental_asked && options_.full_reason == FullReason::kRestored;
+  }
   absl::Status OpenParent();
   // Goes on without a parent that cannot be read; else returns `why`.
   absl::Status GiveUpParent(const absl::Status& why);
@@ -237,7 +241,7 @@ class UploadRun {
 };
 
 absl::Status UploadRun::OpenParent() {
-  result_.mode_asked = options_.incremental_asked ? "incremental" : "full";
+  result_.mode_asked = options_.incremental_asked || is_restored() ? "incremental" : "full";
   result_.logical_bytes = device_.info().size_bytes;
   result_.engine = device_.info().engine;
   if (!options_.parent_damage.ok()) {
@@ -245,7 +249,8 @@ absl::Status UploadRun::OpenParent() {
     return options_.fail_on_fallback ? FallbackRefused(why) : absl::OkStatus();
   }
   if (!options_.parent.has_value()) {
-    SetWhy(options_.incremental_asked ? FullReason::kNoParent : options_.full_reason);
+    SetWhy(options_.incremental_asked ? FullReason::kNoParent : options_.full_reason,
+           options_.full_detail);
     return absl::OkStatus();
   }
   absl::StatusOr<std::shared_ptr<VolumeRecord>> parent =
@@ -432,6 +437,10 @@ absl::StatusOr<UploadRun::PassEnd> UploadRun::Pass(Listing listing, absl::string
   trusted_parent_ = TrustsParent(listing);
   ImageBuilder builder(*layout_, parent_.get(), trusted_parent_, *reader, *writer_, journal_.get(),
                        [&](int64_t leaf) { ReportLeaf(stage, leaf); });
+  if (is_restored()) {
+    const int64_t stride = std::min(kRestoredSampleOneIn, layout_->chunk_count());
+    builder.SampleEvery(stride, static_cast<int64_t>(random_.Below(static_cast<uint64_t>(stride))));
+  }
   // The reader's threads call the builder: they end first.
   const absl::Cleanup stop_reader = [&reader] { reader.reset(); };
   absl::Status of_source;
@@ -537,7 +546,8 @@ absl::Status UploadRun::Transfer() {
   const bool incremental = parent_ != nullptr && listing == Listing::kChanged && !scanned;
   result_.mode_done = incremental ? "incremental" : "full";
   if (parent_ != nullptr && scanned) {
-    SetWhy(options_.incremental_asked ? FullReason::kNoChangedBlockList : options_.full_reason);
+    options_.incremental_asked ? SetWhy(FullReason::kNoChangedBlockList)
+                               : SetWhy(options_.full_reason, options_.full_detail);
   }
   return absl::OkStatus();
 }
@@ -555,6 +565,7 @@ absl::Status UploadRun::Audit() {
                 .parent = parent_.get(),
                 .resumed = image_.resumed,
                 .journal = journal_.get(),
+                .sample = image_.sample,
                 .reader = ReaderOptions(),
                 .seed = result_.audit_seed,
                 .one_in = options_.audit_one_in,

@@ -38,6 +38,9 @@ inline constexpr char kLayoutTag[] = "layout=";
 inline constexpr std::array<absl::string_view, 5> kReservedTags = {kModeTag, kKindTag, kLayoutTag,
                                                                    "vol-uid=", "backup="};
 
+// 1 % at least, whatever the number of chunks is.
+inline constexpr int64_t kRestoredSampleOneIn = 50;
+
 struct UploadOptions {
   // The backup to build on. Its chunk size is kept.
   std::optional<repository::StoredSnapshot> parent;
@@ -51,6 +54,7 @@ struct UploadOptions {
   std::optional<absl::StatusOr<std::shared_ptr<VolumeRecord>>> parent_record;
   bool incremental_asked = true;  // for mode_asked; false also reads everything
   FullReason full_reason = FullReason::kForcedByUser;  // where it is false
+  std::string full_detail = {};   // of that reason, or of that there is no parent
   int64_t chunk_bytes = 0;        // 0: the parent's, else the rule of the volume's size
   bool new_chain = false;         // a chunk size other than the parent's makes a full
   bool fail_on_fallback = false;  // FAILED_PRECONDITION instead of a full that was not asked for
@@ -94,6 +98,9 @@ struct UploadOptions {
 // index, where there is a parent. An increment takes the parent's trees and chunks as they are.
 // Before either is committed, ProveNeeds() shows that what it relies on is still held. Where a
 // check found damage, both rely on no pack that it named.
+//
+// With the reason kRestored the parent is of another volume, and proven by content alone: all is
+// read and compared, and the audit reads one chunk in kRestoredSampleOneIn again.
 //
 // The caller holds a lock. Nothing is visible before the commit; what a run that failed has written
 // is found by later ones. Errors, beside those of device, source and repository:

@@ -18,6 +18,12 @@ enum class ChunkState : uint8_t {
   kRead,      // read it
 };
 
+// A chunk and the id of what it holds; null: zeros.
+struct ChunkId {
+  int64_t chunk = 0;
+  repository::BlobId id = {};
+};
+
 // One level-1 tree that a run has to build again, or look into: a state for each of its chunks.
 struct Level1Plan {
   int64_t level1 = 0;

@@ -74,6 +74,10 @@ constexpr FullReasonText kReasons[] = {
      "The earlier backup was of a volume group whose snapshot was released when a newer one of the "
      "same group had been moved without this volume; what is allocated was read.",
      "Look why this volume failed in the last backups of its group; the next one is incremental."},
+    {FullReason::kRestored, "restored", "after restore", false,
+     "The PVC was restored from a backup, so its volume is another one: all of it was read, and "
+     "what the repository has already was not stored again.",
+     "Nothing; the next backup is incremental."},
 };
 
 }  // namespace

@@ -27,6 +27,7 @@ enum class FullReason {
   kResumedChanged,
   kVolumeResized,
   kGroupBaseReleased,
+  kRestored,
 };
 
 struct FullReasonText {

@@ -243,8 +243,13 @@ absl::Status ImageBuilder::TakeChunk(const std::shared_ptr<LeafJob>& job, int64_
     }
   }
   id = now;
+  const int64_t chunk = job->leaf * kLeafChunks + slot;
+  if (sample_stride_ > 0 && chunk % sample_stride_ == sample_offset_) {
+    const MutexLock lock(mutex_);
+    sample_.push_back({.chunk = chunk, .id = now});
+  }
   if (journal_ != nullptr) {
-    journal_->Note(ctx_, job->leaf * kLeafChunks + slot, now, is_new);
+    journal_->Note(ctx_, chunk, now, is_new);
   }
   return Release(job);
 }
@@ -370,6 +375,9 @@ absl::StatusOr<BuiltImage> ImageBuilder::Finish() {
   built_.level1_touched = level1_touched_;
   const MutexLock lock(mutex_);
   built_.moved_trees = std::move(moved_);
+  built_.sample = std::move(sample_);
+  std::sort(built_.sample.begin(), built_.sample.end(),
+            [](const ChunkId& a, const ChunkId& b) { return a.chunk < b.chunk; });
   return std::move(built_);
 }
 

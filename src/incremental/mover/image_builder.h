@@ -32,6 +32,7 @@ struct BuiltImage {
   int64_t resumed_bytes = 0;                 // of chunks that an earlier run has read
   std::vector<PlacedTree> moved_trees = {};  // that the parent does not have at their place
   std::vector<uint32_t> resumed = {};        // chunks whose ids are the journal's, ascending
+  std::vector<ChunkId> sample = {};          // of those that were read: SampleEvery(), ascending
 };
 
 // Builds the trees of a volume from plans: reads the chunks that a plan names, writes those that
@@ -50,6 +51,13 @@ class ImageBuilder {
   ImageBuilder(const repository::VolumeLayout& layout, const VolumeRecord* parent,
                bool trusts_parent, ChunkReader& reader, repository::BlobWriter& writer,
                ChunkJournal* journal, std::function<void(int64_t leaf)> on_leaf);
+
+  // Of every `stride` chunks that are read the one at `offset` comes into the sample. Before the
+  // first AddLevel1().
+  void SampleEvery(int64_t stride, int64_t offset) {
+    sample_stride_ = stride;
+    sample_offset_ = offset;
+  }
 
   // Fetches the parent's trees ahead, for kPreparedMax level-1 trees: what is read is one of those
   // before, if there are more.
@@ -116,6 +124,9 @@ class ImageBuilder {
   const CallContext ctx_;  // the reader's
   const repository::BlobId zero_chunk_;
 
+  int64_t sample_stride_ = 0;  // 0: no sample
+  int64_t sample_offset_ = 0;
+
   std::atomic<bool> parent_failed_ = false;
   std::vector<repository::BlobId> level1_trees_;  // each written by one job
   std::vector<bool> planned_;                     // the owner's
@@ -127,6 +138,7 @@ class ImageBuilder {
   std::atomic<bool> zero_chunk_written_ = false;
   Mutex mutex_;
   std::vector<PlacedTree> moved_ ABSL_GUARDED_BY(mutex_);
+  std::vector<ChunkId> sample_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::future<absl::StatusOr<Prepared>>> prepared_;  // last: they use all of the above
 };
 
