@@ -131,8 +131,9 @@ inline constexpr char kDeletionFinalizer[] = "velero.io/csi-delta-deletion";
 // mover; read by mover, doctor. The name of the VolumeTask.
 inline constexpr char kMoverTaskLabel[] = "mover.csi-delta.io/task";
 
-// Label, annotation on everything made for one transfer (label); delta base, Secret of keys
-// (annotation); written by mover; read by mover. The namespace of the Velero that it is for.
+// Label, annotation on everything made for one transfer, Secret of a restored PVC (label); delta
+// base, Secret of keys (annotation); written by mover; read by mover. The namespace of the Velero
+// that it is for.
 inline constexpr char kMoverVeleroNamespaceLabel[] = "mover.csi-delta.io/velero-namespace";
 
 // Label on Backup, Restore; written by try verb; read by try verb. The namespace that csi-delta try

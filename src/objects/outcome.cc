@@ -34,6 +34,7 @@ constexpr EnumNames<OutcomeCause, 6> kCauses = {{
 }};
 
 constexpr BytesMax kTextMax{kOutcomeTextBytesMax};
+constexpr BytesMax kPathMax{512};  // Two names of objects.
 
 constexpr auto kBackupFields = [](auto& fields, auto& figures) {
   fields("snapshotID", figures.snapshot_id, kTextMax);
@@ -61,6 +62,8 @@ constexpr auto kRestoreFields = [](auto& fields, auto& figures) {
   fields("writtenBytes", figures.written_bytes);
   fields("zeroBytes", figures.zero_bytes);
   fields("keptBytes", figures.kept_bytes);
+  fields.IfSet("host", figures.host, kTextMax);
+  fields.IfSet("path", figures.path, kPathMax);
 };
 
 // As kRestoredBytesAnnotation has them.

@@ -100,6 +100,9 @@ struct RestoreFigures {
   int64_t written_bytes = 0;
   int64_t zero_bytes = 0;
   int64_t kept_bytes = 0;
+  // What the repository snapshot says of itself: the cluster, and /NAMESPACE/PVC.
+  std::string host = {};
+  std::string path = {};
 
   friend bool operator==(const RestoreFigures&, const RestoreFigures&) = default;
 };

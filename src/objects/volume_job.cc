@@ -50,6 +50,9 @@ constexpr auto kUploadFields = [](auto& fields, auto& work) {
   fields("full", work.is_full);
   fields("parent", work.parent);
   fields("driverParameters", work.driver_parameters);
+  fields("pvcUID", work.pvc_uid);
+  fields("restoredSnapshot", work.restored_snapshot);
+  fields("whyNoParent", work.why_no_parent);
   fields("damage", work.damage, kRepositoryDamageFields);
 };
 

@@ -79,8 +79,11 @@ struct UploadWork {
       {};  // NAMESPACE/NAME that the device was made of; "": none is asked
   std::vector<std::string> tags = {};
   OnFallback on_fallback = OnFallback::kWarn;
-  bool is_full = false;     // a full backup is requested
-  std::string parent = {};  // the id of the repository snapshot to build on; "": the newest
+  bool is_full = false;      // a full backup is requested
+  std::string parent = {};   // the id of the repository snapshot to build on; "": the newest
+  std::string pvc_uid = {};  // a parent of another PVC is compared by content alone
+  std::string restored_snapshot = {};  // which filled the PVC, where the repository is another's
+  std::string why_no_parent = {};      // where the controller knows
   // Of a DifferentialSnapshot: NAME=VALUE. A map would keep what is no longer set, as a job is
   // merged into the one before it.
   std::vector<std::string> driver_parameters = {};

@@ -41,6 +41,9 @@ constexpr auto kTaskVolumeFields = [](auto& fields, auto& volume) {
   fields("namespace", volume.namespace_name);
   fields("claim", volume.claim);
   fields("claimUID", volume.claim_uid);
+  fields.IfSet("repositoryUID", volume.repository_uid);
+  fields.IfSet("restoredSnapshot", volume.restored_snapshot);
+  fields.IfSet("whyOwn", volume.why_own);
 };
 
 constexpr auto kTaskSpecFields = [](auto& fields, auto& spec) {

@@ -48,6 +48,15 @@ struct TaskVolume {
   std::string namespace_name = {};
   std::string claim = {};
   std::string claim_uid = {};
+  // Of an upload. The uid of the claim whose repository is used; "": its own.
+  std::string repository_uid = {};
+  std::string restored_snapshot = {};  // of that repository, which filled the claim
+  std::string why_own = {};            // why a claim that was restored has its own all the same
+
+  // The claim that gave the repository its name.
+  const std::string& repository() const {
+    return repository_uid.empty() ? claim_uid : repository_uid;
+  }
 
   friend bool operator==(const TaskVolume&, const TaskVolume&) = default;
 };

@@ -167,6 +167,28 @@ TEST_F(JobTest, ARequestedFullBackupIsNoFallback) {
   ExpectRestores(full->backup->snapshot_id);
 }
 
+TEST_F(JobTest, ARestoreSaysWhoseBackupItIsAndTheNextUploadGoesOnFromThere) {
+  objects::UploadWork work{
+      .device = Path("image"), .host = "cluster", .path = "/shop/data", .pvc_uid = "a"};
+  const absl::StatusOr<objects::Outcome> backup = Do(work);
+  ASSERT_THAT(backup, IsOk());
+  const std::string first = backup->backup->snapshot_id;
+  const absl::StatusOr<objects::Outcome> restored =
+      Do(objects::DownloadWork{.device = Path("restored"), .snapshot_id = first});
+  ASSERT_THAT(restored, IsOk());
+  EXPECT_EQ(restored->restore->host, "cluster");
+  EXPECT_EQ(restored->restore->path, "/shop/data");
+  work.pvc_uid = "b";
+  work.restored_snapshot = first;
+  const absl::StatusOr<objects::Outcome> went_on = Do(work);
+  ASSERT_THAT(went_on, IsOk());
+  EXPECT_EQ(went_on->backup->reason, "restored");
+  EXPECT_EQ(went_on->backup->base, first);
+  EXPECT_GE(went_on->backup->audit_bytes * 100, went_on->backup->logical_bytes);
+  work = {.device = Path("image"), .path = "/new", .pvc_uid = "c", .why_no_parent = "so"};
+  EXPECT_EQ(Do(work)->backup->reason_detail, "so");
+}
+
 TEST_F(JobTest, ABackupHasItsFigures) {
   const absl::StatusOr<objects::Outcome> outcome =
       Do(objects::UploadWork{.device = Path("image"), .path = "/app"});

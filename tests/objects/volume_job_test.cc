@@ -81,6 +81,8 @@ TEST(VolumeJob, WhatIsToldIsUnderstood) {
         .orphans_before = absl::FromUnixSeconds(1'700'000'000)}),
         VolumeWork(UploadWork{.device = "d", .on_fallback = OnFallback::kProceed}),
         VolumeWork(UploadWork{.device = "d", .is_full = true, .parent = "abc"}),
+        VolumeWork(UploadWork{
+            .device = "d", .pvc_uid = "u", .restored_snapshot = "abc", .why_no_parent = "so"}),
         VolumeWork(UploadWork{.device = "d", .damage = RepositoryDamage()}), Damaged(),
         VolumeWork(DownloadWork{.device = "d", .snapshot_id = "a"})}) {
     EXPECT_THAT(ReadJob(support::StoredJob(JobOf(work))), IsOkAndHolds(JobOf(work)));

@@ -19,7 +19,12 @@ VolumeTaskSpec SomeSpec() {
   return {
       .kind = TaskKind::kDownload,
       .subject = {.kind = "DataDownload", .namespace_name = "velero", .name = "r-1", .uid = "u-1"},
-      .volume = {.namespace_name = "app", .claim = "data", .claim_uid = "c-1"},
+      .volume = {.namespace_name = "app",
+                 .claim = "data",
+                 .claim_uid = "c-1",
+                 .repository_uid = "c-0",
+                 .restored_snapshot = "s",
+                 .why_own = "so"},
       .cancel = true};
 }
 
@@ -144,7 +149,8 @@ TEST(VolumeTask, TheSchemaKnowsEveryFieldThatIsWritten) {
   VolumeTaskStatus status;
   status.stage = status.node = "x";
   status.started_at = status.heartbeat_at = status.completed_at = absl::UnixEpoch();
-  status.outcome = Outcome{.backup = BackupFigures(), .restore = RestoreFigures()};
+  status.outcome =
+      Outcome{.backup = BackupFigures(), .restore = RestoreFigures{.host = "h", .path = "/p"}};
   status.outcome->check.emplace().locks = LockFigures();
   const Json written = ToJson(status);
   EXPECT_EQ(NamesOf(written), NamesOf(properties.at("status").at("properties")));

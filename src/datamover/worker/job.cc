@@ -70,6 +70,9 @@ absl::StatusOr<objects::Outcome> Do(const CallContext& ctx, engine::Session& ses
                                           .driver_parameters = work.driver_parameters,
                                           .cluster = cluster},
                               .parent = work.parent,
+                              .pvc_uid = work.pvc_uid,
+                              .restored_snapshot = work.restored_snapshot,
+                              .why_no_parent = work.why_no_parent,
                               .is_requested_full = work.is_full,
                               .immutable = true,  // It is a snapshot.
                               .measure = true,
@@ -94,9 +97,12 @@ absl::StatusOr<objects::Outcome> Do(const CallContext& ctx, engine::Session& ses
   const auto consent = [](const engine::RestorePlan&) { return absl::OkStatus(); };
   ASSIGN_OR_RETURN(const engine::RestoreOutcome outcome,
                    engine::RunRestore(ctx, session, job, consent, progress));
-  return objects::Outcome{
-      .code = objects::OutcomeCode::kDone,
-      .restore = FiguresOf(outcome.result.value_or(incremental::RestoreResult()))};
+  objects::RestoreFigures figures =
+      FiguresOf(outcome.result.value_or(incremental::RestoreResult()));
+  const repository::RepoSnapshot& restored = outcome.plan.snapshot.snapshot;
+  figures.host = restored.hostname;
+  figures.path = restored.paths.size() == 1 ? restored.paths.front() : "";
+  return objects::Outcome{.code = objects::OutcomeCode::kDone, .restore = std::move(figures)};
 }
 
 absl::StatusOr<objects::Outcome> Do(const CallContext& ctx, engine::Session& session,
