@@ -18,6 +18,7 @@
 #include "base/rfc3339.h"
 #include "datamover/controller/leftover_reconcilers.h"
 #include "datamover/controller/upload_reconciler.h"
+#include "datamover/records/restored_pvcs.h"
 #include "datamover/repository_access.h"
 #include "datamover/write_fence.h"
 #include "inplace/in_place_volume.h"
@@ -199,6 +200,19 @@ class DownloadBed : public MoverBed {
         api.Remove(VolumeKey(k8s::Name(volume)));
       }
     }
+  }
+
+  // The backup is of the PVC that is restored.
+  void RestoreTheSamePvc() {
+    reference_.namespace_name = "new";
+    restored_host = reference_.cluster;
+    restored_path = "/new/data";
+  }
+  // What the mover recorded of the target.
+  std::optional<RestoredPvc> Restored() {
+    const auto found = FindRestored(ctx, env, {"velero", "default", "new", "data"});
+    EXPECT_THAT(found, IsOk());
+    return found.value_or(std::nullopt);
   }
 
   velero::DataReference reference_;
@@ -738,6 +752,56 @@ TEST_F(DownloadReconcilerTest, ItIsCancelledInEveryPhase) {
 
 // --- In place
 
+TEST_F(DownloadReconcilerTest, WhatFilledAPvcIsRecorded) {
+  bed_.RestoreTheSamePvc();
+  StartRunning().LookTimes(2);
+  EXPECT_FALSE(bed_.Restored().has_value()) << "not filled yet";
+  bed_.Finish(bed_.TaskName());
+  started_->LookTimes(8);
+  ASSERT_EQ(bed_.Phase(), "Completed") << bed_.Message();
+  const std::optional<RestoredPvc> restored = bed_.Restored();
+  ASSERT_TRUE(restored.has_value());
+  EXPECT_EQ(restored->pvc_uid, k8s::Uid(bed_.Target()));
+  EXPECT_EQ(restored->source, bed_.reference_);
+  EXPECT_EQ(restored->data_bytes, MoverBed::kClaimBytes);
+}
+
+TEST_F(DownloadReconcilerTest, ARestoreWhoseRecordIsRefusedIsCompleteAllTheSame) {
+  bed_.RestoreTheSamePvc();
+  StartRunning();
+  bed_.api.Forbid("create", "secrets");  // As a quota does.
+  bed_.Finish(bed_.TaskName());
+  started_->LookTimes(8);
+  EXPECT_EQ(bed_.Phase(), "Completed") << bed_.Message();
+  EXPECT_FALSE(bed_.Restored().has_value());
+}
+
+// By what the repository says, and not by what the DataDownload does, which others may write.
+TEST_F(DownloadReconcilerTest, OfAPvcOfAnotherNameNothingIsRecorded) {
+  for (void (*const change)(DownloadBed&) :
+       {+[](DownloadBed& bed) { bed.restored_path = "/new/other"; },
+        +[](DownloadBed& bed) { bed.restored_path = "/shop/data"; },
+        +[](DownloadBed& bed) { bed.restored_path.clear(); },
+        +[](DownloadBed& bed) { bed.restored_host = "elsewhere"; },
+        +[](DownloadBed& bed) { bed.reference_.namespace_name = "shop"; }}) {
+    DownloadBed bed;
+    bed.RestoreTheSamePvc();
+    change(bed);
+    bed.AddDownload();
+    Controller controller(bed, 8);
+    EXPECT_EQ(bed.Phase(), "Completed") << bed.Message();
+    EXPECT_FALSE(bed.Restored().has_value());
+  }
+}
+
+TEST_F(DownloadReconcilerTest, InPlaceNothingIsRecordedForThePvcHasItsRepository) {
+  bed_.RestoreTheSamePvc();
+  bed_.AddInPlace();
+  Controller controller(bed_, 14);
+  EXPECT_EQ(bed_.Phase(), "Completed") << bed_.Message();
+  EXPECT_FALSE(bed_.Restored().has_value());
+}
+
 TEST_F(DownloadReconcilerTest, WhatDiffersIsWrittenIntoThePvcThatThereIs) {
   bed_.AddInPlace();
   Controller controller(bed_, 10);
@@ -1142,6 +1206,28 @@ TEST_P(KilledDownloadTest, AnotherGoesOnToTheEnd) {
         EXPECT_EQ(bed.TargetPhase(), "Bound");
         another.Sweep();
         ExpectNothingLeft(bed, 1);
+      });
+}
+
+// At no moment has a target its volume and no record; and there is one record in the end.
+TEST_P(KilledDownloadTest, AnotherRecordsWhatFilledThePvc) {
+  KillAtEachCall(
+      9, 42,
+      [](DownloadBed& bed, int) {
+        bed.RestoreTheSamePvc();
+        bed.AddDownload();
+      },
+      [](DownloadBed& bed, Controller& another) {
+        if (!GetString(bed.Target(), {"spec", "volumeName"}).empty()) {
+          EXPECT_TRUE(bed.Restored().has_value());
+        }
+        another.LookUntilOver(12);
+        EXPECT_EQ(bed.Phase(), "Completed") << bed.Message();
+        const std::optional<RestoredPvc> restored = bed.Restored();
+        ASSERT_TRUE(restored.has_value());
+        EXPECT_EQ(restored->pvc_uid, k8s::Uid(bed.Target()));
+        another.Sweep();
+        EXPECT_THAT(bed.api.All(SecretType()), SizeIs(3)) << "credentials, keys, record";
       });
 }
 

@@ -63,8 +63,10 @@ class MoverBed {
       objects::OutcomeCause::kNone;  // that a worker which is done tells of
   std::atomic<int> pods_made = 0;
   std::string snapshot_id = std::string(64, 'a');
-  std::string file_system;  // that the worker saw in a volume
-  std::string reason;       // why the worker read everything
+  std::string file_system;    // that the worker saw in a volume
+  std::string reason;         // why the worker read everything
+  std::string restored_host;  // that the snapshot which a worker restored has, and its path
+  std::string restored_path;
 
   MoverBed() {
     clock.SetAutoAdvance(true);
@@ -307,8 +309,11 @@ class MoverBed {
                                               .repository_bytes = 65536,
                                               .repository_snapshots = 2};
     } else if (task_name.starts_with("dd-")) {
-      outcome.restore = objects::RestoreFigures{
-          .file_system = file_system, .logical_bytes = kClaimBytes, .written_bytes = kClaimBytes};
+      outcome.restore = objects::RestoreFigures{.file_system = file_system,
+                                                .logical_bytes = kClaimBytes,
+                                                .written_bytes = kClaimBytes,
+                                                .host = restored_host,
+                                                .path = restored_path};
     } else if (task_name.starts_with("ck-")) {
       outcome.check = objects::CheckFigures{
           .packs = 100, .packs_read = 5, .read_bytes = 5 << 20, .snapshots = 2};

@@ -18,6 +18,7 @@
 #include "csi/static_content.h"
 #include "datamover/controller/upload_reconciler.h"
 #include "datamover/keyring.h"
+#include "datamover/records/restored_pvcs.h"
 #include "datamover/worker/task_watch.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
@@ -303,6 +304,18 @@ TEST_F(UninstallTest, OtherMoversObjectsStay) {
   const Json before = bed_.Upload("theirs");
   EXPECT_THAT(Uninstall(), IsEmpty());
   EXPECT_EQ(bed_.Upload("theirs"), before);
+}
+
+TEST_F(UninstallTest, WhatFilledPvcsIsForgotten) {
+  const RestoredPlace place = {"velero", "default", "shop", "data"};
+  ASSERT_THAT(RecordRestored(bed_.ctx, bed_.env, place, {.pvc_uid = "b"}), IsOk());
+  const k8s::ObjectKey key = objects::Secret::Key(MoverBed::kMover, RestoredSecretName(place));
+  request_.velero_namespaces = {"velero-two"};
+  EXPECT_THAT(Uninstall(), IsEmpty());
+  EXPECT_TRUE(bed_.api.Find(key).has_value());
+  request_.velero_namespaces = {"velero"};
+  EXPECT_THAT(Uninstall(), IsEmpty());
+  EXPECT_FALSE(bed_.api.Find(key).has_value());
 }
 
 TEST_F(UninstallTest, DataThatIsKeptKeepsItsKeys) {

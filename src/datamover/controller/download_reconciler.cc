@@ -6,10 +6,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 #include "base/quantity.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/expose/restored_volume.h"
+#include "datamover/records/restored_pvcs.h"
 #include "datamover/repository_access.h"
 #include "datamover/settings.h"
 #include "datamover/worker/worker_pod.h"
@@ -123,6 +125,10 @@ class DownloadStep : public TransferStep {
   }
 
   absl::StatusOr<RepositoryAccess> Access();
+
+  // Where the target's next upload goes on, written before the target has its volume. A target of
+  // another name begins a repository of its own; one that exists has it already.
+  absl::Status RecordOrigin(const objects::RestoreFigures& figures);
 
   // --- From the worker's volume to the target's
 
@@ -423,11 +429,45 @@ absl::StatusOr<absl::Time> RestoreInPlaceStep::Conclude(const objects::VolumeTas
   return DownloadStep::Conclude(task);
 }
 
+absl::Status DownloadStep::RecordOrigin(const objects::RestoreFigures& figures) {
+  const std::string path =
+      absl::StrCat("/", download_.target_namespace(), "/", download_.target_pvc());
+  const bool is_same_pvc = figures.path == path && figures.host == reference_.cluster &&
+                           reference_.namespace_name == download_.target_namespace();
+  if (!into_.empty() || !is_same_pvc) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const auto target,
+                   objects::Find<objects::PersistentVolumeClaim>(
+                       ctx_, env_.api,
+                       objects::PersistentVolumeClaim::Key(download_.target_namespace(),
+                                                           download_.target_pvc())));
+  if (!target.has_value() || target->uid() != object_.Annotation(objects::kTargetUidAnnotation)) {
+    return absl::OkStatus();  // It gets no volume.
+  }
+  const absl::Status recorded = RecordRestored(
+      ctx_, env_,
+      {.velero_namespace = download_.namespace_name(),
+       .location = download_.storage_location(),
+       .pvc_namespace = download_.target_namespace(),
+       .pvc = download_.target_pvc()},
+      {.pvc_uid = target->uid(), .source = reference_, .data_bytes = figures.written_bytes});
+  if (!absl::IsPermissionDenied(recorded)) {
+    return recorded;
+  }
+  // Such as by a quota: the data are worth more.
+  CSIDELTA_LOG(kWarn, "what a PVC is restored from is not recorded: its next backup starts over",
+               {"namespace", download_.target_namespace()}, {"pvc", download_.target_pvc()},
+               {"error", std::string(recorded.message())});
+  return absl::OkStatus();
+}
+
 absl::StatusOr<absl::Time> DownloadStep::Conclude(const objects::VolumeTaskStatus& task) {
   ASSIGN_OR_RETURN(const std::string volume, FilledVolume());
   if (volume.empty()) {
     return BeginFailure("the volume that was filled is gone: its claim was deleted");
   }
+  RETURN_IF_ERROR(RecordOrigin(FiguresOf(task)));
   object_.SetPhase(DataPhase::kInProgress);
   if (!download_.started_at().has_value()) {  // It was done before it was seen to begin.
     object_.SetStartedAt(Stamp());

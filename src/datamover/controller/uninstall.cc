@@ -22,6 +22,7 @@
 #include "datamover/controller/leftover_reconcilers.h"
 #include "datamover/controller/mover_kinds.h"
 #include "datamover/keyring.h"
+#include "datamover/records/restored_pvcs.h"
 #include "datamover/transfer_object.h"
 #include "incremental/sources/listing_failure.h"
 #include "k8s/api_client.h"
@@ -571,6 +572,8 @@ absl::Status Planner::PlanKeys() {
         .location = secret.Annotation(objects::kMoverLocationAnnotation)};
     if (!owner.location.empty() && secret.name() == KeyringSecretName(owner)) {
       PlanKeysOf(owner, secret);
+    } else if (absl::StartsWith(secret.name(), kRestoredSecretPrefix) && IsAskedFor(secret)) {
+      AddObject(objects::Secret::Type(), secret);
     }
   }
   return absl::OkStatus();
