@@ -340,6 +340,25 @@ TEST_F(CheckReconcilerTest, TheJobNamesTheUploadsThatAreThere) {
   EXPECT_EQ(Work().orphans_before, bed_.clock.Now() - kOrphanedAfter);
 }
 
+// Those of the PVC that it was restored from are in the same repository.
+TEST_F(CheckReconcilerTest, OfARestoredPvcTheUploadsOfBothAreNamed) {
+  bed_.AddUpload("before", "shop", "former");
+  bed_.AddUpload("nightly");
+  bed_.AddUpload("of-another-pvc", "shop", "logs");
+  Add("data");
+  bed_.api.Mutate({ProtectedVolume::Type(), "velero", "data"}, [&](Json& record) {
+    record["status"]["lastGoodBackup"]["snapshotID"] =
+        velero::FormatDataReference({.cluster = bed_.env.cluster,
+                                     .namespace_name = "shop",
+                                     .claim_uid = MoverBed::ClaimUid("shop", "former"),
+                                     .snapshot_id = std::string(64, 'd'),
+                                     .key = key_});
+  });
+  Look();
+  EXPECT_THAT(Work().known_tags, testing::UnorderedElementsAre(bed_.TaskNameOfUpload("before"),
+                                                               bed_.TaskNameOfUpload("nightly")));
+}
+
 TEST_F(CheckReconcilerTest, RepositorySnapshotsWithoutBackupAndDeletionAreNamed) {
   bed_.api.Seed(objects::Backup::Type(),
                 {{"metadata", {{"name", "kept"}, {"namespace", "velero"}}}});

@@ -16,6 +16,7 @@
 #include "csi/group/moved_group.h"
 #include "datamover/controller/leftover_reconcilers.h"
 #include "datamover/keyring.h"
+#include "datamover/records/restored_pvcs.h"
 #include "datamover/transfer_object.h"
 #include "datamover/worker/deletion_queue.h"
 #include "datamover/worker/job.h"
@@ -319,6 +320,7 @@ TEST_F(UploadReconcilerTest, TheWorkerIsToldWhatToDo) {
                                               .path = "/shop/data",
                                               .volume_snapshot = absl::StrCat("mover/", task_name),
                                               .tags = {task_name},
+                                              .pvc_uid = MoverBed::ClaimUid("shop", "data"),
                                               .driver_parameters = {"tier=fast"}}));
   EXPECT_EQ(job.repository.address,
             absl::StrCat("s3:http://s3:9000/b/p/plugins/csi-delta/", bed_.env.cluster, "/shop/",
@@ -334,6 +336,151 @@ TEST_F(UploadReconcilerTest, TheWorkerIsToldWhatToDo) {
   ASSERT_THAT(task, IsOk());
   EXPECT_EQ(task->subject.uid, k8s::Uid(bed_.Upload()));
   EXPECT_EQ(pod["metadata"]["ownerReferences"][0]["uid"], k8s::Uid(*bed_.Task()));
+}
+
+// The PVC shop/data was filled from the repository of one that is gone.
+constexpr char kFormerUid[] = "c1a10000-0000-4000-8000-00000000000a";
+
+void RecordFormer(MoverBed& bed, const std::string& cluster = "") {
+  const std::string of_cluster = cluster.empty() ? bed.env.cluster : cluster;
+  EXPECT_THAT(RecordRestored(bed.ctx, bed.env, {"velero", "default", "shop", "data"},
+                             {.pvc_uid = MoverBed::ClaimUid("shop", "data"),
+                              .source = {.cluster = of_cluster,
+                                         .namespace_name = "shop",
+                                         .claim_uid = kFormerUid,
+                                         .snapshot_id = std::string(64, 'f'),
+                                         .key = std::string(16, 'b')},
+                              .data_bytes = int64_t{1} << 30}),
+              IsOk());
+}
+
+class RestoredUploadTest : public UploadReconcilerTest {
+ protected:
+  objects::UploadWork Work(const std::string& name = "nightly") {
+    return std::get<objects::UploadWork>(bed_.Job(bed_.TaskNameOfUpload(name)).work);
+  }
+  std::string Address(const std::string& name = "nightly") {
+    return bed_.Job(bed_.TaskNameOfUpload(name)).repository.address;
+  }
+  std::string RepositoryOf(const std::string& name = "nightly") {
+    const auto reference =
+        velero::ParseDataReference(GetString(bed_.Upload(name), {"status", "snapshotID"}));
+    EXPECT_THAT(reference, IsOk());
+    return reference.ok() ? reference->claim_uid : "";
+  }
+};
+
+TEST_F(RestoredUploadTest, AllUploadsOfARestoredPvcGoOnInTheRepositoryOfItsBackup) {
+  RecordFormer(bed_);
+  Controller& controller = StartRunning();
+  EXPECT_THAT(Address(), HasSubstr(absl::StrCat("/shop/", kFormerUid)));
+  EXPECT_EQ(Work().restored_snapshot, std::string(64, 'f'));
+  EXPECT_EQ(Work().pvc_uid, MoverBed::ClaimUid("shop", "data"));
+  EXPECT_EQ(Work().path, "/shop/data");
+  bed_.Finish(bed_.TaskNameOfUpload());
+  controller.LookTimes(3);
+  ASSERT_EQ(bed_.PhaseOf(), "Completed") << bed_.MessageOf();
+  EXPECT_EQ(RepositoryOf(), kFormerUid);
+  const std::vector<Json> bases = bed_.api.All(VolumeSnapshotContentType());
+  ASSERT_THAT(bases, SizeIs(1));
+  EXPECT_EQ(k8s::Annotation(bases[0], "mover.csi-delta.io/claim-uid"),
+            MoverBed::ClaimUid("shop", "data"))
+      << "the base is of the volume that there is";
+  bed_.AddUpload("next");
+  controller.LookTimes(4);
+  EXPECT_THAT(Address("next"), HasSubstr(kFormerUid));
+  EXPECT_EQ(Work("next").restored_snapshot, std::string(64, 'f'));
+}
+
+TEST_F(RestoredUploadTest, InAnotherClusterItStartsOverAndSaysWhyAndWhatItCosts) {
+  RecordFormer(bed_, "c2000000-0000-4000-8000-000000000002");
+  Controller& controller = StartRunning();
+  EXPECT_THAT(Address(), HasSubstr(absl::StrCat("/shop/", MoverBed::ClaimUid("shop", "data"))));
+  EXPECT_EQ(Work().restored_snapshot, "");
+  EXPECT_THAT(Work().why_no_parent,
+              AllOf(HasSubstr("cluster c2000000"), HasSubstr("stores 1.0 GiB once more")));
+  bed_.Finish(bed_.TaskNameOfUpload());
+  controller.LookTimes(3);
+  EXPECT_EQ(RepositoryOf(), MoverBed::ClaimUid("shop", "data"));
+}
+
+// Else a worker would write into one repository, and its snapshot be looked for in another.
+TEST_F(RestoredUploadTest, WhereAnUploadGoesIsDecidedOnce) {
+  RecordFormer(bed_);
+  Controller& controller = StartRunning();
+  bed_.api.Remove(objects::Secret::Key(MoverBed::kMover,
+                                       RestoredSecretName({"velero", "default", "shop", "data"})));
+  bed_.EndContainer(bed_.TaskNameOfUpload(), 137);
+  for (int i = 0; i < 10 && bed_.pods_made < 2; ++i) {
+    bed_.clock.Advance(absl::Seconds(10));
+    controller.LookTimes(1);
+  }
+  ASSERT_EQ(bed_.pods_made, 2);
+  EXPECT_THAT(Address(), HasSubstr(kFormerUid));
+  bed_.Finish(bed_.TaskNameOfUpload());
+  controller.LookTimes(3);
+  EXPECT_EQ(RepositoryOf(), kFormerUid);
+  bed_.AddUpload("next");
+  controller.LookTimes(4);
+  EXPECT_THAT(Address("next"), HasSubstr(MoverBed::ClaimUid("shop", "data")))
+      << "without a record it starts over";
+}
+
+TEST_F(RestoredUploadTest, WhatWasStoredIsAskedToGoFromWhereItIs) {
+  RecordFormer(bed_);
+  Controller& controller = StartRunning();
+  bed_.Cancel("nightly");
+  controller.LookTimes(4);
+  const std::vector<Json> deletions = bed_.api.All(DataDeletionType());
+  ASSERT_THAT(deletions, SizeIs(1));
+  const auto reference = velero::ParseDataReference(
+      support::As<objects::DataDeletion>(deletions[0]).spec().snapshot_id);
+  ASSERT_THAT(reference, IsOk());
+  EXPECT_EQ(reference->claim_uid, kFormerUid);
+}
+
+// The record of the PVC that is gone has it, or that of another which was restored since.
+TEST_F(RestoredUploadTest, TheWorkerIsToldOfDamageThatAnyRecordOfTheRepositoryHas) {
+  const objects::RepositoryDamage damage{.packs = {std::string(64, 'a')}, .packs_found = 1};
+  const auto seed = [&](const std::string& uid, const std::string& repository_uid) {
+    const std::string snapshot = velero::FormatDataReference({.cluster = bed_.env.cluster,
+                                                              .namespace_name = "shop",
+                                                              .claim_uid = repository_uid,
+                                                              .snapshot_id = std::string(64, 'd'),
+                                                              .key = std::string(16, 'b')});
+    bed_.api.Seed(
+        objects::ProtectedVolume::Type(),
+        {{"metadata",
+          {{"name", objects::ProtectedVolume::NameOf(uid, "default")}, {"namespace", "velero"}}},
+         {"spec",
+          {{"namespace", "shop"},
+           {"pvc", "data"},
+           {"pvcUID", uid},
+           {"backupStorageLocation", "default"}}},
+         {"status",
+          {{"lastGoodBackup", {{"snapshotID", snapshot}}},
+           {"verification", VerificationJson({.finding = "1 error", .damage = damage})}}}});
+  };
+  ASSERT_THAT(OpenKeyring(bed_.ctx, bed_.api, MoverBed::kMover, {"velero", "default"},
+                          /*make=*/true, bed_.secure_random),
+              IsOk());
+  RecordFormer(bed_);
+  bed_.worker = MoverBed::Worker::kRuns;
+  for (const std::string& uid : {std::string(kFormerUid), std::string("between")}) {
+    SCOPED_TRACE(uid);
+    seed(uid, kFormerUid);
+    VolumeRecords records([](const VolumeRecordKey&) {});
+    k8s::Informer informer({.type = objects::ProtectedVolume::Type()});
+    records.Add(informer);
+    informer.OnAll(bed_.api.All(objects::ProtectedVolume::Type()));
+    bed_.AddUpload(uid);
+    Controller controller(bed_, 3, &records);
+    EXPECT_EQ(Work(uid).damage, damage);
+    bed_.Finish(bed_.TaskNameOfUpload(uid));
+    controller.LookTimes(3);
+    bed_.api.Remove(
+        objects::ProtectedVolume::Key("velero", objects::ProtectedVolume::NameOf(uid, "default")));
+  }
 }
 
 // What checks found stands in the record of the volume, from which the controller reads it, or from
@@ -1529,6 +1676,23 @@ TEST_P(KilledControllerTest, AnotherGoesOnToTheEnd) {
     ASSERT_EQ(bed.PhaseOf(), "Completed") << bed.MessageOf();
     EXPECT_EQ(bed.pods_made, 1);
     ExpectNothingButBases(bed, 1);
+  }
+}
+
+TEST_P(KilledControllerTest, AnotherGoesOnInTheRepositoryOfARestoredPvc) {
+  const Prepare prepare = [](MoverBed& bed) {
+    RecordFormer(bed);
+    bed.AddUpload("nightly");
+  };
+  for (const int call : CallsOf(prepare)) {
+    SCOPED_TRACE(call);
+    MoverBed bed;
+    prepare(bed);
+    KillAt(bed, call);
+    Controller(bed).LookTimes(6);
+    ASSERT_EQ(bed.PhaseOf(), "Completed") << bed.MessageOf();
+    EXPECT_EQ(bed.pods_made, 1);
+    EXPECT_THAT(GetString(bed.Upload(), {"status", "snapshotID"}), HasSubstr(kFormerUid));
   }
 }
 

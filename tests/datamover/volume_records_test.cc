@@ -15,6 +15,7 @@
 #include "base/crypto.h"
 #include "base/rfc3339.h"
 #include "datamover/records/base_reconciler.h"
+#include "datamover/records/restored_pvcs.h"
 #include "datamover/records/volume_record_writer.h"
 #include "objects/backup.h"
 #include "objects/data_deletion.h"
@@ -25,6 +26,7 @@
 #include "tests/support/memory_growth.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/snapshot_objects.h"
+#include "tests/support/status_matchers.h"
 #include "tests/support/typed.h"
 #include "velero/data_reference.h"
 
@@ -32,6 +34,7 @@ namespace csidelta::datamover::volume_records_test {
 namespace {
 
 using objects::ProtectedVolume;
+using support::IsOk;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
@@ -121,6 +124,21 @@ class VolumeRecordsTest : public testing::Test {
   void End(const std::string& name, const std::string& phase, const std::string& pvc = "data") {
     bed_.clock.Advance(absl::Minutes(1));
     RecordUpload(Upload(name, phase, pvc));
+    Work();
+  }
+  // It was restored just now.
+  void RecordRestore(const std::string& snapshot) {
+    controller_->writer.Record(support::As<objects::DataDownload>(
+        {{"metadata", {{"name", "r"}, {"namespace", "velero"}, {"uid", "u"}}},
+         {"spec",
+          {{"datamover", "csi-delta"},
+           {"backupStorageLocation", "default"},
+           {"sourceNamespace", "shop"},
+           {"snapshotID", snapshot},
+           {"targetVolume", {{"namespace", "drill"}, {"pvc", "data"}}}}},
+         {"status",
+          {{"phase", "Completed"},
+           {"completionTimestamp", FormatRfc3339Seconds(bed_.clock.Now())}}}}));
     Work();
   }
   void Work(absl::Duration later = absl::ZeroDuration()) {
@@ -302,23 +320,50 @@ TEST_F(VolumeRecordsTest, OnlyTheControllerThatLeadsWrites) {
 TEST_F(VolumeRecordsTest, ARestoreIsThatOfItsSource) {
   End("one", "Completed");
   const absl::Time restored_at = absl::FromUnixSeconds(absl::ToUnixSeconds(bed_.clock.Now()));
-  controller_->writer.Record(support::As<objects::DataDownload>(
-      {{"metadata", {{"name", "r"}, {"namespace", "velero"}, {"uid", "u"}}},
-       {"spec",
-        {{"datamover", "csi-delta"},
-         {"backupStorageLocation", "default"},
-         {"sourceNamespace", "shop"},
-         {"snapshotID",
-          velero::FormatDataReference({.cluster = bed_.env.cluster,
-                                       .namespace_name = "shop",
-                                       .claim_uid = MoverBed::ClaimUid("shop", "data"),
-                                       .snapshot_id = std::string(64, '5'),
-                                       .key = std::string(16, 'a')})},
-         {"targetVolume", {{"namespace", "drill"}, {"pvc", "data"}}}}},
-       {"status",
-        {{"phase", "Completed"}, {"completionTimestamp", FormatRfc3339Seconds(restored_at)}}}}));
-  Work();
+  RecordRestore(SnapshotOf("another"));
   EXPECT_EQ(Record().status.restored_at, restored_at);
+}
+
+// A PVC that was restored has its backups in the repository of another one.
+TEST_F(VolumeRecordsTest, WhatBecomesOfARestoredPvcsBackupIsItsRecords) {
+  Json upload = Upload("two", "Completed", "restored");
+  upload["status"]["snapshotID"] = SnapshotOf("two", "data");
+  RecordUpload(Upload("one", "Completed"));
+  RecordUpload(upload);
+  Work();
+  const auto status_of = [&](const std::string& pvc) {
+    return controller_->records.Find("velero", MoverBed::ClaimUid("shop", pvc), "default")->status;
+  };
+  ASSERT_EQ(status_of("restored").last_good->snapshot_id, SnapshotOf("two", "data"));
+  RecordRestore(SnapshotOf("two"));
+  EXPECT_TRUE(status_of("restored").restored_at.has_value());
+  EXPECT_FALSE(status_of("data").restored_at.has_value());
+  CompleteDeletion("two");
+  EXPECT_EQ(status_of("restored").deleted_backup->upload, "uid-of-two");
+  EXPECT_EQ(status_of("data").last_good->upload, "uid-of-one");
+}
+
+TEST_F(VolumeRecordsTest, WhatFilledAPvcIsForgottenWithItsRecord) {
+  const RestoredPlace place = {"velero", "default", "shop", "data"};
+  const auto record = [&](const std::string& uid) {
+    EXPECT_THAT(
+        RecordRestored(bed_.ctx, bed_.env, place,
+                       {.pvc_uid = uid, .source = *velero::ParseDataReference(SnapshotOf("one"))}),
+        IsOk());
+  };
+  for (const auto& [uid, stays] : {std::pair(std::string("a-later-one"), true),
+                                   std::pair(MoverBed::ClaimUid("shop", "data"), false)}) {
+    RecordUpload(Upload("one", "Completed"));
+    record(uid);
+    Work();
+    bed_.api.Remove({PersistentVolumeClaimType(), "shop", "data"});
+    Work(kRecordPvcEvery);
+    Work(rules_.keep_after_pvc + absl::Hours(1));
+    ASSERT_THAT(bed_.api.All(ProtectedVolume::Type()), IsEmpty());
+    EXPECT_EQ(FindRestored(bed_.ctx, bed_.env, place)->has_value(), stays);
+    bed_.AddClaim("shop", "data");
+    Restart();
+  }
 }
 
 TEST_F(VolumeRecordsTest, ARecordGoesWithItsPvcAfterATime) {

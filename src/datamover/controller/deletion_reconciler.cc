@@ -329,9 +329,7 @@ absl::StatusOr<WorkerRun::NextPod> Deletion::MakePod(const objects::VolumeTask& 
   ASSIGN_OR_RETURN(RepositoryAccess access, Access());
   ASSIGN_OR_RETURN(
       std::optional<objects::RepositoryDamage> damage,
-      FindDamage(ctx_, env_.api, records_,
-                 {object_.namespace_name(),
-                  objects::ProtectedVolume::NameOf(reference_.claim_uid, spec_.location)}));
+      FindDamage(ctx_, env_.api, records_, {object_.namespace_name(), spec_.location, reference_}));
   return run_.PodFor(ctx_, task,
                      {.work = objects::ForgetWork{.items = queue_.Batch(object_.uid()),
                                                   .damage = std::move(damage)},

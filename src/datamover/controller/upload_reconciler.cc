@@ -12,6 +12,7 @@
 #include "base/status_macros.h"
 #include "csi/base_snapshots.h"
 #include "csi/expose/exposed_snapshot.h"
+#include "datamover/records/restored_pvcs.h"
 #include "datamover/records/upload_report.h"
 #include "datamover/repository_access.h"
 #include "datamover/worker/deletion_queue.h"
@@ -26,7 +27,6 @@
 #include "objects/data_transfer.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume.h"
-#include "objects/protected_volume.h"
 #include "objects/volume_snapshot.h"
 #include "objects/volume_task.h"
 #include "velero/data_reference.h"
@@ -36,12 +36,13 @@ namespace {
 
 using objects::DataPhase;
 
-// Of the PVC, as the task has it; "" where there is no task.
-std::string ClaimUidIn(const std::optional<objects::VolumeTask>& task) {
-  const absl::StatusOr<objects::VolumeTaskSpec> spec =
+// As the task has it; nothing where there is no task, or it names no PVC.
+std::optional<objects::TaskVolume> VolumeIn(const std::optional<objects::VolumeTask>& task) {
+  absl::StatusOr<objects::VolumeTaskSpec> spec =
       task.has_value() ? task->spec()
                        : absl::StatusOr<objects::VolumeTaskSpec>(objects::VolumeTaskSpec());
-  return spec.ok() ? spec->volume.claim_uid : "";
+  return spec.ok() && !spec->volume.claim_uid.empty() ? std::optional(std::move(spec->volume))
+                                                      : std::nullopt;
 }
 
 class UploadStep : public TransferStep {
@@ -50,6 +51,8 @@ class UploadStep : public TransferStep {
              const OnTransferEnd& on_end, const VolumeRecords* records, objects::DataUpload upload);
 
  private:
+  // As the task has it. Without a task by the claim, and by what it was restored from: that is
+  // decided once.
   absl::StatusOr<objects::TaskVolume> Volume() override;
 
   // Velero writes it on the DataUpload; else the claim knows, while it is there.
@@ -104,7 +107,7 @@ class UploadStep : public TransferStep {
   const OnTransferEnd& on_end_;
   const VolumeRecords* const records_;
   TransferEnd end_{.phase = DataPhase::kFailed};
-  std::string claim_uid_;
+  objects::TaskVolume volume_;
   bool key_confirmed_ = true;
   bool list_refused_ = false;
 };
@@ -124,24 +127,33 @@ UploadStep::UploadStep(const CallContext& ctx, const MoverEnvironment& env,
       records_(records) {}
 
 absl::StatusOr<objects::TaskVolume> UploadStep::Volume() {
+  ASSIGN_OR_RETURN(const std::optional<objects::VolumeTask> task, run_.CachedTask(ctx_));
+  if (const std::optional<objects::TaskVolume> known = VolumeIn(task); known.has_value()) {
+    volume_ = *known;
+    return volume_;
+  }
   absl::StatusOr<std::string> claim_uid = ClaimUid();
   if (absl::IsNotFound(claim_uid.status())) {
     return absl::FailedPreconditionError(
         "the PVC is gone, and its uid was not recorded; back up again");
   }
-  ASSIGN_OR_RETURN(claim_uid_, std::move(claim_uid));
-  return objects::TaskVolume{.namespace_name = upload_.source_namespace(),
-                             .claim = upload_.source_pvc(),
-                             .claim_uid = claim_uid_};
+  RETURN_IF_ERROR(claim_uid.status());
+  ASSIGN_OR_RETURN(const std::optional<RestoredPvc> restored,
+                   FindRestored(ctx_, env_,
+                                {.velero_namespace = upload_.namespace_name(),
+                                 .location = upload_.storage_location(),
+                                 .pvc_namespace = upload_.source_namespace(),
+                                 .pvc = upload_.source_pvc()}));
+  volume_ = ChooseRepository(restored, env_.cluster,
+                             {.namespace_name = upload_.source_namespace(),
+                              .claim = upload_.source_pvc(),
+                              .claim_uid = *std::move(claim_uid)});
+  return volume_;
 }
 
 absl::StatusOr<std::string> UploadStep::ClaimUid() {
   if (!upload_.pvc_uid().empty()) {
     return upload_.pvc_uid();
-  }
-  ASSIGN_OR_RETURN(const std::optional<objects::VolumeTask> task, run_.CachedTask(ctx_));
-  if (const std::string known = ClaimUidIn(task); !known.empty()) {
-    return known;
   }
   ASSIGN_OR_RETURN(const auto claim, objects::Get<objects::PersistentVolumeClaim>(
                                          ctx_, env_.api,
@@ -155,7 +167,7 @@ csi::BaseOwner UploadStep::Owner() const {
           .location = upload_.storage_location(),
           .claim_namespace = upload_.source_namespace(),
           .claim = upload_.source_pvc(),
-          .claim_uid = claim_uid_,
+          .claim_uid = volume_.claim_uid,
           .cluster = env_.cluster};
 }
 
@@ -178,12 +190,13 @@ csi::ExposeRequest UploadStep::Exposing(std::optional<objects::OwnerReference> o
 velero::DataReference UploadStep::Reference() const {
   return {.cluster = env_.cluster,
           .namespace_name = upload_.source_namespace(),
-          .claim_uid = claim_uid_,
+          .claim_uid = volume_.repository(),
           .snapshot_id = "",
           .key = ""};
 }
 
 absl::StatusOr<WorkerRun::NextPod> UploadStep::PrepareWorker(const objects::VolumeTask& task) {
+  volume_ = VolumeIn(task).value_or(volume_);  // Another controller may have decided meanwhile.
   csi::ExposeRequest request = Exposing(task.AsOwner());
   request.is_without_claim = !IsAdmitted();
   ASSIGN_OR_RETURN(const csi::Exposure exposure, csi::ExposeSnapshot(ctx_, env_.api, request));
@@ -207,11 +220,9 @@ absl::StatusOr<WorkerRun::NextPod> UploadStep::PrepareWorker(const objects::Volu
   objects::UploadWork work = Work(exposure.group);
   work.driver_parameters = ParametersFor(env_.settings, exposure.driver);
   ASSIGN_OR_RETURN(work.parent, NamedParent());
-  ASSIGN_OR_RETURN(
-      work.damage,
-      FindDamage(ctx_, env_.api, records_,
-                 {upload_.namespace_name(),
-                  objects::ProtectedVolume::NameOf(claim_uid_, upload_.storage_location())}));
+  ASSIGN_OR_RETURN(work.damage, FindDamage(ctx_, env_.api, records_,
+                                           {upload_.namespace_name(), upload_.storage_location(),
+                                            Reference(), volume_.claim_uid}));
   return run_.PodFor(ctx_, task,
                      {.work = std::move(work),
                       .access = *std::move(access),
@@ -229,7 +240,10 @@ objects::UploadWork UploadStep::Work(const std::optional<csi::MovedGroup>& group
       // The DataUpload may say otherwise than the settings.
       .on_fallback = objects::ParseOnFallback(upload_.Config("onFallback"))
                          .value_or(env_.settings.on_fallback),
-      .is_full = upload_.is_full()};
+      .is_full = upload_.is_full(),
+      .pvc_uid = volume_.claim_uid,
+      .restored_snapshot = volume_.restored_snapshot,
+      .why_no_parent = volume_.why_own};
   // A label would name a Backup with a long name by a digest.
   if (const std::string backup = OwningBackupOf(object_.object()); k8s::IsObjectName(backup)) {
     work.tags.push_back(absl::StrCat(kBackupTag, "=", upload_.namespace_name(), "/", backup));
@@ -262,7 +276,7 @@ absl::StatusOr<std::string> UploadStep::NamedParent() const {
 
 absl::StatusOr<absl::Time> UploadStep::Conclude(const objects::VolumeTaskStatus& task) {
   const objects::BackupFigures figures = FiguresOf(task);
-  ASSIGN_OR_RETURN(claim_uid_, ClaimUid());
+  RETURN_IF_ERROR(Volume().status());
   velero::DataReference reference = Reference();
   reference.snapshot_id = figures.snapshot_id;
   reference.key = object_.Annotation(objects::kMoverKeyAnnotation);
@@ -361,7 +375,7 @@ absl::Status UploadStep::ForgetUnnamed() {
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const bool has_ended, run_.HasSurelyEnded(ctx_, *task));
-  claim_uid_ = ClaimUidIn(task);
+  volume_ = VolumeIn(task).value_or(objects::TaskVolume());
   velero::DataReference reference = Reference();
   reference.key = object_.Annotation(objects::kMoverKeyAnnotation);
   const absl::Status made =

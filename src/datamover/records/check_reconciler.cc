@@ -450,10 +450,17 @@ absl::StatusOr<std::vector<std::string>> CheckStep::BackupsOf(
   return backups;
 }
 
+// Of the PVC, and of the one that it was restored from: both are in the repository.
 absl::StatusOr<std::vector<objects::DataUpload>> CheckStep::Uploads() const {
-  return objects::List<objects::DataUpload>(
-      ctx_, env_.api, volume_.namespace_name(),
-      {.label_selector = absl::StrCat(objects::kPvcUidLabel, "=", volume_.spec().pvc_uid)});
+  const absl::StatusOr<velero::DataReference> reference =
+      velero::ParseDataReference(status_.last_good.value_or(objects::LastGoodBackup()).snapshot_id);
+  const std::string pvc_uid = volume_.spec().pvc_uid;
+  const std::string selector =
+      reference.ok() && reference->claim_uid != pvc_uid
+          ? absl::StrCat(objects::kPvcUidLabel, " in (", pvc_uid, ",", reference->claim_uid, ")")
+          : absl::StrCat(objects::kPvcUidLabel, "=", pvc_uid);
+  return objects::List<objects::DataUpload>(ctx_, env_.api, volume_.namespace_name(),
+                                            {.label_selector = selector});
 }
 
 absl::Status CheckStep::RecordOrphans(const objects::CheckFigures& figures,

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "base/human_text.h"
 #include "base/log.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "datamover/records/restored_pvcs.h"
 #include "datamover/transfer_object.h"
 #include "datamover/worker/worker_pod.h"
 #include "objects/backup.h"
@@ -191,11 +193,27 @@ void VolumeRecordWriter::Record(const objects::DataDownload& object) {
   if (!source.ok()) {
     return;
   }
-  RecordChange(KeyOf(object.namespace_name(), source->claim_uid, object.storage_location()),
-               [&](Pending& pending) {
-                 pending.restored_at = std::max(pending.restored_at.value_or(absl::InfinitePast()),
-                                                WholeSeconds(*completed_at));
-               });
+  std::vector<VolumeRecordKey> keys = KeysOf(object.moved_snapshot());
+  if (keys.empty()) {
+    keys.push_back(KeyOf(object.namespace_name(), source->claim_uid, object.storage_location()));
+  }
+  for (const VolumeRecordKey& key : keys) {
+    RecordChange(key, [&](Pending& pending) {
+      pending.restored_at =
+          std::max(pending.restored_at.value_or(absl::InfinitePast()), WholeSeconds(*completed_at));
+    });
+  }
+}
+
+std::vector<VolumeRecordKey> VolumeRecordWriter::KeysOf(absl::string_view snapshot_id) const {
+  std::vector<VolumeRecordKey> keys;
+  records_.ForEach([&](const ProtectedVolumeRecord& record) {
+    if (record.status.last_good.has_value() &&
+        record.status.last_good->snapshot_id == snapshot_id) {
+      keys.emplace_back(record.velero_namespace, record.name);
+    }
+  });
+  return keys;
 }
 
 void VolumeRecordWriter::Record(const objects::DataDeletion& deletion) {
@@ -206,6 +224,7 @@ void VolumeRecordWriter::Record(const objects::DataDeletion& deletion) {
   const absl::StatusOr<velero::DataReference> data = velero::ParseDataReference(spec.snapshot_id);
   if (data.ok() && spec.upload.empty()) {
     Enqueue(KeyOf(deletion.namespace_name(), data->claim_uid, spec.location));
+    absl::c_for_each(KeysOf(spec.snapshot_id), [this](const auto& key) { Enqueue(key); });
   }
 }
 
@@ -393,6 +412,12 @@ absl::StatusOr<std::optional<ProtectedVolumeRecord>> VolumeRecordWriter::Make(
 
 absl::StatusOr<VolumeRecordWriter::WriteResult> VolumeRecordWriter::Remove(
     const CallContext& ctx, const ProtectedVolumeRecord& record) {
+  RETURN_IF_ERROR(ForgetRestored(ctx, env_,
+                                 {.velero_namespace = record.velero_namespace,
+                                  .location = record.spec.location,
+                                  .pvc_namespace = record.spec.pvc_namespace,
+                                  .pvc = record.spec.pvc},
+                                 record.spec.pvc_uid));
   const k8s::ObjectKey key = ProtectedVolume::Key(record.velero_namespace, record.name);
   const absl::Status removed = env_.api.Delete(ctx, key, {.uid = record.uid});
   if (!removed.ok() && !absl::IsNotFound(removed)) {

@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -110,6 +111,9 @@ class VolumeRecordWriter {
     bool has_asked = false;  // a request was made to the API server
   };
 
+  // The records whose last good backup this is: a PVC that was restored is in the repository of
+  // another one.
+  std::vector<VolumeRecordKey> KeysOf(absl::string_view snapshot_id) const;
   template <typename Change>
   void RecordChange(const VolumeRecordKey& key, const Change& change);
   void Schedule(const VolumeRecordKey& key, Entry& entry, absl::Duration due)

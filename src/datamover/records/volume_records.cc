@@ -1,10 +1,13 @@
 #include "datamover/records/volume_records.h"
 
 #include <atomic>
+#include <set>
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "base/human_text.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
@@ -64,6 +67,14 @@ std::string OrphansText(const objects::ProtectedVolumeStatus& status) {
       "the Backups of ", status.verification->orphaned_snapshots,
       " repository snapshots are gone: verify those in status.verification.orphans with velero "
       "backup get, then remove them with csi-delta forget");
+}
+
+// With which the ids of all snapshots of the repository begin.
+std::string SnapshotIdPrefix(const velero::DataReference& reference) {
+  velero::DataReference any = reference;
+  any.snapshot_id.clear();
+  any.key.clear();
+  return std::string(absl::StripSuffix(velero::FormatDataReference(any), "/"));
 }
 
 }  // namespace
@@ -230,21 +241,43 @@ void VolumeRecords::Drop(const VolumeRecordKey& key, absl::string_view uid) {
   on_change_(key);
 }
 
-absl::StatusOr<std::optional<objects::RepositoryDamage>> FindDamage(const CallContext& ctx,
-                                                                    k8s::ApiClient& api,
-                                                                    const VolumeRecords* records,
-                                                                    const VolumeRecordKey& key) {
-  std::optional<objects::Verification> found;
-  if (records != nullptr && records->is_synced()) {
-    const std::optional<ProtectedVolumeRecord> record = records->Find(key);
-    found = record.has_value() ? record->status.verification : std::nullopt;
-  } else {
-    ASSIGN_OR_RETURN(const std::optional<objects::ProtectedVolume> record,
-                     objects::Find<objects::ProtectedVolume>(
-                         ctx, api, objects::ProtectedVolume::Key(key.first, key.second)));
-    found = record.has_value() ? record->status().verification : std::nullopt;
+absl::StatusOr<std::optional<objects::RepositoryDamage>> FindDamage(
+    const CallContext& ctx, k8s::ApiClient& api, const VolumeRecords* records,
+    const RecordedRepository& repository) {
+  const std::string& of_name = repository.reference.claim_uid;
+  std::set<std::string> names;
+  for (const std::string& uid : {of_name, repository.pvc_uid}) {
+    if (!uid.empty()) {
+      names.insert(objects::ProtectedVolume::NameOf(uid, repository.location));
+    }
   }
-  return found.has_value() ? std::move(found->damage) : std::nullopt;
+  std::optional<objects::Verification> newest;
+  const auto take = [&newest](const objects::ProtectedVolumeStatus& status) {
+    if (status.verification.has_value() &&
+        (!newest.has_value() || newest->at < status.verification->at)) {
+      newest = status.verification;
+    }
+  };
+  if (records != nullptr && records->is_synced()) {
+    const std::string prefix = SnapshotIdPrefix(repository.reference);
+    records->ForEach([&](const ProtectedVolumeRecord& record) {
+      if (record.velero_namespace == repository.velero_namespace &&
+          (names.contains(record.name) ||
+           (record.spec.location == repository.location && record.status.last_good.has_value() &&
+            absl::StartsWith(record.status.last_good->snapshot_id, prefix)))) {
+        take(record.status);
+      }
+    });
+    return newest.has_value() ? std::move(newest->damage) : std::nullopt;
+  }
+  for (const std::string& name : names) {
+    ASSIGN_OR_RETURN(
+        const std::optional<objects::ProtectedVolume> record,
+        objects::Find<objects::ProtectedVolume>(
+            ctx, api, objects::ProtectedVolume::Key(repository.velero_namespace, name)));
+    take(record.has_value() ? record->status() : objects::ProtectedVolumeStatus());
+  }
+  return newest.has_value() ? std::move(newest->damage) : std::nullopt;
 }
 
 }  // namespace csidelta::datamover

@@ -19,6 +19,7 @@
 #include "k8s/api_client.h"
 #include "k8s/informer.h"
 #include "objects/protected_volume.h"
+#include "velero/data_reference.h"
 
 namespace csidelta::datamover {
 
@@ -88,11 +89,19 @@ class VolumeRecords {
   std::map<VolumeRecordKey, ProtectedVolumeRecord> records_ ABSL_GUARDED_BY(mutex_);
 };
 
-// The damage that the newest check found in the repository of a volume; nothing if there is none.
-// Read from the API server if `records` is null, or does not know all records yet.
-absl::StatusOr<std::optional<objects::RepositoryDamage>> FindDamage(const CallContext& ctx,
-                                                                    k8s::ApiClient& api,
-                                                                    const VolumeRecords* records,
-                                                                    const VolumeRecordKey& key);
+// A repository, for what is known of it.
+struct RecordedRepository {
+  std::string velero_namespace;
+  std::string location;
+  velero::DataReference reference;  // to any of its snapshots
+  std::string pvc_uid = {};         // of a PVC that uses it; "": that of the reference
+};
+
+// The damage that the newest check found in a repository; nothing if there is none. Several PVCs
+// have records of one that was restored from. Read from the API server if `records` is null, or
+// does not know all records yet.
+absl::StatusOr<std::optional<objects::RepositoryDamage>> FindDamage(
+    const CallContext& ctx, k8s::ApiClient& api, const VolumeRecords* records,
+    const RecordedRepository& repository);
 
 }  // namespace csidelta::datamover
