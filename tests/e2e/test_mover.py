@@ -7,9 +7,9 @@ import pytest
 import data
 import mover
 import rights
-from moving import (CLAIMS, GONE_SECONDS_MAX, MIB, MOVE, MOVED_SECONDS_MAX, await_nothing_left, back_up, begin, cancel, check_increment,
-                    check_repository, figure, repository_of, restic, restore_beside, run_busybox, share_manager,
-                    write_chunks)
+from moving import (CHUNK_BYTES, CLAIMS, GONE_SECONDS_MAX, MIB, MOVE, MOVED_SECONDS_MAX, await_nothing_left, back_up, begin, cancel,
+                    check_increment, check_repository, figure, mode, reason, repository_of, restic, restore_beside, run_busybox,
+                    share_manager, write_chunks)
 
 VOLUME_BYTES = 64 * MIB
 WRITTEN_CHUNKS = (0, 17, 18, 90, 127)
@@ -34,6 +34,22 @@ def recorded(bed, app):
     """What the only ProtectedVolume of a namespace says."""
     record, = [r for r in bed.api.list("protectedvolumes", bed.namespace) if r["spec"]["namespace"] == app]
     return record.get("status", {})
+
+
+def check_restored_goes_on(bed, workspace, app, restored):
+    """The new PVC goes on in the repository of the old one, from what filled it: read once, stored where it differs."""
+    write_chunks(bed, app, WRITTEN_CHUNKS, 3)
+    _, first = back_up(bed, workspace, app, "restored")
+    assert (mode(first), reason(first)) == ("full", "restored"), first["metadata"]["annotations"]
+    assert repository_of(bed, first) == repository_of(bed, restored)
+    assert figure(first, "read-bytes") == VOLUME_BYTES and figure(first, "audit-bytes") >= VOLUME_BYTES // 100
+    assert figure(first, "stored-bytes") <= 1.1 * len(WRITTEN_CHUNKS) * CHUNK_BYTES
+    write_chunks(bed, app, WRITTEN_CHUNKS, 4)
+    _, last = back_up(bed, workspace, app, "after")
+    check_increment(last, len(WRITTEN_CHUNKS))
+    check_repository(bed, last)
+    chain = json.loads(restic(bed, repository_of(bed, last), "snapshots", "--json"))
+    assert len(chain) == 4 and [one.get("parent") for one in chain[1:]] == [one["id"] for one in chain[:-1]]
 
 
 @pytest.mark.journey
@@ -70,6 +86,7 @@ def test_walk(bed, workspace):
     await_nothing_left(bed)
     check_repository(bed, upload)
     assert len(json.loads(restic(bed, repository_of(bed, upload), "snapshots", "--json"))) == 2
+    check_restored_goes_on(bed, workspace, app, upload)
     check_nothing_was_refused(bed, asked_since)
 
 
