@@ -64,10 +64,13 @@ absl::Status WithoutRefusal(const absl::Status& status) {
   return absl::IsPermissionDenied(status) ? absl::OkStatus() : status;
 }
 
-bool HasMounted(const Pod& pod, const std::string& pvc) {
+bool Uses(const Pod& pod, const std::string& pvc) {
   const std::vector<std::string> pvcs = pod.pvcs();
-  return (pod.is_running() || pod.phase() == "Succeeded") &&
-         std::find(pvcs.begin(), pvcs.end(), pvc) != pvcs.end();
+  return std::find(pvcs.begin(), pvcs.end(), pvc) != pvcs.end();
+}
+
+bool HasMounted(const Pod& pod, const std::string& pvc) {
+  return (pod.is_running() || pod.phase() == "Succeeded") && Uses(pod, pvc);
 }
 
 std::string DriverOf(const PersistentVolumeClaim& pvc) {
@@ -212,12 +215,19 @@ absl::StatusOr<Population> PopulationReader::ReadByPods(const PopulatedVolume& v
       })) {
     return Population{.state = PopulationState::kFilled};
   }
+  std::string waits;
+  for (const Pod& pod : pods.value_or(std::vector<Pod>())) {
+    const std::string reason = Uses(pod, volume.pvc) ? objects::WhyPodWaits(ctx_, api_, pod) : "";
+    if (!reason.empty()) {
+      waits = absl::StrCat(" (Pod ", pod.name(), " waits: ", reason, ")");
+    }
+  }
   return Population{
       .state = PopulationState::kUnknown,
       .text = absl::StrCat(
           "whether it has its data is not known: ", why, ", and ",
           pods.has_value() ? "no Pod that runs has mounted it" : "its Pods may not be listed",
-          "; keep what it is made of until a Pod runs with it",
+          waits, "; keep what it is made of until a Pod runs with it",
           volume.driver.empty() || volume.driver == velero::kLonghornDriver
               ? ""
               : absl::StrCat(

@@ -3,12 +3,31 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/human_text.h"
 #include "base/log.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "objects/client.h"
 
 namespace csidelta::objects {
+namespace {
+
+constexpr std::size_t kWhyBytesMax = 512;
+// Of the time before the Pod had a node.
+constexpr char kSchedulingFailed[] = "FailedScheduling";
+
+// Whether the kubelet has begun to start it, and its status names no obstacle.
+bool IsStarting(const Pod& pod) {
+  const std::vector<ContainerStatus> containers = pod.containers();
+  return !pod.node().empty() && pod.is_active() && !pod.is_running() && pod.reason().empty() &&
+         std::all_of(containers.begin(), containers.end(), [](const ContainerStatus& one) {
+           const std::string reason = one.waiting.has_value() ? one.waiting->reason : "";
+           return !one.terminated.has_value() &&
+                  (reason.empty() || reason == "ContainerCreating" || reason == "PodInitializing");
+         });
+}
+
+}  // namespace
 
 std::string Event::reporter() const {
   std::string component = Text({"source", "component"});
@@ -40,6 +59,22 @@ absl::StatusOr<std::vector<Event>> ReadEvents(const CallContext& ctx, k8s::ApiCl
     return left.last_seen_at() < right.last_seen_at();
   });
   return events;
+}
+
+std::string WhyPodWaits(const CallContext& ctx, k8s::ApiClient& api, const Pod& pod,
+                        absl::Duration after) {
+  const absl::Time since = pod.scheduled_at().value_or(absl::InfiniteFuture());
+  if (!IsStarting(pod) || ctx.clock->Now() < since + after) {
+    return "";
+  }
+  const auto events = ReadEvents(ctx, api, pod.namespace_name(), pod.uid());
+  std::string why;
+  for (const Event& event : events.value_or(std::vector<Event>())) {
+    if (event.type() == "Warning" && event.reason() != kSchedulingFailed) {
+      why = CutText(absl::StrCat(event.reason(), ": ", event.message()), kWhyBytesMax);
+    }
+  }
+  return why;
 }
 
 void TryEmitEvent(const CallContext& ctx, k8s::ApiClient& api, const Object& about,

@@ -13,6 +13,7 @@
 #include "k8s/api_client.h"
 #include "k8s/event_recorder.h"
 #include "objects/object.h"
+#include "objects/workload.h"
 
 namespace csidelta::objects {
 
@@ -37,6 +38,16 @@ class Event : public ObjectOf<Event> {
 absl::StatusOr<std::vector<Event>> ReadEvents(const CallContext& ctx, k8s::ApiClient& api,
                                               absl::string_view namespace_name,
                                               absl::string_view uid);
+
+// A Pod that has a node should run within this time.
+inline constexpr absl::Duration kPodStartTime = absl::Seconds(30);
+
+// Why a Pod that got its node more than `after` ago does not run: its newest Warning Event,
+// "FailedMount: ...", cut to 512 bytes. Nothing else names a volume that cannot be attached or
+// mounted. "" if the status of the Pod has a reason of its own, if there is no such Event, or if
+// Events cannot be listed.
+std::string WhyPodWaits(const CallContext& ctx, k8s::ApiClient& api, const Pod& pod,
+                        absl::Duration after = kPodStartTime);
 
 // As that of k8s/event_recorder.h.
 inline absl::Status EmitEvent(const CallContext& ctx, k8s::ApiClient& api, const Object& about,

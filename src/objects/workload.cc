@@ -9,6 +9,7 @@
 #include "absl/strings/strip.h"
 #include "base/check.h"
 #include "base/quantity.h"
+#include "base/rfc3339.h"
 
 namespace csidelta::objects {
 namespace {
@@ -84,6 +85,17 @@ std::vector<Condition> Pod::conditions() const {
                           .message = GetString(condition, {"message"})});
   }
   return conditions;
+}
+
+std::optional<absl::Time> Pod::scheduled_at() const {
+  for (const Json& condition : ArrayAt({"status", "conditions"})) {
+    if (GetString(condition, {"type"}) == "PodScheduled" &&
+        GetString(condition, {"status"}) == "True") {
+      const auto time = ParseRfc3339(GetString(condition, {"lastTransitionTime"}));
+      return time.has_value() ? time : created_at();
+    }
+  }
+  return created_at();
 }
 
 std::vector<ContainerStatus> Pod::containers() const {

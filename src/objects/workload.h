@@ -70,6 +70,8 @@ class Pod : public ObjectOf<Pod> {
   std::vector<ContainerStatus> containers() const;  // but for init containers
   // "" before the scheduler chose one.
   std::string node() const { return Text({"spec", "nodeName"}); }
+  // When it got its node; its creation if no condition tells.
+  std::optional<absl::Time> scheduled_at() const;
   bool has_ended() const { return !is_active(); }
   bool has_running_container() const;  // the first one
   // The termination message of its first container, else of its first init container; else the

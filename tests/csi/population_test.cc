@@ -16,6 +16,7 @@
 #include "csi/content_deletion.h"
 #include "inplace/restore_guard.h"
 #include "inplace/volume_swap.h"
+#include "k8s/object.h"
 #include "longhorn/types.h"
 #include "objects/keys.h"
 #include "snapshots/promotion.h"
@@ -192,6 +193,20 @@ TEST_F(PopulationReaderTest, ABoundPvcOfAKnownDriverIsFilled) {
   }
   EXPECT_FALSE(IsFilledWhenBound(kLonghorn));
   EXPECT_FALSE(IsFilledWhenBound(""));
+}
+
+TEST_F(PopulationReaderTest, APodThatCannotMountItSaysWhy) {
+  AddPod("Pending");
+  bed_.api.Mutate({kPods, "shop", "p"}, [](Json& pod) { pod["spec"]["nodeName"] = "n1"; });
+  bed_.api.Seed({"", "v1", "events", "Event", true},
+                {{"metadata", {{"name", "p.1"}, {"namespace", "shop"}}},
+                 {"involvedObject", {{"uid", k8s::Uid(*bed_.api.Find({kPods, "shop", "p"}))}}},
+                 {"type", "Warning"},
+                 {"reason", "FailedMount"},
+                 {"message", "no such device"}});
+  bed_.clock.Advance(absl::Seconds(30));
+  EXPECT_THAT(Read(kUnknownDriver).text,
+              HasSubstr("has mounted it (Pod p waits: FailedMount: no such device); keep"));
 }
 
 TEST_F(PopulationReaderTest, ARunningPodOrTheCsiDriverProvesAnUnknownDriversVolume) {

@@ -277,6 +277,21 @@ class MoverBed {
                                                           {"reason", "Unschedulable"},
                                                           {"message", why}}})}});
   }
+  // A node has it, and its volume cannot be mapped, as the kubelet says in an Event alone.
+  void FailToMount(const std::string& task_name, const std::string& why) {
+    SetPodStatus(task_name,
+                 {{"phase", "Pending"},
+                  {"containerStatuses",
+                   Json::array({{{"state", {{"waiting", {{"reason", "ContainerCreating"}}}}}}})}});
+    api.Mutate({PodType(), kMover, task_name},
+               [](Json& pod) { pod["spec"]["nodeName"] = "node-1"; });
+    api.Seed({"", "v1", "events", "Event", true},
+             {{"metadata", {{"name", task_name + ".1"}, {"namespace", kMover}}},
+              {"involvedObject", {{"uid", k8s::Uid(*api.Find({PodType(), kMover, task_name}))}}},
+              {"type", "Warning"},
+              {"reason", "FailedMapVolume"},
+              {"message", why}});
+  }
   // Another worker's Pod has the slot of that one on the only node.
   void TakeRoomOf(const std::string& task_name) {
     SetUnschedulable(task_name,

@@ -1368,6 +1368,22 @@ TEST_F(UploadReconcilerTest, WhatTheApiServerRefusesIsSaidAtOnceAndFailsInTime) 
   }
 }
 
+TEST_F(UploadReconcilerTest, AVolumeThatCannotBeMountedIsShownAndPartOfTheError) {
+  MoverBed bed;
+  bed.worker = MoverBed::Worker::kPending;
+  bed.AddUpload("nightly");
+  Controller controller(bed, 5);
+  bed.FailToMount(bed.TaskNameOfUpload("nightly"), "has not finished copying data");
+  bed.clock.Advance(absl::Seconds(40));
+  controller.LookTimes(2);
+  EXPECT_EQ(bed.PhaseOf(), "Accepted");
+  EXPECT_EQ(bed.MessageOf(), "FailedMapVolume: has not finished copying data");
+  bed.clock.Advance(bed.env.settings.prepare_timeout);
+  controller.LookTimes(2);
+  EXPECT_EQ(bed.PhaseOf(), "Failed");
+  EXPECT_THAT(bed.MessageOf(), HasSubstr("was not prepared within 30m: FailedMapVolume: has not"));
+}
+
 // As a policy or a quota does: no Pod of one of these uploads can be made. Counts the tries.
 void RefusePods(MoverBed& bed, const std::set<std::string>& uploads, int* tries = nullptr) {
   std::set<std::string> names;

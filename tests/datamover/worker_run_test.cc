@@ -304,6 +304,22 @@ TEST_F(WorkerRunTest, AWorkerThatOnlyWaitsForANodeIsKnown) {
   EXPECT_TRUE(Step().is_unschedulable);
 }
 
+// What a volume cannot be mounted for is in the Events of the Pod alone.
+TEST_F(WorkerRunTest, AScheduledPodThatDoesNotRunSaysWhatItsNewestWarningSays) {
+  bed_.worker = MoverBed::Worker::kPending;
+  Step();
+  bed_.FailToMount(kTaskName, "mount failed: exit status 32");
+  bed_.clock.Advance(absl::Seconds(29));
+  EXPECT_EQ(Step().message, "ContainerCreating");
+  bed_.clock.Advance(absl::Seconds(1));
+  const WorkerView view = Step();
+  EXPECT_EQ(view.message, "FailedMapVolume: mount failed: exit status 32");
+  EXPECT_FALSE(view.is_usual) << "it is shown at once";
+  EXPECT_LE(view.requeue_time, bed_.clock.Now() + absl::Seconds(10)) << "no watch tells of Events";
+  bed_.api.Forbid("list", "events");
+  EXPECT_EQ(Step().message, "ContainerCreating");
+}
+
 TEST_F(WorkerRunTest, IsStoppedByTheTaskAndByThePod) {
   StepOn();
   bed_.api.Mutate({PodType(), "mover", kTaskName},

@@ -293,7 +293,9 @@ absl::StatusOr<absl::Time> TransferStep::Await(const WorkerView& view) {
   if (Now() >= deadline && !view.waits_for_node) {
     return BeginFailure(absl::StrCat("it was not prepared within ",
                                      absl::FormatDuration(env_.settings.prepare_timeout), ": ",
-                                     message.empty() ? "no Pod could be made" : message));
+                                     !message.empty() ? message
+                                     : view.has_pod   ? "its Pod does not run"
+                                                      : "no Pod could be made"));
   }
   if (IsBrief(view)) {  // What was noted so far is written with what comes next.
     const absl::Time shown_at = PreparedSince().value_or(Now()) + kWaitShownAfter;

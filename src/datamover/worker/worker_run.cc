@@ -16,6 +16,7 @@
 #include "k8s/api_client.h"
 #include "k8s/cached_client.h"
 #include "objects/core.h"
+#include "objects/event.h"
 #include "objects/keys.h"
 
 namespace csidelta::datamover {
@@ -246,7 +247,8 @@ absl::StatusOr<WorkerView> WorkerRun::InspectPod(const CallContext& ctx, const P
   WorkerView view;
   view.status = task.status();
   view.node = pod.node();
-  view.message = PodMessage(pod);
+  const std::string why = objects::WhyPodWaits(ctx, env_.api, pod);
+  view.message = why.empty() ? PodMessage(pod) : why;
   view.attempts = task.attempts();
   view.pods_lost = std::max(0, view.attempts - 1);
   view.attempt_since = pod.created_at().value_or(ctx.clock->Now());
@@ -261,7 +263,8 @@ absl::StatusOr<WorkerView> WorkerRun::InspectPod(const CallContext& ctx, const P
     view.unschedulable_pods =
         static_cast<int>(std::count_if(pods.begin(), pods.end(), IsUnschedulable));
   }
-  view.is_usual = view.pods_lost == 0 && !view.is_unschedulable && !view.waits_for_node;
+  view.is_usual =
+      view.pods_lost == 0 && !view.is_unschedulable && !view.waits_for_node && why.empty();
   // What changes of a Pod or a task is told; but not that a worker is silent, or a Pod does not go.
   const bool is_steady = view.state == WorkerView::State::kRunning && !pod.is_being_deleted() &&
                          view.status.phase == objects::TaskPhase::kRunning;
