@@ -10,6 +10,7 @@
 #include "doctor/checks.h"
 #include "doctor/sample_worker.h"
 #include "objects/client.h"
+#include "objects/event.h"
 #include "objects/patch.h"
 #include "objects/persistent_volume.h"
 #include "objects/workload.h"
@@ -32,8 +33,10 @@ std::string LastMessage(const Pod& pod) {
   return message.empty() ? "it said nothing" : message;
 }
 
-std::string WaitingFor(const Pod& pod) {
-  const std::string message = pod.condition_message();
+std::string WaitingFor(CheckContext& context, const Pod& pod) {
+  const std::string why = objects::WhyPodWaits(context.ctx(), context.cache().api(), pod,
+                                               /*after=*/absl::ZeroDuration());
+  const std::string message = why.empty() ? pod.condition_message() : why;
   const std::string phase = pod.phase();
   if (!message.empty() || !phase.empty()) {
     return message.empty() ? phase : message;
@@ -100,9 +103,10 @@ void Probe::Inspect() {
   };
   const absl::Duration left = context_.ctx().TimeLeft() - kGoneTimeMax - kReadingProves;
   if (!await(context_.ctx().WithTimeout(std::min(kStartTimeMax, left)), true).ok()) {
-    context_.Warn(subject(),
-                  absl::StrCat("no worker ran within the time: ", WaitingFor(pod.value_or(Pod()))),
-                  absl::StrCat("kubectl get events --namespace ", space(), "; then ask again"));
+    context_.Warn(
+        subject(),
+        absl::StrCat("no worker ran within the time: ", WaitingFor(context_, pod.value_or(Pod()))),
+        absl::StrCat("kubectl get events --namespace ", space(), "; then ask again"));
     return;
   }
   await(context_.ctx().WithTimeout(kReadingProves), false).IgnoreError();

@@ -357,8 +357,8 @@ void CheckLonghornSnapshots(CheckContext& context) {
       context.Warn(subject,
                    absl::StrCat("taken over 2 minutes ago, and not shown as ready: ",
                                 Listed(found->not_shown)),
-                   "see whether snapshotMaxCount of the Volume is below what it has, which stops "
-                   "Longhorn's monitor");
+                   "look at the log of longhorn-manager: its monitor of the volume's engine fails; "
+                   "before Longhorn 1.6 it does if snapshotMaxCount is below what the volume has");
     }
     if (!found->still_to_take.empty()) {
       context.Warn(subject,

@@ -2175,6 +2175,23 @@ TEST(CheckupTest, APodThatNeverRunsIsGivenUpInTimeAndRemoved) {
   EXPECT_EQ(cluster.api().object_count(), objects);
 }
 
+TEST(CheckupTest, APodWhoseDeviceCannotBeMappedIsNamedByItsEvent) {
+  Cluster cluster;
+  cluster.probe_phase = "";
+  cluster.api().OnCreate("pods", [](FakeApiClient& api, const Json& pod) {
+    api.Mutate({PodType(), k8s::Namespace(pod), k8s::Name(pod)},
+               [](Json& seen) { seen["spec"]["nodeName"] = "n1"; });
+    api.Seed({"", "v1", "events", "Event", true},
+             {{"metadata", {{"name", "p.1"}, {"namespace", k8s::Namespace(pod)}}},
+              {"involvedObject", {{"uid", k8s::Uid(pod)}}},
+              {"type", "Warning"},
+              {"reason", "FailedMapVolume"},
+              {"message", "exit status 32"}});
+  });
+  EXPECT_EQ(cluster.FindingOf("device-access", /*probe=*/true).text,
+            "no worker ran within the time: FailedMapVolume: exit status 32");
+}
+
 TEST(CheckupTest, WhatMayNotBeReadIsUnknownAndNeverGood) {
   Cluster cluster;
   cluster.api().Forbid("*", "*");
