@@ -56,7 +56,8 @@ inline std::ostream& operator<<(std::ostream& out, const LonghornCase& subject) 
 // What Longhorn's Snapshot system does, as far as clients rely on it: webhooks, snapshot
 // controller, engine monitor (longhorn-manager 1.12 and newer, v1 engine). The suite that the
 // stand-in (tests/support/longhorn) and the real programs pass. Where they differ the stand-in is
-// wrong.
+// wrong. It was run on longhorn-manager 5ddaa369 (v1.13.0-dev) in November 2026; docs/longhorn.md
+// lists the cases that are younger.
 class LonghornContract : public testing::TestWithParam<LonghornCase> {
  public:
   using Check = std::function<bool(const Json&)>;

@@ -34,6 +34,8 @@ class FakeVolumes : public VolumeLookup {
     return "";
   }
 
+  int ShownSnapshots(const std::string&) const override { return 0; }
+
   std::map<std::string, Json> volumes = {
       {"pvc-1", {{"metadata", {{"name", "pvc-1"}, {"uid", "u-1"}}}}}};
 };

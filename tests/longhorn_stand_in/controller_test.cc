@@ -84,6 +84,73 @@ TEST_P(ControllerTest, ASnapshotIsRequestedInATenthToHalfASecond) {
   EXPECT_EQ(GetString(Get("one"), {"status", "creationTime"}), "");
 }
 
+// Seen in four of five runs of longhorn-manager 5ddaa369.
+TEST_P(ControllerTest, TheTicketOfASnapshotGoesAfterItIsReady) {
+  const auto has_ticket = [&] {
+    const Json attachment =
+        longhorn_.api().Find({AttachmentType(), kNamespace, "pvc-1"}).value_or(Json());
+    return FindJson(attachment, {"spec", "attachmentTickets", TicketOf("one")}) != nullptr;
+  };
+  ASSERT_THAT(Create("one"), IsOk());
+  for (int i = 0; i < 100 && !GetBool(Get("one"), {"status", "readyToUse"}); ++i) {
+    longhorn_.Pass(absl::Milliseconds(100));
+  }
+  EXPECT_TRUE(has_ticket());
+  longhorn_.Pass(absl::Seconds(1));
+  EXPECT_FALSE(has_ticket());
+}
+
+TEST_P(ControllerTest, ABusyEngineTakesAndRemovesOneAfterTheOther) {
+  longhorn_.SetSwitches({.cut_time = absl::Seconds(1), .removal_time = absl::Seconds(3)});
+  const auto count = [&] {
+    int there = 0;
+    for (int i = 0; i < 20; ++i) {
+      there += EngineHas(absl::StrCat("s-", i)) ? 1 : 0;
+    }
+    return there;
+  };
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_THAT(Create(absl::StrCat("s-", i)), IsOk());
+  }
+  longhorn_.Pass(absl::Seconds(10));
+  EXPECT_THAT(count(), testing::AllOf(testing::Ge(9), testing::Le(11)));
+  longhorn_.Pass(absl::Seconds(20));
+  EXPECT_EQ(count(), 20);
+  Take("newest");
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_THAT(Delete(absl::StrCat("s-", i)), IsOk());
+  }
+  longhorn_.Pass(absl::Seconds(30));
+  EXPECT_THAT(count(), testing::AllOf(testing::Ge(8), testing::Le(12)));
+  longhorn_.Pass(absl::Minutes(1));
+  EXPECT_EQ(count(), 0);
+}
+
+// The three ends that were seen on longhorn-manager 5ddaa369.
+TEST_P(ControllerTest, ARestoredStatusEndsAsTheSwitchSaysAndAlwaysTakesASnapshot) {
+  using End = RestoredStatusEnd;
+  for (const End end : {End::kStays, End::kReplaced, End::kRemoved}) {
+    longhorn_.SetSwitches({.restored_status_end = end});
+    const std::string name = absl::StrCat("restored-", static_cast<int>(end));
+    ASSERT_THAT(Create(name), IsOk());
+    const std::string uid = k8s::Uid(Get(name));
+    ASSERT_THAT(longhorn_.api().Patch(
+                    {}, Key(name), k8s::PatchKind::kMerge,
+                    {{"status", {{"creationTime", "2026-01-02T03:04:05Z"}, {"readyToUse", true}}}},
+                    "status"),
+                IsOk());
+    longhorn_.Pass(absl::Seconds(30));
+    EXPECT_TRUE(EngineHas(name)) << name;
+    bool is_removed = false;
+    longhorn_.engines().Handle("pvc-1",
+                               [&](Engine& engine) { is_removed = engine.IsRemoved(name); });
+    EXPECT_EQ(is_removed, end == End::kRemoved) << name;
+    EXPECT_EQ(k8s::Uid(Get(name)) == uid, end == End::kStays) << name;
+    EXPECT_EQ(GetBool(Get(name), {"status", "readyToUse"}), end != End::kRemoved) << name;
+    EXPECT_EQ(GetBool(Get(name), {"spec", "createSnapshot"}), end == End::kStays) << name;
+  }
+}
+
 TEST_P(ControllerTest, TheEngineIsAskedFirstAndTakesNoSecondOne) {
   longhorn_.engines().Handle("pvc-1", [&](Engine& engine) {
     EXPECT_THAT(engine.TakeSnapshot("one", true, {{"made", "first"}}, longhorn_.now()), IsOk());

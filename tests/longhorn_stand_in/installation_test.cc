@@ -67,7 +67,10 @@ TEST(InstallationTest, WebhooksFailClosedAndAskOnlyWhatLonghornAsks) {
   const Json& validator = all[1]["webhooks"][0];
   EXPECT_EQ(validator["rules"][0]["operations"], Json::array({"CREATE", "UPDATE", "DELETE"}));
   EXPECT_EQ(validator["rules"][1]["resources"], Json::array({"persistentvolumeclaims"}));
-  EXPECT_EQ(validator["rules"][1]["operations"], Json::array({"UPDATE"}));
+  EXPECT_EQ(validator["rules"][2]["resources"], Json::array({"volumes"}));
+  for (const int rule : {1, 2}) {
+    EXPECT_EQ(validator["rules"][rule]["operations"], Json::array({"UPDATE"}));
+  }
 }
 
 TEST(InstallationTest, InstallingAgainBringsTheWebhooksUpToDate) {

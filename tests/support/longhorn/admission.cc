@@ -137,6 +137,17 @@ std::optional<Refusal> ValidateUpdate(const Json& object, const Json& old_object
   return std::nullopt;
 }
 
+// Since 1.6; longhorn-manager counts what its monitor saw last.
+std::optional<Refusal> ValidateVolumeUpdate(const Request& request, const VolumeLookup& volumes) {
+  const int64_t wanted = GetInt(request.object, {"spec", "snapshotMaxCount"});
+  const bool is_lower = wanted != GetInt(request.old_object, {"spec", "snapshotMaxCount"}) &&
+                        wanted < volumes.ShownSnapshots(request.name);
+  return is_lower ? std::optional(Invalid(
+                        "can't make snapshotMaxCount or snapshotMaxSize be smaller than current "
+                        "usage, please remove snapshots first"))
+                  : std::nullopt;
+}
+
 // Looks for linked clones with a selector of a label that has the name as its value, which a longer
 // name than a value may have cannot be parsed into.
 std::optional<Refusal> ValidateDelete(const std::string& name, const VolumeLookup& volumes) {
@@ -185,6 +196,9 @@ absl::StatusOr<Json> AnswerReview(Webhook webhook, const Json& review, const Vol
   if (request.resource == "snapshots") {
     refusal = webhook == Webhook::kMutator ? Mutate(request, volumes, patch)
                                            : Validate(request, volumes, rules);
+  } else if (request.resource == "volumes" && request.operation == "UPDATE" &&
+             webhook == Webhook::kValidator) {
+    refusal = ValidateVolumeUpdate(request, volumes);
   }
   Json response = {{"uid", GetString(*asked, {"uid"})}, {"allowed", !refusal.has_value()}};
   if (refusal.has_value()) {

@@ -101,11 +101,15 @@ absl::StatusOr<std::string> Control::SetTicket(const CallContext& ctx, const std
 
 absl::StatusOr<std::string> Control::SetSwitches(const std::string& body) {
   ASSIGN_OR_RETURN(const Json wanted, ParseJsonObject(body));
+  const std::string end = GetString(wanted, {"restoredStatusEnd"});
   manager_.SetSwitches({.attaches_to_delete = GetBool(wanted, {"attachesToDelete"}),
                         .purge_is_disabled = GetBool(wanted, {"purgeIsDisabled"}),
                         .holds_clones_at = wanted.contains("holdsClonesAt")
                                                ? std::optional(GetString(wanted, {"holdsClonesAt"}))
-                                               : std::nullopt});
+                                               : std::nullopt,
+                        .restored_status_end = end == "replaced"  ? RestoredStatusEnd::kReplaced
+                                               : end == "removed" ? RestoredStatusEnd::kRemoved
+                                                                  : RestoredStatusEnd::kStays});
   return "";
 }
 

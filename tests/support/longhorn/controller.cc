@@ -179,6 +179,17 @@ std::string Controller::VolumeWithLabel(const std::string& key, const std::strin
   });
 }
 
+int Controller::ShownSnapshots(const std::string& volume) const {
+  const std::optional<EngineRecord> engine = engine_objects_.Find(EngineName(volume));
+  return engine.has_value()
+             ? static_cast<int>(std::count_if(engine->entries.begin(), engine->entries.end(),
+                                              [](const auto& one) {
+                                                return one.first != kVolumeHead &&
+                                                       !one.second.is_removed;
+                                              }))
+             : 0;
+}
+
 // --- Work
 
 absl::Time Controller::Work(const CallContext& ctx) {

@@ -49,6 +49,15 @@ struct ControllerOptions {
   bool as_proposed = false;
 };
 
+// What becomes of a new Snapshot whose status was written by another program, as a restore does.
+// All three were seen on longhorn-manager 5ddaa369; it depends on which write comes first. In each
+// of them a snapshot of today's data is taken.
+enum class RestoredStatusEnd {
+  kStays,     // the object stays, and is ready (4 of 6 runs)
+  kReplaced,  // it is lost and deleted; another object of the name shows the snapshot (2 of 6)
+  kRemoved,   // it is lost and deleted, and the engine's entry is marked as removed (once before)
+};
+
 // What a test changes while the controller runs.
 struct Switches {
   // Longhorn up to 1.10: a deletion attaches a detached volume. Since 1.11 it hangs.
@@ -56,6 +65,10 @@ struct Switches {
   bool purge_is_disabled = false;  // setting disable-snapshot-purge
   // Clones stay in this state of cloneStatus ("" is the first), unless their source goes.
   std::optional<std::string> holds_clones_at = {};
+  RestoredStatusEnd restored_status_end = RestoredStatusEnd::kStays;
+  // How long an engine is busy with one snapshot. About 1 s and 3 s were seen on a real one.
+  absl::Duration cut_time = absl::ZeroDuration();
+  absl::Duration removal_time = absl::ZeroDuration();
 };
 
 // Whether a volume may be attached: a clone only when its data is copied.
@@ -89,6 +102,7 @@ class Controller : public VolumeLookup {
   // For the webhooks: those of the controller's namespace.
   std::optional<Json> FindVolume(const std::string& name) const override;
   std::string VolumeWithLabel(const std::string& key, const std::string& value) const override;
+  int ShownSnapshots(const std::string& volume) const override;
 
  private:
   struct Process {
@@ -136,6 +150,8 @@ class Controller : public VolumeLookup {
 
   // Snapshots: controller_snapshots.cc.
   absl::Status ReconcileSnapshot(const CallContext& ctx, const std::string& name);
+  // Whether its engine is at work on another one; then it is queued for later.
+  bool WaitsForEngine(const SnapshotRecord& snapshot);
   absl::Status RequestSnapshot(const CallContext& ctx, const SnapshotRecord& snapshot,
                                const EngineRecord& engine);
   absl::Status ReconcileDeleted(const CallContext& ctx, const SnapshotRecord& snapshot);
@@ -184,6 +200,8 @@ class Controller : public VolumeLookup {
     absl::Time due = absl::InfinitePast();
   };
   std::map<std::string, Clone> clones_;
+  std::set<std::string> restored_;  // taken with a restored status, not shown yet; Work()'s own
+  std::map<std::string, absl::Time> busy_until_;  // engines, by volume; Work()'s own
   // When a volume's process will be where it should be; Work()'s own.
   std::map<std::string, absl::Time> moves_;
 };

@@ -46,15 +46,29 @@ absl::Status Controller::ReconcileSnapshot(const CallContext& ctx, const std::st
     return absl::OkStatus();  // Its engine's object will bring it here again.
   }
   if (const ChainEntry* const entry = EntryOf(*engine, name); entry != nullptr) {
-    RETURN_IF_ERROR(DropTicket(ctx, *snapshot));
-    return ShowEntry(ctx, *snapshot, *engine, *entry);
+    restored_.erase(name);
+    // The ticket goes in the sync after the one that shows it as ready.
+    const bool is_shown = snapshot->status.is_ready || entry->is_removed;
+    RETURN_IF_ERROR(ShowEntry(ctx, *snapshot, *engine, *entry));
+    return is_shown ? DropTicket(ctx, *snapshot) : absl::OkStatus();
   }
   if (snapshot->create_snapshot && (is_new || snapshot->status.creation_time.empty())) {
     return RequestSnapshot(ctx, *snapshot, *engine);
   }
+  if (restored_.contains(name) && switches().restored_status_end == RestoredStatusEnd::kStays) {
+    return absl::OkStatus();  // The monitor shows it before anything is found to be lost.
+  }
   RETURN_IF_ERROR(DropTicket(ctx, *snapshot));
   queue_.Add({Part::kEngine, snapshot->volume}, Soon());
   return ShowError(ctx, *snapshot, kLost);
+}
+
+bool Controller::WaitsForEngine(const SnapshotRecord& snapshot) {
+  const absl::Time until = busy_until_[snapshot.volume];
+  if (clock_.Now() < until) {
+    queue_.Add({Part::kSnapshot, snapshot.name}, until);
+  }
+  return clock_.Now() < until;
 }
 
 absl::Status Controller::RequestSnapshot(const CallContext& ctx, const SnapshotRecord& snapshot,
@@ -68,6 +82,9 @@ absl::Status Controller::RequestSnapshot(const CallContext& ctx, const SnapshotR
   if (engine.is_upgrading()) {
     queue_.Add({Part::kSnapshot, snapshot.name}, clock_.Now() + kUpgradeWaitTime);
     return ShowError(ctx, snapshot, Upgrading("creation", engine));
+  }
+  if (WaitsForEngine(snapshot)) {
+    return absl::OkStatus();
   }
   // First whether it is there: the list in the engine's object is up to five seconds old.
   bool is_there = false;
@@ -89,6 +106,16 @@ absl::Status Controller::RequestSnapshot(const CallContext& ctx, const SnapshotR
     queue_.Add({Part::kVolume, engine.volume}, Soon());  // It may have faulted.
     RETURN_IF_ERROR(ShowError(ctx, snapshot, std::string(called.message())));
     return called;
+  }
+  busy_until_[engine.volume] = requested_at + switches().cut_time;
+  const bool is_restored = !snapshot.status.creation_time.empty();
+  if (is_restored) {
+    restored_.insert(snapshot.name);
+  }
+  if (is_restored && switches().restored_status_end == RestoredStatusEnd::kReplaced) {
+    // Its own write conflicts with that of the restore, so that no deletion asks the engine.
+    queue_.Add({Part::kSnapshot, snapshot.name}, Soon());
+    return absl::OkStatus();
   }
   return Merge(ctx, Key(SnapshotType(), snapshot.name),
                {{"status", {{"requestedTime", FormatRfc3339Seconds(requested_at)}}}}, "status");
@@ -132,6 +159,9 @@ absl::Status Controller::ReconcileDeleted(const CallContext& ctx, const Snapshot
 
 absl::Status Controller::RemoveInEngine(const CallContext& ctx, const SnapshotRecord& snapshot,
                                         const EngineRecord& engine, const ChainEntry* entry) {
+  if ((entry == nullptr || !entry->is_removed) && WaitsForEngine(snapshot)) {
+    return absl::OkStatus();
+  }
   const bool may_purge = processes_.purging_count() < kPurgesMax;
   bool waits = false;
   const absl::Status called = processes_.Call(engine.volume, [&](Engine& process) -> absl::Status {
@@ -141,6 +171,7 @@ absl::Status Controller::RemoveInEngine(const CallContext& ctx, const SnapshotRe
     }
     if (!process.IsRemoved(snapshot.name)) {
       RETURN_IF_ERROR(process.RemoveSnapshot(snapshot.name));
+      busy_until_[engine.volume] = clock_.Now() + switches().removal_time;
     }
     waits = process.is_purging() || !may_purge;
     return waits ? absl::OkStatus() : process.StartPurge(clock_.Now());

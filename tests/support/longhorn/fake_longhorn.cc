@@ -74,14 +74,16 @@ void FakeLonghorn::Pass(absl::Duration time) {
 absl::StatusOr<Json> FakeLonghorn::Admit(
     const support::FakeApiClient::AdmissionRequest& request) const {
   const bool is_snapshot = request.type.group == kGroup && request.type.plural == "snapshots";
-  const bool is_claim_update = request.type.group.empty() &&
-                               request.type.plural == "persistentvolumeclaims" &&
-                               request.operation == "UPDATE";
+  const bool is_other_update =
+      request.operation == "UPDATE" &&
+      (request.type.group.empty()
+           ? request.type.plural == "persistentvolumeclaims"
+           : request.type.group == kGroup && request.type.plural == "volumes");
   Json object = request.object;
   for (const Webhook webhook : {Webhook::kMutator, Webhook::kValidator}) {
     const bool is_asked = is_snapshot
                               ? webhook == Webhook::kValidator || request.operation != "DELETE"
-                              : webhook == Webhook::kValidator && is_claim_update;
+                              : webhook == Webhook::kValidator && is_other_update;
     if (!is_asked) {
       continue;
     }

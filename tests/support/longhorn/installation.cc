@@ -213,7 +213,8 @@ std::vector<Json> WebhookConfigurations(const std::string& url, absl::string_vie
           Configuration(
               Webhook::kValidator, url, ca_pem,
               Json::array({Rule(kGroup, kVersion, "snapshots", {"CREATE", "UPDATE", "DELETE"}),
-                           Rule("", "v1", "persistentvolumeclaims", Json::array({"UPDATE"}))}))};
+                           Rule("", "v1", "persistentvolumeclaims", Json::array({"UPDATE"})),
+                           Rule(kGroup, kVersion, "volumes", Json::array({"UPDATE"}))}))};
 }
 
 absl::Status Install(const CallContext& ctx, k8s::ApiClient& client,
