@@ -125,6 +125,21 @@ TEST_F(LonghornVolumeActionTest, ReturnsOnceTheSnapshotIsTakenAndGoesOnUntilItIs
   EXPECT_THAT(after.description, MatchesRegex("taken at .*, ready"));
 }
 
+// A real engine needs about a second for each of 200 others; here five for each of 40.
+TEST_F(LonghornVolumeActionTest, OneBehindManyOthersIsWaitedFor) {
+  bed_.longhorn.SetSwitches({.cut_time = absl::Seconds(5)});
+  bed_.Do([&] {
+    for (int i = 0; i < 40; ++i) {
+      ASSERT_THAT(bed_.Create(absl::StrCat("another-", i)), IsOk());
+    }
+  });
+  const absl::Time begun = bed_.clock.Now();
+  const absl::Time begun_in_longhorn = bed_.longhorn.now();
+  MustRun();
+  EXPECT_GE(bed_.longhorn.now() - begun_in_longhorn, absl::Seconds(190)) << "it was the last";
+  EXPECT_LT(bed_.clock.Now() - begun, absl::Minutes(5)) << "of ten that it has";
+}
+
 TEST_F(LonghornVolumeActionTest, TheArchivedPvcNamesTheSnapshotAndBringsItAlong) {
   SetJson(bed_.pvc, {"metadata", "annotations", objects::kVolumeSnapshotNameAnnotation}, "old");
   SetJson(bed_.pvc, {"metadata", "annotations", objects::kDataUploadNameAnnotation}, "velero/old");
