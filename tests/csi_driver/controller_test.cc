@@ -218,6 +218,28 @@ TEST_F(HabitsTest, TheDeviceOfAShareIsOnTheNodeOfItsManagerAlone) {
   EXPECT_FALSE(made_.volume_context().contains(kShareKey));
 }
 
+// Longhorn's node plugin mounts a share before it looks at the mode, and then has no device.
+TEST_F(HabitsTest, AShareOfFilesIsNeverPublishedAsABlockDevice) {
+  options_.habits.shares_files = true;
+  ASSERT_EQ(CreateVolume("v1", 0, Mode::MULTI_NODE_MULTI_WRITER), grpc::OK);
+  pb::NodePublishVolumeRequest request;
+  request.set_volume_id(made_id_);
+  request.set_staging_target_path(folder_.path() + "/staging");
+  request.set_target_path(folder_.path() + "/target");
+  *request.mutable_volume_capability() = Capability(VolumeMode::kBlock);
+  const auto publish = [&](Mode::Mode mode) {
+    request.mutable_volume_capability()->mutable_access_mode()->set_mode(mode);
+    grpc::ClientContext context;
+    pb::NodePublishVolumeResponse response;
+    return node_->NodePublishVolume(&context, request, &response);
+  };
+  const grpc::Status refused = publish(Mode::MULTI_NODE_MULTI_WRITER);
+  EXPECT_EQ(refused.error_code(), grpc::INTERNAL);
+  EXPECT_NE(refused.error_message().find("mount failed: exit status 32"), std::string::npos);
+  EXPECT_EQ(publish(Mode::SINGLE_NODE_WRITER).error_code(), grpc::FAILED_PRECONDITION)
+      << "it is only not staged";
+}
+
 TEST_F(HabitsTest, WhileSoManyClonesAreThereNoSnapshotIsTaken) {
   options_.habits.clones_max = 1;
   ASSERT_EQ(Snapshot("a"), grpc::OK);

@@ -121,7 +121,7 @@ TEST_F(StoreTest, ALateCopyHasItsBytesWhenItEndsAndDiesWithItsSource) {
     EXPECT_EQ(bound->copy, kCopying);
     EXPECT_TRUE(Bytes(store_->VolumePath(late)) == zeros) << "bound, and not filled";
     EXPECT_THAT(CheckCopied(*bound), StatusIs(absl::StatusCode::kFailedPrecondition,
-                                              HasSubstr("has not finished copying its data")));
+                                              HasSubstr("has not finished copying data")));
     EXPECT_THAT(store_->CreateSnapshot("of a copy", late),
                 StatusIs(absl::StatusCode::kFailedPrecondition));
     Reopen();

@@ -29,6 +29,9 @@ struct DriverHabits {
   // A volume that is made as ReadWriteMany is a file share, as Longhorn's are: this node exports
   // it, and alone has its device. "": each node has the device. The driver in memory has no nodes.
   std::string share_manager = {};
+  // Whatever is ReadWriteMany is a share of files, as with Longhorn: it is made and confirmed, and
+  // no node publishes it as a block device.
+  bool shares_files = false;
 };
 
 // The volume that CreateSnapshot names, and the driver around it.

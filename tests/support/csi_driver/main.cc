@@ -34,7 +34,7 @@ constexpr char kUsage[] =
     "           [--no-growth-with-snapshots] [--no-deletion-with-snapshots]\n"
     "           [--snapshots-max N] [--clones-max N]\n"
     "           [--snapshot-pause DURATION] [--snapshot-takes DURATION]\n"
-    "           [--exact-size-only] [--no-shared-block]\n";
+    "           [--exact-size-only] [--no-shared-block] [--share-manager]\n";
 
 // Flags without a value.
 const std::map<absl::string_view, void (*)(DriverOptions&)>& Switches() {
@@ -53,6 +53,7 @@ const std::map<absl::string_view, void (*)(DriverOptions&)>& Switches() {
       {"--exact-size-only", [](DriverOptions& o) { o.habits.exact_size_only = true; }},
       {"--no-shared-block", [](DriverOptions& o) { o.habits.shares_block_mode = false; }},
       {"--no-shared-reads", [](DriverOptions& o) { o.habits.shares_reads = false; }},
+      {"--shares-are-files", [](DriverOptions& o) { o.habits.shares_files = true; }},
   };
   return *kSwitches;
 }

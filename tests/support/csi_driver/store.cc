@@ -666,7 +666,9 @@ absl::StatusOr<VolumeRecord> Store::EndCopy(const std::string& id, bool fails) {
 absl::Status CheckCopied(const VolumeRecord& volume) {
   return volume.copy.empty() ? absl::OkStatus()
                              : absl::FailedPreconditionError(absl::StrCat(
-                                   "volume ", volume.id, " has not finished copying its data"));
+                                   "volume request cloning data but has not finished copying "
+                                   "data: ",
+                                   volume.id));  // Longhorn's words (types/volumes.go).
 }
 
 absl::Status Store::FillVolume(const VolumeRecord& volume, const std::string& path) const {
