@@ -304,7 +304,8 @@ TEST_F(DifferentialRequestTest, LeftoversOfDeadRunsAgeOut) {
 TEST_F(DifferentialRequestTest, WithoutTheKindThereIsNoServiceForTheDriver) {
   cluster_.api.RemoveType(kPlural);
   ExpectFailure(ListingFailure::kDriverHasNoService, absl::StatusCode::kFailedPrecondition,
-                "docs/changed-blocks.md");
+                " cannot tell which blocks changed: it has no SnapshotMetadataService, and no "
+                "DifferentialSnapshot can be made here; docs/changed-blocks.md");
 }
 
 TEST_F(DifferentialRequestTest, ARefusalByTheApiServerIsPermanentUnlessTheKindMayBeAbsent) {

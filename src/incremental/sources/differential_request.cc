@@ -241,10 +241,15 @@ absl::StatusOr<Json> Request::Create(const k8s::ObjectKey& key) {
   const bool nothing_to_ask =
       absl::IsNotFound(status) || (options_.kind_may_be_absent && absl::IsPermissionDenied(status));
   if (nothing_to_ask) {
-    return GiveUp(ListingFailure::kDriverHasNoService, status,
-                  absl::StrCat("driver ", target_->driver,
-                               " has no SnapshotMetadataService either; see "
-                               "docs/changed-blocks.md for what it needs"));
+    return GiveUp(
+        ListingFailure::kDriverHasNoService,
+        absl::Status(status.code(), absl::StrCat("driver ", target_->driver,
+                                                 " cannot tell which blocks changed: it has no "
+                                                 "SnapshotMetadataService, and no "
+                                                 "DifferentialSnapshot can be made here",
+                                                 absl::IsNotFound(status) ? "" : ": ",
+                                                 absl::IsNotFound(status) ? "" : status.message())),
+        "docs/changed-blocks.md names what it needs");
   }
   if (absl::IsInvalidArgument(status)) {
     return GiveUp(ListingFailure::kMetadataUnavailable, status,
