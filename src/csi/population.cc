@@ -361,4 +361,23 @@ absl::StatusOr<std::vector<std::string>> PopulationReader::UnfilledFromVolume(
                               });
 }
 
+absl::StatusOr<std::vector<std::string>> SnapshotsInside(const CallContext& ctx,
+                                                         k8s::ApiClient& api,
+                                                         const PopulatedVolume& volume) {
+  std::vector<std::string> names;
+  if (volume.driver != velero::kLonghornDriver) {
+    return names;
+  }
+  ASSIGN_OR_RETURN(const std::vector<objects::VolumeSnapshotContent> contents,
+                   objects::List<objects::VolumeSnapshotContent>(ctx, api, ""));
+  const std::string prefix = absl::StrCat(longhorn::kSnapshotHandlePrefix, volume.handle, "/");
+  for (const objects::VolumeSnapshotContent& content : contents) {
+    if (content.driver() == volume.driver && absl::StartsWith(content.handle_or_source(), prefix)) {
+      names.push_back(absl::StrCat(content.snapshot_namespace(), "/", content.snapshot_name()));
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 }  // namespace csidelta::csi

@@ -113,4 +113,10 @@ class PopulationReader {
   std::map<std::string, std::optional<std::vector<objects::Pod>>> pods_;
 };
 
+// The VolumeSnapshots whose data is inside of this volume and is deleted with it, though they stay
+// Ready: "shop/monday", sorted. Of all drivers, only Longhorn is known to keep it there. One LIST.
+absl::StatusOr<std::vector<std::string>> SnapshotsInside(const CallContext& ctx,
+                                                         k8s::ApiClient& api,
+                                                         const PopulatedVolume& volume);
+
 }  // namespace csidelta::csi

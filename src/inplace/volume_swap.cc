@@ -234,6 +234,27 @@ absl::Status CheckSwapRights(const CallContext& ctx, k8s::ApiClient& api,
        {{"delete", PersistentVolume::Type()}, snapshots::kSnapshotAdminRole}});
 }
 
+absl::StatusOr<std::string> LossByFinish(const CallContext& ctx, k8s::ApiClient& api,
+                                         const SwapState& state) {
+  const std::optional<SwapVolume>& unused = state.has_restored() ? state.original : state.restored;
+  if (!unused.has_value()) {
+    return "";
+  }
+  const PersistentVolume& volume = unused->volume;
+  const auto inside = csi::SnapshotsInside(ctx, api, csi::VolumeOf(volume));
+  if (absl::IsPermissionDenied(inside.status())) {
+    return absl::StrCat("volume ", volume.name(), " is deleted with the snapshots inside of it; ",
+                        "their VolumeSnapshots are not known: ", inside.status().message());
+  }
+  RETURN_IF_ERROR(inside.status());
+  return inside->empty()
+             ? ""
+             : absl::StrCat("volume ", volume.name(),
+                            " is deleted with the data of VolumeSnapshot ",
+                            absl::StrJoin(*inside, ", "),
+                            ", which is inside of it; they stay Ready: delete them, too");
+}
+
 absl::Status CheckMayDeleteUnused(const CallContext& ctx, k8s::ApiClient& api,
                                   const SwapState& state) {
   const auto refused = [&](absl::string_view volume, absl::string_view why) {

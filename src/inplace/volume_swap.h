@@ -90,6 +90,10 @@ absl::Status CheckSwapRights(const CallContext& ctx, k8s::ApiClient& api,
 absl::Status CheckMayDeleteUnused(const CallContext& ctx, k8s::ApiClient& api,
                                   const SwapState& state);
 
+// The VolumeSnapshots whose data --finish deletes with the volume, in a sentence; "" for none.
+absl::StatusOr<std::string> LossByFinish(const CallContext& ctx, k8s::ApiClient& api,
+                                         const SwapState& state);
+
 // Reported after each step, in order.
 struct SwapProgress {
   SwapStep step;

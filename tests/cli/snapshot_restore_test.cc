@@ -89,6 +89,7 @@ class SnapshotRestoreTest : public SnapshotProgramTest {
   }
 
   support::FakeSnapshotCluster cluster_{api_};
+  int contents_ = 0;
 };
 
 TEST_F(SnapshotRestoreTest, SaysItsPlanItsStepsAndTheWayBack) {
@@ -314,6 +315,31 @@ TEST_F(SnapshotRestoreTest, TheListNamesOldVolumes) {
   EXPECT_THAT(error_in("team"), Not(HasSubstr("is kept")));
   api_.Forbid("list", "persistentvolumes");
   EXPECT_THAT(error_in("shop"), Not(HasSubstr("persistentvolumes")));
+}
+
+// Longhorn keeps snapshots inside of a volume, and shows their VolumeSnapshots as Ready for ever.
+TEST_F(SnapshotRestoreTest, FinishNamesTheVolumeSnapshotsWhoseDataGoesWithTheVolume) {
+  const std::string original = VolumeOf("data-db-0");
+  ASSERT_EQ(Restore({"--yes"}).code, ExitCode::kOk);
+  const std::vector<std::string> dry_run = {"--into", "data-db-0", "--finish", "--dry-run"};
+  EXPECT_THAT(Run(dry_run).error, Not(HasSubstr("is deleted with"))) << "another driver";
+  api_.Mutate(VolumeKey(original), [](Json& volume) {
+    SetJson(volume, {"spec", "csi", "driver"}, "driver.longhorn.io");
+    SetJson(volume, {"spec", "csi", "volumeHandle"}, "pvc-1");
+  });
+  for (const char* handle : {"snap://pvc-1/b", "snap://pvc-1/a", "snap://pvc-12/other", "snap-1"}) {
+    Json content = support::MakeContentObject(
+        absl::StrCat("content", contents_++), "shop",
+        absl::StrCat("of-", std::string(handle).substr(std::string(handle).size() - 1)), handle);
+    SetJson(content, {"spec", "driver"}, "driver.longhorn.io");
+    api_.Seed(VolumeSnapshotContentType(), content);
+  }
+  EXPECT_THAT(Run(dry_run).error,
+              HasSubstr(absl::StrCat("volume ", original,
+                                     " is deleted with the data of VolumeSnapshot shop/of-a, "
+                                     "shop/of-b, which is inside of it; they stay Ready: delete")));
+  api_.Forbid("list", "volumesnapshotcontents");
+  EXPECT_THAT(Run(dry_run).error, HasSubstr("their VolumeSnapshots are not known: "));
 }
 
 TEST_F(SnapshotRestoreTest, AVolumeThatTheDriverKeepsIsReported) {

@@ -213,7 +213,7 @@ class SnapshotRestoreCommand : public Command {
                                    const std::vector<SwapTarget>& targets) const;
   absl::Status SwapAll(const CallContext& ctx, k8s::ApiClient& api, Session& session,
                        const std::vector<SwapPlan>& plans) const;
-  absl::Status CheckEnds(const CallContext& ctx, k8s::ApiClient& api,
+  absl::Status CheckEnds(const CallContext& ctx, k8s::ApiClient& api, Session& session,
                          const std::vector<SwapTarget>& targets) const;
   absl::StatusOr<ExitCode> EndAll(const CallContext& ctx, k8s::ApiClient& api, Session& session,
                                   const std::vector<SwapTarget>& targets) const;
@@ -415,6 +415,7 @@ absl::Status SnapshotRestoreCommand::SwapAll(const CallContext& ctx, k8s::ApiCli
 
 // No PVC of a set is undone or finished unless all can be.
 absl::Status SnapshotRestoreCommand::CheckEnds(const CallContext& ctx, k8s::ApiClient& api,
+                                               Session& session,
                                                const std::vector<SwapTarget>& targets) const {
   ASSIGN_OR_RETURN(const inplace::RestoreSurroundings around,
                    inplace::ReadRestoreSurroundings(ctx, api, namespace_));
@@ -429,6 +430,10 @@ absl::Status SnapshotRestoreCommand::CheckEnds(const CallContext& ctx, k8s::ApiC
     if (work() == RestoreWork::kFinish) {
       RETURN_IF_ERROR(inplace::NextOfFinish(state).status());
       RETURN_IF_ERROR(inplace::CheckMayDeleteUnused(ctx, api, state));
+      ASSIGN_OR_RETURN(const std::string loss, inplace::LossByFinish(ctx, api, state));
+      if (!loss.empty()) {
+        session.console().Info(loss);
+      }
       continue;
     }
     RETURN_IF_ERROR(inplace::NextOfUndo(state).status());
@@ -445,7 +450,7 @@ absl::Status SnapshotRestoreCommand::CheckEnds(const CallContext& ctx, k8s::ApiC
 absl::StatusOr<ExitCode> SnapshotRestoreCommand::EndAll(
     const CallContext& ctx, k8s::ApiClient& api, Session& session,
     const std::vector<SwapTarget>& targets) const {
-  RETURN_IF_ERROR(CheckEnds(ctx, api, targets));
+  RETURN_IF_ERROR(CheckEnds(ctx, api, session, targets));
   if (dry_run_) {
     session.console().Info("nothing is against it");
     return ExitCode::kOk;
