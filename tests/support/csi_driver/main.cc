@@ -34,7 +34,7 @@ constexpr char kUsage[] =
     "           [--no-growth-with-snapshots] [--no-deletion-with-snapshots]\n"
     "           [--snapshots-max N] [--clones-max N]\n"
     "           [--snapshot-pause DURATION] [--snapshot-takes DURATION]\n"
-    "           [--exact-size-only] [--no-shared-block] [--share-manager]\n";
+    "           [--exact-size-only] [--no-shared-block] [--shares-are-files]\n";
 
 // Flags without a value.
 const std::map<absl::string_view, void (*)(DriverOptions&)>& Switches() {
