@@ -223,7 +223,7 @@ TEST_F(HabitsTest, AShareOfFilesIsNeverPublishedAsABlockDevice) {
   options_.habits.shares_files = true;
   ASSERT_EQ(CreateVolume("v1", 0, Mode::MULTI_NODE_MULTI_WRITER), grpc::OK);
   pb::NodePublishVolumeRequest request;
-  request.set_volume_id(made_id_);
+  request.set_volume_id(made_.volume_id());
   request.set_staging_target_path(folder_.path() + "/staging");
   request.set_target_path(folder_.path() + "/target");
   *request.mutable_volume_capability() = Capability(VolumeMode::kBlock);
