@@ -20,7 +20,6 @@ namespace csidelta::datamover {
 namespace {
 
 constexpr std::size_t kNameDigits = 32;
-constexpr char kSecretType[] = "mover.csi-delta.io/restored-pvc";
 constexpr char kPvcUidField[] = "pvcUID";
 constexpr char kSnapshotField[] = "snapshotID";
 constexpr char kBytesField[] = "dataBytes";
@@ -68,7 +67,7 @@ std::string RestoredSecretName(const RestoredPlace& place) {
 absl::Status RecordRestored(const CallContext& ctx, const MoverEnvironment& env,
                             const RestoredPlace& place, const RestoredPvc& restored) {
   auto secret = objects::Secret::Make(env.mover_namespace, RestoredSecretName(place));
-  secret.SetType(kSecretType);
+  secret.SetType("Opaque");
   secret.SetLabels({{objects::kMoverVeleroNamespaceLabel, place.velero_namespace},
                     {objects::kExcludeFromBackupLabel, "true"}});
   secret.SetEncodedData(Encode(restored));
