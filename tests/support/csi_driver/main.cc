@@ -126,7 +126,7 @@ absl::StatusOr<DriverOptions> ParseArguments(int argc, char** argv) {
   HabitFlags habits;
   std::string group_secret;
   const std::set<const std::string*> optional = {&options.control_socket, &options.volumes_dir,
-                                                 &group_secret};
+                                                 &options.habits.share_manager, &group_secret};
   const std::map<absl::string_view, std::string*> values = {
       {"--endpoint", &options.endpoint},
       {"--state-dir", &options.state_dir},
