@@ -19,6 +19,7 @@ ELSEWHERE = {
     "CsiDeltaLockRenewalLate": "tests/datamover/check_reconciler_test.cc and mover_metrics_test.cc: the bed's bucket has no object lock",
     "CsiDeltaBackupTooOld": "tests/datamover/mover_metrics_test.cc, and CsiDeltaVolumeNeverBackedUp has the same remedy",
     "CsiDeltaVolumeLostData": "tests/datamover/volume_records_test.cc and mover_metrics_test.cc: no driver of the bed reports health",
+    "CsiDeltaKeptSnapshotGone": "tests/datamover/kept_reconciler_test.cc and mover_metrics_test.cc: the storage is asked once a day",
     "CsiDeltaTransfersWaitLong": "tests/datamover/mover_metrics_test.cc and transfer_scheduler_test.cc",
     "CsiDeltaNotVerified": "tests/datamover/mover_metrics_test.cc and check_reconciler_test.cc",
     "CsiDeltaApplicationsFrozenLong": "tests/e2e/test_mover_groups.py has a driver that takes 11 seconds, in a bed with groups",
