@@ -45,23 +45,24 @@ std::string StateOf(const VolumeSnapshotContent& record, const std::string& labe
   return is_shown ? kKeptPresent : label == kFirst ? kKeptUnchecked : kKeptUnlisted;
 }
 
-// Restored contents have the label too, and temporary ones, which nothing is bound to.
+// Restored contents have the label too, and temporary ones, which nothing is bound to. A moved
+// group goes once its data is in the repository.
 absl::StatusOr<std::optional<StaticContent>> FindInContent(const CallContext& ctx,
                                                            k8s::ApiClient& api,
                                                            const VolumeSnapshotContent& content) {
-  if (!content.is_ready() || content.snapshot_uid().empty() || IsRestored(content)) {
+  if (!content.is_ready() || content.snapshot_uid().empty() || IsRestored(content) ||
+      content.HasLabel(objects::kMovedGroupLabel)) {
     return std::nullopt;
   }
   ASSIGN_OR_RETURN(const auto snapshot, FindSnapshotOf(ctx, api, content));
-  if (!snapshot.has_value() || snapshot->Label(objects::kCsiDeltaLabel).empty()) {
+  if (!snapshot.has_value() || snapshot->Label(objects::kCsiDeltaLabel).empty() ||
+      !snapshot->Annotation(objects::kMemberClaimAnnotation).empty()) {
     return std::nullopt;
   }
-  std::string pvc = snapshot->source_pvc();
-  pvc = pvc.empty() ? snapshot->Annotation(objects::kMemberClaimAnnotation) : pvc;
   StaticContent found = ContentBeside(content);
   found.labels[objects::kMoverVeleroNamespaceLabel] = snapshot->Label(objects::kCsiDeltaLabel);
-  found.annotations = {
-      {objects::kMemberClaimAnnotation, absl::StrCat(snapshot->namespace_name(), "/", pvc)}};
+  found.annotations = {{objects::kMemberClaimAnnotation,
+                        absl::StrCat(snapshot->namespace_name(), "/", snapshot->source_pvc())}};
   return found;
 }
 

@@ -301,21 +301,16 @@ TEST_F(KeptReconcilerTest, WhatNoBackupOfThePluginKeepsGetsNoRecord) {
       snapshot["metadata"]["labels"].erase(objects::kCsiDeltaLabel);
     });
   });
+  spoil("of-a-moved-group",
+        [](Json& content) { content["metadata"]["labels"][objects::kMovedGroupLabel] = "anchor"; });
+  spoil("member-of-a-moved-group", [this](Json&) {
+    bed_.api.Mutate({VolumeSnapshotType(), "shop", "velero-member-of-a-moved-group"},
+                    [](Json& snapshot) {
+                      snapshot["metadata"]["annotations"][objects::kMemberClaimAnnotation] = "log";
+                    });
+  });
   bed_.env.velero_namespaces = {"velero-two"};
   spoil("of-another-velero", [](Json&) {});
-}
-
-TEST_F(KeptReconcilerTest, AMemberOfAGroupIsNamedByItsPvc) {
-  Archive("member");
-  for (const VolumeSnapshotContent& record : Records()) {
-    bed_.api.Remove(record.key());
-  }
-  bed_.api.Mutate({VolumeSnapshotType(), "shop", "velero-member"}, [](Json& snapshot) {
-    snapshot["spec"]["source"] = {{"volumeSnapshotContentName", "c"}};
-    snapshot["metadata"]["annotations"][objects::kMemberClaimAnnotation] = "log";
-  });
-  Look(ContentOf("member").json());
-  EXPECT_THAT(Only().text, HasSubstr("PVC shop/log "));
 }
 
 TEST_F(KeptReconcilerTest, ANativeSnapshotThatLonghornDeletedIsGone) {
