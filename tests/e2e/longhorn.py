@@ -56,7 +56,7 @@ def ask_command(request):
 
 def grant(bed):
     """Gives our plugin's account in the bed what deploy/longhorn-rbac.yaml lists."""
-    role, binding = yaml.safe_load_all(RIGHTS.read_text())
+    role, binding, *_ = yaml.safe_load_all(RIGHTS.read_text())
     binding["subjects"] = [{"kind": "ServiceAccount", "name": objects.PLUGIN_ACCOUNT, "namespace": bed.namespace}]
     for document in (role, binding):
         bed.kubectl("apply", "-f", "-", stdin=json.dumps(document))

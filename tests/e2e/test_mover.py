@@ -9,7 +9,7 @@ import mover
 import rights
 from moving import (CHUNK_BYTES, CLAIMS, GONE_SECONDS_MAX, MIB, MOVE, MOVED_SECONDS_MAX, await_nothing_left, back_up, begin, cancel,
                     check_increment, check_repository, figure, mode, reason, repository_of, restic, restore_beside, run_busybox,
-                    share_manager, write_chunks)
+                    write_chunks)
 
 VOLUME_BYTES = 64 * MIB
 WRITTEN_CHUNKS = (0, 17, 18, 90, 127)
@@ -93,13 +93,8 @@ def test_walk(bed, workspace):
 @pytest.mark.journey
 @pytest.mark.own_driver("its file systems are folders, which no device can show")
 def test_a_file_system_comes_back_in_another_namespace(bed, workspace):
-    with share_manager(bed):
-        check_a_shared_file_system(bed, workspace)
-
-
-def check_a_shared_file_system(bed, workspace):
     app = workspace.namespace(bed, labels=mover.RESTRICTED)
-    bed.create_claim("data", app, VOLUME_BYTES, mode="Filesystem", access_mode="ReadWriteMany")
+    bed.create_claim("data", app, VOLUME_BYTES, mode="Filesystem")
     run_busybox(bed, "writer", app, f"dd if=/dev/urandom of=/data/large bs=1M count={VOLUME_BYTES // 2 // MIB} 2>/dev/null;"
                 "sync -f /data/large")
     back_up(bed, workspace, app, "backup", "--include-resources", CLAIMS, *MOVE)
@@ -109,8 +104,6 @@ def check_a_shared_file_system(bed, workspace):
     check_increment(upload, CHUNKS_OF_A_SMALL_FILE)
     target = restore_beside(bed, workspace, app, backup, "there")
     assert run_busybox(bed, "reader", target, "sha256sum /data/large /data/small") == written
-    volume = bed.api.get("persistentvolumes", bed.api.get("persistentvolumeclaims", "data", target)["spec"]["volumeName"])
-    assert volume["spec"]["accessModes"] == ["ReadWriteMany"]
 
 
 def test_a_cancelled_backup_leaves_nothing(bed, workspace):

@@ -481,7 +481,8 @@ TEST_F(RemovalWithDriverTest, WithThePolicyRetainOnlyTheDriversSnapshotIsLeft) {
   ASSERT_THAT(Remove(entry), IsOk());
   EXPECT_TRUE(bed_.api.Find(VolumeSnapshotContentKey(entry.content)).has_value());
   ASSERT_THAT(RemoveKeptContent(bed_.ctx, bed_.api, entry), IsOk());
-  EXPECT_EQ(bed_.api.object_count(), 0);
+  EXPECT_THAT(bed_.api.All(VolumeSnapshotType()), IsEmpty());
+  EXPECT_THAT(bed_.api.All(VolumeSnapshotContentType()), IsEmpty());
   EXPECT_THAT(cluster_.driver().snapshots(), ElementsAre(entry.handle));
 }
 
