@@ -1,5 +1,6 @@
 #include "csi/kept_snapshots.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,7 @@
 #include "longhorn/types.h"
 #include "objects/client.h"
 #include "objects/keys.h"
+#include "objects/volume_group_snapshot.h"
 
 namespace csidelta::csi {
 namespace {
@@ -45,6 +47,21 @@ std::string StateOf(const VolumeSnapshotContent& record, const std::string& labe
   return is_shown ? kKeptPresent : label == kFirst ? kKeptUnchecked : kKeptUnlisted;
 }
 
+// Whether it is a member of a group that is moved, or has gone.
+absl::StatusOr<bool> IsToBeMoved(const CallContext& ctx, k8s::ApiClient& api,
+                                 const objects::VolumeSnapshot& snapshot) {
+  const auto owner = snapshot.group_owner();
+  if (!owner.has_value()) {
+    return false;
+  }
+  ASSIGN_OR_RETURN(const auto groups, objects::ListGroupKind<objects::VolumeGroupSnapshot>(
+                                          ctx, api, snapshot.namespace_name()));
+  return std::none_of(groups.begin(), groups.end(), [&](const auto& group) {
+    return group.uid() == owner->uid &&
+           group.Annotation(objects::kGroupToBeMovedAnnotation) != "true";
+  });
+}
+
 // Restored contents have the label too, and temporary ones, which nothing is bound to. A moved
 // group goes once its data is in the repository.
 absl::StatusOr<std::optional<StaticContent>> FindInContent(const CallContext& ctx,
@@ -57,6 +74,10 @@ absl::StatusOr<std::optional<StaticContent>> FindInContent(const CallContext& ct
   ASSIGN_OR_RETURN(const auto snapshot, FindSnapshotOf(ctx, api, content));
   if (!snapshot.has_value() || snapshot->Label(objects::kCsiDeltaLabel).empty() ||
       !snapshot->Annotation(objects::kMemberClaimAnnotation).empty()) {
+    return std::nullopt;
+  }
+  ASSIGN_OR_RETURN(const bool is_to_be_moved, IsToBeMoved(ctx, api, *snapshot));
+  if (is_to_be_moved) {
     return std::nullopt;
   }
   StaticContent found = ContentBeside(content);

@@ -83,8 +83,8 @@ inline constexpr char kGroupMembersAnnotation[] = "velero.io/csi-delta-group-mem
 // mover. <label key>=<label value> of the PVCs of the group.
 inline constexpr char kGroupOfAnnotation[] = "velero.io/csi-delta-group-of";
 
-// Annotation on VolumeGroupSnapshot; written by plugin; read by plugin. true: the data mover moves
-// the members.
+// Annotation on VolumeGroupSnapshot; written by plugin; read by plugin, mover. true: the data mover
+// moves the members.
 inline constexpr char kGroupToBeMovedAnnotation[] = "velero.io/csi-delta-to-be-moved";
 
 // Annotation on VolumeSnapshot that stands for a member of a moved group; Lease of a volume; record

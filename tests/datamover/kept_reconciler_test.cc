@@ -71,6 +71,22 @@ class KeptReconcilerTest : public ::testing::Test {
     Look(ContentOf(claim).json());
   }
 
+  // The VolumeSnapshot of the PVC, as a member of a group.
+  void MakeMember(const std::string& claim, const std::string& to_be_moved) {
+    bed_.api.Seed(VolumeGroupSnapshotType("v1"),
+                  {{"metadata",
+                    {{"name", "db"},
+                     {"namespace", "shop"},
+                     {"uid", "uid-of-db"},
+                     {"annotations", {{objects::kGroupToBeMovedAnnotation, to_be_moved}}}}}});
+    bed_.api.Mutate({VolumeSnapshotType(), "shop", "velero-" + claim}, [](Json& snapshot) {
+      snapshot["metadata"]["ownerReferences"] = {{{"apiVersion", "groupsnapshot.storage.k8s.io/v1"},
+                                                  {"kind", "VolumeGroupSnapshot"},
+                                                  {"name", "db"},
+                                                  {"uid", "uid-of-db"}}};
+    });
+  }
+
   VolumeSnapshotContent ContentOf(const std::string& claim) {
     for (const auto& content :
          support::AllAs<VolumeSnapshotContent>(bed_.api.All(VolumeSnapshotContentType()))) {
@@ -309,8 +325,19 @@ TEST_F(KeptReconcilerTest, WhatNoBackupOfThePluginKeepsGetsNoRecord) {
                       snapshot["metadata"]["annotations"][objects::kMemberClaimAnnotation] = "log";
                     });
   });
+  spoil("of-a-group-to-be-moved", [this](Json&) { MakeMember("of-a-group-to-be-moved", "true"); });
   bed_.env.velero_namespaces = {"velero-two"};
   spoil("of-another-velero", [](Json&) {});
+}
+
+TEST_F(KeptReconcilerTest, AMemberOfAGroupThatStaysHasARecord) {
+  Archive("member");
+  for (const VolumeSnapshotContent& record : Records()) {
+    bed_.api.Remove(record.key());
+  }
+  MakeMember("member", "");
+  Look(ContentOf("member").json());
+  EXPECT_THAT(Only().text, HasSubstr("PVC shop/member "));
 }
 
 TEST_F(KeptReconcilerTest, ANativeSnapshotThatLonghornDeletedIsGone) {
