@@ -66,7 +66,7 @@ LINES_MAX = {
     "cli": 15675,
     "cmd": 200,
     "conformance": 2275,
-    "csi": 10625,
+    "csi": 10650,
     "datamover": 14950,
     "deleteitemactions": 650,
     "diffsnap": 3650,
@@ -86,7 +86,7 @@ LINES_MAX = {
     "storage": 4700,
     "velero": 1650,
 }
-TEST_LINES_MAX = 162_900
+TEST_LINES_MAX = 163_000
 
 # Messages that protoc made from proto/<group>/, and third-party code, have homes: the folders or files that may include
 # them. Of third-party code by a pattern of the include.
