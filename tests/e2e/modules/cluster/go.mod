@@ -427,3 +427,6 @@ replace github.com/kopia/kopia => github.com/project-velero/kopia v0.0.0-2025123
 
 // The metadata sidecar is built with mocks of csi-test, which have another controller since 5.6.
 replace github.com/golang/mock => ./mock
+
+// Velero's AWS plugin cuts snapshots of EBS volumes with it, which no bed has.
+replace github.com/aws/aws-sdk-go-v2/service/ec2 => ./ec2
