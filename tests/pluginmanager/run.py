@@ -33,7 +33,7 @@ ROOT = HERE.parents[1]
 SOURCE = HERE / "harness"
 
 sys.path.append(str(ROOT / "tests" / "e2e"))
-from build import COMPILER_FLAGS, MODULES, go_environment, go_version  # noqa: E402  (so packages are shared, too)
+from build import COMPILER_FLAGS, MODULES, TAGS, go_environment, go_version  # noqa: E402  (so packages are shared, too)
 RUN_SECONDS_MAX = 300
 
 
@@ -83,7 +83,7 @@ def cache_dir():
 
 def input_digest(release):
     """Names one state of everything that a harness depends on."""
-    digest = hashlib.sha256(repr((release, COMPILER_FLAGS, go_version())).encode())
+    digest = hashlib.sha256(repr((release, COMPILER_FLAGS, TAGS, go_version())).encode())
     for path in [*sorted(SOURCE.glob("*.go")), release.mod_file]:
         digest.update(f"\0{path.name}\0".encode() + path.read_bytes())
     return digest.hexdigest()
@@ -104,7 +104,7 @@ def build(release, update=False):
         scratch = pathlib.Path(tempfile.mkdtemp(prefix=f"{release.name}.tmp-", dir=cache))
         start = time.monotonic()
         with go_environment(release.mod_file, update) as env:
-            subprocess.run(["go", "build", "-p", "2", *COMPILER_FLAGS, "-tags", release.tags, "-ldflags", "-s -w",
+            subprocess.run(["go", "build", "-p", "2", *COMPILER_FLAGS, "-tags", f"{TAGS},{release.tags}", "-ldflags", "-s -w",
                             "-o", scratch / "harness", "."], cwd=SOURCE, env=env, check=True)
         scratch.chmod(0o755)
         if update:  # The module files may have changed.
