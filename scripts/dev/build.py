@@ -32,8 +32,7 @@ def configure(preset):
 
 def make(preset, targets=()):
     """Builds a configured preset, or only some targets of it."""
-    console.run(["cmake", "--build", "--preset", preset, "-j", console.jobs(), *(["--target", *targets] if targets else [])],
-                env={"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"})  # Huge pages: clang takes 6 % less of a processor.
+    console.run(["cmake", "--build", "--preset", preset, "-j", console.jobs(), *(["--target", *targets] if targets else [])])
 
 
 def build(preset, targets=()):

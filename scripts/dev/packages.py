@@ -17,7 +17,8 @@ GO_REQUIREMENTS = ROOT / "scripts" / "go" / "requirements.txt"  # The toolchain 
 # Each with its reason; the libraries' reasons stand in cmake/Dependencies.cmake. clang compiles; g++ has the standard
 # library that it uses, and compiles the preset dev.
 PACKAGES = {
-    "toolchain": ("clang-14", "g++-12", "binutils", "cmake", "ninja-build", "ccache", "mold", "git"),
+    "toolchain": ("clang-14", "g++-12", "binutils", "cmake", "ninja-build", "ccache", "mold", "git",
+                  "libtcmalloc-minimal4"),  # What compilers allocate with: cmake/Options.cmake.
     "libraries": ("libgrpc++-dev", "libgrpc-dev", "protobuf-compiler-grpc", "protobuf-compiler",
                   "libprotobuf-dev", "libabsl-dev", "libyaml-cpp-dev", "nlohmann-json3-dev",
                   "libboost1.81-dev", "libssl-dev", "libc-ares-dev",
