@@ -110,6 +110,9 @@ class DownloadStep : public TransferStep {
 
   // That of Velero which it belongs to; nothing if none does, or is gone: then it goes, too.
   absl::StatusOr<std::optional<objects::Restore>> FindRestore() const;
+
+  // The PVC that gets the volume; nothing while it does not exist.
+  absl::StatusOr<std::optional<objects::PersistentVolumeClaim>> FindTarget() const;
   // The target's volume. A target that waits for a Pod is not made to wait by a restore without
   // Pods, where none may ever come.
   absl::StatusOr<csi::RestoredVolume> Prepare(csi::RestoreRequest request) const;
@@ -247,6 +250,12 @@ absl::Status RestoreInPlaceStep::CheckStartBefore() const {
                    "clock is right where it runs"));
 }
 
+absl::StatusOr<std::optional<objects::PersistentVolumeClaim>> DownloadStep::FindTarget() const {
+  return objects::Find<objects::PersistentVolumeClaim>(
+      ctx_, env_.api,
+      objects::PersistentVolumeClaim::Key(download_.target_namespace(), download_.target_pvc()));
+}
+
 absl::StatusOr<std::optional<objects::Restore>> DownloadStep::FindRestore() const {
   const std::optional<objects::OwnerReference> owner = VeleroOwnerOf(object_.object(), "Restore");
   if (!owner.has_value()) {
@@ -279,11 +288,7 @@ absl::Status DownloadStep::CheckTargetMayCome() const {
     return absl::OkStatus();
   }
   // It may have come between the two looks.
-  ASSIGN_OR_RETURN(const auto target,
-                   objects::Find<objects::PersistentVolumeClaim>(
-                       ctx_, env_.api,
-                       objects::PersistentVolumeClaim::Key(download_.target_namespace(),
-                                                           download_.target_pvc())));
+  ASSIGN_OR_RETURN(const auto target, FindTarget());
   return target.has_value()
              ? absl::OkStatus()
              : absl::FailedPreconditionError(absl::StrCat(
@@ -295,11 +300,7 @@ absl::Status DownloadStep::CheckTargetMayCome() const {
 absl::Status DownloadStep::PrepareAccept() {
   // One that Velero made and that a restore brings back would write again.
   object_.SetLabel(objects::kExcludeFromBackupLabel, "true");
-  ASSIGN_OR_RETURN(const auto target,
-                   objects::Find<objects::PersistentVolumeClaim>(
-                       ctx_, env_.api,
-                       objects::PersistentVolumeClaim::Key(download_.target_namespace(),
-                                                           download_.target_pvc())));
+  ASSIGN_OR_RETURN(const auto target, FindTarget());
   if (target.has_value()) {
     RecordClass(target->storage_class().value_or(""));
   }
@@ -437,11 +438,7 @@ absl::Status DownloadStep::RecordOrigin(const objects::RestoreFigures& figures) 
   if (!into_.empty() || !is_same_pvc) {
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const auto target,
-                   objects::Find<objects::PersistentVolumeClaim>(
-                       ctx_, env_.api,
-                       objects::PersistentVolumeClaim::Key(download_.target_namespace(),
-                                                           download_.target_pvc())));
+  ASSIGN_OR_RETURN(const auto target, FindTarget());
   if (!target.has_value() || target->uid() != object_.Annotation(objects::kTargetUidAnnotation)) {
     return absl::OkStatus();  // It gets no volume.
   }
@@ -585,8 +582,7 @@ void DownloadStep::ReportEnd(DataPhase phase, const std::string& message) {
 
 void DownloadStep::ReportUnusedSize() {
   const std::string name = download_.target_pvc();
-  const auto target = objects::Find<objects::PersistentVolumeClaim>(
-      ctx_, env_.api, objects::PersistentVolumeClaim::Key(download_.target_namespace(), name));
+  const auto target = FindTarget();
   if (!target.ok() || !target->has_value() || (*target)->mode() == objects::VolumeMode::kBlock) {
     return;
   }
