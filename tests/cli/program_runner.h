@@ -16,22 +16,10 @@
 #include "cli/program.h"
 #include "tests/cli/outcome.h"
 #include "tests/support/cheap_scrypt.h"
+#include "tests/support/impatient_clock.h"
 #include "tests/support/scratch_folder.h"
 
 namespace csidelta::cli {
-
-// Time as it is, but for the short wait between taking a lock and looking again.
-class ImpatientClock : public Clock {
- public:
-  absl::Time Now() const override { return real_.Now(); }
-  bool SleepUntil(absl::Time wake_at, std::stop_token stop) const override {
-    return wake_at - Now() < absl::Milliseconds(500) ? !stop.stop_requested()
-                                                     : real_.SleepUntil(wake_at, std::move(stop));
-  }
-
- private:
-  const Clock& real_ = Clock::Real();
-};
 
 // The whole program in this process, in a folder of its own that is removed afterwards; in memory
 // where nothing else is said, because each object of a repository is synced.
@@ -59,7 +47,6 @@ class ProgramRunner {
         return true;
       };
     };
-    const ImpatientClock clock;
     CallContext ctx;
     ctx.stop = std::move(stop);
     ctx.clock = &clock;
@@ -85,6 +72,7 @@ class ProgramRunner {
   void Init() const { ASSERT_EQ(Run({"init"}).code, ExitCode::kOk); }
 
   std::map<std::string, std::string> variables;  // of the program's environment
+  support::ImpatientClock clock;
   engine::StoreOpener open_store = storage::OpenStore;
   int table_columns = kTableColumns;
   bool out_is_terminal = false;

@@ -348,6 +348,13 @@ TEST_F(SnapshotRestoreTest, AVolumeThatTheDriverKeepsIsReported) {
   });
   const std::string handle = HandleOf("data-db-0");
   ASSERT_EQ(Restore({"--yes"}).code, ExitCode::kOk);
+  // The time that a provisioner may take to begin is over when the volume is looked at.
+  api_.SetInterceptor([&](const support::ApiCall& call, const Json*) {
+    if (call.verb == "list" && call.plural == "persistentvolumes") {
+      program_.clock.LetPass(30);
+    }
+    return absl::OkStatus();
+  });
   const Outcome outcome = Run({"--into", "data-db-0", "--finish", "--yes"});
   EXPECT_EQ(outcome.code, ExitCode::kIncomplete);
   EXPECT_THAT(outcome.out, HasSubstr(absl::StrCat("keeps volume ", handle)));

@@ -130,8 +130,12 @@ class DifferentialSubject : public ChangedBlockSubject, private diffsnap::Differ
   std::atomic<bool> base_gone_ = false;
   diffsnap::DifferentialCluster cluster_{*this};
   csi::AudienceTokens tokens_{cluster_.api, {}};
+  // The cluster's clock stands still, that of listings does not: each object looks old to others.
   incremental::DifferentialRequestSource source_{
-      cluster_.api, tokens_, Random::Real(), {.entries_max = 99}};
+      cluster_.api,
+      tokens_,
+      Random::Real(),
+      {.entries_max = 99, .leftover_age_max = absl::InfiniteDuration()}};
 };
 
 ChangedBlockCase MetadataCase(const char* name, bool fixed_length) {

@@ -19,6 +19,7 @@
 #include "storage/object_rules.h"
 #include "tests/support/cheap_scrypt.h"
 #include "tests/support/fake_secure_random.h"
+#include "tests/support/impatient_clock.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
 
@@ -125,7 +126,8 @@ class JobTest : public testing::Test {
 
   const support::ScratchFolder folder_;
   std::string retained_;  // prefix of keys that may not be deleted; "" for none
-  CallContext ctx_;
+  support::ImpatientClock clock_;
+  CallContext ctx_{.clock = &clock_};
   std::set<std::string> stages_;
   int64_t done_bytes_ = 0;
   int64_t total_bytes_ = 0;

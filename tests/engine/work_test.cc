@@ -27,6 +27,7 @@
 #include "tests/support/cheap_scrypt.h"
 #include "tests/support/fake_locked_store.h"
 #include "tests/support/fake_secure_random.h"
+#include "tests/support/impatient_clock.h"
 #include "tests/support/lent_store.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
@@ -115,7 +116,8 @@ class WorkTest : public testing::Test {
   }
 
   const support::ScratchFolder folder_;
-  CallContext ctx_;
+  support::ImpatientClock clock_;
+  CallContext ctx_{.clock = &clock_};
   std::string password_ = "secret";
   bool no_lock_ = false;
   int64_t memory_budget_bytes_ = incremental::kMemoryBudgetBytes;
@@ -191,7 +193,7 @@ TEST_F(WorkTest, ABackupThatMustNotReadEverythingFails) {
 
 TEST_F(WorkTest, ABackupThatIsStoppedIsCancelledAndTheNextOneGoesOn) {
   std::stop_source stop;
-  CallContext ctx;
+  CallContext ctx = ctx_;
   ctx.stop = stop.get_token();
   EXPECT_THAT(RunBackup(ctx, *NewSession(), {.device = Path("image"), .path = "/app"},
                         [&](absl::string_view, int64_t, int64_t) { stop.request_stop(); })
