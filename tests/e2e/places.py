@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import http.server
 import socket
+import socketserver
 import subprocess
 import threading
 import time
@@ -175,12 +176,63 @@ class Gate:
         self._thread.join()
 
 
-class Place:
-    """A location of a bed with a bucket of its own. `gate` is None with TLS."""
+class _Tunnel(socketserver.BaseRequestHandler):
+    """One CONNECT to the one host that the proxy knows, which no name service does."""
 
-    def __init__(self, bed, name, tls=None):
+    def handle(self):
+        asked = b""
+        while b"\r\n\r\n" not in asked:
+            asked += self.request.recv(4096) or b"\r\n\r\n"
+        proxy = self.server.proxy
+        method, target, *_ = asked.decode().split()
+        proxy.asked.append(target)
+        if method != "CONNECT" or target != f"{proxy.name}:{proxy.port_behind}":
+            self.request.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+            return
+        with processes.inside(proxy.bed.name):
+            inner = socket.create_connection(("127.0.0.1", proxy.port_behind))
+        with inner:
+            self.request.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            back = threading.Thread(target=self._pass, args=(inner, self.request))
+            back.start()
+            self._pass(self.request, inner)
+            back.join()
+
+    @staticmethod
+    def _pass(source, target):
+        with contextlib.suppress(OSError):
+            while some := source.recv(1 << 16):
+                target.sendall(some)
+            target.shutdown(socket.SHUT_WR)
+
+
+class Proxy:
+    """An HTTP proxy in a bed's network: the only way to an S3 server, whose name it alone knows."""
+
+    def __init__(self, bed, name, port_behind):
+        self.bed, self.name, self.port_behind = bed, name, port_behind
+        self.asked = []  # HOST:PORT of each tunnel
+        with processes.inside(bed.name):
+            self._server = socketserver.ThreadingTCPServer((bed.host, 0), _Tunnel)
+        self._server.daemon_threads, self._server.proxy = True, self
+        self.url = f"http://{bed.host}:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+
+    def close(self):
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class Place:
+    """A location of a bed with a bucket of its own. `gate` is None with TLS, whose certificate is for `host`."""
+
+    def __init__(self, bed, name, tls=None, host=None):
         self.bed, self.name = bed, name
         self.server = Server(bed, bed.state / name, ("firstaccess", "firstsecret"), tls)
+        if host:
+            self.server.url = f"https://{host}:{self.server.port}"
         self.gate = None if tls else Gate(bed, self.server.port)
         self.folder = bed.buckets[name] = self.server.folder
         bed.api.create("secrets", secret(bed, name, ("firstaccess", "firstsecret")))
@@ -193,7 +245,6 @@ class Place:
             "spec": {"provider": "aws", "objectStorage": storage, "credential": {"name": name, "key": "cloud"},
                      "config": {"region": objects.REGION, "s3ForcePathStyle": "true",
                                 "s3Url": self.server.url if tls else self.gate.url}}})
-        self.await_available()
 
     def await_available(self):
         """Until Velero has looked and found it in order."""

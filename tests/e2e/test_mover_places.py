@@ -1,9 +1,12 @@
 """Buckets that fail, keys that change, and other clusters on the same bucket."""
 
+import contextlib
+
 import pytest
 
 import data
 import mover
+import pki
 import places
 from bed import ENDED
 from moving import (HELD, MIB, MOVE, MOVED_SECONDS_MAX, await_completed, await_nothing_left, await_phase, back_up, begin,
@@ -13,6 +16,7 @@ from promises import within
 VOLUME_BYTES = 8 * MIB
 REFUSED_SECONDS_MAX = 180
 FULL_SECONDS_MAX = 50  # Promised: less than a place that is busy is waited for.
+HIDDEN = "bucket.behind.test"
 NEW_KEYS = ("secondaccess", "secondsecret")
 
 pytestmark = pytest.mark.moves
@@ -27,17 +31,19 @@ def app(bed, workspace):
     return name
 
 
-def make_place(bed, workspace, tls=None):
+def make_place(bed, workspace, reach=lambda place: contextlib.nullcontext(), **of_place):
     """A place for one test. Afterwards nothing of single moves is left, and no lock in its repositories."""
-    place = places.Place(bed, workspace.name("place"), tls)
+    place = places.Place(bed, workspace.name("place"), **of_place)
     try:
-        yield place
-        if place.gate:
-            place.gate.open()
-        workspace.clear()
-        bed.wait_for(lambda: not undone(bed), REFUSED_SECONDS_MAX, lambda: f"all data deleted: {undone(bed)}")
-        await_nothing_left(bed)
-        assert not [name for name in place.objects() if "/locks/" in name]
+        with reach(place):
+            place.await_available()
+            yield place
+            if place.gate:
+                place.gate.open()
+            workspace.clear()
+            bed.wait_for(lambda: not undone(bed), REFUSED_SECONDS_MAX, lambda: f"all data deleted: {undone(bed)}")
+            await_nothing_left(bed)
+            assert not [name for name in place.objects() if "/locks/" in name]
     finally:
         place.remove()
         bed.api.delete("secrets", f"csi-delta-keys-{bed.namespace}.{place.name}", mover.NAMESPACE)
@@ -50,10 +56,22 @@ def place(bed, workspace, app):
 
 
 @pytest.fixture
-def sealed_place(bed, workspace, app):
-    """One behind TLS, with a certificate that only the bed knows."""
+def hidden_place(bed, workspace, app):
+    """One behind TLS, with a certificate that only the bed knows, and with a name that only a proxy knows."""
     del app
-    yield from make_place(bed, workspace, "apiserver")
+    pki.make_server(bed.pki, "hidden", f"DNS:{HIDDEN}")
+
+    @contextlib.contextmanager
+    def by_proxy(place):
+        place.proxy = places.Proxy(bed, HIDDEN, place.server.port)
+        bed.configure_velero(server_env={"HTTPS_PROXY": place.proxy.url, "NO_PROXY": bed.host})
+        try:
+            with mover.configured(bed, {"proxy": {"https": place.proxy.url}}):
+                yield
+        finally:
+            bed.configure_velero()
+            place.proxy.close()
+    yield from make_place(bed, workspace, by_proxy, tls="hidden", host=HIDDEN)
 
 
 def flags(place):
@@ -125,5 +143,6 @@ def test_credentials_that_change_while_a_volume_is_uploaded(bed, workspace, app,
     await_completed(bed, backup)
 
 
-def test_a_bucket_behind_a_certificate_of_ones_own(bed, workspace, app, sealed_place):
-    check_backup_restores(bed, workspace, app, sealed_place, "sealed")
+def test_a_bucket_that_a_proxy_alone_reaches_with_a_certificate_of_ones_own(bed, workspace, app, hidden_place):
+    check_backup_restores(bed, workspace, app, hidden_place, "hidden")
+    assert set(hidden_place.proxy.asked) == {f"{HIDDEN}:{hidden_place.server.port}"}
