@@ -55,10 +55,10 @@ def ask_command(request):
 
 
 def grant(bed):
-    """Gives our plugin's account in the bed what deploy/longhorn-rbac.yaml lists."""
-    role, binding, *_ = yaml.safe_load_all(RIGHTS.read_text())
-    binding["subjects"] = [{"kind": "ServiceAccount", "name": objects.PLUGIN_ACCOUNT, "namespace": bed.namespace}]
-    for document in (role, binding):
+    """Gives the accounts in the bed what deploy/longhorn-rbac.yaml lists; the plugin's have another name here."""
+    documents = list(yaml.safe_load_all(RIGHTS.read_text()))
+    documents[1]["subjects"] = [{"kind": "ServiceAccount", "name": objects.PLUGIN_ACCOUNT, "namespace": bed.namespace}]
+    for document in documents:
         bed.kubectl("apply", "-f", "-", stdin=json.dumps(document))
 
 
