@@ -1,11 +1,15 @@
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "csi/deletion_proof.h"
 #include "csi/population.h"
 #include "csi/snapshot_state.h"
@@ -24,6 +28,10 @@ namespace {
 
 // A snapshot that takes longer than this has a driver that does not get on.
 constexpr absl::Duration kSnapshotTimeMax = absl::Hours(1);
+
+// Since this version of external-snapshotter its gate CSIVolumeGroupSnapshot is on where no flag
+// says otherwise (pkg/features/features.go).
+constexpr std::pair<int, int> kGroupsOnFrom = {8, 7};
 
 std::string NameOf(absl::string_view kind, const objects::Object& object) {
   const std::string space = object.namespace_name();
@@ -46,6 +54,49 @@ bool RunsController(const objects::Deployment& deployment) {
   return absl::c_any_of(deployment.containers(), [](const objects::DeployedContainer& container) {
     return absl::StrContains(container.image, "snapshot-controller");
   });
+}
+
+// Whether it handles volume groups: as its flag says, else as its version does by itself.
+bool HasGroups(const objects::Deployment& deployment) {
+  bool on_by_itself = false;
+  for (const objects::DeployedContainer& container : deployment.containers()) {
+    for (const std::string& argument : container.arguments) {
+      const std::vector<std::string> parts =
+          absl::StrSplit(argument, absl::MaxSplits("CSIVolumeGroupSnapshot=", 1));
+      if (parts.size() > 1) {
+        return absl::StartsWithIgnoreCase(parts[1], "t");
+      }
+    }
+    const std::string tag = container.image.substr(container.image.rfind(':') + 1);
+    const std::vector<std::string> numbers = absl::StrSplit(absl::StripPrefix(tag, "v"), '.');
+    std::pair<int, int> version;
+    if (numbers.size() > 1 && absl::SimpleAtoi(numbers[0], &version.first) &&
+        absl::SimpleAtoi(numbers[1], &version.second)) {
+      on_by_itself = on_by_itself || version >= kGroupsOnFrom;
+    }
+  }
+  return on_by_itself;
+}
+
+// Of a controller that looks at a member of a group whose kinds it does not know.
+void ReportGroups(CheckContext& context, const std::string& controller) {
+  const auto members = absl::c_count_if(context.List<objects::VolumeSnapshotContent>(),
+                                        [](const objects::VolumeSnapshotContent& content) {
+                                          return !content.group_handle().empty();
+                                        });
+  const std::string text =
+      "its feature gate CSIVolumeGroupSnapshot is off, and its process ends when a member of a "
+      "volume group is restored, imported or deleted; then no volume snapshot of the cluster gets "
+      "ready";
+  const std::string gate =
+      "give it and csi-snapshotter --feature-gates=CSIVolumeGroupSnapshot=true";
+  if (members > 0) {
+    context.Warn(controller, absl::StrCat(text, "; VolumeSnapshotContents of members: ", members),
+                 gate);
+  } else {
+    context.Note(controller, text,
+                 absl::StrCat("nothing, if no backup has volume groups; else ", gate));
+  }
 }
 
 void WarnOfPendingDeletion(CheckContext& context, const k8s::ResourceType& type,
@@ -107,11 +158,13 @@ void CheckSnapshotController(CheckContext& context) {
       continue;
     }
     const std::string name = NameOf("deployment", deployment);
-    if (deployment.available_replicas() > 0) {
-      context.Good(name, "the snapshot controller is available");
-    } else {
+    if (deployment.available_replicas() == 0) {
       context.Fault(name, "the snapshot controller is not available: no volume snapshot gets ready",
                     "kubectl describe it and its pods");
+    } else if (!HasGroups(deployment)) {
+      ReportGroups(context, name);
+    } else {
+      context.Good(name, "the snapshot controller is available");
     }
     return;
   }

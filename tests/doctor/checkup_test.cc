@@ -162,7 +162,7 @@ class Cluster {
     api_.Seed(objects::Namespace::Type(), system);
     Json controller = MakeObject("apps/v1", "Deployment", "kube-system", "snapshots");
     SetJson(controller, {"spec", "template", "spec", "containers"},
-            Json::array({{{"image", "registry.k8s.io/sig-storage/snapshot-controller:v8.6.0"}}}));
+            Json::array({{{"image", "registry.k8s.io/sig-storage/snapshot-controller:v8.7.0"}}}));
     SetJson(controller, {"status", "availableReplicas"}, 1);
     api_.Seed(objects::Deployment::Type(), controller);
   }
@@ -356,6 +356,11 @@ void SeedWithoutData(Cluster& c) {
   Json object = restore.json();
   SetJson(object, {"spec", "backupName"}, "nightly");
   c.api().Seed(objects::Restore::Type(), object);
+}
+
+void SetController(Cluster& c, const Json& container) {
+  Sets({objects::Deployment::Type(), "kube-system", "snapshots"},
+       {"spec", "template", "spec", "containers"}, Json::array({container}))(c);
 }
 
 void SeedContent(Cluster& c, const std::string& name) {
@@ -1319,6 +1324,19 @@ std::vector<Ailment> OfTheSameChecks() {
        SeedPendingGroupDeletion},
       {"stuck-snapshots", Severity::kWarning, "VolumeSnapshotContent gone-1 does not exist",
        SeedLostSnapshot},
+      {"snapshot-controller", Severity::kNote, "gate CSIVolumeGroupSnapshot is off",
+       [](Cluster& c) {
+         SetController(c, {{"image", "r.example.com/snapshot-controller:v8.6.0"}});
+       }},
+      {"snapshot-controller", Severity::kWarning,
+       "gets ready; VolumeSnapshotContents of members: 1",
+       [](Cluster& c) {
+         SetController(c, {{"image", "r.example.com/snapshot-controller:v8.7.0"},
+                           {"args", {"--feature-gates=CSIVolumeGroupSnapshot=false"}}});
+         SeedContent(c, "member");
+         c.api().SetField({VolumeSnapshotContentType(), "", "member"},
+                          {"status", "volumeGroupSnapshotHandle"}, "group");
+       }},
       {"snapshot-controller", Severity::kNote, "no Deployment runs a snapshot-controller",
        Removes({objects::Deployment::Type(), "kube-system", "snapshots"})},
       {"velero-namespace", Severity::kFault, "Velero's kinds are not served",
