@@ -207,7 +207,7 @@ def velero_command(bed):
             f"--namespace={bed.namespace}", f"--plugin-dir={bed.plugin_dir}",
             "--metrics-address=127.0.0.1:8085", "--profiler-address=", "--log-level=debug",
             "--backup-sync-period=1ms",  # Else Velero, started again, does not look at a bucket that it saw just before.
-            "--store-validation-frequency=5s",
+            "--store-validation-frequency=30s",
             f"--item-operation-sync-frequency={MOVE_LOOK if bed.node else SNAPSHOT_LOOK}",
             "--garbage-collection-frequency=10s",
             "--resource-timeout=1m", "--terminating-resource-timeout=1m", *bed.server_args]

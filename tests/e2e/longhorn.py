@@ -128,6 +128,4 @@ def _remove(bed):
     many.Etcd(bed).delete_range(STORED, STORED[:-1] + "0")
     kinds = bed.kubectl("get", "crd", "-o", "name").stdout.split()
     kinds = [kind for kind in kinds if kind.endswith(".longhorn.io")]
-    if kinds:
-        bed.kubectl("delete", *kinds)
-    bed.kubectl("delete", "--ignore-not-found", "namespace", NAMESPACE)
+    bed.kubectl("delete", "--ignore-not-found", *kinds, f"namespace/{NAMESPACE}")  # It waits for all at once.
