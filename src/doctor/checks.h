@@ -60,6 +60,7 @@ void CheckDriverChangedBlocks(CheckContext& context);
 void CheckDriverMetadataService(CheckContext& context);
 void CheckDriverBlockDevice(CheckContext& context);
 void CheckDriverSnapshotLimit(CheckContext& context);
+void CheckDriverZones(CheckContext& context);
 void CheckDriverSnapshots(CheckContext& context);
 void CheckVolumesNotCsi(CheckContext& context);
 void CheckClaimsUnbound(CheckContext& context);

@@ -107,6 +107,7 @@ constexpr std::array kChecks = {
           CheckDriverBlockDevice},
     Check{"driver-snapshot-limit", "which drivers refuse what because of snapshots?",
           CheckDriverSnapshotLimit},
+    Check{"driver-zones", "do restores fill volumes that their Pods can use?", CheckDriverZones},
     Check{"driver-snapshots", "has the storage all snapshots that the cluster names?",
           CheckDriverSnapshots},
     Check{"volumes-not-csi", "which volumes belong to no CSI driver?", CheckVolumesNotCsi},

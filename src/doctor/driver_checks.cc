@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "base/human_text.h"
 #include "csi/driver_rules.h"
@@ -16,6 +17,7 @@
 #include "objects/client.h"
 #include "objects/differential_snapshot.h"
 #include "objects/keys.h"
+#include "objects/node.h"
 #include "objects/persistent_volume.h"
 #include "objects/storage_class.h"
 #include "objects/volume_snapshot.h"
@@ -197,6 +199,36 @@ void CheckDriverSnapshotLimit(CheckContext& context) {
 
 // Only the driver knows: the csi-snapshotter does not ask it again for a content that was Ready
 // once.
+void CheckDriverZones(CheckContext& context) {
+  const std::vector<objects::Node> nodes = context.List<objects::Node>();
+  std::set<std::pair<std::string, std::string>> seen;  // class and affinity: few among many volumes
+  std::map<std::string, std::string> examples;         // by class
+  for (const PersistentVolume& volume : context.List<PersistentVolume>()) {
+    const objects::NodeSelector affinity = volume.node_affinity();
+    if (volume.driver().empty() ||
+        !seen.emplace(volume.storage_class(), affinity.ToText()).second) {
+      continue;
+    }
+    const auto other = absl::c_find_if(
+        nodes, [&](const objects::Node& node) { return !node.IsSelectedBy(affinity); });
+    if (other != nodes.end()) {
+      examples.emplace(volume.storage_class(),
+                       absl::StrCat(volume.name(), " cannot be used on node ", other->name()));
+    }
+  }
+  for (const auto& storage_class : context.List<objects::StorageClass>()) {
+    const auto example = examples.find(storage_class.name());
+    if (example != examples.end() && !storage_class.waits_for_first_consumer()) {
+      context.Note(
+          absl::StrCat("storage class ", storage_class.name()),
+          absl::StrCat("it binds at once, and its volumes serve some nodes only (", example->second,
+                       "): data is restored into a volume before it is known where its "
+                       "Pod runs, which may then never start"),
+          "restore into a class with volumeBindingMode WaitForFirstConsumer");
+    }
+  }
+}
+
 void CheckDriverSnapshots(CheckContext& context) {
   const std::vector<VolumeSnapshotContent> contents = context.List<VolumeSnapshotContent>();
   if (contents.empty()) {

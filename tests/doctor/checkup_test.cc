@@ -771,6 +771,16 @@ std::vector<Ailment> OfDrivers() {
        [](Cluster& c) { SetVolumeDriver(c, "nfs.csi.k8s.io"); }},
       {"driver-snapshot-limit", Severity::kNote, "at most 3 snapshots",
        [](Cluster& c) { SetVolumeDriver(c, "csi.vsphere.vmware.com"); }},
+      {"driver-zones", Severity::kNote, "pv-1 cannot be used on node n2",
+       [](Cluster& c) {
+         for (const char* node : {"n1", "n2"}) {
+           c.api().Seed(objects::Node::Type(), MakeObject("v1", "Node", "", node));
+         }
+         c.api().Mutate(kVolume, [](Json& volume) {
+           volume["spec"]["storageClassName"] = "fast";
+           volume["spec"]["nodeAffinity"]["required"] = objects::NodeSelector::OfNode("n1").json();
+         });
+       }},
       {"driver-snapshots", Severity::kFault,
        "1 VolumeSnapshotContent: monday of VolumeSnapshot shop/",
        [](Cluster& c) {
