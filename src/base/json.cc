@@ -128,15 +128,18 @@ bool GetBool(const Json& value, JsonPath path, bool fallback) {
 
 std::vector<std::string> GetStringList(const Json& value, JsonPath path) {
   std::vector<std::string> elements;
-  const Json* found = FindJson(value, path);
-  if (found != nullptr && found->is_array()) {
-    for (const Json& element : *found) {
-      if (element.is_string()) {
-        elements.push_back(element.get<std::string>());
-      }
+  for (const Json& element : JsonArrayAt(value, path)) {
+    if (element.is_string()) {
+      elements.push_back(element.get<std::string>());
     }
   }
   return elements;
+}
+
+const Json& JsonArrayAt(const Json& value, JsonPath path) {
+  static const Json& kNone = *new Json(Json::array());
+  const Json* const found = FindJson(value, path);
+  return found != nullptr && found->is_array() ? *found : kNone;
 }
 
 std::map<std::string, std::string> GetStringMap(const Json& value, JsonPath path) {

@@ -55,6 +55,8 @@ bool GetBool(const Json& value, JsonPath path, bool fallback = false);
 // absent.
 std::vector<std::string> GetStringList(const Json& value, JsonPath path);
 std::map<std::string, std::string> GetStringMap(const Json& value, JsonPath path);
+// The array at `path`; empty if it is missing. Borrowed from `value`.
+const Json& JsonArrayAt(const Json& value, JsonPath path);
 
 // A value that may not be known: null then. A time is a text as FormatRfc3339() has it.
 template <typename T>

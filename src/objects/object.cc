@@ -26,12 +26,6 @@ OwnerReference ToOwner(const Json& owner) {
 
 }  // namespace
 
-const Json& JsonArrayAt(const Json& json, JsonPath path) {
-  static const Json& kNone = *new Json(Json::array());
-  const Json* const found = FindJson(json, path);
-  return found != nullptr && found->is_array() ? *found : kNone;
-}
-
 Json ToJson(const std::vector<OwnerReference>& owners) {
   return JsonFieldWriter::Write(owners, kOwnerFields);
 }
@@ -133,16 +127,6 @@ bool Object::RemoveOwners(absl::FunctionRef<bool(const OwnerReference&)> is_remo
   return true;
 }
 
-std::vector<std::string> Object::Texts(JsonPath path) const {
-  std::vector<std::string> texts;
-  for (const Json& one : ArrayAt(path)) {
-    if (one.is_string()) {
-      texts.push_back(one.get<std::string>());
-    }
-  }
-  return texts;
-}
-
 std::optional<bool> Object::FlagIfSet(JsonPath path) const {
   const Json* const flag = Find(path);
   return flag != nullptr && flag->is_boolean() ? std::optional(flag->get<bool>()) : std::nullopt;
@@ -169,8 +153,6 @@ std::optional<int64_t> Object::QuantityAt(JsonPath path) const {
   const absl::StatusOr<int64_t> bytes = ParseQuantity(Text(path));
   return bytes.ok() && *bytes > 0 ? std::optional(*bytes) : std::nullopt;
 }
-
-const Json& Object::ArrayAt(JsonPath path) const { return JsonArrayAt(json_, path); }
 
 Json Object::PickAt(const char* field, std::initializer_list<const char*> names) const {
   Json picked = Json::object();

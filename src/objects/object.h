@@ -107,7 +107,9 @@ class Object {
  protected:
   const Json* Find(JsonPath path) const { return FindJson(json_, path); }
   std::string Text(JsonPath path) const { return GetString(json_, path); }
-  std::vector<std::string> Texts(JsonPath path) const;  // those of an array that are
+  std::vector<std::string> Texts(JsonPath path) const {  // those of an array that are
+    return GetStringList(json_, path);
+  }
   bool Flag(JsonPath path) const { return GetBool(json_, path); }
   std::optional<bool> FlagIfSet(JsonPath path) const;
   int64_t Number(JsonPath path, int64_t fallback = 0) const {
@@ -121,7 +123,9 @@ class Object {
   // was not recorded.
   std::optional<absl::Time> WrittenAt(JsonPath field) const;
   std::optional<int64_t> QuantityAt(JsonPath path) const;  // more than 0
-  const Json& ArrayAt(JsonPath path) const;                // an empty one where none exists
+  const Json& ArrayAt(JsonPath path) const {               // an empty one where none exists
+    return JsonArrayAt(json_, path);
+  }
   // Those members of the object at `field` that exist.
   Json PickAt(const char* field, std::initializer_list<const char*> names) const;
   void Set(JsonPath path, Json leaf) { SetJson(json_, path, std::move(leaf)); }
@@ -131,8 +135,6 @@ class Object {
   Json json_ = Json::object();
 };
 
-// The array at `path`; empty if it is missing. Borrowed from `json`.
-const Json& JsonArrayAt(const Json& json, JsonPath path);
 Json ToJson(const std::vector<OwnerReference>& owners);
 // Whether the value of its key meets an entry of matchExpressions; `value` nothing: there is no
 // such key. Nothing if the operator is unknown. Pure.

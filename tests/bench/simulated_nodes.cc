@@ -44,8 +44,7 @@ Json Condition(const char* type) { return {{"type", type}, {"status", "True"}}; 
 // How many repository snapshots a worker is to remove.
 int64_t DeletionsOf(const std::optional<Json>& task) {
   return task.has_value()
-             ? static_cast<int64_t>(
-                   objects::JsonArrayAt(*task, {"spec", "job", "forget", "items"}).size())
+             ? static_cast<int64_t>(JsonArrayAt(*task, {"spec", "job", "forget", "items"}).size())
              : 0;
 }
 

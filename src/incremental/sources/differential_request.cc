@@ -52,11 +52,10 @@ std::string StateOf(const Json& object) { return GetString(object, {"status", "s
 // Whether a controller has it in its hands.
 bool IsProcessed(const Json& object) {
   return !StateOf(object).empty() ||
-         absl::c_any_of(objects::JsonArrayAt(object, {"status", "conditions"}),
-                        [](const Json& condition) {
-                          return GetString(condition, {"type"}) == "Accepted" &&
-                                 GetString(condition, {"status"}) == "True";
-                        });
+         absl::c_any_of(JsonArrayAt(object, {"status", "conditions"}), [](const Json& condition) {
+           return GetString(condition, {"type"}) == "Accepted" &&
+                  GetString(condition, {"status"}) == "True";
+         });
 }
 
 bool IsEnded(const Json& object) {
