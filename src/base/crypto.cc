@@ -42,4 +42,8 @@ Sha256Digest HmacSha256(absl::string_view key, absl::string_view message) {
   return digest;
 }
 
+bool IsLowerHex(absl::string_view text, std::size_t digits) {
+  return text.size() == digits && text.find_first_not_of("0123456789abcdef") == text.npos;
+}
+
 }  // namespace csidelta

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -12,6 +13,8 @@ namespace csidelta {
 
 // SHA-256 of `bytes` as 64 lower-case hexadecimal digits.
 std::string Sha256Hex(absl::string_view bytes);
+// Whether `text` is that many lower-case hexadecimal digits.
+bool IsLowerHex(absl::string_view text, std::size_t digits);
 
 using Sha256Digest = std::array<uint8_t, 32>;
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "base/crypto.h"
 #include "base/enum_names.h"
 #include "base/json_fields.h"
 
@@ -11,11 +12,6 @@ namespace csidelta::objects {
 namespace {
 
 constexpr std::size_t kPackDigits = 64;
-
-bool IsPackDigit(char digit) {
-  return absl::ascii_isdigit(digit) || (digit >= 'a' && digit <= 'f');
-}
-
 constexpr std::size_t kLockDigits = 64;
 
 constexpr EnumNames<OutcomeCode, 3> kCodes = {{
@@ -124,9 +120,7 @@ constexpr auto kOutcomeFields = [](auto& fields, auto& outcome) {
 
 }  // namespace
 
-bool IsPackId(absl::string_view text) {
-  return text.size() == kPackDigits && std::all_of(text.begin(), text.end(), IsPackDigit);
-}
+bool IsPackId(absl::string_view text) { return IsLowerHex(text, kPackDigits); }
 
 std::string ToString(OutcomeCode code) { return EnumName(kCodes, code); }
 

@@ -20,11 +20,7 @@ constexpr std::size_t kFingerprintDigits = 16;
 constexpr std::size_t kKeyPasswordBytes = 32;  // before base64
 constexpr std::size_t kKeyPasswordBytesMax = 4096;
 
-bool IsFingerprint(absl::string_view text) {
-  return text.size() == kFingerprintDigits && std::all_of(text.begin(), text.end(), [](char c) {
-           return absl::ascii_isdigit(c) || (c >= 'a' && c <= 'f');
-         });
-}
+bool IsFingerprint(absl::string_view text) { return IsLowerHex(text, kFingerprintDigits); }
 
 }  // namespace
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/crypto.h"
 
 namespace csidelta::velero {
 namespace {
@@ -27,12 +28,6 @@ bool IsDnsLabel(absl::string_view text) {
   return !text.empty() && text.size() <= kLabelBytesMax && IsLowerAlnum(text.front()) &&
          IsLowerAlnum(text.back()) &&
          std::all_of(text.begin(), text.end(), [](char c) { return IsLowerAlnum(c) || c == '-'; });
-}
-
-bool IsHex(absl::string_view text, std::size_t digits) {
-  return text.size() == digits && std::all_of(text.begin(), text.end(), [](char c) {
-           return absl::ascii_isdigit(c) || (c >= 'a' && c <= 'f');
-         });
 }
 
 absl::Status Malformed(absl::string_view text, absl::string_view what) {
@@ -75,10 +70,10 @@ absl::StatusOr<DataReference> ParseDataReference(absl::string_view text) {
   if (!IsUid(parts[4])) {
     return Malformed(text, "the claim is no uid");
   }
-  if (!IsHex(parts[5], kSnapshotDigits)) {
+  if (!IsLowerHex(parts[5], kSnapshotDigits)) {
     return Malformed(text, "the snapshot is not 64 hexadecimal digits");
   }
-  if (!IsHex(parts[6], kKeyDigits)) {
+  if (!IsLowerHex(parts[6], kKeyDigits)) {
     return Malformed(text, "the key is not 16 hexadecimal digits");
   }
   return DataReference{.cluster = std::string(parts[2]),
