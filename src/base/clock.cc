@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 
+#include "absl/functional/function_ref.h"
 #include "absl/time/clock.h"
 #include "base/mutex.h"
 
@@ -21,24 +22,22 @@ class RealClock : public Clock {
   }
 
   bool SleepFor(absl::Duration duration, std::stop_token stop) const override {
-    Mutex mutex;
-    std::condition_variable_any wakeup;
-    MutexLock lock(mutex);
     const absl::Duration wake_at = Uptime() + duration;
-    for (absl::Duration left = duration; left > absl::ZeroDuration() && !stop.stop_requested();
-         left = wake_at - Uptime()) {
-      const auto slice = absl::ToChronoNanoseconds(std::min(left, kWaitSliceMax));
-      wakeup.wait_for(lock, stop, slice, [] { return false; });
-    }
-    return !stop.stop_requested();
+    return Wait(stop, [&] { return wake_at - Uptime(); });
   }
 
   bool SleepUntil(absl::Time wake_at, std::stop_token stop) const override {
+    return Wait(stop, [&] { return wake_at - Now(); });
+  }
+
+ private:
+  // Until no time is left; false if `stop` was requested before.
+  static bool Wait(const std::stop_token& stop, absl::FunctionRef<absl::Duration()> time_left) {
     Mutex mutex;
     std::condition_variable_any wakeup;
     MutexLock lock(mutex);
     while (!stop.stop_requested()) {
-      const absl::Duration left = wake_at - Now();
+      const absl::Duration left = time_left();
       if (left <= absl::ZeroDuration()) {
         return true;
       }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -131,15 +132,8 @@ void JsonSection::TextList(const std::string& key, std::vector<std::string>& out
   if (value == nullptr) {
     return;
   }
-  std::vector<std::string> texts;
-  for (const Json& one : *value) {
-    const std::string* text = one.get_ptr<const std::string*>();
-    if (!value->is_array() || text == nullptr || !legal(*text)) {
-      return Fail(PathOf(key), *value, form);
-    }
-    texts.push_back(*text);
-  }
-  if (!value->is_array()) {
+  std::vector<std::string> texts = GetStringList(*value, {});
+  if (!value->is_array() || texts.size() != value->size() || !absl::c_all_of(texts, legal)) {
     return Fail(PathOf(key), *value, form);
   }
   out = std::move(texts);

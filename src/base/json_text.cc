@@ -80,18 +80,14 @@ bool IsUtf8(absl::string_view text) {
 void AppendUtf8(std::string& out, uint32_t code) {
   if (code < 0x80) {
     out.push_back(static_cast<char>(code));
-  } else if (code < 0x800) {
-    out.push_back(static_cast<char>(0xC0 | code >> 6));
-    out.push_back(static_cast<char>(0x80 | (code & 0x3F)));
-  } else if (code < 0x10000) {
-    out.push_back(static_cast<char>(0xE0 | code >> 12));
-    out.push_back(static_cast<char>(0x80 | (code >> 6 & 0x3F)));
-    out.push_back(static_cast<char>(0x80 | (code & 0x3F)));
-  } else {
-    out.push_back(static_cast<char>(0xF0 | code >> 18));
-    out.push_back(static_cast<char>(0x80 | (code >> 12 & 0x3F)));
-    out.push_back(static_cast<char>(0x80 | (code >> 6 & 0x3F)));
-    out.push_back(static_cast<char>(0x80 | (code & 0x3F)));
+    return;
+  }
+  int shift = code < 0x800 ? 6 : code < 0x10000 ? 12 : 18;
+  const uint32_t lead = shift == 6 ? 0xC0 : shift == 12 ? 0xE0 : 0xF0;
+  out.push_back(static_cast<char>(lead | code >> shift));
+  while (shift > 0) {
+    shift -= 6;
+    out.push_back(static_cast<char>(0x80 | (code >> shift & 0x3F)));
   }
 }
 
