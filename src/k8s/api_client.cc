@@ -72,15 +72,13 @@ bool IsNamespaceTerminating(absl::string_view message) {
 
 absl::Status ReadPages(const CallContext& ctx, ApiClient& api, const ResourceType& type,
                        absl::string_view namespace_name, const ListOptions& options,
-                       absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink) {
+                       PageSink sink) {
   return ReadAgainWhenTooOld(
       [&] { return api.ListPages(ctx, type, namespace_name, options, sink); });
 }
 
 absl::Status ReadWanted(const CallContext& ctx, ApiClient& api, const ResourceType& type,
-                        absl::string_view namespace_name,
-                        absl::FunctionRef<bool(absl::string_view name)> is_wanted,
-                        absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink) {
+                        absl::string_view namespace_name, NameFilter is_wanted, PageSink sink) {
   return ReadAgainWhenTooOld(
       [&] { return api.ListWanted(ctx, type, namespace_name, is_wanted, sink); });
 }

@@ -83,6 +83,12 @@ struct WatchOptions {
       {};  // where to start: that of the list before; "": what is there first
 };
 
+// Takes a page of a list; `is_first`: the list begins (again), and what came before does not count.
+using PageSink = absl::FunctionRef<void(std::vector<Json>& page, bool is_first)>;
+// Returns whether more events are wanted.
+using WatchSink = absl::FunctionRef<bool(const WatchEvent&)>;
+using NameFilter = absl::FunctionRef<bool(absl::string_view name)>;
+
 // Answers: what does the API server hold, and change it. The seam to Kubernetes; RestClient is the
 // real one, FakeApiClient (tests/support) the fake, and both pass
 // tests/contract/api_client_contract.
@@ -115,13 +121,11 @@ class ApiClient {
                                           const ListOptions& options) = 0;
 
   // The same for lists of any length. Each page is given to `sink` as it comes, which may take its
-  // objects, and is not kept. `is_first` says that the list begins (again), and that what came
-  // before does not count. Returns the list's resourceVersion. OUT_OF_RANGE: the list grew too old
-  // between two pages.
-  virtual absl::StatusOr<std::string> ListPages(
-      const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
-      const ListOptions& options,
-      absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink) {
+  // objects, and is not kept. Returns the list's resourceVersion. OUT_OF_RANGE: the list grew too
+  // old between two pages.
+  virtual absl::StatusOr<std::string> ListPages(const CallContext& ctx, const ResourceType& type,
+                                                absl::string_view namespace_name,
+                                                const ListOptions& options, PageSink sink) {
     absl::StatusOr<ObjectList> list = List(ctx, type, namespace_name, options);
     if (!list.ok()) {
       return list.status();
@@ -161,16 +165,15 @@ class ApiClient {
   // server ends the stream: watch again from the last resourceVersion seen.
   virtual absl::Status Watch(const CallContext& ctx, const ResourceType& type,
                              absl::string_view namespace_name, const WatchOptions& options,
-                             absl::FunctionRef<bool(const WatchEvent&)> sink) = 0;
+                             WatchSink sink) = 0;
 
   // As ListPages() with empty options, for a few of very many objects. It may omit objects whose
   // name `is_wanted` denies, and all may be a moment old. That costs it a tenth of reading its
   // store. One that is missing may have been made meanwhile. `is_wanted` is asked while the answer
   // comes, which waits as long as it does.
-  virtual absl::StatusOr<std::string> ListWanted(
-      const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
-      absl::FunctionRef<bool(absl::string_view name)> is_wanted,
-      absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink) {
+  virtual absl::StatusOr<std::string> ListWanted(const CallContext& ctx, const ResourceType& type,
+                                                 absl::string_view namespace_name,
+                                                 NameFilter is_wanted, PageSink sink) {
     static_cast<void>(is_wanted);
     return ListPages(ctx, type, namespace_name, {}, sink);
   }
@@ -207,13 +210,10 @@ bool IsNamespaceTerminating(absl::string_view message);
 // pages is read again from its beginning, three times at most. The objects of a page are the sink's
 // to take.
 absl::Status ReadPages(const CallContext& ctx, ApiClient& api, const ResourceType& type,
-                       absl::string_view namespace_name, const ListOptions& options,
-                       absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink);
+                       absl::string_view namespace_name, const ListOptions& options, PageSink sink);
 
 // The same by ApiClient::ListWanted().
 absl::Status ReadWanted(const CallContext& ctx, ApiClient& api, const ResourceType& type,
-                        absl::string_view namespace_name,
-                        absl::FunctionRef<bool(absl::string_view name)> is_wanted,
-                        absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink);
+                        absl::string_view namespace_name, NameFilter is_wanted, PageSink sink);
 
 }  // namespace csidelta::k8s

@@ -2,7 +2,6 @@
 
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "k8s/object.h"
 
@@ -25,74 +24,6 @@ void RecordAnswer(ObjectCache& cache, uint64_t begun, const ObjectKey& key,
 }
 
 }  // namespace
-
-// --- ForwardingClient
-
-absl::StatusOr<Json> ForwardingClient::Get(const CallContext& ctx, const ObjectKey& key) {
-  return client_.Get(ctx, key);
-}
-
-absl::StatusOr<ObjectList> ForwardingClient::List(const CallContext& ctx, const ResourceType& type,
-                                                  absl::string_view namespace_name,
-                                                  const ListOptions& options) {
-  return client_.List(ctx, type, namespace_name, options);
-}
-
-absl::StatusOr<std::string> ForwardingClient::ListPages(
-    const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
-    const ListOptions& options,
-    absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink) {
-  return client_.ListPages(ctx, type, namespace_name, options, sink);
-}
-
-absl::StatusOr<Json> ForwardingClient::Create(const CallContext& ctx, const ResourceType& type,
-                                              absl::string_view namespace_name,
-                                              const Json& object) {
-  return client_.Create(ctx, type, namespace_name, object);
-}
-
-absl::StatusOr<Json> ForwardingClient::DryRunCreate(const CallContext& ctx,
-                                                    const ResourceType& type,
-                                                    absl::string_view namespace_name,
-                                                    const Json& object) {
-  return client_.DryRunCreate(ctx, type, namespace_name, object);
-}
-
-absl::StatusOr<Json> ForwardingClient::CreateSubresource(const CallContext& ctx,
-                                                         const ObjectKey& key,
-                                                         absl::string_view subresource,
-                                                         const Json& object) {
-  return client_.CreateSubresource(ctx, key, subresource, object);
-}
-
-absl::StatusOr<Json> ForwardingClient::Update(const CallContext& ctx, const ObjectKey& key,
-                                              const Json& object) {
-  return client_.Update(ctx, key, object);
-}
-
-absl::StatusOr<Json> ForwardingClient::Patch(const CallContext& ctx, const ObjectKey& key,
-                                             PatchKind kind, const Json& patch,
-                                             absl::string_view subresource) {
-  return client_.Patch(ctx, key, kind, patch, subresource);
-}
-
-absl::Status ForwardingClient::Delete(const CallContext& ctx, const ObjectKey& key,
-                                      const DeleteOptions& options) {
-  return client_.Delete(ctx, key, options);
-}
-
-absl::Status ForwardingClient::Watch(const CallContext& ctx, const ResourceType& type,
-                                     absl::string_view namespace_name, const WatchOptions& options,
-                                     absl::FunctionRef<bool(const WatchEvent&)> sink) {
-  return client_.Watch(ctx, type, namespace_name, options, sink);
-}
-
-absl::StatusOr<std::string> ForwardingClient::ListWanted(
-    const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
-    absl::FunctionRef<bool(absl::string_view name)> is_wanted,
-    absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink) {
-  return client_.ListWanted(ctx, type, namespace_name, is_wanted, sink);
-}
 
 // --- RecordingClient
 

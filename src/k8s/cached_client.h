@@ -3,7 +3,6 @@
 #include <map>
 #include <string>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -22,34 +21,54 @@ class ForwardingClient : public ApiClient {
   // Borrows `client`.
   explicit ForwardingClient(ApiClient& client) : client_(client) {}
 
-  absl::StatusOr<Json> Get(const CallContext& ctx, const ObjectKey& key) override;
+  absl::StatusOr<Json> Get(const CallContext& ctx, const ObjectKey& key) override {
+    return client_.Get(ctx, key);
+  }
   absl::StatusOr<ObjectList> List(const CallContext& ctx, const ResourceType& type,
                                   absl::string_view namespace_name,
-                                  const ListOptions& options) override;
-  absl::StatusOr<std::string> ListPages(
-      const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
-      const ListOptions& options,
-      absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink) override;
+                                  const ListOptions& options) override {
+    return client_.List(ctx, type, namespace_name, options);
+  }
+  absl::StatusOr<std::string> ListPages(const CallContext& ctx, const ResourceType& type,
+                                        absl::string_view namespace_name,
+                                        const ListOptions& options, PageSink sink) override {
+    return client_.ListPages(ctx, type, namespace_name, options, sink);
+  }
   absl::StatusOr<Json> Create(const CallContext& ctx, const ResourceType& type,
-                              absl::string_view namespace_name, const Json& object) override;
+                              absl::string_view namespace_name, const Json& object) override {
+    return client_.Create(ctx, type, namespace_name, object);
+  }
   absl::StatusOr<Json> DryRunCreate(const CallContext& ctx, const ResourceType& type,
-                                    absl::string_view namespace_name, const Json& object) override;
+                                    absl::string_view namespace_name, const Json& object) override {
+    return client_.DryRunCreate(ctx, type, namespace_name, object);
+  }
   absl::StatusOr<Json> CreateSubresource(const CallContext& ctx, const ObjectKey& key,
                                          absl::string_view subresource,
-                                         const Json& object) override;
+                                         const Json& object) override {
+    return client_.CreateSubresource(ctx, key, subresource, object);
+  }
   absl::StatusOr<Json> Update(const CallContext& ctx, const ObjectKey& key,
-                              const Json& object) override;
+                              const Json& object) override {
+    return client_.Update(ctx, key, object);
+  }
   absl::StatusOr<Json> Patch(const CallContext& ctx, const ObjectKey& key, PatchKind kind,
-                             const Json& patch, absl::string_view subresource) override;
+                             const Json& patch, absl::string_view subresource) override {
+    return client_.Patch(ctx, key, kind, patch, subresource);
+  }
   absl::Status Delete(const CallContext& ctx, const ObjectKey& key,
-                      const DeleteOptions& options) override;
+                      const DeleteOptions& options) override {
+    return client_.Delete(ctx, key, options);
+  }
   absl::Status Watch(const CallContext& ctx, const ResourceType& type,
                      absl::string_view namespace_name, const WatchOptions& options,
-                     absl::FunctionRef<bool(const WatchEvent&)> sink) override;
-  absl::StatusOr<std::string> ListWanted(
-      const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
-      absl::FunctionRef<bool(absl::string_view name)> is_wanted,
-      absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink) override;
+                     WatchSink sink) override {
+    return client_.Watch(ctx, type, namespace_name, options, sink);
+  }
+  absl::StatusOr<std::string> ListWanted(const CallContext& ctx, const ResourceType& type,
+                                         absl::string_view namespace_name, NameFilter is_wanted,
+                                         PageSink sink) override {
+    return client_.ListWanted(ctx, type, namespace_name, is_wanted, sink);
+  }
 
  private:
   ApiClient& client_;

@@ -223,14 +223,12 @@ class RestClient : public ApiClient {
   absl::StatusOr<ObjectList> List(const CallContext& ctx, const ResourceType& type,
                                   absl::string_view namespace_name,
                                   const ListOptions& options) override;
-  absl::StatusOr<std::string> ListPages(
-      const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
-      const ListOptions& options,
-      absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink) override;
-  absl::StatusOr<std::string> ListWanted(
-      const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
-      absl::FunctionRef<bool(absl::string_view name)> is_wanted,
-      absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink) override;
+  absl::StatusOr<std::string> ListPages(const CallContext& ctx, const ResourceType& type,
+                                        absl::string_view namespace_name,
+                                        const ListOptions& options, PageSink sink) override;
+  absl::StatusOr<std::string> ListWanted(const CallContext& ctx, const ResourceType& type,
+                                         absl::string_view namespace_name, NameFilter is_wanted,
+                                         PageSink sink) override;
   absl::StatusOr<Json> Create(const CallContext& ctx, const ResourceType& type,
                               absl::string_view namespace_name, const Json& object) override;
   absl::StatusOr<Json> DryRunCreate(const CallContext& ctx, const ResourceType& type,
@@ -246,7 +244,7 @@ class RestClient : public ApiClient {
                       const DeleteOptions& options) override;
   absl::Status Watch(const CallContext& ctx, const ResourceType& type,
                      absl::string_view namespace_name, const WatchOptions& options,
-                     absl::FunctionRef<bool(const WatchEvent&)> sink) override;
+                     WatchSink sink) override;
 
  private:
   using BodySink = absl::FunctionRef<bool(absl::string_view)>;
@@ -260,20 +258,19 @@ class RestClient : public ApiClient {
     return options.may_be_old ? "0" : options.exactly_at;
   }
 
-  absl::StatusOr<std::string> EachPage(
-      const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
-      const ListOptions& options, int page_items_max,
-      absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink);
+  absl::StatusOr<std::string> EachPage(const CallContext& ctx, const ResourceType& type,
+                                       absl::string_view namespace_name, const ListOptions& options,
+                                       int page_items_max, PageSink sink);
 
   // Whether a list that the server did not give in one answer may be had in pages, from its store:
   // its memory may be behind, or the answer has broken off.
   static bool MayBeReadInPages(const absl::Status& status);
 
   // A server gives out of its memory only what is not asked for in pages. It is asked once.
-  absl::StatusOr<std::string> ListInOneAnswer(
-      const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
-      const ListOptions& options, std::optional<ListDecoder::NameFilter> is_wanted,
-      absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink);
+  absl::StatusOr<std::string> ListInOneAnswer(const CallContext& ctx, const ResourceType& type,
+                                              absl::string_view namespace_name,
+                                              const ListOptions& options,
+                                              std::optional<NameFilter> is_wanted, PageSink sink);
   absl::StatusOr<Json> RunJson(const CallContext& ctx, const Call& call);
 
   // Sends `call` until it is answered for good. `got_bytes`, if any, forbids to try again once
@@ -340,83 +337,75 @@ absl::StatusOr<ObjectList> RestClient::List(const CallContext& ctx, const Resour
     // The list grew too old between two pages: all of it at once, which does not grow old.
     version = EachPage(ctx, type, namespace_name, options, 0, gather);
   }
-  RETURN_IF_ERROR(Annotate(version.status(), WhatIsListed(type, namespace_name)));
-  list.resource_version = *std::move(version);
+  ASSIGN_OR_RETURN(list.resource_version,
+                   Annotate(std::move(version), WhatIsListed(type, namespace_name)));
   return list;
 }
 
-absl::StatusOr<std::string> RestClient::ListPages(
-    const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
-    const ListOptions& options,
-    absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink) {
+absl::StatusOr<std::string> RestClient::ListPages(const CallContext& ctx, const ResourceType& type,
+                                                  absl::string_view namespace_name,
+                                                  const ListOptions& options, PageSink sink) {
   if (options.in_one_answer) {
     absl::StatusOr<std::string> version =
         ListInOneAnswer(ctx, type, namespace_name, options, std::nullopt, sink);
     if (version.ok() || !MayBeReadInPages(version.status())) {
-      RETURN_IF_ERROR(Annotate(version.status(), WhatIsListed(type, namespace_name)));
-      return version;
+      return Annotate(std::move(version), WhatIsListed(type, namespace_name));
     }
   }
   const int items_max = options.page_items_max > 0 ? options.page_items_max : kWatchedPageMax;
-  absl::StatusOr<std::string> version = EachPage(
-      ctx, type, namespace_name, options, std::min(settings_.page_items_max, items_max), sink);
-  RETURN_IF_ERROR(Annotate(version.status(), WhatIsListed(type, namespace_name)));
-  return version;
+  return Annotate(EachPage(ctx, type, namespace_name, options,
+                           std::min(settings_.page_items_max, items_max), sink),
+                  WhatIsListed(type, namespace_name));
 }
 
-absl::StatusOr<std::string> RestClient::ListWanted(
-    const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
-    absl::FunctionRef<bool(absl::string_view name)> is_wanted,
-    absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink) {
+absl::StatusOr<std::string> RestClient::ListWanted(const CallContext& ctx, const ResourceType& type,
+                                                   absl::string_view namespace_name,
+                                                   NameFilter is_wanted, PageSink sink) {
   absl::StatusOr<std::string> version =
       ListInOneAnswer(ctx, type, namespace_name, {.may_be_old = true}, is_wanted, sink);
   if (!version.ok() && MayBeReadInPages(version.status())) {
     return ListPages(ctx, type, namespace_name, {}, sink);
   }
-  RETURN_IF_ERROR(Annotate(version.status(), WhatIsListed(type, namespace_name)));
-  return version;
+  return Annotate(std::move(version), WhatIsListed(type, namespace_name));
 }
 
 absl::StatusOr<Json> RestClient::Create(const CallContext& ctx, const ResourceType& type,
                                         absl::string_view namespace_name, const Json& object) {
-  const std::string what = absl::StrCat("create ", ToString(type), " ", namespace_name,
-                                        namespace_name.empty() ? "" : "/", Name(object));
-  const std::string name = Name(object);
+  const ObjectKey key = {type, std::string(namespace_name), Name(object)};
+  const std::string what = absl::StrCat("create ", ToString(key));
   bool is_unanswered = false;
   absl::StatusOr<Json> created =
       RunJson(ctx, Call{.method = "POST",
                         .target = TargetOf(type, namespace_name, "", "", {}),
                         .content_type = "application/json",
                         .body = DumpJson(object),
-                        .may_be_repeated = !name.empty(),
+                        .may_be_repeated = !key.name.empty(),
                         .is_unanswered = &is_unanswered});
   if (absl::IsAlreadyExists(created.status()) && is_unanswered) {
     // An attempt whose answer was lost may have made it.
-    absl::StatusOr<Json> there =
-        Get(ctx, {.type = type, .namespace_name = std::string(namespace_name), .name = name});
+    absl::StatusOr<Json> there = Get(ctx, key);
     if (there.ok() && WasCreatedFrom(*there, object)) {
       created = std::move(there);
     } else if (!there.ok() && !absl::IsNotFound(there.status())) {
       return Annotate(there.status(), what);
     }
   }
-  RETURN_IF_ERROR(Annotate(created.status(), what));
-  Identify(*created, type);
-  return created;
+  ASSIGN_OR_RETURN(Json stored, Annotate(std::move(created), what));
+  Identify(stored, type);
+  return stored;
 }
 
 absl::StatusOr<Json> RestClient::DryRunCreate(const CallContext& ctx, const ResourceType& type,
                                               absl::string_view namespace_name,
                                               const Json& object) {
-  absl::StatusOr<Json> answer =
-      RunJson(ctx, Call{.method = "POST",
-                        .target = TargetOf(type, namespace_name, "", "", {{"dryRun", "All"}}),
-                        .content_type = "application/json",
-                        .body = DumpJson(object)});
-  RETURN_IF_ERROR(Annotate(answer.status(),
-                           absl::StrCat("create (dry run) ", ToString(type), " ", namespace_name,
-                                        namespace_name.empty() ? "" : "/", Name(object))));
-  Identify(*answer, type);
+  const ObjectKey key = {type, std::string(namespace_name), Name(object)};
+  const Call call{.method = "POST",
+                  .target = TargetOf(type, namespace_name, "", "", {{"dryRun", "All"}}),
+                  .content_type = "application/json",
+                  .body = DumpJson(object)};
+  ASSIGN_OR_RETURN(Json answer,
+                   Annotate(RunJson(ctx, call), absl::StrCat("create (dry run) ", ToString(key))));
+  Identify(answer, type);
   return answer;
 }
 
@@ -469,7 +458,7 @@ absl::Status RestClient::Delete(const CallContext& ctx, const ObjectKey& key,
 
 absl::Status RestClient::Watch(const CallContext& ctx, const ResourceType& type,
                                absl::string_view namespace_name, const WatchOptions& options,
-                               absl::FunctionRef<bool(const WatchEvent&)> sink) {
+                               WatchSink sink) {
   const int seconds =
       kWatchSecondsMin + static_cast<int>(random_.Below(kWatchSecondsMax - kWatchSecondsMin + 1));
   const Query query = {{"watch", "true"},
@@ -515,9 +504,8 @@ absl::StatusOr<Json> RestClient::OnObject(const CallContext& ctx, absl::string_v
   const std::string what = absl::StrCat(verb, " ", ToString(key));
   RETURN_IF_ERROR(Annotate(CheckKey(key), what));
   call.target = TargetOf(key.type, key.namespace_name, key.name, subresource, {});
-  absl::StatusOr<Json> object = RunJson(ctx, call);
-  RETURN_IF_ERROR(Annotate(object.status(), what));
-  Identify(*object, key.type);
+  ASSIGN_OR_RETURN(Json object, Annotate(RunJson(ctx, call), what));
+  Identify(object, key.type);
   return object;
 }
 
@@ -526,10 +514,10 @@ std::string RestClient::WhatIsListed(const ResourceType& type, absl::string_view
                       namespace_name);
 }
 
-absl::StatusOr<std::string> RestClient::EachPage(
-    const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
-    const ListOptions& options, int page_items_max,
-    absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink) {
+absl::StatusOr<std::string> RestClient::EachPage(const CallContext& ctx, const ResourceType& type,
+                                                 absl::string_view namespace_name,
+                                                 const ListOptions& options, int page_items_max,
+                                                 PageSink sink) {
   std::string next;
   int pages = 0;
   while (true) {
@@ -570,8 +558,7 @@ bool RestClient::MayBeReadInPages(const absl::Status& status) {
 
 absl::StatusOr<std::string> RestClient::ListInOneAnswer(
     const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
-    const ListOptions& options, std::optional<ListDecoder::NameFilter> is_wanted,
-    absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink) {
+    const ListOptions& options, std::optional<NameFilter> is_wanted, PageSink sink) {
   const Query query = {{"resourceVersion", AskedRevision(options)},
                        {"resourceVersionMatch", options.exactly_at.empty() ? "" : "Exact"},
                        {"labelSelector", options.label_selector},
@@ -612,11 +599,7 @@ absl::StatusOr<std::string> RestClient::ListInOneAnswer(
 
 absl::StatusOr<Json> RestClient::RunJson(const CallContext& ctx, const Call& call) {
   ASSIGN_OR_RETURN(const net::HttpResponse response, Run(ctx, call, nullptr, nullptr));
-  absl::StatusOr<Json> object = ParseJsonObject(response.body);
-  if (!object.ok()) {
-    return absl::UnavailableError(absl::StrCat("the server's answer: ", object.status().message()));
-  }
-  return object;
+  return ParseAnswer(response.body, "the server's answer");
 }
 
 absl::StatusOr<net::HttpResponse> RestClient::Run(const CallContext& ctx, const Call& call,
@@ -744,11 +727,10 @@ absl::StatusOr<RestClient::Access> RestClient::LogIn(const CallContext& ctx) {
     ASSIGN_OR_RETURN(std::string token, backend->tokens.Token(*ctx.clock));
     return Access{.backend = std::move(backend), .token = std::move(token)};
   }
-  absl::StatusOr<ExecCredential> credential = login_->Credential(ctx);
-  RETURN_IF_ERROR(Annotate(credential.status(), "cannot reach the API server"));
-  return Access{.backend = WithCertificate(*credential),
-                .token = credential->token,
-                .credential = *credential};
+  ASSIGN_OR_RETURN(const ExecCredential credential,
+                   Annotate(login_->Credential(ctx), "cannot reach the API server"));
+  return Access{
+      .backend = WithCertificate(credential), .token = credential.token, .credential = credential};
 }
 
 bool RestClient::MayBeRefreshed(const CallContext& ctx, const Access& access) {

@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/enum_names.h"
 #include "base/status_macros.h"
 
 namespace csidelta::k8s {
@@ -13,36 +14,24 @@ namespace {
 
 constexpr std::size_t kFailureBytesMax = 2048;
 
-std::optional<WatchEvent::Kind> KindOf(const std::string& type) {
-  if (type == "ADDED") {
-    return WatchEvent::Kind::kAdded;
-  }
-  if (type == "MODIFIED") {
-    return WatchEvent::Kind::kModified;
-  }
-  if (type == "DELETED") {
-    return WatchEvent::Kind::kDeleted;
-  }
-  if (type == "BOOKMARK") {
-    return WatchEvent::Kind::kBookmark;
-  }
-  return std::nullopt;
-}
+constexpr EnumNames<WatchEvent::Kind, 4> kEventKinds = {{
+    {WatchEvent::Kind::kAdded, "ADDED"},
+    {WatchEvent::Kind::kModified, "MODIFIED"},
+    {WatchEvent::Kind::kDeleted, "DELETED"},
+    {WatchEvent::Kind::kBookmark, "BOOKMARK"},
+}};
 
 absl::StatusOr<WatchEvent> DecodeEvent(absl::string_view line) {
-  absl::StatusOr<Json> event = ParseJsonObject(line);
-  if (!event.ok()) {
-    return absl::UnavailableError(absl::StrCat("watch event: ", event.status().message()));
-  }
-  const auto object = event->find("object");
-  if (object == event->end() || !object->is_object()) {
+  ASSIGN_OR_RETURN(Json event, ParseAnswer(line, "watch event"));
+  const auto object = event.find("object");
+  if (object == event.end() || !object->is_object()) {
     return absl::UnavailableError("watch event without an object");
   }
-  const std::string type = GetString(*event, {"type"});
+  const std::string type = GetString(event, {"type"});
   if (type == "ERROR") {
     return StatusFromObject(static_cast<int>(GetInt(*object, {"code"}, 500)), *object);
   }
-  const std::optional<WatchEvent::Kind> kind = KindOf(type);
+  const std::optional<WatchEvent::Kind> kind = EnumValue(kEventKinds, type);
   if (!kind.has_value()) {
     return absl::UnavailableError("watch event of an unknown type");
   }
@@ -130,12 +119,8 @@ absl::Status ListDecoder::EndItem(Sink sink) {
   if (!is_odd && is_wanted_.has_value() && !(*is_wanted_)(name)) {
     return absl::OkStatus();
   }
-  absl::StatusOr<Json> object = ParseJsonObject(text);
-  if (!object.ok()) {
-    return absl::UnavailableError(
-        absl::StrCat("an object of the list: ", object.status().message()));
-  }
-  sink(*std::move(object));
+  ASSIGN_OR_RETURN(Json object, ParseAnswer(text, "an object of the list"));
+  sink(std::move(object));
   return absl::OkStatus();
 }
 
@@ -189,15 +174,9 @@ absl::Status ListDecoder::Feed(absl::string_view bytes, Sink sink) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Json> ListDecoder::Finish() const {
-  absl::StatusOr<Json> list = ParseJsonObject(frame_);
-  if (!list.ok()) {
-    return absl::UnavailableError(absl::StrCat("the list: ", list.status().message()));
-  }
-  return list;
-}
+absl::StatusOr<Json> ListDecoder::Finish() const { return ParseAnswer(frame_, "the list"); }
 
-absl::StatusOr<bool> WatchDecoder::Feed(absl::string_view bytes, Sink sink) {
+absl::StatusOr<bool> WatchDecoder::Feed(absl::string_view bytes, WatchSink sink) {
   while (!bytes.empty()) {
     const auto end = bytes.find('\n');
     const absl::string_view part = bytes.substr(0, end);
@@ -220,6 +199,12 @@ absl::StatusOr<bool> WatchDecoder::Feed(absl::string_view bytes, Sink sink) {
     }
   }
   return true;
+}
+
+absl::StatusOr<Json> ParseAnswer(absl::string_view text, absl::string_view what) {
+  absl::StatusOr<Json> object = ParseJsonObject(text);
+  return object.ok() ? std::move(object)
+                     : absl::UnavailableError(absl::StrCat(what, ": ", object.status().message()));
 }
 
 absl::Status StatusFromObject(int http_status, const Json& status) {

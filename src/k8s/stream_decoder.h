@@ -22,7 +22,6 @@ inline constexpr std::size_t kListFrameBytesMax = std::size_t{1} << 20;
 class ListDecoder {
  public:
   using Sink = absl::FunctionRef<void(Json object)>;
-  using NameFilter = absl::FunctionRef<bool(absl::string_view name)>;
 
   // An object whose metadata.name `is_wanted` denies is passed over without being parsed; without a
   // filter none is. It is asked once per object, in their order.
@@ -70,17 +69,19 @@ inline constexpr std::size_t kWatchEventBytesMax = std::size_t{8} << 20;
 // Not thread-safe.
 class WatchDecoder {
  public:
-  using Sink = absl::FunctionRef<bool(const WatchEvent&)>;
-
   // Hands every event that is complete now to `sink`. Returns false when `sink` did: no more events
   // are wanted. An ERROR event is returned as the error that it carries (OUT_OF_RANGE: list again).
   // Other bytes than events are UNAVAILABLE, because another watch may work; an event above the
   // limit is INTERNAL. After an error the decoder is of no more use.
-  absl::StatusOr<bool> Feed(absl::string_view bytes, Sink sink);
+  absl::StatusOr<bool> Feed(absl::string_view bytes, WatchSink sink);
 
  private:
   std::string line_;  // The start of an event whose end has not come yet.
 };
+
+// A JSON object that the API server sent, `what` it is for messages. UNAVAILABLE for anything else:
+// another answer may do better. Pure.
+absl::StatusOr<Json> ParseAnswer(absl::string_view text, absl::string_view what);
 
 // The error for a refusal: an HTTP status and its body, which should be a Kubernetes Status object.
 // A denial of an admission webhook with a 5xx is FAILED_PRECONDITION. REQUIRES http_status is no

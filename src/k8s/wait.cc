@@ -18,8 +18,6 @@ constexpr absl::Duration kPollInterval = absl::Seconds(1);
 constexpr BackoffOptions kWatchAgainBackoff = {.delay_first = absl::Milliseconds(50),
                                                .delay_max = absl::Seconds(5)};
 
-using Predicate = absl::FunctionRef<absl::StatusOr<bool>(const Json* object)>;
-
 // What the object looks like now, and from where a watch goes on.
 struct Look {
   bool done = false;
@@ -170,21 +168,19 @@ absl::Status Waiter::Poll() {
 }  // namespace
 
 absl::Status WaitFor(const CallContext& ctx, ApiClient& client, const ObjectKey& key,
-                     absl::FunctionRef<absl::StatusOr<bool>(const Json* object)> done,
-                     const Json* known) {
+                     Predicate done, const Json* known) {
   return Annotate(Waiter(ctx, client, key, done).Run(known, false),
                   absl::StrCat("wait for ", ToString(key)));
 }
 
 absl::Status WaitForExisting(const CallContext& ctx, ApiClient& client, const ObjectKey& key,
-                             absl::FunctionRef<absl::StatusOr<bool>(const Json* object)> done) {
+                             Predicate done) {
   return Annotate(Waiter(ctx, client, key, done).Run(nullptr, true),
                   absl::StrCat("wait for ", ToString(key)));
 }
 
 absl::Status WaitForAmong(const CallContext& ctx, ApiClient& client, const ResourceType& type,
-                          absl::string_view namespace_name,
-                          absl::FunctionRef<absl::StatusOr<bool>(const Json* object)> done) {
+                          absl::string_view namespace_name, Predicate done) {
   const ObjectKey any{type, std::string(namespace_name), ""};
   return Annotate(Waiter(ctx, client, any, done).Run(nullptr, false),
                   absl::StrCat("wait among ", ToString(type)));

@@ -26,7 +26,7 @@ struct Outcome {
 };
 
 Outcome Decode(absl::string_view bytes, std::size_t piece_bytes,
-               std::optional<ListDecoder::NameFilter> is_wanted) {
+               std::optional<NameFilter> is_wanted) {
   Outcome outcome;
   ListDecoder decoder(is_wanted);
   while (!bytes.empty() && outcome.code == absl::StatusCode::kOk) {

@@ -41,8 +41,7 @@ Decoded Decode(const std::string& text, std::size_t piece_bytes,
   const auto is_named = [names](absl::string_view name) {
     return names->contains(std::string(name));
   };
-  ListDecoder decoder(names != nullptr ? std::optional<ListDecoder::NameFilter>(is_named)
-                                       : std::nullopt);
+  ListDecoder decoder(names != nullptr ? std::optional<NameFilter>(is_named) : std::nullopt);
   for (std::size_t i = 0; i < text.size() && decoded.status.ok(); i += piece_bytes) {
     decoded.status = decoder.Feed(text.substr(i, piece_bytes), [&](Json object) {
       decoded.objects.push_back(GetString(object, {"metadata", "name"}));
