@@ -16,7 +16,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "absl/types/span.h"
 #include "base/status_macros.h"
 #include "base/yaml.h"
@@ -47,13 +46,10 @@ std::string JoinPath(const std::string& directory, const std::string& path) {
 // {clusters: [{name: a, cluster: {...}}]}.
 absl::StatusOr<Json> FindEntry(const Json& config, absl::string_view list, absl::string_view body,
                                const std::string& name) {
-  const Json* entries = FindJson(config, {list});
-  if (entries != nullptr && entries->is_array()) {
-    for (const Json& entry : *entries) {
-      const Json* found = FindJson(entry, {body});
-      if (GetString(entry, {"name"}) == name && found != nullptr && found->is_object()) {
-        return *found;
-      }
+  for (const Json& entry : JsonArrayAt(config, {list})) {
+    const Json* found = FindJson(entry, {body});
+    if (GetString(entry, {"name"}) == name && found != nullptr && found->is_object()) {
+      return *found;
     }
   }
   return absl::InvalidArgumentError(absl::StrCat(list, " has no \"", name, "\""));
@@ -94,13 +90,9 @@ absl::StatusOr<Json> ReadConfig(absl::string_view text, const std::string& direc
 // As kubectl does: what `config` has already stays.
 void MergeConfig(const Json& other, Json& config) {
   for (const char* const list : {"clusters", "users", "contexts"}) {
-    const Json* const entries = FindJson(other, {list});
-    if (entries == nullptr || !entries->is_array()) {
-      continue;
-    }
     Json& mine = config[list];
     mine = mine.is_array() ? std::move(mine) : Json::array();
-    for (const Json& entry : *entries) {
+    for (const Json& entry : JsonArrayAt(other, {list})) {
       const bool is_known = std::any_of(mine.begin(), mine.end(), [&](const Json& known) {
         return GetString(known, {"name"}) == GetString(entry, {"name"});
       });
@@ -129,9 +121,7 @@ absl::StatusOr<std::string> ReadData(const Json& object, absl::string_view field
   if (path.empty()) {
     return std::string();
   }
-  absl::StatusOr<std::string> text = read_file(path);
-  RETURN_IF_ERROR(Annotate(text.status(), field));
-  return text;
+  return Annotate(read_file(path), field);
 }
 
 bool IsTrue(const Json& object, absl::string_view field) {
@@ -152,9 +142,7 @@ absl::Status ReadCluster(const Json& cluster, FileReader read_file, ClusterConfi
   config.insecure_skip_tls_verify = IsTrue(cluster, "insecure-skip-tls-verify");
   config.tls_server_name = GetString(cluster, {"tls-server-name"});
   config.proxy_url = GetString(cluster, {"proxy-url"});
-  const Json* const extensions = FindJson(cluster, {"extensions"});
-  for (const Json& extension :
-       extensions != nullptr && extensions->is_array() ? *extensions : Json::array()) {
+  for (const Json& extension : JsonArrayAt(cluster, {"extensions"})) {
     if (const Json* const found = FindJson(extension, {"extension"});
         found != nullptr && GetString(extension, {"name"}) == kExecExtension) {
       config.exec_cluster_config = *found;
@@ -193,9 +181,7 @@ absl::StatusOr<ExecPlugin> ReadExec(const Json& exec) {
     return absl::InvalidArgumentError("command: missing");
   }
   ASSIGN_OR_RETURN(plugin.arguments, ReadStrings(exec, "args"));
-  const Json* const environment = FindJson(exec, {"env"});
-  for (const Json& variable :
-       environment != nullptr && environment->is_array() ? *environment : Json::array()) {
+  for (const Json& variable : JsonArrayAt(exec, {"env"})) {
     const std::string name = GetString(variable, {"name"});
     if (name.empty() || absl::StrContains(name, "=")) {
       return absl::InvalidArgumentError("env: a variable without a name");
@@ -249,9 +235,7 @@ absl::Status ReadUser(const Json& user, FileReader read_file, ClusterConfig& con
         "auth-provider: kubectl 1.26 has dropped it; use exec, a client certificate or a token");
   }
   if (const Json* const exec = FindJson(user, {"exec"}); exec != nullptr && !exec->is_null()) {
-    absl::StatusOr<ExecPlugin> plugin = ReadExec(*exec);
-    RETURN_IF_ERROR(Annotate(plugin.status(), "exec"));
-    config.exec = *std::move(plugin);
+    ASSIGN_OR_RETURN(config.exec, Annotate(ReadExec(*exec), "exec"));
   }
   RETURN_IF_ERROR(ReadImpersonation(user, config.impersonation));
   ASSIGN_OR_RETURN(config.client_certificate_pem, ReadData(user, "client-certificate", read_file));
@@ -301,12 +285,12 @@ absl::StatusOr<Json> ReadMerged(absl::Span<const std::string> paths, FileReader 
       continue;
     }
     RETURN_IF_ERROR(text.status());
-    absl::StatusOr<Json> config = ReadConfig(*text, DirectoryOf(path));
-    RETURN_IF_ERROR(Annotate(config.status(), absl::StrCat("kubeconfig ", path)));
+    ASSIGN_OR_RETURN(Json config, Annotate(ReadConfig(*text, DirectoryOf(path)),
+                                           absl::StrCat("kubeconfig ", path)));
     if (!merged.has_value()) {
-      merged = *std::move(config);
+      merged = std::move(config);
     } else {
-      MergeConfig(*config, *merged);
+      MergeConfig(config, *merged);
     }
   }
   if (!merged.has_value()) {
@@ -322,9 +306,9 @@ absl::StatusOr<ClusterConfig> LoadKubeconfigs(const ClientSettings& settings,
                                               FileReader read_file) {
   ASSIGN_OR_RETURN(const Json merged, ReadMerged(paths, read_file));
   const std::string what = absl::StrCat("kubeconfig ", absl::StrJoin(paths, ":"));
-  absl::StatusOr<ClusterConfig> config = ReadContext(merged, settings.kubecontext, read_file);
-  RETURN_IF_ERROR(Annotate(config.status(), what));
-  if (config->exec.has_value() && settings.run_exec == nullptr) {
+  ASSIGN_OR_RETURN(ClusterConfig config,
+                   Annotate(ReadContext(merged, settings.kubecontext, read_file), what));
+  if (config.exec.has_value() && settings.run_exec == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(
         what,
         ": exec: log-in programs are not supported here; give the user a client certificate or a "
@@ -399,8 +383,7 @@ absl::StatusOr<ClusterConfig> LoadClusterConfig(const ClientSettings& settings,
   if (!settings.kubeconfig_environment.empty()) {
     const std::vector<std::string> paths =
         absl::StrSplit(settings.kubeconfig_environment, ':', absl::SkipEmpty());
-    absl::StatusOr<ClusterConfig> config = LoadKubeconfigs(settings, paths, read_file);
-    return config.ok() ? std::move(config) : Annotate(config.status(), "KUBECONFIG");
+    return Annotate(LoadKubeconfigs(settings, paths, read_file), "KUBECONFIG");
   }
   if (!settings.home_kubeconfig.empty() &&
       !absl::IsNotFound(read_file(settings.home_kubeconfig).status())) {

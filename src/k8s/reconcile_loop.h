@@ -10,7 +10,6 @@
 #include <string>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"

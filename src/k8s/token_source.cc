@@ -14,13 +14,6 @@
 namespace csidelta::k8s {
 namespace {
 
-// What a header line may contain.
-bool IsToken(const std::string& text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
-    return absl::ascii_isgraph(static_cast<unsigned char>(c));
-  });
-}
-
 constexpr char kKind[] = "ExecCredential";
 
 bool MayStandInAHeader(absl::string_view text) {
@@ -36,7 +29,7 @@ TokenSource::TokenSource(std::string path, std::string token)
 absl::Status TokenSource::ReadLocked(const Clock& clock) {
   ASSIGN_OR_RETURN(std::string text, ReadFile(path_));
   absl::StripAsciiWhitespace(&text);
-  if (!IsToken(text)) {
+  if (text.empty() || !MayStandInAHeader(text)) {
     return absl::InvalidArgumentError(absl::StrCat("token file ", path_, ": not a token"));
   }
   token_ = std::move(text);
@@ -47,7 +40,7 @@ absl::Status TokenSource::ReadLocked(const Clock& clock) {
 absl::StatusOr<std::string> TokenSource::Token(const Clock& clock) {
   const MutexLock lock(mutex_);
   if (path_.empty()) {
-    if (!token_.empty() && !IsToken(token_)) {
+    if (!MayStandInAHeader(token_)) {
       return absl::InvalidArgumentError("the token holds characters that no token has");
     }
     return token_;
@@ -97,19 +90,18 @@ std::string ExecInfo(const ClusterConfig& config, bool has_terminal) {
 
 absl::StatusOr<ExecCredential> ParseExecCredential(absl::string_view answer,
                                                    absl::string_view api_version) {
-  absl::StatusOr<Json> json = ParseJsonObject(answer);
-  RETURN_IF_ERROR(Annotate(json.status(), "the answer"));
-  if (GetString(*json, {"kind"}) != kKind) {
+  ASSIGN_OR_RETURN(const Json json, Annotate(ParseJsonObject(answer), "the answer"));
+  if (GetString(json, {"kind"}) != kKind) {
     return absl::InvalidArgumentError("kind: not ExecCredential");
   }
-  if (GetString(*json, {"apiVersion"}) != api_version) {
+  if (GetString(json, {"apiVersion"}) != api_version) {
     return absl::InvalidArgumentError(
         absl::StrCat("apiVersion: not ", api_version, ", which the kubeconfig names"));
   }
   ExecCredential credential{
-      .token = GetString(*json, {"status", "token"}),
-      .client_certificate_pem = GetString(*json, {"status", "clientCertificateData"}),
-      .client_key_pem = GetString(*json, {"status", "clientKeyData"})};
+      .token = GetString(json, {"status", "token"}),
+      .client_certificate_pem = GetString(json, {"status", "clientCertificateData"}),
+      .client_key_pem = GetString(json, {"status", "clientKeyData"})};
   if (credential.client_certificate_pem.empty() != credential.client_key_pem.empty()) {
     return absl::InvalidArgumentError(
         "status: clientCertificateData and clientKeyData go together");
@@ -120,7 +112,7 @@ absl::StatusOr<ExecCredential> ParseExecCredential(absl::string_view answer,
   if (!MayStandInAHeader(credential.token)) {
     return absl::InvalidArgumentError("status.token: has characters that no token has");
   }
-  if (const std::string expiration = GetString(*json, {"status", "expirationTimestamp"});
+  if (const std::string expiration = GetString(json, {"status", "expirationTimestamp"});
       !expiration.empty()) {
     const std::optional<absl::Time> time = ParseRfc3339(expiration);
     if (!time.has_value()) {
