@@ -714,7 +714,7 @@ absl::StatusOr<std::string> VolumeSwap::AwaitGone(const PersistentVolumeClaim& p
 absl::StatusOr<std::string> VolumeSwap::Reserve() {
   const PersistentVolume& volume = target_volume().volume;
   RETURN_IF_ERROR(
-      PatchVolume(volume, objects::Patch().ReserveFor(target_.namespace_name, target_.pvc_name)));
+      PatchVolume(volume, objects::Patch().SetPvc(target_.namespace_name, target_.pvc_name, "")));
   return absl::StrCat("volume ", volume.name(), " is reserved for ", PvcText());
 }
 

@@ -69,6 +69,13 @@ absl::StatusOr<Kind> Get(const CallContext& ctx, k8s::ApiClient& api, const k8s:
   return As<Kind>(api.Get(ctx, key));
 }
 
+// Of a kind of one version. `namespace_name` "": of the cluster.
+template <typename Kind>
+absl::StatusOr<Kind> Get(const CallContext& ctx, k8s::ApiClient& api,
+                         absl::string_view namespace_name, absl::string_view name) {
+  return Get<Kind>(ctx, api, Kind::Key(namespace_name, name));
+}
+
 // Nothing if it does not exist.
 template <typename Kind>
 absl::StatusOr<std::optional<Kind>> Find(const CallContext& ctx, k8s::ApiClient& api,
@@ -79,6 +86,11 @@ absl::StatusOr<std::optional<Kind>> Find(const CallContext& ctx, k8s::ApiClient&
   }
   RETURN_IF_ERROR(found.status());
   return std::optional<Kind>(*std::move(found));
+}
+template <typename Kind>
+absl::StatusOr<std::optional<Kind>> Find(const CallContext& ctx, k8s::ApiClient& api,
+                                         absl::string_view namespace_name, absl::string_view name) {
+  return Find<Kind>(ctx, api, Kind::Key(namespace_name, name));
 }
 
 // `namespace_name` "" lists all namespaces.
@@ -248,8 +260,7 @@ absl::Status ReadPages(const CallContext& ctx, k8s::ApiClient& api, const k8s::R
 
 template <typename Kind>
 absl::Status ReadWanted(const CallContext& ctx, k8s::ApiClient& api, const k8s::ResourceType& type,
-                        absl::string_view namespace_name,
-                        absl::FunctionRef<bool(absl::string_view name)> is_wanted,
+                        absl::string_view namespace_name, k8s::NameFilter is_wanted,
                         PageSink<Kind> sink) {
   return k8s::ReadWanted(ctx, api, type, namespace_name, is_wanted, OfJsonPage<Kind>(sink));
 }

@@ -19,22 +19,13 @@ Patch& Patch::SetAnnotations(const std::map<std::string, std::string>& annotatio
   return *this;
 }
 
-Patch& Patch::ReserveFor(absl::string_view pvc_namespace, absl::string_view pvc_name) {
-  return Set({"spec", "claimRef"}, {{"apiVersion", "v1"},
-                                    {"kind", "PersistentVolumeClaim"},
-                                    {"namespace", pvc_namespace},
-                                    {"name", pvc_name},
-                                    {"uid", nullptr},
-                                    {"resourceVersion", nullptr}});
-}
-
 Patch& Patch::SetPvc(absl::string_view namespace_name, absl::string_view name,
                      absl::string_view uid) {
   return Set({"spec", "claimRef"}, {{"apiVersion", PersistentVolumeClaim::kKind.ApiVersion()},
                                     {"kind", PersistentVolumeClaim::kKind.kind},
                                     {"namespace", namespace_name},
                                     {"name", name},
-                                    {"uid", uid},
+                                    {"uid", uid.empty() ? Json() : Json(uid)},
                                     {"resourceVersion", nullptr}});
 }
 

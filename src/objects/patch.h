@@ -81,11 +81,10 @@ class Patch {
   Patch& SetReclaimPolicy(absl::string_view policy) {  // Retain, Delete
     return Set({"spec", "persistentVolumeReclaimPolicy"}, policy);
   }
-  // Reserves it for any PVC of that name, whatever it was reserved for before.
-  Patch& ReserveFor(absl::string_view pvc_namespace, absl::string_view pvc_name);
   // It is for a PVC of that uid, and of the name that it is for.
   Patch& SetPvcUid(absl::string_view uid) { return Set({"spec", "claimRef", "uid"}, uid); }
-  // Reserves it for this very PVC, whatever it was reserved for before.
+  // Reserves it for this very PVC, or with the uid "" for any PVC of that name, whatever it was
+  // reserved for before.
   Patch& SetPvc(absl::string_view namespace_name, absl::string_view name, absl::string_view uid);
   // It is for any PVC of the name that it is for.
   Patch& ForgetPvcUid();

@@ -1,6 +1,7 @@
 #include "objects/volume_group_snapshot.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -8,6 +9,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "base/json.h"
+#include "base/json_fields.h"
 #include "base/status_macros.h"
 #include "objects/keys.h"
 
@@ -22,6 +24,13 @@ std::map<std::string, std::string> SecretAnnotations(const std::string& namespac
   return {{kGroupDeletionSecretNameAnnotation, name},
           {kGroupDeletionSecretNamespaceAnnotation, namespace_name}};
 }
+
+constexpr auto kPlannedMemberFields = [](auto& fields, auto& member) {
+  fields("volumeHandle", member.volume_handle);
+  fields.IfSet("claim", member.pvc);
+  fields.IfSet("claimUid", member.pvc_uid);
+  fields.IfSet("snapshotHandle", member.snapshot_handle);
+};
 
 using Labels = std::map<std::string, std::string>;
 
@@ -270,32 +279,13 @@ absl::StatusOr<GroupKinds> FindGroupKinds(const CallContext& ctx, k8s::ApiClient
 }
 
 std::string FormatGroupPlan(const std::vector<PlannedGroupMember>& members) {
-  Json plan = Json::array();
-  for (const PlannedGroupMember& member : members) {
-    plan.push_back({{"volumeHandle", member.volume_handle}});
-    if (!member.pvc.empty() || !member.pvc_uid.empty()) {
-      plan.back()["claim"] = member.pvc;
-      plan.back()["claimUid"] = member.pvc_uid;
-    }
-    if (!member.snapshot_handle.empty()) {
-      plan.back()["snapshotHandle"] = member.snapshot_handle;
-    }
-  }
-  return DumpJson(plan);
+  return DumpJson(JsonFieldWriter::Write(members, kPlannedMemberFields));
 }
 
 std::vector<PlannedGroupMember> ParseGroupPlan(absl::string_view text) {
   std::vector<PlannedGroupMember> members;
-  const absl::StatusOr<Json> plan = ParseJson(text);
-  if (!plan.ok() || !plan->is_array()) {
-    return members;
-  }
-  for (const Json& member : *plan) {
-    members.push_back({.pvc = GetString(member, {"claim"}),
-                       .pvc_uid = GetString(member, {"claimUid"}),
-                       .volume_handle = GetString(member, {"volumeHandle"}),
-                       .snapshot_handle = GetString(member, {"snapshotHandle"})});
-  }
+  JsonFieldReader::Read(ParseJson(text).value_or(Json()), members,
+                        CountMax{std::numeric_limits<std::size_t>::max()}, kPlannedMemberFields);
   return members;
 }
 

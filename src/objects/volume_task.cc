@@ -136,12 +136,9 @@ absl::StatusOr<VolumeJob> VolumeTask::job() const {
   if (json == nullptr || json->is_null()) {
     return absl::InvalidArgumentError(absl::StrCat(words, " says nothing of what is to be done"));
   }
-  absl::StatusOr<VolumeJob> job = ReadJob(*json);
-  if (!job.ok()) {
-    return Annotate(job.status(), words);
-  }
+  ASSIGN_OR_RETURN(VolumeJob job, Annotate(ReadJob(*json), words));
   // Both are in one order.
-  if (job->work.index() != static_cast<std::size_t>(task.kind)) {
+  if (job.work.index() != static_cast<std::size_t>(task.kind)) {
     return absl::InvalidArgumentError(
         absl::StrCat(words, ": spec.job is of another type than ", ToString(task.kind)));
   }

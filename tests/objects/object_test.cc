@@ -114,7 +114,7 @@ TEST(ObjectTest, ANewOneNamesItsKind) {
 }
 
 TEST(PatchTest, AVolumeIsForAnyPvcOfAName) {
-  EXPECT_EQ(Patch().ReserveFor("shop", "data").json()["spec"]["claimRef"],
+  EXPECT_EQ(Patch().SetPvc("shop", "data", "").json()["spec"]["claimRef"],
             (Json{{"apiVersion", "v1"},
                   {"kind", "PersistentVolumeClaim"},
                   {"namespace", "shop"},
