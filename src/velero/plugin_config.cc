@@ -31,12 +31,12 @@ constexpr EnumNames<LonghornItems, 2> kItems = {
     {{LonghornItems::kSkip, "skip"}, {LonghornItems::kKeep, "keep"}}};
 constexpr std::size_t kKeyBytesCompared = 64;
 
-// Each says whether the value is legal.
+// Each says whether the value is legal, and if so puts it into the member.
 
-template <typename Choice>
-bool ReadChoice(const std::string& value, const EnumNames<Choice, 2>& names, Choice& out) {
-  const std::optional<Choice> choice = EnumValue(names, value);
-  out = choice.value_or(out);
+template <const auto& kNames, auto kMember>
+bool ReadChoice(const std::string& value, PluginConfig& config) {
+  const auto choice = EnumValue(kNames, value);
+  config.*kMember = choice.value_or(config.*kMember);
   return choice.has_value();
 }
 
@@ -50,8 +50,9 @@ bool ReadDuration(const std::string& value, absl::Duration least, absl::Duration
   return true;
 }
 
-bool ReadWait(const std::string& value, absl::Duration& out) {
-  return ReadDuration(value, absl::Seconds(1), absl::Hours(1), out);
+template <absl::Duration PluginConfig::*kMember>
+bool ReadWait(const std::string& value, PluginConfig& config) {
+  return ReadDuration(value, absl::Seconds(1), absl::Hours(1), config.*kMember);
 }
 
 // How many letters must be inserted, removed or replaced to make one of the other.
@@ -112,9 +113,7 @@ const std::vector<PluginConfigKey>& PluginConfigKeys() {
   static const auto& keys = *new std::vector<PluginConfigKey>{
       {"sweepOrphans", "true", kFlagForm,
        "Once per backup, remove the volume snapshots that failed backups of this plugin left.",
-       [](const std::string& value, PluginConfig& config) {
-         return ReadChoice(value, kFlags, config.sweep_orphans);
-       }},
+       ReadChoice<kFlags, &PluginConfig::sweep_orphans>},
       {"orphanGracePeriod", "24h", "a duration from 1m to 8760h",
        "How long nothing may have been seen of a Backup before its volume snapshots are orphans.",
        [](const std::string& value, PluginConfig& config) {
@@ -123,24 +122,16 @@ const std::vector<PluginConfigKey>& PluginConfigKeys() {
        }},
       {"restoreContentWait", "1m", kWaitForm,
        "How long a restore waits to hear whether the driver still has a snapshot.",
-       [](const std::string& value, PluginConfig& config) {
-         return ReadWait(value, config.restore_content_wait);
-       }},
+       ReadWait<&PluginConfig::restore_content_wait>},
       {"deletionWait", "1m", kWaitForm,
        "How long deleting a backup waits, per snapshot, for the driver to delete it.",
-       [](const std::string& value, PluginConfig& config) {
-         return ReadWait(value, config.deletion_wait);
-       }},
+       ReadWait<&PluginConfig::deletion_wait>},
       {"groupFallback", "individual", "individual or fail",
        "What becomes of the PVCs of a volume group that cannot be snapshotted as one.",
-       [](const std::string& value, PluginConfig& config) {
-         return ReadChoice(value, kFallbacks, config.group_fallback);
-       }},
+       ReadChoice<kFallbacks, &PluginConfig::group_fallback>},
       {"groupRestore", "members", "members or preprovisioned",
        "What a volume group is restored as: single volume snapshots, or the group too.",
-       [](const std::string& value, PluginConfig& config) {
-         return ReadChoice(value, kGroupRestores, config.group_restore);
-       }},
+       ReadChoice<kGroupRestores, &PluginConfig::group_restore>},
       {"longhornNamespace", "longhorn-system", "the name of a namespace",
        "Where Longhorn is installed.",
        [](const std::string& value, PluginConfig& config) {
@@ -149,14 +140,10 @@ const std::vector<PluginConfigKey>& PluginConfigKeys() {
        }},
       {"longhornGuard", "on", "on or off",
        "Leave out of restores which objects of Longhorn would do harm there.",
-       [](const std::string& value, PluginConfig& config) {
-         return ReadChoice(value, kSwitches, config.longhorn_guard);
-       }},
+       ReadChoice<kSwitches, &PluginConfig::longhorn_guard>},
       {"longhornItems", "skip", "skip or keep",
        "Whether backups leave Longhorn's own snapshot objects out.",
-       [](const std::string& value, PluginConfig& config) {
-         return ReadChoice(value, kItems, config.longhorn_items);
-       }},
+       ReadChoice<kItems, &PluginConfig::longhorn_items>},
   };
   return keys;
 }

@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/enum_names.h"
+#include "base/human_text.h"
 #include "base/status_macros.h"
 #include "objects/data_transfer.h"
 #include "objects/keys.h"
@@ -68,9 +69,9 @@ absl::StatusOr<Wish> ReadWish(const PersistentVolumeClaim& pvc, const PolicyMatc
     return *wish;
   }
   return absl::InvalidArgumentError(
-      absl::StrCat(ClaimName(pvc), ": ", match.rule, ": parameter ", kCsiDeltaParameter, ": \"",
-                   absl::CHexEscape(value.substr(0, 64)), "\" is not ", kCsiDeltaSnapshot, ", ",
-                   kCsiDeltaMove, ", ", kCsiDeltaLonghorn, " or \"", kCsiDeltaTrue, "\""));
+      absl::StrCat(ClaimName(pvc), ": ", match.rule, ": parameter ", kCsiDeltaParameter, ": ",
+                   Quoted(value), " is not ", kCsiDeltaSnapshot, ", ", kCsiDeltaMove, ", ",
+                   kCsiDeltaLonghorn, " or \"", kCsiDeltaTrue, "\""));
 }
 
 // `decision`, of a volume that a rule gives to us, where the rule is for Longhorn.
@@ -79,10 +80,9 @@ absl::StatusOr<VolumeDecision> TakeInLonghorn(const PersistentVolumeClaim& pvc,
   const std::string rule = absl::StrCat(ClaimName(pvc), ": ", match.rule, ": ", kCsiDeltaParameter,
                                         ": ", kCsiDeltaLonghorn);
   if (const std::string driver = decision.pv.driver(); driver != kLonghornDriver) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(rule, " is for volumes of ", kLonghornDriver, ", and this one is of \"",
-                     absl::CHexEscape(driver.substr(0, 64)), "\"; legal here: ", kCsiDeltaSnapshot,
-                     ", ", kCsiDeltaMove, " and \"", kCsiDeltaTrue, "\""));
+    return absl::InvalidArgumentError(absl::StrCat(
+        rule, " is for volumes of ", kLonghornDriver, ", and this one is of ", Quoted(driver),
+        "; legal here: ", kCsiDeltaSnapshot, ", ", kCsiDeltaMove, " and \"", kCsiDeltaTrue, "\""));
   }
   if (!decision.snapshot_class.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(rule, " uses no VolumeSnapshotClass: remove ",
@@ -121,15 +121,13 @@ VolumeDecision Snapshot(const DecisionInput& input, std::optional<PersistentVolu
   const std::string volume = input.pvc.volume_name();
   if (phase != "Bound" || volume.empty() || !pv.has_value()) {
     if (is_managed && !volume.empty() && (phase == "Bound" || phase == "Lost")) {
-      return LeaveAloneAndWarn(
-          absl::StrCat("the claim's volume ", absl::CHexEscape(volume.substr(0, 64)),
-                       pv.has_value() ? absl::StrCat(" cannot be used: the claim's phase is \"",
-                                                     absl::CHexEscape(phase.substr(0, 64)), "\"")
-                                      : " does not exist",
-                       ", though ", reason));
+      return LeaveAloneAndWarn(absl::StrCat(
+          "the claim's volume ", absl::CHexEscape(volume.substr(0, 64)),
+          pv.has_value() ? absl::StrCat(" cannot be used: the claim's phase is ", Quoted(phase))
+                         : " does not exist",
+          ", though ", reason));
     }
-    return LeaveAlone(absl::StrCat("the claim has no volume: its phase is \"",
-                                   absl::CHexEscape(phase.substr(0, 64)), "\""));
+    return LeaveAlone(absl::StrCat("the claim has no volume: its phase is ", Quoted(phase)));
   }
   if (!pv->is_csi()) {
     const std::string problem = "the volume is not a CSI volume";

@@ -150,12 +150,8 @@ absl::Status ReadCapacity(const Json& value, VolumeRule& rule) {
     return WrongValue("capacity", "\"lowest,highest\", such as \"10Gi,100Gi\" or \"10Gi,\"");
   }
   VolumeRule::CapacityRange range;
-  absl::StatusOr<int64_t> lower = ReadBound(bounds[0]);
-  RETURN_IF_ERROR(Annotate(lower.status(), "capacity"));
-  absl::StatusOr<int64_t> upper = ReadBound(bounds[1]);
-  RETURN_IF_ERROR(Annotate(upper.status(), "capacity"));
-  range.lower_bytes = *lower;
-  range.upper_bytes = *upper;
+  ASSIGN_OR_RETURN(range.lower_bytes, Annotate(ReadBound(bounds[0]), "capacity"));
+  ASSIGN_OR_RETURN(range.upper_bytes, Annotate(ReadBound(bounds[1]), "capacity"));
   if (range.upper_bytes < range.lower_bytes && range.upper_bytes != 0) {
     return WrongValue("capacity", "a range: the highest is below the lowest");
   }
@@ -385,15 +381,14 @@ bool ClaimHolds(const VolumeRule& rule, const PersistentVolumeClaim& pvc) {
 
 absl::StatusOr<VolumePolicies> VolumePolicies::Parse(absl::string_view yaml,
                                                      absl::string_view source) {
-  absl::StatusOr<Json> document = ParseYaml(yaml);
-  RETURN_IF_ERROR(Annotate(document.status(), source));
-  if (!document->is_object()) {
+  ASSIGN_OR_RETURN(const Json document, Annotate(ParseYaml(yaml), source));
+  if (!document.is_object()) {
     return absl::InvalidArgumentError(absl::StrCat(source, ": not a map"));
   }
-  if (GetString(*document, {"version"}) != "v1") {
+  if (GetString(document, {"version"}) != "v1") {
     return absl::InvalidArgumentError(absl::StrCat(source, ": version: not v1"));
   }
-  const Json rules = document->value("volumePolicies", Json::array());
+  const Json rules = document.value("volumePolicies", Json::array());
   if (!rules.is_array() && !rules.is_null()) {
     return absl::InvalidArgumentError(absl::StrCat(source, ": volumePolicies: not a list"));
   }
