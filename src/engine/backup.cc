@@ -20,7 +20,6 @@
 #include "incremental/mover/file_block_device.h"
 #include "incremental/mover/file_system.h"
 #include "incremental/mover/full_reason.h"
-#include "incremental/mover/process_limits.h"
 #include "incremental/mover/source_identity.h"
 #include "incremental/mover/volume_record.h"
 #include "incremental/sources/extent_list_source.h"

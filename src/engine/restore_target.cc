@@ -10,6 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/enum_names.h"
 #include "base/status_macros.h"
 #include "incremental/mover/file_block_device.h"
 #include "storage/posix_file.h"
@@ -20,6 +21,14 @@ namespace {
 using incremental::FileBlockDevice;
 
 constexpr StatusMark kTooSmall("csi-delta/target-too-small");
+
+constexpr EnumNames<RestoreTarget::Kind, 3> kNames = {{{RestoreTarget::Kind::kNewFile, "new-file"},
+                                                       {RestoreTarget::Kind::kDevice, "device"},
+                                                       {RestoreTarget::Kind::kFile, "file"}}};
+constexpr EnumNames<RestoreTarget::Kind, 3> kDeeds = {
+    {{RestoreTarget::Kind::kNewFile, "created file"},
+     {RestoreTarget::Kind::kDevice, "wrote device"},
+     {RestoreTarget::Kind::kFile, "wrote over file"}}};
 
 // Whether the path, by whatever links, is one below /dev.
 bool IsBelowDev(const std::string& path) {
@@ -33,29 +42,9 @@ bool IsBelowDev(const std::string& path) {
 
 }  // namespace
 
-std::string Describe(const RestoreTarget& target) {
-  switch (target.kind) {
-    case RestoreTarget::Kind::kNewFile:
-      return "created file";
-    case RestoreTarget::Kind::kDevice:
-      return "wrote device";
-    case RestoreTarget::Kind::kFile:
-      break;
-  }
-  return "wrote over file";
-}
+std::string Describe(const RestoreTarget& target) { return EnumName(kDeeds, target.kind); }
 
-std::string NameOf(RestoreTarget::Kind kind) {
-  switch (kind) {
-    case RestoreTarget::Kind::kNewFile:
-      return "new-file";
-    case RestoreTarget::Kind::kDevice:
-      return "device";
-    case RestoreTarget::Kind::kFile:
-      break;
-  }
-  return "file";
-}
+std::string NameOf(RestoreTarget::Kind kind) { return EnumName(kNames, kind); }
 
 absl::Status AsTargetTooSmall(absl::Status status) { return kTooSmall.On(std::move(status)); }
 

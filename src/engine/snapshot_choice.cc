@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -18,10 +19,6 @@ namespace {
 using repository::Repository;
 using repository::RepoSnapshot;
 using repository::StoredSnapshot;
-
-bool Contains(const std::vector<std::string>& values, absl::string_view wanted) {
-  return std::find(values.begin(), values.end(), wanted) != values.end();
-}
 
 constexpr std::size_t kVolumesNamedMax = 8;
 constexpr int64_t kUnreadableNamedMax = 8;
@@ -52,8 +49,9 @@ absl::Status RefuseSeveral(const std::vector<StoredSnapshot>& all, const Snapsho
 }
 
 bool ContainsAll(const std::vector<std::string>& values, const std::vector<std::string>& wanted) {
-  return std::all_of(wanted.begin(), wanted.end(),
-                     [&](const std::string& value) { return Contains(values, value); });
+  return std::all_of(wanted.begin(), wanted.end(), [&](const std::string& value) {
+    return absl::c_linear_search(values, value);
+  });
 }
 
 }  // namespace
@@ -63,7 +61,7 @@ bool SnapshotFilter::Matches(const RepoSnapshot& snapshot) const {
       tags.empty() || std::any_of(tags.begin(), tags.end(), [&](const std::string& list) {
         return ContainsAll(snapshot.tags, SplitTags({list}));
       });
-  return tagged && (hosts.empty() || Contains(hosts, snapshot.hostname)) &&
+  return tagged && (hosts.empty() || absl::c_linear_search(hosts, snapshot.hostname)) &&
          ContainsAll(snapshot.paths, paths);
 }
 
@@ -71,7 +69,7 @@ std::vector<std::string> SplitTags(const std::vector<std::string>& lists) {
   std::vector<std::string> tags;
   for (const std::string& list : lists) {
     for (const absl::string_view tag : absl::StrSplit(list, ',', absl::SkipEmpty())) {
-      if (!Contains(tags, tag)) {
+      if (!absl::c_linear_search(tags, tag)) {
         tags.emplace_back(tag);
       }
     }

@@ -4,7 +4,6 @@
 #include <functional>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/call_context.h"
 #include "incremental/mover/audit_plan.h"

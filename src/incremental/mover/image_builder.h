@@ -6,7 +6,6 @@
 #include <functional>
 #include <future>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
