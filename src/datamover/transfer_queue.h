@@ -75,21 +75,15 @@ int RestoresMaxBesideUploads(int total);
 // All transfers of the data mover, and which of them is admitted next:
 //
 // - One transfer of a volume at a time, in the order of creation: the next upload's base is the
-// snapshot that the previous upload leaves. - Nothing while the settings pause it, and uploads in
-// their windows only. - Never more than the limits. A transfer that waits for a limit, or for its
-// volume, delays no other. - Restores before uploads. While uploads could be admitted, restores
-// leave a quarter to them. - Then by namespace: the one with the fewest admitted transfers; of
-// equals the one with the oldest last admission. A namespace of a thousand volumes delays no other.
-// - Inside a namespace the volume with the oldest last good backup; volumes without any are first.
-// Of equals, and of restores, the transfer that was created first.
-//   snapshot that the one before it leaves.
+//   snapshot that the previous upload leaves.
 // - Nothing while the settings pause it, and uploads in their windows only.
-// - Never more than the limits. What waits for one of these, or for its volume, delays no other.
+// - Never more than the limits. A transfer that waits for a limit, or for its volume, delays no
+//   other.
 // - Restores before uploads. While uploads could be admitted, restores leave a quarter to them.
-// - Then by namespace: the one with the fewest admitted transfers, of these the one whose last
-//   admission is the longest ago, so that a namespace of a thousand volumes delays no other.
-// - Inside a namespace the volume whose last good backup is the oldest, those without any first;
-//   of equals, and of restores, the transfer that was created first.
+// - Then by namespace: the one with the fewest admitted transfers; of equals the one with the
+//   oldest last admission. A namespace of a thousand volumes delays no other.
+// - Inside a namespace the volume with the oldest last good backup; volumes without any are first.
+//   Of equals, and of restores, the transfer that was created first.
 //
 // A transfer that was admitted here is so until its object says otherwise, even while the informer
 // still delivers older versions of it. An object has seen the admission if it has this very time,

@@ -27,13 +27,13 @@ inline constexpr absl::Duration kArchiveReadEvery = absl::Seconds(30);
 //
 //   Backup, of the very uid that the DataUpload names as its owner    what was moved
 //   ---------------------------------------------------------------   ---------------------------
-//   Completed, PartiallyFailed; the upload is marked as archived, oris in the archive: stays
+//   Completed, PartiallyFailed; the upload is marked as archived, or  is in the archive: stays
 //     it was not to be marked
 //   Completed, PartiallyFailed; a mark is still awaited: the plugin   is in none: deleted, once
 //     died over the claim, or Velero lost the operation
-//   Failed: it never finished                                  is in none: deleted, once
-// any other phase                                                   is read again
-// gone, or another one of that name                                 stays: the reason is not known
+//   Failed: it never finished                                         is in none: deleted, once
+//   any other phase                                                   is read again
+//   gone, or another one of that name                                 stays: the reason is not known
 //
 // The data to delete is found by the upload's own tag, so that no field of a DataUpload can name
 // the data of another. Borrows `env`.
