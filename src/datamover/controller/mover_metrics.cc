@@ -44,10 +44,16 @@ class MetricsPage {
       Add({{label, name}}, static_cast<double>(value));
     }
   }
-  // A family of one sample that only grows.
-  void Sum(absl::string_view name, absl::string_view help, double value) {
+  // A family of one sample; a sum only grows.
+  template <typename Number>
+  void Sum(absl::string_view name, absl::string_view help, Number value) {
     Begin(name, "counter", help);
-    Add({}, value);
+    Add({}, static_cast<double>(value));
+  }
+  template <typename Number>
+  void Gauge(absl::string_view name, absl::string_view help, Number value) {
+    Begin(name, "gauge", help);
+    Add({}, static_cast<double>(value));
   }
   std::string Take() { return std::move(text_); }
 
@@ -73,15 +79,14 @@ absl::string_view StateOf(const DeletionState& deletion) {
 }
 
 void AddGroups(const GroupFigures& figures, absl::Time now, MetricsPage& page) {
-  page.Sum("groups_total", "Volume groups that this process saw taken.",
-           static_cast<double>(figures.groups));
+  page.Sum("groups_total", "Volume groups that this process saw taken.", figures.groups);
   page.Sum("group_freeze_seconds_total",
            "Freeze windows of those groups: from the request to the driver's answer.",
            absl::ToDoubleSeconds(figures.windows));
-  page.Begin("groups_failing", "gauge",
-             "VolumeGroupSnapshots with an error, or without a content after 10 minutes.");
-  page.Add({}, static_cast<double>(absl::c_count_if(
-                   figures.failing, [&](const auto& group) { return group.second <= now; })));
+  page.Gauge(
+      "groups_failing",
+      "VolumeGroupSnapshots with an error, or without a content after 10 minutes.",
+      absl::c_count_if(figures.failing, [&](const auto& group) { return group.second <= now; }));
   page.Begin("last_group_freeze_seconds", "gauge",
              "The freeze window of the newest time that a group was taken.");
   for (const auto& [group, window] : figures.last) {
@@ -105,10 +110,9 @@ void AddTransfers(const TransferScheduler::Counts& transfers, MetricsPage& page)
     page.Add({{"reason", ToString(static_cast<WaitReason>(reason))}},
              found == transfers.waiting_for.end() ? 0 : found->second);
   }
-  page.Begin("paused", "gauge", "1 where the settings admit no transfer.");
-  page.Add({}, transfers.is_paused ? 1 : 0);
-  page.Begin("upload_window_open", "gauge", "1 while the settings admit uploads.");
-  page.Add({}, transfers.uploads_are_admitted ? 1 : 0);
+  page.Gauge("paused", "1 where the settings admit no transfer.", transfers.is_paused);
+  page.Gauge("upload_window_open", "1 while the settings admit uploads.",
+             transfers.uploads_are_admitted);
 }
 
 void AddQueues(const std::map<std::string, k8s::QueueFigures>& queues, MetricsPage& page) {
@@ -139,26 +143,23 @@ void AddBases(absl::Time now, const csi::BaseCounts& bases, MetricsPage& page) {
   page.Begin("bases", "gauge", "Base snapshots that are kept, by driver.");
   page.AddAll("driver",
               bases.by_driver.empty() ? std::map<std::string, int64_t>{{"", 0}} : bases.by_driver);
-  page.Begin("oldest_base_age_seconds", "gauge",
-             "Time since the oldest base snapshot was taken; 0 without one.");
-  page.Add({}, bases.oldest.has_value()
-                   ? absl::ToDoubleSeconds(std::max(absl::ZeroDuration(), now - *bases.oldest))
-                   : 0);
+  page.Gauge(
+      "oldest_base_age_seconds", "Time since the oldest base snapshot was taken; 0 without one.",
+      absl::ToDoubleSeconds(std::max(absl::ZeroDuration(), now - bases.oldest.value_or(now))));
 }
 
 // Alerts compare with them.
 void AddSettings(const MoverSettings& settings, MetricsPage& page) {
-  page.Begin("stale_after_seconds", "gauge", "The setting records.staleAfter.");
-  page.Add({}, absl::ToDoubleSeconds(settings.records.stale_after));
-  page.Begin("base_age_max_seconds", "gauge", "The setting bases.maxAge.");
-  page.Add({}, absl::ToDoubleSeconds(settings.base_age_max));
-  page.Begin("check_percent_per_day", "gauge", "The setting checks.percentPerDay.");
-  page.Add({}, settings.checks.percent_per_day);
+  page.Gauge("stale_after_seconds", "The setting records.staleAfter.",
+             absl::ToDoubleSeconds(settings.records.stale_after));
+  page.Gauge("base_age_max_seconds", "The setting bases.maxAge.",
+             absl::ToDoubleSeconds(settings.base_age_max));
+  page.Gauge("check_percent_per_day", "The setting checks.percentPerDay.",
+             settings.checks.percent_per_day);
 }
 
 void AddState(absl::Time now, const MoverState& state, MetricsPage& page) {
-  page.Begin("leader", "gauge", "1 where this process moves volumes, 0 where it waits to.");
-  page.Add({}, state.leads ? 1 : 0);
+  page.Gauge("leader", "1 where this process moves volumes, 0 where it waits to.", state.leads);
   AddTransfers(state.transfers, page);
   AddQueues(state.queues, page);
   std::map<std::string, int64_t> counts = {{"waiting", 0},  {"running", 0},  {"failing", 0},
@@ -178,12 +179,12 @@ void AddState(absl::Time now, const MoverState& state, MetricsPage& page) {
       "the bucket's object lock, given up after failing for too long, refused for good, done "
       "within the last day.");
   page.AddAll("state", counts);
-  page.Begin("oldest_deletion_age_seconds", "gauge",
-             "Time since the oldest deletion that is not over was asked for; 0 without one.");
-  page.Add({}, absl::ToDoubleSeconds(oldest));
-  page.Begin("leftover_tasks", "gauge",
-             "VolumeTasks whose object is over or gone; they are removed within minutes.");
-  page.Add({}, static_cast<double>(state.leftover_tasks));
+  page.Gauge("oldest_deletion_age_seconds",
+             "Time since the oldest deletion that is not over was asked for; 0 without one.",
+             absl::ToDoubleSeconds(oldest));
+  page.Gauge("leftover_tasks",
+             "VolumeTasks whose object is over or gone; they are removed within minutes.",
+             state.leftover_tasks);
   AddGroups(state.groups, now, page);
   page.Begin(
       "kept_snapshots", "gauge",
@@ -485,19 +486,16 @@ std::string MoverMetrics::Text(absl::Time now, const MoverState& state) const {
   page.Begin("full_uploads_total", "counter", "Completed uploads that read everything, by reason.");
   page.AddAll("reason", fallbacks_);
   page.Sum("audits_total", "Completed uploads whose list of changes was compared with the volume.",
-           static_cast<double>(audits_));
+           audits_);
   page.Sum("audit_mismatches_total",
            "Uploads whose list of changes was found wrong, so that everything was read.",
-           static_cast<double>(audit_mismatches_));
-  page.Sum("retries_total", "Requests to buckets that were made again.",
-           static_cast<double>(retries_));
+           audit_mismatches_);
+  page.Sum("retries_total", "Requests to buckets that were made again.", retries_);
   page.Sum("worker_pods_lost_total",
-           "Worker Pods that ended before their task: evicted, killed, gone.",
-           static_cast<double>(pods_lost_));
+           "Worker Pods that ended before their task: evicted, killed, gone.", pods_lost_);
   page.Begin("downloads_total", "counter", "DataDownloads that ended, by their last phase.");
   page.AddAll("phase", downloads_);
-  page.Sum("restored_bytes_total", "Bytes that downloads wrote into volumes.",
-           static_cast<double>(restored_bytes_));
+  page.Sum("restored_bytes_total", "Bytes that downloads wrote into volumes.", restored_bytes_);
   return page.Take();
 }
 
