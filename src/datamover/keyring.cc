@@ -187,9 +187,9 @@ objects::Secret MakeSecret(absl::string_view mover_namespace, const KeyringOwner
   return secret;
 }
 
-absl::Status AnnotateSecret(const absl::Status& status, absl::string_view mover_namespace,
-                            const KeyringOwner& owner) {
-  return Annotate(status, absl::StrCat("Secret ", mover_namespace, "/", KeyringSecretName(owner)));
+// For messages.
+std::string NameOfSecret(absl::string_view mover_namespace, const KeyringOwner& owner) {
+  return absl::StrCat("Secret ", mover_namespace, "/", KeyringSecretName(owner));
 }
 
 absl::Status RefuseIfBrought(const Contents& contents) {
@@ -206,29 +206,27 @@ absl::StatusOr<repository::Keyring> Change(
     const CallContext& ctx, k8s::ApiClient& api, absl::string_view mover_namespace,
     const KeyringOwner& owner, absl::FunctionRef<absl::Status(Contents& contents)> change) {
   const k8s::ObjectKey key = KeyringSecretKey(mover_namespace, owner);
+  const std::string name = NameOfSecret(mover_namespace, owner);
   absl::Status conflict;
   for (int attempt = 0; attempt < kConflictsMax; ++attempt) {
     ASSIGN_OR_RETURN(std::optional<objects::Secret> secret,
                      objects::Find<objects::Secret>(ctx, api, key));
-    absl::StatusOr<Contents> contents = Contents();
+    Contents contents;
     if (secret.has_value()) {
-      contents = ReadContents(*secret, owner);
+      ASSIGN_OR_RETURN(contents, Annotate(ReadContents(*secret, owner), name));
     }
-    RETURN_IF_ERROR(AnnotateSecret(contents.status(), mover_namespace, owner));
-    RETURN_IF_ERROR(AnnotateSecret(change(*contents), mover_namespace, owner));
-    if (contents->is_brought) {
-      return Complete(*std::move(contents), owner);
+    RETURN_IF_ERROR(Annotate(change(contents), name));
+    if (contents.is_brought) {
+      return Complete(std::move(contents), owner);
     }
     if (secret.has_value()) {
-      Put(*contents, owner, *secret);
+      Put(contents, owner, *secret);
       conflict = objects::Update(ctx, api, *secret).status();
     } else {
-      conflict = objects::Create(ctx, api, MakeSecret(mover_namespace, owner, *contents)).status();
+      conflict = objects::Create(ctx, api, MakeSecret(mover_namespace, owner, contents)).status();
     }
     if (conflict.ok()) {
-      absl::StatusOr<repository::Keyring> keyring = Complete(*std::move(contents), owner);
-      RETURN_IF_ERROR(AnnotateSecret(keyring.status(), mover_namespace, owner));
-      return keyring;
+      return Annotate(Complete(std::move(contents), owner), name);
     }
     if (!absl::IsAborted(conflict) && !absl::IsAlreadyExists(conflict)) {
       return conflict;
@@ -367,6 +365,7 @@ absl::StatusOr<repository::Keyring> OpenKeyring(const CallContext& ctx, k8s::Api
                                                 const KeyringOwner& owner, bool make,
                                                 SecureRandom& random) {
   const k8s::ObjectKey key = KeyringSecretKey(mover_namespace, owner);
+  const std::string name = NameOfSecret(mover_namespace, owner);
   absl::StatusOr<objects::Secret> secret = objects::Get<objects::Secret>(ctx, api, key);
   if (absl::IsNotFound(secret.status()) && make) {
     const absl::StatusOr<std::string> lost = ExplainLostKeyring(ctx, api, owner);
@@ -379,23 +378,18 @@ absl::StatusOr<repository::Keyring> OpenKeyring(const CallContext& ctx, k8s::Api
       // Another upload may have made it since, and been encrypted with it.
       secret = objects::Get<objects::Secret>(ctx, api, key);
       if (absl::IsNotFound(secret.status())) {
-        return AnnotateSecret(lost.ok() ? absl::FailedPreconditionError(*lost) : lost.status(),
-                              mover_namespace, owner);
+        return Annotate(lost.ok() ? absl::FailedPreconditionError(*lost) : lost.status(), name);
       }
     }
   }
   if (absl::IsNotFound(secret.status())) {
-    return absl::NotFoundError(
-        absl::StrCat("there are no keys for location ", owner.velero_namespace, "/", owner.location,
-                     " (Secret ", mover_namespace, "/", key.name,
-                     "); bring those that its data was written with: ", ImportCommand(owner)));
+    return absl::NotFoundError(absl::StrCat(
+        "there are no keys for location ", owner.velero_namespace, "/", owner.location, " (", name,
+        "); bring those that its data was written with: ", ImportCommand(owner)));
   }
   RETURN_IF_ERROR(secret.status());
-  absl::StatusOr<Contents> contents = ReadContents(*secret, owner);
-  RETURN_IF_ERROR(AnnotateSecret(contents.status(), mover_namespace, owner));
-  absl::StatusOr<repository::Keyring> keyring = Complete(*std::move(contents), owner);
-  RETURN_IF_ERROR(AnnotateSecret(keyring.status(), mover_namespace, owner));
-  return keyring;
+  ASSIGN_OR_RETURN(Contents contents, Annotate(ReadContents(*secret, owner), name));
+  return Annotate(Complete(std::move(contents), owner), name);
 }
 
 absl::StatusOr<repository::Keyring> ImportKeys(const CallContext& ctx, k8s::ApiClient& api,

@@ -1,7 +1,6 @@
 #include "datamover/presence.h"
 
 #include "absl/status/status.h"
-#include "base/status_macros.h"
 #include "objects/client.h"
 #include "objects/object.h"
 
@@ -15,34 +14,23 @@ constexpr absl::Duration kPresenceKeptFor = absl::Hours(2);
 
 }  // namespace
 
-absl::StatusOr<ObjectPresence::Answer> ObjectPresence::AnswerFor(const CallContext& ctx,
-                                                                 k8s::ApiClient& api,
-                                                                 const k8s::ObjectKey& key) {
-  const absl::Time now = ctx.clock->Now();
-  EraseOld(now);
-  Answer& answer = answers_[ToString(key)];
-  if (now - answer.asked_at < kPresenceAskedEvery) {
-    return answer;
-  }
-  const absl::StatusOr<objects::Object> found = objects::Get<objects::Object>(ctx, api, key);
-  const absl::Status& status = found.status();
-  if (!found.ok() && !absl::IsNotFound(status) && !absl::IsPermissionDenied(status)) {
-    return status;
-  }
-  answer = {.asked_at = now,
-            .status = status,
-            .missing_since = absl::IsNotFound(status)
-                                 ? std::optional(answer.missing_since.value_or(now))
-                                 : std::nullopt};
-  return answer;
-}
-
 absl::StatusOr<absl::Duration> ObjectPresence::MissingFor(const CallContext& ctx,
                                                           k8s::ApiClient& api,
                                                           const k8s::ObjectKey& key) {
-  ASSIGN_OR_RETURN(const Answer answer, AnswerFor(ctx, api, key));
-  return answer.missing_since.has_value() ? ctx.clock->Now() - *answer.missing_since
-                                          : absl::ZeroDuration();
+  const absl::Time now = ctx.clock->Now();
+  EraseOld(now);
+  Answer& answer = answers_[ToString(key)];
+  if (now - answer.asked_at >= kPresenceAskedEvery) {
+    const absl::Status status = objects::Get<objects::Object>(ctx, api, key).status();
+    if (!status.ok() && !absl::IsNotFound(status) && !absl::IsPermissionDenied(status)) {
+      return status;
+    }
+    answer = {.asked_at = now,
+              .missing_since = absl::IsNotFound(status)
+                                   ? std::optional(answer.missing_since.value_or(now))
+                                   : std::nullopt};
+  }
+  return answer.missing_since.has_value() ? now - *answer.missing_since : absl::ZeroDuration();
 }
 
 void ObjectPresence::EraseOld(absl::Time now) {

@@ -4,7 +4,6 @@
 #include <optional>
 #include <string>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
@@ -22,18 +21,15 @@ inline constexpr absl::Duration kMissingGracePeriod = absl::Hours(1);
 class ObjectPresence {
  public:
   // How long the object has been missing; zero if it is there, or cannot be read (no permission).
+  // Transient errors are returned.
   absl::StatusOr<absl::Duration> MissingFor(const CallContext& ctx, k8s::ApiClient& api,
                                             const k8s::ObjectKey& key);
 
  private:
   struct Answer {
     absl::Time asked_at = absl::InfinitePast();
-    absl::Status status = {};  // OK: it is there
     std::optional<absl::Time> missing_since = {};
   };
-  // The API server's answer, at most 5 minutes old. Transient errors are returned.
-  absl::StatusOr<Answer> AnswerFor(const CallContext& ctx, k8s::ApiClient& api,
-                                   const k8s::ObjectKey& key);
   void EraseOld(absl::Time now);
 
   std::map<std::string, Answer> answers_;  // by key

@@ -36,17 +36,12 @@ constexpr char kDefaultProfile[] = "default";
 
 absl::Status Refuse(absl::string_view what) { return absl::FailedPreconditionError(what); }
 
-std::string LocationName(absl::string_view velero_namespace, absl::string_view name) {
-  return absl::StrCat("BackupStorageLocation ", velero_namespace, "/", name);
-}
-
 // The value of one key of a Secret. NOT_FOUND when there is no such Secret.
 absl::StatusOr<Secret> ReadSecretKey(const CallContext& ctx, k8s::ApiClient& api,
                                      const std::string& namespace_name,
                                      const objects::SecretKeyName& wanted) {
-  ASSIGN_OR_RETURN(
-      const auto object,
-      objects::Get<objects::Secret>(ctx, api, objects::Secret::Key(namespace_name, wanted.name)));
+  ASSIGN_OR_RETURN(const auto object,
+                   objects::Get<objects::Secret>(ctx, api, namespace_name, wanted.name));
   const std::map<std::string, std::string> data = object.encoded_data();
   const auto found = data.find(wanted.key);
   std::string value;
@@ -206,8 +201,7 @@ absl::StatusOr<BackupStorageLocation> ReadLocation(const CallContext& ctx, k8s::
                                                    const std::string& velero_namespace,
                                                    const std::string& name) {
   ASSIGN_OR_RETURN(auto location,
-                   objects::Get<BackupStorageLocation>(
-                       ctx, api, BackupStorageLocation::Key(velero_namespace, name)));
+                   objects::Get<BackupStorageLocation>(ctx, api, velero_namespace, name));
   if (const absl::Status status = location.Validate(); !status.ok()) {
     return Refuse(status.message());
   }
@@ -356,11 +350,10 @@ absl::StatusOr<RepositoryAccess> OpenRepositoryAccess(const CallContext& ctx, k8
                                                       SecureRandom& random) {
   ASSIGN_OR_RETURN(const BackupStorageLocation location,
                    ReadLocation(ctx, api, request.velero_namespace, request.location));
-  absl::StatusOr<RepositoryAccess> access = WithKeys(ctx, api, location, request, random);
-  if (!access.ok()) {
-    return Annotate(access.status(), LocationName(request.velero_namespace, request.location));
-  }
-  access->location = absl::StrCat(request.velero_namespace, "/", request.location);
+  const std::string name = absl::StrCat(request.velero_namespace, "/", request.location);
+  ASSIGN_OR_RETURN(RepositoryAccess access, Annotate(WithKeys(ctx, api, location, request, random),
+                                                     absl::StrCat("BackupStorageLocation ", name)));
+  access.location = name;
   return access;
 }
 
@@ -374,16 +367,13 @@ std::string WithMissingKey(const objects::VolumeTaskStatus& failed,
 absl::StatusOr<RepositoryAccess> OpenLocationAccess(const CallContext& ctx, k8s::ApiClient& api,
                                                     const BackupStorageLocation& location,
                                                     const objects::SecretKeyName& credential) {
-  absl::StatusOr<RepositoryAccess> access =
+  return Annotate(
       WithoutKeys(ctx, api, location,
                   {.velero_namespace = location.namespace_name(),
                    .location = location.name(),
                    .repository_path = velero::kRepositoryRoot,
-                   .credential = credential});
-  if (!access.ok()) {
-    return Annotate(access.status(), LocationName(location.namespace_name(), location.name()));
-  }
-  return access;
+                   .credential = credential}),
+      absl::StrCat("BackupStorageLocation ", location.namespace_name(), "/", location.name()));
 }
 
 absl::Time AccessKeeper::Keep(const CallContext& ctx, k8s::ApiClient& api,

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
@@ -314,9 +313,8 @@ absl::StatusOr<std::optional<MoverSettings>> FindMoverSettings(const CallContext
   if (!config_map.has_value()) {
     return std::optional<MoverSettings>();
   }
-  absl::StatusOr<MoverSettings> settings = ParseMoverSettings(config_map->Value(kSettingsKey));
-  RETURN_IF_ERROR(Annotate(settings.status(), absl::StrCat(ToString(key), ", ", kSettingsKey)));
-  return std::optional<MoverSettings>(*std::move(settings));
+  return Annotate(ParseMoverSettings(config_map->Value(kSettingsKey)),
+                  absl::StrCat(ToString(key), ", ", kSettingsKey));
 }
 
 absl::Status CheckWritesIntoExisting(const MoverSettings& settings) {

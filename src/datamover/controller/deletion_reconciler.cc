@@ -15,7 +15,7 @@
 #include "base/status_macros.h"
 #include "datamover/repository_access.h"
 #include "datamover/worker/worker_run.h"
-#include "k8s/api_client.h"
+#include "k8s/cached_client.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/patch.h"
@@ -81,12 +81,8 @@ bool IsRetried(const objects::DataDeletion& deletion) {
 absl::StatusOr<std::optional<objects::DataDeletion>> FindDeletion(const CallContext& ctx,
                                                                   const MoverEnvironment& env,
                                                                   const k8s::ObjectKey& key) {
-  objects::Cached<objects::DataDeletion> cached =
-      objects::FindCached<objects::DataDeletion>(env.cache, key);
-  if (cached.presence != k8s::ObjectCache::Presence::kUnknown) {
-    return std::move(cached.object);
-  }
-  return objects::Find<objects::DataDeletion>(ctx, env.api, key);
+  k8s::CachedReader reader(env.api, env.cache);
+  return objects::Find<objects::DataDeletion>(ctx, reader, key);
 }
 
 // What became of an attempt, beside the phase.

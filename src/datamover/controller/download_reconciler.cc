@@ -14,7 +14,6 @@
 #include "datamover/records/restored_pvcs.h"
 #include "datamover/repository_access.h"
 #include "datamover/settings.h"
-#include "datamover/worker/worker_pod.h"
 #include "datamover/worker/worker_run.h"
 #include "datamover/write_fence.h"
 #include "incremental/mover/file_system.h"
@@ -99,7 +98,9 @@ class DownloadStep : public TransferStep {
   static WorkerRun::NextPod WaitFor(absl::string_view what) {
     return {.pod = {}, .waiting_for = absl::StrCat("waits for ", what)};
   }
-  static objects::RestoreFigures FiguresOf(const objects::VolumeTaskStatus& task);
+  static objects::RestoreFigures FiguresOf(const objects::VolumeTaskStatus& task) {
+    return task.outcome.value_or(objects::Outcome()).restore.value_or(objects::RestoreFigures());
+  }
 
   const objects::DataDownload download_;
   const std::string into_;  // TargetInPlace()
@@ -251,9 +252,8 @@ absl::Status RestoreInPlaceStep::CheckStartBefore() const {
 }
 
 absl::StatusOr<std::optional<objects::PersistentVolumeClaim>> DownloadStep::FindTarget() const {
-  return objects::Find<objects::PersistentVolumeClaim>(
-      ctx_, env_.api,
-      objects::PersistentVolumeClaim::Key(download_.target_namespace(), download_.target_pvc()));
+  return objects::Find<objects::PersistentVolumeClaim>(ctx_, env_.api, download_.target_namespace(),
+                                                       download_.target_pvc());
 }
 
 absl::StatusOr<std::optional<objects::Restore>> DownloadStep::FindRestore() const {
@@ -263,8 +263,7 @@ absl::StatusOr<std::optional<objects::Restore>> DownloadStep::FindRestore() cons
   }
   ASSIGN_OR_RETURN(
       std::optional<objects::Restore> restore,
-      objects::Find<objects::Restore>(
-          ctx_, env_.api, objects::Restore::Key(download_.namespace_name(), owner->name)));
+      objects::Find<objects::Restore>(ctx_, env_.api, download_.namespace_name(), owner->name));
   const bool is_it = restore.has_value() && restore->uid() == owner->uid;
   return is_it ? std::move(restore) : std::nullopt;
 }
@@ -482,16 +481,9 @@ absl::StatusOr<absl::Time> DownloadStep::Conclude(const objects::VolumeTaskStatu
 }
 
 absl::StatusOr<std::string> DownloadStep::FilledVolume() const {
-  ASSIGN_OR_RETURN(
-      const auto claim,
-      objects::Find<objects::PersistentVolumeClaim>(
-          ctx_, env_.api, objects::PersistentVolumeClaim::Key(env_.mover_namespace, task_name_)));
+  ASSIGN_OR_RETURN(const auto claim, objects::Find<objects::PersistentVolumeClaim>(
+                                         ctx_, env_.api, env_.mover_namespace, task_name_));
   return claim.has_value() ? claim->volume_name() : "";
-}
-
-objects::RestoreFigures DownloadStep::FiguresOf(const objects::VolumeTaskStatus& task) {
-  return task.outcome.has_value() ? task.outcome->restore.value_or(objects::RestoreFigures())
-                                  : objects::RestoreFigures();
 }
 
 absl::StatusOr<csi::RebindResult> DownloadStep::RebindNow() {
@@ -610,9 +602,7 @@ absl::StatusOr<velero::DataReference> ParsedReference(const objects::DataDownloa
         "spec.snapshotID is empty: the backup's upload of this volume did not complete; restore "
         "from another backup");
   }
-  absl::StatusOr<velero::DataReference> reference =
-      velero::ParseDataReference(download.moved_snapshot());
-  return reference.ok() ? std::move(reference) : Annotate(reference.status(), "spec.snapshotID");
+  return Annotate(velero::ParseDataReference(download.moved_snapshot()), "spec.snapshotID");
 }
 
 // When a worker whose end was not observed is cut off; noted in the task, which is all that is

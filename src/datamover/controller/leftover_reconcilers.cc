@@ -110,9 +110,8 @@ absl::StatusOr<absl::Time> ContentReconciler::ReconcileOne(
   if (enqueue_table_.Enqueue(task_name)) {
     return later;
   }
-  ASSIGN_OR_RETURN(const auto task,
-                   objects::Find<objects::VolumeTask>(
-                       ctx, env_.api, objects::VolumeTask::Key(env_.mover_namespace, task_name)));
+  ASSIGN_OR_RETURN(const auto task, objects::Find<objects::VolumeTask>(
+                                        ctx, env_.api, env_.mover_namespace, task_name));
   if (task.has_value()) {  // Who looks after tasks looks after this.
     return later;
   }

@@ -287,9 +287,8 @@ absl::StatusOr<std::vector<objects::DataTransfer>> Planner::Transfers(
 }
 
 absl::Status Planner::CheckForLeader() {
-  ASSIGN_OR_RETURN(const auto lease,
-                   objects::Find<objects::Lease>(
-                       ctx_, env_.api, objects::Lease::Key(env_.mover_namespace, kMoverLease)));
+  ASSIGN_OR_RETURN(const auto lease, objects::Find<objects::Lease>(
+                                         ctx_, env_.api, env_.mover_namespace, kMoverLease));
   if (!lease.has_value()) {
     return absl::OkStatus();
   }

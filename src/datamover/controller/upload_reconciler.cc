@@ -83,7 +83,9 @@ class UploadStep : public TransferStep {
   absl::StatusOr<absl::Time> Conclude(const objects::VolumeTaskStatus& task) override;
 
   // Of one that says nothing of its backup, figures that name no snapshot.
-  static objects::BackupFigures FiguresOf(const objects::VolumeTaskStatus& task);
+  static objects::BackupFigures FiguresOf(const objects::VolumeTaskStatus& task) {
+    return task.outcome.value_or(objects::Outcome()).backup.value_or(objects::BackupFigures());
+  }
 
   // A worker that was done before it knew.
   absl::StatusOr<std::optional<absl::Time>> CompleteIfDone(absl::Time /*latest*/) override;
@@ -155,10 +157,9 @@ absl::StatusOr<std::string> UploadStep::ClaimUid() {
   if (!upload_.pvc_uid().empty()) {
     return upload_.pvc_uid();
   }
-  ASSIGN_OR_RETURN(const auto claim, objects::Get<objects::PersistentVolumeClaim>(
-                                         ctx_, env_.api,
-                                         objects::PersistentVolumeClaim::Key(
-                                             upload_.source_namespace(), upload_.source_pvc())));
+  ASSIGN_OR_RETURN(const auto claim,
+                   objects::Get<objects::PersistentVolumeClaim>(
+                       ctx_, env_.api, upload_.source_namespace(), upload_.source_pvc()));
   return claim.uid();
 }
 
@@ -297,11 +298,6 @@ absl::StatusOr<absl::Time> UploadStep::Conclude(const objects::VolumeTaskStatus&
   end_.audit_mismatch = CauseOf(task) == objects::OutcomeCause::kAuditMismatch;
   list_refused_ = CauseOf(task) == objects::OutcomeCause::kListRefused;
   return End(DataPhase::kCompleted, absl::StrCat(Summarize(figures), GroupSummary(object_)));
-}
-
-objects::BackupFigures UploadStep::FiguresOf(const objects::VolumeTaskStatus& task) {
-  return task.outcome.has_value() ? task.outcome->backup.value_or(objects::BackupFigures())
-                                  : objects::BackupFigures();
 }
 
 absl::StatusOr<std::optional<absl::Time>> UploadStep::CompleteIfDone(absl::Time /*latest*/) {
@@ -484,8 +480,7 @@ absl::Status RemoveUploadExposure(const CallContext& ctx, const MoverEnvironment
                                   const std::string& task_name,
                                   const std::string& velero_namespace) {
   ASSIGN_OR_RETURN(const auto content,
-                   objects::Find<objects::VolumeSnapshotContent>(
-                       ctx, env.api, objects::VolumeSnapshotContent::Key("", task_name)));
+                   objects::Find<objects::VolumeSnapshotContent>(ctx, env.api, "", task_name));
   const bool is_base = content.has_value() && content->Label(objects::kBaseLabel) == "true";
   return csi::RemoveExposure(ctx, env.api,
                              {.name = task_name,

@@ -26,10 +26,8 @@ absl::StatusOr<std::optional<objects::ProtectedVolume>> FindRecord(const CallCon
   }
   absl::StatusOr<std::optional<objects::ProtectedVolume>> record =
       objects::Find<objects::ProtectedVolume>(
-          ctx, api,
-          objects::ProtectedVolume::Key(
-              owner.velero_namespace,
-              objects::ProtectedVolume::NameOf(owner.claim_uid, owner.location)));
+          ctx, api, owner.velero_namespace,
+          objects::ProtectedVolume::NameOf(owner.claim_uid, owner.location));
   return absl::IsPermissionDenied(record.status()) ? std::optional<objects::ProtectedVolume>()
                                                    : std::move(record);
 }
@@ -82,10 +80,8 @@ absl::StatusOr<BaseInfo> BaseReconciler::ReadInfo(const CallContext& ctx,
   // The upload of one that was made just now, by this process, has read the PVC.
   const absl::Time created_at = base.created_at.value_or(absl::InfinitePast());
   if (created_at <= began_at_ || info.now - created_at >= kBaseReconciledEvery) {
-    ASSIGN_OR_RETURN(const auto pvc,
-                     objects::Find<objects::PersistentVolumeClaim>(
-                         ctx, env_.api,
-                         objects::PersistentVolumeClaim::Key(owner.claim_namespace, owner.claim)));
+    ASSIGN_OR_RETURN(const auto pvc, objects::Find<objects::PersistentVolumeClaim>(
+                                         ctx, env_.api, owner.claim_namespace, owner.claim));
     ReadPvc(pvc, owner, info);
   }
   if (!owner.velero_namespace.empty() && !owner.location.empty()) {

@@ -15,7 +15,6 @@
 #include "datamover/presence.h"
 #include "datamover/records/base_use.h"
 #include "datamover/records/volume_records.h"
-#include "k8s/api_client.h"
 #include "objects/data_deletion.h"
 #include "objects/event_handler.h"
 #include "objects/volume_snapshot.h"

@@ -482,8 +482,7 @@ absl::Status CheckStep::RecordOrphans(const objects::CheckFigures& figures,
     if (is_new) {
       ASSIGN_OR_RETURN(
           const std::optional<objects::Backup> known,
-          objects::Find<objects::Backup>(
-              ctx_, env_.api, objects::Backup::Key(volume_.namespace_name(), found->first)));
+          objects::Find<objects::Backup>(ctx_, env_.api, volume_.namespace_name(), found->first));
       if (!known.has_value()) {
         ASSIGN_OR_RETURN(found->second, DeletionsOf(found->first));
       }

@@ -1,6 +1,5 @@
 #include "datamover/records/group_windows.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <utility>

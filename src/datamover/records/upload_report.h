@@ -4,7 +4,6 @@
 
 #include "csi/expose/exposed_snapshot.h"
 #include "datamover/transfer_object.h"
-#include "datamover/worker/task_runner.h"
 #include "objects/volume_task.h"
 
 namespace csidelta::datamover {

@@ -431,8 +431,7 @@ absl::StatusOr<VolumeRecordWriter::WriteResult> VolumeRecordWriter::Remove(
 absl::StatusOr<std::optional<objects::PersistentVolumeClaim>> VolumeRecordWriter::ReadPvc(
     const CallContext& ctx, const ProtectedVolumeSpec& spec) {
   absl::StatusOr<std::optional<objects::PersistentVolumeClaim>> pvc =
-      objects::Find<objects::PersistentVolumeClaim>(
-          ctx, env_.api, objects::PersistentVolumeClaim::Key(spec.pvc_namespace, spec.pvc));
+      objects::Find<objects::PersistentVolumeClaim>(ctx, env_.api, spec.pvc_namespace, spec.pvc);
   if (absl::IsPermissionDenied(pvc.status())) {
     return std::optional(objects::PersistentVolumeClaim());
   }
@@ -547,9 +546,7 @@ absl::StatusOr<std::optional<LastGoodBackup>> VolumeRecordWriter::NewestLeft(
   }
   for (auto& [end, good] : left) {
     const absl::Status backup =
-        objects::Get<objects::Backup>(ctx, env_.api,
-                                      objects::Backup::Key(record.velero_namespace, good.backup))
-            .status();
+        objects::Get<objects::Backup>(ctx, env_.api, record.velero_namespace, good.backup).status();
     if (backup.ok() || absl::IsPermissionDenied(backup) || good.backup.empty()) {
       return std::optional(std::move(good));
     }

@@ -273,8 +273,7 @@ absl::StatusOr<std::optional<objects::RepositoryDamage>> FindDamage(
   for (const std::string& name : names) {
     ASSIGN_OR_RETURN(
         const std::optional<objects::ProtectedVolume> record,
-        objects::Find<objects::ProtectedVolume>(
-            ctx, api, objects::ProtectedVolume::Key(repository.velero_namespace, name)));
+        objects::Find<objects::ProtectedVolume>(ctx, api, repository.velero_namespace, name));
     take(record.has_value() ? record->status() : objects::ProtectedVolumeStatus());
   }
   return newest.has_value() ? std::move(newest->damage) : std::nullopt;

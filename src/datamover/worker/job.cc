@@ -61,6 +61,11 @@ absl::StatusOr<std::optional<repository::DistrustedPacks>> DistrustedBy(
   return distrusted;
 }
 
+// A task tells of bytes; things are no measure of them. Borrows `progress`.
+engine::Progress StagesOf(const TaskProgress& progress) {
+  return [&progress](absl::string_view stage, int64_t, int64_t) { progress(stage, 0, 0); };
+}
+
 absl::StatusOr<objects::Outcome> Do(const CallContext& ctx, engine::Session& session,
                                     const k8s::ClientSettings& cluster,
                                     const objects::UploadWork& work, const TaskProgress& progress) {
@@ -120,10 +125,7 @@ absl::StatusOr<objects::Outcome> Do(const CallContext& ctx, engine::Session& ses
   for (const objects::ForgetItem& item : work.items) {
     item.snapshot_id.empty() ? job.tags.push_back(item.tag) : job.ids.push_back(item.snapshot_id);
   }
-  // A task tells of bytes; things are no measure of them.
-  const engine::Progress stages = [&progress](absl::string_view stage, int64_t, int64_t) {
-    progress(stage, 0, 0);
-  };
+  const engine::Progress stages = StagesOf(progress);
   ASSIGN_OR_RETURN(const engine::ForgetOutcome outcome,
                    engine::RunForget(ctx, session, job, stages));
   ASSIGN_OR_RETURN(const std::optional<engine::PruneOutcome> pruned,
@@ -213,10 +215,7 @@ absl::StatusOr<objects::Outcome> Do(const CallContext& ctx, engine::Session& ses
       .beside_backups = true,
       .renew_locks = RenewalOf(work),
       .on_snapshot = [&orphans](const repository::StoredSnapshot& one) { orphans.Add(one); }};
-  // A task tells of bytes; things are no measure of them.
-  const engine::Progress stages = [&progress](absl::string_view stage, int64_t, int64_t) {
-    progress(stage, 0, 0);
-  };
+  const engine::Progress stages = StagesOf(progress);
   ASSIGN_OR_RETURN(const engine::CheckOutcome outcome, engine::RunCheck(ctx, session, job, stages));
   objects::CheckFigures figures = FiguresOf(outcome.report);
   orphans.AddTo(figures);

@@ -23,11 +23,6 @@ constexpr std::array<absl::string_view, 7> kDisruptions = {
 // Of a container whose node came back without it.
 constexpr std::array<absl::string_view, 2> kContainerLost = {"Unknown", "ContainerStatusUnknown"};
 
-template <std::size_t kSize>
-bool IsOneOf(const std::array<absl::string_view, kSize>& values, absl::string_view value) {
-  return std::find(values.begin(), values.end(), value) != values.end();
-}
-
 int RankOf(absl::string_view stage) {
   constexpr std::array<absl::string_view, 3> kLater = {"audit", "rescan", "commit"};
   const auto found = std::find(kLater.begin(), kLater.end(), stage);
@@ -46,7 +41,7 @@ bool IsFurther(const objects::VolumeTaskStatus& status, const WorkPosition& furt
 
 bool WasDisrupted(const objects::Pod* pod, objects::TaskPhase phase) {
   if (pod == nullptr || phase == objects::TaskPhase::kInterrupted || pod->is_being_deleted() ||
-      IsOneOf(kDisruptions, pod->reason())) {
+      absl::c_linear_search(kDisruptions, pod->reason())) {
     return true;
   }
   return absl::c_any_of(pod->conditions(),
@@ -55,7 +50,7 @@ bool WasDisrupted(const objects::Pod* pod, objects::TaskPhase phase) {
                         }) ||
          absl::c_any_of(pod->containers(), [](const objects::ContainerStatus& container) {
            return container.terminated.has_value() &&
-                  IsOneOf(kContainerLost, container.terminated->reason);
+                  absl::c_linear_search(kContainerLost, container.terminated->reason);
          });
 }
 
