@@ -38,7 +38,7 @@ csidelta_entry(NAME site-tools TIER build KIND command MAKES site-tools COMMAND 
 csidelta_entry(NAME later-restics TIER build KIND command MAKES restics COMMAND ${python} "${scripts}/dev/debian.py")
 
 # Checks and scripts.
-foreach(check fmt layers style shellcheck)
+foreach(check fmt layers style versions shellcheck)
   csidelta_entry(NAME ${check} TIER checks KIND command LABELS in-test in-all-1 COMMAND ${python} "${scripts}/lint/lint.py" ${check})
 endforeach()
 csidelta_entry(NAME scripts TIER scripts KIND pytest SECONDS 600 LABELS in-test in-all-1 COST 30

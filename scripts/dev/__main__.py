@@ -26,6 +26,7 @@ import fuzz  # noqa: E402  pylint: disable=wrong-import-position
 import lint  # noqa: E402  pylint: disable=wrong-import-position
 import mutants  # noqa: E402  pylint: disable=wrong-import-position
 import mutate  # noqa: E402  pylint: disable=wrong-import-position
+import versions  # noqa: E402  pylint: disable=wrong-import-position
 
 PYTHON = "/usr/bin/python3"
 HELP_FLAGS = ("-h", "--help")
@@ -89,6 +90,12 @@ def do_demo(cluster=None):
     runs.for_scenarios()
     console.run(console.as_root([PYTHON, ROOT / "scripts" / "demo_cluster.py"]),
                 env=entry.bed_environment())
+
+
+def do_versions(option=None):
+    if option not in (None, "--record"):
+        raise Failure("usage: ./dev versions [--record]")
+    (versions.record if option else versions.show)()
 
 
 def do_docs(serve=None):
@@ -167,6 +174,8 @@ VERBS = {
                   "upstream's client, the data mover's controller at hundreds of volumes, uploads over slow lines, parts of the "
                   "engine alone, verbs in the memory of a worker", lambda *words: benches.run(words), ANY),
     "docs": Verb("[--serve]", "build the documentation site into build/docs; --serve: read it in a browser here", do_docs, 1),
+    "versions": Verb("[--record]", "which versions of other projects are pinned, are served, passed; --record: commit what "
+                     "./dev test --all reported since, with docs/compatibility.md", do_versions, 1),
     "interop": Verb("", "repositories shared with the restic of three Debian releases, and with rustic; killed restores of "
                     "each format", runs.interop),
     "sweep": Verb("[seed | storm]", "every crash point, fault and seed of which CI sees a sample; or the sample of a seed; storm: "

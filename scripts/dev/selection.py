@@ -24,7 +24,7 @@ from console import ROOT, Failure
 PYTEST_ENTRIES = {"tests/scripts": "scripts", "tests/docs": "docs", "tests/s3": "s3", "tests/chart": "s3", "tests/image": "image",
                   "tests/e2e": "e2e"}
 # What a tier is made of where a whole one is asked for; other tiers are the entries of their name.
-WHOLE = {"checks": ("fmt", "layers", "style", "shellcheck"), "host": ("pluginmanager", "host"),
+WHOLE = {"checks": ("fmt", "layers", "style", "versions", "shellcheck"), "host": ("pluginmanager", "host"),
          "journeys": ("journeys", "journeys-moves")}
 HOST_ALL = ("pluginmanager.all", "host.all")  # Of every version: a test that is named may be of any.
 TIERS = ("checks", "scripts", "docs", "unit", "host", "s3", "restic", "root", "image", "journeys")

@@ -8,11 +8,12 @@ import shlex
 import sys
 import time
 
-sys.path += [str(pathlib.Path(__file__).resolve().parents[1] / name) for name in ("dev", "")]
+sys.path += [str(pathlib.Path(__file__).resolve().parents[1] / name) for name in ("dev", "docs", "")]
 import build  # noqa: E402  pylint: disable=wrong-import-position
 import console  # noqa: E402  pylint: disable=wrong-import-position
 from console import ROOT, Failure, say, stage  # noqa: E402  pylint: disable=wrong-import-position
 import style  # noqa: E402  pylint: disable=wrong-import-position
+import versions  # noqa: E402  pylint: disable=wrong-import-position
 
 CLANG_FORMAT, CLANG_TIDY = "clang-format-14", "clang-tidy-14"
 WRAPPER = ROOT / "scripts" / "lint" / "tidy.sh"
@@ -40,7 +41,7 @@ def _shellcheck():
 CHECKS = {"fmt": lambda: format_sources(check=True),
           "layers": lambda: console.run([PYTHON, ROOT / "scripts" / "check_layers.py"]),
           "style": lambda: console.run([PYTHON, ROOT / "scripts" / "style.py"]),
-          "shellcheck": _shellcheck}  # Entries of ctest, too: cmake/Runs.cmake.
+          "versions": versions.check, "shellcheck": _shellcheck}  # Entries of ctest, too: cmake/Runs.cmake.
 
 
 def plugin(folder):

@@ -22,7 +22,7 @@ def test_a_question_or_an_error_is_answered_in_one_line(words, code, out, error)
 
 def test_help_has_every_verb_and_fits_a_screen():
     done = _dev("help")
-    verbs = ("setup build image test demo e2e bench docs sweep mutants interop fuzz fmt lint asan tsan cover size ci help").split()
+    verbs = ("setup build image test demo e2e bench docs versions sweep mutants interop fuzz fmt lint asan tsan cover size ci help").split()
     named = {line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ") and not line.startswith("   ")}
     assert named == set(verbs)
     assert "test [--all [N/4] | --changed | FILTER]" in done.stdout

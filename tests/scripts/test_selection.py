@@ -41,7 +41,7 @@ PROGRAMS = {program.name: program for program in (_program("csi_test", "unit", "
     "restic", "restic_test.later.1of2 restic_test.later.2of2", "tests/restic", "read_test"))}
 PROMISES = [Scenario("4c", "text", "csi_test::LeaseTest.Ends"), Scenario("1", "text", "tests/e2e/test_walk.py::test_walk")]
 CSI, WALK, ENDS = "csi_test.1of2", "tests/e2e/test_walk.py", gtest_patterns("LeaseTest.Ends")
-QUICK = {"fmt", "layers", "style", "shellcheck", "scripts"}
+QUICK = {"fmt", "layers", "style", "versions", "shellcheck", "scripts"}
 LONG, LISTS = (["All/LifeTest.IsLong/0", "All/LifeTest.IsLong/0/*"], ["Fake/StoreContract.Lists/0", "Fake/StoreContract.Lists/0/*"])
 
 
@@ -66,7 +66,7 @@ def fixture_root(tmp_path, monkeypatch):
     ("journeys journeys-moves", None, "journeys"),
     ("host.all", ["--version=116", "--filter", "backup.fails"], "host::1.16.2/host/backup.fails"),
     ("pluginmanager host", None, "host"), ("pluginmanager.all", ["--version=114"], "pluginmanager::1.14.1/product/plain/lists"),
-    ("fmt layers style shellcheck", None, "checks checks::fmt")])
+    ("fmt layers style versions shellcheck", None, "checks checks::fmt")])
 def test_a_filter_is_what_a_failure_prints_or_a_part_of_it_and_builds_only_what_it_needs(root, entries, choice, texts):
     for text in texts.split():
         names, only = selection.select(text, PROGRAMS, root, PROMISES).entries(PROGRAMS)
