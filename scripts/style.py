@@ -104,9 +104,13 @@ WITHOUT_JSON = tuple(f"src/{folder}/" for folder in (
     "velero", "csi", "snapshots", "inplace", "backupitemactions", "restoreitemactions", "deleteitemactions", "itemblockactions",
     "datamover", "diffsnap", "doctor"))
 JSON_READERS = ("src/velero/volume_policy.cc",)  # The document that a person wrote, in YAML.
+_OF_OTHERS = r"(?:Velero|Kubernetes|external-snapshotter)`?\s+(?:[≥>]=?\s*)?v?\d+\.\d"
 GIVE_A_TYPE = "give what it reads a type in objects/"
 RULES = (
     Rule(r"\b(TODO|FIXME|XXX|HACK)\b", "do it now, or say in a document what is missing", view=plain),
+    Rule(rf"(?m)\b(?:needs?|requires?)\s+(?:\w+\s+)?{_OF_OTHERS}|^\s*- {_OF_OTHERS}"  # What a page asks for, or says of tests.
+         r"|\btests?\b[^.|]{0,40}\b(?:run|pass) \d+\.\d+\.\d|\d+\.\d+\.\d+ (?:is|are) tested", "link to docs/compatibility.md",
+         ("docs/", "README.md", "SECURITY.md"), ("docs/compatibility.md",), plain),
     Rule("/(?:work|root|home/[a-z]+)/", "no path of one machine belongs into the project", view=plain),
     *(Rule(rf"\b(?:{phrase})\b".replace(" ", r"\s+"), f"say {instead}", view=prose) for phrase, instead in PHRASES.items()),
     Rule(r"\bsleep_(for|until)\b|\busleep\(|\bnanosleep\(|\babsl::SleepFor\b",

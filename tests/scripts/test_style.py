@@ -47,6 +47,9 @@ def project(tmp_path):
     ("tests/k8s/a_test.cc", "int x;\n", "no line of tests/k8s/CMakeLists.txt builds it"),
     ("tests/fuzz/a_fuzz.cc", "int x;\n", "no line of tests/fuzz/CMakeLists.txt builds it"),
     ("tests/k8s/test_a.py", "x = 1\n", "nothing runs it"),
+    ("docs/a.md", "It needs Kubernetes 1.33.\n", "docs/a.md:1: `needs Kubernetes 1.3`: link to docs/compat"),
+    ("docs/a.md", "You need:\n\n- Velero 1.12 or newer\n", "compatibility"), ("docs/a.md", "1.18.3 are tested\n", "compatibility"),
+    ("SECURITY.md", "requires\nVelero ≥ 1.14\n", "compatibility"), ("docs/a.md", "The tests run 1.13.1\n", "compatibility"),
     ("README.md", "one\nhas patience\n", "README.md:2: `patience`: say grace period, timeout; retry")])
 def test_found(project, name, text, words):
     faults = project(**{name: text})
@@ -68,6 +71,8 @@ def test_found(project, name, text, words):
     ("src/base/clock.cc", "auto t = absl::Now();\n"),
     ("src/csi/a.cc", "// Json, which a comment may name.\nint x = PrintJson(x);\n"),
     ("tests/k8s/helper.cc", 'void F() { GTEST_SKIP() << "no ipv6"; }\n'), ("tests/scripts/test_a.py", "x = 1\n"),
+    ("docs/a.md", "From Velero 1.14 on, with Kubernetes 1.36 and later.\n\nWith `velero` 1.18, v1.13.1 ends it. Seen on 1.18.1."),
+    ("docs/compatibility.md", "It needs Kubernetes 1.33.\n"),
     ("docs/a.md", "It turns on the room and is judged by who wakes, follows or moves it."),
     ("src/k8s/a.cc", "// What may stand in a header line.\n"), ("docs/a.md", "there is no volume snapshot"),
     ("docs/cluster-objects.md", "`mover.csi-delta.io/handing-over-at`"), ("proto/csi/csi.proto", "nobody")])
