@@ -26,13 +26,9 @@ run() {
   "$@" 2>&1
 }
 
-photo() {
-  head -c 2M /dev/urandom >"$1"
-}
-
 echo "A volume: 512 MiB with an ext4 file system, and in it 96 MiB of photos."
 mkdir -p tree/photos tree/letters
-for number in {00..47}; do photo "tree/photos/$number.jpg"; done
+for number in {00..47}; do head -c 2M /dev/urandom >"tree/photos/$number.jpg"; done
 echo "Dear reader," >tree/letters/first.txt
 run mke2fs -q -F -t ext4 -d tree volume.img 512M
 run csi-delta init
@@ -41,7 +37,7 @@ run csi-delta backup volume.img
 cp --sparse=always volume.img before.img
 letter="this line was written between the first backup and the second"
 printf '%s\n' "Dear reader," "$letter." >second.txt
-photo new.jpg
+head -c 2M /dev/urandom >new.jpg
 say '$ debugfs -w volume.img    # a new letter, one photo less, another replaced'
 printf '%s\n' "rm photos/07.jpg" "rm photos/08.jpg" "write new.jpg photos/08.jpg" "write second.txt letters/second.txt" |
   debugfs -w -f - volume.img >debugfs.log 2>&1

@@ -21,14 +21,8 @@ PARTS_SHOWN = 10
 _INPUT = re.compile(r"^ *0x\w+ +([1-9]\d*) +\d+ +(\S+?)(?:\(\S+\))?:\((?!\.t?bss)", re.MULTILINE)
 
 
-def place_of(path):
-    """A name for an archive or object: ours by folder, others by library."""
-    ours = re.search(r"libcsidelta_(\w+)\.a$", path) or re.search(r"src/(\w+)/CMakeFiles", path)
-    return f"ours: {ours[1]}" if ours else re.sub(r"^lib(absl)_\w+\.a$", r"libabsl_*.a", pathlib.PurePath(path).name)
-
-
 def contributors(name):
-    """Bytes by place."""
+    """Bytes by place: ours by folder, others by library."""
     command = ["ninja", "-C", BUILD, "-t", "commands", "-s", f"bin/{name}"]
     listing = subprocess.run(command, check=True, capture_output=True, text=True)
     with tempfile.TemporaryDirectory(prefix="size-") as folder:
@@ -36,7 +30,9 @@ def contributors(name):
         subprocess.run(link, shell=True, cwd=BUILD, check=True)
         total = collections.Counter()
         for count, path in _INPUT.findall(pathlib.Path(folder, "map").read_text(encoding="utf-8")):
-            total[place_of(path)] += int(count)
+            ours = re.search(r"libcsidelta_(\w+)\.a$|src/(\w+)/CMakeFiles", path)
+            place = f"ours: {ours[1] or ours[2]}" if ours else re.sub(r"^libabsl_\w+", "libabsl_*", pathlib.PurePath(path).name)
+            total[place] += int(count)
     return total
 
 

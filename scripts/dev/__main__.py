@@ -44,13 +44,14 @@ class Verb:
     text: str
     run: typing.Callable  # (*arguments) -> None or False; raises Failure.
     most: int = 0  # Arguments that it takes.
+    words: tuple = ()  # The only ones, where any are named.
 
 
 def do_setup():
     packages.ensure_all()
     debian.ensure_restics(newest=True)
     docs.ensure_mkdocs()
-    docs.ensure_browser()
+    packages.ensure_debian([docs.BROWSER])
     mutate.parser()
     for line in debian.describe_restics():
         say(f"setup: {line}")
@@ -82,8 +83,6 @@ def do_test(word=None, part=None):
 
 
 def do_demo(cluster=None):
-    if cluster not in (None, "--cluster"):
-        raise Failure("usage: ./dev demo [--cluster]")
     if not cluster:
         console.run([ROOT / "scripts" / "demo.sh", build.build_program()])
         return
@@ -92,15 +91,7 @@ def do_demo(cluster=None):
                 env=entry.bed_environment())
 
 
-def do_versions(option=None):
-    if option not in (None, "--record"):
-        raise Failure("usage: ./dev versions [--record]")
-    (versions.record if option else versions.show)()
-
-
 def do_docs(serve=None):
-    if serve not in (None, "--serve"):
-        raise Failure("usage: ./dev docs [--serve]")
     folder = docs.build()
     say(f"docs: {folder.relative_to(ROOT)}/index.html; read it with ./dev docs --serve, its search needs a web server")
     if serve:
@@ -138,12 +129,6 @@ def do_size():
     console.run([PYTHON, ROOT / "scripts" / "size.py"])
 
 
-def do_ci(option=None):
-    if option not in (None, "--keep-going"):
-        raise Failure("usage: ./dev ci [--keep-going]")
-    return runs.ci(keep_going=bool(option))
-
-
 def do_help():
     say("usage: ./dev VERB [arguments]\n")
     for name, verb in VERBS.items():
@@ -166,16 +151,18 @@ VERBS = {
                  "a file, or a part of a test's name; builds only what that needs. --changed: what the change since origin "
                  "can touch; for src/ that includes the journeys. --all: everything, or one of its four parts", do_test, 2),
     "demo": Verb("[--cluster]", "a volume backed up by its changes and checked by restic; with --cluster a backup and a "
-                 "restore by Velero, on a cluster of plain processes", do_demo, 1),
+                 "restore by Velero, on a cluster of plain processes", do_demo, 1, ("--cluster",)),
     "e2e": Verb("[group] [--csi-driver PATH]", "run the scenarios on the real stack, or those of volume groups with all that is "
                 "too long for CI; other arguments go to pytest", runs.e2e, ANY),
     "bench": Verb("plugin | engine | sources | mover | control | group | line | worker | micro | packs | verbs",
                   "measure the plugin beside what Velero has, the engine beside restic and kopia, lists of changed blocks beside "
                   "upstream's client, the data mover's controller at hundreds of volumes, uploads over slow lines, parts of the "
                   "engine alone, verbs in the memory of a worker", lambda *words: benches.run(words), ANY),
-    "docs": Verb("[--serve]", "build the documentation site into build/docs; --serve: read it in a browser here", do_docs, 1),
+    "docs": Verb("[--serve]", "build the documentation site into build/docs; --serve: read it in a browser here", do_docs, 1,
+                 ("--serve",)),
     "versions": Verb("[--record]", "which versions of other projects are pinned, are served, passed; --record: commit what "
-                     "./dev test --all reported since, with docs/compatibility.md", do_versions, 1),
+                     "./dev test --all reported since, with docs/compatibility.md",
+                     lambda option=None: (versions.record if option else versions.show)(), 1, ("--record",)),
     "interop": Verb("", "repositories shared with the restic of three Debian releases, and with rustic; killed restores of "
                     "each format", runs.interop),
     "sweep": Verb("[seed | storm]", "every crash point, fault and seed of which CI sees a sample; or the sample of a seed; storm: "
@@ -191,7 +178,8 @@ VERBS = {
     "tsan": Verb("[filter]", "unit tests with threads under the thread sanitizer", functools.partial(runs.sanitized, "tsan"), 1),
     "cover": Verb("", "line and branch coverage of the unit tests, per file", do_cover),
     "size": Verb("", "what the shipped program's bytes are made of", do_size),
-    "ci": Verb("[--keep-going]", "what guards main: ./dev test, then sanitizers, clang-tidy, the image", do_ci, 1),
+    "ci": Verb("[--keep-going]", "what guards main: ./dev test, then sanitizers, clang-tidy, the image",
+               lambda option=None: runs.ci(keep_going=bool(option)), 1, ("--keep-going",)),
     "help": Verb("", "this", do_help),
 }
 
@@ -217,6 +205,8 @@ def main(arguments):
     try:
         if len(rest) > verb.most:
             raise Failure(f"too many arguments; usage: ./dev {name} {verb.arguments}".rstrip())
+        if verb.words and set(rest) - set(verb.words):
+            raise Failure(f"usage: ./dev {name} {verb.arguments}")
         if name not in ("help", "setup"):
             _do_setup_first()
         return 1 if verb.run(*rest) is False else 0

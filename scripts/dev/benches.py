@@ -14,12 +14,14 @@ USAGE = ("usage: ./dev bench plugin | engine [--quick] [--row NAME]... | sources
          "worker [--runs N] [--cores N,N] [--mib N,N] | micro | "
          "packs [--chunks-per-pack N]... [--entries N] [--limit-mib N] | "
          "verbs [--quick] [--pack-mib N]... [--limit-mib N]...")
-# What verbs do in the memory of a worker: they end well, or the row is a Failure.
-ROWS = ("packs", "verbs")
 
 
-def _as_root(script, *arguments):
-    return console.as_root([PYTHON, FOLDER / script, *arguments])
+def _start(script, *arguments):
+    console.run(console.as_root([PYTHON, FOLDER / script, *arguments]), env=entry.bed_environment())
+
+
+def _program(name):
+    return build.build("release", [name]) / "bin" / name
 
 
 def _plugin():
@@ -27,17 +29,12 @@ def _plugin():
     missed = []
     for script in sorted(FOLDER.glob("plugin_*.py")):
         with console.stage(f"bench {script.stem}"):
-            code, _ = console.execute(_as_root(script.name), env=entry.bed_environment())
-            missed += [script.stem] if code != 0 else []
+            try:
+                _start(script.name)
+            except Failure:
+                missed.append(script.stem)
     if missed:
         raise Failure(f"not as promised: {' '.join(missed)}")
-
-
-def _control(arguments):
-    program = build.build("release", ["control_bench"]) / "bin" / "control_bench"
-    raw = ROOT / "build" / "bench"
-    raw.mkdir(parents=True, exist_ok=True)
-    console.run(console.as_root([program, "--json", raw / "control.json", *arguments]))  # As root it has a cgroup.
 
 
 def run(arguments):
@@ -46,25 +43,23 @@ def run(arguments):
     if what == "plugin" and not extra:
         _plugin()
     elif what == "engine":
-        console.run(_as_root("engine.py", "--program", build.build_program(), *extra))
+        _start("engine.py", "--program", build.build_program(), *extra)
     elif what == "sources":
         runs.for_scenarios()
-        client = build.build("release", ["list_blocks"]) / "bin" / "list_blocks"
-        console.run(_as_root("sources.py", "--list-blocks", client, *extra),
-                    env=entry.bed_environment())
+        _start("sources.py", "--list-blocks", _program("list_blocks"), *extra)
     elif what in ("mover", "group"):
         runs.for_scenarios()
-        console.run(_as_root(f"{what}.py", *extra), env=entry.bed_environment())
-    elif what in ROWS:
-        console.run(_as_root(f"engine_{what}.py", *extra))
+        _start(f"{what}.py", *extra)
+    elif what in ("packs", "verbs"):  # In the memory of a worker: they end well, or the row is a Failure.
+        _start(f"engine_{what}.py", *extra)
     elif what == "control":
-        _control(extra)
+        raw = ROOT / "build" / "bench" / "control.json"
+        raw.parent.mkdir(parents=True, exist_ok=True)
+        console.run(console.as_root([_program("control_bench"), "--json", raw, *extra]))  # As root it has a cgroup.
     elif what == "line":
         build.build("release", ["csi-delta", "csi-delta-fast"])
-        console.run(_as_root("slow_line.py", *extra))
-    elif what == "worker":
-        console.run([build.build("release", ["worker_bench"]) / "bin" / "worker_bench", *extra])
-    elif what == "micro":
-        console.run([build.build("release", ["engine_micro"]) / "bin" / "engine_micro", *extra])
+        _start("slow_line.py", *extra)
+    elif what in ("worker", "micro"):
+        console.run([_program({"worker": "worker_bench", "micro": "engine_micro"}[what]), *extra])
     else:
         raise Failure(USAGE)

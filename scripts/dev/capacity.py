@@ -16,14 +16,6 @@ def _there(path):
     return next(one for one in (path, *path.parents) if one.exists())
 
 
-def _free_bytes(path):
-    return psutil.disk_usage(_there(path)).free
-
-
-def _device(path):
-    return os.stat(_there(path)).st_dev
-
-
 def _used_bytes(path):
     """What lies below a folder already."""
     done = subprocess.run(["du", "-s", "-B1", path], check=False, capture_output=True, text=True)
@@ -39,11 +31,8 @@ def folders(build_gib, cache_gib, go_gib):
             pathlib.Path(modules): go_gib / 3}
 
 
-def _memory_bytes():
-    return psutil.virtual_memory().available
-
-
-def require(build_gib, cache_gib, go_gib, memory_gib, free_bytes=_free_bytes, device=_device, memory=_memory_bytes):
+def require(build_gib, cache_gib, go_gib, memory_gib, free_bytes=lambda path: psutil.disk_usage(_there(path)).free,
+            device=lambda path: os.stat(_there(path)).st_dev, memory=lambda: psutil.virtual_memory().available):
     """A Failure that says what is needed and what is there, unless there is enough.
 
     What earlier runs left counts: it is used again.

@@ -67,7 +67,7 @@ def command_of(options, only):
     """The whole command line."""
     entry = f"{options.tier}/{options.name}"
     words = only[options.name] if options.name in only else _own_choice(
-        options, selection.sources_of(options.name) if options.only else ())
+        options, selection.show_entries("-R", f"^{re.escape(options.name)}$")[options.name][1] if options.only else ())
     report_file = report.folder() / f"{entry}.xml"
     own = {"gtest": [f"--gtest_output=xml:{report_file}", "--gtest_color=no"],
            "pytest": ["-v", "-rs", "-p", "no:cacheprovider", f"--rootdir={ROOT}", "-o", "junit_family=xunit1",
@@ -98,14 +98,6 @@ def shown_lines(kind, lines):
     return [line for line in lines if not console.NINJA_EDGE.match(line)][-SHOWN_LINES_MAX:]
 
 
-def _wait(process, seconds):
-    """(exit code, why it was ended or "")."""
-    try:
-        return process.wait(seconds), ""
-    except subprocess.TimeoutExpired:
-        return 1, f"it did not end within {seconds:.0f} s"
-
-
 def run(options):
     """Runs the entry; returns its exit code."""
     log = report.folder() / options.tier / f"{options.name}.log"
@@ -122,10 +114,12 @@ def run(options):
     with open(log, "wb") as file:
         process = subprocess.Popen(command, cwd=ROOT, env=console.environment(bed_environment(options.programs)),
                                    stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT)
-        left = []
+        left, why = [], ""
         try:
-            code, why = _wait(process, options.seconds)
-            left = [] if why else process_tree.names()
+            code = process.wait(options.seconds)
+            left = process_tree.names()
+        except subprocess.TimeoutExpired:
+            code, why = 1, f"it did not end within {options.seconds:.0f} s"
         finally:
             process_tree.end_all(TIDY_UP_SECONDS)
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)

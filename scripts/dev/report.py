@@ -97,17 +97,9 @@ def _outcome(case):
     return PASSED, ""
 
 
-def _properties(case):
-    return {one.get("name"): one.get("value") for one in case.iter("property")}
-
-
 def _test(name, case):
-    return Test(name, *_outcome(case), float(case.get("time") or 0), _properties(case))
-
-
-def read_gtest(path, program):
-    """The cases of one GoogleTest program, from the file that --gtest_output made."""
-    return [_test(f"{program}::{suite}.{case.get('name')}", case) for suite, case in cases(path)]
+    properties = {one.get("name"): one.get("value") for one in case.iter("property")}
+    return Test(name, *_outcome(case), float(case.get("time") or 0), properties)
 
 
 def sections(lines):
@@ -124,13 +116,6 @@ def sections(lines):
             words.append(line)
     if name:
         yield name, "", words, 0.0
-
-
-def read_sections(lines, program, why):
-    """The same without a report: of a program that crashed or was ended."""
-    kinds = {"OK": PASSED, "SKIPPED": SKIPPED}
-    return [Test(f"{program}::{test}", kinds.get(word, FAILED), "" if word else why, seconds)
-            for test, word, _, seconds in sections(lines)]
 
 
 def read_pytest(path):
@@ -180,7 +165,11 @@ def read_entry(entry, case=None):
     try:
         if entry.kind == "gtest":
             why = why or ("" if path.is_file() else "it left no report")
-            entry.tests = read_gtest(path, prefix) if path.is_file() else read_sections(lines, prefix, why)
+            if path.is_file():
+                entry.tests = [_test(f"{prefix}::{suite}.{case.get('name')}", case) for suite, case in cases(path)]
+            else:  # Of a program that crashed or was ended.
+                entry.tests = [Test(f"{prefix}::{test}", {"OK": PASSED, "SKIPPED": SKIPPED}.get(word, FAILED), "" if word else why,
+                                    seconds) for test, word, _, seconds in sections(lines)]
         elif entry.kind == "pytest":
             entry.tests = read_pytest(path) if path.is_file() else []
             why = "" if told["code"] == 5 and entry.may_be_empty else why
@@ -286,14 +275,10 @@ def to_retry(entries):
     return failed, []
 
 
-def _flaky_file():
-    return console.cache_dir() / "flaky.txt"
-
-
 def remember_flaky(names, had_journeys):
     """Writes down a run with journeys, and the names of those that failed and then passed; never a verdict."""
     if had_journeys:
-        path = _flaky_file()
+        path = console.cache_dir() / "flaky.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(path, "a", encoding="utf-8") as file:
             file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {' '.join(names)}\n")
@@ -301,7 +286,7 @@ def remember_flaky(names, had_journeys):
 
 def flaky_complaint():
     """What is wrong when too many were flaky in the last runs, or ""."""
-    path = _flaky_file()
+    path = console.cache_dir() / "flaky.txt"
     runs = path.read_text(encoding="utf-8").splitlines()[-FLAKY_RUNS:] if path.is_file() else []
     names = sorted({name for run in runs for name in run.split()[1:]})
     if len(names) <= FLAKY_NAMES_MAX:

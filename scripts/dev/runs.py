@@ -100,14 +100,10 @@ class Progress:
             thread.join()
 
 
-def _seconds_file():
-    return console.cache_dir() / "stage-seconds.json"
-
-
 def _last_seconds():
     """{stage: seconds} of the last whole run of each on this machine."""
     with contextlib.suppress(OSError, ValueError):
-        return json.loads(_seconds_file().read_text())
+        return json.loads((console.cache_dir() / "stage-seconds.json").read_text())
     return {}
 
 
@@ -145,7 +141,8 @@ def ctest(name, *words, preset="release", env=None, only=None, at_once=None):
         cases = {case.get("name"): case for _, case in report.cases(junit)}
     found = [report.read_entry(entry, cases.get(entry.name)) for entry in entries.values()]
     if not only and all(entry.ran for entry in found):
-        report.write_state(_seconds_file(), json.dumps({**_last_seconds(), name: round(time.monotonic() - start)}) + "\n")
+        report.write_state(console.cache_dir() / "stage-seconds.json",
+                           json.dumps({**_last_seconds(), name: round(time.monotonic() - start)}) + "\n")
     return found
 
 

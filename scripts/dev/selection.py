@@ -75,10 +75,6 @@ def show_entries(*words, preset="release"):
     return found
 
 
-def sources_of(entry):
-    return show_entries("-R", f"^{re.escape(entry)}$")[entry][1]
-
-
 def programs():
     """Test programs of the release preset, by name: those of GoogleTest, and the commands of tier root."""
     build.configure("release")

@@ -55,11 +55,6 @@ class Block:
         return self.kind in (FENCED, INDENTED)
 
 
-def pages(root=ROOT):
-    """The documents, as paths."""
-    return [root / path for path in style.project_files(root) if path.suffix == ".md" and path.parts[0] in (path.name, "docs")]
-
-
 def _block(page, token, mark):
     """The block of commands that a fence or an indented block is, or None."""
     place, text = (page, token.map[0] + 1), token.content.removesuffix("\n")
@@ -92,7 +87,8 @@ def blocks_of(page, text):
 
 def blocks(root=ROOT):
     """Those of all documents."""
-    return [block for page in pages(root) for block in blocks_of(str(page.relative_to(root)), page.read_text(encoding="utf-8"))]
+    pages = [path for path in style.project_files(root) if path.suffix == ".md" and path.parts[0] in (path.name, "docs")]
+    return [block for page in pages for block in blocks_of(str(page), (root / page).read_text(encoding="utf-8"))]
 
 
 def lines_of_text(text):

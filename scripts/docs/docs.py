@@ -40,11 +40,6 @@ def ensure_mkdocs():
     return packages.venv("docs", REQUIREMENTS) / "bin"
 
 
-def ensure_browser():
-    """The browser of the tests."""
-    packages.ensure_debian([BROWSER])
-
-
 def write_versions(output):
     """What leads to the versions there are."""
     names = [path.name for path in output.iterdir() if re.fullmatch(r"\d+(\.\d+)*", path.name)]
@@ -76,4 +71,4 @@ def serve():
 
 if __name__ == "__main__":
     ensure_mkdocs()
-    ensure_browser()
+    packages.ensure_debian([BROWSER])

@@ -1,8 +1,7 @@
 """./dev versions: what is pinned of other projects, what is served, and which tier passed with it.
 
-Each part of `./dev test --all` that passed is a report with its commit: build/results/all. --record makes lines of them in
-docs/tested.txt, writes "tested" into the cells of docs/compatibility.md that these prove, and commits both. All else of the page
-is written by hand.
+Each part of `./dev test --all` leaves a report with its commit in build/results/all. --record makes lines in docs/tested.txt of
+those that passed, writes "tested" into the cells of docs/compatibility.md that these prove, and commits both.
 """
 
 import collections
@@ -16,11 +15,9 @@ from console import ROOT, Failure, say
 
 PAGE, RECORD = ROOT / "docs" / "compatibility.md", ROOT / "docs" / "tested.txt"
 HEAD = "# By ./dev versions --record: tier, part of --all | ran with | commit | tests passed | those of docs/compatibility.md\n"
-CSI = "github.com/kubernetes-csi"
 MODULES = {"Velero": ("github.com/vmware-tanzu/velero", "github.com/velero-io/velero"),  # The second path is that of 1.19.
-           "Kubernetes": ("k8s.io/kubernetes",), "external-snapshotter": (f"{CSI}/external-snapshotter/v8",),
-           "external-provisioner": (f"{CSI}/external-provisioner/v6",), "external-resizer": (f"{CSI}/external-resizer/v2",),
-           "external-snapshot-metadata": (f"{CSI}/external-snapshot-metadata",)}
+           "Kubernetes": ("k8s.io/kubernetes",), **{path.partition("/")[0]: (f"github.com/kubernetes-csi/{path}",) for path in (
+               "external-snapshotter/v8", "external-provisioner/v6", "external-resizer/v2", "external-snapshot-metadata")}}
 PINNING = ("tests/e2e/modules/cluster/go.mod", "tests/e2e/modules/velero*/go.mod", "tests/pluginmanager/harness/velero*.mod")
 OLD_VELERO = "tests/e2e/test_old_velero.py::"  # Scenarios with the oldest one; all others have the newest.
 TESTED, UNKNOWN = "**tested**", "unknown"  # What cells say; others say what was read, and where.
@@ -113,7 +110,7 @@ def check():
 def record():
     """./dev versions --record."""
     lines, page = reported(), PAGE.read_text()
-    if lines == read():
+    if lines == read() and page == written(page, lines):
         say("versions: nothing was reported since with another version or commit")
         return
     RECORD.write_text(HEAD + "".join(f"{' | '.join(line)}\n" for _, line in sorted(lines.items())))
@@ -121,19 +118,14 @@ def record():
     console.run(["git", "commit", "-qm", "docs: record the versions that tiers passed with", "--", RECORD, PAGE], cwd=ROOT)
 
 
-def _served(name):
-    """The releases that the Go module proxy serves, oldest first."""
-    lists = [console.execute(["go", "list", "-m", "-versions", path], keep=True, quiet=True) for path in MODULES[name]]
-    versions = [word[1:] for code, lines in lists if code == 0 for word in lines[0].split()[1:] if "-" not in word]
-    return sorted(versions, key=_order)
-
-
 def show():
     """./dev versions."""
     line, lines = "{:<27} {:<8} {:<15} {:<8} {}".format, reported().values()
     say(line("project", "pinned", "newest of minor", "newest", "passed"))
     for name, found in pins().items():
-        served = _served(name)
+        lists = [console.execute(["go", "list", "-m", "-versions", path], keep=True, quiet=True) for path in MODULES[name]]
+        served = [word[1:] for code, printed in lists if code == 0 for word in printed[0].split()[1:] if "-" not in word]
+        served.sort(key=_order)
         for version in found:
             minor = [one for one in served if _order(one)[:2] == _order(version)[:2]]
             passed = [f"{one.tier} at {one.commit[:8]}" for one in lines if f"{name} {version}" in one.versions.split(", ")]

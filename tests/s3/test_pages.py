@@ -19,9 +19,9 @@ ATTACK = "2026-05-06T07:08:09Z"  # The time before it, on the page.
 
 @pytest.mark.parametrize("page", ["quick-start"])
 def test_a_page_shows_what_the_program_prints(page):
-    done = subprocess.run([sys.executable, ROOT / "scripts" / "docs" / "run_page.py", ROOT / "docs" / f"{page}.md", "--program", PROGRAM],
+    done = subprocess.run([sys.executable, ROOT / "tests" / "s3" / "run_page.py", ROOT / "docs" / f"{page}.md", "--program", PROGRAM],
                           check=False, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, f"{done.stdout}{done.stderr}\nif the program is right: scripts/docs/run_page.py with --write"
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}\nif the program is right: tests/s3/run_page.py with --write"
 
 
 def test_the_commands_of_security_that_need_a_bucket_that_locks(tmp_path):

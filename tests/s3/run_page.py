@@ -17,7 +17,8 @@ import subprocess
 import sys
 import tempfile
 
-import commands
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "scripts" / "docs"))
+import commands  # noqa: E402  pylint: disable=wrong-import-position
 
 END = "end-of-a-block-of-the-page"
 HOST = "vm"  # Stands for the machine's name.
