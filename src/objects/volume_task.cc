@@ -42,6 +42,7 @@ constexpr auto kTaskVolumeFields = [](auto& fields, auto& volume) {
   fields("claim", volume.claim);
   fields("claimUID", volume.claim_uid);
   fields.IfSet("repositoryUID", volume.repository_uid);
+  fields.IfSet("repositoryCluster", volume.repository_cluster);
   fields.IfSet("restoredSnapshot", volume.restored_snapshot);
   fields.IfSet("whyOwn", volume.why_own);
 };

@@ -50,6 +50,8 @@ struct TaskVolume {
   std::string claim_uid = {};
   // Of an upload. The uid of the claim whose repository is used; "": its own.
   std::string repository_uid = {};
+  // The cluster whose repository that is; "": this one.
+  std::string repository_cluster = {};
   std::string restored_snapshot = {};  // of that repository, which filled the claim
   std::string why_own = {};            // why a claim that was restored has its own all the same
 

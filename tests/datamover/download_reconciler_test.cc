@@ -764,6 +764,7 @@ TEST_F(DownloadReconcilerTest, WhatFilledAPvcIsRecorded) {
   EXPECT_EQ(restored->pvc_uid, k8s::Uid(bed_.Target()));
   EXPECT_EQ(restored->source, bed_.reference_);
   EXPECT_EQ(restored->data_bytes, MoverBed::kClaimBytes);
+  EXPECT_THAT(bed_.EventReasons(), Contains("Normal RestoredFromAnotherCluster"));
 }
 
 TEST_F(DownloadReconcilerTest, ARestoreWhoseRecordIsRefusedIsCompleteAllTheSame) {

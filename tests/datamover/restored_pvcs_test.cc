@@ -19,6 +19,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr char kCluster[] = "c1000000-0000-4000-8000-000000000001";
+constexpr char kOther[] = "c2000000-0000-4000-8000-000000000002";
 
 RestoredPvc SomeRestored() {
   return {.pvc_uid = "b",
@@ -35,8 +36,9 @@ objects::TaskVolume VolumeOf(const std::string& uid = "b") {
 }
 
 TEST(ChooseRepositoryTest, ARestoredPvcGoesOnInTheRepositoryOfItsBackup) {
-  const objects::TaskVolume volume = ChooseRepository(SomeRestored(), kCluster, VolumeOf());
+  const objects::TaskVolume volume = ChooseRepository(SomeRestored(), kCluster, false, VolumeOf());
   EXPECT_EQ(volume.repository_uid, "a");
+  EXPECT_EQ(volume.repository_cluster, "");
   EXPECT_EQ(volume.repository(), "a");
   EXPECT_EQ(volume.claim_uid, "b");
   EXPECT_EQ(volume.restored_snapshot, std::string(64, 'd'));
@@ -45,18 +47,26 @@ TEST(ChooseRepositoryTest, ARestoredPvcGoesOnInTheRepositoryOfItsBackup) {
 
 TEST(ChooseRepositoryTest, AnyOtherPvcHasItsOwn) {
   // Made again without a restore; or restored, and not the last one.
-  EXPECT_EQ(ChooseRepository(SomeRestored(), kCluster, VolumeOf("c")), VolumeOf("c"));
-  EXPECT_EQ(ChooseRepository(std::nullopt, kCluster, VolumeOf()), VolumeOf());
+  EXPECT_EQ(ChooseRepository(SomeRestored(), kOther, true, VolumeOf("c")), VolumeOf("c"));
+  EXPECT_EQ(ChooseRepository(std::nullopt, kCluster, false, VolumeOf()), VolumeOf());
 }
 
 TEST(ChooseRepositoryTest, InAnotherClusterARestoredPvcStartsOverAndSaysWhyAndWhatItCosts) {
-  const objects::TaskVolume volume =
-      ChooseRepository(SomeRestored(), "c2000000-0000-4000-8000-000000000002", VolumeOf());
+  const objects::TaskVolume volume = ChooseRepository(SomeRestored(), kOther, false, VolumeOf());
   EXPECT_EQ(volume.repository(), "b");
   EXPECT_EQ(volume.restored_snapshot, "");
   EXPECT_THAT(volume.why_own, AllOf(HasSubstr(absl::StrCat("a backup of cluster ", kCluster)),
+                                    HasSubstr(absl::StrCat("adopt --from-cluster ", kCluster)),
                                     HasSubstr("stores 3.0 GiB once more")));
   EXPECT_LT(volume.why_own.size(), objects::kOutcomeTextBytesMax);
+}
+
+TEST(ChooseRepositoryTest, OfAClusterThatIsAdoptedItGoesOnInTheRepositoryOfItsBackup) {
+  const objects::TaskVolume volume = ChooseRepository(SomeRestored(), kOther, true, VolumeOf());
+  EXPECT_EQ(volume.repository_cluster, kCluster);
+  EXPECT_EQ(volume.repository(), "a");
+  EXPECT_EQ(volume.restored_snapshot, std::string(64, 'd'));
+  EXPECT_EQ(volume.why_own, "");
 }
 
 class RestoredPvcsTest : public testing::Test {
@@ -110,6 +120,34 @@ TEST_F(RestoredPvcsTest, ItGoesWithItsPvcAlone) {
   EXPECT_THAT(ForgetRestored(bed_.ctx, bed_.env, place_, "b"), IsOk());
   EXPECT_FALSE(Found().has_value());
   EXPECT_THAT(ForgetRestored(bed_.ctx, bed_.env, place_, "b"), IsOk());
+}
+
+TEST_F(RestoredPvcsTest, AnAdoptionIsOfOneClusterAtOneLocation) {
+  const ForeignCluster foreign = {MoverBed::kMover, "velero", "default", kCluster};
+  ASSERT_THAT(RecordAdoption(bed_.ctx, bed_.api, foreign, "ann at noon"), IsOk());
+  EXPECT_EQ(FindAdoption(bed_.ctx, bed_.api, foreign)->value_or(""), "ann at noon");
+  EXPECT_EQ(RecordAdoption(bed_.ctx, bed_.api, foreign, "bob").code(),
+            absl::StatusCode::kAlreadyExists);
+  for (std::string ForeignCluster::*const part :
+       {&ForeignCluster::velero_namespace, &ForeignCluster::location, &ForeignCluster::cluster}) {
+    ForeignCluster other = foreign;
+    other.*part = "other";
+    EXPECT_FALSE(FindAdoption(bed_.ctx, bed_.api, other)->has_value());
+  }
+}
+
+TEST_F(RestoredPvcsTest, ThoseOfAClusterAreListedByLocation) {
+  ForeignCluster foreign = {MoverBed::kMover, "velero", "default", kCluster};
+  ASSERT_THAT(Record(SomeRestored()), IsOk());
+  const auto listed = ListRestored(bed_.ctx, bed_.api, foreign);
+  ASSERT_THAT(listed, IsOk());
+  ASSERT_EQ(listed->size(), 1U);
+  EXPECT_EQ(listed->begin()->first, "shop/data");
+  EXPECT_EQ(listed->begin()->second.data_bytes, int64_t{3} << 30);
+  foreign.location = "other";
+  EXPECT_TRUE(ListRestored(bed_.ctx, bed_.api, foreign)->empty());
+  EXPECT_TRUE(
+      ListRestored(bed_.ctx, bed_.api, {MoverBed::kMover, "velero", "default", kOther})->empty());
 }
 
 }  // namespace

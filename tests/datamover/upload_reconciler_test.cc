@@ -354,6 +354,14 @@ void RecordFormer(MoverBed& bed, const std::string& cluster = "") {
               IsOk());
 }
 
+constexpr char kForeign[] = "c2000000-0000-4000-8000-000000000002";
+
+ForeignCluster Foreign() { return {MoverBed::kMover, "velero", "default", kForeign}; }
+
+void Adopt(MoverBed& bed) {
+  EXPECT_THAT(RecordAdoption(bed.ctx, bed.api, Foreign(), "ann"), IsOk());
+}
+
 class RestoredUploadTest : public UploadReconcilerTest {
  protected:
   objects::UploadWork Work(const std::string& name = "nightly") {
@@ -393,7 +401,7 @@ TEST_F(RestoredUploadTest, AllUploadsOfARestoredPvcGoOnInTheRepositoryOfItsBacku
 }
 
 TEST_F(RestoredUploadTest, InAnotherClusterItStartsOverAndSaysWhyAndWhatItCosts) {
-  RecordFormer(bed_, "c2000000-0000-4000-8000-000000000002");
+  RecordFormer(bed_, kForeign);
   Controller& controller = StartRunning();
   EXPECT_THAT(Address(), HasSubstr(absl::StrCat("/shop/", MoverBed::ClaimUid("shop", "data"))));
   EXPECT_EQ(Work().restored_snapshot, "");
@@ -402,6 +410,37 @@ TEST_F(RestoredUploadTest, InAnotherClusterItStartsOverAndSaysWhyAndWhatItCosts)
   bed_.Finish(bed_.TaskNameOfUpload());
   controller.LookTimes(3);
   EXPECT_EQ(RepositoryOf(), MoverBed::ClaimUid("shop", "data"));
+  Adopt(bed_);
+  bed_.AddUpload("next");
+  controller.LookTimes(4);
+  EXPECT_THAT(Address("next"), HasSubstr(MoverBed::ClaimUid("shop", "data")))
+      << "all of it is there already";
+  EXPECT_EQ(Work("next").why_no_parent, "");
+}
+
+TEST_F(RestoredUploadTest, OfAnAdoptedClusterItGoesOnInThatClustersFolderUntilThatIsUndone) {
+  RecordFormer(bed_, kForeign);
+  Adopt(bed_);
+  Controller& controller = StartRunning();
+  EXPECT_THAT(Address(), HasSubstr(absl::StrCat("csi-delta/", kForeign, "/shop/", kFormerUid)));
+  EXPECT_EQ(Work().host, kForeign) << "else it finds no parent";
+  EXPECT_EQ(Work().restored_snapshot, std::string(64, 'f'));
+  bed_.api.Remove(AdoptionKey(Foreign()));
+  bed_.Finish(bed_.TaskNameOfUpload());
+  controller.LookTimes(3);
+  ASSERT_EQ(bed_.PhaseOf(), "Completed") << bed_.MessageOf();
+  EXPECT_THAT(GetString(bed_.Upload(), {"status", "snapshotID"}),
+              HasSubstr(absl::StrCat(kForeign, "/shop/", kFormerUid)))
+      << "where an upload goes is decided once";
+  EXPECT_EQ(
+      k8s::Annotation(bed_.api.All(VolumeSnapshotContentType())[0], "mover.csi-delta.io/cluster"),
+      bed_.env.cluster)
+      << "the base is in this cluster";
+  bed_.AddUpload("next");
+  controller.LookTimes(4);
+  EXPECT_THAT(Address("next"), HasSubstr(absl::StrCat(bed_.env.cluster, "/shop/",
+                                                      MoverBed::ClaimUid("shop", "data"))));
+  EXPECT_THAT(Work("next").why_no_parent, HasSubstr("csi-delta adopt --from-cluster"));
 }
 
 // Else a worker would write into one repository, and its snapshot be looked for in another.
@@ -1696,19 +1735,36 @@ TEST_P(KilledControllerTest, AnotherGoesOnToTheEnd) {
 }
 
 TEST_P(KilledControllerTest, AnotherGoesOnInTheRepositoryOfARestoredPvc) {
-  const Prepare prepare = [](MoverBed& bed) {
-    RecordFormer(bed);
-    bed.AddUpload("nightly");
-  };
-  for (const int call : CallsOf(prepare)) {
-    SCOPED_TRACE(call);
-    MoverBed bed;
-    prepare(bed);
-    KillAt(bed, call);
-    Controller(bed).LookTimes(6);
-    ASSERT_EQ(bed.PhaseOf(), "Completed") << bed.MessageOf();
-    EXPECT_EQ(bed.pods_made, 1);
-    EXPECT_THAT(GetString(bed.Upload(), {"status", "snapshotID"}), HasSubstr(kFormerUid));
+  const std::string own = absl::StrCat("/shop/", MoverBed::ClaimUid("shop", "data"));
+  const std::string former = absl::StrCat("/shop/", kFormerUid);
+  for (const auto& [prepare, where] : {std::pair<Prepare, std::string>{[](MoverBed& bed) {
+                                                                         RecordFormer(bed);
+                                                                         bed.AddUpload("nightly");
+                                                                       },
+                                                                       former},
+                                       {[](MoverBed& bed) {
+                                          RecordFormer(bed, kForeign);
+                                          Adopt(bed);
+                                          bed.AddUpload("nightly");
+                                        },
+                                        kForeign + former},
+                                       {[](MoverBed& bed) {
+                                          RecordFormer(bed, kForeign);
+                                          bed.AddUpload("nightly");
+                                        },
+                                        own}}) {
+    for (const int call : CallsOf(prepare)) {
+      SCOPED_TRACE(absl::StrCat(where, " ", call));
+      MoverBed bed;
+      prepare(bed);
+      KillAt(bed, call);
+      Controller(bed).LookTimes(6);
+      ASSERT_EQ(bed.PhaseOf(), "Completed") << bed.MessageOf();
+      EXPECT_EQ(bed.pods_made, 1);
+      EXPECT_THAT(GetString(bed.Upload(), {"status", "snapshotID"}), HasSubstr(where));
+      EXPECT_EQ(FindRestored(bed.ctx, bed.env, {"velero", "default", "shop", "data"})->has_value(),
+                where != own);
+    }
   }
 }
 

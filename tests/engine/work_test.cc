@@ -586,6 +586,20 @@ TEST_F(RestoredPvcTest, NoListIsBelievedOverAParentOfAnotherPvc) {
   }
 }
 
+// A cluster was adopted that is not gone: both go on in one repository.
+TEST_F(RestoredPvcTest, TwoWritersBuildOnEachOthersBackupsByContentAlone) {
+  const BackupResult first = Do(JobOf("a"));
+  Change(2);
+  const BackupResult adopted = Do(Listed(JobOf("b", first.snapshot.Hex()), first));
+  Change(3);
+  const BackupResult late = Do(Listed(JobOf("a"), adopted));
+  EXPECT_EQ(Why(late), "restored");
+  EXPECT_EQ(late.read_bytes, kImageBytes);
+  BackupJob whole = JobOf("a");
+  whole.is_requested_full = true;
+  EXPECT_EQ(Do(whole).image_tree, late.image_tree);
+}
+
 TEST_F(RestoredPvcTest, WithoutWhatFilledItAnythingOfTheVolumeServes) {
   const BackupResult first = Do(JobOf("a"));
   Change(2);

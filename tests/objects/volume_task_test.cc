@@ -23,6 +23,7 @@ VolumeTaskSpec SomeSpec() {
                  .claim = "data",
                  .claim_uid = "c-1",
                  .repository_uid = "c-0",
+                 .repository_cluster = "k-0",
                  .restored_snapshot = "s",
                  .why_own = "so"},
       .cancel = true};

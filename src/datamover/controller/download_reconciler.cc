@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/human_text.h"
 #include "base/log.h"
 #include "base/quantity.h"
 #include "base/rfc3339.h"
@@ -448,6 +449,13 @@ absl::Status DownloadStep::RecordOrigin(const objects::RestoreFigures& figures) 
        .pvc_namespace = download_.target_namespace(),
        .pvc = download_.target_pvc()},
       {.pvc_uid = target->uid(), .source = reference_, .data_bytes = figures.written_bytes});
+  if (recorded.ok() && reference_.cluster != env_.cluster) {
+    Emit(k8s::EventType::kNormal, "RestoredFromAnotherCluster",
+         absl::StrCat("the first backup of ", path.substr(1), " stores ",
+                      FormatBytes(figures.written_bytes),
+                      " once more, unless csi-delta adopt --from-cluster ", reference_.cluster,
+                      " said before that it is gone"));
+  }
   if (!absl::IsPermissionDenied(recorded)) {
     return recorded;
   }

@@ -55,6 +55,9 @@ class UploadStep : public TransferStep {
   // decided once.
   absl::StatusOr<objects::TaskVolume> Volume() override;
 
+  RestoredPlace Place() const;
+  absl::StatusOr<bool> IsAdopted(const std::optional<RestoredPvc>& restored) const;
+
   // Velero writes it on the DataUpload; else the claim knows, while it is there.
   absl::StatusOr<std::string> ClaimUid();
   csi::BaseOwner Owner() const;
@@ -140,17 +143,33 @@ absl::StatusOr<objects::TaskVolume> UploadStep::Volume() {
         "the PVC is gone, and its uid was not recorded; back up again");
   }
   RETURN_IF_ERROR(claim_uid.status());
-  ASSIGN_OR_RETURN(const std::optional<RestoredPvc> restored,
-                   FindRestored(ctx_, env_,
-                                {.velero_namespace = upload_.namespace_name(),
-                                 .location = upload_.storage_location(),
-                                 .pvc_namespace = upload_.source_namespace(),
-                                 .pvc = upload_.source_pvc()}));
-  volume_ = ChooseRepository(restored, env_.cluster,
+  ASSIGN_OR_RETURN(const std::optional<RestoredPvc> restored, FindRestored(ctx_, env_, Place()));
+  ASSIGN_OR_RETURN(const bool is_adopted, IsAdopted(restored));
+  volume_ = ChooseRepository(restored, env_.cluster, is_adopted,
                              {.namespace_name = upload_.source_namespace(),
                               .claim = upload_.source_pvc(),
                               .claim_uid = *std::move(claim_uid)});
   return volume_;
+}
+
+RestoredPlace UploadStep::Place() const {
+  return {.velero_namespace = upload_.namespace_name(),
+          .location = upload_.storage_location(),
+          .pvc_namespace = upload_.source_namespace(),
+          .pvc = upload_.source_pvc()};
+}
+
+absl::StatusOr<bool> UploadStep::IsAdopted(const std::optional<RestoredPvc>& restored) const {
+  if (!restored.has_value() || restored->source.cluster == env_.cluster) {
+    return false;
+  }
+  ASSIGN_OR_RETURN(const std::optional<std::string> by,
+                   FindAdoption(ctx_, env_.api,
+                                {.mover_namespace = env_.mover_namespace,
+                                 .velero_namespace = upload_.namespace_name(),
+                                 .location = upload_.storage_location(),
+                                 .cluster = restored->source.cluster}));
+  return by.has_value();
 }
 
 absl::StatusOr<std::string> UploadStep::ClaimUid() {
@@ -189,7 +208,7 @@ csi::ExposeRequest UploadStep::Exposing(std::optional<objects::OwnerReference> o
 }
 
 velero::DataReference UploadStep::Reference() const {
-  return {.cluster = env_.cluster,
+  return {.cluster = volume_.repository_cluster.empty() ? env_.cluster : volume_.repository_cluster,
           .namespace_name = upload_.source_namespace(),
           .claim_uid = volume_.repository(),
           .snapshot_id = "",
@@ -234,7 +253,7 @@ absl::StatusOr<WorkerRun::NextPod> UploadStep::PrepareWorker(const objects::Volu
 objects::UploadWork UploadStep::Work(const std::optional<csi::MovedGroup>& group) const {
   objects::UploadWork work{
       .device = objects::kVolumePath,
-      .host = env_.cluster,
+      .host = Reference().cluster,  // One chain of backups in each repository.
       .path = absl::StrCat("/", upload_.source_namespace(), "/", upload_.source_pvc()),
       .volume_snapshot = absl::StrCat(env_.mover_namespace, "/", task_name_),
       .tags = {task_name_},
@@ -284,6 +303,10 @@ absl::StatusOr<absl::Time> UploadStep::Conclude(const objects::VolumeTaskStatus&
   const std::string snapshot_id = velero::FormatDataReference(reference);
   if (const absl::Status valid = velero::ParseDataReference(snapshot_id).status(); !valid.ok()) {
     return BeginFailure(absl::StrCat("the worker's result names no snapshot: ", valid.message()));
+  }
+  if (!volume_.why_own.empty()) {
+    // All of it is stored now. It stays there, though the other cluster be adopted later.
+    RETURN_IF_ERROR(ForgetRestored(ctx_, env_, Place(), volume_.claim_uid));
   }
   ASSIGN_OR_RETURN(const csi::SnapshotAction action, FinalizeBase(figures));
   RETURN_IF_ERROR(RemoveWithSnapshot(action));
