@@ -306,9 +306,11 @@ TEST_F(UninstallTest, OtherMoversObjectsStay) {
   EXPECT_EQ(bed_.Upload("theirs"), before);
 }
 
-TEST_F(UninstallTest, WhatFilledPvcsIsForgotten) {
+TEST_F(UninstallTest, WhatFilledPvcsAndWhatWasAdoptedIsForgotten) {
   const RestoredPlace place = {"velero", "default", "shop", "data"};
   ASSERT_THAT(RecordRestored(bed_.ctx, bed_.env, place, {.pvc_uid = "b"}), IsOk());
+  const ForeignCluster foreign = {MoverBed::kMover, "velero", "default", "c"};
+  ASSERT_THAT(RecordAdoption(bed_.ctx, bed_.api, foreign, "ann"), IsOk());
   const k8s::ObjectKey key = objects::Secret::Key(MoverBed::kMover, RestoredSecretName(place));
   request_.velero_namespaces = {"velero-two"};
   EXPECT_THAT(Uninstall(), IsEmpty());
@@ -316,6 +318,19 @@ TEST_F(UninstallTest, WhatFilledPvcsIsForgotten) {
   request_.velero_namespaces = {"velero"};
   EXPECT_THAT(Uninstall(), IsEmpty());
   EXPECT_FALSE(bed_.api.Find(key).has_value());
+  EXPECT_FALSE(bed_.api.Find(AdoptionKey(foreign)).has_value());
+}
+
+TEST_F(UninstallTest, WhatIsInTheFolderOfAnAdoptedClusterStaysAndKeepsItsKeys) {
+  BackUp();
+  Confirm();
+  const std::string folder = "s3:http://s3:9000/b/p/plugins/csi-delta/c2/shop/u";
+  bed_.api.Mutate({DataUploadType(), "velero", "nightly"}, [&](Json& upload) {
+    upload["metadata"]["annotations"][objects::kAddressAnnotation] = folder;
+  });
+  EXPECT_THAT(Names(Plan().stays), Contains(HasSubstr(folder)));
+  EXPECT_THAT(Uninstall(), IsEmpty());
+  EXPECT_TRUE(HasKeys());
 }
 
 TEST_F(UninstallTest, DataThatIsKeptKeepsItsKeys) {

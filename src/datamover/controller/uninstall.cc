@@ -545,7 +545,7 @@ absl::Status Planner::AddFormerLocations() {
         absl::StrCat(upload.namespace_name(), "/", upload.storage_location());
     const auto known = locations_.find(location);
     const bool is_looked_at = known == locations_.end() || known->second.address.empty() ||
-                              absl::StartsWith(address, known->second.address + "/");
+                              absl::StartsWith(address, known->second.address + "/" + folder_);
     if (address.empty() || is_looked_at) {
       continue;
     }
@@ -556,7 +556,8 @@ absl::Status Planner::AddFormerLocations() {
            .name = address,
            .text = absl::StrCat(
                "DataUpload ", FullName(upload), " was stored there, and location ", location,
-               " is elsewhere now: its data was not looked for; remove it by hand")});
+               " is elsewhere now, or another cluster's data is there, too: it was not looked for; "
+               "remove it by hand")});
     }
   }
   return absl::OkStatus();
@@ -571,7 +572,9 @@ absl::Status Planner::PlanKeys() {
         .location = secret.Annotation(objects::kMoverLocationAnnotation)};
     if (!owner.location.empty() && secret.name() == KeyringSecretName(owner)) {
       PlanKeysOf(owner, secret);
-    } else if (absl::StartsWith(secret.name(), kRestoredSecretPrefix) && IsAskedFor(secret)) {
+    } else if ((absl::StartsWith(secret.name(), kRestoredSecretPrefix) ||
+                absl::StartsWith(secret.name(), kAdoptedSecretPrefix)) &&
+               IsAskedFor(secret)) {
       AddObject(objects::Secret::Type(), secret);
     }
   }
