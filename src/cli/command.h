@@ -57,6 +57,7 @@ std::unique_ptr<Command> MakeDeletionsRetryCommand();
 std::unique_ptr<Command> MakeMoverKeyExportCommand();
 std::unique_ptr<Command> MakeMoverKeyImportCommand();
 std::unique_ptr<Command> MakeMoverKeyRemoveCommand();
+std::unique_ptr<Command> MakeAdoptCommand();
 std::unique_ptr<Command> MakeBasesListCommand();
 std::unique_ptr<Command> MakeBasesDropCommand();
 std::unique_ptr<Command> MakeTryCommand();

@@ -82,6 +82,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
                      MakeMoverKeyExportCommand,
                      MakeMoverKeyImportCommand,
                      MakeMoverKeyRemoveCommand,
+                     MakeAdoptCommand,
                      MakeBasesListCommand,
                      MakeBasesDropCommand,
                      MakeDeletionsListCommand,
