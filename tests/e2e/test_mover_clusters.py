@@ -1,6 +1,8 @@
 """Two clusters on one bucket, each with a node and a data mover of its own; and one that may only read."""
 
 import json
+import os
+import time
 
 import pytest
 
@@ -11,8 +13,8 @@ import mover
 import objects
 import places
 from bed import Bed, Settings
-from moving import (CLAIMS, MIB, await_base, await_nothing_left, back_up, download_of, mode,
-                    restored_checksum, undone, write_chunks)
+from moving import (CLAIMS, MIB, annotation, await_base, await_nothing_left, back_up, download_of, mode,
+                    reason, restored_checksum, undone, write_chunks)
 
 VOLUME_BYTES = 8 * MIB
 SYNCED_SECONDS_MAX = 240
@@ -76,6 +78,40 @@ def snapshot_of(upload):
     return reference_of(upload).split("/")[5]
 
 
+def adopt(bed, cluster, *flags):
+    """csi-delta adopt, which may refuse."""
+    return bed.run([components.program_path(), "adopt", "--from-cluster", cluster, "--namespace", mover.NAMESPACE,
+                    "--velero-namespace", bed.namespace, *flags], check=False)
+
+
+def goes_on_once_the_first_is_adopted(bed, other, workspace, app, backup, cluster):
+    """A PVC that the other cluster restored is backed up into the folder of the first until that is undone."""
+    other.delete_namespace(app)
+    workspace.expect_namespace(other, app)
+    other.sync_backup(backup, SYNCED_SECONDS_MAX)
+    other.restore(workspace.name("moved-in"), "--from-backup", backup, "--include-resources", CLAIMS)
+    other.wait_bound("data", app)
+    refused = adopt(other, cluster, "--yes")
+    assert refused.returncode == 1 and "may be there" in refused.stderr, refused
+    two_days_ago = time.time() - 2 * 24 * 3600
+    for path in (bed.s3_dir / objects.BUCKET / "plugins" / "csi-delta" / cluster).glob("*/*/snapshots/*"):
+        os.utime(path, (two_days_ago, two_days_ago))
+    adopted = adopt(other, cluster, "--yes")
+    assert adopted.returncode == 0, adopted
+
+    write_chunks(other, app, (5,), 7)
+    _, first = back_up(other, workspace, app, "goes-on")
+    assert (mode(first), reason(first)) == ("full", "restored"), first
+    assert reference_of(first).split("/")[2] == cluster
+    _, second = back_up(other, workspace, app, "by-list")
+    assert mode(second) == "incremental" and reference_of(second).split("/")[2] == cluster, second
+
+    assert adopt(other, cluster, "--undo").returncode == 0
+    _, alone = back_up(other, workspace, app, "alone")
+    assert reference_of(alone).split("/")[2] != cluster
+    assert "csi-delta adopt" in annotation(alone, "reason"), alone
+
+
 def test_a_cluster_takes_from_the_bucket_only_what_it_is_asked_to(bed, other, workspace):
     apps = [written_app(cluster, workspace, seed) for seed, cluster in ((1, bed), (2, other))]
     assert apps[0] == apps[1]
@@ -103,6 +139,7 @@ def test_a_cluster_takes_from_the_bucket_only_what_it_is_asked_to(bed, other, wo
     assert mode(third) == "incremental"
     written = data.checksum(bed.volume_path("data", app))
     data.same(restored_checksum(bed, workspace, app, third_name, "back"), written)
+    goes_on_once_the_first_is_adopted(bed, other, workspace, app, third_name, reference_of(third).split("/")[2])
     for cluster in (bed, other):
         await_nothing_left(cluster)
 
