@@ -31,6 +31,11 @@ std::string ToString(const ObjectKey& key) {
                       key.namespace_name.empty() ? "" : "/", key.name);
 }
 
+std::string NameText(const ObjectKey& key) {
+  return absl::StrCat(key.type.kind, " ", key.namespace_name, key.namespace_name.empty() ? "" : "/",
+                      key.name);
+}
+
 absl::StatusOr<std::optional<Json>> Find(const CallContext& ctx, ApiClient& api,
                                          const ObjectKey& key) {
   absl::StatusOr<Json> object = api.Get(ctx, key);

@@ -36,6 +36,8 @@ struct ObjectKey {
 std::string ToString(const ResourceType& type);
 // "volumesnapshots.snapshot.storage.k8s.io ns/name", for messages.
 std::string ToString(const ObjectKey& key);
+// "VolumeSnapshot shop/orders", for messages to people. Pure.
+std::string NameText(const ObjectKey& key);
 
 struct ListOptions {
   std::string label_selector = {};

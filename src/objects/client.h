@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <string>
@@ -228,6 +229,14 @@ template <typename Kind>
 absl::Status WaitForAmong(const CallContext& ctx, k8s::ApiClient& api,
                           absl::string_view namespace_name, Predicate<Kind> done) {
   return k8s::WaitForAmong(ctx, api, Kind::Type(), namespace_name, OfJson<Kind>(done));
+}
+
+// The object of that name among `objects`, which it borrows; null if there is none.
+template <typename Kind>
+const Kind* OfName(const std::vector<Kind>& objects, absl::string_view name) {
+  const auto found = std::find_if(objects.begin(), objects.end(),
+                                  [name](const Kind& one) { return one.name() == name; });
+  return found == objects.end() ? nullptr : &*found;
 }
 
 // k8s::ReadPages() and k8s::ReadWanted() in the types of objects/. What is of another kind is left
