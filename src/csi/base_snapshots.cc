@@ -143,7 +143,6 @@ void ReduceToBase(VolumeSnapshotContent& content) {
 
 k8s::WatchedObjects BaseContents() {
   return {.type = VolumeSnapshotContent::Type(),
-          .namespace_name = "",
           .label_selector = absl::StrCat(objects::kBaseLabel, "=true")};
 }
 
@@ -177,7 +176,7 @@ absl::StatusOr<bool> NeedsBases(const CallContext& ctx, const Environment& env,
 
 absl::StatusOr<std::vector<BaseSnapshot>> ListBases(const CallContext& ctx, const Environment& env,
                                                     absl::string_view velero_namespace) {
-  ASSIGN_OR_RETURN(const std::vector<VolumeSnapshotContent> contents,
+  ASSIGN_OR_RETURN(const auto contents,
                    objects::List<VolumeSnapshotContent>(
                        ctx, env.api, "", {.label_selector = BaseContents().label_selector}));
   std::vector<BaseSnapshot> bases;
@@ -207,8 +206,8 @@ absl::StatusOr<std::optional<BaseSnapshot>> FindBase(const CallContext& ctx, con
 void EmitBaseEvent(const CallContext& ctx, k8s::ApiClient& api, const BaseOwner& owner,
                    k8s::EventType type, absl::string_view reason, absl::string_view message,
                    absl::string_view component) {
-  const auto pvc = objects::Find<objects::PersistentVolumeClaim>(
-      ctx, api, objects::PersistentVolumeClaim::Key(owner.claim_namespace, owner.claim));
+  const auto pvc =
+      objects::Find<objects::PersistentVolumeClaim>(ctx, api, owner.claim_namespace, owner.claim);
   absl::Status status = pvc.status();
   if (pvc.ok() && (!pvc->has_value() || (*pvc)->uid() != owner.claim_uid)) {
     return;
@@ -255,8 +254,7 @@ absl::StatusOr<bool> DropBaseForRoom(const CallContext& ctx, const Environment& 
 absl::StatusOr<bool> DropBase(const CallContext& ctx, const Environment& env,
                               absl::string_view content_name) {
   ASSIGN_OR_RETURN(const auto content,
-                   objects::Find<VolumeSnapshotContent>(
-                       ctx, env.api, VolumeSnapshotContent::Key("", content_name)));
+                   objects::Find<VolumeSnapshotContent>(ctx, env.api, "", content_name));
   if (!content.has_value() || content->is_being_deleted()) {
     return true;
   }

@@ -167,7 +167,7 @@ absl::StatusOr<DeletionResult> DeleteSnapshotOfBackup(const CallContext& ctx,
   // Temporary contents have the backup's label, too: those of csi-delta, and Velero's, which copies
   // all labels of the archived one.
   ASSIGN_OR_RETURN(
-      const std::vector<VolumeSnapshotContent> contents,
+      const auto contents,
       objects::List<VolumeSnapshotContent>(
           ctx, env.api, "",
           {.label_selector = absl::StrCat(objects::kBackupNameLabel, "=", target.backup_label)}));
@@ -199,7 +199,7 @@ absl::StatusOr<DeletionResult> DeleteSnapshotOfBackup(const CallContext& ctx,
 
 absl::StatusOr<int> FinishSnapshotDeletions(const CallContext& ctx, const Environment& env) {
   ASSIGN_OR_RETURN(
-      std::vector<VolumeSnapshotContent> contents,
+      auto contents,
       objects::List<VolumeSnapshotContent>(
           ctx, env.api, "",
           {.label_selector = absl::StrCat(objects::kCsiDeltaLabel, "=", env.velero_namespace)}));

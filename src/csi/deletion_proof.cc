@@ -145,8 +145,7 @@ absl::StatusOr<DeletionResult> ProveDeletion(const CallContext& ctx, const Envir
   const absl::Time end = ctx.clock->Now() + wait;
   bool was_undone = false;
   for (int steps = 0; steps < kStepsMax; ++steps) {
-    ASSIGN_OR_RETURN(std::optional<Object> object,
-                     objects::Find<Object>(ctx, env.api, deletion.key));
+    ASSIGN_OR_RETURN(auto object, objects::Find<Object>(ctx, env.api, deletion.key));
     Step step = NextStep(deletion, object.has_value() ? &*object : nullptr);
     if (step == Step::kWait && ctx.clock->Now() < end) {
       const Object known = *object;

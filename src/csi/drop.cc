@@ -19,12 +19,6 @@ using objects::VolumeGroupSnapshotContent;
 using objects::VolumeSnapshot;
 using objects::VolumeSnapshotContent;
 
-// "VolumeSnapshot shop/orders"
-std::string NameOf(const k8s::ObjectKey& key) {
-  return absl::StrCat(key.type.kind, " ", key.namespace_name, key.namespace_name.empty() ? "" : "/",
-                      key.name);
-}
-
 objects::Patch BeingDeletedMark(const k8s::ObjectKey& content) {
   return objects::Patch().SetAnnotation(objects::IsGroupKind(content.type)
                                             ? objects::kGroupBeingDeletedAnnotation
@@ -83,21 +77,9 @@ absl::Status TryDelete(const CallContext& ctx, k8s::ApiClient& api,
 
 absl::StatusOr<std::vector<VolumeSnapshot>> ListMembers(const CallContext& ctx, k8s::ApiClient& api,
                                                         const VolumeGroupSnapshot& group) {
-  ASSIGN_OR_RETURN(std::vector<VolumeSnapshot> members,
-                   objects::List<VolumeSnapshot>(ctx, api, group.namespace_name()));
+  ASSIGN_OR_RETURN(auto members, objects::List<VolumeSnapshot>(ctx, api, group.namespace_name()));
   std::erase_if(members, [&](const VolumeSnapshot& one) { return !one.IsMemberOf(group.uid()); });
   return members;
-}
-
-// Nothing unless it refers to `group`.
-absl::StatusOr<std::optional<VolumeGroupSnapshotContent>> FindContent(
-    const CallContext& ctx, k8s::ApiClient& api, const VolumeGroupSnapshot& group) {
-  ASSIGN_OR_RETURN(auto content,
-                   objects::Find<VolumeGroupSnapshotContent>(ctx, api, ContentKeyOf(group)));
-  if (content.has_value() && content->snapshot_uid() != group.uid()) {
-    content.reset();
-  }
-  return content;
 }
 
 // Removes the finalizer of a member that the controller does not know yet: the controller would
@@ -136,7 +118,7 @@ absl::Status MarkForDeletion(const CallContext& ctx, k8s::ApiClient& api,
 // group is deleted before that, its content and members stay.
 absl::Status DeleteOrphans(const CallContext& ctx, k8s::ApiClient& api,
                            const VolumeGroupSnapshot& group) {
-  ASSIGN_OR_RETURN(const auto content, FindContent(ctx, api, group));
+  ASSIGN_OR_RETURN(const auto content, FindContentOf(ctx, api, group));
   RETURN_IF_ERROR(MarkForDeletion(ctx, api, group, content));
   if (content.has_value()) {
     RETURN_IF_ERROR(k8s::IgnoreGone(
@@ -152,7 +134,7 @@ absl::Status DeleteOrphans(const CallContext& ctx, k8s::ApiClient& api,
 
 absl::Status TryDelete(const CallContext& ctx, k8s::ApiClient& api,
                        const VolumeGroupSnapshot& group) {
-  ASSIGN_OR_RETURN(const auto content, FindContent(ctx, api, group));
+  ASSIGN_OR_RETURN(const auto content, FindContentOf(ctx, api, group));
   RETURN_IF_ERROR(MarkForDeletion(ctx, api, group, content));
   RETURN_IF_ERROR(DeleteObject(ctx, api, IdOf(group)));
   ASSIGN_OR_RETURN(const auto now, objects::Find<VolumeGroupSnapshot>(ctx, api, group.key()));
@@ -175,7 +157,7 @@ absl::Status Retain(const CallContext& ctx, k8s::ApiClient& api, const std::vect
   CSIDELTA_CHECK(!all.empty() && !all.back().is_taken_along);
   if (all.back().content.name.empty()) {
     return absl::FailedPreconditionError(
-        absl::StrCat(NameOf(all.back().snapshot.key), " is not bound"));
+        absl::StrCat(NameText(all.back().snapshot.key), " is not bound"));
   }
   std::vector<ObjectId> retained;
   for (const Bound& one : all) {
@@ -188,7 +170,7 @@ absl::Status Retain(const CallContext& ctx, k8s::ApiClient& api, const std::vect
     }
     if (objects::SnapshotUidOf(one.content.type, *content) != one.snapshot.uid) {
       return absl::FailedPreconditionError(
-          absl::StrCat(NameOf(one.content), " does not belong to ", NameOf(one.snapshot.key)));
+          absl::StrCat(NameText(one.content), " does not belong to ", NameText(one.snapshot.key)));
     }
     retained.push_back({.key = one.content, .uid = content->uid()});
   }
@@ -253,6 +235,16 @@ k8s::ObjectKey ContentKeyOf(const VolumeGroupSnapshot& group) {
       group.version(), "", bound.empty() ? absl::StrCat("groupsnapcontent-", group.uid()) : bound);
 }
 
+absl::StatusOr<std::optional<VolumeGroupSnapshotContent>> FindContentOf(
+    const CallContext& ctx, k8s::ApiClient& api, const VolumeGroupSnapshot& group) {
+  ASSIGN_OR_RETURN(auto content,
+                   objects::Find<VolumeGroupSnapshotContent>(ctx, api, ContentKeyOf(group)));
+  if (content.has_value() && content->snapshot_uid() != group.uid()) {
+    content.reset();
+  }
+  return content;
+}
+
 absl::Status DeleteObject(const CallContext& ctx, k8s::ApiClient& api, const ObjectId& object) {
   return k8s::IgnoreGone(api.Delete(ctx, object.key, {.uid = object.uid}));
 }
@@ -315,8 +307,8 @@ absl::StatusOr<std::optional<objects::Object>> SetPolicy(const CallContext& ctx,
   }
   RETURN_IF_ERROR(stored.status());
   if (objects::DeletionPolicyOf(*stored) != policy) {
-    return absl::FailedPreconditionError(absl::StrCat("the policy of ", NameOf(content), " stays ",
-                                                      objects::DeletionPolicyOf(*stored),
+    return absl::FailedPreconditionError(absl::StrCat("the policy of ", NameText(content),
+                                                      " stays ", objects::DeletionPolicyOf(*stored),
                                                       ": nothing was deleted"));
   }
   return std::optional(*std::move(stored));

@@ -46,6 +46,9 @@ enum class Data { kDelete, kRetain };
 // controller will make for it. Pure.
 k8s::ObjectKey ContentKeyOf(const objects::VolumeSnapshot& snapshot);
 k8s::ObjectKey ContentKeyOf(const objects::VolumeGroupSnapshot& group);
+// That content; nothing unless it refers to `group`.
+absl::StatusOr<std::optional<objects::VolumeGroupSnapshotContent>> FindContentOf(
+    const CallContext& ctx, k8s::ApiClient& api, const objects::VolumeGroupSnapshot& group);
 
 // `snapshot`, `group`: as read from the API server. With kRetain, FAILED_PRECONDITION if it is not
 // bound, or if a content belongs to another. Retries transient errors.

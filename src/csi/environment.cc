@@ -1,5 +1,7 @@
 #include "csi/environment.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
@@ -11,7 +13,7 @@ namespace csidelta::csi {
 
 absl::StatusOr<velero::PluginConfig> ReadPluginConfig(const CallContext& ctx,
                                                       const Environment& env) {
-  ASSIGN_OR_RETURN(const std::vector<objects::ConfigMap> list,
+  ASSIGN_OR_RETURN(const auto list,
                    objects::List<objects::ConfigMap>(
                        ctx, env.api, env.velero_namespace,
                        {.label_selector = absl::StrCat(objects::kPluginConfigLabel, ",",
@@ -20,16 +22,19 @@ absl::StatusOr<velero::PluginConfig> ReadPluginConfig(const CallContext& ctx,
   return config_map == nullptr ? velero::PluginConfig() : velero::ParsePluginConfig(*config_map);
 }
 
+velero::PluginConfig ReadPluginConfigOrDefaults(const CallContext& ctx, const Environment& env) {
+  absl::StatusOr<velero::PluginConfig> config = ReadPluginConfig(ctx, env);
+  if (!config.ok()) {
+    CSIDELTA_LOG(kWarn, "settings cannot be read: the defaults count",
+                 {"error", config.status().ToString()});
+  }
+  return std::move(config).value_or(velero::PluginConfig());
+}
+
 absl::StatusOr<std::shared_ptr<const velero::PluginConfig>> SettingsOrDefaults::Get(
     const CallContext& ctx, const std::string& run_uid) {
   return configs_.Get(ctx, run_uid, [&]() -> absl::StatusOr<velero::PluginConfig> {
-    const absl::StatusOr<velero::PluginConfig> config = ReadPluginConfig(ctx, env_);
-    if (!config.ok()) {
-      CSIDELTA_LOG(kWarn, "settings cannot be read: the defaults count",
-                   {"error", config.status().ToString()});
-      return velero::PluginConfig();
-    }
-    return *config;
+    return ReadPluginConfigOrDefaults(ctx, env_);
   });
 }
 

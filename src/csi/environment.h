@@ -32,9 +32,12 @@ struct Environment {
 absl::StatusOr<velero::PluginConfig> ReadPluginConfig(const CallContext& ctx,
                                                       const Environment& env);
 
-// The same for actions on many items, where an error for each item would bury all others. Reads
-// once for each backup or restore. Settings that cannot be read are replaced by the defaults, with
-// one warning. Borrows nothing but what `env` borrows. Thread-safe.
+// The same; if they cannot be read the defaults, with a warning.
+velero::PluginConfig ReadPluginConfigOrDefaults(const CallContext& ctx, const Environment& env);
+
+// The same for actions on many items, where an error or a warning for each item would bury all
+// others. Reads once for each backup or restore. Borrows nothing but what `env` borrows.
+// Thread-safe.
 class SettingsOrDefaults {
  public:
   explicit SettingsOrDefaults(const Environment& env) : env_(env) {}

@@ -128,8 +128,7 @@ absl::StatusOr<std::optional<VolumeSnapshotContent>> FindKept(const CallContext&
     return std::nullopt;
   }
   ASSIGN_OR_RETURN(const auto later,
-                   objects::Find<VolumeSnapshotContent>(
-                       ctx, api, VolumeSnapshotContent::Key("", KeptName(*found, true))));
+                   objects::Find<VolumeSnapshotContent>(ctx, api, "", KeptName(*found, true)));
   found->name = found->snapshot_name = KeptName(*found, false);
   found->snapshot_namespace = found->labels[objects::kMoverVeleroNamespaceLabel];
   found->labels.insert({{objects::kKeptLabel, kFirst}, {objects::kExcludeFromBackupLabel, "true"}});
@@ -154,8 +153,8 @@ absl::Status AnswerForLonghorn(const CallContext& ctx, k8s::ApiClient& api,
       ReadKept(record).state != kKeptUnchecked) {
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const auto native, objects::Find<longhorn::Snapshot>(
-                                          ctx, api, longhorn::Snapshot::Key(parts[0], parts[1])));
+  ASSIGN_OR_RETURN(const auto native,
+                   objects::Find<longhorn::Snapshot>(ctx, api, parts[0], parts[1]));
   const auto state = longhorn::StateOf(native.has_value() ? &*native : nullptr, parts[2]);
   const char* const answer = state == longhorn::NativeState::kReady  ? kKeptPresent
                              : state == longhorn::NativeState::kGone ? kKeptGone

@@ -177,7 +177,7 @@ absl::Status VolumeLock::CheckSnapshots(const std::string& revision) {
                                  // Another one may come a moment later just as well.
                                  .may_be_old = revision.empty() && waits_for_others(),
                                  .exactly_at = revision};
-  ASSIGN_OR_RETURN(const std::vector<VolumeSnapshot> snapshots,
+  ASSIGN_OR_RETURN(const auto snapshots,
                    objects::List<VolumeSnapshot>(ctx_, api_, request_.namespace_name, options));
   const absl::Time now = ctx_.clock->Now();
   for (const VolumeSnapshot& other : snapshots) {
@@ -199,7 +199,7 @@ bool VolumeLock::IsOther(const VolumeSnapshot& snapshot) const {
 }
 
 absl::Status VolumeLock::CheckGroups() {
-  const absl::StatusOr<std::vector<VolumeGroupSnapshot>> list =
+  const auto list =
       objects::ListGroupKind<VolumeGroupSnapshot>(ctx_, api_, request_.namespace_name);
   if (!list.ok()) {
     return RecordMissingRight("group snapshots not checked", list.status());

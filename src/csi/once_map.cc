@@ -10,7 +10,7 @@ absl::StatusOr<std::shared_ptr<const std::vector<objects::Pod>>> NamespacePods::
     const CallContext& ctx, const std::string& backup_uid, const std::string& namespace_name) {
   return pods_.Get(ctx, absl::StrCat(backup_uid, "/", namespace_name),
                    [&]() -> absl::StatusOr<std::vector<objects::Pod>> {
-                     ASSIGN_OR_RETURN(const std::vector<objects::Pod> all,
+                     ASSIGN_OR_RETURN(const auto all,
                                       objects::List<objects::Pod>(ctx, api_, namespace_name));
                      std::vector<objects::Pod> pods;
                      for (const objects::Pod& pod : all) {

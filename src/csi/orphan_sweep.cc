@@ -371,8 +371,7 @@ int Unmark(const CallContext& ctx, const Environment& env, const velero::PluginC
 
 absl::StatusOr<Backups> ListBackups(const CallContext& ctx, const Environment& env,
                                     const objects::Backup& running) {
-  ASSIGN_OR_RETURN(std::vector<objects::Backup> list,
-                   objects::List<objects::Backup>(ctx, env.api, env.velero_namespace));
+  ASSIGN_OR_RETURN(auto list, objects::List<objects::Backup>(ctx, env.api, env.velero_namespace));
   Backups backups;
   for (objects::Backup& backup : list) {
     std::string label = velero::ValidLabelValue(backup.name());

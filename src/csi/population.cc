@@ -105,8 +105,7 @@ bool IsFilledWhenBound(absl::string_view driver) {
 
 absl::StatusOr<PopulatedVolume> VolumeOf(const CallContext& ctx, k8s::ApiClient& api,
                                          const PersistentVolumeClaim& pvc) {
-  const absl::StatusOr<PersistentVolume> volume =
-      objects::Get<PersistentVolume>(ctx, api, PersistentVolume::Key("", pvc.volume_name()));
+  const auto volume = objects::Get<PersistentVolume>(ctx, api, "", pvc.volume_name());
   if (absl::IsPermissionDenied(volume.status())) {
     return NamedVolumeOf(pvc);
   }
@@ -170,19 +169,15 @@ absl::StatusOr<std::optional<longhorn::Volume>> PopulationReader::FindVolume(
     const std::string& name) {
   if (!volumes_.has_value()) {
     ASSIGN_OR_RETURN(const std::string home, LonghornNamespace());
-    auto found = objects::Find<longhorn::Volume>(ctx_, api_, longhorn::Volume::Key(home, name));
+    auto found = objects::Find<longhorn::Volume>(ctx_, api_, home, name);
     RETURN_IF_ERROR(WithoutRefusal(found.status()));
     if (found.ok() && found->has_value()) {
       return found;
     }
   }
   ASSIGN_OR_RETURN(const std::vector<longhorn::Volume>* const volumes, Volumes());
-  if (volumes == nullptr) {
-    return std::nullopt;
-  }
-  const auto found = std::find_if(volumes->begin(), volumes->end(),
-                                  [&](const auto& one) { return one.name() == name; });
-  return found == volumes->end() ? std::nullopt : std::optional(*found);
+  const auto* const found = volumes == nullptr ? nullptr : objects::OfName(*volumes, name);
+  return found == nullptr ? std::nullopt : std::optional(*found);
 }
 
 absl::StatusOr<std::string> PopulationReader::LonghornNamespace() {
@@ -243,8 +238,7 @@ absl::StatusOr<bool> PopulationReader::HasFilledWhenBoundMark(const std::string&
   if (known != is_filled_when_bound_.end()) {
     return known->second;
   }
-  const auto found =
-      objects::Find<objects::CsiDriver>(ctx_, api_, objects::CsiDriver::Key("", driver));
+  const auto found = objects::Find<objects::CsiDriver>(ctx_, api_, "", driver);
   RETURN_IF_ERROR(WithoutRefusal(found.status()));
   const bool is_filled = found.ok() && found->has_value() &&
                          (*found)->Annotation(objects::kFilledWhenBoundAnnotation) == "true";
@@ -272,8 +266,7 @@ absl::StatusOr<std::vector<longhorn::Volume>> PopulationReader::ListVolumes() {
   if (env_ != nullptr) {
     return objects::List<longhorn::Volume>(ctx_, api_, home);
   }
-  absl::StatusOr<std::vector<longhorn::Volume>> all =
-      objects::List<longhorn::Volume>(ctx_, api_, "");
+  auto all = objects::List<longhorn::Volume>(ctx_, api_, "");
   return absl::IsPermissionDenied(all.status()) ? objects::List<longhorn::Volume>(ctx_, api_, home)
                                                 : std::move(all);
 }
@@ -313,7 +306,7 @@ absl::Status PopulationReader::ReadPods(const std::string& namespace_name) {
   if (pods_.contains(namespace_name)) {
     return absl::OkStatus();
   }
-  absl::StatusOr<std::vector<Pod>> listed = objects::List<Pod>(ctx_, api_, namespace_name);
+  auto listed = objects::List<Pod>(ctx_, api_, namespace_name);
   RETURN_IF_ERROR(WithoutRefusal(listed.status()));
   pods_.emplace(namespace_name, listed.ok() ? std::optional(*std::move(listed)) : std::nullopt);
   return absl::OkStatus();
@@ -368,7 +361,7 @@ absl::StatusOr<std::vector<std::string>> SnapshotsInside(const CallContext& ctx,
   if (volume.driver != velero::kLonghornDriver) {
     return names;
   }
-  ASSIGN_OR_RETURN(const std::vector<objects::VolumeSnapshotContent> contents,
+  ASSIGN_OR_RETURN(const auto contents,
                    objects::List<objects::VolumeSnapshotContent>(ctx, api, ""));
   const std::string prefix = absl::StrCat(longhorn::kSnapshotHandlePrefix, volume.handle, "/");
   for (const objects::VolumeSnapshotContent& content : contents) {

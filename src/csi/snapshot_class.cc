@@ -20,7 +20,7 @@ struct ClassKind {
   absl::string_view kind;
   absl::string_view claim_annotation;
   absl::string_view label;
-  absl::string_view label_value;  // "": any
+  absl::string_view label_value = {};  // "": any
   absl::string_view default_annotation;
   absl::StatusCode none;  // the driver has no class at all
 };
@@ -28,7 +28,6 @@ struct ClassKind {
 constexpr ClassKind kSingle = {.kind = "VolumeSnapshotClass",
                                .claim_annotation = objects::kVolumeSnapshotClassAnnotation,
                                .label = objects::kVolumeSnapshotClassLabel,
-                               .label_value = "",
                                .default_annotation = objects::kDefaultSnapshotClassAnnotation,
                                .none = absl::StatusCode::kFailedPrecondition};
 constexpr ClassKind kGroup = {.kind = "VolumeGroupSnapshotClass",

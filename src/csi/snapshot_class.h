@@ -12,10 +12,10 @@ namespace csidelta::csi {
 // The names by which the class of a PVC's snapshot, or of a volume group's, is chosen. "" if not
 // given.
 struct SnapshotClassRequest {
-  std::string driver;             // of the claim's volume
-  std::string claim_annotation;   // velero.io/csi-volumesnapshot-class on the claim, or its like
-  std::string policy_parameter;   // snapshotClass of the volume policy's rule
-  std::string backup_annotation;  // velero.io/csi-volumesnapshot-class_<driver> on the Backup
+  std::string driver;                  // of the claim's volume
+  std::string claim_annotation = {};   // velero.io/csi-volumesnapshot-class on it, or its like
+  std::string policy_parameter = {};   // snapshotClass of the volume policy's rule
+  std::string backup_annotation = {};  // velero.io/csi-volumesnapshot-class_<driver> on the Backup
 };
 
 struct SnapshotClassChoice {

@@ -13,16 +13,22 @@ namespace csidelta::csi {
 using objects::VolumeSnapshot;
 using objects::VolumeSnapshotContent;
 
+void AddPvc(const objects::PersistentVolumeClaim& pvc, PvcsOfSnapshot& pvcs) {
+  if (pvc.is_being_filled()) {
+    pvcs.pending.push_back(pvc.name());
+  } else if (pvc.is_bound() && !pvc.is_being_deleted()) {
+    pvcs.bound.push_back(NamedVolumeOf(pvc));
+  }
+}
+
 absl::StatusOr<PvcsBySource> ListPvcsBySource(const CallContext& ctx, k8s::ApiClient& api,
                                               const std::string& namespace_name) {
-  ASSIGN_OR_RETURN(const std::vector<objects::PersistentVolumeClaim> listed,
+  ASSIGN_OR_RETURN(const auto listed,
                    objects::List<objects::PersistentVolumeClaim>(ctx, api, namespace_name));
   PvcsBySource pvcs;
   for (const objects::PersistentVolumeClaim& pvc : listed) {
-    if (pvc.is_being_filled()) {
-      pvcs[pvc.source_snapshot()].pending.push_back(pvc.name());
-    } else if (pvc.is_bound() && !pvc.source_snapshot().empty() && !pvc.is_being_deleted()) {
-      pvcs[pvc.source_snapshot()].bound.push_back(NamedVolumeOf(pvc));
+    if (!pvc.source_snapshot().empty()) {
+      AddPvc(pvc, pvcs[pvc.source_snapshot()]);
     }
   }
   return pvcs;
@@ -34,10 +40,9 @@ absl::StatusOr<std::optional<VolumeSnapshot>> FindSnapshotOf(const CallContext& 
   if (content.snapshot_name().empty() || content.snapshot_namespace().empty()) {
     return std::optional<VolumeSnapshot>();
   }
-  ASSIGN_OR_RETURN(
-      std::optional<VolumeSnapshot> snapshot,
-      objects::Find<VolumeSnapshot>(
-          ctx, api, VolumeSnapshot::Key(content.snapshot_namespace(), content.snapshot_name())));
+  ASSIGN_OR_RETURN(auto snapshot,
+                   objects::Find<VolumeSnapshot>(ctx, api, content.snapshot_namespace(),
+                                                 content.snapshot_name()));
   if (snapshot.has_value() && !content.snapshot_uid().empty() &&
       snapshot->uid() != content.snapshot_uid()) {
     snapshot.reset();
@@ -104,8 +109,7 @@ absl::StatusOr<bool> IsStillNeeded(const CallContext& ctx, const Environment& en
       snapshot.bound_content().empty() ? snapshot.source_content() : snapshot.bound_content();
   std::optional<VolumeSnapshotContent> content;
   if (!name.empty()) {
-    ASSIGN_OR_RETURN(content, objects::Find<VolumeSnapshotContent>(
-                                  ctx, env.api, VolumeSnapshotContent::Key("", name)));
+    ASSIGN_OR_RETURN(content, objects::Find<VolumeSnapshotContent>(ctx, env.api, "", name));
   }
   PopulationReader populations(ctx, env.api, &env);
   ASSIGN_OR_RETURN(const std::vector<Finding> needs,

@@ -27,6 +27,9 @@ struct PvcsOfSnapshot {
 };
 using PvcsBySource = std::map<std::string, PvcsOfSnapshot>;  // by the VolumeSnapshot
 
+// Adds one that is made of the VolumeSnapshot, if it is filled or bound. Pure.
+void AddPvc(const objects::PersistentVolumeClaim& pvc, PvcsOfSnapshot& pvcs);
+
 // One LIST.
 absl::StatusOr<PvcsBySource> ListPvcsBySource(const CallContext& ctx, k8s::ApiClient& api,
                                               const std::string& namespace_name);

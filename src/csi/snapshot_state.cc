@@ -138,7 +138,6 @@ SnapshotStatus StatusOf(const VolumeSnapshot& snapshot, const ContentReading& re
   CSIDELTA_CHECK(reading.kind != Kind::kPresent || reading.content != nullptr);
   Verdict verdict = Judge(snapshot, reading);
   SnapshotStatus status = {.state = verdict.state,
-                           .conditions = {},
                            .taken_at = TakenAt(snapshot, reading),
                            .is_binding_checked = reading.kind != Kind::kUnknown};
   status.conditions.push_back({.type = std::string(ToString(verdict.state)),
@@ -149,9 +148,7 @@ SnapshotStatus StatusOf(const VolumeSnapshot& snapshot, const ContentReading& re
   if (verdict.state != SnapshotState::kReady) {
     status.conditions.push_back({.type = std::string(ToString(SnapshotState::kReady)),
                                  .holds = false,
-                                 .reason = std::move(verdict.reason),
-                                 .message = "",
-                                 .last_transition_time = std::nullopt});
+                                 .reason = std::move(verdict.reason)});
   }
   return status;
 }

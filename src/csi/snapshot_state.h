@@ -53,8 +53,8 @@ struct SnapshotCondition {
   std::string type;    // "Creating", ..., "Ready"
   bool holds = false;  // status True or False
   std::string reason;  // one word
-  std::string message;
-  std::optional<absl::Time> last_transition_time;
+  std::string message = {};
+  std::optional<absl::Time> last_transition_time = {};
 
   bool operator==(const SnapshotCondition&) const = default;
 };
@@ -62,7 +62,7 @@ struct SnapshotCondition {
 struct SnapshotStatus {
   SnapshotState state = SnapshotState::kCreating;
   // The condition of the state; and Ready with False, unless the state is Ready.
-  std::vector<SnapshotCondition> conditions;
+  std::vector<SnapshotCondition> conditions = {};
   // When the driver took it, by the objects: from then on the application may write again.
   std::optional<absl::Time> taken_at;
   bool is_binding_checked = false;

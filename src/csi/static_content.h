@@ -105,8 +105,7 @@ absl::StatusOr<bool> HasDriver(const CallContext& ctx, const Environment& env,
                   [&](const Class& one) { return one.driver() == driver; })) {
     return true;
   }
-  const auto found =
-      objects::Find<objects::CsiDriver>(ctx, env.api, objects::CsiDriver::Key("", driver));
+  const auto found = objects::Find<objects::CsiDriver>(ctx, env.api, "", driver);
   if (absl::IsPermissionDenied(found.status())) {
     return true;
   }

@@ -71,7 +71,7 @@ template <typename Kind>
 absl::StatusOr<std::string> DeleteOwn(const CallContext& ctx, k8s::ApiClient& api,
                                       const TakeRules& rules, const Kind& asked,
                                       const std::optional<Kind>& made) {
-  absl::StatusOr<std::optional<Kind>> found = objects::Find<Kind>(ctx, api, asked.key());
+  auto found = objects::Find<Kind>(ctx, api, asked.key());
   if (rules.may_lack_rights && absl::IsPermissionDenied(found.status())) {
     found = made;
   }
@@ -179,7 +179,7 @@ absl::StatusOr<VolumeSnapshot> SnapshotTaker::Post(const VolumeSnapshot& object)
 
 absl::StatusOr<VolumeSnapshot> SnapshotTaker::Join(const VolumeSnapshot& object) {
   const TakeRules& rules = request_.rules;
-  ASSIGN_OR_RETURN(VolumeSnapshot there, objects::Get<VolumeSnapshot>(ctx_, api_, key_));
+  ASSIGN_OR_RETURN(auto there, objects::Get<VolumeSnapshot>(ctx_, api_, key_));
   const bool is_own =
       there.HasLabels(rules.own_labels) && there.source_pvc() == object.source_pvc();
   const std::string asked_at = there.Annotation(rules.asked_at_annotation);

@@ -55,9 +55,9 @@ struct TakeRequest {
 };
 
 struct TakenSnapshot {
-  objects::VolumeSnapshot snapshot;        // bound, if the driver was awaited
-  objects::VolumeSnapshotContent content;  // with a handle; maybe not ready to use yet
-  bool is_content_read = true;             // else `content` is empty: no permission
+  objects::VolumeSnapshot snapshot;             // bound, if the driver was awaited
+  objects::VolumeSnapshotContent content = {};  // with a handle; maybe not ready to use yet
+  bool is_content_read = true;                  // else `content` is empty: no permission
   // By this machine's clock: just before the POST, and when the API server showed it as taken.
   absl::Time asked_at = {};
   std::optional<absl::Time> seen_taken_at = {};

@@ -171,7 +171,7 @@ absl::StatusOr<std::optional<VolumeLease>> VolumeLease::TakeIfFree(
     std::string& held_by) {
   held_by.clear();
   const auto find_free = [&]() -> absl::StatusOr<std::optional<Lease>> {
-    ASSIGN_OR_RETURN(std::optional<Lease> seen, objects::Find<Lease>(ctx, api, KeyOf(request)));
+    ASSIGN_OR_RETURN(auto seen, objects::Find<Lease>(ctx, api, KeyOf(request)));
     if (seen.has_value() && !IsFreeFor(request, *seen, ctx.clock->Now())) {
       held_by = HeldFor(*seen);
       seen.reset();
@@ -192,7 +192,7 @@ absl::StatusOr<std::optional<VolumeLease>> VolumeLease::TakeIfFree(
 // The Lease has changed since it was read. If the answer to an own renewal was lost, continues with
 // its current state. ABORTED if it is another's or gone.
 absl::Status VolumeLease::ReadAgain(const CallContext& ctx, k8s::ApiClient& api) {
-  absl::StatusOr<Lease> now = objects::Get<Lease>(ctx, api, lease_.key());
+  auto now = objects::Get<Lease>(ctx, api, lease_.key());
   if (absl::IsNotFound(now.status()) || (now.ok() && now->holder() != lease_.holder())) {
     return absl::AbortedError("the Lease of the volume was lost to another");
   }
@@ -203,8 +203,7 @@ absl::Status VolumeLease::ReadAgain(const CallContext& ctx, k8s::ApiClient& api)
 
 absl::StatusOr<std::string> VolumeLease::HeldForOther(const CallContext& ctx, k8s::ApiClient& api,
                                                       const VolumeLeaseRequest& request) {
-  ASSIGN_OR_RETURN(const std::optional<Lease> lease,
-                   objects::Find<Lease>(ctx, api, KeyOf(request)));
+  ASSIGN_OR_RETURN(const auto lease, objects::Find<Lease>(ctx, api, KeyOf(request)));
   if (!lease.has_value() || IsFreeFor(request, *lease, ctx.clock->Now())) {
     return std::string();
   }
@@ -254,7 +253,7 @@ void VolumeLease::End(const Clock& clock, k8s::ApiClient& api) {
 absl::Status RemoveStaleVolumeLeases(const CallContext& ctx, k8s::ApiClient& api,
                                      const std::string& lease_namespace) {
   ASSIGN_OR_RETURN(
-      const std::vector<Lease> leases,
+      const auto leases,
       objects::List<Lease>(
           ctx, api, lease_namespace,
           {.label_selector = absl::StrCat(objects::kCsiDeltaLabel, "=", kVolumeLeaseLabelValue)}));

@@ -28,8 +28,8 @@ struct VolumeLeaseRequest {
   std::string claim_namespace;
   std::string claim_name;
   std::string claim_uid;
-  std::string backup_name;  // this and the next: "" for a VolumeSnapshot of a person
-  std::string backup_uid;
+  std::string backup_name = {};  // this and the next: "" for a VolumeSnapshot of a person
+  std::string backup_uid = {};
   std::string holder;             // unique to this call, in all processes
   std::string subject = "claim";  // what name and uid are of, for messages
   // A person's, or kRestoreHolderPrefix and the restore; then the PVC owns the Lease.
