@@ -96,6 +96,14 @@ std::vector<std::string> TransferModes(objects::VolumeMode mode,
              : std::vector<std::string>{"ReadWriteOnce"};
 }
 
+std::string PvcText(absl::string_view namespace_name, absl::string_view name) {
+  return absl::StrCat("PVC ", namespace_name, "/", name);
+}
+
+std::string PvcText(const PersistentVolumeClaim& pvc) {
+  return PvcText(pvc.namespace_name(), pvc.name());
+}
+
 std::string RequestText(const PersistentVolumeClaim& pvc) {
   return absl::StrCat(FormatBinaryQuantity(pvc.requested_bytes().value_or(0)), ", ",
                       absl::StrJoin(pvc.access_modes(), " and "), ", mode ", ToString(pvc.mode()));
@@ -111,8 +119,7 @@ absl::StatusOr<StorageClass> ReadStorageClass(const CallContext& ctx, k8s::ApiCl
   if (name.empty()) {
     return StorageClass();
   }
-  ASSIGN_OR_RETURN(std::optional<StorageClass> found,
-                   objects::Find<StorageClass>(ctx, api, StorageClass::Key("", name)));
+  ASSIGN_OR_RETURN(auto found, objects::Find<StorageClass>(ctx, api, "", name));
   return found.value_or(StorageClass());
 }
 
@@ -126,8 +133,7 @@ absl::StatusOr<ClassFit> FitOfClass(const CallContext& ctx, k8s::ApiClient& api,
     return ClassFit{.kind = ClassFit::Kind::kNever,
                     .text = "its storage class is \"\", for which no provisioner makes volumes"};
   }
-  ASSIGN_OR_RETURN(const std::optional<StorageClass> found,
-                   objects::Find<StorageClass>(ctx, api, StorageClass::Key("", *storage_class)));
+  ASSIGN_OR_RETURN(const auto found, objects::Find<StorageClass>(ctx, api, "", *storage_class));
   return found.has_value()
              ? FitOf(*found, driver)
              : ClassFit{.kind = ClassFit::Kind::kMissing,
@@ -146,8 +152,7 @@ absl::StatusOr<std::string> WhyVolumeIsForeign(const CallContext& ctx, k8s::ApiC
                                                const PersistentVolumeClaim& claim,
                                                absl::string_view driver) {
   const std::string name = claim.volume_name();
-  ASSIGN_OR_RETURN(const PersistentVolume volume,
-                   objects::Get<PersistentVolume>(ctx, api, PersistentVolume::Key("", name)));
+  ASSIGN_OR_RETURN(const auto volume, objects::Get<PersistentVolume>(ctx, api, "", name));
   const std::string owner = volume.pvc_uid();
   if (!owner.empty() && owner != claim.uid()) {
     return absl::StrCat("volume ", name, " belongs to another claim");

@@ -33,6 +33,9 @@ absl::StatusOr<ProvisioningStatus> ReadProvisioningStatus(
 std::vector<std::string> TransferModes(objects::VolumeMode mode,
                                        const std::vector<std::string>& modes);
 
+// "PVC shop/data", for messages. Pure.
+std::string PvcText(absl::string_view namespace_name, absl::string_view name);
+std::string PvcText(const objects::PersistentVolumeClaim& pvc);
 // The volume that was requested with `pvc`, for messages: "10Gi, ReadWriteOnce, mode Block". Pure.
 std::string RequestText(const objects::PersistentVolumeClaim& pvc);
 

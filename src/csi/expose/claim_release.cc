@@ -30,7 +30,7 @@ absl::StatusOr<std::optional<PersistentVolume>> FindVolumeOf(const CallContext& 
                                                              const PersistentVolumeClaim& claim) {
   const std::string name =
       claim.volume_name().empty() ? absl::StrCat("pvc-", claim.uid()) : claim.volume_name();
-  return objects::Find<PersistentVolume>(ctx, api, PersistentVolume::Key("", name));
+  return objects::Find<PersistentVolume>(ctx, api, "", name);
 }
 
 // It was made for `claim`, and its data is nothing but what the mover wrote there.

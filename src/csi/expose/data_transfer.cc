@@ -21,12 +21,6 @@ using objects::DataPhase;
 constexpr size_t kObjectNameBytesMax = 253;
 constexpr size_t kNameDigits = 20;
 
-// The object's kind and name, for people.
-template <typename Kind>
-std::string NameText(const Kind& object) {
-  return absl::StrCat(Kind::kKind.kind, " ", object.namespace_name(), "/", object.name());
-}
-
 // The error that the operation ended with; "" if it succeeded.
 template <typename Kind>
 std::string ErrorOf(const Kind& object, DataPhase phase) {
@@ -34,8 +28,8 @@ std::string ErrorOf(const Kind& object, DataPhase phase) {
     return "";
   }
   const std::string message = object.message();
-  const std::string what =
-      absl::StrCat(NameText(object), phase == DataPhase::kFailed ? " failed" : " is canceled");
+  const std::string what = absl::StrCat(NameText(object.key()),
+                                        phase == DataPhase::kFailed ? " failed" : " is canceled");
   return absl::StrCat(what, ": ", message.empty() ? "the data mover does not say why" : message);
 }
 
@@ -57,13 +51,14 @@ std::string TransferName(absl::string_view prefix, absl::string_view operation_i
 template <typename Kind>
 absl::StatusOr<std::optional<Kind>> Transfer<Kind>::Find(const CallContext& ctx,
                                                          k8s::ApiClient& api) const {
-  ASSIGN_OR_RETURN(std::vector<Kind> found,
+  ASSIGN_OR_RETURN(auto found,
                    objects::List<Kind>(ctx, api, namespace_name,
                                        {.label_selector = absl::StrCat(
                                             objects::kAsyncOperationIdLabel, "=", operation_id)}));
   if (found.size() > 1) {
-    return absl::FailedPreconditionError(absl::StrCat(NameText(found[0]), " and ", found[1].name(),
-                                                      " are both for operation ", operation_id));
+    return absl::FailedPreconditionError(absl::StrCat(NameText(found[0].key()), " and ",
+                                                      found[1].name(), " are both for operation ",
+                                                      operation_id));
   }
   return found.empty() ? std::nullopt : std::make_optional(std::move(found[0]));
 }

@@ -90,8 +90,7 @@ absl::StatusOr<SourceClaim> ReadSourceClaim(const CallContext& ctx, k8s::ApiClie
     return result;
   }
   ASSIGN_OR_RETURN(const auto claim,
-                   objects::Find<PersistentVolumeClaim>(
-                       ctx, api, PersistentVolumeClaim::Key(source.namespace_name(), name)));
+                   objects::Find<PersistentVolumeClaim>(ctx, api, source.namespace_name(), name));
   if (!claim.has_value()) {
     return result;
   }
@@ -101,9 +100,8 @@ absl::StatusOr<SourceClaim> ReadSourceClaim(const CallContext& ctx, k8s::ApiClie
   if (claim->volume_name().empty()) {
     return result;
   }
-  ASSIGN_OR_RETURN(
-      const auto volume,
-      objects::Find<PersistentVolume>(ctx, api, PersistentVolume::Key("", claim->volume_name())));
+  ASSIGN_OR_RETURN(const auto volume,
+                   objects::Find<PersistentVolume>(ctx, api, "", claim->volume_name()));
   if (volume.has_value()) {
     result.capacity_bytes = std::max(result.capacity_bytes, volume->capacity_bytes().value_or(0));
     result.node_affinity = volume->node_affinity();
@@ -292,8 +290,8 @@ absl::StatusOr<std::optional<VolumeSnapshotContent>> Exposer::ReadySource(
     AwaitSnapshot(WithDriverMessage(absl::StrCat(label, " to be bound"), source.error_message()));
     return std::optional<VolumeSnapshotContent>();
   }
-  ASSIGN_OR_RETURN(auto content, objects::Find<VolumeSnapshotContent>(
-                                     ctx_, api_, VolumeSnapshotContent::Key("", content_name)));
+  ASSIGN_OR_RETURN(auto content,
+                   objects::Find<VolumeSnapshotContent>(ctx_, api_, "", content_name));
   if (!content.has_value() || content->is_being_deleted()) {
     return Refuse(absl::StrCat("lost its VolumeSnapshotContent ", content_name));
   }
@@ -712,9 +710,7 @@ absl::StatusOr<Exposure> ExposeSnapshot(const CallContext& ctx, k8s::ApiClient& 
 }
 
 k8s::WatchedObjects SourceSnapshots() {
-  return {.type = VolumeSnapshot::Type(),
-          .namespace_name = "",
-          .label_selector = objects::kCsiDeltaLabel};
+  return {.type = VolumeSnapshot::Type(), .label_selector = objects::kCsiDeltaLabel};
 }
 
 absl::Status RemoveExposure(const CallContext& ctx, k8s::ApiClient& server,

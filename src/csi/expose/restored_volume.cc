@@ -59,12 +59,6 @@ k8s::ObjectKey TargetKey(const RestoreRequest& request) {
   return PersistentVolumeClaim::Key(request.target_namespace, request.target_claim);
 }
 
-absl::StatusOr<std::optional<PersistentVolume>> FindVolume(const CallContext& ctx,
-                                                           k8s::ApiClient& api,
-                                                           absl::string_view name) {
-  return objects::Find<PersistentVolume>(ctx, api, PersistentVolume::Key("", name));
-}
-
 // The volume is marked as one that was filled for this very restore.
 bool IsMarked(const PersistentVolume& volume, const RestoreRequest& request) {
   return volume.Annotation(objects::kVolumeOfAnnotation) == request.name;
@@ -95,7 +89,7 @@ class Preparation {
 };
 
 absl::StatusOr<RestoredVolume> Preparation::Run() {
-  ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> target,
+  ASSIGN_OR_RETURN(const auto target,
                    objects::Find<PersistentVolumeClaim>(ctx_, api_, TargetKey(request_)));
   if (!target.has_value()) {
     if (!request_.target_uid.empty()) {
@@ -168,8 +162,7 @@ absl::Status Preparation::CheckTarget(const PersistentVolumeClaim& target) {
 absl::StatusOr<PersistentVolumeClaim> Preparation::EnsureClaim(
     const PersistentVolumeClaim& target) {
   const k8s::ObjectKey key = OwnClaimKey(request_);
-  ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> found,
-                   objects::Find<PersistentVolumeClaim>(ctx_, api_, key));
+  ASSIGN_OR_RETURN(const auto found, objects::Find<PersistentVolumeClaim>(ctx_, api_, key));
   if (found.has_value()) {
     if (found->is_being_deleted() || !found->HasLabels(request_.labels)) {
       return Refuse(request_, absl::StrCat("cannot be filled: ", ToString(key),
@@ -293,7 +286,7 @@ class VolumeRebinding {
 };
 
 absl::StatusOr<RebindResult> VolumeRebinding::Run() {
-  ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> target,
+  ASSIGN_OR_RETURN(const auto target,
                    objects::Find<PersistentVolumeClaim>(ctx_, api_, TargetKey(request_)));
   if (!target.has_value() || target->uid() != request_.target_uid || target->is_being_deleted()) {
     return Refuse(request_, "was deleted while its data was restored");
@@ -320,8 +313,7 @@ absl::StatusOr<RebindResult> VolumeRebinding::Run() {
 
 absl::StatusOr<std::string> VolumeRebinding::DetachClaim() {
   const k8s::ObjectKey key = OwnClaimKey(request_);
-  ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> claim,
-                   objects::Find<PersistentVolumeClaim>(ctx_, api_, key));
+  ASSIGN_OR_RETURN(const auto claim, objects::Find<PersistentVolumeClaim>(ctx_, api_, key));
   if (!claim.has_value()) {
     return "";
   }
@@ -329,14 +321,13 @@ absl::StatusOr<std::string> VolumeRebinding::DetachClaim() {
     RETURN_IF_ERROR(Retain(*claim));
     RETURN_IF_ERROR(csi::DeleteObject(ctx_, api_, IdOf(*claim)));
   }
-  ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> left,
-                   objects::Find<PersistentVolumeClaim>(ctx_, api_, key));
+  ASSIGN_OR_RETURN(const auto left, objects::Find<PersistentVolumeClaim>(ctx_, api_, key));
   return left.has_value() ? absl::StrCat(ToString(key), " to be gone") : "";
 }
 
 absl::Status VolumeRebinding::Retain(const PersistentVolumeClaim& claim) {
-  ASSIGN_OR_RETURN(const std::optional<PersistentVolume> volume,
-                   FindVolume(ctx_, api_, volume_name_));
+  ASSIGN_OR_RETURN(const auto volume,
+                   objects::Find<PersistentVolume>(ctx_, api_, "", volume_name_));
   if (!volume.has_value() || volume->pvc_uid() != claim.uid()) {
     return Refuse(request_, absl::StrCat("cannot get its volume ", volume_name_,
                                          ", which was deleted or is another claim's"));
@@ -347,7 +338,7 @@ absl::Status VolumeRebinding::Retain(const PersistentVolumeClaim& claim) {
     patch.SetAnnotation(objects::kReclaimPolicyAnnotation, volume->reclaim_policy());
   }
   ASSIGN_OR_RETURN(
-      const PersistentVolume retained,
+      const auto retained,
       objects::Apply<PersistentVolume>(ctx_, api_, PersistentVolume::Key("", volume_name_), patch));
   return retained.is_retained()
              ? absl::OkStatus()
@@ -356,9 +347,8 @@ absl::Status VolumeRebinding::Retain(const PersistentVolumeClaim& claim) {
 }
 
 absl::StatusOr<std::string> VolumeRebinding::Replace() {
-  ASSIGN_OR_RETURN(const std::optional<PersistentVolume> old, FindVolume(ctx_, api_, volume_name_));
-  ASSIGN_OR_RETURN(const std::optional<PersistentVolume> made,
-                   FindVolume(ctx_, api_, request_.name));
+  ASSIGN_OR_RETURN(const auto old, objects::Find<PersistentVolume>(ctx_, api_, "", volume_name_));
+  ASSIGN_OR_RETURN(const auto made, objects::Find<PersistentVolume>(ctx_, api_, "", request_.name));
   if (!made.has_value()) {
     if (!old.has_value()) {
       return Refuse(request_,
@@ -376,8 +366,7 @@ absl::StatusOr<std::string> VolumeRebinding::Replace() {
   // The attachment keeps the old object until the volume is detached. With two objects attached,
   // the detachment of the first would cut off the second.
   RETURN_IF_ERROR(DeleteObject(*old));
-  ASSIGN_OR_RETURN(const std::optional<PersistentVolume> left,
-                   FindVolume(ctx_, api_, volume_name_));
+  ASSIGN_OR_RETURN(const auto left, objects::Find<PersistentVolume>(ctx_, api_, "", volume_name_));
   return left.has_value() ? absl::StrCat("volume ", volume_name_, " to be detached and gone") : "";
 }
 
@@ -409,8 +398,7 @@ absl::StatusOr<PersistentVolume> VolumeRebinding::Clone(const PersistentVolume& 
 }
 
 absl::StatusOr<RebindResult> VolumeRebinding::Bind() {
-  ASSIGN_OR_RETURN(const std::optional<PersistentVolume> volume,
-                   FindVolume(ctx_, api_, final_name_));
+  ASSIGN_OR_RETURN(const auto volume, objects::Find<PersistentVolume>(ctx_, api_, "", final_name_));
   if (!volume.has_value() || volume->is_being_deleted()) {
     return Refuse(request_,
                   absl::StrCat("cannot get its volume ", final_name_, ", which was deleted"));
@@ -462,7 +450,7 @@ absl::Status SetReclaimPolicy(const CallContext& ctx, k8s::ApiClient& api,
 // A volume whose claim is gone: the driver drops it because of its policy.
 absl::Status DropVolume(const CallContext& ctx, k8s::ApiClient& api, const RestoreRequest& request,
                         const std::string& name) {
-  ASSIGN_OR_RETURN(const std::optional<PersistentVolume> volume, FindVolume(ctx, api, name));
+  ASSIGN_OR_RETURN(const auto volume, objects::Find<PersistentVolume>(ctx, api, "", name));
   return volume.has_value() && !volume->is_being_deleted() && IsMarked(*volume, request)
              ? SetReclaimPolicy(ctx, api, *volume, "Delete")
              : absl::OkStatus();
@@ -470,13 +458,13 @@ absl::Status DropVolume(const CallContext& ctx, k8s::ApiClient& api, const Resto
 
 absl::Status RemoveClaim(const CallContext& ctx, k8s::ApiClient& api,
                          const RestoreRequest& request) {
-  ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> claim,
+  ASSIGN_OR_RETURN(const auto claim,
                    objects::Find<PersistentVolumeClaim>(ctx, api, OwnClaimKey(request)));
   if (!claim.has_value() || !claim->HasLabels(request.labels) || objects::IsAlias(*claim)) {
     return absl::OkStatus();
   }
   if (const std::string name = claim->volume_name(); !name.empty()) {
-    ASSIGN_OR_RETURN(const std::optional<PersistentVolume> volume, FindVolume(ctx, api, name));
+    ASSIGN_OR_RETURN(const auto volume, objects::Find<PersistentVolume>(ctx, api, "", name));
     if (volume.has_value() && volume->pvc_uid() == claim->uid()) {
       RETURN_IF_ERROR(SetReclaimPolicy(ctx, api, *volume, "Delete"));
     }
@@ -507,7 +495,7 @@ absl::Status RemoveRestoredVolume(const CallContext& ctx, k8s::ApiClient& api,
   if (volume_name.empty()) {
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> target,
+  ASSIGN_OR_RETURN(const auto target,
                    objects::Find<PersistentVolumeClaim>(ctx, api, TargetKey(request)));
   // A target that names the volume is bound to it, or will be, however slow the binder is: a PVC
   // names no other volume than its first.
@@ -515,13 +503,13 @@ absl::Status RemoveRestoredVolume(const CallContext& ctx, k8s::ApiClient& api,
                                 ? target->volume_name()
                                 : std::string();
   if (named == volume_name || named == request.name) {
-    ASSIGN_OR_RETURN(const std::optional<PersistentVolume> given, FindVolume(ctx, api, named));
+    ASSIGN_OR_RETURN(const auto given, objects::Find<PersistentVolume>(ctx, api, "", named));
     return given.has_value() && IsMarked(*given, request) ? RemoveMarks(ctx, api, *given)
                                                           : absl::OkStatus();
   }
   // Two objects of one volume: only one of them may have the driver drop it.
-  ASSIGN_OR_RETURN(const std::optional<PersistentVolume> old, FindVolume(ctx, api, volume_name));
-  ASSIGN_OR_RETURN(const std::optional<PersistentVolume> clone, FindVolume(ctx, api, request.name));
+  ASSIGN_OR_RETURN(const auto old, objects::Find<PersistentVolume>(ctx, api, "", volume_name));
+  ASSIGN_OR_RETURN(const auto clone, objects::Find<PersistentVolume>(ctx, api, "", request.name));
   if (old.has_value() && !old->is_being_deleted() && clone.has_value() &&
       IsMarked(*clone, request)) {
     RETURN_IF_ERROR(DeleteObject(ctx, api, IdOf(*clone)));

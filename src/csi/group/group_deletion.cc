@@ -36,7 +36,7 @@ constexpr absl::Duration kFinishGroupTimeMax = absl::Seconds(2);
 
 // One group of the driver's that has to go.
 struct Group {
-  std::string version;  // of the kinds
+  std::string version = {};  // of the kinds; an archive does not tell
   std::string driver;
   std::string handle;
   std::set<std::string> member_handles;
@@ -79,7 +79,7 @@ absl::StatusOr<std::vector<Kind>> ListByLabels(const CallContext& ctx, const Env
     if (value.empty()) {
       continue;
     }
-    ASSIGN_OR_RETURN(std::vector<Kind> found,
+    ASSIGN_OR_RETURN(auto found,
                      objects::List<Kind>(ctx, env.api, type, "",
                                          {.label_selector = absl::StrCat(key, "=", value)}));
     for (Kind& one : found) {
@@ -129,7 +129,7 @@ absl::StatusOr<std::optional<VolumeGroupSnapshot>> FindGroupSnapshot(
   if (content.snapshot_name().empty() || content.snapshot_namespace().empty()) {
     return std::optional<VolumeGroupSnapshot>();
   }
-  ASSIGN_OR_RETURN(std::optional<VolumeGroupSnapshot> snapshot,
+  ASSIGN_OR_RETURN(auto snapshot,
                    objects::Find<VolumeGroupSnapshot>(
                        ctx, env.api,
                        VolumeGroupSnapshot::Key(group.version, content.snapshot_namespace(),
@@ -200,8 +200,7 @@ absl::StatusOr<DeletionResult> DeleteTemporaryContent(const CallContext& ctx,
 // Reads the archive; nothing if the backup did not make the group. It may name no member.
 std::optional<Group> ReadArchived(const VolumeGroupSnapshotContent& content,
                                   const objects::Backup& backup) {
-  Group group = {.version = "",
-                 .driver = content.driver(),
+  Group group = {.driver = content.driver(),
                  .handle = content.archived_handle(),
                  .member_handles = HandlesOf(content.archived_members()),
                  .group_name = content.Label(objects::kGroupNameLabel),
@@ -302,7 +301,7 @@ absl::StatusOr<DeletionResult> DeleteGroupOfBackup(
 
 absl::StatusOr<int> FinishGroupDeletions(const CallContext& ctx, const Environment& env) {
   ASSIGN_OR_RETURN(
-      const std::vector<VolumeGroupSnapshotContent> contents,
+      const auto contents,
       objects::ListGroupKind<VolumeGroupSnapshotContent>(
           ctx, env.api, "",
           {.label_selector = absl::StrCat(objects::kCsiDeltaLabel, "=", env.velero_namespace)}));

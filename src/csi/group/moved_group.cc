@@ -284,7 +284,7 @@ absl::StatusOr<VolumeSnapshotContent> GroupAdoption::EnsureContent(const Snapsho
   content.annotations.merge(MemberAnnotations());
   RETURN_IF_ERROR(EnsureStaticContent(ctx_, env_.api, content));
   // For drivers that cannot list snapshots: their sidecar would not know it.
-  ASSIGN_OR_RETURN(VolumeSnapshotContent stored,
+  ASSIGN_OR_RETURN(auto stored,
                    objects::Apply<VolumeSnapshotContent>(
                        ctx_, env_.api, VolumeSnapshotContent::Key("", content.name),
                        objects::Patch().SetTaken(content.handle, member.content.taken_at(),
@@ -306,8 +306,7 @@ absl::Status GroupAdoption::TryCleanUp(const CallContext& after) {
       RETURN_IF_ERROR(DeleteObject(after, env_.api, IdOf(*snapshot)));
     }
     ASSIGN_OR_RETURN(const auto content,
-                     objects::Find<VolumeSnapshotContent>(after, env_.api,
-                                                          VolumeSnapshotContent::Key("", name)));
+                     objects::Find<VolumeSnapshotContent>(after, env_.api, "", name));
     if (content.has_value() && MovedGroupOf(*content) == record_) {
       RETURN_IF_ERROR(DropContent(after, env_.api, IdOf(*content), std::nullopt, Data::kRetain));
     }
@@ -393,10 +392,9 @@ absl::Status GiveUpOrphaned(const CallContext& ctx, const Environment& env,
       IsBase(member) || HasBeenGivenUp(member) || member.is_being_deleted()) {
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(
-      const auto found,
-      objects::Find<VolumeSnapshot>(
-          ctx, env.api, VolumeSnapshot::Key(member.snapshot_namespace(), member.snapshot_name())));
+  ASSIGN_OR_RETURN(const auto found,
+                   objects::Find<VolumeSnapshot>(ctx, env.api, member.snapshot_namespace(),
+                                                 member.snapshot_name()));
   return found.has_value() ? absl::OkStatus() : GiveUpMember(ctx, env.api, member);
 }
 
@@ -474,16 +472,14 @@ absl::StatusOr<std::optional<TakenSnapshot>> FindAdopted(const CallContext& ctx,
                                                          const SnapshotRequest& request) {
   ASSIGN_OR_RETURN(
       auto snapshot,
-      objects::Find<VolumeSnapshot>(
-          ctx, env.api, VolumeSnapshot::Key(request.claim_namespace, SnapshotName(request))));
+      objects::Find<VolumeSnapshot>(ctx, env.api, request.claim_namespace, SnapshotName(request)));
   if (!snapshot.has_value() || !IsManaged(*snapshot, request.backup) ||
       snapshot->is_being_deleted() ||
       snapshot->Annotation(objects::kMemberClaimAnnotation) != request.claim_name) {
     return std::optional<TakenSnapshot>();
   }
   ASSIGN_OR_RETURN(auto content,
-                   objects::Find<VolumeSnapshotContent>(
-                       ctx, env.api, VolumeSnapshotContent::Key("", snapshot->name())));
+                   objects::Find<VolumeSnapshotContent>(ctx, env.api, "", snapshot->name()));
   if (!content.has_value() || MovedGroupOf(*content).empty() || content->is_being_deleted()) {
     return std::optional<TakenSnapshot>();
   }
@@ -496,7 +492,7 @@ absl::StatusOr<std::optional<TakenSnapshot>> ContinueAdoption(const CallContext&
                                                               const SnapshotRequest& request,
                                                               const std::string& version) {
   ASSIGN_OR_RETURN(
-      const std::vector<VolumeGroupSnapshotContent> records,
+      const auto records,
       objects::List<VolumeGroupSnapshotContent>(
           ctx, env.api, VolumeGroupSnapshotContent::kKind.TypeOf(version), "",
           {.label_selector = absl::StrCat(objects::kMovedGroupLabel, ",", objects::kBackupUidLabel,
@@ -530,7 +526,7 @@ absl::StatusOr<bool> DeleteOrphanedRecord(const CallContext& ctx, const Environm
     return false;
   }
   ASSIGN_OR_RETURN(
-      const std::vector<VolumeSnapshotContent> members,
+      const auto members,
       objects::List<VolumeSnapshotContent>(
           ctx, env.api, "",
           {.label_selector = absl::StrCat(objects::kMovedGroupLabel, "=", MovedGroupOf(record))}));
@@ -547,7 +543,7 @@ absl::StatusOr<bool> DeleteOrphanedRecord(const CallContext& ctx, const Environm
 absl::Status FinalizeMovedGroup(const CallContext& ctx, const Environment& env,
                                 const VolumeSnapshotContent& content) {
   const std::string record = MovedGroupOf(content);
-  ASSIGN_OR_RETURN(const std::vector<VolumeSnapshotContent> contents,
+  ASSIGN_OR_RETURN(const auto contents,
                    objects::List<VolumeSnapshotContent>(
                        ctx, env.api, "", {.label_selector = objects::kMovedGroupLabel}));
   Members members;

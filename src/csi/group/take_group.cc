@@ -434,7 +434,6 @@ absl::Status GroupTaker::AwaitMembers(std::map<std::string, VolumeSnapshot>& sna
 absl::StatusOr<TakenSnapshot> GroupTaker::Adopt(const PlannedGroupMember& member,
                                                 const VolumeSnapshot& snapshot) {
   TakenSnapshot taken{.snapshot = snapshot,
-                      .content = {},
                       .is_content_read = false,
                       .asked_at = asked_at_,
                       .seen_taken_at = answered_at_};
