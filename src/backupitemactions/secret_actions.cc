@@ -85,7 +85,7 @@ class VolumeSnapshotContentAction : public WithSecretsAction<VolumeSnapshotConte
     if (!repair.is_empty()) {
       Repair(ctx, item, repair);
     }
-    return csi::SecretsOfContent(item);
+    return csi::SecretsOf(item);
   }
 
   // Velero's own delete action takes whatever has the label, and asks the driver for this snapshot
@@ -110,8 +110,7 @@ class VolumeSnapshotContentAction : public WithSecretsAction<VolumeSnapshotConte
       return false;
     }
     const auto snapshot = objects::Get<objects::VolumeSnapshot>(
-        ctx, env_.api,
-        objects::VolumeSnapshot::Key(item.snapshot_namespace(), item.snapshot_name()));
+        ctx, env_.api, item.snapshot_namespace(), item.snapshot_name());
     return snapshot.ok() && IsOf(backup, *snapshot) &&
            snapshot->Label(objects::kRestoreNameLabel).empty() &&
            snapshot->uid() == item.snapshot_uid();
@@ -128,27 +127,17 @@ class VolumeSnapshotContentAction : public WithSecretsAction<VolumeSnapshotConte
   }
 };
 
-class VolumeSnapshotClassAction : public WithSecretsAction<VolumeSnapshotClass> {
+// `Class`: a class of either kind.
+template <typename Class>
+class ClassAction : public WithSecretsAction<Class> {
  public:
-  using WithSecretsAction::WithSecretsAction;
+  using WithSecretsAction<Class>::WithSecretsAction;
 
  protected:
   std::vector<velero::ResourceIdentifier> Prepare(const CallContext& /*ctx*/,
                                                   const objects::Backup& /*backup*/,
-                                                  VolumeSnapshotClass& item) override {
-    return csi::SecretsOfClass(item);
-  }
-};
-
-class VolumeGroupSnapshotClassAction : public WithSecretsAction<VolumeGroupSnapshotClass> {
- public:
-  using WithSecretsAction::WithSecretsAction;
-
- protected:
-  std::vector<velero::ResourceIdentifier> Prepare(const CallContext& /*ctx*/,
-                                                  const objects::Backup& /*backup*/,
-                                                  VolumeGroupSnapshotClass& item) override {
-    return csi::SecretsOfGroupClass(item);
+                                                  Class& item) override {
+    return csi::SecretsOf(item);
   }
 };
 
@@ -161,12 +150,12 @@ std::unique_ptr<velero::BackupItemAction> MakeVolumeSnapshotContentAction(
 
 std::unique_ptr<velero::BackupItemAction> MakeVolumeSnapshotClassAction(
     const csi::Environment& env) {
-  return std::make_unique<VolumeSnapshotClassAction>(env);
+  return std::make_unique<ClassAction<VolumeSnapshotClass>>(env);
 }
 
 std::unique_ptr<velero::BackupItemAction> MakeVolumeGroupSnapshotClassAction(
     const csi::Environment& env) {
-  return std::make_unique<VolumeGroupSnapshotClassAction>(env);
+  return std::make_unique<ClassAction<VolumeGroupSnapshotClass>>(env);
 }
 
 }  // namespace csidelta::backupitemactions

@@ -223,11 +223,10 @@ absl::StatusOr<velero::BackupItemResult> VolumeGroupSnapshotAction::Finalize(
 absl::StatusOr<VolumeGroupSnapshot> VolumeGroupSnapshotAction::FindGroup(
     const CallContext& ctx, const SnapshotOperation& operation) {
   ASSIGN_OR_RETURN(const objects::GroupKinds kinds, objects::FindGroupKinds(ctx, env_.api));
-  ASSIGN_OR_RETURN(VolumeGroupSnapshot group,
-                   objects::Get<VolumeGroupSnapshot>(
-                       ctx, env_.api,
-                       VolumeGroupSnapshot::Key(kinds.version, operation.namespace_name,
-                                                operation.snapshot_name)));
+  ASSIGN_OR_RETURN(auto group, objects::Get<VolumeGroupSnapshot>(
+                                   ctx, env_.api,
+                                   VolumeGroupSnapshot::Key(kinds.version, operation.namespace_name,
+                                                            operation.snapshot_name)));
   if (group.uid() != operation.snapshot_uid) {
     return absl::NotFoundError("another one has its name");
   }
@@ -351,7 +350,7 @@ class VolumeGroupSnapshotContentAction : public velero::ActionOn<velero::BackupI
     AddReadyTime(archived);
     csi::StripForeignOwners(env_.velero_namespace, archived);
     if (!backup.is_finalizing()) {
-      result.additional_items = csi::SecretsOfGroupContent(content);
+      result.additional_items = csi::SecretsOf(content);
     }
     if (!result.additional_items.empty()) {
       archived.SetAnnotation(objects::kMustIncludeAnnotation, "true");

@@ -4,7 +4,9 @@
 #include "base/call_context.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "csi/environment.h"
 #include "csi/group/group_lifecycle.h"
+#include "k8s/api_client.h"
 #include "objects/backup.h"
 #include "objects/keys.h"
 #include "objects/object.h"
@@ -17,7 +19,8 @@ namespace csidelta::restoreitemactions {
 template <typename Kind>
 class SnapshotObjectAction : public velero::ActionOn<velero::RestoreItemAction> {
  public:
-  using ActionOn::ActionOn;
+  explicit SnapshotObjectAction(const csi::Environment& env)
+      : ActionOn(k8s::ToString(Kind::kKind.Type())), env_(env) {}
 
   absl::StatusOr<velero::RestoreItemResult> Execute(const CallContext& ctx,
                                                     const objects::Object& item,
@@ -46,6 +49,8 @@ class SnapshotObjectAction : public velero::ActionOn<velero::RestoreItemAction> 
     result.skip_restore = true;
     return result;
   }
+
+  const csi::Environment env_;
 
  private:
   virtual absl::StatusOr<velero::RestoreItemResult> RestoreObject(const CallContext& ctx,

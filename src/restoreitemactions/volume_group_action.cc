@@ -44,15 +44,15 @@ absl::StatusOr<std::optional<GroupKinds>> FindKinds(const CallContext& ctx,
 
 class VolumeGroupSnapshotAction : public SnapshotObjectAction<VolumeGroupSnapshot> {
  public:
-  explicit VolumeGroupSnapshotAction(const csi::Environment& env)
-      : SnapshotObjectAction("volumegroupsnapshots.groupsnapshot.storage.k8s.io"), env_(env) {}
+  using SnapshotObjectAction::SnapshotObjectAction;
 
  private:
   absl::StatusOr<velero::RestoreItemResult> RestoreObject(
       const CallContext& ctx, const objects::Restore& restore, const VolumeGroupSnapshot& item,
       const VolumeGroupSnapshot& item_from_backup) override {
     const bool own = !item_from_backup.Label(objects::kCsiDeltaLabel).empty();
-    if (own && HowToRestoreGroups(ctx, env_) == velero::GroupRestore::kMembers) {
+    if (own && csi::ReadPluginConfigOrDefaults(ctx, env_).group_restore ==
+                   velero::GroupRestore::kMembers) {
       return Skip();
     }
     ASSIGN_OR_RETURN(const std::optional<GroupKinds> kinds, FindKinds(ctx, env_, item_from_backup));
@@ -102,8 +102,6 @@ class VolumeGroupSnapshotAction : public SnapshotObjectAction<VolumeGroupSnapsho
     }
     return item;
   }
-
-  const csi::Environment env_;
 };
 
 // --- VolumeGroupSnapshotContents
@@ -112,9 +110,7 @@ class VolumeGroupSnapshotAction : public SnapshotObjectAction<VolumeGroupSnapsho
 // restored, and Velero >= 1.18.1 deletes what carries that label at the end of the restore.
 class VolumeGroupSnapshotContentAction : public SnapshotObjectAction<VolumeGroupSnapshotContent> {
  public:
-  explicit VolumeGroupSnapshotContentAction(const csi::Environment& env)
-      : SnapshotObjectAction("volumegroupsnapshotcontents.groupsnapshot.storage.k8s.io"),
-        env_(env) {}
+  using SnapshotObjectAction::SnapshotObjectAction;
 
  private:
   absl::StatusOr<velero::RestoreItemResult> RestoreObject(
@@ -122,7 +118,8 @@ class VolumeGroupSnapshotContentAction : public SnapshotObjectAction<VolumeGroup
       const VolumeGroupSnapshotContent& /*item*/,
       const VolumeGroupSnapshotContent& item_from_backup) override {
     const bool own = !item_from_backup.Label(objects::kGroupNameLabel).empty();
-    if (own && HowToRestoreGroups(ctx, env_) == velero::GroupRestore::kMembers) {
+    if (own && csi::ReadPluginConfigOrDefaults(ctx, env_).group_restore ==
+                   velero::GroupRestore::kMembers) {
       return Skip();
     }
     ASSIGN_OR_RETURN(const std::optional<GroupKinds> kinds, FindKinds(ctx, env_, item_from_backup));
@@ -171,7 +168,7 @@ class VolumeGroupSnapshotContentAction : public SnapshotObjectAction<VolumeGroup
 
   // Another VolumeGroupSnapshot has the name that this one would have.
   absl::StatusOr<bool> IsTaken(const CallContext& ctx, const csi::StaticContent& group) {
-    ASSIGN_OR_RETURN(const std::optional<VolumeGroupSnapshot> found,
+    ASSIGN_OR_RETURN(const auto found,
                      objects::Find<VolumeGroupSnapshot>(
                          ctx, env_.api,
                          VolumeGroupSnapshot::Key(group.version, group.snapshot_namespace,
@@ -188,17 +185,13 @@ class VolumeGroupSnapshotContentAction : public SnapshotObjectAction<VolumeGroup
         ctx, env_.api, key, objects::Patch().SetHandle(key.type, group.handle), "status");
     return absl::IsPermissionDenied(written) ? absl::OkStatus() : written;
   }
-
-  const csi::Environment env_;
 };
 
 // --- VolumeGroupSnapshotClasses
 
 class VolumeGroupSnapshotClassAction : public SnapshotObjectAction<VolumeGroupSnapshotClass> {
  public:
-  explicit VolumeGroupSnapshotClassAction(const csi::Environment& env)
-      : SnapshotObjectAction("volumegroupsnapshotclasses.groupsnapshot.storage.k8s.io"),
-        env_(env) {}
+  using SnapshotObjectAction::SnapshotObjectAction;
 
  private:
   absl::StatusOr<velero::RestoreItemResult> RestoreObject(
@@ -212,7 +205,7 @@ class VolumeGroupSnapshotClassAction : public SnapshotObjectAction<VolumeGroupSn
     velero::RestoreItemResult result;
     // The archive holds the Secrets only when an action of the backup asked for them.
     if (item_from_backup.Annotation(objects::kMustIncludeAnnotation) == "true") {
-      result.additional_items = csi::SecretsOfGroupClass(item_from_backup);
+      result.additional_items = csi::SecretsOf(item_from_backup);
     }
     VolumeGroupSnapshotClass changed = item;
     changed.SetVersion(kinds->version);
@@ -222,8 +215,6 @@ class VolumeGroupSnapshotClassAction : public SnapshotObjectAction<VolumeGroupSn
     }
     return result;
   }
-
-  const csi::Environment env_;
 };
 
 }  // namespace

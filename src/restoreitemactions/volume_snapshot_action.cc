@@ -41,8 +41,7 @@ bool WasNeverTaken(const VolumeSnapshot& from_backup) {
 
 class VolumeSnapshotAction : public SnapshotObjectAction<VolumeSnapshot> {
  public:
-  explicit VolumeSnapshotAction(const csi::Environment& env)
-      : SnapshotObjectAction("volumesnapshots.snapshot.storage.k8s.io"), env_(env) {}
+  using SnapshotObjectAction::SnapshotObjectAction;
 
  private:
   absl::StatusOr<velero::RestoreItemResult> RestoreObject(
@@ -86,7 +85,8 @@ class VolumeSnapshotAction : public SnapshotObjectAction<VolumeSnapshot> {
                     const VolumeSnapshot& from_backup, velero::RestoreItemResult& result) {
     absl::Status prepared;
     const std::string group = ManagedGroup(from_backup);
-    if (!group.empty() && HowToRestoreGroups(ctx, env_) == velero::GroupRestore::kPreprovisioned) {
+    if (!group.empty() && csi::ReadPluginConfigOrDefaults(ctx, env_).group_restore ==
+                              velero::GroupRestore::kPreprovisioned) {
       prepared = RemovePlaceholder(ctx, env_, restore, from_backup);
       result.additional_items.push_back(velero::Identify(
           objects::VolumeGroupSnapshot::Key("v1", from_backup.namespace_name(), group)));
@@ -121,9 +121,8 @@ class VolumeSnapshotAction : public SnapshotObjectAction<VolumeSnapshot> {
         !from_backup.Annotation(objects::kHandleUnprovenAnnotation).empty()) {
       return false;
     }
-    ASSIGN_OR_RETURN(
-        const std::optional<VolumeSnapshotContent> found,
-        objects::Find<VolumeSnapshotContent>(ctx, env_.api, VolumeSnapshotContent::Key("", name)));
+    ASSIGN_OR_RETURN(const auto found,
+                     objects::Find<VolumeSnapshotContent>(ctx, env_.api, "", name));
     if (found.has_value()) {
       return false;
     }
@@ -141,14 +140,11 @@ class VolumeSnapshotAction : public SnapshotObjectAction<VolumeSnapshot> {
                              absl::StrCat("restore snapshot ", content.handle)));
     return true;
   }
-
-  const csi::Environment env_;
 };
 
 class VolumeSnapshotClassAction : public SnapshotObjectAction<objects::VolumeSnapshotClass> {
  public:
-  VolumeSnapshotClassAction()
-      : SnapshotObjectAction("volumesnapshotclasses.snapshot.storage.k8s.io") {}
+  using SnapshotObjectAction::SnapshotObjectAction;
 
  private:
   absl::StatusOr<velero::RestoreItemResult> RestoreObject(
@@ -159,7 +155,7 @@ class VolumeSnapshotClassAction : public SnapshotObjectAction<objects::VolumeSna
     // The archive holds the Secrets only when an action of the backup asked for them.
     if (item_from_backup.Annotation(objects::kMustIncludeAnnotation) == "true" ||
         !item_from_backup.Annotation(objects::kSnapshotterListSecretName).empty()) {
-      result.additional_items = csi::SecretsOfClass(item_from_backup);
+      result.additional_items = csi::SecretsOf(item_from_backup);
     }
     if (objects::Object changed = item; changed.RemoveAnnotation(objects::kMustIncludeAnnotation)) {
       result.item = std::move(changed);
@@ -175,8 +171,8 @@ std::unique_ptr<velero::RestoreItemAction> MakeVolumeSnapshotAction(const csi::E
 }
 
 std::unique_ptr<velero::RestoreItemAction> MakeVolumeSnapshotClassAction(
-    const csi::Environment& /*env*/) {
-  return std::make_unique<VolumeSnapshotClassAction>();
+    const csi::Environment& env) {
+  return std::make_unique<VolumeSnapshotClassAction>(env);
 }
 
 }  // namespace csidelta::restoreitemactions

@@ -26,8 +26,7 @@ bool HasSecretsInArchive(const VolumeSnapshotContent& content) {
 
 class VolumeSnapshotContentAction : public SnapshotObjectAction<VolumeSnapshotContent> {
  public:
-  explicit VolumeSnapshotContentAction(const csi::Environment& env)
-      : SnapshotObjectAction("volumesnapshotcontents.snapshot.storage.k8s.io"), env_(env) {}
+  using SnapshotObjectAction::SnapshotObjectAction;
 
  private:
   absl::StatusOr<velero::RestoreItemResult> RestoreObject(
@@ -54,7 +53,7 @@ class VolumeSnapshotContentAction : public SnapshotObjectAction<VolumeSnapshotCo
                        CreateBesideNamesake(ctx, restore, item.name(), changed_item));
     }
     if (HasSecretsInArchive(item_from_backup)) {
-      result.additional_items = csi::SecretsOfContent(item_from_backup);
+      result.additional_items = csi::SecretsOf(item_from_backup);
     }
     return result;
   }
@@ -65,9 +64,8 @@ class VolumeSnapshotContentAction : public SnapshotObjectAction<VolumeSnapshotCo
   absl::StatusOr<bool> CreateBesideNamesake(const CallContext& ctx, const objects::Restore& restore,
                                             const std::string& archived_name,
                                             VolumeSnapshotContent content) {
-    ASSIGN_OR_RETURN(const std::optional<VolumeSnapshotContent> namesake,
-                     objects::Find<VolumeSnapshotContent>(
-                         ctx, env_.api, VolumeSnapshotContent::Key("", archived_name)));
+    ASSIGN_OR_RETURN(const auto namesake,
+                     objects::Find<VolumeSnapshotContent>(ctx, env_.api, "", archived_name));
     if (!namesake.has_value()) {
       return false;
     }
@@ -111,8 +109,6 @@ class VolumeSnapshotContentAction : public SnapshotObjectAction<VolumeSnapshotCo
     }
     return true;
   }
-
-  const csi::Environment env_;
 };
 
 }  // namespace

@@ -179,17 +179,17 @@ TEST(SnapshotSecretsTest, ContentNamesTheSecretsForDeletion) {
                             {"snapshot.storage.kubernetes.io/deletion-secret-namespace", "vault"},
                             {"csi.storage.k8s.io/snapshotter-secret-name", "key"},
                             {"csi.storage.k8s.io/snapshotter-secret-namespace", "vault"}}}}}};
-  const auto secrets = SecretsOfContent(support::As<objects::VolumeSnapshotContent>(content));
+  const auto secrets = SecretsOf(support::As<objects::VolumeSnapshotContent>(content));
   ASSERT_THAT(secrets, SizeIs(1));
   EXPECT_EQ(secrets[0], (velero::ResourceIdentifier{"", "secrets", "vault", "key"}));
 }
 
 TEST(SnapshotSecretsTest, ANameWithoutANamespaceIsIgnored) {
-  EXPECT_THAT(SecretsOfContent(support::As<objects::VolumeSnapshotContent>(
+  EXPECT_THAT(SecretsOf(support::As<objects::VolumeSnapshotContent>(
                   {{"metadata",
                     {{"annotations", {{"csi.storage.k8s.io/snapshotter-secret-name", "key"}}}}}})),
               IsEmpty());
-  EXPECT_THAT(SecretsOfContent(objects::VolumeSnapshotContent()), IsEmpty());
+  EXPECT_THAT(SecretsOf(objects::VolumeSnapshotContent()), IsEmpty());
 }
 
 TEST(SnapshotSecretsTest, ClassNamesSecretsByAnnotationAndParameter) {
@@ -201,11 +201,11 @@ TEST(SnapshotSecretsTest, ClassNamesSecretsByAnnotationAndParameter) {
       {"parameters",
        {{"csi.storage.k8s.io/snapshotter-secret-name", "cut"},
         {"csi.storage.k8s.io/snapshotter-secret-namespace", "vault"}}}};
-  EXPECT_THAT(SecretsOfClass(support::As<objects::VolumeSnapshotClass>(snapshot_class)), SizeIs(2));
+  EXPECT_THAT(SecretsOf(support::As<objects::VolumeSnapshotClass>(snapshot_class)), SizeIs(2));
 }
 
 TEST(SnapshotSecretsTest, TemplatesNameNoSecret) {
-  EXPECT_THAT(SecretsOfClass(support::As<objects::VolumeSnapshotClass>(
+  EXPECT_THAT(SecretsOf(support::As<objects::VolumeSnapshotClass>(
                   {{"parameters",
                     {{"csi.storage.k8s.io/snapshotter-secret-name", "key"},
                      {"csi.storage.k8s.io/snapshotter-secret-namespace",

@@ -13,15 +13,14 @@ namespace csidelta::csi {
 // names them by annotation, a VolumeSnapshotClass by annotation or parameter. Parameters that are
 // templates ("${volumesnapshot.name}") are omitted, because they name no Secret by themselves.
 // Without repetition, in a fixed order. Pure.
-std::vector<velero::ResourceIdentifier> SecretsOfContent(
-    const objects::VolumeSnapshotContent& content);
-std::vector<velero::ResourceIdentifier> SecretsOfClass(
+std::vector<velero::ResourceIdentifier> SecretsOf(const objects::VolumeSnapshotContent& content);
+std::vector<velero::ResourceIdentifier> SecretsOf(
     const objects::VolumeSnapshotClass& snapshot_class);
 // The same for the group kinds: annotations of a VolumeGroupSnapshotContent, and parameters of a
 // VolumeGroupSnapshotClass for making groups and for reading them.
-std::vector<velero::ResourceIdentifier> SecretsOfGroupContent(
+std::vector<velero::ResourceIdentifier> SecretsOf(
     const objects::VolumeGroupSnapshotContent& content);
-std::vector<velero::ResourceIdentifier> SecretsOfGroupClass(
+std::vector<velero::ResourceIdentifier> SecretsOf(
     const objects::VolumeGroupSnapshotClass& group_class);
 
 // The Secret that a driver needs when it is asked about snapshots, as the VolumeSnapshotClass names
