@@ -79,10 +79,8 @@ absl::StatusOr<csi::StaticContent> ChoosePair(const CallContext& ctx, k8s::ApiCl
   }
   for (int attempt = 0;; ++attempt) {
     csi::StaticContent pair = pair_of(attempt);
-    ASSIGN_OR_RETURN(
-        const auto there,
-        objects::Find<VolumeSnapshot>(
-            ctx, api, VolumeSnapshot::Key(pair.snapshot_namespace, pair.snapshot_name)));
+    ASSIGN_OR_RETURN(const auto there, objects::Find<VolumeSnapshot>(
+                                           ctx, api, pair.snapshot_namespace, pair.snapshot_name));
     if (!there.has_value() || !there->is_being_deleted() || attempt + 1 == kAttemptsMax) {
       return pair;
     }
@@ -161,9 +159,7 @@ class Borrower {
   absl::Status Undo(const absl::Status& status) const {
     if ((plan_.was_begun || IsOwnPvcBound()) &&
         (absl::IsDeadlineExceeded(status) || absl::IsCancelled(status))) {
-      return absl::Status(
-          status.code(),
-          absl::StrCat(status.message(), "; it stays as it was: run this again later"));
+      return csi::WithMore(status, "; it stays as it was: run this again later");
     }
     const CallContext cleaning = csi::CleanUpContext(*ctx_.clock);
     std::vector<std::string> left;
@@ -175,19 +171,15 @@ class Borrower {
       left.push_back(absl::StrCat("VolumeSnapshot ", plan_.pair.snapshot_namespace, "/",
                                   plan_.pair.snapshot_name));
     }
-    return absl::Status(
-        status.code(),
-        absl::StrCat(status.message(),
-                     left.empty() ? "; what was made is deleted again"
-                                  : absl::StrCat("; left behind: ", absl::StrJoin(left, ", "))));
+    return csi::WithMore(status, left.empty()
+                                     ? "; what was made is deleted again"
+                                     : absl::StrCat("; left behind: ", absl::StrJoin(left, ", ")));
   }
 
   // By what it is filled from: the answer to the request that made it may have been lost.
   absl::StatusOr<std::optional<PersistentVolumeClaim>> FindOwnPvc(const CallContext& ctx) const {
     ASSIGN_OR_RETURN(auto pvc, objects::Find<PersistentVolumeClaim>(
-                                   ctx, api_,
-                                   PersistentVolumeClaim::Key(promotion_.pvc.namespace_name,
-                                                              promotion_.pvc.name)));
+                                   ctx, api_, promotion_.pvc.namespace_name, promotion_.pvc.name));
     const bool is_own = pvc.has_value() && pvc->source_snapshot() == plan_.pair.snapshot_name;
     return is_own ? std::move(pvc) : std::nullopt;
   }
@@ -216,8 +208,7 @@ absl::StatusOr<VolumeSnapshot> ReadBorrowSource(const CallContext& ctx, k8s::Api
   if (request.awaits_source) {
     return AwaitUsableSnapshot(ctx, api, request.source_namespace, request.snapshot_name);
   }
-  return objects::Get<VolumeSnapshot>(
-      ctx, api, VolumeSnapshot::Key(request.source_namespace, request.snapshot_name));
+  return objects::Get<VolumeSnapshot>(ctx, api, request.source_namespace, request.snapshot_name);
 }
 
 }  // namespace

@@ -28,22 +28,9 @@ using objects::StorageClass;
 using objects::VolumeSnapshot;
 using objects::VolumeSnapshotContent;
 
-std::string PvcText(absl::string_view namespace_name, absl::string_view name) {
-  return absl::StrCat("PVC ", namespace_name, "/", name);
-}
-
 // Newer provisioners hold a VolumeSnapshot while they fill a PVC from it, and finish that.
 bool IsBeingFilledFrom(const VolumeSnapshot& snapshot) {
   return snapshot.HasFinalizer(objects::kProvisionerSourceProtectionFinalizer);
-}
-
-absl::StatusOr<std::optional<PersistentVolumeClaim>> FindPvc(const CallContext& ctx,
-                                                             k8s::ApiClient& api,
-                                                             const std::string& namespace_name,
-                                                             const std::string& name) {
-  return name.empty() ? std::optional<PersistentVolumeClaim>()
-                      : objects::Find<PersistentVolumeClaim>(
-                            ctx, api, PersistentVolumeClaim::Key(namespace_name, name));
 }
 
 // Reads what the check wants to know of each target.
@@ -61,8 +48,18 @@ class PromotionPlanner {
     bool is_handle_gone = false;
   };
 
+  // Nothing, and a note, of what may not be read, unless all must be checked.
+  template <typename T>
+  absl::StatusOr<std::optional<T>> OrUnread(absl::StatusOr<T> read, absl::string_view what) {
+    if (absl::IsPermissionDenied(read.status()) && !request_.must_check_all) {
+      AddUnread(what, read.status());
+      return std::optional<T>();
+    }
+    RETURN_IF_ERROR(read.status());
+    return std::optional<T>(*std::move(read));
+  }
+
   absl::Status ReadLabels();
-  absl::Status ReadClasses();
   absl::StatusOr<ReadContent> ReadContentOf(const VolumeSnapshot& snapshot);
 
   // Without it there are other defaults.
@@ -85,7 +82,8 @@ class PromotionPlanner {
 
 absl::StatusOr<PromotionPlan> PromotionPlanner::Plan() {
   RETURN_IF_ERROR(ReadLabels());
-  RETURN_IF_ERROR(ReadClasses());
+  ASSIGN_OR_RETURN(
+      classes_, OrUnread(objects::List<StorageClass>(ctx_, api_, ""), "StorageClass not checked"));
   PromotionPlan plan;
   plan.promotions.reserve(request_.targets.size());
   for (const PromotionTarget& target : request_.targets) {
@@ -102,24 +100,13 @@ absl::Status PromotionPlanner::ReadLabels() {
     return absl::OkStatus();
   }
   const std::string space = request_.targets.front().options.namespace_name;
-  ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> pvc,
-                   FindPvc(ctx_, api_, space, request_.labels_of));
+  ASSIGN_OR_RETURN(const auto pvc,
+                   objects::Find<PersistentVolumeClaim>(ctx_, api_, space, request_.labels_of));
   if (!pvc.has_value()) {
-    return absl::NotFoundError(absl::StrCat(PvcText(space, request_.labels_of),
+    return absl::NotFoundError(absl::StrCat(csi::PvcText(space, request_.labels_of),
                                             ", whose labels were asked for, does not exist"));
   }
   labels_ = pvc->labels();
-  return absl::OkStatus();
-}
-
-absl::Status PromotionPlanner::ReadClasses() {
-  absl::StatusOr<std::vector<StorageClass>> list = objects::List<StorageClass>(ctx_, api_, "");
-  if (absl::IsPermissionDenied(list.status()) && !request_.must_check_all) {
-    AddUnread("StorageClass not checked", list.status());
-    return absl::OkStatus();
-  }
-  RETURN_IF_ERROR(list.status());
-  classes_ = *std::move(list);
   return absl::OkStatus();
 }
 
@@ -128,13 +115,12 @@ absl::StatusOr<PromotionPlanner::ReadContent> PromotionPlanner::ReadContentOf(
   if (snapshot.bound_content().empty()) {
     return ReadContent();
   }
-  auto found = objects::Find<VolumeSnapshotContent>(
-      ctx_, api_, VolumeSnapshotContent::Key("", snapshot.bound_content()));
-  if (absl::IsPermissionDenied(found.status()) && !request_.must_check_all) {
-    AddUnread("binding not checked", found.status());
+  ASSIGN_OR_RETURN(auto found, OrUnread(objects::Find<VolumeSnapshotContent>(
+                                            ctx_, api_, "", snapshot.bound_content()),
+                                        "binding not checked"));
+  if (!found.has_value()) {
     return ReadContent();
   }
-  RETURN_IF_ERROR(found.status());
   if (!found->has_value()) {
     return ReadContent{.kind = csi::ContentReading::Kind::kGone};
   }
@@ -148,8 +134,11 @@ absl::StatusOr<PromotionPlanner::ReadContent> PromotionPlanner::ReadContentOf(
 
 absl::StatusOr<std::optional<PersistentVolumeClaim>> PromotionPlanner::ReadSource(
     const VolumeSnapshot& snapshot) {
-  absl::StatusOr<std::optional<PersistentVolumeClaim>> pvc =
-      FindPvc(ctx_, api_, snapshot.namespace_name(), snapshot.source_pvc());
+  if (snapshot.source_pvc().empty()) {
+    return std::optional<PersistentVolumeClaim>();
+  }
+  auto pvc = objects::Find<PersistentVolumeClaim>(ctx_, api_, snapshot.namespace_name(),
+                                                  snapshot.source_pvc());
   if (absl::IsPermissionDenied(pvc.status())) {
     AddUnread("defaults of the source PVC not read", pvc.status());
     return std::optional<PersistentVolumeClaim>();
@@ -162,13 +151,10 @@ absl::StatusOr<std::optional<PersistentVolumeClaim>> PromotionPlanner::ReadTaken
   if (!k8s::IsObjectName(options.name)) {
     return std::optional<PersistentVolumeClaim>();  // The check says so.
   }
-  absl::StatusOr<std::optional<PersistentVolumeClaim>> pvc =
-      FindPvc(ctx_, api_, options.namespace_name, options.name);
-  if (absl::IsPermissionDenied(pvc.status()) && !request_.must_check_all) {
-    AddUnread("whether the name is free not checked", pvc.status());
-    return std::optional<PersistentVolumeClaim>();
-  }
-  return pvc;
+  ASSIGN_OR_RETURN(auto pvc, OrUnread(objects::Find<PersistentVolumeClaim>(
+                                          ctx_, api_, options.namespace_name, options.name),
+                                      "whether the name is free not checked"));
+  return std::move(pvc).value_or(std::nullopt);
 }
 
 absl::StatusOr<Promotion> PromotionPlanner::PlanOne(const PromotionTarget& target) {
@@ -196,10 +182,9 @@ absl::StatusOr<Promotion> PromotionPlanner::PlanOne(const PromotionTarget& targe
 }
 
 bool PromotionPlanner::WaitsForConsumer(const std::string& storage_class) const {
-  return classes_.has_value() &&
-         std::any_of(classes_->begin(), classes_->end(), [&](const StorageClass& one) {
-           return one.name() == storage_class && one.waits_for_first_consumer();
-         });
+  const StorageClass* const found =
+      classes_.has_value() ? objects::OfName(*classes_, storage_class) : nullptr;
+  return found != nullptr && found->waits_for_first_consumer();
 }
 
 void PromotionPlanner::RefuseSecondOfName(const std::vector<Promotion>& earlier,
@@ -230,7 +215,7 @@ absl::StatusOr<PersistentVolumeClaim> MakePvc(const CallContext& ctx, k8s::ApiCl
   const PlannedPvc& pvc = promotion.pvc;
   absl::StatusOr<PersistentVolumeClaim> made =
       objects::Create(ctx, api, MakePvcObject(pvc, promotion.snapshot.name(), promotion.labels));
-  const std::string text = PvcText(pvc.namespace_name, pvc.name);
+  const std::string text = csi::PvcText(pvc.namespace_name, pvc.name);
   if (absl::IsAlreadyExists(made.status())) {
     return absl::AlreadyExistsError(
         absl::StrCat(text, " was made by another client in the meantime; give another name"));
@@ -250,7 +235,7 @@ absl::Status UndoPvcs(const CallContext& ctx, k8s::ApiClient& api,
   std::vector<std::string> left;
   for (const PersistentVolumeClaim& pvc : made) {
     if (!RemovePvc(csi::CleanUpContext(*ctx.clock), api, pvc).ok()) {
-      left.push_back(PvcText(pvc.namespace_name(), pvc.name()));
+      left.push_back(csi::PvcText(pvc));
     }
   }
   if (!left.empty()) {
@@ -284,7 +269,7 @@ class PvcWaiter {
   absl::StatusOr<csi::Population> ReadPopulation();
   absl::Status Late(const absl::Status& over, const csi::ProvisioningStatus& provisioning) const;
 
-  std::string Text() const { return PvcText(pvc_.namespace_name(), pvc_.name()); }
+  std::string Text() const { return csi::PvcText(pvc_); }
   std::string RemovalHint() const;
 
   const CallContext& ctx_;
@@ -464,7 +449,7 @@ absl::StatusOr<std::vector<VolumeSnapshot>> SnapshotsOfSet(const CallContext& ct
                                                            k8s::ApiClient& api,
                                                            absl::string_view namespace_name,
                                                            absl::string_view set) {
-  ASSIGN_OR_RETURN(std::vector<VolumeSnapshot> snapshots,
+  ASSIGN_OR_RETURN(auto snapshots,
                    objects::List<VolumeSnapshot>(
                        ctx, api, namespace_name,
                        {.label_selector = absl::StrCat(objects::kSnapshotSetLabel, "=", set)}));
@@ -568,14 +553,13 @@ absl::Status RemovePvc(const CallContext& ctx, k8s::ApiClient& api,
                        const PersistentVolumeClaim& pvc) {
   const k8s::ObjectKey key = pvc.key();
   return csi::RetryTransient(ctx, [&]() -> absl::Status {
-    ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> now,
-                     FindPvc(ctx, api, key.namespace_name, key.name));
+    ASSIGN_OR_RETURN(const auto now, objects::Find<PersistentVolumeClaim>(ctx, api, key));
     if (!now.has_value() || now->uid() != pvc.uid()) {
       return absl::OkStatus();
     }
     if (now->is_bound()) {
       return absl::FailedPreconditionError(
-          absl::StrCat(PvcText(key.namespace_name, key.name), " is bound"));
+          absl::StrCat(csi::PvcText(key.namespace_name, key.name), " is bound"));
     }
     return k8s::IgnoreNotFound(
         api.Delete(ctx, key, {.uid = now->uid(), .resource_version = now->resource_version()}));
@@ -585,8 +569,7 @@ absl::Status RemovePvc(const CallContext& ctx, k8s::ApiClient& api,
 absl::Status CheckStillThere(const CallContext& ctx, k8s::ApiClient& api,
                              const VolumeSnapshot& snapshot) {
   ASSIGN_OR_RETURN(const auto found, objects::Find<VolumeSnapshot>(ctx, api, snapshot.key()));
-  const std::string text =
-      absl::StrCat("VolumeSnapshot ", snapshot.namespace_name(), "/", snapshot.name());
+  const std::string text = NameText(snapshot.key());
   if (!found.has_value() || found->uid() != snapshot.uid()) {
     return absl::FailedPreconditionError(absl::StrCat(text, " was deleted in the meantime"));
   }

@@ -42,10 +42,6 @@ std::string DriverOf(const PromotionSurroundings& around) {
   return content == nullptr ? "" : content->driver();
 }
 
-std::string Named(const VolumeSnapshot& snapshot) {
-  return absl::StrCat("VolumeSnapshot ", snapshot.namespace_name(), "/", snapshot.name());
-}
-
 // The larger of what both objects say; 0 where neither does.
 int64_t RestoreSize(const VolumeSnapshot& snapshot, const PromotionSurroundings& around) {
   const VolumeSnapshotContent* const content = ContentIn(around);
@@ -70,12 +66,6 @@ std::vector<std::string> ClassesOfDriver(const std::vector<StorageClass>& classe
   return names;
 }
 
-const StorageClass* FindClass(const std::vector<StorageClass>& classes, const std::string& name) {
-  const auto found = std::find_if(classes.begin(), classes.end(),
-                                  [&](const StorageClass& one) { return one.name() == name; });
-  return found == classes.end() ? nullptr : &*found;
-}
-
 std::string ChooseClass(const PromotionSurroundings& around) {
   if (around.source_pvc != nullptr && !around.source_pvc->storage_class().value_or("").empty()) {
     return *around.source_pvc->storage_class();
@@ -86,7 +76,7 @@ std::string ChooseClass(const PromotionSurroundings& around) {
   }
   const std::vector<std::string> names = ClassesOfDriver(*around.storage_classes, driver);
   for (const std::string& name : names) {
-    if (FindClass(*around.storage_classes, name)->is_default()) {
+    if (objects::OfName(*around.storage_classes, name)->is_default()) {
       return name;
     }
   }
@@ -137,8 +127,8 @@ MaybeFinding CheckBinding(const VolumeSnapshot& snapshot, const PromotionSurroun
     return std::nullopt;
   }
   return content == nullptr
-             ? Finding{"NotMutual",
-                       absl::StrCat(Named(snapshot), " has no VolumeSnapshotContent that names it")}
+             ? Finding{"NotMutual", absl::StrCat(NameText(snapshot.key()),
+                                                 " has no VolumeSnapshotContent that names it")}
              : CheckMutual(snapshot, *content);
 }
 
@@ -182,7 +172,7 @@ MaybeFinding CheckClass(const PlannedPvc& pvc, const PromotionSurroundings& arou
   if (around.storage_classes == nullptr) {
     return std::nullopt;
   }
-  const StorageClass* const found = FindClass(*around.storage_classes, pvc.storage_class);
+  const StorageClass* const found = objects::OfName(*around.storage_classes, pvc.storage_class);
   if (found == nullptr) {
     return Finding{"NoSuchClass",
                    absl::StrCat("StorageClass ", pvc.storage_class, " does not exist; ", choices)};
@@ -205,11 +195,11 @@ MaybeFinding CheckSize(const VolumeSnapshot& snapshot, const PlannedPvc& pvc,
   if (pvc.size_bytes >= least) {
     return std::nullopt;
   }
-  return Finding{
-      kTooSmallCode,
-      absl::StrCat(FormatBinaryQuantity(pvc.size_bytes), " is less than the ",
-                   FormatBinaryQuantity(least), " that ", Named(snapshot), " needs; give --size ",
-                   FormatBinaryQuantity(RoundedUpToMebibyte(least)), " or more")};
+  return Finding{kTooSmallCode,
+                 absl::StrCat(FormatBinaryQuantity(pvc.size_bytes), " is less than the ",
+                              FormatBinaryQuantity(least), " that ", NameText(snapshot.key()),
+                              " needs; give --size ",
+                              FormatBinaryQuantity(RoundedUpToMebibyte(least)), " or more")};
 }
 
 MaybeFinding CheckMode(const PlannedPvc& pvc, const PromotionSurroundings& around) {
@@ -292,7 +282,7 @@ absl::StatusOr<std::string> ReplicaName(const VolumeSnapshot& snapshot, const Pv
     }
   }
   return absl::FailedPreconditionError(absl::StrCat(
-      Named(snapshot), " is of PVC ", source,
+      NameText(snapshot.key()), " is of PVC ", source,
       ", which is not known to be one of a StatefulSet; name its PVC, or use --pvc-prefix"));
 }
 
@@ -318,9 +308,9 @@ MaybeFinding CheckMutual(const VolumeSnapshot& snapshot, const VolumeSnapshotCon
     return std::nullopt;
   }
   return Finding{"NotMutual",
-                 absl::StrCat(Named(snapshot), " names VolumeSnapshotContent ", content.name(),
-                              ", which belongs to ", content.snapshot_namespace(), "/",
-                              content.snapshot_name(),
+                 absl::StrCat(NameText(snapshot.key()), " names VolumeSnapshotContent ",
+                              content.name(), ", which belongs to ", content.snapshot_namespace(),
+                              "/", content.snapshot_name(),
                               uid.empty() ? " without its uid" : absl::StrCat(" (uid ", uid, ")"),
                               ": it is not used")};
 }
@@ -344,7 +334,7 @@ absl::StatusOr<std::string> PvcNameFor(const VolumeSnapshot& snapshot, const Pvc
       !naming.replica_of.empty() || !naming.prefix.empty() || !naming.suffix.empty();
   if (needs_source && snapshot.source_pvc().empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
-        Named(snapshot), " was taken of no PVC of this cluster; name the new PVC itself"));
+        NameText(snapshot.key()), " was taken of no PVC of this cluster; name the new PVC itself"));
   }
   if (!naming.replica_of.empty()) {
     return ReplicaName(snapshot, naming);

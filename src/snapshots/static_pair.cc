@@ -48,26 +48,14 @@ VolumeSnapshot PairSnapshotObject(const StaticContent& pair) {
   return snapshot;
 }
 
-absl::StatusOr<std::optional<VolumeSnapshotContent>> FindPairContent(const CallContext& ctx,
-                                                                     k8s::ApiClient& api,
-                                                                     const StaticContent& pair) {
-  return objects::Find<VolumeSnapshotContent>(ctx, api, PairContentKey(pair));
-}
-
-absl::StatusOr<std::optional<VolumeSnapshot>> FindPairSnapshot(const CallContext& ctx,
-                                                               k8s::ApiClient& api,
-                                                               const StaticContent& pair) {
-  return objects::Find<VolumeSnapshot>(ctx, api, PairSnapshotKey(pair));
-}
-
 absl::Status EnsurePairContent(const CallContext& ctx, k8s::ApiClient& api,
                                const StaticContent& pair) {
   const absl::Status made = objects::Create(ctx, api, PairContentObject(pair)).status();
   if (!absl::IsAlreadyExists(made)) {
     return made;
   }
-  ASSIGN_OR_RETURN(const std::optional<VolumeSnapshotContent> there,
-                   FindPairContent(ctx, api, pair));
+  ASSIGN_OR_RETURN(const auto there,
+                   objects::Find<VolumeSnapshotContent>(ctx, api, PairContentKey(pair)));
   if (!there.has_value()) {
     return absl::AbortedError(
         absl::StrCat("VolumeSnapshotContent ", pair.name, " went while it was looked at"));
@@ -83,7 +71,7 @@ absl::StatusOr<VolumeSnapshot> EnsurePairSnapshot(const CallContext& ctx, k8s::A
   if (!absl::IsAlreadyExists(made.status())) {
     return made;
   }
-  ASSIGN_OR_RETURN(std::optional<VolumeSnapshot> there, FindPairSnapshot(ctx, api, pair));
+  ASSIGN_OR_RETURN(auto there, objects::Find<VolumeSnapshot>(ctx, api, PairSnapshotKey(pair)));
   const std::string text =
       absl::StrCat("VolumeSnapshot ", pair.snapshot_namespace, "/", pair.snapshot_name);
   if (!there.has_value()) {
@@ -98,8 +86,8 @@ absl::StatusOr<VolumeSnapshot> EnsurePairSnapshot(const CallContext& ctx, k8s::A
 // Deletes the content again. REQUIRES that the pair has no VolumeSnapshot.
 absl::Status RemovePairContent(const CallContext& ctx, k8s::ApiClient& api,
                                const StaticContent& pair) {
-  ASSIGN_OR_RETURN(const std::optional<VolumeSnapshotContent> content,
-                   FindPairContent(ctx, api, pair));
+  ASSIGN_OR_RETURN(const auto content,
+                   objects::Find<VolumeSnapshotContent>(ctx, api, PairContentKey(pair)));
   if (!content.has_value() || !IsContentOf(*content, pair)) {
     return absl::OkStatus();
   }
@@ -108,11 +96,12 @@ absl::Status RemovePairContent(const CallContext& ctx, k8s::ApiClient& api,
 
 absl::Status TryRemovePair(const CallContext& ctx, k8s::ApiClient& api, const StaticContent& pair) {
   RETURN_IF_ERROR(RemovePairContent(ctx, api, pair));
-  ASSIGN_OR_RETURN(const std::optional<VolumeSnapshot> snapshot, FindPairSnapshot(ctx, api, pair));
+  ASSIGN_OR_RETURN(const auto snapshot,
+                   objects::Find<VolumeSnapshot>(ctx, api, PairSnapshotKey(pair)));
   if (!snapshot.has_value() || !IsSnapshotOf(*snapshot, pair)) {
     return absl::OkStatus();
   }
-  return k8s::IgnoreGone(api.Delete(ctx, PairSnapshotKey(pair), {.uid = snapshot->uid()}));
+  return csi::DeleteObject(ctx, api, csi::IdOf(*snapshot));
 }
 
 // Deletes the content after its VolumeSnapshot could not be made. If the answer was lost, the
@@ -121,18 +110,17 @@ absl::Status UndoPairContent(const CallContext& ctx, k8s::ApiClient& api, const 
                              const absl::Status& status) {
   CSIDELTA_CHECK(!status.ok());  // Else it would delete the content of a complete pair.
   const CallContext cleaning = csi::CleanUpContext(*ctx.clock);
-  const absl::StatusOr<std::optional<VolumeSnapshot>> there = FindPairSnapshot(cleaning, api, pair);
+  const auto there = objects::Find<VolumeSnapshot>(cleaning, api, PairSnapshotKey(pair));
   const bool is_made = !there.ok() || (there->has_value() && IsSnapshotOf(**there, pair));
   const absl::Status removed =
       is_made
           ? absl::UnknownError("it may be in use")
           : csi::RetryTransient(cleaning, [&] { return RemovePairContent(cleaning, api, pair); });
-  return absl::Status(
-      status.code(),
-      removed.ok()
-          ? absl::StrCat(status.message(), "; what was made is deleted again")
-          : absl::StrCat(status.message(), "; VolumeSnapshotContent ", pair.name, " stays (",
-                         removed.message(), "): run it again with the same arguments"));
+  return csi::WithMore(
+      status, removed.ok()
+                  ? "; what was made is deleted again"
+                  : absl::StrCat("; VolumeSnapshotContent ", pair.name, " stays (",
+                                 removed.message(), "): run it again with the same arguments"));
 }
 
 }  // namespace
