@@ -30,9 +30,8 @@ absl::StatusOr<GroupChoice> ChooseGroup(const CallContext& ctx, k8s::ApiClient& 
     return absl::UnimplementedError(kinds.status().message());
   }
   RETURN_IF_ERROR(kinds.status());
-  absl::StatusOr<csi::SnapshotClassChoice> choice = csi::ChooseGroupSnapshotClass(
-      {.driver = driver, .claim_annotation = "", .policy_parameter = "", .backup_annotation = ""},
-      kinds->classes);
+  absl::StatusOr<csi::SnapshotClassChoice> choice =
+      csi::ChooseGroupSnapshotClass({.driver = driver}, kinds->classes);
   if (absl::IsNotFound(choice.status())) {
     return absl::UnimplementedError(choice.status().message());
   }

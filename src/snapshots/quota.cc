@@ -58,7 +58,7 @@ std::optional<QuotaUse> ParseQuotaRefusal(absl::string_view message) {
 
 absl::Status CheckQuotas(const CallContext& ctx, k8s::ApiClient& api,
                          absl::string_view namespace_name, int needed) {
-  ASSIGN_OR_RETURN(const std::vector<objects::ResourceQuota> quotas,
+  ASSIGN_OR_RETURN(const auto quotas,
                    objects::List<objects::ResourceQuota>(ctx, api, namespace_name));
   for (const objects::ResourceQuota& quota : quotas) {
     const std::optional<int64_t> limit = quota.Hard(kCounted);

@@ -133,8 +133,6 @@ csi::LockRequest LockOf(const std::vector<SnapshotSource>& sources, const std::s
                               .claim_namespace = pvc.namespace_name(),
                               .claim_name = pvc.name(),
                               .claim_uid = pvc.uid(),
-                              .backup_name = "",
-                              .backup_uid = "",
                               .holder = holder,
                               .subject = "PVC",
                               .snapshot_name = name});

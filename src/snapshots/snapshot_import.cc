@@ -12,6 +12,7 @@
 #include "base/status_macros.h"
 #include "csi/expose/snapshot_secrets.h"
 #include "csi/snapshot_lifecycle.h"
+#include "csi/snapshot_need.h"
 #include "k8s/access_review.h"
 #include "k8s/object.h"
 #include "objects/client.h"
@@ -87,8 +88,8 @@ absl::Status ReadImportClass(const CallContext& ctx, k8s::ApiClient& api, Static
   if (pair.class_name.empty()) {
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const auto found, objects::Find<VolumeSnapshotClass>(
-                                         ctx, api, VolumeSnapshotClass::Key("", pair.class_name)));
+  ASSIGN_OR_RETURN(const auto found,
+                   objects::Find<VolumeSnapshotClass>(ctx, api, "", pair.class_name));
   if (!found.has_value()) {
     return absl::FailedPreconditionError(
         absl::StrCat("VolumeSnapshotClass ", pair.class_name, " does not exist"));
@@ -136,17 +137,13 @@ absl::StatusOr<std::string> StepForTaken(const CallContext& ctx, k8s::ApiClient&
   if (!content.is_retained() || content.is_being_deleted() || !labels.empty()) {
     return "use that one, or remove it first";
   }
-  ASSIGN_OR_RETURN(
-      const auto user,
-      objects::Find<VolumeSnapshot>(
-          ctx, api, VolumeSnapshot::Key(content.snapshot_namespace(), content.snapshot_name())));
-  const bool is_used =
-      user.has_value() && (content.snapshot_uid().empty() || user->uid() == content.snapshot_uid());
-  return is_used ? "use that one, or remove it first"
-                 : absl::StrCat(
-                       "that VolumeSnapshot does not exist: kubectl delete "
-                       "volumesnapshotcontent ",
-                       content.name(), " leaves the snapshot in the storage, then run this again");
+  ASSIGN_OR_RETURN(const auto user, csi::FindSnapshotOf(ctx, api, content));
+  return user.has_value()
+             ? "use that one, or remove it first"
+             : absl::StrCat(
+                   "that VolumeSnapshot does not exist: kubectl delete "
+                   "volumesnapshotcontent ",
+                   content.name(), " leaves the snapshot in the storage, then run this again");
 }
 
 }  // namespace

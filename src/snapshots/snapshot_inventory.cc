@@ -15,8 +15,10 @@
 #include "base/check.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "csi/drop.h"
 #include "csi/group/group_lifecycle.h"
 #include "csi/population.h"
+#include "csi/snapshot_need.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume.h"
@@ -46,15 +48,19 @@ Kind Trimmed(Kind object) {
   return object;
 }
 
+// The PVCs that are made of one VolumeSnapshot.
+struct UsersOfSnapshot {
+  std::vector<std::string> names;
+  csi::PvcsOfSnapshot pvcs;
+  std::vector<std::string> unfilled;
+};
+
 // The contents and PVCs of a namespace, by the VolumeSnapshot that they belong to.
 struct Surroundings {
   bool are_contents_listed = false;
   // By name; nothing for one that does not exist.
   std::map<std::string, std::optional<VolumeSnapshotContent>> contents;
-  std::map<NamespacedName, std::vector<std::string>> used_by;
-  std::map<NamespacedName, std::vector<std::string>> pending;
-  std::map<NamespacedName, std::vector<csi::PopulatedVolume>> bound;
-  std::map<NamespacedName, std::vector<std::string>> unfilled;
+  std::map<NamespacedName, UsersOfSnapshot> users;
   std::set<std::string> gone_handles;  // contents that name a snapshot the storage lacks
   std::map<NamespacedName, VolumeGroupSnapshot> groups;
   std::map<NamespacedName, std::optional<VolumeGroupSnapshotContent>> group_contents;
@@ -106,6 +112,10 @@ class InventoryReader {
   // An object that cannot be read is reported, and is no error unless all are required.
   absl::Status Excuse(const absl::Status& status, absl::string_view what);
   csi::ContentReading ContentOf(const VolumeSnapshot& snapshot) const;
+  UsersOfSnapshot UsersOf(const VolumeSnapshot& snapshot) const {
+    const auto found = around_.users.find({snapshot.namespace_name(), snapshot.name()});
+    return found == around_.users.end() ? UsersOfSnapshot() : found->second;
+  }
   void CountReady();
   csi::ProtectionInput InputOf(const VolumeSnapshot& snapshot,
                                const csi::SnapshotStatus& status) const;
@@ -254,8 +264,7 @@ absl::Status InventoryReader::GetSnapshots() {
   snapshots_.clear();
   for (const std::string& name : names_) {
     ASSIGN_OR_RETURN(auto found,
-                     objects::Find<VolumeSnapshot>(
-                         ctx_, api_, VolumeSnapshot::Key(request_.namespace_name, name)));
+                     objects::Find<VolumeSnapshot>(ctx_, api_, request_.namespace_name, name));
     if (found.has_value()) {
       snapshots_.push_back(Trimmed(*std::move(found)));
     }
@@ -341,8 +350,7 @@ std::set<std::string> InventoryReader::DoubtfulContents() const {
 
 absl::Status InventoryReader::GetContents(const std::set<std::string>& wanted) {
   for (const std::string& name : wanted) {
-    ASSIGN_OR_RETURN(auto found, objects::Find<VolumeSnapshotContent>(
-                                     ctx_, api_, VolumeSnapshotContent::Key("", name)));
+    ASSIGN_OR_RETURN(auto found, objects::Find<VolumeSnapshotContent>(ctx_, api_, "", name));
     if (found.has_value()) {
       AddContent(*std::move(found));
     } else {
@@ -357,9 +365,7 @@ absl::Status InventoryReader::ReadPvcs() {
       ctx_, api_, PersistentVolumeClaim::Type(), request_.namespace_name, {},
       [&](const std::vector<PersistentVolumeClaim>& page, bool is_first) {
         if (is_first) {
-          around_.used_by.clear();
-          around_.pending.clear();
-          around_.bound.clear();
+          around_.users.clear();
         }
         for (const PersistentVolumeClaim& pvc : page) {
           RecordPvc(pvc);
@@ -372,19 +378,16 @@ absl::Status InventoryReader::ReadPvcs() {
 absl::Status InventoryReader::ReadUnfilled() {
   csi::PopulationReader populations(ctx_, api_);
   for (const VolumeSnapshot& snapshot : snapshots_) {
-    const NamespacedName name = {snapshot.namespace_name(), snapshot.name()};
-    const auto bound = around_.bound.find(name);
     const csi::ContentReading reading = ContentOf(snapshot);
     const bool is_present = reading.kind == csi::ContentReading::Kind::kPresent;
-    ASSIGN_OR_RETURN(
-        std::vector<std::string> unfilled,
-        populations.UnfilledFromSnapshot(
-            is_present ? reading.content->driver() : "",
-            is_present ? reading.content->handle_or_source() : "",
-            request_.requires_all || !names_.empty() ? snapshot.uid() : "",
-            bound == around_.bound.end() ? std::vector<csi::PopulatedVolume>() : bound->second));
+    ASSIGN_OR_RETURN(std::vector<std::string> unfilled,
+                     populations.UnfilledFromSnapshot(
+                         is_present ? reading.content->driver() : "",
+                         is_present ? reading.content->handle_or_source() : "",
+                         request_.requires_all || !names_.empty() ? snapshot.uid() : "",
+                         UsersOf(snapshot).pvcs.bound));
     if (!unfilled.empty()) {
-      around_.unfilled.emplace(name, std::move(unfilled));
+      around_.users[{snapshot.namespace_name(), snapshot.name()}].unfilled = std::move(unfilled);
     }
     ASSIGN_OR_RETURN(const bool is_gone,
                      populations.IsHandleGone(is_present ? reading.content->driver() : "",
@@ -404,8 +407,7 @@ absl::Status InventoryReader::ReadGroups() {
   if (!request_.reads_groups || !has_member || !(is_last_ready_known_ || request_.only_names)) {
     return absl::OkStatus();
   }
-  absl::StatusOr<std::vector<VolumeGroupSnapshot>> groups =
-      objects::ListGroupKind<VolumeGroupSnapshot>(ctx_, api_, request_.namespace_name);
+  auto groups = objects::ListGroupKind<VolumeGroupSnapshot>(ctx_, api_, request_.namespace_name);
   if (absl::IsPermissionDenied(groups.status())) {
     not_checked_.push_back(absl::StrCat("groups not checked: ", groups.status().message()));
     return absl::OkStatus();
@@ -416,10 +418,9 @@ absl::Status InventoryReader::ReadGroups() {
     around_.groups.insert_or_assign(std::move(name), Trimmed(std::move(group)));
   }
   if (selected_.has_value()) {
-    ASSIGN_OR_RETURN(
-        const std::vector<VolumeGroupSnapshot> selected,
-        objects::ListGroupKind<VolumeGroupSnapshot>(ctx_, api_, request_.namespace_name,
-                                                    {.label_selector = request_.label_selector}));
+    ASSIGN_OR_RETURN(const auto selected, objects::ListGroupKind<VolumeGroupSnapshot>(
+                                              ctx_, api_, request_.namespace_name,
+                                              {.label_selector = request_.label_selector}));
     for (const VolumeGroupSnapshot& group : selected) {
       around_.selected_groups.emplace(group.namespace_name(), group.name());
     }
@@ -436,14 +437,7 @@ absl::Status InventoryReader::ReadGroupContents() {
         group->second.bound_content().empty()) {
       continue;
     }
-    ASSIGN_OR_RETURN(auto content,
-                     objects::Find<VolumeGroupSnapshotContent>(
-                         ctx_, api_,
-                         VolumeGroupSnapshotContent::Key(group->second.version(), "",
-                                                         group->second.bound_content())));
-    if (content.has_value() && content->snapshot_uid() != group->second.uid()) {
-      content.reset();
-    }
+    ASSIGN_OR_RETURN(auto content, csi::FindContentOf(ctx_, api_, group->second));
     around_.group_contents.emplace(name, std::move(content));
   }
   return absl::OkStatus();
@@ -458,13 +452,9 @@ void InventoryReader::RecordPvc(const PersistentVolumeClaim& pvc) {
   if (pvc.source_snapshot().empty()) {
     return;
   }
-  const NamespacedName snapshot = {pvc.namespace_name(), pvc.source_snapshot()};
-  around_.used_by[snapshot].push_back(pvc.name());
-  if (pvc.is_being_filled()) {
-    around_.pending[snapshot].push_back(pvc.name());
-  } else if (pvc.is_bound() && !pvc.is_being_deleted()) {
-    around_.bound[snapshot].push_back(csi::NamedVolumeOf(pvc));
-  }
+  UsersOfSnapshot& users = around_.users[{pvc.namespace_name(), pvc.source_snapshot()}];
+  users.names.push_back(pvc.name());
+  csi::AddPvc(pvc, users.pvcs);
 }
 
 absl::Status InventoryReader::Excuse(const absl::Status& status, absl::string_view what) {
@@ -502,17 +492,12 @@ void InventoryReader::CountReady() {
 
 csi::ProtectionInput InventoryReader::InputOf(const VolumeSnapshot& snapshot,
                                               const csi::SnapshotStatus& status) const {
+  const UsersOfSnapshot users = UsersOf(snapshot);
   csi::ProtectionInput input = {.content = ContentOf(snapshot),
                                 .mover_namespace = request_.mover_namespace,
+                                .pending_pvcs = users.pvcs.pending,
+                                .unfilled = users.unfilled,
                                 .now = request_.now};
-  if (const auto found = around_.pending.find({snapshot.namespace_name(), snapshot.name()});
-      found != around_.pending.end()) {
-    input.pending_pvcs = found->second;
-  }
-  if (const auto found = around_.unfilled.find({snapshot.namespace_name(), snapshot.name()});
-      found != around_.unfilled.end()) {
-    input.unfilled = found->second;
-  }
   const auto ready = ready_.find({snapshot.namespace_name(), snapshot.source_pvc()});
   input.is_last_ready = is_last_ready_known_ && status.state == csi::SnapshotState::kReady &&
                         ready != ready_.end() && ready->second == 1;
@@ -578,10 +563,7 @@ void InventoryReader::AddWhatKeepsGroup(const VolumeGroupSnapshot& group,
 SnapshotEntry InventoryReader::CompleteEntryOf(const VolumeSnapshot& snapshot) const {
   SnapshotEntry entry = EntryOf(snapshot, ContentOf(snapshot));
   entry.is_selected = !selected_.has_value() || selected_->contains(entry.uid);
-  if (const auto found = around_.used_by.find({snapshot.namespace_name(), snapshot.name()});
-      found != around_.used_by.end()) {
-    entry.used_by = found->second;
-  }
+  entry.used_by = UsersOf(snapshot).names;
   const csi::ProtectionInput input = InputOf(snapshot, entry.status);
   entry.kept_for = csi::ProtectionsOf(snapshot, input, csi::Requester::kPrune);
   entry.kept_for_person = csi::ProtectionsOf(snapshot, input, csi::Requester::kPerson);

@@ -82,8 +82,8 @@ struct SnapshotEntry {
 SnapshotEntry EntryOf(const objects::VolumeSnapshot& snapshot, const csi::ContentReading& reading);
 
 struct InventoryRequest {
-  std::string namespace_name;  // "" for all
-  std::string label_selector;  // With one, the last Ready one of a PVC is not known,
+  std::string namespace_name;       // "" for all
+  std::string label_selector = {};  // With one, the last Ready one of a PVC is not known,
   // unless the others are read, too: one LIST more. All are returned then, and `is_selected` tells
   // which have the labels.
   bool reads_others = false;

@@ -56,8 +56,7 @@ class OriginFinder {
   // Nothing when it does not exist, or may not be read.
   template <typename Kind>
   absl::StatusOr<std::optional<Kind>> FindWorkload(const std::string& name) {
-    absl::StatusOr<std::optional<Kind>> found =
-        objects::Find<Kind>(ctx_, api_, Kind::Key(request_.namespace_name, name));
+    auto found = objects::Find<Kind>(ctx_, api_, request_.namespace_name, name);
     if (absl::IsPermissionDenied(found.status())) {
       not_checked_.push_back(absl::StrCat(
           "PVCs of ", Kind::kKind.kind, " ", name,
@@ -93,8 +92,7 @@ class OriginFinder {
   }
 
   absl::StatusOr<EntryTest> OfVolume() {
-    ASSIGN_OR_RETURN(auto volume, objects::Find<PersistentVolume>(
-                                      ctx_, api_, PersistentVolume::Key("", request_.volume)));
+    ASSIGN_OR_RETURN(auto volume, objects::Find<PersistentVolume>(ctx_, api_, "", request_.volume));
     if (!volume.has_value()) {
       not_checked_.push_back(absl::StrCat("PersistentVolume ", request_.volume,
                                           " does not exist: listed is what was taken of a volume "

@@ -149,7 +149,6 @@ class ContentPolicy {
 absl::StatusOr<Unit> ReadAgain(const CallContext& ctx, k8s::ApiClient& api, const Unit& unit,
                                const RemovalRequest& request) {
   InventoryRequest again{.namespace_name = unit.front().namespace_name,
-                         .label_selector = "",
                          .only_names = true,
                          .requires_all = request.requester == csi::Requester::kPrune,
                          .reads_groups = !unit.front().group.uid.empty(),
@@ -240,16 +239,14 @@ absl::Status AwaitNoneOfUid(const CallContext& ctx, k8s::ApiClient& api, const k
     return gone;
   }
   return absl::DeadlineExceededError(
-      absl::StrCat(key.type.kind, " ", key.namespace_name, key.namespace_name.empty() ? "" : "/",
-                   key.name, " is not gone yet", why.empty() ? "" : ": ", why));
+      absl::StrCat(NameText(key), " is not gone yet", why.empty() ? "" : ": ", why));
 }
 
 // What is reported of a content that is being deleted: its error, else the newest warning about it.
 // The sidecar only warns of a driver that refuses the deletion. "" where nothing is known.
 std::string ReportOfContent(const CallContext& ctx, k8s::ApiClient& api,
                             const SnapshotEntry& entry) {
-  const absl::StatusOr<std::optional<VolumeSnapshotContent>> content =
-      objects::Find<VolumeSnapshotContent>(ctx, api, ContentKeyOf(entry));
+  const auto content = objects::Find<VolumeSnapshotContent>(ctx, api, ContentKeyOf(entry));
   if (!content.ok() || !content->has_value()) {
     return "";
   }

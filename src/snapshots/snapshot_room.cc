@@ -23,15 +23,16 @@ constexpr std::size_t kNamesShownMax = 5;
 constexpr int64_t kRemovedAtOnceMax = 10'000;
 
 // How many must go so that `needed` more are allowed: a limit may have been lowered since.
-int CountToRemove(const std::optional<QuotaUse>& use, int needed) {
+int CountToRemove(const absl::Status& refused, int needed) {
+  const std::optional<QuotaUse> use = ParseQuotaRefusal(refused.message());
   return use.has_value()
              ? static_cast<int>(std::max<int64_t>(
                    1, std::min<int64_t>(use->used - use->limit, kRemovedAtOnceMax) + needed))
              : needed;
 }
 
-std::string QuotaUseText(const absl::Status& refused, const std::optional<QuotaUse>& use) {
-  if (use.has_value()) {
+std::string QuotaUseText(const absl::Status& refused) {
+  if (const auto use = ParseQuotaRefusal(refused.message()); use.has_value()) {
     return absl::StrCat("quota ", use->name, ": ", use->used, " of ", use->limit, " used");
   }
   return std::string(refused.message());
@@ -148,14 +149,13 @@ std::vector<Unit> ChooseForRoom(const RetentionPlan& plan, csi::RoomLimit limit)
 std::string ExplainRoom(const CallContext& ctx, k8s::ApiClient& api,
                         const RetentionRequest& request, const absl::Status& refused, int needed) {
   const csi::RoomLimit limit = csi::OutOfRoom(refused).value_or(csi::RoomLimit::kQuota);
-  const std::optional<QuotaUse> use = ParseQuotaRefusal(refused.message());
-  const std::string text = QuotaUseText(refused, use);
+  const std::string text = QuotaUseText(refused);
   const absl::StatusOr<RetentionPlan> plan = PlanRetention(ctx, api, request);
   if (!plan.ok()) {
     return absl::StrCat(text, "; ", ListHint(request));
   }
   std::vector<Unit> chosen = ChooseForRoom(*plan, limit);
-  const auto count = static_cast<std::size_t>(CountToRemove(use, needed));
+  const auto count = static_cast<std::size_t>(CountToRemove(refused, needed));
   const std::size_t removed = LeaveFirst(chosen, count);
   if (removed < count) {
     return absl::StrCat(text, "; ", WhyNone(*plan, limit), "; ", ListHint(request));
@@ -172,8 +172,7 @@ absl::Status RoomMaker::MakeInQuota(const CreationRequest& one, int needed) {
   if (csi::OutOfRoom(refused) != csi::RoomLimit::kQuota) {
     return refused;
   }
-  RETURN_IF_ERROR(Remove(csi::RoomLimit::kQuota, refused,
-                         CountToRemove(ParseQuotaRefusal(refused.message()), needed)));
+  RETURN_IF_ERROR(Remove(csi::RoomLimit::kQuota, refused, CountToRemove(refused, needed)));
   const absl::Status counted = AwaitQuota(one, needed, kQuotaLagMax);
   return csi::OutOfRoom(counted).has_value()
              ? absl::DeadlineExceededError(
@@ -222,8 +221,8 @@ absl::Status RoomMaker::Remove(csi::RoomLimit limit, const absl::Status& refused
                               : LeavingForDriver(*plan, request_.pvcs);
   if (!leaving.is_enough) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(QuotaUseText(refused, ParseQuotaRefusal(refused.message())),
-                     "; nothing was deleted, ", WhyNone(*plan, limit), "; ", ListHint(request_)));
+        absl::StrCat(QuotaUseText(refused), "; nothing was deleted, ", WhyNone(*plan, limit), "; ",
+                     ListHint(request_)));
   }
   Unit going = leaving.going;
   for (const Unit& unit : leaving.chosen) {
@@ -236,8 +235,8 @@ absl::Status RoomMaker::Remove(csi::RoomLimit limit, const absl::Status& refused
     }
   }
   if (going.empty()) {  // Each is needed since it was read, or was refused, which is reported.
-    return absl::ResourceExhaustedError(absl::StrCat(
-        QuotaUseText(refused, ParseQuotaRefusal(refused.message())), "; none could be deleted"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat(QuotaUseText(refused), "; none could be deleted"));
   }
   const CallContext limited = ctx_.WithTimeout(wait_max_);
   for (const SnapshotEntry& entry : going) {

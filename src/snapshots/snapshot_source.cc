@@ -35,8 +35,7 @@ absl::StatusOr<std::vector<PersistentVolumeClaim>> ReadPvcs(const CallContext& c
   std::vector<PersistentVolumeClaim> pvcs;
   pvcs.reserve(names.size());
   for (const std::string& name : names) {
-    absl::StatusOr<PersistentVolumeClaim> pvc = objects::Get<PersistentVolumeClaim>(
-        ctx, api, PersistentVolumeClaim::Key(namespace_name, name));
+    auto pvc = objects::Get<PersistentVolumeClaim>(ctx, api, namespace_name, name);
     if (absl::IsNotFound(pvc.status())) {
       return absl::NotFoundError(absl::StrCat("PVC ", namespace_name, "/", name,
                                               " was not found; kubectl get pvc -n ", namespace_name,
@@ -51,8 +50,7 @@ absl::StatusOr<std::vector<PersistentVolumeClaim>> ReadPvcs(const CallContext& c
 absl::StatusOr<SelectedPvcs> OfPod(const CallContext& ctx, k8s::ApiClient& api,
                                    const PvcSelection& selection) {
   ASSIGN_OR_RETURN(const auto pod,
-                   objects::Get<objects::Pod>(
-                       ctx, api, objects::Pod::Key(selection.namespace_name, selection.pod)));
+                   objects::Get<objects::Pod>(ctx, api, selection.namespace_name, selection.pod));
   ASSIGN_OR_RETURN(std::vector<PersistentVolumeClaim> pvcs,
                    ReadPvcs(ctx, api, selection.namespace_name, pod.pvcs()));
   return SelectedPvcs{.pvcs = std::move(pvcs), .workload = absl::StrCat("Pod/", selection.pod)};
@@ -60,13 +58,11 @@ absl::StatusOr<SelectedPvcs> OfPod(const CallContext& ctx, k8s::ApiClient& api,
 
 absl::StatusOr<SelectedPvcs> OfStatefulSet(const CallContext& ctx, k8s::ApiClient& api,
                                            const PvcSelection& selection) {
-  ASSIGN_OR_RETURN(
-      const auto stateful_set,
-      objects::Get<objects::StatefulSet>(
-          ctx, api, objects::StatefulSet::Key(selection.namespace_name, selection.stateful_set)));
+  ASSIGN_OR_RETURN(const auto stateful_set,
+                   objects::Get<objects::StatefulSet>(ctx, api, selection.namespace_name,
+                                                      selection.stateful_set));
   ASSIGN_OR_RETURN(const std::vector<PersistentVolumeClaim> all, ListPvcs(ctx, api, selection));
-  SelectedPvcs selected{.pvcs = {},
-                        .workload = absl::StrCat("StatefulSet/", selection.stateful_set)};
+  SelectedPvcs selected{.workload = absl::StrCat("StatefulSet/", selection.stateful_set)};
   std::copy_if(all.begin(), all.end(), std::back_inserter(selected.pvcs),
                [&](const PersistentVolumeClaim& pvc) { return stateful_set.Uses(pvc.name()); });
   return selected;
@@ -108,9 +104,8 @@ std::string ClassesOf(const std::vector<VolumeSnapshotClass>& classes, const std
 
 absl::Status CheckNamedClass(const std::string& class_name, const std::string& driver,
                              const KnownClasses& known) {
-  const auto found = std::find_if(known.classes.begin(), known.classes.end(),
-                                  [&](const auto& one) { return one.name() == class_name; });
-  if (found == known.classes.end()) {
+  const VolumeSnapshotClass* const found = objects::OfName(known.classes, class_name);
+  if (found == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat(
         "VolumeSnapshotClass ", class_name, " was not found; ", ClassesOf(known.classes, driver)));
   }
@@ -175,8 +170,7 @@ class SourcePreparer {
 
   // "" where that may not be read.
   absl::StatusOr<std::string> DriverOf(const PersistentVolumeClaim& pvc) {
-    const auto volume = objects::Get<objects::PersistentVolume>(
-        ctx_, api_, objects::PersistentVolume::Key("", pvc.volume_name()));
+    const auto volume = objects::Get<objects::PersistentVolume>(ctx_, api_, "", pvc.volume_name());
     if (absl::IsPermissionDenied(volume.status())) {
       not_checked_.push_back(
           absl::StrCat("driver of PVC ", pvc.name(), " not checked: ", volume.status().message()));
@@ -210,9 +204,7 @@ class SourcePreparer {
         csi::SnapshotClassChoice choice,
         csi::ChooseSnapshotClass(
             {.driver = driver,
-             .claim_annotation = pvc.Annotation(objects::kVolumeSnapshotClassAnnotation),
-             .policy_parameter = "",
-             .backup_annotation = ""},
+             .claim_annotation = pvc.Annotation(objects::kVolumeSnapshotClassAnnotation)},
             known_.classes));
     return std::move(choice.name);
   }

@@ -23,8 +23,8 @@ struct PvcSelection {
 };
 
 struct SelectedPvcs {
-  std::vector<objects::PersistentVolumeClaim> pvcs;  // each once, by name; never empty
-  std::string workload;                              // "StatefulSet/db", "Pod/db-0"; else ""
+  std::vector<objects::PersistentVolumeClaim> pvcs = {};  // each once, by name; never empty
+  std::string workload;                                   // "StatefulSet/db", "Pod/db-0"; else ""
 };
 
 // INVALID_ARGUMENT unless exactly one way is used. NOT_FOUND, naming it, for a PVC, Pod or

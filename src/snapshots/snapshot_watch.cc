@@ -101,9 +101,6 @@ class SnapshotEventHandler : public objects::EventHandler<VolumeSnapshot> {
   void Take(const VolumeSnapshot& snapshot, bool is_newest = false)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // The VolumeSnapshot that an entry is of, as it is now; nothing where that is gone.
-  absl::StatusOr<std::optional<VolumeSnapshot>> FindAgain(const SnapshotEntry& entry);
-
   // Reads a VolumeSnapshot that did not change itself, and its content. A deletion is reported only
   // by the event of the VolumeSnapshot.
   void Reread(const std::string& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -215,7 +212,8 @@ bool SnapshotEventHandler::IsGone(const std::string& uid) {
   if (found == known_.end()) {
     return false;
   }
-  const auto now = FindAgain(found->second.entry);
+  const SnapshotEntry& entry = found->second.entry;
+  const auto now = objects::Find<VolumeSnapshot>(ctx_, api_, entry.namespace_name, entry.name);
   return now.ok() && (!now->has_value() || (*now)->uid() != uid);
 }
 
@@ -252,14 +250,9 @@ void SnapshotEventHandler::Take(const VolumeSnapshot& snapshot, bool is_newest) 
   }
 }
 
-absl::StatusOr<std::optional<VolumeSnapshot>> SnapshotEventHandler::FindAgain(
-    const SnapshotEntry& entry) {
-  return objects::Find<VolumeSnapshot>(ctx_, api_,
-                                       VolumeSnapshot::Key(entry.namespace_name, entry.name));
-}
-
 void SnapshotEventHandler::Reread(const std::string& uid) {
-  const auto now = FindAgain(known_.at(uid).entry);
+  const SnapshotEntry& entry = known_.at(uid).entry;
+  const auto now = objects::Find<VolumeSnapshot>(ctx_, api_, entry.namespace_name, entry.name);
   if (now.ok() && now->has_value() && (*now)->uid() == uid) {
     Take(**now, /*is_newest=*/true);
   }
@@ -289,8 +282,7 @@ SnapshotEntry SnapshotEventHandler::EntryNow(const VolumeSnapshot& snapshot) {
   if (name.empty() || !may_read_contents_) {
     return EntryOf(snapshot, {});
   }
-  const auto found =
-      objects::Find<VolumeSnapshotContent>(ctx_, api_, VolumeSnapshotContent::Key("", name));
+  const auto found = objects::Find<VolumeSnapshotContent>(ctx_, api_, "", name);
   if (absl::IsPermissionDenied(found.status())) {
     may_read_contents_ = false;
     NoteContentsLocked("binding, driver and handle", found.status());
