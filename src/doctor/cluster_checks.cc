@@ -273,10 +273,10 @@ void CheckStuckContents(CheckContext& context) {
 void CheckRestoredVolumes(CheckContext& context) {
   for (const inplace::KeptVolume& kept :
        inplace::KeptVolumesAmong(context.List<objects::PersistentVolume>())) {
-    context.Note(
-        absl::StrCat("PersistentVolume ", kept.volume),
-        inplace::KeptVolumeText(kept, context.ctx().clock->Now()),
-        absl::StrCat(inplace::FinishCommand(kept), " deletes it, once its data is not needed"));
+    context.Note(absl::StrCat("PersistentVolume ", kept.volume),
+                 inplace::KeptVolumeText(kept, context.ctx().clock->Now()),
+                 absl::StrCat(inplace::SwapCommand(kept, "--finish"),
+                              " deletes it, once its data is not needed"));
   }
 }
 

@@ -29,7 +29,7 @@ constexpr char kRightsAdvice[] =
     "its chart gives it these rights with the setting restore.intoExistingVolumes";
 
 std::string TargetText(const InPlaceRequest& request) {
-  return absl::StrCat("PVC ", request.target_namespace, "/", request.target_claim);
+  return csi::PvcText(request.target_namespace, request.target_claim);
 }
 
 absl::Status Refuse(const InPlaceRequest& request, absl::string_view why) {
@@ -64,7 +64,7 @@ bool IsOwnRecord(const std::optional<objects::CopyRecord>& record, const InPlace
 // The PVC, if it is the one that was named, with the volume that was.
 absl::StatusOr<PersistentVolumeClaim> ReadTarget(const CallContext& ctx, k8s::ApiClient& api,
                                                  const InPlaceRequest& request) {
-  ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> found,
+  ASSIGN_OR_RETURN(const auto found,
                    objects::Find<PersistentVolumeClaim>(ctx, api, TargetKey(request)));
   if (!found.has_value()) {
     return Refuse(request, "it does not exist");
@@ -161,8 +161,7 @@ absl::StatusOr<InPlaceVolume> InPlaceExposure::Run() {
   }
   ASSIGN_OR_RETURN(const PersistentVolumeClaim pvc, ReadTarget(ctx_, api_, request_));
   ASSIGN_OR_RETURN(const PersistentVolume volume, ReadVolume(pvc));
-  ASSIGN_OR_RETURN(std::optional<PersistentVolume> alias,
-                   objects::Find<PersistentVolume>(ctx_, api_, AliasKey(request_)));
+  ASSIGN_OR_RETURN(auto alias, objects::Find<PersistentVolume>(ctx_, api_, AliasKey(request_)));
   const std::optional<objects::CopyRecord> record = ParseCopyRecord(pvc);
   const bool is_announced = IsOwnRecord(record, request_) && !record->has_ended;
   if (alias.has_value() && is_announced && record->has_written) {
@@ -199,9 +198,8 @@ InPlaceVolume InPlaceExposure::Wait(std::string for_what) {
 }
 
 absl::StatusOr<PersistentVolume> InPlaceExposure::ReadVolume(const PersistentVolumeClaim& pvc) {
-  ASSIGN_OR_RETURN(
-      const std::optional<PersistentVolume> found,
-      objects::Find<PersistentVolume>(ctx_, api_, PersistentVolume::Key("", pvc.volume_name())));
+  ASSIGN_OR_RETURN(const auto found,
+                   objects::Find<PersistentVolume>(ctx_, api_, "", pvc.volume_name()));
   if (!found.has_value()) {
     return Refuse(request_,
                   absl::StrCat("PersistentVolume ", pvc.volume_name(), " does not exist"));
@@ -258,8 +256,7 @@ absl::StatusOr<std::string> InPlaceExposure::CheckAll(const PersistentVolumeClai
 }
 
 absl::StatusOr<std::string> InPlaceExposure::OtherUseOf(const PersistentVolume& volume) const {
-  ASSIGN_OR_RETURN(const std::vector<PersistentVolume> volumes,
-                   objects::List<PersistentVolume>(ctx_, api_, ""));
+  ASSIGN_OR_RETURN(const auto volumes, objects::List<PersistentVolume>(ctx_, api_, ""));
   for (const PersistentVolume& one : volumes) {
     const std::string name = one.name();
     if (name != volume.name() && name != request_.name && one.driver() == volume.driver() &&
@@ -268,7 +265,7 @@ absl::StatusOr<std::string> InPlaceExposure::OtherUseOf(const PersistentVolume& 
                           ", to be gone");
     }
   }
-  ASSIGN_OR_RETURN(const std::vector<objects::VolumeAttachment> attachments,
+  ASSIGN_OR_RETURN(const auto attachments,
                    objects::List<objects::VolumeAttachment>(ctx_, api_, ""));
   for (const objects::VolumeAttachment& attachment : attachments) {
     if (attachment.volume_name() == volume.name()) {
@@ -309,7 +306,7 @@ absl::StatusOr<PersistentVolume> InPlaceExposure::MakeAlias(const PersistentVolu
 
 absl::StatusOr<PersistentVolumeClaim> InPlaceExposure::EnsureClaim(
     const PersistentVolume& alias) const {
-  ASSIGN_OR_RETURN(std::optional<PersistentVolumeClaim> found,
+  ASSIGN_OR_RETURN(auto found,
                    objects::Find<PersistentVolumeClaim>(ctx_, api_, AliasClaimKey(request_)));
   if (found.has_value()) {
     return *std::move(found);
@@ -361,23 +358,21 @@ absl::Status InPlaceExposure::RecordBegin(const PersistentVolumeClaim& pvc) cons
 // True if a managed object still exists after its deletion was requested.
 absl::StatusOr<bool> DeleteOwn(const CallContext& ctx, k8s::ApiClient& api,
                                const InPlaceRequest& request, const k8s::ObjectKey& key) {
-  ASSIGN_OR_RETURN(const std::optional<objects::Object> found,
-                   objects::Find<objects::Object>(ctx, api, key));
+  ASSIGN_OR_RETURN(const auto found, objects::Find<objects::Object>(ctx, api, key));
   if (!found.has_value() || !IsOwn(*found, request)) {
     return false;
   }
   if (!found->is_being_deleted()) {
     RETURN_IF_ERROR(k8s::IgnoreGone(api.Delete(ctx, key, {.uid = found->uid()})));
   }
-  ASSIGN_OR_RETURN(const std::optional<objects::Object> left,
-                   objects::Find<objects::Object>(ctx, api, key));
+  ASSIGN_OR_RETURN(const auto left, objects::Find<objects::Object>(ctx, api, key));
   return left.has_value() && left->uid() == found->uid();
 }
 
 // Ends record and consent, as far as they are of this transfer.
 absl::Status EndRecord(const CallContext& ctx, k8s::ApiClient& api, const InPlaceRequest& request,
                        bool is_whole) {
-  ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> found,
+  ASSIGN_OR_RETURN(const auto found,
                    objects::Find<PersistentVolumeClaim>(ctx, api, TargetKey(request)));
   if (!found.has_value()) {
     return absl::OkStatus();
@@ -407,7 +402,7 @@ absl::Status EndRecord(const CallContext& ctx, k8s::ApiClient& api, const InPlac
 // True if the record of the PVC says that this transfer writes.
 absl::StatusOr<bool> HasLiveRecord(const CallContext& ctx, k8s::ApiClient& api,
                                    const InPlaceRequest& request) {
-  ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> pvc,
+  ASSIGN_OR_RETURN(const auto pvc,
                    objects::Find<PersistentVolumeClaim>(ctx, api, TargetKey(request)));
   const std::optional<objects::CopyRecord> record =
       pvc.has_value() ? ParseCopyRecord(*pvc) : std::nullopt;
@@ -417,8 +412,7 @@ absl::StatusOr<bool> HasLiveRecord(const CallContext& ctx, k8s::ApiClient& api,
 // True if an object exists that a worker could write through.
 absl::StatusOr<bool> IsExposed(const CallContext& ctx, k8s::ApiClient& api,
                                const InPlaceRequest& request) {
-  ASSIGN_OR_RETURN(const std::optional<objects::Object> alias,
-                   objects::Find<objects::Object>(ctx, api, AliasKey(request)));
+  ASSIGN_OR_RETURN(const auto alias, objects::Find<objects::Object>(ctx, api, AliasKey(request)));
   return alias.has_value() && IsOwn(*alias, request) ? absl::StatusOr<bool>(true)
                                                      : HasLiveRecord(ctx, api, request);
 }

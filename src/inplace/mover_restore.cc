@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "csi/expose/claim_provisioning.h"
 #include "csi/expose/data_transfer.h"
 #include "csi/retry.h"
 #include "inplace/in_place_volume.h"
@@ -38,16 +39,6 @@ constexpr absl::Duration kSafetyTimeMax = absl::Minutes(10);
 // Of single steps of Velero's own mover, which writes the same; the kind requires it.
 constexpr char kOperationTimeout[] = "10m0s";
 
-DataPhase PhaseOf(const DataDownload& download) { return download.known_phase(); }
-
-std::string NamedDownload(const DataDownload& download) {
-  return absl::StrCat("DataDownload ", download.namespace_name(), "/", download.name());
-}
-
-std::string NamedTarget(const PersistentVolumeClaim& pvc) {
-  return absl::StrCat("PVC ", pvc.namespace_name(), "/", pvc.name());
-}
-
 // As a new cluster would have it, from the reference that its archive has.
 absl::StatusOr<DataUpload> UploadOfReference(const MovedSource& source) {
   ASSIGN_OR_RETURN(const velero::DataReference reference,
@@ -67,9 +58,8 @@ absl::StatusOr<DataUpload> ReadUpload(const CallContext& ctx, k8s::ApiClient& ap
     return UploadOfReference(source);
   }
   const std::string text = absl::StrCat("DataUpload ", source.velero_namespace, "/", source.upload);
-  ASSIGN_OR_RETURN(
-      std::optional<DataUpload> found,
-      objects::Find<DataUpload>(ctx, api, DataUpload::Key(source.velero_namespace, source.upload)));
+  ASSIGN_OR_RETURN(auto found,
+                   objects::Find<DataUpload>(ctx, api, source.velero_namespace, source.upload));
   if (!found.has_value()) {
     return absl::NotFoundError(absl::StrCat(text, " was not found; kubectl get datauploads -n ",
                                             source.velero_namespace, " lists them"));
@@ -165,17 +155,17 @@ MoverRestore::MoverRestore(const CallContext& ctx, k8s::ApiClient& api, const Mo
       options_(options),
       not_checked_(not_checked),
       key_(plan.download.key()),
-      text_(NamedDownload(plan.download)) {}
+      text_(NameText(plan.download.key())) {}
 
 absl::StatusOr<objects::RestoreFigures> MoverRestore::Run() {
   RETURN_IF_ERROR(Ensure());
   RETURN_IF_ERROR(Follow());
-  if (PhaseOf(download_) != DataPhase::kCompleted) {
+  if (download_.known_phase() != DataPhase::kCompleted) {
     const std::string message = download_.message();
     EndConsent();
     return absl::FailedPreconditionError(
-        absl::StrCat("restore into ", NamedTarget(plan_.pvc), ": ", text_, " is ",
-                     objects::ToString(PhaseOf(download_)), ": ",
+        absl::StrCat("restore into ", csi::PvcText(plan_.pvc), ": ", text_, " is ",
+                     objects::ToString(download_.known_phase()), ": ",
                      message.empty() ? "the data mover gives no reason" : message,
                      "; where it is partly old now its beginning says so: run this again"));
   }
@@ -195,8 +185,7 @@ void MoverRestore::ReportStep(const std::string& sentence) const {
 
 absl::Status MoverRestore::Ensure() {
   if (plan_.goes_on) {
-    ASSIGN_OR_RETURN(std::optional<DataDownload> found,
-                     objects::Find<DataDownload>(ctx_, api_, key_));
+    ASSIGN_OR_RETURN(auto found, objects::Find<DataDownload>(ctx_, api_, key_));
     return found.has_value() ? TakeUp(*std::move(found))
                              : absl::AbortedError(absl::StrCat(text_,
                                                                " has just ended; run this "
@@ -212,7 +201,7 @@ absl::Status MoverRestore::Ensure() {
     GiveUp();
     return consented;
   }
-  ReportStep(absl::StrCat(text_, " asks the data mover to restore into ", NamedTarget(plan_.pvc)));
+  ReportStep(absl::StrCat(text_, " asks the data mover to restore into ", csi::PvcText(plan_.pvc)));
   return absl::OkStatus();
 }
 
@@ -222,7 +211,7 @@ absl::Status MoverRestore::Consent() {
   const absl::Status consented =
       csi::RetryTransient(ctx_, [&] { return objects::Apply(ctx_, api_, plan_.pvc.key(), patch); });
   return Annotate(consented, absl::StrCat("annotation ", objects::kMayWriteAnnotation, " of ",
-                                          NamedTarget(plan_.pvc)));
+                                          csi::PvcText(plan_.pvc)));
 }
 
 void MoverRestore::GiveUp() {
@@ -238,7 +227,7 @@ void MoverRestore::GiveUp() {
 void MoverRestore::EndConsent() {
   const CallContext ctx = csi::CleanUpContext(*ctx_.clock, kMoverRemovalTimeMax);
   const absl::Status ended = csi::RetryToTheEnd(ctx, [&]() -> absl::Status {
-    ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> found,
+    ASSIGN_OR_RETURN(const auto found,
                      objects::Find<PersistentVolumeClaim>(ctx, api_, plan_.pvc.key()));
     const bool is_there =
         found.has_value() && found->Annotation(objects::kMayWriteAnnotation) == download_.uid();
@@ -249,12 +238,12 @@ void MoverRestore::EndConsent() {
   });
   if (!ended.ok()) {
     not_checked_.push_back(absl::StrCat("the annotation ", objects::kMayWriteAnnotation, " of ",
-                                        NamedTarget(plan_.pvc), " stays: ", ended.message()));
+                                        csi::PvcText(plan_.pvc), " stays: ", ended.message()));
   }
 }
 
 absl::Status MoverRestore::Withdraw() {
-  if (PhaseOf(download_) != DataPhase::kNew) {
+  if (download_.known_phase() != DataPhase::kNew) {
     return absl::FailedPreconditionError("it has begun");
   }
   RETURN_IF_ERROR(
@@ -282,7 +271,7 @@ absl::Status MoverRestore::TakeUp(DataDownload found) {
         absl::StrCat(text_, " has the name that this restore would have, and is another one"));
   }
   download_ = std::move(found);
-  ReportStep(absl::StrCat(text_, " of an earlier run restores into ", NamedTarget(plan_.pvc)));
+  ReportStep(absl::StrCat(text_, " of an earlier run restores into ", csi::PvcText(plan_.pvc)));
   return absl::OkStatus();
 }
 
@@ -292,7 +281,7 @@ absl::Status MoverRestore::Follow() {
   bool has_reported_silence = false;
   while (!download_.is_over()) {
     Report();
-    if (PhaseOf(download_) == DataPhase::kNew && !has_reported_silence &&
+    if (download_.known_phase() == DataPhase::kNew && !has_reported_silence &&
         ctx_.clock->Now() >= silent_at) {
       has_reported_silence = true;
       ReportStep(absl::StrCat("no data mover has accepted ", text_,
@@ -309,7 +298,7 @@ absl::Status MoverRestore::Follow() {
 }
 
 absl::Status MoverRestore::ReadDownload() {
-  absl::StatusOr<std::optional<DataDownload>> found = objects::Find<DataDownload>(ctx_, api_, key_);
+  auto found = objects::Find<DataDownload>(ctx_, api_, key_);
   if (!found.ok() && IsRetryable(found.status())) {
     return absl::OkStatus();  // The mover goes on while the API server is away.
   }
@@ -318,7 +307,7 @@ absl::Status MoverRestore::ReadDownload() {
     EndConsent();
     return absl::FailedPreconditionError(absl::StrCat(
         "another client deleted ", text_, ", which stops the data mover; where ",
-        NamedTarget(plan_.pvc), " is partly old now its beginning says so: run this again"));
+        csi::PvcText(plan_.pvc), " is partly old now its beginning says so: run this again"));
   }
   download_ = **std::move(found);
   return absl::OkStatus();
@@ -330,7 +319,7 @@ void MoverRestore::Report() {
     ReportStep(message);
   }
   last_message_ = message;
-  if (PhaseOf(download_) == DataPhase::kInProgress && options_.on_progress) {
+  if (download_.known_phase() == DataPhase::kInProgress && options_.on_progress) {
     options_.on_progress(download_.done_bytes(), download_.total_bytes());
   }
 }
@@ -341,7 +330,7 @@ absl::Status RemoveEarlier(const CallContext& ctx, k8s::ApiClient& api,
                            const DataDownload& download) {
   const k8s::ObjectKey key = download.key();
   const CallContext until = ctx.WithTimeout(kMoverRemovalTimeMax);
-  ASSIGN_OR_RETURN(std::optional<DataDownload> found, objects::Find<DataDownload>(ctx, api, key));
+  ASSIGN_OR_RETURN(auto found, objects::Find<DataDownload>(ctx, api, key));
   if (!found.has_value()) {
     return absl::OkStatus();
   }
@@ -352,7 +341,7 @@ absl::Status RemoveEarlier(const CallContext& ctx, k8s::ApiClient& api,
       return absl::OkStatus();
     }
     ctx.clock->SleepFor(kMoverLookIntervalMin, ctx.stop);
-    RETURN_IF_ERROR(Annotate(until.Check(), absl::StrCat(NamedDownload(download),
+    RETURN_IF_ERROR(Annotate(until.Check(), absl::StrCat(NameText(download.key()),
                                                          " of an earlier run is being deleted, and "
                                                          "not gone yet; run this again")));
   }
@@ -396,8 +385,7 @@ absl::StatusOr<MoverPlan> PlanMoverRestore(const CallContext& ctx, k8s::ApiClien
                                             "that does"));
   }
   DataDownload download = DownloadOf(upload, *info.pvc);
-  ASSIGN_OR_RETURN(const std::optional<DataDownload> found,
-                   objects::Find<DataDownload>(ctx, api, download.key()));
+  ASSIGN_OR_RETURN(const auto found, objects::Find<DataDownload>(ctx, api, download.key()));
   const bool is_under_way = found.has_value() && !found->is_over();
   info.own_transfer = is_under_way ? found->uid() : "";
   return MoverPlan{.pvc = *info.pvc,
@@ -423,12 +411,12 @@ absl::StatusOr<MoverRestoreResult> RestoreByMover(const CallContext& ctx, k8s::A
           ctx, api, random,
           {.source = {.pvc = plan.pvc},
            .name = result.safety_snapshot,
-           .note = absl::StrCat("before ", NamedDownload(plan.download)),
+           .note = absl::StrCat("before ", NameText(plan.download.key())),
            .timeout = kSafetyTimeMax},
           not_checked));
       if (options.on_step) {
         options.on_step(absl::StrCat("VolumeSnapshot ", plan.pvc.namespace_name(), "/",
-                                     result.safety_snapshot, " of ", NamedTarget(plan.pvc),
+                                     result.safety_snapshot, " of ", csi::PvcText(plan.pvc),
                                      " is taken, for safety"));
       }
     } else {
@@ -440,7 +428,7 @@ absl::StatusOr<MoverRestoreResult> RestoreByMover(const CallContext& ctx, k8s::A
                    ReadUse(ctx, api, plan.pvc.namespace_name(), plan.pvc.name()));
   if (!use.empty()) {
     return absl::FailedPreconditionError(
-        absl::StrCat(NamedTarget(plan.pvc), " is not restored: ", use));
+        absl::StrCat(csi::PvcText(plan.pvc), " is not restored: ", use));
   }
   absl::StatusOr<objects::RestoreFigures> figures =
       MoverRestore(ctx, api, plan, options, not_checked).Run();

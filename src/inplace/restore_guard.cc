@@ -14,6 +14,7 @@
 #include "base/crypto.h"
 #include "base/quantity.h"
 #include "base/status_macros.h"
+#include "csi/expose/claim_provisioning.h"
 #include "csi/lock.h"
 #include "csi/population.h"
 #include "csi/volume_lease.h"
@@ -43,14 +44,6 @@ constexpr char kDeregisteringDriver[] = "csi.vsphere.vmware.com";
 constexpr std::size_t kLabelHashBytes = 32;
 constexpr std::size_t kSafetyHashBytes = 8;
 
-std::string NamedPvc(absl::string_view namespace_name, absl::string_view name) {
-  return absl::StrCat("PVC ", namespace_name, "/", name);
-}
-
-std::string SnapshotText(const VolumeSnapshot& snapshot) {
-  return absl::StrCat("VolumeSnapshot ", snapshot.namespace_name(), "/", snapshot.name());
-}
-
 // "kubectl scale statefulset/db --replicas=0 -n shop", or what else ends a Pod for good.
 std::string EndingCommand(const Pod& pod) {
   const std::string workload = pod.workload();
@@ -67,7 +60,7 @@ std::string EndingCommand(const Pod& pod) {
 class RestoreChecker {
  public:
   RestoreChecker(const RestoreSurroundings& around, const RestoreInfo& info)
-      : around_(around), info_(info), pvc_(NamedPvc(around.namespace_name, info.pvc_name)) {}
+      : around_(around), info_(info), pvc_(csi::PvcText(around.namespace_name, info.pvc_name)) {}
 
   RestoreVerdict Check();
 
@@ -209,7 +202,7 @@ void RestoreChecker::CheckSize() {
   if (needed > *room) {
     Refuse(kTooSmallCode,
            absl::StrCat("its volume has ", FormatBinaryQuantity(*room), ", less than the ",
-                        FormatBinaryQuantity(needed), " that ", SnapshotText(info_.snapshot),
+                        FormatBinaryQuantity(needed), " that ", NameText(info_.snapshot.key()),
                         " needs; let the PVC request that much, where its StorageClass can "
                         "expand it"));
   }
@@ -388,9 +381,8 @@ class RestoreInfoReader {
 
   absl::StatusOr<RestoreInfo> Read() {
     RETURN_IF_ERROR(ReadContent());
-    ASSIGN_OR_RETURN(info_.pvc,
-                     objects::Find<PersistentVolumeClaim>(
-                         ctx_, api_, PersistentVolumeClaim::Key(namespace_name(), info_.pvc_name)));
+    ASSIGN_OR_RETURN(info_.pvc, objects::Find<PersistentVolumeClaim>(ctx_, api_, namespace_name(),
+                                                                     info_.pvc_name));
     if (info_.pvc.has_value()) {
       RETURN_IF_ERROR(ReadVolume());
       RETURN_IF_ERROR(ReadLease());
@@ -445,8 +437,6 @@ class RestoreInfoReader {
                                           .claim_namespace = namespace_name(),
                                           .claim_name = info_.pvc_name,
                                           .claim_uid = info_.pvc->uid(),
-                                          .backup_name = "",
-                                          .backup_uid = "",
                                           .holder = "",
                                           .snapshot_name = own});
       if (absl::IsPermissionDenied(held_for.status())) {
@@ -463,7 +453,7 @@ class RestoreInfoReader {
   }
 
   absl::Status ReadUnfinished() {
-    const absl::StatusOr<std::vector<PersistentVolume>> list = objects::List<PersistentVolume>(
+    const auto list = objects::List<PersistentVolume>(
         ctx_, api_, "",
         {.label_selector = absl::StrCat(objects::kInPlaceLabel, "=",
                                         RestoreLabelValue(namespace_name(), info_.pvc_name))});
@@ -493,8 +483,7 @@ absl::StatusOr<bool> IsTransferOver(const CallContext& ctx, k8s::ApiClient& api,
   if (named.name.empty()) {
     return false;
   }
-  const absl::StatusOr<std::optional<DataDownload>> found =
-      objects::Find<DataDownload>(ctx, api, DataDownload::Key(named.namespace_name, named.name));
+  const auto found = objects::Find<DataDownload>(ctx, api, named.namespace_name, named.name);
   if (absl::IsPermissionDenied(found.status())) {
     return false;
   }
@@ -503,8 +492,7 @@ absl::StatusOr<bool> IsTransferOver(const CallContext& ctx, k8s::ApiClient& api,
     return false;
   }
   // Removed or ended by another client it may have left a worker.
-  const absl::StatusOr<std::vector<PersistentVolume>> volumes =
-      objects::List<PersistentVolume>(ctx, api, "");
+  const auto volumes = objects::List<PersistentVolume>(ctx, api, "");
   if (absl::IsPermissionDenied(volumes.status())) {
     return false;
   }
@@ -534,13 +522,9 @@ absl::Status RefusalStatus(absl::string_view namespace_name, absl::string_view p
   if (refusals.empty()) {
     return absl::OkStatus();
   }
-  std::vector<std::string> messages;
-  messages.reserve(refusals.size());
-  for (const Finding& refusal : refusals) {
-    messages.push_back(refusal.message);
-  }
-  const std::string text = absl::StrCat(NamedPvc(namespace_name, pvc_name),
-                                        " is not restored: ", absl::StrJoin(messages, "; and "));
+  const std::string text =
+      absl::StrCat(csi::PvcText(namespace_name, pvc_name),
+                   " is not restored: ", absl::StrJoin(MessagesOf(refusals), "; and "));
   const bool is_busy_alone = std::all_of(refusals.begin(), refusals.end(),
                                          [](const Finding& one) { return one.code == kBusyCode; });
   return is_busy_alone ? csi::AsVolumeBusy(absl::FailedPreconditionError(text))
@@ -576,7 +560,7 @@ std::string UseText(const std::vector<const Pod*>& users) {
 
 absl::StatusOr<std::string> ReadUse(const CallContext& ctx, k8s::ApiClient& api,
                                     absl::string_view namespace_name, absl::string_view pvc_name) {
-  ASSIGN_OR_RETURN(const std::vector<Pod> pods, objects::List<Pod>(ctx, api, namespace_name));
+  ASSIGN_OR_RETURN(const auto pods, objects::List<Pod>(ctx, api, namespace_name));
   const std::vector<const Pod*> users = UsersOf(pods, pvc_name);
   return users.empty() ? "" : UseText(users);
 }

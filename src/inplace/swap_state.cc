@@ -11,6 +11,7 @@
 #include "base/crypto.h"
 #include "base/quantity.h"
 #include "base/status_macros.h"
+#include "csi/expose/claim_provisioning.h"
 #include "inplace/restore_guard.h"
 #include "objects/client.h"
 #include "objects/keys.h"
@@ -26,17 +27,9 @@ using objects::SwapSide;
 
 constexpr std::size_t kTemporaryHashBytes = 8;
 
-std::string PvcText(const SwapState& state) {
-  return absl::StrCat("PVC ", state.namespace_name, "/", state.pvc_name);
-}
-
-std::string Command(const SwapState& state, absl::string_view flag) {
-  return absl::StrCat("csi-delta snapshot restore --into ", state.pvc_name, " -n ",
-                      state.namespace_name, " ", flag);
-}
-
 absl::Status Refused(const SwapState& state, absl::string_view why) {
-  return absl::FailedPreconditionError(absl::StrCat(PvcText(state), " ", why));
+  return absl::FailedPreconditionError(
+      absl::StrCat(csi::PvcText(state.namespace_name, state.pvc_name), " ", why));
 }
 
 SwapSide OtherSide(SwapSide side) {
@@ -80,23 +73,24 @@ absl::Status Foreign(const SwapState& state) {
 absl::Status Unfinished(const SwapState& state, absl::string_view snapshot,
                         absl::string_view what) {
   return Refused(state, absl::StrCat("has a restore of VolumeSnapshot ", snapshot, " that ", what,
-                                     "; ", Command(state, "--undo"), " takes it back"));
+                                     "; ", SwapCommand(state, "--undo"), " takes it back"));
 }
 
 // A volume that is to be the PVC's must still be whole.
 absl::Status CheckTarget(const SwapState& state, SwapSide side) {
   const std::optional<SwapVolume>& target = state.Volume(side);
   if (!target.has_value()) {
-    return Refused(state, absl::StrCat("cannot get its ", ToString(side),
-                                       " volume: that PersistentVolume does not exist any more; ",
-                                       Command(state, side == SwapSide::kOriginal
-                                                          ? "--finish ends the restore"
-                                                          : "--undo brings the original back")));
+    return Refused(state,
+                   absl::StrCat("cannot get its ", ToString(side),
+                                " volume: that PersistentVolume does not exist any more; ",
+                                SwapCommand(state, side == SwapSide::kOriginal
+                                                       ? "--finish ends the restore"
+                                                       : "--undo brings the original back")));
   }
   const bool is_kept = target->volume.is_retained() || IsBoundTo(state, side);
   if (target->volume.is_being_deleted() || !is_kept) {
     return Refused(state, absl::StrCat("cannot get PersistentVolume ", target->volume.name(),
-                                       ", which is being deleted; ", Command(state, "--finish"),
+                                       ", which is being deleted; ", SwapCommand(state, "--finish"),
                                        " ends the restore"));
   }
   return absl::OkStatus();
@@ -169,7 +163,7 @@ absl::Status CheckRestored(const SwapState& state, const SwapRequest& request) {
   }
   if (state.has_restored()) {
     return Refused(state, absl::StrCat("was restored, and that is not finished; ",
-                                       Command(state, "--finish"), " finishes it"));
+                                       SwapCommand(state, "--finish"), " finishes it"));
   }
   return state.restored->record.snapshot_uid == request.snapshot_uid
              ? absl::OkStatus()
@@ -180,7 +174,7 @@ absl::Status CheckRestored(const SwapState& state, const SwapRequest& request) {
 absl::StatusOr<SwapStep> NextOfAbandoning(const SwapState& state) {
   if (state.has_restored()) {
     return Refused(state, absl::StrCat("cannot get its original volume back, which was deleted; ",
-                                       Command(state, "--finish"), " ends the restore"));
+                                       SwapCommand(state, "--finish"), " ends the restore"));
   }
   const PersistentVolume* const volume = state.restored.has_value() ? &state.restored->volume
                                          : state.temporary_volume.has_value()
@@ -231,10 +225,8 @@ class StateReader {
       : ctx_(ctx), api_(api), state_(std::move(state)) {}
 
   absl::StatusOr<SwapState> Read() {
-    ASSIGN_OR_RETURN(
-        state_.pvc,
-        objects::Find<PersistentVolumeClaim>(
-            ctx_, api_, PersistentVolumeClaim::Key(state_.namespace_name, state_.pvc_name)));
+    ASSIGN_OR_RETURN(state_.pvc, objects::Find<PersistentVolumeClaim>(
+                                     ctx_, api_, state_.namespace_name, state_.pvc_name));
     RETURN_IF_ERROR(ReadVolumes());
     RETURN_IF_ERROR(ReadTemporary());
     return std::move(state_);
@@ -242,9 +234,8 @@ class StateReader {
 
  private:
   absl::Status ReadVolumes() {
-    ASSIGN_OR_RETURN(
-        std::vector<PersistentVolume> volumes,
-        objects::List<PersistentVolume>(ctx_, api_, "", {.label_selector = SelectorOf(state_)}));
+    ASSIGN_OR_RETURN(auto volumes, objects::List<PersistentVolume>(
+                                       ctx_, api_, "", {.label_selector = SelectorOf(state_)}));
     for (PersistentVolume& volume : volumes) {
       ASSIGN_OR_RETURN(SwapRecord record, ParseSwapRecord(volume));
       if (record.namespace_name != state_.namespace_name || record.pvc != state_.pvc_name) {
@@ -264,7 +255,7 @@ class StateReader {
   }
 
   absl::Status ReadTemporary() {
-    ASSIGN_OR_RETURN(std::vector<PersistentVolumeClaim> pvcs,
+    ASSIGN_OR_RETURN(auto pvcs,
                      objects::List<PersistentVolumeClaim>(ctx_, api_, state_.namespace_name,
                                                           {.label_selector = SelectorOf(state_)}));
     for (PersistentVolumeClaim& pvc : pvcs) {
@@ -277,9 +268,8 @@ class StateReader {
     if (!state_.temporary.has_value() || !state_.temporary->is_bound()) {
       return absl::OkStatus();
     }
-    ASSIGN_OR_RETURN(std::optional<PersistentVolume> volume,
-                     objects::Find<PersistentVolume>(
-                         ctx_, api_, PersistentVolume::Key("", state_.temporary->volume_name())));
+    ASSIGN_OR_RETURN(auto volume, objects::Find<PersistentVolume>(ctx_, api_, "",
+                                                                  state_.temporary->volume_name()));
     // Else it is another's, and not to be touched.
     if (volume.has_value() && volume->pvc_uid() == state_.temporary->uid()) {
       state_.temporary_volume = std::move(volume);
@@ -325,7 +315,7 @@ absl::StatusOr<SwapStep> NextOfRestore(const SwapState& state, const SwapRequest
     const SwapRecord& record = state.original->record;
     if (record.goal != SwapSide::kRestored) {
       return Refused(state, absl::StrCat("had a restore of VolumeSnapshot ", record.snapshot,
-                                         " that was undone; ", Command(state, "--finish"),
+                                         " that was undone; ", SwapCommand(state, "--finish"),
                                          " deletes what is left of that"));
     }
     const bool is_same = request.snapshot_uid.empty() ? record.snapshot == request.snapshot
@@ -333,7 +323,7 @@ absl::StatusOr<SwapStep> NextOfRestore(const SwapState& state, const SwapRequest
     if (!is_same) {
       return Unfinished(
           state, record.snapshot,
-          absl::StrCat("is not finished, which ", Command(state, "--finish"), " does"));
+          absl::StrCat("is not finished, which ", SwapCommand(state, "--finish"), " does"));
     }
     return NextOfExchange(state);
   }
@@ -434,7 +424,7 @@ std::vector<KeptVolume> KeptVolumesAmong(std::vector<PersistentVolume> volumes) 
     if (original.side == SwapSide::kOriginal && original.goal != one.record.side) {
       kept.push_back({.volume = name,
                       .namespace_name = one.record.namespace_name,
-                      .pvc = one.record.pvc,
+                      .pvc_name = one.record.pvc,
                       .snapshot = one.record.snapshot,
                       .size_bytes = one.volume.capacity_bytes(),
                       .since = original.at});
@@ -455,23 +445,17 @@ std::string KeptVolumeText(const KeptVolume& kept, absl::Time now) {
                       kept.size_bytes.has_value()
                           ? absl::StrCat(" (", FormatBinaryQuantity(*kept.size_bytes), ")")
                           : "",
-                      " of PVC ", kept.namespace_name, "/", kept.pvc, " is kept",
+                      " of PVC ", kept.namespace_name, "/", kept.pvc_name, " is kept",
                       kept.since.has_value() ? absl::StrCat(" for ", age, ", since") : " because",
                       " VolumeSnapshot ", kept.snapshot, " was restored");
 }
 
-std::string FinishCommand(const KeptVolume& kept) {
-  return absl::StrCat("csi-delta snapshot restore --into ", kept.pvc, " -n ", kept.namespace_name,
-                      " --finish");
-}
-
 absl::StatusOr<std::vector<KeptVolume>> ListKeptVolumes(const CallContext& ctx, k8s::ApiClient& api,
                                                         absl::string_view namespace_name) {
-  ASSIGN_OR_RETURN(
-      std::vector<PersistentVolume> volumes,
-      objects::List<PersistentVolume>(
-          ctx, api, "",
-          {.label_selector = std::string(objects::kInPlaceLabel), .may_be_old = true}));
+  ASSIGN_OR_RETURN(auto volumes, objects::List<PersistentVolume>(
+                                     ctx, api, "",
+                                     {.label_selector = std::string(objects::kInPlaceLabel),
+                                      .may_be_old = true}));
   std::vector<KeptVolume> kept = KeptVolumesAmong(std::move(volumes));
   kept.erase(std::remove_if(kept.begin(), kept.end(),
                             [&](const KeptVolume& one) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
@@ -155,7 +156,7 @@ std::string TemporaryPvcName(absl::string_view pvc_name, absl::string_view pvc_u
 struct KeptVolume {
   std::string volume;
   std::string namespace_name;
-  std::string pvc;
+  std::string pvc_name;
   std::string snapshot;  // that was restored
   std::optional<int64_t> size_bytes = {};
   std::optional<absl::Time> since = {};
@@ -167,7 +168,13 @@ std::vector<KeptVolume> KeptVolumesAmong(std::vector<objects::PersistentVolume> 
 // "PersistentVolume pv-1 (1Gi) of PVC shop/data is kept for 3 days, since VolumeSnapshot monday was
 // restored", and what deletes it. Pure.
 std::string KeptVolumeText(const KeptVolume& kept, absl::Time now);
-std::string FinishCommand(const KeptVolume& kept);
+
+// The command that ends the restore of a KeptVolume, a SwapState or a SwapTarget. Pure.
+template <typename Swap>
+std::string SwapCommand(const Swap& swap, absl::string_view flag) {
+  return absl::StrCat("csi-delta snapshot restore --into ", swap.pvc_name, " -n ",
+                      swap.namespace_name, " ", flag);
+}
 
 // The kept volumes of a namespace, of all for "": one LIST by label, from the API server's cache.
 absl::StatusOr<std::vector<KeptVolume>> ListKeptVolumes(const CallContext& ctx, k8s::ApiClient& api,

@@ -47,11 +47,6 @@ constexpr absl::Duration kUnprovisionedWait = absl::Seconds(30);
 // No PVC has such a uid: a volume that is reserved for it is free for its driver to delete.
 constexpr char kNoPvcUid[] = "released-by-csi-delta";
 
-std::string CommandOf(const SwapTarget& target, absl::string_view flag) {
-  return absl::StrCat("csi-delta snapshot restore --into ", target.pvc_name, " -n ",
-                      target.namespace_name, " ", flag);
-}
-
 absl::Status WithAdvice(const absl::Status& status, absl::string_view advice) {
   return status.ok() ? status : csi::WithMore(status, absl::StrCat("; ", advice));
 }
@@ -67,10 +62,8 @@ objects::Patch WithoutRecord() {
 // NOT_FOUND if there is none, PERMISSION_DENIED if the nodes cannot be listed.
 absl::Status ChooseNodeOfCluster(const CallContext& ctx, k8s::ApiClient& api,
                                  const PersistentVolume& volume, std::string& node) {
-  ASSIGN_OR_RETURN(const std::vector<objects::Node> nodes,
-                   objects::List<objects::Node>(ctx, api, ""));
-  ASSIGN_OR_RETURN(const std::vector<objects::CsiNode> csi_nodes,
-                   objects::List<objects::CsiNode>(ctx, api, ""));
+  ASSIGN_OR_RETURN(const auto nodes, objects::List<objects::Node>(ctx, api, ""));
+  ASSIGN_OR_RETURN(const auto csi_nodes, objects::List<objects::CsiNode>(ctx, api, ""));
   node = ChooseNode(volume, nodes, csi_nodes);
   return node.empty()
              ? absl::NotFoundError(absl::StrCat("no node has driver ", volume.driver(),
@@ -144,18 +137,15 @@ class SwapPlanner {
   }
 
   absl::Status PlanClass(const PersistentVolume& volume) {
-    const absl::StatusOr<std::vector<StorageClass>> classes =
-        objects::List<StorageClass>(ctx_, api_, "");
+    const auto classes = objects::List<StorageClass>(ctx_, api_, "");
     if (absl::IsPermissionDenied(classes.status())) {
       plan_.not_checked.push_back(
           absl::StrCat("StorageClass not checked: ", classes.status().message()));
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(classes.status());
-    const auto found = std::find_if(classes->begin(), classes->end(), [&](const StorageClass& one) {
-      return one.name() == plan_.storage_class;
-    });
-    if (found == classes->end()) {
+    const StorageClass* const found = objects::OfName(*classes, plan_.storage_class);
+    if (found == nullptr) {
       plan_.refused_by_swap.push_back(absl::StrCat(
           "its StorageClass \"", plan_.storage_class,
           "\" does not exist, and a volume of another class cannot be the PVC's; make a new PVC "
@@ -454,9 +444,8 @@ absl::StatusOr<VolumeSwap::SafetySnapshot> VolumeSwap::FindSafetySnapshot() {
   for (int i = 1; i <= kSafetyNamesMax; ++i) {
     safety.name = snapshots::FitName(SafetySnapshotName(*state_.pvc, *target_.snapshot),
                                      i == 1 ? "" : absl::StrCat("-", i));
-    ASSIGN_OR_RETURN(const std::optional<VolumeSnapshot> there,
-                     objects::Find<VolumeSnapshot>(
-                         ctx_, api_, VolumeSnapshot::Key(target_.namespace_name, safety.name)));
+    ASSIGN_OR_RETURN(const auto there, objects::Find<VolumeSnapshot>(
+                                           ctx_, api_, target_.namespace_name, safety.name));
     if (!there.has_value()) {
       return safety;
     }
@@ -539,7 +528,7 @@ absl::StatusOr<std::string> VolumeSwap::AwaitTemporary() {
     }
   }
   const std::string advice = absl::StrCat(PvcText(), " is as it was; ",
-                                          CommandOf(target_, "--undo removes what was made"));
+                                          SwapCommand(target_, "--undo removes what was made"));
   RETURN_IF_ERROR(WithAdvice(awaited.status(), advice));
   if (awaited->state != snapshots::PvcState::kBound) {
     return absl::FailedPreconditionError(absl::StrCat("PVC ", state_.temporary->name(),
@@ -571,14 +560,15 @@ absl::StatusOr<std::string> VolumeSwap::RecordRestored() {
     return "";
   }
   if (!volume.has_value()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "PersistentVolume ", state_.temporary->volume_name(), " of PVC ", state_.temporary->name(),
-        " does not exist, or is another's; ", CommandOf(target_, "--undo removes what was made")));
+    return absl::FailedPreconditionError(
+        absl::StrCat("PersistentVolume ", state_.temporary->volume_name(), " of PVC ",
+                     state_.temporary->name(), " does not exist, or is another's; ",
+                     SwapCommand(target_, "--undo removes what was made")));
   }
   if (volume->capacity_bytes().value_or(0) < state_.pvc->requested_bytes().value_or(0)) {
     return absl::FailedPreconditionError(absl::StrCat(
         "PersistentVolume ", volume->name(), " made of the VolumeSnapshot is smaller than ",
-        PvcText(), " requests; ", CommandOf(target_, "--undo removes what was made")));
+        PvcText(), " requests; ", SwapCommand(target_, "--undo removes what was made")));
   }
   // Also for a run that goes on after one that was killed: bound is not filled.
   RETURN_IF_ERROR(AwaitTemporary().status());
@@ -596,13 +586,12 @@ absl::StatusOr<std::string> VolumeSwap::RecordRestored() {
 
 absl::StatusOr<std::string> VolumeSwap::RecordOriginal() {
   CSIDELTA_CHECK(state_.pvc.has_value());
-  ASSIGN_OR_RETURN(const PersistentVolume volume,
-                   objects::Get<PersistentVolume>(
-                       ctx_, api_, PersistentVolume::Key("", state_.pvc->volume_name())));
+  ASSIGN_OR_RETURN(const auto volume,
+                   objects::Get<PersistentVolume>(ctx_, api_, "", state_.pvc->volume_name()));
   if (volume.pvc_uid() != state_.pvc->uid() || volume.is_being_deleted()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "PersistentVolume ", volume.name(), " of ", PvcText(), " is another's, or being deleted; ",
-        CommandOf(target_, "--undo removes what was made")));
+        SwapCommand(target_, "--undo removes what was made")));
   }
   const SwapRecord record = {.side = SwapSide::kOriginal,
                              .namespace_name = target_.namespace_name,

@@ -975,7 +975,7 @@ TEST_F(VolumeSwapTest, KeptVolumesAreListedByAge) {
   const auto kept = *ListKeptVolumes(world.Ctx(), world.api, "shop");
   ASSERT_THAT(kept, SizeIs(1));
   EXPECT_EQ(kept.front().volume, original);
-  EXPECT_EQ(kept.front().pvc, "data");
+  EXPECT_EQ(kept.front().pvc_name, "data");
   EXPECT_EQ(kept.front().snapshot, "monday");
   EXPECT_TRUE(kept.front().since.has_value());
   EXPECT_THAT(*ListKeptVolumes(world.Ctx(), world.api, "team"), IsEmpty());

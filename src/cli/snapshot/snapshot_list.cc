@@ -233,7 +233,7 @@ void SnapshotListCommand::WarnOfKeptVolumes(const CallContext& ctx, Session& ses
     const inplace::KeptVolume& one = kept->at(i);
     session.console().Info(
         Printable(absl::StrCat(inplace::KeptVolumeText(one, ctx.clock->Now()), "; ",
-                               inplace::FinishCommand(one), " deletes it")));
+                               inplace::SwapCommand(one, "--finish"), " deletes it")));
   }
   if (kept->size() > kKeptVolumesMax) {
     session.console().Info(

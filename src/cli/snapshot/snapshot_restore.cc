@@ -35,11 +35,6 @@ std::string NameOf(const SwapTarget& target) {
   return absl::StrCat(target.namespace_name, "/", target.pvc_name);
 }
 
-std::string CommandFor(const SwapTarget& target, absl::string_view flag) {
-  return absl::StrCat("csi-delta snapshot restore --into ", target.pvc_name, " -n ",
-                      target.namespace_name, " ", flag);
-}
-
 Json PlanJson(const SwapPlan& plan) {
   return {{"message_type", "plan"},
           {"pvc", plan.target.pvc_name},
@@ -79,8 +74,8 @@ std::string PlanText(const SwapPlan& plan) {
           : absl::StrCat("  its deletion waits for what set its finalizers, which it has "
                          "again afterwards: ",
                          absl::StrJoin(plan.finalizers, ", "), "\n"),
-      "  its volume ", plan.original_volume, " is kept until ", CommandFor(target, "--finish"),
-      "\n");
+      "  its volume ", plan.original_volume, " is kept until ",
+      inplace::SwapCommand(target, "--finish"), "\n");
   return text;
 }
 
@@ -113,24 +108,25 @@ std::string ResultText(const SwapTarget& target, RestoreWork work, const SwapRes
                  ? absl::StrCat(pvc, " is as it was; what the restore had made is removed\n")
                  : absl::StrCat(pvc, " has no restore to undo\n");
     }
-    return absl::StrCat(pvc, " has its volume ", result.original_volume, " again",
-                        result.restored_volume.empty()
-                            ? ""
-                            : absl::StrCat("; what was restored, ", result.restored_volume,
-                                           ", is kept until ", CommandFor(target, "--finish")),
-                        "\n");
+    return absl::StrCat(
+        pvc, " has its volume ", result.original_volume, " again",
+        result.restored_volume.empty()
+            ? ""
+            : absl::StrCat("; what was restored, ", result.restored_volume, ", is kept until ",
+                           inplace::SwapCommand(target, "--finish")),
+        "\n");
   }
   if (!result.did_anything) {
     return absl::StrCat(
         pvc, " was restored from VolumeSnapshot ", target.snapshot_name,
         result.at.has_value() ? absl::StrCat(" at ", SnapshotTimeText(result.at)) : "",
         " already, and nothing is done; to do it again, finish that one first: ",
-        CommandFor(target, "--finish"), "\n");
+        inplace::SwapCommand(target, "--finish"), "\n");
   }
   return absl::StrCat(pvc, " has the data of VolumeSnapshot ", target.snapshot_name,
                       "; its volume of before, ", result.original_volume,
-                      ", is kept\n  back:   ", CommandFor(target, "--undo"),
-                      "\n  delete: ", CommandFor(target, "--finish"), "\n");
+                      ", is kept\n  back:   ", inplace::SwapCommand(target, "--undo"),
+                      "\n  delete: ", inplace::SwapCommand(target, "--finish"), "\n");
 }
 
 void ReportResult(Session& session, const SwapTarget& target, RestoreWork work,
