@@ -21,13 +21,7 @@ absl::Duration DriverGracePeriod::WaitFor(const CallContext& ctx, const std::str
       return kWaitForSlowDriver;
     }
   }
-  const absl::StatusOr<velero::PluginConfig> config = csi::ReadPluginConfig(ctx, env_);
-  if (!config.ok()) {
-    CSIDELTA_LOG(kWarn, "settings cannot be read: the defaults count",
-                 {"error", config.status().ToString()});
-    return velero::PluginConfig().deletion_wait;
-  }
-  return config->deletion_wait;
+  return csi::ReadPluginConfigOrDefaults(ctx, env_).deletion_wait;
 }
 
 void DriverGracePeriod::WasSlow(const std::string& driver) {

@@ -53,8 +53,7 @@ class LonghornSnapshotAction : public velero::ActionOn<velero::DeleteItemAction>
  private:
   // Longhorn does not refuse: the deletion of what it copies from ends the copy for good.
   absl::Status RequireNoCopies(const CallContext& ctx, const longhorn::Snapshot& snapshot) {
-    const absl::StatusOr<std::vector<longhorn::Volume>> volumes =
-        objects::List<longhorn::Volume>(ctx, env_.api, snapshot.namespace_name());
+    const auto volumes = objects::List<longhorn::Volume>(ctx, env_.api, snapshot.namespace_name());
     if (absl::IsNotFound(volumes.status())) {
       return absl::OkStatus();  // Longhorn is not here, and neither is the snapshot.
     }

@@ -28,7 +28,7 @@ absl::Status WriteEntry(const CallContext& ctx, const csi::Environment& env,
                         const std::string& namespace_name, const std::string& entry,
                         const std::string& text) {
   const k8s::ObjectKey key = ConfigMap::Key(namespace_name, objects::kUndeletedConfigMap);
-  ASSIGN_OR_RETURN(std::optional<ConfigMap> record, objects::Find<ConfigMap>(ctx, env.api, key));
+  ASSIGN_OR_RETURN(auto record, objects::Find<ConfigMap>(ctx, env.api, key));
   if (!record.has_value()) {
     ConfigMap made = ConfigMap::Make(namespace_name, objects::kUndeletedConfigMap);
     made.SetLabel(objects::kExcludeFromBackupLabel, "true");

@@ -110,9 +110,7 @@ void CheckDriverSnapshotClass(CheckContext& context) {
     return;
   }
   for (const std::string& driver : DriversInUse(context)) {
-    const auto choice = csi::ChooseSnapshotClass(
-        {.driver = driver, .claim_annotation = "", .policy_parameter = "", .backup_annotation = ""},
-        *classes);
+    const auto choice = csi::ChooseSnapshotClass({.driver = driver}, *classes);
     if (choice.ok()) {
       context.Good(absl::StrCat("driver ", driver),
                    absl::StrCat("is snapshotted with class ", choice->name));

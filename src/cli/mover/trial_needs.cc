@@ -205,12 +205,7 @@ absl::StatusOr<PvcsByDriver> ReadPvcs(const CallContext& ctx, k8s::ApiClient& ap
 
 absl::Status CheckSnapshotClass(const std::string& driver,
                                 const std::vector<objects::VolumeSnapshotClass>& classes) {
-  const absl::Status status = csi::ChooseSnapshotClass({.driver = driver,
-                                                        .claim_annotation = "",
-                                                        .policy_parameter = "",
-                                                        .backup_annotation = ""},
-                                                       classes)
-                                  .status();
+  const absl::Status status = csi::ChooseSnapshotClass({.driver = driver}, classes).status();
   return status.ok() ? status
                      : absl::FailedPreconditionError(
                            absl::StrCat(status.message(),

@@ -128,7 +128,6 @@ absl::StatusOr<absl::Time> ContentReconciler::ReconcileOne(
 
 k8s::WatchedObjects GroupMemberContents() {
   return {.type = objects::VolumeSnapshotContent::Type(),
-          .namespace_name = "",
           .label_selector = objects::kMovedGroupLabel};
 }
 

@@ -32,9 +32,7 @@ VolumeGroup GroupOf(const objects::VolumeGroupSnapshot& group) {
 }
 
 k8s::WatchedObjects AllGroups(absl::string_view version) {
-  return {.type = objects::VolumeGroupSnapshot::kKind.TypeOf(version),
-          .namespace_name = "",
-          .label_selector = ""};
+  return {.type = objects::VolumeGroupSnapshot::kKind.TypeOf(version), .label_selector = ""};
 }
 
 // The newest version that is served; NOT_FOUND when none is.
