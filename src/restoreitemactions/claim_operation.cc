@@ -21,6 +21,8 @@
 namespace csidelta::restoreitemactions {
 namespace {
 
+using csi::IsDefiniteRefusal;
+using objects::PersistentVolumeClaim;
 using objects::VolumeSnapshot;
 using objects::VolumeSnapshotContent;
 
@@ -31,10 +33,6 @@ k8s::ObjectKey ContentKeyOf(const VolumeSnapshot& snapshot) {
 
 constexpr char kOperationPrefix[] = "claim";
 constexpr char kRestoreFailedReason[] = "RestoreFromSnapshotFailed";
-
-using csi::IsDefiniteRefusal;
-using objects::PersistentVolumeClaim;
-using objects::VolumeSnapshot;
 
 // One look at a claim that is being filled.
 class ClaimCheck {
@@ -55,7 +53,6 @@ class ClaimCheck {
   absl::StatusOr<VolumeSnapshot> FindSource();
   ContentState StateOf(const absl::StatusOr<VolumeSnapshot>& source);
   velero::OperationProgress CheckPending();
-  static std::string Words(const std::string& refusal, const std::string& content_message);
   bool WaitsForConsumer();
   velero::OperationProgress Wait(std::string description);
   velero::OperationProgress Complete(std::string description);
@@ -78,8 +75,8 @@ ClaimCheck::ClaimCheck(const CallContext& ctx, const csi::Environment& env,
 }
 
 velero::OperationProgress ClaimCheck::Run() {
-  const absl::StatusOr<PersistentVolumeClaim> claim = objects::Get<PersistentVolumeClaim>(
-      ctx_, env_.api, PersistentVolumeClaim::Key(operation_.namespace_name, operation_.claim_name));
+  const auto claim = objects::Get<PersistentVolumeClaim>(ctx_, env_.api, operation_.namespace_name,
+                                                         operation_.claim_name);
   progress_.updated = env_.clock.Now();
   if (absl::IsNotFound(claim.status())) {
     return Fail("is gone");
@@ -140,8 +137,8 @@ velero::OperationProgress ClaimCheck::CheckData() {
 }
 
 absl::StatusOr<VolumeSnapshot> ClaimCheck::FindSource() {
-  return objects::Get<VolumeSnapshot>(
-      ctx_, env_.api, VolumeSnapshot::Key(operation_.namespace_name, operation_.snapshot_name));
+  return objects::Get<VolumeSnapshot>(ctx_, env_.api, operation_.namespace_name,
+                                      operation_.snapshot_name);
 }
 
 ContentState ClaimCheck::StateOf(const absl::StatusOr<VolumeSnapshot>& source) {
@@ -156,7 +153,7 @@ velero::OperationProgress ClaimCheck::CheckPending() {
         "cannot be filled: its VolumeSnapshot ", operation_.snapshot_name,
         " is not there. Either the restore could not make it, or its includedResources and "
         "excludedResources leave it out: they must let ",
-        ToString(VolumeSnapshot::Type()), " and ", ToString(objects::VolumeSnapshotContent::Type()),
+        ToString(VolumeSnapshot::Type()), " and ", ToString(VolumeSnapshotContent::Type()),
         " through"));
   }
   const ContentState content = StateOf(source);
@@ -187,14 +184,10 @@ velero::OperationProgress ClaimCheck::CheckPending() {
     return Complete(
         "not checked: the claim waits for its first consumer, and is filled when a pod uses it");
   }
-  return Wait(Words(*refusal, content.message));
-}
-
-std::string ClaimCheck::Words(const std::string& refusal, const std::string& content_message) {
-  if (!refusal.empty()) {
-    return refusal;
+  if (!refusal->empty()) {
+    return Wait(*refusal);
   }
-  return content_message.empty() ? "waiting for the claim to be bound" : content_message;
+  return Wait(content.message.empty() ? "waiting for the claim to be bound" : content.message);
 }
 
 bool ClaimCheck::WaitsForConsumer() {
@@ -265,8 +258,7 @@ absl::StatusOr<ContentState> InspectContent(const CallContext& ctx, const csi::E
   if (key.name.empty()) {
     return ContentState();
   }
-  ASSIGN_OR_RETURN(const std::optional<VolumeSnapshotContent> content,
-                   objects::Find<VolumeSnapshotContent>(ctx, env.api, key));
+  ASSIGN_OR_RETURN(const auto content, objects::Find<VolumeSnapshotContent>(ctx, env.api, key));
   return content.has_value() ? StateOfContent(*content) : ContentState();
 }
 

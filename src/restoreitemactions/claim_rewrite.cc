@@ -36,13 +36,27 @@ absl::Status RecordWithoutData(const CallContext& ctx, const csi::Environment& e
                                const Restore& restore, const objects::PvcWithoutData& pvc,
                                const std::string& message) {
   const k8s::ObjectKey key = Restore::Key(restore.namespace_name(), restore.name());
-  ASSIGN_OR_RETURN(const Restore now, objects::Get<Restore>(ctx, env.api, key));
+  ASSIGN_OR_RETURN(const auto now, objects::Get<Restore>(ctx, env.api, key));
   objects::TryEmitEvent(ctx, env.api, now, k8s::EventType::kWarning, kDataNotRestoredReason,
                         message);
   std::vector<objects::PvcWithoutData> all = now.pvcs_without_data();
   std::erase_if(all, [&](const objects::PvcWithoutData& one) { return one.uid == pvc.uid; });
   all.push_back(pvc);
   return objects::Apply(ctx, env.api, key, now.PatchOfPvcsWithoutData(all));
+}
+
+bool StripVolume(PersistentVolumeClaim& item) {
+  bool changed = false;
+  for (const char* key :
+       {objects::kBindCompletedAnnotation, objects::kBoundByControllerAnnotation,
+        objects::kStorageProvisionerAnnotation, objects::kBetaStorageProvisionerAnnotation,
+        objects::kSelectedNodeAnnotation, objects::kVolumeSnapshotNameAnnotation,
+        objects::kDataUploadNameAnnotation}) {
+    changed |= item.RemoveAnnotation(key);
+  }
+  changed |= item.RemoveVolumeName();
+  changed |= item.RemoveDataSourceRef();
+  return changed;
 }
 
 }  // namespace
@@ -61,24 +75,6 @@ bool StripBackupMarks(PersistentVolumeClaim& item) {
   return changed;
 }
 
-namespace {
-
-bool StripVolume(PersistentVolumeClaim& item) {
-  bool changed = false;
-  for (const char* key :
-       {objects::kBindCompletedAnnotation, objects::kBoundByControllerAnnotation,
-        objects::kStorageProvisionerAnnotation, objects::kBetaStorageProvisionerAnnotation,
-        objects::kSelectedNodeAnnotation, objects::kVolumeSnapshotNameAnnotation,
-        objects::kDataUploadNameAnnotation}) {
-    changed |= item.RemoveAnnotation(key);
-  }
-  changed |= item.RemoveVolumeName();
-  changed |= item.RemoveDataSourceRef();
-  return changed;
-}
-
-}  // namespace
-
 bool StripBinding(PersistentVolumeClaim& item) {
   const bool changed = StripVolume(item);
   return item.RemoveSelector() || changed;
@@ -89,14 +85,6 @@ bool ClearVolume(PersistentVolumeClaim& item) {
   const bool is_of_mover = item.selected_labels().contains(objects::kDynamicPvRestoreLabel);
   const bool has_selected = is_of_mover && item.RemoveSelector();
   return item.RemoveDataSource() || has_selected || changed;
-}
-
-absl::StatusOr<std::optional<PersistentVolumeClaim>> FindClaim(const CallContext& ctx,
-                                                               const csi::Environment& env,
-                                                               absl::string_view namespace_name,
-                                                               absl::string_view name) {
-  return objects::Find<PersistentVolumeClaim>(ctx, env.api,
-                                              PersistentVolumeClaim::Key(namespace_name, name));
 }
 
 void KeepVolume(const PersistentVolumeClaim& existing, PersistentVolumeClaim& item) {
@@ -138,9 +126,7 @@ absl::Status RequireVolumeIsNotReserved(const CallContext& ctx, const csi::Envir
   if (name.empty()) {
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const std::optional<objects::PersistentVolume> pv,
-                   objects::Find<objects::PersistentVolume>(
-                       ctx, env.api, objects::PersistentVolume::Key("", name)));
+  ASSIGN_OR_RETURN(const auto pv, objects::Find<objects::PersistentVolume>(ctx, env.api, "", name));
   const bool is_reserved = pv.has_value() && pv->pvc_namespace() == target_namespace &&
                            pv->pvc_name() == item_from_backup.name() && pv->pvc_uid().empty();
   return !is_reserved

@@ -35,11 +35,6 @@ void MustIncludeAdditionalItems(Kind& item) {
 void KeepVolume(const objects::PersistentVolumeClaim& existing,
                 objects::PersistentVolumeClaim& item);
 
-// The claim in the cluster; nothing where it does not exist yet.
-absl::StatusOr<std::optional<objects::PersistentVolumeClaim>> FindClaim(
-    const CallContext& ctx, const csi::Environment& env, absl::string_view namespace_name,
-    absl::string_view name);
-
 // Velero keeps a claim that exists, so it gets no data: an Event on it and on the Restore, a record
 // on the Restore (kWithoutDataAnnotation), a warning. `command` brings the data; "": one is named
 // that brings it elsewhere, and deletes nothing. Logs what fails.

@@ -40,7 +40,7 @@ absl::StatusOr<std::string> ReadUploadResult(const CallContext& ctx, const csi::
   const std::string of_claim = velero::ValidLabelValue(
       absl::StrCat(claim.item_from_backup.namespace_name(), ".", claim.item_from_backup.name()));
   ASSIGN_OR_RETURN(
-      const std::vector<objects::ConfigMap> found,
+      const auto found,
       objects::List<objects::ConfigMap>(
           ctx, env.api, claim.restore.namespace_name(),
           {.label_selector = absl::StrCat(objects::kPvcNamespaceNameLabel, "=", of_claim, ",",

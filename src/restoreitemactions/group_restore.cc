@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/crypto.h"
-#include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/static_content.h"
 #include "k8s/api_client.h"
@@ -87,16 +86,6 @@ std::string RestoredGroupName(absl::string_view restore_uid, absl::string_view n
   return Sha256Hex(absl::StrCat(restore_uid, "/", namespace_in_backup, "/", name_in_backup));
 }
 
-velero::GroupRestore HowToRestoreGroups(const CallContext& ctx, const csi::Environment& env) {
-  const absl::StatusOr<velero::PluginConfig> config = csi::ReadPluginConfig(ctx, env);
-  if (!config.ok()) {
-    CSIDELTA_LOG(kWarn, "settings cannot be read: the defaults count",
-                 {"error", config.status().ToString()});
-    return velero::PluginConfig().group_restore;
-  }
-  return config->group_restore;
-}
-
 absl::Status EnsurePlaceholder(const CallContext& ctx, const csi::Environment& env,
                                const objects::Restore& restore,
                                const VolumeSnapshot& snapshot_from_backup) {
@@ -113,7 +102,7 @@ absl::Status EnsurePlaceholder(const CallContext& ctx, const csi::Environment& e
   }
   RETURN_IF_ERROR(kinds.status());
   const k8s::ObjectKey key = PlaceholderKey(kinds->version, restore, handle);
-  ASSIGN_OR_RETURN(const std::optional<VolumeGroupSnapshotContent> placeholder,
+  ASSIGN_OR_RETURN(const auto placeholder,
                    objects::Find<VolumeGroupSnapshotContent>(ctx, env.api, key));
   if (!placeholder.has_value()) {
     const objects::VolumeGroupSnapshotClass* const group_class =

@@ -32,9 +32,6 @@ std::string ManagedGroup(const objects::VolumeSnapshot& snapshot_from_backup);
 std::string RestoredGroupName(absl::string_view restore_uid, absl::string_view namespace_in_backup,
                               absl::string_view name_in_backup);
 
-// What the settings say; their default, with a warning, when they cannot be read. One request.
-velero::GroupRestore HowToRestoreGroups(const CallContext& ctx, const csi::Environment& env);
-
 // Makes the VolumeGroupSnapshotContent without which `snapshot_from_backup`, a member, would not
 // become ready: named as Velero's, and with the restore's label, so that there is one, and Velero
 // deletes it. It stands for no VolumeGroupSnapshot, and takes nothing along when it goes. OK when

@@ -163,8 +163,8 @@ absl::StatusOr<velero::RestoreItemResult> LonghornRestoreAction::Execute(
   if (is_of_backup && restore.is_without_data()) {
     ClearVolume(pvc);
   } else if (is_of_backup) {
-    ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> existing,
-                     FindClaim(ctx, env_, target, archived.name()));
+    ASSIGN_OR_RETURN(const auto existing,
+                     objects::Find<PersistentVolumeClaim>(ctx, env_.api, target, archived.name()));
     if (existing.has_value()) {
       ReportWithoutData(ctx, env_, restore, archived, *existing, "");
       if (restore.updates_existing()) {
@@ -213,9 +213,8 @@ absl::Status LonghornRestoreAction::Fill(const CallContext& ctx, const objects::
 
 absl::StatusOr<int64_t> LonghornRestoreAction::RequireVolume(const CallContext& ctx,
                                                              const NativeSource& source) {
-  ASSIGN_OR_RETURN(const std::optional<longhorn::Volume> volume,
-                   objects::Find<longhorn::Volume>(
-                       ctx, env_.api, longhorn::Volume::Key(source.namespace_name, source.volume)));
+  ASSIGN_OR_RETURN(const auto volume, objects::Find<longhorn::Volume>(
+                                          ctx, env_.api, source.namespace_name, source.volume));
   const std::string text = absl::StrCat("Longhorn's Volume ", source.volume);
   if (!volume.has_value()) {
     return absl::NotFoundError(absl::StrCat(text, " is not here; ", kLivesInItsVolume));
@@ -235,8 +234,7 @@ absl::Status LonghornRestoreAction::RequireSnapshot(const CallContext& ctx,
                                                     const PersistentVolumeClaim& item_from_backup,
                                                     const objects::Restore& restore) {
   const k8s::ObjectKey key = longhorn::Snapshot::Key(source.namespace_name, source.snapshot_name);
-  ASSIGN_OR_RETURN(const std::optional<longhorn::Snapshot> snapshot,
-                   objects::Find<longhorn::Snapshot>(ctx, env_.api, key));
+  ASSIGN_OR_RETURN(const auto snapshot, objects::Find<longhorn::Snapshot>(ctx, env_.api, key));
   if (!snapshot.has_value()) {
     return absl::NotFoundError(
         absl::StrCat(k8s::ToString(key), " is not here; ", kLivesInItsVolume));
@@ -307,10 +305,9 @@ void LonghornRestoreAction::RemoveSource(const CallContext& ctx, const objects::
 absl::Status LonghornRestoreAction::TryRemoveSource(const CallContext& ctx,
                                                     const objects::Restore& restore,
                                                     const ClaimOperation& operation) {
-  ASSIGN_OR_RETURN(const auto snapshot, objects::Find<objects::VolumeSnapshot>(
-                                            ctx, env_.api,
-                                            objects::VolumeSnapshot::Key(operation.namespace_name,
-                                                                         operation.snapshot_name)));
+  ASSIGN_OR_RETURN(const auto snapshot,
+                   objects::Find<objects::VolumeSnapshot>(ctx, env_.api, operation.namespace_name,
+                                                          operation.snapshot_name));
   const bool is_made_here =
       snapshot.has_value() &&
       snapshot->Label(objects::kRestoreNameLabel) == velero::ValidLabelValue(restore.name()) &&
@@ -335,7 +332,7 @@ absl::Status LonghornRestoreAction::Make(const CallContext& ctx, const Kind& obj
   if (!absl::IsAlreadyExists(made)) {
     return made;
   }
-  ASSIGN_OR_RETURN(const Kind there, objects::Get<Kind>(ctx, env_.api, object.key()));
+  ASSIGN_OR_RETURN(const auto there, objects::Get<Kind>(ctx, env_.api, object.key()));
   return there.HasSourceOf(object) ? absl::OkStatus()
                                    : absl::AlreadyExistsError(absl::StrCat(
                                          k8s::ToString(object.key()), " is of another snapshot"));

@@ -129,8 +129,8 @@ void ReportSource(const CallContext& ctx, const csi::Environment& env, const Cla
     return;
   }
   if (source->kind == VolumeSnapshot::kKind.kind) {
-    const auto found = objects::Find<VolumeSnapshot>(
-        ctx, env.api, VolumeSnapshot::Key(claim.target_namespace, source->name));
+    const auto found =
+        objects::Find<VolumeSnapshot>(ctx, env.api, claim.target_namespace, source->name);
     if (found.ok() && found->has_value()) {
       return;
     }
@@ -173,7 +173,6 @@ class PvcAction : public velero::ActionOn<velero::RestoreItemAction> {
 
   // Without an answer in time the claim is made. The host would make an error of it.
   absl::StatusOr<bool> WaitedLongEnough(const CallContext& ctx, const VolumeSnapshot& snapshot);
-  absl::StatusOr<objects::Backup> ReadBackup(const CallContext& ctx, const ClaimRestore& claim);
   // The backup, if a data mover holds what it took of the claim.
   absl::StatusOr<std::optional<objects::Backup>> FindMovingBackup(const CallContext& ctx,
                                                                   const ClaimRestore& claim);
@@ -228,8 +227,9 @@ absl::StatusOr<velero::RestoreItemResult> PvcAction::Execute(
   }
   const bool without_data = claim.restore.is_without_data();
   if (without_data || !claim.original_snapshot.empty() || !claim.data_upload.empty()) {
-    ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> existing,
-                     FindClaim(ctx, env_, claim.target_namespace, claim.claim_name));
+    ASSIGN_OR_RETURN(const auto existing,
+                     objects::Find<PersistentVolumeClaim>(ctx, env_.api, claim.target_namespace,
+                                                          claim.claim_name));
     // Velero keeps it, too. Data of a backup must not get below an application that may run.
     if (existing.has_value()) {
       if (!without_data) {
@@ -277,10 +277,9 @@ absl::StatusOr<bool> PvcAction::AreAdditionalItemsReady(
     if (item.resource != VolumeSnapshot::Type().plural) {
       continue;
     }
-    const absl::StatusOr<VolumeSnapshot> snapshot = objects::Get<VolumeSnapshot>(
-        ctx, env_.api,
-        VolumeSnapshot::Key(restore.MapNamespace(item.namespace_name),
-                            velero::RestoredSnapshotName(restore.uid(), item.name)));
+    const auto snapshot =
+        objects::Get<VolumeSnapshot>(ctx, env_.api, restore.MapNamespace(item.namespace_name),
+                                     velero::RestoredSnapshotName(restore.uid(), item.name));
     // The operation of the claim finds out why: waiting here would fail the item.
     if (!snapshot.ok()) {
       continue;
@@ -313,22 +312,17 @@ absl::StatusOr<bool> PvcAction::WaitedLongEnough(const CallContext& ctx,
   return made.has_value() && env_.clock.Now() >= *made + config.restore_content_wait;
 }
 
-absl::StatusOr<objects::Backup> PvcAction::ReadBackup(const CallContext& ctx,
-                                                      const ClaimRestore& claim) {
-  ASSIGN_OR_RETURN(const objects::Object object,
-                   objects::Get<objects::Object>(ctx, env_.api,
-                                                 {.type = objects::Backup::Type(),
-                                                  .namespace_name = claim.restore.namespace_name(),
-                                                  .name = claim.restore.backup_name()}));
-  return objects::Backup::Parse(object);
-}
-
 absl::StatusOr<std::optional<objects::Backup>> PvcAction::FindMovingBackup(
     const CallContext& ctx, const ClaimRestore& claim) {
   if (claim.data_upload.empty()) {
     return std::optional<objects::Backup>();
   }
-  ASSIGN_OR_RETURN(objects::Backup backup, ReadBackup(ctx, claim));
+  ASSIGN_OR_RETURN(const auto object,
+                   objects::Get<objects::Object>(ctx, env_.api,
+                                                 {.type = objects::Backup::Type(),
+                                                  .namespace_name = claim.restore.namespace_name(),
+                                                  .name = claim.restore.backup_name()}));
+  ASSIGN_OR_RETURN(objects::Backup backup, objects::Backup::Parse(object));
   // Only where data were moved is the annotation certain to be this backup's.
   const bool is_moved = backup.snapshot_move_data() || claim.original_snapshot.empty();
   return is_moved ? std::optional(std::move(backup)) : std::nullopt;
@@ -347,8 +341,7 @@ std::string PvcAction::CommandFor(const CallContext& ctx, const ClaimRestore& cl
   const std::string restored =
       velero::RestoredSnapshotName(claim.restore.uid(), claim.original_snapshot);
   for (const std::string& name : {restored, claim.original_snapshot}) {
-    const auto found = objects::Find<VolumeSnapshot>(
-        ctx, env_.api, VolumeSnapshot::Key(claim.target_namespace, name));
+    const auto found = objects::Find<VolumeSnapshot>(ctx, env_.api, claim.target_namespace, name);
     // Velero 1.14 and 1.15 keep the name, which another VolumeSnapshot may have.
     if (found.ok() && found->has_value() &&
         (name == restored || (*found)->Label(objects::kRestoreNameLabel) ==
@@ -414,8 +407,7 @@ absl::StatusOr<bool> PvcAction::FillFromSnapshot(const CallContext& ctx, const C
   result.operation_id = EncodeOperation({.namespace_name = claim.target_namespace,
                                          .claim_name = claim.claim_name,
                                          .snapshot_name = source});
-  const absl::StatusOr<VolumeSnapshot> snapshot = objects::Get<VolumeSnapshot>(
-      ctx, env_.api, VolumeSnapshot::Key(claim.target_namespace, source));
+  const auto snapshot = objects::Get<VolumeSnapshot>(ctx, env_.api, claim.target_namespace, source);
   if (absl::IsNotFound(snapshot.status())) {
     RETURN_IF_ERROR(RequireClass(ctx, env_, claim.restore, item, claim.provisioner));
     // It comes as additional item, after this call.
