@@ -20,9 +20,8 @@ absl::StatusOr<velero::VolumePolicies> ReadPolicies(const CallContext& ctx, k8s:
   if (config_map.empty()) {
     return velero::VolumePolicies();
   }
-  ASSIGN_OR_RETURN(const objects::ConfigMap object,
-                   objects::Get<objects::ConfigMap>(
-                       ctx, api, objects::ConfigMap::Key(namespace_name, config_map)));
+  ASSIGN_OR_RETURN(const auto object,
+                   objects::Get<objects::ConfigMap>(ctx, api, namespace_name, config_map));
   return velero::VolumePolicies::FromConfigMap(object);
 }
 
@@ -73,8 +72,7 @@ absl::StatusOr<std::optional<objects::PersistentVolume>> BackupCache::Volume(
     return std::optional<objects::PersistentVolume>();
   }
   ASSIGN_OR_RETURN(const auto volume, volumes_.Get(ctx, absl::StrCat(backup.uid(), "/", name), [&] {
-    return objects::Find<objects::PersistentVolume>(ctx, env_.api,
-                                                    objects::PersistentVolume::Key("", name));
+    return objects::Find<objects::PersistentVolume>(ctx, env_.api, "", name);
   }));
   return *volume;
 }

@@ -114,10 +114,9 @@ class NativeSweep {
 
   // The list of Snapshots may have been an old one.
   absl::Status RemoveIfUnused(const NativeRecord& record) {
-    ASSIGN_OR_RETURN(const auto found, objects::Find<longhorn::Snapshot>(
-                                           ctx_, env_.api,
-                                           longhorn::Snapshot::Key(config_.longhorn_namespace,
-                                                                   record.snapshot_name)));
+    ASSIGN_OR_RETURN(const auto found,
+                     objects::Find<longhorn::Snapshot>(ctx_, env_.api, config_.longhorn_namespace,
+                                                       record.snapshot_name));
     return found.has_value() ? absl::OkStatus() : RemoveRecord(ctx_, env_, record);
   }
 

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstdint>
 #include <map>
 #include <memory>
 #include <set>
@@ -104,8 +103,6 @@ class LonghornVolumeAction : public velero::ActionOn<velero::BackupItemAction> {
   // refuse two at once, and Longhorn's engine takes one after the other.
   absl::StatusOr<longhorn::Snapshot> Take(const CallContext& ctx, const objects::Backup& backup,
                                           const longhorn::NativeRequest& request);
-  csi::VolumeLeaseRequest LeaseRequestOf(const objects::Backup& backup,
-                                         const longhorn::NativeRequest& request);
   static void LogTaken(const longhorn::NativeRequest& request, const longhorn::Snapshot& snapshot,
                        bool is_attached, absl::Duration duration);
 
@@ -231,8 +228,8 @@ void LonghornVolumeAction::SweepOnce(const CallContext& ctx, const objects::Back
 
 absl::StatusOr<longhorn::Volume> LonghornVolumeAction::FindVolume(
     const CallContext& ctx, const longhorn::NativeRequest& request) {
-  absl::StatusOr<longhorn::Volume> found = objects::Get<longhorn::Volume>(
-      ctx, env_.api, longhorn::Volume::Key(request.namespace_name, request.volume));
+  auto found =
+      objects::Get<longhorn::Volume>(ctx, env_.api, request.namespace_name, request.volume);
   if (absl::IsNotFound(found.status())) {
     return absl::FailedPreconditionError(absl::StrCat(
         "Longhorn has no Volume ", request.volume, " in namespace ", request.namespace_name,
@@ -248,9 +245,7 @@ absl::StatusOr<longhorn::Snapshot> LonghornVolumeAction::Take(
   const std::string name = longhorn::NativeSnapshotName(backup.uid(), volume.uid());
   RETURN_IF_ERROR(longhorn::RequireRoom(ctx, env_.api, volume, name));
   const absl::Time asked_at = ctx.clock->Now();
-  // Long enough to see a dead holder's turn run out.
-  const CallContext waiting =
-      ctx.WithTimeout(std::max(backup.csi_snapshot_timeout(), 2 * csi::kVolumeLeaseDuration));
+  const CallContext waiting = ctx.WithTimeout(csi::LockWaitMax(backup));
   const bool is_attached = IsAttached(volume);
   if (!is_attached) {
     RETURN_IF_ERROR(
@@ -263,24 +258,15 @@ absl::StatusOr<longhorn::Snapshot> LonghornVolumeAction::Take(
     }
   };
   ASSIGN_OR_RETURN(csi::VolumeLease lease,
-                   csi::VolumeLease::Take(waiting, env_.api, LeaseRequestOf(backup, request)));
+                   csi::VolumeLease::Take(waiting, env_.api,
+                                          csi::LeaseRequestOf(env_, backup, request.pvc_namespace,
+                                                              request.pvc_name, request.pvc_uid)));
   absl::StatusOr<longhorn::Snapshot> taken =
       TakeUnderLease(ctx, backup, request, volume, name, lease);
   lease.End(env_.clock, env_.api);
   RETURN_IF_ERROR(taken.status());
   LogTaken(request, *taken, is_attached, ctx.clock->Now() - asked_at);
   return taken;
-}
-
-csi::VolumeLeaseRequest LonghornVolumeAction::LeaseRequestOf(
-    const objects::Backup& backup, const longhorn::NativeRequest& request) {
-  return {.lease_namespace = env_.velero_namespace,
-          .claim_namespace = request.pvc_namespace,
-          .claim_name = request.pvc_name,
-          .claim_uid = request.pvc_uid,
-          .backup_name = backup.name(),
-          .backup_uid = backup.uid(),
-          .holder = absl::StrCat(backup.uid(), "_", absl::Hex(env_.random.Below(UINT64_MAX)))};
 }
 
 void LonghornVolumeAction::LogTaken(const longhorn::NativeRequest& request,
@@ -381,8 +367,8 @@ absl::StatusOr<velero::OperationProgress> LonghornVolumeAction::Progress(
   velero::OperationProgress progress;
   progress.started = operation->started_at;
   progress.updated = ctx.clock->Now();
-  const auto snapshot = objects::Find<longhorn::Snapshot>(
-      ctx, env_.api, longhorn::Snapshot::Key(operation->namespace_name, operation->snapshot_name));
+  const auto snapshot = objects::Find<longhorn::Snapshot>(ctx, env_.api, operation->namespace_name,
+                                                          operation->snapshot_name);
   if (!snapshot.ok()) {
     return NotYet(std::move(progress), absl::StrCat("not known: ", snapshot.status().message()));
   }

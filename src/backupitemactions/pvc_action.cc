@@ -227,8 +227,7 @@ bool PvcAction::IsTransferOver(const CallContext& ctx, const objects::CopyRecord
   if (named.name.empty()) {
     return false;
   }
-  const absl::StatusOr<std::vector<objects::DataDownload>> list =
-      objects::List<objects::DataDownload>(ctx, env_.api, named.namespace_name);
+  const auto list = objects::List<objects::DataDownload>(ctx, env_.api, named.namespace_name);
   return list.ok() && absl::c_none_of(*list, [&](const objects::DataDownload& download) {
            return download.uid() == record.id && !download.is_over();
          });
@@ -348,11 +347,9 @@ absl::StatusOr<bool> PvcAction::LabelsAreStale(const CallContext& ctx,
   if (item.Label(objects::kRestoreNameLabel).empty()) {
     return false;
   }
-  ASSIGN_OR_RETURN(
-      const auto snapshot,
-      objects::Find<objects::VolumeSnapshot>(
-          ctx, env_.api,
-          objects::VolumeSnapshot::Key(item.namespace_name(), decision.volume_snapshot_name)));
+  ASSIGN_OR_RETURN(const auto snapshot,
+                   objects::Find<objects::VolumeSnapshot>(ctx, env_.api, item.namespace_name(),
+                                                          decision.volume_snapshot_name));
   return !snapshot.has_value() ||
          snapshot->Label(objects::kBackupNameLabel) != velero::ValidLabelValue(backup.name()) ||
          snapshot->source_pvc() != item.name() || IsOlder(*snapshot, backup);

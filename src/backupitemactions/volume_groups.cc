@@ -235,7 +235,6 @@ absl::StatusOr<std::string> VolumeGroups::ChooseClass(const objects::Backup& bac
   const csi::SnapshotClassRequest request{
       .driver = driver,
       .claim_annotation = members.class_annotation,
-      .policy_parameter = "",
       .backup_annotation = backup.Annotation(
           absl::StrCat(objects::kBackupGroupSnapshotClassAnnotationPrefix, driver)),
   };

@@ -160,13 +160,12 @@ absl::StatusOr<velero::BackupItemResult> VolumeSnapshotAction::Execute(
     return velero::BackupItemResult{};
   }
   absl::StatusOr<velero::BackupItemResult> result = Archive(ctx, item, backup);
-  const bool is_failed = !result.ok() && csi::IsManaged(item, backup);
-  if (is_failed) {
+  if (!result.ok() && csi::IsManaged(item, backup)) {
     ReportNoSnapshot(env_, backup, item.namespace_name(), item.source_pvc(),
                      result.status().message());
-  }
-  if (is_failed && csi::MemberGroupName(item).empty()) {
-    Remove(item);  // A member goes with its group, or not at all.
+    if (csi::MemberGroupName(item).empty()) {
+      Remove(item);  // A member goes with its group, or not at all.
+    }
   }
   return result;
 }
@@ -327,17 +326,15 @@ absl::StatusOr<velero::BackupItemResult> VolumeSnapshotAction::Finalize(
       archived.SetAnnotation(objects::kHandleUnprovenAnnotation, "true");
     }
   }
-  if (!csi::IsManaged(item, backup)) {
-    result.item = IfChanged(item, std::move(archived));
-    return result;
+  if (csi::IsManaged(item, backup)) {
+    if (item.Annotation(objects::kFinalizeAnnotation) == backup.uid() &&
+        csi::MemberGroupName(item).empty()) {
+      RETURN_IF_ERROR(csi::DropSnapshot(ctx, env_.api, item, csi::Data::kRetain));
+    }
+    archived.RemoveAnnotation(objects::kFinalizeAnnotation);
+    AddTimes(archived);
+    csi::StripForeignOwners(env_.velero_namespace, archived);
   }
-  if (item.Annotation(objects::kFinalizeAnnotation) == backup.uid() &&
-      csi::MemberGroupName(item).empty()) {
-    RETURN_IF_ERROR(csi::DropSnapshot(ctx, env_.api, item, csi::Data::kRetain));
-  }
-  archived.RemoveAnnotation(objects::kFinalizeAnnotation);
-  AddTimes(archived);
-  csi::StripForeignOwners(env_.velero_namespace, archived);
   result.item = IfChanged(item, std::move(archived));
   return result;
 }
@@ -382,8 +379,8 @@ absl::StatusOr<velero::OperationProgress> VolumeSnapshotAction::Progress(
   const absl::StatusOr<objects::Backup> backup = objects::Backup::Parse(backup_object);
   const absl::Duration grace_period =
       backup.ok() ? backup->csi_snapshot_timeout() : objects::kCsiSnapshotTimeoutDefault;
-  const absl::StatusOr<VolumeSnapshot> snapshot = objects::Get<VolumeSnapshot>(
-      ctx, env_.api, VolumeSnapshot::Key(operation->namespace_name, operation->snapshot_name));
+  const auto snapshot = objects::Get<VolumeSnapshot>(ctx, env_.api, operation->namespace_name,
+                                                     operation->snapshot_name);
   if (absl::IsNotFound(snapshot.status()) ||
       (snapshot.ok() && snapshot->uid() != operation->snapshot_uid)) {
     return Failed(std::move(progress),
@@ -394,8 +391,7 @@ absl::StatusOr<velero::OperationProgress> VolumeSnapshotAction::Progress(
     return NotYet(std::move(progress), absl::StrCat("not known: ", snapshot.status().message()));
   }
   const std::string content_name = snapshot->bound_content();
-  const absl::StatusOr<VolumeSnapshotContent> content = objects::Get<VolumeSnapshotContent>(
-      ctx, env_.api, VolumeSnapshotContent::Key("", content_name));
+  const auto content = objects::Get<VolumeSnapshotContent>(ctx, env_.api, "", content_name);
   if (absl::IsNotFound(content.status())) {
     return Failed(std::move(progress), absl::StrCat("VolumeSnapshotContent ", content_name,
                                                     " was deleted before it was ready"));
