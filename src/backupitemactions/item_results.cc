@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/check.h"
+#include "base/log.h"
 #include "base/rfc3339.h"
 #include "csi/group/group_lifecycle.h"
 #include "csi/retry.h"
@@ -92,9 +93,12 @@ void ReportNoSnapshot(const csi::Environment& env, const objects::Object& backup
                       absl::string_view namespace_name, absl::string_view pvc,
                       absl::string_view why) {
   const CallContext ctx = csi::CleanUpContext(env.clock);
-  const auto found = objects::Find<objects::PersistentVolumeClaim>(
-      ctx, env.api, objects::PersistentVolumeClaim::Key(namespace_name, pvc));
-  if (found.ok() && found->has_value()) {
+  const auto found =
+      objects::Find<objects::PersistentVolumeClaim>(ctx, env.api, namespace_name, pvc);
+  if (!found.ok()) {
+    CSIDELTA_LOG(kInfo, "an event could not be written", {"namespace", std::string(namespace_name)},
+                 {"name", std::string(pvc)}, {"error", found.status().ToString()});
+  } else if (found->has_value()) {
     objects::TryEmitEvent(
         ctx, env.api, **found, k8s::EventType::kWarning, "SnapshotFailed",
         absl::StrCat("backup ", backup.name(), " has no snapshot of this PVC: ", why));

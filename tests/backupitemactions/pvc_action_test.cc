@@ -272,6 +272,18 @@ TEST_F(PvcActionTest, TheDriversErrorReachesTheUser) {
   EXPECT_THAT(api_.All(VolumeSnapshotContentType()), IsEmpty());
 }
 
+TEST_F(PvcActionTest, AFailureThatNoEventCanTellIsLogged) {
+  static std::string log;
+  log.clear();
+  SetLogSink([](LogLevel /*level*/, const std::string& line) { log += line; });
+  cluster_.driver().Refuse("CreateSnapshot", "Internal", "quota used up");
+  api_.Forbid("get", "persistentvolumeclaims");
+  EXPECT_FALSE(Execute().ok());
+  SetLogSink(nullptr);
+  EXPECT_THAT(SnapshotFailures(), IsEmpty());
+  EXPECT_THAT(log, HasSubstr("an event could not be written"));
+}
+
 TEST_F(PvcActionTest, WrongSettingsFailOnlyManagedVolumes) {
   api_.Seed(ConfigMapType(),
             {{"metadata",
