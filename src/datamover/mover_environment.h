@@ -27,6 +27,8 @@ namespace csidelta::datamover {
 
 // The Lease of the controller that leads, in the mover's namespace.
 inline constexpr char kMoverLease[] = "csi-delta-datamover";
+// It is renewed every two seconds; clocks differ.
+inline constexpr absl::Duration kLeaseAgeMax = absl::Minutes(1);
 // The component that Events of the mover name.
 inline constexpr char kMoverComponent[] = "csi-delta-datamover";
 

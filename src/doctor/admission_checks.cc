@@ -31,13 +31,11 @@ void ReportPolicy(CheckContext& context, const ChartPolicy& policy,
   const std::string subject = absl::StrCat("ValidatingAdmissionPolicy ", policy.name);
   const absl::StatusOr<ValidatingAdmissionPolicy> found =
       context.cache().Find<ValidatingAdmissionPolicy>("", policy.name);
-  if (absl::IsNotFound(found.status())) {
+  if (context.IsMissing(subject, found.status())) {
     context.Warn(subject, absl::StrCat("was not found: ", policy.risk),
                  absl::StrCat("upgrade the chart with the value ", policy.value, " true"));
-    return;
   }
   if (!found.ok()) {
-    context.Unknown(subject, found.status());
     return;
   }
   bool is_bound = false;
@@ -57,17 +55,16 @@ void ReportPolicy(CheckContext& context, const ChartPolicy& policy,
 }  // namespace
 
 void CheckMoverAdmission(CheckContext& context) {
+  const std::string subject = "ValidatingAdmissionPolicies";
   const absl::Status served = context.cache().List(ValidatingAdmissionPolicy::Type()).status();
-  if (absl::IsNotFound(served)) {
+  if (context.IsMissing(subject, served)) {
     context.Warn("API server",
                  absl::StrCat("has no ValidatingAdmissionPolicy: ", kPolicies[0].risk, ", and ",
                               kPolicies[1].risk),
                  "upgrade Kubernetes to 1.30 or newer, then upgrade the chart");
-    return;
   }
   const absl::StatusOr<std::vector<Binding>> bindings = context.cache().List<Binding>();
-  if (!served.ok() || !bindings.ok()) {
-    context.Unknown("ValidatingAdmissionPolicies", served.ok() ? bindings.status() : served);
+  if (!served.ok() || !context.IsKnown(subject, bindings.status())) {
     return;
   }
   for (const ChartPolicy& policy : kPolicies) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,18 +9,33 @@
 #include "absl/status/statusor.h"
 #include "datamover/settings.h"
 #include "doctor/checkup.h"
+#include "objects/persistent_volume.h"
+#include "objects/workload.h"
 
 // The checks themselves; checkup.cc says what each answers.
 namespace csidelta::doctor {
 
 inline constexpr char kWorkerAccount[] = "csi-delta-worker";   // of worker Pods
-inline constexpr char kMoverDeployment[] = "csi-delta-mover";  // as the chart calls it
+inline constexpr char kMoverDeployment[] = "csi-delta-mover";  // its ServiceAccount's name, too
 
 // "a, b and 3 more": of many the first five.
 std::string Listed(const std::vector<std::string>& names);
 
-// mover_checks.cc: what the controller would read now.
+// "PVC shop/orders"; "node a" of what is in no namespace.
+std::string SubjectOf(absl::string_view kind, absl::string_view space, absl::string_view name);
+std::string SubjectOf(absl::string_view kind, const objects::Object& object);
+
+// mover_checks.cc: what the controller would read now; and its Deployment, or nothing after having
+// said why it is not known.
 absl::StatusOr<datamover::MoverSettings> ReadSettings(CheckContext& context);
+std::optional<objects::Deployment> ControllerOf(CheckContext& context);
+
+// driver_checks.cc: the PVCs whose volumes are a CSI driver's.
+struct CsiVolume {
+  objects::PersistentVolumeClaim claim;
+  std::string driver;
+};
+std::vector<CsiVolume> CsiVolumes(CheckContext& context);
 
 // cluster_checks.cc
 void CheckClusterReachable(CheckContext& context);

@@ -242,8 +242,7 @@ void Checkup::Make(const Check& check) {
     }
   };
   CheckContext context(cache_, options_, random_, check.name, recording);
-  if (const absl::Status in_time = cache_.ctx().Check(); !in_time.ok()) {
-    context.Unknown("", in_time);
+  if (!context.IsKnown("", cache_.ctx().Check())) {
     return;
   }
   check.run(context);
@@ -302,15 +301,37 @@ std::string Listed(const std::vector<std::string>& names) {
   return text;
 }
 
+std::string SubjectOf(absl::string_view kind, absl::string_view space, absl::string_view name) {
+  return absl::StrCat(kind, " ", space, space.empty() ? "" : "/", name);
+}
+
+std::string SubjectOf(absl::string_view kind, const objects::Object& object) {
+  return SubjectOf(kind, object.namespace_name(), object.name());
+}
+
 std::string ToString(Severity severity) { return EnumName(kSeverityNames, severity); }
 
 void CheckContext::Unknown(std::string subject, const absl::Status& status,
                            std::string remediation) {
+  if (status.ok()) {
+    return;
+  }
   Report(Severity::kUnknown, std::move(subject), std::string(status.message()),
          !remediation.empty() ? std::move(remediation)
          : absl::IsPermissionDenied(status)
              ? "run it as a user who may read this"
              : "see to it that the API server answers, and ask again");
+}
+
+bool CheckContext::IsKnown(std::string subject, const absl::Status& status) {
+  Unknown(std::move(subject), status);
+  return status.ok();
+}
+
+bool CheckContext::IsMissing(std::string subject, const absl::Status& status) {
+  const bool is_missing = absl::IsNotFound(status);
+  Unknown(std::move(subject), is_missing ? absl::OkStatus() : status);
+  return is_missing;
 }
 
 void CheckContext::Report(Severity severity, std::string subject, std::string text,
@@ -334,10 +355,8 @@ const std::vector<objects::Object>* CheckContext::Listed(const k8s::ResourceType
   if (list.ok()) {
     return &*list;
   }
-  if (!absl::IsNotFound(list.status())) {
-    Unknown(absl::StrCat(type.plural, namespace_name.empty() ? "" : " of ", namespace_name),
+  IsMissing(absl::StrCat(type.plural, namespace_name.empty() ? "" : " of ", namespace_name),
             list.status());
-  }
   return nullptr;
 }
 

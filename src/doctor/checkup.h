@@ -79,8 +79,12 @@ class CheckContext {
   void Fault(std::string subject, std::string text, std::string remediation) {
     Report(Severity::kFault, std::move(subject), std::move(text), std::move(remediation));
   }
-  // What could not be read, and why.
+  // What could not be read, and why; nothing of an OK status.
   void Unknown(std::string subject, const absl::Status& status, std::string remediation = "");
+  // Whether `status` is OK; else Unknown().
+  bool IsKnown(std::string subject, const absl::Status& status);
+  // Whether `status` is NOT_FOUND; another error is Unknown().
+  bool IsMissing(std::string subject, const absl::Status& status);
   // Call it after a finding that explains the findings of dependent checks: these are not made.
   void ExplainsOthers() { explains_others_ = true; }
   bool explains_others() const { return explains_others_; }

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "base/status_macros.h"
 #include "doctor/checks.h"
 #include "doctor/sample_worker.h"
 #include "objects/client.h"
@@ -64,12 +65,9 @@ absl::StatusOr<ServerTime> AskTime(CheckContext& context) {
   Lease lease = Lease::Make(context.options().mover_namespace, SampleName(context));
   const absl::Time asked_at = context.ctx().clock->Now();
   lease.Acquire(lease.name(), absl::Seconds(1), asked_at);
-  const absl::StatusOr<Lease> answer =
-      objects::DryRunCreate(context.ctx().WithTimeout(kAskTimeMax), context.cache().api(), lease);
-  if (!answer.ok()) {
-    return answer.status();
-  }
-  const std::optional<absl::Time> stamp = answer->created_at();
+  ASSIGN_OR_RETURN(const Lease answer, objects::DryRunCreate(context.ctx().WithTimeout(kAskTimeMax),
+                                                             context.cache().api(), lease));
+  const std::optional<absl::Time> stamp = answer.created_at();
   if (!stamp.has_value()) {
     return absl::UnavailableError("the API server's answer has no creationTimestamp");
   }
@@ -96,8 +94,7 @@ void CheckClockSkew(CheckContext& context) {
   }
   const std::vector<Lease> leases = context.List<Lease>(kNodeLeases);
   const absl::StatusOr<ServerTime> time = AskTime(context);
-  if (!time.ok()) {
-    context.Unknown("the API server's clock", time.status());
+  if (!context.IsKnown("the API server's clock", time.status())) {
     return;
   }
   ReportSkew(context, "this machine", time->LocalSkew());

@@ -12,12 +12,6 @@ namespace {
 constexpr absl::Duration kListTimeMax = absl::Seconds(20);
 constexpr int kPageItemsMax = 500;  // that are held whole at once
 
-const k8s::ResourceType& TypeOf(const char* group, const char* plural, const char* kind,
-                                bool namespaced) {
-  return *new k8s::ResourceType{
-      .group = group, .version = "v1", .plural = plural, .kind = kind, .namespaced = namespaced};
-}
-
 bool IsTransfer(const k8s::ResourceType& type) {
   return type == objects::DataUpload::Type() || type == objects::DataDownload::Type();
 }
@@ -64,22 +58,6 @@ absl::StatusOr<std::vector<objects::Object>> ListAll(const CallContext& ctx, k8s
 
 }  // namespace
 
-const k8s::ResourceType& CsiDriverType() {
-  static const k8s::ResourceType& type = TypeOf("storage.k8s.io", "csidrivers", "CSIDriver", false);
-  return type;
-}
-
-const k8s::ResourceType& PriorityClassType() {
-  static const k8s::ResourceType& type =
-      TypeOf("scheduling.k8s.io", "priorityclasses", "PriorityClass", false);
-  return type;
-}
-
-const k8s::ResourceType& ScheduleType() {
-  static const k8s::ResourceType& type = TypeOf("velero.io", "schedules", "Schedule", true);
-  return type;
-}
-
 const absl::StatusOr<std::vector<objects::Object>>& ClusterCache::List(
     const k8s::ResourceType& type, absl::string_view namespace_name) {
   const Key key = {k8s::ToString(type), std::string(namespace_name)};
@@ -95,9 +73,7 @@ absl::StatusOr<objects::Object> ClusterCache::Find(const k8s::ResourceType& type
                                                    absl::string_view namespace_name,
                                                    absl::string_view name) {
   const absl::StatusOr<std::vector<objects::Object>>& list = List(type, namespace_name);
-  if (!list.ok()) {
-    return list.status();
-  }
+  RETURN_IF_ERROR(list.status());
   for (const objects::Object& object : *list) {
     if (object.name() == name) {
       return object;

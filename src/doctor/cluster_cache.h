@@ -15,10 +15,12 @@
 
 namespace csidelta::doctor {
 
-// Kinds that only doctor reads. Built on first use, never destroyed.
-const k8s::ResourceType& CsiDriverType();
-const k8s::ResourceType& PriorityClassType();
-const k8s::ResourceType& ScheduleType();
+// Kinds that only doctor reads.
+inline constexpr objects::KindName kCsiDriverKind = {"storage.k8s.io", "v1", "csidrivers",
+                                                     "CSIDriver", /*is_namespaced=*/false};
+inline constexpr objects::KindName kPriorityClassKind = {
+    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", /*is_namespaced=*/false};
+inline constexpr objects::KindName kScheduleKind = {"velero.io", "v1", "schedules", "Schedule"};
 
 // The objects of the API server, read once for all checks. Borrows `api`. Not thread-safe.
 class ClusterCache {

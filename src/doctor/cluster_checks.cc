@@ -33,21 +33,14 @@ constexpr absl::Duration kSnapshotTimeMax = absl::Hours(1);
 // says otherwise (pkg/features/features.go).
 constexpr std::pair<int, int> kGroupsOnFrom = {8, 7};
 
-std::string NameOf(absl::string_view kind, const objects::Object& object) {
-  const std::string space = object.namespace_name();
-  return absl::StrCat(kind, " ", space, space.empty() ? "" : "/", object.name());
-}
-
 // Says so where a kind is not served, or where that is not known; whether it is not.
 bool FindMissing(CheckContext& context, const k8s::ResourceType& type,
                  const std::string& remediation) {
-  const absl::Status status = context.cache().List(type).status();
-  if (absl::IsNotFound(status)) {
+  const bool is_missing = context.IsMissing(type.plural, context.cache().List(type).status());
+  if (is_missing) {
     context.Fault(type.plural, absl::StrCat("the kind ", type.kind, " is not served"), remediation);
-  } else if (!status.ok()) {
-    context.Unknown(type.plural, status);
   }
-  return absl::IsNotFound(status);
+  return is_missing;
 }
 
 bool RunsController(const objects::Deployment& deployment) {
@@ -101,7 +94,7 @@ void ReportGroups(CheckContext& context, const std::string& controller) {
 
 void WarnOfPendingDeletion(CheckContext& context, const k8s::ResourceType& type,
                            const objects::Object& content) {
-  context.Warn(NameOf(type.kind, content), csi::DescribePendingDeletion(type, content),
+  context.Warn(SubjectOf(type.kind, content), csi::DescribePendingDeletion(type, content),
                "look at the log of the driver's csi-snapshotter");
 }
 
@@ -149,15 +142,14 @@ void CheckSnapshotKinds(CheckContext& context) {
 
 void CheckSnapshotController(CheckContext& context) {
   const auto& deployments = context.cache().List<objects::Deployment>();
-  if (!deployments.ok()) {
-    context.Unknown("deployments", deployments.status());
+  if (!context.IsKnown("deployments", deployments.status())) {
     return;
   }
   for (const objects::Deployment& deployment : *deployments) {
     if (!RunsController(deployment)) {
       continue;
     }
-    const std::string name = NameOf("deployment", deployment);
+    const std::string name = SubjectOf("deployment", deployment);
     if (deployment.available_replicas() == 0) {
       context.Fault(name, "the snapshot controller is not available: no volume snapshot gets ready",
                     "kubectl describe it and its pods");
@@ -177,12 +169,8 @@ void CheckMoverKindFields(CheckContext& context) {
     const absl::StatusOr<objects::CustomResourceDefinition> definition =
         objects::Get<objects::CustomResourceDefinition>(context.ctx(), context.cache().api(),
                                                         datamover::DefinitionOf(*type));
-    if (absl::IsNotFound(definition.status())) {
-      continue;  // Said of the kind itself.
-    }
-    if (!definition.ok()) {
-      context.Unknown(type->plural, definition.status());
-      continue;
+    if (context.IsMissing(type->plural, definition.status()) || !definition.ok()) {
+      continue;  // That it is missing is said of the kind itself.
     }
     const std::vector<std::string> undeclared = datamover::UndeclaredFields(*definition, *type);
     if (!undeclared.empty()) {
@@ -227,12 +215,12 @@ void CheckStuckSnapshots(CheckContext& context) {
     const std::string& message = status.conditions.front().message;
     if (status.state == csi::SnapshotState::kLost) {
       context.Warn(
-          NameOf("VolumeSnapshot", snapshot),
+          SubjectOf("VolumeSnapshot", snapshot),
           absl::StrCat("what it stands for cannot be reached: ", message),
           "csi-delta snapshot show says more; delete the VolumeSnapshot if it is of no use");
     } else if (status.state != csi::SnapshotState::kReady &&
                status.state != csi::SnapshotState::kUnverified) {
-      context.Warn(NameOf("VolumeSnapshot", snapshot),
+      context.Warn(SubjectOf("VolumeSnapshot", snapshot),
                    absl::StrCat("not ready for over an hour", message.empty() ? "" : "; ", message),
                    "look at the driver's log; delete the VolumeSnapshot if nothing waits for it");
     }
@@ -249,7 +237,7 @@ void CheckStuckContents(CheckContext& context) {
       continue;
     }
     const std::string error = content.error_message();
-    context.Warn(NameOf("VolumeSnapshotContent", content),
+    context.Warn(SubjectOf("VolumeSnapshotContent", content),
                  absl::StrCat("being deleted for over an hour; driver ", content.driver(),
                               ", snapshot ", content.handle(), error.empty() ? "" : ": ", error),
                  "look at the log of the driver's csi-snapshotter");

@@ -23,10 +23,6 @@ using objects::PersistentVolumeClaim;
 // A restore that runs for longer has lost its worker, or its driver makes no progress.
 constexpr absl::Duration kCopyTimeMax = absl::Hours(6);
 
-std::string SubjectOf(const PersistentVolumeClaim& pvc) {
-  return absl::StrCat("PVC ", pvc.namespace_name(), "/", pvc.name());
-}
-
 bool HasDownload(CheckContext& context, const std::string& uid) {
   const auto downloads = context.cache().List<objects::DataDownload>();
   return !downloads.ok() || absl::c_any_of(*downloads, [&](const objects::DataDownload& download) {
@@ -40,7 +36,7 @@ void InspectRecord(CheckContext& context, const PersistentVolumeClaim& pvc,
   if (is_under_way && !context.IsPast(record.at, kCopyTimeMax)) {
     return;
   }
-  context.Warn(SubjectOf(pvc),
+  context.Warn(SubjectOf("PVC", pvc),
                absl::StrCat(is_under_way ? "a restore writes into its volume for over 6 hours"
                                          : "a restore into its volume did not finish",
                             "; as long as that is so it may be partly old, which its beginning "
@@ -52,7 +48,7 @@ void InspectRecord(CheckContext& context, const PersistentVolumeClaim& pvc,
 void InspectConsent(CheckContext& context, const PersistentVolumeClaim& pvc) {
   const std::string uid = pvc.Annotation(objects::kMayWriteAnnotation);
   if (!uid.empty() && !HasDownload(context, uid)) {
-    context.Note(SubjectOf(pvc),
+    context.Note(SubjectOf("PVC", pvc),
                  absl::StrCat("its annotation ", objects::kMayWriteAnnotation,
                               " is left of a restore --upload whose DataDownload is over or gone, "
                               "and allows nothing any more"),
@@ -89,14 +85,14 @@ void CheckRestoresWithoutData(CheckContext& context) {
         return restore.IsStillWithoutData(left, one);
       });
       if (pvc != pvcs.end() && !wanted.empty()) {
-        context.Warn(SubjectOf(*pvc), reason, left.command);
+        context.Warn(SubjectOf("PVC", *pvc), reason, left.command);
       }
       if (pvc != pvcs.end()) {
         names.push_back(absl::StrCat(pvc->namespace_name(), "/", pvc->name()));
       }
     }
     if (!names.empty()) {
-      context.Warn(absl::StrCat("Restore ", restore.namespace_name(), "/", restore.name()),
+      context.Warn(SubjectOf("Restore", restore),
                    absl::StrCat(reason, ", PVCs: ", names.size(), " (", Listed(names), ")"),
                    wanted.empty() ? absl::StrCat("csi-delta doctor --restore ", restore.name(),
                                                  " names the command for each")

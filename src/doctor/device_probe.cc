@@ -164,9 +164,7 @@ void Probe::RemoveVolumeToo(const CallContext& ctx) {
 void CheckDeviceAccess(CheckContext& context) {
   const std::string image = ImageOfWorkers(context);
   const absl::StatusOr<datamover::MoverSettings> settings = ReadSettings(context);
-  if (image.empty() || !settings.ok()) {
-    context.Unknown("", image.empty() ? absl::NotFoundError("the mover's Deployment names no image")
-                                      : settings.status());
+  if (image.empty() || !context.IsKnown("", settings.status())) {
     return;
   }
   std::set<std::string> classes = context.options().probe_class.empty()
@@ -185,10 +183,8 @@ void CheckDeviceAccess(CheckContext& context) {
     probes.emplace_back(std::move(probe), std::move(made));
   }
   for (auto& [probe, made] : probes) {
-    if (made.ok()) {
+    if (context.IsKnown("", made)) {
       probe.Inspect();
-    } else {
-      context.Unknown("", made);
     }
   }
   for (auto& [probe, made] : probes) {

@@ -31,22 +31,26 @@ using objects::VolumeSnapshotContent;
 
 constexpr absl::Duration kListingTimeMax = absl::Seconds(20);
 
-// A PVC whose volume is a CSI driver's.
-struct Volume {
-  PersistentVolumeClaim claim;
-  std::string driver;
-};
-
 std::string ClaimName(const PersistentVolumeClaim& claim) {
   return absl::StrCat(claim.namespace_name(), "/", claim.name());
 }
 
-std::vector<Volume> CsiVolumes(CheckContext& context) {
+std::set<std::string> DriversInUse(CheckContext& context) {
+  std::set<std::string> drivers;
+  for (const CsiVolume& volume : CsiVolumes(context)) {
+    drivers.insert(volume.driver);
+  }
+  return drivers;
+}
+
+}  // namespace
+
+std::vector<CsiVolume> CsiVolumes(CheckContext& context) {
   std::map<std::string, std::string> drivers;  // by volume
   for (const PersistentVolume& pv : context.List<PersistentVolume>()) {
     drivers.emplace(pv.name(), pv.driver());
   }
-  std::vector<Volume> volumes;
+  std::vector<CsiVolume> volumes;
   for (PersistentVolumeClaim& claim : context.List<PersistentVolumeClaim>()) {
     const auto driver = drivers.find(claim.volume_name());
     if (driver != drivers.end() && !driver->second.empty()) {
@@ -56,24 +60,13 @@ std::vector<Volume> CsiVolumes(CheckContext& context) {
   return volumes;
 }
 
-std::set<std::string> DriversInUse(CheckContext& context) {
-  std::set<std::string> drivers;
-  for (const Volume& volume : CsiVolumes(context)) {
-    drivers.insert(volume.driver);
-  }
-  return drivers;
-}
-
-}  // namespace
-
 void CheckDriverObject(CheckContext& context) {
-  const auto& registered = context.cache().List(CsiDriverType());
-  if (!registered.ok()) {
-    context.Unknown("csidrivers", registered.status());
+  const auto& registered = context.cache().List(kCsiDriverKind.Type());
+  if (!context.IsKnown("csidrivers", registered.status())) {
     return;
   }
   for (const std::string& driver : DriversInUse(context)) {
-    if (!context.cache().Find(CsiDriverType(), "", driver).ok()) {
+    if (!context.cache().Find(kCsiDriverKind.Type(), "", driver).ok()) {
       context.Warn(absl::StrCat("driver ", driver), "has no CSIDriver object: is it installed?",
                    "install it, or expect no snapshots of its volumes");
     }
@@ -82,12 +75,11 @@ void CheckDriverObject(CheckContext& context) {
 
 void CheckDriverStorageClass(CheckContext& context) {
   const auto& classes = context.cache().List(objects::StorageClass::Type());
-  if (!classes.ok()) {
-    context.Unknown("storageclasses", classes.status());
+  if (!context.IsKnown("storageclasses", classes.status())) {
     return;
   }
   std::map<std::string, std::vector<std::string>> missing;
-  for (const Volume& volume : CsiVolumes(context)) {
+  for (const CsiVolume& volume : CsiVolumes(context)) {
     const std::string name = volume.claim.storage_class().value_or("");
     if (name.empty() || !context.cache().Find(objects::StorageClass::Type(), "", name).ok()) {
       missing[name].push_back(ClaimName(volume.claim));
@@ -105,8 +97,7 @@ void CheckDriverStorageClass(CheckContext& context) {
 
 void CheckDriverSnapshotClass(CheckContext& context) {
   const auto classes = context.cache().List<objects::VolumeSnapshotClass>();
-  if (!classes.ok()) {
-    context.Unknown("volumesnapshotclasses", classes.status());
+  if (!context.IsKnown("volumesnapshotclasses", classes.status())) {
     return;
   }
   for (const std::string& driver : DriversInUse(context)) {
@@ -168,7 +159,7 @@ void CheckDriverMetadataService(CheckContext& context) {
 
 void CheckDriverBlockDevice(CheckContext& context) {
   std::map<std::string, std::vector<std::string>> claims;
-  for (const Volume& volume : CsiVolumes(context)) {
+  for (const CsiVolume& volume : CsiVolumes(context)) {
     if (csi::HasNoBlockDevices(volume.driver)) {
       claims[volume.driver].push_back(ClaimName(volume.claim));
     }
@@ -258,8 +249,7 @@ void CheckDriverSnapshots(CheckContext& context) {
     // It may have been deleted since the contents were listed.
     const absl::StatusOr<std::optional<VolumeSnapshotContent>> now =
         objects::Find<VolumeSnapshotContent>(context.ctx(), context.cache().api(), content.key());
-    if (!now.ok()) {
-      context.Unknown(content.name(), now.status());
+    if (!context.IsKnown(content.name(), now.status())) {
       return;
     }
     if (now->has_value() && !(*now)->is_being_deleted()) {

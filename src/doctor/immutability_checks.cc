@@ -35,7 +35,7 @@ class LocationLocks {
                 std::optional<JobObjectLock> asked, const BucketRules& rules)
       : context_(context),
         location_(location),
-        subject_(absl::StrCat("location ", location.namespace_name(), "/", location.name())),
+        subject_(SubjectOf("location", location)),
         asked_(std::move(asked)),
         rules_(rules) {}
 
@@ -216,9 +216,7 @@ void CheckLocationImmutable(CheckContext& context) {
     }
     const absl::StatusOr<datamover::RepositoryAccess> access =
         datamover::OpenLocationAccess(context.ctx(), context.cache().api(), location);
-    if (!access.ok()) {
-      context.Unknown(absl::StrCat("location ", location.namespace_name(), "/", location.name()),
-                      access.status());
+    if (!context.IsKnown(SubjectOf("location", location), access.status())) {
       continue;
     }
     const absl::StatusOr<std::unique_ptr<storage::OpenedStore>> opened =

@@ -26,10 +26,6 @@ constexpr absl::Duration kBucketTimeMax = absl::Seconds(10);
 // Beside the clusters' folders; no cluster's uid looks like it.
 constexpr char kProbeFolder[] = "doctor";
 
-std::string SubjectOf(const BackupStorageLocation& location) {
-  return absl::StrCat("location ", location.namespace_name(), "/", location.name());
-}
-
 // All locations that can be read; what cannot is told by CheckLocationProvider.
 std::vector<BackupStorageLocation> Locations(CheckContext& context) {
   std::vector<BackupStorageLocation> locations = context.ListInVeleros<BackupStorageLocation>();
@@ -46,8 +42,7 @@ void ProbeBucket(CheckContext& context, const BackupStorageLocation& location,
                  const objects::SecretKeyName& credential = {}) {
   const absl::StatusOr<datamover::RepositoryAccess> access =
       datamover::OpenLocationAccess(context.ctx(), context.cache().api(), location, credential);
-  if (!access.ok()) {
-    context.Unknown(SubjectOf(location), access.status());
+  if (!context.IsKnown(SubjectOf("location", location), access.status())) {
     return;
   }
   absl::StatusOr<std::unique_ptr<storage::OpenedStore>> opened =
@@ -56,9 +51,10 @@ void ProbeBucket(CheckContext& context, const BackupStorageLocation& location,
       opened.ok() ? probe(context.ctx().WithTimeout(kBucketTimeMax), (*opened)->store())
                   : opened.status();
   if (status.ok()) {
-    context.Good(SubjectOf(location), absl::StrCat(doing, " works"));
+    context.Good(SubjectOf("location", location), absl::StrCat(doing, " works"));
   } else {
-    context.Fault(SubjectOf(location), absl::StrCat(doing, " fails: ", status.message()),
+    context.Fault(SubjectOf("location", location),
+                  absl::StrCat(doing, " fails: ", status.message()),
                   "check bucket, endpoint, credentials and the policy of the bucket");
   }
 }
@@ -77,17 +73,14 @@ void ExamineCredential(CheckContext& context, const BackupStorageLocation& locat
   if (credential.name.empty()) {
     return;
   }
-  const std::string subject =
-      absl::StrCat("secret ", location.namespace_name(), "/", credential.name);
+  const std::string subject = SubjectOf("secret", location.namespace_name(), credential.name);
   const auto secret = objects::Get<objects::Secret>(
       context.ctx(), context.cache().api(),
       objects::Secret::Key(location.namespace_name(), credential.name));
-  if (absl::IsNotFound(secret.status())) {
+  if (context.IsMissing(subject, secret.status())) {
     context.Fault(subject, absl::StrCat("does not exist, but ", named_by, " names it"),
                   "make it, as for velero install --secret-file");
-  } else if (!secret.ok()) {
-    context.Unknown(subject, secret.status());
-  } else if (secret->EncodedValue(credential.key).empty()) {
+  } else if (secret.ok() && secret->EncodedValue(credential.key).empty()) {
     context.Fault(subject,
                   absl::StrCat("has no key ", credential.key, ", which ", named_by, " names"),
                   absl::StrCat("add it, or correct ", correct));
@@ -99,8 +92,8 @@ datamover::KeyringOwner OwnerOf(const BackupStorageLocation& location) {
 }
 
 std::string RingSubject(CheckContext& context, const BackupStorageLocation& location) {
-  return absl::StrCat("secret ", context.options().mover_namespace, "/",
-                      datamover::KeyringSecretName(OwnerOf(location)));
+  return SubjectOf("secret", context.options().mover_namespace,
+                   datamover::KeyringSecretName(OwnerOf(location)));
 }
 
 absl::StatusOr<repository::Keyring> Ring(CheckContext& context,
@@ -116,9 +109,10 @@ void ReportMissingKeyring(CheckContext& context, const BackupStorageLocation& lo
   const absl::StatusOr<std::string> lost =
       datamover::ExplainLostKeyring(context.ctx(), context.cache().api(), OwnerOf(location));
   const std::string subject = RingSubject(context, location);
-  if (!lost.ok()) {
-    context.Unknown(subject, lost.status());
-  } else if (lost->empty()) {
+  if (!context.IsKnown(subject, lost.status())) {
+    return;
+  }
+  if (lost->empty()) {
     context.Note(subject, "is not there yet: the first backup makes it",
                  location.is_read_only() ? std::string(missing.message())
                                          : "export and confirm the key when it is made");
@@ -137,11 +131,12 @@ void CheckLocationProvider(CheckContext& context) {
           datamover::OpenLocationAccess(context.ctx(), context.cache().api(), location).status();
     }
     if (status.ok()) {
-      context.Good(SubjectOf(location), "is one that the mover writes to");
+      context.Good(SubjectOf("location", location), "is one that the mover writes to");
     } else if (absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status)) {
-      context.Fault(SubjectOf(location), std::string(status.message()), "do what this says");
+      context.Fault(SubjectOf("location", location), std::string(status.message()),
+                    "do what this says");
     } else {
-      context.Unknown(SubjectOf(location), status);
+      context.Unknown(SubjectOf("location", location), status);
     }
   }
 }
@@ -159,7 +154,8 @@ void CheckLocationReadable(CheckContext& context) {
 void CheckLocationWritable(CheckContext& context) {
   for (const BackupStorageLocation& location : Locations(context)) {
     if (location.is_read_only()) {
-      context.Note(SubjectOf(location), "is read-only: it can be restored from, and that is all",
+      context.Note(SubjectOf("location", location),
+                   "is read-only: it can be restored from, and that is all",
                    "nothing, if that is meant");
       continue;
     }
@@ -211,12 +207,12 @@ void CheckKeyringConfirmed(CheckContext& context) {
     }
     for (const repository::RepositoryKey& key : ring->keys) {
       if (!ring->confirmed.contains(key.fingerprint)) {
-        context.Fault(
-            RingSubject(context, location),
-            absl::StrCat("no copy is confirmed of key ", key.fingerprint,
-                         ": without it the backups of ", SubjectOf(location), " are worthless"),
-            absl::StrCat("csi-delta mover-key export --location ", location.name(),
-                         ", keep it outside of the cluster, then --confirm"));
+        context.Fault(RingSubject(context, location),
+                      absl::StrCat("no copy is confirmed of key ", key.fingerprint,
+                                   ": without it the backups of ", SubjectOf("location", location),
+                                   " are worthless"),
+                      absl::StrCat("csi-delta mover-key export --location ", location.name(),
+                                   ", keep it outside of the cluster, then --confirm"));
       }
     }
   }
@@ -242,9 +238,9 @@ void CheckLocationAvailable(CheckContext& context) {
   for (const BackupStorageLocation& location : Locations(context)) {
     const std::string phase = location.phase();
     if (phase == "Available") {
-      context.Good(SubjectOf(location), "Velero reaches it");
+      context.Good(SubjectOf("location", location), "Velero reaches it");
     } else {
-      context.Fault(SubjectOf(location),
+      context.Fault(SubjectOf("location", location),
                     absl::StrCat("Velero calls it ", phase.empty() ? "nothing yet" : phase, ": ",
                                  location.message()),
                     "velero backup-location get, and the server's log");
@@ -257,10 +253,10 @@ void CheckLocationTls(CheckContext& context) {
     const std::string url = location.Config("s3Url");
     if (absl::StartsWith(url, "http://")) {
       context.Warn(
-          SubjectOf(location), absl::StrCat("is reached without TLS at ", url),
+          SubjectOf("location", location), absl::StrCat("is reached without TLS at ", url),
           "serve it with TLS; stored data is encrypted, but credentials and names are not");
     } else if (location.ConfigFlag("insecureSkipTLSVerify")) {
-      context.Warn(SubjectOf(location),
+      context.Warn(SubjectOf("location", location),
                    "any server can impersonate it: insecureSkipTLSVerify is set",
                    "give its certificate as spec.objectStorage.caCert");
     }
@@ -269,7 +265,7 @@ void CheckLocationTls(CheckContext& context) {
 
 void CheckLocationCredentials(CheckContext& context) {
   for (const BackupStorageLocation& location : Locations(context)) {
-    ExamineCredential(context, location, location.credential(), SubjectOf(location),
+    ExamineCredential(context, location, location.credential(), SubjectOf("location", location),
                       "spec.credential.key");
     ExamineCredential(
         context, location, DeletionCredential(context, location),

@@ -57,8 +57,7 @@ std::vector<CustomResourceDefinition> LonghornDefinitions(CheckContext& context)
                                               {.label_selector = objects::kLonghornDefinitionLabel,
                                                .field_selector = "",
                                                .may_be_old = true});
-  if (!definitions.ok()) {
-    context.Unknown(CustomResourceDefinition::kKind.plural, definitions.status());
+  if (!context.IsKnown(CustomResourceDefinition::kKind.plural, definitions.status())) {
     return {};
   }
   std::erase_if(*definitions, [](const CustomResourceDefinition& definition) {
@@ -76,11 +75,8 @@ std::optional<velero::PluginConfig> PluginConfigOf(CheckContext& context,
                                                         .random = context.random(),
                                                         .velero_namespace = space,
                                                         .enable_csi = false});
-  if (!config.ok()) {
-    context.Unknown(absl::StrCat("settings of the plugin in ", space), config.status());
-    return std::nullopt;
-  }
-  return *config;
+  const std::string subject = absl::StrCat("settings of the plugin in ", space);
+  return context.IsKnown(subject, config.status()) ? std::optional(*config) : std::nullopt;
 }
 
 // Where Longhorn is, as each Velero's settings of the plugin have it.
@@ -148,7 +144,7 @@ std::vector<std::string> NamedWithBackup(
 
 // Names of snapshots that need attention.
 struct SnapshotTroubles {
-  std::map<std::string, int64_t> counts;   // by volume; of those that its maximum counts
+  std::vector<std::string> almost_full;    // volumes that have almost as many as they may
   std::vector<std::string> undeletable;    // by their names
   std::vector<std::string> on_detached;    // being deleted, of a volume that no node has
   std::vector<std::string> hanging;        // being deleted
@@ -174,34 +170,33 @@ class SnapshotsReader {
         [&](const std::vector<longhorn::Snapshot>& page, bool is_first) {
           if (is_first) {
             troubles_ = {};
+            counts_.clear();
           }
           for (const longhorn::Snapshot& snapshot : page) {
             Inspect(snapshot);
           }
         }));
+    FindAlmostFull();
     return std::move(troubles_);
   }
 
-  // Volumes that have almost as many as they may.
-  std::vector<std::string> AlmostFull(const SnapshotTroubles& troubles) const {
-    std::vector<std::string> full;
-    for (const auto& [name, count] : troubles.counts) {
+ private:
+  void FindAlmostFull() {
+    for (const auto& [name, count] : counts_) {
       const auto volume = volumes_.find(name);
       const int64_t max =
           volume == volumes_.end()
               ? longhorn::kSnapshotMaxCountDefault
               : volume->second.snapshot_count_max().value_or(longhorn::kSnapshotMaxCountDefault);
       if (static_cast<double>(count) >= kCountShareMax * static_cast<double>(max)) {
-        full.push_back(absl::StrCat(name, " (", count, " of ", max, ")"));
+        troubles_.almost_full.push_back(absl::StrCat(name, " (", count, " of ", max, ")"));
       }
     }
-    return full;
   }
 
- private:
   void Inspect(const longhorn::Snapshot& snapshot) {
     if (!snapshot.is_marked_removed()) {
-      ++troubles_.counts[snapshot.volume()];
+      ++counts_[snapshot.volume()];
     }
     if (snapshot.name().size() > longhorn::kDeletableNameBytesMax) {
       troubles_.undeletable.push_back(snapshot.name());
@@ -232,6 +227,7 @@ class SnapshotsReader {
   CheckContext& context_;
   const std::string space_;
   std::map<std::string, longhorn::Volume> volumes_;
+  std::map<std::string, int64_t> counts_;  // by volume; of those that its maximum counts
   SnapshotTroubles troubles_;
 };
 
@@ -316,12 +312,8 @@ void CheckLonghornClass(CheckContext& context) {
 void CheckLonghornSnapshots(CheckContext& context) {
   for (const std::string& space : LonghornNamespaces(context)) {
     const std::string subject = absl::StrCat("snapshots of Longhorn in ", space);
-    SnapshotsReader reader(context, space);
-    const absl::StatusOr<SnapshotTroubles> found = reader.Read();
-    if (!found.ok()) {
-      if (!absl::IsNotFound(found.status())) {
-        context.Unknown(subject, found.status());
-      }
+    const absl::StatusOr<SnapshotTroubles> found = SnapshotsReader(context, space).Read();
+    if (context.IsMissing(subject, found.status()) || !found.ok()) {
       continue;
     }
     if (!found->undeletable.empty()) {
@@ -331,42 +323,29 @@ void CheckLonghornSnapshots(CheckContext& context) {
                                  Listed(found->undeletable)),
                     "give snapshots shorter names; for these, ask Longhorn's support");
     }
-    if (const auto full = reader.AlmostFull(*found); !full.empty()) {
-      context.Warn(subject,
-                   absl::StrCat("volumes that have almost all that they may, then none is taken: ",
-                                Listed(full)),
-                   "free places with: csi-delta longhorn prune --volume VOLUME --keep-last 100, or "
-                   "raise snapshotMaxCount of the Volume");
-    }
-    if (!found->on_detached.empty()) {
-      context.Warn(subject,
-                   absl::StrCat("being deleted for over an hour, and waiting for an attachment of "
-                                "their volumes: ",
-                                Listed(found->on_detached)),
-                   "start a Pod that uses the volume, or leave them until one does");
-    }
-    if (!found->hanging.empty()) {
-      const bool is_purge_disabled = SettingOf(context, space, kPurgeIsDisabledSetting) == "true";
-      context.Warn(
-          subject, absl::StrCat("being deleted for over an hour: ", Listed(found->hanging)),
-          is_purge_disabled
-              ? "set Longhorn's setting disable-snapshot-purge to false; they wait for that"
-              : "look at their status.error, and at the log of longhorn-manager");
-    }
-    if (!found->not_shown.empty()) {
-      context.Warn(subject,
-                   absl::StrCat("taken over 2 minutes ago, and not shown as ready: ",
-                                Listed(found->not_shown)),
-                   "look at the log of longhorn-manager: its monitor of the volume's engine fails; "
-                   "before Longhorn 1.6 it does if snapshotMaxCount is below what the volume has");
-    }
-    if (!found->still_to_take.empty()) {
-      context.Warn(subject,
-                   absl::StrCat("not taken for over 10 minutes; Longhorn takes them as soon as it "
-                                "can, with the data of that moment: ",
-                                Listed(found->still_to_take)),
-                   "delete those that are not wanted any more");
-    }
+    const auto warn = [&](const std::vector<std::string>& names, absl::string_view text,
+                          const char* remediation) {
+      if (!names.empty()) {
+        context.Warn(subject, absl::StrCat(text, ": ", Listed(names)), remediation);
+      }
+    };
+    warn(found->almost_full, "volumes that have almost all that they may, then none is taken",
+         "free places with: csi-delta longhorn prune --volume VOLUME --keep-last 100, or raise "
+         "snapshotMaxCount of the Volume");
+    warn(found->on_detached,
+         "being deleted for over an hour, and waiting for an attachment of their volumes",
+         "start a Pod that uses the volume, or leave them until one does");
+    warn(found->hanging, "being deleted for over an hour",
+         found->hanging.empty() || SettingOf(context, space, kPurgeIsDisabledSetting) != "true"
+             ? "look at their status.error, and at the log of longhorn-manager"
+             : "set Longhorn's setting disable-snapshot-purge to false; they wait for that");
+    warn(found->not_shown, "taken over 2 minutes ago, and not shown as ready",
+         "look at the log of longhorn-manager: its monitor of the volume's engine fails; before "
+         "Longhorn 1.6 it does if snapshotMaxCount is below what the volume has");
+    warn(found->still_to_take,
+         "not taken for over 10 minutes; Longhorn takes them as soon as it can, with the data of "
+         "that moment",
+         "delete those that are not wanted any more");
   }
 }
 
@@ -377,10 +356,7 @@ void CheckLonghornNative(CheckContext& context) {
     const std::string deletion =
         absl::StrCat(": kubectl -n ", space, " delete snapshots.longhorn.io NAME");
     const absl::StatusOr<NativeSnapshots> natives = ReadNatives(ctx, context.cache().api(), space);
-    if (!natives.ok()) {
-      if (!absl::IsNotFound(natives.status())) {
-        context.Unknown(subject, natives.status());
-      }
+    if (context.IsMissing(subject, natives.status()) || !natives.ok()) {
       continue;
     }
     if (const auto again = NamedWithBackup(natives->made_again, {}); !again.empty()) {
@@ -432,8 +408,7 @@ void CheckLonghornWebhook(CheckContext& context) {
       continue;
     }
     const auto slices = context.cache().List<EndpointSlice>(space);
-    if (!slices.ok()) {
-      context.Unknown(absl::StrCat("endpointslices of ", space), slices.status());
+    if (!context.IsKnown(absl::StrCat("endpointslices of ", space), slices.status())) {
       continue;
     }
     for (const std::string& service : services) {
@@ -467,7 +442,7 @@ void CheckLonghornInBackups(CheckContext& context) {
     if (!config.has_value() || config->longhorn_guard) {
       continue;
     }
-    for (const objects::Object& schedule : context.List(ScheduleType(), space)) {
+    for (const objects::Object& schedule : context.List(kScheduleKind.Type(), space)) {
       const absl::StatusOr<objects::Backup> backup = objects::Backup::OfSchedule(schedule);
       if (backup.ok() && Archives(*backup, config->longhorn_namespace)) {
         context.Warn(absl::StrCat("schedule ", space, "/", schedule.name()),

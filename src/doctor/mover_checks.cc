@@ -34,15 +34,11 @@ namespace {
 using objects::ResourceQuota;
 using objects::VolumeTask;
 
-// Its Deployment has the same name.
-constexpr char kControllerAccount[] = "csi-delta-mover";
 // A worker reports every ten seconds.
 constexpr absl::Duration kSilenceMax = absl::Minutes(2);
-// A lease is renewed every two seconds; clocks differ.
-constexpr absl::Duration kLeaseAgeMax = absl::Minutes(1);
 
 std::string InMover(CheckContext& context, absl::string_view kind, absl::string_view name) {
-  return absl::StrCat(kind, " ", context.options().mover_namespace, "/", name);
+  return SubjectOf(kind, context.options().mover_namespace, name);
 }
 
 // Resources that a worker takes of a quota.
@@ -65,13 +61,11 @@ void FindNamed(CheckContext& context, const k8s::ResourceType& type, absl::strin
   if (name.empty()) {
     return;
   }
-  const absl::Status status = context.cache().Find(type, space, name).status();
-  if (absl::IsNotFound(status)) {
+  if (context.IsMissing(SettingsSubject(context),
+                        context.cache().Find(type, space, name).status())) {
     context.Fault(SettingsSubject(context),
                   absl::StrCat("names ", type.kind, " ", name, ", which does not exist"),
                   "make it, or name another one");
-  } else if (!status.ok()) {
-    context.Unknown(SettingsSubject(context), status);
   }
 }
 
@@ -82,28 +76,33 @@ absl::StatusOr<datamover::MoverSettings> ReadSettings(CheckContext& context) {
                                       context.options().mover_namespace);
 }
 
+std::optional<objects::Deployment> ControllerOf(CheckContext& context) {
+  absl::StatusOr<objects::Deployment> found = context.cache().Find<objects::Deployment>(
+      context.options().mover_namespace, kMoverDeployment);
+  return context.IsKnown(InMover(context, "deployment", kMoverDeployment), found.status())
+             ? std::optional(*std::move(found))
+             : std::nullopt;
+}
+
 void CheckMoverLeader(CheckContext& context) {
   const auto lease = objects::Get<objects::Lease>(
       context.ctx(), context.cache().api(),
       objects::Lease::Key(context.options().mover_namespace, datamover::kMoverLease));
   const std::string subject = InMover(context, "lease", datamover::kMoverLease);
-  if (absl::IsNotFound(lease.status())) {
+  if (context.IsMissing(subject, lease.status())) {
     context.Fault(subject, "it was not found: no controller has ever led here",
                   "see that the mover's controller runs");
-    return;
   }
   if (!lease.ok()) {
-    context.Unknown(subject, lease.status());
     return;
   }
-  const std::string holder = lease->holder();
-  const auto renewed = lease->renewed_at();
-  if (holder.empty() || !renewed.has_value() ||
-      *renewed + kLeaseAgeMax < context.ctx().clock->Now()) {
+  const std::string leader =
+      lease->HolderWithin(datamover::kLeaseAgeMax, context.ctx().clock->Now());
+  if (leader.empty()) {
     context.Fault(subject, "it is not renewed: no controller leads",
                   "look at the log of the mover's controller");
   } else {
-    context.Good(subject, absl::StrCat(holder, " leads"));
+    context.Good(subject, absl::StrCat(leader, " leads"));
   }
 }
 
@@ -118,18 +117,17 @@ void CheckMoverSettings(CheckContext& context) {
     context.Fault(SettingsSubject(context), std::string(status.message()),
                   "correct it: docs/data-mover-settings.md has all keys");
     context.ExplainsOthers();
-  } else if (!status.ok()) {
+  } else {
     context.Unknown(SettingsSubject(context), status);
   }
 }
 
 void CheckMoverSettingNames(CheckContext& context) {
   const absl::StatusOr<datamover::MoverSettings> settings = ReadSettings(context);
-  if (!settings.ok()) {
-    context.Unknown(SettingsSubject(context), settings.status());
+  if (!context.IsKnown(SettingsSubject(context), settings.status())) {
     return;
   }
-  FindNamed(context, PriorityClassType(), "", settings->worker.priority_class);
+  FindNamed(context, kPriorityClassKind.Type(), "", settings->worker.priority_class);
   for (const auto& [name, of_class] : settings->storage_classes) {
     FindNamed(context, objects::StorageClass::Type(), "", name);
     FindNamed(context, objects::StorageClass::Type(), "", of_class.intermediate_class);
@@ -141,21 +139,19 @@ void CheckMoverSettingNames(CheckContext& context) {
 
 void CheckMoverNamespace(CheckContext& context) {
   const std::string& space = context.options().mover_namespace;
-  const absl::Status status = context.cache().Find(objects::Namespace::Type(), "", space).status();
-  if (absl::IsNotFound(status)) {
-    context.Fault(absl::StrCat("namespace ", space), "does not exist",
+  const std::string subject = absl::StrCat("namespace ", space);
+  if (context.IsMissing(subject,
+                        context.cache().Find(objects::Namespace::Type(), "", space).status())) {
+    context.Fault(subject, "does not exist",
                   "install the chart, or name the mover's namespace with --namespace");
     context.ExplainsOthers();
-  } else if (!status.ok()) {
-    context.Unknown(absl::StrCat("namespace ", space), status);
   }
 }
 
 void CheckMoverPodSecurity(CheckContext& context) {
   const std::string& name = context.options().mover_namespace;
   const auto space = context.cache().Find(objects::Namespace::Type(), "", name);
-  if (!space.ok()) {
-    context.Unknown(absl::StrCat("namespace ", name), space.status());
+  if (!context.IsKnown(absl::StrCat("namespace ", name), space.status())) {
     return;
   }
   const std::string level = space->Label(objects::kPodSecurityLabel);
@@ -170,32 +166,27 @@ void CheckMoverPodSecurity(CheckContext& context) {
 
 void CheckMoverDeployment(CheckContext& context) {
   const std::string& space = context.options().mover_namespace;
-  const auto found = context.cache().Find<objects::Deployment>(space, kControllerAccount);
-  const std::string subject = InMover(context, "deployment", kControllerAccount);
-  if (absl::IsNotFound(found.status())) {
+  const auto found = context.cache().Find<objects::Deployment>(space, kMoverDeployment);
+  const std::string subject = InMover(context, "deployment", kMoverDeployment);
+  if (context.IsMissing(subject, found.status())) {
     context.Note(subject, "it was not found, so the controller cannot be checked",
                  "nothing, if it runs under another name; else install the chart");
     context.ExplainsOthers();
-  } else if (!found.ok()) {
-    context.Unknown(subject, found.status());
-  } else if (found->available_replicas() < 1) {
+  } else if (found.ok() && found->available_replicas() < 1) {
     context.Fault(subject, "is not available: nothing is moved",
                   "kubectl describe it and its pods");
-  } else {
+  } else if (found.ok()) {
     context.Good(subject, "is available");
   }
 }
 
 void CheckMoverAccounts(CheckContext& context) {
   const std::string& space = context.options().mover_namespace;
-  for (const char* account : {kControllerAccount, kWorkerAccount}) {
-    const absl::Status status =
-        context.cache().Find(objects::ServiceAccount::Type(), space, account).status();
-    if (absl::IsNotFound(status)) {
-      context.Fault(InMover(context, "service account", account), "does not exist",
-                    "install the chart, which makes it with its roles");
-    } else if (!status.ok()) {
-      context.Unknown(InMover(context, "service account", account), status);
+  for (const absl::string_view account : {kMoverDeployment, kWorkerAccount}) {
+    const std::string subject = InMover(context, "service account", account);
+    const auto found = context.cache().Find(objects::ServiceAccount::Type(), space, account);
+    if (context.IsMissing(subject, found.status())) {
+      context.Fault(subject, "does not exist", "install the chart, which makes it with its roles");
     }
   }
 }
@@ -232,8 +223,7 @@ void CheckMoverOrphans(CheckContext& context) {
     for (const k8s::ResourceType* type :
          {&objects::DataUpload::Type(), &objects::DataDownload::Type()}) {
       const auto& list = context.cache().List(*type, space);
-      if (!list.ok()) {
-        context.Unknown(absl::StrCat(type->plural, " of ", space), list.status());
+      if (!context.IsKnown(absl::StrCat(type->plural, " of ", space), list.status())) {
         return;
       }
       for (const objects::Object& object : *list) {
@@ -265,8 +255,7 @@ void CheckMoverOrphans(CheckContext& context) {
 void CheckMoverBases(CheckContext& context) {
   const std::string subject = "base snapshots";
   const absl::StatusOr<datamover::MoverSettings> settings = ReadSettings(context);
-  if (!settings.ok()) {
-    context.Unknown(subject, settings.status());
+  if (!context.IsKnown(subject, settings.status())) {
     return;
   }
   const std::vector<std::string>& veleros = context.options().velero_namespaces;
@@ -278,8 +267,7 @@ void CheckMoverBases(CheckContext& context) {
       [&context](const k8s::ResourceType& type, absl::string_view namespace_name) {
         return context.cache().List(type, namespace_name);
       });
-  if (!all.ok()) {
-    context.Unknown(subject, all.status());
+  if (!context.IsKnown(subject, all.status())) {
     return;
   }
   std::map<std::string, std::vector<std::string>> by_reason;

@@ -34,18 +34,9 @@ constexpr absl::Duration kRecent = absl::Hours(7 * 24);
 constexpr int64_t kMeasuredBytesMin = int64_t{1} << 30;
 constexpr double kTimeoutReserve = 1.5;
 
-// All arguments of the containers of a Deployment.
-std::vector<std::string> ArgumentsOf(const objects::Deployment& deployment) {
-  std::vector<std::string> arguments;
-  for (const objects::DeployedContainer& container : deployment.containers()) {
-    arguments.insert(arguments.end(), container.arguments.begin(), container.arguments.end());
-  }
-  return arguments;
-}
-
 // What "--flag=value" or "--flag value" says; "" where it is not there.
 std::string FlagIn(const objects::Deployment& deployment, absl::string_view flag) {
-  const std::vector<std::string> arguments = ArgumentsOf(deployment);
+  const std::vector<std::string> arguments = deployment.arguments();
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     absl::string_view rest = arguments[i];
     if (!absl::ConsumePrefix(&rest, flag)) {
@@ -72,7 +63,7 @@ absl::Duration ItemOperationTimeout(CheckContext& context) {
       set = kItemOperationTimeout;
     }
     longest = std::max(longest, set);
-    for (const objects::Object& schedule : context.List(ScheduleType(), space)) {
+    for (const objects::Object& schedule : context.List(kScheduleKind.Type(), space)) {
       const absl::StatusOr<objects::Backup> backup = objects::Backup::OfSchedule(schedule);
       longest = std::max(longest, backup.ok() ? backup->item_operation_timeout() : longest);
     }
@@ -86,8 +77,7 @@ std::optional<std::vector<Kind>> AllOf(CheckContext& context) {
   std::vector<Kind> all;
   for (const std::string& space : context.options().velero_namespaces) {
     absl::StatusOr<std::vector<Kind>> list = context.cache().List<Kind>(space);
-    if (!list.ok()) {
-      context.Unknown(absl::StrCat(Kind::kKind.plural, " of ", space), list.status());
+    if (!context.IsKnown(absl::StrCat(Kind::kKind.plural, " of ", space), list.status())) {
       return std::nullopt;
     }
     std::move(list->begin(), list->end(), std::back_inserter(all));
@@ -120,8 +110,7 @@ std::string InMinutes(absl::Duration duration) {
 void CheckMoverQueue(CheckContext& context) {
   const std::string subject = "transfers";
   const absl::StatusOr<datamover::MoverSettings> settings = ReadSettings(context);
-  if (!settings.ok()) {
-    context.Unknown(subject, settings.status());
+  if (!context.IsKnown(subject, settings.status())) {
     return;
   }
   const auto uploads = AllOf<objects::DataUpload>(context);
@@ -157,7 +146,7 @@ void CheckMoverFirstFull(CheckContext& context) {
   if (largest.bytes == 0 || !uploads.has_value()) {
     return;
   }
-  const std::string subject = absl::StrCat("PVC ", largest.pvc.first, "/", largest.pvc.second);
+  const std::string subject = SubjectOf("PVC", largest.pvc.first, largest.pvc.second);
   const std::string size = FormatBinaryQuantity(largest.bytes);
   const objects::DataUpload* const measured = LargestFull(*uploads);
   if (measured == nullptr) {
@@ -185,13 +174,8 @@ void CheckMoverFirstFull(CheckContext& context) {
 }
 
 void CheckMoverFlags(CheckContext& context) {
-  const std::string& space = context.options().mover_namespace;
-  const auto controller = context.cache().Find<objects::Deployment>(space, kMoverDeployment);
-  if (absl::IsNotFound(controller.status())) {
-    return;  // mover-deployment says so.
-  }
-  if (!controller.ok()) {
-    context.Unknown(absl::StrCat("deployment ", space, "/", kMoverDeployment), controller.status());
+  const std::optional<objects::Deployment> controller = ControllerOf(context);
+  if (!controller.has_value()) {
     return;
   }
   std::string differ;
@@ -206,8 +190,7 @@ void CheckMoverFlags(CheckContext& context) {
   compare("--requests-per-second", k8s::kRequestsPerSecond);
   compare("--concurrent-reconciles", k8s::kConcurrentReconciles);
   if (!differ.empty()) {
-    context.Note(absl::StrCat("deployment ", space, "/", kMoverDeployment),
-                 absl::StrCat("runs with ", differ),
+    context.Note(SubjectOf("deployment", *controller), absl::StrCat("runs with ", differ),
                  "nothing, where you set it on purpose; else take it out of the chart's values");
   }
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "csi/expose/exposed_snapshot.h"
@@ -27,23 +28,23 @@ std::map<std::string, std::string> Labels(absl::string_view name) {
 }  // namespace
 
 std::string ImageOfWorkers(CheckContext& context) {
-  const auto controller = context.cache().Find<objects::Deployment>(
-      context.options().mover_namespace, kMoverDeployment);
-  return controller.ok() && !controller->containers().empty()
-             ? controller->containers().front().image
-             : "";
+  const std::optional<objects::Deployment> controller = ControllerOf(context);
+  if (!controller.has_value()) {
+    return "";
+  }
+  const auto containers = controller->containers();
+  const std::string image = containers.empty() ? "" : containers.front().image;
+  if (image.empty()) {
+    context.Unknown("", absl::NotFoundError("the mover's Deployment names no image"));
+  }
+  return image;
 }
 
 std::set<std::string> ClassesInUse(CheckContext& context) {
-  std::map<std::string, std::string> drivers;
-  for (const auto& volume : context.List<objects::PersistentVolume>()) {
-    drivers[volume.name()] = volume.driver();
-  }
   std::set<std::string> classes;
-  for (const PersistentVolumeClaim& claim : context.List<PersistentVolumeClaim>()) {
-    const std::string driver = drivers[claim.volume_name()];
-    const std::string name = claim.storage_class().value_or("");
-    if (!driver.empty() && !csi::HasNoBlockDevices(driver) && !name.empty()) {
+  for (const CsiVolume& volume : CsiVolumes(context)) {
+    const std::string name = volume.claim.storage_class().value_or("");
+    if (!csi::HasNoBlockDevices(volume.driver) && !name.empty()) {
       classes.insert(name);
     }
   }

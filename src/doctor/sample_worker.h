@@ -12,7 +12,8 @@
 // A worker as the mover would make one, to find out what becomes of it.
 namespace csidelta::doctor {
 
-// The image of workers, which is that of the mover's Deployment; "" if it is not known.
+// The image of workers, which is that of the mover's Deployment; "" after having said why it is not
+// known.
 std::string ImageOfWorkers(CheckContext& context);
 
 // The storage classes of PVCs that can become block devices.

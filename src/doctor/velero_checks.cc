@@ -46,10 +46,6 @@ constexpr absl::Duration kRecently = absl::Hours(24);
 constexpr absl::Duration kDeletedWithin = absl::Hours(1);
 constexpr absl::Duration kFailingFor = absl::Hours(24);
 
-std::string SubjectOf(absl::string_view kind, absl::string_view space, absl::string_view name) {
-  return absl::StrCat(kind, " ", space, "/", name);
-}
-
 // Gives `check` the Deployment of each server, with its name, or says why it is not known.
 void ForEachServer(
     CheckContext& context,
@@ -57,24 +53,13 @@ void ForEachServer(
   for (const std::string& space : context.options().velero_namespaces) {
     const auto server = context.cache().Find<Deployment>(space, kVeleroDeployment);
     const std::string subject = SubjectOf("deployment", space, kVeleroDeployment);
-    if (server.ok()) {
-      check(subject, *server);
-    } else if (absl::IsNotFound(server.status())) {
+    if (context.IsMissing(subject, server.status())) {
       context.Note(subject, "it was not found, so the server cannot be checked",
                    "nothing, if Velero runs under another name");
-    } else {
-      context.Unknown(subject, server.status());
+    } else if (server.ok()) {
+      check(subject, *server);
     }
   }
-}
-
-// Command and arguments of all containers.
-std::string CommandLine(const Deployment& deployment) {
-  std::string line;
-  for (const objects::DeployedContainer& container : deployment.containers()) {
-    absl::StrAppend(&line, absl::StrJoin(container.arguments, " "), " ");
-  }
-  return line;
 }
 
 // The version in an image's tag "…:v1.18.1"; nothing when it has another form. A tag "1.18" is the
@@ -105,12 +90,11 @@ bool IsBefore(CheckContext& context, const std::string& space, const Version& ve
 }
 
 // Objects of one namespace, by what is wrong with them: one cause is one finding.
-template <typename Kind>
-using CausesOf = std::map<std::string, std::vector<Kind>>;
+using DeletionsByCause = std::map<std::string, std::vector<DataDeletion>>;
 
 // "DataDeletion velero/a", "7 DataDeletions of velero".
 template <typename Kind>
-std::string SubjectOf(const std::vector<Kind>& objects, absl::string_view space) {
+std::string SubjectOfAll(const std::vector<Kind>& objects, absl::string_view space) {
   return objects.size() == 1 ? SubjectOf(Kind::kKind.kind, space, objects.front().name())
                              : absl::StrCat(objects.size(), " ", Kind::kKind.kind, "s of ", space);
 }
@@ -143,7 +127,7 @@ void FindWaiting(CheckContext& context) {
     }
     if (!waiting.empty()) {
       context.Fault(
-          SubjectOf(waiting, space),
+          SubjectOfAll(waiting, space),
           absl::StrCat("New for over five minutes: no mover takes it up", OthersOf(waiting)),
           "see that the mover's controller runs and is given this namespace");
     }
@@ -178,16 +162,13 @@ std::optional<std::string> WhyItFails(CheckContext& context, const std::string& 
 void CheckVeleroNamespace(CheckContext& context) {
   std::size_t faults = 0;
   for (const std::string& space : context.options().velero_namespaces) {
-    const absl::Status status =
-        context.cache().List(objects::BackupStorageLocation::Type(), space).status();
-    if (absl::IsNotFound(status)) {
-      context.Fault(absl::StrCat("namespace ", space), "Velero's kinds are not served",
-                    "install Velero");
+    const std::string subject = absl::StrCat("namespace ", space);
+    const auto& locations = context.cache().List(objects::BackupStorageLocation::Type(), space);
+    if (context.IsMissing(subject, locations.status())) {
+      context.Fault(subject, "Velero's kinds are not served", "install Velero");
       ++faults;
-    } else if (!status.ok()) {
-      context.Unknown(absl::StrCat("namespace ", space), status);
-    } else if (context.cache().List(objects::BackupStorageLocation::Type(), space)->empty()) {
-      context.Fault(absl::StrCat("namespace ", space), "has no BackupStorageLocation",
+    } else if (locations.ok() && locations->empty()) {
+      context.Fault(subject, "has no BackupStorageLocation",
                     "name Velero's namespace with --velero-namespaces, or make a location");
       ++faults;
     }
@@ -226,7 +207,7 @@ void CheckVeleroVersion(CheckContext& context) {
 
 void CheckVeleroCsiFeature(CheckContext& context) {
   ForEachServer(context, [&](const std::string& subject, const Deployment& server) {
-    if (!absl::StrContains(CommandLine(server), kCsiFeature)) {
+    if (!absl::StrContains(absl::StrJoin(server.arguments(), " "), kCsiFeature)) {
       context.Fault(subject, "runs without --features=EnableCSI, so CSI volumes are left out",
                     "add the flag to the server's arguments");
     }
@@ -255,7 +236,7 @@ void CheckVeleroPlugin(CheckContext& context) {
 
 void CheckVeleroPolicies(CheckContext& context) {
   for (const std::string& space : context.options().velero_namespaces) {
-    for (const objects::Object& schedule : context.List(ScheduleType(), space)) {
+    for (const objects::Object& schedule : context.List(kScheduleKind.Type(), space)) {
       const absl::StatusOr<objects::Backup> backup = objects::Backup::OfSchedule(schedule);
       const std::string name = backup.ok() ? backup->resource_policy_config_map() : "";
       if (name.empty()) {
@@ -265,8 +246,7 @@ void CheckVeleroPolicies(CheckContext& context) {
       const auto config_map = context.cache().Find<objects::ConfigMap>(space, name);
       const auto policies = config_map.ok() ? velero::VolumePolicies::FromConfigMap(*config_map)
                                             : config_map.status();
-      if (!policies.ok()) {
-        context.Unknown(subject, policies.status());
+      if (!context.IsKnown(subject, policies.status())) {
         continue;
       }
       if (policies->AnyRuleIs(velero::PolicyAction::kCustom) &&
@@ -295,7 +275,7 @@ void CheckDownloadsWaiting(CheckContext& context) { FindWaiting<objects::DataDow
 
 void CheckDeletionsPending(CheckContext& context) {
   for (const std::string& space : context.options().velero_namespaces) {
-    CausesOf<DataDeletion> causes;
+    DeletionsByCause causes;
     for (const DataDeletion& object : context.List<DataDeletion>(space)) {
       if (object.phase() != objects::DeletionPhase::kCompleted &&
           !WhyItFails(context, space, object).has_value() &&
@@ -308,7 +288,7 @@ void CheckDeletionsPending(CheckContext& context) {
       for (const DataDeletion& deletion : deletions) {
         attempts = std::max(attempts, deletion.status().attempts);
       }
-      context.Warn(SubjectOf(deletions, space),
+      context.Warn(SubjectOfAll(deletions, space),
                    absl::StrCat("not done after an hour and ", Counted(attempts, "attempt"), ": ",
                                 message, OthersOf(deletions)),
                    "see that the mover's controller runs, and who holds the repository's lock");
@@ -318,7 +298,7 @@ void CheckDeletionsPending(CheckContext& context) {
 
 void CheckDeletionsFailing(CheckContext& context) {
   for (const std::string& space : context.options().velero_namespaces) {
-    CausesOf<DataDeletion> causes;
+    DeletionsByCause causes;
     for (const DataDeletion& object : context.List<DataDeletion>(space)) {
       if (const auto why = WhyItFails(context, space, object); why.has_value()) {
         causes[*why].push_back(object);
@@ -326,7 +306,7 @@ void CheckDeletionsFailing(CheckContext& context) {
     }
     for (const auto& [why, deletions] : causes) {
       context.Warn(
-          SubjectOf(deletions, space), absl::StrCat(why, OthersOf(deletions)),
+          SubjectOfAll(deletions, space), absl::StrCat(why, OthersOf(deletions)),
           "do what the message says; kubectl delete datadeletion gives the request up, and "
           "the data stays in the bucket");
     }
@@ -338,14 +318,12 @@ void CheckDeletionsImpossible(CheckContext& context) {
     const std::string subject = SubjectOf("configmap", space, objects::kUndeletedConfigMap);
     const auto record =
         context.cache().Find<objects::ConfigMap>(space, objects::kUndeletedConfigMap);
-    if (!record.ok() && !absl::IsNotFound(record.status())) {
-      context.Unknown(subject, record.status());
+    if (context.IsMissing(subject, record.status()) || !record.ok()) {
+      continue;
     }
     std::vector<std::string> texts;
-    if (record.ok()) {
-      absl::c_transform(record->data(), std::back_inserter(texts),
-                        [](const auto& entry) { return entry.second; });
-    }
+    absl::c_transform(record->data(), std::back_inserter(texts),
+                      [](const auto& entry) { return entry.second; });
     if (!texts.empty()) {
       context.Warn(subject,
                    absl::StrCat("data of deleted backups stays, which this cluster can never "

@@ -11,6 +11,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/aligned_memory.h"
 #include "base/human_text.h"
 #include "base/quantity.h"
 #include "datamover/settings.h"
@@ -42,8 +43,6 @@ constexpr int64_t kMemoryStepBytes = 32 * kMiB;
 constexpr std::size_t kDryRunsMax = 5;
 constexpr absl::Duration kDryRunTimeMax = absl::Seconds(10);
 constexpr char kSampleRepository[] = "/scratch/repository";
-
-int64_t RoundedUp(int64_t bytes, int64_t step) { return (bytes + step - 1) / step * step; }
 
 // Refused by what the API server asks once the caller may create the object: quota, Pod Security,
 // security context constraints, webhooks, what is named does not exist.
@@ -78,12 +77,10 @@ std::string RemediationOf(CheckContext& context, absl::string_view message) {
 // What the API server answers to a dry run; whether it accepted the object.
 bool ReportAnswer(CheckContext& context, const std::string& subject, const absl::Status& answer) {
   const std::string message(answer.message());
-  if (answer.ok()) {
-    return true;
-  }
   if (!IsRefusedByAdmission(answer)) {
-    context.Unknown(subject, answer);
-  } else if (absl::StrContains(message, "exceeded quota")) {
+    return context.IsKnown(subject, answer);
+  }
+  if (absl::StrContains(message, "exceeded quota")) {
     context.Warn(subject, absl::StrCat("is refused now: ", message),
                  "raise the quota, or lower limits.total in the mover's settings");
   } else {
@@ -108,8 +105,7 @@ std::optional<int64_t> CountOf(CheckContext& context) {
     const auto& list = context.cache().List(Kind::Type(), space);
     if (list.ok()) {
       count += static_cast<int64_t>(list->size());
-    } else if (!absl::IsNotFound(list.status())) {
-      context.Unknown(absl::StrCat(Kind::kKind.plural, " of ", space), list.status());
+    } else if (!context.IsMissing(absl::StrCat(Kind::kKind.plural, " of ", space), list.status())) {
       return std::nullopt;
     }
   }
@@ -174,16 +170,9 @@ LargestVolume LargestBackedUp(CheckContext& context) {
 
 void CheckMoverWorkerPod(CheckContext& context) {
   const std::string& space = context.options().mover_namespace;
-  const auto controller = context.cache().Find<objects::Deployment>(space, kMoverDeployment);
-  if (!controller.ok()) {
-    context.Unknown(absl::StrCat("deployment ", space, "/", kMoverDeployment), controller.status());
-    return;
-  }
   const std::string image = ImageOfWorkers(context);
   const absl::StatusOr<datamover::MoverSettings> settings = ReadSettings(context);
-  if (image.empty() || !settings.ok()) {
-    context.Unknown("", image.empty() ? absl::NotFoundError("the mover's Deployment names no image")
-                                      : settings.status());
+  if (image.empty() || !context.IsKnown("", settings.status())) {
     return;
   }
   CountUnfitNodes(context, *settings);
@@ -206,11 +195,8 @@ void CheckMoverWorkerPod(CheckContext& context) {
 }
 
 void CheckMoverMemory(CheckContext& context) {
-  const std::string& space = context.options().mover_namespace;
-  const std::string subject = absl::StrCat("deployment ", space, "/", kMoverDeployment);
-  const auto controller = context.cache().Find<objects::Deployment>(space, kMoverDeployment);
-  if (!controller.ok()) {
-    context.Unknown(subject, controller.status());
+  const std::optional<objects::Deployment> controller = ControllerOf(context);
+  if (!controller.has_value()) {
     return;
   }
   const std::optional<int64_t> uploads = CountOf<DataUpload>(context);
@@ -223,13 +209,13 @@ void CheckMoverMemory(CheckContext& context) {
   const std::optional<int64_t> limit =
       containers.empty() ? std::nullopt : containers.front().memory_limit_bytes;
   if (limit.has_value() && *limit < needed) {
-    context.Warn(subject,
+    context.Warn(SubjectOf("deployment", *controller),
                  absl::StrCat("its memory limit of ", FormatBinaryQuantity(*limit),
-                              " is less than ", FormatBinaryQuantity(RoundedUp(needed, kMiB)),
+                              " is less than ", FormatBinaryQuantity(RoundUp(needed, kMiB)),
                               ", which ", Counted(*uploads, "DataUpload"), " and ",
                               Counted(*records, "ProtectedVolume"), " take"),
                  absl::StrCat("set resources.limits.memory of the chart to ",
-                              FormatBinaryQuantity(RoundedUp(needed, kMemoryStepBytes)),
+                              FormatBinaryQuantity(RoundUp(needed, kMemoryStepBytes)),
                               ", or let Velero keep backups for a shorter time"));
   }
 }
@@ -245,11 +231,11 @@ void WarnOfWorkerMemory(CheckContext& context, const datamover::MoverSettings& s
   if (memory.ok() && *memory < needed) {
     context.Warn(
         "worker.resources.limits.memory",
-        absl::StrCat(setting, " is less than the ", FormatBinaryQuantity(RoundedUp(needed, kMiB)),
+        absl::StrCat(setting, " is less than the ", FormatBinaryQuantity(RoundUp(needed, kMiB)),
                      " that a restore needs for PVC ", largest.pvc.first, "/", largest.pvc.second,
                      " of ", FormatBinaryQuantity(largest.bytes)),
         absl::StrCat("set worker.resources.limits.memory in the mover's settings to ",
-                     FormatBinaryQuantity(RoundedUp(needed, kMemoryStepBytes))));
+                     FormatBinaryQuantity(RoundUp(needed, kMemoryStepBytes))));
   }
 }
 
@@ -259,8 +245,7 @@ void CheckMoverScratch(CheckContext& context) {
   const absl::StatusOr<datamover::MoverSettings> settings = ReadSettings(context);
   const absl::StatusOr<int64_t> scratch =
       settings.ok() ? ParseQuantity(settings->worker.scratch_size) : settings.status();
-  if (!scratch.ok()) {
-    context.Unknown("worker.scratchSize", scratch.status());
+  if (!context.IsKnown("worker.scratchSize", scratch.status())) {
     return;
   }
   const LargestVolume largest = LargestBackedUp(context);
@@ -270,11 +255,11 @@ void CheckMoverScratch(CheckContext& context) {
     context.Warn(
         "worker.scratchSize",
         absl::StrCat(FormatBinaryQuantity(*scratch), " is less than the ",
-                     FormatBinaryQuantity(RoundedUp(needed, kMiB)),
+                     FormatBinaryQuantity(RoundUp(needed, kMiB)),
                      " that a restore, a check or a deletion may need for PVC ", largest.pvc.first,
                      "/", largest.pvc.second, " of ", FormatBinaryQuantity(largest.bytes)),
         absl::StrCat("set worker.scratchSize in the mover's settings to ",
-                     FormatBinaryQuantity(RoundedUp(needed, kGiB))));
+                     FormatBinaryQuantity(RoundUp(needed, kGiB))));
   }
 }
 

@@ -75,6 +75,12 @@ class Lease : public ObjectOf<Lease> {
   // By the holder's clock; nothing where it was never renewed.
   std::optional<absl::Time> renewed_at() const { return TimeAt({"spec", "renewTime"}); }
 
+  // "" where it was renewed longer ago, or never.
+  std::string HolderWithin(absl::Duration age_max, absl::Time now) const {
+    const std::optional<absl::Time> renewed = renewed_at();
+    return renewed.has_value() && *renewed + age_max >= now ? holder() : "";
+  }
+
   void SetHolder(absl::string_view holder) { Set({"spec", "holderIdentity"}, holder); }
   // Acquired at `now`, to last for `duration` (whole seconds) unless it is renewed. Of the spec
   // nothing else stays.

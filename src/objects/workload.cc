@@ -236,4 +236,12 @@ std::vector<DeployedContainer> Deployment::ContainersAt(absl::string_view field)
   return containers;
 }
 
+std::vector<std::string> Deployment::arguments() const {
+  std::vector<std::string> all;
+  for (const DeployedContainer& container : containers()) {
+    all.insert(all.end(), container.arguments.begin(), container.arguments.end());
+  }
+  return all;
+}
+
 }  // namespace csidelta::objects

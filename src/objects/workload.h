@@ -122,6 +122,7 @@ class Deployment : public ObjectOf<Deployment> {
 
   std::vector<DeployedContainer> containers() const { return ContainersAt("containers"); }
   std::vector<DeployedContainer> init_containers() const { return ContainersAt("initContainers"); }
+  std::vector<std::string> arguments() const;  // of all containers()
   int64_t available_replicas() const { return Number({"status", "availableReplicas"}); }
 
  private:

@@ -235,7 +235,8 @@ class Cluster {
   }
 
   void SeedVolume() {
-    api_.Seed(CsiDriverType(), MakeObject("storage.k8s.io/v1", "CSIDriver", "", support::kDriver));
+    api_.Seed(kCsiDriverKind.Type(),
+              MakeObject("storage.k8s.io/v1", "CSIDriver", "", support::kDriver));
     api_.Seed(objects::StorageClass::Type(),
               MakeObject("storage.k8s.io/v1", "StorageClass", "", "fast"));
     api_.Seed(VolumeSnapshotClassType(), support::MakeClassObject("snaps", support::kDriver));
@@ -754,7 +755,7 @@ std::vector<Ailment> OfKeptSnapshots() {
 std::vector<Ailment> OfDrivers() {
   return {
       {"driver-object", Severity::kWarning, "has no CSIDriver object",
-       Removes({CsiDriverType(), "", support::kDriver})},
+       Removes({kCsiDriverKind.Type(), "", support::kDriver})},
       {"driver-storage-class", Severity::kWarning, "shop/orders",
        Removes({objects::StorageClass::Type(), "", "fast"})},
       {"driver-snapshot-class", Severity::kFault, "VolumeSnapshotClass",
@@ -836,7 +837,7 @@ void SetPlugin(Cluster& cluster, const support::Strings& settings) {
 void SeedSchedule(Cluster& cluster, const std::string& name, const Json& backup_spec) {
   Json schedule = MakeObject("velero.io/v1", "Schedule", "velero", name);
   SetJson(schedule, {"spec", "template"}, backup_spec);
-  cluster.api().Seed(ScheduleType(), schedule);
+  cluster.api().Seed(kScheduleKind.Type(), schedule);
 }
 
 // An object of Longhorn in its namespace.
@@ -1249,7 +1250,7 @@ std::vector<Ailment> OfVelerosContract() {
             Json{{"snapshotMoveData", true},
                  {"datamover", "csi-delta"},
                  {"resourcePolicy", {{"kind", "configmap"}, {"name", "policies"}}}});
-    c.api().Seed(ScheduleType(), schedule);
+    c.api().Seed(kScheduleKind.Type(), schedule);
     Json policies = MakeObject("v1", "ConfigMap", "velero", "policies");
     SetJson(policies, {"data", "p"}, policy);
     c.api().Seed(ConfigMapType(), policies);
@@ -1518,11 +1519,11 @@ TEST(CheckupTest, KindsAreNamespacedAsTheApiServerHasThem) {
     EXPECT_TRUE(type.namespaced) << type.kind;
   }
   for (const k8s::ResourceType& type :
-       {objects::Namespace::Type(), objects::StorageClass::Type(), CsiDriverType(),
-        PriorityClassType(), objects::CustomResourceDefinition::Type()}) {
+       {objects::Namespace::Type(), objects::StorageClass::Type(), kCsiDriverKind.Type(),
+        kPriorityClassKind.Type(), objects::CustomResourceDefinition::Type()}) {
     EXPECT_FALSE(type.namespaced) << type.kind;
   }
-  EXPECT_TRUE(ScheduleType().namespaced);
+  EXPECT_TRUE(kScheduleKind.Type().namespaced);
 }
 
 TEST(CheckupTest, ASnapshotThatIsToBeDeletedForOverAnHourIsWarnedOfOnce) {

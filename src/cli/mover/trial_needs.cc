@@ -42,8 +42,6 @@ constexpr absl::string_view kDefaultLocation =
 constexpr char kVeleroServer[] = "velero";
 constexpr char kCsiFeature[] = "EnableCSI";
 constexpr char kPluginImage[] = "velero-plugin-for-csi-delta";
-// The controller renews its lease every two seconds; clocks differ.
-constexpr absl::Duration kLeaseAgeMax = absl::Minutes(1);
 
 absl::Status CheckNamespace(const CallContext& ctx, k8s::ApiClient& api,
                             const TrialRequest& request) {
@@ -70,13 +68,6 @@ const BackupStorageLocation* ChosenLocation(const std::vector<BackupStorageLocat
   return named;
 }
 
-absl::Status NoLocation(const TrialRequest& request) {
-  return absl::FailedPreconditionError(absl::StrCat(
-      "namespace ", request.velero_namespace,
-      " has no BackupStorageLocation; velero backup-location create makes one, or name Velero's "
-      "namespace by --velero-namespace"));
-}
-
 absl::Status CheckLocation(const CallContext& ctx, k8s::ApiClient& api,
                            const TrialRequest& request) {
   const absl::StatusOr<std::vector<BackupStorageLocation>> locations =
@@ -87,7 +78,10 @@ absl::Status CheckLocation(const CallContext& ctx, k8s::ApiClient& api,
   }
   RETURN_IF_ERROR(locations.status());
   if (locations->empty()) {
-    return NoLocation(request);
+    return absl::FailedPreconditionError(absl::StrCat(
+        "namespace ", request.velero_namespace,
+        " has no BackupStorageLocation; velero backup-location create makes one, or name Velero's "
+        "namespace by --velero-namespace"));
   }
   const BackupStorageLocation* const location = ChosenLocation(*locations, request);
   if (location == nullptr) {
@@ -117,11 +111,7 @@ absl::Status CheckServer(const CallContext& ctx, k8s::ApiClient& api, const Tria
   if (!server.has_value()) {
     return absl::OkStatus();
   }
-  bool is_csi = false;
-  for (const objects::DeployedContainer& container : server->containers()) {
-    is_csi = is_csi || absl::StrContains(absl::StrJoin(container.arguments, " "), kCsiFeature);
-  }
-  if (!is_csi) {
+  if (!absl::StrContains(absl::StrJoin(server->arguments(), " "), kCsiFeature)) {
     return absl::FailedPreconditionError(absl::StrCat(
         "Velero's server runs without --features=EnableCSI, so it takes no CSI snapshots; add the "
         "flag to the arguments of deployment ",
@@ -151,8 +141,7 @@ absl::Status CheckMover(const CallContext& ctx, k8s::ApiClient& api, const Trial
     return absl::FailedPreconditionError(absl::StrCat(
         "the data mover is not installed in namespace ", request.mover_namespace, "; ", next));
   }
-  return !lease->holder().empty() && lease->renewed_at().has_value() &&
-                 *lease->renewed_at() + kLeaseAgeMax >= ctx.clock->Now()
+  return !lease->HolderWithin(datamover::kLeaseAgeMax, ctx.clock->Now()).empty()
              ? absl::OkStatus()
              : absl::FailedPreconditionError(absl::StrCat(
                    "no controller of the data mover runs in namespace ", request.mover_namespace,

@@ -45,8 +45,6 @@
 namespace csidelta::datamover {
 namespace {
 
-// A lease is renewed every two seconds; clocks differ.
-constexpr absl::Duration kLeaseAgeMax = absl::Minutes(1);
 // For what drivers and nodes remove.
 constexpr absl::Duration kGoneTimeMax = absl::Minutes(2);
 // Of a repository below the folder of its cluster: the namespace and the uid of the PVC.
@@ -292,11 +290,7 @@ absl::Status Planner::CheckForLeader() {
   if (!lease.has_value()) {
     return absl::OkStatus();
   }
-  const std::optional<absl::Time> renewed = lease->renewed_at();
-  leader_ = lease->holder();
-  if (!renewed.has_value() || *renewed + kLeaseAgeMax < ctx_.clock->Now()) {
-    leader_.clear();
-  }
+  leader_ = lease->HolderWithin(kLeaseAgeMax, ctx_.clock->Now());
   has_idle_lease_ = leader_.empty();
   return absl::OkStatus();
 }
