@@ -149,8 +149,9 @@ void LocationLocks::CheckLifecycleRules() {
 
 void LocationLocks::CheckLifecycleRule(const LifecycleRule& rule) {
   const std::string name = absl::StrCat("the lifecycle rule \"", CutText(rule.id, 100), "\"");
-  if (rule.expires_current) {
-    Fault(absl::StrCat(name, rule.is_narrower ? " may remove" : " removes",
+  if (rule.expires_current || rule.archives_current) {
+    Fault(absl::StrCat(name, rule.is_narrower ? " may " : " ",
+                       rule.expires_current ? "remove" : "archive", rule.is_narrower ? "" : "s",
                        " objects by their age: incremental backups need old ones"),
           absl::StrCat("take the folder ", velero::kRepositoryRoot, " out of the rule"));
   }

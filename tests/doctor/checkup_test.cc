@@ -579,6 +579,15 @@ void MakeImmutable(Cluster& cluster) {
   SetDocument(cluster, storage::BucketDocument::kLifecycle, kNoncurrent);
 }
 
+// A bucket without object lock, with a rule for what is current.
+void SetRule(Cluster& cluster, absl::string_view what) {
+  SetDocument(cluster, storage::BucketDocument::kObjectLock, "");
+  SetDocument(cluster, storage::BucketDocument::kLifecycle,
+              absl::StrCat("<LifecycleConfiguration><Rule><ID>35 days</ID><Prefix>plugins/</Prefix>"
+                           "<Status>Enabled</Status>",
+                           what, "</Rule></LifecycleConfiguration>"));
+}
+
 std::vector<Ailment> OfImmutability() {
   using storage::BucketDocument;
   return {
@@ -618,12 +627,10 @@ std::vector<Ailment> OfImmutability() {
          SetDocument(c, BucketDocument::kLifecycle, "");
        }},
       {"location-immutable", Severity::kFault, "\"35 days\" removes objects by their age",
+       [](Cluster& c) { SetRule(c, "<Expiration><Days>35</Days></Expiration>"); }},
+      {"location-immutable", Severity::kFault, "\"35 days\" archives objects by their age",
        [](Cluster& c) {
-         SetDocument(c, BucketDocument::kObjectLock, "");
-         SetDocument(c, BucketDocument::kLifecycle,
-                     "<LifecycleConfiguration><Rule><ID>35 days</ID><Prefix>plugins/</Prefix>"
-                     "<Status>Enabled</Status><Expiration><Days>35</Days></Expiration></Rule>"
-                     "</LifecycleConfiguration>");
+         SetRule(c, "<Transition><StorageClass>GLACIER</StorageClass></Transition>");
        }},
       {"location-immutable", Severity::kFault, "PVC shop/orders: AccessDenied",
        [](Cluster& c) {
