@@ -187,7 +187,7 @@ absl::Status CheckLocksAreRenewed(const MoverSettings& settings) {
 void ReadProxy(JsonSection& section, net::ProxySettings& out) {
   section.Text("https", out.https_proxy, "http://[user:password@]host[:port] of an HTTP proxy",
                [](const std::string& text) {
-                 return net::ProxyFor({}, {text, "", ""}).ok();
+                 return net::ProxyFor({}, {.always = text, .https_proxy = "", .no_proxy = ""}).ok();
                });
   section.Text("noProxy", out.no_proxy, "a list of hosts, joined by commas without spaces",
                [](const std::string& text) {

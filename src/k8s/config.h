@@ -52,7 +52,7 @@ struct ClientSettings {
   double qps = kRequestsPerSecond;  // sustained
   int burst = kRequestsPerSecond;   // and at once; neither counts running watches
   int page_items_max = 500;         // objects per page of a list
-  net::ProxySettings proxy;         // HTTPS_PROXY, NO_PROXY
+  net::ProxySettings proxy;         // HTTPS_PROXY, HTTP_PROXY, NO_PROXY
   // Whether log-in programs may run: on a person's command line, not in a plugin process, which has
   // none of them.
   ExecRunner run_exec = nullptr;

@@ -56,8 +56,17 @@ absl::Status TooLarge(int64_t body_bytes_max) {
   return absl::InternalError(absl::StrCat("answer larger than ", body_bytes_max, " bytes"));
 }
 
+template <typename Message>
+void AddAuthorization(const Url& proxy, Message& message) {
+  if (!proxy.user_info.empty()) {
+    message.set(http::field::proxy_authorization,
+                absl::StrCat("Basic ", absl::Base64Escape(proxy.user_info)));
+  }
+}
+
 // The body is borrowed from `request`.
-http::request<http::span_body<const char>> BuildMessage(const HttpRequest& request) {
+http::request<http::span_body<const char>> BuildMessage(const HttpRequest& request,
+                                                        const Destination& destination) {
   const absl::string_view body =
       request.borrowed_body.empty() ? absl::string_view(request.body) : request.borrowed_body;
   http::request<http::span_body<const char>> message;
@@ -65,6 +74,10 @@ http::request<http::span_body<const char>> BuildMessage(const HttpRequest& reque
   message.method_string(request.method);
   message.target(request.url.target);
   message.set(http::field::host, request.url.HostHeader());
+  if (destination.proxy.has_value() && destination.tls == nullptr) {  // RFC 9112 §3.2.2
+    message.target(absl::StrCat("http://", request.url.HostHeader(), request.url.target));
+    AddAuthorization(*destination.proxy, message);
+  }
   for (const auto& [name, value] : request.headers) {
     message.set(name, value);
   }
@@ -253,7 +266,7 @@ bool Connection::Impl::IsQuiet() {
 }
 
 absl::Status Connection::Impl::Send(const CallContext& ctx, const HttpRequest& request) {
-  http::request<http::span_body<const char>> message = BuildMessage(request);
+  http::request<http::span_body<const char>> message = BuildMessage(request, destination_);
   http::request_serializer<http::span_body<const char>> serializer(message);
   Window window{.since = ctx.clock->Uptime()};
   while (!serializer.is_done()) {
@@ -318,10 +331,11 @@ absl::Status Connection::Impl::ConnectAll(const CallContext& ctx) {
     }
   }
   RETURN_IF_ERROR(status);
-  if (destination_.proxy.has_value()) {
-    RETURN_IF_ERROR(AskProxy(ctx));
+  if (destination_.tls == nullptr) {
+    return absl::OkStatus();
   }
-  return destination_.tls == nullptr ? absl::OkStatus() : ShakeHands(ctx);
+  RETURN_IF_ERROR(destination_.proxy.has_value() ? AskProxy(ctx) : absl::OkStatus());
+  return ShakeHands(ctx);
 }
 
 absl::Status Connection::Impl::ConnectTcp(const CallContext& ctx, const std::string& address,
@@ -357,10 +371,7 @@ absl::Status Connection::Impl::AskProxy(const CallContext& ctx) {
   message.method(http::verb::connect);
   message.target(destination_.url.Authority());
   message.set(http::field::host, destination_.url.Authority());
-  if (!destination_.proxy->user_info.empty()) {
-    message.set(http::field::proxy_authorization,
-                absl::StrCat("Basic ", absl::Base64Escape(destination_.proxy->user_info)));
-  }
+  AddAuthorization(*destination_.proxy, message);
   RETURN_IF_ERROR(Await(ctx, "send to proxy", [&](auto handler) {
     http::async_write(socket_, message, std::move(handler));
   }));

@@ -22,7 +22,7 @@ using TlsSession = std::shared_ptr<ssl_session_st>;
 // The server to connect to, and through what.
 struct Destination {
   Url url;                    // only scheme, host and port count
-  std::optional<Url> proxy;   // reached first; asked to CONNECT
+  std::optional<Url> proxy;   // reached first; asked to CONNECT, or for each URL without TLS
   ssl_ctx_st* tls = nullptr;  // borrowed; nullptr for plain TCP
   TlsSession session;         // of an earlier connection, or null
   std::string server_name;    // what the certificate must name

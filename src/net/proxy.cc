@@ -137,14 +137,14 @@ std::string FirstOf(const char* upper, const char* lower) {
 ProxySettings ProxySettings::FromEnvironment() {
   return {.always = "",
           .https_proxy = FirstOf("HTTPS_PROXY", "https_proxy"),
+          .http_proxy = FirstOf("HTTP_PROXY", "http_proxy"),
           .no_proxy = FirstOf("NO_PROXY", "no_proxy")};
 }
 
 absl::StatusOr<std::optional<Url>> ProxyFor(const Url& url, const ProxySettings& settings) {
   std::string proxy = settings.always;
-  if (proxy.empty() && url.scheme == "https" && !settings.https_proxy.empty() &&
-      !Bypasses(url, settings.no_proxy)) {
-    proxy = settings.https_proxy;
+  if (proxy.empty() && !Bypasses(url, settings.no_proxy)) {
+    proxy = url.scheme == "https" ? settings.https_proxy : settings.http_proxy;
   }
   if (proxy.empty()) {
     return std::nullopt;

@@ -10,11 +10,12 @@ namespace csidelta::net {
 
 // Which proxy stands between us and the servers.
 struct ProxySettings {
-  std::string always;       // used for every URL when not ""; then the two below do not count
-  std::string https_proxy;  // as in HTTPS_PROXY: for https URLs; "host:port" or a URL
-  std::string no_proxy;     // as in NO_PROXY
+  std::string always;           // used for every URL when not ""; then those below do not count
+  std::string https_proxy;      // as in HTTPS_PROXY: for https URLs; "host:port" or a URL
+  std::string http_proxy = {};  // as in HTTP_PROXY: for http URLs
+  std::string no_proxy;         // as in NO_PROXY
 
-  // From HTTPS_PROXY and NO_PROXY, or their lower-case forms. Reads the environment.
+  // From these variables, or their lower-case forms. Reads the environment.
   static ProxySettings FromEnvironment();
 };
 
@@ -22,7 +23,7 @@ struct ProxySettings {
 //
 // NO_PROXY is a list, joined by commas, of: "*" (everything), a host name (itself and everything
 // below it), ".name" (only what is below it), an IP address, or an address block (10.0.0.0/8); each
-// but the block may end in ":port". Localhost and loopback addresses never go through https_proxy.
+// but the block may end in ":port". Localhost and loopback addresses never go through them.
 //
 // INVALID_ARGUMENT when the proxy is malformed or not an http one: TLS to the proxy itself and
 // SOCKS are not supported. Pure.

@@ -643,6 +643,24 @@ TEST_F(HttpClientTest, GoesThroughTheProxy) {
   client_.reset();  // Ends the tunnel.
 }
 
+// Many proxies let CONNECT reach port 443 alone.
+TEST_F(HttpClientTest, AsksTheProxyItselfForWhatIsNotEncrypted) {
+  std::string asked;
+  std::string authorization;
+  HttpTestServer proxy([&](const ServedRequest& request, ServedConnection& connection) {
+    asked = absl::StrCat(request.method, " ", request.target, " of ", request.headers.at("host"));
+    authorization = request.headers.at("proxy-authorization");
+    connection.Send(200, "by the proxy");
+  });
+  options_.proxy.http_proxy = absl::StrCat("http://user:secret@127.0.0.1:", proxy.port());
+  const auto response =
+      client().Send(ctx_, {.method = "GET", .url = *ParseUrl("http://bucket.invalid:9000/x?y=z")});
+  ASSERT_THAT(response, IsOk());
+  EXPECT_EQ(response->body, "by the proxy");
+  EXPECT_EQ(asked, "GET http://bucket.invalid:9000/x?y=z of bucket.invalid:9000");
+  EXPECT_EQ(authorization, "Basic dXNlcjpzZWNyZXQ=");
+}
+
 TEST_F(HttpClientTest, SaysWhatTheProxyRefused) {
   Start(Echo, {.tls = true});
   int status = 407;

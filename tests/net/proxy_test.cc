@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/match.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::net::proxy_test {
@@ -41,14 +42,21 @@ TEST(ProxyForTest, HonoursNoProxy) {
       {"https://localhost", "", true},
       {"https://127.1.2.3", "", true},
       {"https://[::1]", "", true},
-      {"http://api.example.com", "", true},
+      {"http://api.example.com", "", false},
+      {"http://api.example.com", "example.com", true},
+      {"http://127.0.0.1:9000", "", true},
   };
   for (const NoProxyCase& test : cases) {
-    const ProxySettings settings = {
-        .always = "", .https_proxy = "http://proxy:3128", .no_proxy = test.no_proxy};
+    const ProxySettings settings = {.always = "",
+                                    .https_proxy = "http://proxy:3128",
+                                    .http_proxy = "http://proxy:3129",
+                                    .no_proxy = test.no_proxy};
     const absl::StatusOr<std::optional<Url>> proxy = ProxyFor(*ParseUrl(test.url), settings);
     ASSERT_THAT(proxy, support::IsOk());
     EXPECT_EQ(!proxy->has_value(), test.goes_direct) << test.url << " " << test.no_proxy;
+    if (proxy->has_value()) {
+      EXPECT_EQ((*proxy)->port, absl::StartsWith(test.url, "http://") ? 3129 : 3128) << test.url;
+    }
   }
 }
 
