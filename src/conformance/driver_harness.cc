@@ -33,24 +33,22 @@ absl::StatusOr<VolumeInfo> DriverHarness::MakeVolume(const CallContext& ctx, int
                      .size_bytes = size_bytes,
                      .snapshot_id = snapshot_id}};
   made_.push_back(std::move(made));
-  bool ready = false;
-  RETURN_IF_ERROR(Ask(ctx, made_.back(), ready));
+  RETURN_IF_ERROR(Ask(ctx, made_.back()));
   return made_.back().mount.volume;
 }
 
-absl::StatusOr<std::string> DriverHarness::MakeSnapshot(const CallContext& ctx,
-                                                        const std::string& volume_id) {
+absl::StatusOr<SnapshotInfo> DriverHarness::MakeSnapshot(const CallContext& ctx,
+                                                         const std::string& volume_id) {
   Made made{.wish = {.name = absl::StrCat(prefix_, "snapshot-", ++count_)}, .source_id = volume_id};
   made_.push_back(std::move(made));
-  bool ready = false;
-  RETURN_IF_ERROR(Ask(ctx, made_.back(), ready));
-  while (!ready) {
+  RETURN_IF_ERROR(Ask(ctx, made_.back()));
+  while (!made_.back().snapshot.ready) {
     RETURN_IF_ERROR(Annotate(ctx.Check(),
                              absl::StrCat("snapshot ", made_.back().id, " does not become ready")));
     ctx.clock->SleepFor(std::min(ctx.TimeLeft(), kReadyPause), ctx.stop);
-    RETURN_IF_ERROR(Ask(ctx, made_.back(), ready));
+    RETURN_IF_ERROR(Ask(ctx, made_.back()));
   }
-  return made_.back().id;
+  return made_.back().snapshot;
 }
 
 absl::Status DriverHarness::Drop(const CallContext& ctx, const std::string& id) {
@@ -90,8 +88,7 @@ std::string DriverHarness::CleanUp(const CallContext& ctx) {
   std::vector<std::string> stayed;
   for (; !made_.empty(); made_.pop_back()) {
     Made& made = made_.back();
-    bool ready = false;
-    if (made.id.empty() && !Ask(ctx, made, ready).ok()) {
+    if (made.id.empty() && !Ask(ctx, made).ok()) {
       continue;  // It was never made.
     }
     if (const absl::Status status = Drop(ctx, made); !status.ok()) {
@@ -113,16 +110,14 @@ void DriverHarness::Forget(absl::string_view id) {
 }
 
 // Makes it, or learns that it is there: both calls may come twice.
-absl::Status DriverHarness::Ask(const CallContext& ctx, Made& made, bool& ready) {
+absl::Status DriverHarness::Ask(const CallContext& ctx, Made& made) {
   if (made.is_volume) {
     ASSIGN_OR_RETURN(made.mount.volume, link_.CreateVolume(ctx, made.wish));
     made.id = made.mount.volume.id;
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const SnapshotInfo info,
-                   link_.CreateSnapshot(ctx, made.wish.name, made.source_id));
-  made.id = info.id;
-  ready = info.ready;
+  ASSIGN_OR_RETURN(made.snapshot, link_.CreateSnapshot(ctx, made.wish.name, made.source_id));
+  made.id = made.snapshot.id;
   return absl::OkStatus();
 }
 

@@ -31,7 +31,7 @@ class DriverHarness {
   absl::StatusOr<VolumeInfo> MakeVolume(const CallContext& ctx, int64_t size_bytes,
                                         const std::string& snapshot_id);
   // Waits until it is ready to use.
-  absl::StatusOr<std::string> MakeSnapshot(const CallContext& ctx, const std::string& volume_id);
+  absl::StatusOr<SnapshotInfo> MakeSnapshot(const CallContext& ctx, const std::string& volume_id);
   // A volume or a snapshot.
   absl::Status Drop(const CallContext& ctx, const std::string& id);
 
@@ -54,11 +54,12 @@ class DriverHarness {
     std::string id = {};         // "" until the driver has said it
     Mount mount = {};            // of a volume
     bool attached = false;
+    SnapshotInfo snapshot = {};  // of a snapshot
   };
 
   Made& Find(absl::string_view id);
   void Forget(absl::string_view id);
-  absl::Status Ask(const CallContext& ctx, Made& made, bool& ready);
+  absl::Status Ask(const CallContext& ctx, Made& made);
   absl::Status Drop(const CallContext& ctx, Made& made);
   absl::Status TakeOff(const CallContext& ctx, Made& made);
 

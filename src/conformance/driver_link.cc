@@ -209,6 +209,8 @@ absl::StatusOr<DriverInfo> GrpcLink::Probe(const CallContext& ctx) {
     driver_info.controller |= type == pb::PluginCapability::Service::CONTROLLER_SERVICE;
     driver_info.metadata |= type == pb::PluginCapability::Service::SNAPSHOT_METADATA_SERVICE;
     driver_info.differential |= type == ds::DIFFERENTIAL_SNAPSHOT_SERVICE;
+    driver_info.snapshot_topology |=
+        type == pb::PluginCapability::Service::SNAPSHOT_ACCESSIBILITY_CONSTRAINTS;
   }
   ASSIGN_OR_RETURN(const pb::ControllerGetCapabilitiesResponse controller,
                    Call(ctx, "ControllerGetCapabilities", *controller_,
@@ -244,7 +246,6 @@ absl::StatusOr<VolumeInfo> GrpcLink::CreateVolume(const CallContext& ctx,
                                    &pb::Controller::Stub::CreateVolume, request));
   const pb::Volume& volume = response.volume();
   return VolumeInfo{.id = volume.volume_id(),
-                    .size_bytes = volume.capacity_bytes(),
                     .context = {volume.volume_context().begin(), volume.volume_context().end()}};
 }
 
@@ -291,7 +292,9 @@ absl::StatusOr<SnapshotInfo> GrpcLink::CreateSnapshot(const CallContext& ctx,
                    CallWithSecrets(ctx, "CreateSnapshot", *controller_,
                                    &pb::Controller::Stub::CreateSnapshot, request));
   return SnapshotInfo{.id = response.snapshot().snapshot_id(),
-                      .ready = response.snapshot().ready_to_use()};
+                      .ready = response.snapshot().ready_to_use(),
+                      .size_bytes = response.snapshot().size_bytes(),
+                      .has_topology = response.snapshot().accessible_topology_size() > 0};
 }
 
 absl::Status GrpcLink::DeleteSnapshot(const CallContext& ctx, const std::string& id) {

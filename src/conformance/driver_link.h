@@ -24,11 +24,11 @@ struct DriverInfo {
   bool expands = false;       // the controller
   bool expands_node = false;
   bool stages = false;
+  bool snapshot_topology = false;  // SNAPSHOT_ACCESSIBILITY_CONSTRAINTS
 };
 
 struct VolumeInfo {
   std::string id;
-  int64_t size_bytes = 0;
   std::map<std::string, std::string> context;
 };
 
@@ -41,6 +41,8 @@ struct VolumeRequest {
 struct SnapshotInfo {
   std::string id;
   bool ready = false;
+  int64_t size_bytes = 0;     // that a volume of it needs; 0: not said
+  bool has_topology = false;  // it says from where a volume can be made of it
 };
 
 // Where a node puts a volume.

@@ -33,7 +33,9 @@ using testing::IsSupersetOf;
 // what is out of order.
 class LinkingNode final : public pb::Node::Service {
  public:
-  LinkingNode(const csi_driver::Store& store, bool stages) : store_(store), stages_(stages) {}
+  // Devices lack `header_bytes` of their volumes, as those of LUKS do.
+  LinkingNode(const csi_driver::Store& store, bool stages, std::size_t header_bytes)
+      : store_(store), stages_(stages), header_bytes_(header_bytes) {}
 
   // Volumes that are staged, and those that are published.
   std::size_t MountCount() const {
@@ -55,8 +57,11 @@ class LinkingNode final : public pb::Node::Service {
     if (staged != stages_ || !request->volume_capability().has_block()) {
       return Unless(false);
     }
-    std::filesystem::create_symlink(store_.VolumePath(request->volume_id()),
-                                    request->target_path());
+    const std::string volume = store_.VolumePath(request->volume_id());
+    if (header_bytes_ > 0) {
+      std::filesystem::resize_file(volume, std::filesystem::file_size(volume) - header_bytes_);
+    }
+    std::filesystem::create_symlink(volume, request->target_path());
     published_.insert({request->volume_id(), request->target_path()});
     return grpc::Status::OK;
   }
@@ -96,6 +101,7 @@ class LinkingNode final : public pb::Node::Service {
 
   const csi_driver::Store& store_;
   const bool stages_;
+  const std::size_t header_bytes_;
   mutable std::mutex mutex_;
   std::set<Place> staged_;
   std::set<Place> published_;
@@ -106,7 +112,7 @@ class ConformanceTest : public csi_driver::DriverFixture {
   ConformanceTest() : DriverFixture("/dev/shm") {}  // There is no flush to wait for.
 
   std::unique_ptr<pb::Node::Service> MakeNodeService() override {
-    auto node = std::make_unique<LinkingNode>(*store_, stages_);
+    auto node = std::make_unique<LinkingNode>(*store_, stages_, header_bytes_);
     linking_node_ = node.get();
     return node;
   }
@@ -173,6 +179,7 @@ class ConformanceTest : public csi_driver::DriverFixture {
   std::function<void(const CheckResult&)> on_result_;
   std::string said_;
   bool stages_ = false;  // whether the node does
+  std::size_t header_bytes_ = 0;
   LinkingNode* linking_node_ = nullptr;
 };
 
@@ -207,6 +214,25 @@ TEST_F(ConformanceTest, ANodeThatStagesPassesAndKeepsNothing) {
   EXPECT_THAT(BrokenRules(), IsEmpty()) << said_;
   EXPECT_THAT(ended_, IsOk());
   EXPECT_EQ(LeftBehind(), 0U);
+}
+
+TEST_F(ConformanceTest, ADeviceThatLacksItsHeaderIsFound) {
+  StopServing();
+  header_bytes_ = 4096;
+  Serve();
+  EXPECT_THAT(BrokenRules(), testing::Contains("block-size"));
+  EXPECT_THAT(said_, HasSubstr("the volume: block-size: its device has 1044480 of 1048576 bytes"));
+}
+
+TEST_F(ConformanceTest, NoSpaceForASnapshotIsResourceExhausted) {
+  AddRule(R"({"method":"CreateSnapshot","code":"INTERNAL","message":"no space left in the pool"})");
+  EXPECT_THAT(BrokenRules(), testing::ElementsAre("no-space"));
+  EXPECT_THAT(ended_, StatusIs(absl::StatusCode::kInternal));
+}
+
+TEST_F(ConformanceTest, ANamespaceIsNoSpace) {
+  AddRule(R"({"method":"CreateSnapshot","code":"INTERNAL","message":"the namespace is gone"})");
+  EXPECT_THAT(BrokenRules(), testing::IsEmpty());
 }
 
 TEST_F(ConformanceTest, ABaseIsDeletedBeforeItsRuleIsChecked) {
@@ -295,6 +321,8 @@ INSTANTIATE_TEST_SUITE_P(
                     LieCase{R"("lie":"end")", {"complete"}, kPages},
                     LieCase{R"("lie":"capacity_changes","skip":3,"every":2)", {"capacity"}, kPages},
                     LieCase{R"("code":"INTERNAL")", {"mode", "forged-cursor", "volume"}, kPages},
+                    LieCase{R"("lie":"half_size")", {"snapshot-size"}, "CreateSnapshot"},
+                    LieCase{R"("lie":"topology")", {"snapshot-topology"}, "CreateSnapshot"},
                     LieCase{R"("code":"FAILED_PRECONDITION")", {"clean-up"}, "DeleteVolume"}),
     [](const auto& test) { return absl::StrCat("Case", test.index); });
 

@@ -42,6 +42,8 @@ const std::map<std::string, absl::StatusCode>& Codes() {
 const std::map<std::string, Lie>& Lies() {
   static const auto* const kLies = new std::map<std::string, Lie>{
       {"not_ready", Lie::kNotReady},
+      {"half_size", Lie::kHalfSize},
+      {"topology", Lie::kTopology},
       {"omit", Lie::kOmit},
       {"shift", Lie::kShift},
       {"overlap", Lie::kOverlap},

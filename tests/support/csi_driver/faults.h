@@ -22,6 +22,8 @@ namespace csidelta::csi_driver {
 enum class Lie {
   // In volume snapshots.
   kNotReady,  // ready_to_use is false.
+  kHalfSize,  // Of the volume.
+  kTopology,  // One that is not announced.
 
   // In the extents of a list of blocks.
   kOmit,            // Left out.

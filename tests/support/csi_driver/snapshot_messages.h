@@ -19,8 +19,11 @@ inline void FillSnapshot(const SnapshotRecord& record, const std::set<Lie>& lies
                          ::csi::v1::Snapshot* snapshot) {
   snapshot->set_snapshot_id(record.id);
   snapshot->set_source_volume_id(record.volume_id);
-  snapshot->set_size_bytes(record.size_bytes);
+  snapshot->set_size_bytes(record.size_bytes / (lies.contains(Lie::kHalfSize) ? 2 : 1));
   snapshot->set_ready_to_use(!lies.contains(Lie::kNotReady));
+  if (lies.contains(Lie::kTopology)) {
+    (*snapshot->add_accessible_topology()->mutable_segments())["zone"] = "a";
+  }
   snapshot->set_group_snapshot_id(record.group_id);
   FillTime(record.created_at, snapshot->mutable_creation_time());
 }
