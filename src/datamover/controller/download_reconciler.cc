@@ -26,6 +26,7 @@
 #include "objects/keys.h"
 #include "objects/patch.h"
 #include "objects/persistent_volume.h"
+#include "objects/restricted_pod.h"
 #include "objects/volume_task.h"
 #include "velero/data_reference.h"
 

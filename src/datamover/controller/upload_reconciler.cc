@@ -27,6 +27,7 @@
 #include "objects/data_transfer.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume.h"
+#include "objects/restricted_pod.h"
 #include "objects/volume_snapshot.h"
 #include "objects/volume_task.h"
 #include "velero/data_reference.h"
