@@ -61,6 +61,72 @@ PersistentVolumeClaim ArchivedClaim(PersistentVolumeClaim pvc, const objects::Ba
   return pvc;
 }
 
+bool IsUpload(absl::string_view operation_id) {
+  return absl::StartsWith(operation_id, kUploadPrefix);
+}
+
+csi::Transfer<DataUpload> UploadOf(const objects::Object& backup, absl::string_view operation_id) {
+  return {.namespace_name = backup.namespace_name(), .operation_id = std::string(operation_id)};
+}
+
+// What a claim carries while its group is being made, or its volume restored in place, or longer
+// where the program that did so was killed, is in no archive.
+void DropMarks(const PersistentVolumeClaim& item, velero::BackupItemResult& result) {
+  objects::Object archived = result.item.value_or(item);
+  const bool had_mark = archived.RemoveLabel(objects::kGroupMarkLabel);
+  const bool had_record = archived.RemoveAnnotation(objects::kCopyRecordAnnotation);
+  const bool had_writer = archived.RemoveAnnotation(objects::kMayWriteAnnotation);
+  if (had_mark || had_record || had_writer) {
+    result.item = std::move(archived);
+  }
+}
+
+// An error names the claim that it is about.
+absl::StatusOr<velero::BackupItemResult> NameClaim(
+    const PersistentVolumeClaim& item, absl::StatusOr<velero::BackupItemResult> result) {
+  const std::string name = absl::StrCat(item.namespace_name(), "/", item.name());
+  if (result.ok() || absl::StrContains(result.status().message(), name)) {
+    return result;
+  }
+  return Annotate(result.status(), absl::StrCat("claim ", name));
+}
+
+void LogDecision(const VolumeDecision& decision, const PersistentVolumeClaim& item) {
+  const bool own = decision.kind == VolumeDecision::Kind::kSnapshot ||
+                   decision.kind == VolumeDecision::Kind::kMove;
+  const char* message = own ? "taking a volume snapshot" : "volume left alone";
+  if (decision.warn) {
+    CSIDELTA_LOG(kWarn, message, {"namespace", item.namespace_name()}, {"pvc", item.name()},
+                 {"reason", decision.reason});
+  } else {
+    CSIDELTA_LOG(kInfo, message, {"namespace", item.namespace_name()}, {"pvc", item.name()},
+                 {"reason", decision.reason});
+  }
+}
+
+void LogUpload(const objects::Backup& backup, const PersistentVolumeClaim& item,
+               const DataUpload& upload) {
+  if (upload.is_managed()) {
+    CSIDELTA_LOG(kInfo, "volume left alone", {"namespace", item.namespace_name()},
+                 {"pvc", item.name()}, {"data_upload", upload.name()},
+                 {"reason", "another action asked a data mover for it in this backup"});
+    return;
+  }
+  CSIDELTA_LOG(kWarn, "another data mover moves the volume than the backup or its policy says",
+               {"namespace", item.namespace_name()}, {"pvc", item.name()},
+               {"data_upload", upload.name()}, {"data_mover", upload.data_mover()},
+               {"asked_for", backup.data_mover()},
+               {"reason",
+                "from 1.19 on Velero gives what a rule of type snapshot matches to its own data "
+                "mover; make it a rule of type custom with csi-delta: move"});
+}
+
+bool IsOlder(const objects::VolumeSnapshot& snapshot, const objects::Backup& backup) {
+  const auto made = snapshot.created_at();
+  const auto begun = backup.created_at();
+  return made.has_value() && begun.has_value() && *made < *begun;
+}
+
 class PvcAction : public velero::ActionOn<velero::BackupItemAction> {
  public:
   explicit PvcAction(const csi::Environment& env)
@@ -76,17 +142,6 @@ class PvcAction : public velero::ActionOn<velero::BackupItemAction> {
                       const objects::Object& backup) override;
 
  private:
-  static bool IsUpload(absl::string_view operation_id) {
-    return absl::StartsWith(operation_id, kUploadPrefix);
-  }
-
-  static csi::Transfer<DataUpload> UploadOf(const objects::Object& backup,
-                                            absl::string_view operation_id);
-
-  // What a claim carries while its group is being made, or its volume restored in place, or longer
-  // where the program that did so was killed, is in no archive.
-  static void DropMarks(const PersistentVolumeClaim& item, velero::BackupItemResult& result);
-
   // The backup has of the volume what it holds now, which may be partly old.
   void WarnOfRestoreInPlace(const CallContext& ctx, const PersistentVolumeClaim& item);
 
@@ -94,20 +149,14 @@ class PvcAction : public velero::ActionOn<velero::BackupItemAction> {
   // go on.
   bool IsTransferOver(const CallContext& ctx, const objects::CopyRecord& record);
 
-  // An error names the claim that it is about.
-  static absl::StatusOr<velero::BackupItemResult> NameClaim(
-      const PersistentVolumeClaim& item, absl::StatusOr<velero::BackupItemResult> result);
   absl::StatusOr<velero::BackupItemResult> Save(const CallContext& ctx,
                                                 const objects::Backup& backup,
                                                 const PersistentVolumeClaim& item);
-  static void LogDecision(const VolumeDecision& decision, const PersistentVolumeClaim& item);
 
   // From 1.19 on Velero's own data mover gets each volume that a rule of type snapshot matches,
   // whatever mover the backup names. Warns if that became of this volume.
   void WarnOfAnotherMover(const CallContext& ctx, const objects::Backup& backup,
                           const PersistentVolumeClaim& item);
-  static void LogUpload(const objects::Backup& backup, const PersistentVolumeClaim& item,
-                        const DataUpload& upload);
   absl::StatusOr<VolumeDecision> Decide(const CallContext& ctx, const objects::Backup& backup,
                                         const PersistentVolumeClaim& item);
 
@@ -117,7 +166,6 @@ class PvcAction : public velero::ActionOn<velero::BackupItemAction> {
   absl::StatusOr<bool> LabelsAreStale(const CallContext& ctx, const objects::Backup& backup,
                                       const PersistentVolumeClaim& item,
                                       const VolumeDecision& decision);
-  static bool IsOlder(const objects::VolumeSnapshot& snapshot, const objects::Backup& backup);
   absl::StatusOr<std::string> ChooseClass(const CallContext& ctx, const objects::Backup& backup,
                                           const PersistentVolumeClaim& item,
                                           const VolumeDecision& decision);
@@ -197,21 +245,6 @@ absl::Status PvcAction::Cancel(const CallContext& ctx, absl::string_view operati
                                 : absl::OkStatus();
 }
 
-csi::Transfer<DataUpload> PvcAction::UploadOf(const objects::Object& backup,
-                                              absl::string_view operation_id) {
-  return {.namespace_name = backup.namespace_name(), .operation_id = std::string(operation_id)};
-}
-
-void PvcAction::DropMarks(const PersistentVolumeClaim& item, velero::BackupItemResult& result) {
-  objects::Object archived = result.item.value_or(item);
-  const bool had_mark = archived.RemoveLabel(objects::kGroupMarkLabel);
-  const bool had_record = archived.RemoveAnnotation(objects::kCopyRecordAnnotation);
-  const bool had_writer = archived.RemoveAnnotation(objects::kMayWriteAnnotation);
-  if (had_mark || had_record || had_writer) {
-    result.item = std::move(archived);
-  }
-}
-
 void PvcAction::WarnOfRestoreInPlace(const CallContext& ctx, const PersistentVolumeClaim& item) {
   const auto record = objects::ParseCopyRecord(item);
   if (record.has_value() && record->has_begun && !record->has_ended &&
@@ -231,15 +264,6 @@ bool PvcAction::IsTransferOver(const CallContext& ctx, const objects::CopyRecord
   return list.ok() && absl::c_none_of(*list, [&](const objects::DataDownload& download) {
            return download.uid() == record.id && !download.is_over();
          });
-}
-
-absl::StatusOr<velero::BackupItemResult> PvcAction::NameClaim(
-    const PersistentVolumeClaim& item, absl::StatusOr<velero::BackupItemResult> result) {
-  const std::string name = absl::StrCat(item.namespace_name(), "/", item.name());
-  if (result.ok() || absl::StrContains(result.status().message(), name)) {
-    return result;
-  }
-  return Annotate(result.status(), absl::StrCat("claim ", name));
 }
 
 absl::StatusOr<velero::BackupItemResult> PvcAction::Save(const CallContext& ctx,
@@ -268,19 +292,6 @@ absl::StatusOr<velero::BackupItemResult> PvcAction::Save(const CallContext& ctx,
   return velero::BackupItemResult{};
 }
 
-void PvcAction::LogDecision(const VolumeDecision& decision, const PersistentVolumeClaim& item) {
-  const bool own = decision.kind == VolumeDecision::Kind::kSnapshot ||
-                   decision.kind == VolumeDecision::Kind::kMove;
-  const char* message = own ? "taking a volume snapshot" : "volume left alone";
-  if (decision.warn) {
-    CSIDELTA_LOG(kWarn, message, {"namespace", item.namespace_name()}, {"pvc", item.name()},
-                 {"reason", decision.reason});
-  } else {
-    CSIDELTA_LOG(kInfo, message, {"namespace", item.namespace_name()}, {"pvc", item.name()},
-                 {"reason", decision.reason});
-  }
-}
-
 void PvcAction::WarnOfAnotherMover(const CallContext& ctx, const objects::Backup& backup,
                                    const PersistentVolumeClaim& item) {
   if (!backup.is_moved_by_us()) {
@@ -301,23 +312,6 @@ void PvcAction::WarnOfAnotherMover(const CallContext& ctx, const objects::Backup
   } else if (upload->has_value()) {
     LogUpload(backup, item, **upload);
   }
-}
-
-void PvcAction::LogUpload(const objects::Backup& backup, const PersistentVolumeClaim& item,
-                          const DataUpload& upload) {
-  if (upload.is_managed()) {
-    CSIDELTA_LOG(kInfo, "volume left alone", {"namespace", item.namespace_name()},
-                 {"pvc", item.name()}, {"data_upload", upload.name()},
-                 {"reason", "another action asked a data mover for it in this backup"});
-    return;
-  }
-  CSIDELTA_LOG(kWarn, "another data mover moves the volume than the backup or its policy says",
-               {"namespace", item.namespace_name()}, {"pvc", item.name()},
-               {"data_upload", upload.name()}, {"data_mover", upload.data_mover()},
-               {"asked_for", backup.data_mover()},
-               {"reason",
-                "from 1.19 on Velero gives what a rule of type snapshot matches to its own data "
-                "mover; make it a rule of type custom with csi-delta: move"});
 }
 
 absl::StatusOr<VolumeDecision> PvcAction::Decide(const CallContext& ctx,
@@ -353,12 +347,6 @@ absl::StatusOr<bool> PvcAction::LabelsAreStale(const CallContext& ctx,
   return !snapshot.has_value() ||
          snapshot->Label(objects::kBackupNameLabel) != velero::ValidLabelValue(backup.name()) ||
          snapshot->source_pvc() != item.name() || IsOlder(*snapshot, backup);
-}
-
-bool PvcAction::IsOlder(const objects::VolumeSnapshot& snapshot, const objects::Backup& backup) {
-  const auto made = snapshot.created_at();
-  const auto begun = backup.created_at();
-  return made.has_value() && begun.has_value() && *made < *begun;
 }
 
 absl::StatusOr<std::string> PvcAction::ChooseClass(const CallContext& ctx,
