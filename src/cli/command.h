@@ -23,60 +23,57 @@ class Command {
   virtual absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) = 0;
 };
 
-std::unique_ptr<Command> MakeInitCommand();
-std::unique_ptr<Command> MakeBackupCommand();
-std::unique_ptr<Command> MakeRestoreCommand();
-std::unique_ptr<Command> MakeSnapshotsCommand();
-std::unique_ptr<Command> MakeShowCommand();
-std::unique_ptr<Command> MakeMapCommand();
-std::unique_ptr<Command> MakeLsCommand();
-std::unique_ptr<Command> MakeDiffCommand();
-std::unique_ptr<Command> MakeStatsCommand();
-std::unique_ptr<Command> MakeCheckCommand();
-std::unique_ptr<Command> MakeForgetCommand();
-std::unique_ptr<Command> MakePruneCommand();
-std::unique_ptr<Command> MakeCopyCommand();
-std::unique_ptr<Command> MakeRepairConfigCommand();
-std::unique_ptr<Command> MakeRepairIndexCommand();
-std::unique_ptr<Command> MakeRepairPacksCommand();
-std::unique_ptr<Command> MakeRepairSnapshotsCommand();
-std::unique_ptr<Command> MakeRepairVersionsCommand();
-std::unique_ptr<Command> MakeExtendLocksCommand();
-std::unique_ptr<Command> MakeKeyListCommand();
-std::unique_ptr<Command> MakeKeyAddCommand();
-std::unique_ptr<Command> MakeKeyRemoveCommand();
-std::unique_ptr<Command> MakeKeyPasswdCommand();
-std::unique_ptr<Command> MakeDatamoverCommand();
-std::unique_ptr<Command> MakeDiffsnapCommand();
-std::unique_ptr<Command> MakeConformanceCommand();
-std::unique_ptr<Command> MakeStatusCommand();
-std::unique_ptr<Command> MakeDoctorCommand();
-std::unique_ptr<Command> MakeWorkerCommand();
-std::unique_ptr<Command> MakeDeletionsListCommand();
-std::unique_ptr<Command> MakeDeletionsRetryCommand();
-std::unique_ptr<Command> MakeMoverKeyExportCommand();
-std::unique_ptr<Command> MakeMoverKeyImportCommand();
-std::unique_ptr<Command> MakeMoverKeyRemoveCommand();
-std::unique_ptr<Command> MakeAdoptCommand();
-std::unique_ptr<Command> MakeBasesListCommand();
-std::unique_ptr<Command> MakeBasesDropCommand();
-std::unique_ptr<Command> MakeTryCommand();
-std::unique_ptr<Command> MakeUninstallCommand();
-std::unique_ptr<Command> MakeSnapshotCreateCommand();
-std::unique_ptr<Command> MakeSnapshotListCommand();
-std::unique_ptr<Command> MakeSnapshotShowCommand();
-std::unique_ptr<Command> MakeSnapshotDeleteCommand();
-std::unique_ptr<Command> MakeSnapshotPruneCommand();
-std::unique_ptr<Command> MakeSnapshotPromoteCommand();
-std::unique_ptr<Command> MakeSnapshotRestoreCommand();
-std::unique_ptr<Command> MakeSnapshotImportCommand();
-std::unique_ptr<Command> MakeSnapshotScheduleCommand();
-std::unique_ptr<Command> MakeLonghornListCommand();
-std::unique_ptr<Command> MakeLonghornPruneCommand();
-std::unique_ptr<Command> MakeCompletionCommand();
-std::unique_ptr<Command> MakeVersionCommand();
+using Commands = std::vector<std::unique_ptr<Command>>;
+
+// Adds a command of each type.
+template <typename... Verbs>
+void AddEach(Commands& all) {
+  (all.push_back(std::make_unique<Verbs>()), ...);
+}
+
+// Each adds the verbs of a file.
+void AddInitCommand(Commands& all);
+void AddBackupCommand(Commands& all);
+void AddRestoreCommand(Commands& all);
+void AddSnapshotsCommand(Commands& all);
+void AddShowCommand(Commands& all);
+void AddMapCommand(Commands& all);
+void AddLsCommand(Commands& all);
+void AddDiffCommand(Commands& all);
+void AddStatsCommand(Commands& all);
+void AddCheckCommand(Commands& all);
+void AddForgetCommand(Commands& all);
+void AddPruneCommand(Commands& all);
+void AddCopyCommand(Commands& all);
+void AddRepairCommands(Commands& all);
+void AddRepairVersionsCommand(Commands& all);
+void AddExtendLocksCommand(Commands& all);
+void AddKeyCommands(Commands& all);
+void AddDatamoverCommand(Commands& all);
+void AddDiffsnapCommand(Commands& all);
+void AddConformanceCommand(Commands& all);
+void AddStatusCommand(Commands& all);
+void AddDoctorCommand(Commands& all);
+void AddWorkerCommand(Commands& all);
+void AddDeletionsCommands(Commands& all);
+void AddMoverKeyCommands(Commands& all);
+void AddAdoptCommand(Commands& all);
+void AddBasesCommands(Commands& all);
+void AddTryCommand(Commands& all);
+void AddUninstallCommand(Commands& all);
+void AddSnapshotCreateCommand(Commands& all);
+void AddSnapshotListCommand(Commands& all);
+void AddSnapshotShowCommand(Commands& all);
+void AddSnapshotDeleteCommand(Commands& all);
+void AddSnapshotPruneCommand(Commands& all);
+void AddSnapshotPromoteCommand(Commands& all);
+void AddSnapshotRestoreCommand(Commands& all);
+void AddSnapshotImportCommand(Commands& all);
+void AddSnapshotScheduleCommand(Commands& all);
+void AddLonghornCommands(Commands& all);
+void AddCompletionCommand(Commands& all);
 
 // All verbs, in the order of --help.
-std::vector<std::unique_ptr<Command>> AllCommands();
+Commands AllCommands();
 
 }  // namespace csidelta::cli

@@ -144,6 +144,6 @@ absl::StatusOr<std::string> CompletionScript(absl::string_view shell) {
   return absl::InvalidArgumentError(absl::StrCat("\"", shell, "\" is none of bash, zsh and fish"));
 }
 
-std::unique_ptr<Command> MakeCompletionCommand() { return std::make_unique<CompletionCommand>(); }
+void AddCompletionCommand(Commands& all) { AddEach<CompletionCommand>(all); }
 
 }  // namespace csidelta::cli

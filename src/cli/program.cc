@@ -46,64 +46,51 @@ absl::StatusOr<ExitCode> RunVerb(const CallContext& ctx, Command& command, Conso
 
 }  // namespace
 
-std::unique_ptr<Command> MakeVersionCommand() { return std::make_unique<VersionCommand>(); }
-
-std::vector<std::unique_ptr<Command>> AllCommands() {
-  std::vector<std::unique_ptr<Command>> commands;
-  for (auto* make : {MakeInitCommand,
-                     MakeBackupCommand,
-                     MakeRestoreCommand,
-                     MakeSnapshotsCommand,
-                     MakeShowCommand,
-                     MakeMapCommand,
-                     MakeLsCommand,
-                     MakeDiffCommand,
-                     MakeStatsCommand,
-                     MakeCheckCommand,
-                     MakeForgetCommand,
-                     MakePruneCommand,
-                     MakeCopyCommand,
-                     MakeRepairConfigCommand,
-                     MakeRepairIndexCommand,
-                     MakeRepairPacksCommand,
-                     MakeRepairSnapshotsCommand,
-                     MakeRepairVersionsCommand,
-                     MakeExtendLocksCommand,
-                     MakeKeyListCommand,
-                     MakeKeyAddCommand,
-                     MakeKeyRemoveCommand,
-                     MakeKeyPasswdCommand,
-                     MakeDatamoverCommand,
-                     MakeDiffsnapCommand,
-                     MakeConformanceCommand,
-                     MakeStatusCommand,
-                     MakeDoctorCommand,
-                     MakeWorkerCommand,
-                     MakeMoverKeyExportCommand,
-                     MakeMoverKeyImportCommand,
-                     MakeMoverKeyRemoveCommand,
-                     MakeAdoptCommand,
-                     MakeBasesListCommand,
-                     MakeBasesDropCommand,
-                     MakeDeletionsListCommand,
-                     MakeDeletionsRetryCommand,
-                     MakeTryCommand,
-                     MakeUninstallCommand,
-                     MakeSnapshotCreateCommand,
-                     MakeSnapshotListCommand,
-                     MakeSnapshotShowCommand,
-                     MakeSnapshotDeleteCommand,
-                     MakeSnapshotPruneCommand,
-                     MakeSnapshotPromoteCommand,
-                     MakeSnapshotRestoreCommand,
-                     MakeSnapshotImportCommand,
-                     MakeSnapshotScheduleCommand,
-                     MakeLonghornListCommand,
-                     MakeLonghornPruneCommand,
-                     MakeCompletionCommand,
-                     MakeVersionCommand}) {
-    commands.push_back(make());
+Commands AllCommands() {
+  Commands commands;
+  for (auto* add : {AddInitCommand,
+                    AddBackupCommand,
+                    AddRestoreCommand,
+                    AddSnapshotsCommand,
+                    AddShowCommand,
+                    AddMapCommand,
+                    AddLsCommand,
+                    AddDiffCommand,
+                    AddStatsCommand,
+                    AddCheckCommand,
+                    AddForgetCommand,
+                    AddPruneCommand,
+                    AddCopyCommand,
+                    AddRepairCommands,
+                    AddRepairVersionsCommand,
+                    AddExtendLocksCommand,
+                    AddKeyCommands,
+                    AddDatamoverCommand,
+                    AddDiffsnapCommand,
+                    AddConformanceCommand,
+                    AddStatusCommand,
+                    AddDoctorCommand,
+                    AddWorkerCommand,
+                    AddMoverKeyCommands,
+                    AddAdoptCommand,
+                    AddBasesCommands,
+                    AddDeletionsCommands,
+                    AddTryCommand,
+                    AddUninstallCommand,
+                    AddSnapshotCreateCommand,
+                    AddSnapshotListCommand,
+                    AddSnapshotShowCommand,
+                    AddSnapshotDeleteCommand,
+                    AddSnapshotPruneCommand,
+                    AddSnapshotPromoteCommand,
+                    AddSnapshotRestoreCommand,
+                    AddSnapshotImportCommand,
+                    AddSnapshotScheduleCommand,
+                    AddLonghornCommands,
+                    AddCompletionCommand}) {
+    add(commands);
   }
+  AddEach<VersionCommand>(commands);
   return commands;
 }
 
@@ -112,7 +99,7 @@ ExitCode RunProgram(const CallContext& ctx, absl::Span<const std::string> argume
   GlobalOptions options;
   ProgramSyntax program = DeclareFlags(options);
   program.name = environment.program;
-  std::vector<std::unique_ptr<Command>> commands = AllCommands();
+  Commands commands = AllCommands();
   std::vector<VerbSyntax> verbs;
   verbs.reserve(commands.size());
   for (const std::unique_ptr<Command>& command : commands) {

@@ -215,6 +215,6 @@ absl::Status AdoptCommand::CheckSilence(const CallContext& ctx, k8s::ApiClient& 
 
 }  // namespace
 
-std::unique_ptr<Command> MakeAdoptCommand() { return std::make_unique<AdoptCommand>(); }
+void AddAdoptCommand(Commands& all) { AddEach<AdoptCommand>(all); }
 
 }  // namespace csidelta::cli

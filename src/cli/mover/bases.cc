@@ -305,7 +305,6 @@ void BasesDropCommand::Report(Console& console, absl::string_view result, const 
 
 }  // namespace
 
-std::unique_ptr<Command> MakeBasesListCommand() { return std::make_unique<BasesListCommand>(); }
-std::unique_ptr<Command> MakeBasesDropCommand() { return std::make_unique<BasesDropCommand>(); }
+void AddBasesCommands(Commands& all) { AddEach<BasesListCommand, BasesDropCommand>(all); }
 
 }  // namespace csidelta::cli

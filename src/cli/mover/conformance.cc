@@ -196,6 +196,6 @@ class ConformanceCommand : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> MakeConformanceCommand() { return std::make_unique<ConformanceCommand>(); }
+void AddConformanceCommand(Commands& all) { AddEach<ConformanceCommand>(all); }
 
 }  // namespace csidelta::cli

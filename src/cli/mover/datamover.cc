@@ -78,6 +78,6 @@ class DatamoverCommand : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> MakeDatamoverCommand() { return std::make_unique<DatamoverCommand>(); }
+void AddDatamoverCommand(Commands& all) { AddEach<DatamoverCommand>(all); }
 
 }  // namespace csidelta::cli

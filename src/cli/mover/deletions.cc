@@ -164,11 +164,8 @@ class DeletionsRetryCommand : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> MakeDeletionsListCommand() {
-  return std::make_unique<DeletionsListCommand>();
-}
-std::unique_ptr<Command> MakeDeletionsRetryCommand() {
-  return std::make_unique<DeletionsRetryCommand>();
+void AddDeletionsCommands(Commands& all) {
+  AddEach<DeletionsListCommand, DeletionsRetryCommand>(all);
 }
 
 }  // namespace csidelta::cli

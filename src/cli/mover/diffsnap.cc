@@ -109,6 +109,6 @@ class DiffsnapCommand : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> MakeDiffsnapCommand() { return std::make_unique<DiffsnapCommand>(); }
+void AddDiffsnapCommand(Commands& all) { AddEach<DiffsnapCommand>(all); }
 
 }  // namespace csidelta::cli

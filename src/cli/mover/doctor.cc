@@ -124,6 +124,6 @@ class DoctorCommand : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> MakeDoctorCommand() { return std::make_unique<DoctorCommand>(); }
+void AddDoctorCommand(Commands& all) { AddEach<DoctorCommand>(all); }
 
 }  // namespace csidelta::cli

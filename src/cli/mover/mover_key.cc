@@ -214,14 +214,8 @@ class MoverKeyRemoveCommand : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> MakeMoverKeyExportCommand() {
-  return std::make_unique<MoverKeyExportCommand>();
-}
-std::unique_ptr<Command> MakeMoverKeyImportCommand() {
-  return std::make_unique<MoverKeyImportCommand>();
-}
-std::unique_ptr<Command> MakeMoverKeyRemoveCommand() {
-  return std::make_unique<MoverKeyRemoveCommand>();
+void AddMoverKeyCommands(Commands& all) {
+  AddEach<MoverKeyExportCommand, MoverKeyImportCommand, MoverKeyRemoveCommand>(all);
 }
 
 }  // namespace csidelta::cli

@@ -468,6 +468,6 @@ std::vector<k8s::WatchedObjects> StatusCommand::Watched() const {
 
 }  // namespace
 
-std::unique_ptr<Command> MakeStatusCommand() { return std::make_unique<StatusCommand>(); }
+void AddStatusCommand(Commands& all) { AddEach<StatusCommand>(all); }
 
 }  // namespace csidelta::cli

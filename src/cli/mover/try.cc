@@ -537,6 +537,6 @@ std::string TryCommand::CleanUpHint(const absl::Status& removed) const {
 
 }  // namespace
 
-std::unique_ptr<Command> MakeTryCommand() { return std::make_unique<TryCommand>(); }
+void AddTryCommand(Commands& all) { AddEach<TryCommand>(all); }
 
 }  // namespace csidelta::cli

@@ -184,6 +184,6 @@ void UninstallCommand::ReportItem(Console& console, absl::string_view action,
 
 }  // namespace
 
-std::unique_ptr<Command> MakeUninstallCommand() { return std::make_unique<UninstallCommand>(); }
+void AddUninstallCommand(Commands& all) { AddEach<UninstallCommand>(all); }
 
 }  // namespace csidelta::cli

@@ -175,6 +175,6 @@ absl::StatusOr<objects::Outcome> WorkerCommand::MakeRepository(
 
 }  // namespace
 
-std::unique_ptr<Command> MakeWorkerCommand() { return std::make_unique<WorkerCommand>(); }
+void AddWorkerCommand(Commands& all) { AddEach<WorkerCommand>(all); }
 
 }  // namespace csidelta::cli

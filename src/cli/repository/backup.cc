@@ -183,6 +183,6 @@ absl::StatusOr<ExitCode> BackupCommand::Run(const CallContext& ctx, Session& ses
 
 }  // namespace
 
-std::unique_ptr<Command> MakeBackupCommand() { return std::make_unique<BackupCommand>(); }
+void AddBackupCommand(Commands& all) { AddEach<BackupCommand>(all); }
 
 }  // namespace csidelta::cli

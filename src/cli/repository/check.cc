@@ -115,6 +115,6 @@ class CheckCommand : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> MakeCheckCommand() { return std::make_unique<CheckCommand>(); }
+void AddCheckCommand(Commands& all) { AddEach<CheckCommand>(all); }
 
 }  // namespace csidelta::cli

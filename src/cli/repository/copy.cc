@@ -212,6 +212,6 @@ void CopyCommand::Tell(Console& console, const std::vector<CopiedSnapshot>& copi
 
 }  // namespace
 
-std::unique_ptr<Command> MakeCopyCommand() { return std::make_unique<CopyCommand>(); }
+void AddCopyCommand(Commands& all) { AddEach<CopyCommand>(all); }
 
 }  // namespace csidelta::cli

@@ -232,6 +232,6 @@ ExitCode DiffCommand::PrintSummary(Console& console, const VolumeRecord& before,
 
 }  // namespace
 
-std::unique_ptr<Command> MakeDiffCommand() { return std::make_unique<DiffCommand>(); }
+void AddDiffCommand(Commands& all) { AddEach<DiffCommand>(all); }
 
 }  // namespace csidelta::cli

@@ -101,6 +101,6 @@ class ExtendLocksCommand : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> MakeExtendLocksCommand() { return std::make_unique<ExtendLocksCommand>(); }
+void AddExtendLocksCommand(Commands& all) { AddEach<ExtendLocksCommand>(all); }
 
 }  // namespace csidelta::cli

@@ -164,6 +164,6 @@ absl::StatusOr<ExitCode> ForgetCommand::Run(const CallContext& ctx, Session& ses
 
 }  // namespace
 
-std::unique_ptr<Command> MakeForgetCommand() { return std::make_unique<ForgetCommand>(); }
+void AddForgetCommand(Commands& all) { AddEach<ForgetCommand>(all); }
 
 }  // namespace csidelta::cli

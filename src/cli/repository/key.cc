@@ -182,11 +182,9 @@ class KeyPasswdCommand : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> MakeInitCommand() { return std::make_unique<InitCommand>(); }
-
-std::unique_ptr<Command> MakeKeyListCommand() { return std::make_unique<KeyListCommand>(); }
-std::unique_ptr<Command> MakeKeyAddCommand() { return std::make_unique<KeyAddCommand>(); }
-std::unique_ptr<Command> MakeKeyRemoveCommand() { return std::make_unique<KeyRemoveCommand>(); }
-std::unique_ptr<Command> MakeKeyPasswdCommand() { return std::make_unique<KeyPasswdCommand>(); }
+void AddInitCommand(Commands& all) { AddEach<InitCommand>(all); }
+void AddKeyCommands(Commands& all) {
+  AddEach<KeyListCommand, KeyAddCommand, KeyRemoveCommand, KeyPasswdCommand>(all);
+}
 
 }  // namespace csidelta::cli

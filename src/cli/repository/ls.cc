@@ -127,6 +127,6 @@ class LsCommand : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> MakeLsCommand() { return std::make_unique<LsCommand>(); }
+void AddLsCommand(Commands& all) { AddEach<LsCommand>(all); }
 
 }  // namespace csidelta::cli

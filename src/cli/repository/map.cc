@@ -154,6 +154,6 @@ void MapCommand::Print(Console& console, const Pair& pair, const ChangeMap& map)
 
 }  // namespace
 
-std::unique_ptr<Command> MakeMapCommand() { return std::make_unique<MapCommand>(); }
+void AddMapCommand(Commands& all) { AddEach<MapCommand>(all); }
 
 }  // namespace csidelta::cli

@@ -125,6 +125,6 @@ ExitCode WarnOfRefused(Console& console, const repository::RefusedDeletions& ref
   return ExitCode::kIncomplete;
 }
 
-std::unique_ptr<Command> MakePruneCommand() { return std::make_unique<PruneCommand>(); }
+void AddPruneCommand(Commands& all) { AddEach<PruneCommand>(all); }
 
 }  // namespace csidelta::cli

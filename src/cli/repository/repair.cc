@@ -285,13 +285,8 @@ class RepairSnapshotsCommand : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> MakeRepairConfigCommand() {
-  return std::make_unique<RepairConfigCommand>();
-}
-std::unique_ptr<Command> MakeRepairIndexCommand() { return std::make_unique<RepairIndexCommand>(); }
-std::unique_ptr<Command> MakeRepairPacksCommand() { return std::make_unique<RepairPacksCommand>(); }
-std::unique_ptr<Command> MakeRepairSnapshotsCommand() {
-  return std::make_unique<RepairSnapshotsCommand>();
+void AddRepairCommands(Commands& all) {
+  AddEach<RepairConfigCommand, RepairIndexCommand, RepairPacksCommand, RepairSnapshotsCommand>(all);
 }
 
 }  // namespace csidelta::cli

@@ -70,8 +70,6 @@ class RepairVersionsCommand : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> MakeRepairVersionsCommand() {
-  return std::make_unique<RepairVersionsCommand>();
-}
+void AddRepairVersionsCommand(Commands& all) { AddEach<RepairVersionsCommand>(all); }
 
 }  // namespace csidelta::cli

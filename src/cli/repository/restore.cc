@@ -172,6 +172,6 @@ absl::Status RestoreCommand::Announce(const CallContext& ctx, Session& session,
 
 }  // namespace
 
-std::unique_ptr<Command> MakeRestoreCommand() { return std::make_unique<RestoreCommand>(); }
+void AddRestoreCommand(Commands& all) { AddEach<RestoreCommand>(all); }
 
 }  // namespace csidelta::cli

@@ -254,6 +254,6 @@ class ShowCommand : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> MakeShowCommand() { return std::make_unique<ShowCommand>(); }
+void AddShowCommand(Commands& all) { AddEach<ShowCommand>(all); }
 
 }  // namespace csidelta::cli

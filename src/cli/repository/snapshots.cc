@@ -173,6 +173,6 @@ void SnapshotsCommand::KeepNewest(std::vector<StoredSnapshot>& snapshots) const 
 
 }  // namespace
 
-std::unique_ptr<Command> MakeSnapshotsCommand() { return std::make_unique<SnapshotsCommand>(); }
+void AddSnapshotsCommand(Commands& all) { AddEach<SnapshotsCommand>(all); }
 
 }  // namespace csidelta::cli

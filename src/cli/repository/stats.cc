@@ -265,6 +265,6 @@ absl::StatusOr<ExitCode> StatsCommand::RunRestore(const CallContext& ctx, Sessio
 
 }  // namespace
 
-std::unique_ptr<Command> MakeStatsCommand() { return std::make_unique<StatsCommand>(); }
+void AddStatsCommand(Commands& all) { AddEach<StatsCommand>(all); }
 
 }  // namespace csidelta::cli

@@ -460,12 +460,6 @@ absl::StatusOr<ExitCode> LonghornPruneCommand::Run(const CallContext& ctx, Sessi
 
 }  // namespace
 
-std::unique_ptr<Command> MakeLonghornListCommand() {
-  return std::make_unique<LonghornListCommand>();
-}
-
-std::unique_ptr<Command> MakeLonghornPruneCommand() {
-  return std::make_unique<LonghornPruneCommand>();
-}
+void AddLonghornCommands(Commands& all) { AddEach<LonghornListCommand, LonghornPruneCommand>(all); }
 
 }  // namespace csidelta::cli

@@ -703,8 +703,6 @@ std::string SnapshotCreateCommand::LastLine(const std::vector<Outcome>& outcomes
 
 }  // namespace
 
-std::unique_ptr<Command> MakeSnapshotCreateCommand() {
-  return std::make_unique<SnapshotCreateCommand>();
-}
+void AddSnapshotCreateCommand(Commands& all) { AddEach<SnapshotCreateCommand>(all); }
 
 }  // namespace csidelta::cli

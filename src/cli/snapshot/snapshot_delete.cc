@@ -456,8 +456,6 @@ absl::StatusOr<ExitCode> SnapshotDeleteCommand::Run(const CallContext& ctx, Sess
 
 }  // namespace
 
-std::unique_ptr<Command> MakeSnapshotDeleteCommand() {
-  return std::make_unique<SnapshotDeleteCommand>();
-}
+void AddSnapshotDeleteCommand(Commands& all) { AddEach<SnapshotDeleteCommand>(all); }
 
 }  // namespace csidelta::cli

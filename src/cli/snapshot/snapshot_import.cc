@@ -148,8 +148,6 @@ void SnapshotImportCommand::Report(Session& session, const snapshots::ImportPlan
 
 }  // namespace
 
-std::unique_ptr<Command> MakeSnapshotImportCommand() {
-  return std::make_unique<SnapshotImportCommand>();
-}
+void AddSnapshotImportCommand(Commands& all) { AddEach<SnapshotImportCommand>(all); }
 
 }  // namespace csidelta::cli

@@ -350,8 +350,6 @@ void SnapshotListCommand::Print(Session& session, const std::vector<SnapshotEntr
 
 }  // namespace
 
-std::unique_ptr<Command> MakeSnapshotListCommand() {
-  return std::make_unique<SnapshotListCommand>();
-}
+void AddSnapshotListCommand(Commands& all) { AddEach<SnapshotListCommand>(all); }
 
 }  // namespace csidelta::cli

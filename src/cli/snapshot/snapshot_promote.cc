@@ -417,8 +417,6 @@ absl::StatusOr<ExitCode> SnapshotPromoteCommand::Borrow(const CallContext& limit
 
 }  // namespace
 
-std::unique_ptr<Command> MakeSnapshotPromoteCommand() {
-  return std::make_unique<SnapshotPromoteCommand>();
-}
+void AddSnapshotPromoteCommand(Commands& all) { AddEach<SnapshotPromoteCommand>(all); }
 
 }  // namespace csidelta::cli

@@ -291,8 +291,6 @@ absl::StatusOr<ExitCode> SnapshotPruneCommand::Run(const CallContext& ctx, Sessi
 
 }  // namespace
 
-std::unique_ptr<Command> MakeSnapshotPruneCommand() {
-  return std::make_unique<SnapshotPruneCommand>();
-}
+void AddSnapshotPruneCommand(Commands& all) { AddEach<SnapshotPruneCommand>(all); }
 
 }  // namespace csidelta::cli

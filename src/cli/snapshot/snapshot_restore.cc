@@ -466,8 +466,6 @@ absl::StatusOr<ExitCode> SnapshotRestoreCommand::EndAll(
 
 }  // namespace
 
-std::unique_ptr<Command> MakeSnapshotRestoreCommand() {
-  return std::make_unique<SnapshotRestoreCommand>();
-}
+void AddSnapshotRestoreCommand(Commands& all) { AddEach<SnapshotRestoreCommand>(all); }
 
 }  // namespace csidelta::cli

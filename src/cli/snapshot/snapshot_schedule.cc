@@ -117,8 +117,6 @@ class SnapshotScheduleCommand : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> MakeSnapshotScheduleCommand() {
-  return std::make_unique<SnapshotScheduleCommand>();
-}
+void AddSnapshotScheduleCommand(Commands& all) { AddEach<SnapshotScheduleCommand>(all); }
 
 }  // namespace csidelta::cli

@@ -229,8 +229,6 @@ class SnapshotShowCommand : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> MakeSnapshotShowCommand() {
-  return std::make_unique<SnapshotShowCommand>();
-}
+void AddSnapshotShowCommand(Commands& all) { AddEach<SnapshotShowCommand>(all); }
 
 }  // namespace csidelta::cli
