@@ -71,11 +71,7 @@ absl::StatusOr<std::optional<repository::Keyring>> ReadKeyring(const RepositoryC
         "both a keyring and a password are given; leave one of them out");
   }
   ASSIGN_OR_RETURN(const std::string text, ReadSmallText(file));
-  absl::StatusOr<repository::Keyring> keyring = repository::ParseKeyringFile(text);
-  if (!keyring.ok()) {
-    return Annotate(keyring.status(), file);
-  }
-  return *std::move(keyring);
+  return Annotate(repository::ParseKeyringFile(text), file);
 }
 
 }  // namespace
@@ -188,19 +184,20 @@ absl::Status TrustBesides(const std::string& pem, absl::string_view source,
 }
 
 absl::StatusOr<storage::StoreSettings> MakeStoreSettings(const GlobalOptions& options,
-                                                         const GetVariable& get) {
+                                                         const GetVariable& get, bool in_bucket) {
   storage::StoreSettings settings;
   settings.environment = storage::CredentialsEnvironment::Read(get);
   settings.proxy = net::ProxySettings::FromEnvironment();
   settings.limits = {.upload_bytes_per_second = options.limit_upload_kib * 1024,
                      .download_bytes_per_second = options.limit_download_kib * 1024};
   settings.tls.insecure_skip_verify = options.insecure_tls;
-  if (const std::string bundle = Variable(get, "AWS_CA_BUNDLE"); !bundle.empty()) {
+  const std::string bundle = in_bucket ? Variable(get, "AWS_CA_BUNDLE") : "";
+  if (!bundle.empty()) {
     ASSIGN_OR_RETURN(settings.sts_tls.ca_pem, ReadCertificates(bundle));
     settings.tls.ca_pem = settings.sts_tls.ca_pem;
   }
   const std::string ca_file =
-      options.ca_file.empty() ? Variable(get, "RESTIC_CACERT") : options.ca_file;
+      options.ca_file.empty() && in_bucket ? Variable(get, "RESTIC_CACERT") : options.ca_file;
   if (!ca_file.empty()) {
     ASSIGN_OR_RETURN(settings.tls.ca_pem, ReadCertificates(ca_file));
   }
@@ -266,7 +263,9 @@ engine::SessionOptions Session::EngineOptions() {
 absl::StatusOr<engine::RepositoryTarget> Session::Target() const {
   ASSIGN_OR_RETURN(const std::string text, ChooseRepository(choice(), environment_.get));
   ASSIGN_OR_RETURN(storage::Location location, storage::ParseLocation(text));
-  ASSIGN_OR_RETURN(storage::StoreSettings settings, MakeStoreSettings(options_, environment_.get));
+  ASSIGN_OR_RETURN(
+      storage::StoreSettings settings,
+      MakeStoreSettings(options_, environment_.get, location.kind == storage::Location::Kind::kS3));
   return engine::RepositoryTarget{.location = std::move(location), .settings = std::move(settings)};
 }
 

@@ -60,10 +60,13 @@ class StoreSettingsTest : public testing::Test {
     return path;
   }
   absl::Status Apply() {
-    auto made = MakeStoreSettings(options_, [this](const char* name) -> const char* {
-      const auto found = variables_.find(name);
-      return found == variables_.end() ? nullptr : found->second.c_str();
-    });
+    auto made = MakeStoreSettings(
+        options_,
+        [this](const char* name) -> const char* {
+          const auto found = variables_.find(name);
+          return found == variables_.end() ? nullptr : found->second.c_str();
+        },
+        in_bucket_);
     settings_ = made.value_or(storage::StoreSettings());
     return made.status();
   }
@@ -71,6 +74,7 @@ class StoreSettingsTest : public testing::Test {
   const support::ScratchFolder folder_;
   GlobalOptions options_;
   std::map<std::string, std::string> variables_;
+  bool in_bucket_ = true;
   storage::StoreSettings settings_;
 };
 
@@ -149,6 +153,8 @@ TEST_F(StoreSettingsTest, AWholeSystemsBundleFits) {
 TEST_F(StoreSettingsTest, AMissingBundleIsNamed) {
   variables_["AWS_CA_BUNDLE"] = folder_.path() + "/none";
   EXPECT_THAT(Apply(), StatusIs(absl::StatusCode::kNotFound, HasSubstr("/none")));
+  in_bucket_ = false;  // Other programs have it, and a folder needs none.
+  EXPECT_THAT(Apply(), IsOk());
 }
 
 }  // namespace
