@@ -7,18 +7,6 @@
 
 namespace csidelta::cli {
 
-absl::StatusOr<std::string> OneNamespace(const ClusterOptions& cluster, absl::string_view verb) {
-  if (cluster.all_namespaces) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(verb, " works in one namespace: leave out -A; name it with -n"));
-  }
-  if (!cluster.selector.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(verb, " chooses nothing by labels: leave out -l; name what you mean"));
-  }
-  return cluster.Namespace();
-}
-
 std::string OutputForm(const Session& session) {
   const std::string& output = session.options().cluster.output;
   if (session.options().json) {

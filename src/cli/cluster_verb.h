@@ -15,10 +15,6 @@
 // Shared by verbs on a cluster, besides their flags.
 namespace csidelta::cli {
 
-// The namespace of a verb that works in one namespace. INVALID_ARGUMENT for -A and -l. Reads the
-// kubeconfig.
-absl::StatusOr<std::string> OneNamespace(const ClusterOptions& cluster, absl::string_view verb);
-
 // The form that -o or --json requests: "json", "yaml", "name", "wide", or "table".
 std::string OutputForm(const Session& session);
 // True for a table, wide or not.

@@ -62,16 +62,18 @@ void Console::Warn(absl::string_view sentence) {
       absl::StrCat(kName, absl::StrReplaceAll(PrintableLines(sentence), {{"\n", "\n  "}}), "\n"));
 }
 
-void Console::Fail(int exit_code, absl::string_view sentence) {
+ExitCode Console::Fail(ExitCode code, absl::string_view sentence) {
   if (!options_.json) {
     Warn(sentence);
-    return;
+    return code;
   }
   const std::scoped_lock lock(mutex_);
   ClearLine();
-  const Json json = {
-      {"message_type", "exit_error"}, {"code", exit_code}, {"message", std::string(sentence)}};
+  const Json json = {{"message_type", "exit_error"},
+                     {"code", static_cast<int>(code)},
+                     {"message", std::string(sentence)}};
   error_(absl::StrCat(DumpJson(json), "\n"));
+  return code;
 }
 
 void Console::ShowLine(absl::string_view line) {

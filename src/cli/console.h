@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "base/json.h"
+#include "cli/exit_code.h"
 
 namespace csidelta::cli {
 
@@ -43,9 +44,9 @@ class Console {
   // A line on stderr in any case.
   void Warn(absl::string_view sentence);
 
-  // The reason for ending with `exit_code`. With options().json it is one JSON object in one line
-  // on stderr, as in restic: {"message_type":"exit_error","code":1,"message":"..."}.
-  void Fail(int exit_code, absl::string_view sentence);
+  // The reason for ending with `code`, which it returns. With options().json it is one JSON object
+  // in one line on stderr, as in restic: {"message_type":"exit_error","code":1,"message":"..."}.
+  ExitCode Fail(ExitCode code, absl::string_view sentence);
 
   // Replaces the line shown before by `line`. REQUIRES options().error_is_terminal.
   void ShowLine(absl::string_view line);

@@ -119,8 +119,7 @@ ExitCode RunProgram(const CallContext& ctx, absl::Span<const std::string> argume
                    .quiet = options.quiet,
                    .error_is_terminal = environment.error_is_terminal});
   if (!parsed.ok()) {
-    console.Fail(static_cast<int>(ExitCode::kFailed), parsed.status().message());
-    return ExitCode::kFailed;
+    return console.Fail(ExitCode::kFailed, parsed.status().message());
   }
   if (parsed->help) {
     console.Print(HelpText(parsed->verb, program, verbs, environment.columns));
@@ -145,10 +144,7 @@ ExitCode RunProgram(const CallContext& ctx, absl::Span<const std::string> argume
       console.PrintJson(
           {{"message_type", "locked"}, {"locks", repository::LocksOf(code.status())}});
     }
-    const ExitCode failed = ExitCodeOf(code.status());
-    const std::string sentence = Explain(code.status(), location);
-    console.Fail(static_cast<int>(failed), sentence);
-    return failed;
+    return console.Fail(ExitCodeOf(code.status()), Explain(code.status(), location));
   }
   return *code;
 }

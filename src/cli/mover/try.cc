@@ -308,7 +308,7 @@ absl::StatusOr<bool> TryCommand::RemoveEarlier(const CallContext& ctx, k8s::ApiC
       FindTrialLeftovers(ctx, api, request_.velero_namespace, request_.namespace_name));
   const std::string unfinished = earlier.Unfinished();
   if (!unfinished.empty()) {
-    console.Fail(static_cast<int>(ExitCode::kLocked),
+    console.Fail(ExitCode::kLocked,
                  absl::StrCat(unfinished,
                               " of another csi-delta try is not over; wait for it, or "
                               "cancel and remove it by csi-delta try ",

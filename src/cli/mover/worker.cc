@@ -132,7 +132,7 @@ objects::Outcome WorkerCommand::RunJob(const CallContext& ctx, const VolumeJob& 
   }
   objects::Outcome failed = datamover::OutcomeOf(outcome.status());
   failed.message = Explain(outcome.status(), location);
-  console.Fail(static_cast<int>(ExitCodeOf(outcome.status())), failed.message);
+  console.Fail(ExitCodeOf(outcome.status()), failed.message);
   return failed;
 }
 

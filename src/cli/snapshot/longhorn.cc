@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "base/keep_rules.h"
 #include "base/status_macros.h"
 #include "cli/cluster_verb.h"
@@ -56,14 +57,13 @@ void LonghornFlags::Declare(ArgumentTable& table) {
 absl::StatusOr<longhorn::Selection> LonghornFlags::Select(absl::Time now) const {
   longhorn::Selection selection{.volume = volume, .job = job, .of_gone_jobs = of_gone_jobs};
   if (!pvc.empty()) {
-    const std::size_t slash = pvc.find('/');
-    if (slash == std::string::npos || slash == 0 || slash + 1 == pvc.size() ||
-        pvc.find('/', slash + 1) != std::string::npos) {
+    const std::vector<std::string> parts = absl::StrSplit(pvc, '/');
+    if (parts.size() != 2 || parts[0].empty() || parts[1].empty()) {
       return absl::InvalidArgumentError(
           absl::StrCat("\"", pvc, "\" does not name a PVC; write it as NAMESPACE/NAME"));
     }
-    selection.pvc_namespace = pvc.substr(0, slash);
-    selection.pvc_name = pvc.substr(slash + 1);
+    selection.pvc_namespace = parts[0];
+    selection.pvc_name = parts[1];
   }
   if (!older_than.IsZero()) {
     selection.before = GoBack(now, older_than, absl::LocalTimeZone());
@@ -198,9 +198,7 @@ class LonghornListCommand : public Command {
         chosen.push_back(&entry);
       }
     }
-    for (const std::string& sentence : inventory.not_checked) {
-      session.console().Info(Printable(sentence));
-    }
+    session.console().InfoAll(inventory.not_checked);
     Print(session, inventory, chosen);
     return ExitCode::kOk;
   }
@@ -433,27 +431,29 @@ absl::StatusOr<ExitCode> LonghornPruneCommand::Run(const CallContext& ctx, Sessi
         "or another keep rule of --help");
   }
   const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
-  const absl::StatusOr<longhorn::Inventory> inventory = longhorn::ReadInventory(
-      ctx, *api,
-      {.namespace_name = space, .volume = selection.volume, .requires_all = true, .now = now});
-  RETURN_IF_ERROR(Annotate(inventory.status(), "nothing was deleted"));
-  std::vector<LonghornItem> items = Decide(*inventory, selection, now);
+  ASSIGN_OR_RETURN(const longhorn::Inventory inventory,
+                   Annotate(longhorn::ReadInventory(ctx, *api,
+                                                    {.namespace_name = space,
+                                                     .volume = selection.volume,
+                                                     .requires_all = true,
+                                                     .now = now}),
+                            "nothing was deleted"));
+  std::vector<LonghornItem> items = Decide(inventory, selection, now);
   if (AsksForTable(session)) {
-    PrintClusterList(session, ListOf(*inventory, items));
+    PrintClusterList(session, ListOf(inventory, items));
   }
   absl::Status done = absl::OkStatus();
   if (yes_) {
-    done = CarryOut(ctx, *api, session.console(), *inventory, items);
+    done = CarryOut(ctx, *api, session.console(), inventory, items);
   }
-  Report(session, *inventory, items);  // Also when it was ended: what is requested is requested.
+  Report(session, inventory, items);  // Also when it was ended: what is requested is requested.
   RETURN_IF_ERROR(ctx.Check());
-  const LonghornCounts counts = CountOf(*inventory, items);
+  const LonghornCounts counts = CountOf(inventory, items);
   if (yes_ && counts.deleted < counts.goes) {
-    session.console().Fail(
-        static_cast<int>(ExitCode::kIncomplete),
+    return session.console().Fail(
+        ExitCode::kIncomplete,
         absl::StrCat(Counted(counts.goes - counts.deleted, "Snapshot"), " not deleted",
                      done.ok() ? "" : absl::StrCat(": ", done.message())));
-    return ExitCode::kIncomplete;
   }
   return ExitCode::kOk;
 }

@@ -147,12 +147,10 @@ class SnapshotCreateCommand : public Command {
                         const std::vector<CreationRequest>& requests, const GroupPlan& group,
                         const std::function<void()>& on_taken, snapshots::RoomMaker& room,
                         absl::StatusOr<std::vector<Outcome>>& created) const;
+  // Of --hold; empty without it.
   absl::StatusOr<std::vector<std::string>> HoldCommand() const;
-  absl::StatusOr<std::unique_ptr<HeldProgram>> Hold(const CallContext& ctx,
-                                                    std::vector<std::string> arguments) const;
   std::vector<CreationRequest> MakeRequests(std::vector<snapshots::SnapshotSource> sources,
                                             const std::string& workload, absl::Time now) const;
-  std::string SetNamePrefix() const;
 
   // FAILED_PRECONDITION where a group is wanted and cannot be had.
   absl::StatusOr<GroupPlan> PlanGroup(const CallContext& ctx, k8s::ApiClient& api,
@@ -260,10 +258,8 @@ absl::StatusOr<ExitCode> SnapshotCreateCommand::Run(const CallContext& ctx, Sess
     return absl::InvalidArgumentError(
         "--any-maker says what may be deleted: it goes with --make-room or a keep rule");
   }
-  std::vector<std::string> hold_command;
-  if (!hold_.empty()) {  // Before anything is deleted or made.
-    ASSIGN_OR_RETURN(hold_command, HoldCommand());
-  }
+  // Before anything is deleted or made.
+  ASSIGN_OR_RETURN(std::vector<std::string> hold_command, HoldCommand());
   ASSIGN_OR_RETURN(selection_.namespace_name, cluster.Namespace());
   selection_.label_selector = cluster.selector;
   const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
@@ -289,7 +285,9 @@ absl::StatusOr<ExitCode> SnapshotCreateCommand::Run(const CallContext& ctx, Sess
   std::unique_ptr<HeldProgram> held;
   const absl::Time hold_begins = ctx.clock->Now();
   if (!hold_.empty()) {
-    ASSIGN_OR_RETURN(held, Hold(ctx, std::move(hold_command)));
+    ASSIGN_OR_RETURN(held, Annotate(HeldProgram::Start(ctx.WithTimeout(timeout_.value_or(kTimeout)),
+                                                       {.arguments = std::move(hold_command)}),
+                                    "--hold"));
   }
   absl::Status released = absl::OkStatus();
   const auto release_program = [&] {
@@ -307,9 +305,8 @@ absl::StatusOr<ExitCode> SnapshotCreateCommand::Run(const CallContext& ctx, Sess
     ExplainLack(ctx, *api, requests, created);
   }
   RETURN_IF_ERROR(created.status());
-  const std::vector<Outcome>& outcomes = *created;
   release_program();
-  ASSIGN_OR_RETURN(const ExitCode code, Report(session, outcomes, released.ok()));
+  ASSIGN_OR_RETURN(const ExitCode code, Report(session, *created, released.ok()));
   if (!released.ok()) {
     session.console().Warn(
         absl::StrCat("--hold: ", released.message(),
@@ -489,28 +486,26 @@ void SnapshotCreateCommand::TryAgainWithRoom(const CallContext& ctx, k8s::ApiCli
 }
 
 absl::StatusOr<std::vector<std::string>> SnapshotCreateCommand::HoldCommand() const {
+  if (hold_.empty()) {
+    return std::vector<std::string>();
+  }
   if (wait_ != "taken") {
     return absl::InvalidArgumentError(
         absl::StrCat("--hold ends when all are taken: it does not go with --wait ", wait_));
   }
-  absl::StatusOr<std::vector<std::string>> arguments = SplitCommand(hold_);
-  return arguments.ok() ? std::move(arguments) : Annotate(arguments.status(), "--hold");
-}
-
-absl::StatusOr<std::unique_ptr<HeldProgram>> SnapshotCreateCommand::Hold(
-    const CallContext& ctx, std::vector<std::string> arguments) const {
-  absl::StatusOr<std::unique_ptr<HeldProgram>> held = HeldProgram::Start(
-      ctx.WithTimeout(timeout_.value_or(kTimeout)), {.arguments = std::move(arguments)});
-  return held.ok() ? std::move(held) : Annotate(held.status(), "--hold");
+  return Annotate(SplitCommand(hold_), "--hold");
 }
 
 std::vector<CreationRequest> SnapshotCreateCommand::MakeRequests(
     std::vector<snapshots::SnapshotSource> sources, const std::string& workload,
     absl::Time now) const {
   const bool is_set = sources.size() > 1;
+  const std::string prefix = !selection_.stateful_set.empty() ? selection_.stateful_set
+                             : !selection_.pod.empty()        ? selection_.pod
+                                                              : "set";
   const std::string set = !is_set          ? ""
                           : !name_.empty() ? snapshots::FitName(name_)
-                                           : snapshots::NameForSnapshot(SetNamePrefix(), now);
+                                           : snapshots::NameForSnapshot(prefix, now);
   std::vector<CreationRequest> requests;
   requests.reserve(sources.size());
   for (snapshots::SnapshotSource& source : sources) {
@@ -531,12 +526,6 @@ std::vector<CreationRequest> SnapshotCreateCommand::MakeRequests(
                         .timeout = timeout_.value_or(kTimeout)});
   }
   return requests;
-}
-
-std::string SnapshotCreateCommand::SetNamePrefix() const {
-  return !selection_.stateful_set.empty() ? selection_.stateful_set
-         : !selection_.pod.empty()        ? selection_.pod
-                                          : "set";
 }
 
 absl::StatusOr<SnapshotCreateCommand::GroupPlan> SnapshotCreateCommand::PlanGroup(

@@ -136,7 +136,7 @@ class SnapshotDeleteCommand : public Command {
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
 
  private:
-  absl::Status CheckFlags(const ClusterOptions& cluster) const;
+  absl::Status CheckFlags() const;
   absl::StatusOr<std::vector<DeletedItem>> Plan(const CallContext& ctx, k8s::ApiClient& api,
                                                 const std::string& space, Console& console) const;
   absl::StatusOr<std::vector<std::size_t>> Choose(const std::string& space,
@@ -192,8 +192,7 @@ VerbSyntax SnapshotDeleteCommand::Declare() {
           .family = VerbFamily::kCluster};
 }
 
-absl::Status SnapshotDeleteCommand::CheckFlags(const ClusterOptions& cluster) const {
-  RETURN_IF_ERROR(RefuseSelection(cluster, "snapshot delete"));
+absl::Status SnapshotDeleteCommand::CheckFlags() const {
   if (names_.empty() == set_.empty()) {
     return absl::InvalidArgumentError(
         set_.empty() ? "nothing is named; give the names of VolumeSnapshots, or --set SET"
@@ -422,25 +421,23 @@ absl::StatusOr<ExitCode> SnapshotDeleteCommand::Conclude(
     }
   }
   if (kept == all && kept > 0) {
-    console.Fail(static_cast<int>(ExitCode::kProtected),
-                 dry_run_ ? "nothing would be deleted: all that was named is kept"
-                          : "nothing was deleted: all that was named is kept");
-    return ExitCode::kProtected;
+    return console.Fail(ExitCode::kProtected,
+                        dry_run_ ? "nothing would be deleted: all that was named is kept"
+                                 : "nothing was deleted: all that was named is kept");
   }
   if (kept + failed > 0) {
-    console.Fail(
-        static_cast<int>(ExitCode::kIncomplete),
+    return console.Fail(
+        ExitCode::kIncomplete,
         absl::StrCat(kept + failed, " of ", Counted(static_cast<int64_t>(all), "VolumeSnapshot"),
                      dry_run_ ? " would not be deleted" : " not deleted"));
-    return ExitCode::kIncomplete;
   }
   return ExitCode::kOk;
 }
 
 absl::StatusOr<ExitCode> SnapshotDeleteCommand::Run(const CallContext& ctx, Session& session) {
   const ClusterOptions& cluster = session.options().cluster;
-  RETURN_IF_ERROR(CheckFlags(cluster));
-  ASSIGN_OR_RETURN(const std::string space, cluster.Namespace());
+  ASSIGN_OR_RETURN(const std::string space, OneNamespace(cluster, "snapshot delete"));
+  RETURN_IF_ERROR(CheckFlags());
   const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
   ASSIGN_OR_RETURN(std::vector<DeletedItem> items, Plan(ctx, *api, space, session.console()));
   RETURN_IF_ERROR(CheckContents(items));

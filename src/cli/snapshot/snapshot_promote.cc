@@ -15,6 +15,7 @@
 #include "cli/cluster_verb.h"
 #include "cli/command.h"
 #include "cli/progress.h"
+#include "cli/snapshot/snapshot_text.h"
 #include "cli/text.h"
 #include "objects/client.h"
 #include "objects/volume_snapshot.h"

@@ -152,9 +152,7 @@ absl::StatusOr<snapshots::RetentionPlan> SnapshotPruneCommand::Plan(
                                       .any_maker = any_maker_,
                                       .mover_namespace = mover_namespace_};
   request.rules.zone = absl::LocalTimeZone();
-  absl::StatusOr<snapshots::RetentionPlan> plan = snapshots::PlanRetention(ctx, api, request);
-  RETURN_IF_ERROR(Annotate(plan.status(), "nothing was deleted"));
-  return plan;
+  return Annotate(snapshots::PlanRetention(ctx, api, request), "nothing was deleted");
 }
 
 std::vector<PrunedItem> SnapshotPruneCommand::ItemsOf(snapshots::RetentionPlan plan) {
@@ -282,9 +280,8 @@ absl::StatusOr<ExitCode> SnapshotPruneCommand::Run(const CallContext& ctx, Sessi
     failed += item.error.ok() ? 0 : item.size();
   }
   if (failed > 0) {
-    session.console().Fail(static_cast<int>(ExitCode::kIncomplete),
-                           absl::StrCat(Counted(failed, "VolumeSnapshot"), " not deleted"));
-    return ExitCode::kIncomplete;
+    return session.console().Fail(ExitCode::kIncomplete,
+                                  absl::StrCat(Counted(failed, "VolumeSnapshot"), " not deleted"));
   }
   return ExitCode::kOk;
 }

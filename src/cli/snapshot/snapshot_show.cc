@@ -172,9 +172,8 @@ class SnapshotShowCommand : public Command {
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
     const ClusterOptions& cluster = session.options().cluster;
-    RETURN_IF_ERROR(RefuseSelection(cluster, "snapshot show"));
+    ASSIGN_OR_RETURN(const std::string space, OneNamespace(cluster, "snapshot show"));
     ASSIGN_OR_RETURN(const std::string name, SnapshotNameOf(name_));
-    ASSIGN_OR_RETURN(const std::string space, cluster.Namespace());
     const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
     ASSIGN_OR_RETURN(snapshots::Inventory inventory,
                      snapshots::ReadInventory(ctx, *api,

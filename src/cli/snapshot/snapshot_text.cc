@@ -46,16 +46,17 @@ absl::StatusOr<std::string> SnapshotNameOf(absl::string_view argument) {
   return std::string(name);
 }
 
-absl::Status RefuseSelection(const ClusterOptions& cluster, absl::string_view verb) {
+absl::StatusOr<std::string> OneNamespace(const ClusterOptions& cluster, absl::string_view verb) {
   if (cluster.all_namespaces) {
     return absl::InvalidArgumentError(
-        absl::StrCat(verb, " works in one namespace; give it with -n, and not -A"));
+        absl::StrCat(verb, " works in one namespace: leave out -A; name it with -n"));
   }
-  return cluster.selector.empty()
-             ? absl::OkStatus()
-             : absl::InvalidArgumentError(absl::StrCat(
-                   verb, " takes names, and not -l; csi-delta snapshot list -l ",
-                   ShellQuoted(cluster.selector), " -o name prints those of the labels"));
+  if (!cluster.selector.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(verb, " takes names: leave out -l; csi-delta snapshot list -l ",
+                     ShellQuoted(cluster.selector), " -o name prints those of the labels"));
+  }
+  return cluster.Namespace();
 }
 
 absl::Status NoSuchSnapshots(absl::string_view namespace_name,

@@ -25,8 +25,9 @@ std::string SnapshotResourceName(absl::string_view name);
 // INVALID_ARGUMENT if the argument names another kind, or is empty. Pure.
 absl::StatusOr<std::string> SnapshotNameOf(absl::string_view argument);
 
-// INVALID_ARGUMENT if -A or -l is given to `verb`, which works on VolumeSnapshots by name.
-absl::Status RefuseSelection(const ClusterOptions& cluster, absl::string_view verb);
+// The namespace of a verb that works on names in one namespace. INVALID_ARGUMENT for -A and -l.
+// Reads the kubeconfig.
+absl::StatusOr<std::string> OneNamespace(const ClusterOptions& cluster, absl::string_view verb);
 
 // NOT_FOUND for VolumeSnapshots that the namespace lacks. The message has the nearest existing name
 // and the verb that lists them. REQUIRES a name.
