@@ -25,23 +25,16 @@ absl::StatusOr<std::string> RunLogIn(const CallContext& ctx, const k8s::ExecPlug
   program.arguments.insert(program.arguments.end(), plugin.arguments.begin(),
                            plugin.arguments.end());
   program.environment.emplace_back("KUBERNETES_EXEC_INFO", info);
-  absl::StatusOr<std::string> answer = RunProgram(ctx, program);
-  return answer.ok() ? std::move(answer)
-                     : Annotate(answer.status(), "the log-in program of the kubeconfig");
+  return Annotate(RunProgram(ctx, program), "the log-in program of the kubeconfig");
 }
 
 }  // namespace
 
-void ClusterAccess::Declare(ArgumentTable& table) { DeclareContext(table, "--kubecontext"); }
-void ClusterAccess::DeclareAsKubectl(ArgumentTable& table) {
-  DeclareContext(table, "--context,--kubecontext");
-}
-
-void ClusterAccess::DeclareContext(ArgumentTable& table, absl::string_view name) {
+void ClusterAccess::Declare(ArgumentTable& table, absl::string_view context_names) {
   table.Add("--kubeconfig", "FILE",
             "how to reach the cluster; else KUBECONFIG, ~/.kube/config, or as a Pod does",
             kubeconfig);
-  table.Add(name, "NAME", "which context of it; else its current one", kubecontext);
+  table.Add(context_names, "NAME", "which context of it; else its current one", kubecontext);
 }
 
 k8s::ClientSettings ClusterAccess::Settings() const {
@@ -67,7 +60,7 @@ void ClusterOptions::Declare(ArgumentTable& table) {
             selector);
   table.AddChoice("-o,--output", {"table", "wide", "json", "yaml", "name"},
                   "how the result is printed; --json is -o json", output);
-  access.DeclareAsKubectl(table);
+  access.Declare(table, kContextAsKubectl);
 }
 
 absl::StatusOr<std::string> ClusterOptions::Namespace() const {

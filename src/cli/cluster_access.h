@@ -10,19 +10,17 @@
 
 namespace csidelta::cli {
 
+inline constexpr char kContextAsKubectl[] = "--context,--kubecontext";
+
 // The cluster that a verb works on.
 struct ClusterAccess {
   std::string kubeconfig;
   std::string kubecontext;
 
-  void Declare(ArgumentTable& table);
-  void DeclareAsKubectl(ArgumentTable& table);  // with --context
+  void Declare(ArgumentTable& table, absl::string_view context_names = "--kubecontext");
   // No I/O: an unreachable cluster is an error of the first call.
   std::unique_ptr<k8s::ApiClient> MakeClient() const;
   k8s::ClientSettings Settings() const;
-
- private:
-  void DeclareContext(ArgumentTable& table, absl::string_view name);
 };
 
 // The flags of kubectl, for verbs of VerbFamily::kCluster.

@@ -129,10 +129,9 @@ std::vector<std::string> Complete(absl::Span<const std::string> arguments,
   } else if (found.syntax == nullptr) {
     candidates = NextVerbParts(found, verbs);
   }
-  std::vector<std::string> matching;
-  std::copy_if(candidates.begin(), candidates.end(), std::back_inserter(matching),
-               [&](const std::string& one) { return absl::StartsWith(one, current); });
-  return matching;
+  std::erase_if(candidates,
+                [&](const std::string& one) { return !absl::StartsWith(one, current); });
+  return {candidates.begin(), candidates.end()};
 }
 
 absl::StatusOr<std::string> CompletionScript(absl::string_view shell) {

@@ -27,18 +27,15 @@ constexpr std::size_t kPasswordFileBytesMax = std::size_t{64} << 10;
 constexpr std::size_t kCertificatesBytesMax = std::size_t{4} << 20;
 
 absl::StatusOr<std::string> RunPasswordCommand(const CallContext& ctx, const std::string& command) {
-  absl::StatusOr<std::vector<std::string>> arguments = SplitCommand(command);
-  if (!arguments.ok()) {
-    return Annotate(arguments.status(), "password command");
-  }
+  ASSIGN_OR_RETURN(const std::vector<std::string> arguments,
+                   Annotate(SplitCommand(command), "password command"));
   absl::StatusOr<std::string> text =
-      RunProgram(ctx, {.arguments = *arguments, .output_bytes_max = kPasswordFileBytesMax});
+      RunProgram(ctx, {.arguments = arguments, .output_bytes_max = kPasswordFileBytesMax});
   if (absl::IsFailedPrecondition(text.status())) {
-    return absl::FailedPreconditionError(absl::StrCat("the password command ", arguments->front(),
+    return absl::FailedPreconditionError(absl::StrCat("the password command ", arguments.front(),
                                                       " failed; run it by hand to see why"));
   }
-  RETURN_IF_ERROR(Annotate(text.status(), "password command"));
-  return text;
+  return Annotate(std::move(text), "password command");
 }
 
 absl::StatusOr<std::string> Ask(const CallContext& ctx, int terminal, absl::string_view prompt) {
@@ -88,12 +85,10 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, std::size_t text_b
   if (!file.valid()) {
     return ErrnoToStatus(errno, absl::StrCat("open ", path));
   }
-  absl::StatusOr<std::string> text =
-      ReadText(CallContext{}, file.get(), /*line=*/false, text_bytes_max);
-  if (!text.ok()) {
-    return Annotate(text.status(), path);
-  }
-  return std::string(absl::StripAsciiWhitespace(*text));
+  ASSIGN_OR_RETURN(
+      const std::string text,
+      Annotate(ReadText(CallContext{}, file.get(), /*line=*/false, text_bytes_max), path));
+  return std::string(absl::StripAsciiWhitespace(text));
 }
 
 }  // namespace

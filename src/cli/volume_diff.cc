@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "engine/snapshot_choice.h"
 
 namespace csidelta::cli {
 namespace {
@@ -110,6 +111,15 @@ class VolumeDiff {
 };
 
 }  // namespace
+
+absl::StatusOr<std::unique_ptr<VolumeRecord>> OpenVolume(const CallContext& ctx, Console& console,
+                                                         repository::Repository& repository,
+                                                         const std::string& id) {
+  ASSIGN_OR_RETURN(const repository::StoredSnapshot stored,
+                   engine::ChooseSnapshot(ctx, ListenerOf(console), repository, id, {},
+                                          engine::LatestOf::kOneVolume));
+  return incremental::OpenVolumeRecord(ctx, repository, stored);
+}
 
 absl::Status RequireEqualChunks(const VolumeRecord& before, const VolumeRecord& after) {
   if (before.layout.chunk_bytes() != after.layout.chunk_bytes()) {

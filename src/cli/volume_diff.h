@@ -1,13 +1,23 @@
 #pragma once
 
+#include <memory>
+#include <string>
+
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "base/call_context.h"
 #include "base/extent.h"
 #include "cli/progress.h"
+#include "cli/session.h"
 #include "incremental/mover/volume_record.h"
 
 namespace csidelta::cli {
+
+// The volume of the snapshot whose id begins with `id`; "latest" only where all are of one volume.
+absl::StatusOr<std::unique_ptr<incremental::VolumeRecord>> OpenVolume(
+    const CallContext& ctx, Console& console, repository::Repository& repository,
+    const std::string& id);
 
 // FAILED_PRECONDITION if the two volumes have chunks of different sizes. Pure.
 absl::Status RequireEqualChunks(const incremental::VolumeRecord& before,

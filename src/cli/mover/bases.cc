@@ -290,17 +290,14 @@ absl::Status BasesDropCommand::Drop(const CallContext& ctx, Session& session, k8
 
 void BasesDropCommand::Report(Console& console, absl::string_view result, const ListedBase& listed,
                               absl::string_view error) {
-  if (console.options().json) {
-    console.PrintJson({{"message_type", "base"},
+  console.PrintResult({{"message_type", "base"},
                        {"result", std::string(result)},
                        {"content", listed.base.content_name},
                        {"namespace", listed.base.owner.claim_namespace},
                        {"pvc", listed.base.owner.claim},
-                       {"error", std::string(error)}});
-    return;
-  }
-  console.Print(absl::StrCat(result, "  ", listed.base.content_name, " of PVC ", PvcOf(listed.base),
-                             error.empty() ? "" : ": ", error, "\n"));
+                       {"error", std::string(error)}},
+                      absl::StrCat(result, "  ", listed.base.content_name, " of PVC ",
+                                   PvcOf(listed.base), error.empty() ? "" : ": ", error, "\n"));
 }
 
 }  // namespace

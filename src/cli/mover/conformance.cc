@@ -82,15 +82,6 @@ class Verdicts {
     ++counts_[result.verdict];
     const absl::string_view word = WordOf(result.verdict);
     const absl::string_view rule_text = conformance::RuleText(result.rule);
-    if (console_.options().json) {
-      console_.PrintJson({{"message_type", "judgement"},
-                          {"verdict", std::string(word)},
-                          {"subject", result.subject},
-                          {"rule", result.rule},
-                          {"rule_text", std::string(rule_text)},
-                          {"detail", result.detail}});
-      return;
-    }
     std::string line =
         absl::StrCat(word, word.size() < 4 ? "   " : "  ", result.subject, ": ", result.rule);
     if (!result.detail.empty()) {
@@ -99,7 +90,13 @@ class Verdicts {
     if (result.verdict == Verdict::kFail) {
       absl::StrAppend(&line, ". The rule: ", rule_text);
     }
-    console_.Print(absl::StrCat(line, "\n"));
+    console_.PrintResult({{"message_type", "judgement"},
+                          {"verdict", std::string(word)},
+                          {"subject", result.subject},
+                          {"rule", result.rule},
+                          {"rule_text", std::string(rule_text)},
+                          {"detail", result.detail}},
+                         absl::StrCat(line, "\n"));
   }
 
   ExitCode Close() {

@@ -28,7 +28,7 @@ class DoctorCommand : public Command {
  public:
   VerbSyntax Declare() override {
     ArgumentTable table;
-    access_.DeclareAsKubectl(table);
+    access_.Declare(table, kContextAsKubectl);
     DeclareMoverNamespaces(table, options_.mover_namespace, velero_namespaces_);
     table.Add("--all", "also show checks that found nothing", all_);
     table.Add("--probe",

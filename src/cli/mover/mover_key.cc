@@ -81,12 +81,11 @@ class MoverKeyExportCommand : public Command {
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
     ASSIGN_OR_RETURN(const std::unique_ptr<k8s::ApiClient> api, location_.MakeClient());
-    absl::StatusOr<repository::Keyring> keyring =
-        datamover::OpenKeyring(ctx, *api, location_.mover_namespace, location_.owner,
-                               /*make=*/false, SecureRandom::Real());
-    RETURN_IF_ERROR(keyring.status());
-    return confirm_ ? Confirm(ctx, *api, *std::move(keyring), session.console())
-                    : Export(ctx, *api, *keyring, session);
+    ASSIGN_OR_RETURN(repository::Keyring keyring,
+                     datamover::OpenKeyring(ctx, *api, location_.mover_namespace, location_.owner,
+                                            /*make=*/false, SecureRandom::Real()));
+    return confirm_ ? Confirm(ctx, *api, std::move(keyring), session.console())
+                    : Export(ctx, *api, keyring, session);
   }
 
  private:
@@ -164,13 +163,11 @@ class MoverKeyImportCommand : public Command {
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
     ASSIGN_OR_RETURN(const std::unique_ptr<k8s::ApiClient> api, location_.MakeClient());
     ASSIGN_OR_RETURN(const std::string text, ReadSmallText(file_));
-    const absl::StatusOr<repository::Keyring> keys = repository::ParseKeyringFile(text);
-    if (!keys.ok()) {
-      return Annotate(keys.status(), file_);
-    }
+    ASSIGN_OR_RETURN(const repository::Keyring keys,
+                     Annotate(repository::ParseKeyringFile(text), file_));
     ASSIGN_OR_RETURN(const repository::Keyring keyring,
                      datamover::ImportKeys(ctx, *api, location_.mover_namespace, location_.owner,
-                                           *keys, newest_));
+                                           keys, newest_));
     session.console().PrintResult(Describe("keys_imported", keyring),
                                   KeysText(location_.owner, keyring));
     return ExitCode::kOk;

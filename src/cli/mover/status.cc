@@ -134,15 +134,17 @@ absl::Status ReadEach(const CallContext& ctx, k8s::ApiClient& api, absl::string_
       });
 }
 
-template <typename Kind>
+// Adds what `make` makes of each object of a namespace to `all`.
+template <typename Kind, typename Made>
 absl::Status ReadAll(const CallContext& ctx, k8s::ApiClient& api, absl::string_view space,
-                     std::vector<Kind>& all) {
+                     Made (*make)(const Kind&), std::vector<Made>& all) {
+  const std::size_t known = all.size();
   return ReadEach<Kind>(
       ctx, api, space,
-      [&all](std::vector<Kind> page) {
-        std::move(page.begin(), page.end(), std::back_inserter(all));
+      [&all, make](const std::vector<Kind>& page) {
+        std::transform(page.begin(), page.end(), std::back_inserter(all), make);
       },
-      [&all] { all.clear(); });
+      [&all, known] { all.resize(known); });
 }
 
 void Show(std::vector<Movement> movements, Transfers& all) {
@@ -175,18 +177,6 @@ absl::Status ReadTransfers(const CallContext& ctx, k8s::ApiClient& api, absl::st
         unfinished.resize(kept);
         all.shown.resize(shown);
       });
-}
-
-absl::Status ReadRecords(const CallContext& ctx, k8s::ApiClient& api, absl::string_view space,
-                         std::vector<ProtectedVolumeRecord>& records) {
-  const std::size_t known = records.size();
-  return ReadEach<objects::ProtectedVolume>(
-      ctx, api, space,
-      [&records](std::vector<objects::ProtectedVolume> page) {
-        std::transform(page.begin(), page.end(), std::back_inserter(records),
-                       datamover::ReadProtectedVolume);
-      },
-      [&records, known] { records.resize(known); });
 }
 
 // A PVC that exists, and which a Restore left without data.
@@ -374,14 +364,17 @@ absl::StatusOr<ExitCode> StatusCommand::Run(const CallContext& ctx, Session& ses
 absl::Status StatusCommand::Show(const CallContext& ctx, Session& session, k8s::ApiClient& api,
                                  absl::string_view before) const {
   std::vector<objects::VolumeTask> tasks;
-  RETURN_IF_ERROR(ReadAll(ctx, api, mover_namespace_, tasks));
+  RETURN_IF_ERROR(ReadAll(
+      ctx, api, mover_namespace_, +[](const objects::VolumeTask& task) { return task; }, tasks));
   Transfers all{.uploads = {}, .downloads = {}, .shown = {}, .shows_all = all_};
   std::vector<ProtectedVolumeRecord> records;
   std::vector<Unrestored> unrestored;
   for (const absl::string_view space : absl::StrSplit(velero_namespaces_, ',', absl::SkipEmpty())) {
     RETURN_IF_ERROR(ReadTransfers(ctx, api, space, tasks, all, all.uploads));
     RETURN_IF_ERROR(ReadTransfers(ctx, api, space, tasks, all, all.downloads));
-    if (const absl::Status read = ReadRecords(ctx, api, space, records); !read.ok()) {
+    if (const absl::Status read =
+            ReadAll(ctx, api, space, &datamover::ReadProtectedVolume, records);
+        !read.ok()) {
       session.console().Info(absl::StrCat("the protected volumes of namespace ", space,
                                           " are not known: ", read.message()));
     }

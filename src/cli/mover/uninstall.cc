@@ -46,9 +46,9 @@ class UninstallCommand : public Command {
 
  private:
   absl::Status CheckDeletion(const std::string& cluster) const;
-  static int64_t Announce(const UninstallPlan& plan, Console& console);
-  static int64_t CarryOut(const CallContext& ctx, k8s::ApiClient& api, const UninstallPlan& plan,
-                          Console& console);
+  // How many steps failed. Without --yes it only announces them.
+  int64_t CarryOut(const CallContext& ctx, k8s::ApiClient& api, const UninstallPlan& plan,
+                   Console& console) const;
   std::string Summary(int64_t objects, int64_t failed) const;
   static void ReportItem(Console& console, absl::string_view action, const UninstallItem& item,
                          absl::string_view error);
@@ -113,8 +113,7 @@ absl::StatusOr<ExitCode> UninstallCommand::Run(const CallContext& ctx, Session& 
   if (!plan.running.empty()) {
     return StillRunning(plan.running);
   }
-  const int64_t failed =
-      yes_ ? CarryOut(ctx, *api, plan, session.console()) : Announce(plan, session.console());
+  const int64_t failed = CarryOut(ctx, *api, plan, session.console());
   for (const UninstallItem& item : plan.stays) {
     ReportItem(session.console(), "stays", item, "");
   }
@@ -139,15 +138,14 @@ absl::Status UninstallCommand::CheckDeletion(const std::string& cluster) const {
                                           ", and this is ", cluster, ": nothing was done"));
 }
 
-int64_t UninstallCommand::Announce(const UninstallPlan& plan, Console& console) {
-  for (const UninstallPlan::Step& step : plan.steps) {
-    ReportItem(console, "goes", step.item, "");
-  }
-  return 0;
-}
-
 int64_t UninstallCommand::CarryOut(const CallContext& ctx, k8s::ApiClient& api,
-                                   const UninstallPlan& plan, Console& console) {
+                                   const UninstallPlan& plan, Console& console) const {
+  if (!yes_) {
+    for (const UninstallPlan::Step& step : plan.steps) {
+      ReportItem(console, "goes", step.item, "");
+    }
+    return 0;
+  }
   int64_t failed = 0;
   datamover::CarryOut(ctx, api, plan, [&](const UninstallItem& item, const absl::Status& status) {
     failed += status.ok() ? 0 : 1;
@@ -169,17 +167,15 @@ std::string UninstallCommand::Summary(int64_t objects, int64_t failed) const {
 
 void UninstallCommand::ReportItem(Console& console, absl::string_view action,
                                   const UninstallItem& item, absl::string_view error) {
-  if (console.options().json) {
-    console.PrintJson({{"message_type", "thing"},
-                       {"fate", std::string(action)},
-                       {"kind", item.kind},
-                       {"name", item.name},
-                       {"text", item.text},
-                       {"error", std::string(error)}});
-    return;
-  }
-  console.Print(absl::StrCat(action, "  ", item.kind, " ", item.name, item.text.empty() ? "" : ": ",
-                             item.text, error.empty() ? "" : ": ", error, "\n"));
+  console.PrintResult(
+      {{"message_type", "thing"},
+       {"fate", std::string(action)},
+       {"kind", item.kind},
+       {"name", item.name},
+       {"text", item.text},
+       {"error", std::string(error)}},
+      absl::StrCat(action, "  ", item.kind, " ", item.name, item.text.empty() ? "" : ": ",
+                   item.text, error.empty() ? "" : ": ", error, "\n"));
 }
 
 }  // namespace

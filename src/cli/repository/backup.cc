@@ -75,7 +75,6 @@ class BackupCommand : public Command {
  private:
   void DeclareRecordFlags(ArgumentTable& table);
   absl::StatusOr<engine::BackupJob> Job() const;
-  static ExitCode Tell(Session& session, const BackupResult& result);
 
   engine::BackupJob job_;  // what the flags fill in as it stands
   ClusterSnapshotFlags cluster_flags_;
@@ -155,11 +154,6 @@ void BackupCommand::DeclareRecordFlags(ArgumentTable& table) {
   table.Add("--time", "TIME", "time of the snapshot, \"2026-11-21 13:05:00\"; else now", time_);
 }
 
-ExitCode BackupCommand::Tell(Session& session, const BackupResult& result) {
-  session.console().PrintResult(incremental::ToJson(result), Summary(result));
-  return result.audit_mismatch || result.list_refused ? ExitCode::kAuditMismatch : ExitCode::kOk;
-}
-
 absl::StatusOr<engine::BackupJob> BackupCommand::Job() const {
   engine::BackupJob job = job_;
   job.cluster = cluster_flags_.Query();
@@ -178,7 +172,8 @@ absl::StatusOr<ExitCode> BackupCommand::Run(const CallContext& ctx, Session& ses
   ProgressMeter meter(session.console(), *ctx.clock);
   ASSIGN_OR_RETURN(const BackupResult result,
                    engine::RunBackup(ctx, session.engine(), job, BytesOf(meter)));
-  return Tell(session, result);
+  session.console().PrintResult(incremental::ToJson(result), Summary(result));
+  return result.audit_mismatch || result.list_refused ? ExitCode::kAuditMismatch : ExitCode::kOk;
 }
 
 }  // namespace

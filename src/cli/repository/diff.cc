@@ -41,10 +41,6 @@ class DiffCommand : public Command {
   // `context`: the storage vendor's own; "": none.
   static void PrintExtent(Console& console, const incremental::ListedExtent& listed,
                           const std::string& context);
-  static absl::StatusOr<std::unique_ptr<VolumeRecord>> Load(const CallContext& ctx,
-                                                            Console& console,
-                                                            Repository& repository,
-                                                            const std::string& id);
   static ExitCode PrintSummary(Console& console, const VolumeRecord& before,
                                const VolumeRecord& after, int64_t extents, int64_t changed_bytes);
 
@@ -99,9 +95,9 @@ absl::StatusOr<ExitCode> DiffCommand::Run(const CallContext& ctx, Session& sessi
 absl::StatusOr<ExitCode> DiffCommand::CompareSnapshots(const CallContext& ctx, Session& session) {
   ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kRead));
   ASSIGN_OR_RETURN(const std::unique_ptr<VolumeRecord> before,
-                   Load(ctx, session.console(), *repository, ids_[0]));
+                   OpenVolume(ctx, session.console(), *repository, ids_[0]));
   ASSIGN_OR_RETURN(const std::unique_ptr<VolumeRecord> after,
-                   Load(ctx, session.console(), *repository, ids_[1]));
+                   OpenVolume(ctx, session.console(), *repository, ids_[1]));
   Console& console = session.console();
   if (print_extents_) {
     RETURN_IF_ERROR(RequireEqualChunks(*before, *after));
@@ -201,15 +197,6 @@ void DiffCommand::PrintExtent(Console& console, const incremental::ListedExtent&
       zero ? ",\"zero\":true" : "",
       context.empty() ? "" : absl::StrCat(",\"context\":\"", absl::Base64Escape(context), "\""),
       "}\n"));
-}
-
-absl::StatusOr<std::unique_ptr<VolumeRecord>> DiffCommand::Load(const CallContext& ctx,
-                                                                Console& console,
-                                                                Repository& repository,
-                                                                const std::string& id) {
-  ASSIGN_OR_RETURN(const repository::StoredSnapshot stored,
-                   ChooseSnapshot(ctx, console, repository, id, {}, LatestOf::kOneVolume));
-  return incremental::OpenVolumeRecord(ctx, repository, stored);
 }
 
 ExitCode DiffCommand::PrintSummary(Console& console, const VolumeRecord& before,

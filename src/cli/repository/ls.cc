@@ -42,21 +42,19 @@ class Lister {
     if (depth > kDepthMax) {
       return absl::DataLossError(absl::StrCat(path, " is nested too deep to be a real folder"));
     }
-    absl::StatusOr<std::string> text = repository_.LoadTree(ctx, tree, std::nullopt);
-    if (!text.ok()) {
-      return Annotate(text.status(), path.empty() ? "/" : path);
-    }
-    text_bytes_ += text->size();
+    ASSIGN_OR_RETURN(const std::string text, Annotate(repository_.LoadTree(ctx, tree, std::nullopt),
+                                                      path.empty() ? "/" : path));
+    text_bytes_ += text.size();
     if (text_bytes_ > kListingBytesMax) {
       return absl::DataLossError(absl::StrCat(path, " and the folders above it are too large"));
     }
-    const absl::Status listed = repository::DecodeTree(*text, [&](Node& node) -> absl::Status {
+    const absl::Status listed = repository::DecodeTree(text, [&](Node& node) -> absl::Status {
       const std::string node_path = absl::StrCat(path, "/", node.name);
       RETURN_IF_ERROR(Show(node, node_path));
       return node.subtree.has_value() ? List(ctx, *node.subtree, node_path, depth + 1)
                                       : absl::OkStatus();
     });
-    text_bytes_ -= text->size();
+    text_bytes_ -= text.size();
     return listed;
   }
 
@@ -104,8 +102,9 @@ class LsCommand : public Command {
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
     ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kRead));
-    ASSIGN_OR_RETURN(const repository::StoredSnapshot stored,
-                     ChooseSnapshot(ctx, session.console(), *repository, id_, filter_));
+    ASSIGN_OR_RETURN(
+        const repository::StoredSnapshot stored,
+        engine::ChooseSnapshot(ctx, ListenerOf(session.console()), *repository, id_, filter_));
     Console& console = session.console();
     const bool json = console.options().json;
     if (json) {

@@ -18,7 +18,6 @@ namespace {
 
 using incremental::VolumeRecord;
 using repository::Repository;
-using repository::StoredSnapshot;
 
 constexpr int kLinesMax = 16;
 
@@ -103,11 +102,11 @@ absl::StatusOr<ExitCode> MapCommand::Run(const CallContext& ctx, Session& sessio
 
 absl::StatusOr<MapCommand::Pair> MapCommand::OpenBoth(const CallContext& ctx, Session& session,
                                                       Repository& repository) const {
-  Console& console = session.console();
-  ASSIGN_OR_RETURN(const StoredSnapshot after,
-                   ChooseSnapshot(ctx, console, repository, ids_.back(), {}, LatestOf::kOneVolume));
+  Pair pair;
+  ASSIGN_OR_RETURN(pair.after, OpenVolume(ctx, session.console(), repository, ids_.back()));
   std::string older = ids_.front();
   if (ids_.size() == 1) {
+    const repository::StoredSnapshot& after = pair.after->stored;
     if (!after.snapshot.parent.has_value()) {
       return absl::FailedPreconditionError(
           absl::StrCat("snapshot ", after.id.ShortHex(),
@@ -116,11 +115,7 @@ absl::StatusOr<MapCommand::Pair> MapCommand::OpenBoth(const CallContext& ctx, Se
     }
     older = after.snapshot.parent->Hex();
   }
-  ASSIGN_OR_RETURN(const StoredSnapshot before,
-                   ChooseSnapshot(ctx, console, repository, older, {}, LatestOf::kOneVolume));
-  Pair pair;
-  ASSIGN_OR_RETURN(pair.before, incremental::OpenVolumeRecord(ctx, repository, before));
-  ASSIGN_OR_RETURN(pair.after, incremental::OpenVolumeRecord(ctx, repository, after));
+  ASSIGN_OR_RETURN(pair.before, OpenVolume(ctx, session.console(), repository, older));
   return pair;
 }
 

@@ -90,22 +90,15 @@ class Sheet {
   std::string text_;
 };
 
-const incremental::FullReasonText* FindReason(absl::string_view name) {
+void AddReason(const std::string& name, Sheet& sheet) {
   for (const incremental::FullReasonText& text : incremental::FullReasons()) {
     if (text.name == name) {
-      return &text;
+      sheet.Add("Why full", absl::StrCat(text.sentence, " (", name, ")"));
+      sheet.Add("Next step", text.next_step);
+      return;
     }
   }
-  return nullptr;
-}
-
-void AddReason(const std::string& name, Sheet& sheet) {
-  if (const incremental::FullReasonText* const text = FindReason(name); text != nullptr) {
-    sheet.Add("Why full", absl::StrCat(text->sentence, " (", name, ")"));
-    sheet.Add("Next step", text->next_step);
-  } else {
-    sheet.Add("Why full", name);
-  }
+  sheet.Add("Why full", name);
 }
 
 void AddBackup(const RepoSnapshot& snapshot, const VolumeManifest* manifest, Sheet& sheet) {
@@ -230,7 +223,7 @@ class ShowCommand : public Command {
     ASSIGN_OR_RETURN(repository::Repository * repository, session.Open(ctx, LockKind::kRead));
     Console& console = session.console();
     ASSIGN_OR_RETURN(const StoredSnapshot stored,
-                     ChooseSnapshot(ctx, console, *repository, id_, filter_));
+                     engine::ChooseSnapshot(ctx, ListenerOf(console), *repository, id_, filter_));
     UnreadableSnapshots unreadable(console);
     ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> all,
                      repository->ListSnapshots(ctx, unreadable.DamagedSink()));

@@ -24,13 +24,6 @@ void DeclareFilterFlags(ArgumentTable& table, SnapshotFilter& filter,
                 filter.tags);
 }
 
-absl::StatusOr<StoredSnapshot> ChooseSnapshot(const CallContext& ctx, Console& console,
-                                              const repository::Repository& repository,
-                                              const std::string& id, const SnapshotFilter& filter,
-                                              LatestOf latest_of) {
-  return engine::ChooseSnapshot(ctx, ListenerOf(console), repository, id, filter, latest_of);
-}
-
 absl::StatusOr<std::vector<StoredSnapshot>> ChooseSnapshots(
     const CallContext& ctx, Console& console, const repository::Repository& repository,
     const std::vector<std::string>& ids, const SnapshotFilter& filter,
@@ -42,7 +35,8 @@ absl::StatusOr<std::vector<StoredSnapshot>> ChooseSnapshots(
                   [&](const StoredSnapshot& stored) { return !filter.Matches(stored.snapshot); });
   }
   for (const std::string& id : ids) {
-    ASSIGN_OR_RETURN(StoredSnapshot stored, ChooseSnapshot(ctx, console, repository, id, filter));
+    ASSIGN_OR_RETURN(StoredSnapshot stored,
+                     engine::ChooseSnapshot(ctx, ListenerOf(console), repository, id, filter));
     chosen.push_back(std::move(stored));
   }
   return chosen;

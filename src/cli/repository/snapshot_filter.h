@@ -17,7 +17,6 @@
 namespace csidelta::cli {
 
 using engine::FutureText;
-using engine::LatestOf;
 using engine::SnapshotFilter;
 using engine::SplitTags;
 using engine::VolumeName;
@@ -25,13 +24,6 @@ using engine::VolumeName;
 // `host_names`: the names of --host, for a verb with another meaning of -H.
 void DeclareFilterFlags(ArgumentTable& table, SnapshotFilter& filter,
                         absl::string_view host_names = "-H,--host");
-
-// engine::ChooseSnapshot(), with its information on the console.
-absl::StatusOr<repository::StoredSnapshot> ChooseSnapshot(const CallContext& ctx, Console& console,
-                                                          const repository::Repository& repository,
-                                                          const std::string& id,
-                                                          const SnapshotFilter& filter,
-                                                          LatestOf latest_of = LatestOf::kAll);
 
 // Warns of unreadable snapshots on the console, and holds the exit code for them.
 class UnreadableSnapshots : public engine::UnreadableSnapshots {
@@ -42,7 +34,8 @@ class UnreadableSnapshots : public engine::UnreadableSnapshots {
   ExitCode code() const { return any() ? ExitCode::kIncomplete : ExitCode::kOk; }
 };
 
-// The snapshots of `ids`, as ChooseSnapshot() finds them; without ids all that match the filter.
+// The snapshots of `ids`, as engine::ChooseSnapshot() finds them; without ids all that match the
+// filter.
 absl::StatusOr<std::vector<repository::StoredSnapshot>> ChooseSnapshots(
     const CallContext& ctx, Console& console, const repository::Repository& repository,
     const std::vector<std::string>& ids, const SnapshotFilter& filter,

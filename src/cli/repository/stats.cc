@@ -149,9 +149,8 @@ class StatsCommand : public Command {
  private:
   absl::StatusOr<ExitCode> RunRaw(const CallContext& ctx, Session& session,
                                   Repository& repository) const;
-  absl::StatusOr<ExitCode> RunDrivers(const CallContext& ctx, Session& session,
-                                      Repository& repository) const;
-  absl::StatusOr<ExitCode> RunRestore(const CallContext& ctx, Session& session,
+  // Of --drivers, or of the volumes as they are restored.
+  absl::StatusOr<ExitCode> RunVolumes(const CallContext& ctx, Session& session,
                                       Repository& repository) const;
 
   std::vector<std::string> ids_;
@@ -183,11 +182,8 @@ VerbSyntax StatsCommand::Declare() {
 
 absl::StatusOr<ExitCode> StatsCommand::Run(const CallContext& ctx, Session& session) {
   ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kRead));
-  if (drivers_) {
-    return RunDrivers(ctx, session, *repository);
-  }
-  return mode_ == "raw-data" ? RunRaw(ctx, session, *repository)
-                             : RunRestore(ctx, session, *repository);
+  return mode_ == "raw-data" && !drivers_ ? RunRaw(ctx, session, *repository)
+                                          : RunVolumes(ctx, session, *repository);
 }
 
 absl::StatusOr<ExitCode> StatsCommand::RunRaw(const CallContext& ctx, Session& session,
@@ -211,30 +207,12 @@ absl::StatusOr<ExitCode> StatsCommand::RunRaw(const CallContext& ctx, Session& s
   return ExitCode::kOk;
 }
 
-absl::StatusOr<ExitCode> StatsCommand::RunDrivers(const CallContext& ctx, Session& session,
+absl::StatusOr<ExitCode> StatsCommand::RunVolumes(const CallContext& ctx, Session& session,
                                                   Repository& repository) const {
   UnreadableSnapshots unreadable(session.console());
   ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> chosen,
                    ChooseSnapshots(ctx, session.console(), repository, ids_, filter_, unreadable));
   DriverStatistics statistics;
-  for (const StoredSnapshot& stored : chosen) {
-    const absl::StatusOr<std::unique_ptr<VolumeRecord>> record =
-        incremental::OpenVolumeRecord(ctx, repository, stored);
-    if (record.ok()) {
-      statistics.Add((*record)->manifest);
-    } else if (!absl::IsFailedPrecondition(record.status())) {
-      return record.status();
-    }
-  }
-  session.console().PrintResult(statistics.ToJson(), statistics.ToText());
-  return unreadable.code();
-}
-
-absl::StatusOr<ExitCode> StatsCommand::RunRestore(const CallContext& ctx, Session& session,
-                                                  Repository& repository) const {
-  UnreadableSnapshots unreadable(session.console());
-  ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> chosen,
-                   ChooseSnapshots(ctx, session.console(), repository, ids_, filter_, unreadable));
   RestoreSize size;
   for (const StoredSnapshot& stored : chosen) {
     const absl::StatusOr<std::unique_ptr<VolumeRecord>> record =
@@ -244,10 +222,15 @@ absl::StatusOr<ExitCode> StatsCommand::RunRestore(const CallContext& ctx, Sessio
       continue;
     }
     RETURN_IF_ERROR(record.status());
+    statistics.Add((*record)->manifest);
     ++size.snapshots;
     // As restic counts: a folder and a file per leaf, the folders above, and volume.json.
     size.bytes += (*record)->layout.size_bytes() + (*record)->root.manifest_bytes;
     size.files += 2 * (*record)->layout.leaf_count() + (*record)->layout.level1_count() + 2;
+  }
+  if (drivers_) {
+    session.console().PrintResult(statistics.ToJson(), statistics.ToText());
+    return unreadable.code();
   }
   if (size.others > 0) {
     session.console().Warn(
