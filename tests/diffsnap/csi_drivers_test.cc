@@ -227,6 +227,10 @@ class CsiDriversTest : public CsiDriversFixture, public testing::WithParamInterf
     return service_ == DriverService::kDifferentialSnapshot ? "GetDifferentialSnapshot"
                                                             : "GetMetadataDelta";
   }
+  // A rule for them.
+  void LetCalls(const std::string& rule) {
+    AddRule(absl::StrCat(R"({"method":")", method(), R"(",)", rule, "}"));
+  }
 };
 
 INSTANTIATE_TEST_SUITE_P(Ways, CsiDriversTest,
@@ -304,7 +308,7 @@ TEST_P(CsiDriversTest, AHandleOfAnotherVolumeIsRefused) {
 }
 
 TEST_P(CsiDriversTest, AStuckDriverIsLeftWithinTwoSeconds) {
-  AddRule(absl::StrCat(R"({"method":")", method(), R"(","hold":true})"));
+  LetCalls(R"("hold":true)");
   std::stop_source stop;
   CallContext ctx;
   ctx.stop = stop.get_token();
@@ -332,7 +336,7 @@ TEST_P(CsiDriversTest, AStuckDriverIsLeftWithinTwoSeconds) {
 }
 
 TEST_P(CsiDriversTest, APageThatTakesTooLongIsLeft) {
-  AddRule(absl::StrCat(R"({"method":")", method(), R"(","hold":true})"));
+  LetCalls(R"("hold":true)");
   driver_options_.page_time_max = kShort;
   Connect();
   ExpectError(Ask("", 10), DifferentialErrorCode::kDeadlineExceeded);
@@ -359,7 +363,7 @@ TEST_P(CsiDriversTest, ADriverThatWasRestartedIsFoundAgain) {
 TEST_P(CsiDriversTest, MoreCallsAtOnceThanAllowedAreRefused) {
   driver_options_.calls_max = 1;
   Connect();
-  AddRule(absl::StrCat(R"({"method":")", method(), R"(","hold":true})"));
+  LetCalls(R"("hold":true)");
   {
     const std::jthread caller([&] { Page("", 10); });
     ASSERT_TRUE(faults_.WaitFor(method(), {.held = 1}, kLong));
@@ -369,10 +373,19 @@ TEST_P(CsiDriversTest, MoreCallsAtOnceThanAllowedAreRefused) {
   Page("", 10);
 }
 
+TEST_P(CsiDriversTest, AMessageThatIsTooLongIsAskedForAgainInSmallerOnes) {
+  driver_options_.message_bytes_max = int64_t{1} << 20;
+  Connect();
+  LetCalls(R"("lie":"huge_message","after_messages":0,"times":1)");
+  EXPECT_EQ(ExtentsOf(ReadAll(1000)), Comparison(handles_[0], handles_[2]));
+  LetCalls(R"("lie":"huge_message","after_messages":0)");
+  ExpectError(Ask("", 1000), DifferentialErrorCode::kDriverContractViolation, "too long");
+}
+
 TEST_P(CsiDriversTest, WrongListsAreNotPassedOn) {
   for (const char* lie : {"overlap", "unordered", "zero_length", "negative_length",
                           "negative_offset", "overflow", "beyond_capacity"}) {
-    AddRule(absl::StrCat(R"({"method":")", method(), R"(","lie":")", lie, R"("})"));
+    LetCalls(absl::StrCat(R"("lie":")", lie, "\""));
     PageResult result = Ask("", 1000);
     EXPECT_TRUE(std::holds_alternative<DifferentialError>(result)) << lie;
     if (std::holds_alternative<DifferentialError>(result)) {
@@ -383,9 +396,8 @@ TEST_P(CsiDriversTest, WrongListsAreNotPassedOn) {
 }
 
 TEST_P(CsiDriversTest, TheSecretsReachTheDriver) {
-  AddRule(absl::StrCat(R"({"method":")", method(),
-                       R"(","unless_secret":{"user":"s3cret"},"code":"PERMISSION_DENIED",)",
-                       R"("message":"not s3cret"})"));
+  LetCalls(
+      R"("unless_secret":{"user":"s3cret"},"code":"PERMISSION_DENIED","message":"not s3cret")");
   ExpectError(Ask("", 10), DifferentialErrorCode::kPermissionDenied, "not s3cret");
   DriverRequest request = Request();
   request.secrets = {{"user", Secret("s3cret")}};
@@ -393,8 +405,7 @@ TEST_P(CsiDriversTest, TheSecretsReachTheDriver) {
   EXPECT_THAT(driver_->GetPage(ctx, request), IsOk());
   // What a driver says about a secret does not go further.
   faults_.Clear();
-  AddRule(
-      absl::StrCat(R"({"method":")", method(), R"(","code":"UNKNOWN","message":"bad s3cret"})"));
+  LetCalls(R"("code":"UNKNOWN","message":"bad s3cret")");
   EXPECT_THAT(driver_->GetPage(ctx, request),
               StatusIs(absl::StatusCode::kUnknown, HasSubstr("bad ***")));
 }
@@ -450,15 +461,6 @@ TEST_F(PageDriverTest, EmptyPagesMayFollowOneAnotherButNotThemselves) {
               "followed by itself");
 }
 
-TEST_F(PageDriverTest, APageThatIsTooLongIsAskedForAgainInSmallerOnes) {
-  driver_options_.message_bytes_max = int64_t{1} << 20;
-  Connect();
-  AddRule(R"({"method":"GetDifferentialSnapshot","lie":"huge_message","times":1})");
-  EXPECT_EQ(ExtentsOf(ReadAll(1000)), Comparison(handles_[0], handles_[2]));
-  AddRule(R"({"method":"GetDifferentialSnapshot","lie":"huge_message"})");
-  ExpectError(Ask("", 1000), DifferentialErrorCode::kDriverContractViolation, "too long");
-}
-
 TEST_F(PageDriverTest, AnotherVolumeThanSaidIsRefused) {
   pair_.volume_handle = "vol-other";
   pairs_.Put("ns", "a", pair_);
@@ -469,12 +471,6 @@ TEST_F(PageDriverTest, AnotherVolumeThanSaidIsRefused) {
 class MetadataBridgeTest : public CsiDriversFixture {
  protected:
   void SetUp() override { Begin(kStreams); }
-
-  // Messages of few blocks, so that a stream is open for long.
-  void HoldAfterMessages(int messages) {
-    AddRule(absl::StrCat(R"({"method":"GetMetadataDelta","hold":true,"after_messages":)", messages,
-                         "}"));
-  }
 };
 
 TEST_F(MetadataBridgeTest, AStreamIsKeptForThePageThatGoesOn) {
@@ -588,15 +584,6 @@ TEST_F(MetadataBridgeTest, StreamsThatContradictThemselvesAreNotBelieved) {
                 "the list changes from a volume of");
     faults_.Clear();
   }
-}
-
-TEST_F(MetadataBridgeTest, AMessageThatIsTooLongIsAskedForAgainInSmallerOnes) {
-  driver_options_.message_bytes_max = int64_t{1} << 20;
-  Connect();
-  AddRule(R"({"method":"GetMetadataDelta","lie":"huge_message","after_messages":0,"times":1})");
-  EXPECT_EQ(ExtentsOf(ReadAll(1000)), Comparison(handles_[0], handles_[2]));
-  AddRule(R"({"method":"GetMetadataDelta","lie":"huge_message","after_messages":0})");
-  ExpectError(Ask("", 1000), DifferentialErrorCode::kDriverContractViolation, "too long");
 }
 
 TEST_F(MetadataBridgeTest, BlocksThatTouchAreOne) {
