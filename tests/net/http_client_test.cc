@@ -340,25 +340,22 @@ auto SilentFor(support::FakeClock& clock, absl::Duration silence) {
 TEST_F(HttpClientTest, ASlowServerMeetsTheDeadline) {
   // By the real clock, which the I/O loop waits for. However slow the machine is, the deadline
   // comes.
-  support::FakeClock& clock = clock_;
-  Start(SilentFor(clock, absl::ZeroDuration()));
+  Start(SilentFor(clock_, absl::ZeroDuration()));
   EXPECT_THAT(client().Send(ctx_.WithTimeout(absl::Milliseconds(50)), Request("GET", "/")),
               StatusIs(absl::StatusCode::kDeadlineExceeded));
 }
 
 TEST_F(HttpClientTest, ASilentServerIsUnavailable) {
-  support::FakeClock& clock = clock_;
-  ctx_.clock = &clock;
+  ctx_.clock = &clock_;
   ctx_.deadline = absl::InfiniteDuration();
   options_.limits.silence_max = absl::Seconds(50);
-  Start(SilentFor(clock, absl::Seconds(50)));
+  Start(SilentFor(clock_, absl::Seconds(50)));
   EXPECT_THAT(Get(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("silent for 50s")));
 }
 
 // Each byte comes a second after the one before it, by the clock that the client goes by.
 TEST_F(HttpClientTest, AServerThatDribblesIsAllButSilent) {
-  support::FakeClock& clock = clock_;
-  ctx_.clock = &clock;
+  ctx_.clock = &clock_;
   ctx_.deadline = absl::InfiniteDuration();
   options_.limits.silence_max = absl::Seconds(20);
   std::atomic<int> delivered = 0;
@@ -377,7 +374,7 @@ TEST_F(HttpClientTest, AServerThatDribblesIsAllButSilent) {
     return own
         .Stream(ctx_, Request("GET", "/"),
                 [&](absl::string_view bytes) {
-                  clock.Advance(absl::Seconds(1) * std::ssize(bytes));
+                  clock_.Advance(absl::Seconds(1) * std::ssize(bytes));
                   delivered += static_cast<int>(bytes.size());
                   return delivered < 100;
                 })
@@ -490,10 +487,9 @@ TEST_F(HttpClientTest, APutGoesOnWhileItsPeerReadsAndNoLonger) {
 }
 
 TEST_F(HttpClientTest, AForeignClocksDeadlineCountsToo) {
-  support::FakeClock& clock = clock_;
-  Start(SilentFor(clock, absl::Seconds(10)));
+  Start(SilentFor(clock_, absl::Seconds(10)));
   CallContext ctx;
-  ctx.clock = &clock;
+  ctx.clock = &clock_;
   ctx = ctx.WithTimeout(absl::Seconds(10));
   const support::AwaitEnd end("the deadline of a clock of its own");
   EXPECT_THAT(client().Send(ctx, Request("GET", "/")),
@@ -502,13 +498,12 @@ TEST_F(HttpClientTest, AForeignClocksDeadlineCountsToo) {
 
 TEST_F(HttpClientTest, AStopIsNoticedAtOnce) {
   // Of a clock that stands still: neither a deadline nor the server's silence ends it.
-  support::FakeClock& clock = clock_;
   CallContext ctx;
-  ctx.clock = &clock;
+  ctx.clock = &clock_;
   std::stop_source stop;
   Start([&](const ServedRequest& request, ServedConnection& connection) {
     stop.request_stop();
-    SilentFor(clock, absl::ZeroDuration())(request, connection);
+    SilentFor(clock_, absl::ZeroDuration())(request, connection);
   });
   ctx.stop = stop.get_token();
   {

@@ -45,6 +45,10 @@ class CredentialsTest : public testing::Test {
     return path;
   }
 
+  std::string KeysFile(const std::string& id) {
+    return File("keys", "[default]\naws_access_key_id=" + id + "\naws_secret_access_key=x\n");
+  }
+
   void Serve(HttpTestServer::Handler handler) {
     server_ = std::make_unique<HttpTestServer>(std::move(handler));
   }
@@ -65,6 +69,12 @@ class CredentialsTest : public testing::Test {
         "<Expiration>", absl::FormatTime(absl::RFC3339_sec, expiry, absl::UTCTimeZone()),
         "</Expiration></Credentials></AssumeRoleWithWebIdentityResult>"
         "</AssumeRoleWithWebIdentityResponse>");
+  }
+
+  void UseInstance() {
+    environment_.metadata_disabled = false;
+    environment_.metadata_url = server_->url();
+    clock_.SetAutoAdvance(true);
   }
 
   void UseWebIdentity() {
@@ -108,9 +118,7 @@ TEST_F(CredentialsTest, ReadsTheEnvironment) {
 TEST_F(CredentialsTest, TheEnvironmentComesFirst) {
   Serve([](const ServedRequest&, ServedConnection& connection) { connection.Send(500, ""); });
   UseWebIdentity();
-  environment_.shared_credentials_file = File("file",
-                                              "[default]\naws_access_key_id=file\n"
-                                              "aws_secret_access_key=x\n");
+  environment_.shared_credentials_file = KeysFile("file");
   environment_.keys.access_key_id = "environment";
   environment_.keys.secret_access_key = Secret("secret");
   environment_.keys.session_token = Secret("token");
@@ -128,9 +136,7 @@ TEST_F(CredentialsTest, WebIdentityComesBeforeTheFile) {
     connection.Send(200, Role("role", clock_.Now() + absl::Hours(1)));
   });
   UseWebIdentity();
-  environment_.shared_credentials_file = File("file",
-                                              "[default]\naws_access_key_id=file\n"
-                                              "aws_secret_access_key=x\n");
+  environment_.shared_credentials_file = KeysFile("file");
   const auto credentials = chain().Get(ctx_);
   ASSERT_THAT(credentials, IsOk());
   EXPECT_EQ(credentials->access_key_id, "role");
@@ -259,9 +265,7 @@ TEST_F(CredentialsTest, InstanceMetadataThatStartsIsAskedAgain) {
       SendRole(request, connection);
     }
   });
-  environment_.metadata_disabled = false;
-  environment_.metadata_url = server_->url();
-  clock_.SetAutoAdvance(true);
+  UseInstance();
   EXPECT_THAT(chain().Get(ctx_), IsOk());
   is_gone = true;
   clock_.Advance(absl::Hours(24 * 365));
@@ -277,9 +281,7 @@ TEST_F(CredentialsTest, InstanceMetadataThatSaysNothingIsAskedAgain) {
       SendRole(request, connection);
     }
   });
-  environment_.metadata_disabled = false;
-  environment_.metadata_url = server_->url();
-  clock_.SetAutoAdvance(true);
+  UseInstance();
   EXPECT_THAT(chain().Get(ctx_), IsOk());
   EXPECT_EQ(asked, 6);
 }
@@ -317,8 +319,7 @@ TEST_F(CredentialsTest, TheInstanceIsAskedWithAToken) {
                            R"("Token":"t","Expiration":"2033-01-01T00:00:00Z"})");
     }
   });
-  environment_.metadata_disabled = false;
-  environment_.metadata_url = server_->url();
+  UseInstance();
   const auto credentials = chain().Get(ctx_);
   ASSERT_THAT(credentials, IsOk());
   EXPECT_EQ(credentials->access_key_id, "id");
@@ -334,9 +335,7 @@ TEST_F(CredentialsTest, AnInstanceWithoutRoleHasNoCredentials) {
     Serve([=](const ServedRequest& request, ServedConnection& connection) {
       connection.Send(request.method == "PUT" ? 200 : status, request.method == "PUT" ? "t" : "");
     });
-    environment_.metadata_disabled = false;
-    environment_.metadata_url = server_->url();
-    clock_.SetAutoAdvance(true);
+    UseInstance();
     EXPECT_THAT(chain().Get(ctx_),
                 StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("AWS_ACCESS_KEY_ID")))
         << status;
@@ -352,8 +351,7 @@ TEST_F(CredentialsTest, TheContainerIsAskedBeforeTheInstance) {
     connection.Send(200, R"({"AccessKeyId":"task","SecretAccessKey":"s","Token":"t",)"
                          R"("Expiration":"2033-01-01T00:00:00Z"})");
   });
-  environment_.metadata_disabled = false;
-  environment_.metadata_url = server_->url();
+  UseInstance();
   environment_.container_host_url = server_->url();
   environment_.container_path = "/v2/credentials/1";
   auto credentials = chain().Get(ctx_);
@@ -413,8 +411,7 @@ TEST_F(CredentialsTest, TheFileOfSettingsComesAfterThatOfKeys) {
   ASSERT_THAT(credentials, IsOk());
   EXPECT_EQ(credentials->access_key_id, "settings");
   chain_.reset();
-  environment_.shared_credentials_file =
-      File("keys", "[default]\naws_access_key_id=keys\naws_secret_access_key=x\n");
+  environment_.shared_credentials_file = KeysFile("keys");
   credentials = chain().Get(ctx_);
   ASSERT_THAT(credentials, IsOk());
   EXPECT_EQ(credentials->access_key_id, "keys");
@@ -426,8 +423,7 @@ TEST_F(CredentialsTest, TheFileOfSettingsComesAfterThatOfKeys) {
 }
 
 TEST_F(CredentialsTest, AProfileThatIsNowhereIsSaid) {
-  environment_.shared_credentials_file =
-      File("keys", "[default]\naws_access_key_id=keys\naws_secret_access_key=x\n");
+  environment_.shared_credentials_file = KeysFile("keys");
   environment_.profile = "wrok";
   EXPECT_THAT(chain().Get(ctx_),
               StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("\"wrok\"")));

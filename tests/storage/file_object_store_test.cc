@@ -244,16 +244,17 @@ TEST_F(FileObjectStoreTest, ModesKeepOthersOut) {
   EXPECT_EQ(Mode("data"), 0700u);
 }
 
+struct FailingCall {
+  const char* call;
+  int error;
+  absl::StatusCode code;
+};
+
 // What prune does not see it takes for unused, a lock that it does not see for released.
 TEST_F(FileObjectStoreTest, OnlyWhatDoesNotExistIsMissingInAListing) {
   ASSERT_THAT(store_.Put(ctx_, "snapshots/one", "x", {}), IsOk());
   const auto ignore = [](const ObjectInfo&) { return absl::OkStatus(); };
-  struct Case {
-    const char* call;
-    int error;
-    absl::StatusCode code;
-  };
-  const Case cases[] = {
+  const FailingCall cases[] = {
       {"fstatat", EIO, absl::StatusCode::kUnavailable},
       {"fstatat", ESTALE, absl::StatusCode::kUnavailable},
       {"fstatat", ETIMEDOUT, absl::StatusCode::kUnavailable},
@@ -267,7 +268,7 @@ TEST_F(FileObjectStoreTest, OnlyWhatDoesNotExistIsMissingInAListing) {
       {"openat dir", ENOENT, absl::StatusCode::kUnavailable},  // What is there is not gone.
       {"readdir", EIO, absl::StatusCode::kUnavailable},
   };
-  for (const Case& each : cases) {
+  for (const FailingCall& each : cases) {
     watch.failing = {{each.call, each.error}};
     Watched([&] {
       EXPECT_THAT(store_.List(ctx_, "snapshots/", ignore), StatusIs(each.code)) << each.error;
@@ -328,12 +329,7 @@ TEST_F(FileObjectStoreTest, AFileSystemThatCannotSyncFoldersWillDo) {
 
 TEST_F(FileObjectStoreTest, AFailedPutLeavesNothingBehind) {
   ASSERT_THAT(store_.Put(ctx_, "first", "x", {}), IsOk());
-  struct Case {
-    const char* call;
-    int error;
-    absl::StatusCode code;
-  };
-  const Case cases[] = {
+  const FailingCall cases[] = {
       {"pwrite", ENOSPC, absl::StatusCode::kResourceExhausted},
       {"pwrite", EDQUOT, absl::StatusCode::kResourceExhausted},
       {"pwrite", EIO, absl::StatusCode::kUnavailable},
@@ -343,7 +339,7 @@ TEST_F(FileObjectStoreTest, AFailedPutLeavesNothingBehind) {
       {"rename", EROFS, absl::StatusCode::kPermissionDenied},
       {"rename", ESTALE, absl::StatusCode::kUnavailable},
   };
-  for (const Case& each : cases) {
+  for (const FailingCall& each : cases) {
     watch.failing = {{each.call, each.error}};
     Watched([&] {
       EXPECT_THAT(store_.Put(ctx_, "second", std::string(3 << 20, 'x'), {}), StatusIs(each.code))
