@@ -56,9 +56,7 @@ def case_backup_restore_and_delete(stage):
         assert len(world.snapshots()) == 2
         assert not world.objects("volumesnapshots", "volumesnapshotcontents"), "the archive alone has the objects"
         assert len(backup.archived("volumesnapshotcontents")) == 2
-        phase, errors, _ = world.restore("r1", backup, mapping={"app": "copy"})
-        assert phase == "Completed", errors
-        world.expect_data("copy", backup)
+        world.must_restore("r1", backup, "copy")
         _delete_all(world, backup)
 
 
@@ -70,15 +68,11 @@ def case_second_backup_keeps_the_first(stage):
         assert second.phase == "Completed", second.errors
         assert len(world.snapshots()) == 2
         for backup in (first, second):
-            phase, errors, _ = world.restore(f"r-{backup.name}", backup, mapping={"app": f"copy-{backup.name}"})
-            assert phase == "Completed", errors
-            world.expect_data(f"copy-{backup.name}", backup)
+            world.must_restore(f"r-{backup.name}", backup, f"copy-{backup.name}")
         errors, _ = world.delete(first)
         assert not errors and len(world.snapshots()) == 1
         world.expect_held(second)
-        phase, errors, _ = world.restore("r1", second, mapping={"app": "copy"})
-        assert phase == "Completed", errors
-        world.expect_data("copy", second)
+        world.must_restore("r1", second, "copy")
         _delete_all(world, second)
 
 
@@ -87,9 +81,7 @@ def case_deletion_with_a_restored_copy(stage):
     with stage.world() as world:
         backup = _saved(world)
         for name in ("copy-1", "copy-2"):
-            phase, errors, _ = world.restore(f"r-{name}", backup, mapping={"app": name})
-            assert phase == "Completed", errors
-        world.expect_data("copy-2", backup)
+            world.must_restore(f"r-{name}", backup, name)
         _delete_all(world, backup)
         world.expect_data("copy-1", backup)  # Restored volumes have no snapshot.
 
@@ -287,9 +279,7 @@ def case_answers_that_get_lost(stage):
 def case_controllers_that_lag_behind(stage):
     with stage.world(lag_ms=40) as world:
         backup = _saved(world, "one", "two")
-        phase, errors, _ = world.restore("r1", backup, mapping={"app": "copy"})
-        assert phase == "Completed", errors
-        world.expect_data("copy", backup)
+        world.must_restore("r1", backup, "copy")
         _delete_all(world, backup)
 
 
@@ -303,9 +293,7 @@ def _group_story(version):
             assert backup.phase == "Completed", backup.errors
             state = world.driver()
             assert len(state["groups"]) == 1 and not state["snapshots"], state
-            phase, errors, _ = world.restore("r1", backup, mapping={"app": "copy"})
-            assert phase == "Completed", errors
-            world.expect_data("copy", backup)
+            world.must_restore("r1", backup, "copy")
             _delete_all(world, backup)
             assert not world.driver()["asked_alone"]
     return body
@@ -658,7 +646,5 @@ def case_restore_waits_for_a_slow_provisioner(stage):
     with stage.world() as world:
         backup = _saved(world)
         world.driver_fault(method="CreateVolume", code="Unavailable", message="not now", times=4)
-        phase, errors, _ = world.restore("r1", backup, mapping={"app": "copy"})
-        assert phase == "Completed", errors
-        world.expect_data("copy", backup)
+        world.must_restore("r1", backup, "copy")
         _delete_all(world, backup)

@@ -57,11 +57,6 @@ class Sweep:
         assert backup.phase == "Completed", f"{name}: {backup.errors}"
         return backup
 
-    def _restore(self, world, name, backup, namespace):
-        phase, errors, _ = world.restore(name, backup, mapping={"app": namespace})
-        assert phase == "Completed", f"{name}: {errors}"
-        world.expect_data(namespace, backup)
-
     def _told(self, world, backups):
         """The phase itself: how it ended."""
         if self.phase == "backup":
@@ -79,7 +74,7 @@ class Sweep:
             return []
         backups = [self._backup(world, "b1")]
         if self.phase == "deletion":
-            self._restore(world, "r0", backups[0], "copy")
+            world.must_restore("r0", backups[0], "copy")
         return backups
 
     def _after(self, world, backups, newest_last):
@@ -87,12 +82,12 @@ class Sweep:
             world.expect_held(*backups)
             backups.append(self._backup(world, "b2"))
             world.expect_held(*backups)
-            self._restore(world, "r2", backups[-1], "copy")
+            world.must_restore("r2", backups[-1], "copy")
         elif self.phase == "restore":
             world.expect_held(*backups)
             world.drop_namespace("copy")
             world.wait_for(lambda: not world.data("copy"), "the end of the copy")
-            self._restore(world, "r2", backups[0], "again")
+            world.must_restore("r2", backups[0], "again")
         for backup in list(backups) if newest_last else list(reversed(backups)):
             if self.phase != "deletion":
                 world.expect_held(*backups)

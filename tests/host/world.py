@@ -348,6 +348,12 @@ class World:
                                   timeoutMs=timeout_s * 1000)
         return answer.get("phase", ""), answer["errors"] or [], answer["log"]
 
+    def must_restore(self, name, backup, namespace):
+        """A completed restore of what was backed up in "app", with its data."""
+        phase, errors, _ = self.restore(name, backup, mapping={"app": namespace})
+        assert phase == "Completed", f"{name}: {errors}"
+        self.expect_data(namespace, backup)
+
     def expect_data(self, namespace, backup):
         """What was restored there has the data of that backup."""
         self.wait_for(lambda: self.data(namespace) == backup.data,
