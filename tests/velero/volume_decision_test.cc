@@ -96,7 +96,8 @@ std::string Custom(const std::string& value) {
 
 struct DecisionCase {
   const char* name;
-  void (*change)(Scene&);
+  std::string policies;
+  void (*change)(Scene&);  // null: nothing more
   VolumeDecision::Kind want;
   const char* want_reason;
   bool want_warn = false;
@@ -105,7 +106,10 @@ class VolumeDecisionTest : public testing::TestWithParam<DecisionCase> {};
 
 TEST_P(VolumeDecisionTest, FollowsTheTable) {
   Scene scene;
-  GetParam().change(scene);
+  scene.policies = GetParam().policies;
+  if (GetParam().change != nullptr) {
+    GetParam().change(scene);
+  }
   const auto decision = scene.Decide();
   ASSERT_THAT(decision, IsOk());
   EXPECT_EQ(decision->kind, GetParam().want) << decision->reason;
@@ -124,323 +128,218 @@ void GiveToLonghorn(Scene& scene) {
   scene.policies = Custom("longhorn");
 }
 
-INSTANTIATE_TEST_SUITE_P(Longhorn, VolumeDecisionTest,
-                         testing::ValuesIn(std::vector<DecisionCase>{
-                             {"Native", GiveToLonghorn, kLonghorn,
-                              "for a native snapshot of Longhorn"},
-                             {"NativeWithoutEnableCsi",
-                              [](Scene& s) {
-                                GiveToLonghorn(s);
-                                s.enable_csi = false;
-                              },
-                              kLonghorn, "gives this volume to us"},
-                             {"NativeThoughTheBackupMovesData",
-                              [](Scene& s) {
-                                GiveToLonghorn(s);
-                                s.Spec("snapshotMoveData", true);
-                                s.Spec("datamover", objects::kDataMoverName);
-                              },
-                              kLonghorn, "native"},
-                             {"NeverUnasked",
-                              [](Scene& s) {
-                                SetJson(s.pv, {"spec", "csi", "driver"}, kLonghornDriver);
-                              },
-                              kSnapshot, "the backup snapshots its volumes"},
-                             {"UnboundClaimOfLonghorn",
-                              [](Scene& s) {
-                                GiveToLonghorn(s);
-                                s.pvc["status"]["phase"] = "Lost";
-                              },
-                              kLeaveAlone, "cannot be used", true},
-                             {"UnboundClaimOfLonghornWithoutEnableCsi",
-                              [](Scene& s) {
-                                GiveToLonghorn(s);
-                                s.enable_csi = false;
-                                s.pv = Json();
-                              },
-                              kLeaveAlone, "does not exist", true},
-                         }),
-                         [](const auto& test) { return std::string(test.param.name); });
+void MoveByUs(Scene& scene) {
+  scene.Spec("snapshotMoveData", true);
+  scene.Spec("datamover", objects::kDataMoverName);
+}
 
-INSTANTIATE_TEST_SUITE_P(
-    Moved, VolumeDecisionTest,
-    testing::ValuesIn(std::vector<DecisionCase>{
-        {"RuleMove", [](Scene& s) { s.policies = Custom("move"); }, kMove,
-         "and volume policy 1 of ConfigMap velero/p asks for data movement by us"},
-        {"RuleMoveBeatsFlags",
-         [](Scene& s) {
-           s.policies = Custom("move");
-           s.Spec("snapshotVolumes", false);
-           s.Spec("datamover", "velero");
-         },
-         kMove, ""},
-        {"TrueWithMoveData",
-         [](Scene& s) {
-           s.policies = Custom("\"true\"");
-           s.Spec("snapshotMoveData", true);
-         },
-         kMove, "and Backup nightly asks for data movement by us"},
-        {"OurMoverWithoutRule",
-         [](Scene& s) {
-           s.Spec("snapshotMoveData", true);
-           s.Spec("datamover", "csi-delta");
-         },
-         kMove, "Backup nightly asks for data movement"},
-        {"OurMoverWithSnapshotRule",
-         [](Scene& s) {
-           s.policies = "{action: {type: snapshot}}";
-           s.Spec("snapshotMoveData", true);
-           s.Spec("datamover", "csi-delta");
-         },
-         kMove, "Backup nightly asks for data movement"},
-        {"OurMoverButNotAskedToMove", [](Scene& s) { s.Spec("datamover", "csi-delta"); }, kSnapshot,
-         "the backup snapshots its volumes"},
-        {"SnapshotRuleInABackupThatMoves",
-         [](Scene& s) {
-           s.policies = Custom("snapshot");
-           s.Spec("snapshotMoveData", true);
-           s.Spec("datamover", "csi-delta");
-         },
-         kSnapshot, "gives this volume to us"},
-    }),
-    [](const auto& test) { return std::string(test.param.name); });
-
-INSTANTIATE_TEST_SUITE_P(
-    Ours, VolumeDecisionTest,
-    testing::ValuesIn(std::vector<DecisionCase>{
-        {"NoFlagsNoPolicy", [](Scene&) {}, kSnapshot, "the backup snapshots its volumes"},
-        {"SnapshotVolumesTrue", [](Scene& s) { s.Spec("snapshotVolumes", true); }, kSnapshot, ""},
-        {"RuleSnapshot", [](Scene& s) { s.policies = "{action: {type: snapshot}}"; }, kSnapshot,
-         "volume policy 1 of ConfigMap velero/p asks for a volume snapshot"},
-        {"RuleSnapshotBeatsFlag",
-         [](Scene& s) {
-           s.policies = "{action: {type: snapshot}}";
-           s.Spec("snapshotVolumes", false);
-         },
-         kSnapshot, "asks for a volume snapshot"},
-        {"RuleSnapshotBeatsFsBackup",
-         [](Scene& s) {
-           s.policies = "{action: {type: snapshot}}";
-           s.pods = {Pod(kOptIn)};
-         },
-         kSnapshot, "asks for a volume snapshot"},
-        {"RuleDoesNotMatch",
-         [](Scene& s) { s.policies = "{conditions: {nfs: {}}, action: {type: skip}}"; }, kSnapshot,
-         "the backup snapshots its volumes"},
-        {"CustomSnapshot", [](Scene& s) { s.policies = Custom("snapshot"); }, kSnapshot,
-         "gives this volume to us"},
-        {"CustomSnapshotBeatsFlag",
-         [](Scene& s) {
-           s.policies = Custom("snapshot");
-           s.Spec("snapshotVolumes", false);
-         },
-         kSnapshot, "gives this volume to us"},
-        {"CustomSnapshotBeatsMoveData",
-         [](Scene& s) {
-           s.policies = Custom("snapshot");
-           s.Spec("snapshotMoveData", true);
-         },
-         kSnapshot, "gives this volume to us"},
-        {"CustomTrueWithoutMoveData", [](Scene& s) { s.policies = Custom("\"true\""); }, kSnapshot,
-         "gives this volume to us"},
-        {"CustomTrueUnquoted", [](Scene& s) { s.policies = Custom("true"); }, kSnapshot,
-         "gives this volume to us"},
-    }),
-    [](const auto& test) { return std::string(test.param.name); });
-
-INSTANTIATE_TEST_SUITE_P(
-    OursDespitePodsAndLabels, VolumeDecisionTest,
-    testing::ValuesIn(std::vector<DecisionCase>{
-        {"PodWithoutAnnotation", [](Scene& s) { s.pods = {Pod(Json::object())}; }, kSnapshot, ""},
-        {"OptedInOtherVolume",
-         [](Scene& s) {
-           s.pods = {Pod({{"backup.velero.io/backup-volumes", "w,e"}})};
-         },
-         kSnapshot, ""},
-        {"OptInIsNotTrimmed",
-         [](Scene& s) {
-           s.pods = {Pod({{"backup.velero.io/backup-volumes", "e, v"}})};
-         },
-         kSnapshot, ""},
-        {"OptedOut",
-         [](Scene& s) {
-           s.Spec("defaultVolumesToFsBackup", true);
-           s.pods = {Pod(kOptOut)};
-         },
-         kSnapshot, ""},
-        {"FsBackupByDefaultWithoutPods", [](Scene& s) { s.Spec("defaultVolumesToFsBackup", true); },
-         kSnapshot, ""},
-        {"LabelsOfAnotherBackup",
-         [](Scene& s) {
-           s.pvc["metadata"]["labels"] = {{"velero.io/volume-snapshot-name", "vs"},
-                                          {"velero.io/backup-name", "older"}};
-         },
-         kSnapshot, ""},
-        {"StaleAnnotations",
-         [](Scene& s) {
-           s.pvc["metadata"]["annotations"] = {{"velero.io/volume-snapshot-name", "vs"},
-                                               {"velero.io/data-upload-name", "velero/du"}};
-         },
-         kSnapshot, ""},
-        {"BackupLabelAlone",
-         [](Scene& s) {
-           s.pvc["metadata"]["labels"] = {{"velero.io/backup-name", "nightly"}};
-         },
-         kSnapshot, ""},
-        {"LabelsFoundStale",
-         [](Scene& s) {
-           s.pvc["metadata"]["labels"] = {{"velero.io/volume-snapshot-name", "vs"},
-                                          {"velero.io/backup-name", "nightly"}};
-           s.ignore_claim_labels = true;
-         },
-         kSnapshot, ""},
-    }),
-    [](const auto& test) { return std::string(test.param.name); });
-
-INSTANTIATE_TEST_SUITE_P(
-    HandsOff, VolumeDecisionTest,
-    testing::ValuesIn(std::vector<DecisionCase>{
-        {"EnableCsiOff", [](Scene& s) { s.enable_csi = false; }, kLeaveAlone, "EnableCSI"},
-        {"EnableCsiOffBeatsPolicy",
-         [](Scene& s) {
-           s.enable_csi = false;
-           s.policies = Custom("move");
-         },
-         kLeaveAlone, "it is not backed up", true},
-        {"EnableCsiOffWithAnothersPolicy",
-         [](Scene& s) {
-           s.enable_csi = false;
-           s.policies = "{action: {type: custom, parameters: {acme: yes}}}";
-         },
-         kLeaveAlone, "EnableCSI"},
-        {"Finalizing",
-         [](Scene& s) {
-           support::SetField(s.backup, {"status", "phase"}, "FinalizingPartiallyFailed");
-         },
-         kLeaveAlone, "finalized"},
-        {"SnapshotVolumesFalse", [](Scene& s) { s.Spec("snapshotVolumes", false); }, kLeaveAlone,
-         "snapshotVolumes"},
-        {"SnapshotVolumesFalseWithOtherRules",
-         [](Scene& s) {
-           s.Spec("snapshotVolumes", false);
-           s.policies = "{conditions: {nfs: {}}, action: {type: snapshot}}";
-         },
-         kLeaveAlone, "snapshotVolumes"},
-        {"Skip", [](Scene& s) { s.policies = "{action: {type: skip}}"; }, kLeaveAlone, "skips"},
-        {"FsBackupRule", [](Scene& s) { s.policies = "{action: {type: fs-backup}}"; }, kLeaveAlone,
-         "file-system backup"},
-        {"CustomOfAnotherPlugin",
-         [](Scene& s) { s.policies = "{action: {type: custom, parameters: {acme: yes}}}"; },
-         kLeaveAlone, "another plugin"},
-        {"CustomWithoutParameters", [](Scene& s) { s.policies = "{action: {type: custom}}"; },
-         kLeaveAlone, "another plugin"},
-        {"ParameterKeyCase",
-         [](Scene& s) { s.policies = "{action: {type: custom, parameters: {CSI-Delta: move}}}"; },
-         kLeaveAlone, "another plugin"},
-        {"FirstRuleWins",
-         [](Scene& s) { s.policies = "{action: {type: skip}}, " + Custom("snapshot"); },
-         kLeaveAlone, "skips"},
-        {"OurParameterOnOtherType",
-         [](Scene& s) { s.policies = "{action: {type: skip, parameters: {csi-delta: move}}}"; },
-         kLeaveAlone, "skips"},
-    }),
-    [](const auto& test) { return std::string(test.param.name); });
-
-INSTANTIATE_TEST_SUITE_P(
-    HandsOffForOtherReasons, VolumeDecisionTest,
-    testing::ValuesIn(std::vector<DecisionCase>{
-        {"Undecidable",
-         [](Scene& s) { s.policies = "{conditions: {moon: full}, action: {type: snapshot}}"; },
-         kLeaveAlone, "condition \"moon\" is not known, so this volume is left alone", true},
-        {"OptedInToFsBackup",
-         [](Scene& s) {
-           s.pods = {Json(), Pod(kOptIn)};
-         },
-         kLeaveAlone, "file-system backup takes this volume in pod db-0"},
-        {"FsBackupByDefault",
-         [](Scene& s) {
-           s.Spec("defaultVolumesToFsBackup", true);
-           s.pods = {Pod(Json::object())};
-         },
-         kLeaveAlone, "file-system backup takes this volume in pod db-0"},
-        {"FsBackupDespiteMoveData",
-         [](Scene& s) {
-           s.Spec("snapshotMoveData", true);
-           s.Spec("datamover", "csi-delta");
-           s.pods = {Pod(kOptIn)};
-         },
-         kLeaveAlone, "file-system backup"},
-        {"Pending", [](Scene& s) { s.pvc["status"]["phase"] = "Pending"; }, kLeaveAlone,
-         "phase is \"Pending\""},
-        {"Lost", [](Scene& s) { s.pvc["status"]["phase"] = "Lost"; }, kLeaveAlone,
-         "phase is \"Lost\""},
-        {"NoPhase", [](Scene& s) { s.pvc.erase("status"); }, kLeaveAlone, "no volume"},
-        {"NoVolumeName", [](Scene& s) { s.pvc["spec"].erase("volumeName"); }, kLeaveAlone,
-         "no volume"},
-        {"VolumeGone", [](Scene& s) { s.pv = nullptr; }, kLeaveAlone, "no volume"},
-        {"PendingThoughOurs",
-         [](Scene& s) {
-           s.policies = Custom("snapshot");
-           s.pvc["status"]["phase"] = "Pending";
-         },
-         kLeaveAlone, "no volume"},
-        {"LostThoughOurs",
-         [](Scene& s) {
-           s.policies = Custom("snapshot");
-           s.pvc["status"]["phase"] = "Lost";
-         },
-         kLeaveAlone, "phase is \"Lost\"", true},
-        {"VolumeGoneThoughOurs",
-         [](Scene& s) {
-           s.policies = Custom("snapshot");
-           s.pv = nullptr;
-         },
-         kLeaveAlone, "does not exist", true},
-        {"PendingThoughMove",
-         [](Scene& s) {
-           s.policies = Custom("move");
-           s.pvc["status"]["phase"] = "Pending";
-         },
-         kLeaveAlone, "no volume"},
-    }),
-    [](const auto& test) { return std::string(test.param.name); });
-
-INSTANTIATE_TEST_SUITE_P(HandsOffWhatWeCannotTake, VolumeDecisionTest,
-                         testing::ValuesIn(std::vector<DecisionCase>{
-                             {"NotCsi",
-                              [](Scene& s) {
-                                s.pv = {{"spec", {{"awsElasticBlockStore", Json::object()}}}};
-                              },
-                              kLeaveAlone, "not a CSI volume"},
-                             {"NotCsiThoughOurs",
-                              [](Scene& s) {
-                                s.policies = Custom("snapshot");
-                                s.pv = {{"spec", {{"hostPath", Json::object()}}}};
-                              },
-                              kLeaveAlone, "not a CSI volume", true},
-                             {"NotCsiThoughSnapshotRule",
-                              [](Scene& s) {
-                                s.policies = "{action: {type: snapshot}}";
-                                s.pv = {{"spec", {{"csi", "text"}}}};
-                              },
-                              kLeaveAlone, "not a CSI volume"},
-                             {"VelerosMoverDidNotTakeIt",
-                              [](Scene& s) { s.Spec("snapshotMoveData", true); }, kLeaveAlone,
-                              "data movement by \"velero\" was asked for", true},
-                             {"VelerosMoverDidNotTakeItByRule",
-                              [](Scene& s) {
-                                s.policies = "{action: {type: snapshot}}";
-                                s.Spec("snapshotMoveData", true);
-                                s.Spec("datamover", "velero-block");
-                              },
-                              kLeaveAlone, "data movement by \"velero-block\" was asked for", true},
-                             {"AnotherMoverDidNotTakeIt",
-                              [](Scene& s) {
-                                s.Spec("snapshotMoveData", true);
-                                s.Spec("datamover", "acme");
-                              },
-                              kLeaveAlone, "data movement by \"acme\" was asked for", true},
-                         }),
+const DecisionCase kDecisions[] = {
+    // Of Longhorn.
+    {"Native", "", GiveToLonghorn, kLonghorn, "for a native snapshot of Longhorn"},
+    {"NativeWithoutEnableCsi", "",
+     [](Scene& s) {
+       GiveToLonghorn(s);
+       s.enable_csi = false;
+     },
+     kLonghorn, "gives this volume to us"},
+    {"NativeThoughTheBackupMovesData", "",
+     [](Scene& s) {
+       GiveToLonghorn(s);
+       MoveByUs(s);
+     },
+     kLonghorn, "native"},
+    {"NeverUnasked", "",
+     [](Scene& s) {
+       SetJson(s.pv, {"spec", "csi", "driver"}, kLonghornDriver);
+     },
+     kSnapshot, "the backup snapshots its volumes"},
+    {"UnboundClaimOfLonghorn", "",
+     [](Scene& s) {
+       GiveToLonghorn(s);
+       s.pvc["status"]["phase"] = "Lost";
+     },
+     kLeaveAlone, "cannot be used", true},
+    {"UnboundClaimOfLonghornWithoutEnableCsi", "",
+     [](Scene& s) {
+       GiveToLonghorn(s);
+       s.enable_csi = false;
+       s.pv = Json();
+     },
+     kLeaveAlone, "does not exist", true},
+    // Moved.
+    {"RuleMove", Custom("move"), nullptr, kMove,
+     "and volume policy 1 of ConfigMap velero/p asks for data movement by us"},
+    {"RuleMoveBeatsFlags", Custom("move"),
+     [](Scene& s) {
+       s.Spec("snapshotVolumes", false);
+       s.Spec("datamover", "velero");
+     },
+     kMove, ""},
+    {"TrueWithMoveData", Custom("\"true\""), [](Scene& s) { s.Spec("snapshotMoveData", true); },
+     kMove, "and Backup nightly asks for data movement by us"},
+    {"OurMoverWithoutRule", "", MoveByUs, kMove, "Backup nightly asks for data movement"},
+    {"OurMoverWithSnapshotRule", "{action: {type: snapshot}}", MoveByUs, kMove,
+     "Backup nightly asks for data movement"},
+    {"OurMoverButNotAskedToMove", "", [](Scene& s) { s.Spec("datamover", "csi-delta"); }, kSnapshot,
+     "the backup snapshots its volumes"},
+    {"SnapshotRuleInABackupThatMoves", Custom("snapshot"), MoveByUs, kSnapshot,
+     "gives this volume to us"},
+    // Ours.
+    {"NoFlagsNoPolicy", "", nullptr, kSnapshot, "the backup snapshots its volumes"},
+    {"SnapshotVolumesTrue", "", [](Scene& s) { s.Spec("snapshotVolumes", true); }, kSnapshot, ""},
+    {"RuleSnapshot", "{action: {type: snapshot}}", nullptr, kSnapshot,
+     "volume policy 1 of ConfigMap velero/p asks for a volume snapshot"},
+    {"RuleSnapshotBeatsFlag", "{action: {type: snapshot}}",
+     [](Scene& s) { s.Spec("snapshotVolumes", false); }, kSnapshot, "asks for a volume snapshot"},
+    {"RuleSnapshotBeatsFsBackup", "{action: {type: snapshot}}",
+     [](Scene& s) { s.pods = {Pod(kOptIn)}; }, kSnapshot, "asks for a volume snapshot"},
+    {"RuleDoesNotMatch", "{conditions: {nfs: {}}, action: {type: skip}}", nullptr, kSnapshot,
+     "the backup snapshots its volumes"},
+    {"CustomSnapshot", Custom("snapshot"), nullptr, kSnapshot, "gives this volume to us"},
+    {"CustomSnapshotBeatsFlag", Custom("snapshot"),
+     [](Scene& s) { s.Spec("snapshotVolumes", false); }, kSnapshot, "gives this volume to us"},
+    {"CustomSnapshotBeatsMoveData", Custom("snapshot"),
+     [](Scene& s) { s.Spec("snapshotMoveData", true); }, kSnapshot, "gives this volume to us"},
+    {"CustomTrueWithoutMoveData", Custom("\"true\""), nullptr, kSnapshot,
+     "gives this volume to us"},
+    {"CustomTrueUnquoted", Custom("true"), nullptr, kSnapshot, "gives this volume to us"},
+    // Ours despite Pods and labels.
+    {"PodWithoutAnnotation", "", [](Scene& s) { s.pods = {Pod(Json::object())}; }, kSnapshot, ""},
+    {"OptedInOtherVolume", "",
+     [](Scene& s) {
+       s.pods = {Pod({{"backup.velero.io/backup-volumes", "w,e"}})};
+     },
+     kSnapshot, ""},
+    {"OptInIsNotTrimmed", "",
+     [](Scene& s) {
+       s.pods = {Pod({{"backup.velero.io/backup-volumes", "e, v"}})};
+     },
+     kSnapshot, ""},
+    {"OptedOut", "",
+     [](Scene& s) {
+       s.Spec("defaultVolumesToFsBackup", true);
+       s.pods = {Pod(kOptOut)};
+     },
+     kSnapshot, ""},
+    {"FsBackupByDefaultWithoutPods", "", [](Scene& s) { s.Spec("defaultVolumesToFsBackup", true); },
+     kSnapshot, ""},
+    {"LabelsOfAnotherBackup", "",
+     [](Scene& s) {
+       s.pvc["metadata"]["labels"] = {{"velero.io/volume-snapshot-name", "vs"},
+                                      {"velero.io/backup-name", "older"}};
+     },
+     kSnapshot, ""},
+    {"StaleAnnotations", "",
+     [](Scene& s) {
+       s.pvc["metadata"]["annotations"] = {{"velero.io/volume-snapshot-name", "vs"},
+                                           {"velero.io/data-upload-name", "velero/du"}};
+     },
+     kSnapshot, ""},
+    {"BackupLabelAlone", "",
+     [](Scene& s) {
+       s.pvc["metadata"]["labels"] = {{"velero.io/backup-name", "nightly"}};
+     },
+     kSnapshot, ""},
+    {"LabelsFoundStale", "",
+     [](Scene& s) {
+       s.pvc["metadata"]["labels"] = {{"velero.io/volume-snapshot-name", "vs"},
+                                      {"velero.io/backup-name", "nightly"}};
+       s.ignore_claim_labels = true;
+     },
+     kSnapshot, ""},
+    // Left alone.
+    {"EnableCsiOff", "", [](Scene& s) { s.enable_csi = false; }, kLeaveAlone, "EnableCSI"},
+    {"EnableCsiOffBeatsPolicy", Custom("move"), [](Scene& s) { s.enable_csi = false; }, kLeaveAlone,
+     "it is not backed up", true},
+    {"EnableCsiOffWithAnothersPolicy", "{action: {type: custom, parameters: {acme: yes}}}",
+     [](Scene& s) { s.enable_csi = false; }, kLeaveAlone, "EnableCSI"},
+    {"Finalizing", "",
+     [](Scene& s) {
+       support::SetField(s.backup, {"status", "phase"}, "FinalizingPartiallyFailed");
+     },
+     kLeaveAlone, "finalized"},
+    {"SnapshotVolumesFalse", "", [](Scene& s) { s.Spec("snapshotVolumes", false); }, kLeaveAlone,
+     "snapshotVolumes"},
+    {"SnapshotVolumesFalseWithOtherRules", "{conditions: {nfs: {}}, action: {type: snapshot}}",
+     [](Scene& s) { s.Spec("snapshotVolumes", false); }, kLeaveAlone, "snapshotVolumes"},
+    {"Skip", "{action: {type: skip}}", nullptr, kLeaveAlone, "skips"},
+    {"FsBackupRule", "{action: {type: fs-backup}}", nullptr, kLeaveAlone, "file-system backup"},
+    {"CustomOfAnotherPlugin", "{action: {type: custom, parameters: {acme: yes}}}", nullptr,
+     kLeaveAlone, "another plugin"},
+    {"CustomWithoutParameters", "{action: {type: custom}}", nullptr, kLeaveAlone, "another plugin"},
+    {"ParameterKeyCase", "{action: {type: custom, parameters: {CSI-Delta: move}}}", nullptr,
+     kLeaveAlone, "another plugin"},
+    {"FirstRuleWins", "{action: {type: skip}}, " + Custom("snapshot"), nullptr, kLeaveAlone,
+     "skips"},
+    {"OurParameterOnOtherType", "{action: {type: skip, parameters: {csi-delta: move}}}", nullptr,
+     kLeaveAlone, "skips"},
+    {"Undecidable", "{conditions: {moon: full}, action: {type: snapshot}}", nullptr, kLeaveAlone,
+     "condition \"moon\" is not known, so this volume is left alone", true},
+    {"OptedInToFsBackup", "",
+     [](Scene& s) {
+       s.pods = {Json(), Pod(kOptIn)};
+     },
+     kLeaveAlone, "file-system backup takes this volume in pod db-0"},
+    {"FsBackupByDefault", "",
+     [](Scene& s) {
+       s.Spec("defaultVolumesToFsBackup", true);
+       s.pods = {Pod(Json::object())};
+     },
+     kLeaveAlone, "file-system backup takes this volume in pod db-0"},
+    {"FsBackupDespiteMoveData", "",
+     [](Scene& s) {
+       MoveByUs(s);
+       s.pods = {Pod(kOptIn)};
+     },
+     kLeaveAlone, "file-system backup"},
+    {"Pending", "", [](Scene& s) { s.pvc["status"]["phase"] = "Pending"; }, kLeaveAlone,
+     "phase is \"Pending\""},
+    {"Lost", "", [](Scene& s) { s.pvc["status"]["phase"] = "Lost"; }, kLeaveAlone,
+     "phase is \"Lost\""},
+    {"NoPhase", "", [](Scene& s) { s.pvc.erase("status"); }, kLeaveAlone, "no volume"},
+    {"NoVolumeName", "", [](Scene& s) { s.pvc["spec"].erase("volumeName"); }, kLeaveAlone,
+     "no volume"},
+    {"VolumeGone", "", [](Scene& s) { s.pv = nullptr; }, kLeaveAlone, "no volume"},
+    {"PendingThoughOurs", Custom("snapshot"),
+     [](Scene& s) { s.pvc["status"]["phase"] = "Pending"; }, kLeaveAlone, "no volume"},
+    {"LostThoughOurs", Custom("snapshot"), [](Scene& s) { s.pvc["status"]["phase"] = "Lost"; },
+     kLeaveAlone, "phase is \"Lost\"", true},
+    {"VolumeGoneThoughOurs", Custom("snapshot"), [](Scene& s) { s.pv = nullptr; }, kLeaveAlone,
+     "does not exist", true},
+    {"PendingThoughMove", Custom("move"), [](Scene& s) { s.pvc["status"]["phase"] = "Pending"; },
+     kLeaveAlone, "no volume"},
+    // What we cannot take.
+    {"NotCsi", "",
+     [](Scene& s) {
+       s.pv = {{"spec", {{"awsElasticBlockStore", Json::object()}}}};
+     },
+     kLeaveAlone, "not a CSI volume"},
+    {"NotCsiThoughOurs", Custom("snapshot"),
+     [](Scene& s) {
+       s.pv = {{"spec", {{"hostPath", Json::object()}}}};
+     },
+     kLeaveAlone, "not a CSI volume", true},
+    {"NotCsiThoughSnapshotRule", "{action: {type: snapshot}}",
+     [](Scene& s) {
+       s.pv = {{"spec", {{"csi", "text"}}}};
+     },
+     kLeaveAlone, "not a CSI volume"},
+    {"VelerosMoverDidNotTakeIt", "", [](Scene& s) { s.Spec("snapshotMoveData", true); },
+     kLeaveAlone, "data movement by \"velero\" was asked for", true},
+    {"VelerosMoverDidNotTakeItByRule", "{action: {type: snapshot}}",
+     [](Scene& s) {
+       s.Spec("snapshotMoveData", true);
+       s.Spec("datamover", "velero-block");
+     },
+     kLeaveAlone, "data movement by \"velero-block\" was asked for", true},
+    {"AnotherMoverDidNotTakeIt", "",
+     [](Scene& s) {
+       s.Spec("snapshotMoveData", true);
+       s.Spec("datamover", "acme");
+     },
+     kLeaveAlone, "data movement by \"acme\" was asked for", true},
+};
+INSTANTIATE_TEST_SUITE_P(Table, VolumeDecisionTest, testing::ValuesIn(kDecisions),
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST(DecideVolumeTest, FindsWhatAnotherActionDidAndAsksNothing) {
