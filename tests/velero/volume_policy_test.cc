@@ -52,178 +52,131 @@ VolumePolicies ParseCondition(const std::string& conditions) {
   return Parse("- {conditions: {" + conditions + "}, action: {type: snapshot}}\n");
 }
 
-// One condition against the claim and volume above.
+// What a condition is looked at with: the claim and volume above, the claim and a share, or a claim
+// that nothing is known of and no volume.
+enum Against { kCsi, kNfs, kNothing };
 struct ConditionCase {
   const char* name;
   std::string condition;
   bool want;
+  Against against = kCsi;
 };
 class VolumeConditionTest : public testing::TestWithParam<ConditionCase> {};
 
 TEST_P(VolumeConditionTest, Decides) {
-  const PersistentVolumeClaim pvc = Claim();
-  const PersistentVolume pv = CsiVolume();
-  EXPECT_EQ(ParseCondition(GetParam().condition).Match({.pvc = pvc, .pv = &pv}).kind,
+  const Against against = GetParam().against;
+  const PersistentVolumeClaim pvc = against == kNothing ? PersistentVolumeClaim() : Claim();
+  const PersistentVolume pv =
+      against == kNfs ? VolumeOf("nfs", R"({"server":"10.0.0.1","path":"/export"})") : CsiVolume();
+  EXPECT_EQ(ParseCondition(GetParam().condition)
+                .Match({.pvc = pvc, .pv = against == kNothing ? nullptr : &pv})
+                .kind,
             GetParam().want ? PolicyMatch::Kind::kRule : PolicyMatch::Kind::kNoMatch);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Table, VolumeConditionTest,
-    testing::ValuesIn(std::vector<ConditionCase>{
-        {"None", "", true},
-        {"CapacityInside", "capacity: \"5Gi,20Gi\"", true},
-        {"CapacityLowerInclusive", "capacity: \"10Gi,20Gi\"", true},
-        {"CapacityUpperInclusive", "capacity: \"5Gi,10Gi\"", true},
-        {"CapacityBelow", "capacity: \"11Gi,20Gi\"", false},
-        {"CapacityAbove", "capacity: \"1Gi,9Gi\"", false},
-        {"CapacityNoUpper", "capacity: \"10Gi,\"", true},
-        {"CapacityNoUpperBelow", "capacity: \"10737418241,\"", false},
-        {"CapacityNoLower", "capacity: \",10Gi\"", true},
-        {"CapacityNoLowerAbove", "capacity: \"0,9.9Gi\"", false},
-        {"CapacityZeroUpper", "capacity: \"1Gi,0\"", true},
-        {"CapacityOpen", "capacity: \",\"", true},
-        {"CapacityZeros", "capacity: \"0,0\"", true},
-        {"CapacityEmpty", "capacity: \"\"", true},
-        {"CapacitySpaces", "capacity: \" 5Gi , 20Gi \"", true},
-        {"StorageClass", "storageClass: [slow, fast]", true},
-        {"StorageClassOther", "storageClass: [slow]", false},
-        {"StorageClassCase", "storageClass: [Fast]", false},
-        {"StorageClassEmptyList", "storageClass: []", true},
-        {"StorageClassNullElement", "storageClass: [~]", true},
-        {"StorageClassNull", "storageClass: ", true},
-        {"CsiAny", "csi: {}", true},
-        {"CsiNull", "csi: ", true},
-        {"CsiDriver", "csi: {driver: csi.example.com}", true},
-        {"CsiDriverOther", "csi: {driver: other}", false},
-        {"CsiAttributes", "csi: {driver: csi.example.com, volumeAttributes: {pool: a}}", true},
-        {"CsiAttributeOther", "csi: {driver: csi.example.com, volumeAttributes: {pool: b}}", false},
-        {"CsiAttributeMissing", "csi: {driver: csi.example.com, volumeAttributes: {x: a}}", false},
-        {"CsiAttributeMissingIsEmpty",
-         "csi: {driver: csi.example.com, volumeAttributes: {x: \"\"}}", true},
-        {"CsiAttributesAll",
-         "csi: {driver: csi.example.com, volumeAttributes: {pool: a, tier: cold}}", false},
-        {"NfsOnCsi", "nfs: {}", false},
-        {"NfsNull", "nfs: ", true},
-        {"VolumeType", "volumeTypes: [nfs, csi]", true},
-        {"VolumeTypeOther", "volumeTypes: [nfs]", false},
-        {"VolumeTypeCase", "volumeTypes: [CSI]", false},
-        {"VolumeTypeUnknown", "volumeTypes: [holographic]", false},
-        {"VolumeTypesEmpty", "volumeTypes: []", true},
-        {"Labels", "pvcLabels: {tier: gold}", true},
-        {"LabelsAll", "pvcLabels: {tier: gold, app: db}", true},
-        {"LabelsOther", "pvcLabels: {tier: silver}", false},
-        {"LabelsMissing", "pvcLabels: {tier: gold, owner: me}", false},
-        {"LabelsMissingIsNotEmpty", "pvcLabels: {owner: \"\"}", false},
-        {"LabelsEmpty", "pvcLabels: {}", true},
-        {"Phase", "pvcPhase: [Pending, Bound]", true},
-        {"PhaseOther", "pvcPhase: [Pending]", false},
-        {"PhaseEmpty", "pvcPhase: []", true},
-        {"VolumeMode", "pvcVolumeMode: Block", true},
-        {"VolumeModeOther", "pvcVolumeMode: Filesystem", false},
-        {"AccessModes", "pvcAccessModes: [ReadOnlyMany, ReadWriteOnce]", true},
-        {"AccessModesTwice", "pvcAccessModes: [ReadOnlyMany, ReadWriteOnce, ReadOnlyMany]", true},
-        {"AccessModesSubset", "pvcAccessModes: [ReadWriteOnce]", false},
-        {"AccessModesMore", "pvcAccessModes: [ReadOnlyMany, ReadWriteOnce, ReadWriteMany]", false},
-        {"AccessModesEmpty", "pvcAccessModes: []", true},
-        {"AllHold", "capacity: \"1Gi,\", storageClass: [fast], csi: {}, pvcLabels: {tier: gold}",
-         true},
-        {"OneFails", "capacity: \"1Gi,\", storageClass: [fast], csi: {}, pvcLabels: {tier: x}",
-         false},
-    }),
-    [](const auto& test) { return std::string(test.param.name); });
+const ConditionCase kConditions[] = {
+    {"None", "", true},
+    {"CapacityInside", "capacity: \"5Gi,20Gi\"", true},
+    {"CapacityLowerInclusive", "capacity: \"10Gi,20Gi\"", true},
+    {"CapacityUpperInclusive", "capacity: \"5Gi,10Gi\"", true},
+    {"CapacityBelow", "capacity: \"11Gi,20Gi\"", false},
+    {"CapacityAbove", "capacity: \"1Gi,9Gi\"", false},
+    {"CapacityNoUpper", "capacity: \"10Gi,\"", true},
+    {"CapacityNoUpperBelow", "capacity: \"10737418241,\"", false},
+    {"CapacityNoLower", "capacity: \",10Gi\"", true},
+    {"CapacityNoLowerAbove", "capacity: \"0,9.9Gi\"", false},
+    {"CapacityZeroUpper", "capacity: \"1Gi,0\"", true},
+    {"CapacityOpen", "capacity: \",\"", true},
+    {"CapacityZeros", "capacity: \"0,0\"", true},
+    {"CapacityEmpty", "capacity: \"\"", true},
+    {"CapacitySpaces", "capacity: \" 5Gi , 20Gi \"", true},
+    {"StorageClass", "storageClass: [slow, fast]", true},
+    {"StorageClassOther", "storageClass: [slow]", false},
+    {"StorageClassCase", "storageClass: [Fast]", false},
+    {"StorageClassEmptyList", "storageClass: []", true},
+    {"StorageClassNullElement", "storageClass: [~]", true},
+    {"StorageClassNull", "storageClass: ", true},
+    {"CsiAny", "csi: {}", true},
+    {"CsiNull", "csi: ", true},
+    {"CsiDriver", "csi: {driver: csi.example.com}", true},
+    {"CsiDriverOther", "csi: {driver: other}", false},
+    {"CsiAttributes", "csi: {driver: csi.example.com, volumeAttributes: {pool: a}}", true},
+    {"CsiAttributeOther", "csi: {driver: csi.example.com, volumeAttributes: {pool: b}}", false},
+    {"CsiAttributeMissing", "csi: {driver: csi.example.com, volumeAttributes: {x: a}}", false},
+    {"CsiAttributeMissingIsEmpty", "csi: {driver: csi.example.com, volumeAttributes: {x: \"\"}}",
+     true},
+    {"CsiAttributesAll", "csi: {driver: csi.example.com, volumeAttributes: {pool: a, tier: cold}}",
+     false},
+    {"NfsOnCsi", "nfs: {}", false},
+    {"NfsNull", "nfs: ", true},
+    {"VolumeType", "volumeTypes: [nfs, csi]", true},
+    {"VolumeTypeOther", "volumeTypes: [nfs]", false},
+    {"VolumeTypeCase", "volumeTypes: [CSI]", false},
+    {"VolumeTypeUnknown", "volumeTypes: [holographic]", false},
+    {"VolumeTypesEmpty", "volumeTypes: []", true},
+    {"Labels", "pvcLabels: {tier: gold}", true},
+    {"LabelsAll", "pvcLabels: {tier: gold, app: db}", true},
+    {"LabelsOther", "pvcLabels: {tier: silver}", false},
+    {"LabelsMissing", "pvcLabels: {tier: gold, owner: me}", false},
+    {"LabelsMissingIsNotEmpty", "pvcLabels: {owner: \"\"}", false},
+    {"LabelsEmpty", "pvcLabels: {}", true},
+    {"Phase", "pvcPhase: [Pending, Bound]", true},
+    {"PhaseOther", "pvcPhase: [Pending]", false},
+    {"PhaseEmpty", "pvcPhase: []", true},
+    {"VolumeMode", "pvcVolumeMode: Block", true},
+    {"VolumeModeOther", "pvcVolumeMode: Filesystem", false},
+    {"AccessModes", "pvcAccessModes: [ReadOnlyMany, ReadWriteOnce]", true},
+    {"AccessModesTwice", "pvcAccessModes: [ReadOnlyMany, ReadWriteOnce, ReadOnlyMany]", true},
+    {"AccessModesSubset", "pvcAccessModes: [ReadWriteOnce]", false},
+    {"AccessModesMore", "pvcAccessModes: [ReadOnlyMany, ReadWriteOnce, ReadWriteMany]", false},
+    {"AccessModesEmpty", "pvcAccessModes: []", true},
+    {"AllHold", "capacity: \"1Gi,\", storageClass: [fast], csi: {}, pvcLabels: {tier: gold}", true},
+    {"OneFails", "capacity: \"1Gi,\", storageClass: [fast], csi: {}, pvcLabels: {tier: x}", false},
+    {"NfsAny", "nfs: {}", true, kNfs},
+    {"NfsServer", "nfs: {server: 10.0.0.1}", true, kNfs},
+    {"NfsServerOther", "nfs: {server: 10.0.0.2}", false, kNfs},
+    {"NfsPath", "nfs: {path: /export}", true, kNfs},
+    {"NfsPathOther", "nfs: {path: /}", false, kNfs},
+    {"NfsBoth", "nfs: {server: 10.0.0.1, path: /export}", true, kNfs},
+    {"NfsBothOtherServer", "nfs: {server: x, path: /export}", false, kNfs},
+    {"NfsEmptyTexts", "nfs: {server: \"\", path: \"\"}", true, kNfs},
+    {"NfsCsiOnNfs", "csi: {}", false, kNfs},
+    {"BareNoCondition", "", true, kNothing},
+    {"BareCapacityCountsAsZero", "capacity: \"0,10Gi\"", true, kNothing},
+    {"BareCapacityAboveZero", "capacity: \"1,\"", false, kNothing},
+    {"BareStorageClass", "storageClass: [fast]", false, kNothing},
+    {"BareStorageClassEmptyText", "storageClass: [\"\"]", false, kNothing},
+    {"BareCsi", "csi: {}", false, kNothing},
+    {"BareNfs", "nfs: {}", false, kNothing},
+    {"BareVolumeTypes", "volumeTypes: [csi]", false, kNothing},
+    {"BareLabels", "pvcLabels: {a: b}", false, kNothing},
+    {"BarePhase", "pvcPhase: [Bound]", false, kNothing},
+    {"BarePhaseEmptyText", "pvcPhase: [\"\"]", false, kNothing},
+    {"BareVolumeModeIsNotImplied", "pvcVolumeMode: Filesystem", false, kNothing},
+    {"BareAccessModes", "pvcAccessModes: [ReadWriteOnce]", false, kNothing},
+};
+INSTANTIATE_TEST_SUITE_P(Table, VolumeConditionTest, testing::ValuesIn(kConditions),
+                         [](const auto& test) { return std::string(test.param.name); });
 
 // Every type of persistent volume under the name that policies use.
-struct TypeCase {
-  const char* field;
-  const char* name;
-};
-class VolumeTypeTest : public testing::TestWithParam<TypeCase> {};
+class VolumeTypeTest : public testing::TestWithParam<const char*> {};
 
 TEST_P(VolumeTypeTest, IsKnown) {
+  const std::string name = GetParam();
   const PersistentVolumeClaim pvc = Claim();
-  const PersistentVolume pv = VolumeOf(GetParam().field, "{}");
-  const VolumePolicies policies =
-      ParseCondition(absl::StrCat("volumeTypes: [", GetParam().name, "]"));
+  const PersistentVolume pv = VolumeOf(name == "storageOS" ? "storageos" : name, "{}");
+  const VolumePolicies policies = ParseCondition(absl::StrCat("volumeTypes: [", name, "]"));
   EXPECT_EQ(policies.Match({.pvc = pvc, .pv = &pv}).kind, PolicyMatch::Kind::kRule);
   EXPECT_EQ(policies.Match({.pvc = pvc}).kind, PolicyMatch::Kind::kNoMatch);
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, VolumeTypeTest,
-                         testing::ValuesIn(std::vector<TypeCase>{
-                             {"awsElasticBlockStore", "awsElasticBlockStore"},
-                             {"azureDisk", "azureDisk"},
-                             {"azureFile", "azureFile"},
-                             {"cephfs", "cephfs"},
-                             {"cinder", "cinder"},
-                             {"csi", "csi"},
-                             {"fc", "fc"},
-                             {"flocker", "flocker"},
-                             {"flexVolume", "flexVolume"},
-                             {"gcePersistentDisk", "gcePersistentDisk"},
-                             {"glusterfs", "glusterfs"},
-                             {"hostPath", "hostPath"},
-                             {"iscsi", "iscsi"},
-                             {"local", "local"},
-                             {"nfs", "nfs"},
-                             {"photonPersistentDisk", "photonPersistentDisk"},
-                             {"portworxVolume", "portworxVolume"},
-                             {"quobyte", "quobyte"},
-                             {"rbd", "rbd"},
-                             {"scaleIO", "scaleIO"},
-                             {"storageos", "storageOS"},
-                             {"vsphereVolume", "vsphereVolume"},
-                         }),
-                         [](const auto& test) { return std::string(test.param.field); });
-
-class NfsConditionTest : public testing::TestWithParam<ConditionCase> {};
-
-TEST_P(NfsConditionTest, Decides) {
-  const PersistentVolumeClaim pvc = Claim();
-  const PersistentVolume pv = VolumeOf("nfs", R"({"server":"10.0.0.1","path":"/export"})");
-  EXPECT_EQ(ParseCondition(GetParam().condition).Match({.pvc = pvc, .pv = &pv}).kind,
-            GetParam().want ? PolicyMatch::Kind::kRule : PolicyMatch::Kind::kNoMatch);
-}
-
-INSTANTIATE_TEST_SUITE_P(Table, NfsConditionTest,
-                         testing::ValuesIn(std::vector<ConditionCase>{
-                             {"Any", "nfs: {}", true},
-                             {"Server", "nfs: {server: 10.0.0.1}", true},
-                             {"ServerOther", "nfs: {server: 10.0.0.2}", false},
-                             {"Path", "nfs: {path: /export}", true},
-                             {"PathOther", "nfs: {path: /}", false},
-                             {"Both", "nfs: {server: 10.0.0.1, path: /export}", true},
-                             {"BothOtherServer", "nfs: {server: x, path: /export}", false},
-                             {"EmptyTexts", "nfs: {server: \"\", path: \"\"}", true},
-                             {"CsiOnNfs", "csi: {}", false},
-                         }),
-                         [](const auto& test) { return std::string(test.param.name); });
-
-// A claim that nothing is known of, and no volume.
-class BareClaimTest : public testing::TestWithParam<ConditionCase> {};
-
-TEST_P(BareClaimTest, Decides) {
-  const PersistentVolumeClaim pvc;
-  EXPECT_EQ(ParseCondition(GetParam().condition).Match({.pvc = pvc}).kind,
-            GetParam().want ? PolicyMatch::Kind::kRule : PolicyMatch::Kind::kNoMatch);
-}
-
-INSTANTIATE_TEST_SUITE_P(Table, BareClaimTest,
-                         testing::ValuesIn(std::vector<ConditionCase>{
-                             {"NoCondition", "", true},
-                             {"CapacityCountsAsZero", "capacity: \"0,10Gi\"", true},
-                             {"CapacityAboveZero", "capacity: \"1,\"", false},
-                             {"StorageClass", "storageClass: [fast]", false},
-                             {"StorageClassEmptyText", "storageClass: [\"\"]", false},
-                             {"Csi", "csi: {}", false},
-                             {"Nfs", "nfs: {}", false},
-                             {"VolumeTypes", "volumeTypes: [csi]", false},
-                             {"Labels", "pvcLabels: {a: b}", false},
-                             {"Phase", "pvcPhase: [Bound]", false},
-                             {"PhaseEmptyText", "pvcPhase: [\"\"]", false},
-                             {"VolumeModeIsNotImplied", "pvcVolumeMode: Filesystem", false},
-                             {"AccessModes", "pvcAccessModes: [ReadWriteOnce]", false},
-                         }),
-                         [](const auto& test) { return std::string(test.param.name); });
+                         testing::Values("awsElasticBlockStore", "azureDisk", "azureFile", "cephfs",
+                                         "cinder", "csi", "fc", "flocker", "flexVolume",
+                                         "gcePersistentDisk", "glusterfs", "hostPath", "iscsi",
+                                         "local", "nfs", "photonPersistentDisk", "portworxVolume",
+                                         "quobyte", "rbd", "scaleIO", "storageOS", "vsphereVolume"),
+                         [](const auto& test) { return std::string(test.param); });
 
 TEST(VolumePoliciesTest, FirstMatchWins) {
   const PersistentVolumeClaim pvc = Claim();
@@ -382,66 +335,58 @@ std::string Conditions(const std::string& conditions) {
                "}, action: {type: skip}}]");
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Document, BadPolicyTest,
-    testing::ValuesIn(std::vector<BadPolicyCase>{
-        {"Empty", "", "not a map"},
-        {"Text", "hello", "not a map"},
-        {"List", "[]", "not a map"},
-        {"NotYaml", "version: v1\nvolumePolicies: [", "YAML line"},
-        {"NoVersion", "volumePolicies: []", "version: not v1"},
-        {"VersionTwo", "version: v2", "version: not v1"},
-        {"VersionNumber", "version: 1", "version: not v1"},
-        {"VersionList", "version: [v1]", "version: not v1"},
-        {"PoliciesMap", Rules("{a: b}"), "volumePolicies: not a list"},
-        {"PoliciesText", Rules("all"), "volumePolicies: not a list"},
-        {"RuleText", Rules("[skip]"), "not a map with conditions and action"},
-        {"RuleNull", Rules("[~]"), "not a map with conditions and action"},
-        {"NoAction", Rules("[{conditions: {}}]"), "action: not a map"},
-        {"ActionText", Rules("[{action: skip}]"), "action: not a map"},
-        {"NoActionType", Rules("[{action: {parameters: {}}}]"), "action.type: missing"},
-        {"ActionTypeList", Rules("[{action: {type: [skip]}}]"), "action.type: not a text"},
-        {"ParametersText", Rules("[{action: {type: custom, parameters: x}}]"),
-         "action.parameters: not a map"},
-        {"ConditionsList", Rules("[{conditions: [a], action: {type: skip}}]"),
-         "conditions: not a map"},
-        {"Twice", Rules("[{action: {type: skip}, action: {type: skip}}]"), "stands twice"},
-    }),
-    [](const auto& test) { return std::string(test.param.name); });
-
-INSTANTIATE_TEST_SUITE_P(
-    Conditions, BadPolicyTest,
-    testing::ValuesIn(std::vector<BadPolicyCase>{
-        {"CapacityOneBound", Conditions("capacity: 10Gi"), "capacity: not \"lowest,highest\""},
-        {"CapacityThree", Conditions("capacity: \"1,2,3\""), "capacity: not"},
-        {"CapacityText", Conditions("capacity: \"small,large\""), "\"small\" is not a quantity"},
-        {"CapacityUnit", Conditions("capacity: \"1GB,2GB\""), "\"1GB\" is not a quantity"},
-        {"CapacityInverted", Conditions("capacity: \"20Gi,10Gi\""), "highest is below"},
-        {"CapacityNegative", Conditions("capacity: \"5,-1\""), "highest is below"},
-        {"CapacityList", Conditions("capacity: [1Gi, 2Gi]"), "capacity: not a text"},
-        {"CapacityOverflow", Conditions("capacity: \"1,99Ei\""), "does not fit"},
-        {"StorageClassText", Conditions("storageClass: fast"), "storageClass: not a list"},
-        {"StorageClassMap", Conditions("storageClass: {a: b}"), "storageClass: not a list"},
-        {"StorageClassNested", Conditions("storageClass: [[a]]"), "storageClass: not a text"},
-        {"NfsText", Conditions("nfs: server"), "nfs: not a map"},
-        {"NfsServerList", Conditions("nfs: {server: [a]}"), "nfs.server: not a text"},
-        {"CsiText", Conditions("csi: driver"), "csi: not a map"},
-        {"CsiDriverMap", Conditions("csi: {driver: {a: b}}"), "csi.driver: not a text"},
-        {"CsiAttributesAlone", Conditions("csi: {volumeAttributes: {a: b}}"), "need a driver"},
-        {"CsiAttributesList", Conditions("csi: {driver: d, volumeAttributes: [a]}"),
-         "csi.volumeAttributes: not a map"},
-        {"CsiAttributeList", Conditions("csi: {driver: d, volumeAttributes: {a: [b]}}"),
-         "csi.volumeAttributes.a: not a text"},
-        {"VolumeTypesText", Conditions("volumeTypes: csi"), "volumeTypes: not a list"},
-        {"LabelsList", Conditions("pvcLabels: [a]"), "pvcLabels: not a map"},
-        {"LabelsNull", Conditions("pvcLabels: "), "pvcLabels: not a map"},
-        {"LabelsNested", Conditions("pvcLabels: {a: {b: c}}"), "pvcLabels.a: not a text"},
-        {"PhaseText", Conditions("pvcPhase: Bound"), "pvcPhase: not a list"},
-        {"VolumeModeList", Conditions("pvcVolumeMode: [Block]"), "pvcVolumeMode: not a text"},
-        {"AccessModesText", Conditions("pvcAccessModes: ReadWriteOnce"), "pvcAccessModes: not a"},
-        {"SecondRuleIsNamed", Conditions("csi: x"), "volume policy 2 of ConfigMap v/p: csi"},
-    }),
-    [](const auto& test) { return std::string(test.param.name); });
+const BadPolicyCase kBadPolicies[] = {
+    {"Empty", "", "not a map"},
+    {"Text", "hello", "not a map"},
+    {"List", "[]", "not a map"},
+    {"NotYaml", "version: v1\nvolumePolicies: [", "YAML line"},
+    {"NoVersion", "volumePolicies: []", "version: not v1"},
+    {"VersionTwo", "version: v2", "version: not v1"},
+    {"VersionNumber", "version: 1", "version: not v1"},
+    {"VersionList", "version: [v1]", "version: not v1"},
+    {"PoliciesMap", Rules("{a: b}"), "volumePolicies: not a list"},
+    {"PoliciesText", Rules("all"), "volumePolicies: not a list"},
+    {"RuleText", Rules("[skip]"), "not a map with conditions and action"},
+    {"RuleNull", Rules("[~]"), "not a map with conditions and action"},
+    {"NoAction", Rules("[{conditions: {}}]"), "action: not a map"},
+    {"ActionText", Rules("[{action: skip}]"), "action: not a map"},
+    {"NoActionType", Rules("[{action: {parameters: {}}}]"), "action.type: missing"},
+    {"ActionTypeList", Rules("[{action: {type: [skip]}}]"), "action.type: not a text"},
+    {"ParametersText", Rules("[{action: {type: custom, parameters: x}}]"),
+     "action.parameters: not a map"},
+    {"ConditionsList", Rules("[{conditions: [a], action: {type: skip}}]"), "conditions: not a map"},
+    {"Twice", Rules("[{action: {type: skip}, action: {type: skip}}]"), "stands twice"},
+    {"CapacityOneBound", Conditions("capacity: 10Gi"), "capacity: not \"lowest,highest\""},
+    {"CapacityThree", Conditions("capacity: \"1,2,3\""), "capacity: not"},
+    {"CapacityText", Conditions("capacity: \"small,large\""), "\"small\" is not a quantity"},
+    {"CapacityUnit", Conditions("capacity: \"1GB,2GB\""), "\"1GB\" is not a quantity"},
+    {"CapacityInverted", Conditions("capacity: \"20Gi,10Gi\""), "highest is below"},
+    {"CapacityNegative", Conditions("capacity: \"5,-1\""), "highest is below"},
+    {"CapacityList", Conditions("capacity: [1Gi, 2Gi]"), "capacity: not a text"},
+    {"CapacityOverflow", Conditions("capacity: \"1,99Ei\""), "does not fit"},
+    {"StorageClassText", Conditions("storageClass: fast"), "storageClass: not a list"},
+    {"StorageClassMap", Conditions("storageClass: {a: b}"), "storageClass: not a list"},
+    {"StorageClassNested", Conditions("storageClass: [[a]]"), "storageClass: not a text"},
+    {"NfsText", Conditions("nfs: server"), "nfs: not a map"},
+    {"NfsServerList", Conditions("nfs: {server: [a]}"), "nfs.server: not a text"},
+    {"CsiText", Conditions("csi: driver"), "csi: not a map"},
+    {"CsiDriverMap", Conditions("csi: {driver: {a: b}}"), "csi.driver: not a text"},
+    {"CsiAttributesAlone", Conditions("csi: {volumeAttributes: {a: b}}"), "need a driver"},
+    {"CsiAttributesList", Conditions("csi: {driver: d, volumeAttributes: [a]}"),
+     "csi.volumeAttributes: not a map"},
+    {"CsiAttributeList", Conditions("csi: {driver: d, volumeAttributes: {a: [b]}}"),
+     "csi.volumeAttributes.a: not a text"},
+    {"VolumeTypesText", Conditions("volumeTypes: csi"), "volumeTypes: not a list"},
+    {"LabelsList", Conditions("pvcLabels: [a]"), "pvcLabels: not a map"},
+    {"LabelsNull", Conditions("pvcLabels: "), "pvcLabels: not a map"},
+    {"LabelsNested", Conditions("pvcLabels: {a: {b: c}}"), "pvcLabels.a: not a text"},
+    {"PhaseText", Conditions("pvcPhase: Bound"), "pvcPhase: not a list"},
+    {"VolumeModeList", Conditions("pvcVolumeMode: [Block]"), "pvcVolumeMode: not a text"},
+    {"AccessModesText", Conditions("pvcAccessModes: ReadWriteOnce"), "pvcAccessModes: not a"},
+    {"SecondRuleIsNamed", Conditions("csi: x"), "volume policy 2 of ConfigMap v/p: csi"},
+};
+INSTANTIATE_TEST_SUITE_P(Table, BadPolicyTest, testing::ValuesIn(kBadPolicies),
+                         [](const auto& test) { return std::string(test.param.name); });
 
 TEST(VolumePoliciesTest, ReadsAConfigMapWithOneKeyOfAnyName) {
   const Json config_map = {{"metadata", {{"name", "p"}, {"namespace", "v"}}},
