@@ -32,15 +32,6 @@ class LonghornPruneVerbTest : public LonghornVerbTest {
     api_.ClearCalls();
   }
 
-  // "name decision Reason", in the order of the output.
-  static std::vector<std::string> Decisions(const Json& result) {
-    std::vector<std::string> texts;
-    for (const Json& one : result.value("snapshots", Json::array())) {
-      texts.push_back(absl::StrCat(GetString(one, {"name"}), " ", GetString(one, {"decision"}), " ",
-                                   GetString(one, {"reason"})));
-    }
-    return texts;
-  }
   int deletions() const { return api_.CallCount("delete", "*"); }
 };
 
@@ -55,10 +46,10 @@ TEST_F(LonghornPruneVerbTest, SaysWhatItWouldDeleteAndWhy) {
 }
 
 TEST_F(LonghornPruneVerbTest, PrunesAsTheDryRunAnnounced) {
-  const std::vector<std::string> said = Decisions(RunJson({"--keep-last", "1"}));
+  const std::vector<std::string> said = PruneDecisions(RunJson({"--keep-last", "1"}));
   EXPECT_THAT(said, ElementsAre("first delete NoRule", "second delete NoRule", "third keep Rule"));
   const Json done = RunJson({"--keep-last", "1", "--yes"});
-  EXPECT_EQ(Decisions(done), said);
+  EXPECT_EQ(PruneDecisions(done), said);
   EXPECT_FALSE(GetBool(done, {"dry_run"}, true));
   EXPECT_EQ(GetInt(done, {"deleted"}), 2);
   EXPECT_TRUE(GetBool(done.at("snapshots").at(0), {"deleted"}));
@@ -97,7 +88,7 @@ TEST_F(LonghornPruneVerbTest, KeepsWhatIsNeeded) {
   Change(longhorn::Snapshot::Type(), "second", {"metadata", "labels", "velero.io/backup-name"},
          "nightly");
   const Json result = RunJson({"--older-than", "1d", "--yes"});
-  EXPECT_THAT(Decisions(result),
+  EXPECT_THAT(PruneDecisions(result),
               ElementsAre("first keep Protected", "second keep Protected", "third keep Protected"));
   EXPECT_THAT(GetString(result.at("snapshots").at(0), {"message"}),
               HasSubstr("VolumeSnapshot shop/monday needs it"));
@@ -157,7 +148,7 @@ TEST_F(LonghornPruneVerbTest, EndedHalfwayASecondRunGoesOn) {
   EXPECT_EQ(deletions(), 2);
   api_.ClearFaults();
   const Json done = RunJson({"--of-gone-jobs", "--yes"});
-  EXPECT_THAT(Decisions(done), ElementsAre("first keep Deleting", "second delete NoRule"));
+  EXPECT_THAT(PruneDecisions(done), ElementsAre("first keep Deleting", "second delete NoRule"));
   EXPECT_TRUE(IsGoing("second"));
 }
 

@@ -90,13 +90,6 @@ class LonghornVerbTest : public testing::Test {
     EXPECT_THAT(json, support::IsOk()) << outcome.out;
     return json.value_or(Json());
   }
-  static std::vector<std::string> NamesOf(const Json& list) {
-    std::vector<std::string> names;
-    for (const Json& one : list) {
-      names.push_back(GetString(one, {"name"}));
-    }
-    return names;
-  }
 
   const std::string verb_;
   ProgramRunner program_;

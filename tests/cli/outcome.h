@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/json.h"
 #include "cli/exit_code.h"
@@ -21,5 +22,24 @@ struct Outcome {
     return lines.empty() ? Json() : ParseJson(lines.back()).value_or(Json());
   }
 };
+
+// The names in a list that a verb printed.
+inline std::vector<std::string> NamesOf(const Json& list) {
+  std::vector<std::string> names;
+  for (const Json& one : list) {
+    names.push_back(GetString(one, {"name"}));
+  }
+  return names;
+}
+
+// "name decision Reason" of what a prune printed, in its order.
+inline std::vector<std::string> PruneDecisions(const Json& result) {
+  std::vector<std::string> texts;
+  for (const Json& one : result.value("snapshots", Json::array())) {
+    texts.push_back(absl::StrCat(GetString(one, {"name"}), " ", GetString(one, {"decision"}), " ",
+                                 GetString(one, {"reason"})));
+  }
+  return texts;
+}
 
 }  // namespace csidelta::cli

@@ -16,7 +16,6 @@
 #include "tests/support/await.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_snapshot_cluster.h"
-#include "tests/support/group_objects.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 
@@ -47,6 +46,10 @@ class SnapshotCreateTest : public SnapshotProgramTest {
     return ParseJson(outcome.out).value_or(Json::array());
   }
   std::vector<Json> Made() const { return api_.All(VolumeSnapshotType()); }
+  std::string HoldThatWrites(const std::string& log) const {
+    program_.Write("hold", "echo held; : > \"$1\"; cat > /dev/null\n");
+    return absl::StrCat("sh ", program_.Path("hold"), " ", log);
+  }
   void SeedUnderWay(const std::string& pvc) {
     Json other = support::MakeSnapshotObject("shop", "nightly-" + pvc, "");
     SetJson(other, {"spec", "source", "persistentVolumeClaimName"}, pvc);
@@ -138,10 +141,7 @@ TEST_F(SnapshotCreateTest, KeepLastDeletesWhatTheVerbsMadeAndNothingElse) {
   ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
   EXPECT_THAT(outcome.error, AllOf(HasSubstr("--keep-last: deleted VolumeSnapshot first"),
                                    Not(HasSubstr("VolumeSnapshot kept"))));
-  std::vector<std::string> names;
-  for (const Json& one : Made()) {
-    names.push_back(k8s::Name(one));
-  }
+  const std::vector<std::string> names = NamesIn(VolumeSnapshotType());
   EXPECT_THAT(names, testing::IsSupersetOf({"foreign", "kept", "new"}));
   EXPECT_THAT(names, Not(testing::Contains("first")));
 }
@@ -170,8 +170,7 @@ TEST_F(SnapshotCreateTest, AQuotaThatIsUsedUpNamesWhatMakeRoomWouldDelete) {
 }
 
 TEST_F(SnapshotCreateTest, RoomForAGroupIsMadeInTheQuotaAndInTheDriver) {
-  api_.Seed(VolumeGroupSnapshotClassType("v1"),
-            support::MakeGroupClassObject("groups", cluster_.driver_name));
+  SeedGroupClass(api_, cluster_.driver_name);
   for (const char* const name : {"1st", "2nd", "3rd"}) {
     SeedOld(api_, name, absl::StrCat("2020-11-2", std::string(1, name[0]), "T05:00:00Z"));
     api_.Mutate(VolumeSnapshotContentKey(absl::StrCat("content-of-", name)),
@@ -213,7 +212,6 @@ TEST_F(SnapshotCreateTest, RoomForASetIsMadeBeforeTheApplicationIsHeld) {
     SeedOld(api_, name, absl::StrCat("2020-11-2", std::string(name).size(), "T05:00:00Z"));
   }
   api_.SetQuota("snaps", VolumeSnapshotType(), "shop", 3);
-  program_.Write("hold", "echo held; : > \"$1\"; cat > /dev/null\n");
   const std::string log = program_.Path("log");
   api_.SetInterceptor([&](const support::ApiCall& call, const Json*) {
     EXPECT_FALSE(call.verb == "delete" && call.plural == "volumesnapshots" &&
@@ -221,8 +219,7 @@ TEST_F(SnapshotCreateTest, RoomForASetIsMadeBeforeTheApplicationIsHeld) {
         << "held while room is made";
     return absl::OkStatus();
   });
-  const Outcome outcome =
-      Run({"--all", "--make-room", "--hold", absl::StrCat("sh ", program_.Path("hold"), " ", log)});
+  const Outcome outcome = Run({"--all", "--make-room", "--hold", HoldThatWrites(log)});
   ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
   EXPECT_EQ(Made().size(), 3);
   EXPECT_THAT(outcome.out, HasSubstr("taken: the application may go on\n"));
@@ -232,10 +229,8 @@ TEST_F(SnapshotCreateTest, NothingIsDeletedOrHeldForAVolumeThatIsBusy) {
   SeedTwoOld(api_);
   SeedUnderWay("data-db-0");
   api_.SetQuota("snaps", VolumeSnapshotType(), "shop", 3);
-  program_.Write("hold", "echo held; : > \"$1\"; cat > /dev/null\n");
   const std::string log = program_.Path("log");
-  const Outcome outcome = Run(
-      {"data-db-0", "--make-room", "--hold", absl::StrCat("sh ", program_.Path("hold"), " ", log)});
+  const Outcome outcome = Run({"data-db-0", "--make-room", "--hold", HoldThatWrites(log)});
   EXPECT_EQ(outcome.code, ExitCode::kLocked) << outcome.error;
   EXPECT_THAT(outcome.error, HasSubstr("nightly-data-db-0"));
   EXPECT_FALSE(std::filesystem::exists(log));
@@ -244,8 +239,7 @@ TEST_F(SnapshotCreateTest, NothingIsDeletedOrHeldForAVolumeThatIsBusy) {
 }
 
 TEST_F(SnapshotCreateTest, NothingIsDeletedForAGroupOfWhichOneIsBusy) {
-  api_.Seed(VolumeGroupSnapshotClassType("v1"),
-            support::MakeGroupClassObject("groups", cluster_.driver_name));
+  SeedGroupClass(api_, cluster_.driver_name);
   SeedTwoOld(api_);
   SeedUnderWay("data-db-1");
   api_.SetQuota("snaps", VolumeSnapshotType(), "shop", 4);
@@ -275,8 +269,7 @@ TEST_F(SnapshotCreateTest, SnapshotsOfAnEarlierRunNeedNoRoom) {
 }
 
 TEST_F(SnapshotCreateTest, NothingIsDeletedForAGroupThatExists) {
-  api_.Seed(VolumeGroupSnapshotClassType("v1"),
-            support::MakeGroupClassObject("groups", cluster_.driver_name));
+  SeedGroupClass(api_, cluster_.driver_name);
   SeedTwoOld(api_);
   const std::vector<std::string> words = {"--all", "--name", "week", "--make-room"};
   ASSERT_EQ(Run(words).code, ExitCode::kOk);
@@ -286,8 +279,7 @@ TEST_F(SnapshotCreateTest, NothingIsDeletedForAGroupThatExists) {
 }
 
 TEST_F(SnapshotCreateTest, AQuotaOfGroupsEndsItAtOnce) {
-  api_.Seed(VolumeGroupSnapshotClassType("v1"),
-            support::MakeGroupClassObject("groups", cluster_.driver_name));
+  SeedGroupClass(api_, cluster_.driver_name);
   SeedTwoOld(api_);
   api_.SetQuota("few", VolumeGroupSnapshotType("v1"), "shop", 0);
   const Outcome outcome = Run({"--all", "--make-room"});

@@ -66,13 +66,6 @@ class SnapshotListTest : public SnapshotProgramTest {
     EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
     return ParseJson(outcome.out).value_or(Json());
   }
-  static std::vector<std::string> Names(const Json& list) {
-    std::vector<std::string> names;
-    for (const Json& one : list) {
-      names.push_back(GetString(one, {"name"}));
-    }
-    return names;
-  }
 };
 
 TEST_F(SnapshotListTest, ShowsStateAndWhatKeepsIt) {
@@ -89,7 +82,7 @@ TEST_F(SnapshotListTest, ShowsStateAndWhatKeepsIt) {
 
 TEST_F(SnapshotListTest, JsonIsOneArrayTheNewestOfAPvcFirst) {
   const Json list = List({"-n", "shop"});
-  EXPECT_THAT(Names(list), ElementsAre("tuesday", "monday"));
+  EXPECT_THAT(NamesOf(list), ElementsAre("tuesday", "monday"));
   const Json& monday = list.at(1);
   EXPECT_EQ(GetString(monday, {"namespace"}), "shop");
   EXPECT_EQ(GetString(monday, {"pvc"}), "data");
@@ -111,7 +104,7 @@ TEST_F(SnapshotListTest, OtherFormsAndFilters) {
   EXPECT_EQ(GetString(yaml->at(0), {"name"}), "other");
   EXPECT_THAT(List({"-A", "--state", "Lost"}), IsEmpty());
   EXPECT_THAT(List({"-A", "--pvc", "elsewhere"}), IsEmpty());
-  EXPECT_THAT(Names(List({"-A", "--pvc", "data"})), ElementsAre("tuesday", "monday", "other"));
+  EXPECT_THAT(NamesOf(List({"-A", "--pvc", "data"})), ElementsAre("tuesday", "monday", "other"));
   const Outcome none = Run({"-n", "nowhere"});
   EXPECT_EQ(none.code, ExitCode::kOk);
   EXPECT_THAT(none.out, IsEmpty());
@@ -127,13 +120,11 @@ TEST_F(SnapshotListTest, AMemberOfAGroupIsShownByItsSetAndPvc) {
       SetJson(snapshot, {"metadata", "labels", objects::kSnapshotSetLabel}, set);
     });
   }
-  const Outcome table = RunWords({"list", "-n", "shop"}, {});
+  const Outcome table = Run({"-n", "shop"});
   EXPECT_THAT(table.out, AllOf(HasSubstr("week/data-db-0 "), HasSubstr("velero-db-1/data-db-0 "),
                                Not(HasSubstr("snapshot-bbbb"))));
-  EXPECT_THAT(RunWords({"list", "-n", "shop"}, {"-o", "wide"}).out, HasSubstr("snapshot-bbbb"));
-  const Json list =
-      ParseJson(RunWords({"list", "-n", "shop", "--pvc", "data-db-0"}, {"-o", "json"}).out)
-          .value_or(Json::array({Json()}));
+  EXPECT_THAT(Run({"-n", "shop", "-o", "wide"}).out, HasSubstr("snapshot-bbbb"));
+  const Json list = List({"-n", "shop", "--pvc", "data-db-0"});
   EXPECT_EQ(GetString(list.at(0), {"group"}), "velero-db-1");
 }
 
@@ -161,20 +152,16 @@ TEST_F(SnapshotListTest, GroupsAreListedWithWhatBecameOfThem) {
   api_.Mutate(VolumeSnapshotKey("shop", "monday"), [](Json& snapshot) {
     SetJson(snapshot, {"status", "volumeGroupSnapshotName"}, "good");
   });
-  const Json list =
-      ParseJson(RunWords({"list", "-n", "shop", "--groups"}, {"-o", "json"}).out).value_or(Json());
   std::vector<std::string> states;
-  for (const Json& one : list) {
+  for (const Json& one : List({"-n", "shop", "--groups"})) {
     states.push_back(absl::StrCat(GetString(one, {"name"}), " ", GetString(one, {"state"})));
   }
   EXPECT_THAT(states, UnorderedElementsAre("good Ready", "lost Lost", "bad Error", "new Creating"));
-  const Outcome table = RunWords({"list", "-A", "--groups"}, {});
-  EXPECT_THAT(table.out,
+  EXPECT_THAT(Run({"-A", "--groups"}).out,
               AllOf(HasSubstr("shop/good  data"), HasSubstr("space"), Not(HasSubstr("\x1b"))));
   api_.Forbid("get", "volumegroupsnapshotcontents");
-  EXPECT_THAT(RunWords({"list", "-n", "shop", "--groups"}, {}).error,
-              HasSubstr("contents of groups not checked"));
-  EXPECT_EQ(RunWords({"list", "--groups", "--watch"}, {}).code, ExitCode::kFailed);
+  EXPECT_THAT(Run({"-n", "shop", "--groups"}).error, HasSubstr("contents of groups not checked"));
+  EXPECT_EQ(Run({"--groups", "--watch"}).code, ExitCode::kFailed);
 }
 
 TEST_F(SnapshotListTest, ListsByStatefulSetAlsoWhenItsPvcsAreGone) {
@@ -185,14 +172,14 @@ TEST_F(SnapshotListTest, ListsByStatefulSetAlsoWhenItsPvcsAreGone) {
   Json set = support::MakeObject("apps/v1", "StatefulSet", "shop", "db");
   SetJson(set, {"spec", "volumeClaimTemplates"}, Json::array({{{"metadata", {{"name", "data"}}}}}));
   api_.Seed(StatefulSetType(), set);
-  EXPECT_THAT(Names(List({"-n", "shop", "--statefulset", "db"})),
+  EXPECT_THAT(NamesOf(List({"-n", "shop", "--statefulset", "db"})),
               UnorderedElementsAre("first", "scaled-down", "by-word"));
   const Outcome gone = Run({"-n", "shop", "--statefulset", "other", "-o", "json"});
-  EXPECT_THAT(Names(ParseJson(gone.out).value_or(Json())), ElementsAre("no-ordinal"));
+  EXPECT_THAT(NamesOf(ParseJson(gone.out).value_or(Json())), ElementsAre("no-ordinal"));
   EXPECT_THAT(gone.error, HasSubstr("StatefulSet shop/other does not exist"));
   api_.Forbid("get", "statefulsets");
   const Outcome forbidden = Run({"-n", "shop", "--statefulset", "db", "-o", "json"});
-  EXPECT_THAT(Names(ParseJson(forbidden.out).value_or(Json())), ElementsAre("by-word"));
+  EXPECT_THAT(NamesOf(ParseJson(forbidden.out).value_or(Json())), ElementsAre("by-word"));
   EXPECT_THAT(forbidden.error, HasSubstr("PVCs of StatefulSet db not checked"));
 }
 
@@ -203,7 +190,7 @@ TEST_F(SnapshotListTest, ListsByPod) {
   SetJson(pod, {"spec", "volumes"},
           Json::array({{{"name", "l"}, {"persistentVolumeClaim", {{"claimName", "logs"}}}}}));
   api_.Seed(PodType(), pod);
-  EXPECT_THAT(Names(List({"-n", "shop", "--pod", "web"})),
+  EXPECT_THAT(NamesOf(List({"-n", "shop", "--pod", "web"})),
               UnorderedElementsAre("of-logs", "by-word"));
   EXPECT_THAT(Run({"-A", "--pod", "web"}).error, HasSubstr("name it with -n"));
   EXPECT_EQ(Run({"-n", "shop", "--pod", "web", "--statefulset", "db"}).code, ExitCode::kFailed);
@@ -219,13 +206,13 @@ TEST_F(SnapshotListTest, ListsByVolumeAlsoWhenItsPvcIsGone) {
           Json{{"driver", support::kDriver}, {"volumeHandle", "volume-2"}});
   SetJson(volume, {"spec", "claimRef"}, Json{{"namespace", "shop"}, {"name", "data"}});
   api_.Seed(PersistentVolumeType(), volume);
-  EXPECT_THAT(Names(List({"-A", "--volume", "pv-2"})), ElementsAre("of-two"));
+  EXPECT_THAT(NamesOf(List({"-A", "--volume", "pv-2"})), ElementsAre("of-two"));
   const Outcome gone = Run({"-A", "--volume", "volume-2", "-o", "json"});
-  EXPECT_THAT(Names(ParseJson(gone.out).value_or(Json())), ElementsAre("of-two"));
+  EXPECT_THAT(NamesOf(ParseJson(gone.out).value_or(Json())), ElementsAre("of-two"));
   EXPECT_THAT(gone.error, HasSubstr("PersistentVolume volume-2 does not exist"));
   // Without contents, the PVC that the volume names has to do.
   api_.Forbid("list", "volumesnapshotcontents");
-  EXPECT_THAT(Names(List({"-A", "--volume", "pv-2"})), ElementsAre("tuesday", "monday"));
+  EXPECT_THAT(NamesOf(List({"-A", "--volume", "pv-2"})), ElementsAre("tuesday", "monday"));
   api_.Forbid("get", "persistentvolumes");
   EXPECT_EQ(Run({"-A", "--volume", "pv-2"}).code, ExitCode::kFailed);
 }
@@ -322,7 +309,7 @@ TEST_F(SnapshotListTest, LabelsLeaveOthersOutAndWithThemWhoIsLast) {
   const Outcome outcome = Run({"-n", "shop", "-l", "app=db", "-o", "json"});
   ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
   const Json list = ParseJson(outcome.out).value_or(Json());
-  EXPECT_THAT(Names(list), ElementsAre("labelled"));
+  EXPECT_THAT(NamesOf(list), ElementsAre("labelled"));
   EXPECT_THAT(list.at(0).at("kept_for"), IsEmpty());
   EXPECT_THAT(outcome.error, HasSubstr("last Ready one of a PVC not checked"));
 }

@@ -196,9 +196,9 @@ TEST_F(SnapshotPromoteTest, ARefusalOfTheProvisionerEndsTheWait) {
 struct Case {
   const char* what;
   std::function<void(support::FakeApiClient& api)> change;
-  std::vector<std::string> words;
-  ExitCode code;
   const char* text;
+  std::vector<std::string> words = {"monday", "copy"};
+  ExitCode code = ExitCode::kFailed;
 };
 
 void SetSnapshot(support::FakeApiClient& api, const std::function<void(Json&)>& change) {
@@ -215,15 +215,11 @@ std::vector<Case> Refusals() {
        [](support::FakeApiClient& api) {
          SetSnapshot(api, [](Json& s) { s["status"]["readyToUse"] = false; });
        },
-       {"monday", "copy"},
-       ExitCode::kFailed,
        "with --wait this waits"},
       {"lost",
        [](support::FakeApiClient& api) {
          api.Remove(VolumeSnapshotContentKey("content-of-monday"));
        },
-       {"monday", "copy"},
-       ExitCode::kFailed,
        "is Lost"},
       {"not mutual",
        [](support::FakeApiClient& api) {
@@ -232,46 +228,29 @@ std::vector<Case> Refusals() {
                {"namespace", "team-b"}, {"name", "y\x1b[31m"}, {"uid", "u"}};
          });
        },
-       {"monday", "copy"},
-       ExitCode::kFailed,
        "which belongs to team-b/y\\u001b[31m"},
       {"wrong driver",
        nothing,
-       {"monday", "copy", "--storage-class", "other"},
-       ExitCode::kFailed,
        "StorageClass other is of driver ebs.csi.aws.com, the VolumeSnapshot of d.example.com; "
-       "StorageClasses of driver d.example.com: fast, late"},
+       "StorageClasses of driver d.example.com: fast, late",
+       {"monday", "copy", "--storage-class", "other"}},
       {"too small",
        nothing,
+       "1023Mi is less than the 1Gi that VolumeSnapshot shop/monday needs; give --size 1Gi",
        {"monday", "copy", "--size", "1023Mi"},
-       ExitCode::kTargetTooSmall,
-       "1023Mi is less than the 1Gi that VolumeSnapshot shop/monday needs; give --size 1Gi"},
+       ExitCode::kTargetTooSmall},
       {"too small, and more",
        nothing,
-       {"monday", "Copy", "--size", "1023Mi"},
-       ExitCode::kFailed,
-       "; and 1023Mi is less"},
-      {"wrong mode",
-       nothing,
-       {"monday", "copy", "--mode", "Block"},
-       ExitCode::kFailed,
-       "allow-volume-mode-change"},
-      {"name taken", nothing, {"monday", "data"}, ExitCode::kFailed, "shop/data exists already"},
+       "; and 1023Mi is less",
+       {"monday", "Copy", "--size", "1023Mi"}},
+      {"wrong mode", nothing, "allow-volume-mode-change", {"monday", "copy", "--mode", "Block"}},
+      {"name taken", nothing, "shop/data exists already", {"monday", "data"}},
       {"bad access mode",
        nothing,
-       {"monday", "copy", "--access", "RWO"},
-       ExitCode::kFailed,
-       "\"RWO\" is not an access mode"},
-      {"no such VolumeSnapshot",
-       nothing,
-       {"friday"},
-       ExitCode::kFailed,
-       "VolumeSnapshot shop/friday does not exist"},
-      {"no such PVC",
-       nothing,
-       {"monday", "copy", "--labels-of", "none"},
-       ExitCode::kFailed,
-       "shop/none"}};
+       "\"RWO\" is not an access mode",
+       {"monday", "copy", "--access", "RWO"}},
+      {"no such VolumeSnapshot", nothing, "VolumeSnapshot shop/friday does not exist", {"friday"}},
+      {"no such PVC", nothing, "shop/none", {"monday", "copy", "--labels-of", "none"}}};
 }
 
 TEST_F(SnapshotPromoteTest, EachRefusalMakesNothing) {

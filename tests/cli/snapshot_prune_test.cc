@@ -34,15 +34,6 @@ class SnapshotPruneTest : public SnapshotVerbTest {
     more.insert(more.end(), {"-n", "shop"});
     return Run(more);
   }
-  // "name decision Reason", in the order of the output.
-  static std::vector<std::string> Decisions(const Json& result) {
-    std::vector<std::string> texts;
-    for (const Json& one : result.value("snapshots", Json::array())) {
-      texts.push_back(absl::StrCat(GetString(one, {"name"}), " ", GetString(one, {"decision"}), " ",
-                                   GetString(one, {"reason"})));
-    }
-    return texts;
-  }
   int deletions() const { return api_.CallCount("delete", "*"); }
 };
 
@@ -58,11 +49,11 @@ TEST_F(SnapshotPruneTest, SaysWhatItWouldDeleteAndWhy) {
 }
 
 TEST_F(SnapshotPruneTest, PrunesAsTheDryRunAnnounced) {
-  const std::vector<std::string> said = Decisions(RunJson({"--keep-last", "2"}));
+  const std::vector<std::string> said = PruneDecisions(RunJson({"--keep-last", "2"}));
   EXPECT_THAT(said, ElementsAre("day-13 keep Rule", "day-12 keep Rule", "day-11 delete NoRule",
                                 "day-10 delete NoRule"));
   const Json done = RunJson({"--keep-last", "2", "--yes"});
-  EXPECT_EQ(Decisions(done), said);
+  EXPECT_EQ(PruneDecisions(done), said);
   EXPECT_FALSE(GetBool(done, {"dry_run"}, true));
   EXPECT_EQ(GetInt(done, {"deleted"}), 2);
   EXPECT_EQ(GetInt(done, {"kept"}), 2);
@@ -123,8 +114,9 @@ TEST_F(SnapshotPruneTest, NeverTakesWhatIsNeeded) {
   ChangeContent("day-11", {"metadata", "labels", objects::kBaseLabel}, "true");
   FillFrom("day-12", "copy");
   const Json result = RunJson({"--keep-last", "1", "--yes"});
-  EXPECT_THAT(Decisions(result), ElementsAre("day-13 keep Rule", "day-12 keep Protected",
-                                             "day-11 keep Protected", "day-10 keep Protected"));
+  EXPECT_THAT(PruneDecisions(result),
+              ElementsAre("day-13 keep Rule", "day-12 keep Protected", "day-11 keep Protected",
+                          "day-10 keep Protected"));
   EXPECT_THAT(result.at("snapshots").at(3).at("messages").at(0).get<std::string>(),
               AllOf(HasSubstr("backup nightly"), HasSubstr("not in this cluster any more")));
   EXPECT_EQ(deletions(), 0);
@@ -135,7 +127,7 @@ TEST_F(SnapshotPruneTest, AGroupGoesInOneLineIfNoMemberIsNeeded) {
   Change("logs-13", {"spec", "source", "persistentVolumeClaimName"}, "logs");
   MakeGroup("week", {"day-10", "day-11"});
   FillFrom("day-11", "copy");
-  EXPECT_THAT(Decisions(RunJson({"--keep-last", "1", "--yes"})),
+  EXPECT_THAT(PruneDecisions(RunJson({"--keep-last", "1", "--yes"})),
               ElementsAre("day-13 keep Rule", "day-12 delete NoRule", "day-10 keep Protected",
                           "logs-13 keep Rule", "day-11 keep Protected"));
   EXPECT_TRUE(IsGroupThere("week"));
@@ -152,7 +144,7 @@ TEST_F(SnapshotPruneTest, OnlyReadySnapshotsCountAsGenerations) {
   Change("day-13", {"status", "readyToUse"}, false);
   Change("day-13", {"status", "error"}, Json{{"message", "busy"}});
   api_.Remove(VolumeSnapshotContentKey("content-of-day-11"));
-  EXPECT_THAT(Decisions(RunJson({"--keep-last", "1", "--yes"})),
+  EXPECT_THAT(PruneDecisions(RunJson({"--keep-last", "1", "--yes"})),
               ElementsAre("day-13 keep NoNewerReady", "day-12 keep Rule", "day-11 delete Failed",
                           "day-10 delete NoRule"));
   EXPECT_TRUE(IsThere("day-13"));
@@ -167,10 +159,10 @@ TEST_F(SnapshotPruneTest, SelectsByPvcLabelAndNamespace) {
   }
   Label("day-10", "tier", "old");
   Ready("elsewhere", "2023-11-09T05:00:00Z", "team");
-  EXPECT_THAT(Decisions(RunJson({"--keep-last", "1", "--pvc", "logs"})),
+  EXPECT_THAT(PruneDecisions(RunJson({"--keep-last", "1", "--pvc", "logs"})),
               ElementsAre("logs-2 keep Rule", "logs-1 delete NoRule"));
   // Rules count what is selected, and protection looks at all.
-  EXPECT_THAT(Decisions(RunJson({"--keep-last", "1", "-l", "tier=old"})),
+  EXPECT_THAT(PruneDecisions(RunJson({"--keep-last", "1", "-l", "tier=old"})),
               ElementsAre("day-10 keep Rule"));
   const Outcome all = Run({"--keep-last", "1", "-A"});
   EXPECT_THAT(all.out, AllOf(HasSubstr("NAMESPACE"), HasSubstr("elsewhere"), HasSubstr("logs-2")));

@@ -17,7 +17,6 @@
 #include "tests/cli/snapshot_verb_fixture.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_snapshot_cluster.h"
-#include "tests/support/group_objects.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/paths.h"
 #include "tests/support/snapshot_objects.h"
@@ -95,8 +94,7 @@ class SnapshotScheduleVerbTest : public SnapshotProgramTest {
   // StatefulSet db has a second PVC, and its driver a class of groups.
   void MakeGroups() {
     SeedBoundPvc(api_, "data-db-1", cluster_.driver_name);
-    api_.Seed(VolumeGroupSnapshotClassType("v1"),
-              support::MakeGroupClassObject("groups", cluster_.driver_name));
+    SeedGroupClass(api_, cluster_.driver_name);
   }
   // What the Pod of the CronJob runs first, an hour after the last one. All that there is from then
   // on is old enough to be pruned.
@@ -111,13 +109,6 @@ class SnapshotScheduleVerbTest : public SnapshotProgramTest {
       });
     }
     return outcome;
-  }
-  std::vector<std::string> Groups() const {
-    std::vector<std::string> names;
-    for (const Json& one : api_.All(VolumeGroupSnapshotType("v1"))) {
-      names.push_back(k8s::Name(one));
-    }
-    return names;
   }
 
   support::FakeSnapshotCluster cluster_{api_};
@@ -164,7 +155,7 @@ TEST_F(SnapshotScheduleVerbTest, OfGroupsTheLastTwoSetsStayAndNothingElseOnTheSt
     ASSERT_EQ(prune.code, ExitCode::kOk) << prune.error;
   }
   ExpectAllowed(objects.at(1));
-  EXPECT_THAT(Groups(), ElementsAre("second", "third"));
+  EXPECT_THAT(NamesIn(VolumeGroupSnapshotType("v1")), ElementsAre("second", "third"));
   EXPECT_EQ(Made().size(), 4u);
   EXPECT_EQ(api_.All(VolumeSnapshotContentType()).size(), 4u);
   EXPECT_EQ(api_.All(VolumeGroupSnapshotContentType("v1")).size(), 2u);
@@ -186,7 +177,7 @@ TEST_F(SnapshotScheduleVerbTest, WhereTheQuotaIsFullItPrunesItsOwnBeforeItTakes)
   ASSERT_EQ(create.code, ExitCode::kOk) << create.error;
   EXPECT_THAT(create.error, HasSubstr("--make-room: deleted VolumeGroupSnapshot first"));
   ExpectAllowed(objects.at(1));
-  EXPECT_THAT(Groups(), testing::IsSupersetOf({"by-hand", "third"}));
+  EXPECT_THAT(NamesIn(VolumeGroupSnapshotType("v1")), testing::IsSupersetOf({"by-hand", "third"}));
 }
 
 TEST_F(SnapshotScheduleVerbTest, WhereAPvcFailsEachNightTheOthersArePruned) {
@@ -218,11 +209,7 @@ TEST_F(SnapshotScheduleVerbTest, PrunesNothingThatAPersonTook) {
   const std::vector<Json> objects = Printed({"data", "--keep-last", "1"});
   const Outcome prune = Run(FailureMessage(objects.at(4), "containers"));
   ASSERT_EQ(prune.code, ExitCode::kOk) << prune.error;
-  std::vector<std::string> left;
-  for (const Json& one : Made()) {
-    left.push_back(k8s::Name(one));
-  }
-  EXPECT_THAT(left, ElementsAre("by-hand", "new"));
+  EXPECT_THAT(NamesIn(VolumeSnapshotType()), ElementsAre("by-hand", "new"));
 }
 
 TEST_F(SnapshotScheduleVerbTest, OtherForms) {

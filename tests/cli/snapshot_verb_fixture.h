@@ -6,11 +6,13 @@
 #include <vector>
 
 #include "base/json.h"
+#include "k8s/object.h"
 #include "objects/keys.h"
 #include "objects/storage_class.h"
 #include "tests/cli/program_runner.h"
 #include "tests/support/api_test_server.h"
 #include "tests/support/fake_api_client.h"
+#include "tests/support/group_objects.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 
@@ -51,6 +53,10 @@ inline void SeedStatefulSet(support::FakeApiClient& api) {
   api.Seed(StatefulSetType(), set);
 }
 
+inline void SeedGroupClass(support::FakeApiClient& api, const std::string& driver) {
+  api.Seed(VolumeGroupSnapshotClassType("v1"), support::MakeGroupClassObject("groups", driver));
+}
+
 // Volumes of the driver have their data once they are bound; tests of csi have others.
 inline void SeedFilledWhenBound(support::FakeApiClient& api, const std::string& driver) {
   Json object = support::MakeObject("storage.k8s.io/v1", "CSIDriver", "", driver);
@@ -78,6 +84,13 @@ class SnapshotProgramTest : public testing::Test {
     words.insert(words.begin(), {"--kubeconfig", program_.Path("kubeconfig"), "snapshot"});
     words.insert(words.end(), more.begin(), more.end());
     return program_.Run(words);
+  }
+  std::vector<std::string> NamesIn(const k8s::ResourceType& type) const {
+    std::vector<std::string> names;
+    for (const Json& object : api_.All(type)) {
+      names.push_back(k8s::Name(object));
+    }
+    return names;
   }
 
   ProgramRunner program_;
