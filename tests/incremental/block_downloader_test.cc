@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <random>
 #include <string>
 #include <utility>
@@ -40,6 +41,18 @@ struct BackedUp {
     image = device.Load(0, kSize);
   }
 
+  // The pack of the data, which is the largest of these objects.
+  void Spoil(const std::map<std::string, std::string>& objects) {
+    for (const auto& [key, bytes] : objects) {
+      if (key.rfind("data/", 0) == 0 && bytes.size() > 2 * kChunk) {
+        std::string spoiled = bytes;
+        spoiled[kChunk / 2] =
+            static_cast<char>(spoiled[kChunk / 2] ^ 1);  // In a chunk, wherever it begins.
+        volume.store().SetObject(key, spoiled);
+      }
+    }
+  }
+
   VolumeFixture volume;
   FakeBlockDevice device;
   absl::StatusOr<BackupResult> backup = absl::UnknownError("not yet");
@@ -62,7 +75,8 @@ TEST(BlockDownloaderTest, ATargetThatIsNotDoneSaysSo) {
   BackedUp v;
   FakeBlockDevice target(kSize, 4096, 0xA5);
   target.BreakByte(20 * kChunk + 5);
-  ASSERT_THAT(v.volume.Restore(v.backup->snapshot, target), StatusIs(absl::StatusCode::kDataLoss));
+  ASSERT_THAT(v.volume.Restore(v.backup->snapshot, target),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr(std::to_string(20 * kChunk))));
   EXPECT_THAT(HasRestoreMark({}, target), IsOkAndHolds(true));
   EXPECT_THAT(target.Load(0, 1024), HasSubstr(v.backup->snapshot.Hex()));
   // Swap of version 1 to libblkid, with more bad pages than swapon(2) accepts.
@@ -196,15 +210,7 @@ TEST(BlockDownloaderTest, AZeroTargetIsCheckedOnASample) {
 
 TEST(BlockDownloaderTest, ADamagedBlobIsDataLossAndNeverWritten) {
   BackedUp v;
-  for (auto& [key, bytes] : v.volume.store().objects()) {
-    // The largest pack is that of the data.
-    if (key.rfind("data/", 0) == 0 && bytes.size() > 2 * kChunk) {
-      std::string spoiled = bytes;
-      spoiled[kChunk / 2] =
-          static_cast<char>(spoiled[kChunk / 2] ^ 1);  // In a chunk, wherever it begins.
-      v.volume.store().SetObject(key, spoiled);
-    }
-  }
+  v.Spoil(v.volume.store().objects());
   FakeBlockDevice target(kSize, 512, 0xA5);
   EXPECT_THAT(v.volume.Restore(v.backup->snapshot, target), StatusIs(absl::StatusCode::kDataLoss));
   int64_t good_or_untouched = 0;
@@ -227,14 +233,7 @@ TEST(BlockDownloaderTest, AnotherCopyTakesTheDamagedOnesPlace) {
   const auto objects = v.volume.store().objects();
   const auto second = v.volume.FullBackup(v.device);
   ASSERT_THAT(second, IsOk());
-  for (const auto& [key, bytes] : objects) {
-    if (key.rfind("data/", 0) == 0 && bytes.size() > 2 * kChunk) {
-      std::string spoiled = bytes;
-      spoiled[kChunk / 2] =
-          static_cast<char>(spoiled[kChunk / 2] ^ 1);  // In a chunk, wherever it begins.
-      v.volume.store().SetObject(key, spoiled);
-    }
-  }
+  v.Spoil(objects);
   v.volume.ExpectRestores(v.backup->snapshot, v.image);
 }
 
@@ -242,14 +241,6 @@ TEST(BlockDownloaderTest, TheResultSaysWhichFileSystemWasSeen) {
   RestoreResult result;
   result.file_system = "ext4";
   EXPECT_EQ(GetString(ToJson(result), {"file_system"}), "ext4");
-}
-
-TEST(BlockDownloaderTest, AnErrorOfTheTargetNamesItsOffset) {
-  BackedUp v;
-  FakeBlockDevice target(kSize, 512, 0xA5);
-  target.BreakByte(20 * kChunk + 5);
-  EXPECT_THAT(v.volume.Restore(v.backup->snapshot, target),
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr(std::to_string(20 * kChunk))));
 }
 
 TEST(BlockDownloaderTest, AnyFailureOfTheStoreIsAnErrorAndTheNextRunRestores) {

@@ -72,6 +72,14 @@ class CsiMetadataSourceTest : public testing::Test {
     cluster_.Advertise(server_->address(), authority_.ca_pem(), version);
   }
 
+  // Each stream is one message.
+  void ServeMessage(std::vector<Extent> tuples) {
+    Serve([tuples = std::move(tuples)](int, const ServedQuery&, ServedStream& stream) {
+      stream.Send({.capacity_bytes = kSize, .tuples = tuples});
+      return absl::OkStatus();
+    });
+  }
+
   absl::Status List(const std::string& base = "handle-old") {
     listed_.clear();
     csi::AudienceTokens tokens(cluster_.api, token_settings_);
@@ -160,10 +168,7 @@ TEST_F(CsiMetadataSourceTest, AListThatHasItsMessagesTheSecondTimeIsWhole) {
 }
 
 TEST_F(CsiMetadataSourceTest, AMessageWithoutTuplesIsAnEmptyList) {
-  Serve([](int, const ServedQuery&, ServedStream& stream) {
-    stream.Send({.capacity_bytes = kSize, .tuples = {}});
-    return absl::OkStatus();
-  });
+  ServeMessage({});
   EXPECT_THAT(List(), IsOk());
   EXPECT_THAT(listed_, IsEmpty());
 }
@@ -218,10 +223,7 @@ TEST_F(CsiMetadataSourceTest, AnOkThatComesTooEarlyIsNotTheEnd) {
 }
 
 TEST_F(CsiMetadataSourceTest, AServiceThatReachedTheEndOfTheVolumeIsNotAskedAgain) {
-  Serve([](int, const ServedQuery&, ServedStream& stream) {
-    stream.Send({.capacity_bytes = kSize, .tuples = {{kSize - 4096, 4096}}});
-    return absl::OkStatus();
-  });
+  ServeMessage({{kSize - 4096, 4096}});
   EXPECT_THAT(List(), IsOk());
   EXPECT_THAT(queries(), SizeIs(1));
 }
@@ -271,10 +273,7 @@ class CsiMetadataLieTest : public CsiMetadataSourceTest,
                            public testing::WithParamInterface<LieCase> {};
 
 TEST_P(CsiMetadataLieTest, EndsTheListing) {
-  Serve([](int, const ServedQuery&, ServedStream& stream) {
-    stream.Send({.capacity_bytes = kSize, .tuples = GetParam().tuples});
-    return absl::OkStatus();
-  });
+  ServeMessage(GetParam().tuples);
   const absl::Status status = List();
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("app/new")));
   EXPECT_THAT(FailureOf(status), Optional(ListingFailure::kMalformedList));
@@ -493,15 +492,18 @@ struct CodeCase {
 class CsiMetadataCodeTest : public CsiMetadataSourceTest,
                             public testing::WithParamInterface<CodeCase> {};
 
-TEST_P(CsiMetadataCodeTest, HasItsClass) {
-  const auto refuse = [](int, const ServedQuery&, ServedStream&) {
-    return absl::Status(GetParam().code, "refused");
-  };
-  Serve(refuse);
-  const absl::Status status = List();
-  EXPECT_THAT(FailureOf(status), Optional(GetParam().delta)) << status;
-  EXPECT_THAT(FailureOf(List("")), Optional(GetParam().allocated));
-  EXPECT_THAT(listed_, IsEmpty());
+TEST_P(CsiMetadataCodeTest, HasItsClassAndFromAnOldServiceItsOldMeaning) {
+  for (const char* version : {"v1beta1", "v1alpha1"}) {
+    Serve([](int, const ServedQuery&,
+             ServedStream&) { return absl::Status(GetParam().code, "refused"); },
+          version);
+    const absl::Status status = List();
+    const bool is_old = absl::string_view(version) == "v1alpha1";
+    EXPECT_THAT(FailureOf(status), Optional(is_old ? GetParam().old_delta : GetParam().delta))
+        << status;
+    EXPECT_THAT(FailureOf(List("")), Optional(GetParam().allocated));
+    EXPECT_THAT(listed_, IsEmpty());
+  }
 }
 
 using enum ListingFailure;
@@ -531,19 +533,6 @@ const CodeCase kCodes[] = {
     {"Unauthenticated", absl::StatusCode::kUnauthenticated, kPermanent, kPermanent, kPermanent},
 };
 INSTANTIATE_TEST_SUITE_P(Table, CsiMetadataCodeTest, testing::ValuesIn(kCodes),
-                         [](const auto& test) { return std::string(test.param.name); });
-
-class CsiMetadataOldCodeTest : public CsiMetadataSourceTest,
-                               public testing::WithParamInterface<CodeCase> {};
-
-TEST_P(CsiMetadataOldCodeTest, FromAnOldServiceHasItsOldMeaning) {
-  Serve([](int, const ServedQuery&,
-           ServedStream&) { return absl::Status(GetParam().code, "refused"); },
-        "v1alpha1");
-  EXPECT_THAT(FailureOf(List()), Optional(GetParam().old_delta));
-  EXPECT_THAT(FailureOf(List("")), Optional(GetParam().allocated));
-}
-INSTANTIATE_TEST_SUITE_P(Table, CsiMetadataOldCodeTest, testing::ValuesIn(kCodes),
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST_F(CsiMetadataSourceTest, AnOldServiceServes) {
