@@ -234,21 +234,26 @@ std::string LonghornContract::StateOf(const std::string& volume) {
   return GetString(Get(VolumeKey(volume)).value_or(Json()), {"status", "state"});
 }
 
-std::string LonghornContract::MakeVolume() {
-  const std::string name = NewName("contract");
-  const absl::StatusOr<Json> made = client_.Create(Soon(), VolumeKey("").type, namespace_,
-                                                   {{"apiVersion", "longhorn.io/v1beta2"},
-                                                    {"kind", "Volume"},
-                                                    {"metadata", {{"name", name}}},
-                                                    {"spec",
-                                                     {{"size", "16777216"},
-                                                      {"numberOfReplicas", 1},
-                                                      {"frontend", "blockdev"},
-                                                      {"accessMode", "rwo"},
-                                                      {"dataEngine", "v1"},
-                                                      {"snapshotMaxCount", 250}}}});
-  EXPECT_THAT(made, IsOk());
+std::string LonghornContract::CreateVolume(const std::string& base_name, const Json& more) {
+  const std::string name = NewName(base_name);
+  Json volume = {{"apiVersion", "longhorn.io/v1beta2"},
+                 {"kind", "Volume"},
+                 {"metadata", {{"name", name}}},
+                 {"spec",
+                  {{"size", "16777216"},
+                   {"numberOfReplicas", 1},
+                   {"frontend", "blockdev"},
+                   {"accessMode", "rwo"},
+                   {"dataEngine", "v1"},
+                   {"snapshotMaxCount", 250}}}};
+  volume["spec"].update(more);
+  EXPECT_THAT(client_.Create(Soon(), VolumeKey("").type, namespace_, volume), IsOk());
   made_.push_back(VolumeKey(name));
+  return name;
+}
+
+std::string LonghornContract::MakeVolume() {
+  const std::string name = CreateVolume("contract");
   EXPECT_TRUE(Until([&] { return StateOf(name) == "detached"; })) << name << " never detached";
   MustRun("attach", name);
   EXPECT_TRUE(Until([&] { return StateOf(name) == "attached"; })) << name << " never attached";
@@ -256,22 +261,8 @@ std::string LonghornContract::MakeVolume() {
 }
 
 std::string LonghornContract::MakeClone(const std::string& volume, const std::string& snapshot) {
-  const std::string name = NewName("clone");
-  const absl::StatusOr<Json> made =
-      client_.Create(Soon(), VolumeKey("").type, namespace_,
-                     {{"apiVersion", "longhorn.io/v1beta2"},
-                      {"kind", "Volume"},
-                      {"metadata", {{"name", name}}},
-                      {"spec",
-                       {{"size", "16777216"},
-                        {"numberOfReplicas", 1},
-                        {"frontend", "blockdev"},
-                        {"accessMode", "rwo"},
-                        {"dataEngine", "v1"},
-                        {"snapshotMaxCount", 250},
-                        {"dataSource", absl::StrCat("snap://", volume, "/", snapshot)}}}});
-  EXPECT_THAT(made, IsOk());
-  made_.push_back(VolumeKey(name));
+  const std::string name =
+      CreateVolume("clone", {{"dataSource", absl::StrCat("snap://", volume, "/", snapshot)}});
   EXPECT_TRUE(Until([&] { return !StateOf(name).empty(); })) << name << " was never looked at";
   return name;
 }

@@ -102,6 +102,8 @@ class LonghornContract : public testing::TestWithParam<LonghornCase> {
   std::string StateOf(const std::string& volume);
   // A volume of the test's own, which may be deleted or broken; attached.
   std::string MakeVolume();
+  // With these fields in its spec besides; its name begins with `base_name`.
+  std::string CreateVolume(const std::string& base_name, const Json& more = Json::object());
   // A volume whose data is copied from that snapshot.
   std::string MakeClone(const std::string& volume, const std::string& snapshot);
   std::string CloneStateOf(const std::string& volume);

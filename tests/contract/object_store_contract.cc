@@ -43,28 +43,20 @@ void ObjectStoreContract::MustPut(const std::string& key, const std::string& byt
   ASSERT_THAT(store_.Put(ctx_, key, bytes, {}), IsOk());
 }
 
-std::map<std::string, int64_t> ObjectStoreContract::MustList(const std::string& prefix) {
+std::map<std::string, int64_t> ObjectStoreContract::MustList(const std::string& prefix,
+                                                             bool of_folder) {
   std::map<std::string, int64_t> found;
-  EXPECT_THAT(store_.List(ctx_, prefix,
-                          [&](const ObjectInfo& object) {
-                            EXPECT_TRUE(found.emplace(object.key, object.size_bytes).second)
-                                << object.key;
-                            return absl::OkStatus();
-                          }),
+  const auto add = [&](const ObjectInfo& object) {
+    EXPECT_TRUE(found.emplace(object.key, object.size_bytes).second) << object.key;
+    return absl::OkStatus();
+  };
+  EXPECT_THAT(of_folder ? store_.ListFolder(ctx_, prefix, add) : store_.List(ctx_, prefix, add),
               IsOk());
   return found;
 }
 
 std::map<std::string, int64_t> ObjectStoreContract::MustListFolder(const std::string& prefix) {
-  std::map<std::string, int64_t> found;
-  EXPECT_THAT(store_.ListFolder(ctx_, prefix,
-                                [&](const ObjectInfo& object) {
-                                  EXPECT_TRUE(found.emplace(object.key, object.size_bytes).second)
-                                      << object.key;
-                                  return absl::OkStatus();
-                                }),
-              IsOk());
-  return found;
+  return MustList(prefix, /*of_folder=*/true);
 }
 
 TEST_P(ObjectStoreContract, APutObjectIsRead) {
@@ -283,19 +275,13 @@ TEST_P(ObjectStoreContract, TheSinkEndsAListing) {
   MustPut("a", "x");
   MustPut("b", "x");
   int seen = 0;
-  EXPECT_THAT(store_.List(ctx_, "",
-                          [&](const ObjectInfo&) {
-                            ++seen;
-                            return absl::UnavailableError("enough");
-                          }),
-              StatusIs(absl::StatusCode::kUnavailable, "enough"));
+  const auto end = [&](const ObjectInfo&) {
+    ++seen;
+    return absl::UnavailableError("enough");
+  };
+  EXPECT_THAT(store_.List(ctx_, "", end), StatusIs(absl::StatusCode::kUnavailable, "enough"));
   EXPECT_EQ(seen, 1);
-  EXPECT_THAT(store_.ListFolder(ctx_, "",
-                                [&](const ObjectInfo&) {
-                                  ++seen;
-                                  return absl::UnavailableError("enough");
-                                }),
-              StatusIs(absl::StatusCode::kUnavailable, "enough"));
+  EXPECT_THAT(store_.ListFolder(ctx_, "", end), StatusIs(absl::StatusCode::kUnavailable, "enough"));
   EXPECT_EQ(seen, 2);
 }
 

@@ -39,7 +39,7 @@ class ObjectStoreContract : public testing::TestWithParam<ObjectStoreCase> {
 
   void MustPut(const std::string& key, const std::string& bytes);
   // Keys and sizes of what is listed; a key that comes twice fails the test.
-  std::map<std::string, int64_t> MustList(const std::string& prefix);
+  std::map<std::string, int64_t> MustList(const std::string& prefix, bool of_folder = false);
   std::map<std::string, int64_t> MustListFolder(const std::string& prefix);
 
   std::unique_ptr<ObjectStoreSubject> subject_;

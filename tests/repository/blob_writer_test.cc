@@ -59,6 +59,22 @@ class BlobWriterTest : public RepositoryFixture {
     }
   }
 
+  // Eight threads add blobs until they are told of this error.
+  void AddUntil(BlobWriter& writer, absl::StatusCode code) {
+    const support::AwaitEnd await_end("all callers to be told of the error");
+    std::vector<std::jthread> callers;
+    for (int caller = 0; caller < 8; ++caller) {
+      callers.emplace_back([&, caller] {
+        absl::Status status;
+        for (int i = 0; status.ok(); ++i) {
+          status = Add(writer, absl::StrCat(caller, " ", i)).status();
+        }
+        EXPECT_THAT(status, StatusIs(code));
+      });
+    }
+    callers.clear();
+  }
+
   std::unique_ptr<Repository> repository_;
   BlobWriterOptions options_;
 };
@@ -236,18 +252,7 @@ TEST_F(BlobWriterTest, AnErrorEndsCallersThatWaitForAPack) {
                    .last_call = 1'000,
                    .status = absl::ResourceExhaustedError("disk full")});
   BlobWriter writer(ctx_, *repository_, options_);
-  const support::AwaitEnd await_end("all callers to be told of the error");
-  std::vector<std::jthread> callers;
-  for (int caller = 0; caller < 8; ++caller) {
-    callers.emplace_back([&, caller] {
-      absl::Status status;
-      for (int i = 0; status.ok(); ++i) {
-        status = Add(writer, absl::StrCat(caller, " ", i)).status();
-      }
-      EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted));
-    });
-  }
-  callers.clear();
+  AddUntil(writer, absl::StatusCode::kResourceExhausted);
 }
 
 TEST_F(BlobWriterTest, StoppingEndsCallersThatWaitForAPack) {
@@ -267,18 +272,7 @@ TEST_F(BlobWriterTest, StoppingEndsCallersThatWaitForAPack) {
   auto repository = Repository::Open(ctx_, watched, kTestPassword, environment_);
   ASSERT_THAT(repository, IsOk());
   BlobWriter writer(ctx, **repository, options_);
-  const support::AwaitEnd await_end("all callers to be told to stop");
-  std::vector<std::jthread> callers;
-  for (int caller = 0; caller < 8; ++caller) {
-    callers.emplace_back([&, caller] {
-      absl::Status status;
-      for (int i = 0; status.ok(); ++i) {
-        status = Add(writer, absl::StrCat(caller, " ", i)).status();
-      }
-      EXPECT_THAT(status, StatusIs(absl::StatusCode::kCancelled));
-    });
-  }
-  callers.clear();
+  AddUntil(writer, absl::StatusCode::kCancelled);
 }
 
 TEST_F(BlobWriterTest, EveryPackProvesItselfAndHoldsOneType) {
