@@ -73,68 +73,48 @@ TEST(LockOwnerTest, OtherHostnamesProveNothing) {
 
 struct DeathCase {
   const char* name;
+  std::optional<uint64_t> start_ticks;  // of its pid; 0: it is gone; nothing: cannot be told
   std::function<void(LockOwner&, LivenessProbes&)> change;
   bool dead;
 };
 
 TEST(LockOwnerTest, OnlyProofCounts) {
+  const auto nothing = [](LockOwner&, LivenessProbes&) {};
+  const LockOwner pod = {.name = "worker", .process = {}, .pod_uid = "u"};
   const std::vector<DeathCase> cases = {
-      {"alive", [](LockOwner&, LivenessProbes&) {}, false},
-      {"gone", [](LockOwner&, LivenessProbes& w) { w.start_ticks_of = [](int64_t) { return 0; }; },
-       true},
-      {"pid used again",
-       [](LockOwner&, LivenessProbes& w) { w.start_ticks_of = [](int64_t) { return 778; }; }, true},
-      {"cannot be told",
-       [](LockOwner&, LivenessProbes& w) {
-         w.start_ticks_of = [](int64_t) { return std::nullopt; };
-       },
+      {"alive", 777, nothing, false},
+      {"gone", 0, nothing, true},
+      {"pid used again", 778, nothing, true},
+      {"cannot be told", std::nullopt, nothing, false},
+      {"gone, but another boot", 0,
+       [](LockOwner& o, LivenessProbes&) { o.process.boot_id = "other"; }, false},
+      {"gone, but another namespace", 0,
+       [](LockOwner& o, LivenessProbes&) { o.process.pid_namespace = 1; }, false},
+      {"gone, but we do not know ourselves", 0, [](LockOwner&, LivenessProbes& w) { w.self = {}; },
        false},
-      {"gone, but another boot",
-       [](LockOwner& o, LivenessProbes& w) {
-         o.process.boot_id = "other";
-         w.start_ticks_of = [](int64_t) { return 0; };
-       },
-       false},
-      {"gone, but another namespace",
-       [](LockOwner& o, LivenessProbes& w) {
-         o.process.pid_namespace = 1;
-         w.start_ticks_of = [](int64_t) { return 0; };
-       },
-       false},
-      {"gone, but we do not know ourselves",
-       [](LockOwner&, LivenessProbes& w) {
-         w.self = {};
-         w.start_ticks_of = [](int64_t) { return 0; };
-       },
-       false},
-      {"gone, but it did not say its start",
-       [](LockOwner& o, LivenessProbes& w) {
-         o.process.start_ticks = 0;
-         w.start_ticks_of = [](int64_t) { return 0; };
-       },
-       false},
-      {"pod gone",
-       [](LockOwner& o, LivenessProbes& w) {
-         o = {.name = "worker", .process = {}, .pod_uid = "u"};
+      {"gone, but it did not say its start", 0,
+       [](LockOwner& o, LivenessProbes&) { o.process.start_ticks = 0; }, false},
+      {"pod gone", 777,
+       [&](LockOwner& o, LivenessProbes& w) {
+         o = pod;
          w.pod_is_gone = [](const std::string& uid) { return uid == "u"; };
        },
        true},
-      {"pod alive",
-       [](LockOwner& o, LivenessProbes& w) {
-         o = {.name = "worker", .process = {}, .pod_uid = "u"};
+      {"pod alive", 777,
+       [&](LockOwner& o, LivenessProbes& w) {
+         o = pod;
          w.pod_is_gone = [](const std::string&) { return false; };
        },
        false},
-      {"pod gone, but no server to ask",
-       [](LockOwner& o, LivenessProbes&) { o = {.name = "w", .process = {}, .pod_uid = "u"}; },
+      {"pod gone, but no server to ask", 777, [&](LockOwner& o, LivenessProbes&) { o = pod; },
        false},
   };
   for (const DeathCase& one : cases) {
     LockOwner owner = {.name = "x", .process = SomeProcess(), .pod_uid = ""};
     LivenessProbes liveness_probes;
     liveness_probes.self = SomeProcess();
-    liveness_probes.start_ticks_of = [](int64_t pid) -> std::optional<uint64_t> {
-      return pid == 42 ? 777 : 0;
+    liveness_probes.start_ticks_of = [&](int64_t pid) -> std::optional<uint64_t> {
+      return pid == 42 ? one.start_ticks : 0;
     };
     one.change(owner, liveness_probes);
     EXPECT_EQ(IsProvenDead(owner, liveness_probes), one.dead) << one.name;
