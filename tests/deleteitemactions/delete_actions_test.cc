@@ -3,13 +3,13 @@
 #include <set>
 #include <string>
 
-#include "base/log.h"
 #include "csi/content_deletion.h"
 #include "deleteitemactions/actions.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/csi/deletion_sidecar.h"
 #include "tests/deleteitemactions/undeleted_record.h"
+#include "tests/support/action_log.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
@@ -27,17 +27,7 @@ using testing::HasSubstr;
 
 class DeleteActionsTest : public testing::Test {
  protected:
-  void SetUp() override {
-    SetLogSink([](LogLevel, const std::string& line) { log() += line; });
-    log().clear();
-    bed_.clock.SetAutoAdvance(true);
-  }
-  void TearDown() override { SetLogSink(nullptr); }
-
-  static std::string& log() {
-    static std::string text;
-    return text;
-  }
+  void SetUp() override { bed_.clock.SetAutoAdvance(true); }
 
   static Json Archived(const std::string& handle = "handle-1") {
     return MakeContentObject("content", "shop", "snap", handle,
@@ -52,6 +42,7 @@ class DeleteActionsTest : public testing::Test {
 
   std::size_t Contents() { return bed_.api.All(VolumeSnapshotContentType()).size(); }
 
+  support::ActionLog log_;
   ActionBed bed_;
   csi::Sidecar sidecar_{bed_.api};
 };
@@ -70,7 +61,7 @@ TEST_F(DeleteActionsTest, DriverHoldsTheSnapshotNoMore) {
   EXPECT_THAT(Delete(Archived()), IsOk());
   EXPECT_EQ(sidecar_.snapshots, std::set<std::string>{"handle-2"});
   EXPECT_EQ(Contents(), 0u);
-  EXPECT_THAT(log(), HasSubstr("the driver holds the snapshot no more"));
+  EXPECT_THAT(log_.text(), HasSubstr("the driver holds the snapshot no more"));
 }
 
 TEST_F(DeleteActionsTest, RefusingDriverIsNamedAndFinishesLater) {
@@ -79,10 +70,10 @@ TEST_F(DeleteActionsTest, RefusingDriverIsNamedAndFinishesLater) {
   ASSERT_EQ(Contents(), 1u);
   const Json content = bed_.api.All(VolumeSnapshotContentType())[0];
   EXPECT_TRUE(k8s::BeingDeleted(content));
-  EXPECT_THAT(log(), HasSubstr("handle-1"));
-  EXPECT_THAT(log(), HasSubstr(support::kDriver));
+  EXPECT_THAT(log_.text(), HasSubstr("handle-1"));
+  EXPECT_THAT(log_.text(), HasSubstr(support::kDriver));
   EXPECT_THAT(csi::FinishSnapshotDeletions(bed_.ctx, bed_.env), support::IsOkAndHolds(0));
-  EXPECT_THAT(log(), testing::Not(HasSubstr("no more")));
+  EXPECT_THAT(log_.text(), testing::Not(HasSubstr("no more")));
 
   sidecar_.refuses = false;
   sidecar_.Sync(bed_.api, content);
@@ -127,7 +118,7 @@ TEST_F(DeleteActionsTest, AMemberOfAForeignGroupIsNotSaidToBeGone) {
   EXPECT_TRUE(cluster.driver().groups().contains("group-1"));
   EXPECT_THAT(bed.api.All(VolumeSnapshotContentType()), testing::IsEmpty());
   EXPECT_THAT(UndeletedTexts(bed.api), ElementsAre(HasSubstr("member of a group")));
-  EXPECT_THAT(log(), testing::Not(HasSubstr("no more")));
+  EXPECT_THAT(log_.text(), testing::Not(HasSubstr("no more")));
 }
 
 TEST_F(DeleteActionsTest, WithoutTheKindsASnapshotIsRecordedAndTheBackupGoes) {

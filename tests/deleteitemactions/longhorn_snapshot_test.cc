@@ -2,14 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <string>
 
-#include "base/log.h"
 #include "deleteitemactions/actions.h"
 #include "k8s/object.h"
 #include "longhorn/native_snapshot.h"
 #include "objects/keys.h"
 #include "tests/deleteitemactions/undeleted_record.h"
+#include "tests/support/action_log.h"
 #include "tests/support/native_bed.h"
 #include "tests/support/status_matchers.h"
 
@@ -78,13 +77,11 @@ TEST_F(LonghornSnapshotDeletionTest, OfADetachedVolumeItIsDoneAtOnceAndSaidThatL
   bed_.AddSnapshot("newer");
   bed_.Do([&] { bed_.longhorn.Detach(support::kLonghornVolume); });
   bed_.Pass(absl::Seconds(10));
-  static std::string said;
-  SetLogSink([](LogLevel, const std::string& line) { said += line; });
+  const support::ActionLog log;
   const absl::Time asked_at = bed_.clock.Now();
   EXPECT_THAT(Delete(), IsOk());
-  SetLogSink(nullptr);
   EXPECT_EQ(bed_.clock.Now(), asked_at);
-  EXPECT_THAT(said, AllOf(HasSubstr("whose volume is detached"), HasSubstr(kName)));
+  EXPECT_THAT(log.text(), AllOf(HasSubstr("whose volume is detached"), HasSubstr(kName)));
   bed_.Pass(absl::Minutes(1));
   EXPECT_TRUE(k8s::BeingDeleted(There()));
   bed_.Do([&] { bed_.longhorn.Attach(support::kLonghornVolume); });

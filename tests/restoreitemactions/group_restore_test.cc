@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "base/log.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "restoreitemactions/actions.h"
@@ -20,7 +19,6 @@ namespace csidelta::restoreitemactions::group_restore_test {
 namespace {
 
 using support::ActionBed;
-using support::FakeApiClient;
 using support::IsOk;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -35,16 +33,9 @@ constexpr const char* kPlurals[] = {"volumegroupsnapshots", "volumegroupsnapshot
 class GroupRestoreTest : public testing::Test {
  protected:
   void SetUp() override {
-    SetLogSink([](LogLevel, const std::string& line) { log() += line; });
-    log().clear();
     bed_.clock.SetAutoAdvance(true);
     restore_ = support::MakeRestoreObject("r1", "nightly");
     SetJson(restore_, {"spec", "namespaceMapping"}, Json{{"shop", "shop-2"}});
-  }
-  void TearDown() override { SetLogSink(nullptr); }
-  static std::string& log() {
-    static std::string text;
-    return text;
   }
 
   RestoreItemResult Run(velero::RestoreItemAction& action, const Json& from_backup) {
@@ -92,6 +83,7 @@ class GroupRestoreTest : public testing::Test {
     return content;
   }
 
+  support::ActionLog log_;
   ActionBed bed_;
   Json restore_;
   std::unique_ptr<velero::RestoreItemAction> snapshots_ = MakeVolumeSnapshotAction(bed_.env);
@@ -230,13 +222,13 @@ TEST_F(GroupRestoreTest, WithoutTheKindsMembersComeBackAllTheSame) {
   EXPECT_TRUE(Run(*group_contents_, UsersContent()).skip_restore);
   EXPECT_TRUE(
       Run(*classes_, support::MakeGroupClassObject("groups", support::kDriver)).skip_restore);
-  EXPECT_THAT(log(), HasSubstr("serves no VolumeGroupSnapshots"));
+  EXPECT_THAT(log_.text(), HasSubstr("serves no VolumeGroupSnapshots"));
 }
 
 TEST_F(GroupRestoreTest, APlaceholderThatCannotBeMadeDoesNotStopTheRestore) {
   bed_.api.Forbid("create", "volumegroupsnapshotcontents");
   EXPECT_TRUE(Run(*snapshots_, support::MakeMemberObject(1)).item.has_value());
-  EXPECT_THAT(log(), HasSubstr("may not become ready"));
+  EXPECT_THAT(log_.text(), HasSubstr("may not become ready"));
 }
 
 TEST_F(GroupRestoreTest, WithoutVolumesOnRequest) {
@@ -320,7 +312,7 @@ TEST_F(GroupRestoreTest, AGroupThatExistsIsLeftAlone) {
   bed_.api.Seed(VolumeGroupSnapshotType("v1"), existing);
   EXPECT_TRUE(Run(*group_contents_, UsersContent()).skip_restore);
   EXPECT_THAT(GroupContents(), IsEmpty());
-  EXPECT_THAT(log(), HasSubstr("exists already"));
+  EXPECT_THAT(log_.text(), HasSubstr("exists already"));
 }
 
 TEST_F(GroupRestoreTest, WhatWasNeverCutOrCannotBeReadIsLeftOut) {

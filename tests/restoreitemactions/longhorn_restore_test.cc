@@ -13,6 +13,7 @@
 #include "objects/keys.h"
 #include "restoreitemactions/actions.h"
 #include "tests/support/action_log.h"
+#include "tests/support/event_texts.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/native_bed.h"
 #include "tests/support/status_matchers.h"
@@ -157,10 +158,8 @@ TEST_F(LonghornRestoreTest, AnExistingPvcIsLeftAlone) {
   EXPECT_FALSE(result->item.has_value());
   EXPECT_EQ(result->operation_id, "");
   EXPECT_THAT(Contents(), IsEmpty());
-  const std::vector<Json> events = bed_.api().All(EventType());
-  ASSERT_THAT(events, SizeIs(1));  // The Restore is not there.
-  EXPECT_THAT(GetString(events[0], {"message"}),
-              HasSubstr("--namespace-mappings shop:shop-restored"));
+  EXPECT_THAT(support::EventTexts(bed_.api()),  // The Restore is not there.
+              ElementsAre(HasSubstr("--namespace-mappings shop:shop-restored")));
 }
 
 TEST_F(LonghornRestoreTest, WithoutVolumesThePvcComesEmptyAsItWasAskedFor) {

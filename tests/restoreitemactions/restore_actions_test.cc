@@ -4,11 +4,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/log.h"
 #include "k8s/object.h"
 #include "objects/backup.h"
 #include "objects/keys.h"
 #include "restoreitemactions/actions.h"
+#include "tests/support/action_log.h"
+#include "tests/support/event_texts.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
@@ -61,21 +62,18 @@ Json ArchivedVolume() {
 class RestoreTest : public testing::Test {
  protected:
   void SetUp() override {
-    SetLogSink([](LogLevel, const std::string& line) { log() += line; });
-    log().clear();
     bed_.clock.SetAutoAdvance(true);
     restore_ = MakeRestoreObject("r1", "nightly");
   }
-  void TearDown() override { SetLogSink(nullptr); }
-  static std::string& log() {
-    static std::string text;
-    return text;
-  }
 
+  absl::StatusOr<RestoreItemResult> Execute(velero::RestoreItemAction& action, const Json& item,
+                                            const Json& from_backup) {
+    return action.Execute(bed_.ctx, objects::Object(item), objects::Object(from_backup),
+                          objects::Object(restore_));
+  }
   RestoreItemResult Run(velero::RestoreItemAction& action, const Json& item,
                         const Json& from_backup) {
-    const auto result = action.Execute(bed_.ctx, objects::Object(item),
-                                       objects::Object(from_backup), objects::Object(restore_));
+    const auto result = Execute(action, item, from_backup);
     EXPECT_THAT(result, IsOk());
     return result.value_or(RestoreItemResult());
   }
@@ -99,6 +97,7 @@ class RestoreTest : public testing::Test {
     bed_.api.Seed(VolumeSnapshotContentType(), content);
   }
 
+  support::ActionLog log_;
   ActionBed bed_;
   Json restore_;
 };
@@ -142,20 +141,17 @@ TEST_F(PvcRestoreTest, RefusesAClassThatFillsNoClaimFromTheSnapshot) {
   Json archived = ArchivedClaim();
   SetJson(archived, {"metadata", "annotations", objects::kStorageProvisionerAnnotation},
           support::kDriver);
-  EXPECT_THAT(action_->Execute(bed_.ctx, objects::Object(archived), objects::Object(archived),
-                               objects::Object(restore_)),
+  EXPECT_THAT(Execute(*action_, archived, archived),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        testing::AllOf(HasSubstr("shop/data"), HasSubstr("of driver other.driver"),
                                       HasSubstr("change-storage-class"))));
   SetJson(archived, {"spec", "storageClassName"}, "");
-  EXPECT_THAT(action_->Execute(bed_.ctx, objects::Object(archived), objects::Object(archived),
-                               objects::Object(restore_)),
+  EXPECT_THAT(Execute(*action_, archived, archived),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        testing::AllOf(HasSubstr("no provisioner"), HasSubstr("resource modifier"),
                                       testing::Not(HasSubstr("change-storage-class")))));
   SeedRestored("shop", "3Gi");
-  EXPECT_THAT(action_->Execute(bed_.ctx, objects::Object(archived), objects::Object(archived),
-                               objects::Object(restore_)),
+  EXPECT_THAT(Execute(*action_, archived, archived),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("no provisioner")));
 }
 
@@ -244,8 +240,7 @@ TEST_F(PvcRestoreTest, FailsWhenTheDriverHasNoSuchSnapshot) {
                "Failed to check and update snapshot content: failed to list snapshot for content "
                "x: \"can not find snapshot for snapshotID handle-1\"",
                false);
-  const auto result = action_->Execute(bed_.ctx, objects::Object(ArchivedClaim()),
-                                       objects::Object(ArchivedClaim()), objects::Object(restore_));
+  const auto result = Execute(*action_, ArchivedClaim(), ArchivedClaim());
   EXPECT_THAT(result, StatusIs(absl::StatusCode::kNotFound,
                                testing::AllOf(HasSubstr("shop/data"), HasSubstr("handle-1"))));
   EXPECT_EQ(bed_.api.CallCount("create", "events"), 1);
@@ -289,15 +284,6 @@ class ExistingClaimTest : public PvcRestoreTest {
     return objects::Restore::Of(*bed_.api.Find({objects::Restore::Type(), "velero", "r1"}))
         ->pvcs_without_data();
   }
-  std::vector<std::string> Events() {
-    std::vector<std::string> all;
-    for (const Json& event : bed_.api.All(EventType())) {
-      all.push_back(absl::StrCat(GetString(event, {"involvedObject", "kind"}), " ",
-                                 GetString(event, {"reason"}), ": ",
-                                 GetString(event, {"message"})));
-    }
-    return all;
-  }
 
   const std::string kCommand =
       absl::StrCat("csi-delta snapshot restore ", Restored("snap"), " --into data -n shop-2 --yes");
@@ -308,13 +294,15 @@ TEST_F(ExistingClaimTest, IsReportedOnRestoreAndPvcWithTheCommandThatBringsItsDa
   SeedRestored("shop-2");
   EXPECT_EQ(NextStep(), kCommand);
   const std::string text = absl::StrCat(
-      " DataNotRestored: the data of backup nightly was not restored: PVC shop-2/data existed "
+      " Warning DataNotRestored: the data of backup nightly was not restored: PVC shop-2/data "
+      "existed "
       "before, and is left as it is; next: ",
       kCommand);
-  EXPECT_THAT(Events(),
-              testing::UnorderedElementsAre("Restore" + text, "PersistentVolumeClaim" + text));
+  EXPECT_THAT(
+      support::EventTexts(bed_.api),
+      testing::UnorderedElementsAre("Restore r1" + text, "PersistentVolumeClaim data" + text));
   EXPECT_EQ(Recorded()[0].uid, "existing-uid");
-  EXPECT_THAT(log(), HasSubstr("exists already"));
+  EXPECT_THAT(log_.text(), HasSubstr("exists already"));
   NextStep();  // It may run twice.
 }
 
@@ -416,8 +404,7 @@ TEST_F(PvcRestoreTest, RefusesAClaimWhoseOldVolumeIsReservedForIt) {
   for (const char* annotation : {"other", objects::kDataUploadNameAnnotation}) {
     Json archived = ArchivedClaim();
     SetJson(archived, {"metadata", "annotations", annotation}, "velero/du-1");
-    EXPECT_THAT(action_->Execute(bed_.ctx, objects::Object(archived), objects::Object(archived),
-                                 objects::Object(restore_)),
+    EXPECT_THAT(Execute(*action_, archived, archived),
                 StatusIs(absl::StatusCode::kFailedPrecondition,
                          testing::AllOf(HasSubstr("shop/data"), HasSubstr("pv-1 is reserved"))));
   }
@@ -437,18 +424,14 @@ TEST_F(PvcRestoreTest, ASourceThatMayBeMissingIsSaid) {
   SetJson(claim, {"spec", "dataSource"}, Json{{"kind", "VolumeSnapshot"}, {"name", "monday"}});
   bed_.api.Seed(VolumeSnapshotType(), MakeSnapshotObject("shop", "monday", "content"));
   EXPECT_FALSE(Run(*action_, claim, claim).item.has_value());
-  EXPECT_THAT(log(), IsEmpty());
+  EXPECT_THAT(log_.text(), IsEmpty());
 
   bed_.api.Remove(objects::VolumeSnapshot::Key("shop", "monday"));
   EXPECT_FALSE(Run(*action_, claim, claim).item.has_value());
   SetJson(claim, {"spec", "dataSourceRef"},
           Json{{"apiGroup", "cdi.kubevirt.io"}, {"kind", "VolumeImportSource"}, {"name", "disk"}});
   EXPECT_FALSE(Run(*action_, claim, claim).item.has_value());
-  std::vector<std::string> messages;
-  for (const Json& event : bed_.api.All(EventType())) {
-    messages.push_back(GetString(event, {"message"}));
-  }
-  EXPECT_THAT(messages,
+  EXPECT_THAT(support::EventTexts(bed_.api),
               testing::UnorderedElementsAre(
                   HasSubstr("no data of PVC shop/data, whose source is VolumeSnapshot monday: if "),
                   HasSubstr("VolumeImportSource disk: if neither")));
@@ -462,7 +445,7 @@ TEST_F(PvcRestoreTest, AGenericEphemeralVolumeIsLeftToItsPod) {
   SetJson(claim, {"metadata", "ownerReferences"},
           Json::array({{{"kind", "Pod"}, {"name", "db-0"}, {"uid", "p"}, {"controller", true}}}));
   EXPECT_TRUE(Run(*action_, item, claim).skip_restore);
-  EXPECT_THAT(log(), HasSubstr("its Pod gets a new one"));
+  EXPECT_THAT(log_.text(), HasSubstr("its Pod gets a new one"));
 
   Json of_another = claim;
   SetJson(of_another, {"metadata", "name"}, "executor-pvc");
@@ -696,7 +679,7 @@ TEST_F(SnapshotRestoreTest, NoContentIsMadeOfHalfOfWhatItTakes) {
 TEST_F(SnapshotRestoreTest, SnapshotThatNeverHadAContentIsLeftOut) {
   const Json archived = MakeSnapshotObject("shop", "snap", "");
   EXPECT_TRUE(Run(*action_, archived, archived).skip_restore);
-  EXPECT_THAT(log(), HasSubstr("left out"));
+  EXPECT_THAT(log_.text(), HasSubstr("left out"));
 }
 
 TEST_F(SnapshotRestoreTest, SnapshotStillInCreationIsLeftOut) {
@@ -808,8 +791,7 @@ TEST_F(ContentRestoreTest, ParkedContentOfOlderVeleroIsLeftOut) {
 TEST_F(ContentRestoreTest, HandleLostIsAnErrorForABackupsContentOnly) {
   Json archived =
       MakeContentObject("content", "shop", "snap", "", {{objects::kBackupNameLabel, "nightly"}});
-  EXPECT_THAT(action_->Execute(bed_.ctx, objects::Object(archived), objects::Object(archived),
-                               objects::Object(restore_)),
+  EXPECT_THAT(Execute(*action_, archived, archived),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("content")));
   EraseJson(archived, {"metadata", "labels"});
   EXPECT_TRUE(Run(*action_, archived, archived).skip_restore);
@@ -852,9 +834,7 @@ TEST_F(RestoreTest, ClaimSurvivesAnyFailingCall) {
     SeedRestored("shop", "3Gi");
     const auto action = MakePvcAction(bed_.env);
     bed_.api.FailCall(call, absl::UnavailableError("connection lost"));
-    const auto result =
-        action->Execute(bed_.ctx, objects::Object(ArchivedClaim()),
-                        objects::Object(ArchivedClaim()), objects::Object(restore_));
+    const auto result = Execute(*action, ArchivedClaim(), ArchivedClaim());
     if (!bed_.api.sweep_hit()) {
       EXPECT_GT(call, 2);
       return;

@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/log.h"
 #include "objects/keys.h"
 #include "tests/support/fake_api_client.h"
@@ -32,6 +34,10 @@ class ActionLog {
   static std::vector<std::string>& warnings() {
     static std::vector<std::string> lines;
     return lines;
+  }
+  // All lines, in one text.
+  static std::string text() {
+    return absl::StrCat(absl::StrJoin(told(), ""), absl::StrJoin(warnings(), ""));
   }
 };
 

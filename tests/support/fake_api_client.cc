@@ -932,6 +932,14 @@ std::vector<Json> FakeApiClient::All(const ResourceType& type) const {
   return all;
 }
 
+std::vector<std::string> FakeApiClient::Names(const ResourceType& type) const {
+  std::vector<std::string> names;
+  for (const Json& object : All(type)) {
+    names.push_back(k8s::Name(object));
+  }
+  return names;
+}
+
 bool FakeApiClient::Any(const ResourceType& type,
                         const std::function<bool(const Json&)>& wanted) const {
   std::scoped_lock lock(mutex_);

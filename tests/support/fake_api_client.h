@@ -85,6 +85,7 @@ class FakeApiClient : public k8s::ApiClient {
   Json Seed(const k8s::ResourceType& type, Json object);
   std::optional<Json> Find(const k8s::ObjectKey& key) const;
   std::vector<Json> All(const k8s::ResourceType& type) const;
+  std::vector<std::string> Names(const k8s::ResourceType& type) const;
   // Whether `wanted` holds for an object; it is asked with a lock held and must not call back.
   bool Any(const k8s::ResourceType& type, const std::function<bool(const Json&)>& wanted) const;
   // Changes a stored object in place, status included, as a controller with all rights; watchers

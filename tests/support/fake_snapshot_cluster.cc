@@ -1,9 +1,7 @@
 #include "tests/support/fake_snapshot_cluster.h"
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
-#include <map>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
@@ -1629,6 +1627,20 @@ void FakeSnapshotCluster::ClaimGone(const Json& claim) {
       SetJson(released, {"status", "phase"}, "Released");
     });
   }
+}
+
+int DeleteFreeVolumes(FakeApiClient& api) {
+  int deleted = 0;
+  for (const Json& volume : api.All(PersistentVolumeType())) {
+    const auto claim = api.Find(ClaimKey(GetString(volume, {"spec", "claimRef", "namespace"}),
+                                         GetString(volume, {"spec", "claimRef", "name"})));
+    if (GetString(volume, {"spec", "persistentVolumeReclaimPolicy"}) == "Delete" &&
+        (!claim.has_value() || Uid(*claim) != GetString(volume, {"spec", "claimRef", "uid"}))) {
+      api.Remove(VolumeKey(Name(volume)));
+      ++deleted;
+    }
+  }
+  return deleted;
 }
 
 }  // namespace csidelta::support

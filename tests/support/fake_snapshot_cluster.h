@@ -180,4 +180,7 @@ class FakeSnapshotCluster {
   std::jthread thread_;
 };
 
+// As a driver does: volumes whose policy is Delete and whose PVC is gone go. Returns how many.
+int DeleteFreeVolumes(FakeApiClient& api);
+
 }  // namespace csidelta::support

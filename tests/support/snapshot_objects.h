@@ -117,6 +117,15 @@ inline void SeedBlockPvc(FakeApiClient& api, const std::string& driver) {
   api.Seed(PersistentVolumeType(), volume);
 }
 
+// Pod shop/app-0, which uses that PVC.
+inline Json MakePodObject(const std::string& pvc, const std::string& phase) {
+  Json pod = MakeObject("v1", "Pod", "shop", "app-0");
+  pod["spec"]["volumes"] =
+      Json::array({{{"name", "v"}, {"persistentVolumeClaim", {{"claimName", pvc}}}}});
+  pod["status"]["phase"] = phase;
+  return pod;
+}
+
 // "VolumeSnapshot snap" and so on: all that there is of the four kinds of snapshots and groups.
 inline std::vector<std::string> SnapshotObjects(const FakeApiClient& api) {
   std::vector<std::string> all;
