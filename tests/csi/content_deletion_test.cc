@@ -10,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "csi/group/group_deletion.h"
-#include "csi/orphan_sweep.h"
 #include "csi/static_content.h"
 #include "inplace/restore_guard.h"
 #include "k8s/cached_client.h"

@@ -17,6 +17,7 @@
 #include "objects/data_transfer.h"
 #include "objects/keys.h"
 #include "tests/csi/backup_fixture.h"
+#include "tests/support/event_texts.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/paths.h"
@@ -102,16 +103,6 @@ class DriverHabitsTest : public BackupFixture {
     return names;
   }
 
-  std::vector<std::string> Events() const {
-    std::vector<std::string> messages;
-    for (const Json& event : api_.All({"", "v1", "events", "Event", true})) {
-      messages.push_back(absl::StrCat(GetString(event, {"involvedObject", "name"}), " ",
-                                      GetString(event, {"reason"}), ": ",
-                                      GetString(event, {"message"})));
-    }
-    return messages;
-  }
-
   support::FakeSnapshotCluster cluster_{api_};
   bool resyncing_ = false;
 };
@@ -125,8 +116,9 @@ TEST_F(DriverHabitsTest, WithThreeSnapshotsAVolumeTheBaseMakesRoom) {
   ASSERT_THAT(Take(), IsOk());
   EXPECT_THAT(Bases(), IsEmpty());
   EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(3));
-  EXPECT_THAT(Events(), ElementsAre(AllOf(HasSubstr("data-0 BaseDropped: "), HasSubstr("du-1"),
-                                          HasSubstr("3 of 3 snapshots"))));
+  EXPECT_THAT(support::EventTexts(api_),
+              ElementsAre(AllOf(HasSubstr("data-0 Normal BaseDropped: "), HasSubstr("du-1"),
+                                HasSubstr("3 of 3 snapshots"))));
 }
 
 TEST_F(DriverHabitsTest, OfTheBasesOfTwoLocationsTheOlderMakesRoom) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,7 +38,6 @@ using testing::SizeIs;
 
 constexpr int64_t kClaimBytes = 96 << 20;
 constexpr char kTaskName[] = "du-7";
-const k8s::ResourceType kClasses{"storage.k8s.io", "v1", "storageclasses", "StorageClass", false};
 
 class ExposedSnapshotTest : public testing::Test {
  protected:
@@ -63,9 +63,9 @@ class ExposedSnapshotTest : public testing::Test {
 
   void SeedStorageClass(const std::string& name, const std::string& binding_mode,
                         const std::string& provisioner = "d.example.com") {
-    api_.Seed(kClasses, {{"metadata", {{"name", name}}},
-                         {"provisioner", provisioner},
-                         {"volumeBindingMode", binding_mode}});
+    api_.Seed(StorageClassType(), {{"metadata", {{"name", name}}},
+                                   {"provisioner", provisioner},
+                                   {"volumeBindingMode", binding_mode}});
   }
 
   // A VolumeSnapshot of the claim, as Velero takes it.
@@ -104,6 +104,10 @@ class ExposedSnapshotTest : public testing::Test {
     return ExposeSnapshot(ctx_, api_, request);
   }
   absl::StatusOr<Exposure> Expose() { return ExposeFully(Request()); }
+  void ExpectReady(const absl::StatusOr<Exposure>& exposure) {
+    ASSERT_THAT(exposure, IsOk());
+    EXPECT_EQ(exposure->state, Exposure::State::kReady) << exposure->waiting_for;
+  }
   absl::Status Remove(SnapshotAction action) {
     return RemoveExposure(ctx_, api_, Request(), action);
   }
@@ -327,17 +331,13 @@ TEST_F(ExposedSnapshotTest, ADriverOfExactSizesMakesWhatIsAskedFor) {
   cluster_.driver().size_bytes = kClaimBytes;
   ASSERT_THAT(Remove(SnapshotAction::kDelete), IsOk());
   TakeSource();
-  const auto exposure = Expose();
-  ASSERT_THAT(exposure, IsOk());
-  EXPECT_EQ(exposure->state, Exposure::State::kReady) << exposure->waiting_for;
+  ExpectReady(Expose());
 }
 
 TEST_F(ExposedSnapshotTest, AVolumeOfManyWritersIsReadWhereNoBlockDeviceIsShared) {
   cluster_.driver().habits.shares_block_mode = false;
   api_.SetField(ClaimKey("shop", "data"), {"spec", "accessModes"}, Json::array({"ReadWriteMany"}));
-  const auto exposure = Expose();
-  ASSERT_THAT(exposure, IsOk());
-  EXPECT_EQ(exposure->state, Exposure::State::kReady) << exposure->waiting_for;
+  ExpectReady(Expose());
 }
 
 TEST_F(ExposedSnapshotTest, UsesTheRequestedClass) {
@@ -547,70 +547,58 @@ TEST_F(ExposedSnapshotTest, ASnapshotOfUnknownSizeIsRefused) {
 
 // Each write of an exposure fails, or its answer is lost; another client carries on.
 class InterruptedExposureTest : public ExposedSnapshotTest,
-                                public testing::WithParamInterface<Fault> {};
+                                public testing::WithParamInterface<Fault> {
+ protected:
+  // For each call of `interrupted`, of which there are more than that: it follows `prepare`,
+  // `go_on` sees what it left, and then all is removed.
+  void FailEachCall(int calls_least, const std::function<void()>& prepare,
+                    const std::function<absl::Status()>& interrupted,
+                    const std::function<void()>& go_on) {
+    bool was_hit = true;
+    int call = 0;
+    while (was_hit) {
+      SCOPED_TRACE(++call);
+      prepare();
+      api_.FailCall(call, absl::UnavailableError("cut off"), GetParam());
+      const absl::Status status = interrupted();
+      was_hit = api_.sweep_hit();
+      api_.ClearFaults();
+      EXPECT_TRUE(was_hit || status.ok()) << status;
+      go_on();
+      ASSERT_THAT(Remove(SnapshotAction::kDelete), IsOk());
+      ExpectNothing();
+      TakeSource();
+    }
+    EXPECT_GT(call, calls_least);
+  }
+};
 
 TEST_P(InterruptedExposureTest, IsFinishedByAnother) {
-  for (int call = 1;; ++call) {
-    SCOPED_TRACE(call);
-    api_.FailCall(call, absl::UnavailableError("cut off"), GetParam());
-    const bool failed = !Expose().ok();
-    const bool hit = api_.sweep_hit();
-    api_.ClearFaults();
-    auto exposure = Expose();
-    ASSERT_THAT(exposure, IsOk());
-    EXPECT_EQ(exposure->state, Exposure::State::kReady) << exposure->waiting_for;
-    EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
-    EXPECT_THAT(api_.All(VolumeSnapshotContentType()), SizeIs(1));
-    EXPECT_THAT(api_.All(PersistentVolumeType()), SizeIs(2));
-    ASSERT_THAT(Remove(SnapshotAction::kDelete), IsOk());
-    ExpectNothing();
-    if (!hit) {
-      EXPECT_FALSE(failed);
-      EXPECT_GT(call, 12);
-      return;
-    }
-    TakeSource();
-  }
+  FailEachCall(
+      12, [] {}, [this] { return Expose().status(); },
+      [this] {
+        ExpectReady(Expose());
+        EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
+        EXPECT_THAT(api_.All(VolumeSnapshotContentType()), SizeIs(1));
+        EXPECT_THAT(api_.All(PersistentVolumeType()), SizeIs(2));
+      });
 }
 
 TEST_P(InterruptedExposureTest, IsRemovedByAnother) {
-  for (int call = 1;; ++call) {
-    SCOPED_TRACE(call);
-    api_.FailCall(call, absl::UnavailableError("cut off"), GetParam());
-    (void)Expose();
-    const bool hit = api_.sweep_hit();
-    api_.ClearFaults();
-    ASSERT_THAT(Remove(SnapshotAction::kDelete), IsOk());
-    ExpectNothing();
-    if (!hit) {
-      EXPECT_GT(call, 12);
-      return;
-    }
-    TakeSource();
-  }
+  FailEachCall(
+      12, [] {}, [this] { return Expose().status(); }, [] {});
 }
 
 TEST_P(InterruptedExposureTest, RemovalIsFinishedByAnother) {
   for (const SnapshotAction action : {SnapshotAction::kDelete, SnapshotAction::kKeep}) {
-    for (int call = 1;; ++call) {
-      SCOPED_TRACE(call);
-      ASSERT_THAT(Expose(), IsOk());
-      api_.FailCall(call, absl::UnavailableError("cut off"), GetParam());
-      (void)Remove(action);
-      const bool hit = api_.sweep_hit();
-      api_.ClearFaults();
-      ASSERT_THAT(Remove(action), IsOk());
-      if (action == SnapshotAction::kKeep) {
-        ExpectOnlyTheBase();
-      }
-      ASSERT_THAT(Remove(SnapshotAction::kDelete), IsOk());
-      ExpectNothing();
-      TakeSource();
-      if (!hit) {
-        EXPECT_GT(call, 4);
-        break;
-      }
-    }
+    FailEachCall(
+        4, [this] { ASSERT_THAT(Expose(), IsOk()); }, [&] { return Remove(action); },
+        [&] {
+          ASSERT_THAT(Remove(action), IsOk());
+          if (action == SnapshotAction::kKeep) {
+            ExpectOnlyTheBase();
+          }
+        });
   }
 }
 
@@ -726,9 +714,7 @@ TEST_F(CachedExposureTest, AContentThatIsNotDeliveredYetIsNoLostSource) {
 
 TEST_F(CachedExposureTest, ObjectsNotYetInTheCacheAreNotMadeTwice) {
   ASSERT_THAT(Expose(), IsOk());
-  const auto exposure = ExposeCached(cache_);
-  ASSERT_THAT(exposure, IsOk());
-  EXPECT_EQ(exposure->state, Exposure::State::kReady) << exposure->waiting_for;
+  ExpectReady(ExposeCached(cache_));
 }
 
 // Else the driver's snapshot could be lost with the source, of which nothing is left then.

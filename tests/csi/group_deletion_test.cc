@@ -2,15 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/log.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
+#include "tests/support/action_log.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/group_objects.h"
 #include "tests/support/kind_names.h"
@@ -109,17 +107,9 @@ struct GroupBed : ActionBed {
 class GroupDeletionTest : public testing::Test {
  protected:
   void SetUp() override {
-    SetLogSink([](LogLevel, const std::string& line) { log() += line; });
-    log().clear();
     bed_.clock.SetAutoAdvance(true);
     AddGroup(cluster_);
     cluster_.driver().AddGroup("other", {"x"});
-  }
-  void TearDown() override { SetLogSink(nullptr); }
-
-  static std::string& log() {
-    static std::string text;
-    return text;
   }
 
   absl::StatusOr<DeletionResult> Delete(const Json& archived) {
@@ -150,6 +140,7 @@ class GroupDeletionTest : public testing::Test {
   }
 
   ActionBed bed_;
+  support::ActionLog log_;
   FakeSnapshotCluster cluster_{bed_.api};
 };
 
@@ -355,10 +346,10 @@ TEST_F(GroupDeletionTest, ADriverThatRefusesIsNamedAndFinishesLater) {
   ASSERT_EQ(bed_.api.All(GroupContents()).size(), 1u);
   EXPECT_TRUE(k8s::BeingDeleted(bed_.api.All(GroupContents())[0]));
   for (const char* part : {support::kGroupHandle, support::kDriver, "volume is busy"}) {
-    EXPECT_THAT(log(), HasSubstr(part));
+    EXPECT_THAT(log_.text(), HasSubstr(part));
   }
   EXPECT_THAT(FinishGroupDeletions(bed_.ctx, bed_.env), IsOkAndHolds(0));
-  EXPECT_THAT(log(), testing::Not(HasSubstr("no more")));
+  EXPECT_THAT(log_.text(), testing::Not(HasSubstr("no more")));
   cluster_.LetDriverWork();
   EXPECT_FALSE(DriverHoldsGroup());
   EXPECT_THAT(FinishGroupDeletions(bed_.ctx, bed_.env), IsOkAndHolds(1));

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/rfc3339.h"
 #include "csi/drop.h"
 #include "csi/static_content.h"
 #include "csi/volume_lease.h"
@@ -26,7 +25,6 @@
 namespace csidelta::csi::group_lifecycle_test {
 namespace {
 
-using support::Fault;
 using support::IsOk;
 using support::StatusIs;
 using testing::AllOf;

@@ -31,7 +31,6 @@ namespace {
 using support::Fault;
 using support::IsOk;
 using support::StatusIs;
-using testing::Each;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;

@@ -3,17 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstddef>
-#include <functional>
-#include <optional>
-#include <ostream>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "csi/content_deletion.h"
 #include "inplace/restore_guard.h"
 #include "inplace/volume_swap.h"
 #include "k8s/object.h"
@@ -35,9 +27,7 @@
 namespace csidelta::csi::population_test {
 namespace {
 
-using objects::PersistentVolumeClaim;
 using objects::VolumeSnapshot;
-using objects::VolumeSnapshotContent;
 using support::IsOk;
 using support::LateCopies;
 using support::StatusIs;
@@ -261,12 +251,10 @@ TEST_F(PopulationReaderTest, FindsCopiesByTheSourceOfTheirVolumes) {
   add("c", "snap://old/two", "completed");
   add("d", "snap://other/one", "failed");
   PopulationReader reader(bed_.ctx, bed_.api);
-  const auto copies = reader.UnfilledFromVolume({.driver = kLonghorn, .handle = "old"});
-  ASSERT_THAT(copies, IsOk());
-  EXPECT_THAT(*copies, ElementsAre(HasSubstr("Volume a"), HasSubstr("Volume b")));
-  const auto one = reader.UnfilledFromSnapshot(kLonghorn, "snap://old/one", "", {});
-  ASSERT_THAT(one, IsOk());
-  EXPECT_THAT(*one, ElementsAre(HasSubstr("Volume a")));
+  EXPECT_THAT(reader.UnfilledFromVolume({.driver = kLonghorn, .handle = "old"}),
+              support::IsOkAndHolds(ElementsAre(HasSubstr("Volume a"), HasSubstr("Volume b"))));
+  EXPECT_THAT(reader.UnfilledFromSnapshot(kLonghorn, "snap://old/one", "", {}),
+              support::IsOkAndHolds(ElementsAre(HasSubstr("Volume a"))));
 }
 
 // --- A snapshot that went with its volume

@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -31,7 +31,6 @@ using testing::SizeIs;
 
 constexpr int64_t kDataBytes = 64 << 20;
 constexpr char kTaskName[] = "dd-7";
-const k8s::ResourceType kClasses{"storage.k8s.io", "v1", "storageclasses", "StorageClass", false};
 
 class RestoredVolumeTest : public testing::Test {
  protected:
@@ -44,11 +43,11 @@ class RestoredVolumeTest : public testing::Test {
 
   void SeedStorageClass(const std::string& binding_mode,
                         const std::string& provisioner = "d.example.com") {
-    api_.Seed(kClasses, {{"metadata", {{"name", "shop-class"}}},
-                         {"provisioner", provisioner},
-                         {"parameters", {{"csi.storage.k8s.io/fstype", "xfs"}}},
-                         {"mountOptions", Json::array({"noatime"})},
-                         {"volumeBindingMode", binding_mode}});
+    api_.Seed(StorageClassType(), {{"metadata", {{"name", "shop-class"}}},
+                                   {"provisioner", provisioner},
+                                   {"parameters", {{"csi.storage.k8s.io/fstype", "xfs"}}},
+                                   {"mountOptions", Json::array({"noatime"})},
+                                   {"volumeBindingMode", binding_mode}});
   }
 
   // As Velero restores it: no controller makes a volume of it by itself.
@@ -119,26 +118,11 @@ class RestoredVolumeTest : public testing::Test {
                 testing::Each(testing::Key("pv.kubernetes.io/provisioned-by")));
   }
 
-  // Volumes whose policy is Delete and whose claim is gone go; a driver does that.
-  void PlayDriver() {
-    for (const Json& volume : api_.All(PersistentVolumeType())) {
-      const auto claim = api_.Find(ClaimKey(GetString(volume, {"spec", "claimRef", "namespace"}),
-                                            GetString(volume, {"spec", "claimRef", "name"})));
-      if (GetString(volume, {"spec", "persistentVolumeReclaimPolicy"}) == "Delete" &&
-          (!claim.has_value() ||
-           k8s::Uid(*claim) != GetString(volume, {"spec", "claimRef", "uid"}))) {
-        api_.Remove(VolumeKey(k8s::Name(volume)));
-        ++dropped_by_driver_;
-      }
-    }
-  }
-
   support::FakeClock clock_;
   support::FakeApiClient api_;
   support::FakeSnapshotCluster cluster_;
   CallContext ctx_;
   std::string target_uid_;
-  int dropped_by_driver_ = 0;
 };
 
 // A free volume of the class is bound before a provisioner is asked. What it holds is foreign data.
@@ -182,9 +166,10 @@ TEST_F(RestoredVolumeTest, AVolumeThatADriverEncryptsHasRoomForTheHeader) {
       {"ebs.csi.aws.com", "true", kDataBytes, kDataBytes}};  // The storage encrypts.
   for (const auto& [driver, encrypted, requested_bytes, bytes] : cases) {
     SeedStorageClass("Immediate", driver);
-    api_.Mutate({kClasses, "", "shop-class"}, [&, encrypted = encrypted](Json& storage_class) {
-      storage_class["parameters"]["encrypted"] = encrypted;
-    });
+    api_.Mutate({StorageClassType(), "", "shop-class"},
+                [&, encrypted = encrypted](Json& storage_class) {
+                  storage_class["parameters"]["encrypted"] = encrypted;
+                });
     MakeTarget("Block", requested_bytes);
     RestoreRequest request = Request();
     request.name = absl::StrCat("of-", driver, encrypted);
@@ -315,7 +300,7 @@ TEST_F(RestoredVolumeTest, ATargetThatCannotBeFilledIsRefused) {
   MakeTarget("Block");
   SeedStorageClass("Immediate", "nfs.csi.k8s.io");
   EXPECT_THAT(Prepare(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("nfs.csi")));
-  api_.Remove({kClasses, "", "shop-class"});
+  api_.Remove({StorageClassType(), "", "shop-class"});
   EXPECT_THAT(Prepare(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("shop-class")));
   SeedStorageClass("Immediate");
   RestoreRequest request = Request();
@@ -391,7 +376,7 @@ TEST_F(RestoredVolumeTest, ADeletedTargetLeavesNoVolume) {
   api_.Remove(ClaimKey("shop", "data"));
   EXPECT_THAT(Give(volume), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("deleted")));
   ASSERT_THAT(RemoveRestoredVolume(ctx_, api_, Request(), volume), IsOk());
-  PlayDriver();
+  support::DeleteFreeVolumes(api_);
   EXPECT_THAT(api_.All(PersistentVolumeType()), IsEmpty());
 }
 
@@ -399,7 +384,7 @@ TEST_F(RestoredVolumeTest, TheTargetsVolumeIsNotRemoved) {
   const std::string volume = PreparedVolume();
   ASSERT_TRUE(Give(volume)->is_done);
   ASSERT_THAT(RemoveRestoredVolume(ctx_, api_, Request(), volume), IsOk());
-  PlayDriver();
+  support::DeleteFreeVolumes(api_);
   ExpectRestored("handle-of-" + volume, "Block");
 }
 
@@ -407,7 +392,7 @@ TEST_F(RestoredVolumeTest, ACancelledVolumeIsDeletedEvenIfItsClassRetainsVolumes
   cluster_.reclaim_policy = "Retain";
   const std::string volume = PreparedVolume();
   ASSERT_THAT(RemoveRestoredVolume(ctx_, api_, Request(), volume), IsOk());
-  PlayDriver();
+  support::DeleteFreeVolumes(api_);
   EXPECT_THAT(api_.All(PersistentVolumeType()), IsEmpty());
   EXPECT_FALSE(Claim().has_value());
   EXPECT_EQ(GetString(Target(), {"status", "phase"}), "Pending");
@@ -420,60 +405,54 @@ struct Interruption {
 };
 
 class InterruptedRebindingTest : public RestoredVolumeTest,
-                                 public testing::WithParamInterface<Interruption> {};
+                                 public testing::WithParamInterface<Interruption> {
+ protected:
+  // `expect` sees the volume after a rebinding that each of its calls has failed in.
+  void FailEachCall(const std::function<void(const std::string& volume)>& expect) {
+    bool was_hit = true;
+    int call = 0;
+    while (was_hit) {
+      SCOPED_TRACE(++call);
+      MakeTarget(GetParam().mode);
+      const std::string volume = PreparedVolume();
+      api_.FailCall(call, absl::UnavailableError("cut off"), GetParam().fault);
+      (void)Give(volume);
+      was_hit = api_.sweep_hit();
+      api_.ClearFaults();
+      expect(volume);
+      for (const Json& left : api_.All(PersistentVolumeType())) {
+        api_.Remove(VolumeKey(k8s::Name(left)));
+      }
+      api_.Remove(ClaimKey("shop", "data"));
+    }
+    EXPECT_GT(call, 10);
+  }
+};
 
 TEST_P(InterruptedRebindingTest, IsFinishedByAnother) {
-  for (int call = 1;; ++call) {
-    SCOPED_TRACE(call);
-    MakeTarget(GetParam().mode);
-    const std::string volume = PreparedVolume();
-    api_.FailCall(call, absl::UnavailableError("cut off"), GetParam().fault);
-    (void)Give(volume);
-    const bool hit = api_.sweep_hit();
-    api_.ClearFaults();
+  FailEachCall([this](const std::string& volume) {
     const auto over = Give(volume);
     ASSERT_THAT(over, IsOk());
     EXPECT_TRUE(over->is_done) << over->waiting_for;
     ExpectRestored("handle-of-" + volume, GetParam().mode);
-    api_.Remove(VolumeKey(GetString(Target(), {"spec", "volumeName"})));
-    api_.Remove(ClaimKey("shop", "data"));
-    if (!hit) {
-      EXPECT_GT(call, 10);
-      return;
-    }
-  }
+  });
 }
 
 TEST_P(InterruptedRebindingTest, IsCleanedUpByAnotherOnceTheTargetIsGone) {
-  for (int call = 1;; ++call) {
-    SCOPED_TRACE(call);
-    MakeTarget(GetParam().mode);
-    const std::string volume = PreparedVolume();
-    api_.FailCall(call, absl::UnavailableError("cut off"), GetParam().fault);
-    (void)Give(volume);
-    const bool hit = api_.sweep_hit();
-    api_.ClearFaults();
+  FailEachCall([this](const std::string& volume) {
     const bool was_bound = GetString(Target(), {"status", "phase"}) == "Bound";
     if (!was_bound) {
       api_.Remove(ClaimKey("shop", "data"));
     }
-    dropped_by_driver_ = 0;
-    ASSERT_THAT(RemoveRestoredVolume(ctx_, api_, Request(), volume), IsOk());
-    PlayDriver();
-    ASSERT_THAT(RemoveRestoredVolume(ctx_, api_, Request(), volume), IsOk());
-    PlayDriver();
+    int dropped_by_driver = 0;
+    for (int i = 0; i < 2; ++i) {
+      ASSERT_THAT(RemoveRestoredVolume(ctx_, api_, Request(), volume), IsOk());
+      dropped_by_driver += support::DeleteFreeVolumes(api_);
+    }
     EXPECT_THAT(api_.All(PersistentVolumeType()), SizeIs(was_bound ? 1 : 0));
-    EXPECT_LE(dropped_by_driver_, 1);
+    EXPECT_LE(dropped_by_driver, 1);
     EXPECT_FALSE(Claim().has_value());
-    for (const Json& left : api_.All(PersistentVolumeType())) {
-      api_.Remove(VolumeKey(k8s::Name(left)));
-    }
-    api_.Remove(ClaimKey("shop", "data"));
-    if (!hit) {
-      EXPECT_GT(call, 10);
-      return;
-    }
-  }
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Faults, InterruptedRebindingTest,

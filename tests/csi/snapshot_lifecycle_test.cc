@@ -5,14 +5,8 @@
 
 #include <string>
 
-#include "absl/strings/str_cat.h"
-#include "base/rfc3339.h"
-#include "csi/drop.h"
 #include "csi/lock.h"
-#include "csi/snapshot_state.h"
 #include "csi/volume_lease.h"
-#include "k8s/object.h"
-#include "objects/keys.h"
 #include "tests/csi/backup_fixture.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/kind_names.h"
@@ -22,9 +16,7 @@
 namespace csidelta::csi::snapshot_lifecycle_test {
 namespace {
 
-using support::Fault;
 using support::IsOk;
-using support::StatusIs;
 using testing::IsEmpty;
 using testing::Le;
 using testing::SizeIs;

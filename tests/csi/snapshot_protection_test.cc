@@ -5,7 +5,6 @@
 
 #include <functional>
 #include <set>
-#include <string>
 #include <vector>
 
 #include "objects/keys.h"

@@ -43,20 +43,27 @@ struct ClassCase {
   std::vector<Json> classes;
   const char* want;  // "" for an error
   int ungranted = 0;
+  absl::StatusCode error = absl::StatusCode::kFailedPrecondition;
 };
-class ChooseSnapshotClassTest : public testing::TestWithParam<ClassCase> {};
 
-TEST_P(ChooseSnapshotClassTest, Picks) {
-  const auto choice = ChooseSnapshotClass(
-      GetParam().wish, support::AllAs<objects::VolumeSnapshotClass>(GetParam().classes));
-  if (std::string(GetParam().want).empty()) {
-    EXPECT_THAT(choice, StatusIs(absl::StatusCode::kFailedPrecondition,
-                                 HasSubstr("velero.io/csi-volumesnapshot-class")));
+// `label` is what an error names.
+void ExpectChosen(const absl::StatusOr<SnapshotClassChoice>& choice, const ClassCase& want,
+                  const char* label) {
+  if (std::string(want.want).empty()) {
+    EXPECT_THAT(choice, StatusIs(want.error, HasSubstr(label)));
     return;
   }
   ASSERT_THAT(choice, support::IsOk());
-  EXPECT_EQ(choice->name, GetParam().want);
-  EXPECT_THAT(choice->ungranted, SizeIs(GetParam().ungranted));
+  EXPECT_EQ(choice->name, want.want);
+  EXPECT_THAT(choice->ungranted, SizeIs(want.ungranted));
+}
+
+class ChooseSnapshotClassTest : public testing::TestWithParam<ClassCase> {};
+
+TEST_P(ChooseSnapshotClassTest, Picks) {
+  ExpectChosen(ChooseSnapshotClass(GetParam().wish, support::AllAs<objects::VolumeSnapshotClass>(
+                                                        GetParam().classes)),
+               GetParam(), "velero.io/csi-volumesnapshot-class");
 }
 
 const ClassCase kClassCases[] = {
@@ -100,30 +107,16 @@ Json GroupClass(const char* name, const char* driver, const char* label = "",
   return made;
 }
 
-struct GroupClassCase {
-  const char* name;
-  SnapshotClassRequest wish;
-  std::vector<Json> classes;
-  const char* want;  // "" for an error
-  int ungranted = 0;
-  absl::StatusCode error = absl::StatusCode::kFailedPrecondition;
-};
-class ChooseGroupSnapshotClassTest : public testing::TestWithParam<GroupClassCase> {};
+class ChooseGroupSnapshotClassTest : public testing::TestWithParam<ClassCase> {};
 
 TEST_P(ChooseGroupSnapshotClassTest, Picks) {
-  const auto choice = ChooseGroupSnapshotClass(
-      GetParam().wish, support::AllAs<objects::VolumeGroupSnapshotClass>(GetParam().classes));
-  if (std::string(GetParam().want).empty()) {
-    EXPECT_THAT(choice, StatusIs(GetParam().error,
-                                 HasSubstr("velero.io/csi-volumegroupsnapshot-class=true")));
-    return;
-  }
-  ASSERT_THAT(choice, support::IsOk());
-  EXPECT_EQ(choice->name, GetParam().want);
-  EXPECT_THAT(choice->ungranted, SizeIs(GetParam().ungranted));
+  ExpectChosen(
+      ChooseGroupSnapshotClass(
+          GetParam().wish, support::AllAs<objects::VolumeGroupSnapshotClass>(GetParam().classes)),
+      GetParam(), "velero.io/csi-volumegroupsnapshot-class=true");
 }
 
-const GroupClassCase kGroupClassCases[] = {
+const ClassCase kGroupClassCases[] = {
     {"None", {"d", "", "", ""}, {}, "", 0, absl::StatusCode::kNotFound},
     {"OtherDriverOnly",
      {"d", "", "", ""},
