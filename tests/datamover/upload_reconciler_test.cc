@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -36,7 +37,6 @@
 namespace csidelta::datamover::upload_reconciler_test {
 namespace {
 
-using objects::DataPhase;
 using support::IsOk;
 using testing::AllOf;
 using testing::Contains;
@@ -129,6 +129,45 @@ class UploadReconcilerTest : public testing::Test {
   }
   Controller& StartPending() { return Start(4, MoverBed::Worker::kPending); }
 
+  // Of another PVC, which has the upload's name.
+  void AddOther(const std::string& name = "other") {
+    bed_.AddClaim("shop", name);
+    bed_.AddUpload(name, "shop", name);
+  }
+  // What its worker is told.
+  objects::UploadWork Work(const std::string& name = "nightly") {
+    return std::get<objects::UploadWork>(bed_.Job(bed_.TaskNameOfUpload(name)).work);
+  }
+  // Its worker says that it runs on.
+  void Beat(const std::string& name) {
+    bed_.SetTaskStatus(
+        bed_.TaskNameOfUpload(name),
+        {{"phase", "Running"}, {"heartbeatTimestamp", FormatRfc3339(bed_.clock.Now())}});
+  }
+  // Its worker is killed, and another one is made.
+  void ReplaceWorker(Controller& controller) {
+    bed_.EndContainer(bed_.TaskNameOfUpload(), 137);
+    for (int i = 0; i < 10 && bed_.pods_made < 2; ++i) {
+      bed_.clock.Advance(absl::Seconds(10));
+      controller.LookTimes(1);
+    }
+    ASSERT_EQ(bed_.pods_made, 2);
+  }
+  // A record of a PVC of "shop", which is called as its PVC and location say.
+  k8s::ObjectKey SeedRecord(const std::string& pvc, const std::string& uid,
+                            const std::string& location, const Json& status) {
+    const std::string name = objects::ProtectedVolume::NameOf(uid, location);
+    bed_.api.Seed(objects::ProtectedVolume::Type(),
+                  {{"metadata", {{"name", name}, {"namespace", "velero"}}},
+                   {"spec",
+                    {{"namespace", "shop"},
+                     {"pvc", pvc},
+                     {"pvcUID", uid},
+                     {"backupStorageLocation", location}}},
+                   {"status", status}});
+    return objects::ProtectedVolume::Key("velero", name);
+  }
+
   MoverBed bed_;
   std::optional<Controller> started_;
 };
@@ -204,8 +243,7 @@ TEST_F(UploadReconcilerTest, NoVolumeTaskHoldsASecret) {
 TEST_F(UploadReconcilerTest, OneWriteAcceptsItAndSaysWhatItWaitsFor) {
   bed_.env.settings.transfers_max = 1;
   Controller& controller = StartRunning();
-  bed_.AddClaim("shop", "other");
-  bed_.AddUpload("other", "shop", "other");
+  AddOther();
   controller.LookTimes(4);
   EXPECT_EQ(bed_.PhaseOf("other"), "Accepted");
   EXPECT_EQ(bed_.MessageOf("other"), "waits: at most 1 transfer at once");
@@ -223,8 +261,7 @@ TEST_F(UploadReconcilerTest, TheStepsThatUsuallyTakeSecondsAreNotWritten) {
   Controller& controller = StartRunning();
   EXPECT_THAT(messages, testing::Each(""));
   bed_.cluster.provisioner_runs = false;
-  bed_.AddClaim("shop", "slow");
-  bed_.AddUpload("slow", "shop", "slow");
+  AddOther("slow");
   controller.LookTimes(12);
   EXPECT_THAT(bed_.MessageOf("slow"), HasSubstr("to be filled from the volume snapshot"));
 }
@@ -259,9 +296,6 @@ class NamedParentTest : public UploadReconcilerTest {
     bed_.AddUpload("nightly");
     bed_.api.SetField({DataUploadType(), "velero", "nightly"}, {"spec", field}, text);
     started_.emplace(bed_, 4);
-  }
-  objects::UploadWork Work() {
-    return std::get<objects::UploadWork>(bed_.Job(bed_.TaskNameOfUpload()).work);
   }
   std::string ReferenceTo(const std::string& claim_uid) {
     return velero::FormatDataReference({.cluster = bed_.env.cluster,
@@ -364,9 +398,6 @@ void Adopt(MoverBed& bed) {
 
 class RestoredUploadTest : public UploadReconcilerTest {
  protected:
-  objects::UploadWork Work(const std::string& name = "nightly") {
-    return std::get<objects::UploadWork>(bed_.Job(bed_.TaskNameOfUpload(name)).work);
-  }
   std::string Address(const std::string& name = "nightly") {
     return bed_.Job(bed_.TaskNameOfUpload(name)).repository.address;
   }
@@ -449,12 +480,7 @@ TEST_F(RestoredUploadTest, WhereAnUploadGoesIsDecidedOnce) {
   Controller& controller = StartRunning();
   bed_.api.Remove(objects::Secret::Key(MoverBed::kMover,
                                        RestoredSecretName({"velero", "default", "shop", "data"})));
-  bed_.EndContainer(bed_.TaskNameOfUpload(), 137);
-  for (int i = 0; i < 10 && bed_.pods_made < 2; ++i) {
-    bed_.clock.Advance(absl::Seconds(10));
-    controller.LookTimes(1);
-  }
-  ASSERT_EQ(bed_.pods_made, 2);
+  ReplaceWorker(controller);
   EXPECT_THAT(Address(), HasSubstr(kFormerUid));
   bed_.Finish(bed_.TaskNameOfUpload());
   controller.LookTimes(3);
@@ -487,18 +513,10 @@ TEST_F(RestoredUploadTest, TheWorkerIsToldOfDamageThatAnyRecordOfTheRepositoryHa
                                                               .claim_uid = repository_uid,
                                                               .snapshot_id = std::string(64, 'd'),
                                                               .key = std::string(16, 'b')});
-    bed_.api.Seed(
-        objects::ProtectedVolume::Type(),
-        {{"metadata",
-          {{"name", objects::ProtectedVolume::NameOf(uid, "default")}, {"namespace", "velero"}}},
-         {"spec",
-          {{"namespace", "shop"},
-           {"pvc", "data"},
-           {"pvcUID", uid},
-           {"backupStorageLocation", "default"}}},
-         {"status",
-          {{"lastGoodBackup", {{"snapshotID", snapshot}}},
-           {"verification", VerificationJson({.finding = "1 error", .damage = damage})}}}});
+    return SeedRecord(
+        "data", uid, "default",
+        {{"lastGoodBackup", {{"snapshotID", snapshot}}},
+         {"verification", VerificationJson({.finding = "1 error", .damage = damage})}});
   };
   ASSERT_THAT(OpenKeyring(bed_.ctx, bed_.api, MoverBed::kMover, {"velero", "default"},
                           /*make=*/true, bed_.secure_random),
@@ -507,7 +525,7 @@ TEST_F(RestoredUploadTest, TheWorkerIsToldOfDamageThatAnyRecordOfTheRepositoryHa
   bed_.worker = MoverBed::Worker::kRuns;
   for (const std::string& uid : {std::string(kFormerUid), std::string("between")}) {
     SCOPED_TRACE(uid);
-    seed(uid, kFormerUid);
+    const k8s::ObjectKey record = seed(uid, kFormerUid);
     VolumeRecords records([](const VolumeRecordKey&) {});
     k8s::Informer informer({.type = objects::ProtectedVolume::Type()});
     records.Add(informer);
@@ -517,8 +535,7 @@ TEST_F(RestoredUploadTest, TheWorkerIsToldOfDamageThatAnyRecordOfTheRepositoryHa
     EXPECT_EQ(Work(uid).damage, damage);
     bed_.Finish(bed_.TaskNameOfUpload(uid));
     controller.LookTimes(3);
-    bed_.api.Remove(
-        objects::ProtectedVolume::Key("velero", objects::ProtectedVolume::NameOf(uid, "default")));
+    bed_.api.Remove(record);
   }
 }
 
@@ -526,24 +543,15 @@ TEST_F(RestoredUploadTest, TheWorkerIsToldOfDamageThatAnyRecordOfTheRepositoryHa
 // the API server while it does not know all records yet.
 TEST_F(UploadReconcilerTest, TheWorkerIsToldWhatACheckFoundDamaged) {
   const objects::RepositoryDamage damage{.packs = {std::string(64, 'a')}, .packs_found = 1};
-  const auto record_of = [](const std::string& pvc, const std::string& location) {
-    return objects::ProtectedVolume::NameOf(MoverBed::ClaimUid("shop", pvc), location);
-  };
   const auto seed = [&](const std::string& pvc, const std::string& location,
                         const objects::Verification& found) {
-    bed_.api.Seed(objects::ProtectedVolume::Type(),
-                  {{"metadata", {{"name", record_of(pvc, location)}, {"namespace", "velero"}}},
-                   {"spec",
-                    {{"namespace", "shop"},
-                     {"pvc", pvc},
-                     {"pvcUID", MoverBed::ClaimUid("shop", pvc)},
-                     {"backupStorageLocation", location}}},
-                   {"status", {{"verification", VerificationJson(found)}}}});
+    return SeedRecord(pvc, MoverBed::ClaimUid("shop", pvc), location,
+                      {{"verification", VerificationJson(found)}});
   };
   const objects::Verification finding{.finding = "1 error", .damage = damage};
   seed("another", "default", finding);
   seed("data", "another", finding);
-  seed("data", "default", {});
+  const k8s::ObjectKey record = seed("data", "default", {});
   bed_.worker = MoverBed::Worker::kRuns;
   struct Case {
     const char* upload;
@@ -554,9 +562,7 @@ TEST_F(UploadReconcilerTest, TheWorkerIsToldWhatACheckFoundDamaged) {
                           Case{"told", true, damage}, Case{"told-too", false, damage}}) {
     SCOPED_TRACE(one.upload);
     if (one.want.has_value()) {
-      bed_.api.Mutate(
-          {objects::ProtectedVolume::Type(), "velero", record_of("data", "default")},
-          [&](Json& record) { record["status"]["verification"] = VerificationJson(finding); });
+      bed_.api.SetField(record, {"status", "verification"}, VerificationJson(finding));
     }
     VolumeRecords records([](const VolumeRecordKey&) {});
     k8s::Informer informer({.type = objects::ProtectedVolume::Type()});
@@ -568,10 +574,9 @@ TEST_F(UploadReconcilerTest, TheWorkerIsToldWhatACheckFoundDamaged) {
     Controller controller(bed_, 0, &records);
     const int gets = bed_.api.CallCount("get", "protectedvolumes");
     controller.LookTimes(3);
-    const std::string task_name = bed_.TaskNameOfUpload(one.upload);
-    EXPECT_EQ(std::get<objects::UploadWork>(bed_.Job(task_name).work).damage, one.want);
+    EXPECT_EQ(Work(one.upload).damage, one.want);
     EXPECT_EQ(bed_.api.CallCount("get", "protectedvolumes") > gets, !one.from_records);
-    bed_.Finish(task_name);
+    bed_.Finish(bed_.TaskNameOfUpload(one.upload));
     controller.LookTimes(3);
   }
 }
@@ -585,8 +590,7 @@ TEST_F(UploadReconcilerTest, TheRepositorySnapshotNamesTheBackupThatOwnsTheUploa
         {{"apiVersion", "velero.io/v1"}, {"kind", "Backup"}, {"name", "backup-7"}, {"uid", "b"}}};
   });
   Controller(bed_, 3);
-  EXPECT_THAT(std::get<objects::UploadWork>(bed_.Job(bed_.TaskNameOfUpload()).work).tags,
-              testing::ElementsAre(bed_.TaskNameOfUpload(), "velero-backup=velero/backup-7"));
+  EXPECT_THAT(Work().tags, ElementsAre(bed_.TaskNameOfUpload(), "velero-backup=velero/backup-7"));
 }
 
 TEST_F(UploadReconcilerTest, AMemberOfAVolumeGroupSaysSo) {
@@ -601,7 +605,7 @@ TEST_F(UploadReconcilerTest, AMemberOfAVolumeGroupSaysSo) {
   });
   bed_.worker = MoverBed::Worker::kRuns;
   Controller controller(bed_, 3);
-  EXPECT_THAT(std::get<objects::UploadWork>(bed_.Job(bed_.TaskNameOfUpload()).work).tags,
+  EXPECT_THAT(Work().tags,
               testing::IsSupersetOf({std::string("volume-group=shop/db"),
                                      std::string("volume-group-snapshot=velero-db-0123"),
                                      std::string("volume-group-cut=2026-11-23T05:00:00Z"),
@@ -952,8 +956,7 @@ TEST_F(UploadReconcilerTest, APodThatNoNodeTakesGivesItsAdmissionToOthers) {
   bed_.AddUpload("cordoned");
   Controller controller(bed_, 6);
   bed_.SetUnschedulable(bed_.TaskNameOfUpload("cordoned"), kCordoned);
-  bed_.AddClaim("shop", "other");
-  bed_.AddUpload("other", "shop", "other");
+  AddOther();
   controller.LookTimes(3);
   EXPECT_EQ(bed_.MessageOf("other"), "waits: at most 1 transfer at once");
   bed_.clock.Advance(kUnschedulableTimeMax);
@@ -967,8 +970,7 @@ TEST_F(UploadReconcilerTest, APodThatNoNodeTakesGivesItsAdmissionToOthers) {
     pod["spec"]["nodeName"] = "node-1";
     pod["status"] = {{"phase", "Running"}};
   });
-  bed_.AddClaim("shop", "third");
-  bed_.AddUpload("third", "shop", "third");
+  AddOther("third");
   bed_.Finish(bed_.TaskNameOfUpload("other"));
   controller.LookTimes(6);
   EXPECT_EQ(bed_.PhaseOf("cordoned"), "Prepared") << bed_.MessageOf("cordoned");
@@ -1019,8 +1021,7 @@ TEST_F(UploadReconcilerTest, ASnapshotThatIsNotReadyHoldsNoAdmission) {
   const k8s::ObjectKey source = VolumeSnapshotKey("shop", "velero-slow");
   bed_.api.Mutate(source, [](Json& snapshot) { snapshot["status"]["readyToUse"] = false; });
   Controller controller(bed_, 2);
-  bed_.AddClaim("shop", "other");
-  bed_.AddUpload("other", "shop", "other");
+  AddOther();
   controller.LookTimes(4);
   EXPECT_THAT(bed_.MessageOf("slow"), HasSubstr("shop/velero-slow to be ready to use"));
   EXPECT_EQ(bed_.PhaseOf("other"), "InProgress") << bed_.MessageOf("other");
@@ -1032,9 +1033,7 @@ TEST_F(UploadReconcilerTest, ASnapshotThatIsNotReadyHoldsNoAdmission) {
       bed_.api.Find(ClaimKey(MoverBed::kMover, bed_.TaskNameOfUpload("slow"))).has_value());
   for (int i = 0; i < 4; ++i) {
     bed_.clock.Advance(absl::Minutes(10));
-    bed_.SetTaskStatus(
-        bed_.TaskNameOfUpload("other"),
-        {{"phase", "Running"}, {"heartbeatTimestamp", FormatRfc3339(bed_.clock.Now())}});
+    Beat("other");
     controller.LookTimes(1);
   }
   EXPECT_EQ(bed_.PhaseOf("slow"), "Accepted") << "that time does not count";
@@ -1156,9 +1155,7 @@ TEST_F(UploadReconcilerTest, ANodeRunsNoMoreWorkersThanTheSettingsAllow) {
   bed_.env.settings.transfers_per_node_max = kSlots;
   bed_.worker = MoverBed::Worker::kPending;
   for (int i = 0; i < kUploads; ++i) {
-    const std::string claim = absl::StrCat("data-", i);
-    bed_.AddClaim("shop", claim);
-    bed_.AddUpload(absl::StrCat("u", i), "shop", claim);
+    AddOther(absl::StrCat("data-", i));
   }
   Controller(bed_, 6);
   const std::vector<Json> pods = bed_.api.All(PodType());
@@ -1279,12 +1276,7 @@ TEST_F(UploadReconcilerTest, AWorkerThatSaidHowItEndedLeftNothing) {
 
 TEST_F(UploadReconcilerTest, WhatALostWorkerStoredIsAskedToGoWhateverTheNextOneSays) {
   Controller& controller = StartRunning();
-  bed_.EndContainer(bed_.TaskNameOfUpload(), 137);
-  for (int i = 0; i < 10 && bed_.pods_made < 2; ++i) {
-    bed_.clock.Advance(absl::Seconds(10));
-    controller.LookTimes(1);
-  }
-  ASSERT_EQ(bed_.pods_made, 2);
+  ReplaceWorker(controller);
   controller.LookTimes(2);
   bed_.SetTaskStatus(bed_.TaskNameOfUpload(), {{"phase", "Canceled"}});
   bed_.EndContainer(bed_.TaskNameOfUpload(), 0);
@@ -1329,9 +1321,8 @@ TEST_F(UploadReconcilerTest, ATaskOfANamespaceThatIsNotServedCostsNothing) {
   TaskReconciler tasks(bed_.env, nothing_is_known, [] { return true; });
   bed_.api.ClearCalls();
   for (int i = 0; i < 2; ++i) {
-    const auto next = tasks.Reconcile(bed_.ctx, *bed_.Task());
-    ASSERT_THAT(next, IsOk());
-    EXPECT_EQ(*next, bed_.clock.Now() + kLeftoversEvery);
+    EXPECT_THAT(tasks.Reconcile(bed_.ctx, *bed_.Task()),
+                support::IsOkAndHolds(bed_.clock.Now() + kLeftoversEvery));
   }
   EXPECT_THAT(bed_.api.calls(), IsEmpty());
   EXPECT_TRUE(bed_.Task().has_value());
@@ -1349,9 +1340,8 @@ TEST_F(UploadReconcilerTest, WhatIsLeftWaitsUntilTheTransfersLookIsOver) {
   TaskReconciler tasks(bed_.env, nothing_is_known, [] { return true; });
   bed_.env.running->BeginReconcile(name);
   bed_.api.ClearCalls();
-  const auto next = tasks.Reconcile(bed_.ctx, task);
-  ASSERT_THAT(next, IsOk());
-  EXPECT_EQ(*next, bed_.clock.Now() + kUntilSynced);
+  EXPECT_THAT(tasks.Reconcile(bed_.ctx, task),
+              support::IsOkAndHolds(bed_.clock.Now() + kUntilSynced));
   EXPECT_THAT(bed_.api.calls(), IsEmpty());
   bed_.env.running->EndReconcile(name);
   ASSERT_THAT(tasks.Reconcile(bed_.ctx, task), IsOk());
@@ -1408,19 +1398,16 @@ TEST_F(UploadReconcilerTest, WhatTheApiServerRefusesIsSaidAtOnceAndFailsInTime) 
 }
 
 TEST_F(UploadReconcilerTest, AVolumeThatCannotBeMountedIsShownAndPartOfTheError) {
-  MoverBed bed;
-  bed.worker = MoverBed::Worker::kPending;
-  bed.AddUpload("nightly");
-  Controller controller(bed, 5);
-  bed.FailToMount(bed.TaskNameOfUpload("nightly"), "has not finished copying data");
-  bed.clock.Advance(absl::Seconds(40));
+  Controller& controller = StartPending();
+  bed_.FailToMount(bed_.TaskNameOfUpload(), "has not finished copying data");
+  bed_.clock.Advance(absl::Seconds(40));
   controller.LookTimes(2);
-  EXPECT_EQ(bed.PhaseOf(), "Accepted");
-  EXPECT_EQ(bed.MessageOf(), "FailedMapVolume: has not finished copying data");
-  bed.clock.Advance(bed.env.settings.prepare_timeout);
+  EXPECT_EQ(bed_.PhaseOf(), "Accepted");
+  EXPECT_EQ(bed_.MessageOf(), "FailedMapVolume: has not finished copying data");
+  bed_.clock.Advance(bed_.env.settings.prepare_timeout);
   controller.LookTimes(2);
-  EXPECT_EQ(bed.PhaseOf(), "Failed");
-  EXPECT_THAT(bed.MessageOf(), HasSubstr("was not prepared within 30m: FailedMapVolume: has not"));
+  EXPECT_EQ(bed_.PhaseOf(), "Failed");
+  EXPECT_THAT(bed_.MessageOf(), HasSubstr("was not prepared within 30m: FailedMapVolume: has not"));
 }
 
 // As a policy or a quota does: no Pod of one of these uploads can be made. Counts the tries.
@@ -1455,8 +1442,7 @@ TEST_F(UploadReconcilerTest, WhatIsRefusedGivesItsAdmissionToOthersUntilItsPodCa
   Controller controller(bed_, 4);
   EXPECT_FALSE(IsAdmitted(bed_, "refused"));
   EXPECT_THAT(bed_.MessageOf("refused"), HasSubstr("violates PodSecurity"));
-  bed_.AddClaim("shop", "other");
-  bed_.AddUpload("other", "shop", "other");
+  AddOther();
   controller.LookTimes(20);
   EXPECT_EQ(bed_.PhaseOf("other"), "InProgress") << bed_.MessageOf("other");
   EXPECT_THAT(bed_.MessageOf("refused"),
@@ -1511,10 +1497,7 @@ TEST_F(UploadReconcilerTest, WhereTheApiServerRefusesAllAdmissionsAreKept) {
   bed_.env.settings.transfers_max = 4;
   std::set<std::string> uploads;
   for (int i = 0; i < kUploads; ++i) {
-    const std::string name = absl::StrCat("u", i);
-    bed_.AddClaim("shop", name);
-    bed_.AddUpload(name, "shop", name);
-    uploads.insert(name);
+    AddOther(*uploads.insert(absl::StrCat("u", i)).first);
   }
   RefusePods(bed_, uploads);
   Controller controller(bed_, 200);
@@ -1548,9 +1531,7 @@ TEST_F(UploadReconcilerTest, TheTimeInWhichOtherWorkersHaveTheQuotaDoesNotCount)
   RefuseToMake(bed_, "pods");
   for (int i = 0; i < 12; ++i) {
     bed_.clock.Advance(absl::Minutes(10));
-    bed_.SetTaskStatus(
-        bed_.TaskNameOfUpload("runs"),
-        {{"phase", "Running"}, {"heartbeatTimestamp", FormatRfc3339(bed_.clock.Now())}});
+    Beat("runs");
     controller.LookTimes(2);
   }
   EXPECT_EQ(bed_.PhaseOf("waits"), "Accepted") << bed_.MessageOf("waits");
@@ -1715,23 +1696,29 @@ class KilledControllerTest : public testing::TestWithParam<support::Fault> {
     bed.clock.Advance(absl::Seconds(5));
   }
 
+  // For each call, of which there are more than that: another one ends the upload so.
+  static void KillAtEachCall(Prepare prepare, std::size_t calls_least, const std::string& phase,
+                             const std::function<void(const MoverBed& bed)>& expect) {
+    const std::vector<int> calls = CallsOf(prepare);
+    EXPECT_THAT(calls, SizeIs(testing::Gt(calls_least)));
+    for (const int call : calls) {
+      SCOPED_TRACE(call);
+      MoverBed bed;
+      prepare(bed);
+      KillAt(bed, call);
+      Controller(bed).LookTimes(6);
+      ASSERT_EQ(bed.PhaseOf(), phase) << bed.MessageOf();
+      EXPECT_EQ(bed.pods_made, 1);
+      expect(bed);
+    }
+  }
+
   static constexpr int kLooks = 6;
 };
 
 TEST_P(KilledControllerTest, AnotherGoesOnToTheEnd) {
-  const Prepare prepare = [](MoverBed& bed) { bed.AddUpload("nightly"); };
-  const std::vector<int> calls = CallsOf(prepare);
-  EXPECT_THAT(calls, SizeIs(testing::Gt(20U)));
-  for (const int call : calls) {
-    SCOPED_TRACE(call);
-    MoverBed bed;
-    prepare(bed);
-    KillAt(bed, call);
-    Controller(bed).LookTimes(6);
-    ASSERT_EQ(bed.PhaseOf(), "Completed") << bed.MessageOf();
-    EXPECT_EQ(bed.pods_made, 1);
-    ExpectNothingButBases(bed, 1);
-  }
+  KillAtEachCall([](MoverBed& bed) { bed.AddUpload("nightly"); }, 20, "Completed",
+                 [](const MoverBed& bed) { ExpectNothingButBases(bed, 1); });
 }
 
 TEST_P(KilledControllerTest, AnotherGoesOnInTheRepositoryOfARestoredPvc) {
@@ -1753,18 +1740,12 @@ TEST_P(KilledControllerTest, AnotherGoesOnInTheRepositoryOfARestoredPvc) {
                                           bed.AddUpload("nightly");
                                         },
                                         own}}) {
-    for (const int call : CallsOf(prepare)) {
-      SCOPED_TRACE(absl::StrCat(where, " ", call));
-      MoverBed bed;
-      prepare(bed);
-      KillAt(bed, call);
-      Controller(bed).LookTimes(6);
-      ASSERT_EQ(bed.PhaseOf(), "Completed") << bed.MessageOf();
-      EXPECT_EQ(bed.pods_made, 1);
+    SCOPED_TRACE(where);
+    KillAtEachCall(prepare, 20, "Completed", [&, where = where](const MoverBed& bed) {
       EXPECT_THAT(GetString(bed.Upload(), {"status", "snapshotID"}), HasSubstr(where));
       EXPECT_EQ(FindRestored(bed.ctx, bed.env, {"velero", "default", "shop", "data"})->has_value(),
                 where != own);
-    }
+    });
   }
 }
 
@@ -1775,18 +1756,10 @@ TEST_P(KilledControllerTest, AnotherCancelsToTheEnd) {
     Controller(bed).LookTimes(6);
     bed.Cancel("nightly");
   };
-  const std::vector<int> calls = CallsOf(prepare);
-  EXPECT_THAT(calls, SizeIs(testing::Gt(6U)));
-  for (const int call : calls) {
-    SCOPED_TRACE(call);
-    MoverBed bed;
-    prepare(bed);
-    KillAt(bed, call);
-    Controller(bed).LookTimes(6);
-    ASSERT_EQ(bed.PhaseOf(), "Canceled") << bed.MessageOf();
+  KillAtEachCall(prepare, 6, "Canceled", [](const MoverBed& bed) {
     ExpectNothingButBases(bed, 0);
     EXPECT_THAT(bed.api.All(DataDeletionType()), SizeIs(1));
-  }
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Faults, KilledControllerTest,
