@@ -9,6 +9,7 @@
 #include "k8s/object.h"
 #include "objects/data_deletion.h"
 #include "tests/datamover/mover_bed.h"
+#include "tests/support/event_texts.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/status_matchers.h"
 #include "velero/data_reference.h"
@@ -17,6 +18,7 @@ namespace csidelta::datamover::archive_reconciler_test {
 namespace {
 
 using support::IsOkAndHolds;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
@@ -49,7 +51,6 @@ class ArchiveReconcilerTest : public testing::Test {
   }
   absl::StatusOr<absl::Time> Look() { return reconciler_.Reconcile(bed_.ctx, bed_.Upload()); }
   std::vector<Json> Deletions() const { return bed_.api.All(DataDeletionType()); }
-  std::vector<Json> Events() const { return bed_.api.All({"", "v1", "events", "Event", true}); }
 
   MoverBed bed_;
   ArchiveReconciler reconciler_{bed_.env};
@@ -69,8 +70,7 @@ TEST_F(ArchiveReconcilerTest, WhatABackupThatFailedMovedIsAskedToGoOnce) {
   EXPECT_EQ(deletion.upload, k8s::Uid(bed_.Upload())) << "found by its tag, and nothing else";
   EXPECT_TRUE(deletion.worker_ended);
   EXPECT_EQ(deletion.location, "default");
-  ASSERT_THAT(Events(), SizeIs(1));
-  EXPECT_THAT(GetString(Events()[0], {"message"}), HasSubstr("Backup b failed"));
+  EXPECT_THAT(support::EventTexts(bed_.api), ElementsAre(HasSubstr("Backup b failed")));
 }
 
 TEST_F(ArchiveReconcilerTest, OneBackupIsReadOnceForAllOfItsUploads) {
@@ -117,8 +117,7 @@ TEST_F(ArchiveReconcilerTest, WhatNeverEnteredTheArchiveOfABackupThatIsOverIsAsk
   ASSERT_THAT(Deletions(), SizeIs(1));
   EXPECT_EQ(support::As<objects::DataDeletion>(Deletions()[0]).spec().upload,
             k8s::Uid(bed_.Upload()));
-  ASSERT_THAT(Events(), SizeIs(1));
-  EXPECT_THAT(GetString(Events()[0], {"message"}), HasSubstr("not in its archive"));
+  EXPECT_THAT(support::EventTexts(bed_.api), ElementsAre(HasSubstr("not in its archive")));
 }
 
 TEST_F(ArchiveReconcilerTest, TheMarkThatCameSinceTheUploadWasReadCounts) {

@@ -14,6 +14,7 @@
 #include "objects/patch.h"
 #include "objects/protected_volume.h"
 #include "tests/datamover/mover_bed.h"
+#include "tests/support/event_texts.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/status_matchers.h"
 
@@ -23,6 +24,7 @@ namespace {
 using support::IsOk;
 using support::StatusIs;
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -187,15 +189,6 @@ class BaseInTheWayTest : public BaseReconcilerTest {
     DeleteClaim();
     ASSERT_TRUE(bed_.api.Find(ClaimKey("shop", "data")).has_value());
   }
-  std::string EventOfPvc() const {
-    for (const Json& event : bed_.api.All({"", "v1", "events", "Event", true})) {
-      if (GetString(event, {"involvedObject", "kind"}) == "PersistentVolumeClaim") {
-        return absl::StrCat(GetString(event, {"type"}), " ", GetString(event, {"reason"}), ": ",
-                            GetString(event, {"message"}));
-      }
-    }
-    return "";
-  }
 };
 
 TEST_F(BaseInTheWayTest, GoesWhenItsPvcWaitsToGrow) {
@@ -208,8 +201,10 @@ TEST_F(BaseInTheWayTest, GoesWhenItsPvcWaitsToGrow) {
   EXPECT_EQ(LookAt(base), absl::InfiniteFuture());
   EXPECT_THAT(Bases(), IsEmpty());
   EXPECT_THAT(driver().ExpandVolume("volume-1"), IsOk());
-  EXPECT_THAT(EventOfPvc(), AllOf(StartsWith("Normal BaseDropped: "), HasSubstr("du-1"),
-                                  HasSubstr("its PVC waits to grow"), HasSubstr("d.example.com")));
+  EXPECT_THAT(support::EventTexts(bed_.api),
+              Contains(AllOf(StartsWith("PersistentVolumeClaim data Normal BaseDropped: "),
+                             HasSubstr("du-1"), HasSubstr("its PVC waits to grow"),
+                             HasSubstr("d.example.com"))));
 }
 
 TEST_F(BaseInTheWayTest, StaysWhereTheDriverGrowsVolumesWithSnapshots) {
@@ -227,7 +222,9 @@ TEST_F(BaseInTheWayTest, GoesWhenItsPvcIsBeingDeleted) {
   LookAt(base);
   EXPECT_THAT(Bases(), IsEmpty());
   EXPECT_THAT(driver().DeleteVolume("volume-1"), IsOk());
-  EXPECT_THAT(EventOfPvc(), HasSubstr("its PVC is being deleted"));
+  EXPECT_THAT(support::EventTexts(bed_.api),
+              Contains(AllOf(StartsWith("PersistentVolumeClaim data "),
+                             HasSubstr("its PVC is being deleted"))));
 }
 
 TEST_F(BaseInTheWayTest, WhileAnUploadNeedsItItStaysAndThePvcSaysSo) {
@@ -236,8 +233,9 @@ TEST_F(BaseInTheWayTest, WhileAnUploadNeedsItItStaysAndThePvcSaysSo) {
   SeedUploadTask();
   EXPECT_EQ(LookAt(base), bed_.clock.Now() + kBaseReconciledEvery);
   EXPECT_THAT(Bases(), SizeIs(1));
-  EXPECT_THAT(EventOfPvc(), AllOf(StartsWith("Warning BaseInTheWay: "),
-                                  HasSubstr("until the upload of the PVC is over")));
+  EXPECT_THAT(support::EventTexts(bed_.api),
+              Contains(AllOf(StartsWith("PersistentVolumeClaim data Warning BaseInTheWay: "),
+                             HasSubstr("until the upload of the PVC is over"))));
 }
 
 TEST_F(BaseReconcilerTest, WhoDoesNotKnowWhetherTheClaimIsThereDropsNothing) {

@@ -14,7 +14,6 @@
 #include "k8s/object.h"
 #include "objects/backup.h"
 #include "objects/data_deletion.h"
-#include "objects/keys.h"
 #include "objects/patch.h"
 #include "objects/protected_volume.h"
 #include "tests/datamover/mover_bed.h"
@@ -32,7 +31,6 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Not;
 using testing::SizeIs;
 
 class CheckReconcilerTest : public testing::Test {
@@ -108,13 +106,7 @@ class CheckReconcilerTest : public testing::Test {
     work.orphans_before.reset();
     return work;
   }
-  std::vector<std::string> Tasks() const {
-    std::vector<std::string> names;
-    for (const Json& task : bed_.api.All(objects::VolumeTask::Type())) {
-      names.push_back(k8s::Name(task));
-    }
-    return names;
-  }
+  std::vector<std::string> Tasks() const { return bed_.api.Names(objects::VolumeTask::Type()); }
   void EndWith(const objects::CheckFigures& figures, const std::string& name = "data") {
     bed_.End(TaskName(name), "Succeeded", {.code = objects::OutcomeCode::kDone, .check = figures});
     Look();

@@ -8,7 +8,6 @@
 #include <stop_token>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "datamover/controller/upload_reconciler.h"

@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "base/json.h"
 #include "base/rfc3339.h"
 #include "objects/data_deletion.h"
 #include "tests/support/fake_clock.h"

@@ -20,6 +20,7 @@
 #include "objects/patch.h"
 #include "objects/protected_volume.h"
 #include "tests/datamover/mover_bed.h"
+#include "tests/support/event_texts.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/paths.h"
 #include "tests/support/report_all.h"
@@ -32,7 +33,6 @@ namespace {
 
 using support::IsOk;
 using testing::AllOf;
-using testing::Contains;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -139,6 +139,13 @@ class DeletionReconcilerTest : public testing::Test {
     velero::DataReference reference = reference_;
     reference.snapshot_id = std::string(64, digit);
     Add(name, reference);
+  }
+  // "one", which is the older, and "two", while workers run.
+  void AddTwo() {
+    bed_.worker = MoverBed::Worker::kRuns;
+    AddOf("one", 'a');
+    bed_.clock.Advance(absl::Seconds(1));
+    AddOf("two", 'b');
   }
   static objects::ForgetWork Forgets(const std::vector<std::string>& ids) {
     objects::ForgetWork work;
@@ -300,9 +307,7 @@ TEST_F(DeletionReconcilerTest, WhoMeetsALockLeavesItsPlaceAndLooksAgainSoon) {
   EXPECT_THAT(Deletion().message, AllOf(HasSubstr("again in 15s"), HasSubstr("is locked: eve")));
   EXPECT_EQ(*Deletion().next_attempt_at - bed_.clock.Now(), kLockedAgainFirst);
   ExpectNoWorkers();
-  const std::vector<Json> events = bed_.api.All({"", "v1", "events", "Event", true});
-  ASSERT_THAT(events, SizeIs(1));
-  EXPECT_EQ(GetString(events[0], {"reason"}), "Locked");
+  EXPECT_THAT(support::EventTexts(bed_.api), testing::ElementsAre(HasSubstr(" Locked: ")));
 }
 
 TEST_F(DeletionReconcilerTest, AStaleLockIsWatchedUntilItExpires) {
@@ -388,13 +393,10 @@ TEST_F(DeletionReconcilerTest, EventsTellOfEachAttemptThatFailedAndOfTheEnd) {
   bed_.clock.Advance(kDeletionAgainFirst);
   Look(2);
   FinishWorker();
-  std::vector<std::string> events;
-  for (const Json& event : bed_.api.All({"", "v1", "events", "Event", true})) {
-    events.push_back(absl::StrCat(GetString(event, {"involvedObject", "name"}), " ",
-                                  GetString(event, {"type"}), " ", GetString(event, {"reason"})));
-  }
-  EXPECT_THAT(events, testing::UnorderedElementsAre("one Warning Failed", "one Normal Completed",
-                                                    "two Warning Refused"));
+  EXPECT_THAT(support::EventTexts(bed_.api),
+              testing::UnorderedElementsAre(HasSubstr("one Warning Failed: "),
+                                            HasSubstr("one Normal Completed: "),
+                                            HasSubstr("two Warning Refused: ")));
 }
 
 TEST_F(DeletionReconcilerTest, DeletionsOfOneRepositoryAreOneJobOfTheOldest) {
@@ -444,10 +446,7 @@ TEST_F(DeletionReconcilerTest, AsManyRepositoriesAtOnceAsThereAreWorkers) {
 
 // It does not lead, and is told once, when that is news.
 TEST_F(DeletionReconcilerTest, WhatFailsIsToldToEachThatItIsAboutOnce) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  AddOf("one", 'a');
-  bed_.clock.Advance(absl::Seconds(1));
-  AddOf("two", 'b');
+  AddTwo();
   FailAttempt("the bucket is asleep");
   EXPECT_EQ(Deletion("two").trouble, objects::DeletionTrouble::kFailed);
   EXPECT_THAT(Deletion("two").message, HasSubstr("the bucket is asleep"));
@@ -477,10 +476,7 @@ TEST_F(DeletionReconcilerTest, OneThatWaitsForAWorkerKeepsTheTextOfItsTrouble) {
 }
 
 TEST_F(DeletionReconcilerTest, WhatFailsForAWeekIsGivenUpAndCostsNothingUntilItIsRetried) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  AddOf("one", 'a');
-  bed_.clock.Advance(absl::Seconds(1));
-  AddOf("two", 'b');
+  AddTwo();
   const absl::Time began = bed_.clock.Now();
   while (Deletion().phase != objects::DeletionPhase::kFailed) {
     FailAttempt("no key opens it");
@@ -509,10 +505,7 @@ TEST_F(DeletionReconcilerTest, WhatFailsForAWeekIsGivenUpAndCostsNothingUntilItI
 }
 
 TEST_F(DeletionReconcilerTest, OneThatIsRetriedDoesNotWaitForTheOldest) {
-  bed_.worker = MoverBed::Worker::kRuns;
-  AddOf("one", 'a');
-  bed_.clock.Advance(absl::Seconds(1));
-  AddOf("two", 'b');
+  AddTwo();
   Look(2);
   FailWorker(objects::OutcomeCause::kNone, "asleep");
   ASSERT_EQ(Deletion("two").phase, objects::DeletionPhase::kWaiting);

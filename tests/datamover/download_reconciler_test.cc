@@ -3,9 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <functional>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -13,6 +11,7 @@
 #include <tuple>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/rfc3339.h"
@@ -27,6 +26,7 @@
 #include "objects/keys.h"
 #include "objects/persistent_volume.h"
 #include "tests/datamover/mover_bed.h"
+#include "tests/support/event_texts.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/status_matchers.h"
 #include "velero/data_reference.h"
@@ -121,6 +121,21 @@ class DownloadBed : public MoverBed {
   void ChangeDownload(const std::function<void(Json&)>& change) {
     api.Mutate({DataDownloadType(), "velero", "restore-1"}, change);
   }
+  // The Restore "r" of Velero.
+  void SeedRestore(const char* phase, const Json& spec = {{"backupName", "b"}}) {
+    api.Seed(kRestoreType, {{"metadata", {{"name", "r"}, {"namespace", "velero"}, {"uid", "u"}}},
+                            {"spec", spec},
+                            {"status", {{"phase", phase}}}});
+  }
+  void WaitForConsumers() {
+    api.SetField({StorageClassType(), "", "shop-class"}, {"volumeBindingMode"},
+                 "WaitForFirstConsumer");
+  }
+  // Another PVC, and what restores it.
+  void AddOther(const std::string& name, const std::string& claim) {
+    AddTarget("Filesystem", claim);
+    AddDownloadOf(velero::FormatDataReference(reference_), {}, "", name, claim);
+  }
   // A Restore of Velero owns the DataDownload.
   void OwnByRestore(const std::string& name) {
     ChangeDownload([&](Json& download) {
@@ -189,19 +204,6 @@ class DownloadBed : public MoverBed {
   }
   std::string TargetPhase() const { return GetString(Target(), {"status", "phase"}); }
 
-  // Volumes whose policy is Delete and whose claim is gone go; a driver does that.
-  void PlayDriver() {
-    for (const Json& volume : api.All(PersistentVolumeType())) {
-      const auto claim = api.Find(ClaimKey(GetString(volume, {"spec", "claimRef", "namespace"}),
-                                           GetString(volume, {"spec", "claimRef", "name"})));
-      if (GetString(volume, {"spec", "persistentVolumeReclaimPolicy"}) == "Delete" &&
-          (!claim.has_value() ||
-           k8s::Uid(*claim) != GetString(volume, {"spec", "claimRef", "uid"}))) {
-        api.Remove(VolumeKey(k8s::Name(volume)));
-      }
-    }
-  }
-
   // The backup is of the PVC that is restored.
   void RestoreTheSamePvc() {
     reference_.namespace_name = "new";
@@ -262,7 +264,7 @@ class Controller {
           RemoveDownloadLeftovers(bed_.ctx, bed_.env, support::As<objects::VolumeTask>(task)),
           IsOk());
     }
-    bed_.PlayDriver();
+    support::DeleteFreeVolumes(bed_.api);
   }
 
   std::vector<TransferEnd> ends;
@@ -357,12 +359,9 @@ TEST_F(DownloadReconcilerTest, AFileSystemThatLeavesVolumeUnusedIsReported) {
     });
     Controller controller(bed, 8);
     EXPECT_EQ(bed.Phase(), "Completed") << bed.Message();
-    std::vector<std::string> texts;
-    for (const Json& event : bed.api.All({"", "v1", "events", "Event", true})) {
-      if (GetString(event, {"reason"}) == "FileSystemNotGrown") {
-        texts.push_back(GetString(event, {"message"}));
-      }
-    }
+    std::vector<std::string> texts = support::EventTexts(bed.api);
+    std::erase_if(texts,
+                  [](const auto& one) { return !absl::StrContains(one, " FileSystemNotGrown: "); });
     EXPECT_THAT(texts, SizeIs(reports));
     EXPECT_THAT(texts, testing::Each(AllOf(HasSubstr("new/data has 192Mi, its file system 96Mi"),
                                            HasSubstr(R"("storage":"1216Mi")"))));
@@ -437,7 +436,7 @@ TEST_F(DownloadReconcilerTest, AKeyThatIsNotThereIsTriedWithoutAndNamedWhenNoneF
   EXPECT_EQ(bed_.Phase(), "Failed");
   EXPECT_THAT(bed_.Message(), AllOf(StartsWith("volume new/data (downloading)"),
                                     HasSubstr("no key opens it"), HasSubstr("0000000000000000")));
-  bed_.PlayDriver();
+  support::DeleteFreeVolumes(bed_.api);
   ExpectNothingLeft(bed_, 0);
   EXPECT_EQ(bed_.TargetPhase(), "Pending");
 }
@@ -457,24 +456,17 @@ TEST_F(DownloadReconcilerTest, ATargetThatNeverComesEndsAtThePrepareTimeout) {
 // Velero's own action made the DataDownload, and the plugin died in the next one: the PVC never
 // comes, and Velero waits for the DataDownload.
 TEST_F(DownloadReconcilerTest, ATargetThatVeleroDidNotRestoreEndsAtOnce) {
-  const auto set_phase = [&](const char* phase) {
-    bed_.api.Mutate({kRestoreType, "velero", "r"}, [&](Json& restore) {
-      SetJson(restore, {"status", "phase"}, phase);
-    });
-  };
-  bed_.api.Seed(kRestoreType, {{"metadata", {{"name", "r"}, {"namespace", "velero"}, {"uid", "u"}}},
-                               {"spec", {{"backupName", "b"}}},
-                               {"status", {{"phase", "InProgress"}}}});
+  bed_.SeedRestore("InProgress");
   bed_.AddDownloadOf(velero::FormatDataReference(bed_.reference_));
   bed_.OwnByRestore("r");
   Controller controller(bed_, 3);
   EXPECT_EQ(bed_.Phase(), "Accepted") << bed_.Message();
   for (const char* const later : {"NotYetInvented", "New", ""}) {
-    set_phase(later);
+    bed_.SeedRestore(later);
     controller.LookTimes(1);
     EXPECT_EQ(bed_.Phase(), "Accepted") << later;
   }
-  set_phase("WaitingForPluginOperationsPartiallyFailed");
+  bed_.SeedRestore("WaitingForPluginOperationsPartiallyFailed");
   controller.LookTimes(2);
   EXPECT_EQ(bed_.Phase(), "Failed");
   EXPECT_THAT(bed_.Message(), AllOf(HasSubstr("new/data was not restored"), HasSubstr("Restore r"),
@@ -484,8 +476,7 @@ TEST_F(DownloadReconcilerTest, ATargetThatVeleroDidNotRestoreEndsAtOnce) {
 
 TEST_F(DownloadReconcilerTest, ATargetThatIsThereIsFilledWhateverItsRestoreIsAt) {
   bed_.worker = MoverBed::Worker::kRuns;
-  bed_.api.Seed(kRestoreType, {{"metadata", {{"name", "r"}, {"namespace", "velero"}, {"uid", "u"}}},
-                               {"status", {{"phase", "WaitingForPluginOperations"}}}});
+  bed_.SeedRestore("WaitingForPluginOperations", {});
   bed_.AddDownload();
   bed_.OwnByRestore("r");
   Controller(bed_, 5);
@@ -503,15 +494,10 @@ TEST_F(DownloadReconcilerTest, ADownloadWhoseRestoreIsGoneWaitsForItsTarget) {
 // Restored without the Pods that use them, or with Pods that are started later.
 TEST_F(DownloadReconcilerTest, TargetsThatWaitForAConsumerHoldNoAdmissions) {
   bed_.worker = MoverBed::Worker::kRuns;
-  bed_.api.Mutate({StorageClassType(), "", "shop-class"}, [](Json& storage_class) {
-    storage_class["volumeBindingMode"] = "WaitForFirstConsumer";
-  });
+  bed_.WaitForConsumers();
   constexpr int kRestores = 12;
   for (int i = 0; i < kRestores; ++i) {
-    const std::string claim = absl::StrCat("data-", i);
-    bed_.AddTarget("Filesystem", claim);
-    bed_.AddDownloadOf(velero::FormatDataReference(bed_.reference_), {}, "",
-                       absl::StrCat("restore-", i), claim);
+    bed_.AddOther(absl::StrCat("restore-", i), absl::StrCat("data-", i));
   }
   Controller controller(bed_, 4);
   EXPECT_THAT(bed_.Message(), HasSubstr("a Pod that uses claim new/data-1 to be scheduled"));
@@ -539,9 +525,7 @@ TEST_F(DownloadReconcilerTest, TheRefusalOfAVolumeThatWaitsForItsPodIsNamed) {
   bed_.worker = MoverBed::Worker::kPending;
   bed_.env.settings.ignore_delay_binding = true;
   bed_.AddDownload();
-  bed_.api.Mutate({StorageClassType(), "", "shop-class"}, [](Json& storage_class) {
-    storage_class["volumeBindingMode"] = "WaitForFirstConsumer";
-  });
+  bed_.WaitForConsumers();
   bed_.api.Mutate(ClaimKey("new", "data"),
                   [](Json& claim) { claim["spec"]["volumeAttributesClassName"] = "gold"; });
   Controller controller(bed_, 6);
@@ -560,17 +544,13 @@ TEST_F(DownloadReconcilerTest, ARestoreWithoutPodsFillsWithoutAConsumer) {
   for (const bool has_pods : {true, false}) {
     SCOPED_TRACE(has_pods);
     DownloadBed bed;
-    bed.api.Mutate({StorageClassType(), "", "shop-class"}, [](Json& storage_class) {
-      storage_class["volumeBindingMode"] = "WaitForFirstConsumer";
-    });
+    bed.WaitForConsumers();
     Json resources = {"persistentvolumeclaims", "persistentvolumes"};
     if (has_pods) {
       resources.push_back("pods");
     }
-    bed.api.Seed(kRestoreType,
-                 {{"metadata", {{"name", "r"}, {"namespace", "velero"}, {"uid", "u"}}},
-                  {"spec", {{"backupName", "b"}, {"includedResources", resources}}},
-                  {"status", {{"phase", "WaitingForPluginOperations"}}}});
+    bed.SeedRestore("WaitingForPluginOperations",
+                    {{"backupName", "b"}, {"includedResources", resources}});
     bed.AddDownload();
     bed.OwnByRestore("r");
     Controller(bed, 10);
@@ -585,8 +565,7 @@ TEST_F(DownloadReconcilerTest, TheLimitOfItsStorageClassHoldsForADownload) {
   bed_.worker = MoverBed::Worker::kRuns;
   bed_.AddDownload();
   bed_.clock.Advance(absl::Seconds(1));
-  bed_.AddTarget("Filesystem", "data-2");
-  bed_.AddDownloadOf(velero::FormatDataReference(bed_.reference_), {}, "", "restore-2", "data-2");
+  bed_.AddOther("restore-2", "data-2");
   bed_.clock.Advance(absl::Seconds(1));
   bed_.AddDownloadOf(velero::FormatDataReference(bed_.reference_), {}, "", "restore-3", "data-3");
   const auto message = [&](const std::string& name) {
@@ -650,8 +629,7 @@ TEST_F(DownloadReconcilerTest, ACompleteRestoreWaitsForHoursAndHoldsNoAdmission)
   const absl::Time until = bed_.clock.Now() + kBindingTimeMax;
   EXPECT_THAT(bed_.Message(), HasSubstr(FormatRfc3339Seconds(until).substr(0, 14)));
   EXPECT_EQ(controller.scheduler().counts().admitted, 0);
-  bed_.AddTarget("Block", "other");
-  bed_.AddDownloadOf(velero::FormatDataReference(bed_.reference_), {}, "", "restore-2", "other");
+  bed_.AddOther("restore-2", "other");
   controller.LookTimes(6);
   EXPECT_EQ(controller.scheduler().counts().admitted, 1) << "the other one";
   for (int hour = 0; hour < 23; ++hour) {
@@ -696,7 +674,7 @@ TEST_F(DownloadReconcilerTest, WhatIsCancelledWhileTheBinderIsSlowStaysThePvcs) 
     bed.clock.Advance(kWorkerStopTimeMax);
     controller.LookTimes(2);
     EXPECT_EQ(bed.Phase(), "Canceled") << bed.Message();
-    bed.PlayDriver();
+    support::DeleteFreeVolumes(bed.api);
     bed.cluster.binder_runs = true;
     bed.cluster.Resync();
     EXPECT_EQ(bed.TargetPhase(), "Bound");
@@ -742,7 +720,7 @@ TEST_F(DownloadReconcilerTest, ItIsCancelledInEveryPhase) {
       EXPECT_THAT(bed.Phase(), testing::AnyOf("Canceling", "Canceled"));
       controller.LookTimes(20);
       EXPECT_EQ(bed.Phase(), "Canceled") << bed.Message();
-      bed.PlayDriver();
+      support::DeleteFreeVolumes(bed.api);
       ExpectNothingLeft(bed, 0);
       EXPECT_EQ(bed.TargetPhase(), "Pending");
     }
@@ -865,7 +843,7 @@ TEST_F(DownloadReconcilerTest, InPlaceACancelledOneSaysThatTheVolumeIsPartlyOld)
   ASSERT_TRUE(bed_.Record().has_value());
   EXPECT_TRUE(bed_.Record()->has_ended);
   EXPECT_EQ(k8s::Annotation(bed_.Target(), objects::kRestoredAtAnnotation), "");
-  bed_.PlayDriver();
+  support::DeleteFreeVolumes(bed_.api);
   bed_.ExpectVolumeKept();
   ExpectNothingLeft(bed_, 1);
 }
@@ -912,7 +890,7 @@ TEST_F(DownloadReconcilerTest, InPlaceWhatIsLeftOfOneThatIsGoneIsRemoved) {
   EXPECT_THAT(
       RemoveDownloadLeftovers(bed_.ctx, bed_.env, support::As<objects::VolumeTask>(tasks.front())),
       IsOk());
-  bed_.PlayDriver();
+  support::DeleteFreeVolumes(bed_.api);
   EXPECT_EQ(bed_.Consent(), "");
   ASSERT_TRUE(bed_.Record().has_value());
   EXPECT_TRUE(bed_.Record()->has_ended);
@@ -1252,7 +1230,7 @@ TEST_P(KilledDownloadTest, AnotherEndsThoseOfAClassThatRetainsVolumes) {
       EXPECT_EQ(bed.Phase(), is_cancelled ? "Canceled" : "Completed") << bed.Message();
       another.Sweep();
       another.LookTimes(1);
-      bed.PlayDriver();
+      support::DeleteFreeVolumes(bed.api);
       ExpectNothingLeft(bed, is_cancelled ? 0 : 1);
       for (const Json& volume : bed.api.All(PersistentVolumeType())) {
         EXPECT_EQ(GetString(volume, {"spec", "persistentVolumeReclaimPolicy"}), "Retain");

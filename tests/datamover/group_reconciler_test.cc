@@ -5,7 +5,6 @@
 
 #include <string>
 
-#include "csi/group/moved_group.h"
 #include "objects/keys.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/kind_names.h"

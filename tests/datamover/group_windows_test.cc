@@ -5,7 +5,6 @@
 
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
@@ -19,7 +18,6 @@
 #include "tests/support/fake_clock.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
-#include "tests/support/status_matchers.h"
 #include "tests/support/typed.h"
 
 namespace csidelta::datamover::group_windows_test {

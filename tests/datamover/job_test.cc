@@ -255,10 +255,8 @@ TEST_F(JobTest, ARestoreHasItsFigures) {
 TEST_F(JobTest, WhatIsForgottenCountsNoBytes) {
   const std::string id = Backed();
   stages_.clear();
-  const absl::StatusOr<objects::Outcome> outcome =
-      Do(objects::ForgetWork{.items = {{.snapshot_id = id}}});
-  ASSERT_THAT(outcome, IsOk());
-  EXPECT_EQ(*outcome, objects::Outcome{.code = objects::OutcomeCode::kDone});
+  EXPECT_THAT(Do(objects::ForgetWork{.items = {{.snapshot_id = id}}}),
+              support::IsOkAndHolds(objects::Outcome{.code = objects::OutcomeCode::kDone}));
   EXPECT_GT(stages_.size(), 1U) << "of the removal and of the space";
   EXPECT_EQ(done_bytes_, 0);
   EXPECT_EQ(total_bytes_, 0);

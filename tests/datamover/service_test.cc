@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <atomic>
 #include <string>
 #include <thread>
@@ -100,6 +99,17 @@ net::HttpResponse Ask(const CallContext& ctx, const MoverBed& bed, absl::string_
   return answer.ok() ? *answer : net::HttpResponse();
 }
 
+void AwaitCompleted(const CallContext& ctx, MoverBed& bed, const std::string& name) {
+  EXPECT_THAT(
+      k8s::WaitFor(
+          ctx, bed.api, {DataUploadType(), "velero", name},
+          [](const Json* object) -> absl::StatusOr<bool> {
+            return object != nullptr && GetString(*object, {"status", "phase"}) == "Completed";
+          }),
+      IsOk())
+      << name;
+}
+
 TEST(MoverServiceTest, MovesVolumesUntilItIsStopped) {
   MoverBed bed;
   SeedCluster(bed);
@@ -111,13 +121,7 @@ TEST(MoverServiceTest, MovesVolumesUntilItIsStopped) {
   bed.api.AwaitWatches(8);  // Three kinds of two Veleros, tasks and Pods.
   bed.AddBase("gone", bed.env.cluster);
   bed.AddUpload("nightly");
-  EXPECT_THAT(
-      k8s::WaitFor(
-          ctx, bed.api, {DataUploadType(), "velero", "nightly"},
-          [](const Json* object) -> absl::StatusOr<bool> {
-            return object != nullptr && GetString(*object, {"status", "phase"}) == "Completed";
-          }),
-      IsOk());
+  AwaitCompleted(ctx, bed, "nightly");
   EXPECT_THAT(
       k8s::WaitFor(ctx, bed.api, VolumeSnapshotContentKey("du-1"),
                    [](const Json* object) -> absl::StatusOr<bool> { return object == nullptr; }),
@@ -215,17 +219,6 @@ class ReplicaClient : public k8s::ForwardingClient {
   std::atomic<int> writes_ = 0;
 };
 
-void AwaitCompleted(const CallContext& ctx, MoverBed& bed, const std::string& name) {
-  EXPECT_THAT(
-      k8s::WaitFor(
-          ctx, bed.api, {DataUploadType(), "velero", name},
-          [](const Json* object) -> absl::StatusOr<bool> {
-            return object != nullptr && GetString(*object, {"status", "phase"}) == "Completed";
-          }),
-      IsOk())
-      << name;
-}
-
 TEST(MoverServiceTest, OfTwoReplicasOneWorksAndTheOtherTakesOver) {
   MoverBed bed;
   SeedCluster(bed);
@@ -264,9 +257,7 @@ TEST(MoverServiceTest, OfTwoReplicasOneWorksAndTheOtherTakesOver) {
 // One that waits asks again after minutes only: it is told.
 TEST(MoverServiceTest, AnUploadThatEndsLetsTheNextBegin) {
   MoverBed bed;
-  support::SeedMoverKinds(bed.api);
-  bed.api.Seed({"", "v1", "namespaces", "Namespace", false},
-               {{"metadata", {{"name", "kube-system"}, {"uid", bed.env.cluster}}}});
+  SeedCluster(bed);
   bed.api.Seed(ConfigMapType(),
                {{"metadata", {{"name", kSettingsConfigMap}, {"namespace", MoverBed::kMover}}},
                 {"data", {{"config.json", R"({"limits": {"total": 1}})"}}}});

@@ -321,59 +321,56 @@ TEST_F(TaskRunnerTest, FiguresThatAreNotTakenAreLeftOut) {
   EXPECT_EQ(Status().outcome, objects::Outcome{.code = objects::OutcomeCode::kDone});
 }
 
-TEST(TaskReportTest, IsWrittenNowAndThenAndAtOnceWhenAStageBegins) {
-  support::FakeClock clock;
-  support::FakeApiClient api(clock);
-  api.SetStatusSubresource("volumetasks", true);
-  const k8s::ObjectKey task = {
+class TaskReportTest : public testing::Test {
+ protected:
+  TaskReportTest() {
+    api_.SetStatusSubresource("volumetasks", true);
+    api_.Seed(objects::VolumeTask::Type(), support::TaskWithJob("du-1"));
+  }
+
+  support::FakeClock clock_;
+  support::FakeApiClient api_{clock_};
+  const k8s::ObjectKey task_ = {
       .type = objects::VolumeTask::Type(), .namespace_name = "mover", .name = "du-1"};
-  api.Seed(objects::VolumeTask::Type(), support::TaskWithJob("du-1"));
-  CallContext ctx;
-  ctx.clock = &clock;
-  TaskReport report(api, task, {.phase = objects::TaskPhase::kRunning});
+  CallContext ctx_{.clock = &clock_};
+  TaskReport report_{api_, task_, {.phase = objects::TaskPhase::kRunning}};
+};
+
+TEST_F(TaskReportTest, IsWrittenNowAndThenAndAtOnceWhenAStageBegins) {
   const auto writes = [&] {
-    EXPECT_THAT(report.Step(ctx), IsOk());
-    const int count = api.CallCount("patch", "volumetasks");
-    api.ClearCalls();
+    EXPECT_THAT(report_.Step(ctx_), IsOk());
+    const int count = api_.CallCount("patch", "volumetasks");
+    api_.ClearCalls();
     return count;
   };
   EXPECT_EQ(writes(), 1);
   EXPECT_EQ(writes(), 0);
-  report.Progress("transfer", 0, 9);
+  report_.Progress("transfer", 0, 9);
   EXPECT_EQ(writes(), 1);
-  report.Progress("transfer", 1, 9);
+  report_.Progress("transfer", 1, 9);
   EXPECT_EQ(writes(), 1) << "the first bytes";
-  report.Progress("transfer", 2, 9);
+  report_.Progress("transfer", 2, 9);
   EXPECT_EQ(writes(), 0);
-  clock.Advance(kReportEvery - absl::Seconds(1));
+  clock_.Advance(kReportEvery - absl::Seconds(1));
   EXPECT_EQ(writes(), 0);
-  report.Progress("audit", 2, 9);
+  report_.Progress("audit", 2, 9);
   EXPECT_EQ(writes(), 1);
-  clock.Advance(kReportEvery - absl::Seconds(1));
-  report.Progress("audit", 3, 9);
+  clock_.Advance(kReportEvery - absl::Seconds(1));
+  report_.Progress("audit", 3, 9);
   EXPECT_EQ(writes(), 0);
-  clock.Advance(absl::Seconds(1));
+  clock_.Advance(absl::Seconds(1));
   EXPECT_EQ(writes(), 1);
-  EXPECT_EQ(StatusOf(api, task).done_bytes, 3);
-  clock.Advance(kReportEvery);
+  EXPECT_EQ(StatusOf(api_, task_).done_bytes, 3);
+  clock_.Advance(kReportEvery);
   EXPECT_EQ(writes(), 1) << "a heartbeat";
-  EXPECT_EQ(StatusOf(api, task).heartbeat_at, clock.Now());
+  EXPECT_EQ(StatusOf(api_, task_).heartbeat_at, clock_.Now());
 }
 
-TEST(TaskReportTest, WhatCouldNotBeWrittenIsWrittenTheNextTime) {
-  support::FakeClock clock;
-  support::FakeApiClient api(clock);
-  api.SetStatusSubresource("volumetasks", true);
-  const k8s::ObjectKey task = {
-      .type = objects::VolumeTask::Type(), .namespace_name = "mover", .name = "du-1"};
-  api.Seed(objects::VolumeTask::Type(), support::TaskWithJob("du-1"));
-  CallContext ctx;
-  ctx.clock = &clock;
-  TaskReport report(api, task, {.phase = objects::TaskPhase::kRunning});
-  api.FailNext("patch", "volumetasks", kAway);
-  EXPECT_THAT(report.Step(ctx), StatusIs(absl::StatusCode::kUnavailable));
-  EXPECT_THAT(report.Step(ctx), IsOk());
-  EXPECT_EQ(StatusOf(api, task).phase, objects::TaskPhase::kRunning);
+TEST_F(TaskReportTest, WhatCouldNotBeWrittenIsWrittenTheNextTime) {
+  api_.FailNext("patch", "volumetasks", kAway);
+  EXPECT_THAT(report_.Step(ctx_), StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(report_.Step(ctx_), IsOk());
+  EXPECT_EQ(StatusOf(api_, task_).phase, objects::TaskPhase::kRunning);
 }
 
 }  // namespace

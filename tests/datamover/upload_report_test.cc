@@ -15,7 +15,6 @@ namespace csidelta::datamover::upload_report_test {
 namespace {
 
 using testing::ElementsAre;
-using testing::IsEmpty;
 using testing::Pair;
 
 TransferObject Upload() {
