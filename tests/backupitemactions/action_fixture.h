@@ -47,18 +47,25 @@ class ActionTest : public testing::Test {
 
   // The one rule of the backup's policy is for CSI volumes and has these parameters.
   void SetPolicy(const std::string& parameters, const std::string& type = "custom") {
+    SetPolicyRules("- conditions: {csi: {}}\n  action: {type: " + type +
+                   ", parameters: " + parameters + "}\n");
+  }
+  void SetPolicyRules(const std::string& yaml) {
     api_.Seed(ConfigMapType(),
               {{"metadata", {{"name", "policies"}, {"namespace", "velero"}}},
-               {"data",
-                {{"policy.yaml",
-                  "version: v1\nvolumePolicies:\n- conditions: {csi: {}}\n  action: {type: " +
-                      type + ", parameters: " + parameters + "}\n"}}}});
+               {"data", {{"policy.yaml", "version: v1\nvolumePolicies:\n" + yaml}}}});
   }
 
   // `action` on an item of the backup, as the host calls it.
   absl::StatusOr<velero::BackupItemResult> RunAction(velero::BackupItemAction& action,
                                                      const Json& item) {
     return action.Execute(ctx_, objects::Object(item), objects::Object(backup_));
+  }
+  // The same, which succeeds.
+  velero::BackupItemResult Succeed(velero::BackupItemAction& action, const Json& item) {
+    const auto result = RunAction(action, item);
+    EXPECT_TRUE(result.ok()) << result.status();
+    return result.value_or(velero::BackupItemResult());
   }
   absl::StatusOr<velero::OperationProgress> AskProgress(velero::BackupItemAction& action,
                                                         absl::string_view operation_id) {

@@ -17,6 +17,7 @@
 #include "longhorn/types.h"
 #include "objects/keys.h"
 #include "tests/support/action_log.h"
+#include "tests/support/event_texts.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/native_bed.h"
 #include "tests/support/status_matchers.h"
@@ -231,10 +232,9 @@ TEST_F(LonghornVolumeActionTest, AFullVolumeIsRefusedBeforeAnythingIsMade) {
   bed_.AddSnapshot("two");
   EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kResourceExhausted,
                               HasSubstr("PVC shop/data: Longhorn's Volume pvc-1 has 2 snapshots")));
-  const std::vector<Json> events = bed_.api().All(EventType());
-  ASSERT_THAT(events, SizeIs(1));
-  EXPECT_EQ(GetString(events[0], {"reason"}), "SnapshotFailed");
-  EXPECT_THAT(GetString(events[0], {"message"}), HasSubstr("pvc-1 has 2 snapshots"));
+  EXPECT_THAT(
+      support::EventTexts(bed_.api()),
+      ElementsAre(AllOf(HasSubstr(" SnapshotFailed: "), HasSubstr("pvc-1 has 2 snapshots"))));
   EXPECT_EQ(bed_.Count("create", "snapshots"), 0);
   EXPECT_EQ(bed_.Count("create", "leases"), 0);
 }

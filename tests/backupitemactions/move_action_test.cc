@@ -7,11 +7,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "backupitemactions/actions.h"
-#include "base/log.h"
 #include "csi/expose/data_transfer.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/backupitemactions/action_fixture.h"
+#include "tests/support/action_log.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
@@ -38,6 +38,17 @@ class MoveActionTest : public ActionTest {
   }
 
   absl::StatusOr<velero::BackupItemResult> Execute() { return RunAction(*action_, claim_); }
+  velero::BackupItemResult Run() { return Succeed(*action_, claim_); }
+
+  // As Velero makes it of the PVC.
+  void SeedUploadOf(const std::string& mover) {
+    const std::string operation = csi::UploadOperationId("backup-uid", k8s::Uid(claim_));
+    api_.Seed(DataUploadType(), {{"metadata",
+                                  {{"name", "nightly-x7k2p"},
+                                   {"namespace", "velero"},
+                                   {"labels", {{objects::kAsyncOperationIdLabel, operation}}}}},
+                                 {"spec", {{"datamover", mover}}}});
+  }
 
   std::vector<Json> Uploads() const { return api_.All(DataUploadType()); }
 
@@ -101,18 +112,17 @@ TEST_F(MoveActionTest, AClassByWhichLonghornWouldUploadTheDataItselfIsRefused) {
 }
 
 TEST_F(MoveActionTest, TheArchivedClaimNamesItsUploadAndTheOperationWaitsForIt) {
-  const auto result = Execute();
-  ASSERT_THAT(result, IsOk());
+  const velero::BackupItemResult result = Run();
   const Json upload = Upload();
-  ASSERT_TRUE(result->item.has_value());
-  EXPECT_EQ(result->item->Annotation(objects::kDataUploadNameAnnotation),
+  ASSERT_TRUE(result.item.has_value());
+  EXPECT_EQ(result.item->Annotation(objects::kDataUploadNameAnnotation),
             absl::StrCat("velero/", k8s::Name(upload)));
-  EXPECT_EQ(result->item->Label(objects::kBackupNameLabel), "nightly");
-  EXPECT_EQ(GetString(result->item->json(), {"spec", "resources", "requests", "storage"}), "64Mi");
-  EXPECT_THAT(result->additional_items, IsEmpty()) << "the mover owns the VolumeSnapshot";
-  EXPECT_EQ(result->operation_id, k8s::Label(upload, objects::kAsyncOperationIdLabel));
-  EXPECT_LE(result->operation_id.size(), velero::kLabelValueBytesMax);
-  EXPECT_THAT(result->post_operation_items,
+  EXPECT_EQ(result.item->Label(objects::kBackupNameLabel), "nightly");
+  EXPECT_EQ(GetString(result.item->json(), {"spec", "resources", "requests", "storage"}), "64Mi");
+  EXPECT_THAT(result.additional_items, IsEmpty()) << "the mover owns the VolumeSnapshot";
+  EXPECT_EQ(result.operation_id, k8s::Label(upload, objects::kAsyncOperationIdLabel));
+  EXPECT_LE(result.operation_id.size(), velero::kLabelValueBytesMax);
+  EXPECT_THAT(result.post_operation_items,
               ElementsAre(velero::ResourceIdentifier{"velero.io", "datauploads", "velero",
                                                      k8s::Name(upload)}));
 }
@@ -132,31 +142,22 @@ TEST_F(MoveActionTest, NamesAVolumeSnapshotOnlyWhereTheBackupMovesData) {
 }
 
 TEST_F(MoveActionTest, ASecondCallFindsWhatTheFirstDid) {
-  const auto first = Execute();
-  ASSERT_THAT(first, IsOk());
+  const velero::BackupItemResult first = Run();
   // The mover took the VolumeSnapshot over.
   api_.Remove({VolumeSnapshotType(), "app",
                GetString(Upload(), {"spec", "csiSnapshot", "volumeSnapshot"})});
-  const auto second = Execute();
-  ASSERT_THAT(second, IsOk());
-  EXPECT_EQ(second->operation_id, first->operation_id);
-  EXPECT_EQ(second->post_operation_items, first->post_operation_items);
+  const velero::BackupItemResult second = Run();
+  EXPECT_EQ(second.operation_id, first.operation_id);
+  EXPECT_EQ(second.post_operation_items, first.post_operation_items);
   EXPECT_THAT(Uploads(), SizeIs(1));
   EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
 }
 
 TEST_F(MoveActionTest, AnUploadThatVeleroMadeIsLeftAlone) {
-  api_.Seed(DataUploadType(), {{"metadata",
-                                {{"name", "nightly-x7k2p"},
-                                 {"namespace", "velero"},
-                                 {"labels",
-                                  {{objects::kAsyncOperationIdLabel,
-                                    csi::UploadOperationId("backup-uid", k8s::Uid(claim_))}}}}},
-                               {"spec", {{"datamover", "csi-delta"}}}});
-  const auto result = Execute();
-  ASSERT_THAT(result, IsOk());
-  EXPECT_FALSE(result->item.has_value());
-  EXPECT_EQ(result->operation_id, "");
+  SeedUploadOf("csi-delta");
+  const velero::BackupItemResult result = Run();
+  EXPECT_FALSE(result.item.has_value());
+  EXPECT_EQ(result.operation_id, "");
   EXPECT_THAT(Uploads(), SizeIs(1));
   EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
 }
@@ -165,52 +166,41 @@ TEST_F(MoveActionTest, AnUploadThatVeleroMadeIsLeftAlone) {
 class OtherMoverTest : public MoveActionTest {
  protected:
   void SetUp() override {
-    warnings().clear();
-    SetLogSink([](LogLevel level, const std::string& line) {
-      warnings() += level == LogLevel::kWarn ? line : "";
-    });
     SetJson(backup_, {"spec", "snapshotMoveData"}, true);
     SetJson(backup_, {"spec", "datamover"}, "csi-delta");
-  }
-  void TearDown() override { SetLogSink(nullptr); }
-  static std::string& warnings() {
-    static std::string text;
-    return text;
   }
 
   // As Velero's own action does, which comes first and marks the claim.
   void MoveBy(const std::string& mover) {
-    const std::string operation = csi::UploadOperationId("backup-uid", k8s::Uid(claim_));
-    api_.Seed(DataUploadType(), {{"metadata",
-                                  {{"name", "nightly-x7k2p"},
-                                   {"namespace", "velero"},
-                                   {"labels", {{objects::kAsyncOperationIdLabel, operation}}}}},
-                                 {"spec", {{"datamover", mover}}}});
+    SeedUploadOf(mover);
     SetJson(claim_, {"metadata", "labels", objects::kVolumeSnapshotNameLabel}, "velero-data-1");
     SetJson(claim_, {"metadata", "labels", objects::kBackupNameLabel}, "nightly");
   }
+
+  support::ActionLog log_;
 };
 
 TEST_F(OtherMoverTest, ARuleOfTypeSnapshotThatTakesAVolumeFromTheMoverIsWarnedOf) {
   SetPolicy("{}", "snapshot");
   MoveBy("velero-fs");
   EXPECT_THAT(Execute(), IsOk());
-  EXPECT_THAT(warnings(), AllOf(HasSubstr("\"pvc\":\"data\""), HasSubstr("velero-fs"),
-                                HasSubstr("csi-delta: move")));
+  EXPECT_THAT(log_.warnings(),
+              ElementsAre(AllOf(HasSubstr("\"pvc\":\"data\""), HasSubstr("velero-fs"),
+                                HasSubstr("csi-delta: move"))));
 }
 
 TEST_F(OtherMoverTest, AnUploadOfAnotherMoverInSpiteOfItsRuleIsWarnedOf) {
   MoveBy("velero-fs");
   EraseJson(claim_, {"metadata", "labels"});
   EXPECT_THAT(Execute(), IsOk());
-  EXPECT_THAT(warnings(), HasSubstr("velero-fs"));
+  EXPECT_THAT(log_.warnings(), testing::Contains(HasSubstr("velero-fs")));
 }
 
 TEST_F(OtherMoverTest, WhatTheMoverGetsIsNoWarning) {
   SetPolicy("{}", "snapshot");
   MoveBy("csi-delta");
   EXPECT_THAT(Execute(), IsOk());
-  EXPECT_EQ(warnings(), "");
+  EXPECT_THAT(log_.warnings(), IsEmpty());
 }
 
 TEST_F(OtherMoverTest, WithoutSuchARuleNothingIsAsked) {
@@ -228,9 +218,8 @@ TEST_F(MoveActionTest, WithoutAnUploadTheSnapshotGoesAndTheClaimFails) {
 
 TEST_F(MoveActionTest, AnAnswerThatIsLostIsAskedForAgain) {
   api_.FailNext("create", "datauploads", absl::UnavailableError("reset"), 1, Fault::kAnswerLost);
-  const auto result = Execute();
-  ASSERT_THAT(result, IsOk());
-  EXPECT_EQ(k8s::Name(Upload()), result->post_operation_items.at(0).name);
+  const velero::BackupItemResult result = Run();
+  EXPECT_EQ(k8s::Name(Upload()), result.post_operation_items.at(0).name);
   EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
 }
 
@@ -268,20 +257,19 @@ TEST_F(MoveActionTest, HandsOffWhileFinalizing) {
 }
 
 TEST_F(MoveActionTest, ProgressAndCancelAreTheUploads) {
-  const auto result = Execute();
-  ASSERT_THAT(result, IsOk());
+  const velero::BackupItemResult result = Run();
   api_.SetField({DataUploadType(), "velero", k8s::Name(Upload())}, {"status"},
                 Json{{"phase", "InProgress"},
                      {"startTimestamp", "2026-01-02T03:04:05Z"},
                      {"progress", {{"bytesDone", 5}, {"totalBytes", 9}}}});
-  const auto progress = AskProgress(*action_, result->operation_id);
+  const auto progress = AskProgress(*action_, result.operation_id);
   ASSERT_THAT(progress, IsOk());
   EXPECT_FALSE(progress->completed);
   EXPECT_EQ(progress->completed_units, 5);
   EXPECT_EQ(progress->total_units, 9);
   EXPECT_EQ(progress->units, "Bytes");
 
-  ASSERT_THAT(RunCancel(*action_, result->operation_id), IsOk());
+  ASSERT_THAT(RunCancel(*action_, result.operation_id), IsOk());
   EXPECT_EQ(*FindJson(Upload(), {"spec", "cancel"}), true);
 }
 

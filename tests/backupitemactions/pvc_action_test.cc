@@ -1,17 +1,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "backupitemactions/actions.h"
-#include "base/log.h"
 #include "k8s/object.h"
 #include "objects/copy_record.h"
 #include "objects/keys.h"
 #include "tests/backupitemactions/action_fixture.h"
+#include "tests/support/action_log.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/status_matchers.h"
 
@@ -21,6 +23,7 @@ namespace {
 using support::IsOk;
 using support::StatusIs;
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
@@ -30,34 +33,33 @@ class PvcActionTest : public ActionTest {
   absl::StatusOr<velero::BackupItemResult> Execute() {
     return RunAction(*MakePvcAction(env_), claim_);
   }
+  velero::BackupItemResult Run() { return Succeed(*MakePvcAction(env_), claim_); }
 
   void ExpectUntouched() {
-    const auto result = Execute();
-    ASSERT_THAT(result, IsOk());
-    EXPECT_FALSE(result->item.has_value());
-    EXPECT_THAT(result->additional_items, IsEmpty());
+    const velero::BackupItemResult result = Run();
+    EXPECT_FALSE(result.item.has_value());
+    EXPECT_THAT(result.additional_items, IsEmpty());
     EXPECT_EQ(Writes(), 0);
     EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
   }
 };
 
 TEST_F(PvcActionTest, TakesTheVolumeThatThePolicyGivesToUs) {
-  const auto result = Execute();
-  ASSERT_THAT(result, IsOk());
+  const velero::BackupItemResult result = Run();
   ASSERT_THAT(api_.All(VolumeSnapshotType()), SizeIs(1));
   const std::string name = k8s::Name(api_.All(VolumeSnapshotType()).front());
-  ASSERT_TRUE(result->item.has_value());
-  EXPECT_EQ(result->item->Label("velero.io/volume-snapshot-name"), name);
-  EXPECT_EQ(result->item->Label("velero.io/backup-name"), "nightly");
-  EXPECT_EQ(result->item->Annotation("velero.io/volume-snapshot-name"), name);
-  EXPECT_EQ(result->item->Annotation("backup.velero.io/must-include-additional-items"), "true");
-  EXPECT_EQ(GetString(result->item->json(), {"spec", "resources", "requests", "storage"}), "64Mi");
-  ASSERT_THAT(result->additional_items, SizeIs(1));
+  ASSERT_TRUE(result.item.has_value());
+  EXPECT_EQ(result.item->Label("velero.io/volume-snapshot-name"), name);
+  EXPECT_EQ(result.item->Label("velero.io/backup-name"), "nightly");
+  EXPECT_EQ(result.item->Annotation("velero.io/volume-snapshot-name"), name);
+  EXPECT_EQ(result.item->Annotation("backup.velero.io/must-include-additional-items"), "true");
+  EXPECT_EQ(GetString(result.item->json(), {"spec", "resources", "requests", "storage"}), "64Mi");
+  ASSERT_THAT(result.additional_items, SizeIs(1));
   EXPECT_EQ(
-      result->additional_items[0],
+      result.additional_items[0],
       (velero::ResourceIdentifier{"snapshot.storage.k8s.io", "volumesnapshots", "app", name}));
-  EXPECT_EQ(result->operation_id, "");
-  EXPECT_THAT(result->post_operation_items, IsEmpty());
+  EXPECT_EQ(result.operation_id, "");
+  EXPECT_THAT(result.post_operation_items, IsEmpty());
   EXPECT_THAT(SnapshotFailures(), IsEmpty());
   // The claim in the cluster stays as it is.
   EXPECT_EQ(*api_.Find({PersistentVolumeClaimType(), "app", "data"}), claim_);
@@ -65,23 +67,20 @@ TEST_F(PvcActionTest, TakesTheVolumeThatThePolicyGivesToUs) {
 
 TEST_F(PvcActionTest, AnUnknownSizeChangesNoRequest) {
   cluster_.driver().size_bytes = 0;
-  const auto result = Execute();
-  ASSERT_THAT(result, IsOk());
-  EXPECT_EQ(GetString(result->item->json(), {"spec", "resources", "requests", "storage"}), "16Mi");
+  const velero::BackupItemResult result = Run();
+  EXPECT_EQ(GetString(result.item->json(), {"spec", "resources", "requests", "storage"}), "16Mi");
 }
 
 TEST_F(PvcActionTest, ALargerRequestStays) {
   SetJson(claim_, {"spec", "resources", "requests", "storage"}, "1Gi");
-  const auto result = Execute();
-  ASSERT_THAT(result, IsOk());
-  EXPECT_EQ(GetString(result->item->json(), {"spec", "resources", "requests", "storage"}), "1Gi");
+  const velero::BackupItemResult result = Run();
+  EXPECT_EQ(GetString(result.item->json(), {"spec", "resources", "requests", "storage"}), "1Gi");
 }
 
 TEST_F(PvcActionTest, UnknownFieldsSurvive) {
   SetJson(claim_, {"spec", "future"}, Json{{"big", 9007199254740993}});
-  const auto result = Execute();
-  ASSERT_THAT(result, IsOk());
-  EXPECT_EQ(result->item->json()["spec"]["future"]["big"], 9007199254740993);
+  const velero::BackupItemResult result = Run();
+  EXPECT_EQ(result.item->json()["spec"]["future"]["big"], 9007199254740993);
 }
 
 TEST_F(PvcActionTest, HandsOffWithoutTheFeature) {
@@ -96,79 +95,58 @@ TEST_F(PvcActionTest, AVolumeThatARuleGivesToLonghornIsLeftToItsAction) {
              {"spec", {{"csi", {{"driver", "driver.longhorn.io"}, {"volumeHandle", "pvc-1"}}}}}});
   SetPolicy("{csi-delta: longhorn}");
   ExpectUntouched();
-  SetLogSink([](LogLevel level, const std::string& line) {
-    EXPECT_NE(level, LogLevel::kWarn) << line << ": it is taken";
-  });
+  const support::ActionLog log;
   env_.enable_csi = false;
   EXPECT_THAT(RunAction(*MakeUnclaimedVolumeAction(env_), claim_), IsOk());
-  SetLogSink(nullptr);
+  EXPECT_THAT(log.warnings(), IsEmpty()) << "it is taken";
 }
 
 // Velero's own ways step aside for a rule of type custom.
 TEST_F(PvcActionTest, AVolumeThatNoPluginTakesIsWarnedOf) {
-  static std::string log;
-  log.clear();
-  SetLogSink(
-      [](LogLevel level, const std::string& line) { log += level == LogLevel::kWarn ? line : ""; });
-  const auto run = [&] {
-    return MakeUnclaimedVolumeAction(env_)
-        ->Execute(ctx_, objects::Object(claim_), objects::Object(backup_))
-        .status();
-  };
+  const support::ActionLog log;
+  const auto run = [&] { return RunAction(*MakeUnclaimedVolumeAction(env_), claim_); };
   EXPECT_THAT(run(), IsOk());
-  EXPECT_EQ(log, "") << "it is taken";
+  EXPECT_THAT(log.warnings(), IsEmpty()) << "it is taken";
   env_.enable_csi = false;
   EXPECT_THAT(run(), IsOk());
-  EXPECT_THAT(log,
-              testing::AllOf(HasSubstr("\"pvc\":\"data\""), HasSubstr("--features=EnableCSI")));
-  log.clear();
+  EXPECT_THAT(log.warnings(),
+              ElementsAre(AllOf(HasSubstr("\"pvc\":\"data\""), HasSubstr("--features=EnableCSI"))));
+  log.warnings().clear();
   SetPolicy("{acme: mine}");
   EXPECT_THAT(run(), IsOk());
-  EXPECT_EQ(log, "");
+  EXPECT_THAT(log.warnings(), IsEmpty());
   env_.enable_csi = true;
-  SetPolicy("{csi-delta: snapshot}");
   SetJson(claim_, {"spec", "storageClassName"}, "");
-  EXPECT_THAT(Execute(), IsOk());
-  EXPECT_THAT(log, HasSubstr("resource modifier"));
-  log.clear();
-  SetPolicy("{csi-delta: move}");
-  EXPECT_THAT(Execute(), IsOk());
-  EXPECT_THAT(log, HasSubstr("resource modifier"));
-  SetLogSink(nullptr);
+  for (const char* const way : {"{csi-delta: snapshot}", "{csi-delta: move}"}) {
+    SetPolicy(way);
+    EXPECT_THAT(Execute(), IsOk());
+    EXPECT_THAT(log.warnings(), testing::Contains(HasSubstr("resource modifier"))) << way;
+    log.warnings().clear();
+  }
 }
 
 TEST_F(PvcActionTest, AVolumeOfThePolicyThatCannotBeTakenIsWarnedOf) {
-  static std::string warnings;
-  warnings.clear();
-  SetLogSink([](LogLevel level, const std::string& line) {
-    warnings += level == LogLevel::kWarn ? line : "";
-  });
+  const support::ActionLog log;
   SetJson(claim_, {"status", "phase"}, "Lost");
   ExpectUntouched();
-  SetLogSink(nullptr);
-  EXPECT_THAT(warnings, AllOf(HasSubstr("volume left alone"), HasSubstr("\"pvc\":\"data\""),
-                              HasSubstr("Lost")));
+  EXPECT_THAT(log.warnings(),
+              testing::Contains(AllOf(HasSubstr("volume left alone"), HasSubstr("\"pvc\":\"data\""),
+                                      HasSubstr("Lost"))));
 }
 
 TEST_F(PvcActionTest, ARestoreIntoTheVolumeIsWarnedOfOnceAndNotArchived) {
-  static int warnings;
   const auto run = [&](const objects::CopyRecord& record) {
-    warnings = 0;
     SetJson(claim_, {"metadata", "annotations", objects::kCopyRecordAnnotation},
             objects::FormatCopyRecord(record));
     SetJson(claim_, {"metadata", "annotations", objects::kMayWriteAnnotation}, "velero/x");
-    SetLogSink([](LogLevel level, const std::string& line) {
-      warnings += level == LogLevel::kWarn && line.find("partly old") != std::string::npos &&
-                          line.find("velero/x") != std::string::npos
-                      ? 1
-                      : 0;
-    });
+    const support::ActionLog log;
     const auto result = Execute();
-    SetLogSink(nullptr);
     EXPECT_THAT(result, IsOk());
     EXPECT_EQ(result->item->Annotation(objects::kCopyRecordAnnotation), "");
     EXPECT_EQ(result->item->Annotation(objects::kMayWriteAnnotation), "");
-    return warnings;
+    return std::count_if(log.warnings().begin(), log.warnings().end(), [](const auto& line) {
+      return absl::StrContains(line, "partly old") && absl::StrContains(line, "velero/x");
+    });
   };
   objects::CopyRecord record{.from = "velero/x", .id = "download-uid", .has_begun = true};
   EXPECT_EQ(run(record), 0) << "the DataDownload does not exist";
@@ -200,11 +178,10 @@ TEST_F(PvcActionTest, StaleLabelsOfARestoredClaimDoNotCount) {
   SetJson(claim_, {"metadata", "labels", "velero.io/backup-name"}, "nightly");
   SetJson(claim_, {"metadata", "labels", "velero.io/restore-name"}, "r");
   SetJson(claim_, {"metadata", "annotations", "velero.io/data-upload-name"}, "velero/old");
-  const auto result = Execute();
-  ASSERT_THAT(result, IsOk());
-  ASSERT_TRUE(result->item.has_value());
-  EXPECT_NE(result->item->Label("velero.io/volume-snapshot-name"), "gone");
-  EXPECT_EQ(result->item->Annotation("velero.io/data-upload-name"), "");
+  const velero::BackupItemResult result = Run();
+  ASSERT_TRUE(result.item.has_value());
+  EXPECT_NE(result.item->Label("velero.io/volume-snapshot-name"), "gone");
+  EXPECT_EQ(result.item->Annotation("velero.io/data-upload-name"), "");
 }
 
 // Velero up to 1.17 copies the labels of a restored claim to the VolumeSnapshot that it takes.
@@ -222,9 +199,8 @@ TEST_F(PvcActionTest, HandsOffARestoredClaimWhoseVolumeVeleroTook) {
 
   SetJson(taken, {"metadata", "creationTimestamp"}, "2023-11-13T22:13:20Z");
   api_.Seed(VolumeSnapshotType(), taken);
-  const auto result = Execute();
-  ASSERT_THAT(result, IsOk());
-  EXPECT_TRUE(result->item.has_value()) << "a VolumeSnapshot from before the backup";
+  const velero::BackupItemResult result = Run();
+  EXPECT_TRUE(result.item.has_value()) << "a VolumeSnapshot from before the backup";
 }
 
 TEST_F(PvcActionTest, LeavesAVolumeOfAnotherPluginAlone) {
@@ -264,33 +240,25 @@ TEST_F(PvcActionTest, TheDriversErrorReachesTheUser) {
   cluster_.driver().Refuse("CreateSnapshot", "Internal", "quota used up");
   EXPECT_THAT(Execute(), StatusIs(absl::StatusCode::kDeadlineExceeded,
                                   AllOf(HasSubstr("app/data"), HasSubstr("quota used up"))));
-  EXPECT_THAT(SnapshotFailures(),
-              testing::ElementsAre(
-                  AllOf(testing::StartsWith("data: backup nightly has no snapshot of this PVC: "),
+  EXPECT_THAT(
+      SnapshotFailures(),
+      ElementsAre(AllOf(testing::StartsWith("data: backup nightly has no snapshot of this PVC: "),
                         HasSubstr("quota used up"))));
   EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
   EXPECT_THAT(api_.All(VolumeSnapshotContentType()), IsEmpty());
 }
 
 TEST_F(PvcActionTest, AFailureThatNoEventCanTellIsLogged) {
-  static std::string log;
-  log.clear();
-  SetLogSink([](LogLevel /*level*/, const std::string& line) { log += line; });
+  const support::ActionLog log;
   cluster_.driver().Refuse("CreateSnapshot", "Internal", "quota used up");
   api_.Forbid("get", "persistentvolumeclaims");
   EXPECT_FALSE(Execute().ok());
-  SetLogSink(nullptr);
   EXPECT_THAT(SnapshotFailures(), IsEmpty());
-  EXPECT_THAT(log, HasSubstr("an event could not be written"));
+  EXPECT_THAT(log.text(), HasSubstr("an event could not be written"));
 }
 
 TEST_F(PvcActionTest, WrongSettingsFailOnlyManagedVolumes) {
-  api_.Seed(ConfigMapType(),
-            {{"metadata",
-              {{"name", "settings"},
-               {"namespace", "velero"},
-               {"labels", {{"velero.io/plugin-config", ""}, {"velero.io/csi-delta", ""}}}}},
-             {"data", {{"sweepOrphans", "maybe"}}}});
+  support::SetPluginConfig({{"sweepOrphans", "maybe"}}, api_);
   EXPECT_THAT(Execute(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("sweepOrphans")));
   SetPolicy("{another: plugin}");
   EXPECT_THAT(Execute(), IsOk());
