@@ -20,6 +20,7 @@
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/backupitemactions/action_fixture.h"
+#include "tests/support/action_log.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/snapshot_fields.h"
@@ -85,15 +86,7 @@ class VolumeGroupTest : public ActionTest {
     api_.Mutate(ClaimKey("app", Name(i)), change);
   }
   Result Execute(int i) { return RunAction(*action_, Claim(i)); }
-
-  void Configure(const Json& data) {
-    api_.Seed(ConfigMapType(),
-              {{"metadata",
-                {{"name", "settings"},
-                 {"namespace", "velero"},
-                 {"labels", {{"velero.io/plugin-config", ""}, {"velero.io/csi-delta", ""}}}}},
-               {"data", data}});
-  }
+  velero::BackupItemResult Run(int i) { return Succeed(*action_, Claim(i)); }
 
   Json Group() const { return api_.All(VolumeGroupSnapshotType("v1")).front(); }
   // Saves the group, as the host does when the first claim was.
@@ -103,9 +96,8 @@ class VolumeGroupTest : public ActionTest {
   // Every claim is snapshotted alone, and nothing of a group is there.
   void ExpectAlone() {
     for (int i = 0; i < 3; ++i) {
-      const Result result = Execute(i);
-      ASSERT_THAT(result, IsOk());
-      EXPECT_THAT(result->additional_items, SizeIs(1));
+      const velero::BackupItemResult result = Run(i);
+      EXPECT_THAT(result.additional_items, SizeIs(1));
     }
     EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(3));
     EXPECT_THAT(cluster_.driver().groups(), IsEmpty());
@@ -123,24 +115,22 @@ class VolumeGroupTest : public ActionTest {
 
 TEST_F(VolumeGroupTest, ClaimsThatShareTheLabelAreCutTogether) {
   for (int i = 0; i < 3; ++i) {
-    const Result result = Execute(i);
-    ASSERT_THAT(result, IsOk());
-    ASSERT_TRUE(result->item.has_value());
+    const velero::BackupItemResult result = Run(i);
+    ASSERT_TRUE(result.item.has_value());
     ASSERT_THAT(api_.All(VolumeGroupSnapshotType("v1")), SizeIs(1));
-    const std::string snapshot = result->item->Annotation(objects::kVolumeSnapshotNameAnnotation);
-    EXPECT_THAT(result->item->Label(objects::kVolumeSnapshotNameLabel), SizeIs(Le(63)));
+    const std::string snapshot = result.item->Annotation(objects::kVolumeSnapshotNameAnnotation);
+    EXPECT_THAT(result.item->Label(objects::kVolumeSnapshotNameLabel), SizeIs(Le(63)));
     EXPECT_THAT(
-        result->additional_items,
+        result.additional_items,
         ElementsAre(velero::ResourceIdentifier{"groupsnapshot.storage.k8s.io",
                                                "volumegroupsnapshots", "app", k8s::Name(Group())},
                     velero::ResourceIdentifier{"snapshot.storage.k8s.io", "volumesnapshots", "app",
                                                snapshot}));
     EXPECT_EQ(support::SourceClaimName(*api_.Find(VolumeSnapshotKey("app", snapshot))), Name(i));
-    EXPECT_EQ(result->item->Label("velero.io/volume-group"), "db");
-    EXPECT_EQ(result->item->Label(objects::kGroupMarkLabel), "");
-    EXPECT_EQ(result->item->Annotation(objects::kMustIncludeAnnotation), "true");
-    EXPECT_EQ(GetString(result->item->json(), {"spec", "resources", "requests", "storage"}),
-              "64Mi");
+    EXPECT_EQ(result.item->Label("velero.io/volume-group"), "db");
+    EXPECT_EQ(result.item->Label(objects::kGroupMarkLabel), "");
+    EXPECT_EQ(result.item->Annotation(objects::kMustIncludeAnnotation), "true");
+    EXPECT_EQ(GetString(result.item->json(), {"spec", "resources", "requests", "storage"}), "64Mi");
   }
   EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
   EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
@@ -240,10 +230,9 @@ class MovedVolumeGroupTest : public VolumeGroupTest {
 
 TEST_F(MovedVolumeGroupTest, ClaimsAreSnapshottedByOneCallAndMovedOneByOne) {
   for (int i = 0; i < 3; ++i) {
-    const Result result = Execute(i);
-    ASSERT_THAT(result, IsOk());
-    EXPECT_THAT(result->additional_items, IsEmpty());
-    EXPECT_FALSE(result->operation_id.empty());
+    const velero::BackupItemResult result = Run(i);
+    EXPECT_THAT(result.additional_items, IsEmpty());
+    EXPECT_FALSE(result.operation_id.empty());
   }
   EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
   EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
@@ -410,14 +399,11 @@ INSTANTIATE_TEST_SUITE_P(Claims, DyingPluginTest, testing::Values(1, 3),
                          [](const auto& test) { return absl::StrCat("Of", test.param); });
 
 TEST_F(MovedVolumeGroupTest, ThoseThatAreKeptAreAGroupByThemselves) {
-  api_.Seed(ConfigMapType(), {{"metadata", {{"name", "policies"}, {"namespace", "velero"}}},
-                              {"data",
-                               {{"policy.yaml",
-                                 "version: v1\nvolumePolicies:\n"
-                                 "- conditions: {storageClass: [kept]}\n"
-                                 "  action: {type: custom, parameters: {csi-delta: snapshot}}\n"
-                                 "- conditions: {csi: {}}\n"
-                                 "  action: {type: custom, parameters: {csi-delta: move}}\n"}}}});
+  SetPolicyRules(
+      "- conditions: {storageClass: [kept]}\n"
+      "  action: {type: custom, parameters: {csi-delta: snapshot}}\n"
+      "- conditions: {csi: {}}\n"
+      "  action: {type: custom, parameters: {csi-delta: move}}\n");
   for (int i = 0; i < 2; ++i) {
     api_.Mutate(VolumeKey(absl::StrCat("pv-", i)),
                 [](Json& volume) { volume["spec"]["storageClassName"] = "kept"; });
@@ -484,32 +470,24 @@ TEST_F(VolumeGroupTest, AClaimOfAnotherDriverIsTakenAlone) {
 }
 
 TEST_F(VolumeGroupTest, VolumePoliciesDecideWhoIsAMember) {
-  api_.Seed(ConfigMapType(),
-            {{"metadata", {{"name", "policies"}, {"namespace", "velero"}}},
-             {"data",
-              {{"policy.yaml",
-                "version: v1\nvolumePolicies:\n"
-                "- conditions: {storageClass: [scratch]}\n  action: {type: skip}\n"
-                "- conditions: {csi: {}}\n"
-                "  action: {type: custom, parameters: {csi-delta: snapshot}}\n"}}}});
+  SetPolicyRules(
+      "- conditions: {storageClass: [scratch]}\n  action: {type: skip}\n"
+      "- conditions: {csi: {}}\n"
+      "  action: {type: custom, parameters: {csi-delta: snapshot}}\n");
   api_.SetField(VolumeKey("pv-1"), {"spec", "storageClassName"}, "scratch");
   ASSERT_THAT(Execute(0), IsOk());
   EXPECT_THAT(csi::PlannedMembers(objects::Object(Group())), SizeIs(2));
-  const Result skipped = Execute(1);
-  ASSERT_THAT(skipped, IsOk());
-  EXPECT_FALSE(skipped->item.has_value());
+  const velero::BackupItemResult skipped = Run(1);
+  EXPECT_FALSE(skipped.item.has_value());
 }
 
 // Velero's own action takes what a rule of type `snapshot`, or none, is for.
 TEST_F(VolumeGroupTest, AClaimThatVelerosOwnActionMayTakeIsNoMember) {
-  api_.Seed(ConfigMapType(), {{"metadata", {{"name", "policies"}, {"namespace", "velero"}}},
-                              {"data",
-                               {{"policy.yaml",
-                                 "version: v1\nvolumePolicies:\n"
-                                 "- conditions: {storageClass: [ours]}\n"
-                                 "  action: {type: custom, parameters: {csi-delta: snapshot}}\n"
-                                 "- conditions: {csi: {}}\n"
-                                 "  action: {type: snapshot}\n"}}}});
+  SetPolicyRules(
+      "- conditions: {storageClass: [ours]}\n"
+      "  action: {type: custom, parameters: {csi-delta: snapshot}}\n"
+      "- conditions: {csi: {}}\n"
+      "  action: {type: snapshot}\n");
   api_.SetField(VolumeKey("pv-0"), {"spec", "storageClassName"}, "ours");
   ASSERT_THAT(Execute(0), IsOk());
   EXPECT_THAT(csi::PlannedMembers(objects::Object(Group())),
@@ -524,11 +502,10 @@ TEST_F(VolumeGroupTest, AClaimThatVelerosOwnActionMayTakeIsNoMember) {
 TEST_F(VolumeGroupTest, AClaimThatGainsTheLabelMeanwhileIsTakenAlone) {
   ASSERT_THAT(Execute(0), IsOk());
   SeedMember(3);
-  const Result late = Execute(3);
-  ASSERT_THAT(late, IsOk());
-  EXPECT_THAT(late->additional_items, SizeIs(1));
+  const velero::BackupItemResult late = Run(3);
+  EXPECT_THAT(late.additional_items, SizeIs(1));
   EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
-  Configure({{"groupFallback", "fail"}});
+  support::SetPluginConfig({{"groupFallback", "fail"}}, api_);
   action_ = MakePvcAction(env_);
   EXPECT_THAT(Execute(3), StatusIs(absl::StatusCode::kFailedPrecondition,
                                    AllOf(HasSubstr("app/data-3"), HasSubstr("group app/db"))));
@@ -539,9 +516,8 @@ TEST_F(VolumeGroupTest, AClaimThatLostTheLabelMeanwhileIsTakenAlone) {
   Change(1, [](Json& claim) {
     EraseJson(claim, {"metadata", "labels", "velero.io/volume-group"});
   });
-  const Result result = RunAction(*action_, as_listed);
-  ASSERT_THAT(result, IsOk());
-  EXPECT_THAT(result->additional_items, SizeIs(1));
+  const velero::BackupItemResult result = Succeed(*action_, as_listed);
+  EXPECT_THAT(result.additional_items, SizeIs(1));
   ASSERT_THAT(Execute(0), IsOk());
   EXPECT_THAT(csi::PlannedMembers(objects::Object(Group())), SizeIs(2));
 }
@@ -552,9 +528,8 @@ TEST_F(VolumeGroupTest, AClaimThatLosesTheLabelLaterIsTakenAloneToo) {
   Change(1, [](Json& claim) {
     EraseJson(claim, {"metadata", "labels", "velero.io/volume-group"});
   });
-  const Result result = Execute(1);
-  ASSERT_THAT(result, IsOk());
-  EXPECT_THAT(result->additional_items, SizeIs(1));
+  const velero::BackupItemResult result = Run(1);
+  EXPECT_THAT(result.additional_items, SizeIs(1));
   EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
   EXPECT_THAT(csi::PlannedMembers(objects::Object(Group())), SizeIs(3));
 }
@@ -569,7 +544,7 @@ TEST_F(VolumeGroupTest, AnUnusedLabelMakesNoGroup) {
   ASSERT_THAT(RunAction(*action_, as_listed), IsOk());
   EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
   EXPECT_EQ(api_.CallCount("create", "volumegroupsnapshots"), 0);
-  Configure({{"groupFallback", "fail"}});
+  support::SetPluginConfig({{"groupFallback", "fail"}}, api_);
   action_ = MakePvcAction(env_);
   EXPECT_THAT(RunAction(*action_, as_listed),
               StatusIs(absl::StatusCode::kFailedPrecondition,
@@ -643,11 +618,11 @@ TEST_F(VolumeGroupTest, TheFirstClaimOfABackupFinishesDeletionsOfGroups) {
   seed();
   ASSERT_THAT(Execute(1), IsOk());
   EXPECT_TRUE(stands()) << "once for each backup";
-  Configure({{"sweepOrphans", "false"}});
+  support::SetPluginConfig({{"sweepOrphans", "false"}}, api_);
   action_ = MakePvcAction(env_);
   ASSERT_THAT(Execute(1), IsOk());
   EXPECT_TRUE(stands());
-  Configure({});
+  support::SetPluginConfig({}, api_);
   action_ = MakePvcAction(env_);
   api_.FailNext("list", "volumegroupsnapshotcontents", absl::InternalError("injected"));
   EXPECT_THAT(Execute(1), IsOk());
@@ -668,7 +643,7 @@ TEST_F(VolumeGroupTest, AHundredAreAGroupAndAHundredAndOneAreNot) {
   ASSERT_THAT(Execute(100), IsOk());
   EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
   EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
-  Configure({{"groupFallback", "fail"}});
+  support::SetPluginConfig({{"groupFallback", "fail"}}, api_);
   action_ = MakePvcAction(env_);
   EXPECT_THAT(Execute(0), StatusIs(absl::StatusCode::kFailedPrecondition,
                                    AllOf(HasSubstr("101 members"), HasSubstr("group app/db"))));
@@ -689,7 +664,7 @@ TEST_P(GroupFallbackTest, EachClaimAlone) {
 }
 
 TEST_P(GroupFallbackTest, OrAnErrorThatNamesTheGroup) {
-  Configure({{"groupFallback", "fail"}});
+  support::SetPluginConfig({{"groupFallback", "fail"}}, api_);
   GetParam().prepare(api_, cluster_);
   for (int i = 0; i < 2; ++i) {
     EXPECT_THAT(Execute(i),
@@ -794,15 +769,13 @@ TEST_F(VolumeGroupTest, AGroupThatFailsFailsForEveryMember) {
 TEST_F(VolumeGroupTest, TheTemporaryLabelIsInNoArchive) {
   Json seen = Claim(0);
   SetJson(seen, {"metadata", "labels", objects::kGroupMarkLabel}, "u.12345678");
-  const Result result = RunAction(*action_, seen);
-  ASSERT_THAT(result, IsOk());
-  EXPECT_EQ(result->item->Label(objects::kGroupMarkLabel), "");
+  const velero::BackupItemResult result = Succeed(*action_, seen);
+  EXPECT_EQ(result.item->Label(objects::kGroupMarkLabel), "");
   SetPolicy("{another: plugin}");
   action_ = MakePvcAction(env_);
-  const Result left_alone = RunAction(*action_, seen);
-  ASSERT_THAT(left_alone, IsOk());
-  ASSERT_TRUE(left_alone->item.has_value());
-  EXPECT_EQ(left_alone->item->Label(objects::kGroupMarkLabel), "");
+  const velero::BackupItemResult left_alone = Succeed(*action_, seen);
+  ASSERT_TRUE(left_alone.item.has_value());
+  EXPECT_EQ(left_alone.item->Label(objects::kGroupMarkLabel), "");
 }
 
 // Whatever call fails, a claim that fails leaves nothing in driver or API.
@@ -953,16 +926,14 @@ TEST_F(GroupActionsTest, AtTheEndTheDriverKeepsTheGroupAndNothingElseIsLeft) {
   const Json group = Group();
   Finalizing();
   for (const Json& member : members) {
-    const Result finalized = RunAction(*snapshot_action_, member);
-    ASSERT_THAT(finalized, IsOk());
+    Succeed(*snapshot_action_, member);
   }
   EXPECT_THAT(api_.All(VolumeSnapshotType()), SizeIs(3)) << "members go with their group";
-  const Result finalized = RunAction(*group_action_, group);
-  ASSERT_THAT(finalized, IsOk());
+  const velero::BackupItemResult finalized = Succeed(*group_action_, group);
   EXPECT_EQ(
-      finalized->item.value_or(objects::Object(group)).Annotation("velero.io/csi-delta-finalize"),
+      finalized.item.value_or(objects::Object(group)).Annotation("velero.io/csi-delta-finalize"),
       "");
-  EXPECT_EQ(finalized->operation_id, "");
+  EXPECT_EQ(finalized.operation_id, "");
   EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
   EXPECT_THAT(api_.All(VolumeGroupSnapshotType("v1")), IsEmpty());
   EXPECT_THAT(api_.All(VolumeGroupSnapshotContentType("v1")), IsEmpty());
@@ -998,10 +969,9 @@ TEST_F(GroupActionsTest, AMemberIsNotRemovedAlone) {
   api_.FailNext("patch", "volumesnapshots", absl::InternalError("injected"));
   EXPECT_FALSE(RunAction(*snapshot_action_, member).ok());
   EXPECT_FALSE(k8s::BeingDeleted(*api_.Find(VolumeSnapshotKey("app", k8s::Name(member)))));
-  const Result adopted = RunAction(*snapshot_action_, member);
-  ASSERT_THAT(adopted, IsOk());
+  const velero::BackupItemResult adopted = Succeed(*snapshot_action_, member);
   api_.SetField(VolumeSnapshotKey("app", k8s::Name(member)), {"status", "readyToUse"}, false);
-  EXPECT_THAT(RunCancel(*snapshot_action_, adopted->operation_id), IsOk());
+  EXPECT_THAT(RunCancel(*snapshot_action_, adopted.operation_id), IsOk());
   EXPECT_FALSE(k8s::BeingDeleted(*api_.Find(VolumeSnapshotKey("app", k8s::Name(member)))));
 }
 
@@ -1013,11 +983,10 @@ TEST_F(GroupActionsTest, AContentIsArchivedWithTheMembersOfItsGroup) {
             "vault");
   });
   ASSERT_THAT(Adopt(), IsOk());
-  const Result result = RunAction(*content_action_, Content());
-  ASSERT_THAT(result, IsOk());
-  EXPECT_THAT(result->additional_items,
+  const velero::BackupItemResult result = Succeed(*content_action_, Content());
+  EXPECT_THAT(result.additional_items,
               ElementsAre(velero::ResourceIdentifier{"", "secrets", "vault", "key"}));
-  const auto members = ParseJson(result->item->Annotation(objects::kGroupMembersAnnotation));
+  const auto members = ParseJson(result.item->Annotation(objects::kGroupMembersAnnotation));
   ASSERT_THAT(members, IsOk());
   ASSERT_THAT(*members, SizeIs(3));
   EXPECT_EQ((*members)[1],
@@ -1025,18 +994,17 @@ TEST_F(GroupActionsTest, AContentIsArchivedWithTheMembersOfItsGroup) {
                   {"claimUid", "uid-1"},
                   {"volumeHandle", "member-1"},
                   {"snapshotHandle", cluster_.MemberHandle(k8s::Uid(Group()), "member-1")}}));
-  EXPECT_EQ(result->item->Annotation(objects::kDeletionPolicyAnnotation), "Delete");
-  EXPECT_EQ(result->item->Annotation(objects::kDriverNameAnnotation), "d.example.com");
+  EXPECT_EQ(result.item->Annotation(objects::kDeletionPolicyAnnotation), "Delete");
+  EXPECT_EQ(result.item->Annotation(objects::kDriverNameAnnotation), "d.example.com");
 
   // What is archived at the end says the same, though the group is gone by then.
   const Json collected = Content();
   Finalizing();
   ASSERT_THAT(RunAction(*group_action_, Group()), IsOk());
-  const Result finalized = RunAction(*content_action_, collected);
-  ASSERT_THAT(finalized, IsOk());
-  EXPECT_EQ(finalized->item->Annotation(objects::kGroupMembersAnnotation),
-            result->item->Annotation(objects::kGroupMembersAnnotation));
-  EXPECT_THAT(finalized->additional_items, IsEmpty());
+  const velero::BackupItemResult finalized = Succeed(*content_action_, collected);
+  EXPECT_EQ(finalized.item->Annotation(objects::kGroupMembersAnnotation),
+            result.item->Annotation(objects::kGroupMembersAnnotation));
+  EXPECT_THAT(finalized.additional_items, IsEmpty());
 }
 
 TEST_F(GroupActionsTest, MembersThatTheContentHidesAreArchivedAsTheGroupNotedThem) {
@@ -1049,9 +1017,8 @@ TEST_F(GroupActionsTest, MembersThatTheContentHidesAreArchivedAsTheGroupNotedThe
   EraseJson(content, {"status", "volumeSnapshotInfoList"});
   SetJson(content, {"metadata", "annotations", objects::kGroupMembersAnnotation},
           DumpJson(members));
-  const Result result = RunAction(*content_action_, content);
-  ASSERT_THAT(result, IsOk());
-  const objects::Object archived = result->item.value_or(objects::Object(content));
+  const velero::BackupItemResult result = Succeed(*content_action_, content);
+  const objects::Object archived = result.item.value_or(objects::Object(content));
   EXPECT_EQ(ParseJson(archived.Annotation(objects::kGroupMembersAnnotation)).value(), members);
 }
 
@@ -1060,9 +1027,8 @@ TEST_F(GroupActionsTest, TheClaimsAreKnownWithoutTheContentsAnnotation) {
   api_.Mutate(GroupContentKey("v1", k8s::Name(Content())), [](Json& content) {
     EraseJson(content, {"metadata", "annotations"});
   });
-  const Result result = RunAction(*content_action_, Content());
-  ASSERT_THAT(result, IsOk());
-  EXPECT_THAT(result->item->Annotation(objects::kGroupMembersAnnotation),
+  const velero::BackupItemResult result = Succeed(*content_action_, Content());
+  EXPECT_THAT(result.item->Annotation(objects::kGroupMembersAnnotation),
               HasSubstr("\"claim\":\"data-2\""));
 }
 
@@ -1101,9 +1067,8 @@ TEST_F(GroupActionsTest, ClassesBringTheirSecrets) {
         {"csi.storage.k8s.io/group-snapshotter-secret-namespace", "vault"},
         {"csi.storage.k8s.io/group-snapshotter-get-secret-name", "${volumegroupsnapshot.name}"},
         {"csi.storage.k8s.io/group-snapshotter-get-secret-namespace", "vault"}}}};
-  const Result result = RunAction(*action, item);
-  ASSERT_THAT(result, IsOk());
-  EXPECT_THAT(result->additional_items,
+  const velero::BackupItemResult result = Succeed(*action, item);
+  EXPECT_THAT(result.additional_items,
               ElementsAre(velero::ResourceIdentifier{"", "secrets", "vault", "cut"}));
 }
 
@@ -1111,10 +1076,9 @@ TEST_F(GroupActionsTest, HandsOffWithoutTheFeature) {
   env_.enable_csi = false;
   for (const auto& action : {MakeVolumeGroupSnapshotAction, MakeVolumeGroupSnapshotContentAction,
                              MakeVolumeGroupSnapshotClassAction}) {
-    const Result result = RunAction(*action(env_), Group());
-    ASSERT_THAT(result, IsOk());
-    EXPECT_FALSE(result->item.has_value());
-    EXPECT_THAT(result->additional_items, IsEmpty());
+    const velero::BackupItemResult result = Succeed(*action(env_), Group());
+    EXPECT_FALSE(result.item.has_value());
+    EXPECT_THAT(result.additional_items, IsEmpty());
   }
 }
 

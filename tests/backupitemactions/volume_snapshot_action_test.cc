@@ -22,7 +22,6 @@ using objects::VolumeSnapshotContent;
 using support::Fault;
 using support::IsOk;
 using support::StatusIs;
-using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
@@ -50,6 +49,9 @@ class VolumeSnapshotActionTest : public ActionTest {
 
   absl::StatusOr<velero::BackupItemResult> Execute(const Json& item) {
     return RunAction(*MakeVolumeSnapshotAction(env_), item);
+  }
+  velero::BackupItemResult Run(const Json& item) {
+    return Succeed(*MakeVolumeSnapshotAction(env_), item);
   }
 
   velero::OperationProgress Progress(const std::string& id) {
@@ -100,40 +102,38 @@ class VolumeSnapshotActionTest : public ActionTest {
 // Velero up to 1.13: no other controller looks after the VolumeSnapshot.
 TEST_F(VolumeSnapshotActionTest, AloneDoesAllThatStockDoes) {
   const Json snapshot = Take();
-  const auto result = Execute(snapshot);
-  ASSERT_THAT(result, IsOk());
+  const velero::BackupItemResult result = Run(snapshot);
   const std::string handle = support::As<VolumeSnapshotContent>(Content()).handle();
-  for (const Json& object : {result->item->json(), api_.All(VolumeSnapshotType()).front()}) {
+  for (const Json& object : {result.item->json(), api_.All(VolumeSnapshotType()).front()}) {
     EXPECT_EQ(k8s::Annotation(object, "velero.io/csi-volumesnapshot-handle"), handle);
     EXPECT_EQ(k8s::Annotation(object, "velero.io/csi-driver-name"), "d.example.com");
     EXPECT_EQ(k8s::Annotation(object, "velero.io/csi-vsc-deletion-policy"), "Delete");
     EXPECT_EQ(k8s::Annotation(object, "velero.io/csi-volumesnapshot-restore-size"), "64Mi");
     EXPECT_EQ(k8s::Annotation(object, "velero.io/csi-delta-cut-at"), "2023-11-14T22:13:20.5Z");
   }
-  EXPECT_EQ(result->item->Annotation("backup.velero.io/must-include-additional-items"), "true");
-  EXPECT_EQ(result->item->Annotation("velero.io/csi-delta-asked-at"), "2023-11-14T22:13:20Z");
+  EXPECT_EQ(result.item->Annotation("backup.velero.io/must-include-additional-items"), "true");
+  EXPECT_EQ(result.item->Annotation("velero.io/csi-delta-asked-at"), "2023-11-14T22:13:20Z");
   EXPECT_EQ(k8s::Label(Content(), "velero.io/backup-name"), "nightly");
-  ASSERT_THAT(result->additional_items, SizeIs(2));
-  EXPECT_EQ(result->additional_items[0].resource, "volumesnapshotclasses");
-  EXPECT_EQ(result->additional_items[1].name, k8s::Name(Content()));
-  ASSERT_THAT(result->post_operation_items, SizeIs(2));
-  EXPECT_EQ(result->post_operation_items[0].resource, "volumesnapshots");
-  EXPECT_EQ(result->post_operation_items[1].resource, "volumesnapshotcontents");
-  EXPECT_TRUE(Progress(result->operation_id).completed);
+  ASSERT_THAT(result.additional_items, SizeIs(2));
+  EXPECT_EQ(result.additional_items[0].resource, "volumesnapshotclasses");
+  EXPECT_EQ(result.additional_items[1].name, k8s::Name(Content()));
+  ASSERT_THAT(result.post_operation_items, SizeIs(2));
+  EXPECT_EQ(result.post_operation_items[0].resource, "volumesnapshots");
+  EXPECT_EQ(result.post_operation_items[1].resource, "volumesnapshotcontents");
+  EXPECT_TRUE(Progress(result.operation_id).completed);
 }
 
 TEST_F(VolumeSnapshotActionTest, AfterVelerosActionOnlyTimesAreAdded) {
   Json snapshot = Take();
   VeleroHasDone(snapshot);
   SetJson(snapshot, {"metadata", "annotations", "velero.io/csi-volumesnapshot-restore-size"}, "0");
-  const auto result = Execute(snapshot);
-  ASSERT_THAT(result, IsOk());
-  EXPECT_THAT(result->additional_items, IsEmpty());
-  EXPECT_EQ(result->operation_id, "");
+  const velero::BackupItemResult result = Run(snapshot);
+  EXPECT_THAT(result.additional_items, IsEmpty());
+  EXPECT_EQ(result.operation_id, "");
   EXPECT_EQ(Writes(), 0);
-  ASSERT_TRUE(result->item.has_value());
-  EXPECT_EQ(result->item->Annotation("velero.io/csi-delta-cut-at"), "2023-11-14T22:13:20Z");
-  EXPECT_EQ(FindJson(result->item->json(),
+  ASSERT_TRUE(result.item.has_value());
+  EXPECT_EQ(result.item->Annotation("velero.io/csi-delta-cut-at"), "2023-11-14T22:13:20Z");
+  EXPECT_EQ(FindJson(result.item->json(),
                      {"metadata", "annotations", "velero.io/csi-volumesnapshot-restore-size"}),
             nullptr);
 }
@@ -144,10 +144,9 @@ TEST_F(VolumeSnapshotActionTest, WhatADeadBackupLeftBringsNothingAlong) {
   Json snapshot = Take();
   SetJson(backup_, {"metadata", "name"}, "next");
   SetJson(backup_, {"metadata", "uid"}, "next-uid");
-  const auto result = Execute(snapshot);
-  ASSERT_THAT(result, IsOk());
-  EXPECT_FALSE(result->item.has_value());
-  EXPECT_THAT(result->additional_items, IsEmpty());
+  const velero::BackupItemResult result = Run(snapshot);
+  EXPECT_FALSE(result.item.has_value());
+  EXPECT_THAT(result.additional_items, IsEmpty());
   EXPECT_THAT(api_.calls(), IsEmpty());
 }
 
@@ -157,9 +156,8 @@ TEST_F(VolumeSnapshotActionTest, VelerosOwnGoesBackByteForByte) {
   Json snapshot = Snapshot();
   SetJson(snapshot, {"metadata", "labels", "velero.io/backup-name"}, "nightly");
   VeleroHasDone(snapshot);
-  const auto result = Execute(snapshot);
-  ASSERT_THAT(result, IsOk());
-  EXPECT_FALSE(result->item.has_value());
+  const velero::BackupItemResult result = Run(snapshot);
+  EXPECT_FALSE(result.item.has_value());
   EXPECT_EQ(Writes(), 0);
 }
 
@@ -218,37 +216,33 @@ TEST_F(VolumeSnapshotActionTest, AHandleWhoseContentIsGoneIsArchivedAsUnproven) 
   SetJson(forged, {"metadata", "annotations", objects::kVolumeSnapshotHandleAnnotation}, "bank's");
   ExpectHandle(Execute(forged), handle);
   api_.Remove(key);
-  const auto result = Execute(snapshot);
-  ASSERT_THAT(result, IsOk());
-  EXPECT_EQ(result->item->Annotation(objects::kVolumeSnapshotHandleAnnotation), handle);
-  EXPECT_EQ(result->item->Annotation(objects::kHandleUnprovenAnnotation), "true");
+  const velero::BackupItemResult result = Run(snapshot);
+  EXPECT_EQ(result.item->Annotation(objects::kVolumeSnapshotHandleAnnotation), handle);
+  EXPECT_EQ(result.item->Annotation(objects::kHandleUnprovenAnnotation), "true");
 }
 
 TEST_F(VolumeSnapshotActionTest, AUsersGoesAlongUntouched) {
   SeedUsers("");
   cluster_.Resync();
   const Json bound = api_.All(VolumeSnapshotType()).front();
-  const auto result = Execute(bound);
-  ASSERT_THAT(result, IsOk());
-  EXPECT_THAT(result->additional_items, SizeIs(2));
-  EXPECT_EQ(result->operation_id, "");
-  EXPECT_THAT(result->post_operation_items, IsEmpty());
+  const velero::BackupItemResult result = Run(bound);
+  EXPECT_THAT(result.additional_items, SizeIs(2));
+  EXPECT_EQ(result.operation_id, "");
+  EXPECT_THAT(result.post_operation_items, IsEmpty());
   EXPECT_EQ(Writes(), 0);
-  EXPECT_EQ(result->item->Annotation("velero.io/csi-volumesnapshot-handle"),
+  EXPECT_EQ(result.item->Annotation("velero.io/csi-volumesnapshot-handle"),
             support::As<VolumeSnapshotContent>(Content()).handle());
   Finalizing();
-  const auto finalized = Execute(bound);
-  ASSERT_THAT(finalized, IsOk());
-  EXPECT_FALSE(finalized->item.has_value());
+  const velero::BackupItemResult finalized = Run(bound);
+  EXPECT_FALSE(finalized.item.has_value());
   EXPECT_EQ(Writes(), 0);
 }
 
 TEST_F(VolumeSnapshotActionTest, AUsersWithoutContentIsArchivedAsItIs) {
   for (const char* content : {"", "gone"}) {
-    const auto result = Execute(SeedUsers(content));
-    ASSERT_THAT(result, IsOk());
-    EXPECT_FALSE(result->item.has_value());
-    EXPECT_THAT(result->additional_items, IsEmpty());
+    const velero::BackupItemResult result = Run(SeedUsers(content));
+    EXPECT_FALSE(result.item.has_value());
+    EXPECT_THAT(result.additional_items, IsEmpty());
   }
 }
 
@@ -257,16 +251,15 @@ TEST_F(VolumeSnapshotActionTest, FinalizeKeepsTheSnapshotAndNothingElse) {
   ASSERT_THAT(Execute(snapshot), IsOk());
   Finalizing();
   const Json annotated = api_.All(VolumeSnapshotType()).front();
-  const auto result = Execute(annotated);
-  ASSERT_THAT(result, IsOk());
+  const velero::BackupItemResult result = Run(annotated);
   EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
   EXPECT_THAT(api_.All(VolumeSnapshotContentType()), IsEmpty());
   EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
-  ASSERT_TRUE(result->item.has_value());
-  EXPECT_EQ(VolumeSnapshot::From(*result->item)->bound_content(),
+  ASSERT_TRUE(result.item.has_value());
+  EXPECT_EQ(VolumeSnapshot::From(*result.item)->bound_content(),
             support::As<VolumeSnapshot>(annotated).bound_content());
-  EXPECT_EQ(result->item->Annotation("velero.io/csi-delta-finalize"), "");
-  EXPECT_EQ(result->operation_id, "");
+  EXPECT_EQ(result.item->Annotation("velero.io/csi-delta-finalize"), "");
+  EXPECT_EQ(result.operation_id, "");
 }
 
 // The garbage collector deletes an object whose owner it does not find in the object's namespace.
@@ -274,12 +267,10 @@ TEST_F(VolumeSnapshotActionTest, NoOwnerInAnotherNamespaceIsArchived) {
   Json snapshot = Take();
   SetJson(snapshot, {"metadata", "ownerReferences"},
           Json::array({{{"apiVersion", "velero.io/v1"}, {"kind", "Backup"}, {"name", "nightly"}}}));
-  const auto taken = Execute(snapshot);
-  ASSERT_THAT(taken, IsOk());
+  const velero::BackupItemResult taken = Run(snapshot);
   Finalizing();
-  const auto finalized = Execute(snapshot);
-  ASSERT_THAT(finalized, IsOk());
-  for (const auto& result : {*taken, *finalized}) {
+  const velero::BackupItemResult finalized = Run(snapshot);
+  for (const auto& result : {taken, finalized}) {
     ASSERT_TRUE(result.item.has_value());
     EXPECT_EQ(FindJson(result.item->json(), {"metadata", "ownerReferences"}), nullptr);
   }
@@ -298,10 +289,9 @@ TEST_F(VolumeSnapshotActionTest, AnUnknownSizeIsNotArchivedAsZeroAtTheEndEither)
     SetJson(item, {"metadata", "labels", objects::kBackupNameLabel}, "nightly");
     SetJson(item, {"metadata", "annotations", objects::kRestoreSizeAnnotation}, "0");
     Finalizing();
-    const auto result = Execute(item);
-    ASSERT_THAT(result, IsOk());
-    ASSERT_TRUE(result->item.has_value());
-    EXPECT_EQ(result->item->Annotation(objects::kRestoreSizeAnnotation), "");
+    const velero::BackupItemResult result = Run(item);
+    ASSERT_TRUE(result.item.has_value());
+    EXPECT_EQ(result.item->Annotation(objects::kRestoreSizeAnnotation), "");
     SetJson(backup_, {"status", "phase"}, "InProgress");
   }
 }
@@ -317,9 +307,8 @@ TEST_F(VolumeSnapshotActionTest, AnotherBackupsIsNotRetained) {
 TEST_F(VolumeSnapshotActionTest, HandsOffWithoutTheFeature) {
   const Json snapshot = Take();
   env_.enable_csi = false;
-  const auto result = Execute(snapshot);
-  ASSERT_THAT(result, IsOk());
-  EXPECT_FALSE(result->item.has_value());
+  const velero::BackupItemResult result = Run(snapshot);
+  EXPECT_FALSE(result.item.has_value());
   EXPECT_THAT(api_.calls(), IsEmpty());
 }
 
@@ -350,48 +339,46 @@ TEST_F(VolumeSnapshotActionTest, NoFailingCallLeavesHalf) {
 
 TEST_F(VolumeSnapshotActionTest, ProgressFollowsTheDriver) {
   cluster_.driver().AddFault({.method = "CreateSnapshot", .not_ready = true});
-  const auto result = Execute(Take());
-  ASSERT_THAT(result, IsOk());
-  velero::OperationProgress progress = Progress(result->operation_id);
+  const velero::BackupItemResult result = Run(Take());
+  velero::OperationProgress progress = Progress(result.operation_id);
   EXPECT_FALSE(progress.completed);
   EXPECT_THAT(progress.description, HasSubstr("not ready yet"));
   EXPECT_THAT(progress.description, HasSubstr("2023-11-14T22:13:20.5Z"));
 
   const auto key = VolumeSnapshotContentKey(k8s::Name(Content()));
   api_.SetField(key, {"status", "error", "message"}, "copying");
-  progress = Progress(result->operation_id);
+  progress = Progress(result.operation_id);
   EXPECT_FALSE(progress.completed);
   EXPECT_THAT(progress.description, HasSubstr("copying"));
 
   clock_.Advance(absl::Minutes(10));
-  progress = Progress(result->operation_id);
+  progress = Progress(result.operation_id);
   EXPECT_TRUE(progress.completed);
   EXPECT_THAT(progress.error, HasSubstr("copying"));
   EXPECT_THAT(SnapshotFailures(), testing::ElementsAre(HasSubstr("copying")));
 
   // The snapshot controller writes what the sidecar wrote, a moment later.
   api_.SetField(key, {"status", "readyToUse"}, true);
-  progress = Progress(result->operation_id);
+  progress = Progress(result.operation_id);
   EXPECT_FALSE(progress.completed);
   EXPECT_EQ(progress.error, "");
   api_.Mutate(VolumeSnapshotKey(k8s::Namespace(Snapshot()), k8s::Name(Snapshot())),
               [](Json& snapshot) {
                 SetJson(snapshot, {"status", "readyToUse"}, true);
               });
-  progress = Progress(result->operation_id);
+  progress = Progress(result.operation_id);
   EXPECT_TRUE(progress.completed);
   EXPECT_EQ(progress.error, "");
 }
 
 TEST_F(VolumeSnapshotActionTest, TroubleThatPassesIsNotAnEnd) {
-  const auto result = Execute(Take());
-  ASSERT_THAT(result, IsOk());
+  const velero::BackupItemResult result = Run(Take());
   for (const char* plural : {"volumesnapshots", "volumesnapshotcontents"}) {
     for (const absl::Status& status :
          {absl::UnavailableError("down"), absl::PermissionDeniedError("no"),
           absl::DeadlineExceededError("slow"), absl::InternalError("odd")}) {
       api_.FailNext("get", plural, status);
-      const velero::OperationProgress progress = Progress(result->operation_id);
+      const velero::OperationProgress progress = Progress(result.operation_id);
       EXPECT_FALSE(progress.completed);
       EXPECT_THAT(progress.description, HasSubstr("not known"));
     }
@@ -399,19 +386,18 @@ TEST_F(VolumeSnapshotActionTest, TroubleThatPassesIsNotAnEnd) {
 }
 
 TEST_F(VolumeSnapshotActionTest, AVanishedSnapshotIsAFailure) {
-  const auto result = Execute(Take());
-  ASSERT_THAT(result, IsOk());
+  const velero::BackupItemResult result = Run(Take());
   const Json content = Content();
   api_.Remove(VolumeSnapshotContentKey(k8s::Name(content)));
-  EXPECT_THAT(Progress(result->operation_id).error, HasSubstr("deleted"));
+  EXPECT_THAT(Progress(result.operation_id).error, HasSubstr("deleted"));
   const Json snapshot = api_.All(VolumeSnapshotType()).front();
   api_.Remove(VolumeSnapshotKey("app", k8s::Name(snapshot)));
-  EXPECT_THAT(Progress(result->operation_id).error, HasSubstr("deleted"));
+  EXPECT_THAT(Progress(result.operation_id).error, HasSubstr("deleted"));
   // The same name, another object.
   Json other = snapshot;
   SetJson(other, {"metadata", "uid"}, "other");
   api_.Seed(VolumeSnapshotType(), other);
-  EXPECT_THAT(Progress(result->operation_id).error, HasSubstr("deleted"));
+  EXPECT_THAT(Progress(result.operation_id).error, HasSubstr("deleted"));
 }
 
 TEST_F(VolumeSnapshotActionTest, OddOperationIdsFail) {
@@ -435,20 +421,18 @@ TEST_F(VolumeSnapshotActionTest, OperationIdsOfTheFirstFormStayReadable) {
 
 TEST_F(VolumeSnapshotActionTest, CancelRemovesWhatIsNotReady) {
   cluster_.driver().AddFault({.method = "CreateSnapshot", .not_ready = true});
-  const auto result = Execute(Take());
-  ASSERT_THAT(result, IsOk());
+  const velero::BackupItemResult result = Run(Take());
   const auto action = MakeVolumeSnapshotAction(env_);
-  EXPECT_THAT(RunCancel(*action, result->operation_id), IsOk());
+  EXPECT_THAT(RunCancel(*action, result.operation_id), IsOk());
   EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
   EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
-  EXPECT_THAT(RunCancel(*action, result->operation_id), IsOk());
+  EXPECT_THAT(RunCancel(*action, result.operation_id), IsOk());
   EXPECT_THAT(RunCancel(*action, "odd"), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
 TEST_F(VolumeSnapshotActionTest, CancelKeepsWhatIsReady) {
-  const auto result = Execute(Take());
-  ASSERT_THAT(result, IsOk());
-  EXPECT_THAT(RunCancel(*MakeVolumeSnapshotAction(env_), result->operation_id), IsOk());
+  const velero::BackupItemResult result = Run(Take());
+  EXPECT_THAT(RunCancel(*MakeVolumeSnapshotAction(env_), result.operation_id), IsOk());
   EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
 }
 
