@@ -79,6 +79,12 @@ class InPlaceVolumeTest : public testing::Test {
     }
     return volume;
   }
+  // After those looks; "" once it is exposed.
+  std::string WaitsFor() {
+    const auto volume = ExposeToTheEnd();
+    EXPECT_THAT(volume, IsOk());
+    return volume.ok() ? volume->waiting_for : "";
+  }
   absl::StatusOr<std::string> Hide(const InPlaceEnd& end) {
     return HideInPlace(ctx_, api_, Request(), end);
   }
@@ -86,13 +92,7 @@ class InPlaceVolumeTest : public testing::Test {
   void ChangePvc(const std::function<void(Json&)>& change) {
     api_.Mutate(ClaimKey("shop", "data"), change);
   }
-  void AddPod() {
-    Json pod = support::MakeObject("v1", "Pod", "shop", "app-0");
-    pod["spec"]["volumes"] =
-        Json::array({{{"name", "v"}, {"persistentVolumeClaim", {{"claimName", "data"}}}}});
-    pod["status"]["phase"] = "Pending";
-    api_.Seed(PodType(), pod);
-  }
+  void AddPod() { api_.Seed(PodType(), support::MakePodObject("data", "Pending")); }
   std::optional<objects::CopyRecord> Record() const {
     return ParseCopyRecord(*PersistentVolumeClaim::Of(*api_.Find(ClaimKey("shop", "data"))));
   }
@@ -111,6 +111,11 @@ class InPlaceVolumeTest : public testing::Test {
     });
   }
   std::optional<Json> Alias() const { return api_.Find(VolumeKey(kAlias)); }
+  // As csi-attacher holds it until it is detached.
+  void AttachAlias() {
+    api_.SetField(VolumeKey(kAlias), {"metadata", "finalizers"},
+                  Json::array({"external-attacher/d-example-com"}));
+  }
   void ExpectNothingMade() {
     EXPECT_EQ(api_.CallCount("create", "*"), 0);
     EXPECT_EQ(Alias(), std::nullopt);
@@ -221,9 +226,7 @@ TEST_F(InPlaceVolumeTest, ItWaitsUntilNoNodeHasTheVolume) {
   Json attachment = support::MakeObject("storage.k8s.io/v1", "VolumeAttachment", "", "csi-1");
   attachment["spec"] = {{"nodeName", "node-7"}, {"source", {{"persistentVolumeName", "pv-1"}}}};
   api_.Seed(VolumeAttachmentType(), attachment);
-  const auto waiting = ExposeToTheEnd();
-  ASSERT_THAT(waiting, IsOk());
-  EXPECT_THAT(waiting->waiting_for, AllOf(HasSubstr("pv-1"), HasSubstr("node-7")));
+  EXPECT_THAT(WaitsFor(), AllOf(HasSubstr("pv-1"), HasSubstr("node-7")));
   ExpectNothingMade();
   EXPECT_FALSE(Record().has_value());
   api_.Remove({VolumeAttachmentType(), "", "csi-1"});
@@ -238,31 +241,21 @@ TEST_F(InPlaceVolumeTest, ItWaitsWhileASnapshotIsTakenOrAnotherDownloadWrites) {
   SetJson(snapshot, {"metadata", "creationTimestamp"}, FormatRfc3339Seconds(clock_.Now()));
   cluster_.controller_runs = false;
   api_.Seed(VolumeSnapshotType(), snapshot);
-  auto waiting = ExposeToTheEnd();
-  ASSERT_THAT(waiting, IsOk());
-  EXPECT_THAT(waiting->waiting_for, HasSubstr("VolumeSnapshot safety"));
+  EXPECT_THAT(WaitsFor(), HasSubstr("VolumeSnapshot safety"));
   ExpectNothingMade();
   api_.Remove(VolumeSnapshotKey("shop", "safety"));
   api_.Seed(DataDownloadType(),
             {{"metadata", {{"name", "x"}, {"namespace", "velero"}, {"uid", "other-uid"}}},
              {"status", {{"phase", "InProgress"}}}});
-  const objects::CopyRecord other{.from = "velero/x", .id = "other-uid"};
-  ChangePvc([&](Json& pvc) {
-    SetJson(pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
-            FormatCopyRecord(other));
-  });
-  waiting = ExposeToTheEnd();
-  ASSERT_THAT(waiting, IsOk());
-  EXPECT_THAT(waiting->waiting_for, HasSubstr("DataDownload velero/x"));
+  SetRecord({.from = "velero/x", .id = "other-uid"});
+  EXPECT_THAT(WaitsFor(), HasSubstr("DataDownload velero/x"));
   ExpectNothingMade();
   EXPECT_EQ(Record()->id, "other-uid");
 }
 
 TEST_F(InPlaceVolumeTest, WhatIsWholeHasNoRecord) {
   ASSERT_THAT(ExposeToTheEnd(), IsOk());
-  const auto waiting = Hide({.is_whole = true});
-  ASSERT_THAT(waiting, IsOk());
-  EXPECT_EQ(*waiting, "");
+  EXPECT_THAT(Hide({.is_whole = true}), support::IsOkAndHolds(""));
   EXPECT_EQ(Alias(), std::nullopt);
   EXPECT_EQ(api_.Find(ClaimKey("mover", kAlias)), std::nullopt);
   EXPECT_FALSE(Record().has_value());
@@ -272,20 +265,13 @@ TEST_F(InPlaceVolumeTest, WhatIsWholeHasNoRecord) {
 
 TEST_F(InPlaceVolumeTest, WhatIsPartlyOldSaysSoOnceNothingWrites) {
   ASSERT_THAT(ExposeToTheEnd(), IsOk());
-  // As csi-attacher holds it until it is detached.
-  api_.Mutate(VolumeKey(kAlias), [](Json& alias) {
-    alias["metadata"]["finalizers"] = Json::array({"external-attacher/d-example-com"});
-  });
-  const auto waiting = Hide({});
-  ASSERT_THAT(waiting, IsOk());
-  EXPECT_THAT(*waiting, HasSubstr("detached"));
+  AttachAlias();
+  EXPECT_THAT(Hide({}), support::IsOkAndHolds(HasSubstr("detached")));
   EXPECT_TRUE(objects::IsWrittenByMover(*Record(), ""));
   api_.Mutate(VolumeKey(kAlias),
               [](Json& alias) { alias["metadata"]["finalizers"] = Json::array(); });
   api_.Remove(VolumeKey(kAlias));
-  const auto done = Hide({});
-  ASSERT_THAT(done, IsOk());
-  EXPECT_EQ(*done, "");
+  EXPECT_THAT(Hide({}), support::IsOkAndHolds(""));
   ASSERT_TRUE(Record().has_value());
   EXPECT_TRUE(Record()->has_ended);
   EXPECT_FALSE(objects::IsWrittenByMover(*Record(), ""));
@@ -303,9 +289,8 @@ TEST_F(InPlaceVolumeTest, TheSecondNameStaysAsLongAsItsPod) {
   worker["status"]["phase"] = "Failed";
   api_.Seed(PodType(), worker);
   for (int looks = 0; looks < 3; ++looks) {
-    const auto waiting = Hide({});
-    ASSERT_THAT(waiting, IsOk());
-    EXPECT_THAT(*waiting, HasSubstr("persistentvolumeclaims mover/dd-1 to be detached and gone"));
+    EXPECT_THAT(Hide({}), support::IsOkAndHolds(HasSubstr(
+                              "persistentvolumeclaims mover/dd-1 to be detached and gone")));
     EXPECT_TRUE(Alias().has_value());
     EXPECT_TRUE(objects::IsWrittenByMover(*Record(), ""));
     EXPECT_EQ(Consent(), "download-uid");
@@ -323,12 +308,8 @@ TEST_F(InPlaceVolumeTest, TheSecondNameStaysAsLongAsItsPod) {
 
 TEST_F(InPlaceVolumeTest, AWorkerThatIsCutOffIsNotWaitedFor) {
   ASSERT_THAT(ExposeToTheEnd(), IsOk());
-  api_.Mutate(VolumeKey(kAlias), [](Json& alias) {
-    alias["metadata"]["finalizers"] = Json::array({"external-attacher/d-example-com"});
-  });
-  const auto done = Hide({.is_fenced = true});
-  ASSERT_THAT(done, IsOk());
-  EXPECT_EQ(*done, "");
+  AttachAlias();
+  EXPECT_THAT(Hide({.is_fenced = true}), support::IsOkAndHolds(""));
   EXPECT_TRUE(Record()->has_ended);
 }
 
@@ -340,11 +321,7 @@ TEST_F(InPlaceVolumeTest, AVolumeThatWasNotWrittenIsUnchanged) {
 }
 
 TEST_F(InPlaceVolumeTest, WhatWasPartlyOldBeforeStaysSo) {
-  const objects::CopyRecord before{.from = "monday", .has_begun = true, .has_ended = true};
-  ChangePvc([&](Json& pvc) {
-    SetJson(pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
-            FormatCopyRecord(before));
-  });
+  SetRecord({.from = "monday", .has_begun = true, .has_ended = true});
   ASSERT_THAT(Expose(), IsOk());
   ASSERT_THAT(Hide({}), IsOk());
   ASSERT_TRUE(Record().has_value());
@@ -353,11 +330,7 @@ TEST_F(InPlaceVolumeTest, WhatWasPartlyOldBeforeStaysSo) {
 
 TEST_F(InPlaceVolumeTest, RecordAndConsentOfAnotherRestoreAreLeft) {
   ASSERT_THAT(ExposeToTheEnd(), IsOk());
-  const objects::CopyRecord other{.from = "velero/x", .id = "other"};
-  ChangePvc([&](Json& pvc) {
-    SetJson(pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
-            FormatCopyRecord(other));
-  });
+  SetRecord({.from = "velero/x", .id = "other"});
   SetConsent("other");
   ASSERT_THAT(Hide({.is_whole = true}), IsOk());
   ASSERT_TRUE(Record().has_value());
@@ -416,9 +389,7 @@ TEST_F(InPlaceVolumeTest, WhatHasTheNameAndIsAnothersIsNotTouched) {
 
 TEST_F(InPlaceVolumeTest, WhileAWorkerMayWriteEverythingKeepsOthersAway) {
   ASSERT_THAT(ExposeToTheEnd(), IsOk());
-  const auto waiting = Hide({.may_still_write = true});
-  ASSERT_THAT(waiting, IsOk());
-  EXPECT_THAT(*waiting, HasSubstr("may still write"));
+  EXPECT_THAT(Hide({.may_still_write = true}), support::IsOkAndHolds(HasSubstr("may still write")));
   EXPECT_TRUE(Alias().has_value());
   EXPECT_TRUE(objects::IsWrittenByMover(*Record(), ""));
   EXPECT_THAT(Hide({}), IsOk());
@@ -462,12 +433,10 @@ TEST_F(InPlaceVolumeTest, ItWaitsWhileTheVolumeHasAnotherPersistentVolume) {
     api_.Seed(PersistentVolumeType(), other);
   };
   add();
-  auto waiting = ExposeToTheEnd();
-  ASSERT_THAT(waiting, IsOk());
-  EXPECT_THAT(waiting->waiting_for, HasSubstr("pv-by-hand"));
+  EXPECT_THAT(WaitsFor(), HasSubstr("pv-by-hand"));
   ExpectNothingMade();
   api_.Remove(VolumeKey("pv-by-hand"));
-  EXPECT_EQ(ExposeToTheEnd()->waiting_for, "");
+  EXPECT_EQ(WaitsFor(), "");
   add();  // Before another attempt, too.
   EXPECT_THAT(Expose()->waiting_for, HasSubstr("pv-by-hand"));
 }
@@ -499,10 +468,10 @@ TEST_F(InPlaceVolumeTest, ARecordOfADownloadThatIsGoneBlocksNoRestore) {
   api_.Seed(DataDownloadType(),
             {{"metadata", {{"name", "x"}, {"namespace", "velero"}, {"uid", "other-uid"}}},
              {"status", {{"phase", "InProgress"}}}});
-  EXPECT_THAT(ExposeToTheEnd()->waiting_for, HasSubstr("DataDownload velero/x"));
+  EXPECT_THAT(WaitsFor(), HasSubstr("DataDownload velero/x"));
   api_.Mutate({DataDownloadType(), "velero", "x"},
               [](Json& download) { download["status"]["phase"] = "Failed"; });
-  EXPECT_EQ(ExposeToTheEnd()->waiting_for, "");
+  EXPECT_EQ(WaitsFor(), "");
   EXPECT_EQ(Record()->id, "download-uid");
 }
 
@@ -573,7 +542,7 @@ TEST_F(InPlaceVolumeTest, APvcThatChangesUnderTheLookIsLookedAtAgain) {
   });
   EXPECT_THAT(Expose(), StatusIs(absl::StatusCode::kAborted, HasSubstr("just changed")));
   EXPECT_FALSE(Record().has_value());
-  EXPECT_EQ(ExposeToTheEnd()->waiting_for, "");
+  EXPECT_EQ(WaitsFor(), "");
 }
 
 // Handles are names within a driver.
@@ -589,7 +558,7 @@ TEST_F(InPlaceVolumeTest, OtherVolumesAreNotWaitedFor) {
   attachment["spec"] = {{"nodeName", "node-7"},
                         {"source", {{"persistentVolumeName", "pv-of-v-2"}}}};
   api_.Seed(VolumeAttachmentType(), attachment);
-  EXPECT_EQ(ExposeToTheEnd()->waiting_for, "");
+  EXPECT_EQ(WaitsFor(), "");
 }
 
 TEST_F(InPlaceVolumeTest, ItWaitsUntilTheSecondNameIsBound) {
@@ -602,7 +571,7 @@ TEST_F(InPlaceVolumeTest, AClaimThatAnotherClientDeletedIsMadeAgain) {
   ASSERT_THAT(ExposeToTheEnd(), IsOk());
   ASSERT_THAT(api_.Delete(ctx_, ClaimKey("mover", kAlias), {}), IsOk());
   ASSERT_FALSE(api_.Find(ClaimKey("mover", kAlias)).has_value());
-  EXPECT_EQ(ExposeToTheEnd()->waiting_for, "");
+  EXPECT_EQ(WaitsFor(), "");
   EXPECT_TRUE(api_.Find(ClaimKey("mover", kAlias)).has_value());
   ExpectVolumeUntouched();
 }
@@ -688,12 +657,8 @@ TEST_F(InPlaceVolumeTest, AnyCallMayFail) {
     const bool hit = api_.sweep_hit();
     api_.ClearFaults();
     SetConsent();
-    const auto ready = ExposeToTheEnd();
-    ASSERT_THAT(ready, IsOk());
-    EXPECT_EQ(ready->waiting_for, "");
-    const auto hidden = Hide({.is_whole = true});
-    ASSERT_THAT(hidden, IsOk());
-    EXPECT_EQ(*hidden, "");
+    EXPECT_EQ(WaitsFor(), "");
+    EXPECT_THAT(Hide({.is_whole = true}), support::IsOkAndHolds(""));
     EXPECT_FALSE(Record().has_value());
     EXPECT_THAT(api_.All(PersistentVolumeType()), SizeIs(1));
     EXPECT_THAT(api_.All(PersistentVolumeClaimType()), SizeIs(1));
@@ -742,10 +707,7 @@ const RefusedCase kRefusedCases[] = {
      [](support::FakeApiClient&, InPlaceRequest& request) { request.target_namespace = "mover"; }},
     {"InUse", "app-0 uses it",
      [](support::FakeApiClient& api, InPlaceRequest&) {
-       Json pod = support::MakeObject("v1", "Pod", "shop", "app-0");
-       pod["spec"]["volumes"] =
-           Json::array({{{"name", "v"}, {"persistentVolumeClaim", {{"claimName", "data"}}}}});
-       api.Seed(PodType(), pod);
+       api.Seed(PodType(), support::MakePodObject("data", "Pending"));
      }},
     {"SharedFiles", "ReadWriteMany",
      [](support::FakeApiClient& api, InPlaceRequest&) {

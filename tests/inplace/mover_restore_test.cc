@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <optional>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -99,13 +98,7 @@ class MoverRestoreTest : public testing::Test {
       });
     };
   }
-  void AddPod() {
-    Json pod = support::MakeObject("v1", "Pod", "shop", "app-0");
-    pod["spec"]["volumes"] =
-        Json::array({{{"name", "v"}, {"persistentVolumeClaim", {{"claimName", "data"}}}}});
-    pod["status"]["phase"] = "Running";
-    api_.Seed(PodType(), pod);
-  }
+  void AddPod() { api_.Seed(PodType(), support::MakePodObject("data", "Running")); }
   void ChangeUpload(const std::function<void(Json&)>& change) {
     api_.Mutate({DataUploadType(), "velero", "nightly"}, change);
   }

@@ -30,7 +30,6 @@ using objects::VolumeSnapshot;
 using objects::VolumeSnapshotContent;
 using support::IsOk;
 using support::StatusIs;
-using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -121,15 +120,8 @@ class World {
     const auto found = volumes.find(handle);
     return found == volumes.end() ? "(no volume)" : found->second;
   }
-  std::vector<std::string> Pvcs() const { return Names(PersistentVolumeClaimType()); }
-  std::vector<std::string> Volumes() const { return Names(PersistentVolumeType()); }
-  std::vector<std::string> Names(const k8s::ResourceType& type) const {
-    std::vector<std::string> names;
-    for (const Json& one : api.All(type)) {
-      names.push_back(k8s::Name(one));
-    }
-    return names;
-  }
+  std::vector<std::string> Pvcs() const { return api.Names(PersistentVolumeClaimType()); }
+  std::vector<std::string> Volumes() const { return api.Names(PersistentVolumeType()); }
   // The volumes beside that of the PVC.
   std::vector<std::string> OtherVolumes() const {
     std::vector<std::string> names = Volumes();
@@ -343,7 +335,7 @@ TEST_F(VolumeSwapTest, WithoutASafetySnapshotNoneIsTaken) {
   ASSERT_THAT(result, IsOk());
   world.ExpectRestored();
   EXPECT_EQ(result->safety_snapshot, "");
-  EXPECT_THAT(world.Names(VolumeSnapshotType()), ElementsAre("monday"));
+  EXPECT_THAT(world.api.Names(VolumeSnapshotType()), ElementsAre("monday"));
 }
 
 // What `act` finds while the restore without a safety snapshot prepares its exchange.
@@ -370,7 +362,7 @@ TEST_F(VolumeSwapTest, WithoutASafetySnapshotTheLeaseKeepsOthersAway) {
   });
   ASSERT_THAT(world.Restore(world.Target(/*takes_safety=*/false)), IsOk());
   EXPECT_EQ(looks, 1);
-  EXPECT_THAT(world.Names(LeaseType()), IsEmpty());
+  EXPECT_THAT(world.api.Names(LeaseType()), IsEmpty());
 }
 
 TEST_F(VolumeSwapTest, WithoutASafetySnapshotAHeldLeaseEndsItBeforeAnyChange) {
@@ -523,7 +515,7 @@ TEST(VolumeSwapSweepTest, ARestoreThatWasKilledIsGoneOnWith) {
   const int kills = SweepKills(Nothing, RestoreMaybe, [](World& world) {
     ASSERT_THAT(world.Restore(), IsOk());
     world.ExpectRestored();
-    EXPECT_THAT(world.Names(VolumeSnapshotType()), SizeIs(2)) << "one safety snapshot";
+    EXPECT_THAT(world.api.Names(VolumeSnapshotType()), SizeIs(2)) << "one safety snapshot";
   });
   EXPECT_GE(kills, 9);
 }

@@ -125,8 +125,18 @@ struct WrongCase {
   const char* words;
 };
 
+// Each alone makes that job one that does not read.
+void ExpectRefused(const VolumeJob& job, const std::vector<WrongCase>& cases) {
+  for (const WrongCase& wrong : cases) {
+    Json json = support::StoredJob(job);
+    json[Json::json_pointer(wrong.at)] = wrong.value;
+    EXPECT_THAT(ReadJob(json),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(wrong.words)));
+  }
+}
+
 TEST(VolumeJob, DamageThatMakesNoSenseIsRefused) {
-  const WrongCase cases[] = {
+  const std::vector<WrongCase> cases = {
       {"/upload/damage", "all", "spec.job.upload.damage: "},
       {"/upload/damage", {{"trees", 1}}, "spec.job.upload.damage.trees is not known here"},
       {"/upload/damage", {{"packs", kPack}}, "is not a list of at most 64 ids of packs"},
@@ -139,12 +149,7 @@ TEST(VolumeJob, DamageThatMakesNoSenseIsRefused) {
       {"/upload/damage", {{"packs", {std::string(64, 'g')}}}, "spec.job.upload.damage.packs: "},
       {"/upload/damage", {{"packsFound", -1}}, "spec.job.upload.damage.packsFound: "},
       {"/upload/damage", {{"writtenUntil", "now"}}, "is not a time as RFC 3339 has it"}};
-  for (const WrongCase& wrong : cases) {
-    Json json = support::StoredJob(JobOf(Upload()));
-    json[Json::json_pointer(wrong.at)] = wrong.value;
-    EXPECT_THAT(ReadJob(json),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(wrong.words)));
-  }
+  ExpectRefused(JobOf(Upload()), cases);
   Json forget = support::StoredJob(JobOf(ForgetWork{.items = {{.tag = "a"}}}));
   forget["forget"]["damage"] = {{"packs", {"all"}}};
   EXPECT_THAT(ReadJob(forget), StatusIs(absl::StatusCode::kInvalidArgument,
@@ -152,7 +157,7 @@ TEST(VolumeJob, DamageThatMakesNoSenseIsRefused) {
 }
 
 TEST(VolumeJob, WhatIsNotWhollyUnderstoodIsRefusedByItsName) {
-  const WrongCase of_uploads[] = {
+  const std::vector<WrongCase> of_uploads = {
       {"/repository", nullptr, "spec.job.repository: null is not an object"},
       {"/repository", "s3:h", "is not an object"},
       {"/repository/address", "", "spec.job.repository.address is missing"},
@@ -176,24 +181,13 @@ TEST(VolumeJob, WhatIsNotWhollyUnderstoodIsRefusedByItsName) {
       {"/upload/onFallback", nullptr, "is not proceed, warn or fail"},
       {"/upload/tags", {{"a", "b"}}, "spec.job.upload.tags: "},
       {"/verify", true, "spec.job.verify is not known here"}};
-  for (const WrongCase& wrong : of_uploads) {
-    Json json = support::StoredJob(JobOf(Upload()));
-    json[Json::json_pointer(wrong.at)] = wrong.value;
-    EXPECT_THAT(ReadJob(json),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(wrong.words)));
-  }
+  ExpectRefused(JobOf(Upload()), of_uploads);
   // What is left out of a restore into a volume in use would be written over it at any time.
-  const WrongCase of_downloads[] = {
-      {"/download/startBefore", "soon", "is not a time as RFC 3339 has it"},
-      {"/download/startBefore", 5, "is not a time as RFC 3339 has it"},
-      {"/download/onlyDiffering", 1, "spec.job.download.onlyDiffering: "},
-      {"/download/snapshotID", "", "spec.job.download.snapshotID is missing"}};
-  for (const WrongCase& wrong : of_downloads) {
-    Json json = support::StoredJob(JobOf(Download()));
-    json[Json::json_pointer(wrong.at)] = wrong.value;
-    EXPECT_THAT(ReadJob(json),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(wrong.words)));
-  }
+  ExpectRefused(JobOf(Download()),
+                {{"/download/startBefore", "soon", "is not a time as RFC 3339 has it"},
+                 {"/download/startBefore", 5, "is not a time as RFC 3339 has it"},
+                 {"/download/onlyDiffering", 1, "spec.job.download.onlyDiffering: "},
+                 {"/download/snapshotID", "", "spec.job.download.snapshotID is missing"}});
   EXPECT_THAT(
       ReadJob(support::StoredJob(JobOf(ForgetWork{.items = {{.snapshot_id = "a", .tag = "b"}}}))),
       StatusIs(absl::StatusCode::kInvalidArgument,
@@ -205,16 +199,11 @@ TEST(VolumeJob, WhatIsNotWhollyUnderstoodIsRefusedByItsName) {
   many["forget"]["items"] = Json::array({{{"tag", "a"}}, {{"tags", "b"}}});
   EXPECT_THAT(ReadJob(many),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("spec.job.forget.items[1]")));
-  const WrongCase of_checks[] = {{"/check/part", 0, "spec.job.check.part: "},
-                                 {"/check/part", 8, "spec.job.check.part: "},
-                                 {"/check/parts", 10'001, "spec.job.check.parts: "},
-                                 {"/check/readNewerThan", "new", "is not a time"}};
-  for (const WrongCase& wrong : of_checks) {
-    Json json = support::StoredJob(JobOf(CheckWork{.part = 7, .parts = 7}));
-    json[Json::json_pointer(wrong.at)] = wrong.value;
-    EXPECT_THAT(ReadJob(json),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(wrong.words)));
-  }
+  ExpectRefused(JobOf(CheckWork{.part = 7, .parts = 7}),
+                {{"/check/part", 0, "spec.job.check.part: "},
+                 {"/check/part", 8, "spec.job.check.part: "},
+                 {"/check/parts", 10'001, "spec.job.check.parts: "},
+                 {"/check/readNewerThan", "new", "is not a time"}});
   for (const Json& json : {Json(), Json("job"), Json::array({1})}) {
     EXPECT_THAT(ReadJob(json),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("spec.job: ")));

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -59,6 +58,12 @@ class GroupCreationTest : public testing::Test {
         {.pvc = *objects::PersistentVolumeClaim::Of(api_.Seed(PersistentVolumeClaimType(), pvc)),
          .driver = "d.example.com",
          .class_name = "fast"});
+  }
+
+  void SeedRetainClass() {
+    Json retain = support::MakeGroupClassObject("groups", "d.example.com");
+    SetJson(retain, {"deletionPolicy"}, "Retain");
+    api_.Seed(VolumeGroupSnapshotClassType("v1"), retain);
   }
 
   GroupCreationRequest Request() const {
@@ -162,9 +167,7 @@ TEST_F(GroupCreationTest, ARefusalEndsItAndNothingStays) {
 }
 
 TEST_F(GroupCreationTest, WhatWasTakenGoesAgainAlsoWhereTheClassRetains) {
-  Json retains = support::MakeGroupClassObject("groups", "d.example.com");
-  retains["deletionPolicy"] = "Retain";
-  api_.Seed(VolumeGroupSnapshotClassType("v1"), retains);
+  SeedRetainClass();
   api_.FailNext("patch", "volumesnapshots", absl::InternalError("no label"));
   EXPECT_THAT(Create(Request()),
               StatusIs(absl::StatusCode::kInternal,
@@ -176,9 +179,7 @@ class RetainedGroupTest : public GroupCreationTest,
                           public testing::WithParamInterface<const char*> {};
 
 TEST_P(RetainedGroupTest, IsNamedWithItsHandleWhereItsContentsMayNotBePatched) {
-  Json retains = support::MakeGroupClassObject("groups", "d.example.com");
-  retains["deletionPolicy"] = "Retain";
-  api_.Seed(VolumeGroupSnapshotClassType("v1"), retains);
+  SeedRetainClass();
   api_.Forbid("patch", GetParam());
   api_.FailNext("patch", "volumesnapshots", absl::InternalError("no label"));
   const absl::Status status = Create(Request()).status();
@@ -303,6 +304,11 @@ TEST_F(GroupCreationTest, AGroupIsOfOneDriverWithAClass) {
 
 class GroupRemovalTest : public GroupCreationTest {
  protected:
+  // The members of the group "week".
+  std::vector<SnapshotEntry> CreateWeek() {
+    CreateNamed("week");
+    return Unit("week");
+  }
   void CreateNamed(const std::string& name, const std::string& schedule = "") {
     GroupCreationRequest request = Request();
     request.name = name;
@@ -332,13 +338,7 @@ class GroupRemovalTest : public GroupCreationTest {
                          .with_data = with_data,
                          .mover_namespace = "csi-delta"});
   }
-  std::vector<std::string> Groups() const {
-    std::vector<std::string> names;
-    for (const Json& one : api_.All(VolumeGroupSnapshotType("v1"))) {
-      names.push_back(k8s::Name(one));
-    }
-    return names;
-  }
+  std::vector<std::string> Groups() const { return api_.Names(VolumeGroupSnapshotType("v1")); }
   void LabelGroup(const char* key, const char* value) {
     ASSERT_TRUE(api_.Mutate({VolumeGroupSnapshotType("v1"), "shop", "week"}, [&](Json& group) {
       SetJson(group, {"metadata", "labels", key}, value);
@@ -351,16 +351,10 @@ class GroupRemovalTest : public GroupCreationTest {
       }));
     }
   }
-  void SeedRetainClass() {
-    Json retain = support::MakeGroupClassObject("groups", "d.example.com");
-    SetJson(retain, {"deletionPolicy"}, "Retain");
-    api_.Seed(VolumeGroupSnapshotClassType("v1"), retain);
-  }
 };
 
 TEST_F(GroupRemovalTest, AllMembersGoByOneCallOfTheDriver) {
-  CreateNamed("week");
-  const std::vector<SnapshotEntry> unit = Unit("week");
+  const std::vector<SnapshotEntry> unit = CreateWeek();
   ASSERT_THAT(unit, SizeIs(3));
   EXPECT_EQ(ShownName(unit), "VolumeGroupSnapshot week of PVC data-0, data-1, data-2");
   const auto removal = Remove(unit);
@@ -374,8 +368,7 @@ TEST_F(GroupRemovalTest, AllMembersGoByOneCallOfTheDriver) {
 }
 
 TEST_F(GroupRemovalTest, WhatProtectsAMemberOrTheGroupSinceItWasReadWins) {
-  CreateNamed("week");
-  const std::vector<SnapshotEntry> unit = Unit("week");
+  const std::vector<SnapshotEntry> unit = CreateWeek();
   const auto expect_kept = [&](const char* message) {
     const auto removal = Remove(unit);
     ASSERT_THAT(removal, IsOk());
@@ -400,8 +393,7 @@ TEST_F(GroupRemovalTest, WhatProtectsAMemberOrTheGroupSinceItWasReadWins) {
 }
 
 TEST_F(GroupRemovalTest, AGroupThatChangedIsReadAgainAndALaterOneIsLeftAlone) {
-  CreateNamed("week");
-  std::vector<SnapshotEntry> unit = Unit("week");
+  std::vector<SnapshotEntry> unit = CreateWeek();
   LabelGroup("team", "db");  // Another resourceVersion.
   EXPECT_EQ(Remove(unit)->end, Removal::End::kRequested);
   CreateNamed("week");
@@ -417,8 +409,7 @@ TEST_F(GroupRemovalTest, AGroupThatChangedIsReadAgainAndALaterOneIsLeftAlone) {
 
 TEST_F(GroupRemovalTest, WhatTheStorageKeepsLeavesNoContents) {
   SeedRetainClass();
-  CreateNamed("week");
-  const std::vector<SnapshotEntry> unit = Unit("week");
+  const std::vector<SnapshotEntry> unit = CreateWeek();
   ASSERT_THAT(Remove(unit), IsOk());
   for (const SnapshotEntry& member : unit) {
     EXPECT_THAT(RemoveKeptContent(ctx_, api_, member), IsOk());

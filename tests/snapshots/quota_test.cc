@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <string>
-
 #include "absl/strings/str_cat.h"
 #include "csi/driver_error.h"
 #include "csi/retry.h"

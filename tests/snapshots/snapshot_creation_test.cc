@@ -78,13 +78,7 @@ class SnapshotCreationTest : public testing::Test {
     SetJson(other, {"metadata", "creationTimestamp"}, FormatRfc3339(clock_.Now()));
     return other;
   }
-  std::vector<std::string> Snapshots() const {
-    std::vector<std::string> names;
-    for (const Json& one : api_.All(VolumeSnapshotType())) {
-      names.push_back(k8s::Name(one));
-    }
-    return names;
-  }
+  std::vector<std::string> Snapshots() const { return api_.Names(VolumeSnapshotType()); }
   void ExpectNothingLeft() {
     cluster_.LetDriverWork();
     EXPECT_EQ(api_.object_count(), 0);

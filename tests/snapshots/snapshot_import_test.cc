@@ -8,7 +8,6 @@
 
 #include <functional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "k8s/object.h"
@@ -30,7 +29,6 @@ using support::StatusIs;
 using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
-using testing::IsEmpty;
 
 constexpr char kDriverName[] = "d.example.com";
 

@@ -5,11 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
@@ -61,13 +59,7 @@ class SnapshotRoomTest : public testing::Test {
     }
   }
   void SetQuota(int limit) { api_.SetQuota("snaps", VolumeSnapshotType(), "shop", limit); }
-  std::vector<std::string> Left() const {
-    std::vector<std::string> names;
-    for (const Json& one : api_.All(VolumeSnapshotType())) {
-      names.push_back(k8s::Name(one));
-    }
-    return names;
-  }
+  std::vector<std::string> Left() const { return api_.Names(VolumeSnapshotType()); }
   int DryRuns() const {
     int count = 0;
     for (const support::ApiCall& call : api_.calls()) {
