@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <string>
-
 #include "absl/time/time.h"
 #include "tests/support/fake_clock.h"
 

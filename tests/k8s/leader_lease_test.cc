@@ -127,27 +127,19 @@ TEST_F(LeaderLeaseTest, WhatIsGivenUpIsTakenAtOnce) {
 TEST_F(LeaderLeaseTest, OfTwoThatTakeItAtOnceOneLeads) {
   LeaderLease one = Make("one");
   LeaderLease two = Make("two");
-  api_.SetInterceptor([&](const support::ApiCall& call, const Json*) {
-    if (call.verb == "create") {
-      api_.SetInterceptor({});
-      EXPECT_THAT(two.Step(ctx_), IsOk());
-    }
-    return absl::OkStatus();
-  });
-  EXPECT_THAT(one.Step(ctx_), IsOk());
-  EXPECT_FALSE(one.leads(clock_));
-  EXPECT_TRUE(two.leads(clock_));
-  EXPECT_THAT(two.Release(ctx_), IsOk());
-  api_.SetInterceptor([&](const support::ApiCall& call, const Json*) {
-    if (call.verb == "update") {
-      api_.SetInterceptor({});
-      EXPECT_THAT(two.Step(ctx_), IsOk());
-    }
-    return absl::OkStatus();
-  });
-  EXPECT_THAT(one.Step(ctx_), IsOk());
-  EXPECT_FALSE(one.leads(clock_));
-  EXPECT_TRUE(two.leads(clock_));
+  for (const char* verb : {"create", "update"}) {
+    EXPECT_THAT(two.Release(ctx_), IsOk());
+    api_.SetInterceptor([&](const support::ApiCall& call, const Json*) {
+      if (call.verb == verb) {
+        api_.SetInterceptor({});
+        EXPECT_THAT(two.Step(ctx_), IsOk());
+      }
+      return absl::OkStatus();
+    });
+    EXPECT_THAT(one.Step(ctx_), IsOk());
+    EXPECT_FALSE(one.leads(clock_)) << verb;
+    EXPECT_TRUE(two.leads(clock_)) << verb;
+  }
 }
 
 TEST_F(LeaderLeaseTest, RunLeadsAndGivesUpInTheEnd) {

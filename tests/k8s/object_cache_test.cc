@@ -18,9 +18,7 @@ namespace {
 using support::IsOk;
 using support::StatusIs;
 using testing::ElementsAre;
-using testing::IsEmpty;
 using testing::Optional;
-using testing::UnorderedElementsAre;
 using Presence = ObjectCache::Presence;
 
 const ResourceType kConfigMaps{"", "v1", "configmaps", "ConfigMap", true};
