@@ -47,7 +47,7 @@ class ArchiveReconcilerTest : public testing::Test {
     if (!bed_.api.Find(Key()).has_value()) {
       bed_.api.Seed(BackupType(), {{"metadata", {{"name", "b"}, {"namespace", "velero"}}}});
     }
-    bed_.api.Mutate(Key(), [&](Json& backup) { backup["status"]["phase"] = phase; });
+    bed_.api.SetField(Key(), {"status", "phase"}, phase);
   }
   absl::StatusOr<absl::Time> Look() { return reconciler_.Reconcile(bed_.ctx, bed_.Upload()); }
   std::vector<Json> Deletions() const { return bed_.api.All(DataDeletionType()); }
@@ -101,9 +101,8 @@ TEST_F(ArchiveReconcilerTest, WhatAnArchiveMayNameStays) {
 // The plugin died over the claim after it had made the DataUpload, and Velero knows nothing of
 // that.
 TEST_F(ArchiveReconcilerTest, WhatNeverEnteredTheArchiveOfABackupThatIsOverIsAskedToGo) {
-  bed_.api.Mutate({DataUploadType(), "velero", "nightly"}, [](Json& upload) {
-    SetJson(upload, {"metadata", "annotations", "velero.io/csi-delta-archived"}, "awaited");
-  });
+  bed_.api.SetField({DataUploadType(), "velero", "nightly"},
+                    {"metadata", "annotations", "velero.io/csi-delta-archived"}, "awaited");
   EXPECT_THAT(Look(), IsOkAndHolds(bed_.clock.Now() + kArchiveReadEvery));
   SetPhase("Finalizing");
   bed_.clock.Advance(kArchiveReadEvery);
@@ -122,13 +121,11 @@ TEST_F(ArchiveReconcilerTest, WhatNeverEnteredTheArchiveOfABackupThatIsOverIsAsk
 
 TEST_F(ArchiveReconcilerTest, TheMarkThatCameSinceTheUploadWasReadCounts) {
   SetPhase("Completed");
-  bed_.api.Mutate({DataUploadType(), "velero", "nightly"}, [](Json& upload) {
-    SetJson(upload, {"metadata", "annotations", "velero.io/csi-delta-archived"}, "awaited");
-  });
+  bed_.api.SetField({DataUploadType(), "velero", "nightly"},
+                    {"metadata", "annotations", "velero.io/csi-delta-archived"}, "awaited");
   const Json as_read = bed_.Upload();
-  bed_.api.Mutate({DataUploadType(), "velero", "nightly"}, [](Json& upload) {
-    SetJson(upload, {"metadata", "annotations", "velero.io/csi-delta-archived"}, "true");
-  });
+  bed_.api.SetField({DataUploadType(), "velero", "nightly"},
+                    {"metadata", "annotations", "velero.io/csi-delta-archived"}, "true");
   EXPECT_THAT(reconciler_.Reconcile(bed_.ctx, as_read), IsOkAndHolds(absl::InfiniteFuture()));
   EXPECT_THAT(Look(), IsOkAndHolds(absl::InfiniteFuture()));
   EXPECT_THAT(Deletions(), IsEmpty());
@@ -160,9 +157,8 @@ TEST_F(ArchiveReconcilerTest, WhatBackupsThatAreOverMovedIsNotHeld) {
   EXPECT_FALSE(reconciler_.Concerns(bed_.Upload()));
   EXPECT_EQ(bed_.api.CallCount("list", "backups"), 1);
   EXPECT_EQ(bed_.api.CallCount("get", "backups"), 0);
-  bed_.api.Mutate({DataUploadType(), "velero", "nightly"}, [](Json& upload) {
-    SetJson(upload, {"metadata", "annotations", "velero.io/csi-delta-archived"}, "awaited");
-  });
+  bed_.api.SetField({DataUploadType(), "velero", "nightly"},
+                    {"metadata", "annotations", "velero.io/csi-delta-archived"}, "awaited");
   EXPECT_TRUE(reconciler_.Concerns(bed_.Upload())) << "its mark is awaited";
 }
 
@@ -193,8 +189,7 @@ TEST_F(ArchiveReconcilerTest, WhatIsHeldOfAnUploadIsAllThatIsAskedFor) {
 
 TEST_F(ArchiveReconcilerTest, OthersAndUnfinishedOnesAreLeftAlone) {
   SetPhase("Failed");
-  bed_.api.Mutate({DataUploadType(), "velero", "nightly"},
-                  [](Json& upload) { upload["status"]["phase"] = "InProgress"; });
+  bed_.api.SetField({DataUploadType(), "velero", "nightly"}, {"status", "phase"}, "InProgress");
   EXPECT_THAT(Look(), IsOkAndHolds(absl::InfiniteFuture()));
   bed_.api.Mutate({DataUploadType(), "velero", "nightly"}, [](Json& upload) {
     upload["status"]["phase"] = "Completed";

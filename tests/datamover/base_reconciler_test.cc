@@ -144,8 +144,7 @@ TEST_F(BaseReconcilerTest, ThePvcOfABaseThatWasJustMadeIsNotReadAgain) {
 
 TEST_F(BaseReconcilerTest, AClaimThatWasMadeAgainIsAnotherVolume) {
   const Json base = AddBase();
-  bed_.api.Mutate(ClaimKey("shop", "data"),
-                  [](Json& claim) { claim["metadata"]["uid"] = "another"; });
+  bed_.api.SetField(ClaimKey("shop", "data"), {"metadata", "uid"}, "another");
   LookAt(base);
   EXPECT_THAT(Bases(), IsEmpty());
 }
@@ -178,9 +177,8 @@ class BaseInTheWayTest : public BaseReconcilerTest {
     return AddBase();
   }
   void RequestMore() {
-    bed_.api.Mutate(ClaimKey("shop", "data"), [](Json& claim) {
-      SetJson(claim, {"spec", "resources", "requests", "storage"}, "20Gi");
-    });
+    bed_.api.SetField(ClaimKey("shop", "data"), {"spec", "resources", "requests", "storage"},
+                      "20Gi");
   }
   void BeginDeletion() {
     bed_.api.Mutate(ClaimKey("shop", "data"), [](Json& claim) {
@@ -209,7 +207,7 @@ TEST_F(BaseInTheWayTest, GoesWhenItsPvcWaitsToGrow) {
 
 TEST_F(BaseInTheWayTest, StaysWhereTheDriverGrowsVolumesWithSnapshots) {
   AddBaseInDriver();
-  bed_.api.Mutate(kContent, [](Json& content) { content["spec"]["driver"] = "rbd.csi.ceph.com"; });
+  bed_.api.SetField(kContent, {"spec", "driver"}, "rbd.csi.ceph.com");
   RequestMore();
   LookAt(*bed_.api.Find(kContent));
   EXPECT_THAT(Bases(), SizeIs(1));

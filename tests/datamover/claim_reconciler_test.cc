@@ -35,7 +35,7 @@ class ClaimBed : public MoverBed {
  public:
   explicit ClaimBed(const std::string& reclaim_policy = "Retain") {
     const k8s::ObjectKey storage_class{StorageClassType(), "", "shop-class"};
-    api.Mutate(storage_class, [&](Json& object) { object["reclaimPolicy"] = reclaim_policy; });
+    api.SetField(storage_class, {"reclaimPolicy"}, reclaim_policy);
     cluster.reclaim_policy = reclaim_policy;
   }
 
@@ -84,7 +84,7 @@ class ClaimBed : public MoverBed {
                 {"persistentVolumeReclaimPolicy", "Retain"}}},
               {"status", {{"phase", "Bound"}}}});
     if (binds) {
-      api.Mutate(ClaimKey(kMover, kName), [&](Json& bound) { bound["spec"]["volumeName"] = name; });
+      api.SetField(ClaimKey(kMover, kName), {"spec", "volumeName"}, name);
     }
   }
 

@@ -492,9 +492,8 @@ TEST_F(DeletionReconcilerTest, WhatFailsForAWeekIsGivenUpAndCostsNothingUntilItI
   bed_.clock.Advance(absl::Hours(1000));
   Look(3);
   EXPECT_THAT(bed_.api.calls(), IsEmpty());
-  bed_.api.Mutate({DataDeletionType(), "velero", "one"}, [](Json& deletion) {
-    SetJson(deletion, {"metadata", "annotations", objects::kRetryAnnotation}, "");
-  });
+  bed_.api.SetField({DataDeletionType(), "velero", "one"},
+                    {"metadata", "annotations", objects::kRetryAnnotation}, "");
   Look(3);
   EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kInProgress) << Deletion().message;
   EXPECT_EQ(k8s::Annotation(Object("one"), objects::kRetryAnnotation), "");
@@ -509,9 +508,8 @@ TEST_F(DeletionReconcilerTest, OneThatIsRetriedDoesNotWaitForTheOldest) {
   Look(2);
   FailWorker(objects::OutcomeCause::kNone, "asleep");
   ASSERT_EQ(Deletion("two").phase, objects::DeletionPhase::kWaiting);
-  bed_.api.Mutate({DataDeletionType(), "velero", "two"}, [](Json& deletion) {
-    SetJson(deletion, {"metadata", "annotations", objects::kRetryAnnotation}, "now");
-  });
+  bed_.api.SetField({DataDeletionType(), "velero", "two"},
+                    {"metadata", "annotations", objects::kRetryAnnotation}, "now");
   Look(3);
   EXPECT_EQ(Deletion("two").phase, objects::DeletionPhase::kInProgress);
   FinishWorker("two");

@@ -113,9 +113,8 @@ class DownloadBed : public MoverBed {
     SetConsent(k8s::Uid(Download()));
   }
   void SetConsent(const std::string& uid) {
-    api.Mutate(ClaimKey("new", "data"), [&](Json& claim) {
-      SetJson(claim, {"metadata", "annotations", objects::kMayWriteAnnotation}, uid);
-    });
+    api.SetField(ClaimKey("new", "data"), {"metadata", "annotations", objects::kMayWriteAnnotation},
+                 uid);
   }
   static constexpr absl::Duration kStartTime = absl::Minutes(30);
   void ChangeDownload(const std::function<void(Json&)>& change) {
@@ -148,9 +147,8 @@ class DownloadBed : public MoverBed {
   }
   // The volume that the worker has in place is attached, and stays so until it is removed.
   void AttachVolume() {
-    api.Mutate(VolumeKey(TaskName()), [](Json& alias) {
-      alias["metadata"]["finalizers"] = Json::array({"external-attacher/d-example-com"});
-    });
+    api.SetField(VolumeKey(TaskName()), {"metadata", "finalizers"},
+                 Json::array({"external-attacher/d-example-com"}));
   }
   void AddUser() {
     api.Seed(PodType(),
@@ -199,8 +197,7 @@ class DownloadBed : public MoverBed {
   std::string TaskName() const { return TaskNameOf("DataDownload", k8s::Uid(Download())); }
   Json Target() const { return api.Find(ClaimKey("new", "data")).value_or(Json()); }
   void Cancel() {
-    api.Mutate({DataDownloadType(), "velero", "restore-1"},
-               [](Json& download) { download["spec"]["cancel"] = true; });
+    api.SetField({DataDownloadType(), "velero", "restore-1"}, {"spec", "cancel"}, true);
   }
   std::string TargetPhase() const { return GetString(Target(), {"status", "phase"}); }
 
@@ -375,9 +372,8 @@ TEST_F(DownloadReconcilerTest, AVolumeIsMountedAsWhatItHolds) {
     DownloadBed bed;
     bed.file_system = seen;
     bed.AddDownload("Filesystem");
-    bed.api.Mutate({DataDownloadType(), "velero", "restore-1"}, [](Json& download) {
-      SetJson(download, {"spec", "targetVolume", "fsType"}, "ext4");
-    });
+    bed.api.SetField({DataDownloadType(), "velero", "restore-1"},
+                     {"spec", "targetVolume", "fsType"}, "ext4");
     Controller controller(bed, 8);
     ASSERT_EQ(bed.Phase(), "Completed") << bed.Message();
     const auto volume = bed.api.Find(VolumeKey(GetString(bed.Target(), {"spec", "volumeName"})));
@@ -511,9 +507,8 @@ TEST_F(DownloadReconcilerTest, TargetsThatWaitForAConsumerHoldNoAdmissions) {
   }
   EXPECT_EQ(bed_.PhaseOf(), "InProgress") << bed_.MessageOf();
   // One gets its consumer.
-  bed_.api.Mutate(ClaimKey("new", "data-1"), [](Json& claim) {
-    SetJson(claim, {"metadata", "annotations", objects::kSelectedNodeAnnotation}, "node-1");
-  });
+  bed_.api.SetField(ClaimKey("new", "data-1"),
+                    {"metadata", "annotations", objects::kSelectedNodeAnnotation}, "node-1");
   controller.LookTimes(6);
   EXPECT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
   EXPECT_EQ(controller.scheduler().counts().admitted, 2);
@@ -526,8 +521,7 @@ TEST_F(DownloadReconcilerTest, TheRefusalOfAVolumeThatWaitsForItsPodIsNamed) {
   bed_.env.settings.ignore_delay_binding = true;
   bed_.AddDownload();
   bed_.WaitForConsumers();
-  bed_.api.Mutate(ClaimKey("new", "data"),
-                  [](Json& claim) { claim["spec"]["volumeAttributesClassName"] = "gold"; });
+  bed_.api.SetField(ClaimKey("new", "data"), {"spec", "volumeAttributesClassName"}, "gold");
   Controller controller(bed_, 6);
   bed_.SetUnschedulable(bed_.TaskName(), "0/3 nodes are available");
   controller.LookTimes(2);
@@ -646,9 +640,8 @@ TEST_F(DownloadReconcilerTest, ACompleteRestoreWaitsForHoursAndHoldsNoAdmission)
 // It died between the last message of the worker and the end of its Pod, which is not ended.
 TEST_F(DownloadReconcilerTest, ACompleteRestoreOfADeadNodeIsBound) {
   Controller& controller = StartRunning();
-  bed_.api.Mutate({PodType(), MoverBed::kMover, bed_.TaskName()}, [](Json& pod) {
-    pod["metadata"]["finalizers"] = Json::array({support::kKubeletFinalizer});
-  });
+  bed_.api.SetField({PodType(), MoverBed::kMover, bed_.TaskName()}, {"metadata", "finalizers"},
+                    Json::array({support::kKubeletFinalizer}));
   bed_.Finish(bed_.TaskName());
   bed_.SetPodStatus(bed_.TaskName(), {{"phase", "Running"}});
   controller.LookTimes(4);
@@ -999,8 +992,7 @@ TEST_F(DownloadReconcilerTest, InPlaceItFailsWhenThePvcChangesUnderTheWorker) {
            {"a Pod started to use it", [](DownloadBed& bed) { bed.AddUser(); }},
            {"does not exist", [](DownloadBed& bed) { bed.api.Remove(ClaimKey("new", "data")); }},
            {"pv-2", [](DownloadBed& bed) {
-              bed.api.Mutate(ClaimKey("new", "data"),
-                             [](Json& pvc) { pvc["spec"]["volumeName"] = "pv-2"; });
+              bed.api.SetField(ClaimKey("new", "data"), {"spec", "volumeName"}, "pv-2");
             }}}) {
     for (const bool is_done : {false, true}) {
       SCOPED_TRACE(absl::StrCat(test.want, is_done));
@@ -1214,8 +1206,7 @@ TEST_P(KilledDownloadTest, AnotherRecordsWhatFilledThePvc) {
 TEST_P(KilledDownloadTest, AnotherEndsThoseOfAClassThatRetainsVolumes) {
   for (const bool is_cancelled : {false, true}) {
     const auto prepare = [&](DownloadBed& bed, int) {
-      bed.api.Mutate({StorageClassType(), "", "shop-class"},
-                     [](Json& object) { object["reclaimPolicy"] = "Retain"; });
+      bed.api.SetField({StorageClassType(), "", "shop-class"}, {"reclaimPolicy"}, "Retain");
       bed.cluster.reclaim_policy = "Retain";
       bed.worker = is_cancelled ? MoverBed::Worker::kRuns : MoverBed::Worker::kSucceeds;
       bed.AddDownload();

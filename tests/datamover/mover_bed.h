@@ -156,8 +156,7 @@ class MoverBed {
   }
 
   void Cancel(const std::string& name) {
-    api.Mutate({DataUploadType(), "velero", name},
-               [](Json& upload) { upload["spec"]["cancel"] = true; });
+    api.SetField({DataUploadType(), "velero", name}, {"spec", "cancel"}, true);
   }
   Json Upload(const std::string& name = "nightly") const {
     return api.Find({DataUploadType(), "velero", name}).value_or(Json());
@@ -254,11 +253,10 @@ class MoverBed {
 
   // As a worker writes it.
   void SetTaskStatus(const std::string& task_name, const Json& status) {
-    api.Mutate({objects::VolumeTask::Type(), kMover, task_name},
-               [&](Json& task) { task["status"] = status; });
+    api.SetField({objects::VolumeTask::Type(), kMover, task_name}, {"status"}, status);
   }
   void SetPodStatus(const std::string& task_name, const Json& status) {
-    api.Mutate({PodType(), kMover, task_name}, [&](Json& pod) { pod["status"] = status; });
+    api.SetField({PodType(), kMover, task_name}, {"status"}, status);
   }
 
   // The kubelet has seen the end of the Pod's only container.
@@ -283,8 +281,7 @@ class MoverBed {
                  {{"phase", "Pending"},
                   {"containerStatuses",
                    Json::array({{{"state", {{"waiting", {{"reason", "ContainerCreating"}}}}}}})}});
-    api.Mutate({PodType(), kMover, task_name},
-               [](Json& pod) { pod["spec"]["nodeName"] = "node-1"; });
+    api.SetField({PodType(), kMover, task_name}, {"spec", "nodeName"}, "node-1");
     api.Seed({"", "v1", "events", "Event", true},
              {{"metadata", {{"name", task_name + ".1"}, {"namespace", kMover}}},
               {"involvedObject", {{"uid", k8s::Uid(*api.Find({PodType(), kMover, task_name}))}}},

@@ -404,8 +404,7 @@ TEST_F(AccessKeeperTest, AFailedWriteIsDoneAgain) {
 
 TEST_F(AccessKeeperTest, ASecretThatOthersChangedIsMendedInTime) {
   const std::string before = Held("cloud");
-  api_.Mutate({SecretType(), "mover", "du-1"},
-              [](Json& secret) { secret["data"]["cloud"] = absl::Base64Escape("nonsense"); });
+  api_.SetField({SecretType(), "mover", "du-1"}, {"data", "cloud"}, absl::Base64Escape("nonsense"));
   for (absl::Duration passed; passed < kAccessComparedEvery; passed += kAccessKeptEvery) {
     clock_.Advance(kAccessKeptEvery);
     Keep();

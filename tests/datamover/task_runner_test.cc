@@ -58,9 +58,7 @@ class TaskRunnerTest : public testing::Test {
     return RunTask(Context(std::move(stop)), api_, task_, "node-a", run);
   }
   objects::VolumeTaskStatus Status() const { return StatusOf(api_, task_); }
-  void Cancel() {
-    api_.Mutate(task_, [](Json& task) { task["spec"]["cancel"] = true; });
-  }
+  void Cancel() { api_.SetField(task_, {"spec", "cancel"}, true); }
 
   support::FakeClock clock_;
   support::FakeApiClient api_;
@@ -136,7 +134,7 @@ TEST_F(TaskRunnerTest, OfCancelAndEndOfThePodCancelCounts) {
 
 TEST_F(TaskRunnerTest, WhatWasDoneIsNotDoneAgain) {
   for (const char* phase : {"Succeeded", "Failed", "Canceled"}) {
-    api_.Mutate(task_, [&](Json& task) { task["status"]["phase"] = phase; });
+    api_.SetField(task_, {"status", "phase"}, phase);
     const auto ended = Run(
         [](const CallContext&, const objects::VolumeJob&, const TaskProgress&) -> objects::Outcome {
           ADD_FAILURE() << "it ran again";
@@ -151,7 +149,7 @@ TEST_F(TaskRunnerTest, AnInterruptedOneRunsAgainAndForgetsTheEndBefore) {
   const Json before = {{"phase", "Interrupted"},
                        {"outcome", {{"code", "Stopped"}, {"message", "interrupted"}}},
                        {"startTimestamp", "2026-01-01T00:00:00Z"}};
-  api_.Mutate(task_, [&](Json& task) { task["status"] = before; });
+  api_.SetField(task_, {"status"}, before);
   EXPECT_THAT(Run([](const CallContext&, const objects::VolumeJob&, const TaskProgress&) {
                 return Done();
               }),
@@ -238,9 +236,7 @@ TEST_F(TaskRunnerTest, ALatePatchOfTheReporterIsRefused) {
 // The controller lost sight of it, and another one is at it.
 TEST_F(TaskRunnerTest, APodThatWasReplacedStopsAndSaysNothing) {
   const auto name_pod = [this](const char* uid) {
-    api_.Mutate(task_, [&](Json& task) {
-      SetJson(task, {"metadata", "annotations", objects::kTaskPodAnnotation}, uid);
-    });
+    api_.SetField(task_, {"metadata", "annotations", objects::kTaskPodAnnotation}, uid);
   };
   name_pod("one");
   WriteFence fence(clock_);
@@ -259,9 +255,7 @@ TEST_F(TaskRunnerTest, APodThatWasReplacedStopsAndSaysNothing) {
 }
 
 TEST_F(TaskRunnerTest, APodThatWasGivenUpUnseenDoesNotBegin) {
-  api_.Mutate(task_, [](Json& task) {
-    SetJson(task, {"metadata", "annotations", objects::kUnseenEndAnnotation}, "one");
-  });
+  api_.SetField(task_, {"metadata", "annotations", objects::kUnseenEndAnnotation}, "one");
   EXPECT_THAT(RunTask(Context(), api_, task_, "node-a",
                       [](const CallContext&, const objects::VolumeJob&,
                          const TaskProgress&) -> objects::Outcome {

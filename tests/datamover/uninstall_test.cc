@@ -190,9 +190,8 @@ TEST_F(UninstallTest, AVolumeGroupGoesWithItsLastMember) {
   SetJson(group, {"status", "volumeGroupSnapshotHandle"}, "group-1");
   bed_.api.Seed(VolumeGroupSnapshotContentType("v1"), group);
   for (const Json& content : bed_.api.All(VolumeSnapshotContentType())) {
-    bed_.api.Mutate(VolumeSnapshotContentKey(k8s::Name(content)), [](Json& member) {
-      SetJson(member, {"metadata", "labels", objects::kMovedGroupLabel}, "record");
-    });
+    bed_.api.SetField(VolumeSnapshotContentKey(k8s::Name(content)),
+                      {"metadata", "labels", objects::kMovedGroupLabel}, "record");
   }
   EXPECT_THAT(Uninstall(), IsEmpty());
   EXPECT_FALSE(bed_.api.Find(record).has_value());
@@ -268,8 +267,7 @@ TEST_F(UninstallTest, OurFinalizerDelaysNoDeletion) {
 TEST_F(UninstallTest, PvcsOfAClassThatRetainsGoWithTheirVolumes) {
   for (const bool has_volume : {true, false}) {
     SCOPED_TRACE(has_volume);
-    bed_.api.Mutate({StorageClassType(), "", "shop-class"},
-                    [](Json& object) { object["reclaimPolicy"] = "Retain"; });
+    bed_.api.SetField({StorageClassType(), "", "shop-class"}, {"reclaimPolicy"}, "Retain");
     bed_.cluster.reclaim_policy = "Retain";
     bed_.cluster.provisioner_runs = has_volume;
     const std::string name = has_volume ? "one" : "two";
@@ -403,7 +401,7 @@ TEST_F(UninstallTest, CredentialsThatMayNotDeleteLeadToTheSetting) {
 TEST_F(UninstallTest, KeysStayWhereDataWasNotLookedFor) {
   BackUp();
   const k8s::ObjectKey location = {objects::BackupStorageLocation::Type(), "velero", "default"};
-  bed_.api.Mutate(location, [](Json& object) { object["spec"]["accessMode"] = "ReadOnly"; });
+  bed_.api.SetField(location, {"spec", "accessMode"}, "ReadOnly");
   EXPECT_THAT(Uninstall(), IsEmpty());
   bed_.api.Remove(location);
   EXPECT_THAT(Names(Plan().stays), Contains(HasSubstr("by hand")));
@@ -416,8 +414,8 @@ TEST_F(UninstallTest, WhatIsWhereALocationPointedBeforeIsNamedAndKeepsItsKeys) {
   BackUp();
   Confirm();
   EXPECT_THAT(Names(Plan().stays), Not(Contains(HasSubstr("is elsewhere now"))));
-  bed_.api.Mutate({objects::BackupStorageLocation::Type(), "velero", "default"},
-                  [](Json& object) { object["spec"]["objectStorage"]["prefix"] = "moved"; });
+  bed_.api.SetField({objects::BackupStorageLocation::Type(), "velero", "default"},
+                    {"spec", "objectStorage", "prefix"}, "moved");
   const std::string before =
       absl::StrCat("s3:http://s3:9000/b/p/plugins/csi-delta/", bed_.env.cluster, "/shop/",
                    MoverBed::ClaimUid("shop", "data"));

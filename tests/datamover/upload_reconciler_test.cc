@@ -268,9 +268,8 @@ TEST_F(UploadReconcilerTest, TheStepsThatUsuallyTakeSecondsAreNotWritten) {
 
 // A claim that waits for its Pod is bound when that is scheduled: too late to be seen before.
 TEST_F(UploadReconcilerTest, AVolumeThatItsClaimWasBoundToInsteadIsNotBackedUp) {
-  bed_.api.Mutate({StorageClassType(), "", "shop-class"}, [](Json& storage_class) {
-    storage_class["volumeBindingMode"] = "WaitForFirstConsumer";
-  });
+  bed_.api.SetField({StorageClassType(), "", "shop-class"}, {"volumeBindingMode"},
+                    "WaitForFirstConsumer");
   bed_.cluster.provisioner_runs = false;
   Controller& controller = Start(6, MoverBed::Worker::kPending);
   ASSERT_TRUE(bed_.Pod().has_value()) << bed_.MessageOf();
@@ -729,8 +728,7 @@ TEST_F(RunningUploadTest, APodThatIsGoneIsSeenAtOnce) {
 // Another controller, or a person, wrote into it since it was seen last.
 TEST_F(RunningUploadTest, ProgressIsNotWrittenOverWhatOthersWrote) {
   const Json seen = bed_.Upload();
-  bed_.api.Mutate({DataUploadType(), "velero", "nightly"},
-                  [](Json& upload) { upload["spec"]["cancel"] = true; });
+  bed_.api.SetField({DataUploadType(), "velero", "nightly"}, {"spec", "cancel"}, true);
   Write(3 << 20);
   bed_.TellWatchers();
   bed_.clock.Advance(kProgressCopiedEvery);
@@ -768,9 +766,8 @@ TEST_F(UploadReconcilerTest, WhatIsDoneIsCompletedAlsoWhenTheKubeletIsGone) {
   const std::string task_name = bed_.TaskNameOfUpload();
   bed_.Finish(task_name);
   bed_.SetPodStatus(task_name, {{"phase", "Running"}});
-  bed_.api.Mutate({PodType(), MoverBed::kMover, task_name}, [](Json& pod) {
-    pod["metadata"]["finalizers"] = Json::array({"a-node/that-is-gone"});
-  });
+  bed_.api.SetField({PodType(), MoverBed::kMover, task_name}, {"metadata", "finalizers"},
+                    Json::array({"a-node/that-is-gone"}));
   controller.LookTimes(4);
   EXPECT_EQ(bed_.PhaseOf(), "Completed") << bed_.MessageOf();
 }
@@ -866,8 +863,7 @@ TEST_F(UploadReconcilerTest, ADriverThatMissesItsBaseGetsItKeptFromThenOn) {
 
 TEST_F(UploadReconcilerTest, OtherMoversObjectsAreLeftAlone) {
   bed_.AddUpload("nightly");
-  bed_.api.Mutate({DataUploadType(), "velero", "nightly"},
-                  [](Json& upload) { upload["spec"]["datamover"] = "velero"; });
+  bed_.api.SetField({DataUploadType(), "velero", "nightly"}, {"spec", "datamover"}, "velero");
   Controller controller(bed_);
   bed_.api.ClearCalls();
   controller.LookTimes(3);
@@ -1019,14 +1015,14 @@ TEST_F(UploadReconcilerTest, ASnapshotThatIsNotReadyHoldsNoAdmission) {
   bed_.worker = MoverBed::Worker::kRuns;
   bed_.AddUpload("slow");
   const k8s::ObjectKey source = VolumeSnapshotKey("shop", "velero-slow");
-  bed_.api.Mutate(source, [](Json& snapshot) { snapshot["status"]["readyToUse"] = false; });
+  bed_.api.SetField(source, {"status", "readyToUse"}, false);
   Controller controller(bed_, 2);
   AddOther();
   controller.LookTimes(4);
   EXPECT_THAT(bed_.MessageOf("slow"), HasSubstr("shop/velero-slow to be ready to use"));
   EXPECT_EQ(bed_.PhaseOf("other"), "InProgress") << bed_.MessageOf("other");
   // Once it is ready it waits for its admission, and no PVC is made before.
-  bed_.api.Mutate(source, [](Json& snapshot) { snapshot["status"]["readyToUse"] = true; });
+  bed_.api.SetField(source, {"status", "readyToUse"}, true);
   controller.LookTimes(6);
   EXPECT_EQ(bed_.MessageOf("slow"), "waits: at most 1 transfer at once");
   EXPECT_FALSE(
@@ -1044,8 +1040,7 @@ TEST_F(UploadReconcilerTest, ASnapshotThatIsNotReadyHoldsNoAdmission) {
 
 TEST_F(UploadReconcilerTest, ASnapshotThatNeverBecomesReadyEndsAtThePrepareTimeout) {
   bed_.AddUpload("slow");
-  bed_.api.Mutate(VolumeSnapshotKey("shop", "velero-slow"),
-                  [](Json& snapshot) { snapshot["status"]["readyToUse"] = false; });
+  bed_.api.SetField(VolumeSnapshotKey("shop", "velero-slow"), {"status", "readyToUse"}, false);
   Controller(bed_).LookTimes(4);
   bed_.clock.Advance(bed_.env.settings.prepare_timeout);
   Controller(bed_).LookTimes(4);  // Another one, which knows no more than the object.
@@ -1111,8 +1106,9 @@ TEST_F(UploadReconcilerTest, AWeekOfDrainsEndsWell) {
                           {"heartbeatTimestamp", FormatRfc3339(bed_.clock.Now())}});
     }
     Controller(bed_).Look();
-    bed_.api.Mutate({objects::VolumeTask::Type(), MoverBed::kMover, bed_.TaskNameOfUpload("first")},
-                    [](Json& task) { task["status"]["phase"] = "Interrupted"; });
+    bed_.api.SetField(
+        {objects::VolumeTask::Type(), MoverBed::kMover, bed_.TaskNameOfUpload("first")},
+        {"status", "phase"}, "Interrupted");
     bed_.SetPodStatus(bed_.TaskNameOfUpload("first"), {{"phase", "Succeeded"}});
     Controller(bed_).Look();
     EXPECT_THAT(bed_.MessageOf("first"), HasSubstr("0 of at most 5 that count")) << day;
@@ -1613,8 +1609,7 @@ TEST_F(UploadReconcilerTest, AResultThatNamesNoSnapshotIsAFailure) {
 
 TEST_F(UploadReconcilerTest, WhatCannotBeUnderstoodHasFailed) {
   bed_.AddUpload("nightly");
-  bed_.api.Mutate({DataUploadType(), "velero", "nightly"},
-                  [](Json& upload) { upload["spec"]["csiSnapshot"] = nullptr; });
+  bed_.api.SetField({DataUploadType(), "velero", "nightly"}, {"spec", "csiSnapshot"}, nullptr);
   Controller controller(bed_);
   controller.Look();
   EXPECT_EQ(bed_.PhaseOf(), "Failed");

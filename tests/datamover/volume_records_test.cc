@@ -149,8 +149,8 @@ class VolumeRecordsTest : public testing::Test {
   }
   // As a check writes it.
   void SetVerification(const Json& verification) {
-    bed_.api.Mutate(ProtectedVolume::Key("velero", Record().name),
-                    [&](Json& record) { record["status"]["verification"] = verification; });
+    bed_.api.SetField(ProtectedVolume::Key("velero", Record().name), {"status", "verification"},
+                      verification);
     Deliver();
   }
 
@@ -404,8 +404,8 @@ TEST_F(VolumeRecordsTest, ARecordWhoseLocksAreRenewedStaysUntilItsLastBackupGoes
   EXPECT_THAT(Record().status.next_step, HasSubstr("goes after its last backup"));
   Work(rules_.keep_after_pvc + absl::Hours(1));
   EXPECT_THAT(bed_.api.All(ProtectedVolume::Type()), SizeIs(1));
-  bed_.api.Mutate(ProtectedVolume::Key("velero", Record().name),
-                  [](Json& record) { record["status"]["lastGoodBackup"] = nullptr; });
+  bed_.api.SetField(ProtectedVolume::Key("velero", Record().name), {"status", "lastGoodBackup"},
+                    nullptr);
   Deliver();
   Work(kRecordPvcEvery);
   EXPECT_THAT(bed_.api.All(ProtectedVolume::Type()), IsEmpty());
@@ -437,8 +437,7 @@ TEST_F(VolumeRecordsTest, DataThatTheStorageLostIsANextStepWithTheBackupFromBefo
 
 TEST_F(VolumeRecordsTest, APvcOfTheSameNameIsAnother) {
   End("one", "Completed");
-  bed_.api.Mutate({PersistentVolumeClaimType(), "shop", "data"},
-                  [](Json& pvc) { pvc["metadata"]["uid"] = "another"; });
+  bed_.api.SetField({PersistentVolumeClaimType(), "shop", "data"}, {"metadata", "uid"}, "another");
   Work(kRecordPvcEvery);
   EXPECT_TRUE(Record().status.pvc_gone_at.has_value());
 }

@@ -71,8 +71,7 @@ TEST_F(LeaderLeaseTest, OneThatIsHeldIsRenewedByOneRequest) {
 TEST_F(LeaderLeaseTest, OneThatAnotherTookMeanwhileIsSeenSo) {
   LeaderLease one = Make("one");
   Pass(2 * kLeaseStepEvery, {&one});
-  api_.Mutate({kLeases, "csi", "diffsnap-driver"},
-              [](Json& lease) { lease["spec"]["holderIdentity"] = "two"; });
+  api_.SetField({kLeases, "csi", "diffsnap-driver"}, {"spec", "holderIdentity"}, "two");
   Pass(kLeaseStepEvery, {&one});
   EXPECT_FALSE(one.leads(clock_));
   EXPECT_EQ(Holder(), "two");
