@@ -113,7 +113,7 @@ TEST_F(SecretActionsTest, OwnersInNamespacesAreTakenOffBothCopies) {
   const Json owner = {{"apiVersion", "v1"}, {"kind", "Pod"}, {"name", "p"}, {"uid", "u"}};
   const Json content = TakeContent();
   const auto key = VolumeSnapshotContentKey(k8s::Name(content));
-  api_.Mutate(key, [&](Json& c) { c["metadata"]["ownerReferences"] = Json::array({owner}); });
+  api_.SetField(key, {"metadata", "ownerReferences"}, Json::array({owner}));
   const velero::BackupItemResult result = Execute(*api_.Find(key));
   EXPECT_FALSE(result.item->json()["metadata"].contains("ownerReferences"));
   EXPECT_FALSE((*api_.Find(key))["metadata"].contains("ownerReferences"));

@@ -405,8 +405,7 @@ TEST_F(MovedVolumeGroupTest, ThoseThatAreKeptAreAGroupByThemselves) {
       "- conditions: {csi: {}}\n"
       "  action: {type: custom, parameters: {csi-delta: move}}\n");
   for (int i = 0; i < 2; ++i) {
-    api_.Mutate(VolumeKey(absl::StrCat("pv-", i)),
-                [](Json& volume) { volume["spec"]["storageClassName"] = "kept"; });
+    api_.SetField(VolumeKey(absl::StrCat("pv-", i)), {"spec", "storageClassName"}, "kept");
   }
   for (int i = 0; i < 3; ++i) {
     ASSERT_THAT(Execute(i), IsOk());

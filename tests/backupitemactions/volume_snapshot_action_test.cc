@@ -362,10 +362,8 @@ TEST_F(VolumeSnapshotActionTest, ProgressFollowsTheDriver) {
   progress = Progress(result.operation_id);
   EXPECT_FALSE(progress.completed);
   EXPECT_EQ(progress.error, "");
-  api_.Mutate(VolumeSnapshotKey(k8s::Namespace(Snapshot()), k8s::Name(Snapshot())),
-              [](Json& snapshot) {
-                SetJson(snapshot, {"status", "readyToUse"}, true);
-              });
+  api_.SetField(VolumeSnapshotKey(k8s::Namespace(Snapshot()), k8s::Name(Snapshot())),
+                {"status", "readyToUse"}, true);
   progress = Progress(result.operation_id);
   EXPECT_TRUE(progress.completed);
   EXPECT_EQ(progress.error, "");

@@ -496,9 +496,8 @@ TEST_F(ContentDeletionTest, WithoutTheRightToWriteStatusWaitsForTheSidecar) {
     return call.subresource == "status" ? absl::PermissionDeniedError("no") : absl::OkStatus();
   });
   bed_.api.OnCreate("volumesnapshotcontents", [](FakeApiClient& api, const Json& object) {
-    api.Mutate(VolumeSnapshotContentKey(k8s::Name(object)), [](Json& content) {
-      SetJson(content, {"status", "snapshotHandle"}, "handle-1");
-    });
+    api.SetField(VolumeSnapshotContentKey(k8s::Name(object)), {"status", "snapshotHandle"},
+                 "handle-1");
   });
   EXPECT_THAT(Delete(Archived()), IsOkAndHolds(DeletionResult::kGone));
   EXPECT_EQ(sidecar_.snapshots.count("handle-1"), 0u);

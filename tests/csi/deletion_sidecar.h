@@ -49,7 +49,7 @@ class Sidecar {
       }
     }
     if (others.size() != content["metadata"].value("finalizers", Json::array()).size()) {
-      api.Mutate(key, [&](Json& object) { SetJson(object, {"metadata", "finalizers"}, others); });
+      api.SetField(key, {"metadata", "finalizers"}, others);
     }
   }
 

@@ -220,9 +220,8 @@ TEST_P(RetainTest, RefusesAnUnboundSnapshotAndAForeignContent) {
   Make();
   const std::size_t objects = Objects().size();
   for (const Json& content : api_.All(VolumeSnapshotContentType())) {
-    api_.Mutate(VolumeSnapshotContentKey(k8s::Name(content)), [](Json& object) {
-      SetJson(object, {"spec", "volumeSnapshotRef", "uid"}, "another");
-    });
+    api_.SetField(VolumeSnapshotContentKey(k8s::Name(content)),
+                  {"spec", "volumeSnapshotRef", "uid"}, "another");
   }
   EXPECT_THAT(Drop(),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("does not belong to")));
@@ -253,9 +252,7 @@ TEST_F(DropSnapshotTest, KeepsTheContentOfAnotherSnapshot) {
   SetJson(others, {"spec", "deletionPolicy"}, "Retain");
   SetJson(others, {"spec", "volumeSnapshotRef", "uid"}, "another");
   api_.Seed(VolumeSnapshotContentType(), others);
-  api_.Mutate(snapshot.key(), [](Json& object) {
-    SetJson(object, {"status", "boundVolumeSnapshotContentName"}, "others");
-  });
+  api_.SetField(snapshot.key(), {"status", "boundVolumeSnapshotContentName"}, "others");
   EXPECT_THAT(DeleteSnapshot(ctx_, api_, snapshot.key(), snapshot.uid()), IsOk());
   EXPECT_FALSE(api_.Find(snapshot.key()).has_value());
   EXPECT_EQ(GetString(*api_.Find(VolumeSnapshotContentKey("others")), {"spec", "deletionPolicy"}),

@@ -233,8 +233,7 @@ TEST_F(ExposedSnapshotTest, WithoutRetainNothingIsMadeOrDeleted) {
 TEST_F(ExposedSnapshotTest, ASourceSetBackToDeleteIsRetainedAgain) {
   const std::string source = source_content_;
   api_.OnCreate("volumesnapshotcontents", [source](support::FakeApiClient& api, const Json&) {
-    api.Mutate(VolumeSnapshotContentKey(source),
-               [](Json& content) { content["spec"]["deletionPolicy"] = "Delete"; });
+    api.SetField(VolumeSnapshotContentKey(source), {"spec", "deletionPolicy"}, "Delete");
   });
   ASSERT_THAT(Expose(), IsOk());
   EXPECT_FALSE(api_.Find(VolumeSnapshotContentKey(source_content_)).has_value());
@@ -249,14 +248,14 @@ TEST_F(ExposedSnapshotTest, AVolumeIsExaminedOnce) {
   api_.ClearCalls();
   ASSERT_THAT(ExposeSnapshot(ctx_, api_, request), IsOk());
   EXPECT_EQ(api_.CallCount("get", "persistentvolumes"), 0);
-  api_.Mutate(ClaimKey("mover", kTaskName), [](Json& claim) { claim["metadata"]["uid"] = "new"; });
+  api_.SetField(ClaimKey("mover", kTaskName), {"metadata", "uid"}, "new");
   EXPECT_THAT(ExposeSnapshot(ctx_, api_, request),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another claim")));
 }
 
 TEST_F(ExposedSnapshotTest, AFileSystemDriverIsRefusedWithItsPolicyRule) {
-  api_.Mutate(VolumeSnapshotContentKey(source_content_),
-              [](Json& content) { content["spec"]["driver"] = "rook-ceph.cephfs.csi.ceph.com"; });
+  api_.SetField(VolumeSnapshotContentKey(source_content_), {"spec", "driver"},
+                "rook-ceph.cephfs.csi.ceph.com");
   EXPECT_THAT(
       Expose(),
       StatusIs(absl::StatusCode::kFailedPrecondition,
@@ -359,9 +358,7 @@ TEST_F(ExposedSnapshotTest, WithoutAClassTheDefaultClassMustBeOfTheSnapshotsDriv
   cluster_.provisioner_runs = false;
   EXPECT_THAT(Expose(), StatusIs(absl::StatusCode::kFailedPrecondition,
                                  HasSubstr("there is no default class")));
-  api_.Mutate(ClaimKey("mover", k8s::Name(*Claim())), [](Json& made) {
-    SetJson(made, {"spec", "storageClassName"}, "default");
-  });
+  api_.SetField(ClaimKey("mover", k8s::Name(*Claim())), {"spec", "storageClassName"}, "default");
   EXPECT_THAT(Expose(),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("of driver other.driver")));
   SeedStorageClass("default", "Immediate");
@@ -440,8 +437,7 @@ TEST_F(ExposedSnapshotTest, TheVolumeIsDeletedEvenIfItsClassRetainsVolumes) {
 }
 
 TEST_F(ExposedSnapshotTest, AnUnreadySourceIsDeletedWithItsSnapshot) {
-  api_.Mutate(VolumeSnapshotKey("shop", "velero-data-x"),
-              [](Json& source) { source["status"]["readyToUse"] = false; });
+  api_.SetField(VolumeSnapshotKey("shop", "velero-data-x"), {"status", "readyToUse"}, false);
   ASSERT_THAT(Expose(), IsOk());
   ASSERT_THAT(Remove(SnapshotAction::kDelete), IsOk());
   ExpectNothing();
@@ -457,8 +453,8 @@ TEST_F(ExposedSnapshotTest, ForeignObjectsStay) {
 }
 
 TEST_F(ExposedSnapshotTest, AContentThatBelongsToAnotherSnapshotIsNotTouched) {
-  api_.Mutate(VolumeSnapshotContentKey(source_content_),
-              [](Json& content) { content["spec"]["volumeSnapshotRef"]["uid"] = "another"; });
+  api_.SetField(VolumeSnapshotContentKey(source_content_), {"spec", "volumeSnapshotRef", "uid"},
+                "another");
   EXPECT_THAT(Expose(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another")));
   EXPECT_EQ(api_.CallCount("patch", "*"), 0);
 }
@@ -495,9 +491,8 @@ TEST_P(ExposedSizeTest, IsThatOfTheSnapshotElseThatOfThePvc) {
       }
     });
   }
-  api_.Mutate(VolumeKey("pv-of-data"), [&](Json& volume) {
-    SetJson(volume, {"spec", "capacity", "storage"}, absl::StrCat(bytes(sizes.of_volume)));
-  });
+  api_.SetField(VolumeKey("pv-of-data"), {"spec", "capacity", "storage"},
+                absl::StrCat(bytes(sizes.of_volume)));
   api_.Mutate(ClaimKey("shop", "data"), [&](Json& claim) {
     SetJson(claim, {"status", "capacity", "storage"}, absl::StrCat(bytes(sizes.of_volume)));
     SetJson(claim, {"spec", "resources", "requests", "storage"},
@@ -856,9 +851,7 @@ TEST_F(BaseSnapshotsTest, ABaseThatAPvcIsBeingFilledFromStays) {
   EXPECT_THAT(Names(), ElementsAre(kTaskName));
   EXPECT_EQ(GetString(*Content(), {"spec", "deletionPolicy"}), "Retain");
 
-  api_.Mutate(ClaimKey("mover", kTaskName), [](Json& pvc) {
-    SetJson(pvc, {"status", "phase"}, "Bound");
-  });
+  api_.SetField(ClaimKey("mover", kTaskName), {"status", "phase"}, "Bound");
   ASSERT_THAT(DropBases(ctx_, env_, Owner()), IsOk());
   EXPECT_THAT(Names(), IsEmpty());
 }

@@ -115,15 +115,15 @@ TEST_F(MetadataAccessTest, EveryFieldOfTheServiceIsNeeded) {
       cluster_.api.Mutate(key, [&](Json& service) { service["spec"][field] = value; });
       EXPECT_THAT(FindMetadataService(ctx_, cluster_.api, support::kDriver),
                   StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(field)));
-      cluster_.api.Mutate(key, [&](Json& service) { service["spec"] = whole["spec"]; });
+      cluster_.api.SetField(key, {"spec"}, whole["spec"]);
     }
   }
 }
 
 TEST_F(MetadataAccessTest, CertificatesMayBePlainPem) {
   cluster_.Advertise("metadata.csi:50051", kPem);
-  cluster_.api.Mutate({support::MetadataServiceType(), "", support::kDriver},
-                      [](Json& service) { service["spec"]["caCert"] = kPem; });
+  cluster_.api.SetField({support::MetadataServiceType(), "", support::kDriver}, {"spec", "caCert"},
+                        kPem);
   EXPECT_EQ(FindMetadataService(ctx_, cluster_.api, support::kDriver)->ca_pem, kPem);
 }
 

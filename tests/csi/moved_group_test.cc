@@ -141,9 +141,8 @@ class MovedGroupTest : public BackupFixture {
   bool IsGivenUp(const std::string& name) const { return HasBeenGivenUp(ContentOf(name)); }
   void MakeBases(const std::vector<std::string>& names) {
     for (const std::string& name : names) {
-      api_.Mutate(VolumeSnapshotContentKey(name), [](Json& content) {
-        SetJson(content, {"metadata", "labels", objects::kBaseLabel}, "true");
-      });
+      api_.SetField(VolumeSnapshotContentKey(name), {"metadata", "labels", objects::kBaseLabel},
+                    "true");
     }
   }
   void Drop(const std::vector<std::string>& names) {

@@ -352,9 +352,7 @@ TEST_F(OrphanSweepTest, DeletesARestoredSnapshotOnceItsClaimIsFilled) {
   EXPECT_EQ(Sweep().kept, 1);
   EXPECT_TRUE(SnapshotStands());
 
-  bed_.api.Mutate({PersistentVolumeClaimType(), "shop", "data"}, [](Json& object) {
-    SetJson(object, {"status", "phase"}, "Bound");
-  });
+  bed_.api.SetField({PersistentVolumeClaimType(), "shop", "data"}, {"status", "phase"}, "Bound");
   EXPECT_EQ(Sweep().deleted_late, 1);
   EXPECT_FALSE(SnapshotStands());
 }
@@ -489,9 +487,8 @@ class GroupSweepTest : public OrphanSweepTest {
   }
 
   void EnterArchive() {
-    bed_.api.Mutate(support::As<objects::VolumeGroupSnapshot>(group_).key(), [](Json& group) {
-      SetJson(group, {"metadata", "annotations", objects::kGroupSnapshotHandleAnnotation}, "g");
-    });
+    bed_.api.SetField(support::As<objects::VolumeGroupSnapshot>(group_).key(),
+                      {"metadata", "annotations", objects::kGroupSnapshotHandleAnnotation}, "g");
     for (const Json& member : bed_.api.All(VolumeSnapshotType())) {
       bed_.api.Mutate(VolumeSnapshotKey("shop", k8s::Name(member)), [](Json& snapshot) {
         SetJson(snapshot, {"metadata", "annotations", objects::kVolumeSnapshotHandleAnnotation},
@@ -549,9 +546,8 @@ TEST_F(GroupSweepTest, AGroupOfARunningBackupStays) {
 
 TEST_F(GroupSweepTest, LabelsOfABackupThatEndedAreTakenOff) {
   const auto mark = [this](const std::string& claim, const std::string& value) {
-    bed_.api.Mutate(ClaimKey("shop", claim), [&](Json& object) {
-      SetJson(object, {"metadata", "labels", objects::kGroupMarkLabel}, value);
-    });
+    bed_.api.SetField(ClaimKey("shop", claim), {"metadata", "labels", objects::kGroupMarkLabel},
+                      value);
   };
   mark("data-1", mark_);
   mark("data-2", "another-uid.12345678");

@@ -86,8 +86,7 @@ TEST(PopulationTest, ACopyWithoutAVolumeSnapshotKeepsItsBackup) {
   // As after a restore that another program cleaned up.
   const std::string content = GetString(*world.api.Find(VolumeSnapshotKey("shop", "monday")),
                                         {"status", "boundVolumeSnapshotContentName"});
-  world.api.Mutate(VolumeSnapshotContentKey(content),
-                   [](Json& object) { object["spec"]["deletionPolicy"] = "Retain"; });
+  world.api.SetField(VolumeSnapshotContentKey(content), {"spec", "deletionPolicy"}, "Retain");
   ASSERT_THAT(world.api.Delete({}, VolumeSnapshotKey("shop", "monday"), {}), IsOk());
   ASSERT_THAT(world.api.Delete({}, VolumeSnapshotContentKey(content), {}), IsOk());
   EXPECT_THAT(world.DeleteBackup(),
@@ -118,10 +117,8 @@ TEST(PopulationTest, AnExchangedVolumeThatIsNotFilledIsNotFinished) {
   ASSERT_THAT(world.Restore(), IsOk());
   const std::string volume = world.HandleOf("data");
   const auto show = [&](const std::string& state) {
-    world.api.Mutate({longhorn::Volume::Type(), longhorn::kDefaultNamespace, volume},
-                     [&](Json& object) {
-                       SetJson(object, {"status", "cloneStatus", "state"}, state);
-                     });
+    world.api.SetField({longhorn::Volume::Type(), longhorn::kDefaultNamespace, volume},
+                       {"status", "cloneStatus", "state"}, state);
   };
   show("initiated");
   EXPECT_THAT(world.Finish(),
@@ -187,7 +184,7 @@ TEST_F(PopulationReaderTest, ABoundPvcOfAKnownDriverIsFilled) {
 
 TEST_F(PopulationReaderTest, APodThatCannotMountItSaysWhy) {
   AddPod("Pending");
-  bed_.api.Mutate({kPods, "shop", "p"}, [](Json& pod) { pod["spec"]["nodeName"] = "n1"; });
+  bed_.api.SetField({kPods, "shop", "p"}, {"spec", "nodeName"}, "n1");
   bed_.api.Seed({"", "v1", "events", "Event", true},
                 {{"metadata", {{"name", "p.1"}, {"namespace", "shop"}}},
                  {"involvedObject", {{"uid", k8s::Uid(*bed_.api.Find({kPods, "shop", "p"}))}}},

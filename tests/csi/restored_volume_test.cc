@@ -193,8 +193,7 @@ TEST_P(TargetModesTest, ThePvcOfTheMoverHasWhatTheMoverNeedsAndTheVolumeWhatTheT
   const ModesCase& modes = GetParam();
   cluster_.driver().habits.shares_block_mode = std::string(modes.volume_mode) == "Block";
   MakeTarget(modes.volume_mode);
-  api_.Mutate(ClaimKey("shop", "data"),
-              [&](Json& target) { target["spec"]["accessModes"] = modes.of_target; });
+  api_.SetField(ClaimKey("shop", "data"), {"spec", "accessModes"}, modes.of_target);
   const std::string volume = PreparedVolume();
   ASSERT_TRUE(Claim().has_value());
   EXPECT_EQ((*Claim())["spec"]["accessModes"], Json(modes.of_mover));
@@ -229,8 +228,7 @@ INSTANTIATE_TEST_SUITE_P(Table, TargetModesTest, testing::ValuesIn(kModesCases),
 // A volume of another VolumeAttributesClass is not as fast as the PVC is to be.
 TEST_F(RestoredVolumeTest, HasTheAttributesClassOfTheTargetAndNamesOneThatIsMissing) {
   MakeTarget("Filesystem");
-  api_.Mutate(ClaimKey("shop", "data"),
-              [](Json& target) { target["spec"]["volumeAttributesClassName"] = "gold"; });
+  api_.SetField(ClaimKey("shop", "data"), {"spec", "volumeAttributesClassName"}, "gold");
   const auto prepared = Prepare();
   ASSERT_THAT(prepared, IsOk());
   EXPECT_EQ(prepared->state, RestoredVolume::State::kWaiting);
@@ -271,9 +269,8 @@ TEST_F(RestoredVolumeTest, AClassThatWaitsForItsConsumerWaitsForThePodsNode) {
   EXPECT_EQ(prepared->state, RestoredVolume::State::kWaiting);
   EXPECT_THAT(prepared->waiting_for, HasSubstr("ignoreDelayBinding"));
   EXPECT_FALSE(Claim().has_value());
-  api_.Mutate(ClaimKey("shop", "data"), [](Json& target) {
-    SetJson(target, {"metadata", "annotations", objects::kSelectedNodeAnnotation}, "node-b");
-  });
+  api_.SetField(ClaimKey("shop", "data"),
+                {"metadata", "annotations", objects::kSelectedNodeAnnotation}, "node-b");
   prepared = Prepare();
   ASSERT_THAT(prepared, IsOk());
   EXPECT_EQ(prepared->state, RestoredVolume::State::kReady);
@@ -293,8 +290,7 @@ TEST_F(RestoredVolumeTest, DoesNotWaitForThePodIfTheSettingsSaySo) {
 }
 
 TEST_F(RestoredVolumeTest, ATargetThatCannotBeFilledIsRefused) {
-  api_.Mutate(ClaimKey("shop", "data"),
-              [](Json& target) { target["spec"]["volumeName"] = "another client"; });
+  api_.SetField(ClaimKey("shop", "data"), {"spec", "volumeName"}, "another client");
   EXPECT_THAT(Prepare(),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another client")));
   MakeTarget("Block");
@@ -348,9 +344,8 @@ TEST_F(RestoredVolumeTest, TheFilesystemOfTheBackupWins) {
 TEST_F(RestoredVolumeTest, TheNewObjectIsNotBoundWhileTheOldOneIsAttached) {
   MakeTarget("Filesystem");
   const std::string volume = PreparedVolume();
-  api_.Mutate(VolumeKey(volume), [](Json& attached) {
-    attached["metadata"]["finalizers"] = Json::array({"external-attacher/d"});
-  });
+  api_.SetField(VolumeKey(volume), {"metadata", "finalizers"},
+                Json::array({"external-attacher/d"}));
   const auto over = Give(volume);
   ASSERT_THAT(over, IsOk());
   EXPECT_FALSE(over->is_done);

@@ -268,8 +268,7 @@ TEST_F(InPlaceVolumeTest, WhatIsPartlyOldSaysSoOnceNothingWrites) {
   AttachAlias();
   EXPECT_THAT(Hide({}), support::IsOkAndHolds(HasSubstr("detached")));
   EXPECT_TRUE(objects::IsWrittenByMover(*Record(), ""));
-  api_.Mutate(VolumeKey(kAlias),
-              [](Json& alias) { alias["metadata"]["finalizers"] = Json::array(); });
+  api_.SetField(VolumeKey(kAlias), {"metadata", "finalizers"}, Json::array());
   api_.Remove(VolumeKey(kAlias));
   EXPECT_THAT(Hide({}), support::IsOkAndHolds(""));
   ASSERT_TRUE(Record().has_value());
@@ -469,8 +468,7 @@ TEST_F(InPlaceVolumeTest, ARecordOfADownloadThatIsGoneBlocksNoRestore) {
             {{"metadata", {{"name", "x"}, {"namespace", "velero"}, {"uid", "other-uid"}}},
              {"status", {{"phase", "InProgress"}}}});
   EXPECT_THAT(WaitsFor(), HasSubstr("DataDownload velero/x"));
-  api_.Mutate({DataDownloadType(), "velero", "x"},
-              [](Json& download) { download["status"]["phase"] = "Failed"; });
+  api_.SetField({DataDownloadType(), "velero", "x"}, {"status", "phase"}, "Failed");
   EXPECT_EQ(WaitsFor(), "");
   EXPECT_EQ(Record()->id, "download-uid");
 }
@@ -563,7 +561,7 @@ TEST_F(InPlaceVolumeTest, OtherVolumesAreNotWaitedFor) {
 
 TEST_F(InPlaceVolumeTest, ItWaitsUntilTheSecondNameIsBound) {
   ASSERT_THAT(ExposeToTheEnd(), IsOk());
-  api_.Mutate(ClaimKey("mover", kAlias), [](Json& claim) { claim["status"]["phase"] = "Pending"; });
+  api_.SetField(ClaimKey("mover", kAlias), {"status", "phase"}, "Pending");
   EXPECT_THAT(Expose()->waiting_for, HasSubstr("to be bound"));
 }
 
@@ -725,14 +723,12 @@ const RefusedCase kRefusedCases[] = {
      }},
     {"VolumeOfAnother", "not its own",
      [](support::FakeApiClient& api, InPlaceRequest&) {
-       api.Mutate(VolumeKey("pv-1"),
-                  [](Json& volume) { volume["spec"]["claimRef"]["uid"] = "another-uid"; });
+       api.SetField(VolumeKey("pv-1"), {"spec", "claimRef", "uid"}, "another-uid");
      }},
     {"VolumeOfAnotherRestore", "not its own",
      [](support::FakeApiClient& api, InPlaceRequest&) {
-       api.Mutate(VolumeKey("pv-1"), [](Json& volume) {
-         SetJson(volume, {"metadata", "annotations", objects::kAliasOfAnnotation}, "pv-0");
-       });
+       api.SetField(VolumeKey("pv-1"), {"metadata", "annotations", objects::kAliasOfAnnotation},
+                    "pv-0");
      }},
     {"NotOfCsi", "not of a CSI driver",
      [](support::FakeApiClient& api, InPlaceRequest&) {
@@ -796,8 +792,7 @@ const RefusedCase kRefusedCases[] = {
      }},
     {"DeregisteringDriver", "csi.vsphere.vmware.com",
      [](support::FakeApiClient& api, InPlaceRequest&) {
-       api.Mutate(VolumeKey("pv-1"),
-                  [](Json& volume) { volume["spec"]["csi"]["driver"] = "csi.vsphere.vmware.com"; });
+       api.SetField(VolumeKey("pv-1"), {"spec", "csi", "driver"}, "csi.vsphere.vmware.com");
      }},
     {"SnapshotsHidden", "may not be read",
      [](support::FakeApiClient& api, InPlaceRequest&) { api.Forbid("list", "volumesnapshots"); }},

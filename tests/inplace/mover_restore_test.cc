@@ -341,7 +341,7 @@ TEST_F(MoverRestoreTest, WhatThePvcDoesNotConsentToIsWithdrawn) {
 // A PVC of that name that is made meanwhile was not asked about.
 TEST_F(MoverRestoreTest, AnotherPvcOfTheNameDoesNotConsent) {
   api_.OnCreate("datadownloads", [](support::FakeApiClient& api, const Json&) {
-    api.Mutate(ClaimKey("shop", "data"), [](Json& pvc) { pvc["metadata"]["uid"] = "later-uid"; });
+    api.SetField(ClaimKey("shop", "data"), {"metadata", "uid"}, "later-uid");
   });
   Steps({Says("Completed")});
   EXPECT_THAT(Restore(), StatusIs(absl::StatusCode::kAborted, HasSubstr("may-write")));
@@ -352,9 +352,8 @@ TEST_F(MoverRestoreTest, AnotherPvcOfTheNameDoesNotConsent) {
 // Nor is that of another run taken back.
 TEST_F(MoverRestoreTest, OnlyTheOwnConsentIsTakenBack) {
   Steps({[this] {
-    api_.Mutate(ClaimKey("shop", "data"), [](Json& pvc) {
-      SetJson(pvc, {"metadata", "annotations", objects::kMayWriteAnnotation}, "later-uid");
-    });
+    api_.SetField(ClaimKey("shop", "data"),
+                  {"metadata", "annotations", objects::kMayWriteAnnotation}, "later-uid");
     Says("Failed", "the consent is gone")();
   }});
   EXPECT_THAT(Restore().status(), Not(IsOk()));
@@ -405,8 +404,7 @@ TEST_F(MoverRestoreTest, KilledAtAnyCallItLeavesNoConsentToAnythingElse) {
 TEST_F(MoverRestoreTest, OnlyWhatHasBegunIsGoneOnWith) {
   const std::string name = Plan()->download.name();
   const auto goes_on = [&](const char* phase, const objects::CopyRecord& record) {
-    api_.Mutate({DataDownloadType(), "velero", name},
-                [&](Json& download) { download["status"]["phase"] = phase; });
+    api_.SetField({DataDownloadType(), "velero", name}, {"status", "phase"}, phase);
     api_.Mutate(ClaimKey("shop", "data"), [&](Json& pvc) {
       SetJson(pvc, {"metadata", "annotations", objects::kCopyRecordAnnotation},
               FormatCopyRecord(record));
@@ -457,8 +455,7 @@ TEST_F(MoverRestoreTest, AnotherOneOfTheNameIsNotFollowed) {
 }
 
 TEST_F(MoverRestoreTest, ADriverThatDeregistersIsRefused) {
-  api_.Mutate(VolumeKey("pv-1"),
-              [](Json& volume) { volume["spec"]["csi"]["driver"] = "csi.vsphere.vmware.com"; });
+  api_.SetField(VolumeKey("pv-1"), {"spec", "csi", "driver"}, "csi.vsphere.vmware.com");
   EXPECT_EQ(Plan()->refusals.front().code, "UnsafeDriver");
 }
 

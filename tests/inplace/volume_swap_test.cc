@@ -409,8 +409,7 @@ TEST_F(VolumeSwapTest, UndoBringsTheOldVolumeBackAndKeepsTheOther) {
 
 TEST_F(VolumeSwapTest, WhatWasChangedOnThePvcSinceIsNotLostOnTheWayBack) {
   ASSERT_THAT(world.Restore(), IsOk());
-  world.api.Mutate(ClaimKey("shop", "data"),
-                   [](Json& pvc) { pvc["metadata"]["labels"]["since"] = "then"; });
+  world.api.SetField(ClaimKey("shop", "data"), {"metadata", "labels", "since"}, "then");
   ASSERT_THAT(world.Undo(), IsOk());
   EXPECT_EQ(world.Pvc()->Label("since"), "then");
 }
@@ -843,8 +842,7 @@ TEST_F(VolumeSwapTest, AnOriginalThatBecameAnothersEndsItBeforeTheExchange) {
   const std::string uid = world.Pvc()->uid();
   // The first change of a volume is the record on the restored one.
   world.Before("patch", "persistentvolumes", "", [&] {
-    world.api.Mutate(VolumeKey(original),
-                     [](Json& volume) { volume["spec"]["claimRef"]["uid"] = "another"; });
+    world.api.SetField(VolumeKey(original), {"spec", "claimRef", "uid"}, "another");
   });
   EXPECT_THAT(world.Restore(), StatusIs(absl::StatusCode::kFailedPrecondition,
                                         AllOf(HasSubstr(original), HasSubstr("is another's"))));
@@ -932,8 +930,7 @@ TEST_F(VolumeSwapTest, AClassThatWaitsForAPodGetsANodeOfTheOldVolume) {
 
 TEST_F(VolumeSwapTest, TheVolumeIsMadeWithTheAttributesOfThePvc) {
   world.api.Seed(VolumeAttributesClassType(), {{"metadata", {{"name", "gold"}}}});
-  world.api.Mutate(ClaimKey("shop", "data"),
-                   [](Json& pvc) { pvc["spec"]["volumeAttributesClassName"] = "gold"; });
+  world.api.SetField(ClaimKey("shop", "data"), {"spec", "volumeAttributesClassName"}, "gold");
   std::vector<std::string> classes;
   world.api.OnCreate("persistentvolumeclaims", [&](support::FakeApiClient&, const Json& pvc) {
     classes.push_back(GetString(pvc, {"spec", "volumeAttributesClassName"}));
@@ -943,8 +940,7 @@ TEST_F(VolumeSwapTest, TheVolumeIsMadeWithTheAttributesOfThePvc) {
 }
 
 TEST_F(VolumeSwapTest, AClassThatIsGoneOrOfAnotherDriverIsRefused) {
-  world.api.Mutate({StorageClassType(), "", "fast"},
-                   [](Json& one) { one["provisioner"] = "ebs.csi.aws.com"; });
+  world.api.SetField({StorageClassType(), "", "fast"}, {"provisioner"}, "ebs.csi.aws.com");
   EXPECT_THAT(world.Plan(world.Target())->refused_by_swap,
               ElementsAre(HasSubstr("is of driver ebs.csi.aws.com")));
   world.api.Remove({StorageClassType(), "", "fast"});

@@ -377,9 +377,8 @@ TEST_F(GroupRemovalTest, WhatProtectsAMemberOrTheGroupSinceItWasReadWins) {
     EXPECT_THAT(removal->kept_for.front().message, HasSubstr(message));
   };
   const auto label_member = [&](const char* value) {
-    api_.Mutate(VolumeSnapshotKey("shop", unit[1].name), [&](Json& member) {
-      SetJson(member, {"metadata", "labels", objects::kKeepLabel}, value);
-    });
+    api_.SetField(VolumeSnapshotKey("shop", unit[1].name),
+                  {"metadata", "labels", objects::kKeepLabel}, value);
   };
   label_member("true");
   expect_kept("that of PVC data-1: labelled");
@@ -399,9 +398,7 @@ TEST_F(GroupRemovalTest, AGroupThatChangedIsReadAgainAndALaterOneIsLeftAlone) {
   CreateNamed("week");
   EXPECT_EQ(Remove(unit)->end, Removal::End::kGone);
   unit = Unit("week");
-  api_.Mutate({VolumeGroupSnapshotType("v1"), "shop", "week"}, [](Json& group) {
-    SetJson(group, {"metadata", "uid"}, "another");
-  });
+  api_.SetField({VolumeGroupSnapshotType("v1"), "shop", "week"}, {"metadata", "uid"}, "another");
   EXPECT_THAT(Remove(unit), StatusIs(absl::StatusCode::kFailedPrecondition,
                                      HasSubstr("is not there any more, or ")));
   EXPECT_THAT(Groups(), ElementsAre("week"));

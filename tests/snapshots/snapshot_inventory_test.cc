@@ -110,9 +110,8 @@ TEST_F(SnapshotInventoryTest, OnlyAPvcOfItsNamespaceThatIsBeingFilledNeedsIt) {
 
 TEST_F(SnapshotInventoryTest, TellsWhatKeepsOneFromAPersonAndFromPrune) {
   Seed("only");
-  bed_.api.Mutate(VolumeSnapshotKey("shop", "only"), [](Json& snapshot) {
-    SetJson(snapshot, {"metadata", "creationTimestamp"}, "2023-11-14T22:13:00Z");
-  });
+  bed_.api.SetField(VolumeSnapshotKey("shop", "only"), {"metadata", "creationTimestamp"},
+                    "2023-11-14T22:13:00Z");
   const Inventory inventory = Read(Request());
   const SnapshotEntry& only = Of(inventory, "only");
   EXPECT_THAT(Reasons(only.kept_for), ElementsAre("LastReady", "Young"));

@@ -183,9 +183,7 @@ class RemoveAsReadTest : public OrdersTest {
   }
 
   void SetPolicy(const char* policy) {
-    bed_.api.Mutate(VolumeSnapshotContentKey("c"), [&](Json& content) {
-      SetJson(content, {"spec", "deletionPolicy"}, policy);
-    });
+    bed_.api.SetField(VolumeSnapshotContentKey("c"), {"spec", "deletionPolicy"}, policy);
   }
   std::string Policy() const {
     return GetString(bed_.api.Find(VolumeSnapshotContentKey("c")).value_or(Json()),
@@ -223,9 +221,8 @@ TEST_F(RemoveAsReadTest, AKeepLabelThatWasSetMeanwhileWins) {
     });
     const SnapshotEntry entry = Read();
     BeforeDelete([this] {
-      bed_.api.Mutate(VolumeSnapshotKey("shop", "orders"), [](Json& snapshot) {
-        SetJson(snapshot, {"metadata", "labels", objects::kKeepLabel}, "true");
-      });
+      bed_.api.SetField(VolumeSnapshotKey("shop", "orders"),
+                        {"metadata", "labels", objects::kKeepLabel}, "true");
     });
     const absl::StatusOr<Removal> removal = Remove(entry, false, requester);
     ASSERT_THAT(removal, IsOk());
@@ -239,9 +236,8 @@ TEST_F(RemoveAsReadTest, AKeepLabelThatWasSetMeanwhileWins) {
 TEST_F(RemoveAsReadTest, AChangeThatProtectsNothingIsNoHindrance) {
   const SnapshotEntry entry = Read();
   BeforeDelete([this] {
-    bed_.api.Mutate(VolumeSnapshotKey("shop", "orders"), [](Json& snapshot) {
-      SetJson(snapshot, {"metadata", "annotations", "note"}, "changed");
-    });
+    bed_.api.SetField(VolumeSnapshotKey("shop", "orders"), {"metadata", "annotations", "note"},
+                      "changed");
   });
   ASSERT_THAT(Remove(entry), IsOk());
   EXPECT_FALSE(IsThere());
@@ -279,9 +275,7 @@ TEST_F(RemoveAsReadTest, OneThatChangesAgainAndAgainIsAnError) {
 TEST_F(RemoveAsReadTest, AsPruneWhatCannotBeReadAgainStays) {
   const SnapshotEntry entry = Read();
   BeforeDelete([this] {
-    bed_.api.Mutate(VolumeSnapshotKey("shop", "orders"), [](Json& snapshot) {
-      SetJson(snapshot, {"metadata", "labels", "a"}, "b");
-    });
+    bed_.api.SetField(VolumeSnapshotKey("shop", "orders"), {"metadata", "labels", "a"}, "b");
     bed_.api.Forbid("get", "volumesnapshotcontents");
   });
   EXPECT_THAT(Remove(entry, false, csi::Requester::kPrune),
@@ -317,9 +311,8 @@ TEST_F(RemoveAsReadTest, WithDataPutsThePolicyBackWhereTheSnapshotStays) {
   EXPECT_EQ(Policy(), "Retain");
   bed_.api.ClearFaults();
   BeforeDelete([this] {
-    bed_.api.Mutate(VolumeSnapshotKey("shop", "orders"), [](Json& snapshot) {
-      SetJson(snapshot, {"metadata", "labels", objects::kKeepLabel}, "true");
-    });
+    bed_.api.SetField(VolumeSnapshotKey("shop", "orders"),
+                      {"metadata", "labels", objects::kKeepLabel}, "true");
   });
   const absl::StatusOr<Removal> removal = Remove(entry, true);
   ASSERT_THAT(removal, IsOk());
@@ -367,9 +360,8 @@ TEST_F(RemoveAsReadTest, WithDataSaysWhereThePolicyCouldNotBePutBack) {
 TEST_F(RemoveAsReadTest, WithDataLeavesTheContentOfAnotherAlone) {
   SetPolicy("Retain");
   const SnapshotEntry entry = Read();
-  bed_.api.Mutate(VolumeSnapshotContentKey("c"), [](Json& content) {
-    SetJson(content, {"spec", "volumeSnapshotRef", "namespace"}, "bank");
-  });
+  bed_.api.SetField(VolumeSnapshotContentKey("c"), {"spec", "volumeSnapshotRef", "namespace"},
+                    "bank");
   EXPECT_THAT(Remove(entry, true),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("belongs to bank/orders")));
   EXPECT_TRUE(IsThere());
@@ -404,9 +396,8 @@ TEST_F(RemoveAsReadTest, AContentThatIsNotKeptIsNotDeleted) {
   SetPolicy("Delete");
   EXPECT_THAT(RemoveKeptContent(bed_.ctx, bed_.api, entry), IsOk());
   SetPolicy("Retain");
-  bed_.api.Mutate(VolumeSnapshotContentKey("c"), [](Json& content) {
-    SetJson(content, {"spec", "volumeSnapshotRef", "uid"}, "another-uid");
-  });
+  bed_.api.SetField(VolumeSnapshotContentKey("c"), {"spec", "volumeSnapshotRef", "uid"},
+                    "another-uid");
   EXPECT_THAT(RemoveKeptContent(bed_.ctx, bed_.api, entry), IsOk());
   EXPECT_EQ(bed_.api.CallCount("delete", "*"), 0);
 }
@@ -443,9 +434,8 @@ TEST_F(RemoveAsReadTest, TheWaitEndsWhenTheContentIsGoneToo) {
 }
 
 TEST_F(RemoveAsReadTest, AWaitThatRunsOutSaysWhatItWaitedFor) {
-  bed_.api.Mutate(VolumeSnapshotKey("shop", "orders"), [](Json& snapshot) {
-    SetJson(snapshot, {"metadata", "finalizers"}, Json::array({"storage/in-use"}));
-  });
+  bed_.api.SetField(VolumeSnapshotKey("shop", "orders"), {"metadata", "finalizers"},
+                    Json::array({"storage/in-use"}));
   const SnapshotEntry entry = Read();
   ASSERT_THAT(Remove(entry), IsOk());
   AdvanceAtWatch();
@@ -454,9 +444,8 @@ TEST_F(RemoveAsReadTest, AWaitThatRunsOutSaysWhatItWaitedFor) {
       StatusIs(absl::StatusCode::kDeadlineExceeded,
                AllOf(HasSubstr("shop/orders is not gone yet"), HasSubstr("storage/in-use"))));
   bed_.api.Remove(VolumeSnapshotKey("shop", "orders"));
-  bed_.api.Mutate(VolumeSnapshotContentKey("c"), [](Json& content) {
-    SetJson(content, {"status", "error", "message"}, "volume is busy");
-  });
+  bed_.api.SetField(VolumeSnapshotContentKey("c"), {"status", "error", "message"},
+                    "volume is busy");
   EXPECT_THAT(AwaitRemoval(bed_.ctx.WithTimeout(absl::Seconds(10)), bed_.api, entry, true),
               StatusIs(absl::StatusCode::kDeadlineExceeded,
                        AllOf(HasSubstr("VolumeSnapshotContent c"), HasSubstr("volume is busy"))));

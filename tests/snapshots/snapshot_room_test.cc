@@ -169,9 +169,8 @@ TEST_F(SnapshotRoomTest, WhatIsProtectedStays) {
   TakeMany(2);
   SetQuota(3);
   ASSERT_THAT(Take("young"), IsOk());
-  api_.Mutate(VolumeSnapshotKey("shop", "s1"), [](Json& object) {
-    SetJson(object, {"metadata", "labels", objects::kKeepLabel}, "true");
-  });
+  api_.SetField(VolumeSnapshotKey("shop", "s1"), {"metadata", "labels", objects::kKeepLabel},
+                "true");
   ASSERT_THAT(Maker().MakeInQuota(Request("new"), 1), IsOk());
   EXPECT_THAT(Left(), ElementsAre("s1", "young"));
   ASSERT_THAT(Take("new"), IsOk());
@@ -218,9 +217,8 @@ TEST_F(SnapshotRoomTest, NothingGoesWhereNotAllMayBeRead) {
 TEST_F(SnapshotRoomTest, WhatIsBeingDeletedIsRoomToCome) {
   TakeMany(3);
   SetQuota(3);
-  api_.Mutate(VolumeSnapshotKey("shop", "s3"), [](Json& one) {
-    SetJson(one, {"metadata", "finalizers"}, Json::array({"example.com/slow"}));
-  });
+  api_.SetField(VolumeSnapshotKey("shop", "s3"), {"metadata", "finalizers"},
+                Json::array({"example.com/slow"}));
   ASSERT_THAT(api_.Delete(ctx_, VolumeSnapshotKey("shop", "s3"), {}), IsOk());
   const absl::Status late = Maker().MakeInQuota(Request("new"), 1);
   EXPECT_THAT(late, StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("s3")));
@@ -363,9 +361,8 @@ TEST_F(SnapshotRoomTest, WhatIsBeingDeletedIsTheRoomOfItsPvc) {
   TakeMany(4);
   ShareOut(api_);
   request_.pvcs = {"data", "logs"};
-  api_.Mutate(VolumeSnapshotKey("shop", "s3"), [](Json& one) {
-    SetJson(one, {"metadata", "finalizers"}, Json::array({"example.com/slow"}));
-  });
+  api_.SetField(VolumeSnapshotKey("shop", "s3"), {"metadata", "finalizers"},
+                Json::array({"example.com/slow"}));
   ASSERT_THAT(api_.Delete(ctx_, VolumeSnapshotKey("shop", "s3"), {}), IsOk());
   EXPECT_THAT(Maker().MakeInDriver(csi::OutOfRoomError(csi::RoomLimit::kDriver, "full")),
               StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("s3")));
@@ -380,9 +377,8 @@ TEST_F(SnapshotRoomTest, OfOnePvcOneThatIsBeingDeletedIsEnough) {
   TakeMany(4);
   ShareOut(api_);
   for (const char* const name : {"s1", "s3"}) {
-    api_.Mutate(VolumeSnapshotKey("shop", name), [](Json& one) {
-      SetJson(one, {"metadata", "finalizers"}, Json::array({"example.com/slow"}));
-    });
+    api_.SetField(VolumeSnapshotKey("shop", name), {"metadata", "finalizers"},
+                  Json::array({"example.com/slow"}));
     ASSERT_THAT(api_.Delete(ctx_, VolumeSnapshotKey("shop", name), {}), IsOk());
   }
   request_.pvcs = {"logs"};

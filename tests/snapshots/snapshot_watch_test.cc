@@ -176,9 +176,8 @@ TEST_F(SnapshotWatchTest, AContentThatChangedBeforeTheWatchIsReadAgain) {
   Seed("monday");
   MakeReady("monday");
   std::vector<SnapshotEntry> known = Inventoried();
-  api_.Mutate(VolumeSnapshotContentKey("content-of-monday"), [](Json& content) {
-    SetJson(content, {"spec", "volumeSnapshotRef", "name"}, "another");
-  });
+  api_.SetField(VolumeSnapshotContentKey("content-of-monday"),
+                {"spec", "volumeSnapshotRef", "name"}, "another");
   EXPECT_THAT(Watch(std::move(known), [](const std::string&) { return false; }), IsOk());
   EXPECT_THAT(told_, ElementsAre("monday Error"));
 }

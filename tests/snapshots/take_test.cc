@@ -226,9 +226,8 @@ TEST_P(TakeTest, ALeaseLostWhileWaitingIsTakenAgain) {
   int renewals = 0;
   api_.OnEvent("leases", [&](support::FakeApiClient& api, const k8s::WatchEvent& event) {
     if (event.kind == k8s::WatchEvent::Kind::kModified && ++renewals == 3) {
-      api.Mutate({LeaseType(), LeaseNamespace(), k8s::Name(event.object)}, [](Json& lease) {
-        SetJson(lease, {"spec", "holderIdentity"}, "quicker");
-      });
+      api.SetField({LeaseType(), LeaseNamespace(), k8s::Name(event.object)},
+                   {"spec", "holderIdentity"}, "quicker");
     }
   });
   EXPECT_THAT(Take(), IsOk());
@@ -340,9 +339,7 @@ TEST_F(BackupTakeTest, ARefusalThatPassesIsForgotten) {
 
 TEST_F(BackupTakeTest, WhatEnteredTheArchiveIsNotCleanedUp) {
   ASSERT_THAT(Take(), IsOk());
-  api_.Mutate(Key(), [](Json& snapshot) {
-    SetJson(snapshot, {"metadata", "annotations", objects::kVolumeSnapshotHandleAnnotation}, "h");
-  });
+  api_.SetField(Key(), {"metadata", "annotations", objects::kVolumeSnapshotHandleAnnotation}, "h");
   api_.FailNext("get", "volumesnapshots", absl::InternalError("injected"));
   EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kInternal));
   EXPECT_TRUE(api_.Find(Key()).has_value());
