@@ -37,15 +37,16 @@ std::string NameOf(const char* prefix, absl::string_view parts) {
 }
 
 objects::Secret MakeSecret(const k8s::ObjectKey& key, const std::string& velero_namespace,
-                           std::map<std::string, std::string> data) {
-  for (auto& [field, text] : data) {
-    text = absl::Base64Escape(text);
+                           const std::map<std::string, std::string>& data) {
+  std::map<std::string, std::string> encoded;
+  for (const auto& [field, text] : data) {
+    encoded.emplace(field, absl::Base64Escape(text));
   }
   auto secret = objects::Secret::Make(key.namespace_name, key.name);
   secret.SetType("Opaque");
   secret.SetLabels({{objects::kMoverVeleroNamespaceLabel, velero_namespace},
                     {objects::kExcludeFromBackupLabel, "true"}});
-  secret.SetEncodedData(data);
+  secret.SetEncodedData(encoded);
   return secret;
 }
 
