@@ -407,7 +407,7 @@ TEST_F(DownloadReconcilerTest, AForeignSnapshotIdIsRefusedBeforeAnythingIsMade) 
                                 velero::FormatDataReference(bed_.reference_) + "/more"}) {
     SCOPED_TRACE(text);
     bed_.AddDownloadOf(text);
-    Controller(bed_, 2);
+    Controller(bed_).LookTimes(2);
     EXPECT_EQ(bed_.Phase(), "Failed");
     EXPECT_THAT(bed_.Message(), HasSubstr("snapshotID"));
     EXPECT_EQ(bed_.api.CallCount("create", "*"), 0);
@@ -475,7 +475,7 @@ TEST_F(DownloadReconcilerTest, ATargetThatIsThereIsFilledWhateverItsRestoreIsAt)
   bed_.SeedRestore("WaitingForPluginOperations", {});
   bed_.AddDownload();
   bed_.OwnByRestore("r");
-  Controller(bed_, 5);
+  Controller(bed_).LookTimes(5);
   EXPECT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
 }
 
@@ -547,7 +547,7 @@ TEST_F(DownloadReconcilerTest, ARestoreWithoutPodsFillsWithoutAConsumer) {
                     {{"backupName", "b"}, {"includedResources", resources}});
     bed.AddDownload();
     bed.OwnByRestore("r");
-    Controller(bed, 10);
+    Controller(bed).LookTimes(10);
     EXPECT_EQ(bed.Phase(), has_pods ? "Accepted" : "Completed") << bed.Message();
     EXPECT_EQ(bed.TargetPhase(), has_pods ? "Pending" : "Bound");
     EXPECT_EQ(bed.api.All(PersistentVolumeType()).size(), has_pods ? 0U : 1U);
@@ -815,7 +815,7 @@ TEST_F(DownloadReconcilerTest, InPlaceNothingIsWrittenOverWhatIsInUseOrAnother) 
       bed.AddUser();
     }
     const int pods_before = bed.pods_made;
-    Controller(bed, 6);
+    Controller(bed).LookTimes(6);
     EXPECT_EQ(bed.Phase(), "Failed");
     EXPECT_THAT(bed.Message(),
                 AllOf(HasSubstr("new/data"), HasSubstr(is_in_use ? "app-0" : "of-one-before")));
@@ -904,7 +904,7 @@ TEST_F(DownloadReconcilerTest, InPlaceTheSettingsAndItsMakerAreCheckedInEveryPha
         SetJson(download, {"metadata", "labels", objects::kRestoreNameLabel}, "monday");
         SetJson(download, {"status", "phase"}, phase);
       });
-      Controller(bed, 6);
+      Controller(bed).LookTimes(6);
       EXPECT_EQ(bed.Phase(), "Failed");
       EXPECT_THAT(bed.Message(),
                   HasSubstr(is_off ? "restore.intoExistingVolumes" : "a restore of Velero"));
@@ -941,7 +941,7 @@ TEST_F(DownloadReconcilerTest, InPlaceNothingBeginsWithoutATimeOrWithOneThatIsFa
         SetJson(download, {"metadata", "annotations", objects::kInPlaceAnnotation}, "target-uid");
         SetJson(download, {"status", "phase"}, phase);
       });
-      Controller(bed, 10);
+      Controller(bed).LookTimes(10);
       const bool is_good = after == kLongest;
       EXPECT_EQ(bed.Phase(), is_good ? "Completed" : "Failed") << bed.Message();
       EXPECT_THAT(bed.Message(), HasSubstr(is_good ? "" : "start-before"));
@@ -1211,7 +1211,7 @@ TEST_P(KilledDownloadTest, AnotherEndsThoseOfAClassThatRetainsVolumes) {
       bed.worker = is_cancelled ? MoverBed::Worker::kRuns : MoverBed::Worker::kSucceeds;
       bed.AddDownload();
       if (is_cancelled) {
-        Controller(bed, 3);
+        Controller(bed).LookTimes(3);
         bed.Cancel();
       }
     };
@@ -1234,7 +1234,7 @@ TEST_P(KilledDownloadTest, AnotherCancelsToTheEnd) {
   const auto prepare = [](DownloadBed& bed, int) {
     bed.worker = MoverBed::Worker::kRuns;
     bed.AddDownload();
-    Controller(bed, 3);
+    Controller(bed).LookTimes(3);
     bed.Cancel();
   };
   KillAtEachCall(9, 10, prepare, [](DownloadBed& bed, Controller& another) {

@@ -588,7 +588,7 @@ TEST_F(UploadReconcilerTest, TheRepositorySnapshotNamesTheBackupThatOwnsTheUploa
     upload["metadata"]["ownerReferences"] = {
         {{"apiVersion", "velero.io/v1"}, {"kind", "Backup"}, {"name", "backup-7"}, {"uid", "b"}}};
   });
-  Controller(bed_, 3);
+  Controller(bed_).LookTimes(3);
   EXPECT_THAT(Work().tags, ElementsAre(bed_.TaskNameOfUpload(), "velero-backup=velero/backup-7"));
 }
 
@@ -1153,7 +1153,7 @@ TEST_F(UploadReconcilerTest, ANodeRunsNoMoreWorkersThanTheSettingsAllow) {
   for (int i = 0; i < kUploads; ++i) {
     AddOther(absl::StrCat("data-", i));
   }
-  Controller(bed_, 6);
+  Controller(bed_).LookTimes(6);
   const std::vector<Json> pods = bed_.api.All(PodType());
   ASSERT_THAT(pods, SizeIs(kUploads));
   std::vector<Json> running;  // on the only node
@@ -1577,7 +1577,7 @@ TEST_F(UploadReconcilerTest, AnErrorOfTheMomentIsShownAndNoReasonToFail) {
 TEST_F(UploadReconcilerTest, ALocationThatIsNotThereIsNamed) {
   bed_.AddUpload("nightly");
   bed_.api.Remove({objects::BackupStorageLocation::Type(), "velero", "default"});
-  Controller(bed_, 4);
+  Controller(bed_).LookTimes(4);
   EXPECT_EQ(bed_.PhaseOf(), "Failed");
   EXPECT_THAT(bed_.MessageOf(), AllOf(HasSubstr("shop/data"), HasSubstr("default")));
   ExpectNothingButBases(bed_, 0);
@@ -1589,7 +1589,7 @@ TEST_F(UploadReconcilerTest, AListThatWasWrongIsACompletedUploadWithAWarning) {
     MoverBed bed;
     bed.cause = cause;
     bed.AddUpload("nightly");
-    Controller(bed, 4);
+    Controller(bed).LookTimes(4);
     EXPECT_EQ(bed.PhaseOf(), "Completed");
     EXPECT_THAT(bed.EventReasons(), Contains(absl::StrCat("Warning ", ToString(cause))));
   }
@@ -1600,7 +1600,7 @@ TEST_F(UploadReconcilerTest, AResultThatNamesNoSnapshotIsAFailure) {
     MoverBed bed;
     bed.snapshot_id = id;
     bed.AddUpload("nightly");
-    Controller(bed, 4);
+    Controller(bed).LookTimes(4);
     EXPECT_EQ(bed.PhaseOf(), "Failed");
     EXPECT_THAT(bed.MessageOf(), HasSubstr("names no snapshot"));
     ExpectNothingButBases(bed, 0);
