@@ -51,24 +51,20 @@ bool RunsController(const objects::Deployment& deployment) {
 
 // Whether it handles volume groups: as its flag says, else as its version does by itself.
 bool HasGroups(const objects::Deployment& deployment) {
-  bool on_by_itself = false;
-  for (const objects::DeployedContainer& container : deployment.containers()) {
-    for (const std::string& argument : container.arguments) {
-      const std::vector<std::string> parts =
-          absl::StrSplit(argument, absl::MaxSplits("CSIVolumeGroupSnapshot=", 1));
-      if (parts.size() > 1) {
-        return absl::StartsWithIgnoreCase(parts[1], "t");
-      }
+  for (const std::string& argument : deployment.arguments()) {
+    const std::vector<std::string> parts =
+        absl::StrSplit(argument, absl::MaxSplits("CSIVolumeGroupSnapshot=", 1));
+    if (parts.size() > 1) {
+      return absl::StartsWithIgnoreCase(parts[1], "t");
     }
+  }
+  return absl::c_any_of(deployment.containers(), [](const objects::DeployedContainer& container) {
     const std::string tag = container.image.substr(container.image.rfind(':') + 1);
     const std::vector<std::string> numbers = absl::StrSplit(absl::StripPrefix(tag, "v"), '.');
     std::pair<int, int> version;
-    if (numbers.size() > 1 && absl::SimpleAtoi(numbers[0], &version.first) &&
-        absl::SimpleAtoi(numbers[1], &version.second)) {
-      on_by_itself = on_by_itself || version >= kGroupsOnFrom;
-    }
-  }
-  return on_by_itself;
+    return numbers.size() > 1 && absl::SimpleAtoi(numbers[0], &version.first) &&
+           absl::SimpleAtoi(numbers[1], &version.second) && version >= kGroupsOnFrom;
+  });
 }
 
 // Of a controller that looks at a member of a group whose kinds it does not know.
