@@ -187,10 +187,9 @@ absl::StatusOr<std::string> AdoptCommand::Adopt(const CallContext& ctx, k8s::Api
 
 absl::Status AdoptCommand::CheckSilence(const CallContext& ctx, k8s::ApiClient& api,
                                         Session& session) const {
-  ASSIGN_OR_RETURN(const auto location, objects::Get<objects::BackupStorageLocation>(
-                                            ctx, api,
-                                            objects::BackupStorageLocation::Key(
-                                                foreign_.velero_namespace, foreign_.location)));
+  ASSIGN_OR_RETURN(const auto location,
+                   objects::Get<objects::BackupStorageLocation>(ctx, api, foreign_.velero_namespace,
+                                                                foreign_.location));
   ASSIGN_OR_RETURN(const datamover::RepositoryAccess access,
                    datamover::OpenLocationAccess(ctx, api, location));
   ASSIGN_OR_RETURN(const std::unique_ptr<storage::OpenedStore> opened,
