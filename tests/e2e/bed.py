@@ -801,6 +801,20 @@ class Bed:
                       and not self.api.get("persistentvolumes", volume),
                       timeout_seconds, f"end of claim {namespace}/{name}")
 
+    def delete_pv(self, name):
+        """Deletes a PersistentVolume, whose volume stays if it says Retain, and waits until it is gone."""
+        self.api.delete("persistentvolumes", name)
+        self.wait_for(lambda: not self.api.get("persistentvolumes", name), CHANGE_SECONDS_MAX, f"end of PersistentVolume {name}")
+
+    def delete_volume_of(self, pv):
+        """Has the volume deleted of a PersistentVolume that is gone: by one that its provisioner deletes."""
+        name = pv["metadata"]["name"]
+        self.api.create("persistentvolumes", {
+            "apiVersion": "v1", "kind": "PersistentVolume",
+            "metadata": {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": self.driver.name}},
+            "spec": {**pv["spec"], "persistentVolumeReclaimPolicy": "Delete"}})
+        self.wait_for(lambda: not self.api.get("persistentvolumes", name), CHANGE_SECONDS_MAX, f"end of the volume of {name}")
+
     def wait_bound(self, name, namespace, timeout_seconds=CHANGE_SECONDS_MAX):
         """Waits until a claim is bound; returns it."""
         def bound():

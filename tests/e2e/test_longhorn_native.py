@@ -96,11 +96,6 @@ def test_without_its_volume_a_native_snapshot_is_an_error_and_no_empty_volume(be
         assert not bed.api.list("persistentvolumeclaims", app)
 
 
-def delete_pv(bed, name):
-    bed.api.delete("persistentvolumes", name)
-    bed.wait_for(lambda: not bed.api.get("persistentvolumes", name), SECONDS_MAX, f"end of PersistentVolume {name}")
-
-
 def retain(bed, app):
     """The PVC "orders" has a volume that is kept when it goes, and goes; the PersistentVolume."""
     name = bed.api.get("persistentvolumeclaims", "orders", app)["spec"]["volumeName"]
@@ -111,16 +106,6 @@ def retain(bed, app):
 def delete_pvc(bed, app):
     bed.api.delete("persistentvolumeclaims", "orders", app)
     bed.wait_for(lambda: not bed.api.get("persistentvolumeclaims", "orders", app), SECONDS_MAX, "end of the PVC")
-
-
-def release(bed, pv):
-    """Has the volume deleted of a PersistentVolume that is gone: by one that its provisioner deletes."""
-    name = pv["metadata"]["name"]
-    bed.api.create("persistentvolumes", {
-        "apiVersion": "v1", "kind": "PersistentVolume",
-        "metadata": {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": bed.driver.name}},
-        "spec": {**pv["spec"], "persistentVolumeReclaimPolicy": "Delete"}})
-    bed.wait_for(lambda: not bed.api.get("persistentvolumes", name), SECONDS_MAX, f"end of the volume of {name}")
 
 
 @pytest.mark.journey
@@ -140,16 +125,16 @@ def test_a_retained_volume_comes_back_from_its_native_snapshot_or_not_at_all(bed
         data.expect(bed.volume_path("orders", app), written)
 
         bed.delete_claim("orders", app)
-        delete_pv(bed, pv["metadata"]["name"])
+        bed.delete_pv(pv["metadata"]["name"])
         restore = bed.restore(workspace.name("gone"), "--from-backup", name, expect="PartiallyFailed")
         assert restore["status"]["errors"] == 1
         told = bed.velero("restore", "describe", restore["metadata"]["name"], "--details").stdout
         assert f"PersistentVolume {pv['metadata']['name']} is reserved for it" in " ".join(told.split()), told
         assert not bed.api.list("persistentvolumeclaims", app)
 
-        delete_pv(bed, pv["metadata"]["name"])
+        bed.delete_pv(pv["metadata"]["name"])
         bed.restore(workspace.name("without"), "--from-backup", name, "--exclude-resources", "persistentvolumes")
         bed.wait_bound("orders", app)
         data.expect(bed.volume_path("orders", app), written)
         data.expect(bed.driver.volume_path(volume), now)
-        release(bed, pv)
+        bed.delete_volume_of(pv)

@@ -45,6 +45,12 @@ def test_snapshot_to_delete(beds, old_bed, workspace):
     bed.wait_bound("data", copy)
     data.expect(bed.volume_path("data", copy), written)
 
+    bare = workspace.name("bare")
+    workspace.expect_namespace(bed, bare)
+    bed.restore(workspace.name("bare"), "--from-backup", name, "--namespace-mappings", f"{app}:{bare}", "--restore-volumes=false")
+    bed.wait_bound("data", bare)
+    assert data.checksum(bed.volume_path("data", bare)) != written
+
     bed.delete_backup(name)
     bed.wait_for(lambda: set(bed.driver.snapshots()) == before, 60,
                  lambda: f"the driver to hold {before}, not {bed.driver.snapshots()}")

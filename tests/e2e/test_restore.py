@@ -68,3 +68,25 @@ def test_second_cluster(bed, second, workspace, saved):
     assert restore["status"].get("errors", 0) == 0
     _assert_bytes(second, app, written)
     _assert_bytes(bed, app, written)
+
+
+def test_a_retained_volume_does_not_stand_for_its_snapshot(bed, workspace):
+    """Velero knows of no snapshot in a backup that moves data, and restores such a PersistentVolume as it is."""
+    app = workspace.namespace(bed)
+    bed.create_claim("data", app, 4 * MIB)
+    written = data.fill(bed.volume_path("data", app), 1, 4 * MIB)
+    name = bed.api.get("persistentvolumeclaims", "data", app)["spec"]["volumeName"]
+    bed.api.patch("persistentvolumes", name, {"spec": {"persistentVolumeReclaimPolicy": "Retain"}})
+    kept = bed.api.get("persistentvolumes", name)
+    backup = workspace.backup(bed, "--include-namespaces", app, "--snapshot-move-data",
+                              "--resource-policies-configmap", workspace.policy(bed, policy.rule("snapshot")))
+    data.fill(bed.volume_path("data", app), 2, 4 * MIB)
+    bed.delete_namespace(app)
+    bed.delete_pv(name)
+
+    restore = bed.restore(workspace.name("restore"), "--from-backup", backup["metadata"]["name"])
+    assert restore["status"].get("errors", 0) == 0
+    bed.wait_bound("data", app)
+    assert bed.volume_handle("data", app) != kept["spec"]["csi"]["volumeHandle"]
+    data.expect(bed.volume_path("data", app), written)
+    bed.delete_volume_of(kept)

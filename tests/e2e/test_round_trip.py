@@ -35,8 +35,14 @@ def test_policy_snapshot(bed, workspace):
     assert set(bed.driver.snapshots()) >= taken, "a snapshot went with its namespace"
     restore = bed.restore(workspace.name("restore"), "--from-backup", backup["metadata"]["name"])
     assert restore["status"].get("errors", 0) == 0
+    # Velero restores what an action names, whatever the user has included: the snapshots come along.
+    beside = workspace.name("beside")
+    workspace.expect_namespace(bed, beside)
+    bed.restore(workspace.name("volumes"), "--from-backup", backup["metadata"]["name"], "--namespace-mappings", f"{app}:{beside}",
+                "--include-resources", "persistentvolumeclaims,persistentvolumes")
     for name, checksum in written.items():
-        bed.wait_bound(name, app)
-        data.expect(bed.volume_path(name, app), checksum)
+        for namespace in (app, beside):
+            bed.wait_bound(name, namespace)
+            data.expect(bed.volume_path(name, namespace), checksum)
     bed.wait_bound("files", app)
     data.same(bed.driver.read_file(bed.volume_handle("files", app), "fox.txt"), TEXT)
