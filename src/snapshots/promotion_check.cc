@@ -14,6 +14,7 @@
 #include "base/quantity.h"
 #include "csi/expose/claim_provisioning.h"
 #include "k8s/object.h"
+#include "objects/client.h"
 #include "objects/keys.h"
 
 namespace csidelta::snapshots {

@@ -39,6 +39,7 @@ def _back_up_restore_delete(bed, workspace):
     chosen = workspace.policy(bed, policy.rule("snapshot", pvcLabels={"for": "us"}))
     backup = workspace.backup(bed, "--include-namespaces", app,
                               "--resource-policies-configmap", chosen)["metadata"]["name"]
+    bed.restore(workspace.name("without-data"), "--from-backup", backup)  # The PVCs exist, which the Restore is told.
     bed.delete_namespace(app)
     bed.restore(workspace.name("restore"), "--from-backup", backup)
     for name in ("ours", "moved"):
