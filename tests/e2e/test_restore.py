@@ -81,7 +81,8 @@ def test_a_retained_volume_does_not_stand_for_its_snapshot(bed, workspace):
     backup = workspace.backup(bed, "--include-namespaces", app, "--snapshot-move-data",
                               "--resource-policies-configmap", workspace.policy(bed, policy.rule("snapshot")))
     data.fill(bed.volume_path("data", app), 2, 4 * MIB)
-    bed.delete_namespace(app)
+    bed.api.delete("persistentvolumeclaims", "data", app)
+    bed.wait_for(lambda: not bed.api.get("persistentvolumeclaims", "data", app), 60, "end of the PVC")
     bed.delete_pv(name)
 
     restore = bed.restore(workspace.name("restore"), "--from-backup", backup["metadata"]["name"])
