@@ -20,25 +20,27 @@ constexpr absl::string_view kEraseLine = "\r\x1b[K";
 
 }  // namespace
 
-void Console::Print(absl::string_view text) {
+void Console::Print(absl::string_view text) { Write(PrintableLines(text)); }
+
+void Console::Write(absl::string_view bytes) {
   const std::scoped_lock lock(mutex_);
   ClearLine();
   if (out_errno_ != 0) {
     return;  // Half a result is worse than what came so far.
   }
   errno = 0;
-  if (!out_(PrintableLines(text))) {
+  if (!out_(bytes)) {
     out_errno_ = errno != 0 ? errno : EIO;
   }
 }
 
 void Console::PrintJson(const Json& value) { Print(absl::StrCat(DumpJson(value), "\n")); }
 
-void Console::PrintResult(const Json& value, absl::string_view text) {
+void Console::PrintResult(const Json& value, absl::string_view text, absl::string_view own) {
   if (options_.json) {
     PrintJson(value);
   } else {
-    Print(text);
+    Write(absl::StrCat(PrintableLines(text), own));
   }
 }
 

@@ -35,8 +35,8 @@ class Console {
   void Print(absl::string_view text);
   // One JSON value on one line.
   void PrintJson(const Json& value);
-  // The result in the requested form.
-  void PrintResult(const Json& value, absl::string_view text);
+  // The result in the requested form. `own` is text of the program alone: its escapes stay.
+  void PrintResult(const Json& value, absl::string_view text, absl::string_view own = "");
 
   // A line of information on stderr, unless options().quiet.
   void Info(absl::string_view sentence);
@@ -59,6 +59,8 @@ class Console {
   bool IsRead() const;
 
  private:
+  void Write(absl::string_view bytes);
+
   const Sink out_;
   const Sink error_;
   const ConsoleOptions options_;

@@ -76,6 +76,11 @@ absl::StatusOr<std::optional<repository::Keyring>> ReadKeyring(const RepositoryC
 
 }  // namespace
 
+bool HasColors(const ProgramEnvironment& environment) {
+  const char* const refused = environment.get("NO_COLOR");
+  return environment.out_is_terminal && (refused == nullptr || *refused == '\0');
+}
+
 std::string ProgramVersion() { return "csi-delta " CSIDELTA_VERSION; }
 
 std::string UserName(const GetVariable& get) {

@@ -57,6 +57,9 @@ struct ProgramEnvironment {
   };
 };
 
+// Whether results are in colors: on a terminal, unless NO_COLOR is set (https://no-color.org).
+bool HasColors(const ProgramEnvironment& environment);
+
 // The repository, and how to open it.
 struct RepositoryChoice {
   std::string repository;

@@ -3,18 +3,31 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+
 namespace csidelta::cli::change_map_test {
 namespace {
 
+using absl::StrCat;
 using incremental::ExtentKind;
 using incremental::ListedExtent;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
 
 constexpr int64_t kCell = 1 << 20;
 constexpr int64_t kVolume = ChangeMap::kCells * kCell;
+
+constexpr char kLegend[] = "              ░ less than a tenth  ▒ less than half  ▓ more  █ all\n";
+
+// Of UTF-8, all bytes of a character but the first are 10xxxxxx.
+bool IsFirstOfCharacter(char byte) { return (static_cast<uint8_t>(byte) & 0xC0) != 0x80; }
 
 std::string Spaces(int count) { return std::string(static_cast<std::size_t>(count), ' '); }
 
@@ -37,7 +50,49 @@ TEST(ChangeMapTest, APictureOfSeveralLinesSaysWhereEachBegins) {
   map.Add({{8 * kTebi, kTebi / 8}});
   EXPECT_EQ(map.Picture(), Spaces(64) + "#" + Spaces(63));
   EXPECT_EQ(map.PictureLines(),
-            "         0 B [" + Spaces(64) + "]\n     8.0 TiB [#" + Spaces(63) + "]\n");
+            "         0 B [" + Spaces(64) + "]\n     8.0 TiB [█" + Spaces(63) + "]\n" + kLegend);
+}
+
+TEST(ChangeMapTest, LinesWithoutChangeThatFollowEachOtherAreCounted) {
+  ChangeMap map(16 * kCell, 8, 2);
+  map.Add({{7 * kCell, kCell / 20}});
+  map.Add({{10 * kCell, kCell / 5 + 1}});
+  map.Add({{11 * kCell, kCell / 2 + 1}});
+  EXPECT_EQ(map.PictureLines(), StrCat("              … 3 rows without change\n",
+                                       "     6.0 MiB [ ░]\n     8.0 MiB [  ]\n    10.0 MiB [▒▓]\n",
+                                       "              … 2 rows without change\n", kLegend));
+  EXPECT_EQ(ChangeMap(kVolume, 16).PictureLines(),
+            StrCat("              … 16 rows without change\n", kLegend));
+}
+
+TEST(ChangeMapTest, APictureFitsTheTerminal) {
+  for (const int columns : {60, 80, 120, 1000}) {
+    ChangeMap map(kVolume, 2, ChangeMap::CellsOf(columns));
+    map.Add({{0, 1}});
+    map.Add({{kVolume - 1, 1}});
+    const std::string text = map.PictureLines();
+    const std::string row = text.substr(0, text.find('\n'));
+    EXPECT_EQ(std::count_if(row.begin(), row.end(), IsFirstOfCharacter), columns - 1);
+  }
+}
+
+TEST(ChangeMapTest, ColorsAreAddedOnlyWhenAskedFor) {
+  ChangeMap map(2, 1, 2);
+  map.Add({{0, 1}});
+  EXPECT_THAT(map.PictureLines(true), HasSubstr("[\x1b[36m█ \x1b[0m]\n"));
+  EXPECT_THAT(map.PictureLines(), Not(HasSubstr("\x1b")));
+}
+
+TEST(ChangeMapTest, AFileHasACellForEachPartAndALegend) {
+  ChangeMap map(4, 2, 2);
+  map.Add({{2, 1}});
+  const std::string svg = map.Svg("before to after");
+  EXPECT_THAT(svg,
+              AllOf(testing::StartsWith("<svg "), testing::EndsWith("</svg>\n"),
+                    HasSubstr(">before to after<"), HasSubstr(">2 B<"), HasSubstr("viewBox"),
+                    HasSubstr("x=\"100\" y=\"42\" width=\"10\" height=\"15\" fill=\"#00524a\""),
+                    HasSubstr("less than a tenth")));
+  EXPECT_EQ(std::count(svg.begin(), svg.end(), '\n'), 2 + 1 + 2 + 4 + 2);
 }
 
 TEST(ChangeMapTest, OnlyTheLargestExtentsAreKept) {

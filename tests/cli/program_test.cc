@@ -562,12 +562,17 @@ TEST_F(ProgramTest, ShowPrintsWhatIsKnownOfASnapshot) {
   ASSERT_EQ(first.code, ExitCode::kOk) << first.error;
   EXPECT_THAT(first.out, AllOf(HasSubstr("Backup          full backup: first backup\n"),
                                HasSubstr("There is no earlier backup"), HasSubstr(older),
-                               HasSubstr("Parent of       " + newer.substr(0, 8))));
+                               HasSubstr("Parent of       " + newer.substr(0, 8)),
+                               HasSubstr("csi-delta show " + newer.substr(0, 8) + "\n"),
+                               Not(HasSubstr("See parent"))));
   const Outcome second = Run({"show", "latest"});
   EXPECT_THAT(second.out,
               AllOf(HasSubstr("incremental backup\n"), HasSubstr("512.0 KiB"),
                     HasSubstr("Chain           2 snapshots since " + older.substr(0, 8) + "\n"),
-                    HasSubstr("extent-list")));
+                    HasSubstr("extent-list"),
+                    HasSubstr("See parent      csi-delta show " + older.substr(0, 8) + "\n"),
+                    HasSubstr("See changes     csi-delta map " + newer.substr(0, 8) + "\n"),
+                    Not(HasSubstr("See child"))));
   const Outcome json = Run({"show", newer, "--json"});
   EXPECT_EQ(std::count(json.out.begin(), json.out.end(), '\n'), 1);
   EXPECT_EQ(GetString(json.Result(), {"snapshot", "id"}), newer);
@@ -585,8 +590,8 @@ TEST_F(ProgramTest, MapDrawsWhereAVolumeChanged) {
   ASSERT_EQ(since_parent.code, ExitCode::kOk) << since_parent.error;
   EXPECT_THAT(since_parent.out,
               AllOf(HasSubstr("512.0 KiB of 10.0 MiB changed, in 1 range\n"),
-                    HasSubstr("         0 B ["), HasSubstr("##"), HasSubstr("largest ranges"),
-                    HasSubstr(absl::StrCat(3 * kChunk, "\n"))));
+                    HasSubstr("         0 B ["), HasSubstr("██"), HasSubstr("largest ranges"),
+                    HasSubstr(absl::StrCat(3 * kChunk, "\n")), Not(HasSubstr("\x1b"))));
   EXPECT_EQ(Run({"map", older, newer}).out, since_parent.out);
   const Json json = Run({"map", older, newer, "--json"}).Result();
   EXPECT_EQ(GetInt(json, {"changed_bytes"}), static_cast<int64_t>(2 * kChunk));
@@ -595,6 +600,13 @@ TEST_F(ProgramTest, MapDrawsWhereAVolumeChanged) {
   const Outcome alone = Run({"map", older});
   EXPECT_EQ(alone.code, ExitCode::kFailed);
   EXPECT_THAT(alone.error, HasSubstr("has no parent; name two snapshots"));
+  EXPECT_EQ(Run({"map", newer, "--svg", Path("map.svg")}).code, ExitCode::kOk);
+  EXPECT_THAT(Read("map.svg"), HasSubstr("512.0 KiB of 10.0 MiB changed, in 1 range</text>"));
+  EXPECT_THAT(Run({"map", newer, "--svg", Path("map.svg")}).error, HasSubstr("File exists"));
+  out_is_terminal = true;
+  EXPECT_THAT(Run({"map", newer}).out, HasSubstr("\x1b[36m"));
+  variables["NO_COLOR"] = "1";
+  EXPECT_EQ(Run({"map", newer}).out, since_parent.out);
 }
 
 TEST_F(ProgramTest, KeysComeAndGo) {

@@ -33,7 +33,7 @@ class DiffCommand : public Command {
  private:
   absl::StatusOr<ExitCode> CompareSnapshots(const CallContext& ctx, Session& session);
   absl::StatusOr<ExitCode> AskCluster(const CallContext& ctx, Session& session);
-  void PrintMap(Console& console, const incremental::ChangedBlockSource& source,
+  void PrintMap(Session& session, const incremental::ChangedBlockSource& source,
                 const std::string& base, int64_t volume_bytes, const ChangeMap& map) const;
 
   // The head of the list; an empty base means a list of allocated extents.
@@ -74,9 +74,8 @@ VerbSyntax DiffCommand::Declare() {
       .details =
           "Compares chunks by their ids, without reading data. Both volumes must have "
           "chunks of one size.\n"
-          "With --volume-snapshot no repository is needed: the driver says what changed, and the "
-          "picture has one character for each 64th of the volume, where \" \" is nothing, "
-          "\".\" less than a tenth, \":\" less than half, \"+\" more and \"#\" all of it.",
+          "With --volume-snapshot no repository is needed: the driver says what changed, and it is "
+          "drawn as by csi-delta map, in one line.",
       .table = std::move(table),
       .family = VerbFamily::kRepository};
 }
@@ -159,29 +158,30 @@ absl::StatusOr<ExitCode> DiffCommand::AskCluster(const CallContext& ctx, Session
     console.Print(kEndOfExtents);
     return ExitCode::kOk;
   }
-  PrintMap(console, *source, base.handle, volume_bytes, map);
+  PrintMap(session, *source, base.handle, volume_bytes, map);
   return ExitCode::kOk;
 }
 
-void DiffCommand::PrintMap(Console& console, const incremental::ChangedBlockSource& source,
+void DiffCommand::PrintMap(Session& session, const incremental::ChangedBlockSource& source,
                            const std::string& base, int64_t volume_bytes,
                            const ChangeMap& map) const {
-  console.PrintResult({{"message_type", "result"},
-                       {"target", cluster_flags_.query.volume_snapshot},
-                       {"base", base},
-                       {"source", std::string(source.name())},
-                       {"volume_bytes", volume_bytes},
-                       {"extents", map.extents()},
-                       {"bytes", map.bytes()},
-                       {"zero_bytes", map.zero_bytes()},
-                       {"picture", map.Picture()},
-                       {"sizes", map.Histogram()}},
-                      absl::StrCat(cluster_flags_.query.volume_snapshot, ": ",
-                                   FormatBytes(map.bytes()), " of ", FormatBytes(volume_bytes),
-                                   base.empty() ? " allocated, in "
-                                                : absl::StrCat(" changed since ", base, ", in "),
-                                   Counted(map.extents(), "extent"), ", by ", source.name(), "\n[",
-                                   map.Picture(), "]\n", map.HistogramLines()));
+  session.console().PrintResult(
+      {{"message_type", "result"},
+       {"target", cluster_flags_.query.volume_snapshot},
+       {"base", base},
+       {"source", std::string(source.name())},
+       {"volume_bytes", volume_bytes},
+       {"extents", map.extents()},
+       {"bytes", map.bytes()},
+       {"zero_bytes", map.zero_bytes()},
+       {"picture", map.Picture()},
+       {"sizes", map.Histogram()}},
+      absl::StrCat(
+          cluster_flags_.query.volume_snapshot, ": ", FormatBytes(map.bytes()), " of ",
+          FormatBytes(volume_bytes),
+          base.empty() ? " allocated, in " : absl::StrCat(" changed since ", base, ", in "),
+          Counted(map.extents(), "extent"), ", by ", source.name(), "\n"),
+      absl::StrCat(map.PictureLines(HasColors(session.environment())), map.HistogramLines()));
 }
 
 void DiffCommand::PrintBase(Console& console, const std::string& base) {

@@ -1,10 +1,14 @@
+#include <fcntl.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/json.h"
 #include "base/status_macros.h"
+#include "base/unique_fd.h"
 #include "cli/command.h"
 #include "cli/progress.h"
 #include "cli/repository/change_map.h"
@@ -12,6 +16,7 @@
 #include "cli/text.h"
 #include "cli/volume_diff.h"
 #include "incremental/mover/volume_record.h"
+#include "storage/posix_file.h"
 
 namespace csidelta::cli {
 namespace {
@@ -22,10 +27,22 @@ using repository::Repository;
 constexpr int kLinesMax = 16;
 
 // No more lines than chunks need: a cell is a chunk at least, but where the volume has few.
-int LinesOf(const repository::VolumeLayout& layout) {
+int LinesOf(const repository::VolumeLayout& layout, int cells) {
   const int64_t chunks = (layout.size_bytes() - 1) / layout.chunk_bytes() + 1;
-  return static_cast<int>(
-      std::clamp<int64_t>(chunks / ChangeMap::kCells, 1, static_cast<int64_t>(kLinesMax)));
+  return static_cast<int>(std::clamp<int64_t>(chunks / cells, 1, static_cast<int64_t>(kLinesMax)));
+}
+
+std::string TitleOf(const VolumeRecord& before, const VolumeRecord& after, const ChangeMap& map) {
+  return absl::StrCat(before.stored.id.ShortHex(), " to ", after.stored.id.ShortHex(), ": ",
+                      FormatBytes(map.bytes()), " of ", FormatBytes(after.layout.size_bytes()),
+                      " changed, in ", Counted(map.extents(), "range"));
+}
+
+absl::Status WriteNewFile(const std::string& path, absl::string_view bytes) {
+  constexpr mode_t kMode = 0644;
+  const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kMode));
+  return file.valid() && FdSink(file.get())(bytes) ? absl::OkStatus()
+                                                   : storage::ErrnoToStatus(errno, path);
 }
 
 Json RangesJson(const ChangeMap& map) {
@@ -58,9 +75,10 @@ class MapCommand : public Command {
   };
   absl::StatusOr<Pair> OpenBoth(const CallContext& ctx, Session& session,
                                 Repository& repository) const;
-  static void Print(Console& console, const Pair& pair, const ChangeMap& map);
+  static void Print(Session& session, const Pair& pair, const ChangeMap& map);
 
   std::vector<std::string> ids_;
+  std::string svg_;
 };
 
 VerbSyntax MapCommand::Declare() {
@@ -70,24 +88,29 @@ VerbSyntax MapCommand::Declare() {
       "the older and the newer snapshot, by the beginnings of their ids, or \"latest\"; "
       "one alone: since its parent",
       1, 2, ids_);
-  return {.name = "map",
-          .summary = "Draw where a volume changed between two snapshots",
-          .details =
-              "Each line of the picture begins with its offset in the volume and has 64 "
-              "characters for equal parts: \" \" is no change, \".\" less than a tenth, \":\" "
-              "less than half, \"+\" more and \"#\" all of it. Then come the sizes of the ranges "
-              "that changed, and the largest ones. Chunks are compared by their ids, without "
-              "reading data: what changed is rounded out to chunks, and what was rewritten with "
-              "the same data did not change. Both snapshots must have chunks of one size.",
-          .table = std::move(table),
-          .family = VerbFamily::kRepository};
+  table.Add("--svg", "FILE", "also write the picture to a new file, as SVG", svg_);
+  return {
+      .name = "map",
+      .summary = "Draw where a volume changed between two snapshots",
+      .details =
+          "Each line of the picture begins with its offset in the volume. Shades say how much of "
+          "a part changed. The picture is as wide as the terminal, in colors unless NO_COLOR is "
+          "set; with --json and --svg a line has 64 parts. Then come the sizes of the ranges that "
+          "changed, and the largest ones. Chunks are compared by their ids, without reading data: "
+          "what changed is rounded out to chunks, and what was rewritten with the same data did "
+          "not change. Both snapshots must have chunks of one size.",
+      .table = std::move(table),
+      .family = VerbFamily::kRepository};
 }
 
 absl::StatusOr<ExitCode> MapCommand::Run(const CallContext& ctx, Session& session) {
   ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kRead));
   ASSIGN_OR_RETURN(const Pair pair, OpenBoth(ctx, session, *repository));
   const repository::VolumeLayout& layout = pair.after->layout;
-  ChangeMap map(layout.size_bytes(), LinesOf(layout));
+  const int cells = session.console().options().json || !svg_.empty()
+                        ? ChangeMap::kCells
+                        : ChangeMap::CellsOf(session.environment().table_columns);
+  ChangeMap map(layout.size_bytes(), LinesOf(layout, cells), cells);
   {
     ProgressMeter meter(session.console(), *ctx.clock);
     RETURN_IF_ERROR(
@@ -96,7 +119,10 @@ absl::StatusOr<ExitCode> MapCommand::Run(const CallContext& ctx, Session& sessio
           return absl::OkStatus();
         }));
   }
-  Print(session.console(), pair, map);
+  if (!svg_.empty()) {
+    RETURN_IF_ERROR(WriteNewFile(svg_, map.Svg(TitleOf(*pair.before, *pair.after, map))));
+  }
+  Print(session, pair, map);
   return ExitCode::kOk;
 }
 
@@ -119,32 +145,30 @@ absl::StatusOr<MapCommand::Pair> MapCommand::OpenBoth(const CallContext& ctx, Se
   return pair;
 }
 
-void MapCommand::Print(Console& console, const Pair& pair, const ChangeMap& map) {
+void MapCommand::Print(Session& session, const Pair& pair, const ChangeMap& map) {
   const int64_t before_bytes = pair.before->layout.size_bytes();
   const int64_t after_bytes = pair.after->layout.size_bytes();
-  std::string text = absl::StrCat(
-      engine::VolumeName(pair.after->stored.snapshot), "\n", pair.before->stored.id.ShortHex(),
-      " to ", pair.after->stored.id.ShortHex(), ": ", FormatBytes(map.bytes()), " of ",
-      FormatBytes(after_bytes), " changed, in ", Counted(map.extents(), "range"), "\n");
-  if (before_bytes != after_bytes) {
-    absl::StrAppend(&text, "the volume had ", FormatBytes(before_bytes), " before\n");
-  }
-  absl::StrAppend(&text, map.PictureLines());
-  if (map.extents() > 0) {
-    absl::StrAppend(&text, "\n", map.HistogramLines(), "\n", RangeLines(map));
-  }
-  console.PrintResult({{"message_type", "result"},
-                       {"source_snapshot", pair.before->stored.id.Hex()},
-                       {"target_snapshot", pair.after->stored.id.Hex()},
-                       {"source_bytes", before_bytes},
-                       {"target_bytes", after_bytes},
-                       {"chunk_bytes", pair.after->layout.chunk_bytes()},
-                       {"changed_bytes", map.bytes()},
-                       {"extents", map.extents()},
-                       {"picture", map.Picture()},
-                       {"sizes", map.Histogram()},
-                       {"largest", RangesJson(map)}},
-                      text);
+  session.console().PrintResult(
+      {{"message_type", "result"},
+       {"source_snapshot", pair.before->stored.id.Hex()},
+       {"target_snapshot", pair.after->stored.id.Hex()},
+       {"source_bytes", before_bytes},
+       {"target_bytes", after_bytes},
+       {"chunk_bytes", pair.after->layout.chunk_bytes()},
+       {"changed_bytes", map.bytes()},
+       {"extents", map.extents()},
+       {"picture", map.Picture()},
+       {"sizes", map.Histogram()},
+       {"largest", RangesJson(map)}},
+      absl::StrCat(engine::VolumeName(pair.after->stored.snapshot), "\n",
+                   TitleOf(*pair.before, *pair.after, map), "\n",
+                   before_bytes == after_bytes
+                       ? ""
+                       : absl::StrCat("the volume had ", FormatBytes(before_bytes), " before\n")),
+      absl::StrCat(map.PictureLines(HasColors(session.environment())),
+                   map.extents() == 0
+                       ? ""
+                       : absl::StrCat("\n", map.HistogramLines(), "\n", RangeLines(map))));
 }
 
 }  // namespace

@@ -165,10 +165,22 @@ void AddChain(const StoredSnapshot& stored, const Chain& chain, Sheet& sheet) {
   sheet.Add("Parent of", ChildrenText(chain));
 }
 
+// Commands to go on with.
+void AddLinks(const StoredSnapshot& stored, const Chain& chain, const std::string& program,
+              Sheet& sheet) {
+  if (chain.length > 1) {
+    sheet.Add("See parent", absl::StrCat(program, " show ", stored.snapshot.parent->ShortHex()));
+    sheet.Add("See changes", absl::StrCat(program, " map ", stored.id.ShortHex()));
+  }
+  if (!chain.children.empty()) {
+    sheet.Add("See child", absl::StrCat(program, " show ", chain.children.front().ShortHex()));
+  }
+}
+
 std::string SheetOf(const StoredSnapshot& stored, const VolumeManifest* manifest,
-                    const Chain& chain, int columns) {
+                    const Chain& chain, const ProgramEnvironment& environment) {
   const RepoSnapshot& snapshot = stored.snapshot;
-  Sheet sheet(columns);
+  Sheet sheet(environment.table_columns);
   sheet.Add("Snapshot", stored.id.Hex());
   sheet.Add("Time", absl::FormatTime("%Y-%m-%d %H:%M:%S %Z", snapshot.time, absl::LocalTimeZone()));
   sheet.Add("Host", snapshot.hostname);
@@ -185,6 +197,7 @@ std::string SheetOf(const StoredSnapshot& stored, const VolumeManifest* manifest
   if (snapshot.original.has_value()) {
     sheet.Add("Copy of", snapshot.original->Hex());
   }
+  AddLinks(stored, chain, environment.program, sheet);
   return std::move(sheet).Take();
 }
 
@@ -234,9 +247,8 @@ class ShowCommand : public Command {
       return record.status();
     }
     const VolumeManifest* const manifest = record.ok() ? &(*record)->manifest : nullptr;
-    console.Print(console.options().json
-                      ? JsonOf(stored, manifest, chain)
-                      : SheetOf(stored, manifest, chain, session.environment().table_columns));
+    console.Print(console.options().json ? JsonOf(stored, manifest, chain)
+                                         : SheetOf(stored, manifest, chain, session.environment()));
     return unreadable.code();
   }
 
