@@ -152,7 +152,7 @@ class MoverKeyImportCommand : public Command {
               "it is, and is read with the keys that it has",
               newest_);
     return {.name = "mover-key import",
-            .summary = "Bring keys of a location's repositories",
+            .summary = "Import the keys of a location",
             .details =
                 "To restore in another cluster, to put back a key that was lost, or with --newest "
                 "to rotate the key. Keys that are there already stay. What is brought counts as "

@@ -64,7 +64,7 @@ void TaskReconciler::WarnOfUnserved(const objects::VolumeTask& task,
   CSIDELTA_LOG(
       kWarn,
       "a task stays: its namespace is not in veleroNamespaces any more; serve it again, or "
-      "see docs/operations.md",
+      "see docs/alerts.md",
       {"task", task.name()}, {"kind", spec.subject.kind},
       {"namespace", spec.subject.namespace_name}, {"name", spec.subject.name});
 }

@@ -22,13 +22,13 @@ constexpr FullReasonText kReasons[] = {
      "Nothing; the next backup builds on this one."},
     {FullReason::kParentDamaged, "parent-damaged", "damaged base", true,
      "The earlier backup cannot be read well enough to build on it, or a pack that it needs is "
-     "gone or was found damaged, or a snapshot that may be it does not read; what the repository "
-     "lacks was stored again.",
+     "gone or was found damaged, or the parent's snapshot file is unreadable. Missing data was "
+     "stored again.",
      "Run csi-delta check: it says what helps, and which snapshots cannot be restored; this backup "
      "does not depend on the damage."},
     {FullReason::kNoChangedBlockList, "no-changed-block-list", "no list", false,
-     "What changed is not known, so everything, or what is allocated where that was to be had, was "
-     "read and compared; what was the same was not stored again.",
+     "There was no list of changed blocks. The volume (its allocated part, if known) was read and "
+     "compared; unchanged data was not stored again.",
      "Give a list with --extents, or a --volume-snapshot each time."},
     {FullReason::kBaseSnapshotGone, "base-snapshot-gone", "base gone", true,
      "The driver no longer has the volume snapshot of the earlier backup, or does not compare it "
