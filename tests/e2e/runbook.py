@@ -1,4 +1,4 @@
-"""The runbooks of docs/operations.md: what the page says of an alert, and its commands."""
+"""The runbooks of docs/alerts.md: what the page says of an alert, and its commands."""
 
 import json
 import pathlib
@@ -14,7 +14,7 @@ sys.path.append(str(ROOT / "scripts" / "dev"))
 
 import debian  # noqa: E402  pylint: disable=wrong-import-position
 
-PAGE = ROOT / "docs" / "operations.md"
+PAGE = ROOT / "docs" / "alerts.md"
 RULES = ROOT / "deploy" / "chart" / "files" / "alerts.yaml"
 EVERY_MINUTES, BEFORE = 5, 12  # Samples, and how many of the state before.
 # When it is looked which alerts fire: the state is ten minutes, two hours, 26 hours or four days old.
@@ -24,7 +24,7 @@ AFTER = 1200
 
 def commands(alert):
     """(those that look, those that remediation) of an alert's section, in order."""
-    sections = re.split(r"^### ", PAGE.read_text(), flags=re.MULTILINE)
+    sections = re.split(r"^## ", PAGE.read_text(), flags=re.MULTILINE)
     section, = (part for part in sections if re.search(rf"^Alerts? .*`{alert}`", part, re.MULTILINE))  # One may be of several.
     look, remediation = section.split("- **Do**")
     return [[line for fence in re.findall(r"```sh\n(.*?)```", part, re.DOTALL) for line in fence.replace("\\\n", " ").splitlines()]

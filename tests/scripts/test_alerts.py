@@ -13,7 +13,7 @@ ALL_RULES = [rule for group in yaml.safe_load(RULES.read_text())["groups"] for r
 CASES = ROOT / "tests/chart/alert_cases.yaml"
 ALL_CASES = yaml.safe_load(CASES.read_text())
 VOLUME = 'velero_namespace="velero",location="default",namespace="shop",claim="{}"'
-RUNBOOK = ROOT / "docs" / "operations.md"
+RUNBOOK = ROOT / "docs" / "alerts.md"
 METRICS = ROOT / "docs" / "data-mover-status.md"
 SECONDS_MAX = 60
 SEVERITIES = {"critical", "warning", "info"}
