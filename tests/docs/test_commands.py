@@ -18,8 +18,7 @@ NOT_RUN_SHARE_MAX = 0.10
 # Words in capitals that are names, not placeholders.
 NAMES = re.compile(r"^(?:[A-Z]{1,3}|GOVERNANCE|COMPLIANCE|TRUNCATE|CHECKPOINT|FLUSH|TABLES|LOCK|READ|WITH|INNER|JSON|HTTP|POST)$")
 # Placeholders that their page does not explain yet: a page that is rewritten explains its own.
-UNEXPLAINED = {"docs/longhorn.md": {"RESTORE"}, "docs/performance.md": {"FOLDER"},
-               "docs/quick-start-cluster.md": {"YOUR-CLASS"}, "docs/upgrade.md": {"REGISTRY"}}
+UNEXPLAINED = {"docs/longhorn.md": {"RESTORE"}, "docs/performance.md": {"FOLDER"}, "docs/upgrade.md": {"REGISTRY"}}
 # Comments, quoted text, columns of kubectl, the ends of here-documents.
 _NOT_TYPED = re.compile(r"(?:^|\s)#.*|'[^']*'|custom-columns=\S+|<<-?\s*\w+|^[A-Z]+$", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"(?<![\w$%{./:@-])[A-Z][A-Z0-9]+(?:[-_][A-Z0-9]+)*(?![\w=*-]|:[.$])|<[a-z][a-z -]*>")

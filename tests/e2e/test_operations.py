@@ -1,8 +1,9 @@
-"""docs/operations.md, command by command."""
+"""docs/install.md and docs/operations.md, command by command."""
 
 import json
 import pathlib
 import shlex
+import sys
 
 import pytest
 
@@ -13,7 +14,14 @@ import mover
 import moving
 import objects
 
-PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "operations.md"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "scripts" / "docs"))
+
+import commands as documents  # noqa: E402  pylint: disable=wrong-import-position
+
+INSTALL, PAGE = (ROOT / "docs" / name for name in ("install.md", "operations.md"))
+# How the commands of the first page begin that are run; tests/e2e/test_reference_pages.py runs the others.
+INSTALLING = ("velero plugin add ", "kubectl create namespace ", "kubectl label namespace ", "helm install ", "kubectl rollout ", "csi-delta doctor")
 MIB = 1 << 20
 OLD_KIND = "datadeletions.mover.csi-delta.io"
 IMAGE = "registry.example/velero-plugin-for-csi-delta"
@@ -21,9 +29,11 @@ MAY_FIND_FAULTS = "csi-delta doctor"  # A bed is no cluster to be content with.
 
 
 def commands():
-    """The indented lines of the page, in order, but for what stands between fences. A backslash joins a line to the next."""
+    """Those that install both programs, then the indented lines of the page, but for what stands between fences. A backslash joins lines."""
+    blocks = documents.blocks_of("install.md", INSTALL.read_text())
+    installing = [line for block in blocks if block.is_run for line in documents.lines_of_text(block.text) if line.startswith(INSTALLING)]
     text = "".join(PAGE.read_text().split("```")[::2]).replace("\\\n", "")
-    return [line.strip() for line in text.splitlines() if line.startswith("    ")]
+    return [*installing, *(line.strip() for line in text.splitlines() if line.startswith("    "))]
 
 
 @pytest.fixture

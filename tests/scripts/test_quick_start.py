@@ -14,8 +14,8 @@ SHELLS = {"sh", "bash", "zsh", "env", "eval", "source", ".", "xargs", "sudo", "s
 
 
 def commands():
-    """The lines of the page's shell blocks, fenced or indented."""
-    text = PAGE.read_text(encoding="utf-8")
+    """The lines of the page's shell blocks, fenced or indented; a backslash joins a line to the next."""
+    text = re.sub(r" \\\n +", " ", PAGE.read_text(encoding="utf-8"))
     fenced = re.findall(r"^```(?:sh|bash|shell|console)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     outside = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
     indented = [line for line in outside.splitlines() if line.startswith("    ")]
