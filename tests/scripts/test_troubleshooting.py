@@ -1,4 +1,4 @@
-"""docs/troubleshooting.md: each heading is part of a message of the programs, and has an anchor."""
+"""docs/troubleshooting.md: each entry has a title in plain words, a part of a message of the programs, and an anchor."""
 
 import functools
 import re
@@ -7,7 +7,7 @@ import pytest
 from console import ROOT
 
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text()
-ENTRY = re.compile(r'^<a id="([a-z0-9-]+)"></a>\n### `(.+)`\n\n((?:.+\n)+)\n\*\*Next\*\*: ', re.MULTILINE)
+ENTRY = re.compile(r'^<a id="([a-z0-9-]+)"></a>\n### ([^`\n]+)\n\nMessage: `(.+)`\n\n((?:.+\n)+)\n\*\*Next\*\*: ', re.MULTILINE)
 LITERAL = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 ENTRIES_MIN = 40
 
@@ -20,10 +20,10 @@ def messages():
 
 
 def test_the_page_has_an_anchor_a_cause_and_a_next_step_for_each_message():
-    anchors = {anchor for anchor, _, _ in ENTRY.findall(PAGE)}
-    assert len(anchors) == PAGE.count("\n### `") >= ENTRIES_MIN
+    anchors, titles = ({entry[part] for entry in ENTRY.findall(PAGE)} for part in (0, 1))
+    assert len(anchors) == len(titles) == PAGE.count("\nMessage: `") >= ENTRIES_MIN
 
 
-@pytest.mark.parametrize("message", [message for _, message, _ in ENTRY.findall(PAGE)])
+@pytest.mark.parametrize("message", [message for _, _, message, _ in ENTRY.findall(PAGE)])
 def test_a_heading_is_part_of_a_message(message):
-    assert message in messages(), f"no message of src/ has {message!r}: change the heading with the message"
+    assert message in messages(), f"no message of src/ has {message!r}: change the page with the message"
