@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """What csi-delta costs, beside restic and kopia, in one run, taking turns.
 
-    engine.py [--quick] [--row NAME]... [--runs N] [--size-mib N] [--scratch FOLDER] [--program FILE] [--chart]
+    engine.py [--quick] [--row NAME]... [--runs N] [--size-mib N] [--scratch FOLDER] [--program FILE] [--chart] [--table]
 
 Each figure is the median of at least three runs (--quick: one run of 1 GiB instead of 4), of whole processes: from
 cold caches, key derivation included, until the result is durable; our verification and audit are on, and our memory is
@@ -9,7 +9,7 @@ limited to 256 MiB by a cgroup. The other tools run with their defaults and with
 fastest one counts, by the first round unless they are near each other.
 
 Exits with 1 when a promise is missed. Raw figures go to build/bench/engine.json. --scratch keeps images and
-repositories for the next call; --chart draws docs/performance-chart.svg, too.
+repositories for the next call; --chart draws docs/performance-chart.svg, and --table writes that of docs/performance.md.
 """
 
 import argparse
@@ -28,6 +28,7 @@ import engine_lab  # noqa: E402
 import engine_memory  # noqa: E402
 import engine_rows  # noqa: E402
 import engine_sparse  # noqa: E402
+import engine_table  # noqa: E402
 import engine_tools  # noqa: E402
 import engine_world  # noqa: E402
 
@@ -93,6 +94,7 @@ def parse(arguments):
     parser.add_argument("--scratch")
     parser.add_argument("--program", type=pathlib.Path, default=ROOT / "build/release/bin/csi-delta")
     parser.add_argument("--chart", action="store_true")
+    parser.add_argument("--table", action="store_true")
     return parser.parse_args(arguments)
 
 
@@ -159,6 +161,8 @@ def main(arguments):
                           CHART if options.chart else None)
         if MEMORY_ROW in names:
             missed += run_memory_row(lab, options.quick, record.keep_row)
+    if options.table:
+        engine_table.write(record.path)
     for note in lab.notes:
         print(f"note: {note}")
     print(f"\nraw data: {record.path.relative_to(ROOT)}")

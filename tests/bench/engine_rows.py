@@ -36,8 +36,8 @@ def full_random(world):
     judge(outcome, world.ours, fastest(outcome, restics, ("restic",)), 3)
     judge(outcome, world.ours, world.kopia, 2.5)
     judge(outcome, world.ours, fixed, None)
-    outcome.remarks += [f"stored by {tool.name}: {world.stored_bytes(tool, 'random') / MIB:.0f} MiB"
-                        for tool in (world.ours, world.restics[0], world.kopia)]
+    outcome.raw["stored_bytes"] = {tool.name: world.stored_bytes(tool, "random") for tool in (world.ours, world.restics[0], world.kopia)}
+    outcome.remarks += [f"stored by {name}: {stored / MIB:.0f} MiB" for name, stored in outcome.raw["stored_bytes"].items()]
     for tool in with_flags(world.restics, NOT_COMPRESSED):
         world.drop(tool, "random")
     world.drop(fixed, "random")

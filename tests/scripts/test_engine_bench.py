@@ -4,7 +4,9 @@ import types
 
 import engine_images
 import engine_lab
+import engine_table
 import engine_world
+import pytest
 
 
 def tool(name, family):
@@ -33,6 +35,25 @@ def test_a_ratio_below_its_promise_is_missed_and_limits_of_the_rows_are_kept():
     assert engine_world.Verdict("requests", 20, 20, at_most=True).held
     assert not engine_world.Verdict("requests", 21, 20, at_most=True).held
     assert engine_world.Verdict("shown", 21, None).held
+
+
+def test_the_page_gets_the_medians_of_the_fastest_of_each_family_and_nothing_that_was_not_measured(tmp_path):
+    def runs(*seconds):
+        return [{"seconds": one, "peak_bytes": int(one) << 20} for one in seconds]
+    row = {"load": 0.5, "samples": {"csi-delta": runs(1, 3, 2), "restic 0.14": runs(9), "restic 0.18 --x": runs(8, 4, 6), "kopia": runs(30)}}
+    check = {"load": 2, "samples": {"csi-delta": runs(1), "restic 0.14": runs(2)}}
+    full = {**row, "stored_bytes": {"csi-delta": 1 << 20, "restic 0.14": 2 << 20, "kopia": 3 << 20}}
+    record = {"run": {"machine": "a machine", "versions": ["a", "b"], "size_mib": 4096, "runs": 3},
+              "rows": {name: {"full-random": full, "check": check}.get(name, row) for name in engine_table.ROWS}}
+    text = engine_table.table(record)
+    assert "| full backup | 2.00 s (1.00 to 3.00) | 6.00 s (4.00 to 8.00) | 30.00 s (one run) |\n" in text
+    assert "| check of all data | 1.00 s (one run) | 2.00 s (one run) | not measured |\n" in text
+    assert "| memory, at most (VmHWM) | 3 MiB | 8 MiB | 30 MiB |\n" in text and "| 1 MiB | 2 MiB | 3 MiB |\n" in text
+    assert "full backup: `restic 0.18 --x`" in text and "load after a row 0.5 to 2.0" in text
+    del record["rows"]["rescan"]
+    with pytest.raises(ValueError, match="not measured yet: ./dev bench engine --row rescan$"):
+        engine_table.table(record)
+    assert engine_table.MARKS.search(engine_table.PAGE.read_text())
 
 
 def test_extents_are_drawn_the_same_every_time_and_change_the_image_only_for_a_while(tmp_path):
