@@ -9,9 +9,10 @@ import threading
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "scripts" / "dev"), str(ROOT / "scripts" / "docs")]
+sys.path[:0] = [str(ROOT / "scripts" / "dev"), str(ROOT / "scripts" / "docs"), str(ROOT / "docs")]
 
 import docs  # noqa: E402  pylint: disable=wrong-import-position
+import pictures  # noqa: E402  pylint: disable=wrong-import-position
 
 
 @pytest.fixture(scope="session", name="site")
@@ -34,9 +35,6 @@ def fixture_address(site):
 
 @pytest.fixture(scope="session", name="reader")
 def fixture_reader():
-    """A page of a headless browser. It reads this checkout alone, so it may run as root without a sandbox; hosts do not resolve."""
-    sys.path += map(str, docs.ensure_mkdocs().parent.glob("lib/python3*/site-packages"))
-    from playwright.sync_api import sync_playwright
-    with sync_playwright() as playwright:
-        yield playwright.chromium.launch(executable_path=f"/usr/bin/{docs.BROWSER}", chromium_sandbox=False,
-                                         args=["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]).new_page()
+    """A page of a headless browser."""
+    with pictures.browser() as browser:
+        yield browser.new_page()

@@ -7,6 +7,7 @@ import shutil
 
 import console
 import docs
+import pictures
 import pytest
 from console import ROOT
 
@@ -120,6 +121,19 @@ def test_each_page_and_anchor_that_the_programs_and_the_chart_name_exists(pages)
     assert not wrong, "\n".join(wrong)
 
 
-def test_the_pictures_are_small():
-    sizes = {path.name: path.stat().st_size for path in (ROOT / "docs").rglob("*.png")}
-    assert len(sizes) >= 3 and not [name for name, size in sizes.items() if size > PICTURE_BYTES_MAX], sizes
+def test_each_picture_is_small_and_shown(pages):
+    drawn = {path.name: path.stat().st_size for path in (ROOT / "docs").rglob("*") if path.suffix in (".png", ".svg")}
+    assert [name for name, size in drawn.items() if size > PICTURE_BYTES_MAX] == []
+    shown = {address.rsplit("/", 1)[-1] for page in pages.values() for address in page.loads}
+    assert sorted(set(drawn) - shown) == []
+
+
+def test_no_page_scrolls_sideways_and_no_command_is_cut_off(pages, reader, address):
+    wrong = [f"{name}: {fault}" for name in pages for fault in pictures.faults(reader, f"{address}/{name}")]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_what_does_not_fit_is_told(reader):
+    reader.set_content('<body style="margin:0"><pre style="width:9ch;overflow:auto"><code style="display:block">\n kubectl get pods --all</code></pre>')
+    assert reader.evaluate(pictures.FAULTS) == ["cut off:  kubectl get pods --all"]
+    assert pictures.too_wide("12\x1b[36m34\x1b[0m\n12345", 4) == ["12345"]

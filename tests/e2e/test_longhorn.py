@@ -64,7 +64,7 @@ PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "longhorn.md"
 
 def test_the_pages_kubectl_commands_show_take_and_delete_snapshots_of_longhorn(beds):
     bed = beds.get()
-    show, take, delete = [line.strip() for line in PAGE.read_text().splitlines()
+    show, take, delete = [line.strip() for line in PAGE.read_text().replace('\n      "', ' "').splitlines()
                           if line.startswith("    kubectl ") and ("lhsnap" in line or "longhorn.io/" in line)]
     with longhorn.running(bed):
         longhorn.create_volume(bed, "pvc-orders", attached=True)
