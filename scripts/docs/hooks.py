@@ -32,11 +32,13 @@ _MISREAD = re.compile(r"^(?:\n(?: {1,3}| {5,7})(?! )| {1,3}(?=(?:[-*+]|\d+[.)]) 
                       r"|(?![-*+>|#<\d\s]).+\n(?=(?:[-*+]|1[.)]) )).+", re.MULTILINE)
 
 
-def _changes(text):
-    """The changelog with the changes that no release has yet."""
+def _changes(text, groups):
+    """The changelog with the changes that no release has yet, in groups by the words of their titles; the first that fits counts."""
     entries = [path.read_text(encoding="utf-8").strip() for path in sorted(UNRELEASED.glob("*.md"))]
-    entries = [re.sub(r"^# ", "### ", one).replace("](../../", "](") for one in entries]
-    return "\n\n".join([text.strip(), "## Not yet released", *entries]) + "\n"
+    entries = [re.sub(r"^# ", "#### ", one).replace("](../../", "](") for one in entries]
+    names = [next((name for name, words in groups.items() if re.search(words, one.partition("\n")[0], re.I)), "") for one in entries]
+    grouped = [part for name in groups if name in names for part in (f"### {name}", *(one for one, of in zip(entries, names) if of == name))]
+    return "\n\n".join([text.strip(), "## Not yet released", *grouped]) + "\n"
 
 
 def on_config(config):
@@ -51,7 +53,7 @@ def on_files(files, config):
         if files.get_file_from_path(name):
             continue
         text = (ROOT / source).read_text(encoding="utf-8")
-        page = File.generated(config, name, content=_changes(text) if name == "changes.md" else text)
+        page = File.generated(config, name, content=_changes(text, config.extra["change_groups"]) if name == "changes.md" else text)
         page.repository_path = source
         files.append(page)
     return files
