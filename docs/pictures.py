@@ -110,10 +110,10 @@ def typed(script, folder, columns):
     """What a command prints on a terminal of so many columns."""
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
-    environment = {"PATH": f"{PROGRAM.parent}:{os.environ['PATH']}", "HOME": str(folder), "TERM": "xterm-256color", "LANG": "C.UTF-8",
-                   "RESTIC_REPOSITORY": str(folder / "backups"), "RESTIC_PASSWORD": "picture"}
-    process = subprocess.Popen(["bash", "-c", SHELL + script], cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=follower,
-                               stderr=subprocess.STDOUT)
+    environment = {"PATH": f"{PROGRAM.parent}:{os.environ['PATH']}", "HOME": str(folder), "TERM": "xterm-256color",
+                   "LANG": "C.UTF-8", "RESTIC_REPOSITORY": str(folder / "backups"), "RESTIC_PASSWORD": "picture"}
+    process = subprocess.Popen(["bash", "-c", SHELL + script], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
+                               stdout=follower, stderr=subprocess.STDOUT)
     os.close(follower)
     said = b""
     with contextlib.suppress(OSError):  # The end of a terminal is an error.
@@ -137,7 +137,8 @@ def play(scene, folder, columns):
 
 def page_of(parts):
     """A page that looks as the terminal does."""
-    text = "\n".join(f'<span class="typed">$ {html.escape(command)}</span>\n{html.escape(said, quote=False)}' for command, said in parts)
+    text = "\n".join(f'<span class="typed">$ {html.escape(command)}</span>\n{html.escape(said, quote=False)}'
+                     for command, said in parts)
     text = re.sub(r"\x1b\[36m(.*?)\x1b\[0m", r'<span class="shade">\1</span>', text)
     return f'<!doctype html><meta charset="utf-8">{STYLE}<pre>{text.rstrip()}</pre>'
 

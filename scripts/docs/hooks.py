@@ -33,11 +33,12 @@ _MISREAD = re.compile(r"^(?:\n(?: {1,3}| {5,7})(?! )| {1,3}(?=(?:[-*+]|\d+[.)]) 
 
 
 def _changes(text, groups):
-    """The changelog with the changes that no release has yet, in groups by the words of their titles; the first that fits counts."""
+    """The changelog with the changes that no release has yet, in groups by the words of their titles."""
     entries = [path.read_text(encoding="utf-8").strip() for path in sorted(UNRELEASED.glob("*.md"))]
     entries = [re.sub(r"^# ", "#### ", one).replace("](../../", "](") for one in entries]
-    names = [next((name for name, words in groups.items() if re.search(words, one.partition("\n")[0], re.I)), "") for one in entries]
-    grouped = [part for name in groups if name in names for part in (f"### {name}", *(one for one, of in zip(entries, names) if of == name))]
+    names = [next(name for name in groups if re.search(groups[name], one.partition("\n")[0], re.I)) for one in entries]
+    grouped = [part for name in groups if name in names
+               for part in (f"### {name}", *(one for one, of in zip(entries, names) if of == name))]
     return "\n\n".join([text.strip(), "## Not yet released", *grouped]) + "\n"
 
 

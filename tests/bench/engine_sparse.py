@@ -147,9 +147,9 @@ def draw(outcome, path):
     fractions, sizes = outcome.raw["by_fraction"], outcome.raw["by_size"]
     lines = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{2 * WIDTH}" height="{HEIGHT}" '
              f'font-family="sans-serif" font-size="11">', '<rect width="100%" height="100%" fill="white"/>',
-             *_panel(0, f"changed part of a full volume of {outcome.raw['image_gib']} GiB", [f"{100 * row[0]:g} %" for row in fractions],
+             *_panel(0, f"seconds, by the part that changed of {outcome.raw['image_gib']} GiB", [f"{100 * row[0]:g} %" for row in fractions],
                      [row[1] for row in fractions], max(row[1] for row in fractions)),
-             *_panel(WIDTH, f"{SPARSE_CHUNKS} changed chunks, size of the volume", [f"{row[0]} GiB" for row in sizes],
+             *_panel(WIDTH, f"seconds for {SPARSE_CHUNKS} changed chunks, by size of the volume", [f"{row[0]} GiB" for row in sizes],
                      [row[1] for row in sizes], max(row[1] for row in fractions)),
              "</svg>"]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -14,8 +14,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE, RECORD = ROOT / "docs" / "performance.md", ROOT / "build" / "bench" / "engine.json"
 MARKS = re.compile(r"(?<=<!-- table of engine.json -->\n).*?(?=<!-- end of the table -->)", re.DOTALL)
 FAMILIES = ("csi-delta", "restic", "kopia")
-ROWS = {"full-random": "full backup", "rescan": "backup without a list, nothing changed", "increment-chunks": "backup of 1 % that changed, uniformly",
-        "restore-file": "restore to a file", "check": "check of all data"}
+ROWS = {"full-random": "full backup", "rescan": "backup without a list, nothing changed",
+        "increment-chunks": "backup, 1 % changed", "restore-file": "restore to a file", "check": "check of all data"}
 MIB = 1 << 20
 
 
@@ -39,15 +39,16 @@ def table(record):
     found = {name: [_fastest(rows[name]["samples"], family) for family in FAMILIES] for name in ROWS}
     lines = [[title, *(_seconds(one[1]) if one else "not measured" for one in found[name])] for name, title in ROWS.items()]
     peaks = [[one[1] for row in found.values() if (one := row[at])] for at in range(len(FAMILIES))]
-    lines.append(["memory, at most (VmHWM)", *(f"{max(run['peak_bytes'] for runs in of for run in runs) / MIB:.0f} MiB" for of in peaks)])
+    highest = [max(one["peak_bytes"] for runs in of for one in runs) / MIB for of in peaks]
+    lines.append(["memory, at most (VmHWM)", *(f"{one:.0f} MiB" for one in highest)])
     stored = {name.split()[0]: size for name, size in rows["full-random"]["stored_bytes"].items()}
     lines.append(["disk, after the full backup", *(f"{stored[family] / MIB:,.0f} MiB" for family in FAMILIES)])
     chosen = "; ".join(f"{title}: `{one[0]}`" for name, title in ROWS.items() for one in found[name][1:] if one)
-    head = [["", *FAMILIES], ["---"] * (len(FAMILIES) + 1)]
-    text = "".join(f"| {' | '.join(line)} |\n" for line in [*head, *lines])
+    text = "".join(f"| {' | '.join(line)} |\n" for line in [["", *FAMILIES], ["---"] * (len(FAMILIES) + 1), *lines])
     loads = [rows[name]["load"] for name in ROWS]
-    return (f"{text}\n{run['size_mib']:,} MiB of random data, medians of {run['runs']} runs in turns, least to most. {run['machine']}; load after a row "
-            f"{min(loads):.1f} to {max(loads):.1f}.\nVersions: {'; '.join(run['versions'])}. Of several versions and flags the fastest counts: {chosen}.\n")
+    return (f"{text}\n{run['size_mib']:,} MiB of random data, medians of {run['runs']} runs in turns, least to most. "
+            f"{run['machine']}; load after a row {min(loads):.1f} to {max(loads):.1f}.\n"
+            f"Versions: {'; '.join(run['versions'])}. Of several versions and flags the fastest counts: {chosen}.\n")
 
 
 def write(record=RECORD, page=PAGE):

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdint>
+#include <cstddef>
 #include <limits>
 #include <string>
 #include <vector>
@@ -19,15 +19,11 @@ using incremental::ExtentKind;
 using incremental::ListedExtent;
 using testing::AllOf;
 using testing::HasSubstr;
-using testing::Not;
 
 constexpr int64_t kCell = 1 << 20;
 constexpr int64_t kVolume = ChangeMap::kCells * kCell;
 
 constexpr char kLegend[] = "              ░ less than a tenth  ▒ less than half  ▓ more  █ all\n";
-
-// Of UTF-8, all bytes of a character but the first are 10xxxxxx.
-bool IsFirstOfCharacter(char byte) { return (static_cast<uint8_t>(byte) & 0xC0) != 0x80; }
 
 std::string Spaces(int count) { return std::string(static_cast<std::size_t>(count), ' '); }
 
@@ -66,21 +62,10 @@ TEST(ChangeMapTest, LinesWithoutChangeThatFollowEachOtherAreCounted) {
 }
 
 TEST(ChangeMapTest, APictureFitsTheTerminal) {
-  for (const int columns : {60, 80, 120, 1000}) {
-    ChangeMap map(kVolume, 2, ChangeMap::CellsOf(columns));
-    map.Add({{0, 1}});
-    map.Add({{kVolume - 1, 1}});
-    const std::string text = map.PictureLines();
-    const std::string row = text.substr(0, text.find('\n'));
-    EXPECT_EQ(std::count_if(row.begin(), row.end(), IsFirstOfCharacter), columns - 1);
+  for (const std::size_t columns : {60U, 80U, 120U, 1000U}) {
+    const ChangeMap map(kVolume, 1, ChangeMap::CellsOf(static_cast<int>(columns)));
+    EXPECT_EQ(map.PictureLines().find('\n'), columns - 1);
   }
-}
-
-TEST(ChangeMapTest, ColorsAreAddedOnlyWhenAskedFor) {
-  ChangeMap map(2, 1, 2);
-  map.Add({{0, 1}});
-  EXPECT_THAT(map.PictureLines(true), HasSubstr("[\x1b[36m█ \x1b[0m]\n"));
-  EXPECT_THAT(map.PictureLines(), Not(HasSubstr("\x1b")));
 }
 
 TEST(ChangeMapTest, AFileHasACellForEachPartAndALegend) {

@@ -15,6 +15,9 @@ import docs  # noqa: E402  pylint: disable=wrong-import-position
 import pictures  # noqa: E402  pylint: disable=wrong-import-position
 
 
+PAGE_SECONDS_MAX = 300  # Other work may stop everything for minutes.
+
+
 @pytest.fixture(scope="session", name="site")
 def fixture_site(tmp_path_factory):
     """The folder of the site's version, below one with nothing else."""
@@ -37,4 +40,6 @@ def fixture_address(site):
 def fixture_reader():
     """A page of a headless browser."""
     with pictures.browser() as browser:
-        yield browser.new_page()
+        page = browser.new_page()
+        page.set_default_timeout(PAGE_SECONDS_MAX * 1000)
+        yield page

@@ -21,7 +21,8 @@ import commands as documents  # noqa: E402  pylint: disable=wrong-import-positio
 
 INSTALL, PAGE = (ROOT / "docs" / name for name in ("install.md", "operations.md"))
 # How the commands of the first page begin that are run; tests/e2e/test_reference_pages.py runs the others.
-INSTALLING = ("velero plugin add ", "kubectl create namespace ", "kubectl label namespace ", "helm install ", "kubectl rollout ", "csi-delta doctor")
+INSTALLING = ("velero plugin add ", "kubectl create namespace ", "kubectl label namespace ", "helm install ",
+              "kubectl rollout ", "csi-delta doctor")
 MIB = 1 << 20
 OLD_KIND = "datadeletions.mover.csi-delta.io"
 IMAGE = "registry.example/velero-plugin-for-csi-delta"
@@ -29,9 +30,10 @@ MAY_FIND_FAULTS = "csi-delta doctor"  # A bed is no cluster to be content with.
 
 
 def commands():
-    """Those that install both programs, then the indented lines of the page, but for what stands between fences. A backslash joins lines."""
+    """Those that install, then the indented lines of the page outside of fences. A backslash joins lines."""
     blocks = documents.blocks_of("install.md", INSTALL.read_text())
-    installing = [line for block in blocks if block.is_run for line in documents.lines_of_text(block.text) if line.startswith(INSTALLING)]
+    lines = [line for block in blocks if block.is_run for line in documents.lines_of_text(block.text)]
+    installing = [line for line in lines if line.startswith(INSTALLING)]
     text = "".join(PAGE.read_text().split("```")[::2]).replace("\\\n", "")
     return [*installing, *(line.strip() for line in text.splitlines() if line.startswith("    "))]
 

@@ -387,7 +387,7 @@ PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "snapshots.md"
 
 
 def commands():
-    """The indented lines of the page that are commands, in order; the others are what one prints. A backslash joins a line to the next."""
+    """The indented lines of the page that are commands, in order; others are printed. A backslash joins lines."""
     lines = [line[4:] for line in PAGE.read_text().replace("\\\n", "").splitlines() if line.startswith("    ")]
     return [line for line in lines if line.startswith(("csi-delta ", "kubectl ")) or "=$(" in line]
 
