@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "engine/snapshot_choice.h"
@@ -115,8 +117,13 @@ class VolumeDiff {
 absl::StatusOr<std::unique_ptr<VolumeRecord>> OpenVolume(const CallContext& ctx, Console& console,
                                                          repository::Repository& repository,
                                                          const std::string& id) {
+  engine::SnapshotFilter filter;
+  if (id != "latest" && !absl::c_all_of(id, absl::ascii_isxdigit)) {
+    filter.backup = id;
+  }
   ASSIGN_OR_RETURN(const repository::StoredSnapshot stored,
-                   engine::ChooseSnapshot(ctx, ListenerOf(console), repository, id, {},
+                   engine::ChooseSnapshot(ctx, ListenerOf(console), repository,
+                                          filter.backup.empty() ? id : "latest", filter,
                                           engine::LatestOf::kOneVolume));
   return incremental::OpenVolumeRecord(ctx, repository, stored);
 }

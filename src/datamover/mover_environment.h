@@ -22,6 +22,7 @@
 #include "k8s/event_recorder.h"
 #include "k8s/object_cache.h"
 #include "objects/object.h"
+#include "repository/repo_snapshot.h"
 
 namespace csidelta::datamover {
 
@@ -56,8 +57,7 @@ struct MoverEnvironment {
 
 // The prefix of the tag of a DataUpload's repository snapshot: the tag is TaskNameOf() the upload.
 inline constexpr char kUploadTagPrefix[] = "du-";
-// The tag that names the Backup of a DataUpload: "velero-backup=<Velero's namespace>/<name>".
-inline constexpr char kBackupTag[] = "velero-backup";
+using repository::kBackupTag;
 
 // The name of everything that is made for one object: "du-<uid>" for a DataUpload, "dd-<uid>" for a
 // DataDownload, "dx-<uid>" for a DataDeletion, "ck-<uid>" for the check of a ProtectedVolume.

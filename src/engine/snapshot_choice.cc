@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -62,7 +63,11 @@ bool SnapshotFilter::Matches(const RepoSnapshot& snapshot) const {
         return ContainsAll(snapshot.tags, SplitTags({list}));
       });
   return tagged && (hosts.empty() || absl::c_linear_search(hosts, snapshot.hostname)) &&
-         ContainsAll(snapshot.paths, paths);
+         ContainsAll(snapshot.paths, paths) &&
+         (backup.empty() ||
+          absl::EndsWith(absl::StrCat("/", repository::TagValue(snapshot, repository::kBackupTag)),
+                         absl::StrCat("/", backup))) &&
+         (!until.has_value() || snapshot.time <= *until);
 }
 
 std::vector<std::string> SplitTags(const std::vector<std::string>& lists) {
@@ -118,8 +123,9 @@ absl::StatusOr<StoredSnapshot> ChooseSnapshot(const CallContext& ctx, const List
     const auto matches = [&](const RepoSnapshot& snapshot) { return filter.Matches(snapshot); };
     const StoredSnapshot* newest = repository::NewestOf(all, matches, now);
     if (newest == nullptr) {
-      return absl::NotFoundError(absl::StrCat(
-          all.empty() ? "the repository has no snapshots" : "no snapshot matches", kWay));
+      return absl::NotFoundError(
+          absl::StrCat(all.empty() ? "the repository has no snapshots" : "no snapshot matches",
+                       filter.backup.empty() ? "" : absl::StrCat(" Backup ", filter.backup), kWay));
     }
     for (const StoredSnapshot& stored : all) {
       if (matches(stored.snapshot) && IsOfTheFuture(stored.snapshot.time, now)) {

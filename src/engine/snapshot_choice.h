@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "base/call_context.h"
 #include "engine/session.h"
 #include "repository/repo_snapshot.h"
@@ -16,12 +18,16 @@ namespace csidelta::engine {
 // Selects snapshots of a repository, with restic's flags.
 struct SnapshotFilter {
   std::vector<std::string> hosts = {};
-  std::vector<std::string> paths = {};  // all of them
-  std::vector<std::string> tags = {};   // each a list with commas, all of which count
+  std::vector<std::string> paths = {};   // all of them
+  std::vector<std::string> tags = {};    // each a list with commas, all of which count
+  std::string backup = {};               // the Backup of Velero: "nightly-3", or "velero/nightly-3"
+  std::optional<absl::Time> until = {};  // not newer
 
-  bool IsEmpty() const { return hosts.empty() && paths.empty() && tags.empty(); }
-  // Whether the host is one of `hosts`, every path is there, and all tags of one list are. An empty
-  // field matches everything. Pure.
+  bool IsEmpty() const {
+    return hosts.empty() && paths.empty() && tags.empty() && backup.empty() && !until.has_value();
+  }
+  // Whether the host is one of `hosts`, every path is there, all tags of one list are, and it is of
+  // `backup` and not newer than `until`. An empty field matches everything. Pure.
   bool Matches(const repository::RepoSnapshot& snapshot) const;
 };
 

@@ -71,6 +71,8 @@ const StoredSnapshot* NewestOf(absl::Span<const StoredSnapshot> all,
                                absl::FunctionRef<bool(const RepoSnapshot&)> matches,
                                absl::Time now);
 
+// The tag that names the Backup of Velero: "velero-backup=<Velero's namespace>/<name>".
+inline constexpr char kBackupTag[] = "velero-backup";
 // The value of the tag "<name>=<value>", or "".
 std::string TagValue(const RepoSnapshot& snapshot, absl::string_view name);
 // Whether a snapshot says that it holds a volume in our layout.

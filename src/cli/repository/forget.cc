@@ -108,7 +108,7 @@ VerbSyntax ForgetCommand::Declare() {
 void ForgetCommand::Report(Session& session, const engine::ForgetOutcome& outcome) const {
   const auto& [groups, removed, locked, refused] = outcome;
   if (groups.empty() && !job_.filter.IsEmpty()) {
-    session.console().Warn("no snapshot matches --host, --path and --tag as they are given");
+    session.console().Warn("no snapshot matches --host, --path, --tag, --backup and --until");
   }
   Json list = Json::array();
   std::string text;

@@ -85,8 +85,8 @@ VerbSyntax MapCommand::Declare() {
   ArgumentTable table;
   table.AddPositionals(
       "ID",
-      "the older and the newer snapshot, by the beginnings of their ids, or \"latest\"; "
-      "one alone: since its parent",
+      "the older and the newer snapshot, by the beginnings of their ids, the names of their "
+      "Backups of Velero, or \"latest\"; one alone: since its parent",
       1, 2, ids_);
   table.Add("--svg", "FILE", "also write the picture to a new file, as SVG", svg_);
   return {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "cli/text.h"
 
 namespace csidelta::cli {
 namespace {
@@ -22,6 +23,16 @@ void DeclareFilterFlags(ArgumentTable& table, SnapshotFilter& filter,
   table.AddList("--tag", "TAG[,TAG]",
                 "only snapshots with all of these tags; given again: or with all of those",
                 filter.tags);
+  table.Add("--backup", "BACKUP",
+            "only snapshots of this Backup of Velero: NAME, or NAMESPACE/NAME of it",
+            filter.backup);
+  table.AddParsed("--until", "TIME",
+                  "only snapshots that are not newer: \"2026-11-21 13:05:00\", or with a time zone "
+                  "2026-11-21T13:05:00Z",
+                  [&filter](const std::string& value) -> absl::Status {
+                    ASSIGN_OR_RETURN(filter.until, ParseMoment(value, absl::LocalTimeZone()));
+                    return absl::OkStatus();
+                  });
 }
 
 absl::StatusOr<std::vector<StoredSnapshot>> ChooseSnapshots(

@@ -21,6 +21,11 @@ using engine::SnapshotFilter;
 using engine::SplitTags;
 using engine::VolumeName;
 
+// The text of an argument ID that a filter, or --upload, may stand for.
+inline constexpr char kOneSnapshot[] =
+    "the snapshot, by the beginning of its id, or \"latest\"; else that of --backup, --until or "
+    "--upload";
+
 // `host_names`: the names of --host, for a verb with another meaning of -H.
 void DeclareFilterFlags(ArgumentTable& table, SnapshotFilter& filter,
                         absl::string_view host_names = "-H,--host");

@@ -117,7 +117,7 @@ absl::StatusOr<ExitCode> SnapshotsCommand::AfterUnknown(Session& session,
   }
   const std::string text =
       absl::StrCat("no snapshot matches ", absl::StrJoin(unknown, ", "),
-                   filter_.IsEmpty() ? "" : " and --host, --path and --tag as they are given",
+                   filter_.IsEmpty() ? "" : " and --host, --path, --tag, --backup and --until",
                    "; csi-delta snapshots without an id lists all");
   if (found_none) {
     return absl::NotFoundError(text);
