@@ -244,7 +244,7 @@ engine::SessionOptions Session::EngineOptions() {
   if (scratch_folder.empty()) {
     scratch_folder = Variable(get, "TMPDIR");
   }
-  return {.place = [this] { return Target(); },
+  return {.place = [this](const CallContext&, LockKind) { return Target(); },
           .keyring = [this] { return ReadKeyring(choice()); },
           .keyring_name = [this] { return choice().keyring_file; },
           .password = [this](const CallContext& ctx, const std::string& location,

@@ -25,10 +25,12 @@ Session::Session(SessionOptions options)
       memory_(std::make_shared<MemoryBudget>(incremental::BudgetWithin(
           options_.memory_budget_bytes, incremental::ReadProcessLimits()))) {}
 
-absl::StatusOr<std::unique_ptr<storage::OpenedStore>> Session::NewStore(bool read_only) {
-  ASSIGN_OR_RETURN(RepositoryTarget place, options_.place());
+absl::StatusOr<std::unique_ptr<storage::OpenedStore>> Session::NewStore(const CallContext& ctx,
+                                                                        LockKind kind,
+                                                                        bool read_only) {
+  ASSIGN_OR_RETURN(RepositoryTarget place, options_.place(ctx, kind));
   in_bucket_ = place.location.kind == storage::Location::Kind::kS3;
-  place.settings.read_only = read_only;
+  place.settings.read_only |= read_only;
   place.settings.retry.on_wait = [this](const absl::Status& reason) {
     if (!has_reported_waiting_.exchange(true)) {
       options_.listener.note(
@@ -38,8 +40,8 @@ absl::StatusOr<std::unique_ptr<storage::OpenedStore>> Session::NewStore(bool rea
   return options_.open_store(place.location, place.settings, *options_.random);
 }
 
-absl::Status Session::OpenStore(bool read_only) {
-  ASSIGN_OR_RETURN(store_, NewStore(read_only));
+absl::Status Session::OpenStore(const CallContext& ctx, LockKind kind, bool read_only) {
+  ASSIGN_OR_RETURN(store_, NewStore(ctx, kind, read_only));
   place_ = store_->store().Describe();
   return absl::OkStatus();
 }
@@ -57,7 +59,7 @@ repository::Environment Session::KeyEnvironment() const {
 }
 
 absl::StatusOr<Repository*> Session::Init(const CallContext& ctx) {
-  RETURN_IF_ERROR(OpenStore());
+  RETURN_IF_ERROR(OpenStore(ctx, LockKind::kWrite));
   repository::Environment environment = KeyEnvironment();
   Secret password;
   ASSIGN_OR_RETURN(const std::optional<repository::Keyring> keyring, options_.keyring());
@@ -73,7 +75,7 @@ absl::StatusOr<Repository*> Session::Init(const CallContext& ctx) {
 }
 
 absl::StatusOr<Repository*> Session::RepairConfig(const CallContext& ctx) {
-  RETURN_IF_ERROR(OpenStore());
+  RETURN_IF_ERROR(OpenStore(ctx, LockKind::kWrite));
   ASSIGN_OR_RETURN(std::optional<repository::Keyring> keyring, options_.keyring());
   if (!keyring.has_value()) {
     ASSIGN_OR_RETURN(Secret password, options_.password(ctx, place_, /*twice=*/false));
@@ -101,7 +103,7 @@ absl::StatusOr<Repository*> Session::Open(const CallContext& ctx, LockKind kind)
         "--no-lock is for verbs that only read: this one writes, and must keep others from "
         "removing what it uses; leave it out");
   }
-  RETURN_IF_ERROR(OpenStore());
+  RETURN_IF_ERROR(OpenStore(ctx, kind));
   ASSIGN_OR_RETURN(std::optional<repository::Keyring> keyring, options_.keyring());
   if (keyring.has_value()) {
     ASSIGN_OR_RETURN(Opened opened, OpenWithKeyring(ctx, store_->store(), *std::move(keyring)));
@@ -119,8 +121,8 @@ absl::StatusOr<Repository*> Session::Open(const CallContext& ctx, LockKind kind)
   return repository_.get();
 }
 
-absl::StatusOr<Repository*> Session::OpenAgain() {
-  ASSIGN_OR_RETURN(store_again_, NewStore(/*read_only=*/true));
+absl::StatusOr<Repository*> Session::OpenAgain(const CallContext& ctx) {
+  ASSIGN_OR_RETURN(store_again_, NewStore(ctx, LockKind::kRead, /*read_only=*/true));
   repository_->DropIndex();
   repository_again_ = repository_->Again(store_again_->store());
   return repository_again_.get();
@@ -139,8 +141,9 @@ absl::Status Session::OpenWithPassword(const CallContext& ctx) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<storage::ObjectStore*> Session::OpenLocation(bool read_only) {
-  RETURN_IF_ERROR(OpenStore(read_only));
+absl::StatusOr<storage::ObjectStore*> Session::OpenLocation(const CallContext& ctx,
+                                                            bool read_only) {
+  RETURN_IF_ERROR(OpenStore(ctx, read_only ? LockKind::kRead : LockKind::kExclusive, read_only));
   return &store_->store();
 }
 

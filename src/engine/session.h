@@ -44,7 +44,7 @@ enum class LockKind {
   kExclusive,  // alone, and there must be one
 };
 
-// The location of a repository.
+// The location of a repository. Nothing is written if its settings are read-only.
 struct RepositoryTarget {
   storage::Location location;
   storage::StoreSettings settings;
@@ -63,7 +63,8 @@ using StoreOpener = std::function<absl::StatusOr<std::unique_ptr<storage::Opened
 // The options of a session. The functions are called when their values are needed, each as often:
 // one may read a file, or ask a person.
 struct SessionOptions {
-  std::function<absl::StatusOr<RepositoryTarget>()> place;
+  // `kind`: the lock of the work, without one kExclusive if it may delete.
+  std::function<absl::StatusOr<RepositoryTarget>(const CallContext& ctx, LockKind kind)> place;
   // The keys of a ring, the newest first; nothing if a password opens the repository.
   std::function<absl::StatusOr<std::optional<repository::Keyring>>()> keyring;
   std::function<std::string()> keyring_name;  // for messages: where a key is to be added
@@ -124,11 +125,11 @@ class Session {
 
   // Opens the same repository again, by new connections, without anything that was read before.
   // Drops the index that Open() loaded. Lives as long as this. REQUIRES Open().
-  absl::StatusOr<repository::Repository*> OpenAgain();
+  absl::StatusOr<repository::Repository*> OpenAgain(const CallContext& ctx);
 
   // The store, to list the repositories in its folders, or to repair one that does not open. It is
   // read-only unless `read_only` is false.
-  absl::StatusOr<storage::ObjectStore*> OpenLocation(bool read_only = true);
+  absl::StatusOr<storage::ObjectStore*> OpenLocation(const CallContext& ctx, bool read_only = true);
   // Read once, for any number of repositories.
   absl::StatusOr<RepositoryKeys> ReadKeys(const CallContext& ctx) const;
   // Opens a repository for reading, without a lock. Thread-safe.
@@ -152,8 +153,9 @@ class Session {
     std::optional<repository::RepositoryKey> key_to_add = {};  // the newest, if another opened it
   };
 
-  absl::StatusOr<std::unique_ptr<storage::OpenedStore>> NewStore(bool read_only);
-  absl::Status OpenStore(bool read_only = false);
+  absl::StatusOr<std::unique_ptr<storage::OpenedStore>> NewStore(const CallContext& ctx,
+                                                                 LockKind kind, bool read_only);
+  absl::Status OpenStore(const CallContext& ctx, LockKind kind, bool read_only = false);
   repository::Environment KeyEnvironment() const;
   absl::StatusOr<Opened> OpenWithKeyring(const CallContext& ctx, storage::ObjectStore& store,
                                          repository::Keyring keyring) const;

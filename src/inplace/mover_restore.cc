@@ -51,7 +51,8 @@ absl::StatusOr<DataUpload> UploadOfReference(const MovedSource& source) {
   return upload;
 }
 
-// The DataUpload, if what it moved can be restored.
+}  // namespace
+
 absl::StatusOr<DataUpload> ReadUpload(const CallContext& ctx, k8s::ApiClient& api,
                                       const MovedSource& source) {
   if (!source.location.empty()) {
@@ -78,6 +79,8 @@ absl::StatusOr<DataUpload> ReadUpload(const CallContext& ctx, k8s::ApiClient& ap
                            absl::StrCat(text, ": status.snapshotID")));
   return *std::move(found);
 }
+
+namespace {
 
 DataDownload DownloadOf(const DataUpload& upload, const PersistentVolumeClaim& pvc) {
   DataDownload download = DataDownload::Make(

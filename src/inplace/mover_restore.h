@@ -51,6 +51,11 @@ struct MovedSource {
   std::string location = {};  // the BackupStorageLocation, where the cluster has no DataUpload
 };
 
+// The DataUpload, if what it moved can be restored: else NOT_FOUND, FAILED_PRECONDITION if it is
+// another mover's or not Completed, or INVALID_ARGUMENT if it cannot be understood.
+absl::StatusOr<objects::DataUpload> ReadUpload(const CallContext& ctx, k8s::ApiClient& api,
+                                               const MovedSource& source);
+
 struct MoverPlan {
   objects::PersistentVolumeClaim pvc;
   objects::DataDownload download;  // to make, or that of an earlier run
@@ -75,10 +80,7 @@ struct MoverRestoreResult {
 absl::Status CheckMayAskMover(const CallContext& ctx, k8s::ApiClient& api,
                               absl::string_view velero_namespace, absl::string_view namespace_name);
 
-// Errors, beside those of the API server:
-//   NOT_FOUND            the DataUpload, or the PVC, does not exist
-//   FAILED_PRECONDITION  the DataUpload is another mover's, or not Completed
-//   INVALID_ARGUMENT     it cannot be understood
+// Errors, beside those of ReadUpload() and the API server: NOT_FOUND if the PVC does not exist.
 absl::StatusOr<MoverPlan> PlanMoverRestore(const CallContext& ctx, k8s::ApiClient& api,
                                            const RestoreSurroundings& around,
                                            const MovedSource& source, absl::string_view pvc_name);

@@ -62,7 +62,8 @@ class JobTest : public testing::Test {
   std::string Path(const std::string& name) const { return folder_.path() + "/" + name; }
   std::unique_ptr<engine::Session> NewSession() const {
     engine::SessionOptions options{
-        .place = [this]() -> absl::StatusOr<engine::RepositoryTarget> {
+        .place = [this](const CallContext&,
+                        engine::LockKind) -> absl::StatusOr<engine::RepositoryTarget> {
           return engine::RepositoryTarget{.location = {.directory = Path("repo")}, .settings = {}};
         },
         .keyring = []() -> absl::StatusOr<std::optional<repository::Keyring>> {

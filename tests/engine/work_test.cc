@@ -72,7 +72,7 @@ class WorkTest : public testing::Test {
     return options;
   }
   SessionOptions OptionsOfFolder() {
-    return {.place = [this]() -> absl::StatusOr<RepositoryTarget> {
+    return {.place = [this](const CallContext&, LockKind) -> absl::StatusOr<RepositoryTarget> {
               ++opened_;
               return RepositoryTarget{.location = {.directory = Path("repo")}, .settings = {}};
             },

@@ -157,7 +157,7 @@ void Show(const std::vector<VolumeGroup>& groups, Console& console) {
 
 absl::StatusOr<ExitCode> ListVolumeGroups(const CallContext& ctx, Session& session,
                                           const GroupListing& listing) {
-  ASSIGN_OR_RETURN(storage::ObjectStore* const location, session.engine().OpenLocation());
+  ASSIGN_OR_RETURN(storage::ObjectStore* const location, session.engine().OpenLocation(ctx));
   ASSIGN_OR_RETURN(const RepositoryKeys keys, session.engine().ReadKeys(ctx));
   GroupReader reader(ctx, session, *location, keys, listing);
   ASSIGN_OR_RETURN(

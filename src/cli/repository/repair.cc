@@ -244,7 +244,7 @@ class RepairSnapshotsCommand : public Command {
     const std::vector<Id> lost = engine::LostSnapshots(report);
     const bool removes = forget_ && !dry_run_;
     if (removes && !lost.empty()) {
-      ASSIGN_OR_RETURN(Repository * again, session.engine().OpenAgain());
+      ASSIGN_OR_RETURN(Repository * again, session.engine().OpenAgain(ctx));
       RETURN_IF_ERROR(engine::ConfirmLost(ctx, *again, check, report));
       RETURN_IF_ERROR(
           repository::RemoveSnapshots(ctx, *repository, *session.lock(), lost, check.progress));

@@ -39,7 +39,7 @@ class RepairVersionsCommand : public Command {
     }
     options_.as_of = *as_of;
     ASSIGN_OR_RETURN(storage::ObjectStore* const store,
-                     session.engine().OpenLocation(/*read_only=*/options_.dry_run));
+                     session.engine().OpenLocation(ctx, /*read_only=*/options_.dry_run));
     ASSIGN_OR_RETURN(const repository::RepairVersionsResult result,
                      repository::RepairVersions(ctx, *store, options_));
     std::string text =
