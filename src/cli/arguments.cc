@@ -166,15 +166,16 @@ std::string DescribePositional(const Positional& positional) {
 }
 
 absl::string_view TitleOf(VerbFamily family) {
-  return family == VerbFamily::kRepository ? "Flags of verbs on a repository"
-                                           : "Flags of verbs on a cluster";
+  return family == VerbFamily::kCluster ? "Flags of verbs on a cluster"
+                                        : "Flags of verbs on a repository";
 }
 
 std::string DescribeFamilies(const ProgramSyntax& program, std::optional<VerbFamily> only,
                              int columns) {
   std::string out;
   for (const auto& [family, table] : program.of) {
-    if (!only.has_value() || only == family) {
+    // All verbs of a repository but a few take those of kRepository.
+    if (only.has_value() ? only == family : family != VerbFamily::kNewRepository) {
       absl::StrAppend(&out, DescribeFlags(TitleOf(family), table, columns));
     }
   }

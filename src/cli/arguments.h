@@ -73,9 +73,11 @@ class ArgumentTable {
 
 // The flags of a verb in addition to its own and those of all verbs.
 enum class VerbFamily {
-  kRepository,  // the address of the repository, and how to open it
-  kCluster,     // those of kubectl: namespace, labels, context, output
-  kPlain,       // none
+  kRepository,     // the repository, also as a cluster names it, and how to open it
+  kNewRepository,  // the same without a cluster: for verbs that make a repository, a backup or a
+                   // key
+  kCluster,        // those of kubectl: namespace, labels, context, output
+  kPlain,          // none
 };
 
 // A verb as the parser and --help see it. The name of a verb of a group has two parts: "key add".

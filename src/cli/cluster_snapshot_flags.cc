@@ -11,6 +11,7 @@ void ClusterSnapshotFlags::Declare(ArgumentTable& table) {
             "the parent",
             query.base_handle);
   DeclareAccess(table);
+  cluster.Declare(table);
 }
 
 void ClusterSnapshotFlags::DeclareAccess(ArgumentTable& table) {
@@ -31,7 +32,6 @@ void ClusterSnapshotFlags::DeclareAccess(ArgumentTable& table) {
   table.Add("--metadata-server-name", "NAME",
             "the name in the service's certificate, if it is not the host of its address",
             query.server_name);
-  cluster.Declare(table);
 }
 
 engine::ClusterSnapshotQuery ClusterSnapshotFlags::Query() const {

@@ -13,7 +13,7 @@ struct ClusterSnapshotFlags {
 
   // For verbs with a parent snapshot: includes DeclareAccess().
   void Declare(ArgumentTable& table);
-  // How to request changed blocks, for all verbs that do.
+  // How to request changed blocks, for all verbs that do; without the cluster.
   void DeclareAccess(ArgumentTable& table);
 
   engine::ClusterSnapshotQuery Query() const;

@@ -37,11 +37,15 @@ GlobalOptions OptionsOf(const objects::JobRepository& repository) {
   return options;
 }
 
-absl::StatusOr<std::unique_ptr<storage::OpenedStore>> OpenLocationStore(
-    const ProgramEnvironment& environment, const datamover::RepositoryAccess& access) {
-  GlobalOptions options = OptionsOf(access.repository);
-  options.added_ca_file.clear();
-  ASSIGN_OR_RETURN(storage::StoreSettings settings, MakeStoreSettings(options, environment.get));
+absl::StatusOr<engine::RepositoryTarget> TargetOf(const datamover::RepositoryAccess& access,
+                                                  const GlobalOptions& given,
+                                                  const GetVariable& get) {
+  GlobalOptions options = given;
+  options.insecure_tls |= access.repository.insecure_tls;
+  options.store_options = OptionsOf(access.repository).store_options;
+  options.store_options.insert(options.store_options.end(), given.store_options.begin(),
+                               given.store_options.end());
+  ASSIGN_OR_RETURN(storage::StoreSettings settings, MakeStoreSettings(options, get));
   if (const auto pem = access.secret_data.find(datamover::kCaFile);
       pem != access.secret_data.end()) {
     RETURN_IF_ERROR(TrustBesides(pem->second.Reveal(), "the location's caCert", settings));
@@ -58,9 +62,14 @@ absl::StatusOr<std::unique_ptr<storage::OpenedStore>> OpenLocationStore(
       settings.environment.keys = *found.credentials;
     }
   }
-  ASSIGN_OR_RETURN(const storage::Location location,
-                   storage::ParseLocation(options.choice.repository));
-  return environment.open_store(location, settings, *environment.random);
+  ASSIGN_OR_RETURN(storage::Location location, storage::ParseLocation(access.repository.address));
+  return engine::RepositoryTarget{.location = std::move(location), .settings = std::move(settings)};
+}
+
+absl::StatusOr<std::unique_ptr<storage::OpenedStore>> OpenLocationStore(
+    const ProgramEnvironment& environment, const datamover::RepositoryAccess& access) {
+  ASSIGN_OR_RETURN(const engine::RepositoryTarget target, TargetOf(access, {}, environment.get));
+  return environment.open_store(target.location, target.settings, *environment.random);
 }
 
 }  // namespace csidelta::cli

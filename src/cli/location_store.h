@@ -12,8 +12,14 @@ namespace csidelta::cli {
 // The flags for the same repository: its address, and how to access it.
 GlobalOptions OptionsOf(const objects::JobRepository& repository);
 
-// The bucket of a location, opened as a worker with `access` opens it, except that the Secret is in
-// memory. No I/O.
+// The repository of `access` as a worker opens it, except that the Secret is in memory; without
+// one, credentials are those of the environment. Flags of `given` about the bucket count, too.
+// Reads the files that they and variables name.
+absl::StatusOr<engine::RepositoryTarget> TargetOf(const datamover::RepositoryAccess& access,
+                                                  const GlobalOptions& given,
+                                                  const GetVariable& get);
+
+// The bucket of a location, opened as above.
 absl::StatusOr<std::unique_ptr<storage::OpenedStore>> OpenLocationStore(
     const ProgramEnvironment& environment, const datamover::RepositoryAccess& access);
 

@@ -28,7 +28,7 @@ class RestoreIntoRun {
         session_(session),
         console_(session.console()),
         flags_(flags),
-        api_(flags.cluster.MakeClient()) {}
+        api_(flags.source.cluster.MakeClient()) {}
   absl::StatusOr<ExitCode> Run();
 
  private:
@@ -75,16 +75,14 @@ absl::StatusOr<ExitCode> RestoreIntoRun::Run() {
 }
 
 absl::StatusOr<inplace::MoverPlan> RestoreIntoRun::Plan() {
-  RETURN_IF_ERROR(inplace::CheckMayAskMover(ctx_, *api_, flags_.velero_namespace, namespace_name_));
+  RETURN_IF_ERROR(
+      inplace::CheckMayAskMover(ctx_, *api_, flags_.source.velero_namespace, namespace_name_));
   ASSIGN_OR_RETURN(const inplace::RestoreSurroundings around,
                    inplace::ReadRestoreSurroundings(ctx_, *api_, namespace_name_));
   console_.InfoAll(around.not_checked);
-  ASSIGN_OR_RETURN(inplace::MoverPlan plan,
-                   inplace::PlanMoverRestore(ctx_, *api_, around,
-                                             {.velero_namespace = flags_.velero_namespace,
-                                              .upload = flags_.upload,
-                                              .location = flags_.location},
-                                             pvc_name_));
+  ASSIGN_OR_RETURN(
+      inplace::MoverPlan plan,
+      inplace::PlanMoverRestore(ctx_, *api_, around, flags_.source.source(), pvc_name_));
   if (!plan.goes_on) {
     RETURN_IF_ERROR(CheckSwitchedOn());
   }
@@ -93,7 +91,7 @@ absl::StatusOr<inplace::MoverPlan> RestoreIntoRun::Plan() {
 
 absl::Status RestoreIntoRun::CheckSwitchedOn() {
   const std::string location =
-      absl::StrCat("ConfigMap ", flags_.mover_namespace, "/", datamover::kSettingsConfigMap);
+      absl::StrCat("ConfigMap ", flags_.source.mover_namespace, "/", datamover::kSettingsConfigMap);
   const absl::StatusOr<std::optional<datamover::MoverSettings>> settings = ReadMoverSettings();
   if (settings.ok() && settings->has_value()) {
     return Annotate(datamover::CheckWritesIntoExisting(**settings), location);
@@ -110,22 +108,23 @@ absl::StatusOr<std::optional<datamover::MoverSettings>> RestoreIntoRun::ReadMove
   RETURN_IF_ERROR(k8s::RequireAccess(ctx_, *api_,
                                      {.verb = "get",
                                       .type = objects::ConfigMap::Type(),
-                                      .namespace_name = flags_.mover_namespace,
+                                      .namespace_name = flags_.source.mover_namespace,
                                       .name = datamover::kSettingsConfigMap},
                                      snapshots::kSnapshotAdminRole));
-  return datamover::FindMoverSettings(ctx_, *api_, flags_.mover_namespace);
+  return datamover::FindMoverSettings(ctx_, *api_, flags_.source.mover_namespace);
 }
 
 void RestoreIntoRun::PrintPlan(const inplace::MoverPlan& plan) {
-  console_.PrintResult({{"message_type", "result"},
-                        {"dry_run", true},
-                        {"pvc", pvc_name_},
-                        {"namespace", namespace_name_},
-                        {"goes_on", plan.goes_on},
-                        {"safety_snapshot", takes_safety_snapshot() && !plan.goes_on}},
-                       absl::StrCat("would restore DataUpload ", Printable(flags_.velero_namespace),
-                                    "/", Printable(flags_.upload), " into PVC ", flags_.pvc,
-                                    plan.goes_on ? ", which an earlier run began" : "", "\n"));
+  console_.PrintResult(
+      {{"message_type", "result"},
+       {"dry_run", true},
+       {"pvc", pvc_name_},
+       {"namespace", namespace_name_},
+       {"goes_on", plan.goes_on},
+       {"safety_snapshot", takes_safety_snapshot() && !plan.goes_on}},
+      absl::StrCat("would restore DataUpload ", Printable(flags_.source.velero_namespace), "/",
+                   Printable(flags_.source.upload), " into PVC ", flags_.pvc,
+                   plan.goes_on ? ", which an earlier run began" : "", "\n"));
 }
 
 void RestoreIntoRun::PrintResult(const inplace::MoverRestoreResult& result) {
@@ -190,34 +189,15 @@ void RestoreIntoFlags::Declare(ArgumentTable& table) {
       "with --upload, instead of --target: a PVC that no Pod uses; the data mover restores what "
       "differs",
       pvc);
-  table.Add("--upload", "DATAUPLOAD",
-            "with --into, instead of ID: what the data mover moved for this DataUpload of Velero, "
-            "which it restores itself",
-            upload);
-  table.Add("--location", "NAME",
-            "with --upload: the BackupStorageLocation, where the cluster has no such DataUpload; "
-            "DATAUPLOAD is then its status.snapshotID",
-            location);
-  table.Add("--velero-namespace", "NS", "with --upload: the namespace of the DataUpload; velero",
-            velero_namespace);
-  table.Add("--mover-namespace", "NS",
-            "with --upload: the mover's namespace, whose setting restore.intoExistingVolumes is "
-            "looked at first; csi-delta",
-            mover_namespace);
   table.AddChoice("--safety", {"yes", "no"},
                   "with --into: whether a VolumeSnapshot of the PVC is taken first; yes", safety);
-  cluster.Declare(table);
 }
 
 absl::Status RestoreIntoFlags::Check(const std::string& id) const {
-  if (upload.empty() == is_asked_for()) {
-    return absl::InvalidArgumentError(
-        "--upload and --into belong together: what the data mover moved, and the PVC that gets it");
-  }
-  return upload.empty() == id.empty()
+  return source.upload.empty() || !source.pvc.empty() || !id.empty()
              ? absl::InvalidArgumentError(
-                   "name one source: ID, the beginning of a snapshot's id or \"latest\", or a "
-                   "DataUpload with --upload")
+                   "--into takes what the data mover moved: give --upload, and neither ID nor "
+                   "--pvc")
              : absl::OkStatus();
 }
 

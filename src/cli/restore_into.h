@@ -6,7 +6,7 @@
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
 #include "cli/arguments.h"
-#include "cli/cluster_access.h"
+#include "cli/cluster_repository.h"
 #include "cli/exit_code.h"
 #include "cli/session.h"
 
@@ -14,19 +14,15 @@
 namespace csidelta::cli {
 
 struct RestoreIntoFlags {
-  std::string pvc;     // "namespace/name"; "": not requested
-  std::string upload;  // a DataUpload; with a location its status.snapshotID
-  std::string location;
-  std::string velero_namespace = "velero";
-  std::string mover_namespace = "csi-delta";
+  std::string pvc;  // "namespace/name"; "": not requested
   std::string safety = "yes";
-  ClusterAccess cluster;
-  bool is_dry_run = false;  // this one and the next are flags of restore itself
+  ClusterRepositoryFlags source = {};  // this one and the next two are flags of restore itself
+  bool is_dry_run = false;
   bool yes = false;
 
   void Declare(ArgumentTable& table);
   bool is_asked_for() const { return !pvc.empty(); }
-  // INVALID_ARGUMENT unless either `id` of restore is given, or both --upload and --into.
+  // INVALID_ARGUMENT unless --upload is given, and no `id` of restore. REQUIRES is_asked_for().
   absl::Status Check(const std::string& id) const;
 };
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
+#include "cli/location_store.h"
 #include "net/http_client.h"
 #include "net/listen_address.h"
 
@@ -60,6 +61,57 @@ absl::Status SetObjectLockDays(absl::string_view value, storage::S3Options& opti
   return absl::OkStatus();
 }
 
+// The flags of verbs on a repository; `exists`: also those that find it in a cluster.
+ArgumentTable RepositoryTable(GlobalOptions& options, bool exists) {
+  ArgumentTable table;
+  table.Add("-r,--repo", "REPO",
+            "the repository: a path, or s3:https://HOST/BUCKET/PREFIX (RESTIC_REPOSITORY)",
+            options.choice.repository);
+  table.Add("--repository-file", "FILE", "a file that names it (RESTIC_REPOSITORY_FILE)",
+            options.choice.repository_file);
+  if (exists) {
+    options.in_cluster.Declare(table);
+  }
+  table.Add("-p,--password-file", "FILE", "a file with its password (RESTIC_PASSWORD_FILE)",
+            options.choice.password_file);
+  table.Add("--password-command", "COMMAND",
+            "a command that prints its password, run without a shell (RESTIC_PASSWORD_COMMAND)",
+            options.choice.password_command);
+  table.Add("--keyring-file", "FILE",
+            "a file with several keys, \"FINGERPRINT PASSWORD\" a line, the newest first: any of "
+            "them opens the repository; verbs that write also add the newest to it",
+            options.choice.keyring_file);
+  table.AddWait(
+      "--retry-lock",
+      "how long to wait for other clients' locks; a stale lock expires after 30 minutes (31m)",
+      options.retry_lock);
+  table.Add("--no-lock", "take no lock; only for verbs that only read", options.no_lock);
+  table.Add("--scratch-dir", "DIR",
+            "a folder on a disk, not a tmpfs, for what does not fit into memory: the index of a "
+            "repository with millions of blobs, 50 to 100 bytes for each (TMPDIR, else /var/tmp)",
+            options.scratch_folder);
+  table.AddBytes("--memory-budget",
+                 "memory to work with (256MiB), at most 32MiB less than the limit of this "
+                 "process's cgroup: number and size of buffers, packs and tables follow from it",
+                 options.memory_budget_bytes);
+  table.Add("--cacert", "FILE", "certificates to trust for a bucket, as PEM (RESTIC_CACERT)",
+            options.ca_file);
+  table.Add("--add-cacert", "FILE", "certificates to trust besides, as PEM", options.added_ca_file);
+  table.Add("--insecure-tls", "do not verify the certificate of a bucket's server",
+            options.insecure_tls);
+  table.AddNumber("--limit-upload", "KIB", "upload at most so many KiB a second", 0, kLimitKibMax,
+                  options.limit_upload_kib);
+  table.AddNumber("--limit-download", "KIB", "download at most so many KiB a second", 0,
+                  kLimitKibMax, options.limit_download_kib);
+  table.AddList("-o,--option", "KEY=VALUE",
+                "a setting of the bucket: s3.region, s3.bucket-lookup (auto, dns, path), "
+                "s3.storage-class, s3.sse, s3.sse-kms-key-id, s3.tagging (KEY=VALUE&KEY=VALUE), "
+                "s3.object-lock-mode (GOVERNANCE, "
+                "COMPLIANCE), s3.object-lock-days",
+                options.store_options);
+  return table;
+}
+
 // The keys of --keyring-file, the newest first; none without it.
 absl::StatusOr<std::optional<repository::Keyring>> ReadKeyring(const RepositoryChoice& choice) {
   const std::string& file = choice.keyring_file;
@@ -98,50 +150,8 @@ ProgramSyntax DeclareFlags(GlobalOptions& options) {
   program.shared.Add("--json", "print JSON: progress once a second, the result on the last line",
                      options.json);
   program.shared.Add("-q,--quiet", "no progress and no notes", options.quiet);
-  ArgumentTable table;
-  table.Add("-r,--repo", "REPO",
-            "the repository: a path, or s3:https://HOST/BUCKET/PREFIX (RESTIC_REPOSITORY)",
-            options.choice.repository);
-  table.Add("--repository-file", "FILE", "a file that names it (RESTIC_REPOSITORY_FILE)",
-            options.choice.repository_file);
-  table.Add("-p,--password-file", "FILE", "a file with its password (RESTIC_PASSWORD_FILE)",
-            options.choice.password_file);
-  table.Add("--password-command", "COMMAND",
-            "a command that prints its password, run without a shell (RESTIC_PASSWORD_COMMAND)",
-            options.choice.password_command);
-  table.Add("--keyring-file", "FILE",
-            "a file with several keys, \"FINGERPRINT PASSWORD\" a line, the newest first: any of "
-            "them opens the repository; verbs that write also add the newest to it",
-            options.choice.keyring_file);
-  table.AddWait(
-      "--retry-lock",
-      "how long to wait for other clients' locks; a stale lock expires after 30 minutes (31m)",
-      options.retry_lock);
-  table.Add("--no-lock", "take no lock; only for verbs that only read", options.no_lock);
-  table.Add("--scratch-dir", "DIR",
-            "a folder on a disk, not a tmpfs, for what does not fit into memory: the index of a "
-            "repository with millions of blobs, 50 to 100 bytes for each (TMPDIR, else /var/tmp)",
-            options.scratch_folder);
-  table.AddBytes("--memory-budget",
-                 "memory to work with (256MiB), at most 32MiB less than the limit of this "
-                 "process's cgroup: number and size of buffers, packs and tables follow from it",
-                 options.memory_budget_bytes);
-  table.Add("--cacert", "FILE", "certificates to trust for a bucket, as PEM (RESTIC_CACERT)",
-            options.ca_file);
-  table.Add("--add-cacert", "FILE", "certificates to trust besides, as PEM", options.added_ca_file);
-  table.Add("--insecure-tls", "do not verify the certificate of a bucket's server",
-            options.insecure_tls);
-  table.AddNumber("--limit-upload", "KIB", "upload at most so many KiB a second", 0, kLimitKibMax,
-                  options.limit_upload_kib);
-  table.AddNumber("--limit-download", "KIB", "download at most so many KiB a second", 0,
-                  kLimitKibMax, options.limit_download_kib);
-  table.AddList("-o,--option", "KEY=VALUE",
-                "a setting of the bucket: s3.region, s3.bucket-lookup (auto, dns, path), "
-                "s3.storage-class, s3.sse, s3.sse-kms-key-id, s3.tagging (KEY=VALUE&KEY=VALUE), "
-                "s3.object-lock-mode (GOVERNANCE, "
-                "COMPLIANCE), s3.object-lock-days",
-                options.store_options);
-  program.of.emplace_back(VerbFamily::kRepository, std::move(table));
+  program.of.emplace_back(VerbFamily::kNewRepository, RepositoryTable(options, /*exists=*/false));
+  program.of.emplace_back(VerbFamily::kRepository, RepositoryTable(options, /*exists=*/true));
   ArgumentTable cluster;
   options.cluster.Declare(cluster);
   program.of.emplace_back(VerbFamily::kCluster, std::move(cluster));
@@ -244,9 +254,20 @@ engine::SessionOptions Session::EngineOptions() {
   if (scratch_folder.empty()) {
     scratch_folder = Variable(get, "TMPDIR");
   }
-  return {.place = [this](const CallContext&, LockKind) { return Target(); },
-          .keyring = [this] { return ReadKeyring(choice()); },
-          .keyring_name = [this] { return choice().keyring_file; },
+  return {.place = [this](const CallContext& ctx, LockKind kind) { return Target(ctx, kind); },
+          .keyring = [this]() -> absl::StatusOr<std::optional<repository::Keyring>> {
+            if (!found_.has_value()) {
+              return ReadKeyring(choice());
+            }
+            return repository::ParseKeyringFile(
+                found_->access.secret_data.at(datamover::kKeyringFile).Reveal());
+          },
+          .keyring_name =
+              [this] {
+                return found_.has_value() ? absl::StrCat("location ", found_->access.location,
+                                                         " with csi-delta mover-key import")
+                                          : choice().keyring_file;
+              },
           .password = [this](const CallContext& ctx, const std::string& location,
                              bool twice) { return Password(ctx, location, twice); },
           .program_version = ProgramVersion(),
@@ -265,7 +286,51 @@ engine::SessionOptions Session::EngineOptions() {
           .listener = ListenerOf(console_)};
 }
 
-absl::StatusOr<engine::RepositoryTarget> Session::Target() const {
+absl::StatusOr<std::string> Session::NameSnapshot(const CallContext& ctx, const std::string& id,
+                                                  const engine::SnapshotFilter& filter) {
+  if (!id.empty()) {
+    return id;
+  }
+  if (!filter.backup.empty() || filter.until.has_value()) {
+    return "latest";
+  }
+  if (options_.in_cluster.upload.empty()) {
+    return absl::InvalidArgumentError(
+        "name a snapshot by its id, as \"latest\", or by its Backup of Velero with --backup");
+  }
+  RETURN_IF_ERROR(LookUp(ctx, LockKind::kRead));
+  return found_->snapshot;
+}
+
+absl::Status Session::LookUp(const CallContext& ctx, LockKind kind) {
+  const ClusterRepositoryFlags& flags = options_.in_cluster;
+  if (found_.has_value() || choice_.has_value() || !flags.are_given()) {
+    return absl::OkStatus();
+  }
+  if (choice() != RepositoryChoice()) {
+    return absl::InvalidArgumentError(
+        "--pvc and --upload name a repository with its key: leave out --repo, and what opens it");
+  }
+  ASSIGN_OR_RETURN(
+      ClusterRepository found,
+      FindClusterRepository(ctx, *flags.cluster.MakeClient(), flags, kind, ListenerOf(console_)));
+  if (!found.access.secret_data.contains(datamover::kCloudFile)) {
+    console_.Info(absl::StrCat("BackupStorageLocation ", found.access.location,
+                               " has no credentials of its own: its workers use those of their ",
+                               "node or service account, and this program those of its own AWS ",
+                               "environment"));
+  }
+  found_ = std::move(found);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<engine::RepositoryTarget> Session::Target(const CallContext& ctx, LockKind kind) {
+  RETURN_IF_ERROR(LookUp(ctx, kind));
+  if (found_.has_value()) {
+    ASSIGN_OR_RETURN(auto target, TargetOf(found_->access, options_, environment_.get));
+    target.settings.read_only = found_->access.repository.is_read_only;
+    return target;
+  }
   ASSIGN_OR_RETURN(const std::string text, ChooseRepository(choice(), environment_.get));
   ASSIGN_OR_RETURN(storage::Location location, storage::ParseLocation(text));
   ASSIGN_OR_RETURN(

@@ -14,9 +14,11 @@
 #include "base/random.h"
 #include "cli/arguments.h"
 #include "cli/cluster_access.h"
+#include "cli/cluster_repository.h"
 #include "cli/console.h"
 #include "cli/password.h"
 #include "engine/session.h"
+#include "engine/snapshot_choice.h"
 #include "incremental/mover/memory_plan.h"
 #include "repository/lock.h"
 #include "repository/repository.h"
@@ -67,6 +69,8 @@ struct RepositoryChoice {
   std::string password_file;
   std::string password_command;
   std::string keyring_file = {};
+
+  friend bool operator==(const RepositoryChoice&, const RepositoryChoice&) = default;
 };
 
 // The flags of all verbs, and of verbs on a repository or a cluster.
@@ -84,6 +88,7 @@ struct GlobalOptions {
   int64_t limit_upload_kib = 0;
   int64_t limit_download_kib = 0;
   std::vector<std::string> store_options;  // "s3.region=eu-west-1"
+  ClusterRepositoryFlags in_cluster;       // instead of `choice`
   ClusterOptions cluster;
 };
 
@@ -113,8 +118,8 @@ absl::StatusOr<std::string> ChooseRepository(const RepositoryChoice& choice,
 using engine::LockKind;
 using engine::RepositoryKeys;
 
-// One run of a verb: options, console, and the repository of the flags, which most verbs open. Not
-// thread-safe.
+// One run of a verb: options, console, and the repository of the flags, which most verbs open. One
+// of a PVC is looked up in the cluster when it is needed; its keys stay in memory. Not thread-safe.
 class Session {
  public:
   Session(const GlobalOptions& options, const ProgramEnvironment& environment, Console& console)
@@ -126,6 +131,11 @@ class Session {
 
   // Replaces the repository of the flags, for verbs that need two.
   void Choose(const RepositoryChoice& choice) { choice_ = choice; }
+
+  // The snapshot for ChooseSnapshot(): `id`, if given; "latest" if `filter` chooses one; else that
+  // of --upload. INVALID_ARGUMENT if none of them is given.
+  absl::StatusOr<std::string> NameSnapshot(const CallContext& ctx, const std::string& id,
+                                           const engine::SnapshotFilter& filter);
 
   // The session of the layer below.
   engine::Session& engine() { return engine_; }
@@ -141,7 +151,10 @@ class Session {
  private:
   engine::SessionOptions EngineOptions();
   const RepositoryChoice& choice() const { return choice_ ? *choice_ : options_.choice; }
-  absl::StatusOr<engine::RepositoryTarget> Target() const;
+  // Looks the repository up in the cluster, for work with this lock, if the flags request that.
+  // Done once: what comes first needs the most.
+  absl::Status LookUp(const CallContext& ctx, LockKind kind);
+  absl::StatusOr<engine::RepositoryTarget> Target(const CallContext& ctx, LockKind kind);
   absl::StatusOr<Secret> Password(const CallContext& ctx, const std::string& location,
                                   bool twice) const;
 
@@ -149,6 +162,7 @@ class Session {
   const ProgramEnvironment& environment_;
   Console& console_;
   std::optional<RepositoryChoice> choice_;
+  std::optional<ClusterRepository> found_;  // in the cluster
   engine::Session engine_{EngineOptions()};
 };
 

@@ -188,7 +188,9 @@ absl::StatusOr<RepositoryAccess> WithoutKeys(const CallContext& ctx, k8s::ApiCli
                  {"location", location.name()});
   }
   if (request.for_writing && location.is_read_only()) {
-    return Refuse("its access mode is ReadOnly, so nothing is written there; back up elsewhere");
+    return Refuse(
+        "its access mode is ReadOnly, so nothing is written there; set it to ReadWrite, or use "
+        "another location");
   }
   RepositoryAccess access;
   ASSIGN_OR_RETURN(access.repository, RepositoryIn(location, request));

@@ -144,7 +144,7 @@ VerbSyntax BackupCommand::Declare() {
           "makes "
           "the backup a full one. That, and a refused list, ends with exit code 20.",
       .table = std::move(table),
-      .family = VerbFamily::kRepository};
+      .family = VerbFamily::kNewRepository};
 }
 
 void BackupCommand::DeclareRecordFlags(ArgumentTable& table) {

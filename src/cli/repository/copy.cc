@@ -113,14 +113,21 @@ VerbSyntax CopyCommand::Declare() {
 
 absl::StatusOr<ExitCode> CopyCommand::Run(const CallContext& ctx, Session& session) {
   const GetVariable& get = session.environment().get;
-  if (from_.repository.empty() && from_.repository_file.empty() &&
+  const bool from_cluster = session.options().in_cluster.are_given();
+  if (!from_cluster && from_.repository.empty() && from_.repository_file.empty() &&
       get("RESTIC_FROM_REPOSITORY") == nullptr && get("RESTIC_FROM_REPOSITORY_FILE") == nullptr) {
     return absl::InvalidArgumentError(
-        "where to copy from is not said; name a repository with --from-repo");
+        "where to copy from is not said; name a repository with --from-repo, or with --pvc");
   }
   const ProgramEnvironment from_environment = SourceEnvironment(session.environment());
-  Session source(session.options(), from_environment, session.console());
-  source.Choose(SourceChoice(session));
+  GlobalOptions from_options = session.options();
+  from_options.choice = {};  // It names the repository to copy to.
+  Session source(from_options, from_environment, session.console());
+  if (from_cluster) {
+    session.Choose(session.options().choice);
+  } else {
+    source.Choose(SourceChoice(session));
+  }
   source.engine().ShareMemory(session.engine());
   const absl::StatusOr<Repository*> opened = source.Open(ctx, LockKind::kRead);
   if (!opened.ok()) {

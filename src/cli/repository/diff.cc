@@ -52,8 +52,11 @@ class DiffCommand : public Command {
 
 VerbSyntax DiffCommand::Declare() {
   ArgumentTable table;
-  table.AddPositionals("ID", "the older and the newer snapshot, by the beginnings of their ids", 0,
-                       2, ids_);
+  table.AddPositionals(
+      "ID",
+      "the older and the newer snapshot, by the beginnings of their ids, or by the "
+      "names of their Backups of Velero",
+      0, 2, ids_);
   table.Add("--extents",
             "print the extents of the newer that differ, in the form that backup --extents reads",
             print_extents_);
@@ -123,6 +126,7 @@ absl::StatusOr<ExitCode> DiffCommand::CompareSnapshots(const CallContext& ctx, S
 }
 
 absl::StatusOr<ExitCode> DiffCommand::AskCluster(const CallContext& ctx, Session& session) {
+  cluster_flags_.cluster = session.options().in_cluster.cluster;
   ASSIGN_OR_RETURN(const std::unique_ptr<ClusterSnapshot> snapshot,
                    ClusterSnapshot::Open(ctx, cluster_flags_.Query()));
   ASSIGN_OR_RETURN(const ClusterBase base, snapshot->FindBase(ctx, base_name_));

@@ -18,7 +18,7 @@ class InitCommand : public Command {
             .details =
                 "It is a repository of restic's format, version 2, with one key for the "
                 "password. A lost password cannot be replaced: the data is lost with it.",
-            .family = VerbFamily::kRepository};
+            .family = VerbFamily::kNewRepository};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
@@ -99,7 +99,7 @@ class KeyAddCommand : public Command {
     return {.name = "key add",
             .summary = "Add a key, so that one more password opens the repository",
             .table = std::move(table),
-            .family = VerbFamily::kRepository};
+            .family = VerbFamily::kNewRepository};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
@@ -165,7 +165,7 @@ class KeyPasswdCommand : public Command {
             .summary = "Change the password",
             .details = "A new key takes the place of the one that opened the repository.",
             .table = std::move(table),
-            .family = VerbFamily::kRepository};
+            .family = VerbFamily::kNewRepository};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {

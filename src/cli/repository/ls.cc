@@ -87,7 +87,7 @@ class LsCommand : public Command {
  public:
   VerbSyntax Declare() override {
     ArgumentTable table;
-    table.AddPositional("ID", "the snapshot, by the beginning of its id, or \"latest\"", id_);
+    table.AddOptionalPositional("ID", kOneSnapshot, id_);
     table.Add("-l,--long", "also type and size in bytes", long_lines_);
     DeclareFilterFlags(table, filter_);
     return {.name = "ls",
@@ -101,6 +101,7 @@ class LsCommand : public Command {
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
+    ASSIGN_OR_RETURN(id_, session.NameSnapshot(ctx, id_, filter_));
     ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kRead));
     ASSIGN_OR_RETURN(
         const repository::StoredSnapshot stored,

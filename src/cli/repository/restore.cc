@@ -64,8 +64,7 @@ class RestoreCommand : public Command {
 
 VerbSyntax RestoreCommand::Declare() {
   ArgumentTable table;
-  table.AddOptionalPositional("ID", "the snapshot, by the beginning of its id, or \"latest\"",
-                              job_.snapshot);
+  table.AddOptionalPositional("ID", kOneSnapshot, job_.snapshot);
   table.Add("-t,--target", "PATH", "the block device or image file to write over", job_.target);
   table.Add("-n,--dry-run", "only print what would be written over", job_.is_dry_run);
   table.Add("--yes", "do not ask on a terminal before something is written over", yes_);
@@ -100,12 +99,14 @@ absl::StatusOr<ExitCode> RestoreCommand::Run(const CallContext& ctx, Session& se
         "name one place to restore to: a device or an image file with --target, or a PVC with "
         "--into");
   }
-  RETURN_IF_ERROR(into_.Check(job_.snapshot));
   if (into_.is_asked_for()) {
+    into_.source = session.options().in_cluster;
+    RETURN_IF_ERROR(into_.Check(job_.snapshot));
     into_.is_dry_run = job_.is_dry_run;
     into_.yes = yes_;
     return RunRestoreInto(ctx, session, into_);
   }
+  ASSIGN_OR_RETURN(job_.snapshot, session.NameSnapshot(ctx, job_.snapshot, job_.filter));
   const engine::RestoreConsent consent = [&](const RestorePlan& plan) {
     return Announce(ctx, session, plan);
   };

@@ -217,7 +217,7 @@ class ShowCommand : public Command {
  public:
   VerbSyntax Declare() override {
     ArgumentTable table;
-    table.AddPositional("ID", "the snapshot, by the beginning of its id, or \"latest\"", id_);
+    table.AddOptionalPositional("ID", kOneSnapshot, id_);
     DeclareFilterFlags(table, filter_);
     return {.name = "show",
             .summary = "Print all that is known of a snapshot",
@@ -233,6 +233,7 @@ class ShowCommand : public Command {
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
+    ASSIGN_OR_RETURN(id_, session.NameSnapshot(ctx, id_, filter_));
     ASSIGN_OR_RETURN(repository::Repository * repository, session.Open(ctx, LockKind::kRead));
     Console& console = session.console();
     ASSIGN_OR_RETURN(const StoredSnapshot stored,
