@@ -122,7 +122,7 @@ def test_the_runbook_ends_a_finding(bed, workspace, tmp_path):
         assert found["damage"]["packs"] == [pack.name], found
         # The backup first, which is good by itself: so the repair loses nothing.
         for command in runbook.commands(alert)[1]:
-            runbook.run(bed, tmp_path, command, NS=app, PACK=pack.name, REPOSITORY=annotation(upload, "address"))
+            runbook.run(bed, tmp_path, command, NS=app, PACK=pack.name)
         again, = [b["metadata"]["name"] for b in bed.api.list("backups", bed.namespace)
                   if b["metadata"]["name"].startswith("again-") and b["spec"]["includedNamespaces"] == [app]]
         workspace.expect_backup(bed, again)
