@@ -1,11 +1,16 @@
 #include "csi/driver_error.h"
 
 #include <algorithm>
+#include <initializer_list>
+#include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 
 namespace csidelta::csi {
@@ -13,25 +18,26 @@ namespace {
 
 constexpr char kRoomPayload[] = "csi-delta/out-of-room";
 constexpr absl::Duration kRoomPause = absl::Minutes(1);
-// For the driver to delete a base, and for the sidecar to try again.
-constexpr absl::Duration kBaseDeletionTimeMax = absl::Minutes(5);
+
+bool HasAnyOf(absl::string_view text, std::initializer_list<absl::string_view> words) {
+  return absl::c_any_of(words,
+                        [&](absl::string_view word) { return absl::StrContains(text, word); });
+}
 
 // DigitalOcean: "rate-limited - one request per 10m0s"; AWS:
-// "SnapshotCreationPerVolumeRateExceeded".
+// "SnapshotCreationPerVolumeRateExceeded"; Compute Engine: "rateLimitExceeded".
 bool ReportsRateLimit(absl::string_view driver_error) {
-  const std::string text = absl::AsciiStrToLower(driver_error);
-  return absl::StrContains(text, "rate-limit") || absl::StrContains(text, "rate limit") ||
-         absl::StrContains(text, "rateexceeded") || absl::StrContains(text, "rate exceeded") ||
-         absl::StrContains(text, "too many requests");
+  const std::string text =
+      absl::StrReplaceAll(absl::AsciiStrToLower(driver_error), {{" ", ""}, {"-", ""}});
+  return HasAnyOf(text, {"ratelimit", "rateexceeded", "toomanyrequests", "throttl", "toofrequent"});
 }
 
 }  // namespace
 
 bool IsDefiniteRefusal(absl::string_view message) {
   return RefusesSize(message) || ReportsNoSource(message) ||
-         absl::StrContains(message, "code = InvalidArgument") ||
-         absl::StrContains(message, "code = Unimplemented") ||
-         absl::StrContains(message, "modifies the mode of the source volume");
+         HasAnyOf(message, {"code = InvalidArgument", "code = Unimplemented",
+                            "modifies the mode of the source volume"});
 }
 
 bool RefusesSize(absl::string_view message) {
@@ -56,8 +62,16 @@ bool ReportsMissingSnapshot(absl::string_view message) {
 }
 
 bool ReportsNoRoom(absl::string_view driver_error) {
-  return absl::StrContains(driver_error, "code = ResourceExhausted ") &&
-         !ReportsRateLimit(driver_error);
+  // The words before "desc" are the sidecar's, and always name a snapshot.
+  const std::pair<std::string, std::string> parts =
+      absl::StrSplit(absl::AsciiStrToLower(driver_error), absl::MaxSplits(" desc = ", 1));
+  // vSphere, IBM Storage Scale, Mayastor, Longhorn.
+  const bool names_limit = absl::StrContains(parts.second, "snapshot") &&
+                           HasAnyOf(parts.second, {"maximum", "max limit", "maxcount"});
+  return !ReportsRateLimit(driver_error) &&
+         (HasAnyOf(parts.first, {"= resourceexhausted"}) ||
+          (names_limit &&
+           HasAnyOf(parts.first, {"= failedprecondition", "= outofrange", "= internal"})));
 }
 
 bool ReportsNoSuchCall(absl::string_view driver_error) {

@@ -24,8 +24,8 @@ bool ReportsNoSource(absl::string_view message);
 // True if the sidecar reports NOT_FOUND, or a listing without the snapshot. All else may pass.
 // Pure.
 bool ReportsMissingSnapshot(absl::string_view message);
-// True if the driver reports that it has no room: ResourceExhausted, unless that is a limit of
-// calls in a time, which passes. Pure.
+// True if the driver reports that it has no room for a snapshot: ResourceExhausted, or the words of
+// a driver that answers with another code. A limit of calls in a time passes, and is none. Pure.
 bool ReportsNoRoom(absl::string_view driver_error);
 // True if the driver does not have the call: Unimplemented. Pure.
 bool ReportsNoSuchCall(absl::string_view driver_error);
@@ -39,6 +39,9 @@ enum class RoomLimit { kQuota, kDriver };
 std::optional<RoomLimit> OutOfRoom(const absl::Status& status);
 // RESOURCE_EXHAUSTED, for which OutOfRoom() returns `limit`. Pure.
 absl::Status OutOfRoomError(RoomLimit limit, absl::string_view message);
+
+// After a base was dropped: for the driver to delete it, and for the sidecar to try again.
+inline constexpr absl::Duration kBaseDeletionTimeMax = absl::Minutes(5);
 
 // The beginning of a ResourceQuota's refusal, as the API server's admission writes it.
 inline constexpr absl::string_view kQuotaRefusal = "exceeded quota: ";

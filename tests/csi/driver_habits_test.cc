@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
 #include "csi/base_snapshots.h"
+#include "csi/driver_error.h"
 #include "csi/driver_rules.h"
 #include "csi/group/group_lifecycle.h"
 #include "csi/snapshot_lifecycle.h"
@@ -109,6 +110,7 @@ class DriverHabitsTest : public BackupFixture {
 
 TEST_F(DriverHabitsTest, WithThreeSnapshotsAVolumeTheBaseMakesRoom) {
   habits().snapshots_max = 3;
+  habits().snapshots_max_code = absl::StatusCode::kFailedPrecondition;
   for (const char* handle : {"kept-1", "kept-2"}) {
     cluster_.driver().AddSnapshot(handle, Claim(0).volume_handle);
   }
@@ -142,6 +144,7 @@ TEST_F(DriverHabitsTest, ABaseThatAnUploadIsComparedWithMakesNoRoom) {
 
 TEST_F(DriverHabitsTest, WithoutABaseAFullDriverFailsTheBackupAfterAMinute) {
   habits().snapshots_max = 1;
+  habits().snapshots_max_code = absl::StatusCode::kOutOfRange;
   cluster_.driver().AddSnapshot("kept", Claim(0).volume_handle);
   const absl::Time before = clock_.Now();
   EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kFailedPrecondition,
@@ -189,6 +192,59 @@ TEST_F(DriverHabitsTest, AFullDriverGetsTheBasesOfAGroup) {
                });
   ASSERT_THAT(TakeGroup(ctx_, env_, RequestOfGroup(2)), IsOk());
   EXPECT_THAT(Bases(), IsEmpty());
+}
+
+// What drivers answered, by their sources and issues. The sidecar's words stand before.
+TEST(ReportsNoRoom, KnowsTheAnswersOfDrivers) {
+  const struct {
+    const char* driver;
+    bool has_no_room;
+    const char* answer;
+  } kAnswers[] = {
+      {"vsphere-csi-driver, vanilla/controller.go", true,
+       "code = FailedPrecondition desc = the number of snapshots on the source volume 5c5e reaches "
+       "the configured maximum (3)"},
+      {"ibm-spectrum-scale-csi, issue 252", true,
+       "code = OutOfRange desc = max limit of snapshots reached for fileset [fs1:pvc-43b0]. No "
+       "more snapshots can be created for this fileset."},
+      {"OpenEBS Mayastor, external-snapshotter issue 866", true,
+       "code = Internal desc = Operation failed: GenericOperation(\"error in response: status code "
+       "'503 Service Unavailable', content: 'RestJsonError { details: \\\"Cannot create a snapshot "
+       "for volume 1097 because it would exceed the maximum limit of 10 snapshots\\\", message: "
+       "\\\"SvcError :: MaxNumberOfSnapshotsReached\\\", kind: Aborted }'\")"},
+      {"longhorn-engine, controller/control.go", true,
+       "code = Internal desc = snapshot count usage 250 is equal or larger than snapshotMaxCount "
+       "250"},
+      {"the CSI specification, of CreateSnapshot", true,
+       "code = ResourceExhausted desc = there is not enough space"},
+      {"csi-digitalocean, issue 370", false,
+       "code = ResourceExhausted desc = this operation is rate-limited - one request per 10m0s"},
+      {"aws-ebs-csi-driver, issue 1608", false,
+       "code = Internal desc = Could not create snapshot \"snapshot-1\": "
+       "SnapshotCreationPerVolumeRateExceeded: The maximum per volume CreateSnapshot request rate "
+       "has been exceeded."},
+      {"azurefile-csi-driver, issue 2569", false,
+       "code = Internal desc = StatusCode=429 -- Service returned an error. Status=429 "
+       "Code=\"TooManyRequests\" Message=\"The request is being throttled as the limit has been "
+       "reached for operation type - Read_ObservationWindow_00:05:00\""},
+      {"Compute Engine, of rates", false,
+       "code = ResourceExhausted desc = googleapi: Error 403: Quota exceeded for quota metric "
+       "'Queries' and limit 'Queries per minute' of service 'compute.googleapis.com'., "
+       "rateLimitExceeded"},
+      {"Compute Engine, of snapshots", false,
+       "code = ResourceExhausted desc = Operation rate exceeded for resource 'disks/d'. Too "
+       "frequent operations from the source resource."},
+      {"NetApp Trident, issue 696", false,
+       "code = FailedPrecondition desc = snapshots are not supported by backend type "
+       "ontap-nas-economy"},
+      {"longhorn, issue 3167", false, "code = DeadlineExceeded desc = context deadline exceeded"}};
+  for (const auto& one : kAnswers) {
+    EXPECT_EQ(ReportsNoRoom(absl::StrCat("Failed to check and update snapshot content: failed to "
+                                         "take snapshot of the volume vol-maximum: \"rpc error: ",
+                                         one.answer, "\"")),
+              one.has_no_room)
+        << one.driver;
+  }
 }
 
 TEST(DriverRules, TheirTextNamesWhatLimitsUsers) {

@@ -17,8 +17,10 @@ namespace csidelta::support {
 struct DriverHabits {
   bool grows_with_snapshots = true;    // else a volume with a snapshot is FAILED_PRECONDITION
   bool deletes_with_snapshots = true;  // likewise
-  int snapshots_max = 0;               // of a volume, then RESOURCE_EXHAUSTED; 0: no limit
-  int clones_max = 0;                  // volumes made of snapshots, in all, likewise
+  int snapshots_max = 0;               // of a volume, then snapshots_max_code; 0: no limit
+  // vSphere's is FAILED_PRECONDITION, that of IBM Storage Scale OUT_OF_RANGE.
+  absl::StatusCode snapshots_max_code = absl::StatusCode::kResourceExhausted;
+  int clones_max = 0;  // volumes made of snapshots, in all, likewise
   // Before the next snapshot of a volume; sooner it is RESOURCE_EXHAUSTED.
   absl::Duration snapshot_pause = absl::ZeroDuration();
   // From the first CreateSnapshot of a name until one succeeds; ABORTED meanwhile.
@@ -45,8 +47,9 @@ struct SnapshotRoom {
 // For a snapshot that is not there yet.
 inline absl::Status CheckRoom(const DriverHabits& habits, const SnapshotRoom& room) {
   if (habits.snapshots_max > 0 && room.snapshots >= habits.snapshots_max) {
-    return absl::ResourceExhaustedError(absl::StrCat("the volume has ", room.snapshots, " of ",
-                                                     habits.snapshots_max, " snapshots"));
+    return {habits.snapshots_max_code,
+            absl::StrCat("the volume has ", room.snapshots, " of ", habits.snapshots_max,
+                         " snapshots, the configured maximum")};
   }
   if (habits.clones_max > 0 && room.clones >= habits.clones_max) {
     return absl::ResourceExhaustedError(
