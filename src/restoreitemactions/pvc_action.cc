@@ -34,8 +34,6 @@ using objects::VolumeSnapshot;
 // What the host waits longer than we do, so that our error is the one that is shown.
 constexpr absl::Duration kReadyTimeoutSlack = absl::Seconds(30);
 constexpr char kDownloadPrefix[] = "dd-";
-constexpr char kSnapshotGoneReason[] = "SnapshotIsGone";
-constexpr char kSourceMissingReason[] = "SourceMayBeMissing";
 
 // One claim on its way into the cluster.
 struct ClaimRestore {
@@ -43,9 +41,10 @@ struct ClaimRestore {
   std::string original_namespace;
   std::string target_namespace;
   std::string claim_name;
-  std::string original_snapshot;  // the VolumeSnapshot's name in the backup
-  std::string data_upload;        // "<namespace>/<name>" in the backup's cluster, or ""
-  std::string provisioner;        // that made its volume; "" when the archive does not say
+  std::string original_snapshot;          // the VolumeSnapshot's name in the backup
+  std::string data_upload;                // "<namespace>/<name>" in the backup's cluster, or ""
+  std::string provisioner;                // that made its volume; "" when the archive does not say
+  std::optional<int64_t> capacity_bytes;  // in the backup
 };
 
 // The VolumeSnapshot that this backup took of the claim's volume, by its name in the archive; ""
@@ -101,13 +100,26 @@ std::optional<int64_t> RestoreSizeOf(const VolumeSnapshot& snapshot) {
   return snapshot.restore_size_bytes();
 }
 
-// Drivers refuse a volume smaller than its snapshot.
-bool RaiseRequest(const VolumeSnapshot& snapshot, PersistentVolumeClaim& item) {
-  const std::optional<int64_t> size_bytes = RestoreSizeOf(snapshot);
-  if (!size_bytes.has_value() || item.requested_bytes().value_or(0) >= *size_bytes) {
+// Drivers refuse a volume smaller than its snapshot, and some a larger one. If a resize was pending
+// in the backup, the snapshot has the size before it.
+bool FitRequest(const CallContext& ctx, const csi::Environment& env, const ClaimRestore& claim,
+                const VolumeSnapshot& snapshot, PersistentVolumeClaim& item) {
+  const int64_t requested = item.requested_bytes().value_or(0);
+  const int64_t had = std::min(requested, claim.capacity_bytes.value_or(requested));
+  const int64_t fitting = std::max(had, RestoreSizeOf(snapshot).value_or(requested));
+  if (fitting == requested) {
     return false;
   }
-  item.SetRequestedQuantity(FormatBinaryQuantity(*size_bytes));
+  item.SetRequestedQuantity(FormatBinaryQuantity(fitting));
+  if (fitting < requested) {
+    const std::string text = absl::StrCat(
+        "PVC ", claim.target_namespace, "/", claim.claim_name, " is restored with ",
+        FormatBinaryQuantity(fitting), ", which it had in the backup; when it is bound, request ",
+        FormatBinaryQuantity(requested), " again");
+    CSIDELTA_LOG(kWarn, "a resize was pending in the backup", {"reason", text});
+    objects::TryEmitEvent(ctx, env.api, claim.restore, k8s::EventType::kWarning, "ResizeWasPending",
+                          text);
+  }
   return true;
 }
 
@@ -140,7 +152,7 @@ void ReportSource(const CallContext& ctx, const csi::Environment& env, const Cla
       ", whose source is ", source->kind, " ", source->name,
       ": if neither the archive nor the cluster has that, it stays Pending without a volume");
   CSIDELTA_LOG(kWarn, "a PVC without data waits for its source", {"reason", text});
-  objects::TryEmitEvent(ctx, env.api, claim.restore, k8s::EventType::kWarning, kSourceMissingReason,
+  objects::TryEmitEvent(ctx, env.api, claim.restore, k8s::EventType::kWarning, "SourceMayBeMissing",
                         text);
 }
 
@@ -216,6 +228,7 @@ absl::StatusOr<velero::RestoreItemResult> PvcAction::Execute(
   claim.original_snapshot = SnapshotInBackup(archived, claim.restore.backup_name());
   claim.data_upload = UploadInBackup(archived, claim);
   claim.provisioner = ProvisionerOf(archived);
+  claim.capacity_bytes = archived.capacity_bytes();
 
   bool changed = StripBackupMarks(changed_item);
   velero::RestoreItemResult result;
@@ -419,7 +432,7 @@ absl::StatusOr<bool> PvcAction::FillFromSnapshot(const CallContext& ctx, const C
   RETURN_IF_ERROR(snapshot.status());
   RETURN_IF_ERROR(RequireClass(ctx, env_, claim.restore, item,
                                snapshot->Annotation(objects::kDriverNameAnnotation)));
-  changed |= RaiseRequest(*snapshot, item);
+  changed |= FitRequest(ctx, env_, claim, *snapshot, item);
   RETURN_IF_ERROR(RequireSnapshot(ctx, claim, *snapshot));
   return changed;
 }
@@ -438,7 +451,7 @@ absl::Status PvcAction::RequireSnapshot(const CallContext& ctx, const ClaimResto
   const std::string message = absl::StrCat(
       "persistentvolumeclaim ", claim.target_namespace, "/", claim.claim_name,
       " cannot be restored: the driver has no snapshot ", state.handle, ": ", state.message);
-  objects::TryEmitEvent(ctx, env_.api, snapshot, k8s::EventType::kWarning, kSnapshotGoneReason,
+  objects::TryEmitEvent(ctx, env_.api, snapshot, k8s::EventType::kWarning, "SnapshotIsGone",
                         message);
   return absl::NotFoundError(message);
 }

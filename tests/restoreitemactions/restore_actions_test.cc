@@ -210,6 +210,35 @@ TEST_F(PvcRestoreTest, RaisesTheRequestThatAnOldBackupLeftTooSmall) {
   EXPECT_EQ(GetString(result.item->json(), {"spec", "resources", "requests", "storage"}), "2Gi");
 }
 
+// Some drivers make a volume of the snapshot's own size alone.
+TEST_F(PvcRestoreTest, ARequestThatWasPendingInTheBackupIsLoweredToTheSnapshot) {
+  const struct {
+    const char* capacity;
+    const char* restore_size;
+    const char* requests;
+  } kCases[] = {{"1Gi", "1Gi", "1Gi"}, {"1Gi", "2Gi", "2Gi"}, {"1Gi", "4Gi", "4Gi"},
+                {"1Gi", "", "3Gi"},    {"", "1Gi", "3Gi"},    {"3Gi", "1Gi", "3Gi"},
+                {"5Gi", "1Gi", "3Gi"}};
+  for (const auto& one : kCases) {
+    SCOPED_TRACE(absl::StrCat(one.capacity, " ", one.restore_size));
+    SeedRestored("shop", one.restore_size);
+    Json item = ArchivedClaim();
+    SetJson(item, {"spec", "resources", "requests", "storage"}, "3Gi");
+    Json archived = item;
+    if (one.capacity[0] != '\0') {
+      SetJson(archived, {"status", "capacity", "storage"}, one.capacity);
+    }
+    const RestoreItemResult result = Run(*action_, item, archived);
+    ASSERT_TRUE(result.item.has_value());
+    EXPECT_EQ(GetString(result.item->json(), {"spec", "resources", "requests", "storage"}),
+              one.requests);
+  }
+  EXPECT_THAT(support::EventTexts(bed_.api),
+              testing::Contains(testing::AllOf(HasSubstr("Restore r1 Warning ResizeWasPending: "),
+                                               HasSubstr("PVC shop/data is restored with 1Gi"),
+                                               HasSubstr("bound, request 3Gi again"))));
+}
+
 TEST_F(PvcRestoreTest, MappedNamespace) {
   SetJson(restore_, {"spec", "namespaceMapping"}, Json{{"shop", "shop-2"}});
   SeedRestored("shop-2");
