@@ -92,7 +92,9 @@ csi::TakeRules PersonRules(absl::Duration timeout, csi::RoomInDriver on_full) {
           .errors = {.refusal_is_final_after = absl::ZeroDuration(),
                      .no_room_is_final_after = absl::InfiniteDuration(),
                      .on_full = std::move(on_full),
-                     .room_hint = "; --make-room deletes the oldest that the keep rules allow"}};
+                     .room_hint = "; --make-room deletes the oldest that the keep rules allow, "
+                                  "csi-delta bases drop --namespace NS --pvc PVC what the data "
+                                  "mover keeps of a PVC for itself"}};
 }
 
 std::string FitName(absl::string_view prefix, absl::string_view ending) {

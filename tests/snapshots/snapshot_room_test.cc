@@ -442,7 +442,8 @@ TEST_F(SnapshotRoomTest, WithoutBeingAskedToADriverIsWaitedFor) {
   cluster_.driver().Refuse("CreateSnapshot", "ResourceExhausted", "3 of 3 snapshots");
   EXPECT_THAT(CreateSnapshot(ctx_, api_, Random::Real(), Request("new")),
               StatusIs(absl::StatusCode::kDeadlineExceeded,
-                       AllOf(HasSubstr("3 of 3 snapshots"), HasSubstr("; --make-room deletes"))));
+                       AllOf(HasSubstr("3 of 3 snapshots"), HasSubstr("; --make-room deletes"),
+                             HasSubstr("csi-delta bases drop --namespace NS"))));
 }
 
 }  // namespace
