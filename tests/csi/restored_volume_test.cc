@@ -85,6 +85,10 @@ class RestoredVolumeTest : public testing::Test {
   std::string PreparedVolume() {
     const auto prepared = Prepare();
     EXPECT_THAT(prepared, IsOk());
+    if (prepared.ok() && !prepared->volume_name.empty()) {  // As the mover does meanwhile.
+      api_.SetField(VolumeKey(prepared->volume_name),
+                    {"metadata", "labels", objects::kExcludeFromBackupLabel}, "true");
+    }
     return prepared.ok() ? prepared->volume_name : "";
   }
 
@@ -114,6 +118,7 @@ class RestoredVolumeTest : public testing::Test {
     EXPECT_EQ(GetString(volume, {"spec", "persistentVolumeReclaimPolicy"}),
               cluster_.reclaim_policy);
     EXPECT_EQ(k8s::Label(volume, objects::kDynamicPvRestoreLabel), "shop.data.x");
+    EXPECT_EQ(k8s::Label(volume, objects::kExcludeFromBackupLabel), "");
     EXPECT_THAT(GetStringMap(volume, {"metadata", "annotations"}),
                 testing::Each(testing::Key("pv.kubernetes.io/provisioned-by")));
   }

@@ -150,6 +150,14 @@ TEST_F(ClaimReconcilerTest, TheVolumeGoesWithThePvc) {
   EXPECT_THAT(bed_.Volumes(), IsEmpty());
 }
 
+// A restore of a backup of the whole cluster would make one of a volume that is gone.
+TEST_F(ClaimReconcilerTest, BackupsOmitItsVolume) {
+  bed_.Expose();
+  ASSERT_THAT(bed_.Volumes(), SizeIs(1));
+  EXPECT_EQ(bed_.Look(), absl::InfiniteFuture());
+  EXPECT_EQ(k8s::Label(bed_.Volumes()[0], objects::kExcludeFromBackupLabel), "true");
+}
+
 TEST_F(ClaimReconcilerTest, OneOfAClassThatDeletesIsNotHeld) {
   ClaimBed bed("Delete");
   bed.AddUpload("nightly");
@@ -239,11 +247,13 @@ TEST_F(ClaimReconcilerTest, AVolumeThatIsSharedIsNotTouched) {
     bed.MakeVolume(true);
     const std::string name = k8s::Name(bed.Volumes().at(0));
     bed.api.Mutate(VolumeKey(name), change);
+    bed.Look();
     bed.DeleteClaim();
     EXPECT_EQ(bed.Look(), absl::InfiniteFuture());
     EXPECT_FALSE(bed.Claim().has_value());
     ASSERT_THAT(bed.Volumes(), SizeIs(1));
     EXPECT_EQ(GetString(bed.Volumes()[0], {"spec", "persistentVolumeReclaimPolicy"}), "Retain");
+    EXPECT_EQ(k8s::Label(bed.Volumes()[0], objects::kExcludeFromBackupLabel), "");
   }
 }
 

@@ -115,6 +115,19 @@ absl::StatusOr<bool> DeleteVolumeWithPvc(const CallContext& ctx, k8s::ApiClient&
   return true;
 }
 
+absl::Status ExcludeVolumeFromBackups(const CallContext& ctx, k8s::ApiClient& api,
+                                      const PersistentVolumeClaim& claim) {
+  ASSIGN_OR_RETURN(const auto volume, FindVolumeOf(ctx, api, claim));
+  if (!volume.has_value() || !IsMadeFor(*volume, claim) ||
+      volume->HasLabel(objects::kExcludeFromBackupLabel)) {
+    return absl::OkStatus();
+  }
+  return k8s::IgnoreNotFound(objects::Apply(ctx, api, volume->key(),
+                                            objects::Patch()
+                                                .SetLabel(objects::kExcludeFromBackupLabel, "true")
+                                                .IfVersion(volume->resource_version())));
+}
+
 absl::StatusOr<ClaimDeletion> FinishClaimDeletion(const CallContext& ctx, k8s::ApiClient& api,
                                                   const PersistentVolumeClaim& claim,
                                                   absl::Duration late_volume_time_max) {

@@ -40,6 +40,11 @@ absl::Status HoldForItsVolume(const CallContext& ctx, k8s::ApiClient& api,
 absl::StatusOr<bool> DeleteVolumeWithPvc(const CallContext& ctx, k8s::ApiClient& api,
                                          const objects::PersistentVolumeClaim& claim);
 
+// Has backups omit that PersistentVolume until it is rebound: one that is restored would name a
+// volume that is gone. It skips the same ones. ABORTED if it changed meanwhile. Idempotent.
+absl::Status ExcludeVolumeFromBackups(const CallContext& ctx, k8s::ApiClient& api,
+                                      const objects::PersistentVolumeClaim& claim);
+
 struct ClaimDeletion {
   bool is_done = false;                            // the finalizer is off
   absl::Time requeue_at = absl::InfiniteFuture();  // where it is not

@@ -334,6 +334,7 @@ absl::Status VolumeRebinding::Retain(const PersistentVolumeClaim& claim) {
   }
   objects::Patch patch = objects::Patch().SetReclaimPolicy("Retain").SetAnnotation(
       objects::kVolumeOfAnnotation, request_.name);
+  patch.RemoveLabel(objects::kExcludeFromBackupLabel);
   if (volume->Annotation(objects::kReclaimPolicyAnnotation).empty()) {
     patch.SetAnnotation(objects::kReclaimPolicyAnnotation, volume->reclaim_policy());
   }

@@ -76,6 +76,13 @@ k8s::WatchedObjects MadeForTasks(const k8s::ResourceType& type, const std::strin
 
 absl::StatusOr<absl::Time> ClaimReconciler::ReconcileOne(
     const CallContext& ctx, const objects::PersistentVolumeClaim& claim) {
+  if (!claim.is_being_deleted()) {
+    if (!excluded_.Has(claim)) {
+      RETURN_IF_ERROR(csi::ExcludeVolumeFromBackups(ctx, env_.api, claim));
+      excluded_.Add(claim);
+    }
+    return absl::InfiniteFuture();
+  }
   ASSIGN_OR_RETURN(const csi::ClaimDeletion release,
                    csi::FinishClaimDeletion(ctx, env_.api, claim));
   if (!release.left.empty()) {
@@ -86,7 +93,8 @@ absl::StatusOr<absl::Time> ClaimReconciler::ReconcileOne(
 }
 
 bool ClaimReconciler::IsConcerned(const objects::PersistentVolumeClaim& claim) const {
-  return claim.is_being_deleted() && claim.HasFinalizer(objects::kVolumeFinalizer);
+  return claim.is_being_deleted() ? claim.HasFinalizer(objects::kVolumeFinalizer)
+                                  : !claim.volume_name().empty();
 }
 
 bool ContentReconciler::IsManagedAndRemovable(const objects::VolumeSnapshotContent& content) const {

@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/mutex.h"
+#include "csi/expose/exposed_snapshot.h"
 #include "datamover/mover_environment.h"
 #include "datamover/worker/task_watch.h"
 #include "k8s/informer.h"
@@ -56,8 +57,8 @@ class TaskReconciler : public objects::Reconciler<objects::VolumeTask> {
 // for VolumeSnapshotContents, of all movers.
 k8s::WatchedObjects MadeForTasks(const k8s::ResourceType& type, const std::string& namespace_name);
 
-// Deletes the volume of a deleted PVC of the mover (csi/expose/claim_release.h), whichever client
-// deleted the PVC.
+// Has backups omit the volume of a PVC of the mover, and deletes it once the PVC is deleted,
+// whichever client deletes it (csi/expose/claim_release.h).
 class ClaimReconciler : public objects::Reconciler<objects::PersistentVolumeClaim> {
  public:
   // Borrows `env`.
@@ -72,6 +73,7 @@ class ClaimReconciler : public objects::Reconciler<objects::PersistentVolumeClai
   }
 
   const MoverEnvironment& env_;
+  csi::ExaminedClaims excluded_;  // their volumes, from backups
 };
 
 // Reconciles the VolumeSnapshotContents that exposed volume snapshots. No VolumeTask can own them:
