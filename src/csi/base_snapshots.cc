@@ -222,7 +222,8 @@ void EmitBaseEvent(const CallContext& ctx, k8s::ApiClient& api, const BaseOwner&
 }
 
 absl::StatusOr<bool> DropBaseForRoom(const CallContext& ctx, const Environment& env,
-                                     absl::string_view claim_uid, absl::string_view driver_error) {
+                                     absl::string_view claim_uid, absl::string_view driver_error,
+                                     absl::string_view component) {
   ASSIGN_OR_RETURN(std::vector<BaseSnapshot> bases, ListBases(ctx, env, ""));
   std::erase_if(bases, [claim_uid](const auto& base) { return base.owner.claim_uid != claim_uid; });
   std::sort(bases.begin(), bases.end(), IsOlder);
@@ -245,7 +246,7 @@ absl::StatusOr<bool> DropBaseForRoom(const CallContext& ctx, const Environment& 
                                base.driver, " has no room for the next snapshot: ", driver_error,
                                limits.empty() ? "" : absl::StrCat("; the driver ", limits),
                                "; the next backup to ", base.owner.location, " is a full one"),
-                  k8s::kPluginComponent);
+                  component);
     return true;
   }
   return false;

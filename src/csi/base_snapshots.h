@@ -89,9 +89,10 @@ absl::StatusOr<std::optional<BaseSnapshot>> FindBase(const CallContext& ctx, con
 
 // Drops the oldest base of a PVC, of whichever location, because the driver has no room for another
 // snapshot of its volume: `driver_error` is its answer. Spares a base that an upload under way may
-// be compared with. True if one was dropped. An Event on the PVC and the log say so.
+// be compared with. True if one was dropped. An Event of `component` on the PVC says so.
 absl::StatusOr<bool> DropBaseForRoom(const CallContext& ctx, const Environment& env,
-                                     absl::string_view claim_uid, absl::string_view driver_error);
+                                     absl::string_view claim_uid, absl::string_view driver_error,
+                                     absl::string_view component = k8s::kPluginComponent);
 
 // Emits an Event about a base on its PVC, unless that is gone. An Event that cannot be written is
 // only logged.

@@ -78,9 +78,10 @@ class BaseReconcilerTest : public ::testing::Test {
     return *bed_.api.Find(kContent);
   }
 
-  void AddBackup() {
+  void AddBackup(const std::string& phase = "Completed") {
     bed_.api.Seed(objects::Backup::Type(),
-                  {{"metadata", {{"name", "nightly"}, {"namespace", "velero"}}}});
+                  {{"metadata", {{"name", "nightly"}, {"namespace", "velero"}}},
+                   {"status", {{"phase", phase}}}});
   }
 
   // The informer delivers a DataDeletion of the snapshot that the record names.
@@ -234,6 +235,76 @@ TEST_F(BaseInTheWayTest, WhileAnUploadNeedsItItStaysAndThePvcSaysSo) {
   EXPECT_THAT(support::EventTexts(bed_.api),
               Contains(AllOf(StartsWith("PersistentVolumeClaim data Warning BaseInTheWay: "),
                              HasSubstr("until the upload of the PVC is over"))));
+}
+
+// A VolumeSnapshot that Velero's own action made, on a driver that keeps one of a volume.
+class RoomReconcilerTest : public BaseReconcilerTest {
+ protected:
+  RoomReconcilerTest() {
+    bed_.env.velero_namespaces = {"velero"};
+    driver().habits.snapshots_max = 1;
+    driver().AddSnapshot("snap-1", "volume-1");
+    AddBase();
+    AddBackup("InProgress");
+    bed_.AddUpload("data-x");
+    bed_.api.Remove({DataUploadType(), "velero", "data-x"});
+    bed_.api.SetField(kSnapshot, {"metadata", "labels", objects::kBackupNameLabel}, "nightly");
+  }
+
+  support::FakeStorageDriver& driver() { return bed_.cluster.driver(); }
+  Json Snapshot() { return *bed_.api.Find(kSnapshot); }
+  // When it is looked at again.
+  absl::Time Look() {
+    const Json snapshot = Snapshot();
+    if (!room_.Concerns(snapshot)) {
+      return absl::InfiniteFuture();
+    }
+    return room_.Reconcile(bed_.ctx, snapshot).value_or(absl::InfinitePast());
+  }
+
+  const k8s::ObjectKey kSnapshot = VolumeSnapshotKey("shop", "velero-data-x");
+  RoomReconciler room_{bed_.env};
+};
+
+TEST_F(RoomReconcilerTest, ABaseMakesRoomForTheSnapshotOfVelerosOwnAction) {
+  EXPECT_EQ(Look(), bed_.clock.Now() + absl::Minutes(5));
+  EXPECT_FALSE(bed_.api.Find(kContent).has_value());
+  EXPECT_THAT(support::EventTexts(bed_.api),
+              Contains(AllOf(StartsWith("PersistentVolumeClaim data Normal BaseDropped: "),
+                             HasSubstr("du-1"), HasSubstr("1 of 1 snapshots"))));
+  bed_.cluster.Resync();
+  EXPECT_TRUE(GetBool(Snapshot(), {"status", "readyToUse"}));
+  EXPECT_EQ(Look(), absl::InfiniteFuture());
+}
+
+TEST_F(RoomReconcilerTest, ASecondBaseWaitsUntilTheFirstMayBeGone) {
+  driver().AddSnapshot("kept", "volume-1");
+  const absl::Time next = Look();
+  AddBase();
+  EXPECT_EQ(Look(), next);
+  EXPECT_TRUE(bed_.api.Find(kContent).has_value());
+  bed_.clock.Advance(next - bed_.clock.Now());
+  Look();
+  EXPECT_FALSE(bed_.api.Find(kContent).has_value());
+}
+
+TEST_F(RoomReconcilerTest, NoBaseMakesRoomForAnythingElse) {
+  const auto expect_stays = [this](const char* what, absl::Duration next) {
+    EXPECT_EQ(Look(), bed_.clock.Now() + next) << what;
+    EXPECT_TRUE(bed_.api.Find(kContent).has_value()) << what;
+  };
+  AddBackup("Completed");
+  expect_stays("a backup that is over", absl::InfiniteDuration());
+  AddBackup("InProgress");
+  bed_.env.velero_namespaces = {"velero-two"};
+  expect_stays("a backup of another Velero", absl::InfiniteDuration());
+  bed_.env.velero_namespaces.insert("velero");
+  bed_.AddUpload("earlier");
+  expect_stays("while an upload may be compared with it", absl::Minutes(1));
+  bed_.api.SetField({DataUploadType(), "velero", "earlier"}, {"status", "phase"}, "Completed");
+  bed_.api.SetField(kSnapshot, {"status", "error", "message"},
+                    "rpc error: code = ResourceExhausted desc = TooManyRequests");
+  expect_stays("a rate", absl::InfiniteDuration());
 }
 
 TEST_F(BaseReconcilerTest, WhoDoesNotKnowWhetherTheClaimIsThereDropsNothing) {

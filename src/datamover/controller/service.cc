@@ -80,8 +80,7 @@ class Service {
   absl::Status Run(const CallContext& ctx, const std::string& listen_text);
 
  private:
-  // Of one kind, and of one namespace of Velero where its objects have one. `name`: for the
-  // metrics.
+  // Of one kind, and of one namespace of Velero if its objects have one. `name`: for metrics.
   struct Queue {
     template <typename... Arguments>
     explicit Queue(std::string queue_name, Arguments&&... arguments)
@@ -171,6 +170,7 @@ class Service {
   ClaimReconciler claims_{env_};
   ContentReconciler contents_{env_, enqueue_table_, [this] { return IsSynced(); }};
   BaseReconciler bases_{env_, deleted_snapshots_, records_};
+  RoomReconciler room_{env_};
   GroupReconciler groups_{env_};
   KeptReconciler kept_{env_};
   std::deque<Queue> queues_;
@@ -204,6 +204,8 @@ Service::Service(k8s::ApiClient& api, k8s::ObjectCache& cache, csi::BaseIndex& b
   k8s::Informer& base_contents = Uncached(csi::BaseContents());
   base_contents.Add(Loop("bases", content, bases_));
   base_contents.Add(bases);
+  Uncached({.type = objects::VolumeSnapshot::Type(), .label_selector = objects::kBackupNameLabel})
+      .Add(Loop("room", objects::VolumeSnapshot::Type(), room_));
   Uncached(GroupMemberContents()).Add(Loop("groups", content, groups_));
   k8s::Informer& kept = Uncached({.type = content, .label_selector = objects::kKeptLabel});
   kept.Add(kept_index_);

@@ -6,9 +6,11 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/base_snapshots.h"
+#include "csi/driver_error.h"
 #include "objects/backup.h"
 #include "objects/backup_storage_location.h"
 #include "objects/client.h"
+#include "objects/keys.h"
 #include "objects/persistent_volume.h"
 #include "objects/volume_task.h"
 
@@ -16,6 +18,8 @@ namespace csidelta::datamover {
 namespace {
 
 constexpr std::size_t kDeletedMax = 5000;
+// While no base may go for a snapshot: until the upload that one is compared with is over.
+constexpr absl::Duration kRoomWantedEvery = absl::Minutes(1);
 
 // Nothing, too, where it may not be read: the namespace may be another controller's by now.
 absl::StatusOr<std::optional<objects::ProtectedVolume>> FindRecord(const CallContext& ctx,
@@ -44,6 +48,19 @@ absl::StatusOr<bool> IsBeingUploaded(const CallContext& ctx, const MoverEnvironm
     }
   }
   return false;
+}
+
+// The namespace of a Velero with a Backup of that name that is not over; "" if none is served here.
+absl::StatusOr<std::string> FindVelero(const CallContext& ctx, const MoverEnvironment& env,
+                                       const std::string& backup_name) {
+  for (const std::string& velero_namespace : env.velero_namespaces) {
+    ASSIGN_OR_RETURN(const auto backup,
+                     objects::Find<objects::Backup>(ctx, env.api, velero_namespace, backup_name));
+    if (backup.has_value() && !backup->is_over()) {
+      return velero_namespace;
+    }
+  }
+  return "";
 }
 
 }  // namespace
@@ -180,6 +197,36 @@ void BaseReconciler::ReportStay(const CallContext& ctx, const csi::BaseSnapshot&
                                     useless.message),
                        kMoverComponent);
   }
+}
+
+// --- RoomReconciler
+
+bool RoomReconciler::IsConcerned(const objects::VolumeSnapshot& snapshot) const {
+  return !snapshot.is_ready() && !snapshot.HasLabel(objects::kCsiDeltaLabel) &&
+         !snapshot.Label(objects::kBackupNameLabel).empty() && !snapshot.source_pvc().empty() &&
+         csi::ReportsNoRoom(snapshot.error_message());
+}
+
+absl::StatusOr<absl::Time> RoomReconciler::ReconcileOne(const CallContext& ctx,
+                                                        const objects::VolumeSnapshot& snapshot) {
+  ASSIGN_OR_RETURN(const std::string velero_namespace,
+                   FindVelero(ctx, env_, snapshot.Label(objects::kBackupNameLabel)));
+  ASSIGN_OR_RETURN(const auto pvc,
+                   objects::Find<objects::PersistentVolumeClaim>(
+                       ctx, env_.api, snapshot.namespace_name(), snapshot.source_pvc()));
+  if (velero_namespace.empty() || !pvc.has_value()) {
+    return absl::InfiniteFuture();
+  }
+  const absl::Time now = ctx.clock->Now();
+  std::erase_if(next_at_, [now](const auto& one) { return one.second <= now; });
+  absl::Time& next = next_at_.emplace(pvc->uid(), now).first->second;
+  if (next == now) {
+    ASSIGN_OR_RETURN(const bool was_dropped,
+                     csi::DropBaseForRoom(ctx, CsiEnvironmentOf(ctx, env_, velero_namespace),
+                                          pvc->uid(), snapshot.error_message(), kMoverComponent));
+    next = now + (was_dropped ? csi::kBaseDeletionTimeMax : kRoomWantedEvery);
+  }
+  return next;
 }
 
 }  // namespace csidelta::datamover

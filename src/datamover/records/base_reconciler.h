@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 
@@ -72,6 +73,23 @@ class BaseReconciler : public objects::Reconciler<objects::VolumeSnapshotContent
   const VolumeRecords& records_;
   ObjectPresence presence_;
   absl::Time began_at_ = absl::InfiniteFuture();  // when the first one was looked at
+};
+
+// Drops a base of a PVC, with an Event, if the driver has no room for a VolumeSnapshot of it by
+// Velero's own action. The plugin does that for its own.
+class RoomReconciler : public objects::Reconciler<objects::VolumeSnapshot> {
+ public:
+  // Borrows `env`.
+  explicit RoomReconciler(const MoverEnvironment& env) : env_(env) {}
+
+ private:
+  // By one thread at a time.
+  absl::StatusOr<absl::Time> ReconcileOne(const CallContext& ctx,
+                                          const objects::VolumeSnapshot& snapshot) override;
+  bool IsConcerned(const objects::VolumeSnapshot& snapshot) const override;
+
+  const MoverEnvironment& env_;
+  std::map<std::string, absl::Time> next_at_;  // by uid of the PVC: a base goes in minutes
 };
 
 }  // namespace csidelta::datamover
