@@ -66,22 +66,27 @@ absl::StatusOr<bool> IsToBeMoved(const CallContext& ctx, k8s::ApiClient& api,
 // group goes once its data is in the repository.
 absl::StatusOr<std::optional<StaticContent>> FindInContent(const CallContext& ctx,
                                                            k8s::ApiClient& api,
-                                                           const VolumeSnapshotContent& content) {
+                                                           const VolumeSnapshotContent& content,
+                                                           FindKeeper find_keeper) {
   if (!content.is_ready() || content.snapshot_uid().empty() || IsRestored(content) ||
       content.HasLabel(objects::kMovedGroupLabel)) {
     return std::nullopt;
   }
   ASSIGN_OR_RETURN(const auto snapshot, FindSnapshotOf(ctx, api, content));
-  if (!snapshot.has_value() || snapshot->Label(objects::kCsiDeltaLabel).empty() ||
-      !snapshot->Annotation(objects::kMemberClaimAnnotation).empty()) {
+  if (!snapshot.has_value() || !snapshot->Annotation(objects::kMemberClaimAnnotation).empty()) {
     return std::nullopt;
   }
+  std::string keeper = snapshot->Label(objects::kCsiDeltaLabel);
+  if (const std::string backup = snapshot->Label(objects::kBackupNameLabel);
+      keeper.empty() && !backup.empty() && !snapshot->source_pvc().empty()) {
+    ASSIGN_OR_RETURN(keeper, find_keeper(backup));
+  }
   ASSIGN_OR_RETURN(const bool is_to_be_moved, IsToBeMoved(ctx, api, *snapshot));
-  if (is_to_be_moved) {
+  if (is_to_be_moved || keeper.empty()) {
     return std::nullopt;
   }
   StaticContent found = ContentBeside(content);
-  found.labels[objects::kMoverVeleroNamespaceLabel] = snapshot->Label(objects::kCsiDeltaLabel);
+  found.labels[objects::kMoverVeleroNamespaceLabel] = keeper;
   found.annotations = {{objects::kMemberClaimAnnotation,
                         absl::StrCat(snapshot->namespace_name(), "/", snapshot->source_pvc())}};
   return found;
@@ -109,11 +114,12 @@ k8s::WatchedObjects NativesOfBackups() {
 
 absl::StatusOr<std::optional<VolumeSnapshotContent>> FindKept(const CallContext& ctx,
                                                               k8s::ApiClient& api,
-                                                              const objects::Object& object) {
+                                                              const objects::Object& object,
+                                                              FindKeeper find_keeper) {
   std::optional<StaticContent> found;
   bool is_ready = true;
   if (const auto content = VolumeSnapshotContent::From(object); content.ok()) {
-    ASSIGN_OR_RETURN(found, FindInContent(ctx, api, *content));
+    ASSIGN_OR_RETURN(found, FindInContent(ctx, api, *content, find_keeper));
   } else {
     ASSIGN_OR_RETURN(const auto native, longhorn::Snapshot::From(object));
     found = {

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
@@ -45,10 +46,14 @@ inline constexpr char kNativeDriver[] = "native.longhorn.csi-delta.io";
 k8s::WatchedObjects NativesOfBackups();
 
 // The first record of what `object` shows while its backup runs: a content with the backup's label,
-// or a native snapshot. Nothing if no backup of the plugin keeps it, if it is not ready, or if it
-// has a later record. The VolumeSnapshot that could bind to it is in Velero's namespace.
+// or a native snapshot. Nothing if no backup keeps it, if it is not ready, or if it has a later
+// record. Asks `find_keeper` for the namespace of the Velero that keeps one of Velero's own action,
+// by the Backup's name; "": none. The VolumeSnapshot that could bind to it is in Velero's
+// namespace.
+using FindKeeper = absl::FunctionRef<absl::StatusOr<std::string>(const std::string& backup)>;
 absl::StatusOr<std::optional<objects::VolumeSnapshotContent>> FindKept(
-    const CallContext& ctx, k8s::ApiClient& api, const objects::Object& object);
+    const CallContext& ctx, k8s::ApiClient& api, const objects::Object& object,
+    FindKeeper find_keeper);
 
 // The record that follows, under the other of two names. Creating it asks the storage again.
 objects::VolumeSnapshotContent NextRecord(const objects::VolumeSnapshotContent& record);

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/event.h"
 #include "objects/keys.h"
@@ -34,6 +35,19 @@ std::map<std::string, std::string> LabelsFor(const std::string& task_name,
 
 bool IsServed(const MoverEnvironment& env, const std::string& velero_namespace) {
   return env.velero_namespaces.empty() || env.velero_namespaces.contains(velero_namespace);
+}
+
+absl::StatusOr<std::string> FindVelero(const CallContext& ctx, const MoverEnvironment& env,
+                                       const std::string& backup_name, bool may_move_data) {
+  for (const std::string& velero_namespace : env.velero_namespaces) {
+    ASSIGN_OR_RETURN(const auto backup,
+                     objects::Find<objects::Backup>(ctx, env.api, velero_namespace, backup_name));
+    if (backup.has_value() && !backup->is_over() &&
+        (may_move_data || !backup->snapshot_move_data())) {
+      return velero_namespace;
+    }
+  }
+  return "";
 }
 
 absl::StatusOr<RepositoryAccess> OpenAccess(const CallContext& ctx, const MoverEnvironment& env,

@@ -71,6 +71,11 @@ std::map<std::string, std::string> LabelsFor(const std::string& task_name,
 // Whether the mover may read and write in a namespace of Velero. Pure.
 bool IsServed(const MoverEnvironment& env, const std::string& velero_namespace);
 
+// The namespace of a Velero with a Backup of that name that is not over; "" if none is served here.
+// `may_move_data`: one whose data is moved counts, too.
+absl::StatusOr<std::string> FindVelero(const CallContext& ctx, const MoverEnvironment& env,
+                                       const std::string& backup_name, bool may_move_data);
+
 // OpenRepositoryAccess(), which adds to `request` what is the same for all requests. Secrets are
 // read again after kAccessReadAgain.
 absl::StatusOr<RepositoryAccess> OpenAccess(const CallContext& ctx, const MoverEnvironment& env,

@@ -42,30 +42,32 @@ class KeptReconcilerTest : public ::testing::Test {
 
   support::FakeStorageDriver& Driver() { return bed_.cluster.driver(); }
 
-  void SetBackup(const std::string& phase) {
+  void SetBackup(const std::string& phase, bool moves_data = false) {
     bed_.api.Seed(objects::Backup::Type(),
                   {{"metadata", {{"name", "nightly"}, {"namespace", "velero"}}},
+                   {"spec", {{"snapshotMoveData", moves_data}}},
                    {"status", {{"phase", phase}}}});
   }
 
-  // The VolumeSnapshot of a PVC as the plugin makes it, and its content as it is labelled when it
-  // is archived. The informer delivers the content.
-  void Archive(const std::string& claim) {
+  // The VolumeSnapshot of a PVC as the plugin or Velero's own action makes it, and its content as
+  // it is labelled when it is archived. The informer delivers the content.
+  void Archive(const std::string& claim, bool is_by_velero = false) {
+    Json labels = {{objects::kBackupNameLabel, "nightly"}};
+    if (!is_by_velero) {
+      labels[objects::kCsiDeltaLabel] = "velero";
+    }
     bed_.AddClaim("shop", claim);
-    ASSERT_THAT(
-        bed_.api.Create(
-            bed_.ctx, VolumeSnapshotType(), "shop",
-            {{"apiVersion", "snapshot.storage.k8s.io/v1"},
-             {"kind", "VolumeSnapshot"},
-             {"metadata",
-              {{"name", absl::StrCat("velero-", claim)},
-               {"namespace", "shop"},
-               {"labels",
-                {{objects::kBackupNameLabel, "nightly"}, {objects::kCsiDeltaLabel, "velero"}}}}},
-             {"spec",
-              {{"source", {{"persistentVolumeClaimName", claim}}},
-               {"volumeSnapshotClassName", "fast"}}}}),
-        IsOk());
+    ASSERT_THAT(bed_.api.Create(bed_.ctx, VolumeSnapshotType(), "shop",
+                                {{"apiVersion", "snapshot.storage.k8s.io/v1"},
+                                 {"kind", "VolumeSnapshot"},
+                                 {"metadata",
+                                  {{"name", absl::StrCat("velero-", claim)},
+                                   {"namespace", "shop"},
+                                   {"labels", labels}}},
+                                 {"spec",
+                                  {{"source", {{"persistentVolumeClaimName", claim}}},
+                                   {"volumeSnapshotClassName", "fast"}}}}),
+                IsOk());
     bed_.api.SetField(ContentOf(claim).key(), {"metadata", "labels", objects::kBackupNameLabel},
                       "nightly");
     Look(ContentOf(claim).json());
@@ -328,6 +330,28 @@ TEST_F(KeptReconcilerTest, WhatNoBackupOfThePluginKeepsGetsNoRecord) {
   spoil("of-a-group-to-be-moved", [this](Json&) { MakeMember("of-a-group-to-be-moved", "true"); });
   bed_.env.velero_namespaces = {"velero-two"};
   spoil("of-another-velero", [](Json&) {});
+}
+
+TEST_F(KeptReconcilerTest, OneThatVelerosOwnActionTookAndKeepsHasARecord) {
+  const struct {
+    const char* claim;
+    const char* phase;
+    bool moves_data;
+    const char* served;
+  } kCases[] = {{"moved", "InProgress", true, "velero"},
+                {"over", "Completed", false, "velero"},
+                {"of-another-velero", "InProgress", false, "velero-two"}};
+  for (const auto& one : kCases) {
+    bed_.env.velero_namespaces = {one.served};
+    SetBackup(one.phase, one.moves_data);
+    Archive(one.claim, true);
+    EXPECT_THAT(Records(), IsEmpty()) << one.claim;
+  }
+  bed_.env.velero_namespaces = {"velero"};
+  SetBackup("InProgress");
+  Archive("data", true);
+  EXPECT_EQ(Only().backup, "velero/nightly");
+  EXPECT_THAT(Only().text, HasSubstr("PVC shop/data "));
 }
 
 TEST_F(KeptReconcilerTest, AMemberOfAGroupThatStaysHasARecord) {

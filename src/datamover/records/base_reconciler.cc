@@ -50,19 +50,6 @@ absl::StatusOr<bool> IsBeingUploaded(const CallContext& ctx, const MoverEnvironm
   return false;
 }
 
-// The namespace of a Velero with a Backup of that name that is not over; "" if none is served here.
-absl::StatusOr<std::string> FindVelero(const CallContext& ctx, const MoverEnvironment& env,
-                                       const std::string& backup_name) {
-  for (const std::string& velero_namespace : env.velero_namespaces) {
-    ASSIGN_OR_RETURN(const auto backup,
-                     objects::Find<objects::Backup>(ctx, env.api, velero_namespace, backup_name));
-    if (backup.has_value() && !backup->is_over()) {
-      return velero_namespace;
-    }
-  }
-  return "";
-}
-
 }  // namespace
 
 // --- DeletedSnapshots
@@ -210,7 +197,7 @@ bool RoomReconciler::IsConcerned(const objects::VolumeSnapshot& snapshot) const 
 absl::StatusOr<absl::Time> RoomReconciler::ReconcileOne(const CallContext& ctx,
                                                         const objects::VolumeSnapshot& snapshot) {
   ASSIGN_OR_RETURN(const std::string velero_namespace,
-                   FindVelero(ctx, env_, snapshot.Label(objects::kBackupNameLabel)));
+                   FindVelero(ctx, env_, snapshot.Label(objects::kBackupNameLabel), true));
   ASSIGN_OR_RETURN(const auto pvc,
                    objects::Find<objects::PersistentVolumeClaim>(
                        ctx, env_.api, snapshot.namespace_name(), snapshot.source_pvc()));

@@ -28,7 +28,9 @@ absl::StatusOr<absl::Time> KeptReconciler::ReconcileOne(const CallContext& ctx,
     return ReconcileRecord(ctx, record);
   }
   ASSIGN_OR_RETURN(const std::optional<VolumeSnapshotContent> record,
-                   csi::FindKept(ctx, env_.api, object));
+                   csi::FindKept(ctx, env_.api, object, [&](const std::string& backup) {
+                     return FindVelero(ctx, env_, backup, /*may_move_data=*/false);
+                   }));
   if (record.has_value() && IsServed(env_, record->Label(objects::kMoverVeleroNamespaceLabel))) {
     RETURN_IF_ERROR(objects::CreateOrGet(ctx, env_.api, *record).status());
   }
