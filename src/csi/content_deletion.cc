@@ -164,13 +164,14 @@ absl::StatusOr<DeletionResult> DeleteSnapshotOfBackup(const CallContext& ctx,
       target.driver.empty() || target.handle.empty()) {
     return DeletionResult::kNothing;
   }
-  // Temporary contents have the backup's label, too: those of csi-delta, and Velero's, which copies
-  // all labels of the archived one.
+  // Velero's temporary contents have the backup's label, too: it copies all labels of the archived
+  // one. Those of csi-delta are not read: while a driver is slow there is one for each item.
   ASSIGN_OR_RETURN(
       const auto contents,
       objects::List<VolumeSnapshotContent>(
           ctx, env.api, "",
-          {.label_selector = absl::StrCat(objects::kBackupNameLabel, "=", target.backup_label)}));
+          {.label_selector = absl::StrCat(objects::kBackupNameLabel, "=", target.backup_label, ",",
+                                          objects::kCsiDeltaLabel, "!=", env.velero_namespace)}));
   std::vector<VolumeSnapshotContent> owned;
   for (const VolumeSnapshotContent& content : contents) {
     if (!HasTarget(content, target) || IsPendingDeletion(content)) {
