@@ -146,10 +146,18 @@ class VolumeSnapshotAction : public velero::ActionOn<velero::BackupItemAction> {
 absl::StatusOr<velero::BackupItemResult> VolumeSnapshotAction::Execute(
     const CallContext& ctx, const objects::Object& object, const objects::Object& backup_object) {
   ASSIGN_OR_RETURN(const objects::Backup backup, objects::Backup::Parse(backup_object));
-  if (!env_.enable_csi) {
-    return velero::BackupItemResult{};
-  }
   ASSIGN_OR_RETURN(const VolumeSnapshot item, VolumeSnapshot::From(object));
+  if (!env_.enable_csi) {
+    velero::BackupItemResult result;
+    if (!item.Annotation(objects::kVolumeSnapshotHandleAnnotation).empty()) {
+      // A restore reads it all the same.
+      ASSIGN_OR_RETURN(const auto content, FindProof(ctx, item, backup));
+      VolumeSnapshot archived = item;
+      KeepProven(content.has_value() ? &*content : nullptr, archived);
+      result.item = IfChanged(item, std::move(archived));
+    }
+    return result;
+  }
   if (backup.is_finalizing()) {
     return Finalize(ctx, item, backup);
   }

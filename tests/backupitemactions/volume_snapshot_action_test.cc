@@ -304,12 +304,17 @@ TEST_F(VolumeSnapshotActionTest, AnotherBackupsIsNotRetained) {
   EXPECT_THAT(api_.All(VolumeSnapshotType()), SizeIs(1));
 }
 
-TEST_F(VolumeSnapshotActionTest, HandsOffWithoutTheFeature) {
-  const Json snapshot = Take();
+TEST_F(VolumeSnapshotActionTest, WithoutTheFeatureOnlyAForgedHandleIsChanged) {
+  Json snapshot = Take();
   env_.enable_csi = false;
   const velero::BackupItemResult result = Run(snapshot);
   EXPECT_FALSE(result.item.has_value());
   EXPECT_THAT(api_.calls(), IsEmpty());
+  Forge(snapshot);
+  ExpectHandle(Execute(snapshot), Handle());
+  SetJson(snapshot, {"metadata", "uid"}, "another");
+  ExpectHandle(Execute(snapshot), "");
+  EXPECT_EQ(Writes(), 0);
 }
 
 // Whatever call fails: either all is done, or nothing is left.
