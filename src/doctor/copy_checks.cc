@@ -85,7 +85,7 @@ void CheckRestoresWithoutData(CheckContext& context) {
         return restore.IsStillWithoutData(left, one);
       });
       if (pvc != pvcs.end() && !wanted.empty()) {
-        context.Warn(SubjectOf("PVC", *pvc), reason, left.command);
+        context.Warn(SubjectOf("PVC", *pvc), reason, objects::NextStepOf(left.command));
       }
       if (pvc != pvcs.end()) {
         names.push_back(absl::StrCat(pvc->namespace_name(), "/", pvc->name()));

@@ -82,4 +82,11 @@ std::string CopyCommand(const CopyRecord& record, const PersistentVolumeClaim& p
                       RecordedPvc(pvc));
 }
 
+std::string NextStepOf(absl::string_view command) {
+  const bool is_upload = absl::StartsWith(command, "csi-delta restore --upload ");
+  return absl::StrCat(
+      is_upload ? "with restore.intoExistingVolumes switched on in the mover's settings, and " : "",
+      absl::StartsWith(command, "csi-delta ") ? "without a Pod that uses the PVC: " : "", command);
+}
+
 }  // namespace csidelta::objects

@@ -61,4 +61,7 @@ std::string WrittenByMoverText(const CopyRecord& record, const PersistentVolumeC
 // a placeholder: people paste the command.
 std::string CopyCommand(const CopyRecord& record, const PersistentVolumeClaim& pvc);
 
+// For people: a command that brings data, such as that of a PvcWithoutData, after what it needs.
+std::string NextStepOf(absl::string_view command);
+
 }  // namespace csidelta::objects

@@ -8,6 +8,7 @@
 #include "csi/expose/claim_provisioning.h"
 #include "k8s/event_recorder.h"
 #include "objects/client.h"
+#include "objects/copy_record.h"
 #include "objects/event.h"
 #include "objects/keys.h"
 #include "velero/data_reference.h"
@@ -104,11 +105,12 @@ void ReportWithoutData(const CallContext& ctx, const csi::Environment& env, cons
     command = RestoreCommand(restore, item_from_backup, absl::StrCat(target, "-restored"));
   }
   const std::string name = absl::StrCat(target, "/", existing.name());
+  const std::string next = objects::NextStepOf(command);
   const std::string message =
       absl::StrCat("the data of backup ", restore.backup_name(), " was not restored: PVC ", name,
-                   " existed before, and is left as it is; next: ", command);
+                   " existed before, and is left as it is; next: ", next);
   CSIDELTA_LOG(kWarn, "the claim exists already: its volume is left as it is",
-               {"namespace", target}, {"pvc", existing.name()}, {"next", command});
+               {"namespace", target}, {"pvc", existing.name()}, {"next", next});
   const absl::Status recorded = RecordWithoutData(
       ctx, env, restore, {target, existing.name(), existing.uid(), command}, message);
   if (!recorded.ok()) {

@@ -192,8 +192,8 @@ TEST_F(StatusTest, ShowsWhatARestoreLeftWithoutDataUntilItIsRestoredOrMadeAgain)
   api_.SetField(ClaimKey("shop", "again"), {"metadata", "uid"}, "another");
   const std::string out = Status().out;
   EXPECT_THAT(out, testing::ContainsRegex("\nRestored without data\n PVC +Restore +Next step\n "
-                                          "shop/empty +velero/back +csi-delta restore --into "
-                                          "shop/empty\n shop/old "));
+                                          "shop/empty +velero/back +without a Pod that uses the "
+                                          "PVC: csi-delta restore --into shop/empty\n shop/old "));
   for (const char* other : {"shop/done", "shop/again", "shop/gone"}) {
     EXPECT_THAT(out, Not(HasSubstr(other)));
   }
@@ -202,7 +202,8 @@ TEST_F(StatusTest, ShowsWhatARestoreLeftWithoutDataUntilItIsRestoredOrMadeAgain)
   EXPECT_EQ(list[0]["kind"], "unrestored");
   EXPECT_EQ(list[0]["restore"], "velero/back");
   EXPECT_EQ(list[0]["volume"], "shop/empty");
-  EXPECT_EQ(list[0]["next_step"], "csi-delta restore --into shop/empty");
+  EXPECT_EQ(list[0]["next_step"],
+            "without a Pod that uses the PVC: csi-delta restore --into shop/empty");
   api_.Forbid("list", "restores");
   EXPECT_THAT(Status().error, HasSubstr("left without data is not known"));
 }

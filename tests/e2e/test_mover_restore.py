@@ -118,7 +118,7 @@ def test_a_moved_volume_is_restored_into_the_existing_pvc(bed, workspace, volume
     bed.restore(workspace.name("existing"), "--from-backup", backup)
     data.same(contents_of(bed, app, volume_mode, "untouched"), changed)
     event, = (one for one in bed.api.list("events", app) if one["reason"] == "DataNotRestored")
-    program, *words = event["message"].partition("; next: ")[2].split()
+    program, *words = event["message"].rpartition(": ")[2].split()
     assert program == "csi-delta" and upload["metadata"]["name"] in words, event["message"]
     with mover.configured(bed, mover.INTO_EXISTING):
         told = bed.run([components.program_path(), *words, "--json"], timeout_seconds=MOVED_SECONDS_MAX)

@@ -11,6 +11,7 @@
 #include "objects/backup.h"
 #include "objects/keys.h"
 #include "restoreitemactions/actions.h"
+#include "tests/support/event_texts.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
@@ -243,6 +244,10 @@ class ExistingMovedClaimTest : public MovedClaimTest {
 TEST_F(ExistingMovedClaimTest, ItsDataComesByTheDataUpload) {
   SeedUpload("nightly-1", kReference);
   EXPECT_EQ(Command(), "csi-delta restore --upload nightly-1 --into shop-2/data --yes");
+  EXPECT_THAT(support::EventTexts(bed_.api),
+              testing::Each(testing::HasSubstr(
+                  "next: with restore.intoExistingVolumes switched on in the mover's settings, and "
+                  "without a Pod that uses the PVC: csi-delta restore --upload nightly-1 ")));
 }
 
 TEST_F(ExistingMovedClaimTest, InANewClusterItsDataComesByWhatTheArchiveSays) {

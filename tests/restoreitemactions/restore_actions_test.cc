@@ -324,8 +324,7 @@ TEST_F(ExistingClaimTest, IsReportedOnRestoreAndPvcWithTheCommandThatBringsItsDa
   EXPECT_EQ(NextStep(), kCommand);
   const std::string text = absl::StrCat(
       " Warning DataNotRestored: the data of backup nightly was not restored: PVC shop-2/data "
-      "existed "
-      "before, and is left as it is; next: ",
+      "existed before, and is left as it is; next: without a Pod that uses the PVC: ",
       kCommand);
   EXPECT_THAT(
       support::EventTexts(bed_.api),

@@ -29,6 +29,7 @@
 #include "k8s/informer.h"
 #include "objects/backup.h"
 #include "objects/client.h"
+#include "objects/copy_record.h"
 #include "objects/data_transfer.h"
 #include "objects/keys.h"
 #include "objects/protected_volume.h"
@@ -227,8 +228,8 @@ void Print(Console& console, const std::vector<Movement>& shown,
                     {"restore", restore},
                     {"volume", name},
                     {"pvc_uid", pvc.uid},
-                    {"next_step", pvc.command}});
-    pvcs.push_back({absl::StrCat(" ", name), restore, pvc.command});
+                    {"next_step", objects::NextStepOf(pvc.command)}});
+    pvcs.push_back({absl::StrCat(" ", name), restore, objects::NextStepOf(pvc.command)});
   }
   std::vector<std::vector<std::string>> lost = {{" Backup", "Not restorable"}};
   for (const auto& record : kept) {
