@@ -85,6 +85,8 @@ constexpr FieldRule kRestoreRules[] = {
     {"spec.namespaceMapping", IsTextMap},
 };
 
+// Groups of built-in kinds, besides those of k8s.io. Kinds of other groups are an operator's.
+constexpr absl::string_view kBuiltInGroups = "apps autoscaling batch extensions policy velero.io";
 // Pods, and the built-in kinds that make them, by all names that Velero takes.
 constexpr absl::string_view kPodMakers =
     "* po pod pods deploy deployment deployments sts statefulset statefulsets ds daemonset "
@@ -152,10 +154,18 @@ std::string Restore::MapNamespace(absl::string_view namespace_in_backup) const {
 
 bool Restore::RestoresPods() const {
   const std::vector<std::string> included = Texts({"spec", "includedResources"});
-  return included.empty() ||
-         std::any_of(included.begin(), included.end(), [](const std::string& name) {
-           const std::string kind = absl::AsciiStrToLower(name.substr(0, name.find('.')));
-           return absl::c_linear_search(absl::StrSplit(kPodMakers, ' '), kind);
+  const std::vector<std::string> excluded = Texts({"spec", "excludedResources"});
+  return included.empty() || absl::c_any_of(included, [&](const std::string& name) {
+           const std::vector<std::string> parts =
+               absl::StrSplit(absl::AsciiStrToLower(name), absl::MaxSplits('.', 1));
+           const bool is_built_in =
+               parts.size() == 1 || absl::EndsWith(parts[1], ".k8s.io") ||
+               absl::c_linear_search(absl::StrSplit(kBuiltInGroups, ' '), parts[1]);
+           const bool may_make_pods =
+               !is_built_in || absl::c_linear_search(absl::StrSplit(kPodMakers, ' '), parts[0]);
+           return may_make_pods && absl::c_none_of(excluded, [&](const std::string& other) {
+                    return absl::EqualsIgnoreCase(name, other);
+                  });
          });
 }
 

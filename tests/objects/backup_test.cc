@@ -193,7 +193,11 @@ TEST(ParseRestoreTest, PodsComeIfItRestoresThemOrWhatMakesThem) {
       {R"("includedResources":["pvc","po"])", true},
       {R"("includedResources":["persistentvolumeclaims","Pods"])", true},
       {R"("includedResources":["pvc","statefulsets.apps"])", true},
-      {R"("includedResources":["pvc","podmonitors.monitoring.coreos.com"])", false},
+      {R"("includedResources":["pvc","volumesnapshots.snapshot.storage.k8s.io"])", false},
+      {R"("includedResources":["pvc","clusters.postgresql.cnpg.io"])", true},  // An operator's.
+      {R"("includedResources":["pvc","jobsets.jobset.x-k8s.io"])", true},
+      {R"("includedResources":["pvc","Pods"],"excludedResources":["pods"])", false},
+      {R"("includedResources":["pvc","pods","jobs"],"excludedResources":["pods"])", true},
       {R"("excludedResources":["pods"])", true},  // A Deployment may make them.
       {R"("includedResources":7)", true},
   };
