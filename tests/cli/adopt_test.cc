@@ -130,6 +130,16 @@ TEST_F(AdoptTest, ItRefusesWhileTheClusterMayWrite) {
   }
 }
 
+TEST_F(AdoptTest, ABackupThatIsDueOnceAWeekIsAwaitedAndOneOfEachYearIsNot) {
+  Written("w/snapshots/s1", 30 + 7 * 24);
+  Written("w/snapshots/s2", 30);
+  EXPECT_THAT(Adopt({"--yes"}).error, HasSubstr("the next is due until"));
+  std::filesystem::remove_all(program_.Path(absl::StrCat("bucket/", kGone, "/shop/w")));
+  Written("y/snapshots/s1", (365 + 10) * 24);
+  Written("y/snapshots/s2", 10 * 24);
+  EXPECT_EQ(Adopt({"--yes"}).code, ExitCode::kOk);
+}
+
 TEST_F(AdoptTest, AClusterThatIsNotThereOrIsThisOneIsRefused) {
   EXPECT_THAT(Adopt({"--yes"}, "c3").error, HasSubstr("has no backups of cluster c3"));
   for (const std::string& cluster : {bed_.env.cluster, std::string("../x"), std::string()}) {

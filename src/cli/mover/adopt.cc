@@ -27,12 +27,15 @@ namespace csidelta::cli {
 namespace {
 
 constexpr std::size_t kPausesLookedAt = 3;  // A backup by hand comes between two of a schedule.
+// So long a weekly backup of another repository is awaited, after a nightly one was missed. A
+// longer pause proves nothing: two backups by hand have one of a year.
+constexpr absl::Duration kOthersDueMax = absl::Hours(8 * 24);
 
 // The newest lock or repository snapshot of a cluster, as the store dates it.
 struct LastWrite {
   std::string key = {};  // "": there is none
   absl::Time at = absl::InfinitePast();
-  absl::Time silent_from = absl::InfinitePast();  // when the repository has missed a backup
+  absl::Time silent_from = absl::InfinitePast();  // when a backup was missed
 };
 
 // Of times in descending order.
@@ -80,10 +83,12 @@ absl::StatusOr<LastWrite> FindLastWrite(const CallContext& ctx, storage::ObjectS
   LastWrite last;
   for (const std::string& one : below) {
     if (absl::EndsWith(one, "/")) {
-      ASSIGN_OR_RETURN(LastWrite write, FindLastWrite(ctx, store, one, depth - 1));
-      if (write.at > last.at) {
-        last = std::move(write);
+      ASSIGN_OR_RETURN(LastWrite older, FindLastWrite(ctx, store, one, depth - 1));
+      if (older.at > last.at) {
+        std::swap(last, older);
       }
+      last.silent_from =
+          std::max(last.silent_from, std::min(older.silent_from, older.at + kOthersDueMax));
     }
   }
   return last;
