@@ -23,6 +23,7 @@ using objects::VolumeSnapshotContent;
 
 constexpr char kFirst[] = "first";
 constexpr char kLater[] = "later";
+constexpr char kLast[] = "last";
 constexpr absl::Duration kShownAge = absl::Minutes(30);  // or older: the driver showed it
 
 std::string KeptName(const StaticContent& content, bool is_second) {
@@ -33,7 +34,7 @@ std::string KeptName(const StaticContent& content, bool is_second) {
 std::string StateOf(const VolumeSnapshotContent& record, const std::string& label,
                     const std::string& error) {
   if (record.driver() == kNativeDriver) {
-    return label == kFirst || label == kLater ? kKeptUnchecked : label;
+    return label == kFirst || label == kLater || label == kLast ? kKeptUnchecked : label;
   }
   if (!error.empty()) {
     return ReportsMissingSnapshot(error) ? kKeptGone : kKeptUnknown;
@@ -44,7 +45,10 @@ std::string StateOf(const VolumeSnapshotContent& record, const std::string& labe
   const absl::Time asked_at = record.created_at().value_or(absl::InfinitePast());
   const bool is_shown = record.restore_size_bytes().has_value() ||
                         record.taken_at().value_or(asked_at) < asked_at - kShownAge;
-  return is_shown ? kKeptPresent : label == kFirst ? kKeptUnchecked : kKeptUnlisted;
+  if (is_shown) {
+    return label == kLast ? kKeptLeft : kKeptPresent;
+  }
+  return label == kFirst ? kKeptUnchecked : kKeptUnlisted;
 }
 
 // Whether it is a member of a group that is moved, or has gone.
@@ -142,12 +146,12 @@ absl::StatusOr<std::optional<VolumeSnapshotContent>> FindKept(const CallContext&
   return later.has_value() ? std::nullopt : std::optional(MakeStaticContent(*found));
 }
 
-VolumeSnapshotContent NextRecord(const VolumeSnapshotContent& record) {
+VolumeSnapshotContent NextRecord(const VolumeSnapshotContent& record, bool is_backup_gone) {
   StaticContent next = ContentBeside(record);
   next.name = next.snapshot_name = KeptName(next, record.name() == KeptName(next, false));
   next.snapshot_namespace = record.snapshot_namespace();
   next.labels = record.labels();
-  next.labels[objects::kKeptLabel] = kLater;
+  next.labels[objects::kKeptLabel] = is_backup_gone ? kLast : kLater;
   next.annotations = record.annotations();
   return MakeStaticContent(next);
 }
@@ -162,7 +166,8 @@ absl::Status AnswerForLonghorn(const CallContext& ctx, k8s::ApiClient& api,
   ASSIGN_OR_RETURN(const auto native,
                    objects::Find<longhorn::Snapshot>(ctx, api, parts[0], parts[1]));
   const auto state = longhorn::StateOf(native.has_value() ? &*native : nullptr, parts[2]);
-  const char* const answer = state == longhorn::NativeState::kReady  ? kKeptPresent
+  const char* const present = record.Label(objects::kKeptLabel) == kLast ? kKeptLeft : kKeptPresent;
+  const char* const answer = state == longhorn::NativeState::kReady  ? present
                              : state == longhorn::NativeState::kGone ? kKeptGone
                                                                      : kKeptNotReady;
   return objects::Apply(ctx, api, record.key(),

@@ -24,13 +24,14 @@ namespace csidelta::csi {
 
 // KeptSnapshot::state. Unchecked: no answer proves anything yet. Not ready: nothing can be restored
 // from it now. Unlisted: never known, the driver lists no snapshots. Unknown: an error of the
-// driver.
+// driver. Left: present, and its Backup went without deleting it.
 inline constexpr char kKeptUnchecked[] = "unchecked";
 inline constexpr char kKeptPresent[] = "present";
 inline constexpr char kKeptNotReady[] = "not-ready";
 inline constexpr char kKeptGone[] = "gone";
 inline constexpr char kKeptUnlisted[] = "unlisted";
 inline constexpr char kKeptUnknown[] = "unknown";
+inline constexpr char kKeptLeft[] = "left";
 
 struct KeptSnapshot {
   std::string backup;  // NAMESPACE/NAME
@@ -56,7 +57,8 @@ absl::StatusOr<std::optional<objects::VolumeSnapshotContent>> FindKept(
     FindKeeper find_keeper);
 
 // The record that follows, under the other of two names. Creating it asks the storage again.
-objects::VolumeSnapshotContent NextRecord(const objects::VolumeSnapshotContent& record);
+objects::VolumeSnapshotContent NextRecord(const objects::VolumeSnapshotContent& record,
+                                          bool is_backup_gone);
 
 // Writes the answer for a record of kNativeDriver that has none.
 absl::Status AnswerForLonghorn(const CallContext& ctx, k8s::ApiClient& api,

@@ -21,9 +21,11 @@ struct UndeletedData {
   std::string text;  // which, and where, for people: "snapshot s-1 of driver d"
 };
 
-// The reason for a csi::DeletionResult::kNoDriver; all snapshots of the driver are one entry.
+// The reason for a csi::DeletionResult::kNoDriver; all snapshots of the driver are one entry. The
+// archive goes with the deletion, so Velero calls no delete action of another cluster any more.
 inline constexpr char kNoDriver[] =
-    "this cluster does not have the driver; the one that has it deletes them with its own backup";
+    "this cluster does not have the driver; where it is, csi-delta doctor names what stays "
+    "(kept-snapshots). Set accessMode: ReadOnly in the BackupStorageLocation of a standby cluster";
 
 // Records data that this cluster can never delete. Each is recorded once. If the ConfigMap is full,
 // or may not be written, the warning is all. Other errors of the API server are returned, so that

@@ -304,6 +304,11 @@ void CheckKeptSnapshots(CheckContext& context) {
     if (kept.state == csi::kKeptGone) {
       context.Fault(subject, absl::StrCat("cannot be restored: ", kept.text),
                     "back up the PVC again, and find what deletes snapshots on the storage");
+    } else if (kept.state == csi::kKeptLeft) {
+      context.Warn(subject, absl::StrCat("is gone and did not delete what it kept: ", kept.text),
+                   "delete the snapshot on the storage, or import it to use it (csi-delta snapshot "
+                   "import); VolumeSnapshotContent " +
+                       record.name() + " goes a day later");
     } else if (kept.state == csi::kKeptNotReady || kept.state == csi::kKeptUnknown ||
                context.IsPast(asked_at, 2 * datamover::kKeptAskedEvery)) {
       context.Warn(subject, absl::StrCat(kept.text, "; asked at ", FormatRfc3339(asked_at)),

@@ -200,6 +200,10 @@ TEST_F(KeptReconcilerTest, ADriverThatDoesNotListIsNeverCalledGood) {
     LookAfter(step);
     EXPECT_EQ(Only().state, csi::kKeptUnlisted);
   }
+  bed_.api.Remove(objects::Backup::Key("velero", "nightly"));
+  LookAfter(absl::Minutes(10));
+  LookAfter(kMissingGracePeriod + absl::Minutes(5));
+  EXPECT_THAT(Records(), IsEmpty());
 }
 
 TEST_F(KeptReconcilerTest, AnErrorOfTheDriverIsNoLossAndIsReported) {
@@ -261,11 +265,37 @@ TEST_F(KeptReconcilerTest, WithoutAnArchiveTheStorageIsNotAsked) {
 TEST_F(KeptReconcilerTest, ARecordGoesWithItsBackup) {
   Keep({"data"});
   bed_.api.Remove(objects::Backup::Key("velero", "nightly"));
+  Driver().RemoveSnapshot(*Driver().snapshots().begin());
   LookAfter(absl::ZeroDuration());
   EXPECT_THAT(Records(), SizeIs(1));  // Velero may be installed again just now.
   LookAfter(kMissingGracePeriod + absl::Minutes(5));
+  LookAfter(absl::ZeroDuration());
   EXPECT_THAT(Records(), IsEmpty());
-  EXPECT_THAT(Driver().snapshots(), SizeIs(1));  // It goes with the backup.
+}
+
+// Another cluster let the backup expire, without the driver.
+TEST_F(KeptReconcilerTest, TheLastRecordOfASnapshotThatItsBackupLeftStaysUntilItIsGone) {
+  const auto look_for_days = [this] {
+    bed_.api.Remove(objects::Backup::Key("velero", "nightly"));
+    for (int hour = 0; hour < 60; ++hour) {
+      LookAfter(absl::Hours(1));
+    }
+  };
+  Keep({"data"});
+  LookAfter(kKeptAskedFirst);
+  look_for_days();
+  EXPECT_EQ(Only().state, csi::kKeptLeft);
+  SetBackup("Completed");  // Velero read it from the bucket again.
+  LookAfter(absl::Minutes(10));
+  EXPECT_EQ(Only().state, csi::kKeptPresent);
+  look_for_days();
+  Driver().RemoveSnapshot(*Driver().snapshots().begin());
+  look_for_days();
+  EXPECT_THAT(Records(), IsEmpty());
+
+  Look(TakeNative());
+  look_for_days();
+  EXPECT_EQ(Only().state, csi::kKeptLeft);
 }
 
 TEST_F(KeptReconcilerTest, ARecordIsNotDroppedForOneThatIsBeingDeleted) {

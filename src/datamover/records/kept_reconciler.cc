@@ -1,6 +1,7 @@
 #include "datamover/records/kept_reconciler.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <optional>
 #include <string>
 
@@ -18,6 +19,9 @@ using objects::VolumeSnapshotContent;
 
 // How often it is read whether a Backup is there, and has an archive.
 constexpr absl::Duration kBackupReadEvery = absl::Minutes(30);
+
+// A longer name of a Backup is shortened in its label, which a record has it from.
+constexpr std::size_t kShortenedNameBytes = 63;
 
 }  // namespace
 
@@ -48,21 +52,32 @@ absl::StatusOr<absl::Time> KeptReconciler::ReconcileRecord(const CallContext& ct
       objects::Backup::Key(velero_namespace, record.Annotation(objects::kBackupNameLabel));
   ASSIGN_OR_RETURN(const absl::Duration missing_for,
                    presence_.MissingFor(ctx, env_.api, backup_key));
-  if (missing_for < kMissingGracePeriod) {
+  const bool is_backup_gone = missing_for >= kMissingGracePeriod;
+  const csi::KeptSnapshot kept = csi::ReadKept(record);
+  // The snapshot went with its Backup, or it is not known whether it did.
+  const bool is_over = kept.state == csi::kKeptGone || kept.state == csi::kKeptUnlisted ||
+                       backup_key.name.size() >= kShortenedNameBytes;
+  if (!is_backup_gone || !is_over) {
     RETURN_IF_ERROR(csi::AnswerForLonghorn(ctx, env_.api, record));
-    const csi::KeptSnapshot kept = csi::ReadKept(record);
-    const absl::Time due =
-        record.created_at().value_or(now) + (kept.is_first ? kKeptAskedFirst : kKeptAskedEvery);
+    const absl::Time asked_at = record.created_at().value_or(now);
+    // Of before the Backup went, or of before it came back.
+    const bool is_outdated =
+        is_backup_gone ? asked_at < now - missing_for : kept.state == csi::kKeptLeft;
+    const absl::Time due = asked_at + (is_outdated     ? absl::ZeroDuration()
+                                       : kept.is_first ? kKeptAskedFirst
+                                                       : kKeptAskedEvery);
     if (now < due) {
       return std::min(due, now + kBackupReadEvery);
     }
     ASSIGN_OR_RETURN(const auto backup, objects::Find<objects::Backup>(ctx, env_.api, backup_key));
+    const bool has_archive = backup.has_value() && backup->has_archive();
     const bool is_answer_awaited = !kept.is_first && kept.state == csi::kKeptUnchecked;
-    if (!backup.has_value() || !backup->has_archive() || is_answer_awaited) {
+    if (is_answer_awaited || (!has_archive && !is_backup_gone)) {
       return now + kBackupReadEvery;
     }
     RETURN_IF_ERROR(ctx.Pause(kKeptPause));
-    ASSIGN_OR_RETURN(const auto next, objects::CreateOrGet(ctx, env_.api, csi::NextRecord(record)));
+    ASSIGN_OR_RETURN(const auto next,
+                     objects::CreateOrGet(ctx, env_.api, csi::NextRecord(record, is_backup_gone)));
     if (next.is_being_deleted()) {  // The one before, which the sidecar has not released.
       return now + kBackupReadEvery;
     }

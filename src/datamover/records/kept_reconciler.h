@@ -19,7 +19,8 @@ inline constexpr absl::Duration kKeptPause = absl::Seconds(2);
 
 // Makes the first record of a kept snapshot (csi/kept_snapshots.h) while its backup runs; none
 // while no controller leads. If a record is due and its Backup has an archive, makes the next one
-// and drops it. Drops it as well if the Backup has been missing for kMissingGracePeriod.
+// and drops it. If the Backup has been missing for kMissingGracePeriod, it is due at once. Then the
+// record stays as long as the storage has the snapshot: nothing else knows the handle.
 //
 // Borrows `env`. Records by one thread at a time; thread-safe for other objects.
 class KeptReconciler : public objects::Reconciler<objects::Object> {
