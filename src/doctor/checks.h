@@ -20,6 +20,11 @@ inline constexpr char kMoverDeployment[] = "csi-delta-mover";  // its ServiceAcc
 
 // "a, b and 3 more": of many the first five.
 std::string Listed(const std::vector<std::string>& names);
+// The numbers in an image's tag: {1, 18, 3} of "r/velero:v1.18.3". A tag "1.18" is the newest of
+// its patches. Empty if the tag has another form.
+std::vector<int> VersionOf(absl::string_view image);
+// What "--flag=value" or "--flag value" says; "" where it is not there.
+std::string FlagIn(const objects::Deployment& deployment, absl::string_view flag);
 
 // "PVC shop/orders"; "node a" of what is in no namespace.
 std::string SubjectOf(absl::string_view kind, absl::string_view space, absl::string_view name);

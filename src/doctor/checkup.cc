@@ -4,11 +4,15 @@
 #include <array>
 #include <cstddef>
 #include <deque>
+#include <limits>
 #include <map>
 #include <set>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "base/enum_names.h"
 #include "doctor/checks.h"
 
@@ -299,6 +303,38 @@ std::string Listed(const std::vector<std::string>& names) {
     absl::StrAppend(&text, " and ", names.size() - kNamesMax, " more");
   }
   return text;
+}
+
+std::vector<int> VersionOf(absl::string_view image) {
+  std::vector<int> version;
+  const absl::string_view tag = absl::StripPrefix(image.substr(image.rfind(':') + 1), "v");
+  for (const absl::string_view part : absl::StrSplit(tag, '.')) {
+    version.push_back(0);
+    if (!absl::SimpleAtoi(part.substr(0, part.find_first_not_of("0123456789")), &version.back())) {
+      return {};
+    }
+  }
+  if (version.size() == 2) {
+    version.push_back(std::numeric_limits<int>::max());
+  }
+  return version.size() > 2 ? version : std::vector<int>();
+}
+
+std::string FlagIn(const objects::Deployment& deployment, absl::string_view flag) {
+  const std::vector<std::string> arguments = deployment.arguments();
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    absl::string_view rest = arguments[i];
+    if (!absl::ConsumePrefix(&rest, flag)) {
+      continue;
+    }
+    if (absl::ConsumePrefix(&rest, "=")) {
+      return std::string(rest);
+    }
+    if (rest.empty() && i + 1 < arguments.size()) {
+      return arguments[i + 1];
+    }
+  }
+  return "";
 }
 
 std::string SubjectOf(absl::string_view kind, absl::string_view space, absl::string_view name) {

@@ -1,15 +1,12 @@
 #include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "csi/deletion_proof.h"
 #include "csi/population.h"
 #include "csi/snapshot_state.h"
@@ -29,10 +26,6 @@ namespace {
 // A snapshot that takes longer than this has a driver that does not get on.
 constexpr absl::Duration kSnapshotTimeMax = absl::Hours(1);
 
-// Since this version of external-snapshotter its gate CSIVolumeGroupSnapshot is on where no flag
-// says otherwise (pkg/features/features.go).
-constexpr std::pair<int, int> kGroupsOnFrom = {8, 7};
-
 // Says so where a kind is not served, or where that is not known; whether it is not.
 bool FindMissing(CheckContext& context, const k8s::ResourceType& type,
                  const std::string& remediation) {
@@ -49,7 +42,8 @@ bool RunsController(const objects::Deployment& deployment) {
   });
 }
 
-// Whether it handles volume groups: as its flag says, else as its version does by itself.
+// Whether it handles volume groups: as its flag says, else as its version does by itself. That is
+// since external-snapshotter 8.7 (pkg/features/features.go).
 bool HasGroups(const objects::Deployment& deployment) {
   for (const std::string& argument : deployment.arguments()) {
     const std::vector<std::string> parts =
@@ -59,11 +53,7 @@ bool HasGroups(const objects::Deployment& deployment) {
     }
   }
   return absl::c_any_of(deployment.containers(), [](const objects::DeployedContainer& container) {
-    const std::string tag = container.image.substr(container.image.rfind(':') + 1);
-    const std::vector<std::string> numbers = absl::StrSplit(absl::StripPrefix(tag, "v"), '.');
-    std::pair<int, int> version;
-    return numbers.size() > 1 && absl::SimpleAtoi(numbers[0], &version.first) &&
-           absl::SimpleAtoi(numbers[1], &version.second) && version >= kGroupsOnFrom;
+    return VersionOf(container.image) >= std::vector<int>{8, 7};
   });
 }
 

@@ -65,10 +65,17 @@ void CheckDriverObject(CheckContext& context) {
   if (!context.IsKnown("csidrivers", registered.status())) {
     return;
   }
-  for (const std::string& driver : DriversInUse(context)) {
+  std::set<std::string> drivers = DriversInUse(context);
+  const auto classes = context.cache().List<objects::VolumeSnapshotClass>();
+  for (const auto& one : classes.value_or(std::vector<objects::VolumeSnapshotClass>())) {
+    drivers.insert(one.driver());
+  }
+  for (const std::string& driver : drivers) {
     if (!context.cache().Find(kCsiDriverKind.Type(), "", driver).ok()) {
-      context.Warn(absl::StrCat("driver ", driver), "has no CSIDriver object: is it installed?",
-                   "install it, or expect no snapshots of its volumes");
+      context.Warn(
+          absl::StrCat("driver ", driver), "has no CSIDriver object: is it installed?",
+          "install it, or expect no snapshots of its volumes; delete VolumeSnapshotClasses "
+          "of it that a restore brought: deletions of backups leave contents");
     }
   }
 }

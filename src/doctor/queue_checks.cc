@@ -8,7 +8,6 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "base/quantity.h"
 #include "datamover/controller/overview.h"
 #include "datamover/settings.h"
@@ -33,24 +32,6 @@ constexpr absl::Duration kRecent = absl::Hours(7 * 24);
 // A full backup that reads less tells more of the time to start a worker than of the storage.
 constexpr int64_t kMeasuredBytesMin = int64_t{1} << 30;
 constexpr double kTimeoutReserve = 1.5;
-
-// What "--flag=value" or "--flag value" says; "" where it is not there.
-std::string FlagIn(const objects::Deployment& deployment, absl::string_view flag) {
-  const std::vector<std::string> arguments = deployment.arguments();
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    absl::string_view rest = arguments[i];
-    if (!absl::ConsumePrefix(&rest, flag)) {
-      continue;
-    }
-    if (absl::ConsumePrefix(&rest, "=")) {
-      return std::string(rest);
-    }
-    if (rest.empty() && i + 1 < arguments.size()) {
-      return arguments[i + 1];
-    }
-  }
-  return "";
-}
 
 // The longest of all Veleros and Schedules: a warning is for what none of them waits for.
 absl::Duration ItemOperationTimeout(CheckContext& context) {

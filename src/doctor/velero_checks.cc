@@ -2,7 +2,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
-#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -12,10 +11,8 @@
 #include "absl/algorithm/container.h"
 #include "absl/functional/function_ref.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "base/human_text.h"
 #include "doctor/checks.h"
 #include "objects/backup.h"
@@ -23,6 +20,8 @@
 #include "objects/core.h"
 #include "objects/data_deletion.h"
 #include "objects/data_transfer.h"
+#include "objects/node.h"
+#include "objects/restricted_pod.h"
 #include "objects/workload.h"
 #include "velero/volume_policy.h"
 
@@ -32,14 +31,12 @@ namespace {
 using objects::DataDeletion;
 using objects::Deployment;
 
-using Version = std::pair<int, int>;  // of Velero 1: minor, patch
-
 constexpr char kVeleroDeployment[] = "velero";
 constexpr char kPluginImage[] = "velero-plugin-for-csi-delta";
 constexpr char kCsiFeature[] = "EnableCSI";
+constexpr char kArchitectureLabel[] = "kubernetes.io/arch";
+constexpr char kGlobalPoliciesFlag[] = "--global-backup-volume-policies-configmap";
 constexpr char kCsiPluginImage[] = "velero-plugin-for-csi:";  // Velero's own, until 1.13
-constexpr Version kVersionMin = {12, 0};
-constexpr Version kCustomRulesFrom = {18, 1};
 // A controller that runs takes up what is new within seconds.
 constexpr absl::Duration kTakenUpWithin = absl::Minutes(5);
 constexpr absl::Duration kRecently = absl::Hours(24);
@@ -62,31 +59,44 @@ void ForEachServer(
   }
 }
 
-// The version in an image's tag "…:v1.18.1"; nothing when it has another form. A tag "1.18" is the
-// newest of its patches.
-std::optional<Version> VersionOf(absl::string_view image) {
-  const std::size_t colon = image.rfind(':');
-  const std::string tag(colon == image.npos ? "" : image.substr(colon + 1));
-  const std::vector<std::string> parts = absl::StrSplit(tag, '.');
-  Version version = {0, std::numeric_limits<int>::max()};
-  if (parts.size() < 2 || (parts[0] != "v1" && parts[0] != "1") ||
-      !absl::SimpleAtoi(parts[1], &version.first)) {
-    return std::nullopt;
-  }
-  if (parts.size() > 2) {
-    const std::string patch = parts[2].substr(0, parts[2].find_first_not_of("0123456789"));
-    version.second = absl::SimpleAtoi(patch, &version.second) ? version.second : 0;
-  }
-  return version;
-}
-
 // Whether the server in the namespace is known to be older.
-bool IsBefore(CheckContext& context, const std::string& space, const Version& version) {
+bool IsBefore(CheckContext& context, const std::string& space, const std::vector<int>& version) {
   const auto server = context.cache().Find<Deployment>(space, kVeleroDeployment);
   return server.ok() && absl::c_any_of(server->containers(), [&](const auto& container) {
-           const std::optional<Version> found = VersionOf(container.image);
-           return found.has_value() && *found < version;
+           const std::vector<int> found = VersionOf(container.image);
+           return !found.empty() && found < version;
          });
+}
+
+// What follows the volume policies of a ConfigMap: "schedule x", then "backup y".
+struct PolicyUsers {
+  std::vector<std::string> all;
+  std::vector<std::string> by_us;  // whose data mover is csi-delta
+};
+
+// By the ConfigMap's name. A Backup tells its global policies, a Schedule has those of the server.
+std::map<std::string, PolicyUsers> UsersOfPolicies(CheckContext& context,
+                                                   const std::string& space) {
+  std::map<std::string, PolicyUsers> users;
+  const auto add = [&](absl::string_view kind, const objects::Backup& backup,
+                       const std::string& global) {
+    for (const std::string& name : {backup.resource_policy_config_map(), global}) {
+      users[name].all.push_back(absl::StrCat(kind, backup.name()));
+      if (backup.is_moved_by_us()) {
+        users[name].by_us.push_back(users[name].all.back());
+      }
+    }
+  };
+  const auto server = context.cache().Find<Deployment>(space, kVeleroDeployment);
+  const std::string global = server.ok() ? FlagIn(*server, kGlobalPoliciesFlag) : "";
+  for (const objects::Object& schedule : context.List(kScheduleKind.Type(), space)) {
+    add("schedule ", objects::Backup::OfSchedule(schedule).value_or(objects::Backup()), global);
+  }
+  for (const auto& backup : context.List<objects::Backup>(space)) {
+    add("backup ", backup, backup.global_policy_config_map());
+  }
+  users.erase("");
+  return users;
 }
 
 // Objects of one namespace, by what is wrong with them: one cause is one finding.
@@ -190,12 +200,12 @@ void CheckVeleroVersion(CheckContext& context) {
   ForEachServer(context, [&](const std::string& subject, const Deployment& server) {
     for (const objects::DeployedContainer& container : server.containers()) {
       const std::string& image = container.image;
-      const std::optional<Version> version = VersionOf(image);
-      if (!version.has_value()) {
+      const std::vector<int> version = VersionOf(image);
+      if (version.empty()) {
         context.Note(subject,
                      absl::StrCat("which version image ", image, " is, its tag does not say"),
                      "see that it is Velero 1.12 or newer");
-      } else if (*version < kVersionMin) {
+      } else if (version < std::vector<int>{1, 12}) {
         context.Fault(subject, absl::StrCat("image ", image, " is too old to move data"),
                       "update Velero to 1.12 or newer");
       } else {
@@ -231,39 +241,47 @@ void CheckVeleroPlugin(CheckContext& context) {
       context.Warn(subject, absl::StrCat("has no init container of an image named ", kPluginImage),
                    "velero plugin add IMAGE; without it moved data is never deleted");
     }
+    std::vector<std::string> unfit;
+    for (const auto& node : context.List<objects::Node>()) {
+      if (node.Label(kArchitectureLabel) != objects::ImageNodeLabels().at(kArchitectureLabel)) {
+        unfit.push_back(node.name());
+      }
+    }
+    if (!unfit.empty() && !objects::NamesArchitecture(server)) {
+      context.Warn(
+          subject,
+          absl::StrCat("may run on nodes that the plugin's image is not for: ", Listed(unfit)),
+          absl::StrCat("add ", kArchitectureLabel, ": amd64 to its nodeSelector"));
+    }
   });
 }
 
 void CheckVeleroPolicies(CheckContext& context) {
   for (const std::string& space : context.options().velero_namespaces) {
-    for (const objects::Object& schedule : context.List(kScheduleKind.Type(), space)) {
-      const absl::StatusOr<objects::Backup> backup = objects::Backup::OfSchedule(schedule);
-      const std::string name = backup.ok() ? backup->resource_policy_config_map() : "";
-      if (name.empty()) {
-        continue;
-      }
+    for (const auto& [name, users] : UsersOfPolicies(context, space)) {
       const std::string subject = SubjectOf("configmap", space, name);
       const auto config_map = context.cache().Find<objects::ConfigMap>(space, name);
       const auto policies = config_map.ok() ? velero::VolumePolicies::FromConfigMap(*config_map)
                                             : config_map.status();
-      if (!context.IsKnown(subject, policies.status())) {
+      const bool is_past =
+          absl::IsNotFound(config_map.status()) && absl::StartsWith(users.all.front(), "backup ");
+      if (is_past || !context.IsKnown(subject, policies.status())) {
         continue;
       }
       if (policies->AnyRuleIs(velero::PolicyAction::kCustom) &&
-          IsBefore(context, space, kCustomRulesFrom)) {
+          IsBefore(context, space, {1, 18, 1})) {
         context.Fault(subject,
                       absl::StrCat("has a rule of type custom, which this Velero does not know: "
-                                   "backups of schedule ",
-                                   schedule.name(), " fail, or do without the rule"),
+                                   "these fail, or do without the rule: ",
+                                   Listed(users.all)),
                       "update Velero to 1.18.1 or newer");
       }
-      if (backup->is_moved_by_us() && policies->AnyRuleIs(velero::PolicyAction::kSnapshot)) {
-        context.Warn(
-            subject,
-            absl::StrCat("has a rule of type snapshot, and schedule ", schedule.name(),
-                         " moves data with csi-delta: from 1.19 on Velero's own data mover "
-                         "gets those volumes"),
-            "make it a rule of type custom with the parameter csi-delta: move");
+      if (!users.by_us.empty() && policies->AnyRuleIs(velero::PolicyAction::kSnapshot)) {
+        context.Warn(subject,
+                     absl::StrCat("has a rule of type snapshot, and csi-delta moves the data of ",
+                                  Listed(users.by_us),
+                                  ": from 1.19 on Velero's own data mover gets those volumes"),
+                     "make it a rule of type custom with the parameter csi-delta: move");
       }
     }
   }

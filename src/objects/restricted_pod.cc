@@ -164,6 +164,11 @@ const std::map<std::string, std::string>& ImageNodeLabels() {
   return labels;
 }
 
+bool NamesArchitecture(const Object& deployment) {
+  return FindJson(deployment.json(),
+                  {"spec", "template", "spec", "nodeSelector", "kubernetes.io/arch"}) != nullptr;
+}
+
 Json ToJson(const RestrictedPod& pod) {
   Json spec = {{"restartPolicy", "Never"},
                {"terminationGracePeriodSeconds", pod.grace_seconds},

@@ -23,6 +23,8 @@ inline constexpr int64_t kImageUser = 65532;
 // The labels of nodes that can run the image, which is built for one architecture. Each Pod selects
 // such nodes.
 const std::map<std::string, std::string>& ImageNodeLabels();
+// Whether the nodeSelector of a Deployment's Pods names an architecture.
+bool NamesArchitecture(const Object& deployment);
 
 struct VolumePath {
   std::string volume;

@@ -359,13 +359,15 @@ void SeedCopy(Cluster& c, objects::CopyRecord record, absl::Duration age) {
                    objects::FormatCopyRecord(record));
 }
 
+constexpr char kCommand[] = "csi-delta restore --upload du-1 --into shop/orders --yes";
+
 // A restore met the claim, and one that is gone since.
 void SeedWithoutData(Cluster& c) {
   const std::string uid = k8s::Uid(*c.api().Find(kClaim));
   auto restore = objects::Restore::Make("velero", "back");
   restore.SetAnnotation(
       objects::kWithoutDataAnnotation,
-      Json{{{"namespace", "shop"}, {"name", "orders"}, {"uid", uid}, {"command", "run this"}},
+      Json{{{"namespace", "shop"}, {"name", "orders"}, {"uid", uid}, {"command", kCommand}},
            {{"namespace", "shop"}, {"name", "gone"}, {"uid", "gone"}, {"command", "or this"}}}
           .dump());
   Json object = restore.json();
@@ -731,11 +733,12 @@ std::vector<Ailment> OfMover() {
 }
 
 // The record of a snapshot that backup nightly keeps, with what the driver's sidecar wrote.
-std::function<void(Cluster&)> SeedsKept(const Json& status, absl::Duration age = absl::Hours(1)) {
+std::function<void(Cluster&)> SeedsKept(const Json& status, absl::Duration age = absl::Hours(1),
+                                        const char* label = "later") {
   return [=](Cluster& c) {
     Json record = support::MakeContentObject(
         "csi-delta-kept-1-b", "", "", "snap-1",
-        {{objects::kKeptLabel, "later"}, {objects::kMoverVeleroNamespaceLabel, "velero"}});
+        {{objects::kKeptLabel, label}, {objects::kMoverVeleroNamespaceLabel, "velero"}});
     SetJson(record, {"metadata", "annotations"},
             Json{{objects::kBackupNameLabel, "nightly"},
                  {objects::kMemberClaimAnnotation, "shop/orders"}});
@@ -762,6 +765,10 @@ std::vector<Ailment> OfKeptSnapshots() {
       {"kept-snapshots", Severity::kWarning, "is present; asked at",
        SeedsKept({{"snapshotHandle", "snap-1"}, {"readyToUse", true}, {"restoreSize", 4096}},
                  absl::Hours(49))},
+      {"kept-snapshots", Severity::kWarning,
+       "velero/nightly is gone and did not delete what it kept: the snapshot of PVC shop/orders",
+       SeedsKept({{"snapshotHandle", "snap-1"}, {"readyToUse", true}, {"restoreSize", 4096}},
+                 absl::Hours(1), "last")},
   };
 }
 
@@ -769,6 +776,8 @@ std::vector<Ailment> OfDrivers() {
   return {
       {"driver-object", Severity::kWarning, "has no CSIDriver object",
        Removes({kCsiDriverKind.Type(), "", support::kDriver})},
+      {"driver-object", Severity::kWarning, "driver late.example.com has no CSIDriver object",
+       Sets({VolumeSnapshotClassType(), "", "snaps"}, {"driver"}, "late.example.com")},
       {"driver-storage-class", Severity::kWarning, "shop/orders",
        Removes({objects::StorageClass::Type(), "", "fast"})},
       {"driver-snapshot-class", Severity::kFault, "VolumeSnapshotClass",
@@ -930,6 +939,15 @@ void SeedLonghornWebhook(Cluster& cluster, const std::string& failure_policy,
 
 std::vector<Ailment> OfLonghornObjects() {
   return {
+      {"stuck-snapshots", Severity::kWarning,
+       "shop/s1 what it stands for cannot be reached: the storage",
+       [](Cluster& c) {
+         SeedLostSnapshot(c);
+         Json content = support::MakeContentObject("gone-1", "shop", "s1", "snap://pvc-gone/s");
+         SetJson(content, {"spec", "driver"}, "driver.longhorn.io");
+         c.api().Seed(VolumeSnapshotContentType(), content);
+         SeedOfLonghorn(c, "volumes", "Volume", "pvc-1", Json::object());
+       }},
       {"longhorn-found", Severity::kNote, "its kinds are served, and it is not there",
        [](Cluster& c) { SeedLonghornKind(c, "settings", "Setting"); }},
       {"longhorn-native", Severity::kWarning,
@@ -1170,6 +1188,12 @@ std::vector<Ailment> OfWorkers() {
          SeedNode(c, "n1", absl::ZeroDuration(), "True");
          SeedNode(c, "graviton", absl::ZeroDuration(), "True", "arm64");
        }},
+      {"velero-plugin", Severity::kWarning,
+       "may run on nodes that the plugin's image is not for: graviton",
+       [](Cluster& c) {
+         SeedNode(c, "n1", absl::ZeroDuration(), "True");
+         SeedNode(c, "graviton", absl::ZeroDuration(), "True", "arm64");
+       }},
       {"mover-worker-pod", Severity::kFault, "nodes 1 of 1 cannot run workers",
        [](Cluster& c) { SeedNode(c, "graviton", absl::ZeroDuration(), "True", "arm64"); }},
       {"mover-memory", Severity::kWarning,
@@ -1218,25 +1242,46 @@ std::vector<Ailment> OfWorkers() {
 }
 
 std::vector<Ailment> OfVelerosContract() {
-  const auto seed_schedule = [](Cluster& c, const std::string& policy) {
-    SeedSchedule(c, "nightly",
-                 {{"snapshotMoveData", true},
-                  {"datamover", "csi-delta"},
-                  {"resourcePolicy", {{"kind", "configmap"}, {"name", "policies"}}}});
+  const Json by_us = {{"snapshotMoveData", true}, {"datamover", "csi-delta"}};
+  Json by_us_with_policies = by_us;
+  by_us_with_policies["resourcePolicy"] = {{"kind", "configmap"}, {"name", "policies"}};
+  const auto seed_policies = [](Cluster& c, const std::string& policy) {
     Json policies = MakeObject("v1", "ConfigMap", "velero", "policies");
     SetJson(policies, {"data", "p"}, policy);
     c.api().Seed(ConfigMapType(), policies);
   };
+  const auto seed_schedule = [=](Cluster& c, const std::string& policy) {
+    SeedSchedule(c, "nightly", by_us_with_policies);
+    seed_policies(c, policy);
+  };
+  const std::string snapshot = "version: v1\nvolumePolicies: [{action: {type: snapshot}}]";
   return {
-      {"velero-policies", Severity::kWarning,
-       "configmap velero/policies has a rule of type snapshot, and schedule nightly moves data "
-       "with",
+      {"velero-policies", Severity::kWarning, "csi-delta moves the data of schedule nightly",
        [=](Cluster& c) {
-         seed_schedule(c, "version: v1\nvolumePolicies: [{action: {type: snapshot}}]");
+         SeedSchedule(c, "nightly", by_us);
+         seed_policies(c, snapshot);
+         SetsInContainer(kServer, "args",
+                         {"server", "--features=EnableCSI",
+                          "--global-backup-volume-policies-configmap=policies"})(c);
        }},
+      {"velero-policies", Severity::kWarning, "csi-delta moves the data of backup by-hand",
+       [=](Cluster& c) {
+         seed_policies(c, snapshot);
+         for (const char* name : {"by-hand", "whose-policies-are-gone"}) {
+           Json backup = MakeObject("velero.io/v1", "Backup", "velero", name);
+           backup["spec"] = by_us_with_policies;
+           if (std::string(name) != "by-hand") {
+             backup["spec"]["resourcePolicy"]["name"] = "gone";
+           }
+           c.api().Seed(objects::Backup::Type(), backup);
+         }
+       }},
+      {"velero-policies", Severity::kWarning,
+       "configmap velero/policies has a rule of type snapshot, and csi-delta moves the data of",
+       [=](Cluster& c) { seed_schedule(c, snapshot); }},
       {"velero-policies", Severity::kFault,
-       "has a rule of type custom, which this Velero does not know: backups of schedule nightly "
-       "fail",
+       "has a rule of type custom, which this Velero does not know: these fail, or do without the "
+       "rule: schedule nightly",
        [=](Cluster& c) {
          seed_schedule(c,
                        "version: v1\nvolumePolicies: [{action: {type: custom, parameters: "
@@ -1544,7 +1589,10 @@ TEST(CheckupTest, OfARestoreThatIsNamedEachPvcWithoutDataHasItsCommand) {
   EXPECT_EQ(cluster.FindingOf("restores-without-data").remediation,
             "csi-delta doctor --restore back names the command for each");
   cluster.restore = "back";
-  EXPECT_EQ(cluster.FindingOf("restores-without-data").remediation, "run this");
+  EXPECT_EQ(cluster.FindingOf("restores-without-data").remediation,
+            std::string("with restore.intoExistingVolumes switched on in the mover's settings, and "
+                        "without a Pod that uses the PVC: ") +
+                kCommand);
   EXPECT_EQ(cluster.FindingsOf("restores-without-data").size(), 2U);
   cluster.api().SetField(kClaim, {"metadata", "annotations", objects::kRestoredAtAnnotation},
                          cluster.Now());
