@@ -303,6 +303,10 @@ TEST_F(RestoredVolumeTest, ATargetThatCannotBeFilledIsRefused) {
   EXPECT_THAT(Prepare(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("nfs.csi")));
   api_.Remove({StorageClassType(), "", "shop-class"});
   EXPECT_THAT(Prepare(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("shop-class")));
+  api_.SetField(ClaimKey("shop", "data"), {"spec", "storageClassName"}, "");
+  EXPECT_THAT(Prepare(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                  HasSubstr("by a resource modifier in the restore")));
+  api_.SetField(ClaimKey("shop", "data"), {"spec", "storageClassName"}, "shop-class");
   SeedStorageClass("Immediate");
   RestoreRequest request = Request();
   request.target_uid = "of another life";

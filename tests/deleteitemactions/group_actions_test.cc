@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "csi/group/group_deletion.h"
 #include "deleteitemactions/actions.h"
 #include "objects/keys.h"
@@ -128,6 +129,16 @@ TEST_F(GroupDeletionActionsTest, WithoutTheKindsAGroupIsRecordedOnceAndTheBackup
   EXPECT_THAT(UndeletedTexts(bed_.api),
               testing::ElementsAre(testing::AllOf(testing::HasSubstr(support::kGroupHandle),
                                                   testing::HasSubstr("serves no"))));
+}
+
+TEST_F(GroupDeletionActionsTest, WithoutTheDriverItsSnapshotsAreRecordedAndTheBackupGoes) {
+  bed_.api.Remove(objects::CsiDriver::Key("", support::kDriver));
+  EXPECT_THAT(PluginProcess(bed_).Delete(MakeGroupContentObject()), IsOk());
+  EXPECT_THAT(UndeletedTexts(bed_.api),
+              testing::ElementsAre(testing::AllOf(
+                  testing::HasSubstr(absl::StrCat("snapshots of driver ", support::kDriver)),
+                  testing::HasSubstr("does not have the driver"))));
+  EXPECT_THAT(bed_.api.All(GroupContents()), IsEmpty());
 }
 
 TEST_F(GroupDeletionActionsTest, AGroupWhoseArchiveNamesNoMemberIsRecorded) {

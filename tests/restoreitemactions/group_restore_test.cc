@@ -263,6 +263,7 @@ TEST_F(GroupRestoreTest, OnRequestTheGroupComesBackBeforeItsMembers) {
                   {"volumeGroupSnapshotClassName", "fast-groups"}}));
   EXPECT_EQ(k8s::Label(group.item->json(), objects::kCsiDeltaLabel), "");
   EXPECT_EQ(k8s::Annotation(group.item->json(), objects::kGroupMembersAnnotation), "");
+  EXPECT_EQ(k8s::Annotation(group.item->json(), objects::kRestoreMustIncludeAnnotation), "true");
   EXPECT_THAT(
       group.additional_items,
       ElementsAre(
