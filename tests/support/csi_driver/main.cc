@@ -34,7 +34,8 @@ constexpr char kUsage[] =
     "           [--no-growth-with-snapshots] [--no-deletion-with-snapshots]\n"
     "           [--snapshots-max N] [--clones-max N]\n"
     "           [--snapshot-pause DURATION] [--snapshot-takes DURATION]\n"
-    "           [--exact-size-only] [--no-shared-block] [--shares-are-files]\n";
+    "           [--exact-size-only] [--no-shared-block] [--no-shared-reads]\n"
+    "           [--shares-are-files] [--share-manager NODE]\n";
 
 // Flags without a value.
 const std::map<absl::string_view, void (*)(DriverOptions&)>& Switches() {
