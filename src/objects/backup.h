@@ -166,7 +166,7 @@ class Restore : public ObjectOf<Restore> {
   std::string backup_name() const { return Text({"spec", "backupName"}); }
   // Objects that exist are made as they were in the backup; else they stay as they are.
   bool updates_existing() const { return Text({"spec", "existingResourcePolicy"}) == "update"; }
-  // Whether its resources include Pods, or a built-in kind that makes them.
+  // Whether its resources may bring Pods: all, Pods, kinds that make them, kinds of operators.
   bool RestoresPods() const;
   // By its annotation kWithoutDataAnnotation; what cannot be read counts as none.
   std::vector<PvcWithoutData> pvcs_without_data() const;
