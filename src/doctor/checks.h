@@ -23,7 +23,7 @@ std::string Listed(const std::vector<std::string>& names);
 // The numbers in an image's tag: {1, 18, 3} of "r/velero:v1.18.3". A tag "1.18" is the newest of
 // its patches. Empty if the tag has another form.
 std::vector<int> VersionOf(absl::string_view image);
-// What "--flag=value" or "--flag value" says; "" where it is not there.
+// What "--flag=value" or "--flag value" says, up to a "="; "" where it is not there.
 std::string FlagIn(const objects::Deployment& deployment, absl::string_view flag);
 
 // "PVC shop/orders"; "node a" of what is in no namespace.

@@ -8,9 +8,11 @@
 #include <map>
 #include <set>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/enum_names.h"
@@ -321,20 +323,10 @@ std::vector<int> VersionOf(absl::string_view image) {
 }
 
 std::string FlagIn(const objects::Deployment& deployment, absl::string_view flag) {
-  const std::vector<std::string> arguments = deployment.arguments();
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    absl::string_view rest = arguments[i];
-    if (!absl::ConsumePrefix(&rest, flag)) {
-      continue;
-    }
-    if (absl::ConsumePrefix(&rest, "=")) {
-      return std::string(rest);
-    }
-    if (rest.empty() && i + 1 < arguments.size()) {
-      return arguments[i + 1];
-    }
-  }
-  return "";
+  const std::vector<std::string> words =
+      absl::StrSplit(absl::StrJoin(deployment.arguments(), "="), '=');
+  const auto found = absl::c_find(words, flag);
+  return found == words.end() || found + 1 == words.end() ? "" : *(found + 1);
 }
 
 std::string SubjectOf(absl::string_view kind, absl::string_view space, absl::string_view name) {
