@@ -3,7 +3,7 @@
 
     cli_document.py PROGRAM
 
-The block of the heading "# Verbs" is the program's own help, that of "## VERB" the verb's without the flags
+The block of the heading "# Verbs" is "help --all", that of "## VERB" the verb's without the flags
 of all verbs. A unit test compares them, so run this after a flag or a sentence of a help text was changed.
 """
 
@@ -18,9 +18,10 @@ _BLOCK = re.compile(r"^(?P<head>#{1,2} (?P<verb>.+)\n\n```text\n)(?:.*\n)*?(?P<t
 
 def renewed(block):
     """A block with what the program prints now for its verb, or of itself."""
-    words = [] if block["verb"] == "Verbs" else block["verb"].split()
-    text = subprocess.run([sys.argv[1], *words, "--help"], check=True, capture_output=True, text=True).stdout
-    return block["head"] + (text.partition("\nFlags of ")[0] if words else text) + block["tail"]
+    of_all = block["verb"] == "Verbs"
+    words = ["help", "--all"] if of_all else [*block["verb"].split(), "--help"]
+    text = subprocess.run([sys.argv[1], *words], check=True, capture_output=True, text=True).stdout
+    return block["head"] + (text if of_all else text.partition("\nFlags of ")[0]) + block["tail"]
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 #include "cli/arguments.h"
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -13,6 +15,23 @@
 #include "cli/text.h"
 
 namespace csidelta::cli {
+namespace {
+
+std::string WithDefault(absl::string_view text, absl::string_view value) {
+  return value.empty() ? std::string(text) : absl::StrCat(text, " (default: ", value, ")");
+}
+
+// "256MiB", as ParseBytes() reads it; "" for 0 and less.
+std::string BytesText(int64_t bytes) {
+  constexpr absl::string_view kUnits[] = {"", "KiB", "MiB", "GiB", "TiB"};
+  std::size_t unit = 0;
+  for (; bytes != 0 && bytes % 1024 == 0 && unit + 1 < std::size(kUnits); ++unit) {
+    bytes /= 1024;
+  }
+  return bytes <= 0 ? "" : absl::StrCat(bytes, kUnits[unit]);
+}
+
+}  // namespace
 
 void ArgumentTable::AddParsed(absl::string_view names, absl::string_view value_name,
                               absl::string_view text,
@@ -33,7 +52,7 @@ void ArgumentTable::Add(absl::string_view names, absl::string_view text, bool& t
 
 void ArgumentTable::Add(absl::string_view names, absl::string_view value_name,
                         absl::string_view text, std::string& target) {
-  AddParsed(names, value_name, text, [&target](const std::string& value) {
+  AddParsed(names, value_name, WithDefault(text, target), [&target](const std::string& value) {
     target = value;
     return absl::OkStatus();
   });
@@ -49,16 +68,19 @@ void ArgumentTable::AddList(absl::string_view names, absl::string_view value_nam
 }
 
 void ArgumentTable::AddBytes(absl::string_view names, absl::string_view text, int64_t& target) {
-  AddParsed(names, "SIZE", text, [&target](const std::string& value) -> absl::Status {
-    ASSIGN_OR_RETURN(target, ParseBytes(value));
-    return absl::OkStatus();
-  });
+  AddParsed(names, "SIZE", WithDefault(text, BytesText(target)),
+            [&target](const std::string& value) -> absl::Status {
+              ASSIGN_OR_RETURN(target, ParseBytes(value));
+              return absl::OkStatus();
+            });
 }
 
 void ArgumentTable::AddNumber(absl::string_view names, absl::string_view value_name,
                               absl::string_view text, int64_t low, int64_t high, int64_t& target) {
   CSIDELTA_CHECK(low <= high);  // otherwise every value is refused
-  AddParsed(names, value_name, text, [&target, low, high](const std::string& value) {
+  const std::string whole =
+      WithDefault(text, target == 0 || target < low ? "" : absl::StrCat(target));
+  AddParsed(names, value_name, whole, [&target, low, high](const std::string& value) {
     int64_t number = 0;
     if (!absl::SimpleAtoi(value, &number) || number < low || number > high) {
       return absl::InvalidArgumentError(
@@ -71,23 +93,31 @@ void ArgumentTable::AddNumber(absl::string_view names, absl::string_view value_n
 
 void ArgumentTable::AddWait(absl::string_view names, absl::string_view text,
                             std::optional<absl::Duration>& target) {
-  AddParsed(names, "TIME", text, [&target](const std::string& value) -> absl::Status {
-    ASSIGN_OR_RETURN(target, ParseWait(value));
-    return absl::OkStatus();
-  });
+  const std::string value = target.has_value() ? absl::FormatDuration(*target) : "";
+  AddParsed(names, "TIME", WithDefault(text, value),
+            [&target](const std::string& given) -> absl::Status {
+              ASSIGN_OR_RETURN(target, ParseWait(given));
+              return absl::OkStatus();
+            });
 }
 
 void ArgumentTable::AddChoice(absl::string_view names, const std::vector<std::string>& choices,
                               absl::string_view text, std::string& target) {
   CSIDELTA_CHECK(!choices.empty());  // otherwise the flag would take no value
-  AddParsed(names, absl::StrJoin(choices, "|"), text, [&target, choices](const std::string& value) {
-    if (std::find(choices.begin(), choices.end(), value) == choices.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("\"", value, "\" is none of ", absl::StrJoin(choices, ", ")));
-    }
-    target = value;
-    return absl::OkStatus();
-  });
+  AddParsed(names, absl::StrJoin(choices, "|"), WithDefault(text, target),
+            [&target, choices](const std::string& value) {
+              if (std::find(choices.begin(), choices.end(), value) == choices.end()) {
+                return absl::InvalidArgumentError(
+                    absl::StrCat("\"", value, "\" is not one of ", absl::StrJoin(choices, ", ")));
+              }
+              target = value;
+              return absl::OkStatus();
+            });
+}
+
+void ArgumentTable::Rename(absl::string_view old_names) {
+  CSIDELTA_CHECK(!flags_.empty());  // there is a flag to be called so
+  flags_.back().old_names = absl::StrSplit(old_names, ',');
 }
 
 void ArgumentTable::AddPositional(absl::string_view name, absl::string_view text,
@@ -124,6 +154,7 @@ void ArgumentTable::AddPositionals(absl::string_view name, absl::string_view tex
 namespace {
 
 constexpr int kHelpTextColumn = 34;
+constexpr int kOverviewTextColumn = 17;
 
 // "  -r, --repo REPO", with room for a short name in front of all.
 std::string FlagHead(const Flag& flag) {
@@ -136,9 +167,10 @@ std::string FlagHead(const Flag& flag) {
   return head;
 }
 
-std::string DescribeEntry(const std::string& head, absl::string_view text, int columns) {
-  std::string body = WrapText(text, kHelpTextColumn, columns);
-  if (head.size() + 2 > static_cast<std::size_t>(kHelpTextColumn)) {
+std::string DescribeEntry(const std::string& head, absl::string_view text, int columns,
+                          int text_column = kHelpTextColumn) {
+  std::string body = WrapText(text, text_column, columns);
+  if (head.size() + 2 > static_cast<std::size_t>(text_column)) {
     return absl::StrCat(head, "\n", body);
   }
   return absl::StrCat(head, body.substr(head.size()));
@@ -166,8 +198,18 @@ std::string DescribePositional(const Positional& positional) {
 }
 
 absl::string_view TitleOf(VerbFamily family) {
-  return family == VerbFamily::kCluster ? "Flags of verbs on a cluster"
-                                        : "Flags of verbs on a repository";
+  switch (family) {
+    case VerbFamily::kRepository:
+    case VerbFamily::kNewRepository:
+      return "Flags of verbs on a repository";
+    case VerbFamily::kCluster:
+      return "Flags of verbs on snapshots of a cluster";
+    case VerbFamily::kMover:
+      return "Flags of verbs on the data mover of a cluster";
+    case VerbFamily::kPlain:
+      break;
+  }
+  return "";
 }
 
 std::string DescribeFamilies(const ProgramSyntax& program, std::optional<VerbFamily> only,
@@ -191,6 +233,10 @@ std::string VerbHelp(const VerbSyntax& verb, const ProgramSyntax& program, int c
   if (!verb.details.empty()) {
     absl::StrAppend(&out, "\n", WrapText(verb.details, 0, columns));
   }
+  absl::StrAppend(&out, verb.examples.empty() ? "" : "\nExamples:\n");
+  for (const std::string& example : verb.examples) {
+    absl::StrAppend(&out, "  ", program.name, " ", example, "\n");
+  }
   if (!verb.table.positional().name.empty()) {
     absl::StrAppend(&out, "\nArguments:\n",
                     DescribeEntry(absl::StrCat("      ", verb.table.positional().name),
@@ -201,32 +247,89 @@ std::string VerbHelp(const VerbSyntax& verb, const ProgramSyntax& program, int c
   return out;
 }
 
-// The help of the program, or of a group of verbs.
-std::string ListHelp(absl::string_view group, const ProgramSyntax& program,
-                     absl::Span<const VerbSyntax> verbs, int columns) {
-  std::string out =
-      absl::StrCat("usage: ", program.name, " ", group.empty() ? "" : absl::StrCat(group, " "),
-                   "VERB [flags]\n\nVerbs:\n");
+// True for the verb `name`, and for the verbs of the group.
+bool IsPartOf(const VerbSyntax& verb, absl::string_view name) {
+  return verb.name == name || absl::StartsWith(verb.name, absl::StrCat(name, " "));
+}
+
+// "  key add   Add a key" for each verb of this name or of the group.
+std::string ListVerbs(absl::string_view name, absl::Span<const VerbSyntax> verbs, int columns) {
+  std::string out;
   for (const VerbSyntax& verb : verbs) {
-    if (group.empty() || absl::StartsWith(verb.name, absl::StrCat(group, " "))) {
+    if (IsPartOf(verb, name)) {
       absl::StrAppend(&out, DescribeEntry(absl::StrCat("  ", verb.name), verb.summary, columns));
     }
   }
-  absl::StrAppend(&out, DescribeFamilies(program, std::nullopt, columns), "\n", program.name,
-                  " VERB --help says what else a verb takes.\n");
   return out;
+}
+
+std::string GroupHelp(absl::string_view group, const ProgramSyntax& program,
+                      absl::Span<const VerbSyntax> verbs, int columns) {
+  const auto first = std::find_if(verbs.begin(), verbs.end(),
+                                  [&](const VerbSyntax& verb) { return IsPartOf(verb, group); });
+  CSIDELTA_CHECK(first != verbs.end());  // the parser found the group
+  return absl::StrCat("usage: ", program.name, " ", group, " VERB [flags]\n\nVerbs:\n",
+                      ListVerbs(group, verbs, columns),
+                      DescribeFamilies(program, first->family, columns), "\n", program.name, " ",
+                      group, " VERB --help says what else a verb takes.\n");
+}
+
+// The line of a verb or a group in the overview.
+std::string OverviewLine(const std::string& name, absl::string_view about,
+                         absl::Span<const VerbSyntax> verbs, int columns) {
+  std::string text;
+  if (const std::vector<std::string> parts = NextVerbParts(name, verbs); !parts.empty()) {
+    text = absl::StrCat(about, ": ", absl::StrJoin(parts, ", "));
+  }
+  for (const VerbSyntax& verb : verbs) {
+    if (verb.name == name) {
+      text = verb.summary;
+    }
+  }
+  return DescribeEntry(absl::StrCat("  ", name), text, columns, kOverviewTextColumn);
+}
+
+std::string ProgramHelp(const ProgramSyntax& program, absl::Span<const VerbSyntax> verbs,
+                        int columns, bool all) {
+  std::string out = absl::StrCat("usage: ", program.name, " VERB [flags]\n\n");
+  for (const VerbTopic& topic : program.topics) {
+    if (topic.in_overview || all) {
+      absl::StrAppend(&out, topic.title, ":\n");
+      for (const auto& [name, about] : topic.verbs) {
+        absl::StrAppend(&out, all ? ListVerbs(name, verbs, columns)
+                                  : OverviewLine(name, about, verbs, columns));
+      }
+    }
+  }
+  return all ? absl::StrCat(out, DescribeFamilies(program, std::nullopt, columns), "\n",
+                            program.name, " VERB --help says what else a verb takes.\n")
+             : absl::StrCat(out, "\n", program.name, " VERB --help: flags and examples of a verb. ",
+                            program.name, " help --all: the rest.\n");
 }
 
 }  // namespace
 
+std::vector<std::string> NextVerbParts(absl::string_view name, absl::Span<const VerbSyntax> verbs) {
+  std::set<std::string> next;
+  const std::string before = name.empty() ? "" : absl::StrCat(name, " ");
+  for (const VerbSyntax& verb : verbs) {
+    if (absl::StartsWith(verb.name, before)) {
+      const std::string rest = verb.name.substr(before.size());
+      next.insert(rest.substr(0, rest.find(' ')));
+    }
+  }
+  return {next.begin(), next.end()};
+}
+
 std::string HelpText(absl::string_view name, const ProgramSyntax& program,
-                     absl::Span<const VerbSyntax> verbs, int columns) {
+                     absl::Span<const VerbSyntax> verbs, int columns, bool all) {
   for (const VerbSyntax& verb : verbs) {
     if (verb.name == name) {
       return VerbHelp(verb, program, columns);
     }
   }
-  return ListHelp(name, program, verbs, columns);
+  return name.empty() ? ProgramHelp(program, verbs, columns, all)
+                      : GroupHelp(name, program, verbs, columns);
 }
 
 }  // namespace csidelta::cli

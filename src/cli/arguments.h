@@ -24,6 +24,8 @@ struct Flag {
   std::string text;
   bool repeatable = false;                                     // otherwise the last one counts
   std::function<absl::Status(const std::string& value)> take;  // "true" or "false" without a value
+  // Understood for one more release, with a note, unless another flag of the verb has the name.
+  std::vector<std::string> old_names = {};
 };
 
 // The arguments without a dash.
@@ -36,6 +38,8 @@ struct Positional {
 };
 
 // The flags and arguments of one verb, bound to variables for their values. Borrows the variables.
+// The value that a variable has already is the default, which --help names: "(default: 4h)". No
+// text, no length of time and the number 0 are no default.
 class ArgumentTable {
  public:
   void Add(absl::string_view names, absl::string_view text, bool& target);
@@ -57,6 +61,9 @@ class ArgumentTable {
   void AddParsed(absl::string_view names, absl::string_view value_name, absl::string_view text,
                  std::function<absl::Status(const std::string& value)> take);
 
+  // Earlier names of the flag that was added last: "-n,--namespace".
+  void Rename(absl::string_view old_names);
+
   // One required argument; one optional argument; several.
   void AddPositional(absl::string_view name, absl::string_view text, std::string& target);
   void AddOptionalPositional(absl::string_view name, absl::string_view text, std::string& target);
@@ -77,6 +84,7 @@ enum class VerbFamily {
   kNewRepository,  // the same without a cluster: for verbs that make a repository, a backup or a
                    // key
   kCluster,        // those of kubectl: namespace, labels, context, output
+  kMover,          // where the data mover is, and the output
   kPlain,          // none
 };
 
@@ -87,6 +95,16 @@ struct VerbSyntax {
   std::string details = {};  // "" or sentences
   ArgumentTable table = {};
   VerbFamily family = VerbFamily::kPlain;
+  // Lines without the name of the program, "status --watch"; a remark follows two spaces and "#".
+  std::vector<std::string> examples = {};
+};
+
+// A heading of the program's --help, and its verbs. A group has one line, which says what it is
+// about: {"key", "passwords"} is "key  passwords: add, list".
+struct VerbTopic {
+  std::string title;
+  std::vector<std::pair<std::string, std::string>> verbs;  // the first part of the name; about
+  bool in_overview = true;                                 // false: only in "help --all"
 };
 
 // The name under which the program was called, and the flags that several verbs take. Flags of two
@@ -96,6 +114,9 @@ struct ProgramSyntax {
   std::string name = "csi-delta";  // or "kubectl csi-delta"
   ArgumentTable shared;            // of all verbs
   std::vector<std::pair<VerbFamily, ArgumentTable>> of;
+  std::vector<VerbTopic> topics = {};
+  // Verbs of other programs, and what to do here instead.
+  std::vector<std::pair<std::string, std::string>> answers = {};
 };
 
 // The verb of a command line and its positions. The verb is the first argument that is neither a
@@ -109,22 +130,31 @@ FoundVerb FindVerb(absl::Span<const std::string> arguments, const ProgramSyntax&
                    absl::Span<const VerbSyntax> verbs);
 
 struct ParsedLine {
-  std::string verb;   // "": none was named
-  bool help = false;  // requested with -h or --help; then no value was stored
+  std::string verb;                     // "": none was named
+  bool help = false;                    // requested with -h or --help; then no value was stored
+  bool all = false;                     // with help: --all was given, and no verb
+  std::vector<std::string> notes = {};  // for the user, on flags with a new name
 };
 
 // Parses all arguments after the program's name, stores the values in the variables of the tables,
 // and returns the verb. Flags of `program` may stand anywhere. "help VERB" is "VERB --help", and
-// "--version" is "version". INVALID_ARGUMENT with a sentence that ends with the right --help.
+// "--version" is "version". INVALID_ARGUMENT with a sentence that ends with the right --help, and
+// names what was probably meant.
 absl::StatusOr<ParsedLine> ParseCommandLine(absl::Span<const std::string> arguments,
                                             const ProgramSyntax& program,
                                             absl::Span<const VerbSyntax> verbs);
 
 inline constexpr int kHelpColumns = 100;
 
-// The text of --help for the verb or group of this name, or for the program (""). Lines have at
-// most `columns` characters, unless one token is longer.
+// The text of --help for the verb or group of this name, or for the program (""): its verbs by
+// topic, and with `all` each verb, and the flags that several take. Lines have at most `columns`
+// characters, unless one token is longer.
 std::string HelpText(absl::string_view name, const ProgramSyntax& program,
-                     absl::Span<const VerbSyntax> verbs, int columns = kHelpColumns);
+                     absl::Span<const VerbSyntax> verbs, int columns = kHelpColumns,
+                     bool all = false);
+
+// What may follow the name of a group: "add", "list". Sorted; empty if it is not a group. For ""
+// the first parts of all names.
+std::vector<std::string> NextVerbParts(absl::string_view name, absl::Span<const VerbSyntax> verbs);
 
 }  // namespace csidelta::cli

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "cli/run_program.h"
@@ -30,11 +31,12 @@ absl::StatusOr<std::string> RunLogIn(const CallContext& ctx, const k8s::ExecPlug
 
 }  // namespace
 
-void ClusterAccess::Declare(ArgumentTable& table, absl::string_view context_names) {
+void ClusterAccess::Declare(ArgumentTable& table) {
   table.Add("--kubeconfig", "FILE",
-            "how to reach the cluster; else KUBECONFIG, ~/.kube/config, or as a Pod does",
+            "how to reach the cluster (default: $KUBECONFIG, else ~/.kube/config, else as a Pod)",
             kubeconfig);
-  table.Add(context_names, "NAME", "which context of it; else its current one", kubecontext);
+  table.Add("--context", "NAME", "a context of it (default: its current one)", kubecontext);
+  table.Rename("--kubecontext");
 }
 
 k8s::ClientSettings ClusterAccess::Settings() const {
@@ -54,13 +56,28 @@ std::unique_ptr<k8s::ApiClient> ClusterAccess::MakeClient() const {
 }
 
 void ClusterOptions::Declare(ArgumentTable& table) {
-  table.Add("-n,--namespace", "NS", "the namespace; else that of the context", namespace_name);
+  table.Add("-n,--namespace", "NS", "the namespace (default: that of the context)", namespace_name);
   table.Add("-A,--all-namespaces", "all namespaces", all_namespaces);
   table.Add("-l,--selector", "LABELS", "only objects with these labels: \"app=db,tier!=cache\"",
             selector);
   table.AddChoice("-o,--output", {"table", "wide", "json", "yaml", "name"},
                   "how the result is printed; --json is -o json", output);
-  access.Declare(table, kContextAsKubectl);
+  DeclarePlaces(table);
+}
+
+void ClusterOptions::DeclareForMover(ArgumentTable& table) {
+  table.AddChoice("-o,--output", {"table", "json", "yaml"},
+                  "how the result is printed; --json is -o json", output);
+  DeclarePlaces(table);
+}
+
+void ClusterOptions::DeclarePlaces(ArgumentTable& table) {
+  access.Declare(table);
+  table.Add("--mover-namespace", "NS", "the namespace of the data mover", mover_namespace);
+  table.Rename("-n,--namespace");
+  table.Add("--velero-namespace", "NS[,NS]", "the namespace of Velero, or of each",
+            velero_namespaces);
+  table.Rename("--velero-namespaces");
 }
 
 absl::StatusOr<std::string> ClusterOptions::Namespace() const {
@@ -71,11 +88,11 @@ absl::StatusOr<std::string> ClusterOptions::Namespace() const {
                                 : namespace_name;
 }
 
-void DeclareMoverNamespaces(ArgumentTable& table, std::string& mover_namespace,
-                            std::string& velero_namespaces) {
-  table.Add("-n,--namespace", "NS", "the mover's namespace; csi-delta", mover_namespace);
-  table.Add("--velero-namespaces", "NS[,NS]", "the namespaces of its Veleros; velero",
-            velero_namespaces);
+absl::StatusOr<std::string> ClusterOptions::OneVelero() const {
+  if (absl::StrContains(velero_namespaces, ",")) {
+    return absl::InvalidArgumentError("this verb takes one --velero-namespace");
+  }
+  return velero_namespaces;
 }
 
 }  // namespace csidelta::cli

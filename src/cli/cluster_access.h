@@ -10,34 +10,38 @@
 
 namespace csidelta::cli {
 
-inline constexpr char kContextAsKubectl[] = "--context,--kubecontext";
-
 // The cluster that a verb works on.
 struct ClusterAccess {
   std::string kubeconfig;
   std::string kubecontext;
 
-  void Declare(ArgumentTable& table, absl::string_view context_names = "--kubecontext");
+  void Declare(ArgumentTable& table);
   // No I/O: an unreachable cluster is an error of the first call.
   std::unique_ptr<k8s::ApiClient> MakeClient() const;
   k8s::ClientSettings Settings() const;
 };
 
-// The flags of kubectl, for verbs of VerbFamily::kCluster.
+// The flags of verbs on a cluster. A name has one meaning in all of them.
 struct ClusterOptions {
   ClusterAccess access;
-  std::string namespace_name;  // "": the namespace of the context
+  std::string namespace_name;  // of the workload; "": the namespace of the context
   bool all_namespaces = false;
   std::string selector;
-  std::string output;  // "" for a table; wide, json, yaml, name
+  std::string output = "table";  // or wide, json, yaml, name
+  std::string mover_namespace = "csi-delta";
+  std::string velero_namespaces = "velero";  // "velero,velero-two"
 
+  // Of VerbFamily::kCluster.
   void Declare(ArgumentTable& table);
+  // Of VerbFamily::kMover. -n is for the verb to declare, if it chooses volumes by namespace.
+  void DeclareForMover(ArgumentTable& table);
   // The namespace to read; "": all. Reads the kubeconfig.
   absl::StatusOr<std::string> Namespace() const;
-};
+  // INVALID_ARGUMENT if several are given.
+  absl::StatusOr<std::string> OneVelero() const;
 
-// The namespaces of the mover and its Veleros. The values of the variables are the defaults.
-void DeclareMoverNamespaces(ArgumentTable& table, std::string& mover_namespace,
-                            std::string& velero_namespaces);
+ private:
+  void DeclarePlaces(ArgumentTable& table);
+};
 
 }  // namespace csidelta::cli

@@ -121,11 +121,11 @@ void ClusterRepositoryFlags::Declare(ArgumentTable& table) {
             "with --pvc: the BackupStorageLocation, if the PVC has backups at several; with "
             "--upload: if the cluster has no such DataUpload, which is then its status.snapshotID",
             location);
-  table.Add("--velero-namespace", "NS", "the namespace of DataUpload and location (velero)",
+  table.Add("--velero-namespace", "NS", "the namespace of DataUpload and location",
             velero_namespace);
-  table.Add("--mover-namespace", "NS", "the mover's namespace, which has the keys (csi-delta)",
+  table.Add("--mover-namespace", "NS", "the mover's namespace, which has the keys",
             mover_namespace);
-  cluster.Declare(table, kContextAsKubectl);
+  cluster.Declare(table);
 }
 
 absl::StatusOr<ClusterRepository> FindClusterRepository(const CallContext& ctx, k8s::ApiClient& api,

@@ -7,8 +7,8 @@ void ClusterSnapshotFlags::Declare(ArgumentTable& table) {
             "the VolumeSnapshot that DEVICE was made of: its CSI driver is asked what changed",
             query.volume_snapshot);
   table.Add("--base-handle", "HANDLE",
-            "what the driver knows the parent's volume snapshot by; else what was recorded with "
-            "the parent",
+            "what the driver knows the parent's volume snapshot by (default: what was recorded "
+            "with the parent)",
             query.base_handle);
   DeclareAccess(table);
   cluster.Declare(table);
@@ -24,8 +24,8 @@ void ClusterSnapshotFlags::DeclareAccess(ArgumentTable& table) {
             "handles",
             query.change_id_annotation);
   table.Add("--service-account", "NS/NAME",
-            "the ServiceAccount whose token authenticates to the metadata service; default: the "
-            "current identity",
+            "the ServiceAccount whose token authenticates to the metadata service (default: the "
+            "current identity)",
             query.service_account);
   table.Add("--metadata-token-file", "FILE",
             "that token, where the kubelet keeps one for the service's audience", query.token_file);

@@ -8,11 +8,7 @@
 namespace csidelta::cli {
 
 std::string OutputForm(const Session& session) {
-  const std::string& output = session.options().cluster.output;
-  if (session.options().json) {
-    return "json";
-  }
-  return output.empty() ? "table" : output;
+  return session.options().json ? "json" : session.options().cluster.output;
 }
 
 bool AsksForTable(const Session& session) {

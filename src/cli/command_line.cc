@@ -5,8 +5,10 @@
 #include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/check.h"
@@ -23,7 +25,28 @@ struct GivenFlag {
   std::vector<std::string> values;
 };
 
+std::vector<std::string> NamesOf(const std::vector<GivenFlag>& flags) {
+  std::vector<std::string> names;
+  for (const GivenFlag& given : flags) {
+    for (const absl::string_view name : absl::StrSplit(given.flag->names, ',')) {
+      names.emplace_back(name);
+    }
+  }
+  return names;
+}
+
 bool IsFlag(absl::string_view argument) { return argument.size() > 1 && argument.front() == '-'; }
+
+std::string LongName(const Flag& flag) {
+  const std::vector<std::string> names = absl::StrSplit(flag.names, ',');
+  return names.back();  // of "-r,--repo"
+}
+
+// "; did you mean NAME?", or nothing if no name is near.
+std::string Suggest(absl::string_view name, const std::vector<std::string>& names) {
+  const std::string near = NearestOf(name, names);
+  return near.empty() ? "" : absl::StrCat("; did you mean ", near, "?");
+}
 
 // The names of flags that take a value, as they are written: "-r", "--repo".
 using ValueNames = std::set<std::string, std::less<>>;
@@ -34,13 +57,15 @@ void AddValueNames(const ArgumentTable& table, ValueNames& names) {
       for (const absl::string_view name : absl::StrSplit(flag.names, ',')) {
         names.emplace(name);
       }
+      names.insert(flag.old_names.begin(), flag.old_names.end());
     }
   }
 }
 
 class VerbFinder {
  public:
-  VerbFinder(const ProgramSyntax& program, absl::Span<const VerbSyntax> verbs) : verbs_(verbs) {
+  VerbFinder(const ProgramSyntax& program, absl::Span<const VerbSyntax> verbs)
+      : verbs_(verbs), answers_(program.answers) {
     AddValueNames(program.shared, value_names_);
     for (const auto& [family, table] : program.of) {
       AddValueNames(table, value_names_);
@@ -75,14 +100,29 @@ class VerbFinder {
     return at < arguments.size() ? arguments[at] : "";
   }
 
-  // The verb or group whose name is the nearest; "" where none is near.
-  std::string Nearest(absl::string_view name) const {
+  // What to say of a verb that does not exist.
+  std::string SayUnknown(absl::string_view name) const {
+    for (const auto& [other, answer] : answers_) {
+      if (other == name) {
+        return absl::StrCat("there is no verb ", name, ": ", answer);
+      }
+    }
     std::vector<std::string> names;
     for (const VerbSyntax& verb : verbs_) {
       names.push_back(verb.name);
       names.push_back(verb.name.substr(0, verb.name.find(' ')));
     }
-    return NearestOf(name, names);
+    return absl::StrCat("no such verb: ", name, Suggest(name, names));
+  }
+
+  // What to say of a group without one of its verbs.
+  std::string SayIncomplete(absl::string_view group) const {
+    std::vector<std::string> parts = NextVerbParts(group, verbs_);
+    const std::string last = parts.back();
+    parts.pop_back();
+    const std::string plural = absl::StrCat(group, "s");
+    return absl::StrCat(group, " what? ", absl::StrJoin(parts, ", "), parts.empty() ? "" : " or ",
+                        last, FindVerb(plural) == nullptr ? "" : Suggest(plural, {plural}));
   }
 
  private:
@@ -115,6 +155,7 @@ class VerbFinder {
   }
 
   absl::Span<const VerbSyntax> verbs_;
+  const std::vector<std::pair<std::string, std::string>>& answers_;
   ValueNames value_names_;
 };
 
@@ -133,6 +174,20 @@ class Parser {
       flags_.push_back({.flag = &flag, .values = {}});
     }
   }
+
+  // Called when all tables are attached: a name has its new meaning, if there is one.
+  void AttachOldNames() {
+    for (std::size_t at = 0; at < flags_.size(); ++at) {
+      for (const std::string& name : flags_[at].flag->old_names) {
+        if (by_name_.emplace(name, at).second) {
+          old_names_.insert(name);
+        }
+      }
+    }
+  }
+
+  // One for each old name in the line.
+  std::vector<std::string> TakeNotes() { return std::move(notes_); }
 
   // The arguments that are not flags; nullopt if help was requested.
   absl::StatusOr<std::optional<std::vector<std::string>>> Parse(
@@ -154,7 +209,9 @@ class Parser {
       return std::nullopt;
     }
     if (!unknown_.empty()) {
-      return Refuse(absl::StrCat("unexpected argument: ", unknown_.front()));
+      const std::string& argument = unknown_.front();
+      return Refuse(absl::StrCat("unexpected argument: ", argument,
+                                 Suggest(argument.substr(0, argument.find('=')), NamesOf(flags_))));
     }
     plain.insert(plain.end(), mark == arguments.end() ? mark : mark + 1, arguments.end());
     for (const GivenFlag& given : flags_) {
@@ -164,63 +221,28 @@ class Parser {
   }
 
   absl::Status Refuse(absl::string_view what) const {
-    return absl::InvalidArgumentError(
-        absl::StrCat(what, "; see ", program_, " ", verb_, verb_.empty() ? "" : " ", "--help"));
+    return absl::InvalidArgumentError(absl::StrCat(what, absl::EndsWith(what, "?") ? "" : ";",
+                                                   " see ", program_, " ", verb_,
+                                                   verb_.empty() ? "" : " ", "--help"));
   }
 
  private:
   // `argument` is "--name", "--name=value", "-n", "-nvalue" or "-ab". A value that is
   // the next argument is removed from the front of `next`.
-  absl::Status ReadFlag(const std::string& argument, absl::Span<const std::string>& next) {
-    const bool is_long = absl::StartsWith(argument, "--");
-    const std::string name =
-        is_long ? argument.substr(0, argument.find('=')) : argument.substr(0, 2);
-    const auto found = by_name_.find(name);
-    if (name == "-h" || name == "--help") {
-      is_help_ = true;
-    } else if (found == by_name_.end()) {
-      unknown_.push_back(argument);  // with --help it is no error
-    } else if (!flags_[found->second].flag->value_name.empty()) {
-      return ReadValue(name, argument.substr(name.size()), flags_[found->second].values, next);
-    } else {
-      flags_[found->second].values.push_back(
-          is_long && argument.size() > name.size() + 1 ? argument.substr(name.size() + 1) : "true");
-      if (!is_long && argument.size() > name.size()) {
-        return ReadFlag(absl::StrCat("-", argument.substr(name.size())), next);
-      }
-    }
-    return absl::OkStatus();
-  }
+  absl::Status ReadFlag(const std::string& argument, absl::Span<const std::string>& next);
 
   // `attached` follows the name in the same argument. Without it, a flag at the end or before
   // another flag has no value.
   absl::Status ReadValue(const std::string& name, absl::string_view attached,
                          std::vector<std::string>& values,
-                         absl::Span<const std::string>& next) const {
-    if (!attached.empty()) {
-      values.emplace_back(absl::StripPrefix(attached, "="));
-      return absl::OkStatus();
-    }
-    if (next.empty()) {
-      return Refuse(absl::StrCat(name, " needs a value"));
-    }
-    if (IsFlag(next.front())) {
-      return Refuse(absl::StrCat(name, " needs a value; one that begins with a dash is written ",
-                                 name, absl::StartsWith(name, "--") ? "=" : "", next.front()));
-    }
-    values.push_back(next.front());
-    next.remove_prefix(1);
-    return absl::OkStatus();
-  }
+                         absl::Span<const std::string>& next) const;
 
   absl::Status Take(const GivenFlag& given) const {
     const auto counted = given.flag->repeatable || given.values.empty() ? given.values.begin()
                                                                         : given.values.end() - 1;
     for (auto value = counted; value != given.values.end(); ++value) {
       if (const absl::Status status = given.flag->take(*value); !status.ok()) {
-        // "-r,--repo" is named by its long form.
-        const std::vector<std::string> names = absl::StrSplit(given.flag->names, ',');
-        return Refuse(absl::StrCat(names.back(), ": ", status.message()));
+        return Refuse(absl::StrCat(LongName(*given.flag), ": ", status.message()));
       }
     }
     return absl::OkStatus();
@@ -230,9 +252,54 @@ class Parser {
   const std::string verb_;
   std::vector<GivenFlag> flags_;
   std::map<std::string, std::size_t, std::less<>> by_name_;  // positions in flags_
+  std::set<std::string, std::less<>> old_names_;
   std::vector<std::string> unknown_;
+  std::vector<std::string> notes_;
   bool is_help_ = false;
 };
+
+absl::Status Parser::ReadFlag(const std::string& argument, absl::Span<const std::string>& next) {
+  const bool is_long = absl::StartsWith(argument, "--");
+  const std::string name = is_long ? argument.substr(0, argument.find('=')) : argument.substr(0, 2);
+  const auto found = by_name_.find(name);
+  if (old_names_.contains(name)) {
+    notes_.push_back(absl::StrCat(name, " is called ", LongName(*flags_[found->second].flag),
+                                  " now; the next release does not know the old name"));
+  }
+  if (name == "-h" || name == "--help") {
+    is_help_ = true;
+  } else if (found == by_name_.end()) {
+    unknown_.push_back(argument);  // with --help it is no error
+  } else if (!flags_[found->second].flag->value_name.empty()) {
+    return ReadValue(name, argument.substr(name.size()), flags_[found->second].values, next);
+  } else {
+    flags_[found->second].values.push_back(
+        is_long && argument.size() > name.size() + 1 ? argument.substr(name.size() + 1) : "true");
+    if (!is_long && argument.size() > name.size()) {
+      return ReadFlag(absl::StrCat("-", argument.substr(name.size())), next);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Parser::ReadValue(const std::string& name, absl::string_view attached,
+                               std::vector<std::string>& values,
+                               absl::Span<const std::string>& next) const {
+  if (!attached.empty()) {
+    values.emplace_back(absl::StripPrefix(attached, "="));
+    return absl::OkStatus();
+  }
+  if (next.empty()) {
+    return Refuse(absl::StrCat(name, " needs a value"));
+  }
+  if (IsFlag(next.front())) {
+    return Refuse(absl::StrCat(name, " needs a value; one that begins with a dash is written ",
+                               name, absl::StartsWith(name, "--") ? "=" : "", next.front()));
+  }
+  values.push_back(next.front());
+  next.remove_prefix(1);
+  return absl::OkStatus();
+}
 
 absl::Status TakeWords(const Parser& parser, const VerbSyntax& verb,
                        std::vector<std::string> arguments) {
@@ -257,7 +324,9 @@ std::vector<std::string> InOneForm(absl::Span<const std::string> arguments) {
     out[0] = "version";
   }
   if (!out.empty() && out[0] == "help") {
-    out.erase(out.begin());
+    out.erase(out.begin(), std::find_if(out.begin(), out.end(), [](const std::string& argument) {
+                return argument != "help";
+              }));
     out.insert(std::find(out.begin(), out.end(), "--"), "--help");
   }
   return out;
@@ -286,9 +355,7 @@ absl::StatusOr<ParsedLine> ParseCommandLine(absl::Span<const std::string> given,
   if (const std::string unknown = finder.Unknown(arguments, found);
       found.syntax == nullptr && !unknown.empty()) {
     const std::string name = absl::StrCat(found.name, found.name.empty() ? "" : " ", unknown);
-    const std::string near = finder.Nearest(name);
-    return parser.Refuse(
-        absl::StrCat("no such verb: ", name, near.empty() ? "" : "; did you mean ", near));
+    return parser.Refuse(finder.SayUnknown(name));
   }
   parser.Attach(program.shared);
   for (const auto& [family, table] : program.of) {
@@ -299,16 +366,20 @@ absl::StatusOr<ParsedLine> ParseCommandLine(absl::Span<const std::string> given,
   if (found.syntax != nullptr) {
     parser.Attach(found.syntax->table);
   }
-  ASSIGN_OR_RETURN(std::optional<std::vector<std::string>> plain, parser.Parse(rest));
-  if (!plain.has_value()) {
-    return ParsedLine{.verb = found.name, .help = true};
+  parser.AttachOldNames();
+  absl::StatusOr<std::optional<std::vector<std::string>>> plain = parser.Parse(rest);
+  if (plain.ok() && !plain->has_value()) {
+    const bool all = found.name.empty() && absl::c_linear_search(arguments, "--all");
+    return ParsedLine{.verb = found.name, .help = true, .all = all};
   }
+  if (found.syntax == nullptr && !found.name.empty()) {
+    return parser.Refuse(finder.SayIncomplete(found.name));
+  }
+  RETURN_IF_ERROR(plain.status());
   if (found.syntax != nullptr) {
-    RETURN_IF_ERROR(TakeWords(parser, *found.syntax, *std::move(plain)));
-  } else if (!found.name.empty()) {
-    return parser.Refuse(absl::StrCat(found.name, " needs a verb of its own"));
+    RETURN_IF_ERROR(TakeWords(parser, *found.syntax, **std::move(plain)));
   }
-  return ParsedLine{.verb = found.name};
+  return ParsedLine{.verb = found.name, .notes = parser.TakeNotes()};
 }
 
 }  // namespace csidelta::cli

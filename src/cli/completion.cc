@@ -63,19 +63,6 @@ std::vector<const ArgumentTable*> TablesOf(const VerbSyntax* verb, const Program
   return tables;
 }
 
-// The parts of names of verbs that may follow the arguments found so far.
-std::set<std::string> NextVerbParts(const FoundVerb& found, absl::Span<const VerbSyntax> verbs) {
-  std::set<std::string> next;
-  const std::string before = found.name.empty() ? "" : absl::StrCat(found.name, " ");
-  for (const VerbSyntax& verb : verbs) {
-    if (absl::StartsWith(verb.name, before)) {
-      const std::string rest = verb.name.substr(before.size());
-      next.insert(rest.substr(0, rest.find(' ')));
-    }
-  }
-  return next;
-}
-
 class CompletionCommand : public Command {
  public:
   VerbSyntax Declare() override {
@@ -86,7 +73,8 @@ class CompletionCommand : public Command {
             .details =
                 "For bash: source <(csi-delta completion bash). For zsh: put it into a file "
                 "_csi-delta of a folder of fpath. For fish: csi-delta completion fish | source.",
-            .table = std::move(table)};
+            .table = std::move(table),
+            .examples = {"completion bash", "completion fish | source"}};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext&, Session& session) override {
@@ -105,8 +93,11 @@ std::vector<std::string> Complete(absl::Span<const std::string> arguments,
                                   const ProgramSyntax& program,
                                   absl::Span<const VerbSyntax> verbs) {
   const std::string current = arguments.empty() ? "" : arguments.back();
-  const absl::Span<const std::string> before =
+  absl::Span<const std::string> before =
       arguments.empty() ? arguments : arguments.subspan(0, arguments.size() - 1);
+  if (!before.empty() && before.front() == "help") {
+    before.remove_prefix(1);
+  }
   const FoundVerb found = FindVerb(before, program, verbs);
   const std::vector<const ArgumentTable*> tables = TablesOf(found.syntax, program);
   std::set<std::string> candidates;
@@ -127,7 +118,8 @@ std::vector<std::string> Complete(absl::Span<const std::string> arguments,
     }
     candidates.insert("--help");
   } else if (found.syntax == nullptr) {
-    candidates = NextVerbParts(found, verbs);
+    const std::vector<std::string> next = NextVerbParts(found.name, verbs);
+    candidates = {next.begin(), next.end()};
   }
   std::erase_if(candidates,
                 [&](const std::string& one) { return !absl::StartsWith(one, current); });
@@ -140,7 +132,7 @@ absl::StatusOr<std::string> CompletionScript(absl::string_view shell) {
       return script;
     }
   }
-  return absl::InvalidArgumentError(absl::StrCat("\"", shell, "\" is none of bash, zsh and fish"));
+  return absl::InvalidArgumentError(absl::StrCat("\"", shell, "\" is not bash, zsh or fish"));
 }
 
 void AddCompletionCommand(Commands& all) { AddEach<CompletionCommand>(all); }

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "base/check.h"
+#include "base/yaml.h"
 #include "cli/text.h"
 
 namespace csidelta::cli {
@@ -34,10 +35,12 @@ void Console::Write(absl::string_view bytes) {
   }
 }
 
-void Console::PrintJson(const Json& value) { Print(absl::StrCat(DumpJson(value), "\n")); }
+void Console::PrintJson(const Json& value) {
+  Print(options_.yaml ? absl::StrCat("---\n", ToYaml(value)) : absl::StrCat(DumpJson(value), "\n"));
+}
 
 void Console::PrintResult(const Json& value, absl::string_view text, absl::string_view own) {
-  if (options_.json) {
+  if (options_.json || options_.yaml) {
     PrintJson(value);
   } else {
     Write(absl::StrCat(PrintableLines(text), own));
@@ -74,7 +77,7 @@ ExitCode Console::Fail(ExitCode code, absl::string_view sentence) {
   const Json json = {{"message_type", "exit_error"},
                      {"code", static_cast<int>(code)},
                      {"message", std::string(sentence)}};
-  error_(absl::StrCat(DumpJson(json), "\n"));
+  error_(absl::StrCat(Printable(DumpJson(json)), "\n"));
   return code;
 }
 

@@ -18,6 +18,7 @@ using Sink = std::function<bool(absl::string_view bytes)>;
 
 struct ConsoleOptions {
   bool json = false;               // results and progress as JSON lines on stdout
+  bool yaml = false;               // results as YAML documents on stdout; not with json
   bool quiet = false;              // no progress, no information
   bool error_is_terminal = false;  // stderr shows a line that changes
 };
@@ -33,7 +34,7 @@ class Console {
 
   // A part of the result. Clears a line of progress first.
   void Print(absl::string_view text);
-  // One JSON value on one line.
+  // One JSON value on one line, or as a YAML document.
   void PrintJson(const Json& value);
   // The result in the requested form. `own` is text of the program alone: its escapes stay.
   void PrintResult(const Json& value, absl::string_view text, absl::string_view own = "");

@@ -189,8 +189,8 @@ void RestoreIntoFlags::Declare(ArgumentTable& table) {
       "with --upload, instead of --target: a PVC that no Pod uses; the data mover restores what "
       "differs",
       pvc);
-  table.AddChoice("--safety", {"yes", "no"},
-                  "with --into: whether a VolumeSnapshot of the PVC is taken first; yes", safety);
+  table.AddChoice("--safety", {"yes", "no"}, "with --into: take a VolumeSnapshot of the PVC first",
+                  safety);
 }
 
 absl::Status RestoreIntoFlags::Check(const std::string& id) const {

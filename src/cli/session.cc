@@ -65,44 +65,51 @@ absl::Status SetObjectLockDays(absl::string_view value, storage::S3Options& opti
 ArgumentTable RepositoryTable(GlobalOptions& options, bool exists) {
   ArgumentTable table;
   table.Add("-r,--repo", "REPO",
-            "the repository: a path, or s3:https://HOST/BUCKET/PREFIX (RESTIC_REPOSITORY)",
+            "the repository: a path, or s3:https://HOST/BUCKET/PREFIX (default: "
+            "$RESTIC_REPOSITORY)",
             options.choice.repository);
-  table.Add("--repository-file", "FILE", "a file that names it (RESTIC_REPOSITORY_FILE)",
+  table.Add("--repository-file", "FILE", "a file that names it (default: $RESTIC_REPOSITORY_FILE)",
             options.choice.repository_file);
   if (exists) {
     options.in_cluster.Declare(table);
   }
-  table.Add("-p,--password-file", "FILE", "a file with its password (RESTIC_PASSWORD_FILE)",
+  table.Add("-p,--password-file", "FILE",
+            "a file with its password (default: $RESTIC_PASSWORD_FILE)",
             options.choice.password_file);
   table.Add("--password-command", "COMMAND",
-            "a command that prints its password, run without a shell (RESTIC_PASSWORD_COMMAND)",
+            "a command that prints its password, run without a shell (default: "
+            "$RESTIC_PASSWORD_COMMAND)",
             options.choice.password_command);
   table.Add("--keyring-file", "FILE",
             "a file with several keys, \"FINGERPRINT PASSWORD\" a line, the newest first: any of "
             "them opens the repository; verbs that write also add the newest to it",
             options.choice.keyring_file);
-  table.AddWait(
-      "--retry-lock",
-      "how long to wait for other clients' locks; a stale lock expires after 30 minutes (31m)",
-      options.retry_lock);
+  table.AddWait("--retry-lock",
+                "how long to wait for other clients' locks; a stale lock expires after 30 minutes "
+                "(default: 31m)",
+                options.retry_lock);
   table.Add("--no-lock", "take no lock; only for verbs that only read", options.no_lock);
   table.Add("--scratch-dir", "DIR",
             "a folder on a disk, not a tmpfs, for what does not fit into memory: the index of a "
-            "repository with millions of blobs, 50 to 100 bytes for each (TMPDIR, else /var/tmp)",
+            "repository with millions of blobs, 50 to 100 bytes for each (default: $TMPDIR, else "
+            "/var/tmp)",
             options.scratch_folder);
   table.AddBytes("--memory-budget",
-                 "memory to work with (256MiB), at most 32MiB less than the limit of this "
+                 "memory to work with, at most 32MiB less than the limit of this "
                  "process's cgroup: number and size of buffers, packs and tables follow from it",
                  options.memory_budget_bytes);
-  table.Add("--cacert", "FILE", "certificates to trust for a bucket, as PEM (RESTIC_CACERT)",
+  table.Add("--cacert", "FILE",
+            "certificates to trust for a bucket, as PEM (default: $RESTIC_CACERT)",
             options.ca_file);
   table.Add("--add-cacert", "FILE", "certificates to trust besides, as PEM", options.added_ca_file);
   table.Add("--insecure-tls", "do not verify the certificate of a bucket's server",
             options.insecure_tls);
-  table.AddNumber("--limit-upload", "KIB", "upload at most so many KiB a second", 0, kLimitKibMax,
+  table.AddNumber("--limit-upload", "KIB",
+                  "upload at most so many KiB a second (default: no limit)", 0, kLimitKibMax,
                   options.limit_upload_kib);
-  table.AddNumber("--limit-download", "KIB", "download at most so many KiB a second", 0,
-                  kLimitKibMax, options.limit_download_kib);
+  table.AddNumber("--limit-download", "KIB",
+                  "download at most so many KiB a second (default: no limit)", 0, kLimitKibMax,
+                  options.limit_download_kib);
   table.AddList("-o,--option", "KEY=VALUE",
                 "a setting of the bucket: s3.region, s3.bucket-lookup (auto, dns, path), "
                 "s3.storage-class, s3.sse, s3.sse-kms-key-id, s3.tagging (KEY=VALUE&KEY=VALUE), "
@@ -155,6 +162,9 @@ ProgramSyntax DeclareFlags(GlobalOptions& options) {
   ArgumentTable cluster;
   options.cluster.Declare(cluster);
   program.of.emplace_back(VerbFamily::kCluster, std::move(cluster));
+  ArgumentTable mover;
+  options.cluster.DeclareForMover(mover);
+  program.of.emplace_back(VerbFamily::kMover, std::move(mover));
   return program;
 }
 

@@ -12,6 +12,7 @@ using support::IsOk;
 using support::StatusIs;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::Not;
 
 // A small program: a verb with words, one of a group, one without anything.
@@ -26,6 +27,8 @@ class ArgumentsTest : public testing::Test {
     syntax_.of.emplace_back(VerbFamily::kRepository, std::move(repository));
     ArgumentTable cluster;
     cluster.Add("-n,--namespace", "NS", "of what", namespace_);
+    cluster.Add("--mover", "NS", "whose", mover_);
+    cluster.Rename("-n,--kept-by");
     cluster.Add("-o,--output", "FORM", "how it is printed", output_);
     syntax_.of.emplace_back(VerbFamily::kCluster, std::move(cluster));
     ArgumentTable save;
@@ -43,7 +46,14 @@ class ArgumentsTest : public testing::Test {
     ArgumentTable list;
     list.AddPositionals("NAME", "which", 0, 2, ids_);
     verbs_.push_back({"snapshot list", "List", "", std::move(list), VerbFamily::kCluster});
+    verbs_.push_back({"snapshot show", "Show", "", {}, VerbFamily::kCluster});
+    verbs_.push_back({"snapshots", "List those of the repository", "", {}});
     verbs_.push_back({"version", "Say the version", "", {}});
+    verbs_.push_back({"hidden", "For Pods", "", {}});
+    syntax_.topics = {{"Keeping", {{"save", ""}, {"key", "Passwords"}}},
+                      {"Looking", {{"snapshot", "Copies"}, {"version", ""}}},
+                      {"Others", {{"hidden", ""}}, /*in_overview=*/false}};
+    syntax_.answers = {{"open", "save opens it"}};
   }
 
   absl::StatusOr<ParsedLine> Parse(std::vector<std::string> words) {
@@ -59,7 +69,7 @@ class ArgumentsTest : public testing::Test {
   std::string mode_;
   std::optional<absl::Duration> wait_;
   std::vector<std::string> ids_;
-  std::string option_, namespace_, output_;
+  std::string option_, namespace_, output_, mover_;
   ProgramSyntax syntax_;
   std::vector<VerbSyntax> verbs_;
 };
@@ -163,7 +173,7 @@ TEST_F(ArgumentsTest, TheVerbIsTheFirstArgumentThatIsNotTheValueOfAFlag) {
 
 TEST_F(ArgumentsTest, HelpAndVersionAreVerbsToo) {
   EXPECT_THAT(Parse({"help", "sav"}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("did you mean save")));
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("did you mean save?")));
   const absl::StatusOr<ParsedLine> version = Parse({"--version"});
   ASSERT_THAT(version, IsOk());
   EXPECT_EQ(version->verb, "version");
@@ -187,12 +197,31 @@ TEST_F(ArgumentsTest, HelpIsAnsweredWhateverElseIsMissing) {
            {{"save", "-h", "--nonsense"}, "save"},
            {{"--help", "save"}, "save"},
            {{"key", "add", "-h"}, "key add"},
-           {{"key", "--help"}, "key"}}) {
+           {{"key", "--help"}, "key"},
+           {{"help", "help"}, ""},
+           {{"help", "help", "save"}, "save"},
+           {{"save", "--all", "--help"}, "save"}}) {
     const absl::StatusOr<ParsedLine> parsed = Parse(words);
     ASSERT_THAT(parsed, IsOk());
     EXPECT_TRUE(parsed->help);
     EXPECT_EQ(parsed->verb, verb);
+    EXPECT_FALSE(parsed->all);
   }
+  EXPECT_TRUE(Parse({"help", "--all"})->all);
+}
+
+TEST_F(ArgumentsTest, AnOldNameIsUnderstoodWithANoteUnlessItMeansSomethingElse) {
+  const absl::StatusOr<ParsedLine> parsed = Parse({"--kept-by", "here", "snapshot", "list"});
+  ASSERT_THAT(parsed, IsOk());
+  EXPECT_EQ(mover_, "here");
+  EXPECT_THAT(parsed->notes, ElementsAre("--kept-by is called --mover now; the next release does "
+                                         "not know the old name"));
+  const absl::StatusOr<ParsedLine> taken = Parse({"snapshot", "list", "-n", "shop"});
+  ASSERT_THAT(taken, IsOk());
+  EXPECT_EQ(namespace_, "shop");
+  EXPECT_EQ(mover_, "here");
+  EXPECT_THAT(taken->notes, IsEmpty());
+  EXPECT_THAT(HelpText("snapshot list", syntax_, verbs_), Not(HasSubstr("--kept-by")));
 }
 
 TEST_F(ArgumentsTest, RefusalsSayWhatAndWhereToRead) {
@@ -201,9 +230,10 @@ TEST_F(ArgumentsTest, RefusalsSayWhatAndWhereToRead) {
     std::string message;
   };
   for (const Case& one :
-       {Case{{"sav"}, "no such verb: sav; did you mean save; see csi-delta --help"},
-        {{"keys", "list"}, "no such verb: keys; did you mean key; see"},
-        {{"key", "ad"}, "no such verb: key ad; did you mean key add; see"},
+       {Case{{"sav"}, "no such verb: sav; did you mean save? see csi-delta --help"},
+        {{"keys", "list"}, "no such verb: keys; did you mean key? see"},
+        {{"key", "ad"}, "no such verb: key ad; did you mean key add? see"},
+        {{"open"}, "there is no verb open: save opens it; see csi-delta --help"},
         {{"elsewhere"}, "no such verb: elsewhere; see csi-delta --help"},
         {{"list", "save"}, "no such verb: list"},
         {{"save", "disk", "-r"}, "-r needs a value; see csi-delta save --help"},
@@ -218,12 +248,19 @@ TEST_F(ArgumentsTest, RefusalsSayWhatAndWhereToRead) {
         {{"save", "disk", "other"}, "unexpected argument: other"},
         {{"version", "disk"}, "unexpected argument: disk"},
         {{"save"}, "save needs DEVICE; see csi-delta save --help"},
-        {{"key"}, "key needs a verb of its own; see csi-delta key --help"},
+        {{"save", "disk", "--tags", "a"},
+         "unexpected argument: --tags; did you mean --tag? see csi-delta save --help"},
+        {{"save", "disk", "--moed=fast"}, "argument: --moed=fast; did you mean --mode? see"},
+        {{"snapshot", "list", "--kept-bye=x"}, "argument: --kept-bye=x; see"},
+        {{"key"}, "key what? add; see csi-delta key --help"},
+        {{"key", "-r", "here"}, "key what? add; see csi-delta key --help"},
+        {{"snapshot", "-r", "here"},
+         "snapshot what? list or show; did you mean snapshots? see csi-delta snapshot --help"},
         {{"key", "add", "a", "b", "c"}, "unexpected argument: c"},
         {{"save", "disk", "-n"}, "see csi-delta save --help"},
         {{"save", "disk", "-n", "11"}, "--count: \"11\" is not a whole number"},
         {{"save", "disk", "-n", "x"}, "--count: \"x\" is not a whole number"},
-        {{"save", "disk", "--mode", "odd"}, "\"odd\" is none of fast, slow"},
+        {{"save", "disk", "--mode", "odd"}, "\"odd\" is not one of fast, slow"},
         {{"save", "disk", "--wait", "x"}, "\"x\" is not a length of time"},
         {{"save", "disk", "--chunk-size", "x"}, "\"x\" is not a number of"}}) {
     EXPECT_THAT(Parse(one.words),
@@ -244,7 +281,48 @@ TEST_F(ArgumentsTest, HelpNamesEverything) {
   EXPECT_THAT(group, HasSubstr("usage: csi-delta key VERB"));
   EXPECT_THAT(group, HasSubstr("key add"));
   EXPECT_THAT(group, Not(HasSubstr("version")));
-  EXPECT_THAT(HelpText("", syntax_, verbs_), HasSubstr("version"));
+}
+
+TEST_F(ArgumentsTest, TheOverviewHasATopicForEachVerbAndALineForEachGroup) {
+  EXPECT_EQ(HelpText("", syntax_, verbs_),
+            "usage: csi-delta VERB [flags]\n\n"
+            "Keeping:\n"
+            "  save           Save a thing\n"
+            "  key            Passwords: add\n"
+            "Looking:\n"
+            "  snapshot       Copies: list, show\n"
+            "  version        Say the version\n\n"
+            "csi-delta VERB --help: flags and examples of a verb. csi-delta help --all: the "
+            "rest.\n");
+  const std::string all = HelpText("", syntax_, verbs_, kHelpColumns, /*all=*/true);
+  for (const char* part :
+       {"  key add ", "Others:\n", "  hidden ", "--repo REPO", "--namespace NS"}) {
+    EXPECT_THAT(all, HasSubstr(part));
+  }
+}
+
+TEST(ArgumentTableTest, ADefaultIsWhatTheVariableHas) {
+  std::string text = "velero", empty, choice = "auto";
+  int64_t bytes = int64_t{256} << 20, no_limit = -1, number = 4, zero = 0, unset = -1;
+  std::optional<absl::Duration> wait = absl::Hours(4), forever;
+  ArgumentTable table;
+  table.Add("--text", "NS", "text", text);
+  table.Add("--empty", "NS", "empty", empty);
+  table.AddChoice("--choice", {"auto", "no"}, "choice", choice);
+  table.AddBytes("--bytes", "bytes", bytes);
+  table.AddBytes("--no-limit", "no limit", no_limit);
+  table.AddNumber("--number", "N", "number", 0, 9, number);
+  table.AddNumber("--zero", "N", "zero", 0, 9, zero);
+  table.AddNumber("--unset", "N", "unset", 0, 9, unset);
+  table.AddWait("--wait", "wait", wait);
+  table.AddWait("--forever", "forever", forever);
+  std::vector<std::string> texts;
+  for (const Flag& flag : table.flags()) {
+    texts.push_back(flag.text);
+  }
+  EXPECT_THAT(texts, ElementsAre("text (default: velero)", "empty", "choice (default: auto)",
+                                 "bytes (default: 256MiB)", "no limit", "number (default: 4)",
+                                 "zero", "unset", "wait (default: 4h)", "forever"));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "objects/keys.h"
 #include "objects/protected_volume.h"
 #include "objects/volume_task.h"
+#include "objects/workload.h"
 #include "tests/cli/program_runner.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/api_test_server.h"
@@ -30,11 +31,11 @@ using testing::SizeIs;
 class BasesTest : public testing::Test {
  protected:
   BasesTest()
-      : server_(
-            bed_.api,
-            {VolumeSnapshotType(), VolumeSnapshotContentType(), DataDeletionType(), ConfigMapType(),
-             PersistentVolumeClaimType(), objects::VolumeTask::Type(), objects::Backup::Type(),
-             objects::BackupStorageLocation::Type(), objects::ProtectedVolume::Type()}) {
+      : server_(bed_.api,
+                {VolumeSnapshotType(), VolumeSnapshotContentType(), DataDeletionType(),
+                 ConfigMapType(), PersistentVolumeClaimType(), objects::VolumeTask::Type(),
+                 objects::Backup::Type(), objects::BackupStorageLocation::Type(),
+                 objects::ProtectedVolume::Type(), objects::Deployment::Type()}) {
     bed_.AddBase("data", bed_.env.cluster);
     bed_.api.Mutate(kContent, [](Json& content) {
       content["metadata"]["annotations"][objects::kMoverTakenAtAnnotation] =
@@ -70,6 +71,44 @@ TEST_F(BasesTest, ListShowsWhatEachIsOf) {
   EXPECT_THAT(Bases("list", {"--namespace", "other"}).out, HasSubstr("no base snapshots"));
   EXPECT_THAT(Bases("list", {"--namespace", "shop", "--pvc", "log"}).out,
               HasSubstr("no base snapshots"));
+}
+
+// What is true of every verb of the data mover.
+TEST_F(BasesTest, FormsOfTheOutputAndOldNamesOfFlags) {
+  EXPECT_EQ(Bases("list", {"-n", "shop", "-o", "json"}).out, Bases("list", {"--json"}).out);
+  EXPECT_THAT(Bases("list", {"-o", "yaml"}).out,
+              AllOf(testing::StartsWith("---\n- "), HasSubstr("content: du-1\n")));
+  const Outcome old = Bases("list", {"--velero-namespaces", "velero"});
+  EXPECT_EQ(old.code, ExitCode::kOk);
+  EXPECT_THAT(old.out, HasSubstr("du-1"));
+  EXPECT_EQ(
+      old.error,
+      "csi-delta: --velero-namespaces is called --velero-namespace now; the next release does "
+      "not know the old name\n");
+  EXPECT_THAT(program_.Run({"deletions", "list", "--velero-namespace", "a,b"}).error,
+              HasSubstr("takes one --velero-namespace"));
+  EXPECT_THAT(program_.Run({"try", "shop", "-n", "shop"}).error, HasSubstr("name one namespace"));
+}
+
+TEST_F(BasesTest, VersionNamesWhatRunsInTheCluster) {
+  bed_.api.Seed(
+      objects::Deployment::Type(),
+      {{"metadata", {{"name", "velero"}, {"namespace", "velero"}}},
+       {"spec",
+        {{"template",
+          {{"spec",
+            {{"containers", {{{"image", "velero/velero:v1.18.3"}}}},
+             {"initContainers", {{{"image", "x/velero-plugin-for-csi-delta:0.1.0"}}}}}}}}}}});
+  const std::string kubeconfig = program_.Path("kubeconfig");
+  EXPECT_THAT(program_.Run({"version", "--cluster", "--kubeconfig", kubeconfig}).out,
+              AllOf(HasSubstr("\nnamespace velero: velero/velero:v1.18.3, "
+                              "x/velero-plugin-for-csi-delta:0.1.0\n"),
+                    HasSubstr("\nnamespace csi-delta: no Deployment\n"), HasSubstr("\nCRDs: ")));
+  const Outcome alone = program_.Run({"version", "--kubeconfig", kubeconfig});
+  EXPECT_THAT(alone.out, Not(HasSubstr("namespace")));
+  const Outcome gone = program_.Run({"version", "--cluster", "--kubeconfig", "/nowhere", "--json"});
+  EXPECT_EQ(gone.code, ExitCode::kOk);
+  EXPECT_THAT(GetString(gone.Result(), {"crds"}), HasSubstr("/nowhere"));
 }
 
 TEST_F(BasesTest, ListSaysWhyOneIsOfNoUse) {

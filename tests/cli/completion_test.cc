@@ -34,12 +34,17 @@ TEST(CompletionTest, CompletionOffersVerbs) {
   EXPECT_THAT(CompleteOf({"--repo", "snapshots", "ver"}), ElementsAre("version"));
   EXPECT_THAT(CompleteOf({"key", ""}), ElementsAre("add", "list", "passwd", "remove"));
   EXPECT_THAT(CompleteOf({"--json", "key", "pa"}), ElementsAre("passwd"));
+  EXPECT_THAT(CompleteOf({"help", "key", "pa"}), ElementsAre("passwd"));
+  EXPECT_THAT(CompleteOf({"--mover-namespace", "key", "stat"}), ElementsAre("stats", "status"));
 }
 
 TEST(CompletionTest, OffersFlagsOfTheVerbAndItsFamily) {
   EXPECT_THAT(CompleteOf({"forget", "--keep-l"}), ElementsAre("--keep-last"));
   EXPECT_THAT(CompleteOf({"forget", "--rep"}), ElementsAre("--repo", "--repository-file"));
-  EXPECT_THAT(CompleteOf({"version", "--"}), ElementsAre("--help", "--json", "--quiet"));
+  EXPECT_THAT(CompleteOf({"completion", "--"}), ElementsAre("--help", "--json", "--quiet"));
+  EXPECT_THAT(CompleteOf({"doctor", "--con"}), ElementsAre("--context"));
+  EXPECT_THAT(CompleteOf({"doctor", "--kubec"}), ElementsAre("--kubeconfig"));
+  EXPECT_THAT(CompleteOf({"doctor", "-o", ""}), ElementsAre("json", "table", "yaml"));
 }
 
 TEST(CompletionTest, CompletionOffersOnlyTheValuesThatAFlagAllows) {

@@ -33,8 +33,9 @@ class MoverKeyTest : public testing::Test {
 
   Outcome Run(const std::string& verb, const std::string& location,
               const std::vector<std::string>& more) const {
-    std::vector<std::string> words = {"mover-key",  verb,     "--kubeconfig", Path("kubeconfig"),
-                                      "--location", location, "--namespace",  "mover"};
+    std::vector<std::string> words = {"mover-key",         verb,         "--kubeconfig",
+                                      Path("kubeconfig"),  "--location", location,
+                                      "--mover-namespace", "mover"};
     words.insert(words.end(), more.begin(), more.end());
     return program_.Run(words);
   }

@@ -153,7 +153,7 @@ TEST_F(ProcessTest, ServesKubectlUnderTheNameOfALink) {
   EXPECT_THAT(Text("out"), testing::StartsWith("usage: kubectl csi-delta stats "));
   EXPECT_EQ(Shell("./kubectl-csi_delta stat"), 1);
   EXPECT_THAT(Text("error"),
-              testing::HasSubstr("did you mean stats; see kubectl csi-delta --help"));
+              testing::HasSubstr("did you mean stats? see kubectl csi-delta --help"));
   EXPECT_EQ(Shell("./kubectl_complete-csi_delta key ''"), 0);
   EXPECT_EQ(Text("out"), "add\nlist\npasswd\nremove\n:0\n");
 }

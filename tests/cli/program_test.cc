@@ -19,10 +19,15 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "base/unique_fd.h"
+#include "cli/command.h"
 #include "cli/console.h"
+#include "cli/text.h"
 #include "incremental/mover/memory_plan.h"
 #include "repository/lock.h"
 #include "repository/repository.h"
@@ -741,13 +746,67 @@ TEST_F(ProgramTest, TooManyOrTooFewArguments) {
   EXPECT_EQ(Run({"--version"}).out, ProgramVersion() + "\n");
   EXPECT_EQ(Run({"version"}).out, ProgramVersion() + "\n");
   EXPECT_EQ(Run({"version", "--repo", "x"}).code, ExitCode::kFailed);
-  EXPECT_THAT(Run({"list", "snapshots"}).error, HasSubstr("no such verb: list"));
+  EXPECT_THAT(Run({"list", "snapshots"}).error, HasSubstr("there is no verb list"));
   EXPECT_THAT(Run({"undo", "forget", "latest"}).error, HasSubstr("no such verb: undo"));
   EXPECT_THAT(Run({"help", "backup"}).out, HasSubstr("usage: csi-delta backup"));
   EXPECT_EQ(Run({"--help"}).code, ExitCode::kOk);
 }
 
 // "csi-delta ls latest | head -1", and a full disk behind ">".
+TEST(ExamplesTest, ThoseOfARepositoryRun) {
+  ProgramRunner program;
+  program.variables = {{"RESTIC_PASSWORD", "secret"}, {"RESTIC_REPOSITORY", program.Path("repo")}};
+  std::vector<std::pair<std::string, std::string>> ours = {
+      {"/dev/vg/orders-snapshot", program.Path("image")},
+      {"/dev/vg/orders", program.Path("image")},
+      {"/srv/backups", program.Path("other")},
+      {"orders.img", program.Path("restored")}};
+  program.Init();
+  ASSERT_EQ(program.Run({"init", "--repo", program.Path("other")}).code, ExitCode::kOk);
+  for (const std::string id : {"8ab6fc6f", "1c44d09e"}) {
+    program.Write("image", id + support::Noise(2 * kChunk, 1));
+    const Outcome saved = program.Run({"backup", program.Path("image"), "--path", "/orders"});
+    ASSERT_EQ(saved.code, ExitCode::kOk) << saved.error;
+    ours.emplace_back(id, program.Run({"snapshots", "--json"}).Result().back()["id"]);
+  }
+  ASSERT_EQ(program.Run({"backup", program.Path("image"), "--repo", program.Path("other")}).code,
+            ExitCode::kOk);
+  int64_t runs = 0;
+  for (const std::unique_ptr<Command>& command : AllCommands()) {
+    const VerbSyntax verb = command->Declare();
+    for (const std::string& example : verb.examples) {
+      // No cluster, bucket, list, second password or lost config is there.
+      const std::vector<std::string> missing = {
+          "--upload", "--volume-snapshot", "s3", "--extents", "as-of", "init", "key", "config"};
+      const auto needs = [&](const std::string& what) { return absl::StrContains(example, what); };
+      if (verb.family == VerbFamily::kRepository && absl::c_none_of(missing, needs)) {
+        const std::string line = absl::StrReplaceAll(example.substr(0, example.find("  #")), ours);
+        const Outcome outcome = program.Run(*SplitCommand(line));
+        EXPECT_EQ(outcome.code, ExitCode::kOk) << line << "\n" << outcome.error;
+        ++runs;
+      }
+    }
+  }
+  EXPECT_GE(runs, 20);
+}
+
+TEST_F(ProgramTest, AVariableOfResticThatIsNotReadIsNamed) {
+  variables["RESTIC_COMPRESSION"] = "off";
+  EXPECT_THAT(Run({"init"}).error, HasSubstr("RESTIC_COMPRESSION is set, but not read: give "
+                                             "--compression\n"));
+  EXPECT_THAT(Run({"snapshots", "--quiet"}).error, IsEmpty());
+  EXPECT_THAT(Run({"version"}).error, IsEmpty());
+}
+
+TEST_F(ProgramTest, AnswersTheVerbsOfRestic) {
+  for (const char* verb : {"unlock", "dump", "find", "rebuild-index", "mount", "rewrite", "cache",
+                           "tag", "cat", "recover", "list", "migrate", "self-update"}) {
+    const Outcome outcome = Run({verb});
+    EXPECT_EQ(outcome.code, ExitCode::kFailed);
+    EXPECT_THAT(outcome.error, HasSubstr(absl::StrCat("there is no verb ", verb, ": ")));
+  }
+}
+
 TEST_F(ProgramTest, AReaderThatGoesAwayIsNoFailureAndAFullDiskNoDamage) {
   for (const int error : {EPIPE, ENOSPC}) {
     std::string said;

@@ -13,7 +13,6 @@
 #include "base/json.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "cli/cluster_access.h"
 #include "cli/command.h"
 #include "cli/location_store.h"
 #include "datamover/controller/service.h"
@@ -104,29 +103,21 @@ class AdoptCommand : public Command {
   absl::Status CheckSilence(const CallContext& ctx, k8s::ApiClient& api, Session& session) const;
   absl::StatusOr<std::string> Adopt(const CallContext& ctx, k8s::ApiClient& api) const;
 
-  ClusterAccess access_;
-  datamover::ForeignCluster foreign_ = {.mover_namespace = "csi-delta",
-                                        .velero_namespace = "velero",
-                                        .location = "default",
-                                        .cluster = ""};
+  datamover::ForeignCluster foreign_ = {
+      .mover_namespace = "", .velero_namespace = "", .location = "default", .cluster = ""};
   bool undo_ = false;
   bool yes_ = false;
 };
 
 VerbSyntax AdoptCommand::Declare() {
   ArgumentTable table;
-  access_.Declare(table);
   table.Add("--from-cluster", "UID",
             "the cluster that is gone, as its folder in the bucket and the messages of uploads "
             "name it",
             foreign_.cluster);
-  table.Add("--location", "NAME", "the BackupStorageLocation of that bucket; default",
-            foreign_.location);
-  table.Add("--namespace", "NS", "the mover's namespace; csi-delta", foreign_.mover_namespace);
-  table.Add("--velero-namespace", "NS", "the namespace of the location; velero",
-            foreign_.velero_namespace);
+  table.Add("--location", "NAME", "the BackupStorageLocation of that bucket", foreign_.location);
   table.Add("--undo", "take it back: PVCs begin repositories of their own; no data goes", undo_);
-  table.Add("--yes", "do it; else only print what would be done", yes_);
+  table.Add("--yes", "do it (default: only print what would be done)", yes_);
   return {.name = "adopt",
           .summary = "Go on in the repositories of a cluster that is gone",
           .details =
@@ -135,11 +126,16 @@ VerbSyntax AdoptCommand::Declare() {
               "more. A PVC that was backed up since keeps its own. Refuses while a snapshot or a "
               "lock there is younger than its last schedule. Who did it and when is recorded in "
               "the mover's namespace. Uploads that have begun are not changed, nor by --undo.",
-          .table = std::move(table)};
+          .table = std::move(table),
+          .family = VerbFamily::kMover,
+          .examples = {"adopt --from-cluster UID", "adopt --from-cluster UID --yes"}};
 }
 
 absl::StatusOr<ExitCode> AdoptCommand::Run(const CallContext& ctx, Session& session) {
-  const std::unique_ptr<k8s::ApiClient> api = access_.MakeClient();
+  const ClusterOptions& cluster = session.options().cluster;
+  foreign_.mover_namespace = cluster.mover_namespace;
+  ASSIGN_OR_RETURN(foreign_.velero_namespace, cluster.OneVelero());
+  const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
   ASSIGN_OR_RETURN(const std::string own, datamover::ReadClusterUid(ctx, *api));
   if (!velero::IsUid(foreign_.cluster) || foreign_.cluster == own) {
     return absl::InvalidArgumentError("give --from-cluster, the uid of another cluster");

@@ -12,7 +12,6 @@
 #include "base/random.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "cli/cluster_access.h"
 #include "cli/command.h"
 #include "cli/text.h"
 #include "csi/base_snapshots.h"
@@ -31,27 +30,21 @@ constexpr int kContentsMax = 1000;  // that one command line names
 
 // Which bases, of which mover.
 struct BaseSelection {
-  ClusterAccess cluster;
   std::string namespace_name;  // of the PVC; "" for all
   std::string pvc;             // "" for all
-  std::string mover_namespace = "csi-delta";
-  std::string velero_namespaces = "velero";
 
   void Declare(ArgumentTable& table);
   absl::Status Check() const;
   bool Selects(const csi::BaseOwner& owner) const;
   // The bases of all PVCs.
-  absl::StatusOr<std::vector<ListedBase>> ListAll(const CallContext& ctx,
-                                                  k8s::ApiClient& api) const;
+  static absl::StatusOr<std::vector<ListedBase>> ListAll(const CallContext& ctx,
+                                                         const ClusterOptions& cluster,
+                                                         k8s::ApiClient& api);
 };
 
 void BaseSelection::Declare(ArgumentTable& table) {
-  cluster.Declare(table);
-  table.Add("--namespace", "NS", "only those of PVCs in this namespace", namespace_name);
+  table.Add("-n,--namespace", "NS", "only those of PVCs in this namespace", namespace_name);
   table.Add("--pvc", "NAME", "only that of this PVC; with --namespace", pvc);
-  table.Add("--mover-namespace", "NS", "the mover's namespace; csi-delta", mover_namespace);
-  table.Add("--velero-namespaces", "NS[,NS]", "the namespaces of its Veleros; velero",
-            velero_namespaces);
 }
 
 absl::Status BaseSelection::Check() const {
@@ -66,13 +59,14 @@ bool BaseSelection::Selects(const csi::BaseOwner& owner) const {
 }
 
 absl::StatusOr<std::vector<ListedBase>> BaseSelection::ListAll(const CallContext& ctx,
-                                                               k8s::ApiClient& api) const {
+                                                               const ClusterOptions& cluster,
+                                                               k8s::ApiClient& api) {
   ASSIGN_OR_RETURN(const std::vector<std::string> veleros,
-                   datamover::ParseVeleroNamespaces(velero_namespaces));
+                   datamover::ParseVeleroNamespaces(cluster.velero_namespaces));
   ASSIGN_OR_RETURN(const datamover::MoverSettings settings,
-                   datamover::ReadMoverSettings(ctx, api, mover_namespace));
+                   datamover::ReadMoverSettings(ctx, api, cluster.mover_namespace));
   return datamover::ListBasesWithUse(
-      {.mover_namespace = mover_namespace,
+      {.mover_namespace = cluster.mover_namespace,
        .velero_namespaces = {veleros.begin(), veleros.end()},
        .settings = settings,
        .now = ctx.clock->Now()},
@@ -142,13 +136,16 @@ class BasesListCommand : public Command {
             "Each with its PVC, driver, age and BackupStorageLocation, the size of its volume, "
             "and the reason if it is unused. The data mover drops unused bases by itself; where "
             "a Backup or a BackupStorageLocation was not found, after an hour.",
-        .table = std::move(table)};
+        .table = std::move(table),
+        .family = VerbFamily::kMover,
+        .examples = {"bases list", "bases list -n shop --pvc data"}};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
     RETURN_IF_ERROR(selection_.Check());
-    const std::unique_ptr<k8s::ApiClient> api = selection_.cluster.MakeClient();
-    ASSIGN_OR_RETURN(const std::vector<ListedBase> all, selection_.ListAll(ctx, *api));
+    const ClusterOptions& cluster = session.options().cluster;
+    const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
+    ASSIGN_OR_RETURN(const std::vector<ListedBase> all, BaseSelection::ListAll(ctx, cluster, *api));
     const absl::Time now = ctx.clock->Now();
     Json list = Json::array();
     std::vector<std::vector<std::string>> rows = {
@@ -201,14 +198,16 @@ VerbSyntax BasesDropCommand::Declare() {
                        0, kContentsMax, contents_);
   selection_.Declare(table);
   table.Add("--unused", "only those that bases list shows as unused", unused_);
-  table.Add("--yes", "do it; else only print what would be done", yes_);
+  table.Add("--yes", "do it (default: only print what would be done)", yes_);
   return {.name = "bases drop",
           .summary = "Drop base snapshots, and the driver's snapshots with them",
           .details =
               "The next backup of such a PVC is a full one. Backups stay as they are. Name the "
               "contents, or choose them by --namespace, --pvc and --unused. A base stays while an "
               "upload of its PVC is under way; exit code 3 then.",
-          .table = std::move(table)};
+          .table = std::move(table),
+          .family = VerbFamily::kMover,
+          .examples = {"bases drop --unused  # prints what would go", "bases drop -n shop --yes"}};
 }
 
 absl::Status BasesDropCommand::CheckFlags() const {
@@ -248,8 +247,9 @@ absl::StatusOr<std::vector<ListedBase>> BasesDropCommand::Choose(
 
 absl::StatusOr<ExitCode> BasesDropCommand::Run(const CallContext& ctx, Session& session) {
   RETURN_IF_ERROR(CheckFlags());
-  const std::unique_ptr<k8s::ApiClient> api = selection_.cluster.MakeClient();
-  ASSIGN_OR_RETURN(std::vector<ListedBase> all, selection_.ListAll(ctx, *api));
+  const ClusterOptions& cluster = session.options().cluster;
+  const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
+  ASSIGN_OR_RETURN(std::vector<ListedBase> all, BaseSelection::ListAll(ctx, cluster, *api));
   ASSIGN_OR_RETURN(const std::vector<ListedBase> chosen, Choose(std::move(all)));
   Console& console = session.console();
   int64_t stay = 0;

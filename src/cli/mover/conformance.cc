@@ -119,26 +119,28 @@ class ConformanceCommand : public Command {
  public:
   VerbSyntax Declare() override {
     ArgumentTable table;
-    table.Add("--csi-address", "ADDRESS", "the driver's socket, as unix:///path; required",
+    table.Add("--csi-address", "ADDRESS", "the driver's socket, as unix:///path (required)",
               options_.link.address);
     table.Add("--work-folder", "FOLDER",
               "an absolute path that the driver sees, too: volumes are put below it, and copies of "
-              "them take their room there; /var/tmp",
+              "them take their room there",
               options_.work_folder);
-    table.AddBytes("--volume-size", "of the volume that is written; 64MiB", options_.volume_bytes);
-    table.AddNumber("--seed", "N", "what is written follows from it; 1", 0, INT64_MAX, seed_);
-    table.AddList("--parameter", "KEY=VALUE", "of the driver's StorageClass; repeatable",
+    table.AddBytes("--volume-size", "of the volume that is written", options_.volume_bytes);
+    table.AddNumber("--seed", "N", "what is written follows from it", 0, INT64_MAX, seed_);
+    table.AddList("--parameter", "KEY=VALUE", "of the driver's StorageClass; may be given again",
                   parameters_);
-    table.AddList("--snapshot-parameter", "KEY=VALUE", "of its VolumeSnapshotClass; repeatable",
-                  snapshot_parameters_);
+    table.AddList("--snapshot-parameter", "KEY=VALUE",
+                  "of its VolumeSnapshotClass; may be given again", snapshot_parameters_);
     table.Add("--secrets-file", "FILE", "a JSON object of texts: the secrets of every call",
               secrets_path_);
-    table.AddWait("--call-timeout", "for one call of the driver; 5m", call_time_max_);
-    table.AddWait("--time-limit", "for all of it but the cleaning up; 1h", time_max_);
+    table.AddWait("--call-timeout", "for one call of the driver", call_time_max_);
+    table.AddWait("--time-limit", "for all of it but the cleaning up", time_max_);
     return {.name = "conformance",
             .summary = "Test whether a CSI driver keeps the rules of changed block lists",
             .details = kDetails,
-            .table = std::move(table)};
+            .table = std::move(table),
+            .examples = {"conformance --csi-address unix:///csi.sock",
+                         "conformance --csi-address unix:///csi.sock --parameter type=fast"}};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {

@@ -26,21 +26,21 @@ class DatamoverCommand : public Command {
  public:
   VerbSyntax Declare() override {
     ArgumentTable table;
-    DeclareMoverNamespaces(table, settings_.mover_namespace, settings_.velero_namespaces);
+    // The chart writes these: they keep their names.
+    table.Add("-n,--namespace", "NS", "the mover's namespace", settings_.mover_namespace);
+    table.Add("--velero-namespaces", "NS[,NS]", "the namespaces of its Veleros",
+              settings_.velero_namespaces);
     table.Add("--image", "IMAGE", "what worker Pods run: the image that holds this program",
               settings_.image);
-    table.Add("--listen", "ADDR:PORT",
-              "where to answer /healthz, /readyz and /metrics; default 0.0.0.0:8080",
+    table.Add("--listen", "ADDR:PORT", "where to answer /healthz, /readyz and /metrics",
               settings_.listen);
-    table.Add("--worker-service-account", "NAME",
-              "the ServiceAccount of worker Pods; default csi-delta-worker",
+    table.Add("--worker-service-account", "NAME", "the ServiceAccount of worker Pods",
               settings_.worker_service_account);
-    table.AddNumber(
-        "--requests-per-second", "N",
-        "requests to the API server without watches, sustained and in a burst; default 100", 1,
-        kRequestsPerSecondMax, requests_per_second_);
+    table.AddNumber("--requests-per-second", "N",
+                    "requests to the API server without watches, sustained and in a burst", 1,
+                    kRequestsPerSecondMax, requests_per_second_);
     table.AddNumber("--concurrent-reconciles", "N",
-                    "objects of one kind that are reconciled at the same time; default 4", 1,
+                    "objects of one kind that are reconciled at the same time", 1,
                     kConcurrentReconcilesMax, settings_.concurrent_reconciles);
     cluster_.Declare(table);
     return {
@@ -51,7 +51,8 @@ class DatamoverCommand : public Command {
             "whose data mover is csi-delta: a worker Pod reads or fills each volume, and Velero "
             "sees the progress. With several replicas one leads and the others wait. Logs to "
             "stderr, one JSON object per line.",
-        .table = std::move(table)};
+        .table = std::move(table),
+        .examples = {"datamover --image IMAGE", "datamover --image IMAGE --namespace mover"}};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session&) override {

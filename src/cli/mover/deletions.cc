@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "cli/cluster_access.h"
 #include "cli/command.h"
 #include "cli/text.h"
 #include "objects/client.h"
@@ -24,23 +23,11 @@ using objects::DeletionPhase;
 constexpr int kNamesMax = 1000;
 
 // The DataDeletions of one Velero.
-struct DeletionsOfVelero {
-  ClusterAccess cluster;
-  std::string velero_namespace = "velero";
-
-  void Declare(ArgumentTable& table) {
-    cluster.Declare(table);
-    table.Add("--velero-namespace", "NS", "the namespace of the DataDeletions; velero",
-              velero_namespace);
-  }
-
-  absl::StatusOr<std::vector<DataDeletion>> List(const CallContext& ctx,
-                                                 k8s::ApiClient& api) const {
-    return objects::List<DataDeletion>(
-        ctx, api, velero_namespace,
-        {.label_selector = "", .field_selector = "", .may_be_old = true});
-  }
-};
+absl::StatusOr<std::vector<DataDeletion>> ListDeletions(const CallContext& ctx, k8s::ApiClient& api,
+                                                        const std::string& velero_namespace) {
+  return objects::List<DataDeletion>(
+      ctx, api, velero_namespace, {.label_selector = "", .field_selector = "", .may_be_old = true});
+}
 
 std::string PhaseOf(const DataDeletion& deletion) {
   const std::string phase = objects::ToString(deletion.phase());
@@ -76,7 +63,6 @@ class DeletionsListCommand : public Command {
  public:
   VerbSyntax Declare() override {
     ArgumentTable table;
-    velero_.Declare(table);
     table.Add("--all", "also those that are done, which stay for a day", all_);
     return {.name = "deletions list",
             .summary = "List the DataDeletions that are not done, and why",
@@ -84,12 +70,16 @@ class DeletionsListCommand : public Command {
                 "The data of a deleted backup goes by a DataDeletion. One that is New waits for a "
                 "worker, which removes all that is due in one repository. One that is Failed was "
                 "given up, or names nothing of csi-delta: deletions retry requests it again.",
-            .table = std::move(table)};
+            .table = std::move(table),
+            .family = VerbFamily::kMover,
+            .examples = {"deletions list", "deletions list --all --velero-namespace velero-two"}};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
-    const std::unique_ptr<k8s::ApiClient> api = velero_.cluster.MakeClient();
-    ASSIGN_OR_RETURN(const std::vector<DataDeletion> deletions, velero_.List(ctx, *api));
+    const ClusterOptions& cluster = session.options().cluster;
+    ASSIGN_OR_RETURN(const std::string velero, cluster.OneVelero());
+    const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
+    ASSIGN_OR_RETURN(const std::vector<DataDeletion> deletions, ListDeletions(ctx, *api, velero));
     Json list = Json::array();
     std::vector<std::vector<std::string>> rows = {
         {" Name", "Phase", "Location", "Backup", "Attempts", "Failing since", "Message"}};
@@ -105,7 +95,6 @@ class DeletionsListCommand : public Command {
   }
 
  private:
-  DeletionsOfVelero velero_;
   bool all_ = false;
 };
 
@@ -114,25 +103,28 @@ class DeletionsRetryCommand : public Command {
   VerbSyntax Declare() override {
     ArgumentTable table;
     table.AddPositionals("NAME", "the DataDeletions to retry", 0, kNamesMax, names_);
-    velero_.Declare(table);
     table.Add("--all", "each that failed or is tried again later", all_);
     return {.name = "deletions retry",
             .summary = "Request DataDeletions again that were given up, or have to wait",
             .details =
                 "Sets the annotation mover.csi-delta.io/retry, which the data mover removes when "
                 "it makes the next attempt due. Those that are done are left alone.",
-            .table = std::move(table)};
+            .table = std::move(table),
+            .family = VerbFamily::kMover,
+            .examples = {"deletions retry --all", "deletions retry nightly-1-x7k2p"}};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
     if (all_ != names_.empty()) {
       return absl::InvalidArgumentError("give either names or --all");
     }
-    const std::unique_ptr<k8s::ApiClient> api = velero_.cluster.MakeClient();
-    ASSIGN_OR_RETURN(const std::vector<std::string> names, Names(ctx, *api));
+    const ClusterOptions& cluster = session.options().cluster;
+    ASSIGN_OR_RETURN(const std::string velero, cluster.OneVelero());
+    const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
+    ASSIGN_OR_RETURN(const std::vector<std::string> names, Names(ctx, *api, velero));
     for (const std::string& name : names) {
       RETURN_IF_ERROR(
-          objects::Apply(ctx, *api, DataDeletion::Key(velero_.velero_namespace, name),
+          objects::Apply(ctx, *api, DataDeletion::Key(velero, name),
                          objects::Patch().SetAnnotation(objects::kRetryAnnotation,
                                                         FormatRfc3339(ctx.clock->Now()))));
     }
@@ -142,11 +134,12 @@ class DeletionsRetryCommand : public Command {
   }
 
  private:
-  absl::StatusOr<std::vector<std::string>> Names(const CallContext& ctx, k8s::ApiClient& api) {
+  absl::StatusOr<std::vector<std::string>> Names(const CallContext& ctx, k8s::ApiClient& api,
+                                                 const std::string& velero) const {
     if (!all_) {
       return names_;
     }
-    ASSIGN_OR_RETURN(const std::vector<DataDeletion> deletions, velero_.List(ctx, api));
+    ASSIGN_OR_RETURN(const std::vector<DataDeletion> deletions, ListDeletions(ctx, api, velero));
     std::vector<std::string> names;
     for (const DataDeletion& deletion : deletions) {
       if (deletion.phase() == DeletionPhase::kFailed ||
@@ -158,7 +151,6 @@ class DeletionsRetryCommand : public Command {
   }
 
   std::vector<std::string> names_;
-  DeletionsOfVelero velero_;
   bool all_ = false;
 };
 

@@ -31,7 +31,10 @@ class DiffsnapCommand : public Command {
                 "list of changed blocks to its status. The server asks the driver and answers in "
                 "pages. With several replicas one leads and all serve. Logs to stderr, one JSON "
                 "object per line.",
-            .table = std::move(table)};
+            .table = std::move(table),
+            .examples = {
+                "diffsnap --csi-address unix:///csi.sock --role controller",
+                "diffsnap --csi-address unix:///csi.sock --tls-cert-file crt --tls-key-file key"}};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session&) override {
@@ -55,9 +58,9 @@ class DiffsnapCommand : public Command {
  private:
   void DeclareService(ArgumentTable& table) {
     table.Add("--csi-address", "unix:///PATH", "the socket of the CSI driver", csi_address_);
-    table.AddChoice("--role", {"both", "controller", "server"},
-                    "what this process does; default both", settings_.role);
-    table.Add("--listen", "ADDR:PORT", "where to serve; default 0.0.0.0:8443", settings_.listen);
+    table.AddChoice("--role", {"both", "controller", "server"}, "what this process does",
+                    settings_.role);
+    table.Add("--listen", "ADDR:PORT", "where to serve", settings_.listen);
     table.Add("--url", "https://HOST:PORT",
               "what status.url begins with: the Service in front of the servers", settings_.url);
     table.Add("--tls-cert-file", "FILE",
@@ -66,16 +69,17 @@ class DiffsnapCommand : public Command {
     table.Add("--tls-key-file", "FILE", "its key", settings_.tls_key_file);
     table.Add("--ca-file", "FILE",
               "the certificate authorities for status.caBundle, which clients then trust for this "
-              "server; default: those that clients trust already",
+              "server (default: those that clients trust already)",
               settings_.ca_file);
-    table.Add("--audience", "TEXT",
-              "the audience of the tokens that readers show; else diffsnap.csi-delta.io/DRIVER",
-              settings_.audience);
+    table.Add(
+        "--audience", "TEXT",
+        "the audience of the tokens that readers show (default: diffsnap.csi-delta.io/DRIVER)",
+        settings_.audience);
     table.Add("--cursor-key-file", "FILE",
               "the key that cursors are made with, 32 bytes or more, the same for all servers",
               settings_.cursor_key_file);
     table.Add("--leader-election-namespace", "NS",
-              "the namespace of the controllers' Lease; else the Pod's own",
+              "the namespace of the controllers' Lease (default: the Pod's)",
               settings_.lease_namespace);
     access_.Declare(table);
   }
@@ -85,14 +89,13 @@ class DiffsnapCommand : public Command {
     settings_.page_seconds_max = kPageSecondsDefault;
     settings_.connections_max = kConnectionsDefault;
     settings_.keep_seconds = kKeepSecondsDefault;
-    table.AddNumber("--page-entries", "N", "blocks in a page, at most; default 65536", 1,
+    table.AddNumber("--page-entries", "N", "blocks in a page, at most", 1,
                     incremental::kPageEntriesMax, settings_.page_entries_max);
-    table.AddNumber("--page-seconds", "N", "what answering a page may take; default 60", 1, 600,
+    table.AddNumber("--page-seconds", "N", "what answering a page may take", 1, 600,
                     settings_.page_seconds_max);
-    table.AddNumber("--connections", "N", "clients at once; default 256", 1, 10000,
-                    settings_.connections_max);
+    table.AddNumber("--connections", "N", "clients at once", 1, 10000, settings_.connections_max);
     table.AddNumber("--keep-seconds", "N",
-                    "how long a DifferentialSnapshot is kept once it was made; default 86400", 1,
+                    "how long a DifferentialSnapshot is kept once it was made", 1,
                     int64_t{366} * kKeepSecondsDefault, settings_.keep_seconds);
   }
 

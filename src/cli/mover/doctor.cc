@@ -7,7 +7,6 @@
 #include "absl/strings/str_split.h"
 #include "base/json.h"
 #include "base/status_macros.h"
-#include "cli/cluster_access.h"
 #include "cli/command.h"
 #include "cli/location_store.h"
 #include "cli/text.h"
@@ -28,8 +27,6 @@ class DoctorCommand : public Command {
  public:
   VerbSyntax Declare() override {
     ArgumentTable table;
-    access_.Declare(table, kContextAsKubectl);
-    DeclareMoverNamespaces(table, options_.mover_namespace, velero_namespaces_);
     table.Add("--all", "also show checks that found nothing", all_);
     table.Add("--probe",
               "also create a PVC of each storage class in use and a Pod that opens it, and delete "
@@ -53,18 +50,22 @@ class DoctorCommand : public Command {
                 "the API server does not answer, it ends within ten seconds. A fault that causes "
                 "others is reported alone. Writes nothing to the cluster without --probe, and one "
                 "small object to each bucket, which it deletes. Exit code 1 when it finds a fault.",
-            .table = std::move(table)};
+            .table = std::move(table),
+            .family = VerbFamily::kMover,
+            .examples = {"doctor", "doctor --probe --class fast --context prod"}};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
     if (!options_.probe_class.empty() && !options_.probe) {
       return absl::InvalidArgumentError("--class needs --probe");
     }
-    options_.velero_namespaces = absl::StrSplit(velero_namespaces_, ',', absl::SkipEmpty());
+    const ClusterOptions& cluster = session.options().cluster;
+    options_.mover_namespace = cluster.mover_namespace;
+    options_.velero_namespaces = absl::StrSplit(cluster.velero_namespaces, ',', absl::SkipEmpty());
     options_.open_store = [&session](const datamover::RepositoryAccess& access) {
       return OpenLocationStore(session.environment(), access);
     };
-    const std::unique_ptr<k8s::ApiClient> api = access_.MakeClient();
+    const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
     if (!csi_address_.empty()) {
       options_.list_snapshots = [&](const CallContext& limited) {
         const auto secrets = [&](const std::string& driver) {
@@ -95,7 +96,7 @@ class DoctorCommand : public Command {
  private:
   void ReportFinding(Console& console, const doctor::Finding& finding) const {
     const std::string severity = doctor::ToString(finding.severity);
-    if (console.options().json) {
+    if (console.options().json || console.options().yaml) {
       console.PrintJson({{"message_type", "finding"},
                          {"grade", severity},
                          {"check", finding.check},
@@ -115,9 +116,7 @@ class DoctorCommand : public Command {
     }
   }
 
-  ClusterAccess access_;
   doctor::CheckupOptions options_;
-  std::string velero_namespaces_ = "velero";
   std::string csi_address_;
   bool all_ = false;
 };

@@ -4,7 +4,6 @@
 #include "absl/strings/str_join.h"
 #include "base/human_text.h"
 #include "base/status_macros.h"
-#include "cli/cluster_access.h"
 #include "cli/command.h"
 #include "cli/password.h"
 #include "datamover/keyring.h"
@@ -16,25 +15,22 @@ using datamover::KeyringOwner;
 
 // Whose keys, and where they lie.
 struct KeyringLocation {
-  ClusterAccess cluster;
-  std::string mover_namespace = "csi-delta";
-  KeyringOwner owner = {.velero_namespace = "velero", .location = ""};
+  std::string mover_namespace;
+  KeyringOwner owner = {};
 
   void Declare(ArgumentTable& table) {
-    cluster.Declare(table);
-    table.Add("--namespace", "NS", "the mover's namespace; csi-delta", mover_namespace);
-    table.Add("--velero-namespace", "NS", "the namespace of the location; velero",
-              owner.velero_namespace);
     table.Add("--location", "NAME", "the BackupStorageLocation whose repositories they open",
               owner.location);
   }
 
   // INVALID_ARGUMENT where no location is given. No I/O.
-  absl::StatusOr<std::unique_ptr<k8s::ApiClient>> MakeClient() const {
+  absl::StatusOr<std::unique_ptr<k8s::ApiClient>> MakeClient(const ClusterOptions& cluster) {
     if (owner.location.empty()) {
       return absl::InvalidArgumentError("give --location");
     }
-    return cluster.MakeClient();
+    mover_namespace = cluster.mover_namespace;
+    ASSIGN_OR_RETURN(owner.velero_namespace, cluster.OneVelero());
+    return cluster.access.MakeClient();
   }
 };
 
@@ -76,11 +72,15 @@ class MoverKeyExportCommand : public Command {
             "Without these keys the data cannot be decrypted. mover-key import takes what is "
             "printed. Once a copy is stored safely outside of the cluster, run the same command "
             "with --confirm: it confirms the keys that were exported, and no later one.",
-        .table = std::move(table)};
+        .table = std::move(table),
+        .family = VerbFamily::kMover,
+        .examples = {"mover-key export --location default > default.keys",
+                     "mover-key export --location default --confirm"}};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
-    ASSIGN_OR_RETURN(const std::unique_ptr<k8s::ApiClient> api, location_.MakeClient());
+    ASSIGN_OR_RETURN(const std::unique_ptr<k8s::ApiClient> api,
+                     location_.MakeClient(session.options().cluster));
     ASSIGN_OR_RETURN(repository::Keyring keyring,
                      datamover::OpenKeyring(ctx, *api, location_.mover_namespace, location_.owner,
                                             /*make=*/false, SecureRandom::Real()));
@@ -155,13 +155,17 @@ class MoverKeyImportCommand : public Command {
             .summary = "Import the keys of a location",
             .details =
                 "To restore in another cluster, to put back a key that was lost, or with --newest "
-                "to rotate the key. Keys that are there already stay. What is brought counts as "
+                "to rotate the key. Keys that are there already stay. Imported keys count as "
                 "confirmed.",
-            .table = std::move(table)};
+            .table = std::move(table),
+            .family = VerbFamily::kMover,
+            .examples = {"mover-key import --location default default.keys",
+                         "mover-key import --location default --newest new.keys  # rotation"}};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
-    ASSIGN_OR_RETURN(const std::unique_ptr<k8s::ApiClient> api, location_.MakeClient());
+    ASSIGN_OR_RETURN(const std::unique_ptr<k8s::ApiClient> api,
+                     location_.MakeClient(session.options().cluster));
     ASSIGN_OR_RETURN(const std::string text, ReadSmallText(file_));
     ASSIGN_OR_RETURN(const repository::Keyring keys,
                      Annotate(repository::ParseKeyringFile(text), file_));
@@ -191,11 +195,15 @@ class MoverKeyRemoveCommand : public Command {
                 "The end of a key rotation: the key is not missed afterwards, and workers do not "
                 "get it. Before, make sure with key list that each repository has another one. The "
                 "newest key stays.",
-            .table = std::move(table)};
+            .table = std::move(table),
+            .family = VerbFamily::kMover,
+            .examples = {"mover-key remove --location default 0123456789abcdef",
+                         "mover-key remove --location s3 0123456789abcdef --context prod"}};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
-    ASSIGN_OR_RETURN(const std::unique_ptr<k8s::ApiClient> api, location_.MakeClient());
+    ASSIGN_OR_RETURN(const std::unique_ptr<k8s::ApiClient> api,
+                     location_.MakeClient(session.options().cluster));
     ASSIGN_OR_RETURN(
         const repository::Keyring keyring,
         datamover::RemoveKey(ctx, *api, location_.mover_namespace, location_.owner, fingerprint_));

@@ -326,16 +326,14 @@ class StatusCommand : public Command {
   std::vector<k8s::WatchedObjects> Watched() const;
 
   ClusterAccess access_;
-  std::string mover_namespace_ = "csi-delta";
-  std::string velero_namespaces_ = "velero";
+  std::string mover_namespace_;
+  std::string velero_namespaces_;
   bool all_ = false;
   bool watch_ = false;
 };
 
 VerbSyntax StatusCommand::Declare() {
   ArgumentTable table;
-  access_.Declare(table);
-  DeclareMoverNamespaces(table, mover_namespace_, velero_namespaces_);
   table.Add("--all", "also what is over, as long as its object is there", all_);
   table.Add("-w,--watch",
             "on a terminal: stay, and draw again when something changed, until it is "
@@ -350,10 +348,16 @@ VerbSyntax StatusCommand::Declare() {
               "backup, of its base and of its newest check, and the next step, where one is "
               "needed; those first. And the PVCs that a Restore of Velero left without data, "
               "because they existed before, with the command that brings it.",
-          .table = std::move(table)};
+          .table = std::move(table),
+          .family = VerbFamily::kMover,
+          .examples = {"status", "status --watch --context prod"}};
 }
 
 absl::StatusOr<ExitCode> StatusCommand::Run(const CallContext& ctx, Session& session) {
+  const ClusterOptions& cluster = session.options().cluster;
+  access_ = cluster.access;
+  mover_namespace_ = cluster.mover_namespace;
+  velero_namespaces_ = cluster.velero_namespaces;
   const std::unique_ptr<k8s::ApiClient> api = access_.MakeClient();
   if (watch_) {
     return Watch(ctx, session, *api);

@@ -15,7 +15,6 @@
 #include "base/check.h"
 #include "base/json.h"
 #include "base/status_macros.h"
-#include "cli/cluster_access.h"
 #include "cli/command.h"
 #include "cli/mover/trial_needs.h"
 #include "cli/mover/trial_objects.h"
@@ -173,12 +172,12 @@ class TryCommand : public Command {
                       const absl::Status& removed) const;
   std::string CleanUpHint(const absl::Status& removed) const;
 
-  ClusterAccess access_;
-  TrialRequest request_{.velero_namespace = "velero", .mover_namespace = "csi-delta"};
-  std::string backup_;  // "": two are made
+  TrialRequest request_;
+  std::string namespace_;  // by -n
+  std::string backup_;     // "": two are made
   std::string into_;
   std::optional<absl::Duration> between_;
-  std::optional<absl::Duration> timeout_;
+  std::optional<absl::Duration> timeout_ = kTrialTimeout;
   bool keep_ = false;
   bool keep_namespace_ = false;
   bool clean_up_ = false;
@@ -186,20 +185,18 @@ class TryCommand : public Command {
 
 VerbSyntax TryCommand::Declare() {
   ArgumentTable table;
-  access_.Declare(table);
-  table.AddPositional("NAMESPACE", "which is backed up and restored", request_.namespace_name);
+  table.AddOptionalPositional("NAMESPACE", "which is backed up and restored; or -n NAMESPACE",
+                              request_.namespace_name);
+  table.Add("-n,--namespace", "NAMESPACE", "the same", namespace_);
   table.Add("--backup", "NAME",
             "make no backup, and restore this Backup of Velero; latest is the newest", backup_);
-  table.Add("--into", "NS", "the scratch namespace; NAMESPACE-try", into_);
-  table.Add("--location", "NAME", "the BackupStorageLocation; else Velero's default one",
+  table.Add("--into", "NS", "the scratch namespace (default: NAMESPACE-try)", into_);
+  table.Add("--location", "NAME", "the BackupStorageLocation (default: Velero's)",
             request_.location);
-  table.Add("--velero-namespace", "NS", "where Velero runs; velero", request_.velero_namespace);
-  table.Add("--mover-namespace", "NS", "where the data mover runs; csi-delta",
-            request_.mover_namespace);
   table.AddWait("--between",
-                "how long applications may write before the second backup, such as 5m; 0",
+                "how long applications may write before the second backup, such as 5m (default: 0)",
                 between_);
-  table.AddWait("--timeout", "how long each backup and the restore may take; 4h", timeout_);
+  table.AddWait("--timeout", "how long each backup and the restore may take", timeout_);
   table.Add("--keep", "leave both Backups, as backups of yours", keep_);
   table.Add("--keep-namespace",
             "leave all that was made, to look at the application; --clean-up and the next run "
@@ -208,7 +205,7 @@ VerbSyntax TryCommand::Declare() {
   table.Add("--clean-up", "only remove what an earlier run left", clean_up_);
   return {
       .name = "try",
-      .summary = "Back up a namespace twice, restore the second backup, and report the cost",
+      .summary = "Back up a namespace twice, restore it, and report the cost",
       .details =
           "Has Velero back the namespace up twice with the data mover, and restore the second "
           "backup into a scratch namespace. With --backup it only restores. Each block is compared "
@@ -219,11 +216,20 @@ VerbSyntax TryCommand::Declare() {
           "removes. Exit code 1 when a backup or the restore failed, 3 when the restore is good, "
           "but the second backup was not incremental or something could not be removed, 11 while "
           "another run is not over.",
-      .table = std::move(table)};
+      .table = std::move(table),
+      .family = VerbFamily::kMover,
+      .examples = {"try shop", "try shop --backup latest --context prod  # only the restore"}};
 }
 
 absl::StatusOr<ExitCode> TryCommand::Run(const CallContext& ctx, Session& session) {
-  const std::unique_ptr<k8s::ApiClient> api = access_.MakeClient();
+  if (request_.namespace_name.empty() == namespace_.empty()) {
+    return absl::InvalidArgumentError("name one namespace to try: csi-delta try shop");
+  }
+  request_.namespace_name += namespace_;  // One of them is empty.
+  const ClusterOptions& cluster = session.options().cluster;
+  request_.mover_namespace = cluster.mover_namespace;
+  ASSIGN_OR_RETURN(request_.velero_namespace, cluster.OneVelero());
+  const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
   Console& console = session.console();
   if (clean_up_) {
     return CleanUp(ctx, *api, console);
@@ -366,8 +372,7 @@ absl::StatusOr<TrialResult> TryCommand::RunTrial(const CallContext& ctx, k8s::Ap
   }
   console.Info(absl::StrCat("Backup ", plan.scratch.backup, " is being restored into namespace ",
                             plan.scratch.into));
-  ASSIGN_OR_RETURN(result.trouble,
-                   RestoreIntoScratch(ctx, api, plan.scratch, timeout_.value_or(kTrialTimeout)));
+  ASSIGN_OR_RETURN(result.trouble, RestoreIntoScratch(ctx, api, plan.scratch, *timeout_));
   ASSIGN_OR_RETURN(result.pvcs, CompareScratch(ctx, api, plan.scratch));
   for (const std::string& pvc : needs.pvcs) {
     if (!absl::c_any_of(result.costs.back(),
@@ -397,8 +402,8 @@ absl::Status TryCommand::AwaitBackup(const CallContext& ctx, k8s::ApiClient& api
                                      const std::string& name) const {
   std::string trouble;
   const absl::Status status = objects::WaitFor<Backup>(
-      ctx.WithTimeout(timeout_.value_or(kTrialTimeout)), api,
-      Backup::Key(request_.velero_namespace, name), [&](const Backup* now) -> absl::StatusOr<bool> {
+      ctx.WithTimeout(*timeout_), api, Backup::Key(request_.velero_namespace, name),
+      [&](const Backup* now) -> absl::StatusOr<bool> {
         if (now == nullptr) {
           return absl::NotFoundError(absl::StrCat("Backup ", name, " was deleted meanwhile"));
         }

@@ -9,7 +9,6 @@
 #include "base/json.h"
 #include "base/random.h"
 #include "base/status_macros.h"
-#include "cli/cluster_access.h"
 #include "cli/command.h"
 #include "cli/location_store.h"
 #include "datamover/controller/service.h"
@@ -53,10 +52,7 @@ class UninstallCommand : public Command {
   static void ReportItem(Console& console, absl::string_view action, const UninstallItem& item,
                          absl::string_view error);
 
-  ClusterAccess access_;
   datamover::UninstallRequest request_;
-  std::string mover_namespace_ = "csi-delta";
-  std::string velero_namespaces_ = "velero";
   std::string delete_data_of_;
   bool keep_data_ = false;
   bool yes_ = false;
@@ -64,14 +60,12 @@ class UninstallCommand : public Command {
 
 VerbSyntax UninstallCommand::Declare() {
   ArgumentTable table;
-  access_.Declare(table);
-  DeclareMoverNamespaces(table, mover_namespace_, velero_namespaces_);
   table.Add("--delete-data", "CLUSTER",
             "also delete what this cluster stored in the buckets, and its keys; CLUSTER is the "
             "uid of this cluster, as the data that is kept says it",
             delete_data_of_);
-  table.Add("--keep-data", "what it does anyway: data and keys stay", keep_data_);
-  table.Add("--yes", "do it; else only print what would be done", yes_);
+  table.Add("--keep-data", "keep data and keys, as without this flag", keep_data_);
+  table.Add("--yes", "do it (default: only print what would be done)", yes_);
   return {.name = "uninstall",
           .summary = "Remove from a cluster what the data mover made in it",
           .details =
@@ -81,22 +75,25 @@ VerbSyntax UninstallCommand::Declare() {
               "this cluster: Velero's Backups stay in the bucket, and other clusters restore "
               "from them. Refuses while volumes are being moved. Before or after helm "
               "uninstall, which takes the rest; what is left then is listed. May be run again.",
-          .table = std::move(table)};
+          .table = std::move(table),
+          .family = VerbFamily::kMover,
+          .examples = {"uninstall  # prints what would go", "uninstall --keep-data --yes"}};
 }
 
 absl::StatusOr<ExitCode> UninstallCommand::Run(const CallContext& ctx, Session& session) {
+  const ClusterOptions& options = session.options().cluster;
   ASSIGN_OR_RETURN(request_.velero_namespaces,
-                   datamover::ParseVeleroNamespaces(velero_namespaces_));
+                   datamover::ParseVeleroNamespaces(options.velero_namespaces));
   request_.open_store = [&session](const datamover::RepositoryAccess& access) {
     return OpenLocationStore(session.environment(), access);
   };
-  const std::unique_ptr<k8s::ApiClient> api = access_.MakeClient();
+  const std::unique_ptr<k8s::ApiClient> api = options.access.MakeClient();
   ASSIGN_OR_RETURN(const std::string cluster, datamover::ReadClusterUid(ctx, *api));
   RETURN_IF_ERROR(CheckDeletion(cluster));
   request_.keep_data = delete_data_of_.empty();
   // They may name the credentials that delete; an uninstallation does not need them otherwise.
   const absl::StatusOr<datamover::MoverSettings> settings =
-      datamover::ReadMoverSettings(ctx, *api, mover_namespace_);
+      datamover::ReadMoverSettings(ctx, *api, options.mover_namespace);
   if (!request_.keep_data) {
     RETURN_IF_ERROR(settings.status());
   }
@@ -104,7 +101,7 @@ absl::StatusOr<ExitCode> UninstallCommand::Run(const CallContext& ctx, Session& 
       .api = *api,
       .random = *session.environment().random,
       .secure_random = SecureRandom::Real(),
-      .mover_namespace = mover_namespace_,
+      .mover_namespace = options.mover_namespace,
       .cluster = cluster,
       .image = "",
       .worker_service_account = "",

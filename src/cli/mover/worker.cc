@@ -63,16 +63,18 @@ VerbSyntax WorkerCommand::Declare() {
   ArgumentTable table;
   table.Add("--task", "NS/NAME", "the VolumeTask that this is for", task_);
   access_.Declare(table);
-  return {.name = "worker",
-          .summary = "Run the job of a VolumeTask, and record its progress",
-          .details =
-              "Runs in the Pods of the data mover. spec.job of the task is the job: a backup, a "
-              "restore, a removal or a check. Progress and outcome are written to its status. The "
-              "worker stops when spec.cancel of the task becomes true (Canceled), or on a signal "
-              "(Interrupted). It continues while the API server is not reachable. A restore then "
-              "pauses its writes after two minutes, until the task confirms that it still belongs "
-              "to this Pod. Exits 0 once the final status has been recorded, including on failure.",
-          .table = std::move(table)};
+  return {
+      .name = "worker",
+      .summary = "Run the job of a VolumeTask, and record its progress",
+      .details =
+          "Runs in the Pods of the data mover. spec.job of the task is the job: a backup, a "
+          "restore, a removal or a check. Progress and outcome are written to its status. The "
+          "worker stops when spec.cancel of the task becomes true (Canceled), or on a signal "
+          "(Interrupted). It continues while the API server is not reachable. A restore then "
+          "pauses its writes after two minutes, until the task confirms that it still belongs "
+          "to this Pod. Exits 0 once the final status has been recorded, including on failure.",
+      .table = std::move(table),
+      .examples = {"worker --task csi-delta/up-1", "worker --task csi-delta/up-1 --context prod"}};
 }
 
 absl::StatusOr<ExitCode> WorkerCommand::Run(const CallContext& ctx, Session& session) {

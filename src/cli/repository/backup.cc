@@ -93,10 +93,11 @@ VerbSyntax BackupCommand::Declare() {
             "input",
             job_.extents);
   cluster_flags_.Declare(table);
-  table.Add("--parent", "ID",
-            "the snapshot to build on, by the beginning of its id; else the newest of this host "
-            "and path",
-            job_.parent);
+  table.Add(
+      "--parent", "ID",
+      "the snapshot to build on, by the beginning of its id (default: the newest of this host "
+      "and path)",
+      job_.parent);
   table.Add("-f,--force", "read everything, whatever a list says", job_.reads_all);
   table.Add("--new-chain", "let the chunk size differ from the parent's: a full backup",
             job_.new_chain);
@@ -111,20 +112,20 @@ VerbSyntax BackupCommand::Declare() {
   table.Add("--measure", "also report how large the repository is, and how many snapshots it holds",
             job_.measure);
   table.AddBytes("--chunk-size",
-                 "a power of two from 256KiB to 4MiB; else the parent's, or for a first backup "
-                 "512KiB, and 1MiB above 4 TiB",
+                 "a power of two from 256KiB to 4MiB (default: the parent's; for a first backup "
+                 "512KiB, and 1MiB above 4 TiB)",
                  job_.chunk_bytes);
-  table.AddChoice("--on-fallback", {"proceed", "warn", "fail"},
-                  "when an incremental backup would become a full one: continue, continue and warn "
-                  "(the default), or end with exit code 21",
-                  on_fallback_);
-  table.AddChoice("--compression", CompressionNames(), "how hard to compress data (auto)",
-                  compression_);
+  table.AddChoice(
+      "--on-fallback", {"proceed", "warn", "fail"},
+      "when an incremental backup would become a full one: continue, continue and warn, "
+      "or end with exit code 21",
+      on_fallback_);
+  table.AddChoice("--compression", CompressionNames(), "how hard to compress data", compression_);
   table.AddNumber("--cores", "N",
-                  "processors to work with; else those that its cgroup and CPU affinity allow", 1,
-                  kCoresMax, job_.cores);
-  table.AddNumber("--pack-size", "MIB", "wanted size of packs (16, in a bucket 32)", 4, 128,
-                  pack_mib_);
+                  "processors to work with (default: those that its cgroup and CPU affinity allow)",
+                  1, kCoresMax, job_.cores);
+  table.AddNumber("--pack-size", "MIB", "wanted size of packs (default: 16, in a bucket 32)", 4,
+                  128, pack_mib_);
   DeclareRecordFlags(table);
   return {
       .name = "backup",
@@ -144,14 +145,17 @@ VerbSyntax BackupCommand::Declare() {
           "makes "
           "the backup a full one. That, and a refused list, ends with exit code 20.",
       .table = std::move(table),
-      .family = VerbFamily::kNewRepository};
+      .family = VerbFamily::kNewRepository,
+      .examples = {"backup /dev/vg/orders-snapshot --path /orders",
+                   "backup /dev/vg/orders-snapshot --path /orders --extents changed.jsonl"}};
 }
 
 void BackupCommand::DeclareRecordFlags(ArgumentTable& table) {
   table.AddList("--tag", "TAG[,TAG]", "tags of the snapshot; may be given again", tags_);
-  table.Add("-H,--host", "HOST", "host of the snapshot; else this machine's name", job_.host);
-  table.Add("--path", "PATH", "path of the snapshot; else that of DEVICE", job_.path);
-  table.Add("--time", "TIME", "time of the snapshot, \"2026-11-21 13:05:00\"; else now", time_);
+  table.Add("-H,--host", "HOST", "host of the snapshot (default: this machine's name)", job_.host);
+  table.Add("--path", "PATH", "path of the snapshot (default: that of DEVICE)", job_.path);
+  table.Add("--time", "TIME", "time of the snapshot, \"2026-11-21 13:05:00\" (default: now)",
+            time_);
 }
 
 absl::StatusOr<engine::BackupJob> BackupCommand::Job() const {

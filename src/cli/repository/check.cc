@@ -78,7 +78,8 @@ class CheckCommand : public Command {
                 "Ends with exit code 1 when something is damaged. With --no-lock a backup "
                 "or prune that is under way may look like damage.",
             .table = std::move(table),
-            .family = VerbFamily::kRepository};
+            .family = VerbFamily::kRepository,
+            .examples = {"check", "check --read-data-subset 10%"}};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {

@@ -90,14 +90,15 @@ VerbSyntax CopyCommand::Declare() {
   table.AddPositionals("ID",
                        "the snapshots, by the beginnings of their ids, or \"latest\"; none: all", 0,
                        kSnapshotIdsMax, ids_);
-  table.Add("--from-repo", "REPO", "the repository to copy from (RESTIC_FROM_REPOSITORY)",
+  table.Add("--from-repo", "REPO", "the repository to copy from (default: $RESTIC_FROM_REPOSITORY)",
             from_.repository);
-  table.Add("--from-repository-file", "FILE", "a file that names it (RESTIC_FROM_REPOSITORY_FILE)",
-            from_.repository_file);
-  table.Add("--from-password-file", "FILE", "a file with its password (RESTIC_FROM_PASSWORD_FILE)",
-            from_.password_file);
+  table.Add("--from-repository-file", "FILE",
+            "a file that names it (default: $RESTIC_FROM_REPOSITORY_FILE)", from_.repository_file);
+  table.Add("--from-password-file", "FILE",
+            "a file with its password (default: $RESTIC_FROM_PASSWORD_FILE)", from_.password_file);
   table.Add("--from-password-command", "COMMAND",
-            "a command that prints its password (RESTIC_FROM_PASSWORD_COMMAND)",
+            "a command that prints its password (default: "
+            "$RESTIC_FROM_PASSWORD_COMMAND)",
             from_.password_command);
   DeclareFilterFlags(table, filter_);
   return {
@@ -108,7 +109,8 @@ VerbSyntax CopyCommand::Declare() {
           "looked at: what it lacks is copied again, and the verb ends with exit code 3. Without "
           "a password of its own, the other repository opens with that of this one.",
       .table = std::move(table),
-      .family = VerbFamily::kRepository};
+      .family = VerbFamily::kRepository,
+      .examples = {"copy --from-repo /srv/backups", "copy latest --from-repo /srv/backups"}};
 }
 
 absl::StatusOr<ExitCode> CopyCommand::Run(const CallContext& ctx, Session& session) {

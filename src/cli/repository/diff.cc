@@ -80,7 +80,9 @@ VerbSyntax DiffCommand::Declare() {
           "With --volume-snapshot no repository is needed: the driver says what changed, and it is "
           "drawn as by csi-delta map, in one line.",
       .table = std::move(table),
-      .family = VerbFamily::kRepository};
+      .family = VerbFamily::kRepository,
+      .examples = {"diff 8ab6fc6f 1c44d09e",
+                   "diff --volume-snapshot shop/orders-tuesday --base orders-monday"}};
 }
 
 absl::StatusOr<ExitCode> DiffCommand::Run(const CallContext& ctx, Session& session) {

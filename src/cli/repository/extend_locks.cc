@@ -34,7 +34,9 @@ class ExtendLocksCommand : public Command {
             "an object could "
             "not be extended, and names it.",
         .table = std::move(table),
-        .family = VerbFamily::kRepository};
+        .family = VerbFamily::kRepository,
+        .examples = {"extend-locks -o s3.object-lock-days=30 -o s3.object-lock-mode=COMPLIANCE",
+                     "extend-locks --renewed-at 2026-11-21T13:05:00Z -o s3.object-lock-days=30"}};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {

@@ -79,13 +79,13 @@ class ForgetCommand : public Command {
 
 VerbSyntax ForgetCommand::Declare() {
   ArgumentTable table;
-  table.AddPositionals("ID", "snapshots to remove, by the beginnings of their ids; else by rules",
+  table.AddPositionals("ID", "snapshots to remove, by the beginnings of their ids; none: by rules",
                        0, kSnapshotIdsMax, job_.ids);
   DeclareKeepFlags(table, job_.rules, /*with_letters=*/true);
   table.AddList("--keep-tag", "TAG[,TAG]",
                 "keep those with all of these tags; given again: or with all of those", keep_tags_);
   table.Add("-g,--group-by", "LIST",
-            "which snapshots compete: \"host,paths\" (the default), with tags too, or \"\"",
+            "which snapshots compete: those with the same of host, paths, tags; \"\": all",
             group_by_);
   DeclareFilterFlags(table, job_.filter, "--host");
   table.Add("--ignore-missing",
@@ -98,11 +98,13 @@ VerbSyntax ForgetCommand::Declare() {
             "removed, too",
             job_.spares_unfinished);
   DeclarePruneFlags(table, prune_flags_);
-  return {.name = "forget",
-          .summary = "Remove snapshots, by rules or by their ids",
-          .details = "A snapshot stays when any rule keeps it. The space is freed by prune.",
-          .table = std::move(table),
-          .family = VerbFamily::kRepository};
+  return {
+      .name = "forget",
+      .summary = "Remove snapshots, by rules or by their ids",
+      .details = "A snapshot stays when any rule keeps it. The space is freed by prune.",
+      .table = std::move(table),
+      .family = VerbFamily::kRepository,
+      .examples = {"forget --keep-daily 7 --keep-weekly 5 --dry-run", "forget 8ab6fc6f --prune"}};
 }
 
 void ForgetCommand::Report(Session& session, const engine::ForgetOutcome& outcome) const {

@@ -18,7 +18,8 @@ class InitCommand : public Command {
             .details =
                 "It is a repository of restic's format, version 2, with one key for the "
                 "password. A lost password cannot be replaced: the data is lost with it.",
-            .family = VerbFamily::kNewRepository};
+            .family = VerbFamily::kNewRepository,
+            .examples = {"init", "init --repo s3:https://minio.example/backups/orders"}};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
@@ -44,7 +45,7 @@ using repository::Repository;
 
 // The source of a new password. The variables of the old password are not read.
 void DeclareNewPassword(ArgumentTable& table, std::string& file) {
-  table.Add("--new-password-file", "FILE", "a file with the new password; else it is asked for",
+  table.Add("--new-password-file", "FILE", "a file with the new password (default: ask for it)",
             file);
 }
 
@@ -61,7 +62,8 @@ class KeyListCommand : public Command {
             .details =
                 "A key whose file is damaged opens nothing: it is named, the exit code is 3, "
                 "and key remove takes it away.",
-            .family = VerbFamily::kRepository};
+            .family = VerbFamily::kRepository,
+            .examples = {"key list", "key list --json"}};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
@@ -99,7 +101,8 @@ class KeyAddCommand : public Command {
     return {.name = "key add",
             .summary = "Add a key, so that one more password opens the repository",
             .table = std::move(table),
-            .family = VerbFamily::kNewRepository};
+            .family = VerbFamily::kNewRepository,
+            .examples = {"key add", "key add --new-password-file second.password"}};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
@@ -124,7 +127,8 @@ class KeyRemoveCommand : public Command {
             .summary = "Remove a key, so that its password no longer opens the repository",
             .details = "The key that opened the repository stays; give another one's password.",
             .table = std::move(table),
-            .family = VerbFamily::kRepository};
+            .family = VerbFamily::kRepository,
+            .examples = {"key remove 5f3a", "key remove 5f3a --password-file second.password"}};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
@@ -165,7 +169,8 @@ class KeyPasswdCommand : public Command {
             .summary = "Change the password",
             .details = "A new key takes the place of the one that opened the repository.",
             .table = std::move(table),
-            .family = VerbFamily::kNewRepository};
+            .family = VerbFamily::kNewRepository,
+            .examples = {"key passwd", "key passwd --new-password-file new.password"}};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {

@@ -97,7 +97,8 @@ class LsCommand : public Command {
                 "known of it in /volume.json. With --json: one object with snapshot and "
                 "nodes.",
             .table = std::move(table),
-            .family = VerbFamily::kRepository};
+            .family = VerbFamily::kRepository,
+            .examples = {"ls latest", "ls 8ab6fc6f --long"}};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {

@@ -100,7 +100,8 @@ VerbSyntax MapCommand::Declare() {
           "what changed is rounded out to chunks, and what was rewritten with the same data did "
           "not change. Both snapshots must have chunks of one size.",
       .table = std::move(table),
-      .family = VerbFamily::kRepository};
+      .family = VerbFamily::kRepository,
+      .examples = {"map latest  # since its parent", "map 8ab6fc6f 1c44d09e"}};
 }
 
 absl::StatusOr<ExitCode> MapCommand::Run(const CallContext& ctx, Session& session) {

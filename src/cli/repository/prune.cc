@@ -56,7 +56,8 @@ class PruneCommand : public Command {
         .summary = "Free the space of what no snapshot uses any more",
         .details = "Waits for running backups. It is safe to interrupt: the next prune continues.",
         .table = std::move(table),
-        .family = VerbFamily::kRepository};
+        .family = VerbFamily::kRepository,
+        .examples = {"prune --dry-run", "prune --max-unused 10%"}};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
@@ -78,8 +79,7 @@ class PruneCommand : public Command {
 
 void DeclarePruneFlags(ArgumentTable& table, PruneFlags& flags) {
   table.Add("--max-unused", "LIMIT",
-            "how much of what remains may be unused: \"5%\" (the default), \"2G\", \"0\" or "
-            "\"unlimited\"",
+            "how much of what remains may be unused: \"10%\", \"2G\", \"0\" or \"unlimited\"",
             flags.unused_max);
   table.AddBytes("--max-repack-size", "write at most so many bytes of packs again",
                  flags.repack_bytes_max);

@@ -34,7 +34,8 @@ class RepairConfigCommand : public Command {
             .details =
                 "A snapshot or an index file proves which key is the repository's. The repository "
                 "gets a new id. A config that opens is left as it is.",
-            .family = VerbFamily::kRepository};
+            .family = VerbFamily::kRepository,
+            .examples = {"repair config", "repair config --repo /srv/backups"}};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
@@ -62,7 +63,8 @@ class RepairIndexCommand : public Command {
     return {.name = "repair index",
             .summary = "Make the index agree with the packs that are stored",
             .table = std::move(table),
-            .family = VerbFamily::kRepository};
+            .family = VerbFamily::kRepository,
+            .examples = {"repair index --dry-run", "repair index --read-all-packs"}};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
@@ -119,7 +121,8 @@ class RepairPacksCommand : public Command {
             "that did. Ends with exit code 3 when blobs are lost; check then names the snapshots "
             "that cannot be restored.",
         .table = std::move(table),
-        .family = VerbFamily::kRepository};
+        .family = VerbFamily::kRepository,
+        .examples = {"repair packs", "repair packs --from /dev/vg/orders"}};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
@@ -223,7 +226,8 @@ class RepairSnapshotsCommand : public Command {
                 "own file does not read is named, and goes only by forget with its whole id. Ends "
                 "with exit code 3 when snapshots are left that cannot be restored.",
             .table = std::move(table),
-            .family = VerbFamily::kRepository};
+            .family = VerbFamily::kRepository,
+            .examples = {"repair snapshots", "repair snapshots --forget"}};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {

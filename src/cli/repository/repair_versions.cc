@@ -28,7 +28,9 @@ class RepairVersionsCommand : public Command {
                 "and run check after it. Ends with exit code 3 when an object could not be "
                 "brought back.",
             .table = std::move(table),
-            .family = VerbFamily::kRepository};
+            .family = VerbFamily::kRepository,
+            .examples = {"repair versions --as-of 2026-11-21T13:05:00Z --dry-run",
+                         "repair versions --as-of 2026-11-21T13:05:00Z --hide-newer"}};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {

@@ -90,7 +90,9 @@ VerbSyntax RestoreCommand::Declare() {
           "restored, and a snapshot does not read that may be newer. With --upload and --into the "
           "data mover replaces the data of a PVC; then the repository is not read here.",
       .table = std::move(table),
-      .family = VerbFamily::kRepository};
+      .family = VerbFamily::kRepository,
+      .examples = {"restore latest --path /orders --target orders.img",
+                   "restore --upload nightly-1-x7k2p --into shop/data"}};
 }
 
 absl::StatusOr<ExitCode> RestoreCommand::Run(const CallContext& ctx, Session& session) {

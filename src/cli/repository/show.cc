@@ -229,7 +229,8 @@ class ShowCommand : public Command {
                 "snapshot, as csi-delta snapshots prints it, volume, which is /volume.json or "
                 "null, and chain.",
             .table = std::move(table),
-            .family = VerbFamily::kRepository};
+            .family = VerbFamily::kRepository,
+            .examples = {"show latest", "show 8ab6fc6f --json"}};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {

@@ -71,7 +71,8 @@ VerbSyntax SnapshotsCommand::Declare() {
           "names nothing in the list is named on stderr, and the exit code is 3, or 1 when "
           "the list is empty; restic ends with 0.",
       .table = std::move(table),
-      .family = VerbFamily::kRepository};
+      .family = VerbFamily::kRepository,
+      .examples = {"snapshots --path /orders --latest 3", "snapshots --json"}};
 }
 
 absl::StatusOr<ExitCode> SnapshotsCommand::Run(const CallContext& ctx, Session& session) {

@@ -164,10 +164,11 @@ VerbSyntax StatsCommand::Declare() {
   table.AddPositionals("ID",
                        "the snapshots, by the beginnings of their ids, or \"latest\"; none: all", 0,
                        kSnapshotIdsMax, ids_);
-  table.AddChoice("--mode", {"restore-size", "raw-data"},
-                  "what to measure: volumes as they are restored (the default), or all blobs of "
-                  "the repository as they are stored",
-                  mode_);
+  table.AddChoice(
+      "--mode", {"restore-size", "raw-data"},
+      "what to measure: volumes as they are restored, or all blobs of the repository as "
+      "they are stored",
+      mode_);
   table.Add("--drivers",
             "instead: what the snapshots tell of the CSI drivers of their volumes, how often each "
             "said what changed, and why not",
@@ -177,7 +178,8 @@ VerbSyntax StatsCommand::Declare() {
           .summary = "Print how large snapshots or the repository are",
           .details = "With --json: one object, with restic's members.",
           .table = std::move(table),
-          .family = VerbFamily::kRepository};
+          .family = VerbFamily::kRepository,
+          .examples = {"stats", "stats --mode raw-data"}};
 }
 
 absl::StatusOr<ExitCode> StatsCommand::Run(const CallContext& ctx, Session& session) {

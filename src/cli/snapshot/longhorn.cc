@@ -178,7 +178,8 @@ class LonghornListCommand : public Command {
                 "caller's own rights; what may not be read is named on stderr and left empty. The "
                 "oldest of a volume comes first.",
             .table = std::move(table),
-            .family = VerbFamily::kCluster};
+            .family = VerbFamily::kCluster,
+            .examples = {"longhorn list --pvc shop/data", "longhorn list --of-gone-jobs -o wide"}};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
@@ -295,7 +296,7 @@ VerbSyntax LonghornPruneCommand::Declare() {
   table.Add("--also-detached",
             "also those of volumes that are not attached; Longhorn deletes them when they are",
             also_detached_);
-  table.Add("--yes", "do it; else only print what would be deleted", yes_);
+  table.Add("--yes", "do it (default: only print what would be deleted)", yes_);
   return {
       .name = "longhorn prune",
       .summary =
@@ -313,7 +314,9 @@ VerbSyntax LonghornPruneCommand::Declare() {
           "listed. Deletes 5 a second and waits for none; a second run goes on where one was "
           "ended. Ends with exit code 3 when one could not be deleted.",
       .table = std::move(table),
-      .family = VerbFamily::kCluster};
+      .family = VerbFamily::kCluster,
+      .examples = {"longhorn prune --pvc shop/data --keep-last 3  # prints what would go",
+                   "longhorn prune --older-than 30d --yes"}};
 }
 
 std::vector<LonghornItem> LonghornPruneCommand::Decide(const longhorn::Inventory& inventory,

@@ -190,9 +190,9 @@ class SnapshotCreateCommand : public Command {
   std::string note_;
   std::string schedule_;
   std::string hold_;
-  std::optional<absl::Duration> timeout_;
+  std::optional<absl::Duration> timeout_ = kTimeout;
   KeepRules rules_;  // none: nothing is deleted once all were taken
-  std::string mover_namespace_ = "csi-delta";
+  std::string mover_namespace_;
   bool makes_room_ = false;
   bool any_maker_ = false;
   bool waits_for_others_ = false;
@@ -205,19 +205,21 @@ VerbSyntax SnapshotCreateCommand::Declare() {
   table.Add("--pod", "POD", "the PVCs of this Pod", selection_.pod);
   table.Add("--statefulset", "NAME", "the PVCs of this StatefulSet", selection_.stateful_set);
   table.Add("--all", "all PVCs of the namespace", selection_.all);
-  table.Add("--name", "NAME",
-            "of the VolumeSnapshot; of several, of their set, NAME-PVC each; "
-            "PVC-yyyymmdd-hhmmss. A second run with a name waits for the one that is there",
-            name_);
-  table.Add("--class", "CLASS", "the VolumeSnapshotClass; chosen as backups do", class_name_);
+  table.Add(
+      "--name", "NAME",
+      "of the VolumeSnapshot; of several, of their set, NAME-PVC each. A second run with a name "
+      "waits for the one that is there (default: PVC-yyyymmdd-hhmmss)",
+      name_);
+  table.Add("--class", "CLASS", "the VolumeSnapshotClass (default: chosen as for backups)",
+            class_name_);
   table.AddChoice("--wait", {"taken", "ready", "no"},
                   "for what: until the application may go on, until the storage has all of it, "
-                  "for nothing; taken",
+                  "for nothing",
                   wait_);
-  table.AddWait("--timeout", "how long to wait; 5m", timeout_);
+  table.AddWait("--timeout", "how long to wait", timeout_);
   table.AddChoice("--group", {"auto", "always", "never"},
                   "several PVCs at one instant, by a VolumeGroupSnapshot: where that can be had, "
-                  "or else not at all, or never; auto",
+                  "or else not at all, or never",
                   group_);
   table.Add("--wait-lease", "wait where another operation on the volume is under way",
             waits_for_others_);
@@ -231,11 +233,10 @@ VerbSyntax SnapshotCreateCommand::Declare() {
             schedule_);
   DeclareKeepFlags(table, rules_, /*with_letters=*/false);
   table.Add("--make-room",
-            "where a quota or the driver allows no more, delete the oldest of these PVCs first "
-            "that no keep rule keeps and nothing needs, as few as do",
+            "if a limit of a quota or of the driver is reached, first delete the oldest snapshots "
+            "of these PVCs that no keep rule keeps and nothing needs, as few as possible",
             makes_room_);
   table.Add("--any-maker", "delete also those that csi-delta snapshot did not make", any_maker_);
-  table.Add("--mover-namespace", "NS", "the mover's namespace; csi-delta", mover_namespace_);
   return {.name = "snapshot create",
           .summary = "Take VolumeSnapshots, and return when they are taken",
           .details =
@@ -246,11 +247,14 @@ VerbSyntax SnapshotCreateCommand::Declare() {
               "rule, what csi-delta snapshot made of these PVCs and no rule keeps is deleted "
               "once all were taken, but for what is needed, as by snapshot prune.",
           .table = std::move(table),
-          .family = VerbFamily::kCluster};
+          .family = VerbFamily::kCluster,
+          .examples = {"snapshot create data -n shop",
+                       "snapshot create --all -n shop --keep-daily 7 --wait ready"}};
 }
 
 absl::StatusOr<ExitCode> SnapshotCreateCommand::Run(const CallContext& ctx, Session& session) {
   const ClusterOptions& cluster = session.options().cluster;
+  mover_namespace_ = cluster.mover_namespace;
   if (cluster.all_namespaces) {
     return absl::InvalidArgumentError("-A is not for snapshot create; name a namespace with -n");
   }
@@ -278,14 +282,14 @@ absl::StatusOr<ExitCode> SnapshotCreateCommand::Run(const CallContext& ctx, Sess
     }
     group.on_full = MakerOfRoom(ctx, *api, session.console(), requests, room_mutex);
   }
-  snapshots::RoomMaker room(ctx, *api, Retention(requests), timeout_.value_or(kTimeout));
+  snapshots::RoomMaker room(ctx, *api, Retention(requests), *timeout_);
   if (makes_room_ && (requests.size() > 1 || !hold_.empty())) {
     RETURN_IF_ERROR(MakeRoomAhead(ctx, *api, session, requests, group, room));
   }
   std::unique_ptr<HeldProgram> held;
   const absl::Time hold_begins = ctx.clock->Now();
   if (!hold_.empty()) {
-    ASSIGN_OR_RETURN(held, Annotate(HeldProgram::Start(ctx.WithTimeout(timeout_.value_or(kTimeout)),
+    ASSIGN_OR_RETURN(held, Annotate(HeldProgram::Start(ctx.WithTimeout(*timeout_),
                                                        {.arguments = std::move(hold_command)}),
                                     "--hold"));
   }
@@ -408,7 +412,7 @@ csi::RoomInDriver SnapshotCreateCommand::MakerOfRoom(const CallContext& ctx, k8s
                                                      const std::vector<CreationRequest>& requests,
                                                      Mutex& mutex) const {
   return [&ctx, &api, &console, &mutex, retention = Retention(requests),
-          timeout = timeout_.value_or(kTimeout)](const absl::Status& refused) {
+          timeout = *timeout_](const absl::Status& refused) {
     const MutexLock lock(mutex);
     snapshots::RoomMaker room(ctx, api, retention, timeout);
     const absl::Status made = room.MakeInDriver(refused);
@@ -523,7 +527,7 @@ std::vector<CreationRequest> SnapshotCreateCommand::MakeRequests(
                         .awaited = wait_ == "no"      ? snapshots::AwaitedState::kNothing
                                    : wait_ == "ready" ? snapshots::AwaitedState::kReady
                                                       : snapshots::AwaitedState::kTaken,
-                        .timeout = timeout_.value_or(kTimeout)});
+                        .timeout = *timeout_});
   }
   return requests;
 }

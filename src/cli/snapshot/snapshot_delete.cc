@@ -155,7 +155,7 @@ class SnapshotDeleteCommand : public Command {
 
   std::vector<std::string> names_;
   std::string set_;
-  std::string mover_namespace_ = "csi-delta";
+  std::string mover_namespace_;
   std::optional<absl::Duration> timeout_;
   bool dry_run_ = false;
   bool wait_ = false;
@@ -176,8 +176,7 @@ VerbSyntax SnapshotDeleteCommand::Declare() {
   table.Add("--last-too", "delete the only Ready one of a PVC, too", last_too_);
   table.Add("--ignore-missing", "a NAME that is not there counts as deleted", ignore_missing_);
   table.Add("--wait", "wait until they are gone, with their VolumeSnapshotContents", wait_);
-  table.AddWait("--timeout", "how long --wait waits (5m)", timeout_);
-  table.Add("--mover-namespace", "NS", "the mover's namespace; csi-delta", mover_namespace_);
+  table.AddWait("--timeout", "how long --wait waits (default: 5m)", timeout_);
   return {.name = "snapshot delete",
           .summary = "Delete VolumeSnapshots, and say first what becomes of their data",
           .details =
@@ -189,7 +188,9 @@ VerbSyntax SnapshotDeleteCommand::Declare() {
               "or the API server refused to delete one. Where the storage keeps the data, the "
               "VolumeSnapshotContent is removed, too, so that its handle can be imported.",
           .table = std::move(table),
-          .family = VerbFamily::kCluster};
+          .family = VerbFamily::kCluster,
+          .examples = {"snapshot delete data-20261121-130500 -n shop --dry-run",
+                       "snapshot delete --set before-upgrade -n shop --wait"}};
 }
 
 absl::Status SnapshotDeleteCommand::CheckFlags() const {
@@ -436,6 +437,7 @@ absl::StatusOr<ExitCode> SnapshotDeleteCommand::Conclude(
 
 absl::StatusOr<ExitCode> SnapshotDeleteCommand::Run(const CallContext& ctx, Session& session) {
   const ClusterOptions& cluster = session.options().cluster;
+  mover_namespace_ = cluster.mover_namespace;
   ASSIGN_OR_RETURN(const std::string space, OneNamespace(cluster, "snapshot delete"));
   RETURN_IF_ERROR(CheckFlags());
   const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();

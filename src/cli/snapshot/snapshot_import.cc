@@ -39,25 +39,25 @@ class SnapshotImportCommand : public Command {
   csi::StaticContent request_;
   std::string mode_;
   bool wait_ = false;
-  std::optional<absl::Duration> timeout_;
+  std::optional<absl::Duration> timeout_ = kImportTimeout;
   bool dry_run_ = false;
 };
 
 VerbSyntax SnapshotImportCommand::Declare() {
   ArgumentTable table;
   table.AddPositional("HANDLE", "what the driver calls the snapshot", request_.handle);
-  table.Add("--driver", "DRIVER", "the CSI driver; required", request_.driver);
-  table.Add("--name", "NAME", "of the VolumeSnapshot; imported- and a hash",
+  table.Add("--driver", "DRIVER", "the CSI driver (required)", request_.driver);
+  table.Add("--name", "NAME", "of the VolumeSnapshot (default: imported- and a hash)",
             request_.snapshot_name);
-  table.Add("--class", "CLASS", "the VolumeSnapshotClass, for drivers that need its Secret; none",
+  table.Add("--class", "CLASS", "the VolumeSnapshotClass, for drivers that need its Secret",
             request_.class_name);
-  table.AddChoice("--mode", {"Filesystem", "Block"},
-                  "the mode of the volume that it was taken of; not known", mode_);
+  table.AddChoice("--mode", {"Filesystem", "Block"}, "the mode of the volume that it was taken of",
+                  mode_);
   table.AddChoice("--policy", {"Retain", "Delete"},
-                  "what becomes of the snapshot when the VolumeSnapshot is deleted; Retain",
+                  "what becomes of the snapshot when the VolumeSnapshot is deleted",
                   request_.deletion_policy);
   table.Add("--wait", "until the driver has reported the snapshot", wait_);
-  table.AddWait("--timeout", "how long to wait; 1m", timeout_);
+  table.AddWait("--timeout", "how long to wait", timeout_);
   table.Add("--dry-run", "check all, and print what would be made", dry_run_);
   return {.name = "snapshot import",
           .summary = "Make a VolumeSnapshot of a snapshot that the storage has already",
@@ -67,7 +67,9 @@ VerbSyntax SnapshotImportCommand::Declare() {
               "run with the same arguments resumes what an interrupted one left. A VolumeSnapshot "
               "stays Unverified where the driver does not list its snapshots.",
           .table = std::move(table),
-          .family = VerbFamily::kCluster};
+          .family = VerbFamily::kCluster,
+          .examples = {"snapshot import snap-0a1b2c3d --driver ebs.csi.aws.com -n shop",
+                       "snapshot import snap-0a1b2c3d --driver ebs.csi.aws.com -n shop --dry-run"}};
 }
 
 absl::StatusOr<ExitCode> SnapshotImportCommand::Run(const CallContext& ctx, Session& session) {
@@ -89,7 +91,7 @@ absl::StatusOr<ExitCode> SnapshotImportCommand::Run(const CallContext& ctx, Sess
   ASSIGN_OR_RETURN(VolumeSnapshot snapshot, snapshots::CarryOutImport(ctx, *api, plan));
   absl::Status outcome;
   if (wait_) {
-    outcome = Await(ctx.WithTimeout(timeout_.value_or(kImportTimeout)), *api, snapshot);
+    outcome = Await(ctx.WithTimeout(*timeout_), *api, snapshot);
     if (!outcome.ok()) {
       // Its present state, if it can be read.
       snapshot = objects::Get<VolumeSnapshot>(ctx, *api, snapshot.key()).value_or(snapshot);

@@ -137,7 +137,6 @@ class SnapshotListCommand : public Command {
   std::string volume_;
   std::string set_;
   std::string state_;
-  std::string mover_namespace_ = "csi-delta";
   bool groups_ = false;
   bool watches_ = false;
   GrowingTable growing_;
@@ -160,14 +159,14 @@ VerbSyntax SnapshotListCommand::Declare() {
   table.Add("--groups", "instead: the VolumeGroupSnapshots, and what became of each", groups_);
   table.Add("--watch", "then a row, or a line of JSON, for each change, until it is interrupted",
             watches_);
-  table.Add("--mover-namespace", "NS", "the mover's namespace; csi-delta", mover_namespace_);
   return {.name = "snapshot list",
           .summary = "List VolumeSnapshots, their state, and what keeps them",
           .details =
               "Takes the caller's own rights; what may not be read is named on stderr and "
               "left empty. With --watch it ends with exit code 0 when it is interrupted.",
           .table = std::move(table),
-          .family = VerbFamily::kCluster};
+          .family = VerbFamily::kCluster,
+          .examples = {"snapshot list -n shop --pvc data", "snapshot list -A -o wide"}};
 }
 
 absl::StatusOr<ExitCode> SnapshotListCommand::Run(const CallContext& ctx, Session& session) {
@@ -188,7 +187,7 @@ absl::StatusOr<ExitCode> SnapshotListCommand::Run(const CallContext& ctx, Sessio
                    snapshots::ReadInventory(ctx, *api,
                                             {.namespace_name = space,
                                              .label_selector = groups_ ? "" : cluster.selector,
-                                             .mover_namespace = mover_namespace_,
+                                             .mover_namespace = cluster.mover_namespace,
                                              .now = ctx.clock->Now()}));
   if (groups_) {
     RETURN_IF_ERROR(PrintGroups(ctx, session, *api, space, inventory.entries));

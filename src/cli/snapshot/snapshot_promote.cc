@@ -133,7 +133,7 @@ class SnapshotPromoteCommand : public Command {
     RETURN_IF_ERROR(CheckFlags());
     ASSIGN_OR_RETURN(namespace_, OneNamespace(session.options().cluster, "snapshot promote"));
     const std::unique_ptr<k8s::ApiClient> api = session.options().cluster.access.MakeClient();
-    const CallContext limited = ctx.WithTimeout(timeout_.value_or(kPromotionTimeout));
+    const CallContext limited = ctx.WithTimeout(*timeout_);
     return from_namespace_.empty() ? Promote(ctx, limited, *api, session)
                                    : Borrow(limited, *api, session);
   }
@@ -168,7 +168,7 @@ class SnapshotPromoteCommand : public Command {
   int64_t ordinal_ = -1;
   std::string from_namespace_;
   bool wait_ = false;
-  std::optional<absl::Duration> timeout_;
+  std::optional<absl::Duration> timeout_ = kPromotionTimeout;
   bool dry_run_ = false;
   std::string namespace_;
 };
@@ -181,17 +181,19 @@ VerbSyntax SnapshotPromoteCommand::Declare() {
   table.Add("--replica-of", "STATEFULSET",
             "call each PVC as this StatefulSet looks for it: TEMPLATE-STATEFULSET-ORDINAL",
             naming_.replica_of);
-  table.AddNumber("--ordinal", "N", "with --replica-of: of this Pod; that of the source PVC", 0,
-                  1'000'000, ordinal_);
+  table.AddNumber("--ordinal", "N",
+                  "with --replica-of: of this Pod (default: that of the source PVC)", 0, 1'000'000,
+                  ordinal_);
   table.Add("--pvc-prefix", "TEXT", "call each PVC as its source, with this in front",
             naming_.prefix);
   table.Add("--pvc-suffix", "TEXT", "the same, with this behind", naming_.suffix);
-  table.AddParsed("--storage-class", "CLASS",
-                  "that of the source PVC; else the driver's default or only one",
-                  [this](const std::string& value) {
-                    storage_class_ = value;
-                    return absl::OkStatus();
-                  });
+  table.AddParsed(
+      "--storage-class", "CLASS",
+      "of the PVC (default: that of the source PVC, else the driver's default or only one)",
+      [this](const std::string& value) {
+        storage_class_ = value;
+        return absl::OkStatus();
+      });
   table.AddParsed("--size", "SIZE",
                   "as Kubernetes writes it, 10Gi; what the VolumeSnapshot needs, or the source PVC "
                   "requests where that is more",
@@ -200,8 +202,10 @@ VerbSyntax SnapshotPromoteCommand::Declare() {
                     size_bytes_ = bytes;
                     return absl::OkStatus();
                   });
-  table.AddChoice("--mode", {"Filesystem", "Block"}, "the volume mode; that of the source", mode_);
-  table.AddList("--access", "MODE", "an access mode; those of the source PVC, or ReadWriteOnce",
+  table.AddChoice("--mode", {"Filesystem", "Block"},
+                  "the volume mode (default: that of the source)", mode_);
+  table.AddList("--access", "MODE",
+                "an access mode (default: those of the source PVC, else ReadWriteOnce)",
                 access_modes_);
   table.Add("--labels-of", "PVC", "give each PVC the labels of this one", labels_of_);
   table.Add("--from-namespace", "NS",
@@ -213,7 +217,7 @@ VerbSyntax SnapshotPromoteCommand::Declare() {
       "until the VolumeSnapshots are ready, and then until the PVCs are bound; one that waits "
       "for its first consumer is not waited for",
       wait_);
-  table.AddWait("--timeout", "how long to wait; 5m", timeout_);
+  table.AddWait("--timeout", "how long to wait", timeout_);
   table.Add("--dry-run", "check all, and print what would be made", dry_run_);
   return {.name = "snapshot promote",
           .summary = "Make PVCs of VolumeSnapshots",
@@ -224,7 +228,9 @@ VerbSyntax SnapshotPromoteCommand::Declare() {
               "rights; what may not be read is named on stderr and not checked. Exit code 22 when "
               "--size is too small.",
           .table = std::move(table),
-          .family = VerbFamily::kCluster};
+          .family = VerbFamily::kCluster,
+          .examples = {"snapshot promote data-20261121-130500 data-copy -n shop",
+                       "snapshot promote --set before-upgrade --pvc-suffix=-old -n shop --wait"}};
 }
 
 absl::Status SnapshotPromoteCommand::CheckFlags() const {

@@ -112,7 +112,7 @@ class SnapshotPruneCommand : public Command {
 
   KeepRules rules_;
   std::string pvc_;
-  std::string mover_namespace_ = "csi-delta";
+  std::string mover_namespace_;
   bool any_maker_ = false;
   bool yes_ = false;
   std::size_t ignored_ = 0;  // of other makers
@@ -123,8 +123,7 @@ VerbSyntax SnapshotPruneCommand::Declare() {
   DeclareKeepFlags(table, rules_, /*with_letters=*/false);
   table.Add("--pvc", "PVC", "only those of this PVC", pvc_);
   table.Add("--any-maker", "also those that csi-delta snapshot did not make", any_maker_);
-  table.Add("--yes", "do it; else only print what would be deleted", yes_);
-  table.Add("--mover-namespace", "NS", "the mover's namespace; csi-delta", mover_namespace_);
+  table.Add("--yes", "do it (default: only print what would be deleted)", yes_);
   return {
       .name = "snapshot prune",
       .summary = "Delete VolumeSnapshots that no keep rule keeps, for each PVC by itself",
@@ -138,7 +137,9 @@ VerbSyntax SnapshotPruneCommand::Declare() {
           "VolumeSnapshotContents and PVCs, and where they matter Velero's Backups, can be "
           "listed. Ends with exit code 3 when the API server refused to delete one.",
       .table = std::move(table),
-      .family = VerbFamily::kCluster};
+      .family = VerbFamily::kCluster,
+      .examples = {"snapshot prune -n shop --keep-daily 7  # prints what would go",
+                   "snapshot prune -n shop --keep-daily 7 --pvc data --yes"}};
 }
 
 absl::StatusOr<snapshots::RetentionPlan> SnapshotPruneCommand::Plan(
@@ -265,6 +266,7 @@ absl::StatusOr<ExitCode> SnapshotPruneCommand::Run(const CallContext& ctx, Sessi
         "N, --keep-within 7d or another of --help");
   }
   const ClusterOptions& cluster = session.options().cluster;
+  mover_namespace_ = cluster.mover_namespace;
   const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
   ASSIGN_OR_RETURN(snapshots::RetentionPlan plan, Plan(ctx, *api, cluster));
   std::vector<PrunedItem> items = ItemsOf(std::move(plan));

@@ -222,7 +222,7 @@ class SnapshotRestoreCommand : public Command {
   bool finish_ = false;
   bool dry_run_ = false;
   bool yes_ = false;
-  std::optional<absl::Duration> timeout_;
+  std::optional<absl::Duration> timeout_ = kRestoreTimeout;
   std::string namespace_;
 };
 
@@ -235,14 +235,13 @@ VerbSyntax SnapshotRestoreCommand::Declare() {
             "it was taken of",
             set_);
   table.AddChoice("--safety", {"yes", "no"},
-                  "whether a VolumeSnapshot of the PVC is taken first; yes. no takes --yes",
-                  safety_);
+                  "take a VolumeSnapshot of the PVC first; \"no\" also requires --yes", safety_);
   table.Add("--undo", "give the PVC its volume of before again, and keep what was restored", undo_);
   table.Add("--finish", "delete the volume that is not in use; there is no undo after that",
             finish_);
   table.Add("--dry-run", "check all, and print what would be done", dry_run_);
   table.Add("--yes", "do not ask; required without a terminal", yes_);
-  table.AddWait("--timeout", "how long to wait for the cluster; 10m", timeout_);
+  table.AddWait("--timeout", "how long to wait for the cluster", timeout_);
   return {
       .name = "snapshot restore",
       .summary = "Replace the data of a PVC by that of a VolumeSnapshot",
@@ -254,7 +253,9 @@ VerbSyntax SnapshotRestoreCommand::Declare() {
           "goes on. It takes the rights of the ClusterRole csi-delta-snapshot-admin. Exit code 22 "
           "when the volume is too small, 11 while another operation on it is under way.",
       .table = std::move(table),
-      .family = VerbFamily::kCluster};
+      .family = VerbFamily::kCluster,
+      .examples = {"snapshot restore data-20261121-130500 --into data -n shop --dry-run",
+                   "snapshot restore --into data -n shop --undo"}};
 }
 
 absl::Status SnapshotRestoreCommand::CheckFlags() const {
@@ -390,7 +391,7 @@ absl::Status WithWayOn(const absl::Status& status) {
 absl::Status SnapshotRestoreCommand::SwapAll(const CallContext& ctx, k8s::ApiClient& api,
                                              Session& session,
                                              const std::vector<SwapPlan>& plans) const {
-  const CallContext limited = ctx.WithTimeout(timeout_.value_or(kRestoreTimeout));
+  const CallContext limited = ctx.WithTimeout(*timeout_);
   std::vector<std::unique_ptr<inplace::VolumeSwap>> swaps;
   swaps.reserve(plans.size());
   for (const SwapPlan& plan : plans) {
@@ -452,7 +453,7 @@ absl::StatusOr<ExitCode> SnapshotRestoreCommand::EndAll(
     return ExitCode::kOk;
   }
   RETURN_IF_ERROR(Confirm(ctx, session, targets));
-  const CallContext limited = ctx.WithTimeout(timeout_.value_or(kRestoreTimeout));
+  const CallContext limited = ctx.WithTimeout(*timeout_);
   ExitCode code = ExitCode::kOk;
   for (const SwapTarget& target : targets) {
     const auto swap = MakeSwap(limited, api, session, target);

@@ -26,19 +26,21 @@ class SnapshotScheduleCommand : public Command {
                          "of the schedule, and of its CronJob; the words behind it are PVCs", 1,
                          kSnapshotIdsMax, names_);
     table.Add("--cron", "CRON",
-              "when: five fields, \"0 3 * * *\", or @daily and the like; required", request_.cron);
-    table.Add("--time-zone", "ZONE", "whose hours these are, \"Europe/Berlin\"; the cluster's",
+              "when: five fields, \"0 3 * * *\", or @daily and the like (required)", request_.cron);
+    table.Add("--time-zone", "ZONE",
+              "whose hours these are, \"Europe/Berlin\" (default: the cluster's)",
               request_.time_zone);
-    table.Add("--image", "IMAGE", "that holds /bin/csi-delta: the plugin's; required",
+    table.Add("--image", "IMAGE", "that holds /bin/csi-delta: the plugin's (required)",
               request_.image);
     table.Add("--suspend", "it starts nothing until that is changed", request_.is_suspended);
     table.Add("--statefulset", "NAME", "the PVCs of this StatefulSet",
               request_.selection.stateful_set);
     table.Add("--all", "all PVCs of the namespace", request_.selection.all);
-    table.Add("--class", "CLASS", "the VolumeSnapshotClass; chosen as backups do",
+    table.Add("--class", "CLASS", "the VolumeSnapshotClass (default: chosen as for backups)",
               request_.class_name);
     table.AddChoice("--group", {"auto", "always", "never"},
-                    "several PVCs at one instant, as with snapshot create; auto", request_.group);
+                    "several PVCs at one instant, as with snapshot create (default: auto)",
+                    request_.group);
     table.Add("--note", "TEXT", "a remark to keep with each VolumeSnapshot", request_.note);
     DeclareKeepFlags(table, rules_, /*with_letters=*/false);
     return {.name = "snapshot schedule",
@@ -51,7 +53,9 @@ class SnapshotScheduleCommand : public Command {
                 "csi-delta-snapshot-reader of deploy/snapshot-roles.yaml must be there. -o json "
                 "prints one List.",
             .table = std::move(table),
-            .family = VerbFamily::kCluster};
+            .family = VerbFamily::kCluster,
+            .examples = {"snapshot schedule nightly data --cron @daily --image IMAGE -n shop",
+                         "snapshot schedule hourly --all --cron @hourly --image IMAGE -n shop"}};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext&, Session& session) override {

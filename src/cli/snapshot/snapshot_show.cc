@@ -160,14 +160,14 @@ class SnapshotShowCommand : public Command {
   VerbSyntax Declare() override {
     ArgumentTable table;
     table.AddPositional("NAME", "the VolumeSnapshot", name_);
-    table.Add("--mover-namespace", "NS", "the mover's namespace; csi-delta", mover_namespace_);
     return {.name = "snapshot show",
             .summary = "Show one VolumeSnapshot: conditions, times, binding, what keeps it, events",
             .details =
                 "Takes the caller's own rights; what may not be read is named on stderr and "
                 "left empty.",
             .table = std::move(table),
-            .family = VerbFamily::kCluster};
+            .family = VerbFamily::kCluster,
+            .examples = {"snapshot show monday -n shop", "snapshot show monday -n shop -o yaml"}};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
@@ -180,7 +180,7 @@ class SnapshotShowCommand : public Command {
                                               {.namespace_name = space,
                                                .label_selector = "",
                                                .names = {name},
-                                               .mover_namespace = mover_namespace_,
+                                               .mover_namespace = cluster.mover_namespace,
                                                .now = ctx.clock->Now()}));
     const auto found = std::find_if(inventory.entries.begin(), inventory.entries.end(),
                                     [&](const SnapshotEntry& entry) { return entry.name == name; });
@@ -223,7 +223,6 @@ class SnapshotShowCommand : public Command {
   }
 
   std::string name_;
-  std::string mover_namespace_ = "csi-delta";
 };
 
 }  // namespace
