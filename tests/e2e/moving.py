@@ -265,7 +265,7 @@ def restored_from_bucket(bed, upload, ring, target):
 
 def exported_keys(bed, ring):
     """Writes the keyring of the default location to a file."""
-    ring.write_text(bed.run([components.program_path(), "mover-key", "export", "--namespace", mover.NAMESPACE,
+    ring.write_text(bed.run([components.program_path(), "mover-key", "export", "--mover-namespace", mover.NAMESPACE,
                              "--velero-namespace", bed.namespace, "--location", "default"]).stdout)
     return ring
 

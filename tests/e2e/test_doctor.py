@@ -14,8 +14,8 @@ pytestmark = [pytest.mark.moves, pytest.mark.own_driver("its devices are loops, 
 
 def probe(bed):
     """What is said of the storage class in use."""
-    told = bed.run([components.program_path(), "doctor", "--probe", "--json", "--namespace", mover.NAMESPACE,
-                    "--velero-namespaces", bed.namespace], check=False).stdout
+    told = bed.run([components.program_path(), "doctor", "--probe", "--json", "--mover-namespace", mover.NAMESPACE,
+                    "--velero-namespace", bed.namespace], check=False).stdout
     finding, = [f for f in map(json.loads, told.splitlines())
                 if f.get("check") == "device-access" and objects.CLASS_IMMEDIATE in f["subject"]]
     return finding

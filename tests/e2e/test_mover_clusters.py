@@ -36,7 +36,7 @@ def other(beds):
 
 def mover_key(bed, *arguments):
     """csi-delta mover-key in a cluster; returns what it prints."""
-    return bed.run([components.program_path(), "mover-key", *arguments, "--namespace", mover.NAMESPACE,
+    return bed.run([components.program_path(), "mover-key", *arguments, "--mover-namespace", mover.NAMESPACE,
                     "--velero-namespace", bed.namespace, "--location", "default"]).stdout
 
 
@@ -80,7 +80,7 @@ def snapshot_of(upload):
 
 def adopt(bed, cluster, *flags):
     """csi-delta adopt, which may refuse."""
-    return bed.run([components.program_path(), "adopt", "--from-cluster", cluster, "--namespace", mover.NAMESPACE,
+    return bed.run([components.program_path(), "adopt", "--from-cluster", cluster, "--mover-namespace", mover.NAMESPACE,
                     "--velero-namespace", bed.namespace, *flags], check=False)
 
 

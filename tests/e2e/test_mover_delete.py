@@ -105,7 +105,7 @@ def test_the_data_of_a_deleted_backup_goes_and_no_other(bed, workspace):
     repository = root.joinpath(*first[2:5])
     ring = bed.scratch / "exported.keys"
     exported = bed.run([components.program_path(), "mover-key", "export",
-                        "--namespace", mover.NAMESPACE, "--velero-namespace", bed.namespace, "--location", "default"])
+                        "--mover-namespace", mover.NAMESPACE, "--velero-namespace", bed.namespace, "--location", "default"])
     ring.write_text(exported.stdout)
     assert snapshots(bed, repository, ring) == {first[5], second[5]}
     before = stored_bytes(repository)

@@ -110,7 +110,7 @@ def other(request, database, workspace):
     with Bed.up(settings, bucket_of=bed) as second:
         moved_groups.serve(second)
         ring = moving.exported_keys(bed, second.scratch / "groups.keys")
-        second.run([components.program_path(), "mover-key", "import", ring, "--namespace", mover.NAMESPACE,
+        second.run([components.program_path(), "mover-key", "import", ring, "--mover-namespace", mover.NAMESPACE,
                     "--velero-namespace", second.namespace, "--location", "default"])
         second.sync_backup(backup)
         space = type(workspace)()

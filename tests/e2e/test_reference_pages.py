@@ -110,8 +110,8 @@ def _old_key(bed, repository, keys):
 
 def test_the_keys_of_a_location_are_exported_changed_and_thrown_away(bed, shop, pages, location, workspace, tmp_path):
     unused = workspace.name("unused")
-    names = {"--location default": f"--location {location.name}", "velero.default": f"velero.{unused}", " --kubecontext second": "",
-             " --kubecontext third": ""}
+    names = {"--location default": f"--location {location.name}", "velero.default": f"velero.{unused}", " --context second": "",
+             " --context third": ""}
 
     def run(pattern, **others):
         return pages.run("data-mover-keys", pattern, {**names, **others})

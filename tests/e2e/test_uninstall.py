@@ -17,12 +17,12 @@ pytestmark = pytest.mark.moves
 
 
 def program(bed, *words, **kwargs):
-    return bed.run([components.program_path(), *words, "--namespace", mover.NAMESPACE], **kwargs)
+    return bed.run([components.program_path(), *words, "--mover-namespace", mover.NAMESPACE], **kwargs)
 
 
 def uninstall(bed, *flags):
     """What it prints of each object, by its action, and its result."""
-    told = program(bed, "uninstall", "--json", "--velero-namespaces", bed.namespace, *flags)
+    told = program(bed, "uninstall", "--json", "--velero-namespace", bed.namespace, *flags)
     *things, result = map(json.loads, told.stdout.splitlines())
     actions = {}
     for thing in things:
