@@ -101,7 +101,7 @@ void CheckRestoresWithoutData(CheckContext& context) {
   }
   if (!is_found) {
     context.Fault(absl::StrCat("Restore ", wanted), "it was not found",
-                  "velero restore get lists those of Velero's namespace; --velero-namespaces");
+                  "velero restore get lists those of Velero's namespace; --velero-namespace");
   }
 }
 

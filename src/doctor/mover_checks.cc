@@ -143,7 +143,7 @@ void CheckMoverNamespace(CheckContext& context) {
   if (context.IsMissing(subject,
                         context.cache().Find(objects::Namespace::Type(), "", space).status())) {
     context.Fault(subject, "does not exist",
-                  "install the chart, or name the mover's namespace with --namespace");
+                  "install the chart, or name the mover's namespace with --mover-namespace");
     context.ExplainsOthers();
   }
 }

@@ -179,7 +179,7 @@ void CheckVeleroNamespace(CheckContext& context) {
       ++faults;
     } else if (locations.ok() && locations->empty()) {
       context.Fault(subject, "has no BackupStorageLocation",
-                    "name Velero's namespace with --velero-namespaces, or make a location");
+                    "name Velero's namespace with --velero-namespace, or make a location");
       ++faults;
     }
   }

@@ -46,7 +46,7 @@ TEST(MoverServiceTest, NamespacesAreAList) {
   EXPECT_THAT(*ParseVeleroNamespaces("a,b"), ElementsAre("a", "b"));
   for (const char* wrong : {"", "a,", "a,a", "A", "a b", "../x"}) {
     EXPECT_THAT(ParseVeleroNamespaces(wrong),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("--velero-namespaces")))
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("such as velero,velero-two")))
         << wrong;
   }
 }

@@ -469,8 +469,8 @@ absl::StatusOr<std::vector<std::string>> ParseVeleroNamespaces(absl::string_view
   std::vector<std::string> names = absl::StrSplit(text, ',');
   for (const std::string& name : names) {
     if (!velero::IsNamespaceName(name) || std::count(names.begin(), names.end(), name) != 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--velero-namespaces ", text, " is not a list such as velero,velero-two"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the namespaces of Velero, \"", text, "\", are not a list such as velero,velero-two"));
     }
   }
   return names;

@@ -603,7 +603,7 @@ absl::Status Planner::AddRemaining() {
         {.kind = "namespace",
          .name = space,
          .text = absl::StrCat(count,
-                              " things of the Velero there stay: --velero-namespaces does "
+                              " things of the Velero there stay: --velero-namespace does "
                               "not name it")});
   }
   if (!leader_.empty()) {
