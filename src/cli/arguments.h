@@ -148,7 +148,7 @@ inline constexpr int kHelpColumns = 100;
 
 // The text of --help for the verb or group of this name, or for the program (""): its verbs by
 // topic, and with `all` each verb, and the flags that several take. Lines have at most `columns`
-// characters, unless one token is longer.
+// characters, unless one token or an example is longer.
 std::string HelpText(absl::string_view name, const ProgramSyntax& program,
                      absl::Span<const VerbSyntax> verbs, int columns = kHelpColumns,
                      bool all = false);

@@ -757,7 +757,6 @@ TEST(ExamplesTest, ThoseOfARepositoryRun) {
   ProgramRunner program;
   program.variables = {{"RESTIC_PASSWORD", "secret"}, {"RESTIC_REPOSITORY", program.Path("repo")}};
   std::vector<std::pair<std::string, std::string>> ours = {
-      {"/dev/vg/orders-snapshot", program.Path("image")},
       {"/dev/vg/orders", program.Path("image")},
       {"/srv/backups", program.Path("other")},
       {"orders.img", program.Path("restored")}};
@@ -840,6 +839,11 @@ TEST_F(ProgramTest, WithJsonAnErrorIsAnObjectOnStandardError) {
   EXPECT_THAT(GetString(*error, {"message"}), HasSubstr("there is no repository"));
   EXPECT_THAT(ParseJsonObject(Run({"snapshots", "--json", "--no-such-flag"}).error),
               support::IsOk());
+  const std::string hostile = "\x1b[31m\u202e";  // A terminal would obey.
+  const auto escaped = ParseJsonObject(Run({hostile, "--json"}).error);
+  ASSERT_THAT(escaped, support::IsOk());
+  EXPECT_THAT(GetString(*escaped, {"message"}), HasSubstr(hostile));
+  EXPECT_THAT(Run({hostile, "--json"}).error, Not(HasSubstr("\u202e")));
 }
 
 TEST_F(ProgramTest, TheNextStepFitsTheVerb) {

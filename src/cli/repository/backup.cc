@@ -146,8 +146,8 @@ VerbSyntax BackupCommand::Declare() {
           "the backup a full one. That, and a refused list, ends with exit code 20.",
       .table = std::move(table),
       .family = VerbFamily::kNewRepository,
-      .examples = {"backup /dev/vg/orders-snapshot --path /orders",
-                   "backup /dev/vg/orders-snapshot --path /orders --extents changed.jsonl"}};
+      .examples = {"backup /dev/vg/orders --path /orders",
+                   "backup /dev/vg/orders --extents changed.jsonl"}};
 }
 
 void BackupCommand::DeclareRecordFlags(ArgumentTable& table) {
