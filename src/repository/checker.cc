@@ -17,6 +17,7 @@
 #include "base/status_macros.h"
 #include "base/worker_pool.h"
 #include "repository/blob_fetcher.h"
+#include "repository/chain.h"
 #include "repository/content_check.h"
 #include "repository/format.h"
 #include "repository/index.h"
@@ -24,32 +25,88 @@
 #include "repository/pack_contents.h"
 #include "repository/pack_reader.h"
 #include "repository/pack_scan.h"
+#include "repository/repairer.h"
 #include "repository/tree_walk.h"
 #include "repository/volume_check.h"
 
 namespace csidelta::repository {
 namespace {
 
-constexpr char kRepairIndex[] = "run repair index";
-constexpr char kRepairPacks[] =
-    "with the volume at hand run repair packs --from it, or backup --force; then, or without it, "
-    "repair snapshots";
-// Of what no content of a volume brings back.
-constexpr char kBackUpAgain[] =
-    "with the volume at hand run backup --force; then, or without it, repair snapshots";
-constexpr char kNotNeeded[] = "no snapshot needs what is lost with it; repair index drops it";
-
 constexpr int64_t kMebibyte = int64_t{1} << 20;
 // The bits that are held for each copy of a blob (bad copies; bad, inner and visited trees;
-// whole leaves and level-1 trees) and for each pack (missing, bad, needed, damaged).
+// whole leaves and level-1 trees) and for each pack (missing, bad, needed, chunks needed, damaged).
 constexpr int64_t kCheckBitsPerCopy = 6;
-constexpr int64_t kCheckBitsPerPack = 4;
+constexpr int64_t kCheckBitsPerPack = 5;
 // Of one request that reads a pack.
 constexpr int64_t kPieceBytesMax = 16 * kMebibyte;
 // Of one pack, in what is said of it.
 constexpr std::size_t kBlobsNamedMax = 16;
 
 std::string PackName(const PackId& id) { return absl::StrCat("pack ", id.Hex()); }
+
+// The newest snapshot of a volume, if that one cannot be restored. Null if no volume has such.
+const StoredSnapshot* FindLostEnd(absl::Span<const StoredSnapshot> snapshots,
+                                  const CheckReport& report) {
+  absl::flat_hash_map<Id, const StoredSnapshot*> ends;
+  for (const StoredSnapshot& stored : snapshots) {  // oldest first
+    if (IsVolume(stored.snapshot)) {
+      ends.insert_or_assign(ChainOf(stored.snapshot.hostname, stored.snapshot.paths), &stored);
+    }
+  }
+  for (const auto& [chain, stored] : ends) {
+    if (absl::c_linear_search(report.unrestorable, stored->id)) {
+      return stored;
+    }
+  }
+  return nullptr;
+}
+
+// `lost_end` is set for kBackUp.
+std::string CommandOf(const Finding& finding, bool has_read, const StoredSnapshot* lost_end) {
+  // What only reading finds, only reading finds again.
+  const std::string repair = absl::StrCat("csi-delta repair", has_read ? " --read-data" : "");
+  switch (finding.remedy) {
+    case Remedy::kFillIn:
+      return absl::StrCat(repair, " --from VOLUME");
+    case Remedy::kRepair:
+      return repair;
+    case Remedy::kBackUp:
+      return absl::StrCat("csi-delta backup --force VOLUME (with host and path of snapshot ",
+                          lost_end->id.ShortHex(), ")");
+    case Remedy::kForget:
+      return absl::StrCat(repair, " --forget");
+    case Remedy::kForgetFile:
+      return absl::StrCat("csi-delta forget ", finding.id.Hex());
+    case Remedy::kPrune:
+      return "csi-delta prune";
+  }
+  return "";
+}
+
+// By all that is known at the end. `searched`: ReadSearched().
+void ChooseRemedies(absl::Span<const StoredSnapshot> snapshots,
+                    const absl::flat_hash_set<BlobId>& in_unindexed,
+                    const absl::flat_hash_set<Id>& searched, CheckReport& report) {
+  const StoredSnapshot* const lost_end = FindLostEnd(snapshots, report);
+  const Finding* first = nullptr;
+  for (Finding& finding : report.findings) {
+    if (in_unindexed.contains(finding.id)) {
+      finding.remedy = Remedy::kRepair;
+    }
+    if (finding.remedy == Remedy::kFillIn && searched.contains(finding.id)) {
+      finding.remedy = Remedy::kBackUp;
+    }
+    // If a newer backup of each volume is whole, the volumes have changed since.
+    if (finding.remedy == Remedy::kBackUp && lost_end == nullptr) {
+      finding.remedy = Remedy::kForget;
+    }
+    finding.next_step = CommandOf(finding, report.packs_read > 0, lost_end);
+    if (finding.is_error && (first == nullptr || finding.remedy < first->remedy)) {
+      first = &finding;
+    }
+  }
+  report.next_step = first == nullptr ? "" : first->next_step;
+}
 
 class Checker {
  public:
@@ -61,8 +118,8 @@ class Checker {
  private:
   const BlobIndex& index() const { return repository_.index(); }
 
-  void Add(FindingKind kind, std::string thing, absl::string_view detail,
-           absl::string_view next_step);
+  void Add(FindingKind kind, std::string thing, absl::string_view detail, Remedy remedy,
+           const Id& id);
 
   // False when a file does not read; all of them are named then.
   absl::StatusOr<bool> CheckIndex();
@@ -84,7 +141,8 @@ class Checker {
   absl::Status MarkBad(const BlobId& tree);
 
   // A snapshot needs this blob: whose packs are bad, these are not to be dropped for nothing.
-  absl::Status MarkNeeded(const BlobHandle& handle);
+  // `is_chunk`: a volume may hold it, which no tree is, and no volume.json.
+  absl::Status MarkNeeded(const BlobHandle& handle, bool is_chunk);
 
   // Whether no copy can be had of a blob that the index lists.
   absl::StatusOr<bool> IsLost(const IndexedCopy& first) const;
@@ -94,6 +152,7 @@ class Checker {
 
   // What is in no index may still be in a pack that is in none: only then is there an index to
   // repair.
+  absl::Status FindInUnindexed();
   absl::Status ReportBlobs();
   void ReportPacks();
   void CallDamaged(uint32_t ordinal) { damaged_[ordinal] = true; }
@@ -161,6 +220,9 @@ class Checker {
   bool has_bad_ = false;                           // or missing ones
   std::map<uint32_t, BadPack> bad_packs_;          // Of these; at most kFindingsMax.
   PackBits needed_;                                // A snapshot lacks a blob of it.
+  PackBits needed_chunks_;                         // Of these, of chunks of a volume.
+  absl::flat_hash_set<BlobId> roots_;              // Trees of snapshots.
+  absl::flat_hash_set<BlobId> in_unindexed_;       // What is in no index, but in a pack.
   PackBits damaged_;                               // No backup is to rely on it.
   absl::flat_hash_map<BlobId, uint32_t> missing_;  // In no index; and a tree that names it.
   CheckReport report_;
@@ -171,6 +233,7 @@ absl::StatusOr<CheckReport> Checker::Run() {
   ASSIGN_OR_RETURN(const bool readable, CheckIndex());
   if (!readable) {  // All that follows is found by the index.
     report_.complete = false;
+    ChooseRemedies({}, {}, {}, report_);
     return std::move(report_);
   }
   const int64_t copies = index().entry_count();
@@ -182,7 +245,7 @@ absl::StatusOr<CheckReport> Checker::Run() {
   bad_copies_.emplace(index());
   bad_trees_.emplace(index());
   inner_trees_.emplace(index());
-  for (PackBits* bits : {&bad_, &needed_, &damaged_}) {
+  for (PackBits* bits : {&bad_, &needed_, &needed_chunks_, &damaged_}) {
     bits->resize(index().pack_count());
   }
   for (const PackId& pack : repository_.packs_listed_differently()) {
@@ -195,13 +258,18 @@ absl::StatusOr<CheckReport> Checker::Run() {
   RETURN_IF_ERROR(CheckTrees());
   RETURN_IF_ERROR(ReportBlobs());
   ReportPacks();
+  absl::flat_hash_set<Id> searched;
+  if (report_.errors > 0) {
+    ASSIGN_OR_RETURN(searched, ReadSearched(ctx_, repository_));
+  }
+  ChooseRemedies(snapshots_, in_unindexed_, searched, report_);
   RETURN_IF_ERROR(ListDamaged());
   report_.scratch_bytes = repository_.scratch().peak_bytes();
   return std::move(report_);
 }
 
-void Checker::Add(FindingKind kind, std::string thing, absl::string_view detail,
-                  absl::string_view next_step) {
+void Checker::Add(FindingKind kind, std::string thing, absl::string_view detail, Remedy remedy,
+                  const Id& id) {
   const bool is_error = kind != FindingKind::kPackMixed && kind != FindingKind::kPackUnindexed;
   const MutexLock lock(mutex_);
   ++(is_error ? report_.errors : report_.notes);
@@ -210,7 +278,8 @@ void Checker::Add(FindingKind kind, std::string thing, absl::string_view detail,
                                 .is_error = is_error,
                                 .thing = std::move(thing),
                                 .detail = std::string(detail),
-                                .next_step = std::string(next_step)});
+                                .id = id,
+                                .remedy = remedy});
   }
 }
 
@@ -222,7 +291,7 @@ absl::StatusOr<bool> Checker::CheckIndex() {
   if (loaded.ok()) {
     for (const PackId& pack : repository_.packs_listed_differently()) {
       Add(FindingKind::kPackListedDifferently, PackName(pack),
-          "two index files list different blobs in it", kRepairIndex);
+          "two index files list different blobs in it", Remedy::kRepair, pack);
     }
     report_.packs = index().pack_count();
     report_.blobs = index().entry_count();
@@ -237,7 +306,7 @@ absl::StatusOr<bool> Checker::CheckIndex() {
         repository_.ReadIndexFile(ctx_, file, [](const IndexedPack&) { return absl::OkStatus(); });
     if (IsDamage(status)) {
       Add(FindingKind::kIndexUnreadable, absl::StrCat("index ", file.id.Hex()), status.message(),
-          kRepairIndex);
+          Remedy::kRepair, file.id);
     } else if (!status.ok()) {
       return status;
     }
@@ -254,7 +323,7 @@ absl::Status Checker::CheckPacks() {
       return CheckPack(file, *ordinal);
     }
     Add(FindingKind::kPackUnindexed, PackName(file.id),
-        "is in no index, as backups leave packs that were cut off", "prune removes it");
+        "is in no index, as interrupted backups leave them", Remedy::kPrune, file.id);
     return Note(unindexed_, file);
   }));
   for (uint32_t i = 0; i < missing_packs_.size(); ++i) {
@@ -275,7 +344,8 @@ absl::Status Checker::CheckPack(const FileInfo& file, uint32_t ordinal) {
     return Note(wrong_size_, file);
   }
   if (info.has_data && info.has_tree) {
-    Add(FindingKind::kPackMixed, PackName(file.id), "holds data and trees", "prune separates them");
+    Add(FindingKind::kPackMixed, PackName(file.id), "holds data and trees, which prune separates",
+        Remedy::kPrune, file.id);
   }
   return MayBeChosen(file, options_.read_data, options_.read_newer_than)
              ? Note(readable_packs_, file)
@@ -293,7 +363,7 @@ absl::Status Checker::ListSnapshots() {
 absl::Status Checker::CheckTrees() {
   for (const auto& [id, why] : unreadable_snapshots_) {
     Add(FindingKind::kSnapshotUnreadable, absl::StrCat("snapshot ", id.Hex()), why.message(),
-        absl::StrCat("forget ", id.Hex(), " removes the file"));
+        Remedy::kForgetFile, id);
     report_.unrestorable.push_back(id);
     report_.unreadable.push_back(id);
   }
@@ -305,8 +375,8 @@ absl::Status Checker::CheckTrees() {
   VolumeCheck volumes(repository_);
   RETURN_IF_ERROR(WalkAndCheckContent(visited, volumes));
   report_.trees = visited.count();
-  RETURN_IF_ERROR(CheckVolumes(volumes));
   RETURN_IF_ERROR(FindAncestors());
+  RETURN_IF_ERROR(CheckVolumes(volumes));
   for (const StoredSnapshot& stored : snapshots_) {
     ASSIGN_OR_RETURN(const bool is_bad, IsBadTree(stored.snapshot.tree));
     if (is_bad || malformed_.contains(stored.id)) {
@@ -366,15 +436,16 @@ absl::Status Checker::MarkBad(const BlobId& tree) {
   ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy, index().FindTree(tree));
   if (copy.has_value()) {
     bad_trees_->Mark(copy->first);
-    RETURN_IF_ERROR(MarkNeeded(copy->entry.handle));
+    RETURN_IF_ERROR(MarkNeeded(copy->entry.handle, /*is_chunk=*/false));
   }
   return absl::OkStatus();
 }
 
-absl::Status Checker::MarkNeeded(const BlobHandle& handle) {
-  return index().ForEachCopyOf(handle, [this](const IndexedCopy& copy) {
+absl::Status Checker::MarkNeeded(const BlobHandle& handle, bool is_chunk) {
+  return index().ForEachCopyOf(handle, [&](const IndexedCopy& copy) {
     const MutexLock lock(mutex_);
     needed_[copy.pack_ordinal] = true;
+    needed_chunks_[copy.pack_ordinal] = needed_chunks_[copy.pack_ordinal] || is_chunk;
     return true;
   });
 }
@@ -405,17 +476,20 @@ absl::Status Checker::WalkAndCheckContent(BlobMarks& visited, VolumeCheck& volum
     ASSIGN_OR_RETURN(const bool lost, IsLost(first));
     if (lost) {
       bad_trees_->Mark(tree);
-      RETURN_IF_ERROR(MarkNeeded(first.entry.handle));
+      ASSIGN_OR_RETURN(const PackEntry in, index().EntryOf(tree));
+      RETURN_IF_ERROR(MarkNeeded(first.entry.handle, !roots_.contains(in.handle.id)));
     }
     return absl::OkStatus();
   };
   const auto wrong_size = [this](const ContentCheck::WrongSize& file) {
     return AddWrongSize(file);
   };
+  const std::vector<BlobId> roots = RootsOf(snapshots_);
+  roots_.insert(roots.begin(), roots.end());
   ContentCheck content(index(), repository_.scratch(), volumes,
                        {.missing = missing, .listed = listed, .wrong_size = wrong_size});
   RETURN_IF_ERROR(
-      WalkTrees(ctx_, repository_, RootsOf(snapshots_), visited,
+      WalkTrees(ctx_, repository_, roots, visited,
                 [&](const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
                     std::vector<BlobId>& below) { return CheckTree(tree, text, below, content); }));
   Report(options_.progress, "content", 0, 0);
@@ -440,7 +514,7 @@ absl::Status Checker::CheckTree(const BlobId& tree, const absl::StatusOr<absl::s
   }
   if (IsDamage(status)) {
     Add(FindingKind::kTreeUnreadable, absl::StrCat("tree ", tree.Hex()), status.message(),
-        kBackUpAgain);
+        Remedy::kBackUp, tree);
     ++trees_lost_;
     RETURN_IF_ERROR(index().ForEachCopyOf(
         {.type = BlobType::kTree, .id = tree}, [this](const IndexedCopy& copy) {
@@ -453,25 +527,37 @@ absl::Status Checker::CheckTree(const BlobId& tree, const absl::StatusOr<absl::s
   return status;
 }
 
-absl::Status Checker::ReportBlobs() {
-  absl::flat_hash_set<BlobId> in_packs;
-  if (!missing_.empty() && !unindexed_.empty()) {
-    RETURN_IF_ERROR(ReadPackHeaders(
-        ctx_, repository_, unindexed_, PackProof::kHeader,
-        [&](const FileInfo&, const absl::StatusOr<std::vector<PackEntry>>& entries) {
-          for (const PackEntry& entry : entries.ok() ? *entries : std::vector<PackEntry>()) {
-            if (entry.handle.type == BlobType::kData && missing_.contains(entry.handle.id)) {
-              in_packs.insert(entry.handle.id);
-            }
-          }
-          return entries.ok() || IsDamage(entries.status()) ? absl::OkStatus() : entries.status();
-        }));
+absl::Status Checker::FindInUnindexed() {
+  absl::flat_hash_set<BlobId> trees;
+  for (const Finding& finding : report_.findings) {
+    if (finding.kind == FindingKind::kTreeUnreadable) {
+      trees.insert(finding.id);
+    }
   }
+  if (unindexed_.empty() || (missing_.empty() && trees.empty())) {
+    return absl::OkStatus();
+  }
+  return ReadPackHeaders(
+      ctx_, repository_, unindexed_, PackProof::kHeader,
+      [&](const FileInfo&, const absl::StatusOr<std::vector<PackEntry>>& entries) {
+        for (const PackEntry& entry : entries.ok() ? *entries : std::vector<PackEntry>()) {
+          const BlobId& id = entry.handle.id;
+          if (entry.handle.type == BlobType::kData ? missing_.contains(id) : trees.contains(id)) {
+            in_unindexed_.insert(id);
+          }
+        }
+        return entries.ok() || IsDamage(entries.status()) ? absl::OkStatus() : entries.status();
+      });
+}
+
+absl::Status Checker::ReportBlobs() {
+  RETURN_IF_ERROR(FindInUnindexed());
   for (const auto& [blob, tree] : missing_) {
     ASSIGN_OR_RETURN(const PackEntry entry, index().EntryOf(tree));
-    Add(FindingKind::kBlobMissing, absl::StrCat("data blob ", blob.Hex()),
-        absl::StrCat("is in no index, but in tree ", entry.handle.id.Hex()),
-        in_packs.contains(blob) ? kRepairIndex : kRepairPacks);
+    const bool is_chunk = !roots_.contains(entry.handle.id);
+    // Without the tree: of several that name it, each check meets another first.
+    Add(FindingKind::kBlobMissing, absl::StrCat(is_chunk ? "chunk " : "volume.json ", blob.Hex()),
+        "is in no index", is_chunk ? Remedy::kFillIn : Remedy::kBackUp, blob);
   }
   return absl::OkStatus();
 }
@@ -487,18 +573,19 @@ void Checker::ReportPacks() {
 
 void Checker::ReportPack(uint32_t ordinal) {
   const PackId id = index().PackAt(ordinal);
-  if (missing_packs_[ordinal]) {
-    Add(FindingKind::kPackMissing, PackName(id), "is indexed, but not stored",
-        needed_[ordinal] ? kRepairPacks : kNotNeeded);
-    return;
-  }
   const auto found = bad_packs_.find(ordinal);
-  const BadPack pack = found != bad_packs_.end() ? found->second : BadPack();
-  const std::string drop = absl::StrCat("repair packs ", id.Hex(), " --drop-lost");
+  BadPack pack = found != bad_packs_.end() ? found->second : BadPack();
+  if (missing_packs_[ordinal]) {
+    pack = {.kind = FindingKind::kPackMissing, .detail = "is indexed, but not stored"};
+  }
+  if (!needed_[ordinal]) {
+    absl::StrAppend(&pack.detail, "; no snapshot needs what is lost with it");
+  }
   Add(pack.kind, PackName(id), pack.detail,
-      needed_[ordinal] ? absl::StrCat("with the volume at hand run repair packs ", id.Hex(),
-                                      " --from it; without it ", drop, ", then repair snapshots")
-                       : absl::StrCat("run ", drop));
+      needed_chunks_[ordinal] ? Remedy::kFillIn
+      : needed_[ordinal]      ? Remedy::kBackUp
+                              : Remedy::kRepair,
+      id);
 }
 
 absl::Status Checker::ListDamaged() {
@@ -533,7 +620,7 @@ absl::Status Checker::AddWrongSize(const ContentCheck::WrongSize& wrong) {
           absl::StrCat("file \"", node.name, "\" in tree ", entry.handle.id.Hex()),
           absl::StrCat("says ", node.size_bytes, " bytes, but its content has ",
                        node.size_bytes - wrong.absent_bytes),
-          kBackUpAgain);
+          Remedy::kBackUp, entry.handle.id);
     }
     return absl::OkStatus();
   });
@@ -543,13 +630,14 @@ absl::Status Checker::CheckVolumes(VolumeCheck& volumes) {
   int64_t done = 0;
   for (const auto& [id, snapshot] : snapshots_) {
     Report(options_.progress, "volumes", done++, snapshots_.size());
-    if (!IsVolume(snapshot)) {
+    ASSIGN_OR_RETURN(const bool is_bad, IsBadTree(snapshot.tree));
+    if (!IsVolume(snapshot) || is_bad) {  // What it lacks is a finding already.
       continue;
     }
     const absl::Status status = volumes.Check(ctx_, snapshot);
     if (IsDamage(status) || absl::IsFailedPrecondition(status)) {
       Add(FindingKind::kVolumeMalformed, absl::StrCat("snapshot ", id.Hex()), status.message(),
-          kBackUpAgain);
+          Remedy::kBackUp, id);
       malformed_.insert(id);
     } else if (!status.ok()) {
       return status;
@@ -655,7 +743,7 @@ absl::Status Checker::ReadPack(const FileInfo& pack, std::vector<NumberedEntry>&
     CallBad(*index().FindPack(pack.id), FindingKind::kPackDamaged, std::move(read.detail));
   } else if (!read.is_listed_so) {
     Add(FindingKind::kPackListedDifferently, PackName(pack.id),
-        "its header lists other blobs than the index", kRepairIndex);
+        "its header lists other blobs than the index", Remedy::kRepair, pack.id);
     const MutexLock lock(mutex_);
     CallDamaged(*index().FindPack(pack.id));
   }

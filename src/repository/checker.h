@@ -37,12 +37,24 @@ enum class FindingKind {
 // "pack-missing", ...: for machines.
 absl::string_view NameOf(FindingKind kind);
 
+// What helps against damage, in the order in which it is done: of a report, the first.
+enum class Remedy {
+  kFillIn,      // A volume may hold what is lost. Includes kRepair.
+  kRepair,      // All that a snapshot needs is stored, so no volume is needed.
+  kBackUp,      // Only a new backup that reads everything brings it back, if anything does.
+  kForget,      // All of that was tried, as far as the repository tells.
+  kForgetFile,  // Of a snapshot whose file does not read.
+  kPrune        // Of notes.
+};
+
 struct Finding {
   FindingKind kind = FindingKind::kIndexUnreadable;
-  bool is_error = true;   // Else a note: nothing is lost.
-  std::string thing;      // "pack 0a1b2c3d..."
-  std::string detail;     // What is wrong with it.
-  std::string next_step;  // What helps: nothing that cannot, whatever was run before.
+  bool is_error = true;  // Else a note: nothing is lost.
+  std::string thing;     // "pack 0a1b2c3d...": with the whole id
+  std::string detail;    // What is wrong with it.
+  Id id = {};            // Of the pack, tree, blob or file; null if it has none.
+  Remedy remedy = Remedy::kRepair;
+  std::string next_step = {};  // The command that does it.
 };
 
 // Findings beyond it are only counted.
@@ -72,6 +84,9 @@ struct CheckReport {
   absl::Time damaged_until = absl::InfinitePast();  // When the newest of all was written.
   // False when the index does not read: then nothing else was looked at.
   bool complete = true;
+  // Of the first remedy of all errors: a command that changes something, whatever was run before.
+  // "" without errors.
+  std::string next_step;
 
   bool ok() const { return errors == 0; }
 };

@@ -20,12 +20,10 @@ using support::IsOk;
 using support::IsOkAndHolds;
 using support::Noise;
 using support::StatusIs;
-using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Not;
 using testing::SizeIs;
 
 // --- Which packs to read ---
@@ -243,7 +241,7 @@ TEST_F(CheckerTest, FindsSnapshotsAndTreesThatDoNotRead) {
   for (std::size_t i = 0; i < store_.objects().at(key).size(); i += 20) {
     Flip(key, i);
   }
-  EXPECT_THAT(Errors(false), ElementsAre("tree-unreadable", "volume-malformed"));
+  EXPECT_THAT(Errors(false), ElementsAre("tree-unreadable"));
 }
 
 TEST_F(CheckerTest, FindsWhatNoIndexLists) {
@@ -332,30 +330,33 @@ TEST_F(CheckerTest, ALostPackThatNoSnapshotNeedsConcernsNone) {
   const CheckReport report = Check(/*read_data=*/false);
   ASSERT_EQ(report.errors, 1);
   EXPECT_THAT(report.unrestorable, IsEmpty());
-  EXPECT_THAT(report.findings.front().next_step, HasSubstr("repair index drops it"));
+  EXPECT_EQ(report.next_step, "csi-delta repair");
 }
 
-// What is in no index is in a pack that is in none, or `repair index` cannot help.
+// What is in no index is in a pack that is in none, or only the volume can help.
 TEST_F(CheckerTest, RecommendsOnlyWhatCanHelp) {
   const PackId pack = PackOf(Noise(kTestChunkBytes, 2));
   const std::string bytes = store_.objects().at(PackKey(pack));
   store_.RemoveObject(PackKey(pack));
-  const auto steps = [this] {
-    std::string text;
-    for (const Finding& finding : Check(/*read_data=*/false).findings) {
-      text += finding.next_step + "\n";
-    }
-    return text;
-  };
-  EXPECT_THAT(steps(), AllOf(HasSubstr("repair packs --from"), HasSubstr("backup --force"),
-                             Not(HasSubstr("repair index"))));
+  const auto next_step = [this] { return Check(/*read_data=*/false).next_step; };
+  EXPECT_EQ(next_step(), "csi-delta repair --from VOLUME");
   std::unique_ptr<Repository> repository = Open();
   const absl::StatusOr<std::unique_ptr<Lock>> lock = TakeLock(*repository);
   ASSERT_THAT(RepairIndex(ctx_, *repository, **lock, {}), IsOk());
-  EXPECT_THAT(steps(), AllOf(HasSubstr("repair packs --from"), HasSubstr("backup --force"),
-                             Not(HasSubstr("repair index"))));
+  EXPECT_EQ(next_step(), "csi-delta repair --from VOLUME");
   store_.SetObject(PackKey(pack), bytes);
-  EXPECT_THAT(steps(), AllOf(HasSubstr("run repair index"), Not(HasSubstr("--from"))));
+  EXPECT_EQ(next_step(), "csi-delta repair");
+  // The volume does not have it: it goes on from there with what is left.
+  store_.RemoveObject(PackKey(pack));
+  RepairPacksOptions options;
+  options.repair_source = [](const CallContext&, const BlobHandle&) {
+    return absl::StatusOr<std::string>(absl::NotFoundError("not there"));
+  };
+  ASSERT_THAT(RepairPacks(ctx_, *Open(), **lock, {}, options), IsOk());
+  EXPECT_THAT(next_step(),
+              HasSubstr("backup --force VOLUME (with host and path of snapshot " + id_.ShortHex()));
+  BackUp(Image({7, 8, 9}));
+  EXPECT_EQ(next_step(), "csi-delta repair --forget");
 }
 
 TEST_F(CheckerTest, FindsPacksThatTwoIndexesListDifferently) {

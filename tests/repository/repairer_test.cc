@@ -310,7 +310,10 @@ TEST_F(RepairerTest, KeepsAPackOfWhichSomethingIsLost) {
   ASSERT_THAT(repairs, IsOk());
   EXPECT_THAT(repairs->packs.front().lost, SizeIs(1));
   EXPECT_FALSE(repairs->packs.front().removed);
-  EXPECT_EQ(store_.objects(), before);
+  std::map<std::string, std::string> after = store_.objects();
+  EXPECT_EQ(after.erase("aux/v1/searched"), 1U) << "that it was looked for";
+  EXPECT_EQ(after, before);
+  EXPECT_THAT(ReadSearched(ctx_, *Open()), IsOkAndHolds(testing::Contains(pack)));
 
   options.drop_lost = true;
   repairs = RepairThese({pack}, options);

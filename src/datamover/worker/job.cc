@@ -307,7 +307,7 @@ objects::CheckFigures FiguresOf(const repository::CheckReport& report) {
   for (const repository::Finding& finding : report.findings) {
     if (finding.is_error && figures.findings.size() < objects::kCheckFindingsMax) {
       figures.findings.push_back(
-          absl::StrCat(finding.thing, ": ", finding.detail, "; ", finding.next_step));
+          absl::StrCat(finding.thing, ": ", finding.detail, "; run ", finding.next_step));
     }
   }
   figures.damage = DamageOf(report);
