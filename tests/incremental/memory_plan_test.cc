@@ -169,10 +169,11 @@ TEST(LeastMemoryTest, IsWhatJustFits) {
         return PlanMemory(Request(wishes, budget_bytes, 8, chunk_bytes)).status();
       };
       const int64_t needed = least + wishes.reserved_bytes;
+      const int64_t needed_mib = (needed + (1 << 20) - 1) >> 20;
       EXPECT_THAT(plan(needed), IsOk());
       EXPECT_THAT(plan(needed - 1),
                   StatusIs(absl::StatusCode::kInvalidArgument,
-                           testing::HasSubstr(absl::StrCat("give at least ", needed))));
+                           testing::HasSubstr(absl::StrCat("give at least ", needed_mib, "MiB"))));
       EXPECT_THAT(plan(0), StatusIs(absl::StatusCode::kInvalidArgument));
     }
   }

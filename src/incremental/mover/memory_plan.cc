@@ -4,6 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/human_text.h"
+#include "base/status_macros.h"
 
 namespace csidelta::incremental {
 namespace {
@@ -85,15 +87,20 @@ int64_t LeastMemoryBytes(int64_t chunk_bytes) {
   return PlannedBytes(kLadder[0], BuffersOf(kLadder[0].workers), chunk_bytes, 0);
 }
 
+absl::Status CheckBudget(const MemoryRequest& request) {
+  const int64_t least_bytes = request.reserved_bytes + LeastMemoryBytes(request.chunk_bytes);
+  return least_bytes <= request.budget_bytes
+             ? absl::OkStatus()
+             : absl::InvalidArgumentError(
+                   absl::StrCat("a memory budget of ", FormatBytes(request.budget_bytes),
+                                " is too small for chunks of ", FormatBytes(request.chunk_bytes),
+                                "; give at least ", (least_bytes + kMiB - 1) / kMiB, "MiB"));
+}
+
 absl::StatusOr<MemoryPlan> PlanMemory(const MemoryRequest& request) {
   CSIDELTA_CHECK(request.chunk_bytes > 0 && request.pack_bytes_max > 0);
   Rung rung = kLadder[0];
-  if (NeededBytes(rung, request) > request.budget_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a memory budget of ", request.budget_bytes, " bytes is too small for chunks of ",
-        request.chunk_bytes, " bytes; give at least ",
-        request.reserved_bytes + LeastMemoryBytes(request.chunk_bytes), " bytes"));
-  }
+  RETURN_IF_ERROR(CheckBudget(request));
   bool climbs = true;
   for (Rung goal : kLadder) {
     if (goal.uploads >= kUploadsBeforeLongPacks) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 // How a backup and a restore divide what they may use. Both plans are computed once, from memory
@@ -40,6 +41,8 @@ struct MemoryRequest {
 
 // The smallest budget that one worker and one upload fit into, with chunks of this size. Pure.
 int64_t LeastMemoryBytes(int64_t chunk_bytes);
+// INVALID_ARGUMENT, which names the smallest budget, if this one is too small. Pure.
+absl::Status CheckBudget(const MemoryRequest& request);
 
 // Divides the budget of a backup. It climbs a ladder whose every step adds an upload, a MiB to all
 // packs, a worker or an open pack, as far as the memory reaches. Its lines are kLadder's.
