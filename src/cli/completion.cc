@@ -117,7 +117,7 @@ std::vector<std::string> Complete(absl::Span<const std::string> arguments,
       }
     }
     candidates.insert("--help");
-  } else if (found.syntax == nullptr) {
+  } else {  // A verb may also be a group.
     const std::vector<std::string> next = NextVerbParts(found.name, verbs);
     candidates = {next.begin(), next.end()};
   }

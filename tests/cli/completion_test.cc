@@ -36,6 +36,7 @@ TEST(CompletionTest, CompletionOffersVerbs) {
   EXPECT_THAT(CompleteOf({"--json", "key", "pa"}), ElementsAre("passwd"));
   EXPECT_THAT(CompleteOf({"help", "key", "pa"}), ElementsAre("passwd"));
   EXPECT_THAT(CompleteOf({"--mover-namespace", "key", "stat"}), ElementsAre("stats", "status"));
+  EXPECT_THAT(CompleteOf({"repair", "pa"}), ElementsAre("packs")) << "a verb and a group";
 }
 
 TEST(CompletionTest, OffersFlagsOfTheVerbAndItsFamily) {

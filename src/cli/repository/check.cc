@@ -1,10 +1,12 @@
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "cli/command.h"
 #include "cli/progress.h"
+#include "cli/repository/check_text.h"
 #include "cli/text.h"
 #include "engine/check.h"
 
@@ -19,9 +21,25 @@ Json FindingJson(const repository::Finding& finding) {
           {"detail", finding.detail},  {"next_step", finding.next_step}};
 }
 
+// Each whole id as people see ids.
+std::string ShortenIds(absl::string_view text) {
+  constexpr std::size_t kShownDigits = 8;
+  std::string out;
+  std::size_t digits = 0;
+  for (const char c : text) {
+    digits = absl::ascii_isxdigit(static_cast<unsigned char>(c)) ? digits + 1 : 0;
+    out.push_back(c);
+    if (digits == repository::Id::kHexDigits) {
+      out.resize(out.size() - digits + kShownDigits);
+      digits = 0;
+    }
+  }
+  return out;
+}
+
 std::string FindingText(const repository::Finding& finding) {
-  return absl::StrCat(finding.is_error ? "error: " : "note: ", finding.thing, ": ", finding.detail,
-                      finding.next_step.empty() ? "" : "; ", finding.next_step, "\n");
+  return absl::StrCat(finding.is_error ? "error: " : "note: ",
+                      ShortenIds(absl::StrCat(finding.thing, ": ", finding.detail)), "\n");
 }
 
 Json ReportJson(const CheckReport& report, uint64_t seed) {
@@ -38,7 +56,17 @@ Json ReportJson(const CheckReport& report, uint64_t seed) {
           {"bytes_read", report.bytes_read},
           {"scratch_bytes", report.scratch_bytes},
           {"unrestorable", HexOf(report.unrestorable)},
+          {"next_step", report.next_step},
           {"seed", absl::StrCat(seed)}};
+}
+
+std::string ReadText(const CheckReport& report) {
+  if (report.packs_read == 0) {
+    return "data was not read";
+  }
+  return absl::StrCat(
+      report.packs_read == report.packs ? "all data was read: " : "data read: ", report.packs_read,
+      " of ", Counted(report.packs, "pack"), ", ", FormatBytes(report.bytes_read));
 }
 
 // Which snapshots the damage concerns.
@@ -49,19 +77,15 @@ std::string UnrestorableText(const CheckReport& report) {
   if (report.unrestorable.empty()) {
     return "every snapshot can be restored\n";
   }
+  const int64_t others =
+      report.snapshots + std::ssize(report.unreadable) - std::ssize(report.unrestorable);
   return absl::StrCat(
-      "cannot be restored: ",
+      "cannot be restored: ", others == 0 ? "all, which are " : "",
       absl::StrJoin(report.unrestorable, ", ",
                     [](std::string* out, const repository::Id& id) { out->append(id.ShortHex()); }),
-      "; all others are good\n");
-}
-
-std::string ReportText(const CheckReport& report) {
-  return absl::StrCat(report.ok() ? "no errors" : Counted(report.errors, "error"), " in ",
-                      Counted(report.snapshots, "snapshot"), ", ", Counted(report.packs, "pack"),
-                      ", ", Counted(report.blobs, "blob"), " and ", Counted(report.trees, "tree"),
-                      "; read ", Counted(report.packs_read, "pack"), ", ",
-                      FormatBytes(report.bytes_read), "\n", UnrestorableText(report));
+      others == 0 ? ""
+                  : absl::StrCat("; no damage found in ", others, " other", others == 1 ? "" : "s"),
+      "\n");
 }
 
 class CheckCommand : public Command {
@@ -92,7 +116,7 @@ class CheckCommand : public Command {
       session.console().PrintResult(FindingJson(finding), FindingText(finding));
     }
     session.console().PrintResult(ReportJson(outcome.report, outcome.seed),
-                                  ReportText(outcome.report));
+                                  CheckText(outcome.report));
     return outcome.report.ok() ? ExitCode::kOk : ExitCode::kFailed;
   }
 
@@ -115,6 +139,19 @@ class CheckCommand : public Command {
 };
 
 }  // namespace
+
+std::string CheckText(const CheckReport& report) {
+  const char* const without_volume =
+      report.next_step.find("VOLUME") == std::string::npos
+          ? ""
+          : "without the volume, remove what cannot be restored: csi-delta repair --forget\n";
+  return absl::StrCat(
+      report.ok() ? "no errors" : Counted(report.errors, "error"), " in ",
+      Counted(report.snapshots, "snapshot"), ", ", Counted(report.packs, "pack"), ", ",
+      Counted(report.blobs, "blob"), " and ", Counted(report.trees, "tree"), "\n", ReadText(report),
+      "\n", UnrestorableText(report),
+      report.ok() ? "" : absl::StrCat("next: ", report.next_step, "\n", without_volume));
+}
 
 void AddCheckCommand(Commands& all) { AddEach<CheckCommand>(all); }
 
