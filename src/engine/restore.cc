@@ -31,9 +31,8 @@ absl::StatusOr<std::unique_ptr<FileBlockDevice>> OpenTarget(const RestoreJob& jo
 // A target that is still as it was says nothing.
 void WarnOfPartialTarget(const Session& session, const RestoreJob& job, FileBlockDevice& device) {
   if (incremental::HasRestoreMark(CallContext{}, device).value_or(false)) {
-    session.listener().warn(absl::StrCat(job.target,
-                                         " holds a part of the volume only, which its beginning "
-                                         "says; restore it again"));
+    session.listener().warn(
+        absl::StrCat(job.target, " is incomplete and marked as such; run the restore again"));
   }
 }
 

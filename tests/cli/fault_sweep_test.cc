@@ -291,7 +291,7 @@ class FaultSweepTest : public SweepFixture {
     const std::string& error = outcome.error;
     std::vector<std::string> lines = absl::StrSplit(error, '\n', absl::SkipEmpty());
     std::erase_if(lines, [](const std::string& line) {
-      return line.find("holds a part of the volume only") != std::string::npos;
+      return line.find("is incomplete and marked as such") != std::string::npos;
     });
     EXPECT_EQ(lines.size(), 1u);
     EXPECT_THAT(error, testing::ContainsRegex("config|key|lock|snapshot|index|data/|pack|aux/|blob|"

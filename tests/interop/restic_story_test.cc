@@ -116,7 +116,7 @@ TEST_P(ResticStoryTest, TheirsIsWholeToUs) {
   EXPECT_THAT(RunOurs(absl::StrCat("ls ", others)).output, HasSubstr("/folder/sub/small"));
   const Outcome refused = RunOurs(absl::StrCat("restore ", others, " --target target"));
   EXPECT_EQ(refused.exit_code, 1);
-  EXPECT_THAT(refused.output, HasSubstr("is no backup of a volume"));
+  EXPECT_THAT(refused.output, HasSubstr("is not a volume backup"));
 
   const std::string full = BackUpAll();
   const std::string increment = BackUpChange({{300'000, "other"}}, full);

@@ -133,9 +133,9 @@ std::string RestoreCommand::Loss(const RestoreTarget& target, int64_t volume_byt
   }
   const int64_t kept_bytes = target.size_bytes - volume_bytes;
   return absl::StrCat(
-      "what ", target.kind == RestoreTarget::Kind::kDevice ? "device " : "file ", job_.target,
-      " of ", FormatBytes(target.size_bytes), " holds is overwritten",
-      kept_bytes > 0 ? absl::StrCat(", but for the last ", FormatBytes(kept_bytes)) : "");
+      target.kind == RestoreTarget::Kind::kDevice ? "device " : "file ", job_.target, " (",
+      FormatBytes(target.size_bytes), ") will be overwritten",
+      kept_bytes > 0 ? absl::StrCat(", except the last ", FormatBytes(kept_bytes)) : "");
 }
 
 void RestoreCommand::PrintPlan(Console& console, const RestorePlan& plan) const {

@@ -50,8 +50,8 @@ absl::StatusOr<std::unique_ptr<VolumeRecord>> OpenVolumeRecord(
                    Annotate(repository.LoadTree(ctx, stored.snapshot.tree, locator.root), what));
   absl::StatusOr<repository::RootTree> root = repository::DecodeRootTree(root_text);
   if (!root.ok()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(what, " is no backup of a volume: ", root.status().message()));
+    return absl::FailedPreconditionError(absl::StrCat(
+        what, " is not a volume backup (", root.status().message(), "); restore it with restic"));
   }
   ASSIGN_OR_RETURN(const std::string manifest_text,
                    LoadManifestText(ctx, repository, root->manifest_blob, locator.manifest));
