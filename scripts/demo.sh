@@ -42,7 +42,7 @@ say '$ debugfs -w volume.img    # a new letter, one photo less, another replaced
 printf '%s\n' "rm photos/07.jpg" "rm photos/08.jpg" "write new.jpg photos/08.jpg" "write second.txt letters/second.txt" |
   debugfs -w -f - volume.img >debugfs.log 2>&1
 
-id=$(csi-delta snapshots --json | grep -o '"short_id":"[0-9a-f]*"' | cut -d '"' -f 4)
+id=$(csi-delta snapshots --latest 1 --output id)
 echo "{\"base\":\"$id\"}" >changed.jsonl
 { cmp -l before.img volume.img || true; } |
   awk '{ at = int(($1 - 1) / 4096) * 4096 } at != last { print at } { last = at }' >changed

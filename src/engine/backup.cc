@@ -95,6 +95,8 @@ class BackupRun {
   int64_t ChunkBytes(const UploadOptions& options, int64_t volume_bytes) const;
   // FAILED_PRECONDITION if the file system is larger than the device: a driver cut it off.
   absl::Status CheckIsWhole(FileBlockDevice& device) const;
+  // `status`; but if memory is what lacks, the budget that the whole backup needs.
+  absl::Status AskForAll(const absl::Status& status, int64_t volume_bytes) const;
   void Measure(const Repository& repository, BackupResult& result) const;
   void WarnOfFallback(const BackupResult& result) const;
 
@@ -247,6 +249,8 @@ absl::StatusOr<UploadOptions> BackupRun::MakeOptions(Repository& repository) con
   RETURN_IF_ERROR(JudgeParent(repository, options));
   options.chunk_bytes = job_.chunk_bytes;
   options.new_chain = job_.new_chain;
+  options.skip_if_unchanged = job_.skip_if_unchanged;
+  options.dry_run = job_.dry_run;
   options.damage = job_.damage;
   options.fail_on_fallback =
       options.incremental_asked && job_.on_fallback == objects::OnFallback::kFail;
@@ -260,10 +264,12 @@ absl::StatusOr<UploadOptions> BackupRun::MakeOptions(Repository& repository) con
     options.memory.uploads_in_flight_max = kUploadsToBucketMax;
   }
   options.compression_level = job_.compression_level;
-  options.fence = [lock = session_.lock()](const CallContext& fence_ctx) {
-    return lock->Fence(fence_ctx);
-  };
-  options.fence_if_old = session_.lock()->AsFence();
+  if (!job_.dry_run) {
+    options.fence = [lock = session_.lock()](const CallContext& fence_ctx) {
+      return lock->Fence(fence_ctx);
+    };
+    options.fence_if_old = session_.lock()->AsFence();
+  }
   options.store_numbers = [this] { return session_.Numbers(); };
   return options;
 }
@@ -341,6 +347,16 @@ absl::StatusOr<ResumeAnswer> BackupRun::UseUnfinished(Repository& repository, in
   return answer;
 }
 
+absl::Status BackupRun::AskForAll(const absl::Status& status, int64_t volume_bytes) const {
+  if (absl::IsResourceExhausted(status)) {
+    const int64_t chunk_bytes =
+        job_.chunk_bytes != 0 ? job_.chunk_bytes : repository::DefaultChunkBytes(volume_bytes);
+    RETURN_IF_ERROR(incremental::CheckBudget(
+        {.budget_bytes = memory_budget_bytes_, .chunk_bytes = chunk_bytes}));
+  }
+  return status;
+}
+
 // By the lists of packs and snapshots: one request for a thousand of them.
 absl::StatusOr<incremental::RepositorySize> MeasureRepository(const CallContext& ctx,
                                                               const Repository& repository) {
@@ -393,7 +409,8 @@ absl::StatusOr<BackupResult> BackupRun::Run(const Progress& progress) {
   if (const std::string place = MountedForWriting(job_.device); !place.empty()) {
     session_.listener().warn(absl::StrCat(
         job_.device, " is mounted at ", place,
-        " and may be written to meanwhile: what comes back may be torn; back up a snapshot of it"));
+        " and may change during the backup, so the restored volume may be inconsistent; back up a "
+        "snapshot of it"));
   }
   const bool asks_cluster = !job_.cluster.volume_snapshot.empty();
   RETURN_IF_ERROR(asks_cluster ? CheckIsWhole(*device) : absl::OkStatus());
@@ -404,7 +421,11 @@ absl::StatusOr<BackupResult> BackupRun::Run(const Progress& progress) {
   if (!asks_cluster) {
     ASSIGN_OR_RETURN(source, OpenSource(device->info().is_block_device));
   }
-  ASSIGN_OR_RETURN(Repository * repository, session_.Open(ctx_, LockKind::kWrite));
+  const int64_t volume_bytes = device->info().size_bytes;
+  const absl::StatusOr<Repository*> opened =
+      session_.Open(ctx_, job_.dry_run ? LockKind::kRead : LockKind::kWrite);
+  RETURN_IF_ERROR(AskForAll(opened.status(), volume_bytes));
+  Repository* const repository = *opened;
   ASSIGN_OR_RETURN(UploadOptions options, MakeOptions(*repository));
   if (asks_cluster) {
     ASSIGN_OR_RETURN(source, AskCluster(*repository, options));
@@ -416,8 +437,13 @@ absl::StatusOr<BackupResult> BackupRun::Run(const Progress& progress) {
   if (is_immutable()) {
     ASSIGN_OR_RETURN(options.immutable_identity, Identity(options));
   }
-  ASSIGN_OR_RETURN(const ResumeAnswer unfinished,
-                   UseUnfinished(*repository, device->info().size_bytes, options));
+  if (job_.dry_run) {
+    return incremental::UploadBlocks(ctx_, *repository, *device, *source, session_.random(),
+                                     options);
+  }
+  const absl::StatusOr<ResumeAnswer> answer = UseUnfinished(*repository, volume_bytes, options);
+  RETURN_IF_ERROR(AskForAll(answer.status(), volume_bytes));
+  const ResumeAnswer& unfinished = *answer;
   options.on_progress = [&progress](const incremental::TransferProgress& now) {
     progress(now.stage, now.done_bytes, now.total_bytes);
   };

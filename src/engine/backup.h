@@ -35,8 +35,10 @@ struct BackupJob {
   bool new_chain = false;          // the chunk size may differ from the parent's
   // The device is not written to: what a run read that did not finish is not read again.
   bool immutable = false;
-  std::string immutable_id = {};  // the name of its content; "": by what the system says of it
-  bool measure = false;           // the size of the repository, too
+  std::string immutable_id = {};   // the name of its content; "": by what the system says of it
+  bool measure = false;            // the size of the repository, too
+  bool skip_if_unchanged = false;  // makes no snapshot of a volume that is as the parent has it
+  bool dry_run = false;            // only finds out what would be read; writes nothing
   objects::OnFallback on_fallback = objects::OnFallback::kWarn;
   // A check found damage in the repository: incremental::UploadOptions::damage.
   std::optional<repository::DistrustedPacks> damage = {};

@@ -21,9 +21,9 @@ TEST(FullReasonTest, EachIsDocumented) {
   const std::string document = support::ReadSource("docs/full-backups.md");
   ASSERT_GE(FullReasons().size(), 13u);
   for (const FullReasonText& text : FullReasons()) {
-    EXPECT_THAT(document,
-                HasSubstr(absl::StrCat("| `", text.name, "` | ", text.is_fallback ? "yes" : "no",
-                                       " | ", text.sentence, " | ", text.next_step, " |\n")));
+    EXPECT_THAT(document, HasSubstr(absl::StrCat("| `", text.name, "` | ", text.label, " | ",
+                                                 text.is_fallback ? "yes" : "no", " | ",
+                                                 text.sentence, " | ", text.next_step, " |\n")));
   }
 }
 

@@ -42,29 +42,49 @@ int CompressionLevel(absl::string_view name) {
       ->level;
 }
 
+// "incremental on 400716bd", "full (first backup)".
+std::string ModeText(const BackupResult& result) {
+  return absl::StrCat(result.mode_done,
+                      result.why.has_value()
+                          ? absl::StrCat(" (", incremental::LabelOf(NameOf(result.why)), ")")
+                          : "",
+                      result.base.empty() ? "" : absl::StrCat(" on ", result.base.substr(0, 8)));
+}
+
+// What was done, in two lines; one if nothing changed.
 std::string Summary(const BackupResult& result) {
-  std::string text = absl::StrCat("saved snapshot ", result.snapshot.ShortHex(), ": ",
-                                  result.mode_done, " backup");
-  if (!result.base.empty()) {
-    absl::StrAppend(&text, " on ", result.base.substr(0, 8));
+  const std::string volume = FormatBytes(result.logical_bytes);
+  if (result.dry_run) {
+    return absl::StrCat("would read ", FormatBytes(result.read_bytes), " of ", volume, ": ",
+                        ModeText(result), "\n");
   }
-  if (result.why.has_value()) {
-    absl::StrAppend(&text, " (", incremental::LabelOf(NameOf(result.why)),
-                    result.why->detail.empty() ? "" : ": ", result.why->detail, ")");
+  const std::string took = FormatTotal(result.duration_ms);
+  if (result.skipped) {
+    return absl::StrCat("nothing changed since ", result.snapshot.ShortHex(),
+                        ": no new snapshot, in ", took, "\n");
   }
-  absl::StrAppend(&text, "\n  volume ", FormatBytes(result.logical_bytes));
-  // Other sources say what is allocated, or nothing: what changed is then seen in what is new.
-  if (incremental::ListsChanges(result.mode_done, result.source)) {
-    absl::StrAppend(&text, ", changed ", FormatBytes(result.changed_bytes));
+  const std::string head =
+      absl::StrCat("saved ", result.snapshot.ShortHex(), ": ", ModeText(result), ", ");
+  if (result.unchanged) {
+    return absl::StrCat(head, "nothing changed, in ", took, "\n");
   }
-  absl::StrAppend(&text, ", read ", FormatBytes(result.read_bytes), ", audited ",
-                  FormatBytes(result.audit_bytes));
-  absl::StrAppend(&text, "\n  new ", FormatBytes(result.new_bytes), ", stored ",
-                  FormatBytes(result.stored_bytes), " with ",
-                  Counted(result.store.requests, "request"));
-  absl::StrAppend(&text, "\n  ", FormatTotal(result.duration_ms), ", peak memory ",
-                  FormatBytes(result.peak_memory_bytes), "\n");
-  return text;
+  // Other sources say what is allocated, or nothing: what changed is then seen in what is stored.
+  const bool has_changes = incremental::ListsChanges(result.mode_done, result.source);
+  return absl::StrCat(
+      head, has_changes ? absl::StrCat(FormatBytes(result.changed_bytes), " of ") : "volume of ",
+      volume, has_changes ? " changed" : "", "\n  read ", FormatBytes(result.read_bytes),
+      ", stored ", FormatBytes(result.stored_bytes), ", in ", took, "\n");
+}
+
+// What -v adds.
+std::string Details(const BackupResult& result) {
+  const std::string detail = result.why.has_value() ? result.why->detail : "";
+  return absl::StrCat("  audited ", FormatBytes(result.audit_bytes),
+                      " of the rest: ", result.audit_mismatch ? "a block differs" : "no difference",
+                      "\n  new ", FormatBytes(result.new_bytes), " before compression, ",
+                      Counted(result.store.requests, "request"), ", peak memory ",
+                      FormatBytes(result.peak_memory_bytes), "\n",
+                      detail.empty() ? "" : absl::StrCat("  why full: ", detail, "\n"));
 }
 
 class BackupCommand : public Command {
@@ -81,6 +101,7 @@ class BackupCommand : public Command {
   std::string on_fallback_ = "warn";
   std::string compression_ = "auto";
   int64_t pack_mib_ = 0;
+  bool is_verbose_ = false;
   std::vector<std::string> tags_;
   std::string time_;
 };
@@ -109,6 +130,11 @@ VerbSyntax BackupCommand::Declare() {
             "--immutable, and the name of what DEVICE holds: another content has another name; for "
             "devices of which the kernel does not say when their content becomes another",
             job_.immutable_id);
+  table.Add("--skip-if-unchanged", "make no snapshot if nothing changed since the parent",
+            job_.skip_if_unchanged);
+  table.Add("-n,--dry-run", "only print what would be read, by the list if there is one",
+            job_.dry_run);
+  table.Add("-v,--verbose", "also print what was audited, requests, and peak memory", is_verbose_);
   table.Add("--measure", "also report how large the repository is, and how many snapshots it holds",
             job_.measure);
   table.AddBytes("--chunk-size",
@@ -176,7 +202,9 @@ absl::StatusOr<ExitCode> BackupCommand::Run(const CallContext& ctx, Session& ses
   ProgressMeter meter(session.console(), *ctx.clock);
   ASSIGN_OR_RETURN(const BackupResult result,
                    engine::RunBackup(ctx, session.engine(), job, BytesOf(meter)));
-  session.console().PrintResult(incremental::ToJson(result), Summary(result));
+  const bool has_details = is_verbose_ && !result.dry_run;
+  session.console().PrintResult(incremental::ToJson(result),
+                                absl::StrCat(Summary(result), has_details ? Details(result) : ""));
   return result.audit_mismatch || result.list_refused ? ExitCode::kAuditMismatch : ExitCode::kOk;
 }
 

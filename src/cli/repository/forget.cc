@@ -26,9 +26,10 @@ std::string GroupText(const ForgetGroup& group, bool dry_run) {
                     FormatMoment(kept.snapshot.snapshot.time), absl::StrJoin(kept.reasons, ", ")});
   }
   for (const StoredSnapshot& stored : group.remove) {
-    rows.push_back(
-        {dry_run ? "  would remove" : "  remove", stored.id.ShortHex(),
-         stored.snapshot.tree.IsNull() ? "does not read" : FormatMoment(stored.snapshot.time), ""});
+    const bool is_readable = !stored.snapshot.tree.IsNull();
+    rows.push_back({dry_run ? "  would remove" : "  remove", stored.id.ShortHex(),
+                    is_readable ? FormatMoment(stored.snapshot.time) : "cannot be read",
+                    is_readable && group.paths.empty() ? VolumeName(stored.snapshot) : ""});
   }
   std::vector<std::string> names;  // Snapshots that were named by their ids have none in common.
   for (std::string name :
@@ -110,7 +111,7 @@ VerbSyntax ForgetCommand::Declare() {
 void ForgetCommand::Report(Session& session, const engine::ForgetOutcome& outcome) const {
   const auto& [groups, removed, locked, refused] = outcome;
   if (groups.empty() && !job_.filter.IsEmpty()) {
-    session.console().Warn("no snapshot matches --host, --path, --tag, --backup and --until");
+    WarnOfNoMatch(session.console());
   }
   Json list = Json::array();
   std::string text;
@@ -118,8 +119,10 @@ void ForgetCommand::Report(Session& session, const engine::ForgetOutcome& outcom
     list.push_back(GroupJson(group));
     absl::StrAppend(&text, GroupText(group, job_.is_dry_run));
   }
+  const bool leaves_space = removed > 0 && !job_.is_dry_run && !job_.frees_space;
   absl::StrAppend(&text, job_.is_dry_run ? "would remove " : "removed ",
-                  Counted(removed, "snapshot"), "\n");
+                  Counted(removed, "snapshot"),
+                  leaves_space ? "; csi-delta prune frees their space\n" : "\n");
   if (const std::string waits = engine::TextOf(locked, "files of snapshots"); !waits.empty()) {
     absl::StrAppend(&text, waits, "\n");
   }

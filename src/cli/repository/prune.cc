@@ -34,11 +34,10 @@ Json FiguresJson(const PruneFigures& figures) {
 }
 
 std::string FiguresText(const PruneFigures& figures, bool dry_run) {
-  return absl::StrCat("used: ", FormatBytes(figures.bytes_used), " in ",
-                      Counted(figures.blobs_used, "blob"),
-                      "; unused: ", FormatBytes(figures.bytes_unused + figures.bytes_duplicate),
-                      "; in packs that no index lists: ", FormatBytes(figures.bytes_unindexed),
-                      "\n", dry_run ? "would remove " : "removed ",
+  return absl::StrCat(FormatBytes(figures.bytes_used), " in use, ",
+                      FormatBytes(figures.bytes_unused + figures.bytes_duplicate), " unused, ",
+                      FormatBytes(figures.bytes_unindexed), " unreferenced\n",
+                      dry_run ? "would remove " : "removed ",
                       Counted(figures.packs_removed + figures.packs_unindexed, "pack"), " and ",
                       dry_run ? "repack " : "repacked ", figures.packs_repacked, ": ",
                       FormatBytes(figures.bytes_freed), " freed, ",

@@ -53,6 +53,10 @@ absl::StatusOr<std::vector<StoredSnapshot>> ChooseSnapshots(
   return chosen;
 }
 
+void WarnOfNoMatch(Console& console) {
+  console.Warn("no snapshot matches --host, --path and --tag as they are given");
+}
+
 int64_t SummaryBytes(const RepoSnapshot& snapshot) {
   return snapshot.summary.has_value()
              ? static_cast<int64_t>(snapshot.summary->total_bytes_processed)

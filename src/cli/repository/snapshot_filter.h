@@ -46,6 +46,9 @@ absl::StatusOr<std::vector<repository::StoredSnapshot>> ChooseSnapshots(
     const std::vector<std::string>& ids, const SnapshotFilter& filter,
     UnreadableSnapshots& unreadable);
 
+// Warns that a filter, which is not empty, lets no snapshot through.
+void WarnOfNoMatch(Console& console);
+
 // The size of a volume, from the snapshot's summary; 0 if unknown.
 int64_t SummaryBytes(const repository::RepoSnapshot& snapshot);
 

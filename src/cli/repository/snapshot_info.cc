@@ -124,7 +124,7 @@ std::string SnapshotTables(absl::Span<const StoredSnapshot> snapshots, int colum
   if (volumes.size() > 1) {
     absl::StrAppend(&out, " of ", Counted(std::ssize(volumes), "volume"));
   }
-  return absl::StrCat(out, "\n");
+  return absl::StrCat(out, snapshots.empty() ? "" : "; each can be restored by itself", "\n");
 }
 
 }  // namespace csidelta::cli

@@ -39,6 +39,7 @@ class SnapshotsCommand : public Command {
   SnapshotFilter filter_;
   int64_t latest_ = 0;
   bool group_ = false;
+  std::string output_ = "table";
 };
 
 VerbSyntax SnapshotsCommand::Declare() {
@@ -55,6 +56,9 @@ VerbSyntax SnapshotsCommand::Declare() {
             "list volume groups, complete and incomplete: --repo names a folder, up to three "
             "folders below which the volumes' repositories are",
             group_);
+  table.AddChoice("--output", {"table", "id"},
+                  "\"id\" prints whole ids alone, one a line: what a list names as its base",
+                  output_);
   return {
       .name = "snapshots",
       .summary = "List the snapshots",
@@ -99,8 +103,15 @@ absl::StatusOr<ExitCode> SnapshotsCommand::Run(const CallContext& ctx, Session& 
                                      out->append(SnapshotJsonText(stored));
                                    }),
                      "]\n"));
+  } else if (output_ == "id") {
+    session.console().Print(absl::StrJoin(snapshots, "", [](auto* out, const auto& stored) {
+      absl::StrAppend(out, stored.id.Hex(), "\n");
+    }));
   } else {
     session.console().Print(SnapshotTables(snapshots, session.environment().table_columns));
+  }
+  if (snapshots.empty() && unknown.empty() && !filter_.IsEmpty()) {
+    WarnOfNoMatch(session.console());
   }
   return AfterUnknown(session, unknown, snapshots.empty(), unreadable.code());
 }

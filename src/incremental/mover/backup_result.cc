@@ -38,7 +38,10 @@ double BytesPerSecond(const BackupResult& result) {
 Json ToJson(const BackupResult& result) {
   Json json = {{"message_type", "result"},
                {"schema_version", kResultSchemaVersion},
-               {"snapshot_id", result.snapshot.Hex()},
+               {"snapshot_id", result.dry_run ? "" : result.snapshot.Hex()},
+               {"unchanged", result.unchanged},
+               {"skipped", result.skipped},
+               {"dry_run", result.dry_run},
                {"image_tree", result.image_tree.Hex()},
                {"mode_asked", result.mode_asked},
                {"mode_done", result.mode_done},

@@ -64,6 +64,9 @@ struct BackupResult {
   std::string engine;          // of the device
   bool audit_mismatch = false;
   bool list_refused = false;  // it contradicts itself or the volume, or is of another base
+  bool unchanged = false;     // the volume is as the snapshot `base` has it
+  bool skipped = false;       // so no snapshot was made, and `snapshot` is that one
+  bool dry_run = false;       // nothing was read or stored; `read_bytes` would have been
 
   int64_t logical_bytes = 0;
   int64_t allocated_bytes = 0;  // not known to be zero

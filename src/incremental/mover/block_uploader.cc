@@ -176,7 +176,9 @@ class UploadRun {
   }
   Listing FirstListing();
   absl::StatusOr<PassEnd> Pass(Listing listing, absl::string_view stage);
-  absl::Status Feed(Listing listing, ImageBuilder& builder, absl::Status& of_source);
+  absl::Status Feed(Listing listing, ChunkPlanner::Sink sink, absl::Status& of_source);
+  // What a dry run says, by the list alone.
+  absl::Status Estimate();
   // Gives up what a list promised and reads everything.
   absl::Status Rescan(const WhyFull& why);
   absl::Status Transfer();
@@ -184,6 +186,7 @@ class UploadRun {
   // Has proof_ say that what the backup relies on is held. DATA_LOSS or NOT_FOUND when it is not.
   absl::Status Prove();
   absl::Status Commit();
+  absl::Status CommitOrSkip();
   void Count(int64_t other_stored_bytes);
   absl::Status RunStages();
   // Lists what is stored, for the next run to find.
@@ -384,14 +387,10 @@ void UploadRun::OpenJournal() {
 }
 
 // Lists and plans. `of_source` is the source's own error, as opposed to one of what is behind it.
-absl::Status UploadRun::Feed(Listing listing, ImageBuilder& builder, absl::Status& of_source) {
+absl::Status UploadRun::Feed(Listing listing, ChunkPlanner::Sink sink, absl::Status& of_source) {
   const std::optional<VolumeLayout> parent_layout =
       parent_ == nullptr ? std::nullopt : std::optional<VolumeLayout>(parent_->layout);
-  const auto take = [&](const Level1Plan& plan) {
-    ledger_->Record(plan);
-    return builder.AddLevel1(plan);
-  };
-  ChunkPlanner planner(*layout_, parent_layout, take);
+  ChunkPlanner planner(*layout_, parent_layout, sink);
   DiffRequest request{
       .base = "", .target = options_.target_handle, .size_bytes = layout_->size_bytes()};
   if (parent_ != nullptr && listing != Listing::kAllocated) {
@@ -443,8 +442,12 @@ absl::StatusOr<UploadRun::PassEnd> UploadRun::Pass(Listing listing, absl::string
   }
   // The reader's threads call the builder: they end first.
   const absl::Cleanup stop_reader = [&reader] { reader.reset(); };
+  const auto take = [&](const Level1Plan& plan) {
+    ledger_->Record(plan);
+    return builder.AddLevel1(plan);
+  };
   absl::Status of_source;
-  const absl::Status fed = Feed(listing, builder, of_source);
+  const absl::Status fed = Feed(listing, take, of_source);
   absl::StatusOr<BuiltImage> image = fed.ok() ? builder.Finish() : fed;
   result_.read_bytes += reader->read_bytes();
   if (image.ok()) {
@@ -741,6 +744,51 @@ void UploadRun::SaveSidecar(const BlobId& root,
   }
 }
 
+absl::Status UploadRun::CommitOrSkip() {
+  result_.unchanged = parent_ != nullptr && parent_->root.image_tree == image_.tree &&
+                      parent_->layout.size_bytes() == layout_->size_bytes();
+  // What a full found lost and stored again is to be listed in the index.
+  const repository::BlobWriterCounts counts = writer_->counts();
+  if (!options_.skip_if_unchanged || !result_.unchanged || counts.data_blobs > 0 ||
+      counts.tree_blobs > 0) {
+    return Commit();
+  }
+  result_.skipped = true;
+  result_.snapshot = parent_->stored.id;
+  if (journal_ != nullptr) {
+    journal_->Remove(ctx_);
+  }
+  timer_.End("commit");
+  Count(/*other_stored_bytes=*/0);
+  return absl::OkStatus();
+}
+
+absl::Status UploadRun::Estimate() {
+  const Listing listing = FirstListing();
+  const auto count = [this](const Level1Plan& plan) {
+    for (std::size_t i = 0; i < plan.states.size(); ++i) {
+      const int64_t chunk =
+          plan.level1 * repository::kFanout * repository::kLeafChunks + static_cast<int64_t>(i);
+      result_.read_bytes += plan.states[i] == ChunkState::kRead ? layout_->ChunkLength(chunk) : 0;
+    }
+    return absl::OkStatus();
+  };
+  result_.dry_run = true;
+  result_.source = std::string(listing == Listing::kEverything ? kFullScan : source_.name());
+  absl::Status of_source;
+  const absl::Status fed = Feed(listing, count, of_source);
+  if (const std::optional<FullReason> refused = ReasonOf(of_source); refused.has_value()) {
+    SetWhy(*refused, of_source.message());
+    result_.read_bytes = layout_->size_bytes();
+  } else {
+    RETURN_IF_ERROR(fed);
+  }
+  const bool compares = parent_ != nullptr && listing == Listing::kChanged;
+  result_.mode_done = compares && !result_.why.has_value() ? "incremental" : "full";
+  timer_.End("open");
+  return absl::OkStatus();
+}
+
 void UploadRun::Count(int64_t other_stored_bytes) {
   const repository::BlobWriterCounts counts = writer_->counts();
   result_.image_tree = image_.tree;
@@ -765,12 +813,15 @@ absl::Status UploadRun::RunStages() {
   numbers_before_ = Numbers();
   RETURN_IF_ERROR(OpenParent());
   RETURN_IF_ERROR(ChooseLayout());
+  if (options_.dry_run) {
+    return Estimate();
+  }
   OpenJournal();
   RETURN_IF_ERROR(StartWriter());
   timer_.End("open");
   RETURN_IF_ERROR(Transfer());
   RETURN_IF_ERROR(Audit());
-  return Commit();
+  return CommitOrSkip();
 }
 
 void UploadRun::SaveProgress() {

@@ -54,12 +54,14 @@ struct UploadOptions {
   std::optional<absl::StatusOr<std::shared_ptr<VolumeRecord>>> parent_record;
   bool incremental_asked = true;  // for mode_asked; false also reads everything
   FullReason full_reason = FullReason::kForcedByUser;  // where it is false
-  std::string full_detail = {};   // of that reason, or of that there is no parent
-  int64_t chunk_bytes = 0;        // 0: the parent's, else the rule of the volume's size
-  bool new_chain = false;         // a chunk size other than the parent's makes a full
-  bool fail_on_fallback = false;  // FAILED_PRECONDITION instead of a full that was not asked for
-  std::string base_handle;        // what the source knows the parent by; "" : the parent's id
-  bool base_known = true;         // false: what changed since the parent is unknown
+  std::string full_detail = {};    // of that reason, or of that there is no parent
+  int64_t chunk_bytes = 0;         // 0: the parent's, else the rule of the volume's size
+  bool new_chain = false;          // a chunk size other than the parent's makes a full
+  bool fail_on_fallback = false;   // FAILED_PRECONDITION instead of a full that was not asked for
+  bool skip_if_unchanged = false;  // no snapshot of a volume that is as the parent has it
+  bool dry_run = false;            // only finds out what would be read; writes nothing
+  std::string base_handle;         // what the source knows the parent by; "" : the parent's id
+  bool base_known = true;          // false: what changed since the parent is unknown
   std::string target_handle;
 
   std::string image;  // the file that the device is: its holes need not be read; "": a device
