@@ -54,7 +54,7 @@ absl::StatusOr<std::vector<StoredSnapshot>> ChooseSnapshots(
 }
 
 void WarnOfNoMatch(Console& console) {
-  console.Warn("no snapshot matches --host, --path and --tag as they are given");
+  console.Warn("no snapshot matches --host, --path, --tag, --backup and --until");
 }
 
 int64_t SummaryBytes(const RepoSnapshot& snapshot) {
