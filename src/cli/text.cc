@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <numeric>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -18,6 +19,9 @@
 namespace csidelta::cli {
 namespace {
 
+constexpr absl::string_view kGap = "  ";  // between two columns
+constexpr std::size_t kColumnGap = kGap.size();
+constexpr int kBelow = 4;                            // spaces before what is below a row
 constexpr double kBytesMax = 4611686018427387904.0;  // 2^62
 
 // The code point of a well-formed UTF-8 sequence.
@@ -236,14 +240,36 @@ std::string Padded(std::string text, std::size_t width) {
   return text;
 }
 
-std::string FormatTable(const std::vector<std::vector<std::string>>& rows) {
-  GrowingTable table;
+std::string FormatTable(const std::vector<std::vector<std::string>>& rows, int columns) {
+  std::vector<std::size_t> widths(
+      rows.empty() ? 0 : rows.front().size());  // with the gap before the next; 0: below
   for (const std::vector<std::string>& row : rows) {
-    table.Fit(row);
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const std::size_t width = std::min(Printable(row[i]).size(), kColumnBytesMax);
+      widths[i] = std::max(widths[i], width + kColumnGap);
+    }
+  }
+  const std::size_t line_max = static_cast<std::size_t>(columns) + kColumnGap;
+  for (auto widest = widths.end(); std::reduce(widths.begin(), widths.end()) > line_max;
+       *widest = 0) {
+    widest = std::max_element(widths.begin() + 1, widths.end());
+    if (*widest == 0) {
+      break;
+    }
   }
   std::string out;
   for (const std::vector<std::string>& row : rows) {
-    out += table.Line(row);
+    std::string line;
+    std::string below;
+    for (std::size_t i = 0; i < widths.size(); ++i) {
+      const std::string cell = Printable(row[i]);
+      if (widths[i] > 0) {
+        absl::StrAppend(&line, Padded(cell, widths[i] - kColumnGap), kGap);
+      } else if (!cell.empty() && &row != &rows.front()) {
+        absl::StrAppend(&below, WrapText(absl::StrCat(rows[0][i], ": ", cell), kBelow, columns));
+      }
+    }
+    absl::StrAppend(&out, absl::StripTrailingAsciiWhitespace(line), "\n", below);
   }
   return out;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <climits>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -61,9 +62,11 @@ inline constexpr std::size_t kColumnBytesMax = 128;
 // `text` padded with spaces to at least `width` bytes.
 std::string Padded(std::string text, std::size_t width);
 
-// A table with columns two spaces apart, without trailing spaces. Cells are made Printable().
-// REQUIRES that every row has as many cells as the first.
-std::string FormatTable(const std::vector<std::vector<std::string>>& rows);
+// A table with columns two spaces apart, without trailing spaces. Cells are made Printable(). In
+// lines of at most `columns` bytes, the widest columns but the first follow below their row, each
+// as "Head: cell", broken at spaces; a longer first cell stays whole.
+// REQUIRES that every row has as many cells as the first, and two at least.
+std::string FormatTable(const std::vector<std::vector<std::string>>& rows, int columns = INT_MAX);
 
 // The same for rows that are not all in memory: a column is as wide as the widest cell passed to
 // Fit() so far.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/support/status_matchers.h"
@@ -117,6 +118,17 @@ TEST(TextTest, ShowsWhatATerminalWouldObey) {
 
 TEST(TextTest, FormatsTables) {
   EXPECT_EQ(FormatTable({{"ID", "Name"}, {"1", "one"}, {"20", ""}}), "ID  Name\n1   one\n20\n");
+}
+
+TEST(TextTest, TheWidestColumnsOfATableThatIsTooWideFollowBelowTheirRow) {
+  const std::vector<std::vector<std::string>> rows = {
+      {"ID", "Why", "Size"}, {"1", "it was the first", "5 MiB"}, {"2", "", "1 KiB"}};
+  EXPECT_EQ(
+      FormatTable(rows, 27),
+      "ID  Why               Size\n1   it was the first  5 MiB\n2                     1 KiB\n");
+  EXPECT_EQ(FormatTable(rows, 20),
+            "ID  Size\n1   5 MiB\n    Why: it was the\n    first\n2   1 KiB\n");
+  EXPECT_EQ(FormatTable({{"ID", "B"}, {"longer", "b"}}, 5), "ID\nlonger\n    B:\n    b\n");
 }
 
 TEST(TextTest, ALongCellWidensNoOtherLine) {
