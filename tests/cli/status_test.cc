@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
+#include <map>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -10,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "base/rfc3339.h"
 #include "objects/backup.h"
 #include "objects/keys.h"
@@ -95,6 +98,62 @@ class StatusTest : public testing::Test {
                {"base", {{"volumeSnapshotContent", "du-1"}, {"takenAt", taken_at}}}});
     AddRecord("z-bad", {{"failures", 2},
                         {"nextStep", "never backed up; the last 2 uploads failed: no room"}});
+  }
+
+  // A DataUpload of a PVC of shop; `annotations` are its figures, without their prefix.
+  void AddUpload(const std::string& backup, const std::string& pvc, const std::string& phase,
+                 const std::map<std::string, std::string>& annotations, int minute = 0,
+                 const std::string& mover = "csi-delta") {
+    const auto at = [minute](int second) {
+      return FormatRfc3339(absl::FromUnixSeconds(1'700'000'000 + 60 * minute + second));
+    };
+    Json figures = Json::object();
+    for (const auto& [name, value] : annotations) {
+      figures[absl::StrCat("mover.csi-delta.io/", name)] = value;
+    }
+    api_.Seed(DataUploadType(),
+              {{"metadata",
+                {{"name", absl::StrCat(backup, "-", pvc)},
+                 {"namespace", "velero"},
+                 {"uid", absl::StrCat("uid-of-", backup, "-", pvc)},
+                 {"creationTimestamp", at(0)},
+                 {"labels",
+                  {{objects::kBackupNameLabel, backup}, {objects::kPvcUidLabel, "uid-of-" + pvc}}},
+                 {"annotations", figures}}},
+               {"spec",
+                {{"datamover", mover},
+                 {"sourceNamespace", "shop"},
+                 {"sourcePVC", pvc},
+                 {"backupStorageLocation", "default"}}},
+               {"status",
+                {{"phase", phase},
+                 {"message", phase == "Failed" ? "no room" : ""},
+                 {"startTimestamp", at(1)},
+                 {"completionTimestamp", at(13)},
+                 {"progress", {{"bytesDone", 1 << 30}, {"totalBytes", 1 << 30}}}}}});
+  }
+  void AddBackups() {
+    const std::map<std::string, std::string> full = {{"mode", "full"},
+                                                     {"reason", "parent-damaged: pack 6e0ca2f1"},
+                                                     {"changed-bytes", "1073741824"},
+                                                     {"read-bytes", "1073741824"},
+                                                     {"stored-bytes", "536870912"}};
+    const std::map<std::string, std::string> incremental = {{"mode", "incremental"},
+                                                            {"changed-bytes", "3145728"},
+                                                            {"read-bytes", "4194304"},
+                                                            {"stored-bytes", "3200000"}};
+    AddUpload("shop-1", "orders", "Completed", full);
+    AddUpload("shop-2", "orders", "Completed", full, 60);
+    AddUpload("shop-2", "pictures", "Completed", incremental, 60);
+    AddUpload("shop-2", "z", "Failed", {}, 60);
+    AddUpload("shop-2", "other", "Completed", {}, 60, "velero");
+    AddRecord("pictures",
+              {{"verification", {{"at", FormatRfc3339(absl::Now() - absl::Hours(3))}}}});
+  }
+  static void ExpectLinesWithin(const std::string& out, std::size_t columns) {
+    for (const absl::string_view line : absl::StrSplit(out, '\n')) {
+      EXPECT_LE(line.size(), columns) << line;
+    }
   }
 
   // A Restore that left PVCs of these names and uids without data.
@@ -218,6 +277,57 @@ TEST_F(StatusTest, JsonHasProtectedVolumesInTheSameList) {
   EXPECT_EQ(list[1]["mode"], "incremental");
   EXPECT_EQ(list[1]["logical_bytes"], 1 << 20);
   EXPECT_EQ(list[1]["next_step"], "");
+}
+
+TEST_F(StatusTest, ABackupIsOneTableOfWhatItDidWithEachVolume) {
+  AddBackups();
+  const Outcome outcome = Status({"--backup", "shop-2"});
+  EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  EXPECT_THAT(
+      outcome.out,
+      testing::MatchesRegex(
+          "Volume +Mode +Why full +Changed +Read +Stored +Took +Verified +Next step\n"
+          "shop/orders +full +The earlier backup cannot be read .* again\\. pack 6e0ca2f1 +1.0 GiB "
+          "+1.0 GiB +512.0 MiB +12.00 s +not yet +Run csi-delta check: .*\n"
+          "shop/pictures +incr +3.0 MiB +4.0 MiB +3.1 MiB +12.00 s +3h ago\n"
+          "shop/z +Failed +no room; csi-delta doctor looks for the cause\n"));
+  const Json list = Status({"--backup", "shop-2", "-o", "json"}).Result();
+  ASSERT_EQ(list.size(), 3U);
+  EXPECT_EQ(list[0]["kind"], "backup");
+  EXPECT_EQ(list[0]["reason"], "parent-damaged: pack 6e0ca2f1");
+  EXPECT_EQ(list[0]["stored_bytes"], 536870912);
+  EXPECT_EQ(list[0]["duration_ms"], 12000);
+  EXPECT_EQ(Status({"--backup", "shop-2", "-o", "name"}).out,
+            "dataupload.velero.io/shop-2-orders\n"
+            "dataupload.velero.io/shop-2-pictures\ndataupload.velero.io/shop-2-z\n");
+  EXPECT_THAT(Status({"--backup", "shop-2", "-o", "yaml"}).out, HasSubstr("backup: shop-2\n"));
+}
+
+TEST_F(StatusTest, ANamespaceIsTheNewestBackupOfEachVolume) {
+  AddBackups();
+  const Json list = Status({"-n", "shop", "--json"}).Result();
+  ASSERT_EQ(list.size(), 3U);
+  EXPECT_EQ(list[0]["backup"], "shop-2");
+  EXPECT_THAT(Status({"-n", "empty"}).error, HasSubstr("; csi-delta try empty"));
+  EXPECT_THAT(Status({"--backup", "no"}).error, HasSubstr("; velero backup describe no --details"));
+}
+
+TEST_F(StatusTest, NoLineIsLongerThanTheTerminalIsWide) {
+  AddBackups();
+  AddGoodAndBad();
+  AddUpload("shop-3-of-a-long-name", "pictures-of-many-years", "InProgress", {}, 90);
+  program_.out_is_terminal = true;
+  for (const int columns : {80, 120}) {
+    program_.table_columns = columns;
+    const std::string all = Status({"--all"}).out;
+    ExpectLinesWithin(all, static_cast<std::size_t>(columns));
+    EXPECT_THAT(all, HasSubstr("Next step: never backed up; the last 2 uploads failed: no room\n"));
+    const std::string backup = Status({"--backup", "shop-2"}).out;
+    ExpectLinesWithin(backup, static_cast<std::size_t>(columns));
+    EXPECT_THAT(backup, testing::ContainsRegex("shop/orders +full +1.0 GiB +1.0 GiB +512.0 MiB"));
+    EXPECT_THAT(backup, HasSubstr("\n    Why full: The earlier backup cannot be read"));
+    EXPECT_THAT(Status({"--backup", "shop-2", "-o", "wide"}).out, Not(HasSubstr("\n    ")));
+  }
 }
 
 TEST_F(StatusTest, WatchDrawsAgainWhenSomethingChangesAndEndsWhenInterrupted) {

@@ -1,9 +1,15 @@
 #include "cli/mover/movement_json.h"
 
 #include <optional>
+#include <string>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
+#include "incremental/mover/full_reason.h"
+#include "objects/keys.h"
+#include "objects/outcome.h"
 
 namespace csidelta::cli {
 
@@ -30,6 +36,56 @@ Json ToJson(const datamover::Movement& movement) {
   }
   if (movement.waits_for.has_value()) {
     json["waits_for"] = ToString(*movement.waits_for);
+  }
+  return json;
+}
+
+Json FiguresJson(const objects::DataUpload& upload) {
+  const objects::BackupFigures figures = upload.figures();
+  Json json = {{"mode", figures.mode},
+               {"reason", objects::ReasonText(figures)},
+               {"logical_bytes", figures.logical_bytes},
+               {"changed_bytes", figures.changed_bytes},
+               {"read_bytes", figures.read_bytes},
+               {"audit_bytes", figures.audit_bytes},
+               {"stored_bytes", figures.stored_bytes}};
+  if (upload.duration().has_value()) {
+    json["duration_ms"] = absl::ToInt64Milliseconds(*upload.duration());
+  }
+  return json;
+}
+
+Json ToJson(const objects::DataUpload& upload, const datamover::ProtectedVolumeRecord* record) {
+  const objects::BackupFigures figures = upload.figures();
+  const std::string backup = upload.Label(objects::kBackupNameLabel);
+  const incremental::FullReasonText* const reason = incremental::FindReason(figures.reason);
+  const auto status = record == nullptr ? objects::ProtectedVolumeStatus() : record->status;
+  const auto check = status.verification.value_or(objects::Verification());
+  const bool is_broken = absl::c_linear_search(check.broken_backups, backup);
+  const bool is_last = status.last_good.value_or(objects::LastGoodBackup()).upload == upload.uid();
+  std::string next_step = reason == nullptr || absl::StartsWith(reason->next_step, "Nothing")
+                              ? ""
+                              : std::string(reason->next_step);
+  if (upload.is_over() && upload.known_phase() != objects::DataPhase::kCompleted) {
+    next_step = absl::StrCat(upload.message(), "; csi-delta doctor looks for the cause");
+  } else if (!status.next_step.empty() && (is_broken || is_last)) {
+    next_step = status.next_step;
+  }
+  Json json = FiguresJson(upload);
+  json.update(
+      {{"kind", "backup"},
+       {"velero_namespace", upload.namespace_name()},
+       {"name", upload.name()},
+       {"backup", backup},
+       {"volume", absl::StrCat(upload.source_namespace(), "/", upload.source_pvc())},
+       {"location", upload.storage_location()},
+       {"phase", objects::ToString(upload.known_phase())},
+       {"why_full", absl::StrCat(reason == nullptr ? figures.reason : reason->sentence,
+                                 figures.reason_detail.empty() ? "" : " ", figures.reason_detail)},
+       {"restorable", !is_broken},
+       {"next_step", next_step}});
+  if (upload.completed_at().has_value() && check.at > upload.completed_at()) {
+    json["verified_at"] = FormatRfc3339(*check.at);
   }
   return json;
 }

@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <climits>
 #include <condition_variable>
 #include <cstddef>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -17,10 +19,13 @@
 #include "absl/strings/str_split.h"
 #include "base/json.h"
 #include "base/mutex.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "cli/cluster_access.h"
+#include "cli/cluster_verb.h"
 #include "cli/command.h"
 #include "cli/mover/movement_json.h"
+#include "cli/mover/trial_objects.h"
 #include "cli/text.h"
 #include "csi/kept_snapshots.h"
 #include "datamover/controller/overview.h"
@@ -44,6 +49,7 @@ using datamover::ProtectedVolumeRecord;
 
 // Objects of one request, which are held at once.
 constexpr int kTransfersPerPage = 250;
+constexpr std::size_t kModeBytes = 4;  // "full", "incr"
 
 std::string Moved(const Movement& movement) {
   if (movement.total_bytes == 0) {
@@ -97,6 +103,28 @@ std::vector<std::string> RowOf(const ProtectedVolumeRecord& record, absl::Time n
           status.next_step};
 }
 
+// Of the JSON of a backup.
+std::vector<std::string> RowOf(const Json& backup, absl::Time now) {
+  const bool is_done = GetString(backup, {"phase"}) == "Completed";
+  const auto bytes = [&](const char* field) {
+    return is_done ? FormatBytes(GetInt(backup, {field})) : "";
+  };
+  const auto verified_at = ParseRfc3339(GetString(backup, {"verified_at"}));
+  return {
+      GetString(backup, {"volume"}),
+      is_done ? GetString(backup, {"mode"}).substr(0, kModeBytes) : GetString(backup, {"phase"}),
+      GetString(backup, {"why_full"}),
+      bytes("changed_bytes"),
+      bytes("read_bytes"),
+      bytes("stored_bytes"),
+      is_done ? FormatElapsed(absl::Milliseconds(GetInt(backup, {"duration_ms"}))) : "",
+      !is_done                           ? ""
+      : !GetBool(backup, {"restorable"}) ? "broken"
+      : verified_at.has_value()          ? absl::StrCat(AgeText(verified_at, now), " ago")
+                                         : "not yet",
+      GetString(backup, {"next_step"})};
+}
+
 // Volumes with a next step first, then by namespace and PVC.
 std::vector<ProtectedVolumeRecord> OrderedByNeed(std::vector<ProtectedVolumeRecord> records) {
   std::stable_sort(
@@ -122,11 +150,12 @@ struct Transfers {
 // longer than any client reads.
 template <typename Kind>
 absl::Status ReadEach(const CallContext& ctx, k8s::ApiClient& api, absl::string_view space,
+                      const std::string& selector,
                       absl::FunctionRef<void(std::vector<Kind> page)> keep,
                       absl::FunctionRef<void()> drop) {
   return objects::ReadPages<Kind>(
       ctx, api, Kind::Type(), space,
-      {.label_selector = "", .field_selector = "", .page_items_max = kTransfersPerPage},
+      {.label_selector = selector, .field_selector = "", .page_items_max = kTransfersPerPage},
       [&](std::vector<Kind> page, bool is_first) {
         if (is_first) {
           drop();
@@ -141,7 +170,7 @@ absl::Status ReadAll(const CallContext& ctx, k8s::ApiClient& api, absl::string_v
                      Made (*make)(const Kind&), std::vector<Made>& all) {
   const std::size_t known = all.size();
   return ReadEach<Kind>(
-      ctx, api, space,
+      ctx, api, space, "",
       [&all, make](const std::vector<Kind>& page) {
         std::transform(page.begin(), page.end(), std::back_inserter(all), make);
       },
@@ -159,12 +188,13 @@ void Show(std::vector<Movement> movements, Transfers& all) {
 // `unfinished`: the objects of `all` that are of this kind.
 template <typename Kind>
 absl::Status ReadTransfers(const CallContext& ctx, k8s::ApiClient& api, absl::string_view space,
+                           const std::string& selector,
                            const std::vector<objects::VolumeTask>& tasks, Transfers& all,
                            std::vector<Kind>& unfinished) {
   const std::size_t kept = unfinished.size();
   const std::size_t shown = all.shown.size();
   return ReadEach<Kind>(
-      ctx, api, space,
+      ctx, api, space, selector,
       [&](std::vector<Kind> page) {
         if constexpr (std::is_same_v<Kind, objects::DataUpload>) {
           Show(datamover::ListMovements(page, {}, tasks), all);
@@ -204,21 +234,30 @@ absl::Status ReadUnrestored(const CallContext& ctx, k8s::ApiClient& api, absl::s
   return absl::OkStatus();
 }
 
-void Print(Console& console, const std::vector<Movement>& shown,
+// On a terminal as wide as that; elsewhere each row is one line, for programs.
+std::string FormatRows(const Session& session, const std::vector<std::vector<std::string>>& rows) {
+  const bool is_narrow = session.environment().out_is_terminal && OutputForm(session) != "wide";
+  return FormatTable(rows, is_narrow ? session.environment().table_columns : INT_MAX);
+}
+
+void Print(Session& session, const std::vector<Movement>& shown,
            const datamover::QueueOverview& queue, const std::vector<ProtectedVolumeRecord>& records,
            const std::vector<Unrestored>& unrestored, absl::Time now,
            const std::vector<objects::VolumeSnapshotContent>& kept) {
   Json list = Json::array();
+  std::vector<std::string> names;
   std::vector<std::vector<std::string>> rows = {
       {" Kind", "Volume", "Object", "Phase", "Moved", "Rate", "Left", "Message"}};
   for (const Movement& movement : shown) {
     list.push_back(cli::ToJson(movement));
+    names.push_back(absl::StrCat("data", movement.kind, ".velero.io/", movement.name));
     rows.push_back(RowOf(movement));
   }
   std::vector<std::vector<std::string>> volumes = {
       {" PVC", "Location", "Last good", "Mode", "Size", "Base", "Verified", "Next step"}};
   for (const ProtectedVolumeRecord& record : records) {
     list.push_back(cli::ToJson(record));
+    names.push_back(absl::StrCat("protectedvolume.mover.csi-delta.io/", record.name));
     volumes.push_back(RowOf(record, now));
   }
   std::vector<std::vector<std::string>> pvcs = {{" PVC", "Restore", "Next step"}};
@@ -238,13 +277,17 @@ void Print(Console& console, const std::vector<Movement>& shown,
       lost.push_back({absl::StrCat(" ", one.backup), one.text});
     }
   }
-  console.PrintResult(
-      list,
-      absl::StrCat(
-          shown.empty() ? "nothing is being moved\n" : FormatTable(rows), datamover::ToText(queue),
-          lost.size() == 1 ? "" : absl::StrCat("\nLost on the storage\n", FormatTable(lost)),
-          unrestored.empty() ? "" : absl::StrCat("\nRestored without data\n", FormatTable(pvcs)),
-          records.empty() ? "" : absl::StrCat("\nProtected volumes\n", FormatTable(volumes))));
+  const auto section = [&session](const char* title,
+                                  const std::vector<std::vector<std::string>>& table) {
+    return table.size() == 1 ? "" : absl::StrCat("\n", title, "\n", FormatRows(session, table));
+  };
+  PrintClusterResult(
+      session, {.value = std::move(list),
+                .table = absl::StrCat(
+                    shown.empty() ? "nothing is being moved\n" : FormatRows(session, rows),
+                    datamover::ToText(queue), section("Lost on the storage", lost),
+                    section("Restored without data", pvcs), section("Protected volumes", volumes)),
+                .names = std::move(names)});
 }
 
 // Informers that keep no objects and report only that something changed. Each has a thread and a
@@ -317,23 +360,35 @@ class StatusCommand : public Command {
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
 
  private:
+  using Newest = std::map<std::vector<std::string>, objects::DataUpload>;  // of each volume
+
   // Reads all and prints it, behind `before`.
   absl::Status Show(const CallContext& ctx, Session& session, k8s::ApiClient& api,
                     absl::string_view before) const;
+  // The same of --backup and -n: the newest backup of each volume.
+  absl::Status ShowBackups(const CallContext& ctx, Session& session, k8s::ApiClient& api,
+                           absl::string_view before) const;
+  absl::StatusOr<Newest> ReadNewest(const CallContext& ctx, k8s::ApiClient& api,
+                                    const ClusterOptions& cluster) const;
+  // Those of namespaces that cannot be read are omitted, with a note.
+  std::vector<ProtectedVolumeRecord> ReadRecords(const CallContext& ctx, Session& session,
+                                                 k8s::ApiClient& api) const;
   // Draws again when something changed, until it is interrupted, which is how it ends.
   absl::StatusOr<ExitCode> Watch(const CallContext& ctx, Session& session,
                                  k8s::ApiClient& api) const;
   std::vector<k8s::WatchedObjects> Watched() const;
 
-  ClusterAccess access_;
   std::string mover_namespace_;
   std::string velero_namespaces_;
+  std::string backup_;  // "": all that is under way
   bool all_ = false;
   bool watch_ = false;
 };
 
 VerbSyntax StatusCommand::Declare() {
   ArgumentTable table;
+  table.Add("--backup", "NAME", "what this Backup of Velero did with each volume, and its cost",
+            backup_);
   table.Add("--all", "also what is over, as long as its object is there", all_);
   table.Add("-w,--watch",
             "on a terminal: stay, and draw again when something changed, until it is "
@@ -347,18 +402,20 @@ VerbSyntax StatusCommand::Declare() {
               "no upload window is open. Then each protected volume: the age of its last good "
               "backup, of its base and of its newest check, and the next step, where one is "
               "needed; those first. And the PVCs that a Restore of Velero left without data, "
-              "because they existed before, with the command that brings it.",
+              "because they existed before, with the command that brings it. With --backup or -n, "
+              "instead of all this: the backup of each volume, or the newest one of each PVC in "
+              "that namespace, why it was full, what it cost, whether a check of its repository "
+              "was made since, and the next step. -l chooses by the labels of DataUploads.",
           .table = std::move(table),
-          .family = VerbFamily::kMover,
-          .examples = {"status", "status --watch --context prod"}};
+          .family = VerbFamily::kCluster,
+          .examples = {"status --backup nightly-1", "status --watch --context prod"}};
 }
 
 absl::StatusOr<ExitCode> StatusCommand::Run(const CallContext& ctx, Session& session) {
   const ClusterOptions& cluster = session.options().cluster;
-  access_ = cluster.access;
   mover_namespace_ = cluster.mover_namespace;
   velero_namespaces_ = cluster.velero_namespaces;
-  const std::unique_ptr<k8s::ApiClient> api = access_.MakeClient();
+  const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
   if (watch_) {
     return Watch(ctx, session, *api);
   }
@@ -368,21 +425,18 @@ absl::StatusOr<ExitCode> StatusCommand::Run(const CallContext& ctx, Session& ses
 
 absl::Status StatusCommand::Show(const CallContext& ctx, Session& session, k8s::ApiClient& api,
                                  absl::string_view before) const {
+  const ClusterOptions& cluster = session.options().cluster;
+  if (!backup_.empty() || !cluster.namespace_name.empty()) {
+    return ShowBackups(ctx, session, api, before);
+  }
   std::vector<objects::VolumeTask> tasks;
   RETURN_IF_ERROR(ReadAll(
       ctx, api, mover_namespace_, +[](const objects::VolumeTask& task) { return task; }, tasks));
   Transfers all{.uploads = {}, .downloads = {}, .shown = {}, .shows_all = all_};
-  std::vector<ProtectedVolumeRecord> records;
   std::vector<Unrestored> unrestored;
   for (const absl::string_view space : absl::StrSplit(velero_namespaces_, ',', absl::SkipEmpty())) {
-    RETURN_IF_ERROR(ReadTransfers(ctx, api, space, tasks, all, all.uploads));
-    RETURN_IF_ERROR(ReadTransfers(ctx, api, space, tasks, all, all.downloads));
-    if (const absl::Status read =
-            ReadAll(ctx, api, space, &datamover::ReadProtectedVolume, records);
-        !read.ok()) {
-      session.console().Info(absl::StrCat("the protected volumes of namespace ", space,
-                                          " are not known: ", read.message()));
-    }
+    RETURN_IF_ERROR(ReadTransfers(ctx, api, space, cluster.selector, tasks, all, all.uploads));
+    RETURN_IF_ERROR(ReadTransfers(ctx, api, space, cluster.selector, tasks, all, all.downloads));
     if (const absl::Status read = ReadUnrestored(ctx, api, space, unrestored); !read.ok()) {
       session.console().Info(absl::StrCat("what the Restores of namespace ", space,
                                           " left without data is not known: ", read.message()));
@@ -414,18 +468,92 @@ absl::Status StatusCommand::Show(const CallContext& ctx, Session& session, k8s::
   if (!before.empty()) {
     session.environment().out(before);
   }
-  Print(session.console(), all.shown, queue, OrderedByNeed(std::move(records)), unrestored,
+  Print(session, all.shown, queue, OrderedByNeed(ReadRecords(ctx, session, api)), unrestored,
         ctx.clock->Now(), kept.value_or(std::vector<objects::VolumeSnapshotContent>()));
   return session.console().Check();
 }
 
+absl::StatusOr<StatusCommand::Newest> StatusCommand::ReadNewest(
+    const CallContext& ctx, k8s::ApiClient& api, const ClusterOptions& cluster) const {
+  std::string selector = cluster.selector;
+  if (!backup_.empty()) {
+    absl::StrAppend(&selector, selector.empty() ? "" : ",",
+                    LabelledWith(objects::kBackupNameLabel, backup_).label_selector);
+  }
+  Newest newest;
+  for (const absl::string_view space : absl::StrSplit(velero_namespaces_, ',', absl::SkipEmpty())) {
+    RETURN_IF_ERROR(ReadEach<objects::DataUpload>(
+        ctx, api, space, selector,
+        [&](std::vector<objects::DataUpload> page) {
+          for (objects::DataUpload& upload : page) {
+            const std::string of = upload.source_namespace();
+            if (upload.is_managed() &&
+                (cluster.namespace_name.empty() || of == cluster.namespace_name)) {
+              objects::DataUpload& kept =
+                  newest[{of, upload.source_pvc(), upload.storage_location(), std::string(space)}];
+              kept = kept.created_at() > upload.created_at() ? kept : std::move(upload);
+            }
+          }
+        },
+        [] {}));  // One that is read twice is shown once.
+  }
+  if (!newest.empty()) {
+    return newest;
+  }
+  return absl::NotFoundError(absl::StrCat(
+      "namespace ", velero_namespaces_, " has no such DataUpload of csi-delta; ",
+      backup_.empty() ? absl::StrCat("csi-delta try ", cluster.namespace_name)
+                      : absl::StrCat("velero backup describe ", backup_, " --details")));
+}
+
+absl::Status StatusCommand::ShowBackups(const CallContext& ctx, Session& session,
+                                        k8s::ApiClient& api, absl::string_view before) const {
+  ASSIGN_OR_RETURN(const Newest newest, ReadNewest(ctx, api, session.options().cluster));
+  const std::vector<ProtectedVolumeRecord> records = ReadRecords(ctx, session, api);
+  std::map<std::string, const ProtectedVolumeRecord*> by_name;  // which has the uid of the PVC
+  for (const ProtectedVolumeRecord& record : records) {
+    by_name[record.name] = &record;
+  }
+  std::vector<std::vector<std::string>> rows = {
+      {"Volume", "Mode", "Why full", "Changed", "Read", "Stored", "Took", "Verified", "Next step"}};
+  ClusterResult result{.value = Json::array()};
+  for (const auto& [volume, upload] : newest) {
+    result.value.push_back(cli::ToJson(
+        upload,
+        by_name[objects::ProtectedVolume::NameOf(upload.pvc_uid(), upload.storage_location())]));
+    rows.push_back(RowOf(result.value.back(), ctx.clock->Now()));
+    result.names.push_back(absl::StrCat("dataupload.velero.io/", upload.name()));
+  }
+  result.table = FormatRows(session, rows);
+  if (!before.empty()) {
+    session.environment().out(before);
+  }
+  PrintClusterResult(session, result);
+  return session.console().Check();
+}
+
+std::vector<ProtectedVolumeRecord> StatusCommand::ReadRecords(const CallContext& ctx,
+                                                              Session& session,
+                                                              k8s::ApiClient& api) const {
+  std::vector<ProtectedVolumeRecord> records;
+  for (const absl::string_view space : absl::StrSplit(velero_namespaces_, ',', absl::SkipEmpty())) {
+    if (const absl::Status read =
+            ReadAll(ctx, api, space, &datamover::ReadProtectedVolume, records);
+        !read.ok()) {
+      session.console().Info(absl::StrCat("the protected volumes of namespace ", space,
+                                          " are not known: ", read.message()));
+    }
+  }
+  return records;
+}
+
 absl::StatusOr<ExitCode> StatusCommand::Watch(const CallContext& ctx, Session& session,
                                               k8s::ApiClient& api) const {
-  if (!session.environment().out_is_terminal || session.options().json) {
+  if (!session.environment().out_is_terminal || !AsksForTable(session)) {
     return absl::InvalidArgumentError(
-        "--watch draws on a terminal, without --json; without --watch, status prints once");
+        "--watch draws on a terminal, as a table; without --watch, status prints once");
   }
-  ChangeWatch changes(ctx, access_, Watched());
+  ChangeWatch changes(ctx, session.options().cluster.access, Watched());
   bool is_first = true;
   while (!ctx.stop.stop_requested() && session.console().IsRead()) {
     const absl::Duration began = ctx.clock->Uptime();

@@ -16,6 +16,7 @@
 #include "base/json.h"
 #include "base/status_macros.h"
 #include "cli/command.h"
+#include "cli/mover/movement_json.h"
 #include "cli/mover/trial_needs.h"
 #include "cli/mover/trial_objects.h"
 #include "cli/text.h"
@@ -85,22 +86,6 @@ std::string FormatCosts(const TrialCosts& costs) {
                     FormatTable(rows), reasons);
   }
   return text;
-}
-
-Json CostJson(const objects::DataUpload& upload) {
-  const objects::BackupFigures figures = upload.figures();
-  Json json = {{"pvc", upload.source_pvc()},
-               {"mode", figures.mode},
-               {"reason", objects::ReasonText(figures)},
-               {"logical_bytes", figures.logical_bytes},
-               {"changed_bytes", figures.changed_bytes},
-               {"read_bytes", figures.read_bytes},
-               {"audit_bytes", figures.audit_bytes},
-               {"stored_bytes", figures.stored_bytes}};
-  if (upload.duration().has_value()) {
-    json["duration_ms"] = absl::ToInt64Milliseconds(*upload.duration());
-  }
-  return json;
 }
 
 // The objects that a run makes.
@@ -451,7 +436,8 @@ ExitCode TryCommand::Print(Console& console, const TrialPlan& plan, const TrialR
   for (std::size_t i = 0; i < result.costs.size(); ++i) {
     Json volumes = Json::array();
     for (const DataUpload& upload : result.costs[i]) {
-      volumes.push_back(CostJson(upload));
+      volumes.push_back(FiguresJson(upload));
+      volumes.back()["pvc"] = upload.source_pvc();
     }
     backups.push_back({{"backup", plan.backups[i]}, {"volumes", std::move(volumes)}});
   }

@@ -91,14 +91,9 @@ class Sheet {
 };
 
 void AddReason(const std::string& name, Sheet& sheet) {
-  for (const incremental::FullReasonText& text : incremental::FullReasons()) {
-    if (text.name == name) {
-      sheet.Add("Why full", absl::StrCat(text.sentence, " (", name, ")"));
-      sheet.Add("Next step", text.next_step);
-      return;
-    }
-  }
-  sheet.Add("Why full", name);
+  const incremental::FullReasonText* const text = incremental::FindReason(name);
+  sheet.Add("Why full", text == nullptr ? name : absl::StrCat(text->sentence, " (", name, ")"));
+  sheet.Add("Next step", text == nullptr ? "" : text->next_step);
 }
 
 void AddBackup(const RepoSnapshot& snapshot, const VolumeManifest* manifest, Sheet& sheet) {

@@ -92,13 +92,18 @@ std::string NameOf(const std::optional<WhyFull>& why) {
   return why.has_value() ? std::string(TextOf(why->reason).name) : "";
 }
 
-std::string LabelOf(absl::string_view name) {
+const FullReasonText* FindReason(absl::string_view name) {
   for (const FullReasonText& text : kReasons) {
     if (text.name == name) {
-      return std::string(text.label);
+      return &text;
     }
   }
-  return std::string(name);
+  return nullptr;
+}
+
+std::string LabelOf(absl::string_view name) {
+  const FullReasonText* const text = FindReason(name);
+  return std::string(text == nullptr ? name : text->label);
 }
 
 std::string ToString(const WhyFull& why) {

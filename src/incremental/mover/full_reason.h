@@ -53,6 +53,9 @@ struct WhyFull {
 // The name, "" for an increment.
 std::string NameOf(const std::optional<WhyFull>& why);
 
+// Null for a name that is not known, such as "" or one of a later version.
+const FullReasonText* FindReason(absl::string_view name);
+
 // What tables and sentences for people call the reason with this name: "first backup" for
 // "no-parent", at most 13 characters; the name itself where it is unknown.
 std::string LabelOf(absl::string_view name);
