@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "cli/run_program.h"
+#include "datamover/controller/mover_kinds.h"
 #include "k8s/config.h"
 #include "k8s/rest_client.h"
 
@@ -16,6 +17,8 @@ namespace csidelta::cli {
 namespace {
 
 constexpr std::size_t kCredentialBytesMax = std::size_t{1} << 20;
+// A person waits for it, and the address may be wrong.
+constexpr absl::Duration kReachTimeMax = absl::Seconds(5);
 
 // A log-in program that a kubeconfig names: its questions and complaints are for the terminal.
 absl::StatusOr<std::string> RunLogIn(const CallContext& ctx, const k8s::ExecPlugin& plugin,
@@ -48,11 +51,14 @@ k8s::ClientSettings ClusterAccess::Settings() const {
   }
   settings.run_exec = &RunLogIn;
   settings.has_terminal = ::isatty(STDIN_FILENO) == 1;
+  settings.explain_unserved = &datamover::ExplainUnserved;
   return settings;
 }
 
 std::unique_ptr<k8s::ApiClient> ClusterAccess::MakeClient() const {
-  return k8s::MakeClient(Settings());
+  k8s::ClientSettings settings = Settings();
+  settings.reach_time_max = kReachTimeMax;
+  return k8s::MakeClient(std::move(settings));
 }
 
 void ClusterOptions::Declare(ArgumentTable& table) {

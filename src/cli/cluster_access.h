@@ -16,8 +16,9 @@ struct ClusterAccess {
   std::string kubecontext;
 
   void Declare(ArgumentTable& table);
-  // No I/O: an unreachable cluster is an error of the first call.
+  // No I/O: an unreachable cluster is an error of the first call, within seconds.
   std::unique_ptr<k8s::ApiClient> MakeClient() const;
+  // Of a client that waits longer for the API server, for programs that run in Pods.
   k8s::ClientSettings Settings() const;
 };
 

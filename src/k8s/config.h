@@ -10,8 +10,10 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/json.h"
+#include "k8s/api_client.h"
 #include "net/proxy.h"
 
 namespace csidelta::k8s {
@@ -57,6 +59,10 @@ struct ClientSettings {
   // none of them.
   ExecRunner run_exec = nullptr;
   bool has_terminal = false;  // so that a log-in program may ask
+  // How long it tries while the server has never answered: its address may be wrong.
+  absl::Duration reach_time_max = absl::InfiniteDuration();
+  // What a person does about a kind that the server does not serve; null: the kind is named.
+  std::function<std::string(const ResourceType& type)> explain_unserved = nullptr;
 
   static ClientSettings FromEnvironment();
 };

@@ -45,6 +45,7 @@ using Query = std::vector<std::pair<std::string, std::string>>;
 // One request to the API server, without what is common to all.
 struct Call {
   std::string method;
+  const ResourceType* type = nullptr;  // whose objects `target` has; null: none
   std::string target = {};
   std::string content_type = {};
   std::string body = {};
@@ -90,6 +91,19 @@ std::string TargetOf(const ResourceType& type, absl::string_view namespace_name,
 
 std::string ApiVersion(const ResourceType& type) {
   return type.group.empty() ? type.version : absl::StrCat(type.group, "/", type.version);
+}
+
+// After reach_time_max.
+absl::Status Unreached(const absl::Status& status) {
+  return absl::UnavailableError(
+      absl::StrCat("the API server does not answer: ", status.message(),
+                   "; check the network, and the server's address in the kubeconfig"));
+}
+
+// Of an object that is not there it answers with a Status, of a kind that it does not serve with
+// "404 page not found" (k8s.io/apiserver: pkg/server/mux/pathrecorder.go).
+bool IsUnservedPath(const net::HttpResponse& response) {
+  return response.status == 404 && !ParseJsonObject(response.body).ok();
 }
 
 absl::Duration RetryAfter(const net::HttpResponse& response) {
@@ -310,6 +324,7 @@ class RestClient : public ApiClient {
   Random& random_;
   RateLimiter limiter_;
   Absence absence_;
+  std::atomic<bool> has_answered_ = false;
   std::atomic<bool> refuses_version_ = false;  // And went on to: an administrator took that right.
   Mutex mutex_;                                // Guards backend_.
   std::shared_ptr<Backend> backend_
@@ -376,6 +391,7 @@ absl::StatusOr<Json> RestClient::Create(const CallContext& ctx, const ResourceTy
   bool is_unanswered = false;
   absl::StatusOr<Json> created =
       RunJson(ctx, Call{.method = "POST",
+                        .type = &type,
                         .target = TargetOf(type, namespace_name, "", "", {}),
                         .content_type = "application/json",
                         .body = DumpJson(object),
@@ -400,6 +416,7 @@ absl::StatusOr<Json> RestClient::DryRunCreate(const CallContext& ctx, const Reso
                                               const Json& object) {
   const ObjectKey key = {type, std::string(namespace_name), Name(object)};
   const Call call{.method = "POST",
+                  .type = &type,
                   .target = TargetOf(type, namespace_name, "", "", {{"dryRun", "All"}}),
                   .content_type = "application/json",
                   .body = DumpJson(object)};
@@ -468,6 +485,7 @@ absl::Status RestClient::Watch(const CallContext& ctx, const ResourceType& type,
                        {"labelSelector", options.label_selector},
                        {"fieldSelector", options.field_selector}};
   const Call call{.method = "GET",
+                  .type = &type,
                   .target = TargetOf(type, namespace_name, "", "", query),
                   .time_max = absl::Seconds(seconds) + kWatchGrace,
                   .kind = RateLimiter::Kind::kGoesOn};
@@ -503,6 +521,7 @@ absl::StatusOr<Json> RestClient::OnObject(const CallContext& ctx, absl::string_v
                                           Call call) {
   const std::string what = absl::StrCat(verb, " ", ToString(key));
   RETURN_IF_ERROR(Annotate(CheckKey(key), what));
+  call.type = &key.type;
   call.target = TargetOf(key.type, key.namespace_name, key.name, subresource, {});
   ASSIGN_OR_RETURN(Json object, Annotate(RunJson(ctx, call), what));
   Identify(object, key.type);
@@ -534,6 +553,7 @@ absl::StatusOr<std::string> RestClient::EachPage(const CallContext& ctx, const R
         {"fieldSelector", options.field_selector}};
     ASSIGN_OR_RETURN(Json page,
                      RunJson(ctx, Call{.method = "GET",
+                                       .type = &type,
                                        .target = TargetOf(type, namespace_name, "", "", query)}));
     std::vector<Json> objects;
     const auto items = page.find("items");
@@ -564,6 +584,7 @@ absl::StatusOr<std::string> RestClient::ListInOneAnswer(
                        {"labelSelector", options.label_selector},
                        {"fieldSelector", options.field_selector}};
   const Call call{.method = "GET",
+                  .type = &type,
                   .target = TargetOf(type, namespace_name, "", "", query),
                   .is_tried_once = true};
   ListDecoder decoder(is_wanted);
@@ -606,9 +627,13 @@ absl::StatusOr<net::HttpResponse> RestClient::Run(const CallContext& ctx, const 
                                                   const BodySink* sink, const bool* got_bytes) {
   Backoff backoff(kRetryBackoff, random_);
   bool refreshed = false;
+  std::optional<CallContext> first;  // until the server has answered once
   while (true) {
     RETURN_IF_ERROR(limiter_.Take(ctx, 1, call.kind));
     ASSIGN_OR_RETURN(const Access access, LogIn(ctx));
+    if (!first.has_value()) {  // The log-in may have asked a person.
+      first = ctx.WithTimeout(settings_.reach_time_max);
+    }
     Attempt attempt = TryOnce(ctx, *access.backend, call, access.token, sink);
     if (attempt.status.ok()) {
       return attempt.response;
@@ -634,6 +659,9 @@ absl::StatusOr<net::HttpResponse> RestClient::Run(const CallContext& ctx, const 
     const absl::Duration delay = std::max(backoff.NextDelay(), attempt.retry_after);
     if (delay >= ctx.TimeLeft()) {
       return attempt.status;
+    }
+    if (!has_answered_ && delay >= first->TimeLeft()) {
+      return Unreached(attempt.status);
     }
     CSIDELTA_LOG(kDebug, "API request failed, trying again", {"target", call.target},
                  {"status", attempt.status.ToString()},
@@ -684,10 +712,17 @@ Attempt RestClient::TryOnce(const CallContext& ctx, Backend& backend, const Call
     return attempt;
   }
   const net::HttpResponse& response = *attempt.response;
+  has_answered_ = has_answered_ || response.status < 500;
   if (response.status >= 200 && response.status < 300) {
     return attempt;
   }
   attempt.status = StatusFromAnswer(response.status, response.body);
+  if (IsUnservedPath(response) && call.type != nullptr) {
+    attempt.status = absl::NotFoundError(
+        settings_.explain_unserved != nullptr
+            ? settings_.explain_unserved(*call.type)
+            : absl::StrCat("the API server does not serve the kind ", call.type->kind));
+  }
   attempt.retry_after = RetryAfter(response);
   const bool turned_away = response.status == 429 || response.headers.contains("retry-after") ||
                            IsWebhookAway(attempt.status.message());

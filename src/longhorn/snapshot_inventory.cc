@@ -217,7 +217,7 @@ absl::Status InventoryReader::ReadSnapshots() {
   const std::string selector =
       request_.volume.empty() ? ""
                               : absl::StrCat(objects::kLonghornVolumeLabel, "=", request_.volume);
-  const absl::Status read = ReadKind<Snapshot>(
+  return ReadKind<Snapshot>(
       request_.namespace_name, selector,
       [&] {
         inventory_.snapshots.clear();
@@ -229,12 +229,6 @@ absl::Status InventoryReader::ReadSnapshots() {
           inventory_.snapshots.back().volume = PositionOf(snapshot.volume());
         }
       });
-  if (absl::IsNotFound(read)) {
-    return absl::NotFoundError(
-        absl::StrCat("the cluster does not serve snapshots.", kGroup, "/", kVersion,
-                     ": Longhorn is not installed, or older than 1.3: ", read.message()));
-  }
-  return read;
 }
 
 absl::Status InventoryReader::ReadJobs() {

@@ -611,7 +611,7 @@ TEST_F(TryTest, ANamespaceThatDoesNotExistIsRefused) {
 
 TEST_F(TryTest, AClusterWithoutVeleroIsRefused) {
   api_.RemoveType("backupstoragelocations");
-  ExpectRefusal("does not know Velero's kinds", "install Velero");
+  ExpectRefusal("Velero 1.12 or newer is not installed", "velero install");
 }
 
 TEST_F(TryTest, ANamespaceWithoutBackupStorageLocationIsRefused) {
@@ -680,7 +680,7 @@ TEST_F(TryTest, SeveralSnapshotClassesOfWhichNoneIsChosenAreRefused) {
 
 TEST_F(TryTest, AClusterWithoutVolumeSnapshotsIsRefused) {
   api_.RemoveType("volumesnapshotclasses");
-  ExpectRefusal("does not know VolumeSnapshots", "install the snapshot controller");
+  ExpectRefusal("the snapshot controller is not installed", "kubectl apply -k");
 }
 
 TEST_F(TryTest, ADriverWithoutChangedBlocksIsReportedBeforehand) {

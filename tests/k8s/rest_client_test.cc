@@ -796,6 +796,39 @@ class WatchFaultTest : public RestClientTest {
   int events_ = 0;
 };
 
+// "404 page not found" is no Status: the path is not served.
+TEST_F(RestClientTest, AKindThatIsNotServedIsNamedOrExplained) {
+  const auto unserved = [](const ServedRequest&, ServedConnection& connection) {
+    connection.Send(404, "404 page not found\n");
+    return true;
+  };
+  Start(unserved);
+  const auto not_served = [](const std::string& text) {
+    return StatusIs(absl::StatusCode::kNotFound, HasSubstr(text));
+  };
+  EXPECT_THAT(
+      client_->List(ctx_, kConfigMaps, "ns", {}).status(),
+      not_served("list configmaps in ns: the API server does not serve the kind ConfigMap"));
+  settings_.explain_unserved = [](const ResourceType& type) { return type.kind + ": install it"; };
+  Start(unserved);
+  EXPECT_THAT(client_->Get(ctx_, {kConfigMaps, "ns", "a"}).status(),
+              not_served("get configmaps ns/a: ConfigMap: install it"));
+  Start();
+  EXPECT_THAT(client_->Get(ctx_, {kConfigMaps, "ns", "a"}).status(), not_served("not found"));
+}
+
+TEST_F(RestClientTest, AServerThatHasNeverAnsweredIsNotWaitedForLong) {
+  settings_.reach_time_max = absl::Seconds(1);
+  const auto away = [](const ServedRequest&, ServedConnection& connection) {
+    connection.Send(503, "");
+    return true;
+  };
+  Start(away);
+  EXPECT_THAT(client_->Get(ctx_, {kConfigMaps, "ns", "a"}).status(),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("; check the network")));
+  EXPECT_LE(requests().size(), 5U);
+}
+
 TEST_F(WatchFaultTest, TheServersEndIsOk) {
   EXPECT_THAT(WatchOnce({kAdded}), IsOk());
   EXPECT_EQ(events_, 1);

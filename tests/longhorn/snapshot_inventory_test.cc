@@ -181,7 +181,7 @@ TEST_F(LonghornInventoryTest, EachListThatFailsIsAnErrorWhereAllIsRequired) {
   }
   api_.RemoveType("snapshots");
   EXPECT_THAT(Read(false),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("Longhorn is not installed")));
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("list snapshots")));
 }
 
 TEST_F(LonghornInventoryTest, AVolumeThatIsFilledFromOneNeedsIt) {

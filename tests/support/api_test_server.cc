@@ -55,6 +55,10 @@ Json StatusObject(const absl::Status& status) {
 }
 
 void SendError(const absl::Status& status, ServedConnection& connection) {
+  if (absl::StrContains(status.message(), "could not find the requested resource")) {
+    connection.Send(404, "404 page not found\n");  // not a Status, as a real one
+    return;
+  }
   connection.Send(FailureMessage(status.code()).code, DumpJson(StatusObject(status)),
                   {{"Content-Type", "application/json"}});
 }

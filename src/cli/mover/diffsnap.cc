@@ -9,6 +9,7 @@
 #include "diffsnap/service.h"
 #include "incremental/sources/differential_wire.h"
 #include "k8s/config.h"
+#include "k8s/rest_client.h"
 
 namespace csidelta::cli {
 namespace {
@@ -50,7 +51,7 @@ class DiffsnapCommand : public Command {
     absl::StatusOr<diffsnap::CsiDriver> driver =
         diffsnap::MakeDifferentialDriver(ctx, csi_address_, driver_options);
     RETURN_IF_ERROR(driver.status());
-    const std::unique_ptr<k8s::ApiClient> api = access_.MakeClient();
+    const std::unique_ptr<k8s::ApiClient> api = k8s::MakeClient(access_.Settings());
     RETURN_IF_ERROR(diffsnap::RunService(ctx, *api, *driver, settings_));
     return ExitCode::kOk;
   }

@@ -70,20 +70,15 @@ const BackupStorageLocation* ChosenLocation(const std::vector<BackupStorageLocat
 
 absl::Status CheckLocation(const CallContext& ctx, k8s::ApiClient& api,
                            const TrialRequest& request) {
-  const absl::StatusOr<std::vector<BackupStorageLocation>> locations =
-      objects::List<BackupStorageLocation>(ctx, api, request.velero_namespace);
-  if (absl::IsNotFound(locations.status())) {
-    return absl::FailedPreconditionError(
-        "the cluster does not know Velero's kinds; install Velero, with --features=EnableCSI");
-  }
-  RETURN_IF_ERROR(locations.status());
-  if (locations->empty()) {
+  ASSIGN_OR_RETURN(const std::vector<BackupStorageLocation> locations,
+                   objects::List<BackupStorageLocation>(ctx, api, request.velero_namespace));
+  if (locations.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "namespace ", request.velero_namespace,
         " has no BackupStorageLocation; velero backup-location create makes one, or name Velero's "
         "namespace by --velero-namespace"));
   }
-  const BackupStorageLocation* const location = ChosenLocation(*locations, request);
+  const BackupStorageLocation* const location = ChosenLocation(locations, request);
   if (location == nullptr) {
     return absl::FailedPreconditionError(
         request.location.empty()
@@ -248,16 +243,10 @@ absl::StatusOr<TrialNeeds> CheckTrialNeeds(const CallContext& ctx, k8s::ApiClien
   RETURN_IF_ERROR(CheckServer(ctx, api, request, needs));
   RETURN_IF_ERROR(CheckMover(ctx, api, request));
   ASSIGN_OR_RETURN(const PvcsByDriver by_driver, ReadPvcs(ctx, api, request, needs));
-  const absl::StatusOr<std::vector<objects::VolumeSnapshotClass>> classes =
-      objects::List<objects::VolumeSnapshotClass>(ctx, api, "");
-  if (absl::IsNotFound(classes.status())) {
-    return absl::FailedPreconditionError(
-        "the cluster does not know VolumeSnapshots; install the snapshot controller with its CRDs "
-        "(snapshot.storage.k8s.io/v1)");
-  }
-  RETURN_IF_ERROR(classes.status());
+  ASSIGN_OR_RETURN(const std::vector<objects::VolumeSnapshotClass> classes,
+                   objects::List<objects::VolumeSnapshotClass>(ctx, api, ""));
   for (const auto& [driver, pvcs] : by_driver) {
-    RETURN_IF_ERROR(CheckSnapshotClass(driver, *classes));
+    RETURN_IF_ERROR(CheckSnapshotClass(driver, classes));
     ReportChangedBlocks(ctx, api, driver, needs);
   }
   ReportEarlierBackups(ctx, api, request, needs);

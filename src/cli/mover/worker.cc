@@ -15,6 +15,7 @@
 #include "cli/password.h"
 #include "datamover/worker/job.h"
 #include "datamover/worker/task_runner.h"
+#include "k8s/rest_client.h"
 #include "repository/repository.h"
 
 namespace csidelta::cli {
@@ -80,7 +81,7 @@ VerbSyntax WorkerCommand::Declare() {
 absl::StatusOr<ExitCode> WorkerCommand::Run(const CallContext& ctx, Session& session) {
   SetLogLevel(LogLevel::kInfo);
   ASSIGN_OR_RETURN(const k8s::ObjectKey task, TaskKey());
-  const std::unique_ptr<k8s::ApiClient> api = access_.MakeClient();
+  const std::unique_ptr<k8s::ApiClient> api = k8s::MakeClient(access_.Settings());
   const GetVariable& get = session.environment().get;
   datamover::WriteFence fence(*ctx.clock);
   ProgramEnvironment environment = session.environment();

@@ -1,6 +1,7 @@
 #include "datamover/controller/mover_kinds.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -53,6 +54,30 @@ const std::vector<KindFields>& FieldsInUse() {
   return all;
 }
 
+struct Installation {
+  absl::string_view group;  // of its kinds, with the groups whose names end so
+  absl::string_view name;
+  absl::string_view command;
+};
+constexpr Installation kInstallations[] = {
+    {"mover.csi-delta.io", "the data mover",
+     "helm install csi-delta deploy/chart --namespace csi-delta --create-namespace"},
+    {"velero.io", "Velero 1.12 or newer",
+     "velero install --features EnableCSI, with the flags for your bucket: "
+     "https://velero.io/docs/main/basic-install/"},
+    {"snapshot.storage.k8s.io", "the snapshot controller",
+     "kubectl apply -k \"https://github.com/kubernetes-csi/external-snapshotter/client/config/"
+     "crd?ref=v8.6.0\" && kubectl apply -k \"https://github.com/kubernetes-csi/"
+     "external-snapshotter/deploy/kubernetes/snapshot-controller?ref=v8.6.0\""},
+    {"longhorn.io", "Longhorn 1.3 or newer", "https://longhorn.io/docs/ has its pages"},
+    {"", "", ""}};
+
+const Installation& InstallationOf(const k8s::ResourceType& type) {
+  return *std::find_if(
+      std::begin(kInstallations), std::end(kInstallations),
+      [&type](const Installation& one) { return absl::EndsWith(type.group, one.group); });
+}
+
 absl::Status CheckMoverKind(const CallContext& ctx, k8s::ApiClient& api,
                             const k8s::ResourceType& type) {
   const k8s::ObjectKey key = DefinitionOf(type);
@@ -86,6 +111,19 @@ absl::Span<const k8s::ResourceType* const> MoverKinds() {
 
 k8s::ObjectKey DefinitionOf(const k8s::ResourceType& type) {
   return CustomResourceDefinition::Key("", absl::StrCat(type.plural, ".", type.group));
+}
+
+absl::string_view InstallCommand(const k8s::ResourceType& type) {
+  return InstallationOf(type).command;
+}
+
+std::string ExplainUnserved(const k8s::ResourceType& type) {
+  const Installation& missing = InstallationOf(type);
+  return missing.name.empty()
+             ? absl::StrCat("the API server does not serve the kind ", type.kind)
+             : absl::StrCat(missing.name, " is not installed in this cluster (CRD ",
+                            k8s::ToString(type), "); to install it: ", missing.command,
+                            "; csi-delta doctor says what else is missing");
 }
 
 std::vector<std::string> UndeclaredFields(const CustomResourceDefinition& definition,

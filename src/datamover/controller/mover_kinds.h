@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "base/call_context.h"
 #include "k8s/api_client.h"
@@ -23,6 +24,14 @@ k8s::ObjectKey DefinitionOf(const k8s::ResourceType& type);
 inline constexpr char kUpdateKinds[] =
     "kubectl apply --server-side --force-conflicts --filename deploy/chart/crds: Helm does not "
     "update them";
+
+// The command that installs what serves a kind, as it is typed, or a link where it depends on the
+// cluster; "" for kinds of Kubernetes itself. Pure.
+absl::string_view InstallCommand(const k8s::ResourceType& type);
+
+// "the data mover is not installed in this cluster (CRD volumetasks.mover.csi-delta.io); to install
+// it: ..."; the kind alone where it is one of Kubernetes. Pure.
+std::string ExplainUnserved(const k8s::ResourceType& type);
 
 // The fields of `type`, such as "spec.upload", that this version reads or writes and the CRD
 // `definition` does not declare. `type` is one of MoverKinds(). Pure.

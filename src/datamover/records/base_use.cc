@@ -160,9 +160,10 @@ BaseInfo InfoOf(const csi::BaseSnapshot& base, const BaseListRequest& request,
 
 absl::StatusOr<std::vector<csi::BaseSnapshot>> ReadBases(const BaseListRequest& request,
                                                          ListObjects list) {
-  ASSIGN_OR_RETURN(const auto contents, ListKind<objects::VolumeSnapshotContent>(list, ""));
+  ASSIGN_OR_RETURN(const std::vector<objects::Object> listed,
+                   list(objects::VolumeSnapshotContent::Type(), ""));
   std::vector<csi::BaseSnapshot> bases;
-  for (const auto& content : contents.value_or(std::vector<objects::VolumeSnapshotContent>())) {
+  for (const auto& content : objects::AllFrom<objects::VolumeSnapshotContent>(listed)) {
     if (content.Label(objects::kBaseLabel) != "true" || content.is_being_deleted()) {
       continue;
     }
