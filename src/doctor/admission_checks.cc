@@ -33,7 +33,8 @@ void ReportPolicy(CheckContext& context, const ChartPolicy& policy,
       context.cache().Find<ValidatingAdmissionPolicy>("", policy.name);
   if (context.IsMissing(subject, found.status())) {
     context.Warn(subject, absl::StrCat("was not found: ", policy.risk),
-                 absl::StrCat("upgrade the chart with the value ", policy.value, " true"));
+                 absl::StrCat(HelmCommand(context, "upgrade --reuse-values"), " --set ",
+                              policy.value, "=true"));
   }
   if (!found.ok()) {
     return;
@@ -46,7 +47,7 @@ void ReportPolicy(CheckContext& context, const ChartPolicy& policy,
     context.Warn(subject,
                  absl::StrCat(is_bound ? "has failurePolicy Ignore: " : "is not bound to deny: ",
                               policy.risk),
-                 "upgrade the chart, which restores the policy and its binding");
+                 HelmCommand(context, "upgrade --reuse-values"));
     return;
   }
   context.Good(subject, "is bound and denies");

@@ -30,6 +30,11 @@ std::string FlagIn(const objects::Deployment& deployment, absl::string_view flag
 std::string SubjectOf(absl::string_view kind, absl::string_view space, absl::string_view name);
 std::string SubjectOf(absl::string_view kind, const objects::Object& object);
 
+// Commands, as they are typed: why a Deployment is not available; the data mover's chart, where it
+// is looked for.
+std::string DescribeCommand(absl::string_view space, absl::string_view deployment);
+std::string HelmCommand(CheckContext& context, absl::string_view verb);
+
 // mover_checks.cc: what the controller would read now; and its Deployment, or nothing after having
 // said why it is not known.
 absl::StatusOr<datamover::MoverSettings> ReadSettings(CheckContext& context);

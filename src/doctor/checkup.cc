@@ -21,10 +21,13 @@
 namespace csidelta::doctor {
 namespace {
 
+// What others need comes first, and is to be mended first.
 constexpr std::array kChecks = {
     Check{"cluster-reachable", "does the API server answer, and which cluster is this?",
           CheckClusterReachable},
     Check{"snapshot-kinds", "are the CRDs of VolumeSnapshots installed?", CheckSnapshotKinds},
+    Check{"velero-namespace", "is Velero in the given namespace?", CheckVeleroNamespace},
+    Check{"mover-namespace", "is the data mover in the given namespace?", CheckMoverNamespace},
     Check{"snapshot-controller", "does the snapshot controller run?", CheckSnapshotController},
     Check{"mover-kinds", "are the data mover's CRDs installed?", CheckMoverKinds},
     Check{"mover-kind-fields", "have the data mover's CRDs all fields that this version uses?",
@@ -37,7 +40,6 @@ constexpr std::array kChecks = {
           CheckCopiesIntoVolumes},
     Check{"restores-without-data", "did restores leave PVCs without data?",
           CheckRestoresWithoutData},
-    Check{"velero-namespace", "is Velero in the given namespace?", CheckVeleroNamespace},
     Check{"velero-server", "does Velero's server run?", CheckVeleroServer},
     Check{"velero-version", "is Velero 1.12 or newer?", CheckVeleroVersion},
     Check{"velero-csi-feature", "does Velero run with EnableCSI?", CheckVeleroCsiFeature},
@@ -71,7 +73,6 @@ constexpr std::array kChecks = {
     Check{"keyring-present", "is there a keyring for each storage location?", CheckKeyringPresent},
     Check{"keyring-whole", "does each key fit its fingerprint?", CheckKeyringWhole},
     Check{"keyring-confirmed", "has each key been backed up?", CheckKeyringConfirmed},
-    Check{"mover-namespace", "is there the mover's namespace?", CheckMoverNamespace},
     Check{"mover-pod-security", "is the mover's namespace restricted?", CheckMoverPodSecurity},
     Check{"mover-deployment", "does the mover's controller run?", CheckMoverDeployment},
     Check{"mover-leader", "does one of the controllers lead?", CheckMoverLeader},
@@ -152,6 +153,8 @@ struct Prerequisite {
   absl::string_view needed;
 };
 constexpr std::array kPrerequisites = {
+    Prerequisite{"snapshot-controller", "snapshot-kinds"},
+    Prerequisite{"mover-bases", "snapshot-kinds"},
     Prerequisite{"stuck-", "snapshot-kinds"},
     Prerequisite{"driver-snapshot-class", "snapshot-kinds"},
     Prerequisite{"driver-snapshots", "snapshot-kinds"},
@@ -174,6 +177,23 @@ constexpr std::array kPrerequisites = {
     Prerequisite{"mover-worker-pod", "mover-settings"},
     Prerequisite{"device-access", "mover-settings"},
 };
+
+// One cause is one finding: those of a check that differ only in their subject become one.
+std::vector<Finding> OnePerCause(const std::vector<Finding>& findings) {
+  std::vector<Finding> merged;
+  for (const Finding& finding : findings) {
+    const auto same = absl::c_find_if(merged, [&finding](const Finding& one) {
+      return one.severity == finding.severity && one.text == finding.text &&
+             one.remediation == finding.remediation && one.severity != Severity::kGood;
+    });
+    if (same == merged.end()) {
+      merged.push_back(finding);
+    } else {
+      absl::StrAppend(&same->subject, ", ", finding.subject);
+    }
+  }
+  return merged;
+}
 
 // Makes checks one after the other, and says each cause once. Borrows all.
 class Checkup {
@@ -238,25 +258,23 @@ void Checkup::Make(const Check& check) {
     unmet_[name] = cause;
     return;
   }
-  bool has_reported = false;
-  std::string subject;
-  const FindingSink recording = [&](const Finding& finding) {
-    has_reported = true;
-    subject = finding.subject;
+  std::vector<Finding> findings;
+  const FindingSink recording = [&](const Finding& finding) { findings.push_back(finding); };
+  CheckContext context(cache_, options_, random_, check.name, recording);
+  if (context.IsKnown("", cache_.ctx().Check())) {
+    check.run(context);
+  }
+  if (findings.empty()) {
+    context.Good("", "nothing to complain of");
+  }
+  findings = OnePerCause(findings);
+  for (const Finding& finding : findings) {
     if (!IsRepeated(finding)) {
       sink_(finding);
     }
-  };
-  CheckContext context(cache_, options_, random_, check.name, recording);
-  if (!context.IsKnown("", cache_.ctx().Check())) {
-    return;
-  }
-  check.run(context);
-  if (!has_reported) {
-    context.Good("", "nothing to complain of");
   }
   if (context.explains_others()) {
-    causes_.push_back({.check = name, .subject = subject, .is_prerequisite = true});
+    causes_.push_back({.check = name, .subject = findings.back().subject, .is_prerequisite = true});
     unmet_[name] = &causes_.back();
   }
 }
@@ -335,6 +353,16 @@ std::string SubjectOf(absl::string_view kind, absl::string_view space, absl::str
 
 std::string SubjectOf(absl::string_view kind, const objects::Object& object) {
   return SubjectOf(kind, object.namespace_name(), object.name());
+}
+
+std::string DescribeCommand(absl::string_view space, absl::string_view deployment) {
+  return absl::StrCat("kubectl describe deployment ", deployment, " --namespace ", space,
+                      " && kubectl describe pods --namespace ", space);
+}
+
+std::string HelmCommand(CheckContext& context, absl::string_view verb) {
+  return absl::StrCat("helm ", verb, " csi-delta deploy/chart --namespace ",
+                      context.options().mover_namespace);
 }
 
 std::string ToString(Severity severity) { return EnumName(kSeverityNames, severity); }

@@ -27,11 +27,11 @@ namespace {
 constexpr absl::Duration kSnapshotTimeMax = absl::Hours(1);
 
 // Says so where a kind is not served, or where that is not known; whether it is not.
-bool FindMissing(CheckContext& context, const k8s::ResourceType& type,
-                 const std::string& remediation) {
-  const bool is_missing = context.IsMissing(type.plural, context.cache().List(type).status());
+bool FindMissing(CheckContext& context, const k8s::ResourceType& type, absl::string_view command) {
+  const std::string subject = absl::StrCat("CRD ", k8s::ToString(type));
+  const bool is_missing = context.IsMissing(subject, context.cache().List(type).status());
   if (is_missing) {
-    context.Fault(type.plural, absl::StrCat("the kind ", type.kind, " is not served"), remediation);
+    context.Fault(subject, "is not installed", std::string(command));
   }
   return is_missing;
 }
@@ -87,7 +87,7 @@ void WarnOfPendingDeletion(CheckContext& context, const k8s::ResourceType& type,
 void FaultUnreachable(CheckContext& context, const absl::Status& status) {
   if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
     context.Fault("", absl::StrCat("the API server does not answer: ", status.message()),
-                  "check the network, and the address of the server in the kubeconfig");
+                  "check the network; kubectl config view --minify shows the server's address");
   } else if (absl::IsUnauthenticated(status)) {
     context.Fault("", absl::StrCat("the API server refuses the credentials: ", status.message()),
                   "log in again, or name another context with --context");
@@ -118,9 +118,7 @@ void CheckSnapshotKinds(CheckContext& context) {
   for (const k8s::ResourceType* type :
        {&objects::VolumeSnapshot::Type(), &objects::VolumeSnapshotContent::Type(),
         &objects::VolumeSnapshotClass::Type()}) {
-    if (FindMissing(
-            context, *type,
-            "install the custom resource definitions of external-snapshotter, version v1")) {
+    if (FindMissing(context, *type, datamover::InstallCommand(*type))) {
       context.ExplainsOthers();
     }
   }
@@ -138,7 +136,7 @@ void CheckSnapshotController(CheckContext& context) {
     const std::string name = SubjectOf("deployment", deployment);
     if (deployment.available_replicas() == 0) {
       context.Fault(name, "the snapshot controller is not available: no volume snapshot gets ready",
-                    "kubectl describe it and its pods");
+                    DescribeCommand(deployment.namespace_name(), deployment.name()));
     } else if (!HasGroups(deployment)) {
       ReportGroups(context, name);
     } else {
@@ -147,7 +145,8 @@ void CheckSnapshotController(CheckContext& context) {
     return;
   }
   context.Note("", "no Deployment runs a snapshot-controller",
-               "nothing, if your provider runs it elsewhere; else install external-snapshotter");
+               absl::StrCat("nothing, if your provider runs it elsewhere; else ",
+                            datamover::InstallCommand(objects::VolumeSnapshot::Type())));
 }
 
 void CheckMoverKindFields(CheckContext& context) {

@@ -115,7 +115,8 @@ void CheckDriverSnapshotClass(CheckContext& context) {
     } else {
       context.Fault(
           absl::StrCat("driver ", driver), std::string(choice.status().message()),
-          "make a VolumeSnapshotClass, with the label velero.io/csi-volumesnapshot-class");
+          "kubectl label volumesnapshotclass CLASS velero.io/csi-volumesnapshot-class=true; the "
+          "driver's own page has such a class");
     }
   }
 }

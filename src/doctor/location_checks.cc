@@ -115,9 +115,11 @@ void ReportMissingKeyring(CheckContext& context, const BackupStorageLocation& lo
   if (lost->empty()) {
     context.Note(subject, "is not there yet: the first backup makes it",
                  location.is_read_only() ? std::string(missing.message())
-                                         : "export and confirm the key when it is made");
+                                         : absl::StrCat("after it: csi-delta mover-key export "
+                                                        "--location ",
+                                                        location.name()));
   } else {
-    context.Fault(subject, *lost, "import the keys from the copy that you have");
+    context.Fault(subject, *lost, datamover::ImportCommand(OwnerOf(location)));
   }
 }
 
@@ -194,7 +196,7 @@ void CheckKeyringWhole(CheckContext& context) {
     const absl::Status status = Ring(context, location).status();
     if (absl::IsFailedPrecondition(status)) {
       context.Fault(RingSubject(context, location), std::string(status.message()),
-                    "import the keys from the copy that you have");
+                    datamover::ImportCommand(OwnerOf(location)));
     }
   }
 }
@@ -240,10 +242,11 @@ void CheckLocationAvailable(CheckContext& context) {
     if (phase == "Available") {
       context.Good(SubjectOf("location", location), "Velero reaches it");
     } else {
-      context.Fault(SubjectOf("location", location),
-                    absl::StrCat("Velero calls it ", phase.empty() ? "nothing yet" : phase, ": ",
-                                 location.message()),
-                    "velero backup-location get, and the server's log");
+      context.Fault(
+          SubjectOf("location", location),
+          absl::StrCat("Velero calls it ", phase.empty() ? "nothing yet" : phase, ": ",
+                       location.message()),
+          absl::StrCat("kubectl logs deployment/velero --namespace ", location.namespace_name()));
     }
   }
 }

@@ -91,7 +91,7 @@ void CheckMoverLeader(CheckContext& context) {
   const std::string subject = InMover(context, "lease", datamover::kMoverLease);
   if (context.IsMissing(subject, lease.status())) {
     context.Fault(subject, "it was not found: no controller has ever led here",
-                  "see that the mover's controller runs");
+                  DescribeCommand(context.options().mover_namespace, kMoverDeployment));
   }
   if (!lease.ok()) {
     return;
@@ -100,7 +100,8 @@ void CheckMoverLeader(CheckContext& context) {
       lease->HolderWithin(datamover::kLeaseAgeMax, context.ctx().clock->Now());
   if (leader.empty()) {
     context.Fault(subject, "it is not renewed: no controller leads",
-                  "look at the log of the mover's controller");
+                  absl::StrCat("kubectl logs deployment/", kMoverDeployment, " --namespace ",
+                               context.options().mover_namespace));
   } else {
     context.Good(subject, absl::StrCat(leader, " leads"));
   }
@@ -115,7 +116,9 @@ void CheckMoverSettings(CheckContext& context) {
   const absl::Status& status = settings.status();
   if (absl::IsInvalidArgument(status)) {
     context.Fault(SettingsSubject(context), std::string(status.message()),
-                  "correct it: docs/data-mover-settings.md has all keys");
+                  absl::StrCat("kubectl edit configmap ", datamover::kSettingsConfigMap,
+                               " --namespace ", context.options().mover_namespace,
+                               "; docs/data-mover-settings.md has all keys"));
     context.ExplainsOthers();
   } else {
     context.Unknown(SettingsSubject(context), status);
@@ -140,10 +143,14 @@ void CheckMoverSettingNames(CheckContext& context) {
 void CheckMoverNamespace(CheckContext& context) {
   const std::string& space = context.options().mover_namespace;
   const std::string subject = absl::StrCat("namespace ", space);
-  if (context.IsMissing(subject,
-                        context.cache().Find(objects::Namespace::Type(), "", space).status())) {
-    context.Fault(subject, "does not exist",
-                  "install the chart, or name the mover's namespace with --mover-namespace");
+  const bool is_missing = context.IsMissing(
+      subject, context.cache().Find(objects::Namespace::Type(), "", space).status());
+  const absl::Status controller =
+      context.cache().Find<objects::Deployment>(space, kMoverDeployment).status();
+  const absl::Status tasks = context.cache().List(VolumeTask::Type()).status();
+  if (is_missing || (absl::IsNotFound(controller) && absl::IsNotFound(tasks))) {
+    context.Fault(subject, is_missing ? "does not exist" : "has no data mover, nor its CRDs",
+                  HelmCommand(context, "install --create-namespace"));
     context.ExplainsOthers();
   }
 }
@@ -170,11 +177,12 @@ void CheckMoverDeployment(CheckContext& context) {
   const std::string subject = InMover(context, "deployment", kMoverDeployment);
   if (context.IsMissing(subject, found.status())) {
     context.Note(subject, "it was not found, so the controller cannot be checked",
-                 "nothing, if it runs under another name; else install the chart");
+                 absl::StrCat("nothing, if it runs under another name; else ",
+                              HelmCommand(context, "install --create-namespace")));
     context.ExplainsOthers();
   } else if (found.ok() && found->available_replicas() < 1) {
     context.Fault(subject, "is not available: nothing is moved",
-                  "kubectl describe it and its pods");
+                  DescribeCommand(space, kMoverDeployment));
   } else if (found.ok()) {
     context.Good(subject, "is available");
   }
@@ -186,7 +194,7 @@ void CheckMoverAccounts(CheckContext& context) {
     const std::string subject = InMover(context, "service account", account);
     const auto found = context.cache().Find(objects::ServiceAccount::Type(), space, account);
     if (context.IsMissing(subject, found.status())) {
-      context.Fault(subject, "does not exist", "install the chart, which makes it with its roles");
+      context.Fault(subject, "does not exist", HelmCommand(context, "upgrade --reuse-values"));
     }
   }
 }
@@ -212,7 +220,8 @@ void CheckMoverTasksSilent(CheckContext& context) {
       context.Warn(
           InMover(context, "VolumeTask", task.name()),
           absl::StrCat("its worker has said nothing since ", FormatRfc3339(*status.heartbeat_at)),
-          "look at the log of the Pod of the same name");
+          absl::StrCat("kubectl logs ", task.name(), " --namespace ",
+                       context.options().mover_namespace));
     }
   }
 }

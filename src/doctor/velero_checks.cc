@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/human_text.h"
+#include "datamover/controller/mover_kinds.h"
 #include "doctor/checks.h"
 #include "objects/backup.h"
 #include "objects/backup_storage_location.h"
@@ -36,7 +37,10 @@ constexpr char kPluginImage[] = "velero-plugin-for-csi-delta";
 constexpr char kCsiFeature[] = "EnableCSI";
 constexpr char kArchitectureLabel[] = "kubernetes.io/arch";
 constexpr char kGlobalPoliciesFlag[] = "--global-backup-volume-policies-configmap";
+constexpr char kAddCsiFeature[] =
+    R"([{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":"--features=EnableCSI"}])";
 constexpr char kCsiPluginImage[] = "velero-plugin-for-csi:";  // Velero's own, until 1.13
+constexpr char kUpgradeVelero[] = "https://velero.io/docs/main/ has a page for each upgrade";
 // A controller that runs takes up what is new within seconds.
 constexpr absl::Duration kTakenUpWithin = absl::Minutes(5);
 constexpr absl::Duration kRecently = absl::Hours(24);
@@ -175,7 +179,8 @@ void CheckVeleroNamespace(CheckContext& context) {
     const std::string subject = absl::StrCat("namespace ", space);
     const auto& locations = context.cache().List(objects::BackupStorageLocation::Type(), space);
     if (context.IsMissing(subject, locations.status())) {
-      context.Fault(subject, "Velero's kinds are not served", "install Velero");
+      context.Fault(subject, "Velero's kinds are not served",
+                    std::string(datamover::InstallCommand(objects::BackupStorageLocation::Type())));
       ++faults;
     } else if (locations.ok() && locations->empty()) {
       context.Fault(subject, "has no BackupStorageLocation",
@@ -191,7 +196,8 @@ void CheckVeleroNamespace(CheckContext& context) {
 void CheckVeleroServer(CheckContext& context) {
   ForEachServer(context, [&](const std::string& subject, const Deployment& server) {
     if (server.available_replicas() < 1) {
-      context.Fault(subject, "is not available", "kubectl describe it and its pods");
+      context.Fault(subject, "is not available",
+                    DescribeCommand(server.namespace_name(), kVeleroDeployment));
     }
   });
 }
@@ -207,7 +213,7 @@ void CheckVeleroVersion(CheckContext& context) {
                      "see that it is Velero 1.12 or newer");
       } else if (version < std::vector<int>{1, 12}) {
         context.Fault(subject, absl::StrCat("image ", image, " is too old to move data"),
-                      "update Velero to 1.12 or newer");
+                      kUpgradeVelero);
       } else {
         context.Good(subject, absl::StrCat("runs image ", image));
       }
@@ -218,8 +224,10 @@ void CheckVeleroVersion(CheckContext& context) {
 void CheckVeleroCsiFeature(CheckContext& context) {
   ForEachServer(context, [&](const std::string& subject, const Deployment& server) {
     if (!absl::StrContains(absl::StrJoin(server.arguments(), " "), kCsiFeature)) {
-      context.Fault(subject, "runs without --features=EnableCSI, so CSI volumes are left out",
-                    "add the flag to the server's arguments");
+      context.Fault(
+          subject, "runs without --features=EnableCSI, so CSI volumes are left out",
+          absl::StrCat("kubectl patch deployment ", kVeleroDeployment, " --namespace ",
+                       server.namespace_name(), " --type json --patch '", kAddCsiFeature, "'"));
     }
   });
 }
@@ -274,7 +282,7 @@ void CheckVeleroPolicies(CheckContext& context) {
                       absl::StrCat("has a rule of type custom, which this Velero does not know: "
                                    "these fail, or do without the rule: ",
                                    Listed(users.all)),
-                      "update Velero to 1.18.1 or newer");
+                      absl::StrCat("1.18.1 or newer is needed: ", kUpgradeVelero));
       }
       if (!users.by_us.empty() && policies->AnyRuleIs(velero::PolicyAction::kSnapshot)) {
         context.Warn(subject,
@@ -325,8 +333,8 @@ void CheckDeletionsFailing(CheckContext& context) {
     for (const auto& [why, deletions] : causes) {
       context.Warn(
           SubjectOfAll(deletions, space), absl::StrCat(why, OthersOf(deletions)),
-          "do what the message says; kubectl delete datadeletion gives the request up, and "
-          "the data stays in the bucket");
+          "do what the message says, then: csi-delta deletions retry; kubectl delete datadeletion "
+          "gives the request up, and the data stays in the bucket");
     }
   }
 }

@@ -95,6 +95,24 @@ const VerbCase kVerbs[] = {
 };
 INSTANTIATE_TEST_SUITE_P(Table, UnservedTest, testing::ValuesIn(kVerbs));
 
+TEST_F(UnservedTest, DoctorIsAChecklistInTheOrderOfTheWork) {
+  const std::vector<std::string> words = {"doctor", "--kubeconfig", program_.Path("kubeconfig")};
+  const Outcome outcome = program_.Run(words);
+  EXPECT_EQ(outcome.code, ExitCode::kFailed);
+  EXPECT_THAT(outcome.out, testing::ContainsRegex(
+                               "^fault    1. snapshot-kinds: CRD volumesnapshots.*\n"
+                               "         kubectl apply -k .*\n"
+                               "fault    2. velero-namespace: .*\n         velero install .*\n"
+                               "fault    3. mover-namespace: .*\n         helm install .*\n"
+                               "(warning|unknown)  "));
+  EXPECT_THAT(outcome.out, testing::EndsWith(" good\nthen: csi-delta doctor\n"));
+  EXPECT_THAT(outcome.out, Not(HasSubstr("\x1b")));
+  program_.out_is_terminal = true;
+  EXPECT_THAT(program_.Run(words).out, HasSubstr("\x1b[31mfault    \x1b[0m1. snapshot-kinds"));
+  program_.variables["NO_COLOR"] = "1";
+  EXPECT_THAT(program_.Run(words).out, Not(HasSubstr("\x1b")));
+}
+
 TEST(NoServerTest, AClosedPortEndsAVerbWithinSeconds) {
   const ProgramRunner program;
   program.Write("kubeconfig",

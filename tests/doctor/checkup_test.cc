@@ -391,11 +391,11 @@ std::vector<Ailment> OfCluster() {
        [](Cluster& c) {
          c.api().FailNext("get", "namespaces", absl::UnavailableError("connection refused"));
        }},
-      {"snapshot-kinds", Severity::kFault, "VolumeSnapshotClass is not served",
+      {"snapshot-kinds", Severity::kFault, "is not installed",
        [](Cluster& c) { c.api().RemoveType("volumesnapshotclasses"); }},
       {"snapshot-controller", Severity::kFault, "is not available",
        Sets(kSnapshotController, {"status", "availableReplicas"}, 0)},
-      {"mover-kinds", Severity::kFault, "VolumeTask is not served",
+      {"mover-kinds", Severity::kFault, "is not installed",
        [](Cluster& c) { c.api().RemoveType("volumetasks"); }},
       {"mover-kind-fields", Severity::kFault,
        "of an older version, and drops spec.backupStorageLocation, spec.snapshotID, spec.upload",
@@ -683,6 +683,13 @@ std::vector<Ailment> OfMover() {
   return {
       {"mover-namespace", Severity::kFault, "does not exist",
        Removes({objects::Namespace::Type(), "", kMover})},
+      {"mover-namespace", Severity::kFault, "has no data mover",
+       [](Cluster& c) {
+         c.api().Remove(kController);
+         for (const char* kind : {"volumetasks", "datadeletions", "protectedvolumes"}) {
+           c.api().RemoveType(kind);
+         }
+       }},
       {"mover-pod-security", Severity::kNote, "the level privileged",
        Sets({objects::Namespace::Type(), "", kMover},
             {"metadata", "labels", "pod-security.kubernetes.io/enforce"}, "privileged")},
@@ -1908,6 +1915,34 @@ TEST(CheckupTest, ChecksWhosePrerequisiteFailsAreNotMade) {
   EXPECT_THAT(LeftOutWith(without_mover, "mover-namespace").text, HasSubstr("clock-skew"));
   EXPECT_FALSE(ChecksOf(without_mover).contains("mover-leader"));
   EXPECT_TRUE(ChecksOf(without_mover).contains("keyring-whole"));
+}
+
+TEST(CheckupTest, AnEmptyClusterHasAFaultForEachThingThatIsToBeInstalled) {
+  Cluster cluster;
+  for (const char* kind :
+       {"volumesnapshots", "volumesnapshotcontents", "volumesnapshotclasses", "volumetasks",
+        "datadeletions", "protectedvolumes", "backupstoragelocations", "schedules", "restores",
+        "datauploads", "datadownloads"}) {
+    cluster.api().RemoveType(kind);
+  }
+  for (const k8s::ObjectKey& key : {kController, kServer, kSnapshotController}) {
+    cluster.api().Remove(key);
+  }
+  std::vector<std::string> work;
+  for (const Finding& finding : cluster.Findings()) {
+    if (finding.severity == Severity::kFault || finding.severity == Severity::kWarning) {
+      work.push_back(absl::StrCat(finding.check, ": ", finding.subject, ": ", finding.remediation));
+    }
+  }
+  EXPECT_THAT(work,
+              ::testing::ElementsAre(
+                  ::testing::StartsWith("snapshot-kinds: CRD volumesnapshots.snapshot.storage."
+                                        "k8s.io, CRD volumesnapshotcontents.snapshot.storage."
+                                        "k8s.io, CRD volumesnapshotclasses.snapshot.storage."
+                                        "k8s.io: kubectl apply -k "),
+                  ::testing::StartsWith("velero-namespace: namespace velero: velero install"),
+                  ::testing::StartsWith("mover-namespace: namespace csi-delta: helm install "
+                                        "--create-namespace csi-delta deploy/chart")));
 }
 
 TEST(CheckupTest, OneOfTwoVelerosThatIsMissingKeepsNoCheckFromBeingMade) {
