@@ -60,6 +60,8 @@ constexpr auto kTaskStatusFields = [](auto& fields, auto& status) {
   fields("doneBytes", status.done_bytes);
   fields("totalBytes", status.total_bytes);
   fields.IfSet("stage", status.stage);
+  fields.IfSet("bytesPerSecond", status.bytes_per_second);
+  fields.IfSet("secondsLeft", status.seconds_left);
   fields.IfSet("startTimestamp", status.started_at, WholeSeconds());
   fields.IfSet("heartbeatTimestamp", status.heartbeat_at, WholeSeconds());
   fields.IfSet("completionTimestamp", status.completed_at, WholeSeconds());
@@ -67,7 +69,8 @@ constexpr auto kTaskStatusFields = [](auto& fields, auto& status) {
 };
 
 // Of the status.
-constexpr const char* kFieldsOfOneRun[] = {"stage", "completionTimestamp", "outcome"};
+constexpr const char* kFieldsOfOneRun[] = {"stage", "bytesPerSecond", "secondsLeft",
+                                           "completionTimestamp", "outcome"};
 
 }  // namespace
 
@@ -165,7 +168,8 @@ std::optional<absl::Time> VolumeTask::attempt_at() const {
 
 std::string VolumeTask::WithoutProgress() const {
   Json rest = json();
-  for (const char* name : {"stage", "doneBytes", "totalBytes", "heartbeatTimestamp"}) {
+  for (const char* name : {"stage", "doneBytes", "totalBytes", "bytesPerSecond", "secondsLeft",
+                           "heartbeatTimestamp"}) {
     EraseJson(rest, {"status", name});
   }
   for (const char* name : {"resourceVersion", "managedFields"}) {

@@ -84,7 +84,9 @@ struct VolumeTaskStatus {
   TaskPhase phase = TaskPhase::kNone;
   std::string stage = {};  // of the work: "scan", "transfer", ...
   int64_t done_bytes = 0;
-  int64_t total_bytes = 0;  // 0: not known
+  int64_t total_bytes = 0;                       // 0: not known
+  std::optional<int64_t> bytes_per_second = {};  // in the last seconds before the heartbeat
+  std::optional<int64_t> seconds_left = {};      // where these suffice to know it
   std::optional<absl::Time> started_at = {};
   std::optional<absl::Time> heartbeat_at = {};
   std::optional<absl::Time> completed_at = {};

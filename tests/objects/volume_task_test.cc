@@ -103,6 +103,8 @@ TEST(VolumeTask, NothingOfTheRunBeforeStays) {
   Json task = {{"status",
                 {{"phase", "Interrupted"},
                  {"stage", "transfer"},
+                 {"bytesPerSecond", 5},
+                 {"secondsLeft", 7},
                  {"completionTimestamp", "2026-01-01T00:00:00Z"},
                  {"outcome", {{"code", "Stopped"}}}}}};
   task.merge_patch(Patch().SetStatus(VolumeTaskStatus{.phase = TaskPhase::kRunning}).json());
@@ -149,6 +151,7 @@ TEST(VolumeTask, TheSchemaKnowsEveryFieldThatIsWritten) {
   const Json& properties = schema.at("properties");
   VolumeTaskStatus status;
   status.stage = status.node = "x";
+  status.bytes_per_second = status.seconds_left = 1;
   status.started_at = status.heartbeat_at = status.completed_at = absl::UnixEpoch();
   status.outcome =
       Outcome{.backup = BackupFigures(), .restore = RestoreFigures{.host = "h", .path = "/p"}};

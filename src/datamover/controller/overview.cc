@@ -16,9 +16,6 @@
 namespace csidelta::datamover {
 namespace {
 
-// A rate over less is chance.
-constexpr absl::Duration kRateTimeMin = absl::Seconds(2);
-
 using TasksByUid = std::map<std::string, objects::VolumeTaskStatus>;
 
 TasksByUid BySubject(const std::vector<objects::VolumeTask>& tasks) {
@@ -36,15 +33,12 @@ void AddTask(const objects::VolumeTaskStatus& task, Movement& movement) {
   movement.node = task.node;
   movement.done_bytes = task.done_bytes;
   movement.total_bytes = task.total_bytes;
-  if (task.phase != objects::TaskPhase::kRunning || !task.started_at.has_value() ||
-      !task.heartbeat_at.has_value() || *task.heartbeat_at - *task.started_at < kRateTimeMin) {
+  if (task.phase != objects::TaskPhase::kRunning) {
     return;
   }
-  const double seconds = absl::ToDoubleSeconds(*task.heartbeat_at - *task.started_at);
-  movement.bytes_per_second = static_cast<int64_t>(static_cast<double>(task.done_bytes) / seconds);
-  if (*movement.bytes_per_second > 0 && task.total_bytes >= task.done_bytes) {
-    movement.left = absl::Seconds(static_cast<double>(task.total_bytes - task.done_bytes) /
-                                  static_cast<double>(*movement.bytes_per_second));
+  movement.bytes_per_second = task.bytes_per_second;
+  if (task.seconds_left.has_value()) {
+    movement.left = absl::Seconds(*task.seconds_left);
   }
 }
 

@@ -30,8 +30,8 @@ struct Movement {
   std::optional<absl::Time> created_at;
   int64_t done_bytes = 0;
   int64_t total_bytes = 0;                  // 0: not known
-  std::optional<int64_t> bytes_per_second;  // since the worker began
-  std::optional<absl::Duration> left;       // at that rate
+  std::optional<int64_t> bytes_per_second;  // in the last seconds before the worker's report
+  std::optional<absl::Duration> left;       // where they suffice to know it
   bool is_over = false;
 };
 
