@@ -26,6 +26,7 @@ void Console::Print(absl::string_view text) { Write(PrintableLines(text)); }
 void Console::Write(absl::string_view bytes) {
   const std::scoped_lock lock(mutex_);
   ClearLine();
+  has_printed_ = true;
   if (out_errno_ != 0) {
     return;  // Half a result is worse than what came so far.
   }
@@ -84,8 +85,29 @@ ExitCode Console::Fail(ExitCode code, absl::string_view sentence) {
 void Console::ShowLine(absl::string_view line) {
   CSIDELTA_CHECK(options_.error_is_terminal);  // a file would keep every line
   const std::scoped_lock lock(mutex_);
-  error_(absl::StrCat(kEraseLine, Printable(line)));
-  line_shown_ = true;
+  if (holds_ == 0) {
+    error_(absl::StrCat(kEraseLine, Printable(line)));
+    line_shown_ = true;
+  }
+}
+
+void Console::ShowStatus(absl::string_view line, bool again) {
+  const std::scoped_lock lock(mutex_);
+  if (again && has_printed_) {
+    return;
+  }
+  options_.json ? Print(absl::StrCat(line, "\n")) : ShowLine(line);
+  has_printed_ = false;
+}
+
+std::shared_ptr<void> Console::HoldLines() {
+  const std::scoped_lock lock(mutex_);
+  ClearLine();
+  ++holds_;
+  return {nullptr, [this](void*) {
+            const std::scoped_lock release_lock(mutex_);
+            --holds_;
+          }};
 }
 
 void Console::ClearLine() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -51,7 +52,13 @@ class Console {
 
   // Replaces the line shown before by `line`. REQUIRES options().error_is_terminal.
   void ShowLine(absl::string_view line);
+  // The same, or with options().json prints it. With `again`, which is what a timer has, nothing is
+  // shown once something else was printed: no progress follows a result.
+  void ShowStatus(absl::string_view line, bool again);
   void ClearLine();
+
+  // ShowLine() shows nothing while the answer lives: a person is asked on the terminal.
+  [[nodiscard]] std::shared_ptr<void> HoldLines();
 
   // OK if all of the result was written, or if its reader closed the pipe. UNKNOWN if stdout was
   // closed from the beginning, or is full.
@@ -67,6 +74,8 @@ class Console {
   const ConsoleOptions options_;
   mutable std::recursive_mutex mutex_;  // the methods call each other
   bool line_shown_ = false;
+  bool has_printed_ = false;  // since the last ShowStatus()
+  int holds_ = 0;
   int out_errno_ = 0;  // of the first write that failed
 };
 

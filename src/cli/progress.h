@@ -1,9 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -11,48 +11,23 @@
 #include "base/json.h"
 #include "base/mutex.h"
 #include "cli/console.h"
+#include "engine/rate_window.h"
 #include "engine/session.h"
+#include "incremental/mover/backup_result.h"
 
 namespace csidelta::cli {
 
-// The progress of a stage. A value.
+// The progress of a stage, as it is shown. A value.
 struct ProgressInfo {
   std::string stage;
-  int64_t done = 0;
-  int64_t total = 0;  // 0: unknown
-  bool bytes = true;  // unit of done and total: bytes, else items
-  absl::Duration elapsed;
-  std::optional<double> recent_rate = {};  // per second, of RateWindow
-
-  // Per second: the recent rate, else the rate since the stage began; 0 while unknown.
-  double Rate() const;
-  // Infinite while unknown.
-  absl::Duration Left() const;
+  incremental::TransferProgress now = {};  // but for its stage; bytes, or items
+  bool bytes = true;
+  absl::Duration elapsed = {};  // since the verb began
+  engine::RateWindow::Pace pace = {};
 };
 
-// The rate of a stage in its last kSpan. It predicts the rest better than the rate since the
-// beginning, which a cache or a skipped part may have raised. Not thread-safe.
-class RateWindow {
- public:
-  static constexpr absl::Duration kSpan = absl::Seconds(10);
-
-  // REQUIRES that `now` and `done` never decrease.
-  void Add(absl::Duration now, int64_t done);
-  // Per second; nullopt before there are two samples of different times.
-  std::optional<double> Rate() const;
-  void Clear() { samples_.clear(); }
-
- private:
-  struct Sample {
-    absl::Duration at;
-    int64_t done = 0;
-  };
-
-  // Ascending. The first sample is kSpan old, or from the beginning.
-  std::deque<Sample> samples_;
-};
-
-// "transfer  12.5%  1.0 GiB of 8.0 GiB, 512.0 MiB/s, 0:14 left"
+// "sending  12.5%  1.0 GiB of at most 8.0 GiB, 512.0 MiB/s, 14 s left (0:25 so far)", no longer
+// than kLineBytesMax.
 std::string ProgressLine(const ProgressInfo& info);
 // message_type "status", with restic's names where it has one.
 Json ProgressJson(const ProgressInfo& info);
@@ -65,46 +40,56 @@ struct WaitInfo {
   absl::Duration elapsed;  // since the wait began
 };
 
-inline constexpr int kWaitLineBytesMax = 79;  // a wrapped line would not be erased completely
+inline constexpr int kLineBytesMax = 79;  // a wrapped line would not be erased completely
 
 // "PVC shop/copy  Pending  12 s  Provisioning: External provisioner is ...", printable, at most
-// kWaitLineBytesMax long.
+// kLineBytesMax long.
 std::string WaitLine(const WaitInfo& info);
 // message_type "status", like ProgressJson(): subject, state, seconds_elapsed, waits_for.
 Json WaitJson(const WaitInfo& info);
 
 // Shows progress: a changing line on a terminal, a line of JSON each second with --json, otherwise
-// nothing. Thread-safe. REQUIRES that nothing else writes to the console meanwhile.
+// nothing. A timer shows what was reported last, with the time that has passed since, while nothing
+// new is reported. Thread-safe.
 class ProgressMeter {
  public:
-  ProgressMeter(Console& console, const Clock& clock) : console_(console), clock_(clock) {}
-  ~ProgressMeter() { console_.ClearLine(); }
+  // `opening`: what is shown until something is reported, such as "opening s3:..."; "": nothing.
+  ProgressMeter(Console& console, const Clock& clock, std::string opening = "");
+  ~ProgressMeter();
 
+  void ReportTransfer(const incremental::TransferProgress& now) {
+    Report({.stage = std::string(now.stage), .now = now}, /*continues=*/true);
+  }
   void ReportBytes(absl::string_view stage, int64_t done, int64_t total) {
-    Report(stage, done, total, /*bytes=*/true);
+    ReportTransfer({.stage = stage, .done_bytes = done, .total_bytes = total});
   }
-  void ReportCount(absl::string_view stage, int64_t done, int64_t total) {
-    Report(stage, done, total, /*bytes=*/false);
-  }
-
+  void ReportCount(absl::string_view stage, int64_t done, int64_t total);
   void ReportWait(absl::string_view subject, absl::string_view state, absl::string_view waits_for);
 
+  // Shows what was reported last, unless something was shown within a second. For the timer.
+  void Tick();
+
  private:
-  // True if progress is to be shown now. Begins `stage` if it differs from the one before.
-  bool IsDue(absl::string_view stage, absl::Duration now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Report(absl::string_view stage, int64_t done, int64_t total, bool bytes);
+  // `continues`: the bytes of the stage before go on.
+  void Report(ProgressInfo info, bool continues);
+  void Show(absl::Duration now, absl::Duration every, bool again)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Console& console_;
   const Clock& clock_;
+  const bool is_shown_;
+  const absl::Duration began_;
   Mutex mutex_;
-  std::string stage_ ABSL_GUARDED_BY(mutex_);
-  absl::Duration stage_began_ ABSL_GUARDED_BY(mutex_);
-  RateWindow window_ ABSL_GUARDED_BY(mutex_);
+  ProgressInfo last_ ABSL_GUARDED_BY(mutex_);
+  std::optional<WaitInfo> wait_ ABSL_GUARDED_BY(mutex_);  // instead of last_
+  absl::Duration wait_began_ ABSL_GUARDED_BY(mutex_);
+  engine::RateWindow window_ ABSL_GUARDED_BY(mutex_);
   absl::Duration shown_at_ ABSL_GUARDED_BY(mutex_) = -absl::InfiniteDuration();
+  std::jthread timer_;  // last: it uses all of the above
 };
 
 // Report to `meter`, in bytes and in items. Borrow `meter`.
-engine::Progress BytesOf(ProgressMeter& meter);
+engine::ByteProgress BytesOf(ProgressMeter& meter);
 engine::Progress CountsOf(ProgressMeter& meter);
 
 }  // namespace csidelta::cli

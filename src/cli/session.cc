@@ -296,6 +296,16 @@ engine::SessionOptions Session::EngineOptions() {
           .listener = ListenerOf(console_)};
 }
 
+std::string Session::Opening() const {
+  // A file may be a pipe, which is read once.
+  const bool is_text = choice().repository_file.empty() &&
+                       Variable(environment_.get, "RESTIC_REPOSITORY_FILE").empty();
+  const absl::StatusOr<std::string> text =
+      is_text ? ChooseRepository(choice(), environment_.get) : absl::NotFoundError("");
+  return absl::StrCat("opening ",
+                      text.ok() && storage::ParseLocation(*text).ok() ? *text : "the repository");
+}
+
 absl::StatusOr<std::string> Session::NameSnapshot(const CallContext& ctx, const std::string& id,
                                                   const engine::SnapshotFilter& filter) {
   if (!id.empty()) {
@@ -356,6 +366,7 @@ absl::StatusOr<Secret> Session::Password(const CallContext& ctx, const std::stri
       ChoosePasswordSource(
           {.command = choice().password_command, .file = choice().password_file, .text = Secret()},
           environment_.get));
+  const std::shared_ptr<void> hold = console_.HoldLines();
   return ReadPassword(ctx, source, absl::StrCat("password for ", location), twice);
 }
 

@@ -144,6 +144,8 @@ class Session {
   absl::StatusOr<repository::Repository*> Open(const CallContext& ctx, LockKind kind) {
     return engine_.Open(ctx, kind);
   }
+  // "opening s3:https://host/bucket": what the verb does first.
+  std::string Opening() const;
   repository::Lock* lock() { return engine_.lock(); }
   const std::string& location() const { return engine_.place(); }
   bool in_bucket() const { return engine_.in_bucket(); }

@@ -73,7 +73,7 @@ class BackupRun {
         job_(job),
         memory_budget_bytes_(session.memory().bytes_max()) {}
 
-  absl::StatusOr<BackupResult> Run(const Progress& progress);
+  absl::StatusOr<BackupResult> Run(const ByteProgress& progress);
 
  private:
   bool is_immutable() const { return job_.immutable || !job_.immutable_id.empty(); }
@@ -403,7 +403,7 @@ absl::Status BackupRun::CheckIsWhole(FileBlockDevice& device) const {
                    "is smaller than its snapshot: leave its volumes to the file-system backup"));
 }
 
-absl::StatusOr<BackupResult> BackupRun::Run(const Progress& progress) {
+absl::StatusOr<BackupResult> BackupRun::Run(const ByteProgress& progress) {
   ASSIGN_OR_RETURN(const std::unique_ptr<FileBlockDevice> device,
                    FileBlockDevice::OpenForRead(job_.device));
   if (const std::string place = MountedForWriting(job_.device); !place.empty()) {
@@ -444,9 +444,7 @@ absl::StatusOr<BackupResult> BackupRun::Run(const Progress& progress) {
   const absl::StatusOr<ResumeAnswer> answer = UseUnfinished(*repository, volume_bytes, options);
   RETURN_IF_ERROR(AskForAll(answer.status(), volume_bytes));
   const ResumeAnswer& unfinished = *answer;
-  options.on_progress = [&progress](const incremental::TransferProgress& now) {
-    progress(now.stage, now.done_bytes, now.total_bytes);
-  };
+  options.on_progress = progress;
   absl::StatusOr<BackupResult> result =
       incremental::UploadBlocks(ctx_, *repository, *device, *source, session_.random(), options);
   RecordEnd(ctx_, *repository, unfinished, result.ok());
@@ -470,7 +468,7 @@ absl::StatusOr<BackupResult> BackupRun::Run(const Progress& progress) {
 }  // namespace
 
 absl::StatusOr<BackupResult> RunBackup(const CallContext& ctx, Session& session,
-                                       const BackupJob& job, const Progress& progress) {
+                                       const BackupJob& job, const ByteProgress& progress) {
   return BackupRun(ctx, session, job).Run(progress);
 }
 

@@ -61,6 +61,7 @@ struct BackupJob {
 //   FAILED_PRECONDITION  the device was made of a VolumeSnapshot, and ends before its file system
 //   CANCELLED            `ctx` was stopped
 absl::StatusOr<incremental::BackupResult> RunBackup(const CallContext& ctx, Session& session,
-                                                    const BackupJob& job, const Progress& progress);
+                                                    const BackupJob& job,
+                                                    const ByteProgress& progress);
 
 }  // namespace csidelta::engine

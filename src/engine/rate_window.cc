@@ -70,8 +70,8 @@ RateWindow::Pace RateWindow::At(absl::Duration now) const {
   if (std::min(before, after) > 0 &&
       std::max(before, after) < kSteadyMax * std::min(before, after)) {
     const double rate = PerSecond(first->left - last.left, last.at - first->at);
-    const absl::Duration left = absl::Seconds(static_cast<double>(last.left) / rate);
-    pace.left = std::max(absl::ZeroDuration(), left - (now - last.at));
+    const absl::Duration end = last.at + absl::Seconds(static_cast<double>(last.left) / rate);
+    pace.left = end > now ? std::optional(end - now) : std::nullopt;
   }
   return pace;
 }

@@ -39,17 +39,14 @@ void WarnOfPartialTarget(const Session& session, const RestoreJob& job, FileBloc
 absl::StatusOr<RestoreResult> Write(const CallContext& ctx, Session& session,
                                     repository::Repository& repository, const RestoreJob& job,
                                     const VolumeRecord& record, FileBlockDevice& device,
-                                    const Progress& progress) {
+                                    const ByteProgress& progress) {
   incremental::GatedBlockDevice gated(device, [&] { return session.AwaitWriting(ctx); });
   const incremental::DownloadOptions options{
       .target_is_zero = job.target_is_zero,
       .only_differing = job.only_differing,
       .memory_budget_bytes = session.memory().bytes_max(),
       .store_numbers = [&session] { return session.Numbers(); },
-      .on_progress =
-          [&progress](const incremental::TransferProgress& now) {
-            progress("restore", now.done_bytes, now.total_bytes);
-          }};
+      .on_progress = progress};
   ASSIGN_OR_RETURN(
       const RestoreResult result,
       incremental::DownloadBlocks(ctx, repository, gated, session.random(), record, options));
@@ -65,7 +62,7 @@ absl::StatusOr<RestoreResult> Write(const CallContext& ctx, Session& session,
 
 absl::StatusOr<RestoreOutcome> RunRestore(const CallContext& ctx, Session& session,
                                           const RestoreJob& job, const RestoreConsent& consent,
-                                          const Progress& progress) {
+                                          const ByteProgress& progress) {
   if (job.start_before.has_value() && ctx.clock->Now() >= *job.start_before) {
     return absl::FailedPreconditionError(absl::StrCat(
         "it is later than ", FormatRfc3339(*job.start_before), ", so nothing was written"));

@@ -52,6 +52,6 @@ using RestoreConsent = std::function<absl::Status(const RestorePlan& plan)>;
 //   OUT_OF_RANGE         marked as IsTargetTooSmall(); nothing was written
 absl::StatusOr<RestoreOutcome> RunRestore(const CallContext& ctx, Session& session,
                                           const RestoreJob& job, const RestoreConsent& consent,
-                                          const Progress& progress);
+                                          const ByteProgress& progress);
 
 }  // namespace csidelta::engine

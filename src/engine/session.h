@@ -32,7 +32,10 @@ struct Listener {
   std::function<void(absl::string_view sentence)> warn = [](absl::string_view) {};
 };
 
-// Progress in the unit of the work: bytes of a volume, or objects. `total`: 0 if it is not known.
+// The bytes of a volume, with one call at a time.
+using ByteProgress = std::function<void(const incremental::TransferProgress& now)>;
+
+// Progress of other work, in objects. `total`: 0 if it is not known.
 using Progress = std::function<void(absl::string_view stage, int64_t done, int64_t total)>;
 
 // How work locks the repository. Each kind waits for locks of other clients, by default until a

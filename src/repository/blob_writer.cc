@@ -212,6 +212,7 @@ void BlobWriter::CountBlob(const PackEntry& entry) {
   ++(entry.handle.type == BlobType::kTree ? counts_.tree_blobs : counts_.data_blobs);
   counts_.plaintext_bytes += entry.span.plaintext_bytes();
   counts_.packed_bytes += entry.span.sealed_bytes;
+  counts_.waiting_bytes += entry.span.sealed_bytes;
 }
 
 absl::Status BlobWriter::SetError(const absl::Status& status) {
@@ -276,8 +277,6 @@ absl::Status BlobWriter::Upload(Pack& pack) {
   const MutexLock lock(mutex_);
   --puts_;
   window_.Ended(pack_bytes, began, ctx_.clock->Uptime(), !queue_.empty());
-  ++counts_.packs;
-  counts_.stored_bytes += pack_bytes;
   --uploads_;
   // A pack that is being put is one that is on its way.
   CSIDELTA_CHECK(puts_ >= 0 && uploads_ >= puts_);
@@ -293,7 +292,10 @@ absl::Status BlobWriter::List(Pack& pack) {
   std::vector<IndexedPack> due;
   {
     const MutexLock lock(mutex_);
+    ++counts_.packs;
+    counts_.stored_bytes += static_cast<int64_t>(pack.bytes.size());
     for (const PackEntry& entry : pack.entries) {
+      counts_.waiting_bytes -= entry.span.sealed_bytes;
       if (entry.handle.type == BlobType::kTree || placed_data_.contains(entry.handle.id)) {
         places_.push_back(
             {.tree = entry.handle.id, .location = {.pack = pack.id, .span = entry.span}});
@@ -312,6 +314,9 @@ absl::Status BlobWriter::List(Pack& pack) {
       pending_.clear();
       pending_blobs_ = 0;
     }
+  }
+  if (options_.on_stored) {
+    options_.on_stored(*this);
   }
   return WriteIndex(ctx_, std::move(due));
 }

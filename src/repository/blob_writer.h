@@ -29,6 +29,8 @@
 
 namespace csidelta::repository {
 
+class BlobWriter;
+
 struct BlobWriterOptions {
   int data_compression_level = kDataCompressionLevel;
   int64_t pack_target_bytes = kPackTargetBytesLocal;
@@ -45,6 +47,8 @@ struct BlobWriterOptions {
   int64_t remembered_blobs_max = 1'000'000;
   int64_t index_blobs_target = kIndexBlobsTarget;
   LockFence fence = nullptr;  // of SaveIndex(); a look of late is good enough
+  // Called after each pack that was stored, by the thread that stored it. Must not add blobs.
+  std::function<void(const BlobWriter& writer)> on_stored = nullptr;
 };
 
 struct BlobWriterCounts {
@@ -54,6 +58,7 @@ struct BlobWriterCounts {
   int64_t packed_bytes = 0;     // Sealed bytes of new blobs.
   int64_t packs = 0;            // Uploaded.
   int64_t stored_bytes = 0;     // Packs and indexes, as put.
+  int64_t waiting_bytes = 0;    // Sealed bytes of new blobs in packs that are not stored yet.
   int64_t index_files = 0;
   int packs_held_max = 0;  // In memory at a time: open, full, or travelling.
 };

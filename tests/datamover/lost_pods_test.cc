@@ -121,6 +121,7 @@ const LossCase kLosses[] = {
     {"Behind", {"transfer", 5000}, {"transfer", 4000}, false},
     {"LaterStage", {"transfer", 900'000}, {"audit", 0}, true},
     {"EarlierStage", {"audit", 0}, {"transfer", 1'000'000}, false},
+    {"UploadsAfterAudit", {"audit", 1'000'000}, {"uploads", 10}, true},
     {"RescanAfterAudit", {"audit", 1'000'000}, {"rescan", 10}, true},
     {"OnlyBegunAgain", {"transfer", 5000}, {"", 5000}, false},
     {"Restore", {"restore", 5000}, {"restore", 9000}, true},

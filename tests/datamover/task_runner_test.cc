@@ -67,7 +67,7 @@ class TaskRunnerTest : public testing::Test {
 
 TEST_F(TaskRunnerTest, SaysHowItEnded) {
   EXPECT_THAT(Run([](const CallContext&, const objects::VolumeJob&, const TaskProgress& progress) {
-                progress("transfer", 5, 7);
+                progress({"transfer", 5, 7});
                 return Done("abc");
               }),
               IsOkAndHolds(objects::TaskPhase::kSucceeded));
@@ -339,18 +339,18 @@ TEST_F(TaskReportTest, IsWrittenNowAndThenAndAtOnceWhenAStageBegins) {
   };
   EXPECT_EQ(writes(), 1);
   EXPECT_EQ(writes(), 0);
-  report_.Progress("transfer", 0, 9);
+  report_.Progress({"transfer", 0, 9});
   EXPECT_EQ(writes(), 1);
-  report_.Progress("transfer", 1, 9);
+  report_.Progress({"transfer", 1, 9});
   EXPECT_EQ(writes(), 1) << "the first bytes";
-  report_.Progress("transfer", 2, 9);
+  report_.Progress({"transfer", 2, 9});
   EXPECT_EQ(writes(), 0);
   clock_.Advance(kReportEvery - absl::Seconds(1));
   EXPECT_EQ(writes(), 0);
-  report_.Progress("audit", 2, 9);
+  report_.Progress({"audit", 2, 9});
   EXPECT_EQ(writes(), 1);
   clock_.Advance(kReportEvery - absl::Seconds(1));
-  report_.Progress("audit", 3, 9);
+  report_.Progress({"audit", 3, 9});
   EXPECT_EQ(writes(), 0);
   clock_.Advance(absl::Seconds(1));
   EXPECT_EQ(writes(), 1);
@@ -358,6 +358,34 @@ TEST_F(TaskReportTest, IsWrittenNowAndThenAndAtOnceWhenAStageBegins) {
   clock_.Advance(kReportEvery);
   EXPECT_EQ(writes(), 1) << "a heartbeat";
   EXPECT_EQ(StatusOf(api_, task_).heartbeat_at, clock_.Now());
+}
+
+// The network becomes half as fast after 50 seconds; half of the volume was stored by a Pod before.
+TEST_F(TaskReportTest, TellsTheRateOfTheLastSecondsAndTheTimeLeftAtIt) {
+  constexpr int64_t kTotal = 10'000;
+  int64_t done = 0;
+  for (int second = 0; second <= 80; ++second) {
+    report_.Progress(
+        {.stage = "transfer", .done_bytes = done, .total_bytes = kTotal, .resumed_bytes = kTotal});
+    EXPECT_THAT(report_.Step(ctx_), IsOk());
+    done += second < 50 ? 100 : 50;
+    clock_.Advance(absl::Seconds(1));
+  }
+  const objects::VolumeTaskStatus status = StatusOf(api_, task_);
+  EXPECT_EQ(status.done_bytes, 6500 + kTotal);
+  EXPECT_EQ(status.total_bytes, 2 * kTotal);
+  EXPECT_EQ(status.bytes_per_second, 50);
+  EXPECT_EQ(status.seconds_left, 3500 / 50);
+  EXPECT_THAT(report_.Finish(ctx_, {.phase = objects::TaskPhase::kSucceeded}), IsOk());
+  EXPECT_EQ(StatusOf(api_, task_).bytes_per_second, std::nullopt);
+}
+
+TEST_F(TaskReportTest, ATotalThatDecreasesCostsNoWrite) {
+  report_.Progress({"transfer", 1, 9});
+  EXPECT_THAT(report_.Step(ctx_), IsOk());
+  report_.Progress({"transfer", 2, 8});
+  EXPECT_THAT(report_.Step(ctx_), IsOk());
+  EXPECT_EQ(StatusOf(api_, task_).total_bytes, 9);
 }
 
 TEST_F(TaskReportTest, WhatCouldNotBeWrittenIsWrittenTheNextTime) {

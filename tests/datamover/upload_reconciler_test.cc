@@ -663,7 +663,7 @@ TEST_F(RunningUploadTest, CostsNoMoreThanARequestInTwoSeconds) {
   absl::Time copied_at = bed_.clock.Now();
   absl::Duration silence_max;
   for (int64_t done = 1 << 20; bed_.clock.Now() < end; done += 4096) {
-    worker.Progress("transfer", done, MoverBed::kClaimBytes);
+    worker.Progress({"transfer", done, MoverBed::kClaimBytes});
     ASSERT_THAT(worker.Step(bed_.ctx), IsOk());
     const int64_t before = Done();
     controller_.LookTimes(2);
@@ -796,7 +796,7 @@ TEST_F(UploadReconcilerTest, WhatAWorkersProgramWritesIsRead) {
   EXPECT_THAT(
       RunTask(bed_.ctx, bed_.api, task, "node-9",
               [&](const CallContext&, const objects::VolumeJob&, const TaskProgress& progress) {
-                progress("transfer", 3 << 20, MoverBed::kClaimBytes);
+                progress({"transfer", 3 << 20, MoverBed::kClaimBytes});
                 return objects::Outcome{.code = objects::OutcomeCode::kDone,
                                         .backup = FiguresOf(result)};
               }),

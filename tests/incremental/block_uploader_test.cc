@@ -544,19 +544,34 @@ TEST(BlockUploaderTest, ANewChainKeepsTheChunkSizeUnlessAnotherIsAskedFor) {
   EXPECT_EQ(kept->mode_done, "incremental");
 }
 
-TEST(BlockUploaderTest, ProgressMovesWithEveryLeaf) {
-  VolumeFixture volume;
-  FakeBlockDevice device(kSmall);
-  FullScanSource source;
+// Of an increment that finds half of what is listed unchanged.
+TEST(BlockUploaderTest, ProgressIsOfWhatTheListNamesAndTheAuditOfItsSample) {
+  SmallVolume v;
+  v.device.Store(0, RandomBytes(4 * kChunk, 7));
+  ExtentListSource source(
+      {.base = v.first->snapshot.Hex(), .extents = {{{0, 8 * kChunk}, ExtentKind::kData}}});
   UploadOptions options = VolumeFixture::Options();
-  std::vector<int64_t> done;
-  options.on_progress = [&](const TransferProgress& progress) {
-    if (progress.stage == "transfer") {
-      done.push_back(progress.done_bytes);
-    }
-  };
-  ASSERT_THAT(volume.Backup(device, source, options), IsOk());
-  EXPECT_EQ(done, (std::vector<int64_t>{0, kLeafChunks * kChunk}));
+  options.parent = v.volume.Stored(v.first->snapshot);
+  std::vector<TransferProgress> told;
+  options.on_progress = [&](const TransferProgress& progress) { told.push_back(progress); };
+  const auto result = v.volume.Backup(v.device, source, options);
+  ASSERT_THAT(result, IsOk());
+  EXPECT_EQ(told.front().total_bytes, v.device.info().size_bytes) << "no list was read yet";
+  EXPECT_TRUE(told.front().is_at_most);
+  const auto planned = std::find_if(told.begin(), told.end(), [](const TransferProgress& now) {
+    return now.total_bytes <= 8 * kChunk;
+  });
+  ASSERT_NE(planned, told.end());
+  EXPECT_EQ(planned->total_bytes, 8 * kChunk);
+  EXPECT_TRUE(planned->is_at_most);
+  const TransferProgress& last = told.back();
+  EXPECT_EQ(last.stage, "commit");
+  EXPECT_FALSE(last.is_at_most);
+  EXPECT_EQ(last.done_bytes, last.total_bytes);
+  EXPECT_GE(last.done_bytes, 4 * kChunk);
+  EXPECT_LT(last.done_bytes, 5 * kChunk);
+  EXPECT_EQ(last.sampled_bytes, last.to_sample_bytes);
+  EXPECT_LT(last.sampled_bytes - result->audit_bytes, kChunk);
 }
 
 TEST(BlockUploaderTest, ARunThatFailsListsWhatItStoredForTheNext) {

@@ -88,7 +88,8 @@ class ResumeTest : public testing::Test {
   // Once it is in this leaf, and data of those before is in the store.
   void RunAndKillAtLeaf(int64_t leaf, UploadOptions options = Options()) {
     options.on_progress = [&, leaf](const TransferProgress& progress) {
-      if (progress.done_bytes >= leaf * kLeafBytes && !volume_.store().is_cut()) {
+      const int64_t left_bytes = progress.total_bytes - progress.done_bytes;
+      if (kSize - left_bytes >= leaf * kLeafBytes && !volume_.store().is_cut()) {
         support::Await("data in the store", [this] { return HasPutData(); });
         Kill();
       }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -391,8 +392,8 @@ TEST_F(HeldProofTest, APackThatIsLostWhileABackupRunsEndsIt) {
   UploadOptions options = VolumeFixture::Options();
   options.parent = volume_.Stored(last_);
   options.incremental_asked = false;
-  options.on_progress = [&](const TransferProgress& progress) {
-    if (progress.stage == "audit" && progress.done_bytes == 0) {
+  options.on_progress = [&, is_lost = false](const TransferProgress& progress) mutable {
+    if (progress.stage == "audit" && !std::exchange(is_lost, true)) {
       LosePack();
     }
   };

@@ -85,10 +85,11 @@ class IncrementMetadataTest : public testing::Test {
     storage::StoreUsage audit_begins;
     storage::StoreUsage audit_ends;
     options.on_progress = [&](const TransferProgress& progress) {
-      if (progress.stage == "audit" && progress.done_bytes == 0 && audit_begins.requests() == 0) {
+      if (progress.stage == "audit" && audit_begins.requests() == 0) {
         audit_begins = volume.Usage();
         calls_before_audit_ = static_cast<std::size_t>(volume.store().call_count());
-      } else if (progress.stage == "commit") {
+      } else if ((progress.stage == "uploads" || progress.stage == "commit") &&
+                 audit_ends.requests() == 0) {
         audit_ends = volume.Usage();
       }
     };

@@ -199,7 +199,7 @@ absl::StatusOr<engine::BackupJob> BackupCommand::Job() const {
 
 absl::StatusOr<ExitCode> BackupCommand::Run(const CallContext& ctx, Session& session) {
   ASSIGN_OR_RETURN(const engine::BackupJob job, Job());
-  ProgressMeter meter(session.console(), *ctx.clock);
+  ProgressMeter meter(session.console(), *ctx.clock, session.Opening());
   ASSIGN_OR_RETURN(const BackupResult result,
                    engine::RunBackup(ctx, session.engine(), job, BytesOf(meter)));
   const bool has_details = is_verbose_ && !result.dry_run;

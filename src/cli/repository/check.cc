@@ -109,7 +109,7 @@ class CheckCommand : public Command {
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
     engine::CheckJob job;
     RETURN_IF_ERROR(ChooseSubset(job));
-    ProgressMeter meter(session.console(), *ctx.clock);
+    ProgressMeter meter(session.console(), *ctx.clock, session.Opening());
     ASSIGN_OR_RETURN(const engine::CheckOutcome outcome,
                      engine::RunCheck(ctx, session.engine(), job, CountsOf(meter)));
     for (const repository::Finding& finding : outcome.report.findings) {

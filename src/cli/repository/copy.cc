@@ -131,6 +131,7 @@ absl::StatusOr<ExitCode> CopyCommand::Run(const CallContext& ctx, Session& sessi
     source.Choose(SourceChoice(session));
   }
   source.engine().ShareMemory(session.engine());
+  ProgressMeter meter(session.console(), *ctx.clock, source.Opening());
   const absl::StatusOr<Repository*> opened = source.Open(ctx, LockKind::kRead);
   if (!opened.ok()) {
     return OfSource(opened.status(), source.location());
@@ -153,7 +154,6 @@ absl::StatusOr<ExitCode> CopyCommand::Run(const CallContext& ctx, Session& sessi
     ASSIGN_OR_RETURN(
         const engine::ResumeAnswer unfinished,
         engine::FindUnfinished(ctx, *to, false, std::numeric_limits<int64_t>::max(), scope));
-    ProgressMeter meter(session.console(), *ctx.clock);
     repository::CopyOptions options;
     options.writer.pack_target_bytes = session.in_bucket() ? repository::kPackTargetBytesRemote
                                                            : repository::kPackTargetBytesLocal;

@@ -57,8 +57,8 @@ class ExtendLocksCommand : public Command {
       }
       options.renewed_at = *time;
     }
+    ProgressMeter meter(session.console(), *ctx.clock, session.Opening());
     ASSIGN_OR_RETURN(repository::Repository * repository, session.Open(ctx, LockKind::kWrite));
-    ProgressMeter meter(session.console(), *ctx.clock);
     options.progress = CountsOf(meter);
     ASSIGN_OR_RETURN(const RenewLocksResult result,
                      repository::RenewLocks(ctx, *repository, options));

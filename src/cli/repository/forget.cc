@@ -153,7 +153,7 @@ absl::StatusOr<ExitCode> ForgetCommand::Run(const CallContext& ctx, Session& ses
   ASSIGN_OR_RETURN(const engine::ForgetJob job, Job());
   engine::ForgetOutcome outcome;
   {
-    ProgressMeter meter(session.console(), *ctx.clock);
+    ProgressMeter meter(session.console(), *ctx.clock, session.Opening());
     ASSIGN_OR_RETURN(outcome, engine::RunForget(ctx, session.engine(), job, CountsOf(meter)));
   }
   Report(session, outcome);

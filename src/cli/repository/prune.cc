@@ -62,7 +62,7 @@ class PruneCommand : public Command {
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
     ASSIGN_OR_RETURN(engine::PruneJob job, ReadPruneFlags(flags_));
     job.is_dry_run = dry_run_;
-    ProgressMeter meter(session.console(), *ctx.clock);
+    ProgressMeter meter(session.console(), *ctx.clock, session.Opening());
     ASSIGN_OR_RETURN(const engine::PruneOutcome outcome,
                      engine::RunPrune(ctx, session.engine(), job, CountsOf(meter)));
     PrintPruned(session.console(), outcome, dry_run_);

@@ -339,8 +339,8 @@ class RepairIndexCommand : public Command {
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
+    ProgressMeter meter(session.console(), *ctx.clock, session.Opening());
     ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kExclusive));
-    ProgressMeter meter(session.console(), *ctx.clock);
     options_.progress = CountsOf(meter);
     ASSIGN_OR_RETURN(const RepairIndexResult result,
                      repository::RepairIndex(ctx, *repository, *session.lock(), options_));

@@ -112,7 +112,7 @@ absl::StatusOr<ExitCode> RestoreCommand::Run(const CallContext& ctx, Session& se
   const engine::RestoreConsent consent = [&](const RestorePlan& plan) {
     return Announce(ctx, session, plan);
   };
-  ProgressMeter meter(session.console(), *ctx.clock);
+  ProgressMeter meter(session.console(), *ctx.clock, session.Opening());
   ASSIGN_OR_RETURN(const engine::RestoreOutcome outcome,
                    engine::RunRestore(ctx, session.engine(), job_, consent, BytesOf(meter)));
   if (!outcome.result.has_value()) {
@@ -167,6 +167,7 @@ absl::Status RestoreCommand::Announce(const CallContext& ctx, Session& session,
     session.console().Info(text);
     return absl::OkStatus();
   }
+  const std::shared_ptr<void> hold = session.console().HoldLines();
   ASSIGN_OR_RETURN(const bool confirmed,
                    session.environment().confirm(ctx, absl::StrCat(text, ". Go on?")));
   return confirmed ? absl::OkStatus()

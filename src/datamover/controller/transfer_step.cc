@@ -482,7 +482,7 @@ absl::StatusOr<std::optional<absl::Time>> TransferReconciler::CopyProgress(
   if (reported == copied) {
     return at(standing->reconcile_at);
   }
-  const bool is_first = copied.done_bytes == 0 || copied.total_bytes != reported.total_bytes;
+  const bool is_first = copied.done_bytes == 0 || copied.total_bytes == 0;
   const absl::Duration due = standing->copied_at + kProgressCopiedEvery;
   if (!is_first && now < due) {
     return at(std::min(due, standing->reconcile_at));

@@ -63,7 +63,7 @@ absl::StatusOr<std::optional<repository::DistrustedPacks>> DistrustedBy(
 
 // A task tells of bytes; things are no measure of them. Borrows `progress`.
 engine::Progress StagesOf(const TaskProgress& progress) {
-  return [&progress](absl::string_view stage, int64_t, int64_t) { progress(stage, 0, 0); };
+  return [&progress](absl::string_view stage, int64_t, int64_t) { progress({.stage = stage}); };
 }
 
 absl::StatusOr<objects::Outcome> Do(const CallContext& ctx, engine::Session& session,

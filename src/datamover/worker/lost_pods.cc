@@ -24,7 +24,7 @@ constexpr std::array<absl::string_view, 7> kDisruptions = {
 constexpr std::array<absl::string_view, 2> kContainerLost = {"Unknown", "ContainerStatusUnknown"};
 
 int RankOf(absl::string_view stage) {
-  constexpr std::array<absl::string_view, 3> kLater = {"audit", "rescan", "commit"};
+  constexpr std::array<absl::string_view, 4> kLater = {"audit", "rescan", "uploads", "commit"};
   const auto found = std::find(kLater.begin(), kLater.end(), stage);
   return found == kLater.end() ? 0 : 1 + static_cast<int>(found - kLater.begin());
 }

@@ -130,9 +130,8 @@ objects::Outcome RunBeside(const CallContext& ctx, k8s::ApiClient& api, const k8
   const std::jthread watching([&](std::stop_token stop) {
     WatchForCancel(context_of(std::move(stop)), api, task, uid, stopper);
   });
-  return run(work_ctx, job, [&report](absl::string_view stage, int64_t done, int64_t total) {
-    report.Progress(stage, done, total);
-  });
+  return run(work_ctx, job,
+             [&report](const incremental::TransferProgress& now) { report.Progress(now); });
 }
 
 objects::TaskPhase PhaseOf(objects::OutcomeCode code, bool canceled) {
@@ -163,6 +162,8 @@ objects::VolumeTaskStatus LastStatus(objects::VolumeTaskStatus status, objects::
   status.phase = phase;
   status.completed_at = now;
   status.outcome = std::move(outcome);
+  status.bytes_per_second.reset();
+  status.seconds_left.reset();
   return status;
 }
 
@@ -193,17 +194,19 @@ objects::OutcomeCause CauseOf(const absl::Status& status) {
 
 }  // namespace
 
-void TaskReport::Progress(absl::string_view stage, int64_t done_bytes, int64_t total_bytes) {
+void TaskReport::Progress(const incremental::TransferProgress& now) {
   const MutexLock lock(mutex_);
-  status_.stage = std::string(stage);
-  status_.done_bytes = done_bytes;
-  status_.total_bytes = total_bytes;
+  // The work of Pods before counts, so that the one that resumes it is seen to come further.
+  resumed_bytes_ = now.resumed_bytes;
+  status_.stage = std::string(now.stage);
+  status_.done_bytes = now.done_bytes + now.resumed_bytes;
+  status_.total_bytes = now.total_bytes + now.resumed_bytes;
 }
 
 bool TaskReport::IsDue(absl::Duration now) const {
   const bool is_first = written_.done_bytes == 0 && status_.done_bytes > 0;
   return now - written_at_ >= kReportEvery || is_first || status_.stage != written_.stage ||
-         status_.total_bytes != written_.total_bytes;
+         (written_.total_bytes == 0 && status_.total_bytes > 0);
 }
 
 absl::Status TaskReport::Step(const CallContext& ctx) {
@@ -211,9 +214,14 @@ absl::Status TaskReport::Step(const CallContext& ctx) {
   objects::VolumeTaskStatus status;
   {
     const MutexLock lock(mutex_);
+    window_.Add(now, status_.done_bytes - resumed_bytes_, status_.total_bytes - status_.done_bytes);
     if (!IsDue(now)) {
       return absl::OkStatus();
     }
+    const engine::RateWindow::Pace pace = window_.At(now);
+    status_.bytes_per_second = pace.rate;
+    status_.seconds_left =
+        pace.left.has_value() ? std::optional(absl::ToInt64Seconds(*pace.left)) : std::nullopt;
     status_.heartbeat_at = ctx.clock->Now();
     status = status_;
   }

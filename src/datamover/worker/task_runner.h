@@ -12,6 +12,9 @@
 #include "base/call_context.h"
 #include "base/mutex.h"
 #include "datamover/write_fence.h"
+#include "engine/rate_window.h"
+#include "engine/session.h"
+#include "incremental/mover/backup_result.h"
 #include "k8s/api_client.h"
 #include "objects/outcome.h"
 #include "objects/volume_task.h"
@@ -45,10 +48,11 @@ class TaskReport {
     }
   }
 
-  void Progress(absl::string_view stage, int64_t done_bytes, int64_t total_bytes);
+  void Progress(const incremental::TransferProgress& now);
 
-  // Writes the status if it was not written for kReportEvery, or if another stage began, the size
-  // became known or the first byte was done. FAILED_PRECONDITION if the task is another Pod's now.
+  // Writes the status, with the rate of the last seconds, if it was not written for kReportEvery,
+  // or if another stage began, the size became known or the first byte was done. To be called each
+  // second. FAILED_PRECONDITION if the task is another Pod's now.
   absl::Status Step(const CallContext& ctx);
 
   // Writes `status`, with retries until it is written, the task is gone or another Pod's, or
@@ -76,9 +80,11 @@ class TaskReport {
   objects::VolumeTaskStatus status_ ABSL_GUARDED_BY(mutex_);
   objects::VolumeTaskStatus written_ ABSL_GUARDED_BY(mutex_);
   absl::Duration written_at_ ABSL_GUARDED_BY(mutex_) = -absl::InfiniteDuration();
+  engine::RateWindow window_ ABSL_GUARDED_BY(mutex_);
+  int64_t resumed_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // among those that are done
 };
 
-using TaskProgress = std::function<void(absl::string_view stage, int64_t done, int64_t total)>;
+using TaskProgress = engine::ByteProgress;
 // Does the work of a task until it ends or `ctx` is stopped. `progress` may be called by several
 // threads.
 using RunWork = std::function<objects::Outcome(

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -94,7 +96,6 @@ absl::Status AuditKind(const AuditInput& input, Claim claim, const AuditDraw& dr
   const bool by_parent = claim == Claim::kUnlisted && input.parent != nullptr;
   const BlobId zero_chunk = repository::ZeroChunkId(input.layout.chunk_bytes());
   const absl::Span<const AuditLeaf> all(draw.leaves);
-  int64_t begun = -1;
   for (std::size_t from = 0; from < all.size() && mismatches == 0; from += kLeavesAtOnce) {
     const absl::Span<const AuditLeaf> leaves = all.subspan(from, kLeavesAtOnce);
     std::vector<ChunkId> chunks = ChunksOf(input, claim, leaves);
@@ -107,14 +108,11 @@ absl::Status AuditKind(const AuditInput& input, Claim claim, const AuditDraw& dr
       if (mismatches > 0) {
         break;
       }
-      if (input.on_leaf && expected.chunk / kLeafChunks != begun) {
-        begun = expected.chunk / kLeafChunks;
-        input.on_leaf(begun);
-      }
       RETURN_IF_ERROR(reader.Read(
           {input.layout.ChunkOffset(expected.chunk), input.layout.ChunkLength(expected.chunk)},
-          [expected, zero_chunk, &mismatches](absl::string_view bytes) {
+          [expected, zero_chunk, &mismatches, &input](absl::string_view bytes) {
             mismatches += Differs(expected, bytes, zero_chunk) ? 1 : 0;
+            input.on_chunk();
             return absl::OkStatus();
           }));
     }
@@ -171,11 +169,11 @@ absl::Status AuditSample(const CallContext& ctx, BlockDevice& device, const Audi
     if (expected.chunk / kLeafChunks != begun) {
       begun = expected.chunk / kLeafChunks;
       ++leaves;
-      input.on_leaf(begun);
     }
     RETURN_IF_ERROR(reader->Read(
         {offset, input.layout.ChunkLength(expected.chunk)},
-        [expected, zero_chunk, offset](absl::string_view bytes) {
+        [expected, zero_chunk, offset, &input](absl::string_view bytes) {
+          input.on_chunk();
           return Differs(expected, bytes, zero_chunk)
                      ? absl::DataLossError(absl::StrCat(
                            "the volume reads otherwise the second time, in the chunk at byte ",
@@ -201,12 +199,15 @@ absl::Status AuditSample(const CallContext& ctx, BlockDevice& device, const Audi
 absl::Status RunAudit(const CallContext& ctx, BlockDevice& device, const AuditInput& input,
                       AuditResult& result) {
   const bool singly = input.first_chunks > 0 && IsNearlyAllZero(input);
+  std::vector<std::pair<Claim, AuditDraw>> draws;
+  int64_t drawn = std::ssize(input.sample);
   for (const Claim claim : {Claim::kUnlisted, Claim::kZero, Claim::kResumed}) {
-    if (result.mismatch) {
-      continue;
-    }
-    const AuditDraw draw = Draw(input, claim, singly);
-    if (draw.chunks == 0) {
+    draws.emplace_back(claim, Draw(input, claim, singly));
+    drawn += draws.back().second.chunks;
+  }
+  input.on_drawn(drawn);
+  for (const auto& [claim, draw] : draws) {
+    if (result.mismatch || draw.chunks == 0) {
       continue;
     }
     std::atomic<int64_t> mismatches = 0;

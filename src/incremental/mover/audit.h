@@ -38,7 +38,8 @@ struct AuditInput {
   // So many chunks are drawn singly, where kAuditFirstPercent of the volume are said to be zero; 0:
   // never, as for what a parent has.
   int64_t first_chunks = 0;
-  std::function<void(int64_t leaf)> on_leaf = nullptr;  // as it is begun, on the caller's thread
+  std::function<void(int64_t chunks)> on_drawn = [](int64_t) {};  // how many will be read
+  std::function<void()> on_chunk = [] {};  // one was read; called by several threads
 };
 
 // Reads again some of the chunks that a run did not read, and compares them with what was said of

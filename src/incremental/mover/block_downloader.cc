@@ -16,6 +16,7 @@
 #include "base/check.h"
 #include "base/human_text.h"
 #include "base/memory_budget.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "base/worker_pool.h"
 #include "incremental/mover/audit_plan.h"
@@ -388,10 +389,10 @@ class RestoreRun {
 
   absl::Status QueueAll();
   int64_t DoneBytes() const {
-    return Shared(result_.written_bytes) + Shared(result_.kept_bytes) + result_.zero_bytes;
+    return Shared(result_.written_bytes) + Shared(result_.kept_bytes) + Shared(result_.zero_bytes);
   }
 
-  void Report() const;
+  void Report();
 
   const DownloadPlan plan_;
   repository::Repository& repository_;
@@ -400,6 +401,8 @@ class RestoreRun {
   const VolumeLayout layout_;
   const DownloadOptions& options_;
   RestoreResult& result_;
+  std::atomic<bool> all_is_known_ = false;  // which chunks are zeros
+  Mutex report_mutex_;
   BoundedQueue<RestoreTask> tasks_;
   WorkerPool pool_;
   std::optional<Extent> zeros_;
@@ -426,6 +429,7 @@ absl::Status RestoreRun::Work(const CallContext& ctx) {
   RETURN_IF_ERROR(writer.Open(target_, options_.only_differing));
   while (const std::optional<RestoreTask> task = tasks_.Pop(ctx.stop)) {
     RETURN_IF_ERROR(writer.Do(ctx, *task));
+    Report();
   }
   RETURN_IF_ERROR(ctx.Check());
   return writer.Finish(ctx);
@@ -483,7 +487,6 @@ absl::Status RestoreRun::QueueBlobs(std::vector<ChunkPosition> places) {
     if (!tasks_.Push({.range = std::move(range), .places = shared}, 1, pool_.context().stop)) {
       return absl::CancelledError("a writer has failed");
     }
-    Report();
   }
   return absl::OkStatus();
 }
@@ -503,7 +506,7 @@ absl::Status RestoreRun::FlushZeros() {
     return absl::OkStatus();
   }
   const Extent extent = *std::exchange(zeros_, std::nullopt);
-  result_.zero_bytes += extent.length_bytes;
+  Shared(result_.zero_bytes) += extent.length_bytes;
   return options_.target_is_zero ? absl::OkStatus() : target_.MakeZero(pool_.context(), extent);
 }
 
@@ -513,13 +516,22 @@ absl::Status RestoreRun::QueueAll() {
     RETURN_IF_ERROR(RestoreLevel1(level1));
     Report();
   }
-  return FlushZeros();
+  RETURN_IF_ERROR(FlushZeros());
+  all_is_known_ = true;
+  Report();
+  return absl::OkStatus();
 }
 
-void RestoreRun::Report() const {
-  if (options_.on_progress) {
-    options_.on_progress({"transfer", DoneBytes(), layout_.size_bytes()});
+void RestoreRun::Report() {
+  if (!options_.on_progress) {
+    return;
   }
+  const MutexLock lock(report_mutex_);  // So that older numbers never come last.
+  const int64_t zero_bytes = Shared(result_.zero_bytes);
+  options_.on_progress({.stage = "restore",
+                        .done_bytes = DoneBytes() - zero_bytes,
+                        .total_bytes = layout_.size_bytes() - zero_bytes,
+                        .is_at_most = !all_is_known_});
 }
 
 // Looks at some chunks of a target that is said to be zero.

@@ -30,7 +30,8 @@ struct DownloadOptions {
   int cores = 0;        // 0: those that the process may use
   int workers_max = 0;  // 0: as many as the plan has
   std::function<StoreNumbers()> store_numbers = nullptr;
-  std::function<void(const TransferProgress&)> on_progress = nullptr;  // on the caller's thread
+  // On any thread, one call at a time. It must not block for long.
+  std::function<void(const TransferProgress&)> on_progress = nullptr;
 };
 
 struct RestoreResult {

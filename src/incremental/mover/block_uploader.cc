@@ -1,6 +1,7 @@
 #include "incremental/mover/block_uploader.h"
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <numeric>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "base/call_context.h"
+#include "base/mutex.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "incremental/mover/audit.h"
@@ -175,8 +177,10 @@ class UploadRun {
     return parent_ != nullptr && listing == Listing::kChanged && source_.compares();
   }
   Listing FirstListing();
-  absl::StatusOr<PassEnd> Pass(Listing listing, absl::string_view stage);
+  absl::StatusOr<PassEnd> Pass(Listing listing, const char* stage);
   absl::Status Feed(Listing listing, ChunkPlanner::Sink sink, absl::Status& of_source);
+  // Of all chunks up to the end of `plan`, those that are read are what is left.
+  void CountUnread(const Level1Plan& plan, int64_t& planned_chunks);
   // What a dry run says, by the list alone.
   absl::Status Estimate();
   // Gives up what a list promised and reads everything.
@@ -208,14 +212,8 @@ class UploadRun {
   StoreNumbers Numbers() const {
     return options_.store_numbers ? options_.store_numbers() : StoreNumbers{};
   }
-  void Report(absl::string_view stage, int64_t done_bytes) const {
-    if (options_.on_progress) {
-      options_.on_progress({stage, done_bytes, layout_->size_bytes()});
-    }
-  }
-  void ReportLeaf(absl::string_view stage, int64_t leaf) const {
-    Report(stage, layout_->ChunkOffset(leaf * repository::kLeafChunks));
-  }
+  // Says how far the run is; from any thread. `stage` begins; null: none.
+  void Report(const char* stage, const BlobWriter& writer);
 
   const CallContext& ctx_;
   Repository& repository_;
@@ -225,6 +223,14 @@ class UploadRun {
   const UploadOptions& options_;
   BackupResult result_;
   StageTimer timer_;
+
+  // What is reported; before the writer, whose threads use it until they end.
+  Mutex report_mutex_;
+  const char* stage_ ABSL_GUARDED_BY(report_mutex_) = "";
+  std::atomic<int64_t> unread_chunks_ = 0;  // of this pass, at most
+  std::atomic<int64_t> resumed_chunks_ = 0;
+  std::atomic<int64_t> sampled_chunks_ = 0;
+  std::atomic<int64_t> drawn_chunks_ = 0;  // to be sampled
   const absl::Time began_;
 
   StoreNumbers numbers_before_;
@@ -335,14 +341,15 @@ absl::Status UploadRun::StartWriter() {
   result_.uploads_in_flight = plan_.uploads_in_flight;
   result_.workers = plan_.workers;
   result_.open_packs = plan_.open_packs;
-  writer_.emplace(
-      ctx_, repository_,
-      repository::BlobWriterOptions{.data_compression_level = options_.compression_level,
-                                    .pack_target_bytes = plan_.pack_bytes,
-                                    .open_packs_max = plan_.open_packs,
-                                    .uploads_in_flight_max = plan_.uploads_in_flight,
-                                    .remembered_blobs_max = kRememberedBlobsMax,
-                                    .fence = options_.fence_if_old});
+  writer_.emplace(ctx_, repository_,
+                  repository::BlobWriterOptions{
+                      .data_compression_level = options_.compression_level,
+                      .pack_target_bytes = plan_.pack_bytes,
+                      .open_packs_max = plan_.open_packs,
+                      .uploads_in_flight_max = plan_.uploads_in_flight,
+                      .remembered_blobs_max = kRememberedBlobsMax,
+                      .fence = options_.fence_if_old,
+                      .on_stored = [this](const BlobWriter& writer) { Report(nullptr, writer); }});
   return options_.known == nullptr ? absl::OkStatus() : LearnStored();
 }
 
@@ -423,11 +430,40 @@ absl::Status UploadRun::Feed(Listing listing, ChunkPlanner::Sink sink, absl::Sta
   return planner.Finish();
 }
 
-absl::StatusOr<UploadRun::PassEnd> UploadRun::Pass(Listing listing, absl::string_view stage) {
+void UploadRun::CountUnread(const Level1Plan& plan, int64_t& planned_chunks) {
+  const int64_t end = plan.level1 * repository::kLevel1Chunks + std::ssize(plan.states);
+  unread_chunks_ -= end - planned_chunks -
+                    std::count(plan.states.begin(), plan.states.end(), ChunkState::kRead);
+  planned_chunks = end;
+  Report(nullptr, *writer_);
+}
+
+void UploadRun::Report(const char* stage, const BlobWriter& writer) {
+  if (!options_.on_progress) {
+    return;
+  }
+  const MutexLock lock(report_mutex_);  // So that older numbers never come last.
+  stage_ = stage == nullptr ? stage_ : stage;
+  const repository::BlobWriterCounts counts = writer.counts();
+  const int64_t unread_bytes =
+      std::min(layout_->size_bytes(), unread_chunks_ * layout_->chunk_bytes());
+  const bool uploads = absl::string_view(stage_) == "commit" && counts.waiting_bytes > 0;
+  options_.on_progress({.stage = uploads ? "uploads" : stage_,
+                        .done_bytes = counts.stored_bytes,
+                        .total_bytes = counts.stored_bytes + counts.waiting_bytes + unread_bytes,
+                        .is_at_most = unread_bytes > 0,
+                        .resumed_bytes = resumed_chunks_ * layout_->chunk_bytes(),
+                        .sampled_bytes = sampled_chunks_ * layout_->chunk_bytes(),
+                        .to_sample_bytes = drawn_chunks_ * layout_->chunk_bytes()});
+}
+
+absl::StatusOr<UploadRun::PassEnd> UploadRun::Pass(Listing listing, const char* stage) {
   const bool has_history = options_.parent.has_value() || !options_.parent_damage.ok();
   if (has_history && !TrustsParent(listing)) {
     RETURN_IF_ERROR(LearnStored());
   }
+  unread_chunks_ = layout_->chunk_count();
+  Report(stage, *writer_);
   ledger_.emplace(*layout_);
   result_.source = std::string(listing == Listing::kEverything ? kFullScan : source_.name());
   result_.unknown_bytes = 0;
@@ -435,19 +471,29 @@ absl::StatusOr<UploadRun::PassEnd> UploadRun::Pass(Listing listing, absl::string
                    ChunkReader::Make(ctx_, device_, ReaderOptions()));
   trusted_parent_ = TrustsParent(listing);
   ImageBuilder builder(*layout_, parent_.get(), trusted_parent_, *reader, *writer_, journal_.get(),
-                       [&](int64_t leaf) { ReportLeaf(stage, leaf); });
+                       [this](bool resumed) {
+                         --unread_chunks_;
+                         resumed_chunks_ += resumed ? 1 : 0;
+                         Report(nullptr, *writer_);
+                       });
   if (is_restored()) {
     const int64_t stride = std::min(kRestoredSampleOneIn, layout_->chunk_count());
     builder.SampleEvery(stride, static_cast<int64_t>(random_.Below(static_cast<uint64_t>(stride))));
   }
   // The reader's threads call the builder: they end first.
   const absl::Cleanup stop_reader = [&reader] { reader.reset(); };
+  int64_t planned_chunks = 0;
   const auto take = [&](const Level1Plan& plan) {
     ledger_->Record(plan);
+    CountUnread(plan, planned_chunks);
     return builder.AddLevel1(plan);
   };
   absl::Status of_source;
   const absl::Status fed = Feed(listing, take, of_source);
+  if (fed.ok()) {
+    unread_chunks_ -= layout_->chunk_count() - planned_chunks;
+    Report(nullptr, *writer_);
+  }
   absl::StatusOr<BuiltImage> image = fed.ok() ? builder.Finish() : fed;
   result_.read_bytes += reader->read_bytes();
   if (image.ok()) {
@@ -559,7 +605,6 @@ absl::Status UploadRun::Audit() {
   const int64_t requests_before = Numbers().requests;
   // 63 bits: the seed is shown, and some readers have no unsigned numbers.
   result_.audit_seed = random_.Below(uint64_t{1} << 63);
-  Report("audit", 0);
   AuditResult audit;
   absl::Status status =
       RunAudit(ctx_, device_,
@@ -573,7 +618,16 @@ absl::Status UploadRun::Audit() {
                 .seed = result_.audit_seed,
                 .one_in = options_.audit_one_in,
                 .first_chunks = result_.mode_done == "full" ? options_.audit_first_chunks : 0,
-                .on_leaf = [&](int64_t leaf) { ReportLeaf("audit", leaf); }},
+                .on_drawn =
+                    [&](int64_t chunks) {
+                      drawn_chunks_ = chunks;
+                      Report("audit", *writer_);
+                    },
+                .on_chunk =
+                    [&] {
+                      ++sampled_chunks_;
+                      Report(nullptr, *writer_);
+                    }},
                audit);
   if (status.ok() && !audit.mismatch && trusted_parent_) {
     status = Prove();
@@ -702,7 +756,7 @@ LocatorChange UploadRun::MakeLocatorChange(const BlobId& root,
 }
 
 absl::Status UploadRun::Commit() {
-  Report("commit", layout_->size_bytes());
+  Report("commit", *writer_);
   const std::string manifest = MakeManifest();
   manifest_blob_ = BlobId::Of(manifest);
   writer_->RememberLocation(manifest_blob_);

@@ -88,7 +88,8 @@ struct UploadOptions {
   std::function<absl::Status(const CallContext& ctx)> fence;
   repository::LockFence fence_if_old;  // the same, where a look of late is good enough
   std::function<StoreNumbers()> store_numbers;
-  std::function<void(const TransferProgress&)> on_progress;  // on the caller's thread
+  // On any thread, one call at a time; what it is told never goes back. It must not block for long.
+  std::function<void(const TransferProgress&)> on_progress;
 };
 
 // Backs one volume up into a repository: reads what a source lists, writes what is new, audits what

@@ -37,14 +37,14 @@ struct ImageBuilder::LeafJob {
 
 ImageBuilder::ImageBuilder(const VolumeLayout& layout, const VolumeRecord* parent,
                            bool trusts_parent, ChunkReader& reader, repository::BlobWriter& writer,
-                           ChunkJournal* journal, std::function<void(int64_t leaf)> on_leaf)
+                           ChunkJournal* journal, std::function<void(bool resumed)> on_chunk)
     : layout_(layout),
       parent_(parent),
       trusts_parent_(trusts_parent),
       reader_(reader),
       writer_(writer),
       journal_(journal),
-      on_leaf_(std::move(on_leaf)),
+      on_chunk_(std::move(on_chunk)),
       ctx_(reader.context()),
       zero_chunk_(repository::ZeroChunkId(layout.chunk_bytes())),
       level1_trees_(static_cast<std::size_t>(layout.level1_count()),
@@ -188,7 +188,6 @@ absl::StatusOr<const BlobId*> ImageBuilder::FindInJournal(int64_t chunk) {
 
 absl::Status ImageBuilder::StartLeaf(const Level1Plan& plan, const std::shared_ptr<LeafJob>& job) {
   ++leaves_touched_;
-  on_leaf_(job->leaf);
   const int64_t first_chunk = job->leaf * kLeafChunks;
   const auto states = plan.states.begin() + (first_chunk - plan.level1 * kLevel1Chunks);
   const auto chunks = static_cast<int64_t>(job->chunks.size());
@@ -203,6 +202,7 @@ absl::Status ImageBuilder::StartLeaf(const Level1Plan& plan, const std::shared_p
         id = *known;
         built_.resumed_bytes += layout_.ChunkLength(first_chunk + slot);
         built_.resumed.push_back(static_cast<uint32_t>(first_chunk + slot));
+        on_chunk_(/*resumed=*/true);
       } else {
         reads.push_back(first_chunk + slot);
       }
@@ -251,6 +251,7 @@ absl::Status ImageBuilder::TakeChunk(const std::shared_ptr<LeafJob>& job, int64_
   if (journal_ != nullptr) {
     journal_->Note(ctx_, chunk, now, is_new);
   }
+  on_chunk_(/*resumed=*/false);
   return Release(job);
 }
 

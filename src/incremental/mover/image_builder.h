@@ -45,11 +45,12 @@ struct BuiltImage {
 // may be null.
 class ImageBuilder {
  public:
-  // `on_leaf` is told each leaf as it is begun, on the owner's thread. `journal` may be null. With
-  // `trusts_parent` what is the parent's counts as stored; without it only what `writer` knows.
+  // Several threads call `on_chunk` for each chunk that is to be read, once that is done, or found
+  // to be `resumed` from the journal. `journal` may be null. With `trusts_parent` what is the
+  // parent's counts as stored; without it only what `writer` knows.
   ImageBuilder(const repository::VolumeLayout& layout, const VolumeRecord* parent,
                bool trusts_parent, ChunkReader& reader, repository::BlobWriter& writer,
-               ChunkJournal* journal, std::function<void(int64_t leaf)> on_leaf);
+               ChunkJournal* journal, std::function<void(bool resumed)> on_chunk);
 
   // Of every `stride` chunks that are read the one at `offset` comes into the sample. Before the
   // first AddLevel1().
@@ -119,7 +120,7 @@ class ImageBuilder {
   ChunkReader& reader_;
   repository::BlobWriter& writer_;
   ChunkJournal* const journal_;
-  const std::function<void(int64_t leaf)> on_leaf_;
+  const std::function<void(bool resumed)> on_chunk_;
   const CallContext ctx_;  // the reader's
   const repository::BlobId zero_chunk_;
 
