@@ -371,7 +371,10 @@ class SlowLineTest : public testing::Test {
 
   std::unique_ptr<engine::Session> NewSession() {
     return std::make_unique<engine::Session>(engine::SessionOptions{
-        .place = [] { return engine::RepositoryTarget{.location = {.directory = "/none"}}; },
+        .place =
+            [](const CallContext&, engine::LockKind) {
+              return engine::RepositoryTarget{.location = {.directory = "/none"}};
+            },
         .keyring = [] { return std::optional<repository::Keyring>(); },
         .keyring_name = [] { return ""; },
         .password = [](const CallContext&, const std::string&, bool) { return Secret("secret"); },

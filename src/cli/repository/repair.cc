@@ -245,7 +245,7 @@ absl::Status RepairCommand::RepairAll(const CallContext& ctx, Session& session) 
   }
   if (forgets_ && !todo_.lost.empty()) {
     const std::vector<Id> lost = todo_.lost;
-    ASSIGN_OR_RETURN(Repository * again, session.engine().OpenAgain());
+    ASSIGN_OR_RETURN(Repository * again, session.engine().OpenAgain(ctx));
     RETURN_IF_ERROR(engine::ConfirmLost(ctx, *again, check_, report_));
     RETURN_IF_ERROR(repository::RemoveSnapshots(ctx, *session.engine().repository(),
                                                 *session.lock(), lost, check_.progress));
