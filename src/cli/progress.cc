@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "base/mutex.h"
 #include "cli/text.h"
+#include "repository/checker.h"
 
 namespace csidelta::cli {
 namespace {
@@ -230,7 +231,8 @@ engine::ByteProgress BytesOf(ProgressMeter& meter) {
 
 engine::Progress CountsOf(ProgressMeter& meter) {
   return [&meter](absl::string_view stage, int64_t done, int64_t total) {
-    meter.ReportCount(stage, done, total);
+    stage == repository::kReadingPacks ? meter.ReportBytes(stage, done, total)
+                                       : meter.ReportCount(stage, done, total);
   };
 }
 

@@ -649,12 +649,20 @@ absl::Status Checker::CheckVolumes(VolumeCheck& volumes) {
 absl::Status Checker::ReadPacks() {
   const std::vector<FileInfo> packs = ChoosePacks(std::move(readable_packs_), options_.read_data,
                                                   options_.read_newer_than, options_.seed);
+  int64_t bytes = 0;
+  for (const FileInfo& pack : packs) {
+    bytes += pack.size_bytes;
+  }
+  if (bytes > 0) {
+    Report(options_.progress, kReadingPacks, 0, bytes);
+  }
   const auto read = [&](const FileInfo& pack, std::vector<NumberedEntry>& indexed,
                         int64_t piece_bytes) -> absl::Status {
     RETURN_IF_ERROR(ReadPack(pack, indexed, piece_bytes));
     const MutexLock lock(mutex_);
     report_.bytes_read += pack.size_bytes;
-    Report(options_.progress, "packs", ++report_.packs_read, packs.size());
+    ++report_.packs_read;
+    Report(options_.progress, kReadingPacks, report_.bytes_read, bytes);
     return absl::OkStatus();
   };
   return ForEachPack(packs, kPieceBytesMax, read);

@@ -310,8 +310,10 @@ TEST_F(CheckerTest, ABackupThatEndsDuringTheCheckIsNoFinding) {
   std::unique_ptr<Repository> repository = Open();
   std::string image;
   CheckOptions options{.read_data = ReadEverything{}};
-  options.progress = [&](absl::string_view stage, int64_t, int64_t) {
-    if (stage == "packs" && image.empty()) {
+  int64_t left_bytes = -1;
+  options.progress = [&](absl::string_view stage, int64_t done, int64_t total) {
+    left_bytes = stage == kReadingPacks ? total - done : left_bytes;
+    if (stage == kReadingPacks && image.empty()) {
       image = Image({7, 8, 9});
       BackUp(image);
     }
@@ -319,6 +321,7 @@ TEST_F(CheckerTest, ABackupThatEndsDuringTheCheckIsNoFinding) {
   const absl::StatusOr<CheckReport> report = CheckRepository(ctx_, *repository, options);
   ASSERT_THAT(report, IsOk());
   EXPECT_FALSE(image.empty());
+  EXPECT_EQ(left_bytes, 0);
   EXPECT_TRUE(report->ok()) << Describe(*report);
   EXPECT_EQ(report->snapshots, 1);
 }
