@@ -45,8 +45,8 @@ TEST(MoverServiceTest, NamespacesAreAList) {
   EXPECT_THAT(*ParseVeleroNamespaces("velero"), ElementsAre("velero"));
   EXPECT_THAT(*ParseVeleroNamespaces("a,b"), ElementsAre("a", "b"));
   for (const char* wrong : {"", "a,", "a,a", "A", "a b", "../x"}) {
-    EXPECT_THAT(ParseVeleroNamespaces(wrong),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("such as velero,velero-two")))
+    EXPECT_THAT(ParseVeleroNamespaces(wrong), StatusIs(absl::StatusCode::kInvalidArgument,
+                                                       HasSubstr("such as velero,velero-two")))
         << wrong;
   }
 }

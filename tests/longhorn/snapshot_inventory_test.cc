@@ -180,8 +180,7 @@ TEST_F(LonghornInventoryTest, EachListThatFailsIsAnErrorWhereAllIsRequired) {
     EXPECT_THAT(Read(false), StatusIs(absl::StatusCode::kUnavailable)) << plural;
   }
   api_.RemoveType("snapshots");
-  EXPECT_THAT(Read(false),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("list snapshots")));
+  EXPECT_THAT(Read(false), StatusIs(absl::StatusCode::kNotFound, HasSubstr("list snapshots")));
 }
 
 TEST_F(LonghornInventoryTest, AVolumeThatIsFilledFromOneNeedsIt) {

@@ -189,11 +189,12 @@ VerbSyntax RepairCommand::Declare() {
               "with a check after each, and prints what is left and the next command. Removes no "
               "snapshot without --forget. Ends with exit code 3 when damage is left.",
           .table = std::move(table),
-          .family = VerbFamily::kRepository};
+          .family = VerbFamily::kRepository,
+          .examples = {"repair --plan", "repair --from /dev/vg/orders"}};
 }
 
 absl::StatusOr<ExitCode> RepairCommand::Run(const CallContext& ctx, Session& session) {
-  ProgressMeter meter(session.console(), *ctx.clock);
+  ProgressMeter meter(session.console(), *ctx.clock, session.Opening());
   check_.progress = packs_.progress = CountsOf(meter);
   if (read_data_) {
     check_.read_data = repository::ReadEverything{};

@@ -432,8 +432,8 @@ absl::Status UploadRun::Feed(Listing listing, ChunkPlanner::Sink sink, absl::Sta
 
 void UploadRun::CountUnread(const Level1Plan& plan, int64_t& planned_chunks) {
   const int64_t end = plan.level1 * repository::kLevel1Chunks + std::ssize(plan.states);
-  unread_chunks_ -= end - planned_chunks -
-                    std::count(plan.states.begin(), plan.states.end(), ChunkState::kRead);
+  unread_chunks_ -=
+      end - planned_chunks - std::count(plan.states.begin(), plan.states.end(), ChunkState::kRead);
   planned_chunks = end;
   Report(nullptr, *writer_);
 }
