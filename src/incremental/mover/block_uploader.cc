@@ -203,12 +203,7 @@ class UploadRun {
   void SaveSidecar(const BlobId& root, const absl::StatusOr<repository::SnapshotNeeds>& needs,
                    int64_t& stored_bytes);
   std::string MakeManifest() const;
-  ChunkReaderOptions ReaderOptions() const {
-    return {.chunk_bytes = layout_->chunk_bytes(),
-            .queue_depth = plan_.queue_depth,
-            .workers = plan_.workers,
-            .buffers = plan_.buffers};
-  }
+  ChunkReaderOptions ReaderOptions() const;
   StoreNumbers Numbers() const {
     return options_.store_numbers ? options_.store_numbers() : StoreNumbers{};
   }
@@ -248,6 +243,13 @@ class UploadRun {
   BlobId manifest_blob_;
   BuiltImage image_;
 };
+
+ChunkReaderOptions UploadRun::ReaderOptions() const {
+  return {.chunk_bytes = layout_->chunk_bytes(),
+          .queue_depth = plan_.queue_depth,
+          .workers = plan_.workers,
+          .buffers = plan_.buffers};
+}
 
 absl::Status UploadRun::OpenParent() {
   result_.mode_asked = options_.incremental_asked || is_restored() ? "incremental" : "full";
