@@ -63,30 +63,30 @@ ALLOWED["cmd"] = EVERYTHING + ("cli",)
 LINES_MAX = {
     "backupitemactions": 3450,
     "base": 4550,
-    "cli": 15825,
+    "cli": 17100,
     "cmd": 200,
     "conformance": 2350,
-    "csi": 10600,
-    "datamover": 14975,
+    "csi": 10675,
+    "datamover": 15150,
     "deleteitemactions": 650,
     "diffsnap": 3650,
-    "doctor": 4125,
-    "engine": 2450,
-    "incremental": 9950,
+    "doctor": 4200,
+    "engine": 2625,
+    "incremental": 10100,
     "inplace": 3575,
     "itemblockactions": 125,
-    "k8s": 4700,
+    "k8s": 4725,
     "longhorn": 2125,
     "net": 2500,
-    "objects": 8025,
+    "objects": 8075,
     "plugin": 2125,
-    "repository": 14675,
+    "repository": 14850,
     "restoreitemactions": 2600,
     "snapshots": 6150,
     "storage": 4700,
     "velero": 1600,
 }
-TEST_LINES_MAX = 162_900
+TEST_LINES_MAX = 165_000
 
 # Messages that protoc made from proto/<group>/, and third-party code, have homes: the folders or files that may include
 # them. Of third-party code by a pattern of the include.
