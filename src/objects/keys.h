@@ -142,7 +142,8 @@ inline constexpr char kTrialLabel[] = "mover.csi-delta.io/try";
 
 // Label on VolumeSnapshotContent; written by mover; read by mover, doctor, status verb. The record
 // of a snapshot that a backup keeps on the storage. first: made while the backup ran; later: made
-// to ask the storage again; present, gone, not-ready: the answer for a native snapshot of Longhorn.
+// to ask the storage again; last: the same, when the Backup was gone; present, left, gone,
+// not-ready: the answer for a native snapshot of Longhorn.
 inline constexpr char kKeptLabel[] = "mover.csi-delta.io/kept";
 
 // Label on VolumeSnapshotContent; written by mover; read by mover. true: the delta base, the
