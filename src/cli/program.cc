@@ -229,7 +229,7 @@ ExitCode RunProgram(const CallContext& ctx, absl::Span<const std::string> argume
     return ExitCode::kFailed;
   }
   console.InfoAll(parsed->notes);
-  if (verb->family == VerbFamily::kRepository) {
+  if (verb->family == VerbFamily::kRepository || verb->family == VerbFamily::kNewRepository) {
     NoteVariables(environment.get, console);
   }
   std::string location;

@@ -837,7 +837,9 @@ TEST(ExamplesTest, ThoseOfARepositoryRun) {
       const std::vector<std::string> missing = {
           "--upload", "--volume-snapshot", "s3", "--extents", "as-of", "init", "key", "config"};
       const auto needs = [&](const std::string& what) { return absl::StrContains(example, what); };
-      if (verb.family == VerbFamily::kRepository && absl::c_none_of(missing, needs)) {
+      const bool is_local = verb.family == VerbFamily::kRepository ||
+                            verb.family == VerbFamily::kNewRepository;
+      if (is_local && absl::c_none_of(missing, needs)) {
         const std::string line = absl::StrReplaceAll(example.substr(0, example.find("  #")), ours);
         const Outcome outcome = program.Run(*SplitCommand(line));
         EXPECT_EQ(outcome.code, ExitCode::kOk) << line << "\n" << outcome.error;
