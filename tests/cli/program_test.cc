@@ -811,7 +811,6 @@ TEST_F(ProgramTest, TooManyOrTooFewArguments) {
   EXPECT_EQ(Run({"--help"}).code, ExitCode::kOk);
 }
 
-// "csi-delta ls latest | head -1", and a full disk behind ">".
 TEST(ExamplesTest, ThoseOfARepositoryRun) {
   ProgramRunner program;
   program.variables = {{"RESTIC_PASSWORD", "secret"}, {"RESTIC_REPOSITORY", program.Path("repo")}};
@@ -867,6 +866,7 @@ TEST_F(ProgramTest, AnswersTheVerbsOfRestic) {
   }
 }
 
+// "csi-delta ls latest | head -1", and a full disk behind ">".
 TEST_F(ProgramTest, AReaderThatGoesAwayIsNoFailureAndAFullDiskNoDamage) {
   for (const int error : {EPIPE, ENOSPC}) {
     std::string said;
