@@ -57,7 +57,9 @@ k8s::ClientSettings ClusterAccess::Settings() const {
 
 std::unique_ptr<k8s::ApiClient> ClusterAccess::MakeClient() const {
   k8s::ClientSettings settings = Settings();
-  settings.reach_time_max = kReachTimeMax;
+  if (std::getenv("KUBERNETES_SERVICE_HOST") == nullptr) {  // A CronJob has no second try.
+    settings.reach_time_max = kReachTimeMax;
+  }
   return k8s::MakeClient(std::move(settings));
 }
 

@@ -297,6 +297,10 @@ engine::SessionOptions Session::EngineOptions() {
 }
 
 std::string Session::Opening() const {
+  if (!choice_.has_value() && options_.in_cluster.are_given()) {
+    const ClusterRepositoryFlags& named = options_.in_cluster;
+    return absl::StrCat("opening the repository of ", named.pvc.empty() ? named.upload : named.pvc);
+  }
   // A file may be a pipe, which is read once.
   const bool is_text = choice().repository_file.empty() &&
                        Variable(environment_.get, "RESTIC_REPOSITORY_FILE").empty();

@@ -29,7 +29,8 @@ bool HasAnyOf(absl::string_view text, std::initializer_list<absl::string_view> w
 bool ReportsRateLimit(absl::string_view driver_error) {
   const std::string text =
       absl::StrReplaceAll(absl::AsciiStrToLower(driver_error), {{" ", ""}, {"-", ""}});
-  return HasAnyOf(text, {"ratelimit", "rateexceeded", "toomanyrequests", "throttl", "toofrequent"});
+  return HasAnyOf(text, {"ratelimit", "rateexceeded", "requestlimitexceeded", "toomanyrequests",
+                         "throttl", "toofrequent"});
 }
 
 }  // namespace
@@ -67,7 +68,8 @@ bool ReportsNoRoom(absl::string_view driver_error) {
       absl::StrSplit(absl::AsciiStrToLower(driver_error), absl::MaxSplits(" desc = ", 1));
   // vSphere, IBM Storage Scale, Mayastor, Longhorn.
   const bool names_limit = absl::StrContains(parts.second, "snapshot") &&
-                           HasAnyOf(parts.second, {"maximum", "max limit", "maxcount"});
+                           HasAnyOf(parts.second, {"configured maximum", "maximum limit of",
+                                                   "max limit of snapshots", "snapshotmaxcount"});
   return !ReportsRateLimit(driver_error) &&
          (HasAnyOf(parts.first, {"= resourceexhausted"}) ||
           (names_limit &&
@@ -123,11 +125,10 @@ absl::Status DriverErrors::Check(absl::string_view error) {
 }
 
 absl::Status DriverErrors::MakeRoom() {
-  if (last_ == full_error_ && clock_.Uptime() < room_wanted_at_) {
+  if (clock_.Uptime() < room_wanted_at_) {  // Two answers may differ, in a request's id say.
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(rules_.on_full(OutOfRoomError(RoomLimit::kDriver, last_)));
-  full_error_ = last_;
   room_wanted_at_ = clock_.Uptime() + kRoomPause;
   return absl::OkStatus();
 }

@@ -107,8 +107,7 @@ class DriverErrors {
   std::string awaited_;
   std::string last_;
   absl::Time refused_since_ = absl::InfiniteFuture();
-  std::string full_error_;         // for which room was made; "": for none yet
-  absl::Duration room_wanted_at_;  // for the same one again; an uptime
+  absl::Duration room_wanted_at_;                            // for the same one again; an uptime
   absl::Duration base_gone_at_ = -absl::InfiniteDuration();  // expected; an uptime
 };
 

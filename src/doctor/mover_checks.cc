@@ -315,8 +315,9 @@ void CheckKeptSnapshots(CheckContext& context) {
                     "back up the PVC again, and find what deletes snapshots on the storage");
     } else if (kept.state == csi::kKeptLeft) {
       context.Warn(subject, absl::StrCat("is gone and did not delete what it kept: ", kept.text),
-                   "delete the snapshot on the storage, or import it to use it (csi-delta snapshot "
-                   "import); VolumeSnapshotContent " +
+                   "see that no location was removed or renamed, whose bucket still has the Backup "
+                   "(velero backup-location get); only then delete the snapshot on the storage, or "
+                   "import it to use it (csi-delta snapshot import); VolumeSnapshotContent " +
                        record.name() + " goes a day later");
     } else if (kept.state == csi::kKeptNotReady || kept.state == csi::kKeptUnknown ||
                context.IsPast(asked_at, 2 * datamover::kKeptAskedEvery)) {

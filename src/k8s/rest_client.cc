@@ -103,7 +103,7 @@ absl::Status Unreached(const absl::Status& status) {
 // Of an object that is not there it answers with a Status, of a kind that it does not serve with
 // "404 page not found" (k8s.io/apiserver: pkg/server/mux/pathrecorder.go).
 bool IsUnservedPath(const net::HttpResponse& response) {
-  return response.status == 404 && !ParseJsonObject(response.body).ok();
+  return response.status == 404 && absl::StartsWith(response.body, "404 page not found");
 }
 
 absl::Duration RetryAfter(const net::HttpResponse& response) {

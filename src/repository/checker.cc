@@ -578,13 +578,15 @@ void Checker::ReportPack(uint32_t ordinal) {
   if (missing_packs_[ordinal]) {
     pack = {.kind = FindingKind::kPackMissing, .detail = "is indexed, but not stored"};
   }
-  if (!needed_[ordinal]) {
+  // A snapshot or a tree that cannot be read may need it.
+  const bool is_free = !needed_[ordinal] && trees_lost_ == 0 && unreadable_snapshots_.empty();
+  if (is_free) {
     absl::StrAppend(&pack.detail, "; no snapshot needs what is lost with it");
   }
   Add(pack.kind, PackName(id), pack.detail,
       needed_chunks_[ordinal] ? Remedy::kFillIn
-      : needed_[ordinal]      ? Remedy::kBackUp
-                              : Remedy::kRepair,
+      : is_free               ? Remedy::kRepair
+                              : Remedy::kBackUp,
       id);
 }
 

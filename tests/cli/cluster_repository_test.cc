@@ -151,7 +151,7 @@ TEST_F(ClusterRepositoryTest, EachVerbOnARepositoryFindsThatOfAPvc) {
                                              {"repair", "index"},
                                              {"repair", "packs", "--from", program_.Path("image")},
                                              {"repair", "snapshots"},
-                                             {"forget", "--keep-last", "9"},
+                                             {"forget", "latest", "--dry-run"},
                                              {"prune"},
                                              {"key", "list"}}) {
     const Outcome outcome = OfPvc(words);
@@ -360,6 +360,12 @@ TEST_F(ClusterRepositoryTest, ARepositoryIsNamedOnce) {
   EXPECT_EQ(OfPvc({"snapshots"}).code, ExitCode::kOk) << "a flag comes before a variable";
 }
 
+TEST_F(ClusterRepositoryTest, NoRuleRemovesWhatBackupsOfVeleroNeed) {
+  const Outcome outcome = OfPvc({"forget", "--keep-last", "1", "--prune"});
+  EXPECT_EQ(outcome.code, ExitCode::kFailed);
+  EXPECT_THAT(outcome.error, HasSubstr("velero backup delete"));
+}
+
 TEST_F(ClusterRepositoryTest, CopyReadsTheRepositoryOfAPvc) {
   program_.variables["RESTIC_PASSWORD"] = "elsewhere";
   ASSERT_EQ(program_.Run({"init", "--repo", program_.Path("copy")}).code, ExitCode::kOk);
@@ -367,6 +373,8 @@ TEST_F(ClusterRepositoryTest, CopyReadsTheRepositoryOfAPvc) {
   EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
   EXPECT_THAT(program_.Run({"snapshots", "--repo", program_.Path("copy")}).out,
               HasSubstr("1 snapshot"));
+  EXPECT_THAT(OfPvc({"copy", "--from-repo", program_.Path("copy")}).error,
+              HasSubstr("or from --from-repo, not both"));
 }
 
 }  // namespace

@@ -158,6 +158,11 @@ TEST_F(ProgramTest, AResultIsTwoLinesAndOneIfNothingChanged) {
               ContainsRegex("^nothing changed since " + id + ": no new snapshot, in [^\n]*\n$"));
   EXPECT_THAT(run({"--skip-if-unchanged"}), HasSubstr("nothing changed since " + id));
   EXPECT_EQ(Run({"snapshots", "--json"}).Result().size(), 1U);
+  const Outcome clone = Run({"backup", "--chunk-size", "256KiB", Path("image"), "--path", "/clone",
+                             "--parent", id, "--skip-if-unchanged", "--json"});
+  const std::string of_clone = GetString(clone.Result(), {"snapshot_id"});
+  EXPECT_THAT(of_clone, Not(testing::StartsWith(id))) << "which is no backup of this volume";
+  EXPECT_EQ(Run({"forget", of_clone}).code, ExitCode::kOk);
   EXPECT_THAT(run({"--extents", Path("list"), "--parent", id}),
               ContainsRegex("^saved [0-9a-f]{8}: incremental on " + id +
                             ", nothing changed, in [^\n]*\n$"));
@@ -836,8 +841,8 @@ TEST(ExamplesTest, ThoseOfARepositoryRun) {
       const std::vector<std::string> missing = {
           "--upload", "--volume-snapshot", "s3", "--extents", "as-of", "init", "key", "config"};
       const auto needs = [&](const std::string& what) { return absl::StrContains(example, what); };
-      const bool is_local = verb.family == VerbFamily::kRepository ||
-                            verb.family == VerbFamily::kNewRepository;
+      const bool is_local =
+          verb.family == VerbFamily::kRepository || verb.family == VerbFamily::kNewRepository;
       if (is_local && absl::c_none_of(missing, needs)) {
         const std::string line = absl::StrReplaceAll(example.substr(0, example.find("  #")), ours);
         const Outcome outcome = program.Run(*SplitCommand(line));

@@ -218,6 +218,17 @@ TEST_F(RepairTest, ItsAdviceLeadsToACleanCheckInAFewSteps) {
   }
 }
 
+TEST_F(RepairTest, NoSnapshotIsRemovedOfWhichEveryByteIsStored) {
+  BackupId();
+  std::filesystem::remove_all(Path("repo/index"));
+  std::filesystem::create_directory(Path("repo/index"));
+  const Outcome refused = Run({"repair", "snapshots", "--forget"});
+  EXPECT_EQ(refused.code, ExitCode::kFailed) << refused.out;
+  EXPECT_THAT(refused.error, HasSubstr("run csi-delta repair"));
+  MustRun({"repair", "--forget"});
+  ExpectRestores("latest", image_);
+}
+
 TEST_F(RepairTest, WithoutTheVolumeOneVerbGivesUpWhatIsLost) {
   const std::string first = BackupId();
   LosePack();

@@ -223,6 +223,13 @@ TEST(ReportsNoRoom, KnowsTheAnswersOfDrivers) {
        "code = Internal desc = Could not create snapshot \"snapshot-1\": "
        "SnapshotCreationPerVolumeRateExceeded: The maximum per volume CreateSnapshot request rate "
        "has been exceeded."},
+      {"aws-ebs-csi-driver, after the retries of aws-sdk-go-v2", false,
+       "code = Internal desc = Could not create snapshot \"snapshot-1\": operation error EC2: "
+       "CreateSnapshot, exceeded maximum number of attempts, 3, https response error StatusCode: "
+       "503, RequestID: 7a62, api error RequestLimitExceeded: Request limit exceeded."},
+      {"the same, of another error", false,
+       "code = Internal desc = Could not create snapshot \"snapshot-1\": operation error EC2: "
+       "CreateSnapshot, exceeded maximum number of attempts, 3, api error InternalError"},
       {"azurefile-csi-driver, issue 2569", false,
        "code = Internal desc = StatusCode=429 -- Service returned an error. Status=429 "
        "Code=\"TooManyRequests\" Message=\"The request is being throttled as the limit has been "

@@ -502,7 +502,9 @@ absl::StatusOr<StatusCommand::Newest> StatusCommand::ReadNewest(
   }
   return absl::NotFoundError(absl::StrCat(
       "namespace ", velero_namespaces_, " has no such DataUpload of csi-delta; ",
-      backup_.empty() ? absl::StrCat("csi-delta try ", cluster.namespace_name)
+      backup_.empty() ? absl::StrCat("-n is the namespace of PVCs, --mover-namespace the mover's; "
+                                     "csi-delta try ",
+                                     cluster.namespace_name)
                       : absl::StrCat("velero backup describe ", backup_, " --details")));
 }
 

@@ -141,10 +141,11 @@ class CheckCommand : public Command {
 }  // namespace
 
 std::string CheckText(const CheckReport& report) {
-  const char* const without_volume =
+  const std::string without_volume =
       report.next_step.find("VOLUME") == std::string::npos
           ? ""
-          : "without the volume, remove what cannot be restored: csi-delta repair --forget\n";
+          : absl::StrCat("without the volume, remove what cannot be restored: csi-delta repair ",
+                         report.packs_read > 0 ? "--read-data " : "", "--forget\n");
   return absl::StrCat(
       report.ok() ? "no errors" : Counted(report.errors, "error"), " in ",
       Counted(report.snapshots, "snapshot"), ", ", Counted(report.packs, "pack"), ", ",

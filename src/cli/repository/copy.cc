@@ -121,6 +121,10 @@ absl::StatusOr<ExitCode> CopyCommand::Run(const CallContext& ctx, Session& sessi
     return absl::InvalidArgumentError(
         "where to copy from is not said; name a repository with --from-repo, or with --pvc");
   }
+  if (from_cluster && from_ != RepositoryChoice()) {
+    return absl::InvalidArgumentError(
+        "copy from --pvc or --upload, or from --from-repo, not both; the destination is --repo");
+  }
   const ProgramEnvironment from_environment = SourceEnvironment(session.environment());
   GlobalOptions from_options = session.options();
   from_options.choice = {};  // It names the repository to copy to.

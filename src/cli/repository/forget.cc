@@ -151,6 +151,11 @@ absl::StatusOr<engine::ForgetJob> ForgetCommand::Job() const {
 
 absl::StatusOr<ExitCode> ForgetCommand::Run(const CallContext& ctx, Session& session) {
   ASSIGN_OR_RETURN(const engine::ForgetJob job, Job());
+  if (session.options().in_cluster.are_given() && job.ids.empty()) {
+    return absl::InvalidArgumentError(
+        "Backups of Velero need the snapshots of a PVC's repository, and their TTL removes them: "
+        "velero backup delete; name one that no Backup needs by its id");
+  }
   engine::ForgetOutcome outcome;
   {
     ProgressMeter meter(session.console(), *ctx.clock, session.Opening());

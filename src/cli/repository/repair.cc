@@ -160,6 +160,9 @@ class RepairCommand : public Command {
  private:
   absl::Status Check(const CallContext& ctx, Session& session);
   absl::Status RepairAll(const CallContext& ctx, Session& session);
+  // Before anything is removed: a second reading has to find the same damage. FAILED_PRECONDITION
+  // also if what snapshots lack is stored, and only not listed.
+  absl::Status ConfirmLoss(const CallContext& ctx, Session& session);
   absl::Status RepairIndex(const CallContext& ctx, Session& session);
   absl::Status RepairPacks(const CallContext& ctx, Session& session, const std::vector<Id>& packs,
                            bool drop_lost);
@@ -237,6 +240,9 @@ absl::Status RepairCommand::Check(const CallContext& ctx, Session& session) {
 absl::Status RepairCommand::RepairAll(const CallContext& ctx, Session& session) {
   RETURN_IF_ERROR(RepairIndex(ctx, session));
   const RepairPlan todo = todo_;
+  if (forgets_ && (!todo.needed.empty() || !todo.lost.empty())) {
+    RETURN_IF_ERROR(ConfirmLoss(ctx, session));
+  }
   if (!todo.free.empty()) {
     RETURN_IF_ERROR(RepairPacks(ctx, session, todo.free, /*drop_lost=*/true));
   }
@@ -246,8 +252,6 @@ absl::Status RepairCommand::RepairAll(const CallContext& ctx, Session& session) 
   }
   if (forgets_ && !todo_.lost.empty()) {
     const std::vector<Id> lost = todo_.lost;
-    ASSIGN_OR_RETURN(Repository * again, session.engine().OpenAgain(ctx));
-    RETURN_IF_ERROR(engine::ConfirmLost(ctx, *again, check_, report_));
     RETURN_IF_ERROR(repository::RemoveSnapshots(ctx, *session.engine().repository(),
                                                 *session.lock(), lost, check_.progress));
     result_["removed"] = lost.size();
@@ -256,6 +260,22 @@ absl::Status RepairCommand::RepairAll(const CallContext& ctx, Session& session) 
     RETURN_IF_ERROR(Check(ctx, session));
   }
   return RepairIndex(ctx, session);  // Drops what no snapshot needs any more.
+}
+
+absl::Status RepairCommand::ConfirmLoss(const CallContext& ctx, Session& session) {
+  const bool is_stored = absl::c_any_of(report_.findings, [](const repository::Finding& finding) {
+    return finding.remedy == repository::Remedy::kRepair &&
+           (finding.kind == repository::FindingKind::kTreeUnreadable ||
+            finding.kind == repository::FindingKind::kBlobMissing);
+  });
+  if (is_stored) {
+    return absl::FailedPreconditionError(
+        "what snapshots lack is in packs that no index lists; run csi-delta repair first");
+  }
+  ASSIGN_OR_RETURN(Repository * again, session.engine().OpenAgain(ctx));
+  RETURN_IF_ERROR(engine::ConfirmLost(ctx, *again, check_, report_));
+  again->DropIndex();  // Its memory is needed for the checks to come.
+  return absl::OkStatus();
 }
 
 absl::Status RepairCommand::RepairIndex(const CallContext& ctx, Session& session) {

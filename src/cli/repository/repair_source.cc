@@ -21,6 +21,7 @@ constexpr int kBuffersBesideWorkers = 16;
 absl::Status VolumeRepairSource::Prepare(const CallContext& ctx,
                                          const repository::WantedChunks& wanted,
                                          const repository::ProgressReporter& progress) {
+  chunks_.clear();  // of an earlier call
   for (const int64_t chunk_bytes : wanted.chunk_bytes) {
     if (chunks_.size() < wanted.ids.size()) {
       RETURN_IF_ERROR(Scan(ctx, chunk_bytes, wanted, progress));

@@ -805,9 +805,17 @@ absl::Status UploadRun::CommitOrSkip() {
                       parent_->layout.size_bytes() == layout_->size_bytes();
   // What a full found lost and stored again is to be listed in the index.
   const repository::BlobWriterCounts counts = writer_->counts();
-  if (!options_.skip_if_unchanged || !result_.unchanged || counts.data_blobs > 0 ||
+  // A parent of another volume is no backup of this one.
+  const bool is_own =
+      parent_ != nullptr &&
+      repository::ChainOf(parent_->stored.snapshot.hostname, parent_->stored.snapshot.paths) ==
+          repository::ChainOf(options_.snapshot.hostname, options_.snapshot.paths);
+  if (!options_.skip_if_unchanged || !result_.unchanged || !is_own || counts.data_blobs > 0 ||
       counts.tree_blobs > 0) {
     return Commit();
+  }
+  if (options_.fence) {
+    RETURN_IF_ERROR(options_.fence(ctx_));  // The parent may be forgotten by now.
   }
   result_.skipped = true;
   result_.snapshot = parent_->stored.id;
@@ -838,6 +846,10 @@ absl::Status UploadRun::Estimate() {
     result_.read_bytes = layout_->size_bytes();
   } else {
     RETURN_IF_ERROR(fed);
+  }
+  if (options_.fail_on_fallback && result_.why.has_value() &&
+      TextOf(result_.why->reason).is_fallback) {
+    return FallbackRefused(*result_.why);
   }
   const bool compares = parent_ != nullptr && listing == Listing::kChanged;
   result_.mode_done = compares && !result_.why.has_value() ? "incremental" : "full";
