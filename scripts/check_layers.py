@@ -63,7 +63,7 @@ ALLOWED["cmd"] = EVERYTHING + ("cli",)
 LINES_MAX = {
     "backupitemactions": 3450,
     "base": 4550,
-    "cli": 17100,
+    "cli": 17150,
     "cmd": 200,
     "conformance": 2350,
     "csi": 10675,
@@ -72,7 +72,7 @@ LINES_MAX = {
     "diffsnap": 3650,
     "doctor": 4200,
     "engine": 2625,
-    "incremental": 10100,
+    "incremental": 10125,
     "inplace": 3575,
     "itemblockactions": 125,
     "k8s": 4725,
