@@ -831,8 +831,7 @@ absl::Status UploadRun::Estimate() {
   const Listing listing = FirstListing();
   const auto count = [this](const Level1Plan& plan) {
     for (std::size_t i = 0; i < plan.states.size(); ++i) {
-      const int64_t chunk =
-          plan.level1 * repository::kFanout * repository::kLeafChunks + static_cast<int64_t>(i);
+      const int64_t chunk = plan.level1 * repository::kLevel1Chunks + static_cast<int64_t>(i);
       result_.read_bytes += plan.states[i] == ChunkState::kRead ? layout_->ChunkLength(chunk) : 0;
     }
     return absl::OkStatus();
