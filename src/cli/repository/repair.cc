@@ -251,7 +251,9 @@ absl::Status RepairCommand::RepairAll(const CallContext& ctx, Session& session) 
     RETURN_IF_ERROR(RepairPacks(ctx, session, todo.needed, forgets_));
   }
   if (forgets_ && !todo_.lost.empty()) {
-    const std::vector<Id> lost = todo_.lost;
+    std::vector<Id> lost = todo_.lost;
+    // Only what two readings found lost before anything was changed.
+    std::erase_if(lost, [&](const Id& id) { return !absl::c_linear_search(todo.lost, id); });
     RETURN_IF_ERROR(repository::RemoveSnapshots(ctx, *session.engine().repository(),
                                                 *session.lock(), lost, check_.progress));
     result_["removed"] = lost.size();
