@@ -17,14 +17,14 @@ inline constexpr int kResultSchemaVersion = 1;
 
 // What a transfer has moved, and what is known to be left. A value.
 struct TransferProgress {
-  absl::string_view stage;      // "transfer", "restore"; of an upload also "audit", "rescan",
-                                // "uploads": all is read and not all is stored, "commit"
-  int64_t done_bytes = 0;       // stored in the repository, as put, or written to the target
-  int64_t total_bytes = 0;      // these, and what is left to move
-  bool is_at_most = false;      // what is still to be read may turn out not to need moving
-  int64_t resumed_bytes = 0;    // in neither: of the volume, that an earlier run has stored
-  int64_t sampled_bytes = 0;    // of an audit
-  int64_t to_sample_bytes = 0;  // of an audit, in all
+  absl::string_view stage = "";  // "transfer", "restore"; of an upload also "audit", "rescan",
+                                 // "uploads": all is read and not all is stored, "commit"
+  int64_t done_bytes = 0;        // stored in the repository, as put, or written to the target
+  int64_t total_bytes = 0;       // these, and what is left to move
+  bool is_at_most = false;       // what is still to be read may turn out not to need moving
+  int64_t resumed_bytes = 0;     // in neither: of the volume, that an earlier run has stored
+  int64_t sampled_bytes = 0;     // of an audit
+  int64_t to_sample_bytes = 0;   // of an audit, in all
 };
 
 // What a repository weighs.
