@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -37,7 +38,7 @@ void ArgumentTable::AddParsed(absl::string_view names, absl::string_view value_n
                               absl::string_view text,
                               std::function<absl::Status(const std::string& value)> take) {
   CSIDELTA_CHECK(absl::StartsWith(names, "-"));  // otherwise no command line reaches it
-  flags_.push_back({.names = std::string(names),
+  flags_.push_back({.names = absl::StrSplit(names, ','),
                     .value_name = std::string(value_name),
                     .text = std::string(text),
                     .take = std::move(take)});
@@ -158,9 +159,8 @@ constexpr int kOverviewTextColumn = 17;
 
 // "  -r, --repo REPO", with room for a short name in front of all.
 std::string FlagHead(const Flag& flag) {
-  const bool has_short = absl::StartsWith(flag.names, "-") && !absl::StartsWith(flag.names, "--");
-  std::string head = absl::StrCat(has_short ? "  " : "      ",
-                                  absl::StrJoin(absl::StrSplit(flag.names, ','), ", "));
+  const bool has_short = !absl::StartsWith(flag.names.front(), "--");
+  std::string head = absl::StrCat(has_short ? "  " : "      ", absl::StrJoin(flag.names, ", "));
   if (!flag.value_name.empty()) {
     absl::StrAppend(&head, " ", flag.value_name);
   }
@@ -281,10 +281,8 @@ std::string OverviewLine(const std::string& name, absl::string_view about,
   if (const std::vector<std::string> parts = NextVerbParts(name, verbs); !parts.empty()) {
     text = absl::StrCat(about, ": ", absl::StrJoin(parts, ", "));
   }
-  for (const VerbSyntax& verb : verbs) {
-    if (verb.name == name) {
-      text = verb.summary;
-    }
+  if (const VerbSyntax* const verb = VerbOf(name, verbs); verb != nullptr) {
+    text = verb->summary;
   }
   return DescribeEntry(absl::StrCat("  ", name), text, columns, kOverviewTextColumn);
 }
@@ -309,6 +307,11 @@ std::string ProgramHelp(const ProgramSyntax& program, absl::Span<const VerbSynta
 
 }  // namespace
 
+const VerbSyntax* VerbOf(absl::string_view name, absl::Span<const VerbSyntax> verbs) {
+  const auto found = absl::c_find_if(verbs, [&](const auto& verb) { return verb.name == name; });
+  return found == verbs.end() ? nullptr : &*found;
+}
+
 std::vector<std::string> NextVerbParts(absl::string_view name, absl::Span<const VerbSyntax> verbs) {
   std::set<std::string> next;
   const std::string before = name.empty() ? "" : absl::StrCat(name, " ");
@@ -323,10 +326,8 @@ std::vector<std::string> NextVerbParts(absl::string_view name, absl::Span<const 
 
 std::string HelpText(absl::string_view name, const ProgramSyntax& program,
                      absl::Span<const VerbSyntax> verbs, int columns, bool all) {
-  for (const VerbSyntax& verb : verbs) {
-    if (verb.name == name) {
-      return VerbHelp(verb, program, columns);
-    }
+  if (const VerbSyntax* const verb = VerbOf(name, verbs); verb != nullptr) {
+    return VerbHelp(*verb, program, columns);
   }
   return name.empty() ? ProgramHelp(program, verbs, columns, all)
                       : GroupHelp(name, program, verbs, columns);

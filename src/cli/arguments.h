@@ -19,8 +19,8 @@ inline constexpr int kSnapshotIdsMax = 1000;  // in one command line
 
 // One flag: its names, its text in --help, and the function that takes its value.
 struct Flag {
-  std::string names;       // "-r,--repo" or "--json"
-  std::string value_name;  // "": takes no value
+  std::vector<std::string> names;  // "-r" and "--repo", or "--json"; the longest last
+  std::string value_name;          // "": takes no value
   std::string text;
   bool repeatable = false;                                     // otherwise the last one counts
   std::function<absl::Status(const std::string& value)> take;  // "true" or "false" without a value
@@ -98,6 +98,9 @@ struct VerbSyntax {
   // Lines without the name of the program, "status --watch"; a remark follows two spaces and "#".
   std::vector<std::string> examples = {};
 };
+
+// The verb of this name; null if there is none. Borrowed.
+const VerbSyntax* VerbOf(absl::string_view name, absl::Span<const VerbSyntax> verbs);
 
 // A heading of the program's --help, and its verbs. A group has one line, which says what it is
 // about: {"key", "passwords"} is "key  passwords: add, list".

@@ -9,7 +9,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/check.h"
 #include "base/status_macros.h"
@@ -28,19 +27,12 @@ struct GivenFlag {
 std::vector<std::string> NamesOf(const std::vector<GivenFlag>& flags) {
   std::vector<std::string> names;
   for (const GivenFlag& given : flags) {
-    for (const absl::string_view name : absl::StrSplit(given.flag->names, ',')) {
-      names.emplace_back(name);
-    }
+    absl::c_copy(given.flag->names, std::back_inserter(names));
   }
   return names;
 }
 
 bool IsFlag(absl::string_view argument) { return argument.size() > 1 && argument.front() == '-'; }
-
-std::string LongName(const Flag& flag) {
-  const std::vector<std::string> names = absl::StrSplit(flag.names, ',');
-  return names.back();  // of "-r,--repo"
-}
 
 // "; did you mean NAME?", or nothing if no name is near.
 std::string Suggest(absl::string_view name, const std::vector<std::string>& names) {
@@ -54,9 +46,7 @@ using ValueNames = std::set<std::string, std::less<>>;
 void AddValueNames(const ArgumentTable& table, ValueNames& names) {
   for (const Flag& flag : table.flags()) {
     if (!flag.value_name.empty()) {
-      for (const absl::string_view name : absl::StrSplit(flag.names, ',')) {
-        names.emplace(name);
-      }
+      names.insert(flag.names.begin(), flag.names.end());
       names.insert(flag.old_names.begin(), flag.old_names.end());
     }
   }
@@ -78,8 +68,8 @@ class VerbFinder {
          at = NextPlain(arguments, at + 1)) {
       const std::string name =
           found.name.empty() ? arguments[at] : absl::StrCat(found.name, " ", arguments[at]);
-      const bool is_group = IsGroup(name);
-      const VerbSyntax* const verb = FindVerb(name);
+      const bool is_group = !NextVerbParts(name, verbs_).empty();
+      const VerbSyntax* const verb = VerbOf(name, verbs_);
       if (!is_group && verb == nullptr) {
         break;  // an argument of the verb, or an unknown verb
       }
@@ -122,7 +112,7 @@ class VerbFinder {
     parts.pop_back();
     const std::string plural = absl::StrCat(group, "s");
     return absl::StrCat(group, " what? ", absl::StrJoin(parts, ", "), parts.empty() ? "" : " or ",
-                        last, FindVerb(plural) == nullptr ? "" : Suggest(plural, {plural}));
+                        last, VerbOf(plural, verbs_) == nullptr ? "" : Suggest(plural, {plural}));
   }
 
  private:
@@ -142,18 +132,6 @@ class VerbFinder {
     return arguments.size();
   }
 
-  bool IsGroup(absl::string_view name) const {
-    return std::any_of(verbs_.begin(), verbs_.end(), [&](const VerbSyntax& verb) {
-      return absl::StartsWith(verb.name, absl::StrCat(name, " "));
-    });
-  }
-
-  const VerbSyntax* FindVerb(absl::string_view name) const {
-    const auto found = std::find_if(verbs_.begin(), verbs_.end(),
-                                    [&](const VerbSyntax& verb) { return verb.name == name; });
-    return found == verbs_.end() ? nullptr : &*found;
-  }
-
   absl::Span<const VerbSyntax> verbs_;
   const std::vector<std::pair<std::string, std::string>>& answers_;
   ValueNames value_names_;
@@ -168,7 +146,7 @@ class Parser {
 
   void Attach(const ArgumentTable& table) {
     for (const Flag& flag : table.flags()) {
-      for (const absl::string_view name : absl::StrSplit(flag.names, ',')) {
+      for (const std::string& name : flag.names) {
         CSIDELTA_CHECK(by_name_.emplace(name, flags_.size()).second);  // a name means one flag
       }
       flags_.push_back({.flag = &flag, .values = {}});
@@ -242,7 +220,7 @@ class Parser {
                                                                         : given.values.end() - 1;
     for (auto value = counted; value != given.values.end(); ++value) {
       if (const absl::Status status = given.flag->take(*value); !status.ok()) {
-        return Refuse(absl::StrCat(LongName(*given.flag), ": ", status.message()));
+        return Refuse(absl::StrCat(given.flag->names.back(), ": ", status.message()));
       }
     }
     return absl::OkStatus();
@@ -263,7 +241,7 @@ absl::Status Parser::ReadFlag(const std::string& argument, absl::Span<const std:
   const std::string name = is_long ? argument.substr(0, argument.find('=')) : argument.substr(0, 2);
   const auto found = by_name_.find(name);
   if (old_names_.contains(name)) {
-    notes_.push_back(absl::StrCat(name, " is called ", LongName(*flags_[found->second].flag),
+    notes_.push_back(absl::StrCat(name, " is called ", flags_[found->second].flag->names.back(),
                                   " now; the next release does not know the old name"));
   }
   if (name == "-h" || name == "--help") {

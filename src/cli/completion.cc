@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -39,10 +40,8 @@ constexpr char kFish[] =
 const Flag* FindFlag(const std::vector<const ArgumentTable*>& tables, absl::string_view name) {
   for (const ArgumentTable* table : tables) {
     for (const Flag& flag : table->flags()) {
-      for (const absl::string_view one : absl::StrSplit(flag.names, ',')) {
-        if (one == name) {
-          return &flag;
-        }
+      if (absl::c_linear_search(flag.names, name)) {
+        return &flag;
       }
     }
   }
@@ -109,10 +108,8 @@ std::vector<std::string> Complete(absl::Span<const std::string> arguments,
   } else if (absl::StartsWith(current, "-")) {
     for (const ArgumentTable* table : tables) {
       for (const Flag& flag : table->flags()) {
-        for (const absl::string_view name : absl::StrSplit(flag.names, ',')) {
-          if (absl::StartsWith(name, "--")) {
-            candidates.emplace(name);
-          }
+        if (absl::StartsWith(flag.names.back(), "--")) {
+          candidates.insert(flag.names.back());
         }
       }
     }

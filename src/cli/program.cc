@@ -207,10 +207,8 @@ ExitCode RunProgram(const CallContext& ctx, absl::Span<const std::string> argume
   const absl::StatusOr<ParsedLine> parsed = ParseCommandLine(arguments, program, verbs);
   // An error in the arguments is reported in the form that they request.
   const bool asks_json = std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
-  const auto verb = std::find_if(verbs.begin(), verbs.end(), [&](const VerbSyntax& one) {
-    return parsed.ok() && one.name == parsed->verb;
-  });
-  const bool is_of_mover = verb != verbs.end() && verb->family == VerbFamily::kMover;
+  const VerbSyntax* const verb = parsed.ok() ? VerbOf(parsed->verb, verbs) : nullptr;
+  const bool is_of_mover = verb != nullptr && verb->family == VerbFamily::kMover;
   options.json = options.json || (is_of_mover && options.cluster.output == "json");
   Console console(environment.out, environment.error,
                   {.json = parsed.ok() ? options.json : asks_json,
@@ -224,7 +222,7 @@ ExitCode RunProgram(const CallContext& ctx, absl::Span<const std::string> argume
     console.Print(HelpText(parsed->verb, program, verbs, environment.columns, parsed->all));
     return ExitCode::kOk;
   }
-  if (verb == verbs.end()) {
+  if (verb == nullptr) {
     environment.error(HelpText("", program, verbs, environment.columns));
     return ExitCode::kFailed;
   }
@@ -233,7 +231,7 @@ ExitCode RunProgram(const CallContext& ctx, absl::Span<const std::string> argume
     NoteVariables(environment.get, console);
   }
   std::string location;
-  Command& command = *commands[static_cast<std::size_t>(verb - verbs.begin())];
+  Command& command = *commands[static_cast<std::size_t>(verb - verbs.data())];
   absl::StatusOr<ExitCode> code = RunVerb(ctx, command, console, options, environment, location);
   if (code.ok() && !console.Check().ok()) {
     code = console.Check();

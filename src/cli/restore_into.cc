@@ -41,7 +41,6 @@ class RestoreIntoRun {
   bool takes_safety_snapshot() const { return flags_.safety == "yes"; }
 
   void PrintPlan(const inplace::MoverPlan& plan);
-  absl::Status Confirm();
   absl::StatusOr<inplace::MoverRestoreResult> Restore(const inplace::MoverPlan& plan);
   void PrintResult(const inplace::MoverRestoreResult& result);
 
@@ -68,7 +67,10 @@ absl::StatusOr<ExitCode> RestoreIntoRun::Run() {
     PrintPlan(plan);
     return ExitCode::kOk;
   }
-  RETURN_IF_ERROR(Confirm());
+  if (!flags_.yes) {
+    const std::string question = absl::StrCat("Replace the data of PVC ", flags_.pvc, "?");
+    RETURN_IF_ERROR(session_.Ask(ctx_, question));
+  }
   ASSIGN_OR_RETURN(const inplace::MoverRestoreResult result, Restore(plan));
   PrintResult(result);
   return ExitCode::kOk;
@@ -142,23 +144,6 @@ void RestoreIntoRun::PrintResult(const inplace::MoverRestoreResult& result) {
       absl::StrCat("restored into PVC ", flags_.pvc, ": ", FormatBytes(figures.compared_bytes),
                    " compared, ", FormatBytes(figures.written_bytes), " written, ",
                    FormatBytes(figures.zero_bytes), " made zero\n"));
-}
-
-absl::Status RestoreIntoRun::Confirm() {
-  if (flags_.yes) {
-    return absl::OkStatus();
-  }
-  const auto& confirm = session_.environment().confirm;
-  if (confirm == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the data of PVC ", flags_.pvc,
-                     " would be replaced, and no terminal is there to ask: add "
-                     "--yes, and --dry-run to see first what it does"));
-  }
-  ASSIGN_OR_RETURN(const bool confirmed,
-                   confirm(ctx_, absl::StrCat("Replace the data of PVC ", flags_.pvc, "?")));
-  return confirmed ? absl::OkStatus()
-                   : absl::FailedPreconditionError("nothing was written; --yes does not ask");
 }
 
 absl::StatusOr<inplace::MoverRestoreResult> RestoreIntoRun::Restore(

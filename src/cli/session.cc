@@ -296,6 +296,17 @@ engine::SessionOptions Session::EngineOptions() {
           .listener = ListenerOf(console_)};
 }
 
+absl::Status Session::Ask(const CallContext& ctx, absl::string_view question) {
+  if (environment_.confirm == nullptr) {
+    return absl::InvalidArgumentError(
+        "there is no terminal to ask on; add --yes, and --dry-run to see first what it does");
+  }
+  const std::shared_ptr<void> hold = console_.HoldLines();
+  ASSIGN_OR_RETURN(const bool is_yes, environment_.confirm(ctx, question));
+  return is_yes ? absl::OkStatus()
+                : absl::FailedPreconditionError("nothing is changed; --yes does not ask");
+}
+
 std::string Session::Opening() const {
   if (!choice_.has_value() && options_.in_cluster.are_given()) {
     const ClusterRepositoryFlags& named = options_.in_cluster;

@@ -144,6 +144,10 @@ class Session {
   absl::StatusOr<repository::Repository*> Open(const CallContext& ctx, LockKind kind) {
     return engine_.Open(ctx, kind);
   }
+  // Asks at the terminal before something is overwritten. FAILED_PRECONDITION after a no,
+  // INVALID_ARGUMENT without a terminal.
+  absl::Status Ask(const CallContext& ctx, absl::string_view question);
+
   // "opening s3:https://host/bucket": what the verb does first.
   std::string Opening() const;
   repository::Lock* lock() { return engine_.lock(); }

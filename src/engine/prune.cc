@@ -91,14 +91,12 @@ absl::StatusOr<PruneOutcome> PruneOpened(const CallContext& ctx, Session& sessio
                                          repository::Repository& repository, const PruneJob& job,
                                          const Progress& progress) {
   RETURN_IF_ERROR(repository.LoadReadableIndex(ctx));
-  const int64_t pack_bytes_default =
-      session.in_bucket() ? repository::kPackTargetBytesRemote : repository::kPackTargetBytesLocal;
-  const repository::PruneOptions options{
-      .unused_max = job.unused_max,
-      .repack_bytes_max = job.repack_bytes_max,
-      .distrusted = job.distrusted,
-      .pack_target_bytes = repository::PackBytesLike(repository.index(), pack_bytes_default),
-      .progress = progress};
+  const repository::PruneOptions options{.unused_max = job.unused_max,
+                                         .repack_bytes_max = job.repack_bytes_max,
+                                         .distrusted = job.distrusted,
+                                         .pack_target_bytes = repository::PackBytesLike(
+                                             repository.index(), session.pack_target_bytes()),
+                                         .progress = progress};
   ASSIGN_OR_RETURN(const repository::PrunePlan plan,
                    repository::PlanPrune(ctx, repository, options));
   PruneOutcome outcome{.figures = plan.figures};

@@ -17,6 +17,7 @@
 #include "base/secret.h"
 #include "incremental/mover/backup_result.h"
 #include "incremental/mover/memory_plan.h"
+#include "repository/format.h"
 #include "repository/keyring.h"
 #include "repository/lock.h"
 #include "repository/repository.h"
@@ -148,6 +149,10 @@ class Session {
   // The address, for messages; "" before it is known.
   const std::string& place() const { return place_; }
   bool in_bucket() const { return in_bucket_; }
+  // The size of new packs, if no flag sets it.
+  int64_t pack_target_bytes() const {
+    return in_bucket_ ? repository::kPackTargetBytesRemote : repository::kPackTargetBytesLocal;
+  }
   incremental::StoreNumbers Numbers() const;
 
  private:

@@ -127,7 +127,7 @@ TEST(HelpTest, DefaultsAreWrittenInOneWay) {
     for (const Flag& flag : table.flags()) {
       const std::string before = flag.text.substr(0, flag.text.find(" (default: "));
       EXPECT_THAT(before, AllOf(Not(HasSubstr("default")), Not(HasSubstr("; else "))))
-          << flag.names << ": " << flag.text;
+          << flag.names.back() << ": " << flag.text;
       EXPECT_TRUE(before == flag.text || flag.text.ends_with(")")) << flag.text;
     }
   }

@@ -187,7 +187,7 @@ TEST_F(SnapshotRestoreTest, AsksAtATerminalAndElsewhereNeedsYes) {
     return absl::StatusOr<bool>(false);
   };
   const Outcome no = Restore();
-  EXPECT_EQ(no.code, ExitCode::kInterrupted);
+  EXPECT_EQ(no.code, ExitCode::kFailed);
   EXPECT_THAT(no.error, HasSubstr("nothing is changed"));
   EXPECT_EQ(asked, "Replace the data of PVC shop/data-db-0?");
   EXPECT_EQ(writes(), 0);

@@ -159,8 +159,7 @@ absl::StatusOr<ExitCode> CopyCommand::Run(const CallContext& ctx, Session& sessi
         const engine::ResumeAnswer unfinished,
         engine::FindUnfinished(ctx, *to, false, std::numeric_limits<int64_t>::max(), scope));
     repository::CopyOptions options;
-    options.writer.pack_target_bytes = session.in_bucket() ? repository::kPackTargetBytesRemote
-                                                           : repository::kPackTargetBytesLocal;
+    options.writer.pack_target_bytes = session.engine().pack_target_bytes();
     options.progress = CountsOf(meter);
     options.note = [&](const CallContext& note_ctx, const repository::CopyToNote& note) {
       return incremental::RecordCopy(note_ctx, *from, *to, note);

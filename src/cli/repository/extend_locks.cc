@@ -19,10 +19,14 @@ class ExtendLocksCommand : public Command {
  public:
   VerbSyntax Declare() override {
     ArgumentTable table;
-    table.Add("--renewed-at", "TIME",
-              "when the run before ended with exit code 0: only objects whose turn has come since "
-              "are looked at, each once in half of the days",
-              renewed_at_);
+    table.AddParsed(
+        "--renewed-at", "TIME",
+        "when the run before ended with exit code 0: only objects whose turn has come since "
+        "are looked at, each once in half of the days",
+        [this](const std::string& value) -> absl::Status {
+          ASSIGN_OR_RETURN(options_.renewed_at, ParseMoment(value, absl::UTCTimeZone()));
+          return absl::OkStatus();
+        });
     return {
         .name = "extend-locks",
         .summary = "Keep what live snapshots need locked in the bucket",
@@ -47,21 +51,13 @@ class ExtendLocksCommand : public Command {
           "how long objects are locked is not given; add -o s3.object-lock-mode=COMPLIANCE "
           "and -o s3.object-lock-days=DAYS");
     }
-    repository::RenewLocksOptions options{
-        .mode = settings.s3.object_lock_mode,
-        .days = static_cast<int>(settings.s3.object_lock_duration / absl::Hours(24))};
-    if (!renewed_at_.empty()) {
-      const std::optional<absl::Time> time = ParseRfc3339(renewed_at_);
-      if (!time.has_value()) {
-        return absl::InvalidArgumentError("--renewed-at is a time like 2024-05-06T07:08:09Z");
-      }
-      options.renewed_at = *time;
-    }
+    options_.mode = settings.s3.object_lock_mode;
+    options_.days = static_cast<int>(settings.s3.object_lock_duration / absl::Hours(24));
     ProgressMeter meter(session.console(), *ctx.clock, session.Opening());
     ASSIGN_OR_RETURN(repository::Repository * repository, session.Open(ctx, LockKind::kWrite));
-    options.progress = CountsOf(meter);
+    options_.progress = CountsOf(meter);
     ASSIGN_OR_RETURN(const RenewLocksResult result,
-                     repository::RenewLocks(ctx, *repository, options));
+                     repository::RenewLocks(ctx, *repository, options_));
     Report(session.console(), result);
     return result.failed == 0 && result.undecided.empty() ? ExitCode::kOk : ExitCode::kIncomplete;
   }
@@ -98,7 +94,7 @@ class ExtendLocksCommand : public Command {
         text);
   }
 
-  std::string renewed_at_;
+  repository::RenewLocksOptions options_;
 };
 
 }  // namespace

@@ -90,11 +90,6 @@ std::string PacksText(const RepairPacksResult& result) {
   return text;
 }
 
-int64_t TargetBytes(const Session& session) {
-  return session.in_bucket() ? repository::kPackTargetBytesRemote
-                             : repository::kPackTargetBytesLocal;
-}
-
 // The volume of --from, which fills in what is lost.
 class VolumeAtHand {
  public:
@@ -206,7 +201,7 @@ absl::StatusOr<ExitCode> RepairCommand::Run(const CallContext& ctx, Session& ses
   RETURN_IF_ERROR(volume.Open(volume_, packs_));
   RETURN_IF_ERROR(
       session.Open(ctx, is_plan_ ? LockKind::kReadAlone : LockKind::kExclusive).status());
-  packs_.writer.pack_target_bytes = TargetBytes(session);
+  packs_.writer.pack_target_bytes = session.engine().pack_target_bytes();
   RETURN_IF_ERROR(Check(ctx, session));
   if (only_snapshots_ && !report_.complete) {
     return absl::FailedPreconditionError(
@@ -412,7 +407,7 @@ class RepairPacksCommand : public Command {
     VolumeAtHand volume;
     RETURN_IF_ERROR(volume.Open(device_, options));
     options.drop_lost = drop_lost_;
-    options.writer.pack_target_bytes = TargetBytes(session);
+    options.writer.pack_target_bytes = session.engine().pack_target_bytes();
     ASSIGN_OR_RETURN(const RepairPacksResult result,
                      repository::RepairPacks(ctx, *repository, *session.lock(), packs, options));
     Json json = PacksJson(result);

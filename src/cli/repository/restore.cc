@@ -167,11 +167,7 @@ absl::Status RestoreCommand::Announce(const CallContext& ctx, Session& session,
     session.console().Info(text);
     return absl::OkStatus();
   }
-  const std::shared_ptr<void> hold = session.console().HoldLines();
-  ASSIGN_OR_RETURN(const bool confirmed,
-                   session.environment().confirm(ctx, absl::StrCat(text, ". Go on?")));
-  return confirmed ? absl::OkStatus()
-                   : absl::FailedPreconditionError("nothing was written; --yes does not ask");
+  return session.Ask(ctx, absl::StrCat(text, ". Go on?"));
 }
 
 }  // namespace

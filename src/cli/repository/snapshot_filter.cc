@@ -54,7 +54,7 @@ absl::StatusOr<std::vector<StoredSnapshot>> ChooseSnapshots(
 }
 
 void WarnOfNoMatch(Console& console) {
-  console.Warn("no snapshot matches --host, --path, --tag, --backup and --until");
+  console.Warn(absl::StrCat("no snapshot matches ", kFilterFlags));
 }
 
 int64_t SummaryBytes(const RepoSnapshot& snapshot) {

@@ -46,6 +46,9 @@ absl::StatusOr<std::vector<repository::StoredSnapshot>> ChooseSnapshots(
     const std::vector<std::string>& ids, const SnapshotFilter& filter,
     UnreadableSnapshots& unreadable);
 
+// The flags of DeclareFilterFlags(), for messages.
+inline constexpr char kFilterFlags[] = "--host, --path, --tag, --backup and --until";
+
 // Warns that a filter, which is not empty, lets no snapshot through.
 void WarnOfNoMatch(Console& console);
 

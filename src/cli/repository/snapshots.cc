@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/keep_rules.h"
@@ -24,12 +25,6 @@ class SnapshotsCommand : public Command {
   static bool IsNamedBy(const StoredSnapshot& stored, const std::string& id) {
     return stored.id.Hex().compare(0, id.size(), id) == 0;
   }
-  bool IsNamed(const StoredSnapshot& stored) const;
-
-  // Reports ids that match no listed snapshot. restic 0.14 then ends with 0. This verb fails as
-  // others do, or is incomplete if other ids matched.
-  absl::StatusOr<ExitCode> AfterUnknown(Session& session, const std::vector<std::string>& unknown,
-                                        bool found_none, ExitCode otherwise) const;
 
   // Leaves those that are to be listed. Returns the ids that name none of them.
   std::vector<std::string> Choose(std::vector<StoredSnapshot>& snapshots, absl::Time now) const;
@@ -113,25 +108,15 @@ absl::StatusOr<ExitCode> SnapshotsCommand::Run(const CallContext& ctx, Session& 
   if (snapshots.empty() && unknown.empty() && !filter_.IsEmpty()) {
     WarnOfNoMatch(session.console());
   }
-  return AfterUnknown(session, unknown, snapshots.empty(), unreadable.code());
-}
-
-bool SnapshotsCommand::IsNamed(const StoredSnapshot& stored) const {
-  return ids_.empty() || std::any_of(ids_.begin(), ids_.end(),
-                                     [&](const std::string& id) { return IsNamedBy(stored, id); });
-}
-
-absl::StatusOr<ExitCode> SnapshotsCommand::AfterUnknown(Session& session,
-                                                        const std::vector<std::string>& unknown,
-                                                        bool found_none, ExitCode otherwise) const {
   if (unknown.empty()) {
-    return otherwise;
+    return unreadable.code();
   }
+  // restic 0.14 ends with 0. This verb fails as others do, or is incomplete if other ids matched.
   const std::string text =
       absl::StrCat("no snapshot matches ", absl::StrJoin(unknown, ", "),
-                   filter_.IsEmpty() ? "" : " and --host, --path, --tag, --backup and --until",
+                   filter_.IsEmpty() ? "" : absl::StrCat(" and ", kFilterFlags),
                    "; csi-delta snapshots without an id lists all");
-  if (found_none) {
+  if (snapshots.empty()) {
     return absl::NotFoundError(text);
   }
   session.console().Warn(text);
@@ -148,16 +133,17 @@ std::vector<std::string> SnapshotsCommand::Choose(std::vector<StoredSnapshot>& s
       only_latest ? repository::NewestOf(snapshots, matches, now) : nullptr;
   const repository::Id latest = newest == nullptr ? repository::Id() : newest->id;
   std::erase_if(snapshots, [&](const StoredSnapshot& stored) {
-    return only_latest ? stored.id != latest
-                       : !IsNamed(stored) || !filter_.Matches(stored.snapshot);
+    const bool is_named = ids_.empty() || absl::c_any_of(ids_, [&](const std::string& id) {
+                            return IsNamedBy(stored, id);
+                          });
+    return only_latest ? stored.id != latest : !is_named || !filter_.Matches(stored.snapshot);
   });
   std::vector<std::string> unknown;
   for (const std::string& id : ids_) {
     const bool is_known =
         only_latest
             ? !snapshots.empty()
-            : std::any_of(snapshots.begin(), snapshots.end(),
-                          [&](const StoredSnapshot& stored) { return IsNamedBy(stored, id); });
+            : absl::c_any_of(snapshots, [&](const auto& stored) { return IsNamedBy(stored, id); });
     if (!is_known) {
       unknown.push_back(id);
     }

@@ -32,23 +32,6 @@ struct RestoreSize {
   int64_t others = 0;  // Snapshots that are not volumes: not in the sums.
 };
 
-struct RawSize {
-  int64_t stored_bytes = 0;
-  int64_t plaintext_bytes = 0;
-  int64_t blobs = 0;
-};
-
-// All blobs that the index has, used or not: what the repository weighs.
-absl::StatusOr<RawSize> MeasureIndex(const repository::BlobIndex& index) {
-  RawSize size;
-  RETURN_IF_ERROR(index.ForEach([&](const repository::IndexedCopy& copy) {
-    size.stored_bytes += copy.entry.span.sealed_bytes;
-    size.plaintext_bytes += copy.entry.span.plaintext_bytes();
-    ++size.blobs;
-  }));
-  return size;
-}
-
 // Statistics of the CSI drivers in the backups of a repository: how often each listed changed
 // blocks, and the reasons if not. It reads the manifests of the snapshots, so it needs no cluster
 // and covers the snapshots that exist. Not thread-safe.
@@ -191,20 +174,27 @@ absl::StatusOr<ExitCode> StatsCommand::Run(const CallContext& ctx, Session& sess
 absl::StatusOr<ExitCode> StatsCommand::RunRaw(const CallContext& ctx, Session& session,
                                               Repository& repository) const {
   RETURN_IF_ERROR(repository.LoadReadableIndex(ctx));
-  ASSIGN_OR_RETURN(const RawSize size, MeasureIndex(repository.index()));
-  const double ratio = size.stored_bytes == 0 ? 1
-                                              : static_cast<double>(size.plaintext_bytes) /
-                                                    static_cast<double>(size.stored_bytes);
+  // Of all blobs that the index has, used or not: what the repository weighs.
+  int64_t stored_bytes = 0;
+  int64_t plaintext_bytes = 0;
+  int64_t blobs = 0;
+  RETURN_IF_ERROR(repository.index().ForEach([&](const repository::IndexedCopy& copy) {
+    stored_bytes += copy.entry.span.sealed_bytes;
+    plaintext_bytes += copy.entry.span.plaintext_bytes();
+    ++blobs;
+  }));
+  const double ratio =
+      stored_bytes == 0 ? 1
+                        : static_cast<double>(plaintext_bytes) / static_cast<double>(stored_bytes);
   const std::size_t packs = repository.index().pack_count();
   session.console().PrintResult(
-      {{"total_size", size.stored_bytes},
-       {"total_uncompressed_size", size.plaintext_bytes},
+      {{"total_size", stored_bytes},
+       {"total_uncompressed_size", plaintext_bytes},
        {"compression_ratio", ratio},
-       {"total_blob_count", size.blobs},
+       {"total_blob_count", blobs},
        {"total_pack_count", packs}},
-      absl::StrCat("stored: ", FormatBytes(size.stored_bytes), " in ", Counted(size.blobs, "blob"),
-                   " and ", Counted(packs, "pack"),
-                   "\nuncompressed: ", FormatBytes(size.plaintext_bytes),
+      absl::StrCat("stored: ", FormatBytes(stored_bytes), " in ", Counted(blobs, "blob"), " and ",
+                   Counted(packs, "pack"), "\nuncompressed: ", FormatBytes(plaintext_bytes),
                    absl::StrFormat(", %.2f times as much\n", ratio)));
   return ExitCode::kOk;
 }

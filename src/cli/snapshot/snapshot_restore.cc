@@ -334,24 +334,17 @@ absl::Status SnapshotRestoreCommand::Confirm(const CallContext& ctx, Session& se
   if (yes_) {
     return absl::OkStatus();
   }
-  const auto& confirm = session.environment().confirm;
-  if (confirm == nullptr) {
-    return absl::InvalidArgumentError(
-        "there is no terminal to ask on; add --yes, and --dry-run to see first what it does");
-  }
   std::vector<std::string> names;
   names.reserve(targets.size());
   for (const SwapTarget& target : targets) {
     names.push_back(NameOf(target));
   }
   const std::string pvcs = absl::StrCat("PVC ", absl::StrJoin(names, ", "));
-  const std::string question =
-      work() == RestoreWork::kFinish
-          ? absl::StrCat("Delete the volume of ", pvcs, " that is not in use, for good?")
-      : work() == RestoreWork::kUndo ? absl::StrCat("Take the restore of ", pvcs, " back?")
-                                     : absl::StrCat("Replace the data of ", pvcs, "?");
-  ASSIGN_OR_RETURN(const bool is_yes, confirm(ctx, question));
-  return is_yes ? absl::OkStatus() : absl::CancelledError("interrupted: nothing is changed");
+  return session.Ask(
+      ctx, work() == RestoreWork::kFinish
+               ? absl::StrCat("Delete the volume of ", pvcs, " that is not in use, for good?")
+           : work() == RestoreWork::kUndo ? absl::StrCat("Take the restore of ", pvcs, " back?")
+                                          : absl::StrCat("Replace the data of ", pvcs, "?"));
 }
 
 absl::StatusOr<ExitCode> SnapshotRestoreCommand::Restore(
