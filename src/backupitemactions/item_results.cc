@@ -7,14 +7,12 @@
 #include "absl/strings/str_split.h"
 #include "base/check.h"
 #include "base/log.h"
-#include "base/rfc3339.h"
 #include "csi/group/group_lifecycle.h"
 #include "csi/retry.h"
 #include "k8s/event_recorder.h"
 #include "objects/client.h"
 #include "objects/event.h"
 #include "objects/persistent_volume.h"
-#include "velero/item_action.h"
 
 namespace csidelta::backupitemactions {
 namespace {

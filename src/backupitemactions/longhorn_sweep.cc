@@ -1,9 +1,6 @@
 #include "backupitemactions/longhorn_sweep.h"
 
-#include <map>
-#include <optional>
 #include <set>
-#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,7 +11,6 @@
 #include "base/status_macros.h"
 #include "csi/retry.h"
 #include "k8s/api_client.h"
-#include "longhorn/native_snapshot.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 

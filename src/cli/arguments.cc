@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 #include <set>
-#include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"

@@ -1,8 +1,6 @@
 #include "cli/keep_flags.h"
 
 #include <iterator>
-#include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"

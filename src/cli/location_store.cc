@@ -1,6 +1,5 @@
 #include "cli/location_store.h"
 
-#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

@@ -15,7 +15,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status_macros.h"
-#include "base/unique_fd.h"
 #include "storage/posix_file.h"
 
 extern char** environ;

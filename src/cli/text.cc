@@ -1,9 +1,7 @@
 #include "cli/text.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstddef>
 #include <numeric>
 
 #include "absl/strings/ascii.h"

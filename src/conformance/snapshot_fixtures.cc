@@ -1,7 +1,6 @@
 #include "conformance/snapshot_fixtures.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "absl/algorithm/container.h"

@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <optional>
-#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/log.h"
 #include "base/status_macros.h"
-#include "k8s/api_client.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/volume_group_snapshot.h"

@@ -7,7 +7,6 @@
 #include "base/check.h"
 #include "base/status_macros.h"
 #include "csi/retry.h"
-#include "k8s/api_client.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <optional>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/log.h"
-#include "base/status_macros.h"
 #include "csi/retry.h"
 #include "csi/snapshot_state.h"
 #include "objects/keys.h"

@@ -1,7 +1,6 @@
 #include "csi/once_map.h"
 
 #include "absl/strings/str_cat.h"
-#include "base/status_macros.h"
 #include "objects/client.h"
 
 namespace csidelta::csi {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <optional>
 #include <set>
-#include <string>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -18,7 +17,6 @@
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_need.h"
 #include "k8s/api_client.h"
-#include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume.h"

@@ -8,8 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
-#include "csi/environment.h"
-#include "k8s/api_client.h"
 #include "longhorn/volume_data.h"
 #include "objects/client.h"
 #include "objects/event.h"

@@ -5,7 +5,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
-#include "objects/client.h"
 #include "objects/keys.h"
 
 namespace csidelta::csi {

@@ -10,7 +10,6 @@
 #include "csi/retry.h"
 #include "csi/snapshot_lifecycle.h"
 #include "k8s/access_review.h"
-#include "k8s/api_client.h"
 #include "objects/client.h"
 #include "objects/volume_group_snapshot.h"
 

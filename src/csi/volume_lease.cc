@@ -1,9 +1,6 @@
 #include "csi/volume_lease.h"
 
 #include <algorithm>
-#include <optional>
-#include <utility>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"

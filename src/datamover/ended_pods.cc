@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/mutex.h"
 #include "objects/keys.h"
 
 namespace csidelta::datamover {

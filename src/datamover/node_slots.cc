@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <optional>
 #include <set>
-#include <string>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "base/mutex.h"
 #include "objects/keys.h"
 
 namespace csidelta::datamover {

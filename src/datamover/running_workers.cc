@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/mutex.h"
 
 namespace csidelta::datamover {
 

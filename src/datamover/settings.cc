@@ -1,9 +1,7 @@
 #include "datamover/settings.h"
 
 #include <algorithm>
-#include <optional>
 
-#include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"

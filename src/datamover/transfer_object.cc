@@ -1,7 +1,6 @@
 #include "datamover/transfer_object.h"
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"

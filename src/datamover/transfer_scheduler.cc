@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/mutex.h"
-
 namespace csidelta::datamover {
 namespace {
 

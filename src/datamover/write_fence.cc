@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/log.h"
-#include "base/mutex.h"
 #include "base/status_macros.h"
 
 namespace csidelta::datamover {

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <map>
-#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "base/crypto.h"

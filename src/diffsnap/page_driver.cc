@@ -8,7 +8,6 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "differential_snapshot.grpc.pb.h"
-#include "diffsnap/csi_drivers.h"
 #include "incremental/sources/grpc_call.h"
 
 namespace csidelta::diffsnap {

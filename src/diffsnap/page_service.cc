@@ -13,7 +13,6 @@
 #include "absl/strings/str_split.h"
 #include "base/log.h"
 #include "base/status_macros.h"
-#include "incremental/sources/differential_wire.h"
 
 namespace csidelta::diffsnap {
 namespace {

@@ -1,16 +1,13 @@
 #include "diffsnap/resolver.h"
 
-#include <cstddef>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "csi/bound_snapshot.h"
 #include "diffsnap/cursor.h"
 #include "objects/client.h"
-#include "objects/volume_snapshot.h"
 
 namespace csidelta::diffsnap {
 namespace {

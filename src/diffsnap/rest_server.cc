@@ -1,7 +1,6 @@
 #include "diffsnap/rest_server.h"
 
 #include <algorithm>
-#include <utility>
 #include <variant>
 
 #include "absl/cleanup/cleanup.h"
@@ -9,7 +8,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "diffsnap/page_service.h"
 
 namespace csidelta::diffsnap {
 namespace {

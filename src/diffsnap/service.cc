@@ -16,7 +16,6 @@
 #include "diffsnap/resolver.h"
 #include "diffsnap/rest_server.h"
 #include "k8s/config.h"
-#include "k8s/heartbeat.h"
 #include "k8s/leader_lease.h"
 #include "net/http_server.h"
 #include "net/listen_address.h"

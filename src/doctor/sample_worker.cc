@@ -9,7 +9,6 @@
 #include "datamover/worker/worker_pod.h"
 #include "doctor/checks.h"
 #include "objects/keys.h"
-#include "objects/persistent_volume.h"
 #include "objects/volume_task.h"
 
 namespace csidelta::doctor {

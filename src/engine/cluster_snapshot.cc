@@ -1,7 +1,6 @@
 #include "engine/cluster_snapshot.h"
 
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"

@@ -1,9 +1,7 @@
 #include "engine/resume.h"
 
 #include <algorithm>
-#include <vector>
 
-#include "base/call_context.h"
 #include "base/status_macros.h"
 #include "repository/blob_writer.h"
 

@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <map>
-#include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/time.h"
 #include "base/human_text.h"
 #include "base/keep_rules.h"
 #include "base/status_macros.h"

@@ -12,7 +12,6 @@
 #include "csi/expose/claim_provisioning.h"
 #include "csi/lock.h"
 #include "inplace/restore_guard.h"
-#include "k8s/api_client.h"
 #include "objects/client.h"
 #include "objects/copy_record.h"
 #include "objects/keys.h"

@@ -4,7 +4,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "k8s/api_client.h"

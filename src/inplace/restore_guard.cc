@@ -1,7 +1,6 @@
 #include "inplace/restore_guard.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -18,7 +17,6 @@
 #include "csi/lock.h"
 #include "csi/population.h"
 #include "csi/volume_lease.h"
-#include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/copy_record.h"
 #include "objects/data_transfer.h"

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <utility>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "base/status_macros.h"
 

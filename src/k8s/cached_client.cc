@@ -1,6 +1,5 @@
 #include "k8s/cached_client.h"
 
-#include <string>
 #include <utility>
 
 #include "k8s/object.h"

@@ -1,6 +1,5 @@
 #include "k8s/stream_decoder.h"
 
-#include <optional>
 #include <utility>
 
 #include "absl/strings/ascii.h"

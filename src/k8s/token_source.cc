@@ -9,7 +9,6 @@
 #include "base/json.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "k8s/config.h"
 
 namespace csidelta::k8s {
 namespace {

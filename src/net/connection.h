@@ -5,7 +5,6 @@
 #include <string>
 
 #include "absl/functional/function_ref.h"
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
 #include "net/http_client.h"

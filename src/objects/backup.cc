@@ -1,11 +1,9 @@
 #include "objects/backup.h"
 
 #include <algorithm>
-#include <cstddef>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/json_fields.h"

@@ -10,7 +10,6 @@
 #include "base/json_fields.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "objects/keys.h"
 #include "objects/outcome.h"
 
 namespace csidelta::objects {

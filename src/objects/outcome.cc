@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/crypto.h"
 #include "base/enum_names.h"
-#include "base/json_fields.h"
 
 namespace csidelta::objects {
 namespace {

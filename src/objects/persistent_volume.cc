@@ -1,7 +1,5 @@
 #include "objects/persistent_volume.h"
 
-#include <vector>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/quantity.h"

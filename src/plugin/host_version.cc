@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstddef>
 #include <optional>
-#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"

@@ -1,7 +1,5 @@
 #include "repository/blob_codec.h"
 
-#include <utility>
-
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "repository/format.h"

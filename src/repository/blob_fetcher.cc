@@ -6,7 +6,6 @@
 #include <memory>
 #include <string>
 #include <tuple>
-#include <utility>
 
 #include "base/memory_budget.h"
 #include "base/status_macros.h"

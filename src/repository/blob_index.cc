@@ -3,7 +3,6 @@
 
 #include "base/check.h"
 #include "base/status_macros.h"
-#include "repository/format.h"
 #include "repository/index.h"
 #include "repository/pack_reader.h"
 

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/call_context.h"
 #include "base/check.h"
 #include "base/log.h"
 #include "base/status_macros.h"

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"

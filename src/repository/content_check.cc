@@ -6,7 +6,6 @@
 #include <mutex>
 #include <utility>
 
-#include "base/mutex.h"
 #include "base/status_macros.h"
 
 namespace csidelta::repository {

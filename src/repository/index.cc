@@ -5,7 +5,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "base/json_reader.h"
 #include "base/status_macros.h"
 #include "repository/format.h"
 

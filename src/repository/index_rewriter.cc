@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstddef>
 #include <optional>
-#include <utility>
 
 #include "base/status_macros.h"
 #include "base/worker_pool.h"

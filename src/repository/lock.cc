@@ -2,18 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
-#include <utility>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "base/call_context.h"
 #include "base/check.h"
 #include "base/log.h"
-#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "base/worker_pool.h"
 #include "repository/maintenance.h"

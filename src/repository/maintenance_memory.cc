@@ -1,7 +1,6 @@
 #include "repository/maintenance_memory.h"
 
 #include <algorithm>
-#include <cstdint>
 
 #include "base/check.h"
 #include "base/status_macros.h"

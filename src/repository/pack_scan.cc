@@ -10,7 +10,6 @@
 #include "base/crypto.h"
 #include "base/memory_budget.h"
 #include "base/status_macros.h"
-#include "repository/format.h"
 #include "repository/maintenance.h"
 #include "repository/pack_reader.h"
 

@@ -4,7 +4,6 @@
 
 #include "base/check.h"
 #include "base/status_macros.h"
-#include "repository/byte_buffer.h"
 #include "repository/format.h"
 #include "repository/pack_reader.h"
 

@@ -2,23 +2,18 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
-#include <set>
 #include <tuple>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "base/call_context.h"
 #include "base/check.h"
 #include "base/human_text.h"
 #include "base/log.h"
-#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "base/worker_pool.h"
 #include "repository/compression.h"
-#include "repository/format.h"
 #include "repository/lock.h"
 #include "storage/object_rules.h"
 

@@ -1,13 +1,10 @@
 #include "repository/snapshot_proof.h"
 
 #include <algorithm>
-#include <optional>
-#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "base/call_context.h"
 #include "base/status_macros.h"
 #include "repository/index_rewriter.h"
 #include "repository/maintenance.h"

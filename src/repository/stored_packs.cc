@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <optional>
-#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"

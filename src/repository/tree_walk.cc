@@ -1,7 +1,6 @@
 #include "repository/tree_walk.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <optional>
 #include <utility>
 

@@ -1,13 +1,10 @@
 #include "repository/volume_check.h"
 
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/mutex.h"
 #include "base/status_macros.h"
-#include "repository/volume_layout.h"
 
 namespace csidelta::repository {
 

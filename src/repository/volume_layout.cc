@@ -1,7 +1,6 @@
 #include "repository/volume_layout.h"
 
 #include <array>
-#include <bit>
 #include <optional>
 #include <utility>
 

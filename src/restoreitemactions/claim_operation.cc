@@ -1,10 +1,8 @@
 #include "restoreitemactions/claim_operation.h"
 
-#include <optional>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/check.h"
@@ -16,7 +14,6 @@
 #include "objects/client.h"
 #include "objects/event.h"
 #include "objects/persistent_volume.h"
-#include "objects/volume_snapshot.h"
 
 namespace csidelta::restoreitemactions {
 namespace {

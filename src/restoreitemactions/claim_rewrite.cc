@@ -10,7 +10,6 @@
 #include "objects/client.h"
 #include "objects/copy_record.h"
 #include "objects/event.h"
-#include "objects/keys.h"
 #include "velero/data_reference.h"
 #include "velero/labels.h"
 

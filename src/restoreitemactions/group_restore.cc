@@ -1,7 +1,5 @@
 #include "restoreitemactions/group_restore.h"
 
-#include <optional>
-
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/crypto.h"

@@ -14,7 +14,6 @@
 #include "csi/expose/claim_provisioning.h"
 #include "csi/population.h"
 #include "csi/retry.h"
-#include "k8s/api_client.h"
 #include "k8s/object.h"
 #include "objects/client.h"
 #include "objects/keys.h"

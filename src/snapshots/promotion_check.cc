@@ -20,7 +20,6 @@
 namespace csidelta::snapshots {
 namespace {
 
-using objects::PersistentVolumeClaim;
 using objects::StorageClass;
 using objects::VolumeMode;
 using objects::VolumeSnapshot;

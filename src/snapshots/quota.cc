@@ -4,8 +4,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "csi/driver_error.h"
-#include "csi/snapshot_lifecycle.h"
-#include "k8s/api_client.h"
 #include "objects/client.h"
 #include "objects/core.h"
 #include "objects/volume_snapshot.h"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 #include <set>
 #include <utility>
 
@@ -13,10 +12,8 @@
 #include "csi/drop.h"
 #include "csi/retry.h"
 #include "csi/snapshot_state.h"
-#include "k8s/api_client.h"
 #include "objects/client.h"
 #include "objects/event.h"
-#include "objects/keys.h"
 #include "objects/volume_group_snapshot.h"
 #include "objects/volume_snapshot.h"
 

@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_protection.h"
-#include "snapshots/snapshot_prune.h"
 #include "snapshots/snapshot_removal.h"
 
 namespace csidelta::snapshots {

@@ -10,7 +10,6 @@
 #include "csi/snapshot_class.h"
 #include "objects/client.h"
 #include "objects/keys.h"
-#include "objects/persistent_volume.h"
 #include "objects/workload.h"
 
 namespace csidelta::snapshots {

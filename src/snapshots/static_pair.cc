@@ -7,7 +7,6 @@
 #include "base/status_macros.h"
 #include "csi/drop.h"
 #include "csi/retry.h"
-#include "k8s/api_client.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 

@@ -16,7 +16,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "storage/object_rules.h"
 #include "storage/posix_file.h"

@@ -4,7 +4,6 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "base/check.h"
-#include "base/mutex.h"
 #include "base/status_macros.h"
 
 namespace csidelta::storage {

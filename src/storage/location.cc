@@ -14,7 +14,6 @@
 #include "base/status_macros.h"
 #include "storage/file_object_store.h"
 #include "storage/forwarding_object_store.h"
-#include "storage/metered_object_store.h"
 
 namespace csidelta::storage {
 namespace {

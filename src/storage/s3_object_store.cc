@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
@@ -15,7 +14,6 @@
 #include "absl/strings/strip.h"
 #include "base/crypto.h"
 #include "base/rfc3339.h"
-#include "base/status_macros.h"
 #include "storage/object_rules.h"
 #include "storage/s3_errors.h"
 #include "storage/s3_xml.h"

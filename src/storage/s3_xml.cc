@@ -6,10 +6,8 @@
 #include <memory>
 #include <optional>
 #include <tuple>
-#include <utility>
 
 #include "absl/algorithm/container.h"
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"

@@ -1,9 +1,7 @@
 #include "cli/repository/change_map.h"
 
-#include <algorithm>
 #include <bit>
 #include <iterator>
-#include <vector>
 
 #include "absl/numeric/int128.h"
 #include "absl/strings/str_cat.h"

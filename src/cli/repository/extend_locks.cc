@@ -1,8 +1,6 @@
-#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "cli/command.h"

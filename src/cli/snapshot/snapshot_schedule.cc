@@ -1,6 +1,5 @@
 #include "snapshots/snapshot_schedule.h"
 
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,7 +12,6 @@
 #include "cli/cluster_verb.h"
 #include "cli/command.h"
 #include "cli/keep_flags.h"
-#include "cli/snapshot/snapshot_text.h"
 
 namespace csidelta::cli {
 namespace {

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/check.h"
-#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "objects/access.h"
 #include "objects/client.h"

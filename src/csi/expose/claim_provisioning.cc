@@ -1,7 +1,5 @@
 #include "csi/expose/claim_provisioning.h"
 
-#include <vector>
-
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -9,7 +7,6 @@
 #include "base/status_macros.h"
 #include "objects/client.h"
 #include "objects/event.h"
-#include "objects/persistent_volume.h"
 
 namespace csidelta::csi {
 namespace {

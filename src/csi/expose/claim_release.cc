@@ -9,10 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "csi/expose/claim_provisioning.h"
-#include "k8s/api_client.h"
 #include "objects/client.h"
 #include "objects/keys.h"
-#include "objects/persistent_volume.h"
 
 namespace csidelta::csi {
 namespace {

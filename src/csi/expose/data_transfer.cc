@@ -2,14 +2,11 @@
 
 #include <cstddef>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/crypto.h"
 #include "base/status_macros.h"
-#include "k8s/api_client.h"
 #include "objects/client.h"
-#include "objects/data_transfer.h"
 #include "objects/keys.h"
 #include "velero/labels.h"
 

@@ -16,11 +16,9 @@
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_state.h"
 #include "csi/static_content.h"
-#include "k8s/api_client.h"
 #include "k8s/cached_client.h"
 #include "objects/client.h"
 #include "objects/keys.h"
-#include "objects/persistent_volume.h"
 #include "objects/volume_snapshot.h"
 
 namespace csidelta::csi {

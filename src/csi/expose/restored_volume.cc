@@ -15,7 +15,6 @@
 #include "csi/expose/claim_provisioning.h"
 #include "csi/expose/claim_release.h"
 #include "csi/expose/exposed_snapshot.h"
-#include "k8s/api_client.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume.h"

@@ -12,7 +12,6 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/status_macros.h"
-#include "csi/content_deletion.h"
 #include "csi/deletion_proof.h"
 #include "csi/drop.h"
 #include "csi/group/moved_group.h"

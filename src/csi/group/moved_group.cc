@@ -18,12 +18,9 @@
 #include "csi/lock.h"
 #include "csi/retry.h"
 #include "csi/static_content.h"
-#include "k8s/api_client.h"
 #include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/keys.h"
-#include "objects/volume_group_snapshot.h"
-#include "velero/labels.h"
 
 namespace csidelta::csi {
 namespace {

@@ -2,12 +2,10 @@
 
 #include <cstddef>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
-#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "datamover/transfer_object.h"
 #include "datamover/worker/deletion_queue.h"

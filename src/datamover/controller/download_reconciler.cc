@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/human_text.h"
@@ -22,12 +20,10 @@
 #include "k8s/event_recorder.h"
 #include "objects/backup.h"
 #include "objects/client.h"
-#include "objects/data_transfer.h"
 #include "objects/keys.h"
 #include "objects/patch.h"
 #include "objects/persistent_volume.h"
 #include "objects/restricted_pod.h"
-#include "objects/volume_task.h"
 #include "velero/data_reference.h"
 
 namespace csidelta::datamover {

@@ -6,14 +6,11 @@
 #include <iterator>
 #include <optional>
 #include <tuple>
-#include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "base/mutex.h"
 #include "incremental/mover/full_reason.h"
-#include "objects/data_transfer.h"
 #include "objects/keys.h"
 
 namespace csidelta::datamover {

@@ -1,7 +1,6 @@
 #include "datamover/controller/overview.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,9 +8,7 @@
 #include "datamover/controller/download_reconciler.h"
 #include "datamover/controller/upload_reconciler.h"
 #include "datamover/daily_window.h"
-#include "objects/data_transfer.h"
 #include "objects/keys.h"
-#include "objects/volume_task.h"
 
 namespace csidelta::datamover {
 namespace {

@@ -1,7 +1,6 @@
 #include "datamover/controller/transfer_step.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
@@ -12,7 +11,6 @@
 #include "datamover/write_fence.h"
 #include "k8s/cached_client.h"
 #include "objects/client.h"
-#include "objects/keys.h"
 
 namespace csidelta::datamover {
 namespace {

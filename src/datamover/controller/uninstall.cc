@@ -25,7 +25,6 @@
 #include "datamover/records/restored_pvcs.h"
 #include "datamover/transfer_object.h"
 #include "incremental/sources/listing_failure.h"
-#include "k8s/api_client.h"
 #include "objects/backup_storage_location.h"
 #include "objects/client.h"
 #include "objects/core.h"

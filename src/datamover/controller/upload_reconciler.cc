@@ -1,8 +1,6 @@
 #include "datamover/controller/upload_reconciler.h"
 
 #include <algorithm>
-#include <optional>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/human_text.h"
@@ -24,12 +22,10 @@
 #include "k8s/event_recorder.h"
 #include "k8s/object.h"
 #include "objects/client.h"
-#include "objects/data_transfer.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume.h"
 #include "objects/restricted_pod.h"
 #include "objects/volume_snapshot.h"
-#include "objects/volume_task.h"
 #include "velero/data_reference.h"
 
 namespace csidelta::datamover {

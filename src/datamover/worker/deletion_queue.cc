@@ -1,7 +1,6 @@
 #include "datamover/worker/deletion_queue.h"
 
 #include <algorithm>
-#include <string>
 
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"

@@ -1,16 +1,13 @@
 #include "datamover/worker/task_runner.h"
 
 #include <atomic>
-#include <optional>
 #include <stop_token>
-#include <string>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/log.h"
-#include "base/mutex.h"
 #include "base/random.h"
 #include "base/retry.h"
 #include "base/status_macros.h"

@@ -1,10 +1,5 @@
 #include "datamover/worker/task_watch.h"
 
-#include <optional>
-#include <utility>
-
-#include "base/mutex.h"
-
 namespace csidelta::datamover {
 
 void EnqueueTable::Put(const std::string& task_name, std::function<void()> wake) {

@@ -1,7 +1,6 @@
 #include "datamover/worker/worker_run.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -13,7 +12,6 @@
 #include "datamover/worker/lost_pods.h"
 #include "datamover/worker/worker_pod.h"
 #include "datamover/write_fence.h"
-#include "k8s/api_client.h"
 #include "k8s/cached_client.h"
 #include "objects/core.h"
 #include "objects/event.h"

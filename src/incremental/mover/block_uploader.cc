@@ -2,32 +2,27 @@
 
 #include <algorithm>
 #include <atomic>
-#include <memory>
 #include <numeric>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "base/call_context.h"
 #include "base/mutex.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "incremental/mover/audit.h"
-#include "incremental/mover/chunk_journal.h"
 #include "incremental/mover/chunk_plan.h"
 #include "incremental/mover/chunk_reader.h"
 #include "incremental/mover/image_builder.h"
 #include "incremental/mover/process_limits.h"
 #include "incremental/mover/tree_positions.h"
 #include "incremental/mover/volume_group_tags.h"
-#include "incremental/mover/volume_record.h"
 #include "incremental/sources/checked_listing.h"
 #include "incremental/sources/image_extent_source.h"
 #include "incremental/sources/listing_failure.h"
 #include "repository/blob_writer.h"
 #include "repository/chain.h"
 #include "repository/maintenance_memory.h"
-#include "repository/stored_packs.h"
 
 namespace csidelta::incremental {
 namespace {

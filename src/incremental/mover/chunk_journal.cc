@@ -6,7 +6,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
-#include "base/mutex.h"
 #include "repository/byte_buffer.h"
 
 namespace csidelta::incremental {

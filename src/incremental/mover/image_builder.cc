@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/mutex.h"
 #include "base/status_macros.h"
 
 namespace csidelta::incremental {

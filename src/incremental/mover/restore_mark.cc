@@ -1,8 +1,6 @@
 #include "incremental/mover/restore_mark.h"
 
-#include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -10,7 +8,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "incremental/mover/gated_block_device.h"
 

@@ -18,7 +18,6 @@ namespace csidelta::incremental {
 namespace {
 
 using repository::BlobCodec;
-using repository::BlobHandle;
 using repository::BlobId;
 using repository::BlobLocation;
 using repository::BlobType;

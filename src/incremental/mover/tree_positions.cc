@@ -4,7 +4,6 @@
 #include <set>
 #include <string>
 
-#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "base/worker_pool.h"
 #include "incremental/mover/tree_fetcher.h"
@@ -21,7 +20,6 @@ using repository::Repository;
 using repository::ShardPosition;
 using repository::TreeLocator;
 using repository::TreePosition;
-using repository::VolumeLayout;
 
 constexpr int64_t kShardRangeBytesMax = int64_t{1} << 20;
 constexpr std::size_t kShardFetchesInFlightMax = 8;

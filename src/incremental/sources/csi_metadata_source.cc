@@ -5,14 +5,12 @@
 #include <algorithm>
 #include <memory>
 #include <stop_token>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "csi/bound_snapshot.h"
-#include "csi/expose/metadata_service.h"
 #include "incremental/sources/block_metadata.h"
 #include "incremental/sources/extent_assembler.h"
 #include "incremental/sources/grpc_call.h"

@@ -1,7 +1,6 @@
 #include "incremental/sources/differential_request.h"
 
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "absl/algorithm/container.h"

@@ -1,7 +1,6 @@
 #include "incremental/sources/listing_failure.h"
 
 #include <algorithm>
-#include <string>
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_replace.h"
