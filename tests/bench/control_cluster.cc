@@ -3,8 +3,6 @@
 #include "objects/cluster.h"
 
 #include <algorithm>
-#include <map>
-#include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"

@@ -13,7 +13,6 @@
 #include <fstream>
 #include <sstream>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"

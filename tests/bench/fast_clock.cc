@@ -11,7 +11,6 @@
 #include <sys/time.h>
 #include <sys/timerfd.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

@@ -1,7 +1,6 @@
 #include "tests/bench/upload_tracks.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "k8s/object.h"
 

@@ -15,7 +15,6 @@ using support::StatusIs;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::IsEmpty;
-using testing::Not;
 
 std::vector<std::string> CompleteOf(const std::vector<std::string>& words) {
   GlobalOptions options;

@@ -6,7 +6,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <fstream>
@@ -14,10 +13,8 @@
 #include <mutex>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "datamover/controller/mover_kinds.h"
 #include "objects/cluster.h"
 #include "objects/protected_volume.h"
 #include "objects/volume_task.h"

@@ -8,10 +8,8 @@
 #include <fstream>
 #include <iterator>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tests/cli/program_runner.h"
 #include "tests/support/fake_s3_server.h"

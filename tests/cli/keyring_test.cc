@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "datamover/keyring.h"
 #include "tests/cli/program_runner.h"
 #include "tests/support/fake_secure_random.h"
 

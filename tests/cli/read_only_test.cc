@@ -1,7 +1,5 @@
 // A location that takes no writes, in which a stranger left objects of the right names and of no
 // sense: what reads goes on, and names what does not.
-#include <set>
-#include <utility>
 
 #include "storage/forwarding_object_store.h"
 #include "tests/cli/sweep_fixture.h"

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/json.h"
-#include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/cli/program_runner.h"
 #include "tests/support/api_test_server.h"

@@ -8,7 +8,6 @@
 #include <stop_token>
 
 #include "absl/strings/str_cat.h"
-#include "base/rfc3339.h"
 #include "cli/cluster_access.h"
 #include "tests/support/api_test_server.h"
 #include "tests/support/fake_api_client.h"

@@ -23,7 +23,6 @@ namespace csidelta::cli::snapshot_create_test {
 namespace {
 
 using testing::AllOf;
-using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::MatchesRegex;

@@ -9,8 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/json.h"
-#include "base/yaml.h"
-#include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/cli/snapshot_verb_fixture.h"
 #include "tests/support/fake_api_client.h"
@@ -23,11 +21,8 @@ namespace csidelta::cli::snapshot_restore_test {
 namespace {
 
 using testing::AllOf;
-using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::Not;
-using testing::SizeIs;
 
 constexpr char kFakeDriver[] = "d.example.com";
 

@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <string>
-
 #include "snapshots/snapshot_inventory.h"
 #include "snapshots/snapshot_removal.h"
 #include "tests/support/status_matchers.h"

@@ -28,7 +28,6 @@ using support::ServedQuery;
 using support::ServedStream;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::SizeIs;
 
 constexpr int64_t kChunk = 256 << 10;
 constexpr int64_t kImageBytes = 40 * kChunk;

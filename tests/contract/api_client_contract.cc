@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 
 #include <stop_token>
-#include <string>
 #include <thread>
 #include <vector>
 

@@ -7,7 +7,6 @@
 #include <random>
 #include <set>
 #include <stop_token>
-#include <vector>
 
 #include "tests/support/status_matchers.h"
 

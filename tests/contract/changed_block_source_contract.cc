@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 
 #include <stop_token>
-#include <string>
 #include <thread>
 #include <utility>
 
@@ -19,7 +18,6 @@ using incremental::DiffRequest;
 using incremental::FailureOf;
 using incremental::ListedExtent;
 using incremental::ListingFailure;
-using support::IsOk;
 using support::IsOkAndHolds;
 using support::StatusIs;
 using testing::IsEmpty;

@@ -10,7 +10,6 @@ namespace csidelta::contract {
 
 using support::IsOk;
 using support::StatusIs;
-using testing::ElementsAre;
 using testing::Not;
 using testing::SizeIs;
 

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <limits>
 #include <stop_token>
-#include <string>
 #include <thread>
 #include <vector>
 

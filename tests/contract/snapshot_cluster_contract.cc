@@ -1,7 +1,6 @@
 #include "tests/contract/snapshot_cluster_contract.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "base/rfc3339.h"
 #include "objects/keys.h"
 #include "objects/volume_snapshot.h"

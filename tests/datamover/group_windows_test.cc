@@ -8,7 +8,6 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "base/random.h"
 #include "base/rfc3339.h"
 #include "csi/group/group_lifecycle.h"
 #include "datamover/controller/mover_metrics.h"

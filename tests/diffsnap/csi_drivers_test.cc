@@ -38,7 +38,6 @@ using incremental::DifferentialPage;
 using support::IsOk;
 using support::StatusIs;
 using testing::HasSubstr;
-using testing::Not;
 
 constexpr absl::Duration kLong = absl::Seconds(30);
 constexpr absl::Duration kShort = absl::Milliseconds(100);

@@ -23,7 +23,6 @@ namespace {
 
 using incremental::ChangedBlock;
 using incremental::DifferentialErrorCode;
-using incremental::DifferentialPage;
 using support::IsOk;
 using testing::HasSubstr;
 

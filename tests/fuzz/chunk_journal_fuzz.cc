@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "absl/strings/string_view.h"
 #include "base/check.h"
 #include "incremental/mover/chunk_journal.h"
 

@@ -19,7 +19,6 @@
 #include "csi/volume_lease.h"
 #include "datamover/controller/uninstall.h"
 #include "k8s/object.h"
-#include "objects/keys.h"
 #include "snapshots/group_creation.h"
 #include "snapshots/snapshot_creation.h"
 #include "snapshots/snapshot_import.h"

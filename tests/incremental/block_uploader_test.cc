@@ -17,7 +17,6 @@
 namespace csidelta::incremental::block_uploader_test {
 namespace {
 
-using repository::kLeafChunks;
 using repository::kLevel1Chunks;
 using support::FakeBlockDevice;
 using support::IsOk;

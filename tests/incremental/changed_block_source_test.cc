@@ -10,7 +10,6 @@
 #include <fstream>
 #include <limits>
 #include <random>
-#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>

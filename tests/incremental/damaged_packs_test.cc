@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -22,7 +21,6 @@ namespace {
 using repository::PackId;
 using support::FakeBlockDevice;
 using support::IsOk;
-using support::StatusIs;
 using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;

@@ -5,10 +5,6 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-#include <cerrno>
-#include <cstddef>
-#include <iterator>
-#include <memory>
 #include <string>
 #include <thread>
 

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,9 +25,7 @@ namespace csidelta::incremental::held_proof_test {
 namespace {
 
 using repository::Id;
-using repository::PackId;
 using repository::Repository;
-using repository::TreeLocator;
 using support::FakeBlockDevice;
 using support::IsOk;
 using support::StatusIs;

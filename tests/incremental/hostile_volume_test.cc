@@ -25,8 +25,6 @@ using repository::Id;
 using support::FakeBlockDevice;
 using support::IsOk;
 using support::StatusIs;
-using testing::HasSubstr;
-using testing::Not;
 
 constexpr int64_t kChunk = VolumeFixture::kChunk;
 constexpr int64_t kSize = 3 * kChunk + 100;

@@ -16,7 +16,6 @@ namespace {
 using repository::PackId;
 using support::FakeBlockDevice;
 using support::IsOk;
-using support::StatusIs;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;

@@ -9,7 +9,6 @@
 #include <numeric>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "incremental/mover/audit_plan.h"

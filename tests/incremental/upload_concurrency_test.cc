@@ -2,9 +2,7 @@
 // put of a pack waits until as many travel as the plan says.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdint>
-#include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "repository/repository.h"

@@ -22,10 +22,7 @@ using repository::LaterRestics;
 using repository::NameOfRelease;
 using repository::ReadFile;
 using support::Noise;
-using support::Prose;
-using testing::Contains;
 using testing::HasSubstr;
-using testing::Not;
 using testing::SizeIs;
 using testing::UnorderedElementsAre;
 

@@ -20,7 +20,6 @@ namespace csidelta::longhorn::native_snapshot_test {
 namespace {
 
 using support::IsOk;
-using support::IsOkAndHolds;
 using support::StatusIs;
 using testing::AllOf;
 using testing::EndsWith;

@@ -17,7 +17,6 @@ namespace {
 
 using support::MakeLonghornSnapshot;
 using support::MakeLonghornVolume;
-using testing::AllOf;
 using testing::ElementsAre;
 using testing::EndsWith;
 using testing::HasSubstr;

@@ -7,7 +7,6 @@
 #include <optional>
 #include <string>
 
-#include "absl/strings/escaping.h"
 #include "k8s/object.h"
 #include "tests/support/longhorn/kinds.h"
 #include "tests/support/status_matchers.h"

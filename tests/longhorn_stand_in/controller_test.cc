@@ -20,7 +20,6 @@ namespace csidelta::longhorn_stand_in::controller_test {
 namespace {
 
 using support::IsOk;
-using support::StatusIs;
 using testing::HasSubstr;
 
 constexpr char kNamespace[] = "longhorn-system";

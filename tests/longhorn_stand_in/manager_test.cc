@@ -6,7 +6,6 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "k8s/object.h"
 #include "net/http_client.h"
 #include "net/url.h"
 #include "tests/support/await.h"

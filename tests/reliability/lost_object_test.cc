@@ -5,13 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <random>
-#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -34,7 +32,6 @@ namespace {
 
 using incremental::BackupResult;
 using repository::Id;
-using support::IsOk;
 using support::SweepSample;
 
 constexpr char kVolume[] = "/shop/db";

@@ -7,10 +7,7 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
-#include <ctime>
-#include <functional>
 #include <iostream>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>

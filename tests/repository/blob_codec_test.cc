@@ -16,7 +16,6 @@ namespace {
 
 using support::FakeSecureRandom;
 using support::IsOk;
-using support::IsOkAndHolds;
 using support::Noise;
 using support::Prose;
 using support::StatusIs;

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "repository/pack_reader.h"
 #include "repository/repairer.h"
 #include "repository/tree.h"
 #include "tests/repository/maintenance_fixture.h"

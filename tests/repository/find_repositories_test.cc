@@ -5,7 +5,6 @@
 
 #include <stop_token>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"

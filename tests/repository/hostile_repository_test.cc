@@ -6,7 +6,6 @@
 
 #include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -24,9 +23,7 @@ namespace {
 using support::IsOk;
 using support::IsOkAndHolds;
 using support::StatusIs;
-using testing::AnyOf;
 using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::SizeIs;
 
 using Objects = std::map<std::string, std::string>;

@@ -8,9 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "repository/chain.h"
 #include "repository/repairer.h"

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/status_matchers.h"

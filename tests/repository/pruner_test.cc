@@ -12,9 +12,7 @@ namespace {
 
 using support::CutMoment;
 using support::IsOk;
-using support::IsOkAndHolds;
 using support::Noise;
-using support::Prose;
 using support::StatusIs;
 using support::StoreOperation;
 using testing::HasSubstr;

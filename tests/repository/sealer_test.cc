@@ -16,7 +16,6 @@ namespace csidelta::repository::sealer_test {
 namespace {
 
 using support::FakeSecureRandom;
-using support::IsOk;
 using support::IsOkAndHolds;
 using support::StatusIs;
 

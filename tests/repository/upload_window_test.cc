@@ -6,8 +6,6 @@
 #include <limits>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-
 namespace csidelta::repository::upload_window_test {
 namespace {
 

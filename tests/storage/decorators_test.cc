@@ -22,19 +22,15 @@
 namespace csidelta::storage::decorators_test {
 namespace {
 
-using support::CutMoment;
 using support::FakeClock;
 using support::FakeObjectStore;
 using support::IsOk;
 using support::IsOkAndHolds;
 using support::StatusIs;
-using support::StoreCall;
-using support::StoreFault;
 using support::StoreOperation;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Pair;
-using testing::SizeIs;
 
 absl::Status Ignore(const ObjectInfo&) { return absl::OkStatus(); }
 

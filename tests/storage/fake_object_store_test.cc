@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <string>
-
 #include "base/crypto.h"
 #include "tests/support/status_matchers.h"
 

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <string>
-#include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"

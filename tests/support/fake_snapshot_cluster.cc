@@ -1,7 +1,6 @@
 #include "tests/support/fake_snapshot_cluster.h"
 
 #include <algorithm>
-#include <functional>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"

@@ -1,7 +1,6 @@
 #include <map>
 #include <mutex>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/algorithm/container.h"

@@ -3,7 +3,6 @@
 #include <grpcpp/server_builder.h>
 #include <signal.h>
 
-#include <functional>
 #include <map>
 #include <set>
 #include <string>

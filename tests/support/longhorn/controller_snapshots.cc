@@ -1,9 +1,7 @@
 // The steps of one Snapshot: longhorn-manager's snapshot_controller.go, reconcile().
 
-#include <algorithm>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"

@@ -1,7 +1,6 @@
 #include "tests/support/longhorn/engine.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
