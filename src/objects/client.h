@@ -260,6 +260,19 @@ auto OfJsonPage(const PageSink<Kind>& sink) {
   };
 }
 
+// A sink that calls `begin` where the list begins, also again, and `take` for each object.
+template <typename Kind, typename Begin, typename Take>
+auto ForEach(Begin begin, Take take) {
+  return [begin = std::move(begin), take = std::move(take)](std::vector<Kind> page, bool is_first) {
+    if (is_first) {
+      begin();
+    }
+    for (Kind& object : page) {
+      take(std::move(object));
+    }
+  };
+}
+
 template <typename Kind>
 absl::Status ReadPages(const CallContext& ctx, k8s::ApiClient& api, const k8s::ResourceType& type,
                        absl::string_view namespace_name, const k8s::ListOptions& options,

@@ -108,22 +108,18 @@ absl::Status ReadImportClass(const CallContext& ctx, k8s::ApiClient& api, Static
 absl::StatusOr<std::optional<VolumeSnapshotContent>> FindContentOfHandle(
     const CallContext& ctx, k8s::ApiClient& api, const StaticContent& pair) {
   std::optional<VolumeSnapshotContent> found;
-  const auto look = [&](std::vector<VolumeSnapshotContent> page, bool is_first) {
-    if (is_first) {
-      found.reset();
-    }
-    for (VolumeSnapshotContent& content : page) {
-      const bool is_of_handle =
-          content.driver() == pair.driver &&
-          (content.handle_or_source() == pair.handle || content.source_handle() == pair.handle);
-      // One of another run counts whatever else there is.
-      if (is_of_handle && (!found.has_value() || IsContentOf(*found, pair))) {
-        found = std::move(content);
-      }
+  const auto look = [&](VolumeSnapshotContent content) {
+    const bool is_of_handle =
+        content.driver() == pair.driver &&
+        (content.handle_or_source() == pair.handle || content.source_handle() == pair.handle);
+    // One of another run counts whatever else there is.
+    if (is_of_handle && (!found.has_value() || IsContentOf(*found, pair))) {
+      found = std::move(content);
     }
   };
-  RETURN_IF_ERROR(objects::ReadPages<VolumeSnapshotContent>(ctx, api, VolumeSnapshotContent::Type(),
-                                                            "", {}, look));
+  RETURN_IF_ERROR(objects::ReadPages<VolumeSnapshotContent>(
+      ctx, api, VolumeSnapshotContent::Type(), "", {},
+      objects::ForEach<VolumeSnapshotContent>([&] { found.reset(); }, look)));
   return found;
 }
 

@@ -1,13 +1,10 @@
 #include "snapshots/snapshot_inventory.h"
 
-#include <algorithm>
 #include <latch>
-#include <map>
 #include <set>
 #include <stop_token>
 #include <thread>
 #include <tuple>
-#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -23,7 +20,6 @@
 #include "objects/keys.h"
 #include "objects/persistent_volume.h"
 #include "objects/volume_group_snapshot.h"
-#include "objects/volume_snapshot.h"
 
 namespace csidelta::snapshots {
 namespace {
@@ -95,8 +91,6 @@ class InventoryReader {
 
   // As they are now: those that may have changed since they were remembered, or all.
   absl::Status ReadDoubtful(const std::set<std::string>& wanted);
-  void AddContents(std::vector<VolumeSnapshotContent> page, bool is_first,
-                   const std::set<std::string>& wanted);
 
   // Reads the contents that are missing, or are not bound to the VolumeSnapshot that names them.
   std::set<std::string> DoubtfulContents() const;
@@ -106,7 +100,7 @@ class InventoryReader {
   absl::Status ReadUnfilled();
   absl::Status ReadGroups();
   absl::Status ReadGroupContents();
-  void AddContent(VolumeSnapshotContent content);
+  void AddContent(VolumeSnapshotContent content, const std::set<std::string>& wanted);
   void RecordPvc(const PersistentVolumeClaim& pvc);
 
   // An object that cannot be read is reported, and is no error unless all are required.
@@ -186,10 +180,11 @@ absl::Status InventoryReader::ReadAtOnce() {
     };
     remembered = objects::ReadWanted<VolumeSnapshotContent>(
         ctx, api_, VolumeSnapshotContent::Type(), "", is_wanted,
-        [&](std::vector<VolumeSnapshotContent> page, bool is_first) {
-          are_snapshots_read.wait();
-          AddContents(std::move(page), is_first, wanted);
-        });
+        objects::ForEach<VolumeSnapshotContent>([&] { around_.contents.clear(); },
+                                                [&](VolumeSnapshotContent content) {
+                                                  are_snapshots_read.wait();
+                                                  AddContent(std::move(content), wanted);
+                                                }));
   });
   const absl::Status snapshots = ReadSnapshots();
   if (snapshots.ok()) {
@@ -233,16 +228,11 @@ absl::Status InventoryReader::ReadSnapshots() {
 absl::Status InventoryReader::ListSnapshots(const std::string& label_selector) {
   const k8s::ListOptions options = {.label_selector = label_selector,
                                     .in_one_answer = !request_.namespace_name.empty()};
-  return objects::ReadPages<VolumeSnapshot>(ctx_, api_, VolumeSnapshot::Type(),
-                                            request_.namespace_name, options,
-                                            [&](std::vector<VolumeSnapshot> page, bool is_first) {
-                                              if (is_first) {
-                                                snapshots_.clear();
-                                              }
-                                              for (VolumeSnapshot& snapshot : page) {
-                                                snapshots_.push_back(Trimmed(std::move(snapshot)));
-                                              }
-                                            });
+  return objects::ReadPages<VolumeSnapshot>(
+      ctx_, api_, VolumeSnapshot::Type(), request_.namespace_name, options,
+      objects::ForEach<VolumeSnapshot>(
+          [&] { snapshots_.clear(); },
+          [&](VolumeSnapshot snapshot) { snapshots_.push_back(Trimmed(std::move(snapshot))); }));
 }
 
 absl::Status InventoryReader::ListSelected() {
@@ -250,14 +240,9 @@ absl::Status InventoryReader::ListSelected() {
   return objects::ReadPages<VolumeSnapshot>(
       ctx_, api_, VolumeSnapshot::Type(), request_.namespace_name,
       {.label_selector = request_.label_selector},
-      [&](const std::vector<VolumeSnapshot>& page, bool is_first) {
-        if (is_first) {
-          selected_->clear();
-        }
-        for (const VolumeSnapshot& snapshot : page) {
-          selected_->insert(snapshot.uid());
-        }
-      });
+      objects::ForEach<VolumeSnapshot>(
+          [&] { selected_->clear(); },
+          [&](const VolumeSnapshot& snapshot) { selected_->insert(snapshot.uid()); }));
 }
 
 absl::Status InventoryReader::GetSnapshots() {
@@ -308,9 +293,9 @@ absl::Status InventoryReader::ReadContents() {
 absl::Status InventoryReader::ListContents(const std::set<std::string>& wanted) {
   const absl::Status read = objects::ReadPages<VolumeSnapshotContent>(
       ctx_, api_, VolumeSnapshotContent::Type(), "", {},
-      [&](std::vector<VolumeSnapshotContent> page, bool is_first) {
-        AddContents(std::move(page), is_first, wanted);
-      });
+      objects::ForEach<VolumeSnapshotContent>(
+          [&] { around_.contents.clear(); },
+          [&](VolumeSnapshotContent content) { AddContent(std::move(content), wanted); }));
   around_.are_contents_listed = read.ok();
   return read;
 }
@@ -321,18 +306,6 @@ absl::Status InventoryReader::ReadDoubtful(const std::set<std::string>& wanted) 
     return absl::OkStatus();
   }
   return ListContents(wanted);
-}
-
-void InventoryReader::AddContents(std::vector<VolumeSnapshotContent> page, bool is_first,
-                                  const std::set<std::string>& wanted) {
-  if (is_first) {
-    around_.contents.clear();
-  }
-  for (VolumeSnapshotContent& content : page) {
-    if (wanted.contains(content.name())) {
-      AddContent(std::move(content));
-    }
-  }
 }
 
 std::set<std::string> InventoryReader::DoubtfulContents() const {
@@ -352,7 +325,7 @@ absl::Status InventoryReader::GetContents(const std::set<std::string>& wanted) {
   for (const std::string& name : wanted) {
     ASSIGN_OR_RETURN(auto found, objects::Find<VolumeSnapshotContent>(ctx_, api_, "", name));
     if (found.has_value()) {
-      AddContent(*std::move(found));
+      AddContent(*std::move(found), wanted);
     } else {
       around_.contents.insert_or_assign(name, std::nullopt);
     }
@@ -363,14 +336,9 @@ absl::Status InventoryReader::GetContents(const std::set<std::string>& wanted) {
 absl::Status InventoryReader::ReadPvcs() {
   const absl::Status read = objects::ReadPages<PersistentVolumeClaim>(
       ctx_, api_, PersistentVolumeClaim::Type(), request_.namespace_name, {},
-      [&](const std::vector<PersistentVolumeClaim>& page, bool is_first) {
-        if (is_first) {
-          around_.users.clear();
-        }
-        for (const PersistentVolumeClaim& pvc : page) {
-          RecordPvc(pvc);
-        }
-      });
+      objects::ForEach<PersistentVolumeClaim>(
+          [&] { around_.users.clear(); },
+          [&](const PersistentVolumeClaim& pvc) { RecordPvc(pvc); }));
   return Excuse(read, "PVCs that use a snapshot");
 }
 
@@ -443,9 +411,11 @@ absl::Status InventoryReader::ReadGroupContents() {
   return absl::OkStatus();
 }
 
-void InventoryReader::AddContent(VolumeSnapshotContent content) {
-  std::string name = content.name();
-  around_.contents.insert_or_assign(std::move(name), Trimmed(std::move(content)));
+void InventoryReader::AddContent(VolumeSnapshotContent content,
+                                 const std::set<std::string>& wanted) {
+  if (std::string name = content.name(); wanted.contains(name)) {
+    around_.contents.insert_or_assign(std::move(name), Trimmed(std::move(content)));
+  }
 }
 
 void InventoryReader::RecordPvc(const PersistentVolumeClaim& pvc) {

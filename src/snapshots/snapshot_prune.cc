@@ -8,7 +8,6 @@
 #include "base/status_macros.h"
 #include "csi/snapshot_protection.h"
 #include "csi/snapshot_state.h"
-#include "k8s/api_client.h"
 #include "objects/backup.h"
 #include "objects/client.h"
 #include "velero/labels.h"
@@ -174,14 +173,10 @@ absl::StatusOr<std::set<std::string>> ReadBackupNames(const CallContext& ctx, k8
   std::set<std::string> names;
   RETURN_IF_ERROR(k8s::IgnoreNotFound(objects::ReadPages<objects::Object>(
       ctx, api, objects::Backup::Type(), "", {},
-      [&](const std::vector<objects::Object>& page, bool is_first) {
-        if (is_first) {
-          names.clear();
-        }
-        for (const objects::Object& backup : page) {
-          names.insert(velero::ValidLabelValue(backup.name()));
-        }
-      })));
+      objects::ForEach<objects::Object>([&] { names.clear(); },
+                                        [&](const objects::Object& backup) {
+                                          names.insert(velero::ValidLabelValue(backup.name()));
+                                        }))));
   return names;
 }
 
