@@ -1,7 +1,6 @@
 #include "doctor/cluster_cache.h"
 
 #include "absl/strings/str_cat.h"
-#include "base/status_macros.h"
 #include "objects/data_transfer.h"
 #include "objects/keys.h"
 
@@ -45,14 +44,11 @@ absl::StatusOr<std::vector<objects::Object>> ListAll(const CallContext& ctx, k8s
   RETURN_IF_ERROR(objects::ReadPages<objects::Object>(
       ctx, api, type, namespace_name,
       {.label_selector = "", .field_selector = "", .page_items_max = kPageItemsMax},
-      [&](std::vector<objects::Object> page, bool is_first) {
-        if (is_first) {
-          all.clear();
-        }
-        for (objects::Object& object : page) {
-          all.push_back(IsTransfer(type) ? Reduced(std::move(object)) : std::move(object));
-        }
-      }));
+      objects::ForEach<objects::Object>(
+          [&] { all.clear(); },
+          [&](objects::Object object) {
+            all.push_back(IsTransfer(type) ? Reduced(std::move(object)) : std::move(object));
+          })));
   return all;
 }
 

@@ -41,7 +41,6 @@ constexpr double kCountShareMax = 0.8;
 constexpr absl::Duration kShownAfterMax = absl::Minutes(2);
 constexpr absl::Duration kTakenAfterMax = absl::Minutes(10);
 constexpr absl::Duration kDeletedAfterMax = absl::Hours(1);
-constexpr char kServiceNameLabel[] = "kubernetes.io/service-name";
 // It keeps so many snapshots of a volume, whichever program took them.
 constexpr char kDeletingTask[] = "snapshot-delete";
 // Settings of Longhorn, which it makes in its namespace when it starts.
@@ -106,26 +105,21 @@ struct NativeSnapshots {
 absl::StatusOr<NativeSnapshots> ReadNatives(const CallContext& ctx, k8s::ApiClient& api,
                                             const std::string& space) {
   NativeSnapshots found;
+  const auto sort = [&](const longhorn::Snapshot& snapshot) {
+    if (snapshot.is_being_deleted() || snapshot.is_marked_removed()) {
+      return;
+    }
+    if (!snapshot.Label(objects::kLonghornMadeByLabel).empty()) {
+      found.of_backups.emplace_back(snapshot.name(), snapshot.Label(objects::kBackupNameLabel));
+    } else if (longhorn::IsNativeMadeAgain(snapshot)) {
+      found.made_again.emplace_back(snapshot.name(),
+                                    snapshot.EngineLabel(objects::kLonghornEngineBackupLabel));
+    }
+  };
   RETURN_IF_ERROR(objects::ReadWanted<longhorn::Snapshot>(
       ctx, api, longhorn::Snapshot::Type(), space,
       [](absl::string_view name) { return absl::StartsWith(name, longhorn::kNativeNamePrefix); },
-      [&](const std::vector<longhorn::Snapshot>& page, bool is_first) {
-        if (is_first) {
-          found = {};
-        }
-        for (const longhorn::Snapshot& snapshot : page) {
-          if (snapshot.is_being_deleted() || snapshot.is_marked_removed()) {
-            continue;
-          }
-          if (!snapshot.Label(objects::kLonghornMadeByLabel).empty()) {
-            found.of_backups.emplace_back(snapshot.name(),
-                                          snapshot.Label(objects::kBackupNameLabel));
-          } else if (longhorn::IsNativeMadeAgain(snapshot)) {
-            found.made_again.emplace_back(
-                snapshot.name(), snapshot.EngineLabel(objects::kLonghornEngineBackupLabel));
-          }
-        }
-      }));
+      objects::ForEach<longhorn::Snapshot>([&] { found = {}; }, sort)));
   return found;
 }
 
@@ -167,15 +161,12 @@ class SnapshotsReader {
     RETURN_IF_ERROR(objects::ReadWanted<longhorn::Snapshot>(
         context_.ctx().WithTimeout(kLonghornListTimeMax), context_.cache().api(),
         longhorn::Snapshot::Type(), space_, [](absl::string_view) { return true; },
-        [&](const std::vector<longhorn::Snapshot>& page, bool is_first) {
-          if (is_first) {
-            troubles_ = {};
-            counts_.clear();
-          }
-          for (const longhorn::Snapshot& snapshot : page) {
-            Inspect(snapshot);
-          }
-        }));
+        objects::ForEach<longhorn::Snapshot>(
+            [&] {
+              troubles_ = {};
+              counts_.clear();
+            },
+            [&](const longhorn::Snapshot& snapshot) { Inspect(snapshot); })));
     FindAlmostFull();
     return std::move(troubles_);
   }
