@@ -137,9 +137,7 @@ bool IsBeingTaken(const VolumeSnapshot& snapshot, absl::Time now) {
 SnapshotStatus StatusOf(const VolumeSnapshot& snapshot, const ContentReading& reading) {
   CSIDELTA_CHECK(reading.kind != Kind::kPresent || reading.content != nullptr);
   Verdict verdict = Judge(snapshot, reading);
-  SnapshotStatus status = {.state = verdict.state,
-                           .taken_at = TakenAt(snapshot, reading),
-                           .is_binding_checked = reading.kind != Kind::kUnknown};
+  SnapshotStatus status = {.state = verdict.state, .taken_at = TakenAt(snapshot, reading)};
   status.conditions.push_back({.type = std::string(ToString(verdict.state)),
                                .holds = true,
                                .reason = verdict.reason,

@@ -27,8 +27,8 @@
 //   not bound                    -                              Creating    WaitsForController
 //
 // The error of a ready one is stale: external-snapshotter leaves it there. If the content cannot be
-// read, the state comes from the VolumeSnapshot alone, and `is_binding_checked` is false. Times are
-// those of the objects; a time that is not recorded is omitted.
+// read, the state comes from the VolumeSnapshot alone. Times are those of the objects; a time that
+// is not recorded is omitted.
 namespace csidelta::csi {
 
 enum class SnapshotState { kCreating, kUploading, kReady, kError, kDeleting, kLost, kUnverified };
@@ -65,7 +65,6 @@ struct SnapshotStatus {
   std::vector<SnapshotCondition> conditions = {};
   // When the driver took it, by the objects: from then on the application may write again.
   std::optional<absl::Time> taken_at;
-  bool is_binding_checked = false;
 };
 
 SnapshotStatus StatusOf(const objects::VolumeSnapshot& snapshot, const ContentReading& reading);

@@ -161,7 +161,6 @@ TEST(SnapshotStateTest, TimesAreThoseOfTheObjectsAndNeverNow) {
   SnapshotStatus status = Read(objects);
   EXPECT_EQ(status.taken_at, kTakenAt);
   EXPECT_EQ(status.conditions[0].last_transition_time, std::nullopt);  // No managedFields.
-  EXPECT_TRUE(status.is_binding_checked);
   NotReady(objects);
   objects.content["status"]["creationTime"] = 1'700'000'000'000'000'007;
   status = Read(objects);
@@ -171,7 +170,6 @@ TEST(SnapshotStateTest, TimesAreThoseOfTheObjectsAndNeverNow) {
   EXPECT_EQ(Read(objects).conditions[0].last_transition_time, kTakenAt);
   objects = Objects();
   objects.kind = ContentReading::Kind::kUnknown;
-  EXPECT_FALSE(Read(objects).is_binding_checked);
   objects.snapshot.erase("status");
   EXPECT_EQ(Read(objects).conditions[0].last_transition_time, kTakenAt);
   objects.snapshot["metadata"].erase("creationTimestamp");
