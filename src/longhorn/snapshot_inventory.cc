@@ -203,14 +203,7 @@ absl::Status InventoryReader::ReadKind(const std::string& namespace_name,
                                   {.label_selector = label_selector,
                                    .may_be_old = !request_.requires_all && !label_selector.empty(),
                                    .page_items_max = kPageItemsMax},
-                                  [&](const std::vector<Kind>& page, bool is_first) {
-                                    if (is_first) {
-                                      begin();
-                                    }
-                                    for (const Kind& object : page) {
-                                      note(object);
-                                    }
-                                  });
+                                  objects::ForEach<Kind>(begin, note));
 }
 
 absl::Status InventoryReader::ReadSnapshots() {
