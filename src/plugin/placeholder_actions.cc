@@ -1,12 +1,7 @@
 #include "plugin/placeholder_actions.h"
 
-#include <vector>
-
 namespace csidelta::plugin {
 namespace {
-
-// These actions begin no operations, so the host asks for none that exists.
-absl::Status NoOperation() { return absl::NotFoundError("a placeholder has no operations"); }
 
 velero::ResourceSelector NoItem() {
   velero::ResourceSelector selector;
@@ -23,15 +18,6 @@ class PlaceholderBackupAction final : public velero::BackupItemAction {
                                                    const objects::Object& /*backup*/) override {
     return velero::BackupItemResult();
   }
-  absl::StatusOr<velero::OperationProgress> Progress(const CallContext& /*ctx*/,
-                                                     absl::string_view /*operation_id*/,
-                                                     const objects::Object& /*backup*/) override {
-    return NoOperation();
-  }
-  absl::Status Cancel(const CallContext& /*ctx*/, absl::string_view /*operation_id*/,
-                      const objects::Object& /*backup*/) override {
-    return NoOperation();
-  }
 };
 
 class PlaceholderRestoreAction final : public velero::RestoreItemAction {
@@ -42,20 +28,6 @@ class PlaceholderRestoreAction final : public velero::RestoreItemAction {
                                                     const objects::Object& /*item_from_backup*/,
                                                     const objects::Object& /*restore*/) override {
     return velero::RestoreItemResult();
-  }
-  absl::StatusOr<velero::OperationProgress> Progress(const CallContext& /*ctx*/,
-                                                     absl::string_view /*operation_id*/,
-                                                     const objects::Object& /*restore*/) override {
-    return NoOperation();
-  }
-  absl::Status Cancel(const CallContext& /*ctx*/, absl::string_view /*operation_id*/,
-                      const objects::Object& /*restore*/) override {
-    return NoOperation();
-  }
-  absl::StatusOr<bool> AreAdditionalItemsReady(
-      const CallContext& /*ctx*/, const std::vector<velero::ResourceIdentifier>& /*items*/,
-      const objects::Object& /*restore*/) override {
-    return true;
   }
 };
 

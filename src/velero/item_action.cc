@@ -17,13 +17,10 @@ absl::Status BackupItemAction::Cancel(const CallContext& /*ctx*/,
   return absl::OkStatus();
 }
 
-absl::StatusOr<OperationProgress> RestoreItemAction::Progress(const CallContext& /*ctx*/,
+absl::StatusOr<OperationProgress> RestoreItemAction::Progress(const CallContext& ctx,
                                                               absl::string_view operation_id,
                                                               const objects::Object& /*restore*/) {
-  OperationProgress progress;
-  progress.completed = true;
-  progress.error = absl::StrCat("no such operation: ", operation_id);
-  return progress;
+  return UnknownOperation(operation_id, ctx.clock->Now());
 }
 
 absl::Status RestoreItemAction::Cancel(const CallContext& /*ctx*/,
