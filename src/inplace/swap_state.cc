@@ -1,12 +1,10 @@
 #include "inplace/swap_state.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <map>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/crypto.h"
 #include "base/quantity.h"
@@ -283,32 +281,6 @@ class StateReader {
 };
 
 }  // namespace
-
-absl::string_view ToString(SwapStep step) {
-  constexpr std::array<absl::string_view, 22> kNames = {"TakeSafetySnapshot",
-                                                        "MakeTemporary",
-                                                        "AwaitTemporary",
-                                                        "RecordRestored",
-                                                        "RecordOriginal",
-                                                        "TurnBack",
-                                                        "Retain",
-                                                        "RemoveTemporary",
-                                                        "AwaitTemporaryGone",
-                                                        "RemovePvc",
-                                                        "AwaitPvcGone",
-                                                        "Reserve",
-                                                        "MakePvc",
-                                                        "AwaitPvc",
-                                                        "MarkPvc",
-                                                        "ReturnPolicy",
-                                                        "Abandon",
-                                                        "Release",
-                                                        "AwaitVolumeGone",
-                                                        "CleanPvc",
-                                                        "CleanVolume",
-                                                        "Done"};
-  return kNames[static_cast<std::size_t>(step)];
-}
 
 absl::StatusOr<SwapStep> NextOfRestore(const SwapState& state, const SwapRequest& request) {
   if (state.original.has_value()) {

@@ -126,9 +126,6 @@ enum class SwapStep {
   kDone,
 };
 
-// "TakeSafetySnapshot", ...
-absl::string_view ToString(SwapStep step);
-
 // The VolumeSnapshot to restore. `snapshot_uid` "": it does not exist any more, which matters only
 // until the original has its record.
 struct SwapRequest {

@@ -1,7 +1,6 @@
 #include "inplace/volume_swap.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <memory>
 #include <utility>
@@ -15,10 +14,8 @@
 #include "csi/population.h"
 #include "csi/retry.h"
 #include "k8s/access_review.h"
-#include "k8s/api_client.h"
 #include "objects/client.h"
 #include "objects/keys.h"
-#include "objects/persistent_volume.h"
 #include "objects/storage_class.h"
 #include "snapshots/promotion.h"
 #include "snapshots/snapshot_creation.h"
@@ -343,7 +340,7 @@ absl::Status VolumeSwap::Run(const Next& next) {
     const bool is_worth_a_try = absl::IsAborted(taken) || absl::IsUnavailable(taken) || taken.ok();
     if (!is_worth_a_try || tries >= kStepTriesMax) {
       return taken.ok() ? absl::InternalError(absl::StrCat("in-place restore of ", PvcText(),
-                                                           " stays at ", ToString(step)))
+                                                           " stays at ", NameOf(step)))
                         : taken;
     }
     if (tries > 0 && !ctx_.clock->SleepFor(tries * kStepPause, ctx_.stop)) {
@@ -352,32 +349,45 @@ absl::Status VolumeSwap::Run(const Next& next) {
   }
 }
 
+// What a step is called, and what takes it.
+struct VolumeSwap::StepRow {
+  absl::string_view name;
+  absl::StatusOr<std::string> (VolumeSwap::*take)();
+};
+
+// In the order of SwapStep; nothing takes the last.
+const VolumeSwap::StepRow VolumeSwap::kSteps[] = {
+    {"TakeSafetySnapshot", &VolumeSwap::TakeSafetySnapshot},
+    {"MakeTemporary", &VolumeSwap::MakeTemporary},
+    {"AwaitTemporary", &VolumeSwap::AwaitTemporary},
+    {"RecordRestored", &VolumeSwap::RecordRestored},
+    {"RecordOriginal", &VolumeSwap::RecordOriginal},
+    {"TurnBack", &VolumeSwap::TurnBack},
+    {"Retain", &VolumeSwap::Retain},
+    {"RemoveTemporary", &VolumeSwap::RemoveTemporary},
+    {"AwaitTemporaryGone", &VolumeSwap::AwaitTemporaryGone},
+    {"RemovePvc", &VolumeSwap::RemovePvc},
+    {"AwaitPvcGone", &VolumeSwap::AwaitPvcGone},
+    {"Reserve", &VolumeSwap::Reserve},
+    {"MakePvc", &VolumeSwap::MakePvc},
+    {"AwaitPvc", &VolumeSwap::AwaitPvc},
+    {"MarkPvc", &VolumeSwap::MarkPvc},
+    {"ReturnPolicy", &VolumeSwap::ReturnPolicy},
+    {"Abandon", &VolumeSwap::Abandon},
+    {"Release", &VolumeSwap::Release},
+    {"AwaitVolumeGone", &VolumeSwap::AwaitVolumeGone},
+    {"CleanPvc", &VolumeSwap::CleanPvc},
+    {"CleanVolume", &VolumeSwap::CleanVolume},
+    {"Done", nullptr},
+};
+
+absl::string_view VolumeSwap::NameOf(SwapStep step) {
+  return kSteps[static_cast<std::size_t>(step)].name;
+}
+
 absl::StatusOr<std::string> VolumeSwap::Take(SwapStep step) {
-  using Method = absl::StatusOr<std::string> (VolumeSwap::*)();
-  // In the order of SwapStep.
-  constexpr std::array<Method, 21> kMethods = {&VolumeSwap::TakeSafetySnapshot,
-                                               &VolumeSwap::MakeTemporary,
-                                               &VolumeSwap::AwaitTemporary,
-                                               &VolumeSwap::RecordRestored,
-                                               &VolumeSwap::RecordOriginal,
-                                               &VolumeSwap::TurnBack,
-                                               &VolumeSwap::Retain,
-                                               &VolumeSwap::RemoveTemporary,
-                                               &VolumeSwap::AwaitTemporaryGone,
-                                               &VolumeSwap::RemovePvc,
-                                               &VolumeSwap::AwaitPvcGone,
-                                               &VolumeSwap::Reserve,
-                                               &VolumeSwap::MakePvc,
-                                               &VolumeSwap::AwaitPvc,
-                                               &VolumeSwap::MarkPvc,
-                                               &VolumeSwap::ReturnPolicy,
-                                               &VolumeSwap::Abandon,
-                                               &VolumeSwap::Release,
-                                               &VolumeSwap::AwaitVolumeGone,
-                                               &VolumeSwap::CleanPvc,
-                                               &VolumeSwap::CleanVolume};
   CSIDELTA_CHECK(step != SwapStep::kDone);
-  return (this->*kMethods[static_cast<std::size_t>(step)])();
+  return (this->*kSteps[static_cast<std::size_t>(step)].take)();
 }
 
 absl::Status VolumeSwap::Prepare(const SwapPlan& plan) {

@@ -134,7 +134,12 @@ class VolumeSwap {
   absl::StatusOr<SwapResult> Undo();
   absl::StatusOr<SwapResult> Finish();
 
+  // "TakeSafetySnapshot", ...
+  static absl::string_view NameOf(SwapStep step);
+
  private:
+  struct StepRow;
+  static const StepRow kSteps[];
   using Next = std::function<absl::StatusOr<SwapStep>(const SwapState& state)>;
 
   absl::Status Run(const Next& next);

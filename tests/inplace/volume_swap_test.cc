@@ -282,7 +282,7 @@ class World {
   SwapSink Sink() {
     return [this](const SwapProgress& news) {
       EXPECT_THAT(news.text, Not(IsEmpty()));
-      steps_.emplace_back(ToString(news.step));
+      steps_.emplace_back(VolumeSwap::NameOf(news.step));
     };
   }
 

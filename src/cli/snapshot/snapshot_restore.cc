@@ -138,16 +138,16 @@ void ReportResult(Session& session, const SwapTarget& target, RestoreWork work,
 // A swap that prints its steps. Borrows `limited`, `api` and `session`.
 std::unique_ptr<inplace::VolumeSwap> MakeSwap(const CallContext& limited, k8s::ApiClient& api,
                                               Session& session, const SwapTarget& target) {
-  return std::make_unique<inplace::VolumeSwap>(limited, api, *session.environment().random, target,
-                                               [&session](const inplace::SwapProgress& progress) {
-                                                 PrintClusterEvent(
-                                                     session,
-                                                     {{"message_type", "step"},
-                                                      {"pvc", progress.pvc},
-                                                      {"step", inplace::ToString(progress.step)},
-                                                      {"message", progress.text}},
-                                                     absl::StrCat(Printable(progress.text), "\n"));
-                                               });
+  return std::make_unique<inplace::VolumeSwap>(
+      limited, api, *session.environment().random, target,
+      [&session](const inplace::SwapProgress& progress) {
+        PrintClusterEvent(session,
+                          {{"message_type", "step"},
+                           {"pvc", progress.pvc},
+                           {"step", inplace::VolumeSwap::NameOf(progress.step)},
+                           {"message", progress.text}},
+                          absl::StrCat(Printable(progress.text), "\n"));
+      });
 }
 
 // OK when no plan has a refusal.
