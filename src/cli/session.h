@@ -152,7 +152,6 @@ class Session {
   std::string Opening() const;
   repository::Lock* lock() { return engine_.lock(); }
   const std::string& location() const { return engine_.place(); }
-  bool in_bucket() const { return engine_.in_bucket(); }
 
  private:
   engine::SessionOptions EngineOptions();

@@ -32,18 +32,71 @@ struct RestoreSize {
   int64_t others = 0;  // Snapshots that are not volumes: not in the sums.
 };
 
+void AddListing(const ListingStats& one, ListingStats& all) {
+  all.extents += one.extents;
+  all.waited += one.waited;
+  if (one.grain_bytes > 0) {
+    all.grain_bytes =
+        all.grain_bytes == 0 ? one.grain_bytes : std::min(all.grain_bytes, one.grain_bytes);
+  }
+}
+
 // Statistics of the CSI drivers in the backups of a repository: how often each listed changed
 // blocks, and the reasons if not. It reads the manifests of the snapshots, so it needs no cluster
 // and covers the snapshots that exist. Not thread-safe.
 class DriverStatistics {
  public:
   // Counts one backup. Volumes without a CSI driver are ignored.
-  void Add(const repository::VolumeManifest& manifest);
+  void Add(const repository::VolumeManifest& manifest) {
+    if (manifest.csi_driver.empty()) {
+      return;
+    }
+    Driver& driver = drivers_[manifest.csi_driver];
+    ++driver.backups;
+    ++driver.sources[manifest.source];
+    if (const Json* const kept = FindJson(manifest.unknown, {incremental::kListingMember})) {
+      AddListing(incremental::ListingStatsOf(*kept), driver.listing);
+    }
+    if (manifest.kind == "incremental") {
+      ++driver.increments;
+      driver.changed_bytes += manifest.extents_bytes;
+    } else {
+      ++driver.reasons[manifest.reason];
+    }
+  }
 
   // {"drivers":[{"driver":"...","backups":3,"increments":1,"listing":{...},...}]}
-  Json ToJson() const;
+  Json ToJson() const {
+    Json drivers = Json::array();
+    for (const auto& [name, driver] : drivers_) {
+      drivers.push_back({{"driver", name},
+                         {"backups", driver.backups},
+                         {"increments", driver.increments},
+                         {"changed_bytes", driver.changed_bytes},
+                         {"listing", incremental::ToJson(driver.listing)},
+                         {"sources", driver.sources},
+                         {"reasons", driver.reasons}});
+    }
+    return {{"drivers", drivers}};
+  }
+
   // A table for people.
-  std::string ToText() const;
+  std::string ToText() const {
+    std::vector<std::vector<std::string>> rows = {{"driver", "backups", "increments", "base gone",
+                                                   "lists refused", "audit mismatches", "grain",
+                                                   "extents", "waited"}};
+    for (const auto& [name, driver] : drivers_) {
+      const int64_t grain_bytes = driver.listing.grain_bytes;
+      const auto count = [&reasons = driver.reasons](const std::string& reason) {
+        return absl::StrCat(reasons.contains(reason) ? reasons.at(reason) : 0);
+      };
+      rows.push_back({name, absl::StrCat(driver.backups), absl::StrCat(driver.increments),
+                      count("base-snapshot-gone"), count("list-refused"), count("audit-mismatch"),
+                      grain_bytes == 0 ? "?" : FormatBytes(grain_bytes),
+                      absl::StrCat(driver.listing.extents), FormatElapsed(driver.listing.waited)});
+    }
+    return rows.size() == 1 ? "no snapshot is of a volume of a CSI driver\n" : FormatTable(rows);
+  }
 
  private:
   struct Driver {
@@ -55,74 +108,8 @@ class DriverStatistics {
     std::map<std::string, int64_t> reasons;  // of those that are no increments
   };
 
-  static int64_t Count(const Driver& driver, const std::string& reason);
-
   std::map<std::string, Driver> drivers_;
 };
-
-void AddListing(const ListingStats& one, ListingStats& all) {
-  all.extents += one.extents;
-  all.waited += one.waited;
-  if (one.grain_bytes > 0) {
-    all.grain_bytes =
-        all.grain_bytes == 0 ? one.grain_bytes : std::min(all.grain_bytes, one.grain_bytes);
-  }
-}
-
-std::string Grain(const ListingStats& info) {
-  return info.grain_bytes == 0 ? "?" : FormatBytes(info.grain_bytes);
-}
-
-void DriverStatistics::Add(const repository::VolumeManifest& manifest) {
-  if (manifest.csi_driver.empty()) {
-    return;
-  }
-  Driver& driver = drivers_[manifest.csi_driver];
-  ++driver.backups;
-  ++driver.sources[manifest.source];
-  if (const Json* const kept = FindJson(manifest.unknown, {incremental::kListingMember})) {
-    AddListing(incremental::ListingStatsOf(*kept), driver.listing);
-  }
-  if (manifest.kind == "incremental") {
-    ++driver.increments;
-    driver.changed_bytes += manifest.extents_bytes;
-  } else {
-    ++driver.reasons[manifest.reason];
-  }
-}
-
-int64_t DriverStatistics::Count(const Driver& driver, const std::string& reason) {
-  const auto found = driver.reasons.find(reason);
-  return found == driver.reasons.end() ? 0 : found->second;
-}
-
-Json DriverStatistics::ToJson() const {
-  Json drivers = Json::array();
-  for (const auto& [name, driver] : drivers_) {
-    drivers.push_back({{"driver", name},
-                       {"backups", driver.backups},
-                       {"increments", driver.increments},
-                       {"changed_bytes", driver.changed_bytes},
-                       {"listing", incremental::ToJson(driver.listing)},
-                       {"sources", driver.sources},
-                       {"reasons", driver.reasons}});
-  }
-  return {{"drivers", drivers}};
-}
-
-std::string DriverStatistics::ToText() const {
-  std::vector<std::vector<std::string>> rows = {{"driver", "backups", "increments", "base gone",
-                                                 "lists refused", "audit mismatches", "grain",
-                                                 "extents", "waited"}};
-  for (const auto& [name, driver] : drivers_) {
-    rows.push_back({name, absl::StrCat(driver.backups), absl::StrCat(driver.increments),
-                    absl::StrCat(Count(driver, "base-snapshot-gone")),
-                    absl::StrCat(Count(driver, "list-refused")),
-                    absl::StrCat(Count(driver, "audit-mismatch")), Grain(driver.listing),
-                    absl::StrCat(driver.listing.extents), FormatElapsed(driver.listing.waited)});
-  }
-  return rows.size() == 1 ? "no snapshot is of a volume of a CSI driver\n" : FormatTable(rows);
-}
 
 class StatsCommand : public Command {
  public:

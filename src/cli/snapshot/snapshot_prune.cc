@@ -107,8 +107,8 @@ class SnapshotPruneCommand : public Command {
   absl::Status CarryOut(const CallContext& ctx, k8s::ApiClient& api, Console& console,
                         std::vector<PrunedItem>& items) const;
   void Delete(const CallContext& ctx, k8s::ApiClient& api, PrunedItem& item) const;
-  void Announce(Session& session, const std::vector<PrunedItem>& items) const;
-  void Report(Session& session, const std::vector<PrunedItem>& items) const;
+  // Returns how many could not be deleted.
+  int64_t Report(Session& session, const std::vector<PrunedItem>& items) const;
 
   KeepRules rules_;
   std::string pvc_;
@@ -170,12 +170,6 @@ std::vector<PrunedItem> SnapshotPruneCommand::ItemsOf(snapshots::RetentionPlan p
   return items;
 }
 
-void SnapshotPruneCommand::Announce(Session& session, const std::vector<PrunedItem>& items) const {
-  if (AsksForTable(session) && !items.empty()) {
-    session.console().Print(PruneTable(items, session.options().cluster.all_namespaces, !yes_));
-  }
-}
-
 void SnapshotPruneCommand::Delete(const CallContext& ctx, k8s::ApiClient& api,
                                   PrunedItem& item) const {
   absl::StatusOr<snapshots::Removal> removal =
@@ -221,7 +215,7 @@ absl::Status SnapshotPruneCommand::CarryOut(const CallContext& ctx, k8s::ApiClie
   return absl::OkStatus();
 }
 
-void SnapshotPruneCommand::Report(Session& session, const std::vector<PrunedItem>& items) const {
+int64_t SnapshotPruneCommand::Report(Session& session, const std::vector<PrunedItem>& items) const {
   Console& console = session.console();
   ClusterResult result;
   Json list = Json::array();
@@ -257,6 +251,7 @@ void SnapshotPruneCommand::Report(Session& session, const std::vector<PrunedItem
   result.value = {{"dry_run", !yes_}, {"deleted", deleted},       {"kept", kept},
                   {"failed", failed}, {"other_makers", ignored_}, {"snapshots", std::move(list)}};
   PrintClusterResult(session, result);
+  return failed;
 }
 
 absl::StatusOr<ExitCode> SnapshotPruneCommand::Run(const CallContext& ctx, Session& session) {
@@ -270,17 +265,16 @@ absl::StatusOr<ExitCode> SnapshotPruneCommand::Run(const CallContext& ctx, Sessi
   const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
   ASSIGN_OR_RETURN(snapshots::RetentionPlan plan, Plan(ctx, *api, cluster));
   std::vector<PrunedItem> items = ItemsOf(std::move(plan));
-  Announce(session, items);
+  if (AsksForTable(session) && !items.empty()) {
+    session.console().Print(PruneTable(items, cluster.all_namespaces, !yes_));
+  }
   absl::Status done = absl::OkStatus();
   if (yes_) {
     done = CarryOut(ctx, *api, session.console(), items);
   }
-  Report(session, items);  // Also when it was interrupted: what is gone is gone.
+  // Also when it was interrupted: what is gone is gone.
+  const int64_t failed = Report(session, items);
   RETURN_IF_ERROR(done);
-  int64_t failed = 0;
-  for (const PrunedItem& item : items) {
-    failed += item.error.ok() ? 0 : item.size();
-  }
   if (failed > 0) {
     return session.console().Fail(ExitCode::kIncomplete,
                                   absl::StrCat(Counted(failed, "VolumeSnapshot"), " not deleted"));
