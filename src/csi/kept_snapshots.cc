@@ -109,7 +109,8 @@ KeptSnapshot ReadKept(const VolumeSnapshotContent& record) {
                                record.handle_or_source(), " of ", record.driver(), ") is ", state,
                                error.empty() ? "" : ": ", error),
           .state = state,
-          .is_first = label == kFirst};
+          .is_first = label == kFirst,
+          .is_last = label == kLast || label == kKeptLeft};
 }
 
 k8s::WatchedObjects NativesOfBackups() {

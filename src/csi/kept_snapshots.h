@@ -38,6 +38,7 @@ struct KeptSnapshot {
   std::string text;    // "the snapshot of PVC shop/data (snap-1 of d) is gone: why", for people
   std::string state;
   bool is_first = false;  // its record was made while the backup ran
+  bool is_last = false;   // its record was made when the Backup was gone
 };
 KeptSnapshot ReadKept(const objects::VolumeSnapshotContent& record);
 

@@ -9,6 +9,7 @@
 #include "objects/client.h"
 #include "objects/event.h"
 #include "objects/keys.h"
+#include "velero/labels.h"
 
 namespace csidelta::datamover {
 
@@ -38,12 +39,19 @@ bool IsServed(const MoverEnvironment& env, const std::string& velero_namespace) 
 }
 
 absl::StatusOr<std::string> FindVelero(const CallContext& ctx, const MoverEnvironment& env,
-                                       const std::string& backup_name, bool may_move_data) {
+                                       const std::string& backup_label,
+                                       absl::FunctionRef<bool(const objects::Backup&)> fits) {
   for (const std::string& velero_namespace : env.velero_namespaces) {
-    ASSIGN_OR_RETURN(const auto backup,
-                     objects::Find<objects::Backup>(ctx, env.api, velero_namespace, backup_name));
-    if (backup.has_value() && !backup->is_over() &&
-        (may_move_data || !backup->snapshot_move_data())) {
+    ASSIGN_OR_RETURN(auto backup,
+                     objects::Find<objects::Backup>(ctx, env.api, velero_namespace, backup_label));
+    if (!backup.has_value() && backup_label.size() == velero::kLabelValueBytesMax) {
+      ASSIGN_OR_RETURN(const auto all,
+                       objects::List<objects::Backup>(ctx, env.api, velero_namespace));
+      for (const objects::Backup& one : all) {
+        backup = velero::ValidLabelValue(one.name()) == backup_label ? one : backup;
+      }
+    }
+    if (backup.has_value() && !backup->is_over() && fits(*backup)) {
       return velero_namespace;
     }
   }

@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/call_context.h"
@@ -21,6 +22,7 @@
 #include "k8s/cached_client.h"
 #include "k8s/event_recorder.h"
 #include "k8s/object_cache.h"
+#include "objects/backup.h"
 #include "objects/object.h"
 #include "repository/repo_snapshot.h"
 
@@ -71,10 +73,11 @@ std::map<std::string, std::string> LabelsFor(const std::string& task_name,
 // Whether the mover may read and write in a namespace of Velero. Pure.
 bool IsServed(const MoverEnvironment& env, const std::string& velero_namespace);
 
-// The namespace of a Velero with a Backup of that name that is not over; "" if none is served here.
-// `may_move_data`: one whose data is moved counts, too.
+// The namespace of a Velero with a Backup that is not over, has this label, which may be shortened,
+// and fits; "" if none is served here.
 absl::StatusOr<std::string> FindVelero(const CallContext& ctx, const MoverEnvironment& env,
-                                       const std::string& backup_name, bool may_move_data);
+                                       const std::string& backup_label,
+                                       absl::FunctionRef<bool(const objects::Backup&)> fits);
 
 // OpenRepositoryAccess(), which adds to `request` what is the same for all requests. Secrets are
 // read again after kAccessReadAgain.

@@ -17,6 +17,7 @@
 #include "tests/support/event_texts.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/status_matchers.h"
+#include "velero/labels.h"
 
 namespace csidelta::datamover::base_reconciler_test {
 namespace {
@@ -78,10 +79,11 @@ class BaseReconcilerTest : public ::testing::Test {
     return *bed_.api.Find(kContent);
   }
 
-  void AddBackup(const std::string& phase = "Completed") {
-    bed_.api.Seed(objects::Backup::Type(),
-                  {{"metadata", {{"name", "nightly"}, {"namespace", "velero"}}},
-                   {"status", {{"phase", phase}}}});
+  void AddBackup(const std::string& phase = "Completed", const std::string& name = "nightly",
+                 const std::string& of = "shop") {
+    bed_.api.Seed(objects::Backup::Type(), {{"metadata", {{"name", name}, {"namespace", "velero"}}},
+                                            {"spec", {{"includedNamespaces", Json::array({of})}}},
+                                            {"status", {{"phase", phase}}}});
   }
 
   // The informer delivers a DataDeletion of the snapshot that the record names.
@@ -277,6 +279,15 @@ TEST_F(RoomReconcilerTest, ABaseMakesRoomForTheSnapshotOfVelerosOwnAction) {
   EXPECT_EQ(Look(), absl::InfiniteFuture());
 }
 
+TEST_F(RoomReconcilerTest, ABackupIsFoundWhoseNameIsLongerThanALabel) {
+  const std::string name(70, 'n');
+  AddBackup("InProgress", name);
+  bed_.api.SetField(kSnapshot, {"metadata", "labels", objects::kBackupNameLabel},
+                    velero::ValidLabelValue(name));
+  Look();
+  EXPECT_FALSE(bed_.api.Find(kContent).has_value());
+}
+
 TEST_F(RoomReconcilerTest, ASecondBaseWaitsUntilTheFirstMayBeGone) {
   driver().AddSnapshot("kept", "volume-1");
   const absl::Time next = Look();
@@ -295,7 +306,12 @@ TEST_F(RoomReconcilerTest, NoBaseMakesRoomForAnythingElse) {
   };
   AddBackup("Completed");
   expect_stays("a backup that is over", absl::InfiniteDuration());
+  AddBackup("InProgress", "nightly", "bank");
+  expect_stays("a label that a tenant wrote", absl::InfiniteDuration());
   AddBackup("InProgress");
+  bed_.api.SetField(kSnapshot, {"metadata", "deletionTimestamp"}, "2026-11-01T00:00:00Z");
+  expect_stays("one that Velero deletes", absl::InfiniteDuration());
+  bed_.api.SetField(kSnapshot, {"metadata", "deletionTimestamp"}, Json());
   bed_.env.velero_namespaces = {"velero-two"};
   expect_stays("a backup of another Velero", absl::InfiniteDuration());
   bed_.env.velero_namespaces.insert("velero");

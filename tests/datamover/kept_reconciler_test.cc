@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -119,7 +120,7 @@ class KeptReconcilerTest : public ::testing::Test {
   }
 
   void Look(const Json& object) {
-    const absl::StatusOr<absl::Time> next = kept_.Reconcile(bed_.ctx, object);
+    const absl::StatusOr<absl::Time> next = kept_->Reconcile(bed_.ctx, object);
     ASSERT_THAT(next, IsOk());
     next_ = *next;
   }
@@ -128,6 +129,13 @@ class KeptReconcilerTest : public ::testing::Test {
     bed_.clock.Advance(step);
     for (const VolumeSnapshotContent& record : Records()) {
       Look(record.json());
+    }
+  }
+
+  void LookWithoutBackup(int hours) {
+    bed_.api.Remove(objects::Backup::Key("velero", "nightly"));
+    for (int hour = 0; hour < hours; ++hour) {
+      LookAfter(absl::Hours(1));
     }
   }
 
@@ -161,7 +169,7 @@ class KeptReconcilerTest : public ::testing::Test {
 
   const k8s::ResourceType kNatives = csi::NativesOfBackups().type;
   MoverBed bed_;
-  KeptReconciler kept_{bed_.env};
+  std::optional<KeptReconciler> kept_{std::in_place, bed_.env};
   absl::Time next_;
 };
 
@@ -275,27 +283,45 @@ TEST_F(KeptReconcilerTest, ARecordGoesWithItsBackup) {
 
 // Another cluster let the backup expire, without the driver.
 TEST_F(KeptReconcilerTest, TheLastRecordOfASnapshotThatItsBackupLeftStaysUntilItIsGone) {
-  const auto look_for_days = [this] {
-    bed_.api.Remove(objects::Backup::Key("velero", "nightly"));
-    for (int hour = 0; hour < 60; ++hour) {
-      LookAfter(absl::Hours(1));
-    }
-  };
   Keep({"data"});
   LookAfter(kKeptAskedFirst);
-  look_for_days();
+  LookWithoutBackup(60);
   EXPECT_EQ(Only().state, csi::kKeptLeft);
+  const std::string uid = Records().front().uid();
+  kept_.emplace(bed_.env);  // The controller was started again: it does not ask for all at once.
+  LookWithoutBackup(3);
+  EXPECT_EQ(Records().front().uid(), uid);
   SetBackup("Completed");  // Velero read it from the bucket again.
   LookAfter(absl::Minutes(10));
   EXPECT_EQ(Only().state, csi::kKeptPresent);
-  look_for_days();
+  LookWithoutBackup(60);
   Driver().RemoveSnapshot(*Driver().snapshots().begin());
-  look_for_days();
+  LookWithoutBackup(60);
   EXPECT_THAT(Records(), IsEmpty());
 
   Look(TakeNative());
-  look_for_days();
+  LookWithoutBackup(60);
   EXPECT_EQ(Only().state, csi::kKeptLeft);
+}
+
+// A driver calls a snapshot that vanished an error; another one was removed from the cluster.
+TEST_F(KeptReconcilerTest, ALastRecordWithoutAnAnswerIsMadeOnceAndEndsAfterAWeek) {
+  for (const bool has_sidecar : {true, false}) {
+    SetBackup("InProgress");
+    bed_.cluster.strict = false;
+    Keep({has_sidecar ? "a" : "b"});
+    LookAfter(kKeptAskedFirst);
+    Driver().Refuse("ListSnapshots", "Internal", "the lookup failed");
+    bed_.cluster.sidecar_runs = has_sidecar;
+    LookWithoutBackup(6);
+    const std::string uid = Records().front().uid();
+    LookWithoutBackup(6 * 24);
+    EXPECT_EQ(Only().state, has_sidecar ? csi::kKeptUnknown : csi::kKeptUnchecked);
+    EXPECT_EQ(Records().front().uid(), uid);
+    LookWithoutBackup(24);
+    EXPECT_THAT(Records(), IsEmpty()) << has_sidecar;
+    bed_.cluster.LetDriverWork();
+  }
 }
 
 TEST_F(KeptReconcilerTest, ARecordIsNotDroppedForOneThatIsBeingDeleted) {

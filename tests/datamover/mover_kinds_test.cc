@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "objects/volume_task.h"
 #include "tests/support/fake_api_client.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/mover_kinds.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/typed.h"
@@ -89,6 +90,11 @@ TEST(MoverKindsTest, DefinitionsThatMustNotBeReadAreNoProof) {
   api.Forbid("get", "customresourcedefinitions");
   EXPECT_THAT(CheckMoverKinds(CallContext(), api),
               StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("helm upgrade")));
+}
+
+TEST(ExplainUnserved, TheKindsOfGroupsAreNotThoseOfTheSnapshotController) {
+  EXPECT_EQ(ExplainUnserved(VolumeGroupSnapshotType("v1")),
+            "the API server does not serve the kind VolumeGroupSnapshot");
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ const std::vector<KindFields>& FieldsInUse() {
 }
 
 struct Installation {
-  absl::string_view group;  // of its kinds, with the groups whose names end so
+  absl::string_view group;  // of its kinds
   absl::string_view name;
   absl::string_view command;
 };
@@ -76,7 +76,7 @@ constexpr Installation kInstallations[] = {
 const Installation& InstallationOf(const k8s::ResourceType& type) {
   return *std::find_if(
       std::begin(kInstallations), std::end(kInstallations),
-      [&type](const Installation& one) { return absl::EndsWith(type.group, one.group); });
+      [&type](const Installation& one) { return one.group.empty() || one.group == type.group; });
 }
 
 absl::Status CheckMoverKind(const CallContext& ctx, k8s::ApiClient& api,

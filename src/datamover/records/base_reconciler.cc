@@ -189,15 +189,20 @@ void BaseReconciler::ReportStay(const CallContext& ctx, const csi::BaseSnapshot&
 // --- RoomReconciler
 
 bool RoomReconciler::IsConcerned(const objects::VolumeSnapshot& snapshot) const {
-  return !snapshot.is_ready() && !snapshot.HasLabel(objects::kCsiDeltaLabel) &&
+  return !snapshot.is_ready() && !snapshot.is_being_deleted() &&
+         !snapshot.HasLabel(objects::kCsiDeltaLabel) &&
          !snapshot.Label(objects::kBackupNameLabel).empty() && !snapshot.source_pvc().empty() &&
          csi::ReportsNoRoom(snapshot.error_message());
 }
 
 absl::StatusOr<absl::Time> RoomReconciler::ReconcileOne(const CallContext& ctx,
                                                         const objects::VolumeSnapshot& snapshot) {
+  // Tenants write the label, too.
   ASSIGN_OR_RETURN(const std::string velero_namespace,
-                   FindVelero(ctx, env_, snapshot.Label(objects::kBackupNameLabel), true));
+                   FindVelero(ctx, env_, snapshot.Label(objects::kBackupNameLabel),
+                              [&snapshot](const objects::Backup& backup) {
+                                return backup.IncludesNamespace(snapshot.namespace_name());
+                              }));
   ASSIGN_OR_RETURN(const auto pvc,
                    objects::Find<objects::PersistentVolumeClaim>(
                        ctx, env_.api, snapshot.namespace_name(), snapshot.source_pvc()));

@@ -1,16 +1,17 @@
 #include "datamover/records/kept_reconciler.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <optional>
 #include <string>
 
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/drop.h"
 #include "csi/kept_snapshots.h"
 #include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/keys.h"
+#include "velero/labels.h"
 
 namespace csidelta::datamover {
 namespace {
@@ -19,9 +20,6 @@ using objects::VolumeSnapshotContent;
 
 // How often it is read whether a Backup is there, and has an archive.
 constexpr absl::Duration kBackupReadEvery = absl::Minutes(30);
-
-// A longer name of a Backup is shortened in its label, which a record has it from.
-constexpr std::size_t kShortenedNameBytes = 63;
 
 }  // namespace
 
@@ -32,8 +30,11 @@ absl::StatusOr<absl::Time> KeptReconciler::ReconcileOne(const CallContext& ctx,
     return ReconcileRecord(ctx, record);
   }
   ASSIGN_OR_RETURN(const std::optional<VolumeSnapshotContent> record,
-                   csi::FindKept(ctx, env_.api, object, [&](const std::string& backup) {
-                     return FindVelero(ctx, env_, backup, /*may_move_data=*/false);
+                   csi::FindKept(ctx, env_.api, object, [&](const std::string& label) {
+                     return FindVelero(ctx, env_, label, [&label](const objects::Backup& one) {
+                       // A record needs the whole name, to see that the Backup is there.
+                       return !one.snapshot_move_data() && one.name() == label;
+                     });
                    }));
   if (record.has_value() && IsServed(env_, record->Label(objects::kMoverVeleroNamespaceLabel))) {
     RETURN_IF_ERROR(objects::CreateOrGet(ctx, env_.api, *record).status());
@@ -54,15 +55,20 @@ absl::StatusOr<absl::Time> KeptReconciler::ReconcileRecord(const CallContext& ct
                    presence_.MissingFor(ctx, env_.api, backup_key));
   const bool is_backup_gone = missing_for >= kMissingGracePeriod;
   const csi::KeptSnapshot kept = csi::ReadKept(record);
-  // The snapshot went with its Backup, or it is not known whether it did.
+  const absl::Time asked_at = record.created_at().value_or(now);
+  const bool is_unanswered = kept.state == csi::kKeptUnchecked ||
+                             (kept.state == csi::kKeptUnknown && kept.is_last && is_backup_gone);
+  // A driver may call a snapshot that went with its Backup an error, each time.
+  const bool is_given_up = kept.is_last && is_unanswered && now - asked_at >= kKeptAnsweredWithin;
+  // The snapshot went with its Backup, or it is not known whether it did. A record has the name
+  // from a label, which shortens a longer one.
   const bool is_over = kept.state == csi::kKeptGone || kept.state == csi::kKeptUnlisted ||
-                       backup_key.name.size() >= kShortenedNameBytes;
+                       is_given_up || backup_key.name.size() >= velero::kLabelValueBytesMax;
   if (!is_backup_gone || !is_over) {
     RETURN_IF_ERROR(csi::AnswerForLonghorn(ctx, env_.api, record));
-    const absl::Time asked_at = record.created_at().value_or(now);
-    // Of before the Backup went, or of before it came back.
+    // Of before the Backup went or came back. After a restart, missing_for begins at zero.
     const bool is_outdated =
-        is_backup_gone ? asked_at < now - missing_for : kept.state == csi::kKeptLeft;
+        is_backup_gone ? !kept.is_last && asked_at < now - missing_for : kept.is_last;
     const absl::Time due = asked_at + (is_outdated     ? absl::ZeroDuration()
                                        : kept.is_first ? kKeptAskedFirst
                                                        : kKeptAskedEvery);
@@ -71,7 +77,8 @@ absl::StatusOr<absl::Time> KeptReconciler::ReconcileRecord(const CallContext& ct
     }
     ASSIGN_OR_RETURN(const auto backup, objects::Find<objects::Backup>(ctx, env_.api, backup_key));
     const bool has_archive = backup.has_value() && backup->has_archive();
-    const bool is_answer_awaited = !kept.is_first && kept.state == csi::kKeptUnchecked;
+    const bool is_answer_awaited =
+        is_unanswered && (is_backup_gone ? kept.is_last : !kept.is_first);
     if (is_answer_awaited || (!has_archive && !is_backup_gone)) {
       return now + kBackupReadEvery;
     }
@@ -81,6 +88,10 @@ absl::StatusOr<absl::Time> KeptReconciler::ReconcileRecord(const CallContext& ct
     if (next.is_being_deleted()) {  // The one before, which the sidecar has not released.
       return now + kBackupReadEvery;
     }
+  }
+  if (is_given_up) {
+    CSIDELTA_LOG(kWarn, "the last record of a kept snapshot ends without an answer of its driver",
+                 {"backup", kept.backup}, {"snapshot", kept.text});
   }
   // Without the driver's snapshot: the policy is confirmed before the deletion.
   RETURN_IF_ERROR(
