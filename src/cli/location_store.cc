@@ -36,6 +36,20 @@ GlobalOptions OptionsOf(const objects::JobRepository& repository) {
   return options;
 }
 
+absl::StatusOr<std::optional<storage::Credentials>> CredentialsOf(
+    const datamover::RepositoryAccess& access) {
+  const auto cloud = access.secret_data.find(datamover::kCloudFile);
+  if (cloud == access.secret_data.end()) {
+    return std::nullopt;
+  }
+  const auto profile = access.env.find("AWS_PROFILE");
+  ASSIGN_OR_RETURN(
+      storage::SharedProfile found,
+      storage::ParseSharedCredentials(cloud->second.Reveal(),
+                                      profile == access.env.end() ? "default" : profile->second));
+  return std::move(found.credentials);
+}
+
 absl::StatusOr<engine::RepositoryTarget> TargetOf(const datamover::RepositoryAccess& access,
                                                   const GlobalOptions& given,
                                                   const GetVariable& get) {
@@ -45,21 +59,22 @@ absl::StatusOr<engine::RepositoryTarget> TargetOf(const datamover::RepositoryAcc
   options.store_options.insert(options.store_options.end(), given.store_options.begin(),
                                given.store_options.end());
   ASSIGN_OR_RETURN(storage::StoreSettings settings, MakeStoreSettings(options, get));
+  const auto& lock = access.repository.object_lock;
+  if (lock.has_value() &&
+      (settings.s3.object_lock_duration < absl::Hours(24) * lock->days ||
+       (lock->mode == "COMPLIANCE" && settings.s3.object_lock_mode != lock->mode))) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the data mover locks objects here for ", lock->days, " days, with mode ", lock->mode,
+        ": -o s3.object-lock-days and -o s3.object-lock-mode may only make that stronger"));
+  }
   if (const auto pem = access.secret_data.find(datamover::kCaFile);
       pem != access.secret_data.end()) {
     RETURN_IF_ERROR(TrustBesides(pem->second.Reveal(), "the location's caCert", settings));
   }
-  if (const auto cloud = access.secret_data.find(datamover::kCloudFile);
-      cloud != access.secret_data.end()) {
-    const auto profile = access.env.find("AWS_PROFILE");
-    ASSIGN_OR_RETURN(
-        const storage::SharedProfile found,
-        storage::ParseSharedCredentials(cloud->second.Reveal(),
-                                        profile == access.env.end() ? "default" : profile->second));
-    if (found.credentials.has_value()) {
-      settings.environment = {};
-      settings.environment.keys = *found.credentials;
-    }
+  ASSIGN_OR_RETURN(const auto credentials, CredentialsOf(access));
+  if (credentials.has_value()) {
+    settings.environment = {};
+    settings.environment.keys = *credentials;
   }
   ASSIGN_OR_RETURN(storage::Location location, storage::ParseLocation(access.repository.address));
   return engine::RepositoryTarget{.location = std::move(location), .settings = std::move(settings)};

@@ -349,7 +349,8 @@ absl::Status Session::LookUp(const CallContext& ctx, LockKind kind) {
   ASSIGN_OR_RETURN(
       ClusterRepository found,
       FindClusterRepository(ctx, *flags.cluster.MakeClient(), flags, kind, ListenerOf(console_)));
-  if (!found.access.secret_data.contains(datamover::kCloudFile)) {
+  ASSIGN_OR_RETURN(const auto credentials, CredentialsOf(found.access));
+  if (!credentials.has_value()) {
     console_.Info(absl::StrCat("BackupStorageLocation ", found.access.location,
                                " has no credentials of its own: its workers use those of their ",
                                "node or service account, and this program those of its own AWS ",

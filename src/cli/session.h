@@ -137,6 +137,9 @@ class Session {
   absl::StatusOr<std::string> NameSnapshot(const CallContext& ctx, const std::string& id,
                                            const engine::SnapshotFilter& filter);
 
+  // The repository for work with this lock, which is not opened. Reads the files of the flags.
+  absl::StatusOr<engine::RepositoryTarget> Target(const CallContext& ctx, LockKind kind);
+
   // The session of the layer below.
   engine::Session& engine() { return engine_; }
 
@@ -159,7 +162,6 @@ class Session {
   // Looks the repository up in the cluster, for work with this lock, if the flags request that.
   // Done once: what comes first needs the most.
   absl::Status LookUp(const CallContext& ctx, LockKind kind);
-  absl::StatusOr<engine::RepositoryTarget> Target(const CallContext& ctx, LockKind kind);
   absl::StatusOr<Secret> Password(const CallContext& ctx, const std::string& location,
                                   bool twice) const;
 

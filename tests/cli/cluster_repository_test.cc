@@ -222,6 +222,7 @@ TEST_F(ClusterRepositoryTest, CredentialsAreTheLocationsOrElseThoseOfTheCaller) 
   };
   for (const Case& one : {Case{"of the location", "creds", kCloud, "own"},
                           Case{"of Velero", "cloud-credentials", kCloud, "own"},
+                          Case{"of a profile that is not there", "creds", "[other]\n", "mine"},
                           Case{"of a node or service account", "", "", "mine"}}) {
     SCOPED_TRACE(one.name);
     const std::string secret = one.secret;
@@ -300,6 +301,15 @@ TEST_F(ClusterRepositoryTest, WorkThatDeletesOrWritesDoesItAsTheMover) {
   OfPvc({"prune"});
   EXPECT_EQ(settings_.environment.keys.access_key_id, "del");
   EXPECT_EQ(settings_.s3.object_lock_duration, absl::Hours(24 * 30));
+  EXPECT_THAT(OfPvc({"extend-locks"}).error, Not(HasSubstr("how long objects are locked")));
+  for (const auto& [option, works] :
+       {std::pair("s3.object-lock-days=29", false), std::pair("s3.object-lock-days=31", true),
+        std::pair("s3.object-lock-mode=COMPLIANCE", true)}) {
+    const Outcome outcome = OfPvc({"prune", "-o", option});
+    EXPECT_EQ(outcome.code, works ? ExitCode::kOk : ExitCode::kFailed) << outcome.error;
+    EXPECT_EQ(testing::Value(outcome.error, HasSubstr("locks objects here for 30 days")), !works);
+  }
+  EXPECT_EQ(settings_.s3.object_lock_mode, "COMPLIANCE");
 }
 
 TEST_F(ClusterRepositoryTest, AKeyThatIsMissingIsToBeImported) {

@@ -32,9 +32,9 @@ class ExtendLocksCommand : public Command {
             "An object lock ends at the date that it was given. This gives config, keys, index "
             "files, snapshots, sidecars and the packs that snapshots use a later one: "
             "s3.object-lock-days from now, unless half of these will be left at the object's next "
-            "turn. Run it once a day, with the options of your backups. Ends with exit code 3 when "
-            "an object could "
-            "not be extended, and names it.",
+            "turn. Run it once a day, with the options of your backups; with --pvc or --upload, "
+            "the data mover's setting immutability is enough. Ends with exit code 3 when an object "
+            "could not be extended, and names it.",
         .table = std::move(table),
         .family = VerbFamily::kRepository,
         .examples = {"extend-locks -o s3.object-lock-days=30 -o s3.object-lock-mode=COMPLIANCE",
@@ -42,8 +42,12 @@ class ExtendLocksCommand : public Command {
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
-    ASSIGN_OR_RETURN(const storage::StoreSettings settings,
+    ASSIGN_OR_RETURN(storage::StoreSettings settings,
                      MakeStoreSettings(session.options(), session.environment().get));
+    if (session.options().in_cluster.are_given()) {  // Else its file may be a pipe, for Open().
+      ASSIGN_OR_RETURN(const auto target, session.Target(ctx, LockKind::kWrite));
+      settings = target.settings;
+    }
     if (settings.s3.object_lock_mode.empty()) {
       return absl::InvalidArgumentError(
           "how long objects are locked is not given; add -o s3.object-lock-mode=COMPLIANCE "
